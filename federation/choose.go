@@ -1,0 +1,94 @@
+package federation
+
+import "slices"
+
+// choose is what one kind of client sees of all the endpoints on offer. It
+// returns all itself when nothing has to be left out; order is kept.
+//
+// In this order: the instance asked for; then, for members of the local cluster
+// only, internalTrafficPolicy: Local (nodeLocal) or else zone hints; then the
+// address family. This is also where a preference between clusters belongs.
+func choose(all []*Endpoint, ipv6, nodeLocal bool, c Client) []*Endpoint {
+	list := all
+	if c.Instance != "" {
+		list = keep(list, func(e *Endpoint) bool { return e.Hostname == c.Instance })
+	}
+	if nodeLocal {
+		list = keep(list, func(e *Endpoint) bool {
+			return e.Cluster != Local || e.Kind == Pod && e.Node == c.Node && c.Node != ""
+		})
+	} else {
+		list = inZone(list, c.Zone)
+	}
+	return family(list, ipv6)
+}
+
+// inZone leaves of the local endpoints those that are hinted to the zone. Hints
+// count only if every local endpoint has one and at least one is for the zone.
+func inZone(list []*Endpoint, zone string) []*Endpoint {
+	hinted := false
+	for _, e := range list {
+		if e.Cluster != Local {
+			continue
+		}
+		if len(e.Hints) == 0 {
+			return list
+		}
+		hinted = hinted || slices.Contains(e.Hints, zone)
+	}
+	if !hinted {
+		return list
+	}
+	return keep(list, func(e *Endpoint) bool { return e.Cluster != Local || slices.Contains(e.Hints, zone) })
+}
+
+// family leaves out IPv6 addresses when they are disabled, and otherwise the
+// IPv4 addresses whose Pod or Workload has an IPv6 address in the list.
+func family(list []*Endpoint, ipv6 bool) []*Endpoint {
+	if len(list) == 0 || list[len(list)-1].Addr.Addr().Is4() {
+		return list // sorted: IPv4 comes first, so there is no IPv6
+	}
+	if !ipv6 {
+		return keep(list, func(e *Endpoint) bool { return e.Addr.Addr().Is4() })
+	}
+	type twin struct {
+		cluster ClusterName
+		name    string
+	}
+	six := make(map[twin]struct{})
+	for _, e := range slices.Backward(list) {
+		if e.Addr.Addr().Is4() {
+			break
+		}
+		if e.Twin != "" {
+			six[twin{e.Cluster, e.Twin}] = struct{}{}
+		}
+	}
+	return keep(list, func(e *Endpoint) bool {
+		if !e.Addr.Addr().Is4() {
+			return true
+		}
+		_, ok := six[twin{e.Cluster, e.Twin}]
+		return !ok
+	})
+}
+
+// keep returns the endpoints that satisfy f: list itself if all do.
+func keep(list []*Endpoint, f func(*Endpoint) bool) []*Endpoint {
+	n := 0
+	for _, e := range list {
+		if f(e) {
+			n++
+		}
+	}
+	if n == len(list) {
+		return list
+	}
+	kept := make([]*Endpoint, 0, n)
+	for _, e := range list {
+		if f(e) {
+			kept = append(kept, e)
+		}
+	}
+	return kept
+}

@@ -1,0 +1,76 @@
+package federation
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// Kind says what stands behind an address.
+type Kind uint8
+
+const (
+	// Address is a bare address: a manual endpoint, or a gateway's.
+	Address Kind = iota
+	// Pod is an address of a Kubernetes Pod.
+	Pod
+	// Workload is an address of a Linkerd ExternalWorkload.
+	Workload
+)
+
+// Label is one metric label.
+type Label struct{ Name, Value string }
+
+// Identity is the name that a peer's TLS certificate must bear. The zero value
+// is none. DNS and URI exclude each other.
+type Identity struct {
+	DNS        string // dns_like_identity
+	URI        string // uri_like_identity
+	ServerName string // SNI; empty: not said
+}
+
+// Endpoint is everything that a proxy is told about one address, short of what
+// depends on the gateway's flags or on who asks. It is immutable: never written
+// after it has been handed to anybody.
+type Endpoint struct {
+	Addr    netip.AddrPort // never an IPv4-mapped IPv6 address, never with a zone
+	Kind    Kind
+	Cluster ClusterName
+
+	Zone     string   // where it is; empty: unknown. Bare addresses have none
+	Node     string   // the Pod's node; empty for everything else
+	Hostname string   // the endpoint's hostname in its slice
+	Twin     string   // which Pod or Workload of its cluster it is; empty: none
+	Hints    []string // zone hints (hints.forZones), sorted
+
+	// Group is shared by the endpoints of one slice: labels that are the
+	// same for all of them (service, namespace, target_…), sorted by name.
+	Group []Label
+	// Labels are its own, sorted by name, without those that follow from
+	// other fields: zone, zone_locality, target_cluster.
+	Labels []Label
+
+	Identity  Identity
+	Authority string // authority override; empty: none
+
+	// Meshed: a Linkerd proxy takes this port's traffic, so that protocol
+	// hints and HTTP/2 parameters make sense.
+	Meshed bool
+	// Opaque: the port's protocol must not be detected.
+	Opaque bool
+	// InboundPort is the proxy's, for the transport header; zero: the
+	// header can't be used (the proxy's own port, or none known).
+	InboundPort uint16
+}
+
+// Equal tells whether the two say the same, to clients and to the choice of what
+// clients see.
+func (e *Endpoint) Equal(o *Endpoint) bool {
+	return e == o || e.Addr == o.Addr && e.Kind == o.Kind && e.Cluster == o.Cluster &&
+		e.Zone == o.Zone && e.Node == o.Node && e.Hostname == o.Hostname && e.Twin == o.Twin &&
+		e.Identity == o.Identity && e.Authority == o.Authority &&
+		e.Meshed == o.Meshed && e.Opaque == o.Opaque && e.InboundPort == o.InboundPort &&
+		slices.Equal(e.Hints, o.Hints) && slices.Equal(e.Group, o.Group) && slices.Equal(e.Labels, o.Labels)
+}
+
+// compareAddr orders endpoints by address.
+func compareAddr(a, b *Endpoint) int { return a.Addr.Compare(b.Addr) }

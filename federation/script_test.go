@@ -1,0 +1,218 @@
+package federation
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+)
+
+// TestScripts runs testdata/*: scripts whose output is every set that was
+// published, as a step from the one before.
+//
+//	cluster NAME SERVICE [state=missing|external] [node-local]   then a line a slice: NAME ENDPOINT...
+//	define SERVICE [federated] MEMBER...          SERVICE@CLUSTER, or SERVICE for the local cluster
+//	undefine SERVICE
+//	link CLUSTER [pending|unreachable]            else ready, with what `cluster` wrote; `fresh` as a new source
+//	unlink CLUSTER
+//	watch NAME SERVICE [zone=] [node=] [instance=]
+//	close NAME
+//	key SERVICE [zone=] [node=]
+//	unserved
+func TestScripts(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		w := newWorld(Options{IPv6: strings.Contains(path, "ipv6")})
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			w.out.Reset()
+			if err := w.run(d); err != nil {
+				d.Fatalf(t, "%v", err)
+			}
+			w.look()
+			return w.out.String()
+		})
+		w.closeAll(t)
+	})
+}
+
+type world struct {
+	table    *Table
+	clusters map[ClusterName]*cluster
+	watches  map[string]*watched
+	out      strings.Builder
+}
+
+type watched struct {
+	w    *Watch[*Set]
+	last *Set
+}
+
+func newWorld(o Options) *world {
+	w := &world{clusters: make(map[ClusterName]*cluster), watches: make(map[string]*watched)}
+	o.Report = func(id ServiceID, m Member, s MemberStatus) { fmt.Fprintf(&w.out, "report %v: %v: %v\n", id, m, s) }
+	w.table = NewTable(o)
+	return w
+}
+
+func (w *world) cluster(name ClusterName) *cluster {
+	if w.clusters[name] == nil {
+		w.clusters[name] = newCluster(name)
+	}
+	return w.clusters[name]
+}
+
+func name(s string) ClusterName {
+	if s == "local" {
+		return Local
+	}
+	return ClusterName(s)
+}
+
+func (w *world) run(d *datadriven.TestData) error {
+	args := make([]string, 0, len(d.CmdArgs))
+	opts := make(map[string]string)
+	for _, a := range d.CmdArgs {
+		if len(a.Vals) > 0 {
+			opts[a.Key] = a.Vals[0]
+		} else {
+			args = append(args, a.Key)
+		}
+	}
+	arg := func(i int) string { return append(args, "", "", "")[i] }
+	id := func(s string) ServiceID { return ServiceID{"ns", s} }
+	client := Client{Zone: opts["zone"], Node: opts["node"], Instance: opts["instance"]}
+	switch d.Cmd {
+	case "cluster":
+		return w.write(name(arg(0)), id(arg(1)), opts, slices.Contains(args, "node-local"), d.Input)
+	case "define":
+		def := &Definition{Federated: arg(1) == "federated"}
+		for _, m := range args[1:] {
+			if m == "federated" {
+				continue
+			}
+			svc, c, _ := strings.Cut(m, "@")
+			def.Members = append(def.Members, Member{ClusterName(c), id(svc)})
+		}
+		w.table.Define(id(arg(0)), def)
+	case "undefine":
+		w.table.Define(id(arg(0)), nil)
+	case "link":
+		c := name(arg(0))
+		switch arg(1) {
+		case "pending":
+			w.table.Link(c, Pending, nil)
+		case "unreachable":
+			w.table.Link(c, Unreachable, nil)
+		case "fresh":
+			fresh := newCluster(c)
+			for id, o := range w.cluster(c).services {
+				for slice, eps := range o.slices {
+					fresh.set(id, slice, eps...)
+				}
+			}
+			w.clusters[c] = fresh
+			w.table.Link(c, Ready, fresh)
+		default:
+			w.table.Link(c, Ready, w.cluster(c))
+		}
+	case "unlink":
+		w.table.Unlink(name(arg(0)))
+	case "watch":
+		w.watches[arg(0)] = &watched{w: w.table.Watch(Key{id(arg(1)), 80, client})}
+	case "close":
+		w.watches[arg(0)].w.Close()
+		delete(w.watches, arg(0))
+	case "key":
+		k := w.table.Key(id(arg(0)), 80, client)
+		fmt.Fprintf(&w.out, "zone=%q node=%q\n", k.Client.Zone, k.Client.Node)
+	case "unserved":
+		for _, u := range w.table.Unserved() {
+			fmt.Fprintf(&w.out, "%v: %v: %v\n", u.Service, u.Member, u.Status)
+		}
+	default:
+		return fmt.Errorf("unknown command %q", d.Cmd)
+	}
+	return nil
+}
+
+func (w *world) write(c ClusterName, id ServiceID, opts map[string]string, nodeLocal bool, input string) error {
+	src := w.cluster(c)
+	src.mu.Lock()
+	o := &offered{state: Present, nodeLocal: nodeLocal, slices: make(map[string][]Endpoint)}
+	src.services[id] = o
+	src.mu.Unlock()
+	switch opts["state"] {
+	case "missing":
+		o.state = Missing
+	case "external":
+		o.state = ExternalName
+	}
+	for line := range strings.Lines(input) {
+		words := strings.Fields(line)
+		var eps []Endpoint
+		for _, s := range words[1:] {
+			e, err := endpoint(s)
+			if err != nil {
+				return err
+			}
+			eps = append(eps, e)
+		}
+		src.set(id, words[0], eps...)
+	}
+	w.table.Changed(c, id, time.Time{})
+	return nil
+}
+
+// look prints, for every watch whose set has changed, the step.
+func (w *world) look() {
+	names := make([]string, 0, len(w.watches))
+	for n := range w.watches {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	for _, n := range names {
+		x := w.watches[n]
+		now, _ := x.w.Get()
+		if now == x.last {
+			continue
+		}
+		fmt.Fprintf(&w.out, "%s v%d:", n, now.Version)
+		put, gone := Diff(x.last, now)
+		for _, e := range put {
+			fmt.Fprintf(&w.out, " +%v@%v", e.Addr.Addr(), e.Cluster)
+			if e.Identity.DNS != "" {
+				fmt.Fprintf(&w.out, "(%s)", e.Identity.DNS)
+			}
+		}
+		for _, a := range gone {
+			fmt.Fprintf(&w.out, " -%v", a.Addr())
+		}
+		fmt.Fprintf(&w.out, " [%d]", len(now.Endpoints))
+		for _, f := range []struct {
+			set  bool
+			word string
+		}{{!now.Exists, "gone"}, {!now.Complete, "incomplete"}, {now.ByNode, "by-node"}} {
+			if f.set {
+				w.out.WriteString(" " + f.word)
+			}
+		}
+		if now.Reason != None {
+			w.out.WriteString(" " + [...]string{"", "undefined", "no-remote-service", "not-linked", "external", "unknown"}[now.Reason])
+		}
+		w.out.WriteString("\n")
+		x.last = now
+	}
+}
+
+// closeAll also checks that a table that nobody watches holds nothing but its inputs.
+func (w *world) closeAll(t *testing.T) {
+	for _, x := range w.watches {
+		x.w.Close()
+		x.w.Close()
+	}
+	if len(w.table.watched) != 0 || len(w.table.users) != 0 {
+		t.Errorf("left behind: %d watched services, %d clusters in use", len(w.table.watched), len(w.table.users))
+	}
+}

@@ -1,0 +1,228 @@
+package federation
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// service is a service that somebody watches.
+type service struct {
+	table *Table    // fixed
+	id    ServiceID // fixed
+
+	refs   int         // under table.mu: its watches
+	byNode atomic.Bool // its answers depend on the client's node
+
+	// mu is held while sources are asked, and while what they say is merged
+	// and published.
+	mu    sync.Mutex
+	ports map[uint16]*port
+}
+
+// port is one port of a service: what its members offer, merged, and the views
+// of that.
+type port struct {
+	number  uint16
+	members []contribution // in definition order
+	offers  []offer        // of the members, at the same places
+	merged  []*Endpoint
+	state   state
+	views   map[Client]*view
+}
+
+// contribution is a member's part, remembered so that one cluster's change
+// re-reads one cluster only.
+type contribution struct {
+	member    Member
+	src       Source // nil unless the cluster is ready
+	reader    Reader
+	status    MemberStatus
+	nodeLocal bool
+}
+
+// state is what holds for all views of a port.
+type state struct {
+	exists, complete, byNode bool
+	reason                   Reason // if there is nothing
+}
+
+// view is what one kind of client sees of a port.
+type view struct {
+	refs   int
+	latest Latest[*Set]
+}
+
+// open returns what follows the key's view, which it makes if there is none.
+func (s *service) open(k Key) *Latest[*Set] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.ports[k.Port]
+	if p == nil {
+		p = &port{number: k.Port, views: make(map[Client]*view)}
+		s.ports[k.Port] = p
+		d, links := s.table.inputs(s.id)
+		s.rebuildPort(p, d, links)
+	}
+	v := p.views[k.Client]
+	if v == nil {
+		v = &view{}
+		p.views[k.Client] = v
+		p.publish(s.table.opts.IPv6, k.Client, v, time.Time{})
+	}
+	v.refs++
+	return &v.latest
+}
+
+// shut ends one watch of the key's view.
+func (s *service) shut(k Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.ports[k.Port]
+	v := p.views[k.Client]
+	if v.refs--; v.refs > 0 {
+		return
+	}
+	delete(p.views, k.Client)
+	if len(p.views) == 0 {
+		delete(s.ports, k.Port)
+	}
+}
+
+// rebuild follows a new definition, or another link of a member's cluster.
+func (s *service) rebuild() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d, links := s.table.inputs(s.id)
+	for _, p := range s.ports {
+		s.rebuildPort(p, d, links)
+	}
+}
+
+func (s *service) rebuildPort(p *port, d *Definition, links []link) {
+	old := p.members
+	offers := p.offers
+	p.members, p.offers = nil, nil
+	for i, l := range links {
+		c, o := contribution{member: d.Members[i], src: l.src}, offer(nil)
+		at := slices.IndexFunc(old, func(o contribution) bool { return o.member == c.member && o.src == c.src })
+		switch {
+		case l.src == nil:
+		case at >= 0:
+			c, o = old[at], offers[at]
+		default:
+			c.reader = l.src.Reader(c.member.Service, p.number)
+			o = c.read()
+		}
+		c.status.Link = l.state
+		p.members, p.offers = append(p.members, c), append(p.offers, o)
+	}
+	s.settle(p, d, retain(p.merged, merge(p.offers)), time.Time{})
+	s.table.report(s.id, d, p.members)
+}
+
+// reread follows a change in one cluster.
+func (s *service) reread(m Member, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.ports {
+		i := slices.IndexFunc(p.members, func(c contribution) bool { return c.member == m })
+		if i < 0 || p.members[i].reader == nil {
+			continue // meanwhile no member, or gone: a rebuild has been or follows
+		}
+		old := p.offers[i]
+		before := p.members[i]
+		p.offers[i] = p.members[i].read()
+		merged := remerge(p.merged, p.offers, i, old)
+		now := p.members[i]
+		if same(merged, p.merged) && before.status == now.status && before.nodeLocal == now.nodeLocal {
+			continue
+		}
+		d, _ := s.table.inputs(s.id)
+		s.settle(p, d, merged, at)
+		if before.status != now.status {
+			s.table.report(s.id, d, p.members)
+		}
+	}
+}
+
+// read asks the source.
+func (c *contribution) read() offer {
+	share := c.reader.Read()
+	c.status.Service, c.nodeLocal = share.State, share.NodeLocal
+	if share.State != Present {
+		return nil
+	}
+	return share.Slices
+}
+
+// settle takes what a port's members now add up to, and publishes what that
+// changes.
+func (s *service) settle(p *port, d *Definition, merged []*Endpoint, at time.Time) {
+	st := stateOf(d, p.members)
+	changed := st != p.state || !same(merged, p.merged)
+	p.merged, p.state = merged, st
+	s.byNode.Store(st.byNode)
+	if changed {
+		for client, v := range p.views {
+			p.publish(s.table.opts.IPv6, client, v, at)
+		}
+	}
+}
+
+// publish gives a view its newest set, if that differs from the one it has.
+func (p *port) publish(ipv6 bool, c Client, v *view, at time.Time) {
+	now := &Set{
+		Version: 1, Exists: p.state.exists, Complete: p.state.complete, ByNode: p.state.byNode, Changed: at,
+		Endpoints: choose(p.merged, ipv6, p.state.byNode, c),
+	}
+	if len(now.Endpoints) == 0 {
+		now.Reason = p.state.reason
+	}
+	if old, _ := v.latest.Get(); old != nil {
+		if old.Exists == now.Exists && old.Complete == now.Complete && old.ByNode == now.ByNode &&
+			old.Reason == now.Reason && same(old.Endpoints, now.Endpoints) {
+			return
+		}
+		now.Version = old.Version + 1
+	}
+	v.latest.Set(now)
+}
+
+// same tells whether two lists hold the same pointers.
+func same(a, b []*Endpoint) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
+}
+
+// stateOf says what the members add up to, short of their endpoints.
+func stateOf(d *Definition, members []contribution) state {
+	switch {
+	case d == nil:
+		return state{complete: true, reason: Undefined}
+	case !d.Federated && len(members) == 0:
+		return state{exists: true, complete: true, reason: NoRemoteService}
+	}
+	st := state{exists: true, complete: true}
+	for _, c := range members {
+		switch {
+		case c.status.Link == Pending:
+			st.complete, st.reason = false, Unknown
+		case c.status.Link == Unreachable:
+			st.reason = Unknown
+		case c.member.Cluster == Local && c.status.Service == Present:
+			st.byNode = c.nodeLocal
+		}
+	}
+	if !d.Federated {
+		switch s := members[0].status; {
+		case s.Link == Unlinked:
+			st.exists, st.reason = false, NotLinked
+		case s.Link == Ready && s.Service == Missing:
+			st.exists = false
+		case s.Link == Ready && s.Service == ExternalName:
+			st.reason = External
+		}
+	}
+	return st
+}

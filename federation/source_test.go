@@ -1,0 +1,129 @@
+package federation
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// cluster is a Source whose slices a test writes: one share a service, the same
+// for every port but for the port of the addresses.
+type cluster struct {
+	name ClusterName
+
+	mu       sync.Mutex
+	services map[ServiceID]*offered
+	reads    int // of all readers
+}
+
+type offered struct {
+	state     ServiceState
+	nodeLocal bool
+	slices    map[string][]Endpoint // addresses with port 0
+}
+
+func newCluster(name ClusterName) *cluster {
+	return &cluster{name: name, services: make(map[ServiceID]*offered)}
+}
+
+func (c *cluster) service(id ServiceID) *offered {
+	if c.services[id] == nil {
+		c.services[id] = &offered{state: Present, slices: make(map[string][]Endpoint)}
+	}
+	return c.services[id]
+}
+
+func (c *cluster) set(id ServiceID, slice string, eps ...Endpoint) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.service(id); len(eps) == 0 {
+		delete(s.slices, slice)
+	} else {
+		s.slices[slice] = eps
+	}
+}
+
+func (c *cluster) State(id ServiceID) ServiceState {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.services[id]; s != nil {
+		return s.state
+	}
+	return Missing
+}
+
+func (c *cluster) Reader(id ServiceID, port uint16) Reader {
+	return &clusterReader{c: c, id: id, port: port, last: make(map[string]*Slice)}
+}
+
+type clusterReader struct {
+	c    *cluster
+	id   ServiceID
+	port uint16
+	last map[string]*Slice
+}
+
+// Read keeps the pointer of every slice that says the same as before.
+func (r *clusterReader) Read() Share {
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	r.c.reads++
+	s := r.c.services[r.id]
+	if s == nil {
+		return Share{}
+	}
+	share := Share{State: s.state, NodeLocal: s.nodeLocal}
+	names := make([]string, 0, len(s.slices))
+	for name := range s.slices {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		now := &Slice{}
+		for _, e := range s.slices[name] {
+			e.Addr, e.Cluster = netip.AddrPortFrom(e.Addr.Addr(), r.port), r.c.name
+			now.Endpoints = append(now.Endpoints, &e)
+		}
+		slices.SortFunc(now.Endpoints, compareAddr)
+		if old := r.last[name]; old != nil && slices.EqualFunc(old.Endpoints, now.Endpoints, (*Endpoint).Equal) {
+			now = old
+		}
+		r.last[name] = now
+		share.Slices = append(share.Slices, now)
+	}
+	return share
+}
+
+// endpoint reads ADDRESS[,node=][,zone=][,host=][,hint=A+B][,twin=][,id=][,bare].
+func endpoint(s string) (Endpoint, error) {
+	words := strings.Split(s, ",")
+	ip, err := netip.ParseAddr(words[0])
+	if err != nil {
+		return Endpoint{}, err
+	}
+	e := Endpoint{Addr: netip.AddrPortFrom(ip, 0), Kind: Pod}
+	for _, w := range words[1:] {
+		k, v, _ := strings.Cut(w, "=")
+		switch k {
+		case "node":
+			e.Node = v
+		case "zone":
+			e.Zone = v
+		case "host":
+			e.Hostname = v
+		case "hint":
+			e.Hints = strings.Split(v, "+")
+		case "twin":
+			e.Twin = v
+		case "id":
+			e.Identity.DNS = v
+		case "bare":
+			e.Kind = Address
+		default:
+			return Endpoint{}, fmt.Errorf("unknown word %q", w)
+		}
+	}
+	return e, nil
+}
