@@ -1,0 +1,234 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// startLimit bounds how long a cluster may take to become ready. It takes two
+// to three seconds on an idle machine.
+const startLimit = 90 * time.Second
+
+// Config says how to run one cluster.
+type Config struct {
+	Name        string    // the cluster's name, also that of its kubeconfig context
+	Dir         string    // its state; the same folder again is the same cluster
+	Binary      string    // the controlplane command; empty: what Binary returns
+	Controllers []string  // controllers to run; nil: those the command runs by default
+	Output      io.Writer // what the process logs; nil: appended to Dir/log
+}
+
+func (c *Config) validate() error {
+	switch {
+	case c.Name == "":
+		return errors.New("cluster: no name given")
+	case c.Dir == "":
+		return fmt.Errorf("cluster %s: no folder for its state given", c.Name)
+	}
+	return nil
+}
+
+// Cluster is a control plane run by this process. Its methods may be called
+// from several goroutines.
+type Cluster struct {
+	cfg  Config
+	rest *rest.Config
+
+	mu     sync.Mutex
+	proc   *process // the last process started; it may have ended
+	closed bool
+}
+
+// Start runs a cluster and returns once its API server says that it is ready
+// and the CRDs are served. ctx bounds the wait only; the cluster runs until
+// Close or the end of this process.
+func Start(ctx context.Context, cfg Config) (*Cluster, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Binary == "" {
+		binary, err := Binary(ctx)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Binary = binary
+	}
+	dir, err := filepath.Abs(cfg.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("cluster %s: %w", cfg.Name, err)
+	}
+	cfg.Dir = dir
+	c := &Cluster{cfg: cfg}
+	if err := c.launch(ctx); err != nil {
+		return nil, err
+	}
+	c.rest, err = restConfig(c.Kubeconfig())
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("cluster %s: %w", cfg.Name, err), c.Close())
+	}
+	return c, nil
+}
+
+// StartAll starts clusters at the same time and returns them in the order
+// given. When one of them cannot be started, none is left running.
+func StartAll(ctx context.Context, cfgs ...Config) ([]*Cluster, error) {
+	clusters := make([]*Cluster, len(cfgs))
+	errs := make([]error, len(cfgs))
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i, cfg := range cfgs {
+		wg.Go(func() {
+			if clusters[i], errs[i] = Start(ctx, cfg); errs[i] != nil {
+				cancel()
+			}
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		for _, c := range clusters {
+			if c != nil {
+				err = errors.Join(err, c.Close())
+			}
+		}
+		return nil, err
+	}
+	return clusters, nil
+}
+
+// Name returns the cluster's name.
+func (c *Cluster) Name() string { return c.cfg.Name }
+
+// Dir returns the absolute path of the folder that holds the cluster's state.
+func (c *Cluster) Dir() string { return c.cfg.Dir }
+
+// Kubeconfig returns the path of an administrator's kubeconfig. It stays valid
+// over restarts.
+func (c *Cluster) Kubeconfig() string { return filepath.Join(c.cfg.Dir, "kubeconfig") }
+
+// REST returns an administrator's client configuration that no client-side
+// rate limit slows down. It stays valid over restarts; the caller owns it.
+func (c *Cluster) REST() *rest.Config { return rest.CopyConfig(c.rest) }
+
+// Running reports whether the cluster's process is there, paused or not.
+func (c *Cluster) Running() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.proc != nil && c.proc.running()
+}
+
+// Kill ends the cluster's process without warning and waits until it is gone.
+// Killing what has ended already is no error.
+func (c *Cluster) Kill() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.kill()
+}
+
+func (c *Cluster) kill() error {
+	if c.proc == nil {
+		return nil
+	}
+	if err := c.proc.kill(); err != nil {
+		return fmt.Errorf("cluster %s: %w", c.cfg.Name, err)
+	}
+	return nil
+}
+
+// Restart kills the cluster if it runs and starts it again at the same address
+// with the same data and credentials. It returns once the cluster is ready.
+func (c *Cluster) Restart(ctx context.Context) error {
+	if err := c.Kill(); err != nil {
+		return err
+	}
+	return c.launch(ctx)
+}
+
+// Pause stops the cluster's process where it is: connections stay open and
+// nothing is answered, until Resume.
+func (c *Cluster) Pause() error { return c.signal(syscall.SIGSTOP) }
+
+// Resume lets a paused cluster go on.
+func (c *Cluster) Resume() error { return c.signal(syscall.SIGCONT) }
+
+func (c *Cluster) signal(sig os.Signal) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.proc == nil || !c.proc.running() {
+		return fmt.Errorf("cluster %s: is not running", c.cfg.Name)
+	}
+	if err := c.proc.cmd.Process.Signal(sig); err != nil {
+		return fmt.Errorf("cluster %s: %v: %w", c.cfg.Name, sig, err)
+	}
+	return nil
+}
+
+// Close ends the cluster for good, paused or not. Its folder stays.
+func (c *Cluster) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	return c.kill()
+}
+
+// launch starts the process and waits until it says that it is ready.
+func (c *Cluster) launch(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return fmt.Errorf("cluster %s: is closed", c.cfg.Name)
+	}
+	proc, err := spawn(c.cfg)
+	c.proc = proc
+	c.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("cluster %s: %w", c.cfg.Name, err)
+	}
+	select {
+	case <-proc.ready:
+		return nil
+	case <-proc.exited:
+		return fmt.Errorf("cluster %s: ended before it was ready: %w%s", c.cfg.Name, proc.err, c.logTail())
+	case <-ctx.Done():
+		return errors.Join(fmt.Errorf("cluster %s: was not ready in time: %w%s", c.cfg.Name, ctx.Err(), c.logTail()), c.Kill())
+	}
+}
+
+// logTail returns the last lines of the log for an error message, if the log
+// is a file of ours.
+func (c *Cluster) logTail() string {
+	const lines = 15
+	if c.cfg.Output != nil {
+		return ""
+	}
+	path := logPath(c.cfg.Dir)
+	text, err := os.ReadFile(path)
+	if err != nil || len(text) == 0 {
+		return ""
+	}
+	all := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return fmt.Sprintf("\n%s ends with:\n%s", path, strings.Join(all[max(0, len(all)-lines):], "\n"))
+}
+
+// restConfig reads a kubeconfig for clients that are not slowed down.
+func restConfig(path string) (*rest.Config, error) {
+	cfg, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	cfg.QPS = -1
+	return cfg, nil
+}

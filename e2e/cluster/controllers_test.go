@@ -1,0 +1,76 @@
+package cluster_test
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// checkControllers gives each controller its work and sees it done.
+func checkControllers(t *testing.T, client kubernetes.Interface) {
+	const ns = "work"
+	ctx := t.Context()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}
+	if _, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "serviceaccount makes the default one", func() error {
+		_, err := client.CoreV1().ServiceAccounts(ns).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "token", Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}},
+		Type:       corev1.SecretTypeServiceAccountToken,
+	}
+	if _, err := client.CoreV1().Secrets(ns).Create(ctx, secret, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "token fills the Secret", func() error {
+		secret, err := client.CoreV1().Secrets(ns).Get(ctx, "token", metav1.GetOptions{})
+		if err == nil && (len(secret.Data["token"]) == 0 || len(secret.Data["ca.crt"]) == 0) {
+			err = fmt.Errorf("it holds %d items", len(secret.Data))
+		}
+		return err
+	})
+	eventually(t, "clusterrole fills view", func() error {
+		role, err := client.RbacV1().ClusterRoles().Get(ctx, "view", metav1.GetOptions{})
+		if err == nil && len(role.Rules) == 0 {
+			err = fmt.Errorf("it has no rules")
+		}
+		return err
+	})
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80}}},
+	}
+	if _, err := client.CoreV1().Services(ns).Create(ctx, service, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "endpointslice makes a slice", func() error { return countSlices(t, client, ns, 1) })
+	if err := client.CoreV1().Services(ns).Delete(ctx, "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "gc deletes the slice", func() error { return countSlices(t, client, ns, 0) })
+	if err := client.CoreV1().Namespaces().Delete(ctx, ns, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "namespace deletes the namespace", func() error {
+		_, err := client.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("it is there: %v", err)
+	})
+}
+
+func countSlices(t *testing.T, client kubernetes.Interface, ns string, want int) error {
+	slices, err := client.DiscoveryV1().EndpointSlices(ns).List(t.Context(), metav1.ListOptions{})
+	if err == nil && len(slices.Items) != want {
+		err = fmt.Errorf("there are %d", len(slices.Items))
+	}
+	return err
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/spf13/pflag"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	apimachineryversion "k8s.io/apimachinery/pkg/version"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/component-base/compatibility"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	aggregator "k8s.io/kube-aggregator/pkg/apiserver"
+	"k8s.io/kubernetes/cmd/kube-apiserver/app"
+	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
+
+	"isthmus/e2e/cmd/controlplane/internal/state"
+)
+
+type apiServerOptions struct {
+	listener    net.Listener
+	credentials state.Credentials
+	dir         state.Dir
+	flags       []string // more flags of kube-apiserver; they win over ours
+}
+
+func (o apiServerOptions) args() []string {
+	c := o.credentials
+	return append([]string{
+		"--etcd-servers=" + etcdURL,
+		"--bind-address=127.0.0.1",
+		"--advertise-address=127.0.0.1",
+		"--endpoint-reconciler-type=none", // an endpoint on loopback would be refused
+		"--cert-dir=" + o.dir.Certificates(),
+		"--tls-cert-file=" + c.ServerCert,
+		"--tls-private-key-file=" + c.ServerKey,
+		"--client-ca-file=" + c.CA,
+		"--authorization-mode=RBAC",
+		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+		"--service-account-key-file=" + c.AccountKey,
+		"--service-account-signing-key-file=" + c.AccountKey,
+		"--service-cluster-ip-range=10.0.0.0/16,fd00:10::/108",
+	}, o.flags...)
+}
+
+// newAPIServer builds the API server and starts nothing. It may be called once
+// in a process, because feature gates and logging are global to it.
+func newAPIServer(ctx context.Context, o apiServerOptions) (*aggregator.APIAggregator, error) {
+	rest.SetDefaultWarningHandler(rest.NoWarnings{})
+	opts := options.NewServerRunOptions()
+	flags := pflag.NewFlagSet("kube-apiserver", pflag.ContinueOnError)
+	for _, set := range opts.Flags().FlagSets {
+		flags.AddFlagSet(set)
+	}
+	if err := flags.Parse(o.args()); err != nil {
+		return nil, err
+	}
+	opts.SecureServing.Listener = o.listener
+	opts.SecureServing.BindPort = o.listener.Addr().(*net.TCPAddr).Port
+	globals := opts.GenericServerRunOptions.ComponentGlobalsRegistry
+	if err := globals.Set(); err != nil {
+		return nil, err
+	}
+	if err := logsapi.ValidateAndApply(opts.Logs, globals.FeatureGateFor(compatibility.DefaultKubeComponent)); err != nil {
+		return nil, err
+	}
+	completed, err := opts.Complete(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if errs := completed.Validate(); len(errs) > 0 {
+		return nil, utilerrors.NewAggregate(errs)
+	}
+	config, err := app.NewConfig(completed)
+	if err != nil {
+		return nil, err
+	}
+	for _, generic := range []*genericapiserver.Config{
+		config.KubeAPIs.ControlPlane.Generic, &config.ApiExtensions.GenericConfig.Config, &config.Aggregator.GenericConfig.Config,
+	} {
+		generic.EffectiveVersion = published{generic.EffectiveVersion}
+	}
+	chain, err := config.Complete()
+	if err != nil {
+		return nil, err
+	}
+	return app.CreateServerChain(chain)
+}
+
+// runAPIServer serves until ctx ends. It is ready when the CRDs are served; the
+// controllers start meanwhile.
+func runAPIServer(ctx context.Context, server *aggregator.APIAggregator, controllers []string, credentials state.Credentials) error {
+	generic := server.GenericAPIServer
+	if err := errors.Join(
+		generic.AddPostStartHook("isthmus-crds", func(hook genericapiserver.PostStartHookContext) error {
+			return installCRDs(hook, hook.LoopbackClientConfig)
+		}),
+		generic.AddPostStartHook("isthmus-controllers", func(hook genericapiserver.PostStartHookContext) error {
+			return startControllers(hook, hook.LoopbackClientConfig, controllers, credentials)
+		}),
+	); err != nil {
+		return err
+	}
+	prepared, err := server.PrepareRun()
+	if err != nil {
+		return err
+	}
+	return prepared.Run(ctx)
+}
+
+// awaitReady waits until the API server says that it is ready.
+func awaitReady(ctx context.Context, loopback *rest.Config) error {
+	client, err := kubernetes.NewForConfig(unlimited(loopback))
+	if err != nil {
+		return err
+	}
+	return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		status := 0
+		client.RESTClient().Get().AbsPath("/readyz").Do(ctx).StatusCode(&status)
+		return status == http.StatusOK, nil
+	})
+}
+
+// unlimited returns the configuration without a client-side rate limit.
+func unlimited(cfg *rest.Config) *rest.Config {
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS = -1
+	return cfg
+}
+
+// published is a version that clients can parse. A build sets Kubernetes'
+// version by linker flags; without them it is no version at all.
+type published struct{ compatibility.EffectiveVersion }
+
+func (p published) Info() *apimachineryversion.Info {
+	info := p.EffectiveVersion.Info()
+	if v := kubernetesVersion(); v != "" {
+		info.GitVersion = v
+	} else {
+		info.GitVersion = fmt.Sprintf("v%s.%s.0", info.Major, info.Minor)
+	}
+	return info
+}
+
+// kubernetesVersion is that of the Kubernetes module in this binary.
+func kubernetesVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, module := range info.Deps {
+		if module.Path == "k8s.io/kubernetes" {
+			return module.Version
+		}
+	}
+	return ""
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/util/keyutil"
+	"k8s.io/controller-manager/pkg/informerfactory"
+	"k8s.io/klog/v2"
+	"k8s.io/kubernetes/pkg/controller/clusterroleaggregation"
+	"k8s.io/kubernetes/pkg/controller/endpointslice"
+	"k8s.io/kubernetes/pkg/controller/garbagecollector"
+	"k8s.io/kubernetes/pkg/controller/namespace"
+	"k8s.io/kubernetes/pkg/controller/serviceaccount"
+	jwt "k8s.io/kubernetes/pkg/serviceaccount"
+
+	"isthmus/e2e/cmd/controlplane/internal/state"
+)
+
+// defaultControllers are the least that a cluster needs to be of use: deleted
+// namespaces go, and Pods are admitted because their ServiceAccount exists.
+var defaultControllers = []string{"namespace", "serviceaccount"}
+
+// controllerDeps is what controllers are made of.
+type controllerDeps struct {
+	client      kubernetes.Interface
+	metadata    metadata.Interface
+	informers   informers.SharedInformerFactory
+	started     chan struct{} // closed when the informers have been started
+	credentials state.Credentials
+}
+
+// controllerLoop runs a controller until the context ends.
+type controllerLoop func(context.Context)
+
+// controllers make the controllers that can be run, by name. They register with
+// the informers and start nothing.
+var controllers = map[string]func(context.Context, *controllerDeps) (controllerLoop, error){
+	"namespace":      newNamespaceController,
+	"serviceaccount": newServiceAccountController,
+	"token":          newTokenController,
+	"endpointslice":  newEndpointSliceController,
+	"gc":             newGarbageCollector,
+	"clusterrole":    newClusterRoleController,
+}
+
+func controllerNames() []string { return slices.Sorted(maps.Keys(controllers)) }
+
+// parseControllers parses a comma-separated list; an empty one is none.
+func parseControllers(list string) ([]string, error) {
+	var names []string
+	for name := range strings.SplitSeq(list, ",") {
+		name = strings.TrimSpace(name)
+		if name == "" || slices.Contains(names, name) {
+			continue
+		}
+		if controllers[name] == nil {
+			return nil, usagef("--controllers: there is no %q; there are %s", name, strings.Join(controllerNames(), ", "))
+		}
+		names = append(names, name)
+	}
+	return names, nil
+}
+
+// startControllers starts the named controllers; they end with ctx.
+func startControllers(ctx context.Context, loopback *rest.Config, names []string, credentials state.Credentials) error {
+	cfg := unlimited(loopback)
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	metadataClient, err := metadata.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	deps := &controllerDeps{
+		client: client, metadata: metadataClient, credentials: credentials,
+		informers: informers.NewSharedInformerFactory(client, 0),
+		started:   make(chan struct{}),
+	}
+	for _, name := range names {
+		loop, err := controllers[name](ctx, deps)
+		if err != nil {
+			return fmt.Errorf("controller %s: %w", name, err)
+		}
+		go loop(ctx)
+	}
+	deps.informers.StartWithContext(ctx)
+	close(deps.started)
+	return nil
+}
+
+func newNamespaceController(ctx context.Context, d *controllerDeps) (controllerLoop, error) {
+	const resync, workers = 5 * time.Minute, 10
+	c := namespace.NewNamespaceController(ctx, d.client, d.metadata, d.client.Discovery().ServerPreferredNamespacedResources,
+		d.informers.Core().V1().Namespaces(), resync, v1.FinalizerKubernetes)
+	return func(ctx context.Context) { c.Run(ctx, workers) }, nil
+}
+
+func newServiceAccountController(ctx context.Context, d *controllerDeps) (controllerLoop, error) {
+	c, err := serviceaccount.NewServiceAccountsController(klog.FromContext(ctx),
+		d.informers.Core().V1().ServiceAccounts(), d.informers.Core().V1().Namespaces(),
+		d.client, serviceaccount.DefaultServiceAccountsControllerOptions())
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) { c.Run(ctx, 1) }, nil
+}
+
+// newTokenController fills Secrets of type kubernetes.io/service-account-token.
+func newTokenController(ctx context.Context, d *controllerDeps) (controllerLoop, error) {
+	ca, err := os.ReadFile(d.credentials.CA)
+	if err != nil {
+		return nil, err
+	}
+	key, err := keyutil.PrivateKeyFromFile(d.credentials.AccountKey)
+	if err != nil {
+		return nil, err
+	}
+	generator, err := jwt.JWTTokenGenerator(jwt.LegacyIssuer, key)
+	if err != nil {
+		return nil, err
+	}
+	c, err := serviceaccount.NewTokensController(klog.FromContext(ctx),
+		d.informers.Core().V1().ServiceAccounts(), d.informers.Core().V1().Secrets(),
+		d.client, serviceaccount.TokensControllerOptions{TokenGenerator: generator, RootCA: ca})
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) { c.Run(ctx, 2) }, nil
+}
+
+func newEndpointSliceController(ctx context.Context, d *controllerDeps) (controllerLoop, error) {
+	const endpointsPerSlice, noBatching, workers = 100, 0, 5
+	core := d.informers.Core().V1()
+	c := endpointslice.NewController(ctx, core.Pods(), core.Services(), core.Nodes(),
+		d.informers.Discovery().V1().EndpointSlices(), endpointsPerSlice, d.client, noBatching)
+	return func(ctx context.Context) { c.Run(ctx, workers) }, nil
+}
+
+// newClusterRoleController fills aggregated ClusterRoles: without it, view, edit
+// and admin allow nothing.
+func newClusterRoleController(_ context.Context, d *controllerDeps) (controllerLoop, error) {
+	const workers = 2
+	c := clusterroleaggregation.NewClusterRoleAggregation(d.informers.Rbac().V1().ClusterRoles(), d.client.RbacV1())
+	return func(ctx context.Context) { c.Run(ctx, workers) }, nil
+}
+
+// newGarbageCollector deletes what belongs to owners that are gone, or that
+// never were.
+func newGarbageCollector(ctx context.Context, d *controllerDeps) (controllerLoop, error) {
+	const resync, workers = 30 * time.Second, 10
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(d.client.Discovery()))
+	factory := informerfactory.NewInformerFactory(d.informers, metadatainformer.NewSharedInformerFactory(d.metadata, 0))
+	c, err := garbagecollector.NewGarbageCollector(ctx, d.client, d.metadata, mapper,
+		garbagecollector.DefaultIgnoredResources(), factory, d.started)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) {
+		var wg sync.WaitGroup
+		wg.Go(func() { c.Run(ctx, workers, resync) })
+		wg.Go(func() { c.Sync(ctx, d.client.Discovery(), resync) })
+		wg.Wait()
+	}, nil
+}

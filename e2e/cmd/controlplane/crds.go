@@ -1,0 +1,84 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"fmt"
+	"slices"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/yaml"
+)
+
+//go:embed crds.yaml
+var crdsYAML []byte
+
+// installCRDs applies the CRDs and returns when the API serves every one of
+// them, to clients that discover resources too.
+func installCRDs(ctx context.Context, loopback *rest.Config) error {
+	crds, err := parseCRDs(crdsYAML)
+	if err != nil {
+		return err
+	}
+	cfg := unlimited(loopback)
+	client, err := clientset.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	finder, err := discovery.NewDiscoveryClientForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	force := true
+	for _, crd := range crds {
+		_, err := client.ApiextensionsV1().CustomResourceDefinitions().Patch(ctx, crd.Name, types.ApplyPatchType, crd.yaml,
+			metav1.PatchOptions{FieldManager: "controlplane", Force: &force})
+		if err != nil {
+			return fmt.Errorf("install CRD %s: %w", crd.Name, err)
+		}
+	}
+	for _, crd := range crds {
+		err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(context.Context) (bool, error) {
+			return served(finder, crd), nil
+		})
+		if err != nil {
+			return fmt.Errorf("wait until %s is served: %w", crd.Name, err)
+		}
+	}
+	return nil
+}
+
+// served reports whether discovery lists the resource.
+func served(finder *discovery.DiscoveryClient, crd crd) bool {
+	version := metav1.GroupVersion{Group: crd.Spec.Group, Version: crd.Spec.Versions[0].Name}
+	list, err := finder.ServerResourcesForGroupVersion(version.String())
+	return err == nil && slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool {
+		return r.Name == crd.Spec.Names.Plural
+	})
+}
+
+// crd is a definition and the YAML that it was read from.
+type crd struct {
+	apiextensionsv1.CustomResourceDefinition
+	yaml []byte
+}
+
+func parseCRDs(text []byte) ([]crd, error) {
+	var crds []crd
+	for document := range bytes.SplitSeq(text, []byte("\n---\n")) {
+		parsed := crd{yaml: document}
+		if err := yaml.UnmarshalStrict(document, &parsed.CustomResourceDefinition); err != nil {
+			return nil, fmt.Errorf("parse CRDs: %w", err)
+		}
+		crds = append(crds, parsed)
+	}
+	return crds, nil
+}

@@ -1,0 +1,25 @@
+// Command controlplane runs Kubernetes control planes on a machine that has
+// nothing but this binary: for tests, for the demo, and for looking around.
+//
+// `controlplane serve` is one cluster in one process: etcd, kube-apiserver and
+// a few controllers, on loopback, with the state in a folder. RBAC is on,
+// ServiceAccount tokens work, and the CRDs that Isthmus knows are installed
+// before the cluster says that it is ready. There are no nodes: a Pod is what
+// somebody writes to the API.
+//
+// The other verbs (start, stop, kill, pause, resume, list) handle clusters
+// that serve in the background.
+//
+// The decisions behind it:
+//
+//   - It is built from the published modules of Kubernetes and etcd, so that
+//     nothing has to be installed. It tells clients the version of the
+//     Kubernetes module it was built with, read from its own build information.
+//   - It is crash-only. There is no orderly shutdown that could go wrong or be
+//     skipped: whoever ends the process by any signal can serve the same folder
+//     again. etcd does not sync to disk, so data survives the end of the
+//     process, not that of the machine.
+//   - etcd's sockets have short names relative to the cluster's folder, which
+//     the process makes its working directory: paths of sockets may only be
+//     about a hundred characters long, those of folders may be longer.
+package main

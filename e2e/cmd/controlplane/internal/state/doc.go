@@ -1,0 +1,12 @@
+// Package state is what a cluster keeps on disk: one folder with its data,
+// port, credentials and, while it runs, its process id.
+//
+// What a folder promises: serving it again is serving the same cluster, at the
+// same address and with the same credentials, even after the process was
+// killed in the middle of a write.
+//
+// Two decisions are behind it. A cluster runs as long as somebody holds the
+// lock on its pid file; the kernel lets go of it with the process, so that
+// neither a stale number nor a second server can do harm. And credentials
+// appear as a whole, by one rename.
+package state

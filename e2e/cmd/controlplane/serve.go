@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+
+	"isthmus/e2e/cmd/controlplane/internal/state"
+)
+
+const serveHelp = `controlplane serve --name NAME --dir DIR [flags] [-- KUBE-APISERVER-FLAGS]
+
+Runs one cluster in the foreground and logs to standard error. When the cluster
+is ready, one line of JSON on standard output says where it is; DIR/kubeconfig
+holds an administrator's credentials. It ends on any signal; the same DIR again
+is the same cluster, at the same address, with its data and credentials.
+`
+
+// serveOptions say how to run one cluster.
+type serveOptions struct {
+	name        string
+	dir         state.Dir
+	port        int
+	controllers []string
+	apiFlags    []string
+}
+
+// announcement is what serve prints when the cluster is ready.
+type announcement struct {
+	Name       string `json:"name"`
+	Server     string `json:"server"`
+	Kubeconfig string `json:"kubeconfig"`
+	PID        int    `json:"pid"`
+	Took       string `json:"took"`
+}
+
+var clusterName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+
+func serveCommand(ctx context.Context, args []string, stdout io.Writer) error {
+	flags := newFlags("serve", serveHelp, stdout)
+	var opts serveOptions
+	flags.StringVar(&opts.name, "name", "", "the cluster's `name`: lower-case letters, digits and dashes")
+	dir := flags.String("dir", "", "the `folder` of its state; made if need be")
+	flags.IntVar(&opts.port, "port", 0, "the API server's `port`; 0: that of last time, or a free one")
+	list := flags.String("controllers", strings.Join(defaultControllers, ","),
+		"comma-separated `list` of the controllers to run, of: "+strings.Join(controllerNames(), ", "))
+	untilEOF := flags.Bool("until-eof", false, "also end when standard input ends, which it does with the process at its other end")
+	names, apiFlags, err := parse(flags, args)
+	if err != nil {
+		return err
+	}
+	opts.apiFlags = apiFlags
+	if opts.controllers, err = parseControllers(*list); err != nil {
+		return err
+	}
+	switch {
+	case len(names) > 0:
+		return usagef("serve: unexpected %q; the name is given by --name", names[0])
+	case !clusterName.MatchString(opts.name):
+		return usagef("serve: --name %q: a name has lower-case letters, digits and dashes", opts.name)
+	case *dir == "":
+		return usagef("serve: --dir is missing")
+	}
+	absolute, err := filepath.Abs(*dir)
+	if err != nil {
+		return err
+	}
+	opts.dir = state.Dir(absolute)
+	if *untilEOF {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		defer cancel()
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin) // an error is an end, too
+			cancel()
+		}()
+	}
+	return serve(ctx, opts, stdout)
+}
+
+// serve runs a cluster until ctx ends or one of its parts fails. It returns
+// without waiting for the parts: the end of the process is their end.
+func serve(ctx context.Context, opts serveOptions, stdout io.Writer) (err error) {
+	began := time.Now()
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("cluster %s: %w", opts.name, err)
+		}
+	}()
+	limitMemory()
+	signal.Ignore(syscall.SIGPIPE) // who read our output may go before us
+	release, err := opts.dir.Lock()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, release()) }()
+	listener, err := opts.dir.Listen(opts.port)
+	if err != nil {
+		return err
+	}
+	credentials, err := opts.dir.Credentials()
+	if err != nil {
+		return err
+	}
+	url := "https://" + listener.Addr().String()
+	if err := opts.dir.WriteKubeconfig(opts.name, url, credentials); err != nil {
+		return err
+	}
+	etcd, err := startEtcd(opts.dir)
+	if err != nil {
+		return fmt.Errorf("etcd: %w", err)
+	}
+	server, err := newAPIServer(ctx, apiServerOptions{
+		listener: listener, credentials: credentials, dir: opts.dir, flags: opts.apiFlags,
+	})
+	if err != nil {
+		return fmt.Errorf("API server: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- runAPIServer(ctx, server, opts.controllers, credentials) }()
+	ready := make(chan error, 1)
+	go func() { ready <- awaitReady(ctx, server.GenericAPIServer.LoopbackClientConfig) }()
+	for {
+		select {
+		case <-ctx.Done():
+		case err = <-etcd.Err():
+			err = fmt.Errorf("etcd ended: %w", err)
+		case err = <-ended:
+			err = fmt.Errorf("API server ended: %w", err)
+		case err = <-ready:
+		}
+		if ctx.Err() != nil {
+			return nil // told to end; what the parts say about it does not matter
+		}
+		if err != nil {
+			return err
+		}
+		ready = nil
+		if err := json.NewEncoder(stdout).Encode(announcement{
+			Name: opts.name, Server: url, Kubeconfig: opts.dir.Kubeconfig(), PID: os.Getpid(),
+			Took: time.Since(began).Round(time.Millisecond).String(),
+		}); err != nil {
+			return err
+		}
+		// Half of what the start needed is garbage by now; give it back.
+		time.AfterFunc(5*time.Second, debug.FreeOSMemory)
+	}
+}
+
+// limitMemory keeps the process small, unless its environment says otherwise:
+// a cluster under churn would grow to half a gigabyte and more.
+func limitMemory() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(50)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(350 << 20)
+	}
+}
