@@ -85,3 +85,37 @@ func TestShared(t *testing.T) {
 		t.Fatalf("in the end: %+v", now)
 	}
 }
+
+// broken is a source that panics the first time it is read.
+type broken struct{ *flip }
+
+func (b *broken) Reader(ServiceID, uint16) Reader {
+	if b.n++; b.n == 1 {
+		panic("broken")
+	}
+	return b.flip
+}
+
+// TestBrokenSource: a source that panics while a watch is opened leaves nothing
+// half built.
+func TestBrokenSource(t *testing.T) {
+	table, id := NewTable(Options{}), ServiceID{"ns", "web"}
+	table.Link("east", Ready, &broken{newFlip(0, 1)})
+	table.Define(id, &Definition{Members: []Member{{"east", id}}})
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic did not come out")
+			}
+		}()
+		table.Watch(Key{Service: id, Port: 80})
+	}()
+	w := table.Watch(Key{Service: id, Port: 80})
+	if set, _ := w.Get(); len(set.Endpoints) != 100 {
+		t.Errorf("%d endpoints", len(set.Endpoints))
+	}
+	w.Close()
+	if len(table.watched) != 0 || len(table.users) != 0 {
+		t.Errorf("left behind: %v %v", table.watched, table.users)
+	}
+}

@@ -10,7 +10,7 @@ import (
 	"github.com/cockroachdb/datadriven"
 )
 
-// TestScripts runs testdata/*: scripts whose output is every set that was
+// TestScripts runs testdata/table/*: scripts whose output is every set that was
 // published, as a step from the one before.
 //
 //	cluster NAME SERVICE [state=missing|external] [node-local]   then a line a slice: NAME ENDPOINT...
@@ -23,7 +23,7 @@ import (
 //	key SERVICE [zone=] [node=]
 //	unserved
 func TestScripts(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/table", func(t *testing.T, path string) {
 		w := newWorld(Options{IPv6: strings.Contains(path, "ipv6")})
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			w.out.Reset()

@@ -45,7 +45,8 @@ type contribution struct {
 // state is what holds for all views of a port.
 type state struct {
 	exists, complete, byNode bool
-	reason                   Reason // if there is nothing
+	reason                   Reason      // if there is nothing
+	cluster                  ClusterName // that the reason is about
 }
 
 // view is what one kind of client sees of a port.
@@ -61,9 +62,9 @@ func (s *service) open(k Key) *Latest[*Set] {
 	p := s.ports[k.Port]
 	if p == nil {
 		p = &port{number: k.Port, views: make(map[Client]*view)}
-		s.ports[k.Port] = p
 		d, links := s.table.inputs(s.id)
 		s.rebuildPort(p, d, links)
+		s.ports[k.Port] = p // not before: if a source panics, nothing half built stays
 	}
 	v := p.views[k.Client]
 	if v == nil {
@@ -178,11 +179,11 @@ func (p *port) publish(ipv6 bool, c Client, v *view, at time.Time) {
 		Endpoints: choose(p.merged, ipv6, p.state.byNode, c),
 	}
 	if len(now.Endpoints) == 0 {
-		now.Reason = p.state.reason
+		now.Reason, now.Cluster = p.state.reason, p.state.cluster
 	}
 	if old, _ := v.latest.Get(); old != nil {
 		if old.Exists == now.Exists && old.Complete == now.Complete && old.ByNode == now.ByNode &&
-			old.Reason == now.Reason && same(old.Endpoints, now.Endpoints) {
+			old.Reason == now.Reason && old.Cluster == now.Cluster && same(old.Endpoints, now.Endpoints) {
 			return
 		}
 		now.Version = old.Version + 1
@@ -217,7 +218,7 @@ func stateOf(d *Definition, members []contribution) state {
 	if !d.Federated {
 		switch s := members[0].status; {
 		case s.Link == Unlinked:
-			st.exists, st.reason = false, NotLinked
+			st.exists, st.reason, st.cluster = false, NotLinked, members[0].member.Cluster
 		case s.Link == Ready && s.Service == Missing:
 			st.exists = false
 		case s.Link == Ready && s.Service == ExternalName:

@@ -34,6 +34,7 @@ type Set struct {
 	Complete  bool        // no member's cluster is pending
 	ByNode    bool        // the answer depends on the client's node: ask Table.Key again if the Key in use has none, or has one and this is false
 	Reason    Reason      // None unless Endpoints is empty
+	Cluster   ClusterName // with NotLinked: the cluster that is not
 	Changed   time.Time   // when its newest change happened in its cluster; zero: not known. Only measured
 	Endpoints []*Endpoint // sorted by Addr, one per Addr; unchanged endpoints keep their pointer
 }

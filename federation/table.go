@@ -150,11 +150,21 @@ func (t *Table) Watch(k Key) *Watch[*Set] {
 	}
 	s.refs++
 	t.mu.Unlock()
-	return &Watch[*Set]{latest: s.open(k), close: func() { t.release(s, k) }}
+	var latest *Latest[*Set]
+	defer func() {
+		if latest == nil { // a source has panicked
+			t.unuse(s)
+		}
+	}()
+	latest = s.open(k)
+	return &Watch[*Set]{latest: latest, close: func() {
+		s.shut(k)
+		t.unuse(s)
+	}}
 }
 
-func (t *Table) release(s *service, k Key) {
-	s.shut(k)
+// unuse ends one watch's use of a service.
+func (t *Table) unuse(s *service) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if s.refs--; s.refs == 0 {

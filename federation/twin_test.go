@@ -62,7 +62,7 @@ func dumb(w *world, k Key, defs map[ServiceID]*Definition, links map[ClusterName
 		set.Reason = Unknown
 	case d.Federated:
 	case notLinked:
-		set.Reason = NotLinked
+		set.Reason, set.Cluster = NotLinked, d.Members[0].Cluster
 	case external:
 		set.Reason = External
 	}
@@ -202,7 +202,7 @@ func TestTwin(t *testing.T) {
 }
 
 func check(t *rapid.T, name string, last, now *Set, want Set) {
-	if now.Exists != want.Exists || now.Complete != want.Complete || now.ByNode != want.ByNode || now.Reason != want.Reason {
+	if now.Exists != want.Exists || now.Complete != want.Complete || now.ByNode != want.ByNode || now.Reason != want.Reason || now.Cluster != want.Cluster {
 		t.Fatalf("%s: %+v, want %+v", name, now, want)
 	}
 	if !slices.EqualFunc(now.Endpoints, want.Endpoints, (*Endpoint).Equal) {
@@ -216,7 +216,7 @@ func check(t *rapid.T, name string, last, now *Set, want Set) {
 		t.Fatalf("%s: version %d after %d", name, now.Version, last.Version)
 	}
 	put, gone := Diff(last, now)
-	if len(put)+len(gone) == 0 && last.Exists == now.Exists && last.Complete == now.Complete && last.ByNode == now.ByNode && last.Reason == now.Reason {
+	if len(put)+len(gone) == 0 && last.Exists == now.Exists && last.Complete == now.Complete && last.ByNode == now.ByNode && last.Reason == now.Reason && last.Cluster == now.Cluster {
 		t.Fatalf("%s: version %d says nothing new", name, now.Version)
 	}
 	held := make(map[netip.AddrPort]*Endpoint)
