@@ -1,0 +1,128 @@
+package clusterstore
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"isthmus/federation"
+)
+
+// crowd fills a cluster with a service web of n slices of 100 meshed pods each.
+func crowd(b *testing.B, n int) *world {
+	w := newWorld(b, nil)
+	w.put(aService("web", "http=80"), metadataOf("ReplicaSet", "web-abc", "Deployment", "web"))
+	for s := range n {
+		w.put(crowdSlice(s, 100))
+		for i := range 100 {
+			w.put(aPod(fmt.Sprintf("web-abc-%d-%d", s, i), meshed, ownedBy("ReplicaSet", "web-abc"), podLabel(templateHashLabel, "abc")))
+		}
+	}
+	return w
+}
+
+func crowdSlice(s, n int) *discoveryv1.EndpointSlice {
+	var list []string
+	for i := range n {
+		list = append(list, fmt.Sprintf("10.1.%d.%d pod=web-abc-%d-%d zone=z%d", s, i, s, i, i%3))
+	}
+	return aSlice(fmt.Sprintf("s%03d", s), "web", "http=8080", list...)
+}
+
+// BenchmarkRead: one endpoint of one of 50 slices of 100 goes and comes.
+func BenchmarkRead(b *testing.B) {
+	for _, slices := range []int{1, 10, 50} {
+		b.Run(fmt.Sprintf("slices=%d", slices), func(b *testing.B) {
+			w := crowd(b, slices)
+			reader := w.Reader(federation.ServiceID{Namespace: "ns", Name: "web"}, 80)
+			reader.Read()
+			var states [2]*sliceData
+			states[0], _ = compactSlice(crowdSlice(slices/2, 100))
+			states[1], _ = compactSlice(crowdSlice(slices/2, 99))
+			n := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				b.StopTimer()
+				n++
+				w.state.begin()
+				w.state.putSlice(fmt.Sprintf("ns/s%03d", slices/2), states[n%2])
+				w.state.mu.Unlock()
+				b.StartTimer()
+				if reader.Read().State != federation.Present {
+					b.Fatal("no service")
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkReadSame: nothing has changed in 50 slices.
+func BenchmarkReadSame(b *testing.B) {
+	reader := crowd(b, 50).Reader(federation.ServiceID{Namespace: "ns", Name: "web"}, 80)
+	reader.Read()
+	b.ReportAllocs()
+	for b.Loop() {
+		reader.Read()
+	}
+}
+
+// BenchmarkReadFirst: a reader of 5,000 endpoints that has read nothing yet.
+func BenchmarkReadFirst(b *testing.B) {
+	w := crowd(b, 50)
+	b.ReportAllocs()
+	for b.Loop() {
+		w.Reader(federation.ServiceID{Namespace: "ns", Name: "web"}, 80).Read()
+	}
+}
+
+// BenchmarkPodEvent: a pod's status changes, which no client can see.
+func BenchmarkPodEvent(b *testing.B) {
+	w := crowd(b, 1)
+	p := aPod("web-abc-0-0", meshed, ownedBy("ReplicaSet", "web-abc"), podLabel(templateHashLabel, "abc"))
+	feed := w.feed(p)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := feed.Update(p); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if marked := w.marked(); len(marked) != 1 { // from the filling
+		b.Fatal(marked)
+	}
+}
+
+// BenchmarkMemory: what 5,000 pods cost that no slice names, and 5,000 in slices.
+func BenchmarkMemory(b *testing.B) {
+	for _, slices := range []int{0, 50} {
+		b.Run(fmt.Sprintf("slices=%d", slices), func(b *testing.B) {
+			for b.Loop() {
+				before := heap()
+				w := newWorld(b, nil)
+				for i := range 5000 {
+					rs := fmt.Sprintf("web-%d-5f79f964bc", i/3)
+					w.put(aPod(fmt.Sprintf("%s-%05d", rs, i), meshed, ownedBy("ReplicaSet", rs), podLabel(templateHashLabel, rs[len(rs)-10:])))
+				}
+				for s := range slices {
+					o := crowdSlice(s, 100)
+					for i := range o.Endpoints {
+						n := s*100 + i
+						o.Endpoints[i].TargetRef.Name = fmt.Sprintf("web-%d-5f79f964bc-%05d", n/3, n)
+					}
+					w.put(o)
+				}
+				b.ReportMetric(float64(heap()-before)/5000, "B/pod")
+				runtime.KeepAlive(w)
+			}
+		})
+	}
+}
+
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}

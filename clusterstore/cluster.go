@@ -1,0 +1,170 @@
+package clusterstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"k8s.io/client-go/rest"
+
+	"isthmus/federation"
+)
+
+// Config says which cluster to follow, and how its endpoints are told.
+type Config struct {
+	Name        federation.ClusterName
+	REST        *rest.Config // how to reach it; copied
+	TrustDomain string       // of its identities; empty: its endpoints get none
+	Rules       Rules        // the same for all clusters
+	Log         *zap.Logger
+
+	// Changed tells that what the cluster offers of a service may have changed;
+	// at is when the first of the events behind it came. It is called by one
+	// goroutine of Run, and only after Synced: until then nobody can have read
+	// anything that has to be read again.
+	Changed func(svc federation.ServiceID, at time.Time)
+
+	// OnService, if set, gets every Service added or changed, and nil for
+	// every one deleted, in order, from one goroutine. It must not block.
+	OnService func(federation.ServiceID, *Service)
+	// OnNode, if set, makes the cluster watch its Nodes (their metadata), and
+	// gets every one added, changed or deleted, in order, from one goroutine.
+	// It must not block.
+	OnNode func(name, zone string, exists bool)
+}
+
+// Rules is what the gateway knows about meshed pods, whatever their cluster.
+type Rules struct {
+	ControllerNamespace string // of the control plane whose pods have identities
+	DefaultOpaquePorts  Ports  // of pods that don't say
+	EndpointSlices      bool   // false: read core Endpoints instead
+}
+
+// Cluster follows one cluster's API and is a [federation.Source] of its state:
+// EndpointSlices joined with Services, Pods and their owners.
+//
+// It keeps what it knows for as long as it exists, however long its API is
+// away, and follows again within 10 s of the API's return.
+type Cluster struct {
+	// fixed
+	cfg       Config
+	close     func() // lets go of connections
+	resources []*resource
+	state     *state
+	health    *health
+	synced    chan struct{}
+	started   sync.Once
+}
+
+var _ federation.Source = (*Cluster)(nil)
+
+// optionalGrace is how long the first sync waits, once everything needed is
+// there, for an answer about what is not.
+const optionalGrace = 3 * time.Second
+
+// NewCluster checks the configuration. It does no network IO and starts nothing.
+func NewCluster(cfg Config) (*Cluster, error) {
+	if cfg.REST == nil || cfg.Log == nil || cfg.Changed == nil {
+		return nil, fmt.Errorf("cluster %s: REST, Log and Changed are needed", cfg.Name)
+	}
+	api, err := dial(cfg.Name, cfg.REST)
+	if err != nil {
+		return nil, fmt.Errorf("cluster %s: %w", cfg.Name, err)
+	}
+	return newCluster(cfg, api), nil
+}
+
+func newCluster(cfg Config, api clients) *Cluster {
+	c := &Cluster{
+		cfg:    cfg,
+		close:  api.close,
+		state:  newState(cfg.Name, cfg.TrustDomain, cfg.Rules.ControllerNamespace),
+		health: &health{},
+		synced: make(chan struct{}),
+	}
+	c.resources = c.watched(api)
+	c.health.resources = c.resources
+	return c
+}
+
+// Run follows the cluster until ctx ends, and returns once all its goroutines
+// have ended. What was read stays readable after that. It may be called once.
+func (c *Cluster) Run(ctx context.Context) error {
+	err := errors.New("Run was called before")
+	c.started.Do(func() { err = nil })
+	if err != nil {
+		return fmt.Errorf("cluster %s: %w", c.cfg.Name, err)
+	}
+	var all sync.WaitGroup
+	for _, r := range c.resources {
+		all.Go(func() { r.run(ctx) })
+	}
+	all.Go(func() { c.state.dirty.run(ctx, c.cfg.Changed) })
+	if c.firstSync(ctx) {
+		c.state.goLive()
+		c.health.setSynced()
+		close(c.synced)
+	}
+	<-ctx.Done()
+	all.Wait()
+	c.close()
+	return nil
+}
+
+// firstSync waits until everything needed is listed, and what is not needed is
+// listed or has failed once, or keeps the rest waiting. It says whether that
+// came before the end of ctx.
+func (c *Cluster) firstSync(ctx context.Context) bool {
+	for _, r := range c.resources {
+		if !r.needed {
+			continue
+		}
+		select {
+		case <-r.settled:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	grace, stop := context.WithTimeout(ctx, optionalGrace)
+	defer stop()
+	for _, r := range c.resources {
+		select {
+		case <-r.settled:
+		case <-grace.Done():
+		}
+	}
+	return ctx.Err() == nil
+}
+
+// Synced returns a channel that is closed once everything needed (EndpointSlices
+// or Endpoints, Services, Pods) has been listed and can be read. What is optional
+// (ReplicaSets, Jobs, Nodes) is in too if the cluster lets it be listed.
+func (c *Cluster) Synced() <-chan struct{} { return c.synced }
+
+// Health says how the cluster's API is doing.
+func (c *Cluster) Health() Health {
+	h := c.health.get()
+	h.MalformedProxies = c.state.malformedProxies()
+	return h
+}
+
+// HealthChanged returns a channel that is closed at the next change of Health's
+// Err or Lost, or of what is synced. Take it before looking at Health.
+func (c *Cluster) HealthChanged() <-chan struct{} {
+	_, stale := c.health.version.Get()
+	return stale
+}
+
+// State says what the cluster holds under that name, now.
+func (c *Cluster) State(svc federation.ServiceID) federation.ServiceState {
+	return c.state.serviceState(svc)
+}
+
+// Reader prepares to read one service port. After a change, its Read costs what
+// the changed EndpointSlices cost.
+func (c *Cluster) Reader(svc federation.ServiceID, port uint16) federation.Reader {
+	return &reader{state: c.state, service: svc, port: port}
+}

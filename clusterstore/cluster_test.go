@@ -1,0 +1,494 @@
+package clusterstore
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
+
+	"isthmus/federation"
+)
+
+// trouble makes a fake API misbehave: per verb and resource ("list pods",
+// "watch pods", "* pods", "* *"), the error to answer with.
+type trouble struct {
+	mu      sync.Mutex
+	errs    map[string]error
+	watches map[string][]watch.Interface
+}
+
+func troubled(api *fakeAPI) *trouble {
+	tr := &trouble{errs: make(map[string]error), watches: make(map[string][]watch.Interface)}
+	react := func(a clienttesting.Action) (bool, runtime.Object, error) {
+		err := tr.find(a)
+		return err != nil, nil, err
+	}
+	reactWatch := func(tracker clienttesting.ObjectTracker) clienttesting.WatchReactionFunc {
+		return func(a clienttesting.Action) (bool, watch.Interface, error) {
+			if err := tr.find(a); err != nil {
+				return true, nil, err
+			}
+			w, err := tracker.Watch(a.GetResource(), a.GetNamespace())
+			tr.mu.Lock()
+			defer tr.mu.Unlock()
+			name := a.GetResource().Resource
+			tr.watches[name] = append(tr.watches[name], w)
+			return true, w, err
+		}
+	}
+	api.typed.PrependReactor("list", "*", react)
+	api.meta.PrependReactor("list", "*", react)
+	api.typed.PrependWatchReactor("*", reactWatch(api.typed.Tracker()))
+	api.meta.PrependWatchReactor("*", reactWatch(api.meta.Tracker()))
+	return tr
+}
+
+func (tr *trouble) find(a clienttesting.Action) error {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	resource := a.GetResource().Resource
+	for _, key := range []string{a.GetVerb() + " " + resource, "* " + resource, a.GetVerb() + " *", "* *"} {
+		if err := tr.errs[key]; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (tr *trouble) set(key string, err error) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	tr.errs[key] = err
+}
+
+// cut ends all watches, as a server that goes away does.
+func (tr *trouble) cut() {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	for _, list := range tr.watches {
+		for _, w := range list {
+			w.Stop()
+		}
+	}
+	tr.watches = make(map[string][]watch.Interface)
+}
+
+var (
+	errRefused = &url.Error{Op: "Get", URL: "https://east", Err: failure{errDial}}
+	errDial    = &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+	errTimeout = errors.New("no answer in time")
+)
+
+func forbidden(resource string) error {
+	return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New("no role"))
+}
+
+// running is a Cluster that runs on a fake API in a synctest bubble.
+type running struct {
+	*Cluster
+	t       *testing.T
+	api     *fakeAPI
+	trouble *trouble
+	stop    func() // ends Run and waits for it
+
+	mu      sync.Mutex
+	changes []string // services told to have changed
+}
+
+func inCluster(t *testing.T, change func(*Config, *trouble), test func(*running), objects ...runtime.Object) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newFakeAPI(objects...)
+		r := &running{t: t, api: api, trouble: troubled(api)}
+		cfg := testConfig()
+		cfg.Changed = func(id federation.ServiceID, _ time.Time) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.changes = append(r.changes, id.Name)
+		}
+		if change != nil {
+			change(&cfg, r.trouble)
+		}
+		r.Cluster = newCluster(cfg, api.clients())
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- r.Run(ctx) }()
+		r.stop = sync.OnceFunc(func() {
+			cancel()
+			before := time.Now()
+			if err := <-done; err != nil {
+				t.Errorf("Run: %v", err)
+			}
+			if d := time.Since(before); d > 0 {
+				t.Errorf("Run went on for %v after its context ended", d)
+			}
+		})
+		synctest.Wait()
+		test(r)
+		r.stop()
+	})
+}
+
+func (r *running) isSynced() bool {
+	synctest.Wait()
+	select {
+	case <-r.Synced():
+		return true
+	default:
+		return false
+	}
+}
+
+// until lets time pass until the condition holds, and fails after max.
+func (r *running) until(what string, max time.Duration, ok func() bool) {
+	r.t.Helper()
+	for end := time.Now().Add(max); ; time.Sleep(10 * time.Millisecond) { // fake time: it only passes when all is still
+		if synctest.Wait(); ok() {
+			return
+		}
+		if time.Now().After(end) {
+			r.t.Fatalf("%s: not within %v; health %+v", what, max, r.Health())
+		}
+	}
+}
+
+func (r *running) addrs() string {
+	synctest.Wait()
+	return addrs(r.Reader(federation.ServiceID{Namespace: "ns", Name: "web"}, 80).Read())
+}
+
+func (r *running) create(o runtime.Object) {
+	r.t.Helper()
+	var err error
+	switch o := o.(type) {
+	case *corev1.Pod:
+		_, err = r.api.typed.CoreV1().Pods("ns").Create(context.Background(), o, metav1.CreateOptions{})
+	case *corev1.Service:
+		_, err = r.api.typed.CoreV1().Services("ns").Create(context.Background(), o, metav1.CreateOptions{})
+	case *metav1.PartialObjectMetadata:
+		gvr := schema.GroupVersionResource{Group: o.GroupVersionKind().Group, Version: "v1", Resource: strings.ToLower(o.Kind) + "s"}
+		err = r.api.meta.Tracker().Create(gvr, o, o.Namespace)
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+func (r *running) resource(name string) ResourceHealth {
+	for _, h := range r.Health().Resources {
+		if h.Resource == name {
+			return h
+		}
+	}
+	r.t.Fatalf("no resource %s", name)
+	return ResourceHealth{}
+}
+
+func TestSliceBeforePod(t *testing.T) {
+	inCluster(t, nil, func(r *running) {
+		if !r.isSynced() {
+			t.Fatalf("not synced: %+v", r.Health())
+		}
+		if len(r.changes) != 0 {
+			t.Errorf("told of %v before anybody could have read", r.changes)
+		}
+		if got := r.addrs(); got != "10.0.0.2:8080" {
+			t.Errorf("got %q", got)
+		}
+		r.create(aPod("p"))
+		if got := r.addrs(); got != "10.0.0.1:8080 10.0.0.2:8080" {
+			t.Errorf("with its pod, got %q", got)
+		}
+		if len(r.changes) != 1 || r.changes[0] != "web" {
+			t.Errorf("told of %v", r.changes)
+		}
+		h := r.Health()
+		if h.Err != nil || !h.Lost.IsZero() || h.LastEvent.IsZero() {
+			t.Errorf("health %+v", h)
+		}
+		for _, one := range h.Resources {
+			want := map[string]int{"pods": 1, "services": 1, "endpointslices": 1}[one.Resource]
+			if !one.Synced || one.Err != "" || one.Objects != want {
+				t.Errorf("%+v", one)
+			}
+		}
+	}, aService("web", "http=80"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2"))
+}
+
+// TestBurst: events that come while the worker is busy are told of once.
+func TestBurst(t *testing.T) {
+	busy := make(chan struct{})
+	inCluster(t, func(c *Config, _ *trouble) {
+		told := c.Changed
+		busy = make(chan struct{})
+		c.Changed = func(id federation.ServiceID, at time.Time) { <-busy; told(id, at) }
+	}, func(r *running) {
+		for _, name := range []string{"p", "q", "p2", "q2"} {
+			r.create(aPod(name))
+		}
+		close(busy)
+		synctest.Wait()
+		if got := strings.Join(r.changes, " "); got != "web web" { // the one that kept it busy, and all others
+			t.Errorf("told of %q", got)
+		}
+	}, aService("web", "http=80"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 pod=q", "10.0.0.3 pod=p2", "10.0.0.4 pod=q2"))
+}
+
+// TestDownAtStart: an API that is down for long is followed soon after it is up.
+func TestDownAtStart(t *testing.T) {
+	for name, err := range map[string]error{"dial: connection refused": errRefused, "no answer in time": errTimeout, "who?": apierrors.NewUnauthorized("who?")} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(_ *Config, tr *trouble) { tr.set("* *", err) }, func(r *running) {
+				if h := r.Health(); h.Err == nil || !strings.HasSuffix(h.Err.Error(), "s: "+name) || !h.Lost.IsZero() {
+					t.Errorf("after the first attempts: %+v", h)
+				}
+				time.Sleep(time.Hour)
+				if r.isSynced() {
+					t.Error("synced with what?")
+				}
+				r.trouble.set("* *", nil)
+				r.until("sync", 5*time.Second, r.isSynced)
+				if got := r.addrs(); got != "10.0.0.2:8080" {
+					t.Errorf("got %q", got)
+				}
+				if h := r.Health(); h.Err != nil {
+					t.Errorf("%+v", h)
+				}
+			}, aService("web", "http=80"), aSlice("s", "web", "http=8080", "10.0.0.2"))
+		})
+	}
+}
+
+// TestLost: what is known stays while the API is away, and it is followed again
+// soon after it is back, however it was away and for however long.
+func TestLost(t *testing.T) {
+	for name, err := range map[string]error{"refused": errRefused, "silent": errTimeout} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, nil, func(r *running) {
+				time.Sleep(time.Minute)
+				r.trouble.set("* *", err)
+				began := time.Now()
+				r.trouble.cut()
+				changed := r.HealthChanged()
+				r.until("loss", 5*time.Second, func() bool { return !r.Health().Lost.IsZero() })
+				select {
+				case <-changed:
+				default:
+					t.Error("nobody was told of the loss")
+				}
+				time.Sleep(3 * time.Hour)
+				h := r.Health()
+				if h.Err == nil || h.Lost.Before(began) || h.Lost.After(began.Add(5*time.Second)) {
+					t.Errorf("lost %v after it began: %+v", h.Lost.Sub(began), h)
+				}
+				if got := r.addrs(); got != "10.0.0.2:8080" {
+					t.Errorf("while it is away, got %q", got)
+				}
+				r.trouble.set("* *", nil)
+				r.until("return", 5*time.Second, func() bool { h := r.Health(); return h.Err == nil && h.Lost.IsZero() })
+				r.create(aPod("p"))
+				r.until("pod", time.Second, func() bool { return r.addrs() == "10.0.0.1:8080 10.0.0.2:8080" })
+			}, aService("web", "http=80"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2"))
+		})
+	}
+}
+
+// TestChangedMeanwhile: what happened while the API was away is found out.
+func TestChangedMeanwhile(t *testing.T) {
+	inCluster(t, nil, func(r *running) {
+		time.Sleep(time.Minute)
+		r.trouble.set("* *", errTimeout)
+		r.trouble.cut()
+		r.create(aPod("p"))
+		if err := r.api.typed.CoreV1().Pods("ns").Delete(context.Background(), "q", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		if got := r.addrs(); got != "10.0.0.2:8080" {
+			t.Errorf("got %q", got)
+		}
+		r.trouble.set("* *", nil)
+		r.until("return", 5*time.Second, func() bool { return r.addrs() == "10.0.0.1:8080" })
+		if len(r.changes) == 0 {
+			t.Error("nobody was told")
+		}
+	}, aService("web", "http=80"), aPod("q"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 pod=q"))
+}
+
+// TestForbiddenOptional: what is not needed delays nothing and is asked for again.
+func TestForbiddenOptional(t *testing.T) {
+	inCluster(t, func(c *Config, tr *trouble) {
+		c.OnNode = func(string, string, bool) {}
+		for _, resource := range []string{"replicasets", "nodes"} {
+			tr.set("* "+resource, forbidden(resource))
+		}
+		tr.set("* jobs", apierrors.NewNotFound(schema.GroupResource{Resource: "jobs"}, ""))
+	}, func(r *running) {
+		if !r.isSynced() {
+			t.Fatalf("not synced: %+v", r.Health())
+		}
+		for _, name := range []string{"replicasets", "jobs", "nodes"} {
+			if h := r.resource(name); h.Needed || h.Synced || h.Err == "" {
+				t.Errorf("%+v", h)
+			}
+		}
+		if h := r.Health(); h.Err != nil || !h.Lost.IsZero() {
+			t.Errorf("%+v", h)
+		}
+		owner := func() string {
+			synctest.Wait()
+			return tell(r.Reader(web80.Service, 80).Read().Slices[0].Endpoints[0])
+		}
+		if got := owner(); !strings.Contains(got, "replicaset:web-1") {
+			t.Errorf("got %s", got)
+		}
+		rs := metadataOf("ReplicaSet", "web-1", "Deployment", "web")
+		rs.APIVersion = "apps/v1"
+		r.create(rs)
+		time.Sleep(time.Hour)
+		r.trouble.set("* replicasets", nil)
+		r.until("owner", 30*time.Second, func() bool { return strings.Contains(owner(), "deployment:web") })
+		if h := r.resource("replicasets"); !h.Synced || h.Err != "" || h.Objects != 1 {
+			t.Errorf("%+v", h)
+		}
+	}, aService("web", "http=80"), aPod("p", ownedBy("ReplicaSet", "web-1")), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"))
+}
+
+var web80 = federation.Key{Service: federation.ServiceID{Namespace: "ns", Name: "web"}, Port: 80}
+
+// TestForbiddenNeeded: without what is needed there is no sync, and the reason
+// is told at once.
+func TestForbiddenNeeded(t *testing.T) {
+	inCluster(t, func(_ *Config, tr *trouble) { tr.set("* pods", forbidden("pods")) }, func(r *running) {
+		time.Sleep(time.Minute)
+		if h := r.Health(); r.isSynced() || h.Err == nil || !strings.HasPrefix(h.Err.Error(), "pods: ") || !apierrors.IsForbidden(errors.Unwrap(h.Err)) {
+			t.Errorf("%+v", h)
+		}
+		r.trouble.set("* pods", nil)
+		r.until("sync", 5*time.Second, r.isSynced)
+	})
+}
+
+// TestListedNotWatched: what may be listed but not watched is out of date.
+func TestListedNotWatched(t *testing.T) {
+	inCluster(t, func(_ *Config, tr *trouble) { tr.set("watch pods", forbidden("pods")) }, func(r *running) {
+		if !r.isSynced() {
+			t.Fatalf("not synced: %+v", r.Health())
+		}
+		for range 100 {
+			time.Sleep(time.Second)
+			if h := r.Health(); h.Err == nil || h.Lost.IsZero() {
+				t.Fatalf("%+v", h)
+			}
+		}
+	})
+}
+
+// TestCallbacks: Services and Nodes are told of in order.
+func TestCallbacks(t *testing.T) {
+	var got []string
+	inCluster(t, func(c *Config, _ *trouble) {
+		got = nil
+		c.OnService = func(id federation.ServiceID, s *Service) {
+			text := "gone"
+			if s != nil {
+				text = s.Annotations["mirror.linkerd.io/x"] + s.Annotations["other"]
+			}
+			got = append(got, id.String()+" "+text)
+		}
+		c.OnNode = func(name, zone string, exists bool) {
+			if !exists {
+				zone = "gone"
+			}
+			got = append(got, name+" "+zone)
+		}
+	}, func(r *running) {
+		ctx := context.Background()
+		services := r.api.typed.CoreV1().Services("ns")
+		s := aService("web", "http=80")
+		for _, text := range []string{"1", "1", "2"} { // the second says nothing new
+			s.Annotations = map[string]string{"mirror.linkerd.io/x": text, "other": "noise"}
+			if _, err := services.Update(ctx, s, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		if err := services.Delete(ctx, "web", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		nodes, gvr := r.api.meta.Tracker(), schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+		node := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+		r.create(node)
+		node = node.DeepCopy()
+		node.Labels = map[string]string{zoneLabel: "z1"}
+		if err := errors.Join(nodes.Update(gvr, node, ""), nodes.Update(gvr, node.DeepCopy(), ""), nodes.Delete(gvr, "", "n1")); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if got, want := strings.Join(got, ", "), "ns/web , ns/web 1, ns/web 2, ns/web gone, n1 , n1 z1, n1 gone"; got != want {
+			t.Errorf("got\n%s\nwant\n%s", got, want)
+		}
+	}, aService("web", "http=80"))
+}
+
+// TestHangingOptional: an optional resource that is never answered holds the
+// first sync up for a moment only.
+func TestHangingOptional(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(testConfig(), newFakeAPI().clients())
+		for _, r := range c.resources {
+			if !r.needed {
+				r.list = func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+			}
+		}
+		began := time.Now()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- c.Run(ctx) }()
+		<-c.Synced()
+		if d := time.Since(began); d != optionalGrace {
+			t.Errorf("synced after %v", d)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if err := c.Run(t.Context()); err == nil {
+			t.Error("a second Run was not refused")
+		}
+	})
+}
+
+func TestNewClusterRefuses(t *testing.T) {
+	cfg := testConfig()
+	if _, err := NewCluster(cfg); err == nil {
+		t.Error("no REST config was accepted")
+	}
+	cfg.REST = &rest.Config{Host: "https://east", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("no certificate")}}
+	if _, err := NewCluster(cfg); err == nil || !strings.Contains(err.Error(), "cluster east") {
+		t.Errorf("a broken certificate: %v", err)
+	}
+	cfg.REST.TLSClientConfig = rest.TLSClientConfig{}
+	if _, err := NewCluster(cfg); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,168 @@
+package clusterstore
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"isthmus/federation"
+)
+
+// served runs a Cluster against a plain HTTP server, all in a synctest bubble:
+// time passes only while everything waits.
+func served(t *testing.T, handler http.Handler, test func(*Cluster)) {
+	synctest.Test(t, func(t *testing.T) {
+		listener := newPipeListener()
+		server := &http.Server{Handler: handler}
+		serving := make(chan error, 1)
+		go func() { serving <- server.Serve(listener) }()
+		cfg := testConfig()
+		cfg.REST = &rest.Config{Host: "http://east", BearerToken: "secret", Dial: listener.dial}
+		c, err := NewCluster(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- c.Run(ctx) }()
+		test(c)
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		server.Close()
+		<-serving
+	})
+}
+
+// pipeListener is a network in memory.
+type pipeListener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func newPipeListener() *pipeListener {
+	return &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+}
+
+func (l *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	client, server := net.Pipe()
+	select {
+	case l.conns <- server:
+		return client, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	close(l.closed)
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
+
+// TestSilentServer: one that accepts and never answers shows as an error soon,
+// and again and again.
+func TestSilentServer(t *testing.T) {
+	silent := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	served(t, silent, func(c *Cluster) {
+		began := time.Now()
+		changed := c.HealthChanged()
+		<-changed
+		if d := time.Since(began); d != headerTimeout {
+			t.Errorf("told after %v", d)
+		}
+		if h := c.Health(); h.Err == nil || !strings.Contains(h.Err.Error(), "timeout awaiting response headers") {
+			t.Errorf("%+v", h)
+		}
+	})
+}
+
+// TestNoRetryBehindOurBack: answers that make client-go wait and try again
+// unasked are reported like others.
+func TestNoRetryBehindOurBack(t *testing.T) {
+	var requests atomic.Int64
+	busy := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		w.Header().Set("Retry-After", "3600")
+		http.Error(w, "busy", http.StatusServiceUnavailable)
+	})
+	served(t, busy, func(c *Cluster) {
+		synctest.Wait()
+		if h := c.Health(); h.Err == nil {
+			t.Errorf("%+v", h)
+		}
+		before := requests.Load()
+		time.Sleep(time.Minute)
+		if n := requests.Load() - before; n < 60/4*5 || n > 60*5 {
+			t.Errorf("%d requests within a minute", n)
+		}
+	})
+}
+
+// TestNoRedirect: no other server is asked, least of all with the credentials.
+func TestNoRedirect(t *testing.T) {
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("asked for %s with %q", r.URL, r.Header.Get("Authorization"))
+	}))
+	defer elsewhere.Close()
+	var asked atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") == "Bearer secret" && strings.HasPrefix(r.UserAgent(), "isthmus") {
+			asked.Store(true)
+		}
+		http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
+	}))
+	defer server.Close()
+	api, err := dial("east", &rest.Config{Host: server.URL, BearerToken: "secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer api.close()
+	for _, r := range newCluster(testConfig(), api).resources {
+		if _, err := r.list(t.Context(), metav1.ListOptions{}); err == nil {
+			t.Errorf("%s: a redirect was followed", r.name)
+		}
+		if w, err := r.watch(t.Context(), metav1.ListOptions{}); err == nil {
+			w.Stop()
+			t.Errorf("%s: a redirect was followed", r.name)
+		}
+	}
+	if !asked.Load() {
+		t.Error("the server was not asked as it should be")
+	}
+}
+
+// TestNoProxyForLinks: the environment's proxy is for the local cluster only.
+func TestNoProxyForLinks(t *testing.T) {
+	for name, want := range map[federation.ClusterName]bool{federation.Local: true, "east": false} {
+		tr, err := newTransport(name, &rest.Config{Host: "https://east"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := tr.Proxy != nil; got != want {
+			t.Errorf("%v: proxy %v", name, got)
+		}
+	}
+}

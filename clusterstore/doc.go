@@ -1,0 +1,52 @@
+// Package clusterstore follows clusters: the one that the gateway runs in and
+// those that link Secrets name. A [Cluster] reads one cluster's API and offers
+// the endpoints of its services as a [federation.Source]; a [Store] turns link
+// Secrets into clusters and hands them to the [federation.Table].
+//
+// What callers may rely on:
+//
+//   - What a cluster says is kept for as long as the Cluster exists. A lost API
+//     takes no endpoint away, and is followed again within 10 s of its return,
+//     however long that took.
+//   - Events may come in any order. A slice older than its Pod, a Pod or Service
+//     that is relabelled or comes late, an owner that is read last: the result
+//     is a function of the objects, not of their history.
+//   - Nothing that a cluster or a Secret says ends the process, blocks another
+//     cluster, or spoils another's endpoints.
+//   - Readers hand out the same pointers for what has not changed.
+//
+// Decisions about following a cluster:
+//
+//   - Reflectors without informers. client-go's reflector lists, watches, pages
+//     and starts over; an informer on top would hold every object twice and fix
+//     how long failures back off. Ours feed small structs of our own: a Pod is 64
+//     bytes and its name, since what siblings have in common is shared. Each
+//     object is made small as it is decoded, lists included.
+//   - One mutex for one cluster's state, held for map access and, shared, while
+//     a slice is joined; never during IO.
+//   - Events mark services, and one goroutine tells of them: bursts collapse.
+//     Before the first sync nothing is marked, because nobody has read.
+//   - A stamp on each slice says when anything behind it last changed, so that a
+//     reader joins again what has a new stamp and nothing else.
+//   - ReplicaSets, Jobs and Nodes are optional, and read as metadata. Forbidden
+//     or absent, they are reported and asked for again within 30 s; labels then
+//     name the nearest owner that is known.
+//
+// Decisions about what an endpoint is:
+//
+//   - A port is resolved by the name of the Service's port, in each slice. A port
+//     that the Service does not declare is used as it is, but not for slices
+//     without any port: those expose none.
+//   - All addresses of an endpoint are served. Kubernetes writes one each and
+//     gives further ones no meaning.
+//   - Slices whose Service does not exist (any more) are not offered.
+//   - A Pod's facts (node, identity, opaque and skipped ports, proxy) are its
+//     own; the zone is the slice's. Bare addresses have no zone.
+//   - Targets that are neither Pods nor bare are left out.
+//   - Addresses that no API server would accept in a slice (loopback, link-local,
+//     multicast, unspecified), and texts that are not UTF-8, are left out:
+//     another cluster must not turn our proxies against their own hosts, nor
+//     make a message that can't be sent.
+//   - A meshed Pod whose proxy does not say where it listens is served without
+//     inbound port and counted ([Health]).
+package clusterstore

@@ -1,0 +1,214 @@
+package clusterstore
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"unique"
+
+	"isthmus/federation"
+)
+
+// reader is a [federation.Reader] of one service port. It remembers, for each
+// slice, what it made of it and from which state of it.
+type reader struct {
+	// fixed
+	state   *state
+	service federation.ServiceID
+	port    uint16
+
+	share federation.Share
+	parts []part // sorted by key
+}
+
+// part is what became of one slice.
+type part struct {
+	key    string
+	stamp  uint64
+	target target
+	slice  *federation.Slice
+}
+
+// Read returns what the cluster offers now. While nothing has changed it returns
+// the same slices, and in a changed one the same pointers to equal endpoints.
+func (r *reader) Read() federation.Share {
+	r.state.mu.RLock()
+	defer r.state.mu.RUnlock()
+	e := r.state.services[r.service]
+	r.share.State = e.state()
+	if r.share.State != federation.Present {
+		return federation.Share{State: r.share.State}
+	}
+	r.share.NodeLocal = e.spec.NodeLocal
+	if t := e.spec.target(r.port); !r.current(e.slices, t) {
+		r.read(e.slices, t)
+	}
+	return r.share
+}
+
+// current tells whether the parts are those of the slices as they are.
+func (r *reader) current(list []*slice, t target) bool {
+	return slices.EqualFunc(r.parts, list, func(p part, l *slice) bool { return p.stamp == l.stamp && p.target == t })
+}
+
+func (r *reader) read(list []*slice, t target) {
+	parts := make([]part, 0, len(list))
+	offered := make([]*federation.Slice, 0, len(list))
+	old := r.parts
+	for _, l := range list {
+		for len(old) > 0 && old[0].key < l.key {
+			old = old[1:]
+		}
+		p := part{key: l.key, stamp: l.stamp, target: t}
+		switch {
+		case len(old) == 0 || old[0].key != l.key:
+			p.slice = r.join(l, t, &federation.Slice{})
+		case old[0].stamp != l.stamp || old[0].target != t:
+			p.slice = r.join(l, t, old[0].slice)
+		default:
+			p.slice = old[0].slice
+		}
+		parts = append(parts, p)
+		if len(p.slice.Endpoints) > 0 {
+			offered = append(offered, p.slice)
+		}
+	}
+	r.parts, r.share.Slices = parts, offered
+}
+
+// join makes endpoints of a slice's addresses. It returns before if that says
+// the same, and takes from it what is still right.
+func (r *reader) join(l *slice, t target, before *federation.Slice) *federation.Slice {
+	j := joiner{state: r.state, requested: r.port, data: l.data, group: group(l.data)}
+	made := &federation.Slice{}
+	for i := range l.data.subsets {
+		sub := &l.data.subsets[i]
+		port, ok := sub.port(t)
+		if !ok {
+			continue
+		}
+		made.Endpoints = slices.Grow(made.Endpoints, len(sub.addresses))
+		for k := range sub.addresses {
+			if e := j.endpoint(&sub.addresses[k], port, before.Endpoints); e != nil {
+				made.Endpoints = append(made.Endpoints, e)
+			}
+		}
+	}
+	slices.SortStableFunc(made.Endpoints, func(a, b *federation.Endpoint) int { return a.Addr.Compare(b.Addr) })
+	made.Endpoints = slices.CompactFunc(made.Endpoints, func(a, b *federation.Endpoint) bool { return a.Addr == b.Addr })
+	if slices.Equal(made.Endpoints, before.Endpoints) {
+		return before
+	}
+	return made
+}
+
+// joiner makes the endpoints of one slice.
+type joiner struct {
+	state     *state
+	requested uint16 // the port asked for
+	data      *sliceData
+	group     []federation.Label
+
+	// The endpoint in the making, and room for its labels.
+	made   federation.Endpoint
+	labels []federation.Label
+
+	// What the address before had, since siblings have much in common.
+	facts    podFacts
+	template template
+	identity federation.Identity
+	node     string
+	hints    unique.Handle[string]
+	zones    []string
+}
+
+// endpoint returns the endpoint for an address: the one of before, if that says
+// the same; nil: there is none to serve.
+func (j *joiner) endpoint(a *address, port uint16, before []*federation.Endpoint) *federation.Endpoint {
+	if j.hints != a.hints {
+		j.hints, j.zones = a.hints, splitHints(a.hints.Value())
+	}
+	j.made = federation.Endpoint{
+		Addr:     netip.AddrPortFrom(a.ip, port),
+		Cluster:  j.state.cluster,
+		Hostname: a.hostname,
+		Hints:    j.zones,
+		Group:    j.group,
+	}
+	if a.target == "" {
+		j.bare(&j.made)
+	} else if !j.pod(&j.made, a) {
+		return nil
+	}
+	i, ok := slices.BinarySearchFunc(before, j.made.Addr, func(e *federation.Endpoint, at netip.AddrPort) int { return e.Addr.Compare(at) })
+	if ok && before[i].Equal(&j.made) {
+		return before[i]
+	}
+	if !clean(&j.made) {
+		return nil
+	}
+	e := j.made
+	e.Labels = slices.Clone(e.Labels)
+	return &e
+}
+
+// bare fills in what is told of an address that nothing stands behind: a manual
+// endpoint, or a gateway to another cluster. It has no zone.
+func (j *joiner) bare(e *federation.Endpoint) {
+	e.Kind = federation.Address
+	e.Identity.DNS = j.data.mirror.identity
+	if name := j.data.mirror.remoteName; name != "" {
+		e.Authority = name + ":" + strconv.Itoa(int(j.requested))
+	}
+}
+
+// pod fills in what is told of a Pod. It reports false while the Pod is unknown.
+func (j *joiner) pod(e *federation.Endpoint, a *address) bool {
+	p := a.pod
+	if p == nil || !p.facts.known() {
+		return false
+	}
+	j.take(p)
+	t := &j.template
+	port := e.Addr.Port()
+	e.Kind, e.Twin, e.Node, e.Zone = federation.Pod, p.key, j.node, a.zone.Value()
+	j.labels = p.labels(j.labels[:0], t)
+	e.Labels = j.labels
+	e.Opaque = t.opaque.Contains(port)
+	if skipped := t.skip.Contains(port); !skipped {
+		e.Meshed = t.controlPlane != ""
+		e.Identity = j.identity
+	}
+	if port != t.proxy.admin && port != t.proxy.control {
+		e.InboundPort = t.proxy.inbound
+	}
+	return true
+}
+
+// take makes the pod's shared facts the current ones.
+func (j *joiner) take(p *pod) {
+	if j.facts == p.facts {
+		return
+	}
+	j.facts, j.template, j.node = p.facts, p.facts.template.Value(), p.facts.node.Value()
+	namespace, _ := splitKey(p.key)
+	j.identity = j.state.identity(namespace, &j.template)
+}
+
+// identity is the name that a pod's proxy proves to have. Pods of other control
+// planes have one that we know nothing about.
+func (s *state) identity(namespace string, t *template) federation.Identity {
+	if s.trustDomain == "" || t.controlPlane == "" || t.controlPlane != s.controllerNamespace {
+		return federation.Identity{}
+	}
+	name := t.serviceAccount + "." + namespace + ".serviceaccount.identity." + s.controllerNamespace + "." + s.trustDomain
+	return federation.Identity{DNS: name, ServerName: name}
+}
+
+func splitHints(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(s, hintEnd), hintEnd)
+}

@@ -1,0 +1,168 @@
+package clusterstore
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// maxKubeconfig bounds what is parsed. A kubeconfig of one cluster has a few
+// kilobytes, most of them the certificates.
+const maxKubeconfig = 512 << 10
+
+// readKubeconfig turns a link's kubeconfig into what reaches its cluster, or
+// says why it can't be used. Whoever may write the Secret must not get the
+// gateway to run a program, read its pod's files, take a detour or act as
+// somebody else, so a kubeconfig may hold a server, its authority, and a token
+// or a client certificate, all inline.
+//
+// What is accepted though it is weak comes back as warnings: verification
+// switched off, and plain http. Neither errors nor warnings ever quote the
+// kubeconfig, parsers' errors included: they could hold credentials.
+func readKubeconfig(data []byte) (cfg *rest.Config, warnings []string, err error) {
+	if len(data) > maxKubeconfig {
+		return nil, nil, fmt.Errorf("kubeconfig has %d bytes, more than %d", len(data), maxKubeconfig)
+	}
+	file, err := clientcmd.Load(data)
+	if err != nil {
+		return nil, nil, errors.New("kubeconfig can't be parsed")
+	}
+	cluster, user, err := currentContext(file)
+	if err != nil {
+		return nil, nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	if err := errors.Join(refuseCluster(cluster), refuseUser(user)); err != nil {
+		return nil, nil, err
+	}
+	server, err := readServer(cluster.Server)
+	if err != nil {
+		return nil, nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	cfg = &rest.Config{
+		Host:               strings.TrimRight(server.String(), "/"),
+		BearerToken:        user.Token,
+		DisableCompression: cluster.DisableCompression,
+		TLSClientConfig: rest.TLSClientConfig{
+			ServerName: cluster.TLSServerName,
+			Insecure:   cluster.InsecureSkipTLSVerify,
+			CAData:     cluster.CertificateAuthorityData,
+			CertData:   user.ClientCertificateData,
+			KeyData:    user.ClientKeyData,
+		},
+	}
+	if err := checkCredentials(cfg); err != nil {
+		return nil, nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	if server.Scheme == "http" {
+		warnings = append(warnings, "the server is plain http: anybody on the way can read the credentials and change the answers")
+	}
+	if cfg.Insecure {
+		warnings = append(warnings, "insecure-skip-tls-verify: anybody on the way can pass for this cluster")
+	}
+	return cfg, warnings, nil
+}
+
+// currentContext finds the cluster and the user to use: those of the current
+// context or, if none is named, of the only one.
+func currentContext(file *clientcmdapi.Config) (*clientcmdapi.Cluster, *clientcmdapi.AuthInfo, error) {
+	context := file.Contexts[file.CurrentContext]
+	if file.CurrentContext == "" {
+		if len(file.Contexts) != 1 {
+			return nil, nil, fmt.Errorf("no current-context, and %d contexts", len(file.Contexts))
+		}
+		for _, context = range file.Contexts {
+		}
+	}
+	if context == nil {
+		return nil, nil, errors.New("current-context names no context")
+	}
+	cluster, user := file.Clusters[context.Cluster], file.AuthInfos[context.AuthInfo]
+	switch {
+	case cluster == nil:
+		return nil, nil, errors.New("the context's cluster is missing")
+	case user == nil:
+		return nil, nil, errors.New("the context's user is missing")
+	}
+	return cluster, user, nil
+}
+
+type refusal struct {
+	present bool
+	what    string
+}
+
+func refuseCluster(c *clientcmdapi.Cluster) error {
+	return refuse([]refusal{
+		{c.CertificateAuthority != "", "a file reference (certificate-authority)"},
+		{c.ProxyURL != "", "a proxy (proxy-url)"},
+	})
+}
+
+func refuseUser(u *clientcmdapi.AuthInfo) error {
+	return refuse([]refusal{
+		{u.Exec != nil, "an exec plugin (exec)"},
+		{u.AuthProvider != nil, "an auth provider (auth-provider)"},
+		{u.ClientCertificate != "", "a file reference (client-certificate)"},
+		{u.ClientKey != "", "a file reference (client-key)"},
+		{u.TokenFile != "", "a file reference (tokenFile)"},
+		{u.Impersonate != "" || u.ImpersonateUID != "" || len(u.ImpersonateGroups) > 0 || len(u.ImpersonateUserExtra) > 0,
+			"impersonation (as, as-groups, …)"},
+		// API servers have not taken these for years.
+		{u.Username != "" || u.Password != "", "a password (username, password)"},
+	})
+}
+
+func refuse(list []refusal) error {
+	for _, r := range list {
+		if r.present {
+			return fmt.Errorf("kubeconfig has %s, which a link may not use: only an inline token or client certificate", r.what)
+		}
+	}
+	return nil
+}
+
+// readServer reads the API server's address. One with a name and password in it
+// would show in logs and requests, so it is refused like other passwords.
+func readServer(server string) (*url.URL, error) {
+	u, err := url.Parse(server)
+	switch {
+	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "":
+		return nil, errors.New("server is no https://host[:port] URL")
+	case u.User != nil:
+		return nil, errors.New("server has a user name in it")
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return nil, errors.New("server has a query or a fragment in it")
+	}
+	return u, nil
+}
+
+// checkCredentials finds what would fail at every request, so that it is said
+// once and clearly.
+func checkCredentials(cfg *rest.Config) error {
+	t := cfg.TLSClientConfig
+	switch {
+	case len(t.CAData) > 0 && t.Insecure:
+		return errors.New("certificate-authority-data and insecure-skip-tls-verify exclude each other")
+	case len(t.CAData) > 0 && !x509.NewCertPool().AppendCertsFromPEM(t.CAData):
+		return errors.New("certificate-authority-data holds no PEM certificate")
+	case (len(t.CertData) == 0) != (len(t.KeyData) == 0):
+		return errors.New("client-certificate-data and client-key-data need each other")
+	case cfg.BearerToken == "" && len(t.CertData) == 0:
+		return errors.New("the user has neither a token nor a client certificate")
+	case strings.ContainsFunc(cfg.BearerToken, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return errors.New("the token has blanks or other characters that a token can't have")
+	}
+	if len(t.CertData) > 0 {
+		if _, err := tls.X509KeyPair(t.CertData, t.KeyData); err != nil {
+			return errors.New("client-certificate-data and client-key-data are no PEM key pair")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,175 @@
+package clusterstore
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+)
+
+const theToken = "s3cr3t.t0k3n"
+
+// keyPair makes a certificate and its key, in PEM.
+func keyPair(t testing.TB) (cert, key []byte) {
+	t.Helper()
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(1)}, &x509.Certificate{SerialNumber: big.NewInt(1)}, &k.PublicKey, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kder, err := x509.MarshalECPrivateKey(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: kder})
+}
+
+// file makes a kubeconfig with these lines in its cluster and its user.
+func file(head, cluster, user string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: Config\n%s\ncontexts:\n- name: c\n  context: {cluster: k, user: u}\nclusters:\n- name: k\n  cluster: {%s}\nusers:\n- name: u\n  user: {%s}\n", head, cluster, user)
+}
+
+const (
+	current = "current-context: c"
+	server  = `server: "https://api.example:6443"`
+	token   = `token: "` + theToken + `"`
+)
+
+func TestReadKubeconfig(t *testing.T) {
+	cert, key := keyPair(t)
+	b64 := base64.StdEncoding.EncodeToString
+	certAndKey := fmt.Sprintf("client-certificate-data: %s, client-key-data: %s", b64(cert), b64(key))
+	ca := ", certificate-authority-data: " + b64(cert)
+	accepted := map[string]struct {
+		data     string
+		check    func(*rest.Config) bool
+		warnings int
+	}{
+		"token": {file(current, server, token), func(c *rest.Config) bool {
+			return c.Host == "https://api.example:6443" && c.BearerToken == theToken
+		}, 0},
+		"no current-context": {file("", server, token), func(c *rest.Config) bool { return c.BearerToken == theToken }, 0},
+		"certificate": {file(current, server+ca, certAndKey), func(c *rest.Config) bool {
+			return bytes.Equal(c.CAData, cert) && bytes.Equal(c.CertData, cert) && bytes.Equal(c.KeyData, key)
+		}, 0},
+		"server name": {file(current, server+", tls-server-name: other", token), func(c *rest.Config) bool { return c.ServerName == "other" }, 0},
+		"insecure":    {file(current, server+", insecure-skip-tls-verify: true", token), func(c *rest.Config) bool { return c.Insecure }, 1},
+		"http":        {file(current, `server: "http://api.example"`, token), func(c *rest.Config) bool { return c.Host == "http://api.example" }, 1},
+		"path":        {file(current, `server: "https://api.example/k8s/c-1/"`, token), func(c *rest.Config) bool { return c.Host == "https://api.example/k8s/c-1" }, 0},
+		"IPv6":        {file(current, `server: "https://[fd00::1]:6443"`, token), func(c *rest.Config) bool { return c.Host == "https://[fd00::1]:6443" }, 0},
+		"json":        {`{"clusters":[{"name":"k","cluster":{"server":"https://h"}}],"users":[{"name":"u","user":{"token":"x"}}],"contexts":[{"name":"c","context":{"cluster":"k","user":"u"}}]}`, func(c *rest.Config) bool { return c.BearerToken == "x" }, 0},
+		"bad user besides": {file(current, server, token) + "- name: other\n  user: {tokenFile: /etc/passwd}\n", func(c *rest.Config) bool {
+			return c.BearerToken == theToken && c.BearerTokenFile == ""
+		}, 0},
+	}
+	for name, tt := range accepted {
+		cfg, warnings, err := readKubeconfig([]byte(tt.data))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if !tt.check(cfg) || len(warnings) != tt.warnings {
+			t.Errorf("%s: %+v %q", name, cfg, warnings)
+		}
+	}
+}
+
+func TestRefuseKubeconfig(t *testing.T) {
+	cert, key := keyPair(t)
+	_, otherKey := keyPair(t)
+	b64 := base64.StdEncoding.EncodeToString
+	refused := map[string]struct{ data, why string }{
+		"empty":                {"", "no current-context, and 0 contexts"},
+		"text":                 {theToken, "can't be parsed"},
+		"list":                 {"- " + theToken, "can't be parsed"},
+		"other kind":           {"apiVersion: v1\nkind: " + theToken, "can't be parsed"},
+		"wrong type":           {file(current, server, "token: ["+theToken+"]"), "can't be parsed"},
+		"same name twice":      {file(current, server, token) + "- name: u\n  user: {" + token + "}\n", "can't be parsed"},
+		"too large":            {file(current, server, token) + strings.Repeat("#", maxKubeconfig), "more than"},
+		"wrong context":        {file("current-context: "+theToken, server, token), "names no context"},
+		"two contexts":         {strings.Replace(file("", server, token), "clusters:", "- name: d\n  context: {cluster: k, user: u}\nclusters:", 1), "2 contexts"},
+		"no cluster":           {strings.Replace(file(current, server, token), "cluster: k,", "cluster: z,", 1), "cluster is missing"},
+		"no user":              {strings.Replace(file(current, server, token), "user: u", "user: z", 1), "user is missing"},
+		"exec":                 {file(current, server, `exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, interactiveMode: Never}`), "exec"},
+		"auth provider":        {file(current, server, token+", auth-provider: {name: gcp}"), "auth-provider"},
+		"token file":           {file(current, server, token+", tokenFile: /var/run/secrets/token"), "tokenFile"},
+		"certificate file":     {file(current, server, token+", client-certificate: /c"), "client-certificate"},
+		"key file":             {file(current, server, token+", client-key: /k"), "client-key"},
+		"authority file":       {file(current, server+", certificate-authority: /ca", token), "certificate-authority"},
+		"proxy":                {file(current, server+`, proxy-url: "http://proxy"`, token), "proxy-url"},
+		"as":                   {file(current, server, token+", as: admin"), "impersonation"},
+		"as uid":               {file(current, server, token+", as-uid: a"), "impersonation"},
+		"as groups":            {file(current, server, token+", as-groups: [a]"), "impersonation"},
+		"as extra":             {file(current, server, token+", as-user-extra: {a: [b]}"), "impersonation"},
+		"password":             {file(current, server, "username: u, password: "+theToken), "password"},
+		"no server":            {file(current, "server: ''", token), "https"},
+		"relative server":      {file(current, "server: api.example:6443", token), "https"},
+		"other scheme":         {file(current, "server: 'unix:///run/x'", token), "https"},
+		"no host":              {file(current, "server: 'https://:443'", token), "https"},
+		"password in server":   {file(current, "server: 'https://me:"+theToken+"@h'", token), "user name"},
+		"token in bad server":  {file(current, "server: 'https://me:"+theToken+"@h:x'", token), "https"},
+		"query":                {file(current, "server: 'https://h?"+theToken+"'", token), "query"},
+		"nobody":               {file(current, server, ""), "neither"},
+		"token with line":      {file(current, server, `token: "`+theToken+`\n"`), "blanks"},
+		"no authority":         {file(current, server+", certificate-authority-data: "+b64([]byte(theToken)), token), "authority"},
+		"authority, insecure":  {file(current, server+", insecure-skip-tls-verify: true, certificate-authority-data: "+b64(cert), token), "exclude"},
+		"certificate, no key":  {file(current, server, "client-certificate-data: "+b64(cert)), "each other"},
+		"key, no certificate":  {file(current, server, "client-key-data: "+b64(key)), "each other"},
+		"key of another":       {file(current, server, "client-certificate-data: "+b64(cert)+", client-key-data: "+b64(otherKey)), "key pair"},
+		"no certificate, blob": {file(current, server, "client-certificate-data: "+b64([]byte(theToken))+", client-key-data: "+b64([]byte(theToken))), "key pair"},
+	}
+	for name, tt := range refused {
+		_, _, err := readKubeconfig([]byte(tt.data))
+		switch {
+		case err == nil:
+			t.Errorf("%s: accepted", name)
+		case !strings.Contains(err.Error(), tt.why):
+			t.Errorf("%s: %v, which should be about %q", name, err, tt.why)
+		case strings.Contains(err.Error(), theToken):
+			t.Errorf("%s: quotes the token: %v", name, err)
+		}
+	}
+}
+
+// Whatever a Secret holds, it is refused without a word of it, or it reaches its
+// cluster by what is inline in it.
+func FuzzReadKubeconfig(f *testing.F) {
+	f.Add([]byte(file(current, server, token)))
+	f.Add([]byte(file("", server+", insecure-skip-tls-verify: true", token)))
+	f.Add([]byte(file(current, server, "exec: {command: sh}")))
+	f.Add([]byte(file(current, "server: 'https://me:"+theToken+"@h:x'", token)))
+	f.Add([]byte("a: &a [*a, *a]"))
+	f.Add([]byte("kind: " + theToken))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		cfg, warnings, err := readKubeconfig(data)
+		for _, text := range append(warnings, fmt.Sprint(err)) {
+			if strings.Contains(text, theToken) {
+				t.Fatalf("quotes the token: %s", text)
+			}
+		}
+		if err != nil {
+			return
+		}
+		c := *cfg
+		if c.ExecProvider != nil || c.AuthProvider != nil || c.BearerTokenFile != "" || c.CertFile != "" || c.KeyFile != "" || c.CAFile != "" ||
+			c.Proxy != nil || c.Impersonate.UserName != "" || c.Username != "" || c.Password != "" {
+			t.Fatalf("accepted: %+v", c)
+		}
+		if _, err := rest.TLSConfigFor(cfg); err != nil {
+			t.Fatalf("accepted, but has no usable TLS: %v", err)
+		}
+		if _, _, err := rest.DefaultServerUrlFor(cfg); err != nil {
+			t.Fatalf("accepted, but has no usable server: %v", err)
+		}
+	})
+}

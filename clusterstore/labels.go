@@ -1,0 +1,70 @@
+package clusterstore
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"isthmus/federation"
+)
+
+// labels appends those of an endpoint of the pod, sorted by name.
+func (p *pod) labels(labels []federation.Label, t *template) []federation.Label {
+	_, name := splitKey(p.key)
+	labels = append(labels,
+		federation.Label{Name: "pod", Value: name},
+		federation.Label{Name: "serviceaccount", Value: t.serviceAccount})
+	if t.controlPlane != "" {
+		labels = append(labels, federation.Label{Name: "control_plane_ns", Value: t.controlPlane})
+	}
+	if t.hashed {
+		labels = append(labels, federation.Label{Name: "pod_template_hash", Value: t.hash})
+	}
+	if owner := p.workload(t); !reserved(owner.kind) {
+		if owner.kind == kindJob {
+			owner.kind = "k8s_job" // "job" is what Prometheus calls something else
+		}
+		labels = append(labels, federation.Label{Name: owner.kind, Value: owner.name})
+	}
+	slices.SortFunc(labels, func(a, b federation.Label) int { return cmp.Compare(a.Name, b.Name) })
+	return labels
+}
+
+// reserved tells whether a kind of owner would hide another label.
+func reserved(kind string) bool {
+	switch kind {
+	case "", "pod", "serviceaccount", "control_plane_ns", "pod_template_hash", "zone", "zone_locality",
+		"service", "namespace", "target_cluster", "target_service", "target_service_namespace":
+		return true
+	}
+	return false
+}
+
+// group are the labels that the endpoints of a slice share, sorted by name.
+func group(d *sliceData) []federation.Label {
+	labels := []federation.Label{{Name: "namespace", Value: d.service.Namespace}, {Name: "service", Value: d.service.Name}}
+	if d.mirror.cluster == "" {
+		return labels
+	}
+	labels = append(labels, federation.Label{Name: "target_cluster", Value: d.mirror.cluster})
+	if parts := strings.SplitN(d.mirror.remoteName, ".", 3); len(parts) > 1 {
+		labels = append(labels,
+			federation.Label{Name: "target_service", Value: parts[0]},
+			federation.Label{Name: "target_service_namespace", Value: parts[1]})
+	}
+	return labels
+}
+
+// clean tells whether all texts are UTF-8. Others can't be sent to proxies, and
+// must not spoil the message for the endpoints of other clusters.
+func clean(e *federation.Endpoint) bool {
+	for _, list := range [...][]federation.Label{e.Group, e.Labels} {
+		for _, l := range list {
+			if !utf8.ValidString(l.Name) || !utf8.ValidString(l.Value) {
+				return false
+			}
+		}
+	}
+	return utf8.ValidString(e.Zone) && utf8.ValidString(e.Identity.DNS) && utf8.ValidString(e.Authority)
+}

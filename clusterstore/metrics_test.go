@@ -1,0 +1,88 @@
+package clusterstore
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+)
+
+func TestMetrics(t *testing.T) {
+	bad, opaque := secret("bad", "west", "t", 0), secret("opaque", "none", "t", 0)
+	bad.Data = nil
+	opaque.Type = corev1.SecretTypeOpaque
+	inBubble(t, func(e *env) {
+		registry := prometheus.NewRegistry()
+		if err := newMetrics(e.store, registry); err != nil {
+			t.Fatal(err)
+		}
+		expect := func(want ...string) {
+			t.Helper()
+			if got := scrape(t, registry); !slices.Equal(got, want) {
+				t.Errorf("scraped\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+			}
+		}
+		east, north := e.made[0], e.made[1]
+		if east.cfg.Name != "east" {
+			east, north = north, east
+		}
+		east.sync()
+		north.fail("refused")
+		expect(
+			"cluster_store_size 2",
+			"isthmus_cluster_rotation_failing cluster=east 0",
+			"isthmus_cluster_rotation_failing cluster=north 0",
+			"isthmus_cluster_stale_seconds cluster=east 0",
+			"isthmus_cluster_stale_seconds cluster=north 0",
+			"isthmus_cluster_state cluster=east state=ready 1",
+			"isthmus_cluster_state cluster=north state=unreachable 1",
+			"isthmus_link_secrets_rejected 2",
+		)
+		east.lose("gone")
+		e.pass(90 * time.Second)
+		e.put(secret("a", "east", "t2", 5))
+		e.last(3).fail("unauthorized")
+		e.remove("n")
+		e.remove("bad")
+		expect(
+			"cluster_store_size 1",
+			"isthmus_cluster_rotation_failing cluster=east 1",
+			"isthmus_cluster_stale_seconds cluster=east 90",
+			"isthmus_cluster_state cluster=east state=stale 1",
+			"isthmus_link_secrets_rejected 1",
+		)
+	}, secret("a", "east", "t1", 5), secret("b", "east", "t1", 0), secret("n", "north", "t1", 0), bad, opaque)
+}
+
+// scrape returns every series as a line: name, label values, value.
+func scrape(t *testing.T, registry *prometheus.Registry) (lines []string) {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			line := f.GetName()
+			for _, l := range m.GetLabel() {
+				line += " " + l.GetName() + "=" + l.GetValue()
+			}
+			lines = append(lines, fmt.Sprint(line, " ", m.GetGauge().GetValue()))
+		}
+	}
+	return lines
+}
+
+func TestMetricsOnce(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	if err := newMetrics(&Store{}, registry); err != nil {
+		t.Fatal(err)
+	}
+	if err := newMetrics(&Store{}, registry); err == nil {
+		t.Error("registered twice")
+	}
+}

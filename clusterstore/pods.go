@@ -1,0 +1,235 @@
+package clusterstore
+
+import (
+	"slices"
+	"unique"
+)
+
+// pod is what is known of one Pod: 64 bytes and its name, however much it says
+// about itself, since what it has in common with its siblings is shared.
+type pod struct {
+	key    string // namespace/name
+	facts  podFacts
+	owner  *owner   // the ReplicaSet or Job that it belongs to; nil: another owner, or none
+	slices []*slice // that name it
+}
+
+// podFacts is all that an endpoint takes from its Pod. The zero value stands for
+// a Pod that is not known.
+type podFacts struct {
+	template unique.Handle[template]
+	node     unique.Handle[string]
+}
+
+func (f podFacts) known() bool { return f != podFacts{} }
+
+// owner is a ReplicaSet or Job: what is looked up is what owns it.
+type owner struct {
+	key    string
+	known  bool
+	parent unique.Handle[reference]
+	pods   []*pod // that it owns
+}
+
+// podFor returns the pod of that name, or a placeholder.
+func (s *state) podFor(key string) *pod {
+	p := s.pods[key]
+	if p == nil {
+		p = &pod{key: key}
+		s.pods[key] = p
+	}
+	return p
+}
+
+// sweepPod forgets a pod that is not there and that no slice names.
+func (s *state) sweepPod(p *pod) {
+	if !p.facts.known() && len(p.slices) == 0 {
+		delete(s.pods, p.key)
+	}
+}
+
+func (s *state) podKind() kind[podFacts] {
+	return kind[podFacts]{
+		put: s.putPod,
+		drop: func(key string) bool {
+			p := s.pods[key]
+			if p == nil || !p.facts.known() {
+				return false
+			}
+			s.countMalformed(p.facts, -1)
+			s.disown(p)
+			p.facts = podFacts{}
+			s.touchPod(p)
+			s.sweepPod(p)
+			return true
+		},
+		keys: keysOf(s.pods, func(p *pod) bool { return p.facts.known() }),
+	}
+}
+
+func (s *state) putPod(key string, facts podFacts) effect {
+	p := s.podFor(key)
+	if p.facts == facts {
+		return same
+	}
+	result := replaced
+	if p.facts.known() {
+		s.countMalformed(p.facts, -1)
+		s.disown(p)
+	} else {
+		result = added
+	}
+	p.facts = facts
+	s.countMalformed(facts, 1)
+	s.own(p)
+	s.touchPod(p)
+	return result
+}
+
+func (s *state) countMalformed(f podFacts, n int) {
+	if f.template.Value().malformed() {
+		s.malformed += n
+	}
+}
+
+func (s *state) touchPod(p *pod) {
+	for _, l := range p.slices {
+		s.touch(l)
+	}
+}
+
+// owners returns where owners of that kind are, or nil for a kind that is not
+// looked up.
+func (s *state) owners(kind string) map[string]*owner {
+	switch kind {
+	case kindReplicaSet:
+		return s.replicaSets
+	case kindJob:
+		return s.jobs
+	}
+	return nil
+}
+
+// own connects a pod with its ReplicaSet or Job, known or not.
+func (s *state) own(p *pod) {
+	ref := p.facts.template.Value().owner
+	all := s.owners(ref.kind)
+	if all == nil {
+		return
+	}
+	namespace, _ := splitKey(p.key)
+	key := joinKey(namespace, ref.name)
+	o := all[key]
+	if o == nil {
+		o = &owner{key: key}
+		all[key] = o
+	}
+	o.pods = append(o.pods, p)
+	p.owner = o
+}
+
+func (s *state) disown(p *pod) {
+	o := p.owner
+	if o == nil {
+		return
+	}
+	p.owner = nil
+	o.pods = without(o.pods, p)
+	sweepOwner(s.owners(p.facts.template.Value().owner.kind), o)
+}
+
+func sweepOwner(all map[string]*owner, o *owner) {
+	if !o.known && len(o.pods) == 0 {
+		delete(all, o.key)
+	}
+}
+
+func (s *state) ownerKind(kindName string) kind[unique.Handle[reference]] {
+	all := s.owners(kindName)
+	touch := func(o *owner) {
+		for _, p := range o.pods {
+			s.touchPod(p)
+		}
+	}
+	return kind[unique.Handle[reference]]{
+		put: func(key string, parent unique.Handle[reference]) effect {
+			o := all[key]
+			if o == nil {
+				o = &owner{key: key}
+				all[key] = o
+			}
+			if o.known && o.parent == parent {
+				return same
+			}
+			result := replaced
+			if !o.known {
+				result = added
+			}
+			o.known, o.parent = true, parent
+			touch(o)
+			return result
+		},
+		drop: func(key string) bool {
+			o := all[key]
+			if o == nil || !o.known {
+				return false
+			}
+			o.known, o.parent = false, unique.Handle[reference]{}
+			touch(o)
+			sweepOwner(all, o)
+			return true
+		},
+		keys: keysOf(all, func(o *owner) bool { return o.known }),
+	}
+}
+
+// reference names an object by kind, in lower case, and name.
+type reference struct{ kind, name string }
+
+// Kinds of owners that are looked up for what owns them.
+const (
+	kindReplicaSet = "replicaset"
+	kindJob        = "job"
+)
+
+// ownersOfReplicaSets are the kinds that count as what a ReplicaSet belongs to.
+var ownersOfReplicaSets = []string{kindJob, "statefulset", "daemonset", "deployment"}
+
+// workload says what a pod belongs to: by kind and name, the topmost that is
+// known and means something to people. A pod on its own stands for itself.
+func (p *pod) workload(t *template) reference {
+	switch {
+	case t.owner == reference{}:
+		_, name := splitKey(p.key)
+		return reference{"pod", name}
+	case p.owner == nil || !p.owner.known || p.owner.parent.Value() == reference{}:
+		return t.owner
+	}
+	parent := p.owner.parent.Value()
+	if t.owner.kind == kindReplicaSet && !slices.Contains(ownersOfReplicaSets, parent.kind) {
+		return t.owner
+	}
+	return parent
+}
+
+func (s *state) nodeKind() kind[string] {
+	return kind[string]{
+		put: func(name, zone string) effect {
+			old, ok := s.zones[name]
+			s.zones[name] = zone
+			switch {
+			case !ok:
+				return added
+			case old != zone:
+				return replaced
+			}
+			return same
+		},
+		drop: func(name string) bool {
+			_, ok := s.zones[name]
+			delete(s.zones, name)
+			return ok
+		},
+		keys: keysOf(s.zones, func(string) bool { return true }),
+	}
+}

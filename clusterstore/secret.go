@@ -1,0 +1,130 @@
+package clusterstore
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+
+	"isthmus/federation"
+)
+
+// What makes a Secret a link.
+const (
+	secretType              = "mirror.linkerd.io/remote-kubeconfig"
+	clusterNameLabel        = "multicluster.linkerd.io/cluster-name"
+	trustDomainAnnotation   = "multicluster.linkerd.io/trust-domain"
+	clusterDomainAnnotation = "multicluster.linkerd.io/cluster-domain"
+	kubeconfigKey           = "kubeconfig"
+)
+
+// credentials is one version of one link Secret, read and checked. It is
+// immutable.
+type credentials struct {
+	secret  string                 // the Secret's name
+	version string                 // its resourceVersion
+	created time.Time              // the Secret, not this version
+	read    time.Time              // when this version was
+	cluster federation.ClusterName // the cluster it is for; empty: none that it could be
+	refused error                  // why it can't be used; nil: it can
+
+	// If it can be used:
+	rest        *rest.Config
+	server      string // host and port, for people
+	trustDomain string
+	hash        [sha256.Size]byte // of all that a Cluster is made from
+	warnings    []string
+}
+
+// readSecret reads a Secret of the link type. It does no IO.
+func readSecret(s *corev1.Secret, now time.Time) *credentials {
+	c := &credentials{secret: s.Name, version: s.ResourceVersion, created: s.CreationTimestamp.Time, read: now}
+	c.cluster, c.refused = readClusterName(s)
+	if c.refused == nil {
+		c.refused = c.fill(s)
+	}
+	return c
+}
+
+// readClusterName finds which cluster the Secret is for. "local" would be mixed
+// up with the gateway's own cluster in logs, metrics and labels.
+func readClusterName(s *corev1.Secret) (federation.ClusterName, error) {
+	name, ok := s.Labels[clusterNameLabel]
+	switch {
+	case !ok:
+		return "", fmt.Errorf("label %s is missing", clusterNameLabel)
+	case name == "":
+		return "", fmt.Errorf("label %s is empty", clusterNameLabel)
+	case name == federation.Local.String():
+		return "", fmt.Errorf("label %s is %q, which stands for the cluster that the gateway runs in", clusterNameLabel, name)
+	}
+	return federation.ClusterName(name), nil
+}
+
+func (c *credentials) fill(s *corev1.Secret) error {
+	trustDomain, ok := s.Annotations[trustDomainAnnotation]
+	if !ok {
+		return fmt.Errorf("annotation %s is missing", trustDomainAnnotation)
+	}
+	clusterDomain, ok := s.Annotations[clusterDomainAnnotation]
+	if !ok {
+		return fmt.Errorf("annotation %s is missing", clusterDomainAnnotation)
+	}
+	data, ok := s.Data[kubeconfigKey]
+	if !ok || len(data) == 0 {
+		return errors.New("key " + kubeconfigKey + " is missing")
+	}
+	cfg, warnings, err := readKubeconfig(data)
+	if err != nil {
+		return err
+	}
+	c.rest, c.warnings, c.trustDomain = cfg, warnings, trustDomain
+	if u, err := url.Parse(cfg.Host); err == nil {
+		c.server = u.Host
+	}
+	c.hash = hash(data, []byte(trustDomain), []byte(clusterDomain))
+	return nil
+}
+
+// hash tells lists of byte strings apart, however they are cut.
+func hash(parts ...[]byte) [sha256.Size]byte {
+	h := sha256.New()
+	for _, p := range parts {
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(p))))
+		h.Write(p)
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// sortCredentials puts the oldest Secret first: of several for one cluster it
+// is the one that counts.
+func sortCredentials(list []*credentials) {
+	slices.SortFunc(list, func(a, b *credentials) int {
+		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.secret, b.secret))
+	})
+}
+
+// choose picks the credentials to use of those in the list, which is sorted and
+// names one cluster; nil: there are none to use. accepted are those chosen
+// before: they stay for as long as their Secret is there but can't be used as it
+// now stands, so that no edit takes a cluster down. Otherwise the oldest Secret
+// that can be used wins.
+func choose(list []*credentials, accepted *credentials) *credentials {
+	if accepted != nil {
+		now := slices.IndexFunc(list, func(c *credentials) bool { return c.secret == accepted.secret })
+		if now >= 0 && list[now].refused != nil {
+			return accepted
+		}
+	}
+	if i := slices.IndexFunc(list, func(c *credentials) bool { return c.refused == nil }); i >= 0 {
+		return list[i]
+	}
+	return nil
+}

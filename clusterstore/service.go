@@ -1,0 +1,104 @@
+package clusterstore
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Service is what we keep of a Kubernetes Service. It is immutable.
+type Service struct {
+	ExternalName bool // of type ExternalName
+	NodeLocal    bool // internalTrafficPolicy is Local
+	Ports        []ServicePort
+
+	// Only where Config.OnService is set:
+	ClusterIPs  []netip.Addr
+	Labels      map[string]string // those below the domains of keptMetadata
+	Annotations map[string]string // likewise
+}
+
+// ServicePort is one port of a Service.
+type ServicePort struct {
+	Name   string // may be empty
+	Number uint16
+}
+
+// keptMetadata are the domains of the labels and annotations of Services that
+// mean something to the gateway.
+var keptMetadata = [...]string{"multicluster.linkerd.io/", "mirror.linkerd.io/", "config.linkerd.io/"}
+
+func compactService(o *corev1.Service, full bool) *Service {
+	s := &Service{
+		ExternalName: o.Spec.Type == corev1.ServiceTypeExternalName,
+		NodeLocal:    o.Spec.InternalTrafficPolicy != nil && *o.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal,
+	}
+	for _, p := range o.Spec.Ports {
+		if number, ok := portNumber(&p.Port); ok {
+			s.Ports = append(s.Ports, ServicePort{Name: shared(p.Name), Number: number})
+		}
+	}
+	s.Ports = slices.Clip(s.Ports)
+	if full {
+		s.ClusterIPs = clusterIPs(o)
+		s.Labels, s.Annotations = keepMetadata(o.Labels), keepMetadata(o.Annotations)
+	}
+	return s
+}
+
+// clusterIPs reads the Service's addresses; headless ones ("None") have none.
+func clusterIPs(o *corev1.Service) (ips []netip.Addr) {
+	list := o.Spec.ClusterIPs
+	if len(list) == 0 {
+		list = []string{o.Spec.ClusterIP}
+	}
+	for _, s := range list {
+		if ip, ok := parseIP(s); ok {
+			ips = append(ips, ip)
+		}
+	}
+	return ips
+}
+
+func keepMetadata(from map[string]string) map[string]string {
+	var kept map[string]string
+	for k, v := range from {
+		for _, domain := range keptMetadata {
+			if strings.HasPrefix(k, domain) {
+				if kept == nil {
+					kept = make(map[string]string)
+				}
+				kept[k] = v
+			}
+		}
+	}
+	return kept
+}
+
+func (s *Service) equal(o *Service) bool {
+	return s.ExternalName == o.ExternalName && s.NodeLocal == o.NodeLocal &&
+		slices.Equal(s.Ports, o.Ports) && slices.Equal(s.ClusterIPs, o.ClusterIPs) &&
+		maps.Equal(s.Labels, o.Labels) && maps.Equal(s.Annotations, o.Annotations)
+}
+
+// target is what to look for in a slice: the port of that name, or just the number.
+type target struct {
+	name   string
+	number uint16
+	named  bool
+}
+
+// target resolves a port of the Service. Slices are asked by the name of the
+// Service's port, never by its targetPort; a port that the Service does not
+// declare is used as it is.
+func (s *Service) target(port uint16) target {
+	for _, p := range s.Ports {
+		if p.Number == port {
+			return target{name: p.Name, named: true}
+		}
+	}
+	return target{number: port}
+}

@@ -1,0 +1,240 @@
+package clusterstore
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"unique"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"isthmus/federation"
+)
+
+// What Linkerd's service mirror writes on the endpoints of a gateway.
+const (
+	mirrorClusterLabel        = "mirror.linkerd.io/cluster-name"
+	gatewayIdentityAnnotation = "mirror.linkerd.io/remote-gateway-identity"
+	remoteNameAnnotation      = "mirror.linkerd.io/remote-svc-fq-name"
+)
+
+// sliceData is what is kept of an EndpointSlice or Endpoints object: the
+// addresses to be served, one entry each.
+type sliceData struct {
+	service federation.ServiceID
+	mirror  mirror
+	subsets []subset // an EndpointSlice has one
+}
+
+// mirror is what the object says about a gateway to another cluster.
+type mirror struct{ cluster, identity, remoteName string }
+
+// subset is addresses that have their ports in common.
+type subset struct {
+	ports     []slicePort
+	addresses []address
+}
+
+type slicePort struct {
+	name   string
+	number uint16
+}
+
+// address is one address that is to be served.
+type address struct {
+	ip       netip.Addr
+	hostname string
+	target   string                // namespace/name of its Pod; empty: a bare address
+	zone     unique.Handle[string] // as the slice has it
+	hints    unique.Handle[string] // zones, sorted, ended by hintEnd each
+	pod      *pod                  // its Pod, while the slice is part of a state
+}
+
+const hintEnd = "\x00"
+
+// all iterates over the addresses of all subsets.
+func (d *sliceData) all(yield func(*address) bool) {
+	for _, sub := range d.subsets {
+		for i := range sub.addresses {
+			if !yield(&sub.addresses[i]) {
+				return
+			}
+		}
+	}
+}
+
+// equal compares what the objects said, not what became of it.
+func (d *sliceData) equal(o *sliceData) bool {
+	return d.service == o.service && d.mirror == o.mirror &&
+		slices.EqualFunc(d.subsets, o.subsets, func(a, b subset) bool {
+			return slices.Equal(a.ports, b.ports) && slices.EqualFunc(a.addresses, b.addresses, address.same)
+		})
+}
+
+func (a address) same(b address) bool {
+	a.pod, b.pod = nil, nil
+	return a == b
+}
+
+// port finds the number to use in this subset.
+func (s *subset) port(t target) (uint16, bool) {
+	if !t.named {
+		return t.number, true
+	}
+	for _, p := range s.ports {
+		if p.name == t.name {
+			return p.number, p.number != 0
+		}
+	}
+	return 0, false
+}
+
+// compactSlice keeps of an EndpointSlice what is ready. Slices of names (FQDN),
+// of no service or without ports offer nothing: they are left out. (API servers
+// do not tell an empty list of ports from a missing one.)
+func compactSlice(o *discoveryv1.EndpointSlice) (*sliceData, bool) {
+	service := sliceService(o)
+	if service == "" || o.AddressType == discoveryv1.AddressTypeFQDN || len(o.Ports) == 0 {
+		return nil, false
+	}
+	sub := subset{addresses: make([]address, 0, len(o.Endpoints))}
+	for _, p := range o.Ports {
+		number, _ := portNumber(p.Port) // a port without number contributes nothing
+		sub.ports = append(sub.ports, slicePort{name: shared(value(p.Name)), number: number})
+	}
+	for i := range o.Endpoints {
+		sub.addEndpoint(&o.Endpoints[i], o.Namespace)
+	}
+	sub.ports, sub.addresses = slices.Clip(sub.ports), trim(sub.addresses)
+	return &sliceData{
+		service: federation.ServiceID{Namespace: shared(o.Namespace), Name: service},
+		mirror:  readMirror(&o.ObjectMeta),
+		subsets: []subset{sub},
+	}, true
+}
+
+// sliceService names the slice's Service: by the label or, for slices that
+// somebody made by hand, by the first owner that is a Service.
+func sliceService(o *discoveryv1.EndpointSlice) string {
+	if name := o.Labels[discoveryv1.LabelServiceName]; name != "" {
+		return name
+	}
+	for _, owner := range o.OwnerReferences {
+		if owner.Kind == "Service" {
+			return owner.Name
+		}
+	}
+	return ""
+}
+
+// addEndpoint adds all addresses of a ready endpoint. Kubernetes gives further
+// addresses no meaning and writes one; whoever writes several means that all of
+// them are served.
+func (s *subset) addEndpoint(e *discoveryv1.Endpoint, namespace string) {
+	if ready := e.Conditions.Ready; ready != nil && !*ready {
+		return
+	}
+	target, ok := podTarget(e.TargetRef, namespace)
+	if !ok {
+		return
+	}
+	a := address{
+		hostname: value(e.Hostname),
+		target:   target,
+		zone:     unique.Make(value(e.Zone)),
+		hints:    unique.Make(zoneHints(e.Hints)),
+	}
+	s.add(a, e.Addresses...)
+}
+
+func (s *subset) add(a address, ips ...string) {
+	for _, text := range ips {
+		if ip, ok := parseIP(text); ok && routable(ip) {
+			a.ip = ip
+			s.addresses = append(s.addresses, a)
+		}
+	}
+}
+
+// podTarget names the Pod behind an address: none for a bare address. Not ok:
+// something else stands behind it, which can't be served.
+func podTarget(ref *corev1.ObjectReference, namespace string) (string, bool) {
+	switch {
+	case ref == nil:
+		return "", true
+	case ref.Kind != "Pod" || ref.Name == "":
+		return "", false
+	case ref.Namespace != "":
+		namespace = ref.Namespace
+	}
+	return joinKey(namespace, ref.Name), true
+}
+
+func zoneHints(h *discoveryv1.EndpointHints) string {
+	if h == nil || len(h.ForZones) == 0 {
+		return ""
+	}
+	zones := make([]string, 0, len(h.ForZones))
+	for _, z := range h.ForZones {
+		zones = append(zones, z.Name+hintEnd)
+	}
+	slices.Sort(zones)
+	return strings.Join(slices.Compact(zones), "")
+}
+
+// compactEndpoints keeps of an Endpoints object what is ready. It knows no zones.
+func compactEndpoints(o *corev1.Endpoints) (*sliceData, bool) {
+	d := &sliceData{
+		service: federation.ServiceID{Namespace: shared(o.Namespace), Name: o.Name},
+		mirror:  readMirror(&o.ObjectMeta),
+	}
+	none := unique.Make("")
+	for i := range o.Subsets {
+		from := &o.Subsets[i]
+		sub := subset{addresses: make([]address, 0, len(from.Addresses))}
+		for _, p := range from.Ports {
+			number, _ := portNumber(&p.Port)
+			sub.ports = append(sub.ports, slicePort{name: shared(p.Name), number: number})
+		}
+		for _, e := range from.Addresses {
+			if target, ok := podTarget(e.TargetRef, o.Namespace); ok {
+				sub.add(address{hostname: e.Hostname, target: target, zone: none, hints: none}, e.IP)
+			}
+		}
+		sub.ports, sub.addresses = slices.Clip(sub.ports), trim(sub.addresses)
+		d.subsets = append(d.subsets, sub)
+	}
+	d.subsets = slices.Clip(d.subsets)
+	return d, true
+}
+
+func readMirror(o *metav1.ObjectMeta) mirror {
+	return mirror{
+		cluster:    o.Labels[mirrorClusterLabel],
+		identity:   o.Annotations[gatewayIdentityAnnotation],
+		remoteName: o.Annotations[remoteNameAnnotation],
+	}
+}
+
+// routable tells whether an address can be another host's, as API servers demand
+// of endpoints: another cluster must not send our proxies to themselves.
+func routable(ip netip.Addr) bool {
+	return !ip.IsUnspecified() && !ip.IsLoopback() && !ip.IsMulticast() && !ip.IsLinkLocalUnicast()
+}
+
+// trim gives back what many endpoints that are not ready would waste.
+func trim(list []address) []address {
+	if cap(list)-len(list) > 4 {
+		return slices.Clone(list)
+	}
+	return list
+}
+
+func value(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}

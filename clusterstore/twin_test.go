@@ -1,0 +1,356 @@
+package clusterstore
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"pgregory.net/rapid"
+
+	"isthmus/federation"
+)
+
+// objects is everything there is, by resource and key: what the dumb twin reads.
+type objects map[string]map[string]runtime.Object
+
+func (o objects) set(resource, key string, x runtime.Object) {
+	if o[resource] == nil {
+		o[resource] = make(map[string]runtime.Object)
+	}
+	o[resource][key] = x
+}
+
+// dumbRead joins from scratch, straight from the objects.
+func (o objects) dumbRead(service string, port uint16) (state federation.ServiceState, nodeLocal bool, parts map[string][]string) {
+	svc, ok := o["services"]["ns/"+service].(*corev1.Service)
+	if !ok {
+		return federation.Missing, false, nil
+	}
+	if svc.Spec.Type == corev1.ServiceTypeExternalName {
+		return federation.ExternalName, false, nil
+	}
+	nodeLocal = svc.Spec.InternalTrafficPolicy != nil && *svc.Spec.InternalTrafficPolicy == "Local"
+	parts = make(map[string][]string)
+	for key, x := range o["endpointslices"] {
+		if list := o.dumbSlice(x.(*discoveryv1.EndpointSlice), svc, port); len(list) > 0 {
+			parts[key] = list
+		}
+	}
+	return federation.Present, nodeLocal, parts
+}
+
+func (o objects) dumbSlice(l *discoveryv1.EndpointSlice, svc *corev1.Service, port uint16) []string {
+	name := l.Labels["kubernetes.io/service-name"]
+	for _, owner := range l.OwnerReferences {
+		if name == "" && owner.Kind == "Service" {
+			name = owner.Name
+		}
+	}
+	if name != svc.Name || l.AddressType == "FQDN" || len(l.Ports) == 0 {
+		return nil
+	}
+	number := int32(port)
+	for _, p := range svc.Spec.Ports {
+		if p.Port != int32(port) {
+			continue
+		}
+		number = 0
+		for _, q := range l.Ports {
+			if q.Name != nil && *q.Name == p.Name && number == 0 && q.Port != nil {
+				number = *q.Port
+			}
+		}
+		break
+	}
+	if number == 0 {
+		return nil
+	}
+	seen := make(map[string]string)
+	for _, e := range l.Endpoints {
+		if e.Conditions.Ready != nil && !*e.Conditions.Ready {
+			continue
+		}
+		for _, ip := range e.Addresses {
+			if _, ok := seen[ip]; ok {
+				continue
+			}
+			if text, ok := o.dumbEndpoint(e, name, fmt.Sprintf("%s:%d", ip, number)); ok {
+				seen[ip] = text
+			}
+		}
+	}
+	var list []string
+	for _, text := range seen {
+		list = append(list, text)
+	}
+	sort.Strings(list)
+	return list
+}
+
+func (o objects) dumbEndpoint(e discoveryv1.Endpoint, service, addr string) (string, bool) {
+	text := addr + " namespace:ns service:" + service
+	hints := ""
+	if e.Hints != nil {
+		var zones []string
+		for _, z := range e.Hints.ForZones {
+			zones = append(zones, z.Name)
+		}
+		sort.Strings(zones)
+		hints = " hints=" + strings.Join(zones, "+")
+	}
+	if e.TargetRef == nil {
+		return text + hints, true
+	}
+	p, ok := o["pods"]["ns/"+e.TargetRef.Name].(*corev1.Pod)
+	if e.TargetRef.Kind != "Pod" || !ok {
+		return "", false
+	}
+	labels := map[string]string{"pod": p.Name, "serviceaccount": "default"}
+	meshed := p.Labels[controlPlaneLabel] != ""
+	if meshed {
+		labels["control_plane_ns"] = "linkerd"
+	}
+	if len(p.OwnerReferences) == 1 {
+		owner := p.OwnerReferences[0]
+		labels[strings.ToLower(owner.Kind)] = owner.Name
+		if rs, ok := o["replicasets"]["ns/"+owner.Name].(*metav1.PartialObjectMetadata); ok && owner.Kind == "ReplicaSet" && len(rs.OwnerReferences) == 1 {
+			delete(labels, "replicaset")
+			labels["deployment"] = rs.OwnerReferences[0].Name
+		}
+	}
+	for _, name := range []string{"control_plane_ns", "deployment", "pod", "replicaset", "serviceaccount"} {
+		if v, ok := labels[name]; ok {
+			text += " " + name + ":" + v
+		}
+	}
+	if e.Zone != nil {
+		text += " zone=" + *e.Zone
+	}
+	text += " node=" + p.Spec.NodeName + " twin=ns/" + p.Name + hints
+	if meshed {
+		id := "default.ns.serviceaccount.identity.linkerd.cluster.local"
+		text += " id=" + id + " sni=" + id + " meshed"
+	}
+	if strings.HasSuffix(addr, ":25") {
+		text += " opaque"
+	}
+	if meshed {
+		text += " inbound=4143"
+	}
+	return text, true
+}
+
+func drawSlice(t *rapid.T, name string) *discoveryv1.EndpointSlice {
+	service := rapid.SampledFrom([]string{"", "a", "a", "a", "b", "gone"}).Draw(t, "service")
+	port := rapid.SampledFrom([]string{"", "http=", "http=8080", "http=8081", "other=1,http=8080", "=25"}).Draw(t, "ports")
+	o := aSlice(name, service, port, rapid.SliceOfN(rapid.Custom(drawEndpoint), 0, 5).Draw(t, "endpoints")...)
+	if rapid.IntRange(0, 9).Draw(t, "owner") == 0 {
+		o.OwnerReferences = []metav1.OwnerReference{{Kind: "Service", Name: "b"}}
+	}
+	if rapid.IntRange(0, 9).Draw(t, "fqdn") == 0 {
+		o.AddressType = discoveryv1.AddressTypeFQDN
+	}
+	return o
+}
+
+func drawEndpoint(t *rapid.T) string {
+	text := fmt.Sprintf("10.0.0.%d", rapid.IntRange(1, 6).Draw(t, "ip"))
+	for _, options := range [][]string{
+		{"", "", " pod=p", " pod=q", " pod=r", " kind=Node"},
+		{"", "", " zone=z1", " zone=z2"},
+		{"", "", "", " hint=z1", " hint=z2+z1"},
+		{"", "", "", " unready", " ready"},
+	} {
+		text += rapid.SampledFrom(options).Draw(t, "word")
+	}
+	return text
+}
+
+func drawPod(t *rapid.T, name string) *corev1.Pod {
+	o := aPod(name)
+	o.Spec.NodeName = rapid.SampledFrom([]string{"n1", "n2"}).Draw(t, "node")
+	o.Status.Message = rapid.SampledFrom([]string{"x", "y"}).Draw(t, "noise")
+	if rapid.Bool().Draw(t, "meshed") {
+		meshed(o)
+	}
+	if owner := rapid.SampledFrom([]string{"", "r1", "r2"}).Draw(t, "owner"); owner != "" {
+		ownedBy("ReplicaSet", owner)(o)
+	}
+	return o
+}
+
+func drawService(t *rapid.T, name string) *corev1.Service {
+	o := aService(name, rapid.SampledFrom([][]string{nil, {"http=80"}, {"other=80", "http=81"}, {"=25"}}).Draw(t, "ports")...)
+	if rapid.IntRange(0, 5).Draw(t, "external") == 0 {
+		o.Spec.Type = corev1.ServiceTypeExternalName
+	}
+	if rapid.IntRange(0, 3).Draw(t, "local") == 0 {
+		local := corev1.ServiceInternalTrafficPolicyLocal
+		o.Spec.InternalTrafficPolicy = &local
+	}
+	return o
+}
+
+func draw(t *rapid.T, resource string) (key string, o runtime.Object) {
+	names := map[string][]string{"endpointslices": {"s1", "s2", "s3"}, "pods": {"p", "q", "r"}, "services": {"a", "b"}, "replicasets": {"r1", "r2"}}
+	name := rapid.SampledFrom(names[resource]).Draw(t, "name")
+	switch resource {
+	case "endpointslices":
+		o = drawSlice(t, name)
+	case "pods":
+		o = drawPod(t, name)
+	case "services":
+		o = drawService(t, name)
+	case "replicasets":
+		o = metadataOf("ReplicaSet", name, rapid.SampledFrom([]string{"", "Deployment"}).Draw(t, "owner"), "d-"+name)
+	}
+	return "ns/" + name, o
+}
+
+// seen is a reader and what it read last.
+type seen struct {
+	reader  federation.Reader
+	service string
+	port    uint16
+	last    federation.Share
+	parts   map[string]*federation.Slice // by key
+}
+
+// TestTwin applies random events in random order and compares what is read, by
+// readers that live through all of it, with a join from scratch; and it checks
+// what is promised about pointers and about telling of changes.
+func TestTwin(t *testing.T) { rapid.Check(t, twin) }
+
+// FuzzTwin is TestTwin with events of the fuzzer's choice.
+func FuzzTwin(f *testing.F) { f.Fuzz(rapid.MakeFuzz(twin)) }
+
+func twin(t *rapid.T) {
+	cfg := testConfig()
+	w := &world{Cluster: newCluster(cfg, newFakeAPI().clients())}
+	w.state.goLive()
+	all := make(objects)
+	var readers []*seen
+	for _, service := range []string{"a", "b"} {
+		for _, port := range []uint16{80, 81, 25} {
+			readers = append(readers, &seen{reader: w.Reader(federation.ServiceID{Namespace: "ns", Name: service}, port), service: service, port: port})
+		}
+	}
+	resource := rapid.SampledFrom([]string{"endpointslices", "endpointslices", "pods", "services", "replicasets"})
+	t.Repeat(map[string]func(*rapid.T){
+		"put": func(t *rapid.T) {
+			name := resource.Draw(t, "resource")
+			key, o := draw(t, name)
+			all.set(name, key, o)
+			must(t, w.store(name).Update(o.DeepCopyObject()))
+		},
+		"delete": func(t *rapid.T) {
+			name := resource.Draw(t, "resource")
+			key, o := draw(t, name)
+			delete(all[name], key)
+			must(t, w.store(name).Delete(o))
+		},
+		"relist": func(t *rapid.T) {
+			name := resource.Draw(t, "resource")
+			delete(all, name)
+			for range rapid.IntRange(0, 3).Draw(t, "n") {
+				key, o := draw(t, name)
+				all.set(name, key, o)
+			}
+			var list []any
+			for _, o := range all[name] {
+				list = append(list, o.DeepCopyObject())
+			}
+			must(t, w.store(name).Replace(list, ""))
+		},
+		"": func(t *rapid.T) {
+			marked := w.marked()
+			for _, s := range readers {
+				s.check(t, all, slices.Contains(marked, s.service))
+			}
+			for _, r := range w.resources {
+				if n := int(r.objects.Load()); r.name != "endpointslices" && n != len(all[r.name]) {
+					t.Fatalf("%s: %d objects, want %d", r.name, n, len(all[r.name]))
+				}
+			}
+		},
+	})
+	for name := range all {
+		must(t, w.store(name).Replace(nil, ""))
+	}
+	s := w.state
+	if n := len(s.services) + len(s.slices) + len(s.pods) + len(s.replicaSets) + len(s.jobs); n != 0 {
+		t.Fatalf("left behind: %v %v %v %v", s.services, s.slices, s.pods, s.replicaSets)
+	}
+}
+
+func must(t *rapid.T, err error) {
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *seen) check(t *rapid.T, all objects, marked bool) {
+	name := fmt.Sprintf("%s:%d", s.service, s.port)
+	now := s.reader.Read()
+	state, nodeLocal, parts := all.dumbRead(s.service, s.port)
+	var keys []string
+	for key := range parts {
+		keys = append(keys, key)
+	}
+	sort.Strings(keys)
+	if now.State != state || now.NodeLocal != nodeLocal || len(now.Slices) != len(keys) {
+		t.Fatalf("%s: %+v, want state %v, node-local %v, slices %v", name, now, state, nodeLocal, parts)
+	}
+	for i, key := range keys {
+		if got := told(now.Slices[i]); !slices.Equal(got, parts[key]) {
+			t.Fatalf("%s: slice %s is\n%s\nwant\n%s", name, key, strings.Join(got, "\n"), strings.Join(parts[key], "\n"))
+		}
+	}
+	s.checkPointers(t, name)
+	if !marked && !equalShares(s.last, now) {
+		t.Fatalf("%s changed from %+v to %+v, and nobody was told", name, s.last, now)
+	}
+	s.last = now
+}
+
+// checkPointers: what says the same as before, in the same slice, is the same.
+func (s *seen) checkPointers(t *rapid.T, name string) {
+	before := s.parts
+	s.parts = make(map[string]*federation.Slice)
+	for _, p := range s.reader.(*reader).parts {
+		s.parts[p.key] = p.slice
+		old := before[p.key]
+		if old == nil || old == p.slice {
+			continue
+		}
+		if slices.EqualFunc(old.Endpoints, p.slice.Endpoints, (*federation.Endpoint).Equal) {
+			t.Fatalf("%s: slice %s says the same, but is another", name, p.key)
+		}
+		for _, e := range p.slice.Endpoints {
+			for _, o := range old.Endpoints {
+				if o != e && o.Equal(e) {
+					t.Fatalf("%s: %v of slice %s says the same, but is another", name, e.Addr, p.key)
+				}
+			}
+		}
+	}
+}
+
+func told(l *federation.Slice) (list []string) {
+	for _, e := range l.Endpoints {
+		list = append(list, tell(e))
+	}
+	return list
+}
+
+func equalShares(a, b federation.Share) bool {
+	return a.State == b.State && a.NodeLocal == b.NodeLocal && slices.EqualFunc(a.Slices, b.Slices, func(a, b *federation.Slice) bool {
+		return slices.EqualFunc(a.Endpoints, b.Endpoints, (*federation.Endpoint).Equal)
+	})
+}

@@ -1,0 +1,96 @@
+package clusterstore
+
+import (
+	"context"
+	"unique"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// watched says which resources the cluster follows, and how each gets into the
+// state. To follow another one, add it here.
+func (c *Cluster) watched(api clients) []*resource {
+	rules, s := c.cfg.Rules, c.state
+	all := []*resource{
+		newResource(c, api, "services", true, &corev1.Service{}, typed(api.core.Services("")),
+			&feed[*corev1.Service, *Service]{compact: c.compactService, kind: s.serviceKind(), changed: c.toldService()}),
+		newResource(c, api, "pods", true, &corev1.Pod{}, typed(api.core.Pods("")),
+			&feed[*corev1.Pod, podFacts]{compact: rules.podFacts, kind: s.podKind()}),
+	}
+	if rules.EndpointSlices {
+		all = append(all, newResource(c, api, "endpointslices", true, &discoveryv1.EndpointSlice{}, typed(api.discovery.EndpointSlices("")),
+			&feed[*discoveryv1.EndpointSlice, *sliceData]{compact: compactSlice, kind: s.sliceKind()}))
+	} else {
+		all = append(all, newResource(c, api, "endpoints", true, &corev1.Endpoints{}, typed(api.core.Endpoints("")),
+			&feed[*corev1.Endpoints, *sliceData]{compact: compactEndpoints, kind: s.sliceKind()}))
+	}
+	meta := func(group, resource string) calls {
+		return typed(api.metadata.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}))
+	}
+	all = append(all,
+		newResource(c, api, "replicasets", false, &metav1.PartialObjectMetadata{}, meta("apps", "replicasets"),
+			&feed[*metav1.PartialObjectMetadata, unique.Handle[reference]]{compact: compactOwner, kind: s.ownerKind(kindReplicaSet)}),
+		newResource(c, api, "jobs", false, &metav1.PartialObjectMetadata{}, meta("batch", "jobs"),
+			&feed[*metav1.PartialObjectMetadata, unique.Handle[reference]]{compact: compactOwner, kind: s.ownerKind(kindJob)}))
+	if c.cfg.OnNode != nil {
+		all = append(all, newResource(c, api, "nodes", false, &metav1.PartialObjectMetadata{}, meta("", "nodes"),
+			&feed[*metav1.PartialObjectMetadata, string]{compact: compactNode, kind: s.nodeKind(), changed: c.cfg.OnNode}))
+	}
+	return all
+}
+
+func (c *Cluster) compactService(o *corev1.Service) (*Service, bool) {
+	return compactService(o, c.cfg.OnService != nil), true
+}
+
+// toldService is what to call when a Service has changed; nil: nobody wants to know.
+func (c *Cluster) toldService() func(string, *Service, bool) {
+	tell := c.cfg.OnService
+	if tell == nil {
+		return nil
+	}
+	return func(key string, s *Service, _ bool) { tell(serviceID(key), s) }
+}
+
+func (r Rules) podFacts(o *corev1.Pod) (podFacts, bool) { return r.compactPod(o), true }
+
+// calls are what is asked of the API about one resource.
+type calls struct {
+	list  func(context.Context, metav1.ListOptions) (runtime.Object, error)
+	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
+
+// lister is a client of one resource, in all namespaces.
+type lister[L runtime.Object] interface {
+	List(context.Context, metav1.ListOptions) (L, error)
+	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
+
+func typed[L runtime.Object](client lister[L]) calls {
+	return calls{
+		list: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+			return client.List(ctx, opts)
+		},
+		watch: client.Watch,
+	}
+}
+
+func newResource[O runtime.Object, T any](c *Cluster, api clients, name string, needed bool, example O, ask calls, f *feed[O, T]) *resource {
+	r := &resource{
+		name:        name,
+		needed:      needed,
+		example:     example,
+		calls:       ask,
+		noWatchList: api.noWatchList,
+		feed:        f,
+		health:      c.health,
+		settled:     make(chan struct{}),
+	}
+	f.state, f.resource = c.state, r
+	return r
+}
