@@ -1,0 +1,186 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"k8s.io/client-go/rest"
+
+	"isthmus/clusterstore"
+	"isthmus/federation"
+)
+
+// Options are a Local's.
+type Options struct {
+	REST        *rest.Config       // how to reach the cluster
+	TrustDomain string             // of its identities
+	Rules       clusterstore.Rules // as for linked clusters
+	Table       *federation.Table  // what services and the cluster are entered into
+	Log         *zap.Logger        // nil: no logs
+}
+
+func (o *Options) validate() error {
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	if o.Table == nil {
+		return errors.New("local: no table")
+	}
+	return nil
+}
+
+// cluster is what a Local needs of a clusterstore.Cluster.
+type cluster interface {
+	federation.Source
+	Run(context.Context) error
+	Synced() <-chan struct{}
+	Health() clusterstore.Health
+	HealthChanged() <-chan struct{}
+}
+
+// Local is the cluster that the gateway runs in.
+type Local struct {
+	// fixed
+	table   *federation.Table
+	log     *zap.Logger
+	cluster cluster
+	synced  chan struct{}
+	zones   zones
+
+	mu       sync.Mutex
+	problems map[federation.ServiceID][]string // what can't be used of Services
+	since    time.Time                         // when the state began that Status tells
+	state    clusterstore.State
+}
+
+// New checks the options. It does no network IO and starts nothing.
+func New(o Options) (*Local, error) {
+	return create(o, func(c clusterstore.Config) (cluster, error) { return clusterstore.NewCluster(c) })
+}
+
+func create(o Options, newCluster func(clusterstore.Config) (cluster, error)) (*Local, error) {
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	l := &Local{
+		table:    o.Table,
+		log:      o.Log.With(zap.Stringer("cluster", federation.Local)),
+		synced:   make(chan struct{}),
+		zones:    zones{nodes: make(map[string]*federation.Latest[string])},
+		problems: make(map[federation.ServiceID][]string),
+	}
+	c, err := newCluster(clusterstore.Config{
+		Name:        federation.Local,
+		REST:        o.REST,
+		TrustDomain: o.TrustDomain,
+		Rules:       o.Rules,
+		Log:         l.log,
+		Changed: func(svc federation.ServiceID, at time.Time) {
+			o.Table.Changed(federation.Local, svc, at)
+		},
+		OnService: l.define,
+		OnNode:    l.zones.set,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("local: %w", err)
+	}
+	l.cluster = c
+	return l, nil
+}
+
+// Run follows the cluster until ctx ends, and returns once everything of it has
+// ended. An API that can't be reached is tried for ever. The table is left as it
+// is. Run is called once.
+func (l *Local) Run(ctx context.Context) error {
+	l.enter(clusterstore.Pending, nil)
+	l.table.Link(federation.Local, federation.Pending, nil)
+	ended := make(chan error, 1)
+	go func() { ended <- l.cluster.Run(ctx) }()
+	synced := l.cluster.Synced()
+	for ctx.Err() == nil {
+		changed := l.cluster.HealthChanged()
+		l.judge(l.cluster.Health())
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-synced:
+			synced = nil
+			l.table.Link(federation.Local, federation.Ready, l.cluster)
+			close(l.synced)
+		}
+	}
+	return <-ended
+}
+
+// Synced is closed once every Service is defined in the table, and the cluster
+// linked as ready.
+func (l *Local) Synced() <-chan struct{} { return l.synced }
+
+// judge says in which state the cluster is.
+func (l *Local) judge(h clusterstore.Health) {
+	select {
+	case <-l.synced:
+		if h.Lost.IsZero() {
+			l.enter(clusterstore.Ready, nil)
+		} else {
+			l.enter(clusterstore.Stale, h.Err)
+		}
+	default:
+		if h.Err != nil {
+			l.enter(clusterstore.Unreachable, h.Err)
+		}
+	}
+}
+
+// enter notes a state and logs that it began.
+func (l *Local) enter(s clusterstore.State, why error) {
+	l.mu.Lock()
+	before := l.state
+	if before != s {
+		l.state, l.since = s, time.Now()
+	}
+	l.mu.Unlock()
+	switch {
+	case before == s || s == clusterstore.Pending:
+	case s == clusterstore.Unreachable:
+		l.log.Error("the local cluster's API can't be used; trying on", zap.Error(why))
+	case s == clusterstore.Stale:
+		l.log.Warn("the local cluster's API is lost; what was known stays", zap.Error(why))
+	case before == clusterstore.Stale:
+		l.log.Info("the local cluster's API is back")
+	default:
+		l.log.Info("local cluster ready")
+	}
+}
+
+// define enters a Service into the table; nil: it is gone.
+func (l *Local) define(id federation.ServiceID, svc *clusterstore.Service) {
+	if svc == nil {
+		l.table.Define(id, nil)
+		l.report(id, nil)
+		return
+	}
+	d, problems := define(id, svc)
+	l.table.Define(id, d)
+	l.report(id, problems)
+}
+
+// report keeps what can't be used of a Service, and logs what is new.
+func (l *Local) report(id federation.ServiceID, problems []string) {
+	l.mu.Lock()
+	before := l.problems[id]
+	if len(problems) == 0 {
+		delete(l.problems, id)
+	} else {
+		l.problems[id] = problems
+	}
+	l.mu.Unlock()
+	if len(problems) > 0 && !slices.Equal(before, problems) {
+		l.log.Warn("a part of the Service can't be used", zap.Stringer("service", id), zap.Strings("problems", problems))
+	}
+}

@@ -1,0 +1,197 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"isthmus/clusterstore"
+	"isthmus/federation"
+)
+
+// scripted is a cluster that does what the test says.
+type scripted struct {
+	cfg    clusterstore.Config
+	synced chan struct{}
+	health federation.Latest[clusterstore.Health]
+	ended  bool
+}
+
+func (c *scripted) Run(ctx context.Context) error {
+	<-ctx.Done()
+	c.health.Set(clusterstore.Health{Err: ctx.Err(), Lost: time.Now()}) // as requests that are broken off do
+	c.ended = true
+	return nil
+}
+func (c *scripted) Synced() <-chan struct{}                               { return c.synced }
+func (c *scripted) Health() clusterstore.Health                           { h, _ := c.health.Get(); return h }
+func (c *scripted) HealthChanged() <-chan struct{}                        { _, ch := c.health.Get(); return ch }
+func (c *scripted) State(federation.ServiceID) federation.ServiceState    { return federation.Present }
+func (c *scripted) Reader(federation.ServiceID, uint16) federation.Reader { return c }
+func (c *scripted) Read() federation.Share                                { return federation.Share{State: federation.Present} }
+
+type env struct {
+	*testing.T
+	local   *Local
+	cluster *scripted
+	table   *federation.Table
+	logs    *observer.ObservedLogs
+}
+
+func inBubble(t *testing.T, f func(*env)) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zapcore.InfoLevel)
+		e := &env{T: t, table: federation.NewTable(federation.Options{}), logs: logs}
+		var err error
+		e.local, err = create(Options{Table: e.table, Log: zap.New(core), TrustDomain: "trust.test"}, func(cfg clusterstore.Config) (cluster, error) {
+			e.cluster = &scripted{cfg: cfg, synced: make(chan struct{})}
+			return e.cluster, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- e.local.Run(ctx) }()
+		synctest.Wait()
+		f(e)
+		e.logs.TakeAll()
+		before := e.table.Linked()[federation.Local]
+		cancel()
+		if err := <-done; err != nil || !e.cluster.ended {
+			t.Errorf("Run returned %v, the cluster ended: %v", err, e.cluster.ended)
+		}
+		if now := e.table.Linked()[federation.Local]; now != before {
+			t.Errorf("linked as %v, before the end %v", now, before)
+		}
+		e.logged()
+	})
+}
+
+func (e *env) health(h clusterstore.Health) { e.cluster.health.Set(h); synctest.Wait() }
+func (e *env) sync()                        { close(e.cluster.synced); synctest.Wait() }
+
+func (e *env) state(link federation.LinkState, state clusterstore.State, reason string) {
+	e.Helper()
+	if got := e.table.Linked()[federation.Local]; got != link {
+		e.Errorf("linked as %v, want %v", got, link)
+	}
+	if st := e.local.Status(); st.Cluster != "local" || st.State != state || st.Reason != reason || st.Since.IsZero() {
+		e.Errorf("status %+v, want %v %q", st, state, reason)
+	}
+}
+
+func (e *env) logged(want ...string) {
+	e.Helper()
+	var got []string
+	for _, l := range e.logs.TakeAll() {
+		got = append(got, l.Message)
+	}
+	if !slices.Equal(got, want) {
+		e.Errorf("logged %q, want %q", got, want)
+	}
+}
+
+func TestLife(t *testing.T) {
+	inBubble(t, func(e *env) {
+		e.state(federation.Pending, clusterstore.Pending, "")
+		e.health(clusterstore.Health{Err: errors.New("refused")})
+		e.health(clusterstore.Health{Err: errors.New("timeout")})
+		e.state(federation.Pending, clusterstore.Unreachable, "timeout")
+		select {
+		case <-e.local.Synced():
+			t.Error("synced")
+		default:
+		}
+		e.health(clusterstore.Health{})
+		e.sync()
+		<-e.local.Synced()
+		e.state(federation.Ready, clusterstore.Ready, "")
+		e.logged("the local cluster's API can't be used; trying on", "local cluster ready")
+		e.health(clusterstore.Health{Err: errors.New("gone"), Lost: time.Now()})
+		time.Sleep(time.Hour)
+		e.health(clusterstore.Health{Err: errors.New("still gone"), Lost: time.Now()})
+		e.state(federation.Ready, clusterstore.Stale, "still gone")
+		e.health(clusterstore.Health{})
+		e.state(federation.Ready, clusterstore.Ready, "")
+		e.logged("the local cluster's API is lost; what was known stays", "the local cluster's API is back")
+	})
+}
+
+// A Service's definition follows it from kind to kind, and out of existence.
+func TestServiceChangesKind(t *testing.T) {
+	inBubble(t, func(e *env) {
+		w := e.table.Watch(federation.Key{Service: shopWeb, Port: 80})
+		defer w.Close()
+		set := func(want federation.Set) {
+			t.Helper()
+			if got, _ := w.Get(); got.Exists != want.Exists || got.Reason != want.Reason {
+				t.Errorf("exists %v, reason %v; want %v, %v", got.Exists, got.Reason, want.Exists, want.Reason)
+			}
+		}
+		service := func(labels, annotations map[string]string) {
+			e.cluster.cfg.OnService(shopWeb, &clusterstore.Service{Labels: labels, Annotations: annotations})
+		}
+		e.sync()
+		set(federation.Set{Reason: federation.Undefined})
+		service(nil, nil)
+		set(federation.Set{Exists: true})
+		service(map[string]string{remoteDiscovery: "east", remoteService: "web"}, nil)
+		set(federation.Set{Reason: federation.NotLinked})
+		service(map[string]string{remoteDiscovery: "east"}, nil)
+		set(federation.Set{Exists: true, Reason: federation.NoRemoteService})
+		service(nil, map[string]string{remoteDiscovery: "web@east"})
+		set(federation.Set{Exists: true})
+		e.cluster.cfg.OnService(shopWeb, nil)
+		set(federation.Set{Reason: federation.Undefined})
+	})
+}
+
+func TestProblemsAreReportedOnce(t *testing.T) {
+	inBubble(t, func(e *env) {
+		put := func(annotation string) {
+			e.cluster.cfg.OnService(shopWeb, &clusterstore.Service{Annotations: map[string]string{remoteDiscovery: annotation}})
+		}
+		const line = "a part of the Service can't be used"
+		put("a@b@c,bb@east")
+		put("a@b@c,bb@east,bb@north") // other members, the same problem
+		e.logged(line)
+		if p := e.local.Problems(); len(p) != 1 || p[0].Service != "shop/web" || len(p[0].Problems) != 1 {
+			t.Errorf("problems: %v", p)
+		}
+		put("a@b@c,nonsense")
+		e.logged(line)
+		put("bb@east")
+		e.logged()
+		if p := e.local.Problems(); len(p) != 0 {
+			t.Errorf("problems: %v", p)
+		}
+		put("nonsense")
+		e.cluster.cfg.OnService(shopWeb, nil)
+		if p := e.local.Problems(); len(p) != 0 {
+			t.Errorf("problems of a Service that is gone: %v", p)
+		}
+	})
+}
+
+func TestClusterIsMadeAsLocal(t *testing.T) {
+	inBubble(t, func(e *env) {
+		if c := e.cluster.cfg; c.Name != federation.Local || c.TrustDomain != "trust.test" || c.OnNode == nil {
+			t.Errorf("made from %+v", c)
+		}
+	})
+	if _, err := New(Options{}); err == nil {
+		t.Error("made without a table")
+	}
+	_, err := create(Options{Table: federation.NewTable(federation.Options{})}, func(clusterstore.Config) (cluster, error) { return nil, errors.New("no") })
+	if err == nil {
+		t.Error("made without a cluster")
+	}
+}
