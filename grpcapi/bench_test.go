@@ -1,0 +1,186 @@
+package grpcapi
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc/status"
+
+	"isthmus/federation"
+)
+
+// fanout is many stream loops that send into the void.
+type fanout struct {
+	*world
+	sets  [2][]*federation.Slice // of the local cluster, in turn
+	turn  int
+	sinks []void
+	wg    sync.WaitGroup
+	sent  *atomic.Int64
+	goal  *atomic.Int64
+	all   chan struct{}
+	stop  context.CancelFunc
+}
+
+// void takes messages and counts them.
+type void struct{ f *fanout }
+
+func (v *void) SendMsg(any) error {
+	if v.f.sent.Add(1) == v.f.goal.Load() {
+		v.f.all <- struct{}{}
+	}
+	return nil
+}
+
+func (v *void) WriteStatus(*status.Status) error { return nil }
+
+// newFanout opens n streams of a service with 50 endpoints in each of three
+// clusters, and waits until all have their first message.
+func newFanout(t testing.TB, n int) *fanout {
+	f := &fanout{world: newWorld(t, Options{Pace: -1, H2Upgrade: true, Log: zap.NewNop()}), sinks: make([]void, n)}
+	f.sent, f.goal, f.all = new(atomic.Int64), new(atomic.Int64), make(chan struct{}, 1)
+	for i, c := range []federation.ClusterName{"", "east", "north"} {
+		f.offer(c, fifty(i)...)
+	}
+	f.sets[0] = f.clusters[""].read(web).Slices
+	changed := fifty(0)
+	changed[7].Opaque = true
+	f.sets[1] = []*federation.Slice{sliceOf("", changed...)}
+
+	ctx, stop := context.WithCancel(context.Background())
+	f.stop = stop
+	f.goal.Store(int64(n))
+	for i := range f.sinks {
+		f.sinks[i].f = f
+		st := f.server.newStream(target{service: web, port: 80}, token{Node: "n1"}, &f.sinks[i], &f.sinks[i])
+		f.wg.Go(func() { _ = st.run(ctx) })
+	}
+	<-f.all
+	t.Cleanup(func() { f.stop(); f.wg.Wait() })
+	return f
+}
+
+func fifty(cluster int) []*federation.Endpoint {
+	list := make([]*federation.Endpoint, 50)
+	for i := range list {
+		e := shop()
+		e.Addr = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(cluster), 0, byte(i)}), 80)
+		list[i] = e
+	}
+	return list
+}
+
+// step changes one endpoint, and waits until all streams have sent that.
+func (f *fanout) step() {
+	f.goal.Store(f.sent.Load() + int64(len(f.sinks)))
+	f.turn = 1 - f.turn
+	f.share("", federation.Share{State: federation.Present, Slices: f.sets[f.turn]})
+	<-f.all
+}
+
+// settle waits until all loops are asleep again, so that a measurement counts
+// nothing of the step before.
+func (f *fanout) settle() {
+	for range 100 {
+		runtime.Gosched()
+	}
+}
+
+// TestSharedStepsAllocateNothingPerStream: what a step allocates does not follow
+// the number of streams.
+func TestSharedStepsAllocateNothingPerStream(t *testing.T) {
+	const streams = 2000
+	f := newFanout(t, streams)
+	f.step() // timers and the like
+	f.settle()
+	allocs := testing.AllocsPerRun(20, f.step)
+	t.Logf("%v allocations for a step of %d streams", allocs, streams)
+	if allocs > streams/10 {
+		t.Errorf("a step allocates %v times, with %d streams", allocs, streams)
+	}
+}
+
+// BenchmarkFanOut is one change on its way to 10,000 stream loops, without the
+// network.
+func BenchmarkFanOut(b *testing.B) {
+	const streams = 10_000
+	f := newFanout(b, streams)
+	f.step()
+	f.settle()
+	b.ReportAllocs()
+	for b.Loop() {
+		f.step()
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/streams, "ns/stream")
+}
+
+// BenchmarkSubscribe opens and ends a stream of a warm view, without the network.
+func BenchmarkSubscribe(b *testing.B) {
+	f := newFanout(b, 1)
+	out := &endless{}
+	b.ReportAllocs()
+	for b.Loop() {
+		ctx, cancel := context.WithCancel(context.Background())
+		out.cancel = cancel
+		to, err := parseAuthority(webAddr, "cluster.local")
+		if err != nil {
+			b.Fatal(err)
+		}
+		st := f.server.newStream(to, parseToken(`{"ns":"shop","nodeName":"n1","pod":"client"}`), out, out)
+		f.server.enter(st)
+		_ = st.run(ctx)
+		f.server.leave(st)
+	}
+}
+
+// endless hangs up after the first message.
+type endless struct{ cancel context.CancelFunc }
+
+func (e *endless) SendMsg(any) error                { e.cancel(); return nil }
+func (e *endless) WriteStatus(*status.Status) error { return nil }
+
+func BenchmarkEncodeFull(b *testing.B) {
+	for _, n := range []int{50, 1000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			list := many(n, 0)
+			for _, e := range list {
+				e.Labels = shop().Labels
+			}
+			e := encoderFor(b, Options{H2Upgrade: true, ForceOpaqueTransport: true, TargetClusterLabel: true, MeshedHTTP2: http2Params()}, "")
+			set := &federation.Set{Endpoints: list}
+			b.ReportAllocs()
+			for b.Loop() {
+				e.full(set)
+			}
+		})
+	}
+}
+
+// BenchmarkOpen10k is how long it takes until 10,000 streams have their first
+// message, over 100 connections in this process; client and server together.
+func BenchmarkOpen10k(b *testing.B) {
+	w := newWorld(b, Options{H2Upgrade: true, Log: zap.NewNop()})
+	for i, c := range []federation.ClusterName{"", "east", "north"} {
+		w.offer(c, fifty(i)...)
+	}
+	for b.Loop() {
+		var wg sync.WaitGroup
+		for range 100 {
+			conn := w.dial(b)
+			for range 100 {
+				s, cancel := get(b, conn, webAddr, `{"ns":"shop","nodeName":"n1"}`)
+				wg.Go(func() {
+					defer cancel()
+					_, _ = s.Recv()
+				})
+			}
+		}
+		wg.Wait()
+	}
+}

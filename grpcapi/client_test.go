@@ -1,0 +1,112 @@
+package grpcapi
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"isthmus/federation"
+)
+
+func TestZoneOfTheClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{Pace: -1})
+		a, b := pod("10.0.0.1:80"), pod("10.0.0.2:80")
+		a.Zone, b.Zone = "a", "b"
+		w.offer("", a, b)
+		c := w.get(webAddr, "n1")
+		defer c.hangUp()
+		locality := func(m received) string {
+			var all []string
+			for _, a := range m.update.GetAdd().GetAddrs() {
+				all = append(all, a.MetricLabels["zone_locality"])
+			}
+			return strings.Join(all, " ")
+		}
+		for _, step := range []struct{ zone, want string }{{"a", "local remote"}, {"b", "remote local"}, {"", "unknown unknown"}} {
+			if step.zone == "a" {
+				if got := locality(c.sees(t, "add 10.0.0.1:80 10.0.0.2:80")[0]); got != "unknown unknown" {
+					t.Fatalf("without a zone: %s", got)
+				}
+			}
+			w.nodes.move("n1", step.zone)
+			if got := locality(c.sees(t, "add 10.0.0.1:80 10.0.0.2:80")[0]); got != step.want {
+				t.Fatalf("zone %q: %s, want %s", step.zone, got, step.want)
+			}
+			w.nodes.move("n1", step.zone) // the same again
+			c.sees(t, "")
+		}
+		if all, idle := w.server.views.count(); all-idle != 1 {
+			t.Errorf("%d views in use", all-idle)
+		}
+	})
+}
+
+// TestZoneMovesWithHints: what another zone does not see goes, what it sees comes.
+func TestZoneMovesWithHints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{Pace: -1})
+		a, b := pod("10.0.0.1:80"), pod("10.0.0.2:80")
+		a.Hints, b.Hints = []string{"a"}, []string{"b"}
+		w.offer("", a, b)
+		w.offer("east", pods("10.1.0.1:80")...)
+		w.nodes.move("n1", "a")
+		c := w.get(webAddr, "n1")
+		defer c.hangUp()
+		c.sees(t, "add 10.0.0.1:80 10.1.0.1:80")
+		w.nodes.move("n1", "b")
+		c.sees(t, "add 10.0.0.2:80 10.1.0.1:80; remove 10.0.0.1:80")
+	})
+}
+
+func TestTrafficPolicyOfTheNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{Pace: -1})
+		a, b := pod("10.0.0.1:80"), pod("10.0.0.2:80")
+		a.Node, b.Node = "n1", "n2"
+		slice := sliceOf("", a, b)
+		policy := func(local bool) {
+			w.share("", federation.Share{State: federation.Present, NodeLocal: local, Slices: []*federation.Slice{slice}})
+		}
+		policy(false)
+		w.offer("east", pods("10.1.0.1:80")...)
+		one, two, none := w.get(webAddr, "n1"), w.get(webAddr, "n2"), w.get(webAddr, "")
+		defer one.hangUp()
+		defer two.hangUp()
+		defer none.hangUp()
+		for _, c := range []*call{one, two, none} {
+			c.sees(t, "add 10.0.0.1:80 10.0.0.2:80 10.1.0.1:80")
+		}
+		if all, _ := w.server.views.count(); all != 1 {
+			t.Errorf("%d views, want one for all nodes", all)
+		}
+		policy(true)
+		one.sees(t, "remove 10.0.0.2:80")
+		two.sees(t, "remove 10.0.0.1:80")
+		none.sees(t, "remove 10.0.0.1:80 10.0.0.2:80")
+		late := w.get(webAddr, "n2") // its first key knows no node
+		defer late.hangUp()
+		late.sees(t, "add 10.0.0.2:80 10.1.0.1:80")
+		policy(false)
+		one.sees(t, "add 10.0.0.2:80")
+		two.sees(t, "add 10.0.0.1:80")
+		none.sees(t, "add 10.0.0.1:80 10.0.0.2:80")
+		if all, idle := w.server.views.count(); all-idle != 1 {
+			t.Errorf("%d views in use, want one for all nodes again", all-idle)
+		}
+	})
+}
+
+func TestInstance(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{Pace: -1})
+		a, b := pod("10.0.0.1:80"), pod("10.0.0.2:80")
+		a.Hostname, b.Hostname = "web-0", "web-1"
+		w.offer("", a, b)
+		c, other := w.get("web-1."+webAddr, ""), w.get("web-7."+webAddr, "")
+		defer c.hangUp()
+		defer other.hangUp()
+		c.sees(t, "add 10.0.0.2:80")
+		other.sees(t, "no_endpoints(true)")
+	})
+}

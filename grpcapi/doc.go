@@ -1,0 +1,49 @@
+// Package grpcapi is the Destination server: it answers a proxy's Get with what
+// federation.Table publishes, rendered to protobuf, for as long as the proxy
+// listens.
+//
+// What callers may rely on:
+//
+//   - A stream begins with a message within Options.FirstFrame, or ends with a
+//     code. The message is one add with the whole merged set (several where it
+//     is larger than 2 MiB) or no_endpoints.
+//   - After that a proxy only ever sees steps: what is new or has changed before
+//     what is gone, no_endpoints in place of a removal that would leave nothing,
+//     never an empty add. That holds across everything that happens to the
+//     service, its clusters and the client's node. Codes are for the opening: a
+//     live stream is ended by its client, a stall, a drain or a panic only.
+//   - GetProfile is not served yet: it answers Unimplemented.
+//
+// Decisions:
+//
+//   - A view is what one kind of client (one federation.Key) sees, and its
+//     protobuf. Every message is encoded once, by the first stream that needs
+//     it, and sent by all as the same bytes: the codec hands them to gRPC as they
+//     are. A stream that missed sets goes from the one it sent last to the
+//     newest; that step is shared too, among those who missed the same.
+//   - One goroutine per stream, the handler's, and no queue: a stream holds the
+//     set that it sent last, and a slow proxy blocks nobody but itself.
+//   - WeightedAddr is written field by field rather than through the generated
+//     structs. That takes no allocation and can't fail; a test compares it with
+//     the generated code.
+//   - Whoever ends a stream from outside (stall, drain) writes its status to
+//     gRPC's transport stream, which cancels the stream's context and frees a
+//     blocked SendMsg. Cancelling the context alone, as from a tap handle, makes
+//     grpc-go itself answer Canceled before the handler can say Unavailable. The
+//     transport stream's WriteStatus is found by its signature; if a release of
+//     grpc-go hides it, every Get ends with Internal, and every test here fails.
+//   - Views that nobody uses stay for Options.Linger, since a quiet stream that
+//     ends is followed by the same proxy's next one. They are in a plain LRU with a
+//     timer each: the expirable LRU of the same library starts a goroutine that
+//     never ends. Only views with endpoints stay. So names that nobody defined
+//     leave nothing behind.
+//   - No stream workers (grpc.NumStreamWorkers): streams live for up to an hour, so
+//     that all workers would be taken, and each further stream gets a goroutine
+//     anyway. Read buffers are small, since proxies send next to nothing.
+//   - Empty names in an authority (".shop.svc.…") are InvalidArgument: no service
+//     can ever be called that.
+//   - The counter endpoint_updates_queue_overflow says which service by its full
+//     authority, as the client would spell it, not as it did.
+//   - A stream waits Options.Pace from the beginning of its last message, so that
+//     a proxy that takes its time is not made to wait longer.
+package grpcapi

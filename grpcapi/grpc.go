@@ -1,0 +1,67 @@
+package grpcapi
+
+import (
+	"context"
+	"runtime/debug"
+	"time"
+
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
+)
+
+// maxRequest is more than any request to this server takes.
+const maxRequest = 64 << 10
+
+// GRPC returns a gRPC server with the Destination service, health and
+// reflection. extra comes last and wins; its interceptors run inside of ours.
+// Health says SERVING until Drain.
+func (s *Server) GRPC(extra ...grpc.ServerOption) *grpc.Server {
+	options := []grpc.ServerOption{
+		grpc.ForceServerCodecV2(newCodec()),
+		grpc.ChainUnaryInterceptor(s.metrics.grpc.UnaryServerInterceptor(), s.recoverUnary),
+		grpc.ChainStreamInterceptor(s.metrics.grpc.StreamServerInterceptor(), s.recoverStream),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second}),
+		grpc.MaxRecvMsgSize(maxRequest),
+		grpc.MaxHeaderListSize(maxRequest),
+		grpc.ReadBufferSize(4 << 10),
+		grpc.WaitForHandlers(true),
+	}
+	g := grpc.NewServer(append(options, extra...)...)
+	pb.RegisterDestinationServer(g, s)
+	healthpb.RegisterHealthServer(g, s.health)
+	reflection.Register(g)
+	s.metrics.grpc.InitializeMetrics(g)
+	return g
+}
+
+func (s *Server) recoverStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = s.panicked(info.FullMethod, r)
+		}
+	}()
+	return next(srv, ss)
+}
+
+func (s *Server) recoverUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (_ any, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = s.panicked(info.FullMethod, r)
+		}
+	}()
+	return next(ctx, req)
+}
+
+// panicked reports a panic, and returns what it is for the client.
+func (s *Server) panicked(method string, r any) error {
+	s.metrics.panics.Inc()
+	s.log.Error("panic in a call", zap.String("method", method), zap.Any("panic", r), zap.ByteString("stack", debug.Stack()))
+	return status.Error(codes.Internal, "the gateway failed to handle this call")
+}

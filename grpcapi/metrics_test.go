@@ -1,0 +1,64 @@
+package grpcapi
+
+import (
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+)
+
+// value is what a counter or gauge says.
+func value(m prometheus.Metric) float64 {
+	var out dto.Metric
+	if err := m.Write(&out); err != nil {
+		panic(err)
+	}
+	return out.GetCounter().GetValue() + out.GetGauge().GetValue()
+}
+
+// series is how many there are.
+func series(c prometheus.Collector) int {
+	ch := make(chan prometheus.Metric, 1000)
+	c.Collect(ch)
+	return len(ch)
+}
+
+func TestMetricsAreRegisteredOnce(t *testing.T) {
+	r := prometheus.NewRegistry()
+	w := newWorld(t, Options{Registerer: r})
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := make(map[string]bool)
+	for _, f := range families {
+		names[f.GetName()] = true
+	}
+	for _, want := range []string{"isthmus_streams", "isthmus_stream_panics_total"} {
+		if !names[want] {
+			t.Errorf("no %s", want)
+		}
+	}
+	if _, err := New(w.table, w.nodes, Options{Registerer: r}); err == nil {
+		t.Error("a second server registered the same metrics")
+	}
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	w := newWorld(t, Options{})
+	for name, o := range map[string]Options{
+		"stall":       {Stall: -1},
+		"first frame": {FirstFrame: -1},
+		"idle views":  {IdleViews: -1},
+	} {
+		if _, err := New(w.table, w.nodes, o); err == nil {
+			t.Errorf("negative %s was accepted", name)
+		}
+	}
+	if _, err := New(nil, w.nodes, Options{}); err == nil {
+		t.Error("no table was accepted")
+	}
+	if _, err := New(w.table, nil, Options{}); err == nil {
+		t.Error("no directory was accepted")
+	}
+}

@@ -1,0 +1,57 @@
+package grpcapi
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"isthmus/federation"
+)
+
+// first returns the set to begin with: once it is complete, or else what there
+// is after Options.FirstFrame.
+func (st *stream) first(ctx context.Context) (*federation.Set, error) {
+	var late <-chan time.Time
+	for {
+		set, stale := st.look()
+		if set.Complete {
+			return set, nil
+		}
+		if late == nil {
+			late = st.after(st.server.opts.FirstFrame)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, st.ended(ctx)
+		case <-stale:
+		case <-st.moved:
+			st.locate()
+		case <-late:
+			set, _ = st.look()
+			return set, nil
+		}
+	}
+}
+
+// refusal is the error that a stream ends with which finds that set at its
+// beginning; nil: it is served.
+func (st *stream) refusal(set *federation.Set) error {
+	if len(set.Endpoints) > 0 {
+		return nil
+	}
+	switch set.Reason {
+	case federation.Undefined:
+		return status.Errorf(codes.NotFound, "Service %s.%s not found", st.target.service.Name, st.target.service.Namespace)
+	case federation.NoRemoteService:
+		return status.Errorf(codes.FailedPrecondition, "Remote discovery service missing remote service name %s", st.name())
+	case federation.NotLinked:
+		return status.Errorf(codes.NotFound, "Remote cluster not found: %s", set.Cluster)
+	case federation.External:
+		return invalidAuthority(st.name())
+	case federation.Unknown:
+		return status.Errorf(codes.Unavailable, "No cluster of %s that is known by now has endpoints", st.name())
+	}
+	return nil
+}

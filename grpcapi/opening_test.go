@@ -1,0 +1,109 @@
+package grpcapi
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"isthmus/federation"
+)
+
+func TestOpening(t *testing.T) {
+	for name, tc := range map[string]struct {
+		given func(*world)
+		code  codes.Code
+		want  string // message of the status, or for OK the first messages
+		after time.Duration
+	}{
+		"undefined": {func(w *world) { w.table.Define(web, nil) }, codes.NotFound, "Service web.shop not found", 0},
+		"no remote service": {func(w *world) { w.table.Define(web, &federation.Definition{}) },
+			codes.FailedPrecondition, "Remote discovery service missing remote service name " + webAddr, 0},
+		"not linked":    {func(w *world) { w.link("east", federation.Unlinked) }, codes.NotFound, "Remote cluster not found: east", 0},
+		"external name": {func(w *world) { w.share("east", federation.Share{State: federation.ExternalName}) }, codes.InvalidArgument, "Invalid authority: " + webAddr, 0},
+		"unreachable":   {func(w *world) { w.link("east", federation.Unreachable) }, codes.Unavailable, "", 0},
+		"pending":       {func(w *world) { w.link("east", federation.Pending) }, codes.Unavailable, "", 2 * time.Second},
+		"remote missing": {func(w *world) { w.share("east", federation.Share{}) },
+			codes.OK, "no_endpoints(false)", 0},
+		"empty": {func(w *world) { w.offer("east") }, codes.OK, "no_endpoints(true)", 0},
+		"federated, one pending, empty else": {func(w *world) { w.define(true, "", "east"); w.link("east", federation.Pending) },
+			codes.Unavailable, "", 2 * time.Second},
+		"federated, one pending": {func(w *world) {
+			w.define(true, "", "east")
+			w.link("east", federation.Pending)
+			w.offer("", pods("10.0.0.1:80")...)
+		}, codes.OK, "add 10.0.0.1:80", 2 * time.Second},
+		"federated, one unreachable": {func(w *world) {
+			w.define(true, "", "east")
+			w.link("east", federation.Unreachable)
+			w.offer("", pods("10.0.0.1:80")...)
+		}, codes.OK, "add 10.0.0.1:80", 0},
+		"federated, one not linked": {func(w *world) { w.define(true, "", "east"); w.link("east", federation.Unlinked) },
+			codes.OK, "no_endpoints(true)", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, Options{})
+				w.define(false, "east")
+				tc.given(w)
+				start := time.Now()
+				c := w.get(webAddr, "")
+				defer c.hangUp()
+				if tc.after > 0 {
+					synctest.Wait()
+					time.Sleep(tc.after - time.Nanosecond)
+					c.sees(t, "")
+				}
+				if tc.code != codes.OK {
+					<-c.done
+					c.fails(t, tc.code, tc.want)
+				} else {
+					time.Sleep(tc.after + time.Second)
+					if at := c.sees(t, tc.want)[0].at.Sub(start); at != tc.after {
+						t.Errorf("first message after %v, want %v", at, tc.after)
+					}
+				}
+				if got := time.Since(start); tc.code != codes.OK && got != tc.after {
+					t.Errorf("ended after %v, want %v", got, tc.after)
+				}
+			})
+		})
+	}
+}
+
+// TestFirstFrameWaitsForPendingClusters: one merged add as soon as the last of
+// them is ready.
+func TestFirstFrameWaitsForPendingClusters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{})
+		w.link("east", federation.Pending)
+		w.link("north", federation.Pending)
+		for c, a := range map[federation.ClusterName]string{"": "10.0.0.1:80", "east": "10.1.0.1:80", "north": "10.2.0.1:80"} {
+			w.offer(c, pods(a)...)
+		}
+		start := time.Now()
+		c := w.get(webAddr, "")
+		defer c.hangUp()
+		time.Sleep(500 * time.Millisecond)
+		w.link("east", federation.Ready)
+		c.sees(t, "")
+		time.Sleep(700 * time.Millisecond)
+		w.link("north", federation.Ready)
+		m := c.sees(t, "add 10.0.0.1:80 10.1.0.1:80 10.2.0.1:80")
+		if at := m[0].at.Sub(start); at != 1200*time.Millisecond {
+			t.Errorf("first message after %v", at)
+		}
+	})
+}
+
+func TestFirstFrameEndsWithItsClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{})
+		w.link("east", federation.Pending)
+		c := w.get(webAddr, "")
+		synctest.Wait()
+		c.cancel()
+		c.fails(t, codes.Canceled, "")
+	})
+}

@@ -1,0 +1,59 @@
+package grpcapi
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+)
+
+// Options are a Server's. Zero fields mean the default.
+type Options struct {
+	ClusterDomain string // of the names that are served; default cluster.local
+
+	H2Upgrade            bool                  // hint that meshed pods take HTTP/2
+	ForceOpaqueTransport bool                  // send to every meshed endpoint through its proxy's inbound port
+	ZoneWeights          bool                  // endpoints in the client's zone weigh ten times
+	TargetClusterLabel   bool                  // label endpoints of linked clusters target_cluster
+	MeshedHTTP2          *pb.Http2ClientParams // for connections to meshed endpoints; nil: none
+
+	Pace       time.Duration // after a message, wait this long before looking for the next change; default 50ms, negative: do not wait
+	Stall      time.Duration // end a stream whose proxy takes nothing for this long although there is something to send; default 60s
+	FirstFrame time.Duration // how long the first message waits for clusters that are pending; default 2s
+	Drain      time.Duration // Drain spreads the ends of streams over this; default 10s, negative: at once
+
+	Linger    time.Duration // how long a view that nobody uses stays; default 30s, negative: it does not
+	IdleViews int           // how many of those stay at most; default 1024
+
+	Log        *zap.Logger           // default: none
+	Registerer prometheus.Registerer // default: metrics go nowhere
+}
+
+// validate fills in the defaults.
+func (o Options) validate() (Options, error) {
+	o.ClusterDomain = cmp.Or(o.ClusterDomain, "cluster.local")
+	o.Pace = cmp.Or(o.Pace, 50*time.Millisecond)
+	o.Stall = cmp.Or(o.Stall, time.Minute)
+	o.FirstFrame = cmp.Or(o.FirstFrame, 2*time.Second)
+	o.Drain = cmp.Or(o.Drain, 10*time.Second)
+	o.Linger = cmp.Or(o.Linger, 30*time.Second)
+	o.IdleViews = cmp.Or(o.IdleViews, 1024)
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	if o.Registerer == nil {
+		o.Registerer = prometheus.NewRegistry()
+	}
+	switch {
+	case o.Stall < 0:
+		return o, fmt.Errorf("stall timeout is negative: %v", o.Stall)
+	case o.FirstFrame < 0:
+		return o, fmt.Errorf("first frame timeout is negative: %v", o.FirstFrame)
+	case o.IdleViews < 0:
+		return o, fmt.Errorf("number of idle views is negative: %d", o.IdleViews)
+	}
+	return o, nil
+}

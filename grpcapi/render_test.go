@@ -1,0 +1,221 @@
+package grpcapi
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"isthmus/federation"
+)
+
+// decode returns the updates of frames.
+func decode(t testing.TB, frames []*frame) []*pb.Update {
+	t.Helper()
+	var all []*pb.Update
+	for _, f := range frames {
+		u := &pb.Update{}
+		if err := proto.Unmarshal(f.data.Materialize(), u); err != nil {
+			t.Fatal(err)
+		}
+		if len(u.ProtoReflect().GetUnknown()) > 0 {
+			t.Fatalf("unknown fields in %v", u)
+		}
+		all = append(all, u)
+	}
+	return all
+}
+
+func encoderFor(t testing.TB, o Options, zone string) encoder {
+	t.Helper()
+	e, err := newEncoder(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.zone = zone
+	return e
+}
+
+func labels(kv ...string) []federation.Label {
+	var list []federation.Label
+	for i := 0; i < len(kv); i += 2 {
+		list = append(list, federation.Label{Name: kv[i], Value: kv[i+1]})
+	}
+	return list
+}
+
+// http2Params are what Linkerd's charts set.
+func http2Params() *pb.Http2ClientParams {
+	return &pb.Http2ClientParams{KeepAlive: &pb.Http2ClientParams_KeepAlive{
+		Interval: durationpb.New(10 * time.Second), Timeout: durationpb.New(3 * time.Second), WhileIdle: true,
+	}}
+}
+
+// shop is the meshed pod of the reference's logs.
+func shop() *federation.Endpoint {
+	const id = "default.simple-app.serviceaccount.identity.linkerd.cluster.local"
+	return &federation.Endpoint{
+		Addr: netip.MustParseAddrPort("10.23.0.27:5678"), Kind: federation.Pod,
+		Group: labels("namespace", "simple-app", "service", "simple-app-v1"),
+		Labels: labels("control_plane_ns", "linkerd", "deployment", "simple-app-v1", "pod", "simple-app-v1-57b57f8947-b6bpd",
+			"pod_template_hash", "57b57f8947", "serviceaccount", "default"),
+		Identity: federation.Identity{DNS: id, ServerName: id}, Meshed: true, InboundPort: 4143,
+	}
+}
+
+const (
+	shopAddr   = `addr{ip{ipv4:169279515} port:5678} weight:10000 `
+	shopLabels = `metric_labels{key:"control_plane_ns" value:"linkerd"} metric_labels{key:"deployment" value:"simple-app-v1"}
+		metric_labels{key:"pod" value:"simple-app-v1-57b57f8947-b6bpd"} metric_labels{key:"pod_template_hash" value:"57b57f8947"}
+		metric_labels{key:"serviceaccount" value:"default"} `
+	noZone = `metric_labels{key:"zone" value:""} metric_labels{key:"zone_locality" value:"unknown"} `
+	shopID = `tls_identity{dns_like_identity{name:"default.simple-app.serviceaccount.identity.linkerd.cluster.local"}
+		server_name{name:"default.simple-app.serviceaccount.identity.linkerd.cluster.local"}} `
+	shopSet = ` metric_labels{key:"namespace" value:"simple-app"} metric_labels{key:"service" value:"simple-app-v1"}`
+	chart2  = `http2{keep_alive{interval{seconds:10} timeout{seconds:3} while_idle:true}} `
+)
+
+// label is one of a golden message.
+func label(name, value string) string {
+	return fmt.Sprintf("metric_labels{key:%q value:%q} ", name, value)
+}
+
+// TestGolden compares whole messages with the shapes of the reference. The
+// numbers are those of its own test cases.
+func TestGolden(t *testing.T) {
+	vm := &federation.Endpoint{
+		Addr: netip.MustParseAddrPort("200.1.1.1:80"), Kind: federation.Workload,
+		Labels:   labels("external_workload", "wlkd-1", "workloadgroup", "wg-name"),
+		Identity: federation.Identity{URI: "spiffe://root/wlkd-1", ServerName: "wlkd-1.vm.example"}, Meshed: true, InboundPort: 4143,
+	}
+	vmText := func(hint string) string {
+		return `addrs{addr{ip{ipv4:3355508993} port:80} weight:10000 ` + label("external_workload", "wlkd-1") + label("workloadgroup", "wg-name") + noZone +
+			`tls_identity{uri_like_identity{uri:"spiffe://root/wlkd-1"} server_name{name:"wlkd-1.vm.example"}} protocol_hint{` + hint + `}}`
+	}
+	gateway := &federation.Endpoint{
+		Addr: netip.MustParseAddrPort("192.0.2.7:4143"), Kind: federation.Address, Authority: "some-auth.com:2",
+		Group:    labels("namespace", "ns", "service", "web-east", "target_cluster", "east"),
+		Identity: federation.Identity{DNS: "some-identity"},
+	}
+	gatewayText := `addr{ip{ipv4:3221225991} port:4143} weight:10000 ` + label("zone_locality", "unknown")
+	gatewaySet := ` ` + label("namespace", "ns") + label("service", "web-east") + label("target_cluster", "east")
+	bare := &federation.Endpoint{Addr: netip.MustParseAddrPort("[2001:db8::94]:8989"), Kind: federation.Address}
+
+	with := func(e *federation.Endpoint, f func(*federation.Endpoint)) *federation.Endpoint {
+		e = new(*e)
+		f(e)
+		return e
+	}
+	h2 := Options{H2Upgrade: true}
+	for _, tc := range []struct {
+		name string
+		o    Options
+		zone string
+		ep   *federation.Endpoint
+		want string // the WeightedAddrSet
+	}{
+		{"golden: transparent", h2, "", shop(),
+			`addrs{` + shopAddr + shopLabels + noZone + shopID + `protocol_hint{h2{}}}` + shopSet},
+		{"golden: chart defaults", Options{H2Upgrade: true, ForceOpaqueTransport: true, MeshedHTTP2: http2Params()}, "", shop(),
+			`addrs{` + shopAddr + shopLabels + noZone + shopID + chart2 + `protocol_hint{h2{} opaque_transport{inbound_port:4143}}}` + shopSet},
+		{"no H2 upgrade: an empty hint", Options{}, "", shop(),
+			`addrs{` + shopAddr + shopLabels + noZone + shopID + `protocol_hint{}}` + shopSet},
+		{"G-06 empty http2 params", Options{H2Upgrade: true, MeshedHTTP2: &pb.Http2ClientParams{}}, "", shop(),
+			`addrs{` + shopAddr + shopLabels + noZone + shopID + `http2{} protocol_hint{h2{}}}` + shopSet},
+		{"G-07 unmeshed", Options{H2Upgrade: true, ForceOpaqueTransport: true, MeshedHTTP2: http2Params()}, "",
+			with(shop(), func(e *federation.Endpoint) { e.Meshed, e.Identity = false, federation.Identity{} }),
+			`addrs{` + shopAddr + shopLabels + noZone + `}` + shopSet},
+		{"meshed by another control plane", h2, "",
+			with(shop(), func(e *federation.Endpoint) { e.Identity = federation.Identity{} }),
+			`addrs{` + shopAddr + shopLabels + noZone + `protocol_hint{h2{}}}` + shopSet},
+		{"X-09 no inbound port", Options{H2Upgrade: true, ForceOpaqueTransport: true}, "",
+			with(shop(), func(e *federation.Endpoint) { e.InboundPort = 0 }),
+			`addrs{` + shopAddr + shopLabels + noZone + shopID + `protocol_hint{h2{}}}` + shopSet},
+		{"X-12 opaque", h2, "", with(shop(), func(e *federation.Endpoint) { e.Opaque = true }),
+			`addrs{` + shopAddr + shopLabels + noZone + shopID + `protocol_hint{opaque{} opaque_transport{inbound_port:4143}}}` + shopSet},
+		{"opaque port of the proxy itself", h2, "", with(shop(), func(e *federation.Endpoint) { e.Opaque, e.InboundPort = true, 0 }),
+			`addrs{` + shopAddr + shopLabels + noZone + shopID + `protocol_hint{opaque{}}}` + shopSet},
+		{"X-20 zone, no weights", h2, "west-1a", with(shop(), func(e *federation.Endpoint) { e.Zone = "west-1a" }),
+			`addrs{` + shopAddr + shopLabels + label("zone", "west-1a") + label("zone_locality", "local") + shopID + `protocol_hint{h2{}}}` + shopSet},
+		{"X-21 zone weights, same zone", Options{H2Upgrade: true, ZoneWeights: true}, "west-1a", with(shop(), func(e *federation.Endpoint) { e.Zone = "west-1a" }),
+			`addrs{addr{ip{ipv4:169279515} port:5678} weight:100000 ` + shopLabels + label("zone", "west-1a") + label("zone_locality", "local") + shopID + `protocol_hint{h2{}}}` + shopSet},
+		{"X-21 zone weights, other zone", Options{H2Upgrade: true, ZoneWeights: true}, "west-1a", with(shop(), func(e *federation.Endpoint) { e.Zone = "west-1b" }),
+			`addrs{` + shopAddr + shopLabels + label("zone", "west-1b") + label("zone_locality", "remote") + shopID + `protocol_hint{h2{}}}` + shopSet},
+		{"zone weights, zones unknown", Options{H2Upgrade: true, ZoneWeights: true}, "", shop(),
+			`addrs{` + shopAddr + shopLabels + noZone + shopID + `protocol_hint{h2{}}}` + shopSet},
+		{"target cluster", Options{H2Upgrade: true, TargetClusterLabel: true}, "", with(shop(), func(e *federation.Endpoint) { e.Cluster = "east" }),
+			`addrs{` + shopAddr + shopLabels + label("target_cluster", "east") + noZone + shopID + `protocol_hint{h2{}}}` + shopSet},
+		{"target cluster, local", Options{H2Upgrade: true, TargetClusterLabel: true}, "", shop(),
+			`addrs{` + shopAddr + shopLabels + noZone + shopID + `protocol_hint{h2{}}}` + shopSet},
+		{"target cluster, said by the slice", Options{H2Upgrade: true, TargetClusterLabel: true}, "",
+			with(gateway, func(e *federation.Endpoint) { e.Cluster = "north"; e.Identity = federation.Identity{} }),
+			`addrs{` + gatewayText + `authority_override{authority_override:"some-auth.com:2"}}` + gatewaySet},
+		{"X-04 gateway", Options{H2Upgrade: true, ForceOpaqueTransport: true, MeshedHTTP2: http2Params()}, "west-1a", gateway,
+			`addrs{` + gatewayText + `tls_identity{dns_like_identity{name:"some-identity"}} ` + chart2 + `protocol_hint{h2{}} authority_override{authority_override:"some-auth.com:2"}}` + gatewaySet},
+		{"X-03 gateway, no H2 upgrade", Options{}, "", with(gateway, func(e *federation.Endpoint) { e.Authority = "" }),
+			`addrs{` + gatewayText + `tls_identity{dns_like_identity{name:"some-identity"}}}` + gatewaySet},
+		{"X-05 bare, IPv6", Options{H2Upgrade: true, MeshedHTTP2: http2Params()}, "", bare,
+			`addrs{addr{ip{ipv6{first:2306139568115548160 last:148}} port:8989} weight:10000 ` + label("zone_locality", "unknown") + `}`},
+		{"X-15, X-16 external workload", Options{}, "", vm, vmText(`h2{}`)},
+		{"X-17 external workload, opaque", h2, "", with(vm, func(e *federation.Endpoint) { e.Opaque = true }), vmText(`opaque{} opaque_transport{inbound_port:4143}`)},
+		{"X-18 external workload, forced", Options{ForceOpaqueTransport: true}, "", vm, vmText(`h2{} opaque_transport{inbound_port:4143}`)},
+		{"X-19 external workload, own inbound port", Options{ForceOpaqueTransport: true}, "", with(vm, func(e *federation.Endpoint) { e.InboundPort = 1111 }),
+			vmText(`h2{} opaque_transport{inbound_port:1111}`)},
+		{"text that is no UTF-8", Options{}, "", &federation.Endpoint{Addr: bare.Addr, Labels: labels("pod", "a\xffb")},
+			`addrs{addr{ip{ipv6{first:2306139568115548160 last:148}} port:8989} weight:10000 ` + label("pod", "a\uFFFDb") + label("zone_locality", "unknown") + `}`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			want := &pb.Update{}
+			if err := prototext.Unmarshal([]byte(`add{`+tc.want+`}`), want); err != nil {
+				t.Fatal(err)
+			}
+			e := encoderFor(t, tc.o, tc.zone)
+			got := decode(t, e.full(&federation.Set{Endpoints: []*federation.Endpoint{tc.ep}}))
+			if len(got) != 1 || !proto.Equal(got[0], want) {
+				t.Errorf("got  %v\nwant %v", got, want)
+			}
+		})
+	}
+}
+
+func TestSharedLabels(t *testing.T) {
+	ep := func(addr string, group []federation.Label) *federation.Endpoint {
+		return &federation.Endpoint{Addr: netip.MustParseAddrPort(addr), Group: group}
+	}
+	one := labels("namespace", "shop", "service", "web")
+	e := encoderFor(t, Options{}, "")
+	for name, tc := range map[string]struct {
+		list []*federation.Endpoint
+		want string
+	}{
+		"one slice":       {[]*federation.Endpoint{ep("10.0.0.1:1", one), ep("10.0.0.2:1", one)}, "namespace service"},
+		"equal slices":    {[]*federation.Endpoint{ep("10.0.0.1:1", one), ep("10.0.0.2:1", labels("namespace", "shop", "service", "web"))}, "namespace service"},
+		"other service":   {[]*federation.Endpoint{ep("10.0.0.1:1", one), ep("10.0.0.2:1", labels("namespace", "shop", "service", "cart")), ep("10.0.0.3:1", one)}, "namespace"},
+		"one has more":    {[]*federation.Endpoint{ep("10.0.0.1:1", one), ep("10.0.0.2:1", append(labels("namespace", "shop", "service", "web"), one...))}, "namespace service"},
+		"one has nothing": {[]*federation.Endpoint{ep("10.0.0.1:1", one), ep("10.0.0.2:1", nil), ep("10.0.0.3:1", one)}, ""},
+	} {
+		u := decode(t, e.add(tc.list))[0].GetAdd()
+		for _, n := range []string{"namespace", "service"} {
+			if _, ok := u.MetricLabels[n]; ok != (n == "namespace" && tc.want != "" || n == "service" && tc.want == "namespace service") {
+				t.Errorf("%s: set labels %v, want %q", name, u.MetricLabels, tc.want)
+			}
+		}
+		p := proxy{}
+		p.apply(&pb.Update{Update: &pb.Update_Add{Add: u}})
+		for _, e := range tc.list {
+			for _, l := range e.Group {
+				if got := p.endpoints[e.Addr].MetricLabels[l.Name]; got != l.Value {
+					t.Errorf("%s: %v ends up with %s=%q, want %q", name, e.Addr, l.Name, got, l.Value)
+				}
+			}
+		}
+	}
+	if one[0].Name != "namespace" || one[1].Name != "service" {
+		t.Error("a group was written to")
+	}
+}

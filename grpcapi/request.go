@@ -1,0 +1,103 @@
+package grpcapi
+
+import (
+	"encoding/json"
+	"errors"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"isthmus/federation"
+)
+
+// target is what an authority names.
+type target struct {
+	service  federation.ServiceID
+	instance string // hostname of one endpoint; empty: all
+	port     uint16
+}
+
+// parseAuthority reads [INSTANCE.]SERVICE.NAMESPACE.svc.DOMAIN[:PORT]; the port
+// is 80 if there is none. Errors are status errors.
+func parseAuthority(authority, domain string) (target, error) {
+	host, port, ok := splitPort(authority)
+	if !ok {
+		return target{}, invalidAuthority(authority)
+	}
+	if _, err := netip.ParseAddr(host); err == nil {
+		return target{}, status.Errorf(codes.InvalidArgument, "IP queries not supported by Get API: host=%s", host)
+	}
+	name, ok := strings.CutSuffix(host, ".svc."+domain)
+	if !ok {
+		return target{}, invalidAuthority(authority)
+	}
+	labels := strings.Split(name, ".")
+	for _, l := range labels {
+		if l == "" {
+			return target{}, invalidAuthority(authority)
+		}
+	}
+	t := target{port: port}
+	switch len(labels) {
+	case 2:
+	case 3:
+		t.instance, labels = labels[0], labels[1:]
+	default:
+		return target{}, invalidAuthority(authority)
+	}
+	t.service = federation.ServiceID{Name: labels[0], Namespace: labels[1]}
+	return t, nil
+}
+
+func invalidAuthority(authority string) error {
+	return status.Errorf(codes.InvalidArgument, "Invalid authority: %s", authority)
+}
+
+// splitPort takes the port off an authority. Brackets around an IPv6 address go
+// with it.
+func splitPort(authority string) (host string, port uint16, ok bool) {
+	if !strings.Contains(authority, ":") {
+		return authority, 80, true
+	}
+	host, digits, err := net.SplitHostPort(authority)
+	if err != nil {
+		return "", 0, false
+	}
+	n, err := strconv.Atoi(digits)
+	if err != nil || n < 1 || n > 65535 {
+		return "", 0, false
+	}
+	return host, uint16(n), true
+}
+
+// token is what a proxy says about itself.
+type token struct {
+	Namespace string `json:"ns"`
+	Node      string `json:"nodeName"`
+	Pod       string `json:"pod"`
+}
+
+// parseToken reads a context token: a JSON object or, as old proxies send it,
+// ns:NAMESPACE. Whatever can't be read is left empty: a proxy with an odd token
+// is served all the same.
+func parseToken(s string) token {
+	var t token
+	if s == "" {
+		return t
+	}
+	err := json.Unmarshal([]byte(s), &t)
+	if err == nil {
+		return t
+	}
+	if _, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return t // with the fields that are strings
+	}
+	if ns, ok := strings.CutPrefix(s, "ns:"); ok && !strings.Contains(ns, ":") {
+		return token{Namespace: ns}
+	}
+	return token{}
+}

@@ -1,0 +1,151 @@
+package grpcapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"isthmus/federation"
+)
+
+// Directory knows the local cluster's nodes. It is safe for concurrent use, and
+// answers from memory.
+type Directory interface {
+	// Zone returns the zone of a node, empty if it is not known, and a channel
+	// that is closed once that answer may be another.
+	Zone(node string) (zone string, changed <-chan struct{})
+}
+
+// Server is the Destination server. GetProfile, which it inherits, is not
+// implemented yet and says so to the client.
+type Server struct {
+	pb.UnimplementedDestinationServer
+
+	// fixed after construction
+	table   *federation.Table
+	dir     Directory
+	opts    Options
+	log     *zap.Logger
+	views   *views
+	metrics *metrics
+	health  *health.Server
+	epoch   time.Time // for watchdogs
+
+	mu       sync.Mutex
+	streams  map[*stream]struct{}
+	draining bool
+	ended    chan struct{} // closed once draining and without streams
+}
+
+// New returns a server of what the table publishes. It starts nothing; see GRPC.
+func New(table *federation.Table, dir Directory, o Options) (*Server, error) {
+	if table == nil || dir == nil {
+		return nil, errors.New("a table and a directory are needed")
+	}
+	o, err := o.validate()
+	if err != nil {
+		return nil, fmt.Errorf("options of the Destination server: %w", err)
+	}
+	enc, err := newEncoder(o)
+	if err != nil {
+		return nil, fmt.Errorf("HTTP/2 parameters: %w", err)
+	}
+	s := &Server{
+		table: table, dir: dir, opts: o, log: o.Log,
+		health:  health.NewServer(),
+		epoch:   time.Now(),
+		streams: make(map[*stream]struct{}),
+		ended:   make(chan struct{}),
+	}
+	if s.views, err = newViews(table, enc, o); err != nil {
+		return nil, err
+	}
+	if s.metrics, err = newMetrics(o.Registerer, s.Streams); err != nil {
+		return nil, err
+	}
+	s.health.SetServingStatus(pb.Destination_ServiceDesc.ServiceName, healthpb.HealthCheckResponse_SERVING)
+	return s, nil
+}
+
+// Streams returns the number of open Get streams.
+func (s *Server) Streams() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.streams)
+}
+
+// Get implements the Destination service.
+func (s *Server) Get(req *pb.GetDestination, out pb.Destination_GetServer) error {
+	ctx := out.Context()
+	transport, ok := grpc.ServerTransportStreamFromContext(ctx).(statusWriter)
+	if !ok {
+		return status.Error(codes.Internal, "the transport's streams can't be ended")
+	}
+	who := parseToken(req.GetContextToken())
+	s.logRequest(ctx, req.GetPath(), who)
+	to, err := parseAuthority(req.GetPath(), s.opts.ClusterDomain)
+	if err != nil {
+		return err
+	}
+	st := s.newStream(to, who, out, transport)
+	if !s.enter(st) {
+		return whyDraining.Err()
+	}
+	defer s.leave(st)
+	return st.run(ctx)
+}
+
+func (s *Server) logRequest(ctx context.Context, path string, who token) {
+	line := s.log.Check(zapcore.DebugLevel, "get")
+	if line == nil {
+		return
+	}
+	remote := ""
+	if p, ok := peer.FromContext(ctx); ok {
+		remote = p.Addr.String()
+	}
+	line.Write(zap.String("path", path), zap.String("remote", remote),
+		zap.String("context-ns", who.Namespace), zap.String("context-pod", who.Pod))
+}
+
+// enter registers a stream, unless there is a drain.
+func (s *Server) enter(st *stream) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining {
+		return false
+	}
+	s.streams[st] = struct{}{}
+	return true
+}
+
+func (s *Server) leave(st *stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.streams, st)
+	s.checkEnded()
+}
+
+// checkEnded closes s.ended when it is time. s.mu is held.
+func (s *Server) checkEnded() {
+	if !s.draining || len(s.streams) > 0 {
+		return
+	}
+	select {
+	case <-s.ended:
+	default:
+		close(s.ended)
+	}
+}

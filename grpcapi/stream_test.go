@@ -1,0 +1,195 @@
+package grpcapi
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"isthmus/federation"
+)
+
+// sees fails unless the call's messages since the last look are these.
+func (c *call) sees(t *testing.T, want string) []received {
+	t.Helper()
+	synctest.Wait()
+	m := c.take()
+	if got := lines(m); got != want {
+		t.Fatalf("got %q, want %q", got, want)
+	}
+	return m
+}
+
+// fails fails unless the call has ended with that code, and a message that
+// contains the text.
+func (c *call) fails(t *testing.T, code codes.Code, text string) {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case <-c.done:
+	default:
+		t.Fatalf("still open, want %v", code)
+	}
+	if s := status.Convert(c.err); s.Code() != code || !strings.Contains(s.Message(), text) {
+		t.Fatalf("ended with %v, want %v %q", c.err, code, text)
+	}
+}
+
+func TestStepsOfOneStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{Pace: -1})
+		w.offer("", pods("10.0.0.1:80", "10.0.0.2:80")...)
+		w.offer("east", pods("10.1.0.1:80")...)
+		c := w.get(webAddr, "")
+		defer c.hangUp()
+		c.sees(t, "add 10.0.0.1:80 10.0.0.2:80 10.1.0.1:80")
+
+		w.offer("north", pods("10.2.0.1:80")...)
+		c.sees(t, "add 10.2.0.1:80")
+		w.offer("", pods("10.0.0.2:80", "10.0.0.3:80")...)
+		c.sees(t, "add 10.0.0.3:80; remove 10.0.0.1:80")
+		changed := pod("10.1.0.1:80")
+		changed.Opaque = true
+		w.offer("east", changed)
+		c.sees(t, "add 10.1.0.1:80")
+		w.link("north", federation.Unlinked)
+		c.sees(t, "remove 10.2.0.1:80")
+		w.define(true, "east")
+		c.sees(t, "remove 10.0.0.2:80 10.0.0.3:80")
+		w.offer("east")
+		c.sees(t, "no_endpoints(true)")
+		w.offer("east")
+		c.sees(t, "")
+		w.table.Define(web, nil)
+		c.sees(t, "no_endpoints(false)")
+		w.define(false, "")
+		c.sees(t, "add 10.0.0.2:80 10.0.0.3:80")
+		w.table.Define(web, nil)
+		c.sees(t, "no_endpoints(false)")
+		w.define(true, "north") // not linked
+		c.sees(t, "no_endpoints(true)")
+	})
+}
+
+// TestConditionsUnderALiveStream: codes are for the opening.
+func TestConditionsUnderALiveStream(t *testing.T) {
+	for name, tc := range map[string]struct {
+		happens func(*world)
+		want    string
+	}{
+		"service gone":       {func(w *world) { w.table.Define(web, nil) }, "no_endpoints(false)"},
+		"no remote service":  {func(w *world) { w.table.Define(web, &federation.Definition{}) }, "no_endpoints(true)"},
+		"cluster unlinked":   {func(w *world) { w.link("east", federation.Unlinked) }, "no_endpoints(false)"},
+		"remote one missing": {func(w *world) { w.share("east", federation.Share{}) }, "no_endpoints(false)"},
+		"external name":      {func(w *world) { w.share("east", federation.Share{State: federation.ExternalName}) }, "no_endpoints(true)"},
+		"unreachable":        {func(w *world) { w.link("east", federation.Unreachable) }, "no_endpoints(true)"},
+		"pending":            {func(w *world) { w.link("east", federation.Pending) }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, Options{Pace: -1})
+				w.define(false, "east")
+				w.offer("east", pods("10.1.0.1:80")...)
+				c := w.get(webAddr, "")
+				defer c.hangUp()
+				c.sees(t, "add 10.1.0.1:80")
+				tc.happens(w)
+				c.sees(t, tc.want)
+
+				// And back, with something else: a step, not a beginning.
+				w.define(false, "east")
+				w.link("east", federation.Ready)
+				w.offer("east", pods("10.1.0.1:80", "10.1.0.2:80")...)
+				p := proxy{opened: true}
+				if tc.want == "" {
+					c.sees(t, "add 10.1.0.2:80")
+					return
+				}
+				synctest.Wait()
+				for _, m := range c.take() {
+					if p.endpoints == nil {
+						p.reopen()
+					}
+					p.apply(m.update)
+				}
+				if got := p.addrs(); len(got) != 2 || len(p.faults) > 0 {
+					t.Fatalf("back: got %v, faults %v", got, p.faults)
+				}
+			})
+		})
+	}
+}
+
+func TestPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{Pace: 50 * time.Millisecond})
+		w.offer("", pods("10.0.0.1:80")...)
+		start := time.Now()
+		c := w.get(webAddr, "")
+		defer c.hangUp()
+		time.Sleep(time.Second)
+		w.offer("", pods("10.0.0.2:80")...) // a lone change goes out at once
+		synctest.Wait()
+		for i := range 4 { // what follows it waits, and is one step
+			time.Sleep(10 * time.Millisecond)
+			w.offer("", pods("10.0.0.2:80", []string{"10.0.0.3:80", "10.0.0.4:80"}[i%2])...)
+		}
+		time.Sleep(time.Second)
+		w.offer("", pods("10.0.0.5:80")...)
+		m := c.sees(t, "add 10.0.0.1:80; add 10.0.0.2:80; remove 10.0.0.1:80; add 10.0.0.4:80; add 10.0.0.5:80; remove 10.0.0.2:80 10.0.0.4:80")
+		for i, want := range []time.Duration{0, 1000, 1000, 1050, 2040, 2040} {
+			if got := m[i].at.Sub(start); got != want*time.Millisecond {
+				t.Errorf("message %d after %v, want %v", i, got, want*time.Millisecond)
+			}
+		}
+	})
+}
+
+// TestConflation: a slow proxy gets one step over all that it missed, and what
+// comes and goes meanwhile is never said.
+func TestConflation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{Pace: -1})
+		w.offer("", pods("10.0.0.1:80", "10.0.0.2:80")...)
+		c := w.get(webAddr, "", gated)
+		defer c.hangUp()
+		synctest.Wait()
+		w.offer("", pods("10.0.0.9:80")...)
+		w.offer("", pods("10.0.0.2:80", "10.0.0.3:80")...)
+		close(c.gate)
+		c.sees(t, "add 10.0.0.1:80 10.0.0.2:80; add 10.0.0.3:80; remove 10.0.0.1:80")
+	})
+}
+
+func TestStall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{Pace: -1, Stall: time.Minute})
+		w.offer("", pods("10.0.0.1:80")...)
+		c := w.get(webAddr, "", gated)
+		defer c.hangUp()
+		time.Sleep(59 * time.Second)
+		c.gate <- struct{}{}
+		c.sees(t, "add 10.0.0.1:80")
+		time.Sleep(time.Hour) // with nothing to send, nothing stalls
+		c.sees(t, "")
+		w.offer("", pods("10.0.0.2:80")...)
+		time.Sleep(59 * time.Second)
+		c.gate <- struct{}{} // the add; the remove gets a minute of its own
+		time.Sleep(time.Minute - time.Nanosecond)
+		c.sees(t, "add 10.0.0.2:80")
+		if n := series(w.server.metrics.overflow); n != 0 {
+			t.Errorf("%d series before any stall", n)
+		}
+		time.Sleep(time.Nanosecond)
+		c.fails(t, codes.Unavailable, "taken no update")
+		if c.status.Code() != codes.Unavailable {
+			t.Errorf("the transport was told %v", c.status)
+		}
+		if n := value(w.server.metrics.overflow.WithLabelValues(webAddr)); n != 1 {
+			t.Errorf("counted %v times", n)
+		}
+	})
+}

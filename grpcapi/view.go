@@ -1,0 +1,104 @@
+package grpcapi
+
+import (
+	"sync"
+	"time"
+
+	"isthmus/federation"
+)
+
+// maxSteps is how many steps to the newest set a view keeps.
+const maxSteps = 8
+
+// view is what one kind of client sees, with its protobuf: shared by all streams
+// with the same key, and never written by them.
+type view struct {
+	key federation.Key
+	enc encoder
+
+	// under views.mu
+	refs   int
+	leases uint64      // how often it has become idle
+	expiry *time.Timer // of the newest lease
+
+	mu    sync.Mutex
+	watch *federation.Watch[*federation.Set] // fixed once open has returned
+	first *message                           // the newest set's first messages
+	steps []*message                         // to the newest set, the latest last
+}
+
+// message is what leads from one set to another (from is nil: to begin with),
+// encoded by whoever asks first.
+type message struct {
+	from, to *federation.Set
+	all      bool
+	frames   func() []*frame
+}
+
+// open begins to watch, unless that has been done.
+func (v *view) open(t *federation.Table) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.watch == nil {
+		v.watch = t.Watch(v.key)
+	}
+}
+
+// get returns the newest set, and a channel that is closed once there is another.
+func (v *view) get() (*federation.Set, <-chan struct{}) { return v.watch.Get() }
+
+// full returns the set's first messages.
+func (v *view) full(set *federation.Set) []*frame { return v.opening(set).frames() }
+
+func (v *view) opening(set *federation.Set) *message {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.first != nil && v.first.to == set {
+		return v.first
+	}
+	m := &message{to: set, frames: sync.OnceValue(func() []*frame { return v.enc.full(set) })}
+	if v.first == nil || v.first.to.Version < set.Version {
+		v.first = m
+	}
+	return m
+}
+
+// step returns the messages from one set (of this or of another view) to a set
+// of this one; see encoder.step.
+func (v *view) step(from, to *federation.Set, all bool) []*frame {
+	return v.between(from, to, all).frames()
+}
+
+func (v *view) between(from, to *federation.Set, all bool) *message {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, m := range v.steps {
+		if m.to == to && m.from == from && m.all == all {
+			return m
+		}
+	}
+	m := &message{from: from, to: to, all: all}
+	m.frames = sync.OnceValue(func() []*frame { return v.enc.step(from, to, all) })
+	v.keep(m)
+	return m
+}
+
+// keep remembers a step, and forgets those to older sets. v.mu is held.
+func (v *view) keep(m *message) {
+	if n := len(v.steps); n > 0 {
+		switch newest := v.steps[n-1].to; {
+		case newest.Version > m.to.Version:
+			return
+		case newest != m.to:
+			clear(v.steps)
+			v.steps = v.steps[:0]
+		case n == maxSteps:
+			copy(v.steps, v.steps[1:])
+			v.steps = v.steps[:n-1]
+		}
+	}
+	v.steps = append(v.steps, m)
+	if v.first != nil && v.first.to.Version < m.to.Version {
+		v.first = nil // nobody will ask for it again
+	}
+}

@@ -1,0 +1,249 @@
+package grpcapi
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"isthmus/federation"
+)
+
+// views fails unless there are that many, and that many of them idle.
+func (w *world) views(t *testing.T, all, idle int) {
+	t.Helper()
+	synctest.Wait()
+	if a, i := w.server.views.count(); a != all || i != idle {
+		t.Fatalf("%d views, %d of them idle; want %d, %d", a, i, all, idle)
+	}
+}
+
+// TestFramesAreShared: streams with the same key send the very same bytes, the
+// first message and steps, and also those that missed the same sets.
+func TestFramesAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{Pace: -1})
+		w.offer("", pods("10.0.0.1:80")...)
+		w.nodes.move("n1", "a")
+		w.nodes.move("n2", "a")
+		w.nodes.move("n3", "b")
+		a, b, other := w.get(webAddr, "n1"), w.get(webAddr, "n2"), w.get(webAddr, "n3")
+		slow, slow2 := w.get(webAddr, "n1", gated), w.get(webAddr, "n2", gated)
+		for _, c := range []*call{a, b, other, slow, slow2} {
+			defer c.hangUp()
+		}
+		same := func(want string, one, two *call) {
+			t.Helper()
+			m1, m2 := one.sees(t, want), two.sees(t, want)
+			for i := range m1 {
+				if m1[i].frame != m2[i].frame {
+					t.Errorf("message %d (%s) was encoded twice", i, line(m1[i].update))
+				}
+			}
+		}
+		same("add 10.0.0.1:80", a, b)
+		w.offer("", pods("10.0.0.2:80")...)
+		same("add 10.0.0.2:80; remove 10.0.0.1:80", a, b)
+		w.offer("", pods("10.0.0.3:80")...)
+		same("add 10.0.0.3:80; remove 10.0.0.2:80", a, b)
+		close(slow.gate)
+		close(slow2.gate)
+		same("add 10.0.0.1:80; add 10.0.0.3:80; remove 10.0.0.1:80", slow, slow2)
+		other.sees(t, "add 10.0.0.1:80; add 10.0.0.2:80; remove 10.0.0.1:80; add 10.0.0.3:80; remove 10.0.0.2:80")
+		w.views(t, 2, 0)
+	})
+}
+
+func TestIdleViewsStayForAWhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{Pace: -1, Linger: 30 * time.Second})
+		w.offer("", pods("10.0.0.1:80")...)
+		first := w.get(webAddr, "")
+		frame := first.sees(t, "add 10.0.0.1:80")[0].frame
+		first.hangUp()
+		w.views(t, 1, 1)
+		time.Sleep(30*time.Second - time.Nanosecond)
+		again := w.get(webAddr, "")
+		w.views(t, 1, 0)
+		if got := again.sees(t, "add 10.0.0.1:80")[0].frame; got != frame {
+			t.Error("a warm view encoded its set again")
+		}
+		time.Sleep(time.Minute) // in use: nothing expires
+		w.views(t, 1, 0)
+		again.hangUp()
+		w.offer("", pods("10.0.0.2:80")...) // idle views follow
+		third := w.get(webAddr, "")
+		third.sees(t, "add 10.0.0.2:80")
+		third.hangUp()
+		time.Sleep(30*time.Second - time.Nanosecond)
+		w.views(t, 1, 1)
+		time.Sleep(time.Nanosecond)
+		w.views(t, 0, 0)
+	})
+}
+
+func TestIdleViewsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{Pace: -1, IdleViews: 3})
+		w.offer("", pods("10.0.0.1:80")...)
+		port := func(p int) string { return fmt.Sprintf("web.shop.svc.cluster.local:%d", p) }
+		for p := 1; p <= 5; p++ {
+			c := w.get(port(p), "")
+			synctest.Wait()
+			c.hangUp()
+		}
+		w.views(t, 3, 3)
+		for p, warm := range map[int]bool{1: false, 2: false, 3: true, 4: true, 5: true} {
+			w.server.views.mu.Lock()
+			_, ok := w.server.views.all[federation.Key{Service: web, Port: uint16(p)}]
+			w.server.views.mu.Unlock()
+			if ok != warm {
+				t.Errorf("port %d: kept is %v", p, ok)
+			}
+		}
+		time.Sleep(time.Minute)
+		w.views(t, 0, 0)
+	})
+}
+
+// TestNamesThatNobodyDefinedLeaveNothing: nor do those that have no endpoints.
+func TestNamesThatNobodyDefinedLeaveNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{})
+		w.offer("", pods("10.0.0.1:80")...)
+		for i := range 50 {
+			c := w.get(fmt.Sprintf("x%d.shop.svc.cluster.local", i), "")
+			c.fails(t, codes.NotFound, "")
+			c = w.get(fmt.Sprintf("x%d.%s", i, webAddr), "")
+			c.sees(t, "no_endpoints(true)")
+			c.hangUp()
+		}
+		w.views(t, 0, 0)
+	})
+}
+
+// TestNoLinger: a view goes with its last stream, and an idle one whose service
+// goes meanwhile ends like others.
+func TestNoLinger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{Linger: -1})
+		w.offer("", pods("10.0.0.1:80")...)
+		a, b := w.get(webAddr, ""), w.get(webAddr, "")
+		w.views(t, 1, 0)
+		a.hangUp()
+		w.views(t, 1, 0)
+		b.hangUp()
+		w.views(t, 0, 0)
+	})
+}
+
+// TestStepsAreBounded: a view remembers few of the ways to its newest set, and
+// none to an older one.
+func TestStepsAreBounded(t *testing.T) {
+	set := func(v uint64) *federation.Set {
+		return &federation.Set{Version: v, Endpoints: sliceOf("", pods(fmt.Sprintf("10.0.0.%d:80", v))...).Endpoints}
+	}
+	v := &view{}
+	newest := set(100)
+	v.full(set(1))
+	for i := range uint64(20) {
+		v.step(set(i), newest, false)
+	}
+	one, other := v.between(set(0), newest, false), v.between(set(0), newest, false)
+	if one == other {
+		t.Error("steps from different sets are one")
+	}
+	if from := one.from; v.between(from, newest, true) == v.between(from, newest, false) {
+		t.Error("a step that sends everything and one that does not are one")
+	}
+	if len(v.steps) != maxSteps {
+		t.Errorf("%d steps", len(v.steps))
+	}
+	if v.first != nil {
+		t.Error("the first messages of an older set are still there")
+	}
+	v.step(set(1), set(2), false) // by one who is late
+	for _, m := range v.steps {
+		if m.to != newest {
+			t.Error("a step to an older set was kept")
+		}
+	}
+	v.full(newest)
+	v.full(set(3))
+	if v.first.to != newest {
+		t.Error("the newest set's first messages gave way to older ones")
+	}
+	v.step(newest, set(101), false)
+	if len(v.steps) != 1 {
+		t.Errorf("%d steps to the newest set", len(v.steps))
+	}
+}
+
+// TestLateExpiry: the timer of a lease that is over closes nothing.
+func TestLateExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{Linger: time.Hour})
+		w.offer("", pods("10.0.0.1:80")...)
+		vs := w.server.views
+		use := func() *view {
+			v := vs.acquire(federation.Key{Service: web, Port: 80})
+			v.open(w.table)
+			return v
+		}
+		v := use()
+		vs.release(v)
+		if use() != v {
+			t.Fatal("an idle view was not used again")
+		}
+		vs.expire(v, 1) // in use
+		w.views(t, 1, 0)
+		vs.release(v)
+		vs.expire(v, 1) // idle for the second time
+		w.views(t, 1, 1)
+		vs.expire(v, 2)
+		w.views(t, 0, 0)
+		vs.expire(v, 2) // again
+		w.views(t, 0, 0)
+		if again := use(); again == v {
+			t.Error("a closed view was used")
+		} else {
+			vs.expire(v, 2)
+			w.views(t, 1, 0)
+			vs.release(again)
+			vs.expire(again, 1)
+		}
+	})
+}
+
+// TestViewsUnderLoad opens, uses and ends streams of few views from many
+// goroutines, while the table changes.
+func TestViewsUnderLoad(t *testing.T) {
+	w := newWorld(t, Options{Pace: -1, Linger: time.Millisecond, IdleViews: 2})
+	w.offer("", pods("10.0.0.1:80")...)
+	done := make(chan struct{})
+	for g := range 8 {
+		go func() {
+			defer func() { done <- struct{}{} }()
+			for i := range 200 {
+				taken := make(chan struct{}, 100)
+				c := w.get(fmt.Sprintf("web.shop.svc.cluster.local:%d", 1+(g+i)%4), "", func(c *call) { c.gate = taken })
+				taken <- struct{}{}
+				if i%3 == 0 {
+					w.offer("", pods(fmt.Sprintf("10.0.0.%d:80", 1+i%2))...)
+				}
+				c.hangUp()
+			}
+		}()
+	}
+	for range 8 {
+		<-done
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for all, _ := w.server.views.count(); all > 0; all, _ = w.server.views.count() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d views left", all)
+		}
+	}
+}

@@ -1,0 +1,289 @@
+package grpcapi
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
+
+	"isthmus/federation"
+)
+
+// dial serves the world, and connects to it as a proxy does.
+func (w *world) dial(t testing.TB) *grpc.ClientConn {
+	t.Helper()
+	lis := bufconn.Listen(1 << 16)
+	g := w.server.GRPC()
+	served := make(chan error, 1)
+	go func() { served <- g.Serve(lis) }()
+	conn, err := grpc.NewClient("passthrough:///gateway",
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return lis.DialContext(ctx) }),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithInitialWindowSize(64<<10), grpc.WithInitialConnWindowSize(64<<10))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		conn.Close()
+		g.Stop()
+		if err := <-served; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	return conn
+}
+
+func get(t testing.TB, conn *grpc.ClientConn, authority, token string) (pb.Destination_GetClient, context.CancelFunc) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	s, err := pb.NewDestinationClient(conn).Get(ctx, &pb.GetDestination{Scheme: "k8s", Path: authority, ContextToken: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, cancel
+}
+
+// until waits for something that happens in another goroutine.
+func until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within 10s", what)
+		}
+		<-time.After(time.Millisecond)
+	}
+}
+
+func receive(t testing.TB, s pb.Destination_GetClient, want string) {
+	t.Helper()
+	u, err := s.Recv()
+	if err != nil {
+		t.Fatalf("got %v, want %s", err, want)
+	}
+	if got := line(u); got != want {
+		t.Fatalf("got %s, want %s", got, want)
+	}
+}
+
+func TestGetOverTheWire(t *testing.T) {
+	w := newWorld(t, Options{Pace: -1})
+	w.nodes.move("n1", "a")
+	w.offer("", pods("10.0.0.1:80")...)
+	conn := w.dial(t)
+	var streams []pb.Destination_GetClient
+	for range 20 {
+		s, _ := get(t, conn, webAddr, `{"ns":"shop","nodeName":"n1","pod":"client"}`)
+		receive(t, s, "add 10.0.0.1:80")
+		streams = append(streams, s)
+	}
+	w.offer("east", pods("10.1.0.1:80", "10.1.0.2:80")...)
+	for _, s := range streams {
+		receive(t, s, "add 10.1.0.1:80 10.1.0.2:80")
+	}
+	w.offer("", pods("10.0.0.2:80")...)
+	for _, s := range streams {
+		receive(t, s, "add 10.0.0.2:80")
+		receive(t, s, "remove 10.0.0.1:80")
+	}
+	w.table.Define(web, nil)
+	for _, s := range streams {
+		receive(t, s, "no_endpoints(false)")
+	}
+	if n := w.server.Streams(); n != 20 {
+		t.Errorf("%d streams", n)
+	}
+}
+
+func TestCodesOverTheWire(t *testing.T) {
+	w := newWorld(t, Options{FirstFrame: time.Millisecond})
+	conn := w.dial(t)
+	for authority, code := range map[string]codes.Code{
+		"linkerd.io":                        codes.InvalidArgument,
+		"":                                  codes.InvalidArgument,
+		"nothing.shop.svc.cluster.local:80": codes.NotFound,
+	} {
+		s, _ := get(t, conn, authority, "{no json")
+		if _, err := s.Recv(); status.Code(err) != code {
+			t.Errorf("%q: %v, want %v", authority, err, code)
+		}
+	}
+	w.link("east", federation.Pending)
+	s, _ := get(t, conn, webAddr, "")
+	if _, err := s.Recv(); status.Code(err) != codes.Unavailable {
+		t.Errorf("pending: %v", err)
+	}
+	p, err := pb.NewDestinationClient(conn).GetProfile(t.Context(), &pb.GetDestination{Path: webAddr})
+	if err == nil {
+		_, err = p.Recv()
+	}
+	if status.Code(err) != codes.Unimplemented {
+		t.Errorf("GetProfile: %v", err)
+	}
+	s, _ = get(t, conn, strings.Repeat("x", maxRequest), "")
+	if _, err := s.Recv(); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a huge request: %v", err)
+	}
+	until(t, "no streams left", func() bool { return w.server.Streams() == 0 })
+}
+
+func TestHealthAndReflection(t *testing.T) {
+	w := newWorld(t, Options{})
+	conn := w.dial(t)
+	health := healthpb.NewHealthClient(conn)
+	check := func(want healthpb.HealthCheckResponse_ServingStatus) {
+		t.Helper()
+		for _, name := range []string{"", "io.linkerd.proxy.destination.Destination"} {
+			r, err := health.Check(t.Context(), &healthpb.HealthCheckRequest{Service: name})
+			if err != nil || r.Status != want {
+				t.Errorf("%q: %v, %v; want %v", name, r, err, want)
+			}
+		}
+	}
+	check(healthpb.HealthCheckResponse_SERVING)
+	w.server.Drain(t.Context())
+	check(healthpb.HealthCheckResponse_NOT_SERVING)
+
+	r, err := reflectionpb.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Send(&reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}}); err != nil {
+		t.Fatal(err)
+	}
+	list, err := r.Recv()
+	if err != nil || !strings.Contains(list.String(), "io.linkerd.proxy.destination.Destination") {
+		t.Errorf("reflection: %v, %v", list, err)
+	}
+	if err := r.CloseSend(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPanicEndsOneStreamOnly: others go on, and what it held is released.
+func TestPanicEndsOneStreamOnly(t *testing.T) {
+	w := newWorld(t, Options{Pace: -1})
+	w.offer("", pods("10.0.0.1:80")...)
+	conn := w.dial(t)
+	good, _ := get(t, conn, webAddr, "")
+	receive(t, good, "add 10.0.0.1:80")
+	bad, _ := get(t, conn, webAddr, `{"nodeName":"cursed"}`)
+	receive(t, bad, "add 10.0.0.1:80")
+	w.nodes.curse("cursed")
+	w.nodes.move("cursed", "a")
+	if _, err := bad.Recv(); status.Code(err) != codes.Internal {
+		t.Fatalf("got %v", err)
+	}
+	if n := value(w.server.metrics.panics); n != 1 {
+		t.Errorf("%v panics counted", n)
+	}
+	until(t, "the stream is gone", func() bool { return w.server.Streams() == 1 })
+	if all, idle := w.server.views.count(); all-idle != 1 {
+		t.Errorf("%d views in use", all-idle)
+	}
+	w.offer("", pods("10.0.0.1:80", "10.0.0.2:80")...)
+	receive(t, good, "add 10.0.0.2:80")
+}
+
+// TestStallOverTheWire: a client that does not read is let go, others on the
+// same server are served, and it learns why once it reads again.
+func TestStallOverTheWire(t *testing.T) {
+	r := prometheus.NewRegistry()
+	w := newWorld(t, Options{Pace: -1, Stall: 300 * time.Millisecond, Registerer: r})
+	w.offer("", many(5000, 0)...)
+	conn := w.dial(t)
+	stuck, _ := get(t, conn, webAddr, "")
+	until(t, "the stream is open", func() bool { return w.server.Streams() == 1 })
+	other, _ := get(t, w.dial(t), webAddr, "")
+	if _, err := other.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	overflow := func() float64 { return value(w.server.metrics.overflow.WithLabelValues(webAddr)) }
+	for i := 0; overflow() == 0 && i < 10_000; i++ {
+		w.offer("", many(5000, 1+i%2)...)
+		if _, err := other.Recv(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := overflow(); n != 1 {
+		t.Fatalf("%v streams stalled", n)
+	}
+	until(t, "only the other is left", func() bool { return w.server.Streams() == 1 })
+	var err error
+	for err == nil {
+		_, err = stuck.Recv()
+	}
+	if s := status.Convert(err); s.Code() != codes.Unavailable || s.Message() != whyStalled.Message() {
+		t.Errorf("the client was told %v", err)
+	}
+	if n := handled(t, r, "Unavailable"); n != 1 {
+		t.Errorf("%v calls were counted as Unavailable", n)
+	}
+}
+
+// handled is how many Get calls ended with a code.
+func handled(t testing.TB, r *prometheus.Registry, code string) (n float64) {
+	t.Helper()
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != "grpc_server_handled_total" {
+			continue
+		}
+		for _, m := range f.Metric {
+			if s := m.String(); strings.Contains(s, fmt.Sprintf("%q", code)) && strings.Contains(s, `"Get"`) {
+				n += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return n
+}
+
+func TestDrainOverTheWire(t *testing.T) {
+	r := prometheus.NewRegistry()
+	w := newWorld(t, Options{Drain: 50 * time.Millisecond, Registerer: r})
+	w.offer("", pods("10.0.0.1:80")...)
+	conn := w.dial(t)
+	var streams []pb.Destination_GetClient
+	for range 10 {
+		s, _ := get(t, conn, webAddr, "")
+		receive(t, s, "add 10.0.0.1:80")
+		streams = append(streams, s)
+	}
+	w.server.Drain(t.Context())
+	if n := w.server.Streams(); n != 0 {
+		t.Errorf("%d streams left", n)
+	}
+	late, _ := get(t, conn, webAddr, "")
+	for _, s := range append(streams, late) {
+		if _, err := s.Recv(); status.Code(err) != codes.Unavailable || status.Convert(err).Message() != whyDraining.Message() {
+			t.Errorf("got %v", err)
+		}
+	}
+	until(t, "all are counted", func() bool { return handled(t, r, "Unavailable") == 11 })
+}
+
+func TestHangUpOverTheWire(t *testing.T) {
+	r := prometheus.NewRegistry()
+	w := newWorld(t, Options{Registerer: r})
+	conn := w.dial(t)
+	s, cancel := get(t, conn, webAddr, "")
+	receive(t, s, "no_endpoints(true)")
+	cancel()
+	until(t, "the stream is gone", func() bool { return w.server.Streams() == 0 && handled(t, r, "Canceled") == 1 })
+}
