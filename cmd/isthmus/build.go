@@ -1,0 +1,159 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.uber.org/zap"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"isthmus/clusterstore"
+	"isthmus/federation"
+	"isthmus/grpcapi"
+	"isthmus/local"
+)
+
+// newGateway puts the parts together. It talks to nobody and starts nothing.
+func newGateway(o *options, log *zap.Logger) (*gateway, error) {
+	for _, n := range o.notes {
+		n.log(log)
+	}
+	cfg, err := restConfig(o.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewBuildInfoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+
+	table := federation.NewTable(federation.Options{IPv6: o.ipv6, Report: reportMember(log)})
+	registry.MustRegister(unservedMembers{table})
+	rules := clusterstore.Rules{
+		ControllerNamespace: o.namespace,
+		DefaultOpaquePorts:  o.defaultPorts(log),
+		EndpointSlices:      o.slices,
+	}
+	here, err := local.New(local.Options{REST: cfg, TrustDomain: o.trustDomain, Rules: rules, Table: table, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	store, err := newStore(cfg, clusterstore.Options{Namespace: o.namespace, Rules: rules, Table: table, Log: log, Registerer: registry})
+	if err != nil {
+		return nil, err
+	}
+	api, err := grpcapi.New(table, here, o.server(log, registry))
+	if err != nil {
+		return nil, err
+	}
+
+	ready, server := new(atomic.Bool), api.GRPC()
+	return &gateway{
+		addr: o.addr, metricsAddr: o.metricsAddr,
+		followers: []follower{
+			{"local cluster", here.Run, here.Synced()},
+			{"linked clusters", store.Run, store.Settled()},
+		},
+		admin: &admin{
+			ready:    ready.Load,
+			clusters: func() clustersPage { return newClustersPage(here, store, table) },
+			metrics:  registry,
+			pprof:    o.pprof,
+			log:      log,
+		},
+		ready:  ready,
+		server: server,
+		ending: &ending{
+			streams: api.Streams, leave: api.Leave, drain: api.Drain, graceful: server.GracefulStop, abort: server.Stop,
+			pause: o.delay, spread: o.drain, log: log,
+		},
+		log: log,
+	}, nil
+}
+
+// newStore returns the store of linked clusters, with a client of its own for
+// the Secrets.
+func newStore(cfg *rest.Config, o clusterstore.Options) (*clusterstore.Store, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.Dial = (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("client for link Secrets: %w", err)
+	}
+	return clusterstore.NewStore(client, o)
+}
+
+// server returns the Destination server's options.
+func (o *options) server(log *zap.Logger, registry *prometheus.Registry) grpcapi.Options {
+	return grpcapi.Options{
+		ClusterDomain:        o.domain,
+		H2Upgrade:            o.h2Upgrade,
+		ForceOpaqueTransport: o.forceTransport,
+		ZoneWeights:          o.zoneWeights,
+		TargetClusterLabel:   o.targetCluster,
+		MeshedHTTP2:          o.http2Params,
+		Pace:                 orNone(o.pace),
+		Stall:                o.stall,
+		Drain:                orNone(o.drain),
+		Log:                  log,
+		Registerer:           registry,
+	}
+}
+
+// orNone turns a flag's 0, which asks for none, into an option's "none": there 0
+// asks for the default.
+func orNone(d time.Duration) time.Duration {
+	if d == 0 {
+		return -1
+	}
+	return d
+}
+
+// defaultPorts reads --default-opaque-ports and warns about what it can't read.
+func (o *options) defaultPorts(log *zap.Logger) clusterstore.Ports {
+	ports, err := clusterstore.ParsePorts(o.opaquePorts, nil)
+	if err != nil {
+		problems := []error{err}
+		if list, ok := err.(interface{ Unwrap() []error }); ok {
+			problems = list.Unwrap()
+		}
+		for _, p := range problems {
+			log.Warn("--default-opaque-ports: " + p.Error() + ": skipped")
+		}
+	}
+	return ports
+}
+
+// restConfig says how to reach the cluster that the gateway runs in.
+func restConfig(path string) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = path
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
+	switch {
+	case err == nil:
+	case path != "":
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	case errors.Is(err, clientcmd.ErrEmptyConfig) || clientcmd.IsEmptyConfig(err):
+		return nil, errors.New("no cluster to run in: this is no Pod, and there is neither $KUBECONFIG nor ~/.kube/config; name a file by --kubeconfig")
+	default:
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	cfg.QPS = -1 // a handful of watches and lists: no client-side limit
+	cfg.UserAgent = "isthmus"
+	return cfg, nil
+}
+
+// log says a note.
+func (n note) log(log *zap.Logger) {
+	if n.error {
+		log.Error(n.text)
+		return
+	}
+	log.Warn(n.text)
+}

@@ -1,0 +1,31 @@
+// Command isthmus is a multicluster federation gateway for Linkerd proxies.
+//
+// It has two working verbs: gateway serves the Destination API, get shows what
+// a proxy would be told about a service, live. "isthmus help" lists them all.
+//
+// Promises:
+//
+//   - Exit codes: 0 for what went as asked (a SIGTERM too), 1 for what failed,
+//     2 for arguments that can't be used; then nothing has been started.
+//     Standard output carries results and help only, standard error the log.
+//   - The flags of Linkerd's destination controller are all accepted under
+//     their names, with one dash or two, so that a Linkerd install's arguments
+//     work unchanged ("destination" is an alias of "gateway").
+//   - Only main ends the process; it does nothing but call run.
+//
+// Decisions:
+//
+//   - The gRPC address is listened on only once the gateway is ready, so that no
+//     client hangs in the backlog of a server that does not answer yet: it is
+//     refused at once and asks another replica. Whether the address can be had
+//     at all is tried right at the start, by opening and closing it, so that a
+//     typing error does not show after the caches are filled only. What happens
+//     to the address in between is found out when it is opened for good.
+//   - The admin address is open from the start and closed last.
+//   - Unknown keys in --meshed-http2-client-params are warned about and skipped:
+//     a Linkerd install must not fail here because of a setting that is newer
+//     than this gateway. What is no JSON, or has a wrong type, is an error.
+//   - The end comes in an order that takes nothing away from proxies: not ready,
+//     a pause, streams sent elsewhere, the server stopped, the clusters last. A
+//     second signal ends the process at once.
+package main

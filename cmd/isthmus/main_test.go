@@ -1,0 +1,118 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// call runs isthmus and returns what it said.
+func call(args ...string) (code int, stdout, stderr string) {
+	var out, err bytes.Buffer
+	code = run(context.Background(), process{args: args, stdout: &out, stderr: &err, signals: make(chan os.Signal)})
+	return code, out.String(), err.String()
+}
+
+func TestHelp(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"help"}, []string{"Usage: isthmus VERB", "isthmus get web.shop"}},
+		{[]string{"--help"}, []string{"Usage: isthmus VERB"}},
+		{[]string{"-h"}, []string{"Usage: isthmus VERB"}},
+		{[]string{"help", "gateway"}, []string{"Usage: isthmus gateway", "--meshed-http2-client-params JSON", "Default: 50ms."}},
+		{[]string{"gateway", "--help"}, []string{"--target-cluster-label", "(--target-cluster-label=false turns it off)"}},
+		{[]string{"destination", "--addr=:1", "-h"}, []string{"Usage: isthmus gateway"}},
+		{[]string{"help", "get"}, []string{"Usage: isthmus get AUTHORITY", "-o FORMAT"}},
+		{[]string{"get", "-help"}, []string{"Usage: isthmus get AUTHORITY"}},
+		{[]string{"get", "web.ns.svc.cluster.local", "--help"}, []string{"Usage: isthmus get AUTHORITY"}},
+		{[]string{"version"}, []string{"isthmus ", "go1."}},
+		{[]string{"--version"}, []string{"isthmus ", "go1."}},
+		{[]string{"gateway", "-version"}, []string{"isthmus ", "go1."}},
+	} {
+		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+			code, out, err := call(c.args...)
+			if code != 0 || err != "" {
+				t.Errorf("exit code %d, stderr %q", code, err)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(out, want) {
+					t.Errorf("no %q in:\n%s", want, out)
+				}
+			}
+		})
+	}
+}
+
+// TestHelpIsComplete: every flag is explained, in lines that fit a terminal.
+func TestHelpIsComplete(t *testing.T) {
+	for _, f := range []*flags{gatewayFlags(&options{}), getFlags(&getOptions{})} {
+		var b bytes.Buffer
+		f.help(&b)
+		for _, name := range f.names() {
+			if !slices.ContainsFunc([]string{"  --" + name + " ", "  --" + name + "\n", "  -" + name + " "}, func(s string) bool { return strings.Contains(b.String(), s) }) {
+				t.Errorf("%s is not explained", name)
+			}
+		}
+		for line := range strings.Lines(b.String()) {
+			if len(line) > 100 {
+				t.Errorf("too long: %s", line)
+			}
+		}
+	}
+}
+
+// TestUsageErrors: one line on stderr that says what to do, and exit code 2.
+func TestUsageErrors(t *testing.T) {
+	for _, c := range []struct{ args, want string }{
+		{"serve", `isthmus: unknown verb "serve": gateway, get, version and help are known (isthmus --help explains)`},
+		{"help serve", `isthmus help: unknown verb "serve"`},
+		{"version now", `isthmus version: unexpected argument "now"`},
+		{"gateway --nonsense", "isthmus gateway: flag provided but not defined: -nonsense (isthmus gateway --help explains)"},
+		{"destination --pace=soon", `isthmus destination: invalid value "soon" for flag -pace`},
+		{"gateway --enable-ipv6 false", `isthmus gateway: unexpected argument "false": flags start with a dash, and a boolean's value follows "="`},
+		{"gateway -- --pace=1s", `isthmus gateway: unexpected argument "--pace=1s"`},
+		{"gateway --enable-endpoint-slices=false", "--enable-ipv6 needs EndpointSlices: give --enable-ipv6=false or"},
+		{"gateway --stream-queue-capacity=0", "--stream-queue-capacity is 0: give a number above 0"},
+		{"gateway --stream-queue-capacity=-1", "--stream-queue-capacity is -1: give a number above 0"},
+		{"gateway --stream-queue-capacity=many", `invalid value "many" for flag -stream-queue-capacity`},
+		{"gateway --controller-namespace=", "--controller-namespace is empty: give the namespace"},
+		{"gateway --stream-stall-timeout=0", "--stream-stall-timeout is 0s: give a duration above 0"},
+		{"gateway --pace=-1s", "--pace is -1s: give a duration of 0 or more"},
+		{"gateway --shutdown-delay=-1s", "--shutdown-delay is -1s: give a duration of 0 or more"},
+		{"gateway --drain=-1s", "--drain is -1s: give a duration of 0 or more"},
+		{"gateway --addr=8086", `--addr is "8086": give HOST:PORT, or :PORT for all`},
+		{"gateway --metrics-addr=localhost", `--metrics-addr is "localhost": give HOST:PORT`},
+		{"gateway --log-level=loud", `--log-level is "loud": give panic, fatal, error, warn, info, debug or trace`},
+		{"gateway --meshed-http2-client-params={", "--meshed-http2-client-params: unexpected end of JSON input: give JSON like"},
+		{`gateway --meshed-http2-client-params={"keep_alive":1}`, "--meshed-http2-client-params: json: cannot unmarshal number"},
+		{`gateway --meshed-http2-client-params={"keep_alive":{"interval":{"seconds":-1}}}`, "--meshed-http2-client-params: keep_alive.interval is -1s 0ns: give a duration above 0"},
+		{`gateway --meshed-http2-client-params={"keep_alive":{"timeout":{"nanos":2000000000}}}`, "--meshed-http2-client-params: keep_alive.timeout is 0s 2000000000ns"},
+		{"get", "isthmus get: no AUTHORITY given: name a service, as web.shop.svc.cluster.local:80 (isthmus get --help explains)"},
+		{"get a b", `isthmus get: unexpected argument "b": give one AUTHORITY`},
+		{"get a -o yaml", `isthmus get: -o is "yaml": give table or json`},
+		{"get a --token {", "isthmus get: --token: unexpected end of JSON input: give JSON like"},
+		{"get --addr", "isthmus get: flag needs an argument: -addr"},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			code, out, err := call(strings.Fields(c.args)...)
+			if code != 2 || out != "" {
+				t.Errorf("exit code %d, stdout %q", code, out)
+			}
+			if !strings.Contains(err, c.want) || strings.Count(err, "\n") != 1 {
+				t.Errorf("stderr %q, want one line with %q", err, c.want)
+			}
+		})
+	}
+	if code, _, err := call(); code != 2 || !strings.Contains(err, "Usage: isthmus VERB") {
+		t.Errorf("no arguments: exit code %d, stderr %q", code, err)
+	}
+}

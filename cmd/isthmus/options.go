@@ -1,0 +1,220 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+// options are the gateway's, as its flags give them.
+type options struct {
+	addr, metricsAddr              string
+	kubeconfig, namespace          string
+	trustDomain, domain            string
+	opaquePorts, transport, http2  string
+	slices, ipv6, h2Upgrade        bool
+	zoneWeights, targetCluster     bool
+	pace, stall, delay, drain      time.Duration
+	queue                          int
+	logLevel, logFormat            string
+	traces                         string
+	pprof, queueMetrics, isVersion bool
+
+	// follow from the flags; set by check
+	http2Params    *pb.Http2ClientParams // nil: none
+	forceTransport bool
+	notes          []note // to be logged once there is a logger
+}
+
+// note is something about the flags that has to be said, but ends nothing.
+type note struct {
+	text  string
+	error bool // or else a warning
+}
+
+// gatewayFlags are the flags of the verb gateway.
+func gatewayFlags(o *options) *flags {
+	f := newFlags("gateway", gatewayIntro, gatewayExamples)
+	f.section("Addresses", func(s *flag.FlagSet) {
+		s.StringVar(&o.addr, "addr", ":8086", "`HOST:PORT` of the gRPC server for proxies. It is listened on once the gateway is ready.")
+		s.StringVar(&o.metricsAddr, "metrics-addr", ":9996", "`HOST:PORT` of the admin HTTP server: /ping, /ready, /metrics, /debug/clusters.")
+	})
+	f.section("The cluster the gateway runs in", func(s *flag.FlagSet) {
+		s.StringVar(&o.kubeconfig, "kubeconfig", "", "`FILE` that says how to reach the cluster. Without it: $KUBECONFIG, ~/.kube/config, or the Pod's ServiceAccount.")
+		s.StringVar(&o.namespace, "controller-namespace", "linkerd", "`NAMESPACE` of Linkerd's control plane: link Secrets are read there, and Pods of that control plane get an identity.")
+		s.StringVar(&o.domain, "cluster-domain", "", "DNS `DOMAIN` of the cluster. Empty: cluster.local, with a warning.")
+		s.StringVar(&o.trustDomain, "identity-trust-domain", "", "Trust `DOMAIN` of the cluster's identities. Empty: cluster.local, with a warning.")
+		s.BoolVar(&o.slices, "enable-endpoint-slices", true, "Read EndpointSlices, in all clusters; otherwise core Endpoints.")
+	})
+	f.section("What proxies are told", func(s *flag.FlagSet) {
+		s.BoolVar(&o.ipv6, "enable-ipv6", true, "Send IPv6 addresses, and prefer a Pod's IPv6 address to its IPv4 one. Needs EndpointSlices.")
+		s.BoolVar(&o.h2Upgrade, "enable-h2-upgrade", true, "Hint that meshed Pods take HTTP/2, so that proxies upgrade.")
+		s.StringVar(&o.transport, "outbound-transport-mode", "transparent", "`MODE` transport-header sends traffic to every meshed Pod through its proxy's inbound port, transparent does so for opaque ports only.")
+		s.StringVar(&o.opaquePorts, "default-opaque-ports", "", "`PORTS` (a comma-separated list of numbers and LOW-HIGH ranges) whose protocol is not detected unless a Pod says otherwise. Invalid items are warned about and skipped.")
+		s.StringVar(&o.http2, "meshed-http2-client-params", "", "HTTP/2 parameters for connections to meshed Pods, as `JSON` like "+
+			`{"keep_alive":{"interval":{"seconds":10},"timeout":{"seconds":3},"while_idle":true}}. Unknown keys are warned about and skipped.`)
+		s.BoolVar(&o.zoneWeights, "ext-endpoint-zone-weights", false, "Experimental: endpoints in the client's zone get ten times the weight.")
+		s.BoolVar(&o.targetCluster, "target-cluster-label", true, "Label the metrics of endpoints in linked clusters target_cluster=NAME.")
+	})
+	f.section("Streams", func(s *flag.FlagSet) {
+		s.DurationVar(&o.pace, "pace", 50*time.Millisecond, "After a message, wait this `DURATION` before looking for the next change, so that many changes become few messages. 0: do not wait.")
+		s.DurationVar(&o.stall, "stream-stall-timeout", time.Minute, "End a stream whose proxy has taken nothing for this `DURATION` although there is something to send.")
+		s.DurationVar(&o.delay, "shutdown-delay", 5*time.Second, "On SIGTERM, stay up but not ready for this `DURATION`, so that no new streams come; --drain follows. Skipped while no stream is open.")
+		s.DurationVar(&o.drain, "drain", 10*time.Second, "On SIGTERM and after --shutdown-delay, end the streams spread over this `DURATION`, so that other replicas do not get all of them at once. 0: at once.")
+		s.IntVar(&o.queue, "stream-queue-capacity", 100, "A `NUMBER` above 0; without effect, since streams have no queues. For the arguments of a Linkerd install.")
+	})
+	f.section("Logs, metrics, traces", func(s *flag.FlagSet) {
+		s.StringVar(&o.logLevel, "log-level", "info", "`LEVEL` of the log: panic, fatal, error, warn, info, debug or trace. Client libraries get more to say with debug and trace.")
+		s.StringVar(&o.logFormat, "log-format", "plain", "`FORMAT` of the log: plain or json.")
+		s.StringVar(&o.traces, "trace-collector", "", "`HOST:PORT` of an OpenTelemetry (OTLP) collector. Accepted, but this version sends no traces.")
+		s.BoolVar(&o.pprof, "enable-pprof", false, "Serve /debug/pprof/ at the admin address.")
+		s.BoolVar(&o.queueMetrics, "export-queue-metrics", true, "Export the work queue metrics of the writer of EndpointSlices for ExternalWorkloads. This version has no such writer, so that there is nothing to export.")
+		s.BoolVar(&o.isVersion, "version", false, "Print the version and exit.")
+	})
+	return f
+}
+
+const gatewayIntro = `isthmus gateway serves Linkerd's Destination API: it watches the cluster it runs
+in and every cluster that a link Secret names, merges the endpoints of each
+service across them, and tells proxies.
+
+Usage: isthmus gateway [FLAGS]      (alias: isthmus destination)
+
+Flags take one dash or two, and their value after "=" or a space; booleans take
+it after "=" only.`
+
+const gatewayExamples = `Examples:
+  As the charts of Linkerd run it, within a cluster:
+    isthmus gateway --controller-namespace linkerd --cluster-domain cluster.local \
+      --identity-trust-domain cluster.local --enable-ipv6=false \
+      --outbound-transport-mode transport-header \
+      --default-opaque-ports 25,587,3306,4444,5432,6379,9300,11211
+  On your machine, against a cluster of your kubeconfig, to look around:
+    isthmus gateway --kubeconfig ~/.kube/config --addr 127.0.0.1:8086 \
+      --metrics-addr 127.0.0.1:9996 --log-level debug
+    curl -s 127.0.0.1:9996/debug/clusters
+    isthmus get web.shop.svc.cluster.local:80 --addr 127.0.0.1:8086
+
+SIGTERM or SIGINT ends it gently, a second one at once.`
+
+// check says what is wrong with the flags' values, and sets what follows from
+// them.
+func (o *options) check() error {
+	switch {
+	case o.ipv6 && !o.slices:
+		return usagef("--enable-ipv6 needs EndpointSlices: give --enable-ipv6=false or --enable-endpoint-slices=true")
+	case o.queue <= 0:
+		return usagef("--stream-queue-capacity is %d: give a number above 0", o.queue)
+	case o.namespace == "":
+		return usagef("--controller-namespace is empty: give the namespace of Linkerd's control plane")
+	case o.stall <= 0:
+		return usagef("--stream-stall-timeout is %v: give a duration above 0, as 60s", o.stall)
+	}
+	for _, x := range []struct {
+		name  string
+		value time.Duration
+	}{{"pace", o.pace}, {"shutdown-delay", o.delay}, {"drain", o.drain}} {
+		if x.value < 0 {
+			return usagef("--%s is %v: give a duration of 0 or more", x.name, x.value)
+		}
+	}
+	for _, x := range []struct{ name, value string }{{"addr", o.addr}, {"metrics-addr", o.metricsAddr}} {
+		if _, _, err := net.SplitHostPort(x.value); err != nil {
+			return usagef("--%s is %q: give HOST:PORT, or :PORT for all of this machine's addresses", x.name, x.value)
+		}
+	}
+	if _, err := parseLevel(o.logLevel); err != nil {
+		return err
+	}
+	if err := o.parseHTTP2(); err != nil {
+		return err
+	}
+	o.complete()
+	return nil
+}
+
+// complete replaces what is not given, or not known, and notes that.
+func (o *options) complete() {
+	warn := func(format string, args ...any) { o.notes = append(o.notes, note{text: fmt.Sprintf(format, args...)}) }
+	const fallback = "cluster.local"
+	if o.trustDomain == "" {
+		warn("--identity-trust-domain is not given: %s is used", fallback)
+	}
+	if o.domain == "" {
+		warn("--cluster-domain is not given: %s is used", fallback)
+	}
+	o.trustDomain, o.domain = cmp.Or(o.trustDomain, fallback), cmp.Or(o.domain, fallback)
+	switch o.transport {
+	case "transport-header":
+		o.forceTransport = true
+	case "transparent":
+	default:
+		o.notes = append(o.notes, note{fmt.Sprintf("--outbound-transport-mode is %q: transparent is used; transport-header would be the other mode", o.transport), true})
+	}
+	if o.logFormat != "plain" && o.logFormat != "json" {
+		warn("--log-format is %q: plain is used; json would be the other format", o.logFormat)
+	}
+	if o.traces != "" {
+		warn("--trace-collector is %q: this version sends no traces", o.traces)
+	}
+}
+
+// parseHTTP2 reads --meshed-http2-client-params.
+func (o *options) parseHTTP2() error {
+	if o.http2 == "" {
+		return nil
+	}
+	var p pb.Http2ClientParams
+	if err := json.Unmarshal([]byte(o.http2), &p); err != nil {
+		return usagef(`--meshed-http2-client-params: %w: give JSON like {"keep_alive":{"interval":{"seconds":10}}}`, err)
+	}
+	if err := errors.Join(checkPositive("interval", p.GetKeepAlive().GetInterval()), checkPositive("timeout", p.GetKeepAlive().GetTimeout())); err != nil {
+		return usagef("--meshed-http2-client-params: %w", err)
+	}
+	o.http2Params = &p
+	strict := json.NewDecoder(strings.NewReader(o.http2))
+	strict.DisallowUnknownFields()
+	if err := strict.Decode(&pb.Http2ClientParams{}); err != nil {
+		o.notes = append(o.notes, note{text: fmt.Sprintf("--meshed-http2-client-params: %v: skipped", err)})
+	}
+	return nil
+}
+
+// parseGateway reads the gateway's arguments. Help and version are asked for if
+// it returns no options; then there is nothing more to do.
+func parseGateway(p process, args []string) (*options, error) {
+	var o options
+	f := gatewayFlags(&o)
+	rest, err := f.parse(args)
+	switch {
+	case err != nil:
+		return nil, err
+	case f.asked:
+		f.help(p.stdout)
+		return nil, nil
+	case o.isVersion:
+		return nil, versionVerb(p, nil)
+	case len(rest) > 0:
+		return nil, usagef("unexpected argument %q: flags start with a dash, and a boolean's value follows \"=\"", rest[0])
+	}
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	return &o, nil
+}
+
+// checkPositive tells whether a proxy could use a duration, if there is one.
+func checkPositive(name string, d *durationpb.Duration) error {
+	if d != nil && (!d.IsValid() || d.AsDuration() <= 0) {
+		return fmt.Errorf("keep_alive.%s is %ds %dns: give a duration above 0", name, d.GetSeconds(), d.GetNanos())
+	}
+	return nil
+}

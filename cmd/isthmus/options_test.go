@@ -1,0 +1,152 @@
+package main
+
+import (
+	"flag"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+// names returns the names of all flags, sorted.
+func (f *flags) names() (names []string) {
+	f.set.VisitAll(func(x *flag.Flag) { names = append(names, x.Name) })
+	return names
+}
+
+// accepted has a value other than the default for every flag of the gateway.
+var accepted = map[string]string{
+	"addr":                       "127.0.0.1:1",
+	"metrics-addr":               "127.0.0.1:2",
+	"kubeconfig":                 "/k",
+	"controller-namespace":       "l5d",
+	"outbound-transport-mode":    "transport-header",
+	"enable-h2-upgrade":          "false",
+	"enable-endpoint-slices":     "false",
+	"enable-ipv6":                "false",
+	"identity-trust-domain":      "trust.example",
+	"cluster-domain":             "cluster.example",
+	"default-opaque-ports":       "25,100-200",
+	"enable-pprof":               "true",
+	"export-queue-metrics":       "false",
+	"stream-queue-capacity":      "7",
+	"trace-collector":            "collector:4317",
+	"ext-endpoint-zone-weights":  "true",
+	"meshed-http2-client-params": `{"keep_alive":{"while_idle":true}}`,
+	"log-level":                  "debug",
+	"log-format":                 "json",
+	"version":                    "true",
+	"target-cluster-label":       "false",
+	"pace":                       "1ms",
+	"stream-stall-timeout":       "2s",
+	"shutdown-delay":             "3s",
+	"drain":                      "4s",
+}
+
+// TestAccepted: each flag with one dash and two, the value after "=" or, unless
+// it is a boolean, a space.
+func TestAccepted(t *testing.T) {
+	if got, want := gatewayFlags(&options{}).names(), slices.Sorted(maps.Keys(accepted)); !slices.Equal(got, want) {
+		t.Fatalf("flags %v, want %v", got, want)
+	}
+	for name, value := range accepted {
+		forms := [][]string{{"-" + name + "=" + value}, {"--" + name + "=" + value}}
+		if value != "true" && value != "false" {
+			forms = append(forms, []string{"-" + name, value}, []string{"--" + name, value})
+		}
+		for _, args := range forms {
+			f := gatewayFlags(&options{})
+			rest, err := f.parse(args)
+			if err != nil || len(rest) > 0 {
+				t.Errorf("%v: %v, %v", args, rest, err)
+				continue
+			}
+			if got := f.set.Lookup(name); got.Value.String() != value || got.DefValue == value {
+				t.Errorf("%v: is %q, by default %q", args, got.Value, got.DefValue)
+			}
+		}
+	}
+}
+
+func parsed(t *testing.T, args ...string) *options {
+	t.Helper()
+	o, err := parseGateway(process{stdout: io.Discard, stderr: io.Discard}, args)
+	if err != nil {
+		t.Fatalf("%v: %v", args, err)
+	}
+	return o
+}
+
+func TestDefaults(t *testing.T) {
+	o := parsed(t)
+	type flat struct {
+		addr, metricsAddr, namespace, trust, domain, level, format string
+		slices, ipv6, h2, force, weights, label, pprof             bool
+		pace, stall, delay, drain                                  time.Duration
+	}
+	got := flat{o.addr, o.metricsAddr, o.namespace, o.trustDomain, o.domain, o.logLevel, o.logFormat,
+		o.slices, o.ipv6, o.h2Upgrade, o.forceTransport, o.zoneWeights, o.targetCluster, o.pprof,
+		o.pace, o.stall, o.delay, o.drain}
+	want := flat{":8086", ":9996", "linkerd", "cluster.local", "cluster.local", "info", "plain",
+		true, true, true, false, false, true, false,
+		50 * time.Millisecond, time.Minute, 5 * time.Second, 10 * time.Second}
+	if got != want {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	if o.http2Params != nil || o.opaquePorts != "" {
+		t.Errorf("HTTP/2 parameters %v, opaque ports %q: want none", o.http2Params, o.opaquePorts)
+	}
+}
+
+// TestNotes: what is accepted, but not as it stands.
+func TestNotes(t *testing.T) {
+	domains := []string{"--identity-trust-domain=t", "--cluster-domain=c"}
+	for _, c := range []struct {
+		args []string
+		want []note
+	}{
+		{domains, nil},
+		{nil, []note{{"--identity-trust-domain is not given: cluster.local is used", false}, {"--cluster-domain is not given: cluster.local is used", false}}},
+		{append(domains, "--outbound-transport-mode=x"), []note{{`--outbound-transport-mode is "x": transparent is used; transport-header would be the other mode`, true}}},
+		{append(domains, "--outbound-transport-mode=transport-header", "--log-format=json"), nil},
+		{append(domains, "--log-format=xml"), []note{{`--log-format is "xml": plain is used; json would be the other format`, false}}},
+		{append(domains, "--trace-collector=c:1"), []note{{`--trace-collector is "c:1": this version sends no traces`, false}}},
+		{append(domains, `--meshed-http2-client-params={"keepAlive":{}}`), []note{{`--meshed-http2-client-params: json: unknown field "keepAlive": skipped`, false}}},
+	} {
+		if got := parsed(t, c.args...).notes; !slices.Equal(got, c.want) {
+			t.Errorf("%v: %v, want %v", c.args, got, c.want)
+		}
+	}
+}
+
+// TestChartArguments: those of a default install of Linkerd, as its chart
+// writes them.
+func TestChartArguments(t *testing.T) {
+	o := parsed(t, "-addr=:8086", "-controller-namespace=linkerd", "-outbound-transport-mode=transport-header",
+		"-enable-h2-upgrade=true", "-log-level=info", "-log-format=plain", "-enable-endpoint-slices=true",
+		"-cluster-domain=cluster.local", "-identity-trust-domain=cluster.local",
+		"-default-opaque-ports=25,587,3306,4444,5432,6379,9300,11211", "-enable-ipv6=false", "-enable-pprof=false",
+		`--meshed-http2-client-params={"keep_alive":{"interval":{"seconds":10},"timeout":{"seconds":3},"while_idle":true}}`)
+	want := &pb.Http2ClientParams{KeepAlive: &pb.Http2ClientParams_KeepAlive{
+		Interval: durationpb.New(10 * time.Second), Timeout: durationpb.New(3 * time.Second), WhileIdle: true}}
+	if !proto.Equal(o.http2Params, want) {
+		t.Errorf("HTTP/2 parameters %v, want %v", o.http2Params, want)
+	}
+	if len(o.notes) > 0 || !o.forceTransport || o.ipv6 {
+		t.Errorf("notes %v, transport forced %t, IPv6 %t", o.notes, o.forceTransport, o.ipv6)
+	}
+}
+
+func TestInterspersed(t *testing.T) {
+	var o getOptions
+	rest, err := getFlags(&o).parse(strings.Fields("--once web:80 -o json --addr=a:1 -- -x"))
+	if want := (getOptions{addr: "a:1", output: "json", once: true}); err != nil || o != want || !slices.Equal(rest, []string{"web:80", "-x"}) {
+		t.Errorf("%+v, %q, %v", o, rest, err)
+	}
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+)
+
+// objects are what the fake API server holds, by the end of the path.
+var objects = map[string]struct{ kind, items string }{
+	"/api/v1/services": {"v1 ServiceList", `{"metadata":{"name":"web","namespace":"shop"},"spec":{"ports":[{"name":"http","port":80,"targetPort":8080}]}}`},
+	"/apis/discovery.k8s.io/v1/endpointslices": {"discovery.k8s.io/v1 EndpointSliceList",
+		`{"metadata":{"name":"web-1","namespace":"shop","labels":{"kubernetes.io/service-name":"web"}},"addressType":"IPv4",
+		  "ports":[{"name":"http","port":8080,"protocol":"TCP"}],"endpoints":[{"addresses":["10.0.0.1"],"conditions":{"ready":true}}]}`},
+	"/api/v1/pods":                       {"v1 PodList", ""},
+	"/api/v1/namespaces/linkerd/secrets": {"v1 SecretList", ""},
+	"/api/v1/nodes":                      {"meta.k8s.io/v1 PartialObjectMetadataList", ""},
+	"/apis/apps/v1/replicasets":          {"meta.k8s.io/v1 PartialObjectMetadataList", ""},
+	"/apis/batch/v1/jobs":                {"meta.k8s.io/v1 PartialObjectMetadataList", ""},
+}
+
+// startAPI serves lists of objects, and watches in which nothing happens.
+func startAPI(t *testing.T) (addr string) {
+	t.Helper()
+	stop := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		list, ok := objects[r.URL.Path]
+		q := r.URL.Query()
+		switch version, kind, _ := strings.Cut(list.kind, " "); {
+		case !ok:
+			http.NotFound(w, r)
+		case q.Get("sendInitialEvents") == "true": // not here: list first
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)
+		case q.Get("watch") == "true":
+			w.(http.Flusher).Flush()
+			select {
+			case <-r.Context().Done():
+			case <-stop:
+			}
+		default:
+			fmt.Fprintf(w, `{"apiVersion":%q,"kind":%q,"metadata":{"resourceVersion":"1"},"items":[%s]}`, version, kind, list.items)
+		}
+	}))
+	t.Cleanup(func() { close(stop); server.Close() })
+	return strings.TrimPrefix(server.URL, "http://")
+}
+
+// gatewayProcess is a whole gateway, run as main would.
+type gatewayProcess struct {
+	*stand
+	log     *pages
+	signals chan os.Signal
+	code    chan int
+}
+
+func startProcess(t *testing.T, api string, args ...string) *gatewayProcess {
+	t.Helper()
+	p := &gatewayProcess{
+		stand: &stand{
+			gateway: &gateway{addr: freeAddr(t), metricsAddr: freeAddr(t)},
+			client:  &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second},
+		},
+		log: newPages(), signals: make(chan os.Signal, 2), code: make(chan int, 1),
+	}
+	args = append([]string{"gateway", "--kubeconfig", kubeconfig(t, api), "--addr", p.addr, "--metrics-addr", p.metricsAddr, "--log-format=json"}, args...)
+	go func() {
+		p.code <- run(context.Background(), process{args: args, stdout: p.log, stderr: p.log, signals: p.signals})
+	}()
+	return p
+}
+
+// TestProcess runs the whole gateway on a small API: it becomes ready, tells
+// "isthmus get" what there is, and drains on a signal.
+func TestProcess(t *testing.T) {
+	p := startProcess(t, startAPI(t), "--shutdown-delay=1ms", "--drain=1ms")
+	eventually(t, "ready", func() bool { return p.says("/ready") == "ok" })
+	code, out, err := call("get", "web.shop.svc.cluster.local", "--addr", p.addr, "--once")
+	if code != 0 || !strings.Contains(out, "10.0.0.1:8080  local") {
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, err)
+	}
+	var page clustersPage
+	if err := json.Unmarshal([]byte(p.says("/debug/clusters")), &page); err != nil || page.Local.State != "ready" {
+		t.Errorf("%+v, %v", page, err)
+	}
+
+	conn, dialErr := grpc.NewClient(p.addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy())
+	if dialErr != nil {
+		t.Fatal(dialErr)
+	}
+	defer conn.Close()
+	if h, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil || h.GetStatus() != healthpb.HealthCheckResponse_SERVING {
+		t.Errorf("health %v, %v", h, err)
+	}
+
+	live, end := newPages(), make(chan int, 1)
+	go func() {
+		end <- run(context.Background(), process{args: []string{"get", "web.shop.svc.cluster.local", "--addr", p.addr}, stdout: live, stderr: live, signals: nil})
+	}()
+	live.await(t, "1 endpoint ")
+	p.signals <- syscall.SIGTERM
+	if c := <-p.code; c != 0 {
+		t.Errorf("exit code %d", c)
+	}
+	if c := <-end; c != 1 {
+		t.Errorf("get: exit code %d", c)
+	}
+	live.await(t, "Unavailable: ")
+	for _, want := range []string{`"ready"`, "shutdown: begins", "shutdown: ending streams", "shutdown: done"} {
+		p.log.await(t, want)
+	}
+}
+
+// TestProcessWithoutAPI: a local cluster that does not answer is reported, keeps
+// the gateway from being ready, and does not keep it from ending.
+func TestProcessWithoutAPI(t *testing.T) {
+	p := startProcess(t, freeAddr(t), "--default-opaque-ports=25,x,80-90", "--outbound-transport-mode=x")
+	var page clustersPage
+	eventually(t, "the local cluster is reported", func() bool {
+		return json.Unmarshal([]byte(p.says("/debug/clusters")), &page) == nil && page.Local.State == "unreachable"
+	})
+	if p.says("/ready") != "not ready" || p.listens() {
+		t.Error("ready without a cluster")
+	}
+	if page.Local.Cluster != "local" || !strings.Contains(page.Local.Reason, "connection refused") || page.Clusters == nil || page.Unserved == nil || page.Problems == nil {
+		t.Errorf("%+v", page)
+	}
+	metrics := p.says("/metrics")
+	for _, name := range []string{"cluster_store_size 0", "isthmus_streams 0", "go_goroutines", "process_resident_memory_bytes", "go_build_info",
+		`grpc_server_started_total{grpc_method="Get",grpc_service="io.linkerd.proxy.destination.Destination",grpc_type="server_stream"} 0`} {
+		if !strings.Contains(metrics, name) {
+			t.Errorf("no %s in the metrics", name)
+		}
+	}
+	p.signals <- syscall.SIGTERM
+	if c := <-p.code; c != 0 {
+		t.Errorf("exit code %d", c)
+	}
+	text := p.log.await(t, "shutdown: done")
+	for _, want := range []string{`--default-opaque-ports: \"x\" is no port`, `"level":"error"`, `--outbound-transport-mode is \"x\"`, `"signal":"terminated"`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in the log:\n%s", want, text)
+		}
+	}
+	for line := range strings.Lines(text) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("not JSON: %s", line)
+		}
+	}
+}
+
+// TestSecondSignal: the process does not wait for anything any more.
+func TestSecondSignal(t *testing.T) {
+	p := startProcess(t, startAPI(t), "--shutdown-delay=2s", "--drain=0")
+	eventually(t, "ready", func() bool { return p.says("/ready") == "ok" })
+	live, quit := newPages(), make(chan os.Signal, 1)
+	end := make(chan int, 1)
+	go func() {
+		end <- run(context.Background(), process{args: []string{"get", "web.shop.svc.cluster.local", "--addr", p.addr}, stdout: live, stderr: live, signals: quit})
+	}()
+	live.await(t, "1 endpoint ")
+	p.signals <- syscall.SIGTERM
+	p.log.await(t, "waiting for clients")
+	p.signals <- syscall.SIGTERM
+	if c := <-p.code; c != 1 {
+		t.Errorf("exit code %d", c)
+	}
+	p.log.await(t, "a second signal: ended at once")
+	quit <- syscall.SIGINT // what main would leave to the end of the process ends by itself here
+	<-end
+	p.log.await(t, "shutdown: done")
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// screen shows the states of a fold, each that differs from the one before.
+type screen struct {
+	w         io.Writer
+	authority string
+	asJSON    bool // one line of JSON a state, instead of a table
+	redraw    bool // tables replace each other, as a terminal can
+	last      []byte
+}
+
+// snapshot is one line of "isthmus get -o json".
+type snapshot struct {
+	Time      time.Time  `json:"time"`
+	Authority string     `json:"authority"`
+	Exists    bool       `json:"exists"`
+	Endpoints []endpoint `json:"endpoints"`
+}
+
+// show prints the state if it says something new.
+func (s *screen) show(f *fold, now time.Time) error {
+	list := f.list()
+	text, err := json.Marshal(snapshot{Authority: s.authority, Exists: f.exists, Endpoints: list})
+	if err != nil {
+		return fmt.Errorf("print the state: %w", err)
+	}
+	if bytes.Equal(text, s.last) {
+		return nil
+	}
+	s.last = text
+	if s.asJSON {
+		text, err = json.Marshal(snapshot{now, s.authority, f.exists, list})
+		text = append(text, '\n')
+	} else {
+		text, err = table(s.authority, f.exists, list, now)
+	}
+	if err != nil {
+		return fmt.Errorf("print the state: %w", err)
+	}
+	if s.redraw {
+		text = slices.Concat([]byte("\x1b[H\x1b[2J"), text)
+	}
+	if _, err := s.w.Write(text); err != nil {
+		return fmt.Errorf("print the state: %w", err)
+	}
+	return nil
+}
+
+// table is the state for people: a headline, then a line for each endpoint.
+func table(authority string, exists bool, list []endpoint, now time.Time) ([]byte, error) {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s  %s: %s\n", now.Format("15:04:05.000"), authority, headline(exists, list))
+	if len(list) == 0 {
+		return b.Bytes(), nil
+	}
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "  ADDRESS\tCLUSTER\tZONE\tWEIGHT\tHINTS\tPOD\tIDENTITY")
+	for _, e := range list {
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%d\t%s\t%s\t%s\n", e.Address, e.cluster(), e.zone(), e.Weight, e.hints(), e.pod(), e.peer())
+	}
+	err := t.Flush()
+	return b.Bytes(), err
+}
+
+func headline(exists bool, list []endpoint) string {
+	switch {
+	case !exists:
+		return "no endpoints: the service does not exist"
+	case len(list) == 0:
+		return "no endpoints"
+	}
+	per := make(map[string]int)
+	for _, e := range list {
+		per[e.cluster()]++
+	}
+	var parts []string
+	for _, c := range slices.Sorted(maps.Keys(per)) {
+		parts = append(parts, fmt.Sprintf("%s %d", c, per[c]))
+	}
+	if len(list) == 1 {
+		return fmt.Sprintf("1 endpoint (%s)", parts[0])
+	}
+	return fmt.Sprintf("%d endpoints (%s)", len(list), strings.Join(parts, ", "))
+}
+
+// cluster is the label target_cluster, which a gateway gives to what linked
+// clusters offer unless it is told not to.
+func (e endpoint) cluster() string { return cmp.Or(e.Labels["target_cluster"], "local") }
+
+// zone is where the endpoint is, and whether the client is there too.
+func (e endpoint) zone() string {
+	locality := e.Labels["zone_locality"]
+	if zone := e.Labels["zone"]; zone == "" || locality == "" || locality == "unknown" {
+		return cmp.Or(zone, "-")
+	}
+	return e.Labels["zone"] + " (" + locality + ")"
+}
+
+func (e endpoint) hints() string {
+	var hints []string
+	if e.Protocol != "" {
+		hints = append(hints, e.Protocol)
+	}
+	if e.InboundPort != 0 {
+		hints = append(hints, fmt.Sprintf("via:%d", e.InboundPort))
+	}
+	if e.Authority != "" {
+		hints = append(hints, "authority:"+e.Authority)
+	}
+	return cmp.Or(strings.Join(hints, ","), "-")
+}
+
+func (e endpoint) pod() string {
+	return cmp.Or(e.Labels["pod"], e.Labels["external_workload"], "-")
+}
+
+func (e endpoint) peer() string {
+	if e.Identity == nil {
+		return "-"
+	}
+	return cmp.Or(e.Identity.DNS, e.Identity.URI, "-")
+}
