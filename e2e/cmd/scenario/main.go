@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"isthmus/e2e/scenario"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+	case errors.Is(err, errFailed):
+		os.Exit(1)
+	case errors.As(err, new(usageError)):
+		fmt.Fprintf(os.Stderr, "scenario: %v\n", err)
+		os.Exit(2)
+	default:
+		fmt.Fprintf(os.Stderr, "scenario: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// usageError is a mistake in the arguments or in a case's file.
+type usageError struct{ error }
+
+// errFailed says that a case has failed, which has been printed.
+var errFailed = errors.New("a case failed")
+
+const overview = `scenario runs case files (*.txtar) against three Kubernetes API servers and a gateway.
+
+usage: scenario [flags] FILE|DIR...
+
+Without flags it starts three clusters (west, east, north) and a gateway that is local
+to west, builds the commands for both where they are missing, runs every case, and
+stops all again. What a case may say is described in e2e/testdata/README.md.
+
+  scenario e2e/testdata/cases                     all cases
+  scenario -run '^plain-' -v e2e/testdata/cases   some, showing each command
+  scenario -count 20 mine.txtar                   one case again and again
+  scenario -gateway ./isthmus mine.txtar          another build of the gateway
+  scenario -gateway none writes.txtar             no gateway: the case only writes
+  scenario -cluster west=W -cluster east=E -cluster north=N -addr 127.0.0.1:8086 \
+      -metrics 127.0.0.1:9996 mine.txtar          clusters (by kubeconfig) and a
+                                                  gateway that run already; cases that
+                                                  stop or restart them are skipped
+
+A failed case prints the command, what was expected and found, the recent messages of its
+streams, and the end of the gateway's log. The exit code is 1 when a case failed.
+
+flags:
+`
+
+// arguments is the command line.
+type arguments struct {
+	start   scenario.StartConfig
+	slow    bool
+	verbose bool
+	log     string
+	only    *regexp.Regexp
+	count   int
+	paths   []string
+}
+
+func parse(args []string, out io.Writer) (arguments, error) {
+	a := arguments{start: scenario.StartConfig{Kubeconfigs: map[string]string{}}}
+	flags := flag.NewFlagSet("scenario", flag.ContinueOnError)
+	flags.SetOutput(out)
+	flags.Usage = func() {
+		fmt.Fprint(out, overview)
+		flags.PrintDefaults()
+	}
+	run := flags.String("run", "", "run only the cases whose name matches this regular expression")
+	flags.StringVar(&a.start.Gateway, "gateway", "", "`path` of the isthmus command, or none; built from the repository unless given")
+	flags.StringVar(&a.start.Controlplane, "controlplane", "", "`path` of the controlplane command; built from the repository unless given")
+	flags.StringVar(&a.start.Addr, "addr", "", "gRPC `address` of a gateway that runs already; goes with -cluster and -metrics")
+	flags.StringVar(&a.start.Metrics, "metrics", "", "HTTP `address` of that gateway")
+	flags.Func("cluster", "`NAME=KUBECONFIG` of a cluster that runs already; give all three", func(text string) error {
+		name, path, ok := strings.Cut(text, "=")
+		if !ok || !slices.Contains(scenario.ClusterNames, name) {
+			return fmt.Errorf("it is not NAME=KUBECONFIG with one of the names %q", scenario.ClusterNames)
+		}
+		a.start.Kubeconfigs[name] = path
+		return nil
+	})
+	flags.StringVar(&a.start.Dir, "dir", "", "`folder` for the clusters' state, kept; a temporary one unless given")
+	flags.StringVar(&a.log, "log", "", "`file` for the whole log of the gateway")
+	flags.IntVar(&a.count, "count", 1, "run the cases that many times")
+	flags.BoolVar(&a.slow, "slow", false, "run the cases that take over a minute too")
+	flags.BoolVar(&a.verbose, "v", false, "show each command as it begins")
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return a, err
+		}
+		return a, usageError{err}
+	}
+	var err error
+	if a.only, err = regexp.Compile(*run); err != nil {
+		return a, usageError{fmt.Errorf("-run: %w", err)}
+	}
+	a.paths = flags.Args()
+	return a, a.validate()
+}
+
+func (a *arguments) validate() error {
+	if a.start.Gateway == "none" {
+		a.start.Gateway, a.start.NoGateway = "", true
+	}
+	clusters := len(a.start.Kubeconfigs)
+	switch {
+	case len(a.paths) == 0:
+		return usageError{errors.New("no case files given; see -help")}
+	case clusters != 0 && clusters != len(scenario.ClusterNames):
+		return usageError{fmt.Errorf("-cluster is needed for each of %q", scenario.ClusterNames)}
+	case a.start.Addr != "" && (clusters == 0 || a.start.Metrics == ""):
+		return usageError{errors.New("-addr goes with -cluster and -metrics: a running gateway knows its own clusters")}
+	case a.count < 1:
+		return usageError{errors.New("-count is less than 1")}
+	}
+	return nil
+}
+
+// load parses all cases; mistakes in any of them are reported together.
+func load(a arguments) ([]*scenario.Case, error) {
+	var cases []*scenario.Case
+	var errs []error
+	for _, path := range a.paths {
+		files := []string{path}
+		if info, err := os.Stat(path); err != nil {
+			errs = append(errs, err)
+			continue
+		} else if info.IsDir() {
+			if files, err = filepath.Glob(filepath.Join(path, "*"+scenario.Extension)); err != nil {
+				errs = append(errs, err)
+			}
+		}
+		for _, file := range files {
+			c, err := scenario.Load(file)
+			if err != nil {
+				errs = append(errs, err)
+			} else if a.only.MatchString(c.Name) {
+				cases = append(cases, c)
+			}
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, usageError{err}
+	}
+	if len(cases) == 0 {
+		return nil, usageError{errors.New("there are no such cases")}
+	}
+	return cases, nil
+}
+
+func run(ctx context.Context, args []string, out io.Writer) (err error) {
+	a, err := parse(args, out)
+	if err != nil {
+		return err
+	}
+	cases, err := load(a)
+	if err != nil {
+		return err
+	}
+	if a.start.Dir == "" {
+		if a.start.Dir, err = os.MkdirTemp("", "scenario-"); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(a.start.Dir)) }()
+	}
+	if a.log != "" {
+		file, createErr := os.Create(a.log)
+		if createErr != nil {
+			return createErr
+		}
+		defer func() { err = errors.Join(err, file.Close()) }()
+		a.start.Output = file
+	}
+	began := time.Now()
+	env, stop, err := scenario.Start(ctx, a.start)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	fmt.Fprintf(out, "clusters and gateway are there after %.1fs\n", time.Since(began).Seconds())
+	return runCases(ctx, a, env, cases, out)
+}
+
+func runCases(ctx context.Context, a arguments, env scenario.Environment, cases []*scenario.Case, out io.Writer) (err error) {
+	opt := scenario.Options{Slow: a.slow}
+	if a.verbose {
+		opt.Trace = func(line string) { fmt.Fprintf(out, "%s   %s\n", time.Now().Format("15:04:05.000"), line) }
+	}
+	runner, err := scenario.NewRunner(env, opt)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, runner.Close()) }()
+	began := time.Now()
+	var passed, skipped int
+	var failed []string
+	for range a.count {
+		for _, c := range cases {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			result := runner.Run(ctx, c)
+			switch {
+			case result.Skipped != "":
+				skipped++
+				fmt.Fprintf(out, "skip  %s: %s\n", c.Name, result.Skipped)
+			case result.Err != nil:
+				failed = append(failed, c.Name)
+				text := strings.TrimRight(result.Err.Error(), "\n")
+				fmt.Fprintf(out, "FAIL  %s %.1fs\n      %s\n", c.Name, result.Took.Seconds(), strings.ReplaceAll(text, "\n", "\n      "))
+			default:
+				passed++
+				fmt.Fprintf(out, "ok    %s %.1fs\n", c.Name, result.Took.Seconds())
+			}
+		}
+	}
+	fmt.Fprintf(out, "\n%d passed, %d failed, %d skipped in %.1fs\n", passed, len(failed), skipped, time.Since(began).Seconds())
+	if len(failed) > 0 {
+		fmt.Fprintf(out, "failed: %s\n", strings.Join(failed, " "))
+		return errFailed
+	}
+	return nil
+}

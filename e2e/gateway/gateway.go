@@ -1,0 +1,241 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	// ReadyLimit is how long a started gateway may take until it is ready.
+	ReadyLimit = 60 * time.Second
+	// StopLimit is how long a gateway may take to end after SIGTERM before it is killed.
+	StopLimit = 3 * time.Second
+)
+
+// Config says what to run.
+type Config struct {
+	Binary     string    // the isthmus command; empty: what Binary returns
+	Kubeconfig string    // of the cluster that the gateway is local to
+	Args       []string  // flags after those of BaseArgs
+	Output     io.Writer // gets the log as well; nil: nothing does
+}
+
+// BaseArgs are the flags, without addresses and kubeconfig, of the environment that scenarios are written for.
+func BaseArgs() []string {
+	return []string{
+		"-controller-namespace=linkerd",
+		"-cluster-domain=cluster.local",
+		"-identity-trust-domain=cluster.local",
+		"-default-opaque-ports=25,587,3306,4444,5432,6379,9300,11211",
+		"-enable-ipv6=false",
+		"-enable-h2-upgrade=true",
+		"-outbound-transport-mode=transparent",
+		"-target-cluster-label=false",
+		"-log-level=debug",
+	}
+}
+
+// Gateway is a gateway run by this process. Its methods may be called from several goroutines.
+type Gateway struct {
+	cfg               Config
+	addr, metricsAddr string
+	log               *tail
+
+	life sync.Mutex // held while the process is started or stopped
+
+	mu   sync.Mutex
+	args []string // of the last start, beyond those of cfg
+	proc *process
+}
+
+// Start runs a gateway on free ports of 127.0.0.1 and returns when it is ready. ctx bounds the wait only: the gateway
+// runs until Stop or the end of this process.
+func Start(ctx context.Context, cfg Config) (*Gateway, error) {
+	if cfg.Binary == "" {
+		binary, err := Binary(ctx)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Binary = binary
+	}
+	addrs, err := freeAddrs(2)
+	if err != nil {
+		return nil, err
+	}
+	g := &Gateway{cfg: cfg, addr: addrs[0], metricsAddr: addrs[1], log: &tail{to: cfg.Output}}
+	if err := g.launch(ctx, nil); err != nil {
+		return nil, errors.Join(err, g.Stop())
+	}
+	return g, nil
+}
+
+// freeAddrs returns addresses of 127.0.0.1 that nobody listens on.
+func freeAddrs(n int) ([]string, error) {
+	var addrs []string
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("a free port: %w", err)
+		}
+		defer l.Close() // not before all are chosen: they must differ
+		addrs = append(addrs, l.Addr().String())
+	}
+	return addrs, nil
+}
+
+// Addr returns the gRPC address.
+func (g *Gateway) Addr() string { return g.addr }
+
+// MetricsAddr returns the address of the admin HTTP server.
+func (g *Gateway) MetricsAddr() string { return g.metricsAddr }
+
+// Args returns the flags that the last Restart added.
+func (g *Gateway) Args() []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.args)
+}
+
+// Log returns the last lines of the log, of all runs of the gateway.
+func (g *Gateway) Log(lines int) string { return g.log.lines(lines) }
+
+// Check returns an error when the gateway has exited or does not accept connections any more.
+func (g *Gateway) Check(ctx context.Context) error {
+	g.mu.Lock()
+	proc := g.proc
+	g.mu.Unlock()
+	if proc == nil {
+		return errors.New("the gateway is stopped")
+	}
+	select {
+	case <-proc.exited:
+		return fmt.Errorf("the gateway has exited: %w", proc.err)
+	default:
+		return Accepts(ctx, g.addr)
+	}
+}
+
+// Pid returns the process id of the gateway, 0 while it is stopped.
+func (g *Gateway) Pid() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.proc == nil {
+		return 0
+	}
+	return g.proc.cmd.Process.Pid
+}
+
+// Restart stops the gateway and starts it again at the same addresses, with these flags after those of its Config.
+// It returns when the gateway is ready again.
+func (g *Gateway) Restart(ctx context.Context, args ...string) error {
+	if err := g.Stop(); err != nil {
+		return err
+	}
+	return g.launch(ctx, args)
+}
+
+// Stop ends the gateway by SIGTERM, and by SIGKILL when it is there after StopLimit still. It is no error when it has
+// ended already.
+func (g *Gateway) Stop() error {
+	g.life.Lock()
+	defer g.life.Unlock()
+	g.mu.Lock()
+	proc := g.proc
+	g.proc = nil
+	g.mu.Unlock()
+	if proc == nil {
+		return nil
+	}
+	return proc.stop()
+}
+
+// Signal sends a signal to the gateway.
+func (g *Gateway) Signal(sig syscall.Signal) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.proc == nil {
+		return errors.New("the gateway is stopped")
+	}
+	if err := g.proc.cmd.Process.Signal(sig); err != nil {
+		return fmt.Errorf("gateway: %v: %w", sig, err)
+	}
+	return nil
+}
+
+// launch starts the process and waits until it is ready.
+func (g *Gateway) launch(ctx context.Context, more []string) error {
+	g.life.Lock()
+	defer g.life.Unlock()
+	args := slices.Concat([]string{"gateway",
+		"-addr=" + g.addr, "-metrics-addr=" + g.metricsAddr, "-kubeconfig=" + g.cfg.Kubeconfig,
+	}, BaseArgs(), g.cfg.Args, more)
+	proc, err := spawn(g.cfg.Binary, args, g.log)
+	if err != nil {
+		return fmt.Errorf("start the gateway: %w", err)
+	}
+	g.mu.Lock()
+	g.proc, g.args = proc, slices.Clone(more)
+	g.mu.Unlock()
+	if err := g.await(ctx, proc); err != nil {
+		return fmt.Errorf("%w\nits log ends with:\n%s", err, g.Log(20))
+	}
+	return nil
+}
+
+// await returns when the gateway says that it is ready and accepts gRPC connections.
+func (g *Gateway) await(ctx context.Context, proc *process) error {
+	ctx, cancel := context.WithTimeout(ctx, ReadyLimit)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		last := errors.Join(ready(ctx, g.metricsAddr), Accepts(ctx, g.addr))
+		if last == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-proc.exited:
+			return fmt.Errorf("the gateway ended before it was ready: %w", proc.err)
+		case <-ctx.Done():
+			return fmt.Errorf("the gateway was not ready in time: %w: %w", ctx.Err(), last)
+		}
+	}
+}
+
+// ready returns an error when the gateway does not say that it is ready. It keeps no connections: a gateway that has been
+// restarted must not be asked by an old one.
+func ready(ctx context.Context, addr string) error {
+	admin := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/ready", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := admin.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("/ready says %s", resp.Status)
+	}
+	return nil
+}
+
+// Accepts returns an error when nobody accepts connections at an address.
+func Accepts(ctx context.Context, addr string) error {
+	dialer := net.Dialer{Timeout: 5 * time.Second}
+	conn, err := dialer.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return fmt.Errorf("the gateway accepts no connections: %w", err)
+	}
+	return conn.Close()
+}

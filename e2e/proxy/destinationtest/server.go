@@ -1,0 +1,164 @@
+// Package destinationtest is a Destination server for tests whose answers the test writes.
+//
+// A test gives the server one function per authority; whoever subscribes to it is served by that function, once per
+// call, for both RPCs. What nobody answers is NotFound.
+package destinationtest
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	pbnet "github.com/linkerd/linkerd2-proxy-api/go/net"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Server is a running server; it ends with the test.
+type Server struct {
+	pb.UnimplementedDestinationServer
+	addr string
+
+	mu       sync.Mutex
+	gets     map[string]func(grpc.ServerStreamingServer[pb.Update]) error
+	profiles map[string]func(grpc.ServerStreamingServer[pb.DestinationProfile]) error
+	tokens   []string
+}
+
+// Start serves on a free port of 127.0.0.1 until the test ends.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{
+		addr:     listener.Addr().String(),
+		gets:     map[string]func(grpc.ServerStreamingServer[pb.Update]) error{},
+		profiles: map[string]func(grpc.ServerStreamingServer[pb.DestinationProfile]) error{},
+	}
+	server := grpc.NewServer()
+	pb.RegisterDestinationServer(server, s)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	t.Cleanup(func() {
+		server.Stop()
+		if err := <-served; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+			t.Errorf("destination server: %v", err)
+		}
+	})
+	return s
+}
+
+// Addr returns the server's address.
+func (s *Server) Addr() string { return s.addr }
+
+// Tokens returns the context tokens of all calls so far.
+func (s *Server) Tokens() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string(nil), s.tokens...)
+}
+
+// OnGet says how Get is answered for an authority from now on.
+func (s *Server) OnGet(authority string, answer func(grpc.ServerStreamingServer[pb.Update]) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gets[authority] = answer
+}
+
+// OnProfile says how GetProfile is answered for an authority from now on.
+func (s *Server) OnProfile(authority string, answer func(grpc.ServerStreamingServer[pb.DestinationProfile]) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.profiles[authority] = answer
+}
+
+// Get serves the RPC of that name.
+func (s *Server) Get(req *pb.GetDestination, stream grpc.ServerStreamingServer[pb.Update]) error {
+	s.mu.Lock()
+	s.tokens = append(s.tokens, req.GetContextToken())
+	answer := s.gets[req.GetPath()]
+	s.mu.Unlock()
+	if answer == nil {
+		return status.Errorf(codes.NotFound, "%s not found", req.GetPath())
+	}
+	return answer(stream)
+}
+
+// GetProfile serves the RPC of that name.
+func (s *Server) GetProfile(req *pb.GetDestination, stream grpc.ServerStreamingServer[pb.DestinationProfile]) error {
+	s.mu.Lock()
+	s.tokens = append(s.tokens, req.GetContextToken())
+	answer := s.profiles[req.GetPath()]
+	s.mu.Unlock()
+	if answer == nil {
+		return status.Errorf(codes.NotFound, "%s not found", req.GetPath())
+	}
+	return answer(stream)
+}
+
+// Send answers a Get with the updates that come over the channel, until it is closed or the client is gone.
+func Send(updates <-chan *pb.Update) func(grpc.ServerStreamingServer[pb.Update]) error {
+	return func(stream grpc.ServerStreamingServer[pb.Update]) error {
+		for {
+			select {
+			case u, ok := <-updates:
+				if !ok {
+					return nil
+				}
+				if err := stream.Send(u); err != nil {
+					return err
+				}
+			case <-stream.Context().Done():
+				return stream.Context().Err()
+			}
+		}
+	}
+}
+
+// Add is an update that adds addresses, given as text; an address that does not parse is a mistake of the test.
+func Add(addrs ...string) *pb.Update {
+	set := &pb.WeightedAddrSet{}
+	for _, a := range addrs {
+		set.Addrs = append(set.Addrs, &pb.WeightedAddr{Addr: TCP(a), Weight: 10000})
+	}
+	return &pb.Update{Update: &pb.Update_Add{Add: set}}
+}
+
+// Remove is an update that removes addresses.
+func Remove(addrs ...string) *pb.Update {
+	set := &pb.AddrSet{}
+	for _, a := range addrs {
+		set.Addrs = append(set.Addrs, TCP(a))
+	}
+	return &pb.Update{Update: &pb.Update_Remove{Remove: set}}
+}
+
+// None is an update that says that there are no endpoints.
+func None(exists bool) *pb.Update {
+	return &pb.Update{Update: &pb.Update_NoEndpoints{NoEndpoints: &pb.NoEndpoints{Exists: exists}}}
+}
+
+// TCP is an address in the API's form.
+func TCP(text string) *pbnet.TcpAddress {
+	addr := netip.MustParseAddrPort(text)
+	ip := &pbnet.IPAddress{}
+	if addr.Addr().Is4() {
+		b := addr.Addr().As4()
+		ip.Ip = &pbnet.IPAddress_Ipv4{Ipv4: uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])}
+	} else {
+		b := addr.Addr().As16()
+		v6 := &pbnet.IPv6{}
+		for i := range 8 {
+			v6.First = v6.First<<8 | uint64(b[i])
+			v6.Last = v6.Last<<8 | uint64(b[8+i])
+		}
+		ip.Ip = &pbnet.IPAddress_Ipv6{Ipv6: v6}
+	}
+	return &pbnet.TcpAddress{Ip: ip, Port: uint32(addr.Port())}
+}

@@ -1,0 +1,178 @@
+package proxy
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+)
+
+// A Fault is something that a sender must not do.
+type Fault string
+
+const (
+	FirstRemove Fault = "a remove before any add: a proxy ignores it"
+	EmptyAdd    Fault = "an add without addresses: a proxy drops it"
+	LateFirst   Fault = "the first message came too late: a proxy has given up by then"
+	BadAddress  Fault = "an address that is none"
+	NoUpdate    Fault = "a message without an update"
+)
+
+// Endpoint is one address as the last add described it.
+type Endpoint struct {
+	Weighted  *pb.WeightedAddr  // as received; not to be changed
+	SetLabels map[string]string // labels of the whole add; not to be changed
+}
+
+// Labels returns the labels a proxy attaches to the endpoint: its own merged over those of its add.
+func (e Endpoint) Labels() map[string]string {
+	labels := make(map[string]string, len(e.SetLabels)+len(e.Weighted.GetMetricLabels()))
+	maps.Copy(labels, e.SetLabels)
+	maps.Copy(labels, e.Weighted.GetMetricLabels())
+	return labels
+}
+
+// Metadata returns all that is known of the endpoint but its address, in the form of protobuf's JSON.
+func (e Endpoint) Metadata() (map[string]any, error) {
+	tree, err := jsonTree(e.Weighted)
+	if err != nil {
+		return nil, err
+	}
+	delete(tree, "addr")
+	delete(tree, "resourceRef")
+	delete(tree, "metricLabels")
+	if labels := e.Labels(); len(labels) > 0 {
+		all := make(map[string]any, len(labels))
+		for k, v := range labels {
+			all[k] = v
+		}
+		tree["metricLabels"] = all
+	}
+	if hint, ok := tree["protocolHint"].(map[string]any); ok && len(hint) == 0 {
+		delete(tree, "protocolHint")
+	}
+	return tree, nil
+}
+
+// GetState is what a proxy knows from a Get stream. The zero value knows nothing and is ready for use.
+type GetState struct {
+	known, exists bool
+	replaced      bool // an add with addresses or a no_endpoints has come since Open
+	endpoints     map[netip.AddrPort]Endpoint
+}
+
+// Open says that the stream was opened (again): the state stays until the first message that replaces it.
+func (s *GetState) Open() { s.replaced = false }
+
+// Apply folds one message into the state and returns what was wrong with it.
+func (s *GetState) Apply(u *pb.Update) []Fault {
+	switch u := u.GetUpdate().(type) {
+	case *pb.Update_Add:
+		return s.add(u.Add)
+	case *pb.Update_Remove:
+		return s.remove(u.Remove)
+	case *pb.Update_NoEndpoints:
+		s.known, s.exists, s.replaced = true, u.NoEndpoints.GetExists(), true
+		s.endpoints = nil
+		return nil
+	default:
+		return []Fault{NoUpdate}
+	}
+}
+
+func (s *GetState) add(set *pb.WeightedAddrSet) (faults []Fault) {
+	if len(set.GetAddrs()) == 0 {
+		return []Fault{EmptyAdd}
+	}
+	if !s.replaced || s.endpoints == nil {
+		s.endpoints = make(map[netip.AddrPort]Endpoint, len(set.GetAddrs()))
+	}
+	s.known, s.exists, s.replaced = true, true, true
+	for _, w := range set.GetAddrs() {
+		addr, ok := AddrPort(w.GetAddr())
+		if !ok {
+			faults = append(faults, BadAddress)
+			continue
+		}
+		s.endpoints[addr] = Endpoint{Weighted: w, SetLabels: set.GetMetricLabels()}
+	}
+	return faults
+}
+
+func (s *GetState) remove(set *pb.AddrSet) (faults []Fault) {
+	if !s.replaced {
+		return []Fault{FirstRemove}
+	}
+	s.known, s.exists = true, true
+	for _, a := range set.GetAddrs() {
+		addr, ok := AddrPort(a)
+		if !ok {
+			faults = append(faults, BadAddress)
+			continue
+		}
+		delete(s.endpoints, addr)
+	}
+	return faults
+}
+
+// Exists says whether the service exists, once that is known.
+func (s *GetState) Exists() (exists, known bool) { return s.exists, s.known }
+
+// Len returns the number of endpoints.
+func (s *GetState) Len() int { return len(s.endpoints) }
+
+// Has says whether an address is among the endpoints.
+func (s *GetState) Has(addr netip.AddrPort) bool {
+	_, ok := s.endpoints[addr]
+	return ok
+}
+
+// Addrs returns the addresses in order.
+func (s *GetState) Addrs() []netip.AddrPort {
+	return slices.SortedFunc(maps.Keys(s.endpoints), netip.AddrPort.Compare)
+}
+
+// Endpoints returns the endpoints; the map is the caller's.
+func (s *GetState) Endpoints() map[netip.AddrPort]Endpoint { return maps.Clone(s.endpoints) }
+
+// Clone returns a copy that later messages do not change.
+func (s *GetState) Clone() *GetState {
+	c := *s
+	c.endpoints = maps.Clone(s.endpoints)
+	return &c
+}
+
+// JSON returns the state as a tree of JSON values: {"exists": null|bool, "endpoints": {ADDRESS: METADATA}}.
+func (s *GetState) JSON() (any, error) {
+	endpoints := make(map[string]any, len(s.endpoints))
+	for addr, e := range s.endpoints {
+		tree, err := e.Metadata()
+		if err != nil {
+			return nil, fmt.Errorf("endpoint %s: %w", addr, err)
+		}
+		endpoints[addr.String()] = tree
+	}
+	state := map[string]any{"exists": nil, "endpoints": endpoints}
+	if s.known {
+		state["exists"] = s.exists
+	}
+	return state, nil
+}
+
+// jsonTree returns the protobuf JSON of a message as a tree of values.
+func jsonTree(m proto.Message) (map[string]any, error) {
+	text, err := protojson.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("protobuf to JSON: %w", err)
+	}
+	tree := map[string]any{}
+	if err := json.Unmarshal(text, &tree); err != nil {
+		return nil, fmt.Errorf("reading protobuf's JSON: %w", err)
+	}
+	return tree, nil
+}

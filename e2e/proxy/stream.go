@@ -1,0 +1,268 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+const (
+	// FirstMessageLimit is how long a proxy waits for the first message of a stream.
+	FirstMessageLimit = 3 * time.Second
+	// Window is the size of the flow-control windows that Dial asks for.
+	Window = 64 << 10
+
+	recentMessages = 64
+	keptFaults     = 16
+)
+
+// Dial prepares a connection to a Destination server as a proxy makes it: plain text, fixed windows of 64 KiB, messages
+// of 4 MiB at most. It does not connect yet.
+func Dial(addr string) (*grpc.ClientConn, error) {
+	conn, err := grpc.NewClient("passthrough:///"+addr,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithStaticStreamWindowSize(Window),
+		grpc.WithStaticConnWindowSize(Window),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(4<<20)),
+		grpc.WithNoProxy())
+	if err != nil {
+		return nil, fmt.Errorf("connection to %s: %w", addr, err)
+	}
+	return conn, nil
+}
+
+// Kind says which call a Stream makes.
+type Kind int
+
+const (
+	Get Kind = iota
+	GetProfile
+)
+
+func (k Kind) String() string {
+	if k == GetProfile {
+		return "GetProfile"
+	}
+	return "Get"
+}
+
+// Config says what to subscribe to.
+type Config struct {
+	Conn      grpc.ClientConnInterface // not closed by the Stream; may be shared
+	Kind      Kind
+	Authority string
+	Token     string // context token
+}
+
+// Stream is one subscription of a proxy. Its methods may be called concurrently.
+type Stream struct {
+	cfg  Config
+	life sync.Mutex // held by Open and Close, so that one call is over before the next begins
+
+	mu       sync.Mutex // guards what follows
+	get      GetState
+	profile  ProfileState
+	status   Status
+	recent   ring
+	history  *history
+	changed  chan struct{}      // closed, and replaced, after every change
+	unstall  chan struct{}      // not nil while stalled; closed to go on
+	cancel   context.CancelFunc // not nil while a reader runs
+	finished chan struct{}      // closed when that reader has ended
+}
+
+// NewStream returns a Stream that is not open yet.
+func NewStream(cfg Config) *Stream {
+	return &Stream{cfg: cfg, recent: ring{most: recentMessages}, changed: make(chan struct{})}
+}
+
+// Open makes the call and returns once it is under way or has failed, which the status then says. The call ends with
+// ctx, with Close, or by the server. The state of a call before stays as a proxy keeps it. A Stream that is open
+// already is an error.
+func (s *Stream) Open(ctx context.Context) error {
+	s.life.Lock()
+	defer s.life.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	finished, err := s.begin(cancel)
+	if err != nil {
+		cancel()
+		return err
+	}
+	recv, err := s.call(ctx)
+	if err != nil {
+		s.end(err)
+		cancel()
+		close(finished)
+		return nil
+	}
+	go func() {
+		defer close(finished)
+		defer cancel()
+		s.end(s.read(ctx, recv))
+	}()
+	return nil
+}
+
+func (s *Stream) begin(cancel context.CancelFunc) (finished chan struct{}, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.status.Phase == Open {
+		return nil, fmt.Errorf("%s %s is open already", s.cfg.Kind, s.cfg.Authority)
+	}
+	s.get.Open()
+	s.status.Phase, s.status.Err, s.status.First = Open, nil, nil
+	s.status.Opened = time.Now()
+	s.cancel, s.finished = cancel, make(chan struct{})
+	s.notify()
+	return s.finished, nil
+}
+
+// call starts the RPC and returns the function that receives a message.
+func (s *Stream) call(ctx context.Context) (func() (any, error), error) {
+	client := pb.NewDestinationClient(s.cfg.Conn)
+	req := &pb.GetDestination{Path: s.cfg.Authority, ContextToken: s.cfg.Token}
+	if s.cfg.Kind == GetProfile {
+		stream, err := client.GetProfile(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		return func() (any, error) { return stream.Recv() }, nil
+	}
+	stream, err := client.Get(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return func() (any, error) { return stream.Recv() }, nil
+}
+
+func (s *Stream) read(ctx context.Context, recv func() (any, error)) error {
+	for {
+		m, err := recv()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		at := time.Now()
+		if err := s.gate(ctx); err != nil {
+			return err
+		}
+		s.take(m, at)
+	}
+}
+
+// gate waits while the stream is stalled.
+func (s *Stream) gate(ctx context.Context) error {
+	s.mu.Lock()
+	wait := s.unstall
+	s.mu.Unlock()
+	if wait == nil {
+		return nil
+	}
+	select {
+	case <-wait:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// take folds one message.
+func (s *Stream) take(m any, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.status.Messages++
+	msg := Message{Number: s.status.Messages, At: at}
+	empty := false
+	switch m := m.(type) {
+	case *pb.Update:
+		msg.Faults = s.get.Apply(m)
+		msg.Kind, msg.Addrs = describe(m)
+		empty = s.get.Len() == 0
+	case *pb.DestinationProfile:
+		s.profile.Apply(m)
+		msg.Kind, msg.Detail = "profile", line(m)
+		empty = msg.Detail == "{}"
+	}
+	if s.status.First == nil {
+		if at.Sub(s.status.Opened) > FirstMessageLimit {
+			msg.Faults = append(msg.Faults, LateFirst)
+		}
+		s.status.First = &msg
+	}
+	for _, f := range msg.Faults {
+		if len(s.status.Faults) < keptFaults {
+			s.status.Faults = append(s.status.Faults, f)
+		}
+	}
+	s.recent.add(msg.brief())
+	if s.history != nil {
+		s.history.note(&s.get, empty, msg.brief())
+	}
+	s.notify()
+}
+
+// end notes that the call is over, unless this side closed it.
+func (s *Stream) end(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.status.Phase != Open {
+		return
+	}
+	s.status.Phase, s.status.Err, s.status.EndedAt = Ended, err, time.Now()
+	s.notify()
+}
+
+// Close ends the call and waits until nothing of it runs any more. The state stays; Open may open it again.
+func (s *Stream) Close() {
+	s.mu.Lock()
+	s.status.Phase = Idle
+	if s.cancel != nil {
+		s.cancel()
+	}
+	s.notify()
+	s.mu.Unlock()
+
+	s.life.Lock() // an Open that was under way returns soon
+	defer s.life.Unlock()
+	s.mu.Lock()
+	finished := s.finished
+	s.mu.Unlock()
+	if finished != nil {
+		<-finished
+	}
+}
+
+// Stall stops reading; what the server sends then fills the windows. One message that was being received meanwhile is
+// held back too.
+func (s *Stream) Stall() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unstall == nil {
+		s.unstall = make(chan struct{})
+	}
+}
+
+// Unstall goes on reading.
+func (s *Stream) Unstall() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unstall != nil {
+		close(s.unstall)
+		s.unstall = nil
+	}
+}
+
+// notify wakes whoever waits. The caller holds mu.
+func (s *Stream) notify() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}

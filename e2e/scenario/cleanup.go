@@ -1,0 +1,129 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// end undoes what the case did: streams, faults, objects, namespaces, flags of the gateway.
+func (r *run) end(ctx context.Context) error {
+	for _, s := range r.streams {
+		s.end()
+	}
+	errs := []error{r.undoFaults(ctx), r.eachCluster(func(w *writer) error { return r.removeAll(ctx, w) })}
+	if r.linked() {
+		// The next case may link another cluster by the same name; to a gateway that has not seen the name go yet that
+		// would be a rotation.
+		errs = append(errs, pause(ctx, settleTime))
+	}
+	if r.flagged {
+		errs = append(errs, r.restartGateway(ctx, nil))
+	}
+	return errors.Join(errs...)
+}
+
+// linked says whether the case has written link Secrets.
+func (r *run) linked() bool {
+	return slices.ContainsFunc(r.objects[ClusterNames[0]], func(o written) bool {
+		return o.resource.Resource == "secrets" && o.namespace == linkNamespace
+	})
+}
+
+func (r *run) undoFaults(ctx context.Context) error {
+	var errs []error
+	for cluster := range r.paused {
+		errs = append(errs, r.resume(ctx, cluster))
+	}
+	for cluster := range r.stopped {
+		errs = append(errs, r.start(ctx, cluster))
+	}
+	return errors.Join(errs...)
+}
+
+// removeAll deletes the case's objects, the newest first, and then its namespaces.
+func (r *run) removeAll(ctx context.Context, w *writer) error {
+	var errs []error
+	for _, o := range slices.Backward(r.objects[w.name]) {
+		if err := w.remove(ctx, o, 0); err != nil && !apierrors.IsNotFound(err) {
+			errs = append(errs, err)
+		}
+	}
+	for namespace := range r.namespaces[w.name] {
+		if strings.HasPrefix(namespace, r.c.Name) {
+			errs = append(errs, w.removeNamespace(ctx, namespace))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// faulty returns the cluster as one that can be made to fail.
+func (r *run) faulty(cluster string) (Faulty, error) {
+	f, ok := r.runner.env.Clusters[cluster].(Faulty)
+	if !ok {
+		return nil, fmt.Errorf("cluster %s cannot be stopped or paused: somebody else runs it", cluster)
+	}
+	return f, nil
+}
+
+func (r *run) stop(_ context.Context, cluster string) error {
+	f, err := r.faulty(cluster)
+	if err != nil {
+		return err
+	}
+	r.stopped[cluster] = true
+	delete(r.paused, cluster)
+	return f.Kill()
+}
+
+func (r *run) start(ctx context.Context, cluster string) error {
+	f, err := r.faulty(cluster)
+	if err != nil {
+		return err
+	}
+	if !r.stopped[cluster] {
+		return fmt.Errorf("cluster %s is not stopped", cluster)
+	}
+	if err := f.Restart(ctx); err != nil {
+		return err
+	}
+	delete(r.stopped, cluster)
+	return r.runner.writers[cluster].answers(ctx)
+}
+
+func (r *run) pause(_ context.Context, cluster string) error {
+	f, err := r.faulty(cluster)
+	if err != nil {
+		return err
+	}
+	r.paused[cluster] = true
+	return f.Pause()
+}
+
+func (r *run) resume(_ context.Context, cluster string) error {
+	f, err := r.faulty(cluster)
+	if err != nil {
+		return err
+	}
+	if !r.paused[cluster] {
+		return fmt.Errorf("cluster %s is not paused", cluster)
+	}
+	if err := f.Resume(); err != nil {
+		return err
+	}
+	delete(r.paused, cluster)
+	return nil
+}
+
+func (r *run) restartGateway(ctx context.Context, args []string) error {
+	g, ok := r.runner.env.Gateway.(Restarter)
+	if !ok {
+		return errors.New("the gateway cannot be restarted: somebody else runs it")
+	}
+	r.flagged = len(args) > 0
+	return g.Restart(ctx, args...)
+}

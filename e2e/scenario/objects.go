@@ -1,0 +1,282 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+// parseApply is for whole documents.
+func parseApply(p *parser, args []string) (action, error) {
+	s, err := p.section(args[1])
+	if err != nil {
+		return nil, err
+	}
+	var objects []*unstructured.Unstructured
+	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(s.text), 4096)
+	for {
+		content := map[string]any{}
+		err := decoder.Decode(&content)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("section %q (line %d): %w", args[1], s.line, err)
+		}
+		if len(content) == 0 {
+			continue // between two separators
+		}
+		o := &unstructured.Unstructured{Object: content}
+		if o.GetAPIVersion() == "" || o.GetKind() == "" || o.GetName() == "" {
+			return nil, fmt.Errorf("section %q (line %d): a document without apiVersion, kind or name", args[1], s.line)
+		}
+		objects = append(objects, o)
+	}
+	if len(objects) == 0 {
+		return nil, fmt.Errorf("section %q (line %d) has no documents", args[1], s.line)
+	}
+	return func(ctx context.Context, r *run) error {
+		for _, o := range objects {
+			if err := r.apply(ctx, args[0], o); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, knownCluster(args[0])
+}
+
+// parseDelete is for any object.
+func parseDelete(p *parser, args []string) (action, error) {
+	grace := int64(0)
+	if len(args) == 4 {
+		text, ok := strings.CutPrefix(args[3], "grace=")
+		n, err := strconv.ParseInt(text, 10, 64)
+		if !ok || err != nil || n < 0 {
+			return nil, fmt.Errorf("%q is not grace=SECONDS", args[3])
+		}
+		grace = n
+	}
+	namespace, name := p.named(args[2])
+	return func(ctx context.Context, r *run) error {
+		return r.delete(ctx, args[0], args[1], namespace, name, grace)
+	}, knownCluster(args[0])
+}
+
+// parseObject is for the shorthands whose words are all that the object depends on.
+func parseObject(build func(o object, what string, more []string) error) func(*parser, []string) (action, error) {
+	return func(p *parser, args []string) (action, error) {
+		o := object{}
+		namespace, name := p.named(args[1])
+		o["metadata"] = object{"name": name, "namespace": namespace}
+		if err := build(o, args[2], args[3:]); err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context, r *run) error {
+			return r.apply(ctx, args[0], &unstructured.Unstructured{Object: o})
+		}, knownCluster(args[0])
+	}
+}
+
+// named splits [NS/]NAME; the namespace is the case's own where none is given.
+func (p *parser) named(word string) (namespace, name string) {
+	if namespace, name, ok := strings.Cut(word, "/"); ok {
+		return namespace, name
+	}
+	return p.c.Name, word
+}
+
+// object is a Kubernetes object, or a part of one, in the API's JSON.
+type object = map[string]any
+
+func metadata(o object) object { return o["metadata"].(object) }
+
+// setKind sets what every object has, and the labels and annotations of the options.
+func setKind(o object, apiVersion, kind string, opt options, labels object) {
+	o["apiVersion"], o["kind"] = apiVersion, kind
+	all := object{}
+	maps.Copy(all, labels)
+	maps.Copy(all, opt.labels)
+	if len(all) > 0 {
+		metadata(o)["labels"] = all
+	}
+	if len(opt.annotations) > 0 {
+		metadata(o)["annotations"] = opt.annotations
+	}
+}
+
+// setOwners sets owner references from KIND/NAME texts.
+func setOwners(o object, owners []string, version func(kind string) string) error {
+	var refs []any
+	for i, owner := range owners {
+		kind, name, ok := strings.Cut(owner, "/")
+		if !ok || kind == "" || name == "" {
+			return fmt.Errorf("owner %q is not KIND/NAME", owner)
+		}
+		refs = append(refs, object{
+			"apiVersion": version(kind), "kind": kind, "name": name,
+			"uid": fmt.Sprintf("00000000-0000-0000-0000-%012d", i+1),
+		})
+	}
+	if len(refs) > 0 {
+		metadata(o)["ownerReferences"] = refs
+	}
+	return nil
+}
+
+// number reads a port.
+func number(text string) (int64, error) {
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no port", text)
+	}
+	return int64(n), nil
+}
+
+// namedPort splits [NAME=]PORT.
+func namedPort(text string) (name, port string) {
+	if name, port, ok := strings.Cut(text, "="); ok {
+		return name, port
+	}
+	return "", text
+}
+
+// list splits at commas; "-" has nothing.
+func list(text string) []string {
+	if text == "-" {
+		return nil
+	}
+	return strings.Split(text, ",")
+}
+
+// asAny returns the texts as JSON values.
+func asAny(texts []string) []any {
+	all := make([]any, len(texts))
+	for i, t := range texts {
+		all[i] = t
+	}
+	return all
+}
+
+// svcObject makes a Service; ports is "-" or [NAME=]PORT[/TARGETPORT],...
+func svcObject(o object, ports string, words []string) error {
+	opt, err := readOptions(words, "selector.", "headless", "cluster-ip=", "external-name=", "internal-traffic=", "family=")
+	if err != nil {
+		return err
+	}
+	setKind(o, "v1", "Service", opt, nil)
+	spec := object{}
+	o["spec"] = spec
+	var all []any
+	for _, text := range list(ports) {
+		name, rest := namedPort(text)
+		portText, target, hasTarget := strings.Cut(rest, "/")
+		port, err := number(portText)
+		if err != nil {
+			return err
+		}
+		p := object{"port": port, "protocol": "TCP"}
+		if name != "" {
+			p["name"] = name
+		}
+		if hasTarget {
+			p["targetPort"] = target
+			if n, err := number(target); err == nil {
+				p["targetPort"] = n
+			}
+		}
+		all = append(all, p)
+	}
+	if len(all) > 0 {
+		spec["ports"] = all
+	}
+	if selector := opt.under("selector"); len(selector) > 0 {
+		spec["selector"] = selector
+	}
+	if ips := opt.values["cluster-ip"]; len(ips) > 0 {
+		spec["clusterIP"], spec["clusterIPs"] = ips[0], asAny(ips)
+	}
+	if opt.flags["headless"] {
+		spec["clusterIP"], spec["clusterIPs"] = "None", []any{"None"}
+	}
+	return svcSpec(spec, opt)
+}
+
+// svcSpec sets the parts of a Service's spec that are options by themselves.
+func svcSpec(spec object, opt options) error {
+	external, err := opt.one("external-name", "")
+	if err != nil {
+		return err
+	}
+	if external != "" {
+		spec["type"], spec["externalName"] = "ExternalName", external
+	}
+	traffic, err := opt.one("internal-traffic", "")
+	if err != nil {
+		return err
+	}
+	if traffic != "" {
+		spec["internalTrafficPolicy"] = traffic
+	}
+	if families := opt.values["family"]; len(families) > 0 {
+		spec["ipFamilies"], spec["ipFamilyPolicy"] = asAny(families), "SingleStack"
+		if len(families) > 1 {
+			spec["ipFamilyPolicy"] = "RequireDualStack"
+		}
+	}
+	return nil
+}
+
+// ewObject makes an ExternalWorkload.
+func ewObject(o object, ips string, words []string) error {
+	opt, err := readOptions(words, "port=", "identity=", "server-name=", "owner=", "unready")
+	if err != nil {
+		return err
+	}
+	setKind(o, "workload.linkerd.io/v1beta1", "ExternalWorkload", opt, nil)
+	name := metadata(o)["name"].(string)
+	identity, err1 := opt.one("identity", "spiffe://root/"+name)
+	serverName, err2 := opt.one("server-name", name+".vm.example")
+	err3 := setOwners(o, opt.values["owner"], func(string) string { return "example.com/v1" })
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return err
+	}
+	spec := object{"meshTLS": object{"identity": identity, "serverName": serverName}}
+	var addrs, ports []any
+	for _, ip := range list(ips) {
+		addrs = append(addrs, object{"ip": ip})
+	}
+	for _, text := range opt.values["port"] {
+		name, portText := namedPort(text)
+		port, err := number(portText)
+		if err != nil {
+			return err
+		}
+		p := object{"port": port, "protocol": "TCP"}
+		if name != "" {
+			p["name"] = name
+		}
+		ports = append(ports, p)
+	}
+	if len(addrs) > 0 {
+		spec["workloadIPs"] = addrs
+	}
+	if len(ports) > 0 {
+		spec["ports"] = ports
+	}
+	o["spec"] = spec
+	ready := "True"
+	if opt.flags["unready"] {
+		ready = "False"
+	}
+	o["status"] = object{"conditions": []any{object{
+		"type": "Ready", "status": ready, "lastTransitionTime": "2026-01-01T00:00:00Z",
+	}}}
+	return nil
+}

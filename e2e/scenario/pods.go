@@ -1,0 +1,129 @@
+package scenario
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// podObject makes a Pod, with its status.
+func podObject(o object, ips string, words []string) error {
+	opt, err := readOptions(words, "unmeshed", "port=", "owner=", "sa=", "node=", "host-ip=", "host-network", "phase=",
+		"inbound=", "no-env", "native-sidecar")
+	if err != nil {
+		return err
+	}
+	meshed := !opt.flags["unmeshed"]
+	labels := object{}
+	if meshed {
+		labels["linkerd.io/control-plane-ns"] = "linkerd"
+	}
+	setKind(o, "v1", "Pod", opt, labels)
+	if err := setOwners(o, opt.values["owner"], podOwnerVersion); err != nil {
+		return err
+	}
+	node, err1 := opt.one("node", "node-1")
+	account, err2 := opt.one("sa", "")
+	status, err3 := podStatus(ips, opt)
+	ports, err4 := containerPorts(opt.values["port"])
+	proxy, err5 := proxyContainer(opt)
+	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+		return err
+	}
+	app := object{"name": "app", "image": "none"}
+	if len(ports) > 0 {
+		app["ports"] = ports
+	}
+	// Nobody would confirm that the containers have ended, so that nothing but an immediate deletion ever ends.
+	spec := object{"terminationGracePeriodSeconds": int64(0), "containers": []any{app}}
+	switch {
+	case meshed && opt.flags["native-sidecar"]:
+		proxy["restartPolicy"] = "Always"
+		spec["initContainers"] = []any{proxy}
+	case meshed:
+		spec["containers"] = []any{app, proxy}
+	}
+	if node != "" {
+		spec["nodeName"] = node
+	}
+	if account != "" {
+		spec["serviceAccountName"] = account
+	}
+	if opt.flags["host-network"] {
+		spec["hostNetwork"] = true
+	}
+	o["spec"], o["status"] = spec, status
+	return nil
+}
+
+func podOwnerVersion(kind string) string {
+	switch kind {
+	case "Job", "CronJob":
+		return "batch/v1"
+	case "ReplicationController":
+		return "v1"
+	default:
+		return "apps/v1"
+	}
+}
+
+func podStatus(ips string, opt options) (object, error) {
+	phase, err1 := opt.one("phase", "Running")
+	host, err2 := opt.one("host-ip", "192.168.0.1")
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, err
+	}
+	status := object{"phase": phase, "hostIP": host, "hostIPs": []any{object{"ip": host}}}
+	var all []any
+	for _, ip := range list(ips) {
+		if _, err := netip.ParseAddr(ip); err != nil {
+			return nil, fmt.Errorf("pod IP: %w", err)
+		}
+		all = append(all, object{"ip": ip})
+	}
+	if len(all) > 0 {
+		status["podIP"], status["podIPs"] = list(ips)[0], all
+	}
+	return status, nil
+}
+
+// containerPorts reads [NAME=]PORT[@HOSTPORT].
+func containerPorts(texts []string) ([]any, error) {
+	var ports []any
+	for _, text := range texts {
+		name, rest := namedPort(text)
+		portText, hostText, hasHost := strings.Cut(rest, "@")
+		port, err := number(portText)
+		if err != nil {
+			return nil, err
+		}
+		p := object{"containerPort": port, "protocol": "TCP"}
+		if name != "" {
+			p["name"] = name
+		}
+		if hasHost {
+			if p["hostPort"], err = number(hostText); err != nil {
+				return nil, err
+			}
+		}
+		ports = append(ports, p)
+	}
+	return ports, nil
+}
+
+func proxyContainer(opt options) (object, error) {
+	inbound, err := opt.one("inbound", "0.0.0.0:4143")
+	if err != nil {
+		return nil, err
+	}
+	proxy := object{"name": "linkerd-proxy", "image": "none"}
+	if !opt.flags["no-env"] {
+		proxy["env"] = []any{
+			object{"name": "LINKERD2_PROXY_INBOUND_LISTEN_ADDR", "value": inbound},
+			object{"name": "LINKERD2_PROXY_ADMIN_LISTEN_ADDR", "value": "0.0.0.0:4191"},
+			object{"name": "LINKERD2_PROXY_CONTROL_LISTEN_ADDR", "value": "0.0.0.0:4190"},
+		}
+	}
+	return proxy, nil
+}

@@ -1,0 +1,215 @@
+package scenario
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"isthmus/e2e/proxy"
+)
+
+// run is one case being run.
+type run struct {
+	runner  *Runner
+	c       *Case
+	life    context.Context // streams end with it
+	streams map[string]*stream
+
+	namespaces map[string]map[string]bool // by cluster: those that are known to be there
+	objects    map[string][]written       // by cluster: in the order in which they were first written
+
+	stopped, paused map[string]bool // clusters
+	flagged         bool            // the gateway runs with flags of the case
+}
+
+func newRun(life context.Context, runner *Runner, c *Case) *run {
+	r := &run{
+		runner: runner, c: c, life: life, streams: map[string]*stream{},
+		namespaces: map[string]map[string]bool{}, objects: map[string][]written{},
+		stopped: map[string]bool{}, paused: map[string]bool{},
+	}
+	for name := range runner.writers {
+		r.namespaces[name] = map[string]bool{}
+	}
+	return r
+}
+
+func (r *run) writer(cluster string) (*writer, error) {
+	w := r.runner.writers[cluster]
+	if w == nil {
+		return nil, fmt.Errorf("there is no cluster %s", cluster)
+	}
+	return w, nil
+}
+
+// eachCluster runs a function for all clusters at the same time.
+func (r *run) eachCluster(do func(*writer) error) error {
+	errs := make([]error, len(r.runner.writers))
+	var wg sync.WaitGroup
+	for i, name := range slices.Sorted(maps.Keys(r.runner.writers)) {
+		wg.Go(func() { errs[i] = do(r.runner.writers[name]) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// begin makes the case's namespaces.
+func (r *run) begin(ctx context.Context) error {
+	err := r.eachCluster(func(w *writer) error { return w.ensureNamespace(ctx, r.c.Name) })
+	for name := range r.namespaces {
+		r.namespaces[name][r.c.Name] = true
+	}
+	return err
+}
+
+// steps runs the script and says which command failed.
+func (r *run) steps(ctx context.Context) error {
+	for _, s := range r.c.steps {
+		r.runner.trace("%s: %s", s.pos, s.text)
+		if err := s.do(ctx, r); err != nil {
+			return fmt.Errorf("%s: %s\n%w", s.pos, s.text, err)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(r.streams)) {
+		if faults := r.streams[id].Snapshot().Faults; len(faults) > 0 {
+			return fmt.Errorf("at the end of %s: stream %s was sent: %v", r.c.Name, id, faults)
+		}
+	}
+	return nil
+}
+
+// apply writes an object into a cluster. One without a namespace goes into the case's.
+func (r *run) apply(ctx context.Context, cluster string, o *unstructured.Unstructured) error {
+	w, err := r.writer(cluster)
+	if err != nil {
+		return err
+	}
+	resource, namespaced, err := w.mapping(o.GroupVersionKind())
+	if err != nil {
+		return err
+	}
+	o = o.DeepCopy()
+	if namespaced {
+		if o.GetNamespace() == "" {
+			o.SetNamespace(r.c.Name)
+		}
+		if namespace := o.GetNamespace(); !r.namespaces[cluster][namespace] {
+			if err := w.ensureNamespace(ctx, namespace); err != nil {
+				return err
+			}
+			r.namespaces[cluster][namespace] = true
+		}
+	} else {
+		o.SetNamespace("")
+	}
+	// Noted before it is tried: a write whose answer got lost is undone too.
+	if key := (written{resource, o.GetNamespace(), o.GetName()}); !slices.Contains(r.objects[cluster], key) {
+		r.objects[cluster] = append(r.objects[cluster], key)
+	}
+	return w.apply(ctx, resource, o)
+}
+
+func (r *run) delete(ctx context.Context, cluster, kind, namespace, name string, grace int64) error {
+	w, err := r.writer(cluster)
+	if err != nil {
+		return err
+	}
+	if kind == "namespace" {
+		delete(r.namespaces[cluster], name)
+	}
+	return w.delete(ctx, kind, namespace, name, grace)
+}
+
+// addressType returns that of an existing slice, IPv4 where there is none.
+func (r *run) addressType(ctx context.Context, cluster, namespace, name string) (string, error) {
+	w, err := r.writer(cluster)
+	if err != nil {
+		return "", err
+	}
+	o, err := w.in(slicesResource, namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return "IPv4", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("cluster %s: slice %s/%s: %w", cluster, namespace, name, err)
+	}
+	found, _, err := unstructured.NestedString(o.Object, "addressType")
+	return found, err
+}
+
+// slices returns a Service's EndpointSlices as expect-slices compares them.
+func (r *run) slices(ctx context.Context, cluster, namespace, service string) (any, error) {
+	w, err := r.writer(cluster)
+	if err != nil {
+		return nil, err
+	}
+	found, err := w.in(slicesResource, namespace).List(ctx, metav1.ListOptions{
+		LabelSelector: "kubernetes.io/service-name=" + service,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cluster %s: slices of %s/%s: %w", cluster, namespace, service, err)
+	}
+	all := []any{}
+	for _, item := range found.Items {
+		all = append(all, levelSlice(item.Object))
+	}
+	text, err := json.Marshal(sorted(all))
+	if err != nil {
+		return nil, err
+	}
+	var levelled any
+	return levelled, json.Unmarshal(text, &levelled)
+}
+
+// report describes the streams and the gateway, for a case that has failed.
+func (r *run) report() string {
+	var b strings.Builder
+	for _, id := range slices.Sorted(maps.Keys(r.streams)) {
+		s := r.streams[id]
+		snap := s.Snapshot()
+		phase := "open"
+		if err := closedError(snap); err != nil {
+			phase = err.Error()
+		}
+		fmt.Fprintf(&b, "stream %s (%s), %s, %d messages", id, s.kind, phase, snap.Messages)
+		if !snap.Opened.IsZero() {
+			fmt.Fprintf(&b, ", opened %s", snap.Opened.Format("15:04:05.000"))
+		}
+		b.WriteString("\n")
+		recent := s.Recent()
+		for _, m := range recent[max(0, len(recent)-12):] {
+			fmt.Fprintf(&b, "  %s\n", m)
+		}
+		if snap.Kind == proxy.Get {
+			fmt.Fprintf(&b, "  state: %d endpoints %v\n", snap.Get.Len(), clippedAddrs(snap))
+		}
+	}
+	if g := r.runner.env.Gateway; g != nil {
+		if log := g.Log(30); log != "" {
+			fmt.Fprintf(&b, "the gateway's log ends with:\n  %s\n", strings.ReplaceAll(log, "\n", "\n  "))
+		}
+	}
+	return b.String()
+}
+
+func clippedAddrs(snap proxy.Snapshot) string {
+	const most = 20
+	var texts []string
+	for i, a := range snap.Get.Addrs() {
+		if i == most {
+			texts = append(texts, "…")
+			break
+		}
+		texts = append(texts, a.String())
+	}
+	return strings.Join(texts, " ")
+}

@@ -1,0 +1,191 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// Environment is what cases are run against.
+type Environment struct {
+	Clusters map[string]Cluster // by the names of ClusterNames
+	Gateway  Gateway            // nil: none, for cases that only write
+}
+
+// Cluster is a Kubernetes API.
+type Cluster interface {
+	REST() *rest.Config // an administrator's
+}
+
+// Faulty is a Cluster whose API server can be made to fail.
+type Faulty interface {
+	Kill() error
+	Restart(context.Context) error
+	Pause() error
+	Resume() error
+}
+
+// Gateway is the server under test.
+type Gateway interface {
+	Addr() string        // of gRPC
+	MetricsAddr() string // of HTTP
+	Check(context.Context) error
+	Log(lines int) string
+}
+
+// Restarter is a Gateway that can be started anew, with more flags.
+type Restarter interface {
+	Restart(ctx context.Context, args ...string) error
+}
+
+// Options are a Runner's.
+type Options struct {
+	Slow    bool              // run slow cases too
+	Trace   func(line string) // is told of each command as it begins; may be nil
+	Timeout time.Duration     // of an expectation; zero: DefaultTimeout
+	Limit   time.Duration     // of a whole case; zero: five minutes
+}
+
+// Runner runs cases one after the other.
+type Runner struct {
+	env          Environment
+	opt          Options
+	writers      map[string]*writer
+	dead, silent *sink
+}
+
+// Result is what came of a case.
+type Result struct {
+	Case    *Case
+	Skipped string // why it was not run
+	Err     error  // what failed, with all there is to know about it
+	Took    time.Duration
+}
+
+// NewRunner returns a Runner for an environment. Close it when done.
+func NewRunner(env Environment, opt Options) (*Runner, error) {
+	if opt.Limit == 0 {
+		opt.Limit = 5 * time.Minute
+	}
+	if opt.Timeout == 0 {
+		opt.Timeout = DefaultTimeout
+	}
+	r := &Runner{env: env, opt: opt, writers: map[string]*writer{}}
+	for name, c := range env.Clusters {
+		w, err := newWriter(name, c.REST())
+		if err != nil {
+			return nil, err
+		}
+		r.writers[name] = w
+	}
+	var err error
+	if r.dead, err = deadSink(); err != nil {
+		return nil, err
+	}
+	if r.silent, err = silentSink(); err != nil {
+		return nil, errors.Join(err, r.dead.close())
+	}
+	return r, nil
+}
+
+// Close gives back what the runner holds. The environment stays.
+func (r *Runner) Close() error {
+	for _, w := range r.writers {
+		w.close()
+	}
+	return errors.Join(r.dead.close(), r.silent.close())
+}
+
+func (r *Runner) trace(format string, args ...any) {
+	if r.opt.Trace != nil {
+		r.opt.Trace(fmt.Sprintf(format, args...))
+	}
+}
+
+// Run runs a case and leaves the environment as it was before.
+func (r *Runner) Run(ctx context.Context, c *Case) Result {
+	if why := r.skip(c); why != "" {
+		return Result{Case: c, Skipped: why}
+	}
+	start := time.Now()
+	err := r.run(ctx, c)
+	return Result{Case: c, Err: err, Took: time.Since(start)}
+}
+
+// skip says why a case cannot be run here.
+func (r *Runner) skip(c *Case) string {
+	if _, ok := r.env.Gateway.(Restarter); c.needs["gateway"] && !ok {
+		return "it restarts the gateway, which somebody else runs"
+	}
+	for name, cluster := range r.env.Clusters {
+		if _, ok := cluster.(Faulty); c.needs["faults"] && !ok {
+			return fmt.Sprintf("it makes clusters fail, and somebody else runs %s", name)
+		}
+	}
+	if c.needs["slow"] && !r.opt.Slow {
+		return "it is slow"
+	}
+	return ""
+}
+
+func (r *Runner) run(ctx context.Context, c *Case) (err error) {
+	caseCtx, cancel := context.WithTimeout(ctx, r.opt.Limit)
+	defer cancel()
+	if err := r.mend(caseCtx); err != nil {
+		return fmt.Errorf("before the case: %w", err)
+	}
+	one := newRun(caseCtx, r, c)
+	defer func() {
+		// Also when the case ran out of time, or was interrupted.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
+		defer cancel()
+		if undo := one.end(ctx); undo != nil {
+			err = errors.Join(err, fmt.Errorf("after the case: %w", undo))
+		}
+	}()
+	if err := one.begin(caseCtx); err != nil {
+		return fmt.Errorf("before the case: %w", err)
+	}
+	err = one.steps(caseCtx)
+	if r.env.Gateway != nil {
+		err = errors.Join(err, r.env.Gateway.Check(caseCtx))
+	}
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, one.report())
+	}
+	return nil
+}
+
+// mend starts anew what has died since the last case, which that case has been failed for.
+func (r *Runner) mend(ctx context.Context) error {
+	for name, w := range r.writers {
+		err := w.answers(ctx)
+		if err == nil {
+			continue
+		}
+		f, ok := r.env.Clusters[name].(Faulty)
+		if !ok {
+			return err
+		}
+		r.trace("cluster %s is started anew: %v", name, err)
+		if err := f.Restart(ctx); err != nil {
+			return err
+		}
+	}
+	if r.env.Gateway == nil {
+		return nil
+	}
+	err := r.env.Gateway.Check(ctx)
+	if err == nil {
+		return nil
+	}
+	g, ok := r.env.Gateway.(Restarter)
+	if !ok {
+		return err
+	}
+	r.trace("the gateway is started anew: %v", err)
+	return g.Restart(ctx)
+}

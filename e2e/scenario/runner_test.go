@@ -1,0 +1,257 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"isthmus/e2e/proxy/destinationtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// double is a gateway that this test plays.
+type double struct {
+	addr, metrics string
+	sick          atomic.Bool
+	restarts      []string
+}
+
+func (d *double) Addr() string        { return d.addr }
+func (d *double) MetricsAddr() string { return d.metrics }
+func (d *double) Log(int) string      { return "the double's log" }
+func (d *double) Check(context.Context) error {
+	if d.sick.Load() {
+		return errors.New("the gateway is sick")
+	}
+	return nil
+}
+
+func (d *double) Restart(_ context.Context, args ...string) error {
+	d.restarts = append(d.restarts, fmt.Sprint(args))
+	d.sick.Store(false)
+	return nil
+}
+
+// play sends updates one after the other and then waits for the client to go.
+func play(updates ...*pb.Update) func(grpc.ServerStreamingServer[pb.Update]) error {
+	return func(stream grpc.ServerStreamingServer[pb.Update]) error {
+		for _, u := range updates {
+			if err := stream.Send(u); err != nil {
+				return err
+			}
+		}
+		<-stream.Context().Done()
+		return stream.Context().Err()
+	}
+}
+
+// newDouble serves a few authorities.
+func newDouble(t *testing.T) *double {
+	server := destinationtest.Start(t)
+	server.OnGet("two", play(destinationtest.Add("10.0.0.1:80", "[fd00::1]:80")))
+	server.OnGet("steps", play(destinationtest.Add("10.0.0.1:80"), destinationtest.Add("10.0.0.2:80"), destinationtest.Remove("10.0.0.1:80")))
+	server.OnGet("none", play(destinationtest.None(true)))
+	server.OnGet("missing", play(destinationtest.None(false)))
+	server.OnGet("silent", play())
+	server.OnGet("remove-first", play(destinationtest.Remove("10.0.0.1:80"), destinationtest.None(true)))
+	server.OnGet("ends", func(grpc.ServerStreamingServer[pb.Update]) error { return nil })
+	server.OnGet("fails", func(grpc.ServerStreamingServer[pb.Update]) error {
+		return status.Error(codes.Unavailable, "going away")
+	})
+	server.OnGet("busy", func(stream grpc.ServerStreamingServer[pb.Update]) error {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for stream.Send(destinationtest.Add("10.0.0.1:80")) == nil {
+			<-tick.C
+		}
+		return nil
+	})
+	var calls atomic.Int64
+	server.OnGet("changes", func(stream grpc.ServerStreamingServer[pb.Update]) error {
+		return play(destinationtest.Add(fmt.Sprintf("10.0.0.%d:80", calls.Add(1))))(stream)
+	})
+	server.OnProfile("profile", func(stream grpc.ServerStreamingServer[pb.DestinationProfile]) error {
+		if err := stream.Send(&pb.DestinationProfile{FullyQualifiedName: "web", OpaqueProtocol: true}); err != nil {
+			return err
+		}
+		<-stream.Context().Done()
+		return nil
+	})
+	metrics := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, "size 2\ncount{a=\"b\"} 3\ncount{a=\"c\"} 4")
+	}))
+	t.Cleanup(metrics.Close)
+	return &double{addr: server.Addr(), metrics: strings.TrimPrefix(metrics.URL, "http://")}
+}
+
+// runScript runs a case against a double; expectations have two seconds.
+func runScript(t *testing.T, gateway *double, script string) (Result, []string) {
+	t.Helper()
+	c, err := Parse("the-case.txtar", []byte(script))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var trace []string
+	runner, err := NewRunner(Environment{Gateway: gateway}, Options{
+		Timeout: 2 * time.Second, Trace: func(line string) { trace = append(trace, line) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := runner.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	return runner.Run(t.Context(), c), trace
+}
+
+func TestStreamCommands(t *testing.T) {
+	tests := []struct{ name, script, fails string }{
+		{"state", "get a two\nexpect a s\n-- s --\n" +
+			`{"exists": true, "endpoints": {"10.0.0.1:80": {"weight": 10000}, "[fd00::1]:80": {"weight": 10000}}}`, ""},
+		{"another state", "get a two\nexpect a s\n-- s --\n" +
+			`{"exists": true, "endpoints": {"10.0.0.1:80": {"weight": 1}, "[fd00::1]:80": {"weight": 10000}}}`, `+    "weight": 10000`},
+		{"state before the first message", "get a silent\nexpect a s\n-- s --\n" + `{"exists": null, "endpoints": {}}`, ""},
+		{"profile", "profile a profile\nfirst a profile\nexpect a s\nquiet a 100ms\n-- s --\n" +
+			`{"fullyQualifiedName": "web", "opaqueProtocol": true}`, ""},
+		{"another profile", "profile a profile\nexpect a s\n-- s --\n{}", `+  "fullyQualifiedName": "web",`},
+		{"addresses", "get a two\nexpect-addrs a [fd00::1]:80 10.0.0.[1-1]:80", ""},
+		{"too few addresses", "get a two\nexpect-addrs a 10.0.0.1:80", "surplus: [fd00::1]:80"},
+		{"too many addresses", "get a two\nexpect-addrs a 10.0.0.[1-2]:80 [fd00::1]:80", "missing: 10.0.0.2:80"},
+		{"addresses of a profile", "profile a profile\nexpect-addrs a", "only a Get stream"},
+		{"a stream that has ended", "get a ends\nexpect-addrs a", "the stream has ended with OK"},
+		{"a stream that is closed", "get a two\nclose a\nexpect-addrs a 10.0.0.1:80 [fd00::1]:80", "the stream is closed"},
+		{"first", "get a two\nfirst a add", ""},
+		{"first with addresses", "get a steps\nfirst a add 10.0.0.1:80", ""},
+		{"first with other addresses", "get a two\nfirst a add 10.0.0.1:80", "surplus: [fd00::1]:80"},
+		{"first of another kind", "get a none\nfirst a no_endpoints(false)", "the first message is #1"},
+		{"first that never comes", "get a silent\nfirst a add", "no message has come"},
+		{"first of a stream that has ended", "get a fails\nfirst a add", "Unavailable: going away"},
+		{"no endpoints", "get a none\nfirst a no_endpoints(true)\nexpect-addrs a", ""},
+		{"error", "get a fails\nexpect-error a Unavailable 'going .*'", ""},
+		{"OK", "get a ends\nexpect-error a OK", ""},
+		{"another code", "get a fails\nexpect-error a NotFound", "ended with Unavailable: going away, expected is NotFound"},
+		{"another text", "get a fails\nexpect-error a Unavailable coming", `matching "coming"`},
+		{"no error", "get a two\nexpect-error a OK", "the stream is still open"},
+		{"missing by code", "get a nowhere\nexpect-missing a", ""},
+		{"missing by message", "get a missing\nexpect-missing a", ""},
+		{"not missing", "get a none\nexpect-missing a", "the first message is #1"},
+		{"missing by another code", "get a fails\nexpect-missing a", "Unavailable"},
+		{"quiet", "get a two\nfirst a add\nquiet a 200ms", ""},
+		{"not quiet", "get a busy\nquiet a 200ms", "a message came: #"},
+		{"quiet but ended", "get a ends\nexpect-error a OK\nquiet a 1ms", "has ended"},
+		{"reconnect", "get a changes\nexpect-addrs a 10.0.0.1:80\nmark a\nclose a\nsettle 10ms\nreconnect a\nexpect-addrs a 10.0.0.2:80\nno-flap a", ""},
+		{"reconnect that loses", "get a changes\nfirst a add\nmark a\nreconnect a\nexpect-addrs a 10.0.0.2:80\nno-flap a 10.0.0.1:80", "absent after message #2"},
+		{"flap", "get a steps\nfirst a add\nexpect-addrs a 10.0.0.2:80\nmark a\nno-flap a 10.0.0.1:80", "absent at the mark"},
+		{"flap without mark", "get a two\nno-flap a", "no mark"},
+		{"stall", "get a two\nfirst a add\nstall a\nunstall a\nexpect-addrs a 10.0.0.1:80 [fd00::1]:80", ""},
+		{"an id again", "get a two\nfirst a add\nget a none\nfirst a no_endpoints(true)\nexpect-addrs a", ""},
+		{"repeat", "repeat 3 open\nexpect-addrs s2\n-- open --\nget s$I none\n", ""},
+		{"a fault", "get a remove-first\nexpect-addrs a", "stream a was sent: [a remove before any add"},
+		{"metric", "metric ^size$ 2\nmetric ^count 7\nmetric 'count{a=\"b\"}' >2\nmetric nothing 0", ""},
+		{"another metric", "metric ^count >7", "2 samples match and add up to 7, expected is >7"},
+		{"no cluster", "pod west p 10.0.0.1", "there is no cluster west"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			result, _ := runScript(t, newDouble(t), test.script)
+			switch {
+			case test.fails == "" && result.Err != nil:
+				t.Error(result.Err)
+			case test.fails != "" && (result.Err == nil || !strings.Contains(result.Err.Error(), test.fails)):
+				t.Errorf("error %v, want one with %q", result.Err, test.fails)
+			}
+		})
+	}
+}
+
+func TestFailureShowsWhatThereIsToKnow(t *testing.T) {
+	result, trace := runScript(t, newDouble(t), "# nothing\nget a steps\nget b fails\nexpect-addrs a 10.0.0.2:80\nexpect-error a OK\n")
+	if result.Err == nil {
+		t.Fatal("no failure")
+	}
+	for _, want := range []string{
+		"the-case.txtar:5: expect-error a OK", "still open", "stream a (Get), open, 3 messages", "#2 ", "add 10.0.0.2:80", "remove 10.0.0.1:80",
+		"state: 1 endpoints 10.0.0.2:80", "stream b (Get), the stream has ended with Unavailable: going away", "the double's log",
+	} {
+		if !strings.Contains(result.Err.Error(), want) {
+			t.Errorf("%q is not in:\n%v", want, result.Err)
+		}
+	}
+	if len(trace) != 4 || trace[0] != "the-case.txtar:2: get a steps" {
+		t.Errorf("trace %q", trace)
+	}
+}
+
+func TestGatewayRestartsAreUndone(t *testing.T) {
+	gateway := newDouble(t)
+	result, _ := runScript(t, gateway, "restart-gateway\nrestart-gateway -a=b '-c=d e'")
+	if got := fmt.Sprint(gateway.restarts); result.Err != nil || got != "[[] [-a=b -c=d e] []]" {
+		t.Errorf("restarts %s, %v", got, result.Err)
+	}
+	gateway.restarts = nil
+	if result, _ := runScript(t, gateway, "restart-gateway"); result.Err != nil || len(gateway.restarts) != 1 {
+		t.Errorf("restarts %v, %v", gateway.restarts, result.Err)
+	}
+}
+
+func TestDeadGatewayFailsTheCaseAndIsMended(t *testing.T) {
+	gateway := newDouble(t)
+	c, err := Parse("c.txtar", []byte("settle 1ms"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	runner, err := NewRunner(Environment{Gateway: gateway}, Options{Trace: func(line string) {
+		if strings.HasPrefix(line, "c.txtar") {
+			gateway.sick.Store(true) // it dies during the first case
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer runner.Close()
+	if result := runner.Run(t.Context(), c); result.Err == nil || !strings.Contains(result.Err.Error(), "is sick") {
+		t.Errorf("the death was not noticed: %v", result.Err)
+	}
+	runner.opt.Trace = nil
+	if result := runner.Run(t.Context(), c); result.Err != nil || len(gateway.restarts) != 1 {
+		t.Errorf("restarts %v, %v", gateway.restarts, result.Err)
+	}
+}
+
+func TestSkips(t *testing.T) {
+	for script, want := range map[string]string{
+		"skip-unless gateway": "restarts the gateway",
+		"restart-gateway -x":  "restarts the gateway",
+		"skip-unless slow":    "slow",
+		"settle 1ms":          "",
+	} {
+		c, err := Parse("c.txtar", []byte(script))
+		if err != nil {
+			t.Fatal(err)
+		}
+		runner, err := NewRunner(Environment{Clusters: map[string]Cluster{}}, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		result := runner.Run(t.Context(), c)
+		if err := errors.Join(result.Err, runner.Close()); err != nil || (want == "") != (result.Skipped == "") || !strings.Contains(result.Skipped, want) {
+			t.Errorf("%q: skipped %q, %v", script, result.Skipped, err)
+		}
+	}
+}

@@ -1,0 +1,256 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
+
+	"isthmus/e2e/proxy"
+)
+
+// stream is a subscription of a case.
+type stream struct {
+	*proxy.Stream
+	conn *grpc.ClientConn
+	kind proxy.Kind
+	life context.Context // the case's: the call ends with it
+	wait time.Duration   // for what is expected
+}
+
+// subscribe opens a stream, on a connection of its own. One of the same id from before is closed.
+func (r *run) subscribe(ctx context.Context, kind proxy.Kind, id, authority, token string) error {
+	if r.runner.env.Gateway == nil {
+		return errors.New("there is no gateway to subscribe to")
+	}
+	if old := r.streams[id]; old != nil {
+		old.end()
+	}
+	conn, err := proxy.Dial(r.runner.env.Gateway.Addr())
+	if err != nil {
+		return err
+	}
+	s := &stream{
+		Stream: proxy.NewStream(proxy.Config{Conn: conn, Kind: kind, Authority: authority, Token: token}),
+		conn:   conn, kind: kind, life: r.life, wait: r.runner.opt.Timeout,
+	}
+	r.streams[id] = s
+	return s.open(ctx)
+}
+
+// open makes the call once the connection is there, so that the time until the first message is the server's alone.
+func (s *stream) open(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	s.conn.ResetConnectBackoff()
+	s.conn.Connect()
+	for state := s.conn.GetState(); state != connectivity.Ready; state = s.conn.GetState() {
+		if !s.conn.WaitForStateChange(ctx, state) {
+			break // the call will say what is wrong
+		}
+		if s.conn.GetState() == connectivity.Idle {
+			s.conn.Connect()
+		}
+	}
+	return s.Open(s.life)
+}
+
+// end closes the stream and its connection.
+func (s *stream) end() {
+	s.Close()
+	_ = s.conn.Close() // it says only that it is closed already
+}
+
+func (s *stream) reconnect(ctx context.Context) error {
+	s.Close()
+	return s.open(ctx)
+}
+
+func (s *stream) close(context.Context) error   { s.Close(); return nil }
+func (s *stream) stall(context.Context) error   { s.Stall(); return nil }
+func (s *stream) unstall(context.Context) error { s.Unstall(); return nil }
+func (s *stream) mark(context.Context) error    { s.Mark(); return nil }
+
+// closedError says why a stream is not open, nil while it is.
+func closedError(snap proxy.Snapshot) error {
+	switch snap.Phase {
+	case proxy.Open:
+		return nil
+	case proxy.Ended:
+		return fmt.Errorf("the stream has ended with %s", ended(snap))
+	default:
+		return errors.New("the stream is closed")
+	}
+}
+
+func ended(snap proxy.Snapshot) string {
+	s := status.Convert(snap.Err)
+	if s.Message() == "" {
+		return s.Code().String()
+	}
+	return fmt.Sprintf("%s: %s", s.Code(), s.Message())
+}
+
+// holds waits until the state is as it should be, on an open stream, and stays so.
+func (s *stream) holds(ctx context.Context, check func(proxy.Snapshot) error) error {
+	return eventually(ctx, wait{limit: s.wait, hold: holdTime, changed: s.Changed}, func() (int64, error) {
+		snap := s.Snapshot()
+		err := check(snap)
+		if closed := closedError(snap); closed != nil {
+			return snap.Messages, final{errors.Join(closed, err)}
+		}
+		return snap.Messages, err
+	})
+}
+
+func (s *stream) expect(ctx context.Context, want any) error {
+	return s.holds(ctx, func(snap proxy.Snapshot) error {
+		got, err := snap.JSON()
+		if err != nil {
+			return err
+		}
+		if !reflect.DeepEqual(got, want) {
+			return fmt.Errorf("the state is another (- expected, + found):\n%s", jsonDiff(want, got))
+		}
+		return nil
+	})
+}
+
+func (s *stream) expectAddrs(ctx context.Context, want []netip.AddrPort) error {
+	if s.kind != proxy.Get {
+		return errors.New("only a Get stream has addresses")
+	}
+	return s.holds(ctx, func(snap proxy.Snapshot) error { return sameAddrs(snap.Get.Addrs(), want) })
+}
+
+// sameAddrs compares sorted lists of addresses.
+func sameAddrs(got, want []netip.AddrPort) error {
+	if slices.Equal(got, want) {
+		return nil
+	}
+	var missing, surplus []string
+	for _, a := range want {
+		if !slices.Contains(got, a) {
+			missing = append(missing, a.String())
+		}
+	}
+	for _, a := range got {
+		if !slices.Contains(want, a) {
+			surplus = append(surplus, a.String())
+		}
+	}
+	return fmt.Errorf("the addresses are others: there are %d where %d are expected\n  missing: %s\n  surplus: %s",
+		len(got), len(want), strings.Join(missing, " "), strings.Join(surplus, " "))
+}
+
+// firstMessage waits for the first message since the stream was opened; nil without error means that the stream ended
+// without one.
+func (s *stream) firstMessage(ctx context.Context, limit time.Duration) (snap proxy.Snapshot, err error) {
+	err = eventually(ctx, wait{limit: limit, changed: s.Changed}, func() (int64, error) {
+		snap = s.Snapshot()
+		if snap.First == nil && snap.Phase == proxy.Open {
+			return 0, errors.New("no message has come")
+		}
+		return 0, nil
+	})
+	return snap, err
+}
+
+func (s *stream) first(ctx context.Context, kind string, want []netip.AddrPort) error {
+	snap, err := s.firstMessage(ctx, s.wait)
+	if err != nil {
+		return err
+	}
+	m := snap.First
+	if m == nil {
+		return errors.Join(errors.New("no message came"), closedError(snap))
+	}
+	if m.Kind != kind {
+		return fmt.Errorf("the first message is %s", m)
+	}
+	if took := m.At.Sub(snap.Opened); took > proxy.FirstMessageLimit {
+		return fmt.Errorf("the first message came after %v", took)
+	}
+	if len(want) == 0 {
+		return nil
+	}
+	got := slices.Clone(m.Addrs)
+	slices.SortFunc(got, netip.AddrPort.Compare)
+	if err := sameAddrs(got, want); err != nil {
+		return fmt.Errorf("in the first message: %w", err)
+	}
+	return nil
+}
+
+func (s *stream) expectError(ctx context.Context, code codes.Code, message *regexp.Regexp) error {
+	var snap proxy.Snapshot
+	err := eventually(ctx, wait{limit: s.wait, changed: s.Changed}, func() (int64, error) {
+		snap = s.Snapshot()
+		switch snap.Phase {
+		case proxy.Open:
+			return 0, errors.New("the stream is still open")
+		case proxy.Idle:
+			return 0, final{errors.New("the stream was closed by this side")}
+		}
+		return 0, nil
+	})
+	if err != nil {
+		return err
+	}
+	if s := status.Convert(snap.Err); s.Code() != code || !message.MatchString(s.Message()) {
+		return fmt.Errorf("the stream has ended with %s, expected is %s matching %q", ended(snap), code, message)
+	}
+	return nil
+}
+
+func (s *stream) expectMissing(ctx context.Context) error {
+	snap, err := s.firstMessage(ctx, missingTime)
+	if err != nil {
+		return err
+	}
+	if m := snap.First; m != nil {
+		if m.Kind != "no_endpoints(false)" {
+			return fmt.Errorf("the first message is %s", m)
+		}
+		return nil
+	}
+	if snap.Phase != proxy.Ended || status.Code(snap.Err) != codes.NotFound {
+		return errors.Join(errors.New("expected is NotFound or no_endpoints(false)"), closedError(snap))
+	}
+	return nil
+}
+
+// quiet waits to see that nothing happens.
+func (s *stream) quiet(ctx context.Context, d time.Duration) error {
+	start := s.Snapshot().Messages
+	over := time.NewTimer(d)
+	defer over.Stop()
+	for {
+		changed := s.Changed()
+		snap := s.Snapshot()
+		if err := closedError(snap); err != nil {
+			return err
+		}
+		if snap.Messages > start {
+			recent := s.Recent()
+			return fmt.Errorf("a message came: %s", recent[len(recent)-1])
+		}
+		select {
+		case <-changed:
+		case <-over.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,170 @@
+package scenario
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// split splits a line of a script into words at blanks. Quotes keep blanks, and \n in them is a newline; # at the start
+// of a word begins a comment.
+func split(line string) ([]string, error) {
+	var words []string
+	var word strings.Builder
+	inWord, quoted := false, false
+	for i := 0; i < len(line); i++ {
+		c := line[i]
+		switch {
+		case quoted && c == '\'':
+			quoted = false
+		case quoted && c == '\\' && i+1 < len(line) && line[i+1] == 'n':
+			word.WriteByte('\n')
+			i++
+		case quoted:
+			word.WriteByte(c)
+		case c == '\'':
+			inWord, quoted = true, true
+		case c == ' ' || c == '\t' || c == '\r':
+			if inWord {
+				words = append(words, word.String())
+				word.Reset()
+				inWord = false
+			}
+		case c == '#' && !inWord:
+			return words, nil
+		default:
+			inWord = true
+			word.WriteByte(c)
+		}
+	}
+	if quoted {
+		return nil, errors.New("a quote is not closed")
+	}
+	if inWord {
+		words = append(words, word.String())
+	}
+	return words, nil
+}
+
+var numbers = regexp.MustCompile(`\[(\d+)-(\d+)\]`)
+
+// expand returns the texts that a word with ranges like 10.1.0.[1-5] stands for.
+func expand(word string) ([]string, error) {
+	at := numbers.FindStringSubmatchIndex(word)
+	if at == nil {
+		return []string{word}, nil
+	}
+	from, err1 := strconv.Atoi(word[at[2]:at[3]])
+	to, err2 := strconv.Atoi(word[at[4]:at[5]])
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, fmt.Errorf("range in %q: %w", word, err)
+	}
+	const most = 1 << 16
+	if from > to || to-from >= most {
+		return nil, fmt.Errorf("range in %q: from %d to %d", word, from, to)
+	}
+	var all []string
+	for n := from; n <= to; n++ {
+		rest, err := expand(word[at[1]:])
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range rest {
+			all = append(all, word[:at[0]]+strconv.Itoa(n)+r)
+		}
+	}
+	return all, nil
+}
+
+// addresses reads IP:PORT words with ranges.
+func addresses(words []string) ([]netip.AddrPort, error) {
+	var all []netip.AddrPort
+	for _, word := range words {
+		texts, err := expand(word)
+		if err != nil {
+			return nil, err
+		}
+		for _, text := range texts {
+			addr, err := netip.ParseAddrPort(text)
+			if err != nil {
+				return nil, fmt.Errorf("%q is no address with a port", text)
+			}
+			all = append(all, addr)
+		}
+	}
+	return all, nil
+}
+
+// options are the words KEY=VALUE and FLAG at the end of a command.
+type options struct {
+	values      map[string][]string
+	flags       map[string]bool
+	labels      map[string]any
+	annotations map[string]any
+}
+
+// readOptions reads options. keys ending in = take a value, those ending in . take a value under any longer name, others
+// are flags; label. and annotation. are known everywhere.
+func readOptions(words []string, keys ...string) (options, error) {
+	o := options{values: map[string][]string{}, flags: map[string]bool{}, labels: map[string]any{}, annotations: map[string]any{}}
+	for _, word := range words {
+		key, value, hasValue := strings.Cut(word, "=")
+		switch {
+		case hasValue && strings.HasPrefix(key, "label."):
+			o.labels[strings.TrimPrefix(key, "label.")] = value
+		case hasValue && strings.HasPrefix(key, "annotation."):
+			o.annotations[strings.TrimPrefix(key, "annotation.")] = value
+		case hasValue && knownKey(key, keys):
+			o.values[key] = append(o.values[key], value)
+		case !hasValue && knownFlag(key, keys):
+			o.flags[key] = true
+		default:
+			return o, fmt.Errorf("unknown option %q", word)
+		}
+	}
+	return o, nil
+}
+
+func knownKey(key string, keys []string) bool {
+	for _, k := range keys {
+		if key+"=" == k || strings.HasSuffix(k, ".") && strings.HasPrefix(key, k) && len(key) > len(k) {
+			return true
+		}
+	}
+	return false
+}
+
+func knownFlag(key string, keys []string) bool {
+	for _, k := range keys {
+		if key == k && !strings.HasSuffix(k, "=") && !strings.HasSuffix(k, ".") {
+			return true
+		}
+	}
+	return false
+}
+
+// one returns the only value of a key, or otherwise where there is none.
+func (o options) one(key, otherwise string) (string, error) {
+	switch values := o.values[key]; len(values) {
+	case 0:
+		return otherwise, nil
+	case 1:
+		return values[0], nil
+	default:
+		return "", fmt.Errorf("option %s= given %d times", key, len(values))
+	}
+}
+
+// under returns the values of PREFIX.NAME=VALUE options by name.
+func (o options) under(prefix string) map[string]any {
+	found := map[string]any{}
+	for key, values := range o.values {
+		if name, ok := strings.CutPrefix(key, prefix+"."); ok {
+			found[name] = values[len(values)-1]
+		}
+	}
+	return found
+}
