@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"slices"
+	"time"
+
+	"isthmus/e2e/proxy"
+)
+
+// compare looks at the end's state in other ways.
+func (d *demo) compare(ctx context.Context) error {
+	d.screen.say("\n")
+	for _, way := range []struct {
+		what string
+		do   func(context.Context) error
+	}{
+		{"a proxy that connects now is sent the same, in one message", d.newProxy},
+		{"isthmus get shows the same", d.byGet},
+		{"a client that knows only gRPC reflection gets the same", d.byReflection},
+		{"cart-east, a mirror by remote discovery, has east's Pods", d.mirror},
+	} {
+		start := time.Now()
+		if err := way.do(ctx); err != nil {
+			return d.explain(way.what, err)
+		}
+		d.screen.done(way.what, time.Since(start))
+	}
+	status := d.stream.Snapshot().Status
+	d.screen.say("  %-61s %10d\n", "messages on the one stream, none of them faulty", status.Messages)
+	return nil
+}
+
+func (d *demo) newProxy(ctx context.Context) error { return d.firstOf(ctx, federated, d.want) }
+
+func (d *demo) mirror(ctx context.Context) error {
+	addrs, err := d.shops[east].Ready(ctx, "cart")
+	if err != nil {
+		return err
+	}
+	return d.firstOf(ctx, mirror, endpoints{east: addrs})
+}
+
+// firstOf opens a stream and checks that its first message holds everything.
+func (d *demo) firstOf(ctx context.Context, authority string, want endpoints) error {
+	stream, closer, err := d.subscribe(ctx, authority)
+	if err != nil {
+		return err
+	}
+	defer closer.Close()
+	if _, err := await(ctx, stream, want, proxy.FirstMessageLimit); err != nil {
+		return fmt.Errorf("%s: %w", authority, err)
+	}
+	if snap := stream.Snapshot(); snap.Messages != 1 {
+		return fmt.Errorf("%s: it took %d messages: %v", authority, snap.Messages, stream.Recent())
+	}
+	return nil
+}
+
+// byGet runs isthmus get.
+func (d *demo) byGet(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, seenLimit)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, d.isthmus, "get", federated, "--addr", d.gateway.Addr(), "--once", "-o", "json").Output()
+	if err != nil {
+		return fmt.Errorf("isthmus get: %w", err)
+	}
+	var said struct {
+		Endpoints []struct {
+			Address netip.AddrPort `json:"address"`
+		} `json:"endpoints"`
+	}
+	if err := json.Unmarshal(out, &said); err != nil {
+		return fmt.Errorf("isthmus get: %w", err)
+	}
+	var addrs []netip.AddrPort
+	for _, e := range said.Endpoints {
+		addrs = append(addrs, e.Address)
+	}
+	return d.same("isthmus get", addrs)
+}
+
+// same compares a list of addresses with what should be.
+func (d *demo) same(who string, addrs []netip.AddrPort) error {
+	slices.SortFunc(addrs, netip.AddrPort.Compare)
+	if want := d.want.all(); !slices.Equal(addrs, want) {
+		return fmt.Errorf("%s shows %v, not %v", who, addrs, want)
+	}
+	return nil
+}

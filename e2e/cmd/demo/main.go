@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait for the cleaning up
+	err := run(ctx, os.Args[1:], os.Stdout)
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+	case errors.Is(err, errInterrupted):
+		fmt.Fprintf(os.Stderr, "demo: %v\n", err)
+		os.Exit(130)
+	case errors.As(err, new(usageError)):
+		fmt.Fprintf(os.Stderr, "demo: %v\n", err)
+		os.Exit(2)
+	default:
+		fmt.Fprintf(os.Stderr, "\ndemo: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// usageError is a mistake in the command line.
+type usageError struct{ error }
+
+var errInterrupted = errors.New("interrupted")
+
+const help = `demo shows Isthmus at work on three real Kubernetes clusters on this machine:
+etcd, kube-apiserver and controllers in one process each, and the gateway in
+another. Nothing has to be installed; there are no nodes and no containers, Pods
+are written to the API as if they ran.
+
+  demo                  about a minute; exit status 1 if anything is not as it should be
+  demo --keep           then leave it all running, to look around, until Ctrl-C
+  demo --dir DIR        keep the clusters' state and all logs in DIR
+
+West is local to the gateway; east and north are linked to it, by the Secrets and
+with the rights that Linkerd's multicluster extension uses. All three offer the
+Service web, which west's web-federated joins. The demo subscribes to that like a
+proxy and prints what the proxy sees while it
+
+  scales east up and down, unlinks north and links it again, kills east's API
+  server and brings it back, and rotates the credentials of north's link.
+
+The table's "seen after" is the time from the last write that makes a change (a
+Pod's readiness, a link's Secret) until the proxy has the message that shows it;
+"flaps" are endpoints that were there before and after a step, but not all along.
+
+Ctrl-C ends it at any time. Whatever it started ends with it.
+
+Flags:
+`
+
+// options are what the command line says.
+type options struct {
+	bin, dir string
+	keep     bool
+}
+
+func parse(args []string, stdout io.Writer) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
+	flags.StringVar(&o.bin, "bin", "", "the `folder` with the programs isthmus and controlplane (default: that of demo, or else they are built)")
+	flags.StringVar(&o.dir, "dir", "", "the `folder` for state and logs; it stays (default: a temporary one, removed at the end)")
+	flags.BoolVar(&o.keep, "keep", false, "leave everything running at the end, until Ctrl-C")
+	flags.SetOutput(io.Discard)
+	flags.Usage = func() {
+		fmt.Fprint(stdout, help)
+		flags.SetOutput(stdout)
+		flags.PrintDefaults()
+		flags.SetOutput(io.Discard)
+	}
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return o, err
+	} else if err != nil {
+		return o, usageError{err}
+	}
+	if flags.NArg() > 0 {
+		return o, usageError{fmt.Errorf("%q is not understood; demo --help tells what is", flags.Arg(0))}
+	}
+	return o, nil
+}
+
+// programs returns the paths of isthmus and controlplane. Empty ones have to be
+// built.
+func (o options) programs() (isthmus, controlplane string, err error) {
+	bin := o.bin
+	if bin == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return "", "", nil
+		}
+		bin = filepath.Dir(self)
+	}
+	isthmus, controlplane = filepath.Join(bin, "isthmus"), filepath.Join(bin, "controlplane")
+	for _, path := range []string{isthmus, controlplane} {
+		if _, err := os.Stat(path); err == nil {
+			continue
+		}
+		if o.bin != "" {
+			return "", "", usageError{fmt.Errorf("--bin: there is no %s; make tools builds it", path)}
+		}
+		return "", "", nil
+	}
+	return isthmus, controlplane, nil
+}
+
+// run is the command without its process. When it returns, nothing that it
+// started is left.
+func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
+	o, err := parse(args, stdout)
+	if err != nil {
+		return err
+	}
+	d, err := newDemo(o, newScreen(stdout))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer func() {
+		cancel(nil)
+		err = errors.Join(err, d.close())
+	}()
+	d.fail = cancel
+	if err = d.play(ctx); err != nil && ctx.Err() != nil {
+		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+			return cause // something in the background broke
+		}
+		return errInterrupted
+	}
+	return err
+}

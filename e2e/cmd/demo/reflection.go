@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/netip"
+
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/dynamicpb"
+
+	"isthmus/e2e/proxy"
+)
+
+const destination = "io.linkerd.proxy.destination.Destination"
+
+// byReflection calls Get as grpcurl does: with nothing but what the server
+// says of itself, from JSON to JSON.
+func (d *demo) byReflection(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, proxy.FirstMessageLimit)
+	defer cancel()
+	conn, err := proxy.Dial(d.gateway.Addr())
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	get, err := reflectGet(ctx, conn)
+	if err != nil {
+		return fmt.Errorf("reflection: %w", err)
+	}
+	request, reply := dynamicpb.NewMessage(get.Input()), dynamicpb.NewMessage(get.Output())
+	if err := protojson.Unmarshal(fmt.Appendf(nil, `{"path": %q}`, federated), request); err != nil {
+		return err
+	}
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, "/"+destination+"/Get")
+	if err != nil {
+		return err
+	}
+	if err := stream.SendMsg(request); err != nil {
+		return err
+	}
+	if err := stream.CloseSend(); err != nil {
+		return err
+	}
+	if err := stream.RecvMsg(reply); err != nil {
+		return err
+	}
+	text, err := protojson.Marshal(reply)
+	if err != nil {
+		return err
+	}
+	update := &pb.Update{}
+	if err := protojson.Unmarshal(text, update); err != nil {
+		return fmt.Errorf("reflection: %w", err)
+	}
+	var addrs []netip.AddrPort
+	for _, w := range update.GetAdd().GetAddrs() {
+		addr, ok := proxy.AddrPort(w.GetAddr())
+		if !ok {
+			return fmt.Errorf("reflection: an address that is none: %v", w)
+		}
+		addrs = append(addrs, addr)
+	}
+	return d.same("a call by reflection", addrs)
+}
+
+// reflectGet asks the server for the description of its method Get.
+func reflectGet(ctx context.Context, conn grpc.ClientConnInterface) (protoreflect.MethodDescriptor, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := grpc_reflection_v1.NewServerReflectionClient(conn).ServerReflectionInfo(ctx)
+	if err != nil {
+		return nil, err
+	}
+	set, seen := &descriptorpb.FileDescriptorSet{}, map[string]bool{}
+	ask := func(r *grpc_reflection_v1.ServerReflectionRequest) error {
+		files, err := askFiles(stream, r)
+		for _, file := range files {
+			if !seen[file.GetName()] {
+				seen[file.GetName()] = true
+				set.File = append(set.File, file)
+			}
+		}
+		return err
+	}
+	if err := ask(&grpc_reflection_v1.ServerReflectionRequest{
+		MessageRequest: &grpc_reflection_v1.ServerReflectionRequest_FileContainingSymbol{FileContainingSymbol: destination},
+	}); err != nil {
+		return nil, err
+	}
+	for i := 0; i < len(set.File); i++ { // what they import comes behind them
+		for _, name := range set.File[i].GetDependency() {
+			if seen[name] {
+				continue
+			}
+			if err := ask(&grpc_reflection_v1.ServerReflectionRequest{
+				MessageRequest: &grpc_reflection_v1.ServerReflectionRequest_FileByFilename{FileByFilename: name},
+			}); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return findGet(set)
+}
+
+func findGet(set *descriptorpb.FileDescriptorSet) (protoreflect.MethodDescriptor, error) {
+	files, err := protodesc.NewFiles(set)
+	if err != nil {
+		return nil, err
+	}
+	found, err := files.FindDescriptorByName(destination)
+	if err != nil {
+		return nil, err
+	}
+	service, ok := found.(protoreflect.ServiceDescriptor)
+	if !ok || service.Methods().ByName("Get") == nil {
+		return nil, fmt.Errorf("%s: %w", destination, protoregistry.NotFound)
+	}
+	return service.Methods().ByName("Get"), nil
+}
+
+// askFiles makes one request on a reflection stream.
+func askFiles(stream grpc_reflection_v1.ServerReflection_ServerReflectionInfoClient, r *grpc_reflection_v1.ServerReflectionRequest) ([]*descriptorpb.FileDescriptorProto, error) {
+	if err := stream.Send(r); err != nil && err != io.EOF { // EOF: Recv says why
+		return nil, err
+	}
+	reply, err := stream.Recv()
+	if err != nil {
+		return nil, err
+	}
+	if e := reply.GetErrorResponse(); e != nil {
+		return nil, fmt.Errorf("%s: %s", r, e.GetErrorMessage())
+	}
+	var files []*descriptorpb.FileDescriptorProto
+	for _, text := range reply.GetFileDescriptorResponse().GetFileDescriptorProto() {
+		file := &descriptorpb.FileDescriptorProto{}
+		if err := proto.Unmarshal(text, file); err != nil {
+			return nil, err
+		}
+		files = append(files, file)
+	}
+	return files, nil
+}

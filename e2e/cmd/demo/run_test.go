@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"isthmus/e2e/cluster"
+	"isthmus/e2e/gateway"
+)
+
+// watched is an output that calls a function once something has been printed.
+type watched struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+	line string
+	then func()
+}
+
+func (w *watched) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.text.Write(b)
+	if w.then != nil && strings.Contains(w.text.String(), w.line) {
+		w.then()
+		w.then = nil
+	}
+	return len(b), nil
+}
+
+// programs returns a folder with the real controlplane and, as isthmus, the
+// given program.
+func programs(t *testing.T, isthmus string) string {
+	t.Helper()
+	controlplane, err := cluster.Binary(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin := t.TempDir()
+	for name, path := range map[string]string{"controlplane": controlplane, "isthmus": isthmus} {
+		if path, err = filepath.Abs(path); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(path, filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return bin
+}
+
+// nothingLeft returns a function that checks that the demo left no folder and,
+// if it was given one, no process.
+func nothingLeft(t *testing.T) (state string, check func()) {
+	t.Helper()
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	state = filepath.Join(t.TempDir(), "state")
+	return state, func() {
+		t.Helper()
+		left, err := os.ReadDir(temp)
+		if err != nil || len(left) > 0 {
+			t.Errorf("left in the folder for temporary files: %v, %v", left, err)
+		}
+		for _, name := range names {
+			text, err := os.ReadFile(filepath.Join(state, name, "pid"))
+			if errors.Is(err, os.ErrNotExist) {
+				continue
+			}
+			pid, parseErr := strconv.Atoi(strings.TrimSpace(string(text)))
+			if err != nil || parseErr != nil {
+				t.Errorf("the pid of %s: %v, %v", name, err, parseErr)
+				continue
+			}
+			if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+				t.Errorf("process %d of %s is there: %v", pid, name, err)
+			}
+		}
+	}
+}
+
+// TestDemo is the whole demo, with Ctrl-C when it would go on for ever.
+func TestDemo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	isthmus, err := gateway.Binary(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, check := nothingLeft(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	out := &watched{line: "Everything is left running", then: cancel}
+	err = run(ctx, []string{"--keep", "--bin", programs(t, isthmus)}, out)
+	t.Log("\n" + out.text.String())
+	if err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(out.text.String(), "All as it should be") {
+		t.Error("it does not say that all is as it should be")
+	}
+	check()
+}
+
+// TestGatewayFails has a gateway that ends at once.
+func TestGatewayFails(t *testing.T) {
+	broken := filepath.Join(t.TempDir(), "broken")
+	if err := os.WriteFile(broken, []byte("#!/bin/sh\necho it is broken >&2; exit 3\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	state, check := nothingLeft(t)
+	err := run(t.Context(), []string{"--bin", programs(t, broken), "--dir", state}, &bytes.Buffer{})
+	if err == nil || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "it is broken") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(state, west, "pid")); err != nil {
+		t.Errorf("a folder that was asked for must stay: %v", err)
+	}
+	check()
+}
+
+// TestInterrupted ends the demo as Ctrl-C does, while it deploys.
+func TestInterrupted(t *testing.T) {
+	_, check := nothingLeft(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	out := &watched{line: "start the API servers", then: cancel}
+	err := run(ctx, []string{"--bin", programs(t, "/bin/false")}, out)
+	if !errors.Is(err, errInterrupted) {
+		t.Errorf("got %v", err)
+	}
+	check()
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+// screen prints the demo's lines. On a terminal the row of the step under way
+// is drawn again as it changes; elsewhere each row is printed once.
+type screen struct {
+	terminal bool
+
+	mu  sync.Mutex
+	out io.Writer
+}
+
+func newScreen(out io.Writer) *screen {
+	s := &screen{out: out}
+	if file, ok := out.(*os.File); ok && os.Getenv("TERM") != "dumb" {
+		info, err := file.Stat()
+		s.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
+	}
+	return s
+}
+
+const (
+	bold, dim, red, green, plain = "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[0m"
+	clearLine                    = "\r\x1b[K"
+
+	rowFormat = "  %-40s%7s%7s%7s %10s  %s"
+)
+
+// style wraps text on a terminal.
+func (s *screen) style(style, text string) string {
+	if !s.terminal {
+		return text
+	}
+	return style + text + plain
+}
+
+func (s *screen) say(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	fmt.Fprintf(s.out, format, args...)
+}
+
+// done reports a part of the preparations.
+func (s *screen) done(what string, took time.Duration) {
+	s.say("  %-61s %10s\n", what, short(took))
+}
+
+// head prints the table's heading.
+func (s *screen) head() {
+	text := fmt.Sprintf(rowFormat, "", west, east, north, "seen after", "flaps")
+	s.say("%s\n", s.style(dim, text))
+}
+
+// a row is one step's line of the table.
+type row struct {
+	title         string
+	before, now   []int
+	when, verdict string
+}
+
+func (s *screen) format(r row) string {
+	cells := []any{r.title}
+	for i, n := range r.now {
+		cell := fmt.Sprintf("%7d", n)
+		if i < len(r.before) && r.before[i] != n {
+			cell = s.style(bold, cell)
+		}
+		cells = append(cells, cell)
+	}
+	return strings.TrimRight(fmt.Sprintf(rowFormat, append(cells, r.when, r.verdict)...), " ")
+}
+
+// live draws a row that may still change; only a terminal shows it.
+func (s *screen) live(r row) {
+	if s.terminal {
+		s.say("%s%s", clearLine, s.format(r))
+	}
+}
+
+// finish prints a row for good.
+func (s *screen) finish(r row) {
+	if s.terminal {
+		s.say("%s", clearLine)
+		color := green
+		if r.verdict != "none" {
+			color = red
+		}
+		r.verdict = s.style(color, r.verdict)
+	}
+	s.say("%s\n", s.format(r))
+}
+
+// note prints what there is to add to the row above.
+func (s *screen) note(text string) { s.say("%s\n", s.style(dim, "    "+text)) }
+
+// short is a duration for a person.
+func short(d time.Duration) string {
+	if d < time.Second {
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	}
+	return fmt.Sprintf("%.1f s", d.Seconds())
+}

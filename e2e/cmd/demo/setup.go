@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"isthmus/e2e/cluster"
+	"isthmus/e2e/gateway"
+	"isthmus/e2e/proxy"
+	"isthmus/e2e/shop"
+)
+
+// controllers are those of a real cluster that the shop needs.
+var controllers = []string{"namespace", "serviceaccount", "token", "endpointslice", "gc"}
+
+// firstToken names the token that a cluster is linked by first.
+const firstToken = "remote-access-token-1"
+
+func (d *demo) setUp(ctx context.Context) error {
+	isthmus, controlplane, err := d.options.programs()
+	if err != nil {
+		return err
+	}
+	if isthmus == "" {
+		d.screen.say("  building the programs; the first time takes some minutes\n")
+		if controlplane, err = cluster.Binary(ctx); err != nil {
+			return err
+		}
+		if isthmus, err = gateway.Binary(ctx); err != nil {
+			return err
+		}
+	}
+	d.isthmus = isthmus
+	for _, part := range []struct {
+		what string
+		do   func(context.Context) error
+	}{
+		{"start the API servers of west, east and north", func(ctx context.Context) error { return d.startClusters(ctx, controlplane) }},
+		{"deploy the Services web and cart in each", d.deploy},
+		{"link east and north to west", d.link},
+		{"start the gateway in west", d.startGateway},
+	} {
+		start := time.Now()
+		if err := part.do(ctx); err != nil {
+			return fmt.Errorf("%s: %w", part.what, err)
+		}
+		d.screen.done(part.what, time.Since(start))
+	}
+	return nil
+}
+
+func (d *demo) startClusters(ctx context.Context, binary string) error {
+	var configs []cluster.Config
+	for _, name := range names {
+		configs = append(configs, cluster.Config{
+			Name: name, Dir: filepath.Join(d.dir, name), Binary: binary, Controllers: controllers,
+		})
+	}
+	servers, err := cluster.StartAll(ctx, configs...)
+	if err != nil {
+		return err
+	}
+	for i, server := range servers {
+		d.servers[server.Name()] = server
+		d.later(server.Close)
+		c, err := shop.New(server.Name(), byte(i+1), server.REST())
+		if err != nil {
+			return err
+		}
+		d.shops[server.Name()] = c
+		d.later(func() error { c.Close(); return nil })
+		d.background(ctx, c.Run)
+	}
+	return nil
+}
+
+// deploy fills all clusters at the same time.
+func (d *demo) deploy(ctx context.Context) error {
+	web := map[string]int{west: 3, east: 2, north: 2}
+	if err := d.everywhere(func(c *shop.Cluster) error { return c.Deploy(ctx, web[c.Name], 2) }); err != nil {
+		return err
+	}
+	return d.shops[west].Mirror(ctx)
+}
+
+func (d *demo) everywhere(do func(*shop.Cluster) error) error {
+	errs := make([]error, len(names))
+	var wg sync.WaitGroup
+	for i, name := range names {
+		wg.Go(func() { errs[i] = do(d.shops[name]) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func (d *demo) link(ctx context.Context) error {
+	kubeconfig, err := d.shops[west].GatewayAccess(ctx)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(d.path("gateway.kubeconfig"), kubeconfig, 0o600); err != nil {
+		return err
+	}
+	for _, remote := range []string{east, north} {
+		if _, err := d.linkBy(ctx, remote, firstToken); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// linkBy links a cluster by a token of that name, which it makes if needed, and
+// says when it wrote the link.
+func (d *demo) linkBy(ctx context.Context, remote, token string) (time.Time, error) {
+	kubeconfig, err := d.shops[remote].RemoteAccess(ctx, token)
+	if err != nil {
+		return time.Time{}, err
+	}
+	now := time.Now()
+	return now, d.shops[west].Link(ctx, remote, kubeconfig)
+}
+
+func (d *demo) path(name string) string { return filepath.Join(d.dir, name) }
+
+func (d *demo) startGateway(ctx context.Context) error {
+	log, err := os.OpenFile(d.path("gateway.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	d.later(log.Close)
+	d.gateway, err = gateway.Start(ctx, gateway.Config{
+		Binary: d.isthmus, Kubeconfig: d.path("gateway.kubeconfig"), Output: log,
+		Args: []string{ // as Linkerd's chart sets them by default, and then our own
+			"-outbound-transport-mode=transport-header",
+			`-meshed-http2-client-params={"keep_alive":{"interval":{"seconds":10},"timeout":{"seconds":3},"while_idle":true}}`,
+			"-log-level=info",
+			"-target-cluster-label=true",      // what the table tells clusters apart by
+			"-shutdown-delay=0s", "-drain=1s", // nobody has to be sent elsewhere at the end
+		},
+	})
+	if err != nil {
+		return err
+	}
+	d.later(d.gateway.Stop)
+	stream, closer, err := d.subscribe(ctx, federated)
+	if err != nil {
+		return err
+	}
+	d.stream = stream
+	d.later(closer.Close)
+	return nil
+}
+
+// subscribe opens a stream as the proxy of a Pod in west would.
+func (d *demo) subscribe(ctx context.Context, authority string) (*proxy.Stream, io.Closer, error) {
+	conn, err := proxy.Dial(d.gateway.Addr())
+	if err != nil {
+		return nil, nil, err
+	}
+	stream := proxy.NewStream(proxy.Config{
+		Conn: conn, Kind: proxy.Get, Authority: authority,
+		Token: fmt.Sprintf(`{"ns":"shop","nodeName":%q,"pod":"demo"}`, d.shops[west].Node()),
+	})
+	// The stream outlives ctx, so that an end by Ctrl-C is no fault of the gateway.
+	if err := stream.Open(context.WithoutCancel(ctx)); err != nil {
+		return nil, nil, errors.Join(err, conn.Close())
+	}
+	return stream, closer(func() error {
+		stream.Close()
+		return conn.Close()
+	}), nil
+}
+
+type closer func() error
+
+func (c closer) Close() error { return c() }

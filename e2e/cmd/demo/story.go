@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+const (
+	// seenLimit is how long a change may take until the proxy sees it. The gateway
+	// promises ten seconds for a cluster that was away, and is far quicker otherwise.
+	seenLimit = 10 * time.Second
+	// calm is how long a step's result must stay as it is.
+	calm = 300 * time.Millisecond
+	// outage is how long east's API server stays away at least.
+	outage = 3 * time.Second
+
+	secondToken = "remote-access-token-2"
+)
+
+// step is one row of the table.
+type step struct {
+	title string
+	// do changes something and sets what the proxy should see. It returns when the
+	// change was made, or zero if the proxy should see none, and what there is to add.
+	do func(context.Context) (changed time.Time, note string, err error)
+}
+
+func (d *demo) story(ctx context.Context) error {
+	d.screen.say("\n%s, as one proxy in west sees it on one stream:\n\n", federated)
+	d.screen.head()
+	if err := d.first(ctx); err != nil {
+		return d.explain("the first message", err)
+	}
+	for _, s := range []step{
+		d.scale(east, 2, 5),
+		d.scale(east, 5, 1),
+		{"unlink north", d.unlinkNorth},
+		{"link north again", d.relinkNorth},
+		{"kill east's API server", d.killEast},
+		d.scale(west, 3, 4),
+		{"start east's API server again", d.startEast},
+		d.scale(east, 1, 3),
+		{"rotate the credentials of north's link", d.rotateNorth},
+		{"restart north's API server", d.restartNorth},
+		d.scale(north, 2, 4),
+	} {
+		if err := d.step(ctx, s); err != nil {
+			return d.explain(s.title, err)
+		}
+	}
+	return nil
+}
+
+// first checks the stream's first message: it must hold the endpoints of every
+// cluster at once.
+func (d *demo) first(ctx context.Context) error {
+	for _, name := range names {
+		if err := d.expectPods(ctx, name); err != nil {
+			return err
+		}
+	}
+	if _, err := await(ctx, d.stream, d.want, seenLimit); err != nil {
+		return err
+	}
+	snap := d.stream.Snapshot()
+	if n := len(snap.First.Addrs); snap.First.Kind != "add" || n != len(d.want.all()) {
+		return fmt.Errorf("the first message was %s, not an add of all %d endpoints", snap.First, len(d.want.all()))
+	}
+	if err := hold(ctx, d.stream, d.want, calm); err != nil {
+		return err
+	}
+	d.screen.finish(row{title: "the stream's first message", now: d.want.counts(), when: short(snap.First.At.Sub(snap.Opened)), verdict: "none"})
+	return nil
+}
+
+// expectPods has the proxy see a cluster's Pods as they are now.
+func (d *demo) expectPods(ctx context.Context, name string) error {
+	addrs, err := d.shops[name].Ready(ctx, "web")
+	if err != nil {
+		return err
+	}
+	d.want[name] = addrs
+	return nil
+}
+
+// step takes one step and checks what the proxy sees of it.
+func (d *demo) step(ctx context.Context, s step) error {
+	before := endpoints{}
+	for name, addrs := range d.want {
+		before[name] = slices.Clone(addrs)
+	}
+	d.stream.Mark()
+	r := row{title: s.title, before: before.counts()}
+	stop := d.drawLive(r)
+	changed, note, err := s.do(ctx)
+	seen := time.Time{}
+	if err == nil {
+		seen, err = await(ctx, d.stream, d.want, seenLimit)
+	}
+	if err == nil {
+		err = hold(ctx, d.stream, d.want, calm)
+	}
+	if err == nil {
+		err = d.stream.Flapped(before.kept(d.want)...)
+	}
+	stop()
+	r.now, r.when, r.verdict = byCluster(d.stream.Snapshot().Get).counts(), "no change", "none"
+	if !changed.IsZero() {
+		r.when = short(seen.Sub(changed))
+	}
+	switch {
+	case ctx.Err() != nil:
+		r.when, r.verdict = "", "interrupted"
+	case err != nil:
+		r.when, r.verdict = "", "FAILED"
+	}
+	d.screen.finish(r)
+	if err == nil && note != "" {
+		d.screen.note(note)
+	}
+	return err
+}
+
+// drawLive draws the row as the stream changes, until stop is called.
+func (d *demo) drawLive(r row) (stop func()) {
+	began := time.Now()
+	end, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			changed := d.stream.Changed()
+			r.now, r.when = byCluster(d.stream.Snapshot().Get).counts(), short(time.Since(began))+" …"
+			d.screen.live(r)
+			select {
+			case <-changed:
+			case <-tick.C:
+			case <-end:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(end)
+		<-ended
+	}
+}
+
+// explain says in which step something was wrong, and what led to it.
+func (d *demo) explain(title string, err error) error {
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	text := "the newest messages on the stream:\n"
+	recent := d.stream.Recent()
+	for _, m := range recent[max(0, len(recent)-8):] {
+		text += "  " + m.String() + "\n"
+	}
+	return fmt.Errorf("%s: %w\n\n%s\nthe gateway's log ends with:\n%s", title, err, text, d.gateway.Log(15))
+}
+
+func (d *demo) scale(name string, from, to int) step {
+	title := fmt.Sprintf("scale %s from %d to %d", name, from, to)
+	return step{title, func(ctx context.Context) (time.Time, string, error) {
+		changed, err := d.shops[name].Scale(ctx, "web", to)
+		if err != nil {
+			return changed, "", err
+		}
+		return changed, "", d.expectPods(ctx, name)
+	}}
+}
+
+func (d *demo) unlinkNorth(ctx context.Context) (time.Time, string, error) {
+	delete(d.want, north)
+	now := time.Now()
+	return now, "", d.shops[west].Unlink(ctx, north)
+}
+
+func (d *demo) relinkNorth(ctx context.Context) (time.Time, string, error) {
+	if err := d.expectPods(ctx, north); err != nil {
+		return time.Time{}, "", err
+	}
+	linked, err := d.linkBy(ctx, north, firstToken)
+	return linked, "", err
+}

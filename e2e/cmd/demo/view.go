@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"isthmus/e2e/proxy"
+)
+
+// byCluster sorts a proxy's endpoints by the cluster that the gateway says
+// they are in; those that it says nothing of are in its own.
+func byCluster(state *proxy.GetState) endpoints {
+	e := endpoints{}
+	for addr, endpoint := range state.Endpoints() {
+		name := endpoint.Labels()["target_cluster"]
+		if name == "" {
+			name = west
+		}
+		e[name] = append(e[name], addr)
+	}
+	for _, addrs := range e {
+		slices.SortFunc(addrs, netip.AddrPort.Compare)
+	}
+	return e
+}
+
+// counts returns the numbers of endpoints in the order of names.
+func (e endpoints) counts() []int {
+	var counts []int
+	for _, name := range names {
+		counts = append(counts, len(e[name]))
+	}
+	return counts
+}
+
+// all returns every address.
+func (e endpoints) all() []netip.AddrPort {
+	var all []netip.AddrPort
+	for _, addrs := range e {
+		all = append(all, addrs...)
+	}
+	slices.SortFunc(all, netip.AddrPort.Compare)
+	return all
+}
+
+// kept returns the addresses that both have.
+func (e endpoints) kept(other endpoints) []netip.AddrPort {
+	theirs := other.all()
+	return slices.DeleteFunc(e.all(), func(a netip.AddrPort) bool { return !slices.Contains(theirs, a) })
+}
+
+// differs says how what is seen differs from what should be: "" if it does not.
+func (e endpoints) differs(seen endpoints) string {
+	var lines []string
+	clusters := slices.Clone(names)
+	for name := range seen {
+		if !slices.Contains(clusters, name) {
+			clusters = append(clusters, name)
+		}
+	}
+	for _, name := range clusters {
+		for _, addr := range e[name] {
+			if !slices.Contains(seen[name], addr) {
+				lines = append(lines, fmt.Sprintf("  %s of %s is missing", addr, name))
+			}
+		}
+		for _, addr := range seen[name] {
+			if !slices.Contains(e[name], addr) {
+				lines = append(lines, fmt.Sprintf("  %s of %s should not be there", addr, name))
+			}
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// look returns what the stream shows at the moment, and an error if it is not
+// as it should be.
+func look(stream *proxy.Stream, want endpoints) (endpoints, error) {
+	snap := stream.Snapshot()
+	seen := byCluster(snap.Get)
+	if snap.Phase != proxy.Open {
+		return seen, fmt.Errorf("the stream has ended: %v", snap.Err)
+	}
+	if len(snap.Faults) > 0 {
+		return seen, fmt.Errorf("the gateway sent what it must not: %s", snap.Faults[0])
+	}
+	if snap.First == nil {
+		return seen, fmt.Errorf("no message has come yet")
+	}
+	if diff := want.differs(seen); diff != "" {
+		return seen, fmt.Errorf("the proxy does not see what it should:\n%s", diff)
+	}
+	return seen, nil
+}
+
+// await returns when the stream shows what it should, and the time of the
+// message that made it so.
+func await(ctx context.Context, stream *proxy.Stream, want endpoints, limit time.Duration) (time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		changed := stream.Changed()
+		_, err := look(stream, want)
+		if err == nil {
+			recent := stream.Recent()
+			return recent[len(recent)-1].At, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return time.Time{}, fmt.Errorf("after %v: %w", limit, err)
+		}
+	}
+}
+
+// hold returns an error as soon as the stream shows something else.
+func hold(ctx context.Context, stream *proxy.Stream, want endpoints, duration time.Duration) error {
+	over := time.NewTimer(duration)
+	defer over.Stop()
+	for {
+		changed := stream.Changed()
+		if _, err := look(stream, want); err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-over.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

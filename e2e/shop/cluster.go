@@ -1,0 +1,225 @@
+package shop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+)
+
+const (
+	// Namespace is where the shop is, in every cluster.
+	Namespace = "shop"
+	// Port is what the shop's containers listen on.
+	Port = 8080
+
+	// waitLimit bounds how long what a cluster does by itself may take.
+	waitLimit = 20 * time.Second
+)
+
+// Cluster is a running cluster that the shop is in, or will be. Its methods may
+// be called from several goroutines.
+type Cluster struct {
+	Name string
+
+	subnet  byte // its Pods have addresses of 10.subnet.0.0/16
+	rest    *rest.Config
+	http    *http.Client
+	client  kubernetes.Interface
+	dynamic dynamic.Interface
+	mapper  meta.RESTMapper
+
+	mu      sync.Mutex
+	lastPod int       // the number that the newest Pod's address is made of
+	changed time.Time // when a Pod was last made ready, or told to go
+	lost    error     // why Run has nothing to go by at the moment
+}
+
+// New returns the cluster behind an administrator's client configuration. Its
+// Pods will have addresses of 10.subnet.0.0/16. Nothing is asked or written yet.
+func New(name string, subnet byte, admin *rest.Config) (*Cluster, error) {
+	fail := func(err error) (*Cluster, error) { return nil, fmt.Errorf("cluster %s: %w", name, err) }
+	client, err := rest.HTTPClientFor(admin)
+	if err != nil {
+		return fail(err)
+	}
+	c := &Cluster{Name: name, subnet: subnet, rest: admin, http: client}
+	typed, err := kubernetes.NewForConfigAndClient(admin, client)
+	if err != nil {
+		return fail(err)
+	}
+	c.client = typed
+	if c.dynamic, err = dynamic.NewForConfigAndClient(admin, client); err != nil {
+		return fail(err)
+	}
+	c.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(typed.Discovery()))
+	return c, nil
+}
+
+// Close gives up the connections. It comes after the end of Run.
+func (c *Cluster) Close() { utilnet.CloseIdleConnectionsFor(c.http.Transport) }
+
+// zone is an availability zone, with one node in it.
+type zone struct{ Name, Node string }
+
+func (c *Cluster) zones() []zone {
+	var zones []zone
+	for _, letter := range []string{"a", "b"} {
+		zones = append(zones, zone{Name: c.Name + "-1" + letter, Node: c.Name + "-node-" + letter})
+	}
+	return zones
+}
+
+// Node returns the name of one of the cluster's nodes.
+func (c *Cluster) Node() string { return c.zones()[0].Node }
+
+// Deploy writes the shop with so many Pods of each Deployment. It returns when
+// they are ready, for which Run must run, and in their Services' EndpointSlices.
+func (c *Cluster) Deploy(ctx context.Context, web, cart int) error {
+	type deployment struct {
+		Name     string
+		Replicas int
+	}
+	deployments := []deployment{{"web", web}, {"cart", cart}}
+	if err := c.apply(ctx, "shop.yaml", map[string]any{
+		"Cluster": c.Name, "Zones": c.zones(), "Deployments": deployments,
+	}); err != nil {
+		return err
+	}
+	for _, d := range deployments {
+		if err := c.awaitReady(ctx, d.Name, d.Replicas); err != nil {
+			return err
+		}
+		if err := c.awaitSlices(ctx, d.Name, d.Replicas); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) awaitSlices(ctx context.Context, service string, endpoints int) error {
+	err := poll(ctx, func() error {
+		slices, err := c.client.DiscoveryV1().EndpointSlices(Namespace).List(ctx, metav1.ListOptions{
+			LabelSelector: discoveryv1.LabelServiceName + "=" + service,
+		})
+		if err != nil {
+			return err
+		}
+		ready := 0
+		for _, slice := range slices.Items {
+			for _, e := range slice.Endpoints {
+				if e.Conditions.Ready != nil && *e.Conditions.Ready {
+					ready++
+				}
+			}
+		}
+		if ready != endpoints {
+			return fmt.Errorf("%d endpoints, not %d", ready, endpoints)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("cluster %s: EndpointSlices of Service %s: %w", c.Name, service, err)
+	}
+	return nil
+}
+
+// Mirror writes what the service mirror would write into the gateway's own
+// cluster: the Services web-federated and cart-east.
+func (c *Cluster) Mirror(ctx context.Context) error { return c.apply(ctx, "mirrors.yaml", nil) }
+
+// Scale changes how many Pods a Deployment has. It returns when they are there,
+// or gone, and says when the last of them became ready or was told to go.
+func (c *Cluster) Scale(ctx context.Context, deployment string, replicas int) (time.Time, error) {
+	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
+	_, err := c.client.AppsV1().Deployments(Namespace).Patch(ctx, deployment, types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		return time.Time{}, fmt.Errorf("cluster %s: scale %s: %w", c.Name, deployment, err)
+	}
+	if err := c.awaitReady(ctx, deployment, replicas); err != nil {
+		return time.Time{}, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.changed, nil
+}
+
+func (c *Cluster) awaitReady(ctx context.Context, deployment string, replicas int) error {
+	err := poll(ctx, func() error {
+		pods, err := c.pods(ctx, deployment)
+		if err != nil {
+			return err
+		}
+		if ready := readyAddrs(pods); len(ready) != replicas || len(pods) != replicas {
+			return fmt.Errorf("%d Pods, %d of them ready, not %d", len(pods), len(ready), replicas)
+		}
+		return nil
+	})
+	if err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return errors.Join(fmt.Errorf("cluster %s: Deployment %s: %w", c.Name, deployment, err), c.lost)
+	}
+	return nil
+}
+
+// Ready returns the addresses of a Deployment's ready Pods.
+func (c *Cluster) Ready(ctx context.Context, deployment string) ([]netip.AddrPort, error) {
+	pods, err := c.pods(ctx, deployment)
+	if err != nil {
+		return nil, fmt.Errorf("cluster %s: %w", c.Name, err)
+	}
+	return readyAddrs(pods), nil
+}
+
+func (c *Cluster) pods(ctx context.Context, deployment string) ([]corev1.Pod, error) {
+	list, err := c.client.CoreV1().Pods(Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + deployment})
+	if err != nil {
+		return nil, fmt.Errorf("list the Pods of %s: %w", deployment, err)
+	}
+	return list.Items, nil
+}
+
+func readyAddrs(pods []corev1.Pod) []netip.AddrPort {
+	var addrs []netip.AddrPort
+	for _, pod := range pods {
+		if addr, err := netip.ParseAddr(pod.Status.PodIP); err == nil && pod.DeletionTimestamp == nil {
+			addrs = append(addrs, netip.AddrPortFrom(addr, Port))
+		}
+	}
+	return addrs
+}
+
+// poll tries until it works, at most for waitLimit.
+func poll(ctx context.Context, try func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, waitLimit)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", ctx.Err(), err)
+		}
+	}
+}
