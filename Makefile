@@ -1,0 +1,42 @@
+# `make` alone prints what there is. Only Go, make and git are needed; the race
+# detector is used where a C compiler is there too.
+RACE := $(shell command -v $$(go env CC) >/dev/null 2>&1 && echo -race)
+BIN  := $(CURDIR)/bin
+KEEP ?=
+E2E  ?= .
+
+help: ## print this
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## build bin/isthmus
+	go build -o $(BIN)/isthmus ./cmd/isthmus
+
+tools: build ## build the end-to-end programs too: real API servers, scenario runner, demo
+	cd e2e && go build -ldflags='-s -w' -o $(BIN)/ ./cmd/...
+
+demo: tools ## three real clusters, linked, and a live view of a federated service (KEEP=1: leave it running)
+	@$(BIN)/demo --bin $(BIN) $(if $(KEEP),--keep)
+
+test: lint unit e2e ## everything
+
+unit: ## the product's tests, with the race detector if there is a C compiler
+	go test $(RACE) ./...
+
+e2e: tools ## scenarios against real API servers, the gateway as a process (E2E=REGEX: only these)
+	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane go test -count=1 -timeout 40m -run '$(E2E)' ./...
+
+lint: ## gofmt, vet, staticcheck, in both modules
+	@test -z "$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go'))" || { gofmt -l $$(git ls-files -co --exclude-standard '*.go'); exit 1; }
+	go vet ./... && go tool staticcheck ./...
+	cd e2e && go vet ./... && go tool staticcheck ./...
+
+bench: ## benchmarks of the hot paths
+	go test -run '^$$' -bench . -benchmem ./federation ./grpcapi ./clusterstore
+
+fuzz: ## every fuzz test for FUZZTIME (default 20s)
+	@go list ./... | while read -r p; do go test -list '^Fuzz' $$p | grep '^Fuzz' | while read -r f; do echo "$$p $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(or $(FUZZTIME),20s) $$p || exit 1; done || exit 1; done
+
+clean: ## remove what was built
+	rm -rf $(BIN) out
+
+.PHONY: help build tools demo test unit e2e lint bench fuzz clean
