@@ -81,7 +81,7 @@ func (w *world) feed(o runtime.Object) cache.ReflectorStore {
 		name = "services"
 	case *discoveryv1.EndpointSlice:
 		name = "endpointslices"
-	case *corev1.Endpoints:
+	case *coreEndpoints:
 		name = "endpoints"
 	case *metav1.PartialObjectMetadata:
 		name = strings.ToLower(o.Kind) + "s"

@@ -2,9 +2,11 @@ package clusterstore
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -165,4 +167,49 @@ func TestNoProxyForLinks(t *testing.T) {
 			t.Errorf("%v: proxy %v", name, got)
 		}
 	}
+}
+
+// TestPages: a server that can't stream lists is asked for pages.
+func TestPages(t *testing.T) {
+	const pods = 1200
+	old := func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		w.Header().Set("Content-Type", "application/json")
+		if q.Has("sendInitialEvents") {
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)
+			return
+		}
+		if q.Has("watch") {
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+			return
+		}
+		if !strings.HasSuffix(r.URL.Path, "/pods") {
+			fmt.Fprint(w, `{"metadata":{"resourceVersion":"7"}}`)
+			return
+		}
+		if q.Get("limit") != "500" || q.Get("resourceVersion") != "" {
+			t.Errorf("asked for %s", r.URL)
+		}
+		first, _ := strconv.Atoi(q.Get("continue"))
+		last, next := min(first+500, pods), ""
+		if last < pods {
+			next = strconv.Itoa(last)
+		}
+		var items []string
+		for i := first; i < last; i++ {
+			items = append(items, fmt.Sprintf(`{"metadata":{"namespace":"ns","name":"p%d"}}`, i))
+		}
+		fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7","continue":%q},"items":[%s]}`, next, strings.Join(items, ","))
+	}
+	served(t, http.HandlerFunc(old), func(c *Cluster) {
+		<-c.Synced()
+		synctest.Wait()
+		for _, h := range c.Health().Resources {
+			if h.Resource == "pods" && h.Objects != pods || h.Err != "" {
+				t.Errorf("%+v", h)
+			}
+		}
+	})
 }

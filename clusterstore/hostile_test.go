@@ -37,7 +37,7 @@ func FuzzJoin(f *testing.F) {
 	slice.Annotations = map[string]string{gatewayIdentityAnnotation: "id", remoteNameAnnotation: "a.b"}
 	slice.Labels[mirrorClusterLabel] = "c"
 	pod := aPod("p", meshed, podAnnotation(opaqueAnnotation, "1-2,http"), podAnnotation(skipAnnotation, "5"), ownedBy("ReplicaSet", "r"))
-	endpoints := &corev1.Endpoints{ObjectMeta: inNS("web"), Subsets: []corev1.EndpointSubset{{
+	endpoints := &coreEndpoints{ObjectMeta: inNS("web"), Subsets: []coreEndpointSubset{{
 		Ports: []corev1.EndpointPort{{Name: "http", Port: 1}}, Addresses: []corev1.EndpointAddress{{IP: "10.0.0.1"}},
 	}}}
 	for order := range uint8(4) {
@@ -48,7 +48,7 @@ func FuzzJoin(f *testing.F) {
 		objects := []wire{&corev1.Service{}, &discoveryv1.EndpointSlice{}, &corev1.Pod{}}
 		data := [][]byte{service, slice, pod}
 		if order&1 == 1 {
-			objects[1], data[1] = &corev1.Endpoints{}, endpoints
+			objects[1], data[1] = &coreEndpoints{}, endpoints
 		}
 		for i := range objects {
 			i = (i + int(order>>1)) % len(objects)

@@ -87,7 +87,7 @@ func TestAddresses(t *testing.T) {
 // TestEndpoints: the same for the older Endpoints objects.
 func TestEndpoints(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Rules.EndpointSlices = false })
-	o := &corev1.Endpoints{ObjectMeta: inNS("web"), Subsets: []corev1.EndpointSubset{{
+	o := &coreEndpoints{ObjectMeta: inNS("web"), Subsets: []coreEndpointSubset{{
 		Ports:             []corev1.EndpointPort{{Name: "http", Port: 8080}, {Name: "admin", Port: 9000}},
 		Addresses:         []corev1.EndpointAddress{{IP: "10.0.0.2", Hostname: "h2"}, {IP: "10.0.0.1", TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "p"}}},
 		NotReadyAddresses: []corev1.EndpointAddress{{IP: "10.0.0.9"}},

@@ -99,6 +99,9 @@ func (r *resource) tryList(ctx context.Context, opts metav1.ListOptions) (runtim
 	if err := r.pause(ctx); err != nil {
 		return nil, err
 	}
+	if opts.ResourceVersion == "0" {
+		opts.ResourceVersion = "" // asked for version 0, servers ignore the limit and send all at once
+	}
 	list, err := r.list(ctx, opts)
 	if err != nil {
 		r.failed(ctx, err)

@@ -184,8 +184,16 @@ func zoneHints(h *discoveryv1.EndpointHints) string {
 	return strings.Join(slices.Compact(zones), "")
 }
 
+// What was there before EndpointSlices.
+type (
+	//lint:ignore SA1019 it is read where --enable-endpoint-slices=false says so
+	coreEndpoints = corev1.Endpoints
+	//lint:ignore SA1019 a part of coreEndpoints
+	coreEndpointSubset = corev1.EndpointSubset
+)
+
 // compactEndpoints keeps of an Endpoints object what is ready. It knows no zones.
-func compactEndpoints(o *corev1.Endpoints) (*sliceData, bool) {
+func compactEndpoints(o *coreEndpoints) (*sliceData, bool) {
 	d := &sliceData{
 		service: federation.ServiceID{Namespace: shared(o.Namespace), Name: o.Name},
 		mirror:  readMirror(&o.ObjectMeta),

@@ -26,8 +26,8 @@ func (c *Cluster) watched(api clients) []*resource {
 		all = append(all, newResource(c, api, "endpointslices", true, &discoveryv1.EndpointSlice{}, typed(api.discovery.EndpointSlices("")),
 			&feed[*discoveryv1.EndpointSlice, *sliceData]{compact: compactSlice, kind: s.sliceKind()}))
 	} else {
-		all = append(all, newResource(c, api, "endpoints", true, &corev1.Endpoints{}, typed(api.core.Endpoints("")),
-			&feed[*corev1.Endpoints, *sliceData]{compact: compactEndpoints, kind: s.sliceKind()}))
+		all = append(all, newResource(c, api, "endpoints", true, &coreEndpoints{}, typed(api.core.Endpoints("")),
+			&feed[*coreEndpoints, *sliceData]{compact: compactEndpoints, kind: s.sliceKind()}))
 	}
 	meta := func(group, resource string) calls {
 		return typed(api.metadata.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}))
