@@ -9,7 +9,7 @@ help: ## print this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/isthmus
-	go build -o $(BIN)/isthmus ./cmd/isthmus
+	go build -ldflags='-s -w' -o $(BIN)/isthmus ./cmd/isthmus
 
 tools: build ## build the end-to-end programs too: real API servers, scenario runner, demo
 	cd e2e && go build -ldflags='-s -w' -o $(BIN)/ ./cmd/...

@@ -14,6 +14,8 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"isthmus/e2e/program"
 )
 
 // startLimit bounds how long a cluster may take to become ready. It takes two
@@ -24,7 +26,7 @@ const startLimit = 90 * time.Second
 type Config struct {
 	Name        string    // the cluster's name, also that of its kubeconfig context
 	Dir         string    // its state; the same folder again is the same cluster
-	Binary      string    // the controlplane command; empty: what Binary returns
+	Binary      string    // the controlplane command; empty: program.Controlplane
 	Controllers []string  // controllers to run; nil: those the command runs by default
 	Output      io.Writer // what the process logs; nil: appended to Dir/log
 }
@@ -58,7 +60,7 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 		return nil, err
 	}
 	if cfg.Binary == "" {
-		binary, err := Binary(ctx)
+		binary, err := program.Controlplane.Path(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"isthmus/e2e/cluster"
+	"isthmus/e2e/program"
 )
 
 // TestLife follows two clusters from their start to their end.
@@ -51,7 +52,7 @@ func TestLife(t *testing.T) {
 
 func startTwo(t *testing.T) (west, east *cluster.Cluster) {
 	t.Helper()
-	binary, err := cluster.Binary(t.Context())
+	binary, err := program.Controlplane.Path(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

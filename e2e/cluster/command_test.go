@@ -7,12 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"isthmus/e2e/cluster"
+	"isthmus/e2e/program"
 )
 
 // TestCommandLine handles a cluster as a person does.
 func TestCommandLine(t *testing.T) {
-	binary, err := cluster.Binary(t.Context())
+	binary, err := program.Controlplane.Path(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"isthmus/e2e/cluster"
+	"isthmus/e2e/program"
 )
 
 // starterEnv makes the test binary start a cluster in the folder it names,
@@ -34,7 +35,7 @@ func TestMain(m *testing.M) {
 }
 
 func starter(dir string) {
-	c, err := cluster.Start(context.Background(), cluster.Config{Name: "orphan", Dir: dir, Binary: os.Getenv(cluster.BinaryEnv)})
+	c, err := cluster.Start(context.Background(), cluster.Config{Name: "orphan", Dir: dir, Binary: os.Getenv(program.Controlplane.Env)})
 	if err == nil && runtime.GOOS == "linux" {
 		err = c.Pause()
 	}
@@ -48,13 +49,13 @@ func starter(dir string) {
 
 // TestEndsWithItsStarter kills a process that has started a cluster.
 func TestEndsWithItsStarter(t *testing.T) {
-	binary, err := cluster.Binary(t.Context())
+	binary, err := program.Controlplane.Path(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), starterEnv+"="+dir, cluster.BinaryEnv+"="+binary)
+	cmd.Env = append(os.Environ(), starterEnv+"="+dir, program.Controlplane.Env+"="+binary)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +112,7 @@ func TestStartErrors(t *testing.T) {
 
 // TestStartAllLeavesNothing starts a cluster together with one that cannot be.
 func TestStartAllLeavesNothing(t *testing.T) {
-	binary, err := cluster.Binary(t.Context())
+	binary, err := program.Controlplane.Path(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

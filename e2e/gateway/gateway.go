@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"isthmus/e2e/program"
 )
 
 const (
@@ -22,7 +24,7 @@ const (
 
 // Config says what to run.
 type Config struct {
-	Binary     string    // the isthmus command; empty: what Binary returns
+	Binary     string    // the isthmus command; empty: program.Isthmus
 	Kubeconfig string    // of the cluster that the gateway is local to
 	Args       []string  // flags after those of BaseArgs
 	Output     io.Writer // gets the log as well; nil: nothing does
@@ -60,7 +62,7 @@ type Gateway struct {
 // runs until Stop or the end of this process.
 func Start(ctx context.Context, cfg Config) (*Gateway, error) {
 	if cfg.Binary == "" {
-		binary, err := Binary(ctx)
+		binary, err := program.Isthmus.Path(ctx)
 		if err != nil {
 			return nil, err
 		}

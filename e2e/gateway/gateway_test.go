@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"isthmus/e2e/gateway"
+	"isthmus/e2e/program"
 )
 
 // With this variable set, the test's binary is a gateway that does what the variable says.
@@ -172,8 +173,8 @@ func TestStubbornIsKilled(t *testing.T) {
 
 func TestBinaryFromEnvironment(t *testing.T) {
 	want := filepath.Join(t.TempDir(), "isthmus")
-	t.Setenv(gateway.BinaryEnv, want)
-	if got, err := gateway.Binary(t.Context()); got != want || err != nil {
+	t.Setenv(program.Isthmus.Env, want)
+	if got, err := program.Isthmus.Path(t.Context()); got != want || err != nil {
 		t.Errorf("%s, %v", got, err)
 	}
 }

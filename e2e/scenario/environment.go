@@ -18,10 +18,10 @@ import (
 // StartConfig says what to run and what is running already.
 type StartConfig struct {
 	Dir          string            // where the clusters keep their state
-	Controlplane string            // the controlplane command; empty: what cluster.Binary returns
+	Controlplane string            // the controlplane command; empty: program.Controlplane
 	Kubeconfigs  map[string]string // by cluster: administrators' kubeconfigs of clusters that run; empty: they are started
 
-	Gateway       string    // the isthmus command; empty: what gateway.Binary returns
+	Gateway       string    // the isthmus command; empty: program.Isthmus
 	NoGateway     bool      // for cases that only write
 	Addr, Metrics string    // of a gateway that runs; empty: it is started
 	Output        io.Writer // gets the log of a started gateway; may be nil

@@ -12,8 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"isthmus/e2e/cluster"
-	"isthmus/e2e/gateway"
+	"isthmus/e2e/program"
 )
 
 // watched is an output that calls a function once something has been printed.
@@ -39,7 +38,7 @@ func (w *watched) Write(b []byte) (int, error) {
 // given program.
 func programs(t *testing.T, isthmus string) string {
 	t.Helper()
-	controlplane, err := cluster.Binary(t.Context())
+	controlplane, err := program.Controlplane.Path(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +89,7 @@ func TestDemo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
-	isthmus, err := gateway.Binary(t.Context())
+	isthmus, err := program.Isthmus.Path(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

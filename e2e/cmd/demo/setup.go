@@ -12,6 +12,7 @@ import (
 
 	"isthmus/e2e/cluster"
 	"isthmus/e2e/gateway"
+	"isthmus/e2e/program"
 	"isthmus/e2e/proxy"
 	"isthmus/e2e/shop"
 )
@@ -29,10 +30,10 @@ func (d *demo) setUp(ctx context.Context) error {
 	}
 	if isthmus == "" {
 		d.screen.say("  building the programs; the first time takes some minutes\n")
-		if controlplane, err = cluster.Binary(ctx); err != nil {
+		if controlplane, err = program.Controlplane.Path(ctx); err != nil {
 			return err
 		}
-		if isthmus, err = gateway.Binary(ctx); err != nil {
+		if isthmus, err = program.Isthmus.Path(ctx); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,85 @@
+// Package program finds the repository's commands for tests: ready-made ones
+// that the environment names, or else those in the repository's bin folder, which
+// it brings up to date first.
+package program
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+)
+
+// Program is a command of the repository.
+type Program struct {
+	Name string // it is built from cmd/Name of its module to bin/Name
+	Env  string // the environment variable that names a ready-made one
+	// module is the folder of its module, from the repository's root.
+	module string
+}
+
+var (
+	// Isthmus is the product.
+	Isthmus = Program{"isthmus", "ISTHMUS_BINARY", "."}
+	// Controlplane runs clusters. Its first build takes minutes; one that
+	// finds it up to date takes about a second.
+	Controlplane = Program{"controlplane", "ISTHMUS_CONTROLPLANE", "e2e"}
+)
+
+// Path returns the path of the command, once it is there and up to date. Several
+// processes may call it at the same time. Unless the environment names a
+// ready-made one, the working directory must be in the repository.
+func (p Program) Path(ctx context.Context) (path string, err error) {
+	if path := os.Getenv(p.Env); path != "" {
+		return path, nil
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("build the command %s: %w; a ready-made one may be named by %s", p.Name, err, p.Env)
+		}
+	}()
+	root, err := repository(ctx)
+	if err != nil {
+		return "", err
+	}
+	bin := filepath.Join(root, "bin")
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		return "", err
+	}
+	lock, err := os.OpenFile(filepath.Join(bin, "."+p.Name+".lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
+	}
+	path = filepath.Join(bin, p.Name)
+	// -s -w, as in the Makefile: a third smaller, without symbols and DWARF.
+	cmd := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", path, "./cmd/"+p.Name)
+	cmd.Dir = filepath.Join(root, p.module)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, text)
+	}
+	return path, nil
+}
+
+// repository finds the repository's root from the working directory, which lies
+// in one of its two modules.
+func repository(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("find the repository: go env GOMOD: %w", err)
+	}
+	dir := filepath.Dir(string(bytes.TrimSpace(out)))
+	for _, root := range []string{dir, filepath.Dir(dir)} {
+		if _, err := os.Stat(filepath.Join(root, "e2e", "go.mod")); err == nil {
+			return root, nil
+		}
+	}
+	return "", fmt.Errorf("%s is not in the repository", dir)
+}
