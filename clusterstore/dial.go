@@ -81,7 +81,7 @@ func newTransport(name federation.ClusterName, cfg *rest.Config) (*http.Transpor
 	}
 	t := &http.Transport{
 		Proxy:                 cfg.Proxy,
-		DialContext:           (&net.Dialer{Timeout: dialTimeout, KeepAlive: 15 * time.Second}).DialContext,
+		DialContext:           newDialer().DialContext,
 		TLSClientConfig:       tls,
 		TLSHandshakeTimeout:   dialTimeout,
 		ResponseHeaderTimeout: headerTimeout,
@@ -103,6 +103,14 @@ func newTransport(name federation.ClusterName, cfg *rest.Config) (*http.Transpor
 		t.Proxy = http.ProxyFromEnvironment
 	}
 	return t, nil
+}
+
+// newDialer finds out by itself, for servers without HTTP/2, that a host is gone.
+func newDialer() *net.Dialer {
+	return &net.Dialer{
+		Timeout:         dialTimeout,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: pingAfter, Interval: pingTimeout, Count: 2},
+	}
 }
 
 // once keeps client-go from trying a request again by itself, up to ten times

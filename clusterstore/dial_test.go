@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -92,6 +93,7 @@ func TestSilentServer(t *testing.T) {
 		began := time.Now()
 		changed := c.HealthChanged()
 		<-changed
+		synctest.Wait()
 		if d := time.Since(began); d != headerTimeout {
 			t.Errorf("told after %v", d)
 		}
@@ -186,7 +188,12 @@ func TestPages(t *testing.T) {
 			return
 		}
 		if !strings.HasSuffix(r.URL.Path, "/pods") {
-			fmt.Fprint(w, `{"metadata":{"resourceVersion":"7"}}`)
+			kind := map[string]string{"services": "v1 ServiceList", "endpointslices": "discovery.k8s.io/v1 EndpointSliceList"}[path.Base(r.URL.Path)]
+			if kind == "" {
+				kind = "meta.k8s.io/v1 PartialObjectMetadataList"
+			}
+			version, kind, _ := strings.Cut(kind, " ")
+			fmt.Fprintf(w, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"7"}}`, kind, version)
 			return
 		}
 		if q.Get("limit") != "500" || q.Get("resourceVersion") != "" {

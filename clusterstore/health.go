@@ -25,7 +25,7 @@ type ResourceHealth struct {
 	Resource string `json:"resource"`
 	Needed   bool   `json:"needed"`
 	Synced   bool   `json:"synced"`
-	Objects  int    `json:"objects"`
+	Objects  int    `json:"objects"`       // known and of use
 	Err      string `json:"err,omitempty"` // what last failed and still does: unreachable, forbidden, absent, …
 }
 

@@ -20,8 +20,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// backoff between attempts at a resource: never 4 s, so that a cluster that is
-// back is followed within 10 s however long it was away.
+// backoff between attempts (copied, never written): always less than 4 s, so that
+// a cluster that is back is followed within 10 s however long it was away.
 var backoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Cap: 3 * time.Second, Steps: 10, Jitter: 0.3}
 
 const (

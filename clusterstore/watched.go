@@ -4,6 +4,7 @@ import (
 	"context"
 	"unique"
 
+	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,7 +21,7 @@ func (c *Cluster) watched(api clients) []*resource {
 		newResource(c, api, "services", true, &corev1.Service{}, typed(api.core.Services("")),
 			&feed[*corev1.Service, *Service]{compact: c.compactService, kind: s.serviceKind(), changed: c.toldService()}),
 		newResource(c, api, "pods", true, &corev1.Pod{}, typed(api.core.Pods("")),
-			&feed[*corev1.Pod, podFacts]{compact: rules.podFacts, kind: s.podKind()}),
+			&feed[*corev1.Pod, podFacts]{compact: rules.podFacts, kind: s.podKind(), changed: c.checkProxy}),
 	}
 	if rules.EndpointSlices {
 		all = append(all, newResource(c, api, "endpointslices", true, &discoveryv1.EndpointSlice{}, typed(api.discovery.EndpointSlices("")),
@@ -55,6 +56,13 @@ func (c *Cluster) toldService() func(string, *Service, bool) {
 		return nil
 	}
 	return func(key string, s *Service, _ bool) { tell(serviceID(key), s) }
+}
+
+// checkProxy says which Pods are behind Health's MalformedProxies.
+func (c *Cluster) checkProxy(key string, f podFacts, ok bool) {
+	if ok && f.template.Value().malformed() {
+		c.cfg.Log.Debug("meshed pod does not say where its proxy listens", zap.Stringer("cluster", c.cfg.Name), zap.String("pod", key))
+	}
 }
 
 func (r Rules) podFacts(o *corev1.Pod) (podFacts, bool) { return r.compactPod(o), true }
