@@ -1,0 +1,51 @@
+// Package isthmus_test checks what holds for the module as a whole.
+package isthmus_test
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// TestArrows keeps the packages' dependencies as they are meant to be.
+func TestArrows(t *testing.T) {
+	const outside = "." // anything but the standard library and the package itself
+	for pkg, forbidden := range map[string][]string{
+		"isthmus/federation":   {outside},
+		"isthmus/clusterstore": {"isthmus/local", "isthmus/grpcapi", "github.com/linkerd/", "google.golang.org/grpc"},
+		"isthmus/local":        {"isthmus/grpcapi", "github.com/linkerd/", "google.golang.org/grpc"},
+		"isthmus/grpcapi":      {"isthmus/local", "isthmus/clusterstore", "k8s.io/"},
+		"isthmus/cmd/isthmus":  {"isthmus/e2e", "isthmus/manifests"},
+	} {
+		deps := dependencies(t, ".", pkg)
+		for _, dep := range deps[:len(deps)-1] {
+			for _, f := range forbidden {
+				if f == outside || strings.HasPrefix(dep, f) {
+					t.Errorf("%s must not reach %s", pkg, dep)
+				}
+			}
+		}
+	}
+	for _, dep := range dependencies(t, "e2e", "isthmus/e2e/cmd/demo") {
+		if strings.HasPrefix(dep, "isthmus/") && !strings.HasPrefix(dep, "isthmus/e2e/") {
+			t.Errorf("e2e must not reach %s", dep)
+		}
+	}
+}
+
+// dependencies lists all that a package reaches outside the standard library,
+// itself last.
+func dependencies(t *testing.T, dir, pkg string) []string {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", pkg)
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list %s: %v", pkg, err)
+	}
+	deps := strings.Fields(string(out))
+	if len(deps) == 0 || deps[len(deps)-1] != pkg {
+		t.Fatalf("go list -deps %s does not end with it: %v", pkg, deps)
+	}
+	return deps
+}
