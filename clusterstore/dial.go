@@ -3,10 +3,12 @@ package clusterstore
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"time"
 
+	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	discoveryv1client "k8s.io/client-go/kubernetes/typed/discovery/v1"
 	"k8s.io/client-go/metadata"
@@ -23,9 +25,13 @@ import (
 const (
 	dialTimeout   = 5 * time.Second
 	headerTimeout = 10 * time.Second
-	pingAfter     = 10 * time.Second
-	pingTimeout   = 5 * time.Second
+	pingAfter     = 5 * time.Second
+	pingTimeout   = 3 * time.Second
 )
+
+// maxAnswer bounds an answer that is read as a whole: a page of a list. Watches
+// come event by event.
+const maxAnswer = 256 << 20
 
 // clients is a cluster's API as far as we use it.
 type clients struct {
@@ -48,20 +54,11 @@ func dial(name federation.ClusterName, from *rest.Config) (clients, error) {
 	if cfg.UserAgent == "" {
 		cfg.UserAgent = "isthmus"
 	}
-	transport, err := newTransport(name, cfg)
+	client, closeIdle, err := newHTTPClient(name, cfg)
 	if err != nil {
 		return clients{}, err
 	}
-	wrapped, err := rest.HTTPWrappersForConfig(cfg, transport)
-	if err != nil {
-		return clients{}, fmt.Errorf("credentials: %w", err)
-	}
-	// API servers don't redirect, and the one of a link must not send the
-	// gateway's requests elsewhere.
-	client := &http.Client{Transport: once{wrapped}, CheckRedirect: func(*http.Request, []*http.Request) error {
-		return http.ErrUseLastResponse
-	}}
-	api := clients{close: transport.CloseIdleConnections}
+	api := clients{close: closeIdle}
 	if api.core, err = corev1client.NewForConfigAndClient(cfg, client); err != nil {
 		return clients{}, err
 	}
@@ -72,6 +69,35 @@ func dial(name federation.ClusterName, from *rest.Config) (clients, error) {
 		return clients{}, err
 	}
 	return api, nil
+}
+
+// NewLocalClient returns a client of the cluster that the gateway runs in, with
+// the same limits as a Cluster's: for a Store, to read link Secrets by.
+func NewLocalClient(from *rest.Config) (kubernetes.Interface, error) {
+	cfg := rest.CopyConfig(from)
+	cfg.QPS = -1
+	client, _, err := newHTTPClient(federation.Local, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return kubernetes.NewForConfigAndClient(cfg, client)
+}
+
+// newHTTPClient returns a client, and what lets go of its idle connections.
+func newHTTPClient(name federation.ClusterName, cfg *rest.Config) (*http.Client, func(), error) {
+	transport, err := newTransport(name, cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	wrapped, err := rest.HTTPWrappersForConfig(cfg, transport)
+	if err != nil {
+		return nil, nil, fmt.Errorf("credentials: %w", err)
+	}
+	// API servers don't redirect, and the one of a link must not send the
+	// gateway's requests elsewhere.
+	return &http.Client{Transport: once{wrapped}, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}, transport.CloseIdleConnections, nil
 }
 
 func newTransport(name federation.ClusterName, cfg *rest.Config) (*http.Transport, error) {
@@ -124,7 +150,28 @@ func (o once) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, failure{err}
 	}
 	response.Header.Del("Retry-After")
+	if watching := request.URL.Query().Get("watch"); watching == "" || watching == "false" {
+		response.Body = &bounded{ReadCloser: response.Body, left: maxAnswer}
+	}
 	return response, nil
+}
+
+// bounded is a body that fails beyond a size, where client-go would read on until
+// there is no memory left.
+type bounded struct {
+	io.ReadCloser
+	left int64
+}
+
+var errTooLarge = fmt.Errorf("the API server's answer is larger than %d MiB", maxAnswer>>20)
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, errTooLarge
+	}
+	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	return n, err
 }
 
 // failure wraps an error without being a timeout itself.

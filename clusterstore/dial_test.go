@@ -2,7 +2,9 @@ package clusterstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -219,4 +221,105 @@ func TestPages(t *testing.T) {
 			}
 		}
 	})
+}
+
+// emptyAnswer answers a request for a list as an empty cluster would.
+func emptyAnswer(w http.ResponseWriter, r *http.Request) {
+	kind := map[string]string{"services": "v1 ServiceList", "pods": "v1 PodList", "endpointslices": "discovery.k8s.io/v1 EndpointSliceList"}[path.Base(r.URL.Path)]
+	if kind == "" {
+		kind = "meta.k8s.io/v1 PartialObjectMetadataList"
+	}
+	version, kind, _ := strings.Cut(kind, " ")
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprintf(w, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"7"}}`, kind, version)
+}
+
+// TestHeaderAndThenNothing: a server that begins to answer and falls silent is
+// given up and asked again, whether it lists or streams the list.
+func TestHeaderAndThenNothing(t *testing.T) {
+	for name, x := range map[string]struct {
+		streams bool
+		limit   time.Duration
+		text    string
+	}{"list": {false, listTimeout, "deadline"}, "streamed list": {true, silence, "said nothing"}} {
+		t.Run(name, func(t *testing.T) {
+			var healthy atomic.Bool
+			handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				streamed := r.URL.Query().Has("sendInitialEvents")
+				switch {
+				case streamed && !x.streams || streamed && healthy.Load():
+					w.WriteHeader(http.StatusUnprocessableEntity) // "list instead"
+				case r.URL.Query().Has("watch") || !healthy.Load():
+					w.Header().Set("Content-Type", "application/json")
+					w.WriteHeader(http.StatusOK)
+					w.(http.Flusher).Flush()
+					<-r.Context().Done()
+				default:
+					emptyAnswer(w, r)
+				}
+			})
+			served(t, handler, func(c *Cluster) {
+				began, changed := time.Now(), c.HealthChanged()
+				<-changed
+				synctest.Wait()
+				if d := time.Since(began); d != x.limit {
+					t.Errorf("told after %v, want %v", d, x.limit)
+				}
+				if h := c.Health(); h.Err == nil || !strings.Contains(h.Err.Error(), x.text) {
+					t.Errorf("%+v", h)
+				}
+				healthy.Store(true)
+				select {
+				case <-c.Synced():
+				case <-time.After(2 * listTimeout):
+					t.Errorf("not synced %v later: %+v", 2*listTimeout, c.Health())
+				}
+			})
+		})
+	}
+}
+
+// TestEndlessAnswer: an answer that never ends takes neither all memory nor all
+// time.
+func TestEndlessAnswer(t *testing.T) {
+	body := &bounded{ReadCloser: io.NopCloser(endless{}), left: maxAnswer}
+	n, err := io.Copy(io.Discard, body)
+	if n != maxAnswer || !errors.Is(err, errTooLarge) {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	cfg := testConfig()
+	server := httptest.NewServer(http.HandlerFunc(emptyAnswer))
+	defer server.Close()
+	cfg.REST = &rest.Config{Host: server.URL}
+	client, closeIdle, err := newHTTPClient(cfg.Name, cfg.REST)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeIdle()
+	for url, want := range map[string]bool{"/pods": true, "/pods?watch=false": true, "/pods?watch=true": false} {
+		answer, err := client.Get(server.URL + url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, is := answer.Body.(*bounded); is != want {
+			t.Errorf("%s: bounded %v, want %v", url, is, want)
+		}
+		answer.Body.Close()
+	}
+}
+
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
+// TestHostileError: what a server says is shown in part, and fit to be shown.
+func TestHostileError(t *testing.T) {
+	err := printable(errors.New(strings.Repeat("line\n\x1b[31m", 1000)))
+	if text := err.Error(); len(text) > 500 || strings.ContainsAny(text, "\n\x1b") {
+		t.Errorf("%q", text)
+	}
+	plain := errors.New("connection refused")
+	if printable(plain) != plain {
+		t.Error("a plain error is another")
+	}
 }

@@ -22,8 +22,9 @@
 //     how long failures back off. Ours feed small structs of our own: a Pod is 64
 //     bytes and its name, since what siblings have in common is shared. Each
 //     object is made small as it is decoded, lists included.
-//   - Every failure is an error within seconds (dial, handshake, silence, a dead
-//     connection), is reported at once, and is tried again after less than 4 s.
+//   - Every failure is an error within seconds (dial, handshake, a list that falls
+//     silent, a dead connection), is reported at once, and is tried again after less
+//     than 4 s. Answers are bounded in size and time.
 //     Nothing below tries again unseen, or waits for as long as a server says.
 //   - One mutex for one cluster's state, held for map access and, shared, while
 //     a slice is joined; never during IO.

@@ -73,7 +73,10 @@ func (f *feed[O, T]) convert(o any) (*compacted[T], error) {
 }
 
 func (f *feed[O, T]) Transformer() cache.TransformFunc {
-	return func(o any) (any, error) { return f.convert(o) }
+	return func(o any) (any, error) {
+		f.resource.progress()
+		return f.convert(o)
+	}
 }
 
 // compactList makes a page of a list small.

@@ -1,10 +1,13 @@
 package clusterstore
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode"
 
 	"isthmus/federation"
 )
@@ -58,6 +61,7 @@ func (h *health) setSynced() {
 
 // fail records that a resource could not be listed or watched.
 func (h *health) fail(c *condition, err error) {
+	err = printable(err)
 	now := time.Now()
 	h.mu.Lock()
 	news := c.err == nil || c.err.Error() != err.Error()
@@ -94,6 +98,23 @@ func (h *health) heal(c *condition) {
 	if news {
 		h.version.Set(struct{}{})
 	}
+}
+
+// printable returns err, or one with its text made fit to be shown, if that was
+// up to a server and is not.
+func printable(err error) error {
+	const most = 500
+	text := err.Error()
+	fit := strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, text[:min(len(text), most)])
+	if fit == text {
+		return err
+	}
+	return errors.New(strings.TrimSpace(fit))
 }
 
 // event records a sign of life.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -64,6 +65,7 @@ type Store struct {
 	settled chan struct{}
 
 	secrets federation.Latest[snapshot]
+	unread  atomic.Pointer[error] // why Secrets can't be read; nil: they can, as far as known
 
 	mu    sync.Mutex
 	links map[federation.ClusterName]*link

@@ -4,13 +4,36 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"isthmus/federation"
 )
 
 // metrics reads the store when scraped, so that series come and go with their
 // clusters.
 type metrics struct {
-	store                                  *Store
-	size, state, stale, rotation, rejected *prometheus.Desc
+	store                            *Store
+	size, rotation, rejected, unread *prometheus.Desc
+}
+
+func stateDescs() (state, stale *prometheus.Desc) {
+	return prometheus.NewDesc("isthmus_cluster_state",
+			"1 for the state that a cluster is in: pending, unreachable, ready or stale.", []string{"cluster", "state"}, nil),
+		prometheus.NewDesc("isthmus_cluster_stale_seconds",
+			"For how long a cluster's API has been lost; 0 while it is followed.", []string{"cluster"}, nil)
+}
+
+// StateMetrics are the series that say how a cluster is doing, linked or local,
+// now. lost is zero unless its API is lost.
+func StateMetrics(cluster federation.ClusterName, s State, lost time.Time) []prometheus.Metric {
+	seconds := 0.0
+	if s == Stale && !lost.IsZero() {
+		seconds = time.Since(lost).Seconds()
+	}
+	state, stale := stateDescs()
+	return []prometheus.Metric{
+		prometheus.MustNewConstMetric(state, prometheus.GaugeValue, 1, cluster.String(), string(s)),
+		prometheus.MustNewConstMetric(stale, prometheus.GaugeValue, seconds, cluster.String()),
+	}
 }
 
 func newMetrics(s *Store, r prometheus.Registerer) error {
@@ -19,19 +42,18 @@ func newMetrics(s *Store, r prometheus.Registerer) error {
 		store: s,
 		size: prometheus.NewDesc("cluster_store_size",
 			"Number of linked clusters: those with a usable Secret, whatever their state.", nil, nil),
-		state: prometheus.NewDesc("isthmus_cluster_state",
-			"1 for the state that a linked cluster is in: pending, unreachable, ready or stale.", []string{"cluster", "state"}, nil),
-		stale: prometheus.NewDesc("isthmus_cluster_stale_seconds",
-			"For how long a linked cluster's API has been lost; 0 while it is followed.", cluster, nil),
 		rotation: prometheus.NewDesc("isthmus_cluster_rotation_failing",
 			"1 while a linked cluster's new credentials do not work and those of before are used.", cluster, nil),
 		rejected: prometheus.NewDesc("isthmus_link_secrets_rejected",
 			"Number of link Secrets that are not used, being unusable or duplicates.", nil, nil),
+		unread: prometheus.NewDesc("isthmus_link_secrets_unreadable",
+			"1 while link Secrets can't be read, so that links stay as they are.", nil, nil),
 	})
 }
 
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.size, m.state, m.stale, m.rotation, m.rejected} {
+	state, stale := stateDescs()
+	for _, d := range []*prometheus.Desc{state, stale, m.size, m.rotation, m.rejected, m.unread} {
 		ch <- d
 	}
 }
@@ -46,15 +68,13 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 			continue
 		}
 		size++
-		gauge(m.state, 1, string(name), string(v.state))
-		var stale, failing float64
-		if lost := v.cluster.Health().Lost; v.state == Stale && !lost.IsZero() {
-			stale = time.Since(lost).Seconds()
+		for _, x := range StateMetrics(name, v.state, v.cluster.Health().Lost) {
+			ch <- x
 		}
+		var failing float64
 		if v.failed {
 			failing = 1
 		}
-		gauge(m.stale, stale, string(name))
 		gauge(m.rotation, failing, string(name))
 	}
 	gauge(m.size, float64(size))
@@ -65,4 +85,9 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		}
 	}
 	gauge(m.rejected, float64(rejected))
+	var unread float64
+	if _, err := m.store.Secrets(); err != nil {
+		unread = 1
+	}
+	gauge(m.unread, unread)
 }

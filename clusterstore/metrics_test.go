@@ -41,6 +41,7 @@ func TestMetrics(t *testing.T) {
 			"isthmus_cluster_state cluster=east state=ready 1",
 			"isthmus_cluster_state cluster=north state=unreachable 1",
 			"isthmus_link_secrets_rejected 2",
+			"isthmus_link_secrets_unreadable 0",
 		)
 		east.lose("gone")
 		e.pass(90 * time.Second)
@@ -54,6 +55,7 @@ func TestMetrics(t *testing.T) {
 			"isthmus_cluster_stale_seconds cluster=east 90",
 			"isthmus_cluster_state cluster=east state=stale 1",
 			"isthmus_link_secrets_rejected 1",
+			"isthmus_link_secrets_unreadable 0",
 		)
 	}, secret("a", "east", "t1", 5), secret("b", "east", "t1", 0), secret("n", "north", "t1", 0), bad, opaque)
 }

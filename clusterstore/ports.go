@@ -1,14 +1,16 @@
 package clusterstore
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// Ports is an immutable set of port numbers. Its zero value is empty. Sets made
-// from the same list are equal.
+// Ports is an immutable set of port numbers. Its zero value is empty. Sets of the
+// same ports are equal.
 type Ports struct {
 	// ranges holds four bytes a range, first and last port, big-endian: that
 	// makes the set comparable, and lets pods that say the same share it.
@@ -55,7 +57,7 @@ func ParsePorts(list string, named func(name string) (uint16, bool)) (Ports, err
 	if list == "" {
 		return Ports{}, nil
 	}
-	var ranges []byte
+	var found []portRange
 	var errs []error
 	for item := range strings.SplitSeq(list, ",") {
 		item = strings.TrimSpace(item)
@@ -67,13 +69,43 @@ func ParsePorts(list string, named func(name string) (uint16, bool)) (Ports, err
 		if !ok {
 			from, to, ok = parseRange(item)
 		}
-		if !ok {
-			errs = append(errs, fmt.Errorf("%q is no port and no range of ports", item))
-			continue
+		switch {
+		case ok:
+			found = append(found, portRange{from, to})
+		case len(errs) < maxNamed:
+			errs = append(errs, fmt.Errorf("%q is no port and no range of ports", clip(item)))
 		}
-		ranges = append(ranges, byte(from>>8), byte(from), byte(to>>8), byte(to))
 	}
-	return Ports{string(ranges)}, errors.Join(errs...)
+	return newPorts(found), errors.Join(errs...)
+}
+
+// maxNamed is how many items that can't be read an error names.
+const maxNamed = 10
+
+type portRange struct{ from, to uint16 }
+
+// newPorts makes a set of ranges, which it sorts and, where they touch, merges:
+// however long the list, lookups are short and equal sets are equal.
+func newPorts(list []portRange) Ports {
+	slices.SortFunc(list, func(a, b portRange) int { return cmp.Compare(a.from, b.from) })
+	var ranges []byte
+	for i := 0; i < len(list); {
+		r := list[i]
+		for i++; i < len(list) && int(list[i].from) <= int(r.to)+1; i++ {
+			r.to = max(r.to, list[i].to)
+		}
+		ranges = append(ranges, byte(r.from>>8), byte(r.from), byte(r.to>>8), byte(r.to))
+	}
+	return Ports{string(ranges)}
+}
+
+// clip keeps what is quoted in a message short.
+func clip(s string) string {
+	const most = 80
+	if len(s) > most {
+		return s[:most] + "…"
+	}
+	return s
 }
 
 func parseRange(item string) (from, to uint16, ok bool) {

@@ -32,7 +32,15 @@ const (
 	refusedPause = 25 * time.Second
 	// pageSize bounds what one answer to a list holds.
 	pageSize = 500
+	// listTimeout is how long one answer to a list may take.
+	listTimeout = 30 * time.Second
+	// silence is how long a list that is streamed may pause. The limits of
+	// the connection say nothing about that: something between us and a server
+	// that hangs may well answer pings.
+	silence = 10 * time.Second
 )
+
+var errSilent = fmt.Errorf("the API server has begun to list and then said nothing for %v", silence)
 
 // resource follows one kind of object of a cluster: a reflector lists and
 // watches it and feeds the state, and every failure is reported to the health.
@@ -53,10 +61,11 @@ type resource struct {
 	condition condition // under health.mu
 
 	// of the reflector's goroutine
-	refused  time.Time // not to be tried before
-	skip     error     // what the next list fails with
-	last     error     // newest failure that was reported
-	unproven bool      // the newest state came by a list: whether it can be watched is not known yet
+	refused  time.Time   // not to be tried before
+	skip     error       // what the next list fails with
+	last     error       // newest failure that was reported
+	unproven bool        // the newest state came by a list: whether it can be watched is not known yet
+	guard    *time.Timer // ends a streamed list that has fallen silent; nil: none is under way
 }
 
 // feeder is a store that a reflector fills.
@@ -78,6 +87,7 @@ func (r *resource) run(ctx context.Context) {
 		Backoff:         &backoff,
 	})
 	reflector.WatchListPageSize = pageSize
+	defer r.unguard()
 	_ = backoff.DelayWithReset(clock.RealClock{}, backoffReset).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		err := reflector.ListAndWatchWithContext(ctx)
 		if err != nil && !errors.Is(err, r.last) {
@@ -102,7 +112,9 @@ func (r *resource) tryList(ctx context.Context, opts metav1.ListOptions) (runtim
 	if opts.ResourceVersion == "0" {
 		opts.ResourceVersion = "" // asked for version 0, servers ignore the limit and send all at once
 	}
-	list, err := r.list(ctx, opts)
+	limited, stop := context.WithTimeout(ctx, listTimeout)
+	defer stop()
+	list, err := r.list(limited, opts)
 	if err != nil {
 		r.failed(ctx, err)
 		return nil, err
@@ -119,12 +131,15 @@ func (r *resource) tryWatch(ctx context.Context, opts metav1.ListOptions) (watch
 	if err := r.pause(ctx); err != nil {
 		return nil, err
 	}
+	r.unguard()
 	w, err := r.watch(ctx, opts)
 	lists := opts.SendInitialEvents != nil && *opts.SendInitialEvents
 	switch {
 	case err == nil:
 		r.unproven = false
-		if !lists { // else it is proven once all objects are there
+		if lists { // it is proven once all objects are there
+			r.guard = time.AfterFunc(silence, func() { r.silent(w) })
+		} else {
 			r.health.heal(&r.condition)
 		}
 		return w, nil
@@ -141,6 +156,29 @@ func (r *resource) tryWatch(ctx context.Context, opts metav1.ListOptions) (watch
 	r.failed(ctx, err)
 	r.skip = hidden{err}
 	return nil, r.skip
+}
+
+// silent ends a streamed list. It is no call of the reflector's goroutine.
+func (r *resource) silent(w watch.Interface) {
+	if !r.needed {
+		r.settle.Do(func() { close(r.settled) })
+	}
+	r.health.fail(&r.condition, errSilent)
+	w.Stop()
+}
+
+// progress notes that another object of a list has come.
+func (r *resource) progress() {
+	if r.guard != nil {
+		r.guard.Reset(silence)
+	}
+}
+
+func (r *resource) unguard() {
+	if r.guard != nil {
+		r.guard.Stop()
+		r.guard = nil
+	}
 }
 
 // pause waits for as long as the resource is not to be tried.
@@ -179,6 +217,7 @@ func (r *resource) failed(ctx context.Context, err error) {
 
 // listed is called by the feed when all objects have been taken over.
 func (r *resource) listed() {
+	r.unguard()
 	if r.unproven {
 		r.health.listed(&r.condition)
 	} else {

@@ -63,10 +63,14 @@ func (l *secretLister) list(ctx context.Context, o metav1.ListOptions) (runtime.
 func (l *secretLister) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	o.FieldSelector = "type=" + secretType
 	w, err := l.store.client.CoreV1().Secrets(l.store.opts.Namespace).Watch(ctx, o)
-	if err == nil || o.SendInitialEvents == nil { // otherwise the reflector lists next
+	switch {
+	case err == nil || o.SendInitialEvents == nil:
 		l.report(ctx, err)
+	case !outdated(err) && !answered(err): // as resources do it
+		l.report(ctx, err)
+		return nil, hidden{err}
 	}
-	return w, err
+	return w, err // if it was an answer, the reflector lists next
 }
 
 func (l *secretLister) report(ctx context.Context, err error) {
@@ -75,9 +79,12 @@ func (l *secretLister) report(ctx context.Context, err error) {
 		// The end, or what a reflector gets over by itself.
 	case err == nil && l.failing:
 		l.failing = false
+		l.store.unread.Store(nil)
 		l.log.Info("link Secrets can be read again")
 	case err != nil && !l.failing:
 		l.failing = true
+		err = printable(err)
+		l.store.unread.Store(&err)
 		l.log.Error("link Secrets can't be read; links stay as they are", zap.Error(err))
 	}
 }

@@ -64,6 +64,16 @@ func (l *link) publish() {
 	l.view.Store(v)
 }
 
+// Secrets tells whether the link Secrets have been listed yet, and why they can't
+// be read at the moment; nil: they can. While they can't, links stay as they are.
+func (s *Store) Secrets() (listed bool, err error) {
+	now, _ := s.secrets.Get()
+	if why := s.unread.Load(); why != nil {
+		err = *why
+	}
+	return now.listed, err
+}
+
 // Status tells about every Secret of the link type, accepted or not, oldest
 // first.
 func (s *Store) Status() []LinkStatus {

@@ -61,7 +61,7 @@ func (c *Cluster) toldService() func(string, *Service, bool) {
 // checkProxy says which Pods are behind Health's MalformedProxies.
 func (c *Cluster) checkProxy(key string, f podFacts, ok bool) {
 	if ok && f.template.Value().malformed() {
-		c.cfg.Log.Debug("meshed pod does not say where its proxy listens", zap.Stringer("cluster", c.cfg.Name), zap.String("pod", key))
+		c.cfg.Log.Debug("meshed pod does not say where its proxy listens", zap.String("pod", key))
 	}
 }
 

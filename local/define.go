@@ -17,6 +17,13 @@ const (
 	remoteService   = "multicluster.linkerd.io/remote-service"   // label
 )
 
+// What a Service may be made of: far more than there are clusters in a mesh, and
+// few enough that who may annotate one Service can't hold up all others.
+const (
+	maxMembers = 256
+	maxItems   = 1024
+)
+
 // define says what a Service is made of, and what of that can't be used.
 func define(id federation.ServiceID, svc *clusterstore.Service) (*federation.Definition, []string) {
 	local, hasLocal := svc.Annotations[localDiscovery]
@@ -61,7 +68,11 @@ func defineFederated(namespace, local, remote string) (*federation.Definition, [
 		return d, problems
 	}
 	seen := make(map[federation.Member]bool)
-	for item := range strings.SplitSeq(remote, ",") {
+	for i, item := range strings.SplitN(remote, ",", maxItems+1) {
+		if i == maxItems || len(d.Members) == maxMembers {
+			problems = append(problems, fmt.Sprintf("annotation %s: more than %d members in %d items: the rest is passed over", remoteDiscovery, maxMembers, maxItems))
+			break
+		}
 		m, why := parseItem(namespace, item)
 		switch {
 		case why != "":

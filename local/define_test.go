@@ -1,6 +1,7 @@
 package local
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -131,4 +132,25 @@ func FuzzDefineFederated(f *testing.F) {
 			t.Fatalf("what was read, read again: %v, not %v", again.Members, d.Members)
 		}
 	})
+}
+
+// TestTooManyMembers: who may annotate one Service can't hold up the gateway.
+func TestTooManyMembers(t *testing.T) {
+	for name, item := range map[string]func(int) string{
+		"members":        func(i int) string { return fmt.Sprintf("web@c%d", i) },
+		"the same":       func(int) string { return "web@east" },
+		"nothing usable": func(int) string { return "-" },
+	} {
+		var items []string
+		for i := range 30_000 {
+			items = append(items, item(i))
+		}
+		d, problems := defineFederated("shop", "web", strings.Join(items, ","))
+		if len(d.Members) > maxMembers || len(problems) == 0 || len(problems) > 11 {
+			t.Errorf("%s: %d members, %d problems", name, len(d.Members), len(problems))
+		}
+		if last := problems[len(problems)-1]; !slices.ContainsFunc(problems, func(p string) bool { return strings.Contains(p, "passed over") }) {
+			t.Errorf("%s: nothing is said of the rest: %s", name, last)
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"sync"
 	"time"
@@ -49,6 +50,7 @@ type Local struct {
 	table   *federation.Table
 	log     *zap.Logger
 	cluster cluster
+	server  string // its API's host and port
 	synced  chan struct{}
 	zones   zones
 
@@ -73,6 +75,11 @@ func create(o Options, newCluster func(clusterstore.Config) (cluster, error)) (*
 		synced:   make(chan struct{}),
 		zones:    zones{nodes: make(map[string]*federation.Latest[string])},
 		problems: make(map[federation.ServiceID][]string),
+	}
+	if o.REST != nil {
+		if u, err := url.Parse(o.REST.Host); err == nil {
+			l.server = u.Host
+		}
 	}
 	c, err := newCluster(clusterstore.Config{
 		Name:        federation.Local,

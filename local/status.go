@@ -38,6 +38,7 @@ func (l *Local) Status() clusterstore.LinkStatus {
 		Cluster:   federation.ClusterName(federation.Local.String()),
 		State:     cmp.Or(l.state, clusterstore.Pending),
 		Since:     l.since,
+		Server:    l.server,
 		LastEvent: h.LastEvent,
 		Warnings:  h.Warnings(),
 		Resources: h.Resources,

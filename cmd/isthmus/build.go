@@ -3,14 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
-	"net"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.uber.org/zap"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -34,7 +32,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
 	table := federation.NewTable(federation.Options{IPv6: o.ipv6, Report: reportMember(log)})
-	registry.MustRegister(unservedMembers{table})
+	registry.MustRegister(newUnservedMembers(table))
 	rules := clusterstore.Rules{
 		ControllerNamespace: o.namespace,
 		DefaultOpaquePorts:  o.defaultPorts(log),
@@ -44,6 +42,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
+	registry.MustRegister(here)
 	store, err := newStore(cfg, clusterstore.Options{Namespace: o.namespace, Rules: rules, Table: table, Log: log, Registerer: registry})
 	if err != nil {
 		return nil, err
@@ -80,9 +79,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 // newStore returns the store of linked clusters, with a client of its own for
 // the Secrets.
 func newStore(cfg *rest.Config, o clusterstore.Options) (*clusterstore.Store, error) {
-	cfg = rest.CopyConfig(cfg)
-	cfg.Dial = (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext
-	client, err := kubernetes.NewForConfig(cfg)
+	client, err := clusterstore.NewLocalClient(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("client for link Secrets: %w", err)
 	}

@@ -96,6 +96,9 @@ func (c klogCore) With(fields []zapcore.Field) zapcore.Core {
 }
 
 func (c klogCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if strings.HasPrefix(e.Message, "Trace[") && !c.Core.Enabled(zapcore.DebugLevel) {
+		return ce // how long a list took, which it says as info
+	}
 	if !c.Enabled(e.Level) || e.Message == "Request Body" || e.Message == "Response Body" {
 		return ce
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 )
 
@@ -61,6 +62,9 @@ func dispatch(ctx context.Context, p process) (verb string, err error) {
 	case "get":
 		return " get", getVerb(ctx, p, rest)
 	case "version", "-version", "--version":
+		if len(rest) == 1 && slices.Contains([]string{"-h", "--h", "-help", "--help"}, rest[0]) {
+			return " version", helpVerb(p, nil)
+		}
 		return " version", versionVerb(p, rest)
 	case "help", "-help", "--help", "-h", "--h":
 		return " help", helpVerb(p, rest)

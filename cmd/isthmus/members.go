@@ -13,9 +13,16 @@ import (
 // served, and where they come from.
 type clustersPage struct {
 	Local    clusterstore.LinkStatus   `json:"local"`
+	Secrets  secrets                   `json:"linkSecrets"`
 	Clusters []clusterstore.LinkStatus `json:"clusters"`        // every link Secret, used or not
 	Unserved []unserved                `json:"unservedMembers"` // of federated and mirrored services
 	Problems []local.Problem           `json:"problems"`        // of Services' annotations and labels
+}
+
+// secrets tells whether the links are known at all.
+type secrets struct {
+	Listed bool   `json:"listed"`
+	Reason string `json:"reason,omitempty"` // why they can't be read at the moment
 }
 
 type unserved struct {
@@ -26,7 +33,12 @@ type unserved struct {
 }
 
 func newClustersPage(here *local.Local, store *clusterstore.Store, table *federation.Table) clustersPage {
-	page := clustersPage{Local: here.Status(), Clusters: store.Status(), Unserved: []unserved{}, Problems: here.Problems()}
+	var links secrets
+	listed, err := store.Secrets()
+	if links.Listed = listed; err != nil {
+		links.Reason = err.Error()
+	}
+	page := clustersPage{Secrets: links, Local: here.Status(), Clusters: store.Status(), Unserved: []unserved{}, Problems: here.Problems()}
 	for _, u := range table.Unserved() {
 		page.Unserved = append(page.Unserved, unserved{
 			Service: u.Service.String(),
@@ -50,22 +62,32 @@ func reportMember(log *zap.Logger) func(federation.ServiceID, federation.Member,
 	}
 }
 
-// unservedMembers counts members that do not serve, when scraped.
-type unservedMembers struct{ table *federation.Table }
+// unservedMembers counts members that do not serve, when scraped. A cluster that
+// is not linked goes without its name: annotations may name as many as they like.
+type unservedMembers struct {
+	table *federation.Table
+	desc  *prometheus.Desc
+}
 
-var unservedDesc = prometheus.NewDesc("isthmus_unserved_members",
-	"Members of federated and mirrored services that contribute nothing, by cluster and reason.",
-	[]string{"cluster", "reason"}, nil)
+func newUnservedMembers(t *federation.Table) unservedMembers {
+	return unservedMembers{t, prometheus.NewDesc("isthmus_unserved_members",
+		"Members of federated and mirrored services that contribute nothing, by reason and, unless it is not linked, by cluster.",
+		[]string{"cluster", "reason"}, nil)}
+}
 
-func (u unservedMembers) Describe(ch chan<- *prometheus.Desc) { ch <- unservedDesc }
+func (u unservedMembers) Describe(ch chan<- *prometheus.Desc) { ch <- u.desc }
 
 func (u unservedMembers) Collect(ch chan<- prometheus.Metric) {
 	type kind struct{ cluster, reason string }
 	count := make(map[kind]int)
 	for _, m := range u.table.Unserved() {
-		count[kind{m.Member.Cluster.String(), m.Status.String()}]++
+		k := kind{m.Member.Cluster.String(), m.Status.String()}
+		if m.Status.Link == federation.Unlinked {
+			k.cluster = ""
+		}
+		count[k]++
 	}
 	for k, n := range count {
-		ch <- prometheus.MustNewConstMetric(unservedDesc, prometheus.GaugeValue, float64(n), k.cluster, k.reason)
+		ch <- prometheus.MustNewConstMetric(u.desc, prometheus.GaugeValue, float64(n), k.cluster, k.reason)
 	}
 }
