@@ -37,6 +37,9 @@
 //     timer each: the expirable LRU of the same library starts a goroutine that
 //     never ends. Only views with endpoints stay. So names that nobody defined
 //     leave nothing behind.
+//   - A cluster that is known to be unreachable is not waited for: a Get that finds
+//     nothing else is answered Unavailable at once. A live stream whose set is empty
+//     while a cluster is pending says so after Options.FirstFrame.
 //   - No stream workers (grpc.NumStreamWorkers): streams live for up to an hour, so
 //     that all workers would be taken, and each further stream gets a goroutine
 //     anyway. Read buffers are small, since proxies send next to nothing.

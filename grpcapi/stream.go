@@ -41,6 +41,7 @@ type stream struct {
 	sent  *federation.Set // what its proxy has; nil: nothing yet
 	zone  string          // the zone for which sent was rendered
 	at    time.Time       // when the last message was begun
+	blank time.Time       // since when there is nothing, but may be; zero: there is, or there is not
 
 	timer *time.Timer // for waiting; nil before the first use
 	stall watchdog
@@ -85,6 +86,7 @@ func (st *stream) follow(ctx context.Context) error {
 		select {
 		case <-ended:
 			return st.ended(ctx)
+		case <-st.patience():
 		case <-stale:
 		case <-st.moved:
 			st.locate()
@@ -101,15 +103,38 @@ func (st *stream) follow(ctx context.Context) error {
 }
 
 // due returns what to send so that the proxy has the set. A set that is empty
-// because a cluster is pending waits for that cluster: unknown is not empty.
+// while a cluster is pending waits for that cluster for as long as a first
+// message would: unknown is not empty, but what has gone must not stay for long.
 func (st *stream) due(set *federation.Set) []*frame {
 	zone := st.view.key.Client.Zone
-	if set == st.sent && zone == st.zone || len(set.Endpoints) == 0 && !set.Complete {
+	if set == st.sent && zone == st.zone {
+		return nil
+	}
+	switch {
+	case len(set.Endpoints) > 0 || set.Complete:
+		st.blank = time.Time{}
+	case st.blank.IsZero():
+		st.blank = time.Now()
+		return nil
+	case time.Since(st.blank) < st.server.opts.FirstFrame:
 		return nil
 	}
 	frames := st.view.step(st.sent, set, zone != st.zone)
 	st.sent, st.zone = set, zone
 	return frames
+}
+
+// patience returns what says that a blank has lasted long enough; nil: there is
+// none, or the proxy has been told.
+func (st *stream) patience() <-chan time.Time {
+	if st.blank.IsZero() {
+		return nil
+	}
+	left := st.server.opts.FirstFrame - time.Since(st.blank)
+	if left <= 0 {
+		return nil
+	}
+	return st.after(left)
 }
 
 // send sends the frames, and ends the stream if the proxy does not take one in

@@ -123,6 +123,42 @@ func TestConditionsUnderALiveStream(t *testing.T) {
 	}
 }
 
+// TestBlank: a live stream that has nothing to offer because a cluster is pending
+// waits for it as long as an opening would, and no longer.
+func TestBlank(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{})
+		w.define(true, "east", "north")
+		w.offer("east", pods("10.1.0.1:80")...)
+		w.link("north", federation.Ready)
+		c := w.get(webAddr, "")
+		defer c.hangUp()
+		c.sees(t, "add 10.1.0.1:80")
+		time.Sleep(time.Minute)
+
+		w.link("north", federation.Pending)
+		w.offer("east")
+		time.Sleep(time.Second)
+		w.offer("east", pods("10.1.0.2:80")...) // in time: the proxy is never without
+		c.sees(t, "add 10.1.0.2:80; remove 10.1.0.1:80")
+		time.Sleep(time.Minute)
+		c.sees(t, "")
+
+		start := time.Now()
+		w.offer("east")
+		time.Sleep(2*time.Second - 1)
+		c.sees(t, "")
+		time.Sleep(1)
+		if m := c.sees(t, "no_endpoints(true)"); m[0].at.Sub(start) != 2*time.Second {
+			t.Errorf("told after %v", m[0].at.Sub(start))
+		}
+		time.Sleep(time.Minute)
+		c.sees(t, "")
+		w.offer("east", pods("10.1.0.1:80")...)
+		c.sees(t, "add 10.1.0.1:80")
+	})
+}
+
 func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: 50 * time.Millisecond})
