@@ -14,6 +14,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
@@ -45,6 +46,12 @@ func TestManifests(t *testing.T) {
 		}
 	})
 
+	for c, name := range map[*cluster.Cluster]string{west: "linkerd", east: "linkerd-multicluster"} {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if _, err := client(t, c).CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	applyManifest(t, west, "rbac.yaml")
 	applyManifest(t, east, "remote-access.yaml")
 	applyManifest(t, west, "link.yaml",
