@@ -1,9 +1,7 @@
 # `make` alone prints what there is. Only Go, make and git are needed; the race
-# detector is used where a C compiler is there too.
-RACE := $(shell command -v $$(go env CC) >/dev/null 2>&1 && echo -race)
+# detector is used where cgo can be, which takes a C compiler.
+RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 BIN  := $(CURDIR)/bin
-KEEP ?=
-E2E  ?= .
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -15,7 +13,7 @@ tools: build ## build the end-to-end programs too: real API servers, scenario ru
 	cd e2e && go build -ldflags='-s -w' -o $(BIN)/ ./cmd/...
 
 demo: tools ## three real clusters, linked, and a live view of a federated service (KEEP=1: leave it running)
-	@$(BIN)/demo --bin $(BIN) $(if $(KEEP),--keep)
+	@$(BIN)/demo --bin $(BIN) $(if $(filter-out 0 no,$(KEEP)),--keep)
 
 test: lint unit e2e ## everything
 
@@ -23,10 +21,11 @@ unit: ## the product's tests, with the race detector if there is a C compiler
 	go test $(RACE) ./...
 
 e2e: tools ## scenarios against real API servers, the gateway as a process (E2E=REGEX: only these)
-	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane go test -count=1 -timeout 40m -run '$(E2E)' ./...
+	$(if $(E2E),$(BIN)/scenario -gateway $(BIN)/isthmus -controlplane $(BIN)/controlplane -run '$(E2E)' e2e/testdata/cases,cd e2e && \
+	  ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane go test -p 1 -count=1 -timeout 40m ./...)
 
 lint: ## gofmt, vet, staticcheck, in both modules
-	@test -z "$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go'))" || { gofmt -l $$(git ls-files -co --exclude-standard '*.go'); exit 1; }
+	@out=$$("$$(go env GOROOT)/bin/gofmt" -l .) || exit 1; test -z "$$out" || { echo "$$out"; exit 1; }
 	go vet ./... && go tool staticcheck ./...
 	cd e2e && go vet ./... && go tool staticcheck ./...
 
@@ -34,7 +33,8 @@ bench: ## benchmarks of the hot paths
 	go test -run '^$$' -bench . -benchmem ./federation ./grpcapi ./clusterstore
 
 fuzz: ## every fuzz test for FUZZTIME (default 20s)
-	@go list ./... | while read -r p; do go test -list '^Fuzz' $$p | grep '^Fuzz' | while read -r f; do echo "$$p $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(or $(FUZZTIME),20s) $$p || exit 1; done || exit 1; done
+	@for p in $$(go list ./...); do names=$$(go test -list '^Fuzz' $$p) || exit 1; for f in $$(echo "$$names" | grep '^Fuzz'); do \
+	  echo "$$p $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(or $(FUZZTIME),20s) $$p || exit 1; done; done
 
 clean: ## remove what was built
 	rm -rf $(BIN) out

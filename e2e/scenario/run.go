@@ -23,6 +23,7 @@ type run struct {
 	c       *Case
 	life    context.Context // streams end with it
 	streams map[string]*stream
+	faults  []string // of streams whose ids were used again
 
 	namespaces map[string]map[string]bool // by cluster: those that are known to be there
 	objects    map[string][]written       // by cluster: in the order in which they were first written
@@ -78,6 +79,9 @@ func (r *run) steps(ctx context.Context) error {
 		if err := s.do(ctx, r); err != nil {
 			return fmt.Errorf("%s: %s\n%w", s.pos, s.text, err)
 		}
+	}
+	if len(r.faults) > 0 {
+		return fmt.Errorf("at the end of %s: %s", r.c.Name, strings.Join(r.faults, "; "))
 	}
 	for _, id := range slices.Sorted(maps.Keys(r.streams)) {
 		if faults := r.streams[id].Snapshot().Faults; len(faults) > 0 {

@@ -142,7 +142,11 @@ func (r *Runner) run(ctx context.Context, c *Case) (err error) {
 		// Also when the case ran out of time, or was interrupted.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
 		defer cancel()
-		if undo := one.end(ctx); undo != nil {
+		undo := one.end(ctx)
+		if r.env.Gateway != nil && err == nil { // else it has been looked at, or may have
+			undo = errors.Join(undo, r.env.Gateway.Check(ctx))
+		}
+		if undo != nil {
 			err = errors.Join(err, fmt.Errorf("after the case: %w", undo))
 		}
 	}()

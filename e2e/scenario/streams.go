@@ -34,6 +34,9 @@ func (r *run) subscribe(ctx context.Context, kind proxy.Kind, id, authority, tok
 		return errors.New("there is no gateway to subscribe to")
 	}
 	if old := r.streams[id]; old != nil {
+		for _, f := range old.Snapshot().Faults {
+			r.faults = append(r.faults, fmt.Sprintf("stream %s, before it was opened anew, was sent: %v", id, f))
+		}
 		old.end()
 	}
 	conn, err := proxy.Dial(r.runner.env.Gateway.Addr())
