@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"slices"
@@ -79,18 +80,26 @@ func Start(ctx context.Context, cfg Config) (*Gateway, error) {
 	return g, nil
 }
 
+// Ports are picked below those that systems hand out by themselves, since a gateway listens only while it is ready: a
+// connection could otherwise take its port meanwhile. Those of clusters lie above.
+const firstPort, lastPort = 10000, 19999
+
 // freeAddrs returns addresses of 127.0.0.1 that nobody listens on.
 func freeAddrs(n int) ([]string, error) {
 	var addrs []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	var last error
+	for range 100 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(lastPort-firstPort+1)))
 		if err != nil {
-			return nil, fmt.Errorf("a free port: %w", err)
+			last = err
+			continue
 		}
 		defer l.Close() // not before all are chosen: they must differ
-		addrs = append(addrs, l.Addr().String())
+		if addrs = append(addrs, l.Addr().String()); len(addrs) == n {
+			return addrs, nil
+		}
 	}
-	return addrs, nil
+	return nil, fmt.Errorf("no free port: %w", last)
 }
 
 // Addr returns the gRPC address.

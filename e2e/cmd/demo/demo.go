@@ -111,6 +111,9 @@ func (d *demo) play(ctx context.Context) error {
 	d.screen.say("\nAll as it should be, in %.0f s.\n", time.Since(d.began).Seconds())
 	if d.options.keep {
 		d.lookAround(ctx)
+		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+			return cause // something has failed meanwhile
+		}
 	}
 	return nil
 }

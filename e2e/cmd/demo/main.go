@@ -13,7 +13,7 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait for the cleaning up
 	err := run(ctx, os.Args[1:], os.Stdout)
 	switch {

@@ -67,9 +67,11 @@ func (d *demo) startClusters(ctx context.Context, binary string) error {
 	if err != nil {
 		return err
 	}
-	for i, server := range servers {
+	for _, server := range servers {
 		d.servers[server.Name()] = server
 		d.later(server.Close)
+	}
+	for i, server := range servers {
 		c, err := shop.New(server.Name(), byte(i+1), server.REST())
 		if err != nil {
 			return err
