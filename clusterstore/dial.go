@@ -7,11 +7,16 @@ import (
 	"net/http"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/gentype"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	discoveryv1client "k8s.io/client-go/kubernetes/typed/discovery/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
+	"isthmus/clusterstore/crd"
 	"isthmus/federation"
 )
 
@@ -32,6 +37,8 @@ type clients struct {
 	core      corev1client.CoreV1Interface
 	discovery discoveryv1client.DiscoveryV1Interface
 	metadata  metadata.Interface
+	servers   lister[*crd.ServerList]
+	workloads lister[*crd.ExternalWorkloadList]
 	close     func() // lets go of idle connections
 	// noWatchList: the API can't stream a list (test fakes can't).
 	noWatchList bool
@@ -71,7 +78,38 @@ func dial(name federation.ClusterName, from *rest.Config) (clients, error) {
 	if api.metadata, err = metadata.NewForConfigAndClient(metadata.ConfigFor(cfg), client); err != nil {
 		return clients{}, err
 	}
+	if err := api.dialCustom(cfg, client); err != nil {
+		return clients{}, err
+	}
 	return api, nil
+}
+
+// dialCustom prepares for custom resources, which API servers have as JSON only.
+func (c *clients) dialCustom(from *rest.Config, client *http.Client) error {
+	scheme := crd.NewScheme()
+	cfg := rest.CopyConfig(from)
+	cfg.APIPath = "/apis"
+	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	parameters := runtime.NewParameterCodec(scheme)
+	group := func(v schema.GroupVersion) (*rest.RESTClient, error) {
+		cfg := rest.CopyConfig(cfg)
+		cfg.GroupVersion = &v
+		return rest.RESTClientForConfigAndClient(cfg, client)
+	}
+	policy, err := group(crd.PolicyVersion)
+	if err != nil {
+		return err
+	}
+	workload, err := group(crd.WorkloadVersion)
+	if err != nil {
+		return err
+	}
+	c.servers = gentype.NewClientWithList("servers", policy, parameters, "",
+		func() *crd.Server { return &crd.Server{} }, func() *crd.ServerList { return &crd.ServerList{} })
+	c.workloads = gentype.NewClientWithList("externalworkloads", workload, parameters, "",
+		func() *crd.ExternalWorkload { return &crd.ExternalWorkload{} }, func() *crd.ExternalWorkloadList { return &crd.ExternalWorkloadList{} })
+	return nil
 }
 
 func newTransport(name federation.ClusterName, cfg *rest.Config) (*http.Transport, error) {
