@@ -28,6 +28,7 @@ type port struct {
 	members []contribution // in definition order
 	offers  []offer        // of the members, at the same places
 	merged  []*Endpoint
+	shared  contested // among the offers
 	state   state
 	views   map[Client]*view
 }
@@ -119,7 +120,9 @@ func (s *service) rebuildPort(p *port, d *Definition, links []link) {
 		c.status.Link = l.state
 		p.members, p.offers = append(p.members, c), append(p.offers, o)
 	}
-	s.settle(p, d, retain(p.merged, merge(p.offers)), time.Time{})
+	fresh, c := merge(p.offers)
+	p.shared = c
+	s.settle(p, d, retain(p.merged, fresh), time.Time{})
 	s.table.report(s.id, d, p.members)
 }
 
@@ -135,7 +138,8 @@ func (s *service) reread(m Member, at time.Time) {
 		old := p.offers[i]
 		before := p.members[i]
 		p.offers[i] = p.members[i].read()
-		merged := remerge(p.merged, p.offers, i, old)
+		merged, c := remerge(p.merged, p.shared, p.offers, i, old)
+		p.shared = c
 		now := p.members[i]
 		if same(merged, p.merged) && before.status == now.status && before.nodeLocal == now.nodeLocal {
 			continue
