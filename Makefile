@@ -29,6 +29,9 @@ lint: ## gofmt, vet, staticcheck, in both modules
 	go vet ./... && go tool staticcheck ./...
 	cd e2e && go vet ./... && go tool staticcheck ./...
 
+generate: ## write generated code anew
+	go generate ./...
+
 bench: ## benchmarks of the hot paths
 	go test -run '^$$' -bench . -benchmem ./federation ./grpcapi ./clusterstore
 
@@ -39,4 +42,4 @@ fuzz: ## every fuzz test for FUZZTIME (default 20s)
 clean: ## remove what was built
 	rm -rf $(BIN) out
 
-.PHONY: help build tools demo test unit e2e lint bench fuzz clean
+.PHONY: help build tools demo test unit e2e lint generate bench fuzz clean

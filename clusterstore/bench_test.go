@@ -5,8 +5,10 @@ import (
 	"runtime"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"isthmus/clusterstore/crd"
 	"isthmus/federation"
 )
 
@@ -114,6 +116,89 @@ func BenchmarkMemory(b *testing.B) {
 				}
 				b.ReportMetric(float64(heap()-before)/5000, "B/pod")
 				runtime.KeepAlive(w)
+			}
+		})
+	}
+}
+
+// BenchmarkMemoryLabels: what 5,000 pods with the labels and named ports of real
+// ones cost: of Deployments with 3 replicas each, or of StatefulSets with 100, each
+// of whose Pods has labels that no other has.
+func BenchmarkMemoryLabels(b *testing.B) {
+	for _, kind := range []string{"ReplicaSet", "StatefulSet"} {
+		b.Run(kind, func(b *testing.B) {
+			for b.Loop() {
+				before := heap()
+				w := newWorld(b, nil)
+				for i := range 5000 {
+					w.put(realPod(kind, i))
+				}
+				b.ReportMetric(float64(heap()-before)/5000, "B/pod")
+				runtime.KeepAlive(w)
+			}
+		})
+	}
+}
+
+func realPod(kind string, i int) *corev1.Pod {
+	app, owner := fmt.Sprintf("web-%d", i/3), fmt.Sprintf("web-%d-5f79f964bc", i/3)
+	if kind == "StatefulSet" {
+		app, owner = fmt.Sprintf("db-%d", i/100), fmt.Sprintf("db-%d", i/100)
+	}
+	o := aPod(fmt.Sprintf("%s-%05d", owner, i), meshed, ownedBy(kind, owner), podLabel("app.kubernetes.io/name", app),
+		podLabel("app.kubernetes.io/instance", app), podLabel("app.kubernetes.io/version", "1.2.3"), podLabel("linkerd.io/workload-ns", "ns"),
+		namedPort("http", 8080, 0), namedPort("admin", 9990, 0))
+	if kind == "StatefulSet" {
+		podLabel("statefulset.kubernetes.io/pod-name", o.Name)(o)
+		podLabel("apps.kubernetes.io/pod-index", fmt.Sprint(i%100))(o)
+		podLabel("controller-revision-hash", owner+"-6b7c8d9f")(o)
+	} else {
+		podLabel(templateHashLabel, "5f79f964bc")(o)
+	}
+	return o
+}
+
+// BenchmarkServerEvent: a Server that selects one pod of 5,000 comes and goes.
+func BenchmarkServerEvent(b *testing.B) {
+	for _, namespace := range []string{"ns", "other"} {
+		b.Run("namespace="+namespace, func(b *testing.B) {
+			w := crowd(b, 50)
+			w.put(aPod("web-abc-0-0", meshed, podLabel("app", "one")))
+			with, without := aServer("s", "8080", "app=one", in(namespace)), aServer("s", "8080", "app=none", in(namespace))
+			feed := w.store("servers")
+			n := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				n++
+				if err := feed.Update([]*crd.Server{with, without}[n%2]); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkReadPoliced: BenchmarkReadFirst where there are Servers, and every Pod
+// has labels of its own.
+func BenchmarkReadPoliced(b *testing.B) {
+	for _, servers := range []int{0, 1, 10, 100} {
+		b.Run(fmt.Sprintf("servers=%d", servers), func(b *testing.B) {
+			w := newWorld(b, nil)
+			w.put(aService("web", "http=80"))
+			for s := range 50 {
+				w.put(crowdSlice(s, 100))
+				for i := range 100 {
+					o := realPod("StatefulSet", s*100+i)
+					o.Name = fmt.Sprintf("web-abc-%d-%d", s, i)
+					w.put(o)
+				}
+			}
+			for i := range servers {
+				w.put(aServer(fmt.Sprint("s", i), "http", fmt.Sprintf("app.kubernetes.io/name=db-%d,app.kubernetes.io/version", i)))
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				w.Reader(federation.ServiceID{Namespace: "ns", Name: "web"}, 80).Read()
 			}
 		})
 	}

@@ -15,6 +15,7 @@ import (
 	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/client-go/tools/cache"
 
+	"isthmus/clusterstore/crd"
 	"isthmus/federation"
 )
 
@@ -22,6 +23,7 @@ import (
 type fakeAPI struct {
 	typed *fake.Clientset
 	meta  *metadatafake.FakeMetadataClient
+	crd   *fakeCRDs
 }
 
 func newFakeAPI(objects ...runtime.Object) *fakeAPI {
@@ -29,11 +31,12 @@ func newFakeAPI(objects ...runtime.Object) *fakeAPI {
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		panic(err)
 	}
-	return &fakeAPI{typed: fake.NewClientset(objects...), meta: metadatafake.NewSimpleMetadataClient(scheme)}
+	return &fakeAPI{typed: fake.NewClientset(objects...), meta: metadatafake.NewSimpleMetadataClient(scheme), crd: newFakeCRDs()}
 }
 
 func (a *fakeAPI) clients() clients {
-	return clients{core: a.typed.CoreV1(), discovery: a.typed.DiscoveryV1(), metadata: a.meta, close: func() {}, noWatchList: true}
+	return clients{core: a.typed.CoreV1(), discovery: a.typed.DiscoveryV1(), metadata: a.meta,
+		servers: a.crd.servers(), workloads: a.crd.workloads(), close: func() {}, noWatchList: true}
 }
 
 var testRules = Rules{ControllerNamespace: "linkerd", DefaultOpaquePorts: ports("25,3306"), EndpointSlices: true}
@@ -85,6 +88,10 @@ func (w *world) feed(o runtime.Object) cache.ReflectorStore {
 		name = "endpoints"
 	case *metav1.PartialObjectMetadata:
 		name = strings.ToLower(o.Kind) + "s"
+	case *crd.Server:
+		name = "servers"
+	case *crd.ExternalWorkload:
+		name = "externalworkloads"
 	}
 	return w.store(name)
 }
@@ -120,6 +127,11 @@ func (w *world) del(objects ...runtime.Object) {
 
 func (w *world) read(service string, port uint16) federation.Share {
 	return w.Reader(federation.ServiceID{Namespace: "ns", Name: service}, port).Read()
+}
+
+// size is how much there is in the state.
+func (s *state) size() int {
+	return len(s.services) + len(s.slices) + len(s.pods) + len(s.replicaSets) + len(s.jobs) + len(s.servers) + len(s.unusable)
 }
 
 // marked empties the set of services to be read again.
@@ -213,7 +225,7 @@ func splitPort(s string) (string, *int32) {
 }
 
 // aSlice has ports "name=number", separated by commas, and endpoints written as
-// "IP[+IP] [pod=NAME] [zone=Z] [hint=Z+Z] [host=H] [unready|ready|kind=K]".
+// "IP[+IP] [pod=NAME|ew=NAME] [zone=Z] [hint=Z+Z] [host=H] [unready|ready|kind=K]".
 func aSlice(name, service, ports string, endpoints ...string) *discoveryv1.EndpointSlice {
 	o := &discoveryv1.EndpointSlice{ObjectMeta: inNS(name), AddressType: discoveryv1.AddressTypeIPv4}
 	if service != "" {
@@ -239,6 +251,8 @@ func anEndpoint(text string) discoveryv1.Endpoint {
 		switch key {
 		case "pod":
 			e.TargetRef = &corev1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: value}
+		case "ew":
+			e.TargetRef = &corev1.ObjectReference{Kind: "ExternalWorkload", Namespace: "ns", Name: value}
 		case "kind":
 			e.TargetRef = &corev1.ObjectReference{Kind: value, Namespace: "ns", Name: "x"}
 		case "zone":

@@ -44,7 +44,8 @@ type Rules struct {
 }
 
 // Cluster follows one cluster's API and is a [federation.Source] of its state:
-// EndpointSlices joined with Services, Pods and their owners.
+// EndpointSlices joined with Services, Pods and their owners, ExternalWorkloads,
+// and the Servers that select them.
 //
 // It keeps what it knows for as long as it exists, however long its API is
 // away, and follows again within 10 s of the API's return.
@@ -141,13 +142,15 @@ func (c *Cluster) firstSync(ctx context.Context) bool {
 
 // Synced returns a channel that is closed once everything needed (EndpointSlices
 // or Endpoints, Services, Pods) has been listed and can be read. What is optional
-// (ReplicaSets, Jobs, Nodes) is in too if the cluster lets it be listed.
+// (ReplicaSets, Jobs, Nodes, Servers, ExternalWorkloads) is in too if the cluster
+// lets it be listed.
 func (c *Cluster) Synced() <-chan struct{} { return c.synced }
 
 // Health says how the cluster's API is doing.
 func (c *Cluster) Health() Health {
 	h := c.health.get()
 	h.MalformedProxies = c.state.malformedProxies()
+	h.Unusable = c.state.unusableObjects()
 	return h
 }
 

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	clienttesting "k8s.io/client-go/testing"
 
+	"isthmus/clusterstore/crd"
 	"isthmus/federation"
 )
 
@@ -49,6 +50,10 @@ func troubled(api *fakeAPI) *trouble {
 			tr.watches[name] = append(tr.watches[name], w)
 			return true, w, err
 		}
+	}
+	for resource, tracker := range api.crd.trackers {
+		api.crd.PrependReactor("list", resource, react)
+		api.crd.PrependWatchReactor(resource, reactWatch(tracker))
 	}
 	api.typed.PrependReactor("list", "*", react)
 	api.meta.PrependReactor("list", "*", react)
@@ -178,6 +183,10 @@ func (r *running) create(o runtime.Object) {
 		_, err = r.api.typed.CoreV1().Pods("ns").Create(context.Background(), o, metav1.CreateOptions{})
 	case *corev1.Service:
 		_, err = r.api.typed.CoreV1().Services("ns").Create(context.Background(), o, metav1.CreateOptions{})
+	case *crd.Server:
+		err = r.api.crd.trackers["servers"].Create(serversResource, o, "ns")
+	case *crd.ExternalWorkload:
+		err = r.api.crd.trackers["externalworkloads"].Create(workloadsResource, o, "ns")
 	case *metav1.PartialObjectMetadata:
 		gvr := schema.GroupVersionResource{Group: o.GroupVersionKind().Group, Version: "v1", Resource: strings.ToLower(o.Kind) + "s"}
 		err = r.api.meta.Tracker().Create(gvr, o, o.Namespace)

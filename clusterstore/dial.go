@@ -1,43 +1,29 @@
 package clusterstore
 
 import (
-	"context"
-	"fmt"
-	"io"
-	"net"
 	"net/http"
-	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/gentype"
 	"k8s.io/client-go/kubernetes"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	discoveryv1client "k8s.io/client-go/kubernetes/typed/discovery/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
+	"isthmus/clusterstore/crd"
 	"isthmus/federation"
 )
-
-// Limits of one connection or request. Together they turn every way that an API
-// server can be away into an error within some seconds: not there (dial), accepts
-// and is silent (TLS handshake, response header), or went away without a word
-// (pings). API servers send the header of a watch at once, so that the
-// limit holds for watches too.
-const (
-	dialTimeout   = 5 * time.Second
-	headerTimeout = 10 * time.Second
-	pingAfter     = 5 * time.Second
-	pingTimeout   = 3 * time.Second
-)
-
-// maxAnswer bounds an answer that is read as a whole: a page of a list. Watches
-// come event by event.
-const maxAnswer = 256 << 20
 
 // clients is a cluster's API as far as we use it.
 type clients struct {
 	core      corev1client.CoreV1Interface
 	discovery discoveryv1client.DiscoveryV1Interface
 	metadata  metadata.Interface
+	servers   lister[*crd.ServerList]
+	workloads lister[*crd.ExternalWorkloadList]
 	close     func() // lets go of idle connections
 	// noWatchList: the API can't stream a list (test fakes can't).
 	noWatchList bool
@@ -68,7 +54,38 @@ func dial(name federation.ClusterName, from *rest.Config) (clients, error) {
 	if api.metadata, err = metadata.NewForConfigAndClient(metadata.ConfigFor(cfg), client); err != nil {
 		return clients{}, err
 	}
+	if err := api.dialCustom(cfg, client); err != nil {
+		return clients{}, err
+	}
 	return api, nil
+}
+
+// dialCustom prepares for custom resources, which API servers have as JSON only.
+func (c *clients) dialCustom(from *rest.Config, client *http.Client) error {
+	scheme := crd.NewScheme()
+	cfg := rest.CopyConfig(from)
+	cfg.APIPath = "/apis"
+	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	parameters := runtime.NewParameterCodec(scheme)
+	group := func(v schema.GroupVersion) (*rest.RESTClient, error) {
+		cfg := rest.CopyConfig(cfg)
+		cfg.GroupVersion = &v
+		return rest.RESTClientForConfigAndClient(cfg, client)
+	}
+	policy, err := group(crd.PolicyVersion)
+	if err != nil {
+		return err
+	}
+	workload, err := group(crd.WorkloadVersion)
+	if err != nil {
+		return err
+	}
+	c.servers = gentype.NewClientWithList("servers", policy, parameters, "",
+		func() *crd.Server { return &crd.Server{} }, func() *crd.ServerList { return &crd.ServerList{} })
+	c.workloads = gentype.NewClientWithList("externalworkloads", workload, parameters, "",
+		func() *crd.ExternalWorkload { return &crd.ExternalWorkload{} }, func() *crd.ExternalWorkloadList { return &crd.ExternalWorkloadList{} })
+	return nil
 }
 
 // NewLocalClient returns a client of the cluster that the gateway runs in, with
@@ -82,99 +99,3 @@ func NewLocalClient(from *rest.Config) (kubernetes.Interface, error) {
 	}
 	return kubernetes.NewForConfigAndClient(cfg, client)
 }
-
-// newHTTPClient returns a client, and what lets go of its idle connections.
-func newHTTPClient(name federation.ClusterName, cfg *rest.Config) (*http.Client, func(), error) {
-	transport, err := newTransport(name, cfg)
-	if err != nil {
-		return nil, nil, err
-	}
-	wrapped, err := rest.HTTPWrappersForConfig(cfg, transport)
-	if err != nil {
-		return nil, nil, fmt.Errorf("credentials: %w", err)
-	}
-	// API servers don't redirect, and the one of a link must not send the
-	// gateway's requests elsewhere.
-	return &http.Client{Transport: once{wrapped}, CheckRedirect: func(*http.Request, []*http.Request) error {
-		return http.ErrUseLastResponse
-	}}, transport.CloseIdleConnections, nil
-}
-
-func newTransport(name federation.ClusterName, cfg *rest.Config) (*http.Transport, error) {
-	tls, err := rest.TLSConfigFor(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("TLS: %w", err)
-	}
-	t := &http.Transport{
-		Proxy:                 cfg.Proxy,
-		DialContext:           newDialer().DialContext,
-		TLSClientConfig:       tls,
-		TLSHandshakeTimeout:   dialTimeout,
-		ResponseHeaderTimeout: headerTimeout,
-		IdleConnTimeout:       90 * time.Second,
-		DisableCompression:    cfg.DisableCompression,
-		ForceAttemptHTTP2:     true,
-		HTTP2:                 &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
-	}
-	if dial := cfg.Dial; dial != nil {
-		t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
-			ctx, stop := context.WithTimeout(ctx, dialTimeout)
-			defer stop()
-			return dial(ctx, network, address)
-		}
-	}
-	// The gateway's environment speaks for the cluster that it runs in. A link
-	// is reached as its kubeconfig says, and by no detour.
-	if t.Proxy == nil && name == federation.Local {
-		t.Proxy = http.ProxyFromEnvironment
-	}
-	return t, nil
-}
-
-// newDialer finds out by itself, for servers without HTTP/2, that a host is gone.
-func newDialer() *net.Dialer {
-	return &net.Dialer{
-		Timeout:         dialTimeout,
-		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: pingAfter, Interval: pingTimeout, Count: 2},
-	}
-}
-
-// once keeps client-go from trying a request again by itself, up to ten times
-// and for as long as the server likes. Whether and when to try again is for the
-// resource to decide, and for the health to know.
-type once struct{ next http.RoundTripper }
-
-func (o once) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := o.next.RoundTrip(request)
-	if err != nil {
-		return nil, failure{err}
-	}
-	response.Header.Del("Retry-After")
-	if watching := request.URL.Query().Get("watch"); watching == "" || watching == "false" {
-		response.Body = &bounded{ReadCloser: response.Body, left: maxAnswer}
-	}
-	return response, nil
-}
-
-// bounded is a body that fails beyond a size, where client-go would read on until
-// there is no memory left.
-type bounded struct {
-	io.ReadCloser
-	left int64
-}
-
-var errTooLarge = fmt.Errorf("the API server's answer is larger than %d MiB", maxAnswer>>20)
-
-func (b *bounded) Read(p []byte) (int, error) {
-	if b.left <= 0 {
-		return 0, errTooLarge
-	}
-	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
-	b.left -= int64(n)
-	return n, err
-}
-
-// failure wraps an error without being a timeout itself.
-type failure struct{ error }
-
-func (f failure) Unwrap() error { return f.error }

@@ -121,7 +121,7 @@ func TestNoRetryBehindOurBack(t *testing.T) {
 		}
 		before := requests.Load()
 		time.Sleep(time.Minute)
-		if n := requests.Load() - before; n < 60/4*5 || n > 60*5 {
+		if n := requests.Load() - before; n < 60/4*7 || n > 60*7 {
 			t.Errorf("%d requests within a minute", n)
 		}
 	})
@@ -190,7 +190,12 @@ func TestPages(t *testing.T) {
 			return
 		}
 		if !strings.HasSuffix(r.URL.Path, "/pods") {
-			kind := map[string]string{"services": "v1 ServiceList", "endpointslices": "discovery.k8s.io/v1 EndpointSliceList"}[path.Base(r.URL.Path)]
+			kind := map[string]string{
+				"services":          "v1 ServiceList",
+				"endpointslices":    "discovery.k8s.io/v1 EndpointSliceList",
+				"servers":           "policy.linkerd.io/v1beta3 ServerList",
+				"externalworkloads": "workload.linkerd.io/v1beta1 ExternalWorkloadList",
+			}[path.Base(r.URL.Path)]
 			if kind == "" {
 				kind = "meta.k8s.io/v1 PartialObjectMetadataList"
 			}

@@ -32,9 +32,17 @@
 //     Before the first sync nothing is marked, because nobody has read.
 //   - A stamp on each slice says when anything behind it last changed, so that a
 //     reader joins again what has a new stamp and nothing else.
-//   - ReplicaSets, Jobs and Nodes are optional, and read as metadata. Forbidden
-//     or absent, they are reported and asked for again within 30 s; labels then
-//     name the nearest owner that is known.
+//   - ReplicaSets, Jobs and Nodes are optional, and read as metadata; Servers and
+//     ExternalWorkloads are optional too. Forbidden or absent, they are reported
+//     and asked for again within 30 s. Until then labels name the nearest owner
+//     that is known, no port is opaque by policy, and ExternalWorkloads are left
+//     out.
+//   - Servers are asked when a slice is joined, once for each template of its
+//     Pods, and nothing of their answers is kept: to keep them would cost memory
+//     for every Pod, and work for every change, where there are few Servers and
+//     most slices have one template. Where a namespace has none, it is a map
+//     lookup. What a Server may go by (labels, named ports) stands in the
+//     template, as a string.
 //
 // Decisions about what an endpoint is:
 //
@@ -46,7 +54,14 @@
 //   - Slices whose Service does not exist (any more) are not offered.
 //   - A Pod's facts (node, identity, opaque and skipped ports, proxy) are its
 //     own; the zone is the slice's. Bare addresses have no zone.
-//   - Targets that are neither Pods nor bare are left out.
+//   - An ExternalWorkload is kept as a Pod is, with other facts. It is one of the
+//     slice's namespace, has a proxy on every port, and its zone is the slice's.
+//     Whether it is ready only the slice says.
+//   - Targets that are neither of these nor bare are left out.
+//   - A port is opaque if the annotation, or else the default, says so, or any
+//     Server of the Pod's own namespace. Servers and ExternalWorkloads whose
+//     writer has given them a form that can't be read count as absent and are
+//     reported ([Health]).
 //   - Addresses that no API server would accept in a slice (loopback, link-local,
 //     multicast, unspecified), and texts that are not UTF-8, are left out:
 //     another cluster must not turn our proxies against their own hosts, nor

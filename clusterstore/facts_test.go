@@ -28,6 +28,7 @@ func tell(e *federation.Endpoint) string {
 	add("twin", e.Twin)
 	add("hints", strings.Join(e.Hints, "+"))
 	add("id", e.Identity.DNS)
+	add("uri", e.Identity.URI)
 	add("sni", e.Identity.ServerName)
 	add("authority", e.Authority)
 	if e.Meshed {

@@ -21,6 +21,9 @@ type Health struct {
 	// MalformedProxies counts the meshed Pods whose proxy's listen addresses
 	// are missing or can't be read. They are served without transport header.
 	MalformedProxies int
+	// Unusable names the Servers and ExternalWorkloads whose writer has given
+	// them a form that can't be read, and says why. They are treated as absent.
+	Unusable []string
 }
 
 // ResourceHealth says how one resource of a cluster is doing.

@@ -67,7 +67,7 @@ func FuzzJoin(f *testing.F) {
 		for _, o := range objects {
 			w.del(o)
 		}
-		if n := len(w.state.services) + len(w.state.slices) + len(w.state.pods) + len(w.state.replicaSets) + len(w.state.jobs); n != 0 {
+		if n := w.state.size(); n != 0 {
 			t.Errorf("%d objects left behind", n)
 		}
 	})

@@ -115,8 +115,10 @@ type joiner struct {
 	labels []federation.Label
 
 	// What the address before had, since siblings have much in common.
+	prefix   string // of the keys of all Pods of its namespace
 	facts    podFacts
 	template template
+	policed  []uint16 // ports that Servers make opaque
 	identity federation.Identity
 	node     string
 	hints    unique.Handle[string]
@@ -163,7 +165,8 @@ func (j *joiner) bare(e *federation.Endpoint) {
 	}
 }
 
-// pod fills in what is told of a Pod. It reports false while the Pod is unknown.
+// pod fills in what is told of a Pod or ExternalWorkload. It reports false while
+// that is unknown, or unusable.
 func (j *joiner) pod(e *federation.Endpoint, a *address) bool {
 	p := a.pod
 	if p == nil || !p.facts.known() {
@@ -171,13 +174,19 @@ func (j *joiner) pod(e *federation.Endpoint, a *address) bool {
 	}
 	j.take(p)
 	t := &j.template
+	if t.invalid != "" {
+		return false
+	}
 	port := e.Addr.Port()
 	e.Kind, e.Twin, e.Node, e.Zone = federation.Pod, p.key, j.node, a.zone.Value()
+	if t.external() {
+		e.Kind = federation.Workload
+	}
 	j.labels = p.labels(j.labels[:0], t)
 	e.Labels = j.labels
-	e.Opaque = t.opaque.Contains(port)
+	e.Opaque = t.opaque.Contains(port) || slices.Contains(j.policed, port)
 	if skipped := t.skip.Contains(port); !skipped {
-		e.Meshed = t.controlPlane != ""
+		e.Meshed = t.controlPlane != "" || t.external()
 		e.Identity = j.identity
 	}
 	if port != t.proxy.admin && port != t.proxy.control {
@@ -186,19 +195,25 @@ func (j *joiner) pod(e *federation.Endpoint, a *address) bool {
 	return true
 }
 
-// take makes the pod's shared facts the current ones.
+// take makes the pod's shared facts, and what follows from them and its
+// namespace, the current ones.
 func (j *joiner) take(p *pod) {
-	if j.facts == p.facts {
+	if j.facts == p.facts && strings.HasPrefix(p.key, j.prefix) {
 		return
 	}
 	j.facts, j.template, j.node = p.facts, p.facts.template.Value(), p.facts.node.Value()
-	namespace, _ := splitKey(p.key)
+	namespace, name := p.id(&j.template)
+	j.prefix = strings.TrimSuffix(p.key, name)
 	j.identity = j.state.identity(namespace, &j.template)
+	j.policed = j.state.policed(j.policed[:0], namespace, &j.template)
 }
 
 // identity is the name that a pod's proxy proves to have. Pods of other control
-// planes have one that we know nothing about.
+// planes have one that we know nothing about. ExternalWorkloads say theirs.
 func (s *state) identity(namespace string, t *template) federation.Identity {
+	if t.external() {
+		return t.identity.Value()
+	}
 	if s.trustDomain == "" || t.controlPlane == "" || t.controlPlane != s.controllerNamespace {
 		return federation.Identity{}
 	}

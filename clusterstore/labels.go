@@ -9,12 +9,17 @@ import (
 	"isthmus/federation"
 )
 
-// labels appends those of an endpoint of the pod, sorted by name.
+// labels appends those of an endpoint of the Pod or ExternalWorkload, sorted by
+// name.
 func (p *pod) labels(labels []federation.Label, t *template) []federation.Label {
-	_, name := splitKey(p.key)
-	labels = append(labels,
-		federation.Label{Name: "pod", Value: name},
-		federation.Label{Name: "serviceaccount", Value: t.serviceAccount})
+	_, name := p.id(t)
+	if t.external() {
+		labels = append(labels, federation.Label{Name: "external_workload", Value: name})
+	} else {
+		labels = append(labels,
+			federation.Label{Name: "pod", Value: name},
+			federation.Label{Name: "serviceaccount", Value: t.serviceAccount})
+	}
 	if t.controlPlane != "" {
 		labels = append(labels, federation.Label{Name: "control_plane_ns", Value: t.controlPlane})
 	}
@@ -22,7 +27,7 @@ func (p *pod) labels(labels []federation.Label, t *template) []federation.Label 
 		labels = append(labels, federation.Label{Name: "pod_template_hash", Value: t.hash})
 	}
 	if owner := p.workload(t); !reserved(owner.kind) {
-		if owner.kind == kindJob {
+		if owner.kind == kindJob && !t.external() {
 			owner.kind = "k8s_job" // "job" is what Prometheus calls something else
 		}
 		labels = append(labels, federation.Label{Name: owner.kind, Value: owner.name})
@@ -34,7 +39,7 @@ func (p *pod) labels(labels []federation.Label, t *template) []federation.Label 
 // reserved tells whether a kind of owner would hide another label.
 func reserved(kind string) bool {
 	switch kind {
-	case "", "pod", "serviceaccount", "control_plane_ns", "pod_template_hash", "zone", "zone_locality",
+	case "", "pod", "external_workload", "serviceaccount", "control_plane_ns", "pod_template_hash", "zone", "zone_locality",
 		"service", "namespace", "target_cluster", "target_service", "target_service_namespace":
 		return true
 	}
@@ -66,5 +71,10 @@ func clean(e *federation.Endpoint) bool {
 			}
 		}
 	}
-	return utf8.ValidString(e.Zone) && utf8.ValidString(e.Identity.DNS) && utf8.ValidString(e.Authority)
+	for _, text := range [...]string{e.Zone, e.Identity.DNS, e.Identity.URI, e.Identity.ServerName, e.Authority} {
+		if !utf8.ValidString(text) {
+			return false
+		}
+	}
+	return true
 }

@@ -51,13 +51,8 @@ func (e *env) onFakes(apis map[string]*fake.Clientset) {
 				return true, nil, apierrors.NewUnauthorized("who are you?")
 			})
 		}
-		return newCluster(cfg, clients{
-			core:        api.CoreV1(),
-			discovery:   api.DiscoveryV1(),
-			metadata:    metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()),
-			close:       func() {},
-			noWatchList: true,
-		}), nil
+		all := &fakeAPI{typed: api, meta: metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), crd: newFakeCRDs()}
+		return newCluster(cfg, all.clients()), nil
 	}
 	e.store.opts.Rules.EndpointSlices = true
 }

@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"isthmus/federation"
 )
 
 // Names that Linkerd gives to what we read of Pods.
@@ -23,7 +25,8 @@ const (
 	defaultServiceAccount = "default"
 )
 
-// template is what a Pod usually has in common with its siblings.
+// template is what a Pod usually has in common with its siblings, or all that
+// there is to an ExternalWorkload.
 type template struct {
 	owner          reference // its only owner; zero: none, or several
 	serviceAccount string
@@ -33,7 +36,14 @@ type template struct {
 	opaque         Ports
 	skip           Ports
 	proxy          proxyPorts
+	labels         labelSet
+	ports          namedPorts
+	identity       unique.Handle[federation.Identity] // of an ExternalWorkload; zero: it is a Pod
+	invalid        string                             // why an ExternalWorkload can't be used; empty: it can
 }
+
+// external tells whether it is an ExternalWorkload's.
+func (t *template) external() bool { return t.identity != unique.Handle[federation.Identity]{} }
 
 // proxyPorts is where a Pod's proxy listens. The zero value: not known.
 type proxyPorts struct{ inbound, admin, control uint16 }
@@ -48,6 +58,8 @@ func (r Rules) compactPod(o *corev1.Pod) podFacts {
 		serviceAccount: o.Spec.ServiceAccountName,
 		controlPlane:   o.Labels[controlPlaneLabel],
 		opaque:         r.DefaultOpaquePorts,
+		labels:         newLabelSet(o.Labels),
+		ports:          containerPorts(&o.Spec),
 	}
 	if t.serviceAccount == "" {
 		t.serviceAccount = defaultServiceAccount

@@ -2,13 +2,17 @@ package clusterstore
 
 import (
 	"slices"
+	"strings"
 	"unique"
 )
 
 // pod is what is known of one Pod: 64 bytes and its name, however much it says
 // about itself, since what it has in common with its siblings is shared.
+//
+// To an endpoint an ExternalWorkload is what a Pod is, so it is kept as one, under
+// a key that no Pod has.
 type pod struct {
-	key    string // namespace/name
+	key    string // namespace/name, for an ExternalWorkload behind workloadPrefix
 	facts  podFacts
 	owner  *owner   // the ReplicaSet or Job that it belongs to; nil: another owner, or none
 	slices []*slice // that name it
@@ -23,12 +27,26 @@ type podFacts struct {
 
 func (f podFacts) known() bool { return f != podFacts{} }
 
+// external tells whether known facts are an ExternalWorkload's.
+func (f podFacts) external() bool {
+	t := f.template.Value()
+	return t.external()
+}
+
 // owner is a ReplicaSet or Job: what is looked up is what owns it.
 type owner struct {
 	key    string
 	known  bool
 	parent unique.Handle[reference]
 	pods   []*pod // that it owns
+}
+
+// id says which Pod or ExternalWorkload it is, of which t is the template.
+func (p *pod) id(t *template) (namespace, name string) {
+	if t.external() {
+		return splitKey(strings.TrimPrefix(p.key, workloadPrefix))
+	}
+	return splitKey(p.key)
 }
 
 // podFor returns the pod of that name, or a placeholder.
@@ -50,20 +68,9 @@ func (s *state) sweepPod(p *pod) {
 
 func (s *state) podKind() kind[podFacts] {
 	return kind[podFacts]{
-		put: s.putPod,
-		drop: func(key string) bool {
-			p := s.pods[key]
-			if p == nil || !p.facts.known() {
-				return false
-			}
-			s.countMalformed(p.facts, -1)
-			s.disown(p)
-			p.facts = podFacts{}
-			s.touchPod(p)
-			s.sweepPod(p)
-			return true
-		},
-		keys: keysOf(s.pods, func(p *pod) bool { return p.facts.known() }),
+		put:  s.putPod,
+		drop: s.dropPod,
+		keys: keysOf(s.pods, func(p *pod) bool { return p.facts.known() && !p.facts.external() }),
 	}
 }
 
@@ -84,6 +91,19 @@ func (s *state) putPod(key string, facts podFacts) effect {
 	s.own(p)
 	s.touchPod(p)
 	return result
+}
+
+func (s *state) dropPod(key string) bool {
+	p := s.pods[key]
+	if p == nil || !p.facts.known() {
+		return false
+	}
+	s.countMalformed(p.facts, -1)
+	s.disown(p)
+	p.facts = podFacts{}
+	s.touchPod(p)
+	s.sweepPod(p)
+	return true
 }
 
 func (s *state) countMalformed(f podFacts, n int) {
@@ -112,12 +132,13 @@ func (s *state) owners(kind string) map[string]*owner {
 
 // own connects a pod with its ReplicaSet or Job, known or not.
 func (s *state) own(p *pod) {
-	ref := p.facts.template.Value().owner
+	t := p.facts.template.Value()
+	ref := t.owner
 	all := s.owners(ref.kind)
-	if all == nil {
+	if all == nil || t.external() {
 		return
 	}
-	namespace, _ := splitKey(p.key)
+	namespace, _ := p.id(&t)
 	key := joinKey(namespace, ref.name)
 	o := all[key]
 	if o == nil {
@@ -200,7 +221,7 @@ var ownersOfReplicaSets = []string{kindJob, "statefulset", "daemonset", "deploym
 func (p *pod) workload(t *template) reference {
 	switch {
 	case t.owner == reference{}:
-		_, name := splitKey(p.key)
+		_, name := p.id(t)
 		return reference{"pod", name}
 	case p.owner == nil || !p.owner.known || p.owner.parent.Value() == reference{}:
 		return t.owner

@@ -46,10 +46,10 @@ type slicePort struct {
 type address struct {
 	ip       netip.Addr
 	hostname string
-	target   string                // namespace/name of its Pod; empty: a bare address
+	target   string                // key of its Pod or ExternalWorkload; empty: a bare address
 	zone     unique.Handle[string] // as the slice has it
 	hints    unique.Handle[string] // zones, sorted, ended by hintEnd each
-	pod      *pod                  // its Pod, while the slice is part of a state
+	pod      *pod                  // what that is, while the slice is part of a state
 }
 
 const hintEnd = "\x00"
@@ -136,7 +136,10 @@ func (s *subset) addEndpoint(e *discoveryv1.Endpoint, namespace string) {
 	if ready := e.Conditions.Ready; ready != nil && !*ready {
 		return
 	}
-	target, ok := podTarget(e.TargetRef, namespace)
+	target, ok := workloadTarget(e.TargetRef, namespace)
+	if !ok {
+		target, ok = podTarget(e.TargetRef, namespace)
+	}
 	if !ok {
 		return
 	}

@@ -28,7 +28,9 @@ type state struct {
 	malformed   int       // under mu: pods whose proxy's addresses can't be read
 	services    map[federation.ServiceID]*service
 	slices      map[string]*slice
-	pods        map[string]*pod
+	pods        map[string]*pod                    // and ExternalWorkloads
+	servers     map[string]map[string]*serverFacts // by namespace and name: those that make ports opaque, or can't be read
+	unusable    map[string]string                  // why objects that can't be used can't
 	replicaSets map[string]*owner
 	jobs        map[string]*owner
 	zones       map[string]string // of nodes
@@ -56,6 +58,8 @@ func newState(cluster federation.ClusterName, trustDomain, controllerNamespace s
 		services:            make(map[federation.ServiceID]*service),
 		slices:              make(map[string]*slice),
 		pods:                make(map[string]*pod),
+		servers:             make(map[string]map[string]*serverFacts),
+		unusable:            make(map[string]string),
 		replicaSets:         make(map[string]*owner),
 		jobs:                make(map[string]*owner),
 		zones:               make(map[string]string),

@@ -147,5 +147,12 @@ func (h Health) Warnings() (list []string) {
 	if h.MalformedProxies > 0 {
 		list = append(list, fmt.Sprintf("meshed pods whose proxy does not say where it listens, served without transport header: %d", h.MalformedProxies))
 	}
+	const most = 10 // of what others may write as much of as they like
+	for _, text := range h.Unusable[:min(most, len(h.Unusable))] {
+		list = append(list, "left out: "+text)
+	}
+	if more := len(h.Unusable) - most; more > 0 {
+		list = append(list, fmt.Sprintf("left out for reasons like that, besides these: %d", more))
+	}
 	return list
 }

@@ -2,6 +2,7 @@ package clusterstore
 
 import (
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -9,7 +10,9 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"isthmus/clusterstore/crd"
 	"isthmus/federation"
 )
 
@@ -21,6 +24,16 @@ func (o objects) set(resource, key string, x runtime.Object) {
 		o[resource] = make(map[string]runtime.Object)
 	}
 	o[resource][key] = x
+}
+
+// dumbCount is how many objects there are to be followed.
+func (o objects) dumbCount(resource string) (n int) {
+	for _, x := range o[resource] {
+		if s, ok := x.(*crd.Server); !ok || s.Invalid != "" || s.Spec.ProxyProtocol == "opaque" {
+			n++
+		}
+	}
+	return n
 }
 
 // dumbRead joins from scratch, straight from the objects.
@@ -104,6 +117,9 @@ func (o objects) dumbEndpoint(e discoveryv1.Endpoint, service, addr string) (str
 	if e.TargetRef == nil {
 		return text + hints, true
 	}
+	if w, ok := o["externalworkloads"]["ns/"+e.TargetRef.Name].(*crd.ExternalWorkload); ok && e.TargetRef.Kind == "ExternalWorkload" {
+		return o.dumbWorkload(w, e, text, addr, hints)
+	}
 	p, ok := o["pods"]["ns/"+e.TargetRef.Name].(*corev1.Pod)
 	if e.TargetRef.Kind != "Pod" || !ok {
 		return "", false
@@ -134,11 +150,78 @@ func (o objects) dumbEndpoint(e discoveryv1.Endpoint, service, addr string) (str
 		id := "default.ns.serviceaccount.identity.linkerd.cluster.local"
 		text += " id=" + id + " sni=" + id + " meshed"
 	}
-	if strings.HasSuffix(addr, ":25") {
+	var ports []corev1.ContainerPort
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		ports = append(ports, c.Ports...)
+	}
+	policed := o.dumbPolicy(p.Labels, func(s crd.ServerSpec) *metav1.LabelSelector { return s.PodSelector }, func(port intstr.IntOrString) bool {
+		return slices.ContainsFunc(ports, func(p corev1.ContainerPort) bool {
+			return p.Name == port.StrVal && (hasPort(addr, p.ContainerPort) || hasPort(addr, p.HostPort))
+		})
+	}, addr)
+	if strings.HasSuffix(addr, ":25") || policed {
 		text += " opaque"
 	}
 	if meshed {
 		text += " inbound=4143"
 	}
 	return text, true
+}
+
+func (o objects) dumbWorkload(w *crd.ExternalWorkload, e discoveryv1.Endpoint, text, addr, hints string) (string, bool) {
+	if w.Invalid != "" {
+		return "", false
+	}
+	text += " external_workload:" + w.Name
+	if len(w.OwnerReferences) == 1 {
+		text += " " + strings.ToLower(w.OwnerReferences[0].Kind) + ":" + w.OwnerReferences[0].Name
+	}
+	if e.Zone != nil {
+		text += " zone=" + *e.Zone
+	}
+	inbound, annotated := int32(4143), false
+	list, ok := w.Annotations[opaqueAnnotation]
+	for _, p := range w.Spec.Ports {
+		if p.Name == "linkerd-proxy" {
+			inbound = p.Port
+		}
+		annotated = annotated || p.Name == list && hasPort(addr, p.Port)
+	}
+	if !ok {
+		annotated = strings.HasSuffix(addr, ":25")
+	}
+	policed := o.dumbPolicy(w.Labels, func(s crd.ServerSpec) *metav1.LabelSelector { return s.ExternalWorkloadSelector }, func(port intstr.IntOrString) bool {
+		return slices.ContainsFunc(w.Spec.Ports, func(p crd.PortSpec) bool { return p.Name == port.StrVal && hasPort(addr, p.Port) })
+	}, addr)
+	text += " twin=workload/ns/" + w.Name + hints + " uri=" + w.Spec.MeshTLS.Identity + " sni=" + w.Spec.MeshTLS.ServerName + " meshed"
+	if annotated || policed {
+		text += " opaque"
+	}
+	return text + fmt.Sprint(" inbound=", inbound), true
+}
+
+func hasPort(addr string, port int32) bool { return strings.HasSuffix(addr, fmt.Sprintf(":%d", port)) }
+
+// dumbPolicy tells whether a Server of namespace ns makes the port opaque.
+func (o objects) dumbPolicy(labels map[string]string, selector func(crd.ServerSpec) *metav1.LabelSelector, named func(intstr.IntOrString) bool, addr string) bool {
+	for _, x := range o["servers"] {
+		s := x.(*crd.Server)
+		of := selector(s.Spec)
+		if s.Invalid != "" || s.Namespace != "ns" || s.Spec.ProxyProtocol != "opaque" || of == nil || len(of.MatchExpressions) > 0 {
+			continue // the only expressions here are invalid ones
+		}
+		matches := true
+		for key, value := range of.MatchLabels {
+			matches = matches && labels[key] == value
+		}
+		if s.Spec.Port.Type == intstr.String {
+			matches = matches && named(s.Spec.Port)
+		} else {
+			matches = matches && hasPort(addr, s.Spec.Port.IntVal)
+		}
+		if matches {
+			return true
+		}
+	}
+	return false
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"pgregory.net/rapid"
 
+	"isthmus/clusterstore/crd"
 	"isthmus/federation"
 )
 
@@ -32,7 +33,7 @@ func drawSlice(t *rapid.T, name string) *discoveryv1.EndpointSlice {
 func drawEndpoint(t *rapid.T) string {
 	text := fmt.Sprintf("10.0.0.%d", rapid.IntRange(1, 6).Draw(t, "ip"))
 	for _, options := range [][]string{
-		{"", "", " pod=p", " pod=q", " pod=r", " kind=Node"},
+		{"", "", " pod=p", " pod=q", " pod=r", " ew=p", " ew=v", " kind=Node"},
 		{"", "", " zone=z1", " zone=z2"},
 		{"", "", "", " hint=z1", " hint=z2+z1"},
 		{"", "", "", " unready", " ready"},
@@ -52,6 +53,53 @@ func drawPod(t *rapid.T, name string) *corev1.Pod {
 	if owner := rapid.SampledFrom([]string{"", "r1", "r2"}).Draw(t, "owner"); owner != "" {
 		ownedBy("ReplicaSet", owner)(o)
 	}
+	if app := drawApp(t); app != "" {
+		podLabel("app", app)(o)
+	}
+	if rapid.Bool().Draw(t, "named") {
+		o.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, HostPort: 81}}
+	}
+	return o
+}
+
+func drawApp(t *rapid.T) string {
+	return rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "app")
+}
+
+func drawServer(t *rapid.T, name string) *crd.Server {
+	o := aServer(name, rapid.SampledFrom([]string{"8080", "80", "81", "http", "none"}).Draw(t, "port"), "")
+	o.Namespace = rapid.SampledFrom([]string{"ns", "ns", "n", "other"}).Draw(t, "namespace")
+	o.Spec.ProxyProtocol = rapid.SampledFrom([]string{"opaque", "opaque", "opaque", "HTTP/1"}).Draw(t, "protocol")
+	if app := drawApp(t); app != "" {
+		o.Spec.PodSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
+	}
+	switch rapid.IntRange(0, 11).Draw(t, "form") {
+	case 0:
+		o.Invalid = "spec: odd"
+	case 1:
+		o.Spec.PodSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Odd"}}
+	case 2:
+		o.Spec.PodSelector = nil
+	case 3, 4, 5:
+		forWorkloads(o)
+	}
+	return o
+}
+
+func drawWorkload(t *rapid.T, name string) *crd.ExternalWorkload {
+	o := aWorkload(name, rapid.SampledFrom([][]string{nil, {"http=8080"}, {"linkerd-proxy=1111", "http=81"}}).Draw(t, "ports")...)
+	if app := drawApp(t); app != "" {
+		o.Labels = map[string]string{"app": app}
+	}
+	if rapid.Bool().Draw(t, "annotated") {
+		o.Annotations = map[string]string{opaqueAnnotation: "http"}
+	}
+	if rapid.Bool().Draw(t, "owned") {
+		o.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "r1"}} // which is not looked up
+	}
+	if rapid.IntRange(0, 5).Draw(t, "form") == 0 {
+		o.Invalid = "spec: odd"
+	}
 	return o
 }
 
@@ -68,7 +116,8 @@ func drawService(t *rapid.T, name string) *corev1.Service {
 }
 
 func draw(t *rapid.T, resource string) (key string, o runtime.Object) {
-	names := map[string][]string{"endpointslices": {"s1", "s2", "s3"}, "pods": {"p", "q", "r"}, "services": {"a", "b"}, "replicasets": {"r1", "r2"}}
+	names := map[string][]string{"endpointslices": {"s1", "s2", "s3"}, "pods": {"p", "q", "r"}, "services": {"a", "b"}, "replicasets": {"r1", "r2"},
+		"servers": {"s", "t"}, "externalworkloads": {"p", "v"}}
 	name := rapid.SampledFrom(names[resource]).Draw(t, "name")
 	switch resource {
 	case "endpointslices":
@@ -79,6 +128,11 @@ func draw(t *rapid.T, resource string) (key string, o runtime.Object) {
 		o = drawService(t, name)
 	case "replicasets":
 		o = metadataOf("ReplicaSet", name, rapid.SampledFrom([]string{"", "Deployment"}).Draw(t, "owner"), "d-"+name)
+	case "servers":
+		s := drawServer(t, name)
+		return s.Namespace + "/" + name, s
+	case "externalworkloads":
+		o = drawWorkload(t, name)
 	}
 	return "ns/" + name, o
 }
@@ -111,14 +165,17 @@ func twin(t *rapid.T) {
 			readers = append(readers, &seen{reader: w.Reader(federation.ServiceID{Namespace: "ns", Name: service}, port), service: service, port: port})
 		}
 	}
-	resource := rapid.SampledFrom([]string{"endpointslices", "endpointslices", "pods", "services", "replicasets"})
+	resource := rapid.SampledFrom([]string{"endpointslices", "endpointslices", "pods", "pods", "services", "replicasets", "servers", "servers", "externalworkloads"})
+	put := func(t *rapid.T, name string) {
+		key, o := draw(t, name)
+		all.set(name, key, o)
+		must(t, w.store(name).Update(o.DeepCopyObject()))
+	}
+	for _, name := range []string{"services", "pods", "endpointslices", "servers", "pods", "externalworkloads", "endpointslices", "servers"} {
+		put(t, name) // so that most steps find something to change
+	}
 	t.Repeat(map[string]func(*rapid.T){
-		"put": func(t *rapid.T) {
-			name := resource.Draw(t, "resource")
-			key, o := draw(t, name)
-			all.set(name, key, o)
-			must(t, w.store(name).Update(o.DeepCopyObject()))
-		},
+		"put": func(t *rapid.T) { put(t, resource.Draw(t, "resource")) },
 		"delete": func(t *rapid.T) {
 			name := resource.Draw(t, "resource")
 			key, o := draw(t, name)
@@ -144,8 +201,8 @@ func twin(t *rapid.T) {
 				s.check(t, all, slices.Contains(marked, s.service))
 			}
 			for _, r := range w.resources {
-				if n := int(r.objects.Load()); r.name != "endpointslices" && n != len(all[r.name]) {
-					t.Fatalf("%s: %d objects, want %d", r.name, n, len(all[r.name]))
+				if n := int(r.objects.Load()); r.name != "endpointslices" && n != all.dumbCount(r.name) {
+					t.Fatalf("%s: %d objects, want %d", r.name, n, all.dumbCount(r.name))
 				}
 			}
 		},
@@ -154,8 +211,8 @@ func twin(t *rapid.T) {
 		must(t, w.store(name).Replace(nil, ""))
 	}
 	s := w.state
-	if n := len(s.services) + len(s.slices) + len(s.pods) + len(s.replicaSets) + len(s.jobs); n != 0 {
-		t.Fatalf("left behind: %v %v %v %v", s.services, s.slices, s.pods, s.replicaSets)
+	if n := s.size(); n != 0 {
+		t.Fatalf("left behind: %v %v %v %v %v %v", s.services, s.slices, s.pods, s.replicaSets, s.servers, s.unusable)
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"isthmus/clusterstore/crd"
 )
 
 // watched says which resources the cluster follows, and how each gets into the
@@ -38,6 +40,12 @@ func (c *Cluster) watched(api clients) []*resource {
 			&feed[*metav1.PartialObjectMetadata, unique.Handle[reference]]{compact: compactOwner, kind: s.ownerKind(kindReplicaSet)}),
 		newResource(c, api, "jobs", false, &metav1.PartialObjectMetadata{}, meta("batch", "jobs"),
 			&feed[*metav1.PartialObjectMetadata, unique.Handle[reference]]{compact: compactOwner, kind: s.ownerKind(kindJob)}))
+	// ExternalWorkloads of a linked cluster are read if it lets us.
+	all = append(all,
+		newResource(c, api, "servers", false, &crd.Server{}, typed(api.servers),
+			&feed[*crd.Server, *serverFacts]{compact: compactServer, kind: s.serverKind()}),
+		newResource(c, api, "externalworkloads", false, &crd.ExternalWorkload{}, typed(api.workloads),
+			&feed[*crd.ExternalWorkload, podFacts]{compact: rules.compactWorkload, kind: s.workloadKind()}))
 	if c.cfg.OnNode != nil {
 		all = append(all, newResource(c, api, "nodes", false, &metav1.PartialObjectMetadata{}, meta("", "nodes"),
 			&feed[*metav1.PartialObjectMetadata, string]{compact: compactNode, kind: s.nodeKind(), changed: c.cfg.OnNode}))

@@ -95,8 +95,9 @@ func BenchmarkChangedUnwatched(b *testing.B) {
 // BenchmarkDiff: two sets of 5,000 that differ in one endpoint.
 func BenchmarkDiff(b *testing.B) {
 	f := newFlip(0, 50)
-	from := &Set{Endpoints: merge([]offer{f.share[0].Slices})}
-	to := &Set{Endpoints: remerge(from.Endpoints, []offer{f.share[1].Slices}, 0, f.share[0].Slices)}
+	before, c := merge([]offer{f.share[0].Slices})
+	after, _ := remerge(before, c, []offer{f.share[1].Slices}, 0, f.share[0].Slices)
+	from, to := &Set{Endpoints: before}, &Set{Endpoints: after}
 	b.ReportAllocs()
 	for b.Loop() {
 		if put, gone := Diff(from, to); len(put) != 1 || len(gone) != 1 {

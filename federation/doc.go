@@ -24,7 +24,10 @@
 //   - What a member offers comes as slices whose pointers stay while they are
 //     unchanged. A change is found by comparing slice pointers, and only the
 //     addresses of changed slices are settled again; the rest of the merged list
-//     is copied as it is. So the work follows the changed slice, not the set.
+//     is copied as it is. So the work follows the changed slice, not the set; what
+//     is left of the set's size is one array of pointers, copied and compared.
+//   - Which addresses more than one slice offers is remembered: for all others
+//     nobody has to be asked but the slice that changed.
 //   - An address that several members (or several slices of one) offer goes to
 //     the first in definition order, then slice order. The others stay on
 //     offer, and take over when the winner leaves.

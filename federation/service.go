@@ -28,6 +28,7 @@ type port struct {
 	members []contribution // in definition order
 	offers  []offer        // of the members, at the same places
 	merged  []*Endpoint
+	shared  contested // among the offers
 	state   state
 	views   map[Client]*view
 }
@@ -101,25 +102,27 @@ func (s *service) rebuild() {
 	}
 }
 
+// rebuildPort reads what is new in a port's members, and keeps the rest. Nothing
+// of the port is written before all has been read: a source may panic.
 func (s *service) rebuildPort(p *port, d *Definition, links []link) {
-	old := p.members
-	offers := p.offers
-	p.members, p.offers = nil, nil
+	members, offers := make([]contribution, 0, len(links)), make([]offer, 0, len(links))
 	for i, l := range links {
 		c, o := contribution{member: d.Members[i], src: l.src}, offer(nil)
-		at := slices.IndexFunc(old, func(o contribution) bool { return o.member == c.member && o.src == c.src })
+		at := slices.IndexFunc(p.members, func(o contribution) bool { return o.member == c.member && o.src == c.src })
 		switch {
 		case l.src == nil:
 		case at >= 0:
-			c, o = old[at], offers[at]
+			c, o = p.members[at], p.offers[at]
 		default:
 			c.reader = l.src.Reader(c.member.Service, p.number)
 			o = c.read()
 		}
 		c.status.Link = l.state
-		p.members, p.offers = append(p.members, c), append(p.offers, o)
+		members, offers = append(members, c), append(offers, o)
 	}
-	s.settle(p, d, retain(p.merged, merge(p.offers)), time.Time{})
+	merged, shared := merge(offers)
+	p.members, p.offers, p.shared = members, offers, shared
+	s.settle(p, d, retain(p.merged, merged), time.Time{})
 	s.table.report(s.id, d, p.members)
 }
 
@@ -135,7 +138,8 @@ func (s *service) reread(m Member, at time.Time) {
 		old := p.offers[i]
 		before := p.members[i]
 		p.offers[i] = p.members[i].read()
-		merged := remerge(p.merged, p.offers, i, old)
+		merged, c := remerge(p.merged, p.shared, p.offers, i, old)
+		p.shared = c
 		now := p.members[i]
 		if same(merged, p.merged) && before.status == now.status && before.nodeLocal == now.nodeLocal {
 			continue

@@ -277,19 +277,27 @@ func TestRemerge(t *testing.T) {
 				offers[i] = append(offers[i], randomSlice(r, 40))
 			}
 		}
-		merged := merge(offers)
+		merged, shared := merge(offers)
 		for range 20 {
 			i := r.IntN(len(offers))
 			old := slices.Clone(offers[i])
-			offers[i] = randomChange(r, offers[i])
-			got, want := remerge(merged, offers, i, old), merge(offers)
+			for range 1 + r.IntN(2) {
+				offers[i] = randomChange(r, offers[i])
+			}
+			got, c := remerge(merged, shared, offers, i, old)
+			want, several := merge(offers)
+			for a := range several {
+				if _, ok := c[a]; !ok {
+					t.Fatalf("%v is offered more than once, which got lost", a)
+				}
+			}
 			if !slices.EqualFunc(got, want, (*Endpoint).Equal) {
 				t.Fatalf("remerge: %v, want %v", text(got), text(want))
 			}
 			if !slices.IsSortedFunc(got, func(a, b *Endpoint) int { return cmp.Or(compareAddr(a, b), 1) }) {
 				t.Fatalf("not strictly sorted: %v", text(got))
 			}
-			merged = got
+			merged, shared = got, c
 		}
 	}
 }
@@ -303,6 +311,11 @@ func randomChange(r *rand.Rand, o offer) offer {
 		return slices.Delete(o, i, i+1)
 	case r.IntN(4) == 0:
 		o[i] = randomSlice(r, 40)
+	case r.IntN(3) == 0: // one endpoint more, which others may have too
+		e := &Endpoint{Addr: randomAddr(r), Zone: "new"}
+		if j, ok := find(o[i].Endpoints, e.Addr); !ok {
+			o[i] = &Slice{Endpoints: slices.Insert(slices.Clone(o[i].Endpoints), j, e)}
+		}
 	default: // one endpoint of it
 		s := &Slice{Endpoints: slices.Clone(o[i].Endpoints)}
 		if j := r.IntN(len(s.Endpoints) + 1); j < len(s.Endpoints) {
@@ -317,10 +330,14 @@ func randomChange(r *rand.Rand, o offer) offer {
 	return o
 }
 
+func randomAddr(r *rand.Rand) netip.AddrPort {
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(r.IntN(250))}), 80)
+}
+
 func randomSlice(r *rand.Rand, n int) *Slice {
 	held := make(map[netip.AddrPort]*Endpoint)
 	for range r.IntN(n) {
-		a := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(r.IntN(250))}), 80)
+		a := randomAddr(r)
 		held[a] = &Endpoint{Addr: a, Zone: fmt.Sprint(r.IntN(3))}
 	}
 	s := &Slice{}

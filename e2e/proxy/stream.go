@@ -24,14 +24,15 @@ const (
 )
 
 // Dial prepares a connection to a Destination server as a proxy makes it: plain text, fixed windows of 64 KiB, messages
-// of 4 MiB at most. It does not connect yet.
-func Dial(addr string) (*grpc.ClientConn, error) {
-	conn, err := grpc.NewClient("passthrough:///"+addr,
+// of 4 MiB at most. It does not connect yet. More options go after these.
+func Dial(addr string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
+	conn, err := grpc.NewClient("passthrough:///"+addr, append([]grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithStaticStreamWindowSize(Window),
 		grpc.WithStaticConnWindowSize(Window),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(4<<20)),
-		grpc.WithNoProxy())
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(4 << 20)),
+		grpc.WithNoProxy(),
+	}, more...)...)
 	if err != nil {
 		return nil, fmt.Errorf("connection to %s: %w", addr, err)
 	}

@@ -1,0 +1,125 @@
+package crd
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// odd are specs that are not what they should be, with a part of the reason.
+var odd = map[string]string{
+	`"text"`:                    "spec: ",
+	`[]`:                        "spec: ",
+	`{"port":{}}`:               "spec: ",
+	`{"port":1.5}`:              "spec: ",
+	`{"port":true}`:             "spec: ",
+	`{"port":99999999999}`:      "spec: ",
+	`{"podSelector":"app=web"}`: "podSelector",
+	`{"podSelector":{"matchLabels":{"a":1}}}`:                    "matchLabels",
+	`{"externalWorkloadSelector":{"matchExpressions":[null,7]}}`: "matchExpressions",
+	`{"proxyProtocol":["opaque"]}`:                               "proxyProtocol",
+}
+
+// TestOddServers: one object that its writer has got wrong does not keep others
+// from being read, in a list as it comes from an API server.
+func TestOddServers(t *testing.T) {
+	scheme := NewScheme()
+	for spec, reason := range odd {
+		list := fmt.Sprintf(`{"kind":"ServerList","apiVersion":"policy.linkerd.io/v1beta3","metadata":{"resourceVersion":"7"},"items":[
+			{"metadata":{"namespace":"ns","name":"good"},"spec":{"port":"http","proxyProtocol":"opaque","podSelector":{"matchLabels":{"app":"web"}}}},
+			{"metadata":{"namespace":"ns","name":"odd","labels":{"a":"b"}},"spec":%s},
+			{"metadata":{"namespace":"ns","name":"number"},"spec":{"port":80,"unknown":{"field":1}}}]}`, spec)
+		o, err := runtime.Decode(serializer.NewCodecFactory(scheme).UniversalDeserializer(), []byte(list))
+		if err != nil {
+			t.Errorf("%s spoils the list: %v", spec, err)
+			continue
+		}
+		items := o.(*ServerList).Items
+		good := ServerSpec{
+			Port: intstr.FromString("http"), ProxyProtocol: ProtocolOpaque,
+			PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+		}
+		if len(items) != 3 || items[0].Invalid != "" || !reflect.DeepEqual(items[0].Spec, good) {
+			t.Fatalf("%s: %+v", spec, items)
+		}
+		if s := items[1]; s.Name != "odd" || s.Labels["a"] != "b" || !strings.Contains(s.Invalid, reason) || !reflect.DeepEqual(s.Spec, ServerSpec{}) {
+			t.Errorf("%s is read as %+v", spec, s)
+		}
+		if s := items[2]; s.Invalid != "" || s.Spec.Port != intstr.FromInt32(80) {
+			t.Errorf("%+v", s)
+		}
+	}
+}
+
+// TestOthers: what is read of the other kinds, and what is not.
+func TestOthers(t *testing.T) {
+	for _, x := range []struct{ spec, status, invalid string }{
+		{spec: `{"meshTLS":{"identity":"i","serverName":"n"},"ports":[{"name":"http","port":80,"protocol":"TCP"}],"workloadIPs":[{"ip":"10.0.0.1"}]}`, status: `{"conditions":[{"type":"Ready","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`},
+		{spec: `{}`, status: `{"conditions":[{"lastTransitionTime":"yesterday"}]}`},
+		{spec: `null`, status: `7`},
+		{spec: `{"meshTLS":"i"}`, status: `{}`, invalid: "meshTLS"},
+		{spec: `{"ports":[{"port":"80"}]}`, status: `null`, invalid: "port"},
+	} {
+		var w ExternalWorkload
+		if err := json.Unmarshal([]byte(`{"metadata":{"name":"v"},"spec":`+x.spec+`,"status":`+x.status+`}`), &w); err != nil {
+			t.Fatal(err)
+		}
+		if w.Name != "v" || !strings.Contains(w.Invalid, x.invalid) || (w.Invalid == "") != (x.invalid == "") {
+			t.Errorf("%s is read as %+v", x.spec, w)
+		}
+		if ready := strings.Contains(x.status, "Ready"); ready != (len(w.Status.Conditions) == 1) {
+			t.Errorf("status %s is read as %+v", x.status, w.Status)
+		}
+	}
+	const profile = `{"metadata":{"name":"web.ns.svc.cluster.local"},"spec":{
+		"routes":[{"name":"r","condition":{"all":[{"method":"GET"},null,{"not":{"pathRegex":"/x"}}]},"isRetryable":true,"timeout":"1s",
+			"responseClasses":[{"condition":{"any":[{"status":{"min":500,"max":599}}]},"isFailure":true}]}],
+		"retryBudget":{"retryRatio":0.5,"minRetriesPerSecond":3,"ttl":"1m"},
+		"dstOverrides":[{"authority":"a:1","weight":"500m"}],"opaquePorts":{"3306":{}}}}`
+	var p ServiceProfile
+	if err := json.Unmarshal([]byte(profile), &p); err != nil || p.Invalid != "" {
+		t.Fatal(err, p.Invalid)
+	}
+	r := p.Spec.Routes[0]
+	if len(r.Condition.All) != 3 || r.Condition.All[0].Method != "GET" || r.Condition.All[1] != nil || r.Condition.All[2].Not.PathRegex != "/x" ||
+		!r.IsRetryable || r.Timeout != "1s" || !r.ResponseClasses[0].IsFailure || *r.ResponseClasses[0].Condition.Any[0].Status != (Range{500, 599}) {
+		t.Errorf("%+v", r)
+	}
+	if _, ok := p.Spec.OpaquePorts[3306]; !ok || p.Spec.DstOverrides[0].Weight.MilliValue() != 500 || *p.Spec.RetryBudget != (RetryBudget{0.5, 3, "1m"}) {
+		t.Errorf("%+v", p.Spec)
+	}
+	if err := json.Unmarshal([]byte(`{"metadata":{"name":"p"},"spec":{"dstOverrides":[{"weight":"heavy"}]}}`), &p); err != nil || p.Invalid == "" || p.Name != "p" || len(p.Spec.Routes) != 0 {
+		t.Errorf("%v %+v", err, p)
+	}
+}
+
+// FuzzSpec: nothing that stands in a spec or status is an error, and all of it is
+// copied.
+func FuzzSpec(f *testing.F) {
+	for spec := range odd {
+		f.Add(spec, spec)
+	}
+	f.Add(`{"routes":[null,{"condition":{"all":[null]},"responseClasses":[null]}],"dstOverrides":[null]}`, `{"conditions":[{}]}`)
+	f.Fuzz(func(t *testing.T, spec, status string) {
+		if !json.Valid([]byte(spec)) || !json.Valid([]byte(status)) {
+			return
+		}
+		data := []byte(`{"metadata":{"name":"n"},"spec":` + spec + `,"status":` + status + `}`)
+		for _, o := range []runtime.Object{&Server{}, &ExternalWorkload{}, &ServiceProfile{}} {
+			if err := json.Unmarshal(data, o); err != nil {
+				t.Errorf("%T: %v", o, err)
+			}
+			c := o.DeepCopyObject()
+			if !reflect.DeepEqual(o, c) {
+				t.Errorf("%+v is copied as %+v", o, c)
+			}
+		}
+	})
+}

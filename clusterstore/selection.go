@@ -1,0 +1,112 @@
+package clusterstore
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"isthmus/clusterstore/crd"
+)
+
+// What a Server may go by when it selects Pods and ExternalWorkloads and their
+// ports. Templates hold it as strings, since those can be compared and shared.
+
+// labelSet is a set of labels, in order of their keys: each key and each value
+// ended by labelEnd. Selectors can be matched against it as it is.
+type labelSet string
+
+const labelEnd = "\x00"
+
+func newLabelSet(from map[string]string) labelSet {
+	if len(from) == 0 {
+		return ""
+	}
+	var room [12]string
+	keys, size := slices.AppendSeq(room[:0], maps.Keys(from)), 0
+	slices.Sort(keys)
+	for key, value := range from {
+		size += len(key) + len(value) + 2*len(labelEnd)
+	}
+	var b strings.Builder
+	b.Grow(size)
+	for _, key := range keys {
+		b.WriteString(key)
+		b.WriteString(labelEnd)
+		b.WriteString(from[key])
+		b.WriteString(labelEnd)
+	}
+	return labelSet(b.String())
+}
+
+// Lookup, Has and Get are what selectors ask.
+func (s *labelSet) Lookup(label string) (value string, exists bool) {
+	for rest := string(*s); rest != ""; {
+		var key string
+		key, rest, _ = strings.Cut(rest, labelEnd)
+		value, rest, _ = strings.Cut(rest, labelEnd)
+		if key == label {
+			return value, true
+		}
+	}
+	return "", false
+}
+
+func (s *labelSet) Has(label string) bool {
+	_, ok := s.Lookup(label)
+	return ok
+}
+
+func (s *labelSet) Get(label string) string {
+	value, _ := s.Lookup(label)
+	return value
+}
+
+// namedPorts are ports that have names, in no special order: each name, ended by
+// labelEnd, and the number, big-endian. A name may have several numbers.
+type namedPorts string
+
+// appendPort adds one to named ports in the making. Those without name and
+// impossible numbers are left out.
+func appendPort(ports []byte, name string, number int32) []byte {
+	n, ok := portNumber(&number)
+	if name == "" || !ok || strings.Contains(name, labelEnd) {
+		return ports
+	}
+	return append(append(append(ports, name...), labelEnd...), byte(n>>8), byte(n))
+}
+
+// numbers appends those of the name.
+func (p namedPorts) numbers(list []uint16, name string) []uint16 {
+	for rest := string(p); rest != ""; {
+		var this string
+		this, rest, _ = strings.Cut(rest, labelEnd)
+		if this == name {
+			list = append(list, uint16(rest[0])<<8|uint16(rest[1]))
+		}
+		rest = rest[2:]
+	}
+	return list
+}
+
+// containerPorts are the named ports of a Pod's containers, and those of its node
+// that lead to them.
+func containerPorts(spec *corev1.PodSpec) namedPorts {
+	var ports []byte
+	for c := range containers(spec) {
+		for _, p := range c.Ports {
+			ports = appendPort(ports, p.Name, p.ContainerPort)
+			ports = appendPort(ports, p.Name, p.HostPort)
+		}
+	}
+	return namedPorts(ports)
+}
+
+func workloadPorts(spec *crd.ExternalWorkloadSpec) namedPorts {
+	var ports []byte
+	for _, p := range spec.Ports {
+		ports = appendPort(ports, p.Name, p.Port)
+	}
+	return namedPorts(ports)
+}

@@ -1,0 +1,179 @@
+package clusterstore
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"isthmus/clusterstore/crd"
+)
+
+// serverFacts is what is kept of a Server that makes a port opaque. It is
+// immutable.
+type serverFacts struct {
+	spec      crd.ServerSpec // which all else follows from
+	pods      labels.Selector
+	workloads labels.Selector
+	name      string // of the port; empty: it is a number
+	number    uint16
+	invalid   string // why it can't be used; empty: it can
+}
+
+// compactServer leaves out Servers that make nothing opaque.
+func compactServer(o *crd.Server) (*serverFacts, bool) {
+	if o.Invalid != "" {
+		return &serverFacts{invalid: o.Invalid}, true
+	}
+	if o.Spec.ProxyProtocol != crd.ProtocolOpaque {
+		return nil, false
+	}
+	f := &serverFacts{spec: o.Spec}
+	if err := f.read(); err != nil {
+		f.invalid = err.Error()
+	}
+	return f, true
+}
+
+func (f *serverFacts) read() (err error) {
+	if f.pods, err = metav1.LabelSelectorAsSelector(f.spec.PodSelector); err != nil {
+		return fmt.Errorf("podSelector: %w", err)
+	}
+	if f.workloads, err = metav1.LabelSelectorAsSelector(f.spec.ExternalWorkloadSelector); err != nil {
+		return fmt.Errorf("externalWorkloadSelector: %w", err)
+	}
+	port, ok := &f.spec.Port, true
+	if port.Type == intstr.String {
+		f.name, ok = port.StrVal, port.StrVal != ""
+	} else {
+		f.number, ok = portNumber(&port.IntVal)
+	}
+	if !ok {
+		return fmt.Errorf("port: %q is none", port)
+	}
+	return nil
+}
+
+func (f *serverFacts) equal(o *serverFacts) bool {
+	return f.invalid == o.invalid && reflect.DeepEqual(f.spec, o.spec)
+}
+
+// selects tells whether the Server is about Pods or ExternalWorkloads like that.
+// No Server (nil) and one that can't be used are about none.
+func (f *serverFacts) selects(t *template) bool {
+	switch {
+	case f == nil || f.invalid != "":
+		return false
+	case t.external():
+		return f.workloads.Matches(&t.labels)
+	}
+	return f.pods.Matches(&t.labels)
+}
+
+// policed appends the ports that the namespace's Servers make opaque for Pods or
+// ExternalWorkloads like that.
+func (s *state) policed(list []uint16, namespace string, t *template) []uint16 {
+	for _, f := range s.servers[namespace] {
+		switch {
+		case !f.selects(t):
+		case f.name == "":
+			list = append(list, f.number)
+		default:
+			list = t.ports.numbers(list, f.name)
+		}
+	}
+	return list
+}
+
+func (s *state) serverKind() kind[*serverFacts] {
+	return kind[*serverFacts]{
+		put: s.putServer,
+		drop: func(key string) bool {
+			namespace, name := splitKey(key)
+			old := s.servers[namespace][name]
+			if old == nil {
+				return false
+			}
+			delete(s.servers[namespace], name)
+			if len(s.servers[namespace]) == 0 {
+				delete(s.servers, namespace)
+			}
+			s.note("Server "+key, "")
+			s.touchSelected(namespace, old, nil)
+			return true
+		},
+		keys: func(yield func(string) bool) {
+			for namespace, all := range s.servers {
+				for name := range all {
+					if !yield(joinKey(namespace, name)) {
+						return
+					}
+				}
+			}
+		},
+	}
+}
+
+func (s *state) putServer(key string, f *serverFacts) effect {
+	namespace, name := splitKey(key)
+	all := s.servers[namespace]
+	if all == nil {
+		all = make(map[string]*serverFacts)
+		s.servers[namespace] = all
+	}
+	old := all[name]
+	if old != nil && old.equal(f) {
+		return same
+	}
+	all[name] = f
+	s.note("Server "+key, f.invalid)
+	s.touchSelected(namespace, old, f)
+	if old == nil {
+		return added
+	}
+	return replaced
+}
+
+// touchSelected touches the slices of what the Server selected or now selects.
+// Before anybody can have read, nothing has to be.
+func (s *state) touchSelected(namespace string, old, now *serverFacts) {
+	if !s.live {
+		return
+	}
+	var t template
+	for key, p := range s.pods {
+		if !strings.HasPrefix(key, namespace) && !strings.HasPrefix(key, workloadPrefix) || len(p.slices) == 0 || !p.facts.known() {
+			continue
+		}
+		t = p.facts.template.Value()
+		if of, _ := p.id(&t); of == namespace && (old.selects(&t) || now.selects(&t)) {
+			s.touchPod(p)
+		}
+	}
+}
+
+// note remembers why an object can't be used, or, without a reason, that it can
+// or is gone.
+func (s *state) note(object, reason string) {
+	if reason == "" {
+		delete(s.unusable, object)
+	} else {
+		s.unusable[object] = reason
+	}
+}
+
+// unusableObjects says which objects can't be used and why, sorted.
+func (s *state) unusableObjects() []string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	list := make([]string, 0, len(s.unusable))
+	for _, object := range slices.Sorted(maps.Keys(s.unusable)) {
+		list = append(list, object+": "+s.unusable[object])
+	}
+	return list
+}

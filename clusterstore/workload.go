@@ -1,0 +1,80 @@
+package clusterstore
+
+import (
+	"strings"
+	"unique"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"isthmus/clusterstore/crd"
+	"isthmus/federation"
+)
+
+const (
+	// workloadPrefix tells keys of ExternalWorkloads from those of Pods, which
+	// have one slash.
+	workloadPrefix = "workload/"
+	// proxyPortName is the port of an ExternalWorkload on which its proxy takes
+	// traffic; without it, that is proxyInboundPort.
+	proxyPortName    = "linkerd-proxy"
+	proxyInboundPort = 4143
+)
+
+func (r Rules) compactWorkload(o *crd.ExternalWorkload) (podFacts, bool) {
+	t := template{
+		owner:    onlyOwner(o.OwnerReferences),
+		opaque:   r.DefaultOpaquePorts,
+		proxy:    proxyPorts{inbound: proxyInboundPort},
+		labels:   newLabelSet(o.Labels),
+		ports:    workloadPorts(&o.Spec),
+		identity: unique.Make(federation.Identity{URI: o.Spec.MeshTLS.Identity, ServerName: o.Spec.MeshTLS.ServerName}),
+		invalid:  o.Invalid,
+	}
+	if list, ok := o.Annotations[opaqueAnnotation]; ok {
+		t.opaque, _ = ParsePorts(list, t.ports.number) // as for Pods, items that can't be read are left out
+	}
+	if port, ok := t.ports.number(proxyPortName); ok {
+		t.proxy.inbound = port
+	}
+	return podFacts{template: unique.Make(t), node: unique.Make("")}, true
+}
+
+// number is the first of the name.
+func (p namedPorts) number(name string) (uint16, bool) {
+	list := p.numbers(nil, name)
+	if len(list) == 0 {
+		return 0, false
+	}
+	return list[0], true
+}
+
+// workloadTarget names the ExternalWorkload behind an address, which is one of
+// the slice's namespace. Not ok: it is something else.
+func workloadTarget(ref *corev1.ObjectReference, namespace string) (string, bool) {
+	if ref == nil || ref.Kind != "ExternalWorkload" || ref.Name == "" {
+		return "", false
+	}
+	return workloadPrefix + joinKey(namespace, ref.Name), true
+}
+
+// workloadKind keeps ExternalWorkloads among the Pods.
+func (s *state) workloadKind() kind[podFacts] {
+	return kind[podFacts]{
+		put: func(key string, facts podFacts) effect {
+			s.note("ExternalWorkload "+key, facts.template.Value().invalid)
+			return s.putPod(workloadPrefix+key, facts)
+		},
+		drop: func(key string) bool {
+			s.note("ExternalWorkload "+key, "")
+			return s.dropPod(workloadPrefix + key)
+		},
+		keys: func(yield func(string) bool) {
+			for key, p := range s.pods {
+				key, ok := strings.CutPrefix(key, workloadPrefix)
+				if ok && p.facts.known() && p.facts.external() && !yield(key) {
+					return
+				}
+			}
+		},
+	}
+}

@@ -1,0 +1,126 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"isthmus/e2e/scenario"
+)
+
+// TestProofs checks the tables of testdata/README.md that say what shows what: every row of the peer's tests is there
+// once, in order, and every case and Go test that is named exists and is run.
+func TestProofs(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("testdata", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	peer := proofs(t, string(text), "### The rows of the peer's tests")
+	var ids []string
+	for _, row := range peer {
+		ids = append(ids, row.name)
+	}
+	var want []string
+	for _, group := range []struct {
+		letter string
+		most   int
+	}{{"G", 11}, {"D", 6}, {"F", 4}, {"X", 23}} {
+		for i := range group.most {
+			want = append(want, fmt.Sprintf("%s-%02d", group.letter, i+1))
+		}
+	}
+	if !slices.Equal(ids, want) {
+		t.Errorf("the peer's rows are %q, want %q", ids, want)
+	}
+	inputs := proofs(t, string(text), "### What a stream follows")
+	if len(inputs) < 20 {
+		t.Errorf("only %d inputs are named", len(inputs))
+	}
+	for _, row := range append(peer, inputs...) {
+		for _, by := range row.by {
+			if err := exists(by); err != nil {
+				t.Errorf("%s: %v", row.name, err)
+			}
+		}
+	}
+}
+
+// proof is a row of such a table.
+type proof struct {
+	name string   // the first column
+	by   []string // what stands in backquotes in the last
+}
+
+var quoted = regexp.MustCompile("`([^`]+)`")
+
+// proofs reads the table below a heading.
+func proofs(t *testing.T, text, heading string) []proof {
+	t.Helper()
+	_, below, ok := strings.Cut(text, heading+"\n")
+	if !ok {
+		t.Fatalf("there is no %q", heading)
+	}
+	below, _, _ = strings.Cut(below, "\n#")
+	var rows []proof
+	for line := range strings.Lines(below) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "|---") || strings.TrimSpace(cells[len(cells)-1]) == "shown by" {
+			continue
+		}
+		row := proof{name: strings.TrimSpace(cells[0])}
+		for _, match := range quoted.FindAllStringSubmatch(cells[len(cells)-1], -1) {
+			row.by = append(row.by, match[1])
+		}
+		if len(row.by) == 0 {
+			t.Errorf("%s: nothing shows it", row.name)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// exists returns an error when there is no such case among those that are run, and no such Go test: package.Test or
+// package.Test/subtest, the subtest's name being written out in the test's file.
+func exists(by string) error {
+	test, subtest, hasSubtest := strings.Cut(by, "/")
+	folder, function, isTest := strings.Cut(test, ".")
+	if !isTest {
+		_, err := os.Stat(filepath.Join("testdata", "cases", by+scenario.Extension))
+		return err
+	}
+	files, err := filepath.Glob(filepath.Join("..", folder, "*_test.go"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if strings.Contains(string(text), "\nfunc "+function+"(t *testing.T)") &&
+			(!hasSubtest || strings.Contains(string(text), `"`+subtest+`"`)) {
+			return nil
+		}
+	}
+	return fmt.Errorf("there is no test %s", by)
+}
+
+// TestProofsThatAreNone: what TestProofs goes by tells names that exist from others.
+func TestProofsThatAreNone(t *testing.T) {
+	for by, want := range map[string]bool{
+		"plain-two-pods": true, "e2e.TestProofs": true, "grpcapi.TestGolden/X-04 gateway": true, "cmd/isthmus.TestGatewayLife": false,
+		"plain-three-pods": false, "README.md": false, "e2e.TestNothing": false, "e2e.exists": false, "grpcapi.TestGolden/X-99": false,
+	} {
+		if err := exists(by); (err == nil) != want {
+			t.Errorf("%s: %v", by, err)
+		}
+	}
+	if rows := proofs(t, "### A\n| row | shown by |\n|---|---|\n| a `b` | `c`, `d/e f` |\n\n### B\n| x | `y` |\n", "### A"); len(rows) != 1 ||
+		rows[0].name != "a `b`" || !slices.Equal(rows[0].by, []string{"c", "d/e f"}) {
+		t.Errorf("read %q", rows)
+	}
+}
