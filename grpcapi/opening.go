@@ -15,8 +15,8 @@ import (
 func (st *stream) first(ctx context.Context) (*federation.Set, error) {
 	var late <-chan time.Time
 	for {
-		set, stale := st.look()
-		if set.Complete {
+		set, stale, settled := st.look()
+		if set.Complete && settled {
 			return set, nil
 		}
 		if late == nil {
@@ -29,7 +29,7 @@ func (st *stream) first(ctx context.Context) (*federation.Set, error) {
 		case <-st.moved:
 			st.locate()
 		case <-late:
-			set, _ = st.look()
+			set, _, _ = st.look()
 			return set, nil
 		}
 	}

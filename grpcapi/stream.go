@@ -79,9 +79,11 @@ func (st *stream) run(ctx context.Context) error {
 func (st *stream) follow(ctx context.Context) error {
 	ended, now := ctx.Done(), st.at
 	for {
-		set, stale := st.look()
-		if err := st.send(ctx, st.due(set), now); err != nil {
-			return err
+		set, stale, settled := st.look()
+		if settled {
+			if err := st.send(ctx, st.due(set), now); err != nil {
+				return err
+			}
 		}
 		select {
 		case <-ended:
@@ -158,13 +160,19 @@ func (st *stream) send(ctx context.Context, frames []*frame, now time.Time) erro
 	return nil
 }
 
-// look returns the newest set of the view that is the client's by now.
-func (st *stream) look() (*federation.Set, <-chan struct{}) {
+// look returns the newest set of the view that is the client's by now. While the
+// table is about to publish another policy it is not settled: the set may be one
+// that is meant for no client, or for clients of another policy, and the next one
+// is on its way.
+func (st *stream) look() (set *federation.Set, stale <-chan struct{}, settled bool) {
 	for {
-		set, stale := st.view.get()
+		set, stale = st.view.get()
 		byNode := st.view.key.Client.Node != ""
-		if st.client.Node == "" || set.ByNode == byNode || !st.turn() {
-			return set, stale
+		if st.client.Node == "" || set.ByNode == byNode {
+			return set, stale, true
+		}
+		if !st.turn() {
+			return set, stale, false
 		}
 	}
 }
