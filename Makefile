@@ -19,6 +19,7 @@ test: lint unit e2e ## everything
 
 unit: ## the product's tests, with the race detector if there is a C compiler
 	go test $(RACE) ./...
+	$(if $(RACE),go test ./grpcapi)
 
 e2e: tools ## scenarios against real API servers, the gateway as a process (E2E=REGEX: only these)
 	$(if $(E2E),$(BIN)/scenario -gateway $(BIN)/isthmus -controlplane $(BIN)/controlplane -run '$(E2E)' e2e/testdata/cases,cd e2e && \
