@@ -118,7 +118,9 @@ type joiner struct {
 	prefix   string // of the keys of all Pods of its namespace
 	facts    podFacts
 	template template
-	policed  []uint16 // ports that Servers make opaque
+	inNS     string // its namespace
+	asked    uint16 // the port that policed is about; zero: not asked yet
+	policed  bool   // whether Servers make that port opaque
 	identity federation.Identity
 	node     string
 	hints    unique.Handle[string]
@@ -184,7 +186,10 @@ func (j *joiner) pod(e *federation.Endpoint, a *address) bool {
 	}
 	j.labels = p.labels(j.labels[:0], t)
 	e.Labels = j.labels
-	e.Opaque = t.opaque.Contains(port) || slices.Contains(j.policed, port)
+	if j.asked != port {
+		j.asked, j.policed = port, j.state.policed(j.inNS, t, port)
+	}
+	e.Opaque = t.opaque.Contains(port) || j.policed
 	if skipped := t.skip.Contains(port); !skipped {
 		e.Meshed = t.controlPlane != "" || t.external()
 		e.Identity = j.identity
@@ -205,7 +210,7 @@ func (j *joiner) take(p *pod) {
 	namespace, name := p.id(&j.template)
 	j.prefix = strings.TrimSuffix(p.key, name)
 	j.identity = j.state.identity(namespace, &j.template)
-	j.policed = j.state.policed(j.policed[:0], namespace, &j.template)
+	j.inNS, j.asked = namespace, 0
 }
 
 // identity is the name that a pod's proxy proves to have. Pods of other control

@@ -61,20 +61,26 @@ func group(d *sliceData) []federation.Label {
 	return labels
 }
 
-// clean tells whether all texts are UTF-8. Others can't be sent to proxies, and
-// must not spoil the message for the endpoints of other clusters.
+// maxText bounds a text that proxies are told.
+const maxText = 1 << 10
+
+// clean tells whether all texts are UTF-8 and of a size that makes sense. Others
+// can't be sent to proxies, and must not spoil the message for the endpoints of
+// other clusters.
 func clean(e *federation.Endpoint) bool {
 	for _, list := range [...][]federation.Label{e.Group, e.Labels} {
 		for _, l := range list {
-			if !utf8.ValidString(l.Name) || !utf8.ValidString(l.Value) {
+			if !sendable(l.Name) || !sendable(l.Value) {
 				return false
 			}
 		}
 	}
 	for _, text := range [...]string{e.Zone, e.Identity.DNS, e.Identity.URI, e.Identity.ServerName, e.Authority} {
-		if !utf8.ValidString(text) {
+		if !sendable(text) {
 			return false
 		}
 	}
 	return true
 }
+
+func sendable(text string) bool { return len(text) <= maxText && utf8.ValidString(text) }

@@ -41,10 +41,10 @@ func compactServer(o *crd.Server) (*serverFacts, bool) {
 }
 
 func (f *serverFacts) read() (err error) {
-	if f.pods, err = metav1.LabelSelectorAsSelector(f.spec.PodSelector); err != nil {
+	if f.pods, err = readSelector(f.spec.PodSelector); err != nil {
 		return fmt.Errorf("podSelector: %w", err)
 	}
-	if f.workloads, err = metav1.LabelSelectorAsSelector(f.spec.ExternalWorkloadSelector); err != nil {
+	if f.workloads, err = readSelector(f.spec.ExternalWorkloadSelector); err != nil {
 		return fmt.Errorf("externalWorkloadSelector: %w", err)
 	}
 	port, ok := &f.spec.Port, true
@@ -57,6 +57,27 @@ func (f *serverFacts) read() (err error) {
 		return fmt.Errorf("port: %q is none", port)
 	}
 	return nil
+}
+
+// maxTerms bounds a selector: each term is looked at for every Pod that it could
+// select, and an error names each.
+const maxTerms = 500
+
+func readSelector(s *metav1.LabelSelector) (labels.Selector, error) {
+	if s != nil {
+		terms := len(s.MatchLabels) + len(s.MatchExpressions)
+		for i := range s.MatchExpressions {
+			terms += len(s.MatchExpressions[i].Values)
+		}
+		if terms > maxTerms {
+			return nil, fmt.Errorf("%d terms are more than %d", terms, maxTerms)
+		}
+	}
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		return nil, printable(err)
+	}
+	return selector, nil
 }
 
 func (f *serverFacts) equal(o *serverFacts) bool {
@@ -75,19 +96,24 @@ func (f *serverFacts) selects(t *template) bool {
 	return f.pods.Matches(&t.labels)
 }
 
-// policed appends the ports that the namespace's Servers make opaque for Pods or
-// ExternalWorkloads like that.
-func (s *state) policed(list []uint16, namespace string, t *template) []uint16 {
+// policed tells whether a Server of the namespace makes the port opaque for Pods
+// or ExternalWorkloads like that.
+func (s *state) policed(namespace string, t *template, port uint16) bool {
 	for _, f := range s.servers[namespace] {
-		switch {
-		case !f.selects(t):
-		case f.name == "":
-			list = append(list, f.number)
-		default:
-			list = t.ports.numbers(list, f.name)
+		if f.covers(t, port) && f.selects(t) {
+			return true
 		}
 	}
-	return list
+	return false
+}
+
+// covers tells whether the Server's port is that one, by number or, with what
+// has ports of that name, by name.
+func (f *serverFacts) covers(t *template, port uint16) bool {
+	if f.name == "" {
+		return f.number == port
+	}
+	return t.ports.has(f.name, port)
 }
 
 func (s *state) serverKind() kind[*serverFacts] {
@@ -146,8 +172,9 @@ func (s *state) touchSelected(namespace string, old, now *serverFacts) {
 		return
 	}
 	var t template
+	here, outside := namespace+"/", workloadPrefix+namespace+"/"
 	for key, p := range s.pods {
-		if !strings.HasPrefix(key, namespace) && !strings.HasPrefix(key, workloadPrefix) || len(p.slices) == 0 || !p.facts.known() {
+		if !strings.HasPrefix(key, here) && !strings.HasPrefix(key, outside) || len(p.slices) == 0 || !p.facts.known() {
 			continue
 		}
 		t = p.facts.template.Value()

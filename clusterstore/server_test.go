@@ -253,3 +253,36 @@ func TestUnusable(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// TestHugeServer: a Server that could cost more than it is worth is refused, and
+// soon.
+func TestHugeServer(t *testing.T) {
+	values := make([]string, 20_000)
+	for i := range values {
+		values[i] = "%"
+	}
+	for name, n := range map[string]int{"too many": len(values), "invalid ones": maxTerms - 1} {
+		o := &crd.Server{Spec: crd.ServerSpec{ProxyProtocol: crd.ProtocolOpaque, Port: intstr.FromInt32(80), PodSelector: &metav1.LabelSelector{
+			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpIn, Values: values[:n]}},
+		}}}
+		f, ok := compactServer(o)
+		if !ok || f.invalid == "" || len(f.invalid) > 600 {
+			t.Errorf("%s: %v, refused with %d bytes", name, ok, len(f.invalid))
+		}
+	}
+}
+
+// TestTargetsOfOtherKinds: a reference to a Pod can't be one to an
+// ExternalWorkload in disguise.
+func TestTargetsOfOtherKinds(t *testing.T) {
+	for _, ref := range []corev1.ObjectReference{
+		{Kind: "Pod", Namespace: "workload", Name: "ns/w"}, {Kind: "Pod", Namespace: "workload/ns", Name: "w"}, {Kind: "Pod", Name: "a/b"},
+	} {
+		if key, ok := podTarget(&ref, "ns"); ok {
+			t.Errorf("%+v names %s", ref, key)
+		}
+	}
+	if key, ok := workloadTarget(&corev1.ObjectReference{Kind: "ExternalWorkload", Name: "a/b"}, "ns"); ok {
+		t.Errorf("names %s", key)
+	}
+}

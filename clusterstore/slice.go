@@ -167,13 +167,17 @@ func podTarget(ref *corev1.ObjectReference, namespace string) (string, bool) {
 	switch {
 	case ref == nil:
 		return "", true
-	case ref.Kind != "Pod" || ref.Name == "":
+	case ref.Kind != "Pod" || !nameable(ref.Name) || strings.Contains(ref.Namespace, "/"):
 		return "", false
 	case ref.Namespace != "":
 		namespace = ref.Namespace
 	}
 	return joinKey(namespace, ref.Name), true
 }
+
+// nameable tells whether an object can have that name: one with a slash could
+// pass for the key of another kind.
+func nameable(name string) bool { return name != "" && !strings.Contains(name, "/") }
 
 func zoneHints(h *discoveryv1.EndpointHints) string {
 	if h == nil || len(h.ForZones) == 0 {

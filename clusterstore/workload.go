@@ -1,6 +1,7 @@
 package clusterstore
 
 import (
+	"fmt"
 	"strings"
 	"unique"
 
@@ -30,6 +31,10 @@ func (r Rules) compactWorkload(o *crd.ExternalWorkload) (podFacts, bool) {
 		identity: unique.Make(federation.Identity{URI: o.Spec.MeshTLS.Identity, ServerName: o.Spec.MeshTLS.ServerName}),
 		invalid:  o.Invalid,
 	}
+	if n := max(len(o.Spec.MeshTLS.Identity), len(o.Spec.MeshTLS.ServerName)); n > maxText && t.invalid == "" {
+		t.invalid = fmt.Sprintf("spec.meshTLS: a name of %d bytes is longer than %d", n, maxText)
+		t.identity = unique.Make(federation.Identity{})
+	}
 	if list, ok := o.Annotations[opaqueAnnotation]; ok {
 		t.opaque, _ = ParsePorts(list, t.ports.number) // as for Pods, items that can't be read are left out
 	}
@@ -39,19 +44,10 @@ func (r Rules) compactWorkload(o *crd.ExternalWorkload) (podFacts, bool) {
 	return podFacts{template: unique.Make(t), node: unique.Make("")}, true
 }
 
-// number is the first of the name.
-func (p namedPorts) number(name string) (uint16, bool) {
-	list := p.numbers(nil, name)
-	if len(list) == 0 {
-		return 0, false
-	}
-	return list[0], true
-}
-
 // workloadTarget names the ExternalWorkload behind an address, which is one of
 // the slice's namespace. Not ok: it is something else.
 func workloadTarget(ref *corev1.ObjectReference, namespace string) (string, bool) {
-	if ref == nil || ref.Kind != "ExternalWorkload" || ref.Name == "" {
+	if ref == nil || ref.Kind != "ExternalWorkload" || !nameable(ref.Name) {
 		return "", false
 	}
 	return workloadPrefix + joinKey(namespace, ref.Name), true
