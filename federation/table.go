@@ -157,10 +157,10 @@ func (t *Table) Watch(k Key) *Watch[*Set] {
 		}
 	}()
 	latest = s.open(k)
-	return &Watch[*Set]{latest: latest, close: func() {
+	return NewWatch(latest, func() {
 		s.shut(k)
 		t.unuse(s)
-	}}
+	})
 }
 
 // unuse ends one watch's use of a service.

@@ -11,6 +11,11 @@ type Watch[T any] struct {
 	close  func()
 }
 
+// NewWatch returns a watch of latest; closed, when it is done, is called once.
+func NewWatch[T any](latest *Latest[T], closed func()) *Watch[T] {
+	return &Watch[T]{latest: latest, close: closed}
+}
+
 // Get returns the newest value and a channel that is closed once that value has
 // been replaced.
 func (w *Watch[T]) Get() (T, <-chan struct{}) { return w.latest.Get() }
