@@ -1,0 +1,84 @@
+package faults
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// fault is something that happens to a cluster, and how it ends.
+type fault struct {
+	name   string
+	inject func(context.Context, *stage) error
+	heal   func(context.Context, *stage) error // also undoes what inject has done only in part
+
+	state  string                              // what the cluster is said to be while it lasts; empty: it may be anything
+	reason string                              // part of what the operator is told of it
+	sees   bool                                // what changes in the cluster goes on arriving
+	leaves bool                                // the cluster is not linked while it lasts
+	verify func(context.Context, *stage) error // afterwards; it is tried again for a while
+}
+
+// TestFaults plays every fault. Those of the API server come one after the other; the others have an API server that
+// stays well, each by its own connection, and come all at once, beside them.
+func TestFaults(t *testing.T) {
+	w := newWorld(t)
+	t.Run("server", func(t *testing.T) {
+		t.Parallel()
+		for _, f := range serverFaults() {
+			t.Run(f.name, func(t *testing.T) { f.play(t, w, w.east) })
+		}
+	})
+	for group, list := range map[string][]fault{"connection": connectionFaults(), "credentials": credentialFaults(), "secret": secretFaults()} {
+		t.Run(group, func(t *testing.T) {
+			t.Parallel()
+			for _, f := range list {
+				t.Run(f.name, func(t *testing.T) {
+					t.Parallel()
+					f.play(t, w, w.north)
+				})
+			}
+		})
+	}
+}
+
+// play lets the fault come, last and go, and holds what must hold.
+func (f fault) play(t *testing.T, w *world, at *site) {
+	s, ctx := w.newStage(t, f.name, at), t.Context()
+	must(t, f.inject(ctx, s))
+	if f.state != "" {
+		s.awaitState(t, f.name, f.state, notice)
+	}
+	f.last(t, s)
+	must(t, f.heal(ctx, s))
+	s.awaitState(t, f.name, "ready", recovery)
+	s.churn.finish(s)
+	s.converge()
+	s.verify(f.leaves)
+	if f.verify != nil {
+		await(t, recovery, func() error { return f.verify(ctx, s) })
+	}
+}
+
+// last is while the fault does.
+func (f fault) last(t *testing.T, s *stage) {
+	t.Helper()
+	known := s.members()
+	if f.leaves {
+		known = known[:2]
+	}
+	s.late(known...)
+	if f.reason != "" {
+		await(t, notice, func() error { return s.tells(t.Context(), f.reason) })
+	}
+	if f.sees {
+		s.seen()
+	}
+	select {
+	case <-time.After(either(300*time.Millisecond, 20*time.Second)):
+	case <-t.Context().Done():
+	}
+	if f.state != "" {
+		s.awaitState(t, f.name, f.state, recovery)
+	}
+}
