@@ -47,9 +47,10 @@ func TestMetricsAreRegisteredOnce(t *testing.T) {
 func TestOptionsAreChecked(t *testing.T) {
 	w := newWorld(t, Options{})
 	for name, o := range map[string]Options{
-		"stall":       {Stall: -1},
-		"first frame": {FirstFrame: -1},
-		"idle views":  {IdleViews: -1},
+		"stall":          {Stall: -1},
+		"first frame":    {FirstFrame: -1},
+		"idle views":     {IdleViews: -1},
+		"idle endpoints": {IdleEndpoints: -1},
 	} {
 		if _, err := New(w.table, w.nodes, o); err == nil {
 			t.Errorf("negative %s was accepted", name)

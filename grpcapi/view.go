@@ -19,7 +19,8 @@ type view struct {
 	// under views.mu
 	refs   int
 	leases uint64      // how often it has become idle
-	expiry *time.Timer // of the newest lease
+	expiry *time.Timer // of the newest lease; nil: it is in use
+	weight int         // how many endpoints it had when it became idle
 
 	mu    sync.Mutex
 	watch *federation.Watch[*federation.Set] // fixed once open has returned

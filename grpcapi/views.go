@@ -16,11 +16,13 @@ type views struct {
 	table  *federation.Table // fixed, as are enc, linger and bound
 	enc    encoder
 	linger time.Duration
-	bound  int
+	bound  int // of the number of idle views
+	most   int // of their endpoints
 
-	mu   sync.Mutex
-	all  map[federation.Key]*view
-	idle *simplelru.LRU[federation.Key, *view] // those of all that nobody uses
+	mu        sync.Mutex
+	all       map[federation.Key]*view
+	idle      *simplelru.LRU[federation.Key, *view] // those of all that nobody uses
+	endpoints int                                   // theirs, when they became idle
 }
 
 func newViews(t *federation.Table, enc encoder, o Options) (*views, error) {
@@ -29,7 +31,7 @@ func newViews(t *federation.Table, enc encoder, o Options) (*views, error) {
 		return nil, fmt.Errorf("idle views: %w", err)
 	}
 	return &views{
-		table: t, enc: enc, linger: o.Linger, bound: o.IdleViews,
+		table: t, enc: enc, linger: o.Linger, bound: o.IdleViews, most: o.IdleEndpoints,
 		all: make(map[federation.Key]*view), idle: idle,
 	}, nil
 }
@@ -45,53 +47,64 @@ func (vs *views) acquire(k federation.Key) *view {
 		vs.all[k] = v
 	}
 	if v.refs++; v.expiry != nil {
-		v.expiry.Stop()
-		v.expiry = nil
-		vs.idle.Remove(k)
+		vs.wake(v)
 	}
 	return v
 }
 
+// wake makes a view idle no more. vs.mu is held.
+func (vs *views) wake(v *view) {
+	v.expiry.Stop()
+	v.expiry = nil
+	vs.idle.Remove(v.key)
+	vs.endpoints -= v.weight
+}
+
 // release ends one stream's use of a view.
 func (vs *views) release(v *view) {
-	if old := vs.retire(v); old != nil && old.watch != nil {
-		old.watch.Close()
+	for _, old := range vs.retire(v) {
+		if old.watch != nil {
+			old.watch.Close()
+		}
 	}
 }
 
-// retire returns the view that is to be closed now, if any: it may be another
-// one, which has been idle for longer.
-func (vs *views) retire(v *view) *view {
+// retire returns the views that are to be closed now: this one, or others that
+// have been idle for longer.
+func (vs *views) retire(v *view) (old []*view) {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	if v.refs--; v.refs > 0 {
 		return nil
 	}
-	if vs.linger < 0 || !v.worthKeeping() {
+	v.weight = v.size()
+	// An empty one is made again in no time, and may be of a name that somebody
+	// made up.
+	if vs.linger < 0 || v.weight == 0 || v.weight > vs.most {
 		delete(vs.all, v.key)
-		return v
+		return []*view{v}
 	}
-	var oldest *view
-	if vs.idle.Len() == vs.bound {
-		_, oldest, _ = vs.idle.RemoveOldest()
+	for vs.idle.Len() == vs.bound || vs.endpoints+v.weight > vs.most {
+		_, oldest, _ := vs.idle.GetOldest()
+		vs.wake(oldest)
 		delete(vs.all, oldest.key)
-		oldest.expiry.Stop()
+		old = append(old, oldest)
 	}
 	vs.idle.Add(v.key, v)
+	vs.endpoints += v.weight
 	v.leases++
 	lease := v.leases
 	v.expiry = time.AfterFunc(vs.linger, func() { vs.expire(v, lease) })
-	return oldest
+	return old
 }
 
-// worthKeeping tells whether to keep an idle view: an empty one is made again in
-// no time, and may be of a name that somebody made up.
-func (v *view) worthKeeping() bool {
+// size returns how many endpoints the view has.
+func (v *view) size() int {
 	if v.watch == nil {
-		return false
+		return 0
 	}
 	set, _ := v.get()
-	return len(set.Endpoints) > 0
+	return len(set.Endpoints)
 }
 
 // expire closes a view unless it has been used since that lease began, or has
@@ -101,7 +114,7 @@ func (vs *views) expire(v *view, lease uint64) {
 	due := vs.all[v.key] == v && v.refs == 0 && v.leases == lease
 	if due {
 		delete(vs.all, v.key)
-		vs.idle.Remove(v.key)
+		vs.wake(v)
 	}
 	vs.mu.Unlock()
 	if due {
