@@ -356,3 +356,23 @@ func TestHostileError(t *testing.T) {
 		t.Error("a plain error is another")
 	}
 }
+
+// TestTokenIsWithheld: a token is not shown though a server sends it back, not
+// even the part of it that a clipped text ends with.
+func TestTokenIsWithheld(t *testing.T) {
+	for _, token := range []string{"s3cret", `s3"cr\et`} {
+		h, c := &health{token: token}, &condition{}
+		for _, err := range []error{
+			fmt.Errorf("you sent %s", token), fmt.Errorf("you sent %q", token), fmt.Errorf("%s %s", strings.Repeat("x", 480), token),
+		} {
+			h.fail(c, err)
+			if text := c.err.Error(); strings.Contains(text, "s3") || !strings.Contains(text, "[token]") {
+				t.Errorf("%v became %q", err, text)
+			}
+		}
+	}
+	plain := errors.New("connection refused")
+	if withheld(plain, "token") != plain || withheld(plain, "") != plain {
+		t.Error("a plain error is another")
+	}
+}
