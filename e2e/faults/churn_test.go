@@ -110,6 +110,14 @@ func (m *member) end(ctx context.Context) error {
 	return m.site.client().DiscoveryV1().EndpointSlices(m.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
 }
 
+// block returns the first addresses of 10.200.third.0/24.
+func block(third byte, count int) (addrs []netip.AddrPort) {
+	for n := range count {
+		addrs = append(addrs, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 200, third, byte(n)}), servicePort))
+	}
+	return addrs
+}
+
 // churn changes the endpoints of a stage all the time. Of those in the clusters that stay well it waits until the proxy
 // has each change; those in the faulty one are changed if they can be.
 type churn struct {

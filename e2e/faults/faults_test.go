@@ -22,11 +22,11 @@ type fault struct {
 // TestFaults plays every fault. Those of the API server come one after the other; the others have an API server that
 // stays well, each by its own connection, and come all at once, beside them.
 func TestFaults(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, nil, "east")
 	t.Run("server", func(t *testing.T) {
 		t.Parallel()
 		for _, f := range serverFaults() {
-			t.Run(f.name, func(t *testing.T) { f.play(t, w, w.east) })
+			t.Run(f.name, func(t *testing.T) { f.play(t, w, w.more[0]) })
 		}
 	})
 	for group, list := range map[string][]fault{"connection": connectionFaults(), "credentials": credentialFaults(), "secret": secretFaults()} {

@@ -21,20 +21,22 @@ import (
 // world is what all faults have in common: a gateway beside west, which knows north as a cluster named calm that nothing
 // happens to.
 type world struct {
-	west, east, north *site
-	gateway           *gateway.Gateway
-	stages            atomic.Int32
+	west, north *site
+	more        []*site // that may fail
+	gateway     *gateway.Gateway
+	stages      atomic.Int32
 }
 
 const calm = "calm"
 
-// newWorld starts the clusters and the gateway, and watches until the end of the test that the gateway stays ready.
-func newWorld(t *testing.T) *world {
+// newWorld starts the gateway with these flags, its clusters and some more, and watches until the end of the test that the
+// gateway stays ready.
+func newWorld(t *testing.T, flags []string, more ...string) *world {
 	t.Helper()
-	sites := startSites(t, "west", "east", "north")
-	w := &world{west: sites[0], east: sites[1], north: sites[2]}
+	sites := startSites(t, append([]string{"west", "north"}, more...)...)
+	w := &world{west: sites[0], north: sites[1], more: sites[2:]}
 	must(t, w.west.apply(t.Context(), linkNamespace, ""))
-	g, err := gateway.Start(t.Context(), gateway.Config{Kubeconfig: w.west.cluster().Kubeconfig()})
+	g, err := gateway.Start(t.Context(), gateway.Config{Kubeconfig: w.west.cluster().Kubeconfig(), Args: flags})
 	must(t, err)
 	w.gateway = g
 	t.Cleanup(func() { must(t, g.Stop()) })
