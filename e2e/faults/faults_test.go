@@ -19,14 +19,23 @@ type fault struct {
 	verify func(context.Context, *stage) error // afterwards; it is tried again for a while
 }
 
-// TestFaults plays every fault. Those of the API server come one after the other; the others have an API server that
-// stays well, each by its own connection, and come all at once, beside them.
+// TestFaults plays every fault, all at once but for those of an API server, which have one each while they last. The
+// others are on the way to an API server that stays well.
 func TestFaults(t *testing.T) {
-	w := newWorld(t, nil, "east")
+	w := newWorld(t, nil, "east", "south")
+	free := make(chan *site, len(w.more))
+	for _, at := range w.more {
+		free <- at
+	}
 	t.Run("server", func(t *testing.T) {
 		t.Parallel()
 		for _, f := range serverFaults() {
-			t.Run(f.name, func(t *testing.T) { f.play(t, w, w.more[0]) })
+			t.Run(f.name, func(t *testing.T) {
+				t.Parallel()
+				at := <-free
+				t.Cleanup(func() { free <- at }) // once the stage is cleared
+				f.play(t, w, at)
+			})
 		}
 	})
 	for group, list := range map[string][]fault{"connection": connectionFaults(), "credentials": credentialFaults(), "secret": secretFaults()} {

@@ -21,8 +21,7 @@ import (
 	"isthmus/e2e/faultproxy"
 )
 
-// serverFaults are those of the API server itself. The one that renews the API server's credentials is the last: links of
-// before have no use for it.
+// serverFaults are those of the API server itself.
 func serverFaults() []fault {
 	return []fault{{
 		name:   "killed",
