@@ -160,7 +160,7 @@ func (s *stage) startChurn() *churn {
 func (c *churn) step(s *stage) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), patience)
 	defer cancel()
-	for _, m := range []*member{s.near, s.calm} {
+	for _, m := range s.well() {
 		comes, goes, err := m.next(ctx)
 		if err != nil {
 			return err
@@ -173,7 +173,7 @@ func (c *churn) step(s *stage) error {
 	}
 	brief, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if _, _, err := s.far.next(brief); err != nil {
+	if _, _, err := s.faulty.next(brief); err != nil {
 		c.lost++
 	}
 	c.turns++
@@ -207,7 +207,7 @@ func (c *churn) finish(s *stage) {
 		s.t.Error("nothing has changed meanwhile")
 	}
 	await(s.t, recovery, func() error {
-		_, _, err := s.far.next(s.t.Context())
+		_, _, err := s.faulty.next(s.t.Context())
 		return err
 	})
 	s.t.Logf("%d turns, other clusters' changes within %v, %d writes not taken by the faulty cluster", c.turns, c.worst.Round(time.Millisecond), c.lost)

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 )
@@ -12,10 +13,13 @@ type fault struct {
 	inject func(context.Context, *stage) error
 	heal   func(context.Context, *stage) error // also undoes what inject has done only in part
 
-	state  string                              // what the cluster is said to be while it lasts; empty: it may be anything
-	reason string                              // part of what the operator is told of it
-	sees   bool                                // what changes in the cluster goes on arriving
-	leaves bool                                // the cluster is not linked while it lasts
+	// while it lasts
+	state  string              // what the cluster is said to be; empty: it may be anything
+	reason string              // part of what the operator is told of it
+	metric func(*stage) string // a series that is 1
+	sees   bool                // what changes in the cluster goes on arriving
+	leaves bool                // the cluster is not linked
+
 	verify func(context.Context, *stage) error // afterwards; it is tried again for a while
 }
 
@@ -34,7 +38,7 @@ func TestFaults(t *testing.T) {
 				t.Parallel()
 				at := <-free
 				t.Cleanup(func() { free <- at }) // once the stage is cleared
-				f.play(t, w, at)
+				f.play(t, w.newStage(t, f.name, at))
 			})
 		}
 	})
@@ -44,23 +48,40 @@ func TestFaults(t *testing.T) {
 			for _, f := range list {
 				t.Run(f.name, func(t *testing.T) {
 					t.Parallel()
-					f.play(t, w, w.north)
+					f.play(t, w.newStage(t, f.name, w.north))
 				})
 			}
 		})
 	}
 }
 
+// TestOwnCluster plays faults of API servers and connections on the gateway's own cluster, one after the other. What it
+// says stays, as that of others does; links stay as they are; and linked clusters are followed.
+func TestOwnCluster(t *testing.T) {
+	w := newWorld(t, nil)
+	names := either([]string{"killed", "refused", "half-open"}, []string{"killed", "restarted", "paused", "history-forgotten",
+		"refused", "silent", "half-open", "heard-but-not-answered", "slow", "little-gets-through", "reset-again-and-again"})
+	for _, f := range slices.Concat(serverFaults(), connectionFaults()) {
+		if !slices.Contains(names, f.name) {
+			continue
+		}
+		if f.state == "stale" {
+			f.metric = func(*stage) string { return "isthmus_link_secrets_unreadable" }
+		}
+		t.Run(f.name, func(t *testing.T) { f.play(t, w.newOwnStage(t, f.name)) })
+	}
+}
+
 // play lets the fault come, last and go, and holds what must hold.
-func (f fault) play(t *testing.T, w *world, at *site) {
-	s, ctx := w.newStage(t, f.name, at), t.Context()
+func (f fault) play(t *testing.T, s *stage) {
+	ctx := t.Context()
 	must(t, f.inject(ctx, s))
 	if f.state != "" {
-		s.awaitState(t, f.name, f.state, notice)
+		s.awaitState(t, s.cluster, f.state, notice)
 	}
 	f.last(t, s)
 	must(t, f.heal(ctx, s))
-	s.awaitState(t, f.name, "ready", recovery)
+	s.awaitState(t, s.cluster, "ready", recovery)
 	s.churn.finish(s)
 	s.converge()
 	s.verify(f.leaves)
@@ -74,11 +95,14 @@ func (f fault) last(t *testing.T, s *stage) {
 	t.Helper()
 	known := s.members()
 	if f.leaves {
-		known = known[:2]
+		known = s.well()
 	}
 	s.late(known...)
 	if f.reason != "" {
 		await(t, notice, func() error { return s.tells(t.Context(), f.reason) })
+	}
+	if f.metric != nil {
+		await(t, notice, func() error { return s.shows(t.Context(), f.metric(s)) })
 	}
 	if f.sees {
 		s.seen()
@@ -88,6 +112,6 @@ func (f fault) last(t *testing.T, s *stage) {
 	case <-t.Context().Done():
 	}
 	if f.state != "" {
-		s.awaitState(t, f.name, f.state, recovery)
+		s.awaitState(t, s.cluster, f.state, recovery)
 	}
 }

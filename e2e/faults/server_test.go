@@ -26,7 +26,7 @@ func serverFaults() []fault {
 	return []fault{{
 		name:   "killed",
 		state:  "stale",
-		inject: func(_ context.Context, s *stage) error { return s.far.site.cluster().Kill() },
+		inject: func(_ context.Context, s *stage) error { return s.faulty.site.cluster().Kill() },
 		heal:   restart,
 	}, {
 		name:   "restarted",
@@ -35,8 +35,8 @@ func serverFaults() []fault {
 	}, {
 		name:   "paused",
 		state:  "stale",
-		inject: func(_ context.Context, s *stage) error { return s.far.site.cluster().Pause() },
-		heal:   func(_ context.Context, s *stage) error { return s.far.site.cluster().Resume() },
+		inject: func(_ context.Context, s *stage) error { return s.faulty.site.cluster().Pause() },
+		heal:   func(_ context.Context, s *stage) error { return s.faulty.site.cluster().Resume() },
 	}, {
 		// The key that signs ServiceAccounts' tokens is another for a while: all of them are refused.
 		name:   "unauthorized",
@@ -77,11 +77,11 @@ func serverFaults() []fault {
 
 func nothing(context.Context, *stage) error { return nil }
 
-func restart(ctx context.Context, s *stage) error { return s.far.site.cluster().Restart(ctx) }
+func restart(ctx context.Context, s *stage) error { return s.faulty.site.cluster().Restart(ctx) }
 
 // restartWith changes the API server's folder while it is down.
 func (s *stage) restartWith(ctx context.Context, change func(dir string) error) error {
-	server := s.far.site.cluster()
+	server := s.faulty.site.cluster()
 	if err := server.Kill(); err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func writeKey(path string) error {
 // forgetHistory keeps the gateway away from the API server while that changes and is restarted. It knows no event of
 // before then, so that the watches that the gateway wants to go on with are answered by 410 Gone.
 func forgetHistory(ctx context.Context, s *stage) error {
-	slices := s.far.site.client().DiscoveryV1().EndpointSlices(s.name)
+	slices := s.faulty.site.client().DiscoveryV1().EndpointSlices(s.name)
 	before, err := slices.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
@@ -172,7 +172,7 @@ func restoreBackup(ctx context.Context, s *stage) error {
 func (s *stage) turns(ctx context.Context, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, recovery)
 	defer cancel()
-	for first := s.far.turns(); s.far.turns() < first+n; {
+	for first := s.faulty.turns(); s.faulty.turns() < first+n; {
 		select {
 		case <-time.After(pace / 2):
 		case <-s.churn.done:

@@ -17,11 +17,14 @@ import (
 // stage is where one fault is played: the namespace of its name in all clusters, and the link of its name.
 type stage struct {
 	*world
-	t     *testing.T
-	name  string
-	proxy *faultproxy.Proxy // on the way to the faulty cluster
+	t       *testing.T
+	name    string
+	cluster string            // that fails, as the gateway names it
+	proxy   *faultproxy.Proxy // on the way to it
+	server  string            // what the link says
 
-	near, calm, far *member // of the Service all; far is in the faulty cluster
+	near, calm, far *member // of the Service all: here, in north, and behind the link
+	faulty          *member // that of them which is in the cluster that fails
 	all, mirror     *proxy.Stream
 	subscribed      []*proxy.Stream // those two, and who came later
 	churn           *churn
@@ -92,49 +95,68 @@ subjects: [{kind: ServiceAccount, name: gateway, namespace: $NS}]
 `
 )
 
-// newStage prepares a stage whose faulty cluster is behind the API server given, and subscribes proxies. It returns when
-// these have everything.
+// newStage prepares a stage whose faulty cluster is linked, the API server given being behind the link.
 func (w *world) newStage(t *testing.T, name string, at *site) *stage {
 	t.Helper()
-	number := byte(w.stages.Add(1))
-	s := &stage{world: w, t: t, name: name}
-	s.near = newMember(w.west, name, "near", 2*number)
-	s.calm = newMember(w.north, name, "calm", 2*number)
-	s.far = newMember(at, name, "far", 2*number+1)
-	var err error
-	s.proxy, err = faultproxy.Start(strings.TrimPrefix(at.cluster().REST().Host, "https://"))
+	p, err := faultproxy.Start(strings.TrimPrefix(at.cluster().REST().Host, "https://"))
 	must(t, err)
-	t.Cleanup(func() { must(t, s.proxy.Close()) })
+	t.Cleanup(func() { must(t, p.Close()) })
+	s := &stage{world: w, t: t, name: name, cluster: name, proxy: p, server: "https://" + p.Addr()}
+	s.populate(at)
+	s.faulty = s.far
+	s.churn = s.startChurn()
+	return s
+}
 
-	ctx := t.Context()
-	must(t, at.apply(ctx, name, remoteObjects))
-	must(t, w.north.apply(ctx, name, calmObjects))
-	must(t, w.west.apply(ctx, name, nearObjects))
+// newOwnStage prepares a stage whose faulty cluster is the gateway's own.
+func (w *world) newOwnStage(t *testing.T, name string) *stage {
+	t.Helper()
+	s := &stage{world: w, t: t, name: name, cluster: "local", proxy: w.own, server: w.north.cluster().REST().Host}
+	s.populate(w.north)
+	s.faulty = s.near
+	s.churn = s.startChurn()
+	return s
+}
+
+// populate writes the stage's objects, and subscribes proxies. It returns when these have everything.
+func (s *stage) populate(behindLink *site) {
+	s.t.Helper()
+	number := byte(s.stages.Add(1))
+	s.near = newMember(s.west, s.name, "near", 2*number)
+	s.calm = newMember(s.north, s.name, "calm", 2*number)
+	s.far = newMember(behindLink, s.name, "far", 2*number+1)
+	ctx := s.t.Context()
+	must(s.t, behindLink.apply(ctx, s.name, remoteObjects))
+	must(s.t, s.north.apply(ctx, s.name, calmObjects))
+	must(s.t, s.west.apply(ctx, s.name, nearObjects))
 	for _, m := range s.members() {
-		must(t, m.begin(ctx))
+		must(s.t, m.begin(ctx))
 	}
-	must(t, s.relink(ctx))
-	t.Cleanup(func() {
+	must(s.t, s.relink(ctx))
+	s.t.Cleanup(func() {
 		ctx := context.WithoutCancel(ctx)
-		must(t, s.unlink(ctx, name))
+		must(s.t, s.unlink(ctx, s.name))
 		for _, m := range s.members() {
-			must(t, m.end(ctx))
+			must(s.t, m.end(ctx))
 		}
 	})
-	s.awaitState(t, name, "ready", recovery)
-	s.all, s.mirror = s.subscribe(t, "all", name), s.subscribe(t, "mirror", name)
+	s.awaitState(s.t, s.name, "ready", recovery)
+	s.all, s.mirror = s.subscribe(s.t, "all", s.name), s.subscribe(s.t, "mirror", s.name)
 	s.subscribed = []*proxy.Stream{s.all, s.mirror}
 	s.converge()
 	for _, stream := range s.subscribed {
 		stream.Mark()
 	}
-	s.churn = s.startChurn()
-	return s
 }
 
 func (s *stage) members() []*member { return []*member{s.near, s.calm, s.far} }
 
-// relink links the faulty cluster by the proxy, with a new token.
+// well returns the members in clusters that do not fail.
+func (s *stage) well() []*member {
+	return slices.DeleteFunc(s.members(), func(m *member) bool { return m == s.faulty })
+}
+
+// relink writes the link, with a new token.
 func (s *stage) relink(ctx context.Context) error {
 	token, err := s.far.site.token(ctx, s.name)
 	if err != nil {
@@ -144,7 +166,7 @@ func (s *stage) relink(ctx context.Context) error {
 }
 
 func (s *stage) credentials(token string) credentials {
-	return credentials{server: "https://" + s.proxy.Addr(), site: s.far.site, token: token}
+	return credentials{server: s.server, site: s.far.site, token: token}
 }
 
 // cut ends the connections to the faulty cluster, and does with what comes next as the mode says.
@@ -189,10 +211,10 @@ func (s *stage) late(members ...*member) {
 func (s *stage) seen() {
 	s.t.Helper()
 	began := time.Now()
-	addr, err := s.far.add(s.t.Context(), 240)
+	addr, err := s.faulty.add(s.t.Context(), 240)
 	must(s.t, err)
 	await(s.t, patience, func() error {
-		if !s.mirror.Snapshot().Get.Has(addr) {
+		if !s.all.Snapshot().Get.Has(addr) {
 			return fmt.Errorf("%v has not arrived", addr)
 		}
 		return nil
@@ -200,15 +222,24 @@ func (s *stage) seen() {
 	s.t.Logf("a change in the faulty cluster arrived within %v", time.Since(began).Round(time.Millisecond))
 }
 
-// tells returns an error unless the operator is told something of the link.
+// tells returns an error unless the operator is told something of the cluster.
 func (s *stage) tells(ctx context.Context, what string) error {
-	all, err := s.statuses(ctx, s.name)
+	all, err := s.statuses(ctx, s.cluster)
 	for _, c := range all {
 		if strings.Contains(fmt.Sprintf("%+v", c), what) {
 			return nil
 		}
 	}
 	return errors.Join(err, fmt.Errorf("nothing says %q: %+v", what, all))
+}
+
+// shows returns an error unless a series is 1.
+func (s *stage) shows(ctx context.Context, series string) error {
+	v, err := s.metric(ctx, series)
+	if err == nil && v != 1 {
+		err = fmt.Errorf("%s is %v", series, v)
+	}
+	return err
 }
 
 // converge waits until every proxy has exactly what the clusters say.
@@ -238,13 +269,11 @@ func (s *stage) verify(leaves bool) {
 	s.t.Helper()
 	for i, stream := range s.subscribed {
 		kept := s.members()
-		switch {
-		case stream == s.mirror && leaves:
-			kept = nil
-		case stream == s.mirror:
-			kept = kept[2:]
-		case leaves:
-			kept = kept[:2]
+		if leaves {
+			kept = s.well()
+		}
+		if stream == s.mirror {
+			kept = slices.DeleteFunc(kept, func(m *member) bool { return m != s.far })
 		}
 		if want := s.stable(kept...); len(want) > 0 {
 			if err := stream.Flapped(want...); err != nil {
