@@ -29,6 +29,9 @@ faults: tools ## what happens to clusters, links and proxies, at length (FAULT=R
 	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane \
 	  go test -count=1 -timeout 60m -v $(if $(FAULT),-run 'TestFaults/.*/$(FAULT)') ./faults -long
 
+sim: tools ## a gateway amid clusters and clients that misbehave as SEEDS (default 10) say; SIM_FLAGS as of isthmus-sim -help
+	$(BIN)/isthmus-sim -gateway $(BIN)/isthmus -seed 1 -seeds $(or $(SEEDS),10) $(SIM_FLAGS)
+
 lint: ## gofmt, vet, staticcheck, in both modules
 	@out=$$("$$(go env GOROOT)/bin/gofmt" -l .) || exit 1; test -z "$$out" || { echo "$$out"; exit 1; }
 	go vet ./... && go tool staticcheck ./...
@@ -50,4 +53,4 @@ vulncheck: ## known vulnerabilities in what is built; asks vuln.go.dev
 clean: ## remove what was built
 	rm -rf $(BIN) out
 
-.PHONY: help build tools demo test unit e2e faults lint generate bench fuzz vulncheck clean
+.PHONY: help build tools demo test unit e2e faults sim lint generate bench fuzz vulncheck clean
