@@ -220,7 +220,7 @@ func randomNames(t *testing.T, s *stage) {
 	}
 	ask(either(200, 2000)) // what is kept in any case
 	before, series := s.heap(t), s.series(t)
-	ask(either(2000, 60_000))
+	ask(either(2000, 20_000))
 	await(t, recovery, func() error { return s.streams(t.Context(), len(s.subscribed)) })
 	after, more := s.heap(t), s.series(t)
 	t.Logf("heap: %.1f MB before, %.1f MB after; %d series before, %d after", before/1e6, after/1e6, series, more)
