@@ -15,7 +15,7 @@ import (
 func (w *world) views(t *testing.T, all, idle int) {
 	t.Helper()
 	synctest.Wait()
-	if a, i := w.server.views.count(); a != all || i != idle {
+	if a, i := w.server.sets.count(); a != all || i != idle {
 		t.Fatalf("%d views, %d of them idle; want %d, %d", a, i, all, idle)
 	}
 }
@@ -84,7 +84,7 @@ func TestIdleViewsStayForAWhile(t *testing.T) {
 	})
 }
 
-// TestIdleViewsAreBounded in number, and in the endpoints that they have in all:
+// TestIdleViewsAreBounded in number, and in what they take in all:
 // who asks for every port of a large service in turn does not fill the memory.
 func TestIdleViewsAreBounded(t *testing.T) {
 	for name, x := range map[string]struct {
@@ -92,8 +92,8 @@ func TestIdleViewsAreBounded(t *testing.T) {
 		kept  int
 	}{
 		"number":    {Options{Pace: -1, IdleViews: 3}, 3},
-		"endpoints": {Options{Pace: -1, IdleEndpoints: 7}, 3},
-		"too large": {Options{Pace: -1, IdleEndpoints: 1}, 0},
+		"weight":    {Options{Pace: -1, IdleBytes: 7 * endpointBytes}, 3},
+		"too heavy": {Options{Pace: -1, IdleBytes: 1}, 0},
 	} {
 		t.Run(name, func(t *testing.T) { testIdleViewsAreBounded(t, x.bound, x.kept) })
 	}
@@ -112,23 +112,23 @@ func testIdleViewsAreBounded(t *testing.T, bound Options, kept int) {
 		w.views(t, kept, kept)
 		for p := 1; p <= 5; p++ {
 			warm := p > 5-kept
-			w.server.views.mu.Lock()
-			_, ok := w.server.views.all[federation.Key{Service: web, Port: uint16(p)}]
-			w.server.views.mu.Unlock()
+			w.server.sets.mu.Lock()
+			_, ok := w.server.sets.all[federation.Key{Service: web, Port: uint16(p)}]
+			w.server.sets.mu.Unlock()
 			if ok != warm {
 				t.Errorf("port %d: kept is %v", p, ok)
 			}
 		}
-		if n := w.server.views.endpoints; n != 2*kept {
-			t.Errorf("%d endpoints", n)
+		if n := w.server.sets.weighs; n != 2*endpointBytes*kept {
+			t.Errorf("they weigh %d", n)
 		}
 		again := w.get(port(5), "")
 		again.sees(t, "add 10.0.0.1:80 10.0.0.2:80")
 		again.hangUp()
 		time.Sleep(time.Minute)
 		w.views(t, 0, 0)
-		if n := w.server.views.endpoints; n != 0 {
-			t.Errorf("%d endpoints of no view", n)
+		if n := w.server.sets.weighs; n != 0 {
+			t.Errorf("no views weigh %d", n)
 		}
 	})
 }
@@ -211,10 +211,10 @@ func TestLateExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Linger: time.Hour})
 		w.offer("", pods("10.0.0.1:80")...)
-		vs := w.server.views
+		vs := w.server.sets
 		use := func() *view {
 			v := vs.acquire(federation.Key{Service: web, Port: 80})
-			v.open(w.table)
+			v.open(w.table.Watch)
 			return v
 		}
 		v := use()
@@ -266,7 +266,7 @@ func TestViewsUnderLoad(t *testing.T) {
 		<-done
 	}
 	deadline := time.Now().Add(10 * time.Second)
-	for all, _ := w.server.views.count(); all > 0; all, _ = w.server.views.count() {
+	for all, _ := w.server.sets.count(); all > 0; all, _ = w.server.sets.count() {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d views left", all)
 		}
