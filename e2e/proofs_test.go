@@ -48,7 +48,11 @@ func TestProofs(t *testing.T) {
 		}
 		rows = append(rows, inputs...)
 	}
-	for _, row := range rows {
+	fatal := proofs(t, string(text), "### What must not end the process")
+	if len(fatal) < 7 {
+		t.Errorf("only %d of what must not end the process are named", len(fatal))
+	}
+	for _, row := range append(rows, fatal...) {
 		for _, by := range row.by {
 			if err := exists(by); err != nil {
 				t.Errorf("%s: %v", row.name, err)
@@ -92,35 +96,37 @@ func proofs(t *testing.T, text, heading string) []proof {
 }
 
 // exists returns an error when there is no such case among those that are run, and no such Go test: package.Test or
-// package.Test/subtest, the subtest's name being written out in the test's file.
+// package.Test/subtest, the subtest's name being written out in one of the package's tests.
 func exists(by string) error {
-	test, subtest, hasSubtest := strings.Cut(by, "/")
-	folder, function, isTest := strings.Cut(test, ".")
+	folder, test, isTest := strings.Cut(by, ".")
 	if !isTest {
 		_, err := os.Stat(filepath.Join("testdata", "cases", by+scenario.Extension))
 		return err
 	}
+	function, subtest, hasSubtest := strings.Cut(test, "/")
 	files, err := filepath.Glob(filepath.Join("..", folder, "*_test.go"))
 	if err != nil {
 		return err
 	}
+	var all strings.Builder
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return err
 		}
-		if strings.Contains(string(text), "\nfunc "+function+"(t *testing.T)") &&
-			(!hasSubtest || strings.Contains(string(text), `"`+subtest+`"`)) {
-			return nil
-		}
+		all.Write(text)
 	}
-	return fmt.Errorf("there is no test %s", by)
+	if !strings.Contains(all.String(), "\nfunc "+function+"(t *testing.T)") ||
+		hasSubtest && !strings.Contains(all.String(), `"`+subtest+`"`) {
+		return fmt.Errorf("there is no test %s", by)
+	}
+	return nil
 }
 
 // TestProofsThatAreNone: what TestProofs goes by tells names that exist from others.
 func TestProofsThatAreNone(t *testing.T) {
 	for by, want := range map[string]bool{
-		"plain-two-pods": true, "e2e.TestProofs": true, "grpcapi.TestGolden/X-04 gateway": true, "cmd/isthmus.TestGatewayLife": false,
+		"plain-two-pods": true, "e2e.TestProofs": true, "grpcapi.TestGolden/X-04 gateway": true, "e2e/faults.TestFaults/killed": true, "cmd/isthmus.TestGatewayLife": true, "cmd/isthmus.TestNothing": false,
 		"plain-three-pods": false, "README.md": false, "e2e.TestNothing": false, "e2e.exists": false, "grpcapi.TestGolden/X-99": false,
 	} {
 		if err := exists(by); (err == nil) != want {

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -289,4 +290,23 @@ func TestLateFirstMessage(t *testing.T) {
 			s.Close()
 		})
 	}
+}
+
+// TestCloseAmidOpens closes a stream that somebody else opens whenever it is not open. It hangs if Close waits for a call
+// that nobody ends.
+func TestCloseAmidOpens(t *testing.T) {
+	s := proxy.NewStream(proxy.Config{Conn: lateConn{}, Authority: "web:80"})
+	ctx, stop := context.WithCancel(t.Context())
+	var opener sync.WaitGroup
+	opener.Go(func() {
+		for ctx.Err() == nil {
+			_ = s.Open(ctx) // which fails while it is open
+		}
+	})
+	for range 10_000 {
+		s.Close()
+	}
+	stop()
+	opener.Wait()
+	s.Close()
 }
