@@ -92,9 +92,13 @@ func exists(by string) error {
 		_, err := os.Stat(filepath.Join("testdata", "cases", by+scenario.Extension))
 		return err
 	}
-	files, err := filepath.Glob(filepath.Join("..", folder, "*_test.go"))
-	if err != nil {
-		return err
+	var files []string
+	for _, below := range []string{".", "local"} {
+		found, err := filepath.Glob(filepath.Join("..", below, folder, "*_test.go"))
+		if err != nil {
+			return err
+		}
+		files = append(files, found...)
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
