@@ -15,7 +15,8 @@
 //     lost is broken off: at once when another holder is seen, and 10 s after the
 //     last renewal at the latest, which leaves 20 s until another replica may take it.
 //     When Run's context ends, the write under way is finished and then the Lease
-//     released, so that another replica goes on within seconds.
+//     released, so that another replica goes on within seconds. Run returns within
+//     20 s however the API server behaves.
 //   - Nothing that the API server or an object says ends Run, or keeps another
 //     Service from being written. What an API server would refuse is left out
 //     and reported by Status and one log line, the rest is written.
@@ -33,8 +34,8 @@
 //     would be deleted take it, under their name; then one that it fits into
 //     wholly; then new ones. So slices of 100 stay full, but sparse ones are not
 //     merged: that would take addresses away for a moment.
-//   - When the ports of a Service change, each workload stays in its slice: it goes
-//     from the old port to the new one in one step.
+//   - When the ports of a Service change, workloads stay in their slices as far as
+//     these are full: they go from the old port to the new one in one step.
 //
 // Decisions:
 //

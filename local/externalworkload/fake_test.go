@@ -21,12 +21,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/gentype"
 	"k8s.io/client-go/kubernetes/fake"
-	discoveryv1client "k8s.io/client-go/kubernetes/typed/discovery/v1"
 	clienttesting "k8s.io/client-go/testing"
 
 	"isthmus/clusterstore/crd"
@@ -55,46 +52,6 @@ func (x testTerm) add(svc *corev1.Service) {
 		x.t.Fatal(err)
 	}
 }
-
-// fakeWorkloads is an API of ExternalWorkloads in memory.
-type fakeWorkloads struct {
-	*clienttesting.Fake
-	tracker clienttesting.ObjectTracker
-}
-
-var workloadsResource = crd.WorkloadVersion.WithResource("externalworkloads")
-
-func newFakeWorkloads() *fakeWorkloads {
-	scheme := crd.NewScheme()
-	f := &fakeWorkloads{&clienttesting.Fake{}, clienttesting.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder())}
-	f.AddReactor("*", "externalworkloads", clienttesting.ObjectReaction(f.tracker))
-	f.AddWatchReactor("externalworkloads", func(a clienttesting.Action) (bool, watch.Interface, error) {
-		w, err := f.tracker.Watch(a.GetResource(), a.GetNamespace())
-		return true, w, err
-	})
-	return f
-}
-
-func (f *fakeWorkloads) in(namespace string) *gentype.FakeClientWithList[*crd.ExternalWorkload, *crd.ExternalWorkloadList] {
-	return gentype.NewFakeClientWithList(f.Fake, namespace, workloadsResource, crd.WorkloadVersion.WithKind("ExternalWorkload"),
-		func() *crd.ExternalWorkload { return &crd.ExternalWorkload{} }, func() *crd.ExternalWorkloadList { return &crd.ExternalWorkloadList{} },
-		func(dst, src *crd.ExternalWorkloadList) { dst.ListMeta = src.ListMeta },
-		func(l *crd.ExternalWorkloadList) []*crd.ExternalWorkload { return gentype.ToPointerSlice(l.Items) },
-		func(l *crd.ExternalWorkloadList, items []*crd.ExternalWorkload) {
-			l.Items = gentype.FromPointerSlice(items)
-		})
-}
-
-func (f *fakeWorkloads) List(ctx context.Context, o metav1.ListOptions) (*crd.ExternalWorkloadList, error) {
-	return f.in("").List(ctx, o)
-}
-
-func (f *fakeWorkloads) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	return f.in("").Watch(ctx, o)
-}
-
-// IsWatchListSemanticsUnSupported is what informers ask, by this name.
-func (f *fakeWorkloads) IsWatchListSemanticsUnSupported() bool { return true }
 
 // cluster is an API in memory, in a synctest bubble, and the replicas that write there.
 type cluster struct {
@@ -334,76 +291,4 @@ func (c *cluster) hold(who string) {
 	if _, err := leases.Update(context.Background(), l, metav1.UpdateOptions{}); err != nil {
 		c.t.Fatal(err)
 	}
-}
-
-// slowness makes updates of slices hang.
-type slowness struct {
-	mu      sync.Mutex
-	release chan struct{} // ends the wait; nil: they don't hang
-	begun   int
-	aborted int // by their context
-}
-
-func (s *slowness) wait(ctx context.Context) error {
-	s.mu.Lock()
-	release := s.release
-	s.begun++
-	s.mu.Unlock()
-	if release == nil {
-		return nil
-	}
-	select {
-	case <-release:
-		return nil
-	case <-ctx.Done():
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.aborted++
-		return ctx.Err()
-	}
-}
-
-func (s *slowness) hang() (release func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	held := make(chan struct{})
-	s.begun, s.aborted, s.release = 0, 0, held
-	return sync.OnceFunc(func() { close(held) })
-}
-
-func (s *slowness) counts() (begun, aborted int) {
-	synctest.Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.begun, s.aborted
-}
-
-type slowClient struct {
-	*fake.Clientset
-	slow *slowness
-}
-
-func (c slowClient) DiscoveryV1() discoveryv1client.DiscoveryV1Interface {
-	return slowDiscovery{c.Clientset.DiscoveryV1(), c.slow}
-}
-
-type slowDiscovery struct {
-	discoveryv1client.DiscoveryV1Interface
-	slow *slowness
-}
-
-func (d slowDiscovery) EndpointSlices(namespace string) discoveryv1client.EndpointSliceInterface {
-	return slowSlices{d.DiscoveryV1Interface.EndpointSlices(namespace), d.slow}
-}
-
-type slowSlices struct {
-	discoveryv1client.EndpointSliceInterface
-	slow *slowness
-}
-
-func (s slowSlices) Update(ctx context.Context, o *discoveryv1.EndpointSlice, opts metav1.UpdateOptions) (*discoveryv1.EndpointSlice, error) {
-	if err := s.slow.wait(ctx); err != nil {
-		return nil, err
-	}
-	return s.EndpointSliceInterface.Update(ctx, o, opts)
 }

@@ -19,26 +19,33 @@ type chunk struct {
 // chunks divides what is left of the groups into as few chunks as can be. What was
 // together in a spare slice, under other ports, stays together.
 func (pk *packing) chunks() (list []chunk) {
-	home := make(map[string]int) // workload → index of the spare slice that it was in, plus one
+	home := make(map[string]int) // workload → index of the spare slice that it was in
 	for i, x := range pk.spare {
 		for j := range x.slice.Endpoints {
-			if name := workloadOf(x.slice, &x.slice.Endpoints[j]); name != "" && home[name] == 0 {
-				home[name] = i + 1
+			name := workloadOf(x.slice, &x.slice.Endpoints[j])
+			if _, ok := home[name]; !ok {
+				home[name] = i
 			}
 		}
+	}
+	homeOf := func(name string) int {
+		if i, ok := home[name]; ok {
+			return i
+		}
+		return len(pk.spare)
 	}
 	for _, key := range pk.keys {
 		g := pk.groups[key]
 		names := slices.SortedFunc(maps.Keys(g.endpoints), func(a, b string) int {
-			return cmp.Or(cmp.Compare(home[a], home[b]), cmp.Compare(a, b))
+			return cmp.Or(cmp.Compare(homeOf(a), homeOf(b)), cmp.Compare(a, b))
 		})
 		for part := range slices.Chunk(names, maxEndpoints) {
 			c := chunk{group: g}
 			for _, name := range part {
 				c.endpoints = append(c.endpoints, g.endpoints[name])
 			}
-			if i := home[part[0]]; i > 0 {
-				c.from = pk.spare[i-1]
+			if i := homeOf(part[0]); i < len(pk.spare) {
+				c.from = pk.spare[i]
 			}
 			if len(part) < maxEndpoints {
 				c.fits = pk.fullest(g, len(part))

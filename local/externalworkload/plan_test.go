@@ -3,7 +3,6 @@ package externalworkload
 import (
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -255,23 +254,59 @@ func TestPortsByName(t *testing.T) {
 	}
 }
 
-// TestStayTogether: a port that changes moves no workload to another slice.
+// TestStayTogether: a port that changes leaves workloads in their slices, as far as
+// these are full.
 func TestStayTogether(t *testing.T) {
-	w, svc := &world{t: t}, aService("web", "80/http")
-	list := workloads(250)
-	slices.Reverse(list)
-	for part := range slices.Chunk(list, 100) {
-		w.put(svc, part...)
+	for _, x := range []struct {
+		size, more int // of the slices; of workloads that come with the change
+		writes     string
+		stay       int
+	}{
+		{100, 0, "update 100 100 100", 300},
+		{100, 20, "create 20, update 100 100 100", 300},
+		{30, 0, "update 100 100 100, delete 30 30 30 30 30 30 30", 60},
+	} {
+		w, svc, list := &world{t: t}, aService("web", "80/http"), workloads(300+x.more)
+		slices.Reverse(list)
+		for part := range slices.Chunk(list[x.more:], x.size) {
+			w.put(svc, part...)
+		}
+		before := w.homes()
+		for _, x := range list {
+			x.Spec.Ports[0].Port = 9090
+		}
+		if got := w.sync(svc, list...).String(); got != x.writes {
+			t.Errorf("writes %q, want %q", got, x.writes)
+		}
+		stay := 0
+		for name, home := range w.homes() {
+			if before[name] == home {
+				stay++
+			}
+		}
+		if stay != x.stay {
+			t.Errorf("%d of %d workloads stay in slices of %d, %d should", stay, len(before), x.size, x.stay)
+		}
 	}
-	before := w.homes()
-	for _, x := range list {
-		x.Spec.Ports[0].Port = 9090
-	}
-	if got := w.sync(svc, list...).String(); got != "update 50 100 100" && got != "update 100 100 50" {
-		t.Errorf("writes %q", got)
-	}
-	if after := w.homes(); !maps.Equal(before, after) {
-		t.Errorf("slices of the workloads were %v and are %v", before, after)
+}
+
+// TestSpareSlicesAreShort: the one that is there goes to what no other slice can take.
+func TestSpareSlicesAreShort(t *testing.T) {
+	for _, ports := range [][2]int32{{8080, 9090}, {9090, 8080}} { // in either order of keys
+		w, svc, list := &world{t: t}, aService("web", "80/http"), workloads(161)
+		for i, x := range list {
+			switch x.Spec.Ports[0].Port = ports[0]; {
+			case i == 0:
+				x.Spec.Ports[0].Port = 7070
+			case i > 60:
+				x.Spec.Ports[0].Port = ports[1]
+			}
+		}
+		w.put(svc, list[0])
+		w.put(svc, list[1:51]...)
+		if got := w.sync(svc, list[1:]...).String(); got != "update 100 60" {
+			t.Errorf("ports %v: writes %q", ports, got)
+		}
 	}
 }
 
@@ -302,49 +337,5 @@ func TestPlanWritesNothing(t *testing.T) {
 	newPlan(svc, list, w.slices)
 	if !equality.Semantic.DeepEqual(w.slices, copies) {
 		t.Error("EW-35: the slices have changed")
-	}
-}
-
-// TestProblems says what is left out, and that it is said.
-func TestProblems(t *testing.T) {
-	long := strings.Repeat("a", 64)
-	for _, x := range []struct {
-		name     string
-		svc      *corev1.Service
-		w        *crd.ExternalWorkload
-		slices   string
-		problems string
-	}{
-		{"no IP", aService("web", "80/8080"), aWorkload("vm-1", "10.0.0.256,10.0.0.1", "8080"), "IPv4 =8080/TCP: vm-1=10.0.0.1", `vm-1: "10.0.0.256" is no IP address`},
-		{"leading zero", aService("web", "80/8080"), aWorkload("vm-1", "010.0.0.1", "8080"), "", `vm-1: "010.0.0.1" is no IP address`},
-		{"zone of an IP", families(aService("web", "80/8080")), aWorkload("vm-1", "2001:db8::1%eth0", "8080"), "", `vm-1: "2001:db8::1%eth0" is no IP address`},
-		{"loopback", aService("web", "80/8080"), aWorkload("vm-1", "127.0.0.1", "8080"), "", "vm-1: 127.0.0.1 can't be the address of an endpoint"},
-		{"link-local", families(aService("web", "80/8080")), aWorkload("vm-1", "fe80::1", "8080"), "", "vm-1: fe80::1 can't be the address of an endpoint"},
-		{"multicast", aService("web", "80/8080"), aWorkload("vm-1", "239.0.0.1", "8080"), "", "vm-1: 239.0.0.1 can't be the address of an endpoint"},
-		{"unspecified", families(aService("web", "80/8080")), aWorkload("vm-1", "::", "8080"), "", "vm-1: :: can't be the address of an endpoint"},
-		{"IPv4 in IPv6", aService("web", "80/8080"), aWorkload("vm-1", "::ffff:10.0.0.1", "8080"), "IPv4 =8080/TCP: vm-1=10.0.0.1", ""},
-		{"unreadable", aService("web", "80/8080"), change(aWorkload("vm-1", "10.0.0.1", "8080"), func(w *crd.ExternalWorkload) { w.Invalid = "spec: no" }), "", "vm-1: can't be read: spec: no"},
-		{"port out of range", aService("web", "a=80/http", "b=81/8080"), aWorkload("vm-1", "10.0.0.1", "http=65536", "8080"), "IPv4 b=8080/TCP: vm-1=10.0.0.1", "vm-1: has no port http/TCP"},
-		{"port below range", aService("web", "a=80/http"), aWorkload("vm-1", "10.0.0.1", "http=-1"), "IPv4: vm-1=10.0.0.1", "vm-1: has no port http/TCP"},
-		{"no hostname", headless(aService("web", "80/8080")), aWorkload(long, "10.0.0.1", "8080"), "IPv4 =8080/TCP: " + long + "=10.0.0.1", long + ": is no DNS label and can't be a hostname"},
-		{"a name with dots", headless(aService("web", "80/8080")), aWorkload("vm.1", "10.0.0.1", "8080"), "IPv4 =8080/TCP: vm.1=10.0.0.1", "vm.1: is no DNS label and can't be a hostname"},
-		{"a name with dots, not headless", aService("web", "80/8080"), aWorkload("vm.1", "10.0.0.1", "8080"), "IPv4 =8080/TCP: vm.1=10.0.0.1", ""},
-	} {
-		t.Run(x.name, func(t *testing.T) {
-			w := &world{t: t}
-			p, problems := newPlan(x.svc, []*crd.ExternalWorkload{x.w}, nil)
-			w.apply(p)
-			if got := w.String(); got != x.slices {
-				t.Errorf("slices %q, want %q", got, x.slices)
-			}
-			if got := strings.Join(problems, "; "); got != x.problems {
-				t.Errorf("problems %q, want %q", got, x.problems)
-			}
-			for _, s := range w.slices {
-				if h := s.Endpoints[0].Hostname; h != nil {
-					t.Errorf("hostname %q", *h)
-				}
-			}
-		})
 	}
 }

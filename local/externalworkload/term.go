@@ -2,6 +2,7 @@ package externalworkload
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -107,7 +108,9 @@ func (t *term) next(work, lease context.Context) bool {
 	case err == nil:
 		t.queue.Forget(svc)
 	case t.queue.NumRequeues(svc) < maxRetries:
-		t.failed(err)
+		if !errors.Is(err, errStale) { // which is nobody's fault
+			t.failed(err)
+		}
 		t.log.Debug("EndpointSlices are not as they should be yet", zap.Stringer("service", svc), zap.Error(err))
 		t.metrics.queue.retries.Inc()
 		t.queue.AddRateLimited(svc)

@@ -131,6 +131,7 @@ func (w *Writer) stand(ctx context.Context) error {
 	go func() {
 		defer close(done)
 		elector.Run(election)
+		end(errNotRenewed) // it has been, long ago
 	}()
 	select {
 	case <-ctx.Done():
