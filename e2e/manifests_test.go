@@ -75,6 +75,19 @@ func TestManifests(t *testing.T) {
 		}
 		return page.ready("east")
 	})
+	applyText(t, west, `{apiVersion: v1, kind: Service, metadata: {name: vms, namespace: linkerd}, spec: {selector: {app: vm}, ports: [{port: 80, targetPort: 8080}]}}
+---
+apiVersion: workload.linkerd.io/v1beta1
+kind: ExternalWorkload
+metadata: {name: vm-1, namespace: linkerd, labels: {app: vm}}
+spec: {meshTLS: {identity: spiffe://root/vm-1, serverName: vm-1}, ports: [{port: 8080}], workloadIPs: [{ip: 10.90.1.1}]}
+`)
+	poll(t, "an EndpointSlice is written", func() error {
+		if page, err = debugClusters(ctx, g.MetricsAddr()); err == nil && page.Writer.Slices != 1 {
+			err = fmt.Errorf("the writer's status is %+v", page.Writer)
+		}
+		return err
+	})
 }
 
 // applyManifest writes a file of manifests, with texts replaced by others.
@@ -89,13 +102,19 @@ func applyManifest(t *testing.T, c *cluster.Cluster, name string, replace ...str
 			t.Fatalf("%s does not say %q", name, replace[i])
 		}
 	}
+	applyText(t, c, strings.NewReplacer(replace...).Replace(string(text)))
+}
+
+// applyText writes objects.
+func applyText(t *testing.T, c *cluster.Cluster, text string) {
+	t.Helper()
 	s, err := shop.New(c.Name(), 1, c.REST())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if err := s.Apply(t.Context(), strings.NewReader(strings.NewReplacer(replace...).Replace(string(text)))); err != nil {
-		t.Fatalf("%s: %v", name, err)
+	if err := s.Apply(t.Context(), strings.NewReader(text)); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -165,6 +184,15 @@ func poll(t *testing.T, what string, check func() error) {
 type clustersPage struct {
 	Local    clusterStatus   `json:"local"`
 	Clusters []clusterStatus `json:"clusters"`
+	Writer   writerStatus    `json:"endpointSliceWriter"`
+}
+
+type writerStatus struct {
+	Leading, Synced   bool
+	Holder            string
+	LeaseError, Error string
+	Slices            int
+	Unread            map[string]string
 }
 
 type clusterStatus struct {

@@ -104,9 +104,13 @@ func exists(by string) error {
 		return err
 	}
 	function, subtest, hasSubtest := strings.Cut(test, "/")
-	files, err := filepath.Glob(filepath.Join("..", folder, "*_test.go"))
-	if err != nil {
-		return err
+	var files []string
+	for _, below := range []string{".", "local"} {
+		found, err := filepath.Glob(filepath.Join("..", below, folder, "*_test.go"))
+		if err != nil {
+			return err
+		}
+		files = append(files, found...)
 	}
 	var all strings.Builder
 	for _, file := range files {

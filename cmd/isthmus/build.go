@@ -54,6 +54,11 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 		return nil, err
 	}
 
+	writer, err := newWriter(cfg, o, log, registry)
+	if err != nil {
+		return nil, err
+	}
+
 	ready, server := new(atomic.Bool), api.GRPC()
 	return &gateway{
 		addr: o.addr, metricsAddr: o.metricsAddr,
@@ -61,9 +66,10 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 			{"local cluster", here.Run, here.Synced()},
 			{"linked clusters", store.Run, store.Settled()},
 		},
+		firstToEnd: writer.parts(),
 		admin: &admin{
 			ready:    ready.Load,
-			clusters: func() clustersPage { return newClustersPage(here, store, table) },
+			clusters: func() clustersPage { return writer.addTo(newClustersPage(here, store, table)) },
 			metrics:  registry,
 			pprof:    o.pprof,
 			log:      log,

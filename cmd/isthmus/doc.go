@@ -27,6 +27,7 @@
 //     a Linkerd install must not fail here because of a setting that is newer
 //     than this gateway. What is no JSON, or has a wrong type, is an error.
 //   - The end comes in an order that takes nothing away from proxies: not ready,
-//     a pause, streams sent elsewhere, the server stopped, the clusters last. A
-//     second signal ends the process at once.
+//     and EndpointSlices left to another replica to write; a pause, streams sent
+//     elsewhere, the server stopped, the clusters last. A second signal ends the
+//     process at once.
 package main

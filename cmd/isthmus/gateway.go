@@ -56,6 +56,7 @@ var errSecondSignal = errors.New("a second signal")
 type gateway struct {
 	addr, metricsAddr string
 	followers         []follower
+	firstToEnd        []follower // what ends as soon as shutdown begins; nobody waits for what they know
 	admin             *admin
 	ready             *atomic.Bool // what the admin server says
 	server            *grpc.Server
@@ -86,10 +87,12 @@ func (g *gateway) run(ctx context.Context) error {
 	defer fail(nil)
 
 	outlive := context.WithoutCancel(ctx)
-	var clusters, last sync.WaitGroup
+	var first, clusters, last sync.WaitGroup
+	defer start(life, &first, fail, g.firstToEnd...)()
 	letGo := start(outlive, &clusters, fail, g.followers...)
 	closeAdmin := start(outlive, &last, fail, follower{name: "admin server", run: func(ctx context.Context) error { return g.admin.serve(ctx, l) }})
 	g.serve(life, fail)
+	first.Wait()
 	letGo()
 	clusters.Wait()
 	closeAdmin()

@@ -24,6 +24,7 @@ type stand struct {
 	open    atomic.Int32  // streams
 	drained chan struct{} // ends the drain
 	let     atomic.Bool   // the follower was let go
+	first   atomic.Bool   // what is to end first has
 	client  *http.Client
 }
 
@@ -44,6 +45,11 @@ func newStand(t *testing.T) *stand {
 				return err
 			}
 		}, s.known}},
+		firstToEnd: []follower{{name: "fake writer", run: func(ctx context.Context) error {
+			<-ctx.Done()
+			s.first.Store(true)
+			return nil
+		}}},
 		admin: &admin{ready: ready.Load, clusters: func() clustersPage { return clustersPage{} }, metrics: prometheus.NewRegistry(), log: zap.NewNop()},
 		ending: &ending{
 			streams: func() int { return int(s.open.Load()) }, leave: func() {},
@@ -119,12 +125,13 @@ func TestGatewayLife(t *testing.T) {
 	}
 	close(s.known)
 	eventually(t, "ready", func() bool { return s.says("/ready") == "ok" })
-	if !s.listens() {
-		t.Fatal("ready, but gRPC is not served")
+	if !s.listens() || s.first.Load() {
+		t.Fatal("ready, but gRPC is not served, or a part has ended")
 	}
 	s.open.Store(1)
 	cancel()
 	eventually(t, "readiness off", func() bool { return s.says("/ready") == "not ready" })
+	eventually(t, "what is to end first has", s.first.Load)
 	if !s.listens() || s.let.Load() {
 		t.Fatal("a stream is open, but the server or the clusters are gone")
 	}

@@ -7,6 +7,7 @@ import (
 	"isthmus/clusterstore"
 	"isthmus/federation"
 	"isthmus/local"
+	"isthmus/local/externalworkload"
 )
 
 // clustersPage is /debug/clusters: everything that keeps endpoints from being
@@ -17,6 +18,7 @@ type clustersPage struct {
 	Clusters []clusterstore.LinkStatus `json:"clusters"`        // every link Secret, used or not
 	Unserved []unserved                `json:"unservedMembers"` // of federated and mirrored services
 	Problems []local.Problem           `json:"problems"`        // of Services' annotations and labels
+	Writer   *externalworkload.Status  `json:"endpointSliceWriter,omitempty"`
 }
 
 // secrets tells whether the links are known at all.

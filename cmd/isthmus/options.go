@@ -52,7 +52,7 @@ func gatewayFlags(o *options) *flags {
 		s.StringVar(&o.namespace, "controller-namespace", "linkerd", "`NAMESPACE` of Linkerd's control plane: link Secrets are read there, and Pods of that control plane get an identity.")
 		s.StringVar(&o.domain, "cluster-domain", "", "DNS `DOMAIN` of the cluster. Empty: cluster.local, with a warning.")
 		s.StringVar(&o.trustDomain, "identity-trust-domain", "", "Trust `DOMAIN` of the cluster's identities. Empty: cluster.local, with a warning.")
-		s.BoolVar(&o.slices, "enable-endpoint-slices", true, "Read EndpointSlices, in all clusters; otherwise core Endpoints.")
+		s.BoolVar(&o.slices, "enable-endpoint-slices", true, "Read EndpointSlices, in all clusters; otherwise core Endpoints. Also write EndpointSlices for Services that select ExternalWorkloads, in turns with the other replicas.")
 	})
 	f.section("What proxies are told", func(s *flag.FlagSet) {
 		s.BoolVar(&o.ipv6, "enable-ipv6", true, "Send IPv6 addresses, and prefer a Pod's IPv6 address to its IPv4 one. Needs EndpointSlices.")
@@ -76,7 +76,7 @@ func gatewayFlags(o *options) *flags {
 		s.StringVar(&o.logFormat, "log-format", "plain", "`FORMAT` of the log: plain or json.")
 		s.StringVar(&o.traces, "trace-collector", "", "`HOST:PORT` of an OpenTelemetry (OTLP) collector. Accepted, but this version sends no traces.")
 		s.BoolVar(&o.pprof, "enable-pprof", false, "Serve /debug/pprof/ at the admin address.")
-		s.BoolVar(&o.queueMetrics, "export-queue-metrics", true, "Export the work queue metrics of the writer of EndpointSlices for ExternalWorkloads. This version has no such writer, so that there is nothing to export.")
+		s.BoolVar(&o.queueMetrics, "export-queue-metrics", true, "Export the work queue metrics (workqueue_*) of the writer of EndpointSlices for ExternalWorkloads.")
 		s.BoolVar(&o.isVersion, "version", false, "Print the version and exit.")
 	})
 	return f

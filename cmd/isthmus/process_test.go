@@ -138,8 +138,12 @@ func TestProcessWithoutAPI(t *testing.T) {
 	if page.Local.Cluster != "local" || !strings.Contains(page.Local.Reason, "connection refused") || page.Clusters == nil || page.Unserved == nil || page.Problems == nil {
 		t.Errorf("%+v", page)
 	}
+	if w := page.Writer; w == nil || w.Leading || w.Identity == "" {
+		t.Errorf("writer %+v", w)
+	}
 	metrics := p.says("/metrics")
-	for _, name := range []string{"cluster_store_size 0", "isthmus_streams 0", "go_goroutines", "process_resident_memory_bytes", "go_build_info",
+	for _, name := range []string{"cluster_store_size 0", "isthmus_streams 0", "isthmus_endpointslice_writer_leading 0",
+		`workqueue_depth{name="endpoints_controller_workqueue"} 0`, "go_goroutines", "process_resident_memory_bytes", "go_build_info",
 		`grpc_server_started_total{grpc_method="Get",grpc_service="io.linkerd.proxy.destination.Destination",grpc_type="server_stream"} 0`} {
 		if !strings.Contains(metrics, name) {
 			t.Errorf("no %s in the metrics", name)

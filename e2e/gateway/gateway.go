@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,7 @@ type Config struct {
 	Binary     string    // the isthmus command; empty: program.Isthmus
 	Kubeconfig string    // of the cluster that the gateway is local to
 	Args       []string  // flags after those of BaseArgs
+	Hostname   string    // by which it is told from others; empty: isthmus-0
 	Output     io.Writer // gets the log as well; nil: nothing does
 }
 
@@ -69,6 +71,7 @@ func Start(ctx context.Context, cfg Config) (*Gateway, error) {
 		}
 		cfg.Binary = binary
 	}
+	cfg.Hostname = cmp.Or(cfg.Hostname, "isthmus-0")
 	addrs, err := freeAddrs(2)
 	if err != nil {
 		return nil, err
@@ -188,7 +191,7 @@ func (g *Gateway) launch(ctx context.Context, more []string) error {
 	args := slices.Concat([]string{"gateway",
 		"-addr=" + g.addr, "-metrics-addr=" + g.metricsAddr, "-kubeconfig=" + g.cfg.Kubeconfig,
 	}, BaseArgs(), g.cfg.Args, more)
-	proc, err := spawn(g.cfg.Binary, args, g.log)
+	proc, err := spawn(g.cfg, args, g.log)
 	if err != nil {
 		return fmt.Errorf("start the gateway: %w", err)
 	}

@@ -21,11 +21,11 @@ type process struct {
 	err    error         // how it ended; read it after exited
 }
 
-func spawn(binary string, args []string, output io.Writer) (*process, error) {
-	cmd := exec.Command(binary, args...)
+func spawn(cfg Config, args []string, output io.Writer) (*process, error) {
+	cmd := exec.Command(cfg.Binary, args...)
 	cmd.Stdout, cmd.Stderr = output, output
 	cmd.WaitDelay = time.Second
-	cmd.Env = append(os.Environ(), "HOSTNAME=isthmus-0")
+	cmd.Env = append(os.Environ(), "HOSTNAME="+cfg.Hostname)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for the starter to act on
 	dieWithParent(cmd.SysProcAttr)
 	p := &process{cmd: cmd, exited: make(chan struct{})}

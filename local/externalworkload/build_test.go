@@ -1,0 +1,216 @@
+package externalworkload
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"isthmus/clusterstore/crd"
+)
+
+func inNS(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-of-" + name)}
+}
+
+// aService is an IPv4 Service that selects app=vm and has ports
+// "[NAME=]PORT/TARGET[/PROTOCOL]".
+func aService(name string, ports ...string) *corev1.Service {
+	s := &corev1.Service{ObjectMeta: inNS(name), Spec: corev1.ServiceSpec{
+		Type: corev1.ServiceTypeClusterIP, ClusterIP: "10.96.0.1", Selector: map[string]string{"app": "vm"},
+		IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol},
+	}}
+	for _, p := range ports {
+		name, rest, named := strings.Cut(p, "=")
+		if !named {
+			name, rest = "", p
+		}
+		parts := append(strings.Split(rest, "/"), "TCP")
+		number, err := strconv.Atoi(parts[0])
+		if err != nil {
+			panic(err)
+		}
+		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{
+			Name: name, Port: int32(number), TargetPort: intstr.Parse(parts[1]), Protocol: corev1.Protocol(parts[2]),
+		})
+	}
+	return s
+}
+
+func families(s *corev1.Service, f ...corev1.IPFamily) *corev1.Service {
+	s.Spec.IPFamilies = f
+	return s
+}
+
+func headless(s *corev1.Service) *corev1.Service {
+	s.Spec.ClusterIP = corev1.ClusterIPNone
+	return s
+}
+
+// aWorkload is a ready one with label app=vm, addresses ("IP,IP") and ports
+// "[NAME=]PORT[/PROTOCOL]".
+func aWorkload(name, ips string, ports ...string) *crd.ExternalWorkload {
+	w := &crd.ExternalWorkload{ObjectMeta: inNS(name)}
+	w.Labels = map[string]string{"app": "vm"}
+	w.Status.Conditions = []crd.WorkloadCondition{{Type: "Ready", Status: "True"}}
+	for ip := range strings.SplitSeq(ips, ",") {
+		if ip != "" {
+			w.Spec.WorkloadIPs = append(w.Spec.WorkloadIPs, crd.WorkloadIP{IP: ip})
+		}
+	}
+	for _, p := range ports {
+		name, rest, named := strings.Cut(p, "=")
+		if !named {
+			name, rest = "", p
+		}
+		number, protocol, _ := strings.Cut(rest, "/")
+		n, err := strconv.Atoi(number)
+		if err != nil {
+			panic(err)
+		}
+		w.Spec.Ports = append(w.Spec.Ports, crd.PortSpec{Name: name, Port: int32(n), Protocol: protocol})
+	}
+	return w
+}
+
+// workloads are vm-000 to vm-N-1, each with an address and port http=8080.
+func workloads(n int) (list []*crd.ExternalWorkload) {
+	for i := range n {
+		list = append(list, aWorkload(fmt.Sprintf("vm-%03d", i), fmt.Sprintf("10.0.%d.%d", i/200, i%200+1), "http=8080"))
+	}
+	return list
+}
+
+func unready(w *crd.ExternalWorkload) *crd.ExternalWorkload {
+	w.Status.Conditions[0].Status = "False"
+	return w
+}
+
+// world is an API server that only keeps slices, as they are written.
+type world struct {
+	t      *testing.T
+	slices []*discoveryv1.EndpointSlice
+	names  int
+}
+
+// apply carries out a plan, as an API server would.
+func (w *world) apply(p plan) {
+	w.t.Helper()
+	for _, s := range p.create {
+		w.names++
+		made := s.DeepCopy()
+		made.Name, made.Generation = fmt.Sprintf("%s%04d", s.GenerateName, w.names), 1
+		made.UID = types.UID("uid-of-" + made.Name)
+		w.slices = append(w.slices, made)
+	}
+	for _, s := range p.update {
+		i := w.index(s)
+		if w.slices[i].AddressType != s.AddressType {
+			w.t.Fatalf("slice %s turns from %s into %s", s.Name, w.slices[i].AddressType, s.AddressType)
+		}
+		w.slices[i] = s.DeepCopy()
+	}
+	for _, s := range p.remove {
+		i := w.index(s)
+		w.slices = slices.Delete(w.slices, i, i+1)
+	}
+}
+
+func (w *world) index(s *discoveryv1.EndpointSlice) int {
+	w.t.Helper()
+	i := slices.IndexFunc(w.slices, func(x *discoveryv1.EndpointSlice) bool { return x.Name == s.Name })
+	if i < 0 {
+		w.t.Fatalf("no slice %q to be written", s.Name)
+	}
+	return i
+}
+
+// sync brings the slices to what they should be, and fails if a second sync
+// would change them again.
+func (w *world) sync(svc *corev1.Service, workloads ...*crd.ExternalWorkload) plan {
+	w.t.Helper()
+	p, _ := newPlan(svc, workloads, w.slices)
+	w.apply(p)
+	if again, _ := newPlan(svc, workloads, w.slices); again.size() > 0 {
+		w.t.Errorf("a second sync writes: %s", again)
+	}
+	return p
+}
+
+func (p plan) size() int { return len(p.create) + len(p.update) + len(p.remove) }
+
+// String gives the writes as "create 100 100 50, update 3, delete 1": the sizes
+// of the slices.
+func (p plan) String() string {
+	var parts []string
+	for _, x := range []struct {
+		name string
+		list []*discoveryv1.EndpointSlice
+	}{{"create", p.create}, {"update", p.update}, {"delete", p.remove}} {
+		if len(x.list) == 0 {
+			continue
+		}
+		sizes := []string{x.name}
+		for _, s := range x.list {
+			sizes = append(sizes, strconv.Itoa(len(s.Endpoints)))
+		}
+		parts = append(parts, strings.Join(sizes, " "))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// String tells what the slices hold: "IPv4 http=8080/TCP: vm-1=10.0.0.1 vm-2=10.0.0.2!", one
+// line each, ! for not ready.
+func (w *world) String() string {
+	var lines []string
+	for _, s := range w.slices {
+		lines = append(lines, describe(s))
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+func describe(s *discoveryv1.EndpointSlice) string {
+	words := []string{string(s.AddressType)}
+	for _, p := range s.Ports {
+		words = append(words, fmt.Sprintf("%s=%d/%s", *p.Name, *p.Port, *p.Protocol))
+	}
+	words[len(words)-1] += ":"
+	for _, e := range s.Endpoints {
+		word := e.TargetRef.Name + "=" + strings.Join(e.Addresses, "+")
+		if !*e.Conditions.Ready {
+			word += "!"
+		}
+		words = append(words, word)
+	}
+	return strings.Join(words, " ")
+}
+
+// sizes are the numbers of endpoints, the largest first.
+func (w *world) sizes() (list []int) {
+	for _, s := range w.slices {
+		list = append(list, len(s.Endpoints))
+	}
+	slices.SortFunc(list, func(a, b int) int { return cmp.Compare(b, a) })
+	return list
+}
+
+// put adds a slice of the Service with the endpoints of these workloads.
+func (w *world) put(svc *corev1.Service, list ...*crd.ExternalWorkload) *discoveryv1.EndpointSlice {
+	w.t.Helper()
+	before := len(w.slices)
+	fresh, _ := newPlan(svc, list, nil)
+	w.apply(fresh)
+	if len(w.slices) != before+1 {
+		w.t.Fatalf("%d slices instead of one", len(w.slices)-before)
+	}
+	return w.slices[before]
+}

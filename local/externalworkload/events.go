@@ -1,0 +1,168 @@
+package externalworkload
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"isthmus/clusterstore/crd"
+)
+
+// onService marks every Service that something happens to, and all of them at
+// each resync.
+func (t *term) onService() cache.ResourceEventHandler {
+	mark := func(o any) {
+		if s, ok := last[*corev1.Service](o); ok {
+			t.mark(nameOf(s))
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{AddFunc: mark, UpdateFunc: func(_, o any) { mark(o) }, DeleteFunc: mark}
+}
+
+// onWorkload marks the Services whose slices a workload's change may concern.
+func (t *term) onWorkload() cache.ResourceEventHandler {
+	tell := func(before, after *crd.ExternalWorkload) {
+		for _, svc := range t.concerned(before, after) {
+			t.mark(svc)
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(o any) {
+			if w, ok := o.(*crd.ExternalWorkload); ok {
+				tell(nil, w)
+			}
+		},
+		UpdateFunc: func(before, after any) {
+			b, ok := before.(*crd.ExternalWorkload)
+			a, okAfter := after.(*crd.ExternalWorkload)
+			if ok && okAfter {
+				tell(b, a)
+			}
+		},
+		DeleteFunc: func(o any) {
+			if w, ok := last[*crd.ExternalWorkload](o); ok {
+				tell(w, nil)
+			}
+		},
+	}
+}
+
+// onSlice marks the Services whose slices somebody else has touched.
+func (t *term) onSlice() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc: func(o any) {
+			if s, ok := o.(*discoveryv1.EndpointSlice); ok && t.tracker.ShouldSync(s) {
+				t.mark(serviceOf(s))
+			}
+		},
+		UpdateFunc: func(before, after any) {
+			b, ok := before.(*discoveryv1.EndpointSlice)
+			a, okAfter := after.(*discoveryv1.EndpointSlice)
+			if ok && okAfter {
+				t.sliceChanged(b, a)
+			}
+		},
+		DeleteFunc: func(o any) {
+			if s, ok := last[*discoveryv1.EndpointSlice](o); ok && !t.tracker.HandleDeletion(s) {
+				t.mark(serviceOf(s))
+			}
+		},
+	}
+}
+
+// sliceChanged marks the Services of a slice: labels and owners may change without
+// a new generation.
+func (t *term) sliceChanged(before, after *discoveryv1.EndpointSlice) {
+	if serviceOf(before) != serviceOf(after) {
+		t.tracker.HandleDeletion(before) // as if it had gone from there
+		t.mark(serviceOf(before))
+		t.mark(serviceOf(after))
+		return
+	}
+	if t.tracker.ShouldSync(after) || !maps.Equal(before.Labels, after.Labels) ||
+		!equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences) {
+		t.mark(serviceOf(after))
+	}
+}
+
+// concerned lists the Services whose slices change because a workload did; before
+// is nil for a new one, after for one that has gone.
+func (t *term) concerned(before, after *crd.ExternalWorkload) (list []types.NamespacedName) {
+	one := after
+	if after == nil {
+		one = before
+	}
+	contents := before == nil || after == nil || contentsDiffer(before, after)
+	if !contents && maps.Equal(before.Labels, after.Labels) {
+		return nil
+	}
+	for _, svc := range inNamespace[*corev1.Service](t.services, one.Namespace) {
+		was, is := isSelected(svc, before), isSelected(svc, after)
+		if was != is || is && contents {
+			list = append(list, nameOf(svc))
+		}
+	}
+	return list
+}
+
+// contentsDiffer tells whether a workload's endpoints look different now,
+// whatever Services select it.
+func contentsDiffer(a, b *crd.ExternalWorkload) bool {
+	return a.UID != b.UID || a.Invalid != b.Invalid || zoneOf(a) != zoneOf(b) || isReady(a) != isReady(b) ||
+		!slices.Equal(a.Spec.WorkloadIPs, b.Spec.WorkloadIPs) || !slices.Equal(a.Spec.Ports, b.Spec.Ports)
+}
+
+// isSelected tells whether a Service selects a workload of its namespace. There
+// may be no workload.
+func isSelected(svc *corev1.Service, w *crd.ExternalWorkload) bool {
+	return w != nil && selects(svc) && labels.SelectorFromValidatedSet(svc.Spec.Selector).Matches(labels.Set(w.Labels))
+}
+
+// last is the object of an event, which of a deletion may be what was last known.
+func last[T any](o any) (T, bool) {
+	if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+		o = gone.Obj
+	}
+	t, ok := o.(T)
+	return t, ok
+}
+
+// inNamespace lists what an informer holds of a namespace.
+func inNamespace[T any](i cache.SharedIndexInformer, namespace string) []T {
+	return byIndex[T](i, cache.NamespaceIndex, namespace)
+}
+
+// byIndex lists what an informer holds under an index's value.
+func byIndex[T any](i cache.SharedIndexInformer, index, value string) []T {
+	objects, err := i.GetIndexer().ByIndex(index, value)
+	if err != nil {
+		return nil // there is no such index
+	}
+	list := make([]T, 0, len(objects))
+	for _, o := range objects {
+		if t, ok := o.(T); ok {
+			list = append(list, t)
+		}
+	}
+	return list
+}
+
+type object interface {
+	GetNamespace() string
+	GetName() string
+}
+
+func nameOf(o object) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
+// serviceOf names the Service that a slice is of.
+func serviceOf(s *discoveryv1.EndpointSlice) types.NamespacedName {
+	return types.NamespacedName{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]}
+}

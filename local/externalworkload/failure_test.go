@@ -1,0 +1,138 @@
+package externalworkload
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// TestRefused: what an API server refuses of one Service keeps no other from being
+// written, is given up in the end, and tried again after the next change.
+func TestRefused(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		r := c.running()
+		c.fail("* update endpointslices", apierrors.NewInvalid(schema.GroupKind{Kind: "EndpointSlice"}, "x", nil))
+		c.put(unready(aWorkload("vm-1", "10.0.0.1", "8080")))
+		db := aService("db", "3306/3306")
+		db.Spec.Selector = map[string]string{"app": "db"}
+		c.put(db)
+		vm := aWorkload("db-1", "10.0.1.1", "3306")
+		vm.Labels["app"] = "db"
+		c.put(vm)
+		c.pass(time.Second)
+		if got := c.written(); got != "a create" {
+			t.Errorf("writes %q", got)
+		}
+		if s := r.Status(); !strings.Contains(s.Error, "invalid") || s.ErrorAt.IsZero() {
+			t.Errorf("status %+v", s)
+		}
+		c.pass(5 * time.Minute)
+		if n := r.log.FilterMessageSnippet("given up").Len(); n != 1 {
+			t.Errorf("said %d times that it gives up", n)
+		}
+		if got := testutil.ToFloat64(r.metrics.queue.drops); got != 1 {
+			t.Errorf("%v drops", got)
+		}
+		if got := testutil.ToFloat64(r.metrics.queue.retries); got != maxRetries {
+			t.Errorf("%v retries", got)
+		}
+		c.fail("* update endpointslices", nil)
+		c.put(unready(aWorkload("vm-2", "10.0.0.2", "8080")))
+		c.pass(time.Second)
+		if got := c.written(); got != "a update" {
+			t.Errorf("writes %q", got)
+		}
+	})
+}
+
+// TestResync: what was given up is tried again without any change.
+func TestResync(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.running()
+		c.fail("* update endpointslices", errAway)
+		c.put(unready(aWorkload("vm-1", "10.0.0.1", "8080")))
+		c.pass(5 * time.Minute)
+		c.fail("* update endpointslices", nil)
+		c.pass(resync + time.Minute)
+		if got := c.written(); got != "a update" {
+			t.Errorf("writes %q", got)
+		}
+	})
+}
+
+// TestNothingWithdrawn: while a write is refused, nothing is deleted.
+func TestNothingWithdrawn(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.running()
+		c.fail("* create endpointslices", apierrors.NewInvalid(schema.GroupKind{Kind: "EndpointSlice"}, "x", nil))
+		web := aService("web", "http=80/8080")
+		web.UID = "another"
+		c.put(web)
+		c.pass(time.Second)
+		if got := c.written(); got != "" {
+			t.Errorf("writes %q", got)
+		}
+		c.fail("* create endpointslices", nil)
+		c.pass(time.Minute)
+		if got := c.written(); got != "a create, a delete" {
+			t.Errorf("writes %q", got)
+		}
+	})
+}
+
+// TestNamespaceTerminating: there nothing can be created, and that is no failure.
+func TestNamespaceTerminating(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		r := c.running()
+		refused := apierrors.NewForbidden(schema.GroupResource{Resource: "endpointslices"}, "x", errors.New("going"))
+		refused.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+		c.fail("* create endpointslices", refused)
+		c.put(aService("web", "http=80/8080"))
+		for _, w := range workloads(200) {
+			c.put(w)
+		}
+		c.pass(time.Minute)
+		if s := r.Status(); s.Error != "" {
+			t.Errorf("status %+v", s)
+		}
+	})
+}
+
+// TestNoWorkloads: where ExternalWorkloads are unknown or can't be read, slices
+// stay as they are, it is said once, and they are followed once they can.
+func TestNoWorkloads(t *testing.T) {
+	for name, err := range map[string]error{
+		"no such resource": apierrors.NewNotFound(schema.GroupResource{Resource: "externalworkloads"}, ""),
+		"forbidden":        apierrors.NewForbidden(schema.GroupResource{Resource: "externalworkloads"}, "", errors.New("no role")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(c *cluster) {
+				c.running().stop()
+				c.fail("* list externalworkloads", err)
+				c.fail("* watch externalworkloads", err)
+				b := c.start("b")
+				c.put(aWorkload("vm-3", "10.0.0.3", "8080"))
+				c.pass(5 * time.Minute)
+				if s := b.Status(); !s.Leading || s.Synced || s.Unread["externalworkloads"] == "" {
+					t.Errorf("status %+v", s)
+				}
+				if got, n := c.written(), b.log.FilterMessageSnippet("can't be read").Len(); got != "" || n != 1 {
+					t.Errorf("writes %q, said %d times", got, n)
+				}
+				c.fail("* list externalworkloads", nil)
+				c.fail("* watch externalworkloads", nil)
+				c.pass(time.Minute)
+				if got, s := c.written(), b.Status(); got != "b update" || !s.Synced || len(s.Unread) > 0 {
+					t.Errorf("writes %q, status %+v", got, s)
+				}
+			})
+		})
+	}
+}

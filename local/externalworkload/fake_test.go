@@ -1,0 +1,294 @@
+package externalworkload
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"isthmus/clusterstore/crd"
+)
+
+// testTerm is a term that does not run: its informers hold what a test adds.
+type testTerm struct {
+	*term
+	t *testing.T
+}
+
+func newTestTerm(t *testing.T) testTerm {
+	t.Helper()
+	w, err := New(Options{Client: fake.NewClientset(), Workloads: newFakeWorkloads(), Namespace: "linkerd", Identity: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	term := newTerm(w)
+	t.Cleanup(term.queue.ShutDown)
+	return testTerm{term, t}
+}
+
+func (x testTerm) add(svc *corev1.Service) {
+	x.t.Helper()
+	if err := x.services.GetIndexer().Add(svc); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
+// cluster is an API in memory, in a synctest bubble, and the replicas that write there.
+type cluster struct {
+	t         *testing.T
+	api       *fake.Clientset
+	workloads *fakeWorkloads
+
+	mu      sync.Mutex
+	errs    map[string]error // by "REPLICA VERB RESOURCE" or "* VERB RESOURCE"
+	names   int
+	version int // of the Lease
+	slow    slowness
+	writes  []string // "a create" and so on: who has written slices
+}
+
+func inCluster(t *testing.T, test func(*cluster)) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{t: t, api: fake.NewClientset(), workloads: newFakeWorkloads(), errs: make(map[string]error)}
+		test(c)
+	})
+}
+
+// react is what an API server does, and the fake does not: names, generations,
+// and what the test asks for.
+func (c *cluster) react(who string) clienttesting.ReactionFunc {
+	return func(a clienttesting.Action) (bool, runtime.Object, error) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		resource := a.GetResource().Resource
+		for _, key := range []string{who + " " + a.GetVerb() + " " + resource, who + " * *", "* " + a.GetVerb() + " " + resource} {
+			if err := c.errs[key]; err != nil {
+				return true, nil, err
+			}
+		}
+		if resource == "leases" {
+			return c.reactLease(a)
+		}
+		if resource != "endpointslices" {
+			return false, nil, nil
+		}
+		switch a := a.(type) {
+		case clienttesting.CreateActionImpl:
+			c.names++
+			s := a.Object.(*discoveryv1.EndpointSlice)
+			s.Name = s.GenerateName + string(rune('a'+c.names%26)) + strings.Repeat("z", c.names/26)
+			s.UID, s.Generation = types.UID("uid-of-"+s.Name), 1
+			c.writes = append(c.writes, who+" create")
+		case clienttesting.UpdateActionImpl:
+			a.Object.(*discoveryv1.EndpointSlice).Generation++
+			c.writes = append(c.writes, who+" update")
+		case clienttesting.DeleteActionImpl:
+			c.writes = append(c.writes, who+" delete")
+		}
+		return false, nil, nil
+	}
+}
+
+// reactLease keeps two replicas from taking the same version of the Lease.
+func (c *cluster) reactLease(a clienttesting.Action) (bool, runtime.Object, error) {
+	switch a := a.(type) {
+	case clienttesting.CreateActionImpl:
+		c.version++
+		a.Object.(*coordinationv1.Lease).ResourceVersion = strconv.Itoa(c.version)
+	case clienttesting.UpdateActionImpl:
+		l := a.Object.(*coordinationv1.Lease)
+		o, err := c.api.Tracker().Get(a.GetResource(), l.Namespace, l.Name)
+		if err != nil {
+			return true, nil, err
+		}
+		if o.(*coordinationv1.Lease).ResourceVersion != l.ResourceVersion {
+			return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, l.Name, errors.New("another version"))
+		}
+		c.version++
+		l.ResourceVersion = strconv.Itoa(c.version)
+	}
+	return false, nil, nil
+}
+
+// replica is a Writer that runs.
+type replica struct {
+	*Writer
+	c        *cluster
+	log      *observer.ObservedLogs
+	registry *prometheus.Registry
+	stop     func() // ends Run and waits for it
+}
+
+// start runs a replica, on a client of its own.
+func (c *cluster) start(identity string) *replica {
+	c.t.Helper()
+	client := new(fake.Clientset)
+	client.AddReactor("*", "*", c.react(identity))
+	client.AddReactor("*", "*", clienttesting.ObjectReaction(c.api.Tracker()))
+	client.AddWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
+		if handled, _, err := c.react(identity)(a); handled {
+			return true, nil, err
+		}
+		w, err := c.api.Tracker().Watch(a.GetResource(), a.GetNamespace())
+		if err == nil {
+			w = watch.Filter(w, selected(a.(clienttesting.WatchActionImpl).WatchRestrictions.Labels))
+		}
+		return true, w, err
+	})
+	workloads := &fakeWorkloads{&clienttesting.Fake{}, c.workloads.tracker}
+	workloads.AddReactor("*", "*", c.react(identity))
+	workloads.ReactionChain = append(workloads.ReactionChain, c.workloads.ReactionChain...)
+	workloads.WatchReactionChain = c.workloads.WatchReactionChain
+	core, log := observer.New(zap.DebugLevel)
+	r := &replica{c: c, log: log, registry: prometheus.NewRegistry()}
+	w, err := New(Options{Client: slowClient{client, &c.slow}, Workloads: workloads, Namespace: "linkerd", Identity: identity,
+		QueueMetrics: true, Registerer: r.registry, Log: zap.New(core)})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	r.Writer = w
+	ctx, cancel := context.WithCancel(c.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	r.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			c.t.Errorf("Run: %v", err)
+		}
+	})
+	c.t.Cleanup(r.stop)
+	return r
+}
+
+// selected is what an API server tells a watch with a selector.
+func selected(s labels.Selector) watch.FilterFunc {
+	return func(e watch.Event) (watch.Event, bool) {
+		if o, ok := e.Object.(metav1.Object); ok && !s.Matches(labels.Set(o.GetLabels())) {
+			e.Type = watch.Deleted
+		}
+		return e, true
+	}
+}
+
+// fail makes requests fail: "REPLICA VERB RESOURCE", "REPLICA * *", "* VERB
+// RESOURCE"; nil: not any more.
+func (c *cluster) fail(what string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.errs[what] = err
+}
+
+// written returns the writes since it was last asked.
+func (c *cluster) written() string {
+	synctest.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := strings.Join(c.writes, ", ")
+	c.writes = nil
+	return s
+}
+
+// until lets time pass until the condition holds, and fails after max.
+func (c *cluster) until(what string, max time.Duration, ok func() bool) {
+	c.t.Helper()
+	for end := time.Now().Add(max); ; time.Sleep(10 * time.Millisecond) { // fake time: it only passes when all is still
+		if synctest.Wait(); ok() {
+			return
+		}
+		if time.Now().After(end) {
+			c.t.Fatalf("%s: not within %v", what, max)
+		}
+	}
+}
+
+// pass lets time pass.
+func (c *cluster) pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func (c *cluster) put(o runtime.Object) {
+	c.t.Helper()
+	var err error
+	ctx := context.Background()
+	switch o := o.(type) {
+	case *corev1.Service:
+		if _, err = c.api.CoreV1().Services(o.Namespace).Update(ctx, o, metav1.UpdateOptions{}); err != nil {
+			_, err = c.api.CoreV1().Services(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
+		}
+	case *discoveryv1.EndpointSlice:
+		o.Generation++
+		if _, err = c.api.DiscoveryV1().EndpointSlices(o.Namespace).Update(ctx, o, metav1.UpdateOptions{}); err != nil {
+			_, err = c.api.DiscoveryV1().EndpointSlices(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
+		}
+	case *crd.ExternalWorkload:
+		if _, err = c.workloads.in(o.Namespace).Update(ctx, o, metav1.UpdateOptions{}); err != nil {
+			_, err = c.workloads.in(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
+		}
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	synctest.Wait() // fake watches hold few events
+}
+
+// slices are all that there are.
+func (c *cluster) slices() *world {
+	c.t.Helper()
+	synctest.Wait()
+	list, err := c.api.DiscoveryV1().EndpointSlices("").List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	w := &world{t: c.t}
+	for i := range list.Items {
+		w.slices = append(w.slices, &list.Items[i])
+	}
+	return w
+}
+
+// lease says who holds the Lease; empty: nobody.
+func (c *cluster) lease() string {
+	l, err := c.api.CoordinationV1().Leases("linkerd").Get(context.Background(), leaseName, metav1.GetOptions{})
+	if err != nil || l.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *l.Spec.HolderIdentity
+}
+
+// hold makes somebody the Lease's holder.
+func (c *cluster) hold(who string) {
+	c.t.Helper()
+	leases := c.api.CoordinationV1().Leases("linkerd")
+	l, err := leases.Get(context.Background(), leaseName, metav1.GetOptions{})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.mu.Lock()
+	c.version++
+	l.ResourceVersion, l.Spec.HolderIdentity = strconv.Itoa(c.version), &who
+	c.mu.Unlock()
+	if _, err := leases.Update(context.Background(), l, metav1.UpdateOptions{}); err != nil {
+		c.t.Fatal(err)
+	}
+}

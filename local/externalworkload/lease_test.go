@@ -1,0 +1,194 @@
+package externalworkload
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+var errAway = errors.New("nobody answers")
+
+// led starts replicas a and b on a Service with one workload; a leads.
+func (c *cluster) led() (a, b *replica) {
+	c.t.Helper()
+	c.put(aService("web", "http=80/8080"))
+	c.put(aWorkload("vm-1", "10.0.0.1", "8080"))
+	a = c.start("a")
+	c.until("a writes", 5*time.Second, func() bool { return len(c.slices().slices) == 1 })
+	b = c.start("b")
+	c.pass(10 * time.Second)
+	if got := c.written(); got != "a create" || b.leads() {
+		c.t.Fatalf("writes %s; b leads: %t", got, b.leads())
+	}
+	return a, b
+}
+
+// addWorkload puts one workload more, and returns the writes of the next seconds.
+func (c *cluster) addWorkload(name, ip string) string {
+	c.t.Helper()
+	c.put(aWorkload(name, ip, "8080"))
+	c.pass(3 * time.Second)
+	return c.written()
+}
+
+// TestRelease: who ends gives the Lease back, and another takes it within seconds.
+func TestRelease(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		a, b := c.led()
+		a.stop()
+		if got := c.lease(); got != "" || a.leads() {
+			t.Fatalf("%q holds the Lease; a leads: %t", got, a.leads())
+		}
+		c.until("b leads", 3*time.Second, b.leads)
+		if got := c.addWorkload("vm-2", "10.0.0.2"); got != "b update" {
+			t.Errorf("writes %q", got)
+		}
+	})
+}
+
+// TestLeaderCutOff: who can't renew the Lease has stopped long before another
+// takes it.
+func TestLeaderCutOff(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		a, b := c.led()
+		c.fail("a * *", errAway)
+		cut := time.Now()
+		c.until("a stops", renewDeadline, func() bool { return !a.leads() })
+		c.put(aWorkload("vm-2", "10.0.0.2", "8080"))
+		c.until("b leads", leaseDuration+retryPeriod*3, b.leads)
+		if took := time.Since(cut); took < leaseDuration-retryPeriod {
+			t.Errorf("b leads after %v", took)
+		}
+		c.pass(3 * time.Second)
+		if got := c.written(); got != "b update" {
+			t.Errorf("writes %q", got)
+		}
+		if s := a.Status(); s.LeaseError == "" || s.Leading {
+			t.Errorf("status of a: %+v", s)
+		}
+		c.fail("a * *", nil)
+		c.until("a sees b", 5*time.Second, func() bool { return a.Status().Holder == "b" && a.Status().LeaseError == "" })
+		if n := a.log.FilterMessageSnippet("can't be used").Len(); n != 1 {
+			t.Errorf("a has said %d times that the Lease can't be used", n)
+		}
+	})
+}
+
+// TestLeaseTaken: who finds another holder, or no Lease, stops at once, and stands
+// again.
+func TestLeaseTaken(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		a, b := c.led()
+		b.stop()
+		c.hold("somebody")
+		c.until("a stops", retryPeriod*2, func() bool { return !a.leads() })
+		if got := c.addWorkload("vm-2", "10.0.0.2"); got != "" {
+			t.Errorf("writes %q without the Lease", got)
+		}
+		c.until("a leads again", leaseDuration+retryPeriod*3, a.leads)
+		c.pass(3 * time.Second)
+		if got := c.written(); got != "a update" {
+			t.Errorf("writes %q", got)
+		}
+		if err := c.api.CoordinationV1().Leases("linkerd").Delete(context.Background(), leaseName, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		c.until("a stops", retryPeriod*2, func() bool { return !a.leads() })
+		c.until("a leads again", leaseDuration, a.leads)
+	})
+}
+
+// TestRegained is EW-26: a slice deleted while nobody led is there again, and
+// nothing of the former term is in the way.
+func TestRegained(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		a, b := c.led()
+		b.stop()
+		c.hold("somebody")
+		c.until("a stops", retryPeriod*2, func() bool { return !a.leads() })
+		gone := c.slices().slices[0]
+		if err := c.api.DiscoveryV1().EndpointSlices("ns").Delete(context.Background(), gone.Name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		c.hold("")
+		c.until("a leads again", 3*retryPeriod, a.leads)
+		c.pass(time.Second)
+		if got, s := c.written(), a.Status(); got != "a create" || s.Error != "" {
+			t.Errorf("EW-26: writes %q, status %+v", got, s)
+		}
+	})
+}
+
+// TestLeaseForbidden: it is said once, and does no harm.
+func TestLeaseForbidden(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, leaseName, errors.New("no role"))
+		c.fail("* get leases", forbidden)
+		c.put(aService("web", "http=80/8080"))
+		c.put(aWorkload("vm-1", "10.0.0.1", "8080"))
+		a := c.start("a")
+		c.pass(time.Minute)
+		if s := a.Status(); s.Leading || s.LeaseError == "" {
+			t.Errorf("status %+v", s)
+		}
+		if n := a.log.Len(); n != 1 || c.written() != "" {
+			t.Errorf("%d lines are logged: %v", n, a.log.All())
+		}
+		c.fail("* get leases", nil)
+		c.until("a leads", 5*time.Second, a.leads)
+		c.pass(time.Second)
+		if got, s := c.written(), a.Status(); got != "a create" || s.LeaseError != "" {
+			t.Errorf("writes %q, status %+v", got, s)
+		}
+	})
+}
+
+// TestUnderWay: a lost Lease ends also the write that is under way, and none
+// begins any more; at a shutdown it is finished first, and then the Lease released.
+func TestUnderWay(t *testing.T) {
+	begin := func(c *cluster) (a *replica, release func()) {
+		a, b := c.led()
+		b.stop()
+		release = c.slow.hang()
+		c.put(unready(aWorkload("vm-1", "10.0.0.1", "8080")))
+		c.pass(time.Second)
+		c.put(aService("other", "http=80/8080"))
+		c.pass(time.Second)
+		if begun, aborted := c.slow.counts(); begun != 1 || aborted != 0 {
+			c.t.Fatalf("%d writes are under way, %d aborted", begun, aborted)
+		}
+		return a, release
+	}
+	t.Run("lost", func(t *testing.T) {
+		inCluster(t, func(c *cluster) {
+			a, release := begin(c)
+			defer release()
+			c.hold("somebody")
+			c.until("a stops", retryPeriod*2, func() bool { return !a.leads() })
+			begun, aborted := c.slow.counts()
+			if got := c.written(); begun != 1 || aborted != 1 || got != "" {
+				t.Errorf("%d writes begun, %d aborted; writes %q", begun, aborted, got)
+			}
+		})
+	})
+	t.Run("shutdown", func(t *testing.T) {
+		inCluster(t, func(c *cluster) {
+			a, release := begin(c)
+			go a.stop()
+			c.pass(time.Second)
+			if got := c.lease(); got != "a" {
+				t.Errorf("%q holds the Lease while a writes", got)
+			}
+			release()
+			a.stop()
+			if got := c.written(); got != "a update" || c.lease() != "" {
+				t.Errorf("writes %q; %q holds the Lease", got, c.lease())
+			}
+		})
+	})
+}

@@ -1,0 +1,341 @@
+package externalworkload
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"isthmus/clusterstore/crd"
+)
+
+// TestFirstSlices says which slices there are where there were none.
+func TestFirstSlices(t *testing.T) {
+	two := []*crd.ExternalWorkload{aWorkload("vm-1", "10.0.0.1", "http=8080"), aWorkload("vm-2", "10.0.0.2", "http=8080")}
+	dual := []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
+	mixed := []*crd.ExternalWorkload{aWorkload("vm-1", "10.0.0.1", "http=8080"), aWorkload("vm-2", "10.0.0.2,2001:db8::2", "http=8080")}
+	for _, x := range []struct {
+		name      string
+		svc       *corev1.Service
+		workloads []*crd.ExternalWorkload
+		want      string
+	}{
+		{"EW-01 no selector", change(aService("web", "80/8080"), func(s *corev1.Service) { s.Spec.Selector = nil }), two, ""},
+		{"EW-02 ExternalName with selector and ports", external(aService("web", "80/8080")), two, ""},
+		{"EW-03 ExternalName with selector", external(aService("web")), two, ""},
+		{"EW-04 ExternalName with ports", change(aService("web", "80/8080"), func(s *corev1.Service) { external(s).Spec.Selector = nil }), two, ""},
+		{"EW-05 ExternalName", change(aService("web"), func(s *corev1.Service) { external(s).Spec.Selector = nil }), two, ""},
+		{"EW-06 terminating", change(aService("web", "80/8080"), func(s *corev1.Service) { s.DeletionTimestamp = &metav1.Time{} }), two, ""},
+		{"no workload", aService("web", "80/8080"), nil, ""},
+		{"EW-09 an IPv4 Service", aService("web", "tcp=80/8080", "udp=53/5353/UDP", "sctp=90/9090/SCTP"), []*crd.ExternalWorkload{
+			aWorkload("vm-1", "10.0.0.1", "8080", "5353/UDP", "9090/SCTP"), aWorkload("vm-2", "10.0.0.2,2001:db8::2", "8080", "5353/UDP", "9090/SCTP"),
+		}, "IPv4 tcp=8080/TCP udp=5353/UDP sctp=9090/SCTP: vm-1=10.0.0.1 vm-2=10.0.0.2"},
+		{"EW-10 an IPv6 Service", families(aService("web", "http=80/8080"), corev1.IPv6Protocol), mixed, "IPv6 http=8080/TCP: vm-2=2001:db8::2"},
+		{"EW-11 not ready", aService("web", "http=80/8080"), []*crd.ExternalWorkload{two[0], unready(aWorkload("vm-2", "10.0.0.2", "8080"))},
+			"IPv4 http=8080/TCP: vm-1=10.0.0.1 vm-2=10.0.0.2!"},
+		{"EW-12 the same address twice", aService("web", "http=80/8080"), []*crd.ExternalWorkload{two[0], aWorkload("vm-2", "10.0.0.1", "8080")},
+			"IPv4 http=8080/TCP: vm-1=10.0.0.1 vm-2=10.0.0.1"},
+		{"EW-27 new slices for IPv4", aService("web", "http=80/8080"), two, "IPv4 http=8080/TCP: vm-1=10.0.0.1 vm-2=10.0.0.2"},
+		{"EW-28 new slices for IPv6", families(aService("web", "http=80/8080"), corev1.IPv6Protocol), mixed[1:], "IPv6 http=8080/TCP: vm-2=2001:db8::2"},
+		{"EW-29 new slices for both", families(aService("web", "http=80/8080"), dual...), mixed,
+			"IPv4 http=8080/TCP: vm-1=10.0.0.1 vm-2=10.0.0.2\nIPv6 http=8080/TCP: vm-2=2001:db8::2"},
+		{"families not said", families(aService("web", "http=80/8080")), mixed,
+			"IPv4 http=8080/TCP: vm-1=10.0.0.1 vm-2=10.0.0.2\nIPv6 http=8080/TCP: vm-2=2001:db8::2"},
+		{"a port by name", aService("web", "80/http"), []*crd.ExternalWorkload{two[0], aWorkload("vm-2", "10.0.0.2", "http=9090")},
+			"IPv4 =8080/TCP: vm-1=10.0.0.1\nIPv4 =9090/TCP: vm-2=10.0.0.2"},
+		{"a port of the other protocol", aService("web", "http=80/8080/UDP"), []*crd.ExternalWorkload{two[0], aWorkload("vm-2", "10.0.0.2", "8080/UDP")},
+			"IPv4 http=8080/UDP: vm-2=10.0.0.2\nIPv4: vm-1=10.0.0.1"},
+		{"a port that is not declared", aService("web", "http=80/9999", "admin=81/8080"), two, "IPv4 admin=8080/TCP: vm-1=10.0.0.1 vm-2=10.0.0.2"},
+		{"no target port", change(aService("web", "http=8080/8080"), func(s *corev1.Service) { s.Spec.Ports[0].TargetPort = intstr.IntOrString{} }), two,
+			"IPv4 http=8080/TCP: vm-1=10.0.0.1 vm-2=10.0.0.2"},
+		{"headless without ports", headless(aService("web")), two, "IPv4: vm-1=10.0.0.1 vm-2=10.0.0.2"},
+		{"several addresses of a family", aService("web", "http=80/8080"), []*crd.ExternalWorkload{aWorkload("vm-1", "10.0.0.2,10.0.0.1,10.0.0.2", "8080")},
+			"IPv4 http=8080/TCP: vm-1=10.0.0.2+10.0.0.1"},
+		{"no address", aService("web", "http=80/8080"), []*crd.ExternalWorkload{two[0], aWorkload("vm-2", "", "8080")}, "IPv4 http=8080/TCP: vm-1=10.0.0.1"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			w := &world{t: t}
+			w.sync(x.svc, x.workloads...)
+			if got := w.String(); got != x.want {
+				t.Errorf("slices\n%s\nwant\n%s", got, x.want)
+			}
+		})
+	}
+}
+
+// change applies changes to an object and returns it.
+func change[T any](o T, fs ...func(T)) T {
+	for _, f := range fs {
+		f(o)
+	}
+	return o
+}
+
+func external(s *corev1.Service) *corev1.Service {
+	s.Spec.Type, s.Spec.ExternalName = corev1.ServiceTypeExternalName, "example.org"
+	return s
+}
+
+// TestSliceShape says all that a new slice says.
+func TestSliceShape(t *testing.T) {
+	svc := headless(aService("web", "http=80/8080"))
+	svc.Labels = map[string]string{"team": "blue", discoveryv1.LabelManagedBy: "x", discoveryv1.LabelServiceName: "y", corev1.IsHeadlessService: "z"}
+	vm := aWorkload("vm-1", "10.0.0.1", "8080")
+	vm.Labels[corev1.LabelTopologyZone] = "zone-a"
+	w := &world{t: t}
+	s := w.put(svc, vm)
+
+	if want := map[string]string{"team": "blue", discoveryv1.LabelServiceName: "web",
+		discoveryv1.LabelManagedBy: "linkerd-external-workloads-controller", corev1.IsHeadlessService: ""}; !maps.Equal(s.Labels, want) {
+		t.Errorf("EW-30: labels %v, want %v", s.Labels, want)
+	}
+	if s.GenerateName != "linkerd-external-web-" || s.Namespace != "ns" {
+		t.Errorf("name %s, namespace %s", s.GenerateName, s.Namespace)
+	}
+	if o := s.OwnerReferences; len(o) != 1 || o[0].Kind != "Service" || o[0].APIVersion != "v1" || o[0].Name != "web" || o[0].UID != svc.UID || !*o[0].Controller {
+		t.Errorf("owners %+v", o)
+	}
+	e := s.Endpoints[0]
+	if *e.Hostname != "vm-1" || *e.Zone != "zone-a" || !*e.Conditions.Ready || !*e.Conditions.Serving || *e.Conditions.Terminating {
+		t.Errorf("EW-30: endpoint %+v", e)
+	}
+	if want := (corev1.ObjectReference{Kind: "ExternalWorkload", Namespace: "ns", Name: "vm-1", UID: vm.UID}); *e.TargetRef != want {
+		t.Errorf("target %+v, want %+v", *e.TargetRef, want)
+	}
+}
+
+// TestChangedSlices says what is written when something changes.
+func TestChangedSlices(t *testing.T) {
+	all := workloads(300)
+	for _, x := range []struct {
+		name   string
+		before []int // sizes of the slices that are there, filled in order
+		change func(w *world, svc *corev1.Service, list []*crd.ExternalWorkload) []*crd.ExternalWorkload
+		of     int // workloads before
+		writes string
+		sizes  []int
+	}{
+		{name: "EW-32 a zone label", before: []int{2}, of: 2, change: func(_ *world, _ *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
+			l[0].Labels[corev1.LabelTopologyZone] = "zone-a"
+			return l
+		}, writes: "update 2", sizes: []int{2}},
+		{name: "EW-34 250 at once", change: become(250), writes: "create 100 100 50", sizes: []int{100, 100, 50}},
+		{name: "EW-35 fills what is written", before: []int{62, 61}, of: 123, change: func(_ *world, svc *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
+			unready(l[0])
+			unready(l[70])
+			return append(l, all[123:250]...)
+		}, writes: "create 50, update 100 100", sizes: []int{100, 100, 50}},
+		{name: "EW-36 another target port", before: []int{100, 100, 50}, of: 250, change: func(_ *world, svc *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
+			svc.Spec.Ports[0].TargetPort = intstr.FromInt32(81)
+			return l
+		}, writes: "update 100 100 50", sizes: []int{100, 100, 50}},
+		{name: "EW-37 labels of the Service", before: []int{100, 100, 50}, of: 250, change: func(_ *world, svc *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
+			svc.Labels = map[string]string{"team": "blue"}
+			return l
+		}, writes: "update 100 100 50", sizes: []int{100, 100, 50}},
+		{name: "EW-38 reserved labels of the Service", before: []int{100, 100, 50}, of: 250, change: func(_ *world, svc *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
+			svc.Labels = map[string]string{discoveryv1.LabelServiceName: "x", discoveryv1.LabelManagedBy: "y", corev1.IsHeadlessService: ""}
+			return l
+		}, writes: "", sizes: []int{100, 100, 50}},
+		{name: "EW-39 another port, many small slices", before: []int{30, 30, 30, 30, 30, 30, 30, 30, 30, 30}, of: 300,
+			change: func(_ *world, svc *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
+				svc.Spec.Ports[0].TargetPort = intstr.FromInt32(81)
+				return l
+			}, writes: "update 100 100 100, delete 30 30 30 30 30 30 30", sizes: []int{100, 100, 100}},
+		{name: "one workload more", before: []int{100, 40, 60}, of: 200, change: become(201), writes: "update 61", sizes: []int{100, 61, 40}},
+		{name: "more than fits into any", before: []int{80, 90}, of: 170, change: become(195), writes: "create 25", sizes: []int{90, 80, 25}},
+		{name: "one workload less", before: []int{100, 50}, of: 150, change: become(149), writes: "update 49", sizes: []int{100, 49}},
+		{name: "none left", before: []int{100, 50}, of: 150, change: become(0), writes: "delete 100 50"},
+		{name: "the only one of a slice replaced", before: []int{100, 1}, of: 101, change: func(_ *world, _ *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
+			return append(l[:100:100], all[200])
+		}, writes: "update 1", sizes: []int{100, 1}},
+		{name: "one not ready", before: []int{100, 100, 50}, of: 250, change: func(_ *world, _ *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
+			unready(l[77])
+			return l
+		}, writes: "update 100", sizes: []int{100, 100, 50}},
+		{name: "made anew under its name", before: []int{2}, of: 2, change: func(_ *world, _ *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
+			l[0].UID = "another"
+			return l
+		}, writes: "update 2", sizes: []int{2}},
+		{name: "the Service made anew", before: []int{100, 50}, of: 150, change: func(_ *world, svc *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
+			svc.UID = "another"
+			return l
+		}, writes: "create 100 50, delete 100 50", sizes: []int{100, 50}},
+		{name: "selector gone", before: []int{100, 50}, of: 150, change: func(_ *world, svc *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
+			svc.Spec.Selector = nil
+			return l
+		}, writes: "delete 100 50"},
+		{name: "turned ExternalName", before: []int{100, 50}, of: 150, change: func(_ *world, svc *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
+			external(svc)
+			return l
+		}, writes: "delete 100 50"},
+		{name: "terminating, one workload less and one more", before: []int{50}, of: 50, change: func(_ *world, svc *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
+			svc.DeletionTimestamp = &metav1.Time{}
+			return append(l[1:], all[100:200]...)
+		}, writes: "update 100", sizes: []int{100}},
+		{name: "other family", before: []int{50}, of: 50, change: func(_ *world, svc *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
+			families(svc, corev1.IPv6Protocol)
+			return l
+		}, writes: "delete 50"},
+		{name: "edited: an endpoint, a label, a port, too many", before: []int{2, 2, 2, 2}, of: 8, change: func(w *world, svc *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
+			w.slices[0].Endpoints[1].Addresses[0] = "10.9.9.9"
+			w.slices[1].Labels["team"] = "red"
+			w.slices[2].Ports[0].Port = new(int32(99))
+			w.slices[3].Endpoints = append(w.slices[3].Endpoints, discoveryv1.Endpoint{Addresses: []string{"10.8.8.8"}})
+			return l
+		}, writes: "update 4 2 2, delete 2", sizes: []int{4, 2, 2}},
+		{name: "a workload in two slices", before: []int{3, 2}, of: 5, change: func(w *world, svc *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
+			w.slices[1].Endpoints = append(w.slices[1].Endpoints, w.slices[0].Endpoints[0])
+			w.slices[1].Endpoints = append(w.slices[1].Endpoints, w.slices[0].Endpoints[1])
+			return l
+		}, writes: "update 1", sizes: []int{4, 1}},
+		{name: "an empty slice", before: []int{2, 1}, of: 3, change: func(w *world, svc *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
+			w.slices[1].Endpoints = nil
+			return l[:2]
+		}, writes: "delete 0", sizes: []int{2}},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			w, svc := &world{t: t}, aService("web", "http=80/8080")
+			list := workloads(x.of)
+			for _, w := range list {
+				w.Spec.Ports = append(w.Spec.Ports, crd.PortSpec{Port: 81})
+			}
+			rest := list
+			for _, n := range x.before {
+				w.put(svc, rest[:n]...)
+				rest = rest[n:]
+			}
+			list = x.change(w, svc, list)
+			if got := w.sync(svc, list...).String(); got != x.writes {
+				t.Errorf("writes %q, want %q", got, x.writes)
+			}
+			if got := w.sizes(); !slices.Equal(got, x.sizes) {
+				t.Errorf("sizes %v, want %v", got, x.sizes)
+			}
+		})
+	}
+}
+
+// become changes the number of workloads.
+func become(n int) func(*world, *corev1.Service, []*crd.ExternalWorkload) []*crd.ExternalWorkload {
+	return func(_ *world, _ *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
+		more := workloads(max(n, len(l)))
+		for _, w := range more {
+			w.Spec.Ports = append(w.Spec.Ports, crd.PortSpec{Port: 81})
+		}
+		return append(l, more[len(l):]...)[:n]
+	}
+}
+
+// TestBothFamiliesFilled is EW-31: each slice of a dual-stack Service takes the new ones.
+func TestBothFamiliesFilled(t *testing.T) {
+	w, svc := &world{t: t}, families(aService("web", "http=80/8080"), corev1.IPv4Protocol, corev1.IPv6Protocol)
+	one, two := aWorkload("vm-1", "10.0.0.1,2001:db8::1", "8080"), aWorkload("vm-2", "10.0.0.2,2001:db8::2", "8080")
+	w.sync(svc, one)
+	if got := w.sync(svc, one, two).String(); got != "update 2 2" {
+		t.Errorf("EW-31: writes %q", got)
+	}
+}
+
+// TestPortsByName is EW-33: a port with five numbers makes five slices.
+func TestPortsByName(t *testing.T) {
+	w, svc := &world{t: t}, aService("web", "80/http")
+	list := workloads(300)
+	for i, x := range list {
+		x.Spec.Ports[0].Port = int32(8080 + i%5)
+	}
+	if got := w.sync(svc, list...).String(); got != "create 60 60 60 60 60" {
+		t.Errorf("EW-33: writes %q", got)
+	}
+}
+
+// TestStayTogether: a port that changes leaves workloads in their slices, as far as
+// these are full.
+func TestStayTogether(t *testing.T) {
+	for _, x := range []struct {
+		size, more int // of the slices; of workloads that come with the change
+		writes     string
+		stay       int
+	}{
+		{100, 0, "update 100 100 100", 300},
+		{100, 20, "create 20, update 100 100 100", 300},
+		{30, 0, "update 100 100 100, delete 30 30 30 30 30 30 30", 60},
+	} {
+		w, svc, list := &world{t: t}, aService("web", "80/http"), workloads(300+x.more)
+		slices.Reverse(list)
+		for part := range slices.Chunk(list[x.more:], x.size) {
+			w.put(svc, part...)
+		}
+		before := w.homes()
+		for _, x := range list {
+			x.Spec.Ports[0].Port = 9090
+		}
+		if got := w.sync(svc, list...).String(); got != x.writes {
+			t.Errorf("writes %q, want %q", got, x.writes)
+		}
+		stay := 0
+		for name, home := range w.homes() {
+			if before[name] == home {
+				stay++
+			}
+		}
+		if stay != x.stay {
+			t.Errorf("%d of %d workloads stay in slices of %d, %d should", stay, len(before), x.size, x.stay)
+		}
+	}
+}
+
+// TestSpareSlicesAreShort: the one that is there goes to what no other slice can take.
+func TestSpareSlicesAreShort(t *testing.T) {
+	for _, ports := range [][2]int32{{8080, 9090}, {9090, 8080}} { // in either order of keys
+		w, svc, list := &world{t: t}, aService("web", "80/http"), workloads(161)
+		for i, x := range list {
+			switch x.Spec.Ports[0].Port = ports[0]; {
+			case i == 0:
+				x.Spec.Ports[0].Port = 7070
+			case i > 60:
+				x.Spec.Ports[0].Port = ports[1]
+			}
+		}
+		w.put(svc, list[0])
+		w.put(svc, list[1:51]...)
+		if got := w.sync(svc, list[1:]...).String(); got != "update 100 60" {
+			t.Errorf("ports %v: writes %q", ports, got)
+		}
+	}
+}
+
+// homes says which slice each workload is in.
+func (w *world) homes() map[string]string {
+	h := make(map[string]string)
+	for _, s := range w.slices {
+		for _, e := range s.Endpoints {
+			h[e.TargetRef.Name] = s.Name
+		}
+	}
+	return h
+}
+
+// TestPlanWritesNothing: a plan leaves what it was made of as it was.
+func TestPlanWritesNothing(t *testing.T) {
+	w, svc := &world{t: t}, aService("web", "http=80/8080", "b=81/8080", "c=82/8080")
+	list := workloads(250)
+	w.put(svc, list[:62]...)
+	w.put(svc, list[62:123]...)
+	w.slices[0].Ports[0], w.slices[0].Ports[2] = w.slices[0].Ports[2], w.slices[0].Ports[0] // not in the order of a key
+	var copies []*discoveryv1.EndpointSlice
+	for _, s := range w.slices {
+		copies = append(copies, s.DeepCopy())
+	}
+	unready(list[0])
+	svc.Labels = map[string]string{"team": "blue"}
+	newPlan(svc, list, w.slices)
+	if !equality.Semantic.DeepEqual(w.slices, copies) {
+		t.Error("EW-35: the slices have changed")
+	}
+}

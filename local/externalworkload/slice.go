@@ -1,0 +1,77 @@
+package externalworkload
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	endpointutil "k8s.io/endpointslice/util"
+)
+
+const (
+	// writerName is what marks slices as ours: the name that Linkerd's
+	// controller uses, so that either takes over the other's.
+	writerName = "linkerd-external-workloads-controller"
+	namePrefix = "linkerd-external-"
+	// maxEndpoints is how many endpoints a slice may have.
+	maxEndpoints = 100
+)
+
+// newSlice returns a slice to be created, named by the API server.
+func newSlice(svc *corev1.Service, t discoveryv1.AddressType, ports []discoveryv1.EndpointPort, endpoints []discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
+	return &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       svc.Namespace,
+			GenerateName:    namePrefix + svc.Name + "-",
+			Labels:          sliceLabels(svc),
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(svc, corev1.SchemeGroupVersion.WithKind("Service"))},
+		},
+		AddressType: t,
+		Ports:       ports,
+		Endpoints:   endpoints,
+	}
+}
+
+// changed returns a slice with other contents, all else as it was.
+func changed(s *discoveryv1.EndpointSlice, svc *corev1.Service, ports []discoveryv1.EndpointPort, endpoints []discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
+	c := &discoveryv1.EndpointSlice{ObjectMeta: *s.ObjectMeta.DeepCopy(), AddressType: s.AddressType, Ports: ports, Endpoints: endpoints}
+	c.Labels = sliceLabels(svc)
+	return c
+}
+
+// sliceLabels are the Service's labels, but for those that say what a slice is.
+func sliceLabels(svc *corev1.Service) map[string]string {
+	l := maps.Clone(svc.Labels)
+	if l == nil {
+		l = make(map[string]string, 3)
+	}
+	delete(l, corev1.IsHeadlessService)
+	if isHeadless(svc) {
+		l[corev1.IsHeadlessService] = ""
+	}
+	l[discoveryv1.LabelServiceName] = svc.Name
+	l[discoveryv1.LabelManagedBy] = writerName
+	return l
+}
+
+// isOwned tells whether the Service is an owner of a slice.
+func isOwned(s *discoveryv1.EndpointSlice, svc *corev1.Service) bool {
+	return slices.ContainsFunc(s.OwnerReferences, func(o metav1.OwnerReference) bool {
+		return o.UID == svc.UID && o.Kind == "Service" && o.APIVersion == "v1"
+	})
+}
+
+// portsKey is the key of a slice's ports.
+func portsKey(s *discoveryv1.EndpointSlice) endpointutil.PortMapKey {
+	return endpointutil.NewPortMapKey(slices.Clone(s.Ports)) // it sorts them, and s is shared
+}
+
+// workloadOf names the workload behind an endpoint of a slice; empty: none.
+func workloadOf(s *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint) string {
+	if r := e.TargetRef; r != nil && r.Kind == workloadKind && r.Namespace == s.Namespace {
+		return r.Name
+	}
+	return ""
+}

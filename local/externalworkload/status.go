@@ -1,0 +1,111 @@
+package externalworkload
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Status tells who writes and how that goes.
+type Status struct {
+	Identity string    `json:"identity"` // this replica's
+	Holder   string    `json:"holder"`   // of the Lease, as last seen; empty: nobody, or not known
+	Leading  bool      `json:"leading"`  // this replica writes
+	Since    time.Time `json:"since"`    // when it began, or ceased, to
+	// LeaseError is why the Lease can't be used; empty: it can.
+	LeaseError string `json:"leaseError,omitempty"`
+
+	// Only while it leads:
+	Synced   bool      `json:"synced"`   // all that it reads has been listed
+	Services int       `json:"services"` // that have slices of ours
+	Slices   int       `json:"slices"`   // of ours
+	Error    string    `json:"error,omitempty"`
+	ErrorAt  time.Time `json:"errorAt,omitzero"`
+	Problems []Problem `json:"problems"` // what can't be written, and is left out
+	// Unread says why resources can't be read; it tries on.
+	Unread map[string]string `json:"unread,omitempty"`
+}
+
+// Problem is what is left out of a Service's slices.
+type Problem struct {
+	Service  string   `json:"service"` // namespace/name
+	Problems []string `json:"problems"`
+}
+
+// failure is something that went wrong, to be tried again.
+type failure struct {
+	text string
+	at   time.Time
+}
+
+// Status tells how things are now.
+func (w *Writer) Status() Status {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := Status{
+		Identity: w.o.Identity, Holder: w.holder, Leading: w.term != nil, Since: w.since, LeaseError: w.leaseErr,
+		Error: w.newest.text, ErrorAt: w.newest.at, Problems: make([]Problem, 0, len(w.problems)), Unread: maps.Clone(w.unread),
+	}
+	if w.term != nil {
+		s.Synced = w.term.isSynced()
+		s.Services, s.Slices = w.term.size()
+	}
+	for svc, list := range w.problems {
+		s.Problems = append(s.Problems, Problem{svc.String(), list})
+	}
+	slices.SortFunc(s.Problems, func(a, b Problem) int { return cmp.Compare(a.Service, b.Service) })
+	return s
+}
+
+// maxProblems is how many problems of one Service are named.
+const maxProblems = 10
+
+// report keeps what is left out of a Service's slices, and logs what is new.
+func (w *Writer) report(svc types.NamespacedName, problems []string) {
+	if n := len(problems) - maxProblems; n > 0 {
+		problems = append(problems[:maxProblems:maxProblems], fmt.Sprintf("%d more", n))
+	}
+	w.mu.Lock()
+	before := w.problems[svc]
+	if len(problems) == 0 {
+		delete(w.problems, svc)
+	} else {
+		w.problems[svc] = problems
+	}
+	w.mu.Unlock()
+	if len(problems) > 0 && !slices.Equal(before, problems) {
+		w.log.Warn("a part of the Service's ExternalWorkloads is left out of its EndpointSlices", zap.Stringer("service", svc), zap.Strings("problems", problems))
+	}
+}
+
+// failed notes that something has to be tried again.
+func (w *Writer) failed(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.newest = failure{err.Error(), time.Now()}
+}
+
+// read notes that a resource can be read, or why not, and logs when that changes.
+func (w *Writer) read(resource string, err error) {
+	w.mu.Lock()
+	before, now := w.unread[resource], ""
+	if err != nil {
+		now = err.Error()
+		w.unread[resource] = now
+	} else {
+		delete(w.unread, resource)
+	}
+	w.mu.Unlock()
+	switch { // reasons may differ from attempt to attempt
+	case (now == "") == (before == ""):
+	case now != "":
+		w.log.Error("can't be read to write EndpointSlices; trying on", zap.String("resource", resource), zap.String("error", now))
+	default:
+		w.log.Info("can be read again to write EndpointSlices", zap.String("resource", resource))
+	}
+}

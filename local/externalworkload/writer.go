@@ -1,0 +1,197 @@
+package externalworkload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/klog/v2"
+
+	"isthmus/clusterstore"
+)
+
+// Options are a Writer's.
+type Options struct {
+	Client    kubernetes.Interface        // of the local cluster
+	Workloads clusterstore.WorkloadClient // of the same
+	Namespace string                      // of the control plane: the Lease is there
+	Identity  string                      // by which the Lease is held; no other replica may have the same
+	// QueueMetrics asks for the metrics of the work queue.
+	QueueMetrics bool
+	Registerer   prometheus.Registerer // nil: no metrics
+	Log          *zap.Logger           // nil: no logs
+}
+
+func (o *Options) validate() error {
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	if o.Registerer == nil {
+		o.Registerer = prometheus.NewRegistry()
+	}
+	switch {
+	case o.Client == nil || o.Workloads == nil:
+		return errors.New("a client and one for ExternalWorkloads are needed")
+	case o.Namespace == "":
+		return errors.New("no namespace for the Lease")
+	case o.Identity == "":
+		return errors.New("no identity to hold the Lease by")
+	}
+	return nil
+}
+
+// Writer writes EndpointSlices while it holds the Lease.
+type Writer struct {
+	// fixed
+	o       Options
+	log     *zap.Logger
+	metrics *metrics
+
+	mu       sync.Mutex
+	holder   string    // of the Lease, as last seen
+	leaseErr string    // why the Lease can't be used; empty: it can
+	term     *term     // nil: does not lead
+	since    time.Time // when it began, or ceased, to lead
+	newest   failure
+	problems map[types.NamespacedName][]string // what was left out, by Service
+	unread   map[string]string                 // why resources can't be read
+}
+
+// New checks the options. It does no network IO and starts nothing.
+func New(o Options) (*Writer, error) {
+	if err := o.validate(); err != nil {
+		return nil, fmt.Errorf("EndpointSlice writer: %w", err)
+	}
+	w := &Writer{o: o, log: o.Log, problems: make(map[types.NamespacedName][]string), unread: make(map[string]string)}
+	m, err := newMetrics(o.Registerer, o.QueueMetrics, w.leads)
+	if err != nil {
+		return nil, fmt.Errorf("EndpointSlice writer: %w", err)
+	}
+	w.metrics = m
+	return w, nil
+}
+
+// Run stands for election for ever and writes while elected, until ctx ends. Then
+// it finishes the write under way, releases the Lease if it holds it, and
+// returns nil, within some seconds. Run is called once.
+func (w *Writer) Run(ctx context.Context) error {
+	w.mu.Lock()
+	w.since = time.Now()
+	w.mu.Unlock()
+	for {
+		if err := w.stand(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(retryPeriod):
+		}
+	}
+}
+
+// stand takes part in one election and, if elected, leads for one term. It
+// returns once the Lease is released, or lost.
+func (w *Writer) stand(ctx context.Context) error {
+	// The election outlives ctx until nothing is written any more: it ends
+	// with a release, after which another replica writes.
+	quiet := klog.NewContext(context.WithoutCancel(ctx), logr.Discard()) // saw tells what there is to tell
+	election, withdraw := context.WithCancel(quiet)
+	defer withdraw()
+	term, end := context.WithCancelCause(election)
+	defer end(nil)
+
+	l := newLock(w.o.Client.CoordinationV1(), w.o.Namespace, w.o.Identity)
+	l.saw, l.end = w.saw, end
+	defer l.close()
+	elected := make(chan struct{}, 1)
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock:            l,
+		LeaseDuration:   leaseDuration,
+		RenewDeadline:   renewDeadline,
+		RetryPeriod:     retryPeriod,
+		ReleaseOnCancel: true,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(context.Context) { elected <- struct{}{} },
+			OnStoppedLeading: func() {},
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("EndpointSlice writer: %w", err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		elector.Run(election)
+		end(errNotRenewed) // it has been, long ago
+	}()
+	select {
+	case <-ctx.Done():
+	case <-elected:
+		w.lead(ctx, term)
+	}
+	withdraw()
+	<-done
+	return nil
+}
+
+// lead writes for one term, until it or ctx ends. A write that is under way is
+// finished when ctx ends, but not when the term does.
+func (w *Writer) lead(ctx, term context.Context) {
+	w.log.Info("this replica holds the Lease and writes EndpointSlices for ExternalWorkloads", zap.String("identity", w.o.Identity))
+	work, stop := context.WithCancel(term)
+	defer stop()
+	defer context.AfterFunc(ctx, stop)()
+	t := newTerm(w)
+	w.enter(t)
+	t.run(work, term)
+	w.enter(nil)
+	why := context.Cause(term)
+	if ctx.Err() != nil {
+		why = ctx.Err()
+	}
+	w.log.Info("this replica does not write EndpointSlices any more", zap.String("reason", why.Error()))
+}
+
+// enter says that a term has begun; nil: that it has ended.
+func (w *Writer) enter(t *term) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.term, w.since = t, time.Now()
+	clear(w.problems)
+	clear(w.unread)
+	w.newest = failure{}
+}
+
+// saw notes who holds the Lease, or why that can't be told, and logs when that changes.
+func (w *Writer) saw(holder string, err error) {
+	w.mu.Lock()
+	before := w.leaseErr
+	w.holder, w.leaseErr = holder, ""
+	if err != nil {
+		w.leaseErr = err.Error()
+	}
+	now := w.leaseErr
+	w.mu.Unlock()
+	switch { // reasons may differ from attempt to attempt
+	case (now == "") == (before == ""):
+	case now != "":
+		w.log.Error("the Lease for writing EndpointSlices can't be used; trying on", zap.String("error", now))
+	default:
+		w.log.Info("the Lease for writing EndpointSlices can be used again")
+	}
+}
+
+func (w *Writer) leads() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.term != nil
+}
