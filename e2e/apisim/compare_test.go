@@ -28,6 +28,9 @@ import (
 	"isthmus/e2e/cluster"
 )
 
+// namespace is what all objects are in. A real server makes none there by itself.
+const namespace = "play"
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // api is an API server, real or not, and a note of what it has answered.
@@ -58,21 +61,21 @@ func TestAsRealServers(t *testing.T) {
 
 // all is what is asked.
 func (a *api) all() {
-	const list = "/api/v1/namespaces/default/services"
+	const list = "/api/v1/namespaces/play/services"
 	for _, name := range []string{"c", "a", "b"} {
 		a.put(service(name, ""))
 	}
-	a.put(&appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "rs", Namespace: "default"}, Spec: appsv1.ReplicaSetSpec{
+	a.put(&appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "rs", Namespace: namespace}, Spec: appsv1.ReplicaSetSpec{
 		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
 		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}}},
 	}})
-	a.put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "one", Namespace: "default"}, Type: "example.com/one"})
-	a.put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "two", Namespace: "default"}, Type: "example.com/two"})
+	a.put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "one", Namespace: namespace}, Type: "example.com/one"})
+	a.put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "two", Namespace: namespace}, Type: "example.com/two"})
 
 	a.list("all", list, "", "")
 	a.list("all namespaces", "/api/v1/services", "", "")
-	a.list("a type of Secrets", "/api/v1/namespaces/default/secrets?fieldSelector=type%3Dexample.com%2Ftwo", "", "")
-	a.list("metadata", "/apis/apps/v1/namespaces/default/replicasets", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", "")
+	a.list("a type of Secrets", "/api/v1/namespaces/play/secrets?fieldSelector=type%3Dexample.com%2Ftwo", "", "")
+	a.list("metadata", "/apis/apps/v1/namespaces/play/replicasets", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", "")
 	a.pages(list)
 
 	from := a.version(list)
@@ -84,9 +87,9 @@ func (a *api) all() {
 	again := a.watch("from the same version, afterwards", list+"?watch=true&resourceVersion="+from, "")
 	again.next(3)
 	a.streamed(list)
-	a.watch("of metadata", "/apis/apps/v1/namespaces/default/replicasets?watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
+	a.watch("of metadata", "/apis/apps/v1/namespaces/play/replicasets?watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
 		"application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1").next(2)
-	a.watch("of a type of Secrets", "/api/v1/namespaces/default/secrets?fieldSelector=type%3Dexample.com%2Ftwo&watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", "").next(2)
+	a.watch("of a type of Secrets", "/api/v1/namespaces/play/secrets?fieldSelector=type%3Dexample.com%2Ftwo&watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", "").next(2)
 	a.watch("from a version that is too old", list+"?watch=true&resourceVersion=1", "").next(1)
 	a.watch("for a second", list+"?watch=true&timeoutSeconds=1&resourceVersion="+a.version(list), "").end()
 
@@ -105,7 +108,7 @@ func (a *api) streamed(list string) {
 
 func service(name, annotation string) *corev1.Service {
 	o := &corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: "None", Ports: []corev1.ServicePort{{Port: 80}}}}
-	o.Name, o.Namespace, o.Annotations = name, "default", map[string]string{"example.com/note": annotation}
+	o.Name, o.Namespace, o.Annotations = name, namespace, map[string]string{"example.com/note": annotation}
 	return o
 }
 
@@ -163,10 +166,10 @@ func (a *api) list(what, path, accept, authorization string) answer {
 	return got
 }
 
-// names leaves out what only real servers make.
+// names leaves out what only real servers have.
 func names(items []metav1.PartialObjectMetadata) (list []string) {
 	for _, o := range items {
-		if o.Name != "kubernetes" {
+		if o.Namespace == namespace {
 			list = append(list, fmt.Sprintf("%s/%s whole=%v", o.Namespace, o.Name, o.ResourceVersion != "" && o.UID != "" && !o.CreationTimestamp.IsZero()))
 		}
 	}
@@ -210,10 +213,10 @@ func (a *api) watch(what, path, accept string) *watch {
 	return &watch{api: a, what: what, lines: bufio.NewReader(resp.Body)}
 }
 
-// next notes so many events, but for those of what only real servers make.
+// next notes so many events.
 func (w *watch) next(n int) {
 	w.api.t.Helper()
-	for n > 0 {
+	for range n {
 		text, err := w.lines.ReadBytes('\n')
 		if err != nil {
 			w.api.t.Fatalf("watch %s: %v", w.what, err)
@@ -229,10 +232,6 @@ func (w *watch) next(n int) {
 		if err := json.Unmarshal(text, &e); err != nil {
 			w.api.t.Fatalf("watch %s: %v: %s", w.what, err, text)
 		}
-		if e.Object.Metadata.Name == "kubernetes" {
-			continue
-		}
-		n--
 		version, _ := strconv.ParseUint(e.Object.Metadata.ResourceVersion, 10, 64)
 		ascending := version > w.last || e.Type == "ADDED" && version > 0
 		w.last = version
@@ -249,6 +248,13 @@ func (w *watch) end() {
 
 // newLight starts this package's server.
 func newLight(t *testing.T) *api {
+	a, s := newServer(t)
+	a.put = func(o metav1.Object) { a.must(s.Put(o.(runtime.Object))) }
+	a.delete = func(o metav1.Object) { a.must(s.Delete(o.(runtime.Object))) }
+	return a
+}
+
+func newServer(t *testing.T) (*api, *apisim.Server) {
 	authority, err := apisim.NewAuthority()
 	if err != nil {
 		t.Fatal(err)
@@ -271,10 +277,7 @@ func newLight(t *testing.T) *api {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := newAPI(t, config)
-	a.put = func(o metav1.Object) { a.must(s.Put(o.(runtime.Object))) }
-	a.delete = func(o metav1.Object) { a.must(s.Delete(o.(runtime.Object))) }
-	return a
+	return newAPI(t, config), s
 }
 
 // newReal starts a real one.
@@ -293,6 +296,8 @@ func newReal(t *testing.T) *api {
 	if err != nil {
 		t.Fatal(err)
 	}
+	_, err = k.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+	a.must(err)
 	a.put = func(o metav1.Object) { a.must(write(t.Context(), k, o)) }
 	a.delete = func(o metav1.Object) {
 		a.must(k.CoreV1().Services(o.GetNamespace()).Delete(t.Context(), o.GetName(), metav1.DeleteOptions{}))

@@ -92,6 +92,7 @@ var faultSteps = []step{
 			return ""
 		}
 		k := pick(w, all)
+		c.shaken = true
 		w.err = errors.Join(w.err, k.begin(w, c))
 		return k.name
 	}},
@@ -101,7 +102,7 @@ var faultSteps = []step{
 			return ""
 		}
 		k := pick(w, all)
-		c.fault = &fault{k.name, k.away}
+		c.fault, c.shaken = &fault{k.name, k.away}, true
 		w.err = errors.Join(w.err, k.begin(w, c))
 		return k.name
 	}},

@@ -64,7 +64,7 @@ func happens(t *testing.T, seed uint64) (texts []string) {
 			}
 		}
 		for _, c := range w.clusters[1:] {
-			c.link.settled = c.link.accepted != ""
+			c.link.settle()
 		}
 	}
 	if err := errors.Join(w.err, s.clients.stop(), w.close()); err != nil {

@@ -22,12 +22,12 @@ var endpointSteps = []step{
 	{"readiness", 16, (*world).readiness},
 	{"move an endpoint", 8, (*world).move},
 	{"replace a pod", 10, (*world).replace},
-	{"pod is late", 4, (*world).late},
+	{"pod is late", 8, (*world).late},
 	{"relabel a pod", 6, (*world).relabel},
 	{"renumber the port", 2, (*world).renumber},
 	{"drop a slice", 2, (*world).dropSlice},
 	{"service", 2, (*world).toggleService},
-	{"server", 3, (*world).toggleServer},
+	{"server", 4, (*world).changeServer},
 	{"owner", 3, (*world).toggleOwner},
 	{"junk pods", 3, (*world).junk},
 }
@@ -266,8 +266,9 @@ func (w *world) toggleService(c *cluster, s string) string {
 	return "created"
 }
 
-func (w *world) toggleServer(c *cluster, s string) string {
-	if o := c.servers[s]; o != nil {
+// changeServer deletes a Server, makes one, or gives it another port.
+func (w *world) changeServer(c *cluster, s string) string {
+	if o := c.servers[s]; o != nil && w.chance(2) {
 		w.delete(c, s, o)
 		return "deleted"
 	}
