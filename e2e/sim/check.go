@@ -131,6 +131,9 @@ func (w *world) wrong(c *client, a answer, away map[*cluster]bool) error {
 		return nil
 	}
 	now := c.stream.Snapshot()
+	if c.kind == proxy.GetProfile {
+		return w.wrongProfile(c.service, now)
+	}
 	if of := w.clusters[0].services[c.service]; of != nil && away[w.named(of.Labels[remoteDiscovery])] {
 		return nil
 	}
