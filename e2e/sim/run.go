@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -143,8 +144,8 @@ func (s *simulation) change(from []step, c *cluster, service string) bool {
 	if text == "" {
 		return false
 	}
-	s.report.Steps[k.name]++
-	s.story.tell(service, fmt.Sprintf("%s %s %s: %s", c.name, service, k.name, text))
+	s.report.Steps[cmp.Or(k.name, text)]++
+	s.story.tell(service, fmt.Sprintf("%s %s %s: %s", c.name, service, cmp.Or(k.name, "fault"), text))
 	return true
 }
 

@@ -9,7 +9,7 @@ import (
 
 // step is one kind of thing that happens. do does it and says what it was; empty: there was nothing to do it with.
 type step struct {
-	name   string
+	name   string // empty: what do says is what it is counted as
 	weight int
 	do     func(*world, *cluster, string) string
 }
