@@ -28,6 +28,9 @@
 //     silent, a dead connection), is reported at once, and is tried again after less
 //     than 4 s. Answers are bounded in size and time.
 //     Nothing below tries again unseen, or waits for as long as a server says.
+//   - After a request that found no server everything is listed again: the one
+//     that answers next may have been restored from a backup, and a watch that
+//     went on from a version of the future would be silent.
 //   - One mutex for one cluster's state, held for map access and, shared, while
 //     a slice is joined; never during IO.
 //   - Events mark services, and one goroutine tells of them: bursts collapse.

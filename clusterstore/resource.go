@@ -147,7 +147,7 @@ func (r *resource) tryWatch(ctx context.Context, opts metav1.ListOptions) (watch
 		return nil, err
 	case !lists:
 		r.failed(ctx, err)
-		return nil, err
+		return nil, anew(err)
 	case answered(err):
 		return nil, err // so a list will be tried, and says how it is
 	}
@@ -241,6 +241,17 @@ func answered(err error) bool {
 	}
 	code := status.Status().Code
 	return code >= 400 && code < 500 && code != 429
+}
+
+// anew returns what makes a reflector list again after a watch that could not be
+// started. If it knew that there was no server it would, once there is one, just
+// go on from where it was; but that may be a server that has been restored from
+// a backup, whose versions count from there again: it would tell of nothing.
+func anew(err error) error {
+	if errors.As(err, new(apierrors.APIStatus)) {
+		return err // an answer
+	}
+	return hidden{err}
 }
 
 // hidden is an error that does not show what it wraps, but for what it was.

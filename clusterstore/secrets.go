@@ -64,8 +64,11 @@ func (l *secretLister) watch(ctx context.Context, o metav1.ListOptions) (watch.I
 	o.FieldSelector = "type=" + secretType
 	w, err := l.store.client.CoreV1().Secrets(l.store.opts.Namespace).Watch(ctx, o)
 	switch {
-	case err == nil || o.SendInitialEvents == nil:
+	case err == nil:
+		l.report(ctx, nil)
+	case o.SendInitialEvents == nil:
 		l.report(ctx, err)
+		return nil, anew(err)
 	case !outdated(err) && !answered(err): // as resources do it
 		l.report(ctx, err)
 		return nil, hidden{err}

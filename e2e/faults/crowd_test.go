@@ -31,7 +31,7 @@ func (raw) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// request returns an encoded request for Get.
+// request returns an encoded request for Get or GetProfile.
 func request(authority, token string) []byte {
 	text, err := proto.Marshal(&pb.GetDestination{Scheme: "k8s", Path: authority, ContextToken: token})
 	if err != nil {
@@ -42,8 +42,11 @@ func request(authority, token string) []byte {
 
 // get opens a Get stream that is received from as it is.
 func get(ctx context.Context, conn *grpc.ClientConn, request []byte) (grpc.ClientStream, error) {
-	desc := &grpc.StreamDesc{ServerStreams: true}
-	stream, err := conn.NewStream(ctx, desc, pb.Destination_Get_FullMethodName, grpc.ForceCodecV2(raw{}))
+	return open(ctx, conn, pb.Destination_Get_FullMethodName, request)
+}
+
+func open(ctx context.Context, conn *grpc.ClientConn, method string, request []byte) (grpc.ClientStream, error) {
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, method, grpc.ForceCodecV2(raw{}))
 	if err != nil {
 		return nil, err
 	}

@@ -74,13 +74,19 @@ func TestOwnCluster(t *testing.T) {
 
 // play lets the fault come, last and go, and holds what must hold.
 func (f fault) play(t *testing.T, s *stage) {
-	ctx := t.Context()
+	ctx, healed := t.Context(), false
+	t.Cleanup(func() {
+		if !healed { // or others would fail for it
+			must(t, f.heal(context.WithoutCancel(ctx), s))
+		}
+	})
 	must(t, f.inject(ctx, s))
 	if f.state != "" {
 		s.awaitState(t, s.cluster, f.state, notice)
 	}
 	f.last(t, s)
 	must(t, f.heal(ctx, s))
+	healed = true
 	s.awaitState(t, s.cluster, "ready", recovery)
 	s.churn.finish(s)
 	s.converge()

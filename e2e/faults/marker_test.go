@@ -130,7 +130,7 @@ func (l locked) Write(b []byte) (int, error) {
 
 // refusal returns what a proxy is told that asks for a mirror of the cluster.
 func (w *world) refusal(t *testing.T, name string) string {
-	s := w.subscribe(t, name, "marker")
+	s := w.subscribe(t, proxy.Get, name, "marker")
 	defer s.Close()
 	for limit := time.After(recovery); ; {
 		changed, now := s.Changed(), s.Snapshot()

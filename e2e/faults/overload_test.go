@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
@@ -30,7 +31,7 @@ func TestOverload(t *testing.T) {
 	s.churn.finish(s)
 	s.converge()
 	s.verify(false)
-	await(t, recovery, func() error { return s.streams(t.Context(), len(s.subscribed)) })
+	await(t, recovery, func() error { return s.streams(t.Context(), s.open()) })
 }
 
 // reconnects: all proxies come back at once, and again while they do. Each that stays is served.
@@ -48,7 +49,7 @@ func reconnects(t *testing.T, s *stage) {
 	defer c.leave()
 	must(t, err)
 	t.Logf("the last of %d proxies was served after %v", c.size, worst.Round(time.Millisecond))
-	await(t, recovery, func() error { return s.streams(t.Context(), c.size+len(s.subscribed)) })
+	await(t, recovery, func() error { return s.streams(t.Context(), c.size+s.open()) })
 }
 
 // streams returns an error unless so many streams are open.
@@ -87,7 +88,7 @@ func oneConnection(t *testing.T, s *stage) {
 	}
 	all.Wait()
 	conn.Close()
-	await(t, recovery, func() error { return s.streams(t.Context(), len(s.subscribed)) })
+	await(t, recovery, func() error { return s.streams(t.Context(), s.open()) })
 }
 
 // neverRead: streams whose proxies never read are ended after the stall timeout, and counted.
@@ -116,7 +117,7 @@ func neverRead(t *testing.T, s *stage) {
 		}
 		return err
 	})
-	must(t, s.streams(t.Context(), len(s.subscribed)))
+	must(t, s.streams(t.Context(), s.open()))
 	for _, stream := range streams {
 		var message []byte
 		err := stream.RecvMsg(&message)
@@ -140,7 +141,7 @@ func (s *stage) large(t *testing.T) {
 		_, err := s.west.slice(t.Context(), s.name, "large", fmt.Sprint(n), block(byte(200+n), largeSlice)...)
 		must(t, err)
 	}
-	stream := s.subscribe(t, "large", s.name)
+	stream := s.subscribe(t, proxy.Get, "large", s.name)
 	defer stream.Close()
 	await(t, patience, func() error {
 		if n := stream.Snapshot().Get.Len(); n != slices*largeSlice {
@@ -194,34 +195,17 @@ func randomNames(t *testing.T, s *stage) {
 	conn, err := proxy.Dial(s.gateway.Addr())
 	must(t, err)
 	defer conn.Close()
-	kinds := map[string]func(n int) (authority, token string){
-		"services": func(n int) (string, string) { return fmt.Sprintf("made-up-%d.overload.svc.cluster.local:80", n), "" },
-		"instances": func(n int) (string, string) {
-			return fmt.Sprintf("made-up-%d.large.overload.svc.cluster.local:80", n), ""
-		},
-		"ports": func(n int) (string, string) {
-			return fmt.Sprintf("large.overload.svc.cluster.local:%d", 1000+n%60_000), ""
-		},
-		"nodes": func(n int) (string, string) {
-			return "large.overload.svc.cluster.local:80", fmt.Sprintf(`{"ns":"overload","nodeName":"made-up-%d","pod":"made-up-%d"}`, n, n)
-		},
-		"nonsense": func(int) (string, string) {
-			text := make([]byte, 100+rand.IntN(100))
-			for i := range text {
-				text[i] = byte(' ' + rand.IntN('~'-' '))
-			}
-			return string(text[:len(text)/2]), string(text[len(text)/2:])
-		},
-	}
 	ask := func(count int) {
-		for _, kind := range kinds {
-			askMany(t, conn, count, kind)
+		for _, kind := range madeUp {
+			for _, method := range []string{pb.Destination_Get_FullMethodName, pb.Destination_GetProfile_FullMethodName} {
+				askMany(t, conn, method, count, kind)
+			}
 		}
 	}
 	ask(either(200, 2000)) // what is kept in any case
 	before, series := s.heap(t), s.series(t)
-	ask(either(2000, 20_000))
-	await(t, recovery, func() error { return s.streams(t.Context(), len(s.subscribed)) })
+	ask(either(1000, 10_000))
+	await(t, recovery, func() error { return s.streams(t.Context(), s.open()) })
 	after, more := s.heap(t), s.series(t)
 	t.Logf("heap: %.1f MB before, %.1f MB after; %d series before, %d after", before/1e6, after/1e6, series, more)
 	if grown := after - before; grown > 16e6 {
@@ -232,8 +216,28 @@ func randomNames(t *testing.T, s *stage) {
 	}
 }
 
+// madeUp are requests by number. Services, instances and nodes do not exist; the ports are of a Service that does.
+var madeUp = []func(n int) (authority, token string){
+	func(n int) (string, string) { return fmt.Sprintf("made-up-%d.overload.svc.cluster.local:80", n), "" },
+	func(n int) (string, string) {
+		return fmt.Sprintf("made-up-%d.large.overload.svc.cluster.local:80", n), ""
+	},
+	func(n int) (string, string) { return fmt.Sprintf("large.overload.svc.cluster.local:%d", 1000+n), "" },
+	func(n int) (string, string) { return fmt.Sprintf("10.99.%d.%d:80", n/256%256, n%256), "" },
+	func(n int) (string, string) {
+		return "large.overload.svc.cluster.local:80", fmt.Sprintf(`{"ns":"made-up-%d","nodeName":"made-up-%d","pod":"made-up-%d"}`, n, n, n)
+	},
+	func(int) (string, string) {
+		text := make([]byte, 100+rand.IntN(100))
+		for i := range text {
+			text[i] = byte(' ' + rand.IntN('~'-' '))
+		}
+		return string(text[:len(text)/2]), string(text[len(text)/2:])
+	},
+}
+
 // askMany subscribes to one name after the other, and waits for an answer to each.
-func askMany(t *testing.T, conn *grpc.ClientConn, count int, kind func(int) (authority, token string)) {
+func askMany(t *testing.T, conn *grpc.ClientConn, method string, count int, kind func(int) (authority, token string)) {
 	t.Helper()
 	const atOnce = 8
 	numbers := make(chan int)
@@ -243,13 +247,13 @@ func askMany(t *testing.T, conn *grpc.ClientConn, count int, kind func(int) (aut
 			for n := range numbers {
 				ctx, stop := context.WithTimeout(t.Context(), patience)
 				authority, token := kind(n)
-				stream, err := get(ctx, conn, request(authority, token))
+				stream, err := open(ctx, conn, method, request(authority, token))
 				var message []byte
 				if err == nil {
 					err = stream.RecvMsg(&message)
 				}
 				if code := grpcstatus.Code(err); code != codes.OK && code != codes.NotFound && code != codes.InvalidArgument {
-					t.Errorf("%q: %v", authority, err)
+					t.Errorf("%s %q: %v", method, authority, err)
 				}
 				stop()
 			}

@@ -61,8 +61,9 @@ func serverFaults() []fault {
 		heal:   func(_ context.Context, s *stage) error { return s.proxy.Set(faultproxy.Mode{}) },
 	}, {
 		name:   "restored-from-a-backup",
+		state:  "stale",
 		inject: restoreBackup,
-		heal:   nothing,
+		heal:   func(_ context.Context, s *stage) error { return s.proxy.Set(faultproxy.Mode{}) },
 	}, {
 		// Certificates and keys are all made anew; new credentials are rotated in.
 		name:   "another-authority",
@@ -135,7 +136,8 @@ func forgetHistory(ctx context.Context, s *stage) error {
 }
 
 // restoreBackup takes the API server back to an older state of its data. Versions of objects begin to count from there
-// again, so that those that the gateway knows lie in the future, and what has been made since is gone without a trace.
+// again, so that those that the gateway knows lie in the future, and what has been made since is gone without a trace. A
+// watch that goes on from such a version is silent.
 func restoreBackup(ctx context.Context, s *stage) error {
 	err := s.restartWith(ctx, func(dir string) error {
 		return os.CopyFS(filepath.Join(dir, "backup"), os.DirFS(filepath.Join(dir, "etcd")))
@@ -160,6 +162,9 @@ func restoreBackup(ctx context.Context, s *stage) error {
 		}
 		return nil
 	}); err != nil {
+		return err
+	}
+	if err := s.cut(faultproxy.Mode{Refuse: true}); err != nil {
 		return err
 	}
 	return s.restartWith(ctx, func(dir string) error {

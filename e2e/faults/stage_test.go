@@ -27,6 +27,7 @@ type stage struct {
 	faulty          *member // that of them which is in the cluster that fails
 	all, mirror     *proxy.Stream
 	subscribed      []*proxy.Stream // those two, and who came later
+	profile         *proxy.Stream   // of the Service all
 	churn           *churn
 }
 
@@ -141,13 +142,29 @@ func (s *stage) populate(behindLink *site) {
 		}
 	})
 	s.awaitState(s.t, s.name, "ready", recovery)
-	s.all, s.mirror = s.subscribe(s.t, "all", s.name), s.subscribe(s.t, "mirror", s.name)
+	s.all, s.mirror = s.subscribe(s.t, proxy.Get, "all", s.name), s.subscribe(s.t, proxy.Get, "mirror", s.name)
 	s.subscribed = []*proxy.Stream{s.all, s.mirror}
 	s.converge()
 	for _, stream := range s.subscribed {
 		stream.Mark()
 	}
+	s.profile = s.subscribe(s.t, proxy.GetProfile, "all", s.name)
+	await(s.t, patience, s.profiled)
 }
+
+// profiled returns an error unless a proxy has the profile of the Service all, and has been told it once: nothing of it
+// has changed.
+func (s *stage) profiled() error {
+	now := s.profile.Snapshot()
+	name := now.Profile.Profile().GetFullyQualifiedName()
+	if now.Phase != proxy.Open || now.Messages != 1 || name != "all."+s.name+".svc.cluster.local" {
+		return fmt.Errorf("the profile is of %q; its stream is %v (%v) and has had %v", name, now.Phase, now.Err, s.profile.Recent())
+	}
+	return nil
+}
+
+// open returns how many streams the stage has.
+func (s *stage) open() int { return len(s.subscribed) + 1 }
 
 func (s *stage) members() []*member { return []*member{s.near, s.calm, s.far} }
 
@@ -189,7 +206,7 @@ func (s *stage) stable(members ...*member) (addrs []netip.AddrPort) {
 // late subscribes one more proxy, which is to be told all that is known of these members within 3 s.
 func (s *stage) late(members ...*member) {
 	s.t.Helper()
-	stream := s.subscribe(s.t, "all", s.name)
+	stream := s.subscribe(s.t, proxy.Get, "all", s.name)
 	want := s.stable(members...)
 	await(s.t, proxy.FirstMessageLimit+time.Second, func() error {
 		now := stream.Snapshot()
@@ -283,5 +300,8 @@ func (s *stage) verify(leaves bool) {
 		if faults := stream.Snapshot().Faults; len(faults) > 0 {
 			s.t.Errorf("stream %d was sent: %v", i, faults)
 		}
+	}
+	if err := s.profiled(); err != nil {
+		s.t.Error(err)
 	}
 }

@@ -236,13 +236,13 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// subscribe opens a Get stream on a connection of its own.
-func (w *world) subscribe(t *testing.T, service, namespace string) *proxy.Stream {
+// subscribe opens a stream on a connection of its own.
+func (w *world) subscribe(t *testing.T, kind proxy.Kind, service, namespace string) *proxy.Stream {
 	t.Helper()
 	conn, err := proxy.Dial(w.gateway.Addr())
 	must(t, err)
 	t.Cleanup(func() { conn.Close() })
-	s := proxy.NewStream(proxy.Config{Conn: conn, Kind: proxy.Get, Authority: service + "." + namespace + ".svc.cluster.local:80"})
+	s := proxy.NewStream(proxy.Config{Conn: conn, Kind: kind, Authority: service + "." + namespace + ".svc.cluster.local:80"})
 	t.Cleanup(s.Close)
 	must(t, s.Open(t.Context()))
 	return s

@@ -29,13 +29,23 @@ func newAudit(w *world, cs *clients) *audit {
 	return a
 }
 
-// mark begins anew, with all that is on offer and what the clients have of it. Who is waiting for a first message may hold
-// what nobody knows of any more.
+// mark begins anew, with all that is on offer and what the clients have of it. Of a cluster that is away, or was until now,
+// the gateway may have yet to hear what has gone and come again before. Who is waiting for a first message may hold what
+// nobody knows of any more.
 func (a *audit) mark(cs *clients) {
 	for _, services := range a.byBase {
 		for _, s := range services {
-			a.always[s] = a.world.ask(s).offers
+			now := a.world.ask(s).offers
+			for o := range now {
+				if a.world.named(o.cluster).shaken && !a.always[s][o] {
+					delete(now, o)
+				}
+			}
+			a.always[s] = now
 		}
+	}
+	for _, c := range a.world.clusters {
+		c.shaken = c.fault != nil
 	}
 	for _, c := range cs.all {
 		c.stream.Mark()
@@ -121,6 +131,9 @@ func (w *world) wrong(c *client, a answer, away map[*cluster]bool) error {
 		return nil
 	}
 	now := c.stream.Snapshot()
+	if c.kind == proxy.GetProfile {
+		return w.wrongProfile(c.service, now)
+	}
 	if of := w.clusters[0].services[c.service]; of != nil && away[w.named(of.Labels[remoteDiscovery])] {
 		return nil
 	}

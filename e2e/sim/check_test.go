@@ -58,7 +58,7 @@ func newStage(t *testing.T) *stage {
 		t.Fatal(err)
 	}
 	cs := &clients{links: []*connection{{addr: server.Addr(), now: conn}}}
-	s.client = newClient(cs.links[0], "s00", "", "")
+	s.client = newClient(cs.links[0], proxy.Get, "s00", "", "")
 	s.client.wanted.Store(true)
 	cs.all = []*client{s.client}
 	s.audit = newAudit(w, cs)
@@ -130,6 +130,38 @@ func TestWrong(t *testing.T) {
 			s.says(x.updates...)
 			expect(t, s.world.wrong(s.client, s.world.ask("s00"), nil), x.want)
 		})
+	}
+}
+
+// TestWrongProfile: and so are profiles.
+func TestWrongProfile(t *testing.T) {
+	s := newStage(t)
+	local := s.world.clusters[0]
+	s.world.put(local, "s00", newProfile("s00", []string{"/a", "/b"}))
+	s.world.toggleOpaque(local, "s00")
+	routes := func(names ...string) (list []*pb.Route) {
+		for _, name := range names {
+			list = append(list, &pb.Route{MetricsLabels: map[string]string{"route": name}})
+		}
+		return list
+	}
+	name := fullName("s00")
+	for _, x := range []struct {
+		service string
+		profile *pb.DestinationProfile
+		want    string
+	}{
+		{"s00", &pb.DestinationProfile{FullyQualifiedName: name, OpaqueProtocol: true, Routes: routes("/a", "/b")}, ""},
+		{"s00", &pb.DestinationProfile{FullyQualifiedName: name, OpaqueProtocol: true, Routes: routes("/b", "/a")}, "should be"},
+		{"s00", &pb.DestinationProfile{FullyQualifiedName: name, Routes: routes("/a", "/b")}, "should be"},
+		{"s00", &pb.DestinationProfile{}, "should be"},
+		{"gone", &pb.DestinationProfile{}, ""},
+		{"gone", &pb.DestinationProfile{FullyQualifiedName: fullName("gone")}, "should be"},
+	} {
+		state := &proxy.ProfileState{}
+		state.Apply(x.profile)
+		now := proxy.Snapshot{Status: proxy.Status{Phase: proxy.Open, First: &proxy.Message{}}, Profile: state}
+		expect(t, s.world.wrongProfile(x.service, now), x.want)
 	}
 }
 

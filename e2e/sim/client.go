@@ -20,6 +20,7 @@ import (
 // client is a proxy with one subscription, which it opens again whenever it ends.
 type client struct {
 	// fixed
+	kind    proxy.Kind
 	service string // it asks for
 	zone    string // it is in
 	stream  *proxy.Stream
@@ -83,16 +84,20 @@ func newClients(w *world, addr string) (*clients, error) {
 		cs.links = append(cs.links, &connection{addr: addr, now: conn})
 	}
 	for i := range w.cfg.Clients {
-		node := pick(w, []string{"", "node-1", "node-2", "node-3"})
-		cs.all = append(cs.all, newClient(cs.links[i%len(cs.links)], w.anyAuthority(), node, w.zones[node]))
+		kind, node := proxy.Get, pick(w, []string{"", "node-1", "node-2", "node-3"})
+		if w.chance(5) {
+			kind = proxy.GetProfile
+		}
+		cs.all = append(cs.all, newClient(cs.links[i%len(cs.links)], kind, w.anyAuthority(), node, w.zones[node]))
 	}
 	return cs, nil
 }
 
-func newClient(conn *connection, service, node, zone string) *client {
-	return &client{service: service, zone: zone, stream: proxy.NewStream(proxy.Config{
+func newClient(conn *connection, kind proxy.Kind, service, node, zone string) *client {
+	return &client{kind: kind, service: service, zone: zone, stream: proxy.NewStream(proxy.Config{
 		Conn:      conn,
-		Authority: fmt.Sprintf("%s.%s.svc.cluster.local:%d", service, namespace, servicePort),
+		Kind:      kind,
+		Authority: fmt.Sprintf("%s:%d", fullName(service), servicePort),
 		Token:     fmt.Sprintf(`{"ns":%q,"nodeName":%q}`, namespace, node),
 	})}
 }

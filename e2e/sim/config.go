@@ -15,7 +15,7 @@ type Config struct {
 	Services  int            // of those that clusters have in common
 	Endpoints int            // of a service in a cluster, on average, at first
 	Clients   int            // each with one stream
-	Steps     int            // of a round, after which everything is checked
+	Steps     int            // of a round at most, after which everything is checked
 	Pace      time.Duration  // between steps, on average
 	Faults    *regexp.Regexp // which ones may happen; nil: all
 

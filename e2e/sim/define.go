@@ -17,6 +17,8 @@ var definitionSteps = []step{
 	}},
 	{"mirror", 3, (*world).toggleMirror},
 	{"definition", 1, (*world).toggleDefinition},
+	{"opaque Service", 2, (*world).toggleOpaque},
+	{"ServiceProfile", 4, (*world).changeProfile},
 }
 
 // federatedName is the Service that stands for a service of all clusters, mirrorName for one of one cluster.
@@ -80,4 +82,30 @@ func (w *world) toggleDefinition(_ *cluster, s string) string {
 	o := w.federated(s)
 	w.put(local, s, o)
 	return o.Name + " created"
+}
+
+// toggleOpaque makes the port of a local Service opaque, or undoes that. It is the profile that says so.
+func (w *world) toggleOpaque(local *cluster, s string) string {
+	o := local.services[s]
+	if o == nil {
+		return ""
+	}
+	made := newService(s)
+	if o.Annotations[opaquePort] == "" {
+		made.Annotations = map[string]string{opaquePort: fmt.Sprint(servicePort)}
+	}
+	w.put(local, s, made)
+	return fmt.Sprintf("%q", made.Annotations)
+}
+
+// changeProfile deletes a ServiceProfile, makes one, or gives it other routes.
+func (w *world) changeProfile(local *cluster, s string) string {
+	of := pick(w, []string{s, federatedName(s), mirrorName(s, w.mirrored(s)[0])})
+	if o := local.profiles[fullName(of)]; o != nil && w.chance(3) {
+		w.delete(local, s, o)
+		return of + " deleted"
+	}
+	routes := []string{"/a", "/b", "/c"}[:w.rng.IntN(4)]
+	w.put(local, s, newProfile(of, routes))
+	return fmt.Sprintf("%s has %q", of, routes)
 }

@@ -17,6 +17,6 @@
 //   - Limits of time hold when the machine lets them: a first message that is late counts only in rounds in which the
 //     simulator itself was never paused for long, and is counted in others.
 //
-// The API servers are those of package apisim, behind fault proxies. To let clients make other calls, give client a kind,
-// and answer what its oracle says.
+// The API servers are those of package apisim, behind fault proxies. Most clients ask for endpoints (Get), one in five for a
+// profile, by the Service's name.
 package sim

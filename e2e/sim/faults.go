@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"isthmus/e2e/apisim"
@@ -24,7 +25,7 @@ type faultKind struct {
 
 // FaultNames are the faults that clusters can have.
 func FaultNames() (names []string) {
-	for _, k := range append(lastingFaults, briefFaults...) {
+	for _, k := range slices.Concat(lastingFaults, briefFaults) {
 		names = append(names, k.name)
 	}
 	return names
@@ -85,23 +86,25 @@ func (c *cluster) misbehave(f apisim.Faults) error {
 	return nil
 }
 
+// faultSteps begin and end faults of a cluster, which has one at a time.
 var faultSteps = []step{
-	{"brief fault", 4, func(w *world, c *cluster, _ string) string {
+	{"", 4, func(w *world, c *cluster, _ string) string {
 		all := w.chosen(briefFaults)
 		if len(all) == 0 || c.fault != nil {
 			return ""
 		}
 		k := pick(w, all)
+		c.shaken = true
 		w.err = errors.Join(w.err, k.begin(w, c))
 		return k.name
 	}},
-	{"fault", 4, func(w *world, c *cluster, _ string) string {
+	{"", 4, func(w *world, c *cluster, _ string) string {
 		all := w.chosen(lastingFaults)
 		if len(all) == 0 || c.fault != nil {
 			return ""
 		}
 		k := pick(w, all)
-		c.fault = &fault{k.name, k.away}
+		c.fault, c.shaken = &fault{k.name, k.away}, true
 		w.err = errors.Join(w.err, k.begin(w, c))
 		return k.name
 	}},

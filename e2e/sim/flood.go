@@ -116,7 +116,7 @@ func (w *world) watchFlood(ctx context.Context, g *gateway.Gateway) (*clients, e
 	}
 	cs := &clients{links: []*connection{{addr: g.Addr(), now: conn}}}
 	for i, s := range w.services {
-		c := newClient(cs.links[0], mirrorName(s, w.clusters[min(i+1, 2)]), "", "")
+		c := newClient(cs.links[0], proxy.Get, mirrorName(s, w.clusters[min(i+1, 2)]), "", "")
 		cs.all = append(cs.all, c)
 		if err := c.stream.Open(ctx); err != nil {
 			return nil, errors.Join(err, cs.stop())

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -116,30 +115,15 @@ func junkPod(i int) *corev1.Pod {
 
 // podsKnown tells how many Pods of a cluster the gateway knows.
 func podsKnown(ctx context.Context, g *gateway.Gateway, cluster string) (int, error) {
-	body, err := fetch(ctx, g, "/debug/clusters")
-	if err != nil {
-		return 0, err
-	}
-	var page struct {
-		Clusters []struct {
-			Cluster   string
-			Resources []struct {
-				Resource string
-				Objects  int
-			}
-		}
-	}
-	if err := json.Unmarshal(body, &page); err != nil {
-		return 0, err
-	}
+	page, err := clustersOf(ctx, g)
 	for _, c := range page.Clusters {
 		for _, r := range c.Resources {
 			if c.Cluster == cluster && r.Resource == "pods" {
-				return r.Objects, nil
+				return r.Objects, err
 			}
 		}
 	}
-	return 0, nil
+	return 0, err
 }
 
 var heapAlloc = regexp.MustCompile(`(?m)^# HeapAlloc = (\d+)$`)

@@ -13,7 +13,8 @@ import (
 type link struct {
 	secrets  []secret // oldest first
 	accepted string   // the Secret in use; empty: it is not linked
-	settled  bool     // the gateway is known to have taken up what there is
+	settled  bool     // the gateway is known to serve it
+	current  bool     // and by what the Secret says now
 	made     int      // Secrets and tokens so far
 	old      []string // tokens that are in no Secret any more
 }
@@ -58,8 +59,20 @@ func (w *world) write(c *cluster, s secret) {
 		c.link.secrets = append(c.link.secrets, s)
 	}
 	c.link.settled = c.link.settled && c.link.accepted != ""
+	c.link.current = false
 	c.accept()
 	w.put(w.clusters[0], "", o)
+}
+
+// settle notes that the gateway has taken up what there is.
+func (l *link) settle() {
+	l.settled = l.accepted != ""
+	l.current = l.settled && l.good()
+}
+
+// good tells whether all Secrets are such that the gateway can use them.
+func (l *link) good() bool {
+	return !slices.ContainsFunc(l.secrets, func(s secret) bool { return s.bad || s.wrong })
 }
 
 // accept chooses the Secret to use: the one that is in use for as long as it is there, or else the oldest that can be.
@@ -82,7 +95,7 @@ func (w *world) remove(c *cluster, i int) {
 	o.Namespace, o.Name = linkNamespace, c.link.secrets[i].name
 	c.link.old = append(c.link.old, c.link.secrets[i].token)
 	c.link.secrets = slices.Delete(c.link.secrets, i, i+1)
-	c.link.settled = false
+	c.link.settled, c.link.current = false, false
 	c.accept()
 	w.delete(w.clusters[0], "", o)
 }
@@ -123,10 +136,10 @@ func (w *world) rotate(c *cluster) string {
 	return s.name + " rotated"
 }
 
-// revoke takes away tokens that are in no Secret, once the gateway must have others.
+// revoke takes away tokens that are in no Secret, once the gateway has others.
 func (w *world) revoke(c *cluster) string {
 	l := &c.link
-	if !l.settled || len(l.old) == 0 || slices.ContainsFunc(l.secrets, func(s secret) bool { return s.bad || s.wrong }) {
+	if !l.current || len(l.old) == 0 {
 		return ""
 	}
 	for _, token := range l.old {

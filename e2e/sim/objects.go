@@ -38,11 +38,12 @@ type objects struct {
 	pods        map[string]*corev1.Pod
 	replicaSets map[string]*appsv1.ReplicaSet
 	servers     map[string]*unstructured.Unstructured
+	profiles    map[string]*unstructured.Unstructured // ServiceProfiles
 }
 
 func newObjects() objects {
 	return objects{map[string]*corev1.Service{}, map[string]*discoveryv1.EndpointSlice{}, map[string]*corev1.Pod{},
-		map[string]*appsv1.ReplicaSet{}, map[string]*unstructured.Unstructured{}}
+		map[string]*appsv1.ReplicaSet{}, map[string]*unstructured.Unstructured{}, map[string]*unstructured.Unstructured{}}
 }
 
 // set notes an object that has been put, or (not there) deleted. Objects that follow from nothing else, as Nodes and
@@ -58,7 +59,11 @@ func (o *objects) set(obj runtime.Object, there bool) {
 	case *appsv1.ReplicaSet:
 		note(o.replicaSets, obj, there)
 	case *unstructured.Unstructured:
-		note(o.servers, obj, there)
+		if obj.GetKind() == "Server" {
+			note(o.servers, obj, there)
+		} else {
+			note(o.profiles, obj, there)
+		}
 	}
 }
 
@@ -181,6 +186,22 @@ func newServer(service string, port int64) *unstructured.Unstructured {
 		},
 	}}
 }
+
+// newProfile is a ServiceProfile of a Service, with routes.
+func newProfile(service string, routes []string) *unstructured.Unstructured {
+	var list []any
+	for _, route := range routes {
+		list = append(list, map[string]any{"name": route, "condition": map[string]any{"pathRegex": route}})
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "linkerd.io/v1alpha2", "kind": "ServiceProfile",
+		"metadata": map[string]any{"namespace": namespace, "name": fullName(service)},
+		"spec":     map[string]any{"routes": list},
+	}}
+}
+
+// fullName is how clients name a Service.
+func fullName(service string) string { return service + "." + namespace + ".svc.cluster.local" }
 
 func newNode(name, zone string) *corev1.Node {
 	o := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}

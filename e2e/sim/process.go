@@ -2,11 +2,13 @@ package sim
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"isthmus/e2e/gateway"
@@ -50,4 +52,45 @@ func fetch(ctx context.Context, g *gateway.Gateway, path string) ([]byte, error)
 		return nil, fmt.Errorf("%s says %s", path, resp.Status)
 	}
 	return io.ReadAll(resp.Body)
+}
+
+// clustersPage is what the gateway says of linked clusters, one for each Secret.
+type clustersPage struct {
+	Clusters []struct {
+		Cluster, Secret, State, Reason string
+		Warnings                       []string
+		Resources                      []struct {
+			Resource string
+			Objects  int
+		}
+	}
+}
+
+func clustersOf(ctx context.Context, g *gateway.Gateway) (page clustersPage, err error) {
+	body, err := fetch(ctx, g, "/debug/clusters")
+	if err == nil {
+		err = json.Unmarshal(body, &page)
+	}
+	return page, err
+}
+
+// ready returns why a cluster is not ready though it is linked.
+func (p clustersPage) ready(c *cluster) error {
+	if c.link.accepted == "" {
+		return nil
+	}
+	state := "unknown"
+	for _, x := range p.Clusters {
+		if x.Cluster != c.name || x.State == "rejected" {
+			continue
+		}
+		state = x.State
+		if c.link.good() && strings.Contains(strings.Join(x.Warnings, " "), "new credentials") {
+			state = "not rotated"
+		}
+		if state == "ready" {
+			return nil
+		}
+	}
+	return fmt.Errorf("the gateway says that cluster %s is %s", c.name, state)
 }

@@ -25,6 +25,7 @@ type Report struct {
 	Late     int            // first messages after more than 3 s, in rounds with such gaps
 	Worst    time.Duration  // until all was as it should be
 	WorstIn  int            // the round of it
+	Lagging  time.Duration  // the same of rounds with resources that are asked for again only within 30 s
 	Median   time.Duration
 	Took     time.Duration
 
@@ -39,12 +40,16 @@ func newReport(cfg Config) Report {
 }
 
 // settled notes that a round has ended well.
-func (r *Report) settled(round int, took time.Duration, away int, w *world, cs *clients) {
+func (r *Report) settled(round int, took time.Duration, w *world, cs *clients) {
 	r.Rounds = round
+	away := len(w.away())
 	if away > 0 {
 		r.Away++
 	}
-	if took > r.Worst {
+	switch {
+	case time.Now().Add(-took).Before(w.lagging):
+		r.Lagging = max(r.Lagging, took)
+	case took > r.Worst:
 		r.Worst, r.WorstIn = took, round
 	}
 	r.times = append(r.times, took)
@@ -65,7 +70,8 @@ func (r Report) String() string {
 	fmt.Fprintf(&b, "seed %d: %d clusters, %d services, %d clients; %d rounds in %v, %d of them with clusters away\n",
 		r.Seed, r.Clusters, r.Services, r.Clients, r.Rounds, r.Took.Round(time.Second), r.Away)
 	fmt.Fprintf(&b, "%d objects written, %d streams opened, %d messages\n", r.Writes, r.Opens, r.Messages)
-	fmt.Fprintf(&b, "convergence: median %v, worst %v (round %d)\n", r.Median.Round(time.Millisecond), r.Worst.Round(time.Millisecond), r.WorstIn)
+	fmt.Fprintf(&b, "convergence: median %v, worst %v (round %d); worst after optional resources were refused %v\n",
+		r.Median.Round(time.Millisecond), r.Worst.Round(time.Millisecond), r.WorstIn, r.Lagging.Round(time.Millisecond))
 	fmt.Fprintf(&b, "the simulator was paused for %v at most; first messages that were late in rounds like that: %d\n", r.Gap.Round(time.Millisecond), r.Late)
 	names := slices.Sorted(maps.Keys(r.Steps))
 	for i, name := range names {

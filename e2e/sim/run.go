@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,7 +80,8 @@ func (s *simulation) round(ctx context.Context, round int) error {
 	w := s.world
 	// Some rounds are over in no time, and some last until the gateway has found out what is silent.
 	pace := int64(s.cfg.Pace) * pick(w, []int64{0, 1, 1, 2, 10}) / 2
-	for range s.cfg.Steps {
+	// After many steps much has gone together, and after few what has been overlooked still shows.
+	for range max(1, s.cfg.Steps*pick(w, []int{1, 3, 10, 10})/10) {
 		if err := s.step(); err != nil {
 			return err
 		}
@@ -142,8 +144,8 @@ func (s *simulation) change(from []step, c *cluster, service string) bool {
 	if text == "" {
 		return false
 	}
-	s.report.Steps[k.name]++
-	s.story.tell(service, fmt.Sprintf("%s %s %s: %s", c.name, service, k.name, text))
+	s.report.Steps[cmp.Or(k.name, text)]++
+	s.story.tell(service, fmt.Sprintf("%s %s %s: %s", c.name, service, cmp.Or(k.name, "fault"), text))
 	return true
 }
 

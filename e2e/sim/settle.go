@@ -51,11 +51,14 @@ func (s *simulation) settle(ctx context.Context, round int) error {
 	}
 	s.audit.mark(s.clients)
 	if len(away) == 0 {
+		if err := s.linked(ctx, within-time.Since(began)); err != nil {
+			return s.failure(round, nil, err)
+		}
 		for _, c := range w.clusters[1:] {
-			c.link.settled = c.link.accepted != ""
+			c.link.settle()
 		}
 	}
-	s.report.settled(round, took, len(away), w, s.clients)
+	s.report.settled(round, took, w, s.clients)
 	return nil
 }
 
@@ -80,4 +83,26 @@ func (s *simulation) healthy(ctx context.Context) error {
 	}
 	_, err := fetch(ctx, s.gateway, "/ready")
 	return err
+}
+
+// linked waits until the gateway says that all clusters are ready that are linked, and by what their Secrets say if that
+// works.
+func (s *simulation) linked(ctx context.Context, within time.Duration) error {
+	for began := time.Now(); ; {
+		page, err := clustersOf(ctx, s.gateway)
+		if err != nil {
+			return err
+		}
+		for _, c := range s.world.clusters[1:] {
+			if err = page.ready(c); err != nil {
+				break
+			}
+		}
+		if err == nil || time.Since(began) > within {
+			return err
+		}
+		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
+	}
 }

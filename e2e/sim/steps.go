@@ -4,13 +4,12 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
 // step is one kind of thing that happens. do does it and says what it was; empty: there was nothing to do it with.
 type step struct {
-	name   string
+	name   string // empty: what do says is what it is counted as
 	weight int
 	do     func(*world, *cluster, string) string
 }
@@ -22,12 +21,12 @@ var endpointSteps = []step{
 	{"readiness", 16, (*world).readiness},
 	{"move an endpoint", 8, (*world).move},
 	{"replace a pod", 10, (*world).replace},
-	{"pod is late", 4, (*world).late},
+	{"pod is late", 8, (*world).late},
 	{"relabel a pod", 6, (*world).relabel},
 	{"renumber the port", 2, (*world).renumber},
 	{"drop a slice", 2, (*world).dropSlice},
 	{"service", 2, (*world).toggleService},
-	{"server", 3, (*world).toggleServer},
+	{"server", 4, (*world).changeServer},
 	{"owner", 3, (*world).toggleOwner},
 	{"junk pods", 3, (*world).junk},
 }
@@ -178,59 +177,6 @@ func (w *world) move(c *cluster, s string) string {
 	return fmt.Sprintf("%s from %s to %s", moved, from.Name, to.Name)
 }
 
-// replace deletes a Pod and makes another one of its name, as a StatefulSet does, at the same address.
-func (w *world) replace(c *cluster, s string) string {
-	l, i := w.anyEndpoint(c, s)
-	if l == nil {
-		return ""
-	}
-	pod := c.pods[l.Endpoints[i].TargetRef.Name]
-	if pod == nil {
-		return ""
-	}
-	made := newPod(pod.Name, s, look{meshed: !w.chance(5), owner: owner("StatefulSet", s+"-db")})
-	w.delete(c, s, pod)
-	w.put(c, s, made)
-	return pod.Name
-}
-
-// late deletes a Pod that its slice goes on to name, or brings one back.
-func (w *world) late(c *cluster, s string) string {
-	l, i := w.anyEndpoint(c, s)
-	if l == nil {
-		return ""
-	}
-	name := l.Endpoints[i].TargetRef.Name
-	if pod := c.pods[name]; pod != nil {
-		w.delete(c, s, pod)
-		return "without " + name
-	}
-	w.put(c, s, newPod(name, s, look{meshed: true}))
-	return "with " + name + " again"
-}
-
-// relabel changes what a Pod says about itself.
-func (w *world) relabel(c *cluster, s string) string {
-	l, i := w.anyEndpoint(c, s)
-	if l == nil {
-		return ""
-	}
-	name := l.Endpoints[i].TargetRef.Name
-	old := c.pods[name]
-	if old == nil {
-		return ""
-	}
-	look := look{meshed: !w.chance(4), silent: w.chance(5)}
-	if len(old.OwnerReferences) > 0 {
-		look.owner, look.hash = old.OwnerReferences[0], old.Labels[hashLabel]
-	}
-	if w.chance(2) {
-		look.opaque = fmt.Sprint(pick(w, slicePorts))
-	}
-	w.put(c, s, newPod(name, s, look))
-	return name
-}
-
 // renumber gives all slices of a service another number for the port, one by one.
 func (w *world) renumber(c *cluster, s string) string {
 	all := c.slicesOf(s)
@@ -266,44 +212,13 @@ func (w *world) toggleService(c *cluster, s string) string {
 	return "created"
 }
 
-func (w *world) toggleServer(c *cluster, s string) string {
-	if o := c.servers[s]; o != nil {
+// changeServer deletes a Server, makes one, or gives it another port.
+func (w *world) changeServer(c *cluster, s string) string {
+	if o := c.servers[s]; o != nil && w.chance(2) {
 		w.delete(c, s, o)
 		return "deleted"
 	}
 	port := pick(w, slicePorts)
 	w.put(c, s, newServer(s, int64(port)))
 	return fmt.Sprintf("port %d is opaque", port)
-}
-
-// toggleOwner deletes a ReplicaSet, whose Pods stay, or makes one.
-func (w *world) toggleOwner(c *cluster, s string) string {
-	if all := named(c.replicaSets, s+"-"); len(all) > 0 && w.chance(2) {
-		o := pick(w, all)
-		w.delete(c, s, o)
-		return o.Name + " deleted"
-	}
-	name := fmt.Sprintf("%s-5f79f964%02x", s, w.rng.IntN(3))
-	w.put(c, s, newReplicaSet(name, s))
-	return name + " created"
-}
-
-// junk makes Pods that no slice names, or deletes them.
-func (w *world) junk(c *cluster, s string) string {
-	all := named(c.pods, s+"-junk-")
-	if len(all) > 20 {
-		for _, p := range all {
-			w.delete(c, s, p)
-		}
-		return "deleted"
-	}
-	var list []*corev1.Pod
-	for range 5 {
-		c.made++
-		list = append(list, newPod(fmt.Sprintf("%s-junk-%d", s, c.made), s, look{meshed: w.chance(2)}))
-	}
-	for _, p := range list {
-		w.put(c, s, p)
-	}
-	return "5 more"
 }

@@ -35,6 +35,7 @@ type cluster struct {
 	api    *apisim.Server
 	proxy  *faultproxy.Proxy // through which the gateway reaches it
 	fault  *fault            // what is wrong with it; nil: nothing
+	shaken bool              // something has been wrong since the last mark
 	link   link
 	made   int // Pods and addresses so far
 }

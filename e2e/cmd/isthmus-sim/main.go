@@ -93,7 +93,7 @@ func parse(args []string, out io.Writer) (arguments, error) {
 	flags.IntVar(&s.Services, "services", 5, "services that clusters have in common")
 	flags.IntVar(&s.Endpoints, "endpoints", 5, "endpoints of a service in a cluster, on average, at first")
 	flags.IntVar(&s.Clients, "clients", 60, "clients, each with one stream")
-	flags.IntVar(&s.Steps, "steps", 200, "steps of a round")
+	flags.IntVar(&s.Steps, "steps", 200, "steps of a round, at most")
 	flags.DurationVar(&s.Pace, "pace", 5*time.Millisecond, "time between steps, on average")
 	flags.IntVar(&s.Rounds, "rounds", 0, "rounds; 20 unless that or a -duration is given")
 	flags.DurationVar(&s.Duration, "duration", 0, "no round begins after that")

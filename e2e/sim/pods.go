@@ -1,0 +1,92 @@
+package sim
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// replace deletes a Pod and makes another one of its name, as a StatefulSet does, at the same address.
+func (w *world) replace(c *cluster, s string) string {
+	l, i := w.anyEndpoint(c, s)
+	if l == nil {
+		return ""
+	}
+	pod := c.pods[l.Endpoints[i].TargetRef.Name]
+	if pod == nil {
+		return ""
+	}
+	made := newPod(pod.Name, s, look{meshed: !w.chance(5), owner: owner("StatefulSet", s+"-db")})
+	w.delete(c, s, pod)
+	w.put(c, s, made)
+	return pod.Name
+}
+
+// late deletes a Pod that its slice goes on to name, or brings one back.
+func (w *world) late(c *cluster, s string) string {
+	l, i := w.anyEndpoint(c, s)
+	if l == nil {
+		return ""
+	}
+	name := l.Endpoints[i].TargetRef.Name
+	if pod := c.pods[name]; pod != nil {
+		w.delete(c, s, pod)
+		return "without " + name
+	}
+	w.put(c, s, newPod(name, s, look{meshed: true}))
+	return "with " + name + " again"
+}
+
+// relabel changes what a Pod says about itself.
+func (w *world) relabel(c *cluster, s string) string {
+	l, i := w.anyEndpoint(c, s)
+	if l == nil {
+		return ""
+	}
+	name := l.Endpoints[i].TargetRef.Name
+	old := c.pods[name]
+	if old == nil {
+		return ""
+	}
+	look := look{meshed: !w.chance(4), silent: w.chance(5)}
+	if len(old.OwnerReferences) > 0 {
+		look.owner, look.hash = old.OwnerReferences[0], old.Labels[hashLabel]
+	}
+	if w.chance(2) {
+		look.opaque = fmt.Sprint(pick(w, slicePorts))
+	}
+	w.put(c, s, newPod(name, s, look))
+	return name
+}
+
+// toggleOwner deletes a ReplicaSet, whose Pods stay, or makes one.
+func (w *world) toggleOwner(c *cluster, s string) string {
+	if all := named(c.replicaSets, s+"-"); len(all) > 0 && w.chance(2) {
+		o := pick(w, all)
+		w.delete(c, s, o)
+		return o.Name + " deleted"
+	}
+	name := fmt.Sprintf("%s-5f79f964%02x", s, w.rng.IntN(3))
+	w.put(c, s, newReplicaSet(name, s))
+	return name + " created"
+}
+
+// junk makes Pods that no slice names, or deletes them.
+func (w *world) junk(c *cluster, s string) string {
+	all := named(c.pods, s+"-junk-")
+	if len(all) > 20 {
+		for _, p := range all {
+			w.delete(c, s, p)
+		}
+		return "deleted"
+	}
+	var list []*corev1.Pod
+	for range 5 {
+		c.made++
+		list = append(list, newPod(fmt.Sprintf("%s-junk-%d", s, c.made), s, look{meshed: w.chance(2)}))
+	}
+	for _, p := range list {
+		w.put(c, s, p)
+	}
+	return "5 more"
+}

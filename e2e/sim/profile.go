@@ -1,0 +1,65 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"isthmus/e2e/proxy"
+)
+
+// profile is what clients are told of a Service besides its endpoints.
+type profile struct {
+	name   string
+	opaque bool
+	routes []string
+}
+
+// profile says what a Service's is, from the objects alone; not ok: there is no such Service. It is the local cluster that
+// knows, whatever a Service is made of.
+func (w *world) profile(service string) (p profile, ok bool) {
+	local := w.clusters[0]
+	o := local.services[service]
+	if o == nil {
+		return p, false
+	}
+	p = profile{name: fullName(service), opaque: o.Annotations[opaquePort] == fmt.Sprint(servicePort)}
+	if of := local.profiles[p.name]; of != nil {
+		routes, _, _ := unstructured.NestedSlice(of.Object, "spec", "routes")
+		for _, route := range routes {
+			name, _, _ := unstructured.NestedString(route.(map[string]any), "name")
+			p.routes = append(p.routes, name)
+		}
+	}
+	return p, true
+}
+
+// profileOf is what a message says.
+func profileOf(m *pb.DestinationProfile) profile {
+	p := profile{name: m.GetFullyQualifiedName(), opaque: m.GetOpaqueProtocol()}
+	for _, route := range m.GetRoutes() {
+		p.routes = append(p.routes, route.GetMetricsLabels()["route"])
+	}
+	return p
+}
+
+// wrongProfile says in which way a client does not have the profile that it should.
+func (w *world) wrongProfile(service string, now proxy.Snapshot) error {
+	want, exists := w.profile(service)
+	refused := now.Phase == proxy.Ended && status.Code(now.Err) == codes.NotFound
+	switch {
+	case refused && !exists:
+		return nil
+	case now.Phase != proxy.Open || now.First == nil:
+		return fmt.Errorf("the stream is not open, or has had no message: %w", now.Err)
+	}
+	got := profileOf(now.Profile.Profile())
+	if got.name != want.name || got.opaque != want.opaque || !slices.Equal(got.routes, want.routes) {
+		return fmt.Errorf("the profile is %+v, should be %+v", got, want)
+	}
+	return nil
+}
