@@ -13,7 +13,7 @@ import (
 
 // writers is how many changes may be under way at a time. A service's next change comes so much later than its last that
 // the two are never written at the same time.
-const writers = 8
+const writers = 16
 
 // churn opens all streams, spread over many services, and changes these in turn at a fixed rate.
 func churn(ctx context.Context, l *Lab, at subject) (_ Sample, err error) {
@@ -83,14 +83,12 @@ func changes(ctx context.Context, at subject, f family, scale Scale) (map[string
 			}
 		})
 	}
-	tick := time.NewTicker(time.Second / time.Duration(scale.Rate))
-	defer tick.Stop()
-	for i := 0; i < scale.Rounds*scale.World.App && ctx.Err() == nil; i++ {
-		select {
-		case <-ctx.Done():
-		case <-tick.C:
-			due <- f.of(i % scale.World.App)
+	began, every := time.Now(), time.Second/time.Duration(scale.Rate)
+	for i := range scale.Rounds * scale.World.App {
+		if pause(ctx, time.Until(began.Add(time.Duration(i)*every))) != nil {
+			break
 		}
+		due <- f.of(i % scale.World.App)
 	}
 	close(due)
 	all.Wait()

@@ -9,16 +9,12 @@ import (
 	"isthmus/e2e/bench/proc"
 )
 
-const (
-	// settling bounds the wait for a fresh server to have given back memory that it needed to start.
-	settling = 10 * time.Second
-	// aftermath is how long after the work what it costs is read.
-	aftermath = time.Second
-)
+// aftermath is how long after the work what it costs is read.
+const aftermath = time.Second
 
 // idle measures a server that nobody asks anything.
-func idle(ctx context.Context, _ *Lab, at subject) (Sample, error) {
-	if err := pause(ctx, settling); err != nil {
+func idle(ctx context.Context, l *Lab, at subject) (Sample, error) {
+	if err := pause(ctx, l.cfg.Scale.Settle); err != nil {
 		return nil, err
 	}
 	m, err := proc.ReadMemory(at.Pid())
@@ -31,7 +27,7 @@ func idle(ctx context.Context, _ *Lab, at subject) (Sample, error) {
 // connect opens all streams at once, ends them at once and opens them again.
 func connect(f family) func(context.Context, *Lab, subject) (Sample, error) {
 	return func(ctx context.Context, l *Lab, at subject) (_ Sample, err error) {
-		memory, err := proc.Settled(ctx, at.Pid(), settling)
+		memory, err := proc.Settled(ctx, at.Pid(), l.cfg.Scale.Settle)
 		if err != nil {
 			return nil, err
 		}
@@ -100,6 +96,7 @@ func latest(streams *load.Load) (last time.Time) {
 	return last
 }
 
+// pause waits, unless ctx ends.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"isthmus/e2e/bench/load"
 	"isthmus/e2e/bench/world"
@@ -16,17 +17,18 @@ type Scale struct {
 	World   world.Scale
 	Streams int
 	Conns   int
-	Flips   int // of one endpoint under open streams
-	Rate    int // changes a second, of all Services with few Pods in turn
-	Rounds  int // how often each of those is changed
-	Repeats int // of what is over soon
+	Flips   int           // of one endpoint under open streams
+	Rate    int           // changes a second, of all Services with few Pods in turn
+	Rounds  int           // how often each of those is changed
+	Repeats int           // of what is over soon
+	Settle  time.Duration // how long a fresh server has, at most, to give back memory that it needed to start
 }
 
 // Full is the scale that the targets are for.
 func Full() Scale {
 	return Scale{
 		World:   world.Scale{Web: 100, WebPods: 50, App: 1000, AppPods: 5},
-		Streams: 10_000, Conns: 100, Flips: 20, Rate: 500, Rounds: 15, Repeats: 3,
+		Streams: 10_000, Conns: 100, Flips: 20, Rate: 500, Rounds: 15, Repeats: 3, Settle: 10 * time.Second,
 	}
 }
 

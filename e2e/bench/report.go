@@ -34,9 +34,16 @@ func thisMachine() Machine {
 
 // Write keeps the report as JSON.
 func (r *Report) Write(path string) error {
-	text, err := json.MarshalIndent(r, "", "\t")
+	return writeJSON(path, r)
+}
+
+// Write keeps the growth as JSON.
+func (g *Growth) Write(path string) error { return writeJSON(path, g) }
+
+func writeJSON(path string, v any) error {
+	text, err := json.MarshalIndent(v, "", "\t")
 	if err != nil {
-		return fmt.Errorf("report: %w", err)
+		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return os.WriteFile(path, append(text, '\n'), 0o644)
 }

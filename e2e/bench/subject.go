@@ -74,11 +74,15 @@ func (l *Lab) start(ctx context.Context, kind Kind) (subject, error) {
 	case l.cfg.Addr != "":
 		return &measured{l.world, l.cfg.Addr, l.cfg.Pid, func() error { return nil }}, nil
 	}
-	g, err := gateway.Start(ctx, gateway.Config{Binary: l.cfg.Isthmus, Kubeconfig: l.world.Kubeconfig(), Args: gatewayArgs()})
+	g, err := startGateway(ctx, l.cfg.Isthmus, l.world.Kubeconfig())
 	if err != nil {
 		return nil, err
 	}
 	return &measured{l.world, g.Addr(), g.Pid(), func() error { return errors.Join(g.Check(ctx), g.Stop()) }}, nil
+}
+
+func startGateway(ctx context.Context, binary, kubeconfig string, more ...string) (*gateway.Gateway, error) {
+	return gateway.Start(ctx, gateway.Config{Binary: binary, Kubeconfig: kubeconfig, Args: append(gatewayArgs(), more...)})
 }
 
 // gatewayArgs are the flags of a Linkerd install, beyond those of gateway.BaseArgs, and an end without delay.

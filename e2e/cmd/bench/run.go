@@ -23,6 +23,9 @@ type process struct {
 	stdout, stderr io.Writer
 }
 
+// Files in the folder for results.
+const reportFile, growthFile = "bench.json", "growth.json"
+
 // usageError is a mistake in the command line.
 type usageError struct{ error }
 
@@ -32,6 +35,8 @@ exit status 1.
 
   bench [FLAGS]           start three API servers, fill them, measure
   bench clusters [FLAGS]  only start and fill them, and say how to reach them
+  bench growth [FLAGS]    measure how costs grow; needs no API servers
+  bench page [FLAGS]      write the results of both to docs/performance.md
   bench floor FILE        the floor; what FILE holds is recorded by bench
 
 Another Destination server is measured so: bench clusters, start the server,
@@ -43,15 +48,16 @@ Flags:
 
 // options are what the command line says.
 type options struct {
-	bin, out, run, addr string
-	pid                 int
-	attach              bool
+	bin, out, docs, run, addr string
+	pid                       int
+	attach                    bool
 }
 
 func parse(args []string, p process) (o options, err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.StringVar(&o.bin, "bin", "", "the `folder` with the programs isthmus and controlplane (default: that of bench)")
 	flags.StringVar(&o.out, "out", filepath.Join("out", "bench"), "the `folder` for results and the clusters' state")
+	flags.StringVar(&o.docs, "docs", "docs", "the `folder` of the page")
 	flags.StringVar(&o.run, "run", "", "only the trials whose name this `regexp` matches")
 	flags.BoolVar(&o.attach, "attach", false, "use the clusters of bench clusters, which is running")
 	flags.StringVar(&o.addr, "addr", "", "`HOST:PORT` of another Destination server, which follows the clusters of bench clusters")
@@ -128,6 +134,10 @@ func run(ctx context.Context, args []string, p process) error {
 		return measure(ctx, o, cfg, p.stdout)
 	case "clusters":
 		return clusters(ctx, cfg, p.stdout)
+	case "growth":
+		return growth(ctx, o, cfg)
+	case "page":
+		return page(o)
 	}
 	return usageError{fmt.Errorf("%q is no verb; bench -help tells which there are", verb)}
 }
@@ -149,14 +159,47 @@ func measure(ctx context.Context, o options, cfg bench.Config, stdout io.Writer)
 		return err
 	}
 	report := bench.NewReport(cfg, results)
-	if err := report.Write(filepath.Join(o.out, "bench.json")); err != nil {
+	if err := report.Write(filepath.Join(o.out, reportFile)); err != nil {
 		return err
 	}
 	if err := report.Print(stdout); err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "\nmeasured in %.0f s; all of it is in %s\n", time.Since(began).Seconds(), filepath.Join(o.out, "bench.json"))
+	fmt.Fprintf(stdout, "\nmeasured in %.0f s; all of it is in %s\n", time.Since(began).Seconds(), filepath.Join(o.out, reportFile))
 	return report.Err()
+}
+
+// growth measures how costs grow.
+func growth(ctx context.Context, o options, cfg bench.Config) error {
+	g, err := bench.MeasureGrowth(ctx, cfg, bench.FullGrowth())
+	if err != nil {
+		return err
+	}
+	return g.Write(filepath.Join(o.out, growthFile))
+}
+
+// page brings the page on performance, and its chart, up to date with the results.
+func page(o options) error {
+	report, err := bench.ReadReport(filepath.Join(o.out, reportFile))
+	if err != nil {
+		return err
+	}
+	growth, err := bench.ReadGrowth(filepath.Join(o.out, growthFile))
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(o.docs, "performance.md")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	updated, err := bench.UpdatePage(string(text), report, growth)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return errors.Join(
+		os.WriteFile(path, []byte(updated), 0o644),
+		os.WriteFile(filepath.Join(o.docs, "growth.svg"), []byte(growth.SVG()), 0o644))
 }
 
 func chosen(pattern string) ([]bench.Trial, error) {
