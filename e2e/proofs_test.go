@@ -28,7 +28,11 @@ func TestProofs(t *testing.T) {
 	for _, group := range []struct {
 		letter string
 		most   int
-	}{{"G", 11}, {"D", 6}, {"F", 4}, {"X", 23}} {
+	}{
+		{"G", 11}, {"D", 6}, {"F", 4}, {"X", 23},
+		{"P", 27}, {"T", 3}, {"I", 3}, {"EP", 1}, {"SP", 9}, {"FB", 7}, {"O", 6},
+		{"E", 32}, {"M", 5}, {"C", 14}, {"S", 3}, {"W", 3}, {"R", 4}, {"K", 7}, {"U", 4}, {"V", 1},
+	} {
 		for i := range group.most {
 			want = append(want, fmt.Sprintf("%s-%02d", group.letter, i+1))
 		}
@@ -36,11 +40,15 @@ func TestProofs(t *testing.T) {
 	if !slices.Equal(ids, want) {
 		t.Errorf("the peer's rows are %q, want %q", ids, want)
 	}
-	inputs := proofs(t, string(text), "### What a stream follows")
-	if len(inputs) < 20 {
-		t.Errorf("only %d inputs are named", len(inputs))
+	rows := peer
+	for _, heading := range []string{"### What a Get stream follows", "### What a GetProfile stream follows"} {
+		inputs := proofs(t, string(text), heading)
+		if len(inputs) < 20 {
+			t.Errorf("%s: only %d inputs are named", heading, len(inputs))
+		}
+		rows = append(rows, inputs...)
 	}
-	for _, row := range append(peer, inputs...) {
+	for _, row := range rows {
 		for _, by := range row.by {
 			if err := exists(by); err != nil {
 				t.Errorf("%s: %v", row.name, err)

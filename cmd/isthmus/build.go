@@ -38,7 +38,9 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 		DefaultOpaquePorts:  o.defaultPorts(log),
 		EndpointSlices:      o.slices,
 	}
-	here, err := local.New(local.Options{REST: cfg, TrustDomain: o.trustDomain, Rules: rules, Table: table, Log: log})
+	here, err := local.New(local.Options{
+		REST: cfg, TrustDomain: o.trustDomain, ClusterDomain: o.domain, Rules: rules, Table: table, Log: log,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -189,7 +189,7 @@ func (s *Stream) take(m any, at time.Time) {
 		msg.Kind, msg.Addrs = describe(m)
 		empty = s.get.Len() == 0
 	case *pb.DestinationProfile:
-		s.profile.Apply(m)
+		msg.Faults = s.profile.Apply(m)
 		msg.Kind, msg.Detail = "profile", line(m)
 		empty = msg.Detail == "{}"
 	}

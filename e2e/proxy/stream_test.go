@@ -3,6 +3,7 @@ package proxy_test
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -113,6 +114,21 @@ func TestStreamEndsWithStatus(t *testing.T) {
 	snap := until(t, s, "end", func(s proxy.Snapshot) bool { return s.Phase == proxy.Ended })
 	if status.Code(snap.Err) != codes.NotFound {
 		t.Errorf("ended with %v", snap.Err)
+	}
+}
+
+func TestStreamNotesFaultsOfProfiles(t *testing.T) {
+	server := Start(t)
+	server.OnProfile("web:80", func(stream grpc.ServerStreamingServer[pb.DestinationProfile]) error {
+		if err := stream.Send(&pb.DestinationProfile{Endpoint: &pb.WeightedAddr{}}); err != nil {
+			return err
+		}
+		<-stream.Context().Done()
+		return stream.Context().Err()
+	})
+	snap := until(t, subscribe(t, server, proxy.GetProfile), "the profile", messages(1))
+	if !slices.Equal(snap.Faults, []proxy.Fault{proxy.BadAddress}) || !slices.Equal(snap.First.Faults, snap.Faults) {
+		t.Errorf("faults %q, of the first message %q", snap.Faults, snap.First.Faults)
 	}
 }
 
