@@ -55,8 +55,7 @@ func TestSmoke(t *testing.T) {
 	}
 	for _, r := range results {
 		if r.Absent != "" {
-			t.Errorf("%s: %s", r.Trial, r.Absent)
-			continue
+			t.Fatalf("%s: %s", r.Trial, r.Absent)
 		}
 		floor, gateway := r.Samples[Floor], r.Samples[Gateway]
 		if r.Trial != "idle" && floor[0]["bytes"] != gateway[0]["bytes"] {

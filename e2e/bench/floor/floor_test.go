@@ -2,6 +2,7 @@ package floor_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -61,7 +63,9 @@ func TestServe(t *testing.T) {
 	}
 	check := func(l *load.Load, want ...[]byte) {
 		t.Helper()
-		if err := l.Await(t.Context(), len(want)); err != nil {
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		if err := l.Await(ctx, len(want)); err != nil {
 			t.Fatal(err)
 		}
 		l.Messages(func(to load.Target, got [][]byte) {

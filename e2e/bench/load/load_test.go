@@ -21,6 +21,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// limited ends long after all should be over.
+func limited(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 // large is an update of some 40 KiB: several of them are more than a window.
 func large() *pb.Update {
 	u := destinationtest.Add("10.0.0.1:80")
@@ -47,12 +54,12 @@ func TestOpen(t *testing.T) {
 		return nil
 	})
 	began := time.Now()
-	l, err := load.Open(t.Context(), load.Config{Addr: server.Addr(), Method: "Get", Conns: 7, Targets: slices.Repeat([]load.Target{{Authority: "web:80", Token: "who"}}, streams), Keep: true})
+	l, err := load.Open(limited(t), load.Config{Addr: server.Addr(), Method: "Get", Conns: 7, Targets: slices.Repeat([]load.Target{{Authority: "web:80", Token: "who"}}, streams), Keep: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, ready := range release {
-		if err := l.Await(t.Context(), i+1); err != nil {
+		if err := l.Await(limited(t), i+1); err != nil {
 			t.Fatal(err)
 		}
 		if l.Received() != (i+1)*streams {
@@ -102,7 +109,7 @@ func TestFirst(t *testing.T) {
 	})
 	opened := make(chan *load.Load)
 	go func() {
-		l, err := load.Open(t.Context(), load.Config{Addr: server.Addr(), Method: "GetProfile", Conns: 3, First: 2, Targets: []load.Target{{Authority: "web:80"}}})
+		l, err := load.Open(limited(t), load.Config{Addr: server.Addr(), Method: "GetProfile", Conns: 3, First: 2, Targets: []load.Target{{Authority: "web:80"}}})
 		if err != nil {
 			t.Error(err)
 		}
@@ -152,12 +159,12 @@ func TestStreamEnds(t *testing.T) {
 	updates := make(chan *pb.Update, 1)
 	updates <- destinationtest.Add("10.0.0.1:80")
 	server.OnGet("web:80", destinationtest.Send(updates))
-	l, err := load.Open(t.Context(), load.Config{Addr: server.Addr(), Method: "Get", Conns: 1, Targets: []load.Target{{Authority: "web:80"}}})
+	l, err := load.Open(limited(t), load.Config{Addr: server.Addr(), Method: "Get", Conns: 1, Targets: []load.Target{{Authority: "web:80"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	close(updates)
-	if err := l.Await(t.Context(), 2); err == nil || !strings.Contains(err.Error(), "a stream has ended") {
+	if err := l.Await(limited(t), 2); err == nil || !strings.Contains(err.Error(), "a stream has ended") {
 		t.Error(err)
 	}
 	if err := l.Close(); err != nil {
