@@ -52,7 +52,7 @@ func connect(f family) func(context.Context, *Lab, subject) (Sample, error) {
 	}
 }
 
-// storm is what it took to have all streams.
+// stormed is what it took to have all streams.
 type stormed struct {
 	streams *load.Load
 	cpu     time.Duration

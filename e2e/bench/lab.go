@@ -89,9 +89,11 @@ func Open(ctx context.Context, cfg Config) (_ *Lab, err error) {
 		}
 	}()
 	if cfg.Kubeconfigs == nil {
-		if cfg.Kubeconfigs, l.close, err = StartClusters(ctx, cfg); err != nil {
+		kubeconfigs, stop, err := StartClusters(ctx, cfg)
+		if err != nil {
 			return nil, err
 		}
+		cfg.Kubeconfigs, l.close = kubeconfigs, stop
 	}
 	if l.world, err = world.New(cfg.Kubeconfigs); err != nil {
 		return nil, err

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"google.golang.org/grpc/codes"
+
 	"isthmus/e2e/bench/floor"
 	"isthmus/e2e/bench/load"
 )
@@ -42,7 +44,7 @@ func (l *Lab) recordFamily(ctx context.Context, at subject, f family, to map[str
 		cfg.Targets = append(cfg.Targets, load.Target{Authority: f.of(i).authority})
 	}
 	streams, err := load.Open(ctx, cfg)
-	if err != nil && f.method != "Get" {
+	if end, ok := errors.AsType[*load.EndError](err); ok && end.Code == codes.Unimplemented {
 		l.absent[f.name] = err
 		return nil
 	}

@@ -86,7 +86,7 @@ func (l *Lab) Run(ctx context.Context, trials []Trial) ([]Result, error) {
 			continue
 		}
 		began := time.Now()
-		for range max(1, t.Repeats, l.repeats(t)) {
+		for range l.repeats(t) {
 			for _, kind := range []Kind{Floor, Gateway} {
 				if kind == Floor && t.Alone {
 					continue

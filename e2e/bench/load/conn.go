@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strconv"
 	"sync"
 	"time"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -123,7 +125,7 @@ func (c *conn) take(frame http2.Frame) error {
 		return c.data(f)
 	case *http2.MetaHeadersFrame:
 		if f.StreamEnded() {
-			return fmt.Errorf("a stream has ended: %v", f.Fields)
+			return ended(f.Fields)
 		}
 	case *http2.RSTStreamFrame:
 		return fmt.Errorf("a stream was reset: %v", f.ErrCode)
@@ -140,6 +142,32 @@ func (c *conn) take(frame http2.Frame) error {
 		}
 	}
 	return nil
+}
+
+// EndError is the end of a stream, which no stream should come to.
+type EndError struct {
+	Code    codes.Code
+	Message string
+}
+
+func (e *EndError) Error() string {
+	return fmt.Sprintf("a stream has ended: %v: %s", e.Code, e.Message)
+}
+
+// ended reads the trailers of a stream.
+func ended(fields []hpack.HeaderField) error {
+	e := &EndError{Code: codes.Unknown}
+	for _, f := range fields {
+		switch f.Name {
+		case "grpc-status":
+			if n, err := strconv.ParseUint(f.Value, 10, 32); err == nil {
+				e.Code = codes.Code(n)
+			}
+		case "grpc-message":
+			e.Message = f.Value
+		}
+	}
+	return e
 }
 
 // data counts the messages that a frame completes, and opens windows again that are half used up.
