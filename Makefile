@@ -4,7 +4,7 @@ RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 BIN  := $(CURDIR)/bin
 
 help: ## print this
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/isthmus
 	go build -ldflags='-s -w' -o $(BIN)/isthmus ./cmd/isthmus
@@ -40,7 +40,13 @@ lint: ## gofmt, vet, staticcheck, in both modules
 generate: ## write generated code anew
 	go generate ./...
 
-bench: ## benchmarks of the hot paths
+bench: tools ## what the gateway costs beside a bare gRPC server (BENCH=REGEX: only these; ADDR=, PID=: another server)
+	@$(BIN)/bench -run '$(BENCH)' $(if $(ADDR)$(PID),-addr '$(ADDR)' -pid '$(PID)')
+
+growth: tools ## how the gateway's costs grow with endpoints, clusters and Services
+	@$(BIN)/bench growth
+
+microbench: ## benchmarks of the hot paths
 	go test -run '^$$' -bench . -benchmem ./federation ./grpcapi ./clusterstore
 
 fuzz: ## every fuzz test for FUZZTIME (default 20s)
@@ -53,4 +59,4 @@ vulncheck: ## known vulnerabilities in what is built; asks vuln.go.dev
 clean: ## remove what was built
 	rm -rf $(BIN) out
 
-.PHONY: help build tools demo test unit e2e faults sim lint generate bench fuzz vulncheck clean
+.PHONY: help build tools demo test unit e2e faults sim lint generate bench growth microbench fuzz vulncheck clean

@@ -24,8 +24,8 @@ const maxRequest = 64 << 10
 func (s *Server) GRPC(extra ...grpc.ServerOption) *grpc.Server {
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
-		grpc.ChainUnaryInterceptor(s.metrics.grpc.UnaryServerInterceptor(), s.recoverUnary),
-		grpc.ChainStreamInterceptor(s.metrics.grpc.StreamServerInterceptor(), s.recoverStream),
+		grpc.ChainUnaryInterceptor(s.metrics.calls.unary, s.recoverUnary),
+		grpc.ChainStreamInterceptor(s.metrics.calls.stream, s.recoverStream),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second}),
 		grpc.MaxRecvMsgSize(maxRequest),
@@ -37,7 +37,7 @@ func (s *Server) GRPC(extra ...grpc.ServerOption) *grpc.Server {
 	pb.RegisterDestinationServer(g, s)
 	healthpb.RegisterHealthServer(g, s.health)
 	reflection.Register(g)
-	s.metrics.grpc.InitializeMetrics(g)
+	s.metrics.calls.prepare(g.GetServiceInfo())
 	return g
 }
 

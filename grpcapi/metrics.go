@@ -3,13 +3,12 @@ package grpcapi
 import (
 	"fmt"
 
-	grpcprom "github.com/grpc-ecosystem/go-grpc-middleware/providers/prometheus"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
 // metrics are the Destination server's.
 type metrics struct {
-	grpc             *grpcprom.ServerMetrics
+	calls            *calls
 	overflow         *prometheus.CounterVec // by service; a series is there once it counts
 	profiles         *prometheus.CounterVec // by service and port, likewise
 	endpointProfiles prometheus.Counter
@@ -18,8 +17,7 @@ type metrics struct {
 
 func newMetrics(r prometheus.Registerer, streams func() int) (*metrics, error) {
 	m := &metrics{
-		grpc: grpcprom.NewServerMetrics(grpcprom.WithServerHandlingTimeHistogram(
-			grpcprom.WithHistogramBuckets([]float64{.1, 1, 300, 3600}))),
+		calls: newCalls(),
 		overflow: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "endpoint_updates_queue_overflow",
 			Help: "Get streams that ended because their proxy did not take an update in time.",
@@ -41,7 +39,7 @@ func newMetrics(r prometheus.Registerer, streams func() int) (*metrics, error) {
 		Name: "isthmus_streams",
 		Help: "Open Get and GetProfile streams.",
 	}, func() float64 { return float64(streams()) })
-	for _, c := range []prometheus.Collector{m.grpc, m.overflow, m.profiles, m.endpointProfiles, m.panics, open} {
+	for _, c := range append(m.calls.collectors(), m.overflow, m.profiles, m.endpointProfiles, m.panics, open) {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("metrics of the Destination server: %w", err)
 		}

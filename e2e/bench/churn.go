@@ -1,0 +1,107 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"isthmus/e2e/bench/load"
+	"isthmus/e2e/bench/proc"
+)
+
+// writers is how many changes may be under way at a time. A service's next change comes so much later than its last that
+// the two are never written at the same time.
+const writers = 16
+
+// churn opens all streams, spread over many services, and changes these in turn at a fixed rate.
+func churn(ctx context.Context, l *Lab, at subject) (_ Sample, err error) {
+	f, scale := appFederated, l.cfg.Scale
+	streams, err := l.open(ctx, at, f, scale.World.App)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, streams.Close()) }()
+	if err := pause(ctx, aftermath); err != nil {
+		return nil, err
+	}
+	start, err := proc.CPU(at.Pid())
+	if err != nil {
+		return nil, err
+	}
+	first, before, began := max(1, l.first[f.name]), streams.Received(), time.Now()
+	written, err := changes(ctx, at, f, scale)
+	if err != nil {
+		return nil, err
+	}
+	took := time.Since(began)
+	if err := streams.Await(ctx, first+scale.Rounds); err != nil {
+		return nil, err
+	}
+	if err := pause(ctx, aftermath); err != nil {
+		return nil, err
+	}
+	end, err := proc.CPU(at.Pid())
+	if err != nil {
+		return nil, err
+	}
+	updates := streams.Received() - before
+	if want := scale.Rounds * streams.Streams(); updates != want {
+		return nil, fmt.Errorf("%d updates, not %d: which change is which can't be told", updates, want)
+	}
+	delays := propagation(streams, written, first)
+	return Sample{
+		"rate": float64(scale.Rounds*scale.World.App) / took.Seconds(),
+		"cpu":  microseconds(end-start) / float64(updates), "share": 100 * (end - start).Seconds() / took.Seconds(),
+		"p50": percentile(delays, 50), "p99": percentile(delays, 99), "most": delays[len(delays)-1],
+	}, nil
+}
+
+// changes makes the changes, as evenly over time as the API servers take them, and returns for each authority when they
+// were made.
+func changes(ctx context.Context, at subject, f family, scale Scale) (map[string][]time.Time, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var (
+		due     = make(chan service)
+		mu      sync.Mutex
+		written = map[string][]time.Time{}
+		all     sync.WaitGroup
+	)
+	for range writers {
+		all.Go(func() {
+			for s := range due {
+				changed, err := at.change(ctx, s)
+				if err != nil {
+					cancel(err)
+					continue
+				}
+				mu.Lock()
+				written[s.authority] = append(written[s.authority], changed)
+				mu.Unlock()
+			}
+		})
+	}
+	began, every := time.Now(), time.Second/time.Duration(scale.Rate)
+	for i := range scale.Rounds * scale.World.App {
+		if pause(ctx, time.Until(began.Add(time.Duration(i)*every))) != nil {
+			break
+		}
+		due <- f.of(i % scale.World.App)
+	}
+	close(due)
+	all.Wait()
+	return written, context.Cause(ctx)
+}
+
+// propagation returns, in order, how long each change took to each stream: the changes are a stream's messages after the
+// first ones.
+func propagation(streams *load.Load, written map[string][]time.Time, first int) (delays []float64) {
+	streams.Arrivals(func(t load.Target, at []time.Time) {
+		for i, changed := range written[t.Authority] {
+			delays = append(delays, milliseconds(at[first+i].Sub(changed)))
+		}
+	})
+	return sorted(delays)
+}

@@ -1,0 +1,112 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"isthmus/e2e/bench/load"
+	"isthmus/e2e/bench/proc"
+)
+
+// aftermath is how long after the work what it costs is read.
+const aftermath = time.Second
+
+// idle measures a server that nobody asks anything.
+func idle(ctx context.Context, l *Lab, at subject) (Sample, error) {
+	if err := pause(ctx, l.cfg.Scale.Settle); err != nil {
+		return nil, err
+	}
+	m, err := proc.ReadMemory(at.Pid())
+	if err != nil {
+		return nil, err
+	}
+	return Sample{"rss": megabytes(m.RSS), "pss": megabytes(m.PSS)}, nil
+}
+
+// connect opens all streams at once, ends them at once and opens them again.
+func connect(f family) func(context.Context, *Lab, subject) (Sample, error) {
+	return func(ctx context.Context, l *Lab, at subject) (_ Sample, err error) {
+		memory, err := proc.Settled(ctx, at.Pid(), l.cfg.Scale.Settle)
+		if err != nil {
+			return nil, err
+		}
+		first, err := l.stormed(ctx, at, f, nil)
+		if err != nil {
+			return nil, err
+		}
+		held, err := proc.ReadMemory(at.Pid())
+		if err != nil {
+			return nil, errors.Join(err, first.streams.Close())
+		}
+		again, err := l.stormed(ctx, at, f, first.streams)
+		if err != nil {
+			return nil, err
+		}
+		streams := float64(again.streams.Streams())
+		return Sample{
+			"cpu": first.cpu.Seconds(), "all": milliseconds(first.took), "bytes": float64(first.streams.Bytes()) / streams,
+			"memory":    (float64(held.RSS) - float64(memory.RSS)) / 1000 / streams,
+			"reconnect": again.cpu.Seconds(), "again": milliseconds(again.took),
+		}, again.streams.Close()
+	}
+}
+
+// stormed is what it took to have all streams.
+type stormed struct {
+	streams *load.Load
+	cpu     time.Duration
+	took    time.Duration
+}
+
+// stormed ends the streams that there were, if any, and opens all.
+func (l *Lab) stormed(ctx context.Context, at subject, f family, before *load.Load) (s stormed, err error) {
+	start, err := proc.CPU(at.Pid())
+	if err != nil {
+		return s, err
+	}
+	began := time.Now()
+	if before != nil {
+		if err := before.Close(); err != nil {
+			return s, err
+		}
+	}
+	if s.streams, err = l.open(ctx, at, f, f.count(l.cfg.Scale.World)); err != nil {
+		return s, err
+	}
+	s.took = latest(s.streams).Sub(began)
+	err = pause(ctx, aftermath)
+	if err == nil {
+		s.cpu, err = proc.CPU(at.Pid())
+		s.cpu -= start
+	}
+	if err != nil {
+		return s, errors.Join(err, s.streams.Close())
+	}
+	return s, nil
+}
+
+// latest returns when the last message came.
+func latest(streams *load.Load) (last time.Time) {
+	streams.Arrivals(func(_ load.Target, at []time.Time) {
+		if newest := at[len(at)-1]; newest.After(last) {
+			last = newest
+		}
+	})
+	return last
+}
+
+// pause waits, unless ctx ends.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+func megabytes(n uint64) float64           { return float64(n) / 1e6 }

@@ -1,0 +1,16 @@
+// Package bench measures what a Destination server costs, side by side with the floor: a bare gRPC server that sends the
+// same bytes (see package floor).
+//
+// A [Trial] is one thing that is done to a server: many streams opened, an endpoint flipped under them, and so on. It is
+// done to the floor and to the gateway in turn, as often as it says, each time to a fresh process; of what was measured
+// the medians count. The server, the client (this process) and the API servers are separate processes on one machine.
+//
+// The decisions behind it:
+//
+//   - Processor time is the process's own clock, user and system. It is read a second after the work is done, so that what a
+//     garbage collector does later is in it.
+//   - Memory is resident memory (RSS) beyond what the process had before the streams, once that had settled.
+//   - Delays count from the API server's answer to the write, or for the floor from the order to step, until the client
+//     has the whole message.
+//   - The floor's bytes are recorded from the measured server, so that their sizes can't differ.
+package bench

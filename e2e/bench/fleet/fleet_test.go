@@ -1,0 +1,111 @@
+package fleet_test
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"isthmus/e2e/bench/fleet"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// clients of the same cluster, by the encodings of the API.
+func clients(t *testing.T, cfg *rest.Config) map[string]kubernetes.Interface {
+	t.Helper()
+	all := map[string]kubernetes.Interface{}
+	for _, kind := range []string{"application/json", "application/vnd.kubernetes.protobuf"} {
+		c := rest.CopyConfig(cfg)
+		c.ContentType, c.AcceptContentTypes = kind, kind
+		http, err := rest.HTTPClientFor(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(http.CloseIdleConnections)
+		if all[kind], err = kubernetes.NewForConfigAndClient(c, http); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+func TestFleet(t *testing.T) {
+	f, err := fleet.Start(fleet.Config{Linked: 2, Services: 3, Slices: 2, Endpoints: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := f.WriteKubeconfig(path); err != nil {
+		t.Fatal(err)
+	}
+	local, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, k := range clients(t, local) {
+		services, err := k.CoreV1().Services("").List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(services.Items) != 6 || services.Items[1].Annotations["multicluster.linkerd.io/remote-discovery"] != "svc-00000@c01,svc-00000@c02" {
+			t.Fatalf("%s: %v, %v", kind, services, err)
+		}
+		secrets, err := k.CoreV1().Secrets("linkerd").List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(secrets.Items) != 2 {
+			t.Fatalf("%s: %v, %v", kind, secrets, err)
+		}
+		linked, err := clientcmd.RESTConfigFromKubeConfig(secrets.Items[1].Data["kubeconfig"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		watch(t, f, clients(t, linked)[kind])
+	}
+}
+
+// watch follows a flip in the last linked cluster, and back.
+func watch(t *testing.T, f *fleet.Fleet, k kubernetes.Interface) {
+	t.Helper()
+	pods, err := k.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(pods.Items) != 24 {
+		t.Fatalf("%d Pods, %v", len(pods.Items), err)
+	}
+	if _, err := k.AppsV1().ReplicaSets("").List(t.Context(), metav1.ListOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("ReplicaSets: %v", err)
+	}
+	slices, err := k.DiscoveryV1().EndpointSlices("").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(slices.Items) != 6 {
+		t.Fatalf("%d slices, %v", len(slices.Items), err)
+	}
+	w, err := k.DiscoveryV1().EndpointSlices("").Watch(t.Context(), metav1.ListOptions{ResourceVersion: slices.ResourceVersion})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	for _, ready := range []bool{false, true} {
+		if _, err := f.Flip(2, "svc-00001"); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case e := <-w.ResultChan():
+			s, ok := e.Object.(*discoveryv1.EndpointSlice)
+			if !ok || s.Name != "svc-00001-00003" || len(s.Endpoints) != 4 || *s.Endpoints[2].Conditions.Ready != ready {
+				t.Errorf("event %v", e)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatal("no event")
+		}
+	}
+	if _, err := f.Flip(2, "svc-00009"); err == nil {
+		t.Error("flipped what there is not")
+	}
+}

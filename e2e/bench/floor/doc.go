@@ -1,0 +1,9 @@
+// Package floor is what the gateway's speed is held against: a bare grpc-go server of the Destination service that sends
+// ready-made bytes.
+//
+// It is grpc.NewServer with one option, a codec that hands out the bytes as they are; flow control, buffers and
+// everything else are grpc-go's defaults. A call is looked up by its authority in a [Recording] of what another server
+// has answered, sends the first messages of that, and waits. Told to step, the server sends all streams of an authority
+// one more message of the recording, each by the goroutine that grpc-go has for it. Nothing that streams the same bytes
+// by grpc-go can do much less.
+package floor

@@ -1,0 +1,160 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"isthmus/e2e/bench/load"
+	"isthmus/e2e/bench/world"
+)
+
+// Scale says how much is measured with.
+type Scale struct {
+	World   world.Scale
+	Streams int
+	Conns   int
+	Flips   int           // of one endpoint under open streams
+	Rate    int           // changes a second, of all Services with few Pods in turn
+	Rounds  int           // how often each of those is changed
+	Repeats int           // of what is over soon
+	Settle  time.Duration // how long a fresh server has, at most, to give back memory that it needed to start
+}
+
+// Full is the scale that the targets are for.
+func Full() Scale {
+	return Scale{
+		World:   world.Scale{Web: 100, WebPods: 50, App: 1000, AppPods: 5},
+		Streams: 10_000, Conns: 100, Flips: 20, Rate: 500, Rounds: 15, Repeats: 3, Settle: 10 * time.Second,
+	}
+}
+
+// Config says what to measure with.
+type Config struct {
+	Scale        Scale
+	Dir          string   // for files, the clusters' state among them
+	Kubeconfigs  []string // of filled clusters, as package world fills them; nil: clusters are started and filled
+	Isthmus      string   // the gateway's program; empty: program.Isthmus
+	Controlplane string   // the clusters' program; empty: program.Controlplane
+	Floor        []string // the command that runs floor.Serve; the recording's path is appended
+
+	Addr string // of another server to measure, which follows the clusters; empty: the gateway
+	Pid  int    // that server's process
+
+	Log func(format string, args ...any) // is told what goes on
+}
+
+func (c *Config) validate() error {
+	switch {
+	case c.Dir == "" || len(c.Floor) == 0:
+		return errors.New("bench: a folder and the command of the floor are needed")
+	case (c.Addr == "") != (c.Pid == 0):
+		return errors.New("bench: another server's address and process id are needed both")
+	case c.Addr != "" && c.Kubeconfigs == nil:
+		return errors.New("bench: another server is measured with clusters that run already")
+	case c.Scale.Streams < c.Scale.World.App:
+		return fmt.Errorf("bench: %d streams are too few for %d Services", c.Scale.Streams, c.Scale.World.App)
+	}
+	if c.Log == nil {
+		c.Log = func(string, ...any) {}
+	}
+	return nil
+}
+
+// Lab is where trials are made: filled clusters and a recording of what the measured server answers.
+type Lab struct {
+	cfg       Config
+	world     *world.World
+	recording string           // the file
+	first     map[string]int   // how many messages a stream of a family begins with
+	absent    map[string]error // families that the measured server does not serve
+	close     func() error
+}
+
+// Open sets up a lab. Close ends what it has started.
+func Open(ctx context.Context, cfg Config) (_ *Lab, err error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	l := &Lab{
+		cfg: cfg, recording: filepath.Join(cfg.Dir, "recording.json"),
+		first: map[string]int{}, absent: map[string]error{}, close: func() error { return nil },
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.Close())
+		}
+	}()
+	if cfg.Kubeconfigs == nil {
+		kubeconfigs, stop, err := StartClusters(ctx, cfg)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Kubeconfigs, l.close = kubeconfigs, stop
+	}
+	if l.world, err = world.New(cfg.Kubeconfigs); err != nil {
+		return nil, err
+	}
+	if err := l.world.Load(ctx); err != nil {
+		return nil, err
+	}
+	if err := l.record(ctx); err != nil {
+		return nil, fmt.Errorf("record the server's answers: %w", err)
+	}
+	return l, nil
+}
+
+// Close ends the clusters, if the lab has started them.
+func (l *Lab) Close() error { return l.close() }
+
+// family is a kind of streams: their call, and the services that they are spread over.
+type family struct {
+	name   string
+	method string
+	count  func(world.Scale) int
+	of     func(i int) service
+}
+
+var (
+	webLocal = family{"web", "Get", func(s world.Scale) int { return s.Web },
+		func(i int) service { return service{world.Authority(world.Web(i)), 0, world.Web(i)} }}
+	webFederated = family{"web federated", "Get", func(s world.Scale) int { return s.Web },
+		func(i int) service { return service{world.Authority(world.Federated(world.Web(i))), 1, world.Web(i)} }}
+	appFederated = family{"app federated", "Get", func(s world.Scale) int { return s.App },
+		func(i int) service {
+			return service{world.Authority(world.Federated(world.App(i))), i % len(world.Names), world.App(i)}
+		}}
+	profiles = family{"profiles", "GetProfile", func(s world.Scale) int { return s.App },
+		func(i int) service { return service{world.Authority(world.App(i)), 0, world.App(i)} }}
+)
+
+// open opens all streams, spread over the first few services of a family.
+func (l *Lab) open(ctx context.Context, at subject, f family, services int) (*load.Load, error) {
+	cfg := load.Config{Addr: at.Addr(), Method: f.method, Conns: l.cfg.Scale.Conns, First: l.first[f.name]}
+	for i := range l.cfg.Scale.Streams {
+		cfg.Targets = append(cfg.Targets, load.Target{
+			Authority: f.of(i % services).authority, Token: fmt.Sprintf(`{"ns":"bench","pod":"client-%d"}`, i),
+		})
+	}
+	return load.Open(ctx, cfg)
+}
+
+// turns counts changes of services.
+type turns struct {
+	mu    sync.Mutex
+	count map[string]int
+}
+
+// next returns 0 and 1 in turn.
+func (t *turns) next(authority string) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.count == nil {
+		t.count = map[string]int{}
+	}
+	t.count[authority]++
+	return (t.count[authority] + 1) % 2
+}

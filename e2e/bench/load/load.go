@@ -1,0 +1,160 @@
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Config says what to open.
+type Config struct {
+	Addr    string
+	Method  string // Get or GetProfile
+	Conns   int
+	Targets []Target // one stream each; the first go to the first connection, and so on in turn
+	First   int      // how many messages a stream begins with; 0: one
+	Keep    bool     // keep the messages' bytes
+}
+
+// Target is what one stream subscribes to.
+type Target struct{ Authority, Token string }
+
+// Load is a set of open streams.
+type Load struct {
+	conns []*conn
+	total atomic.Int64 // messages that have come
+	bytes atomic.Int64 // of HTTP/2 data
+	goal  atomic.Int64 // how many are awaited
+
+	mu      sync.Mutex
+	woken   chan struct{} // closed, and replaced, when the goal is reached or a stream has ended
+	err     error         // why the first stream has ended
+	running sync.WaitGroup
+}
+
+// Open makes connections and calls, and returns once each stream has had its first messages. When it fails, nothing is left open.
+func Open(ctx context.Context, cfg Config) (*Load, error) {
+	l := &Load{woken: make(chan struct{})}
+	for range min(cfg.Conns, len(cfg.Targets)) {
+		c, err := dial(ctx, cfg, l)
+		if err != nil {
+			return nil, errors.Join(err, l.Close())
+		}
+		l.conns = append(l.conns, c)
+		l.running.Go(c.read)
+	}
+	for i, c := range l.conns {
+		var own []Target
+		for t := i; t < len(cfg.Targets); t += len(l.conns) {
+			own = append(own, cfg.Targets[t])
+		}
+		if err := c.open(cfg, own); err != nil {
+			return nil, errors.Join(fmt.Errorf("open streams: %w", err), l.Close())
+		}
+	}
+	if err := l.Await(ctx, max(1, cfg.First)); err != nil {
+		return nil, errors.Join(fmt.Errorf("first messages: %w", err), l.Close())
+	}
+	return l, nil
+}
+
+// Close ends all streams by ending their connections.
+func (l *Load) Close() error {
+	l.fail(errors.New("closed"))
+	var errs []error
+	for _, c := range l.conns {
+		errs = append(errs, c.tcp.Close())
+	}
+	l.running.Wait()
+	return errors.Join(errs...)
+}
+
+// Await returns once each stream has had n messages or more since it was opened. Only one goroutine at a time may wait.
+func (l *Load) Await(ctx context.Context, n int) error {
+	for {
+		l.mu.Lock()
+		woken, err := l.woken, l.err
+		l.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		total := l.total.Load()
+		missing := l.missing(n)
+		if missing == 0 {
+			return nil
+		}
+		goal := total + missing
+		if l.goal.Store(goal); l.total.Load() >= goal {
+			continue
+		}
+		select {
+		case <-woken:
+		case <-ctx.Done():
+			return fmt.Errorf("%d messages have come, %d are missing: %w", total, missing, ctx.Err())
+		}
+	}
+}
+
+// missing returns how many messages have to come so that each stream has n.
+func (l *Load) missing(n int) (missing int64) {
+	l.each(func(s *stream) { missing += int64(max(0, n-len(s.arrivals))) })
+	return missing
+}
+
+// arrived counts a message.
+func (l *Load) arrived() {
+	if l.total.Add(1) == l.goal.Load() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.wake()
+	}
+}
+
+// fail notes that a stream has ended, which none should.
+func (l *Load) fail(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err == nil {
+		l.err = err
+		l.wake()
+	}
+}
+
+// wake has a wait look again. l.mu is held.
+func (l *Load) wake() {
+	close(l.woken)
+	l.woken = make(chan struct{})
+}
+
+// Streams returns the number of streams.
+func (l *Load) Streams() (n int) {
+	for _, c := range l.conns {
+		n += len(c.streams)
+	}
+	return n
+}
+
+// Received returns how many messages have come.
+func (l *Load) Received() int { return int(l.total.Load()) }
+
+// Bytes returns how large all that has come is, as encoded, with five bytes more for each message.
+func (l *Load) Bytes() int { return int(l.bytes.Load()) }
+
+// Arrivals calls a function for each stream with the times when its messages came, in order.
+func (l *Load) Arrivals(yield func(t Target, at []time.Time)) {
+	l.each(func(s *stream) { yield(s.target, s.arrivals) })
+}
+
+// Messages calls a function for each stream with its messages, if they were to be kept.
+func (l *Load) Messages(yield func(t Target, messages [][]byte)) {
+	l.each(func(s *stream) { yield(s.target, s.kept) })
+}
+
+func (l *Load) each(do func(*stream)) {
+	for _, c := range l.conns {
+		c.each(do)
+	}
+}

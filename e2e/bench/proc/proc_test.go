@@ -1,0 +1,49 @@
+package proc
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestParseRollup(t *testing.T) {
+	const text = "55d316b73000-7ffcdd362000 ---p 00000000 00:00 0 [rollup]\nRss:                3912 kB\nPss:                 871 kB\nPss_Dirty: 589 kB\n"
+	m, err := parseRollup([]byte(text))
+	if want := (Memory{RSS: 3912 << 10, PSS: 871 << 10}); err != nil || m != want {
+		t.Errorf("%+v, %v", m, err)
+	}
+	for _, wrong := range []string{"", "Rss: 1 kB\n", "Rss: 1 kB\nPss: 1 MB\n", "Rss: x kB\nPss: 1 kB\n", "Rss: -1 kB\nPss: 1 kB\n"} {
+		if m, err := parseRollup([]byte(wrong)); err == nil {
+			t.Errorf("%q is %+v", wrong, m)
+		}
+	}
+}
+
+func TestOwnProcess(t *testing.T) {
+	before, err := CPU(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for began := time.Now(); time.Since(began) < 20*time.Millisecond; {
+		_ = strings.Repeat("x", 1000)
+	}
+	after, err := CPU(os.Getpid())
+	if err != nil || after <= before || after > time.Hour {
+		t.Errorf("%v and, after some work, %v: %v", before, after, err)
+	}
+	m, err := ReadMemory(os.Getpid())
+	if err != nil || m.RSS < 1<<20 || m.RSS > 1<<40 || m.PSS > m.RSS {
+		t.Errorf("memory %+v, %v", m, err)
+	}
+}
+
+func TestNoProcess(t *testing.T) {
+	const none = 1 << 23 // beyond what Linux gives out
+	if d, err := CPU(none); err == nil {
+		t.Error(d)
+	}
+	if m, err := ReadMemory(none); err == nil {
+		t.Error(m)
+	}
+}

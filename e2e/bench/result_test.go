@@ -1,0 +1,220 @@
+package bench
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"math"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"isthmus/e2e/bench/floor"
+	"isthmus/e2e/bench/load"
+)
+
+func TestMedian(t *testing.T) {
+	for _, x := range []struct {
+		values []float64
+		want   float64
+	}{{[]float64{3}, 3}, {[]float64{9, 1}, 5}, {[]float64{7, 1, 2}, 2}, {[]float64{4, 1, 2, 100}, 3}} {
+		given := append([]float64(nil), x.values...)
+		if got := median(x.values); got != x.want {
+			t.Errorf("median of %v is %v", x.values, got)
+		}
+		if !reflect.DeepEqual(given, x.values) {
+			t.Errorf("%v has become %v", given, x.values)
+		}
+	}
+	if got := median(nil); !math.IsNaN(got) {
+		t.Errorf("median of nothing is %v", got)
+	}
+}
+
+func TestPercentile(t *testing.T) {
+	hundred := make([]float64, 100)
+	for i := range hundred {
+		hundred[i] = float64(i + 1)
+	}
+	for _, x := range []struct {
+		values  []float64
+		p, want float64
+	}{{hundred, 50, 50}, {hundred, 99, 99}, {hundred, 100, 100}, {hundred, 0, 1}, {hundred, 99.5, 100}, {[]float64{5}, 99, 5}, {[]float64{1, 2}, 50, 1}} {
+		if got := percentile(x.values, x.p); got != x.want {
+			t.Errorf("%v %% of %d values are within %v, want %v", x.p, len(x.values), got, x.want)
+		}
+	}
+	if got := percentile(nil, 50); !math.IsNaN(got) {
+		t.Errorf("percentile of nothing is %v", got)
+	}
+}
+
+func TestVerdict(t *testing.T) {
+	none := math.NaN()
+	for _, x := range []struct {
+		row  Row
+		want Verdict
+	}{
+		{Row{Floor: 2, Measured: 3, Ratio: 1.5}, OK},
+		{Row{Floor: 2, Measured: 3.01, Ratio: 1.5}, Over},
+		{Row{Floor: none, Measured: 3, Ratio: 1.5}, Untested},
+		{Row{Floor: 2, Measured: none, Ratio: 1.5}, Untested},
+		{Row{Floor: none, Measured: 100, Most: 100}, OK},
+		{Row{Floor: none, Measured: 101, Most: 100}, Over},
+		{Row{Floor: 1, Measured: 100}, Untested},
+	} {
+		if got := x.row.Verdict(); got != x.want {
+			t.Errorf("%+v is %q, want %q", x.row, got, x.want)
+		}
+	}
+}
+
+var sample = []Result{
+	{Trial: "connect", Samples: map[Kind][]Sample{
+		Floor:   {{"cpu": 0.3, "all": 200}, {"cpu": 0.2, "all": 300}, {"cpu": 0.25, "all": 250}},
+		Gateway: {{"cpu": 0.3, "all": 320}, {"cpu": 0.5, "all": 330}, {"cpu": 0.4, "all": 310}},
+	}, metrics: []Metric{{Key: "cpu", Label: "CPU", Unit: "s", Ratio: 1.5}, {Key: "all", Label: "the last", Unit: "ms"}}},
+	{Trial: "idle", Samples: map[Kind][]Sample{Gateway: {{"rss": 68.84}}}, metrics: []Metric{{Key: "rss", Label: "memory", Unit: "MB", Most: 100}}},
+	{Trial: "profiles", Absent: "Unimplemented", metrics: []Metric{{Key: "cpu", Label: "CPU", Unit: "s", Ratio: 2}}},
+}
+
+const sampleTable = `FIGURE              FLOOR   GATEWAY  RATIO  TARGET         
+connect   CPU       0.25 s  0.40 s   1.60   ≤ 1.5 × floor  over
+          the last  250 ms  320 ms   1.28                  
+idle      memory    –       68.8 MB         ≤ 100 MB       ok
+profiles  CPU       –       –               ≤ 2 × floor    
+profiles: not served: Unimplemented
+`
+
+func TestReport(t *testing.T) {
+	r := NewReport(Config{}, sample)
+	var b strings.Builder
+	if err := r.Print(&b); err != nil || b.String() != sampleTable {
+		t.Errorf("%v\n%s", err, b.String())
+	}
+	if err := r.Err(); err == nil || err.Error() != "over target: connect: CPU" {
+		t.Error(err)
+	}
+	r.Results = sample[1:]
+	if err := r.Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestReportKept: what is written can be read again, with its targets.
+func TestReportKept(t *testing.T) {
+	trial := Trials()[0]
+	want := NewReport(Config{Scale: Full()}, []Result{{Trial: trial.Name, Samples: map[Kind][]Sample{Gateway: {{trial.Metrics[0].Key: 101}}}, metrics: trial.Metrics}})
+	path := filepath.Join(t.TempDir(), "bench.json")
+	if err := want.Write(path); err != nil {
+		t.Fatal(err)
+	}
+	got, err := ReadReport(path)
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v, not %+v", got, err, want)
+	}
+	if got.Err() == nil {
+		t.Error("the target is lost")
+	}
+}
+
+var growth = &Growth{Lines: []Line{
+	{Title: "one change, by size", X: "endpoints", Unit: "µs", Points: []Point{{X: 100, Cost: 310}, {X: 1000, Cost: 320}, {X: 10_000, Cost: 360.4}}},
+	{Title: "a <subscription>", X: "Services", Unit: "µs", Points: []Point{{X: 10, Cost: 30}}},
+}}
+
+func TestSVG(t *testing.T) {
+	svg := growth.SVG()
+	for d := xml.NewDecoder(strings.NewReader(svg)); ; {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatalf("%v\n%s", err, svg)
+		}
+	}
+	for _, want := range []string{">one change, by size, µs<", ">360<", ">10000<", ">endpoints<", "a &lt;subscription&gt;", ">600<"} {
+		if !strings.Contains(svg, want) {
+			t.Errorf("%s is not in it", want)
+		}
+	}
+	for _, x := range []struct{ cost, want float64 }{{0, 1}, {0.5, 1}, {80, 100}, {90, 200}, {170, 200}, {180, 400}, {340, 400}, {350, 600}, {870, 2000}} {
+		if got := axisTop([]Point{{Cost: x.cost}}); got != x.want {
+			t.Errorf("the axis for %v goes to %v, want %v", x.cost, got, x.want)
+		}
+	}
+}
+
+func TestUpdatePage(t *testing.T) {
+	const page = "# Speed\n<!-- figures -->\nold\n<!-- end of figures -->\ntext\n<!-- growth -->\n<!-- end of growth -->\nend\n"
+	r := &Report{Machine: Machine{2, "linux", "amd64", "go1.26"}, Results: sample[:1]}
+	updated, err := UpdatePage(page, r, growth)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"# Speed\n<!-- figures -->\nMeasured with 2 cores, linux/amd64, go1.26:\n\n| figure", "\n| connect | CPU | 0.25 s | 0.40 s | 1.60 | ≤ 1.5 × floor | over |\n",
+		"<!-- end of figures -->\ntext\n", "| one change, by size | 100 endpoints: 310 µs | 1000 endpoints: 320 µs | 10000 endpoints: 360 µs |\n", "<!-- end of growth -->\nend\n",
+	} {
+		if !strings.Contains(updated, want) {
+			t.Errorf("%q is not in it:\n%s", want, updated)
+		}
+	}
+	if again, err := UpdatePage(updated, r, growth); err != nil || again != updated {
+		t.Errorf("a second update differs: %v\n%s", err, again)
+	}
+	if _, err := UpdatePage("# Speed\n", r, growth); err == nil {
+		t.Error("updated a page that has no place for it")
+	}
+}
+
+// TestPropagation: the changes of a service are its streams' messages after the first ones.
+func TestPropagation(t *testing.T) {
+	l := floorLoad(t, "a:80", "b:80", "a:80")
+	written := map[string][]time.Time{}
+	l.Arrivals(func(to load.Target, at []time.Time) {
+		written[to.Authority] = []time.Time{at[1].Add(-5 * time.Millisecond)}
+	})
+	delays := propagation(l, written, 1)
+	if len(delays) != 3 || delays[2] < 4.9 {
+		t.Errorf("delays %v", delays)
+	}
+}
+
+// floorLoad returns streams that have had a first message and a step.
+func floorLoad(t *testing.T, authorities ...string) *load.Load {
+	t.Helper()
+	r := floor.Recording{Get: map[string]floor.Answer{}}
+	var targets []load.Target
+	for _, a := range authorities {
+		r.Get[a] = floor.Answer{First: [][]byte{[]byte("first")}, Steps: [][]byte{[]byte("step")}}
+		targets = append(targets, load.Target{Authority: a})
+	}
+	path := filepath.Join(t.TempDir(), "recording.json")
+	if err := r.Write(path); err != nil {
+		t.Fatal(err)
+	}
+	p, err := floor.Start(t.Context(), append(floorCommand(), path)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := load.Open(t.Context(), load.Config{Addr: p.Addr(), Method: "Get", Conns: 1, Targets: targets})
+	if err != nil {
+		t.Fatal(errors.Join(err, p.Stop()))
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(l.Close(), p.Stop()); err != nil {
+			t.Error(err)
+		}
+	})
+	for a := range r.Get {
+		if err := p.Step(a, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Await(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}

@@ -1,0 +1,87 @@
+package bench
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"isthmus/e2e/bench/floor"
+	"isthmus/e2e/bench/world"
+)
+
+// With this variable set, the test's binary is the floor.
+const beFloor = "TEST_BENCH_FLOOR"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(beFloor) == "" {
+		goleak.VerifyTestMain(m)
+		return
+	}
+	if err := floor.Serve(os.Args[1], os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// floorCommand runs the test's binary as the floor.
+func floorCommand() []string { return []string{"/usr/bin/env", beFloor + "=1", os.Args[0]} }
+
+// TestSmoke makes all trials, small, with real API servers and the gateway as a process. Whether targets are met can't
+// be told at this size.
+func TestSmoke(t *testing.T) {
+	cfg := Config{
+		Dir: t.TempDir(), Floor: floorCommand(), Log: t.Logf,
+		Scale: Scale{
+			World: world.Scale{Web: 4, WebPods: 5, App: 10, AppPods: 2}, Streams: 40, Conns: 4,
+			Flips: 2, Rate: 50, Rounds: 2, Repeats: 1, Settle: time.Second,
+		},
+	}
+	lab, err := Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := lab.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	results, err := lab.Run(t.Context(), Trials())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range results {
+		if r.Absent != "" {
+			t.Fatalf("%s: %s", r.Trial, r.Absent)
+		}
+		floor, gateway := r.Samples[Floor], r.Samples[Gateway]
+		if r.Trial != "idle" && floor[0]["bytes"] != gateway[0]["bytes"] {
+			t.Errorf("%s: the floor sent %v bytes a stream, the gateway %v", r.Trial, floor[0]["bytes"], gateway[0]["bytes"])
+		}
+	}
+	for _, row := range Rows(results) {
+		if math.IsNaN(row.Measured) || math.IsNaN(row.Floor) && row.Trial != "idle" {
+			t.Errorf("nothing measured: %+v", row)
+		}
+	}
+}
+
+// TestGrowthSmoke measures growth, small.
+func TestGrowthSmoke(t *testing.T) {
+	scale := GrowthScale{
+		Endpoints: []int{100, 300}, Clusters: []int{1, 3}, Services: []int{10, 20},
+		Changes: 4, Streams: 40, Conns: 4, Repeats: 1, Settle: time.Second,
+	}
+	g, err := MeasureGrowth(t.Context(), Config{Dir: t.TempDir(), Log: t.Logf}, scale)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range g.Lines {
+		if len(l.Points) != 2 || !(l.Points[0].Cost > 0) || !(l.Points[1].Cost > 0) {
+			t.Errorf("%+v", l)
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"isthmus/e2e/bench/floor"
+	"isthmus/e2e/bench/world"
+	"isthmus/e2e/gateway"
+)
+
+// Kind says which server a number belongs to.
+type Kind string
+
+const (
+	Floor   Kind = "floor"
+	Gateway Kind = "gateway" // or whatever other server is measured
+)
+
+// subject is a running server.
+type subject interface {
+	Addr() string
+	Pid() int
+	// change has the streams of a service told of one changed endpoint, and says since when they could know.
+	change(ctx context.Context, s service) (time.Time, error)
+	Stop() error
+}
+
+// service is what a stream subscribes to, and where it can be changed.
+type service struct {
+	authority string
+	cluster   int    // by number
+	slice     string // the name of the Service there
+}
+
+// measured is a server that follows the clusters.
+type measured struct {
+	world *world.World
+	addr  string
+	pid   int
+	stop  func() error
+}
+
+func (m *measured) Addr() string { return m.addr }
+func (m *measured) Pid() int     { return m.pid }
+func (m *measured) Stop() error  { return m.stop() }
+
+func (m *measured) change(ctx context.Context, s service) (time.Time, error) {
+	at, _, err := m.world.Flip(ctx, s.cluster, s.slice)
+	return at, err
+}
+
+// bare is a floor.
+type bare struct {
+	*floor.Process
+	turns *turns
+}
+
+func (b bare) change(_ context.Context, s service) (time.Time, error) {
+	err := b.Step(s.authority, b.turns.next(s.authority))
+	return time.Now(), err
+}
+
+// start starts a server of a kind.
+func (l *Lab) start(ctx context.Context, kind Kind) (subject, error) {
+	switch {
+	case kind == Floor:
+		p, err := floor.Start(ctx, append(l.cfg.Floor, l.recording)...)
+		if err != nil {
+			return nil, err
+		}
+		return bare{p, &turns{}}, nil
+	case l.cfg.Addr != "":
+		return &measured{l.world, l.cfg.Addr, l.cfg.Pid, func() error { return nil }}, nil
+	}
+	g, err := startGateway(ctx, l.cfg.Isthmus, l.world.Kubeconfig())
+	if err != nil {
+		return nil, err
+	}
+	return &measured{l.world, g.Addr(), g.Pid(), func() error { return errors.Join(g.Check(ctx), g.Stop()) }}, nil
+}
+
+func startGateway(ctx context.Context, binary, kubeconfig string, more ...string) (*gateway.Gateway, error) {
+	return gateway.Start(ctx, gateway.Config{Binary: binary, Kubeconfig: kubeconfig, Args: append(gatewayArgs(), more...)})
+}
+
+// gatewayArgs are the flags of a Linkerd install, beyond those of gateway.BaseArgs, and an end without delay.
+func gatewayArgs() []string {
+	return []string{"-log-level=info", "-outbound-transport-mode=transport-header", "-target-cluster-label=true", "-shutdown-delay=0s", "-drain=0s"}
+}

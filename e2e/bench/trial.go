@@ -1,0 +1,125 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+)
+
+// Trial is one thing that is done to a server, and what is measured of it.
+type Trial struct {
+	Name    string
+	Repeats int // 0: those of the scale
+	Metrics []Metric
+	Alone   bool // there is nothing to compare with the floor
+	run     func(context.Context, *Lab, subject) (Sample, error)
+	family  family
+}
+
+// Metric is one number of a trial, and what it may be at most.
+type Metric struct {
+	Key   string // in the Sample
+	Label string // of the figure
+	Unit  string
+	Ratio float64 // of the floor's at most; 0: there is no such target
+	Most  float64 // in the unit, at most; 0: there is no such target
+}
+
+// Sample is what one run of a trial measured, by the metrics' keys.
+type Sample map[string]float64
+
+const (
+	atFloor  = 1.5 // the target of most figures, times the floor
+	profiled = 2   // that of GetProfile's memory, which has no other
+)
+
+// Trials are all trials, in the order in which they are made.
+func Trials() []Trial {
+	return []Trial{
+		{Name: "idle", Repeats: 1, Alone: true, run: idle, Metrics: []Metric{{Key: "rss", Label: "resident memory, no streams", Unit: "MB", Most: 100}}},
+		storm("connect local", webLocal, atFloor, atFloor),
+		storm("connect federated", webFederated, atFloor, atFloor),
+		storm("connect 1,000 services", appFederated, atFloor, atFloor),
+		storm("profiles", profiles, 0, profiled),
+		steps("fan-out local", webLocal),
+		steps("fan-out federated", webFederated),
+		{Name: "churn", family: appFederated, Repeats: 1, run: churn, Metrics: []Metric{
+			{Key: "rate", Label: "changes a second", Unit: ""},
+			{Key: "cpu", Label: "CPU a delivered update", Unit: "µs"},
+			{Key: "share", Label: "CPU of one core", Unit: "%"},
+			{Key: "p50", Label: "propagation, median", Unit: "ms"},
+			{Key: "p99", Label: "propagation, 99th percentile", Unit: "ms"},
+		}},
+	}
+}
+
+// storm opens all streams of a family; cpu and memory are what the targets are, in times the floor.
+func storm(name string, f family, cpu, memory float64) Trial {
+	return Trial{Name: name, family: f, run: connect(f), Metrics: []Metric{
+		{Key: "cpu", Label: "CPU to connect all", Unit: "s", Ratio: cpu},
+		{Key: "all", Label: "the last has its first message", Unit: "ms"},
+		{Key: "memory", Label: "memory a stream", Unit: "kB", Ratio: memory},
+		{Key: "reconnect", Label: "CPU to drop and reconnect all", Unit: "s", Ratio: cpu},
+	}}
+}
+
+func steps(name string, f family) Trial {
+	return Trial{Name: name, family: f, Repeats: 1, run: fanOut(f), Metrics: []Metric{
+		{Key: "cpu", Label: "CPU a delivered update", Unit: "µs", Ratio: atFloor},
+		{Key: "last", Label: "the last stream has it", Unit: "ms", Ratio: atFloor},
+	}}
+}
+
+// trialLimit is how long one run of a trial may take.
+const trialLimit = 3 * time.Minute
+
+// Run makes trials, on the floor and on the measured server in turn.
+func (l *Lab) Run(ctx context.Context, trials []Trial) ([]Result, error) {
+	var results []Result
+	for _, t := range trials {
+		r := Result{Trial: t.Name, Samples: map[Kind][]Sample{}, metrics: t.Metrics}
+		if err := l.absent[t.family.name]; err != nil {
+			r.Absent = err.Error()
+			results = append(results, r)
+			continue
+		}
+		began := time.Now()
+		for range l.repeats(t) {
+			for _, kind := range []Kind{Floor, Gateway} {
+				if kind == Floor && t.Alone {
+					continue
+				}
+				s, err := l.try(ctx, t, kind)
+				if err != nil {
+					return results, fmt.Errorf("%s of the %s: %w", t.Name, kind, err)
+				}
+				r.Samples[kind] = append(r.Samples[kind], s)
+			}
+		}
+		l.cfg.Log("%s: %.0f s", t.Name, time.Since(began).Seconds())
+		results = append(results, r)
+	}
+	return results, nil
+}
+
+func (l *Lab) repeats(t Trial) int {
+	if t.Repeats > 0 {
+		return t.Repeats
+	}
+	return l.cfg.Scale.Repeats
+}
+
+// try runs a trial once, on a fresh server.
+func (l *Lab) try(ctx context.Context, t Trial, kind Kind) (_ Sample, err error) {
+	ctx, cancel := context.WithTimeout(ctx, trialLimit)
+	defer cancel()
+	runtime.GC() // what the trial before has left is not to be cleaned up during this one
+	at, err := l.start(ctx, kind)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, at.Stop()) }()
+	return t.run(ctx, l, at)
+}

@@ -1,0 +1,238 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"isthmus/e2e/bench"
+	"isthmus/e2e/bench/floor"
+	"isthmus/e2e/bench/world"
+)
+
+// process is what the command has of its own.
+type process struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+}
+
+// Files in the folder for results.
+const reportFile, growthFile = "bench.json", "growth.json"
+
+// usageError is a mistake in the command line.
+type usageError struct{ error }
+
+const help = `bench measures the gateway, side by side with a bare gRPC server that sends the
+same bytes ("the floor"), and prints a table. Targets that are missed end it with
+exit status 1.
+
+  bench [FLAGS]           start three API servers, fill them, measure
+  bench clusters [FLAGS]  only start and fill them, and say how to reach them
+  bench growth [FLAGS]    measure how costs grow; needs no API servers
+  bench page [FLAGS]      write the results of both to docs/performance.md
+  bench floor FILE        the floor; what FILE holds is recorded by bench
+
+Another Destination server is measured so: bench clusters, start the server,
+bench -addr HOST:PORT -pid PID. It is not restarted between trials, so memory a
+stream is only what its first trial says.
+
+Flags:
+`
+
+// options are what the command line says.
+type options struct {
+	bin, out, docs, run, addr string
+	pid                       int
+	attach                    bool
+}
+
+func parse(args []string, p process) (o options, err error) {
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.StringVar(&o.bin, "bin", "", "the `folder` with the programs isthmus and controlplane (default: that of bench)")
+	flags.StringVar(&o.out, "out", filepath.Join("out", "bench"), "the `folder` for results and the clusters' state")
+	flags.StringVar(&o.docs, "docs", "docs", "the `folder` of the page")
+	flags.StringVar(&o.run, "run", "", "only the trials whose name this `regexp` matches")
+	flags.BoolVar(&o.attach, "attach", false, "use the clusters of bench clusters, which is running")
+	flags.StringVar(&o.addr, "addr", "", "`HOST:PORT` of another Destination server, which follows the clusters of bench clusters")
+	flags.IntVar(&o.pid, "pid", 0, "that server's process `id`")
+	flags.SetOutput(io.Discard)
+	flags.Usage = func() {
+		fmt.Fprint(p.stdout, help)
+		flags.SetOutput(p.stdout)
+		flags.PrintDefaults()
+		flags.SetOutput(io.Discard)
+	}
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return o, err
+	} else if err != nil {
+		return o, usageError{err}
+	}
+	switch {
+	case flags.NArg() > 0:
+		return o, usageError{fmt.Errorf("%q is not understood; bench -help tells what is", flags.Arg(0))}
+	case (o.addr == "") != (o.pid == 0):
+		return o, usageError{errors.New("-addr and -pid need each other")}
+	}
+	if o.bin == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return o, err
+		}
+		o.bin = filepath.Dir(self)
+	}
+	o.out, err = filepath.Abs(o.out)
+	return o, err
+}
+
+func (o options) config(p process) (bench.Config, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return bench.Config{}, err
+	}
+	cfg := bench.Config{
+		Scale: bench.Full(), Dir: o.out, Addr: o.addr, Pid: o.pid,
+		Isthmus: filepath.Join(o.bin, "isthmus"), Controlplane: filepath.Join(o.bin, "controlplane"), Floor: []string{self, "floor"},
+		Log: func(format string, args ...any) { fmt.Fprintf(p.stderr, format+"\n", args...) },
+	}
+	if o.attach || o.addr != "" {
+		for _, name := range world.Names {
+			cfg.Kubeconfigs = append(cfg.Kubeconfigs, filepath.Join(bench.ClusterDir(o.out, name), "kubeconfig"))
+		}
+	}
+	return cfg, os.MkdirAll(o.out, 0o755)
+}
+
+// run is the command without its process. When it returns, nothing that it started is left.
+func run(ctx context.Context, args []string, p process) error {
+	verb := ""
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		verb, args = args[0], args[1:]
+	}
+	switch {
+	case verb == "floor" && len(args) == 1:
+		return floor.Serve(args[0], p.stdin, p.stdout)
+	case verb == "floor":
+		return usageError{errors.New("floor takes one argument, the file with the recording")}
+	}
+	o, err := parse(args, p)
+	if err != nil {
+		return err
+	}
+	cfg, err := o.config(p)
+	if err != nil {
+		return err
+	}
+	switch verb {
+	case "":
+		return measure(ctx, o, cfg, p.stdout)
+	case "clusters":
+		return clusters(ctx, cfg, p.stdout)
+	case "growth":
+		return growth(ctx, o, cfg)
+	case "page":
+		return page(o)
+	}
+	return usageError{fmt.Errorf("%q is no verb; bench -help tells which there are", verb)}
+}
+
+// measure makes the trials that are asked for, and prints the table.
+func measure(ctx context.Context, o options, cfg bench.Config, stdout io.Writer) (err error) {
+	trials, err := chosen(o.run)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	lab, err := bench.Open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lab.Close()) }()
+	results, err := lab.Run(ctx, trials)
+	if err != nil {
+		return err
+	}
+	report := bench.NewReport(cfg, results)
+	if err := report.Write(filepath.Join(o.out, reportFile)); err != nil {
+		return err
+	}
+	if err := report.Print(stdout); err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "\nmeasured in %.0f s; all of it is in %s\n", time.Since(began).Seconds(), filepath.Join(o.out, reportFile))
+	return report.Err()
+}
+
+// growth measures how costs grow.
+func growth(ctx context.Context, o options, cfg bench.Config) error {
+	g, err := bench.MeasureGrowth(ctx, cfg, bench.FullGrowth())
+	if err != nil {
+		return err
+	}
+	return g.Write(filepath.Join(o.out, growthFile))
+}
+
+// page brings the page on performance, and its chart, up to date with the results.
+func page(o options) error {
+	report, err := bench.ReadReport(filepath.Join(o.out, reportFile))
+	if err != nil {
+		return err
+	}
+	growth, err := bench.ReadGrowth(filepath.Join(o.out, growthFile))
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(o.docs, "performance.md")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	updated, err := bench.UpdatePage(string(text), report, growth)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return errors.Join(
+		os.WriteFile(path, []byte(updated), 0o644),
+		os.WriteFile(filepath.Join(o.docs, "growth.svg"), []byte(growth.SVG()), 0o644))
+}
+
+func chosen(pattern string) ([]bench.Trial, error) {
+	re, err := regexp.Compile(pattern)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("-run: %w", err)}
+	}
+	var trials []bench.Trial
+	for _, t := range bench.Trials() {
+		if re.MatchString(t.Name) {
+			trials = append(trials, t)
+		}
+	}
+	if trials == nil {
+		return nil, usageError{fmt.Errorf("-run %q matches no trial", pattern)}
+	}
+	return trials, nil
+}
+
+// clusters starts and fills clusters and keeps them until ctx ends.
+func clusters(ctx context.Context, cfg bench.Config, stdout io.Writer) error {
+	kubeconfigs, stop, err := bench.StartClusters(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, `Three clusters are running until Ctrl-C. A server to measure is local to west and finds
+the other two by the link Secrets in west's namespace linkerd:
+
+  %s
+
+It has to run with -controller-namespace=linkerd, both domains cluster.local, IPv6 off.
+Then: make bench ADDR=HOST:PORT PID=ITS-PROCESS-ID
+`, kubeconfigs[0])
+	<-ctx.Done()
+	return stop()
+}
