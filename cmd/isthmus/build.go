@@ -38,12 +38,16 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 		DefaultOpaquePorts:  o.defaultPorts(log),
 		EndpointSlices:      o.slices,
 	}
-	here, err := local.New(local.Options{REST: cfg, TrustDomain: o.trustDomain, Rules: rules, Table: table, Log: log})
+	metrics, err := clusterstore.NewMetrics(registry)
+	if err != nil {
+		return nil, err
+	}
+	here, err := local.New(local.Options{REST: cfg, TrustDomain: o.trustDomain, Rules: rules, Table: table, Log: log, Metrics: metrics})
 	if err != nil {
 		return nil, err
 	}
 	registry.MustRegister(here)
-	store, err := newStore(cfg, clusterstore.Options{Namespace: o.namespace, Rules: rules, Table: table, Log: log, Registerer: registry})
+	store, err := newStore(cfg, clusterstore.Options{Namespace: o.namespace, Rules: rules, Table: table, Log: log, Registerer: registry, Metrics: metrics})
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +83,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 // newStore returns the store of linked clusters, with a client of its own for
 // the Secrets.
 func newStore(cfg *rest.Config, o clusterstore.Options) (*clusterstore.Store, error) {
-	client, err := clusterstore.NewLocalClient(cfg)
+	client, err := clusterstore.NewLocalClient(cfg, o.Metrics)
 	if err != nil {
 		return nil, fmt.Errorf("client for link Secrets: %w", err)
 	}
