@@ -56,7 +56,8 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 		return nil, err
 	}
 
-	ready, server := new(atomic.Bool), api.GRPC()
+	traces := newTracing(o.traces, log)
+	ready, server := new(atomic.Bool), api.GRPC(traces.options()...)
 	return &gateway{
 		addr: o.addr, metricsAddr: o.metricsAddr,
 		followers: []follower{
@@ -72,6 +73,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 		},
 		ready:  ready,
 		server: server,
+		traces: traces,
 		ending: &ending{
 			streams: api.Streams, leave: api.Leave, drain: api.Drain, graceful: server.GracefulStop, abort: server.Stop,
 			pause: o.delay, spread: o.drain, log: log,

@@ -59,6 +59,7 @@ type gateway struct {
 	admin             *admin
 	ready             *atomic.Bool // what the admin server says
 	server            *grpc.Server
+	traces            *tracing // nil: none
 	ending            *ending
 	log               *zap.Logger
 }
@@ -88,11 +89,15 @@ func (g *gateway) run(ctx context.Context) error {
 	outlive := context.WithoutCancel(ctx)
 	var clusters, last sync.WaitGroup
 	letGo := start(outlive, &clusters, fail, g.followers...)
-	closeAdmin := start(outlive, &last, fail, follower{name: "admin server", run: func(ctx context.Context) error { return g.admin.serve(ctx, l) }})
+	parts := []follower{{name: "admin server", run: func(ctx context.Context) error { return g.admin.serve(ctx, l) }}}
+	if g.traces != nil {
+		parts = append(parts, follower{name: "traces", run: g.traces.run})
+	}
+	closeLast := start(outlive, &last, fail, parts...)
 	g.serve(life, fail)
 	letGo()
 	clusters.Wait()
-	closeAdmin()
+	closeLast()
 	last.Wait()
 	if cause := context.Cause(life); cause != context.Canceled { // what a part failed with, not the end of ctx
 		return cause

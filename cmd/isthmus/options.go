@@ -74,7 +74,7 @@ func gatewayFlags(o *options) *flags {
 	f.section("Logs, metrics, traces", func(s *flag.FlagSet) {
 		s.StringVar(&o.logLevel, "log-level", "info", "`LEVEL` of the log: panic, fatal, error, warn, info, debug or trace. Client libraries get more to say with debug and trace.")
 		s.StringVar(&o.logFormat, "log-format", "plain", "`FORMAT` of the log: plain or json.")
-		s.StringVar(&o.traces, "trace-collector", "", "`HOST:PORT` of an OpenTelemetry (OTLP) collector. Accepted, but this version sends no traces.")
+		s.StringVar(&o.traces, "trace-collector", "", "`HOST:PORT` of an OpenTelemetry collector, which gets a span for every call (OTLP over gRPC, no TLS). Empty: no traces.")
 		s.BoolVar(&o.pprof, "enable-pprof", false, "Serve /debug/pprof/ at the admin address.")
 		s.BoolVar(&o.queueMetrics, "export-queue-metrics", true, "Export the work queue metrics of the writer of EndpointSlices for ExternalWorkloads. This version has no such writer, so that there is nothing to export.")
 		s.BoolVar(&o.isVersion, "version", false, "Print the version and exit.")
@@ -161,9 +161,6 @@ func (o *options) complete() {
 	}
 	if o.logFormat != "plain" && o.logFormat != "json" {
 		warn("--log-format is %q: plain is used; json would be the other format", o.logFormat)
-	}
-	if o.traces != "" {
-		warn("--trace-collector is %q: this version sends no traces", o.traces)
 	}
 }
 

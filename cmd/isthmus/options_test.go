@@ -116,7 +116,6 @@ func TestNotes(t *testing.T) {
 		{append(domains, "--outbound-transport-mode=x"), []note{{`--outbound-transport-mode is "x": transparent is used; transport-header would be the other mode`, true}}},
 		{append(domains, "--outbound-transport-mode=transport-header", "--log-format=json"), nil},
 		{append(domains, "--log-format=xml"), []note{{`--log-format is "xml": plain is used; json would be the other format`, false}}},
-		{append(domains, "--trace-collector=c:1"), []note{{`--trace-collector is "c:1": this version sends no traces`, false}}},
 		{append(domains, `--meshed-http2-client-params={"keepAlive":{}}`), []note{{`--meshed-http2-client-params: json: unknown field "keepAlive": skipped`, false}}},
 	} {
 		if got := parsed(t, c.args...).notes; !slices.Equal(got, c.want) {
