@@ -32,7 +32,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
 	table := federation.NewTable(federation.Options{IPv6: o.ipv6, Report: reportMember(log)})
-	registry.MustRegister(newUnservedMembers(table))
+	registry.MustRegister(newFederationMetrics(table, o.serviceMetrics))
 	rules := clusterstore.Rules{
 		ControllerNamespace: o.namespace,
 		DefaultOpaquePorts:  o.defaultPorts(log),

@@ -26,6 +26,7 @@ type options struct {
 	queue                          int
 	logLevel, logFormat            string
 	traces                         string
+	serviceMetrics                 bool
 	pprof, queueMetrics, isVersion bool
 
 	// follow from the flags; set by check
@@ -75,6 +76,7 @@ func gatewayFlags(o *options) *flags {
 		s.StringVar(&o.logLevel, "log-level", "info", "`LEVEL` of the log: panic, fatal, error, warn, info, debug or trace. Client libraries get more to say with debug and trace.")
 		s.StringVar(&o.logFormat, "log-format", "plain", "`FORMAT` of the log: plain or json.")
 		s.StringVar(&o.traces, "trace-collector", "", "`HOST:PORT` of an OpenTelemetry collector, which gets a span for every call (OTLP over gRPC, no TLS). Empty: no traces.")
+		s.BoolVar(&o.serviceMetrics, "service-metrics", false, "Export the members of every federated service, and what each offers, as series of their own: some for each service and cluster.")
 		s.BoolVar(&o.pprof, "enable-pprof", false, "Serve /debug/pprof/ at the admin address.")
 		s.BoolVar(&o.queueMetrics, "export-queue-metrics", true, "Export the work queue metrics of the writer of EndpointSlices for ExternalWorkloads. This version has no such writer, so that there is nothing to export.")
 		s.BoolVar(&o.isVersion, "version", false, "Print the version and exit.")

@@ -43,6 +43,7 @@ var accepted = map[string]string{
 	"log-format":                 "json",
 	"version":                    "true",
 	"target-cluster-label":       "false",
+	"service-metrics":            "true",
 	"pace":                       "1ms",
 	"stream-stall-timeout":       "2s",
 	"shutdown-delay":             "3s",
