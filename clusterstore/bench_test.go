@@ -41,8 +41,8 @@ func BenchmarkRead(b *testing.B) {
 			reader := w.Reader(federation.ServiceID{Namespace: "ns", Name: "web"}, 80)
 			reader.Read()
 			var states [2]*sliceData
-			states[0], _ = compactSlice(crowdSlice(slices/2, 100))
-			states[1], _ = compactSlice(crowdSlice(slices/2, 99))
+			states[0], _ = compactSlice(crowdSlice(slices/2, 100), false)
+			states[1], _ = compactSlice(crowdSlice(slices/2, 99), false)
 			n := 0
 			b.ReportAllocs()
 			for b.Loop() {
@@ -113,6 +113,29 @@ func BenchmarkMemory(b *testing.B) {
 						o.Endpoints[i].TargetRef.Name = fmt.Sprintf("web-%d-5f79f964bc-%05d", n/3, n)
 					}
 					w.put(o)
+				}
+				b.ReportMetric(float64(heap()-before)/5000, "B/pod")
+				runtime.KeepAlive(w)
+			}
+		})
+	}
+}
+
+// BenchmarkMemoryAddresses: what 5,000 pods with an address each cost in a cluster
+// that is asked for addresses, and in one that is not.
+func BenchmarkMemoryAddresses(b *testing.B) {
+	for name, change := range map[string]func(*Config){"asked": withAddresses, "not": nil} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				before := heap()
+				w := newWorld(b, change)
+				for i := range 5000 {
+					o := realPod("ReplicaSet", i)
+					at(fmt.Sprintf("10.1.%d.%d", i/250, 1+i%250))(o)
+					w.put(o)
+				}
+				if w.state.addresses != nil {
+					w.markedAddresses()
 				}
 				b.ReportMetric(float64(heap()-before)/5000, "B/pod")
 				runtime.KeepAlive(w)

@@ -21,7 +21,7 @@ type fakeCRDs struct {
 func newFakeCRDs() *fakeCRDs {
 	f := &fakeCRDs{Fake: &clienttesting.Fake{}, trackers: make(map[string]clienttesting.ObjectTracker)}
 	scheme := crd.NewScheme()
-	for _, resource := range []string{"servers", "externalworkloads"} {
+	for _, resource := range []string{"servers", "externalworkloads", "serviceprofiles"} {
 		tracker := clienttesting.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder())
 		f.trackers[resource] = tracker
 		f.AddReactor("*", resource, clienttesting.ObjectReaction(tracker))
@@ -36,6 +36,7 @@ func newFakeCRDs() *fakeCRDs {
 var (
 	serversResource   = crd.PolicyVersion.WithResource("servers")
 	workloadsResource = crd.WorkloadVersion.WithResource("externalworkloads")
+	profilesResource  = crd.ProfileVersion.WithResource("serviceprofiles")
 )
 
 func (f *fakeCRDs) servers() lister[*crd.ServerList] {
@@ -52,6 +53,16 @@ func (f *fakeCRDs) workloads() lister[*crd.ExternalWorkloadList] {
 		func(dst, src *crd.ExternalWorkloadList) { dst.ListMeta = src.ListMeta },
 		func(l *crd.ExternalWorkloadList) []*crd.ExternalWorkload { return gentype.ToPointerSlice(l.Items) },
 		func(l *crd.ExternalWorkloadList, items []*crd.ExternalWorkload) {
+			l.Items = gentype.FromPointerSlice(items)
+		})
+}
+
+func (f *fakeCRDs) profiles() lister[*crd.ServiceProfileList] {
+	return gentype.NewFakeClientWithList(f.Fake, "", profilesResource, schema.GroupVersionKind(crd.ProfileVersion.WithKind("ServiceProfile")),
+		func() *crd.ServiceProfile { return &crd.ServiceProfile{} }, func() *crd.ServiceProfileList { return &crd.ServiceProfileList{} },
+		func(dst, src *crd.ServiceProfileList) { dst.ListMeta = src.ListMeta },
+		func(l *crd.ServiceProfileList) []*crd.ServiceProfile { return gentype.ToPointerSlice(l.Items) },
+		func(l *crd.ServiceProfileList, items []*crd.ServiceProfile) {
 			l.Items = gentype.FromPointerSlice(items)
 		})
 }

@@ -36,7 +36,7 @@ func newFakeAPI(objects ...runtime.Object) *fakeAPI {
 
 func (a *fakeAPI) clients() clients {
 	return clients{core: a.typed.CoreV1(), discovery: a.typed.DiscoveryV1(), metadata: a.meta,
-		servers: a.crd.servers(), workloads: a.crd.workloads(), close: func() {}, noWatchList: true}
+		servers: a.crd.servers(), workloads: a.crd.workloads(), profiles: a.crd.profiles(), close: func() {}, noWatchList: true}
 }
 
 var testRules = Rules{ControllerNamespace: "linkerd", DefaultOpaquePorts: ports("25,3306"), EndpointSlices: true}
@@ -92,6 +92,8 @@ func (w *world) feed(o runtime.Object) cache.ReflectorStore {
 		name = "servers"
 	case *crd.ExternalWorkload:
 		name = "externalworkloads"
+	case *crd.ServiceProfile:
+		name = "serviceprofiles"
 	}
 	return w.store(name)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -35,6 +36,12 @@ type Config struct {
 	// gets every one added, changed or deleted, in order, from one goroutine.
 	// It must not block.
 	OnNode func(name, zone string, exists bool)
+	// AddressChanged, if set, makes the cluster know who has which address, and
+	// watch ServiceProfiles: what At, Instance and ServiceProfile tell. It tells
+	// that what At says of an address may have changed, as Changed does of all
+	// that is said of a service, and is called by another goroutine than that.
+	// It needs OnService.
+	AddressChanged func(ip netip.Addr, at time.Time)
 }
 
 // Rules is what the gateway knows about meshed pods, whatever their cluster.
@@ -87,6 +94,9 @@ func newCluster(cfg Config, api clients) *Cluster {
 		health: &health{},
 		synced: make(chan struct{}),
 	}
+	if cfg.AddressChanged != nil {
+		c.state.addresses = newAddresses()
+	}
 	c.resources = c.watched(api)
 	c.health.resources = c.resources
 	return c
@@ -105,6 +115,9 @@ func (c *Cluster) Run(ctx context.Context) error {
 		all.Go(func() { r.run(ctx) })
 	}
 	all.Go(func() { c.state.dirty.run(ctx, c.cfg.Changed) })
+	if a := c.state.addresses; a != nil {
+		all.Go(func() { a.dirty.run(ctx, c.cfg.AddressChanged) })
+	}
 	if c.firstSync(ctx) {
 		c.state.goLive()
 		c.health.setSynced()
@@ -143,7 +156,7 @@ func (c *Cluster) firstSync(ctx context.Context) bool {
 
 // Synced returns a channel that is closed once everything needed (EndpointSlices
 // or Endpoints, Services, Pods) has been listed and can be read. What is optional
-// (ReplicaSets, Jobs, Nodes, Servers, ExternalWorkloads) is in too if the cluster
+// (ReplicaSets, Jobs, Nodes, Servers, ExternalWorkloads, ServiceProfiles) is in too if the cluster
 // lets it be listed.
 func (c *Cluster) Synced() <-chan struct{} { return c.synced }
 
@@ -151,7 +164,7 @@ func (c *Cluster) Synced() <-chan struct{} { return c.synced }
 func (c *Cluster) Health() Health {
 	h := c.health.get()
 	h.MalformedProxies = c.state.malformedProxies()
-	h.Unusable = c.state.unusableObjects()
+	h.Unusable, h.RejectedProfiles = c.state.unusableObjects()
 	return h
 }
 

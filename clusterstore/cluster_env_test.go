@@ -187,6 +187,8 @@ func (r *running) create(o runtime.Object) {
 		err = r.api.crd.trackers["servers"].Create(serversResource, o, "ns")
 	case *crd.ExternalWorkload:
 		err = r.api.crd.trackers["externalworkloads"].Create(workloadsResource, o, "ns")
+	case *crd.ServiceProfile:
+		err = r.api.crd.trackers["serviceprofiles"].Create(profilesResource, o, "ns")
 	case *metav1.PartialObjectMetadata:
 		gvr := schema.GroupVersionResource{Group: o.GroupVersionKind().Group, Version: "v1", Resource: strings.ToLower(o.Kind) + "s"}
 		err = r.api.meta.Tracker().Create(gvr, o, o.Namespace)

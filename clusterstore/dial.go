@@ -24,6 +24,7 @@ type clients struct {
 	metadata  metadata.Interface
 	servers   lister[*crd.ServerList]
 	workloads lister[*crd.ExternalWorkloadList]
+	profiles  lister[*crd.ServiceProfileList]
 	close     func() // lets go of idle connections
 	// noWatchList: the API can't stream a list (test fakes can't).
 	noWatchList bool
@@ -82,10 +83,16 @@ func (c *clients) dialCustom(from *rest.Config, client *http.Client) error {
 	if err != nil {
 		return err
 	}
+	profile, err := group(crd.ProfileVersion)
+	if err != nil {
+		return err
+	}
 	c.servers = gentype.NewClientWithList("servers", policy, parameters, "",
 		func() *crd.Server { return &crd.Server{} }, func() *crd.ServerList { return &crd.ServerList{} })
 	c.workloads = gentype.NewClientWithList("externalworkloads", workload, parameters, "",
 		func() *crd.ExternalWorkload { return &crd.ExternalWorkload{} }, func() *crd.ExternalWorkloadList { return &crd.ExternalWorkloadList{} })
+	c.profiles = gentype.NewClientWithList("serviceprofiles", profile, parameters, "",
+		func() *crd.ServiceProfile { return &crd.ServiceProfile{} }, func() *crd.ServiceProfileList { return &crd.ServiceProfileList{} })
 	return nil
 }
 

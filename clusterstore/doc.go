@@ -13,7 +13,8 @@
 //     is a function of the objects, not of their history.
 //   - Nothing that a cluster or a Secret says ends the process, blocks another
 //     cluster, or spoils another's endpoints.
-//   - Readers hand out the same pointers for what has not changed.
+//   - Readers hand out the same pointers for what has not changed, and so does
+//     [Cluster.ServiceProfile].
 //
 // Decisions about following a cluster:
 //
@@ -33,11 +34,11 @@
 //     Before the first sync nothing is marked, because nobody has read.
 //   - A stamp on each slice says when anything behind it last changed, so that a
 //     reader joins again what has a new stamp and nothing else.
-//   - ReplicaSets, Jobs and Nodes are optional, and read as metadata; Servers and
-//     ExternalWorkloads are optional too. Forbidden or absent, they are reported
+//   - ReplicaSets, Jobs and Nodes are optional, and read as metadata; Servers,
+//     ExternalWorkloads and ServiceProfiles are optional too. Forbidden or absent, they are reported
 //     and asked for again within 30 s. Until then labels name the nearest owner
-//     that is known, no port is opaque by policy, and ExternalWorkloads are left
-//     out.
+//     that is known, no port is opaque by policy, ExternalWorkloads are left out,
+//     and no Service has a profile.
 //   - Servers are asked when a slice is joined, once for each template and port of its
 //     Pods, and nothing of their answers is kept: to keep them would cost memory
 //     for every Pod, and work for every change, where there are few Servers and
@@ -69,4 +70,30 @@
 //     make a message that can't be sent.
 //   - A meshed Pod whose proxy does not say where it listens is served without
 //     inbound port and counted ([Health]).
+//
+// Decisions about who has an address, which only a cluster with
+// [Config].AddressChanged knows; others keep nothing of what that takes:
+//
+//   - First come Services by their cluster IPs, then Pods by their own IP, then
+//     Pods by a port of their node, then ExternalWorkloads by IP and declared
+//     port. Several in one place have the address as little as none, and that is
+//     said. Ports are TCP ports: others never are in the way.
+//   - A Pod has its address from when it is given until it ends. It is told of
+//     while it runs; before that the address is a bare one.
+//   - A Pod that is being deleted but still runs keeps its address for as long
+//     as no live Pod claims that and no second one is in its place: whoever talks
+//     to it while it drains does not lose sight of who it is.
+//   - A hostname is that of the first endpoint that is served or, if there is
+//     none, of the first that is not: not ready, or in a slice without ports. (In
+//     a StatefulSet, members find each other before they are ready.) A Pod's
+//     endpoint is at the Pod's first IP, that of anything else at the slice's
+//     address, and at the port that was asked for.
+//   - An endpoint that can't be told (no UTF-8, too long) is a bare address.
+//
+// Decisions about ServiceProfiles:
+//
+//   - They are translated as they are read, once, and those that can't be are
+//     kept with the reason: they are there, but can't be used.
+//   - What proxies could not decode (depth, size) can't be used. A timeout that
+//     is no duration is left out alone, and reported.
 package clusterstore

@@ -21,9 +21,13 @@ type Health struct {
 	// MalformedProxies counts the meshed Pods whose proxy's listen addresses
 	// are missing or can't be read. They are served without transport header.
 	MalformedProxies int
-	// Unusable names the Servers and ExternalWorkloads whose writer has given
-	// them a form that can't be read, and says why. They are treated as absent.
+	// Unusable names the Servers, ExternalWorkloads and ServiceProfiles whose
+	// writer has given them a form that can't be used, and says why. They are
+	// treated as absent, but for ServiceProfiles: those stand in the way of
+	// others, or, if only a part can't be used, are used without it.
 	Unusable []string
+	// RejectedProfiles counts the ServiceProfiles that can't be used at all.
+	RejectedProfiles int
 }
 
 // ResourceHealth says how one resource of a cluster is doing.

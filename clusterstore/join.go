@@ -140,9 +140,12 @@ func (j *joiner) endpoint(a *address, port uint16, before []*federation.Endpoint
 		Hints:    j.zones,
 		Group:    j.group,
 	}
-	if a.target == "" {
+	switch {
+	case a.target == "":
 		j.bare(&j.made)
-	} else if !j.pod(&j.made, a) {
+	case j.pod(&j.made, a.pod):
+		j.made.Zone = a.zone.Value()
+	default:
 		return nil
 	}
 	i, ok := slices.BinarySearchFunc(before, j.made.Addr, func(e *federation.Endpoint, at netip.AddrPort) int { return e.Addr.Compare(at) })
@@ -169,8 +172,7 @@ func (j *joiner) bare(e *federation.Endpoint) {
 
 // pod fills in what is told of a Pod or ExternalWorkload. It reports false while
 // that is unknown, or unusable.
-func (j *joiner) pod(e *federation.Endpoint, a *address) bool {
-	p := a.pod
+func (j *joiner) pod(e *federation.Endpoint, p *pod) bool {
 	if p == nil || !p.facts.known() {
 		return false
 	}
@@ -180,7 +182,7 @@ func (j *joiner) pod(e *federation.Endpoint, a *address) bool {
 		return false
 	}
 	port := e.Addr.Port()
-	e.Kind, e.Twin, e.Node, e.Zone = federation.Pod, p.key, j.node, a.zone.Value()
+	e.Kind, e.Twin, e.Node = federation.Pod, p.key, j.node
 	if t.external() {
 		e.Kind = federation.Workload
 	}

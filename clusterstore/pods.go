@@ -66,12 +66,27 @@ func (s *state) sweepPod(p *pod) {
 	}
 }
 
-func (s *state) podKind() kind[podFacts] {
-	return kind[podFacts]{
-		put:  s.putPod,
+// placedPod is what is kept of a Pod or ExternalWorkload; where it is (site) only
+// where addresses are asked for.
+type placedPod struct {
+	facts podFacts
+	site  *site
+}
+
+func (s *state) podKind() kind[placedPod] {
+	return kind[placedPod]{
+		put:  s.putPlaced,
 		drop: s.dropPod,
 		keys: keysOf(s.pods, func(p *pod) bool { return p.facts.known() && !p.facts.external() }),
 	}
+}
+
+func (s *state) putPlaced(key string, o placedPod) effect {
+	result := s.putPod(key, o.facts)
+	if s.movePod(s.pods[key], o.site) && result == same {
+		return replaced
+	}
+	return result
 }
 
 func (s *state) putPod(key string, facts podFacts) effect {
@@ -102,6 +117,7 @@ func (s *state) dropPod(key string) bool {
 	s.disown(p)
 	p.facts = podFacts{}
 	s.touchPod(p)
+	s.movePod(p, nil)
 	s.sweepPod(p)
 	return true
 }
@@ -112,10 +128,12 @@ func (s *state) countMalformed(f podFacts, n int) {
 	}
 }
 
+// touchPod notes that what is told of a pod is another.
 func (s *state) touchPod(p *pod) {
 	for _, l := range p.slices {
 		s.touch(l)
 	}
+	s.markSite(p)
 }
 
 // owners returns where owners of that kind are, or nil for a kind that is not

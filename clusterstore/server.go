@@ -165,8 +165,8 @@ func (s *state) putServer(key string, f *serverFacts) effect {
 	return replaced
 }
 
-// touchSelected touches the slices of what the Server selected or now selects.
-// Before anybody can have read, nothing has to be.
+// touchSelected touches what the Server selected or now selects, as far as
+// anybody can ask for it. Before anybody can have read, nothing has to be.
 func (s *state) touchSelected(namespace string, old, now *serverFacts) {
 	if !s.live {
 		return
@@ -174,7 +174,7 @@ func (s *state) touchSelected(namespace string, old, now *serverFacts) {
 	var t template
 	here, outside := namespace+"/", workloadPrefix+namespace+"/"
 	for key, p := range s.pods {
-		if !strings.HasPrefix(key, here) && !strings.HasPrefix(key, outside) || len(p.slices) == 0 || !p.facts.known() {
+		if !strings.HasPrefix(key, here) && !strings.HasPrefix(key, outside) || len(p.slices) == 0 && s.addresses == nil || !p.facts.known() {
 			continue
 		}
 		t = p.facts.template.Value()
@@ -194,13 +194,17 @@ func (s *state) note(object, reason string) {
 	}
 }
 
-// unusableObjects says which objects can't be used and why, sorted.
-func (s *state) unusableObjects() []string {
+// unusableObjects says which objects can't be used and why, sorted, and how many
+// ServiceProfiles can't be used at all.
+func (s *state) unusableObjects() (list []string, profiles int) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	list := make([]string, 0, len(s.unusable))
+	list = make([]string, 0, len(s.unusable))
 	for _, object := range slices.Sorted(maps.Keys(s.unusable)) {
 		list = append(list, object+": "+s.unusable[object])
 	}
-	return list
+	if s.addresses != nil {
+		profiles = s.addresses.rejected
+	}
+	return list, profiles
 }

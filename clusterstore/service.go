@@ -17,6 +17,7 @@ type Service struct {
 
 	// Only where Config.OnService is set:
 	ClusterIPs  []netip.Addr
+	OpaquePorts Ports             // whose protocol must not be detected
 	Labels      map[string]string // those below the domains of keptMetadata
 	Annotations map[string]string // likewise
 }
@@ -29,9 +30,9 @@ type ServicePort struct {
 
 // keptMetadata are the domains of the labels and annotations of Services that
 // mean something to the gateway.
-var keptMetadata = [...]string{"multicluster.linkerd.io/", "mirror.linkerd.io/", "config.linkerd.io/"}
+var keptMetadata = [...]string{"multicluster.linkerd.io/", "mirror.linkerd.io/"}
 
-func compactService(o *corev1.Service, full bool) *Service {
+func (r Rules) compactService(o *corev1.Service, full bool) *Service {
 	s := &Service{
 		ExternalName: o.Spec.Type == corev1.ServiceTypeExternalName,
 		NodeLocal:    o.Spec.InternalTrafficPolicy != nil && *o.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal,
@@ -44,19 +45,42 @@ func compactService(o *corev1.Service, full bool) *Service {
 	s.Ports = slices.Clip(s.Ports)
 	if full {
 		s.ClusterIPs = clusterIPs(o)
+		s.OpaquePorts = r.DefaultOpaquePorts
+		if list, ok := o.Annotations[opaqueAnnotation]; ok {
+			s.OpaquePorts, _ = ParsePorts(list, s.number) // as for Pods, items that can't be read are left out
+		}
 		s.Labels, s.Annotations = keepMetadata(o.Labels), keepMetadata(o.Annotations)
 	}
 	return s
 }
 
-// clusterIPs reads the Service's addresses; headless ones ("None") have none.
+// Declares tells whether the Service has that port.
+func (s *Service) Declares(port uint16) bool {
+	return slices.ContainsFunc(s.Ports, func(p ServicePort) bool { return p.Number == port })
+}
+
+// number is that of the first port of the name.
+func (s *Service) number(name string) (uint16, bool) {
+	for _, p := range s.Ports {
+		if p.Name == name && name != "" {
+			return p.Number, true
+		}
+	}
+	return 0, false
+}
+
+// clusterIPs reads the Service's addresses. Headless ones ("None") and those of
+// type ExternalName have none.
 func clusterIPs(o *corev1.Service) (ips []netip.Addr) {
+	if o.Spec.Type == corev1.ServiceTypeExternalName {
+		return nil
+	}
 	list := o.Spec.ClusterIPs
 	if len(list) == 0 {
 		list = []string{o.Spec.ClusterIP}
 	}
 	for _, s := range list {
-		if ip, ok := parseIP(s); ok {
+		if ip, ok := parseIP(s); ok && len(ips) < maxIPs && !slices.Contains(ips, ip) {
 			ips = append(ips, ip)
 		}
 	}
@@ -80,7 +104,7 @@ func keepMetadata(from map[string]string) map[string]string {
 
 func (s *Service) equal(o *Service) bool {
 	return s.ExternalName == o.ExternalName && s.NodeLocal == o.NodeLocal &&
-		slices.Equal(s.Ports, o.Ports) && slices.Equal(s.ClusterIPs, o.ClusterIPs) &&
+		slices.Equal(s.Ports, o.Ports) && slices.Equal(s.ClusterIPs, o.ClusterIPs) && s.OpaquePorts == o.OpaquePorts &&
 		maps.Equal(s.Labels, o.Labels) && maps.Equal(s.Annotations, o.Annotations)
 }
 

@@ -26,6 +26,9 @@ type sliceData struct {
 	service federation.ServiceID
 	mirror  mirror
 	subsets []subset // an EndpointSlice has one
+	// unserved are further addresses that have a hostname, and can be asked for
+	// by it, in no port; nil: none, or nobody asks for addresses.
+	unserved *subset
 }
 
 // mirror is what the object says about a gateway to another cluster.
@@ -54,20 +57,36 @@ type address struct {
 
 const hintEnd = "\x00"
 
-// all iterates over the addresses of all subsets.
+// all iterates over all addresses, served or not.
 func (d *sliceData) all(yield func(*address) bool) {
 	for _, sub := range d.subsets {
-		for i := range sub.addresses {
-			if !yield(&sub.addresses[i]) {
-				return
-			}
+		if !sub.all(yield) {
+			return
 		}
 	}
+	d.unserved.all(yield)
+}
+
+// all reports whether yield has always returned true.
+func (s *subset) all(yield func(*address) bool) bool {
+	for i := range s.list() {
+		if !yield(&s.addresses[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *subset) list() []address {
+	if s == nil {
+		return nil
+	}
+	return s.addresses
 }
 
 // equal compares what the objects said, not what became of it.
 func (d *sliceData) equal(o *sliceData) bool {
-	return d.service == o.service && d.mirror == o.mirror &&
+	return d.service == o.service && d.mirror == o.mirror && slices.EqualFunc(d.unserved.list(), o.unserved.list(), address.same) &&
 		slices.EqualFunc(d.subsets, o.subsets, func(a, b subset) bool {
 			return slices.Equal(a.ports, b.ports) && slices.EqualFunc(a.addresses, b.addresses, address.same)
 		})
@@ -91,13 +110,21 @@ func (s *subset) port(t target) (uint16, bool) {
 	return 0, false
 }
 
-// compactSlice keeps of an EndpointSlice what is ready. Slices of names (FQDN),
-// of no service or without ports offer nothing: they are left out. (API servers
-// do not tell an empty list of ports from a missing one.)
-func compactSlice(o *discoveryv1.EndpointSlice) (*sliceData, bool) {
+// compactSlice keeps of an EndpointSlice what is ready and, with unserved, what
+// has a hostname. Slices of names (FQDN), of no service or without ports offer
+// nothing: they are left out. (API servers do not tell an empty list of ports
+// from a missing one.)
+func compactSlice(o *discoveryv1.EndpointSlice, unserved bool) (*sliceData, bool) {
 	service := sliceService(o)
-	if service == "" || o.AddressType == discoveryv1.AddressTypeFQDN || len(o.Ports) == 0 {
+	if service == "" || o.AddressType == discoveryv1.AddressTypeFQDN {
 		return nil, false
+	}
+	d := &sliceData{service: federation.ServiceID{Namespace: shared(o.Namespace), Name: service}, mirror: readMirror(&o.ObjectMeta)}
+	if unserved {
+		d.keepUnserved(o)
+	}
+	if len(o.Ports) == 0 {
+		return d, d.unserved != nil
 	}
 	sub := subset{addresses: make([]address, 0, len(o.Endpoints))}
 	for _, p := range o.Ports {
@@ -105,14 +132,31 @@ func compactSlice(o *discoveryv1.EndpointSlice) (*sliceData, bool) {
 		sub.ports = append(sub.ports, slicePort{name: shared(value(p.Name)), number: number})
 	}
 	for i := range o.Endpoints {
-		sub.addEndpoint(&o.Endpoints[i], o.Namespace)
+		if e := &o.Endpoints[i]; ready(e) {
+			sub.addEndpoint(e, o.Namespace)
+		}
 	}
 	sub.ports, sub.addresses = slices.Clip(sub.ports), trim(sub.addresses)
-	return &sliceData{
-		service: federation.ServiceID{Namespace: shared(o.Namespace), Name: service},
-		mirror:  readMirror(&o.ObjectMeta),
-		subsets: []subset{sub},
-	}, true
+	d.subsets = []subset{sub}
+	return d, true
+}
+
+// keepUnserved keeps the addresses with a hostname that are not ready or have no
+// port.
+func (d *sliceData) keepUnserved(o *discoveryv1.EndpointSlice) {
+	var kept subset
+	for i := range o.Endpoints {
+		if e := &o.Endpoints[i]; value(e.Hostname) != "" && (len(o.Ports) == 0 || !ready(e)) {
+			kept.addEndpoint(e, o.Namespace)
+		}
+	}
+	d.setUnserved(kept)
+}
+
+func (d *sliceData) setUnserved(kept subset) {
+	if len(kept.addresses) > 0 {
+		d.unserved = &kept
+	}
 }
 
 // sliceService names the slice's Service: by the label or, for slices that
@@ -129,13 +173,12 @@ func sliceService(o *discoveryv1.EndpointSlice) string {
 	return ""
 }
 
-// addEndpoint adds all addresses of a ready endpoint. Kubernetes gives further
+func ready(e *discoveryv1.Endpoint) bool { return e.Conditions.Ready == nil || *e.Conditions.Ready }
+
+// addEndpoint adds all addresses of an endpoint. Kubernetes gives further
 // addresses no meaning and writes one; whoever writes several means that all of
 // them are served.
 func (s *subset) addEndpoint(e *discoveryv1.Endpoint, namespace string) {
-	if ready := e.Conditions.Ready; ready != nil && !*ready {
-		return
-	}
 	target, ok := workloadTarget(e.TargetRef, namespace)
 	if !ok {
 		target, ok = podTarget(e.TargetRef, namespace)
@@ -189,40 +232,6 @@ func zoneHints(h *discoveryv1.EndpointHints) string {
 	}
 	slices.Sort(zones)
 	return strings.Join(slices.Compact(zones), "")
-}
-
-// What was there before EndpointSlices.
-type (
-	//lint:ignore SA1019 it is read where --enable-endpoint-slices=false says so
-	coreEndpoints = corev1.Endpoints
-	//lint:ignore SA1019 a part of coreEndpoints
-	coreEndpointSubset = corev1.EndpointSubset
-)
-
-// compactEndpoints keeps of an Endpoints object what is ready. It knows no zones.
-func compactEndpoints(o *coreEndpoints) (*sliceData, bool) {
-	d := &sliceData{
-		service: federation.ServiceID{Namespace: shared(o.Namespace), Name: o.Name},
-		mirror:  readMirror(&o.ObjectMeta),
-	}
-	none := unique.Make("")
-	for i := range o.Subsets {
-		from := &o.Subsets[i]
-		sub := subset{addresses: make([]address, 0, len(from.Addresses))}
-		for _, p := range from.Ports {
-			number, _ := portNumber(&p.Port)
-			sub.ports = append(sub.ports, slicePort{name: shared(p.Name), number: number})
-		}
-		for _, e := range from.Addresses {
-			if target, ok := podTarget(e.TargetRef, o.Namespace); ok {
-				sub.add(address{hostname: e.Hostname, target: target, zone: none, hints: none}, e.IP)
-			}
-		}
-		sub.ports, sub.addresses = slices.Clip(sub.ports), trim(sub.addresses)
-		d.subsets = append(d.subsets, sub)
-	}
-	d.subsets = slices.Clip(d.subsets)
-	return d, true
 }
 
 func readMirror(o *metav1.ObjectMeta) mirror {

@@ -19,7 +19,8 @@ type state struct {
 	cluster             federation.ClusterName
 	trustDomain         string
 	controllerNamespace string
-	dirty               *dirty
+	dirty               *dirty[federation.ServiceID]
+	addresses           *addresses // nil: nobody asks for addresses
 
 	mu          sync.RWMutex
 	live        bool      // under mu: somebody may have read, so changes are told
@@ -54,7 +55,7 @@ func newState(cluster federation.ClusterName, trustDomain, controllerNamespace s
 		cluster:             cluster,
 		trustDomain:         trustDomain,
 		controllerNamespace: controllerNamespace,
-		dirty:               newDirty(),
+		dirty:               newDirty[federation.ServiceID](),
 		services:            make(map[federation.ServiceID]*service),
 		slices:              make(map[string]*slice),
 		pods:                make(map[string]*pod),
@@ -149,6 +150,7 @@ func (s *state) serviceKind() kind[*Service] {
 			if e.spec == nil {
 				result = added
 			}
+			s.moveService(id, e.spec, v)
 			e.spec = v
 			s.mark(id)
 			return result
@@ -159,6 +161,7 @@ func (s *state) serviceKind() kind[*Service] {
 			if e == nil || e.spec == nil {
 				return false
 			}
+			s.moveService(id, e.spec, nil)
 			e.spec = nil
 			s.sweepService(id)
 			s.mark(id)

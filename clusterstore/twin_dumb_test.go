@@ -2,6 +2,7 @@ package clusterstore
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -48,20 +49,27 @@ func (o objects) dumbRead(service string, port uint16) (state federation.Service
 	nodeLocal = svc.Spec.InternalTrafficPolicy != nil && *svc.Spec.InternalTrafficPolicy == "Local"
 	parts = make(map[string][]string)
 	for key, x := range o["endpointslices"] {
-		if list := o.dumbSlice(x.(*discoveryv1.EndpointSlice), svc, port); len(list) > 0 {
+		if list := o.dumbSlice(x, svc, port); len(list) > 0 {
 			parts[key] = list
 		}
 	}
 	return federation.Present, nodeLocal, parts
 }
 
-func (o objects) dumbSlice(l *discoveryv1.EndpointSlice, svc *corev1.Service, port uint16) []string {
-	name := l.Labels["kubernetes.io/service-name"]
+// dumbSliceService says of which Service a slice is.
+func dumbSliceService(x runtime.Object) (l *discoveryv1.EndpointSlice, name string) {
+	l = x.(*discoveryv1.EndpointSlice)
+	name = l.Labels["kubernetes.io/service-name"]
 	for _, owner := range l.OwnerReferences {
 		if name == "" && owner.Kind == "Service" {
 			name = owner.Name
 		}
 	}
+	return l, name
+}
+
+func (o objects) dumbSlice(x runtime.Object, svc *corev1.Service, port uint16) []string {
+	l, name := dumbSliceService(x)
 	if name != svc.Name || l.AddressType == "FQDN" || len(l.Ports) == 0 {
 		return nil
 	}
@@ -104,8 +112,7 @@ func (o objects) dumbSlice(l *discoveryv1.EndpointSlice, svc *corev1.Service, po
 }
 
 func (o objects) dumbEndpoint(e discoveryv1.Endpoint, service, addr string) (string, bool) {
-	text := addr + " namespace:ns service:" + service
-	hints := ""
+	head, zone, host, hints := addr+" namespace:ns service:"+service, "", "", ""
 	if e.Hints != nil {
 		var zones []string
 		for _, z := range e.Hints.ForZones {
@@ -114,41 +121,52 @@ func (o objects) dumbEndpoint(e discoveryv1.Endpoint, service, addr string) (str
 		sort.Strings(zones)
 		hints = " hints=" + strings.Join(zones, "+")
 	}
+	if e.Hostname != nil {
+		host = " host=" + *e.Hostname
+	}
 	if e.TargetRef == nil {
-		return text + hints, true
+		return head + host + hints, true
+	}
+	if e.Zone != nil {
+		zone = " zone=" + *e.Zone
 	}
 	if w, ok := o["externalworkloads"]["ns/"+e.TargetRef.Name].(*crd.ExternalWorkload); ok && e.TargetRef.Kind == "ExternalWorkload" {
-		return o.dumbWorkload(w, e, text, addr, hints)
+		return o.dumbWorkload(w, addr).text(head, zone, host, hints), w.Invalid == ""
 	}
-	p, ok := o["pods"]["ns/"+e.TargetRef.Name].(*corev1.Pod)
-	if e.TargetRef.Kind != "Pod" || !ok {
-		return "", false
+	if p, ok := o["pods"]["ns/"+e.TargetRef.Name].(*corev1.Pod); ok && e.TargetRef.Kind == "Pod" {
+		return o.dumbPod(p, addr).text(head, zone, host, hints), true
 	}
-	labels := map[string]string{"pod": p.Name, "serviceaccount": "default"}
+	return "", false
+}
+
+// dumbFacts are told of a Pod or ExternalWorkload.
+type dumbFacts struct {
+	labels           map[string]string
+	node, twin, rest string
+}
+
+func (f dumbFacts) text(head, zone, host, hints string) string {
+	for _, name := range slices.Sorted(maps.Keys(f.labels)) {
+		head += " " + name + ":" + f.labels[name]
+	}
+	return head + zone + f.node + host + " twin=" + f.twin + hints + f.rest
+}
+
+func (o objects) dumbPod(p *corev1.Pod, addr string) dumbFacts {
+	f := dumbFacts{labels: map[string]string{"pod": p.Name, "serviceaccount": "default"}, node: " node=" + p.Spec.NodeName, twin: "ns/" + p.Name}
 	meshed := p.Labels[controlPlaneLabel] != ""
 	if meshed {
-		labels["control_plane_ns"] = "linkerd"
+		f.labels["control_plane_ns"] = "linkerd"
+		id := "default.ns.serviceaccount.identity.linkerd.cluster.local"
+		f.rest = " id=" + id + " sni=" + id + " meshed"
 	}
 	if len(p.OwnerReferences) == 1 {
 		owner := p.OwnerReferences[0]
-		labels[strings.ToLower(owner.Kind)] = owner.Name
+		f.labels[strings.ToLower(owner.Kind)] = owner.Name
 		if rs, ok := o["replicasets"]["ns/"+owner.Name].(*metav1.PartialObjectMetadata); ok && owner.Kind == "ReplicaSet" && len(rs.OwnerReferences) == 1 {
-			delete(labels, "replicaset")
-			labels["deployment"] = rs.OwnerReferences[0].Name
+			delete(f.labels, "replicaset")
+			f.labels["deployment"] = rs.OwnerReferences[0].Name
 		}
-	}
-	for _, name := range []string{"control_plane_ns", "deployment", "pod", "replicaset", "serviceaccount"} {
-		if v, ok := labels[name]; ok {
-			text += " " + name + ":" + v
-		}
-	}
-	if e.Zone != nil {
-		text += " zone=" + *e.Zone
-	}
-	text += " node=" + p.Spec.NodeName + " twin=ns/" + p.Name + hints
-	if meshed {
-		id := "default.ns.serviceaccount.identity.linkerd.cluster.local"
-		text += " id=" + id + " sni=" + id + " meshed"
 	}
 	var ports []corev1.ContainerPort
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
@@ -160,24 +178,18 @@ func (o objects) dumbEndpoint(e discoveryv1.Endpoint, service, addr string) (str
 		})
 	}, addr)
 	if strings.HasSuffix(addr, ":25") || policed {
-		text += " opaque"
+		f.rest += " opaque"
 	}
 	if meshed {
-		text += " inbound=4143"
+		f.rest += " inbound=4143"
 	}
-	return text, true
+	return f
 }
 
-func (o objects) dumbWorkload(w *crd.ExternalWorkload, e discoveryv1.Endpoint, text, addr, hints string) (string, bool) {
-	if w.Invalid != "" {
-		return "", false
-	}
-	text += " external_workload:" + w.Name
+func (o objects) dumbWorkload(w *crd.ExternalWorkload, addr string) dumbFacts {
+	f := dumbFacts{labels: map[string]string{"external_workload": w.Name}, twin: "workload/ns/" + w.Name}
 	if len(w.OwnerReferences) == 1 {
-		text += " " + strings.ToLower(w.OwnerReferences[0].Kind) + ":" + w.OwnerReferences[0].Name
-	}
-	if e.Zone != nil {
-		text += " zone=" + *e.Zone
+		f.labels[strings.ToLower(w.OwnerReferences[0].Kind)] = w.OwnerReferences[0].Name
 	}
 	inbound, annotated := int32(4143), false
 	list, ok := w.Annotations[opaqueAnnotation]
@@ -193,11 +205,12 @@ func (o objects) dumbWorkload(w *crd.ExternalWorkload, e discoveryv1.Endpoint, t
 	policed := o.dumbPolicy(w.Labels, func(s crd.ServerSpec) *metav1.LabelSelector { return s.ExternalWorkloadSelector }, func(port intstr.IntOrString) bool {
 		return slices.ContainsFunc(w.Spec.Ports, func(p crd.PortSpec) bool { return p.Name == port.StrVal && hasPort(addr, p.Port) })
 	}, addr)
-	text += " twin=workload/ns/" + w.Name + hints + " uri=" + w.Spec.MeshTLS.Identity + " sni=" + w.Spec.MeshTLS.ServerName + " meshed"
+	f.rest = " uri=" + w.Spec.MeshTLS.Identity + " sni=" + w.Spec.MeshTLS.ServerName + " meshed"
 	if annotated || policed {
-		text += " opaque"
+		f.rest += " opaque"
 	}
-	return text + fmt.Sprint(" inbound=", inbound), true
+	f.rest += fmt.Sprint(" inbound=", inbound)
+	return f
 }
 
 func hasPort(addr string, port int32) bool { return strings.HasSuffix(addr, fmt.Sprintf(":%d", port)) }

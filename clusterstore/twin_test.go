@@ -36,6 +36,7 @@ func drawEndpoint(t *rapid.T) string {
 		{"", "", " pod=p", " pod=q", " pod=r", " ew=p", " ew=v", " kind=Node"},
 		{"", "", " zone=z1", " zone=z2"},
 		{"", "", "", " hint=z1", " hint=z2+z1"},
+		{"", "", " host=h", " host=i"},
 		{"", "", "", " unready", " ready"},
 	} {
 		text += rapid.SampledFrom(options).Draw(t, "word")
@@ -165,60 +166,21 @@ func twin(t *rapid.T) {
 			readers = append(readers, &seen{reader: w.Reader(federation.ServiceID{Namespace: "ns", Name: service}, port), service: service, port: port})
 		}
 	}
-	resource := rapid.SampledFrom([]string{"endpointslices", "endpointslices", "pods", "pods", "services", "replicasets", "servers", "servers", "externalworkloads"})
-	put := func(t *rapid.T, name string) {
-		key, o := draw(t, name)
-		all.set(name, key, o)
-		must(t, w.store(name).Update(o.DeepCopyObject()))
-	}
-	for _, name := range []string{"services", "pods", "endpointslices", "servers", "pods", "externalworkloads", "endpointslices", "servers"} {
-		put(t, name) // so that most steps find something to change
-	}
-	t.Repeat(map[string]func(*rapid.T){
-		"put": func(t *rapid.T) { put(t, resource.Draw(t, "resource")) },
-		"delete": func(t *rapid.T) {
-			name := resource.Draw(t, "resource")
-			key, o := draw(t, name)
-			delete(all[name], key)
-			must(t, w.store(name).Delete(o))
-		},
-		"relist": func(t *rapid.T) {
-			name := resource.Draw(t, "resource")
-			delete(all, name)
-			for range rapid.IntRange(0, 3).Draw(t, "n") {
-				key, o := draw(t, name)
-				all.set(name, key, o)
+	e := events{world: w, all: all, draw: draw, resources: []string{"endpointslices", "endpointslices", "pods", "pods", "services", "replicasets", "servers", "servers", "externalworkloads"}}
+	e.run(t, func(t *rapid.T) {
+		marked := w.marked()
+		for _, s := range readers {
+			s.check(t, all, slices.Contains(marked, s.service))
+		}
+		for _, r := range w.resources {
+			if n := int(r.objects.Load()); r.name != "endpointslices" && n != all.dumbCount(r.name) {
+				t.Fatalf("%s: %d objects, want %d", r.name, n, all.dumbCount(r.name))
 			}
-			var list []any
-			for _, o := range all[name] {
-				list = append(list, o.DeepCopyObject())
-			}
-			must(t, w.store(name).Replace(list, ""))
-		},
-		"": func(t *rapid.T) {
-			marked := w.marked()
-			for _, s := range readers {
-				s.check(t, all, slices.Contains(marked, s.service))
-			}
-			for _, r := range w.resources {
-				if n := int(r.objects.Load()); r.name != "endpointslices" && n != all.dumbCount(r.name) {
-					t.Fatalf("%s: %d objects, want %d", r.name, n, all.dumbCount(r.name))
-				}
-			}
-		},
+		}
 	})
-	for name := range all {
-		must(t, w.store(name).Replace(nil, ""))
-	}
 	s := w.state
 	if n := s.size(); n != 0 {
 		t.Fatalf("left behind: %v %v %v %v %v %v", s.services, s.slices, s.pods, s.replicaSets, s.servers, s.unusable)
-	}
-}
-
-func must(t *rapid.T, err error) {
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -23,14 +23,14 @@ func (c *Cluster) watched(api clients) []*resource {
 		newResource(c, api, "services", true, &corev1.Service{}, typed(api.core.Services("")),
 			&feed[*corev1.Service, *Service]{compact: c.compactService, kind: s.serviceKind(), changed: c.toldService()}),
 		newResource(c, api, "pods", true, &corev1.Pod{}, typed(api.core.Pods("")),
-			&feed[*corev1.Pod, podFacts]{compact: rules.podFacts, kind: s.podKind(), changed: c.checkProxy}),
+			&feed[*corev1.Pod, placedPod]{compact: c.compactPod, kind: s.podKind(), changed: c.checkProxy}),
 	}
 	if rules.EndpointSlices {
 		all = append(all, newResource(c, api, "endpointslices", true, &discoveryv1.EndpointSlice{}, typed(api.discovery.EndpointSlices("")),
-			&feed[*discoveryv1.EndpointSlice, *sliceData]{compact: compactSlice, kind: s.sliceKind()}))
+			&feed[*discoveryv1.EndpointSlice, *sliceData]{compact: c.compactSlice, kind: s.sliceKind()}))
 	} else {
 		all = append(all, newResource(c, api, "endpoints", true, &coreEndpoints{}, typed(api.core.Endpoints("")),
-			&feed[*coreEndpoints, *sliceData]{compact: compactEndpoints, kind: s.sliceKind()}))
+			&feed[*coreEndpoints, *sliceData]{compact: c.compactEndpoints, kind: s.sliceKind()}))
 	}
 	meta := func(group, resource string) calls {
 		return typed(api.metadata.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}))
@@ -45,7 +45,11 @@ func (c *Cluster) watched(api clients) []*resource {
 		newResource(c, api, "servers", false, &crd.Server{}, typed(api.servers),
 			&feed[*crd.Server, *serverFacts]{compact: compactServer, kind: s.serverKind()}),
 		newResource(c, api, "externalworkloads", false, &crd.ExternalWorkload{}, typed(api.workloads),
-			&feed[*crd.ExternalWorkload, podFacts]{compact: rules.compactWorkload, kind: s.workloadKind()}))
+			&feed[*crd.ExternalWorkload, placedPod]{compact: c.compactWorkload, kind: s.workloadKind()}))
+	if s.addresses != nil {
+		all = append(all, newResource(c, api, "serviceprofiles", false, &crd.ServiceProfile{}, typed(api.profiles),
+			&feed[*crd.ServiceProfile, *profileFacts]{compact: compactServiceProfile, kind: s.profileKind(), changed: c.checkProfile}))
+	}
 	if c.cfg.OnNode != nil {
 		all = append(all, newResource(c, api, "nodes", false, &metav1.PartialObjectMetadata{}, meta("", "nodes"),
 			&feed[*metav1.PartialObjectMetadata, string]{compact: compactNode, kind: s.nodeKind(), changed: c.cfg.OnNode}))
@@ -54,7 +58,31 @@ func (c *Cluster) watched(api clients) []*resource {
 }
 
 func (c *Cluster) compactService(o *corev1.Service) (*Service, bool) {
-	return compactService(o, c.cfg.OnService != nil), true
+	return c.cfg.Rules.compactService(o, c.cfg.OnService != nil), true
+}
+
+func (c *Cluster) compactPod(o *corev1.Pod) (p placedPod, ok bool) {
+	p.facts = c.cfg.Rules.compactPod(o)
+	if c.state.addresses != nil {
+		p.site = podSite(o)
+	}
+	return p, true
+}
+
+func (c *Cluster) compactWorkload(o *crd.ExternalWorkload) (p placedPod, ok bool) {
+	p.facts = c.cfg.Rules.compactWorkload(o)
+	if c.state.addresses != nil && p.facts.template.Value().invalid == "" {
+		p.site = workloadSite(o)
+	}
+	return p, true
+}
+
+func (c *Cluster) compactSlice(o *discoveryv1.EndpointSlice) (*sliceData, bool) {
+	return compactSlice(o, c.state.addresses != nil)
+}
+
+func (c *Cluster) compactEndpoints(o *coreEndpoints) (*sliceData, bool) {
+	return compactEndpoints(o, c.state.addresses != nil)
 }
 
 // toldService is what to call when a Service has changed; nil: nobody wants to know.
@@ -67,13 +95,11 @@ func (c *Cluster) toldService() func(string, *Service, bool) {
 }
 
 // checkProxy says which Pods are behind Health's MalformedProxies.
-func (c *Cluster) checkProxy(key string, f podFacts, ok bool) {
-	if ok && f.template.Value().malformed() {
+func (c *Cluster) checkProxy(key string, p placedPod, ok bool) {
+	if ok && p.facts.template.Value().malformed() {
 		c.cfg.Log.Debug("meshed pod does not say where its proxy listens", zap.String("pod", key))
 	}
 }
-
-func (r Rules) podFacts(o *corev1.Pod) (podFacts, bool) { return r.compactPod(o), true }
 
 // calls are what is asked of the API about one resource.
 type calls struct {

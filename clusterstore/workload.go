@@ -21,7 +21,7 @@ const (
 	proxyInboundPort = 4143
 )
 
-func (r Rules) compactWorkload(o *crd.ExternalWorkload) (podFacts, bool) {
+func (r Rules) compactWorkload(o *crd.ExternalWorkload) podFacts {
 	t := template{
 		owner:    onlyOwner(o.OwnerReferences),
 		opaque:   r.DefaultOpaquePorts,
@@ -41,7 +41,7 @@ func (r Rules) compactWorkload(o *crd.ExternalWorkload) (podFacts, bool) {
 	if port, ok := t.ports.number(proxyPortName); ok {
 		t.proxy.inbound = port
 	}
-	return podFacts{template: unique.Make(t), node: unique.Make("")}, true
+	return podFacts{template: unique.Make(t), node: unique.Make("")}
 }
 
 // workloadTarget names the ExternalWorkload behind an address, which is one of
@@ -54,11 +54,11 @@ func workloadTarget(ref *corev1.ObjectReference, namespace string) (string, bool
 }
 
 // workloadKind keeps ExternalWorkloads among the Pods.
-func (s *state) workloadKind() kind[podFacts] {
-	return kind[podFacts]{
-		put: func(key string, facts podFacts) effect {
-			s.note("ExternalWorkload "+key, facts.template.Value().invalid)
-			return s.putPod(workloadPrefix+key, facts)
+func (s *state) workloadKind() kind[placedPod] {
+	return kind[placedPod]{
+		put: func(key string, o placedPod) effect {
+			s.note("ExternalWorkload "+key, o.facts.template.Value().invalid)
+			return s.putPlaced(workloadPrefix+key, o)
 		},
 		drop: func(key string) bool {
 			s.note("ExternalWorkload "+key, "")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,14 +19,14 @@ import (
 // fanout is many stream loops that send into the void.
 type fanout struct {
 	*world
-	sets  [2][]*federation.Slice // of the local cluster, in turn
-	turn  int
-	sinks []void
-	wg    sync.WaitGroup
-	sent  *atomic.Int64
-	goal  *atomic.Int64
-	all   chan struct{}
-	stop  context.CancelFunc
+	change func(turn int) // to what all streams are told in that turn, 0 or 1
+	turn   int
+	sinks  []void
+	wg     sync.WaitGroup
+	sent   *atomic.Int64
+	goal   *atomic.Int64
+	all    chan struct{}
+	stop   context.CancelFunc
 }
 
 // void takes messages and counts them.
@@ -43,27 +44,43 @@ func (v *void) WriteStatus(*status.Status) error { return nil }
 // newFanout opens n streams of a service with 50 endpoints in each of three
 // clusters, and waits until all have their first message.
 func newFanout(t testing.TB, n int) *fanout {
-	f := &fanout{world: newWorld(t, Options{Pace: -1, H2Upgrade: true, Log: zap.NewNop()}), sinks: make([]void, n)}
-	f.sent, f.goal, f.all = new(atomic.Int64), new(atomic.Int64), make(chan struct{}, 1)
+	f := &fanout{world: newWorld(t, Options{Pace: -1, H2Upgrade: true, Log: zap.NewNop()})}
 	for i, c := range []federation.ClusterName{"", "east", "north"} {
 		f.offer(c, fifty(i)...)
 	}
-	f.sets[0] = f.clusters[""].read(web).Slices
 	changed := fifty(0)
 	changed[7].Opaque = true
-	f.sets[1] = []*federation.Slice{sliceOf("", changed...)}
+	sets := [2][]*federation.Slice{f.clusters[""].read(web).Slices, {sliceOf("", changed...)}}
+	f.change = func(turn int) { f.share("", federation.Share{State: federation.Present, Slices: sets[turn]}) }
+	f.open(t, n, func(ctx context.Context, v *void) {
+		_ = f.server.newGet(target{service: web, port: 80}, token{Node: "n1"}, v, v).run(ctx)
+	})
+	return f
+}
 
+// newProfileFanout likewise opens GetProfile streams of a service.
+func newProfileFanout(t testing.TB, n int) *fanout {
+	f := &fanout{world: newWorld(t, Options{Pace: -1, H2Upgrade: true, Log: zap.NewNop()})}
+	profiles := [2]*federation.Profile{webProfile("a", "b", "c"), with(webProfile("a", "b", "c"), opaque)}
+	f.change = func(turn int) { f.told.put(webKey, profiles[turn]) }
+	f.change(0)
+	f.open(t, n, func(ctx context.Context, v *void) { _ = f.server.newProfile(v, v).run(ctx, webKey) })
+	return f
+}
+
+// open runs n streams until the test ends, and waits for their first messages.
+func (f *fanout) open(t testing.TB, n int, run func(context.Context, *void)) {
+	f.sinks = make([]void, n)
+	f.sent, f.goal, f.all = new(atomic.Int64), new(atomic.Int64), make(chan struct{}, 1)
 	ctx, stop := context.WithCancel(context.Background())
 	f.stop = stop
 	f.goal.Store(int64(n))
 	for i := range f.sinks {
 		f.sinks[i].f = f
-		st := f.server.newStream(target{service: web, port: 80}, token{Node: "n1"}, &f.sinks[i], &f.sinks[i])
-		f.wg.Go(func() { _ = st.run(ctx) })
+		f.wg.Go(func() { run(ctx, &f.sinks[i]) })
 	}
 	<-f.all
 	t.Cleanup(func() { f.stop(); f.wg.Wait() })
-	return f
 }
 
 func fifty(cluster int) []*federation.Endpoint {
@@ -76,11 +93,11 @@ func fifty(cluster int) []*federation.Endpoint {
 	return list
 }
 
-// step changes one endpoint, and waits until all streams have sent that.
+// step changes what is told, and waits until all streams have sent that.
 func (f *fanout) step() {
 	f.goal.Store(f.sent.Load() + int64(len(f.sinks)))
 	f.turn = 1 - f.turn
-	f.share("", federation.Share{State: federation.Present, Slices: f.sets[f.turn]})
+	f.change(f.turn)
 	<-f.all
 }
 
@@ -95,22 +112,31 @@ func (f *fanout) settle() {
 // TestSharedStepsAllocateNothingPerStream: what a step allocates does not follow
 // the number of streams.
 func TestSharedStepsAllocateNothingPerStream(t *testing.T) {
-	const streams = 2000
-	f := newFanout(t, streams)
-	f.step() // timers and the like
-	f.settle()
-	allocs := testing.AllocsPerRun(20, f.step)
-	t.Logf("%v allocations for a step of %d streams", allocs, streams)
-	if allocs > streams/10 {
-		t.Errorf("a step allocates %v times, with %d streams", allocs, streams)
+	for name, open := range map[string]func(testing.TB, int) *fanout{"Get": newFanout, "GetProfile": newProfileFanout} {
+		t.Run(name, func(t *testing.T) {
+			const streams = 2000
+			f := open(t, streams)
+			f.step() // timers and the like
+			f.settle()
+			allocs := testing.AllocsPerRun(20, f.step)
+			t.Logf("%v allocations for a step of %d streams", allocs, streams)
+			if allocs > streams/10 {
+				t.Errorf("a step allocates %v times, with %d streams", allocs, streams)
+			}
+		})
 	}
 }
 
 // BenchmarkFanOut is one change on its way to 10,000 stream loops, without the
 // network.
-func BenchmarkFanOut(b *testing.B) {
+func BenchmarkFanOut(b *testing.B) { benchmarkFanOut(b, newFanout) }
+
+// BenchmarkGetProfileFanOut likewise.
+func BenchmarkGetProfileFanOut(b *testing.B) { benchmarkFanOut(b, newProfileFanout) }
+
+func benchmarkFanOut(b *testing.B, open func(testing.TB, int) *fanout) {
 	const streams = 10_000
-	f := newFanout(b, streams)
+	f := open(b, streams)
 	f.step()
 	f.settle()
 	b.ReportAllocs()
@@ -132,10 +158,43 @@ func BenchmarkSubscribe(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		st := f.server.newStream(to, parseToken(`{"ns":"shop","nodeName":"n1","pod":"client"}`), out, out)
-		f.server.enter(st)
-		_ = st.run(ctx)
-		f.server.leave(st)
+		st := f.server.newGet(to, parseToken(`{"ns":"shop","nodeName":"n1","pod":"client"}`), out, out)
+		_ = f.server.serve(&st.stream, func() error { return st.run(ctx) })
+	}
+}
+
+// BenchmarkGetProfileSubscribe likewise.
+func BenchmarkGetProfileSubscribe(b *testing.B) {
+	f := newProfileFanout(b, 1)
+	out := &endless{}
+	b.ReportAllocs()
+	for b.Loop() {
+		ctx, cancel := context.WithCancel(context.Background())
+		out.cancel = cancel
+		key, err := parseDestination(webAddr, "cluster.local")
+		if err != nil {
+			b.Fatal(err)
+		}
+		key = parseToken(`{"ns":"shop","nodeName":"n1","pod":"client"}`).of(key)
+		st := f.server.newProfile(out, out)
+		_ = f.server.serve(&st.stream, func() error { return st.run(ctx, key) })
+	}
+}
+
+// BenchmarkGetProfileEncode is what a change of a profile costs before it is
+// sent, however many streams there are.
+func BenchmarkGetProfileEncode(b *testing.B) {
+	for name, p := range map[string]*federation.Profile{
+		"service": webProfile(), "routes": webProfile(strings.Fields(strings.Repeat("route ", 20))...), "endpoint": endpointProfile(shop()),
+	} {
+		b.Run(name, func(b *testing.B) {
+			w := newWorld(b, Options{H2Upgrade: true, MeshedHTTP2: http2Params(), Log: zap.NewNop()})
+			v := w.server.profiles.create(webKey)
+			b.ReportAllocs()
+			for b.Loop() {
+				v.render(p, p.Routes)
+			}
+		})
 	}
 }
 

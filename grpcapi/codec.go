@@ -7,8 +7,11 @@ import (
 )
 
 // frame is one encoded message. It is immutable, and sent by any number of
-// streams at a time.
+// streams at a time. Its data is one slice.
 type frame struct{ data mem.BufferSlice }
+
+// bytes are the message, not to be changed.
+func (f *frame) bytes() []byte { return f.data[0].ReadOnlyData() }
 
 // codec hands out frames as they are, and leaves everything else to gRPC's
 // protobuf codec. A mem.SliceBuffer has no reference count, so that gRPC may

@@ -1,42 +1,57 @@
 // Package grpcapi is the Destination server: it answers a proxy's Get with what
-// federation.Table publishes, rendered to protobuf, for as long as the proxy
-// listens.
+// federation.Table publishes, and its GetProfile with what a Directory tells,
+// rendered to protobuf, for as long as the proxy listens.
 //
 // What callers may rely on:
 //
-//   - A stream begins with a message within Options.FirstFrame, or ends with a
+//   - A Get begins with a message within Options.FirstFrame, or ends with a
 //     code. The message is one add with the whole merged set (several where it
 //     is larger than 2 MiB) or no_endpoints.
-//   - After that a proxy only ever sees steps: what is new or has changed before
+//   - After that its proxy only ever sees steps: what is new or has changed before
 //     what is gone, no_endpoints in place of a removal that would leave nothing,
 //     never an empty add. That holds across everything that happens to the
 //     service, its clusters and the client's node. Codes are for the opening: a
 //     live stream is ended by its client, a stall, a drain or a panic only.
-//   - GetProfile is not served yet: it answers Unimplemented.
+//   - A GetProfile begins with a profile, or ends with a code, at once. Each
+//     message after that is a profile that says something else than the one
+//     before. Codes are for the opening here too: of what is no more, or not yet,
+//     a live stream is told by an empty profile.
+//   - A ServiceProfile that can't be used takes no routes away: who has had routes
+//     of that service keeps them, everybody else gets the default. While it is not
+//     clear who has an address, nothing is sent.
 //
 // Decisions:
 //
-//   - A view is what one kind of client (one federation.Key) sees, and its
-//     protobuf. Every message is encoded once, by the first stream that needs
+//   - A view is what one kind of client (one federation.Key, one
+//     federation.ProfileKey) sees, and its protobuf. Every message is encoded once, by the first stream that needs
 //     it, and sent by all as the same bytes: the codec hands them to gRPC as they
 //     are. A stream that missed sets goes from the one it sent last to the
 //     newest; that step is shared too, among those who missed the same.
 //   - One goroutine per stream, the handler's, and no queue: a stream holds the
 //     set that it sent last, and a slow proxy blocks nobody but itself.
-//   - WeightedAddr is written field by field rather than through the generated
-//     structs. That takes no allocation and can't fail; a test compares it with
-//     the generated code.
+//   - A profile is shared as a pair: the profile, and the routes in it. They are
+//     its own, or, where its ServiceProfile can't be used, those that a stream has
+//     had; streams that have had the same share the same bytes. What a stream has
+//     had ends with an empty profile, or one of another service, in between.
+//   - WeightedAddr and DestinationProfile are written field by field rather than
+//     through the generated structs. That takes few allocations and can't fail;
+//     tests compare it with the generated code.
+//   - A profile is one message. One that is larger than the 4 MiB that proxies
+//     take is told as the default, and that is logged.
+//   - profile_ref is left out where there is no ServiceProfile.
 //   - Whoever ends a stream from outside (stall, drain) writes its status to
 //     gRPC's transport stream, which cancels the stream's context and frees a
 //     blocked SendMsg. Cancelling the context alone, as from a tap handle, makes
 //     grpc-go itself answer Canceled before the handler can say Unavailable. The
 //     transport stream's WriteStatus is found by its signature; if a release of
-//     grpc-go hides it, every Get ends with Internal, and every test here fails.
+//     grpc-go hides it, every stream ends with Internal, and every test here fails.
 //   - Views that nobody uses stay for Options.Linger, since a quiet stream that
 //     ends is followed by the same proxy's next one. They are in a plain LRU with a
 //     timer each: the expirable LRU of the same library starts a goroutine that
-//     never ends. Only views with endpoints stay. So names that nobody defined
-//     leave nothing behind.
+//     never ends. Only views with endpoints stay, and profiles of services and of
+//     endpoints that are known. So names and addresses that clients make up leave
+//     nothing behind. A namespace in a token that is longer than any in Kubernetes
+//     counts as not known, for the same reason.
 //   - A cluster that is known to be unreachable is not waited for: a Get that finds
 //     nothing else is answered Unavailable at once. A live stream whose set is empty
 //     while a cluster is pending says so after Options.FirstFrame.
@@ -46,7 +61,10 @@
 //   - Empty names in an authority (".shop.svc.…") are InvalidArgument: no service
 //     can ever be called that.
 //   - The counter endpoint_updates_queue_overflow says which service by its full
-//     authority, as the client would spell it, not as it did.
+//     authority, as the client would spell it, not as it did. A stalled GetProfile
+//     by cluster IP counts as one of the service that has it by then.
+//   - An address with a zone (fe80::1%eth0) is InvalidArgument: it means nothing
+//     on another machine.
 //   - A stream waits Options.Pace from the beginning of its last message, so that
 //     a proxy that takes its time is not made to wait longer.
 package grpcapi

@@ -62,9 +62,9 @@ func largeSet(b testing.TB, clusters, changed, n int) (step func()) {
 	middle := len(turns[1]) / 2
 	turns[1][middle] = altered(turns[0][middle], changed)
 
-	v := w.server.views.acquire(w.table.Key(web, 80, federation.Client{Node: "n1", Zone: "a"}))
-	b.Cleanup(func() { w.server.views.release(v) })
-	v.open(w.table)
+	v := w.server.sets.acquire(w.table.Key(web, 80, federation.Client{Node: "n1", Zone: "a"}))
+	b.Cleanup(func() { w.server.sets.release(v) })
+	v.open(w.table.Watch)
 	before, _ := v.get()
 	if len(before.Endpoints) != n {
 		b.Fatal(len(before.Endpoints))

@@ -9,9 +9,11 @@ import (
 
 // metrics are the Destination server's.
 type metrics struct {
-	grpc     *grpcprom.ServerMetrics
-	overflow *prometheus.CounterVec // by service; a series is there once it counts
-	panics   prometheus.Counter
+	grpc             *grpcprom.ServerMetrics
+	overflow         *prometheus.CounterVec // by service; a series is there once it counts
+	profiles         *prometheus.CounterVec // by service and port, likewise
+	endpointProfiles prometheus.Counter
+	panics           prometheus.Counter
 }
 
 func newMetrics(r prometheus.Registerer, streams func() int) (*metrics, error) {
@@ -22,6 +24,14 @@ func newMetrics(r prometheus.Registerer, streams func() int) (*metrics, error) {
 			Name: "endpoint_updates_queue_overflow",
 			Help: "Get streams that ended because their proxy did not take an update in time.",
 		}, []string{"service"}),
+		profiles: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "profile_updates_queue_overflow",
+			Help: "GetProfile streams of services that ended because their proxy did not take an update in time.",
+		}, []string{"fqn", "port"}),
+		endpointProfiles: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "endpoint_profile_updates_queue_overflow",
+			Help: "GetProfile streams of endpoints that ended because their proxy did not take an update in time.",
+		}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "isthmus_stream_panics_total",
 			Help: "Streams and calls that ended because of a panic in the gateway.",
@@ -29,9 +39,9 @@ func newMetrics(r prometheus.Registerer, streams func() int) (*metrics, error) {
 	}
 	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "isthmus_streams",
-		Help: "Open Get streams.",
+		Help: "Open Get and GetProfile streams.",
 	}, func() float64 { return float64(streams()) })
-	for _, c := range []prometheus.Collector{m.grpc, m.overflow, m.panics, open} {
+	for _, c := range []prometheus.Collector{m.grpc, m.overflow, m.profiles, m.endpointProfiles, m.panics, open} {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("metrics of the Destination server: %w", err)
 		}

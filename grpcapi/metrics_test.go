@@ -34,12 +34,12 @@ func TestMetricsAreRegisteredOnce(t *testing.T) {
 	for _, f := range families {
 		names[f.GetName()] = true
 	}
-	for _, want := range []string{"isthmus_streams", "isthmus_stream_panics_total"} {
+	for _, want := range []string{"isthmus_streams", "isthmus_stream_panics_total", "endpoint_profile_updates_queue_overflow"} {
 		if !names[want] {
 			t.Errorf("no %s", want)
 		}
 	}
-	if _, err := New(w.table, w.nodes, Options{Registerer: r}); err == nil {
+	if _, err := New(w.table, w.server.dir, Options{Registerer: r}); err == nil {
 		t.Error("a second server registered the same metrics")
 	}
 }
@@ -51,11 +51,11 @@ func TestOptionsAreChecked(t *testing.T) {
 		"first frame": {FirstFrame: -1},
 		"idle views":  {IdleViews: -1},
 	} {
-		if _, err := New(w.table, w.nodes, o); err == nil {
+		if _, err := New(w.table, w.server.dir, o); err == nil {
 			t.Errorf("negative %s was accepted", name)
 		}
 	}
-	if _, err := New(nil, w.nodes, Options{}); err == nil {
+	if _, err := New(nil, w.server.dir, Options{}); err == nil {
 		t.Error("no table was accepted")
 	}
 	if _, err := New(w.table, nil, Options{}); err == nil {

@@ -123,7 +123,7 @@ func (m *model) follow(ctx context.Context, c *client) {
 			}()
 		}
 		conn := &wire{ctx: life, client: c}
-		st := m.server.newStream(target{service: web, port: 80}, token{Node: c.node}, conn, &call{cancel: stop})
+		st := m.server.newGet(target{service: web, port: 80}, token{Node: c.node}, conn, &call{cancel: stop})
 		_ = st.run(life) // refused, or hung up
 		stop()
 		select {
@@ -277,10 +277,8 @@ func (m *model) converge(t *testing.T) {
 		set, key := m.published(c)
 		c.mu.Lock()
 		if unknown := len(set.Endpoints) == 0 && (!set.Complete || set.Reason == federation.Unknown); c.live && !unknown {
-			enc := m.server.views.enc
-			enc.zone = key.Client.Zone
 			var want proxy
-			for _, u := range decode(t, enc.full(set)) {
+			for _, u := range decode(t, m.server.sets.create(key).full(set)) {
 				want.apply(u)
 			}
 			if !c.proxy.equal(&want) {

@@ -12,7 +12,7 @@ import (
 
 // first returns the set to begin with: once it is complete, or else what there
 // is after Options.FirstFrame.
-func (st *stream) first(ctx context.Context) (*federation.Set, error) {
+func (st *getStream) first(ctx context.Context) (*federation.Set, error) {
 	var late <-chan time.Time
 	for {
 		set, stale, settled := st.look()
@@ -37,7 +37,7 @@ func (st *stream) first(ctx context.Context) (*federation.Set, error) {
 
 // refusal is the error that a stream ends with which finds that set at its
 // beginning; nil: it is served.
-func (st *stream) refusal(set *federation.Set) error {
+func (st *getStream) refusal(set *federation.Set) error {
 	if len(set.Endpoints) > 0 {
 		return nil
 	}

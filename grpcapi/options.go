@@ -26,7 +26,7 @@ type Options struct {
 	Drain      time.Duration // Drain spreads the ends of streams over this; default 10s, negative: at once
 
 	Linger    time.Duration // how long a view that nobody uses stays; default 30s, negative: it does not
-	IdleViews int           // how many of those stay at most; default 1024
+	IdleViews int           // how many of those stay at most, of each RPC; default 1024
 
 	Log        *zap.Logger           // default: none
 	Registerer prometheus.Registerer // default: metrics go nowhere

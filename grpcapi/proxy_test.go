@@ -114,7 +114,11 @@ func line(u *pb.Update) string {
 func lines(messages []received) string {
 	var all []string
 	for _, m := range messages {
-		all = append(all, line(m.update))
+		if m.profile != nil {
+			all = append(all, profileLine(m.profile))
+		} else {
+			all = append(all, line(m.update))
+		}
 	}
 	return strings.Join(all, "; ")
 }

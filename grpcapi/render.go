@@ -83,6 +83,12 @@ func (e *encoder) appendAddr(b []byte, ep *federation.Endpoint, shared []federat
 	}
 	b = appendNumber(b, addrWeight, w)
 	b = e.appendLabels(b, ep, shared)
+	return e.appendPeer(b, ep)
+}
+
+// appendPeer appends the fields of a WeightedAddr that say how to talk to what
+// is behind the address.
+func (e *encoder) appendPeer(b []byte, ep *federation.Endpoint) []byte {
 	b = appendIdentity(b, ep.Identity)
 	if meshed(ep) {
 		b = e.appendHint(b, ep)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -31,26 +32,65 @@ func parseAuthority(authority, domain string) (target, error) {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return target{}, status.Errorf(codes.InvalidArgument, "IP queries not supported by Get API: host=%s", host)
 	}
-	name, ok := strings.CutSuffix(host, ".svc."+domain)
+	t, ok := parseName(host, domain)
 	if !ok {
 		return target{}, invalidAuthority(authority)
 	}
-	labels := strings.Split(name, ".")
-	for _, l := range labels {
-		if l == "" {
-			return target{}, invalidAuthority(authority)
-		}
+	t.port = port
+	return t, nil
+}
+
+// parseDestination reads the authority of a GetProfile: that of a Get, or
+// IP[:PORT]. An IPv4-mapped IPv6 address is the IPv4 address. Errors are status
+// errors.
+func parseDestination(authority, domain string) (federation.ProfileKey, error) {
+	host, port, ok := splitPort(authority)
+	if !ok {
+		return federation.ProfileKey{}, invalidAuthority(authority)
 	}
-	t := target{port: port}
+	if ip, err := netip.ParseAddr(host); err == nil && ip.Zone() == "" {
+		return federation.ProfileKey{Addr: netip.AddrPortFrom(ip.Unmap(), port)}, nil
+	}
+	t, ok := parseName(host, domain)
+	if !ok {
+		return federation.ProfileKey{}, invalidAuthority(authority)
+	}
+	return federation.ProfileKey{Service: t.service, Instance: t.instance, Port: port}, nil
+}
+
+// parseName reads [INSTANCE.]SERVICE.NAMESPACE.svc.DOMAIN.
+func parseName(host, domain string) (t target, ok bool) {
+	name, ok := strings.CutSuffix(host, ".svc."+domain)
+	if !ok {
+		return target{}, false
+	}
+	labels := strings.Split(name, ".")
+	if slices.Contains(labels, "") {
+		return target{}, false
+	}
 	switch len(labels) {
 	case 2:
 	case 3:
 		t.instance, labels = labels[0], labels[1:]
 	default:
-		return target{}, invalidAuthority(authority)
+		return target{}, false
 	}
 	t.service = federation.ServiceID{Name: labels[0], Namespace: labels[1]}
-	return t, nil
+	return t, true
+}
+
+// authority spells the target out, as clients do.
+func (t target) authority(domain string) string {
+	return net.JoinHostPort(t.host(domain), strconv.Itoa(int(t.port)))
+}
+
+// host is the authority without the port.
+func (t target) host(domain string) string {
+	host := t.service.Name + "." + t.service.Namespace + ".svc." + domain
+	if t.instance != "" {
+		host = t.instance + "." + host
+	}
+	return host
 }
 
 func invalidAuthority(authority string) error {
@@ -100,4 +140,15 @@ func parseToken(s string) token {
 		return token{Namespace: ns}
 	}
 	return token{}
+}
+
+// maxNamespace is how long a namespace's name may be in Kubernetes.
+const maxNamespace = 63
+
+// of adds the client's namespace to a key, where that makes a difference.
+func (t token) of(k federation.ProfileKey) federation.ProfileKey {
+	if t.Namespace != k.Service.Namespace && len(t.Namespace) <= maxNamespace {
+		k.Namespace = t.Namespace
+	}
+	return k
 }

@@ -1,6 +1,7 @@
 package grpcapi
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -95,23 +96,28 @@ func FuzzAuthority(f *testing.F) {
 }
 
 func TestParseToken(t *testing.T) {
-	for s, want := range map[string]token{
-		"": {},
-		`{"ns":"ns-1","nodeName":"node-1"}` + "\n":          {Namespace: "ns-1", Node: "node-1"},
-		`{"ns":"a","nodeName":"b","pod":"c","extra":[1,2]}`: {Namespace: "a", Node: "b", Pod: "c"},
-		`{"ns":"a","nodeName":7,"pod":"c"}`:                 {Namespace: "a", Pod: "c"},
-		`["a"]`:                                             {},
-		`null`:                                              {},
-		"ns:ns-2":                                           {Namespace: "ns-2"},
-		"ns:":                                               {},
-		"ns:a:b":                                            {},
-		"xns:a":                                             {},
-		"123fa-test":                                        {},
-		`{"ns":"a"`:                                         {},
+	for _, tc := range []struct {
+		name, token string
+		want        token
+	}{
+		{"none", "", token{}},
+		{"T-01 JSON and a newline", `{"ns":"ns-1","nodeName":"node-1"}` + "\n", token{Namespace: "ns-1", Node: "node-1"}},
+		{"more than is known", `{"ns":"a","nodeName":"b","pod":"c","extra":[1,2]}`, token{Namespace: "a", Node: "b", Pod: "c"}},
+		{"wrong type", `{"ns":"a","nodeName":7,"pod":"c"}`, token{Namespace: "a", Pod: "c"}},
+		{"list", `["a"]`, token{}},
+		{"null", `null`, token{}},
+		{"T-02 as old proxies", "ns:ns-2", token{Namespace: "ns-2"}},
+		{"no namespace", "ns:", token{}},
+		{"two colons", "ns:a:b", token{}},
+		{"something before", "xns:a", token{}},
+		{"T-03 anything", "123fa-test", token{}},
+		{"unfinished", `{"ns":"a"`, token{}},
 	} {
-		if got := parseToken(s); got != want {
-			t.Errorf("%q: got %+v, want %+v", s, got, want)
-		}
+		t.Run(tc.name, func(t *testing.T) {
+			if got := parseToken(tc.token); got != tc.want {
+				t.Errorf("%q: got %+v, want %+v", tc.token, got, tc.want)
+			}
+		})
 	}
 }
 
@@ -133,6 +139,85 @@ func FuzzToken(f *testing.F) {
 		}
 		if got != (token{}) && !strings.Contains(s, "{") {
 			t.Fatalf("%q is no object, and was read as %+v", s, got)
+		}
+	})
+}
+
+func TestParseDestination(t *testing.T) {
+	addr := func(s string) federation.ProfileKey {
+		return federation.ProfileKey{Addr: netip.MustParseAddrPort(s)}
+	}
+	for authority, want := range map[string]federation.ProfileKey{
+		"web.shop.svc.cluster.local":            {Service: web, Port: 80},
+		"web.shop.svc.cluster.local:8080":       {Service: web, Port: 8080},
+		"web-0.web.shop.svc.cluster.local:8080": {Service: web, Instance: "web-0", Port: 8080},
+		"10.1.2.3":                              addr("10.1.2.3:80"),
+		"10.1.2.3:65535":                        addr("10.1.2.3:65535"),
+		"[fd00::1]:8080":                        addr("[fd00::1]:8080"),
+		"[FD00:0::0001]:8080":                   addr("[fd00::1]:8080"),
+		"[::ffff:10.1.2.3]:8080":                addr("10.1.2.3:8080"),
+		"[::ffff:a01:203]:8080":                 addr("10.1.2.3:8080"),
+		"[10.1.2.3]:80":                         addr("10.1.2.3:80"),
+	} {
+		if got, err := parseDestination(authority, "cluster.local"); err != nil || got != want {
+			t.Errorf("%q: got %+v, %v; want %+v", authority, got, err, want)
+		}
+	}
+	for _, authority := range []string{
+		"", "linkerd.io", "web", "web.svc.cluster.local:80", "a.b.web.shop.svc.cluster.local", "web.shop.svc.other.domain:80",
+		"web.shop.svc.cluster.local:0", "10.1.2.3:0", "10.1.2.3:65536", "10.1.2.3:http", "10.1.2.3:", "fd00::1", "[fd00::1]",
+		"[fe80::1%eth0]:80", "[::ffff:10.1.2.3%eth0]:80", "10.1.2:80", "010.1.2.3:80", "10.1.2.3.:80", ":80",
+	} {
+		got, err := parseDestination(authority, "cluster.local")
+		if status.Code(err) != codes.InvalidArgument || status.Convert(err).Message() != "Invalid authority: "+authority || got != (federation.ProfileKey{}) {
+			t.Errorf("%q: got %+v, %v; want InvalidArgument", authority, got, err)
+		}
+	}
+}
+
+func TestNamespaceOfTheToken(t *testing.T) {
+	service, addr := federation.ProfileKey{Service: web, Port: 80}, addrKey("10.0.0.1:80")
+	longest := strings.Repeat("x", 63)
+	for _, tc := range []struct {
+		key             federation.ProfileKey
+		namespace, want string
+	}{
+		{service, "", ""}, {service, "shop", ""}, {service, "other", "other"}, {service, longest, longest},
+		{service, longest + "x", ""}, {addr, "", ""}, {addr, "shop", "shop"}, {addr, longest + "x", ""},
+	} {
+		want := tc.key
+		want.Namespace = tc.want
+		if got := (token{Namespace: tc.namespace}).of(tc.key); got != want {
+			t.Errorf("%q: got %+v, want %+v", tc.namespace, got, want)
+		}
+	}
+}
+
+func FuzzDestination(f *testing.F) {
+	for _, s := range []string{"web.shop.svc.cluster.local:80", "a.web.shop.svc.cluster.local", "[fd00::1]:80", "10.0.0.1", "[::ffff:10.0.0.1]:1", "[fe80::1%a]:80", ":", ".svc.cluster.local"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, authority string) {
+		got, err := parseDestination(authority, "cluster.local")
+		if err != nil {
+			if status.Code(err) != codes.InvalidArgument || got != (federation.ProfileKey{}) {
+				t.Fatalf("got %+v, %v", got, err)
+			}
+			return
+		}
+		// Either an address in its only form, or what a Get would have read.
+		want, err := parseAuthority(authority, "cluster.local")
+		switch {
+		case err == nil:
+			if got != (federation.ProfileKey{Service: want.service, Instance: want.instance, Port: want.port}) {
+				t.Fatalf("%q was read as %+v, for a Get as %+v", authority, got, want)
+			}
+		case got != (federation.ProfileKey{Addr: got.Addr}) || got.Addr.Addr().Zone() != "" || got.Addr.Addr().Is4In6() || got.Addr.Port() == 0:
+			t.Fatalf("%q was read as %+v", authority, got)
+		default:
+			if again, err := parseDestination(got.Addr.String(), "cluster.local"); err != nil || again != got {
+				t.Fatalf("%q was read as %+v, and that as %+v, %v", authority, got, again, err)
+			}
 		}
 	})
 }

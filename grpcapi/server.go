@@ -20,28 +20,30 @@ import (
 	"isthmus/federation"
 )
 
-// Directory knows the local cluster's nodes. It is safe for concurrent use, and
-// answers from memory.
+// Directory knows the local cluster's nodes, and what is told of destinations. It
+// is safe for concurrent use, and answers from memory.
 type Directory interface {
 	// Zone returns the zone of a node, empty if it is not known, and a channel
 	// that is closed once that answer may be another.
 	Zone(node string) (zone string, changed <-chan struct{})
+	// Profile follows what is told of a destination. There is always a Profile.
+	Profile(federation.ProfileKey) *federation.Watch[*federation.Profile]
 }
 
-// Server is the Destination server. GetProfile, which it inherits, is not
-// implemented yet and says so to the client.
+// Server is the Destination server.
 type Server struct {
 	pb.UnimplementedDestinationServer
 
 	// fixed after construction
-	table   *federation.Table
-	dir     Directory
-	opts    Options
-	log     *zap.Logger
-	views   *views
-	metrics *metrics
-	health  *health.Server
-	epoch   time.Time // for watchdogs
+	table    *federation.Table
+	dir      Directory
+	opts     Options
+	log      *zap.Logger
+	sets     *views[federation.Key, *federation.Set, *view]
+	profiles *views[federation.ProfileKey, *federation.Profile, *profileView]
+	metrics  *metrics
+	health   *health.Server
+	epoch    time.Time // for watchdogs
 
 	mu       sync.Mutex
 	streams  map[*stream]struct{}
@@ -69,7 +71,10 @@ func New(table *federation.Table, dir Directory, o Options) (*Server, error) {
 		streams: make(map[*stream]struct{}),
 		ended:   make(chan struct{}),
 	}
-	if s.views, err = newViews(table, enc, o); err != nil {
+	if s.sets, err = newViews(o, func(k federation.Key) *view { return newView(k, enc) }); err != nil {
+		return nil, err
+	}
+	if s.profiles, err = newViews(o, func(k federation.ProfileKey) *profileView { return newProfileView(k, &enc, o.Log) }); err != nil {
 		return nil, err
 	}
 	if s.metrics, err = newMetrics(o.Registerer, s.Streams); err != nil {
@@ -79,7 +84,7 @@ func New(table *federation.Table, dir Directory, o Options) (*Server, error) {
 	return s, nil
 }
 
-// Streams returns the number of open Get streams.
+// Streams returns the number of open streams, of both RPCs.
 func (s *Server) Streams() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,26 +94,48 @@ func (s *Server) Streams() int {
 // Get implements the Destination service.
 func (s *Server) Get(req *pb.GetDestination, out pb.Destination_GetServer) error {
 	ctx := out.Context()
-	transport, ok := grpc.ServerTransportStreamFromContext(ctx).(statusWriter)
-	if !ok {
-		return status.Error(codes.Internal, "the transport's streams can't be ended")
+	transport, err := transportOf(ctx)
+	if err != nil {
+		return err
 	}
 	who := parseToken(req.GetContextToken())
-	s.logRequest(ctx, req.GetPath(), who)
+	s.logRequest(ctx, "get", req.GetPath(), who)
 	to, err := parseAuthority(req.GetPath(), s.opts.ClusterDomain)
 	if err != nil {
 		return err
 	}
-	st := s.newStream(to, who, out, transport)
-	if !s.enter(st) {
-		return whyDraining.Err()
-	}
-	defer s.leave(st)
-	return st.run(ctx)
+	st := s.newGet(to, who, out, transport)
+	return s.serve(&st.stream, func() error { return st.run(ctx) })
 }
 
-func (s *Server) logRequest(ctx context.Context, path string, who token) {
-	line := s.log.Check(zapcore.DebugLevel, "get")
+// GetProfile implements the Destination service.
+func (s *Server) GetProfile(req *pb.GetDestination, out pb.Destination_GetProfileServer) error {
+	ctx := out.Context()
+	transport, err := transportOf(ctx)
+	if err != nil {
+		return err
+	}
+	who := parseToken(req.GetContextToken())
+	s.logRequest(ctx, "get profile", req.GetPath(), who)
+	key, err := parseDestination(req.GetPath(), s.opts.ClusterDomain)
+	if err != nil {
+		return err
+	}
+	st := s.newProfile(out, transport)
+	return s.serve(&st.stream, func() error { return st.run(ctx, who.of(key)) })
+}
+
+// transportOf returns what can end a call's stream from any goroutine.
+func transportOf(ctx context.Context) (statusWriter, error) {
+	transport, ok := grpc.ServerTransportStreamFromContext(ctx).(statusWriter)
+	if !ok {
+		return nil, status.Error(codes.Internal, "the transport's streams can't be ended")
+	}
+	return transport, nil
+}
+
+func (s *Server) logRequest(ctx context.Context, method, path string, who token) {
+	line := s.log.Check(zapcore.DebugLevel, method)
 	if line == nil {
 		return
 	}
@@ -118,6 +145,15 @@ func (s *Server) logRequest(ctx context.Context, path string, who token) {
 	}
 	line.Write(zap.String("path", path), zap.String("remote", remote),
 		zap.String("context-ns", who.Namespace), zap.String("context-pod", who.Pod))
+}
+
+// serve runs a stream, which counts as open meanwhile, unless there is a drain.
+func (s *Server) serve(st *stream, run func() error) error {
+	if !s.enter(st) {
+		return whyDraining.Err()
+	}
+	defer s.leave(st)
+	return run()
 }
 
 // enter registers a stream, unless there is a drain.

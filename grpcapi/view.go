@@ -2,7 +2,6 @@ package grpcapi
 
 import (
 	"sync"
-	"time"
 
 	"isthmus/federation"
 )
@@ -10,21 +9,28 @@ import (
 // maxSteps is how many steps to the newest set a view keeps.
 const maxSteps = 8
 
-// view is what one kind of client sees, with its protobuf: shared by all streams
-// with the same key, and never written by them.
+// view is what one kind of client sees of a service port, with its protobuf:
+// shared by all Get streams with the same key, and never written by them.
 type view struct {
-	key federation.Key
+	base[federation.Key, *federation.Set]
 	enc encoder
 
-	// under views.mu
-	refs   int
-	leases uint64      // how often it has become idle
-	expiry *time.Timer // of the newest lease
+	// under mu
+	first *message   // the newest set's first messages
+	steps []*message // to the newest set, the latest last
+}
 
-	mu    sync.Mutex
-	watch *federation.Watch[*federation.Set] // fixed once open has returned
-	first *message                           // the newest set's first messages
-	steps []*message                         // to the newest set, the latest last
+func newView(k federation.Key, enc encoder) *view {
+	v := &view{enc: enc}
+	v.key, v.enc.zone = k, k.Client.Zone
+	return v
+}
+
+// worthKeeping tells whether to keep an idle view: an empty one is made again in
+// no time, and may be of a name that somebody made up.
+func (v *view) worthKeeping() bool {
+	set, _ := v.get()
+	return len(set.Endpoints) > 0
 }
 
 // message is what leads from one set to another (from is nil: to begin with),
@@ -34,18 +40,6 @@ type message struct {
 	all      bool
 	frames   func() []*frame
 }
-
-// open begins to watch, unless that has been done.
-func (v *view) open(t *federation.Table) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.watch == nil {
-		v.watch = t.Watch(v.key)
-	}
-}
-
-// get returns the newest set, and a channel that is closed once there is another.
-func (v *view) get() (*federation.Set, <-chan struct{}) { return v.watch.Get() }
 
 // full returns the set's first messages.
 func (v *view) full(set *federation.Set) []*frame { return v.opening(set).frames() }

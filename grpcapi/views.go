@@ -10,50 +10,83 @@ import (
 	"isthmus/federation"
 )
 
-// views are all views by key. A view is open while a stream uses it, and stays
-// for some time after.
-type views struct {
-	table  *federation.Table // fixed, as are enc, linger and bound
-	enc    encoder
+// base is what the views of both RPCs have in common: the key K that it is shared
+// by, and a watch of the newest T.
+type base[K comparable, T any] struct {
+	key K
+
+	// under views.mu
+	refs   int
+	leases uint64      // how often it has become idle
+	expiry *time.Timer // of the newest lease
+
+	mu    sync.Mutex
+	watch *federation.Watch[T] // fixed once open has returned
+}
+
+// open begins to watch, unless that has been done.
+func (b *base[K, T]) open(watch func(K) *federation.Watch[T]) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.watch == nil {
+		b.watch = watch(b.key)
+	}
+}
+
+// get returns the newest value, and a channel that is closed once there is another.
+func (b *base[K, T]) get() (T, <-chan struct{}) { return b.watch.Get() }
+
+func (b *base[K, T]) root() *base[K, T] { return b }
+
+// shared is a view that embeds a base.
+type shared[K comparable, T any] interface {
+	comparable
+	root() *base[K, T]
+	// worthKeeping tells whether to keep the view, which is open, while nobody
+	// uses it.
+	worthKeeping() bool
+}
+
+// views are all views of one kind by key. A view is open while a stream uses it,
+// and stays for some time after.
+type views[K comparable, T any, V shared[K, T]] struct {
+	create func(K) V // fixed, as are linger and bound
 	linger time.Duration
 	bound  int
 
 	mu   sync.Mutex
-	all  map[federation.Key]*view
-	idle *simplelru.LRU[federation.Key, *view] // those of all that nobody uses
+	all  map[K]V
+	idle *simplelru.LRU[K, V] // those of all that nobody uses
 }
 
-func newViews(t *federation.Table, enc encoder, o Options) (*views, error) {
-	idle, err := simplelru.NewLRU[federation.Key, *view](o.IdleViews, nil)
+func newViews[K comparable, T any, V shared[K, T]](o Options, create func(K) V) (*views[K, T, V], error) {
+	idle, err := simplelru.NewLRU[K, V](o.IdleViews, nil)
 	if err != nil {
 		return nil, fmt.Errorf("idle views: %w", err)
 	}
-	return &views{
-		table: t, enc: enc, linger: o.Linger, bound: o.IdleViews,
-		all: make(map[federation.Key]*view), idle: idle,
-	}, nil
+	return &views[K, T, V]{create: create, linger: o.Linger, bound: o.IdleViews, all: make(map[K]V), idle: idle}, nil
 }
 
 // acquire returns the key's view, for one stream to open, use and release.
-func (vs *views) acquire(k federation.Key) *view {
+func (vs *views[K, T, V]) acquire(k K) V {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
-	v := vs.all[k]
-	if v == nil {
-		v = &view{key: k, enc: vs.enc}
-		v.enc.zone = k.Client.Zone
+	v, ok := vs.all[k]
+	if !ok {
+		v = vs.create(k)
 		vs.all[k] = v
 	}
-	if v.refs++; v.expiry != nil {
-		v.expiry.Stop()
-		v.expiry = nil
+	b := v.root()
+	if b.refs++; b.expiry != nil {
+		b.expiry.Stop()
+		b.expiry = nil
 		vs.idle.Remove(k)
 	}
 	return v
 }
 
 // release ends one stream's use of a view.
-func (vs *views) release(v *view) {
+func (vs *views[K, T, V]) release(v V) {
 	if old := vs.retire(v); old != nil && old.watch != nil {
 		old.watch.Close()
 	}
@@ -61,56 +94,49 @@ func (vs *views) release(v *view) {
 
 // retire returns the view that is to be closed now, if any: it may be another
 // one, which has been idle for longer.
-func (vs *views) retire(v *view) *view {
+func (vs *views[K, T, V]) retire(v V) *base[K, T] {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
-	if v.refs--; v.refs > 0 {
+	b := v.root()
+	if b.refs--; b.refs > 0 {
 		return nil
 	}
-	if vs.linger < 0 || !v.worthKeeping() {
-		delete(vs.all, v.key)
-		return v
+	if vs.linger < 0 || b.watch == nil || !v.worthKeeping() {
+		delete(vs.all, b.key)
+		return b
 	}
-	var oldest *view
+	var oldest *base[K, T]
 	if vs.idle.Len() == vs.bound {
-		_, oldest, _ = vs.idle.RemoveOldest()
-		delete(vs.all, oldest.key)
+		k, old, _ := vs.idle.RemoveOldest()
+		delete(vs.all, k)
+		oldest = old.root()
 		oldest.expiry.Stop()
 	}
-	vs.idle.Add(v.key, v)
-	v.leases++
-	lease := v.leases
-	v.expiry = time.AfterFunc(vs.linger, func() { vs.expire(v, lease) })
+	vs.idle.Add(b.key, v)
+	b.leases++
+	lease := b.leases
+	b.expiry = time.AfterFunc(vs.linger, func() { vs.expire(v, lease) })
 	return oldest
-}
-
-// worthKeeping tells whether to keep an idle view: an empty one is made again in
-// no time, and may be of a name that somebody made up.
-func (v *view) worthKeeping() bool {
-	if v.watch == nil {
-		return false
-	}
-	set, _ := v.get()
-	return len(set.Endpoints) > 0
 }
 
 // expire closes a view unless it has been used since that lease began, or has
 // been closed.
-func (vs *views) expire(v *view, lease uint64) {
+func (vs *views[K, T, V]) expire(v V, lease uint64) {
+	b := v.root()
 	vs.mu.Lock()
-	due := vs.all[v.key] == v && v.refs == 0 && v.leases == lease
+	due := vs.all[b.key] == v && b.refs == 0 && b.leases == lease
 	if due {
-		delete(vs.all, v.key)
-		vs.idle.Remove(v.key)
+		delete(vs.all, b.key)
+		vs.idle.Remove(b.key)
 	}
 	vs.mu.Unlock()
 	if due {
-		v.watch.Close()
+		b.watch.Close()
 	}
 }
 
 // count returns the number of views, and of those among them that are idle.
-func (vs *views) count() (all, idle int) {
+func (vs *views[K, T, V]) count() (all, idle int) {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	return len(vs.all), vs.idle.Len()

@@ -15,7 +15,7 @@ import (
 func (w *world) views(t *testing.T, all, idle int) {
 	t.Helper()
 	synctest.Wait()
-	if a, i := w.server.views.count(); a != all || i != idle {
+	if a, i := w.server.sets.count(); a != all || i != idle {
 		t.Fatalf("%d views, %d of them idle; want %d, %d", a, i, all, idle)
 	}
 }
@@ -96,9 +96,9 @@ func TestIdleViewsAreBounded(t *testing.T) {
 		}
 		w.views(t, 3, 3)
 		for p, warm := range map[int]bool{1: false, 2: false, 3: true, 4: true, 5: true} {
-			w.server.views.mu.Lock()
-			_, ok := w.server.views.all[federation.Key{Service: web, Port: uint16(p)}]
-			w.server.views.mu.Unlock()
+			w.server.sets.mu.Lock()
+			_, ok := w.server.sets.all[federation.Key{Service: web, Port: uint16(p)}]
+			w.server.sets.mu.Unlock()
 			if ok != warm {
 				t.Errorf("port %d: kept is %v", p, ok)
 			}
@@ -186,10 +186,10 @@ func TestLateExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Linger: time.Hour})
 		w.offer("", pods("10.0.0.1:80")...)
-		vs := w.server.views
+		vs := w.server.sets
 		use := func() *view {
 			v := vs.acquire(federation.Key{Service: web, Port: 80})
-			v.open(w.table)
+			v.open(w.table.Watch)
 			return v
 		}
 		v := use()
@@ -241,7 +241,7 @@ func TestViewsUnderLoad(t *testing.T) {
 		<-done
 	}
 	deadline := time.Now().Add(10 * time.Second)
-	for all, _ := w.server.views.count(); all > 0; all, _ = w.server.views.count() {
+	for all, _ := w.server.sets.count(); all > 0; all, _ = w.server.sets.count() {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d views left", all)
 		}

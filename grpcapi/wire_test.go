@@ -126,13 +126,6 @@ func TestCodesOverTheWire(t *testing.T) {
 	if _, err := s.Recv(); status.Code(err) != codes.Unavailable {
 		t.Errorf("pending: %v", err)
 	}
-	p, err := pb.NewDestinationClient(conn).GetProfile(t.Context(), &pb.GetDestination{Path: webAddr})
-	if err == nil {
-		_, err = p.Recv()
-	}
-	if status.Code(err) != codes.Unimplemented {
-		t.Errorf("GetProfile: %v", err)
-	}
 	s, _ = get(t, conn, strings.Repeat("x", maxRequest), "")
 	if _, err := s.Recv(); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("a huge request: %v", err)
@@ -191,7 +184,7 @@ func TestPanicEndsOneStreamOnly(t *testing.T) {
 		t.Errorf("%v panics counted", n)
 	}
 	until(t, "the stream is gone", func() bool { return w.server.Streams() == 1 })
-	if all, idle := w.server.views.count(); all-idle != 1 {
+	if all, idle := w.server.sets.count(); all-idle != 1 {
 		t.Errorf("%d views in use", all-idle)
 	}
 	w.offer("", pods("10.0.0.1:80", "10.0.0.2:80")...)
@@ -229,13 +222,13 @@ func TestStallOverTheWire(t *testing.T) {
 	if s := status.Convert(err); s.Code() != codes.Unavailable || s.Message() != whyStalled.Message() {
 		t.Errorf("the client was told %v", err)
 	}
-	if n := handled(t, r, "Unavailable"); n != 1 {
+	if n := handled(t, r, "Get", "Unavailable"); n != 1 {
 		t.Errorf("%v calls were counted as Unavailable", n)
 	}
 }
 
-// handled is how many Get calls ended with a code.
-func handled(t testing.TB, r *prometheus.Registry, code string) (n float64) {
+// handled is how many calls of a method ended with a code.
+func handled(t testing.TB, r *prometheus.Registry, method, code string) (n float64) {
 	t.Helper()
 	families, err := r.Gather()
 	if err != nil {
@@ -246,7 +239,7 @@ func handled(t testing.TB, r *prometheus.Registry, code string) (n float64) {
 			continue
 		}
 		for _, m := range f.Metric {
-			if s := m.String(); strings.Contains(s, fmt.Sprintf("%q", code)) && strings.Contains(s, `"Get"`) {
+			if s := m.String(); strings.Contains(s, fmt.Sprintf("%q", code)) && strings.Contains(s, fmt.Sprintf("%q", method)) {
 				n += m.GetCounter().GetValue()
 			}
 		}
@@ -275,7 +268,7 @@ func TestDrainOverTheWire(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
-	until(t, "all are counted", func() bool { return handled(t, r, "Unavailable") == 11 })
+	until(t, "all are counted", func() bool { return handled(t, r, "Get", "Unavailable") == 11 })
 }
 
 func TestHangUpOverTheWire(t *testing.T) {
@@ -285,5 +278,5 @@ func TestHangUpOverTheWire(t *testing.T) {
 	s, cancel := get(t, conn, webAddr, "")
 	receive(t, s, "no_endpoints(true)")
 	cancel()
-	until(t, "the stream is gone", func() bool { return w.server.Streams() == 0 && handled(t, r, "Canceled") == 1 })
+	until(t, "the stream is gone", func() bool { return w.server.Streams() == 0 && handled(t, r, "Get", "Canceled") == 1 })
 }

@@ -21,6 +21,7 @@ type world struct {
 	table    *federation.Table
 	clusters map[federation.ClusterName]*cluster
 	nodes    *nodes
+	told     *destinations
 	server   *Server
 }
 
@@ -40,6 +41,7 @@ func newWorld(t testing.TB, o Options) *world {
 		table:    federation.NewTable(federation.Options{IPv6: true}),
 		clusters: make(map[federation.ClusterName]*cluster),
 		nodes:    &nodes{zones: make(map[string]*federation.Latest[string])},
+		told:     &destinations{all: make(map[federation.ProfileKey]*destination)},
 	}
 	for _, c := range []federation.ClusterName{federation.Local, "east", "north"} {
 		w.clusters[c] = &cluster{shares: make(map[federation.ServiceID]federation.Share)}
@@ -47,7 +49,7 @@ func newWorld(t testing.TB, o Options) *world {
 	}
 	w.define(true, federation.Local, "east", "north")
 	var err error
-	if w.server, err = New(w.table, w.nodes, o); err != nil {
+	if w.server, err = New(w.table, directory{w.nodes, w.told}, o); err != nil {
 		t.Fatal(err)
 	}
 	return w
@@ -140,7 +142,13 @@ type reader struct {
 
 func (r reader) Read() federation.Share { return r.c.read(r.id) }
 
-// nodes is a Directory.
+// directory is a Directory.
+type directory struct {
+	*nodes
+	*destinations
+}
+
+// nodes know their zones.
 type nodes struct {
 	mu     sync.Mutex
 	zones  map[string]*federation.Latest[string]
@@ -182,21 +190,48 @@ type call struct {
 	done   chan struct{} // closed when the handler has returned
 	err    error         // its result
 
-	gate chan struct{} // nil: messages are taken at once; else one per value, all once it is closed
+	profile bool          // a GetProfile, not a Get
+	gate    chan struct{} // nil: messages are taken at once; else one per value, all once it is closed
 
 	mu       sync.Mutex
 	messages []received
 	status   *status.Status // written from outside
 }
 
+// received is an update of a Get, or a profile of a GetProfile.
 type received struct {
-	update *pb.Update
-	frame  *frame
-	at     time.Time
+	update  *pb.Update
+	profile *pb.DestinationProfile
+	frame   *frame
+	at      time.Time
 }
 
 // get opens a stream and returns at once. node may be empty.
 func (w *world) get(authority, node string, with ...func(*call)) *call {
+	return newCall(func(c *call) error {
+		to, err := parseAuthority(authority, w.server.opts.ClusterDomain)
+		if err != nil {
+			return err
+		}
+		st := w.server.newGet(to, token{Node: node}, c, c)
+		return w.server.serve(&st.stream, func() error { return st.run(c.ctx) })
+	}, with)
+}
+
+// getProfile opens a GetProfile stream likewise.
+func (w *world) getProfile(authority, namespace string, with ...func(*call)) *call {
+	return newCall(func(c *call) error {
+		c.profile = true
+		key, err := parseDestination(authority, w.server.opts.ClusterDomain)
+		if err != nil {
+			return err
+		}
+		st := w.server.newProfile(c, c)
+		return w.server.serve(&st.stream, func() error { return st.run(c.ctx, token{Namespace: namespace}.of(key)) })
+	}, with)
+}
+
+func newCall(run func(*call) error, with []func(*call)) *call {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &call{ctx: ctx, cancel: cancel, done: make(chan struct{})}
 	for _, f := range with {
@@ -204,18 +239,7 @@ func (w *world) get(authority, node string, with ...func(*call)) *call {
 	}
 	go func() {
 		defer close(c.done)
-		to, err := parseAuthority(authority, w.server.opts.ClusterDomain)
-		if err != nil {
-			c.err = err
-			return
-		}
-		st := w.server.newStream(to, token{Node: node}, c, c)
-		if !w.server.enter(st) {
-			c.err = whyDraining.Err()
-			return
-		}
-		defer w.server.leave(st)
-		c.err = st.run(ctx)
+		c.err = run(c)
 	}()
 	return c
 }
@@ -232,13 +256,18 @@ func (c *call) SendMsg(m any) error {
 		}
 	}
 	f := m.(*frame)
-	u := &pb.Update{}
-	if err := proto.Unmarshal(f.data.Materialize(), u); err != nil {
+	r := received{update: &pb.Update{}, frame: f, at: time.Now()}
+	var to proto.Message = r.update
+	if c.profile {
+		r.update, r.profile = nil, &pb.DestinationProfile{}
+		to = r.profile
+	}
+	if err := proto.Unmarshal(f.bytes(), to); err != nil {
 		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.messages = append(c.messages, received{u, f, time.Now()})
+	c.messages = append(c.messages, r)
 	return nil
 }
 

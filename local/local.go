@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"slices"
 	"sync"
@@ -18,17 +19,21 @@ import (
 
 // Options are a Local's.
 type Options struct {
-	REST        *rest.Config          // how to reach the cluster
-	TrustDomain string                // of its identities
-	Rules       clusterstore.Rules    // as for linked clusters
-	Table       *federation.Table     // what services and the cluster are entered into
-	Log         *zap.Logger           // nil: no logs
-	Metrics     *clusterstore.Metrics // as for linked clusters; nil: none
+	REST          *rest.Config          // how to reach the cluster
+	TrustDomain   string                // of its identities
+	ClusterDomain string                // of its services' names; empty: cluster.local
+	Rules         clusterstore.Rules    // as for linked clusters
+	Table         *federation.Table     // what services and the cluster are entered into
+	Log           *zap.Logger           // nil: no logs
+	Metrics       *clusterstore.Metrics // as for linked clusters; nil: none
 }
 
 func (o *Options) validate() error {
 	if o.Log == nil {
 		o.Log = zap.NewNop()
+	}
+	if o.ClusterDomain == "" {
+		o.ClusterDomain = "cluster.local"
 	}
 	if o.Table == nil {
 		return errors.New("local: no table")
@@ -43,17 +48,24 @@ type cluster interface {
 	Synced() <-chan struct{}
 	Health() clusterstore.Health
 	HealthChanged() <-chan struct{}
+
+	At(netip.AddrPort) clusterstore.Found
+	Instance(svc federation.ServiceID, hostname string, port uint16) *federation.Endpoint
+	Service(federation.ServiceID) *clusterstore.Service
+	ServiceProfile(namespace, name string) (p *federation.ServiceProfile, exists bool)
 }
 
 // Local is the cluster that the gateway runs in.
 type Local struct {
 	// fixed
-	table   *federation.Table
-	log     *zap.Logger
-	cluster cluster
-	server  string // its API's host and port
-	synced  chan struct{}
-	zones   zones
+	table    *federation.Table
+	log      *zap.Logger
+	cluster  cluster
+	server   string // its API's host and port
+	domain   string // of its services' names
+	synced   chan struct{}
+	zones    zones
+	profiles profiles
 
 	mu       sync.Mutex
 	problems map[federation.ServiceID][]string // what can't be used of Services
@@ -72,11 +84,13 @@ func create(o Options, newCluster func(clusterstore.Config) (cluster, error)) (*
 	}
 	l := &Local{
 		table:    o.Table,
+		domain:   o.ClusterDomain,
 		log:      o.Log.With(zap.Stringer("cluster", federation.Local)),
 		synced:   make(chan struct{}),
 		zones:    zones{nodes: make(map[string]*federation.Latest[string])},
 		problems: make(map[federation.ServiceID][]string),
 	}
+	l.profiles = newProfiles(l.profile)
 	if o.REST != nil {
 		if u, err := url.Parse(o.REST.Host); err == nil {
 			l.server = u.Host
@@ -91,9 +105,11 @@ func create(o Options, newCluster func(clusterstore.Config) (cluster, error)) (*
 		Metrics:     o.Metrics,
 		Changed: func(svc federation.ServiceID, at time.Time) {
 			o.Table.Changed(federation.Local, svc, at)
+			l.profiles.changed(topic{service: svc})
 		},
-		OnService: l.define,
-		OnNode:    l.zones.set,
+		OnService:      l.define,
+		OnNode:         l.zones.set,
+		AddressChanged: func(ip netip.Addr, _ time.Time) { l.profiles.changed(topic{ip: ip}) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("local: %w", err)
@@ -129,6 +145,13 @@ func (l *Local) Run(ctx context.Context) error {
 // Synced is closed once every Service is defined in the table, and the cluster
 // linked as ready.
 func (l *Local) Synced() <-chan struct{} { return l.synced }
+
+// Profile follows what is told of a destination. There is always a profile, once
+// Synced is closed. Watches of equal keys share everything, and a profile that
+// says the same as before is not told again.
+func (l *Local) Profile(k federation.ProfileKey) *federation.Watch[*federation.Profile] {
+	return l.profiles.watch(k)
+}
 
 // judge says in which state the cluster is.
 func (l *Local) judge(h clusterstore.Health) {

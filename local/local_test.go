@@ -18,6 +18,7 @@ import (
 
 // scripted is a cluster that does what the test says.
 type scripted struct {
+	*known
 	cfg    clusterstore.Config
 	synced chan struct{}
 	health federation.Latest[clusterstore.Health]
@@ -51,7 +52,7 @@ func inBubble(t *testing.T, f func(*env)) {
 		e := &env{T: t, table: federation.NewTable(federation.Options{}), logs: logs}
 		var err error
 		e.local, err = create(Options{Table: e.table, Log: zap.New(core), TrustDomain: "trust.test"}, func(cfg clusterstore.Config) (cluster, error) {
-			e.cluster = &scripted{cfg: cfg, synced: make(chan struct{})}
+			e.cluster = &scripted{known: &known{}, cfg: cfg, synced: make(chan struct{})}
 			return e.cluster, nil
 		})
 		if err != nil {
@@ -183,7 +184,7 @@ func TestProblemsAreReportedOnce(t *testing.T) {
 
 func TestClusterIsMadeAsLocal(t *testing.T) {
 	inBubble(t, func(e *env) {
-		if c := e.cluster.cfg; c.Name != federation.Local || c.TrustDomain != "trust.test" || c.OnNode == nil {
+		if c := e.cluster.cfg; c.Name != federation.Local || c.TrustDomain != "trust.test" || c.OnNode == nil || c.AddressChanged == nil {
 			t.Errorf("made from %+v", c)
 		}
 	})

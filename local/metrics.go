@@ -12,17 +12,26 @@ func newProblemsDesc() *prometheus.Desc {
 		"Services whose federation annotations or labels can't be used, wholly or in part.", nil, nil)
 }
 
+func newProfilesDesc() *prometheus.Desc {
+	return prometheus.NewDesc("isthmus_service_profiles_rejected", "ServiceProfiles that can't be used.", nil, nil)
+}
+
 // Describe describes what a clusterstore.Store does not: the other series are
 // those that it describes, for one cluster more.
-func (l *Local) Describe(ch chan<- *prometheus.Desc) { ch <- newProblemsDesc() }
+func (l *Local) Describe(ch chan<- *prometheus.Desc) {
+	ch <- newProblemsDesc()
+	ch <- newProfilesDesc()
+}
 
 // Collect implements prometheus.Collector.
 func (l *Local) Collect(ch chan<- prometheus.Metric) {
-	for _, m := range clusterstore.ClusterMetrics(federation.Local, l.Status().State, l.cluster.Health()) {
+	h := l.cluster.Health()
+	for _, m := range clusterstore.ClusterMetrics(federation.Local, l.Status().State, h) {
 		ch <- m
 	}
 	l.mu.Lock()
 	n := len(l.problems)
 	l.mu.Unlock()
 	ch <- prometheus.MustNewConstMetric(newProblemsDesc(), prometheus.GaugeValue, float64(n))
+	ch <- prometheus.MustNewConstMetric(newProfilesDesc(), prometheus.GaugeValue, float64(h.RejectedProfiles))
 }

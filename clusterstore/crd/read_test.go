@@ -92,10 +92,15 @@ func TestOthers(t *testing.T) {
 		!r.IsRetryable || r.Timeout != "1s" || !r.ResponseClasses[0].IsFailure || *r.ResponseClasses[0].Condition.Any[0].Status != (Range{500, 599}) {
 		t.Errorf("%+v", r)
 	}
-	if _, ok := p.Spec.OpaquePorts[3306]; !ok || p.Spec.DstOverrides[0].Weight.MilliValue() != 500 || *p.Spec.RetryBudget != (RetryBudget{0.5, 3, "1m"}) {
+	if _, ok := p.Spec.OpaquePorts[3306]; !ok || p.Spec.DstOverrides[0].Weight != "500m" || *p.Spec.RetryBudget != (RetryBudget{0.5, 3, "1m"}) {
 		t.Errorf("%+v", p.Spec)
 	}
-	if err := json.Unmarshal([]byte(`{"metadata":{"name":"p"},"spec":{"dstOverrides":[{"weight":"heavy"}]}}`), &p); err != nil || p.Invalid == "" || p.Name != "p" || len(p.Spec.Routes) != 0 {
+	for weight, want := range map[string]Amount{`"heavy"`: "heavy", `1e999999999`: "1e999999999", `0.5`: "0.5", `null`: "", `"\u0031"`: "1"} {
+		if err := json.Unmarshal([]byte(`{"spec":{"dstOverrides":[{"weight":`+weight+`}]}}`), &p); err != nil || p.Invalid != "" || p.Spec.DstOverrides[0].Weight != want {
+			t.Errorf("%s: %v %+v", weight, err, p)
+		}
+	}
+	if err := json.Unmarshal([]byte(`{"metadata":{"name":"p"},"spec":{"dstOverrides":[{"weight":[1]}]}}`), &p); err != nil || p.Invalid == "" || p.Name != "p" || len(p.Spec.Routes) != 0 {
 		t.Errorf("%v %+v", err, p)
 	}
 }

@@ -1,8 +1,10 @@
 package crd
 
 import (
-	"k8s.io/apimachinery/pkg/api/resource"
+	"fmt"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/json"
 )
 
 // ServiceProfile says how requests to a Service are told apart and treated. Its
@@ -72,8 +74,25 @@ type RetryBudget struct {
 
 // WeightedDst is where a part of the requests goes instead.
 type WeightedDst struct {
-	Authority string            `json:"authority"`
-	Weight    resource.Quantity `json:"weight"`
+	Authority string `json:"authority"`
+	Weight    Amount `json:"weight"`
+}
+
+// Amount is a Kubernetes quantity as it is written, like 500m or 1. It is not
+// parsed: to work out what an exponent says may take for ever.
+type Amount string
+
+// UnmarshalJSON reads a text or a number.
+func (a *Amount) UnmarshalJSON(data []byte) error {
+	switch c := data[0]; {
+	case c == '"':
+		return json.Unmarshal(data, (*string)(a))
+	case c == '-' || '0' <= c && c <= '9':
+		*a = Amount(data)
+	case string(data) != "null":
+		return fmt.Errorf("%.20q is no amount", data)
+	}
+	return nil
 }
 
 // ServiceProfileList is a list of ServiceProfiles.

@@ -42,7 +42,9 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	here, err := local.New(local.Options{REST: cfg, TrustDomain: o.trustDomain, Rules: rules, Table: table, Log: log, Metrics: metrics})
+	here, err := local.New(local.Options{
+		REST: cfg, TrustDomain: o.trustDomain, ClusterDomain: o.domain, Rules: rules, Table: table, Log: log, Metrics: metrics,
+	})
 	if err != nil {
 		return nil, err
 	}

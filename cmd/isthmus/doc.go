@@ -1,7 +1,8 @@
 // Command isthmus is a multicluster federation gateway for Linkerd proxies.
 //
-// It has two working verbs: gateway serves the Destination API, get shows what
-// a proxy would be told about a service, live. "isthmus help" lists them all.
+// It has three working verbs: gateway serves the Destination API, get and
+// profile show what a proxy would be told about a destination, live. "isthmus
+// help" lists them all.
 //
 // Promises:
 //

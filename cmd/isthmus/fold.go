@@ -55,6 +55,8 @@ func (f *fold) apply(u *pb.Update) error {
 	return fmt.Errorf("a message that is neither add, remove nor no_endpoints")
 }
 
+func (f *fold) heard() bool { return f.known }
+
 func (f *fold) add(set *pb.WeightedAddrSet) error {
 	if len(set.GetAddrs()) == 0 {
 		return fmt.Errorf("an add without addresses: a proxy drops it")

@@ -17,24 +17,34 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// fakeGateway sends what comes from updates and ends with end once that is
-// closed.
+// fakeGateway sends what comes from updates or profiles, and ends with end once
+// that is closed.
 type fakeGateway struct {
 	pb.UnimplementedDestinationServer
-	updates chan *pb.Update
-	end     error
-	asked   chan *pb.GetDestination
+	updates  chan *pb.Update
+	profiles chan *pb.DestinationProfile
+	end      error
+	asked    chan *pb.GetDestination
 }
 
 func (f *fakeGateway) Get(q *pb.GetDestination, to pb.Destination_GetServer) error {
 	f.asked <- q
+	return relay(f.updates, to, f.end)
+}
+
+func (f *fakeGateway) GetProfile(q *pb.GetDestination, to pb.Destination_GetProfileServer) error {
+	f.asked <- q
+	return relay(f.profiles, to, f.end)
+}
+
+func relay[M any](from <-chan *M, to grpc.ServerStreamingServer[M], end error) error {
 	for {
 		select {
-		case u, ok := <-f.updates:
+		case m, ok := <-from:
 			if !ok {
-				return f.end
+				return end
 			}
-			if err := to.Send(u); err != nil {
+			if err := to.Send(m); err != nil {
 				return err
 			}
 		case <-to.Context().Done():
@@ -50,7 +60,7 @@ func startFake(t *testing.T) (*fakeGateway, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fakeGateway{updates: make(chan *pb.Update), asked: make(chan *pb.GetDestination, 1)}
+	f := &fakeGateway{updates: make(chan *pb.Update), profiles: make(chan *pb.DestinationProfile), asked: make(chan *pb.GetDestination, 1)}
 	server := grpc.NewServer()
 	pb.RegisterDestinationServer(server, f)
 	var wg sync.WaitGroup

@@ -61,6 +61,8 @@ func dispatch(ctx context.Context, p process) (verb string, err error) {
 		return " " + verb, gatewayVerb(ctx, p, rest)
 	case "get":
 		return " get", getVerb(ctx, p, rest)
+	case "profile":
+		return " profile", profileVerb(ctx, p, rest)
 	case "version", "-version", "--version":
 		if len(rest) == 1 && slices.Contains([]string{"-h", "--h", "-help", "--help"}, rest[0]) {
 			return " version", helpVerb(p, nil)
@@ -69,7 +71,7 @@ func dispatch(ctx context.Context, p process) (verb string, err error) {
 	case "help", "-help", "--help", "-h", "--h":
 		return " help", helpVerb(p, rest)
 	}
-	return "", usagef("unknown verb %q: gateway, get, version and help are known", verb)
+	return "", usagef("unknown verb %q: gateway, get, profile, version and help are known", verb)
 }
 
 const overview = `isthmus is a multicluster federation gateway for Linkerd proxies.
@@ -78,13 +80,16 @@ Usage: isthmus VERB [FLAGS]
 
   gateway      serve Linkerd's Destination API over this and all linked clusters
                (alias: destination)
-  get          show what a proxy would be told about a service, live
+  get          show what a proxy would be told about a service's endpoints, live
+  profile      show what a proxy would be told about a destination's protocol,
+               routes and retries, live
   version      print the version
   help [VERB]  explain isthmus, or a verb and its flags
 
 Examples:
   isthmus gateway --kubeconfig ~/.kube/config
   isthmus get web.shop.svc.cluster.local:80 --addr localhost:8086
+  isthmus profile 10.0.0.1:80 --addr localhost:8086
 `
 
 // helpVerb explains isthmus, or one verb.
@@ -97,11 +102,13 @@ func helpVerb(p process, args []string) error {
 	case "gateway", "destination":
 		gatewayFlags(&options{}).help(p.stdout)
 	case "get":
-		getFlags(&getOptions{}).help(p.stdout)
+		getFlags(&followOptions{}).help(p.stdout)
+	case "profile":
+		profileFlags(&followOptions{}).help(p.stdout)
 	case "version", "help", "-help", "--help", "-h":
 		fmt.Fprint(p.stdout, overview)
 	default:
-		return usagef("unknown verb %q: gateway, get, version and help are known", args[0])
+		return usagef("unknown verb %q: gateway, get, profile, version and help are known", args[0])
 	}
 	return nil
 }

@@ -34,6 +34,8 @@ func TestHelp(t *testing.T) {
 		{[]string{"help", "get"}, []string{"Usage: isthmus get AUTHORITY", "-o FORMAT"}},
 		{[]string{"get", "-help"}, []string{"Usage: isthmus get AUTHORITY"}},
 		{[]string{"get", "web.ns.svc.cluster.local", "--help"}, []string{"Usage: isthmus get AUTHORITY"}},
+		{[]string{"help", "profile"}, []string{"Usage: isthmus profile AUTHORITY", "-o FORMAT"}},
+		{[]string{"profile", "--help"}, []string{"Usage: isthmus profile AUTHORITY", "overrides", `--token '{"ns":"client-ns"}'`}},
 		{[]string{"version"}, []string{"isthmus ", "go1."}},
 		{[]string{"--version"}, []string{"isthmus ", "go1."}},
 		{[]string{"gateway", "-version"}, []string{"isthmus ", "go1."}},
@@ -54,7 +56,7 @@ func TestHelp(t *testing.T) {
 
 // TestHelpIsComplete: every flag is explained, in lines that fit a terminal.
 func TestHelpIsComplete(t *testing.T) {
-	for _, f := range []*flags{gatewayFlags(&options{}), getFlags(&getOptions{})} {
+	for _, f := range []*flags{gatewayFlags(&options{}), getFlags(&followOptions{}), profileFlags(&followOptions{})} {
 		var b bytes.Buffer
 		f.help(&b)
 		for _, name := range f.names() {
@@ -73,7 +75,7 @@ func TestHelpIsComplete(t *testing.T) {
 // TestUsageErrors: one line on stderr that says what to do, and exit code 2.
 func TestUsageErrors(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"serve", `isthmus: unknown verb "serve": gateway, get, version and help are known (isthmus --help explains)`},
+		{"serve", `isthmus: unknown verb "serve": gateway, get, profile, version and help are known (isthmus --help explains)`},
 		{"help serve", `isthmus help: unknown verb "serve"`},
 		{"version now", `isthmus version: unexpected argument "now"`},
 		{"gateway --nonsense", "isthmus gateway: flag provided but not defined: -nonsense (isthmus gateway --help explains)"},
@@ -100,6 +102,9 @@ func TestUsageErrors(t *testing.T) {
 		{"get a b", `isthmus get: unexpected argument "b": give one AUTHORITY`},
 		{"get a -o yaml", `isthmus get: -o is "yaml": give table or json`},
 		{"get a --token {", "isthmus get: --token: unexpected end of JSON input: give JSON like"},
+		{"profile", "isthmus profile: no AUTHORITY given: name a service, as web.shop.svc.cluster.local:80 (isthmus profile --help explains)"},
+		{"profile a b", `isthmus profile: unexpected argument "b": give one AUTHORITY`},
+		{"profile a -o yaml", `isthmus profile: -o is "yaml": give table or json`},
 		{"get --addr", "isthmus get: flag needs an argument: -addr"},
 	} {
 		t.Run(c.args, func(t *testing.T) {

@@ -144,9 +144,9 @@ func TestChartArguments(t *testing.T) {
 }
 
 func TestInterspersed(t *testing.T) {
-	var o getOptions
+	var o followOptions
 	rest, err := getFlags(&o).parse(strings.Fields("--once web:80 -o json --addr=a:1 -- -x"))
-	if want := (getOptions{addr: "a:1", output: "json", once: true}); err != nil || o != want || !slices.Equal(rest, []string{"web:80", "-x"}) {
+	if want := (followOptions{addr: "a:1", output: "json", once: true}); err != nil || o != want || !slices.Equal(rest, []string{"web:80", "-x"}) {
 		t.Errorf("%+v, %q, %v", o, rest, err)
 	}
 }

@@ -13,7 +13,15 @@ import (
 	"time"
 )
 
-// screen shows the states of a fold, each that differs from the one before.
+// content is what a screen shows.
+type content interface {
+	// snapshot is the content as one line of JSON.
+	snapshot(at time.Time, authority string) any
+	// table is the content for people: a headline, then lines that are indented.
+	table() (headline string, lines []byte, err error)
+}
+
+// screen shows contents, each that differs from the one before.
 type screen struct {
 	w         io.Writer
 	authority string
@@ -22,18 +30,9 @@ type screen struct {
 	last      []byte
 }
 
-// snapshot is one line of "isthmus get -o json".
-type snapshot struct {
-	Time      time.Time  `json:"time"`
-	Authority string     `json:"authority"`
-	Exists    bool       `json:"exists"`
-	Endpoints []endpoint `json:"endpoints"`
-}
-
-// show prints the state if it says something new.
-func (s *screen) show(f *fold, now time.Time) error {
-	list := f.list()
-	text, err := json.Marshal(snapshot{Authority: s.authority, Exists: f.exists, Endpoints: list})
+// show prints the content if it says something new.
+func (s *screen) show(c content, now time.Time) error {
+	text, err := json.Marshal(c.snapshot(time.Time{}, s.authority))
 	if err != nil {
 		return fmt.Errorf("print the state: %w", err)
 	}
@@ -41,17 +40,8 @@ func (s *screen) show(f *fold, now time.Time) error {
 		return nil
 	}
 	s.last = text
-	if s.asJSON {
-		text, err = json.Marshal(snapshot{now, s.authority, f.exists, list})
-		text = append(text, '\n')
-	} else {
-		text, err = table(s.authority, f.exists, list, now)
-	}
-	if err != nil {
+	if text, err = s.page(c, now); err != nil {
 		return fmt.Errorf("print the state: %w", err)
-	}
-	if s.redraw {
-		text = slices.Concat([]byte("\x1b[H\x1b[2J"), text)
 	}
 	if _, err := s.w.Write(text); err != nil {
 		return fmt.Errorf("print the state: %w", err)
@@ -59,20 +49,45 @@ func (s *screen) show(f *fold, now time.Time) error {
 	return nil
 }
 
-// table is the state for people: a headline, then a line for each endpoint.
-func table(authority string, exists bool, list []endpoint, now time.Time) ([]byte, error) {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s  %s: %s\n", now.Format("15:04:05.000"), authority, headline(exists, list))
-	if len(list) == 0 {
-		return b.Bytes(), nil
+func (s *screen) page(c content, now time.Time) ([]byte, error) {
+	if s.asJSON {
+		text, err := json.Marshal(c.snapshot(now, s.authority))
+		return append(text, '\n'), err
 	}
+	headline, lines, err := c.table()
+	text := fmt.Sprintf("%s  %s: %s\n%s", now.Format("15:04:05.000"), s.authority, headline, lines)
+	if s.redraw {
+		text = "\x1b[H\x1b[2J" + text
+	}
+	return []byte(text), err
+}
+
+// setSnapshot is one line of "isthmus get -o json".
+type setSnapshot struct {
+	Time      time.Time  `json:"time"`
+	Authority string     `json:"authority"`
+	Exists    bool       `json:"exists"`
+	Endpoints []endpoint `json:"endpoints"`
+}
+
+func (f *fold) snapshot(at time.Time, authority string) any {
+	return setSnapshot{at, authority, f.exists, f.list()}
+}
+
+// table has a line for each endpoint.
+func (f *fold) table() (string, []byte, error) {
+	list := f.list()
+	if len(list) == 0 {
+		return headline(f.exists, list), nil, nil
+	}
+	var b bytes.Buffer
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "  ADDRESS\tCLUSTER\tZONE\tWEIGHT\tHINTS\tPOD\tIDENTITY")
 	for _, e := range list {
 		fmt.Fprintf(t, "  %s\t%s\t%s\t%d\t%s\t%s\t%s\n", e.Address, e.cluster(), e.zone(), e.Weight, e.hints(), e.pod(), e.peer())
 	}
 	err := t.Flush()
-	return b.Bytes(), err
+	return headline(f.exists, list), b.Bytes(), err
 }
 
 func headline(exists bool, list []endpoint) string {

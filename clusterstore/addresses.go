@@ -1,0 +1,197 @@
+package clusterstore
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"isthmus/federation"
+)
+
+// addresses is a part of a cluster's state that is only there where addresses are
+// asked for: who has which, and what else profiles are made of.
+type addresses struct {
+	dirty    *dirty[netip.Addr]
+	sites    map[*pod]*site
+	pods     map[netip.Addr][]*pod                 // that may be found there
+	services map[netip.Addr][]federation.ServiceID // whose cluster IP that is
+	profiles map[string]*profileFacts
+	rejected int // of the profiles, those that can't be used
+}
+
+func newAddresses() *addresses {
+	return &addresses{
+		dirty:    newDirty[netip.Addr](),
+		sites:    make(map[*pod]*site),
+		pods:     make(map[netip.Addr][]*pod),
+		services: make(map[netip.Addr][]federation.ServiceID),
+		profiles: make(map[string]*profileFacts),
+	}
+}
+
+// markAddress notes that who has the address, or what is told of them, is
+// another.
+func (s *state) markAddress(ip netip.Addr) {
+	if s.live {
+		s.addresses.dirty.add(ip, s.now)
+	}
+}
+
+func (s *state) markSite(p *pod) {
+	if s.addresses == nil {
+		return
+	}
+	for ip := range s.addresses.sites[p].all {
+		s.markAddress(ip)
+	}
+}
+
+// movePod notes where a Pod or ExternalWorkload is; nil: nowhere. It reports
+// whether that is news.
+func (s *state) movePod(p *pod, to *site) bool {
+	a := s.addresses
+	if a == nil || a.sites[p].equal(to) {
+		return false
+	}
+	for ip := range a.sites[p].all {
+		unindex(a.pods, ip, p)
+		s.markAddress(ip)
+	}
+	if to == nil {
+		delete(a.sites, p)
+	} else {
+		a.sites[p] = to
+	}
+	for ip := range to.all {
+		a.pods[ip] = append(a.pods[ip], p)
+		s.markAddress(ip)
+	}
+	for _, l := range p.slices { // which name it, some of them by a hostname
+		s.mark(l.data.service)
+	}
+	return true
+}
+
+// moveService follows a Service's cluster IPs; nil: there is no Service.
+func (s *state) moveService(id federation.ServiceID, from, to *Service) {
+	a := s.addresses
+	if a == nil {
+		return
+	}
+	if from != nil {
+		for _, ip := range from.ClusterIPs {
+			unindex(a.services, ip, id)
+			s.markAddress(ip)
+		}
+	}
+	if to != nil {
+		for _, ip := range to.ClusterIPs {
+			a.services[ip] = append(a.services[ip], id)
+			s.markAddress(ip)
+		}
+	}
+}
+
+func unindex[K, V comparable](index map[K][]V, key K, value V) {
+	if index[key] = without(index[key], value); len(index[key]) == 0 {
+		delete(index, key)
+	}
+}
+
+func (s *state) profileKind() kind[*profileFacts] {
+	all := s.addresses.profiles
+	return kind[*profileFacts]{
+		put: func(key string, f *profileFacts) effect {
+			old := all[key]
+			if old.equal(f) {
+				return same
+			}
+			s.setProfile(key, f)
+			if old == nil {
+				return added
+			}
+			return replaced
+		},
+		drop: func(key string) bool {
+			if all[key] == nil {
+				return false
+			}
+			s.setProfile(key, nil)
+			return true
+		},
+		keys: keysOf(all, func(*profileFacts) bool { return true }),
+	}
+}
+
+// setProfile takes what is known of a ServiceProfile; nil: there is none.
+func (s *state) setProfile(key string, f *profileFacts) {
+	a := s.addresses
+	if old := a.profiles[key]; old != nil && old.profile == nil {
+		a.rejected--
+	}
+	if f == nil {
+		delete(a.profiles, key)
+		s.note("ServiceProfile "+key, "")
+	} else {
+		a.profiles[key] = f
+		s.note("ServiceProfile "+key, f.problem)
+		if f.profile == nil {
+			a.rejected++
+		}
+	}
+	_, name := splitKey(key)
+	if id, ok := profiled(name); ok {
+		s.mark(id)
+		if e := s.services[id]; e != nil && e.spec != nil {
+			for _, ip := range e.spec.ClusterIPs {
+				s.markAddress(ip)
+			}
+		}
+	}
+}
+
+// profiled returns the Service that ServiceProfiles of that name are about.
+func profiled(name string) (federation.ServiceID, bool) {
+	parts := strings.SplitN(name, ".", 4)
+	if len(parts) < 4 || parts[2] != "svc" {
+		return federation.ServiceID{}, false
+	}
+	return federation.ServiceID{Namespace: parts[1], Name: parts[0]}, true
+}
+
+// claimants are those who claim the address most, and by what: none if nobody
+// does.
+func (a *addresses) claimants(addr netip.AddrPort) ([]*pod, claim) {
+	var by [noClaim][]*pod
+	for _, p := range a.pods[addr.Addr()] {
+		if c := a.sites[p].claim(addr); c != noClaim {
+			by[c] = append(by[c], p)
+		}
+	}
+	for c, list := range by {
+		if n := len(list); n == 1 || n > 1 && claim(c) != byDraining {
+			return list, claim(c)
+		}
+	}
+	return nil, noClaim
+}
+
+// instance finds an address by its hostname: the first of those that are served,
+// or else of the others.
+func (e *service) instance(hostname string) (*slice, *address) {
+	named := func(a address) bool { return a.hostname == hostname }
+	for _, l := range e.slices {
+		for _, sub := range l.data.subsets {
+			if i := slices.IndexFunc(sub.addresses, named); i >= 0 {
+				return l, &sub.addresses[i]
+			}
+		}
+	}
+	for _, l := range e.slices {
+		list := l.data.unserved.list()
+		if i := slices.IndexFunc(list, named); i >= 0 {
+			return l, &list[i]
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,334 @@
+package clusterstore
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"isthmus/clusterstore/crd"
+	"isthmus/federation"
+)
+
+// aProfile is a ServiceProfile of a Service "name.namespace", with that spec, as
+// JSON.
+func aProfile(service, spec string) *crd.ServiceProfile {
+	data, err := json.Marshal(service + ".svc.cluster.local")
+	if err != nil {
+		panic(err)
+	}
+	o := &crd.ServiceProfile{}
+	if err := json.Unmarshal([]byte(`{"metadata":{"namespace":"ns","name":`+string(data)+`},"spec":`+spec+`}`), o); err != nil {
+		panic(err)
+	}
+	return o
+}
+
+// tellMatch writes a condition down.
+func tellMatch(m federation.Match) string {
+	var parts []string
+	for _, s := range m.Sub {
+		parts = append(parts, tellMatch(s))
+	}
+	sub := "(" + strings.Join(parts, " ") + ")"
+	switch m.Kind {
+	case federation.MatchAll:
+		return "all" + sub
+	case federation.MatchAny:
+		return "any" + sub
+	case federation.MatchNot:
+		return "not" + sub
+	case federation.MatchMethod:
+		return "method:" + m.Text
+	case federation.MatchPath:
+		return "path:" + m.Text
+	}
+	return fmt.Sprintf("%d-%d", m.Min, m.Max)
+}
+
+// tellProfile writes a ServiceProfile down, a line for each part.
+func tellProfile(f *profileFacts) string {
+	if f.profile == nil {
+		return "refused: " + f.problem
+	}
+	var lines []string
+	for _, r := range f.profile.Routes {
+		line := fmt.Sprintf("%s: %s", r.Name, tellMatch(r.Condition))
+		if r.Retryable {
+			line += " retryable"
+		}
+		if r.Timeout != 0 {
+			line += " " + r.Timeout.String()
+		}
+		for _, c := range r.Classes {
+			line += fmt.Sprintf(" [%s %v]", tellMatch(c.Condition), c.Failure)
+		}
+		lines = append(lines, line)
+	}
+	if b := f.profile.Budget; b != nil {
+		lines = append(lines, fmt.Sprintf("budget %v %d %v", b.Ratio, b.MinPerSecond, b.TTL))
+	}
+	for _, o := range f.profile.Overrides {
+		lines = append(lines, fmt.Sprintf("%s %d", o.Authority, o.Weight))
+	}
+	if f.problem != "" {
+		lines = append(lines, "but "+f.problem)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// TestServiceProfile: what becomes of a spec.
+func TestServiceProfile(t *testing.T) {
+	route := func(condition string) string { return `{"routes":[{"name":"r","condition":` + condition + `}]}` }
+	response := func(condition string) string {
+		return `{"routes":[{"name":"r","condition":{"method":"GET"},"responseClasses":[{"isFailure":true,"condition":` + condition + `}]}]}`
+	}
+	override := func(weight string) string {
+		return `{"dstOverrides":[{"authority":"a.ns:80","weight":` + weight + `}]}`
+	}
+	budget := func(rest string) string { return `{"retryBudget":{"minRetriesPerSecond":5,` + rest + `}}` }
+	for _, x := range []struct{ name, spec, want string }{
+		{"nothing", `{}`, ""},
+		{"SP-01 all, not, method, path, any, status", `{"routes":[{"name":"GET /a","isRetryable":true,"timeout":"1s","condition":{"all":[{"method":"GET"},{"not":{"pathRegex":"/x"}}]},
+			"responseClasses":[{"condition":{"any":[{"status":{"min":500,"max":599}},{"status":{"min":404,"max":404}}]},"isFailure":true}]},{"name":"b","condition":{"pathRegex":"/b"}}]}`,
+			"GET /a: all(method:GET not(path:/x)) retryable 1s [any(500-599 404-404) true]\nb: path:/b"},
+		{"SP-02 method and path", route(`{"pathRegex":"/a","method":"GET"}`), "r: all(method:GET path:/a)"},
+		{"all fields, in order", route(`{"pathRegex":"/a","not":{"method":"PUT"},"method":"GET","any":[{"method":"A"}],"all":[{"method":"B"}]}`),
+			"r: all(all(method:B) any(method:A) method:GET not(method:PUT) path:/a)"},
+		{"SP-03 V-01 empty request condition", route(`{}`), `refused: routes[0] "r": condition: it says nothing`},
+		{"V-01 no request condition", route(`null`), `refused: routes[0] "r": condition: null, or missing`},
+		{"null among all", route(`{"all":[{"method":"GET"},null]}`), `refused: routes[0] "r": condition: all[1]: null, or missing`},
+		{"null among any", route(`{"not":{"any":[null]}}`), `refused: routes[0] "r": condition: not: any[0]: null, or missing`},
+		{"an empty one inside", route(`{"all":[{"not":{}}]}`), `refused: routes[0] "r": condition: all[0]: not: it says nothing`},
+		{"all of nothing", route(`{"all":[]}`), "r: all()"},
+		{"null is not said", route(`{"all":null,"any":null,"not":null,"method":"GET"}`), "r: method:GET"},
+		{"a null route", `{"routes":[{"name":"r","condition":{"method":"GET"}},null]}`, "refused: routes[1] is null"},
+		{"a route without name", `{"routes":[{"condition":{"method":"GET"}}]}`, ": method:GET"},
+		{"SP-04 status and not", response(`{"not":{"status":{"min":501,"max":501}},"status":{"min":500,"max":599}}`), "r: method:GET [all(500-599 not(501-501)) true]"},
+		{"all of a response, in order", response(`{"not":{"status":{"max":100}},"status":{"min":500},"any":[{"status":{}}],"all":[{"status":{"min":100}}]}`),
+			"r: method:GET [all(all(100-0) any(0-0) 500-0 not(0-100)) true]"},
+		{"deep inside", response(`{"all":[{"any":[{"status":{"min":1}}]}]}`),
+			`refused: routes[0] "r": responseClasses[0]: condition: all[0]: any[0]: status: 1 is not from 100 to 599`},
+		{"SP-05 empty response condition", response(`{}`), `refused: routes[0] "r": responseClasses[0]: condition: it says nothing`},
+		{"no response condition", response(`null`), `refused: routes[0] "r": responseClasses[0]: condition: null, or missing`},
+		{"a null class", `{"routes":[{"name":"r","condition":{"method":"GET"},"responseClasses":[null]}]}`, `refused: routes[0] "r": responseClasses[0] is null`},
+		{"SP-06 V-01 the other way round", response(`{"status":{"min":201,"max":200}}`), `refused: routes[0] "r": responseClasses[0]: condition: status: 201 to 200 is nothing`},
+		{"SP-07 min only", response(`{"status":{"min":500}}`), "r: method:GET [500-0 true]"},
+		{"max only", response(`{"status":{"max":200}}`), "r: method:GET [0-200 true]"},
+		{"V-01 too low", response(`{"status":{"min":99}}`), `refused: routes[0] "r": responseClasses[0]: condition: status: 99 is not from 100 to 599`},
+		{"V-01 too high", response(`{"status":{"max":600}}`), `refused: routes[0] "r": responseClasses[0]: condition: status: 600 is not from 100 to 599`},
+		{"V-01 wrong type", `{"routes":{}}`, "refused: spec: "},
+		{"V-01 unknown field", `{"routes":[],"unknown":1}`, ""},
+		{"SP-09 timeout", `{"routes":[{"name":"r","condition":{"method":"GET"},"timeout":"200ms"}]}`, "r: method:GET 200ms"},
+		{"no timeout", `{"routes":[{"name":"r","condition":{"method":"GET"},"timeout":"0s"}]}`, "r: method:GET"},
+		{"negative timeout", `{"routes":[{"name":"r","condition":{"method":"GET"},"timeout":"-1s"}]}`, "r: method:GET"},
+		{"V-01 timeout that is none", `{"routes":[{"name":"r","condition":{"method":"GET"},"timeout":"soon"}]}`, "r: method:GET\nbut routes[0] \"r\": timeout: \"soon\" is no duration"},
+		{"budget", budget(`"retryRatio":0.5,"ttl":"10s"`), "budget 0.5 5 10s"},
+		{"V-01 no ttl", budget(`"retryRatio":0.5`), `refused: retryBudget: ttl: "" is no duration`},
+		{"V-01 ttl that is none", budget(`"retryRatio":0.5,"ttl":"x"`), `refused: retryBudget: ttl: "x" is no duration`},
+		{"negative ttl", budget(`"ttl":"-1s"`), "refused: retryBudget: ttl: -1s is negative"},
+		{"negative ratio", budget(`"retryRatio":-0.1,"ttl":"1s"`), "refused: retryBudget: retryRatio: -0.10000000149011612 is none"},
+		{"override", `{"dstOverrides":[{"authority":"a.ns:80","weight":1},{"authority":"b.ns","weight":"500m"}]}`, "a.ns:80 10000\nb.ns 5000"},
+		{"no weight", `{"dstOverrides":[{"authority":"a.ns"}]}`, "a.ns 0"},
+		{"weight rounded up", override(`"0.0001"`), "a.ns:80 10"},
+		{"the most", override(`"429496"`), "a.ns:80 4294960000"},
+		{"more than the most", override(`429497`), "a.ns:80 4294967295"},
+		{"far more", override(`"9E"`), "a.ns:80 4294967295"},
+		{"with exponent", override(`1e2`), "a.ns:80 1000000"},
+		{"with a great exponent", override(`1e99`), "a.ns:80 4294967295"},
+		{"with an exponent that takes for ever", override(`1e999999999`), `refused: dstOverrides[0]: weight: "1e999999999" is too long`},
+		{"negative weight", override(`-1`), "refused: dstOverrides[0]: weight: -1 is negative"},
+		{"a weight that is none", override(`"heavy"`), `refused: dstOverrides[0]: weight: "heavy" is no quantity`},
+		{"no authority", `{"dstOverrides":[{"weight":1}]}`, "refused: dstOverrides[0]: authority: none"},
+		{"null override", `{"dstOverrides":[null]}`, "refused: dstOverrides[0]: null, or missing"},
+		{"opaque ports are the Service's", `{"opaquePorts":{"80":{}}}`, ""},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			f, ok := compactServiceProfile(aProfile("web.ns", x.spec))
+			if got := tellProfile(f); !ok || got != x.want && !(strings.HasSuffix(x.want, "spec: ") && strings.HasPrefix(got, x.want)) {
+				t.Errorf("got\n%s\nwant\n%s", got, x.want)
+			}
+			if p := f.profile; p != nil && (p.Namespace != "ns" || p.Name != "web.ns.svc.cluster.local") {
+				t.Errorf("of %s/%s", p.Namespace, p.Name)
+			}
+		})
+	}
+}
+
+// TestServiceProfileBounds: what proxies could not take is refused, and what they
+// can is not.
+func TestServiceProfileBounds(t *testing.T) {
+	nested := func(n int) string {
+		return `{"routes":[{"name":"r","condition":` + strings.Repeat(`{"not":`, n) + `{"method":"GET"}` + strings.Repeat("}", n) + `}]}`
+	}
+	both := func(n int) string {
+		return `{"routes":[{"name":"r","condition":` + strings.Repeat(`{"method":"GET","not":`, n) + `{"method":"GET"}` + strings.Repeat("}", n) + `}]}`
+	}
+	wide := func(n int) string {
+		return `{"routes":[{"name":"r","condition":{"all":[` + strings.TrimSuffix(strings.Repeat(`{"method":"GET"},`, n), ",") + `]}}]}`
+	}
+	for _, x := range []struct {
+		name, spec string
+		ok         bool
+	}{
+		{"nested", nested(maxNested - 1), true},
+		{"nested too deep", nested(maxNested), false},
+		{"nested, with several fields", both(maxNested/2 - 1), true},
+		{"nested too deep, with several fields", both(maxNested / 2), false},
+		{"nested far too deep", nested(5000), false},
+		{"many", wide(40_000), true},
+		{"too many", wide(100_000), false},
+		{"too many routes", `{"routes":[` + strings.Repeat(`{"condition":{"method":"GET"}},`, 50_000) + `{"condition":{"method":"GET"}}]}`, false},
+		{"too long", `{"routes":[{"name":"r","condition":{"pathRegex":"` + strings.Repeat("a", maxProfile) + `"}}]}`, false},
+		{"too many overrides", `{"dstOverrides":[` + strings.Repeat(`{"authority":"a"},`, 100_000) + `{"authority":"a"}]}`, false},
+	} {
+		f, _ := compactServiceProfile(aProfile("web.ns", x.spec))
+		if (f.profile != nil) != x.ok || len(f.problem) > 1000 || x.ok != (f.problem == "") {
+			t.Errorf("%s: used %v: %.300s", x.name, f.profile != nil, f.problem)
+		}
+	}
+	for _, o := range []*crd.ServiceProfile{
+		{Spec: crd.ServiceProfileSpec{Routes: []*crd.RouteSpec{{Name: "\xff", Condition: &crd.RequestMatch{Method: "GET"}}}}},
+		{Spec: crd.ServiceProfileSpec{Routes: []*crd.RouteSpec{{Condition: &crd.RequestMatch{PathRegex: "\xff"}}}}},
+		{Spec: crd.ServiceProfileSpec{DstOverrides: []*crd.WeightedDst{{Authority: "\xff"}}}},
+		{Spec: crd.ServiceProfileSpec{RetryBudget: &crd.RetryBudget{TTL: "1s", RetryRatio: float32(math.NaN())}}},
+		{Spec: crd.ServiceProfileSpec{RetryBudget: &crd.RetryBudget{TTL: "1s", RetryRatio: float32(math.Inf(1))}}},
+	} {
+		if f, _ := compactServiceProfile(o); f.profile != nil || !utf8.ValidString(f.problem) {
+			t.Errorf("%+v is used, or refused with %q", o.Spec, f.problem)
+		}
+	}
+}
+
+// TestServiceProfilesLive: a ServiceProfile that says the same stays the same, and
+// of each change is told, as soon as there is one.
+func TestServiceProfilesLive(t *testing.T) {
+	core, logs := observer.New(zap.WarnLevel)
+	w := newWorld(t, func(c *Config) { withAddresses(c); c.Log = zap.New(core) })
+	w.put(clusterIP(aService("web", "http=80"), "10.1.0.1", "fd00::1"), aService("db", "sql=5432"))
+	w.marked()
+	w.markedAddresses()
+	const name, good = "web.ns.svc.cluster.local", `{"routes":[{"name":"r","condition":{"method":"GET"}}]}`
+	var last *federation.ServiceProfile
+	step := func(what string, do func(), want string, told bool, rejected, logged int) {
+		t.Helper()
+		do()
+		got := "none"
+		p, exists := w.ServiceProfile("ns", name)
+		switch {
+		case p != nil:
+			got = tellProfile(&profileFacts{profile: p})
+		case exists:
+			got = "refused"
+		}
+		services, ips := w.marked(), w.markedAddresses()
+		if got != want || (len(services) == 1 && services[0] == "web" && len(ips) == 2) != told || !told && len(services)+len(ips) > 0 {
+			t.Errorf("%s: got %q, want %q; told of %v %v", what, got, want, services, ips)
+		}
+		if !told && p != last {
+			t.Errorf("%s: another pointer", what)
+		}
+		last = p
+		if h := w.Health(); h.RejectedProfiles != rejected || len(h.Unusable) < rejected {
+			t.Errorf("%s: %d refused: %q", what, h.RejectedProfiles, h.Unusable)
+		}
+		if n := len(logs.TakeAll()); n != logged {
+			t.Errorf("%s: %d lines logged", what, n)
+		}
+	}
+	put := func(spec string) func() { return func() { w.put(aProfile("web.ns", spec)) } }
+	step("R-02 none", func() {}, "none", false, 0, 0)
+	step("R-01 there is one", put(good), "r: method:GET", true, 0, 0)
+	step("the same", put(good), "r: method:GET", false, 0, 0)
+	step("the same in other words", put(`{"routes":[{"name":"r","condition":{"method":"GET","all":null},"timeout":"0s"}],"opaquePorts":{"1":{}}}`), "r: method:GET", false, 0, 0)
+	step("another", put(`{}`), "", true, 0, 0)
+	step("a part of it", put(`{"routes":[{"name":"r","condition":{"method":"GET"},"timeout":"x"}]}`), "r: method:GET", true, 0, 1)
+	step("refused", put(`{"routes":[null]}`), "refused", true, 1, 1)
+	step("refused again", put(`{"routes":[null]}`), "refused", false, 1, 0)
+	step("refused for something else", put(`{"routes":7}`), "refused", true, 1, 1)
+	step("of another Service", func() { w.put(aProfile("web", good)) }, "refused", false, 1, 0)
+	step("R-03 R-04 gone", func() { w.del(aProfile("web.ns", good)) }, "none", true, 0, 0)
+	step("back", put(good), "r: method:GET", true, 0, 0)
+	step("gone with a new list", func() {
+		if err := w.store("serviceprofiles").Replace(nil, ""); err != nil {
+			t.Error(err)
+		}
+	}, "none", true, 0, 0)
+	if len(w.Health().Unusable) != 0 {
+		t.Errorf("unusable: %q", w.Health().Unusable)
+	}
+}
+
+// FuzzServiceProfile: whatever JSON stands in a spec, what comes of it can be told
+// to proxies, and is the same each time.
+func FuzzServiceProfile(f *testing.F) {
+	f.Add(`{"routes":[{"name":"r","condition":{"all":[{"method":"GET"},{"not":{"pathRegex":"/x"}}]},"timeout":"1s","responseClasses":[{"condition":{"any":[{"status":{"min":500}}]}}]}]}`)
+	f.Add(`{"retryBudget":{"retryRatio":0.5,"minRetriesPerSecond":3,"ttl":"1m"},"dstOverrides":[{"authority":"a:1","weight":"500m"},{"authority":"b","weight":1e9}]}`)
+	f.Add(`{"routes":[null,{"condition":null}],"dstOverrides":[{"weight":-1}]}`)
+	f.Add(`{"routes":[{"name":"\ud800","condition":` + strings.Repeat(`{"not":`, 40) + `{}` + strings.Repeat("}", 40) + `}]}`)
+	f.Fuzz(func(t *testing.T, spec string) {
+		if !json.Valid([]byte(spec)) {
+			return
+		}
+		made, ok := compactServiceProfile(aProfile("web.ns", spec))
+		if !ok || !utf8.ValidString(made.problem) || len(made.problem) > 1000 || made.profile == nil && made.problem == "" {
+			t.Fatalf("%+v", made)
+		}
+		if again, _ := compactServiceProfile(aProfile("web.ns", spec)); !reflect.DeepEqual(made, again) || !made.equal(again) {
+			t.Fatalf("%+v, and again %+v", made, again)
+		}
+		if made.profile != nil {
+			checkProfile(t, made.profile)
+		}
+	})
+}
+
+func checkProfile(t *testing.T, p *federation.ServiceProfile) {
+	size := 0
+	text := func(s string) {
+		if size += len(s) + 10; !utf8.ValidString(s) {
+			t.Errorf("no text: %q", s)
+		}
+	}
+	var check func(m federation.Match, depth int)
+	check = func(m federation.Match, depth int) {
+		if depth > maxNested {
+			t.Fatal("nested too deep")
+		}
+		text(m.Text)
+		leaf := m.Kind == federation.MatchMethod || m.Kind == federation.MatchPath || m.Kind == federation.MatchStatus
+		if leaf && len(m.Sub) > 0 || m.Kind == federation.MatchNot && len(m.Sub) != 1 {
+			t.Errorf("%+v", m)
+		}
+		for _, s := range m.Sub {
+			check(s, depth+1)
+		}
+	}
+	for _, r := range p.Routes {
+		text(r.Name)
+		check(r.Condition, 1)
+		if r.Timeout < 0 {
+			t.Errorf("timeout %v", r.Timeout)
+		}
+		for _, c := range r.Classes {
+			check(c.Condition, 1)
+		}
+	}
+	for _, o := range p.Overrides {
+		if text(o.Authority); o.Authority == "" {
+			t.Error("no authority")
+		}
+	}
+	if b := p.Budget; b != nil && (!(b.Ratio >= 0) || b.TTL < 0) {
+		t.Errorf("budget %+v", b)
+	}
+	if size > 4<<20 {
+		t.Errorf("%d bytes", size)
+	}
+}

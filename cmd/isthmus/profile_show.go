@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"unicode"
+)
+
+// table has a line for each thing that is said, and one for each route.
+func (p *profile) table() (string, []byte, error) {
+	headline := "no profile"
+	switch {
+	case p.Endpoint != nil:
+		headline = "endpoint " + p.Endpoint.Address.String()
+	case p.Name != "":
+		headline = "service " + p.Name
+	case p.Budget != nil:
+		headline = "profile"
+	default:
+		return headline, nil, nil
+	}
+	var b bytes.Buffer
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	row := func(name, value string) { fmt.Fprintf(t, "  %s\t%s\n", name, value) }
+	row("opaque", map[bool]string{true: "yes", false: "no"}[p.Opaque])
+	row("retries", p.Budget.String())
+	if p.Endpoint != nil {
+		p.Endpoint.rows(row)
+	} else {
+		row("service", p.Service.String())
+		row("profile", p.Profile.String())
+	}
+	for _, o := range p.Overrides {
+		row("overrides", fmt.Sprintf("%s weight %d", plain(o.Authority), o.Weight))
+	}
+	err := t.Flush()
+	if err == nil && len(p.Routes) > 0 {
+		err = writeRoutes(&b, p.Routes)
+	}
+	return headline, b.Bytes(), err
+}
+
+func writeRoutes(w io.Writer, routes []route) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "  ROUTE\tRETRY\tTIMEOUT\tCONDITION\tRESPONSES")
+	for _, r := range routes {
+		var classes []string
+		for _, c := range r.Responses {
+			classes = append(classes, c.Condition+map[bool]string{true: " fails", false: " succeeds"}[c.Failure])
+		}
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\n", plain(r.Name), map[bool]string{true: "yes", false: "no"}[r.Retryable],
+			cmp.Or(r.Timeout, "-"), r.Condition, cmp.Or(strings.Join(classes, ", "), "-"))
+	}
+	return t.Flush()
+}
+
+// plain is a text that somebody wrote, as one that does no harm to a table.
+func plain(s string) string {
+	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(s)
+	}
+	return cmp.Or(s, "-")
+}
+
+// rows say what is known of an endpoint.
+func (e *endpoint) rows(row func(name, value string)) {
+	row("endpoint", fmt.Sprintf("%s weight %d", e.Address, e.Weight))
+	var labels []string
+	for _, name := range slices.Sorted(maps.Keys(e.Labels)) {
+		labels = append(labels, name+"="+e.Labels[name])
+	}
+	row("labels", cmp.Or(strings.Join(labels, " "), "-"))
+	row("identity", e.peer())
+	row("hints", e.hints())
+}
+
+// String is the budget in one line; nil: none.
+func (b *budget) String() string {
+	if b == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%v%% of the requests of the last %s, and %d a second", 100*b.Ratio, b.TTL, b.MinPerSecond)
+}
+
+// String is the object in one line; nil: none.
+func (r *reference) String() string {
+	switch {
+	case r == nil:
+		return "none"
+	case r.Port != 0:
+		return fmt.Sprintf("%s/%s port %d", r.Namespace, r.Name, r.Port)
+	}
+	return r.Namespace + "/" + r.Name
+}

@@ -1,0 +1,133 @@
+package grpcapi
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"testing"
+
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"isthmus/federation"
+)
+
+// crowdOf says in the environment of a process of its own which server to open
+// 10,000 GetProfile streams at, of 1,000 services.
+const crowdOf = "GRPCAPI_CROWD_OF"
+
+// BenchmarkGetProfileMemory is what 10,000 open GetProfile streams of 1,000
+// services take of the server's memory: ours, and that of a bare server that
+// sends ready-made bytes. The clients are another process.
+func BenchmarkGetProfileMemory(b *testing.B) {
+	b.Run("floor", func(b *testing.B) {
+		g := grpc.NewServer(grpc.ForceServerCodecV2(newCodec()))
+		v := newWorld(b, Options{Log: zap.NewNop()}).server.profiles.create(webKey)
+		pb.RegisterDestinationServer(g, &floor{frame: v.render(webProfile("a"), serviceProfile("a"))})
+		benchmarkMemory(b, g)
+	})
+	b.Run("isthmus", func(b *testing.B) {
+		w := newWorld(b, Options{Linger: -1, Log: zap.NewNop()})
+		for p := range 1000 {
+			w.told.put(federation.ProfileKey{Service: web, Port: uint16(1 + p)}, webProfile("a"))
+		}
+		benchmarkMemory(b, w.server.GRPC())
+	})
+}
+
+// floor answers everything with one message.
+type floor struct {
+	pb.UnimplementedDestinationServer
+	frame *frame
+}
+
+func (f *floor) GetProfile(_ *pb.GetDestination, out pb.Destination_GetProfileServer) error {
+	if err := out.SendMsg(f.frame); err != nil {
+		return err
+	}
+	<-out.Context().Done()
+	return out.Context().Err()
+}
+
+func benchmarkMemory(b *testing.B, g *grpc.Server) {
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = g.Serve(lis) })
+	defer wg.Wait()
+	defer g.Stop()
+	var taken uint64
+	for b.Loop() {
+		before := inUse()
+		hangUp := crowd(b, lis.Addr().String())
+		taken = inUse() - before
+		hangUp()
+	}
+	b.ReportMetric(float64(taken)/10_000, "B/stream")
+}
+
+// inUse is the memory of heap and stacks after a collection.
+func inUse() uint64 {
+	runtime.GC()
+	runtime.GC() // what the first one has only unhooked
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapInuse + m.StackInuse
+}
+
+// crowd starts the clients, and returns when all have their first message.
+func crowd(b *testing.B, addr string) (hangUp func()) {
+	self := exec.Command(os.Args[0])
+	self.Env = append(os.Environ(), crowdOf+"="+addr)
+	self.Stderr = os.Stderr
+	in, err := self.StdinPipe()
+	out, err2 := self.StdoutPipe()
+	if err := errors.Join(err, err2, self.Start()); err != nil {
+		b.Fatal(err)
+	}
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		b.Error("the clients have failed: ", err)
+	}
+	return func() {
+		if err := errors.Join(in.Close(), self.Wait()); err != nil {
+			b.Error(err)
+		}
+	}
+}
+
+// runCrowd is the process of the clients: it says when all have their first
+// message, and hangs up at the end of its input.
+func runCrowd(addr string) error {
+	for c := range 100 {
+		conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy())
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		for i := range 100 {
+			s, err := pb.NewDestinationClient(conn).GetProfile(context.Background(), &pb.GetDestination{
+				Scheme: "k8s", Path: fmt.Sprintf("web.shop.svc.cluster.local:%d", 1+(100*c+i)%1000), ContextToken: `{"ns":"shop","nodeName":"n1","pod":"client"}`,
+			})
+			if err != nil {
+				return err
+			}
+			if _, err := s.Recv(); err != nil {
+				return err
+			}
+		}
+	}
+	fmt.Println("ready")
+	_, err := io.Copy(io.Discard, os.Stdin)
+	return err
+}

@@ -1,0 +1,244 @@
+package grpcapi
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	"google.golang.org/protobuf/encoding/prototext"
+	"google.golang.org/protobuf/proto"
+
+	"isthmus/federation"
+)
+
+const (
+	budgetText = ` retry_budget{retry_ratio:0.2 min_retries_per_second:10 ttl{seconds:10}} `
+	webText    = budgetText + `fully_qualified_name:"web.shop.svc.cluster.local"
+		parent_ref{resource{group:"core" kind:"Service" name:"web" namespace:"shop" port:80}} `
+	refText = `profile_ref{resource{group:"linkerd.io" kind:"ServiceProfile" name:"web.shop.svc.cluster.local" namespace:"shop"}} `
+)
+
+func checkProfile(t *testing.T, o Options, p *federation.Profile, text string) {
+	t.Helper()
+	want, got := &pb.DestinationProfile{}, &pb.DestinationProfile{}
+	if err := prototext.Unmarshal([]byte(text), want); err != nil {
+		t.Fatal(err)
+	}
+	e := encoderFor(t, o, "")
+	b := e.appendProfile(nil, p, p.Routes)
+	if err := proto.Unmarshal(b, got); err != nil {
+		t.Fatal(err)
+	}
+	if !proto.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+// TestGoldenServiceProfiles compares whole messages with the shapes of the
+// reference. The numbers are those of its own test cases.
+func TestGoldenServiceProfiles(t *testing.T) {
+	type M = federation.Match
+	method := func(name string) M { return M{Kind: federation.MatchMethod, Text: name} }
+	path := func(regex string) M { return M{Kind: federation.MatchPath, Text: regex} }
+	status := func(low, high uint32) M { return M{Kind: federation.MatchStatus, Min: low, Max: high} }
+	all := func(sub ...M) M { return M{Sub: sub} }
+	anyOf := func(sub ...M) M { return M{Kind: federation.MatchAny, Sub: sub} }
+	not := func(m M) M { return M{Kind: federation.MatchNot, Sub: []M{m}} }
+	sp := func(routes ...federation.Route) *federation.ServiceProfile {
+		return &federation.ServiceProfile{Namespace: "shop", Name: "web.shop.svc.cluster.local", Routes: routes}
+	}
+	response := func(m M) federation.Route {
+		return federation.Route{Name: "r", Condition: path("/"), Classes: []federation.ResponseClass{{Condition: m}}}
+	}
+	responseText := func(condition string) string {
+		return `routes{condition{path{regex:"/"}} response_classes{condition{` + condition + `}} metrics_labels{key:"route" value:"r"}}`
+	}
+	for name, tc := range map[string]struct {
+		sp   *federation.ServiceProfile
+		want string // beside what all have
+	}{
+		"golden: default": {nil, ``},
+		"SP-01 all kinds of conditions": {sp(
+			federation.Route{
+				Name: "route1", Condition: all(not(path("/public/.*")), method("GET")), Retryable: true,
+				Classes: []federation.ResponseClass{
+					{Condition: anyOf(status(500, 0), status(400, 499)), Failure: true}, {Condition: status(200, 299)},
+				},
+			},
+			federation.Route{Name: "route2", Condition: anyOf(path("/private/.*"), method("purge"))},
+		), refText + `
+			routes{condition{all{matches{not{path{regex:"/public/.*"}}} matches{method{registered:GET}}}} is_retryable:true metrics_labels{key:"route" value:"route1"}
+				response_classes{condition{any{matches{status{min:500}} matches{status{min:400 max:499}}}} is_failure:true}
+				response_classes{condition{status{min:200 max:299}}}}
+			routes{condition{any{matches{path{regex:"/private/.*"}} matches{method{unregistered:"PURGE"}}}} metrics_labels{key:"route" value:"route2"}}`},
+		"SP-02 method and path": {sp(federation.Route{Name: "r", Condition: all(method("get"), path("/my/path"))}),
+			refText + `routes{condition{all{matches{method{registered:GET}} matches{path{regex:"/my/path"}}}} metrics_labels{key:"route" value:"r"}}`},
+		"SP-04 status and not": {sp(response(all(status(400, 0), not(status(404, 404))))),
+			refText + responseText(`all{matches{status{min:400}} matches{not{status{min:404 max:404}}}}`)},
+		"SP-07 status with a minimum only": {sp(response(status(200, 0))), refText + responseText(`status{min:200}`)},
+		"SP-09 timeout": {sp(federation.Route{Name: "r", Condition: path("/"), Timeout: 200 * time.Millisecond}),
+			refText + `routes{condition{path{regex:"/"}} metrics_labels{key:"route" value:"r"} timeout{nanos:200000000}}`},
+		"all of nothing": {sp(federation.Route{Name: "r"}), refText + `routes{condition{all{}} metrics_labels{key:"route" value:"r"}}`},
+		"no routes":      {sp(), refText},
+		"overrides": {&federation.ServiceProfile{Overrides: []federation.Override{
+			{Authority: "a.shop.svc.cluster.local", Weight: 5000}, {Authority: "b.shop.svc.cluster.local:8080", Weight: 1},
+		}}, `dst_overrides{authority:"a.shop.svc.cluster.local:80" weight:5000} dst_overrides{authority:"b.shop.svc.cluster.local:8080" weight:1}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := webProfile()
+			p.Routes = tc.sp
+			checkProfile(t, Options{H2Upgrade: true}, p, webText+tc.want)
+		})
+	}
+	t.Run("retry budget", func(t *testing.T) {
+		p := webProfile()
+		p.Routes = &federation.ServiceProfile{Budget: &federation.RetryBudget{Ratio: 0.5, MinPerSecond: 3, TTL: 7500 * time.Millisecond}}
+		checkProfile(t, Options{}, p, strings.Replace(webText, budgetText, `retry_budget{retry_ratio:0.5 min_retries_per_second:3 ttl{seconds:7 nanos:500000000}}`, 1))
+	})
+	t.Run("P-20 opaque", func(t *testing.T) {
+		checkProfile(t, Options{}, with(webProfile(), opaque), webText+`opaque_protocol:true`)
+	})
+	t.Run("P-03, P-04 one route", func(t *testing.T) {
+		checkProfile(t, Options{}, webProfile("a"), webText+refText+`routes{condition{path{regex:"/a"}} metrics_labels{key:"route" value:"a"}}`)
+	})
+	t.Run("SP-08 nothing to tell", func(t *testing.T) {
+		checkProfile(t, Options{}, &federation.Profile{Reason: federation.NoPort}, ``)
+	})
+}
+
+// TestGoldenEndpointProfiles likewise.
+func TestGoldenEndpointProfiles(t *testing.T) {
+	namespaced := func(e *federation.Endpoint) *federation.Endpoint {
+		e.Group, e.Labels = nil, append(labels("namespace", "simple-app"), e.Labels...)
+		return e
+	}
+	meshed := func(change func(*federation.Endpoint)) *federation.Endpoint {
+		e := namespaced(shop())
+		change(e)
+		return e
+	}
+	unmeshed := func(e *federation.Endpoint) { e.Meshed, e.Identity, e.InboundPort = false, federation.Identity{}, 0 }
+	none := func(*federation.Endpoint) {}
+	vm := func(opaque bool) *federation.Endpoint {
+		return &federation.Endpoint{
+			Addr: netip.MustParseAddrPort("200.1.1.1:8989"), Kind: federation.Workload, Opaque: opaque, Meshed: true, InboundPort: 4143,
+			Labels: labels("external_workload", "vm", "namespace", "ns"), Identity: federation.Identity{URI: "spiffe://root/vm", ServerName: "vm.example"},
+		}
+	}
+	bare := func(addr string, opaque bool) *federation.Endpoint {
+		return &federation.Endpoint{Addr: netip.MustParseAddrPort(addr), Opaque: opaque}
+	}
+	podLabels := label("namespace", "simple-app") + shopLabels + label("zone", "")
+	vmText := func(hint string) string {
+		return `endpoint{addr{ip{ipv4:3355508993} port:8989} weight:10000 ` + label("external_workload", "vm") + label("namespace", "ns") + label("zone", "") +
+			`tls_identity{uri_like_identity{uri:"spiffe://root/vm"} server_name{name:"vm.example"}} ` + chart2 + `protocol_hint{` + hint + `}}`
+	}
+	o := Options{H2Upgrade: true, MeshedHTTP2: http2Params(), TargetClusterLabel: true, ZoneWeights: true}
+	for _, tc := range []struct {
+		name string
+		ep   *federation.Endpoint
+		want string // beside the budget
+	}{
+		{"golden: P-09 pod", meshed(none), `endpoint{` + shopAddr + podLabels + shopID + chart2 + `protocol_hint{h2{}}}`},
+		{"pod in a zone, which is not told", meshed(func(e *federation.Endpoint) { e.Zone = "a" }), `endpoint{` + shopAddr + podLabels + shopID + chart2 + `protocol_hint{h2{}}}`},
+		{"P-10 pod's IPv6 address", meshed(func(e *federation.Endpoint) { e.Addr = netip.MustParseAddrPort("[2001:db8::94]:8989") }),
+			`endpoint{addr{ip{ipv6{first:2306139568115548160 last:148}} port:8989} weight:10000 ` + podLabels + shopID + chart2 + `protocol_hint{h2{}}}`},
+		{"golden: P-11, P-12 pod that is not running yet", bare("10.23.0.27:5678", false), `endpoint{` + shopAddr + `}`},
+		{"P-13 external workload", vm(false), vmText(`h2{}`)},
+		{"P-14 unknown address", bare("172.0.0.0:1234", false), `endpoint{addr{ip{ipv4:2885681152} port:1234} weight:10000}`},
+		{"P-15, P-16 unmeshed pod", meshed(unmeshed), `endpoint{` + shopAddr + podLabels + `}`},
+		{"P-17 unmeshed pod, opaque", meshed(func(e *federation.Endpoint) { unmeshed(e); e.Opaque = true }), `opaque_protocol:true endpoint{` + shopAddr + podLabels + `}`},
+		{"P-19, P-23 opaque pod", meshed(func(e *federation.Endpoint) { e.Opaque = true }),
+			`opaque_protocol:true endpoint{` + shopAddr + podLabels + shopID + chart2 + `protocol_hint{opaque{} opaque_transport{inbound_port:4143}}}`},
+		{"P-21 port that the proxy skips", meshed(unmeshed), `endpoint{` + shopAddr + podLabels + `}`},
+		{"P-22, P-24 opaque external workload", vm(true), `opaque_protocol:true ` + vmText(`opaque{} opaque_transport{inbound_port:4143}`)},
+		{"P-25 host, opaque port", bare("192.168.1.20:3306", true), `opaque_protocol:true endpoint{addr{ip{ipv4:3232235796} port:3306} weight:10000}`},
+		{"P-26 host", bare("192.168.1.20:80", false), `endpoint{addr{ip{ipv4:3232235796} port:80} weight:10000}`},
+	} {
+		t.Run(tc.name, func(t *testing.T) { checkProfile(t, o, endpointProfile(tc.ep), budgetText+tc.want) })
+	}
+	t.Run("forced opaque transport", func(t *testing.T) {
+		checkProfile(t, Options{H2Upgrade: true, ForceOpaqueTransport: true}, endpointProfile(meshed(none)),
+			budgetText+`endpoint{`+shopAddr+podLabels+shopID+`protocol_hint{h2{} opaque_transport{inbound_port:4143}}}`)
+	})
+}
+
+// TestEndpointProfilesOverTime: what is told again is not sent again.
+func TestEndpointProfilesOverTime(t *testing.T) {
+	nobody := func() *federation.Profile {
+		return endpointProfile(&federation.Endpoint{Addr: netip.MustParseAddrPort("10.0.0.1:80")})
+	}
+	host := func(name string, change func(*federation.Endpoint)) *federation.Profile {
+		e := pod("10.0.0.1:80")
+		e.Labels = labels("namespace", "shop", "pod", name)
+		change(e)
+		return endpointProfile(e)
+	}
+	none := func(*federation.Endpoint) {}
+	opaque := func(e *federation.Endpoint) { e.Opaque = true }
+	type step struct {
+		profile *federation.Profile
+		want    string
+	}
+	for name, steps := range map[string][]step{
+		"EP-01": {{nobody(), "endpoint 10.0.0.1:80"}, {nobody(), ""}, {host("a", opaque), "endpoint 10.0.0.1:80 opaque"}},
+		"P-11":  {{nobody(), "endpoint 10.0.0.1:80"}, {host("a", none), "endpoint 10.0.0.1:80"}},
+		"P-27": {
+			{host("hostport-mapping", none), "endpoint 10.0.0.1:80"}, {nobody(), "endpoint 10.0.0.1:80"},
+			{host("hostport-mapping-2", none), "endpoint 10.0.0.1:80"}, {host("hostport-mapping-2", opaque), "endpoint 10.0.0.1:80 opaque"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, key := newWorld(t, Options{Pace: -1}), addrKey("10.0.0.1:80")
+				w.told.put(key, steps[0].profile)
+				c := w.getProfile("10.0.0.1:80", "")
+				defer c.hangUp()
+				for _, s := range steps {
+					w.told.put(key, s.profile)
+					for _, m := range c.sees(t, s.want) {
+						_, isPod := m.profile.GetEndpoint().GetMetricLabels()["pod"]
+						if _, ok := m.profile.GetEndpoint().GetMetricLabels()["zone_locality"]; ok || isPod != (s.profile.Endpoint.Kind == federation.Pod) {
+							t.Errorf("labels %v", m.profile.GetEndpoint().GetMetricLabels())
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestLargeProfile: no message is larger than proxies take, and that is said
+// once.
+func TestLargeProfile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zap.WarnLevel)
+		w := newWorld(t, Options{Pace: -1, Log: zap.New(core)})
+		routes := func(bytes int) *federation.Profile {
+			p := webProfile("a")
+			p.Routes.Routes[0].Condition.Text = strings.Repeat("x", bytes)
+			return p
+		}
+		size := len(w.server.profiles.create(webKey).render(routes(3<<20), routes(3<<20).Routes).bytes()) - 3<<20
+		w.told.put(webKey, routes(4<<20-size))
+		c := w.getProfile(webAddr, "")
+		defer c.hangUp()
+		if m := c.sees(t, "web routes a"); len(m[0].frame.bytes()) != 4<<20 {
+			t.Errorf("%d bytes, want as many as proxies take", len(m[0].frame.bytes()))
+		}
+		w.told.put(webKey, routes(4<<20-size+1))
+		c.sees(t, "web")
+		w.told.put(webKey, with(routes(5<<20), opaque))
+		c.sees(t, "web opaque")
+		if n := logs.FilterMessageSnippet("too large").Len(); n != 1 {
+			t.Errorf("said %d times", n)
+		}
+		w.told.put(webKey, webProfile("b"))
+		c.sees(t, "web routes b")
+	})
+}

@@ -1,0 +1,243 @@
+package grpcapi
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"isthmus/federation"
+)
+
+func TestProfileOpening(t *testing.T) {
+	instance := federation.ProfileKey{Service: web, Instance: "web-0", Port: 80}
+	for name, tc := range map[string]struct {
+		authority string
+		key       federation.ProfileKey
+		profile   *federation.Profile // nil: nobody has told anything
+		code      codes.Code
+		want      string // message of the status, or for OK the first message
+	}{
+		"P-01 no service name":   {"linkerd.io", webKey, nil, codes.InvalidArgument, "Invalid authority: linkerd.io"},
+		"P-02 external name":     {webAddr, webKey, &federation.Profile{Reason: federation.NoAddress}, codes.InvalidArgument, "Invalid authority: " + webAddr},
+		"no service":             {webAddr, webKey, nil, codes.NotFound, "Service web.shop not found"},
+		"undeclared port":        {webAddr, webKey, &federation.Profile{Reason: federation.NoPort}, codes.OK, "nothing"},
+		"no instance":            {"web-0." + webAddr, instance, &federation.Profile{Reason: federation.NoInstance}, codes.NotFound, "no pod found in EndpointSlices of Service shop/web for hostname web-0"},
+		"no service of instance": {"web-0." + webAddr, instance, nil, codes.NotFound, "Service web.shop not found"},
+		"P-08 instance":          {"web-0." + webAddr, instance, endpointProfile(pod("10.0.0.1:80")), codes.OK, "endpoint 10.0.0.1:80"},
+		"ambiguous":              {"10.0.0.1:80", addrKey("10.0.0.1:80"), &federation.Profile{Reason: federation.Ambiguous, Claimed: "2 Pods with IP 10.0.0.1"}, codes.FailedPrecondition, "found 2 Pods with IP 10.0.0.1"},
+		"P-06 cluster IP":        {"10.0.0.1:80", addrKey("10.0.0.1:80"), webProfile(), codes.OK, "web"},
+		"P-07 IPv6 cluster IP":   {"[2001:db8::88]:80", addrKey("[2001:db8::88]:80"), webProfile(), codes.OK, "web"},
+		"P-09 pod IP":            {"10.0.0.1:80", addrKey("10.0.0.1:80"), endpointProfile(pod("10.0.0.1:80")), codes.OK, "endpoint 10.0.0.1:80"},
+		"P-14 unknown IP":        {"172.0.0.0:1234", addrKey("172.0.0.0:1234"), nil, codes.OK, "endpoint 172.0.0.0:1234"},
+		"IPv4-mapped":            {"[::ffff:10.0.0.1]:80", addrKey("10.0.0.1:80"), webProfile(), codes.OK, "web"},
+		"rejected, none before":  {webAddr, webKey, with(webProfile(), rejected), codes.OK, "web"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, Options{})
+				if tc.profile != nil {
+					w.told.put(tc.key, tc.profile)
+				}
+				c := w.getProfile(tc.authority, "")
+				defer c.hangUp()
+				if tc.code != codes.OK {
+					c.fails(t, tc.code, tc.want)
+					w.profileViews(t, 0, 0)
+					return
+				}
+				c.sees(t, tc.want)
+			})
+		})
+	}
+}
+
+// TestProfileOfTheClientsNamespace: it is a part of the key unless it is the
+// service's.
+func TestProfileOfTheClientsNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{})
+		other := webKey
+		other.Namespace = "client-ns"
+		w.told.put(webKey, webProfile("ours"))
+		w.told.put(other, webProfile("theirs")) // P-05
+		for namespace, want := range map[string]string{"": "web routes ours", "shop": "web routes ours", "client-ns": "web routes theirs"} {
+			c := w.getProfile(webAddr, namespace)
+			defer c.hangUp()
+			c.sees(t, want)
+		}
+		w.profileViews(t, 2, 0)
+	})
+}
+
+// TestProfileUnderALiveStream: codes are for the opening, nothing is said twice,
+// and what can't be used or is not clear leaves what was there.
+func TestProfileUnderALiveStream(t *testing.T) {
+	type step struct {
+		profile *federation.Profile
+		want    string
+	}
+	reason := func(r federation.ProfileReason) *federation.Profile { return &federation.Profile{Reason: r} }
+	ab := webProfile("a", "b")
+	for name, steps := range map[string][]step{
+		"routes": {
+			{webProfile(), "web"}, {ab, "web routes a b"}, {with(ab, opaque), "web routes a b opaque"},
+			{webProfile("b"), "web routes b"}, {webProfile(), "web"},
+		},
+		"the same again": {
+			{webProfile("a"), "web routes a"}, {webProfile("a"), ""}, {with(webProfile("a"), opaque), "web routes a opaque"},
+			{with(webProfile("a"), opaque), ""},
+		},
+		"rejected": {
+			{ab, "web routes a b"}, {with(ab, rejected), ""}, {with(with(ab, rejected), opaque), "web routes a b opaque"},
+			{with(ab, rejected), "web routes a b"}, {webProfile("c"), "web routes c"}, {with(ab, rejected), ""}, {webProfile(), "web"},
+		},
+		"rejected, default before": {
+			{webProfile(), "web"}, {with(webProfile(), rejected), ""}, {with(with(webProfile(), rejected), opaque), "web opaque"}, {ab, "web routes a b"},
+		},
+		"rejected, default between": {
+			{ab, "web routes a b"}, {webProfile(), "web"}, {with(webProfile(), rejected), ""},
+		},
+		"rejected, gone between": {
+			{ab, "web routes a b"}, {reason(federation.NoService), "nothing"}, {with(webProfile(), rejected), "web"},
+		},
+		"rejected, of another service": {
+			{ab, "web routes a b"}, {with(webProfile(), func(p *federation.Profile) { p.Service.Name, p.Name, p.Rejected = "cart", "cart.shop", true }), "cart"},
+		},
+		"service gone":  {{ab, "web routes a b"}, {reason(federation.NoService), "nothing"}, {ab, "web routes a b"}},
+		"port gone":     {{ab, "web routes a b"}, {reason(federation.NoPort), "nothing"}, {reason(federation.NoService), ""}, {webProfile(), "web"}},
+		"port declared": {{reason(federation.NoPort), "nothing"}, {webProfile(), "web"}},
+		"external name": {{ab, "web routes a b"}, {reason(federation.NoAddress), "nothing"}},
+		"instance gone": {{endpointProfile(pod("10.0.0.1:80")), "endpoint 10.0.0.1:80"}, {reason(federation.NoInstance), "nothing"}},
+		"service's IP":  {{webProfile(), "web"}, {endpointProfile(&federation.Endpoint{Addr: addrKey("10.0.0.1:80").Addr}), "endpoint 10.0.0.1:80"}},
+		"ambiguous":     {{ab, "web routes a b"}, {reason(federation.Ambiguous), ""}, {with(ab, opaque), "web routes a b opaque"}},
+		"ambiguous, and rejected after that": {
+			{ab, "web routes a b"}, {reason(federation.Ambiguous), ""}, {with(with(ab, rejected), opaque), "web routes a b opaque"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, Options{Pace: -1})
+				w.told.put(webKey, steps[0].profile)
+				c := w.getProfile(webAddr, "")
+				defer c.hangUp()
+				c.sees(t, steps[0].want)
+				for _, s := range steps[1:] {
+					w.told.put(webKey, s.profile)
+					c.sees(t, s.want)
+				}
+			})
+		})
+	}
+}
+
+func TestProfilePace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{Pace: 50 * time.Millisecond})
+		w.told.put(webKey, webProfile())
+		start := time.Now()
+		c := w.getProfile(webAddr, "")
+		defer c.hangUp()
+		time.Sleep(time.Second)
+		w.told.put(webKey, webProfile("a")) // a lone change goes out at once
+		synctest.Wait()
+		for _, r := range []string{"b", "c", "d"} { // what follows it waits, and only the last is said
+			time.Sleep(10 * time.Millisecond)
+			w.told.put(webKey, webProfile(r))
+		}
+		time.Sleep(time.Second)
+		m := c.sees(t, "web; web routes a; web routes d")
+		for i, want := range []time.Duration{0, 1000, 1050} {
+			if got := m[i].at.Sub(start); got != want*time.Millisecond {
+				t.Errorf("message %d after %v, want %v", i, got, want*time.Millisecond)
+			}
+		}
+	})
+}
+
+// TestSlowProfileStream: what comes and goes while a proxy is slow is never said.
+func TestSlowProfileStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{Pace: -1})
+		w.told.put(webKey, webProfile("a"))
+		c := w.getProfile(webAddr, "", gated)
+		defer c.hangUp()
+		synctest.Wait()
+		w.told.put(webKey, webProfile("b"))
+		w.told.put(webKey, webProfile("c"))
+		close(c.gate)
+		c.sees(t, "web routes a; web routes c")
+	})
+}
+
+// TestProfileStall: a stalled stream is counted as what it is about.
+func TestProfileStall(t *testing.T) {
+	for name, tc := range map[string]struct {
+		authority string
+		key       federation.ProfileKey
+		profile   *federation.Profile
+		service   bool
+	}{
+		"service":         {webAddr, webKey, webProfile(), true},
+		"undeclared port": {webAddr, webKey, &federation.Profile{Reason: federation.NoPort}, true},
+		"cluster IP":      {"10.0.0.1:8080", addrKey("10.0.0.1:8080"), webProfile(), true},
+		"pod":             {"10.0.0.1:80", addrKey("10.0.0.1:80"), endpointProfile(pod("10.0.0.1:80")), false},
+		"instance":        {"web-0." + webAddr, federation.ProfileKey{Service: web, Instance: "web-0", Port: 80}, endpointProfile(pod("10.0.0.1:80")), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, Options{Pace: -1, Stall: time.Minute})
+				w.told.put(tc.key, tc.profile)
+				m := w.server.metrics
+				time.Sleep(time.Second)
+				c := w.getProfile(tc.authority, "", gated)
+				time.Sleep(time.Minute - time.Nanosecond)
+				if n := series(m.profiles); n != 0 || value(m.endpointProfiles) != 0 {
+					t.Errorf("%d series before any stall", n)
+				}
+				time.Sleep(time.Nanosecond)
+				c.fails(t, codes.Unavailable, "taken no update")
+				if c.status.Code() != codes.Unavailable {
+					t.Errorf("the transport was told %v", c.status)
+				}
+				services, endpoints := series(m.profiles), value(m.endpointProfiles)
+				if tc.service {
+					services += int(value(m.profiles.WithLabelValues("web.shop.svc.cluster.local", "80")))
+				}
+				if tc.service && (services != 2 || endpoints != 0) || !tc.service && (services != 0 || endpoints != 1) {
+					t.Errorf("counted as %d services', %v endpoints'", services, endpoints)
+				}
+			})
+		})
+	}
+}
+
+// TestDrainOfBothKinds: streams of both RPCs are counted, and end.
+func TestDrainOfBothKinds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{Pace: -1, Drain: 10 * time.Second})
+		w.offer("", pods("10.0.0.1:80")...)
+		w.told.put(webKey, webProfile())
+		calls := []*call{w.get(webAddr, ""), w.getProfile(webAddr, ""), w.getProfile("10.0.0.1:80", ""), w.getProfile(webAddr, "", gated)}
+		synctest.Wait()
+		if n := w.server.Streams(); n != 4 {
+			t.Errorf("%d streams", n)
+		}
+		start := time.Now()
+		done := make(chan struct{})
+		go func() { defer close(done); w.server.Drain(t.Context()) }()
+		synctest.Wait()
+		calls = append(calls, w.getProfile(webAddr, ""))
+		<-done
+		if took := time.Since(start); took > 10*time.Second {
+			t.Errorf("drained within %v", took)
+		}
+		for _, c := range calls {
+			c.fails(t, codes.Unavailable, "shutting down")
+		}
+		if n := w.server.Streams(); n != 0 {
+			t.Errorf("%d streams left", n)
+		}
+	})
+}

@@ -1,0 +1,177 @@
+package grpcapi
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"isthmus/federation"
+)
+
+func getProfile(t testing.TB, conn *grpc.ClientConn, authority, token string) (pb.Destination_GetProfileClient, context.CancelFunc) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	s, err := pb.NewDestinationClient(conn).GetProfile(ctx, &pb.GetDestination{Scheme: "k8s", Path: authority, ContextToken: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, cancel
+}
+
+func receiveProfile(t testing.TB, s pb.Destination_GetProfileClient, want string) {
+	t.Helper()
+	p, err := s.Recv()
+	if err != nil {
+		t.Fatalf("got %v, want %s", err, want)
+	}
+	if got := profileLine(p); got != want {
+		t.Fatalf("got %s, want %s", got, want)
+	}
+}
+
+func TestGetProfileOverTheWire(t *testing.T) {
+	w := newWorld(t, Options{Pace: -1})
+	theirs := webKey
+	theirs.Namespace = "other"
+	w.told.put(webKey, webProfile())
+	w.told.put(theirs, webProfile("x"))
+	conn := w.dial(t)
+	var ours []pb.Destination_GetProfileClient
+	for i := range 20 {
+		s, _ := getProfile(t, conn, webAddr, []string{"", `{"ns":"shop"}`}[i%2])
+		receiveProfile(t, s, "web")
+		ours = append(ours, s)
+	}
+	other, _ := getProfile(t, conn, webAddr, "ns:other")
+	receiveProfile(t, other, "web routes x")
+	for _, step := range []struct {
+		profile *federation.Profile
+		want    string
+	}{
+		{webProfile("a", "b"), "web routes a b"}, {&federation.Profile{Reason: federation.NoService}, "nothing"},
+		{with(webProfile("c"), opaque), "web routes c opaque"}, {&federation.Profile{Reason: federation.NoPort}, "nothing"},
+	} {
+		w.told.put(webKey, step.profile)
+		for _, s := range ours {
+			receiveProfile(t, s, step.want)
+		}
+	}
+	w.told.put(theirs, webProfile("y"))
+	receiveProfile(t, other, "web routes y")
+	empty, cancel := getProfile(t, conn, webAddr, "") // an empty message is a message
+	receiveProfile(t, empty, "nothing")
+	cancel()
+	until(t, "one stream is gone", func() bool { return w.server.Streams() == 21 })
+}
+
+func TestProfileCodesOverTheWire(t *testing.T) {
+	r := prometheus.NewRegistry()
+	w := newWorld(t, Options{Registerer: r})
+	w.told.put(addrKey("10.0.0.1:80"), &federation.Profile{Reason: federation.Ambiguous, Claimed: "2 Pods"})
+	conn := w.dial(t)
+	for authority, code := range map[string]codes.Code{
+		"linkerd.io": codes.InvalidArgument, "": codes.InvalidArgument, "[fe80::1%a]:80": codes.InvalidArgument,
+		webAddr: codes.NotFound, "10.0.0.1:80": codes.FailedPrecondition,
+	} {
+		s, _ := getProfile(t, conn, authority, "{no json")
+		if _, err := s.Recv(); status.Code(err) != code {
+			t.Errorf("%q: %v, want %v", authority, err, code)
+		}
+	}
+	until(t, "no streams left", func() bool { return w.server.Streams() == 0 })
+	until(t, "all are counted", func() bool {
+		return handled(t, r, "GetProfile", "InvalidArgument") == 3 && handled(t, r, "GetProfile", "NotFound") == 1 && handled(t, r, "GetProfile", "FailedPrecondition") == 1
+	})
+}
+
+// TestProfileReconnect: a proxy whose stream has ended gets everything again,
+// as new.
+func TestProfileReconnect(t *testing.T) {
+	w := newWorld(t, Options{Pace: -1})
+	w.told.put(webKey, webProfile("a"))
+	first, cancel := getProfile(t, w.dial(t), webAddr, "")
+	receiveProfile(t, first, "web routes a")
+	cancel()
+	until(t, "the stream is gone", func() bool { return w.server.Streams() == 0 })
+	w.told.put(webKey, with(webProfile("a"), rejected))
+	again, _ := getProfile(t, w.dial(t), webAddr, "")
+	receiveProfile(t, again, "web")
+	w.told.put(webKey, webProfile("b"))
+	receiveProfile(t, again, "web routes b")
+}
+
+// TestPanicOfOneProfile: others go on, and what it held is released.
+func TestPanicOfOneProfile(t *testing.T) {
+	w := newWorld(t, Options{Pace: -1})
+	w.told.put(webKey, webProfile())
+	w.told.cursed = addrKey("10.0.0.1:80")
+	conn := w.dial(t)
+	good, _ := getProfile(t, conn, webAddr, "")
+	receiveProfile(t, good, "web")
+	for range 2 {
+		bad, _ := getProfile(t, conn, "10.0.0.1:80", "")
+		if _, err := bad.Recv(); status.Code(err) != codes.Internal {
+			t.Fatalf("got %v", err)
+		}
+	}
+	if n := value(w.server.metrics.panics); n != 2 {
+		t.Errorf("%v panics counted", n)
+	}
+	until(t, "its streams are gone", func() bool { return w.server.Streams() == 1 })
+	if all, idle := w.server.profiles.count(); all != 1 || idle != 0 {
+		t.Errorf("%d views, %d idle", all, idle)
+	}
+	w.told.put(webKey, webProfile("a"))
+	receiveProfile(t, good, "web routes a")
+}
+
+// TestProfilesUnderLoad opens, uses and ends streams of few views from many
+// goroutines, while profiles change; whatever a stream had last is the newest.
+func TestProfilesUnderLoad(t *testing.T) {
+	w := newWorld(t, Options{Pace: -1, Linger: time.Millisecond, IdleViews: 2})
+	key := func(p int) federation.ProfileKey { return federation.ProfileKey{Service: web, Port: uint16(1 + p)} }
+	for p := range 4 {
+		w.told.put(key(p), webProfile())
+	}
+	done := make(chan struct{})
+	for g := range 8 {
+		go func() {
+			defer func() { done <- struct{}{} }()
+			for i := range 200 {
+				c := w.getProfile(fmt.Sprintf("web.shop.svc.cluster.local:%d", 1+(g+i)%4), "")
+				if i%3 == 0 {
+					p := webProfile(fmt.Sprint("r", i%5))
+					if i%2 == 0 {
+						p = with(p, rejected)
+					}
+					w.told.put(key((g+i)%4), p)
+				}
+				c.hangUp()
+			}
+		}()
+	}
+	for range 8 {
+		<-done
+	}
+	var last []*call
+	for p := range 4 {
+		last = append(last, w.getProfile(fmt.Sprintf("web.shop.svc.cluster.local:%d", 1+p), ""))
+		w.told.put(key(p), webProfile("last"))
+	}
+	for _, c := range last {
+		until(t, "the stream has the newest", func() bool {
+			m := c.take()
+			return len(m) > 0 && profileLine(m[len(m)-1].profile) == "web routes last"
+		})
+		c.hangUp()
+	}
+	until(t, "no views are left", func() bool { all, _ := w.server.profiles.count(); return all == 0 && w.told.open() == 0 })
+}

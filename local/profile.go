@@ -1,0 +1,59 @@
+package local
+
+import (
+	"fmt"
+
+	"isthmus/clusterstore"
+	"isthmus/federation"
+)
+
+// profile says what is told of a destination. It is a function of what the
+// cluster knows now.
+func (l *Local) profile(k federation.ProfileKey) *federation.Profile {
+	if k.Addr.IsValid() {
+		switch at := l.cluster.At(k.Addr); {
+		case at.Claimed != "":
+			return &federation.Profile{Reason: federation.Ambiguous, Claimed: at.Claimed}
+		case at.Service != nil:
+			return l.portProfile(at.ID, at.Service, k.Addr.Port(), k.Namespace)
+		default:
+			return &federation.Profile{Endpoint: at.Endpoint}
+		}
+	}
+	svc := l.cluster.Service(k.Service)
+	switch {
+	case svc == nil:
+		return &federation.Profile{Reason: federation.NoService}
+	case k.Instance != "":
+		if e := l.cluster.Instance(k.Service, k.Instance, k.Port); e != nil {
+			return &federation.Profile{Endpoint: e}
+		}
+		return &federation.Profile{Reason: federation.NoInstance}
+	}
+	return l.portProfile(k.Service, svc, k.Port, k.Namespace)
+}
+
+// portProfile is what is told of a service port to clients of a namespace.
+func (l *Local) portProfile(id federation.ServiceID, svc *clusterstore.Service, port uint16, client string) *federation.Profile {
+	switch {
+	case !svc.Declares(port):
+		return &federation.Profile{Reason: federation.NoPort}
+	case svc.ExternalName:
+		return &federation.Profile{Reason: federation.NoAddress}
+	}
+	p := &federation.Profile{
+		Service: id,
+		Port:    port,
+		Name:    fmt.Sprintf("%s.%s.svc.%s", id.Name, id.Namespace, l.domain),
+		Opaque:  svc.OpaquePorts.Contains(port),
+	}
+	var exists bool
+	if client != "" {
+		p.Routes, exists = l.cluster.ServiceProfile(client, p.Name)
+	}
+	if !exists {
+		p.Routes, exists = l.cluster.ServiceProfile(id.Namespace, p.Name)
+	}
+	p.Rejected = exists && p.Routes == nil
+	return p
+}

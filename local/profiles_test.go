@@ -1,0 +1,216 @@
+package local
+
+import (
+	"fmt"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"isthmus/clusterstore"
+	"isthmus/federation"
+)
+
+// TestProfilesAreShared: equal keys share one profile, which is gone with the last
+// watch of it.
+func TestProfilesAreShared(t *testing.T) {
+	l := &Local{cluster: &scripted{known: aShop()}, domain: "test.local"}
+	l.profiles = newProfiles(l.profile)
+	var watches []*federation.Watch[*federation.Profile]
+	for i := range 1000 {
+		watches = append(watches,
+			l.Profile(federation.ProfileKey{Service: shopWeb, Port: 80}),
+			l.Profile(federation.ProfileKey{Addr: netip.MustParseAddrPort(podAddr)}),
+			l.Profile(federation.ProfileKey{Service: federation.ServiceID{Name: fmt.Sprint(i)}, Port: 80}))
+	}
+	first, _ := watches[0].Get()
+	if again, _ := watches[3].Get(); again != first || first == nil {
+		t.Errorf("%+v and %+v", first, again)
+	}
+	if n := len(l.profiles.watched); n != 1002 {
+		t.Errorf("%d profiles are kept", n)
+	}
+	for _, w := range watches {
+		w.Close()
+		w.Close()
+	}
+	if n := len(l.profiles.watched) + len(l.profiles.topics); n != 0 {
+		t.Errorf("%d left behind", n)
+	}
+	if p, _ := watches[0].Get(); p != first {
+		t.Error("a watch that is closed does not return its last value")
+	}
+	l.profiles.changed(topic{service: shopWeb}) // as late as that
+}
+
+// TestChangesOfTheCluster: what a cluster tells of reaches those who watch.
+func TestChangesOfTheCluster(t *testing.T) {
+	inBubble(t, func(e *env) {
+		e.sync()
+		byName := e.local.Profile(federation.ProfileKey{Service: shopWeb, Port: 80})
+		defer byName.Close()
+		byIP := e.local.Profile(federation.ProfileKey{Addr: netip.MustParseAddrPort(webAddr)})
+		defer byIP.Close()
+		reason := func(w *federation.Watch[*federation.Profile]) federation.ProfileReason {
+			p, _ := w.Get()
+			return p.Reason
+		}
+		if reason(byName) != federation.NoService || reason(byIP) != federation.Told {
+			t.Errorf("at first %v and %v", reason(byName), reason(byIP))
+		}
+		web := &clusterstore.Service{Ports: []clusterstore.ServicePort{{Number: 80}}}
+		e.cluster.known = &known{
+			services: map[federation.ServiceID]*clusterstore.Service{shopWeb: web},
+			found:    map[netip.AddrPort]clusterstore.Found{netip.MustParseAddrPort(webAddr): {ID: shopWeb, Service: web}},
+		}
+		e.cluster.cfg.Changed(shopWeb, time.Now())
+		if p, _ := byName.Get(); p.Name != "web.shop.svc.cluster.local" {
+			t.Errorf("%+v", p)
+		}
+		if p, _ := byIP.Get(); p.Name != "" {
+			t.Errorf("nobody has told of it, but it is %+v", p)
+		}
+		e.cluster.cfg.AddressChanged(netip.MustParseAddr("10.1.0.1"), time.Now())
+		if p, _ := byIP.Get(); p.Name != "web.shop.svc.cluster.local" || p.Port != 80 {
+			t.Errorf("%+v", p)
+		}
+	})
+}
+
+// TestProfilesTwin changes what is known at random, while profiles are watched and
+// let go, and compares what is watched with what is so.
+func TestProfilesTwin(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		now := make(map[topic]int) // of which each profile tells its topic's
+		p := newProfiles(func(k federation.ProfileKey) *federation.Profile {
+			return &federation.Profile{Port: uint16(now[topicOf(k)])}
+		})
+		keys := rapid.SampledFrom([]federation.ProfileKey{
+			{Service: shopWeb, Port: 80}, {Service: shopWeb, Port: 81}, {Service: shopWeb, Port: 80, Namespace: "a"}, {Service: shopWeb, Port: 80, Instance: "h"},
+			{Addr: netip.MustParseAddrPort(podAddr)}, {Addr: netip.MustParseAddrPort("10.0.0.1:81")}, {Addr: netip.MustParseAddrPort(webAddr)},
+		})
+		type open struct {
+			*federation.Watch[*federation.Profile]
+			key federation.ProfileKey
+		}
+		var list []open
+		t.Repeat(map[string]func(*rapid.T){
+			"watch": func(t *rapid.T) {
+				k := keys.Draw(t, "key")
+				list = append(list, open{p.watch(k), k})
+			},
+			"close": func(t *rapid.T) {
+				if len(list) > 0 {
+					i := rapid.IntRange(0, len(list)-1).Draw(t, "which")
+					list[i].Close()
+					list = append(list[:i:i], list[i+1:]...)
+				}
+			},
+			"change": func(t *rapid.T) {
+				k := topicOf(keys.Draw(t, "key"))
+				before := make(map[int]*federation.Profile)
+				for i, w := range list {
+					before[i], _ = w.Get()
+				}
+				changed := rapid.Bool().Draw(t, "really")
+				if changed {
+					now[k]++
+				}
+				p.changed(k)
+				for i, w := range list {
+					if after, _ := w.Get(); (after != before[i]) != (changed && topicOf(w.key) == k) {
+						t.Fatalf("%+v: %+v, before %+v", w.key, after, before[i])
+					}
+				}
+			},
+			"": func(t *rapid.T) {
+				distinct := make(map[federation.ProfileKey]bool)
+				for _, w := range list {
+					distinct[w.key] = true
+					if got, _ := w.Get(); int(got.Port) != now[topicOf(w.key)] {
+						t.Fatalf("%+v is %d, want %d", w.key, got.Port, now[topicOf(w.key)])
+					}
+				}
+				if len(p.watched) != len(distinct) {
+					t.Fatalf("%d are kept of %d", len(p.watched), len(distinct))
+				}
+			},
+		})
+	})
+}
+
+// TestProfilesAreNeverMissed: whoever begins to watch while things change ends up
+// with the newest.
+func TestProfilesAreNeverMissed(t *testing.T) {
+	var mu sync.Mutex
+	var port uint16
+	p := newProfiles(func(federation.ProfileKey) *federation.Profile {
+		mu.Lock()
+		defer mu.Unlock()
+		return &federation.Profile{Port: port}
+	})
+	const last = 2000
+	var all sync.WaitGroup
+	for range 2 { // as changes of services and of addresses are told of by two
+		all.Go(func() {
+			for range last / 2 {
+				mu.Lock()
+				port++
+				mu.Unlock()
+				p.changed(topic{service: shopWeb})
+			}
+		})
+	}
+	for i := range 4 {
+		all.Go(func() {
+			for {
+				w := p.watch(federation.ProfileKey{Service: shopWeb, Port: uint16(i % 2)})
+				for range 10 {
+					now, stale := w.Get()
+					if now.Port == last {
+						w.Close()
+						return
+					}
+					<-stale
+				}
+				w.Close()
+			}
+		})
+	}
+	all.Wait()
+	if n := len(p.watched) + len(p.topics); n != 0 {
+		t.Errorf("%d left behind", n)
+	}
+}
+
+// TestProfilesAfterPanic: a profile that could not be made leaves nothing behind,
+// and whoever asks next gets it.
+func TestProfilesAfterPanic(t *testing.T) {
+	broken := true
+	p := newProfiles(func(federation.ProfileKey) *federation.Profile {
+		if broken {
+			panic("broken")
+		}
+		return &federation.Profile{Name: "web"}
+	})
+	k := federation.ProfileKey{Service: federation.ServiceID{Namespace: "shop", Name: "web"}, Port: 80}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic was swallowed")
+			}
+		}()
+		p.watch(k)
+	}()
+	if len(p.watched)+len(p.topics) != 0 {
+		t.Errorf("%d watched, %d topics are left", len(p.watched), len(p.topics))
+	}
+	broken = false
+	w := p.watch(k)
+	defer w.Close()
+	if got, _ := w.Get(); got == nil || got.Name != "web" {
+		t.Errorf("got %+v", got)
+	}
+}
