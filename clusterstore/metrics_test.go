@@ -45,6 +45,7 @@ func TestMetrics(t *testing.T) {
 			"isthmus_link_rejected reason=duplicate 1",
 			"isthmus_link_rejected reason=kubeconfig 1",
 			"isthmus_link_rejected reason=label 0",
+			"isthmus_link_secrets 4",
 			"isthmus_link_secrets_unreadable 0",
 		)
 		east.lose("gone")
@@ -62,6 +63,7 @@ func TestMetrics(t *testing.T) {
 			"isthmus_link_rejected reason=duplicate 1",
 			"isthmus_link_rejected reason=kubeconfig 0",
 			"isthmus_link_rejected reason=label 0",
+			"isthmus_link_secrets 2",
 			"isthmus_link_secrets_unreadable 0",
 		)
 	}, secret("a", "east", "t1", 5), secret("b", "east", "t1", 0), secret("n", "north", "t1", 0), bad, opaque)

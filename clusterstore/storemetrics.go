@@ -9,9 +9,9 @@ import (
 // storeMetrics reads the store when scraped, so that series come and go with
 // their clusters.
 type storeMetrics struct {
-	store                            *Store
-	clusters                         clusterDescs
-	size, rotation, rejected, unread *prometheus.Desc
+	store                                     *Store
+	clusters                                  clusterDescs
+	size, secrets, rotation, rejected, unread *prometheus.Desc
 }
 
 func registerStore(s *Store, r prometheus.Registerer) error {
@@ -20,6 +20,8 @@ func registerStore(s *Store, r prometheus.Registerer) error {
 		clusters: newClusterDescs(),
 		size: prometheus.NewDesc("cluster_store_size",
 			"Number of linked clusters: those with a usable Secret, whatever their state.", nil, nil),
+		secrets: prometheus.NewDesc("isthmus_link_secrets",
+			"Number of link Secrets, usable or not.", nil, nil),
 		rotation: prometheus.NewDesc("isthmus_cluster_rotation_failing",
 			"1 while a linked cluster's new credentials do not work and those of before are used.", []string{"cluster"}, nil),
 		rejected: prometheus.NewDesc("isthmus_link_rejected",
@@ -31,7 +33,7 @@ func registerStore(s *Store, r prometheus.Registerer) error {
 
 func (m *storeMetrics) Describe(ch chan<- *prometheus.Desc) {
 	m.clusters.describe(ch)
-	for _, d := range []*prometheus.Desc{m.size, m.rotation, m.rejected, m.unread} {
+	for _, d := range []*prometheus.Desc{m.size, m.secrets, m.rotation, m.rejected, m.unread} {
 		ch <- d
 	}
 }
@@ -52,6 +54,8 @@ func (m *storeMetrics) Collect(ch chan<- prometheus.Metric) {
 		gauge(m.rotation, one(v.failed), string(name))
 	}
 	gauge(m.size, float64(size))
+	now, _ := m.store.secrets.Get()
+	gauge(m.secrets, float64(len(now.secrets)))
 	reasons, clusters := m.store.rejected(views)
 	for reason, n := range reasons {
 		gauge(m.rejected, float64(n), reason)
