@@ -20,8 +20,9 @@ type base[K comparable, T any] struct {
 	leases uint64      // how often it has become idle
 	expiry *time.Timer // of the newest lease
 
-	mu    sync.Mutex
-	watch *federation.Watch[T] // fixed once open has returned
+	mu      sync.Mutex
+	watch   *federation.Watch[T] // fixed once open has returned
+	updates uint64               // under mu: of a profile, how often it was another when it was asked for
 }
 
 // open begins to watch, unless that has been done.
@@ -54,9 +55,10 @@ type views[K comparable, T any, V shared[K, T]] struct {
 	linger time.Duration
 	bound  int
 
-	mu   sync.Mutex
-	all  map[K]V
-	idle *simplelru.LRU[K, V] // those of all that nobody uses
+	mu      sync.Mutex
+	all     map[K]V
+	idle    *simplelru.LRU[K, V] // those of all that nobody uses
+	evicted uint64               // closed to make room
 }
 
 func newViews[K comparable, T any, V shared[K, T]](o Options, create func(K) V) (*views[K, T, V], error) {
@@ -111,6 +113,7 @@ func (vs *views[K, T, V]) retire(v V) *base[K, T] {
 		delete(vs.all, k)
 		oldest = old.root()
 		oldest.expiry.Stop()
+		vs.evicted++
 	}
 	vs.idle.Add(b.key, v)
 	b.leases++
@@ -140,4 +143,11 @@ func (vs *views[K, T, V]) count() (all, idle int) {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	return len(vs.all), vs.idle.Len()
+}
+
+// evictions returns the number of views that were closed to make room.
+func (vs *views[K, T, V]) evictions() uint64 {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	return vs.evicted
 }

@@ -46,7 +46,7 @@ func gatewayFlags(o *options) *flags {
 	f := newFlags("gateway", gatewayIntro, gatewayExamples)
 	f.section("Addresses", func(s *flag.FlagSet) {
 		s.StringVar(&o.addr, "addr", ":8086", "`HOST:PORT` of the gRPC server for proxies. It is listened on once the gateway is ready.")
-		s.StringVar(&o.metricsAddr, "metrics-addr", ":9996", "`HOST:PORT` of the admin HTTP server: /ping, /ready, /metrics, /debug/clusters.")
+		s.StringVar(&o.metricsAddr, "metrics-addr", ":9996", "`HOST:PORT` of the admin HTTP server: /ping, /ready, /metrics, /debug/clusters, /debug/services, /debug/streams.")
 	})
 	f.section("The cluster the gateway runs in", func(s *flag.FlagSet) {
 		s.StringVar(&o.kubeconfig, "kubeconfig", "", "`FILE` that says how to reach the cluster. Without it: $KUBECONFIG, ~/.kube/config, or the Pod's ServiceAccount.")
