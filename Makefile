@@ -4,7 +4,7 @@ RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 BIN  := $(CURDIR)/bin
 
 help: ## print this
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/isthmus
 	go build -ldflags='-s -w' -o $(BIN)/isthmus ./cmd/isthmus
@@ -27,6 +27,13 @@ e2e: tools ## scenarios against real API servers, the gateway as a process (E2E=
 	$(if $(E2E),$(BIN)/scenario -gateway $(BIN)/isthmus -controlplane $(BIN)/controlplane -run '$(E2E)' e2e/testdata/cases,cd e2e && \
 	  ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane ISTHMUS_PROMETHEUS=$(BIN)/prometheus ISTHMUS_PROMTOOL=$(BIN)/promtool go test -p 1 -count=1 -timeout 40m ./...)
 
+faults: tools ## what happens to clusters, links and proxies, at length (FAULT=REGEX: only these faults)
+	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane \
+	  go test -count=1 -timeout 60m -v $(if $(FAULT),-run 'TestFaults/.*/$(FAULT)') ./faults -long
+
+sim: tools ## a gateway amid clusters and clients that misbehave as SEEDS (default 10) say; SIM_FLAGS as of isthmus-sim -help
+	$(BIN)/isthmus-sim -gateway $(BIN)/isthmus -seed 1 -seeds $(or $(SEEDS),10) $(SIM_FLAGS)
+
 lint: ## gofmt, vet, staticcheck, in both modules
 	@out=$$("$$(go env GOROOT)/bin/gofmt" -l .) || exit 1; test -z "$$out" || { echo "$$out"; exit 1; }
 	go vet ./... && go tool staticcheck ./...
@@ -42,7 +49,10 @@ fuzz: ## every fuzz test for FUZZTIME (default 20s)
 	@for p in $$(go list ./...); do names=$$(go test -list '^Fuzz' $$p) || exit 1; for f in $$(echo "$$names" | grep '^Fuzz'); do \
 	  echo "$$p $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime $(or $(FUZZTIME),20s) $$p || exit 1; done; done
 
+vulncheck: ## known vulnerabilities in what is built; asks vuln.go.dev
+	go tool govulncheck ./...
+
 clean: ## remove what was built
 	rm -rf $(BIN) out
 
-.PHONY: help build tools demo test unit e2e lint generate bench fuzz clean
+.PHONY: help build tools demo test unit e2e faults sim lint generate bench fuzz vulncheck clean

@@ -83,7 +83,9 @@ func NewCluster(cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cluster %s: %w", cfg.Name, err)
 	}
-	return newCluster(cfg, api), nil
+	c := newCluster(cfg, api)
+	c.health.token = cfg.REST.BearerToken
+	return c, nil
 }
 
 func newCluster(cfg Config, api clients) *Cluster {

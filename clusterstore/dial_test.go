@@ -8,15 +8,19 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"os"
 	"path"
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
 	"isthmus/federation"
@@ -126,6 +130,30 @@ func TestNoRetryBehindOurBack(t *testing.T) {
 		}
 	})
 }
+
+// TestLostConnections: what client-go would take for the end of a watch that went
+// well is a failure.
+func TestLostConnections(t *testing.T) {
+	for _, err := range []error{
+		io.EOF, io.ErrUnexpectedEOF, context.DeadlineExceeded, net.ErrClosed, syscall.ECONNRESET,
+		&net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)},
+		errors.New("http: can't write HTTP request on broken connection"),
+		errors.New("http2: server sent GOAWAY and closed the connection; LastStreamID=1"),
+	} {
+		if wrapped := (&url.Error{Op: "Get", Err: err}); !utilnet.IsProbableEOF(wrapped) && !utilnet.IsTimeout(wrapped) {
+			t.Errorf("%v is nothing that client-go would pass over", err)
+		}
+		client := http.Client{Transport: once{roundTrip(func(*http.Request) (*http.Response, error) { return nil, err })}}
+		_, got := client.Get("http://east")
+		if !errors.Is(got, err) || utilnet.IsProbableEOF(got) || utilnet.IsTimeout(got) {
+			t.Errorf("%v became %v", err, got)
+		}
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // TestNoRedirect: no other server is asked, least of all with the credentials.
 func TestNoRedirect(t *testing.T) {
@@ -325,6 +353,26 @@ func TestHostileError(t *testing.T) {
 	}
 	plain := errors.New("connection refused")
 	if printable(plain) != plain {
+		t.Error("a plain error is another")
+	}
+}
+
+// TestTokenIsWithheld: a token is not shown though a server sends it back, not
+// even the part of it that a clipped text ends with.
+func TestTokenIsWithheld(t *testing.T) {
+	for _, token := range []string{"s3cret", `s3"cr\et`} {
+		h, c := &health{token: token}, &condition{}
+		for _, err := range []error{
+			fmt.Errorf("you sent %s", token), fmt.Errorf("you sent %q", token), fmt.Errorf("%s %s", strings.Repeat("x", 480), token),
+		} {
+			h.fail(c, err)
+			if text := c.err.Error(); strings.Contains(text, "s3") || !strings.Contains(text, "[token]") {
+				t.Errorf("%v became %q", err, text)
+			}
+		}
+	}
+	plain := errors.New("connection refused")
+	if withheld(plain, "token") != plain || withheld(plain, "") != plain {
 		t.Error("a plain error is another")
 	}
 }

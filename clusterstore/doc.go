@@ -20,10 +20,10 @@
 //
 //   - Reflectors without informers. client-go's reflector lists, watches, pages
 //     and starts over; an informer on top would hold every object twice and fix
-//     how long failures back off. Ours feed small structs of our own: a Pod is 64
-//     bytes and its name, since what siblings have in common is shared. (Pods with
-//     labels of their own, as a StatefulSet's, share nothing and take several
-//     hundred bytes more.) Each object is made small as it is decoded, lists included.
+//     how long failures back off. Ours feed small structs of our own: a Pod is 80
+//     bytes, its name, and its owner's name and the values of its labels, since what
+//     it has in common with others is shared. The Pods of one ReplicaSet or Job share
+//     those too. Each object is made small as it is decoded, lists included.
 //   - Every failure is an error within seconds (dial, handshake, a list that falls
 //     silent, a dead connection), is reported at once, and is tried again after less
 //     than 4 s. Answers are bounded in size and time.
@@ -45,7 +45,6 @@
 //     most slices have one template. Where a namespace has none, it is a map
 //     lookup. What a Server may go by (labels, named ports) stands in the
 //     template, as a string.
-//
 //   - Requests and caches have the series of Linkerd's destination controller, by
 //     cluster besides. Which client a request belongs to goes by its path, since
 //     a cluster has one client for all.

@@ -3,6 +3,7 @@ package clusterstore
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -43,6 +44,7 @@ type ResourceHealth struct {
 type health struct {
 	// fixed
 	resources []*resource
+	token     string // never told; empty: there is none
 
 	version   federation.Latest[struct{}]
 	lastEvent atomic.Int64 // unix nanoseconds
@@ -68,7 +70,7 @@ func (h *health) setSynced() {
 
 // fail records that a resource could not be listed or watched.
 func (h *health) fail(c *condition, err error) {
-	err = printable(err)
+	err = printable(withheld(err, h.token))
 	now := time.Now()
 	h.mu.Lock()
 	news := c.err == nil || c.err.Error() != err.Error()
@@ -122,6 +124,20 @@ func printable(err error) error {
 		return err
 	}
 	return errors.New(strings.TrimSpace(fit))
+}
+
+// withheld returns err, or one without the token if its text has that: some
+// servers that are no API servers send back what they were sent.
+func withheld(err error, token string) error {
+	if token == "" {
+		return err
+	}
+	quoted := strconv.Quote(token)
+	text := err.Error()
+	if without := strings.NewReplacer(token, "[token]", quoted[1:len(quoted)-1], "[token]").Replace(text); without != text {
+		return errors.New(without)
+	}
+	return err
 }
 
 // event records a sign of life.

@@ -208,7 +208,7 @@ func (j *joiner) take(p *pod) {
 	if j.facts == p.facts && strings.HasPrefix(p.key, j.prefix) {
 		return
 	}
-	j.facts, j.template, j.node = p.facts, p.facts.template.Value(), p.facts.node.Value()
+	j.facts, j.template, j.node = p.facts, p.facts.said(), p.facts.node.Value()
 	namespace, name := p.id(&j.template)
 	j.prefix = strings.TrimSuffix(p.key, name)
 	j.identity = j.state.identity(namespace, &j.template)

@@ -23,8 +23,8 @@ func (p *pod) labels(labels []federation.Label, t *template) []federation.Label 
 	if t.controlPlane != "" {
 		labels = append(labels, federation.Label{Name: "control_plane_ns", Value: t.controlPlane})
 	}
-	if t.hashed {
-		labels = append(labels, federation.Label{Name: "pod_template_hash", Value: t.hash})
+	if hash, ok := t.labels.Lookup(templateHashLabel); ok && !t.external() {
+		labels = append(labels, federation.Label{Name: "pod_template_hash", Value: hash})
 	}
 	if owner := p.workload(t); !reserved(owner.kind) {
 		if owner.kind == kindJob && !t.external() {

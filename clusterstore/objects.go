@@ -31,8 +31,6 @@ type template struct {
 	owner          reference // its only owner; zero: none, or several
 	serviceAccount string
 	controlPlane   string // namespace of the control plane that injected it; empty: not meshed
-	hash           string // pod-template-hash
-	hashed         bool   // whether it has one
 	opaque         Ports
 	skip           Ports
 	proxy          proxyPorts
@@ -64,7 +62,6 @@ func (r Rules) compactPod(o *corev1.Pod) podFacts {
 	if t.serviceAccount == "" {
 		t.serviceAccount = defaultServiceAccount
 	}
-	t.hash, t.hashed = o.Labels[templateHashLabel]
 	// Items that can't be read are left out, as everywhere in Linkerd; the
 	// Pod is served by what can be read.
 	if list, ok := o.Annotations[opaqueAnnotation]; ok {
@@ -76,7 +73,7 @@ func (r Rules) compactPod(o *corev1.Pod) podFacts {
 	if t.controlPlane != "" {
 		t.proxy = readProxy(&o.Spec)
 	}
-	return podFacts{template: unique.Make(t), node: unique.Make(o.Spec.NodeName)}
+	return newFacts(t, o.Spec.NodeName)
 }
 
 // containerPort finds ports of the Pod's containers, init and regular, by name.

@@ -6,8 +6,8 @@ import (
 	"unique"
 )
 
-// pod is what is known of one Pod: 64 bytes and its name, however much it says
-// about itself, since what it has in common with its siblings is shared.
+// pod is what is known of one Pod: 80 bytes, its name and what it alone says about
+// itself, since what it has in common with others is shared.
 //
 // To an endpoint an ExternalWorkload is what a Pod is, so it is kept as one, under
 // a key that no Pod has.
@@ -21,8 +21,26 @@ type pod struct {
 // podFacts is all that an endpoint takes from its Pod. The zero value stands for
 // a Pod that is not known.
 type podFacts struct {
-	template unique.Handle[template]
+	template unique.Handle[template] // without what stands in traits
 	node     unique.Handle[string]
+	// traits are what few or no others have: the name of its owner and the
+	// values of its labels, each ended by labelEnd. In the template they would
+	// cost every such Pod a template.
+	traits string
+}
+
+// newFacts takes apart what is known of a Pod or ExternalWorkload.
+func newFacts(t template, node string) podFacts {
+	traits := t.owner.name + labelEnd + t.labels.values
+	t.owner.name, t.labels.values = "", ""
+	return podFacts{template: unique.Make(t), node: unique.Make(node), traits: traits}
+}
+
+// said puts together what newFacts has taken apart.
+func (f podFacts) said() template {
+	t := f.template.Value()
+	t.owner.name, t.labels.values, _ = strings.Cut(f.traits, labelEnd)
+	return t
 }
 
 func (f podFacts) known() bool { return f != podFacts{} }
@@ -150,7 +168,7 @@ func (s *state) owners(kind string) map[string]*owner {
 
 // own connects a pod with its ReplicaSet or Job, known or not.
 func (s *state) own(p *pod) {
-	t := p.facts.template.Value()
+	t := p.facts.said()
 	ref := t.owner
 	all := s.owners(ref.kind)
 	if all == nil || t.external() {
@@ -162,6 +180,9 @@ func (s *state) own(p *pod) {
 	if o == nil {
 		o = &owner{key: key}
 		all[key] = o
+	}
+	if len(o.pods) > 0 && o.pods[0].facts.traits == p.facts.traits {
+		p.facts.traits = o.pods[0].facts.traits // siblings share one copy
 	}
 	o.pods = append(o.pods, p)
 	p.owner = o

@@ -11,9 +11,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-type roundTrip func(*http.Request) (*http.Response, error)
+type answerer func(*http.Request) (*http.Response, error)
 
-func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+func (f answerer) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // TestRequests: what is asked of a cluster is counted by client, and gone with
 // the cluster.
@@ -24,7 +24,7 @@ func TestRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	answer, fail := 200, error(nil)
-	next := roundTrip(func(*http.Request) (*http.Response, error) {
+	next := answerer(func(*http.Request) (*http.Response, error) {
 		if fail != nil {
 			return nil, fail
 		}

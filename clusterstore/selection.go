@@ -11,41 +11,43 @@ import (
 )
 
 // What a Server may go by when it selects Pods and ExternalWorkloads and their
-// ports. Templates hold it as strings, since those can be compared and shared.
+// ports. It is held as strings, since those can be compared and shared.
 
-// labelSet is a set of labels, in order of their keys: each key and each value
-// ended by labelEnd. Selectors can be matched against it as it is.
-type labelSet string
+// labelSet is a set of labels: the keys in their order, and the values in that of
+// the keys, each ended by labelEnd. Selectors can be matched against it as it is.
+type labelSet struct{ keys, values string }
 
 const labelEnd = "\x00"
 
 func newLabelSet(from map[string]string) labelSet {
 	if len(from) == 0 {
-		return ""
+		return labelSet{}
 	}
 	var room [12]string
-	keys, size := slices.AppendSeq(room[:0], maps.Keys(from)), 0
-	slices.Sort(keys)
+	ordered, ofKeys, ofValues := slices.AppendSeq(room[:0], maps.Keys(from)), 0, 0
+	slices.Sort(ordered)
 	for key, value := range from {
-		size += len(key) + len(value) + 2*len(labelEnd)
+		ofKeys += len(key) + len(labelEnd)
+		ofValues += len(value) + len(labelEnd)
 	}
-	var b strings.Builder
-	b.Grow(size)
-	for _, key := range keys {
-		b.WriteString(key)
-		b.WriteString(labelEnd)
-		b.WriteString(from[key])
-		b.WriteString(labelEnd)
+	var keys, values strings.Builder
+	keys.Grow(ofKeys)
+	values.Grow(ofValues)
+	for _, key := range ordered {
+		keys.WriteString(key)
+		keys.WriteString(labelEnd)
+		values.WriteString(from[key])
+		values.WriteString(labelEnd)
 	}
-	return labelSet(b.String())
+	return labelSet{keys.String(), values.String()}
 }
 
 // Lookup, Has and Get are what selectors ask.
 func (s *labelSet) Lookup(label string) (value string, exists bool) {
-	for rest := string(*s); rest != ""; {
+	for keys, values := s.keys, s.values; keys != ""; {
 		var key string
-		key, rest, _ = strings.Cut(rest, labelEnd)
-		value, rest, _ = strings.Cut(rest, labelEnd)
+		key, keys, _ = strings.Cut(keys, labelEnd)
+		value, values, _ = strings.Cut(values, labelEnd)
 		if key == label {
 			return value, true
 		}

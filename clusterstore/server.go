@@ -177,7 +177,7 @@ func (s *state) touchSelected(namespace string, old, now *serverFacts) {
 		if !strings.HasPrefix(key, here) && !strings.HasPrefix(key, outside) || len(p.slices) == 0 && s.addresses == nil || !p.facts.known() {
 			continue
 		}
-		t = p.facts.template.Value()
+		t = p.facts.said()
 		if of, _ := p.id(&t); of == namespace && (old.selects(&t) || now.selects(&t)) {
 			s.touchPod(p)
 		}

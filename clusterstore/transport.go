@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -120,7 +121,18 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// failure wraps an error without being a timeout itself.
+// failure wraps an error so that client-go sees one. It takes timeouts, and
+// errors with certain texts, for the end of a watch that went well: a cluster
+// whose connections are all reset would pass for one where nothing happens.
 type failure struct{ error }
 
 func (f failure) Unwrap() error { return f.error }
+
+func (f failure) Error() string { return reworded.Replace(f.error.Error()) }
+
+var reworded = strings.NewReplacer(
+	"connection reset by peer", "connection was reset by peer",
+	"use of closed network connection", "use of a closed network connection",
+	"http2: server sent GOAWAY and closed the connection", "the server closed the HTTP/2 connection (GOAWAY)",
+	"can't write HTTP request on broken connection", "can't write the HTTP request on a broken connection",
+)

@@ -41,7 +41,7 @@ func (r Rules) compactWorkload(o *crd.ExternalWorkload) podFacts {
 	if port, ok := t.ports.number(proxyPortName); ok {
 		t.proxy.inbound = port
 	}
-	return podFacts{template: unique.Make(t), node: unique.Make("")}
+	return newFacts(t, "")
 }
 
 // workloadTarget names the ExternalWorkload behind an address, which is one of

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -54,6 +55,29 @@ func TestConformance(t *testing.T) {
 				t.Error(result.Err)
 			}
 		})
+	}
+}
+
+// TestCaseAddresses: no two cases share a network 10.X.Y.0/24 of pods, a cluster IP, or an IPv6 address. What one leaves behind
+// for a moment does not meet the next.
+func TestCaseAddresses(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("testdata", "cases", "*"+scenario.Extension))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no cases found: %v", err)
+	}
+	address := regexp.MustCompile(`\b10\.(0\.\d+|[1-9]\d*)\.\d+\b|\bfd00:[0-9a-f:]+\b`)
+	user := map[string]string{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range address.FindAllString(string(text), -1) {
+			if other, ok := user[a]; ok && other != file {
+				t.Errorf("%s has %s, and so has %s", file, a, other)
+			}
+			user[a] = file
+		}
 	}
 }
 

@@ -51,7 +51,7 @@ func (l *large) open(s *proxy.Stream) []int {
 		l.t.Fatal(err)
 	}
 	// The state of a call before stays until the first message, so wait for that too.
-	l.await(s, "all endpoints", func(now proxy.Snapshot) bool {
+	awaitState(l.t, s, "all endpoints", func(now proxy.Snapshot) bool {
 		return now.Messages > before && slices.Equal(now.Get.Addrs(), l.addrs)
 	})
 	took := time.Since(began)
@@ -90,7 +90,7 @@ func (l *large) flip(s *proxy.Stream, where string) {
 		if slice, err = of.Update(l.t.Context(), slice, metav1.UpdateOptions{}); err != nil {
 			l.t.Fatal(err)
 		}
-		l.await(s, x.kind, func(now proxy.Snapshot) bool { return now.Get.Has(flipped) == x.ready })
+		awaitState(l.t, s, x.kind, func(now proxy.Snapshot) bool { return now.Get.Has(flipped) == x.ready })
 		l.quiet(s)
 		sizes, recent := l.sizes.take(), s.Recent()
 		last := recent[len(recent)-1]

@@ -183,9 +183,9 @@ func (l *large) startGateway() string {
 	return g.Addr()
 }
 
-// await waits until the stream's state is as it should be.
-func (l *large) await(s *proxy.Stream, what string, holds func(proxy.Snapshot) bool) {
-	l.t.Helper()
+// awaitState waits until a stream's state is as it should be.
+func awaitState(t *testing.T, s *proxy.Stream, what string, holds func(proxy.Snapshot) bool) {
+	t.Helper()
 	limit := time.After(10 * time.Second)
 	for {
 		changed, now := s.Changed(), s.Snapshot()
@@ -193,12 +193,12 @@ func (l *large) await(s *proxy.Stream, what string, holds func(proxy.Snapshot) b
 			return
 		}
 		if now.Phase != proxy.Open {
-			l.t.Fatalf("waiting for %s: the stream has ended: %v", what, now.Err)
+			t.Fatalf("waiting for %s: the stream has ended: %v", what, now.Err)
 		}
 		select {
 		case <-changed:
 		case <-limit:
-			l.t.Fatalf("%s: not in time; %d endpoints, %v", what, now.Get.Len(), s.Recent())
+			t.Fatalf("%s: not in time; %d endpoints, %v", what, now.Get.Len(), s.Recent())
 		}
 	}
 }

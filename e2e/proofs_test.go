@@ -28,7 +28,11 @@ func TestProofs(t *testing.T) {
 	for _, group := range []struct {
 		letter string
 		most   int
-	}{{"G", 11}, {"D", 6}, {"F", 4}, {"X", 23}} {
+	}{
+		{"G", 11}, {"D", 6}, {"F", 4}, {"X", 23},
+		{"P", 27}, {"T", 3}, {"I", 3}, {"EP", 1}, {"SP", 9}, {"FB", 7}, {"O", 6},
+		{"E", 32}, {"M", 5}, {"C", 14}, {"S", 3}, {"W", 3}, {"R", 4}, {"K", 7}, {"U", 4}, {"V", 1},
+	} {
 		for i := range group.most {
 			want = append(want, fmt.Sprintf("%s-%02d", group.letter, i+1))
 		}
@@ -36,11 +40,19 @@ func TestProofs(t *testing.T) {
 	if !slices.Equal(ids, want) {
 		t.Errorf("the peer's rows are %q, want %q", ids, want)
 	}
-	inputs := proofs(t, string(text), "### What a stream follows")
-	if len(inputs) < 20 {
-		t.Errorf("only %d inputs are named", len(inputs))
+	rows := peer
+	for _, heading := range []string{"### What a Get stream follows", "### What a GetProfile stream follows"} {
+		inputs := proofs(t, string(text), heading)
+		if len(inputs) < 20 {
+			t.Errorf("%s: only %d inputs are named", heading, len(inputs))
+		}
+		rows = append(rows, inputs...)
 	}
-	for _, row := range append(peer, inputs...) {
+	fatal := proofs(t, string(text), "### What must not end the process")
+	if len(fatal) < 7 {
+		t.Errorf("only %d of what must not end the process are named", len(fatal))
+	}
+	for _, row := range append(rows, fatal...) {
 		for _, by := range row.by {
 			if err := exists(by); err != nil {
 				t.Errorf("%s: %v", row.name, err)
@@ -84,35 +96,37 @@ func proofs(t *testing.T, text, heading string) []proof {
 }
 
 // exists returns an error when there is no such case among those that are run, and no such Go test: package.Test or
-// package.Test/subtest, the subtest's name being written out in the test's file.
+// package.Test/subtest, the subtest's name being written out in one of the package's tests.
 func exists(by string) error {
-	test, subtest, hasSubtest := strings.Cut(by, "/")
-	folder, function, isTest := strings.Cut(test, ".")
+	folder, test, isTest := strings.Cut(by, ".")
 	if !isTest {
 		_, err := os.Stat(filepath.Join("testdata", "cases", by+scenario.Extension))
 		return err
 	}
+	function, subtest, hasSubtest := strings.Cut(test, "/")
 	files, err := filepath.Glob(filepath.Join("..", folder, "*_test.go"))
 	if err != nil {
 		return err
 	}
+	var all strings.Builder
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return err
 		}
-		if strings.Contains(string(text), "\nfunc "+function+"(t *testing.T)") &&
-			(!hasSubtest || strings.Contains(string(text), `"`+subtest+`"`)) {
-			return nil
-		}
+		all.Write(text)
 	}
-	return fmt.Errorf("there is no test %s", by)
+	if !strings.Contains(all.String(), "\nfunc "+function+"(t *testing.T)") ||
+		hasSubtest && !strings.Contains(all.String(), `"`+subtest+`"`) {
+		return fmt.Errorf("there is no test %s", by)
+	}
+	return nil
 }
 
 // TestProofsThatAreNone: what TestProofs goes by tells names that exist from others.
 func TestProofsThatAreNone(t *testing.T) {
 	for by, want := range map[string]bool{
-		"plain-two-pods": true, "e2e.TestProofs": true, "grpcapi.TestGolden/X-04 gateway": true, "cmd/isthmus.TestGatewayLife": false,
+		"plain-two-pods": true, "e2e.TestProofs": true, "grpcapi.TestGolden/X-04 gateway": true, "e2e/faults.TestFaults/killed": true, "cmd/isthmus.TestGatewayLife": true, "cmd/isthmus.TestNothing": false,
 		"plain-three-pods": false, "README.md": false, "e2e.TestNothing": false, "e2e.exists": false, "grpcapi.TestGolden/X-99": false,
 	} {
 		if err := exists(by); (err == nil) != want {

@@ -50,6 +50,7 @@ func TestOptionsAreChecked(t *testing.T) {
 		"stall":       {Stall: -1},
 		"first frame": {FirstFrame: -1},
 		"idle views":  {IdleViews: -1},
+		"idle bytes":  {IdleBytes: -1},
 	} {
 		if _, err := New(w.table, w.server.dir, o); err == nil {
 			t.Errorf("negative %s was accepted", name)

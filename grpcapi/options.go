@@ -27,6 +27,7 @@ type Options struct {
 
 	Linger    time.Duration // how long a view that nobody uses stays; default 30s, negative: it does not
 	IdleViews int           // how many of those stay at most, of each RPC; default 1024
+	IdleBytes int           // what they take at most in all, by estimate, of each RPC; default 20 MiB
 
 	Log        *zap.Logger           // default: none
 	Registerer prometheus.Registerer // default: metrics go nowhere
@@ -41,6 +42,7 @@ func (o Options) validate() (Options, error) {
 	o.Drain = cmp.Or(o.Drain, 10*time.Second)
 	o.Linger = cmp.Or(o.Linger, 30*time.Second)
 	o.IdleViews = cmp.Or(o.IdleViews, 1024)
+	o.IdleBytes = cmp.Or(o.IdleBytes, 20<<20)
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}
@@ -54,6 +56,8 @@ func (o Options) validate() (Options, error) {
 		return o, fmt.Errorf("first frame timeout is negative: %v", o.FirstFrame)
 	case o.IdleViews < 0:
 		return o, fmt.Errorf("number of idle views is negative: %d", o.IdleViews)
+	case o.IdleBytes < 0:
+		return o, fmt.Errorf("bytes of idle views are negative: %d", o.IdleBytes)
 	}
 	return o, nil
 }

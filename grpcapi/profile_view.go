@@ -38,12 +38,22 @@ func newProfileView(k federation.ProfileKey, enc *encoder, log *zap.Logger) *pro
 	return v
 }
 
-// worthKeeping tells whether to keep an idle view: one of a destination that is
-// not there, or not known, is made again in no time, and may be of a name or an
-// address that somebody made up.
-func (v *profileView) worthKeeping() bool {
+// weight is nothing for the view of a destination that is not there, or not known:
+// it is made again in no time, and may be of a name or an address that somebody
+// made up.
+func (v *profileView) weight() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	p, _ := v.get()
-	return p.Reason == federation.Told && (p.Endpoint == nil || p.Endpoint.Kind != federation.Address)
+	if p.Reason != federation.Told || p.Endpoint != nil && p.Endpoint.Kind == federation.Address {
+		return 0
+	}
+	const bytes = 1 << 10 // without messages
+	sum := bytes
+	for _, t := range v.told {
+		sum += len(t.frame.bytes())
+	}
+	return sum
 }
 
 // tell returns the newest profile as it is told to who has been told that before

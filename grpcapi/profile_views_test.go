@@ -2,6 +2,7 @@ package grpcapi
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -76,17 +77,32 @@ func TestIdleProfileViews(t *testing.T) {
 	})
 }
 
+// TestIdleProfileViewsAreBounded in number, and in what their messages take.
 func TestIdleProfileViewsAreBounded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{Pace: -1, IdleViews: 3})
-		for p := 1; p <= 5; p++ {
-			w.told.put(federation.ProfileKey{Service: web, Port: uint16(p)}, webProfile())
-			c := w.getProfile(fmt.Sprintf("web.shop.svc.cluster.local:%d", p), "")
-			c.sees(t, "web")
-			c.hangUp()
-		}
-		w.profileViews(t, 3, 3)
-	})
+	long := strings.Repeat("x", 10_000)
+	for name, x := range map[string]struct {
+		bound  Options
+		routes []string
+		says   string
+		kept   int
+	}{
+		"number":    {Options{Pace: -1, IdleViews: 3}, nil, "web", 3},
+		"weight":    {Options{Pace: -1, IdleBytes: 50_000}, []string{long}, "web routes " + long, 2},
+		"too heavy": {Options{Pace: -1, IdleBytes: 10_000}, []string{long}, "web routes " + long, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, x.bound)
+				for p := 1; p <= 5; p++ {
+					w.told.put(federation.ProfileKey{Service: web, Port: uint16(p)}, webProfile(x.routes...))
+					c := w.getProfile(fmt.Sprintf("web.shop.svc.cluster.local:%d", p), "")
+					c.sees(t, x.says)
+					c.hangUp()
+				}
+				w.profileViews(t, x.kept, x.kept)
+			})
+		})
+	}
 }
 
 // TestUnknownDestinationsLeaveNothing: whatever clients make up.

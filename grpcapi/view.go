@@ -26,11 +26,14 @@ func newView(k federation.Key, enc encoder) *view {
 	return v
 }
 
-// worthKeeping tells whether to keep an idle view: an empty one is made again in
-// no time, and may be of a name that somebody made up.
-func (v *view) worthKeeping() bool {
+// endpointBytes is about what an endpoint takes of a set and its messages.
+const endpointBytes = 300
+
+// weight is nothing for an empty view, which is made again in no time, and may be
+// of a name that somebody made up.
+func (v *view) weight() int {
 	set, _ := v.get()
-	return len(set.Endpoints) > 0
+	return len(set.Endpoints) * endpointBytes
 }
 
 // message is what leads from one set to another (from is nil: to begin with),

@@ -18,7 +18,8 @@ type base[K comparable, T any] struct {
 	// under views.mu
 	refs   int
 	leases uint64      // how often it has become idle
-	expiry *time.Timer // of the newest lease
+	expiry *time.Timer // of the newest lease; nil: it is in use
+	weighs int         // its weight when it became idle
 
 	mu      sync.Mutex
 	watch   *federation.Watch[T] // fixed once open has returned
@@ -43,21 +44,23 @@ func (b *base[K, T]) root() *base[K, T] { return b }
 type shared[K comparable, T any] interface {
 	comparable
 	root() *base[K, T]
-	// worthKeeping tells whether to keep the view, which is open, while nobody
-	// uses it.
-	worthKeeping() bool
+	// weight is about how many bytes the view, which is open, takes; 0: it is not
+	// worth keeping while nobody uses it.
+	weight() int
 }
 
 // views are all views of one kind by key. A view is open while a stream uses it,
 // and stays for some time after.
 type views[K comparable, T any, V shared[K, T]] struct {
-	create func(K) V // fixed, as are linger and bound
+	create func(K) V // fixed, as are linger, bound and most
 	linger time.Duration
-	bound  int
+	bound  int // of the number of idle views
+	most   int // of their weight
 
 	mu      sync.Mutex
 	all     map[K]V
 	idle    *simplelru.LRU[K, V] // those of all that nobody uses
+	weighs  int                  // what these weigh
 	evicted uint64               // closed to make room
 }
 
@@ -66,7 +69,10 @@ func newViews[K comparable, T any, V shared[K, T]](o Options, create func(K) V) 
 	if err != nil {
 		return nil, fmt.Errorf("idle views: %w", err)
 	}
-	return &views[K, T, V]{create: create, linger: o.Linger, bound: o.IdleViews, all: make(map[K]V), idle: idle}, nil
+	return &views[K, T, V]{
+		create: create, linger: o.Linger, bound: o.IdleViews, most: o.IdleBytes,
+		all: make(map[K]V), idle: idle,
+	}, nil
 }
 
 // acquire returns the key's view, for one stream to open, use and release.
@@ -80,46 +86,58 @@ func (vs *views[K, T, V]) acquire(k K) V {
 	}
 	b := v.root()
 	if b.refs++; b.expiry != nil {
-		b.expiry.Stop()
-		b.expiry = nil
-		vs.idle.Remove(k)
+		vs.wake(b)
 	}
 	return v
 }
 
+// wake makes a view idle no more. vs.mu is held.
+func (vs *views[K, T, V]) wake(b *base[K, T]) {
+	b.expiry.Stop()
+	b.expiry = nil
+	vs.idle.Remove(b.key)
+	vs.weighs -= b.weighs
+}
+
 // release ends one stream's use of a view.
 func (vs *views[K, T, V]) release(v V) {
-	if old := vs.retire(v); old != nil && old.watch != nil {
-		old.watch.Close()
+	for _, old := range vs.retire(v) {
+		if old.watch != nil {
+			old.watch.Close()
+		}
 	}
 }
 
-// retire returns the view that is to be closed now, if any: it may be another
-// one, which has been idle for longer.
-func (vs *views[K, T, V]) retire(v V) *base[K, T] {
+// retire returns the views that are to be closed now: this one, or others that
+// have been idle for longer.
+func (vs *views[K, T, V]) retire(v V) (old []*base[K, T]) {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	b := v.root()
 	if b.refs--; b.refs > 0 {
 		return nil
 	}
-	if vs.linger < 0 || b.watch == nil || !v.worthKeeping() {
-		delete(vs.all, b.key)
-		return b
+	b.weighs = 0
+	if vs.linger >= 0 && b.watch != nil {
+		b.weighs = v.weight()
 	}
-	var oldest *base[K, T]
-	if vs.idle.Len() == vs.bound {
-		k, old, _ := vs.idle.RemoveOldest()
-		delete(vs.all, k)
-		oldest = old.root()
-		oldest.expiry.Stop()
+	if b.weighs == 0 || b.weighs > vs.most {
+		delete(vs.all, b.key)
+		return []*base[K, T]{b}
+	}
+	for vs.idle.Len() == vs.bound || vs.weighs+b.weighs > vs.most {
+		_, oldest, _ := vs.idle.GetOldest()
+		vs.wake(oldest.root())
+		delete(vs.all, oldest.root().key)
+		old = append(old, oldest.root())
 		vs.evicted++
 	}
 	vs.idle.Add(b.key, v)
+	vs.weighs += b.weighs
 	b.leases++
 	lease := b.leases
 	b.expiry = time.AfterFunc(vs.linger, func() { vs.expire(v, lease) })
-	return oldest
+	return old
 }
 
 // expire closes a view unless it has been used since that lease began, or has
@@ -130,7 +148,7 @@ func (vs *views[K, T, V]) expire(v V, lease uint64) {
 	due := vs.all[b.key] == v && b.refs == 0 && b.leases == lease
 	if due {
 		delete(vs.all, b.key)
-		vs.idle.Remove(b.key)
+		vs.wake(b)
 	}
 	vs.mu.Unlock()
 	if due {

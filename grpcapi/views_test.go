@@ -84,18 +84,34 @@ func TestIdleViewsStayForAWhile(t *testing.T) {
 	})
 }
 
+// TestIdleViewsAreBounded in number, and in what they take in all:
+// who asks for every port of a large service in turn does not fill the memory.
 func TestIdleViewsAreBounded(t *testing.T) {
+	for name, x := range map[string]struct {
+		bound Options
+		kept  int
+	}{
+		"number":    {Options{Pace: -1, IdleViews: 3}, 3},
+		"weight":    {Options{Pace: -1, IdleBytes: 7 * endpointBytes}, 3},
+		"too heavy": {Options{Pace: -1, IdleBytes: 1}, 0},
+	} {
+		t.Run(name, func(t *testing.T) { testIdleViewsAreBounded(t, x.bound, x.kept) })
+	}
+}
+
+func testIdleViewsAreBounded(t *testing.T, bound Options, kept int) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{Pace: -1, IdleViews: 3})
-		w.offer("", pods("10.0.0.1:80")...)
+		w := newWorld(t, bound)
+		w.offer("", pods("10.0.0.1:80", "10.0.0.2:80")...)
 		port := func(p int) string { return fmt.Sprintf("web.shop.svc.cluster.local:%d", p) }
 		for p := 1; p <= 5; p++ {
 			c := w.get(port(p), "")
 			synctest.Wait()
 			c.hangUp()
 		}
-		w.views(t, 3, 3)
-		for p, warm := range map[int]bool{1: false, 2: false, 3: true, 4: true, 5: true} {
+		w.views(t, kept, kept)
+		for p := 1; p <= 5; p++ {
+			warm := p > 5-kept
 			w.server.sets.mu.Lock()
 			_, ok := w.server.sets.all[federation.Key{Service: web, Port: uint16(p)}]
 			w.server.sets.mu.Unlock()
@@ -103,8 +119,17 @@ func TestIdleViewsAreBounded(t *testing.T) {
 				t.Errorf("port %d: kept is %v", p, ok)
 			}
 		}
+		if n := w.server.sets.weighs; n != 2*endpointBytes*kept {
+			t.Errorf("they weigh %d", n)
+		}
+		again := w.get(port(5), "")
+		again.sees(t, "add 10.0.0.1:80 10.0.0.2:80")
+		again.hangUp()
 		time.Sleep(time.Minute)
 		w.views(t, 0, 0)
+		if n := w.server.sets.weighs; n != 0 {
+			t.Errorf("no views weigh %d", n)
+		}
 	})
 }
 

@@ -10,6 +10,7 @@
 //   - The first add with addresses after each (re)connection replaces everything that was known.
 //   - A remove before it is ignored, and an add without addresses changes nothing. Both are faults of the sender: the
 //     proxy would go on with stale endpoints.
+//   - A profile in which messages are nested more than 100 deep cannot be read at all.
 //   - A first message that takes longer than FirstMessageLimit is a fault too: the proxy has given up by then.
 //
 // A Stream's memory does not grow with the number of messages: it keeps the state, the first message since it was last

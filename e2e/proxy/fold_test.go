@@ -157,3 +157,32 @@ func TestProfileFold(t *testing.T) {
 		})
 	}
 }
+
+func TestProfileFaults(t *testing.T) {
+	negated := func(times int) *pb.DestinationProfile {
+		match := &pb.RequestMatch{Match: &pb.RequestMatch_Path{Path: &pb.PathMatch{Regex: "/"}}}
+		for range times {
+			match = &pb.RequestMatch{Match: &pb.RequestMatch_Not{Not: match}}
+		}
+		return &pb.DestinationProfile{Routes: []*pb.Route{{Condition: match, MetricsLabels: map[string]string{"route": "deep"}}}}
+	}
+	tests := []struct {
+		name    string
+		profile *pb.DestinationProfile
+		faults  []proxy.Fault
+	}{
+		{"empty", &pb.DestinationProfile{}, nil},
+		{"endpoint", &pb.DestinationProfile{Endpoint: &pb.WeightedAddr{Addr: TCP("10.0.0.1:80")}}, nil},
+		{"endpoint without address", &pb.DestinationProfile{Endpoint: &pb.WeightedAddr{Weight: 10000}}, []proxy.Fault{proxy.BadAddress}},
+		{"as deep as can be", negated(97), nil}, // the route, the outermost condition and the path are messages too
+		{"too deep", negated(98), []proxy.Fault{proxy.TooDeep}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			var state proxy.ProfileState
+			if faults := state.Apply(test.profile); !slices.Equal(faults, test.faults) {
+				t.Errorf("faults %q, want %q", faults, test.faults)
+			}
+		})
+	}
+}

@@ -21,6 +21,7 @@ const (
 	LateFirst   Fault = "the first message came too late: a proxy has given up by then"
 	BadAddress  Fault = "an address that is none"
 	NoUpdate    Fault = "a message without an update"
+	TooDeep     Fault = "a message nested too deeply: a proxy cannot read it"
 )
 
 // Endpoint is one address as the last add described it.

@@ -6,15 +6,49 @@ import (
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"github.com/linkerd/linkerd2-proxy-api/go/net"
+	"google.golang.org/protobuf/reflect/protoreflect"
 )
+
+// mostNested is how deeply messages may be nested in each other for a proxy to read them.
+const mostNested = 100
 
 // ProfileState is what a proxy knows from a GetProfile stream: the last message. The zero value knows nothing.
 type ProfileState struct {
 	last *pb.DestinationProfile
 }
 
-// Apply takes one message, which replaces the one before.
-func (s *ProfileState) Apply(p *pb.DestinationProfile) { s.last = p }
+// Apply takes one message, which replaces the one before, and returns what was wrong with it.
+func (s *ProfileState) Apply(p *pb.DestinationProfile) (faults []Fault) {
+	s.last = p
+	if nested(p.ProtoReflect(), mostNested) {
+		faults = append(faults, TooDeep)
+	}
+	if p.Endpoint != nil {
+		if _, ok := AddrPort(p.Endpoint.GetAddr()); !ok {
+			faults = append(faults, BadAddress)
+		}
+	}
+	return faults
+}
+
+// nested says whether messages are nested in m more deeply than that.
+func nested(m protoreflect.Message, deep int) (found bool) {
+	m.Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case field.Message() == nil || field.IsMap(): // the maps of profiles hold texts
+		case deep == 0:
+			found = true
+		case field.IsList():
+			for i := 0; i < v.List().Len() && !found; i++ {
+				found = nested(v.List().Get(i).Message(), deep-1)
+			}
+		default:
+			found = nested(v.Message(), deep-1)
+		}
+		return !found
+	})
+	return found
+}
 
 // Profile returns the last message, not to be changed, or nil.
 func (s *ProfileState) Profile() *pb.DestinationProfile { return s.last }

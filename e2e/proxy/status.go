@@ -75,6 +75,15 @@ func (s *Stream) Snapshot() Snapshot {
 	return snap
 }
 
+// Status returns the present status alone, which is cheaper than a Snapshot.
+func (s *Stream) Status() Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	status := s.status
+	status.Faults = slices.Clone(status.Faults)
+	return status
+}
+
 // Recent returns the newest messages, the oldest of them first.
 func (s *Stream) Recent() []Message {
 	s.mu.Lock()

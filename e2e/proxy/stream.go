@@ -189,7 +189,7 @@ func (s *Stream) take(m any, at time.Time) {
 		msg.Kind, msg.Addrs = describe(m)
 		empty = s.get.Len() == 0
 	case *pb.DestinationProfile:
-		s.profile.Apply(m)
+		msg.Faults = s.profile.Apply(m)
 		msg.Kind, msg.Detail = "profile", line(m)
 		empty = msg.Detail == "{}"
 	}
@@ -224,22 +224,24 @@ func (s *Stream) end(err error) {
 
 // Close ends the call and waits until nothing of it runs any more. The state stays; Open may open it again.
 func (s *Stream) Close() {
+	s.hangUp() // so that an Open that is under way returns soon
+	s.life.Lock()
+	defer s.life.Unlock()
+	if finished := s.hangUp(); finished != nil { // what another Open has begun meanwhile
+		<-finished
+	}
+}
+
+// hangUp tells the call to end, and returns what is closed when it has; nil: there never was one.
+func (s *Stream) hangUp() (finished chan struct{}) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.status.Phase = Idle
 	if s.cancel != nil {
 		s.cancel()
 	}
 	s.notify()
-	s.mu.Unlock()
-
-	s.life.Lock() // an Open that was under way returns soon
-	defer s.life.Unlock()
-	s.mu.Lock()
-	finished := s.finished
-	s.mu.Unlock()
-	if finished != nil {
-		<-finished
-	}
+	return s.finished
 }
 
 // Stall stops reading; what the server sends then fills the windows. One message that was being received meanwhile is

@@ -3,7 +3,9 @@ package proxy_test
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -113,6 +115,21 @@ func TestStreamEndsWithStatus(t *testing.T) {
 	snap := until(t, s, "end", func(s proxy.Snapshot) bool { return s.Phase == proxy.Ended })
 	if status.Code(snap.Err) != codes.NotFound {
 		t.Errorf("ended with %v", snap.Err)
+	}
+}
+
+func TestStreamNotesFaultsOfProfiles(t *testing.T) {
+	server := Start(t)
+	server.OnProfile("web:80", func(stream grpc.ServerStreamingServer[pb.DestinationProfile]) error {
+		if err := stream.Send(&pb.DestinationProfile{Endpoint: &pb.WeightedAddr{}}); err != nil {
+			return err
+		}
+		<-stream.Context().Done()
+		return stream.Context().Err()
+	})
+	snap := until(t, subscribe(t, server, proxy.GetProfile), "the profile", messages(1))
+	if !slices.Equal(snap.Faults, []proxy.Fault{proxy.BadAddress}) || !slices.Equal(snap.First.Faults, snap.Faults) {
+		t.Errorf("faults %q, of the first message %q", snap.Faults, snap.First.Faults)
 	}
 }
 
@@ -273,4 +290,23 @@ func TestLateFirstMessage(t *testing.T) {
 			s.Close()
 		})
 	}
+}
+
+// TestCloseAmidOpens closes a stream that somebody else opens whenever it is not open. It hangs if Close waits for a call
+// that nobody ends.
+func TestCloseAmidOpens(t *testing.T) {
+	s := proxy.NewStream(proxy.Config{Conn: lateConn{}, Authority: "web:80"})
+	ctx, stop := context.WithCancel(t.Context())
+	var opener sync.WaitGroup
+	opener.Go(func() {
+		for ctx.Err() == nil {
+			_ = s.Open(ctx) // which fails while it is open
+		}
+	})
+	for range 10_000 {
+		s.Close()
+	}
+	stop()
+	opener.Wait()
+	s.Close()
 }

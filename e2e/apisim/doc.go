@@ -1,0 +1,14 @@
+// Package apisim is a light Kubernetes API server for tests: it serves list and watch of what the gateway reads, over
+// HTTPS and to bearers of known tokens, and can be made to misbehave. Hundreds of them fit into one process. Objects are
+// written by Put and Delete, in this process and not over HTTP, and nothing checks, defaults or garbage-collects them.
+//
+// What clients may rely on, since real API servers do the same (a test compares them):
+//
+//   - Lists are pages of one moment, in the order of keys. Watches go on from a list's version without a gap, or say that
+//     the version has expired; they may begin with all objects, whose end a bookmark tells.
+//   - Deletions bring the object as it last was, with the version of its deletion.
+//   - Answers are JSON, of whole objects or, if asked for, of their metadata alone.
+//   - What fails is said by a Status.
+//
+// What is not served is refused: label selectors, field selectors other than a Secret's type, writing, discovery.
+package apisim

@@ -1,0 +1,82 @@
+package apisim
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// kind is a kind of object that is served.
+type kind struct {
+	schema.GroupVersionKind
+	resource string // its plural, in requests
+}
+
+// kinds are those that the gateway reads.
+var kinds = [...]kind{
+	{schema.GroupVersionKind{Version: "v1", Kind: "Service"}, "services"},
+	{schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, "pods"},
+	{schema.GroupVersionKind{Version: "v1", Kind: "Endpoints"}, "endpoints"},
+	{schema.GroupVersionKind{Version: "v1", Kind: "Node"}, "nodes"},
+	{schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, "secrets"},
+	{schema.GroupVersionKind{Group: "discovery.k8s.io", Version: "v1", Kind: "EndpointSlice"}, "endpointslices"},
+	{schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"}, "replicasets"},
+	{schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}, "jobs"},
+	{schema.GroupVersionKind{Group: "policy.linkerd.io", Version: "v1beta3", Kind: "Server"}, "servers"},
+	{schema.GroupVersionKind{Group: "workload.linkerd.io", Version: "v1beta1", Kind: "ExternalWorkload"}, "externalworkloads"},
+	{schema.GroupVersionKind{Group: "linkerd.io", Version: "v1alpha2", Kind: "ServiceProfile"}, "serviceprofiles"},
+}
+
+// prefix is what paths of the kind begin with.
+func (k kind) prefix() string {
+	if k.Group == "" {
+		return "/api/" + k.Version + "/"
+	}
+	return "/apis/" + k.Group + "/" + k.Version + "/"
+}
+
+// kindOf finds the kind of an object, which need not say it if its type does.
+func kindOf(o runtime.Object) (kind, error) {
+	of := o.GetObjectKind().GroupVersionKind()
+	if of.Empty() {
+		all, _, err := scheme.Scheme.ObjectKinds(o)
+		if err != nil {
+			return kind{}, err
+		}
+		of = all[0]
+	}
+	for _, k := range kinds {
+		if k.GroupVersionKind == of {
+			return k, nil
+		}
+	}
+	return kind{}, fmt.Errorf("objects of kind %s are not served", of)
+}
+
+// target is what a request is about: all objects of a kind, or those of a namespace.
+type target struct {
+	kind
+	namespace string // empty: all
+}
+
+// parsePath reads a path of a list or watch.
+func parsePath(path string) (target, bool) {
+	for _, k := range kinds {
+		rest, ok := strings.CutPrefix(path, k.prefix())
+		if !ok {
+			continue
+		}
+		if rest == k.resource {
+			return target{kind: k}, true
+		}
+		rest, ok = strings.CutPrefix(rest, "namespaces/")
+		namespace, resource, two := strings.Cut(rest, "/")
+		if ok && two && resource == k.resource {
+			return target{kind: k, namespace: namespace}, true
+		}
+	}
+	return target{}, false
+}

@@ -1,0 +1,128 @@
+package apisim
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// request is a list or watch.
+type request struct {
+	target
+	options  metav1.ListOptions
+	metadata bool // only that is asked for
+	keep     func(*object) bool
+}
+
+// pages are lists of which a part has been sent. Old ones are forgotten, and have expired then.
+type pages struct {
+	next  uint64
+	lists map[uint64]page
+}
+
+// page is the rest of a list.
+type page struct {
+	objects []*object
+	version uint64
+}
+
+const keptPages = 64
+
+// keep remembers the rest of a list and returns a token for it. s.mu is not held.
+func (s *store) keepPage(p page) (token string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pages.lists == nil {
+		s.pages.lists = make(map[uint64]page)
+	}
+	s.pages.next++
+	s.pages.lists[s.pages.next] = p
+	delete(s.pages.lists, s.pages.next-keptPages)
+	return strconv.FormatUint(s.pages.next, 10)
+}
+
+func (s *store) takePage(token string) (page, bool) {
+	id, err := strconv.ParseUint(token, 10, 64)
+	if err != nil {
+		return page{}, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, ok := s.pages.lists[id]
+	delete(s.pages.lists, id)
+	return p, ok
+}
+
+// list answers with a page of a list.
+func (s *Server) list(w http.ResponseWriter, r *request) {
+	var p page
+	if token := r.options.Continue; token != "" {
+		var ok bool
+		if p, ok = s.store.takePage(token); !ok {
+			refuse(w, expired("The provided continue parameter is too old to display a consistent list result."))
+			return
+		}
+	} else {
+		p.objects, p.version = s.store.snapshot(r.target, r.keep)
+	}
+	head := metav1.ListMeta{ResourceVersion: strconv.FormatUint(p.version, 10)}
+	now := p.objects
+	if limit := int(r.options.Limit); limit > 0 && limit < len(now) {
+		now = now[:limit]
+		left := int64(len(p.objects) - limit)
+		head.Continue, head.RemainingItemCount = s.store.keepPage(page{p.objects[limit:], p.version}), &left
+	}
+	body, err := r.encodeList(head, now)
+	if err != nil {
+		refuse(w, failure(http.StatusInternalServerError, metav1.StatusReasonInternalError, err.Error()))
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(body) // fails if the client has gone
+}
+
+func (r *request) encodeList(head metav1.ListMeta, objects []*object) ([]byte, error) {
+	of := metav1.TypeMeta{Kind: r.Kind + "List", APIVersion: r.GroupVersion().String()}
+	if r.metadata {
+		of = metav1.TypeMeta{Kind: "PartialObjectMetadataList", APIVersion: "meta.k8s.io/v1"}
+	}
+	list := struct {
+		metav1.TypeMeta `json:",inline"`
+		metav1.ListMeta `json:"metadata"`
+		Items           []json.RawMessage `json:"items"`
+	}{of, head, make([]json.RawMessage, 0, len(objects))}
+	for _, o := range objects {
+		text, err := r.text(o)
+		if err != nil {
+			return nil, err
+		}
+		list.Items = append(list.Items, text)
+	}
+	return json.Marshal(list)
+}
+
+// text is the object, or its metadata, as it was asked for.
+func (r *request) text(o *object) ([]byte, error) {
+	if !r.metadata {
+		return o.text, nil
+	}
+	var partial metav1.PartialObjectMetadata
+	if err := json.Unmarshal(o.text, &partial); err != nil {
+		return nil, fmt.Errorf("%s %s: %w", r.Kind, o.key(), err)
+	}
+	partial.TypeMeta = metav1.TypeMeta{Kind: "PartialObjectMetadata", APIVersion: "meta.k8s.io/v1"}
+	return json.Marshal(&partial)
+}
+
+// line is an event as watches send it.
+func line(kind string, object []byte) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `{"type":%q,"object":`, kind)
+	b.Write(object)
+	b.WriteString("}\n")
+	return b.Bytes()
+}

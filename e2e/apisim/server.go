@@ -1,0 +1,191 @@
+package apisim
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientcmd "k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// Authority issues the certificates of servers. Making one takes a while, so servers share it.
+type Authority struct {
+	pem         []byte
+	certificate tls.Certificate // of 127.0.0.1
+}
+
+// Server is the API server of one cluster. Its methods may be called from several goroutines.
+type Server struct {
+	// fixed
+	name      string
+	authority *Authority
+	addr      string
+	http      *http.Server
+	store     *store
+	serving   sync.WaitGroup
+
+	mu     sync.Mutex
+	tokens map[string]bool // that are let in
+	faults Faults
+	cut    context.CancelFunc // ends the watches there are
+	alive  context.Context    // of the watches that begin now
+}
+
+// Faults are ways to misbehave, besides those of the network. The zero value is none.
+type Faults struct {
+	Unauthorized bool // no token is good (401)
+	// Forbidden are resources that may not be read (403); "*": none may.
+	Forbidden []string
+	// Failing is the status code of every answer; 0: they are answered.
+	Failing int
+	// NoStreamedLists: watches can't begin with all objects, as those of older servers.
+	NoStreamedLists bool
+}
+
+// Start runs a server at a free port of 127.0.0.1 until Close.
+func Start(name string, authority *Authority) (*Server, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("API server %s: %w", name, err)
+	}
+	s := &Server{name: name, authority: authority, addr: l.Addr().String(), store: newStore(), tokens: make(map[string]bool)}
+	s.alive, s.cut = context.WithCancel(context.Background())
+	s.http = &http.Server{
+		Handler:   http.HandlerFunc(s.handle),
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{authority.certificate}},
+		ErrorLog:  log.New(io.Discard, "", 0), // connections that clients give up
+	}
+	s.serving.Go(func() { _ = s.http.ServeTLS(l, "", "") }) // until Close, which is what it says
+	return s, nil
+}
+
+// Close ends the server and all connections.
+func (s *Server) Close() error {
+	s.CutWatches()
+	err := s.http.Close()
+	s.serving.Wait()
+	return err
+}
+
+// Addr returns the host and port that it listens at.
+func (s *Server) Addr() string { return s.addr }
+
+// Put creates an object, or replaces the one of its name. Version, UID and time of creation are the server's to say.
+func (s *Server) Put(o runtime.Object) error {
+	if err := s.store.put(o); err != nil {
+		return fmt.Errorf("cluster %s: %w", s.name, err)
+	}
+	return nil
+}
+
+// Delete deletes the object of that kind, namespace and name.
+func (s *Server) Delete(o runtime.Object) error {
+	if err := s.store.remove(o); err != nil {
+		return fmt.Errorf("cluster %s: %w", s.name, err)
+	}
+	return nil
+}
+
+// Admit lets in who has the token.
+func (s *Server) Admit(token string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tokens[token] = true
+}
+
+// Revoke undoes Admit. Watches that are open stay.
+func (s *Server) Revoke(token string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.tokens, token)
+}
+
+// Misbehave changes how requests are answered from now on. Watches that are open stay.
+func (s *Server) Misbehave(f Faults) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults = f
+}
+
+// CutWatches ends all watches, as servers do now and then.
+func (s *Server) CutWatches() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cut()
+	s.alive, s.cut = context.WithCancel(context.Background())
+}
+
+// Compact forgets what has happened so far: who wants to go on from before is told that it has expired.
+func (s *Server) Compact() { s.store.compact() }
+
+// Kubeconfig returns a kubeconfig by which to reach the server at an address: its own, or that of a proxy before it.
+func (s *Server) Kubeconfig(addr, token string) ([]byte, error) {
+	config := clientcmdapi.NewConfig()
+	config.Clusters[s.name] = &clientcmdapi.Cluster{Server: "https://" + addr, CertificateAuthorityData: s.authority.pem}
+	config.AuthInfos[s.name] = &clientcmdapi.AuthInfo{Token: token}
+	config.Contexts[s.name] = &clientcmdapi.Context{Cluster: s.name, AuthInfo: s.name}
+	config.CurrentContext = s.name
+	return clientcmd.Write(*config)
+}
+
+func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	admitted, faults, alive := s.tokens[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")], s.faults, s.alive
+	s.mu.Unlock()
+	ask, err := parse(r)
+	switch {
+	case faults.Failing != 0:
+		refuse(w, failure(faults.Failing, metav1.StatusReasonInternalError, "the server fails"))
+	case !admitted || faults.Unauthorized:
+		refuse(w, unauthorized())
+	case errors.Is(err, errNotServed):
+		http.NotFound(w, r)
+	case err != nil:
+		refuse(w, failure(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error()))
+	case slices.Contains(faults.Forbidden, ask.resource) || slices.Contains(faults.Forbidden, "*"):
+		refuse(w, forbidden(ask.target))
+	case !ask.options.Watch:
+		s.list(w, ask)
+	case faults.NoStreamedLists && ask.options.SendInitialEvents != nil:
+		refuse(w, failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"))
+	default:
+		ctx, stop := context.WithCancel(r.Context())
+		defer stop()
+		defer context.AfterFunc(alive, stop)()
+		s.watch(ctx, w, ask)
+	}
+}
+
+var errNotServed = errors.New("not served")
+
+func parse(r *http.Request) (*request, error) {
+	of, ok := parsePath(r.URL.Path)
+	if !ok || r.Method != http.MethodGet {
+		return nil, errNotServed
+	}
+	ask := &request{target: of, metadata: strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata")}
+	query := r.URL.Query()
+	if err := metav1.Convert_url_Values_To_v1_ListOptions(&query, &ask.options, nil); err != nil {
+		return nil, err
+	}
+	secretType, typed := strings.CutPrefix(ask.options.FieldSelector, "type=")
+	switch {
+	case ask.options.LabelSelector != "", ask.options.FieldSelector != "" && !(typed && of.resource == "secrets"):
+		return nil, errors.New("that selector is not served")
+	}
+	ask.keep = func(o *object) bool {
+		return (of.namespace == "" || o.namespace == of.namespace) && (!typed || o.secretType == secretType)
+	}
+	return ask, nil
+}

@@ -1,0 +1,228 @@
+package apisim
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// keptEvents is how many events of a kind can still be watched from.
+const keptEvents = 10_000
+
+// store holds a cluster's objects, and what has lately happened to them.
+type store struct {
+	mu      sync.Mutex
+	version uint64            // of the newest change of all
+	tables  map[string]*table // by resource
+	pages   pages
+}
+
+// table is the objects of one kind.
+type table struct {
+	objects map[string]*object // by key
+	events  []event            // the newest ones, of ascending versions
+	dropped int                // how many there were before these
+	oldest  uint64             // the oldest version that can be watched from
+	changed chan struct{}      // closed, and replaced, after each event
+}
+
+// object is one version of an object. It is immutable.
+type object struct {
+	namespace, name string
+	uid             types.UID
+	created         metav1.Time
+	version         uint64
+	secretType      string
+	text            []byte // its JSON
+}
+
+func (o *object) key() string { return o.namespace + "/" + o.name }
+
+type event struct {
+	kind watch.EventType
+	*object
+}
+
+func newStore() *store {
+	s := &store{version: 1, tables: make(map[string]*table)}
+	for _, k := range kinds {
+		s.tables[k.resource] = &table{objects: make(map[string]*object), oldest: 1, changed: make(chan struct{})}
+	}
+	return s
+}
+
+// put creates the object or replaces the one of its name.
+func (s *store) put(o runtime.Object) error {
+	k, m, err := describe(o)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.tables[k.resource]
+	made := &object{namespace: m.GetNamespace(), name: m.GetName(), version: s.version + 1}
+	change, old := watch.Modified, t.objects[made.key()]
+	if old == nil {
+		change = watch.Added
+		made.uid, made.created = types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012x", made.version)), metav1.NewTime(time.Now().Truncate(time.Second))
+	} else {
+		made.uid, made.created = old.uid, old.created
+	}
+	if err := made.encode(k, o); err != nil {
+		return err
+	}
+	t.objects[made.key()] = made
+	s.note(t, event{change, made})
+	return nil
+}
+
+// remove deletes the object of that name.
+func (s *store) remove(o runtime.Object) error {
+	k, m, err := describe(o)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.tables[k.resource]
+	old := t.objects[m.GetNamespace()+"/"+m.GetName()]
+	if old == nil {
+		return fmt.Errorf("there is no %s %s/%s to delete", k.Kind, m.GetNamespace(), m.GetName())
+	}
+	var last unstructured.Unstructured
+	if err := json.Unmarshal(old.text, &last.Object); err != nil {
+		return err
+	}
+	gone := *old
+	gone.version = s.version + 1
+	if err := gone.encode(k, &last); err != nil {
+		return err
+	}
+	delete(t.objects, old.key())
+	s.note(t, event{watch.Deleted, &gone})
+	return nil
+}
+
+// note makes an event known. s.mu is held.
+func (s *store) note(t *table, e event) {
+	s.version = e.version
+	t.events = append(t.events, e)
+	if len(t.events) >= 2*keptEvents {
+		t.drop(keptEvents)
+	}
+	close(t.changed)
+	t.changed = make(chan struct{})
+}
+
+// drop forgets the oldest n events, which is at least one.
+func (t *table) drop(n int) {
+	t.oldest = t.events[n-1].version
+	t.dropped += n
+	t.events = slices.Clone(t.events[n:])
+}
+
+// compact forgets all events, and lists that have been begun.
+func (s *store) compact() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pages = pages{}
+	for _, t := range s.tables {
+		if len(t.events) > 0 {
+			t.drop(len(t.events))
+		}
+		t.oldest = s.version
+	}
+}
+
+// snapshot returns the objects of a table in the order of their keys, and the version of the whole.
+func (s *store) snapshot(of target, keep func(*object) bool) ([]*object, uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := slices.Collect(maps.Values(s.tables[of.resource].objects))
+	list = slices.DeleteFunc(list, func(o *object) bool { return !keep(o) })
+	slices.SortFunc(list, func(a, b *object) int {
+		if a.namespace != b.namespace {
+			return cmp.Compare(a.namespace, b.namespace)
+		}
+		return cmp.Compare(a.name, b.name)
+	})
+	return list, s.version
+}
+
+// position returns where in a kind's events those after a version begin. Not ok: that version has expired.
+func (s *store) position(resource string, version uint64) (position int, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.tables[resource]
+	if version < t.oldest {
+		return 0, false
+	}
+	i, _ := slices.BinarySearchFunc(t.events, version+1, func(e event, v uint64) int { return cmp.Compare(e.version, v) })
+	return t.dropped + i, true
+}
+
+// news is what has happened since a position, up to a version, after which comes another position.
+type news struct {
+	events  []event
+	next    int
+	version uint64
+	changed <-chan struct{} // closed when there is more
+}
+
+// since returns the news. Not ok: they have been forgotten.
+func (s *store) since(resource string, position int) (news, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.tables[resource]
+	i := position - t.dropped
+	if i < 0 {
+		return news{}, false
+	}
+	return news{slices.Clone(t.events[i:]), t.dropped + len(t.events), s.version, t.changed}, true
+}
+
+func describe(o runtime.Object) (kind, metav1.Object, error) {
+	k, err := kindOf(o)
+	if err != nil {
+		return k, nil, err
+	}
+	m, err := meta.Accessor(o)
+	if err != nil {
+		return k, nil, err
+	}
+	if m.GetName() == "" {
+		return k, nil, fmt.Errorf("a %s without name", k.Kind)
+	}
+	return k, m, nil
+}
+
+// encode writes the JSON of what o says, as the version that it is of.
+func (o *object) encode(k kind, from runtime.Object) error {
+	said := from.DeepCopyObject()
+	m, err := meta.Accessor(said)
+	if err != nil {
+		return err
+	}
+	said.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind)
+	m.SetResourceVersion(strconv.FormatUint(o.version, 10))
+	m.SetUID(o.uid)
+	m.SetCreationTimestamp(o.created)
+	if secret, ok := said.(*corev1.Secret); ok {
+		o.secretType = string(secret.Type)
+	}
+	o.text, err = json.Marshal(said)
+	return err
+}

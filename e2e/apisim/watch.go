@@ -1,0 +1,130 @@
+package apisim
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// bookmarkEvery is how often a watch that allows it is told the newest version.
+const bookmarkEvery = 10 * time.Second
+
+// watcher is one watch under way.
+type watcher struct {
+	*request
+	store *store
+	w     *http.ResponseController
+	out   http.ResponseWriter
+	at    uint64 // the version that the client has
+}
+
+// watch answers with events until the client goes, the time is over, or the server ends its watches.
+func (s *Server) watch(ctx context.Context, w http.ResponseWriter, r *request) {
+	v := &watcher{request: r, store: s.store, w: http.NewResponseController(w), out: w}
+	if text := r.options.ResourceVersion; text != "" {
+		var err error
+		if v.at, err = strconv.ParseUint(text, 10, 64); err != nil {
+			refuse(w, failure(http.StatusBadRequest, metav1.StatusReasonBadRequest, "resourceVersion is no number"))
+			return
+		}
+	}
+	if r.options.TimeoutSeconds != nil {
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, time.Duration(*r.options.TimeoutSeconds)*time.Second)
+		defer stop()
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusOK)
+	if (v.initialEvents() || v.at == 0) && v.begin() != nil || v.w.Flush() != nil {
+		return // the client has gone
+	}
+	v.follow(ctx)
+}
+
+// initialEvents tells whether the watch is to begin with all objects and to say when that is over.
+func (r *request) initialEvents() bool {
+	return r.options.SendInitialEvents != nil && *r.options.SendInitialEvents
+}
+
+// begin sends all objects there are.
+func (v *watcher) begin() error {
+	objects, version := v.store.snapshot(v.target, v.keep)
+	for _, o := range objects {
+		if err := v.send(event{watch.Added, o}); err != nil {
+			return err
+		}
+	}
+	v.at = version
+	if v.initialEvents() {
+		return v.bookmark(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+	}
+	return nil
+}
+
+// follow sends what happens from now on.
+func (v *watcher) follow(ctx context.Context) {
+	tick := time.NewTicker(bookmarkEvery)
+	defer tick.Stop()
+	position, ok := v.store.position(v.resource, v.at)
+	for ok {
+		var now news
+		if now, ok = v.store.since(v.resource, position); !ok {
+			break
+		}
+		position, v.at = now.next, now.version
+		for _, e := range now.events {
+			if err := v.send(e); err != nil {
+				return
+			}
+		}
+		if err := v.w.Flush(); err != nil {
+			return
+		}
+		select {
+		case <-now.changed:
+		case <-tick.C:
+			if v.options.AllowWatchBookmarks && v.bookmark(nil) != nil {
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+	if status, err := json.Marshal(expired(fmt.Sprintf("too old resource version: %d", v.at))); err == nil {
+		_, _ = v.out.Write(line(string(watch.Error), status)) // fails if the client has gone
+	}
+}
+
+func (v *watcher) send(e event) error {
+	if !v.keep(e.object) {
+		return nil
+	}
+	text, err := v.text(e.object)
+	if err != nil {
+		return err
+	}
+	_, err = v.out.Write(line(string(e.kind), text))
+	return err
+}
+
+// bookmark tells the client which version it has.
+func (v *watcher) bookmark(annotations map[string]string) error {
+	of := metav1.TypeMeta{Kind: v.Kind, APIVersion: v.GroupVersion().String()}
+	if v.metadata {
+		of = metav1.TypeMeta{Kind: "PartialObjectMetadata", APIVersion: "meta.k8s.io/v1"}
+	}
+	text, err := json.Marshal(&metav1.PartialObjectMetadata{TypeMeta: of, ObjectMeta: metav1.ObjectMeta{
+		ResourceVersion: strconv.FormatUint(v.at, 10), Annotations: annotations,
+	}})
+	if err != nil {
+		return err
+	}
+	_, err = v.out.Write(line(string(watch.Bookmark), text))
+	return err
+}

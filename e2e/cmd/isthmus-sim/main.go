@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"regexp"
+	"strings"
+	"syscall"
+	"time"
+
+	"isthmus/e2e/sim"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+	case errors.As(err, new(usageError)):
+		fmt.Fprintf(os.Stderr, "isthmus-sim: %v\n", err)
+		os.Exit(2)
+	default:
+		fmt.Fprintf(os.Stderr, "isthmus-sim: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// usageError is a mistake in the arguments.
+type usageError struct{ error }
+
+const overview = `isthmus-sim runs a gateway amid clusters and clients that change, fail and misbehave.
+
+usage: isthmus-sim [flags]
+
+It starts light API servers, a real gateway that is local to the first of them, and model
+proxies. Then, step by step, services grow, shrink, move and change; clusters are linked,
+unlinked and given other credentials; API servers refuse, fall silent, forget or fail;
+clients reconnect, leave or stop reading. Checked are
+
+  the protocol      only an add or no_endpoints comes first, within 3 s, and no add is empty
+  no flaps          an address that is offered all the time is never taken away in between
+  convergence       after each round every client holds exactly what the objects say
+  the gateway       goes on running, and ready
+
+  isthmus-sim                                    20 rounds of a seed of its own
+  isthmus-sim -seed 7 -rounds 3 -v               the same again, and each step shown
+  isthmus-sim -seeds 10                          ten seeds, the first given by -seed
+  isthmus-sim -clusters 200 -services 5 -duration 5m
+  isthmus-sim -faults '^(refuse|silent)$'        only those faults; -faults none: none
+  isthmus-sim -bulkhead                          no rounds, but two figures: what 50,000 pods
+                                                 of a linked cluster cost, and how long one
+                                                 cluster's changes take amid another's flood
+
+What happens, and in which order, follows from the seed and the flags that say how much
+there is; when exactly, and what meets what in the gateway, does not. So a failure is
+looked for by its seed, and may need several runs to come again. A failure is printed with
+its seed, what was expected, what happened to the service, what the client was sent, and
+the end of the gateway's log. The exit code is 1 then.
+
+faults: `
+
+type arguments struct {
+	sim      sim.Config
+	seeds    int
+	bulkhead bool
+}
+
+// What -bulkhead measures with.
+const (
+	junkPods     = 50_000
+	floodChanges = 300
+	floodRate    = 500
+)
+
+func parse(args []string, out io.Writer) (arguments, error) {
+	var a arguments
+	flags := flag.NewFlagSet("isthmus-sim", flag.ContinueOnError)
+	flags.SetOutput(out)
+	flags.Usage = func() {
+		fmt.Fprintf(out, "%s%s\n\nflags:\n", overview, strings.Join(sim.FaultNames(), ", "))
+		flags.PrintDefaults()
+	}
+	s := &a.sim
+	flags.Uint64Var(&s.Seed, "seed", 0, "`number` that all follows from; 0: one of the time")
+	flags.IntVar(&a.seeds, "seeds", 1, "so many seeds, one after the other")
+	flags.IntVar(&s.Clusters, "clusters", 6, "clusters, the local one too")
+	flags.IntVar(&s.Services, "services", 5, "services that clusters have in common")
+	flags.IntVar(&s.Endpoints, "endpoints", 5, "endpoints of a service in a cluster, on average, at first")
+	flags.IntVar(&s.Clients, "clients", 60, "clients, each with one stream")
+	flags.IntVar(&s.Steps, "steps", 200, "steps of a round")
+	flags.DurationVar(&s.Pace, "pace", 5*time.Millisecond, "time between steps, on average")
+	flags.IntVar(&s.Rounds, "rounds", 0, "rounds; 20 unless that or a -duration is given")
+	flags.DurationVar(&s.Duration, "duration", 0, "no round begins after that")
+	flags.DurationVar(&s.Within, "within", 20*time.Second, "how long it may take until all is right once all is healed")
+	flags.StringVar(&s.Gateway, "gateway", "", "`path` of the isthmus command; built from the repository unless given")
+	flags.BoolVar(&a.bulkhead, "bulkhead", false, "measure what one cluster costs the others")
+	flags.BoolVar(&s.Verbose, "v", false, "show each step")
+	faults := flags.String("faults", ".", "`regular expression` of the faults that may happen")
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return a, err
+		}
+		return a, usageError{err}
+	}
+	if flags.NArg() > 0 {
+		return a, usageError{fmt.Errorf("%q is no flag; see -help", flags.Arg(0))}
+	}
+	var err error
+	if s.Faults, err = regexp.Compile(*faults); err != nil {
+		return a, usageError{fmt.Errorf("-faults: %w", err)}
+	}
+	if s.Seed == 0 {
+		s.Seed = uint64(time.Now().UnixNano()) % 1_000_000
+	}
+	if s.Rounds == 0 && s.Duration == 0 {
+		s.Rounds = 20
+	}
+	s.Out = out
+	return a, nil
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	a, err := parse(args, out)
+	if err != nil {
+		return err
+	}
+	if a.bulkhead {
+		return bulkhead(ctx, a.sim, out)
+	}
+	for range a.seeds {
+		fmt.Fprintf(out, "seed %d\n", a.sim.Seed)
+		report, err := sim.Run(ctx, a.sim)
+		if report.Rounds > 0 {
+			fmt.Fprint(out, report)
+		}
+		if failure, ok := errors.AsType[*sim.Failure](err); ok {
+			fmt.Fprintln(out, failure.Details())
+		}
+		if err != nil {
+			return err
+		}
+		a.sim.Seed++
+	}
+	return nil
+}
+
+func bulkhead(ctx context.Context, cfg sim.Config, out io.Writer) error {
+	junk, err := sim.MeasureJunk(ctx, cfg, junkPods)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(out, junk)
+	flood, err := sim.MeasureFlood(ctx, cfg, floodChanges, floodRate)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(out, flood)
+	return nil
+}

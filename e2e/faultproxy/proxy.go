@@ -1,0 +1,170 @@
+package faultproxy
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+)
+
+// Mode is what a Proxy does. The zero Mode forwards everything as it comes.
+type Mode struct {
+	Refuse bool // new connections are refused; those that are open are not touched
+	Up     Path // from clients to the target
+	Down   Path // from the target to clients
+}
+
+// Path is what becomes of the bytes of one direction.
+type Path struct {
+	Stop  bool          // none gets through; new connections are accepted all the same
+	Delay time.Duration // they come later by this much
+	Rate  int           // bytes per second of each connection; 0: as many as come
+}
+
+// Silent accepts connections and lets nothing through, on those that are open neither.
+var Silent = Mode{Up: Path{Stop: true}, Down: Path{Stop: true}}
+
+// Proxy forwards connections to a target. Its methods may be called from several goroutines.
+type Proxy struct {
+	// fixed
+	target, addr string
+	all          sync.WaitGroup // goroutines
+
+	mu       sync.Mutex
+	mode     Mode
+	changed  chan struct{} // closed, and replaced, when mode is another
+	listener net.Listener  // nil while refusing
+	pairs    map[*pair]struct{}
+	accepted int
+	closed   bool
+}
+
+// Start returns a Proxy that listens at a free port of 127.0.0.1.
+func Start(target string) (*Proxy, error) {
+	l, err := listenAny()
+	if err != nil {
+		return nil, fmt.Errorf("fault proxy for %s: %w", target, err)
+	}
+	p := &Proxy{target: target, addr: l.Addr().String(), changed: make(chan struct{}), pairs: make(map[*pair]struct{})}
+	p.serve(l)
+	return p, nil
+}
+
+// Ports are picked where systems hand out none by themselves, nor gateways and clusters of tests take theirs: a proxy
+// that refuses must get its own back.
+const firstPort, lastPort = 30000, 32767
+
+func listenAny() (net.Listener, error) {
+	var last error
+	for range 100 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(lastPort-firstPort+1)))
+		if err == nil {
+			return l, nil
+		}
+		last = err
+	}
+	return nil, fmt.Errorf("no free port: %w", last)
+}
+
+// Addr returns the address that clients connect to.
+func (p *Proxy) Addr() string { return p.addr }
+
+// Accepted returns how many connections there have been.
+func (p *Proxy) Accepted() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.accepted
+}
+
+// Set changes what the Proxy does. It fails when somebody else has taken the port while it refused.
+func (p *Proxy) Set(m Mode) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return errors.New("fault proxy: it is closed")
+	}
+	if m.Refuse && p.listener != nil {
+		err := p.listener.Close()
+		p.listener = nil
+		if err != nil {
+			return fmt.Errorf("fault proxy: refuse: %w", err)
+		}
+	}
+	if !m.Refuse && p.listener == nil {
+		l, err := net.Listen("tcp", p.addr)
+		if err != nil {
+			return fmt.Errorf("fault proxy: %w", err)
+		}
+		p.serve(l)
+	}
+	p.mode = m
+	close(p.changed)
+	p.changed = make(chan struct{})
+	return nil
+}
+
+// ResetAll ends all open connections by a reset on both sides.
+func (p *Proxy) ResetAll() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c := range p.pairs {
+		c.abort()
+	}
+}
+
+// Close ends the proxy and all connections, and waits until nothing of it runs any more.
+func (p *Proxy) Close() error {
+	p.mu.Lock()
+	var err error
+	if p.listener != nil {
+		err = p.listener.Close()
+		p.listener = nil
+	}
+	p.closed = true
+	p.mu.Unlock()
+	p.ResetAll()
+	p.all.Wait()
+	return err
+}
+
+// serve accepts connections until l is closed. p.mu is held, or nobody else knows p.
+func (p *Proxy) serve(l net.Listener) {
+	p.listener = l
+	p.all.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return // closed
+			}
+			p.enter(conn.(*net.TCPConn))
+		}
+	})
+}
+
+// enter forwards a new connection.
+func (p *Proxy) enter(client *net.TCPConn) {
+	c := &pair{proxy: p, client: client, ended: make(chan struct{})}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.mode.Refuse { // accepted while the listener was being closed
+		c.abort()
+		return
+	}
+	p.accepted++
+	p.pairs[c] = struct{}{}
+	p.all.Go(func() {
+		c.run(p.target)
+		p.mu.Lock()
+		delete(p.pairs, c)
+		p.mu.Unlock()
+	})
+}
+
+// now returns the mode, and what is closed once it is another.
+func (p *Proxy) now() (Mode, <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mode, p.changed
+}

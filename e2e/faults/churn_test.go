@@ -1,0 +1,214 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"isthmus/e2e/proxy"
+)
+
+// member is one cluster's share of a Service: some addresses that stay, and some of which one comes and one goes with
+// every turn.
+type member struct {
+	site               *site
+	namespace, service string
+	third              byte
+	stable             []netip.AddrPort
+
+	mu    sync.Mutex
+	turn  int              // the last one that has been written
+	extra []netip.AddrPort // what else there is
+}
+
+// newMember returns a member whose addresses are those of 10.subnet.third.0/24.
+func newMember(at *site, namespace, service string, third byte) *member {
+	m := &member{site: at, namespace: namespace, service: service, third: third}
+	for n := range 3 {
+		m.stable = append(m.stable, m.addr(1+n))
+	}
+	return m
+}
+
+func (m *member) addr(last int) netip.AddrPort {
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, m.site.subnet, m.third, byte(last)}), servicePort)
+}
+
+// moving returns the addresses of a turn that are others than before or after it.
+func (m *member) moving(turn int) []netip.AddrPort {
+	const first, count = 10, 100
+	return []netip.AddrPort{m.addr(first + turn%count), m.addr(first + (turn+1)%count)}
+}
+
+// turns returns how many there have been.
+func (m *member) turns() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.turn
+}
+
+func (m *member) begin(ctx context.Context) error {
+	if _, err := m.site.slice(ctx, m.namespace, m.service, "stable", m.stable...); err != nil {
+		return err
+	}
+	return m.write(ctx, 0)
+}
+
+// write does a turn.
+func (m *member) write(ctx context.Context, turn int) error {
+	if _, err := m.site.slice(ctx, m.namespace, m.service, "moving", m.moving(turn)...); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.turn = turn
+	return nil
+}
+
+// next does the next turn, and says which address comes and which goes.
+func (m *member) next(ctx context.Context) (comes, goes netip.AddrPort, err error) {
+	turn := m.turns()
+	if err := m.write(ctx, turn+1); err != nil {
+		return comes, goes, fmt.Errorf("%s: %w", m.service, err)
+	}
+	return m.moving(turn + 1)[1], m.moving(turn)[0], nil
+}
+
+// now returns what proxies should have, in order.
+func (m *member) now() []netip.AddrPort {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	addrs := slices.Concat(m.stable, m.moving(m.turn), m.extra)
+	slices.SortFunc(addrs, netip.AddrPort.Compare)
+	return addrs
+}
+
+// add writes a slice with one more address.
+func (m *member) add(ctx context.Context, last int) (netip.AddrPort, error) {
+	addr := m.addr(last)
+	if _, err := m.site.slice(ctx, m.namespace, m.service, fmt.Sprintf("extra-%d", last), addr); err != nil {
+		return addr, err
+	}
+	m.has(addr)
+	return addr, nil
+}
+
+// has notes addresses that are in the cluster besides those that move.
+func (m *member) has(addrs ...netip.AddrPort) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.extra = append(m.extra, addrs...)
+}
+
+// end takes the endpoints out of the cluster.
+func (m *member) end(ctx context.Context) error {
+	return m.site.client().DiscoveryV1().EndpointSlices(m.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+}
+
+// block returns the first addresses of 10.200.third.0/24.
+func block(third byte, count int) (addrs []netip.AddrPort) {
+	for n := range count {
+		addrs = append(addrs, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 200, third, byte(n)}), servicePort))
+	}
+	return addrs
+}
+
+// churn changes the endpoints of a stage all the time. Of those in the clusters that stay well it waits until the proxy
+// has each change; those in the faulty one are changed if they can be.
+type churn struct {
+	stop context.CancelFunc
+	done chan struct{}
+
+	// once done
+	err   error
+	turns int
+	worst time.Duration // for a change of the clusters that stay well to arrive
+	lost  int           // writes that the faulty cluster did not take
+}
+
+// pace is how often endpoints change, in each of the three clusters.
+const pace = 150 * time.Millisecond
+
+func (s *stage) startChurn() *churn {
+	life, stop := context.WithCancel(context.WithoutCancel(s.t.Context()))
+	c := &churn{stop: stop, done: make(chan struct{})}
+	go func() {
+		defer close(c.done)
+		tick := time.NewTicker(pace)
+		defer tick.Stop()
+		for {
+			select {
+			case <-life.Done():
+				return
+			case <-tick.C:
+			}
+			if c.err = c.step(s); c.err != nil {
+				return
+			}
+		}
+	}()
+	s.t.Cleanup(func() { stop(); <-c.done })
+	return c
+}
+
+// step does one turn in each cluster. It is not interrupted, so that what a cluster has been told is known.
+func (c *churn) step(s *stage) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), patience)
+	defer cancel()
+	for _, m := range s.well() {
+		comes, goes, err := m.next(ctx)
+		if err != nil {
+			return err
+		}
+		began := time.Now()
+		if err := arrives(ctx, s.all, comes, goes); err != nil {
+			return fmt.Errorf("after %d turns: %s: %w", c.turns, m.service, err)
+		}
+		c.worst = max(c.worst, time.Since(began))
+	}
+	brief, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if _, _, err := s.faulty.next(brief); err != nil {
+		c.lost++
+	}
+	c.turns++
+	return nil
+}
+
+// arrives waits until a proxy has one address and not the other.
+func arrives(ctx context.Context, s *proxy.Stream, comes, goes netip.AddrPort) error {
+	for {
+		changed, now := s.Changed(), s.Snapshot()
+		if now.Get.Has(comes) && !now.Get.Has(goes) {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("%v has not come or %v has not gone: %w; the stream is %v (%v), its last messages are %v",
+				comes, goes, ctx.Err(), now.Phase, now.Err, s.Recent())
+		}
+	}
+}
+
+// finish ends the churn, and writes the faulty cluster's endpoints once more, so that what they are is known although
+// the answer to a write before may have been lost.
+func (c *churn) finish(s *stage) {
+	s.t.Helper()
+	c.stop()
+	<-c.done
+	must(s.t, c.err)
+	if c.turns == 0 {
+		s.t.Error("nothing has changed meanwhile")
+	}
+	await(s.t, recovery, func() error {
+		_, _, err := s.faulty.next(s.t.Context())
+		return err
+	})
+	s.t.Logf("%d turns, other clusters' changes within %v, %d writes not taken by the faulty cluster", c.turns, c.worst.Round(time.Millisecond), c.lost)
+}

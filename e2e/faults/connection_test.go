@@ -1,0 +1,168 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"isthmus/e2e/faultproxy"
+	"isthmus/e2e/proxy"
+)
+
+// connectionFaults are those of what lies between the gateway and an API server that is well.
+func connectionFaults() []fault {
+	cut := func(m faultproxy.Mode) func(context.Context, *stage) error {
+		return func(_ context.Context, s *stage) error { return s.cut(m) }
+	}
+	become := func(m faultproxy.Mode) func(context.Context, *stage) error {
+		return func(_ context.Context, s *stage) error { return s.proxy.Set(m) }
+	}
+	mend := become(faultproxy.Mode{})
+	slow := faultproxy.Path{Delay: 250 * time.Millisecond}
+	return []fault{{
+		name: "refused", state: "stale", reason: "connection refused",
+		inject: cut(faultproxy.Mode{Refuse: true}), heal: mend,
+	}, {
+		name: "silent", state: "stale", // connections that are open fall silent
+		inject: become(faultproxy.Silent), heal: mend,
+	}, {
+		name: "half-open", state: "stale", // new ones are accepted, and that is all
+		inject: cut(faultproxy.Silent), heal: mend,
+	}, {
+		name: "heard-but-not-answered", state: "stale",
+		inject: become(faultproxy.Mode{Down: faultproxy.Path{Stop: true}}), heal: mend,
+	}, {
+		name: "slow", state: "ready", sees: true,
+		inject: become(faultproxy.Mode{Up: slow, Down: slow}), heal: mend,
+	}, {
+		name: "slow-from-the-start", state: "ready", sees: true,
+		inject: cut(faultproxy.Mode{Up: slow, Down: slow}), heal: mend,
+	}, {
+		name: "little-gets-through", state: "ready", sees: true,
+		inject: cut(faultproxy.Mode{Up: faultproxy.Path{Rate: 64 << 10}, Down: faultproxy.Path{Rate: 64 << 10}}), heal: mend,
+	}, {
+		name: "reset", state: "ready", sees: true,
+		inject: cut(faultproxy.Mode{}), heal: nothing,
+	}, {
+		name:   "reset-again-and-again",
+		inject: resetRepeatedly, heal: nothing,
+	}, {
+		name: "deleted-unseen", state: "stale",
+		inject: deleteUnseen, heal: mend, verify: servesPlainly,
+	}}
+}
+
+func resetRepeatedly(ctx context.Context, s *stage) error {
+	for range either(10, 100) {
+		s.proxy.ResetAll()
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+const (
+	// podObjects makes an endpoint of a Pod and one of an ExternalWorkload, and both opaque.
+	podObjects = `
+apiVersion: v1
+kind: Pod
+metadata: {name: far, namespace: $NS, labels: {app: far, linkerd.io/control-plane-ns: linkerd}}
+spec:
+  automountServiceAccountToken: false
+  terminationGracePeriodSeconds: 0
+  containers:
+  - {name: app, image: none, ports: [{containerPort: 8080}]}
+  - name: linkerd-proxy
+    image: none
+    env:
+    - {name: LINKERD2_PROXY_INBOUND_LISTEN_ADDR, value: "0.0.0.0:4143"}
+    - {name: LINKERD2_PROXY_ADMIN_LISTEN_ADDR, value: "0.0.0.0:4191"}
+    - {name: LINKERD2_PROXY_CONTROL_LISTEN_ADDR, value: "0.0.0.0:4190"}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: far-pod, namespace: $NS, labels: {kubernetes.io/service-name: far}}
+addressType: IPv4
+ports: [{name: http, port: 8080}]
+endpoints: [{addresses: [$POD], conditions: {ready: true}, targetRef: {kind: Pod, name: far, namespace: $NS}}]
+`
+	doomedObjects = `
+apiVersion: policy.linkerd.io/v1beta3
+kind: Server
+metadata: {name: far, namespace: $NS}
+spec: {port: 8080, proxyProtocol: opaque, podSelector: {matchLabels: {app: far}}}
+---
+apiVersion: workload.linkerd.io/v1beta1
+kind: ExternalWorkload
+metadata: {name: far, namespace: $NS, labels: {app: far}}
+spec: {meshTLS: {identity: "spiffe://far", serverName: far.local}, ports: [{port: 8080}], workloadIPs: [{ip: $EW}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: doomed, namespace: $NS}
+spec: {automountServiceAccountToken: false, terminationGracePeriodSeconds: 0, containers: [{name: app, image: none}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: far-workload, namespace: $NS, labels: {kubernetes.io/service-name: far}}
+addressType: IPv4
+ports: [{name: http, port: 8080}]
+endpoints:
+- {addresses: [$EW], conditions: {ready: true}, targetRef: {kind: ExternalWorkload, name: far, namespace: $NS}}
+- {addresses: [$DOOMED], conditions: {ready: true}, targetRef: {kind: Pod, name: doomed, namespace: $NS}}
+`
+)
+
+// deleteUnseen deletes objects of every kind while the cluster can't be watched. The gateway does not learn of it from
+// events, but by their absence from what it lists afterwards.
+func deleteUnseen(ctx context.Context, s *stage) error {
+	at, pod, workload, doomed := s.far.site, s.far.addr(220), s.far.addr(221), s.far.addr(222)
+	if err := at.apply(ctx, s.name, podObjects+"---"+doomedObjects,
+		"$POD", pod.Addr().String(), "$EW", workload.Addr().String(), "$DOOMED", doomed.Addr().String()); err != nil {
+		return err
+	}
+	s.far.has(pod)
+	err := within(ctx, patience, func() error {
+		now := s.mirror.Snapshot().Get
+		if !opaque(now, pod) || !now.Has(workload) || !now.Has(doomed) {
+			return fmt.Errorf("the objects do not count yet: %v", now.Addrs())
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.cut(faultproxy.Silent); err != nil {
+		return err
+	}
+	for _, path := range []string{
+		"/apis/policy.linkerd.io/v1beta3/namespaces/$NS/servers/far",
+		"/apis/workload.linkerd.io/v1beta1/namespaces/$NS/externalworkloads/far",
+		"/apis/discovery.k8s.io/v1/namespaces/$NS/endpointslices/far-workload",
+		"/api/v1/namespaces/$NS/pods/doomed",
+	} {
+		path = strings.ReplaceAll(path, "$NS", s.name)
+		if err := at.client().RESTClient().Delete().AbsPath(path).Do(ctx).Error(); err != nil {
+			return fmt.Errorf("delete %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// servesPlainly returns an error while the Server that has been deleted still counts.
+func servesPlainly(_ context.Context, s *stage) error {
+	if pod := s.far.addr(220); opaque(s.mirror.Snapshot().Get, pod) {
+		return fmt.Errorf("%v is still opaque", pod)
+	}
+	return nil
+}
+
+// opaque tells whether a proxy is to treat the traffic to an address as opaque.
+func opaque(state *proxy.GetState, addr netip.AddrPort) bool {
+	return state.Endpoints()[addr].Weighted.GetProtocolHint().GetOpaque() != nil
+}

@@ -1,0 +1,126 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
+
+	"isthmus/e2e/proxy"
+)
+
+// raw is a codec that leaves messages as they are: what matters of a crowd is that messages come.
+type raw struct{}
+
+func (raw) Name() string { return "raw" }
+
+func (raw) Marshal(v any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(*v.(*[]byte))}, nil
+}
+
+func (raw) Unmarshal(data mem.BufferSlice, v any) error {
+	*v.(*[]byte) = (*v.(*[]byte))[:0]
+	for _, b := range data {
+		*v.(*[]byte) = append(*v.(*[]byte), b.ReadOnlyData()...)
+	}
+	return nil
+}
+
+// request returns an encoded request for Get.
+func request(authority, token string) []byte {
+	text, err := proto.Marshal(&pb.GetDestination{Scheme: "k8s", Path: authority, ContextToken: token})
+	if err != nil {
+		panic(err) // two strings can be encoded
+	}
+	return text
+}
+
+// get opens a Get stream that is received from as it is.
+func get(ctx context.Context, conn *grpc.ClientConn, request []byte) (grpc.ClientStream, error) {
+	desc := &grpc.StreamDesc{ServerStreams: true}
+	stream, err := conn.NewStream(ctx, desc, pb.Destination_Get_FullMethodName, grpc.ForceCodecV2(raw{}))
+	if err != nil {
+		return nil, err
+	}
+	if err := stream.SendMsg(&request); err != nil {
+		return nil, err
+	}
+	return stream, stream.CloseSend()
+}
+
+// crowd is many proxies, each with a connection of its own, that ask for the same.
+type crowd struct {
+	addr    string
+	request []byte
+	size    int
+
+	stop   context.CancelFunc
+	ending sync.WaitGroup
+}
+
+// come connects all proxies at once. What it returns yields, as they come, the time until a proxy's first message, or
+// why it had none.
+func (c *crowd) come(ctx context.Context) <-chan arrival {
+	ctx, c.stop = context.WithCancel(ctx)
+	arrivals := make(chan arrival, c.size)
+	for range c.size {
+		c.ending.Go(func() { c.one(ctx, arrivals) })
+	}
+	return arrivals
+}
+
+// arrival is how a proxy's subscription began.
+type arrival struct {
+	took time.Duration
+	err  error
+}
+
+// one is a proxy that reads until it is told to go.
+func (c *crowd) one(ctx context.Context, arrivals chan<- arrival) {
+	began := time.Now()
+	conn, err := proxy.Dial(c.addr)
+	if err != nil {
+		arrivals <- arrival{err: err}
+		return
+	}
+	defer conn.Close()
+	stream, err := get(ctx, conn, c.request)
+	if err != nil {
+		arrivals <- arrival{err: err}
+		return
+	}
+	var message []byte
+	err = stream.RecvMsg(&message)
+	arrivals <- arrival{time.Since(began), err}
+	for err == nil {
+		err = stream.RecvMsg(&message)
+	}
+}
+
+// leave ends all connections, without a word to the gateway, and waits for that.
+func (c *crowd) leave() {
+	c.stop()
+	c.ending.Wait()
+}
+
+// served waits until every proxy has had its first message, and returns how long the last one waited.
+func (c *crowd) served(arrivals <-chan arrival, limit time.Duration) (worst time.Duration, err error) {
+	over := time.After(limit)
+	for n := range c.size {
+		select {
+		case a := <-arrivals:
+			if a.err != nil {
+				return 0, fmt.Errorf("a proxy of %d: %w", c.size, a.err)
+			}
+			worst = max(worst, a.took)
+		case <-over:
+			return 0, fmt.Errorf("%d of %d proxies have nothing after %v", c.size-n, c.size, limit)
+		}
+	}
+	return worst, nil
+}

@@ -1,0 +1,17 @@
+// Package faults makes everything around the gateway fail while proxies are connected to it: API servers, the
+// connections to them, credentials, link Secrets, and the proxies themselves. There is nothing in it but tests.
+//
+// TestFaults plays faults. Each has a stage of its own: a cluster name that is linked for it, by a connection that can be
+// spoiled, a federated Service over that cluster, the gateway's own and one that stays well, a mirror of the faulty
+// cluster's share, and proxies that are subscribed to both. While the fault comes, lasts and goes, endpoints change all
+// the time in all three clusters. Of every fault it is held that
+//
+//   - what the other clusters say arrives within [patience], as ever;
+//   - no endpoint that is there throughout is ever taken from a proxy, unless its cluster has been unlinked;
+//   - who subscribes meanwhile is told all that is known within the 3 s that a proxy waits;
+//   - the state that the operator is shown is the true one, and the gateway stays ready;
+//   - afterwards the cluster is followed again within 10 s, and every proxy has exactly what the clusters say.
+//
+// The suite is short by default: every fault once, and no longer than it takes to be seen. With -long the faults last,
+// and the floods of proxies are larger.
+package faults

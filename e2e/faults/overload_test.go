@@ -1,0 +1,281 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+
+	"isthmus/e2e/faultproxy"
+	"isthmus/e2e/proxy"
+)
+
+// TestOverload lets proxies misbehave while the endpoints of a federated Service change all the time, of which one
+// well-behaved proxy must not miss anything.
+func TestOverload(t *testing.T) {
+	w := newWorld(t, []string{"-enable-pprof", "-log-level=info", "-stream-stall-timeout=3s"})
+	s := w.newStage(t, "overload", w.north)
+	t.Run("reconnects", func(t *testing.T) { reconnects(t, s) })
+	t.Run("one-connection", func(t *testing.T) { oneConnection(t, s) })
+	t.Run("never-read", func(t *testing.T) { neverRead(t, s) })
+	t.Run("host-hangs", func(t *testing.T) { hostThatHangs(t, s) })
+	t.Run("random-names", func(t *testing.T) { randomNames(t, s) })
+	s.churn.finish(s)
+	s.converge()
+	s.verify(false)
+	await(t, recovery, func() error { return s.streams(t.Context(), len(s.subscribed)) })
+}
+
+// reconnects: all proxies come back at once, and again while they do. Each that stays is served.
+func reconnects(t *testing.T, s *stage) {
+	c := crowd{addr: s.gateway.Addr(), request: request("all.overload.svc.cluster.local:80", ""), size: either(1000, 10_000)}
+	for range 2 {
+		arrivals := c.come(t.Context())
+		for range c.size / 4 {
+			<-arrivals
+		}
+		c.leave()
+	}
+	arrivals := c.come(t.Context())
+	worst, err := c.served(arrivals, time.Minute)
+	defer c.leave()
+	must(t, err)
+	t.Logf("the last of %d proxies was served after %v", c.size, worst.Round(time.Millisecond))
+	await(t, recovery, func() error { return s.streams(t.Context(), c.size+len(s.subscribed)) })
+}
+
+// streams returns an error unless so many streams are open.
+func (w *world) streams(ctx context.Context, want int) error {
+	open, err := w.metric(ctx, "isthmus_streams")
+	if err == nil && int(open) != want {
+		err = fmt.Errorf("%v streams are open, not %d", open, want)
+	}
+	return err
+}
+
+// oneConnection: 1,000 streams on one connection are all served, and leave no trace.
+func oneConnection(t *testing.T, s *stage) {
+	const size = 1000
+	conn, err := proxy.Dial(s.gateway.Addr())
+	must(t, err)
+	defer conn.Close()
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	var all sync.WaitGroup
+	for range size {
+		all.Go(func() {
+			stream, err := get(ctx, conn, request("all.overload.svc.cluster.local:80", ""))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			var message []byte
+			for range 5 { // the first message, and changes
+				if err := stream.RecvMsg(&message); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	conn.Close()
+	await(t, recovery, func() error { return s.streams(t.Context(), len(s.subscribed)) })
+}
+
+// neverRead: streams whose proxies never read are ended after the stall timeout, and counted.
+func neverRead(t *testing.T, s *stage) {
+	size := either(200, 2000)
+	s.large(t)
+	streams := make([]grpc.ClientStream, size)
+	for i := range size {
+		conn, err := proxy.Dial(s.gateway.Addr())
+		must(t, err)
+		defer conn.Close()
+		streams[i], err = get(t.Context(), conn, request("large.overload.svc.cluster.local:80", ""))
+		must(t, err)
+	}
+	const overflow = `endpoint_updates_queue_overflow\{service="large.*`
+	turn := 0
+	await(t, 30*time.Second, func() error {
+		// The first message waits for nobody. It takes some more until nothing fits between the two sides.
+		turn++
+		if _, err := s.west.slice(t.Context(), s.name, "large", "0", block(byte(200+20*(turn%2)), largeSlice)...); err != nil {
+			return err
+		}
+		n, err := s.metric(t.Context(), overflow)
+		if err == nil && int(n) != size {
+			err = fmt.Errorf("%v of %d streams ended", n, size)
+		}
+		return err
+	})
+	must(t, s.streams(t.Context(), len(s.subscribed)))
+	for _, stream := range streams {
+		var message []byte
+		err := stream.RecvMsg(&message)
+		for err == nil {
+			err = stream.RecvMsg(&message)
+		}
+		if grpcstatus.Code(err) != codes.Unavailable {
+			t.Fatalf("a stream ended with %v", err)
+		}
+	}
+}
+
+const largeSlice = 250 // endpoints in each
+
+// large makes a Service whose endpoints fill more than a stream's window.
+func (s *stage) large(t *testing.T) {
+	t.Helper()
+	must(t, s.west.apply(t.Context(), s.name, strings.ReplaceAll(calmObjects, "name: calm", "name: large")))
+	const slices = 12
+	for n := range slices {
+		_, err := s.west.slice(t.Context(), s.name, "large", fmt.Sprint(n), block(byte(200+n), largeSlice)...)
+		must(t, err)
+	}
+	stream := s.subscribe(t, "large", s.name)
+	defer stream.Close()
+	await(t, patience, func() error {
+		if n := stream.Snapshot().Get.Len(); n != slices*largeSlice {
+			return fmt.Errorf("%d endpoints", n)
+		}
+		return nil
+	})
+}
+
+// hostThatHangs: all streams of a host hang with its connection. They hold nobody up, and go on once it does.
+func hostThatHangs(t *testing.T, s *stage) {
+	p, err := faultproxy.Start(s.gateway.Addr())
+	must(t, err)
+	defer func() { must(t, p.Close()) }()
+	conn, err := proxy.Dial(p.Addr())
+	must(t, err)
+	defer conn.Close()
+	var hanging []*proxy.Stream
+	for range 100 {
+		one := proxy.NewStream(proxy.Config{Conn: conn, Kind: proxy.Get, Authority: "all.overload.svc.cluster.local:80"})
+		defer one.Close()
+		must(t, one.Open(t.Context()))
+		hanging = append(hanging, one)
+	}
+	has := func(turn int) func() error {
+		return func() error {
+			for _, one := range hanging {
+				now := one.Snapshot()
+				if !now.Get.Has(s.near.moving(turn)[1]) && !now.Get.Has(s.near.moving(turn + 1)[1]) {
+					return fmt.Errorf("%v (%v): %v", now.Phase, now.Err, now.Get.Addrs())
+				}
+			}
+			return nil
+		}
+	}
+	await(t, recovery, func() error { return has(s.near.turns())() })
+	must(t, p.Set(faultproxy.Silent))
+	must(t, s.turns(t.Context(), 10))
+	must(t, p.Set(faultproxy.Mode{}))
+	await(t, recovery, func() error { return has(s.near.turns())() })
+	for _, one := range hanging {
+		if faults := one.Snapshot().Faults; len(faults) > 0 {
+			t.Error(faults)
+		}
+	}
+}
+
+// randomNames: nothing is kept of what was asked for once, whatever a client makes up.
+func randomNames(t *testing.T, s *stage) {
+	s.large(t)
+	conn, err := proxy.Dial(s.gateway.Addr())
+	must(t, err)
+	defer conn.Close()
+	kinds := map[string]func(n int) (authority, token string){
+		"services": func(n int) (string, string) { return fmt.Sprintf("made-up-%d.overload.svc.cluster.local:80", n), "" },
+		"instances": func(n int) (string, string) {
+			return fmt.Sprintf("made-up-%d.large.overload.svc.cluster.local:80", n), ""
+		},
+		"ports": func(n int) (string, string) {
+			return fmt.Sprintf("large.overload.svc.cluster.local:%d", 1000+n%60_000), ""
+		},
+		"nodes": func(n int) (string, string) {
+			return "large.overload.svc.cluster.local:80", fmt.Sprintf(`{"ns":"overload","nodeName":"made-up-%d","pod":"made-up-%d"}`, n, n)
+		},
+		"nonsense": func(int) (string, string) {
+			text := make([]byte, 100+rand.IntN(100))
+			for i := range text {
+				text[i] = byte(' ' + rand.IntN('~'-' '))
+			}
+			return string(text[:len(text)/2]), string(text[len(text)/2:])
+		},
+	}
+	ask := func(count int) {
+		for _, kind := range kinds {
+			askMany(t, conn, count, kind)
+		}
+	}
+	ask(either(200, 2000)) // what is kept in any case
+	before, series := s.heap(t), s.series(t)
+	ask(either(2000, 20_000))
+	await(t, recovery, func() error { return s.streams(t.Context(), len(s.subscribed)) })
+	after, more := s.heap(t), s.series(t)
+	t.Logf("heap: %.1f MB before, %.1f MB after; %d series before, %d after", before/1e6, after/1e6, series, more)
+	if grown := after - before; grown > 16e6 {
+		t.Errorf("%.1f MB more are in use", grown/1e6)
+	}
+	if more > series {
+		t.Errorf("%d series became %d", series, more)
+	}
+}
+
+// askMany subscribes to one name after the other, and waits for an answer to each.
+func askMany(t *testing.T, conn *grpc.ClientConn, count int, kind func(int) (authority, token string)) {
+	t.Helper()
+	const atOnce = 8
+	numbers := make(chan int)
+	var asking sync.WaitGroup
+	for range atOnce {
+		asking.Go(func() {
+			for n := range numbers {
+				ctx, stop := context.WithTimeout(t.Context(), patience)
+				authority, token := kind(n)
+				stream, err := get(ctx, conn, request(authority, token))
+				var message []byte
+				if err == nil {
+					err = stream.RecvMsg(&message)
+				}
+				if code := grpcstatus.Code(err); code != codes.OK && code != codes.NotFound && code != codes.InvalidArgument {
+					t.Errorf("%q: %v", authority, err)
+				}
+				stop()
+			}
+		})
+	}
+	for n := range count {
+		numbers <- n
+	}
+	close(numbers)
+	asking.Wait()
+}
+
+// heap returns how many bytes are in use after a garbage collection.
+func (w *world) heap(t *testing.T) float64 {
+	t.Helper()
+	_, err := w.page(t.Context(), "/debug/pprof/heap?gc=1")
+	must(t, err)
+	bytes, err := w.metric(t.Context(), "go_memstats_heap_alloc_bytes")
+	must(t, err)
+	return bytes
+}
+
+// series returns how many series there are.
+func (w *world) series(t *testing.T) int {
+	t.Helper()
+	text, err := w.page(t.Context(), "/metrics")
+	must(t, err)
+	return strings.Count(text, "\n") - strings.Count(text, "\n#")
+}

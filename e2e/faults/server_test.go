@@ -1,0 +1,185 @@
+package faults
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"isthmus/e2e/faultproxy"
+)
+
+// serverFaults are those of the API server itself.
+func serverFaults() []fault {
+	return []fault{{
+		name:   "killed",
+		state:  "stale",
+		inject: func(_ context.Context, s *stage) error { return s.faulty.site.cluster().Kill() },
+		heal:   restart,
+	}, {
+		name:   "restarted",
+		inject: restart,
+		heal:   restart,
+	}, {
+		name:   "paused",
+		state:  "stale",
+		inject: func(_ context.Context, s *stage) error { return s.faulty.site.cluster().Pause() },
+		heal:   func(_ context.Context, s *stage) error { return s.faulty.site.cluster().Resume() },
+	}, {
+		// The key that signs ServiceAccounts' tokens is another for a while: all of them are refused.
+		name:   "unauthorized",
+		state:  "stale",
+		reason: "nauthorized",
+		inject: func(ctx context.Context, s *stage) error {
+			return s.restartWith(ctx, func(dir string) error {
+				key := filepath.Join(dir, "pki", "serviceaccount.key")
+				return errors.Join(os.Rename(key, key+".before"), writeKey(key))
+			})
+		},
+		heal: func(ctx context.Context, s *stage) error {
+			return s.restartWith(ctx, func(dir string) error {
+				key := filepath.Join(dir, "pki", "serviceaccount.key")
+				return os.Rename(key+".before", key)
+			})
+		},
+	}, {
+		name:   "history-forgotten",
+		state:  "stale",
+		inject: forgetHistory,
+		heal:   func(_ context.Context, s *stage) error { return s.proxy.Set(faultproxy.Mode{}) },
+	}, {
+		name:   "restored-from-a-backup",
+		inject: restoreBackup,
+		heal:   nothing,
+	}, {
+		// Certificates and keys are all made anew; new credentials are rotated in.
+		name:   "another-authority",
+		state:  "stale",
+		reason: "certificate signed by unknown authority",
+		inject: func(ctx context.Context, s *stage) error {
+			return s.far.site.renew(ctx, func(dir string) error { return os.RemoveAll(filepath.Join(dir, "pki")) })
+		},
+		heal: func(ctx context.Context, s *stage) error { return s.relink(ctx) },
+	}}
+}
+
+func nothing(context.Context, *stage) error { return nil }
+
+func restart(ctx context.Context, s *stage) error { return s.faulty.site.cluster().Restart(ctx) }
+
+// restartWith changes the API server's folder while it is down.
+func (s *stage) restartWith(ctx context.Context, change func(dir string) error) error {
+	server := s.faulty.site.cluster()
+	if err := server.Kill(); err != nil {
+		return err
+	}
+	if err := change(server.Dir()); err != nil {
+		return err
+	}
+	return server.Restart(ctx)
+}
+
+func writeKey(path string) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return err
+	}
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), 0o600)
+}
+
+// forgetHistory keeps the gateway away from the API server while that changes and is restarted. It knows no event of
+// before then, so that the watches that the gateway wants to go on with are answered by 410 Gone.
+func forgetHistory(ctx context.Context, s *stage) error {
+	slices := s.faulty.site.client().DiscoveryV1().EndpointSlices(s.name)
+	before, err := slices.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	if err := s.cut(faultproxy.Silent); err != nil {
+		return err
+	}
+	if err := s.turns(ctx, 3); err != nil {
+		return err
+	}
+	if err := restart(ctx, s); err != nil {
+		return err
+	}
+	again, err := slices.Watch(ctx, metav1.ListOptions{ResourceVersion: before.ResourceVersion})
+	if apierrors.IsResourceExpired(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer again.Stop()
+	if e := <-again.ResultChan(); e.Type != watch.Error || !apierrors.IsResourceExpired(apierrors.FromObject(e.Object)) {
+		return fmt.Errorf("a watch from version %s is not refused but begins with %v", before.ResourceVersion, e)
+	}
+	return nil
+}
+
+// restoreBackup takes the API server back to an older state of its data. Versions of objects begin to count from there
+// again, so that those that the gateway knows lie in the future, and what has been made since is gone without a trace.
+func restoreBackup(ctx context.Context, s *stage) error {
+	err := s.restartWith(ctx, func(dir string) error {
+		return os.CopyFS(filepath.Join(dir, "backup"), os.DirFS(filepath.Join(dir, "etcd")))
+	})
+	if err != nil {
+		return err
+	}
+	s.awaitState(s.t, s.name, "ready", recovery)
+	young, err := s.far.site.slice(ctx, s.name, "far", "young", s.far.addr(230))
+	if err != nil {
+		return err
+	}
+	for i := range 500 { // more than a start of the API server writes
+		young.Labels["turn"] = strconv.Itoa(i)
+		if young, err = s.far.site.client().DiscoveryV1().EndpointSlices(s.name).Update(ctx, young, metav1.UpdateOptions{}); err != nil {
+			return err
+		}
+	}
+	if err := within(ctx, patience, func() error {
+		if !s.mirror.Snapshot().Get.Has(s.far.addr(230)) {
+			return errors.New("the young slice has not arrived")
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	return s.restartWith(ctx, func(dir string) error {
+		data := filepath.Join(dir, "etcd")
+		return errors.Join(os.RemoveAll(data), os.Rename(filepath.Join(dir, "backup"), data))
+	})
+}
+
+// turns waits until the faulty cluster has changed so many times.
+func (s *stage) turns(ctx context.Context, n int) error {
+	ctx, cancel := context.WithTimeout(ctx, recovery)
+	defer cancel()
+	for first := s.faulty.turns(); s.faulty.turns() < first+n; {
+		select {
+		case <-time.After(pace / 2):
+		case <-s.churn.done:
+			return s.churn.err
+		case <-ctx.Done():
+			return fmt.Errorf("the cluster does not change: %w", ctx.Err())
+		}
+	}
+	return nil
+}

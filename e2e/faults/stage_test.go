@@ -1,0 +1,287 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"isthmus/e2e/faultproxy"
+	"isthmus/e2e/proxy"
+)
+
+// stage is where one fault is played: the namespace of its name in all clusters, and the link of its name.
+type stage struct {
+	*world
+	t       *testing.T
+	name    string
+	cluster string            // that fails, as the gateway names it
+	proxy   *faultproxy.Proxy // on the way to it
+	server  string            // what the link says
+
+	near, calm, far *member // of the Service all: here, in north, and behind the link
+	faulty          *member // that of them which is in the cluster that fails
+	all, mirror     *proxy.Stream
+	subscribed      []*proxy.Stream // those two, and who came later
+	churn           *churn
+}
+
+const (
+	// remoteObjects is what a cluster has that is linked: the rights of manifests/remote-access.yaml, each kind in a
+	// ClusterRole of its own so that it can be taken away, and a Service.
+	remoteObjects = `
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: gateway, namespace: $NS}
+---
+` + rights + `
+---
+apiVersion: v1
+kind: Service
+metadata: {name: far, namespace: $NS}
+spec: {ports: [{name: http, port: 80, targetPort: 8080}]}
+`
+	calmObjects = `
+apiVersion: v1
+kind: Service
+metadata: {name: calm, namespace: $NS}
+spec: {ports: [{name: http, port: 80, targetPort: 8080}]}
+`
+	nearObjects = `
+apiVersion: v1
+kind: Service
+metadata: {name: near, namespace: $NS}
+spec: {ports: [{name: http, port: 80, targetPort: 8080}]}
+---
+apiVersion: v1
+kind: Service
+metadata:
+  name: all
+  namespace: $NS
+  annotations:
+    multicluster.linkerd.io/local-discovery: near
+    multicluster.linkerd.io/remote-discovery: calm@calm,far@$NS
+spec: {ports: [{name: http, port: 80}]}
+---
+apiVersion: v1
+kind: Service
+metadata:
+  name: mirror
+  namespace: $NS
+  labels: {multicluster.linkerd.io/remote-discovery: $NS, multicluster.linkerd.io/remote-service: far}
+spec: {ports: [{name: http, port: 80}]}
+`
+	rights = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: $NS}
+rules:
+- {apiGroups: [""], resources: [pods, services, endpoints], verbs: [get, list, watch]}
+- {apiGroups: [discovery.k8s.io], resources: [endpointslices], verbs: [get, list, watch]}
+- {apiGroups: [apps], resources: [replicasets], verbs: [get, list, watch]}
+- {apiGroups: [batch], resources: [jobs], verbs: [get, list, watch]}
+- {apiGroups: [policy.linkerd.io], resources: [servers], verbs: [get, list, watch]}
+- {apiGroups: [workload.linkerd.io], resources: [externalworkloads], verbs: [get, list, watch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: $NS}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: $NS}
+subjects: [{kind: ServiceAccount, name: gateway, namespace: $NS}]
+`
+)
+
+// newStage prepares a stage whose faulty cluster is linked, the API server given being behind the link.
+func (w *world) newStage(t *testing.T, name string, at *site) *stage {
+	t.Helper()
+	p, err := faultproxy.Start(strings.TrimPrefix(at.cluster().REST().Host, "https://"))
+	must(t, err)
+	t.Cleanup(func() { must(t, p.Close()) })
+	s := &stage{world: w, t: t, name: name, cluster: name, proxy: p, server: "https://" + p.Addr()}
+	s.populate(at)
+	s.faulty = s.far
+	s.churn = s.startChurn()
+	return s
+}
+
+// newOwnStage prepares a stage whose faulty cluster is the gateway's own.
+func (w *world) newOwnStage(t *testing.T, name string) *stage {
+	t.Helper()
+	s := &stage{world: w, t: t, name: name, cluster: "local", proxy: w.own, server: w.north.cluster().REST().Host}
+	s.populate(w.north)
+	s.faulty = s.near
+	s.churn = s.startChurn()
+	return s
+}
+
+// populate writes the stage's objects, and subscribes proxies. It returns when these have everything.
+func (s *stage) populate(behindLink *site) {
+	s.t.Helper()
+	number := byte(s.stages.Add(1))
+	s.near = newMember(s.west, s.name, "near", 2*number)
+	s.calm = newMember(s.north, s.name, "calm", 2*number)
+	s.far = newMember(behindLink, s.name, "far", 2*number+1)
+	ctx := s.t.Context()
+	must(s.t, behindLink.apply(ctx, s.name, remoteObjects))
+	must(s.t, s.north.apply(ctx, s.name, calmObjects))
+	must(s.t, s.west.apply(ctx, s.name, nearObjects))
+	for _, m := range s.members() {
+		must(s.t, m.begin(ctx))
+	}
+	must(s.t, s.relink(ctx))
+	s.t.Cleanup(func() {
+		ctx := context.WithoutCancel(ctx)
+		must(s.t, s.unlink(ctx, s.name))
+		for _, m := range s.members() {
+			must(s.t, m.end(ctx))
+		}
+	})
+	s.awaitState(s.t, s.name, "ready", recovery)
+	s.all, s.mirror = s.subscribe(s.t, "all", s.name), s.subscribe(s.t, "mirror", s.name)
+	s.subscribed = []*proxy.Stream{s.all, s.mirror}
+	s.converge()
+	for _, stream := range s.subscribed {
+		stream.Mark()
+	}
+}
+
+func (s *stage) members() []*member { return []*member{s.near, s.calm, s.far} }
+
+// well returns the members in clusters that do not fail.
+func (s *stage) well() []*member {
+	return slices.DeleteFunc(s.members(), func(m *member) bool { return m == s.faulty })
+}
+
+// relink writes the link, with a new token.
+func (s *stage) relink(ctx context.Context) error {
+	token, err := s.far.site.token(ctx, s.name)
+	if err != nil {
+		return err
+	}
+	return s.link(ctx, s.name, s.credentials(token))
+}
+
+func (s *stage) credentials(token string) credentials {
+	return credentials{server: s.server, site: s.far.site, token: token}
+}
+
+// cut ends the connections to the faulty cluster, and does with what comes next as the mode says.
+func (s *stage) cut(m faultproxy.Mode) error {
+	if err := s.proxy.Set(m); err != nil {
+		return err
+	}
+	s.proxy.ResetAll()
+	return nil
+}
+
+// stable returns what all has throughout.
+func (s *stage) stable(members ...*member) (addrs []netip.AddrPort) {
+	for _, m := range members {
+		addrs = append(addrs, m.stable...)
+	}
+	return addrs
+}
+
+// late subscribes one more proxy, which is to be told all that is known of these members within 3 s.
+func (s *stage) late(members ...*member) {
+	s.t.Helper()
+	stream := s.subscribe(s.t, "all", s.name)
+	want := s.stable(members...)
+	await(s.t, proxy.FirstMessageLimit+time.Second, func() error {
+		now := stream.Snapshot()
+		if now.First == nil {
+			return fmt.Errorf("a new stream has had no message: %v", now.Err)
+		}
+		for _, a := range want {
+			if !now.Get.Has(a) {
+				return fmt.Errorf("a new stream has no %v but %v", a, now.Get.Addrs())
+			}
+		}
+		return nil
+	})
+	stream.Mark()
+	s.subscribed = append(s.subscribed, stream)
+}
+
+// seen changes the faulty cluster and waits until a proxy has the change.
+func (s *stage) seen() {
+	s.t.Helper()
+	began := time.Now()
+	addr, err := s.faulty.add(s.t.Context(), 240)
+	must(s.t, err)
+	await(s.t, patience, func() error {
+		if !s.all.Snapshot().Get.Has(addr) {
+			return fmt.Errorf("%v has not arrived", addr)
+		}
+		return nil
+	})
+	s.t.Logf("a change in the faulty cluster arrived within %v", time.Since(began).Round(time.Millisecond))
+}
+
+// tells returns an error unless the operator is told something of the cluster.
+func (s *stage) tells(ctx context.Context, what string) error {
+	all, err := s.statuses(ctx, s.cluster)
+	for _, c := range all {
+		if strings.Contains(fmt.Sprintf("%+v", c), what) {
+			return nil
+		}
+	}
+	return errors.Join(err, fmt.Errorf("nothing says %q: %+v", what, all))
+}
+
+// shows returns an error unless a series is 1.
+func (s *stage) shows(ctx context.Context, series string) error {
+	v, err := s.metric(ctx, series)
+	if err == nil && v != 1 {
+		err = fmt.Errorf("%s is %v", series, v)
+	}
+	return err
+}
+
+// converge waits until every proxy has exactly what the clusters say.
+func (s *stage) converge() {
+	s.t.Helper()
+	all := slices.Concat(s.near.now(), s.calm.now(), s.far.now())
+	slices.SortFunc(all, netip.AddrPort.Compare)
+	began := time.Now()
+	for _, stream := range s.subscribed {
+		want := all
+		if stream == s.mirror {
+			want = s.far.now()
+		}
+		await(s.t, recovery, func() error {
+			if now := stream.Snapshot(); !slices.Equal(now.Get.Addrs(), want) || now.Phase != proxy.Open {
+				return fmt.Errorf("a stream (%v, %v) has\n%v, not\n%v; its last messages are %v",
+					now.Phase, now.Err, now.Get.Addrs(), want, stream.Recent())
+			}
+			return nil
+		})
+	}
+	s.t.Logf("%d streams converged within %v", len(s.subscribed), time.Since(began).Round(time.Millisecond))
+}
+
+// verify holds against the proxies' histories what must not have happened.
+func (s *stage) verify(leaves bool) {
+	s.t.Helper()
+	for i, stream := range s.subscribed {
+		kept := s.members()
+		if leaves {
+			kept = s.well()
+		}
+		if stream == s.mirror {
+			kept = slices.DeleteFunc(kept, func(m *member) bool { return m != s.far })
+		}
+		if want := s.stable(kept...); len(want) > 0 {
+			if err := stream.Flapped(want...); err != nil {
+				s.t.Errorf("stream %d: %v", i, err)
+			}
+		}
+		if faults := stream.Snapshot().Faults; len(faults) > 0 {
+			s.t.Errorf("stream %d was sent: %v", i, faults)
+		}
+	}
+}

@@ -1,0 +1,249 @@
+package faults
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"isthmus/e2e/faultproxy"
+	"isthmus/e2e/gateway"
+	"isthmus/e2e/proxy"
+)
+
+// world is what all faults have in common: a gateway beside west, which knows north as a cluster named calm that nothing
+// happens to.
+type world struct {
+	west, north *site
+	more        []*site           // that may fail
+	own         *faultproxy.Proxy // between the gateway and west
+	gateway     *gateway.Gateway
+	stages      atomic.Int32
+}
+
+const calm = "calm"
+
+// newWorld starts the gateway with these flags, its clusters and some more, and watches until the end of the test that the
+// gateway stays ready.
+func newWorld(t *testing.T, flags []string, more ...string) *world {
+	t.Helper()
+	sites := startSites(t, append([]string{"west", "north"}, more...)...)
+	w := &world{west: sites[0], north: sites[1], more: sites[2:]}
+	must(t, w.west.apply(t.Context(), linkNamespace, ""))
+	var err error
+	w.own, err = faultproxy.Start(strings.TrimPrefix(w.west.cluster().REST().Host, "https://"))
+	must(t, err)
+	t.Cleanup(func() { must(t, w.own.Close()) })
+	kubeconfig, err := credentials{server: "https://" + w.own.Addr(), site: w.west}.kubeconfig()
+	must(t, err)
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	must(t, os.WriteFile(path, kubeconfig, 0o600))
+	g, err := gateway.Start(t.Context(), gateway.Config{Kubeconfig: path, Args: flags})
+	must(t, err)
+	w.gateway = g
+	t.Cleanup(func() { must(t, g.Stop()) })
+	must(t, w.link(t.Context(), calm, credentials{server: w.north.cluster().REST().Host, site: w.north}))
+	w.awaitState(t, calm, "ready", recovery)
+	w.watch(t)
+	return w
+}
+
+// watch notes whenever the gateway is not ready, or does not follow the cluster that nothing happens to.
+func (w *world) watch(t *testing.T) {
+	life, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		tick := time.NewTicker(200 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-life.Done():
+				return
+			case <-tick.C:
+			}
+			if err := w.well(life); err != nil && life.Err() == nil {
+				t.Errorf("at %s: %v", time.Now().Format("15:04:05.000"), err)
+			}
+		}
+	})
+	t.Cleanup(func() {
+		stop()
+		watching.Wait()
+	})
+}
+
+// well returns an error unless the gateway is ready and follows calm.
+func (w *world) well(ctx context.Context) error {
+	if _, err := w.page(ctx, "/ready"); err != nil {
+		return err
+	}
+	c, err := w.cluster(ctx, calm)
+	if err == nil && c.State != "ready" {
+		err = fmt.Errorf("cluster %s is %+v", calm, c)
+	}
+	return err
+}
+
+// page returns a page of the admin server.
+func (w *world) page(ctx context.Context, path string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+w.gateway.MetricsAddr()+path, nil)
+	if err != nil {
+		return "", err
+	}
+	admin := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	res, err := admin.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s says %s: %s", path, res.Status, text)
+	}
+	return string(text), err
+}
+
+// status is what /debug/clusters says of a cluster.
+type status struct {
+	Cluster, Secret, State, Reason string
+	Warnings                       []string
+	Resources                      []struct{ Resource, Err string }
+}
+
+// statuses returns what /debug/clusters says of all Secrets for a cluster.
+func (w *world) statuses(ctx context.Context, name string) (all []status, err error) {
+	text, err := w.page(ctx, "/debug/clusters")
+	if err != nil {
+		return nil, err
+	}
+	var page struct {
+		Local    status
+		Clusters []status
+	}
+	if err := json.Unmarshal([]byte(text), &page); err != nil {
+		return nil, err
+	}
+	for _, c := range append(page.Clusters, page.Local) {
+		if c.Cluster == name {
+			all = append(all, c)
+		}
+	}
+	return all, nil
+}
+
+// cluster returns what /debug/clusters says of a cluster: of the Secret that counts, if there are several.
+func (w *world) cluster(ctx context.Context, name string) (status, error) {
+	all, err := w.statuses(ctx, name)
+	one := status{State: "absent"}
+	for i, c := range all {
+		if i == 0 || c.State != "rejected" {
+			one = c
+		}
+	}
+	return one, err
+}
+
+// metric adds up the samples whose name and labels match.
+func (w *world) metric(ctx context.Context, expr string) (sum float64, err error) {
+	text, err := w.page(ctx, "/metrics")
+	if err != nil {
+		return 0, err
+	}
+	pattern := regexp.MustCompile("^(?:" + expr + ")$")
+	for line := range strings.Lines(text) {
+		series, value, ok := cutLast(strings.TrimSpace(line), " ")
+		if !ok || strings.HasPrefix(line, "#") || !pattern.MatchString(series) {
+			continue
+		}
+		v, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return 0, fmt.Errorf("/metrics: %q: %w", line, err)
+		}
+		sum += v
+	}
+	return sum, nil
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}
+
+// awaitState waits until a cluster is said to be in a state, by /debug/clusters and by the metrics.
+func (w *world) awaitState(t *testing.T, name, state string, limit time.Duration) {
+	t.Helper()
+	began := time.Now()
+	await(t, limit, func() error {
+		c, err := w.cluster(t.Context(), name)
+		if err != nil {
+			return err
+		}
+		if c.State != state {
+			return fmt.Errorf("cluster %s is %+v, not %s", name, c, state)
+		}
+		shown, err := w.metric(t.Context(), `isthmus_cluster_state\{cluster="`+name+`",state="`+state+`"\}`)
+		if err == nil && shown != 1 && state != "absent" {
+			err = fmt.Errorf("isthmus_cluster_state of %s does not say %s", name, state)
+		}
+		return err
+	})
+	t.Logf("%s is %s after %v", name, state, time.Since(began).Round(10*time.Millisecond))
+}
+
+// await polls until check has nothing to object.
+func await(t *testing.T, limit time.Duration, check func() error) {
+	t.Helper()
+	must(t, within(t.Context(), limit, check))
+}
+
+// within polls until check has nothing to object.
+func within(ctx context.Context, limit time.Duration, check func() error) error {
+	over := time.Now().Add(limit)
+	for {
+		err := check()
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(over) {
+			return fmt.Errorf("not within %v: %w", limit, err)
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// subscribe opens a Get stream on a connection of its own.
+func (w *world) subscribe(t *testing.T, service, namespace string) *proxy.Stream {
+	t.Helper()
+	conn, err := proxy.Dial(w.gateway.Addr())
+	must(t, err)
+	t.Cleanup(func() { conn.Close() })
+	s := proxy.NewStream(proxy.Config{Conn: conn, Kind: proxy.Get, Authority: service + "." + namespace + ".svc.cluster.local:80"})
+	t.Cleanup(s.Close)
+	must(t, s.Open(t.Context()))
+	return s
+}

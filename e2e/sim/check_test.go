@@ -1,0 +1,179 @@
+package sim
+
+import (
+	"net/netip"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"google.golang.org/grpc"
+
+	"isthmus/e2e/proxy"
+	"isthmus/e2e/proxy/destinationtest"
+)
+
+// stage is a service s00 of the local cluster with two endpoints, and a client of a server that says what the test does.
+type stage struct {
+	t      *testing.T
+	world  *world
+	client *client
+	audit  *audit
+	send   chan *pb.Update
+	sent   int64
+}
+
+const first, second = "10.0.0.1", "10.0.0.2"
+
+func newStage(t *testing.T) *stage {
+	w, err := newWorld(Config{Clusters: 2, Services: 1, Faults: regexp.MustCompile("")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slice := newSlice("s00", 0)
+	for i, ip := range []string{first, second} {
+		pod := newPod([]string{"a", "b"}[i], "s00", look{})
+		slice.Endpoints = append(slice.Endpoints, newEndpoint(pod.Name, ip, ""))
+		w.put(w.clusters[0], "s00", pod)
+	}
+	w.put(w.clusters[0], "s00", newService("s00"), slice)
+
+	server := destinationtest.Start(t)
+	s := &stage{t: t, world: w, send: make(chan *pb.Update)}
+	server.OnGet("s00.sim.svc.cluster.local:80", func(stream grpc.ServerStreamingServer[pb.Update]) error {
+		for {
+			select {
+			case u := <-s.send:
+				if err := stream.Send(u); err != nil {
+					return err
+				}
+			case <-stream.Context().Done():
+				return nil
+			}
+		}
+	})
+	conn, err := proxy.Dial(server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cs := &clients{links: []*connection{{addr: server.Addr(), now: conn}}}
+	s.client = newClient(cs.links[0], "s00", "", "")
+	s.client.wanted.Store(true)
+	cs.all = []*client{s.client}
+	s.audit = newAudit(w, cs)
+	w.written = s.audit.written
+	if err := s.client.stream.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cs.stop(); err != nil {
+			t.Error(err)
+		}
+		if err := w.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// says lets the server send something, and returns when the client has it.
+func (s *stage) says(updates ...*pb.Update) {
+	for _, u := range updates {
+		s.send <- u
+		s.sent++
+		for limit := time.After(10 * time.Second); ; {
+			changed := s.client.stream.Changed()
+			if s.client.stream.Status().Messages == s.sent {
+				break
+			}
+			select {
+			case <-changed:
+			case <-limit:
+				s.t.Fatal("the message has not come")
+			}
+		}
+	}
+}
+
+// add is an add of addresses with the labels that they should have, but for those changed.
+func add(change func(map[string]string), ips ...string) *pb.Update {
+	set := &pb.WeightedAddrSet{}
+	for _, ip := range ips {
+		labels := map[string]string{"namespace": "sim", "service": "s00", "serviceaccount": "s00-account", "zone": "", "zone_locality": "unknown",
+			"pod": map[string]string{first: "a", second: "b"}[ip]}
+		if change != nil {
+			change(labels)
+		}
+		set.Addrs = append(set.Addrs, &pb.WeightedAddr{Addr: destinationtest.TCP(ip + ":8080"), MetricLabels: labels})
+	}
+	return &pb.Update{Update: &pb.Update_Add{Add: set}}
+}
+
+// TestWrong: what clients hold is compared with what they should.
+func TestWrong(t *testing.T) {
+	for _, x := range []struct {
+		name    string
+		updates []*pb.Update
+		want    string // of the error; empty: there is none
+	}{
+		{"all is right", []*pb.Update{add(nil, first, second)}, ""},
+		{"nothing yet", nil, "exists=false, should be true"},
+		{"one is missing", []*pb.Update{add(nil, first)}, "10.0.0.2:8080 is not there"},
+		{"one too many", []*pb.Update{add(nil, first, second, "10.0.0.3")}, "10.0.0.3:8080 should not be there"},
+		{"another label", []*pb.Update{add(func(l map[string]string) { l["serviceaccount"] = "x" }, first, second)}, "10.0.0.1:8080 is"},
+		{"no label", []*pb.Update{add(func(l map[string]string) { delete(l, "zone") }, first, second)}, "10.0.0.1:8080 is"},
+		{"it does not exist", []*pb.Update{destinationtest.None(false)}, "exists=false, should be true"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			s := newStage(t)
+			s.says(x.updates...)
+			expect(t, s.world.wrong(s.client, s.world.ask("s00"), nil), x.want)
+		})
+	}
+}
+
+// TestSeen: what clients have seen in between counts too.
+func TestSeen(t *testing.T) {
+	gone := destinationtest.Remove(first + ":8080")
+	slice := func(s *stage, ready bool) {
+		l := s.world.clusters[0].slices["s00-000"].DeepCopy()
+		l.Endpoints[0].Conditions.Ready = &ready
+		s.world.put(s.world.clusters[0], "s00", l)
+	}
+	for _, x := range []struct {
+		name string
+		then func(*stage)
+		want string
+	}{
+		{"nothing", func(*stage) {}, ""},
+		{"taken away in between", func(s *stage) { s.says(gone, add(nil, first)) }, "10.0.0.1:8080 was absent"},
+		{"taken away", func(s *stage) { s.says(gone) }, "10.0.0.1:8080 was absent"},
+		{"taken away as it was not there", func(s *stage) {
+			slice(s, false)
+			slice(s, true)
+			s.says(gone, add(nil, first))
+		}, ""},
+		{"emptied in between", func(s *stage) { s.says(destinationtest.None(true), add(nil, first, second)) }, "was absent"},
+		{"an empty add", func(s *stage) { s.says(destinationtest.Add()) }, "an add without addresses"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			s := newStage(t)
+			s.says(add(nil, first, second))
+			s.audit.mark(&clients{all: []*client{s.client}})
+			if len(s.client.held) != 2 || s.client.held[0] != netip.MustParseAddrPort(first+":8080") {
+				t.Fatalf("it holds %v", s.client.held)
+			}
+			x.then(s)
+			_, err := s.audit.seen(s.client, false)
+			expect(t, err, x.want)
+		})
+	}
+}
+
+func expect(t *testing.T, err error, want string) {
+	t.Helper()
+	if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+}

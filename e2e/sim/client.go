@@ -1,0 +1,224 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"isthmus/e2e/proxy"
+)
+
+// client is a proxy with one subscription, which it opens again whenever it ends.
+type client struct {
+	// fixed
+	service string // it asks for
+	zone    string // it is in
+	stream  *proxy.Stream
+
+	wanted  atomic.Bool // it is to be open
+	stalled bool
+	held    []netip.AddrPort // when it was last right, of those on offer
+	faults  int              // of the stream's that are known
+}
+
+// clients are all clients, on some connections.
+type clients struct {
+	all   []*client
+	links []*connection
+	opens atomic.Int64
+	keep  sync.WaitGroup
+}
+
+// connection is one that can be cut: calls that begin later go over a new one.
+type connection struct {
+	addr string
+	mu   sync.Mutex
+	now  *grpc.ClientConn
+}
+
+func (c *connection) current() *grpc.ClientConn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+// cut ends the connection and all streams on it.
+func (c *connection) cut() error {
+	fresh, err := proxy.Dial(c.addr)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	old := c.now
+	c.now = fresh
+	c.mu.Unlock()
+	return old.Close()
+}
+
+func (c *connection) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	return c.current().Invoke(ctx, method, args, reply, opts...)
+}
+
+func (c *connection) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	return c.current().NewStream(ctx, desc, method, opts...)
+}
+
+// newClients makes clients of any services and zones, none of them open.
+func newClients(w *world, addr string) (*clients, error) {
+	cs := &clients{}
+	for range max(1, w.cfg.Clients/20) {
+		conn, err := proxy.Dial(addr)
+		if err != nil {
+			return nil, errors.Join(err, cs.close())
+		}
+		cs.links = append(cs.links, &connection{addr: addr, now: conn})
+	}
+	for i := range w.cfg.Clients {
+		node := pick(w, []string{"", "node-1", "node-2", "node-3"})
+		cs.all = append(cs.all, newClient(cs.links[i%len(cs.links)], w.anyAuthority(), node, w.zones[node]))
+	}
+	return cs, nil
+}
+
+func newClient(conn *connection, service, node, zone string) *client {
+	return &client{service: service, zone: zone, stream: proxy.NewStream(proxy.Config{
+		Conn:      conn,
+		Authority: fmt.Sprintf("%s.%s.svc.cluster.local:%d", service, namespace, servicePort),
+		Token:     fmt.Sprintf(`{"ns":%q,"nodeName":%q}`, namespace, node),
+	})}
+}
+
+// anyAuthority returns the name of a Service to subscribe to.
+func (w *world) anyAuthority() string {
+	s := pick(w, w.services)
+	switch n := w.rng.IntN(10); {
+	case n < 6:
+		return federatedName(s)
+	case n < 8:
+		return s
+	}
+	return mirrorName(s, pick(w, w.mirrored(s)))
+}
+
+// base is the service that a client's Service is made of.
+func (c *client) base() string {
+	s, _, _ := strings.Cut(c.service, "-")
+	return s
+}
+
+// start opens all clients, which are then kept open until ctx ends.
+func (cs *clients) start(ctx context.Context) {
+	for _, c := range cs.all {
+		c.wanted.Store(true)
+		cs.keep.Go(func() { cs.hold(ctx, c) })
+	}
+}
+
+// hold opens the stream again when it has ended, as proxies do: soon, and then less and less often.
+func (cs *clients) hold(ctx context.Context, c *client) {
+	const least, most = 20 * time.Millisecond, 200 * time.Millisecond
+	pause := least
+	for ctx.Err() == nil {
+		changed, now := c.stream.Changed(), c.stream.Status()
+		var again <-chan time.Time
+		switch {
+		case now.Phase == proxy.Open:
+			if now.First != nil {
+				pause = least
+			}
+		case c.wanted.Load() && !final(now.Err):
+			again = time.After(pause)
+			pause = min(2*pause, most)
+		}
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-again:
+			cs.open(ctx, c)
+		}
+	}
+}
+
+// open opens the stream if that is still wanted.
+func (cs *clients) open(ctx context.Context, c *client) {
+	if c.wanted.Load() && c.stream.Open(ctx) == nil {
+		cs.opens.Add(1)
+	}
+}
+
+// final tells whether a proxy does not try again.
+func final(err error) bool {
+	code := status.Code(err)
+	return err != nil && (code == codes.InvalidArgument || code == codes.FailedPrecondition)
+}
+
+// stop ends all streams, whose keepers have been told to end.
+func (cs *clients) stop() error {
+	for _, c := range cs.all {
+		c.wanted.Store(false)
+		c.stream.Close()
+	}
+	cs.keep.Wait()
+	return cs.close()
+}
+
+func (cs *clients) close() error {
+	var errs []error
+	for _, l := range cs.links {
+		errs = append(errs, l.current().Close())
+	}
+	return errors.Join(errs...)
+}
+
+// clientStep is something that clients do.
+type clientStep struct {
+	name   string
+	weight int
+	do     func(*clients, *world) (string, error)
+}
+
+var clientSteps = []clientStep{
+	{"reconnect", 8, func(cs *clients, w *world) (string, error) {
+		c := pick(w, cs.all)
+		c.stream.Close() // and the keeper opens it again
+		return c.service, nil
+	}},
+	{"leave or come", 4, func(cs *clients, w *world) (string, error) {
+		c := pick(w, cs.all)
+		on := !c.wanted.Load()
+		c.wanted.Store(on)
+		if !on {
+			c.stream.Close()
+			return c.service + " leaves", nil
+		}
+		c.stream.Close() // wakes the keeper
+		return c.service + " comes", nil
+	}},
+	{"stop or go on reading", 5, func(cs *clients, w *world) (string, error) {
+		c := pick(w, cs.all)
+		c.stall(!c.stalled)
+		return fmt.Sprintf("%s stalled=%v", c.service, c.stalled), nil
+	}},
+	{"cut a connection", 1, func(cs *clients, w *world) (string, error) {
+		i := w.rng.IntN(len(cs.links))
+		return fmt.Sprintf("connection %d", i), cs.links[i].cut()
+	}},
+}
+
+func (c *client) stall(on bool) {
+	c.stalled = on
+	if on {
+		c.stream.Stall()
+	} else {
+		c.stream.Unstall()
+	}
+}

@@ -1,0 +1,56 @@
+package sim
+
+import (
+	"errors"
+	"io"
+	"regexp"
+	"time"
+)
+
+// Config says what to simulate. What happens, and in which order, follows from Seed and the numbers that say how much
+// there is; when exactly it happens does not.
+type Config struct {
+	Seed      uint64
+	Clusters  int            // the local one too
+	Services  int            // of those that clusters have in common
+	Endpoints int            // of a service in a cluster, on average, at first
+	Clients   int            // each with one stream
+	Steps     int            // of a round, after which everything is checked
+	Pace      time.Duration  // between steps, on average
+	Faults    *regexp.Regexp // which ones may happen; nil: all
+
+	Rounds   int           // 0: as many as fit
+	Duration time.Duration // no round begins after that; 0: no limit
+	Within   time.Duration // how long it may take until all is as it should be
+
+	Gateway string    // path of its command; empty: it is built
+	Log     io.Writer // gets its log, if not nil
+	Out     io.Writer // gets a line for each round, if not nil
+	Verbose bool      // and for each step
+}
+
+func (c *Config) validate() error {
+	if c.Faults == nil {
+		c.Faults = regexp.MustCompile("")
+	}
+	if c.Out == nil {
+		c.Out = io.Discard
+	}
+	switch {
+	case c.Clusters < 2 || c.Clusters > 2000:
+		return errors.New("clusters: there are from 2 to 2000")
+	case c.Services < 1 || c.Services > 100:
+		return errors.New("services: there are from 1 to 100")
+	case c.Endpoints < 0 || c.Endpoints > 1000:
+		return errors.New("endpoints: there are from 0 to 1000 of a service in a cluster")
+	case c.Clients < 1:
+		return errors.New("clients: there is at least one")
+	case c.Steps < 1:
+		return errors.New("steps: there is at least one in a round")
+	case c.Rounds < 0 || c.Duration < 0 || c.Rounds == 0 && c.Duration == 0:
+		return errors.New("rounds or a duration are needed, or it would never end")
+	case c.Within <= 0 || c.Pace < 0:
+		return errors.New("times have to be positive")
+	}
+	return nil
+}

@@ -1,0 +1,133 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"isthmus/e2e/apisim"
+	"isthmus/e2e/faultproxy"
+)
+
+// fault is something that is wrong with a cluster for a while.
+type fault struct {
+	name string
+	away bool // what the cluster says does not reach the gateway
+}
+
+// faultKind begins a fault of a cluster.
+type faultKind struct {
+	name  string
+	away  bool
+	begin func(*world, *cluster) error
+}
+
+// FaultNames are the faults that clusters can have.
+func FaultNames() (names []string) {
+	for _, k := range append(lastingFaults, briefFaults...) {
+		names = append(names, k.name)
+	}
+	return names
+}
+
+// optional is the fault that resources are refused which are asked for again only within lag.
+const (
+	optional = "optional"
+	lag      = 30 * time.Second
+)
+
+// lastingFaults are there until they are healed.
+var lastingFaults = []faultKind{
+	{"refuse", true, func(_ *world, c *cluster) error {
+		err := c.proxy.Set(faultproxy.Mode{Refuse: true})
+		c.proxy.ResetAll()
+		return err
+	}},
+	{"silent", true, func(_ *world, c *cluster) error { return c.proxy.Set(faultproxy.Silent) }},
+	{"half-open", true, func(_ *world, c *cluster) error {
+		return c.proxy.Set(faultproxy.Mode{Down: faultproxy.Path{Stop: true}})
+	}},
+	{"slow", false, func(w *world, c *cluster) error {
+		delay := time.Duration(10+w.rng.IntN(150)) * time.Millisecond
+		return c.proxy.Set(faultproxy.Mode{Up: faultproxy.Path{Delay: delay}, Down: faultproxy.Path{Delay: delay}})
+	}},
+	{"narrow", false, func(w *world, c *cluster) error {
+		return c.proxy.Set(faultproxy.Mode{Down: faultproxy.Path{Rate: 100_000 + w.rng.IntN(400_000)}})
+	}},
+	{"unauthorized", true, func(_ *world, c *cluster) error { return c.misbehave(apisim.Faults{Unauthorized: true}) }},
+	{"forbidden", true, func(w *world, c *cluster) error {
+		return c.misbehave(apisim.Faults{Forbidden: []string{pick(w, []string{"services", "pods", "endpointslices"})}})
+	}},
+	{optional, true, func(w *world, c *cluster) error {
+		return c.misbehave(apisim.Faults{Forbidden: []string{pick(w, []string{"servers", "replicasets", "*"})}})
+	}},
+	{"failing", true, func(w *world, c *cluster) error {
+		return c.misbehave(apisim.Faults{Failing: pick(w, []int{429, 500, 503, 504})})
+	}},
+	{"old server", false, func(_ *world, c *cluster) error {
+		c.api.Compact()
+		return c.misbehave(apisim.Faults{NoStreamedLists: true})
+	}},
+}
+
+// briefFaults are over at once.
+var briefFaults = []faultKind{
+	{"reset", false, func(_ *world, c *cluster) error { c.proxy.ResetAll(); return nil }},
+	{"cut watches", false, func(_ *world, c *cluster) error { c.api.CutWatches(); return nil }},
+	{"gone", false, func(_ *world, c *cluster) error { c.api.Compact(); c.api.CutWatches(); return nil }},
+	{"reset and gone", false, func(_ *world, c *cluster) error { c.api.Compact(); c.proxy.ResetAll(); return nil }},
+}
+
+// misbehave changes the answers, to requests that are under way too.
+func (c *cluster) misbehave(f apisim.Faults) error {
+	c.api.Misbehave(f)
+	c.api.CutWatches()
+	return nil
+}
+
+var faultSteps = []step{
+	{"brief fault", 4, func(w *world, c *cluster, _ string) string {
+		all := w.chosen(briefFaults)
+		if len(all) == 0 || c.fault != nil {
+			return ""
+		}
+		k := pick(w, all)
+		w.err = errors.Join(w.err, k.begin(w, c))
+		return k.name
+	}},
+	{"fault", 4, func(w *world, c *cluster, _ string) string {
+		all := w.chosen(lastingFaults)
+		if len(all) == 0 || c.fault != nil {
+			return ""
+		}
+		k := pick(w, all)
+		c.fault = &fault{k.name, k.away}
+		w.err = errors.Join(w.err, k.begin(w, c))
+		return k.name
+	}},
+	{"heal", 6, func(w *world, c *cluster, _ string) string { return w.heal(c) }},
+}
+
+// chosen returns those of the kinds that the configuration allows.
+func (w *world) chosen(from []faultKind) (list []faultKind) {
+	for _, k := range from {
+		if w.cfg.Faults.MatchString(k.name) {
+			list = append(list, k)
+		}
+	}
+	return list
+}
+
+func (w *world) heal(c *cluster) string {
+	if c.fault == nil {
+		return ""
+	}
+	c.api.Misbehave(apisim.Faults{})
+	w.err = errors.Join(w.err, c.proxy.Set(faultproxy.Mode{}))
+	name := c.fault.name
+	if name == optional {
+		w.lagging = time.Now().Add(lag)
+	}
+	c.fault = nil
+	return fmt.Sprintf("%s is over", name)
+}

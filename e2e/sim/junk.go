@@ -1,0 +1,161 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"isthmus/e2e/gateway"
+)
+
+// Junk is what Pods of a linked cluster cost that no slice names.
+type Junk struct {
+	Pods int
+	Each float64 // bytes on the gateway's heap, after a collection
+	Left float64 // bytes that are left of each when all are deleted
+}
+
+func (j Junk) String() string {
+	return fmt.Sprintf("%d pods that no slice names take %.0f bytes each; %.0f when they are deleted", j.Pods, j.Each, j.Left)
+}
+
+// MeasureJunk lets a linked cluster have so many Pods, with labels, variables and owners as real ones have them: a third
+// each of Deployments with three replicas, of StatefulSets, and of Jobs that have run.
+func MeasureJunk(ctx context.Context, cfg Config, pods int) (j Junk, err error) {
+	cfg.Clusters, cfg.Services, cfg.Endpoints = 2, 1, 0
+	w, err := newWorld(cfg)
+	if err != nil {
+		return j, err
+	}
+	defer func() { err = errors.Join(err, w.close()) }()
+	w.fill()
+	g, err := w.startGateway(ctx, "-log-level=info", "-enable-pprof=true")
+	if err != nil {
+		return j, err
+	}
+	defer func() { err = errors.Join(err, g.Stop()) }()
+	// What is made once and for all is made now.
+	if err := w.junkIs(ctx, g, pods/10); err != nil {
+		return j, err
+	}
+	var heap [3]int64
+	for i, n := range []int{0, pods, 0} {
+		if err := w.junkIs(ctx, g, n); err != nil {
+			return j, err
+		}
+		if heap[i], err = heapOf(ctx, g); err != nil {
+			return j, err
+		}
+	}
+	return Junk{pods, float64(heap[1]-heap[0]) / float64(pods), float64(heap[2]-heap[0]) / float64(pods)}, nil
+}
+
+// junkIs makes or deletes Pods until there are so many, and waits until the gateway knows.
+func (w *world) junkIs(ctx context.Context, g *gateway.Gateway, n int) error {
+	c := w.clusters[1]
+	for ; c.made < n; c.made++ {
+		w.put(c, "", junkPod(c.made))
+	}
+	for ; c.made > n; c.made-- {
+		w.delete(c, "", junkPod(c.made-1))
+	}
+	for w.err == nil {
+		objects, err := podsKnown(ctx, g, c.name)
+		if err != nil || objects == n {
+			return err
+		}
+		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return w.err
+}
+
+// junkPod is one with what real Pods have.
+func junkPod(i int) *corev1.Pod {
+	var o *corev1.Pod
+	switch app := fmt.Sprintf("shop-%d", i/30); i % 3 {
+	case 0:
+		set := fmt.Sprintf("shop-%d-5f79f964bc", i/9)
+		o = newPod(fmt.Sprintf("%s-%05d", set, i), app, look{meshed: true, hash: "5f79f964bc", owner: owner("ReplicaSet", set)})
+	case 1:
+		o = newPod(fmt.Sprintf("%s-db-%d", app, i), app, look{meshed: true, owner: owner("StatefulSet", app+"-db")})
+		o.Labels["statefulset.kubernetes.io/pod-name"] = o.Name
+		o.Labels["apps.kubernetes.io/pod-index"] = strconv.Itoa(i)
+		o.Labels["controller-revision-hash"] = app + "-db-6b7c8d9f"
+	default:
+		job, uid := fmt.Sprintf("%s-backup-%d", app, 29_000_000+i), fmt.Sprintf("0f5d3c1e-6a0b-4c1d-9e8f-%012x", i)
+		o = newPod(job+"-x7k2p", app, look{owner: owner("Job", job)})
+		for _, key := range []string{"batch.kubernetes.io/controller-uid", "controller-uid"} {
+			o.Labels[key] = uid
+		}
+		for _, key := range []string{"batch.kubernetes.io/job-name", "job-name"} {
+			o.Labels[key] = job
+		}
+		o.Status.Phase = corev1.PodSucceeded
+	}
+	app := o.Labels["app"]
+	for key, value := range map[string]string{"name": app, "instance": app + "-production", "version": "1.2.3", "component": "backend", "part-of": "shop"} {
+		o.Labels["app.kubernetes.io/"+key] = value
+	}
+	o.Annotations = map[string]string{"kubectl.kubernetes.io/restartedAt": "2026-01-01T00:00:00Z", "checksum/config": fmt.Sprintf("%064d", i)}
+	main := &o.Spec.Containers[0]
+	main.Ports = []corev1.ContainerPort{{Name: portName, ContainerPort: 8080}, {Name: "metrics", ContainerPort: 9090}}
+	for k := range 20 {
+		main.Env = append(main.Env, corev1.EnvVar{Name: fmt.Sprintf("SETTING_%d", k), Value: fmt.Sprintf("value %d of pod %d", k, i)})
+	}
+	o.Spec.NodeName = fmt.Sprintf("node-%d", i%200)
+	return o
+}
+
+// podsKnown tells how many Pods of a cluster the gateway knows.
+func podsKnown(ctx context.Context, g *gateway.Gateway, cluster string) (int, error) {
+	body, err := fetch(ctx, g, "/debug/clusters")
+	if err != nil {
+		return 0, err
+	}
+	var page struct {
+		Clusters []struct {
+			Cluster   string
+			Resources []struct {
+				Resource string
+				Objects  int
+			}
+		}
+	}
+	if err := json.Unmarshal(body, &page); err != nil {
+		return 0, err
+	}
+	for _, c := range page.Clusters {
+		for _, r := range c.Resources {
+			if c.Cluster == cluster && r.Resource == "pods" {
+				return r.Objects, nil
+			}
+		}
+	}
+	return 0, nil
+}
+
+var heapAlloc = regexp.MustCompile(`(?m)^# HeapAlloc = (\d+)$`)
+
+// heapOf returns the bytes that are in use on the gateway's heap.
+func heapOf(ctx context.Context, g *gateway.Gateway) (int64, error) {
+	var body []byte
+	for range 3 { // what is kept for reuse goes only when it has not been used for a while
+		var err error
+		if body, err = fetch(ctx, g, "/debug/pprof/heap?gc=1&debug=1"); err != nil {
+			return 0, err
+		}
+	}
+	found := heapAlloc.FindSubmatch(body)
+	if found == nil {
+		return 0, errors.New("the heap's profile does not say how large it is")
+	}
+	return strconv.ParseInt(string(found[1]), 10, 64)
+}

@@ -1,0 +1,178 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// link is the Secrets that link a cluster, and what the gateway is to make of them.
+type link struct {
+	secrets  []secret // oldest first
+	accepted string   // the Secret in use; empty: it is not linked
+	settled  bool     // the gateway is known to have taken up what there is
+	made     int      // Secrets and tokens so far
+	old      []string // tokens that are in no Secret any more
+}
+
+type secret struct {
+	name, token string
+	bad         bool // it can't be used: the one that it was before stays in use
+	wrong       bool // its token is let in nowhere
+}
+
+// linkSteps change the links of a cluster that is not the local one.
+var linkSteps = []step{
+	{"unlink", 4, func(w *world, c *cluster, _ string) string { return w.unlink(c) }},
+	{"link", 8, func(w *world, c *cluster, _ string) string { return w.relink(c) }},
+	{"rotate", 6, func(w *world, c *cluster, _ string) string { return w.rotate(c) }},
+	{"revoke old tokens", 3, func(w *world, c *cluster, _ string) string { return w.revoke(c) }},
+	{"spoil the Secret", 3, func(w *world, c *cluster, _ string) string { return w.spoil(c) }},
+	{"wrong token", 3, func(w *world, c *cluster, _ string) string { return w.mistake(c) }},
+	{"second Secret", 3, func(w *world, c *cluster, _ string) string { return w.second(c) }},
+	{"older Secret goes", 3, func(w *world, c *cluster, _ string) string { return w.takeOver(c) }},
+}
+
+// write brings a Secret into the local cluster.
+func (w *world) write(c *cluster, s secret) {
+	kubeconfig, err := c.api.Kubeconfig(c.proxy.Addr(), s.token)
+	w.err = errors.Join(w.err, err)
+	if s.bad {
+		kubeconfig = []byte("{")
+	}
+	o := &corev1.Secret{Type: "mirror.linkerd.io/remote-kubeconfig", Data: map[string][]byte{"kubeconfig": kubeconfig}}
+	o.Namespace, o.Name = linkNamespace, s.name
+	o.Labels = map[string]string{"multicluster.linkerd.io/cluster-name": c.name}
+	o.Annotations = map[string]string{
+		"multicluster.linkerd.io/trust-domain": "cluster.local", "multicluster.linkerd.io/cluster-domain": "cluster.local",
+	}
+	if i := slices.IndexFunc(c.link.secrets, func(x secret) bool { return x.name == s.name }); i >= 0 {
+		if s.token != c.link.secrets[i].token {
+			c.link.old = append(c.link.old, c.link.secrets[i].token)
+		}
+		c.link.secrets[i] = s
+	} else {
+		c.link.secrets = append(c.link.secrets, s)
+	}
+	c.link.settled = c.link.settled && c.link.accepted != ""
+	c.accept()
+	w.put(w.clusters[0], "", o)
+}
+
+// accept chooses the Secret to use: the one that is in use for as long as it is there, or else the oldest that can be.
+func (c *cluster) accept() {
+	l := &c.link
+	if slices.ContainsFunc(l.secrets, func(s secret) bool { return s.name == l.accepted }) {
+		return
+	}
+	l.accepted = ""
+	for _, s := range l.secrets {
+		if !s.bad {
+			l.accepted = s.name
+			return
+		}
+	}
+}
+
+func (w *world) remove(c *cluster, i int) {
+	o := &corev1.Secret{}
+	o.Namespace, o.Name = linkNamespace, c.link.secrets[i].name
+	c.link.old = append(c.link.old, c.link.secrets[i].token)
+	c.link.secrets = slices.Delete(c.link.secrets, i, i+1)
+	c.link.settled = false
+	c.accept()
+	w.delete(w.clusters[0], "", o)
+}
+
+// token returns a new one, which is let in.
+func (c *cluster) token() string {
+	c.link.made++
+	token := fmt.Sprintf("%s-%d", c.name, c.link.made)
+	c.api.Admit(token)
+	return token
+}
+
+func (w *world) unlink(c *cluster) string {
+	if len(c.link.secrets) == 0 || !w.chance(3) {
+		return ""
+	}
+	for len(c.link.secrets) > 0 {
+		w.remove(c, 0)
+	}
+	return "unlinked"
+}
+
+func (w *world) relink(c *cluster) string {
+	if len(c.link.secrets) > 0 {
+		return ""
+	}
+	w.write(c, secret{name: "link-" + c.name, token: c.token()})
+	return "linked"
+}
+
+// rotate writes new credentials that work, and so mends what is wrong with the Secret.
+func (w *world) rotate(c *cluster) string {
+	if len(c.link.secrets) == 0 {
+		return ""
+	}
+	s := c.link.secrets[0]
+	w.write(c, secret{name: s.name, token: c.token()})
+	return s.name + " rotated"
+}
+
+// revoke takes away tokens that are in no Secret, once the gateway must have others.
+func (w *world) revoke(c *cluster) string {
+	l := &c.link
+	if !l.settled || len(l.old) == 0 || slices.ContainsFunc(l.secrets, func(s secret) bool { return s.bad || s.wrong }) {
+		return ""
+	}
+	for _, token := range l.old {
+		c.api.Revoke(token)
+	}
+	c.api.CutWatches()
+	old := l.old
+	l.old = nil
+	return "revoked " + strings.Join(old, " ")
+}
+
+// spoil makes a Secret one that can't be used.
+func (w *world) spoil(c *cluster) string { return w.damage(c, secret{bad: true}) }
+
+// mistake writes credentials that are let in nowhere.
+func (w *world) mistake(c *cluster) string { return w.damage(c, secret{wrong: true}) }
+
+// damage makes the only Secret one that does not work. The gateway knows the one before.
+func (w *world) damage(c *cluster, how secret) string {
+	if !c.link.settled || len(c.link.secrets) != 1 {
+		return ""
+	}
+	how.name = c.link.secrets[0].name
+	c.link.made++
+	how.token = fmt.Sprintf("%s-wrong-%d", c.name, c.link.made)
+	w.write(c, how)
+	return how.name + " does not work any more"
+}
+
+// second makes another Secret for the cluster, which is not used while the first one is.
+func (w *world) second(c *cluster) string {
+	if len(c.link.secrets) != 1 || c.link.secrets[0].bad || c.link.secrets[0].wrong {
+		return ""
+	}
+	c.link.made++
+	s := secret{name: fmt.Sprintf("link-%s-%d", c.name, c.link.made), token: c.token()}
+	w.write(c, s)
+	return s.name + " besides " + c.link.secrets[0].name
+}
+
+// takeOver deletes the first of two Secrets: the other takes over.
+func (w *world) takeOver(c *cluster) string {
+	if len(c.link.secrets) != 2 {
+		return ""
+	}
+	gone := c.link.secrets[0].name
+	w.remove(c, 0)
+	return gone + " deleted, there is " + c.link.secrets[0].name
+}

@@ -1,0 +1,208 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// The oracle says what clients are to hold, from nothing but the objects in the clusters and which clusters are linked.
+// It is as plain as can be, and computes everything anew.
+
+// answer is what a service is for clients.
+type answer struct {
+	code      codes.Code // what a stream that opens ends with; OK: it is served
+	exists    bool
+	endpoints map[netip.AddrPort]endpoint // that clients hold
+	offers    map[offer]bool              // all that there are, those that lose an address to another too
+}
+
+// offer is an address, and who offers it.
+type offer struct {
+	addr    netip.AddrPort
+	cluster string
+	pod     string
+}
+
+// endpoint is what clients are told of an address.
+type endpoint struct {
+	cluster *cluster
+	labels  map[string]string // without zone_locality
+	zone    string
+	tls     string
+	hint    string
+}
+
+type member struct {
+	cluster *cluster
+	service string
+}
+
+// ask answers for a service of the local cluster.
+func (w *world) ask(service string) answer {
+	a := answer{endpoints: map[netip.AddrPort]endpoint{}, offers: map[offer]bool{}}
+	definition := w.clusters[0].services[service]
+	if definition == nil {
+		a.code = codes.NotFound
+		return a
+	}
+	a.exists = true
+	for _, m := range w.members(definition) {
+		mirror := definition.Labels[remoteDiscovery] != ""
+		if !m.cluster.linked() {
+			if mirror {
+				a.code, a.exists = codes.NotFound, false
+			}
+			continue
+		}
+		if m.cluster.services[m.service] == nil {
+			a.exists = a.exists && !mirror
+			continue
+		}
+		for addr, e := range m.cluster.offered(m.service, a.offers) {
+			if _, taken := a.endpoints[addr]; !taken {
+				a.endpoints[addr] = e
+			}
+		}
+	}
+	return a
+}
+
+// members reads what a Service is made of, those that count first.
+func (w *world) members(s *corev1.Service) (list []member) {
+	if name := s.Labels[remoteDiscovery]; name != "" {
+		return []member{{w.named(name), s.Labels[remoteService]}}
+	}
+	local, hasLocal := s.Annotations[localDiscovery]
+	remote, hasRemote := s.Annotations[remoteDiscovery]
+	if !hasLocal && !hasRemote {
+		return []member{{w.clusters[0], s.Name}}
+	}
+	if hasLocal {
+		list = append(list, member{w.clusters[0], local})
+	}
+	for _, item := range strings.Split(remote, ",") {
+		if service, cluster, ok := strings.Cut(item, "@"); ok {
+			list = append(list, member{w.named(cluster), service})
+		}
+	}
+	return list
+}
+
+// offered returns the endpoints of a cluster's service, and notes them as offers.
+func (c *cluster) offered(service string, offers map[offer]bool) map[netip.AddrPort]endpoint {
+	found := map[netip.AddrPort]endpoint{}
+	for _, l := range c.slicesOf(service) {
+		port, ok := slicePort(l)
+		if !ok {
+			continue
+		}
+		for _, e := range l.Endpoints {
+			pod := c.pods[e.TargetRef.Name]
+			if !*e.Conditions.Ready || pod == nil {
+				continue
+			}
+			for _, ip := range e.Addresses {
+				addr := netip.AddrPortFrom(netip.MustParseAddr(ip), port)
+				offers[offer{addr, c.name, pod.Name}] = true
+				found[addr] = c.describe(service, pod, *e.Zone, port)
+			}
+		}
+	}
+	return found
+}
+
+// slicePort is the port of the name that all Services here have.
+func slicePort(l *discoveryv1.EndpointSlice) (uint16, bool) {
+	for _, p := range l.Ports {
+		if *p.Name == portName && p.Port != nil {
+			return uint16(*p.Port), true
+		}
+	}
+	return 0, false
+}
+
+func (c *cluster) describe(service string, pod *corev1.Pod, zone string, port uint16) endpoint {
+	account := pod.Spec.ServiceAccountName
+	e := endpoint{cluster: c, zone: zone, hint: "none", labels: map[string]string{
+		"namespace": namespace, "service": service, "pod": pod.Name, "serviceaccount": account, "zone": zone,
+	}}
+	if c.number != 0 {
+		e.labels["target_cluster"] = c.name
+	}
+	if hash, ok := pod.Labels[hashLabel]; ok {
+		e.labels["pod_template_hash"] = hash
+	}
+	if kind, name := c.workload(pod); kind != "" {
+		e.labels[kind] = name
+	}
+	if pod.Labels[meshLabel] == "" {
+		return e
+	}
+	e.labels["control_plane_ns"] = pod.Labels[meshLabel]
+	e.tls = account + "." + namespace + ".serviceaccount.identity." + linkNamespace + ".cluster.local"
+	e.hint = "h2"
+	if c.opaque(service, pod, port) {
+		e.hint = "opaque"
+		if len(pod.Spec.Containers[1].Env) > 0 {
+			e.hint = "opaque by 4143"
+		}
+	}
+	return e
+}
+
+// workload says what a Pod belongs to.
+func (c *cluster) workload(pod *corev1.Pod) (kind, name string) {
+	if len(pod.OwnerReferences) == 0 {
+		return "", ""
+	}
+	of := pod.OwnerReferences[0]
+	if set := c.replicaSets[of.Name]; of.Kind == "ReplicaSet" && set != nil {
+		of = set.OwnerReferences[0]
+	}
+	return strings.ToLower(of.Kind), of.Name
+}
+
+func (c *cluster) opaque(service string, pod *corev1.Pod, port uint16) bool {
+	if pod.Annotations[opaquePort] == fmt.Sprint(port) {
+		return true
+	}
+	for _, s := range c.servers {
+		number, _, _ := unstructured.NestedInt64(s.Object, "spec", "port")
+		app, _, _ := unstructured.NestedString(s.Object, "spec", "podSelector", "matchLabels", "app")
+		if app == pod.Labels["app"] && number == int64(port) {
+			return true
+		}
+	}
+	return false
+}
+
+// text says all that a client of a zone (empty: unknown) is told of the endpoint.
+func (e endpoint) text(zone string) string {
+	labels := maps.Clone(e.labels)
+	switch {
+	case zone == "" || e.zone == "":
+		labels["zone_locality"] = "unknown"
+	case zone == e.zone:
+		labels["zone_locality"] = "local"
+	default:
+		labels["zone_locality"] = "remote"
+	}
+	return describe(labels, e.tls, e.hint)
+}
+
+func describe(labels map[string]string, tls, hint string) string {
+	var b strings.Builder
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		fmt.Fprintf(&b, "%s=%s ", k, labels[k])
+	}
+	fmt.Fprintf(&b, "tls=%s hint=%s", tls, hint)
+	return b.String()
+}

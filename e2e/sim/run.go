@@ -1,0 +1,174 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"isthmus/e2e/gateway"
+)
+
+// simulation is one run.
+type simulation struct {
+	cfg     Config
+	world   *world
+	gateway *gateway.Gateway
+	clients *clients
+	audit   *audit
+	story   *story
+	pulse   pulse
+	report  Report
+}
+
+// Run simulates until the rounds or the time are over, or something is not as it should be: that is a *Failure. Other
+// errors say that the simulation itself did not work.
+func Run(ctx context.Context, cfg Config) (report Report, err error) {
+	if err := cfg.validate(); err != nil {
+		return Report{}, err
+	}
+	s := &simulation{cfg: cfg, story: newStory(cfg), report: newReport(cfg)}
+	defer func() { report = s.report }()
+	if s.world, err = newWorld(cfg); err != nil {
+		return report, err
+	}
+	defer func() { err = errors.Join(err, s.world.close()) }()
+	s.world.fill()
+	if s.gateway, err = s.world.startGateway(ctx, "-log-level=info"); err != nil {
+		return report, err
+	}
+	defer func() { err = errors.Join(err, s.gateway.Stop()) }()
+	if s.clients, err = newClients(s.world, s.gateway.Addr()); err != nil {
+		return report, err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	var beating sync.WaitGroup
+	beating.Go(func() { s.pulse.run(ctx) })
+	defer func() {
+		stop()
+		err = errors.Join(err, s.clients.stop())
+		beating.Wait()
+	}()
+	s.clients.start(ctx)
+	s.audit = newAudit(s.world, s.clients)
+	return report, s.rounds(ctx)
+}
+
+func (s *simulation) rounds(ctx context.Context) error {
+	began := time.Now()
+	if err := s.settle(ctx, 0); err != nil {
+		return err
+	}
+	s.world.written = s.audit.written
+	for round := 1; s.cfg.Rounds == 0 || round <= s.cfg.Rounds; round++ {
+		if s.cfg.Duration > 0 && time.Since(began) >= s.cfg.Duration {
+			break
+		}
+		s.world.rng = rand.New(rand.NewPCG(s.cfg.Seed, uint64(round)))
+		if err := s.round(ctx, round); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// round does some steps and then checks everything.
+func (s *simulation) round(ctx context.Context, round int) error {
+	w := s.world
+	// Some rounds are over in no time, and some last until the gateway has found out what is silent.
+	pace := int64(s.cfg.Pace) * pick(w, []int64{0, 1, 1, 2, 10}) / 2
+	for range s.cfg.Steps {
+		if err := s.step(); err != nil {
+			return err
+		}
+		if err := pause(ctx, time.Duration(w.rng.Int64N(2*pace+1))); err != nil {
+			return err
+		}
+	}
+	// Often all is healed before the check, and as often some clusters stay away.
+	all := w.chance(2)
+	for i, c := range w.clusters {
+		if all || i == 0 {
+			if text := w.heal(c); text != "" {
+				s.story.tell("", c.name+": "+text)
+			}
+		}
+	}
+	for _, c := range s.clients.all {
+		if c.stalled {
+			c.stall(false)
+		}
+	}
+	return s.settle(ctx, round)
+}
+
+// step does one thing.
+func (s *simulation) step() error {
+	w := s.world
+	for { // until there was something to do it with
+		switch n := w.rng.IntN(100); {
+		case n < 70:
+			if s.change(endpointSteps, pick(w, w.clusters), pick(w, w.services)) {
+				return w.err
+			}
+		case n < 78:
+			if s.change(definitionSteps, w.clusters[0], pick(w, w.services)) {
+				return w.err
+			}
+		case n < 84:
+			if s.change(linkSteps, pick(w, w.clusters[1:]), "") {
+				return w.err
+			}
+		case n < 88:
+			if s.change(faultSteps, pick(w, w.clusters), "") {
+				return w.err
+			}
+		default:
+			k := weighted(w, clientSteps, func(k clientStep) int { return k.weight })
+			text, err := k.do(s.clients, w)
+			s.report.Steps[k.name]++
+			s.story.tell("", k.name+": "+text)
+			return err
+		}
+	}
+}
+
+// change does one of the steps to a service of a cluster; false: it could not.
+func (s *simulation) change(from []step, c *cluster, service string) bool {
+	k := weighted(s.world, from, func(k step) int { return k.weight })
+	text := k.do(s.world, c, service)
+	if text == "" {
+		return false
+	}
+	s.report.Steps[k.name]++
+	s.story.tell(service, fmt.Sprintf("%s %s %s: %s", c.name, service, k.name, text))
+	return true
+}
+
+// weighted picks one of the list, by weight.
+func weighted[K any](w *world, list []K, weight func(K) int) K {
+	sum := 0
+	for _, k := range list {
+		sum += weight(k)
+	}
+	n := w.rng.IntN(sum)
+	for _, k := range list {
+		if n -= weight(k); n < 0 {
+			return k
+		}
+	}
+	return list[0] // not reached
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

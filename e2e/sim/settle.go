@@ -1,0 +1,83 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// settle waits until all clients hold what they should, checks what they have seen on the way, and begins anew. Nothing
+// changes meanwhile, so the answers stay what they are.
+func (s *simulation) settle(ctx context.Context, round int) error {
+	w := s.world
+	answers := map[string]answer{}
+	for _, c := range s.clients.all {
+		if _, ok := answers[c.service]; !ok {
+			answers[c.service] = w.ask(c.service)
+		}
+	}
+	began, within, away := time.Now(), s.cfg.Within, w.away()
+	if left := time.Until(w.lagging); left > 0 {
+		within += left
+	}
+	for _, c := range s.clients.all {
+		for {
+			changed := c.stream.Changed()
+			err := w.wrong(c, answers[c.service], away)
+			if err == nil {
+				break
+			}
+			left := within - time.Since(began)
+			if left <= 0 {
+				return s.failure(round, c, fmt.Errorf("not as it should be %v after the last change: %w", within, err))
+			}
+			if err := s.await(ctx, changed, left); err != nil {
+				return err
+			}
+		}
+	}
+	took := time.Since(began)
+	gap := s.pulse.take()
+	for _, c := range s.clients.all {
+		late, err := s.audit.seen(c, gap > arrested)
+		if err != nil {
+			return s.failure(round, c, err)
+		}
+		s.report.Late += late
+	}
+	s.report.Gap = max(s.report.Gap, gap)
+	if err := s.healthy(ctx); err != nil {
+		return s.failure(round, nil, err)
+	}
+	s.audit.mark(s.clients)
+	if len(away) == 0 {
+		for _, c := range w.clusters[1:] {
+			c.link.settled = c.link.accepted != ""
+		}
+	}
+	s.report.settled(round, took, len(away), w, s.clients)
+	return nil
+}
+
+// await returns when the client has changed, or the time is over.
+func (s *simulation) await(ctx context.Context, changed <-chan struct{}, left time.Duration) error {
+	t := time.NewTimer(left)
+	defer t.Stop()
+	select {
+	case <-changed:
+		return nil
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// healthy tells whether the gateway is there and ready, as it has been all the time.
+func (s *simulation) healthy(ctx context.Context) error {
+	if err := s.gateway.Check(ctx); err != nil {
+		return err
+	}
+	_, err := fetch(ctx, s.gateway, "/ready")
+	return err
+}

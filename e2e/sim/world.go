@@ -1,0 +1,148 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"isthmus/e2e/apisim"
+	"isthmus/e2e/faultproxy"
+)
+
+// world is the clusters with all that is in them. Only the steps change it, and what they do depends on the seed alone.
+type world struct {
+	cfg      Config
+	rng      *rand.Rand
+	clusters []*cluster // the first is the one that the gateway is local to
+	services []string   // that clusters offer
+	zones    map[string]string
+
+	written func(service string) // called after each change; empty: it may concern every service
+	writes  int
+	lagging time.Time // until then a fault may show that takes long to get over
+	err     error     // mistakes in steps
+}
+
+// cluster is one cluster.
+type cluster struct {
+	objects
+	name   string
+	number int
+	api    *apisim.Server
+	proxy  *faultproxy.Proxy // through which the gateway reaches it
+	fault  *fault            // what is wrong with it; nil: nothing
+	link   link
+	made   int // Pods and addresses so far
+}
+
+func newWorld(cfg Config) (*world, error) {
+	w := &world{cfg: cfg, zones: map[string]string{"node-1": "zone-1", "node-2": "zone-2", "node-3": ""},
+		written: func(string) {}}
+	authority, err := apisim.NewAuthority()
+	if err != nil {
+		return nil, err
+	}
+	for i := range cfg.Clusters {
+		c, err := newCluster(i, authority)
+		if err != nil {
+			return nil, errors.Join(err, w.close())
+		}
+		w.clusters = append(w.clusters, c)
+	}
+	for i := range cfg.Services {
+		w.services = append(w.services, fmt.Sprintf("s%02d", i))
+	}
+	return w, nil
+}
+
+func newCluster(number int, authority *apisim.Authority) (*cluster, error) {
+	c := &cluster{objects: newObjects(), name: fmt.Sprintf("c%03d", number), number: number}
+	var err error
+	if c.api, err = apisim.Start(c.name, authority); err != nil {
+		return nil, err
+	}
+	if c.proxy, err = faultproxy.Start(c.api.Addr()); err != nil {
+		return nil, errors.Join(err, c.api.Close())
+	}
+	return c, nil
+}
+
+func (w *world) close() error {
+	errs := make([]error, len(w.clusters))
+	var all sync.WaitGroup
+	for i, c := range w.clusters {
+		all.Go(func() { errs[i] = errors.Join(c.proxy.Close(), c.api.Close()) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+func (w *world) named(name string) *cluster {
+	for _, c := range w.clusters {
+		if c.name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// linked tells whether the gateway is to serve what the cluster offers.
+func (c *cluster) linked() bool { return c != nil && (c.number == 0 || c.link.accepted != "") }
+
+// put writes objects of a cluster that a service is made of; of all of them, if it is empty.
+func (w *world) put(c *cluster, service string, list ...runtime.Object) {
+	for _, o := range list {
+		w.err = errors.Join(w.err, c.api.Put(o))
+		c.set(o, true)
+		w.writes++
+		w.written(service)
+	}
+}
+
+func (w *world) delete(c *cluster, service string, list ...runtime.Object) {
+	for _, o := range list {
+		w.err = errors.Join(w.err, c.api.Delete(o))
+		c.set(o, false)
+		w.writes++
+		w.written(service)
+	}
+}
+
+// pick returns one of the list, which is not empty.
+func pick[T any](w *world, list []T) T { return list[w.rng.IntN(len(list))] }
+
+// chance is true once in n times.
+func (w *world) chance(n int) bool { return w.rng.IntN(n) == 0 }
+
+// fill makes what there is at the beginning.
+func (w *world) fill() {
+	w.rng = rand.New(rand.NewPCG(w.cfg.Seed, 0))
+	local := w.clusters[0]
+	for _, node := range []string{"node-1", "node-2", "node-3"} {
+		w.put(local, "", newNode(node, w.zones[node]))
+	}
+	for _, c := range w.clusters {
+		for _, s := range w.services {
+			if w.chance(5) {
+				continue
+			}
+			w.put(c, s, newService(s))
+			if n := w.cfg.Endpoints; n > 0 {
+				w.grow(c, s, 1+w.rng.IntN(2*n))
+			}
+		}
+		if c.number > 0 {
+			w.relink(c)
+		}
+	}
+	for _, s := range w.services {
+		w.put(local, s, w.federated(s))
+		for _, c := range w.mirrored(s) {
+			w.put(local, s, mirror(s, c))
+		}
+	}
+}
