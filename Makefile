@@ -9,10 +9,12 @@ help: ## print this
 build: ## build bin/isthmus
 	go build -ldflags='-s -w' -o $(BIN)/isthmus ./cmd/isthmus
 
-tools: build ## build the end-to-end programs too: real API servers, scenario runner, demo
+tools: build ## build the end-to-end programs too: real API servers, scenario runner, demo, Prometheus
 	cd e2e && go build -ldflags='-s -w' -o $(BIN)/ ./cmd/...
+	cd e2e/tools && go build -ldflags='-s -w' -tags=remove_all_sd -o $(BIN)/ tool
 
-demo: tools ## three real clusters, linked, and a live view of a federated service (KEEP=1: leave it running)
+demo: build ## three real clusters, linked, and a live view of a federated service (KEEP=1: leave it running)
+	cd e2e && go build -ldflags='-s -w' -o $(BIN)/ ./cmd/controlplane ./cmd/demo
 	@$(BIN)/demo --bin $(BIN) $(if $(filter-out 0 no,$(KEEP)),--keep)
 
 test: lint unit e2e ## everything
@@ -23,7 +25,7 @@ unit: ## the product's tests, with the race detector if there is a C compiler
 
 e2e: tools ## scenarios against real API servers, the gateway as a process (E2E=REGEX: only these)
 	$(if $(E2E),$(BIN)/scenario -gateway $(BIN)/isthmus -controlplane $(BIN)/controlplane -run '$(E2E)' e2e/testdata/cases,cd e2e && \
-	  ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane go test -p 1 -count=1 -timeout 40m ./...)
+	  ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane ISTHMUS_PROMETHEUS=$(BIN)/prometheus ISTHMUS_PROMTOOL=$(BIN)/promtool go test -p 1 -count=1 -timeout 40m ./...)
 
 faults: tools ## what happens to clusters, links and proxies, at length (FAULT=REGEX: only these faults)
 	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane \

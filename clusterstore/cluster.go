@@ -21,6 +21,7 @@ type Config struct {
 	TrustDomain string       // of its identities; empty: its endpoints get none
 	Rules       Rules        // the same for all clusters
 	Log         *zap.Logger
+	Metrics     *Metrics // the same for all clusters; nil: none
 
 	// Changed tells that what the cluster offers of a service may have changed;
 	// at is when the first of the events behind it came. It is called by one
@@ -78,7 +79,7 @@ func NewCluster(cfg Config) (*Cluster, error) {
 	if cfg.REST == nil || cfg.Log == nil || cfg.Changed == nil {
 		return nil, fmt.Errorf("cluster %s: REST, Log and Changed are needed", cfg.Name)
 	}
-	api, err := dial(cfg.Name, cfg.REST)
+	api, err := dial(cfg.Name, cfg.REST, cfg.Metrics)
 	if err != nil {
 		return nil, fmt.Errorf("cluster %s: %w", cfg.Name, err)
 	}

@@ -33,7 +33,7 @@ type clients struct {
 // dial prepares to talk to a cluster; nothing is sent yet. Each cluster has
 // connections of its own, so that closing one cluster's never disturbs another,
 // and no client-side rate limit, since all it does is a handful of watches.
-func dial(name federation.ClusterName, from *rest.Config) (clients, error) {
+func dial(name federation.ClusterName, from *rest.Config, m *Metrics) (clients, error) {
 	cfg := rest.CopyConfig(from)
 	cfg.QPS = -1
 	cfg.ContentType = "application/vnd.kubernetes.protobuf"
@@ -45,6 +45,7 @@ func dial(name federation.ClusterName, from *rest.Config) (clients, error) {
 	if err != nil {
 		return clients{}, err
 	}
+	client.Transport = m.transport(name, client.Transport)
 	api := clients{close: closeIdle}
 	if api.core, err = corev1client.NewForConfigAndClient(cfg, client); err != nil {
 		return clients{}, err
@@ -96,13 +97,14 @@ func (c *clients) dialCustom(from *rest.Config, client *http.Client) error {
 }
 
 // NewLocalClient returns a client of the cluster that the gateway runs in, with
-// the same limits as a Cluster's: for a Store, to read link Secrets by.
-func NewLocalClient(from *rest.Config) (kubernetes.Interface, error) {
+// the same limits and metrics as a Cluster's: for a Store, to read link Secrets by.
+func NewLocalClient(from *rest.Config, m *Metrics) (kubernetes.Interface, error) {
 	cfg := rest.CopyConfig(from)
 	cfg.QPS = -1
 	client, _, err := newHTTPClient(federation.Local, cfg)
 	if err != nil {
 		return nil, err
 	}
+	client.Transport = m.transport(federation.Local, client.Transport)
 	return kubernetes.NewForConfigAndClient(cfg, client)
 }

@@ -169,7 +169,7 @@ func TestNoRedirect(t *testing.T) {
 		http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
 	}))
 	defer server.Close()
-	api, err := dial("east", &rest.Config{Host: server.URL, BearerToken: "secret"})
+	api, err := dial("east", &rest.Config{Host: server.URL, BearerToken: "secret"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,6 +48,11 @@
 //     most slices have one template. Where a namespace has none, it is a map
 //     lookup. What a Server may go by (labels, named ports) stands in the
 //     template, as a string.
+//   - Requests and caches have the series of Linkerd's destination controller, by
+//     cluster besides. Which client a request belongs to goes by its path, since
+//     a cluster has one client for all.
+//   - The lag of updates is measured without a time for each object: an update
+//     counts if it notes the newest time seen of its resource, see lag.
 //
 // Decisions about what an endpoint is:
 //

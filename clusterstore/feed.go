@@ -45,9 +45,10 @@ const (
 // passes as an API object, so that reflectors can carry it: what they gather of
 // a list is small from the start.
 type compacted[T any] struct {
-	key   string
-	value T
-	ok    bool
+	key     string
+	value   T
+	ok      bool
+	updated int64 // as lag has it
 }
 
 func (c *compacted[T]) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
@@ -67,7 +68,7 @@ func (f *feed[O, T]) convert(o any) (*compacted[T], error) {
 			return nil, errType(o)
 		}
 		value, ok := f.compact(o)
-		return &compacted[T]{key: joinKey(m.GetNamespace(), m.GetName()), value: value, ok: ok}, nil
+		return &compacted[T]{key: joinKey(m.GetNamespace(), m.GetName()), value: value, ok: ok, updated: f.resource.lag.updated(m)}, nil
 	}
 	return nil, errType(o)
 }
@@ -108,6 +109,7 @@ func (f *feed[O, T]) Replace(list []any, _ string) error {
 		if err != nil {
 			return err
 		}
+		f.resource.lag.listed(c.updated)
 		if c.ok {
 			listed[c.key] = struct{}{}
 			f.put(c)
@@ -132,14 +134,18 @@ func (f *feed[O, T]) unlisted(listed map[string]struct{}) (gone []string) {
 	return gone
 }
 
-func (f *feed[O, T]) Add(o any) error { return f.Update(o) }
+func (f *feed[O, T]) Add(o any) error { return f.take(o, f.resource.lag.listed) }
 
-func (f *feed[O, T]) Update(o any) error {
+func (f *feed[O, T]) Update(o any) error { return f.take(o, f.resource.lag.update) }
+
+// take takes over an object, after note has been told when it was updated.
+func (f *feed[O, T]) take(o any, note func(updated int64)) error {
 	f.resource.health.event()
 	c, err := f.convert(o)
 	if err != nil {
 		return err
 	}
+	note(c.updated)
 	if c.ok {
 		f.put(c)
 	} else {

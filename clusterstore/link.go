@@ -116,6 +116,7 @@ func (l *link) start(ctx context.Context, creds *credentials) {
 		TrustDomain: creds.trustDomain,
 		Rules:       l.store.opts.Rules,
 		Log:         l.log,
+		Metrics:     l.store.opts.Metrics,
 		Changed: func(svc federation.ServiceID, at time.Time) {
 			l.store.opts.Table.Changed(l.name, svc, at)
 		},
@@ -147,13 +148,15 @@ func (l *link) promote() {
 
 // unlink ends everything that the link has.
 func (l *link) unlink() {
-	if l.next != nil || l.serving != nil {
-		l.store.opts.Table.Unlink(l.name)
-		l.log.Info("cluster unlinked")
+	if l.next == nil && l.serving == nil {
+		return
 	}
+	l.store.opts.Table.Unlink(l.name)
+	l.log.Info("cluster unlinked")
 	l.next.stop()
 	l.serving.stop()
 	l.next, l.serving = nil, nil
+	l.store.opts.Metrics.forget(l.name)
 }
 
 // judge says what state the clusters' health puts the link in, and whether a

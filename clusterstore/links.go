@@ -26,7 +26,8 @@ type Options struct {
 	Rules      Rules                 // for all clusters
 	Table      *federation.Table     // what the links are entered into
 	Log        *zap.Logger           // nil: no logs
-	Registerer prometheus.Registerer // nil: no metrics
+	Registerer prometheus.Registerer // of the Store's own metrics; nil: none
+	Metrics    *Metrics              // of its clusters; nil: none
 	Grace      time.Duration         // 0: DefaultGrace
 }
 
@@ -85,7 +86,7 @@ func NewStore(client kubernetes.Interface, o Options) (*Store, error) {
 		links:   make(map[federation.ClusterName]*link),
 	}
 	if o.Registerer != nil {
-		if err := newMetrics(s, o.Registerer); err != nil {
+		if err := registerStore(s, o.Registerer); err != nil {
 			return nil, fmt.Errorf("clusterstore: metrics: %w", err)
 		}
 	}

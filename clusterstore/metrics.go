@@ -1,6 +1,9 @@
 package clusterstore
 
 import (
+	"fmt"
+	"net/http"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -8,86 +11,124 @@ import (
 	"isthmus/federation"
 )
 
-// metrics reads the store when scraped, so that series come and go with their
-// clusters.
-type metrics struct {
-	store                            *Store
-	size, rotation, rejected, unread *prometheus.Desc
+// kinds are the resources under the names that their series have.
+var kinds = []struct{ resource, cache, lag string }{
+	{"endpoints", "endpoints", "endpoints"},
+	{"endpointslices", "endpointslices", "endpointslices"},
+	{"services", "service", "services"},
+	{"pods", "pod", "pods"},
+	{"servers", "server", "servers"},
+	{"externalworkloads", "externalworkload", "externalworkload"},
+	{"serviceprofiles", "serviceprofile", "serviceprofiles"},
+	{"nodes", "node", ""},
+	{"replicasets", "replicaset", ""},
+	{"jobs", "job", ""},
 }
 
-func stateDescs() (state, stale *prometheus.Desc) {
-	return prometheus.NewDesc("isthmus_cluster_state",
-			"1 for the state that a cluster is in: pending, unreachable, ready or stale.", []string{"cluster", "state"}, nil),
-		prometheus.NewDesc("isthmus_cluster_stale_seconds",
-			"For how long a cluster's API has been lost; 0 while it is followed.", []string{"cluster"}, nil)
+// Metrics are the series that clusters write as they go: one for all of them, the
+// local one too. nil: none.
+type Metrics struct {
+	requests *requests
+	lags     map[string]prometheus.Observer // by resource
 }
 
-// StateMetrics are the series that say how a cluster is doing, linked or local,
-// now. lost is zero unless its API is lost.
-func StateMetrics(cluster federation.ClusterName, s State, lost time.Time) []prometheus.Metric {
-	seconds := 0.0
-	if s == Stale && !lost.IsZero() {
-		seconds = time.Since(lost).Seconds()
-	}
-	state, stale := stateDescs()
-	return []prometheus.Metric{
-		prometheus.MustNewConstMetric(state, prometheus.GaugeValue, 1, cluster.String(), string(s)),
-		prometheus.MustNewConstMetric(stale, prometheus.GaugeValue, seconds, cluster.String()),
-	}
-}
-
-func newMetrics(s *Store, r prometheus.Registerer) error {
-	cluster := []string{"cluster"}
-	return r.Register(&metrics{
-		store: s,
-		size: prometheus.NewDesc("cluster_store_size",
-			"Number of linked clusters: those with a usable Secret, whatever their state.", nil, nil),
-		rotation: prometheus.NewDesc("isthmus_cluster_rotation_failing",
-			"1 while a linked cluster's new credentials do not work and those of before are used.", cluster, nil),
-		rejected: prometheus.NewDesc("isthmus_link_secrets_rejected",
-			"Number of link Secrets that are not used, being unusable or duplicates.", nil, nil),
-		unread: prometheus.NewDesc("isthmus_link_secrets_unreadable",
-			"1 while link Secrets can't be read, so that links stay as they are.", nil, nil),
-	})
-}
-
-func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
-	state, stale := stateDescs()
-	for _, d := range []*prometheus.Desc{state, stale, m.size, m.rotation, m.rejected, m.unread} {
-		ch <- d
-	}
-}
-
-func (m *metrics) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-	}
-	size := 0
-	for name, v := range m.store.views() {
-		if v.accepted == nil {
+// NewMetrics registers the series.
+func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
+	m := &Metrics{requests: newRequests(), lags: make(map[string]prometheus.Observer)}
+	all := m.requests.collectors()
+	for _, k := range kinds {
+		if k.lag == "" {
 			continue
 		}
-		size++
-		for _, x := range StateMetrics(name, v.state, v.cluster.Health().Lost) {
-			ch <- x
-		}
-		var failing float64
-		if v.failed {
-			failing = 1
-		}
-		gauge(m.rotation, failing, string(name))
+		h := prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    k.lag + "_informer_lag_seconds",
+			Help:    fmt.Sprintf("How long after an update of one of the %s it came, in all clusters. API servers note whole seconds.", k.resource),
+			Buckets: []float64{.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 1000},
+		})
+		m.lags[k.resource] = h
+		all = append(all, h)
 	}
-	gauge(m.size, float64(size))
-	rejected := 0
-	for _, st := range m.store.Status() {
-		if st.State == Rejected {
-			rejected++
+	for _, c := range all {
+		if err := r.Register(c); err != nil {
+			return nil, fmt.Errorf("clusterstore: metrics of clusters: %w", err)
 		}
 	}
-	gauge(m.rejected, float64(rejected))
-	var unread float64
-	if _, err := m.store.Secrets(); err != nil {
-		unread = 1
+	return m, nil
+}
+
+// lag returns what measures a resource; nil: nothing does.
+func (m *Metrics) lag(resource string) *lag {
+	if m == nil || m.lags[resource] == nil {
+		return nil
 	}
-	gauge(m.unread, unread)
+	return &lag{seconds: m.lags[resource]}
+}
+
+// transport returns one that counts a cluster's requests.
+func (m *Metrics) transport(name federation.ClusterName, next http.RoundTripper) http.RoundTripper {
+	if m == nil {
+		return next
+	}
+	return m.requests.count(name, next)
+}
+
+// forget ends the series of a cluster, which has stopped.
+func (m *Metrics) forget(name federation.ClusterName) {
+	if m != nil {
+		m.requests.forget(name)
+	}
+}
+
+// clusterDescs are those of the series that a cluster has when scraped.
+type clusterDescs struct {
+	state, stale *prometheus.Desc
+	caches       []*prometheus.Desc // as kinds
+}
+
+func newClusterDescs() clusterDescs {
+	d := clusterDescs{
+		state: prometheus.NewDesc("isthmus_cluster_state",
+			"1 for the state that a cluster is in: rejected, pending, unreachable, ready or stale.", []string{"cluster", "state"}, nil),
+		stale: prometheus.NewDesc("isthmus_cluster_stale_seconds",
+			"For how long a cluster's API has been lost; 0 while it is followed.", []string{"cluster"}, nil),
+	}
+	for _, k := range kinds {
+		d.caches = append(d.caches, prometheus.NewDesc(k.cache+"_cache_size",
+			fmt.Sprintf("How many of a cluster's %s are known and of use.", k.resource), []string{"cluster"}, nil))
+	}
+	return d
+}
+
+func (d *clusterDescs) describe(ch chan<- *prometheus.Desc) {
+	ch <- d.state
+	ch <- d.stale
+	for _, c := range d.caches {
+		ch <- c
+	}
+}
+
+// ClusterMetrics are the series that say how a cluster is doing, linked or local,
+// now.
+func ClusterMetrics(cluster federation.ClusterName, s State, h Health) []prometheus.Metric {
+	d, name := newClusterDescs(), cluster.String()
+	seconds := 0.0
+	if s == Stale && !h.Lost.IsZero() {
+		seconds = time.Since(h.Lost).Seconds()
+	}
+	list := []prometheus.Metric{
+		prometheus.MustNewConstMetric(d.state, prometheus.GaugeValue, 1, name, string(s)),
+		prometheus.MustNewConstMetric(d.stale, prometheus.GaugeValue, seconds, name),
+	}
+	for i, k := range kinds {
+		at := slices.IndexFunc(h.Resources, func(r ResourceHealth) bool { return r.Resource == k.resource })
+		size := 0
+		switch {
+		case at >= 0:
+			size = h.Resources[at].Objects
+		case len(h.Resources) == 0 || k.resource != "endpoints" && k.resource != "endpointslices":
+			continue // of those two one is read, and nothing is cached of the other
+		}
+		list = append(list, prometheus.MustNewConstMetric(d.caches[i], prometheus.GaugeValue, float64(size), name))
+	}
+	return list
 }

@@ -17,7 +17,7 @@ func TestMetrics(t *testing.T) {
 	opaque.Type = corev1.SecretTypeOpaque
 	inBubble(t, func(e *env) {
 		registry := prometheus.NewRegistry()
-		if err := newMetrics(e.store, registry); err != nil {
+		if err := registerStore(e.store, registry); err != nil {
 			t.Fatal(err)
 		}
 		expect := func(want ...string) {
@@ -40,7 +40,12 @@ func TestMetrics(t *testing.T) {
 			"isthmus_cluster_stale_seconds cluster=north 0",
 			"isthmus_cluster_state cluster=east state=ready 1",
 			"isthmus_cluster_state cluster=north state=unreachable 1",
-			"isthmus_link_secrets_rejected 2",
+			"isthmus_cluster_state cluster=west state=rejected 1",
+			"isthmus_link_rejected reason=annotation 0",
+			"isthmus_link_rejected reason=duplicate 1",
+			"isthmus_link_rejected reason=kubeconfig 1",
+			"isthmus_link_rejected reason=label 0",
+			"isthmus_link_secrets 4",
 			"isthmus_link_secrets_unreadable 0",
 		)
 		east.lose("gone")
@@ -54,7 +59,11 @@ func TestMetrics(t *testing.T) {
 			"isthmus_cluster_rotation_failing cluster=east 1",
 			"isthmus_cluster_stale_seconds cluster=east 90",
 			"isthmus_cluster_state cluster=east state=stale 1",
-			"isthmus_link_secrets_rejected 1",
+			"isthmus_link_rejected reason=annotation 0",
+			"isthmus_link_rejected reason=duplicate 1",
+			"isthmus_link_rejected reason=kubeconfig 0",
+			"isthmus_link_rejected reason=label 0",
+			"isthmus_link_secrets 2",
 			"isthmus_link_secrets_unreadable 0",
 		)
 	}, secret("a", "east", "t1", 5), secret("b", "east", "t1", 0), secret("n", "north", "t1", 0), bad, opaque)
@@ -73,7 +82,7 @@ func scrape(t *testing.T, registry *prometheus.Registry) (lines []string) {
 			for _, l := range m.GetLabel() {
 				line += " " + l.GetName() + "=" + l.GetValue()
 			}
-			lines = append(lines, fmt.Sprint(line, " ", m.GetGauge().GetValue()))
+			lines = append(lines, fmt.Sprint(line, " ", m.GetGauge().GetValue()+m.GetCounter().GetValue()))
 		}
 	}
 	return lines
@@ -81,10 +90,62 @@ func scrape(t *testing.T, registry *prometheus.Registry) (lines []string) {
 
 func TestMetricsOnce(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	if err := newMetrics(&Store{}, registry); err != nil {
+	if err := registerStore(&Store{}, registry); err != nil {
 		t.Fatal(err)
 	}
-	if err := newMetrics(&Store{}, registry); err == nil {
+	if err := registerStore(&Store{}, registry); err == nil {
 		t.Error("registered twice")
 	}
+}
+
+// TestClusterMetrics: the caches of a cluster under the names that they have in
+// Linkerd's destination controller; what is not read is empty.
+func TestClusterMetrics(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectorOf(ClusterMetrics("east", Ready, Health{Resources: []ResourceHealth{
+		{Resource: "pods", Objects: 3}, {Resource: "endpointslices", Objects: 2}, {Resource: "servers"},
+	}})))
+	want := []string{
+		"endpoints_cache_size cluster=east 0",
+		"endpointslices_cache_size cluster=east 2",
+		"isthmus_cluster_stale_seconds cluster=east 0",
+		"isthmus_cluster_state cluster=east state=ready 1",
+		"pod_cache_size cluster=east 3",
+		"server_cache_size cluster=east 0",
+	}
+	if got := scrape(t, registry); !slices.Equal(got, want) {
+		t.Errorf("scraped\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+	}
+}
+
+type collectorOf []prometheus.Metric
+
+func (c collectorOf) Describe(chan<- *prometheus.Desc) {}
+func (c collectorOf) Collect(ch chan<- prometheus.Metric) {
+	for _, m := range c {
+		ch <- m
+	}
+}
+
+// TestForgottenWithItsLink: what a cluster wrote as it went goes with the last
+// Secret for it, and not before.
+func TestForgottenWithItsLink(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m, err := NewMetrics(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	inBubble(t, func(e *env) {
+		m.transport("east", nil)
+		e.store.opts.Metrics = m
+		ofEast := func() bool { return strings.Contains(strings.Join(scrape(t, registry), "\n"), "cluster=east") }
+		e.put(secret("a", "east", "t2", 5))
+		if !ofEast() {
+			t.Error("the series went in a rotation")
+		}
+		e.remove("a")
+		if ofEast() {
+			t.Error("the series have stayed")
+		}
+	}, secret("a", "east", "t1", 5))
 }

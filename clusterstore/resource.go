@@ -53,6 +53,7 @@ type resource struct {
 	noWatchList bool
 	feed        feeder
 	health      *health
+	lag         *lag          // of the reflector's goroutine; nil: not measured
 	settled     chan struct{} // closed once listed or, if it is optional, once failed
 
 	settle  sync.Once

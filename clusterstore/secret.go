@@ -25,6 +25,14 @@ const (
 	kubeconfigKey           = "kubeconfig"
 )
 
+// What can be wrong with a link Secret, in one word.
+const (
+	reasonLabel      = "label"
+	reasonAnnotation = "annotation"
+	reasonKubeconfig = "kubeconfig"
+	reasonDuplicate  = "duplicate"
+)
+
 // credentials is one version of one link Secret, read and checked. It is
 // immutable.
 type credentials struct {
@@ -34,6 +42,7 @@ type credentials struct {
 	read    time.Time              // when this version was
 	cluster federation.ClusterName // the cluster it is for; empty: none that it could be
 	refused error                  // why it can't be used; nil: it can
+	reason  string                 // with refused: what is wrong, in one word
 
 	// If it can be used:
 	rest        *rest.Config
@@ -46,9 +55,10 @@ type credentials struct {
 // readSecret reads a Secret of the link type. It does no IO.
 func readSecret(s *corev1.Secret, now time.Time) *credentials {
 	c := &credentials{secret: s.Name, version: s.ResourceVersion, created: s.CreationTimestamp.Time, read: now}
-	c.cluster, c.refused = readClusterName(s)
-	if c.refused == nil {
-		c.refused = c.fill(s)
+	if c.cluster, c.refused = readClusterName(s); c.refused != nil {
+		c.reason = reasonLabel
+	} else {
+		c.reason, c.refused = c.fill(s)
 	}
 	return c
 }
@@ -68,29 +78,30 @@ func readClusterName(s *corev1.Secret) (federation.ClusterName, error) {
 	return federation.ClusterName(name), nil
 }
 
-func (c *credentials) fill(s *corev1.Secret) error {
+// fill reads the rest, or says what is wrong.
+func (c *credentials) fill(s *corev1.Secret) (reason string, err error) {
 	trustDomain, ok := s.Annotations[trustDomainAnnotation]
 	if !ok {
-		return fmt.Errorf("annotation %s is missing", trustDomainAnnotation)
+		return reasonAnnotation, fmt.Errorf("annotation %s is missing", trustDomainAnnotation)
 	}
 	clusterDomain, ok := s.Annotations[clusterDomainAnnotation]
 	if !ok {
-		return fmt.Errorf("annotation %s is missing", clusterDomainAnnotation)
+		return reasonAnnotation, fmt.Errorf("annotation %s is missing", clusterDomainAnnotation)
 	}
 	data, ok := s.Data[kubeconfigKey]
 	if !ok || len(data) == 0 {
-		return errors.New("key " + kubeconfigKey + " is missing")
+		return reasonKubeconfig, errors.New("key " + kubeconfigKey + " is missing")
 	}
 	cfg, warnings, err := readKubeconfig(data)
 	if err != nil {
-		return err
+		return reasonKubeconfig, err
 	}
 	c.rest, c.warnings, c.trustDomain = cfg, warnings, trustDomain
 	if u, err := url.Parse(cfg.Host); err == nil {
 		c.server = u.Host
 	}
 	c.hash = hash(data, []byte(trustDomain), []byte(clusterDomain))
-	return nil
+	return "", nil
 }
 
 // hash tells lists of byte strings apart, however they are cut.

@@ -131,6 +131,7 @@ func newResource[O runtime.Object, T any](c *Cluster, api clients, name string, 
 		noWatchList: api.noWatchList,
 		feed:        f,
 		health:      c.health,
+		lag:         c.cfg.Metrics.lag(name),
 		settled:     make(chan struct{}),
 	}
 	f.state, f.resource = c.state, r

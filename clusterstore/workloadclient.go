@@ -18,14 +18,15 @@ type WorkloadClient interface {
 }
 
 // NewLocalWorkloadClient returns a client of the cluster that the gateway runs
-// in, with the same limits as a Cluster's.
-func NewLocalWorkloadClient(from *rest.Config) (WorkloadClient, error) {
+// in, with the same limits and metrics as a Cluster's.
+func NewLocalWorkloadClient(from *rest.Config, m *Metrics) (WorkloadClient, error) {
 	cfg := rest.CopyConfig(from)
 	cfg.QPS = -1
 	client, _, err := newHTTPClient(federation.Local, cfg)
 	if err != nil {
 		return nil, err
 	}
+	client.Transport = m.transport(federation.Local, client.Transport)
 	var c clients
 	if err := c.dialCustom(cfg, client); err != nil {
 		return nil, err

@@ -20,7 +20,7 @@ func TestLocalWorkloadClient(t *testing.T) {
 			{"metadata":{"name":"vm-1"},"spec":{"workloadIPs":[{"ip":"10.0.0.1"}]}},{"metadata":{"name":"vm-2"},"spec":7}]}`))
 	}))
 	defer server.Close()
-	client, err := NewLocalWorkloadClient(&rest.Config{Host: server.URL})
+	client, err := NewLocalWorkloadClient(&rest.Config{Host: server.URL}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ import (
 //	close NAME
 //	key SERVICE [zone=] [node=]
 //	unserved
+//	watched
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/table", func(t *testing.T, path string) {
 		w := newWorld(Options{IPv6: strings.Contains(path, "ipv6")})
@@ -130,6 +131,13 @@ func (w *world) run(d *datadriven.TestData) error {
 	case "unserved":
 		for _, u := range w.table.Unserved() {
 			fmt.Fprintf(&w.out, "%v: %v: %v\n", u.Service, u.Member, u.Status)
+		}
+	case "watched":
+		for _, p := range w.table.Watched() {
+			fmt.Fprintf(&w.out, "%v:%d defined=%t\n", p.Service, p.Port, w.table.Defined(p.Service))
+			for _, m := range p.Members {
+				fmt.Fprintf(&w.out, "  %v: %v, offered=%d yielded=%d updates=%d\n", m.Member, m.Status, m.Offered, m.Yielded, m.Updates)
+			}
 		}
 	default:
 		return fmt.Errorf("unknown command %q", d.Cmd)

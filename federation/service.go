@@ -41,6 +41,14 @@ type contribution struct {
 	reader    Reader
 	status    MemberStatus
 	nodeLocal bool
+	updates   uint64 // how often it has changed, or got another source
+}
+
+// change is what is published because of it happened where and when; the zero
+// value: not because of a change in one cluster.
+type change struct {
+	cluster ClusterName
+	at      time.Time
 }
 
 // state is what holds for all views of a port.
@@ -71,7 +79,7 @@ func (s *service) open(k Key) *Latest[*Set] {
 	if v == nil {
 		v = &view{}
 		p.views[k.Client] = v
-		p.publish(s.table.opts.IPv6, k.Client, v, time.Time{})
+		p.publish(s.table.opts.IPv6, k.Client, v, change{})
 	}
 	v.refs++
 	return &v.latest
@@ -108,10 +116,16 @@ func (s *service) rebuildPort(p *port, d *Definition, links []link) {
 	members, offers := make([]contribution, 0, len(links)), make([]offer, 0, len(links))
 	for i, l := range links {
 		c, o := contribution{member: d.Members[i], src: l.src}, offer(nil)
-		at := slices.IndexFunc(p.members, func(o contribution) bool { return o.member == c.member && o.src == c.src })
+		at := slices.IndexFunc(p.members, func(o contribution) bool { return o.member == c.member })
+		if at >= 0 {
+			c.updates = p.members[at].updates
+			if p.members[at].src != c.src {
+				c.updates++
+			}
+		}
 		switch {
 		case l.src == nil:
-		case at >= 0:
+		case at >= 0 && p.members[at].src == c.src:
 			c, o = p.members[at], p.offers[at]
 		default:
 			c.reader = l.src.Reader(c.member.Service, p.number)
@@ -122,7 +136,7 @@ func (s *service) rebuildPort(p *port, d *Definition, links []link) {
 	}
 	merged, shared := merge(offers)
 	p.members, p.offers, p.shared = members, offers, shared
-	s.settle(p, d, retain(p.merged, merged), time.Time{})
+	s.settle(p, d, retain(p.merged, merged), change{})
 	s.table.report(s.id, d, p.members)
 }
 
@@ -144,8 +158,9 @@ func (s *service) reread(m Member, at time.Time) {
 		if same(merged, p.merged) && before.status == now.status && before.nodeLocal == now.nodeLocal {
 			continue
 		}
+		p.members[i].updates++
 		d, _ := s.table.inputs(s.id)
-		s.settle(p, d, merged, at)
+		s.settle(p, d, merged, change{m.Cluster, at})
 		if before.status != now.status {
 			s.table.report(s.id, d, p.members)
 		}
@@ -164,22 +179,22 @@ func (c *contribution) read() offer {
 
 // settle takes what a port's members now add up to, and publishes what that
 // changes.
-func (s *service) settle(p *port, d *Definition, merged []*Endpoint, at time.Time) {
+func (s *service) settle(p *port, d *Definition, merged []*Endpoint, c change) {
 	st := stateOf(d, p.members)
 	changed := st != p.state || !same(merged, p.merged)
 	p.merged, p.state = merged, st
 	s.byNode.Store(st.byNode)
 	if changed {
 		for client, v := range p.views {
-			p.publish(s.table.opts.IPv6, client, v, at)
+			p.publish(s.table.opts.IPv6, client, v, c)
 		}
 	}
 }
 
 // publish gives a view its newest set, if that differs from the one it has.
-func (p *port) publish(ipv6 bool, c Client, v *view, at time.Time) {
+func (p *port) publish(ipv6 bool, c Client, v *view, why change) {
 	now := &Set{
-		Version: 1, Exists: p.state.exists, Complete: p.state.complete, ByNode: p.state.byNode, Changed: at,
+		Version: 1, Exists: p.state.exists, Complete: p.state.complete, ByNode: p.state.byNode, Changed: why.at, Origin: why.cluster,
 		Endpoints: choose(p.merged, ipv6, p.state.byNode, c),
 	}
 	if len(now.Endpoints) == 0 {

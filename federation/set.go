@@ -36,6 +36,7 @@ type Set struct {
 	Reason    Reason      // None unless Endpoints is empty
 	Cluster   ClusterName // with NotLinked: the cluster that is not
 	Changed   time.Time   // when its newest change happened in its cluster; zero: not known. Only measured
+	Origin    ClusterName // with Changed: that cluster
 	Endpoints []*Endpoint // sorted by Addr, one per Addr; unchanged endpoints keep their pointer
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/status"
 
@@ -241,5 +242,27 @@ func BenchmarkOpen10k(b *testing.B) {
 			}
 		}
 		wg.Wait()
+	}
+}
+
+// BenchmarkScrape: what a scrape costs with 10,000 streams of as many views, each
+// of 50 endpoints in three clusters.
+func BenchmarkScrape(b *testing.B) {
+	registry := prometheus.NewRegistry()
+	w := newWorld(b, Options{Log: zap.NewNop(), Registerer: registry})
+	for i, c := range []federation.ClusterName{federation.Local, "east", "north"} {
+		w.offer(c, fifty(i)[:17]...)
+	}
+	for i := range 10_000 {
+		key := federation.Key{Service: web, Port: uint16(i + 1)}
+		v := w.server.sets.acquire(key)
+		v.open(w.table.Watch)
+		defer w.server.sets.release(v)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := registry.Gather(); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

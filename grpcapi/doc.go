@@ -65,6 +65,13 @@
 //     by cluster IP counts as one of the service that has it by then.
 //   - An address with a zone (fe80::1%eth0) is InvalidArgument: it means nothing
 //     on another machine.
+//   - Metrics about services are counted when scraped, from what streams share
+//     (census): streams pay nothing for them, and nothing is left of those that
+//     have gone. The series count streams of each member of a service, in the
+//     member's cluster. Their counters of updates begin at their first scrape, and
+//     what is counted between the last scrape of a series and its end is lost.
+//   - Stalls are counted by service, for a thousand names at most, until the
+//     service goes.
 //   - A stream waits Options.Pace from the beginning of its last message, so that
 //     a proxy that takes its time is not made to wait longer.
 package grpcapi

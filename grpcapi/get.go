@@ -15,11 +15,12 @@ type getStream struct {
 	target target
 	client federation.Client
 
-	moved <-chan struct{} // closed once the client's zone may be another; nil: never
-	view  *view           // what the client sees now
-	sent  *federation.Set // what its proxy has; nil: nothing yet
-	zone  string          // the zone for which sent was rendered
-	blank time.Time       // since when there is nothing, but may be; zero: there is, or there is not
+	moved  <-chan struct{} // closed once the client's zone may be another; nil: never
+	view   *view           // what the client sees now
+	turned bool            // sent is another view's
+	sent   *federation.Set // what its proxy has; nil: nothing yet
+	zone   string          // the zone for which sent was rendered
+	blank  time.Time       // since when there is nothing, but may be; zero: there is, or there is not
 }
 
 func (s *Server) newGet(to target, who token, out sink, transport statusWriter) *getStream {
@@ -52,8 +53,13 @@ func (st *getStream) follow(ctx context.Context) error {
 	for {
 		set, stale, settled := st.look()
 		if settled {
-			if err := st.sendAll(ctx, st.due(set), now); err != nil {
+			news := set != st.sent && !st.turned
+			frames := st.due(set)
+			if err := st.sendAll(ctx, frames, now); err != nil {
 				return err
+			}
+			if news && len(frames) > 0 {
+				st.server.metrics.propagation.sent(set)
 			}
 		}
 		select {
@@ -89,7 +95,7 @@ func (st *getStream) due(set *federation.Set) []*frame {
 		return nil
 	}
 	frames := st.view.step(st.sent, set, zone != st.zone)
-	st.sent, st.zone = set, zone
+	st.sent, st.zone, st.turned = set, zone, false
 	return frames
 }
 
@@ -152,6 +158,7 @@ func (st *getStream) turn() bool {
 		if old.key == key {
 			return false
 		}
+		st.turned = true
 		defer st.server.sets.release(old) // once the other is open, so that the service stays watched
 	}
 	st.view = st.server.sets.acquire(key)
@@ -161,7 +168,9 @@ func (st *getStream) turn() bool {
 
 func (st *getStream) stalled() {
 	if st.end(whyStalled) {
-		st.server.metrics.overflow.WithLabelValues(st.name()).Inc()
+		m := st.server.metrics
+		m.stalled.Inc()
+		m.overflow.inc(st.target.service, st.name())
 		st.server.log.Warn("stream ended: its proxy takes no updates", zap.String("service", st.name()))
 	}
 }

@@ -2,47 +2,62 @@ package grpcapi
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"isthmus/federation"
 )
 
-// metrics are the Destination server's.
+// metrics are those of the Destination server's series that are written as it
+// goes. The others are read when scraped, see census.
 type metrics struct {
 	calls            *calls
-	overflow         *prometheus.CounterVec // by service; a series is there once it counts
-	profiles         *prometheus.CounterVec // by service and port, likewise
+	overflow         *overflows // by service
+	profiles         *overflows // by service and port
 	endpointProfiles prometheus.Counter
+	stalled          prometheus.Counter // all of these
 	panics           prometheus.Counter
+	first            prometheus.Histogram
+	late             prometheus.Counter
+	propagation      *propagation
 }
 
-func newMetrics(r prometheus.Registerer, streams func() int) (*metrics, error) {
+func newMetrics(s *Server, r prometheus.Registerer) (*metrics, error) {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
 	m := &metrics{
 		calls: newCalls(),
-		overflow: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "endpoint_updates_queue_overflow",
-			Help: "Get streams that ended because their proxy did not take an update in time.",
-		}, []string{"service"}),
-		profiles: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "profile_updates_queue_overflow",
-			Help: "GetProfile streams of services that ended because their proxy did not take an update in time.",
-		}, []string{"fqn", "port"}),
-		endpointProfiles: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "endpoint_profile_updates_queue_overflow",
-			Help: "GetProfile streams of endpoints that ended because their proxy did not take an update in time.",
+		overflow: newOverflows(s.table, "endpoint_updates_queue_overflow",
+			"Get streams that ended because their proxy did not take an update in time.", "service"),
+		profiles: newOverflows(s.table, "profile_updates_queue_overflow",
+			"GetProfile streams of services that ended because their proxy did not take an update in time.", "fqn", "port"),
+		endpointProfiles: counter("endpoint_profile_updates_queue_overflow",
+			"GetProfile streams of endpoints that ended because their proxy did not take an update in time."),
+		stalled: counter("isthmus_streams_stalled_total", "Streams that ended because their proxy did not take an update in time."),
+		panics:  counter("isthmus_stream_panics_total", "Streams and calls that ended because of a panic in the gateway."),
+		first: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "isthmus_first_frame_seconds",
+			Help:    "How long the first messages of Get streams waited for clusters.",
+			Buckets: []float64{.001, .005, .01, .05, .1, .25, .5, 1, 1.5, 2, 3},
 		}),
-		panics: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "isthmus_stream_panics_total",
-			Help: "Streams and calls that ended because of a panic in the gateway.",
-		}),
+		late:        counter("isthmus_first_frame_timeouts_total", "Get streams that did not begin with all clusters, since one of them took too long."),
+		propagation: &propagation{table: s.table, byCluster: make(map[federation.ClusterName]prometheus.Histogram)},
 	}
-	open := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "isthmus_streams",
-		Help: "Open Get and GetProfile streams.",
-	}, func() float64 { return float64(streams()) })
-	for _, c := range append(m.calls.collectors(), m.overflow, m.profiles, m.endpointProfiles, m.panics, open) {
+	own := []prometheus.Collector{m.overflow, m.profiles, m.endpointProfiles, m.stalled, m.panics, m.first, m.late, m.propagation, newCensus(s)}
+	for _, c := range append(m.calls.collectors(), own...) {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("metrics of the Destination server: %w", err)
 		}
 	}
 	return m, nil
+}
+
+// begun notes that a Get stream has its first set, after a wait or at once.
+func (m *metrics) begun(wait time.Duration, complete bool) {
+	m.first.Observe(wait.Seconds())
+	if !complete {
+		m.late.Inc()
+	}
 }

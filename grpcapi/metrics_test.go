@@ -18,7 +18,7 @@ func value(m prometheus.Metric) float64 {
 
 // series is how many there are.
 func series(c prometheus.Collector) int {
-	ch := make(chan prometheus.Metric, 1000)
+	ch := make(chan prometheus.Metric, 10_000)
 	c.Collect(ch)
 	return len(ch)
 }

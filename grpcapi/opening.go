@@ -14,9 +14,11 @@ import (
 // is after Options.FirstFrame.
 func (st *getStream) first(ctx context.Context) (*federation.Set, error) {
 	var late <-chan time.Time
+	began := time.Now()
 	for {
 		set, stale, settled := st.look()
 		if set.Complete && settled {
+			st.server.metrics.begun(time.Since(began), true)
 			return set, nil
 		}
 		if late == nil {
@@ -30,6 +32,7 @@ func (st *getStream) first(ctx context.Context) (*federation.Set, error) {
 			st.locate()
 		case <-late:
 			set, _, _ = st.look()
+			st.server.metrics.begun(time.Since(began), false)
 			return set, nil
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -86,24 +85,30 @@ func (st *profileStream) refusal(p *federation.Profile) error {
 
 func (st *profileStream) stalled() {
 	if st.end(whyStalled) {
-		st.overflow().Inc()
+		st.overflow()
 		st.server.log.Warn("stream ended: its proxy takes no updates", zap.String("profile", st.name()))
 	}
 }
 
-// overflow is what counts a stall of this stream. Behind a cluster IP is the
-// service that has it by now.
-func (st *profileStream) overflow() prometheus.Counter {
-	key, m := st.view.key, st.server.metrics
+// overflow counts a stall of this stream.
+func (st *profileStream) overflow() {
+	m := st.server.metrics
+	m.stalled.Inc()
 	p, _ := st.view.get()
-	name, port := p.Name, p.Port
-	if !key.Addr.IsValid() && key.Instance == "" {
-		name, port = targetOf(key).host(st.server.opts.ClusterDomain), key.Port
+	if to, ok := serviceOf(st.view.key, p); ok {
+		m.profiles.inc(to.service, to.host(st.server.opts.ClusterDomain), strconv.Itoa(int(to.port)))
+	} else {
+		m.endpointProfiles.Inc()
 	}
-	if name == "" {
-		return m.endpointProfiles
+}
+
+// serviceOf is the service port that a profile is about, if it is no endpoint's.
+// Behind a cluster IP is the service that has it by now.
+func serviceOf(k federation.ProfileKey, p *federation.Profile) (to target, ok bool) {
+	if !k.Addr.IsValid() && k.Instance == "" {
+		return targetOf(k), true
 	}
-	return m.profiles.WithLabelValues(name, strconv.Itoa(int(port)))
+	return target{service: p.Service, port: p.Port}, p.Name != ""
 }
 
 // close releases what the stream holds.

@@ -203,7 +203,7 @@ func TestProfileStall(t *testing.T) {
 				}
 				services, endpoints := series(m.profiles), value(m.endpointProfiles)
 				if tc.service {
-					services += int(value(m.profiles.WithLabelValues("web.shop.svc.cluster.local", "80")))
+					services += m.profiles.count("web.shop.svc.cluster.local", "80")
 				}
 				if tc.service && (services != 2 || endpoints != 0) || !tc.service && (services != 0 || endpoints != 1) {
 					t.Errorf("counted as %d services', %v endpoints'", services, endpoints)

@@ -68,6 +68,7 @@ func (v *profileView) tell(before *told) (now *told, stale <-chan struct{}) {
 	}
 	if len(v.told) > 0 && v.told[0].profile != p {
 		v.told = nil
+		v.updates++
 	}
 	for _, t := range v.told {
 		if t.routes == routes {

@@ -77,7 +77,7 @@ func New(table *federation.Table, dir Directory, o Options) (*Server, error) {
 	if s.profiles, err = newViews(o, func(k federation.ProfileKey) *profileView { return newProfileView(k, &enc, o.Log) }); err != nil {
 		return nil, err
 	}
-	if s.metrics, err = newMetrics(o.Registerer, s.Streams); err != nil {
+	if s.metrics, err = newMetrics(s, o.Registerer); err != nil {
 		return nil, err
 	}
 	s.health.SetServingStatus(pb.Destination_ServiceDesc.ServiceName, healthpb.HealthCheckResponse_SERVING)

@@ -224,7 +224,7 @@ func TestStall(t *testing.T) {
 		if c.status.Code() != codes.Unavailable {
 			t.Errorf("the transport was told %v", c.status)
 		}
-		if n := value(w.server.metrics.overflow.WithLabelValues(webAddr)); n != 1 {
+		if n := w.server.metrics.overflow.count(webAddr); n != 1 {
 			t.Errorf("counted %v times", n)
 		}
 	})

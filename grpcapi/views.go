@@ -21,8 +21,9 @@ type base[K comparable, T any] struct {
 	expiry *time.Timer // of the newest lease; nil: it is in use
 	weighs int         // its weight when it became idle
 
-	mu    sync.Mutex
-	watch *federation.Watch[T] // fixed once open has returned
+	mu      sync.Mutex
+	watch   *federation.Watch[T] // fixed once open has returned
+	updates uint64               // under mu: of a profile, how often it was another when it was asked for
 }
 
 // open begins to watch, unless that has been done.
@@ -56,10 +57,11 @@ type views[K comparable, T any, V shared[K, T]] struct {
 	bound  int // of the number of idle views
 	most   int // of their weight
 
-	mu     sync.Mutex
-	all    map[K]V
-	idle   *simplelru.LRU[K, V] // those of all that nobody uses
-	weighs int                  // what these weigh
+	mu      sync.Mutex
+	all     map[K]V
+	idle    *simplelru.LRU[K, V] // those of all that nobody uses
+	weighs  int                  // what these weigh
+	evicted uint64               // closed to make room
 }
 
 func newViews[K comparable, T any, V shared[K, T]](o Options, create func(K) V) (*views[K, T, V], error) {
@@ -128,6 +130,7 @@ func (vs *views[K, T, V]) retire(v V) (old []*base[K, T]) {
 		vs.wake(oldest.root())
 		delete(vs.all, oldest.root().key)
 		old = append(old, oldest.root())
+		vs.evicted++
 	}
 	vs.idle.Add(b.key, v)
 	vs.weighs += b.weighs
@@ -158,4 +161,11 @@ func (vs *views[K, T, V]) count() (all, idle int) {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()
 	return len(vs.all), vs.idle.Len()
+}
+
+// evictions returns the number of views that were closed to make room.
+func (vs *views[K, T, V]) evictions() uint64 {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+	return vs.evicted
 }

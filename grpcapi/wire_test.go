@@ -204,7 +204,7 @@ func TestStallOverTheWire(t *testing.T) {
 	if _, err := other.Recv(); err != nil {
 		t.Fatal(err)
 	}
-	overflow := func() float64 { return value(w.server.metrics.overflow.WithLabelValues(webAddr)) }
+	overflow := func() int { return w.server.metrics.overflow.count(webAddr) }
 	for i := 0; overflow() == 0 && i < 10_000; i++ {
 		w.offer("", many(5000, 1+i%2)...)
 		if _, err := other.Recv(); err != nil {

@@ -79,7 +79,7 @@ func (w *world) offer(c federation.ClusterName, eps ...*federation.Endpoint) {
 
 func (w *world) share(c federation.ClusterName, s federation.Share) {
 	w.clusters[c].put(web, s)
-	w.table.Changed(c, web, time.Time{})
+	w.table.Changed(c, web, time.Now())
 }
 
 func sliceOf(c federation.ClusterName, eps ...*federation.Endpoint) *federation.Slice {

@@ -19,12 +19,13 @@ import (
 
 // Options are a Local's.
 type Options struct {
-	REST          *rest.Config       // how to reach the cluster
-	TrustDomain   string             // of its identities
-	ClusterDomain string             // of its services' names; empty: cluster.local
-	Rules         clusterstore.Rules // as for linked clusters
-	Table         *federation.Table  // what services and the cluster are entered into
-	Log           *zap.Logger        // nil: no logs
+	REST          *rest.Config          // how to reach the cluster
+	TrustDomain   string                // of its identities
+	ClusterDomain string                // of its services' names; empty: cluster.local
+	Rules         clusterstore.Rules    // as for linked clusters
+	Table         *federation.Table     // what services and the cluster are entered into
+	Log           *zap.Logger           // nil: no logs
+	Metrics       *clusterstore.Metrics // as for linked clusters; nil: none
 }
 
 func (o *Options) validate() error {
@@ -101,6 +102,7 @@ func create(o Options, newCluster func(clusterstore.Config) (cluster, error)) (*
 		TrustDomain: o.TrustDomain,
 		Rules:       o.Rules,
 		Log:         l.log,
+		Metrics:     o.Metrics,
 		Changed: func(svc federation.ServiceID, at time.Time) {
 			o.Table.Changed(federation.Local, svc, at)
 			l.profiles.changed(topic{service: svc})

@@ -7,16 +7,31 @@ import (
 	"isthmus/federation"
 )
 
-// Describe describes nothing: most of the series are those that a
-// clusterstore.Store describes, for one cluster more.
-func (l *Local) Describe(chan<- *prometheus.Desc) {}
+func newProblemsDesc() *prometheus.Desc {
+	return prometheus.NewDesc("isthmus_services_rejected",
+		"Services whose federation annotations or labels can't be used, wholly or in part.", nil, nil)
+}
+
+func newProfilesDesc() *prometheus.Desc {
+	return prometheus.NewDesc("isthmus_service_profiles_rejected", "ServiceProfiles that can't be used.", nil, nil)
+}
+
+// Describe describes what a clusterstore.Store does not: the other series are
+// those that it describes, for one cluster more.
+func (l *Local) Describe(ch chan<- *prometheus.Desc) {
+	ch <- newProblemsDesc()
+	ch <- newProfilesDesc()
+}
 
 // Collect implements prometheus.Collector.
 func (l *Local) Collect(ch chan<- prometheus.Metric) {
-	st, h := l.Status(), l.cluster.Health()
-	for _, m := range clusterstore.StateMetrics(federation.Local, st.State, h.Lost) {
+	h := l.cluster.Health()
+	for _, m := range clusterstore.ClusterMetrics(federation.Local, l.Status().State, h) {
 		ch <- m
 	}
-	rejected := prometheus.NewDesc("isthmus_service_profiles_rejected", "Number of ServiceProfiles that can't be used.", nil, nil)
-	ch <- prometheus.MustNewConstMetric(rejected, prometheus.GaugeValue, float64(h.RejectedProfiles))
+	l.mu.Lock()
+	n := len(l.problems)
+	l.mu.Unlock()
+	ch <- prometheus.MustNewConstMetric(newProblemsDesc(), prometheus.GaugeValue, float64(n))
+	ch <- prometheus.MustNewConstMetric(newProfilesDesc(), prometheus.GaugeValue, float64(h.RejectedProfiles))
 }

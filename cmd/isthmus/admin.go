@@ -19,18 +19,20 @@ import (
 // admin is the HTTP server for kubelet, Prometheus and people. It answers any
 // method.
 type admin struct {
-	ready    func() bool
-	clusters func() clustersPage
-	metrics  *prometheus.Registry
-	pprof    bool
-	log      *zap.Logger
+	ready   func() bool
+	pages   map[string]func() any // by path; answered as JSON
+	metrics *prometheus.Registry
+	pprof   bool
+	log     *zap.Logger
 }
 
 func (a *admin) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/ping", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "pong\n") })
 	mux.HandleFunc("/ready", a.serveReady)
-	mux.HandleFunc("/debug/clusters", a.serveClusters)
+	for path, page := range a.pages {
+		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { servePage(w, page()) })
+	}
 	mux.Handle("/metrics", promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{
 		Registry: a.metrics,
 		ErrorLog: zap.NewStdLog(a.log),
@@ -54,8 +56,8 @@ func (a *admin) serveReady(w http.ResponseWriter, _ *http.Request) {
 	io.WriteString(w, "ok\n")
 }
 
-func (a *admin) serveClusters(w http.ResponseWriter, _ *http.Request) {
-	text, err := json.MarshalIndent(a.clusters(), "", "  ")
+func servePage(w http.ResponseWriter, page any) {
+	text, err := json.MarshalIndent(page, "", "  ")
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return

@@ -21,11 +21,11 @@ func newAdmin(pprof bool) (*admin, *atomic.Bool) {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "forty_two"}, func() float64 { return 42 }))
 	return &admin{
-		ready:    ready.Load,
-		clusters: func() clustersPage { return clustersPage{} },
-		metrics:  reg,
-		pprof:    pprof,
-		log:      zap.NewNop(),
+		ready:   ready.Load,
+		pages:   map[string]func() any{"/debug/clusters": func() any { return clustersPage{} }},
+		metrics: reg,
+		pprof:   pprof,
+		log:     zap.NewNop(),
 	}, &ready
 }
 

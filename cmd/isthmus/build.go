@@ -32,20 +32,24 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 
 	table := federation.NewTable(federation.Options{IPv6: o.ipv6, Report: reportMember(log)})
-	registry.MustRegister(newUnservedMembers(table))
+	registry.MustRegister(newFederationMetrics(table, o.serviceMetrics))
 	rules := clusterstore.Rules{
 		ControllerNamespace: o.namespace,
 		DefaultOpaquePorts:  o.defaultPorts(log),
 		EndpointSlices:      o.slices,
 	}
+	metrics, err := clusterstore.NewMetrics(registry)
+	if err != nil {
+		return nil, err
+	}
 	here, err := local.New(local.Options{
-		REST: cfg, TrustDomain: o.trustDomain, ClusterDomain: o.domain, Rules: rules, Table: table, Log: log,
+		REST: cfg, TrustDomain: o.trustDomain, ClusterDomain: o.domain, Rules: rules, Table: table, Log: log, Metrics: metrics,
 	})
 	if err != nil {
 		return nil, err
 	}
 	registry.MustRegister(here)
-	store, err := newStore(cfg, clusterstore.Options{Namespace: o.namespace, Rules: rules, Table: table, Log: log, Registerer: registry})
+	store, err := newStore(cfg, clusterstore.Options{Namespace: o.namespace, Rules: rules, Table: table, Log: log, Registerer: registry, Metrics: metrics})
 	if err != nil {
 		return nil, err
 	}
@@ -54,12 +58,13 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 		return nil, err
 	}
 
-	writer, err := newWriter(cfg, o, log, registry)
+	writer, err := newWriter(writerParts{cfg, o, log, registry, metrics})
 	if err != nil {
 		return nil, err
 	}
 
-	ready, server := new(atomic.Bool), api.GRPC()
+	traces := newTracing(o.traces, log)
+	ready, server := new(atomic.Bool), api.GRPC(traces.options()...)
 	return &gateway{
 		addr: o.addr, metricsAddr: o.metricsAddr,
 		followers: []follower{
@@ -68,14 +73,19 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 		},
 		firstToEnd: writer.parts(),
 		admin: &admin{
-			ready:    ready.Load,
-			clusters: func() clustersPage { return writer.addTo(newClustersPage(here, store, table)) },
-			metrics:  registry,
-			pprof:    o.pprof,
-			log:      log,
+			ready: ready.Load,
+			pages: map[string]func() any{
+				"/debug/clusters": func() any { return writer.addTo(newClustersPage(here, store, table)) },
+				"/debug/services": func() any { return newServicesPage(table, api.Views()) },
+				"/debug/streams":  func() any { return newStreamsPage(api.Views()) },
+			},
+			metrics: registry,
+			pprof:   o.pprof,
+			log:     log,
 		},
 		ready:  ready,
 		server: server,
+		traces: traces,
 		ending: &ending{
 			streams: api.Streams, leave: api.Leave, drain: api.Drain, graceful: server.GracefulStop, abort: server.Stop,
 			pause: o.delay, spread: o.drain, log: log,
@@ -87,7 +97,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 // newStore returns the store of linked clusters, with a client of its own for
 // the Secrets.
 func newStore(cfg *rest.Config, o clusterstore.Options) (*clusterstore.Store, error) {
-	client, err := clusterstore.NewLocalClient(cfg)
+	client, err := clusterstore.NewLocalClient(cfg, o.Metrics)
 	if err != nil {
 		return nil, fmt.Errorf("client for link Secrets: %w", err)
 	}

@@ -60,6 +60,7 @@ type gateway struct {
 	admin             *admin
 	ready             *atomic.Bool // what the admin server says
 	server            *grpc.Server
+	traces            *tracing // nil: none
 	ending            *ending
 	log               *zap.Logger
 }
@@ -90,12 +91,16 @@ func (g *gateway) run(ctx context.Context) error {
 	var first, clusters, last sync.WaitGroup
 	defer start(life, &first, fail, g.firstToEnd...)()
 	letGo := start(outlive, &clusters, fail, g.followers...)
-	closeAdmin := start(outlive, &last, fail, follower{name: "admin server", run: func(ctx context.Context) error { return g.admin.serve(ctx, l) }})
+	parts := []follower{{name: "admin server", run: func(ctx context.Context) error { return g.admin.serve(ctx, l) }}}
+	if g.traces != nil {
+		parts = append(parts, follower{name: "traces", run: g.traces.run})
+	}
+	closeLast := start(outlive, &last, fail, parts...)
 	g.serve(life, fail)
 	first.Wait()
 	letGo()
 	clusters.Wait()
-	closeAdmin()
+	closeLast()
 	last.Wait()
 	if cause := context.Cause(life); cause != context.Canceled { // what a part failed with, not the end of ctx
 		return cause

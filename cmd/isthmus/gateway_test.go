@@ -50,7 +50,7 @@ func newStand(t *testing.T) *stand {
 			s.first.Store(true)
 			return nil
 		}}},
-		admin: &admin{ready: ready.Load, clusters: func() clustersPage { return clustersPage{} }, metrics: prometheus.NewRegistry(), log: zap.NewNop()},
+		admin: &admin{ready: ready.Load, metrics: prometheus.NewRegistry(), log: zap.NewNop()},
 		ending: &ending{
 			streams: func() int { return int(s.open.Load()) }, leave: func() {},
 			drain: func(context.Context) {

@@ -41,7 +41,8 @@ func parseLevel(s string) (level, error) {
 	return level{}, usagef("--log-level is %q: give panic, fatal, error, warn, info, debug or trace", s)
 }
 
-// newLogger returns a logger that writes lines to w: JSON, or text for people.
+// newLogger returns a logger that writes lines to w: JSON, or text for people. What
+// is repeated too often is dropped, see limited.
 func newLogger(l level, format string, w io.Writer) *zap.Logger {
 	cfg := zap.NewProductionEncoderConfig()
 	cfg.EncodeTime = zapcore.RFC3339NanoTimeEncoder
@@ -52,7 +53,7 @@ func newLogger(l level, format string, w io.Writer) *zap.Logger {
 		cfg.EncodeLevel = zapcore.CapitalLevelEncoder
 		encoder = zapcore.NewConsoleEncoder(cfg)
 	}
-	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), l.zap))
+	return zap.New(newLimited(zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), l.zap)))
 }
 
 // bridgeKlog sends what client-go logs to log, as much as its -v of v lets

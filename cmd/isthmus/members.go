@@ -1,7 +1,6 @@
 package main
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"isthmus/clusterstore"
@@ -61,35 +60,5 @@ func reportMember(log *zap.Logger) func(federation.ServiceID, federation.Member,
 			return
 		}
 		log.Info("member of a service does not serve", append(fields, zap.Stringer("reason", s))...)
-	}
-}
-
-// unservedMembers counts members that do not serve, when scraped. A cluster that
-// is not linked goes without its name: annotations may name as many as they like.
-type unservedMembers struct {
-	table *federation.Table
-	desc  *prometheus.Desc
-}
-
-func newUnservedMembers(t *federation.Table) unservedMembers {
-	return unservedMembers{t, prometheus.NewDesc("isthmus_unserved_members",
-		"Members of federated and mirrored services that contribute nothing, by reason and, unless it is not linked, by cluster.",
-		[]string{"cluster", "reason"}, nil)}
-}
-
-func (u unservedMembers) Describe(ch chan<- *prometheus.Desc) { ch <- u.desc }
-
-func (u unservedMembers) Collect(ch chan<- prometheus.Metric) {
-	type kind struct{ cluster, reason string }
-	count := make(map[kind]int)
-	for _, m := range u.table.Unserved() {
-		k := kind{m.Member.Cluster.String(), m.Status.String()}
-		if m.Status.Link == federation.Unlinked {
-			k.cluster = ""
-		}
-		count[k]++
-	}
-	for k, n := range count {
-		ch <- prometheus.MustNewConstMetric(u.desc, prometheus.GaugeValue, float64(n), k.cluster, k.reason)
 	}
 }

@@ -26,6 +26,7 @@ type options struct {
 	queue                          int
 	logLevel, logFormat            string
 	traces                         string
+	serviceMetrics                 bool
 	pprof, queueMetrics, isVersion bool
 
 	// follow from the flags; set by check
@@ -45,7 +46,7 @@ func gatewayFlags(o *options) *flags {
 	f := newFlags("gateway", gatewayIntro, gatewayExamples)
 	f.section("Addresses", func(s *flag.FlagSet) {
 		s.StringVar(&o.addr, "addr", ":8086", "`HOST:PORT` of the gRPC server for proxies. It is listened on once the gateway is ready.")
-		s.StringVar(&o.metricsAddr, "metrics-addr", ":9996", "`HOST:PORT` of the admin HTTP server: /ping, /ready, /metrics, /debug/clusters.")
+		s.StringVar(&o.metricsAddr, "metrics-addr", ":9996", "`HOST:PORT` of the admin HTTP server: /ping, /ready, /metrics, /debug/clusters, /debug/services, /debug/streams.")
 	})
 	f.section("The cluster the gateway runs in", func(s *flag.FlagSet) {
 		s.StringVar(&o.kubeconfig, "kubeconfig", "", "`FILE` that says how to reach the cluster. Without it: $KUBECONFIG, ~/.kube/config, or the Pod's ServiceAccount.")
@@ -74,7 +75,8 @@ func gatewayFlags(o *options) *flags {
 	f.section("Logs, metrics, traces", func(s *flag.FlagSet) {
 		s.StringVar(&o.logLevel, "log-level", "info", "`LEVEL` of the log: panic, fatal, error, warn, info, debug or trace. Client libraries get more to say with debug and trace.")
 		s.StringVar(&o.logFormat, "log-format", "plain", "`FORMAT` of the log: plain or json.")
-		s.StringVar(&o.traces, "trace-collector", "", "`HOST:PORT` of an OpenTelemetry (OTLP) collector. Accepted, but this version sends no traces.")
+		s.StringVar(&o.traces, "trace-collector", "", "`HOST:PORT` of an OpenTelemetry collector, which gets a span for every call (OTLP over gRPC, no TLS). Empty: no traces.")
+		s.BoolVar(&o.serviceMetrics, "service-metrics", false, "Export the members of every federated service, and what each offers, as series of their own: some for each service and cluster.")
 		s.BoolVar(&o.pprof, "enable-pprof", false, "Serve /debug/pprof/ at the admin address.")
 		s.BoolVar(&o.queueMetrics, "export-queue-metrics", true, "Export the work queue metrics (workqueue_*) of the writer of EndpointSlices for ExternalWorkloads.")
 		s.BoolVar(&o.isVersion, "version", false, "Print the version and exit.")
@@ -161,9 +163,6 @@ func (o *options) complete() {
 	}
 	if o.logFormat != "plain" && o.logFormat != "json" {
 		warn("--log-format is %q: plain is used; json would be the other format", o.logFormat)
-	}
-	if o.traces != "" {
-		warn("--trace-collector is %q: this version sends no traces", o.traces)
 	}
 }
 

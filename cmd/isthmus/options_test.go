@@ -43,6 +43,7 @@ var accepted = map[string]string{
 	"log-format":                 "json",
 	"version":                    "true",
 	"target-cluster-label":       "false",
+	"service-metrics":            "true",
 	"pace":                       "1ms",
 	"stream-stall-timeout":       "2s",
 	"shutdown-delay":             "3s",
@@ -116,7 +117,6 @@ func TestNotes(t *testing.T) {
 		{append(domains, "--outbound-transport-mode=x"), []note{{`--outbound-transport-mode is "x": transparent is used; transport-header would be the other mode`, true}}},
 		{append(domains, "--outbound-transport-mode=transport-header", "--log-format=json"), nil},
 		{append(domains, "--log-format=xml"), []note{{`--log-format is "xml": plain is used; json would be the other format`, false}}},
-		{append(domains, "--trace-collector=c:1"), []note{{`--trace-collector is "c:1": this version sends no traces`, false}}},
 		{append(domains, `--meshed-http2-client-params={"keepAlive":{}}`), []note{{`--meshed-http2-client-params: json: unknown field "keepAlive": skipped`, false}}},
 	} {
 		if got := parsed(t, c.args...).notes; !slices.Equal(got, c.want) {

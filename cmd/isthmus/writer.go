@@ -18,15 +18,24 @@ type writer struct {
 	*externalworkload.Writer // nil: the gateway works without EndpointSlices
 }
 
-func newWriter(from *rest.Config, o *options, log *zap.Logger, registry *prometheus.Registry) (writer, error) {
-	if !o.slices {
+// writerParts is what a writer is made of.
+type writerParts struct {
+	rest     *rest.Config
+	options  *options
+	log      *zap.Logger
+	registry *prometheus.Registry
+	metrics  *clusterstore.Metrics
+}
+
+func newWriter(p writerParts) (writer, error) {
+	if !p.options.slices {
 		return writer{}, nil
 	}
-	client, err := newWriterClient(from)
+	client, err := newWriterClient(p.rest, p.metrics)
 	if err != nil {
 		return writer{}, err
 	}
-	workloads, err := clusterstore.NewLocalWorkloadClient(from)
+	workloads, err := clusterstore.NewLocalWorkloadClient(p.rest, p.metrics)
 	if err != nil {
 		return writer{}, fmt.Errorf("client for ExternalWorkloads: %w", err)
 	}
@@ -37,22 +46,22 @@ func newWriter(from *rest.Config, o *options, log *zap.Logger, registry *prometh
 	w, err := externalworkload.New(externalworkload.Options{
 		Client:       client,
 		Workloads:    workloads,
-		Namespace:    o.namespace,
+		Namespace:    p.options.namespace,
 		Identity:     name,
-		QueueMetrics: o.queueMetrics,
-		Registerer:   registry,
-		Log:          log,
+		QueueMetrics: p.options.queueMetrics,
+		Registerer:   p.registry,
+		Log:          p.log,
 	})
 	return writer{w}, err
 }
 
 // newWriterClient returns a client that speaks protobuf: Services and slices are
 // many.
-func newWriterClient(from *rest.Config) (kubernetes.Interface, error) {
+func newWriterClient(from *rest.Config, m *clusterstore.Metrics) (kubernetes.Interface, error) {
 	cfg := rest.CopyConfig(from)
 	cfg.ContentType = "application/vnd.kubernetes.protobuf"
 	cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	client, err := clusterstore.NewLocalClient(cfg)
+	client, err := clusterstore.NewLocalClient(cfg, m)
 	if err != nil {
 		return nil, fmt.Errorf("client for EndpointSlices: %w", err)
 	}

@@ -31,7 +31,7 @@ func TestWriterFollowsFlags(t *testing.T) {
 	}{{true, true, 1, 12}, {true, false, 1, 4}, {false, true, 0, 0}} {
 		registry := prometheus.NewRegistry()
 		o := &options{namespace: "linkerd", slices: x.slices, queueMetrics: x.metrics}
-		w, err := newWriter(&rest.Config{Host: "http://127.0.0.1:1"}, o, zap.NewNop(), registry)
+		w, err := newWriter(writerParts{rest: &rest.Config{Host: "http://127.0.0.1:1"}, options: o, log: zap.NewNop(), registry: registry})
 		if err != nil {
 			t.Fatal(err)
 		}

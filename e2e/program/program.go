@@ -14,21 +14,34 @@ import (
 	"syscall"
 )
 
-// Program is a command of the repository.
+// Program is a command of the repository, or a tool that it depends on.
 type Program struct {
-	Name string // it is built from cmd/Name of its module to bin/Name
+	Name string // it is built to bin/Name
 	Env  string // the environment variable that names a ready-made one
-	// module is the folder of its module, from the repository's root.
-	module string
+
+	module string // the folder of its module, from the repository's root
+	source string // its package
+	tags   string // to build it with
 }
 
 var (
 	// Isthmus is the product.
-	Isthmus = Program{"isthmus", "ISTHMUS_BINARY", "."}
+	Isthmus = Program{Name: "isthmus", Env: "ISTHMUS_BINARY", module: ".", source: "./cmd/isthmus"}
 	// Controlplane runs clusters. Its first build takes minutes; one that
 	// finds it up to date takes about a second.
-	Controlplane = Program{"controlplane", "ISTHMUS_CONTROLPLANE", "e2e"}
+	Controlplane = Program{Name: "controlplane", Env: "ISTHMUS_CONTROLPLANE", module: "e2e", source: "./cmd/controlplane"}
+	// Prometheus is a Prometheus server, without the service discoveries of
+	// clouds. Its first build takes minutes too.
+	Prometheus = tool("prometheus", "ISTHMUS_PROMETHEUS")
+	// Promtool checks rules and runs their tests.
+	Promtool = tool("promtool", "ISTHMUS_PROMTOOL")
 )
+
+// tool is a tool of the module e2e/tools, which keeps what Prometheus depends on
+// apart from everything else.
+func tool(name, env string) Program {
+	return Program{Name: name, Env: env, module: "e2e/tools", source: "github.com/prometheus/prometheus/cmd/" + name, tags: "remove_all_sd"}
+}
 
 // Path returns the path of the command, once it is there and up to date. Several
 // processes may call it at the same time. Unless the environment names a
@@ -60,7 +73,7 @@ func (p Program) Path(ctx context.Context) (path string, err error) {
 	}
 	path = filepath.Join(bin, p.Name)
 	// -s -w, as in the Makefile: a third smaller, without symbols and DWARF.
-	cmd := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-o", path, "./cmd/"+p.Name)
+	cmd := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-tags="+p.tags, "-o", path, p.source)
 	cmd.Dir = filepath.Join(root, p.module)
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, text)

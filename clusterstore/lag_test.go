@@ -1,0 +1,101 @@
+package clusterstore
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ages is an observer that keeps what it sees.
+type ages []float64
+
+func (a *ages) Observe(v float64) { *a = append(*a, v) }
+
+// updatedAt is an object that its last writer updated at that time, and somebody
+// else applied later.
+func updatedAt(at time.Time) metav1.Object {
+	entry := func(op metav1.ManagedFieldsOperationType, at time.Time) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Operation: op, Time: &metav1.Time{Time: at}}
+	}
+	return &metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{
+		entry(metav1.ManagedFieldsOperationUpdate, at), entry(metav1.ManagedFieldsOperationUpdate, at.Add(-time.Hour)),
+		entry(metav1.ManagedFieldsOperationApply, at.Add(time.Hour)), {Operation: metav1.ManagedFieldsOperationUpdate},
+	}}
+}
+
+func TestLag(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seen ages
+		l := &lag{seconds: &seen}
+		expect := func(what string, want ...float64) {
+			t.Helper()
+			if len(seen) != len(want) || len(want) == 1 && seen[0] != want[0] {
+				t.Errorf("%s: observed %v, want %v", what, seen, want)
+			}
+			seen = nil
+		}
+		start := time.Now()
+		l.listed(l.updated(updatedAt(start)))
+		l.update(l.updated(updatedAt(start)))
+		expect("an update that notes no newer time than the list's")
+
+		time.Sleep(5 * time.Second)
+		l.update(l.updated(updatedAt(start.Add(2 * time.Second))))
+		expect("an update", 3)
+		time.Sleep(time.Second)
+		l.update(l.updated(updatedAt(start.Add(2 * time.Second))))
+		expect("another one of the same second", 4)
+		time.Sleep(time.Hour)
+		l.update(l.updated(updatedAt(start.Add(2 * time.Second))))
+		expect("a deletion, which leaves the time of the last update")
+		l.update(l.updated(updatedAt(start.Add(time.Second))))
+		expect("an older one")
+		l.update(l.updated(&metav1.ObjectMeta{}))
+		expect("nobody says")
+		l.update(l.updated(updatedAt(time.Now().Add(time.Minute))))
+		expect("a clock that is ahead", 0)
+	})
+}
+
+// TestLagOfWatch: of what a reflector delivers only updates are measured.
+func TestLagOfWatch(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m, err := NewMetrics(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	observed := func() (n uint64) {
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if f.GetName() == "pods_informer_lag_seconds" {
+				n = f.GetMetric()[0].GetHistogram().GetSampleCount()
+			}
+		}
+		return n
+	}
+	pod := func(name, app string) *corev1.Pod { // the API notes by itself who writes it
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{"app": app}}}
+	}
+	inCluster(t, func(c *Config, _ *trouble) { c.Metrics = m }, func(r *running) {
+		r.create(pod("b", "x"))
+		if n := observed(); n != 0 {
+			t.Errorf("%d observations after a list and a new Pod", n)
+		}
+		time.Sleep(time.Minute)
+		edited := pod("b", "y")
+		if _, err := r.api.typed.CoreV1().Pods("ns").Update(t.Context(), edited, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if n := observed(); n != 1 {
+			t.Errorf("%d observations after an update", n)
+		}
+	}, pod("a", "x"))
+}

@@ -1,0 +1,81 @@
+package clusterstore
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+type answerer func(*http.Request) (*http.Response, error)
+
+func (f answerer) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestRequests: what is asked of a cluster is counted by client, and gone with
+// the cluster.
+func TestRequests(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m, err := NewMetrics(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, fail := 200, error(nil)
+	next := answerer(func(*http.Request) (*http.Response, error) {
+		if fail != nil {
+			return nil, fail
+		}
+		return &http.Response{StatusCode: answer}, nil
+	})
+	east, local := m.transport("east", next), m.transport("", next)
+	ask := func(through http.RoundTripper, path string) {
+		if response, err := through.RoundTrip(httptest.NewRequest(http.MethodGet, path, nil)); !errors.Is(err, fail) || (response == nil) != (err != nil) {
+			t.Errorf("answer %v, error %v", response, err)
+		}
+	}
+	ask(east, "/api/v1/pods")
+	ask(east, "/apis/policy.linkerd.io/v1beta3/servers")
+	ask(local, "/apis/linkerd.io/v1alpha2/serviceprofiles")
+	answer = 403
+	ask(east, "/apis/discovery.k8s.io/v1/endpointslices")
+	answer = 777
+	ask(east, "/api/v1/pods")
+	fail = errors.New("refused")
+	ask(east, "/api/v1/pods")
+
+	expect := func(want ...string) {
+		t.Helper()
+		got := scrape(t, registry)
+		got = slices.DeleteFunc(got, func(s string) bool { return strings.Contains(s, "latency") || strings.Contains(s, "informer_lag") })
+		if !slices.Equal(got, want) {
+			t.Errorf("scraped\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+		}
+	}
+	each := func(name, value string, clusters ...string) (list []string) {
+		for _, client := range []string{"k8s", "l5dCrd"} {
+			for _, cluster := range clusters {
+				list = append(list, name+" client="+client+" cluster="+cluster+" "+value)
+			}
+		}
+		return list
+	}
+	expect(slices.Concat(
+		each("http_client_burst", "-1", "east", "local"),
+		[]string{"http_client_errors_total client=k8s cluster=east method=get 1"},
+		each("http_client_in_flight_requests", "0", "east", "local"),
+		each("http_client_qps", "-1", "east", "local"),
+		[]string{
+			"http_client_requests_total client=k8s cluster=east code=200 method=get 1",
+			"http_client_requests_total client=k8s cluster=east code=403 method=get 1",
+			"http_client_requests_total client=k8s cluster=east code=unknown method=get 1",
+			"http_client_requests_total client=l5dCrd cluster=east code=200 method=get 1",
+			"http_client_requests_total client=l5dCrd cluster=local code=200 method=get 1",
+		})...)
+	m.forget("east")
+	expect(slices.Concat(
+		each("http_client_burst", "-1", "local"), each("http_client_in_flight_requests", "0", "local"), each("http_client_qps", "-1", "local"),
+		[]string{"http_client_requests_total client=l5dCrd cluster=local code=200 method=get 1"})...)
+}

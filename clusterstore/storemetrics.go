@@ -1,0 +1,97 @@
+package clusterstore
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"isthmus/federation"
+)
+
+// storeMetrics reads the store when scraped, so that series come and go with
+// their clusters.
+type storeMetrics struct {
+	store                                     *Store
+	clusters                                  clusterDescs
+	size, secrets, rotation, rejected, unread *prometheus.Desc
+}
+
+func registerStore(s *Store, r prometheus.Registerer) error {
+	return r.Register(&storeMetrics{
+		store:    s,
+		clusters: newClusterDescs(),
+		size: prometheus.NewDesc("cluster_store_size",
+			"Number of linked clusters: those with a usable Secret, whatever their state.", nil, nil),
+		secrets: prometheus.NewDesc("isthmus_link_secrets",
+			"Number of link Secrets, usable or not.", nil, nil),
+		rotation: prometheus.NewDesc("isthmus_cluster_rotation_failing",
+			"1 while a linked cluster's new credentials do not work and those of before are used.", []string{"cluster"}, nil),
+		rejected: prometheus.NewDesc("isthmus_link_rejected",
+			"Number of link Secrets that can't be used as they are, by what is wrong with them.", []string{"reason"}, nil),
+		unread: prometheus.NewDesc("isthmus_link_secrets_unreadable",
+			"1 while link Secrets can't be read, so that links stay as they are.", nil, nil),
+	})
+}
+
+func (m *storeMetrics) Describe(ch chan<- *prometheus.Desc) {
+	m.clusters.describe(ch)
+	for _, d := range []*prometheus.Desc{m.size, m.secrets, m.rotation, m.rejected, m.unread} {
+		ch <- d
+	}
+}
+
+func (m *storeMetrics) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	views, size := m.store.views(), 0
+	for name, v := range views {
+		if v.accepted == nil {
+			continue
+		}
+		size++
+		for _, x := range ClusterMetrics(name, v.state, v.cluster.Health()) {
+			ch <- x
+		}
+		gauge(m.rotation, one(v.failed), string(name))
+	}
+	gauge(m.size, float64(size))
+	now, _ := m.store.secrets.Get()
+	gauge(m.secrets, float64(len(now.secrets)))
+	reasons, clusters := m.store.rejected(views)
+	for reason, n := range reasons {
+		gauge(m.rejected, float64(n), reason)
+	}
+	for name := range clusters {
+		gauge(m.clusters.state, 1, string(name), string(Rejected))
+	}
+	_, err := m.store.Secrets()
+	gauge(m.unread, one(err != nil))
+}
+
+// rejected counts the Secrets that can't be used, by reason, and names the
+// clusters that have no others. Every reason is there.
+func (s *Store) rejected(views map[federation.ClusterName]*view) (reasons map[string]int, clusters map[federation.ClusterName]bool) {
+	reasons = map[string]int{reasonLabel: 0, reasonAnnotation: 0, reasonKubeconfig: 0, reasonDuplicate: 0}
+	clusters = make(map[federation.ClusterName]bool)
+	now, _ := s.secrets.Get()
+	for _, c := range now.secrets {
+		v := views[c.cluster]
+		accepted := v != nil && v.accepted != nil
+		switch {
+		case c.refused != nil:
+			reasons[c.reason]++
+			if c.cluster != "" && !accepted {
+				clusters[c.cluster] = true
+			}
+		case accepted && v.accepted.secret != c.secret:
+			reasons[reasonDuplicate]++
+		}
+	}
+	return reasons, clusters
+}
+
+func one(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}

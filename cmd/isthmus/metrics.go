@@ -1,0 +1,132 @@
+package main
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"isthmus/federation"
+)
+
+// federationMetrics say what services are made of, when scraped. A cluster that
+// is not linked goes without its name: annotations may name as many as they like.
+type federationMetrics struct {
+	table     *federation.Table
+	byService bool
+
+	members, unavailable, offered, yielded *prometheus.Desc
+	serviceMember, serviceOffered          *prometheus.Desc // with byService only
+}
+
+func newFederationMetrics(t *federation.Table, byService bool) *federationMetrics {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, labels, nil)
+	}
+	return &federationMetrics{
+		table: t, byService: byService,
+		members: desc("isthmus_members",
+			"Members of federated and mirrored services, by cluster; empty: it is not linked.", "cluster"),
+		unavailable: desc("isthmus_member_unavailable",
+			"Members of those that contribute nothing; /debug/clusters says why.", "cluster"),
+		offered: desc("isthmus_endpoints_offered",
+			"Endpoints that clusters offer of the service ports that proxies watch.", "cluster"),
+		yielded: desc("isthmus_address_conflicts",
+			"Addresses of those that another member of the same service has too, and wins.", "cluster"),
+		serviceMember: desc("isthmus_service_member",
+			"1 for a member of a federated or mirrored service that serves, 0 for one that does not.", "namespace", "service", "cluster", "member"),
+		serviceOffered: desc("isthmus_service_endpoints_offered",
+			"Endpoints that a cluster offers of a service port that proxies watch.", "namespace", "service", "port", "cluster", "member"),
+	}
+}
+
+func (m *federationMetrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{m.members, m.unavailable, m.offered, m.yielded} {
+		ch <- d
+	}
+	if m.byService {
+		ch <- m.serviceMember
+		ch <- m.serviceOffered
+	}
+}
+
+func (m *federationMetrics) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	linked := m.table.Linked()
+	m.collectMembers(linked, gauge)
+	m.collectWatched(linked, gauge)
+}
+
+// gauges takes series.
+type gauges func(d *prometheus.Desc, v float64, labels ...string)
+
+// collectMembers is about all services, watched or not.
+func (m *federationMetrics) collectMembers(linked map[federation.ClusterName]federation.LinkState, gauge gauges) {
+	type part struct {
+		service federation.ServiceID
+		member  federation.Member
+	}
+	faulty := make(map[part]bool)
+	for _, u := range m.table.Unserved() {
+		faulty[part{u.Service, u.Member}] = true
+	}
+	members, unavailable := perCluster(linked), perCluster(linked)
+	for id, d := range m.table.Definitions() {
+		for _, member := range d.Members {
+			if !d.Federated && member.Cluster == federation.Local {
+				continue // a Service that stands for itself
+			}
+			cluster := ""
+			if linked[member.Cluster] != federation.Unlinked {
+				cluster = member.Cluster.String()
+			}
+			members[cluster]++
+			serving := 1
+			if faulty[part{id, member}] {
+				unavailable[cluster]++
+				serving = 0
+			}
+			if m.byService {
+				gauge(m.serviceMember, float64(serving), id.Namespace, id.Name, member.Cluster.String(), member.Service.String())
+			}
+		}
+	}
+	each(m.members, members, gauge)
+	each(m.unavailable, unavailable, gauge)
+}
+
+// collectWatched is about what proxies watch.
+func (m *federationMetrics) collectWatched(linked map[federation.ClusterName]federation.LinkState, gauge gauges) {
+	offered, yielded := perCluster(linked), perCluster(linked)
+	for _, w := range m.table.Watched() {
+		for _, p := range w.Members {
+			if p.Status.Link == federation.Unlinked {
+				continue
+			}
+			cluster := p.Member.Cluster.String()
+			offered[cluster] += p.Offered
+			yielded[cluster] += p.Yielded
+			if m.byService {
+				gauge(m.serviceOffered, float64(p.Offered), w.Service.Namespace, w.Service.Name, strconv.Itoa(int(w.Port)), cluster, p.Member.Service.String())
+			}
+		}
+	}
+	each(m.offered, offered, gauge)
+	each(m.yielded, yielded, gauge)
+}
+
+func each(d *prometheus.Desc, counts map[string]int, gauge gauges) {
+	for cluster, n := range counts {
+		gauge(d, float64(n), cluster)
+	}
+}
+
+// perCluster counts by cluster, from 0 for those that are linked.
+func perCluster(linked map[federation.ClusterName]federation.LinkState) map[string]int {
+	counts := make(map[string]int, len(linked))
+	for c := range linked {
+		counts[c.String()] = 0
+	}
+	return counts
+}

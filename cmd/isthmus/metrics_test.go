@@ -1,0 +1,119 @@
+package main
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"isthmus/federation"
+)
+
+// offers is a cluster that offers the same of every Service that it has.
+type offers struct {
+	has   federation.ServiceID
+	slice *federation.Slice
+}
+
+func newOffers(cluster federation.ClusterName, has string, addrs ...string) *offers {
+	o := &offers{federation.ServiceID{Namespace: "shop", Name: has}, &federation.Slice{}}
+	for _, a := range addrs {
+		o.slice.Endpoints = append(o.slice.Endpoints, &federation.Endpoint{Addr: netip.MustParseAddrPort(a), Cluster: cluster})
+	}
+	return o
+}
+
+func (o *offers) State(id federation.ServiceID) federation.ServiceState {
+	if id == o.has {
+		return federation.Present
+	}
+	return federation.Missing
+}
+
+func (o *offers) Reader(id federation.ServiceID, _ uint16) federation.Reader {
+	return reader{o, id}
+}
+
+type reader struct {
+	*offers
+	id federation.ServiceID
+}
+
+func (r reader) Read() federation.Share {
+	return federation.Share{State: r.State(r.id), Slices: []*federation.Slice{r.slice}}
+}
+
+// scrape returns every series as a line: name, label values, value.
+func scrape(t *testing.T, c prometheus.Collector) (lines []string) {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	if err := registry.Register(c); err != nil {
+		t.Fatal(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			line := f.GetName()
+			for _, l := range m.GetLabel() {
+				line += " " + l.GetName() + "=" + l.GetValue()
+			}
+			lines = append(lines, fmt.Sprint(line, " ", m.GetGauge().GetValue()))
+		}
+	}
+	return lines
+}
+
+// TestFederationMetrics: members and endpoints by cluster; by service only if
+// that is asked for. A cluster that nobody linked is not named.
+func TestFederationMetrics(t *testing.T) {
+	table := federation.NewTable(federation.Options{})
+	id := func(name string) federation.ServiceID { return federation.ServiceID{Namespace: "shop", Name: name} }
+	table.Define(id("web"), &federation.Definition{Members: []federation.Member{{Cluster: federation.Local, Service: id("web")}}})
+	table.Define(id("all"), &federation.Definition{Federated: true, Members: []federation.Member{
+		{Cluster: federation.Local, Service: id("web")}, {Cluster: "east", Service: id("web")}, {Cluster: "north", Service: id("web")}, {Cluster: "made-up", Service: id("web")}}})
+	table.Link(federation.Local, federation.Ready, newOffers(federation.Local, "web", "10.0.0.1:80", "10.0.0.2:80"))
+	table.Link("east", federation.Ready, newOffers("east", "web", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80"))
+	table.Link("north", federation.Unreachable, nil)
+	w := table.Watch(federation.Key{Service: id("all"), Port: 80})
+	defer w.Close()
+
+	byCluster := []string{
+		"isthmus_address_conflicts cluster=east 1",
+		"isthmus_address_conflicts cluster=local 0",
+		"isthmus_address_conflicts cluster=north 0",
+		"isthmus_endpoints_offered cluster=east 3",
+		"isthmus_endpoints_offered cluster=local 2",
+		"isthmus_endpoints_offered cluster=north 0",
+		"isthmus_member_unavailable cluster= 1",
+		"isthmus_member_unavailable cluster=east 0",
+		"isthmus_member_unavailable cluster=local 0",
+		"isthmus_member_unavailable cluster=north 1",
+		"isthmus_members cluster= 1",
+		"isthmus_members cluster=east 1",
+		"isthmus_members cluster=local 1",
+		"isthmus_members cluster=north 1",
+	}
+	byService := []string{
+		"isthmus_service_endpoints_offered cluster=east member=shop/web namespace=shop port=80 service=all 3",
+		"isthmus_service_endpoints_offered cluster=local member=shop/web namespace=shop port=80 service=all 2",
+		"isthmus_service_endpoints_offered cluster=north member=shop/web namespace=shop port=80 service=all 0",
+		"isthmus_service_member cluster=east member=shop/web namespace=shop service=all 1",
+		"isthmus_service_member cluster=local member=shop/web namespace=shop service=all 1",
+		"isthmus_service_member cluster=made-up member=shop/web namespace=shop service=all 0",
+		"isthmus_service_member cluster=north member=shop/web namespace=shop service=all 0",
+	}
+	expect := func(asked bool, want []string) {
+		t.Helper()
+		if got := scrape(t, newFederationMetrics(table, asked)); !slices.Equal(got, want) {
+			t.Errorf("scraped\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+		}
+	}
+	expect(false, byCluster)
+	expect(true, slices.Concat(byCluster, byService))
+}

@@ -1,0 +1,108 @@
+package e2e
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+)
+
+// ours tells a family from those about Go, the process and the page itself.
+func ours(name string) bool {
+	return !strings.HasPrefix(name, "go_") && !strings.HasPrefix(name, "process_") && !strings.HasPrefix(name, "promhttp_")
+}
+
+// row is a line of a table in docs/metrics.md: name, type and labels, and two columns of words.
+var row = regexp.MustCompile("(?m)^\\| `([a-z0-9_]+)` \\| ([a-z]+) \\| ([a-z_, ]*) ?\\| .+ \\| .+ \\|$")
+
+// documented: docs/metrics.md and the gateway's /metrics name the same families, with the same types and labels, and
+// all of them have data.
+func (o *observed) documented(t *testing.T) {
+	text, err := os.ReadFile("../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := row.FindAllStringSubmatch(string(text), -1)
+	if n := strings.Count(string(text), "\n| `"); n != len(rows) {
+		t.Fatalf("%d rows of docs/metrics.md can be read, %d there are", len(rows), n)
+	}
+	families := o.families(t)
+	lines := make(map[string]string)
+	for name, f := range families {
+		if ours(name) {
+			lines[name] = fmt.Sprint(strings.ToLower(f.GetType().String()), " ", labelsOf(f))
+		}
+	}
+	for _, r := range rows {
+		labels := []string{}
+		if r[3] = strings.TrimSpace(r[3]); r[3] != "" {
+			labels = strings.Split(r[3], ", ")
+		}
+		slices.Sort(labels)
+		if want := fmt.Sprint(r[2], " ", labels); lines[r[1]] != want {
+			t.Errorf("%s is documented as %s, and is %q", r[1], want, lines[r[1]])
+		}
+		delete(lines, r[1])
+	}
+	for _, name := range slices.Sorted(maps.Keys(lines)) {
+		t.Errorf("%s, %s, is not documented", name, lines[name])
+	}
+	lint(t, families)
+}
+
+// families returns what the first gateway exports.
+func (o *observed) families(t *testing.T) map[string]*dto.MetricFamily {
+	t.Helper()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(o.metrics(o.gateways[0])))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return families
+}
+
+// labelsOf returns the labels that a family's series have, sorted.
+func labelsOf(f *dto.MetricFamily) []string {
+	names := map[string]bool{}
+	for _, m := range f.GetMetric() {
+		for _, l := range m.GetLabel() {
+			names[l.GetName()] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// unclean are the names that promlint objects to and that are as they are because Linkerd's destination controller has
+// them: counters without _total.
+var unclean = []string{
+	"endpoint_profile_updates_queue_overflow", "endpoint_updates_queue_overflow", "endpoints_updates",
+	"profile_updates", "profile_updates_queue_overflow", "workload_updates",
+}
+
+// lint: promlint objects to those names and no others.
+func lint(t *testing.T, families map[string]*dto.MetricFamily) {
+	problems, err := promlint.NewWithMetricFamilies(slices.Collect(maps.Values(families))).Lint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, p := range problems {
+		if !slices.Contains(unclean, p.Metric) && ours(p.Metric) {
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
+		found = append(found, p.Metric)
+	}
+	for _, name := range unclean {
+		if !slices.Contains(found, name) {
+			t.Errorf("promlint has nothing against %s", name)
+		}
+	}
+}

@@ -1,0 +1,202 @@
+package grpcapi
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"isthmus/federation"
+)
+
+// scraped returns the series of the families whose name begins with one of the
+// prefixes as lines: name, label values, value (of a histogram: how many).
+func scraped(t *testing.T, r *prometheus.Registry, prefixes ...string) (lines []string) {
+	t.Helper()
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if !slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(f.GetName(), p) }) {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			line := f.GetName()
+			for _, l := range m.GetLabel() {
+				if l.GetValue() != "" {
+					line += " " + l.GetName() + "=" + l.GetValue()
+				}
+			}
+			lines = append(lines, fmt.Sprint(line, " ", m.GetGauge().GetValue()+m.GetCounter().GetValue()+float64(m.GetHistogram().GetSampleCount())))
+		}
+	}
+	return lines
+}
+
+// countedWorld is a world whose metrics are looked at.
+type countedWorld struct {
+	*world
+	registry *prometheus.Registry
+}
+
+func newCounted(t *testing.T) countedWorld {
+	r := prometheus.NewPedanticRegistry()
+	return countedWorld{newWorld(t, Options{Pace: -1, Registerer: r}), r}
+}
+
+func (w countedWorld) expect(t *testing.T, prefix string, want ...string) {
+	t.Helper()
+	synctest.Wait()
+	if got := scraped(t, w.registry, prefix); !slices.Equal(got, want) {
+		t.Errorf("scraped\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+	}
+}
+
+// TestEndpointsMetrics: streams are counted for each member of what they are
+// about, in the member's cluster and under its name; and not when they are gone.
+func TestEndpointsMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCounted(t)
+		w.define(true, federation.Local, "east", "nowhere")
+		w.offer("", pods("10.0.0.1:80", "10.0.0.2:80")...)
+		w.offer("east", pods("10.1.0.1:80")...)
+		calls := []*call{w.get(webAddr, ""), w.get(webAddr, "n1"), w.get("web-0."+webAddr, "")}
+		of := func(cluster, host string, subscribers, pods, updates int) (lines []string) {
+			if host != "" {
+				host = " hostname=" + host
+			}
+			labels := " cluster=" + cluster + host + " namespace=shop port=80 service=web "
+			return []string{fmt.Sprint("endpoints_exists", labels, 1), fmt.Sprint("endpoints_pods", labels, pods),
+				fmt.Sprint("endpoints_subscribers", labels, subscribers), fmt.Sprint("endpoints_updates", labels, updates)}
+		}
+		expect := func(series ...[]string) {
+			t.Helper()
+			want := slices.Concat(series...)
+			slices.Sort(want)
+			synctest.Wait()
+			got := scraped(t, w.registry, "endpoints_")
+			slices.Sort(got)
+			if !slices.Equal(got, want) {
+				t.Errorf("scraped\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+			}
+		}
+		expect(of("local", "", 2, 2, 0), of("local", "web-0", 1, 0, 0), of("east", "", 2, 1, 0), of("east", "web-0", 1, 0, 0))
+		w.offer("east", pods("10.1.0.1:80", "10.1.0.2:80")...)
+		expect(of("local", "", 2, 2, 0), of("local", "web-0", 1, 0, 0), of("east", "", 2, 2, 1), of("east", "web-0", 1, 0, 1))
+		w.expect(t, "isthmus_endpoints_sent", "isthmus_endpoints_sent cluster=east 4", "isthmus_endpoints_sent cluster=local 4", "isthmus_endpoints_sent cluster=north 0")
+		calls[2].hangUp()
+		calls[1].hangUp()
+		expect(of("local", "", 1, 2, 0), of("east", "", 1, 2, 1))
+		w.expect(t, "isthmus_views", "isthmus_views grpc_method=Get state=open 1", "isthmus_views grpc_method=Get state=warm 0",
+			"isthmus_views grpc_method=GetProfile state=open 0", "isthmus_views grpc_method=GetProfile state=warm 0",
+			"isthmus_views_evicted_total grpc_method=Get 0", "isthmus_views_evicted_total grpc_method=GetProfile 0")
+		w.table.Define(web, nil)
+		w.expect(t, "endpoints_exists", "endpoints_exists cluster=local namespace=shop port=80 service=web 0")
+		calls[0].hangUp()
+		expect()
+	})
+}
+
+// TestProfileMetrics: a stream of a service counts for the ServiceProfiles that
+// may apply, one of an endpoint as a workload's.
+func TestProfileMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCounted(t)
+		key := webKey
+		key.Namespace = "client"
+		w.told.put(webKey, webProfile())
+		w.told.put(key, webProfile())
+		calls := []*call{w.getProfile(webAddr, "shop"), w.getProfile(webAddr, "client"), w.getProfile("10.0.0.1:80", "")}
+		w.expect(t, "profile_", "profile_subscribers namespace=client profile=web.shop.svc.cluster.local 1",
+			"profile_subscribers namespace=shop profile=web.shop.svc.cluster.local 2",
+			"profile_updates namespace=client profile=web.shop.svc.cluster.local 0",
+			"profile_updates namespace=shop profile=web.shop.svc.cluster.local 0")
+		w.expect(t, "service_", "service_subscribers name=web namespace=shop 2")
+		w.expect(t, "workload_", "workload_subscribers 1", "workload_updates 0")
+
+		other := webProfile()
+		other.Opaque = !other.Opaque
+		w.told.put(key, other)
+		for _, p := range []string{"10.9.9.9:80", "10.8.8.8:80"} {
+			w.told.put(federation.ProfileKey{Addr: netip.MustParseAddrPort("10.0.0.1:80")}, endpointProfile(pod(p)))
+			synctest.Wait()
+		}
+		w.expect(t, "profile_updates", "profile_updates namespace=client profile=web.shop.svc.cluster.local 1",
+			"profile_updates namespace=shop profile=web.shop.svc.cluster.local 1")
+		w.expect(t, "workload_", "workload_subscribers 1", "workload_updates 2")
+		for _, c := range calls {
+			c.hangUp()
+		}
+		w.expect(t, "profile_")
+		w.expect(t, "service_")
+		w.expect(t, "workload_", "workload_subscribers 0", "workload_updates 2")
+	})
+}
+
+// TestFirstFrameAndPropagation: how long streams waited for their beginning, and
+// changes for being sent, by cluster. What follows from a link, from a move of
+// the client or from nothing new in the cluster is no change there.
+func TestFirstFrameAndPropagation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCounted(t)
+		w.offer("", pods("10.0.0.1:80")...)
+		w.link("north", federation.Pending)
+		late, soon := w.get(webAddr, ""), w.get(webAddr, "n1")
+		time.Sleep(3 * time.Second)
+		w.expect(t, "isthmus_first_frame", "isthmus_first_frame_seconds 2", "isthmus_first_frame_timeouts_total 2")
+		w.link("north", federation.Ready)
+		more := w.get(webAddr, "")
+		w.expect(t, "isthmus_first_frame", "isthmus_first_frame_seconds 3", "isthmus_first_frame_timeouts_total 2")
+		w.expect(t, "isthmus_propagation", "isthmus_propagation_seconds cluster=east 0",
+			"isthmus_propagation_seconds cluster=local 0", "isthmus_propagation_seconds cluster=north 0")
+		change := func(c federation.ClusterName, addr string) {
+			w.clusters[c].put(web, federation.Share{State: federation.Present, Slices: []*federation.Slice{sliceOf(c, pods(addr)...)}})
+			w.table.Changed(c, web, time.Now().Add(-time.Second))
+			synctest.Wait()
+		}
+		change("east", "10.1.0.1:80")
+		w.nodes.move("n1", "b")
+		w.table.Unlink("north")
+		w.expect(t, "isthmus_propagation", "isthmus_propagation_seconds cluster=east 3", "isthmus_propagation_seconds cluster=local 0")
+		change("", "10.0.0.2:80")
+		w.expect(t, "isthmus_propagation", "isthmus_propagation_seconds cluster=east 3", "isthmus_propagation_seconds cluster=local 3")
+		for _, c := range []*call{late, soon, more} {
+			c.hangUp()
+		}
+	})
+}
+
+// TestSeriesGo: whatever clients ask for, nothing is left of it afterwards.
+func TestSeriesGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCounted(t)
+		size := func() int { synctest.Wait(); return len(scraped(t, w.registry, "")) }
+		w.offer("", pods("10.0.0.1:80")...)
+		w.get(webAddr, "").hangUp()
+		before := size()
+		var calls []*call
+		for i := range 2000 {
+			calls = append(calls,
+				w.get(fmt.Sprintf("made-up-%d.shop.svc.cluster.local:80", i), ""),
+				w.get(fmt.Sprintf("host-%d.%s", i, webAddr), fmt.Sprint("node-", i)),
+				w.get(fmt.Sprintf("web.shop.svc.cluster.local:%d", i+1000), ""),
+				w.getProfile(fmt.Sprintf("made-up-%d.shop.svc.cluster.local:80", i), fmt.Sprint("ns-", i)),
+				w.getProfile(fmt.Sprintf("10.1.%d.%d:80", i/256, i%256), ""))
+		}
+		if n := size(); n < before+10_000 {
+			t.Errorf("%d series while they are open, %d before: too few to prove anything", n, before)
+		}
+		for _, c := range calls {
+			c.hangUp()
+		}
+		if n := size(); n != before {
+			t.Errorf("%d series when they are gone, %d before", n, before)
+		}
+	})
+}

@@ -1,0 +1,69 @@
+package grpcapi
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"isthmus/federation"
+)
+
+// propagation measures, by cluster, how long changes take to streams. A cluster's
+// series is there while it is linked.
+type propagation struct {
+	table *federation.Table
+
+	mu        sync.RWMutex
+	byCluster map[federation.ClusterName]prometheus.Histogram
+}
+
+// sent notes that a stream has been given a set with a newest change.
+func (p *propagation) sent(set *federation.Set) {
+	if set.Changed.IsZero() {
+		return
+	}
+	p.mu.RLock()
+	h := p.byCluster[set.Origin]
+	p.mu.RUnlock()
+	if h == nil {
+		h = p.add(set.Origin)
+	}
+	h.Observe(time.Since(set.Changed).Seconds())
+}
+
+func (p *propagation) add(c federation.ClusterName) prometheus.Histogram {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h := p.byCluster[c]
+	if h == nil {
+		h = prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:        "isthmus_propagation_seconds",
+			Help:        "From when a change of endpoints came from its cluster to when a Get stream handed it to gRPC.",
+			ConstLabels: prometheus.Labels{"cluster": c.String()},
+			Buckets:     []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+		})
+		p.byCluster[c] = h
+	}
+	return h
+}
+
+// Describe describes nothing: the series are by cluster.
+func (p *propagation) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (p *propagation) Collect(ch chan<- prometheus.Metric) {
+	linked := p.table.Linked()
+	for c := range linked {
+		p.add(c)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c, h := range p.byCluster {
+		if _, ok := linked[c]; ok {
+			ch <- h
+		} else {
+			delete(p.byCluster, c)
+		}
+	}
+}
