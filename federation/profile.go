@@ -10,11 +10,14 @@ import (
 // (Instance is set), or an address (Service is zero). Equal keys see the same
 // profiles.
 type ProfileKey struct {
-	Service   ServiceID
-	Instance  string         // hostname of an endpoint, as in <hostname>.<service>.<namespace>; empty: the service
-	Addr      netip.AddrPort // a service's cluster IP, a Pod's address, or anybody's; never an IPv4-mapped IPv6 address, never with a zone
-	Port      uint16         // of the service; that of Addr stands there
-	Namespace string         // the client's, whose own ServiceProfiles come first; empty: not known
+	Service  ServiceID
+	Instance string         // hostname of an endpoint, as in <hostname>.<service>.<namespace>; empty: the service
+	Addr     netip.AddrPort // a service's cluster IP, a Pod's address, or anybody's; never an IPv4-mapped IPv6 address, never with a zone
+	Port     uint16         // of the service; that of Addr stands there
+	// Namespace is the client's, whose own ServiceProfiles come first. Empty: it is
+	// not known, or it makes no difference, as the service's own, or with Instance.
+	// Clients say what they like: there need be no such namespace.
+	Namespace string
 }
 
 // ProfileReason says why there is nothing to tell of a destination.
@@ -52,9 +55,9 @@ type Profile struct {
 	Rejected bool
 	Opaque   bool // the service port's protocol must not be detected
 
-	// Endpoint is what has the address; nil: it is a service's profile. Behind an
-	// address that nobody is known to have is an Endpoint of kind Address, whose
-	// Opaque goes by the default.
+	// Endpoint is what has the address; nil: it is a service's profile. It has no
+	// Group: all labels are its own. Behind an address that nobody is known to have
+	// is an Endpoint of kind Address, whose Opaque goes by the default.
 	Endpoint *Endpoint
 }
 

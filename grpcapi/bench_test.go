@@ -192,8 +192,8 @@ func BenchmarkGetProfileEncode(b *testing.B) {
 			w := newWorld(b, Options{H2Upgrade: true, MeshedHTTP2: http2Params(), Log: zap.NewNop()})
 			v := w.server.profiles.create(webKey)
 			b.ReportAllocs()
-			for b.Loop() {
-				v.render(p, p.Routes)
+			for b.Loop() { // each time as if its ServiceProfile were new
+				v.enc.profile(p, newRoutings(zap.NewNop()).of(p.Routes, p.Port))
 			}
 		})
 	}

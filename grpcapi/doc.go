@@ -17,8 +17,9 @@
 //     before. Codes are for the opening here too: of what is no more, or not yet,
 //     a live stream is told by an empty profile.
 //   - A ServiceProfile that can't be used takes no routes away: who has had routes
-//     of that service keeps them, everybody else gets the default. While it is not
-//     clear who has an address, nothing is sent.
+//     of that service keeps them, also while the service goes and comes back;
+//     everybody else gets the default. While it is not clear who has an address,
+//     nothing is sent.
 //
 // Decisions:
 //
@@ -32,12 +33,19 @@
 //   - A profile is shared as a pair: the profile, and the routes in it. They are
 //     its own, or, where its ServiceProfile can't be used, those that a stream has
 //     had; streams that have had the same share the same bytes. What a stream has
-//     had ends with an empty profile, or one of another service, in between.
+//     had ends with the profile of another service, or other routes; not with one
+//     that has no service, since how much is told of what comes and goes depends on
+//     how fast a proxy takes it.
+//   - What follows from a ServiceProfile, which can be large, is encoded once for
+//     all views of its service port (a routing), and is a part of their messages:
+//     the order of fields does not matter. So the namespaces that clients say they
+//     are in do not multiply it. Weak pointers find it again: it is gone once no
+//     view and no stream has it.
 //   - WeightedAddr and DestinationProfile are written field by field rather than
 //     through the generated structs. That takes few allocations and can't fail;
 //     tests compare it with the generated code.
-//   - A profile is one message. One that is larger than the 4 MiB that proxies
-//     take is told as the default, and that is logged.
+//   - A profile is one message. A ServiceProfile with which it might be larger than
+//     the 4 MiB that proxies take is told as the default, and that is logged.
 //   - profile_ref is left out where there is no ServiceProfile.
 //   - Whoever ends a stream from outside (stall, drain) writes its status to
 //     gRPC's transport stream, which cancels the stream's context and frees a
@@ -49,9 +57,12 @@
 //     ends is followed by the same proxy's next one. They are in a plain LRU with a
 //     timer each: the expirable LRU of the same library starts a goroutine that
 //     never ends. Only views with endpoints stay, and profiles of services and of
-//     endpoints that are known. So names and addresses that clients make up leave
-//     nothing behind. A namespace in a token that is longer than any in Kubernetes
-//     counts as not known, for the same reason.
+//     endpoints that are known; the latter without messages. So names and addresses
+//     that clients make up leave nothing behind. Namespaces do, and ports of a Pod
+//     or of an instance: a client that makes up many of them pushes out the idle
+//     views of others, which are then made again, but takes no more memory than
+//     Options.IdleViews and Options.IdleBytes allow. A namespace in a token that is
+//     longer than any in Kubernetes counts as not known.
 //   - A cluster that is known to be unreachable is not waited for: a Get that finds
 //     nothing else is answered Unavailable at once. A live stream whose set is empty
 //     while a cluster is pending says so after Options.FirstFrame.

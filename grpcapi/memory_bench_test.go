@@ -32,7 +32,7 @@ func BenchmarkGetProfileMemory(b *testing.B) {
 	b.Run("floor", func(b *testing.B) {
 		g := grpc.NewServer(grpc.ForceServerCodecV2(newCodec()))
 		v := newWorld(b, Options{Log: zap.NewNop()}).server.profiles.create(webKey)
-		pb.RegisterDestinationServer(g, &floor{frame: v.render(webProfile("a"), serviceProfile("a"))})
+		pb.RegisterDestinationServer(g, &floor{frame: v.enc.profile(webProfile("a"), v.routings.of(serviceProfile("a"), 80))})
 		benchmarkMemory(b, g)
 	})
 	b.Run("isthmus", func(b *testing.B) {

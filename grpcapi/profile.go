@@ -1,7 +1,6 @@
 package grpcapi
 
 import (
-	"bytes"
 	"context"
 	"strconv"
 	"time"
@@ -18,6 +17,7 @@ type profileStream struct {
 	stream
 	view *profileView // what the client sees; fixed while the stream runs
 	sent *told        // what its proxy has; nil: nothing yet
+	had  had          // the routes that it had last; zero: none yet
 }
 
 func (s *Server) newProfile(out sink, transport statusWriter) *profileStream {
@@ -31,7 +31,7 @@ func (st *profileStream) run(ctx context.Context, key federation.ProfileKey) err
 	st.view = st.server.profiles.acquire(key)
 	defer st.close()
 	st.view.open(st.server.dir.Profile)
-	newest, stale := st.view.tell(nil)
+	newest, stale := st.view.tell(st.had)
 	if err := st.refusal(newest.profile); err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (st *profileStream) run(ctx context.Context, key federation.ProfileKey) err
 		if now, ok = st.pause(ended); !ok {
 			return st.ended(ctx)
 		}
-		newest, stale = st.view.tell(st.sent)
+		newest, stale = st.view.tell(st.had)
 	}
 }
 
@@ -63,7 +63,10 @@ func (st *profileStream) due(now *told) bool {
 	}
 	before := st.sent
 	st.sent = now
-	return before == nil || before != now && !bytes.Equal(before.frame.bytes(), now.frame.bytes())
+	if now.profile.Service != (federation.ServiceID{}) {
+		st.had = had{now.profile.Service, now.routing.profile}
+	}
+	return before == nil || before != now && !before.frame.equal(now.frame)
 }
 
 // refusal is the error that a stream ends with which finds that profile at its

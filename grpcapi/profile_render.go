@@ -1,6 +1,7 @@
 package grpcapi
 
 import (
+	"bytes"
 	"cmp"
 	"math"
 	"net"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/linkerd/linkerd2-proxy-api/go/http_types"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"isthmus/federation"
@@ -70,16 +72,19 @@ func defaultBudget() *federation.RetryBudget {
 	return &federation.RetryBudget{Ratio: 0.2, MinPerSecond: 10, TTL: 10 * time.Second}
 }
 
-// appendProfile appends the fields of a profile's DestinationProfile, with these
-// routes in place of its own. About nothing there is nothing to say.
-func (e *encoder) appendProfile(b []byte, p *federation.Profile, routes *federation.ServiceProfile) []byte {
+// profile encodes a profile's DestinationProfile, with that routing if it is a
+// service's. About nothing there is nothing to say.
+func (e *encoder) profile(p *federation.Profile, r *routing) *frame {
+	var parts mem.BufferSlice
+	var own []byte
 	switch {
-	case p.Reason != federation.Told:
-		return b
 	case p.Endpoint != nil:
-		return e.appendEndpointProfile(b, p.Endpoint)
+		own = e.appendEndpointProfile(nil, p.Endpoint)
+	case p.Reason == federation.Told:
+		parts = mem.BufferSlice{r.data()}
+		own = appendServiceProfile(nil, p)
 	}
-	return appendServiceProfile(b, p, cmp.Or(routes, &federation.ServiceProfile{}))
+	return &frame{append(parts, mem.SliceBuffer(bytes.Clone(own)))}
 }
 
 // appendEndpointProfile says what an address is like. Its zone is not told, which
@@ -90,9 +95,6 @@ func (e *encoder) appendEndpointProfile(b []byte, ep *federation.Endpoint) []byt
 	return nested(b, profileEndpoint, func(b []byte) []byte {
 		b = nested(b, addrAddr, func(b []byte) []byte { return appendTCP(b, ep.Addr) })
 		b = appendNumber(b, addrWeight, weight)
-		for _, l := range ep.Group {
-			b = appendLabel(b, addrLabels, l.Name, l.Value)
-		}
 		for _, l := range ep.Labels {
 			b = appendLabel(b, addrLabels, l.Name, l.Value)
 		}
@@ -103,24 +105,29 @@ func (e *encoder) appendEndpointProfile(b []byte, ep *federation.Endpoint) []byt
 	})
 }
 
-func appendServiceProfile(b []byte, p *federation.Profile, sp *federation.ServiceProfile) []byte {
+// appendServiceProfile appends the fields that are not the routing's.
+func appendServiceProfile(b []byte, p *federation.Profile) []byte {
+	b = appendTrue(b, profileOpaque, p.Opaque)
+	b = appendText(b, profileName, p.Name)
+	return appendResource(b, profileParent, func(b []byte) []byte {
+		b = appendText(appendText(b, resourceGroup, "core"), resourceKind, "Service")
+		b = appendText(appendText(b, resourceName, p.Service.Name), resourceNamespace, p.Service.Namespace)
+		return appendNumber(b, resourcePort, uint64(p.Port))
+	})
+}
+
+// appendRouting appends the fields that follow from a ServiceProfile.
+func appendRouting(b []byte, sp *federation.ServiceProfile, port uint16) []byte {
 	for i := range sp.Routes {
 		b = nested(b, profileRoutes, func(b []byte) []byte { return appendRoute(b, &sp.Routes[i]) })
 	}
 	b = appendBudget(b, cmp.Or(sp.Budget, defaultBudget()))
 	for _, o := range sp.Overrides {
 		b = nested(b, profileOverrides, func(b []byte) []byte {
-			b = appendText(b, overrideAuthority, withPort(o.Authority, p.Port))
+			b = appendText(b, overrideAuthority, withPort(o.Authority, port))
 			return appendNumber(b, overrideWeight, uint64(o.Weight))
 		})
 	}
-	b = appendTrue(b, profileOpaque, p.Opaque)
-	b = appendText(b, profileName, p.Name)
-	b = appendResource(b, profileParent, func(b []byte) []byte {
-		b = appendText(appendText(b, resourceGroup, "core"), resourceKind, "Service")
-		b = appendText(appendText(b, resourceName, p.Service.Name), resourceNamespace, p.Service.Namespace)
-		return appendNumber(b, resourcePort, uint64(p.Port))
-	})
 	if sp.Name == "" {
 		return b
 	}

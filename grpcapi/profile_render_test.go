@@ -30,13 +30,17 @@ func checkProfile(t *testing.T, o Options, p *federation.Profile, text string) {
 		t.Fatal(err)
 	}
 	e := encoderFor(t, o, "")
-	b := e.appendProfile(nil, p, p.Routes)
-	if err := proto.Unmarshal(b, got); err != nil {
+	if err := proto.Unmarshal(encodeProfile(&e, p), got); err != nil {
 		t.Fatal(err)
 	}
 	if !proto.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
+}
+
+// encodeProfile encodes a profile as it is told to who has had no routes.
+func encodeProfile(e *encoder, p *federation.Profile) []byte {
+	return e.profile(p, newRoutings(zap.NewNop()).of(p.Routes, p.Port)).data.Materialize()
 }
 
 // TestGoldenServiceProfiles compares whole messages with the shapes of the
@@ -106,7 +110,7 @@ func TestGoldenServiceProfiles(t *testing.T) {
 	t.Run("P-03, P-04 one route", func(t *testing.T) {
 		checkProfile(t, Options{}, webProfile("a"), webText+refText+`routes{condition{path{regex:"/a"}} metrics_labels{key:"route" value:"a"}}`)
 	})
-	t.Run("SP-08 nothing to tell", func(t *testing.T) {
+	t.Run("undeclared port", func(t *testing.T) {
 		checkProfile(t, Options{}, &federation.Profile{Reason: federation.NoPort}, ``)
 	})
 }
@@ -214,7 +218,7 @@ func TestEndpointProfilesOverTime(t *testing.T) {
 }
 
 // TestLargeProfile: no message is larger than proxies take, and that is said
-// once.
+// once of each ServiceProfile.
 func TestLargeProfile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zap.WarnLevel)
@@ -224,16 +228,22 @@ func TestLargeProfile(t *testing.T) {
 			p.Routes.Routes[0].Condition.Text = strings.Repeat("x", bytes)
 			return p
 		}
-		size := len(w.server.profiles.create(webKey).render(routes(3<<20), routes(3<<20).Routes).bytes()) - 3<<20
-		w.told.put(webKey, routes(4<<20-size))
+		rest := len(appendRouting(nil, routes(3<<20).Routes, 80)) - 3<<20
+		w.told.put(webKey, routes(maxRouting-rest))
 		c := w.getProfile(webAddr, "")
 		defer c.hangUp()
-		if m := c.sees(t, "web routes a"); len(m[0].frame.bytes()) != 4<<20 {
-			t.Errorf("%d bytes, want as many as proxies take", len(m[0].frame.bytes()))
+		if n := c.sees(t, "web routes a")[0].frame.data.Len(); n <= maxRouting || n > 4<<20 {
+			t.Errorf("%d bytes", n)
 		}
-		w.told.put(webKey, routes(4<<20-size+1))
+		large, other := routes(maxRouting-rest+1), webKey
+		other.Namespace = "other"
+		w.told.put(webKey, large)
+		w.told.put(other, with(large, opaque))
 		c.sees(t, "web")
-		w.told.put(webKey, with(routes(5<<20), opaque))
+		theirs := w.getProfile(webAddr, "other")
+		defer theirs.hangUp()
+		theirs.sees(t, "web opaque")
+		w.told.put(webKey, with(large, opaque))
 		c.sees(t, "web opaque")
 		if n := logs.FilterMessageSnippet("too large").Len(); n != 1 {
 			t.Errorf("said %d times", n)
@@ -241,4 +251,16 @@ func TestLargeProfile(t *testing.T) {
 		w.told.put(webKey, webProfile("b"))
 		c.sees(t, "web routes b")
 	})
+}
+
+// TestLongestNames: a profile of a service with the longest names has room for a
+// routing of the largest size.
+func TestLongestNames(t *testing.T) {
+	long := strings.Repeat("x", 63)
+	p := with(webProfile(), opaque)
+	p.Service, p.Port = federation.ServiceID{Namespace: long, Name: long}, 65535
+	p.Name = long + "." + long + ".svc." + strings.Repeat("x", 253)
+	if n := len(appendServiceProfile(nil, p)); n > maxProfile-maxRouting {
+		t.Errorf("%d bytes beside the routing", n)
+	}
 }

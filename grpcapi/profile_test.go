@@ -80,6 +80,8 @@ func TestProfileUnderALiveStream(t *testing.T) {
 	}
 	reason := func(r federation.ProfileReason) *federation.Profile { return &federation.Profile{Reason: r} }
 	ab := webProfile("a", "b")
+	cart := with(webProfile(), func(p *federation.Profile) { p.Service.Name, p.Name, p.Rejected = "cart", "cart.shop", true })
+	nobody := endpointProfile(&federation.Endpoint{Addr: addrKey("10.0.0.1:80").Addr})
 	for name, steps := range map[string][]step{
 		"routes": {
 			{webProfile(), "web"}, {ab, "web routes a b"}, {with(ab, opaque), "web routes a b opaque"},
@@ -100,17 +102,29 @@ func TestProfileUnderALiveStream(t *testing.T) {
 			{ab, "web routes a b"}, {webProfile(), "web"}, {with(webProfile(), rejected), ""},
 		},
 		"rejected, gone between": {
-			{ab, "web routes a b"}, {reason(federation.NoService), "nothing"}, {with(webProfile(), rejected), "web"},
+			{ab, "web routes a b"}, {reason(federation.NoService), "nothing"}, {with(webProfile(), rejected), "web routes a b"},
+		},
+		"rejected, port gone between": {
+			{ab, "web routes a b"}, {with(ab, rejected), ""}, {reason(federation.NoPort), "nothing"}, {with(webProfile(), rejected), "web routes a b"},
+		},
+		"rejected, address free between": {
+			{ab, "web routes a b"}, {nobody, "endpoint 10.0.0.1:80"}, {with(webProfile(), rejected), "web routes a b"},
+		},
+		"rejected, default and gone between": {
+			{ab, "web routes a b"}, {webProfile(), "web"}, {reason(federation.NoService), "nothing"}, {with(webProfile(), rejected), "web"},
 		},
 		"rejected, of another service": {
-			{ab, "web routes a b"}, {with(webProfile(), func(p *federation.Profile) { p.Service.Name, p.Name, p.Rejected = "cart", "cart.shop", true }), "cart"},
+			{ab, "web routes a b"}, {cart, "cart"}, {with(webProfile(), rejected), "web"},
+		},
+		"rejected, of another service, gone between": {
+			{ab, "web routes a b"}, {nobody, "endpoint 10.0.0.1:80"}, {cart, "cart"}, {reason(federation.NoService), "nothing"}, {with(webProfile(), rejected), "web"},
 		},
 		"service gone":  {{ab, "web routes a b"}, {reason(federation.NoService), "nothing"}, {ab, "web routes a b"}},
 		"port gone":     {{ab, "web routes a b"}, {reason(federation.NoPort), "nothing"}, {reason(federation.NoService), ""}, {webProfile(), "web"}},
 		"port declared": {{reason(federation.NoPort), "nothing"}, {webProfile(), "web"}},
 		"external name": {{ab, "web routes a b"}, {reason(federation.NoAddress), "nothing"}},
 		"instance gone": {{endpointProfile(pod("10.0.0.1:80")), "endpoint 10.0.0.1:80"}, {reason(federation.NoInstance), "nothing"}},
-		"service's IP":  {{webProfile(), "web"}, {endpointProfile(&federation.Endpoint{Addr: addrKey("10.0.0.1:80").Addr}), "endpoint 10.0.0.1:80"}},
+		"service's IP":  {{webProfile(), "web"}, {nobody, "endpoint 10.0.0.1:80"}},
 		"ambiguous":     {{ab, "web routes a b"}, {reason(federation.Ambiguous), ""}, {with(ab, opaque), "web routes a b opaque"}},
 		"ambiguous, and rejected after that": {
 			{ab, "web routes a b"}, {reason(federation.Ambiguous), ""}, {with(with(ab, rejected), opaque), "web routes a b opaque"},

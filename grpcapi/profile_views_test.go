@@ -50,25 +50,30 @@ func TestRejectedProfileByHistory(t *testing.T) {
 	})
 }
 
+// TestIdleProfileViews: an idle view goes on watching, but has no messages.
 func TestIdleProfileViews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Linger: 30 * time.Second})
 		w.told.put(webKey, webProfile("a"))
 		first := w.getProfile(webAddr, "")
-		frame := first.sees(t, "web routes a")[0].frame
+		first.sees(t, "web routes a")
 		first.hangUp()
 		w.profileViews(t, 1, 1)
+		if v := w.server.profiles.all[webKey]; len(v.told) != 0 {
+			t.Errorf("%d messages of an idle view", len(v.told))
+		}
 		time.Sleep(30*time.Second - time.Nanosecond)
 		again := w.getProfile(webAddr, "")
-		if got := again.sees(t, "web routes a")[0].frame; got != frame {
-			t.Error("a warm view encoded its profile again")
-		}
+		again.sees(t, "web routes a")
 		time.Sleep(time.Minute) // in use: nothing expires
 		w.profileViews(t, 1, 0)
 		again.hangUp()
 		w.told.put(webKey, webProfile("b")) // idle views follow
 		third := w.getProfile(webAddr, "")
 		third.sees(t, "web routes b")
+		if n := w.told.all[webKey].opened; n != 1 {
+			t.Errorf("watched %d times by a view that was kept", n)
+		}
 		third.hangUp()
 		time.Sleep(30*time.Second - time.Nanosecond)
 		w.profileViews(t, 1, 1)
@@ -77,26 +82,25 @@ func TestIdleProfileViews(t *testing.T) {
 	})
 }
 
-// TestIdleProfileViewsAreBounded in number, and in what their messages take.
+// TestIdleProfileViewsAreBounded in number, and in what they take, which is the
+// same for all.
 func TestIdleProfileViewsAreBounded(t *testing.T) {
 	long := strings.Repeat("x", 10_000)
 	for name, x := range map[string]struct {
-		bound  Options
-		routes []string
-		says   string
-		kept   int
+		bound Options
+		kept  int
 	}{
-		"number":    {Options{Pace: -1, IdleViews: 3}, nil, "web", 3},
-		"weight":    {Options{Pace: -1, IdleBytes: 50_000}, []string{long}, "web routes " + long, 2},
-		"too heavy": {Options{Pace: -1, IdleBytes: 10_000}, []string{long}, "web routes " + long, 0},
+		"number":    {Options{Pace: -1, IdleViews: 3}, 3},
+		"weight":    {Options{Pace: -1, IdleBytes: 2500}, 2},
+		"too heavy": {Options{Pace: -1, IdleBytes: 1000}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, x.bound)
 				for p := 1; p <= 5; p++ {
-					w.told.put(federation.ProfileKey{Service: web, Port: uint16(p)}, webProfile(x.routes...))
+					w.told.put(federation.ProfileKey{Service: web, Port: uint16(p)}, webProfile(long))
 					c := w.getProfile(fmt.Sprintf("web.shop.svc.cluster.local:%d", p), "")
-					c.sees(t, x.says)
+					c.sees(t, "web routes "+long)
 					c.hangUp()
 				}
 				w.profileViews(t, x.kept, x.kept)
@@ -105,20 +109,59 @@ func TestIdleProfileViewsAreBounded(t *testing.T) {
 	}
 }
 
-// TestUnknownDestinationsLeaveNothing: whatever clients make up.
-func TestUnknownDestinationsLeaveNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{})
-		w.told.put(webKey, &federation.Profile{Reason: federation.NoPort})
-		for i := range 50 {
-			w.getProfile(fmt.Sprintf("x%d.shop.svc.cluster.local", i), "").fails(t, codes.NotFound, "")
-			c := w.getProfile(fmt.Sprintf("10.0.0.%d:80", i), "made-up")
-			c.sees(t, fmt.Sprintf("endpoint 10.0.0.%d:80", i))
-			c.hangUp()
-			c = w.getProfile(webAddr, "")
-			c.sees(t, "nothing")
-			c.hangUp()
-		}
-		w.profileViews(t, 0, 0)
-	})
+// TestMadeUpDestinations: what is not there leaves nothing behind, whatever
+// clients make up. Of what is there, clients can make up namespaces and the ports
+// of a Pod: those views do stay, within the bound.
+func TestMadeUpDestinations(t *testing.T) {
+	at := func(port int) string { return fmt.Sprintf("10.0.0.1:%d", port) }
+	instance := federation.ProfileKey{Service: web, Instance: "web-0", Port: 80}
+	for name, x := range map[string]struct {
+		open func(w *world, i int) *call
+		says func(i int) string
+		kept int
+	}{
+		"addresses of nobody": {
+			func(w *world, i int) *call { return w.getProfile(fmt.Sprintf("10.0.1.%d:80", i), "made-up") },
+			func(i int) string { return fmt.Sprintf("endpoint 10.0.1.%d:80", i) }, 0,
+		},
+		"undeclared ports": {
+			func(w *world, i int) *call {
+				w.told.put(federation.ProfileKey{Service: web, Port: uint16(1000 + i)}, &federation.Profile{Reason: federation.NoPort})
+				return w.getProfile(fmt.Sprintf("web.shop.svc.cluster.local:%d", 1000+i), "")
+			},
+			func(int) string { return "nothing" }, 0,
+		},
+		"namespaces of an instance's clients": {
+			func(w *world, i int) *call { return w.getProfile("web-0."+webAddr, fmt.Sprint("made-up", i)) },
+			func(int) string { return "endpoint 10.0.0.1:80" }, 1,
+		},
+		"namespaces of a service's clients": {
+			func(w *world, i int) *call {
+				w.told.put(federation.ProfileKey{Service: web, Port: 80, Namespace: fmt.Sprint("made-up", i)}, webProfile())
+				return w.getProfile(webAddr, fmt.Sprint("made-up", i))
+			},
+			func(int) string { return "web" }, 3,
+		},
+		"a pod's ports": {
+			func(w *world, i int) *call {
+				w.told.put(addrKey(at(1000+i)), endpointProfile(pod(at(1000+i))))
+				return w.getProfile(at(1000+i), "")
+			},
+			func(i int) string { return "endpoint " + at(1000+i) }, 3,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, Options{IdleViews: 3})
+				w.told.put(instance, endpointProfile(pod(at(80))))
+				for i := range 50 {
+					w.getProfile(fmt.Sprintf("x%d.shop.svc.cluster.local", i), "").fails(t, codes.NotFound, "")
+					c := x.open(w, i)
+					c.sees(t, x.says(i))
+					c.hangUp()
+				}
+				w.profileViews(t, x.kept, x.kept)
+			})
+		})
+	}
 }

@@ -24,6 +24,7 @@ type destinations struct {
 type destination struct {
 	federation.Latest[*federation.Profile]
 	watches int // open ones
+	opened  int // ever
 }
 
 func (d *destinations) at(k federation.ProfileKey) *destination {
@@ -47,6 +48,7 @@ func (d *destinations) Profile(k federation.ProfileKey) *federation.Watch[*feder
 	}
 	x := d.at(k)
 	x.watches++
+	x.opened++
 	return federation.NewWatch(&x.Latest, func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()

@@ -145,9 +145,9 @@ func parseToken(s string) token {
 // maxNamespace is how long a namespace's name may be in Kubernetes.
 const maxNamespace = 63
 
-// of adds the client's namespace to a key, where that makes a difference.
+// of adds the client's namespace to a key, where that may make a difference.
 func (t token) of(k federation.ProfileKey) federation.ProfileKey {
-	if t.Namespace != k.Service.Namespace && len(t.Namespace) <= maxNamespace {
+	if k.Instance == "" && t.Namespace != k.Service.Namespace && len(t.Namespace) <= maxNamespace {
 		k.Namespace = t.Namespace
 	}
 	return k

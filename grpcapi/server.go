@@ -74,7 +74,8 @@ func New(table *federation.Table, dir Directory, o Options) (*Server, error) {
 	if s.sets, err = newViews(o, func(k federation.Key) *view { return newView(k, enc) }); err != nil {
 		return nil, err
 	}
-	if s.profiles, err = newViews(o, func(k federation.ProfileKey) *profileView { return newProfileView(k, &enc, o.Log) }); err != nil {
+	routings := newRoutings(o.Log)
+	if s.profiles, err = newViews(o, func(k federation.ProfileKey) *profileView { return newProfileView(k, &enc, routings) }); err != nil {
 		return nil, err
 	}
 	if s.metrics, err = newMetrics(s, o.Registerer); err != nil {

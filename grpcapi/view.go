@@ -29,9 +29,9 @@ func newView(k federation.Key, enc encoder) *view {
 // endpointBytes is about what an endpoint takes of a set and its messages.
 const endpointBytes = 300
 
-// weight is nothing for an empty view, which is made again in no time, and may be
+// rest is nothing for an empty view, which is made again in no time, and may be
 // of a name that somebody made up.
-func (v *view) weight() int {
+func (v *view) rest() int {
 	set, _ := v.get()
 	return len(set.Endpoints) * endpointBytes
 }

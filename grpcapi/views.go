@@ -44,9 +44,9 @@ func (b *base[K, T]) root() *base[K, T] { return b }
 type shared[K comparable, T any] interface {
 	comparable
 	root() *base[K, T]
-	// weight is about how many bytes the view, which is open, takes; 0: it is not
-	// worth keeping while nobody uses it.
-	weight() int
+	// rest is called when nobody uses the view, which is open, any more. It returns
+	// about how many bytes the view takes from now on; 0: it is not worth keeping.
+	rest() int
 }
 
 // views are all views of one kind by key. A view is open while a stream uses it,
@@ -119,7 +119,7 @@ func (vs *views[K, T, V]) retire(v V) (old []*base[K, T]) {
 	}
 	b.weighs = 0
 	if vs.linger >= 0 && b.watch != nil {
-		b.weighs = v.weight()
+		b.weighs = v.rest()
 	}
 	if b.weighs == 0 || b.weighs > vs.most {
 		delete(vs.all, b.key)

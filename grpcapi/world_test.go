@@ -262,7 +262,7 @@ func (c *call) SendMsg(m any) error {
 		r.update, r.profile = nil, &pb.DestinationProfile{}
 		to = r.profile
 	}
-	if err := proto.Unmarshal(f.bytes(), to); err != nil {
+	if err := proto.Unmarshal(f.data.Materialize(), to); err != nil {
 		return err
 	}
 	c.mu.Lock()

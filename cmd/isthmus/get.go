@@ -50,6 +50,7 @@ func getVerb(ctx context.Context, p process, args []string) error {
 		codes.InvalidArgument:    "This authority can never work: it is no service name of the gateway's cluster domain, or an ExternalName service. A proxy does not ask again.",
 		codes.FailedPrecondition: "The Service is a mirror that does not say of which remote Service. A proxy does not ask again.",
 		codes.NotFound:           "There is no such Service in the gateway's cluster, or it mirrors a cluster that is not linked. A proxy asks again, with a backoff.",
+		codes.Unavailable:        unavailable(o.addr, "nothing is known of any cluster that the service is in"),
 	}}
 	return s.follow(ctx, p, authority)
 }

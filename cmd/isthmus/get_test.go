@@ -160,6 +160,7 @@ func TestGetEnds(t *testing.T) {
 		{"invalid", nil, status.Error(codes.InvalidArgument, "Invalid authority: x"), "", "InvalidArgument: Invalid authority: x\n  This authority can never work"},
 		{"mirror", nil, status.Error(codes.FailedPrecondition, "m"), "", "of which remote Service"},
 		{"unavailable", nil, status.Error(codes.Unavailable, "m"), "", "Unavailable: m\n  Either nothing answers at 127.0.0.1:"},
+		{"unavailable for now", nil, status.Error(codes.Unavailable, "m"), "", "or nothing is known of any cluster that the service is in. A proxy asks again"},
 		{"internal", nil, status.Error(codes.Internal, "m"), "", "Internal: m\n  A proxy asks again"},
 		{"after a state", []*pb.Update{add("10.0.0.1:80")}, status.Error(codes.Unavailable, "shutting down"), "1 endpoint ", "Unavailable: shutting down"},
 		{"without an error", []*pb.Update{none(true)}, nil, "no endpoints", "ended the stream without an error"},

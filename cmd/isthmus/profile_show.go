@@ -2,15 +2,12 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
-	"unicode"
 )
 
 // table has a line for each thing that is said, and one for each route.
@@ -28,7 +25,7 @@ func (p *profile) table() (string, []byte, error) {
 	}
 	var b bytes.Buffer
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	row := func(name, value string) { fmt.Fprintf(t, "  %s\t%s\n", name, value) }
+	row := func(name, value string) { fmt.Fprintf(t, "  %s\t%s\n", name, plain(value)) }
 	row("opaque", map[bool]string{true: "yes", false: "no"}[p.Opaque])
 	row("retries", p.Budget.String())
 	if p.Endpoint != nil {
@@ -38,7 +35,7 @@ func (p *profile) table() (string, []byte, error) {
 		row("profile", p.Profile.String())
 	}
 	for _, o := range p.Overrides {
-		row("overrides", fmt.Sprintf("%s weight %d", plain(o.Authority), o.Weight))
+		row("overrides", fmt.Sprintf("%s weight %d", o.Authority, o.Weight))
 	}
 	err := t.Flush()
 	if err == nil && len(p.Routes) > 0 {
@@ -56,17 +53,9 @@ func writeRoutes(w io.Writer, routes []route) error {
 			classes = append(classes, c.Condition+map[bool]string{true: " fails", false: " succeeds"}[c.Failure])
 		}
 		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\n", plain(r.Name), map[bool]string{true: "yes", false: "no"}[r.Retryable],
-			cmp.Or(r.Timeout, "-"), r.Condition, cmp.Or(strings.Join(classes, ", "), "-"))
+			plain(r.Timeout), plain(r.Condition), plain(strings.Join(classes, ", ")))
 	}
 	return t.Flush()
-}
-
-// plain is a text that somebody wrote, as one that does no harm to a table.
-func plain(s string) string {
-	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return strconv.Quote(s)
-	}
-	return cmp.Or(s, "-")
 }
 
 // rows say what is known of an endpoint.
@@ -76,7 +65,7 @@ func (e *endpoint) rows(row func(name, value string)) {
 	for _, name := range slices.Sorted(maps.Keys(e.Labels)) {
 		labels = append(labels, name+"="+e.Labels[name])
 	}
-	row("labels", cmp.Or(strings.Join(labels, " "), "-"))
+	row("labels", strings.Join(labels, " "))
 	row("identity", e.peer())
 	row("hints", e.hints())
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"unicode"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"google.golang.org/grpc/codes"
@@ -62,6 +63,9 @@ func TestProfileTable(t *testing.T) {
 		{"unknown endpoint", `endpoint{addr{ip{ipv4:167772161} port:80} weight:1} opaque_protocol:true`, []string{
 			"12:00:00.000 web:80: endpoint 10.0.0.1:80", "opaque yes", "retries -", "endpoint 10.0.0.1:80 weight 1", "labels -", "identity -", "hints -",
 		}},
+		{"authority override", `endpoint{addr{ip{ipv4:167772161} port:80} authority_override{authority_override:"web.east:80"}}`, []string{
+			"12:00:00.000 web:80: endpoint 10.0.0.1:80", "opaque no", "retries -", "endpoint 10.0.0.1:80 weight 0", "labels -", "identity -", "hints authority:web.east:80",
+		}},
 		{"nothing", ``, []string{"12:00:00.000 web:80: no profile"}},
 		{"no name", budgetText, []string{"12:00:00.000 web:80: profile", "opaque no", "retries 20% of the requests of the last 10s, and 10 a second", "service none", "profile none"}},
 	} {
@@ -82,6 +86,46 @@ func TestProfileTable(t *testing.T) {
 				t.Errorf("got:\n%s\nwant:\n%s", b.String(), strings.Join(tc.want, "\n"))
 			}
 		})
+	}
+}
+
+// TestHarmlessTables: whatever a server sends, nothing reaches the terminal that
+// it would obey.
+func TestHarmlessTables(t *testing.T) {
+	const escape = `\033]0;\302\233\n` // of both kinds, and a line break
+	const endpoint = `addr{ip{ipv4:167772161} port:80} metric_labels{key:"pod" value:"` + escape + `"} metric_labels{key:"` + escape + `"} metric_labels{key:"zone" value:"` + escape + `"}
+			metric_labels{key:"target_cluster" value:"` + escape + `"} authority_override{authority_override:"` + escape + `"} tls_identity{uri_like_identity{uri:"` + escape + `"}}`
+	set := &pb.WeightedAddrSet{}
+	if err := prototext.Unmarshal([]byte(`addrs{`+endpoint+`}`), set); err != nil {
+		t.Fatal(err)
+	}
+	var f fold
+	if err := f.apply(&pb.Update{Update: &pb.Update_Add{Add: set}}); err != nil {
+		t.Fatal(err)
+	}
+	contents := []content{&f}
+	for _, text := range []string{
+		`endpoint{` + endpoint + `}`,
+		strings.NewReplacer("web", escape, "shop", escape, "/books", escape, "PURGE", escape).Replace(profileText),
+	} {
+		var p profile
+		if err := p.apply(message(t, text)); err != nil {
+			t.Fatal(err)
+		}
+		contents = append(contents, &p)
+	}
+	for i, c := range contents {
+		var b bytes.Buffer
+		if err := (&screen{w: &b, authority: "web:80"}).show(c, noon); err != nil {
+			t.Fatal(err)
+		}
+		if strings.ContainsFunc(b.String(), func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) || !strings.Contains(b.String(), `\x1b]0;`) {
+			t.Errorf("%d: %q", i, b.String())
+		}
+	}
+	end := meanings{}.explainEnd("a:1", status.Error(codes.Internal, "\x1b]0;")).Error()
+	if strings.Contains(end, "\x1b") || !strings.Contains(end, `\x1b]0;`) {
+		t.Errorf("%q", end)
 	}
 }
 
@@ -194,7 +238,7 @@ func TestProfileEnds(t *testing.T) {
 		codes.NotFound:           "isthmus profile: NotFound: m\n  There is no such Service in the gateway's cluster, or none of its endpoints",
 		codes.InvalidArgument:    "it is neither an IP address nor a service name",
 		codes.FailedPrecondition: "several claim it",
-		codes.Unavailable:        "Either nothing answers at 127.0.0.1:",
+		codes.Unavailable:        "or the gateway is shutting down. A proxy asks again",
 		codes.Internal:           "Internal: m\n  A proxy asks again",
 	} {
 		t.Run(code.String(), func(t *testing.T) {

@@ -8,9 +8,11 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 )
 
 // content is what a screen shows.
@@ -55,11 +57,19 @@ func (s *screen) page(c content, now time.Time) ([]byte, error) {
 		return append(text, '\n'), err
 	}
 	headline, lines, err := c.table()
-	text := fmt.Sprintf("%s  %s: %s\n%s", now.Format("15:04:05.000"), s.authority, headline, lines)
+	text := fmt.Sprintf("%s  %s: %s\n%s", now.Format("15:04:05.000"), plain(s.authority), plain(headline), lines)
 	if s.redraw {
 		text = "\x1b[H\x1b[2J" + text
 	}
 	return []byte(text), err
+}
+
+// plain is a text that somebody wrote, as one that does no harm to a table.
+func plain(s string) string {
+	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(s)
+	}
+	return cmp.Or(s, "-")
 }
 
 // setSnapshot is one line of "isthmus get -o json".
@@ -84,7 +94,7 @@ func (f *fold) table() (string, []byte, error) {
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "  ADDRESS\tCLUSTER\tZONE\tWEIGHT\tHINTS\tPOD\tIDENTITY")
 	for _, e := range list {
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%d\t%s\t%s\t%s\n", e.Address, e.cluster(), e.zone(), e.Weight, e.hints(), e.pod(), e.peer())
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%d\t%s\t%s\t%s\n", e.Address, plain(e.cluster()), plain(e.zone()), e.Weight, plain(e.hints()), plain(e.pod()), plain(e.peer()))
 	}
 	err := t.Flush()
 	return headline(f.exists, list), b.Bytes(), err
@@ -119,7 +129,7 @@ func (e endpoint) cluster() string { return cmp.Or(e.Labels["target_cluster"], "
 func (e endpoint) zone() string {
 	locality := e.Labels["zone_locality"]
 	if zone := e.Labels["zone"]; zone == "" || locality == "" || locality == "unknown" {
-		return cmp.Or(zone, "-")
+		return zone
 	}
 	return e.Labels["zone"] + " (" + locality + ")"
 }
@@ -135,16 +145,16 @@ func (e endpoint) hints() string {
 	if e.Authority != "" {
 		hints = append(hints, "authority:"+e.Authority)
 	}
-	return cmp.Or(strings.Join(hints, ","), "-")
+	return strings.Join(hints, ",")
 }
 
 func (e endpoint) pod() string {
-	return cmp.Or(e.Labels["pod"], e.Labels["external_workload"], "-")
+	return cmp.Or(e.Labels["pod"], e.Labels["external_workload"])
 }
 
 func (e endpoint) peer() string {
 	if e.Identity == nil {
-		return "-"
+		return ""
 	}
-	return cmp.Or(e.Identity.DNS, e.Identity.URI, "-")
+	return cmp.Or(e.Identity.DNS, e.Identity.URI)
 }

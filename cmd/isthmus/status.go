@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -18,7 +19,7 @@ func (m meanings) explainEnd(addr string, err error) error {
 		return fmt.Errorf("%s ended the stream without an error: a proxy opens it again", addr)
 	}
 	s := status.Convert(err)
-	return fmt.Errorf("%s: %s\n  %s", s.Code(), s.Message(), m.of(s.Code(), addr))
+	return fmt.Errorf("%s: %s\n  %s", s.Code(), plain(s.Message()), m.of(s.Code(), addr))
 }
 
 // of explains a status code.
@@ -28,12 +29,19 @@ func (m meanings) of(c codes.Code, addr string) string {
 	}
 	switch c {
 	case codes.Unavailable:
-		return fmt.Sprintf("Either nothing answers at %s (is the gateway running and ready? --addr says where), or the gateway is shutting down, "+
-			"or nothing is known of any cluster that the service is in. A proxy asks again, with a backoff.", addr)
+		return unavailable(addr)
 	case codes.Unimplemented:
 		return fmt.Sprintf("What answers at %s is no Destination server.", addr)
 	case codes.ResourceExhausted:
 		return "A message is larger than a proxy takes."
 	}
 	return "A proxy asks again, with a backoff."
+}
+
+// unavailable explains codes.Unavailable, with what else it may mean.
+func unavailable(addr string, or ...string) string {
+	may := append([]string{
+		fmt.Sprintf("Either nothing answers at %s (is the gateway running and ready? --addr says where)", addr), "the gateway is shutting down",
+	}, or...)
+	return strings.Join(may, ", or ") + ". A proxy asks again, with a backoff."
 }
