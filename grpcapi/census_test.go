@@ -151,8 +151,9 @@ func TestFirstFrameAndPropagation(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		w.expect(t, "isthmus_first_frame", "isthmus_first_frame_seconds 2", "isthmus_first_frame_timeouts_total 2")
 		w.link("north", federation.Ready)
-		more := w.get(webAddr, "")
-		w.expect(t, "isthmus_first_frame", "isthmus_first_frame_seconds 3", "isthmus_first_frame_timeouts_total 2")
+		w.nodes.move("n2", "b")
+		more, there := w.get(webAddr, ""), w.get(webAddr, "n2")
+		w.expect(t, "isthmus_first_frame", "isthmus_first_frame_seconds 4", "isthmus_first_frame_timeouts_total 2")
 		w.expect(t, "isthmus_propagation", "isthmus_propagation_seconds cluster=east 0",
 			"isthmus_propagation_seconds cluster=local 0", "isthmus_propagation_seconds cluster=north 0")
 		change := func(c federation.ClusterName, addr string) {
@@ -161,12 +162,13 @@ func TestFirstFrameAndPropagation(t *testing.T) {
 			synctest.Wait()
 		}
 		change("east", "10.1.0.1:80")
-		w.nodes.move("n1", "b")
+		w.nodes.move("n1", "b") // to where the change is the newest one too
+		synctest.Wait()
 		w.table.Unlink("north")
-		w.expect(t, "isthmus_propagation", "isthmus_propagation_seconds cluster=east 3", "isthmus_propagation_seconds cluster=local 0")
+		w.expect(t, "isthmus_propagation", "isthmus_propagation_seconds cluster=east 4", "isthmus_propagation_seconds cluster=local 0")
 		change("", "10.0.0.2:80")
-		w.expect(t, "isthmus_propagation", "isthmus_propagation_seconds cluster=east 3", "isthmus_propagation_seconds cluster=local 3")
-		for _, c := range []*call{late, soon, more} {
+		w.expect(t, "isthmus_propagation", "isthmus_propagation_seconds cluster=east 4", "isthmus_propagation_seconds cluster=local 4")
+		for _, c := range []*call{late, soon, more, there} {
 			c.hangUp()
 		}
 	})
