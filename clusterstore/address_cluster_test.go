@@ -28,8 +28,8 @@ func atAddress(t *testing.T, addr string, test func(*watchedAddress), objects ..
 	w := &watchedAddress{addr: netip.MustParseAddrPort(addr)}
 	inCluster(t, func(c *Config, _ *trouble) {
 		withAddresses(c)
-		c.AddressChanged = func(ip netip.Addr, at time.Time) {
-			if ip == w.addr.Addr() {
+		c.ProfileChanged = func(about Topic, _ time.Time) {
+			if about.IP == w.addr.Addr() {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				w.known = tellFound(w.At(w.addr))
@@ -208,14 +208,16 @@ func TestClusterIPLife(t *testing.T) {
 func TestInstanceLife(t *testing.T) {
 	w := newWorld(t, withAddresses)
 	w.put(aService("web", "http=80"), aSlice("s", "web", "http=80", "10.0.0.1 pod=p host=i unready"))
-	w.marked()
+	w.markedTopics()
 	step := func(what, want string, o runtime.Object) {
 		t.Helper()
 		w.put(o)
 		if got := w.instance(80); got != want {
 			t.Errorf("%s: got %q, want %q", what, got, want)
 		}
-		if told := w.marked(); len(told) != 1 || told[0] != "web" {
+		told := w.markedTopics()
+		_, ofInstances := told[Topic{Service: web80.Service, Instances: true}]
+		if _, ofService := told[Topic{Service: web80.Service}]; !ofInstances || ofService {
 			t.Errorf("%s: told of %v", what, told)
 		}
 	}

@@ -66,16 +66,16 @@ func addressTwin(t *rapid.T) {
 	all, last := make(objects), make(map[string]string)
 	e := events{world: w, all: all, draw: drawPlaced, resources: []string{"endpointslices", "pods", "pods", "pods", "services", "services", "replicasets", "servers", "servers", "externalworkloads"}}
 	e.run(t, func(t *rapid.T) {
-		services, ips := w.marked(), w.markedAddresses()
-		w.checkAddresses(t, all, last, ips)
-		w.checkInstances(t, all, last, services)
+		told := w.markedTopics()
+		w.checkAddresses(t, all, last, told)
+		w.checkInstances(t, all, last, told)
 	})
 	if n := w.state.size() + w.state.addresses.size(); n != 0 {
 		t.Fatalf("%d left behind: %+v", n, w.state.addresses)
 	}
 }
 
-func (w *world) checkAddresses(t *rapid.T, all objects, last map[string]string, marked map[netip.Addr]time.Time) {
+func (w *world) checkAddresses(t *rapid.T, all objects, last map[string]string, marked map[Topic]time.Time) {
 	for _, ip := range askedIPs {
 		for _, port := range askedPorts {
 			addr := netip.AddrPortFrom(netip.MustParseAddr(ip), port)
@@ -83,17 +83,19 @@ func (w *world) checkAddresses(t *rapid.T, all objects, last map[string]string, 
 			if got != want {
 				t.Fatalf("at %v is\n%s\nwant\n%s", addr, got, want)
 			}
-			_, told := marked[addr.Addr()]
+			_, told := marked[Topic{IP: addr.Addr()}]
 			checkTold(t, last, addr.String(), got+w.spec(w.At(addr).Service), told)
 		}
 	}
 }
 
-func (w *world) checkInstances(t *rapid.T, all objects, last map[string]string, marked []string) {
+func (w *world) checkInstances(t *rapid.T, all objects, last map[string]string, marked map[Topic]time.Time) {
 	for _, service := range []string{"a", "b"} {
-		told := slices.Contains(marked, service)
 		id := federation.ServiceID{Namespace: "ns", Name: service}
+		_, told := marked[Topic{Service: id}]
 		checkTold(t, last, service, w.spec(w.Service(id)), told)
+		_, told = marked[Topic{Service: id, Instances: true}]
+		checkTold(t, last, "instances of "+service, fmt.Sprint(w.Service(id) != nil), told)
 		for _, hostname := range askedHostnames {
 			for _, port := range askedPorts {
 				name, got := fmt.Sprintf("%s.%s:%d", hostname, service, port), ""

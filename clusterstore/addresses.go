@@ -11,30 +11,49 @@ import (
 // addresses is a part of a cluster's state that is only there where addresses are
 // asked for: who has which, and what else profiles are made of.
 type addresses struct {
-	dirty    *dirty[netip.Addr]
-	sites    map[*pod]*site
-	pods     map[netip.Addr][]*pod                 // that may be found there
-	services map[netip.Addr][]federation.ServiceID // whose cluster IP that is
-	profiles map[string]*profileFacts
-	rejected int // of the profiles, those that can't be used
+	dirty     *dirty[Topic]
+	sites     map[*pod]*site
+	pods      map[netip.Addr][]*pod                 // that may be found there
+	workloads map[netip.Addr][]*pod                 // likewise
+	services  map[netip.Addr][]federation.ServiceID // whose cluster IP that is
+	profiles  map[string]*profileFacts
+	rejected  int // of the profiles, those that can't be used
+}
+
+// Topic is what a change of profiles is about: an address, or else a Service and
+// its ServiceProfiles, or, with Instances, its hostnames.
+type Topic struct {
+	IP        netip.Addr
+	Service   federation.ServiceID
+	Instances bool
 }
 
 func newAddresses() *addresses {
 	return &addresses{
-		dirty:    newDirty[netip.Addr](),
-		sites:    make(map[*pod]*site),
-		pods:     make(map[netip.Addr][]*pod),
-		services: make(map[netip.Addr][]federation.ServiceID),
-		profiles: make(map[string]*profileFacts),
+		dirty:     newDirty[Topic](),
+		sites:     make(map[*pod]*site),
+		pods:      make(map[netip.Addr][]*pod),
+		workloads: make(map[netip.Addr][]*pod),
+		services:  make(map[netip.Addr][]federation.ServiceID),
+		profiles:  make(map[string]*profileFacts),
+	}
+}
+
+// markTopic notes that profiles are to be made anew.
+func (s *state) markTopic(t Topic) {
+	if s.live && s.addresses != nil {
+		s.addresses.dirty.add(t, s.now)
 	}
 }
 
 // markAddress notes that who has the address, or what is told of them, is
 // another.
-func (s *state) markAddress(ip netip.Addr) {
-	if s.live {
-		s.addresses.dirty.add(ip, s.now)
-	}
+func (s *state) markAddress(ip netip.Addr) { s.markTopic(Topic{IP: ip}) }
+
+// markInstances notes that who has a hostname of the service, or what is told of
+// them, is another.
+func (s *state) markInstances(id federation.ServiceID) {
+	s.markTopic(Topic{Service: id, Instances: true})
 }
 
 func (s *state) markSite(p *pod) {
@@ -54,7 +73,7 @@ func (s *state) movePod(p *pod, to *site) bool {
 		return false
 	}
 	for ip := range a.sites[p].all {
-		unindex(a.pods, ip, p)
+		unindex(a.index(a.sites[p]), ip, p)
 		s.markAddress(ip)
 	}
 	if to == nil {
@@ -63,21 +82,31 @@ func (s *state) movePod(p *pod, to *site) bool {
 		a.sites[p] = to
 	}
 	for ip := range to.all {
-		a.pods[ip] = append(a.pods[ip], p)
+		all := a.index(to)
+		all[ip] = append(all[ip], p)
 		s.markAddress(ip)
 	}
 	for _, l := range p.slices { // which name it, some of them by a hostname
-		s.mark(l.data.service)
+		s.markInstances(l.data.service)
 	}
 	return true
 }
 
-// moveService follows a Service's cluster IPs; nil: there is no Service.
+// index is where those are found who are at such a site.
+func (a *addresses) index(at *site) map[netip.Addr][]*pod {
+	if at.workload {
+		return a.workloads
+	}
+	return a.pods
+}
+
+// moveService follows a Service and its cluster IPs; nil: there is no Service.
 func (s *state) moveService(id federation.ServiceID, from, to *Service) {
 	a := s.addresses
 	if a == nil {
 		return
 	}
+	s.markTopic(Topic{Service: id})
 	if from != nil {
 		for _, ip := range from.ClusterIPs {
 			unindex(a.services, ip, id)
@@ -141,7 +170,7 @@ func (s *state) setProfile(key string, f *profileFacts) {
 	}
 	_, name := splitKey(key)
 	if id, ok := profiled(name); ok {
-		s.mark(id)
+		s.markTopic(Topic{Service: id})
 		if e := s.services[id]; e != nil && e.spec != nil {
 			for _, ip := range e.spec.ClusterIPs {
 				s.markAddress(ip)
@@ -160,10 +189,18 @@ func profiled(name string) (federation.ServiceID, bool) {
 }
 
 // claimants are those who claim the address most, and by what: none if nobody
-// does.
+// does. ExternalWorkloads, any number of which may say the same, are looked at
+// only where no Pod is.
 func (a *addresses) claimants(addr netip.AddrPort) ([]*pod, claim) {
+	if list, by := a.claimed(a.pods, addr); by != noClaim {
+		return list, by
+	}
+	return a.claimed(a.workloads, addr)
+}
+
+func (a *addresses) claimed(index map[netip.Addr][]*pod, addr netip.AddrPort) ([]*pod, claim) {
 	var by [noClaim][]*pod
-	for _, p := range a.pods[addr.Addr()] {
+	for _, p := range index[addr.Addr()] {
 		if c := a.sites[p].claim(addr); c != noClaim {
 			by[c] = append(by[c], p)
 		}

@@ -23,7 +23,7 @@ type Found struct {
 	Claimed string
 }
 
-// At says who or what is at an address, now. It needs AddressChanged, as do
+// At says who or what is at an address, now. It needs ProfileChanged, as do
 // Instance and ServiceProfile: without it nothing is known of addresses.
 func (c *Cluster) At(addr netip.AddrPort) Found {
 	s := c.state
@@ -66,10 +66,11 @@ func (c *Cluster) Instance(id federation.ServiceID, hostname string, port uint16
 	case a == nil:
 		return nil
 	case a.target == "":
-		made := c.bareAddress(netip.AddrPortFrom(a.ip, port))
+		addr := netip.AddrPortFrom(a.ip, port)
+		made := c.bareAddress(addr)
 		j := joiner{state: s, requested: port, data: l.data}
 		if j.bare(made); !clean(made) {
-			return nil
+			return c.bareAddress(addr)
 		}
 		return made
 	case !a.pod.facts.known() || s.addresses.sites[a.pod] == nil:

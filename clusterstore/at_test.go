@@ -113,13 +113,15 @@ func TestAt(t *testing.T) {
 
 // size is how much there is of addresses.
 func (a *addresses) size() int {
-	return len(a.sites) + len(a.pods) + len(a.services) + len(a.profiles) + a.rejected
+	return len(a.sites) + len(a.pods) + len(a.workloads) + len(a.services) + len(a.profiles) + a.rejected
 }
 
 // TestInstance: who has a hostname of a service.
 func TestInstance(t *testing.T) {
 	gateway := aSlice("s", "web", "http=4143", "10.0.0.9 host=h")
 	gateway.Annotations = map[string]string{gatewayIdentityAnnotation: "gw.id", remoteNameAnnotation: "h.web.ns.svc.east.local"}
+	odd := gateway.DeepCopy()
+	odd.Annotations[remoteNameAnnotation] = "\xff"
 	for _, x := range []struct {
 		name    string
 		port    uint16
@@ -146,6 +148,7 @@ func TestInstance(t *testing.T) {
 		{"unknown ExternalWorkload", 80, []runtime.Object{aSlice("s", "web", "http=80", "10.0.0.3 ew=v host=h")}, ""},
 		{"bare", 3306, []runtime.Object{aSlice("s", "web", "http=80", "10.0.0.3 host=h")}, "10.0.0.3:3306 opaque"},
 		{"a gateway", 80, []runtime.Object{gateway}, "10.0.0.9:80 id=gw.id authority=h.web.ns.svc.east.local:80"},
+		{"a gateway, not to be told", 80, []runtime.Object{odd}, "10.0.0.9:80"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			for _, reversed := range []bool{false, true} {

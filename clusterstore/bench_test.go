@@ -135,7 +135,7 @@ func BenchmarkMemoryAddresses(b *testing.B) {
 					w.put(o)
 				}
 				if w.state.addresses != nil {
-					w.markedAddresses()
+					w.markedTopics()
 				}
 				b.ReportMetric(float64(heap()-before)/5000, "B/pod")
 				runtime.KeepAlive(w)

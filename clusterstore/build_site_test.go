@@ -15,7 +15,7 @@ import (
 func withAddresses(c *Config) {
 	c.Name = federation.Local
 	c.OnService = func(federation.ServiceID, *Service) {}
-	c.AddressChanged = func(netip.Addr, time.Time) {}
+	c.ProfileChanged = func(Topic, time.Time) {}
 }
 
 func phase(p corev1.PodPhase) func(*corev1.Pod) { return func(o *corev1.Pod) { o.Status.Phase = p } }
@@ -76,5 +76,5 @@ func tellFound(f Found) string {
 
 func (w *world) at(addr string) string { return tellFound(w.At(netip.MustParseAddrPort(addr))) }
 
-// markedAddresses empties the set of addresses to be asked for again.
-func (w *world) markedAddresses() map[netip.Addr]time.Time { return w.state.addresses.dirty.take() }
+// markedTopics empties the set of what profiles are to be made anew.
+func (w *world) markedTopics() map[Topic]time.Time { return w.state.addresses.dirty.take() }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -36,12 +35,12 @@ type Config struct {
 	// gets every one added, changed or deleted, in order, from one goroutine.
 	// It must not block.
 	OnNode func(name, zone string, exists bool)
-	// AddressChanged, if set, makes the cluster know who has which address, and
+	// ProfileChanged, if set, makes the cluster know who has which address, and
 	// watch ServiceProfiles: what At, Instance and ServiceProfile tell. It tells
-	// that what At says of an address may have changed, as Changed does of all
-	// that is said of a service, and is called by another goroutine than that.
-	// It needs OnService.
-	AddressChanged func(ip netip.Addr, at time.Time)
+	// what of that, or of what Service tells, may have changed, as Changed does
+	// of what is on offer, and is called by another goroutine than that, which is
+	// never behind it. It needs OnService.
+	ProfileChanged func(about Topic, at time.Time)
 }
 
 // Rules is what the gateway knows about meshed pods, whatever their cluster.
@@ -79,6 +78,9 @@ func NewCluster(cfg Config) (*Cluster, error) {
 	if cfg.REST == nil || cfg.Log == nil || cfg.Changed == nil {
 		return nil, fmt.Errorf("cluster %s: REST, Log and Changed are needed", cfg.Name)
 	}
+	if cfg.ProfileChanged != nil && cfg.OnService == nil {
+		return nil, fmt.Errorf("cluster %s: ProfileChanged needs OnService", cfg.Name)
+	}
 	api, err := dial(cfg.Name, cfg.REST, cfg.Metrics)
 	if err != nil {
 		return nil, fmt.Errorf("cluster %s: %w", cfg.Name, err)
@@ -96,7 +98,7 @@ func newCluster(cfg Config, api clients) *Cluster {
 		health: &health{},
 		synced: make(chan struct{}),
 	}
-	if cfg.AddressChanged != nil {
+	if cfg.ProfileChanged != nil {
 		c.state.addresses = newAddresses()
 	}
 	c.resources = c.watched(api)
@@ -118,7 +120,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	}
 	all.Go(func() { c.state.dirty.run(ctx, c.cfg.Changed) })
 	if a := c.state.addresses; a != nil {
-		all.Go(func() { a.dirty.run(ctx, c.cfg.AddressChanged) })
+		all.Go(func() { a.dirty.run(ctx, c.cfg.ProfileChanged) })
 	}
 	if c.firstSync(ctx) {
 		c.state.goLive()

@@ -315,4 +315,12 @@ func TestNewClusterRefuses(t *testing.T) {
 	if _, err := NewCluster(cfg); err != nil {
 		t.Error(err)
 	}
+	withAddresses(&cfg)
+	if _, err := NewCluster(cfg); err != nil {
+		t.Error(err)
+	}
+	cfg.OnService = nil
+	if _, err := NewCluster(cfg); err == nil || !strings.Contains(err.Error(), "OnService") {
+		t.Errorf("profiles without what Services say: %v", err)
+	}
 }

@@ -34,6 +34,7 @@
 //   - One mutex for one cluster's state, held for map access and, shared, while
 //     a slice is joined; never during IO.
 //   - Events mark services, and one goroutine tells of them: bursts collapse.
+//     Another one tells of what profiles are made of, so that neither waits.
 //     Before the first sync nothing is marked, because nobody has read.
 //   - A stamp on each slice says when anything behind it last changed, so that a
 //     reader joins again what has a new stamp and nothing else.
@@ -80,7 +81,7 @@
 //     inbound port and counted ([Health]).
 //
 // Decisions about who has an address, which only a cluster with
-// [Config].AddressChanged knows; others keep nothing of what that takes:
+// [Config].ProfileChanged knows; others keep nothing of what that takes:
 //
 //   - First come Services by their cluster IPs, then Pods by their own IP, then
 //     Pods by a port of their node, then ExternalWorkloads by IP and declared

@@ -29,7 +29,9 @@ type feed[O runtime.Object, T any] struct {
 type kind[T any] struct {
 	put  func(key string, value T) effect
 	drop func(key string) (existed bool)
-	keys func(yield func(key string) bool)
+	// leave, if set, takes the addresses from an object that is there.
+	leave func(key string)
+	keys  func(yield func(key string) bool)
 }
 
 // effect is what came of putting an object into the state.
@@ -101,9 +103,13 @@ func (f *feed[O, T]) compactList(page runtime.Object) (runtime.Object, error) {
 	return list, err
 }
 
-// Replace takes over a whole list: what is not in it is gone.
+// Replace takes over a whole list: what is not in it is gone. That is dropped
+// last, so that what takes its place is there before: another slice, Pod, Server
+// or ServiceProfile. But its addresses are taken from it first: while two have
+// one, nobody has it, and proxies that are told so don't ask again.
 func (f *feed[O, T]) Replace(list []any, _ string) error {
 	listed := make(map[string]struct{}, len(list))
+	var present []*compacted[T]
 	for _, o := range list {
 		c, err := f.convert(o)
 		if err != nil {
@@ -112,10 +118,15 @@ func (f *feed[O, T]) Replace(list []any, _ string) error {
 		f.resource.lag.listed(c.updated)
 		if c.ok {
 			listed[c.key] = struct{}{}
-			f.put(c)
+			present = append(present, c)
 		}
 	}
-	for _, key := range f.unlisted(listed) {
+	gone := f.unlisted(listed)
+	f.leave(gone)
+	for _, c := range present {
+		f.put(c)
+	}
+	for _, key := range gone {
 		f.drop(key)
 	}
 	f.resource.listed()
@@ -178,6 +189,17 @@ func (f *feed[O, T]) put(c *compacted[T]) {
 	}
 	if effect != same && f.changed != nil {
 		f.changed(c.key, c.value, true)
+	}
+}
+
+func (f *feed[O, T]) leave(keys []string) {
+	if f.kind.leave == nil {
+		return
+	}
+	for _, key := range keys {
+		f.state.begin()
+		f.kind.leave(key)
+		f.state.mu.Unlock()
 	}
 }
 

@@ -65,7 +65,7 @@ func (r Rules) compactPod(o *corev1.Pod) podFacts {
 	// Items that can't be read are left out, as everywhere in Linkerd; the
 	// Pod is served by what can be read.
 	if list, ok := o.Annotations[opaqueAnnotation]; ok {
-		t.opaque, _ = ParsePorts(list, containerPort(&o.Spec))
+		t.opaque, _ = ParsePorts(list, t.ports.numbers())
 	}
 	if list := o.Annotations[skipAnnotation]; list != "" {
 		t.skip, _ = ParsePorts(list, nil)
@@ -74,23 +74,6 @@ func (r Rules) compactPod(o *corev1.Pod) podFacts {
 		t.proxy = readProxy(&o.Spec)
 	}
 	return newFacts(t, o.Spec.NodeName)
-}
-
-// containerPort finds ports of the Pod's containers, init and regular, by name.
-func containerPort(spec *corev1.PodSpec) func(string) (uint16, bool) {
-	return func(name string) (uint16, bool) {
-		if name == "" {
-			return 0, false
-		}
-		for c := range containers(spec) {
-			for _, p := range c.Ports {
-				if p.Name == name {
-					return portNumber(&p.ContainerPort)
-				}
-			}
-		}
-		return 0, false
-	}
 }
 
 // containers iterates over a Pod's init and regular containers.

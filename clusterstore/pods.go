@@ -93,9 +93,10 @@ type placedPod struct {
 
 func (s *state) podKind() kind[placedPod] {
 	return kind[placedPod]{
-		put:  s.putPlaced,
-		drop: s.dropPod,
-		keys: keysOf(s.pods, func(p *pod) bool { return p.facts.known() && !p.facts.external() }),
+		put:   s.putPlaced,
+		drop:  s.dropPod,
+		leave: func(key string) { s.movePod(s.pods[key], nil) },
+		keys:  keysOf(s.pods, func(p *pod) bool { return p.facts.known() && !p.facts.external() }),
 	}
 }
 

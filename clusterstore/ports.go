@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 )
@@ -19,12 +20,15 @@ type Ports struct {
 
 // Contains tells whether the port is in the set.
 func (p Ports) Contains(port uint16) bool {
-	for r := p.ranges; len(r) >= 4; r = r[4:] {
-		if from, to := bounds(r); from <= port && port <= to {
-			return true
-		}
+	i := 4 * sort.Search(len(p.ranges)/4, func(i int) bool {
+		_, to := bounds(p.ranges[4*i:])
+		return port <= to
+	})
+	if i == len(p.ranges) {
+		return false
 	}
-	return false
+	from, _ := bounds(p.ranges[i:])
+	return from <= port
 }
 
 func (p Ports) String() string {
@@ -47,12 +51,12 @@ func bounds(r string) (from, to uint16) {
 }
 
 // ParsePorts reads a comma-separated list of ports and ranges ("25,3306,80-90")
-// and, where named is not nil, of names, which are looked for first: a name may
-// look like a range. Blanks around items and one comma at the end are allowed.
+// and of the names in named, which are looked for first: a name may look like a
+// range. Blanks around items and one comma at the end are allowed.
 //
 // Items that can't be read are left out and named by the error; the set is good
 // in any case.
-func ParsePorts(list string, named func(name string) (uint16, bool)) (Ports, error) {
+func ParsePorts(list string, named map[string]uint16) (Ports, error) {
 	list = strings.TrimSuffix(strings.TrimSpace(list), ",")
 	if list == "" {
 		return Ports{}, nil
@@ -61,11 +65,8 @@ func ParsePorts(list string, named func(name string) (uint16, bool)) (Ports, err
 	var errs []error
 	for item := range strings.SplitSeq(list, ",") {
 		item = strings.TrimSpace(item)
-		from, to, ok := uint16(0), uint16(0), false
-		if named != nil {
-			from, ok = named(item)
-			to = from
-		}
+		from, ok := named[item]
+		to := from
 		if !ok {
 			from, to, ok = parseRange(item)
 		}

@@ -7,10 +7,7 @@ import (
 )
 
 func TestParsePorts(t *testing.T) {
-	named := func(name string) (uint16, bool) {
-		port, ok := map[string]uint16{"http": 8080, "123-456": 9, "80": 81}[name]
-		return port, ok
-	}
+	named := map[string]uint16{"http": 8080, "123-456": 9, "80": 81}
 	for _, x := range []struct {
 		list, want string
 		named      bool

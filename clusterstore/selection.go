@@ -70,7 +70,7 @@ func (s *labelSet) Get(label string) string {
 type namedPorts string
 
 // maxNamedPorts bounds the named ports of one object, in bytes: each is looked at
-// for every Server and every item of an annotation that names ports.
+// for every Server.
 const maxNamedPorts = 16 << 10
 
 // appendPort adds one to named ports in the making. Those without name and
@@ -113,6 +113,17 @@ func (p namedPorts) number(name string) (uint16, bool) {
 		}
 	}
 	return 0, false
+}
+
+// numbers are the first of each name.
+func (p namedPorts) numbers() map[string]uint16 {
+	numbers := make(map[string]uint16)
+	for name, number := range p.all {
+		if _, ok := numbers[name]; !ok {
+			numbers[name] = number
+		}
+	}
+	return numbers
 }
 
 // containerPorts are the named ports of a Pod's containers, and those of its node

@@ -47,7 +47,7 @@ func (r Rules) compactService(o *corev1.Service, full bool) *Service {
 		s.ClusterIPs = clusterIPs(o)
 		s.OpaquePorts = r.DefaultOpaquePorts
 		if list, ok := o.Annotations[opaqueAnnotation]; ok {
-			s.OpaquePorts, _ = ParsePorts(list, s.number) // as for Pods, items that can't be read are left out
+			s.OpaquePorts, _ = ParsePorts(list, s.numbers()) // as for Pods, items that can't be read are left out
 		}
 		s.Labels, s.Annotations = keepMetadata(o.Labels), keepMetadata(o.Annotations)
 	}
@@ -59,14 +59,15 @@ func (s *Service) Declares(port uint16) bool {
 	return slices.ContainsFunc(s.Ports, func(p ServicePort) bool { return p.Number == port })
 }
 
-// number is that of the first port of the name.
-func (s *Service) number(name string) (uint16, bool) {
+// numbers are, by name, those of the ports: the first of each name.
+func (s *Service) numbers() map[string]uint16 {
+	numbers := make(map[string]uint16)
 	for _, p := range s.Ports {
-		if p.Name == name && name != "" {
-			return p.Number, true
+		if _, ok := numbers[p.Name]; !ok && p.Name != "" {
+			numbers[p.Name] = p.Number
 		}
 	}
-	return 0, false
+	return numbers
 }
 
 // clusterIPs reads the Service's addresses. Headless ones ("None") and those of
@@ -80,9 +81,7 @@ func clusterIPs(o *corev1.Service) (ips []netip.Addr) {
 		list = []string{o.Spec.ClusterIP}
 	}
 	for _, s := range list {
-		if ip, ok := parseIP(s); ok && len(ips) < maxIPs && !slices.Contains(ips, ip) {
-			ips = append(ips, ip)
-		}
+		ips = addIP(ips, s)
 	}
 	return ips
 }

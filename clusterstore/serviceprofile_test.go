@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"net/netip"
 	"reflect"
 	"strings"
 	"testing"
@@ -148,6 +149,7 @@ func TestServiceProfile(t *testing.T) {
 		{"no authority", `{"dstOverrides":[{"weight":1}]}`, "refused: dstOverrides[0]: authority: none"},
 		{"null override", `{"dstOverrides":[null]}`, "refused: dstOverrides[0]: null, or missing"},
 		{"opaque ports are the Service's", `{"opaquePorts":{"80":{}}}`, ""},
+		{"whatever they are here", `{"opaquePorts":"80"}`, ""},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			f, ok := compactServiceProfile(aProfile("web.ns", x.spec))
@@ -213,7 +215,7 @@ func TestServiceProfilesLive(t *testing.T) {
 	w := newWorld(t, func(c *Config) { withAddresses(c); c.Log = zap.New(core) })
 	w.put(clusterIP(aService("web", "http=80"), "10.1.0.1", "fd00::1"), aService("db", "sql=5432"))
 	w.marked()
-	w.markedAddresses()
+	w.markedTopics()
 	const name, good = "web.ns.svc.cluster.local", `{"routes":[{"name":"r","condition":{"method":"GET"}}]}`
 	var last *federation.ServiceProfile
 	step := func(what string, do func(), want string, told bool, rejected, logged int) {
@@ -227,9 +229,11 @@ func TestServiceProfilesLive(t *testing.T) {
 		case exists:
 			got = "refused"
 		}
-		services, ips := w.marked(), w.markedAddresses()
-		if got != want || (len(services) == 1 && services[0] == "web" && len(ips) == 2) != told || !told && len(services)+len(ips) > 0 {
-			t.Errorf("%s: got %q, want %q; told of %v %v", what, got, want, services, ips)
+		topics := w.markedTopics()
+		_, ofService := topics[Topic{Service: web80.Service}]
+		_, ofAddress := topics[Topic{IP: netip.MustParseAddr("10.1.0.1")}]
+		if got != want || (ofService && ofAddress && len(topics) == 3) != told || !told && len(topics) > 0 || len(w.marked()) > 0 {
+			t.Errorf("%s: got %q, want %q; told of %v", what, got, want, topics)
 		}
 		if !told && p != last {
 			t.Errorf("%s: another pointer", what)
@@ -252,6 +256,10 @@ func TestServiceProfilesLive(t *testing.T) {
 	step("refused", put(`{"routes":[null]}`), "refused", true, 1, 1)
 	step("refused again", put(`{"routes":[null]}`), "refused", false, 1, 0)
 	step("refused for something else", put(`{"routes":7}`), "refused", true, 1, 1)
+	mine := aProfile("web.ns", good)
+	mine.Namespace = "client"
+	step("that of a client's namespace", func() { w.put(mine) }, "refused", true, 1, 0)
+	step("which is gone", func() { w.del(mine) }, "refused", true, 1, 0)
 	step("of another Service", func() { w.put(aProfile("web", good)) }, "refused", false, 1, 0)
 	step("R-03 R-04 gone", func() { w.del(aProfile("web.ns", good)) }, "none", true, 0, 0)
 	step("back", put(good), "r: method:GET", true, 0, 0)

@@ -16,7 +16,7 @@ type site struct {
 	workload    bool         // it is an ExternalWorkload's
 	ips         []netip.Addr // its first IP is first
 	hosts       []netip.Addr // its node's IPs, if ports of those lead to it
-	ports       []uint16     // these ports of its node; those that an ExternalWorkload declares
+	ports       []uint16     // these ports of its node; those that an ExternalWorkload declares; sorted
 }
 
 // life is how far a Pod is.
@@ -58,6 +58,7 @@ func podSite(o *corev1.Pod) *site {
 			}
 		}
 	}
+	s.ports = portSet(s.ports)
 	if len(s.ports) > 0 {
 		s.hosts = addIP(s.hosts, o.Status.HostIP)
 		for _, h := range o.Status.HostIPs {
@@ -82,6 +83,7 @@ func workloadSite(o *crd.ExternalWorkload) *site {
 			s.ports = addPort(s.ports, p.Port)
 		}
 	}
+	s.ports = portSet(s.ports)
 	return s
 }
 
@@ -104,6 +106,18 @@ func addPort(list []uint16, port int32) []uint16 {
 		return append(list, n)
 	}
 	return list
+}
+
+// portSet sorts ports, drops what is there twice, and gives back what that took.
+func portSet(list []uint16) []uint16 {
+	slices.Sort(list)
+	return slices.Clone(slices.Compact(list))
+}
+
+// has tells whether the port is one of its ports.
+func (s *site) has(port uint16) bool {
+	_, ok := slices.BinarySearch(s.ports, port)
+	return ok
 }
 
 func (s *site) equal(o *site) bool {
@@ -151,7 +165,7 @@ var claims = [noClaim]string{byIP: "Pods with IP ", byHostPort: "Pods with host 
 // claim tells how the address is its.
 func (s *site) claim(addr netip.AddrPort) claim {
 	if s.workload {
-		if slices.Contains(s.ports, addr.Port()) {
+		if s.has(addr.Port()) {
 			return byWorkload
 		}
 		return noClaim
@@ -160,7 +174,7 @@ func (s *site) claim(addr netip.AddrPort) claim {
 	switch ip := addr.Addr(); {
 	case !s.hostNetwork && slices.Contains(s.ips, ip):
 		c = byIP
-	case slices.Contains(s.hosts, ip) && slices.Contains(s.ports, addr.Port()):
+	case slices.Contains(s.hosts, ip) && s.has(addr.Port()):
 		c = byHostPort
 	}
 	if c != noClaim && s.life == podEnding {

@@ -108,6 +108,7 @@ func (s *state) mark(id federation.ServiceID) {
 	if s.live {
 		s.dirty.add(id, s.now)
 	}
+	s.markInstances(id)
 }
 
 // touch notes that a slice is to be joined again.
@@ -166,6 +167,10 @@ func (s *state) serviceKind() kind[*Service] {
 			s.sweepService(id)
 			s.mark(id)
 			return true
+		},
+		leave: func(key string) {
+			id := serviceID(key)
+			s.moveService(id, s.services[id].spec, nil)
 		},
 		keys: func(yield func(string) bool) {
 			for id, e := range s.services {

@@ -36,7 +36,7 @@ func (r Rules) compactWorkload(o *crd.ExternalWorkload) podFacts {
 		t.identity = unique.Make(federation.Identity{})
 	}
 	if list, ok := o.Annotations[opaqueAnnotation]; ok {
-		t.opaque, _ = ParsePorts(list, t.ports.number) // as for Pods, items that can't be read are left out
+		t.opaque, _ = ParsePorts(list, t.ports.numbers()) // as for Pods, items that can't be read are left out
 	}
 	if port, ok := t.ports.number(proxyPortName); ok {
 		t.proxy.inbound = port
@@ -64,6 +64,7 @@ func (s *state) workloadKind() kind[placedPod] {
 			s.note("ExternalWorkload "+key, "")
 			return s.dropPod(workloadPrefix + key)
 		},
+		leave: func(key string) { s.movePod(s.pods[workloadPrefix+key], nil) },
 		keys: func(yield func(string) bool) {
 			for key, p := range s.pods {
 				key, ok := strings.CutPrefix(key, workloadPrefix)

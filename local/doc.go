@@ -33,9 +33,11 @@
 //   - A zone that is asked for an unknown node costs nothing: all who wait for
 //     unknown nodes wait for the same channel, which is closed when any node
 //     appears. So names that clients make up leave nothing behind.
-//   - A profile is made anew, from what is known then, when its service or its
-//     address is said to have changed: changes carry no data, and none is missed,
-//     since a profile is known to changes before it is made for the first time.
+//   - A profile is made anew, from what is known then, when its service, its
+//     service's hostnames or its address are said to have changed: changes carry no
+//     data, and none is missed, since a profile is known to changes before it is
+//     made for the first time. Those of service ports are left alone when endpoints
+//     come and go.
 //   - The ServiceProfile of the client's namespace goes before that of the
 //     Service's, even if it can't be used: that it is there says that the other
 //     one is not meant.

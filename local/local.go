@@ -97,19 +97,16 @@ func create(o Options, newCluster func(clusterstore.Config) (cluster, error)) (*
 		}
 	}
 	c, err := newCluster(clusterstore.Config{
-		Name:        federation.Local,
-		REST:        o.REST,
-		TrustDomain: o.TrustDomain,
-		Rules:       o.Rules,
-		Log:         l.log,
-		Metrics:     o.Metrics,
-		Changed: func(svc federation.ServiceID, at time.Time) {
-			o.Table.Changed(federation.Local, svc, at)
-			l.profiles.changed(topic{service: svc})
-		},
+		Name:           federation.Local,
+		REST:           o.REST,
+		TrustDomain:    o.TrustDomain,
+		Rules:          o.Rules,
+		Log:            l.log,
+		Metrics:        o.Metrics,
+		Changed:        func(svc federation.ServiceID, at time.Time) { o.Table.Changed(federation.Local, svc, at) },
 		OnService:      l.define,
 		OnNode:         l.zones.set,
-		AddressChanged: func(ip netip.Addr, _ time.Time) { l.profiles.changed(topic{ip: ip}) },
+		ProfileChanged: func(about clusterstore.Topic, _ time.Time) { l.profiles.changed(about) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("local: %w", err)

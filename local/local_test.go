@@ -184,7 +184,7 @@ func TestProblemsAreReportedOnce(t *testing.T) {
 
 func TestClusterIsMadeAsLocal(t *testing.T) {
 	inBubble(t, func(e *env) {
-		if c := e.cluster.cfg; c.Name != federation.Local || c.TrustDomain != "trust.test" || c.OnNode == nil || c.AddressChanged == nil {
+		if c := e.cluster.cfg; c.Name != federation.Local || c.TrustDomain != "trust.test" || c.OnNode == nil || c.ProfileChanged == nil {
 			t.Errorf("made from %+v", c)
 		}
 	})

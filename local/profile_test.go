@@ -160,7 +160,7 @@ func TestProfileFallback(t *testing.T) {
 				}
 				set("client", s.mine)
 				set("shop", s.theirs)
-				l.profiles.changed(topic{service: shopWeb})
+				l.profiles.changed(clusterstore.Topic{Service: shopWeb})
 				now, _ := w.Get()
 				if now.Routes != s.want {
 					t.Errorf("step %d: %v, want %v", i, now.Routes, s.want)

@@ -1,9 +1,9 @@
 package local
 
 import (
-	"net/netip"
 	"sync"
 
+	"isthmus/clusterstore"
 	"isthmus/federation"
 )
 
@@ -14,7 +14,7 @@ type profiles struct {
 	// mu is a leaf: it is held for map access only.
 	mu      sync.Mutex
 	watched map[federation.ProfileKey]*watched
-	topics  map[topic]map[*watched]struct{}
+	topics  map[clusterstore.Topic]map[*watched]struct{}
 }
 
 // watched is one profile that somebody watches.
@@ -26,24 +26,19 @@ type watched struct {
 	mu   sync.Mutex // held while the profile is made and published
 }
 
-// topic is what a change is about: a service, or an address.
-type topic struct {
-	service federation.ServiceID
-	ip      netip.Addr
-}
-
-func topicOf(k federation.ProfileKey) topic {
+// topicOf says which changes are about a profile.
+func topicOf(k federation.ProfileKey) clusterstore.Topic {
 	if k.Addr.IsValid() {
-		return topic{ip: k.Addr.Addr()}
+		return clusterstore.Topic{IP: k.Addr.Addr()}
 	}
-	return topic{service: k.Service}
+	return clusterstore.Topic{Service: k.Service, Instances: k.Instance != ""}
 }
 
 func newProfiles(made func(federation.ProfileKey) *federation.Profile) profiles {
 	return profiles{
 		make:    made,
 		watched: make(map[federation.ProfileKey]*watched),
-		topics:  make(map[topic]map[*watched]struct{}),
+		topics:  make(map[clusterstore.Topic]map[*watched]struct{}),
 	}
 }
 
@@ -94,7 +89,7 @@ func (p *profiles) shut(w *watched) {
 }
 
 // changed makes the profiles anew that a change may be about.
-func (p *profiles) changed(t topic) {
+func (p *profiles) changed(t clusterstore.Topic) {
 	p.mu.Lock()
 	list := make([]*watched, 0, len(p.topics[t]))
 	for w := range p.topics[t] {

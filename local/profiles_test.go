@@ -42,7 +42,7 @@ func TestProfilesAreShared(t *testing.T) {
 	if p, _ := watches[0].Get(); p != first {
 		t.Error("a watch that is closed does not return its last value")
 	}
-	l.profiles.changed(topic{service: shopWeb}) // as late as that
+	l.profiles.changed(clusterstore.Topic{Service: shopWeb}) // as late as that
 }
 
 // TestChangesOfTheCluster: what a cluster tells of reaches those who watch.
@@ -53,6 +53,8 @@ func TestChangesOfTheCluster(t *testing.T) {
 		defer byName.Close()
 		byIP := e.local.Profile(federation.ProfileKey{Addr: netip.MustParseAddrPort(webAddr)})
 		defer byIP.Close()
+		byHostname := e.local.Profile(federation.ProfileKey{Service: shopWeb, Instance: "web-0", Port: 80})
+		defer byHostname.Close()
 		reason := func(w *federation.Watch[*federation.Profile]) federation.ProfileReason {
 			p, _ := w.Get()
 			return p.Reason
@@ -65,14 +67,20 @@ func TestChangesOfTheCluster(t *testing.T) {
 			services: map[federation.ServiceID]*clusterstore.Service{shopWeb: web},
 			found:    map[netip.AddrPort]clusterstore.Found{netip.MustParseAddrPort(webAddr): {ID: shopWeb, Service: web}},
 		}
-		e.cluster.cfg.Changed(shopWeb, time.Now())
+		tell := e.cluster.cfg.ProfileChanged
+		e.cluster.cfg.Changed(shopWeb, time.Now()) // of what is on offer
+		tell(clusterstore.Topic{Service: shopWeb, Instances: true}, time.Now())
+		if reason(byName) != federation.NoService || reason(byHostname) != federation.NoInstance {
+			t.Errorf("after a change of hostnames %v and %v", reason(byName), reason(byHostname))
+		}
+		tell(clusterstore.Topic{Service: shopWeb}, time.Now())
 		if p, _ := byName.Get(); p.Name != "web.shop.svc.cluster.local" {
 			t.Errorf("%+v", p)
 		}
 		if p, _ := byIP.Get(); p.Name != "" {
 			t.Errorf("nobody has told of it, but it is %+v", p)
 		}
-		e.cluster.cfg.AddressChanged(netip.MustParseAddr("10.1.0.1"), time.Now())
+		tell(clusterstore.Topic{IP: netip.MustParseAddr("10.1.0.1")}, time.Now())
 		if p, _ := byIP.Get(); p.Name != "web.shop.svc.cluster.local" || p.Port != 80 {
 			t.Errorf("%+v", p)
 		}
@@ -83,7 +91,7 @@ func TestChangesOfTheCluster(t *testing.T) {
 // let go, and compares what is watched with what is so.
 func TestProfilesTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		now := make(map[topic]int) // of which each profile tells its topic's
+		now := make(map[clusterstore.Topic]int) // of which each profile tells its topic's
 		p := newProfiles(func(k federation.ProfileKey) *federation.Profile {
 			return &federation.Profile{Port: uint16(now[topicOf(k)])}
 		})
@@ -159,7 +167,7 @@ func TestProfilesAreNeverMissed(t *testing.T) {
 				mu.Lock()
 				port++
 				mu.Unlock()
-				p.changed(topic{service: shopWeb})
+				p.changed(clusterstore.Topic{Service: shopWeb})
 			}
 		})
 	}

@@ -82,7 +82,7 @@ func TestOthers(t *testing.T) {
 		"routes":[{"name":"r","condition":{"all":[{"method":"GET"},null,{"not":{"pathRegex":"/x"}}]},"isRetryable":true,"timeout":"1s",
 			"responseClasses":[{"condition":{"any":[{"status":{"min":500,"max":599}}]},"isFailure":true}]}],
 		"retryBudget":{"retryRatio":0.5,"minRetriesPerSecond":3,"ttl":"1m"},
-		"dstOverrides":[{"authority":"a:1","weight":"500m"}],"opaquePorts":{"3306":{}}}}`
+		"dstOverrides":[{"authority":"a:1","weight":"500m"}]}}`
 	var p ServiceProfile
 	if err := json.Unmarshal([]byte(profile), &p); err != nil || p.Invalid != "" {
 		t.Fatal(err, p.Invalid)
@@ -92,7 +92,7 @@ func TestOthers(t *testing.T) {
 		!r.IsRetryable || r.Timeout != "1s" || !r.ResponseClasses[0].IsFailure || *r.ResponseClasses[0].Condition.Any[0].Status != (Range{500, 599}) {
 		t.Errorf("%+v", r)
 	}
-	if _, ok := p.Spec.OpaquePorts[3306]; !ok || p.Spec.DstOverrides[0].Weight != "500m" || *p.Spec.RetryBudget != (RetryBudget{0.5, 3, "1m"}) {
+	if p.Spec.DstOverrides[0].Weight != "500m" || *p.Spec.RetryBudget != (RetryBudget{0.5, 3, "1m"}) {
 		t.Errorf("%+v", p.Spec)
 	}
 	for weight, want := range map[string]Amount{`"heavy"`: "heavy", `1e999999999`: "1e999999999", `0.5`: "0.5", `null`: "", `"\u0031"`: "1"} {

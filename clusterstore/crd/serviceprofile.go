@@ -21,10 +21,9 @@ type ServiceProfile struct {
 // ServiceProfileSpec is what a profile says. Elements of its lists may be nil
 // where the object has null, which is never valid.
 type ServiceProfileSpec struct {
-	Routes       []*RouteSpec        `json:"routes,omitempty"`
-	RetryBudget  *RetryBudget        `json:"retryBudget,omitempty"`
-	DstOverrides []*WeightedDst      `json:"dstOverrides,omitempty"`
-	OpaquePorts  map[uint32]struct{} `json:"opaquePorts,omitempty"`
+	Routes       []*RouteSpec   `json:"routes,omitempty"`
+	RetryBudget  *RetryBudget   `json:"retryBudget,omitempty"`
+	DstOverrides []*WeightedDst `json:"dstOverrides,omitempty"`
 }
 
 // RouteSpec is one kind of requests.
