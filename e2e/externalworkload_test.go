@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,7 +20,8 @@ import (
 )
 
 // TestReplicasWriteInTurns runs two gateways beside one cluster. One of them writes EndpointSlices for ExternalWorkloads;
-// the other goes on at once when that one ends, and after half a minute when it is killed; they never both write.
+// the other goes on at once when that one ends, and after half a minute when it is killed or stands still; they never both
+// write, and who has stood still does not take the Lease from the other.
 func TestReplicasWriteInTurns(t *testing.T) {
 	v := newVMs(t)
 	v.service("web", "app")
@@ -53,6 +55,27 @@ func TestReplicasWriteInTurns(t *testing.T) {
 	if n := v.writes(); n != 3 {
 		t.Errorf("the API server has seen %d writes instead of 3", n)
 	}
+
+	b = v.gateway("b")
+	must(t, a.Signal(syscall.SIGSTOP))
+	v.await("b leads", time.Minute, func() error { return v.leads(b) })
+	before := v.lease()
+	must(t, a.Signal(syscall.SIGCONT))
+	v.create("vm-3", "app", "10.90.0.3")
+	v.await("b's change", 10*time.Second, func() error { return v.holds("web", 3) })
+	v.pause()
+	v.wrote(a, 1, b, 1)
+	if after := v.lease(); *after.HolderIdentity != "b" || *after.LeaseTransitions != *before.LeaseTransitions {
+		t.Errorf("the Lease has gone from %+v to %+v", before, after)
+	}
+}
+
+// lease is the one that the gateway that writes holds.
+func (v *vms) lease() coordinationv1.LeaseSpec {
+	v.t.Helper()
+	l, err := v.client.CoordinationV1().Leases("linkerd").Get(v.t.Context(), "linkerd-destination-endpoint-write", metav1.GetOptions{})
+	must(v.t, err)
+	return l.Spec
 }
 
 // TestWritesAreFew counts the writes that 1,000 ExternalWorkloads of one Service cost.

@@ -2,6 +2,7 @@ package externalworkload
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -137,9 +138,9 @@ func (w *world) index(s *discoveryv1.EndpointSlice) int {
 // would change them again.
 func (w *world) sync(svc *corev1.Service, workloads ...*crd.ExternalWorkload) plan {
 	w.t.Helper()
-	p, _ := newPlan(svc, workloads, w.slices)
+	p, _ := newPlan(context.Background(), svc, workloads, w.slices)
 	w.apply(p)
-	if again, _ := newPlan(svc, workloads, w.slices); again.size() > 0 {
+	if again, _ := newPlan(context.Background(), svc, workloads, w.slices); again.size() > 0 {
 		w.t.Errorf("a second sync writes: %s", again)
 	}
 	return p
@@ -207,7 +208,7 @@ func (w *world) sizes() (list []int) {
 func (w *world) put(svc *corev1.Service, list ...*crd.ExternalWorkload) *discoveryv1.EndpointSlice {
 	w.t.Helper()
 	before := len(w.slices)
-	fresh, _ := newPlan(svc, list, nil)
+	fresh, _ := newPlan(context.Background(), svc, list, nil)
 	w.apply(fresh)
 	if len(w.slices) != before+1 {
 		w.t.Fatalf("%d slices instead of one", len(w.slices)-before)

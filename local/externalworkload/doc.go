@@ -15,18 +15,22 @@
 //     lost is broken off: at once when another holder is seen, and 10 s after the
 //     last renewal at the latest, which leaves 20 s until another replica may take it.
 //     When Run's context ends, the write under way is finished and then the Lease
-//     released, so that another replica goes on within seconds. Run returns within
-//     20 s however the API server behaves.
+//     released, so that another replica goes on within seconds. However the API
+//     server behaves, that is 10 s at most for each, and Run returns.
+//   - A replica that has stood still writes nothing after another has taken the
+//     Lease, but for a write that was under way, and leaves the Lease to the other.
 //   - Nothing that the API server or an object says ends Run, or keeps another
-//     Service from being written. What an API server would refuse is left out
-//     and reported by Status and one log line, the rest is written.
+//     Service from being written, or its retries waiting for others'. What an API
+//     server would refuse is left out and reported by Status and one log line, the
+//     rest is written. Of a Service with more than 100 ports, which is what the API
+//     of EndpointSlices allows, the first 100 are used.
 //   - Nothing is deleted after a write of the same Service failed.
 //
 // Writes are few:
 //
 //   - A change waits 50 ms for others, and a Service whose slices were written is
-//     left alone for a second. A lone change goes out at once; of a
-//     thousand within a second two or three steps remain.
+//     left alone for a second. So a lone change goes out after 50 ms; of
+//     a thousand within a second two or three steps remain.
 //   - Only slices with something wrong are touched: each of them takes one write, and
 //     there is none beyond these unless what is new does not fit. Endpoints that
 //     stay as they are stay in their slice, and with that there is no cheaper
@@ -55,6 +59,12 @@
 //   - publishNotReadyAddresses has no say: a workload is as ready as it says.
 //   - A workload whose name is no DNS label has no hostname in headless Services.
 //     IPv4 addresses written as IPv6 ones count as IPv4.
+//   - Slices have the labels of their Service and no others. A controller that
+//     labels them is undone each time, and if it insists, that goes on: once a
+//     second for each Service at most.
+//   - A slice is updated and deleted only as it was read. Who was faster is read
+//     first, within a second.
+//   - What has been written and is not read back within 2 minutes counts as gone.
 //   - A Service that has failed 15 times in a row, over some minutes, is given up
 //     until something about it changes, or until the next resync of all, every 10
 //     minutes.

@@ -1,17 +1,13 @@
 package externalworkload
 
 import (
-	"encoding/binary"
-	"fmt"
+	"context"
 	"net/netip"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
-	endpointutil "k8s.io/endpointslice/util"
 
 	"isthmus/clusterstore/crd"
 )
@@ -25,7 +21,7 @@ const (
 
 // offer is what the slices of a Service have to say: for each address type, the
 // endpoints by the ports that they have in common.
-type offer map[discoveryv1.AddressType]map[endpointutil.PortMapKey]*group
+type offer map[discoveryv1.AddressType]map[portsKey]*group
 
 // group is endpoints of one address type that have their ports in common.
 type group struct {
@@ -41,18 +37,19 @@ func selects(svc *corev1.Service) bool {
 func isHeadless(svc *corev1.Service) bool { return svc.Spec.ClusterIP == corev1.ClusterIPNone }
 
 // newOffer makes endpoints of the workloads that a Service selects. What can't
-// be an endpoint is left out, and the problems say why.
-func newOffer(svc *corev1.Service, workloads []*crd.ExternalWorkload) (offer, []string) {
-	o := make(offer)
+// be an endpoint is left out, and the problems say why. Once ctx ends, the offer is
+// not whole.
+func newOffer(ctx context.Context, svc *corev1.Service, workloads []*crd.ExternalWorkload) (offer, problems) {
+	o, left := make(offer), problems{}
 	for _, t := range addressTypes(svc) {
-		o[t] = make(map[endpointutil.PortMapKey]*group)
+		o[t] = make(map[portsKey]*group)
 	}
-	ports := portSets{svc: svc, known: make(map[string]portSet)}
-	var problems []string
+	ports := newPortSets(svc, &left)
 	for _, w := range workloads {
-		problem := func(format string, args ...any) {
-			problems = append(problems, w.Name+": "+fmt.Sprintf(format, args...))
+		if ctx.Err() != nil {
+			break
 		}
+		problem := func(format string, args ...any) { left.add(w.Name, format, args...) }
 		if w.Invalid != "" {
 			problem("can't be read: %s", w.Invalid)
 			continue
@@ -74,7 +71,7 @@ func newOffer(svc *corev1.Service, workloads []*crd.ExternalWorkload) (offer, []
 			problem("is no DNS label and can't be a hostname")
 		}
 	}
-	return o, problems
+	return o, left
 }
 
 // addressTypes are those of the Service; one that doesn't say has both.
@@ -149,78 +146,3 @@ func isReady(w *crd.ExternalWorkload) bool {
 func zoneOf(w *crd.ExternalWorkload) string { return w.Labels[corev1.LabelTopologyZone] }
 
 func isHostname(name string) bool { return len(validation.IsDNS1123Label(name)) == 0 }
-
-// portSet is ports as slices have them, and what tells them from others.
-type portSet struct {
-	key   endpointutil.PortMapKey
-	ports []discoveryv1.EndpointPort
-}
-
-// portSets finds a Service's ports at workloads, most of which agree.
-type portSets struct {
-	svc   *corev1.Service
-	known map[string]portSet // by the numbers that the Service's ports have
-}
-
-// of finds the ports of one workload. Those that it does not have are left out.
-func (s *portSets) of(w *crd.ExternalWorkload, problem func(string, ...any)) portSet {
-	var key strings.Builder
-	numbers := make([]int32, len(s.svc.Spec.Ports)) // 0: it has no such port
-	for i := range s.svc.Spec.Ports {
-		p := &s.svc.Spec.Ports[i]
-		if numbers[i] = portOf(w, p); numbers[i] == 0 {
-			problem("has no port %s/%s", targetPort(p), protocolOf(p))
-		}
-		key.Write(binary.BigEndian.AppendUint32(nil, uint32(numbers[i])))
-	}
-	set, ok := s.known[key.String()]
-	if !ok {
-		set = newPortSet(s.svc, numbers)
-		s.known[key.String()] = set
-	}
-	return set
-}
-
-func newPortSet(svc *corev1.Service, numbers []int32) portSet {
-	ports := make([]discoveryv1.EndpointPort, 0, len(numbers))
-	for i, n := range numbers {
-		if n == 0 {
-			continue
-		}
-		p := &svc.Spec.Ports[i]
-		ports = append(ports, discoveryv1.EndpointPort{Name: &p.Name, Port: &n, Protocol: new(protocolOf(p))})
-	}
-	return portSet{endpointutil.NewPortMapKey(ports), ports} // which sorts them
-}
-
-// portOf is the workload's port behind a Service's, 0 if it has none.
-func portOf(w *crd.ExternalWorkload, p *corev1.ServicePort) int32 {
-	target := targetPort(p)
-	for _, x := range w.Spec.Ports {
-		if x.Port < 1 || x.Port > 65535 || protocolOr(corev1.Protocol(x.Protocol)) != protocolOf(p) {
-			continue
-		}
-		if target.Type == intstr.String && x.Name == target.StrVal || target.Type == intstr.Int && x.Port == target.IntVal {
-			return x.Port
-		}
-	}
-	return 0
-}
-
-// targetPort is what the port is called at the workload.
-func targetPort(p *corev1.ServicePort) *intstr.IntOrString {
-	if p.TargetPort == (intstr.IntOrString{}) {
-		return new(intstr.FromInt32(p.Port))
-	}
-	return &p.TargetPort
-}
-
-func protocolOf(p *corev1.ServicePort) corev1.Protocol { return protocolOr(p.Protocol) }
-
-// protocolOr is a protocol, or what it is where nothing is said.
-func protocolOr(p corev1.Protocol) corev1.Protocol {
-	if p == "" {
-		return corev1.ProtocolTCP
-	}
-	return p
-}

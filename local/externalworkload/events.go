@@ -69,7 +69,8 @@ func (t *term) onSlice() cache.ResourceEventHandler {
 			}
 		},
 		DeleteFunc: func(o any) {
-			if s, ok := last[*discoveryv1.EndpointSlice](o); ok && !t.tracker.HandleDeletion(s) {
+			// The tracker calls all deletions expected of slices that this term has not written.
+			if s, ok := last[*discoveryv1.EndpointSlice](o); ok && (!t.tracker.Has(s) || !t.tracker.HandleDeletion(s)) {
 				t.mark(serviceOf(s))
 			}
 		},
@@ -77,9 +78,9 @@ func (t *term) onSlice() cache.ResourceEventHandler {
 }
 
 // sliceChanged marks the Services of a slice: labels and owners may change without
-// a new generation.
+// a new generation, and a slice of the same name may be another.
 func (t *term) sliceChanged(before, after *discoveryv1.EndpointSlice) {
-	if serviceOf(before) != serviceOf(after) {
+	if serviceOf(before) != serviceOf(after) || before.UID != after.UID {
 		t.tracker.HandleDeletion(before) // as if it had gone from there
 		t.mark(serviceOf(before))
 		t.mark(serviceOf(after))

@@ -52,6 +52,7 @@ func TestContentsDiffer(t *testing.T) {
 // TestConcerned says which Services a workload's change is about.
 func TestConcerned(t *testing.T) {
 	blue, red := map[string]string{"app": "vm", "team": "blue"}, map[string]string{"app": "vm", "team": "red"}
+	redInZone := map[string]string{"app": "vm", "team": "red", corev1.LabelTopologyZone: "zone-a"}
 	vm := func(labels map[string]string, ip string) *crd.ExternalWorkload {
 		w := aWorkload("vm-1", ip, "8080")
 		w.Labels = labels
@@ -68,6 +69,7 @@ func TestConcerned(t *testing.T) {
 		{"EW-23 labels and addresses", vm(blue, "10.0.0.1"), vm(red, "10.0.0.2"), "all blue red"},
 		{"EW-24 addresses", vm(blue, "10.0.0.1"), vm(blue, "10.0.0.2"), "all blue"},
 		{"EW-25 labels", vm(blue, "10.0.0.1"), vm(red, "10.0.0.1"), "blue red"},
+		{"EW-25 labels and zone", vm(blue, "10.0.0.1"), vm(redInZone, "10.0.0.1"), "all blue red"},
 	} {
 		term := newTestTerm(t)
 		for name, selector := range map[string]map[string]string{"all": {"app": "vm"}, "blue": {"team": "blue"}, "red": {"team": "red"}, "none": nil, "empty": {}} {

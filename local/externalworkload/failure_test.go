@@ -2,6 +2,7 @@ package externalworkload
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -33,7 +34,7 @@ func TestRefused(t *testing.T) {
 		if s := r.Status(); !strings.Contains(s.Error, "invalid") || s.ErrorAt.IsZero() {
 			t.Errorf("status %+v", s)
 		}
-		c.pass(5 * time.Minute)
+		c.pass(6 * time.Minute)
 		if n := r.log.FilterMessageSnippet("given up").Len(); n != 1 {
 			t.Errorf("said %d times that it gives up", n)
 		}
@@ -52,14 +53,55 @@ func TestRefused(t *testing.T) {
 	})
 }
 
+// TestBrokenBesideHealthy: a Service that fails once does not wait behind others that
+// fail all the time, and these are not tried all the time.
+func TestBrokenBesideHealthy(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.running().stop()
+		c.fail("* create endpointslices", apierrors.NewInvalid(schema.GroupKind{Kind: "EndpointSlice"}, "x", nil))
+		for i := range 300 {
+			c.put(aService(fmt.Sprintf("broken-%d", i), "80/8080"))
+		}
+		b := c.start("b")
+		c.until("all fail", 20*time.Second, func() bool { return testutil.ToFloat64(b.metrics.queue.retries) >= 900 })
+		c.fail("* update endpointslices", errAway)
+		c.put(unready(aWorkload("vm-1", "10.0.0.1", "8080")))
+		c.pass(100 * time.Millisecond)
+		c.fail("* update endpointslices", nil)
+		c.until("the retry", 2*time.Second, func() bool { return strings.Contains(c.written(), "b update") })
+		before := testutil.ToFloat64(b.metrics.queue.retries)
+		c.pass(time.Minute)
+		if n := testutil.ToFloat64(b.metrics.queue.retries) - before; n > 300*6 {
+			t.Errorf("%v retries of 300 Services within a minute", n)
+		}
+	})
+}
+
+// TestConflict: who was too late tries again soon, however often.
+func TestConflict(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		r := c.running()
+		c.fail("* update endpointslices", apierrors.NewConflict(schema.GroupResource{Resource: "endpointslices"}, "x", errors.New("another version")))
+		c.put(unready(aWorkload("vm-1", "10.0.0.1", "8080")))
+		c.pass(10 * time.Second)
+		if n := testutil.ToFloat64(r.metrics.queue.retries); n < 9 || n > 10 {
+			t.Errorf("%v retries in 10 s", n)
+		}
+	})
+}
+
 // TestResync: what was given up is tried again without any change.
 func TestResync(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.running()
 		c.fail("* update endpointslices", errAway)
 		c.put(unready(aWorkload("vm-1", "10.0.0.1", "8080")))
-		c.pass(5 * time.Minute)
+		c.pass(6 * time.Minute)
 		c.fail("* update endpointslices", nil)
+		c.pass(2 * maxBackoff)
+		if got := c.written(); got != "" {
+			t.Errorf("writes %q, though given up", got)
+		}
 		c.pass(resync + time.Minute)
 		if got := c.written(); got != "a update" {
 			t.Errorf("writes %q", got)

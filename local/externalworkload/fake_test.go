@@ -41,7 +41,7 @@ func newTestTerm(t *testing.T) testTerm {
 	if err != nil {
 		t.Fatal(err)
 	}
-	term := newTerm(w)
+	term := newTerm(w, func() bool { return true })
 	t.Cleanup(term.queue.ShutDown)
 	return testTerm{term, t}
 }
@@ -62,7 +62,8 @@ type cluster struct {
 	mu      sync.Mutex
 	errs    map[string]error // by "REPLICA VERB RESOURCE" or "* VERB RESOURCE"
 	names   int
-	version int // of the Lease
+	version int   // of the Lease
+	lose    error // instead of the answer to the creation of a Lease, which is carried out
 	slow    slowness
 	writes  []string // "a create" and so on: who has written slices
 }
@@ -114,7 +115,14 @@ func (c *cluster) reactLease(a clienttesting.Action) (bool, runtime.Object, erro
 	switch a := a.(type) {
 	case clienttesting.CreateActionImpl:
 		c.version++
-		a.Object.(*coordinationv1.Lease).ResourceVersion = strconv.Itoa(c.version)
+		l := a.Object.(*coordinationv1.Lease)
+		l.ResourceVersion = strconv.Itoa(c.version)
+		if c.lose != nil {
+			if err := c.api.Tracker().Create(a.GetResource(), l, l.Namespace); err != nil {
+				return true, nil, err
+			}
+			return true, nil, c.lose
+		}
 	case clienttesting.UpdateActionImpl:
 		l := a.Object.(*coordinationv1.Lease)
 		o, err := c.api.Tracker().Get(a.GetResource(), l.Namespace, l.Name)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,9 +45,84 @@ func TestRelease(t *testing.T) {
 		if got := c.lease(); got != "" || a.leads() {
 			t.Fatalf("%q holds the Lease; a leads: %t", got, a.leads())
 		}
-		c.until("b leads", 3*time.Second, b.leads)
+		c.until("b leads", 3*retryPeriod, b.leads)
 		if got := c.addWorkload("vm-2", "10.0.0.2"); got != "b update" {
 			t.Errorf("writes %q", got)
+		}
+	})
+}
+
+// TestReleaseNotOurs: who ends and does not know yet that the Lease has another
+// holder leaves it alone.
+func TestReleaseNotOurs(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		a, b := c.led()
+		b.stop()
+		c.hold("somebody")
+		a.stop()
+		if got := c.lease(); got != "somebody" {
+			t.Errorf("%q holds the Lease", got)
+		}
+	})
+	inCluster(t, func(c *cluster) {
+		a, b := c.led()
+		third := c.start("c")
+		c.fail("a * *", errAway) // as if it stood still
+		c.hold("b")
+		c.until("b leads", 3*retryPeriod, b.leads)
+		c.fail("a * *", nil)
+		a.stop()
+		for range 1000 {
+			c.pass(10 * time.Millisecond)
+			if !b.leads() || third.leads() {
+				c.t.Fatalf("b leads: %t; c leads: %t", b.leads(), third.leads())
+			}
+		}
+	})
+}
+
+// TestReleaseUnanswered: who ends while it is not known whether the Lease has become
+// its own finds out, and gives it back.
+func TestReleaseUnanswered(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.lose = errAway
+		a := c.start("a")
+		synctest.Wait()
+		if got := c.lease(); got != "a" || a.leads() {
+			c.t.Fatalf("%q holds the Lease; a leads: %t", got, a.leads())
+		}
+		a.stop()
+		if got := c.lease(); got != "" {
+			t.Errorf("%q holds the Lease", got)
+		}
+	})
+}
+
+// TestStoodStill: no write begins once the Lease is over by the clock, be its timer
+// as late as it may.
+func TestStoodStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLock(nil, "linkerd", "a")
+		if l.held() {
+			t.Error("held from the start")
+		}
+		l.end = func(error) {}
+		l.renewed(time.Now())
+		defer l.close()
+		term, svc := newTestTerm(t), aService("web", "80/8080")
+		term.held = l.held
+		term.add(svc)
+		if err := term.workloads.GetIndexer().Add(aWorkload("vm-1", "10.0.0.1", "8080")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(renewDeadline)
+		if err := term.sync(t.Context(), t.Context(), nameOf(svc)); !errors.Is(err, errNotRenewed) {
+			t.Errorf("written without the Lease: %v", err)
+		}
+		l.renewed(time.Now())
+		time.Sleep(renewDeadline - 1)
+		if err := term.sync(t.Context(), t.Context(), nameOf(svc)); err != nil {
+			t.Errorf("not written with it: %v", err)
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,8 +35,11 @@ var (
 type lock struct {
 	*resourcelock.LeaseLock
 	saw    func(holder string, err error)
-	end    context.CancelCauseFunc // of the term
-	expiry *time.Timer             // ends the term; nil: we have not held the Lease yet
+	end    context.CancelCauseFunc   // of the term
+	expiry *time.Timer               // ends the term; nil: we have not held the Lease yet
+	until  atomic.Pointer[time.Time] // when it does; may be asked for from anywhere
+	holder string                    // as last read or written
+	unsure bool                      // the last write was to make us the holder, and may have done so or not
 }
 
 func newLock(client coordinationv1client.LeasesGetter, namespace, identity string) *lock {
@@ -57,7 +61,8 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	case err != nil:
 		l.failed(ctx, err)
 	default:
-		l.saw(record.HolderIdentity, nil)
+		l.holder = record.HolderIdentity
+		l.saw(l.holder, nil)
 		if record.HolderIdentity != l.Identity() {
 			l.lost(errTaken)
 		}
@@ -75,18 +80,25 @@ func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 	return l.write(ctx, record, l.LeaseLock.Update)
 }
 
-// write makes a record the Lease's. One without a holder releases it.
+// write makes a record the Lease's. One without a holder releases it, if it is
+// ours: the elector goes by the record that it knows, not by what it has just read.
 func (l *lock) write(ctx context.Context, record resourcelock.LeaderElectionRecord, do func(context.Context, resourcelock.LeaderElectionRecord) error) error {
+	if record.HolderIdentity == "" && l.holder != l.Identity() {
+		return errTaken
+	}
 	ctx, stop := context.WithTimeout(ctx, leaseTimeout)
 	defer stop()
 	began := time.Now() // the others count from when the server has it, which is later
 	if err := do(ctx, record); err != nil {
+		l.unsure = false
 		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) { // which only say that somebody was faster
+			l.unsure = record.HolderIdentity == l.Identity()
 			l.failed(ctx, err)
 		}
 		return err
 	}
-	l.saw(record.HolderIdentity, nil)
+	l.holder, l.unsure = record.HolderIdentity, false
+	l.saw(l.holder, nil)
 	if record.HolderIdentity == l.Identity() {
 		l.renewed(began)
 	}
@@ -100,13 +112,38 @@ func (l *lock) failed(ctx context.Context, err error) {
 	}
 }
 
+// giveBack releases the Lease if a write that was broken off has made it ours and
+// the elector does not know. It is called once the elector is done.
+func (l *lock) giveBack(ctx context.Context) {
+	if l.expiry != nil || !l.unsure { // the elector releases what it knows to be ours
+		return
+	}
+	record, _, err := l.Get(ctx)
+	if err != nil {
+		return
+	}
+	now := metav1.Now()
+	_ = l.Update(ctx, resourcelock.LeaderElectionRecord{ // tells by itself how that went
+		LeaderTransitions: record.LeaderTransitions, LeaseDurationSeconds: 1, RenewTime: now, AcquireTime: now,
+	})
+}
+
 func (l *lock) renewed(at time.Time) {
-	left := time.Until(at.Add(renewDeadline))
+	until := at.Add(renewDeadline)
+	l.until.Store(&until)
+	left := time.Until(until)
 	if l.expiry == nil {
 		l.expiry = time.AfterFunc(left, func() { l.end(errNotRenewed) })
 	} else {
 		l.expiry.Reset(left)
 	}
+}
+
+// held tells whether the Lease is still ours by the clock: after the process has
+// stood still, that is known before the timer has run.
+func (l *lock) held() bool {
+	until := l.until.Load()
+	return until != nil && time.Now().Before(*until)
 }
 
 // lost ends the term, if there is one.

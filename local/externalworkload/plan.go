@@ -2,13 +2,13 @@ package externalworkload
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	endpointutil "k8s.io/endpointslice/util"
 
 	"isthmus/clusterstore/crd"
 )
@@ -21,13 +21,14 @@ type plan struct {
 // newPlan says what to write, given the workloads that the Service selects and
 // its slices as they are. None of them is changed. Endpoints that stay as they
 // are stay in their slice, and under that condition there is no plan with fewer
-// writes, unless slices name a workload twice. See doc.go.
-func newPlan(svc *corev1.Service, workloads []*crd.ExternalWorkload, existing []*discoveryv1.EndpointSlice) (plan, []string) {
+// writes, unless slices name a workload twice. See doc.go. Once ctx ends, the plan
+// is of no use.
+func newPlan(ctx context.Context, svc *corev1.Service, workloads []*crd.ExternalWorkload, existing []*discoveryv1.EndpointSlice) (plan, problems) {
 	var p plan
 	var o offer
-	var problems []string
+	var left problems
 	if selects(svc) {
-		o, problems = newOffer(svc, workloads)
+		o, left = newOffer(ctx, svc, workloads)
 	}
 	owned := make(map[discoveryv1.AddressType][]*discoveryv1.EndpointSlice)
 	for _, s := range existing {
@@ -46,15 +47,15 @@ func newPlan(svc *corev1.Service, workloads []*crd.ExternalWorkload, existing []
 	if svc.DeletionTimestamp != nil {
 		p.create = nil
 	}
-	return p, problems
+	return p, left
 }
 
 // packing brings the endpoints of one address type into slices.
 type packing struct {
 	svc    *corev1.Service
 	kind   discoveryv1.AddressType
-	groups map[endpointutil.PortMapKey]*group // endpoints leave them as they get a place
-	keys   []endpointutil.PortMapKey          // of the groups, in order
+	groups map[portsKey]*group // endpoints leave them as they get a place
+	keys   []portsKey          // of the groups, in order
 
 	right []*packed // slices that need no write
 	open  []*packed // that must be updated and keep endpoints
@@ -75,7 +76,7 @@ func (x *packed) room() int { return maxEndpoints - len(x.endpoints) }
 // stay as they are choose first what of their endpoints they keep, the fuller
 // before the emptier: so a workload that stands in several slices leaves those
 // that must be written anyway, or that more are likely to leave.
-func newPacking(svc *corev1.Service, t discoveryv1.AddressType, groups map[endpointutil.PortMapKey]*group, existing []*discoveryv1.EndpointSlice) *packing {
+func newPacking(svc *corev1.Service, t discoveryv1.AddressType, groups map[portsKey]*group, existing []*discoveryv1.EndpointSlice) *packing {
 	pk := &packing{svc: svc, kind: t, groups: groups, keys: slices.Sorted(maps.Keys(groups))}
 	type candidate struct {
 		slice *discoveryv1.EndpointSlice
@@ -84,7 +85,7 @@ func newPacking(svc *corev1.Service, t discoveryv1.AddressType, groups map[endpo
 	}
 	list := make([]candidate, 0, len(existing))
 	for _, s := range existing {
-		g := groups[portsKey(s)]
+		g := groups[newPortsKey(s.Ports)]
 		list = append(list, candidate{s, g, g != nil && pk.isRight(s, g)})
 	}
 	slices.SortFunc(list, func(a, b candidate) int {

@@ -1,6 +1,7 @@
 package externalworkload
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -36,12 +37,12 @@ func TestProblems(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			w := &world{t: t}
-			p, problems := newPlan(x.svc, []*crd.ExternalWorkload{x.w}, nil)
+			p, left := newPlan(context.Background(), x.svc, []*crd.ExternalWorkload{x.w}, nil)
 			w.apply(p)
 			if got := w.String(); got != x.slices {
 				t.Errorf("slices %q, want %q", got, x.slices)
 			}
-			if got := strings.Join(problems, "; "); got != x.problems {
+			if got := strings.Join(left.list(), "; "); got != x.problems {
 				t.Errorf("problems %q, want %q", got, x.problems)
 			}
 			for _, s := range w.slices {

@@ -1,6 +1,7 @@
 package externalworkload
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,7 +25,7 @@ func TestPlan(t *testing.T) {
 		list := drawWorkloads(rt)
 		w := &world{t: t}
 		for range rapid.IntRange(0, 3).Draw(rt, "rounds") { // a history: syncs of other times, and edits
-			p, _ := newPlan(svc, list, w.slices)
+			p, _ := newPlan(context.Background(), svc, list, w.slices)
 			w.apply(p)
 			edit(rt, w)
 			changeInputs(rt, svc, list)
@@ -37,7 +38,7 @@ func TestPlan(t *testing.T) {
 			before = append(before, s.DeepCopy())
 		}
 		want := rightEndpoints(svc, list)
-		p, _ := newPlan(svc, list, w.slices)
+		p, _ := newPlan(context.Background(), svc, list, w.slices)
 		if !equality.Semantic.DeepEqual(before, w.slices) {
 			rt.Fatal("the plan changed the slices it was made of")
 		}
@@ -48,7 +49,7 @@ func TestPlan(t *testing.T) {
 			rt.Errorf("%d writes (%s), a full rewrite takes %d", p.size(), p, all)
 		}
 		w.apply(p)
-		if again, _ := newPlan(svc, list, w.slices); again.size() > 0 {
+		if again, _ := newPlan(context.Background(), svc, list, w.slices); again.size() > 0 {
 			rt.Errorf("a second sync writes: %s", again)
 		}
 		checkSlices(rt, svc, want, w.slices)

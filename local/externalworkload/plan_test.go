@@ -1,6 +1,7 @@
 package externalworkload
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"testing"
@@ -334,7 +335,7 @@ func TestPlanWritesNothing(t *testing.T) {
 	}
 	unready(list[0])
 	svc.Labels = map[string]string{"team": "blue"}
-	newPlan(svc, list, w.slices)
+	newPlan(context.Background(), svc, list, w.slices)
 	if !equality.Semantic.DeepEqual(w.slices, copies) {
 		t.Error("EW-35: the slices have changed")
 	}

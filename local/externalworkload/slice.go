@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	endpointutil "k8s.io/endpointslice/util"
 )
 
 const (
@@ -61,11 +60,6 @@ func isOwned(s *discoveryv1.EndpointSlice, svc *corev1.Service) bool {
 	return slices.ContainsFunc(s.OwnerReferences, func(o metav1.OwnerReference) bool {
 		return o.UID == svc.UID && o.Kind == "Service" && o.APIVersion == "v1"
 	})
-}
-
-// portsKey is the key of a slice's ports.
-func portsKey(s *discoveryv1.EndpointSlice) endpointutil.PortMapKey {
-	return endpointutil.NewPortMapKey(slices.Clone(s.Ports)) // it sorts them, and s is shared
 }
 
 // workloadOf names the workload behind an endpoint of a slice; empty: none.

@@ -2,7 +2,6 @@ package externalworkload
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -62,14 +61,8 @@ func (w *Writer) Status() Status {
 	return s
 }
 
-// maxProblems is how many problems of one Service are named.
-const maxProblems = 10
-
 // report keeps what is left out of a Service's slices, and logs what is new.
 func (w *Writer) report(svc types.NamespacedName, problems []string) {
-	if n := len(problems) - maxProblems; n > 0 {
-		problems = append(problems[:maxProblems:maxProblems], fmt.Sprintf("%d more", n))
-	}
 	w.mu.Lock()
 	before := w.problems[svc]
 	if len(problems) == 0 {

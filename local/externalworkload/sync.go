@@ -23,21 +23,25 @@ const writeTimeout = 10 * time.Second
 var errStale = errors.New("what was written last has not been read back yet")
 
 // sync makes a Service's slices what they should be. No write begins after the
-// end of work, and none goes on after that of lease.
+// end of work or of what is held, and none goes on after that of lease.
 func (t *term) sync(work, lease context.Context, name types.NamespacedName) error {
 	svc, ok := t.service(name)
 	if !ok { // garbage collection removes what it owned
 		t.tracker.DeleteService(name.Namespace, name.Name)
 		t.report(name, nil)
 		delete(t.written, name)
+		delete(t.stale, name)
 		return nil
 	}
 	existing := t.slicesOf(name)
 	if t.tracker.StaleSlices(svc, existing) {
 		return errStale
 	}
-	p, problems := newPlan(svc, t.selected(svc), existing)
-	t.report(name, problems)
+	p, left := newPlan(work, svc, t.selected(svc), existing)
+	if work.Err() != nil { // and the plan is not whole
+		return work.Err()
+	}
+	t.report(name, left.list())
 	return t.carryOut(work, lease, p, name)
 }
 
@@ -103,6 +107,9 @@ func (t *term) carryOut(work, lease context.Context, p plan, name types.Namespac
 			if work.Err() != nil {
 				return work.Err()
 			}
+			if !t.held() {
+				return errNotRenewed
+			}
 			t.written[name] = time.Now()
 			err := t.write(lease, x.op, s)
 			switch {
@@ -127,7 +134,7 @@ func (t *term) write(ctx context.Context, op operation, s *discoveryv1.EndpointS
 	api := t.o.Client.DiscoveryV1().EndpointSlices(s.Namespace)
 	switch op {
 	case removes:
-		err = api.Delete(ctx, s.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(s.UID))})
+		err = api.Delete(ctx, s.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion}})
 		if err == nil || apierrors.IsNotFound(err) {
 			t.tracker.ExpectDeletion(s)
 			err = nil

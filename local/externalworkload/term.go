@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"golang.org/x/time/rate"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -20,8 +20,13 @@ const (
 	// pace is how long a Service is left alone after its slices were written.
 	pace = time.Second
 	// maxRetries is how often in a row a Service may fail before it is left to
-	// its next change, or to the next resync.
-	maxRetries = 15
+	// its next change, or to the next resync. Retries of one Service never wait
+	// for those of another.
+	maxRetries             = 15
+	minBackoff, maxBackoff = time.Second, 30 * time.Second
+	// soon is when it is looked again whether what was written has been read
+	// back, and maxStale for how long that is waited for.
+	soon, maxStale = 250 * time.Millisecond, 2 * time.Minute
 )
 
 // term is one time of leading: what is read, and the queue of Services to be
@@ -29,27 +34,30 @@ const (
 type term struct {
 	// fixed
 	*Writer
+	held                        func() bool // the Lease, by the clock
 	services, workloads, slices cache.SharedIndexInformer
-	queue                       workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	queue                       workqueue.TypedDelayingInterface[types.NamespacedName]
+	backoff                     workqueue.TypedRateLimiter[types.NamespacedName]
 	tracker                     *endpointutil.EndpointSliceTracker
 	synced                      chan struct{} // closed once all is listed
 
-	written map[types.NamespacedName]time.Time // of the worker: when slices were last written
+	// of the worker
+	written map[types.NamespacedName]time.Time // when slices were last written
+	stale   map[types.NamespacedName]time.Time // since when they have not been read back
 }
 
-func newTerm(w *Writer) *term {
-	limit := workqueue.NewTypedMaxOfRateLimiter(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](5*time.Millisecond, 1000*time.Second),
-		&workqueue.TypedBucketRateLimiter[types.NamespacedName]{Limiter: rate.NewLimiter(10, 100)},
-	)
+func newTerm(w *Writer, held func() bool) *term {
 	t := &term{
 		Writer: w,
-		queue: workqueue.NewTypedRateLimitingQueueWithConfig(limit, workqueue.TypedRateLimitingQueueConfig[types.NamespacedName]{
+		held:   held,
+		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.NamespacedName]{
 			Name: queueName, MetricsProvider: w.metrics.queue,
 		}),
+		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](minBackoff, maxBackoff),
 		tracker: endpointutil.NewEndpointSliceTracker(),
 		synced:  make(chan struct{}),
 		written: make(map[types.NamespacedName]time.Time),
+		stale:   make(map[types.NamespacedName]time.Time),
 	}
 	t.follow()
 	return t
@@ -102,24 +110,50 @@ func (t *term) next(work, lease context.Context) bool {
 		t.queue.AddAfter(svc, rest)
 		return true
 	}
-	err := t.sync(work, lease, svc)
-	switch {
-	case work.Err() != nil:
-	case err == nil:
-		t.queue.Forget(svc)
-	case t.queue.NumRequeues(svc) < maxRetries:
-		if !errors.Is(err, errStale) { // which is nobody's fault
-			t.failed(err)
-		}
-		t.log.Debug("EndpointSlices are not as they should be yet", zap.Stringer("service", svc), zap.Error(err))
-		t.metrics.queue.retries.Inc()
-		t.queue.AddRateLimited(svc)
-	default:
-		t.failed(err)
-		t.log.Error("EndpointSlices can't be written; given up until something changes", zap.Stringer("service", svc), zap.Error(err))
-		t.metrics.queue.drops.Inc()
-		t.queue.Forget(svc)
-		t.tracker.DeleteService(svc.Namespace, svc.Name) // so that the next try does not depend on what failed
+	if err := t.sync(work, lease, svc); work.Err() == nil {
+		t.conclude(svc, err)
 	}
 	return true
+}
+
+// conclude says what follows from how syncing a Service went.
+func (t *term) conclude(svc types.NamespacedName, err error) {
+	if errors.Is(err, errStale) {
+		t.await(svc)
+		return
+	}
+	delete(t.stale, svc)
+	if err == nil {
+		t.backoff.Forget(svc)
+		return
+	}
+	t.failed(err)
+	if t.backoff.NumRequeues(svc) < maxRetries {
+		t.log.Debug("EndpointSlices are not as they should be yet", zap.Stringer("service", svc), zap.Error(err))
+		wait := t.backoff.When(svc)
+		if apierrors.IsConflict(err) { // somebody was faster; what is new is read soon
+			wait = pace
+		}
+		t.metrics.queue.retries.Inc()
+		t.queue.AddAfter(svc, wait)
+		return
+	}
+	t.log.Error("EndpointSlices can't be written; given up until something changes", zap.Stringer("service", svc), zap.Error(err))
+	t.metrics.queue.drops.Inc()
+	t.backoff.Forget(svc)
+	t.tracker.DeleteService(svc.Namespace, svc.Name) // so that the next try does not depend on what failed
+}
+
+// await has a Service synced once what was written of it has been read back,
+// which nobody else does, or has not been for too long.
+func (t *term) await(svc types.NamespacedName) {
+	began, ok := t.stale[svc]
+	switch {
+	case !ok:
+		t.stale[svc] = time.Now()
+	case time.Since(began) > maxStale:
+		delete(t.stale, svc)
+		t.tracker.DeleteService(svc.Namespace, svc.Name)
+	}
+	t.queue.AddAfter(svc, soon)
 }

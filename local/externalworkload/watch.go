@@ -64,9 +64,10 @@ type lister[L runtime.Object] interface {
 // client is what the informer asks whether it can stream lists.
 func follow[L runtime.Object](t *term, client any, from lister[L], r resource) cache.SharedIndexInformer {
 	var newest error // of the informer's goroutine
-	tell := func(err error) {
+	tell := func(ctx context.Context, err error) {
 		newest = err
 		switch {
+		case ctx.Err() != nil: // the term is over, and another may have begun
 		case errors.Is(err, context.Canceled), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		case apierrors.IsResourceExpired(err), apierrors.IsGone(err): // a list follows
 		default:
@@ -76,21 +77,21 @@ func follow[L runtime.Object](t *term, client any, from lister[L], r resource) c
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list, err := from.List(ctx, o)
-			tell(err)
+			tell(ctx, err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			w, err := from.Watch(ctx, o)
-			tell(err)
+			tell(ctx, err)
 			return w, err
 		},
 	}
 	i := cache.NewSharedIndexInformerWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, client), r.example, r.SharedIndexInformerOptions)
 	// None of these fails before the informer runs.
 	_ = i.SetTransform(r.strip)
-	_ = i.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
+	_ = i.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
 		if newest == nil || !errors.Is(err, newest) { // no request failed, but the informer can't use what came
-			tell(err)
+			tell(ctx, err)
 		}
 	})
 	_, _ = i.AddEventHandler(r.handler)

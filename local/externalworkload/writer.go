@@ -136,21 +136,24 @@ func (w *Writer) stand(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 	case <-elected:
-		w.lead(ctx, term)
+		w.lead(ctx, term, l.held)
 	}
 	withdraw()
 	<-done
+	if ctx.Err() != nil {
+		l.giveBack(quiet)
+	}
 	return nil
 }
 
 // lead writes for one term, until it or ctx ends. A write that is under way is
-// finished when ctx ends, but not when the term does.
-func (w *Writer) lead(ctx, term context.Context) {
+// finished when ctx ends, but not when the term does; none begins once held says no.
+func (w *Writer) lead(ctx, term context.Context, held func() bool) {
 	w.log.Info("this replica holds the Lease and writes EndpointSlices for ExternalWorkloads", zap.String("identity", w.o.Identity))
 	work, stop := context.WithCancel(term)
 	defer stop()
 	defer context.AfterFunc(ctx, stop)()
-	t := newTerm(w)
+	t := newTerm(w, held)
 	w.enter(t)
 	t.run(work, term)
 	w.enter(nil)

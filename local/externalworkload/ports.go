@@ -1,0 +1,135 @@
+package externalworkload
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"isthmus/clusterstore/crd"
+)
+
+// maxPorts is how many ports a slice has at most, as the API of EndpointSlices
+// says. More would make large slices of small workloads.
+const maxPorts = 100
+
+// portsKey tells ports of slices from others, in whatever order they are.
+type portsKey string
+
+func newPortsKey(ports []discoveryv1.EndpointPort) portsKey {
+	parts := make([]string, len(ports))
+	for i, p := range ports {
+		parts[i] = fmt.Sprintf("%q %q %q %d", ptr.Deref(p.Name, ""), ptr.Deref(p.Protocol, ""), ptr.Deref(p.AppProtocol, ""), ptr.Deref(p.Port, -1))
+	}
+	slices.Sort(parts)
+	return portsKey(strings.Join(parts, ","))
+}
+
+// portSet is ports as slices have them.
+type portSet struct {
+	key   portsKey
+	ports []discoveryv1.EndpointPort
+}
+
+// portSets finds a Service's ports at workloads, most of which agree.
+type portSets struct {
+	ports []corev1.ServicePort
+	known map[string]portSet // by the numbers that the Service's ports have
+}
+
+// newPortSets leaves out the ports that are too many.
+func newPortSets(svc *corev1.Service, left *problems) *portSets {
+	ports := svc.Spec.Ports
+	if len(ports) > maxPorts {
+		left.add(svc.Name, "has %d ports, of which the first %d are used", len(ports), maxPorts)
+		ports = ports[:maxPorts]
+	}
+	return &portSets{ports, make(map[string]portSet)}
+}
+
+// of finds the ports of one workload. Those that it does not have are left out.
+func (s *portSets) of(w *crd.ExternalWorkload, problem func(string, ...any)) portSet {
+	var key []byte
+	numbers := make([]int32, len(s.ports)) // 0: it has no such port
+	has := portsOf(w)
+	for i := range s.ports {
+		p := &s.ports[i]
+		if numbers[i] = has[targetOf(p)]; numbers[i] == 0 {
+			problem("has no port %s/%s", targetPort(p), protocolOf(p))
+		}
+		key = binary.BigEndian.AppendUint32(key, uint32(numbers[i]))
+	}
+	set, ok := s.known[string(key)]
+	if !ok {
+		set = s.newSet(numbers)
+		s.known[string(key)] = set
+	}
+	return set
+}
+
+func (s *portSets) newSet(numbers []int32) portSet {
+	ports := make([]discoveryv1.EndpointPort, 0, len(numbers))
+	for i, n := range numbers {
+		if n == 0 {
+			continue
+		}
+		p := &s.ports[i]
+		ports = append(ports, discoveryv1.EndpointPort{Name: &p.Name, Port: &n, Protocol: new(protocolOf(p))})
+	}
+	return portSet{newPortsKey(ports), ports}
+}
+
+// target is how a Service refers to a workload's port.
+type target struct {
+	protocol corev1.Protocol
+	port     intstr.IntOrString
+}
+
+// portsOf gives a workload's ports by all that Services may call them. Of those
+// called the same, the first counts.
+func portsOf(w *crd.ExternalWorkload) map[target]int32 {
+	found := make(map[target]int32, 2*len(w.Spec.Ports))
+	for _, x := range w.Spec.Ports {
+		if x.Port < 1 || x.Port > 65535 {
+			continue
+		}
+		protocol := protocolOr(corev1.Protocol(x.Protocol))
+		for _, port := range []intstr.IntOrString{intstr.FromString(x.Name), intstr.FromInt32(x.Port)} {
+			if _, ok := found[target{protocol, port}]; !ok {
+				found[target{protocol, port}] = x.Port
+			}
+		}
+	}
+	return found
+}
+
+func targetOf(p *corev1.ServicePort) target {
+	port := targetPort(p)
+	if port.Type == intstr.String {
+		return target{protocolOf(p), intstr.FromString(port.StrVal)}
+	}
+	return target{protocolOf(p), intstr.FromInt32(port.IntVal)}
+}
+
+// targetPort is what the port is called at the workload.
+func targetPort(p *corev1.ServicePort) *intstr.IntOrString {
+	if p.TargetPort == (intstr.IntOrString{}) {
+		return new(intstr.FromInt32(p.Port))
+	}
+	return &p.TargetPort
+}
+
+func protocolOf(p *corev1.ServicePort) corev1.Protocol { return protocolOr(p.Protocol) }
+
+// protocolOr is a protocol, or what it is where nothing is said.
+func protocolOr(p corev1.Protocol) corev1.Protocol {
+	if p == "" {
+		return corev1.ProtocolTCP
+	}
+	return p
+}
