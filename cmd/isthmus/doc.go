@@ -22,7 +22,8 @@
 //     at all is tried right at the start, by opening and closing it, so that a
 //     typing error does not show after the caches are filled only. What happens
 //     to the address in between is found out when it is opened for good.
-//   - The admin address is open from the start and closed last.
+//   - The admin address is open from the start and closed last. It makes two
+//     scrapes at once, and refuses others and those that take half a minute.
 //   - Unknown keys in --meshed-http2-client-params are warned about and skipped:
 //     a Linkerd install must not fail here because of a setting that is newer
 //     than this gateway. What is no JSON, or has a wrong type, is an error.
