@@ -15,7 +15,8 @@ import (
 // leaves that of the last change, which may be long ago. To remember each object's
 // time would cost memory for every Pod. But a time that advances is nearly always
 // the newest of all: so an update counts if no newer time has been seen before,
-// or an equal one just now.
+// or an equal one just now. A time to come, which anybody may write into an
+// object, is taken for now: it must not stand for the newest of all for years.
 type lag struct {
 	seconds prometheus.Observer // fixed
 
@@ -34,7 +35,7 @@ func (l *lag) updated(o metav1.Object) (newest int64) {
 			newest = max(newest, f.Time.Unix())
 		}
 	}
-	return newest
+	return min(newest, time.Now().Unix())
 }
 
 // listed takes note of an object that is no update: it was listed, or is new.

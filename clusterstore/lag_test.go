@@ -58,6 +58,11 @@ func TestLag(t *testing.T) {
 		expect("nobody says")
 		l.update(l.updated(updatedAt(time.Now().Add(time.Minute))))
 		expect("a clock that is ahead", 0)
+		time.Sleep(2 * time.Second)
+		l.listed(l.updated(updatedAt(time.Now().Add(1000 * time.Hour))))
+		time.Sleep(5 * time.Second)
+		l.update(l.updated(updatedAt(time.Now().Add(-time.Second))))
+		expect("an update after one that claims a time to come", 1)
 	})
 }
 

@@ -35,7 +35,7 @@ type Metrics struct {
 // NewMetrics registers the series.
 func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{requests: newRequests(), lags: make(map[string]prometheus.Observer)}
-	all := m.requests.collectors()
+	all := []prometheus.Collector{m.requests}
 	for _, k := range kinds {
 		if k.lag == "" {
 			continue
@@ -69,7 +69,7 @@ func (m *Metrics) transport(name federation.ClusterName, next http.RoundTripper)
 	if m == nil {
 		return next
 	}
-	return m.requests.count(name, next)
+	return &counted{next, m.requests.cluster(name)}
 }
 
 // forget ends the series of a cluster, which has stopped.

@@ -16,7 +16,7 @@ type answerer func(*http.Request) (*http.Response, error)
 func (f answerer) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // TestRequests: what is asked of a cluster is counted by client, and gone with
-// the cluster.
+// the cluster for good.
 func TestRequests(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m, err := NewMetrics(registry)
@@ -75,7 +75,20 @@ func TestRequests(t *testing.T) {
 			"http_client_requests_total client=l5dCrd cluster=local code=200 method=get 1",
 		})...)
 	m.forget("east")
-	expect(slices.Concat(
+	left := slices.Concat(
 		each("http_client_burst", "-1", "local"), each("http_client_in_flight_requests", "0", "local"), each("http_client_qps", "-1", "local"),
-		[]string{"http_client_requests_total client=l5dCrd cluster=local code=200 method=get 1"})...)
+		[]string{"http_client_requests_total client=l5dCrd cluster=local code=200 method=get 1"})
+	expect(left...)
+	ask(east, "/api/v1/pods") // which ends late
+	answer, fail = 200, nil
+	ask(east, "/api/v1/pods")
+	expect(left...)
+
+	ask(m.transport("east", next), "/api/v1/pods") // linked again
+	expect(slices.Concat(
+		each("http_client_burst", "-1", "east", "local"), each("http_client_in_flight_requests", "0", "east", "local"), each("http_client_qps", "-1", "east", "local"),
+		[]string{
+			"http_client_requests_total client=k8s cluster=east code=200 method=get 1",
+			"http_client_requests_total client=l5dCrd cluster=local code=200 method=get 1",
+		})...)
 }

@@ -88,7 +88,8 @@ func newDialer() *net.Dialer {
 
 // once keeps client-go from trying a request again by itself, up to ten times
 // and for as long as the server likes. Whether and when to try again is for the
-// resource to decide, and for the health to know.
+// resource to decide, and for the health to know. Nor does it say in the log what
+// a server likes to warn of.
 type once struct{ next http.RoundTripper }
 
 func (o once) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -97,6 +98,7 @@ func (o once) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, failure{err}
 	}
 	response.Header.Del("Retry-After")
+	response.Header.Del("Warning")
 	if watching := request.URL.Query().Get("watch"); watching == "" || watching == "false" {
 		response.Body = &bounded{ReadCloser: response.Body, left: maxAnswer}
 	}

@@ -80,25 +80,36 @@ func (p *parts) tell(id ServiceID) Watched {
 			w.Members[i].Offered += len(s.Endpoints)
 		}
 	}
-	for _, addr := range p.shared {
-		won := false
-		for i, o := range p.offers {
-			if !o.has(addr) {
-				continue
-			}
-			if won {
-				w.Members[i].Yielded++
-			}
-			won = true
-		}
+	for i, n := range p.yields() {
+		w.Members[i].Yielded = n
 	}
 	return w
 }
 
-// has tells whether an address is on offer.
-func (o offer) has(addr netip.AddrPort) bool {
-	return slices.ContainsFunc(o, func(s *Slice) bool {
-		_, ok := find(s.Endpoints, addr)
-		return ok
-	})
+// yields counts, for each member, the addresses that one before it wins.
+func (p *parts) yields() []int {
+	const nobody = -1
+	last := make(map[netip.AddrPort]int, len(p.shared)) // who offers it, of the members so far
+	for _, addr := range p.shared {
+		last[addr] = nobody
+	}
+	counts := make([]int, len(p.offers))
+	if len(last) == 0 {
+		return counts
+	}
+	for i, o := range p.offers {
+		for _, s := range o {
+			for _, e := range s.Endpoints {
+				before, shared := last[e.Addr]
+				if !shared || before == i {
+					continue
+				}
+				last[e.Addr] = i
+				if before != nobody {
+					counts[i]++
+				}
+			}
+		}
+	}
+	return counts
 }

@@ -1,10 +1,43 @@
 package federation
 
 import (
+	"maps"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 )
+
+// TestYields: an address is yielded by each member but the first that offers it,
+// once, in however many slices; and it is not while one member only has it.
+func TestYields(t *testing.T) {
+	slicesOf := func(lists ...string) (o offer) {
+		for _, list := range lists {
+			s := &Slice{}
+			for _, host := range list {
+				s.Endpoints = append(s.Endpoints, &Endpoint{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(host)}), 80)})
+			}
+			o = append(o, s)
+		}
+		return o
+	}
+	for _, tc := range []struct {
+		offers []offer
+		want   []int
+	}{
+		{nil, []int{}},
+		{[]offer{slicesOf("ab"), slicesOf("c")}, []int{0, 0}},
+		{[]offer{slicesOf("ab", "b"), slicesOf("c", "c", "d")}, []int{0, 0}},
+		{[]offer{slicesOf("ab"), slicesOf("ab", "bc"), slicesOf("b", "c")}, []int{0, 2, 2}},
+		{[]offer{nil, slicesOf("a", "a"), slicesOf("b"), slicesOf("a", "ab")}, []int{0, 0, 0, 2}},
+	} {
+		_, shared := merge(tc.offers)
+		p := &parts{offers: tc.offers, shared: slices.Collect(maps.Keys(shared))}
+		if got := p.yields(); !slices.Equal(got, tc.want) {
+			t.Errorf("%v: got %v, want %v", tc.offers, got, tc.want)
+		}
+	}
+}
 
 // TestOrigin: a set says where and when its newest change happened; nowhere, if
 // that was a link.

@@ -22,8 +22,7 @@ type census struct {
 
 	mu        sync.Mutex // held for a scrape
 	endpoints tally[memberSeries, memberSource]
-	profiles  tally[profileSeries, profileSource]
-	workloads tally[struct{}, federation.ProfileKey]
+	profiles  tally[profileSeries, federation.ProfileKey]
 }
 
 func newCensus(s *Server) *census {
@@ -47,7 +46,7 @@ func newCensus(s *Server) *census {
 		views: desc("isthmus_views", "What streams share: open while a stream uses it, warm while it is kept for the next one.",
 			"grpc_method", "state"),
 		evicted:       desc("isthmus_views_evicted_total", "Warm views that were given up to make room.", "grpc_method"),
-		endpointsSent: desc("isthmus_endpoints_sent", "Endpoints that open Get streams were sent and have, each once for every stream.", "cluster"),
+		endpointsSent: desc("isthmus_endpoints_sent", "Endpoints that open Get streams are to have by now, each once for every stream.", "cluster"),
 	}
 }
 
@@ -99,11 +98,11 @@ type memberSeries struct {
 	hostname, node string
 }
 
-// memberSource is what a member's updates come from: the same member may be seen
-// by several views, and in several services.
+// memberSource is what a series' updates come from: the same member may be in
+// several services. All zones of one of those see the same updates.
 type memberSource struct {
-	key    federation.Key
-	member federation.Member
+	series  memberSeries
+	service federation.ServiceID
 }
 
 type memberCount struct {
@@ -137,7 +136,7 @@ func (c *census) collectEndpoints(to results) {
 			if p.Status.Link == federation.Unlinked {
 				continue
 			}
-			s := memberSeries{p.Member, u.key.Port, u.key.Client.Instance, u.key.Client.Node}
+			s := seriesOf(p.Member, u)
 			m := counts[s]
 			if m == nil {
 				m = &memberCount{}
@@ -146,7 +145,7 @@ func (c *census) collectEndpoints(to results) {
 			m.subscribers += u.streams
 			m.pods = max(m.pods, shareOf(p, parts, byCluster))
 			m.exists = p.Status.Serving()
-			updates.add(s, memberSource{u.key, p.Member}, p.Updates, p.Updates)
+			updates.add(s, updates.rise(memberSource{s, u.key.Service}, p.Updates, p.Updates))
 		}
 	}
 	totals := updates.end()
@@ -164,6 +163,15 @@ func (c *census) collectEndpoints(to results) {
 	for cluster, n := range sent {
 		to.gauge(c.endpointsSent, n, cluster.String())
 	}
+}
+
+// seriesOf is where a view counts. One that shows nothing may be of a hostname or
+// a node that somebody made up: it makes no series of its own.
+func seriesOf(m federation.Member, u use[federation.Key, *federation.Set]) memberSeries {
+	if len(u.newest.Endpoints) == 0 {
+		return memberSeries{member: m, port: u.key.Port}
+	}
+	return memberSeries{m, u.key.Port, u.key.Client.Instance, u.key.Client.Node}
 }
 
 func countByCluster(list []*federation.Endpoint) map[federation.ClusterName]int {

@@ -2,27 +2,23 @@ package grpcapi
 
 import "isthmus/federation"
 
-// profileSeries are the labels of what is told about a ServiceProfile.
+// profileSeries are the labels of what is told about a ServiceProfile. The zero
+// value stands for all workloads.
 type profileSeries struct{ namespace, profile string }
-
-// profileSource is what a profile's updates come from.
-type profileSource struct {
-	key       federation.ProfileKey
-	namespace string
-}
 
 func (c *census) collectProfiles(to results) {
 	profiles, services, workloads := make(map[profileSeries]int), make(map[federation.ServiceID]int), 0
-	updates, workloadUpdates := c.profiles.begin(), c.workloads.begin()
-	workloadUpdates.add(struct{}{}, federation.ProfileKey{}, 0, 0) // so that the series never goes
+	updates := c.profiles.begin()
+	updates.add(profileSeries{}, 0) // so that the series never goes
 	for _, u := range c.server.profiles.list() {
+		rise := updates.rise(u.key, u.updates, 0) // of a warm view too, which may be used again
 		if u.streams == 0 {
 			continue
 		}
 		service, ok := serviceOf(u.key, u.newest)
 		if !ok {
 			workloads += u.streams
-			workloadUpdates.add(struct{}{}, u.key, u.updates, 0)
+			updates.add(profileSeries{}, rise)
 			continue
 		}
 		services[service.service] += u.streams
@@ -35,7 +31,7 @@ func (c *census) collectProfiles(to results) {
 		for _, namespace := range namespaces {
 			s := profileSeries{namespace, service.host(c.server.opts.ClusterDomain)}
 			profiles[s] += u.streams
-			updates.add(s, profileSource{u.key, namespace}, u.updates, 0)
+			updates.add(s, rise)
 		}
 	}
 	totals := updates.end()
@@ -47,5 +43,5 @@ func (c *census) collectProfiles(to results) {
 		to.gauge(c.serviceSubscribers, n, service.Namespace, service.Name)
 	}
 	to.gauge(c.workloadSubscribers, workloads)
-	to.counter(c.workloadUpdates, workloadUpdates.end()[struct{}{}])
+	to.counter(c.workloadUpdates, totals[profileSeries{}])
 }

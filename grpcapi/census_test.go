@@ -64,7 +64,9 @@ func TestEndpointsMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCounted(t)
 		w.define(true, federation.Local, "east", "nowhere")
-		w.offer("", pods("10.0.0.1:80", "10.0.0.2:80")...)
+		local := pods("10.0.0.1:80", "10.0.0.2:80")
+		local[0].Hostname = "web-0"
+		w.offer("", local...)
 		w.offer("east", pods("10.1.0.1:80")...)
 		calls := []*call{w.get(webAddr, ""), w.get(webAddr, "n1"), w.get("web-0."+webAddr, "")}
 		of := func(cluster, host string, subscribers, pods, updates int) (lines []string) {
@@ -86,20 +88,84 @@ func TestEndpointsMetrics(t *testing.T) {
 				t.Errorf("scraped\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
 			}
 		}
-		expect(of("local", "", 2, 2, 0), of("local", "web-0", 1, 0, 0), of("east", "", 2, 1, 0), of("east", "web-0", 1, 0, 0))
+		expect(of("local", "", 2, 2, 0), of("local", "web-0", 1, 1, 0), of("east", "", 2, 1, 0), of("east", "web-0", 1, 0, 0))
 		w.offer("east", pods("10.1.0.1:80", "10.1.0.2:80")...)
-		expect(of("local", "", 2, 2, 0), of("local", "web-0", 1, 0, 0), of("east", "", 2, 2, 1), of("east", "web-0", 1, 0, 1))
-		w.expect(t, "isthmus_endpoints_sent", "isthmus_endpoints_sent cluster=east 4", "isthmus_endpoints_sent cluster=local 4", "isthmus_endpoints_sent cluster=north 0")
+		expect(of("local", "", 2, 2, 0), of("local", "web-0", 1, 1, 0), of("east", "", 2, 2, 1), of("east", "web-0", 1, 0, 1))
+		w.expect(t, "isthmus_endpoints_sent", "isthmus_endpoints_sent cluster=east 4", "isthmus_endpoints_sent cluster=local 5", "isthmus_endpoints_sent cluster=north 0")
 		calls[2].hangUp()
 		calls[1].hangUp()
 		expect(of("local", "", 1, 2, 0), of("east", "", 1, 2, 1))
-		w.expect(t, "isthmus_views", "isthmus_views grpc_method=Get state=open 1", "isthmus_views grpc_method=Get state=warm 0",
+		w.expect(t, "isthmus_views", "isthmus_views grpc_method=Get state=open 1", "isthmus_views grpc_method=Get state=warm 1",
 			"isthmus_views grpc_method=GetProfile state=open 0", "isthmus_views grpc_method=GetProfile state=warm 0",
 			"isthmus_views_evicted_total grpc_method=Get 0", "isthmus_views_evicted_total grpc_method=GetProfile 0")
 		w.table.Define(web, nil)
 		w.expect(t, "endpoints_exists", "endpoints_exists cluster=local namespace=shop port=80 service=web 0")
 		calls[0].hangUp()
 		expect()
+	})
+}
+
+// TestZonesAndMadeUpNames: streams of several zones are in one series, which counts
+// a change once; and those that are shown nothing make no series of their names.
+func TestZonesAndMadeUpNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCounted(t)
+		w.define(true, federation.Local)
+		w.offer("", pods("10.0.0.1:80")...)
+		var calls []*call
+		for _, node := range []string{"n1", "n2", "n3"} {
+			w.nodes.move(node, "zone-of-"+node)
+			calls = append(calls, w.get(webAddr, node))
+		}
+		const labels = " cluster=local namespace=shop port=80 service=web "
+		w.expect(t, "endpoints_updates", "endpoints_updates"+labels+"0")
+		w.expect(t, "endpoints_subscribers", "endpoints_subscribers"+labels+"3")
+		for i := range 5 {
+			calls = append(calls, w.get(fmt.Sprintf("made-up-%d.%s", i, webAddr), ""))
+		}
+		w.expect(t, "endpoints_subscribers", "endpoints_subscribers"+labels+"8")
+		w.offer("", pods("10.0.0.1:80", "10.0.0.2:80")...)
+		w.expect(t, "endpoints_updates", "endpoints_updates"+labels+"1")
+		w.expect(t, "endpoints_pods", "endpoints_pods"+labels+"2")
+		for _, c := range calls {
+			c.hangUp()
+		}
+	})
+}
+
+// TestWarmProfiles: what a profile has counted is not counted again when the next
+// stream finds it warm.
+func TestWarmProfiles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCounted(t)
+		key := webKey
+		key.Namespace = "client"
+		workload := federation.ProfileKey{Addr: netip.MustParseAddrPort("10.0.0.1:80")}
+		for _, k := range []federation.ProfileKey{webKey, key} {
+			w.told.put(k, webProfile())
+		}
+		w.told.put(workload, endpointProfile(pod("10.0.0.1:80")))
+		stays := w.getProfile(webAddr, "shop") // so that the Service's series stays
+		for i := range 3 {
+			calls := []*call{w.getProfile(webAddr, "client"), w.getProfile("10.0.0.1:80", "")}
+			expect := func(n int) {
+				t.Helper()
+				w.expect(t, "profile_updates", fmt.Sprint("profile_updates namespace=client profile=web.shop.svc.cluster.local ", n-i),
+					fmt.Sprint("profile_updates namespace=shop profile=web.shop.svc.cluster.local ", n))
+				w.expect(t, "workload_updates", fmt.Sprint("workload_updates ", n))
+			}
+			expect(i)
+			other := webProfile()
+			other.Opaque = other.Opaque != (i%2 == 0)
+			w.told.put(key, other)
+			w.told.put(workload, endpointProfile(pod(fmt.Sprintf("10.0.1.%d:80", i))))
+			expect(i + 1)
+			for _, c := range calls {
+				c.hangUp()
+			}
+			w.expect(t, "workload_subscribers", "workload_subscribers 0")
+		}
+		stays.hangUp()
 	})
 }
 

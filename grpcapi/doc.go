@@ -61,16 +61,16 @@
 //     that clients make up leave nothing behind. Namespaces do, and ports of a Pod
 //     or of an instance: a client that makes up many of them pushes out the idle
 //     views of others, which are then made again, but takes no more memory than
-//     Options.IdleViews and Options.IdleBytes allow. A namespace in a token that is
-//     longer than any in Kubernetes counts as not known.
+//     Options.IdleViews and Options.IdleBytes allow. The names in a token that are
+//     longer than any in Kubernetes count as not known.
 //   - A cluster that is known to be unreachable is not waited for: a Get that finds
 //     nothing else is answered Unavailable at once. A live stream whose set is empty
 //     while a cluster is pending says so after Options.FirstFrame.
 //   - No stream workers (grpc.NumStreamWorkers): streams live for up to an hour, so
 //     that all workers would be taken, and each further stream gets a goroutine
 //     anyway. Read buffers are small, since proxies send next to nothing.
-//   - Empty names in an authority (".shop.svc.…") are InvalidArgument: no service
-//     can ever be called that.
+//   - Names in an authority that are empty (".shop.svc.…") or longer than a DNS
+//     label are InvalidArgument: no service can ever be called that.
 //   - The counter endpoint_updates_queue_overflow says which service by its full
 //     authority, as the client would spell it, not as it did. A stalled GetProfile
 //     by cluster IP counts as one of the service that has it by then.
@@ -81,8 +81,10 @@
 //     have gone. The series count streams of each member of a service, in the
 //     member's cluster. Their counters of updates begin at their first scrape, and
 //     what is counted between the last scrape of a series and its end is lost.
-//   - Stalls are counted by service, for a thousand names at most, until the
-//     service goes.
+//     A stream that is shown nothing counts without its hostname and node, which
+//     may be made up.
+//   - Stalls are counted by service, for the thousand names that have stalled last,
+//     until the service goes.
 //   - A stream waits Options.Pace from the beginning of its last message, so that
 //     a proxy that takes its time is not made to wait longer.
 package grpcapi

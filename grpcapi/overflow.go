@@ -1,10 +1,10 @@
 package grpcapi
 
 import (
-	"slices"
 	"strings"
 	"sync"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"isthmus/federation"
@@ -15,14 +15,13 @@ import (
 const maxOverflows = 1000
 
 // overflows counts stalled streams by what they were about. A series is there once
-// it counts, until its service goes; what is too many counts under no name.
+// it counts, until its service goes, or until so many others have counted since.
 type overflows struct {
-	table *federation.Table // fixed, as are desc and labels
+	table *federation.Table // fixed, as is desc
 	desc  *prometheus.Desc
-	names int // of labels
 
 	mu sync.Mutex
-	of map[string]*overflow // by labels
+	of *simplelru.LRU[string, *overflow] // by labels
 }
 
 type overflow struct {
@@ -32,7 +31,8 @@ type overflow struct {
 }
 
 func newOverflows(t *federation.Table, name, help string, labels ...string) *overflows {
-	return &overflows{table: t, desc: prometheus.NewDesc(name, help, labels, nil), names: len(labels), of: make(map[string]*overflow)}
+	of, _ := simplelru.NewLRU[string, *overflow](maxOverflows, nil) // fails for a size of zero only
+	return &overflows{table: t, desc: prometheus.NewDesc(name, help, labels, nil), of: of}
 }
 
 // inc counts one more.
@@ -40,13 +40,10 @@ func (o *overflows) inc(service federation.ServiceID, labels ...string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	key := strings.Join(labels, "\x00")
-	if o.of[key] == nil && len(o.of) >= maxOverflows {
-		key, labels, service = "", slices.Repeat([]string{""}, o.names), federation.ServiceID{}
-	}
-	one := o.of[key]
-	if one == nil {
+	one, ok := o.of.Get(key)
+	if !ok {
 		one = &overflow{service: service, labels: labels}
-		o.of[key] = one
+		o.of.Add(key, one)
 	}
 	one.n++
 }
@@ -58,9 +55,10 @@ func (o *overflows) Describe(ch chan<- *prometheus.Desc) { ch <- o.desc }
 func (o *overflows) Collect(ch chan<- prometheus.Metric) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for key, one := range o.of {
-		if key != "" && !o.table.Defined(one.service) {
-			delete(o.of, key)
+	for _, key := range o.of.Keys() {
+		one, _ := o.of.Peek(key)
+		if !o.table.Defined(one.service) {
+			o.of.Remove(key)
 			continue
 		}
 		ch <- prometheus.MustNewConstMetric(o.desc, prometheus.CounterValue, float64(one.n), one.labels...)

@@ -65,7 +65,7 @@ func parseName(host, domain string) (t target, ok bool) {
 		return target{}, false
 	}
 	labels := strings.Split(name, ".")
-	if slices.Contains(labels, "") {
+	if slices.ContainsFunc(labels, func(l string) bool { return l == "" || len(l) > maxLabel }) {
 		return target{}, false
 	}
 	switch len(labels) {
@@ -98,7 +98,8 @@ func invalidAuthority(authority string) error {
 }
 
 // splitPort takes the port off an authority. Brackets around an IPv6 address go
-// with it.
+// with it. Zeros before a port are read, but not so many that what is kept of a
+// name, which shares the authority's memory, is large.
 func splitPort(authority string) (host string, port uint16, ok bool) {
 	if !strings.Contains(authority, ":") {
 		return authority, 80, true
@@ -108,7 +109,7 @@ func splitPort(authority string) (host string, port uint16, ok bool) {
 		return "", 0, false
 	}
 	n, err := strconv.Atoi(digits)
-	if err != nil || n < 1 || n > 65535 {
+	if err != nil || len(digits) > len("+65535") || n < 1 || n > 65535 {
 		return "", 0, false
 	}
 	return host, uint16(n), true
@@ -121,10 +122,31 @@ type token struct {
 	Pod       string `json:"pod"`
 }
 
+const (
+	// maxLabel is how long one label of a DNS name may be, and with that the name
+	// of a Service, a namespace or an endpoint.
+	maxLabel = 63
+	// maxName is how long the name of a node or a Pod may be in Kubernetes.
+	maxName = 253
+)
+
 // parseToken reads a context token: a JSON object or, as old proxies send it,
-// ns:NAMESPACE. Whatever can't be read is left empty: a proxy with an odd token
-// is served all the same.
+// ns:NAMESPACE. Whatever can't be read, or is longer than such names may be, is
+// left empty: a proxy with an odd token is served all the same.
 func parseToken(s string) token {
+	t := readToken(s)
+	return token{bounded(t.Namespace, maxLabel), bounded(t.Node, maxName), bounded(t.Pod, maxName)}
+}
+
+// bounded is nothing if the name is longer than that.
+func bounded(name string, most int) string {
+	if len(name) > most {
+		return ""
+	}
+	return name
+}
+
+func readToken(s string) token {
 	var t token
 	if s == "" {
 		return t
@@ -142,12 +164,9 @@ func parseToken(s string) token {
 	return token{}
 }
 
-// maxNamespace is how long a namespace's name may be in Kubernetes.
-const maxNamespace = 63
-
 // of adds the client's namespace to a key, where that may make a difference.
 func (t token) of(k federation.ProfileKey) federation.ProfileKey {
-	if k.Instance == "" && t.Namespace != k.Service.Namespace && len(t.Namespace) <= maxNamespace {
+	if k.Instance == "" && t.Namespace != k.Service.Namespace {
 		k.Namespace = t.Namespace
 	}
 	return k

@@ -1,6 +1,7 @@
 package grpcapi
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -11,6 +12,9 @@ import (
 
 	"isthmus/federation"
 )
+
+// longest is a name that is as long as those of Services and namespaces may be.
+var longest = strings.Repeat("x", 63)
 
 func TestParseAuthority(t *testing.T) {
 	shopWeb := federation.ServiceID{Namespace: "shop", Name: "web"}
@@ -23,6 +27,8 @@ func TestParseAuthority(t *testing.T) {
 		"web.shop.svc.cluster.local:0080":     {service: shopWeb, port: 80},
 		"web-0.web.shop.svc.cluster.local:80": {service: shopWeb, instance: "web-0", port: 80},
 		"svc.svc.svc.cluster.local":           {service: federation.ServiceID{Namespace: "svc", Name: "svc"}, port: 80},
+
+		longest + "." + longest + "." + longest + ".svc.cluster.local": {service: federation.ServiceID{Namespace: longest, Name: longest}, instance: longest, port: 80},
 	}
 	for authority, want := range good {
 		got, err := parseAuthority(authority, "cluster.local")
@@ -49,6 +55,7 @@ func TestParseAuthority(t *testing.T) {
 		"web.shop.svc.cluster.local:0":        invalid,
 		"web.shop.svc.cluster.local:65536":    invalid,
 		"web.shop.svc.cluster.local:-1":       invalid,
+		"web.shop.svc.cluster.local:0000080":  invalid,
 		"web.shop.svc.cluster.local:http":     invalid,
 		"web.shop.svc.cluster.local:":         invalid,
 		"web.shop.svc.cluster.local:80:80":    invalid,
@@ -59,6 +66,12 @@ func TestParseAuthority(t *testing.T) {
 		"10.1.2.3:80":                         ip + "10.1.2.3",
 		"[fd00::1]:80":                        ip + "fd00::1",
 		"[web.shop.svc.cluster.local]:80:foo": invalid,
+
+		"web." + longest + "x.svc.cluster.local":       invalid,
+		longest + "x.shop.svc.cluster.local":           invalid,
+		longest + "x.web.shop.svc.cluster.local:80":    invalid,
+		strings.Repeat("x", 1<<20) + webAddr[3:]:       invalid,
+		"web.shop.svc." + longest + "x.cluster.local:": invalid,
 	}
 	for authority, message := range bad {
 		got, err := parseAuthority(authority, "cluster.local")
@@ -85,6 +98,9 @@ func FuzzAuthority(f *testing.F) {
 		if got.instance != "" {
 			host = got.instance + "." + host
 		}
+		if max(len(got.service.Name), len(got.service.Namespace), len(got.instance)) > 63 {
+			t.Fatalf("%q was read as %+v", authority, got)
+		}
 		if got.service.Name == "" || got.service.Namespace == "" || got.port == 0 || !strings.Contains(authority, host) {
 			t.Fatalf("%q was read as %+v", authority, got)
 		}
@@ -96,6 +112,7 @@ func FuzzAuthority(f *testing.F) {
 }
 
 func TestParseToken(t *testing.T) {
+	node := strings.Repeat("n", 253)
 	for _, tc := range []struct {
 		name, token string
 		want        token
@@ -112,6 +129,11 @@ func TestParseToken(t *testing.T) {
 		{"something before", "xns:a", token{}},
 		{"T-03 anything", "123fa-test", token{}},
 		{"unfinished", `{"ns":"a"`, token{}},
+		{"longest", fmt.Sprintf(`{"ns":%q,"nodeName":%q,"pod":%q}`, longest, node, node), token{longest, node, node}},
+		{"namespace too long", fmt.Sprintf(`{"ns":%q,"nodeName":"b"}`, longest+"x"), token{Node: "b"}},
+		{"node too long", fmt.Sprintf(`{"ns":"a","nodeName":%q}`, node+"x"), token{Namespace: "a"}},
+		{"pod too long", fmt.Sprintf(`{"ns":"a","pod":%q}`, node+"x"), token{Namespace: "a"}},
+		{"too long as old proxies", "ns:" + longest + "x", token{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := parseToken(tc.token); got != tc.want {
@@ -128,10 +150,13 @@ func FuzzToken(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		got := parseToken(s)
 		if ns, ok := strings.CutPrefix(s, "ns:"); ok && !strings.Contains(ns, ":") {
-			if got != (token{Namespace: ns}) {
+			if got != (token{Namespace: ns}) && (got != (token{}) || len(ns) <= 63) {
 				t.Fatalf("%q: got %+v", s, got)
 			}
 			return
+		}
+		if len(got.Namespace) > 63 || len(got.Node) > 253 || len(got.Pod) > 253 {
+			t.Fatalf("%q: got %+v", s, got)
 		}
 		// Everything else comes out of JSON, which knows no invalid UTF-8.
 		if !utf8.ValidString(got.Namespace + got.Node + got.Pod) {
@@ -166,7 +191,7 @@ func TestParseDestination(t *testing.T) {
 	for _, authority := range []string{
 		"", "linkerd.io", "web", "web.svc.cluster.local:80", "a.b.web.shop.svc.cluster.local", "web.shop.svc.other.domain:80",
 		"web.shop.svc.cluster.local:0", "10.1.2.3:0", "10.1.2.3:65536", "10.1.2.3:http", "10.1.2.3:", "fd00::1", "[fd00::1]",
-		"[fe80::1%eth0]:80", "[::ffff:10.1.2.3%eth0]:80", "10.1.2:80", "010.1.2.3:80", "10.1.2.3.:80", ":80",
+		longest + "x.web.shop.svc.cluster.local:80", "[fe80::1%eth0]:80", "[::ffff:10.1.2.3%eth0]:80", "10.1.2:80", "010.1.2.3:80", "10.1.2.3.:80", ":80",
 	} {
 		got, err := parseDestination(authority, "cluster.local")
 		if status.Code(err) != codes.InvalidArgument || status.Convert(err).Message() != "Invalid authority: "+authority || got != (federation.ProfileKey{}) {
@@ -177,13 +202,12 @@ func TestParseDestination(t *testing.T) {
 
 func TestNamespaceOfTheToken(t *testing.T) {
 	service, addr := federation.ProfileKey{Service: web, Port: 80}, addrKey("10.0.0.1:80")
-	longest := strings.Repeat("x", 63)
 	for _, tc := range []struct {
 		key             federation.ProfileKey
 		namespace, want string
 	}{
-		{service, "", ""}, {service, "shop", ""}, {service, "other", "other"}, {service, longest, longest},
-		{service, longest + "x", ""}, {addr, "", ""}, {addr, "shop", "shop"}, {addr, longest + "x", ""},
+		{service, "", ""}, {service, "shop", ""}, {service, "other", "other"},
+		{addr, "", ""}, {addr, "shop", "shop"},
 	} {
 		want := tc.key
 		want.Namespace = tc.want

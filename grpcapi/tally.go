@@ -18,19 +18,28 @@ func (t *tally[Series, Source]) begin() *scrape[Series, Source] {
 	return &scrape[Series, Source]{t, tally[Series, Source]{make(map[Series]uint64), make(map[Source]uint64)}}
 }
 
-// add takes a source's count into a series. Of a source that is new to the tally
-// only what it has counted beyond base counts.
-func (s *scrape[Series, Source]) add(series Series, source Source, n, base uint64) {
+// rise returns what a source has counted since the last scrape, or since this one
+// has asked for it. Of a source that is new to the tally only what it has counted
+// beyond base counts.
+func (s *scrape[Series, Source]) rise(source Source, n, base uint64) uint64 {
+	if _, asked := s.now.seen[source]; asked {
+		return 0
+	}
+	s.now.seen[source] = n
 	last, known := s.before.seen[source]
 	if !known || n < last { // or it has come anew
 		last = min(n, base)
 	}
+	return n - last
+}
+
+// add makes a series, if there is none, and lets it rise.
+func (s *scrape[Series, Source]) add(series Series, n uint64) {
 	total, ok := s.now.totals[series]
 	if !ok {
 		total = s.before.totals[series]
 	}
-	s.now.totals[series] = total + n - last
-	s.now.seen[source] = n
+	s.now.totals[series] = total + n
 }
 
 // end makes this the last scrape, and returns its totals. Series without a source

@@ -16,6 +16,13 @@ import (
 	"go.uber.org/zap"
 )
 
+// What a scrape costs grows with streams and clusters: so many are made at once,
+// others are told to come again, and none is waited for longer than that.
+const (
+	scrapes       = 2
+	scrapeTimeout = 30 * time.Second
+)
+
 // admin is the HTTP server for kubelet, Prometheus and people. It answers any
 // method.
 type admin struct {
@@ -34,8 +41,10 @@ func (a *admin) handler() http.Handler {
 		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { servePage(w, page()) })
 	}
 	mux.Handle("/metrics", promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{
-		Registry: a.metrics,
-		ErrorLog: zap.NewStdLog(a.log),
+		Registry:            a.metrics,
+		ErrorLog:            zap.NewStdLog(a.log),
+		MaxRequestsInFlight: scrapes,
+		Timeout:             scrapeTimeout,
 	}))
 	if a.pprof {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)

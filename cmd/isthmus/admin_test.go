@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -62,6 +63,34 @@ func TestAdmin(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestScrapesAreBounded: of those that take long only two are under way, and none
+// for long.
+func TestScrapesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _ := newAdmin(false)
+		slow := make(chan struct{})
+		a.metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "slow"}, func() float64 { <-slow; return 1 }))
+		handler, codes := a.handler(), make(chan int, scrapes+1)
+		for range scrapes + 1 {
+			go func() {
+				w := httptest.NewRecorder()
+				handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+				codes <- w.Code
+			}()
+		}
+		synctest.Wait()
+		if len(codes) != 1 || <-codes != http.StatusServiceUnavailable {
+			t.Error("one scrape too many was not refused at once")
+		}
+		time.Sleep(scrapeTimeout)
+		synctest.Wait()
+		if len(codes) != scrapes || <-codes != http.StatusServiceUnavailable {
+			t.Errorf("%d slow scrapes have ended, want %d", len(codes), scrapes)
+		}
+		close(slow)
+	})
 }
 
 func TestClustersIsJSON(t *testing.T) {

@@ -81,7 +81,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 			},
 			metrics: registry,
 			pprof:   o.pprof,
-			log:     log,
+			log:     apart(log),
 		},
 		ready:  ready,
 		server: server,

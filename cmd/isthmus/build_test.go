@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -51,6 +52,29 @@ func TestProcessFails(t *testing.T) {
 		code, out, err := call(append([]string{"gateway", "--log-level=fatal"}, c.args...)...)
 		if code != 1 || out != "" || !strings.HasPrefix(err, c.want) || strings.Count(err, "\n") != 1 {
 			t.Errorf("%v: exit code %d, stdout %q, stderr %q", c.args, code, out, err)
+		}
+	}
+}
+
+// TestReportMemberApart: a cluster whose members come and go silences no other one,
+// and names that nobody has linked have one allowance together.
+func TestReportMemberApart(t *testing.T) {
+	core, seen := observer.New(zap.InfoLevel)
+	report := reportMember(zap.New(newLimited(core)))
+	id := federation.ServiceID{Namespace: "shop", Name: "web-federated"}
+	for i := range 1000 {
+		for cluster, link := range map[string]federation.LinkState{"east": federation.Ready, "north": federation.Pending, fmt.Sprint("no-such-", i): federation.Unlinked} {
+			report(id, federation.Member{Cluster: federation.ClusterName(cluster), Service: id}, federation.MemberStatus{Link: link})
+		}
+	}
+	lines := make(map[string]int)
+	for _, e := range seen.All() {
+		cluster, _ := e.ContextMap()["cluster"].(string)
+		lines[strings.TrimRight(cluster, "0123456789")]++
+	}
+	for _, who := range []string{"east", "north", "no-such-"} {
+		if n := lines[who]; n < limitBurst || n > limitBurst+10 { // one more each second
+			t.Errorf("%d lines about %s", n, who)
 		}
 	}
 }

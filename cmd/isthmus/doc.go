@@ -22,13 +22,14 @@
 //     at all is tried right at the start, by opening and closing it, so that a
 //     typing error does not show after the caches are filled only. What happens
 //     to the address in between is found out when it is opened for good.
-//   - The admin address is open from the start and closed last.
+//   - The admin address is open from the start and closed last. It makes two
+//     scrapes at once, and refuses others and those that take half a minute.
 //   - Unknown keys in --meshed-http2-client-params are warned about and skipped:
 //     a Linkerd install must not fail here because of a setting that is newer
 //     than this gateway. What is no JSON, or has a wrong type, is an error.
 //   - Of lines with one message a logger writes a hundred at once and then one a
-//     second, which says how many were dropped; each cluster's logger has an
-//     allowance of its own. So neither a client nor a broken cluster floods the
+//     second, which says how many were dropped; each cluster's logger, and each
+//     library's, has an allowance of its own. So neither a client nor a broken cluster floods the
 //     log. Debug lines are not limited.
 //   - Traces are a part of the gateway that ends last, with two seconds for the
 //     spans that are left. A collector that can't be used is logged, no more.

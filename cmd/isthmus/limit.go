@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"sync"
 	"time"
 
@@ -14,9 +15,11 @@ import (
 const (
 	limitBurst = 100
 	limitEvery = time.Second
-	// limitKinds bounds how many messages are told apart. Ours are fixed, but
-	// libraries put into theirs what they like.
+	// limitKinds bounds how many messages of a logger are told apart, and limitKey
+	// by how much of each. Ours are fixed, but libraries put into theirs what they
+	// like.
 	limitKinds = 1000
+	limitKey   = 200
 )
 
 // limited is a core that drops lines which are repeated too often. The next one
@@ -33,6 +36,12 @@ func newLimited(c zapcore.Core) limited {
 
 // With returns a core with an allowance of its own.
 func (c limited) With(fields []zapcore.Field) zapcore.Core { return newLimited(c.Core.With(fields)) }
+
+// apart returns the same logger with an allowance of its own: for a library, so
+// that none of its messages counts as one of ours.
+func apart(log *zap.Logger) *zap.Logger {
+	return log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core { return c.With(nil) }))
+}
 
 func (c limited) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
 	if c.Enabled(e.Level) {
@@ -73,6 +82,7 @@ type allowance struct {
 func (a *allowances) take(message string, now time.Time) (dropped int, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	message = message[:min(len(message), limitKey)]
 	one := a.of[message]
 	if one == nil && len(a.of) >= limitKinds {
 		message = ""
@@ -80,7 +90,7 @@ func (a *allowances) take(message string, now time.Time) (dropped int, ok bool) 
 	}
 	if one == nil {
 		one = &allowance{left: limitBurst, since: now}
-		a.of[message] = one
+		a.of[strings.Clone(message)] = one // not the rest of it
 	}
 	if n := int(now.Sub(one.since) / limitEvery); n > 0 {
 		one.left = min(limitBurst, one.left+n)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,7 @@ func TestLimit(t *testing.T) {
 		core, lines := observer.New(zapcore.DebugLevel)
 		log := zap.New(newLimited(core))
 		east, north := log.With(zap.String("cluster", "east")), log.With(zap.String("cluster", "north"))
+		library := apart(log)
 		burst := func(what string, want int, write func()) {
 			t.Helper()
 			for range 1000 {
@@ -31,6 +33,7 @@ func TestLimit(t *testing.T) {
 		burst("another message", limitBurst, func() { log.Error("panic") })
 		burst("a broken cluster", limitBurst, func() { east.Info("lost") })
 		burst("another one", limitBurst, func() { north.Info("lost") })
+		burst("a library that says the same", limitBurst, func() { library.Warn("stalled") })
 		burst("debug lines, which were asked for", 1000, func() { log.Debug("get") })
 		burst("at once again", 0, func() { log.Warn("stalled") })
 
@@ -67,5 +70,12 @@ func TestLimitIsBounded(t *testing.T) {
 	}
 	if n := lines.Len(); n < limitKinds+limitBurst || n > limitKinds+2*limitBurst {
 		t.Errorf("%d lines", n)
+	}
+	c = newLimited(core)
+	zap.New(c).Info(strings.Repeat("x", 1<<20))
+	for m := range c.allowances.of {
+		if len(m) > limitKey {
+			t.Errorf("%d bytes are kept of a message", len(m))
+		}
 	}
 }

@@ -65,7 +65,7 @@ func bridgeKlog(log *zap.Logger, v int) error {
 	if err := set.Set("v", strconv.Itoa(v)); err != nil {
 		return fmt.Errorf("set the verbosity of client-go's log to %d: %w", v, err)
 	}
-	klog.SetLogger(zapr.NewLogger(forKlog(log, v)))
+	klog.SetLogger(zapr.NewLogger(forKlog(apart(log), v)))
 	return nil
 }
 

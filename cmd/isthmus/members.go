@@ -1,6 +1,8 @@
 package main
 
 import (
+	"sync"
+
 	"go.uber.org/zap"
 
 	"isthmus/clusterstore"
@@ -51,9 +53,15 @@ func newClustersPage(here *local.Local, store *clusterstore.Store, table *federa
 	return page
 }
 
-// reportMember returns a federation.Options.Report that logs.
+// reportMember returns a federation.Options.Report that logs. Each linked cluster
+// has an allowance of its own; those that only annotations name share one.
 func reportMember(log *zap.Logger) func(federation.ServiceID, federation.Member, federation.MemberStatus) {
+	linked, unlinked := &byCluster{log: log, of: make(map[federation.ClusterName]*zap.Logger)}, apart(log)
 	return func(id federation.ServiceID, m federation.Member, s federation.MemberStatus) {
+		log := unlinked
+		if s.Link != federation.Unlinked {
+			log = linked.logger(m.Cluster)
+		}
 		fields := []zap.Field{zap.Stringer("service", id), zap.Stringer("cluster", m.Cluster), zap.Stringer("member", m.Service)}
 		if s.Serving() {
 			log.Info("member of a service serves again", fields...)
@@ -61,4 +69,26 @@ func reportMember(log *zap.Logger) func(federation.ServiceID, federation.Member,
 		}
 		log.Info("member of a service does not serve", append(fields, zap.Stringer("reason", s))...)
 	}
+}
+
+// byCluster are loggers with an allowance for each cluster.
+type byCluster struct {
+	log *zap.Logger
+
+	mu sync.Mutex
+	of map[federation.ClusterName]*zap.Logger // under mu
+}
+
+func (b *byCluster) logger(name federation.ClusterName) *zap.Logger {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	log := b.of[name]
+	if log == nil {
+		if len(b.of) == limitKinds {
+			clear(b.of) // clusters come and go
+		}
+		log = apart(b.log)
+		b.of[name] = log
+	}
+	return log
 }

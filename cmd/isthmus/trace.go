@@ -83,7 +83,7 @@ func (t *tracing) run(ctx context.Context) error {
 // takeOver lets OpenTelemetry say what it has to say in our log. As with klog, its
 // logger belongs to the process.
 func (t *tracing) takeOver() {
-	log := t.log.Named("opentelemetry")
+	log := apart(t.log).Named("opentelemetry")
 	otel.SetLogger(zapr.NewLogger(log))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("traces are lost", zap.Error(err)) }))
 }
