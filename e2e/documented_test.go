@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -13,6 +15,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+
+	"isthmus/e2e/gateway"
 )
 
 // ours tells a family from those about Go, the process and the page itself.
@@ -23,8 +27,8 @@ func ours(name string) bool {
 // row is a line of a table in docs/metrics.md: name, type and labels, and two columns of words.
 var row = regexp.MustCompile("(?m)^\\| `([a-z0-9_]+)` \\| ([a-z]+) \\| ([a-z_, ]*) ?\\| .+ \\| .+ \\|$")
 
-// documented: docs/metrics.md and the gateway's /metrics name the same families, with the same types and labels, and
-// all of them have data.
+// documented: docs/metrics.md and the gateway's /metrics name the same families, with the same types and labels. All of
+// them have series, and histograms have observations.
 func (o *observed) documented(t *testing.T) {
 	text, err := os.ReadFile("../docs/metrics.md")
 	if err != nil {
@@ -34,7 +38,7 @@ func (o *observed) documented(t *testing.T) {
 	if n := strings.Count(string(text), "\n| `"); n != len(rows) {
 		t.Fatalf("%d rows of docs/metrics.md can be read, %d there are", len(rows), n)
 	}
-	families := o.families(t)
+	families := o.families(t, o.gateways[0])
 	lines := make(map[string]string)
 	for name, f := range families {
 		if ours(name) {
@@ -56,13 +60,40 @@ func (o *observed) documented(t *testing.T) {
 		t.Errorf("%s, %s, is not documented", name, lines[name])
 	}
 	lint(t, families)
+	eventually(t, "histograms have observations", func(context.Context) error {
+		return unobserved(o.families(t, o.gateways[0]), o.families(t, o.gateways[1]))
+	})
 }
 
-// families returns what the first gateway exports.
-func (o *observed) families(t *testing.T) map[string]*dto.MetricFamily {
+// unmoved are the histograms that nothing in this world moves: kinds of objects that are not read, are not there, or are
+// only ever applied, which is no update.
+var unmoved = []string{
+	"endpoints_informer_lag_seconds", "externalworkload_informer_lag_seconds", "servers_informer_lag_seconds",
+	"serviceprofiles_informer_lag_seconds",
+}
+
+// unobserved names the histograms that have no observations at either gateway, of which one writes EndpointSlices, and
+// the unmoved ones that have some.
+func unobserved(a, b map[string]*dto.MetricFamily) error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(a)) {
+		has := observations(a[name]) || observations(b[name])
+		if a[name].GetType() == dto.MetricType_HISTOGRAM && ours(name) && has == slices.Contains(unmoved, name) {
+			errs = append(errs, fmt.Errorf("%s has observations: %t", name, has))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func observations(f *dto.MetricFamily) bool {
+	return slices.ContainsFunc(f.GetMetric(), func(m *dto.Metric) bool { return m.GetHistogram().GetSampleCount() > 0 })
+}
+
+// families returns what a gateway exports.
+func (o *observed) families(t *testing.T, g *gateway.Gateway) map[string]*dto.MetricFamily {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(strings.NewReader(o.metrics(o.gateways[0])))
+	families, err := parser.TextToMetricFamilies(strings.NewReader(o.metrics(t, g)))
 	if err != nil {
 		t.Fatal(err)
 	}

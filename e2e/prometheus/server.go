@@ -86,7 +86,7 @@ func (c *Config) write() (path string, err error) {
 		jobs = append(jobs, map[string]any{"job_name": name, "static_configs": []group{{"targets": targets}}})
 	}
 	text, err := json.Marshal(map[string]any{
-		"global":         map[string]string{"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
+		"global":         map[string]string{"scrape_interval": "3s", "scrape_timeout": "3s", "evaluation_interval": "3s"},
 		"rule_files":     c.Rules,
 		"scrape_configs": jobs,
 	})
