@@ -27,9 +27,9 @@ e2e: tools ## scenarios against real API servers, the gateway as a process (E2E=
 	$(if $(E2E),$(BIN)/scenario -gateway $(BIN)/isthmus -controlplane $(BIN)/controlplane -run '$(E2E)' e2e/testdata/cases,cd e2e && \
 	  ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane ISTHMUS_PROMETHEUS=$(BIN)/prometheus ISTHMUS_PROMTOOL=$(BIN)/promtool go test -p 1 -count=1 -timeout 40m ./...)
 
-faults: tools ## what happens to clusters, links and proxies, at length (FAULT=REGEX: only these faults)
+faults: tools ## what happens to clusters, links and proxies, at length (FAULT=REGEX: only the faults of these names)
 	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane \
-	  go test -count=1 -timeout 60m -v $(if $(FAULT),-run 'TestFaults/.*/$(FAULT)') ./faults -long
+	  go test -count=1 -timeout 60m -v ./faults -long $(if $(FAULT),-run '^(TestFaults|TestOwnCluster)$$' -fault '$(FAULT)')
 
 sim: tools ## a gateway amid clusters and clients that misbehave as SEEDS (default 10) say; SIM_FLAGS as of isthmus-sim -help
 	$(BIN)/isthmus-sim -gateway $(BIN)/isthmus -seed 1 -seeds $(or $(SEEDS),10) $(SIM_FLAGS)

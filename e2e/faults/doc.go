@@ -13,5 +13,5 @@
 //   - afterwards the cluster is followed again within 10 s, and every proxy has exactly what the clusters say.
 //
 // The suite is short by default: every fault once, and no longer than it takes to be seen. With -long the faults last,
-// and the floods of proxies are larger.
+// and the floods of proxies are larger. With -fault only those faults are played whose names match.
 package faults

@@ -3,11 +3,8 @@ package faults
 import (
 	"bytes"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	corev1 "k8s.io/api/core/v1"
 
 	"isthmus/e2e/gateway"
@@ -22,8 +20,9 @@ import (
 )
 
 // TestSecretsStaySecret links clusters by credentials that carry a marker wherever a kubeconfig can hold something, good
-// ones and such as can't be used, and looks for it in everything that the gateway says of them: its log at the deepest
-// level, in both formats, the pages of the admin server, and the errors that proxies get.
+// ones and such as can't be used, rotates one that serves to such as do not work, and looks for the marker in everything
+// that the gateway says of them: its log at the deepest level, in both formats, the pages of the admin server, the errors
+// that proxies get, and what it sends to a collector of traces.
 func TestSecretsStaySecret(t *testing.T) {
 	sites := startSites(t, "west", "north")
 	w := &world{west: sites[0], north: sites[1]}
@@ -42,6 +41,9 @@ func TestSecretsStaySecret(t *testing.T) {
 	for _, format := range []string{"json", "plain"} {
 		t.Run(format, func(t *testing.T) {
 			said := w.listen(t, format, links)
+			if !strings.Contains(said["traces"], pb.Destination_Get_FullMethodName[1:]) {
+				t.Errorf("the traces tell of no call: %q", said["traces"])
+			}
 			if len(said["log"]) < 10_000 || !strings.Contains(said["log"], "client-go") {
 				t.Errorf("the log is no deep one: %d bytes", len(said["log"]))
 			}
@@ -89,8 +91,10 @@ func leak(text, secret string) (around string) {
 func (w *world) listen(t *testing.T, format string, links map[string]*corev1.Secret) map[string]string {
 	var log bytes.Buffer
 	var mu sync.Mutex
+	traces := collectTraces(t)
+	must(t, w.writeLink(t.Context(), links["good"])) // which has been rotated if this is not the first time
 	g, err := gateway.Start(t.Context(), gateway.Config{Kubeconfig: w.west.cluster().Kubeconfig(), Output: locked{&mu, &log},
-		Args: []string{"-log-level=trace", "-log-format=" + format}})
+		Args: []string{"-log-level=trace", "-log-format=" + format, "-trace-collector=" + traces.addr}})
 	must(t, err)
 	defer func() { must(t, g.Stop()) }()
 	w.gateway = g
@@ -106,15 +110,46 @@ func (w *world) listen(t *testing.T, format string, links map[string]*corev1.Sec
 		})
 		said["errors"] += w.refusal(t, name)
 	}
-	for _, path := range []string{"/metrics", "/debug/clusters", "/ready"} {
-		said[path], err = w.page(t.Context(), path)
-		must(t, err)
-	}
+	served := w.subscribe(t, proxy.Get, "good", "marker") // or there would be nothing on /debug/streams
+	await(t, recovery, func() error { return w.streams(t.Context(), 1) })
+	w.readPages(t, "", said)
+	w.rotate(t, links["good"], links["token-echoed"], "new credentials do not work")
+	w.readPages(t, " while new credentials do not work", said)
+	w.rotate(t, links["good"], links["no-yaml"], "the Secret as it is now can't be used")
+	w.readPages(t, " while the Secret can't be used", said)
+	served.Close()
+	await(t, recovery, func() error { return w.streams(t.Context(), 0) })
 	must(t, g.Stop())
+	said["traces"] = traces.text()
 	mu.Lock()
 	defer mu.Unlock()
 	said["log"] = log.String()
 	return said
+}
+
+// readPages adds to what was said the pages of the admin server.
+func (w *world) readPages(t *testing.T, when string, said map[string]string) {
+	t.Helper()
+	for _, path := range []string{"/metrics", "/debug/clusters", "/debug/services", "/debug/streams", "/ready"} {
+		text, err := w.page(t.Context(), path)
+		must(t, err)
+		said[path+when] = text
+	}
+}
+
+// rotate gives a link that serves the credentials of another that do not work, and waits until the operator is told why.
+func (w *world) rotate(t *testing.T, serves, fails *corev1.Secret, reason string) {
+	t.Helper()
+	o := serves.DeepCopy()
+	o.Data = fails.Data
+	must(t, w.writeLink(t.Context(), o))
+	await(t, notice, func() error {
+		c, err := w.cluster(t.Context(), "good")
+		if err == nil && (c.State != "ready" || !strings.Contains(fmt.Sprint(c.Warnings), reason)) {
+			err = fmt.Errorf("the cluster is %+v", c)
+		}
+		return err
+	})
 }
 
 type locked struct {
@@ -143,96 +178,4 @@ func (w *world) refusal(t *testing.T, name string) string {
 			t.Fatalf("a stream of %s neither begins nor ends", name)
 		}
 	}
-}
-
-// echo is a server that is no API server, and sends back all that it is sent as the reason for its failure.
-func echo(t *testing.T) string {
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Warning", `299 - "`+r.Header.Get("Authorization")+`"`)
-		w.Header().Set("Echo", r.Header.Get("Authorization"))
-		w.WriteHeader(http.StatusInternalServerError)
-		_ = r.Header.Write(w)
-	}))
-	t.Cleanup(s.Close)
-	return s.URL
-}
-
-// markedLinks returns the link Secrets, by the cluster that they name.
-func (w *world) markedLinks(t *testing.T, token string) map[string]*corev1.Secret {
-	admin := w.north.cluster().REST()
-	type object = map[string]any
-	list := func(name, key string, o any) []any { return []any{object{"name": name, key: o}} }
-	links := map[string]*corev1.Secret{}
-	write := func(name string, kubeconfig []byte) {
-		links[name] = linkSecret("cluster-credentials-"+name, name, kubeconfig)
-		links[name].Data["more"] = []byte(marker)
-	}
-	// change makes a kubeconfig that is good but for what is changed.
-	change := func(name string, how func(config, cluster, user object)) {
-		cluster := object{"server": admin.Host, "certificate-authority-data": admin.CAData}
-		user := object{"token": marker}
-		config := object{"apiVersion": "v1", "kind": "Config", "current-context": "c",
-			"contexts": list("c", "context", object{"cluster": "c", "user": "u"}),
-			"clusters": list("c", "cluster", cluster), "users": list("u", "user", user)}
-		how(config, cluster, user)
-		text, err := json.Marshal(config)
-		must(t, err)
-		write(name, text)
-	}
-	in := func(name, key string, value any) {
-		change(name, func(_, cluster, user object) {
-			if _, is := cluster[key]; is || strings.HasPrefix(key, "proxy-") {
-				cluster[key] = value
-			} else {
-				user[key] = value
-			}
-		})
-	}
-	change("good", func(_, _, user object) { user["token"] = token })
-	change("certificate", func(_, _, user object) {
-		delete(user, "token")
-		user["client-certificate-data"], user["client-key-data"] = admin.CertData, admin.KeyData
-	})
-	in("token-refused", "token", marker)
-	in("token-of-words", "token", "a "+marker)
-	in("token-of-lines", "token", "a\n"+marker)
-	in("token-echoed", "server", echo(t))
-	in("server-with-user", "server", "https://"+marker+":"+marker+"@127.0.0.1:1")
-	in("server-with-query", "server", admin.Host+"?token="+marker)
-	in("server-no-url", "server", "://"+marker)
-	in("server-odd-port", "server", "https://127.0.0.1:"+marker)
-	in("ca-no-certificate", "certificate-authority-data", []byte(marker))
-	in("ca-no-base64", "certificate-authority-data", "!"+marker)
-	in("ca-broken", "certificate-authority-data", []byte("-----BEGIN CERTIFICATE-----\n"+marker+"\n-----END CERTIFICATE-----\n"))
-	in("ca-with-header", "certificate-authority-data", []byte("-----BEGIN CERTIFICATE-----\n"+marker+": "+marker+"\n\nAAAA\n-----END CERTIFICATE-----\n"))
-	in("proxy", "proxy-url", "http://"+marker+":"+marker+"@127.0.0.1:1")
-	in("key-alone", "client-key-data", []byte(marker))
-	change("key-and-certificate", func(_, _, user object) {
-		user["client-key-data"], user["client-certificate-data"] = []byte(marker), []byte(marker)
-	})
-	in("key-file", "client-key", "/"+marker)
-	in("token-file", "tokenFile", "/"+marker)
-	in("password", "password", marker)
-	in("impersonation", "as", marker)
-	in("auth-provider", "auth-provider", object{"name": marker, "config": object{marker: marker}})
-	in("exec", "exec", object{"apiVersion": "client.authentication.k8s.io/v1", "command": marker, "args": []string{marker},
-		"env": []object{{"name": marker, "value": marker}}, "interactiveMode": "Never"})
-	in("exec-odd", "exec", marker)
-	in("token-odd", "token", object{marker: marker})
-	change("user-missing", func(config, _, _ object) {
-		config["contexts"] = list("c", "context", object{"cluster": "c", "user": marker})
-	})
-	change("cluster-missing", func(config, _, _ object) {
-		config["contexts"] = list("c", "context", object{"cluster": marker, "user": "u"})
-	})
-	change("context-missing", func(config, _, _ object) { config["current-context"] = marker })
-	change("field-unknown", func(config, _, _ object) { config[marker] = marker })
-	change("kind-unknown", func(config, _, _ object) { config["kind"], config["apiVersion"] = marker, marker })
-	change("preferences-odd", func(config, _, _ object) { config["preferences"] = marker })
-	change("extension", func(config, _, _ object) { config["extensions"] = list(marker, "extension", marker) })
-	write("no-yaml", []byte("{["+marker))
-	write("a-word", []byte(marker))
-	write("tabs", []byte("a:\n\t"+marker+": 1\n b"))
-	write("binary", []byte("\x00\xff"+marker))
-	return links
 }

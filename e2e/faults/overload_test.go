@@ -117,7 +117,7 @@ func neverRead(t *testing.T, s *stage) {
 		}
 		return err
 	})
-	must(t, s.streams(t.Context(), s.open()))
+	await(t, recovery, func() error { return s.streams(t.Context(), s.open()) })
 	for _, stream := range streams {
 		var message []byte
 		err := stream.RecvMsg(&message)
@@ -202,12 +202,21 @@ func randomNames(t *testing.T, s *stage) {
 			}
 		}
 	}
+	over := func() error { return s.streams(t.Context(), s.open()) }
 	ask(either(200, 2000)) // what is kept in any case
-	before, series := s.heap(t), s.series(t)
-	ask(either(1000, 10_000))
-	await(t, recovery, func() error { return s.streams(t.Context(), s.open()) })
+	await(t, recovery, over)
+	before, series, open := s.heap(t), s.series(t), s.views(t, ".*", "open")
+	ask(either(3*mostWarm/2, 10_000))
+	gets, profiles := s.views(t, "Get", "warm"), s.views(t, "GetProfile", "warm") // soon, since they are not kept for long
+	await(t, recovery, over)
+	if now := s.views(t, ".*", "open"); now != open {
+		t.Errorf("%v views were open, and now %v are", open, now)
+	}
+	if gets == 0 || gets > mostWarm || profiles > mostWarm {
+		t.Errorf("%v views of Get and %v of GetProfile are kept for the next stream, of %d at most", gets, profiles, mostWarm)
+	}
 	after, more := s.heap(t), s.series(t)
-	t.Logf("heap: %.1f MB before, %.1f MB after; %d series before, %d after", before/1e6, after/1e6, series, more)
+	t.Logf("heap: %.1f MB before, %.1f MB after; %d series before, %d after; %v and %v warm views", before/1e6, after/1e6, series, more, gets, profiles)
 	if grown := after - before; grown > 16e6 {
 		t.Errorf("%.1f MB more are in use", grown/1e6)
 	}
@@ -215,6 +224,9 @@ func randomNames(t *testing.T, s *stage) {
 		t.Errorf("%d series became %d", series, more)
 	}
 }
+
+// mostWarm is how many views of a method a gateway keeps at most that no stream uses.
+const mostWarm = 1024
 
 // madeUp are requests by number. Services, instances and nodes do not exist; the ports are of a Service that does.
 var madeUp = []func(n int) (authority, token string){
@@ -274,6 +286,14 @@ func (w *world) heap(t *testing.T) float64 {
 	bytes, err := w.metric(t.Context(), "go_memstats_heap_alloc_bytes")
 	must(t, err)
 	return bytes
+}
+
+// views returns how many views of a method are in a state.
+func (w *world) views(t *testing.T, method, state string) float64 {
+	t.Helper()
+	n, err := w.metric(t.Context(), `isthmus_views\{grpc_method="`+method+`",state="`+state+`"\}`)
+	must(t, err)
+	return n
 }
 
 // series returns how many series there are.

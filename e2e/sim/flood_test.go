@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestFlood: another cluster's flood of changes does not hold up a cluster's own. How much longer they take is logged;
-// a machine that is shared says little about that.
+// TestFlood: amid another cluster's flood every change of a cluster arrives, and half of them within a second. How much
+// longer they take than without the flood is logged; a machine that is shared says little about that.
 func TestFlood(t *testing.T) {
 	f, err := MeasureFlood(t.Context(), Config{Faults: regexp.MustCompile("")}, 30, 500)
 	if err != nil {

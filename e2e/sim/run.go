@@ -21,6 +21,7 @@ type simulation struct {
 	audit   *audit
 	story   *story
 	pulse   pulse
+	ready   readiness
 	report  Report
 }
 
@@ -45,12 +46,18 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 		return report, err
 	}
 	ctx, stop := context.WithCancel(ctx)
-	var beating sync.WaitGroup
-	beating.Go(func() { s.pulse.run(ctx) })
+	var watching sync.WaitGroup
+	watching.Go(func() { s.pulse.run(ctx) })
+	watching.Go(func() {
+		s.ready.run(ctx, func(ctx context.Context) error {
+			_, err := fetch(ctx, s.gateway, "/ready")
+			return err
+		})
+	})
 	defer func() {
 		stop()
 		err = errors.Join(err, s.clients.stop())
-		beating.Wait()
+		watching.Wait()
 	}()
 	s.clients.start(ctx)
 	s.audit = newAudit(s.world, s.clients)

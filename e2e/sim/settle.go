@@ -76,13 +76,12 @@ func (s *simulation) await(ctx context.Context, changed <-chan struct{}, left ti
 	}
 }
 
-// healthy tells whether the gateway is there and ready, as it has been all the time.
+// healthy returns an error unless the gateway is there, and has been ready all the time.
 func (s *simulation) healthy(ctx context.Context) error {
 	if err := s.gateway.Check(ctx); err != nil {
 		return err
 	}
-	_, err := fetch(ctx, s.gateway, "/ready")
-	return err
+	return s.ready.held()
 }
 
 // linked waits until the gateway says that all clusters are ready that are linked, and by what their Secrets say if that

@@ -74,7 +74,11 @@ type Failure struct {
 }
 
 func (f *Failure) Error() string {
-	return fmt.Sprintf("seed %d, round %d, %s: %v", f.Seed, f.Round, f.Service, f.Err)
+	of := ""
+	if f.Service != "" {
+		of = ", " + f.Service
+	}
+	return fmt.Sprintf("seed %d, round %d%s: %v", f.Seed, f.Round, of, f.Err)
 }
 
 func (f *Failure) Unwrap() error { return f.Err }

@@ -111,6 +111,9 @@ func parse(args []string, out io.Writer) (arguments, error) {
 	if flags.NArg() > 0 {
 		return a, usageError{fmt.Errorf("%q is no flag; see -help", flags.Arg(0))}
 	}
+	if a.seeds < 1 {
+		return a, usageError{errors.New("-seeds: there is at least one")}
+	}
 	var err error
 	if s.Faults, err = regexp.Compile(*faults); err != nil {
 		return a, usageError{fmt.Errorf("-faults: %w", err)}

@@ -1,0 +1,52 @@
+package faults
+
+import (
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc"
+)
+
+// traces is a collector that keeps all that it is sent, as it is: texts can be read in there.
+type traces struct {
+	addr string
+
+	mu   sync.Mutex
+	said strings.Builder
+}
+
+// collectTraces runs a collector until the test ends.
+func collectTraces(t *testing.T) *traces {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	c := &traces{addr: l.Addr().String()}
+	server := grpc.NewServer(grpc.ForceServerCodecV2(raw{}), grpc.UnknownServiceHandler(c.keep))
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(l) }()
+	t.Cleanup(func() {
+		server.Stop()
+		must(t, <-done)
+	})
+	return c
+}
+
+// keep takes one message, of whatever method, and answers by an empty one, which says that all is well.
+func (c *traces) keep(_ any, stream grpc.ServerStream) error {
+	var message []byte
+	if err := stream.RecvMsg(&message); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.said.Write(message)
+	c.mu.Unlock()
+	return stream.SendMsg(new([]byte))
+}
+
+func (c *traces) text() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.said.String()
+}
