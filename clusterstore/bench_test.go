@@ -145,10 +145,10 @@ func BenchmarkMemoryAddresses(b *testing.B) {
 }
 
 // BenchmarkMemoryLabels: what 5,000 pods with the labels and named ports of real
-// ones cost: of Deployments with 3 replicas each, or of StatefulSets with 100, each
-// of whose Pods has labels that no other has.
+// ones cost: of Deployments with 3 replicas each, of StatefulSets with 100, each
+// of whose Pods has labels that no other has, or of Jobs with one each.
 func BenchmarkMemoryLabels(b *testing.B) {
-	for _, kind := range []string{"ReplicaSet", "StatefulSet"} {
+	for _, kind := range []string{"ReplicaSet", "StatefulSet", "Job"} {
 		b.Run(kind, func(b *testing.B) {
 			for b.Loop() {
 				before := heap()
@@ -165,17 +165,27 @@ func BenchmarkMemoryLabels(b *testing.B) {
 
 func realPod(kind string, i int) *corev1.Pod {
 	app, owner := fmt.Sprintf("web-%d", i/3), fmt.Sprintf("web-%d-5f79f964bc", i/3)
-	if kind == "StatefulSet" {
+	switch kind {
+	case "StatefulSet":
 		app, owner = fmt.Sprintf("db-%d", i/100), fmt.Sprintf("db-%d", i/100)
+	case "Job":
+		app, owner = fmt.Sprintf("backup-%d", i/100), fmt.Sprintf("backup-%d-%d", i/100, 29_000_000+i)
 	}
 	o := aPod(fmt.Sprintf("%s-%05d", owner, i), meshed, ownedBy(kind, owner), podLabel("app.kubernetes.io/name", app),
 		podLabel("app.kubernetes.io/instance", app), podLabel("app.kubernetes.io/version", "1.2.3"), podLabel("linkerd.io/workload-ns", "ns"),
 		namedPort("http", 8080, 0), namedPort("admin", 9990, 0))
-	if kind == "StatefulSet" {
+	o.Spec.ServiceAccountName = app
+	switch kind {
+	case "StatefulSet":
 		podLabel("statefulset.kubernetes.io/pod-name", o.Name)(o)
 		podLabel("apps.kubernetes.io/pod-index", fmt.Sprint(i%100))(o)
 		podLabel("controller-revision-hash", owner+"-6b7c8d9f")(o)
-	} else {
+	case "Job":
+		for _, prefix := range []string{"", "batch.kubernetes.io/"} {
+			podLabel(prefix+"job-name", owner)(o)
+			podLabel(prefix+"controller-uid", fmt.Sprintf("0f5d3c1e-6a0b-4c1d-9e8f-%012x", i))(o)
+		}
+	default:
 		podLabel(templateHashLabel, "5f79f964bc")(o)
 	}
 	return o

@@ -21,9 +21,14 @@
 //   - Reflectors without informers. client-go's reflector lists, watches, pages
 //     and starts over; an informer on top would hold every object twice and fix
 //     how long failures back off. Ours feed small structs of our own: a Pod is 80
-//     bytes, its name, and its owner's name and the values of its labels, since what
-//     it has in common with others is shared. The Pods of one ReplicaSet or Job share
-//     those too. Each object is made small as it is decoded, lists included.
+//     bytes, its name, the names of its owner and service account, and the values
+//     of its labels, each once, since what it has in common with others is shared.
+//     The Pods of one ReplicaSet or Job share those too. Each object is made small
+//     as it is decoded, lists included.
+//   - So a Pod with labels as real ones have, that no slice names, takes 220 to
+//     280 bytes if it has siblings in a ReplicaSet or a StatefulSet, and up to 450 if
+//     it is the only one of a Job. That goes for label keys that many Pods have:
+//     one with a key that no other has takes 600 bytes more.
 //   - Every failure is an error within seconds (dial, handshake, a list that falls
 //     silent, a dead connection), is reported at once, and is tried again after less
 //     than 4 s. Answers are bounded in size and time.

@@ -6,8 +6,8 @@ import (
 	"unique"
 )
 
-// pod is what is known of one Pod: 80 bytes, its name and what it alone says about
-// itself, since what it has in common with others is shared.
+// pod is what is known of one Pod: 80 bytes, its name and what few others say about
+// themselves, since what it has in common with many is shared.
 //
 // To an endpoint an ExternalWorkload is what a Pod is, so it is kept as one, under
 // a key that no Pod has.
@@ -23,23 +23,25 @@ type pod struct {
 type podFacts struct {
 	template unique.Handle[template] // without what stands in traits
 	node     unique.Handle[string]
-	// traits are what few or no others have: the name of its owner and the
-	// values of its labels, each ended by labelEnd. In the template they would
-	// cost every such Pod a template.
+	// traits are what few or no others have: the names of its owner and of its
+	// service account and the values of its labels, each ended by labelEnd. In the
+	// template they would cost every such Pod, or every workload, a template.
 	traits string
 }
 
 // newFacts takes apart what is known of a Pod or ExternalWorkload.
 func newFacts(t template, node string) podFacts {
-	traits := t.owner.name + labelEnd + t.labels.values
-	t.owner.name, t.labels.values = "", ""
+	traits := t.owner.name + labelEnd + t.serviceAccount + labelEnd + t.labels.values
+	t.owner.name, t.serviceAccount, t.labels.values = "", "", ""
 	return podFacts{template: unique.Make(t), node: unique.Make(node), traits: traits}
 }
 
 // said puts together what newFacts has taken apart.
 func (f podFacts) said() template {
 	t := f.template.Value()
-	t.owner.name, t.labels.values, _ = strings.Cut(f.traits, labelEnd)
+	var rest string
+	t.owner.name, rest, _ = strings.Cut(f.traits, labelEnd)
+	t.serviceAccount, t.labels.values, _ = strings.Cut(rest, labelEnd)
 	return t
 }
 
@@ -54,10 +56,11 @@ func (f podFacts) external() bool {
 // owner is a ReplicaSet or Job: what is looked up is what owns it.
 type owner struct {
 	key    string
-	known  bool
-	parent unique.Handle[reference]
-	pods   []*pod // that it owns
+	parent unique.Handle[reference] // the zero Handle: it is not known (yet)
+	pods   []*pod                   // that it owns
 }
+
+func (o *owner) known() bool { return o.parent != unique.Handle[reference]{} }
 
 // id says which Pod or ExternalWorkload it is, of which t is the template.
 func (p *pod) id(t *template) (namespace, name string) {
@@ -179,6 +182,9 @@ func (s *state) own(p *pod) {
 	key := joinKey(namespace, ref.name)
 	o := all[key]
 	if o == nil {
+		if strings.HasPrefix(p.key, key) {
+			key = p.key[:len(key)] // one copy: most Pods are named after their owner
+		}
 		o = &owner{key: key}
 		all[key] = o
 	}
@@ -200,7 +206,7 @@ func (s *state) disown(p *pod) {
 }
 
 func sweepOwner(all map[string]*owner, o *owner) {
-	if !o.known && len(o.pods) == 0 {
+	if !o.known() && len(o.pods) == 0 {
 		delete(all, o.key)
 	}
 }
@@ -219,28 +225,28 @@ func (s *state) ownerKind(kindName string) kind[unique.Handle[reference]] {
 				o = &owner{key: key}
 				all[key] = o
 			}
-			if o.known && o.parent == parent {
+			if o.parent == parent {
 				return same
 			}
 			result := replaced
-			if !o.known {
+			if !o.known() {
 				result = added
 			}
-			o.known, o.parent = true, parent
+			o.parent = parent
 			touch(o)
 			return result
 		},
 		drop: func(key string) bool {
 			o := all[key]
-			if o == nil || !o.known {
+			if o == nil || !o.known() {
 				return false
 			}
-			o.known, o.parent = false, unique.Handle[reference]{}
+			o.parent = unique.Handle[reference]{}
 			touch(o)
 			sweepOwner(all, o)
 			return true
 		},
-		keys: keysOf(all, func(o *owner) bool { return o.known }),
+		keys: keysOf(all, (*owner).known),
 	}
 }
 
@@ -263,7 +269,7 @@ func (p *pod) workload(t *template) reference {
 	case t.owner == reference{}:
 		_, name := p.id(t)
 		return reference{"pod", name}
-	case p.owner == nil || !p.owner.known || p.owner.parent.Value() == reference{}:
+	case p.owner == nil || !p.owner.known() || p.owner.parent.Value() == reference{}:
 		return t.owner
 	}
 	parent := p.owner.parent.Value()

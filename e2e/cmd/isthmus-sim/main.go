@@ -53,9 +53,10 @@ clients reconnect, leave or stop reading. Checked are
   isthmus-sim -seeds 10                          ten seeds, the first given by -seed
   isthmus-sim -clusters 200 -services 5 -duration 5m
   isthmus-sim -faults '^(refuse|silent)$'        only those faults; -faults none: none
-  isthmus-sim -bulkhead                          no rounds, but two figures: what 50,000 pods
-                                                 of a linked cluster cost, and how long one
-                                                 cluster's changes take amid another's flood
+  isthmus-sim -bulkhead                          no rounds, but figures: what 50,000 pods of a
+                                                 linked cluster cost, for each kind of owner,
+                                                 and how long one cluster's changes take amid
+                                                 another's flood
 
 What happens, and in which order, follows from the seed and the flags that say how much
 there is; when exactly, and what meets what in the gateway, does not. So a failure is
@@ -158,7 +159,9 @@ func bulkhead(ctx context.Context, cfg sim.Config, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(out, junk)
+	for _, j := range junk {
+		fmt.Fprintln(out, j)
+	}
 	flood, err := sim.MeasureFlood(ctx, cfg, floodChanges, floodRate)
 	if err != nil {
 		return err
