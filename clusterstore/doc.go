@@ -28,7 +28,7 @@
 //   - So a Pod with labels as real ones have, that no slice names, takes 220 to
 //     280 bytes if it has siblings in a ReplicaSet or a StatefulSet, and up to 450 if
 //     it is the only one of a Job. That goes for label keys that many Pods have:
-//     one with a key that no other has takes 600 bytes more.
+//     one with a key that no other has takes 600 to 700 bytes more.
 //   - Every failure is an error within seconds (dial, handshake, a list that falls
 //     silent, a dead connection), is reported at once, and is tried again after less
 //     than 4 s. Answers are bounded in size and time.
