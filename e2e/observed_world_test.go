@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -226,9 +227,13 @@ spec:
 	for _, s := range streams {
 		s.Stall()
 	}
+	stalled := []*regexp.Regexp{
+		regexp.MustCompile(`(?m)^endpoint_updates_queue_overflow\{.*\} [1-9]`),
+		regexp.MustCompile(`(?m)^profile_updates_queue_overflow\{.*\} [1-9]`),
+	}
 	for n := 1; ; n++ {
 		metrics := o.metrics(o.t, g)
-		if strings.Contains(metrics, "\nendpoint_updates_queue_overflow{") && strings.Contains(metrics, "\nprofile_updates_queue_overflow{") {
+		if stalled[0].MatchString(metrics) && stalled[1].MatchString(metrics) {
 			return
 		}
 		if n == 200 {

@@ -39,6 +39,9 @@ func scraped(t *testing.T, r *prometheus.Registry, prefixes ...string) (lines []
 	return lines
 }
 
+// noOverflow is what is scraped while GetProfile streams of web are open.
+const noOverflow = "profile_updates_queue_overflow fqn=web.shop.svc.cluster.local port=80 0"
+
 // countedWorld is a world whose metrics are looked at.
 type countedWorld struct {
 	*world
@@ -151,7 +154,7 @@ func TestWarmProfiles(t *testing.T) {
 			expect := func(n int) {
 				t.Helper()
 				w.expect(t, "profile_updates", fmt.Sprint("profile_updates namespace=client profile=web.shop.svc.cluster.local ", n-i),
-					fmt.Sprint("profile_updates namespace=shop profile=web.shop.svc.cluster.local ", n))
+					fmt.Sprint("profile_updates namespace=shop profile=web.shop.svc.cluster.local ", n), noOverflow)
 				w.expect(t, "workload_updates", fmt.Sprint("workload_updates ", n))
 			}
 			expect(i)
@@ -182,7 +185,7 @@ func TestProfileMetrics(t *testing.T) {
 		w.expect(t, "profile_", "profile_subscribers namespace=client profile=web.shop.svc.cluster.local 1",
 			"profile_subscribers namespace=shop profile=web.shop.svc.cluster.local 2",
 			"profile_updates namespace=client profile=web.shop.svc.cluster.local 0",
-			"profile_updates namespace=shop profile=web.shop.svc.cluster.local 0")
+			"profile_updates namespace=shop profile=web.shop.svc.cluster.local 0", noOverflow)
 		w.expect(t, "service_", "service_subscribers name=web namespace=shop 2")
 		w.expect(t, "workload_", "workload_subscribers 1", "workload_updates 0")
 
@@ -194,7 +197,7 @@ func TestProfileMetrics(t *testing.T) {
 			synctest.Wait()
 		}
 		w.expect(t, "profile_updates", "profile_updates namespace=client profile=web.shop.svc.cluster.local 1",
-			"profile_updates namespace=shop profile=web.shop.svc.cluster.local 1")
+			"profile_updates namespace=shop profile=web.shop.svc.cluster.local 1", noOverflow)
 		w.expect(t, "workload_", "workload_subscribers 1", "workload_updates 2")
 		for _, c := range calls {
 			c.hangUp()

@@ -29,10 +29,10 @@ func newMetrics(s *Server, r prometheus.Registerer) (*metrics, error) {
 	}
 	m := &metrics{
 		calls: newCalls(),
-		overflow: newOverflows(s.table, "endpoint_updates_queue_overflow",
-			"Get streams that ended because their proxy did not take an update in time.", "service"),
-		profiles: newOverflows(s.table, "profile_updates_queue_overflow",
-			"GetProfile streams of services that ended because their proxy did not take an update in time.", "fqn", "port"),
+		overflow: newOverflows(s.table, s.openGets, prometheus.NewDesc("endpoint_updates_queue_overflow",
+			"Get streams that ended because their proxy did not take an update in time.", []string{"service"}, nil)),
+		profiles: newOverflows(s.table, s.openProfiles, prometheus.NewDesc("profile_updates_queue_overflow",
+			"GetProfile streams of services that ended because their proxy did not take an update in time.", []string{"fqn", "port"}, nil)),
 		endpointProfiles: counter("endpoint_profile_updates_queue_overflow",
 			"GetProfile streams of endpoints that ended because their proxy did not take an update in time."),
 		stalled: counter("isthmus_streams_stalled_total", "Streams that ended because their proxy did not take an update in time."),

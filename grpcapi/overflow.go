@@ -1,6 +1,8 @@
 package grpcapi
 
 import (
+	"iter"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -14,11 +16,13 @@ import (
 // for any hostname of a service, and take nothing of what they are told.
 const maxOverflows = 1000
 
-// overflows counts stalled streams by what they were about. A series is there once
-// it counts, until its service goes, or until so many others have counted since.
+// overflows counts stalled streams by what they are about. A series is there while
+// there are streams that it could count and, once it has counted, until its service
+// goes, or until so many others have counted since.
 type overflows struct {
-	table *federation.Table // fixed, as is desc
+	table *federation.Table // fixed, as are desc and open
 	desc  *prometheus.Desc
+	open  iter.Seq[[]string] // the labels of streams that could be counted
 
 	mu sync.Mutex
 	of *simplelru.LRU[string, *overflow] // by labels
@@ -30,16 +34,39 @@ type overflow struct {
 	n       uint64
 }
 
-func newOverflows(t *federation.Table, name, help string, labels ...string) *overflows {
+func newOverflows(t *federation.Table, open iter.Seq[[]string], desc *prometheus.Desc) *overflows {
 	of, _ := simplelru.NewLRU[string, *overflow](maxOverflows, nil) // fails for a size of zero only
-	return &overflows{table: t, desc: prometheus.NewDesc(name, help, labels, nil), of: of}
+	return &overflows{table: t, desc: desc, open: open, of: of}
+}
+
+// openGets are the authorities that Get streams are of, if there is anything to
+// send them.
+func (s *Server) openGets(yield func([]string) bool) {
+	for _, u := range s.sets.list() {
+		name := target{u.key.Service, u.key.Client.Instance, u.key.Port}
+		if u.streams > 0 && len(u.newest.Endpoints) > 0 && !yield([]string{name.authority(s.opts.ClusterDomain)}) {
+			return
+		}
+	}
+}
+
+// openProfiles are the names and ports of the services that GetProfile streams are
+// told about.
+func (s *Server) openProfiles(yield func([]string) bool) {
+	for _, u := range s.profiles.list() {
+		to, ok := serviceOf(u.key, u.newest)
+		if ok && u.streams > 0 && u.newest.Reason == federation.Told &&
+			!yield([]string{to.host(s.opts.ClusterDomain), strconv.Itoa(int(to.port))}) {
+			return
+		}
+	}
 }
 
 // inc counts one more.
 func (o *overflows) inc(service federation.ServiceID, labels ...string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	key := strings.Join(labels, "\x00")
+	key := keyOf(labels)
 	one, ok := o.of.Get(key)
 	if !ok {
 		one = &overflow{service: service, labels: labels}
@@ -55,12 +82,24 @@ func (o *overflows) Describe(ch chan<- *prometheus.Desc) { ch <- o.desc }
 func (o *overflows) Collect(ch chan<- prometheus.Metric) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	told := make(map[string]bool)
+	tell := func(key string, labels []string, n uint64) {
+		if !told[key] {
+			told[key] = true
+			ch <- prometheus.MustNewConstMetric(o.desc, prometheus.CounterValue, float64(n), labels...)
+		}
+	}
 	for _, key := range o.of.Keys() {
 		one, _ := o.of.Peek(key)
 		if !o.table.Defined(one.service) {
 			o.of.Remove(key)
 			continue
 		}
-		ch <- prometheus.MustNewConstMetric(o.desc, prometheus.CounterValue, float64(one.n), one.labels...)
+		tell(key, one.labels, one.n)
+	}
+	for labels := range o.open {
+		tell(keyOf(labels), labels, 0)
 	}
 }
+
+func keyOf(labels []string) string { return strings.Join(labels, "\x00") }

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"isthmus/federation"
 )
@@ -25,7 +28,8 @@ func (o *overflows) count(labels ...string) int {
 func TestOverflowsAreBounded(t *testing.T) {
 	table := federation.NewTable(federation.Options{})
 	table.Define(web, &federation.Definition{Members: []federation.Member{{Service: web}}})
-	o := newOverflows(table, "x", "x", "fqn", "port")
+	none := func(func([]string) bool) {}
+	o := newOverflows(table, none, prometheus.NewDesc("x", "x", []string{"fqn", "port"}, nil))
 	made := func(i int) string { return fmt.Sprintf("made-up-%d.web.shop.svc.cluster.local", i) }
 	for i := range 3 * maxOverflows {
 		o.inc(web, made(i), "80")
@@ -45,4 +49,28 @@ func TestOverflowsAreBounded(t *testing.T) {
 	if n := series(o); n != 0 {
 		t.Errorf("%d series of a service that is gone", n)
 	}
+}
+
+// TestOverflowsBeginAtZero: the series of what proxies ask for are there before
+// anything is counted, so that a first count is a rise, and go with the streams.
+func TestOverflowsBeginAtZero(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCounted(t)
+		w.offer("", pods("10.0.0.1:80")...)
+		w.told.put(webKey, webProfile())
+		gets, profile := []*call{w.get(webAddr, ""), w.get(webAddr, `{"nodeName":"n"}`)}, w.getProfile(webAddr, "")
+		empty := w.get("nobody.web.shop.svc.cluster.local:80", "")
+		synctest.Wait()
+		w.expect(t, "endpoint_updates_queue_overflow", "endpoint_updates_queue_overflow service=web.shop.svc.cluster.local:80 0")
+		w.expect(t, "profile_updates_queue_overflow", noOverflow)
+		w.server.metrics.overflow.inc(web, webAddr)
+		w.expect(t, "endpoint_updates_queue_overflow", "endpoint_updates_queue_overflow service=web.shop.svc.cluster.local:80 1")
+		for _, c := range append(gets, empty) {
+			c.hangUp()
+		}
+		profile.hangUp()
+		synctest.Wait()
+		w.expect(t, "profile_updates_queue_overflow")
+		w.expect(t, "endpoint_updates_queue_overflow", "endpoint_updates_queue_overflow service=web.shop.svc.cluster.local:80 1")
+	})
 }

@@ -216,8 +216,8 @@ func TestStall(t *testing.T) {
 		c.gate <- struct{}{} // the add; the remove gets a minute of its own
 		time.Sleep(time.Minute - time.Nanosecond)
 		c.sees(t, "add 10.0.0.2:80")
-		if n := series(w.server.metrics.overflow); n != 0 {
-			t.Errorf("%d series before any stall", n)
+		if n := w.server.metrics.overflow.count(webAddr); n != 0 {
+			t.Errorf("%d before any stall", n)
 		}
 		time.Sleep(time.Nanosecond)
 		c.fails(t, codes.Unavailable, "taken no update")
