@@ -31,6 +31,8 @@
 //     second, which says how many were dropped; each cluster's logger, and each
 //     library's, has an allowance of its own. So neither a client nor a broken cluster floods the
 //     log. Debug lines are not limited.
+//   - GOGC is 200 where the environment has none: see memory.go. What it took to
+//     read all clusters is given back to the system before proxies are served.
 //   - Traces are a part of the gateway that ends last, with two seconds for the
 //     spans that are left. A collector that can't be used is logged, no more.
 //   - The end comes in an order that takes nothing away from proxies: not ready,

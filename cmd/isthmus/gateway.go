@@ -28,6 +28,7 @@ func gatewayVerb(ctx context.Context, p process, args []string) error {
 	if err := bridgeKlog(log, l.v); err != nil {
 		return err
 	}
+	tuneMemory()
 	g, err := newGateway(o, log)
 	if err != nil {
 		return err
@@ -139,6 +140,7 @@ func (g *gateway) serve(life context.Context, fail context.CancelCauseFunc) {
 			return
 		}
 	}
+	returnMemory()
 	l, err := net.Listen("tcp", g.addr)
 	if err != nil {
 		fail(fmt.Errorf("--addr: %w", err))

@@ -105,7 +105,10 @@ const gatewayExamples = `Examples:
     curl -s 127.0.0.1:9996/debug/clusters
     isthmus get web.shop.svc.cluster.local:80 --addr 127.0.0.1:8086
 
-SIGTERM or SIGINT ends it gently, a second one at once.`
+SIGTERM or SIGINT ends it gently, a second one at once.
+
+In a container, set GOMEMLIMIT to some 90 % of its memory limit: rather than be
+killed, the gateway then collects garbage more often. GOGC is 200 unless set.`
 
 // check says what is wrong with the flags' values, and sets what follows from
 // them.
