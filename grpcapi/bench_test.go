@@ -54,7 +54,7 @@ func newFanout(t testing.TB, n int) *fanout {
 	sets := [2][]*federation.Slice{f.clusters[""].read(web).Slices, {sliceOf("", changed...)}}
 	f.change = func(turn int) { f.share("", federation.Share{State: federation.Present, Slices: sets[turn]}) }
 	f.open(t, n, func(ctx context.Context, v *void) {
-		_ = f.server.newGet(target{service: web, port: 80}, token{Node: "n1"}, v, v).run(ctx)
+		_ = serve(ctx, f.server.newGet(target{service: web, port: 80}, token{Node: "n1"}, v, v))
 	})
 	return f
 }
@@ -65,7 +65,7 @@ func newProfileFanout(t testing.TB, n int) *fanout {
 	profiles := [2]*federation.Profile{webProfile("a", "b", "c"), with(webProfile("a", "b", "c"), opaque)}
 	f.change = func(turn int) { f.told.put(webKey, profiles[turn]) }
 	f.change(0)
-	f.open(t, n, func(ctx context.Context, v *void) { _ = f.server.newProfile(v, v).run(ctx, webKey) })
+	f.open(t, n, func(ctx context.Context, v *void) { _ = serve(ctx, f.server.newProfile(webKey, v, v)) })
 	return f
 }
 
@@ -160,7 +160,7 @@ func BenchmarkSubscribe(b *testing.B) {
 			b.Fatal(err)
 		}
 		st := f.server.newGet(to, parseToken(`{"ns":"shop","nodeName":"n1","pod":"client"}`), out, out)
-		_ = f.server.serve(&st.stream, func() error { return st.run(ctx) })
+		_ = serve(ctx, st)
 	}
 }
 
@@ -177,8 +177,7 @@ func BenchmarkGetProfileSubscribe(b *testing.B) {
 			b.Fatal(err)
 		}
 		key = parseToken(`{"ns":"shop","nodeName":"n1","pod":"client"}`).of(key)
-		st := f.server.newProfile(out, out)
-		_ = f.server.serve(&st.stream, func() error { return st.run(ctx, key) })
+		_ = serve(ctx, f.server.newProfile(key, out, out))
 	}
 }
 

@@ -11,9 +11,11 @@ import (
 )
 
 // calls counts calls and their messages, by the names that go-grpc-prometheus
-// gave to such metrics. Each method's counters are looked up once: for each
-// message, that took a tenth of all that an update costs.
+// gave to such metrics, and makes errors of panics. Each method's counters are
+// looked up once: for each message, that took a tenth of all that an update costs.
 type calls struct {
+	panicked func(method string, reason any) error // fixed
+
 	started, handled, received, sent *prometheus.CounterVec
 	seconds                          *prometheus.HistogramVec
 
@@ -22,17 +24,19 @@ type calls struct {
 
 // method is the counters of one method.
 type method struct {
+	name                    string
 	started, received, sent prometheus.Counter
 	handled                 [codes.Unauthenticated + 1]prometheus.Counter // by code
 	seconds                 prometheus.Observer
 }
 
-func newCalls() *calls {
+func newCalls(panicked func(method string, reason any) error) *calls {
 	labels := []string{"grpc_type", "grpc_service", "grpc_method"}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	return &calls{
+		panicked: panicked,
 		started:  counter("grpc_server_started_total", "Calls started.", labels...),
 		handled:  counter("grpc_server_handled_total", "Calls ended, by code.", append(labels, "grpc_code")...),
 		received: counter("grpc_server_msg_received_total", "Messages received in calls.", labels...),
@@ -54,13 +58,14 @@ func (c *calls) prepare(services map[string]grpc.ServiceInfo) {
 		for _, m := range info.Methods {
 			labels := []string{callType(m), service, m.Name}
 			to := &method{
+				name:    "/" + service + "/" + m.Name,
 				started: c.started.WithLabelValues(labels...), received: c.received.WithLabelValues(labels...),
 				sent: c.sent.WithLabelValues(labels...), seconds: c.seconds.WithLabelValues(labels...),
 			}
 			for code := range to.handled {
 				to.handled[code] = c.handled.WithLabelValues(append(labels, codes.Code(code).String())...)
 			}
-			c.methods["/"+service+"/"+m.Name] = to
+			c.methods[to.name] = to
 		}
 	}
 }
@@ -77,60 +82,74 @@ func callType(m grpc.MethodInfo) string {
 	return "unary"
 }
 
-// stream is a grpc.StreamServerInterceptor. gRPC calls it for methods of the
-// server only.
-func (c *calls) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
-	m, began := c.methods[info.FullMethod], time.Now()
-	m.started.Inc()
-	err := next(srv, &counted{ss, m})
-	m.ended(began, err)
-	return err
+// stream returns an interceptor. gRPC calls it for methods of the server only.
+func (c *calls) stream() grpc.StreamServerInterceptor {
+	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
+		call := c.begin(ss, info.FullMethod)
+		defer call.end(&err)
+		return next(srv, call)
+	}
 }
 
 // unary is a grpc.UnaryServerInterceptor.
-func (c *calls) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	m, began := c.methods[info.FullMethod], time.Now()
-	m.started.Inc()
-	m.received.Inc()
-	resp, err := next(ctx, req)
-	if err == nil {
-		m.sent.Inc()
+func (c *calls) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
+	call := c.begin(nil, info.FullMethod)
+	defer call.end(&err)
+	call.method.received.Inc()
+	if resp, err = next(ctx, req); err == nil {
+		call.method.sent.Inc()
 	}
-	m.ended(began, err)
 	return resp, err
 }
 
-func (m *method) ended(began time.Time, err error) {
-	s, ok := status.FromError(err)
+// inFlight is a call under way. It counts the messages of its stream, if it has one.
+type inFlight struct {
+	grpc.ServerStream
+	calls  *calls
+	method *method
+	began  time.Time
+}
+
+// begin counts a call. It has a stack frame of its own so that the interceptors',
+// which stay as long as the call does, are small.
+//
+//go:noinline
+func (c *calls) begin(ss grpc.ServerStream, name string) *inFlight {
+	m := c.methods[name]
+	m.started.Inc()
+	return &inFlight{ss, c, m, time.Now()}
+}
+
+// end counts the end of the call, of which err is the result, or becomes it if the
+// call has panicked. It has to be deferred itself.
+func (c *inFlight) end(err *error) {
+	if r := recover(); r != nil {
+		*err = c.calls.panicked(c.method.name, r)
+	}
+	s, ok := status.FromError(*err)
 	if !ok {
-		s = status.FromContextError(err)
+		s = status.FromContextError(*err)
 	}
 	code := s.Code()
-	if int(code) >= len(m.handled) {
+	if int(code) >= len(c.method.handled) {
 		code = codes.Unknown
 	}
-	m.handled[code].Inc()
-	m.seconds.Observe(time.Since(began).Seconds())
+	c.method.handled[code].Inc()
+	c.method.seconds.Observe(time.Since(c.began).Seconds())
 }
 
-// counted counts the messages of a stream.
-type counted struct {
-	grpc.ServerStream
-	method *method
-}
-
-func (s *counted) SendMsg(m any) error {
-	err := s.ServerStream.SendMsg(m)
+func (c *inFlight) SendMsg(m any) error {
+	err := c.ServerStream.SendMsg(m)
 	if err == nil {
-		s.method.sent.Inc()
+		c.method.sent.Inc()
 	}
 	return err
 }
 
-func (s *counted) RecvMsg(m any) error {
-	err := s.ServerStream.RecvMsg(m)
+func (c *inFlight) RecvMsg(m any) error {
+	err := c.ServerStream.RecvMsg(m)
 	if err == nil {
-		s.method.received.Inc()
+		c.method.received.Inc()
 	}
 	return err
 }

@@ -21,7 +21,7 @@ func (s *nothing) SendMsg(any) error { return s.broken }
 func (s *nothing) RecvMsg(any) error { return s.broken }
 
 func TestCalls(t *testing.T) {
-	c := newCalls()
+	c := newCalls(nil)
 	c.prepare(map[string]grpc.ServiceInfo{"pkg.Service": {Methods: []grpc.MethodInfo{
 		{Name: "Watch", IsServerStream: true}, {Name: "Check"}, {Name: "Talk", IsServerStream: true, IsClientStream: true}, {Name: "Tell", IsClientStream: true},
 	}}})
@@ -33,7 +33,7 @@ func TestCalls(t *testing.T) {
 			labels := []string{m.kind, "pkg.Service", m.name}
 			before := [...]float64{value(c.started.WithLabelValues(labels...)), value(c.received.WithLabelValues(labels...)), value(c.sent.WithLabelValues(labels...)), ended(c, labels, x.code)}
 			under := &nothing{}
-			err := c.stream(nil, under, &grpc.StreamServerInfo{FullMethod: "/pkg.Service/" + m.name}, func(_ any, ss grpc.ServerStream) error {
+			err := c.stream()(nil, under, &grpc.StreamServerInfo{FullMethod: "/pkg.Service/" + m.name}, func(_ any, ss grpc.ServerStream) error {
 				_, _, _ = ss.RecvMsg(nil), ss.SendMsg(nil), ss.SendMsg(nil)
 				under.broken = errors.New("broken")
 				_, _ = ss.RecvMsg(nil), ss.SendMsg(nil) // which are not counted

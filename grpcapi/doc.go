@@ -30,6 +30,13 @@
 //     newest; that step is shared too, among those who missed the same.
 //   - One goroutine per stream, the handler's, and no queue: a stream holds the
 //     set that it sent last, and a slow proxy blocks nobody but itself.
+//   - That goroutine gets by with a stack of 4 KiB, of which gRPC's own frames take
+//     half. Whatever needs more (to receive and open a call, to encode) is done by
+//     workers, of which there are few: Go makes a stack that was once needed as
+//     small again only if it is used to less than a quarter. So a stream takes 4 KiB
+//     less, and opening it a fifth less time, as no stack is copied to a larger
+//     one. For that, the service is registered with handlers of our own: generated
+//     ones receive the request before they call anybody.
 //   - A profile is shared as a pair: the profile, and the routes in it. They are
 //     its own, or, where its ServiceProfile can't be used, those that a stream has
 //     had; streams that have had the same share the same bytes. What a stream has

@@ -2,6 +2,8 @@ package grpcapi
 
 import (
 	"net/netip"
+	"slices"
+	"sync"
 
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -87,11 +89,15 @@ func noEndpoints(exists bool) *frame {
 	return newFrame(updateNoEndpoints, body)
 }
 
+// scratch are buffers for messages in the making.
+var scratch = sync.Pool{New: func() any { return new([]byte) }}
+
 // pack puts n items into as few Updates as maxMessage allows, each as full as
 // possible and each beginning with head. item appends the item at i.
 func pack(field protowire.Number, head []byte, n int, item func(b []byte, i int) []byte) []*frame {
 	var frames []*frame
-	body := append(make([]byte, 0, len(head)+min(n*256, maxMessage)), head...)
+	buffer := scratch.Get().(*[]byte)
+	body := append(slices.Grow((*buffer)[:0], len(head)+min(n*256, maxMessage)), head...)
 	for i := range n {
 		before := len(body)
 		body = item(body, i)
@@ -100,7 +106,10 @@ func pack(field protowire.Number, head []byte, n int, item func(b []byte, i int)
 			body = append(body[:len(head)], body[before:]...)
 		}
 	}
-	return append(frames, newFrame(field, body))
+	frames = append(frames, newFrame(field, body)) // a copy
+	*buffer = body
+	scratch.Put(buffer)
+	return frames
 }
 
 // newFrame is the Update with that one field. It copies body.

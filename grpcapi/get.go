@@ -17,8 +17,10 @@ type getStream struct {
 
 	moved  <-chan struct{} // closed once the client's zone may be another; nil: never
 	view   *view           // what the client sees now
+	stale  <-chan struct{} // closed once there is another set than was looked at last
 	turned bool            // sent is another view's
-	sent   *federation.Set // what its proxy has; nil: nothing yet
+	sent   *federation.Set // what its proxy has, or is being sent; nil: nothing yet
+	news   bool            // sent is a newer set of the same view as the one before
 	zone   string          // the zone for which sent was rendered
 	blank  time.Time       // since when there is nothing, but may be; zero: there is, or there is not
 }
@@ -29,50 +31,36 @@ func (s *Server) newGet(to target, who token, out sink, transport statusWriter) 
 	return st
 }
 
-// run serves the stream until it ends. The error has a gRPC code.
-func (st *getStream) run(ctx context.Context) error {
-	defer st.close()
-	st.locate()
-	set, err := st.first(ctx)
-	if err != nil {
-		return err
+// next implements source.
+func (st *getStream) next(ctx context.Context) ([]*frame, error) {
+	if st.sent == nil {
+		return st.begin(ctx)
 	}
-	if err := st.refusal(set); err != nil {
-		return err
+	if st.news {
+		st.server.metrics.propagation.sent(st.sent)
+		st.news = false
 	}
-	st.sent, st.zone = set, st.view.key.Client.Zone
-	if err := st.sendAll(ctx, st.view.full(set), time.Now()); err != nil {
-		return err
-	}
-	return st.follow(ctx)
-}
-
-// follow sends what changes until the stream ends.
-func (st *getStream) follow(ctx context.Context) error {
-	ended, now := ctx.Done(), st.at
 	for {
-		set, stale, settled := st.look()
-		if settled {
-			news := set != st.sent && !st.turned
-			frames := st.due(set)
-			if err := st.sendAll(ctx, frames, now); err != nil {
-				return err
-			}
-			if news && len(frames) > 0 {
-				st.server.metrics.propagation.sent(set)
-			}
-		}
 		select {
-		case <-ended:
-			return st.ended(ctx)
+		case <-st.over:
+			return nil, st.ended(ctx)
 		case <-st.patience():
-		case <-stale:
+		case <-st.stale:
 		case <-st.moved:
 			st.locate()
 		}
-		var ok bool
-		if now, ok = st.pause(ended); !ok {
-			return st.ended(ctx)
+		if !st.pause() {
+			return nil, st.ended(ctx)
+		}
+		set, stale, settled := st.look()
+		st.stale = stale
+		if !settled {
+			continue
+		}
+		news := set != st.sent && !st.turned
+		if frames := st.due(set); len(frames) > 0 {
+			st.news = news
+			return frames, nil
 		}
 	}
 }
@@ -110,19 +98,6 @@ func (st *getStream) patience() <-chan time.Time {
 		return nil
 	}
 	return st.after(left)
-}
-
-// sendAll sends the frames, one after the other.
-func (st *getStream) sendAll(ctx context.Context, frames []*frame, now time.Time) error {
-	for i, f := range frames {
-		if i > 0 {
-			now = time.Now()
-		}
-		if err := st.send(ctx, f, now); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // look returns the newest set of the view that is the client's by now. While the

@@ -1,11 +1,9 @@
 package grpcapi
 
 import (
-	"context"
 	"runtime/debug"
 	"time"
 
-	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -24,8 +22,8 @@ const maxRequest = 64 << 10
 func (s *Server) GRPC(extra ...grpc.ServerOption) *grpc.Server {
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
-		grpc.ChainUnaryInterceptor(s.metrics.calls.unary, s.recoverUnary),
-		grpc.ChainStreamInterceptor(s.metrics.calls.stream, s.recoverStream),
+		grpc.UnaryInterceptor(s.metrics.calls.unary),
+		grpc.StreamInterceptor(s.metrics.calls.stream()),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second}),
 		grpc.MaxRecvMsgSize(maxRequest),
@@ -34,29 +32,11 @@ func (s *Server) GRPC(extra ...grpc.ServerOption) *grpc.Server {
 		grpc.WaitForHandlers(true),
 	}
 	g := grpc.NewServer(append(options, extra...)...)
-	pb.RegisterDestinationServer(g, s)
+	g.RegisterService(s.service(), nil)
 	healthpb.RegisterHealthServer(g, s.health)
 	reflection.Register(g)
 	s.metrics.calls.prepare(g.GetServiceInfo())
 	return g
-}
-
-func (s *Server) recoverStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = s.panicked(info.FullMethod, r)
-		}
-	}()
-	return next(srv, ss)
-}
-
-func (s *Server) recoverUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (_ any, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = s.panicked(info.FullMethod, r)
-		}
-	}()
-	return next(ctx, req)
 }
 
 // panicked reports a panic, and returns what it is for the client.

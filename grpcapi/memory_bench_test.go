@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 
@@ -17,12 +18,13 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"isthmus/federation"
 )
 
-// crowdOf says in the environment of a process of its own which server to open
-// 10,000 GetProfile streams at, of 1,000 services.
+// crowdOf says in the environment of a process of its own at which server to open
+// 10,000 streams of 1,000 service ports, and by which method: "ADDR METHOD".
 const crowdOf = "GRPCAPI_CROWD_OF"
 
 // BenchmarkGetProfileMemory is what 10,000 open GetProfile streams of 1,000
@@ -70,7 +72,7 @@ func benchmarkMemory(b *testing.B, g *grpc.Server) {
 	var taken uint64
 	for b.Loop() {
 		before := inUse()
-		hangUp := crowd(b, lis.Addr().String())
+		hangUp := crowd(b, lis.Addr().String(), "GetProfile")
 		taken = inUse() - before
 		hangUp()
 	}
@@ -87,9 +89,9 @@ func inUse() uint64 {
 }
 
 // crowd starts the clients, and returns when all have their first message.
-func crowd(b *testing.B, addr string) (hangUp func()) {
+func crowd(b testing.TB, addr, method string) (hangUp func()) {
 	self := exec.Command(os.Args[0])
-	self.Env = append(os.Environ(), crowdOf+"="+addr)
+	self.Env = append(os.Environ(), crowdOf+"="+addr+" "+method)
 	self.Stderr = os.Stderr
 	in, err := self.StdinPipe()
 	out, err2 := self.StdoutPipe()
@@ -108,7 +110,8 @@ func crowd(b *testing.B, addr string) (hangUp func()) {
 
 // runCrowd is the process of the clients: it says when all have their first
 // message, and hangs up at the end of its input.
-func runCrowd(addr string) error {
+func runCrowd(addrMethod string) error {
+	addr, method, _ := strings.Cut(addrMethod, " ")
 	for c := range 100 {
 		conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy())
 		if err != nil {
@@ -116,13 +119,14 @@ func runCrowd(addr string) error {
 		}
 		defer conn.Close()
 		for i := range 100 {
-			s, err := pb.NewDestinationClient(conn).GetProfile(context.Background(), &pb.GetDestination{
-				Scheme: "k8s", Path: fmt.Sprintf("web.shop.svc.cluster.local:%d", 1+(100*c+i)%1000), ContextToken: `{"ns":"shop","nodeName":"n1","pod":"client"}`,
-			})
+			s, err := conn.NewStream(context.Background(), &grpc.StreamDesc{ServerStreams: true}, "/"+pb.Destination_ServiceDesc.ServiceName+"/"+method)
 			if err != nil {
 				return err
 			}
-			if _, err := s.Recv(); err != nil {
+			req := &pb.GetDestination{
+				Scheme: "k8s", Path: fmt.Sprintf("web.shop.svc.cluster.local:%d", 1+(100*c+i)%1000), ContextToken: `{"ns":"shop","nodeName":"n1","pod":"client"}`,
+			}
+			if err := errors.Join(s.SendMsg(req), s.CloseSend(), s.RecvMsg(&emptypb.Empty{})); err != nil {
 				return err
 			}
 		}

@@ -28,7 +28,7 @@ func newMetrics(s *Server, r prometheus.Registerer) (*metrics, error) {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
 	m := &metrics{
-		calls: newCalls(),
+		calls: newCalls(s.panicked),
 		overflow: newOverflows(s.table, s.openGets, prometheus.NewDesc("endpoint_updates_queue_overflow",
 			"Get streams that ended because their proxy did not take an update in time.", []string{"service"}, nil)),
 		profiles: newOverflows(s.table, s.openProfiles, prometheus.NewDesc("profile_updates_queue_overflow",

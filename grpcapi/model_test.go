@@ -124,7 +124,7 @@ func (m *model) follow(ctx context.Context, c *client) {
 		}
 		conn := &wire{ctx: life, client: c}
 		st := m.server.newGet(target{service: web, port: 80}, token{Node: c.node}, conn, &call{cancel: stop})
-		_ = st.run(life) // refused, or hung up
+		_ = serve(life, st) // refused, or hung up
 		stop()
 		select {
 		case <-ctx.Done():

@@ -10,6 +10,20 @@ import (
 	"isthmus/federation"
 )
 
+// begin returns the first messages, or why the stream is refused.
+func (st *getStream) begin(ctx context.Context) ([]*frame, error) {
+	st.locate()
+	set, err := st.first(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := st.refusal(set); err != nil {
+		return nil, err
+	}
+	st.sent, st.zone, st.turned, st.now = set, st.view.key.Client.Zone, false, time.Now()
+	return st.view.full(set), nil
+}
+
 // first returns the set to begin with: once it is complete, or else what there
 // is after Options.FirstFrame.
 func (st *getStream) first(ctx context.Context) (*federation.Set, error) {
@@ -17,6 +31,7 @@ func (st *getStream) first(ctx context.Context) (*federation.Set, error) {
 	began := time.Now()
 	for {
 		set, stale, settled := st.look()
+		st.stale = stale
 		if set.Complete && settled {
 			st.server.metrics.begun(time.Since(began), true)
 			return set, nil
@@ -25,13 +40,13 @@ func (st *getStream) first(ctx context.Context) (*federation.Set, error) {
 			late = st.after(st.server.opts.FirstFrame)
 		}
 		select {
-		case <-ctx.Done():
+		case <-st.over:
 			return nil, st.ended(ctx)
 		case <-stale:
 		case <-st.moved:
 			st.locate()
 		case <-late:
-			set, _, _ = st.look()
+			set, st.stale, _ = st.look()
 			st.server.metrics.begun(time.Since(began), false)
 			return set, nil
 		}

@@ -57,7 +57,7 @@ func TestPolicySwitches(t *testing.T) {
 		k := &keeper{addr: "10.0.0.1:80", t: t}
 		keepers = append(keepers, k)
 		st := w.server.newGet(target{service: web, port: 80}, token{Node: "n1"}, k, &call{cancel: cancel})
-		wg.Go(func() { _ = st.run(ctx) }) // hung up
+		wg.Go(func() { _ = serve(ctx, st) }) // hung up
 	}
 	for i := range 3000 {
 		w.share("", share(i%2 == 0))

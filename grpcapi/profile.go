@@ -15,43 +15,52 @@ import (
 // profileStream is one GetProfile call.
 type profileStream struct {
 	stream
-	view *profileView // what the client sees; fixed while the stream runs
-	sent *told        // what its proxy has; nil: nothing yet
-	had  had          // the routes that it had last; zero: none yet
+	key   federation.ProfileKey
+	view  *profileView    // what the client sees; nil: the stream has not begun
+	stale <-chan struct{} // closed once there is something else to tell
+	sent  *told           // what its proxy has, or is being sent; nil: nothing yet
+	had   had             // the routes that it had last; zero: none yet
 }
 
-func (s *Server) newProfile(out sink, transport statusWriter) *profileStream {
-	st := &profileStream{}
+func (s *Server) newProfile(key federation.ProfileKey, out sink, transport statusWriter) *profileStream {
+	st := &profileStream{key: key}
 	st.start(s, out, transport, st.stalled)
 	return st
 }
 
-// run serves the stream until it ends. The error has a gRPC code.
-func (st *profileStream) run(ctx context.Context, key federation.ProfileKey) error {
-	st.view = st.server.profiles.acquire(key)
-	defer st.close()
-	st.view.open(st.server.dir.Profile)
-	newest, stale := st.view.tell(st.had)
-	if err := st.refusal(newest.profile); err != nil {
-		return err
+// next implements source.
+func (st *profileStream) next(ctx context.Context) ([]*frame, error) {
+	if st.view == nil {
+		return st.begin()
 	}
-	ended, now, ok := ctx.Done(), time.Now(), true
 	for {
-		if st.due(newest) {
-			if err := st.send(ctx, newest.frame, now); err != nil {
-				return err
-			}
-		}
 		select {
-		case <-ended:
-			return st.ended(ctx)
-		case <-stale:
+		case <-st.over:
+			return nil, st.ended(ctx)
+		case <-st.stale:
 		}
-		if now, ok = st.pause(ended); !ok {
-			return st.ended(ctx)
+		if !st.pause() {
+			return nil, st.ended(ctx)
 		}
-		newest, stale = st.view.tell(st.had)
+		var newest *told
+		if newest, st.stale = st.view.tell(st.had); st.due(newest) {
+			return newest.frames, nil
+		}
 	}
+}
+
+// begin returns the first message, or why the stream is refused.
+func (st *profileStream) begin() ([]*frame, error) {
+	st.view = st.server.profiles.acquire(st.key)
+	st.view.open(st.server.dir.Profile)
+	var newest *told
+	newest, st.stale = st.view.tell(st.had)
+	if err := st.refusal(newest.profile); err != nil {
+		return nil, err
+	}
+	st.due(newest)
+	st.now = time.Now()
+	return newest.frames, nil
 }
 
 // due makes what is told now what the proxy has, and tells whether it has to be
@@ -66,13 +75,13 @@ func (st *profileStream) due(now *told) bool {
 	if now.profile.Service != (federation.ServiceID{}) {
 		st.had = had{now.profile.Service, now.routing.profile}
 	}
-	return before == nil || before != now && !before.frame.equal(now.frame)
+	return before == nil || before != now && !before.frames[0].equal(now.frames[0])
 }
 
 // refusal is the error that a stream ends with which finds that profile at its
 // beginning; nil: it is served.
 func (st *profileStream) refusal(p *federation.Profile) error {
-	key := st.view.key
+	key := st.key
 	switch p.Reason {
 	case federation.NoService:
 		return status.Errorf(codes.NotFound, "Service %s.%s not found", key.Service.Name, key.Service.Namespace)
@@ -98,7 +107,7 @@ func (st *profileStream) overflow() {
 	m := st.server.metrics
 	m.stalled.Inc()
 	p, _ := st.view.get()
-	if to, ok := serviceOf(st.view.key, p); ok {
+	if to, ok := serviceOf(st.key, p); ok {
 		m.profiles.inc(to.service, to.host(st.server.opts.ClusterDomain), strconv.Itoa(int(to.port)))
 	} else {
 		m.endpointProfiles.Inc()
@@ -116,17 +125,18 @@ func serviceOf(k federation.ProfileKey, p *federation.Profile) (to target, ok bo
 
 // close releases what the stream holds.
 func (st *profileStream) close() {
-	st.server.profiles.release(st.view)
+	if st.view != nil {
+		st.server.profiles.release(st.view)
+	}
 	st.stream.close()
 }
 
 // name is the authority, spelled out.
 func (st *profileStream) name() string {
-	key := st.view.key
-	if key.Addr.IsValid() {
-		return key.Addr.String()
+	if st.key.Addr.IsValid() {
+		return st.key.Addr.String()
 	}
-	return targetOf(key).authority(st.server.opts.ClusterDomain)
+	return targetOf(st.key).authority(st.server.opts.ClusterDomain)
 }
 
 // targetOf is the service that a key names, if it names one.

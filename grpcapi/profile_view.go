@@ -11,6 +11,7 @@ type profileView struct {
 	base[federation.ProfileKey, *federation.Profile]
 	enc      *encoder  // of all profiles
 	routings *routings // of all profiles
+	workers  *workers
 
 	told []*told // under mu: all of one profile, the newest that anybody has asked for
 }
@@ -19,7 +20,7 @@ type profileView struct {
 type told struct {
 	profile *federation.Profile
 	routing *routing
-	frame   *frame
+	frames  []*frame // one
 }
 
 // had are the routes that a stream's proxy has had last, and whose they are.
@@ -28,8 +29,8 @@ type had struct {
 	routes  *federation.ServiceProfile // nil: the default
 }
 
-func newProfileView(k federation.ProfileKey, enc *encoder, routings *routings) *profileView {
-	v := &profileView{enc: enc, routings: routings}
+func newProfileView(k federation.ProfileKey, enc *encoder, routings *routings, w *workers) *profileView {
+	v := &profileView{enc: enc, routings: routings, workers: w}
 	v.key = k
 	return v
 }
@@ -69,7 +70,13 @@ func (v *profileView) tell(before had) (now *told, stale <-chan struct{}) {
 			return t, stale
 		}
 	}
-	now = &told{p, r, v.enc.profile(p, r)}
+	now = v.make(p, r)
 	v.told = append(v.told, now)
 	return now, stale
+}
+
+func (v *profileView) make(p *federation.Profile, r *routing) *told {
+	t := &told{profile: p, routing: r}
+	v.workers.do(func() { t.frames = []*frame{v.enc.profile(p, r)} })
+	return t
 }

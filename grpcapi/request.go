@@ -29,15 +29,15 @@ func parseAuthority(authority, domain string) (target, error) {
 	if !ok {
 		return target{}, invalidAuthority(authority)
 	}
+	t, ok := parseName(host, domain)
+	if ok {
+		t.port = port
+		return t, nil
+	}
 	if _, err := netip.ParseAddr(host); err == nil {
 		return target{}, status.Errorf(codes.InvalidArgument, "IP queries not supported by Get API: host=%s", host)
 	}
-	t, ok := parseName(host, domain)
-	if !ok {
-		return target{}, invalidAuthority(authority)
-	}
-	t.port = port
-	return t, nil
+	return target{}, invalidAuthority(authority)
 }
 
 // parseDestination reads the authority of a GetProfile: that of a Get, or
@@ -48,14 +48,13 @@ func parseDestination(authority, domain string) (federation.ProfileKey, error) {
 	if !ok {
 		return federation.ProfileKey{}, invalidAuthority(authority)
 	}
+	if t, ok := parseName(host, domain); ok {
+		return federation.ProfileKey{Service: t.service, Instance: t.instance, Port: port}, nil
+	}
 	if ip, err := netip.ParseAddr(host); err == nil && ip.Zone() == "" {
 		return federation.ProfileKey{Addr: netip.AddrPortFrom(ip.Unmap(), port)}, nil
 	}
-	t, ok := parseName(host, domain)
-	if !ok {
-		return federation.ProfileKey{}, invalidAuthority(authority)
-	}
-	return federation.ProfileKey{Service: t.service, Instance: t.instance, Port: port}, nil
+	return federation.ProfileKey{}, invalidAuthority(authority)
 }
 
 // parseName reads [INSTANCE.]SERVICE.NAMESPACE.svc.DOMAIN.
@@ -65,7 +64,7 @@ func parseName(host, domain string) (t target, ok bool) {
 		return target{}, false
 	}
 	labels := strings.Split(name, ".")
-	if slices.ContainsFunc(labels, func(l string) bool { return l == "" || len(l) > maxLabel }) {
+	if slices.ContainsFunc(labels, func(l string) bool { return l == "" || len(l) > maxLabel || strings.Contains(l, ":") }) {
 		return target{}, false
 	}
 	switch len(labels) {

@@ -1,7 +1,6 @@
 package grpcapi
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -9,13 +8,8 @@ import (
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/peer"
-	"google.golang.org/grpc/status"
 
 	"isthmus/federation"
 )
@@ -32,8 +26,6 @@ type Directory interface {
 
 // Server is the Destination server.
 type Server struct {
-	pb.UnimplementedDestinationServer
-
 	// fixed after construction
 	table    *federation.Table
 	dir      Directory
@@ -43,6 +35,7 @@ type Server struct {
 	profiles *views[federation.ProfileKey, *federation.Profile, *profileView]
 	metrics  *metrics
 	health   *health.Server
+	workers  *workers
 	epoch    time.Time // for watchdogs
 
 	mu       sync.Mutex
@@ -67,15 +60,16 @@ func New(table *federation.Table, dir Directory, o Options) (*Server, error) {
 	s := &Server{
 		table: table, dir: dir, opts: o, log: o.Log,
 		health:  health.NewServer(),
+		workers: newWorkers(),
 		epoch:   time.Now(),
 		streams: make(map[*stream]struct{}),
 		ended:   make(chan struct{}),
 	}
-	if s.sets, err = newViews(o, func(k federation.Key) *view { return newView(k, enc) }); err != nil {
+	if s.sets, err = newViews(o, func(k federation.Key) *view { return newView(k, enc, s.workers) }); err != nil {
 		return nil, err
 	}
 	routings := newRoutings(o.Log)
-	if s.profiles, err = newViews(o, func(k federation.ProfileKey) *profileView { return newProfileView(k, &enc, routings) }); err != nil {
+	if s.profiles, err = newViews(o, func(k federation.ProfileKey) *profileView { return newProfileView(k, &enc, routings, s.workers) }); err != nil {
 		return nil, err
 	}
 	if s.metrics, err = newMetrics(s, o.Registerer); err != nil {
@@ -92,71 +86,6 @@ func (s *Server) Streams() int {
 	return len(s.streams)
 }
 
-// Get implements the Destination service.
-func (s *Server) Get(req *pb.GetDestination, out pb.Destination_GetServer) error {
-	ctx := out.Context()
-	transport, err := transportOf(ctx)
-	if err != nil {
-		return err
-	}
-	who := parseToken(req.GetContextToken())
-	s.logRequest(ctx, "get", req.GetPath(), who)
-	to, err := parseAuthority(req.GetPath(), s.opts.ClusterDomain)
-	if err != nil {
-		return err
-	}
-	st := s.newGet(to, who, out, transport)
-	return s.serve(&st.stream, func() error { return st.run(ctx) })
-}
-
-// GetProfile implements the Destination service.
-func (s *Server) GetProfile(req *pb.GetDestination, out pb.Destination_GetProfileServer) error {
-	ctx := out.Context()
-	transport, err := transportOf(ctx)
-	if err != nil {
-		return err
-	}
-	who := parseToken(req.GetContextToken())
-	s.logRequest(ctx, "get profile", req.GetPath(), who)
-	key, err := parseDestination(req.GetPath(), s.opts.ClusterDomain)
-	if err != nil {
-		return err
-	}
-	st := s.newProfile(out, transport)
-	return s.serve(&st.stream, func() error { return st.run(ctx, who.of(key)) })
-}
-
-// transportOf returns what can end a call's stream from any goroutine.
-func transportOf(ctx context.Context) (statusWriter, error) {
-	transport, ok := grpc.ServerTransportStreamFromContext(ctx).(statusWriter)
-	if !ok {
-		return nil, status.Error(codes.Internal, "the transport's streams can't be ended")
-	}
-	return transport, nil
-}
-
-func (s *Server) logRequest(ctx context.Context, method, path string, who token) {
-	line := s.log.Check(zapcore.DebugLevel, method)
-	if line == nil {
-		return
-	}
-	remote := ""
-	if p, ok := peer.FromContext(ctx); ok {
-		remote = p.Addr.String()
-	}
-	line.Write(zap.String("path", path), zap.String("remote", remote),
-		zap.String("context-ns", who.Namespace), zap.String("context-pod", who.Pod))
-}
-
-// serve runs a stream, which counts as open meanwhile, unless there is a drain.
-func (s *Server) serve(st *stream, run func() error) error {
-	if !s.enter(st) {
-		return whyDraining.Err()
-	}
-	defer s.leave(st)
-	return run()
-}
-
 // enter registers a stream, unless there is a drain.
 func (s *Server) enter(st *stream) bool {
 	s.mu.Lock()
@@ -168,10 +97,12 @@ func (s *Server) enter(st *stream) bool {
 	return true
 }
 
-func (s *Server) leave(st *stream) {
+// leave releases what a stream holds that has been admitted.
+func (s *Server) leave(src source) {
+	src.close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.streams, st)
+	delete(s.streams, src.base())
 	s.checkEnded()
 }
 

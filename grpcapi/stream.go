@@ -13,6 +13,16 @@ import (
 // sink takes a stream's messages; it is a part of grpc.ServerStream.
 type sink interface{ SendMsg(m any) error }
 
+// source is what a stream has to send.
+type source interface {
+	base() *stream
+	// next waits until there is something to send, and returns it. An error ends
+	// the stream, and has a gRPC code.
+	next(context.Context) ([]*frame, error)
+	// close releases what the stream holds.
+	close()
+}
+
 // statusWriter ends a stream from any goroutine: it sends the status, after what
 // has been sent before, and cancels the stream's context. Only the first call
 // counts.
@@ -31,8 +41,10 @@ type stream struct {
 	out       sink
 	transport statusWriter
 
-	at    time.Time   // when the last message was begun
-	timer *time.Timer // for waiting; nil before the first use
+	over  <-chan struct{} // the context's, which is not to be asked for each message; fixed by admit
+	now   time.Time       // when what is to be sent next was found
+	at    time.Time       // when the last message was begun
+	timer *time.Timer     // for waiting; nil before the first use
 	stall watchdog
 	why   atomic.Pointer[status.Status] // it has been ended from outside; nil: it has not
 }
@@ -42,6 +54,35 @@ type stream struct {
 func (st *stream) start(s *Server, out sink, transport statusWriter, stalled func()) {
 	st.server, st.out, st.transport = s, out, transport
 	st.stall = watchdog{limit: s.opts.Stall, epoch: s.epoch, bark: stalled}
+}
+
+func (st *stream) base() *stream { return st }
+
+// follow sends what else the source has until the stream ends. The error has a
+// gRPC code.
+func follow(ctx context.Context, src source) error {
+	for {
+		frames, err := src.next(ctx)
+		if err != nil {
+			return err
+		}
+		if err := src.base().sendAll(ctx, frames); err != nil {
+			return err
+		}
+	}
+}
+
+// sendAll sends the frames, one after the other.
+func (st *stream) sendAll(ctx context.Context, frames []*frame) error {
+	for i, f := range frames {
+		if i > 0 {
+			st.now = time.Now()
+		}
+		if err := st.send(ctx, f, st.now); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // send sends a message that was begun now, and ends the stream if the proxy does
@@ -60,19 +101,19 @@ func (st *stream) send(ctx context.Context, f *frame, now time.Time) error {
 	return nil
 }
 
-// pause waits until Options.Pace has passed since the last message and returns
-// the time, unless the stream ends before that.
-func (st *stream) pause(ended <-chan struct{}) (now time.Time, ok bool) {
-	now = time.Now()
-	wait := st.server.opts.Pace - now.Sub(st.at)
+// pause waits until Options.Pace has passed since the last message, unless the
+// stream ends before that.
+func (st *stream) pause() (ok bool) {
+	st.now = time.Now()
+	wait := st.server.opts.Pace - st.now.Sub(st.at)
 	if wait <= 0 {
-		return now, true
+		return true
 	}
 	select {
-	case <-ended:
-		return now, false
-	case now = <-st.after(wait):
-		return now, true
+	case <-st.over:
+		return false
+	case st.now = <-st.after(wait):
+		return true
 	}
 }
 

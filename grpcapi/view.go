@@ -13,15 +13,16 @@ const maxSteps = 8
 // shared by all Get streams with the same key, and never written by them.
 type view struct {
 	base[federation.Key, *federation.Set]
-	enc encoder
+	enc     encoder
+	workers *workers
 
 	// under mu
 	first *message   // the newest set's first messages
 	steps []*message // to the newest set, the latest last
 }
 
-func newView(k federation.Key, enc encoder) *view {
-	v := &view{enc: enc}
+func newView(k federation.Key, enc encoder, w *workers) *view {
+	v := &view{enc: enc, workers: w}
 	v.key, v.enc.zone = k, k.Client.Zone
 	return v
 }
@@ -75,7 +76,10 @@ func (v *view) between(from, to *federation.Set, all bool) *message {
 		}
 	}
 	m := &message{from: from, to: to, all: all}
-	m.frames = sync.OnceValue(func() []*frame { return v.enc.step(from, to, all) })
+	m.frames = sync.OnceValue(func() (frames []*frame) {
+		v.workers.do(func() { frames = v.enc.step(from, to, all) })
+		return frames
+	})
 	v.keep(m)
 	return m
 }

@@ -170,7 +170,7 @@ func TestStepsAreBounded(t *testing.T) {
 	set := func(v uint64) *federation.Set {
 		return &federation.Set{Version: v, Endpoints: sliceOf("", pods(fmt.Sprintf("10.0.0.%d:80", v))...).Endpoints}
 	}
-	v := &view{}
+	v := &view{workers: newWorkers()}
 	newest := set(100)
 	v.full(set(1))
 	for i := range uint64(20) {
