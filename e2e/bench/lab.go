@@ -28,7 +28,7 @@ type Scale struct {
 func Full() Scale {
 	return Scale{
 		World:   world.Scale{Web: 100, WebPods: 50, App: 1000, AppPods: 5},
-		Streams: 10_000, Conns: 100, Flips: 20, Rate: 500, Rounds: 15, Repeats: 3, Settle: 10 * time.Second,
+		Streams: 10_000, Conns: 100, Flips: 20, Rate: 500, Rounds: 15, Repeats: 5, Settle: 10 * time.Second,
 	}
 }
 
