@@ -15,6 +15,8 @@ type getStream struct {
 	target target
 	client federation.Client
 
+	opened time.Time
+	first  *federation.Set // to begin with; nil: not known yet, or begun
 	moved  <-chan struct{} // closed once the client's zone may be another; nil: never
 	view   *view           // what the client sees now
 	stale  <-chan struct{} // closed once there is another set than was looked at last
@@ -34,7 +36,7 @@ func (s *Server) newGet(to target, who token, out sink, transport statusWriter) 
 // next implements source.
 func (st *getStream) next(ctx context.Context) ([]*frame, error) {
 	if st.sent == nil {
-		return st.begin(ctx)
+		return st.begin()
 	}
 	if st.news {
 		st.server.metrics.propagation.sent(st.sent)

@@ -17,58 +17,86 @@ import (
 func (s *Server) service() *grpc.ServiceDesc {
 	desc := pb.Destination_ServiceDesc
 	desc.Streams = []grpc.StreamDesc{
-		{StreamName: "Get", Handler: s.handler(s.openGet), ServerStreams: true},
-		{StreamName: "GetProfile", Handler: s.handler(s.openProfile), ServerStreams: true},
+		{StreamName: "Get", Handler: s.handler(s.receiveGet), ServerStreams: true},
+		{StreamName: "GetProfile", Handler: s.handler(s.receiveProfile), ServerStreams: true},
 	}
 	return &desc
 }
 
-// handler serves calls that open makes streams of.
-func (s *Server) handler(open func(grpc.ServerStream) (source, error)) grpc.StreamHandler {
+// handler serves calls, of which receive makes streams.
+func (s *Server) handler(receive func(grpc.ServerStream) (source, error)) grpc.StreamHandler {
 	return func(_ any, out grpc.ServerStream) error {
-		src, err := s.open(out, open)
-		if err != nil {
-			return err
-		}
-		defer s.leave(src)
-		return follow(out.Context(), src)
+		return s.serve(out.Context(), func() (source, error) { return receive(out) })
 	}
 }
 
-// open receives a request and sends the first of what that asks for, on a worker.
-func (s *Server) open(out grpc.ServerStream, open func(grpc.ServerStream) (source, error)) (src source, err error) {
-	s.workers.do(func() {
-		if src, err = open(out); err == nil {
-			err = s.admit(out.Context(), src)
+// serve runs a stream until it ends; receive makes it.
+func (s *Server) serve(ctx context.Context, receive func() (source, error)) error {
+	o := &opening{server: s, ctx: ctx, receive: receive}
+	defer o.leave()
+	s.workers.do(o.begin)
+	if o.err == nil && !o.begun { // a wait takes no worker
+		if o.err = o.src.wait(ctx); o.err == nil {
+			s.workers.do(o.send)
 		}
-	})
-	return src, err
+	}
+	if o.err != nil {
+		return o.err
+	}
+	return follow(ctx, o.src)
 }
 
-// admit makes a stream one of those that are open, unless there is a drain, and
-// sends the first that it has. After an error it is none of them.
-func (s *Server) admit(ctx context.Context, src source) error {
+// opening is a call up to its first messages. Its methods are for workers, and
+// say in err how they went.
+type opening struct {
+	server  *Server // fixed, as are ctx and receive
+	ctx     context.Context
+	receive func() (source, error)
+
+	src   source // one of those that are open; nil: none yet
+	begun bool   // the first messages are sent
+	err   error
+}
+
+// begin receives the request, opens what it asks for, unless there is a drain, and
+// sends the first messages, if they are known.
+func (o *opening) begin() {
+	src, err := o.receive()
+	if err != nil {
+		o.err = err
+		return
+	}
 	st := src.base()
-	st.over = ctx.Done()
-	if !s.enter(st) {
-		return whyDraining.Err()
+	st.over = o.ctx.Done()
+	if !o.server.enter(st) {
+		o.err = whyDraining.Err()
+		return
 	}
-	begun := false
-	defer func() {
-		if !begun {
-			s.leave(src)
-		}
-	}()
-	frames, err := src.next(ctx)
-	if err == nil {
-		err = st.sendAll(ctx, frames)
+	o.src = src
+	if src.open() {
+		o.send()
 	}
-	begun = err == nil
-	return err
 }
 
-// openGet receives the request of a Get.
-func (s *Server) openGet(out grpc.ServerStream) (source, error) {
+// send sends the first messages.
+func (o *opening) send() {
+	frames, err := o.src.next(o.ctx)
+	if err == nil {
+		err = o.src.base().sendAll(o.ctx, frames)
+	}
+	o.begun, o.err = err == nil, err
+}
+
+// leave releases the stream, if there is one.
+func (o *opening) leave() {
+	if o.src != nil {
+		o.src.close()
+		o.server.leave(o.src.base())
+	}
+}
+
+// receiveGet receives the request of a Get.
+func (s *Server) receiveGet(out grpc.ServerStream) (source, error) {
 	path, who, transport, err := s.receive(out, "get")
 	if err != nil {
 		return nil, err
@@ -80,8 +108,8 @@ func (s *Server) openGet(out grpc.ServerStream) (source, error) {
 	return s.newGet(to, who, out, transport), nil
 }
 
-// openProfile receives the request of a GetProfile.
-func (s *Server) openProfile(out grpc.ServerStream) (source, error) {
+// receiveProfile receives the request of a GetProfile.
+func (s *Server) receiveProfile(out grpc.ServerStream) (source, error) {
 	path, who, transport, err := s.receive(out, "get profile")
 	if err != nil {
 		return nil, err

@@ -2,7 +2,6 @@ package grpcapi
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -52,12 +51,4 @@ func newMetrics(s *Server, r prometheus.Registerer) (*metrics, error) {
 		}
 	}
 	return m, nil
-}
-
-// begun notes that a Get stream has its first set, after a wait or at once.
-func (m *metrics) begun(wait time.Duration, complete bool) {
-	m.first.Observe(wait.Seconds())
-	if !complete {
-		m.late.Inc()
-	}
 }

@@ -10,47 +10,54 @@ import (
 	"isthmus/federation"
 )
 
-// begin returns the first messages, or why the stream is refused.
-func (st *getStream) begin(ctx context.Context) ([]*frame, error) {
+// open implements source.
+func (st *getStream) open() (ready bool) {
 	st.locate()
-	set, err := st.first(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := st.refusal(set); err != nil {
-		return nil, err
-	}
-	st.sent, st.zone, st.turned, st.now = set, st.view.key.Client.Zone, false, time.Now()
-	return st.view.full(set), nil
+	st.opened = time.Now()
+	return st.choose()
 }
 
-// first returns the set to begin with: once it is complete, or else what there
-// is after Options.FirstFrame.
-func (st *getStream) first(ctx context.Context) (*federation.Set, error) {
-	var late <-chan time.Time
-	began := time.Now()
-	for {
-		set, stale, settled := st.look()
-		st.stale = stale
-		if set.Complete && settled {
-			st.server.metrics.begun(time.Since(began), true)
-			return set, nil
-		}
-		if late == nil {
-			late = st.after(st.server.opts.FirstFrame)
-		}
+// choose takes the newest set to begin with, if it is complete.
+func (st *getStream) choose() bool {
+	set, stale, settled := st.look()
+	st.stale = stale
+	if !set.Complete || !settled {
+		return false
+	}
+	st.first = set
+	return true
+}
+
+// wait implements source: what there is after Options.FirstFrame has to do.
+func (st *getStream) wait(ctx context.Context) error {
+	late := st.after(st.server.opts.FirstFrame)
+	for !st.choose() {
 		select {
 		case <-st.over:
-			return nil, st.ended(ctx)
-		case <-stale:
+			return st.ended(ctx)
+		case <-st.stale:
 		case <-st.moved:
 			st.locate()
 		case <-late:
-			set, st.stale, _ = st.look()
-			st.server.metrics.begun(time.Since(began), false)
-			return set, nil
+			st.first, st.stale, _ = st.look()
+			st.server.metrics.late.Inc()
+			return nil
 		}
 	}
+	return nil
+}
+
+// begin returns the first messages, or why the stream is refused.
+func (st *getStream) begin() ([]*frame, error) {
+	set := st.first
+	st.first = nil
+	st.now = time.Now()
+	st.server.metrics.first.Observe(st.now.Sub(st.opened).Seconds())
+	if err := st.refusal(set); err != nil {
+		return nil, err
+	}
+	st.sent, st.zone, st.turned = set, st.view.key.Client.Zone, false
+	return st.view.full(set), nil
 }
 
 // refusal is the error that a stream ends with which finds that set at its

@@ -16,7 +16,7 @@ import (
 type profileStream struct {
 	stream
 	key   federation.ProfileKey
-	view  *profileView    // what the client sees; nil: the stream has not begun
+	view  *profileView    // what the client sees; nil: the stream is not open
 	stale <-chan struct{} // closed once there is something else to tell
 	sent  *told           // what its proxy has, or is being sent; nil: nothing yet
 	had   had             // the routes that it had last; zero: none yet
@@ -28,9 +28,19 @@ func (s *Server) newProfile(key federation.ProfileKey, out sink, transport statu
 	return st
 }
 
+// open implements source.
+func (st *profileStream) open() (ready bool) {
+	st.view = st.server.profiles.acquire(st.key)
+	st.view.open(st.server.dir.Profile)
+	return true
+}
+
+// wait implements source.
+func (st *profileStream) wait(context.Context) error { return nil }
+
 // next implements source.
 func (st *profileStream) next(ctx context.Context) ([]*frame, error) {
-	if st.view == nil {
+	if st.sent == nil {
 		return st.begin()
 	}
 	for {
@@ -51,8 +61,6 @@ func (st *profileStream) next(ctx context.Context) ([]*frame, error) {
 
 // begin returns the first message, or why the stream is refused.
 func (st *profileStream) begin() ([]*frame, error) {
-	st.view = st.server.profiles.acquire(st.key)
-	st.view.open(st.server.dir.Profile)
 	var newest *told
 	newest, st.stale = st.view.tell(st.had)
 	if err := st.refusal(newest.profile); err != nil {

@@ -97,12 +97,10 @@ func (s *Server) enter(st *stream) bool {
 	return true
 }
 
-// leave releases what a stream holds that has been admitted.
-func (s *Server) leave(src source) {
-	src.close()
+func (s *Server) leave(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.streams, src.base())
+	delete(s.streams, st)
 	s.checkEnded()
 }
 

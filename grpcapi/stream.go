@@ -13,11 +13,17 @@ import (
 // sink takes a stream's messages; it is a part of grpc.ServerStream.
 type sink interface{ SendMsg(m any) error }
 
-// source is what a stream has to send.
+// source is what a stream has to send. It is opened first; if it is not ready
+// then, wait comes before the first next. Errors end the stream, and have a gRPC
+// code.
 type source interface {
 	base() *stream
-	// next waits until there is something to send, and returns it. An error ends
-	// the stream, and has a gRPC code.
+	// open tells whether the first messages are known.
+	open() (ready bool)
+	// wait waits until they are.
+	wait(context.Context) error
+	// next returns the first messages at once. After that it waits until there is
+	// something to send, and returns that.
 	next(context.Context) ([]*frame, error)
 	// close releases what the stream holds.
 	close()
@@ -41,7 +47,7 @@ type stream struct {
 	out       sink
 	transport statusWriter
 
-	over  <-chan struct{} // the context's, which is not to be asked for each message; fixed by admit
+	over  <-chan struct{} // the context's, which is not to be asked for each message; fixed by serve
 	now   time.Time       // when what is to be sent next was found
 	at    time.Time       // when the last message was begun
 	timer *time.Timer     // for waiting; nil before the first use

@@ -79,6 +79,29 @@ func TestWorkersPanic(t *testing.T) {
 
 func explode() { panic("cursed") }
 
+// TestWaitingTakesNoWorker: streams that wait for a cluster are a goroutine each.
+func TestWaitingTakesNoWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{Log: zap.NewNop()})
+		w.offer("", pods("10.0.0.1:80")...)
+		w.link("east", federation.Pending)
+		before := runtime.NumGoroutine()
+		var calls []*call
+		for range 50 {
+			calls = append(calls, w.get("web.shop.svc.cluster.local:80", ""))
+		}
+		time.Sleep(2 * workerLinger)
+		synctest.Wait()
+		if n := runtime.NumGoroutine() - before; n != len(calls) {
+			t.Errorf("%d goroutines for %d streams", n, len(calls))
+		}
+		for _, c := range calls {
+			c.cancel()
+			<-c.done
+		}
+	})
+}
+
 // TestStreamsKeepSmallStacks: an open stream's goroutine has a stack of 4 KiB, also
 // after it has been told of changes, each of which another stream is the first to
 // be told of.

@@ -233,14 +233,9 @@ func (w *world) getProfile(authority, namespace string, with ...func(*call)) *ca
 	}, with)
 }
 
-// serve is what handler does with a stream that is open, on one goroutine.
+// serve serves a stream whose request has been received.
 func serve(ctx context.Context, src source) error {
-	s := src.base().server
-	if err := s.admit(ctx, src); err != nil {
-		return err
-	}
-	defer s.leave(src)
-	return follow(ctx, src)
+	return src.base().server.serve(ctx, func() (source, error) { return src, nil })
 }
 
 func newCall(run func(*call) error, with []func(*call)) *call {
