@@ -217,26 +217,29 @@ func TestFirstFrameAndPropagation(t *testing.T) {
 		w.offer("", pods("10.0.0.1:80")...)
 		w.link("north", federation.Pending)
 		late, soon := w.get(webAddr, ""), w.get(webAddr, "n1")
-		time.Sleep(3 * time.Second)
-		w.expect(t, "isthmus_first_frame", "isthmus_first_frame_seconds 2", "isthmus_first_frame_timeouts_total 2")
-		w.link("north", federation.Ready)
-		w.nodes.move("n2", "b")
-		more, there := w.get(webAddr, ""), w.get(webAddr, "n2")
-		w.expect(t, "isthmus_first_frame", "isthmus_first_frame_seconds 4", "isthmus_first_frame_timeouts_total 2")
-		w.expect(t, "isthmus_propagation", "isthmus_propagation_seconds cluster=east 0",
-			"isthmus_propagation_seconds cluster=local 0", "isthmus_propagation_seconds cluster=north 0")
+		time.Sleep(time.Second)
+		w.nodes.move("n1", "c") // while its stream waits: what comes next is news to it all the same
+		time.Sleep(2 * time.Second)
 		change := func(c federation.ClusterName, addr string) {
 			w.clusters[c].put(web, federation.Share{State: federation.Present, Slices: []*federation.Slice{sliceOf(c, pods(addr)...)}})
 			w.table.Changed(c, web, time.Now().Add(-time.Second))
 			synctest.Wait()
 		}
+		change("east", "10.1.0.9:80")
+		w.expect(t, "isthmus_first_frame", "isthmus_first_frame_seconds 2", "isthmus_first_frame_timeouts_total 2")
+		w.link("north", federation.Ready)
+		w.nodes.move("n2", "b")
+		more, there := w.get(webAddr, ""), w.get(webAddr, "n2")
+		w.expect(t, "isthmus_first_frame", "isthmus_first_frame_seconds 4", "isthmus_first_frame_timeouts_total 2")
+		w.expect(t, "isthmus_propagation", "isthmus_propagation_seconds cluster=east 2",
+			"isthmus_propagation_seconds cluster=local 0", "isthmus_propagation_seconds cluster=north 0")
 		change("east", "10.1.0.1:80")
 		w.nodes.move("n1", "b") // to where the change is the newest one too
 		synctest.Wait()
 		w.table.Unlink("north")
-		w.expect(t, "isthmus_propagation", "isthmus_propagation_seconds cluster=east 4", "isthmus_propagation_seconds cluster=local 0")
+		w.expect(t, "isthmus_propagation", "isthmus_propagation_seconds cluster=east 6", "isthmus_propagation_seconds cluster=local 0")
 		change("", "10.0.0.2:80")
-		w.expect(t, "isthmus_propagation", "isthmus_propagation_seconds cluster=east 4", "isthmus_propagation_seconds cluster=local 4")
+		w.expect(t, "isthmus_propagation", "isthmus_propagation_seconds cluster=east 6", "isthmus_propagation_seconds cluster=local 4")
 		for _, c := range []*call{late, soon, more, there} {
 			c.hangUp()
 		}

@@ -28,15 +28,17 @@
 //     it, and sent by all as the same bytes: the codec hands them to gRPC as they
 //     are. A stream that missed sets goes from the one it sent last to the
 //     newest; that step is shared too, among those who missed the same.
-//   - One goroutine per stream, the handler's, and no queue: a stream holds the
+//   - One goroutine per open stream, the handler's, and no queue: a stream holds the
 //     set that it sent last, and a slow proxy blocks nobody but itself.
-//   - That goroutine gets by with a stack of 4 KiB, of which gRPC's own frames take
-//     half. Whatever needs more (to receive and open a call, to encode) is done by
-//     workers, of which there are few: Go makes a stack that was once needed as
-//     small again only if it is used to less than a quarter. So a stream takes 4 KiB
-//     less, and opening it a fifth less time, as no stack is copied to a larger
-//     one. For that, the service is registered with handlers of our own: generated
-//     ones receive the request before they call anybody.
+//   - That goroutine gets by with a stack of 4 KiB, unless calls are traced, of which
+//     gRPC's own frames take half. Whatever needs more (to receive a request, to open
+//     and send what it asks for, to encode) is done by workers: Go makes a stack that
+//     was once needed small again only if less than a quarter is used. So a stream
+//     takes 4 KiB less, and no stack is copied to a larger one while it opens. For
+//     that, the service is registered with handlers of our own: generated ones
+//     receive the request before they call anybody. While its request has not come,
+//     or its first messages are not taken, a call has a worker besides; while it
+//     waits for clusters it has none.
 //   - A profile is shared as a pair: the profile, and the routes in it. They are
 //     its own, or, where its ServiceProfile can't be used, those that a stream has
 //     had; streams that have had the same share the same bytes. What a stream has

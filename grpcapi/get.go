@@ -40,7 +40,6 @@ func (st *getStream) next(ctx context.Context) ([]*frame, error) {
 	}
 	if st.news {
 		st.server.metrics.propagation.sent(st.sent)
-		st.news = false
 	}
 	for {
 		select {

@@ -22,8 +22,8 @@ const maxRequest = 64 << 10
 func (s *Server) GRPC(extra ...grpc.ServerOption) *grpc.Server {
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(newCodec()),
-		grpc.UnaryInterceptor(s.metrics.calls.unary),
-		grpc.StreamInterceptor(s.metrics.calls.stream()),
+		grpc.ChainUnaryInterceptor(s.metrics.calls.unary),
+		grpc.ChainStreamInterceptor(s.metrics.calls.stream()),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second}),
 		grpc.MaxRecvMsgSize(maxRequest),
@@ -32,7 +32,7 @@ func (s *Server) GRPC(extra ...grpc.ServerOption) *grpc.Server {
 		grpc.WaitForHandlers(true),
 	}
 	g := grpc.NewServer(append(options, extra...)...)
-	g.RegisterService(s.service(), nil)
+	g.RegisterService(s.service(), s)
 	healthpb.RegisterHealthServer(g, s.health)
 	reflection.Register(g)
 	s.metrics.calls.prepare(g.GetServiceInfo())

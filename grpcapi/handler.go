@@ -16,6 +16,7 @@ import (
 // the handlers, which receive the request themselves: on a worker.
 func (s *Server) service() *grpc.ServiceDesc {
 	desc := pb.Destination_ServiceDesc
+	desc.HandlerType = (*any)(nil) // the methods are not those that generated handlers call
 	desc.Streams = []grpc.StreamDesc{
 		{StreamName: "Get", Handler: s.handler(s.receiveGet), ServerStreams: true},
 		{StreamName: "GetProfile", Handler: s.handler(s.receiveProfile), ServerStreams: true},
@@ -66,7 +67,7 @@ func (o *opening) begin() {
 		o.err = err
 		return
 	}
-	st := src.base()
+	st := src.common()
 	st.over = o.ctx.Done()
 	if !o.server.enter(st) {
 		o.err = whyDraining.Err()
@@ -82,7 +83,7 @@ func (o *opening) begin() {
 func (o *opening) send() {
 	frames, err := o.src.next(o.ctx)
 	if err == nil {
-		err = o.src.base().sendAll(o.ctx, frames)
+		err = o.src.common().sendAll(o.ctx, frames)
 	}
 	o.begun, o.err = err == nil, err
 }
@@ -90,8 +91,8 @@ func (o *opening) send() {
 // leave releases the stream, if there is one.
 func (o *opening) leave() {
 	if o.src != nil {
+		defer o.server.leave(o.src.common())
 		o.src.close()
-		o.server.leave(o.src.base())
 	}
 }
 

@@ -70,12 +70,12 @@ func (v *profileView) tell(before had) (now *told, stale <-chan struct{}) {
 			return t, stale
 		}
 	}
-	now = v.make(p, r)
+	now = v.encode(p, r)
 	v.told = append(v.told, now)
 	return now, stale
 }
 
-func (v *profileView) make(p *federation.Profile, r *routing) *told {
+func (v *profileView) encode(p *federation.Profile, r *routing) *told {
 	t := &told{profile: p, routing: r}
 	v.workers.do(func() { t.frames = []*frame{v.enc.profile(p, r)} })
 	return t

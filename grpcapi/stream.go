@@ -17,7 +17,7 @@ type sink interface{ SendMsg(m any) error }
 // then, wait comes before the first next. Errors end the stream, and have a gRPC
 // code.
 type source interface {
-	base() *stream
+	common() *stream
 	// open tells whether the first messages are known.
 	open() (ready bool)
 	// wait waits until they are.
@@ -40,8 +40,8 @@ var (
 	whyStalled  = status.New(codes.Unavailable, "the proxy has taken no update for too long")
 )
 
-// stream is what the calls of both RPCs have in common. But for end it belongs
-// to its handler's goroutine.
+// stream is what the calls of both RPCs have in common. But for end it belongs to
+// one goroutine at a time: a worker while it opens, and then its handler's.
 type stream struct {
 	server    *Server
 	out       sink
@@ -62,7 +62,7 @@ func (st *stream) start(s *Server, out sink, transport statusWriter, stalled fun
 	st.stall = watchdog{limit: s.opts.Stall, epoch: s.epoch, bark: stalled}
 }
 
-func (st *stream) base() *stream { return st }
+func (st *stream) common() *stream { return st }
 
 // follow sends what else the source has until the stream ends. The error has a
 // gRPC code.
@@ -72,7 +72,7 @@ func follow(ctx context.Context, src source) error {
 		if err != nil {
 			return err
 		}
-		if err := src.base().sendAll(ctx, frames); err != nil {
+		if err := src.common().sendAll(ctx, frames); err != nil {
 			return err
 		}
 	}

@@ -10,8 +10,8 @@ import (
 const workerLinger = 50 * time.Millisecond
 
 // workers run what needs a deep stack for the goroutines of streams, which live
-// for an hour and would keep such a stack for as long: see doc.go. There are as
-// many as are needed at a time.
+// for an hour and would keep such a stack for as long: see doc.go. There are no
+// more than there were tasks at a time.
 type workers struct {
 	tasks chan *task // to workers that have nothing to do
 }

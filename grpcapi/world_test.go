@@ -235,7 +235,7 @@ func (w *world) getProfile(authority, namespace string, with ...func(*call)) *ca
 
 // serve serves a stream whose request has been received.
 func serve(ctx context.Context, src source) error {
-	return src.base().server.serve(ctx, func() (source, error) { return src, nil })
+	return src.common().server.serve(ctx, func() (source, error) { return src, nil })
 }
 
 func newCall(run func(*call) error, with []func(*call)) *call {

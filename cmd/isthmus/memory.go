@@ -6,8 +6,8 @@ import (
 )
 
 // gcPercent is how much garbage there may be, in percent of what is in use. What
-// an idle gateway has in use is little, so that with Go's 100 a fifth of what it
-// takes to accept thousands of proxies is collecting.
+// an idle gateway has in use is little, so that with Go's 100 it would collect
+// again and again while thousands of proxies connect.
 const gcPercent = 200
 
 // tuneMemory sets gcPercent, unless the environment has a GOGC.
