@@ -30,7 +30,7 @@ func churn(ctx context.Context, l *Lab, at subject) (_ Sample, err error) {
 	if err != nil {
 		return nil, err
 	}
-	first, before, began := max(1, l.first[f.name]), streams.Received(), time.Now()
+	first, before, bytes, began := max(1, l.first[f.name]), streams.Received(), streams.Bytes(), time.Now()
 	written, err := changes(ctx, at, f, scale)
 	if err != nil {
 		return nil, err
@@ -54,7 +54,8 @@ func churn(ctx context.Context, l *Lab, at subject) (_ Sample, err error) {
 	return Sample{
 		"rate": float64(scale.Rounds*scale.World.App) / took.Seconds(),
 		"cpu":  microseconds(end-start) / float64(updates), "share": 100 * (end - start).Seconds() / took.Seconds(),
-		"p50": percentile(delays, 50), "p99": percentile(delays, 99), "most": delays[len(delays)-1],
+		"bytes": float64(streams.Bytes()-bytes) / float64(updates),
+		"p50":   percentile(delays, 50), "p99": percentile(delays, 99), "most": delays[len(delays)-1],
 	}, nil
 }
 

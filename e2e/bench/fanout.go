@@ -28,7 +28,7 @@ func fanOut(f family) func(context.Context, *Lab, subject) (Sample, error) {
 		if err != nil {
 			return nil, err
 		}
-		before, flips := streams.Received(), l.cfg.Scale.Flips
+		before, bytes, flips := streams.Received(), streams.Bytes(), l.cfg.Scale.Flips
 		var lasts, medians []float64
 		tick := time.NewTicker(flipEvery)
 		defer tick.Stop()
@@ -51,7 +51,10 @@ func fanOut(f family) func(context.Context, *Lab, subject) (Sample, error) {
 		if want := flips * streams.Streams(); updates != want {
 			return nil, fmt.Errorf("%d updates for %d flips, not %d", updates, flips, want)
 		}
-		return Sample{"cpu": microseconds(end-start) / float64(updates), "last": median(lasts), "p50": median(medians)}, nil
+		return Sample{
+			"cpu": microseconds(end-start) / float64(updates), "last": median(lasts), "p50": median(medians),
+			"bytes": float64(streams.Bytes()-bytes) / float64(updates),
+		}, nil
 	}
 }
 

@@ -116,6 +116,9 @@ func changeCost(ctx context.Context, cfg Config, s GrowthScale, what fleet.Confi
 				return 0, err
 			}
 		}
+		if err := pause(ctx, aftermath); err != nil {
+			return 0, err
+		}
 		end, err := proc.CPU(pid)
 		return microseconds(end-start) / float64(s.Changes), err
 	})

@@ -136,7 +136,7 @@ func (l *Lab) open(ctx context.Context, at subject, f family, services int) (*lo
 	cfg := load.Config{Addr: at.Addr(), Method: f.method, Conns: l.cfg.Scale.Conns, First: l.first[f.name]}
 	for i := range l.cfg.Scale.Streams {
 		cfg.Targets = append(cfg.Targets, load.Target{
-			Authority: f.of(i % services).authority, Token: fmt.Sprintf(`{"ns":"bench","pod":"client-%d"}`, i),
+			Authority: f.of(i % services).authority, Token: world.Token(i),
 		})
 	}
 	return load.Open(ctx, cfg)

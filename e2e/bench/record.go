@@ -35,8 +35,8 @@ func (l *Lab) record(ctx context.Context) (err error) {
 // quiet is how long after the last message a server is taken to have said all.
 const quiet = time.Second
 
-// recordFamily adds what the services of a family answer. All have the steps of the first one, whose endpoint is taken
-// away and brought back: those of the others have the same sizes.
+// recordFamily adds what the services of a family answer. All that are changed in one cluster have the steps of the first
+// of these, whose endpoint is taken away and brought back: those of the others have the same sizes.
 func (l *Lab) recordFamily(ctx context.Context, at subject, f family, to map[string]floor.Answer) (err error) {
 	cfg := load.Config{Addr: at.Addr(), Method: f.method, Conns: l.cfg.Scale.Conns, Keep: true}
 	services := f.count(l.cfg.Scale.World)
@@ -59,12 +59,15 @@ func (l *Lab) recordFamily(ctx context.Context, at subject, f family, to map[str
 	if l.first[f.name], err = uniform(to, cfg.Targets); err != nil || f.method != "Get" {
 		return err
 	}
-	steps, err := l.recordSteps(ctx, at, streams, f.of(0))
-	if err != nil {
-		return err
-	}
-	for _, t := range cfg.Targets {
-		to[t.Authority] = floor.Answer{First: to[t.Authority].First, Steps: steps}
+	steps := make(map[int][][]byte) // by cluster
+	for i, t := range cfg.Targets {
+		s := f.of(i)
+		if steps[s.cluster] == nil {
+			if steps[s.cluster], err = l.recordSteps(ctx, at, streams, s); err != nil {
+				return err
+			}
+		}
+		to[t.Authority] = floor.Answer{First: to[t.Authority].First, Steps: steps[s.cluster]}
 	}
 	return nil
 }

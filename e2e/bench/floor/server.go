@@ -58,7 +58,7 @@ func (s *Server) Step(authority string, number int) error {
 
 // topic is one authority.
 type topic struct {
-	first, steps []frame // fixed
+	first, steps []*frame // fixed
 
 	mu   sync.Mutex
 	last *event
@@ -66,12 +66,12 @@ type topic struct {
 
 // event is a step that has been made. Who has it waits for the one after it.
 type event struct {
-	frame  frame
+	frame  *frame
 	passed chan struct{} // closed once after is set
 	after  *event
 }
 
-func newEvent(f frame) *event { return &event{frame: f, passed: make(chan struct{})} }
+func newEvent(f *frame) *event { return &event{frame: f, passed: make(chan struct{})} }
 
 func newTopics(answers map[string]Answer) map[string]*topic {
 	topics := make(map[string]*topic, len(answers))
@@ -115,10 +115,10 @@ func serve(topics map[string]*topic, authority string, out grpc.ServerStream) er
 // frame is one encoded message.
 type frame mem.BufferSlice
 
-func newFrames(messages [][]byte) []frame {
-	var frames []frame
+func newFrames(messages [][]byte) []*frame {
+	var frames []*frame
 	for _, m := range messages {
-		frames = append(frames, frame{mem.SliceBuffer(m)})
+		frames = append(frames, &frame{mem.SliceBuffer(m)})
 	}
 	return frames
 }
@@ -127,8 +127,8 @@ func newFrames(messages [][]byte) []frame {
 type codec struct{ encoding.CodecV2 }
 
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
-	if f, ok := v.(frame); ok {
-		return mem.BufferSlice(f), nil
+	if f, ok := v.(*frame); ok {
+		return mem.BufferSlice(*f), nil
 	}
 	return c.CodecV2.Marshal(v)
 }

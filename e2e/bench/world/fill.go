@@ -55,6 +55,7 @@ func (m *member) fill(ctx context.Context, s Scale) error {
 		}
 	}
 	return errors.Join(
+		each(nodes, func(i int) error { return create(ctx, k.CoreV1().Nodes().Create, nodeObject(i)) }),
 		each(s.Web, func(i int) error { return create(ctx, k.AppsV1().ReplicaSets(Namespace).Create, replicaSet(i)) }),
 		each(s.Pods(), pods), each(s.Web, services(Web, s.WebPods)), each(s.App, services(App, s.AppPods)))
 }

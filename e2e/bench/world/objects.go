@@ -12,9 +12,21 @@ const (
 	account  = "web"
 	template = "5f79f964bc" // pod-template-hash
 	nodes    = 20
+	zones    = 3
 )
 
+// Token is what the proxy of a client says of itself. Clients are spread over all nodes, and so over the zones.
+func Token(i int) string {
+	return fmt.Sprintf(`{"ns":"%s", "nodeName":"%s", "pod":"client-%d"}`, Namespace, node(i), i)
+}
+
 func node(i int) string { return fmt.Sprintf("node-%02d", i%nodes) }
+
+// nodeObject is in one of the zones. The endpoints' own zones are not told, so that what clients are sent has one size.
+func nodeObject(i int) *corev1.Node {
+	zone := fmt.Sprintf("zone-%d", i%zones)
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node(i), Labels: map[string]string{corev1.LabelTopologyZone: zone}}}
+}
 
 func replicaSetName(i int) string { return Web(i) + "-" + template }
 
