@@ -46,17 +46,27 @@ func (v *vms) wrote(a *gateway.Gateway, ofA int64, b *gateway.Gateway, ofB int64
 		if g == nil {
 			continue
 		}
-		req, err := http.NewRequestWithContext(v.t.Context(), http.MethodGet, "http://"+g.MetricsAddr()+"/metrics", nil)
-		must(v.t, err)
-		resp, err := http.DefaultClient.Do(req)
-		must(v.t, err)
-		text, err := io.ReadAll(resp.Body)
-		must(v.t, err)
-		must(v.t, resp.Body.Close())
-		if got := count(v.t, text, "isthmus_endpointslice_writes_total"); got != want {
-			v.t.Errorf("the gateway at %s has written %d times instead of %d", g.Addr(), got, want)
-		}
+		// A gateway counts a write when it has the answer, which is after the slice can be read.
+		v.await("writes are counted", 10*time.Second, func() error {
+			if got := v.counted(g); got != want {
+				return fmt.Errorf("the gateway at %s has written %d times instead of %d", g.Addr(), got, want)
+			}
+			return nil
+		})
 	}
+}
+
+// counted is how often a gateway says that it has written.
+func (v *vms) counted(g *gateway.Gateway) int64 {
+	v.t.Helper()
+	req, err := http.NewRequestWithContext(v.t.Context(), http.MethodGet, "http://"+g.MetricsAddr()+"/metrics", nil)
+	must(v.t, err)
+	resp, err := http.DefaultClient.Do(req)
+	must(v.t, err)
+	text, err := io.ReadAll(resp.Body)
+	must(v.t, err)
+	must(v.t, resp.Body.Close())
+	return count(v.t, text, "isthmus_endpointslice_writes_total")
 }
 
 // count adds up the samples of a metric whose labels contain these.
