@@ -44,7 +44,7 @@ func Trials() []Trial {
 		steps("fan-out federated", webFederated),
 		{Name: "churn", family: appFederated, Repeats: 1, run: churn, Metrics: []Metric{
 			{Key: "rate", Label: "changes a second", Unit: ""},
-			{Key: "cpu", Label: "CPU a delivered update", Unit: "µs", Ratio: atFloor},
+			{Key: "cpu", Label: "CPU a delivered update", Unit: "µs"}, // no target: here the gateway reads a change for every ten updates
 			{Key: "share", Label: "CPU of one core", Unit: "%"},
 			{Key: "p50", Label: "propagation, median", Unit: "ms"},
 			{Key: "p99", Label: "propagation, 99th percentile", Unit: "ms"},
