@@ -61,22 +61,30 @@ func (f *floor) GetProfile(_ *pb.GetDestination, out pb.Destination_GetProfileSe
 }
 
 func benchmarkMemory(b *testing.B, g *grpc.Server) {
-	lis, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = g.Serve(lis) })
-	defer wg.Wait()
-	defer g.Stop()
+	addr := listening(b, g)
 	var taken uint64
 	for b.Loop() {
 		before := inUse()
-		hangUp := crowd(b, lis.Addr().String(), "GetProfile")
+		hangUp := crowd(b, addr, "GetProfile")
 		taken = inUse() - before
 		hangUp()
 	}
 	b.ReportMetric(float64(taken)/10_000, "B/stream")
+}
+
+// listening serves until the test ends, and returns the address.
+func listening(t testing.TB, g *grpc.Server) string {
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = g.Serve(lis) })
+	t.Cleanup(func() {
+		g.Stop()
+		serving.Wait()
+	})
+	return lis.Addr().String()
 }
 
 // inUse is the memory of heap and stacks after a collection.

@@ -3,6 +3,7 @@ package grpcapi
 import (
 	"fmt"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,7 +14,8 @@ const workerLinger = 50 * time.Millisecond
 // for an hour and would keep such a stack for as long: see doc.go. There are no
 // more than there were tasks at a time.
 type workers struct {
-	tasks chan *task // to workers that have nothing to do
+	tasks chan *task   // to workers that have nothing to do
+	alive atomic.Int64 // how many workers there are
 }
 
 // task is something to run once.
@@ -31,6 +33,7 @@ func (w *workers) do(f func()) {
 	select {
 	case w.tasks <- t:
 	default:
+		w.alive.Add(1)
 		go w.work(t)
 	}
 	<-t.done
@@ -41,6 +44,7 @@ func (w *workers) do(f func()) {
 
 // work runs a task, and others that come soon after.
 func (w *workers) work(t *task) {
+	defer w.alive.Add(-1)
 	idle := time.NewTimer(workerLinger)
 	defer idle.Stop()
 	for {

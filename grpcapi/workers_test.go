@@ -1,7 +1,6 @@
 package grpcapi
 
 import (
-	"net"
 	"runtime"
 	"strings"
 	"sync"
@@ -19,7 +18,7 @@ import (
 // TestWorkers: what is done at the same time is, and workers end by themselves.
 func TestWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, before := newWorkers(), runtime.NumGoroutine()
+		w := newWorkers()
 		var began, done atomic.Int64
 		gate := make(chan struct{})
 		var callers sync.WaitGroup
@@ -38,17 +37,17 @@ func TestWorkers(t *testing.T) {
 			t.Fatalf("%d are done", done.Load())
 		}
 		synctest.Wait()
-		idle := runtime.NumGoroutine() - before
+		idle := w.alive.Load()
 		for range 100 {
 			w.do(func() { done.Add(1) })
 			synctest.Wait()
 		}
-		if more := runtime.NumGoroutine() - before; done.Load() != 110 || more > idle {
-			t.Errorf("%d are done; %d workers have become %d", done.Load(), idle, more)
+		if now := w.alive.Load(); done.Load() != 110 || idle != 10 || now > idle {
+			t.Errorf("%d are done; %d workers have become %d", done.Load(), idle, now)
 		}
 		time.Sleep(2 * workerLinger)
 		synctest.Wait()
-		if left := runtime.NumGoroutine() - before; left > 0 {
+		if left := w.alive.Load(); left > 0 {
 			t.Errorf("%d workers are left", left)
 		}
 	})
@@ -79,21 +78,20 @@ func TestWorkersPanic(t *testing.T) {
 
 func explode() { panic("cursed") }
 
-// TestWaitingTakesNoWorker: streams that wait for a cluster are a goroutine each.
+// TestWaitingTakesNoWorker: streams that wait for a cluster do that themselves.
 func TestWaitingTakesNoWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Log: zap.NewNop()})
 		w.offer("", pods("10.0.0.1:80")...)
 		w.link("east", federation.Pending)
-		before := runtime.NumGoroutine()
 		var calls []*call
 		for range 50 {
 			calls = append(calls, w.get("web.shop.svc.cluster.local:80", ""))
 		}
 		time.Sleep(2 * workerLinger)
 		synctest.Wait()
-		if n := runtime.NumGoroutine() - before; n != len(calls) {
-			t.Errorf("%d goroutines for %d streams", n, len(calls))
+		if n, open := w.server.workers.alive.Load(), w.server.Streams(); n != 0 || open != len(calls) {
+			t.Errorf("%d workers for %d streams", n, open)
 		}
 		for _, c := range calls {
 			c.cancel()
@@ -107,7 +105,7 @@ func TestWaitingTakesNoWorker(t *testing.T) {
 // be told of.
 func TestStreamsKeepSmallStacks(t *testing.T) {
 	if raceEnabled {
-		t.Skip("the race detector takes room on stacks")
+		t.Skip("the race detector takes room on stacks; make unit runs this package without it too")
 	}
 	for _, method := range []string{"Get", "GetProfile"} {
 		t.Run(method, func(t *testing.T) {
@@ -123,17 +121,9 @@ func TestStreamsKeepSmallStacks(t *testing.T) {
 				}
 			}
 			tell(0)
-			g := w.server.GRPC()
-			lis, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			var wg sync.WaitGroup
-			wg.Go(func() { _ = g.Serve(lis) })
-			defer wg.Wait()
-			defer g.Stop()
+			addr := listening(t, w.server.GRPC())
 			before := stacks()
-			hangUp := crowd(t, lis.Addr().String(), method)
+			hangUp := crowd(t, addr, method)
 			defer hangUp()
 			sent := w.server.metrics.calls.methods["/"+pb.Destination_ServiceDesc.ServiceName+"/"+method].sent
 			for turn := range 4 {
