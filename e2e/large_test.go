@@ -12,57 +12,67 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// maxMessage is how large the gateway lets a message become.
-const maxMessage = 2 << 20
+// maxMessage is how large the gateway lets a message become: proxies take 4 MiB.
+const maxMessage = 4<<20 - 16<<10
 
-// TestLargeSet serves 5,000 meshed pods in 50 slices as one federated Service over three clusters. It begins with
-// several messages of 2 MiB at most and the whole set; one endpoint's change is one small message; and who reconnects
-// gets all again at once.
+// TestLargeSet serves thousands of meshed endpoints as one federated Service over three clusters. One endpoint's change
+// is one small message. A proxy that reconnects after a restart of the gateway loses what its first message has no room
+// for, and nothing of a set that fits: it gets 5,000 and 15,000 endpoints in one message. Of 40,000 it keeps what fits, of
+// each cluster and zone the same share, and the same endpoints after each restart; it has all again at once.
 func TestLargeSet(t *testing.T) {
 	l := newLarge(t)
-	conn, err := proxy.Dial(l.startGateway(), grpc.WithStatsHandler(&l.sizes))
+	l.grow(5000)
+	l.startGateway()
+	conn, err := proxy.Dial(l.gateway.Addr(), grpc.WithStatsHandler(&l.sizes))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
 	s := proxy.NewStream(proxy.Config{Conn: conn, Kind: proxy.Get, Authority: "web-all." + largeNamespace + ".svc.cluster.local:80"})
 	t.Cleanup(s.Close)
-
-	opening := l.open(s)
+	l.open(s)
 	s.Mark()
-	for _, set := range []string{"west", "east", "north"} {
-		l.flip(s, set)
+	for _, where := range largeClusters {
+		l.flip(s, where)
 	}
-	s.Close()
-	if again := l.open(s); !slices.Equal(again, opening) {
-		t.Errorf("the second opening has messages of %d bytes, the first had %d", again, opening)
+
+	for _, n := range []int{5000, 15_000, 40_000} {
+		l.grow(n)
+		l.awaitAll(s)
+		lost := l.reconnect(s)
+		if n <= 15_000 && len(lost) > 0 {
+			t.Errorf("a proxy with %d endpoints that reconnects loses %d, those of %v", n, len(lost), l.count(lost))
+		}
+		if n > 15_000 {
+			l.fair(lost)
+			if again := l.reconnect(s); !slices.Equal(again, lost) {
+				t.Errorf("after the second restart other endpoints are lost: %d, before %d", len(again), len(lost))
+			}
+		}
 	}
 	if faults := s.Snapshot().Faults; len(faults) > 0 {
 		t.Error(faults)
 	}
 }
 
-// open subscribes and returns the sizes of the messages until all endpoints are there.
-func (l *large) open(s *proxy.Stream) []int {
+// open subscribes and returns when all endpoints are there. It checks the messages' sizes.
+func (l *large) open(s *proxy.Stream) {
 	l.t.Helper()
 	l.sizes.take()
-	before, began := s.Snapshot().Messages, time.Now()
+	before := s.Status().Messages
 	if err := s.Open(l.t.Context()); err != nil {
 		l.t.Fatal(err)
 	}
 	// The state of a call before stays until the first message, so wait for that too.
-	awaitState(l.t, s, "all endpoints", func(now proxy.Snapshot) bool {
-		return now.Messages > before && slices.Equal(now.Get.Addrs(), l.addrs)
-	})
-	took := time.Since(began)
-	l.quiet(s)
-	sizes := l.sizes.take()
-	l.t.Logf("%d endpoints came as messages of %d bytes within %v", len(l.addrs), sizes, took)
-	if len(sizes) < 2 {
-		l.t.Errorf("one message of %d bytes: too small a set to prove anything", sizes)
-	}
+	awaitState(l.t, s, "a message", func(now proxy.Snapshot) bool { return now.Messages > before })
+	l.awaitAll(s)
+	sizes, status := l.sizes.take(), s.Status()
+	l.messages = status.Messages
+	in := len(status.First.Addrs)
+	l.t.Logf("%d endpoints came as messages of %d bytes, the first with %d endpoints after %v, all after %v; %d bytes for each endpoint",
+		len(l.addrs), sizes, in, status.First.At.Sub(status.Opened), time.Since(status.Opened), sizes[0]/in)
 	for i, size := range sizes {
-		if size > maxMessage || i < len(sizes)-1 && size < maxMessage-4096 {
+		if size > maxMessage || i < len(sizes)-1 && size < maxMessage-1024 {
 			l.t.Errorf("message %d has %d bytes: too many, or too few for one that is not the last", i, size)
 		}
 	}
@@ -71,34 +81,76 @@ func (l *large) open(s *proxy.Stream) []int {
 			l.t.Errorf("not an add: %v", m)
 		}
 	}
-	return sizes
+}
+
+// awaitAll returns when all endpoints are there.
+func (l *large) awaitAll(s *proxy.Stream) {
+	l.t.Helper()
+	awaitState(l.t, s, "all endpoints", func(now proxy.Snapshot) bool {
+		return now.Get.Len() == len(l.addrs) && slices.Equal(now.Get.Addrs(), l.addrs)
+	})
+}
+
+// reconnect restarts the gateway under a proxy that has all endpoints, and returns which of them it lost, in order.
+func (l *large) reconnect(s *proxy.Stream) []netip.AddrPort {
+	l.t.Helper()
+	s.Mark()
+	l.restartGateway()
+	awaitEnd(l.t, s)
+	l.open(s)
+	lost := s.Lost()
+	l.t.Logf("%d endpoints: %d dropped at the reconnect", len(l.addrs), len(lost))
+	return lost
+}
+
+// fair checks that every cluster, and every zone of it, has lost as large a part as all together, and that some are left.
+func (l *large) fair(lost []netip.AddrPort) {
+	l.t.Helper()
+	all, gone := l.count(l.addrs), l.count(lost)
+	if len(lost) == 0 || len(lost) > len(l.addrs)*2/3 {
+		l.t.Errorf("%d of %d endpoints are lost: too few to prove anything, or too many", len(lost), len(l.addrs))
+	}
+	for where, n := range all {
+		due := n * len(lost) / len(l.addrs)
+		if most := len(all) + 1; gone[where] < due-most || gone[where] > due+most {
+			l.t.Errorf("%v lost %d of %d, %d would be its share of %d", where, gone[where], n, due, len(lost))
+		}
+	}
+}
+
+// count returns how many of the addresses are in each zone.
+func (l *large) count(addrs []netip.AddrPort) map[place]int {
+	n := map[place]int{}
+	for _, a := range addrs {
+		n[l.places[a]]++
+	}
+	return n
 }
 
 // flip takes one endpoint of a cluster away and brings it back, each by one message, and no other is touched.
 func (l *large) flip(s *proxy.Stream, where string) {
 	l.t.Helper()
-	slice, of := l.slices[where][3], l.clients[where].DiscoveryV1().EndpointSlices(largeNamespace)
+	slice, of := l.small[where], l.clients[where].DiscoveryV1().EndpointSlices(largeNamespace)
 	flipped := netip.MustParseAddrPort(slice.Endpoints[42].Addresses[0] + ":8080")
 	for _, x := range []struct {
 		ready bool
 		kind  string
 		most  int
 	}{{false, "remove", 32}, {true, "add", 1024}} {
-		before := s.Snapshot().Messages
 		slice.Endpoints[42].Conditions.Ready = &x.ready
 		var err error
 		if slice, err = of.Update(l.t.Context(), slice, metav1.UpdateOptions{}); err != nil {
 			l.t.Fatal(err)
 		}
 		awaitState(l.t, s, x.kind, func(now proxy.Snapshot) bool { return now.Get.Has(flipped) == x.ready })
-		l.quiet(s)
 		sizes, recent := l.sizes.take(), s.Recent()
 		last := recent[len(recent)-1]
-		if n := s.Snapshot().Messages - before; n != 1 || len(sizes) != 1 || sizes[0] > x.most || last.Kind != x.kind || !slices.Equal(last.Addrs, []netip.AddrPort{flipped}) {
-			l.t.Errorf("%s: %d messages of %d bytes, the last is %v", where, n, sizes, last)
+		l.messages++ // one too many shows at the next step at the latest
+		if n := s.Status().Messages; n != l.messages || len(sizes) != 1 || sizes[0] > x.most || last.Kind != x.kind || !slices.Equal(last.Addrs, []netip.AddrPort{flipped}) {
+			l.t.Errorf("%s: %d messages, not %d; of %d bytes, the last is %v", where, n, l.messages, sizes, last)
 		}
 	}
-	l.slices[where][3] = slice
+	l.small[where] = slice
 	stayed := slices.DeleteFunc(slices.Clone(l.addrs), func(a netip.AddrPort) bool { return a == flipped })
 	if err := s.Flapped(stayed...); err != nil {
 		l.t.Error(err)

@@ -3,11 +3,11 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -23,33 +23,35 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-const (
-	largeNamespace = "large"
-	largeSlice     = 100 // endpoints in each
-)
+const largeNamespace = "large"
 
-// largeShares says how many slices a cluster has: 50 in all.
-var largeShares = []struct {
-	cluster string
-	slices  int
-}{{"west", 17}, {"east", 17}, {"north", 16}}
+// largeClusters are the clusters, in the order of the Service's members.
+var largeClusters = []string{"west", "east", "north"}
 
-// large is three clusters that have one Service in common, with many meshed pods behind it.
+// large is three clusters that have one Service in common, with many meshed endpoints behind it.
 type large struct {
-	t       *testing.T
-	servers map[string]*cluster.Cluster
-	clients map[string]*kubernetes.Clientset
-	slices  map[string][]*discoveryv1.EndpointSlice
-	addrs   []netip.AddrPort // of all endpoints, in order
-	sizes   sizes
+	t        *testing.T
+	servers  map[string]*cluster.Cluster
+	clients  map[string]*kubernetes.Clientset
+	gateway  *gateway.Gateway
+	small    map[string]*discoveryv1.EndpointSlice // by cluster: one of 100 endpoints
+	slices   int                                   // that there are
+	addrs    []netip.AddrPort                      // of all endpoints, in order
+	places   map[netip.AddrPort]place
+	sizes    sizes
+	messages int64 // of the stream, up to now
 }
 
-// newLarge starts the clusters and fills them.
+// place is where an endpoint is.
+type place struct{ cluster, zone string }
+
+// newLarge starts the clusters, with Pods and a Service that has no endpoints yet.
 func newLarge(t *testing.T) *large {
-	l := &large{t: t, servers: map[string]*cluster.Cluster{}, clients: map[string]*kubernetes.Clientset{}, slices: map[string][]*discoveryv1.EndpointSlice{}}
+	l := &large{t: t, servers: map[string]*cluster.Cluster{}, clients: map[string]*kubernetes.Clientset{},
+		small: map[string]*discoveryv1.EndpointSlice{}, places: map[netip.AddrPort]place{}}
 	var configs []cluster.Config
-	for _, share := range largeShares {
-		configs = append(configs, cluster.Config{Name: share.cluster, Dir: filepath.Join(t.TempDir(), share.cluster),
+	for _, name := range largeClusters {
+		configs = append(configs, cluster.Config{Name: name, Dir: filepath.Join(t.TempDir(), name),
 			Controllers: []string{"namespace", "serviceaccount"}})
 	}
 	servers, err := cluster.StartAll(t.Context(), configs...)
@@ -64,22 +66,22 @@ func newLarge(t *testing.T) *large {
 		})
 		l.servers[c.Name()], l.clients[c.Name()] = c, client(t, c)
 	}
-	began := time.Now()
-	for i, share := range largeShares {
-		l.fill(share.cluster, i+1, share.slices)
+	for _, name := range largeClusters {
+		l.populate(name)
 	}
 	l.federate()
-	slices.SortFunc(l.addrs, netip.AddrPort.Compare)
-	t.Logf("%d endpoints written in %v", len(l.addrs), time.Since(began))
 	return l
 }
 
-// fill writes a cluster's share of the Service. The names are long, as they can be, so that an endpoint takes half a
-// kilobyte; those of the ServiceAccounts differ, so that not everything is said once for all.
-func (l *large) fill(where string, number, count int) {
-	ctx, k, account := l.t.Context(), l.clients[where], strings.Repeat("checkout-", 9)+where
+// largePods is how many Pods a cluster has. There are several addresses of each where there are more endpoints: so a
+// large set takes few writes.
+const largePods = 500
+
+// populate makes a cluster's Pods and its share of the Service.
+func (l *large) populate(where string) {
+	ctx, k := l.t.Context(), l.clients[where]
 	must(l.t, create(ctx, k.CoreV1().Namespaces().Create, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: largeNamespace}}))
-	must(l.t, create(ctx, k.CoreV1().ServiceAccounts(largeNamespace).Create, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}))
+	must(l.t, create(ctx, k.CoreV1().ServiceAccounts(largeNamespace).Create, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "web"}}))
 	must(l.t, create(ctx, k.CoreV1().Services(largeNamespace).Create, largeService("web", nil)))
 	pods := make(chan *corev1.Pod)
 	var writers sync.WaitGroup
@@ -92,28 +94,42 @@ func (l *large) fill(where string, number, count int) {
 			}
 		})
 	}
-	for s := range count {
-		slice := &discoveryv1.EndpointSlice{
-			ObjectMeta:  metav1.ObjectMeta{Name: fmt.Sprintf("web-%02d", s), Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
-			AddressType: discoveryv1.AddressTypeIPv4,
-			Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(8080))}},
-		}
-		for i := range largeSlice {
-			ip := netip.AddrFrom4([4]byte{10, byte(number), byte(s), byte(i)})
-			name := fmt.Sprintf("web-%02d-%02d", s, i)
-			pods <- largePod(name, account)
-			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
-				Addresses: []string{ip.String()}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)},
-				TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: largeNamespace, Name: name},
-			})
-			l.addrs = append(l.addrs, netip.AddrPortFrom(ip, 8080))
-		}
-		made, err := k.DiscoveryV1().EndpointSlices(largeNamespace).Create(ctx, slice, metav1.CreateOptions{})
-		must(l.t, err)
-		l.slices[where] = append(l.slices[where], made)
+	for i := range largePods {
+		pods <- largePod(i)
 	}
 	close(pods)
 	writers.Wait()
+}
+
+// grow adds slices to the clusters in turn until there are n endpoints: 100 in each slice of the first 5,000, and 1,000,
+// the most there can be, in each after that.
+func (l *large) grow(n int) {
+	for ; len(l.addrs) < n; l.slices++ {
+		where, size := largeClusters[l.slices%len(largeClusters)], 100
+		if len(l.addrs) >= 5000 {
+			size = 1000
+		}
+		slice := &discoveryv1.EndpointSlice{
+			ObjectMeta:  metav1.ObjectMeta{Name: fmt.Sprintf("web-%03d", l.slices), Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+			AddressType: discoveryv1.AddressTypeIPv4,
+			Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(8080))}},
+		}
+		for i := range size {
+			ip := netip.AddrFrom4([4]byte{10, byte(l.slices), byte(i / 250), byte(1 + i%250)})
+			zone := where + "-" + string("abc"[i%3])
+			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
+				Addresses: []string{ip.String()}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}, Zone: &zone,
+				TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: largeNamespace, Name: largePodName((len(l.addrs) + i) % largePods)},
+			})
+			l.places[netip.AddrPortFrom(ip, 8080)] = place{where, zone}
+		}
+		made, err := l.clients[where].DiscoveryV1().EndpointSlices(largeNamespace).Create(l.t.Context(), slice, metav1.CreateOptions{})
+		must(l.t, err)
+		if size == 100 {
+			l.small[where] = made
+		}
+		l.addrs = slices.SortedFunc(maps.Keys(l.places), netip.AddrPort.Compare)
+	}
 }
 
 // federate links the clusters to west and makes web of west a Service of them all.
@@ -145,11 +161,13 @@ func largeService(name string, annotations map[string]string) *corev1.Service {
 	}
 }
 
-func largePod(name, account string) *corev1.Pod {
+func largePodName(i int) string { return fmt.Sprintf("web-5f79f964bc-%05d", i) }
+
+func largePod(i int) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"linkerd.io/control-plane-ns": "linkerd", "pod-template-hash": "5f79f964bc"}},
+		ObjectMeta: metav1.ObjectMeta{Name: largePodName(i), Labels: map[string]string{"linkerd.io/control-plane-ns": "linkerd", "pod-template-hash": "5f79f964bc"}},
 		Spec: corev1.PodSpec{
-			NodeName: "node-1", ServiceAccountName: account, AutomountServiceAccountToken: new(false), TerminationGracePeriodSeconds: new(int64(0)),
+			NodeName: "node-1", ServiceAccountName: "web", AutomountServiceAccountToken: new(false), TerminationGracePeriodSeconds: new(int64(0)),
 			Containers: []corev1.Container{{Name: "app", Image: "none"}, {Name: "linkerd-proxy", Image: "none", Env: []corev1.EnvVar{
 				{Name: "LINKERD2_PROXY_INBOUND_LISTEN_ADDR", Value: "0.0.0.0:4143"},
 				{Name: "LINKERD2_PROXY_ADMIN_LISTEN_ADDR", Value: "0.0.0.0:4191"},
@@ -159,17 +177,32 @@ func largePod(name, account string) *corev1.Pod {
 	}
 }
 
-// startGateway runs a gateway beside west until all clusters are ready, and returns its address.
-func (l *large) startGateway() string {
-	g, err := gateway.Start(l.t.Context(), gateway.Config{Kubeconfig: l.servers["west"].Kubeconfig()})
+// startGateway runs a gateway beside west, with the flags that Linkerd's charts give.
+func (l *large) startGateway() {
+	g, err := gateway.Start(l.t.Context(), gateway.Config{Kubeconfig: l.servers["west"].Kubeconfig(), Args: []string{
+		"-outbound-transport-mode=transport-header", "-target-cluster-label=true", "-shutdown-delay=0s", "-drain=0s",
+		`-meshed-http2-client-params={"keep_alive":{"interval":{"seconds":10},"timeout":{"seconds":3},"while_idle":true}}`,
+	}})
 	must(l.t, err)
+	l.gateway = g
 	l.t.Cleanup(func() {
 		if err := g.Stop(); err != nil {
 			l.t.Error(err)
 		}
 	})
+	l.ready()
+}
+
+// restartGateway ends the gateway and starts it anew, at the same address.
+func (l *large) restartGateway() {
+	must(l.t, l.gateway.Restart(l.t.Context()))
+	l.ready()
+}
+
+// ready waits until the gateway knows all clusters.
+func (l *large) ready() {
 	poll(l.t, "all clusters are ready", func() error {
-		page, err := debugClusters(l.t.Context(), g.MetricsAddr())
+		page, err := debugClusters(l.t.Context(), l.gateway.MetricsAddr())
 		if err != nil {
 			return err
 		}
@@ -180,13 +213,12 @@ func (l *large) startGateway() string {
 		}
 		return nil
 	})
-	return g.Addr()
 }
 
 // awaitState waits until a stream's state is as it should be.
 func awaitState(t *testing.T, s *proxy.Stream, what string, holds func(proxy.Snapshot) bool) {
 	t.Helper()
-	limit := time.After(10 * time.Second)
+	limit := time.After(time.Minute)
 	for {
 		changed, now := s.Changed(), s.Snapshot()
 		if holds(now) {
@@ -203,13 +235,15 @@ func awaitState(t *testing.T, s *proxy.Stream, what string, holds func(proxy.Sna
 	}
 }
 
-// quiet returns when nothing has come for a while: what one change leads to has all been sent by then.
-func (l *large) quiet(s *proxy.Stream) {
-	for {
+// awaitEnd waits until the server has ended a stream.
+func awaitEnd(t *testing.T, s *proxy.Stream) {
+	t.Helper()
+	limit := time.After(time.Minute)
+	for changed := s.Changed(); s.Status().Phase == proxy.Open; changed = s.Changed() {
 		select {
-		case <-s.Changed():
-		case <-time.After(300 * time.Millisecond):
-			return
+		case <-changed:
+		case <-limit:
+			t.Fatal("the stream has not ended in time")
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package grpcapi
 
 import (
-	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -17,11 +16,9 @@ func TestZoneOfTheClient(t *testing.T) {
 		c := w.get(webAddr, "n1")
 		defer c.hangUp()
 		locality := func(m received) string {
-			var all []string
-			for _, a := range m.update.GetAdd().GetAddrs() {
-				all = append(all, a.MetricLabels["zone_locality"])
-			}
-			return strings.Join(all, " ")
+			var p proxy
+			p.apply(m.update)
+			return p.endpoints[a.Addr].MetricLabels["zone_locality"] + " " + p.endpoints[b.Addr].MetricLabels["zone_locality"]
 		}
 		for _, step := range []struct{ zone, want string }{{"a", "local remote"}, {"b", "remote local"}, {"", "unknown unknown"}} {
 			if step.zone == "a" {

@@ -5,8 +5,9 @@
 // What callers may rely on:
 //
 //   - A Get begins with a message within Options.FirstFrame, or ends with a
-//     code. The message is one add with the whole merged set (several where it
-//     is larger than 2 MiB) or no_endpoints.
+//     code. The message is one add with the whole merged set, or no_endpoints. A set
+//     that is too large for one message comes in several: the first is as full as
+//     proxies take, and has of each cluster and zone its share.
 //   - After that its proxy only ever sees steps: what is new or has changed before
 //     what is gone, no_endpoints in place of a removal that would leave nothing,
 //     never an empty add. That holds across everything that happens to the
@@ -53,6 +54,13 @@
 //   - WeightedAddr and DestinationProfile are written field by field rather than
 //     through the generated structs. That takes few allocations and can't fail;
 //     tests compare it with the generated code.
+//   - A message carries once what all its addresses share: of the labels of a
+//     typical Deployment all but the Pod's name, and so a third less to send and to
+//     decode. A message of one address has the shape that Linkerd's controller gives
+//     it.
+//   - A proxy drops, on reconnecting, what the first message does not hold, until the
+//     next one comes. Therefore endpoints of a set that does not fit take turns by
+//     cluster and zone, in an order that follows from their addresses (spread.go).
 //   - A profile is one message. A ServiceProfile with which it might be larger than
 //     the 4 MiB that proxies take is told as the default, and that is logged.
 //   - profile_ref is left out where there is no ServiceProfile.

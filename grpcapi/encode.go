@@ -23,19 +23,24 @@ const (
 	noEndpointsExists protowire.Number = 1
 )
 
-// maxMessage is how large a message may be: proxies refuse more than 4 MiB.
-const maxMessage = 2 << 20
+// maxMessage is how large a message may be. Proxies refuse more than 4 MiB, the
+// default limit of tonic, their gRPC library.
+const maxMessage = 4<<20 - 16<<10
 
-// maxBody leaves room for the tag and the length (below 1<<21: three bytes) of
+// maxBody leaves room for the tag and the length (below 1<<28: four bytes) of
 // the one field of an Update.
-const maxBody = maxMessage - 4
+const maxBody = maxMessage - 5
 
-// full encodes a set's first messages.
+// full encodes a set's first messages. The first of them replaces all that the
+// proxy has.
 func (e *encoder) full(s *federation.Set) []*frame {
 	if len(s.Endpoints) == 0 {
 		return []*frame{noEndpoints(s.Exists)}
 	}
-	return e.add(s.Endpoints)
+	if frames := e.add(s.Endpoints); len(frames) == 1 {
+		return frames
+	}
+	return e.add(spread(s.Endpoints))
 }
 
 // step encodes what leads a proxy from one set to another; nothing, where it
@@ -63,7 +68,7 @@ func (e *encoder) step(from, to *federation.Set, all bool) []*frame {
 
 // add encodes endpoints, of which there is at least one.
 func (e *encoder) add(list []*federation.Endpoint) []*frame {
-	shared := sharedLabels(list)
+	shared := e.sharedLabels(list)
 	var head []byte
 	for _, l := range shared {
 		head = appendLabel(head, setLabels, l.Name, l.Value)

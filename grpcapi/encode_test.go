@@ -174,12 +174,12 @@ func many(n, labelBytes int) []*federation.Endpoint {
 	return list
 }
 
-// TestLargeSets: several messages, none larger than 2 MiB, each but the last so
-// full that nothing more goes in, and together the whole set.
+// TestLargeSets: several messages, none larger than a proxy takes, each but the last
+// so full that nothing more goes in, and together the whole set.
 func TestLargeSets(t *testing.T) {
 	e := encoderFor(t, Options{H2Upgrade: true}, "")
 	for _, tc := range []struct{ n, labelBytes, want int }{
-		{9000, 100, 2}, {20000, 0, 3}, {3, 1 << 20, 3}, {3, 3 << 20, 3}, {1, 3 << 20, 1}, {5, 300_000, 1}, {7, 300_000, 2},
+		{9000, 500, 2}, {20_000, 0, 1}, {40_000, 100, 3}, {3, 3 << 20, 3}, {3, 5 << 20, 3}, {1, 5 << 20, 1}, {13, 300_000, 1}, {14, 300_000, 2},
 	} {
 		list := many(tc.n, tc.labelBytes)
 		frames := e.full(&federation.Set{Endpoints: list})
@@ -211,7 +211,7 @@ func TestLargeSets(t *testing.T) {
 
 func TestLargeSteps(t *testing.T) {
 	e := encoderFor(t, Options{H2Upgrade: true}, "")
-	from, to := &federation.Set{Exists: true, Endpoints: many(250_000, 0)}, &federation.Set{Exists: true, Endpoints: many(1, 0)}
+	from, to := &federation.Set{Exists: true, Endpoints: many(400_000, 0)}, &federation.Set{Exists: true, Endpoints: many(1, 0)}
 	frames := e.step(from, to, false)
 	if len(frames) != 2 { // two removes
 		t.Fatalf("%d messages", len(frames))

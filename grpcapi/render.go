@@ -74,7 +74,7 @@ func newEncoder(o Options) (encoder, error) {
 }
 
 // appendAddr appends an endpoint's WeightedAddr, without the labels that its
-// whole set has.
+// message carries for all.
 func (e *encoder) appendAddr(b []byte, ep *federation.Endpoint, shared []federation.Label) []byte {
 	b = nested(b, addrAddr, func(b []byte) []byte { return appendTCP(b, ep.Addr) })
 	w := uint64(weight)
@@ -126,40 +126,53 @@ func (e *encoder) locality(ep *federation.Endpoint) string {
 	return "remote"
 }
 
+// appendLabels appends those of an endpoint's labels that are not shared.
 func (e *encoder) appendLabels(b []byte, ep *federation.Endpoint, shared []federation.Label) []byte {
-	for _, l := range ep.Group {
+	var room [labelRoom]federation.Label
+	for _, l := range e.labels(room[:0], ep) {
 		if !slices.Contains(shared, l) {
 			b = appendLabel(b, addrLabels, l.Name, l.Value)
 		}
 	}
-	for _, l := range ep.Labels {
-		b = appendLabel(b, addrLabels, l.Name, l.Value)
-	}
-	if ep.Kind != federation.Address {
-		b = appendLabel(b, addrLabels, "zone", ep.Zone)
-	}
-	b = appendLabel(b, addrLabels, "zone_locality", e.locality(ep))
-	if e.targetCluster && ep.Cluster != federation.Local && !slices.ContainsFunc(ep.Group, isTargetCluster) {
-		b = appendLabel(b, addrLabels, targetCluster, string(ep.Cluster))
-	}
 	return b
 }
+
+// labelRoom is for the labels of an endpoint, of which there are no more but in
+// odd cases.
+const labelRoom = 16
+
+// labels appends all labels of an endpoint. No two have the same name.
+func (e *encoder) labels(list []federation.Label, ep *federation.Endpoint) []federation.Label {
+	list = append(append(list, ep.Group...), ep.Labels...)
+	if ep.Kind != federation.Address {
+		list = append(list, federation.Label{Name: "zone", Value: ep.Zone})
+	}
+	list = append(list, federation.Label{Name: "zone_locality", Value: e.locality(ep)})
+	if e.targetCluster && ep.Cluster != federation.Local && !slices.ContainsFunc(ep.Group, isTargetCluster) {
+		list = append(list, federation.Label{Name: targetCluster, Value: string(ep.Cluster)})
+	}
+	return list
+}
+
+// identifies tells whether a label says which endpoint it is, and so stands on its
+// address, where "linkerd diagnostics endpoints" looks for it.
+func identifies(l federation.Label) bool { return l.Name == "pod" || l.Name == "external_workload" }
 
 const targetCluster = "target_cluster"
 
 func isTargetCluster(l federation.Label) bool { return l.Name == targetCluster }
 
-// sharedLabels are the group labels that all endpoints of the list have.
-func sharedLabels(list []*federation.Endpoint) []federation.Label {
-	shared, last := list[0].Group, list[0].Group
+// sharedLabels are the labels that all endpoints of the list have. Their message
+// carries them once. One endpoint shares with nobody but its slice.
+func (e *encoder) sharedLabels(list []*federation.Endpoint) []federation.Label {
+	if len(list) == 1 {
+		return list[0].Group
+	}
+	var room [labelRoom]federation.Label
+	shared := slices.DeleteFunc(e.labels(nil, list[0]), identifies)
 	for _, ep := range list[1:] {
-		if g := ep.Group; len(g) == len(last) && (len(g) == 0 || &g[0] == &last[0]) {
-			continue // of the same slice
-		}
-		last = ep.Group
-		if slices.ContainsFunc(shared, func(l federation.Label) bool { return !slices.Contains(last, l) }) {
-			shared = slices.DeleteFunc(slices.Clone(shared), func(l federation.Label) bool { return !slices.Contains(last, l) })
-		}
+		labels := e.labels(room[:0], ep)
+		shared = slices.DeleteFunc(shared, func(l federation.Label) bool { return !slices.Contains(labels, l) })
 	}
 	return shared
 }

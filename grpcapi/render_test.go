@@ -2,7 +2,10 @@ package grpcapi
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -183,39 +186,58 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// TestSharedLabels: what all endpoints of a message share stands once, but for their
+// names; everything else stands on its address.
 func TestSharedLabels(t *testing.T) {
-	ep := func(addr string, group []federation.Label) *federation.Endpoint {
-		return &federation.Endpoint{Addr: netip.MustParseAddrPort(addr), Group: group}
+	type eps = []*federation.Endpoint
+	var addr byte
+	ep := func(change func(*federation.Endpoint)) *federation.Endpoint {
+		addr++
+		e := shop()
+		e.Addr, e.Zone = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, addr}), 80), "a"
+		change(e)
+		return e
 	}
-	one := labels("namespace", "shop", "service", "web")
-	e := encoderFor(t, Options{}, "")
+	same := func(*federation.Endpoint) {}
+	const all = "control_plane_ns deployment namespace pod_template_hash service serviceaccount zone zone_locality"
+	group := labels("namespace", "simple-app", "service", "simple-app-v1")
 	for name, tc := range map[string]struct {
-		list []*federation.Endpoint
+		list eps
 		want string
 	}{
-		"one slice":       {[]*federation.Endpoint{ep("10.0.0.1:1", one), ep("10.0.0.2:1", one)}, "namespace service"},
-		"equal slices":    {[]*federation.Endpoint{ep("10.0.0.1:1", one), ep("10.0.0.2:1", labels("namespace", "shop", "service", "web"))}, "namespace service"},
-		"other service":   {[]*federation.Endpoint{ep("10.0.0.1:1", one), ep("10.0.0.2:1", labels("namespace", "shop", "service", "cart")), ep("10.0.0.3:1", one)}, "namespace"},
-		"one has more":    {[]*federation.Endpoint{ep("10.0.0.1:1", one), ep("10.0.0.2:1", append(labels("namespace", "shop", "service", "web"), one...))}, "namespace service"},
-		"one has nothing": {[]*federation.Endpoint{ep("10.0.0.1:1", one), ep("10.0.0.2:1", nil), ep("10.0.0.3:1", one)}, ""},
+		"one":                {eps{ep(same)}, "namespace service"},
+		"alike":              {eps{ep(same), ep(same), ep(same)}, all},
+		"one slice":          {eps{ep(func(e *federation.Endpoint) { e.Group = group }), ep(func(e *federation.Endpoint) { e.Group = group })}, all},
+		"other service":      {eps{ep(same), ep(func(e *federation.Endpoint) { e.Group = labels("namespace", "simple-app", "service", "cart") }), ep(same)}, strings.Replace(all, "service ", "", 1)},
+		"no group":           {eps{ep(same), ep(func(e *federation.Endpoint) { e.Group = nil }), ep(same)}, "control_plane_ns deployment pod_template_hash serviceaccount zone zone_locality"},
+		"other zone":         {eps{ep(same), ep(func(e *federation.Endpoint) { e.Zone = "b" })}, strings.TrimSuffix(all, " zone zone_locality")},
+		"two other zones":    {eps{ep(func(e *federation.Endpoint) { e.Zone = "c" }), ep(func(e *federation.Endpoint) { e.Zone = "b" })}, strings.Replace(all, "zone ", "", 1)},
+		"linked":             {eps{ep(func(e *federation.Endpoint) { e.Cluster = "east" }), ep(func(e *federation.Endpoint) { e.Cluster = "east" })}, strings.Replace(all, "zone ", "target_cluster zone ", 1)},
+		"two linked":         {eps{ep(func(e *federation.Endpoint) { e.Cluster = "east" }), ep(func(e *federation.Endpoint) { e.Cluster = "north" })}, all},
+		"local and linked":   {eps{ep(same), ep(func(e *federation.Endpoint) { e.Cluster = "east" })}, all},
+		"a bare address":     {eps{ep(same), ep(func(e *federation.Endpoint) { e.Kind, e.Labels, e.Zone = federation.Address, nil, "" })}, "namespace service"},
+		"no endpoint labels": {eps{ep(func(e *federation.Endpoint) { e.Labels = nil }), ep(func(e *federation.Endpoint) { e.Labels = nil })}, "namespace service zone zone_locality"},
 	} {
-		u := decode(t, e.add(tc.list))[0].GetAdd()
-		for _, n := range []string{"namespace", "service"} {
-			if _, ok := u.MetricLabels[n]; ok != (n == "namespace" && tc.want != "" || n == "service" && tc.want == "namespace service") {
-				t.Errorf("%s: set labels %v, want %q", name, u.MetricLabels, tc.want)
-			}
+		o := Options{TargetClusterLabel: true}
+		enc := encoderFor(t, o, "a")
+		u := decode(t, enc.add(tc.list))[0].GetAdd()
+		if got := strings.Join(slices.Sorted(maps.Keys(u.MetricLabels)), " "); got != tc.want {
+			t.Errorf("%s: set labels %s, want %s", name, got, tc.want)
 		}
 		p := proxy{}
 		p.apply(&pb.Update{Update: &pb.Update_Add{Add: u}})
-		for _, e := range tc.list {
-			for _, l := range e.Group {
-				if got := p.endpoints[e.Addr].MetricLabels[l.Name]; got != l.Value {
-					t.Errorf("%s: %v ends up with %s=%q, want %q", name, e.Addr, l.Name, got, l.Value)
+		for i, e := range tc.list {
+			if got, want := p.endpoints[e.Addr].MetricLabels, twin(o, "a", e).MetricLabels; !maps.Equal(got, want) {
+				t.Errorf("%s: %v ends up with %v, want %v", name, e.Addr, got, want)
+			}
+			for _, l := range e.Labels {
+				if l.Name == "pod" && u.Addrs[i].MetricLabels["pod"] != l.Value {
+					t.Errorf("%s: %v does not name its pod", name, e.Addr)
 				}
 			}
 		}
 	}
-	if one[0].Name != "namespace" || one[1].Name != "service" {
+	if group[0].Name != "namespace" || group[1].Name != "service" {
 		t.Error("a group was written to")
 	}
 }

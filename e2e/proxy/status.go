@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"errors"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -63,6 +64,17 @@ func (s *Stream) Flapped(addrs ...netip.AddrPort) error {
 		return errors.New("the stream has no mark")
 	}
 	return s.history.check(addrs)
+}
+
+// Lost returns the addresses that were there at the Mark and were absent after some message since, in order. It is empty
+// without a Mark.
+func (s *Stream) Lost() []netip.AddrPort {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.history == nil {
+		return nil
+	}
+	return slices.SortedFunc(maps.Keys(s.history.lost), netip.AddrPort.Compare)
 }
 
 // Snapshot returns the present status and state.

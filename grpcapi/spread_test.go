@@ -1,0 +1,169 @@
+package grpcapi
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"pgregory.net/rapid"
+
+	"isthmus/federation"
+)
+
+// TestSpread: however many endpoints a message takes, they are of each cluster its
+// share, and of each zone of a cluster, as exactly as whole endpoints allow.
+func TestSpread(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		list := scattered(t)
+		got := spread(list)
+		shuffled := slices.Clone(list)
+		rand.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+		if !slices.Equal(got, spread(shuffled)) {
+			t.Fatal("the order depends on more than the endpoints")
+		}
+		all := count(got)
+		if len(got) != len(list) || !slices.Equal(addresses(got), addresses(list)) {
+			t.Fatalf("%d endpoints of %d, or others", len(got), len(list))
+		}
+		m := rapid.IntRange(0, len(list)).Draw(t, "fit")
+		some := count(got[:m])
+		for c, of := range all.clusters {
+			share(t, string(c), some.clusters[c], of, m, len(list), len(all.clusters))
+		}
+		for z, of := range all.zones {
+			zones := 0
+			for other := range all.zones {
+				if other.cluster == z.cluster {
+					zones++
+				}
+			}
+			share(t, fmt.Sprint(z), some.zones[z], of, some.clusters[z.cluster], all.clusters[z.cluster], zones)
+		}
+	})
+}
+
+// TestSpreadStays: a set that has lost an endpoint begins with those it began with
+// before, but for some on the edge.
+func TestSpreadStays(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		list := scattered(t)
+		m := rapid.IntRange(0, len(list)-1).Draw(t, "fit")
+		lost := rapid.IntRange(0, len(list)-1).Draw(t, "lost")
+		before := map[*federation.Endpoint]bool{}
+		for _, ep := range spread(list)[:m] {
+			before[ep] = true
+		}
+		fresh := 0
+		for _, ep := range spread(slices.Delete(slices.Clone(list), lost, lost+1))[:m] {
+			if !before[ep] {
+				fresh++
+			}
+		}
+		if most := 2 * len(count(list).zones); fresh > most {
+			t.Fatalf("%d of %d endpoints were not there before, with %d zones", fresh, m, most/2)
+		}
+	})
+}
+
+// scattered are endpoints of some clusters, of very different sizes.
+func scattered(t *rapid.T) []*federation.Endpoint {
+	var list []*federation.Endpoint
+	for c := range rapid.IntRange(1, 4).Draw(t, "clusters") {
+		for z := range rapid.IntRange(1, 4).Draw(t, "zones") {
+			for range rapid.IntRange(1, 60).Draw(t, "endpoints") {
+				n := len(list)
+				list = append(list, &federation.Endpoint{
+					Addr:    netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(c), byte(n >> 8), byte(n)}), 80),
+					Cluster: federation.ClusterName(fmt.Sprintf("c%d", c)), Zone: fmt.Sprintf("z%d", z),
+				})
+			}
+		}
+	}
+	return list
+}
+
+type counts struct {
+	clusters map[federation.ClusterName]int
+	zones    map[clusterZone]int
+}
+
+func count(list []*federation.Endpoint) counts {
+	n := counts{map[federation.ClusterName]int{}, map[clusterZone]int{}}
+	for _, ep := range list {
+		n.clusters[ep.Cluster]++
+		n.zones[clusterZone{ep.Cluster, ep.Zone}]++
+	}
+	return n
+}
+
+// share checks that a group has what it is due of m among all: not one more, and
+// less only as far as the others' ones are rounded up.
+func share(t *rapid.T, group string, has, of, m, all, groups int) {
+	due := float64(m) * float64(of) / float64(all)
+	if f := float64(has); f > due+1 || f < due-float64(groups) || m >= groups && has == 0 {
+		t.Fatalf("%s has %d of %d among %d of %d, for which %.1f would be due", group, has, of, m, all, due)
+	}
+}
+
+func addresses(list []*federation.Endpoint) []netip.AddrPort {
+	var addrs []netip.AddrPort
+	for _, ep := range list {
+		addrs = append(addrs, ep.Addr)
+	}
+	slices.SortFunc(addrs, netip.AddrPort.Compare)
+	return addrs
+}
+
+// TestReconnectToLargeSet: a proxy that has all of a set, and reconnects, loses
+// what the first message has no room for: nothing of a set that fits, and of one
+// that does not the same share of each cluster and zone. It has all again after
+// the last message.
+func TestReconnectToLargeSet(t *testing.T) {
+	clusters := []federation.ClusterName{federation.Local, "east", "north"}
+	for _, tc := range []struct{ n, fit int }{{5000, 5000}, {15_000, 15_000}, {40_000, 16_000}} {
+		list := many(tc.n, 0)
+		for i, ep := range list {
+			ep.Cluster, ep.Zone = clusters[i%3], []string{"a", "b"}[i/3%2]
+		}
+		e := encoderFor(t, Options{H2Upgrade: true, ForceOpaqueTransport: true, MeshedHTTP2: http2Params(), TargetClusterLabel: true}, "a")
+		updates := decode(t, e.full(&federation.Set{Endpoints: list}))
+		p := proxy{}
+		for _, u := range updates {
+			p.apply(u)
+		}
+		p.reopen()
+		p.apply(updates[0])
+		if kept := len(p.endpoints); kept < tc.fit {
+			t.Errorf("of %d endpoints a proxy keeps %d", tc.n, kept)
+		}
+		kept := map[clusterZone]int{}
+		for _, ep := range list {
+			if _, ok := p.endpoints[ep.Addr]; ok {
+				kept[clusterZone{ep.Cluster, ep.Zone}]++
+			}
+		}
+		for z, n := range kept {
+			if due := len(p.endpoints) / 6; n < due-2 || n > due+2 {
+				t.Errorf("of %d endpoints, %v keeps %d of %d that are kept", tc.n, z, n, len(p.endpoints))
+			}
+		}
+		for _, u := range updates[1:] {
+			p.apply(u)
+		}
+		if len(p.endpoints) != tc.n || len(kept) != 6 || len(p.faults) > 0 {
+			t.Errorf("%d of %d endpoints at last, %d zones, faults %v", len(p.endpoints), tc.n, len(kept), p.faults)
+		}
+		t.Logf("%d endpoints: %d messages, %d bytes for each, the first message holds %d", tc.n, len(updates),
+			sizeOf(e.add(list))/tc.n, len(updates[0].GetUpdate().(*pb.Update_Add).Add.Addrs))
+	}
+}
+
+func sizeOf(frames []*frame) (n int) {
+	for _, f := range frames {
+		n += f.data.Len()
+	}
+	return n
+}
