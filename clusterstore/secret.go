@@ -63,8 +63,8 @@ func readSecret(s *corev1.Secret, now time.Time) *credentials {
 	return c
 }
 
-// readClusterName finds which cluster the Secret is for. "local" would be mixed
-// up with the gateway's own cluster in logs, metrics and labels.
+// readClusterName finds which cluster the Secret is for. "local" is refused: it is
+// the gateway's own cluster in labels, pages, annotations and metrics.
 func readClusterName(s *corev1.Secret) (federation.ClusterName, error) {
 	name, ok := s.Labels[clusterNameLabel]
 	switch {
@@ -73,7 +73,8 @@ func readClusterName(s *corev1.Secret) (federation.ClusterName, error) {
 	case name == "":
 		return "", fmt.Errorf("label %s is empty", clusterNameLabel)
 	case name == federation.Local.String():
-		return "", fmt.Errorf("label %s is %q, which stands for the cluster that the gateway runs in", clusterNameLabel, name)
+		return "", fmt.Errorf("label %s is %[2]q, the name of the cluster that the gateway runs in: link the cluster under another name "+
+			"(linkerd multicluster link-gen --cluster-name NAME), and write that name where multicluster.linkerd.io/remote-discovery has %[2]q", clusterNameLabel, name)
 	}
 	return federation.ClusterName(name), nil
 }

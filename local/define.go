@@ -96,7 +96,7 @@ func parseItem(namespace, item string) (m federation.Member, why string) {
 	case cluster == "":
 		return m, "no cluster"
 	case cluster == federation.Local.String():
-		return m, "local stands for the cluster that the gateway runs in, which " + localDiscovery + " is for"
+		return m, "local is the cluster that the gateway runs in: name its Service in " + localDiscovery + ", or give the linked cluster another name"
 	}
 	if why := invalidName(service); why != "" {
 		return m, "no Service name: " + why
