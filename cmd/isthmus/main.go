@@ -83,7 +83,7 @@ Usage: isthmus VERB [FLAGS]
   get          show what a proxy would be told about a service's endpoints, live
   profile      show what a proxy would be told about a destination's protocol,
                routes and retries, live
-  version      print the version
+  version      print the version and what it was built with: put it into bug reports
   help [VERB]  explain isthmus, or a verb and its flags
 
 Examples:

@@ -3,29 +3,72 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 )
 
-// versionVerb prints the version.
+// versionVerb prints what a bug report should begin with.
 func versionVerb(p process, args []string) error {
 	if len(args) > 0 {
 		return usagef("unexpected argument %q: version takes none", args[0])
 	}
-	fmt.Fprintln(p.stdout, version())
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{}
+	}
+	printVersion(p.stdout, info)
 	return nil
 }
 
-// version tells what this is, from what the Go tool wrote into the program.
-func version() string {
-	number, revision := "unknown", ""
-	if info, ok := debug.ReadBuildInfo(); ok {
-		number = cmp.Or(info.Main.Version, number)
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				revision = ", commit " + s.Value
+// libraries are those whose version often explains what the gateway does.
+var libraries = []struct{ title, module string }{
+	{"Kubernetes client", "k8s.io/client-go"},
+	{"proxy API", "github.com/linkerd/linkerd2-proxy-api"},
+	{"gRPC", "google.golang.org/grpc"},
+}
+
+// printVersion prints what the Go tool has written into the program.
+func printVersion(w io.Writer, info *debug.BuildInfo) {
+	fmt.Fprintln(w, version(info))
+	line := func(title, value string) { fmt.Fprintf(w, "  %-18s %s\n", title, value) }
+	line("commit", commit(info))
+	line("Go", fmt.Sprintf("%s %s/%s", runtime.Version(), runtime.GOOS, runtime.GOARCH))
+	for _, l := range libraries {
+		line(l.title, moduleVersion(info, l.module))
+	}
+}
+
+// version is the program's name and version, in a line.
+func version(info *debug.BuildInfo) string {
+	return "isthmus " + cmp.Or(info.Main.Version, "unknown")
+}
+
+// commit is what the program was built from.
+func commit(info *debug.BuildInfo) string {
+	settings := make(map[string]string)
+	for _, s := range info.Settings {
+		settings[s.Key] = s.Value
+	}
+	text := cmp.Or(settings["vcs.revision"], "unknown")
+	if at := settings["vcs.time"]; at != "" {
+		text += " of " + at
+	}
+	if settings["vcs.modified"] == "true" {
+		text += ", with changes that are not committed"
+	}
+	return text
+}
+
+// moduleVersion is the version of a module that the program is built with.
+func moduleVersion(info *debug.BuildInfo, path string) string {
+	for _, m := range info.Deps {
+		if m.Path == path {
+			if m.Replace != nil {
+				m = m.Replace
 			}
+			return m.Version
 		}
 	}
-	return fmt.Sprintf("isthmus %s (%s, %s/%s%s)", number, runtime.Version(), runtime.GOOS, runtime.GOARCH, revision)
+	return "unknown"
 }
