@@ -24,12 +24,12 @@ func TestSpread(t *testing.T) {
 		if !slices.Equal(got, spread(shuffled)) {
 			t.Fatal("the order depends on more than the endpoints")
 		}
-		all := count(got)
+		all := countZones(got)
 		if len(got) != len(list) || !slices.Equal(addresses(got), addresses(list)) {
 			t.Fatalf("%d endpoints of %d, or others", len(got), len(list))
 		}
 		m := rapid.IntRange(0, len(list)).Draw(t, "fit")
-		some := count(got[:m])
+		some := countZones(got[:m])
 		for c, of := range all.clusters {
 			share(t, string(c), some.clusters[c], of, m, len(list), len(all.clusters))
 		}
@@ -62,7 +62,7 @@ func TestSpreadStays(t *testing.T) {
 				fresh++
 			}
 		}
-		if most := 2 * len(count(list).zones); fresh > most {
+		if most := 2 * len(countZones(list).zones); fresh > most {
 			t.Fatalf("%d of %d endpoints were not there before, with %d zones", fresh, m, most/2)
 		}
 	})
@@ -85,13 +85,13 @@ func scattered(t *rapid.T) []*federation.Endpoint {
 	return list
 }
 
-type counts struct {
+type zoneCounts struct {
 	clusters map[federation.ClusterName]int
 	zones    map[clusterZone]int
 }
 
-func count(list []*federation.Endpoint) counts {
-	n := counts{map[federation.ClusterName]int{}, map[clusterZone]int{}}
+func countZones(list []*federation.Endpoint) zoneCounts {
+	n := zoneCounts{map[federation.ClusterName]int{}, map[clusterZone]int{}}
 	for _, ep := range list {
 		n.clusters[ep.Cluster]++
 		n.zones[clusterZone{ep.Cluster, ep.Zone}]++
