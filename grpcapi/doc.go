@@ -13,6 +13,8 @@
 //     never an empty add. That holds across everything that happens to the
 //     service, its clusters and the client's node. Codes are for the opening: a
 //     live stream is ended by its client, a stall, a drain or a panic only.
+//   - Until Finish nobody is refused: while streams are sent elsewhere (Drain), those
+//     who come, or come back, are served, and are not sent elsewhere again.
 //   - A GetProfile begins with a profile, or ends with a code, at once. Each
 //     message after that is a profile that says something else than the one
 //     before. Codes are for the opening here too: of what is no more, or not yet,
@@ -70,6 +72,12 @@
 //     grpc-go itself answer Canceled before the handler can say Unavailable. The
 //     transport stream's WriteStatus is found by its signature; if a release of
 //     grpc-go hides it, every stream ends with Internal, and every test here fails.
+//   - A proxy that is refused waits twice as long before it tries again, up to a
+//     minute, and starts over with the first message that it gets. It also goes by
+//     DNS that is half a minute old. So a drain that refused those who come back
+//     would keep them away from every replica; one that serves them costs them 0.1 s.
+//   - A proxy whose stream was ended is nowhere for 0.1 s. So that there is no stream
+//     means nothing until it has lasted a while: Deserted.
 //   - Views that nobody uses stay for Options.Linger, since a quiet stream that
 //     ends is followed by the same proxy's next one. They are in a plain LRU with a
 //     timer each: the expirable LRU of the same library starts a goroutine that

@@ -3,21 +3,21 @@ package grpcapi
 import (
 	"cmp"
 	"context"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
 )
 
 // Leave makes health say NOT_SERVING, so that clients that ask go elsewhere.
-// Whoever comes is served as before, until Drain.
+// Whoever comes is served as before, until Finish.
 func (s *Server) Leave() { s.health.Shutdown() }
 
-// Drain refuses new streams with Unavailable from now on, and ends each open one
-// with Unavailable after a random part of Options.Drain, so that not all proxies
-// come to another replica at once. Health says NOT_SERVING. It returns when all
-// have ended or the context is done, which leaves those open that are not due.
+// Drain ends each stream that is open now with Unavailable after a random part
+// of Options.Drain, so that not all proxies come to another replica at once.
+// Streams that are opened later, also by those proxies, are served and stay. It
+// returns when the last of its streams has been ended or the context is done.
 func (s *Server) Drain(ctx context.Context) {
-	s.Leave()
 	start := time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -30,9 +30,45 @@ func (s *Server) Drain(ctx context.Context) {
 			d.stream.end(whyDraining)
 		}
 	}
-	select {
-	case <-ctx.Done():
-	case <-s.ended:
+}
+
+// Deserted returns when no stream has been open for the time given, or when the
+// context is done, and tells whether it was the former. A proxy whose stream was
+// ended comes back within that time, unless it has gone elsewhere. One caller
+// at a time.
+func (s *Server) Deserted(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		since, empty := s.vacancy()
+		var over <-chan time.Time
+		if empty {
+			left := d - time.Since(since)
+			if left <= 0 {
+				return true
+			}
+			timer.Reset(left)
+			over = timer.C
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-s.emptied:
+		case <-over:
+		}
+	}
+}
+
+// Finish ends all streams with Unavailable, now, and whichever still come. It
+// does not wait for them. For when nobody can connect any more.
+func (s *Server) Finish() {
+	s.Leave()
+	s.mu.Lock()
+	s.finished = true
+	left := slices.Collect(maps.Keys(s.streams))
+	s.mu.Unlock()
+	for _, st := range left {
+		st.end(whyDraining)
 	}
 }
 
@@ -42,13 +78,10 @@ type departure struct {
 	after  time.Duration
 }
 
-// departures begins the drain: it says when each of the open streams ends, in
-// that order.
+// departures says when each of the open streams ends, in that order.
 func (s *Server) departures() []departure {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.draining = true
-	s.checkEnded()
 	list := make([]departure, 0, len(s.streams))
 	for st := range s.streams {
 		d := departure{stream: st}

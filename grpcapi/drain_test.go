@@ -9,60 +9,91 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
+// over tells whether a call has ended.
+func (c *call) over() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func count(calls []*call) (ended int) {
+	for _, c := range calls {
+		if c.over() {
+			ended++
+		}
+	}
+	return ended
+}
+
+// TestDrain: those that are open are ended at random moments, nobody is refused,
+// and who comes meanwhile stays until Finish.
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Drain: 10 * time.Second})
 		w.offer("", pods("10.0.0.1:80")...)
-		var calls []*call
+		var moved []*call
 		for range 100 {
-			calls = append(calls, w.get(webAddr, ""))
+			moved = append(moved, w.get(webAddr, ""))
 		}
-		stuck := w.get(webAddr, "", gated) // blocked in its send
+		moved = append(moved, w.get(webAddr, "", gated)) // blocked in its send
 		synctest.Wait()
-		if n := w.server.Streams(); n != 101 {
-			t.Fatalf("%d streams", n)
-		}
 		start := time.Now()
-		over := make(chan time.Duration, 1)
-		go func() { w.server.Drain(t.Context()); over <- time.Since(start) }()
+		took := make(chan time.Duration, 1)
+		go func() { w.server.Drain(t.Context()); took <- time.Since(start) }()
 		synctest.Wait()
-		late := w.get(webAddr, "")
-		late.fails(t, codes.Unavailable, "shutting down")
+		late := []*call{w.get(webAddr, "")}
 		time.Sleep(5 * time.Second)
+		late = append(late, w.get(webAddr, ""))
 		synctest.Wait()
-		half := w.server.Streams()
+		half := count(moved)
 		if half < 20 || half > 80 {
-			t.Errorf("%d of 101 streams left after half the time", half)
+			t.Errorf("%d of 101 streams ended after half the time", half)
 		}
-		for _, c := range calls { // those that are left are still served
-			c.take()
-		}
-		w.offer("", pods("10.0.0.2:80")...)
+		w.offer("", pods("10.0.0.1:80", "10.0.0.2:80")...) // those that are left are still served
 		synctest.Wait()
-		served := 0
-		for _, c := range calls {
-			served += len(c.take()) / 2
+		for _, c := range moved[:100] {
+			if n := len(c.take()); !c.over() && n != 2 {
+				t.Errorf("%d messages, want 2", n)
+			}
 		}
-		if served < half-1 {
-			t.Errorf("%d streams served, %d are open", served, half)
+		if d := <-took; d > 10*time.Second || d < 5*time.Second {
+			t.Errorf("drained within %v", d)
 		}
-		if took := <-over; took > 10*time.Second || took < 5*time.Second {
-			t.Errorf("drained within %v", took)
-		}
-		for _, c := range append(calls, stuck) {
+		for _, c := range moved {
 			c.fails(t, codes.Unavailable, "shutting down")
 		}
-		if n := w.server.Streams(); n != 0 {
-			t.Errorf("%d streams left", n)
+		time.Sleep(time.Minute)
+		late = append(late, w.get(webAddr, ""))
+		synctest.Wait()
+		if n := count(late); n != 0 || w.server.Streams() != 3 {
+			t.Errorf("%d of those who came later have ended, and %d streams are open", n, w.server.Streams())
 		}
-		w.server.Drain(t.Context()) // again: nothing to do
+		for i, messages := range []int{2, 2, 1} {
+			if n := len(late[i].take()); n != messages {
+				t.Errorf("late stream %d had %d messages, want %d", i, n, messages)
+			}
+		}
+		before := time.Now()
+		w.server.Finish()
+		late = append(late, w.get(webAddr, ""))
+		synctest.Wait()
+		for _, c := range late {
+			c.fails(t, codes.Unavailable, "shutting down")
+		}
+		if d := time.Since(before); d != 0 || w.server.Streams() != 0 {
+			t.Errorf("%v after the end %d streams are left", d, w.server.Streams())
+		}
 	})
 }
 
 func TestDrainGivesUpWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{Drain: time.Hour})
+		w := newWorld(t, Options{Drain: 1000 * time.Hour})
 		c := w.get(webAddr, "")
+		defer c.hangUp()
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -71,7 +102,6 @@ func TestDrainGivesUpWithItsContext(t *testing.T) {
 		if took := time.Since(start); took > time.Second {
 			t.Errorf("took %v", took)
 		}
-		c.hangUp()
 	})
 }
 
@@ -82,6 +112,64 @@ func TestDrainWithoutStreams(t *testing.T) {
 		w.server.Drain(t.Context())
 		if took := time.Since(start); took != 0 {
 			t.Errorf("took %v", took)
+		}
+	})
+}
+
+// TestDeserted: a proxy that comes back in time counts, and the time begins anew
+// when it leaves.
+func TestDeserted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{})
+		w.offer("", pods("10.0.0.1:80")...)
+		one, two := w.get(webAddr, ""), w.get(webAddr, "")
+		synctest.Wait()
+		start, after := time.Now(), make(chan time.Duration, 1)
+		go func() {
+			if !w.server.Deserted(t.Context(), time.Second) {
+				t.Error("not deserted")
+			}
+			after <- time.Since(start)
+		}()
+		time.Sleep(3 * time.Second)
+		one.hangUp()
+		time.Sleep(2 * time.Second)
+		two.hangUp()
+		time.Sleep(999 * time.Millisecond)
+		back := w.get(webAddr, "")
+		time.Sleep(time.Minute)
+		back.hangUp()
+		time.Sleep(500 * time.Millisecond)
+		w.get(webAddr, "").hangUp()
+		if got, want := <-after, 67499*time.Millisecond; got != want {
+			t.Errorf("deserted after %v, want %v", got, want)
+		}
+	})
+}
+
+func TestDesertedGivesUpWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{})
+		c := w.get(webAddr, "")
+		defer c.hangUp()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		start := time.Now()
+		if w.server.Deserted(ctx, time.Second) || time.Since(start) != 5*time.Second {
+			t.Errorf("deserted with a stream open, after %v", time.Since(start))
+		}
+	})
+}
+
+// TestDesertedFromTheStart: a server that has long been without streams is.
+func TestDesertedFromTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{})
+		time.Sleep(time.Minute)
+		start := time.Now()
+		if !w.server.Deserted(t.Context(), time.Second) || time.Since(start) != 0 {
+			t.Errorf("deserted after %v", time.Since(start))
 		}
 	})
 }

@@ -59,8 +59,8 @@ type opening struct {
 	err   error
 }
 
-// begin receives the request, opens what it asks for, unless there is a drain, and
-// sends the first messages, if they are known.
+// begin receives the request, opens what it asks for, unless the server has
+// finished, and sends the first messages, if they are known.
 func (o *opening) begin() {
 	src, err := o.receive()
 	if err != nil {

@@ -23,7 +23,7 @@ type Options struct {
 	Pace       time.Duration // after a message, wait this long before looking for the next change; default 50ms, negative: do not wait
 	Stall      time.Duration // end a stream whose proxy takes nothing for this long although there is something to send; default 60s
 	FirstFrame time.Duration // how long the first message waits for clusters that are pending; default 2s
-	Drain      time.Duration // Drain spreads the ends of streams over this; default 10s, negative: at once
+	Drain      time.Duration // Drain spreads the ends of streams over this; default 6s, negative: at once
 
 	Linger    time.Duration // how long a view that nobody uses stays; default 30s, negative: it does not
 	IdleViews int           // how many of those stay at most, of each RPC; default 1024
@@ -39,7 +39,7 @@ func (o Options) validate() (Options, error) {
 	o.Pace = cmp.Or(o.Pace, 50*time.Millisecond)
 	o.Stall = cmp.Or(o.Stall, time.Minute)
 	o.FirstFrame = cmp.Or(o.FirstFrame, 2*time.Second)
-	o.Drain = cmp.Or(o.Drain, 10*time.Second)
+	o.Drain = cmp.Or(o.Drain, 6*time.Second)
 	o.Linger = cmp.Or(o.Linger, 30*time.Second)
 	o.IdleViews = cmp.Or(o.IdleViews, 1024)
 	o.IdleBytes = cmp.Or(o.IdleBytes, 20<<20)

@@ -227,7 +227,8 @@ func TestProfileStall(t *testing.T) {
 	}
 }
 
-// TestDrainOfBothKinds: streams of both RPCs are counted, and end.
+// TestDrainOfBothKinds: streams of both RPCs are counted, and end; those who come
+// meanwhile do at the end.
 func TestDrainOfBothKinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Drain: 10 * time.Second})
@@ -242,11 +243,18 @@ func TestDrainOfBothKinds(t *testing.T) {
 		done := make(chan struct{})
 		go func() { defer close(done); w.server.Drain(t.Context()) }()
 		synctest.Wait()
-		calls = append(calls, w.getProfile(webAddr, ""))
+		late := w.getProfile(webAddr, "")
 		<-done
 		if took := time.Since(start); took > 10*time.Second {
 			t.Errorf("drained within %v", took)
 		}
+		synctest.Wait()
+		if n := w.server.Streams(); n != 1 || late.over() {
+			t.Errorf("%d streams, want the one that came during the drain", n)
+		}
+		w.server.Finish()
+		calls = append(calls, late, w.getProfile(webAddr, ""))
+		synctest.Wait()
 		for _, c := range calls {
 			c.fails(t, codes.Unavailable, "shutting down")
 		}

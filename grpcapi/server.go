@@ -40,8 +40,9 @@ type Server struct {
 
 	mu       sync.Mutex
 	streams  map[*stream]struct{}
-	draining bool
-	ended    chan struct{} // closed once draining and without streams
+	empty    time.Time     // since when there are none, if there are none
+	finished bool          // none is let in any more
+	emptied  chan struct{} // gets a value when the last stream leaves; has room for one
 }
 
 // New returns a server of what the table publishes. It starts nothing; see GRPC.
@@ -63,7 +64,8 @@ func New(table *federation.Table, dir Directory, o Options) (*Server, error) {
 		workers: newWorkers(),
 		epoch:   time.Now(),
 		streams: make(map[*stream]struct{}),
-		ended:   make(chan struct{}),
+		empty:   time.Now(),
+		emptied: make(chan struct{}, 1),
 	}
 	if s.sets, err = newViews(o, func(k federation.Key) *view { return newView(k, enc, s.workers) }); err != nil {
 		return nil, err
@@ -86,11 +88,11 @@ func (s *Server) Streams() int {
 	return len(s.streams)
 }
 
-// enter registers a stream, unless there is a drain.
+// enter registers a stream, unless the server has finished.
 func (s *Server) enter(st *stream) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.draining {
+	if s.finished {
 		return false
 	}
 	s.streams[st] = struct{}{}
@@ -101,17 +103,19 @@ func (s *Server) leave(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.streams, st)
-	s.checkEnded()
-}
-
-// checkEnded closes s.ended when it is time. s.mu is held.
-func (s *Server) checkEnded() {
-	if !s.draining || len(s.streams) > 0 {
+	if len(s.streams) > 0 {
 		return
 	}
+	s.empty = time.Now()
 	select {
-	case <-s.ended:
-	default:
-		close(s.ended)
+	case s.emptied <- struct{}{}:
+	default: // it is known
 	}
+}
+
+// vacancy tells whether no stream is open, and since when.
+func (s *Server) vacancy() (since time.Time, empty bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.empty, len(s.streams) == 0
 }

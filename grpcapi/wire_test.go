@@ -147,7 +147,7 @@ func TestHealthAndReflection(t *testing.T) {
 		}
 	}
 	check(healthpb.HealthCheckResponse_SERVING)
-	w.server.Drain(t.Context())
+	w.server.Leave()
 	check(healthpb.HealthCheckResponse_NOT_SERVING)
 
 	r, err := reflectionpb.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
@@ -259,16 +259,17 @@ func TestDrainOverTheWire(t *testing.T) {
 		streams = append(streams, s)
 	}
 	w.server.Drain(t.Context())
-	if n := w.server.Streams(); n != 0 {
-		t.Errorf("%d streams left", n)
-	}
+	until(t, "no streams left", func() bool { return w.server.Streams() == 0 })
+	served, _ := get(t, conn, webAddr, "")
+	receive(t, served, "add 10.0.0.1:80")
+	w.server.Finish()
 	late, _ := get(t, conn, webAddr, "")
-	for _, s := range append(streams, late) {
+	for _, s := range append(streams, served, late) {
 		if _, err := s.Recv(); status.Code(err) != codes.Unavailable || status.Convert(err).Message() != whyDraining.Message() {
 			t.Errorf("got %v", err)
 		}
 	}
-	until(t, "all are counted", func() bool { return handled(t, r, "Get", "Unavailable") == 11 })
+	until(t, "all are counted", func() bool { return handled(t, r, "Get", "Unavailable") == 12 })
 }
 
 func TestHangUpOverTheWire(t *testing.T) {

@@ -75,7 +75,7 @@ func servePage(w http.ResponseWriter, page any) {
 	w.Write(append(text, '\n'))
 }
 
-// serve answers on l until ctx ends; requests under way then have a second.
+// serve answers on l until ctx ends; requests under way then have lastLimit.
 func (a *admin) serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler:           a.handler(),
@@ -92,7 +92,7 @@ func (a *admin) serve(ctx context.Context, l net.Listener) error {
 		return fmt.Errorf("admin server at %s: %w", l.Addr(), err)
 	case <-ctx.Done():
 	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLimit)
 	defer cancel()
 	err := server.Shutdown(last)
 	if err != nil {

@@ -87,7 +87,8 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 		server: server,
 		traces: traces,
 		ending: &ending{
-			streams: api.Streams, leave: api.Leave, drain: api.Drain, graceful: server.GracefulStop, abort: server.Stop,
+			streams: api.Streams, leave: api.Leave, drain: api.Drain, deserted: api.Deserted, finish: api.Finish,
+			graceful: server.GracefulStop, abort: server.Stop,
 			pause: o.delay, spread: o.drain, log: log,
 		},
 		log: log,

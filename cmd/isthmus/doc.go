@@ -33,10 +33,12 @@
 //     log. Debug lines are not limited.
 //   - GOGC is 200 where the environment has none: see memory.go. What it took to
 //     read all clusters is given back to the system before proxies are served.
-//   - Traces are a part of the gateway that ends last, with two seconds for the
+//   - Traces are a part of the gateway that ends last, with half a second for the
 //     spans that are left. A collector that can't be used is logged, no more.
 //   - The end comes in an order that takes nothing away from proxies: not ready,
 //     and EndpointSlices left to another replica to write; a pause, streams sent
-//     elsewhere, the server stopped, the clusters last. A second signal ends the
-//     process at once.
+//     elsewhere while whoever comes is served, the listener closed, the streams that
+//     are left ended, the clusters last. The default times, and a second for what
+//     follows the last stream, are Kubernetes' default grace: see
+//     docs/operations.md. A second signal ends the process at once.
 package main

@@ -146,9 +146,10 @@ func (g *gateway) serve(life context.Context, fail context.CancelCauseFunc) {
 		fail(fmt.Errorf("--addr: %w", err))
 		return
 	}
+	door := newDoor(l)
 	var served sync.WaitGroup
 	served.Go(func() {
-		if err := g.server.Serve(l); err != nil {
+		if err := g.server.Serve(door); err != nil {
 			fail(fmt.Errorf("gRPC server at %s: %w", l.Addr(), err))
 		}
 	})
@@ -156,7 +157,7 @@ func (g *gateway) serve(life context.Context, fail context.CancelCauseFunc) {
 	g.log.Info("ready", zap.Stringer("addr", l.Addr()), zap.Duration("after", time.Since(began)))
 	<-life.Done()
 	g.ready.Store(false)
-	g.ending.run()
+	g.ending.run(door.closed)
 	served.Wait()
 }
 

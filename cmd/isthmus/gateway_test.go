@@ -22,7 +22,7 @@ type stand struct {
 	known   chan struct{} // of the follower
 	fail    chan error    // ends the follower
 	open    atomic.Int32  // streams
-	drained chan struct{} // ends the drain
+	drained chan struct{} // all proxies have gone elsewhere
 	let     atomic.Bool   // the follower was let go
 	first   atomic.Bool   // what is to end first has
 	client  *http.Client
@@ -53,12 +53,13 @@ func newStand(t *testing.T) *stand {
 		admin: &admin{ready: ready.Load, metrics: prometheus.NewRegistry(), log: zap.NewNop()},
 		ending: &ending{
 			streams: func() int { return int(s.open.Load()) }, leave: func() {},
-			drain: func(context.Context) {
-				if s.open.Load() > 0 {
-					<-s.drained
-					s.open.Store(0)
-				}
+			drain: func(ctx context.Context) { <-ctx.Done() },
+			deserted: func(context.Context, time.Duration) bool {
+				<-s.drained
+				s.open.Store(0)
+				return true
 			},
+			finish:   func() {},
 			graceful: server.GracefulStop, abort: server.Stop, spread: time.Minute, log: zap.NewNop(),
 		},
 	}

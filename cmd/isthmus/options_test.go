@@ -96,7 +96,7 @@ func TestDefaults(t *testing.T) {
 		o.pace, o.stall, o.delay, o.drain}
 	want := flat{":8086", ":9996", "linkerd", "cluster.local", "cluster.local", "info", "plain",
 		true, true, true, false, false, true, false,
-		50 * time.Millisecond, time.Minute, 5 * time.Second, 10 * time.Second}
+		50 * time.Millisecond, time.Minute, 23 * time.Second, 6 * time.Second}
 	if got != want {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}

@@ -2,48 +2,98 @@ package main
 
 import (
 	"context"
+	"net"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
 )
 
+// What comes after the last stream is over within a second, since the default
+// flags leave no more of Kubernetes' default grace of 30 s.
 const (
-	// drainSlack is what streams may take to end beyond their spread.
-	drainSlack = 2 * time.Second
-	// stopLimit is what other calls, connections and the admin server's
-	// requests may take to end once all streams have.
-	stopLimit = 2 * time.Second
+	// stopLimit is what streams, other calls and connections may take to end
+	// once the listener is closed.
+	stopLimit = 300 * time.Millisecond
+	// lastLimit is what requests to the admin server, and spans that are left,
+	// may take after that.
+	lastLimit = 500 * time.Millisecond
+	// calm is how long there must be no stream until nobody is expected back.
+	// Proxies come back 0.1 s after their stream was ended.
+	calm = time.Second
 )
 
 // ending is how a gateway that serves stops serving.
 type ending struct {
-	streams  func() int            // how many are open
-	leave    func()                // says in health checks that this server goes away
-	drain    func(context.Context) // ends them all; gives up when the context ends
-	graceful func()                // stops the server once nothing is under way
-	abort    func()                // stops it now, also a graceful that is waiting
-	pause    time.Duration         // before drain
-	spread   time.Duration         // over which drain ends the streams
+	streams  func() int                                // how many are open
+	leave    func()                                    // says in health checks that this server goes away
+	drain    func(context.Context)                     // ends those that are open, spread over a time
+	deserted func(context.Context, time.Duration) bool // waits until none has been open for that long
+	finish   func()                                    // ends all, and those that still come
+	graceful func()                                    // closes the listener, then waits until nothing is under way
+	abort    func()                                    // stops the server now, also a graceful that is waiting
+	pause    time.Duration                             // before drain
+	spread   time.Duration                             // over which drain ends the streams
 	log      *zap.Logger
 }
 
-// run pauses so that no new streams come, ends the open ones, and stops the
-// server. Without open streams it only stops the server. Each part
-// has its limit, so that it ends whatever clients do.
-func (e *ending) run() {
+// run sends proxies elsewhere while it serves, and then stops the server. Without
+// open streams it only stops the server. closed is closed once the listener is.
+// Each part has its limit, so that it ends whatever clients do.
+func (e *ending) run(closed <-chan struct{}) {
 	e.leave()
 	if n := e.streams(); n > 0 {
 		e.log.Info("shutdown: waiting for clients to go elsewhere", zap.Int("streams", n), zap.Duration("for", e.pause))
-		time.Sleep(e.pause)
-		e.log.Info("shutdown: ending streams", zap.Int("streams", e.streams()), zap.Duration("within", e.spread))
+		e.move()
+		e.log.Info("shutdown: serving ends", zap.Int("streams", e.streams()))
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), e.spread+drainSlack)
-	defer cancel()
-	e.drain(ctx)
-	if n := e.streams(); n > 0 {
-		e.log.Warn("shutdown: streams did not end in time", zap.Int("streams", n))
+	e.stop(closed)
+}
+
+// move pauses, so that proxies learn of other replicas, and then ends the open
+// streams. It returns when its time is over, or all proxies have gone.
+func (e *ending) move() {
+	ctx, cancel := context.WithTimeout(context.Background(), e.pause+e.spread)
+	var moving sync.WaitGroup
+	moving.Go(func() {
+		select {
+		case <-ctx.Done():
+		case <-time.After(e.pause):
+			e.log.Info("shutdown: ending streams", zap.Int("streams", e.streams()), zap.Duration("within", e.spread))
+			e.drain(ctx)
+		}
+	})
+	if e.deserted(ctx, calm) {
+		e.log.Info("shutdown: all clients have gone elsewhere")
 	}
+	cancel()
+	moving.Wait()
+}
+
+// stop closes the listener, and only then ends the streams that are left: who
+// tries again at once must not get in again.
+func (e *ending) stop(closed <-chan struct{}) {
 	late := time.AfterFunc(stopLimit, e.abort)
 	defer late.Stop()
-	e.graceful()
+	var stopping sync.WaitGroup
+	stopping.Go(e.graceful)
+	<-closed
+	e.finish()
+	stopping.Wait()
+}
+
+// door is a listener that says when it has been closed.
+type door struct {
+	net.Listener
+	once   sync.Once
+	closed chan struct{}
+}
+
+func newDoor(l net.Listener) *door { return &door{Listener: l, closed: make(chan struct{})} }
+
+// Close closes the listener.
+func (d *door) Close() error {
+	err := d.Listener.Close()
+	d.once.Do(func() { close(d.closed) })
+	return err
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/go-logr/zapr"
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
@@ -18,13 +17,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-const (
-	// traceService is the name that Linkerd's destination controller has in
-	// traces.
-	traceService = "linkerd-destination"
-	// traceFlush is how long the last spans may take to be sent.
-	traceFlush = 2 * time.Second
-)
+// traceService is the name that Linkerd's destination controller has in traces.
+const traceService = "linkerd-destination"
 
 // tracing sends a span for every call to an OpenTelemetry collector. Without
 // collector it is nil: nothing is installed then, and nothing costs anything.
@@ -58,7 +52,7 @@ func (t *tracing) options() []grpc.ServerOption {
 	))}
 }
 
-// run sends spans until ctx ends, and then those that are left. A collector that
+// run sends spans until ctx ends, and then those that are left, within lastLimit. A collector that
 // can't be used is no reason not to serve: it is logged, and spans are dropped.
 func (t *tracing) run(ctx context.Context) error {
 	t.takeOver()
@@ -71,7 +65,7 @@ func (t *tracing) run(ctx context.Context) error {
 	t.provider.RegisterSpanProcessor(trace.NewBatchSpanProcessor(exporter))
 	t.log.Info("traces go to a collector", zap.String("collector", t.collector))
 	<-ctx.Done()
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), traceFlush)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLimit)
 	defer cancel()
 	// When the provider gives up, what is under way ends with the exporter.
 	if err := errors.Join(t.provider.Shutdown(last), exporter.Shutdown(last)); err != nil {
