@@ -1,0 +1,66 @@
+package proxy
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Records are what DNS says of a headless Service: the addresses of its replicas.
+type Records struct {
+	mu    sync.Mutex
+	addrs []string
+}
+
+// NewRecords returns the records of these addresses.
+func NewRecords(addrs ...string) *Records { return &Records{addrs: addrs} }
+
+// Set replaces the addresses.
+func (r *Records) Set(addrs ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.addrs = addrs
+}
+
+func (r *Records) lookup() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.addrs
+}
+
+// cache is what one proxy has last looked up.
+type cache struct {
+	records *Records
+
+	mu    sync.Mutex
+	addrs []string
+}
+
+func (c *cache) refresh() {
+	addrs := c.records.lookup()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.addrs = addrs
+}
+
+func (c *cache) known() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.addrs)
+}
+
+// run looks the records up again whenever their time to live is over, first after a part of it.
+func (c *cache) run(ctx context.Context, first, ttl time.Duration) {
+	next := time.NewTimer(first)
+	defer next.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-next.C:
+			next.Reset(ttl)
+			c.refresh()
+		}
+	}
+}

@@ -1,0 +1,223 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+)
+
+const (
+	// FirstPause is how long a proxy waits until it subscribes again. Each further failure doubles it.
+	FirstPause = 100 * time.Millisecond
+	// LongestPause is the most that it waits.
+	LongestPause = time.Minute
+)
+
+// Conn is a connection to a replica.
+type Conn interface {
+	grpc.ClientConnInterface
+	Close() error
+}
+
+// SubscriberConfig says what to subscribe to, and how to find who serves it.
+type SubscriberConfig struct {
+	Records   *Records
+	TTL       time.Duration // of the records
+	Age       time.Duration // of what the proxy's cache holds when it starts
+	Kind      Kind
+	Authority string
+	Token     string
+	Connect   func(ctx context.Context, addr string) (Conn, error) // nil: Connect
+}
+
+// Opening is a stream that has begun.
+type Opening struct {
+	Addr  string    // of the replica
+	Lost  time.Time // when the stream before it ended; zero for the first
+	First time.Time // when its first message came
+}
+
+// Subscriber is a proxy that keeps one subscription, at any of the replicas that it knows by DNS. When the stream ends
+// it waits, tries all replicas that it knows, in any order, and stays with the first one that connects. The pause
+// doubles each time, and starts over with any message.
+type Subscriber struct {
+	cfg    SubscriberConfig
+	stream *Stream
+	conn   exchange
+	cache  cache
+
+	mu       sync.Mutex
+	openings []Opening
+	lost     time.Time
+}
+
+// NewSubscriber returns a Subscriber that knows what the records say now. It does nothing until Run.
+func NewSubscriber(cfg SubscriberConfig) *Subscriber {
+	if cfg.Connect == nil {
+		cfg.Connect = Connect
+	}
+	s := &Subscriber{cfg: cfg, cache: cache{records: cfg.Records}}
+	s.cache.refresh()
+	s.stream = NewStream(Config{Conn: &s.conn, Kind: cfg.Kind, Authority: cfg.Authority, Token: cfg.Token})
+	return s
+}
+
+// Stream returns the subscription, which the Subscriber alone opens and closes.
+func (s *Subscriber) Stream() *Stream { return s.stream }
+
+// Openings returns all streams that have begun, in order.
+func (s *Subscriber) Openings() []Opening {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.openings)
+}
+
+// Run subscribes until ctx ends.
+func (s *Subscriber) Run(ctx context.Context) {
+	var caching sync.WaitGroup
+	defer caching.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	caching.Go(func() { s.cache.run(ctx, s.cfg.TTL-s.cfg.Age, s.cfg.TTL) })
+	pause := FirstPause
+	for ctx.Err() == nil {
+		if s.subscribe(ctx) {
+			pause = FirstPause
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+			pause = min(2*pause, LongestPause)
+		}
+	}
+}
+
+// subscribe opens a stream, and returns when it has ended. It tells whether there was a message.
+func (s *Subscriber) subscribe(ctx context.Context) (heard bool) {
+	conn, addr := s.connect(ctx)
+	if conn == nil {
+		return false
+	}
+	defer conn.Close()
+	s.conn.set(conn)
+	if s.stream.Open(ctx) != nil {
+		return false
+	}
+	defer s.stream.Close()
+	limit := time.NewTimer(FirstMessageLimit)
+	defer limit.Stop()
+	for {
+		changed, now := s.stream.Changed(), s.stream.Status()
+		if now.First != nil && !heard {
+			heard = true
+			limit.Stop()
+			s.begun(addr, now.First.At)
+		}
+		if now.Phase != Open {
+			s.ended(heard, now.EndedAt)
+			return heard
+		}
+		select {
+		case <-ctx.Done():
+			return heard
+		case <-limit.C:
+			return false
+		case <-changed:
+		}
+	}
+}
+
+// connect returns a connection to any of the replicas that are known and can be connected to; nil: there is none.
+func (s *Subscriber) connect(ctx context.Context) (Conn, string) {
+	known := s.cache.known()
+	rand.Shuffle(len(known), func(i, j int) { known[i], known[j] = known[j], known[i] })
+	for _, addr := range known {
+		if conn, err := s.cfg.Connect(ctx, addr); err == nil {
+			return conn, addr
+		}
+	}
+	return nil, ""
+}
+
+func (s *Subscriber) begun(addr string, first time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.openings = append(s.openings, Opening{Addr: addr, Lost: s.lost, First: first})
+}
+
+func (s *Subscriber) ended(heard bool, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if heard {
+		s.lost = at
+	}
+}
+
+// Connect connects to a replica. When that connection ends, no other takes its place.
+func Connect(ctx context.Context, addr string) (Conn, error) {
+	var dialer net.Dialer
+	tcp, err := dialer.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", addr, err)
+	}
+	once := make(chan net.Conn, 1)
+	once <- tcp
+	conn, err := Dial(addr, grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+		select {
+		case tcp := <-once:
+			return tcp, nil
+		default:
+			return nil, errors.New("the connection has ended")
+		}
+	}))
+	if err != nil {
+		return nil, errors.Join(err, tcp.Close())
+	}
+	return &single{conn, tcp}, nil
+}
+
+// single is a gRPC connection over one TCP connection.
+type single struct {
+	*grpc.ClientConn
+	tcp net.Conn
+}
+
+// Close closes both; the TCP connection may have been closed before.
+func (s *single) Close() error {
+	err := s.ClientConn.Close()
+	s.tcp.Close()
+	return err
+}
+
+// exchange is a connection that can be replaced.
+type exchange struct {
+	mu  sync.Mutex
+	now Conn
+}
+
+func (e *exchange) set(c Conn) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.now = c
+}
+
+func (e *exchange) current() Conn {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.now
+}
+
+func (e *exchange) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	return e.current().Invoke(ctx, method, args, reply, opts...)
+}
+
+func (e *exchange) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	return e.current().NewStream(ctx, desc, method, opts...)
+}
