@@ -31,6 +31,10 @@ faults: tools ## what happens to clusters, links and proxies, at length (FAULT=R
 	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane \
 	  go test -count=1 -timeout 60m -v ./faults -long $(if $(FAULT),-run '^(TestFaults|TestOwnCluster)$$' -fault '$(FAULT)')
 
+handover: tools ## how a gateway that goes hands its proxies over, for many flags: prints tables (BEFORE=FILE: also for that binary)
+	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane HANDOVER_BEFORE=$(abspath $(BEFORE)) \
+	  go test -count=1 -timeout 60m -v -run Tables ./handover -long
+
 sim: tools ## a gateway amid clusters and clients that misbehave as SEEDS (default 10) say; SIM_FLAGS as of isthmus-sim -help
 	$(BIN)/isthmus-sim -gateway $(BIN)/isthmus -seed 1 -seeds $(or $(SEEDS),10) $(SIM_FLAGS)
 
@@ -61,4 +65,4 @@ vulncheck: ## known vulnerabilities in what is built; asks vuln.go.dev
 clean: ## remove what was built
 	rm -rf $(BIN) out
 
-.PHONY: help build tools demo test unit e2e faults sim lint generate bench growth microbench fuzz vulncheck clean
+.PHONY: help build tools demo test unit e2e faults handover sim lint generate bench growth microbench fuzz vulncheck clean

@@ -119,7 +119,7 @@ func TestProcess(t *testing.T) {
 		t.Errorf("get: exit code %d", c)
 	}
 	live.await(t, "Unavailable: ")
-	for _, want := range []string{`"ready"`, "shutdown: begins", "shutdown: ending streams", "shutdown: done"} {
+	for _, want := range []string{`"ready"`, "shutdown: begins", "shutdown: serving ends", "shutdown: done"} {
 		p.log.await(t, want)
 	}
 }
@@ -164,6 +164,29 @@ func TestProcessWithoutAPI(t *testing.T) {
 			t.Errorf("not JSON: %s", line)
 		}
 	}
+}
+
+// TestServesWhileItGoes: who comes after SIGTERM is served, and once nobody is left
+// the process does not wait any longer.
+func TestServesWhileItGoes(t *testing.T) {
+	p := startProcess(t, startAPI(t), "--shutdown-delay=1h", "--drain=1h")
+	eventually(t, "ready", func() bool { return p.says("/ready") == "ok" })
+	live, quit, end := newPages(), make(chan os.Signal, 1), make(chan int, 1)
+	go func() {
+		end <- run(context.Background(), process{args: []string{"get", "web.shop.svc.cluster.local", "--addr", p.addr}, stdout: live, stderr: live, signals: quit})
+	}()
+	live.await(t, "1 endpoint ")
+	p.signals <- syscall.SIGTERM
+	p.log.await(t, "waiting for clients")
+	if code, out, err := call("get", "web.shop.svc.cluster.local", "--addr", p.addr, "--once"); code != 0 || !strings.Contains(out, "10.0.0.1:8080  local") {
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, err)
+	}
+	quit <- syscall.SIGINT
+	<-end
+	if c := <-p.code; c != 0 {
+		t.Errorf("exit code %d", c)
+	}
+	p.log.await(t, "all clients have gone elsewhere")
 }
 
 // TestSecondSignal: the process does not wait for anything any more.

@@ -171,6 +171,16 @@ func (g *Gateway) Stop() error {
 	return proc.stop()
 }
 
+// Exited returns a channel that is closed when the process that runs now has ended; nil: it is stopped.
+func (g *Gateway) Exited() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.proc == nil {
+		return nil
+	}
+	return g.proc.exited
+}
+
 // Signal sends a signal to the gateway.
 func (g *Gateway) Signal(sig syscall.Signal) error {
 	g.mu.Lock()

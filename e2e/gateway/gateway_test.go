@@ -155,6 +155,10 @@ func TestCheckFindsAnExit(t *testing.T) {
 			t.Fatalf("the exit was not noticed: %v", err)
 		}
 	}
+	<-g.Exited()
+	if err := g.Stop(); err != nil || g.Exited() != nil {
+		t.Errorf("%v, or a stopped gateway that may exit", err)
+	}
 }
 
 func TestStubbornIsKilled(t *testing.T) {

@@ -1,0 +1,200 @@
+package handover
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"isthmus/e2e/gateway"
+)
+
+// flags are how long a gateway takes to go.
+type flags struct{ delay, drain time.Duration }
+
+func (f *flags) args() []string {
+	args := []string{"-log-level=info"}
+	if f != nil {
+		args = append(args, fmt.Sprintf("-shutdown-delay=%v", f.delay), fmt.Sprintf("-drain=%v", f.drain))
+	}
+	return args
+}
+
+// setting is what a case is played with.
+type setting struct {
+	binary string // empty: the one that is tested
+	flags  *flags // nil: none, so that the defaults hold
+	ttl    time.Duration
+	size   int // of the crowd
+}
+
+// outcome is what came of a case.
+type outcome struct {
+	ended  time.Duration   // from SIGTERM until the process had ended
+	reach  []time.Duration // of each change meanwhile: until all proxies had it; sorted
+	blind  []time.Duration // of each proxy that lost a stream: the longest time without; sorted
+	moved  int             // how many proxies were at the one that went
+	back   int             // how many of them came back to it
+	burst  int             // the most streams that were opened at another one within a second
+	follow []time.Duration // of a restart, of each proxy: from ready until its first message; sorted
+}
+
+// start starts a gateway until the test ends.
+func (w *world) start(t *testing.T, s setting, name string) *gateway.Gateway {
+	t.Helper()
+	g, err := gateway.Start(t.Context(), gateway.Config{Binary: s.binary, Kubeconfig: w.kubeconfig, Args: s.flags.args(), Hostname: name})
+	must(t, err)
+	t.Cleanup(func() { must(t, g.Stop()) })
+	return g
+}
+
+// surge plays the case of that name.
+func (w *world) surge(t *testing.T, s setting) outcome {
+	t.Helper()
+	old := w.start(t, s, "old")
+	c := w.newCrowd(t, s.size, s.ttl, old.Addr())
+	fresh := w.start(t, s, "new")
+	c.records.Set(old.Addr(), fresh.Addr())
+	return c.roll(t, old, fresh)
+}
+
+// two plays the case of that name.
+func (w *world) two(t *testing.T, s setting) outcome {
+	t.Helper()
+	old, other := w.start(t, s, "old"), w.start(t, s, "other")
+	return w.newCrowd(t, s.size, s.ttl, old.Addr(), other.Addr()).roll(t, old, other)
+}
+
+// roll lets one gateway go, so that the other is left.
+func (c *crowd) roll(t *testing.T, old, left *gateway.Gateway) outcome {
+	t.Helper()
+	var there []*client
+	for _, one := range c.all {
+		if one.at() == old.Addr() {
+			there = append(there, one)
+		}
+	}
+	began := c.term(t, old)
+	c.records.Set(left.Addr())
+	over := c.awaitEnd(t, old)
+	o := outcome{ended: over.Sub(began), moved: len(there), reach: c.reached(t, began)}
+	o.judge(c, began, old.Addr(), there)
+	must(t, c.faults())
+	return o
+}
+
+// restart plays the case of that name, with a time between the end and the start.
+func (w *world) restart(t *testing.T, s setting, absence time.Duration) outcome {
+	t.Helper()
+	g := w.start(t, s, "only")
+	c := w.newCrowd(t, s.size, s.ttl, g.Addr())
+	began := c.term(t, g)
+	over := c.awaitEnd(t, g)
+	<-time.After(absence)
+	must(t, g.Restart(t.Context()))
+	ready := time.Now()
+	o := outcome{ended: over.Sub(began), moved: len(c.all), reach: c.reached(t, began)}
+	o.judge(c, began, g.Addr(), c.all)
+	for _, one := range c.all {
+		all := one.Openings()
+		o.follow = append(o.follow, max(0, w.pulse.between(ready, all[len(all)-1].First)))
+	}
+	slices.Sort(o.follow)
+	must(t, c.faults())
+	return o
+}
+
+func (c *crowd) term(t *testing.T, g *gateway.Gateway) time.Time {
+	t.Helper()
+	began := time.Now()
+	must(t, g.Signal(syscall.SIGTERM))
+	return began
+}
+
+// awaitEnd waits until the process has ended.
+func (c *crowd) awaitEnd(t *testing.T, g *gateway.Gateway) time.Time {
+	t.Helper()
+	select {
+	case <-g.Exited():
+	case <-time.After(patience):
+		t.Fatalf("the gateway has not ended; its log:\n%s", g.Log(20))
+	}
+	return time.Now()
+}
+
+// reached returns, of the changes since a moment until all proxies have been told of a new one, how long each took to
+// reach all proxies; sorted.
+func (c *crowd) reached(t *testing.T, began time.Time) (took []time.Duration) {
+	t.Helper()
+	must(t, c.await(t.Context(), len(c.world.made())))
+	made := c.world.made()
+	must(t, c.await(t.Context(), len(made)-1))
+	first, _ := slices.BinarySearchFunc(made, began, time.Time.Compare)
+	for n := first; n < len(made); n++ {
+		longest := time.Duration(0)
+		for _, one := range c.all {
+			at, _ := one.saw(n) // it has, since it has seen the last
+			longest = max(longest, c.world.pulse.between(made[n], at))
+		}
+		took = append(took, longest)
+	}
+	slices.Sort(took)
+	return took
+}
+
+// judge counts and measures the streams since SIGTERM of the proxies that were at the gateway that went.
+func (o *outcome) judge(c *crowd, began time.Time, old string, there []*client) {
+	var elsewhere []time.Time
+	for _, one := range there {
+		longest, back := time.Duration(0), false
+		for _, s := range one.Openings() {
+			if s.Lost.Before(began) {
+				continue
+			}
+			longest = max(longest, c.world.pulse.between(s.Lost, s.First))
+			if s.Addr != old {
+				elsewhere = append(elsewhere, s.First)
+			} else {
+				back = true
+			}
+		}
+		if o.blind = append(o.blind, longest); back {
+			o.back++
+		}
+	}
+	slices.Sort(o.blind)
+	o.burst = burst(elsewhere)
+}
+
+// burst returns the largest number of moments within any second.
+func burst(moments []time.Time) (most int) {
+	slices.SortFunc(moments, time.Time.Compare)
+	from := 0
+	for to := range moments {
+		for moments[to].Sub(moments[from]) >= time.Second {
+			from++
+		}
+		most = max(most, to-from+1)
+	}
+	return most
+}
+
+// last and median are of sorted values.
+func last[T cmp.Ordered](sorted []T) T   { return sorted[len(sorted)-1] }
+func median[T cmp.Ordered](sorted []T) T { return sorted[len(sorted)/2] }
+
+func TestBurst(t *testing.T) {
+	start := time.Now()
+	var moments []time.Time
+	for _, ms := range []int{5000, 0, 999, 1000, 1500, 1999, 2100} {
+		moments = append(moments, start.Add(time.Duration(ms)*time.Millisecond))
+	}
+	if got := burst(moments); got != 3 {
+		t.Errorf("%d", got)
+	}
+	if got := burst(nil); got != 0 {
+		t.Errorf("%d", got)
+	}
+}

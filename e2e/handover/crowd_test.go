@@ -1,0 +1,131 @@
+package handover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"isthmus/e2e/proxy"
+)
+
+// crowd is the proxies of one case.
+type crowd struct {
+	world   *world
+	records *proxy.Records
+	all     []*client
+}
+
+// client is a proxy, and what it has seen.
+type client struct {
+	*proxy.Subscriber
+
+	mu   sync.Mutex
+	seen []sight
+}
+
+// sight is a change that a proxy has seen, and none before it.
+type sight struct {
+	change int
+	at     time.Time
+}
+
+// newCrowd runs proxies whose caches are of all ages, until the test ends.
+func (w *world) newCrowd(t *testing.T, size int, ttl time.Duration, addrs ...string) *crowd {
+	t.Helper()
+	c := &crowd{world: w, records: proxy.NewRecords(addrs...)}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running sync.WaitGroup
+	t.Cleanup(func() {
+		stop()
+		running.Wait()
+	})
+	for i := range size {
+		one := &client{Subscriber: proxy.NewSubscriber(proxy.SubscriberConfig{
+			Records: c.records, TTL: ttl, Age: ttl * time.Duration(i) / time.Duration(size), Authority: authority,
+		})}
+		c.all = append(c.all, one)
+		running.Go(func() { one.Run(ctx) })
+		running.Go(func() { one.watch(ctx) })
+	}
+	must(t, c.await(t.Context(), 0))
+	for _, one := range c.all {
+		one.Stream().Mark()
+	}
+	return c
+}
+
+// watch notes which changes the proxy sees, and when.
+func (c *client) watch(ctx context.Context) {
+	last := -1
+	for ctx.Err() == nil {
+		changed, snap := c.Stream().Changed(), c.Stream().Snapshot()
+		if n := number(snap.Get.Addrs()); n > last {
+			last = n
+			c.mu.Lock()
+			c.seen = append(c.seen, sight{n, time.Now()})
+			c.mu.Unlock()
+		}
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		}
+	}
+}
+
+// saw returns when the proxy first saw a change or a later one.
+func (c *client) saw(change int) (at time.Time, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i, _ := slices.BinarySearchFunc(c.seen, change, func(s sight, n int) int { return s.change - n })
+	if i == len(c.seen) {
+		return time.Time{}, false
+	}
+	return c.seen[i].at, true
+}
+
+// at returns where the proxy has had its last stream.
+func (c *client) at() string {
+	all := c.Openings()
+	return all[len(all)-1].Addr
+}
+
+// patience is how long what has to come may take. No test is about that.
+const patience = 2 * time.Minute
+
+// await waits until all proxies have seen a change.
+func (c *crowd) await(ctx context.Context, change int) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for i := 0; i < len(c.all); {
+		if _, ok := c.all[i].saw(change); ok {
+			i++
+			continue
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("proxy %d has not seen change %d: %w; its last stream: %v", i, change, ctx.Err(), c.all[i].Stream().Status().Err)
+		}
+	}
+	return nil
+}
+
+// faults returns what the proxies would hold against the gateway, and which endpoints they were without.
+func (c *crowd) faults() error {
+	var errs []error
+	for i, one := range c.all {
+		if f := one.Stream().Status().Faults; len(f) > 0 {
+			errs = append(errs, fmt.Errorf("proxy %d: faults %q", i, f))
+		}
+		if err := one.Stream().Flapped(stay...); err != nil {
+			errs = append(errs, fmt.Errorf("proxy %d: %w", i, err))
+		}
+	}
+	return errors.Join(errs...)
+}

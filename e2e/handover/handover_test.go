@@ -1,0 +1,53 @@
+package handover
+
+import (
+	"testing"
+	"time"
+)
+
+// grace is how long Kubernetes waits for a process after SIGTERM, unless the Pod says otherwise.
+const grace = 30 * time.Second
+
+// blindLimit is how long a proxy may be blind when there is another gateway.
+const blindLimit = 2 * time.Second
+
+// TestHandover: with the default flags, and with records that live as long as in most clusters.
+func TestHandover(t *testing.T) {
+	w := newWorld(t)
+	s := setting{ttl: 30 * time.Second, size: 100}
+	t.Run("group", func(t *testing.T) { // so that the world lasts as long as they do
+		t.Run("surge", func(t *testing.T) {
+			t.Parallel()
+			o := w.surge(t, s)
+			o.check(t)
+			if o.back == 0 || o.back == o.moved {
+				t.Errorf("%d of %d proxies came back to the gateway that went: their caches should be of all ages", o.back, o.moved)
+			}
+		})
+		t.Run("two", func(t *testing.T) {
+			t.Parallel()
+			w.two(t, s).check(t)
+		})
+		t.Run("restart", func(t *testing.T) {
+			t.Parallel()
+			o := w.restart(t, s, 0)
+			t.Logf("all follow %v after it is ready, half of them after %v", last(o.follow), median(o.follow))
+			if worst := last(o.follow); worst > 5*time.Second {
+				t.Errorf("a proxy followed %v after the gateway was ready", worst)
+			}
+		})
+	})
+}
+
+// check holds what must be when there is another gateway.
+func (o outcome) check(t *testing.T) {
+	t.Helper()
+	t.Logf("ended after %v; changes took %v at most; proxies were blind for %v at most, half of them for %v; of %d %d came back; %d at most came elsewhere in a second",
+		o.ended, last(o.reach), last(o.blind), median(o.blind), o.moved, o.back, o.burst)
+	if worst := last(o.blind); worst > blindLimit {
+		t.Errorf("a proxy was blind for %v", worst)
+	}
+	if o.ended >= grace {
+		t.Errorf("the process ended %v after SIGTERM", o.ended)
+	}
+}

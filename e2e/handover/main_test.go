@@ -1,0 +1,29 @@
+package handover
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+var long = flag.Bool("long", false, "print tables for many flags, rather than check the default ones")
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// Cases wait most of the time: they need not take turns.
+	if err := flag.Set("test.parallel", "20"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
