@@ -38,6 +38,7 @@ type outcome struct {
 	moved  int             // how many proxies were at the one that went
 	back   int             // how many of them came back to it
 	burst  int             // the most streams that were opened at another one within a second
+	away   time.Duration   // of a restart: from the end of the process until another was ready
 	follow []time.Duration // of a restart, of each proxy: from ready until its first message; sorted
 }
 
@@ -79,7 +80,7 @@ func (c *crowd) roll(t *testing.T, old, left *gateway.Gateway) outcome {
 	began := c.term(t, old)
 	c.records.Set(left.Addr())
 	over := c.awaitEnd(t, old)
-	o := outcome{ended: over.Sub(began), moved: len(there), reach: c.reached(t, began)}
+	o := outcome{ended: c.world.pulse.between(began, over), moved: len(there), reach: c.reached(t, began)}
 	o.judge(c, began, old.Addr(), there)
 	must(t, c.faults())
 	return o
@@ -95,7 +96,8 @@ func (w *world) restart(t *testing.T, s setting, absence time.Duration) outcome 
 	<-time.After(absence)
 	must(t, g.Restart(t.Context()))
 	ready := time.Now()
-	o := outcome{ended: over.Sub(began), moved: len(c.all), reach: c.reached(t, began)}
+	o := outcome{ended: c.world.pulse.between(began, over), moved: len(c.all), reach: c.reached(t, began)}
+	o.away = ready.Sub(over)
 	o.judge(c, began, g.Addr(), c.all)
 	for _, one := range c.all {
 		all := one.Openings()
