@@ -87,6 +87,12 @@ func (c *client) saw(change int) (at time.Time, ok bool) {
 	return c.seen[i].at, true
 }
 
+// settled tells whether the proxy has a stream with a message, and that is the last of its openings.
+func (c *client) settled() bool {
+	all, now := c.Openings(), c.Stream().Status()
+	return now.First != nil && len(all) > 0 && all[len(all)-1].First.Equal(now.First.At)
+}
+
 // at returns where the proxy has had its last stream.
 func (c *client) at() string {
 	all := c.Openings()
@@ -96,14 +102,14 @@ func (c *client) at() string {
 // patience is how long what has to come may take. No test is about that.
 const patience = 2 * time.Minute
 
-// await waits until all proxies have seen a change.
+// await waits until all proxies have seen a change, and are settled.
 func (c *crowd) await(ctx context.Context, change int) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for i := 0; i < len(c.all); {
-		if _, ok := c.all[i].saw(change); ok {
+		if _, ok := c.all[i].saw(change); ok && c.all[i].settled() {
 			i++
 			continue
 		}
