@@ -10,7 +10,7 @@ import (
 
 const (
 	beat     = 10 * time.Millisecond
-	arrested = 50 * time.Millisecond // between two beats: the machine did not let this process run
+	arrested = 100 * time.Millisecond // between two beats: the machine did not let this process run
 )
 
 // pulse knows when this process could not run.
@@ -85,7 +85,7 @@ func TestPulse(t *testing.T) {
 		beating.Wait()
 		time.Sleep(300 * time.Millisecond) // 1 s to 1.3 s: no beat
 		p.note()
-		time.Sleep(50 * time.Millisecond) // as long as it may be
+		time.Sleep(arrested) // as long as it may be
 		p.note()
 		at := func(d time.Duration) time.Time { return start.Add(d * time.Millisecond) }
 		for _, c := range []struct{ from, to, want time.Duration }{
