@@ -7,67 +7,118 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"isthmus/e2e/scenario"
 )
 
-var slow = flag.Bool("slow", false, "run the cases that take over a minute too")
+var (
+	slow         = flag.Bool("slow", false, "run the cases that take over a minute too")
+	environments = flag.Int("environments", 4, "run that many cases at the same time, each among clusters of their own")
+)
 
-// TestConformance runs every case of testdata/cases, one after the other, against three clusters and a gateway. A case
-// is a subtest: -run 'TestConformance/^plain-' chooses, -v shows the commands as they run.
+// TestConformance runs every case of testdata/cases. Cases mostly wait, so several run at the same time, each in another
+// environment of three clusters and a gateway, which runs one case after the other. A case is a subtest: -run
+// 'TestConformance/^plain-' chooses, -v shows the commands as they run.
 func TestConformance(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join("testdata", "cases", "*"+scenario.Extension))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no cases found: %v", err)
-	}
-	env, stop, err := scenario.Start(t.Context(), scenario.StartConfig{Dir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	current := t
-	runner, err := scenario.NewRunner(env, scenario.Options{Slow: *slow, Trace: func(line string) { current.Log(line) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := runner.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), scenario.Extension), func(t *testing.T) {
-			current = t
-			c, err := scenario.Load(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			result := runner.Run(t.Context(), c)
-			if result.Skipped != "" {
-				t.Skip(result.Skipped)
-			}
-			if result.Err != nil {
-				t.Error(result.Err)
+	files := caseFiles(t, "cases")
+	queue := make(chan string)
+	var over atomic.Int64
+	var players sync.WaitGroup
+	for range max(1, *environments) {
+		s := &stage{t: t}
+		players.Go(func() {
+			for file := range queue {
+				t.Run(strings.TrimSuffix(filepath.Base(file), scenario.Extension), func(t *testing.T) { s.play(t, file) })
+				over.Add(1)
 			}
 		})
 	}
+	tick := time.NewTicker(30 * time.Second)
+	defer tick.Stop()
+	for len(files) > 0 {
+		select {
+		case queue <- files[0]:
+			files = files[1:]
+		case <-tick.C:
+			fmt.Printf("progress: %d cases of TestConformance are over, %d are to come\n", over.Load(), len(files))
+		}
+	}
+	close(queue)
+	players.Wait()
+}
+
+// stage is an environment that runs one case at a time. It is set up for its first one.
+type stage struct {
+	t      *testing.T // TestConformance, with which the environment ends
+	runner *scenario.Runner
+	err    error // it could not be set up
+
+	now *testing.T // the case
+}
+
+func (s *stage) play(t *testing.T, file string) {
+	c, err := scenario.Load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.now = t
+	if s.runner == nil && s.err == nil {
+		s.err = s.setUp()
+	}
+	if s.err != nil {
+		t.Fatalf("clusters and a gateway: %v", s.err)
+	}
+	result := s.runner.Run(t.Context(), c)
+	if result.Skipped != "" {
+		t.Skip(result.Skipped)
+	}
+	if result.Err != nil {
+		t.Error(result.Err)
+	}
+}
+
+func (s *stage) setUp() error {
+	env, stop, err := scenario.Start(s.t.Context(), scenario.StartConfig{Dir: s.t.TempDir()})
+	if err != nil {
+		return err
+	}
+	s.t.Cleanup(func() {
+		if err := stop(); err != nil {
+			s.t.Error(err)
+		}
+	})
+	s.runner, err = scenario.NewRunner(env, scenario.Options{Slow: *slow, Trace: func(line string) { s.now.Log(line) }})
+	if err != nil {
+		return err
+	}
+	s.t.Cleanup(func() {
+		if err := s.runner.Close(); err != nil {
+			s.t.Error(err)
+		}
+	})
+	return nil
+}
+
+// caseFiles returns the files of the cases in folders of testdata that match a pattern.
+func caseFiles(t *testing.T, folders string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("testdata", folders, "*"+scenario.Extension))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no cases found: %v", err)
+	}
+	return files
 }
 
 // TestCaseAddresses: no two cases share a network 10.X.Y.0/24 of pods, a cluster IP, or an IPv6 address. What one leaves behind
 // for a moment does not meet the next.
 func TestCaseAddresses(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join("testdata", "cases", "*"+scenario.Extension))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no cases found: %v", err)
-	}
 	address := regexp.MustCompile(`\b10\.(0\.\d+|[1-9]\d*)\.\d+\b|\bfd00:[0-9a-f:]+\b`)
 	user := map[string]string{}
-	for _, file := range files {
+	for _, file := range caseFiles(t, "cases") {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -88,11 +139,7 @@ func TestCaseFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := filepath.Glob(filepath.Join("testdata", "*", "*"+scenario.Extension))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no cases found: %v", err)
-	}
-	for _, file := range files {
+	for _, file := range caseFiles(t, "*") {
 		c, err := scenario.Load(file)
 		if err != nil {
 			t.Error(err)
