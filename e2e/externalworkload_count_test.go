@@ -47,7 +47,7 @@ func (v *vms) wrote(a *gateway.Gateway, ofA int64, b *gateway.Gateway, ofB int64
 			continue
 		}
 		// A gateway counts a write when it has the answer, which is after the slice can be read.
-		v.await("writes are counted", 10*time.Second, func() error {
+		v.await("writes are counted", time.Minute, func() error {
 			if got := v.counted(g); got != want {
 				return fmt.Errorf("the gateway at %s has written %d times instead of %d", g.Addr(), got, want)
 			}

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -33,11 +34,11 @@ func TestReplicasWriteInTurns(t *testing.T) {
 
 	began := time.Now()
 	must(t, a.Stop())
-	v.await("b leads", 10*time.Second, func() error { return v.leads(b) })
+	v.await("b leads", time.Minute, func() error { return v.leads(b) })
 	t.Logf("after SIGTERM the other leads within %v", time.Since(began))
 	a = v.gateway("a")
 	v.ready("vm-1", false)
-	v.await("readiness in the slice", 10*time.Second, func() error { return v.unready("web", 1) })
+	v.await("readiness in the slice", time.Minute, func() error { return v.unready("web", 1) })
 	v.wrote(a, 0, b, 1)
 
 	began = time.Now()
@@ -50,7 +51,7 @@ func TestReplicasWriteInTurns(t *testing.T) {
 	} else {
 		t.Logf("after SIGKILL the other leads within %v", took)
 	}
-	v.await("a's change", 10*time.Second, func() error { return v.holds("web", 2) })
+	v.await("a's change", time.Minute, func() error { return v.holds("web", 2) })
 	v.wrote(a, 1, nil, 0)
 	if n := v.writes(); n != 3 {
 		t.Errorf("the API server has seen %d writes instead of 3", n)
@@ -61,8 +62,10 @@ func TestReplicasWriteInTurns(t *testing.T) {
 	v.await("b leads", time.Minute, func() error { return v.leads(b) })
 	before := v.lease()
 	must(t, a.Signal(syscall.SIGCONT))
-	v.create("vm-3", "app", "10.90.0.3")
-	v.await("b's change", 10*time.Second, func() error { return v.holds("web", 3) })
+	// All at once, as one event: what came in two could be two writes.
+	v.create("vm-3", "other", "10.90.0.3")
+	v.label("vm-3", "app")
+	v.await("b's change", time.Minute, func() error { return v.holds("web", 3) })
 	v.pause()
 	v.wrote(a, 1, b, 1)
 	if after := v.lease(); *after.HolderIdentity != "b" || *after.LeaseTransitions != *before.LeaseTransitions {
@@ -87,6 +90,11 @@ func TestWritesAreFew(t *testing.T) {
 		v.specify(i, "app")
 	}
 	v.flush()
+	// Once the gateway has written the last one's readiness it has seen all others too: they came before.
+	v.service("last", "last")
+	v.create("last", "last", "10.92.0.1")
+	v.await("the last one's endpoint", time.Minute, func() error { return errors.Join(v.holds("last", 1), v.unready("last", 0)) })
+	v.pause()
 	began, before := time.Now(), v.writes()
 	v.service("web", "app")
 	v.await("all endpoints", time.Minute, func() error { return v.holds("web", vmCount) })
@@ -99,7 +107,7 @@ func TestWritesAreFew(t *testing.T) {
 		v.pause()
 		began, before = time.Now(), v.writes()
 		v.ready(vmName(77, "app"), ready)
-		v.await("readiness", 10*time.Second, func() error { return v.unready("web", 1-i) })
+		v.await("readiness", time.Minute, func() error { return v.unready("web", 1-i) })
 		took := time.Since(began)
 		v.pause()
 		t.Logf("one change of readiness: %d writes, in the slice after %v", v.writes()-before, took)
@@ -211,6 +219,12 @@ func (v *vms) create(name, label, ip string) {
 		return
 	}
 	v.ready(name, true)
+}
+
+// label puts another label onto an ExternalWorkload.
+func (v *vms) label(name, label string) {
+	body := fmt.Sprintf(`{"metadata":{"labels":{%q:"vm"}}}`, label)
+	must(v.t, v.client.RESTClient().Patch("application/merge-patch+json").AbsPath(workloadsPath, name).Body([]byte(body)).Do(v.t.Context()).Error())
 }
 
 // ready sets an ExternalWorkload's readiness.

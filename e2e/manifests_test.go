@@ -171,7 +171,7 @@ func gatewayKubeconfig(t *testing.T, c *cluster.Cluster) string {
 func poll(t *testing.T, what string, check func() error) {
 	t.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		last = check()
 		return last == nil, nil
 	})

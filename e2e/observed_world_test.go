@@ -4,20 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"isthmus/e2e/cluster"
+	"isthmus/e2e/faultproxy"
 	"isthmus/e2e/gateway"
 	"isthmus/e2e/proxy"
 	"isthmus/e2e/shop"
@@ -26,7 +23,7 @@ import (
 const federatedShop = "web-federated.shop.svc.cluster.local:80"
 
 // observed is the demo's world with two gateways, streams, changes and a few things that are not as they should be: a
-// link to a cluster that is not there, and proxies that take nothing.
+// link to a cluster that is not there, and proxies that take nothing. The second gateway reads core Endpoints.
 type observed struct {
 	t        *testing.T
 	shops    map[string]*shop.Cluster
@@ -68,6 +65,7 @@ func newObserved(t *testing.T) *observed {
 	}
 	o.linkDead()
 	o.startGateways(access)
+	o.updates(servers)
 	return o
 }
 
@@ -101,18 +99,19 @@ func (o *observed) background(c *shop.Cluster) {
 
 // linkDead links a cluster whose API server refuses connections.
 func (o *observed) linkDead() {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	dead, err := faultproxy.Start("127.0.0.1:1") // below the ports that others are given
 	o.check(err)
-	o.check(l.Close())
+	o.t.Cleanup(func() { o.report(dead.Close()) })
+	o.check(dead.Set(faultproxy.Mode{Refuse: true}))
 	o.check(o.shops["west"].Link(o.t.Context(), "dead", fmt.Appendf(nil,
 		`{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],`+
-			`"clusters":[{"name":"c","cluster":{"server":"https://%s","insecure-skip-tls-verify":true}}],"users":[{"name":"u","user":{"token":"t"}}]}`, l.Addr())))
+			`"clusters":[{"name":"c","cluster":{"server":"https://%s","insecure-skip-tls-verify":true}}],"users":[{"name":"u","user":{"token":"t"}}]}`, dead.Addr())))
 }
 
 func (o *observed) startGateways(kubeconfig []byte) {
 	path := filepath.Join(o.t.TempDir(), "kubeconfig")
 	o.check(os.WriteFile(path, kubeconfig, 0o600))
-	for _, args := range [][]string{{"-service-metrics"}, nil} {
+	for _, args := range [][]string{{"-service-metrics"}, {"-enable-endpoint-slices=false"}} {
 		g, err := gateway.Start(o.t.Context(), gateway.Config{Kubeconfig: path,
 			Args: append(args, "-target-cluster-label=true", "-shutdown-delay=0s", "-drain=0s", "-stream-stall-timeout=1s")})
 		o.check(err)
@@ -150,42 +149,17 @@ func (o *observed) watch() {
 	}
 }
 
-// churn keeps changing the shop of each cluster, and a Service of it, and opens streams that end with a code, until the
-// test ends. An API server of a busy machine may fail now and then, but not for a minute.
+// churn keeps changing how many Pods the shops of west and east have, and opens streams that end with a code, until the
+// test ends.
 func (o *observed) churn() {
-	ctx, stop := context.WithCancel(context.Background())
-	var done sync.WaitGroup
-	for name, c := range o.shops {
-		services := o.clients[name].CoreV1().Services(shop.Namespace)
-		refused := o.subscribe(o.gateways[0], proxy.Get, "no-such.shop.svc.cluster.local:80")
-		done.Go(func() {
-			tick := time.NewTicker(200 * time.Millisecond)
-			defer tick.Stop()
-			last := time.Now() // when all went well
-			for n := 0; ctx.Err() == nil; n++ {
-				_, scaled := c.Scale(ctx, "web", 2+n%2)
-				edit := fmt.Appendf(nil, `{"metadata":{"annotations":{"n":"%d"}}}`, n)
-				_, edited := services.Patch(ctx, "cart", types.MergePatchType, edit, metav1.PatchOptions{})
-				refused.Close()
-				err := errors.Join(scaled, edited, refused.Open(context.Background()))
-				switch {
-				case err == nil:
-					last = time.Now()
-				case ctx.Err() == nil && time.Since(last) > time.Minute:
-					o.t.Error(err)
-					return
-				}
-				select {
-				case <-tick.C:
-				case <-ctx.Done():
-				}
-			}
+	for _, name := range []string{"west", "east"} {
+		c, refused := o.shops[name], o.subscribe(o.gateways[0], proxy.Get, "no-such.shop.svc.cluster.local:80")
+		o.again(func(ctx context.Context, n int) error {
+			_, scaled := c.Scale(ctx, "web", 2+n%2)
+			refused.Close()
+			return errors.Join(scaled, refused.Open(context.Background()))
 		})
 	}
-	o.t.Cleanup(func() {
-		stop()
-		done.Wait()
-	})
 }
 
 // stall subscribes to something large that changes all the time, and takes nothing: until the gateway gives up.

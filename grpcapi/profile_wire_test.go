@@ -17,7 +17,7 @@ import (
 
 func getProfile(t testing.TB, conn *grpc.ClientConn, authority, token string) (pb.Destination_GetProfileClient, context.CancelFunc) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	s, err := pb.NewDestinationClient(conn).GetProfile(ctx, &pb.GetDestination{Scheme: "k8s", Path: authority, ContextToken: token})
 	if err != nil {

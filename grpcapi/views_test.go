@@ -265,10 +265,5 @@ func TestViewsUnderLoad(t *testing.T) {
 	for range 8 {
 		<-done
 	}
-	deadline := time.Now().Add(10 * time.Second)
-	for all, _ := w.server.sets.count(); all > 0; all, _ = w.server.sets.count() {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d views left", all)
-		}
-	}
+	until(t, "no views are left", func() bool { all, _ := w.server.sets.count(); return all == 0 })
 }

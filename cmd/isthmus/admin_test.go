@@ -112,7 +112,7 @@ func TestAdminServe(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- a.serve(ctx, l) }()
-	client := &http.Client{Transport: &http.Transport{}, Timeout: 10 * time.Second}
+	client := &http.Client{Transport: &http.Transport{}, Timeout: time.Minute}
 	defer client.CloseIdleConnections()
 	resp, err := client.Get("http://" + l.Addr().String() + "/ping")
 	if err != nil {

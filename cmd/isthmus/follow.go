@@ -120,6 +120,11 @@ func (f *session[M]) follow(ctx context.Context, p process, authority string) er
 		for range messages {
 		}
 	}()
+	return f.display(ctx, p, s, messages, ended)
+}
+
+// display shows what messages make of the state until there are no more, which ended says the reason of, or p has a signal.
+func (f *session[M]) display(ctx context.Context, p process, s *screen, messages <-chan *M, ended <-chan error) error {
 	var quiet <-chan time.Time
 	for {
 		select {

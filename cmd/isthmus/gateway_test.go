@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"strings"
@@ -31,7 +33,7 @@ type stand struct {
 func newStand(t *testing.T) *stand {
 	s := &stand{
 		known: make(chan struct{}), fail: make(chan error), drained: make(chan struct{}),
-		client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second},
+		client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute},
 	}
 	server, ready := grpc.NewServer(), new(atomic.Bool)
 	s.gateway = &gateway{
@@ -66,14 +68,18 @@ func newStand(t *testing.T) *stand {
 	return s
 }
 
+// freeAddr is an address that nobody listens on. Its port is below those that systems hand out by themselves: a connection
+// could otherwise take it before it is listened on.
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		if l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 20000+rand.IntN(10000))); err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no free port in a hundred")
+	return ""
 }
 
 // says returns the admin server's answer, empty if there is none.
@@ -101,7 +107,7 @@ func (s *stand) listens() bool {
 
 func eventually(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	limit, tick := time.After(10*time.Second), time.NewTicker(time.Millisecond)
+	limit, tick := time.After(time.Minute), time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for !f() {
 		select {

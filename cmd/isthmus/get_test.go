@@ -3,12 +3,15 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
@@ -87,7 +90,7 @@ func (p *pages) Write(b []byte) (int, error) {
 
 func (p *pages) await(t *testing.T, want string) string {
 	t.Helper()
-	limit := time.After(10 * time.Second)
+	limit := time.After(time.Minute)
 	for {
 		p.mu.Lock()
 		text := p.b.String()
@@ -119,31 +122,63 @@ func TestGetLive(t *testing.T) {
 	}
 	f.updates <- add("10.0.0.1:80", "10.0.0.2:80")
 	out.await(t, "2 endpoints")
-	f.updates <- add("10.0.0.3:80") // a step in two messages is one page
-	f.updates <- remove("10.0.0.1:80", "10.0.0.2:80")
+	f.updates <- remove("10.0.0.1:80")
 	out.await(t, "1 endpoint ")
 	f.updates <- none(false)
-	text := out.await(t, "does not exist")
-	if n := strings.Count(text, "web.shop.svc"); n != 3 {
-		t.Errorf("%d pages, want 3:\n%s", n, text)
-	}
+	out.await(t, "does not exist")
 	signals <- syscall.SIGINT
 	if c := <-code; c != 0 {
 		t.Errorf("exit code %d", c)
 	}
 }
 
-// TestGetOnce: the first state, which may be more than one message.
+// TestGetOnce: the first state ends it.
 func TestGetOnce(t *testing.T) {
 	f, addr := startFake(t)
 	go func() {
 		<-f.asked
-		f.updates <- add("10.0.0.1:80")
-		f.updates <- add("10.0.0.2:80")
+		f.updates <- add("10.0.0.1:80", "10.0.0.2:80")
 	}()
 	code, out, err := call("get", "web:80", "--once", "-o", "json", "--addr", addr)
 	if code != 0 || err != "" || strings.Count(out, "\n") != 1 || strings.Count(out, `"address"`) != 2 {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, err)
+	}
+}
+
+// TestGetSettles: messages that come one right after the other are shown as one state, the first one too.
+func TestGetSettles(t *testing.T) {
+	for _, once := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := session[pb.Update]{followOptions: followOptions{once: once}, verb: "get", state: &fold{}}
+			var out bytes.Buffer
+			messages, ended := make(chan *pb.Update), make(chan error, 1)
+			done := make(chan error)
+			go func() {
+				done <- f.display(t.Context(), process{stdout: &out, stderr: &out}, &screen{w: &out, authority: "web:80", asJSON: true}, messages, ended)
+			}()
+			messages <- add("10.0.0.1:80")
+			time.Sleep(settle - 1)
+			messages <- add("10.0.0.2:80")
+			if !once {
+				time.Sleep(time.Second)
+				messages <- add("10.0.0.3:80")
+				messages <- remove("10.0.0.1:80", "10.0.0.2:80")
+				time.Sleep(time.Second)
+				ended <- errors.New("over")
+				close(messages)
+			}
+			err, counts := <-done, []int{}
+			for line := range strings.Lines(out.String()) {
+				counts = append(counts, strings.Count(line, `"address"`))
+			}
+			want := []int{2, 1, 1} // what came last is shown again at the end
+			if once {
+				want = []int{2}
+			}
+			if (err == nil) != once || !slices.Equal(counts, want) {
+				t.Errorf("once %t: %v; states of %v endpoints, want %v", once, err, counts, want)
+			}
+		})
 	}
 }
 

@@ -72,7 +72,7 @@ func startProcess(t *testing.T, api string, args ...string) *gatewayProcess {
 	p := &gatewayProcess{
 		stand: &stand{
 			gateway: &gateway{addr: freeAddr(t), metricsAddr: freeAddr(t)},
-			client:  &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second},
+			client:  &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute},
 		},
 		log: newPages(), signals: make(chan os.Signal, 2), code: make(chan int, 1),
 	}
@@ -191,7 +191,7 @@ func TestServesWhileItGoes(t *testing.T) {
 
 // TestSecondSignal: the process does not wait for anything any more.
 func TestSecondSignal(t *testing.T) {
-	p := startProcess(t, startAPI(t), "--shutdown-delay=2s", "--drain=0")
+	p := startProcess(t, startAPI(t), "--shutdown-delay=5s", "--drain=0")
 	eventually(t, "ready", func() bool { return p.says("/ready") == "ok" })
 	live, quit := newPages(), make(chan os.Signal, 1)
 	end := make(chan int, 1)

@@ -148,7 +148,7 @@ func TestCheckFindsAnExit(t *testing.T) {
 	if resp, err := client.Get("http://" + g.MetricsAddr() + "/exit"); err == nil {
 		resp.Body.Close()
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for err = nil; err == nil || !strings.Contains(err.Error(), "exit status 3"); err = g.Check(ctx) {
 		if ctx.Err() != nil {

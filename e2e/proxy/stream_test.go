@@ -45,7 +45,7 @@ func subscribe(t *testing.T, server *Server, kind proxy.Kind) *proxy.Stream {
 // until waits for the stream to be in a state.
 func until(t *testing.T, s *proxy.Stream, what string, ok func(proxy.Snapshot) bool) proxy.Snapshot {
 	t.Helper()
-	timeout := time.After(10 * time.Second)
+	timeout := time.After(time.Minute)
 	for {
 		changed := s.Changed()
 		snap := s.Snapshot()

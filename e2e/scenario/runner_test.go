@@ -97,16 +97,20 @@ func newDouble(t *testing.T) *double {
 	return &double{addr: server.Addr(), metrics: strings.TrimPrefix(metrics.URL, "http://")}
 }
 
-// runScript runs a case against a double; expectations have two seconds.
-func runScript(t *testing.T, gateway *double, script string) (Result, []string) {
+// runScript runs a case against a double. Expectations have a minute, but two seconds where one is not to come true.
+func runScript(t *testing.T, gateway *double, script string, fails bool) (Result, []string) {
 	t.Helper()
+	limit := time.Minute
+	if fails {
+		limit = 2 * time.Second
+	}
 	c, err := Parse("the-case.txtar", []byte(script))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var trace []string
 	runner, err := NewRunner(Environment{Gateway: gateway}, Options{
-		Timeout: 2 * time.Second, Trace: func(line string) { trace = append(trace, line) },
+		Timeout: limit, Trace: func(line string) { trace = append(trace, line) },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -169,7 +173,7 @@ func TestStreamCommands(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			result, _ := runScript(t, newDouble(t), test.script)
+			result, _ := runScript(t, newDouble(t), test.script, test.fails != "")
 			switch {
 			case test.fails == "" && result.Err != nil:
 				t.Error(result.Err)
@@ -181,7 +185,7 @@ func TestStreamCommands(t *testing.T) {
 }
 
 func TestFailureShowsWhatThereIsToKnow(t *testing.T) {
-	result, trace := runScript(t, newDouble(t), "# nothing\nget a steps\nget b fails\nexpect-addrs a 10.0.0.2:80\nexpect-error a OK\n")
+	result, trace := runScript(t, newDouble(t), "# nothing\nget a steps\nget b fails\nexpect-addrs a 10.0.0.2:80\nexpect-error a OK\n", true)
 	if result.Err == nil {
 		t.Fatal("no failure")
 	}
@@ -200,12 +204,12 @@ func TestFailureShowsWhatThereIsToKnow(t *testing.T) {
 
 func TestGatewayRestartsAreUndone(t *testing.T) {
 	gateway := newDouble(t)
-	result, _ := runScript(t, gateway, "restart-gateway\nrestart-gateway -a=b '-c=d e'")
+	result, _ := runScript(t, gateway, "restart-gateway\nrestart-gateway -a=b '-c=d e'", false)
 	if got := fmt.Sprint(gateway.restarts); result.Err != nil || got != "[[] [-a=b -c=d e] []]" {
 		t.Errorf("restarts %s, %v", got, result.Err)
 	}
 	gateway.restarts = nil
-	if result, _ := runScript(t, gateway, "restart-gateway"); result.Err != nil || len(gateway.restarts) != 1 {
+	if result, _ := runScript(t, gateway, "restart-gateway", false); result.Err != nil || len(gateway.restarts) != 1 {
 		t.Errorf("restarts %v, %v", gateway.restarts, result.Err)
 	}
 }

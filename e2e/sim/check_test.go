@@ -82,7 +82,7 @@ func (s *stage) says(updates ...*pb.Update) {
 	for _, u := range updates {
 		s.send <- u
 		s.sent++
-		for limit := time.After(10 * time.Second); ; {
+		for limit := time.After(time.Minute); ; {
 			changed := s.client.stream.Changed()
 			if s.client.stream.Status().Messages == s.sent {
 				break

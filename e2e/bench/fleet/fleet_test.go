@@ -101,7 +101,7 @@ func watch(t *testing.T, f *fleet.Fleet, k kubernetes.Interface) {
 			if !ok || s.Name != "svc-00001-00003" || len(s.Endpoints) != 4 || *s.Endpoints[2].Conditions.Ready != ready {
 				t.Errorf("event %v", e)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatal("no event")
 		}
 	}

@@ -63,7 +63,7 @@ func TestServe(t *testing.T) {
 	}
 	check := func(l *load.Load, want ...[]byte) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		if err := l.Await(ctx, len(want)); err != nil {
 			t.Fatal(err)

@@ -25,10 +25,12 @@ func TestOwnProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for began := time.Now(); time.Since(began) < 20*time.Millisecond; {
-		_ = strings.Repeat("x", 1000)
+	after := before
+	for began := time.Now(); err == nil && after == before && time.Since(began) < time.Minute; after, err = CPU(os.Getpid()) {
+		for range 1000 { // what others leave of the machine may be little
+			_ = strings.Repeat("x", 1000)
+		}
 	}
-	after, err := CPU(os.Getpid())
 	if err != nil || after <= before || after > time.Hour {
 		t.Errorf("%v and, after some work, %v: %v", before, after, err)
 	}
