@@ -2,30 +2,50 @@
 # detector is used where cgo can be, which takes a C compiler.
 RACE := $(if $(filter 1,$(shell go env CGO_ENABLED)),-race)
 BIN  := $(CURDIR)/bin
+# What takes long says how far it is: $(call compile,MODULE,WHAT FOR,FLAGS AND PACKAGES) ahead of what needs those.
+PROGRESS := $(BIN)/progress
+COMMA    := ,
+compile = @cd $1 && $(PROGRESS) compile '$2' $3
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-build: ## build bin/isthmus
+progress:
+	@cd e2e && go build -o $(PROGRESS) ./cmd/progress
+
+build: progress ## build bin/isthmus
+	$(call compile,.,the gateway,./cmd/isthmus)
 	go build -ldflags='-s -w' -o $(BIN)/isthmus ./cmd/isthmus
 
 tools: build ## build the end-to-end programs too: real API servers, scenario runner, demo, Prometheus
-	cd e2e && go build -ldflags='-s -w' -o $(BIN)/ ./cmd/...
-	cd e2e/tools && go build -ldflags='-s -w' -tags=remove_all_sd -o $(BIN)/ tool
+	$(call compile,e2e,API servers and other programs,./cmd/...)
+	cd e2e && $(PROGRESS) run linking go build -ldflags='-s -w' -o $(BIN)/ ./cmd/...
+	$(call compile,e2e/tools,Prometheus,-tags=remove_all_sd tool)
+	cd e2e/tools && $(PROGRESS) run linking go build -ldflags='-s -w' -tags=remove_all_sd -o $(BIN)/ tool
 
 demo: build ## three real clusters, linked, and a live view of a federated service (KEEP=1: leave it running)
-	cd e2e && go build -ldflags='-s -w' -o $(BIN)/ ./cmd/controlplane ./cmd/demo
+	$(call compile,e2e,the demo and its API servers,./cmd/controlplane ./cmd/demo)
+	cd e2e && $(PROGRESS) run linking go build -ldflags='-s -w' -o $(BIN)/ ./cmd/controlplane ./cmd/demo
 	@$(BIN)/demo --bin $(BIN) $(if $(filter-out 0 no,$(KEEP)),--keep)
 
 test: lint unit e2e ## everything
+	@echo 'All tests have passed.'
 
-unit: ## the product's tests, with the race detector if there is a C compiler
-	go test $(RACE) ./...
-	$(if $(RACE),go test ./grpcapi)
+unit: progress ## the product's tests, with the race detector if there is a C compiler
+	@echo "== unit tests$(if $(RACE),$(COMMA) with the race detector)"
+	$(call compile,.,unit tests,-test $(RACE) ./...)
+	@$(PROGRESS) test 'unit tests' $(RACE) ./...
+	$(if $(RACE),@$(PROGRESS) test 'unit tests without it' ./grpcapi)
 
 e2e: tools ## scenarios against real API servers, the gateway as a process (E2E=REGEX: only these)
-	$(if $(E2E),$(BIN)/scenario -gateway $(BIN)/isthmus -controlplane $(BIN)/controlplane -run '$(E2E)' e2e/testdata/cases,cd e2e && \
-	  ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane ISTHMUS_PROMETHEUS=$(BIN)/prometheus ISTHMUS_PROMTOOL=$(BIN)/promtool go test -p 1 -count=1 -timeout 40m ./...)
+	@echo '== end to end'
+ifdef E2E
+	$(BIN)/scenario -gateway $(BIN)/isthmus -controlplane $(BIN)/controlplane -run '$(E2E)' e2e/testdata/cases
+else
+	$(call compile,e2e,end to end,-test ./...)
+	@cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane ISTHMUS_PROMETHEUS=$(BIN)/prometheus ISTHMUS_PROMTOOL=$(BIN)/promtool \
+	  $(PROGRESS) test 'end to end' -p 2 -parallel 2 -count=1 -timeout 40m ./...
+endif
 
 faults: tools ## what happens to clusters, links and proxies, at length (FAULT=REGEX: only the faults of these names)
 	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane \
@@ -38,10 +58,14 @@ handover: tools ## how a gateway that goes hands its proxies over, for many flag
 sim: tools ## a gateway amid clusters and clients that misbehave as SEEDS (default 10) say; SIM_FLAGS as of isthmus-sim -help
 	$(BIN)/isthmus-sim -gateway $(BIN)/isthmus -seed 1 -seeds $(or $(SEEDS),10) $(SIM_FLAGS)
 
-lint: ## gofmt, vet, staticcheck, in both modules
+lint: progress ## gofmt, vet, staticcheck, in both modules
+	@echo '== lint'
 	@out=$$("$$(go env GOROOT)/bin/gofmt" -l .) || exit 1; test -z "$$out" || { echo "$$out"; exit 1; }
-	go vet ./... && go tool staticcheck ./...
-	cd e2e && go vet ./... && go tool staticcheck ./...
+	$(call compile,.,staticcheck,honnef.co/go/tools/cmd/staticcheck)
+	$(call compile,.,lint,-test ./...)
+	@$(PROGRESS) run lint go vet ./... && $(PROGRESS) run lint go tool staticcheck ./...
+	$(call compile,e2e,lint,-test ./...)
+	@cd e2e && $(PROGRESS) run lint go vet ./... && $(PROGRESS) run lint go tool staticcheck ./...
 
 generate: ## write generated code anew
 	go generate ./...
@@ -65,4 +89,4 @@ vulncheck: ## known vulnerabilities in what is built; asks vuln.go.dev
 clean: ## remove what was built
 	rm -rf $(BIN) out
 
-.PHONY: help build tools demo test unit e2e faults handover sim lint generate bench growth microbench fuzz vulncheck clean
+.PHONY: help progress build tools demo test unit e2e faults handover sim lint generate bench growth microbench fuzz vulncheck clean

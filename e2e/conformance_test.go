@@ -24,6 +24,7 @@ var (
 // environment of three clusters and a gateway, which runs one case after the other. A case is a subtest: -run
 // 'TestConformance/^plain-' chooses, -v shows the commands as they run.
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	files := caseFiles(t, "cases")
 	queue := make(chan string)
 	var over atomic.Int64

@@ -24,6 +24,7 @@ import (
 // the other goes on at once when that one ends, and after half a minute when it is killed or stands still; they never both
 // write, and who has stood still does not take the Lease from the other.
 func TestReplicasWriteInTurns(t *testing.T) {
+	t.Parallel()
 	v := newVMs(t)
 	v.service("web", "app")
 	v.create("vm-1", "app", "10.90.0.1")
@@ -83,6 +84,7 @@ func (v *vms) lease() coordinationv1.LeaseSpec {
 
 // TestWritesAreFew counts the writes that 1,000 ExternalWorkloads of one Service cost.
 func TestWritesAreFew(t *testing.T) {
+	t.Parallel()
 	v := newVMs(t)
 	g := v.gateway("a")
 	v.await("the gateway leads", time.Minute, func() error { return v.leads(g) })

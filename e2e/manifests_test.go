@@ -27,6 +27,7 @@ import (
 // TestManifests applies what users apply and runs the gateway with exactly these rights: in its own cluster those of
 // rbac.yaml, in a linked one those of remote-access.yaml, linked by link.yaml with its placeholders filled in.
 func TestManifests(t *testing.T) {
+	t.Parallel()
 	ctx := t.Context()
 	var configs []cluster.Config
 	for _, name := range []string{"west", "east"} {

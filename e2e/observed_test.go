@@ -22,6 +22,7 @@ import (
 // TestObserved: what docs/metrics.md says is what a gateway exports, and everything that the dashboards and alerts ask
 // for is there, as a Prometheus server sees it that scrapes two gateways with streams and changes.
 func TestObserved(t *testing.T) {
+	t.Parallel()
 	o := newObserved(t)
 	o.watch()
 	o.churn()

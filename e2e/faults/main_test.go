@@ -50,10 +50,10 @@ func either[T any](short, lasting T) T {
 
 const (
 	// patience is how long a change may take to arrive at a proxy, on a machine that is busy with everything at once.
-	patience = 10 * time.Second
+	patience = 30 * time.Second
 	// recovery is how long a cluster that is back may take to be followed, and a state to be seen.
-	recovery = 10 * time.Second
+	recovery = 30 * time.Second
 	// notice is how long a fault may take to be noticed: a cluster that hangs is found by pings, or by a list that
 	// falls silent.
-	notice = 20 * time.Second
+	notice = 40 * time.Second
 )
