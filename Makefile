@@ -61,7 +61,7 @@ sim: tools ## a gateway amid clusters and clients that misbehave as SEEDS (defau
 lint: progress ## gofmt, vet, staticcheck, in both modules
 	@echo '== lint'
 	@out=$$("$$(go env GOROOT)/bin/gofmt" -l .) || exit 1; test -z "$$out" || { echo "$$out"; exit 1; }
-	$(call compile,.,staticcheck,honnef.co/go/tools/cmd/staticcheck)
+	$(call compile,.,staticcheck itself,honnef.co/go/tools/cmd/staticcheck)
 	$(call compile,.,lint,-test ./...)
 	@$(PROGRESS) run lint go vet ./... && $(PROGRESS) run lint go tool staticcheck ./...
 	$(call compile,e2e,lint,-test ./...)

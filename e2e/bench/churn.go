@@ -60,19 +60,20 @@ func churn(ctx context.Context, l *Lab, at subject) (_ Sample, err error) {
 }
 
 // changes makes the changes, as evenly over time as the API servers take them, and returns for each authority when they
-// were made.
+// were made. A service is always changed by the same writer: it can't be changed by two at a time, however long one takes.
 func changes(ctx context.Context, at subject, f family, scale Scale) (map[string][]time.Time, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var (
-		due     = make(chan service)
+		due     [writers]chan service
 		mu      sync.Mutex
 		written = map[string][]time.Time{}
 		all     sync.WaitGroup
 	)
-	for range writers {
+	for i := range due {
+		due[i] = make(chan service, 16) // a slow one holds up nobody
 		all.Go(func() {
-			for s := range due {
+			for s := range due[i] {
 				changed, err := at.change(ctx, s)
 				if err != nil {
 					cancel(err)
@@ -89,9 +90,12 @@ func changes(ctx context.Context, at subject, f family, scale Scale) (map[string
 		if pause(ctx, time.Until(began.Add(time.Duration(i)*every))) != nil {
 			break
 		}
-		due <- f.of(i % scale.World.App)
+		app := i % scale.World.App
+		due[app%writers] <- f.of(app)
 	}
-	close(due)
+	for _, d := range due {
+		close(d)
+	}
 	all.Wait()
 	return written, context.Cause(ctx)
 }

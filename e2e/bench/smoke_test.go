@@ -37,7 +37,7 @@ func TestSmoke(t *testing.T) {
 		Dir: t.TempDir(), Floor: floorCommand(), Log: t.Logf,
 		Scale: Scale{
 			World: world.Scale{Web: 4, WebPods: 5, App: 10, AppPods: 2}, Streams: 40, Conns: 4,
-			Flips: 2, Rate: 50, Rounds: 2, Repeats: 1, Settle: time.Second,
+			Flips: 2, Rate: 5, Rounds: 2, Repeats: 1, Settle: time.Second,
 		},
 	}
 	lab, err := Open(t.Context(), cfg)

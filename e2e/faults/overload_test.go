@@ -105,7 +105,7 @@ func neverRead(t *testing.T, s *stage) {
 	}
 	const overflow = `endpoint_updates_queue_overflow\{service="large.*`
 	turn := 0
-	await(t, 30*time.Second, func() error {
+	await(t, 2*time.Minute, func() error {
 		// The first message waits for nobody. It takes some more until nothing fits between the two sides.
 		turn++
 		if _, err := s.west.slice(t.Context(), s.name, "large", "0", block(byte(200+20*(turn%2)), largeSlice)...); err != nil {
