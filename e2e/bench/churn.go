@@ -11,8 +11,7 @@ import (
 	"isthmus/e2e/bench/proc"
 )
 
-// writers is how many changes may be under way at a time. A service's next change comes so much later than its last that
-// the two are never written at the same time.
+// writers is how many changes may be under way at a time.
 const writers = 16
 
 // churn opens all streams, spread over many services, and changes these in turn at a fixed rate.
