@@ -1,6 +1,7 @@
 package cluster_test
 
 import (
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -25,11 +26,14 @@ func TestCommandLine(t *testing.T) {
 		}
 		return string(out)
 	}
-	listed := func(want string) {
+	listed := func(want string) { // in the end: what does not answer within a second is taken for paused
 		t.Helper()
-		if out := run("list"); !regexp.MustCompile(`(?m)^west +` + want + ` `).MatchString(out) {
-			t.Errorf("list says %q; want west %s", out, want)
-		}
+		eventually(t, "the list", func() error {
+			if out := run("list"); !regexp.MustCompile(`(?m)^west +` + want + ` `).MatchString(out) {
+				return fmt.Errorf("it says %q; want west %s", out, want)
+			}
+			return nil
+		})
 	}
 	t.Cleanup(func() { _ = exec.Command(binary, "kill", "west", "--dir", root).Run() }) // if it fails before stop
 	kubeconfig := filepath.Join(root, "west", "kubeconfig")
