@@ -121,7 +121,7 @@ func unended(said map[string]*strings.Builder) string {
 // now says which packages' tests are running.
 func (t *tests) now() string {
 	if len(t.running) == 0 {
-		return "compiling"
+		return "compiling and linking"
 	}
 	var texts []string
 	for _, name := range slices.Sorted(maps.Keys(t.running)) {
