@@ -3,10 +3,11 @@ package faultproxy
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
+
+	"isthmus/e2e/port"
 )
 
 // Mode is what a Proxy does. The zero Mode forwards everything as it comes.
@@ -29,8 +30,9 @@ var Silent = Mode{Up: Path{Stop: true}, Down: Path{Stop: true}}
 // Proxy forwards connections to a target. Its methods may be called from several goroutines.
 type Proxy struct {
 	// fixed
-	target, addr string
-	all          sync.WaitGroup // goroutines
+	target string
+	port   *port.Port     // reserved until Close, since it must get its own back after it has refused
+	all    sync.WaitGroup // goroutines
 
 	mu       sync.Mutex
 	mode     Mode
@@ -43,33 +45,24 @@ type Proxy struct {
 
 // Start returns a Proxy that listens at a free port of 127.0.0.1.
 func Start(target string) (*Proxy, error) {
-	l, err := listenAny()
+	reserved, err := port.Reserve(firstPort, lastPort)
 	if err != nil {
 		return nil, fmt.Errorf("fault proxy for %s: %w", target, err)
 	}
-	p := &Proxy{target: target, addr: l.Addr().String(), changed: make(chan struct{}), pairs: make(map[*pair]struct{})}
+	l, err := net.Listen("tcp", reserved.Addr())
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("fault proxy for %s: %w", target, err), reserved.Release())
+	}
+	p := &Proxy{target: target, port: reserved, changed: make(chan struct{}), pairs: make(map[*pair]struct{})}
 	p.serve(l)
 	return p, nil
 }
 
-// Ports are picked where systems hand out none by themselves, nor gateways and clusters of tests take theirs: a proxy
-// that refuses must get its own back.
+// Ports of fault proxies. Those of clusters and of gateways lie below.
 const firstPort, lastPort = 30000, 32767
 
-func listenAny() (net.Listener, error) {
-	var last error
-	for range 100 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(lastPort-firstPort+1)))
-		if err == nil {
-			return l, nil
-		}
-		last = err
-	}
-	return nil, fmt.Errorf("no free port: %w", last)
-}
-
 // Addr returns the address that clients connect to.
-func (p *Proxy) Addr() string { return p.addr }
+func (p *Proxy) Addr() string { return p.port.Addr() }
 
 // Accepted returns how many connections there have been.
 func (p *Proxy) Accepted() int {
@@ -78,7 +71,7 @@ func (p *Proxy) Accepted() int {
 	return p.accepted
 }
 
-// Set changes what the Proxy does. It fails when somebody else has taken the port while it refused.
+// Set changes what the Proxy does. It fails when somebody has taken the port while it refused.
 func (p *Proxy) Set(m Mode) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,7 +86,7 @@ func (p *Proxy) Set(m Mode) error {
 		}
 	}
 	if !m.Refuse && p.listener == nil {
-		l, err := net.Listen("tcp", p.addr)
+		l, err := net.Listen("tcp", p.port.Addr())
 		if err != nil {
 			return fmt.Errorf("fault proxy: %w", err)
 		}
@@ -126,7 +119,7 @@ func (p *Proxy) Close() error {
 	p.mu.Unlock()
 	p.ResetAll()
 	p.all.Wait()
-	return err
+	return errors.Join(err, p.port.Release())
 }
 
 // serve accepts connections until l is closed. p.mu is held, or nobody else knows p.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"isthmus/e2e/port"
 	"isthmus/e2e/program"
 )
 
@@ -50,9 +50,9 @@ func BaseArgs() []string {
 
 // Gateway is a gateway run by this process. Its methods may be called from several goroutines.
 type Gateway struct {
-	cfg               Config
-	addr, metricsAddr string
-	log               *tail
+	cfg         Config
+	grpc, admin *port.Port // reserved until Stop, since a gateway listens only while it is ready
+	log         *tail
 
 	life sync.Mutex // held while the process is started or stopped
 
@@ -72,44 +72,29 @@ func Start(ctx context.Context, cfg Config) (*Gateway, error) {
 		cfg.Binary = binary
 	}
 	cfg.Hostname = cmp.Or(cfg.Hostname, "isthmus-0")
-	addrs, err := freeAddrs(2)
+	grpc, err := port.Reserve(firstPort, lastPort)
 	if err != nil {
 		return nil, err
 	}
-	g := &Gateway{cfg: cfg, addr: addrs[0], metricsAddr: addrs[1], log: &tail{to: cfg.Output}}
+	admin, err := port.Reserve(firstPort, lastPort)
+	if err != nil {
+		return nil, errors.Join(err, grpc.Release())
+	}
+	g := &Gateway{cfg: cfg, grpc: grpc, admin: admin, log: &tail{to: cfg.Output}}
 	if err := g.launch(ctx, nil); err != nil {
 		return nil, errors.Join(err, g.Stop())
 	}
 	return g, nil
 }
 
-// Ports are picked below those that systems hand out by themselves, since a gateway listens only while it is ready: a
-// connection could otherwise take its port meanwhile. Those of clusters lie above.
+// Ports of gateways. Those of clusters and of fault proxies lie above.
 const firstPort, lastPort = 10000, 19999
 
-// freeAddrs returns addresses of 127.0.0.1 that nobody listens on.
-func freeAddrs(n int) ([]string, error) {
-	var addrs []string
-	var last error
-	for range 100 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(lastPort-firstPort+1)))
-		if err != nil {
-			last = err
-			continue
-		}
-		defer l.Close() // not before all are chosen: they must differ
-		if addrs = append(addrs, l.Addr().String()); len(addrs) == n {
-			return addrs, nil
-		}
-	}
-	return nil, fmt.Errorf("no free port: %w", last)
-}
-
 // Addr returns the gRPC address.
-func (g *Gateway) Addr() string { return g.addr }
+func (g *Gateway) Addr() string { return g.grpc.Addr() }
 
 // MetricsAddr returns the address of the admin HTTP server.
-func (g *Gateway) MetricsAddr() string { return g.metricsAddr }
+func (g *Gateway) MetricsAddr() string { return g.admin.Addr() }
 
 // Args returns the flags that the last Restart added.
 func (g *Gateway) Args() []string {
@@ -133,7 +118,7 @@ func (g *Gateway) Check(ctx context.Context) error {
 	case <-proc.exited:
 		return fmt.Errorf("the gateway has exited: %w", proc.err)
 	default:
-		return Accepts(ctx, g.addr)
+		return Accepts(ctx, g.Addr())
 	}
 }
 
@@ -150,15 +135,20 @@ func (g *Gateway) Pid() int {
 // Restart stops the gateway and starts it again at the same addresses, with these flags after those of its Config.
 // It returns when the gateway is ready again.
 func (g *Gateway) Restart(ctx context.Context, args ...string) error {
-	if err := g.Stop(); err != nil {
+	if err := g.end(); err != nil {
 		return err
 	}
 	return g.launch(ctx, args)
 }
 
 // Stop ends the gateway by SIGTERM, and by SIGKILL when it is there after StopLimit still. It is no error when it has
-// ended already.
+// ended already. Its ports are free from then on.
 func (g *Gateway) Stop() error {
+	return errors.Join(g.end(), g.grpc.Release(), g.admin.Release())
+}
+
+// end ends the process.
+func (g *Gateway) end() error {
 	g.life.Lock()
 	defer g.life.Unlock()
 	g.mu.Lock()
@@ -199,7 +189,7 @@ func (g *Gateway) launch(ctx context.Context, more []string) error {
 	g.life.Lock()
 	defer g.life.Unlock()
 	args := slices.Concat([]string{"gateway",
-		"-addr=" + g.addr, "-metrics-addr=" + g.metricsAddr, "-kubeconfig=" + g.cfg.Kubeconfig,
+		"-addr=" + g.Addr(), "-metrics-addr=" + g.MetricsAddr(), "-kubeconfig=" + g.cfg.Kubeconfig,
 	}, BaseArgs(), g.cfg.Args, more)
 	proc, err := spawn(g.cfg, args, g.log)
 	if err != nil {
@@ -221,7 +211,7 @@ func (g *Gateway) await(ctx context.Context, proc *process) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		last := errors.Join(ready(ctx, g.metricsAddr), Accepts(ctx, g.addr))
+		last := errors.Join(ready(ctx, g.MetricsAddr()), Accepts(ctx, g.Addr()))
 		if last == nil {
 			return nil
 		}

@@ -1,0 +1,57 @@
+// Package port reserves TCP ports of 127.0.0.1 for servers that come and go: a gateway that is restarted, a proxy that
+// refuses connections for a while.
+package port
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+)
+
+// Port is a TCP port of 127.0.0.1 that is reserved: nobody else who asks this package gets it, in no process. A UDP
+// socket of the same number, on which nothing is received, is what others see of that.
+type Port struct {
+	addr  string
+	guard net.PacketConn
+}
+
+// Reserve returns a port, from first to last, that nobody listens on and nobody has reserved. Choose a range below the ports
+// that systems hand out by themselves (32768 and up on Linux): a connection could otherwise take the port meanwhile.
+func Reserve(first, last int) (*Port, error) {
+	var failed error
+	for range 100 {
+		p, err := reserve(fmt.Sprintf("127.0.0.1:%d", first+rand.IntN(last-first+1)))
+		if err == nil {
+			return p, nil
+		}
+		failed = err
+	}
+	return nil, fmt.Errorf("no free port from %d to %d: %w", first, last, failed)
+}
+
+func reserve(addr string) (*Port, error) {
+	guard, err := net.ListenPacket("udp", addr)
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, errors.Join(err, guard.Close())
+	}
+	return &Port{addr: addr, guard: guard}, l.Close()
+}
+
+// Addr returns the address, as HOST:PORT.
+func (p *Port) Addr() string { return p.addr }
+
+// Release gives the port back. Releasing it again changes nothing. A nil Port is no port.
+func (p *Port) Release() error {
+	if p == nil {
+		return nil
+	}
+	if err := p.guard.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("release of port %s: %w", p.addr, err)
+	}
+	return nil
+}
