@@ -19,7 +19,7 @@ build: progress ## build bin/isthmus
 
 tools: build ## build the end-to-end programs too: real API servers, scenario runner, demo, Prometheus
 	$(call compile,e2e,API servers and other programs,./cmd/...)
-	cd e2e && $(PROGRESS) run linking go build -ldflags='-s -w' -o $(BIN)/ ./cmd/...
+	cd e2e && $(PROGRESS) run linking go build -ldflags='-s -w' -o $(BIN)/ ./cmd/bench ./cmd/controlplane ./cmd/demo ./cmd/isthmus-sim ./cmd/scenario
 	$(call compile,e2e/tools,Prometheus,-tags=remove_all_sd tool)
 	cd e2e/tools && $(PROGRESS) run linking go build -ldflags='-s -w' -tags=remove_all_sd -o $(BIN)/ tool
 

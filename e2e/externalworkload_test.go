@@ -35,6 +35,9 @@ func TestReplicasWriteInTurns(t *testing.T) {
 
 	began := time.Now()
 	must(t, a.Stop())
+	if holder := v.lease().HolderIdentity; holder != nil && *holder == "a" {
+		t.Error("the gateway has ended and not released the Lease")
+	}
 	v.await("b leads", time.Minute, func() error { return v.leads(b) })
 	t.Logf("after SIGTERM the other leads within %v", time.Since(began))
 	a = v.gateway("a")

@@ -137,8 +137,7 @@ func (e *encoder) appendLabels(b []byte, ep *federation.Endpoint, shared []feder
 	return b
 }
 
-// labelRoom is for the labels of an endpoint, of which there are no more but in
-// odd cases.
+// labelRoom is more than the labels that endpoints usually have.
 const labelRoom = 16
 
 // labels appends all labels of an endpoint. No two have the same name.
@@ -163,7 +162,7 @@ const targetCluster = "target_cluster"
 func isTargetCluster(l federation.Label) bool { return l.Name == targetCluster }
 
 // sharedLabels are the labels that all endpoints of the list have. Their message
-// carries them once. One endpoint shares with nobody but its slice.
+// carries them once. A lone endpoint shares the labels of its slice only.
 func (e *encoder) sharedLabels(list []*federation.Endpoint) []federation.Label {
 	if len(list) == 1 {
 		return list[0].Group

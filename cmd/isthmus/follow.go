@@ -123,7 +123,8 @@ func (f *session[M]) follow(ctx context.Context, p process, authority string) er
 	return f.display(ctx, p, s, messages, ended)
 }
 
-// display shows what messages make of the state until there are no more, which ended says the reason of, or p has a signal.
+// display shows what messages make of the state until messages is closed, when
+// ended has the reason, or p gets a signal.
 func (f *session[M]) display(ctx context.Context, p process, s *screen, messages <-chan *M, ended <-chan error) error {
 	var quiet <-chan time.Time
 	for {

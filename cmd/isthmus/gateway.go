@@ -157,7 +157,7 @@ func (g *gateway) serve(life context.Context, fail context.CancelCauseFunc) {
 	g.log.Info("ready", zap.Stringer("addr", l.Addr()), zap.Duration("after", time.Since(began)))
 	<-life.Done()
 	g.ready.Store(false)
-	g.ending.run(door.closed)
+	g.ending.run(door)
 	served.Wait()
 }
 

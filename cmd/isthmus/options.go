@@ -68,8 +68,8 @@ func gatewayFlags(o *options) *flags {
 	f.section("Streams", func(s *flag.FlagSet) {
 		s.DurationVar(&o.pace, "pace", 50*time.Millisecond, "After a message, wait this `DURATION` before looking for the next change, so that many changes become few messages. 0: do not wait.")
 		s.DurationVar(&o.stall, "stream-stall-timeout", time.Minute, "End a stream whose proxy has taken nothing for this `DURATION` although there is something to send.")
-		s.DurationVar(&o.delay, "shutdown-delay", 23*time.Second, "On SIGTERM, go on serving, but not ready, for this `DURATION`, so that proxies learn by DNS where other replicas are; --drain follows. Best as long as the TTL of DNS (30s at many installs) as far as terminationGracePeriodSeconds allows that.")
-		s.DurationVar(&o.drain, "drain", 6*time.Second, "After --shutdown-delay, end the streams that are open then, spread over this `DURATION`, so that other replicas do not get all proxies at once. Whoever comes back is served until it is over; then all ends. 0: all at once. "+
+		s.DurationVar(&o.delay, "shutdown-delay", 23*time.Second, "On SIGTERM, go on serving, but not ready, for this `DURATION`, so that proxies learn by DNS where other replicas are; --drain follows. Set it to the TTL of your cluster's DNS (often 30s), or as near to that as terminationGracePeriodSeconds allows.")
+		s.DurationVar(&o.drain, "drain", 6*time.Second, "After --shutdown-delay, end the streams that are open then, spread over this `DURATION`, so that other replicas do not get all proxies at once. Whoever comes back is served until then; at the end of it the listener is closed and the streams that are left end. 0: all at once. "+
 			"The process ends at most a second after the two: keep their sum a second below terminationGracePeriodSeconds (30, unless the Pod says otherwise). Both are skipped while no stream is open.")
 		s.IntVar(&o.queue, "stream-queue-capacity", 100, "A `NUMBER` above 0; without effect, since streams have no queues. For the arguments of a Linkerd install.")
 	})

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -187,6 +188,33 @@ func TestServesWhileItGoes(t *testing.T) {
 		t.Errorf("exit code %d", c)
 	}
 	p.log.await(t, "all clients have gone elsewhere")
+}
+
+// TestSilentConnection: a connection on which nothing comes does not keep the
+// process. gRPC's server would wait two minutes for it.
+func TestSilentConnection(t *testing.T) {
+	p := startProcess(t, startAPI(t), "--shutdown-delay=1ms", "--drain=1ms")
+	eventually(t, "ready", func() bool { return p.says("/ready") == "ok" })
+	silent, err := net.Dial("tcp", p.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	live, end := newPages(), make(chan int, 1)
+	go func() {
+		end <- run(context.Background(), process{args: []string{"get", "web.shop.svc.cluster.local", "--addr", p.addr}, stdout: live, stderr: live, signals: nil})
+	}()
+	live.await(t, "1 endpoint ") // so the silent connection has been accepted before
+	p.signals <- syscall.SIGTERM
+	select {
+	case c := <-p.code:
+		if c != 0 {
+			t.Errorf("exit code %d", c)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("the process has not ended")
+	}
+	<-end
 }
 
 // TestSecondSignal: the process does not wait for anything any more.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"net"
 	"sync"
 	"time"
 
@@ -18,8 +17,8 @@ const (
 	// lastLimit is what requests to the admin server, and spans that are left,
 	// may take after that.
 	lastLimit = 500 * time.Millisecond
-	// calm is how long there must be no stream until nobody is expected back.
-	// Proxies come back 0.1 s after their stream was ended.
+	// calm is how long there must be no stream until all proxies count as gone.
+	// A proxy tries again 0.1 s after its stream was ended.
 	calm = time.Second
 )
 
@@ -37,32 +36,35 @@ type ending struct {
 	log      *zap.Logger
 }
 
-// run sends proxies elsewhere while it serves, and then stops the server. Without
-// open streams it only stops the server. closed is closed once the listener is.
-// Each part has its limit, so that it ends whatever clients do.
-func (e *ending) run(closed <-chan struct{}) {
+// run sends proxies elsewhere while it serves, and then stops the server, which
+// listens by the door. Without open streams it only stops the server. Each part has
+// its limit, so that it ends whatever clients do.
+func (e *ending) run(d *door) {
 	e.leave()
 	if n := e.streams(); n > 0 {
 		e.log.Info("shutdown: waiting for clients to go elsewhere", zap.Int("streams", n), zap.Duration("for", e.pause))
 		e.move()
 		e.log.Info("shutdown: serving ends", zap.Int("streams", e.streams()))
 	}
-	e.stop(closed)
+	e.stop(d)
 }
 
 // move pauses, so that proxies learn of other replicas, and then ends the open
-// streams. It returns when its time is over, or all proxies have gone.
+// streams, unless that is to be done all at once: then stop does it. It returns
+// when its time is over, or all proxies have gone.
 func (e *ending) move() {
 	ctx, cancel := context.WithTimeout(context.Background(), e.pause+e.spread)
 	var moving sync.WaitGroup
-	moving.Go(func() {
-		select {
-		case <-ctx.Done():
-		case <-time.After(e.pause):
-			e.log.Info("shutdown: ending streams", zap.Int("streams", e.streams()), zap.Duration("within", e.spread))
-			e.drain(ctx)
-		}
-	})
+	if e.spread > 0 {
+		moving.Go(func() {
+			select {
+			case <-ctx.Done():
+			case <-time.After(e.pause):
+				e.log.Info("shutdown: ending streams", zap.Int("streams", e.streams()), zap.Duration("within", e.spread))
+				e.drain(ctx)
+			}
+		})
+	}
 	if e.deserted(ctx, calm) {
 		e.log.Info("shutdown: all clients have gone elsewhere")
 	}
@@ -72,28 +74,15 @@ func (e *ending) move() {
 
 // stop closes the listener, and only then ends the streams that are left: who
 // tries again at once must not get in again.
-func (e *ending) stop(closed <-chan struct{}) {
-	late := time.AfterFunc(stopLimit, e.abort)
+func (e *ending) stop(d *door) {
+	late := time.AfterFunc(stopLimit, func() {
+		d.cut() // or abort would wait for those that have connected and said nothing
+		e.abort()
+	})
 	defer late.Stop()
 	var stopping sync.WaitGroup
 	stopping.Go(e.graceful)
-	<-closed
+	<-d.closed
 	e.finish()
 	stopping.Wait()
-}
-
-// door is a listener that says when it has been closed.
-type door struct {
-	net.Listener
-	once   sync.Once
-	closed chan struct{}
-}
-
-func newDoor(l net.Listener) *door { return &door{Listener: l, closed: make(chan struct{})} }
-
-// Close closes the listener.
-func (d *door) Close() error {
-	err := d.Listener.Close()
-	d.once.Do(func() { close(d.closed) })
-	return err
 }

@@ -15,15 +15,24 @@ import (
 
 // record is a server that notes what is done to it, and when.
 type record struct {
-	start  time.Time
-	mu     sync.Mutex // of lines
-	lines  []string
-	open   int
-	goes   time.Duration // after this all proxies are elsewhere, and stay there; 0: they do not go
-	stops  time.Duration // how long its calls take to end
-	cut    chan struct{}
-	closed chan struct{} // the listener is
+	start time.Time
+	mu    sync.Mutex // of lines
+	lines []string
+	open  int
+	goes  time.Duration // after this all proxies are elsewhere, and stay there; 0: they do not go
+	stops time.Duration // how long its calls take to end
+	cut   chan struct{}
+	door  *door
 }
+
+func newRecord(open int) *record {
+	return &record{start: time.Now(), open: open, cut: make(chan struct{}), door: newDoor(nowhere{})}
+}
+
+// nowhere is a listener that is closed with ease.
+type nowhere struct{ net.Listener }
+
+func (nowhere) Close() error { return nil }
 
 func (r *record) note(what string) {
 	r.mu.Lock()
@@ -56,7 +65,7 @@ func (r *record) ending() *ending {
 		graceful: func() {
 			r.note("stop")
 			time.Sleep(time.Millisecond)
-			close(r.closed)
+			r.door.Close()
 			select {
 			case <-time.After(r.stops):
 			case <-r.cut:
@@ -91,8 +100,9 @@ func TestEnding(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := &record{start: time.Now(), open: c.open, goes: c.goes, stops: c.stops, cut: make(chan struct{}), closed: make(chan struct{})}
-				r.ending().run(r.closed)
+				r := newRecord(c.open)
+				r.goes, r.stops = c.goes, c.stops
+				r.ending().run(r.door)
 				slices.Sort(r.lines[len(r.lines)-2:]) // what happens at the same time has no order
 				if !slices.Equal(r.lines, c.want) {
 					t.Errorf("%q, want %q", r.lines, c.want)
@@ -102,51 +112,32 @@ func TestEnding(t *testing.T) {
 	}
 }
 
-// TestEndingAtOnce: with both flags 0 nothing is waited for, and nobody is sent
-// away before the listener is closed.
+// TestEndingAtOnce: without --drain all streams end together, after the listener is
+// closed, and with both flags 0 nothing is waited for.
 func TestEndingAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := &record{start: time.Now(), open: 3, stops: time.Second / 4, cut: make(chan struct{}), closed: make(chan struct{})}
-		e := r.ending()
-		e.pause, e.spread = 0, 0
-		e.run(r.closed)
-		want := []string{"0s leave", "0s stop", "1ms finish", "251ms stopped"}
-		if r.lines = slices.DeleteFunc(r.lines, func(l string) bool { return l == "0s drain" }); !slices.Equal(r.lines, want) {
-			t.Errorf("%q, want %q", r.lines, want)
-		}
-	})
+	for pause, want := range map[time.Duration][]string{
+		0:               {"0s leave", "0s stop", "1ms finish", "251ms stopped"},
+		3 * time.Second: {"0s leave", "3s stop", "3.001s finish", "3.251s stopped"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRecord(3)
+			r.stops = time.Second / 4
+			e := r.ending()
+			e.pause, e.spread = pause, 0
+			e.run(r.door)
+			if !slices.Equal(r.lines, want) {
+				t.Errorf("%q, want %q", r.lines, want)
+			}
+		})
+	}
 }
 
-// TestEndingWithinTheGrace: the default flags and what follows them fit into
-// Kubernetes' default grace.
+// TestEndingWithinTheGrace: the default flags, and the limits of what follows them,
+// leave something of Kubernetes' default grace. That a process ends within it is
+// tested by the end-to-end tests of a handover.
 func TestEndingWithinTheGrace(t *testing.T) {
 	o := parsed(t)
 	if worst := o.delay + o.drain + stopLimit + lastLimit; worst >= 30*time.Second {
 		t.Errorf("the end may take %v", worst)
-	}
-}
-
-// TestDoor: it says that it is closed when it is, also if it is closed twice.
-func TestDoor(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := newDoor(l)
-	select {
-	case <-d.closed:
-		t.Fatal("closed")
-	default:
-	}
-	if err := d.Close(); err != nil {
-		t.Error(err)
-	}
-	<-d.closed
-	if c, err := net.Dial("tcp", l.Addr().String()); err == nil {
-		c.Close()
-		t.Error("somebody listens still")
-	}
-	if err := d.Close(); err == nil {
-		t.Error("closed twice without an error")
 	}
 }

@@ -12,6 +12,9 @@
 //   - the state that the operator is shown is the true one, and the gateway stays ready;
 //   - afterwards the cluster is followed again within 10 s, and every proxy has exactly what the clusters say.
 //
+// The limits of time are those promised with -long, and three times as long without, since the short form runs beside other
+// tests.
+//
 // The suite is short by default: every fault once, and no longer than it takes to be seen. With -long the faults last,
 // and the floods of proxies are larger. With -fault only those faults are played whose names match.
 package faults

@@ -21,6 +21,9 @@ var (
 func TestMain(m *testing.M) {
 	flag.Func("fault", "play only the faults whose whole name matches the `regular expression`", choose)
 	flag.Parse()
+	if *long {
+		promise()
+	}
 	// Faults wait most of the time: they need not take turns.
 	if err := flag.Set("test.parallel", "40"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -48,7 +51,9 @@ func either[T any](short, lasting T) T {
 	return short
 }
 
-const (
+// Limits of time. They are those of the short form, which runs beside other tests on machines that may be busy; promise
+// sets those that the gateway promises.
+var (
 	// patience is how long a change may take to arrive at a proxy, on a machine that is busy with everything at once.
 	patience = 30 * time.Second
 	// recovery is how long a cluster that is back may take to be followed, and a state to be seen.
@@ -57,3 +62,6 @@ const (
 	// falls silent.
 	notice = 40 * time.Second
 )
+
+// promise holds the gateway to what it promises.
+func promise() { patience, recovery, notice = 10*time.Second, 10*time.Second, 20*time.Second }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"isthmus/e2e/gateway"
+	"isthmus/e2e/proxy"
 )
 
 // flags are how long a gateway takes to go.
@@ -27,7 +28,17 @@ type setting struct {
 	binary string // empty: the one that is tested
 	flags  *flags // nil: none, so that the defaults hold
 	ttl    time.Duration
-	size   int // of the crowd
+	lag    time.Duration // from what happens to a replica until DNS says so
+	size   int           // of the crowd
+}
+
+// defaults are the flags that hold without any.
+var defaults = flags{23 * time.Second, 6 * time.Second}
+
+// serves returns how long after SIGTERM a gateway goes on serving.
+func (s setting) serves() time.Duration {
+	f := cmp.Or(s.flags, &defaults)
+	return f.delay + f.drain
 }
 
 // outcome is what came of a case.
@@ -38,6 +49,8 @@ type outcome struct {
 	moved  int             // how many proxies were at the one that went
 	back   int             // how many of them came back to it
 	burst  int             // the most streams that were opened at another one within a second
+	twice  int             // how many proxies lost more than one stream while it served
+	turned []proxy.Refusal // streams that were refused while it served
 	away   time.Duration   // of a restart: from the end of the process until another was ready
 	follow []time.Duration // of a restart, of each proxy: from ready until its first message; sorted
 }
@@ -55,9 +68,11 @@ func (w *world) start(t *testing.T, s setting, name string) *gateway.Gateway {
 func (w *world) surge(t *testing.T, s setting) outcome {
 	t.Helper()
 	old := w.start(t, s, "old")
-	c := w.newCrowd(t, s.size, s.ttl, old.Addr())
+	c := w.newCrowd(t, s, old.Addr())
 	fresh := w.start(t, s, "new")
-	c.records.Set(old.Addr(), fresh.Addr())
+	if s.lag == 0 {
+		c.records.Set(old.Addr(), fresh.Addr())
+	}
 	return c.roll(t, old, fresh)
 }
 
@@ -65,7 +80,7 @@ func (w *world) surge(t *testing.T, s setting) outcome {
 func (w *world) two(t *testing.T, s setting) outcome {
 	t.Helper()
 	old, other := w.start(t, s, "old"), w.start(t, s, "other")
-	return w.newCrowd(t, s.size, s.ttl, old.Addr(), other.Addr()).roll(t, old, other)
+	return w.newCrowd(t, s, old.Addr(), other.Addr()).roll(t, old, other)
 }
 
 // roll lets one gateway go, so that the other is left.
@@ -78,7 +93,8 @@ func (c *crowd) roll(t *testing.T, old, left *gateway.Gateway) outcome {
 		}
 	}
 	began := c.term(t, old)
-	c.records.Set(left.Addr())
+	published := time.AfterFunc(c.setting.lag, func() { c.records.Set(left.Addr()) })
+	defer published.Stop()
 	over := c.awaitEnd(t, old)
 	o := outcome{ended: over.Sub(began), moved: len(there), reach: c.reached(t, began)}
 	o.judge(c, began, old.Addr(), there)
@@ -90,7 +106,7 @@ func (c *crowd) roll(t *testing.T, old, left *gateway.Gateway) outcome {
 func (w *world) restart(t *testing.T, s setting, absence time.Duration) outcome {
 	t.Helper()
 	g := w.start(t, s, "only")
-	c := w.newCrowd(t, s.size, s.ttl, g.Addr())
+	c := w.newCrowd(t, s, g.Addr())
 	began := c.term(t, g)
 	over := c.awaitEnd(t, g)
 	<-time.After(absence)
@@ -149,11 +165,20 @@ func (c *crowd) reached(t *testing.T, began time.Time) (took []time.Duration) {
 // judge counts and measures the streams since SIGTERM of the proxies that were at the gateway that went.
 func (o *outcome) judge(c *crowd, began time.Time, old string, there []*client) {
 	var elsewhere []time.Time
+	until := began.Add(c.setting.serves())
 	for _, one := range there {
-		longest, back := time.Duration(0), false
+		longest, back, lost := time.Duration(0), false, 0
+		for _, r := range one.Refusals() {
+			if r.At.After(began) && r.At.Before(until) {
+				o.turned = append(o.turned, r)
+			}
+		}
 		for _, s := range one.Openings() {
 			if s.Lost.Before(began) {
 				continue
+			}
+			if s.Lost.Before(until) {
+				lost++
 			}
 			longest = max(longest, c.world.pulse.between(s.Lost, s.First))
 			if s.Addr != old {
@@ -164,6 +189,9 @@ func (o *outcome) judge(c *crowd, began time.Time, old string, there []*client) 
 		}
 		if o.blind = append(o.blind, longest); back {
 			o.back++
+		}
+		if lost > 1 {
+			o.twice++
 		}
 	}
 	slices.Sort(o.blind)

@@ -15,6 +15,7 @@ import (
 // crowd is the proxies of one case.
 type crowd struct {
 	world   *world
+	setting setting
 	records *proxy.Records
 	all     []*client
 }
@@ -34,18 +35,18 @@ type sight struct {
 }
 
 // newCrowd runs proxies whose caches are of all ages, until the test ends.
-func (w *world) newCrowd(t *testing.T, size int, ttl time.Duration, addrs ...string) *crowd {
+func (w *world) newCrowd(t *testing.T, s setting, addrs ...string) *crowd {
 	t.Helper()
-	c := &crowd{world: w, records: proxy.NewRecords(addrs...)}
+	c := &crowd{world: w, setting: s, records: proxy.NewRecords(addrs...)}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
 	t.Cleanup(func() {
 		stop()
 		running.Wait()
 	})
-	for i := range size {
+	for i := range s.size {
 		one := &client{Subscriber: proxy.NewSubscriber(proxy.SubscriberConfig{
-			Records: c.records, TTL: ttl, Age: ttl * time.Duration(i) / time.Duration(size), Authority: authority,
+			Records: c.records, TTL: s.ttl, Age: s.ttl * time.Duration(i) / time.Duration(s.size), Authority: authority,
 		})}
 		c.all = append(c.all, one)
 		running.Go(func() { one.Run(ctx) })

@@ -15,7 +15,7 @@ const blindLimit = 2 * time.Second
 // TestHandover: with the default flags, and with records that live as long as in most clusters.
 func TestHandover(t *testing.T) {
 	w := newWorld(t)
-	s := setting{ttl: 30 * time.Second, size: 100}
+	s := setting{ttl: 30 * time.Second, lag: 300 * time.Millisecond, size: 100}
 	t.Run("group", func(t *testing.T) { // so that the world lasts as long as they do
 		t.Run("surge", func(t *testing.T) {
 			t.Parallel()
@@ -35,9 +35,13 @@ func TestHandover(t *testing.T) {
 			t.Logf("away for %v; all follow %v after it is ready, half of them after %v", o.away, last(o.follow), median(o.follow))
 			// A proxy pauses for about as long as it has tried in vain. So nobody can be faster when the machine takes seconds to
 			// start a gateway.
+			if half := median(o.follow); half > max(500*time.Millisecond, o.away) {
+				t.Errorf("half of the proxies followed %v after the gateway was ready, which was away for %v", half, o.away)
+			}
 			if worst := last(o.follow); worst > max(5*time.Second, o.away+time.Second) {
 				t.Errorf("a proxy followed %v after the gateway was ready, which was away for %v", worst, o.away)
 			}
+			o.checkServed(t)
 		})
 	})
 }
@@ -51,6 +55,18 @@ func (o outcome) check(t *testing.T) {
 	}
 	if o.ended >= grace {
 		t.Errorf("the process ended %v after SIGTERM", o.ended)
+	}
+	o.checkServed(t)
+}
+
+// checkServed holds what must be while a gateway that goes still serves: nobody is refused, or sent away twice.
+func (o outcome) checkServed(t *testing.T) {
+	t.Helper()
+	if len(o.turned) > 0 {
+		t.Errorf("%d streams were refused while the gateway served, the first by %v", len(o.turned), o.turned[0].Err)
+	}
+	if o.twice > 0 {
+		t.Errorf("%d proxies were sent away more than once", o.twice)
 	}
 }
 

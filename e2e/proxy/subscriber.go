@@ -44,6 +44,13 @@ type Opening struct {
 	First time.Time // when its first message came
 }
 
+// Refusal is a stream that has ended before its first message, on a connection that there was.
+type Refusal struct {
+	Addr string // of the replica
+	At   time.Time
+	Err  error // its gRPC status; nil: OK
+}
+
 // Subscriber is a proxy that keeps one subscription, at any of the replicas that it knows by DNS. When the stream ends
 // it waits, tries all replicas that it knows, in any order, and stays with the first one that connects. The pause
 // doubles each time, and starts over with any message.
@@ -55,6 +62,7 @@ type Subscriber struct {
 
 	mu       sync.Mutex
 	openings []Opening
+	refusals []Refusal
 	lost     time.Time
 }
 
@@ -77,6 +85,13 @@ func (s *Subscriber) Openings() []Opening {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.openings)
+}
+
+// Refusals returns all streams that were refused, in order.
+func (s *Subscriber) Refusals() []Refusal {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.refusals)
 }
 
 // Run subscribes until ctx ends.
@@ -121,7 +136,7 @@ func (s *Subscriber) subscribe(ctx context.Context) (heard bool) {
 			s.begun(addr, now.First.At)
 		}
 		if now.Phase != Open {
-			s.ended(heard, now.EndedAt)
+			s.ended(heard, addr, now)
 			return heard
 		}
 		select {
@@ -152,11 +167,13 @@ func (s *Subscriber) begun(addr string, first time.Time) {
 	s.openings = append(s.openings, Opening{Addr: addr, Lost: s.lost, First: first})
 }
 
-func (s *Subscriber) ended(heard bool, at time.Time) {
+func (s *Subscriber) ended(heard bool, addr string, last Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if heard {
-		s.lost = at
+		s.lost = last.EndedAt
+	} else {
+		s.refusals = append(s.refusals, Refusal{addr, last.EndedAt, last.Err})
 	}
 }
 

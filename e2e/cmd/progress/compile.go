@@ -37,6 +37,9 @@ func compile(ctx context.Context, r *reporter, args []string) error {
 			build = append(build, path)
 		}
 	}
+	if !strings.Contains(packages.String(), " false ") {
+		return nil // nothing but Go's own packages
+	}
 	return counted(ctx, r, io.Discard, build, func(line string) bool { return !strings.ContainsAny(line, " \t:#") },
 		func(n int) string {
 			return fmt.Sprintf("%d of at most %d packages compiled (for the first time only)", n, most)
@@ -56,12 +59,16 @@ func counted(ctx context.Context, r *reporter, out io.Writer, args []string, cou
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	for lines := bufio.NewScanner(said); lines.Scan(); {
+	for lines := bufio.NewReader(said); err == nil; {
+		var line string
+		line, err = lines.ReadString('\n')
 		r.mu.Lock()
-		if counts(lines.Text()) {
+		switch {
+		case line == "":
+		case counts(strings.TrimSuffix(line, "\n")):
 			n++
-		} else {
-			fmt.Fprintln(os.Stderr, lines.Text())
+		default:
+			fmt.Fprint(os.Stderr, line)
 		}
 		r.mu.Unlock()
 	}
