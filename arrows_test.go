@@ -3,6 +3,7 @@ package isthmus_test
 
 import (
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -30,6 +31,32 @@ func TestArrows(t *testing.T) {
 	for _, dep := range dependencies(t, "e2e", "isthmus/e2e/cmd/demo") {
 		if strings.HasPrefix(dep, "isthmus/") && !strings.HasPrefix(dep, "isthmus/e2e/") {
 			t.Errorf("e2e must not reach %s", dep)
+		}
+	}
+}
+
+// TestImportsOfWire: the bytes that proxies are sent follow from federation's types,
+// and from nothing else of this module. Only direct imports count here: the generated
+// code of Linkerd's API reaches all of gRPC.
+func TestImportsOfWire(t *testing.T) {
+	allowed := []string{
+		"isthmus/federation", "github.com/linkerd/linkerd2-proxy-api/go/destination", "github.com/linkerd/linkerd2-proxy-api/go/http_types",
+		"google.golang.org/protobuf/encoding/protowire", "google.golang.org/protobuf/proto",
+		"google.golang.org/grpc/encoding", "google.golang.org/grpc/encoding/proto", "google.golang.org/grpc/mem",
+	}
+	out, err := exec.Command("go", "list", "-f", `{{join .Imports "\n"}}`, "isthmus/grpcapi/wire").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	imports := strings.Fields(string(out))
+	if !slices.Contains(imports, allowed[0]) {
+		t.Fatalf("imports %v", imports)
+	}
+	for _, path := range imports {
+		first, _, _ := strings.Cut(path, "/")
+		standard := first != "isthmus" && !strings.Contains(first, ".")
+		if !standard && !slices.Contains(allowed, path) {
+			t.Errorf("isthmus/grpcapi/wire must not import %s", path)
 		}
 	}
 }

@@ -2,10 +2,8 @@ package grpcapi
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"isthmus/federation"
+	"isthmus/grpcapi/internal/wiretest"
 )
 
 // fanout is many stream loops that send into the void.
@@ -62,7 +61,7 @@ func newFanout(t testing.TB, n int) *fanout {
 // newProfileFanout likewise opens GetProfile streams of a service.
 func newProfileFanout(t testing.TB, n int) *fanout {
 	f := &fanout{world: newWorld(t, Options{Pace: -1, H2Upgrade: true, Log: zap.NewNop()})}
-	profiles := [2]*federation.Profile{webProfile("a", "b", "c"), with(webProfile("a", "b", "c"), opaque)}
+	profiles := [2]*federation.Profile{wiretest.WebProfile("a", "b", "c"), with(wiretest.WebProfile("a", "b", "c"), opaque)}
 	f.change = func(turn int) { f.told.put(webKey, profiles[turn]) }
 	f.change(0)
 	f.open(t, n, func(ctx context.Context, v *void) { _ = serve(ctx, f.server.newProfile(webKey, v, v)) })
@@ -87,7 +86,7 @@ func (f *fanout) open(t testing.TB, n int, run func(context.Context, *void)) {
 func fifty(cluster int) []*federation.Endpoint {
 	list := make([]*federation.Endpoint, 50)
 	for i := range list {
-		e := shop()
+		e := wiretest.Shop()
 		e.Addr = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(cluster), 0, byte(i)}), 80)
 		list[i] = e
 	}
@@ -181,45 +180,11 @@ func BenchmarkGetProfileSubscribe(b *testing.B) {
 	}
 }
 
-// BenchmarkGetProfileEncode is what a change of a profile costs before it is
-// sent, however many streams there are.
-func BenchmarkGetProfileEncode(b *testing.B) {
-	for name, p := range map[string]*federation.Profile{
-		"service": webProfile(), "routes": webProfile(strings.Fields(strings.Repeat("route ", 20))...), "endpoint": endpointProfile(shop()),
-	} {
-		b.Run(name, func(b *testing.B) {
-			w := newWorld(b, Options{H2Upgrade: true, MeshedHTTP2: http2Params(), Log: zap.NewNop()})
-			v := w.server.profiles.create(webKey)
-			b.ReportAllocs()
-			for b.Loop() { // each time as if its ServiceProfile were new
-				v.enc.profile(p, newRoutings(zap.NewNop()).of(p.Routes, p.Port))
-			}
-		})
-	}
-}
-
 // endless hangs up after the first message.
 type endless struct{ cancel context.CancelFunc }
 
 func (e *endless) SendMsg(any) error                { e.cancel(); return nil }
 func (e *endless) WriteStatus(*status.Status) error { return nil }
-
-func BenchmarkEncodeFull(b *testing.B) {
-	for _, n := range []int{50, 1000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			list := many(n, 0)
-			for _, e := range list {
-				e.Labels = shop().Labels
-			}
-			e := encoderFor(b, Options{H2Upgrade: true, ForceOpaqueTransport: true, TargetClusterLabel: true, MeshedHTTP2: http2Params()}, "")
-			set := &federation.Set{Endpoints: list}
-			b.ReportAllocs()
-			for b.Loop() {
-				e.full(set)
-			}
-		})
-	}
-}
 
 // BenchmarkOpen10k is how long it takes until 10,000 streams have their first
 // message, over 100 connections in this process; client and server together.

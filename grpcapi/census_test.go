@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"isthmus/federation"
+	"isthmus/grpcapi/internal/wiretest"
 )
 
 // scraped returns the series of the families whose name begins with one of the
@@ -145,7 +146,7 @@ func TestWarmProfiles(t *testing.T) {
 		key.Namespace = "client"
 		workload := federation.ProfileKey{Addr: netip.MustParseAddrPort("10.0.0.1:80")}
 		for _, k := range []federation.ProfileKey{webKey, key} {
-			w.told.put(k, webProfile())
+			w.told.put(k, wiretest.WebProfile())
 		}
 		w.told.put(workload, endpointProfile(pod("10.0.0.1:80")))
 		stays := w.getProfile(webAddr, "shop") // so that the Service's series stays
@@ -158,7 +159,7 @@ func TestWarmProfiles(t *testing.T) {
 				w.expect(t, "workload_updates", fmt.Sprint("workload_updates ", n))
 			}
 			expect(i)
-			other := webProfile()
+			other := wiretest.WebProfile()
 			other.Opaque = other.Opaque != (i%2 == 0)
 			w.told.put(key, other)
 			w.told.put(workload, endpointProfile(pod(fmt.Sprintf("10.0.1.%d:80", i))))
@@ -179,8 +180,8 @@ func TestProfileMetrics(t *testing.T) {
 		w := newCounted(t)
 		key := webKey
 		key.Namespace = "client"
-		w.told.put(webKey, webProfile())
-		w.told.put(key, webProfile())
+		w.told.put(webKey, wiretest.WebProfile())
+		w.told.put(key, wiretest.WebProfile())
 		calls := []*call{w.getProfile(webAddr, "shop"), w.getProfile(webAddr, "client"), w.getProfile("10.0.0.1:80", "")}
 		w.expect(t, "profile_", "profile_subscribers namespace=client profile=web.shop.svc.cluster.local 1",
 			"profile_subscribers namespace=shop profile=web.shop.svc.cluster.local 2",
@@ -189,7 +190,7 @@ func TestProfileMetrics(t *testing.T) {
 		w.expect(t, "service_", "service_subscribers name=web namespace=shop 2")
 		w.expect(t, "workload_", "workload_subscribers 1", "workload_updates 0")
 
-		other := webProfile()
+		other := wiretest.WebProfile()
 		other.Opaque = !other.Opaque
 		w.told.put(key, other)
 		for _, p := range []string{"10.9.9.9:80", "10.8.8.8:80"} {

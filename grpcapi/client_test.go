@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 
 	"isthmus/federation"
+	"isthmus/grpcapi/internal/wiretest"
 )
 
 func TestZoneOfTheClient(t *testing.T) {
@@ -16,9 +17,9 @@ func TestZoneOfTheClient(t *testing.T) {
 		c := w.get(webAddr, "n1")
 		defer c.hangUp()
 		locality := func(m received) string {
-			var p proxy
-			p.apply(m.update)
-			return p.endpoints[a.Addr].MetricLabels["zone_locality"] + " " + p.endpoints[b.Addr].MetricLabels["zone_locality"]
+			var p wiretest.Proxy
+			p.Apply(m.update)
+			return p.Endpoints[a.Addr].MetricLabels["zone_locality"] + " " + p.Endpoints[b.Addr].MetricLabels["zone_locality"]
 		}
 		for _, step := range []struct{ zone, want string }{{"a", "local remote"}, {"b", "remote local"}, {"", "unknown unknown"}} {
 			if step.zone == "a" {

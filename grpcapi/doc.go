@@ -1,6 +1,6 @@
 // Package grpcapi is the Destination server: it answers a proxy's Get with what
-// federation.Table publishes, and its GetProfile with what a Directory tells,
-// rendered to protobuf, for as long as the proxy listens.
+// federation.Table publishes, and its GetProfile with what a Directory tells, for as
+// long as the proxy listens. Package wire makes the messages.
 //
 // What callers may rely on:
 //
@@ -28,7 +28,7 @@
 //
 //   - A view is what one kind of client (one federation.Key, one
 //     federation.ProfileKey) sees, and its protobuf. Every message is encoded once, by the first stream that needs
-//     it, and sent by all as the same bytes: the codec hands them to gRPC as they
+//     it, and sent by all as the same bytes: wire.Codec hands them to gRPC as they
 //     are. A stream that missed sets goes from the one it sent last to the
 //     newest; that step is shared too, among those who missed the same.
 //   - One goroutine per open stream, the handler's, and no queue: a stream holds the
@@ -48,24 +48,6 @@
 //     had ends with the profile of another service, or other routes; not with one
 //     that has no service, since how much is told of what comes and goes depends on
 //     how fast a proxy takes it.
-//   - What follows from a ServiceProfile, which can be large, is encoded once for
-//     all views of its service port (a routing), and is a part of their messages:
-//     the order of fields does not matter. So the namespaces that clients say they
-//     are in do not multiply it. Weak pointers find it again: it is gone once no
-//     view and no stream has it.
-//   - WeightedAddr and DestinationProfile are written field by field rather than
-//     through the generated structs. That takes few allocations and can't fail;
-//     tests compare it with the generated code.
-//   - A message carries once what all its addresses share: of the labels of a
-//     typical Deployment all but the Pod's name, and so a third less to send and to
-//     decode. A message of one address has the shape that Linkerd's controller gives
-//     it.
-//   - A proxy drops, on reconnecting, what the first message does not hold, until the
-//     next one comes. Therefore endpoints of a set that does not fit take turns by
-//     cluster and zone, in an order that follows from their addresses (spread.go).
-//   - A profile is one message. A ServiceProfile with which it might be larger than
-//     the 4 MiB that proxies take is told as the default, and that is logged.
-//   - profile_ref is left out where there is no ServiceProfile.
 //   - Whoever ends a stream from outside (stall, drain) writes its status to
 //     gRPC's transport stream, which cancels the stream's context and frees a
 //     blocked SendMsg. Cancelling the context alone, as from a tap handle, makes

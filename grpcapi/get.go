@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	"isthmus/federation"
+	"isthmus/grpcapi/wire"
 )
 
 // getStream is one Get call.
@@ -34,7 +35,7 @@ func (s *Server) newGet(to target, who token, out sink, transport statusWriter) 
 }
 
 // next implements source.
-func (st *getStream) next(ctx context.Context) ([]*frame, error) {
+func (st *getStream) next(ctx context.Context) ([]*wire.Frame, error) {
 	if st.sent == nil {
 		return st.begin()
 	}
@@ -69,7 +70,7 @@ func (st *getStream) next(ctx context.Context) ([]*frame, error) {
 // due returns what to send so that the proxy has the set. A set that is empty
 // while a cluster is pending waits for that cluster for as long as a first
 // message would: unknown is not empty, but what has gone must not stay for long.
-func (st *getStream) due(set *federation.Set) []*frame {
+func (st *getStream) due(set *federation.Set) []*wire.Frame {
 	zone := st.view.key.Client.Zone
 	if set == st.sent && zone == st.zone {
 		return nil

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
+
+	"isthmus/grpcapi/wire"
 )
 
 // maxRequest is more than any request to this server takes.
@@ -21,7 +23,7 @@ const maxRequest = 64 << 10
 // Health says SERVING until Leave or Finish.
 func (s *Server) GRPC(extra ...grpc.ServerOption) *grpc.Server {
 	options := []grpc.ServerOption{
-		grpc.ForceServerCodecV2(newCodec()),
+		grpc.ForceServerCodecV2(wire.NewCodec()),
 		grpc.ChainUnaryInterceptor(s.metrics.calls.unary),
 		grpc.ChainStreamInterceptor(s.metrics.calls.stream()),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"isthmus/federation"
+	"isthmus/grpcapi/internal/wiretest"
 )
 
 // BenchmarkLargeSet is what one changed slice costs in sets of very different
@@ -47,7 +48,7 @@ func TestStepOfLargeSet(t *testing.T) {
 // largeSet opens a view of n endpoints and returns what changes some of them, and
 // encodes that for its streams.
 func largeSet(b testing.TB, clusters, changed, n int) (step func()) {
-	w := newWorld(b, Options{H2Upgrade: true, ForceOpaqueTransport: true, MeshedHTTP2: http2Params(), Log: zap.NewNop()})
+	w := newWorld(b, Options{H2Upgrade: true, ForceOpaqueTransport: true, MeshedHTTP2: wiretest.HTTP2Params(), Log: zap.NewNop()})
 	shares := map[federation.ClusterName][]*federation.Slice{}
 	names := []federation.ClusterName{"", "east", "north"}[:clusters]
 	w.define(true, names...)
@@ -87,7 +88,7 @@ func largeSet(b testing.TB, clusters, changed, n int) (step func()) {
 func hundred(cluster, s int) []*federation.Endpoint {
 	list := make([]*federation.Endpoint, 100)
 	for i := range list {
-		e := shop()
+		e := wiretest.Shop()
 		e.Addr = netip.AddrPortFrom(netip.AddrFrom4([4]byte{byte(10 + cluster), byte(s >> 8), byte(s), byte(i)}), 80)
 		list[i] = e
 	}

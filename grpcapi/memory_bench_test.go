@@ -21,6 +21,8 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"isthmus/federation"
+	"isthmus/grpcapi/internal/wiretest"
+	"isthmus/grpcapi/wire"
 )
 
 // crowdOf says in the environment of a process of its own at which server to open
@@ -32,15 +34,15 @@ const crowdOf = "GRPCAPI_CROWD_OF"
 // sends ready-made bytes. The clients are another process.
 func BenchmarkGetProfileMemory(b *testing.B) {
 	b.Run("floor", func(b *testing.B) {
-		g := grpc.NewServer(grpc.ForceServerCodecV2(newCodec()))
+		g := grpc.NewServer(grpc.ForceServerCodecV2(wire.NewCodec()))
 		v := newWorld(b, Options{Log: zap.NewNop()}).server.profiles.create(webKey)
-		pb.RegisterDestinationServer(g, &floor{frame: v.enc.profile(webProfile("a"), v.routings.of(serviceProfile("a"), 80))})
+		pb.RegisterDestinationServer(g, &floor{frame: v.enc.Profile(wiretest.WebProfile("a"), v.routings.Of(wiretest.ServiceProfile("a"), 80))})
 		benchmarkMemory(b, g)
 	})
 	b.Run("isthmus", func(b *testing.B) {
 		w := newWorld(b, Options{Linger: -1, Log: zap.NewNop()})
 		for p := range 1000 {
-			w.told.put(federation.ProfileKey{Service: web, Port: uint16(1 + p)}, webProfile("a"))
+			w.told.put(federation.ProfileKey{Service: web, Port: uint16(1 + p)}, wiretest.WebProfile("a"))
 		}
 		benchmarkMemory(b, w.server.GRPC())
 	})
@@ -49,7 +51,7 @@ func BenchmarkGetProfileMemory(b *testing.B) {
 // floor answers everything with one message.
 type floor struct {
 	pb.UnimplementedDestinationServer
-	frame *frame
+	frame *wire.Frame
 }
 
 func (f *floor) GetProfile(_ *pb.GetDestination, out pb.Destination_GetProfileServer) error {

@@ -13,9 +13,10 @@ import (
 	"time"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
-	"google.golang.org/protobuf/proto"
 
 	"isthmus/federation"
+	"isthmus/grpcapi/internal/wiretest"
+	"isthmus/grpcapi/wire"
 )
 
 // TestModelProxy lets proxies follow a service to which everything happens that
@@ -60,7 +61,7 @@ type client struct {
 	life  time.Duration // of one stream; zero: for ever
 
 	mu     sync.Mutex
-	proxy  proxy
+	proxy  wiretest.Proxy
 	live   bool                          // a first message has come since it opened its stream
 	since  []map[netip.AddrPort]struct{} // its endpoints after each message since the mark
 	stable map[netip.AddrPort]struct{}   // what the table has published for it all the time since the mark
@@ -96,7 +97,7 @@ func (m *model) run(t *testing.T) {
 	m.narrow()
 	m.converge(t)
 	for i, c := range m.clients {
-		if !c.live || len(c.proxy.endpoints) == 0 {
+		if !c.live || len(c.proxy.Endpoints) == 0 {
 			t.Errorf("client %d has nothing at the end", i)
 		}
 	}
@@ -108,7 +109,7 @@ func (m *model) run(t *testing.T) {
 func (m *model) follow(ctx context.Context, c *client) {
 	for ctx.Err() == nil {
 		c.mu.Lock()
-		c.proxy.reopen()
+		c.proxy.Reopen()
 		c.live = false
 		c.mu.Unlock()
 		life, stop := context.WithCancel(ctx)
@@ -122,7 +123,7 @@ func (m *model) follow(ctx context.Context, c *client) {
 				}
 			}()
 		}
-		conn := &wire{ctx: life, client: c}
+		conn := &link{ctx: life, client: c}
 		st := m.server.newGet(target{service: web, port: 80}, token{Node: c.node}, conn, &call{cancel: stop})
 		_ = serve(life, st) // refused, or hung up
 		stop()
@@ -133,13 +134,13 @@ func (m *model) follow(ctx context.Context, c *client) {
 	}
 }
 
-// wire brings messages to a client.
-type wire struct {
+// link brings messages to a client.
+type link struct {
 	ctx    context.Context
 	client *client
 }
 
-func (w *wire) SendMsg(msg any) error {
+func (w *link) SendMsg(msg any) error {
 	c := w.client
 	select {
 	case <-w.ctx.Done():
@@ -147,15 +148,15 @@ func (w *wire) SendMsg(msg any) error {
 	case <-time.After(c.delay):
 	}
 	u := &pb.Update{}
-	if err := proto.Unmarshal(msg.(*frame).data.Materialize(), u); err != nil {
+	if err := wiretest.Unmarshal(wire.NewCodec(), msg, u); err != nil {
 		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.proxy.apply(u)
+	c.proxy.Apply(u)
 	c.live = true
 	now := make(map[netip.AddrPort]struct{})
-	for a := range c.proxy.endpoints {
+	for a := range c.proxy.Endpoints {
 		now[a] = struct{}{}
 	}
 	c.since = append(c.since, now)
@@ -277,17 +278,17 @@ func (m *model) converge(t *testing.T) {
 		set, key := m.published(c)
 		c.mu.Lock()
 		if unknown := len(set.Endpoints) == 0 && (!set.Complete || set.Reason == federation.Unknown); c.live && !unknown {
-			var want proxy
-			for _, u := range decode(t, m.server.sets.create(key).full(set)) {
-				want.apply(u)
+			var want wiretest.Proxy
+			for _, u := range wiretest.Decode(t, wire.NewCodec(), m.server.sets.create(key).full(set)) {
+				want.Apply(u)
 			}
-			if !c.proxy.equal(&want) {
-				t.Errorf("client %d has %v (exists: %v), the table %v (exists: %v)", i, c.proxy.endpoints, c.proxy.exists, want.endpoints, want.exists)
+			if !c.proxy.Equal(&want) {
+				t.Errorf("client %d has %v (exists: %v), the table %v (exists: %v)", i, c.proxy.Endpoints, c.proxy.Exists, want.Endpoints, want.Exists)
 			}
 		}
 		c.since, c.stable = nil, make(map[netip.AddrPort]struct{})
 		for _, e := range set.Endpoints {
-			if _, ok := c.proxy.endpoints[e.Addr]; ok {
+			if _, ok := c.proxy.Endpoints[e.Addr]; ok {
 				c.stable[e.Addr] = struct{}{}
 			}
 		}
@@ -306,8 +307,8 @@ func (m *model) check(t *testing.T) {
 				t.Errorf("client %d lost %v after message %d, which was there all the time", i, a, at)
 			}
 		}
-		if len(c.proxy.faults) > 0 {
-			t.Errorf("client %d: %v", i, c.proxy.faults)
+		if len(c.proxy.Faults) > 0 {
+			t.Errorf("client %d: %v", i, c.proxy.Faults)
 		}
 		c.mu.Unlock()
 	}

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"isthmus/federation"
+	"isthmus/grpcapi/wire"
 )
 
 // open implements source.
@@ -48,7 +49,7 @@ func (st *getStream) wait(ctx context.Context) error {
 }
 
 // begin returns the first messages, or why the stream is refused.
-func (st *getStream) begin() ([]*frame, error) {
+func (st *getStream) begin() ([]*wire.Frame, error) {
 	set := st.first
 	st.first = nil
 	st.now = time.Now()

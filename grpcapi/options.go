@@ -8,6 +8,8 @@ import (
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+
+	"isthmus/grpcapi/wire"
 )
 
 // Options are a Server's. Zero fields mean the default.
@@ -60,4 +62,12 @@ func (o Options) validate() (Options, error) {
 		return o, fmt.Errorf("bytes of idle views are negative: %d", o.IdleBytes)
 	}
 	return o, nil
+}
+
+// wire are the options of what is sent.
+func (o Options) wire() wire.Options {
+	return wire.Options{
+		H2Upgrade: o.H2Upgrade, ForceOpaqueTransport: o.ForceOpaqueTransport, ZoneWeights: o.ZoneWeights,
+		TargetClusterLabel: o.TargetClusterLabel, MeshedHTTP2: o.MeshedHTTP2,
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"isthmus/federation"
+	"isthmus/grpcapi/internal/wiretest"
 )
 
 // count is how many are counted under these labels.
@@ -57,7 +58,7 @@ func TestOverflowsBeginAtZero(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCounted(t)
 		w.offer("", pods("10.0.0.1:80")...)
-		w.told.put(webKey, webProfile())
+		w.told.put(webKey, wiretest.WebProfile())
 		gets, profile := []*call{w.get(webAddr, ""), w.get(webAddr, `{"nodeName":"n"}`)}, w.getProfile(webAddr, "")
 		empty := w.get("nobody.web.shop.svc.cluster.local:80", "")
 		synctest.Wait()

@@ -7,9 +7,10 @@ import (
 	"testing"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
-	"google.golang.org/protobuf/proto"
 
 	"isthmus/federation"
+	"isthmus/grpcapi/internal/wiretest"
+	"isthmus/grpcapi/wire"
 )
 
 // keeper is a sink that wants one address to stay.
@@ -18,17 +19,17 @@ type keeper struct {
 	took   atomic.Int64
 	t      *testing.T
 	broken atomic.Bool
-	fold   proxy // of the stream's goroutine
+	fold   wiretest.Proxy // of the stream's goroutine
 }
 
 func (k *keeper) SendMsg(m any) error {
 	u := &pb.Update{}
-	if err := proto.Unmarshal(m.(*frame).data.Materialize(), u); err != nil {
+	if err := wiretest.Unmarshal(wire.NewCodec(), m, u); err != nil {
 		return err
 	}
-	k.fold.apply(u)
+	k.fold.Apply(u)
 	k.took.Add(1)
-	for a := range k.fold.endpoints {
+	for a := range k.fold.Endpoints {
 		if a.String() == k.addr {
 			return nil
 		}

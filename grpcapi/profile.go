@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"isthmus/federation"
+	"isthmus/grpcapi/wire"
 )
 
 // profileStream is one GetProfile call.
@@ -39,7 +40,7 @@ func (st *profileStream) open() (ready bool) {
 func (st *profileStream) wait(context.Context) error { return nil }
 
 // next implements source.
-func (st *profileStream) next(ctx context.Context) ([]*frame, error) {
+func (st *profileStream) next(ctx context.Context) ([]*wire.Frame, error) {
 	if st.sent == nil {
 		return st.begin()
 	}
@@ -60,7 +61,7 @@ func (st *profileStream) next(ctx context.Context) ([]*frame, error) {
 }
 
 // begin returns the first message, or why the stream is refused.
-func (st *profileStream) begin() ([]*frame, error) {
+func (st *profileStream) begin() ([]*wire.Frame, error) {
 	var newest *told
 	newest, st.stale = st.view.tell(st.had)
 	if err := st.refusal(newest.profile); err != nil {
@@ -81,9 +82,9 @@ func (st *profileStream) due(now *told) bool {
 	before := st.sent
 	st.sent = now
 	if now.profile.Service != (federation.ServiceID{}) {
-		st.had = had{now.profile.Service, now.routing.profile}
+		st.had = had{now.profile.Service, now.routing.ServiceProfile()}
 	}
-	return before == nil || before != now && !before.frames[0].equal(now.frames[0])
+	return before == nil || before != now && !before.frames[0].Equal(now.frames[0])
 }
 
 // refusal is the error that a stream ends with which finds that profile at its

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"isthmus/federation"
+	"isthmus/grpcapi/internal/wiretest"
 )
 
 func TestProfileOpening(t *testing.T) {
@@ -27,12 +28,12 @@ func TestProfileOpening(t *testing.T) {
 		"no service of instance": {"web-0." + webAddr, instance, nil, codes.NotFound, "Service web.shop not found"},
 		"P-08 instance":          {"web-0." + webAddr, instance, endpointProfile(pod("10.0.0.1:80")), codes.OK, "endpoint 10.0.0.1:80"},
 		"ambiguous":              {"10.0.0.1:80", addrKey("10.0.0.1:80"), &federation.Profile{Reason: federation.Ambiguous, Claimed: "2 Pods with IP 10.0.0.1"}, codes.FailedPrecondition, "found 2 Pods with IP 10.0.0.1"},
-		"P-06 cluster IP":        {"10.0.0.1:80", addrKey("10.0.0.1:80"), webProfile(), codes.OK, "web"},
-		"P-07 IPv6 cluster IP":   {"[2001:db8::88]:80", addrKey("[2001:db8::88]:80"), webProfile(), codes.OK, "web"},
+		"P-06 cluster IP":        {"10.0.0.1:80", addrKey("10.0.0.1:80"), wiretest.WebProfile(), codes.OK, "web"},
+		"P-07 IPv6 cluster IP":   {"[2001:db8::88]:80", addrKey("[2001:db8::88]:80"), wiretest.WebProfile(), codes.OK, "web"},
 		"P-09 pod IP":            {"10.0.0.1:80", addrKey("10.0.0.1:80"), endpointProfile(pod("10.0.0.1:80")), codes.OK, "endpoint 10.0.0.1:80"},
 		"P-14 unknown IP":        {"172.0.0.0:1234", addrKey("172.0.0.0:1234"), nil, codes.OK, "endpoint 172.0.0.0:1234"},
-		"IPv4-mapped":            {"[::ffff:10.0.0.1]:80", addrKey("10.0.0.1:80"), webProfile(), codes.OK, "web"},
-		"rejected, none before":  {webAddr, webKey, with(webProfile(), rejected), codes.OK, "web"},
+		"IPv4-mapped":            {"[::ffff:10.0.0.1]:80", addrKey("10.0.0.1:80"), wiretest.WebProfile(), codes.OK, "web"},
+		"rejected, none before":  {webAddr, webKey, with(wiretest.WebProfile(), rejected), codes.OK, "web"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -60,8 +61,8 @@ func TestProfileOfTheClientsNamespace(t *testing.T) {
 		w := newWorld(t, Options{})
 		other := webKey
 		other.Namespace = "client-ns"
-		w.told.put(webKey, webProfile("ours"))
-		w.told.put(other, webProfile("theirs")) // P-05
+		w.told.put(webKey, wiretest.WebProfile("ours"))
+		w.told.put(other, wiretest.WebProfile("theirs")) // P-05
 		for namespace, want := range map[string]string{"": "web routes ours", "shop": "web routes ours", "client-ns": "web routes theirs"} {
 			c := w.getProfile(webAddr, namespace)
 			defer c.hangUp()
@@ -79,52 +80,52 @@ func TestProfileUnderALiveStream(t *testing.T) {
 		want    string
 	}
 	reason := func(r federation.ProfileReason) *federation.Profile { return &federation.Profile{Reason: r} }
-	ab := webProfile("a", "b")
-	cart := with(webProfile(), func(p *federation.Profile) { p.Service.Name, p.Name, p.Rejected = "cart", "cart.shop", true })
+	ab := wiretest.WebProfile("a", "b")
+	cart := with(wiretest.WebProfile(), func(p *federation.Profile) { p.Service.Name, p.Name, p.Rejected = "cart", "cart.shop", true })
 	nobody := endpointProfile(&federation.Endpoint{Addr: addrKey("10.0.0.1:80").Addr})
 	for name, steps := range map[string][]step{
 		"routes": {
-			{webProfile(), "web"}, {ab, "web routes a b"}, {with(ab, opaque), "web routes a b opaque"},
-			{webProfile("b"), "web routes b"}, {webProfile(), "web"},
+			{wiretest.WebProfile(), "web"}, {ab, "web routes a b"}, {with(ab, opaque), "web routes a b opaque"},
+			{wiretest.WebProfile("b"), "web routes b"}, {wiretest.WebProfile(), "web"},
 		},
 		"the same again": {
-			{webProfile("a"), "web routes a"}, {webProfile("a"), ""}, {with(webProfile("a"), opaque), "web routes a opaque"},
-			{with(webProfile("a"), opaque), ""},
+			{wiretest.WebProfile("a"), "web routes a"}, {wiretest.WebProfile("a"), ""}, {with(wiretest.WebProfile("a"), opaque), "web routes a opaque"},
+			{with(wiretest.WebProfile("a"), opaque), ""},
 		},
 		"rejected": {
 			{ab, "web routes a b"}, {with(ab, rejected), ""}, {with(with(ab, rejected), opaque), "web routes a b opaque"},
-			{with(ab, rejected), "web routes a b"}, {webProfile("c"), "web routes c"}, {with(ab, rejected), ""}, {webProfile(), "web"},
+			{with(ab, rejected), "web routes a b"}, {wiretest.WebProfile("c"), "web routes c"}, {with(ab, rejected), ""}, {wiretest.WebProfile(), "web"},
 		},
 		"rejected, default before": {
-			{webProfile(), "web"}, {with(webProfile(), rejected), ""}, {with(with(webProfile(), rejected), opaque), "web opaque"}, {ab, "web routes a b"},
+			{wiretest.WebProfile(), "web"}, {with(wiretest.WebProfile(), rejected), ""}, {with(with(wiretest.WebProfile(), rejected), opaque), "web opaque"}, {ab, "web routes a b"},
 		},
 		"rejected, default between": {
-			{ab, "web routes a b"}, {webProfile(), "web"}, {with(webProfile(), rejected), ""},
+			{ab, "web routes a b"}, {wiretest.WebProfile(), "web"}, {with(wiretest.WebProfile(), rejected), ""},
 		},
 		"rejected, gone between": {
-			{ab, "web routes a b"}, {reason(federation.NoService), "nothing"}, {with(webProfile(), rejected), "web routes a b"},
+			{ab, "web routes a b"}, {reason(federation.NoService), "nothing"}, {with(wiretest.WebProfile(), rejected), "web routes a b"},
 		},
 		"rejected, port gone between": {
-			{ab, "web routes a b"}, {with(ab, rejected), ""}, {reason(federation.NoPort), "nothing"}, {with(webProfile(), rejected), "web routes a b"},
+			{ab, "web routes a b"}, {with(ab, rejected), ""}, {reason(federation.NoPort), "nothing"}, {with(wiretest.WebProfile(), rejected), "web routes a b"},
 		},
 		"rejected, address free between": {
-			{ab, "web routes a b"}, {nobody, "endpoint 10.0.0.1:80"}, {with(webProfile(), rejected), "web routes a b"},
+			{ab, "web routes a b"}, {nobody, "endpoint 10.0.0.1:80"}, {with(wiretest.WebProfile(), rejected), "web routes a b"},
 		},
 		"rejected, default and gone between": {
-			{ab, "web routes a b"}, {webProfile(), "web"}, {reason(federation.NoService), "nothing"}, {with(webProfile(), rejected), "web"},
+			{ab, "web routes a b"}, {wiretest.WebProfile(), "web"}, {reason(federation.NoService), "nothing"}, {with(wiretest.WebProfile(), rejected), "web"},
 		},
 		"rejected, of another service": {
-			{ab, "web routes a b"}, {cart, "cart"}, {with(webProfile(), rejected), "web"},
+			{ab, "web routes a b"}, {cart, "cart"}, {with(wiretest.WebProfile(), rejected), "web"},
 		},
 		"rejected, of another service, gone between": {
-			{ab, "web routes a b"}, {nobody, "endpoint 10.0.0.1:80"}, {cart, "cart"}, {reason(federation.NoService), "nothing"}, {with(webProfile(), rejected), "web"},
+			{ab, "web routes a b"}, {nobody, "endpoint 10.0.0.1:80"}, {cart, "cart"}, {reason(federation.NoService), "nothing"}, {with(wiretest.WebProfile(), rejected), "web"},
 		},
 		"service gone":  {{ab, "web routes a b"}, {reason(federation.NoService), "nothing"}, {ab, "web routes a b"}},
-		"port gone":     {{ab, "web routes a b"}, {reason(federation.NoPort), "nothing"}, {reason(federation.NoService), ""}, {webProfile(), "web"}},
-		"port declared": {{reason(federation.NoPort), "nothing"}, {webProfile(), "web"}},
+		"port gone":     {{ab, "web routes a b"}, {reason(federation.NoPort), "nothing"}, {reason(federation.NoService), ""}, {wiretest.WebProfile(), "web"}},
+		"port declared": {{reason(federation.NoPort), "nothing"}, {wiretest.WebProfile(), "web"}},
 		"external name": {{ab, "web routes a b"}, {reason(federation.NoAddress), "nothing"}},
 		"instance gone": {{endpointProfile(pod("10.0.0.1:80")), "endpoint 10.0.0.1:80"}, {reason(federation.NoInstance), "nothing"}},
-		"service's IP":  {{webProfile(), "web"}, {nobody, "endpoint 10.0.0.1:80"}},
+		"service's IP":  {{wiretest.WebProfile(), "web"}, {nobody, "endpoint 10.0.0.1:80"}},
 		"ambiguous":     {{ab, "web routes a b"}, {reason(federation.Ambiguous), ""}, {with(ab, opaque), "web routes a b opaque"}},
 		"ambiguous, and rejected after that": {
 			{ab, "web routes a b"}, {reason(federation.Ambiguous), ""}, {with(with(ab, rejected), opaque), "web routes a b opaque"},
@@ -149,16 +150,16 @@ func TestProfileUnderALiveStream(t *testing.T) {
 func TestProfilePace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: 50 * time.Millisecond})
-		w.told.put(webKey, webProfile())
+		w.told.put(webKey, wiretest.WebProfile())
 		start := time.Now()
 		c := w.getProfile(webAddr, "")
 		defer c.hangUp()
 		time.Sleep(time.Second)
-		w.told.put(webKey, webProfile("a")) // a lone change goes out at once
+		w.told.put(webKey, wiretest.WebProfile("a")) // a lone change goes out at once
 		synctest.Wait()
 		for _, r := range []string{"b", "c", "d"} { // what follows it waits, and only the last is said
 			time.Sleep(10 * time.Millisecond)
-			w.told.put(webKey, webProfile(r))
+			w.told.put(webKey, wiretest.WebProfile(r))
 		}
 		time.Sleep(time.Second)
 		m := c.sees(t, "web; web routes a; web routes d")
@@ -174,12 +175,12 @@ func TestProfilePace(t *testing.T) {
 func TestSlowProfileStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1})
-		w.told.put(webKey, webProfile("a"))
+		w.told.put(webKey, wiretest.WebProfile("a"))
 		c := w.getProfile(webAddr, "", gated)
 		defer c.hangUp()
 		synctest.Wait()
-		w.told.put(webKey, webProfile("b"))
-		w.told.put(webKey, webProfile("c"))
+		w.told.put(webKey, wiretest.WebProfile("b"))
+		w.told.put(webKey, wiretest.WebProfile("c"))
 		close(c.gate)
 		c.sees(t, "web routes a; web routes c")
 	})
@@ -193,9 +194,9 @@ func TestProfileStall(t *testing.T) {
 		profile   *federation.Profile
 		service   bool
 	}{
-		"service":         {webAddr, webKey, webProfile(), true},
+		"service":         {webAddr, webKey, wiretest.WebProfile(), true},
 		"undeclared port": {webAddr, webKey, &federation.Profile{Reason: federation.NoPort}, true},
-		"cluster IP":      {"10.0.0.1:8080", addrKey("10.0.0.1:8080"), webProfile(), true},
+		"cluster IP":      {"10.0.0.1:8080", addrKey("10.0.0.1:8080"), wiretest.WebProfile(), true},
 		"pod":             {"10.0.0.1:80", addrKey("10.0.0.1:80"), endpointProfile(pod("10.0.0.1:80")), false},
 		"instance":        {"web-0." + webAddr, federation.ProfileKey{Service: web, Instance: "web-0", Port: 80}, endpointProfile(pod("10.0.0.1:80")), false},
 	} {
@@ -233,7 +234,7 @@ func TestDrainOfBothKinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Drain: 10 * time.Second})
 		w.offer("", pods("10.0.0.1:80")...)
-		w.told.put(webKey, webProfile())
+		w.told.put(webKey, wiretest.WebProfile())
 		calls := []*call{w.get(webAddr, ""), w.getProfile(webAddr, ""), w.getProfile("10.0.0.1:80", ""), w.getProfile(webAddr, "", gated)}
 		synctest.Wait()
 		if n := w.server.Streams(); n != 4 {

@@ -2,6 +2,7 @@ package grpcapi
 
 import (
 	"isthmus/federation"
+	"isthmus/grpcapi/wire"
 )
 
 // profileView is what the clients of one namespace know of one destination, with
@@ -9,8 +10,8 @@ import (
 // written by them.
 type profileView struct {
 	base[federation.ProfileKey, *federation.Profile]
-	enc      *encoder  // of all profiles
-	routings *routings // of all profiles
+	enc      *wire.Encoder  // of all profiles
+	routings *wire.Routings // of all profiles
 	workers  *workers
 
 	told []*told // under mu: all of one profile, the newest that anybody has asked for
@@ -19,8 +20,8 @@ type profileView struct {
 // told is a profile as it is told to those who have had certain routes.
 type told struct {
 	profile *federation.Profile
-	routing *routing
-	frames  []*frame // one
+	routing *wire.Routing
+	frames  []*wire.Frame // one
 }
 
 // had are the routes that a stream's proxy has had last, and whose they are.
@@ -29,7 +30,7 @@ type had struct {
 	routes  *federation.ServiceProfile // nil: the default
 }
 
-func newProfileView(k federation.ProfileKey, enc *encoder, routings *routings, w *workers) *profileView {
+func newProfileView(k federation.ProfileKey, enc *wire.Encoder, routings *wire.Routings, w *workers) *profileView {
 	v := &profileView{enc: enc, routings: routings, workers: w}
 	v.key = k
 	return v
@@ -64,7 +65,7 @@ func (v *profileView) tell(before had) (now *told, stale <-chan struct{}) {
 		v.told = nil
 		v.updates++
 	}
-	r := v.routings.of(routes, p.Port)
+	r := v.routings.Of(routes, p.Port)
 	for _, t := range v.told {
 		if t.routing == r {
 			return t, stale
@@ -75,8 +76,8 @@ func (v *profileView) tell(before had) (now *told, stale <-chan struct{}) {
 	return now, stale
 }
 
-func (v *profileView) encode(p *federation.Profile, r *routing) *told {
+func (v *profileView) encode(p *federation.Profile, r *wire.Routing) *told {
 	t := &told{profile: p, routing: r}
-	v.workers.do(func() { t.frames = []*frame{v.enc.profile(p, r)} })
+	v.workers.do(func() { t.frames = []*wire.Frame{v.enc.Profile(p, r)} })
 	return t
 }

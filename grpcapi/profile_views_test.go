@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"isthmus/federation"
+	"isthmus/grpcapi/internal/wiretest"
 )
 
 // TestRejectedProfileByHistory: streams of one view that have had other routes
@@ -31,20 +32,20 @@ func TestRejectedProfileByHistory(t *testing.T) {
 				}
 			}
 		}
-		w.told.put(webKey, webProfile("a"))
+		w.told.put(webKey, wiretest.WebProfile("a"))
 		a, b := open(), open()
 		same("web routes a", a, b)
-		w.told.put(webKey, with(webProfile(), rejected))
+		w.told.put(webKey, with(wiretest.WebProfile(), rejected))
 		late, later := open(), open()
 		same("web", late, later)
 		a.sees(t, "")
-		w.told.put(webKey, with(with(webProfile(), rejected), opaque))
+		w.told.put(webKey, with(with(wiretest.WebProfile(), rejected), opaque))
 		same("web routes a opaque", a, b)
 		same("web opaque", late, later)
 		a.hangUp()
 		again := open() // the same proxy, which has forgotten
 		again.sees(t, "web opaque")
-		w.told.put(webKey, webProfile("c"))
+		w.told.put(webKey, wiretest.WebProfile("c"))
 		same("web routes c", b, late, later, again)
 		w.profileViews(t, 1, 0)
 	})
@@ -54,7 +55,7 @@ func TestRejectedProfileByHistory(t *testing.T) {
 func TestIdleProfileViews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Linger: 30 * time.Second})
-		w.told.put(webKey, webProfile("a"))
+		w.told.put(webKey, wiretest.WebProfile("a"))
 		first := w.getProfile(webAddr, "")
 		first.sees(t, "web routes a")
 		first.hangUp()
@@ -68,7 +69,7 @@ func TestIdleProfileViews(t *testing.T) {
 		time.Sleep(time.Minute) // in use: nothing expires
 		w.profileViews(t, 1, 0)
 		again.hangUp()
-		w.told.put(webKey, webProfile("b")) // idle views follow
+		w.told.put(webKey, wiretest.WebProfile("b")) // idle views follow
 		third := w.getProfile(webAddr, "")
 		third.sees(t, "web routes b")
 		if n := w.told.all[webKey].opened; n != 1 {
@@ -98,7 +99,7 @@ func TestIdleProfileViewsAreBounded(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, x.bound)
 				for p := 1; p <= 5; p++ {
-					w.told.put(federation.ProfileKey{Service: web, Port: uint16(p)}, webProfile(long))
+					w.told.put(federation.ProfileKey{Service: web, Port: uint16(p)}, wiretest.WebProfile(long))
 					c := w.getProfile(fmt.Sprintf("web.shop.svc.cluster.local:%d", p), "")
 					c.sees(t, "web routes "+long)
 					c.hangUp()
@@ -137,7 +138,7 @@ func TestMadeUpDestinations(t *testing.T) {
 		},
 		"namespaces of a service's clients": {
 			func(w *world, i int) *call {
-				w.told.put(federation.ProfileKey{Service: web, Port: 80, Namespace: fmt.Sprint("made-up", i)}, webProfile())
+				w.told.put(federation.ProfileKey{Service: web, Port: 80, Namespace: fmt.Sprint("made-up", i)}, wiretest.WebProfile())
 				return w.getProfile(webAddr, fmt.Sprint("made-up", i))
 			},
 			func(int) string { return "web" }, 3,

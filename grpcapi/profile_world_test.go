@@ -7,10 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
-	"google.golang.org/protobuf/proto"
-
 	"isthmus/federation"
+	"isthmus/grpcapi/internal/wiretest"
 )
 
 // destinations are a Directory's. What has not been told of is a service that
@@ -75,23 +73,6 @@ func (d *destinations) open() (n int) {
 
 var webKey = federation.ProfileKey{Service: web, Port: 80}
 
-// webProfile is a profile of web; with routes of these names, if there are any.
-func webProfile(routes ...string) *federation.Profile {
-	p := &federation.Profile{Service: web, Port: 80, Name: "web.shop.svc.cluster.local"}
-	if len(routes) > 0 {
-		p.Routes = serviceProfile(routes...)
-	}
-	return p
-}
-
-func serviceProfile(routes ...string) *federation.ServiceProfile {
-	sp := &federation.ServiceProfile{Namespace: "shop", Name: "web.shop.svc.cluster.local"}
-	for _, r := range routes {
-		sp.Routes = append(sp.Routes, federation.Route{Name: r, Condition: federation.Match{Kind: federation.MatchPath, Text: "/" + r}})
-	}
-	return sp
-}
-
 // with is a copy of a profile, changed.
 func with(p *federation.Profile, change func(*federation.Profile)) *federation.Profile {
 	p = new(*p)
@@ -104,31 +85,6 @@ func rejected(p *federation.Profile) { p.Rejected, p.Routes = true, nil }
 
 func endpointProfile(e *federation.Endpoint) *federation.Profile {
 	return &federation.Profile{Endpoint: e}
-}
-
-// profileLine is a profile in a few words: "web routes a b opaque", "endpoint
-// 10.0.0.1:80", "nothing".
-func profileLine(p *pb.DestinationProfile) string {
-	if proto.Size(p) == 0 {
-		return "nothing"
-	}
-	var words []string
-	if name := p.GetFullyQualifiedName(); name != "" {
-		words = append(words, strings.Split(name, ".")[0])
-	}
-	if e := p.GetEndpoint(); e != nil {
-		words = append(words, "endpoint", addrOf(e.GetAddr()).String())
-	}
-	for i, r := range p.GetRoutes() {
-		if i == 0 {
-			words = append(words, "routes")
-		}
-		words = append(words, r.GetMetricsLabels()["route"])
-	}
-	if p.GetOpaqueProtocol() {
-		words = append(words, "opaque")
-	}
-	return strings.Join(words, " ")
 }
 
 // profileViews fails unless there are that many, and that many of them idle, and
@@ -146,4 +102,17 @@ func (w *world) profileViews(t *testing.T, all, idle int) {
 
 func addrKey(addr string) federation.ProfileKey {
 	return federation.ProfileKey{Addr: netip.MustParseAddrPort(addr)}
+}
+
+// lines are messages in few words each.
+func lines(messages []received) string {
+	var all []string
+	for _, m := range messages {
+		if m.profile != nil {
+			all = append(all, wiretest.ProfileLine(m.profile))
+		} else {
+			all = append(all, wiretest.Line(m.update))
+		}
+	}
+	return strings.Join(all, "; ")
 }

@@ -12,6 +12,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"isthmus/federation"
+	"isthmus/grpcapi/wire"
 )
 
 // Directory knows the local cluster's nodes, and what is told of destinations. It
@@ -54,7 +55,7 @@ func New(table *federation.Table, dir Directory, o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("options of the Destination server: %w", err)
 	}
-	enc, err := newEncoder(o)
+	enc, err := wire.NewEncoder(o.wire())
 	if err != nil {
 		return nil, fmt.Errorf("HTTP/2 parameters: %w", err)
 	}
@@ -70,7 +71,7 @@ func New(table *federation.Table, dir Directory, o Options) (*Server, error) {
 	if s.sets, err = newViews(o, func(k federation.Key) *view { return newView(k, enc, s.workers) }); err != nil {
 		return nil, err
 	}
-	routings := newRoutings(o.Log)
+	routings := wire.NewRoutings(s.profileTooLarge)
 	if s.profiles, err = newViews(o, func(k federation.ProfileKey) *profileView { return newProfileView(k, &enc, routings, s.workers) }); err != nil {
 		return nil, err
 	}
@@ -79,6 +80,12 @@ func New(table *federation.Table, dir Directory, o Options) (*Server, error) {
 	}
 	s.health.SetServingStatus(pb.Destination_ServiceDesc.ServiceName, healthpb.HealthCheckResponse_SERVING)
 	return s, nil
+}
+
+// profileTooLarge reports a ServiceProfile that the default is sent in place of.
+func (s *Server) profileTooLarge(sp *federation.ServiceProfile, bytes int) {
+	s.log.Warn("ServiceProfile is too large for proxies: they get the default",
+		zap.String("profile", sp.Namespace+"/"+sp.Name), zap.Int("bytes", bytes))
 }
 
 // Streams returns the number of open streams, of both RPCs.

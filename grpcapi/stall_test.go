@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"isthmus/grpcapi/internal/wiretest"
 )
 
 // TestWatchdogIsExact, whichever send its timer was started by.
@@ -63,7 +65,7 @@ func TestWatchdogMissesNothing(t *testing.T) {
 		}
 		stuck.Store(true)
 		w.begin(time.Now())
-		until(t, "the send that is stuck is noticed", func() bool { return noticed.Load() > 0 })
+		wiretest.Until(t, "the send that is stuck is noticed", func() bool { return noticed.Load() > 0 })
 		w.stop()
 	}
 }

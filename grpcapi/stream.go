@@ -8,6 +8,8 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"isthmus/grpcapi/wire"
 )
 
 // sink takes a stream's messages; it is a part of grpc.ServerStream.
@@ -24,7 +26,7 @@ type source interface {
 	wait(context.Context) error
 	// next returns the first messages at once. After that it waits until there is
 	// something to send, and returns that.
-	next(context.Context) ([]*frame, error)
+	next(context.Context) ([]*wire.Frame, error)
 	// close releases what the stream holds.
 	close()
 }
@@ -79,7 +81,7 @@ func follow(ctx context.Context, src source) error {
 }
 
 // sendAll sends the frames, one after the other.
-func (st *stream) sendAll(ctx context.Context, frames []*frame) error {
+func (st *stream) sendAll(ctx context.Context, frames []*wire.Frame) error {
 	for i, f := range frames {
 		if i > 0 {
 			st.now = time.Now()
@@ -93,7 +95,7 @@ func (st *stream) sendAll(ctx context.Context, frames []*frame) error {
 
 // send sends a message that was begun now, and ends the stream if the proxy does
 // not take it in time. The error has a gRPC code.
-func (st *stream) send(ctx context.Context, f *frame, now time.Time) error {
+func (st *stream) send(ctx context.Context, f *wire.Frame, now time.Time) error {
 	st.stall.begin(now)
 	err := st.out.SendMsg(f)
 	st.stall.done()

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"isthmus/federation"
+	"isthmus/grpcapi/internal/wiretest"
 )
 
 // sees fails unless the call's messages since the last look are these.
@@ -103,20 +104,20 @@ func TestConditionsUnderALiveStream(t *testing.T) {
 				w.define(false, "east")
 				w.link("east", federation.Ready)
 				w.offer("east", pods("10.1.0.1:80", "10.1.0.2:80")...)
-				p := proxy{opened: true}
+				p := wiretest.Proxy{Opened: true}
 				if tc.want == "" {
 					c.sees(t, "add 10.1.0.2:80")
 					return
 				}
 				synctest.Wait()
 				for _, m := range c.take() {
-					if p.endpoints == nil {
-						p.reopen()
+					if p.Endpoints == nil {
+						p.Reopen()
 					}
-					p.apply(m.update)
+					p.Apply(m.update)
 				}
-				if got := p.addrs(); len(got) != 2 || len(p.faults) > 0 {
-					t.Fatalf("back: got %v, faults %v", got, p.faults)
+				if got := p.Addrs(); len(got) != 2 || len(p.Faults) > 0 {
+					t.Fatalf("back: got %v, faults %v", got, p.Faults)
 				}
 			})
 		})

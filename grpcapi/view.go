@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"isthmus/federation"
+	"isthmus/grpcapi/wire"
 )
 
 // maxSteps is how many steps to the newest set a view keeps.
@@ -13,7 +14,7 @@ const maxSteps = 8
 // shared by all Get streams with the same key, and never written by them.
 type view struct {
 	base[federation.Key, *federation.Set]
-	enc     encoder
+	enc     wire.Encoder
 	workers *workers
 
 	// under mu
@@ -21,9 +22,9 @@ type view struct {
 	steps []*message // to the newest set, the latest last
 }
 
-func newView(k federation.Key, enc encoder, w *workers) *view {
-	v := &view{enc: enc, workers: w}
-	v.key, v.enc.zone = k, k.Client.Zone
+func newView(k federation.Key, enc wire.Encoder, w *workers) *view {
+	v := &view{enc: enc.InZone(k.Client.Zone), workers: w}
+	v.key = k
 	return v
 }
 
@@ -42,11 +43,11 @@ func (v *view) rest() int {
 type message struct {
 	from, to *federation.Set
 	all      bool
-	frames   func() []*frame
+	frames   func() []*wire.Frame
 }
 
 // full returns the set's first messages.
-func (v *view) full(set *federation.Set) []*frame { return v.opening(set).frames() }
+func (v *view) full(set *federation.Set) []*wire.Frame { return v.opening(set).frames() }
 
 func (v *view) opening(set *federation.Set) *message {
 	v.mu.Lock()
@@ -54,7 +55,7 @@ func (v *view) opening(set *federation.Set) *message {
 	if v.first != nil && v.first.to == set {
 		return v.first
 	}
-	m := &message{to: set, frames: sync.OnceValue(func() []*frame { return v.enc.full(set) })}
+	m := &message{to: set, frames: sync.OnceValue(func() []*wire.Frame { return v.enc.Full(set) })}
 	if v.first == nil || v.first.to.Version < set.Version {
 		v.first = m
 	}
@@ -62,8 +63,8 @@ func (v *view) opening(set *federation.Set) *message {
 }
 
 // step returns the messages from one set (of this or of another view) to a set
-// of this one; see encoder.step.
-func (v *view) step(from, to *federation.Set, all bool) []*frame {
+// of this one; see wire.Encoder.Step.
+func (v *view) step(from, to *federation.Set, all bool) []*wire.Frame {
 	return v.between(from, to, all).frames()
 }
 
@@ -76,8 +77,8 @@ func (v *view) between(from, to *federation.Set, all bool) *message {
 		}
 	}
 	m := &message{from: from, to: to, all: all}
-	m.frames = sync.OnceValue(func() (frames []*frame) {
-		v.workers.do(func() { frames = v.enc.step(from, to, all) })
+	m.frames = sync.OnceValue(func() (frames []*wire.Frame) {
+		v.workers.do(func() { frames = v.enc.Step(from, to, all) })
 		return frames
 	})
 	v.keep(m)

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"isthmus/federation"
+	"isthmus/grpcapi/internal/wiretest"
 )
 
 // views fails unless there are that many, and that many of them idle.
@@ -39,7 +40,7 @@ func TestFramesAreShared(t *testing.T) {
 			m1, m2 := one.sees(t, want), two.sees(t, want)
 			for i := range m1 {
 				if m1[i].frame != m2[i].frame {
-					t.Errorf("message %d (%s) was encoded twice", i, line(m1[i].update))
+					t.Errorf("message %d (%s) was encoded twice", i, wiretest.Line(m1[i].update))
 				}
 			}
 		}
@@ -265,5 +266,5 @@ func TestViewsUnderLoad(t *testing.T) {
 	for range 8 {
 		<-done
 	}
-	until(t, "no views are left", func() bool { all, _ := w.server.sets.count(); return all == 0 })
+	wiretest.Until(t, "no views are left", func() bool { all, _ := w.server.sets.count(); return all == 0 })
 }

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"isthmus/federation"
+	"isthmus/grpcapi/internal/wiretest"
 )
 
 // TestWorkers: what is done at the same time is, and workers end by themselves.
@@ -113,7 +114,7 @@ func TestStreamsKeepSmallStacks(t *testing.T) {
 			tell := func(turn int) {
 				w.offer("", pods([]string{"10.0.0.1:80", "10.0.0.2:80"}[:1+turn]...)...)
 				for p := range 1000 {
-					profile := webProfile("a")
+					profile := wiretest.WebProfile("a")
 					if turn > 0 {
 						profile = with(profile, opaque)
 					}

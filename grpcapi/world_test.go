@@ -14,6 +14,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"isthmus/federation"
+	"isthmus/grpcapi/internal/wiretest"
+	"isthmus/grpcapi/wire"
 )
 
 // world is a server, and everything that it looks at.
@@ -25,8 +27,7 @@ type world struct {
 	server   *Server
 }
 
-// web is the service of most tests.
-var web = federation.ServiceID{Namespace: "shop", Name: "web"}
+var web = wiretest.Web
 
 const webAddr = "web.shop.svc.cluster.local:80"
 
@@ -205,7 +206,7 @@ type call struct {
 type received struct {
 	update  *pb.Update
 	profile *pb.DestinationProfile
-	frame   *frame
+	frame   *wire.Frame
 	at      time.Time
 }
 
@@ -262,14 +263,14 @@ func (c *call) SendMsg(m any) error {
 			return c.ctx.Err()
 		}
 	}
-	f := m.(*frame)
+	f := m.(*wire.Frame)
 	r := received{update: &pb.Update{}, frame: f, at: time.Now()}
 	var to proto.Message = r.update
 	if c.profile {
 		r.update, r.profile = nil, &pb.DestinationProfile{}
 		to = r.profile
 	}
-	if err := proto.Unmarshal(f.data.Materialize(), to); err != nil {
+	if err := wiretest.Unmarshal(wire.NewCodec(), f, to); err != nil {
 		return err
 	}
 	c.mu.Lock()

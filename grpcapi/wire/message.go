@@ -1,4 +1,4 @@
-package grpcapi
+package wire
 
 import (
 	"net/netip"
@@ -31,11 +31,11 @@ const maxMessage = 4<<20 - 16<<10
 // the one field of an Update.
 const maxBody = maxMessage - 5
 
-// full encodes a set's first messages. The first of them replaces all that the
-// proxy has.
-func (e *encoder) full(s *federation.Set) []*frame {
+// Full encodes a set's first messages, of which there is at least one. The first
+// of them replaces all that the proxy has.
+func (e *Encoder) Full(s *federation.Set) []*Frame {
 	if len(s.Endpoints) == 0 {
-		return []*frame{noEndpoints(s.Exists)}
+		return []*Frame{noEndpoints(s.Exists)}
 	}
 	if frames := e.add(s.Endpoints); len(frames) == 1 {
 		return frames
@@ -43,20 +43,21 @@ func (e *encoder) full(s *federation.Set) []*frame {
 	return e.add(spread(s.Endpoints))
 }
 
-// step encodes what leads a proxy from one set to another; nothing, where it
-// sees no difference. With all, the endpoints that are in both count as changed.
-func (e *encoder) step(from, to *federation.Set, all bool) []*frame {
+// Step encodes what leads a proxy from one set to another; nothing, where it
+// sees no difference. What is new or has changed comes before what is gone. With
+// all, the endpoints that are in both count as changed.
+func (e *Encoder) Step(from, to *federation.Set, all bool) []*Frame {
 	if len(to.Endpoints) == 0 {
 		if len(from.Endpoints) == 0 && from.Exists == to.Exists {
 			return nil
 		}
-		return []*frame{noEndpoints(to.Exists)}
+		return []*Frame{noEndpoints(to.Exists)}
 	}
 	put, gone := federation.Diff(from, to)
 	if all {
 		put = to.Endpoints
 	}
-	var frames []*frame
+	var frames []*Frame
 	if len(put) > 0 {
 		frames = e.add(put)
 	}
@@ -67,7 +68,7 @@ func (e *encoder) step(from, to *federation.Set, all bool) []*frame {
 }
 
 // add encodes endpoints, of which there is at least one.
-func (e *encoder) add(list []*federation.Endpoint) []*frame {
+func (e *Encoder) add(list []*federation.Endpoint) []*Frame {
 	shared := e.sharedLabels(list)
 	var head []byte
 	for _, l := range shared {
@@ -79,13 +80,13 @@ func (e *encoder) add(list []*federation.Endpoint) []*frame {
 }
 
 // remove encodes the removal of addresses, of which there is at least one.
-func remove(addrs []netip.AddrPort) []*frame {
+func remove(addrs []netip.AddrPort) []*Frame {
 	return pack(updateRemove, nil, len(addrs), func(b []byte, i int) []byte {
 		return nested(b, setAddrs, func(b []byte) []byte { return appendTCP(b, addrs[i]) })
 	})
 }
 
-func noEndpoints(exists bool) *frame {
+func noEndpoints(exists bool) *Frame {
 	var body []byte
 	if exists {
 		body = protowire.AppendTag(body, noEndpointsExists, protowire.VarintType)
@@ -99,8 +100,8 @@ var scratch = sync.Pool{New: func() any { return new([]byte) }}
 
 // pack puts n items into as few Updates as maxMessage allows, each as full as
 // possible and each beginning with head. item appends the item at i.
-func pack(field protowire.Number, head []byte, n int, item func(b []byte, i int) []byte) []*frame {
-	var frames []*frame
+func pack(field protowire.Number, head []byte, n int, item func(b []byte, i int) []byte) []*Frame {
+	var frames []*Frame
 	buffer := scratch.Get().(*[]byte)
 	body := append(slices.Grow((*buffer)[:0], len(head)+min(n*256, maxMessage)), head...)
 	for i := range n {
@@ -118,26 +119,8 @@ func pack(field protowire.Number, head []byte, n int, item func(b []byte, i int)
 }
 
 // newFrame is the Update with that one field. It copies body.
-func newFrame(field protowire.Number, body []byte) *frame {
+func newFrame(field protowire.Number, body []byte) *Frame {
 	size := protowire.SizeTag(field) + protowire.SizeBytes(len(body))
 	b := protowire.AppendTag(make([]byte, 0, size), field, protowire.BytesType)
-	return &frame{mem.BufferSlice{mem.SliceBuffer(protowire.AppendBytes(b, body))}}
-}
-
-// nested appends a field that is itself a message, whose fields body appends.
-func nested(b []byte, field protowire.Number, body func([]byte) []byte) []byte {
-	b = protowire.AppendTag(b, field, protowire.BytesType)
-	start := len(b)
-	b = body(append(b, 0)) // most lengths take one byte
-	n := len(b) - start - 1
-	if n < 0x80 {
-		b[start] = byte(n)
-		return b
-	}
-	var buf [10]byte
-	length := protowire.AppendVarint(buf[:0], uint64(n))
-	b = append(b, length[1:]...) // room, to move the body into
-	copy(b[start+len(length):], b[start+1:start+1+n])
-	copy(b[start:], length)
-	return b
+	return &Frame{mem.BufferSlice{mem.SliceBuffer(protowire.AppendBytes(b, body))}}
 }

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"isthmus/federation"
+	"isthmus/grpcapi/internal/wiretest"
 )
 
 // dial serves the world, and connects to it as a proxy does.
@@ -58,25 +59,13 @@ func get(t testing.TB, conn *grpc.ClientConn, authority, token string) (pb.Desti
 	return s, cancel
 }
 
-// until waits for something that happens in another goroutine.
-func until(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within a minute", what)
-		}
-		<-time.After(time.Millisecond)
-	}
-}
-
 func receive(t testing.TB, s pb.Destination_GetClient, want string) {
 	t.Helper()
 	u, err := s.Recv()
 	if err != nil {
 		t.Fatalf("got %v, want %s", err, want)
 	}
-	if got := line(u); got != want {
+	if got := wiretest.Line(u); got != want {
 		t.Fatalf("got %s, want %s", got, want)
 	}
 }
@@ -132,7 +121,7 @@ func TestCodesOverTheWire(t *testing.T) {
 	if _, err := s.Recv(); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("a huge request: %v", err)
 	}
-	until(t, "no streams left", func() bool { return w.server.Streams() == 0 })
+	wiretest.Until(t, "no streams left", func() bool { return w.server.Streams() == 0 })
 }
 
 func TestHealthAndReflection(t *testing.T) {
@@ -185,7 +174,7 @@ func TestPanicEndsOneStreamOnly(t *testing.T) {
 	if n := value(w.server.metrics.panics); n != 1 {
 		t.Errorf("%v panics counted", n)
 	}
-	until(t, "the stream is gone", func() bool { return w.server.Streams() == 1 })
+	wiretest.Until(t, "the stream is gone", func() bool { return w.server.Streams() == 1 })
 	if all, idle := w.server.sets.count(); all-idle != 1 {
 		t.Errorf("%d views in use", all-idle)
 	}
@@ -198,10 +187,10 @@ func TestPanicEndsOneStreamOnly(t *testing.T) {
 func TestStallOverTheWire(t *testing.T) {
 	r := prometheus.NewRegistry()
 	w := newWorld(t, Options{Pace: -1, Stall: 2 * time.Second, Registerer: r})
-	w.offer("", many(5000, 0)...)
+	w.offer("", wiretest.Many(5000, 0)...)
 	conn := w.dial(t)
 	stuck, _ := get(t, conn, webAddr, "")
-	until(t, "the stream is open", func() bool { return w.server.Streams() == 1 })
+	wiretest.Until(t, "the stream is open", func() bool { return w.server.Streams() == 1 })
 	other, hangUp := get(t, w.dial(t), webAddr, "")
 	if _, err := other.Recv(); err != nil {
 		t.Fatal(err)
@@ -220,13 +209,13 @@ func TestStallOverTheWire(t *testing.T) {
 	overflow := func() int { return w.server.metrics.overflow.count(webAddr) }
 	for i := 0; overflow() == 0; i++ {
 		before := read.Load()
-		w.offer("", many(5000, 1+i%2)...)
-		until(t, "the other is served", func() bool { return read.Load() > before })
+		w.offer("", wiretest.Many(5000, 1+i%2)...)
+		wiretest.Until(t, "the other is served", func() bool { return read.Load() > before })
 	}
 	if n := overflow(); n != 1 {
 		t.Fatalf("%v streams stalled", n)
 	}
-	until(t, "only the other is left", func() bool { return w.server.Streams() == 1 })
+	wiretest.Until(t, "only the other is left", func() bool { return w.server.Streams() == 1 })
 	var err error
 	for err == nil {
 		_, err = stuck.Recv()
@@ -234,7 +223,7 @@ func TestStallOverTheWire(t *testing.T) {
 	if s := status.Convert(err); s.Code() != codes.Unavailable || s.Message() != whyStalled.Message() {
 		t.Errorf("the client was told %v", err)
 	}
-	until(t, "the call is counted", func() bool { return handled(t, r, "Get", "Unavailable") == 1 })
+	wiretest.Until(t, "the call is counted", func() bool { return handled(t, r, "Get", "Unavailable") == 1 })
 }
 
 // handled is how many calls of a method ended with a code.
@@ -269,7 +258,7 @@ func TestDrainOverTheWire(t *testing.T) {
 		streams = append(streams, s)
 	}
 	w.server.Drain(t.Context())
-	until(t, "no streams left", func() bool { return w.server.Streams() == 0 })
+	wiretest.Until(t, "no streams left", func() bool { return w.server.Streams() == 0 })
 	served, _ := get(t, conn, webAddr, "")
 	receive(t, served, "add 10.0.0.1:80")
 	w.server.Finish()
@@ -279,7 +268,7 @@ func TestDrainOverTheWire(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
-	until(t, "all are counted", func() bool { return handled(t, r, "Get", "Unavailable") == 12 })
+	wiretest.Until(t, "all are counted", func() bool { return handled(t, r, "Get", "Unavailable") == 12 })
 }
 
 func TestHangUpOverTheWire(t *testing.T) {
@@ -289,5 +278,5 @@ func TestHangUpOverTheWire(t *testing.T) {
 	s, cancel := get(t, conn, webAddr, "")
 	receive(t, s, "no_endpoints(true)")
 	cancel()
-	until(t, "the stream is gone", func() bool { return w.server.Streams() == 0 && handled(t, r, "Get", "Canceled") == 1 })
+	wiretest.Until(t, "the stream is gone", func() bool { return w.server.Streams() == 0 && handled(t, r, "Get", "Canceled") == 1 })
 }

@@ -1,4 +1,4 @@
-package grpcapi
+package wire
 
 import (
 	"fmt"
@@ -7,68 +7,22 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	"isthmus/federation"
+	"isthmus/grpcapi/internal/wiretest"
 )
 
-// decode returns the updates of frames.
-func decode(t testing.TB, frames []*frame) []*pb.Update {
+func encoderFor(t testing.TB, o Options, zone string) Encoder {
 	t.Helper()
-	var all []*pb.Update
-	for _, f := range frames {
-		u := &pb.Update{}
-		if err := proto.Unmarshal(f.data.Materialize(), u); err != nil {
-			t.Fatal(err)
-		}
-		if len(u.ProtoReflect().GetUnknown()) > 0 {
-			t.Fatalf("unknown fields in %v", u)
-		}
-		all = append(all, u)
-	}
-	return all
-}
-
-func encoderFor(t testing.TB, o Options, zone string) encoder {
-	t.Helper()
-	e, err := newEncoder(o)
+	e, err := NewEncoder(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.zone = zone
-	return e
-}
-
-func labels(kv ...string) []federation.Label {
-	var list []federation.Label
-	for i := 0; i < len(kv); i += 2 {
-		list = append(list, federation.Label{Name: kv[i], Value: kv[i+1]})
-	}
-	return list
-}
-
-// http2Params are what Linkerd's charts set.
-func http2Params() *pb.Http2ClientParams {
-	return &pb.Http2ClientParams{KeepAlive: &pb.Http2ClientParams_KeepAlive{
-		Interval: durationpb.New(10 * time.Second), Timeout: durationpb.New(3 * time.Second), WhileIdle: true,
-	}}
-}
-
-// shop is the meshed pod of the reference's logs.
-func shop() *federation.Endpoint {
-	const id = "default.simple-app.serviceaccount.identity.linkerd.cluster.local"
-	return &federation.Endpoint{
-		Addr: netip.MustParseAddrPort("10.23.0.27:5678"), Kind: federation.Pod,
-		Group: labels("namespace", "simple-app", "service", "simple-app-v1"),
-		Labels: labels("control_plane_ns", "linkerd", "deployment", "simple-app-v1", "pod", "simple-app-v1-57b57f8947-b6bpd",
-			"pod_template_hash", "57b57f8947", "serviceaccount", "default"),
-		Identity: federation.Identity{DNS: id, ServerName: id}, Meshed: true, InboundPort: 4143,
-	}
+	return e.InZone(zone)
 }
 
 const (
@@ -93,7 +47,7 @@ func label(name, value string) string {
 func TestGolden(t *testing.T) {
 	vm := &federation.Endpoint{
 		Addr: netip.MustParseAddrPort("200.1.1.1:80"), Kind: federation.Workload,
-		Labels:   labels("external_workload", "wlkd-1", "workloadgroup", "wg-name"),
+		Labels:   wiretest.Labels("external_workload", "wlkd-1", "workloadgroup", "wg-name"),
 		Identity: federation.Identity{URI: "spiffe://root/wlkd-1", ServerName: "wlkd-1.vm.example"}, Meshed: true, InboundPort: 4143,
 	}
 	vmText := func(hint string) string {
@@ -102,7 +56,7 @@ func TestGolden(t *testing.T) {
 	}
 	gateway := &federation.Endpoint{
 		Addr: netip.MustParseAddrPort("192.0.2.7:4143"), Kind: federation.Address, Authority: "some-auth.com:2",
-		Group:    labels("namespace", "ns", "service", "web-east", "target_cluster", "east"),
+		Group:    wiretest.Labels("namespace", "ns", "service", "web-east", "target_cluster", "east"),
 		Identity: federation.Identity{DNS: "some-identity"},
 	}
 	gatewayText := `addr{ip{ipv4:3221225991} port:4143} weight:10000 ` + label("zone_locality", "unknown")
@@ -122,54 +76,54 @@ func TestGolden(t *testing.T) {
 		ep   *federation.Endpoint
 		want string // the WeightedAddrSet
 	}{
-		{"golden: transparent", h2, "", shop(),
+		{"golden: transparent", h2, "", wiretest.Shop(),
 			`addrs{` + shopAddr + shopLabels + noZone + shopID + `protocol_hint{h2{}}}` + shopSet},
-		{"golden: chart defaults", Options{H2Upgrade: true, ForceOpaqueTransport: true, MeshedHTTP2: http2Params()}, "", shop(),
+		{"golden: chart defaults", Options{H2Upgrade: true, ForceOpaqueTransport: true, MeshedHTTP2: wiretest.HTTP2Params()}, "", wiretest.Shop(),
 			`addrs{` + shopAddr + shopLabels + noZone + shopID + chart2 + `protocol_hint{h2{} opaque_transport{inbound_port:4143}}}` + shopSet},
-		{"no H2 upgrade: an empty hint", Options{}, "", shop(),
+		{"no H2 upgrade: an empty hint", Options{}, "", wiretest.Shop(),
 			`addrs{` + shopAddr + shopLabels + noZone + shopID + `protocol_hint{}}` + shopSet},
-		{"G-06 empty http2 params", Options{H2Upgrade: true, MeshedHTTP2: &pb.Http2ClientParams{}}, "", shop(),
+		{"G-06 empty http2 params", Options{H2Upgrade: true, MeshedHTTP2: &pb.Http2ClientParams{}}, "", wiretest.Shop(),
 			`addrs{` + shopAddr + shopLabels + noZone + shopID + `http2{} protocol_hint{h2{}}}` + shopSet},
-		{"G-07 unmeshed", Options{H2Upgrade: true, ForceOpaqueTransport: true, MeshedHTTP2: http2Params()}, "",
-			with(shop(), func(e *federation.Endpoint) { e.Meshed, e.Identity = false, federation.Identity{} }),
+		{"G-07 unmeshed", Options{H2Upgrade: true, ForceOpaqueTransport: true, MeshedHTTP2: wiretest.HTTP2Params()}, "",
+			with(wiretest.Shop(), func(e *federation.Endpoint) { e.Meshed, e.Identity = false, federation.Identity{} }),
 			`addrs{` + shopAddr + shopLabels + noZone + `}` + shopSet},
 		{"meshed by another control plane", h2, "",
-			with(shop(), func(e *federation.Endpoint) { e.Identity = federation.Identity{} }),
+			with(wiretest.Shop(), func(e *federation.Endpoint) { e.Identity = federation.Identity{} }),
 			`addrs{` + shopAddr + shopLabels + noZone + `protocol_hint{h2{}}}` + shopSet},
 		{"X-09 no inbound port", Options{H2Upgrade: true, ForceOpaqueTransport: true}, "",
-			with(shop(), func(e *federation.Endpoint) { e.InboundPort = 0 }),
+			with(wiretest.Shop(), func(e *federation.Endpoint) { e.InboundPort = 0 }),
 			`addrs{` + shopAddr + shopLabels + noZone + shopID + `protocol_hint{h2{}}}` + shopSet},
-		{"X-12 opaque", h2, "", with(shop(), func(e *federation.Endpoint) { e.Opaque = true }),
+		{"X-12 opaque", h2, "", with(wiretest.Shop(), func(e *federation.Endpoint) { e.Opaque = true }),
 			`addrs{` + shopAddr + shopLabels + noZone + shopID + `protocol_hint{opaque{} opaque_transport{inbound_port:4143}}}` + shopSet},
-		{"opaque port of the proxy itself", h2, "", with(shop(), func(e *federation.Endpoint) { e.Opaque, e.InboundPort = true, 0 }),
+		{"opaque port of the proxy itself", h2, "", with(wiretest.Shop(), func(e *federation.Endpoint) { e.Opaque, e.InboundPort = true, 0 }),
 			`addrs{` + shopAddr + shopLabels + noZone + shopID + `protocol_hint{opaque{}}}` + shopSet},
-		{"X-20 zone, no weights", h2, "west-1a", with(shop(), func(e *federation.Endpoint) { e.Zone = "west-1a" }),
+		{"X-20 zone, no weights", h2, "west-1a", with(wiretest.Shop(), func(e *federation.Endpoint) { e.Zone = "west-1a" }),
 			`addrs{` + shopAddr + shopLabels + label("zone", "west-1a") + label("zone_locality", "local") + shopID + `protocol_hint{h2{}}}` + shopSet},
-		{"X-21 zone weights, same zone", Options{H2Upgrade: true, ZoneWeights: true}, "west-1a", with(shop(), func(e *federation.Endpoint) { e.Zone = "west-1a" }),
+		{"X-21 zone weights, same zone", Options{H2Upgrade: true, ZoneWeights: true}, "west-1a", with(wiretest.Shop(), func(e *federation.Endpoint) { e.Zone = "west-1a" }),
 			`addrs{addr{ip{ipv4:169279515} port:5678} weight:100000 ` + shopLabels + label("zone", "west-1a") + label("zone_locality", "local") + shopID + `protocol_hint{h2{}}}` + shopSet},
-		{"X-21 zone weights, other zone", Options{H2Upgrade: true, ZoneWeights: true}, "west-1a", with(shop(), func(e *federation.Endpoint) { e.Zone = "west-1b" }),
+		{"X-21 zone weights, other zone", Options{H2Upgrade: true, ZoneWeights: true}, "west-1a", with(wiretest.Shop(), func(e *federation.Endpoint) { e.Zone = "west-1b" }),
 			`addrs{` + shopAddr + shopLabels + label("zone", "west-1b") + label("zone_locality", "remote") + shopID + `protocol_hint{h2{}}}` + shopSet},
-		{"zone weights, zones unknown", Options{H2Upgrade: true, ZoneWeights: true}, "", shop(),
+		{"zone weights, zones unknown", Options{H2Upgrade: true, ZoneWeights: true}, "", wiretest.Shop(),
 			`addrs{` + shopAddr + shopLabels + noZone + shopID + `protocol_hint{h2{}}}` + shopSet},
-		{"target cluster", Options{H2Upgrade: true, TargetClusterLabel: true}, "", with(shop(), func(e *federation.Endpoint) { e.Cluster = "east" }),
+		{"target cluster", Options{H2Upgrade: true, TargetClusterLabel: true}, "", with(wiretest.Shop(), func(e *federation.Endpoint) { e.Cluster = "east" }),
 			`addrs{` + shopAddr + shopLabels + label("target_cluster", "east") + noZone + shopID + `protocol_hint{h2{}}}` + shopSet},
-		{"target cluster, local", Options{H2Upgrade: true, TargetClusterLabel: true}, "", shop(),
+		{"target cluster, local", Options{H2Upgrade: true, TargetClusterLabel: true}, "", wiretest.Shop(),
 			`addrs{` + shopAddr + shopLabels + noZone + shopID + `protocol_hint{h2{}}}` + shopSet},
 		{"target cluster, said by the slice", Options{H2Upgrade: true, TargetClusterLabel: true}, "",
 			with(gateway, func(e *federation.Endpoint) { e.Cluster = "north"; e.Identity = federation.Identity{} }),
 			`addrs{` + gatewayText + `authority_override{authority_override:"some-auth.com:2"}}` + gatewaySet},
-		{"X-04 gateway", Options{H2Upgrade: true, ForceOpaqueTransport: true, MeshedHTTP2: http2Params()}, "west-1a", gateway,
+		{"X-04 gateway", Options{H2Upgrade: true, ForceOpaqueTransport: true, MeshedHTTP2: wiretest.HTTP2Params()}, "west-1a", gateway,
 			`addrs{` + gatewayText + `tls_identity{dns_like_identity{name:"some-identity"}} ` + chart2 + `protocol_hint{h2{}} authority_override{authority_override:"some-auth.com:2"}}` + gatewaySet},
 		{"X-03 gateway, no H2 upgrade", Options{}, "", with(gateway, func(e *federation.Endpoint) { e.Authority = "" }),
 			`addrs{` + gatewayText + `tls_identity{dns_like_identity{name:"some-identity"}}}` + gatewaySet},
-		{"X-05 bare, IPv6", Options{H2Upgrade: true, MeshedHTTP2: http2Params()}, "", bare,
+		{"X-05 bare, IPv6", Options{H2Upgrade: true, MeshedHTTP2: wiretest.HTTP2Params()}, "", bare,
 			`addrs{addr{ip{ipv6{first:2306139568115548160 last:148}} port:8989} weight:10000 ` + label("zone_locality", "unknown") + `}`},
 		{"X-15, X-16 external workload", Options{}, "", vm, vmText(`h2{}`)},
 		{"X-17 external workload, opaque", h2, "", with(vm, func(e *federation.Endpoint) { e.Opaque = true }), vmText(`opaque{} opaque_transport{inbound_port:4143}`)},
 		{"X-18 external workload, forced", Options{ForceOpaqueTransport: true}, "", vm, vmText(`h2{} opaque_transport{inbound_port:4143}`)},
 		{"X-19 external workload, own inbound port", Options{ForceOpaqueTransport: true}, "", with(vm, func(e *federation.Endpoint) { e.InboundPort = 1111 }),
 			vmText(`h2{} opaque_transport{inbound_port:1111}`)},
-		{"text that is no UTF-8", Options{}, "", &federation.Endpoint{Addr: bare.Addr, Labels: labels("pod", "a\xffb")},
+		{"text that is no UTF-8", Options{}, "", &federation.Endpoint{Addr: bare.Addr, Labels: wiretest.Labels("pod", "a\xffb")},
 			`addrs{addr{ip{ipv6{first:2306139568115548160 last:148}} port:8989} weight:10000 ` + label("pod", "a\uFFFDb") + label("zone_locality", "unknown") + `}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -178,7 +132,7 @@ func TestGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			e := encoderFor(t, tc.o, tc.zone)
-			got := decode(t, e.full(&federation.Set{Endpoints: []*federation.Endpoint{tc.ep}}))
+			got := wiretest.Decode(t, NewCodec(), e.Full(&federation.Set{Endpoints: []*federation.Endpoint{tc.ep}}))
 			if len(got) != 1 || !proto.Equal(got[0], want) {
 				t.Errorf("got  %v\nwant %v", got, want)
 			}
@@ -193,14 +147,14 @@ func TestSharedLabels(t *testing.T) {
 	var addr byte
 	ep := func(change func(*federation.Endpoint)) *federation.Endpoint {
 		addr++
-		e := shop()
+		e := wiretest.Shop()
 		e.Addr, e.Zone = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, addr}), 80), "a"
 		change(e)
 		return e
 	}
 	same := func(*federation.Endpoint) {}
 	const all = "control_plane_ns deployment namespace pod_template_hash service serviceaccount zone zone_locality"
-	group := labels("namespace", "simple-app", "service", "simple-app-v1")
+	group := wiretest.Labels("namespace", "simple-app", "service", "simple-app-v1")
 	for name, tc := range map[string]struct {
 		list eps
 		want string
@@ -208,7 +162,7 @@ func TestSharedLabels(t *testing.T) {
 		"one":                {eps{ep(same)}, "namespace service"},
 		"alike":              {eps{ep(same), ep(same), ep(same)}, all},
 		"one slice":          {eps{ep(func(e *federation.Endpoint) { e.Group = group }), ep(func(e *federation.Endpoint) { e.Group = group })}, all},
-		"other service":      {eps{ep(same), ep(func(e *federation.Endpoint) { e.Group = labels("namespace", "simple-app", "service", "cart") }), ep(same)}, strings.Replace(all, "service ", "", 1)},
+		"other service":      {eps{ep(same), ep(func(e *federation.Endpoint) { e.Group = wiretest.Labels("namespace", "simple-app", "service", "cart") }), ep(same)}, strings.Replace(all, "service ", "", 1)},
 		"no group":           {eps{ep(same), ep(func(e *federation.Endpoint) { e.Group = nil }), ep(same)}, "control_plane_ns deployment pod_template_hash serviceaccount zone zone_locality"},
 		"other zone":         {eps{ep(same), ep(func(e *federation.Endpoint) { e.Zone = "b" })}, strings.TrimSuffix(all, " zone zone_locality")},
 		"two other zones":    {eps{ep(func(e *federation.Endpoint) { e.Zone = "c" }), ep(func(e *federation.Endpoint) { e.Zone = "b" })}, strings.Replace(all, "zone ", "", 1)},
@@ -220,14 +174,14 @@ func TestSharedLabels(t *testing.T) {
 	} {
 		o := Options{TargetClusterLabel: true}
 		enc := encoderFor(t, o, "a")
-		u := decode(t, enc.add(tc.list))[0].GetAdd()
+		u := wiretest.Decode(t, NewCodec(), enc.add(tc.list))[0].GetAdd()
 		if got := strings.Join(slices.Sorted(maps.Keys(u.MetricLabels)), " "); got != tc.want {
 			t.Errorf("%s: set labels %s, want %s", name, got, tc.want)
 		}
-		p := proxy{}
-		p.apply(&pb.Update{Update: &pb.Update_Add{Add: u}})
+		p := wiretest.Proxy{}
+		p.Apply(&pb.Update{Update: &pb.Update_Add{Add: u}})
 		for i, e := range tc.list {
-			if got, want := p.endpoints[e.Addr].MetricLabels, twin(o, "a", e).MetricLabels; !maps.Equal(got, want) {
+			if got, want := p.Endpoints[e.Addr].MetricLabels, twin(o, "a", e).MetricLabels; !maps.Equal(got, want) {
 				t.Errorf("%s: %v ends up with %v, want %v", name, e.Addr, got, want)
 			}
 			for _, l := range e.Labels {

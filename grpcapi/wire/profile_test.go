@@ -1,19 +1,19 @@
-package grpcapi
+package wire
 
 import (
 	"net/netip"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/protobuf/encoding/prototext"
 	"google.golang.org/protobuf/proto"
 
 	"isthmus/federation"
+	"isthmus/grpcapi/internal/wiretest"
 )
 
 const (
@@ -39,8 +39,8 @@ func checkProfile(t *testing.T, o Options, p *federation.Profile, text string) {
 }
 
 // encodeProfile encodes a profile as it is told to who has had no routes.
-func encodeProfile(e *encoder, p *federation.Profile) []byte {
-	return e.profile(p, newRoutings(zap.NewNop()).of(p.Routes, p.Port)).data.Materialize()
+func encodeProfile(e *Encoder, p *federation.Profile) []byte {
+	return e.Profile(p, NewRoutings(anySize).Of(p.Routes, p.Port)).data.Materialize()
 }
 
 // TestGoldenServiceProfiles compares whole messages with the shapes of the
@@ -94,21 +94,23 @@ func TestGoldenServiceProfiles(t *testing.T) {
 		}}, `dst_overrides{authority:"a.shop.svc.cluster.local:80" weight:5000} dst_overrides{authority:"b.shop.svc.cluster.local:8080" weight:1}`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := webProfile()
+			p := wiretest.WebProfile()
 			p.Routes = tc.sp
 			checkProfile(t, Options{H2Upgrade: true}, p, webText+tc.want)
 		})
 	}
 	t.Run("retry budget", func(t *testing.T) {
-		p := webProfile()
+		p := wiretest.WebProfile()
 		p.Routes = &federation.ServiceProfile{Budget: &federation.RetryBudget{Ratio: 0.5, MinPerSecond: 3, TTL: 7500 * time.Millisecond}}
 		checkProfile(t, Options{}, p, strings.Replace(webText, budgetText, `retry_budget{retry_ratio:0.5 min_retries_per_second:3 ttl{seconds:7 nanos:500000000}}`, 1))
 	})
 	t.Run("P-20 opaque", func(t *testing.T) {
-		checkProfile(t, Options{}, with(webProfile(), opaque), webText+`opaque_protocol:true`)
+		p := wiretest.WebProfile()
+		p.Opaque = true
+		checkProfile(t, Options{}, p, webText+`opaque_protocol:true`)
 	})
 	t.Run("P-03, P-04 one route", func(t *testing.T) {
-		checkProfile(t, Options{}, webProfile("a"), webText+refText+`routes{condition{path{regex:"/a"}} metrics_labels{key:"route" value:"a"}}`)
+		checkProfile(t, Options{}, wiretest.WebProfile("a"), webText+refText+`routes{condition{path{regex:"/a"}} metrics_labels{key:"route" value:"a"}}`)
 	})
 	t.Run("undeclared port", func(t *testing.T) {
 		checkProfile(t, Options{}, &federation.Profile{Reason: federation.NoPort}, ``)
@@ -118,11 +120,11 @@ func TestGoldenServiceProfiles(t *testing.T) {
 // TestGoldenEndpointProfiles likewise.
 func TestGoldenEndpointProfiles(t *testing.T) {
 	namespaced := func(e *federation.Endpoint) *federation.Endpoint {
-		e.Group, e.Labels = nil, append(labels("namespace", "simple-app"), e.Labels...)
+		e.Group, e.Labels = nil, append(wiretest.Labels("namespace", "simple-app"), e.Labels...)
 		return e
 	}
 	meshed := func(change func(*federation.Endpoint)) *federation.Endpoint {
-		e := namespaced(shop())
+		e := namespaced(wiretest.Shop())
 		change(e)
 		return e
 	}
@@ -131,7 +133,7 @@ func TestGoldenEndpointProfiles(t *testing.T) {
 	vm := func(opaque bool) *federation.Endpoint {
 		return &federation.Endpoint{
 			Addr: netip.MustParseAddrPort("200.1.1.1:8989"), Kind: federation.Workload, Opaque: opaque, Meshed: true, InboundPort: 4143,
-			Labels: labels("external_workload", "vm", "namespace", "ns"), Identity: federation.Identity{URI: "spiffe://root/vm", ServerName: "vm.example"},
+			Labels: wiretest.Labels("external_workload", "vm", "namespace", "ns"), Identity: federation.Identity{URI: "spiffe://root/vm", ServerName: "vm.example"},
 		}
 	}
 	bare := func(addr string, opaque bool) *federation.Endpoint {
@@ -142,7 +144,7 @@ func TestGoldenEndpointProfiles(t *testing.T) {
 		return `endpoint{addr{ip{ipv4:3355508993} port:8989} weight:10000 ` + label("external_workload", "vm") + label("namespace", "ns") + label("zone", "") +
 			`tls_identity{uri_like_identity{uri:"spiffe://root/vm"} server_name{name:"vm.example"}} ` + chart2 + `protocol_hint{` + hint + `}}`
 	}
-	o := Options{H2Upgrade: true, MeshedHTTP2: http2Params(), TargetClusterLabel: true, ZoneWeights: true}
+	o := Options{H2Upgrade: true, MeshedHTTP2: wiretest.HTTP2Params(), TargetClusterLabel: true, ZoneWeights: true}
 	for _, tc := range []struct {
 		name string
 		ep   *federation.Endpoint
@@ -164,101 +166,52 @@ func TestGoldenEndpointProfiles(t *testing.T) {
 		{"P-25 host, opaque port", bare("192.168.1.20:3306", true), `opaque_protocol:true endpoint{addr{ip{ipv4:3232235796} port:3306} weight:10000}`},
 		{"P-26 host", bare("192.168.1.20:80", false), `endpoint{addr{ip{ipv4:3232235796} port:80} weight:10000}`},
 	} {
-		t.Run(tc.name, func(t *testing.T) { checkProfile(t, o, endpointProfile(tc.ep), budgetText+tc.want) })
+		t.Run(tc.name, func(t *testing.T) { checkProfile(t, o, &federation.Profile{Endpoint: tc.ep}, budgetText+tc.want) })
 	}
 	t.Run("forced opaque transport", func(t *testing.T) {
-		checkProfile(t, Options{H2Upgrade: true, ForceOpaqueTransport: true}, endpointProfile(meshed(none)),
+		checkProfile(t, Options{H2Upgrade: true, ForceOpaqueTransport: true}, &federation.Profile{Endpoint: meshed(none)},
 			budgetText+`endpoint{`+shopAddr+podLabels+shopID+`protocol_hint{h2{} opaque_transport{inbound_port:4143}}}`)
 	})
 }
 
-// TestEndpointProfilesOverTime: what is told again is not sent again.
-func TestEndpointProfilesOverTime(t *testing.T) {
-	nobody := func() *federation.Profile {
-		return endpointProfile(&federation.Endpoint{Addr: netip.MustParseAddrPort("10.0.0.1:80")})
+// TestLargeRouting: no profile is larger than proxies take, and each ServiceProfile
+// that is too large for that is reported once, and encoded as the default.
+func TestLargeRouting(t *testing.T) {
+	routes := func(bytes int) *federation.ServiceProfile {
+		sp := wiretest.ServiceProfile("a")
+		sp.Routes[0].Condition.Text = strings.Repeat("x", bytes)
+		return sp
 	}
-	host := func(name string, change func(*federation.Endpoint)) *federation.Profile {
-		e := pod("10.0.0.1:80")
-		e.Labels = labels("namespace", "shop", "pod", name)
-		change(e)
-		return endpointProfile(e)
+	var reported []int
+	e, rs := encoderFor(t, Options{}, ""), NewRoutings(func(_ *federation.ServiceProfile, bytes int) { reported = append(reported, bytes) })
+	rest := len(appendRouting(nil, routes(3<<20), 80)) - 3<<20
+	size := func(sp *federation.ServiceProfile, opaque bool) int {
+		p := wiretest.WebProfile()
+		p.Routes, p.Opaque = sp, opaque
+		return e.Profile(p, rs.Of(sp, 80)).data.Len()
 	}
-	none := func(*federation.Endpoint) {}
-	opaque := func(e *federation.Endpoint) { e.Opaque = true }
-	type step struct {
-		profile *federation.Profile
-		want    string
+	fits, large := routes(maxRouting-rest), routes(maxRouting-rest+1)
+	if n := size(fits, true); n <= maxRouting || n > 4<<20 || len(reported) > 0 {
+		t.Errorf("%d bytes, reported %v", n, reported)
 	}
-	for name, steps := range map[string][]step{
-		"EP-01": {{nobody(), "endpoint 10.0.0.1:80"}, {nobody(), ""}, {host("a", opaque), "endpoint 10.0.0.1:80 opaque"}},
-		"P-11":  {{nobody(), "endpoint 10.0.0.1:80"}, {host("a", none), "endpoint 10.0.0.1:80"}},
-		"P-27": {
-			{host("hostport-mapping", none), "endpoint 10.0.0.1:80"}, {nobody(), "endpoint 10.0.0.1:80"},
-			{host("hostport-mapping-2", none), "endpoint 10.0.0.1:80"}, {host("hostport-mapping-2", opaque), "endpoint 10.0.0.1:80 opaque"},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w, key := newWorld(t, Options{Pace: -1}), addrKey("10.0.0.1:80")
-				w.told.put(key, steps[0].profile)
-				c := w.getProfile("10.0.0.1:80", "")
-				defer c.hangUp()
-				for _, s := range steps {
-					w.told.put(key, s.profile)
-					for _, m := range c.sees(t, s.want) {
-						_, isPod := m.profile.GetEndpoint().GetMetricLabels()["pod"]
-						if _, ok := m.profile.GetEndpoint().GetMetricLabels()["zone_locality"]; ok || isPod != (s.profile.Endpoint.Kind == federation.Pod) {
-							t.Errorf("labels %v", m.profile.GetEndpoint().GetMetricLabels())
-						}
-					}
-				}
-			})
-		})
-	}
-}
-
-// TestLargeProfile: no message is larger than proxies take, and that is said
-// once of each ServiceProfile.
-func TestLargeProfile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		core, logs := observer.New(zap.WarnLevel)
-		w := newWorld(t, Options{Pace: -1, Log: zap.New(core)})
-		routes := func(bytes int) *federation.Profile {
-			p := webProfile("a")
-			p.Routes.Routes[0].Condition.Text = strings.Repeat("x", bytes)
-			return p
+	held := rs.Of(large, 80)
+	for _, opaque := range []bool{false, true} {
+		if n, want := size(large, opaque), size(nil, opaque); n != want {
+			t.Errorf("%d bytes in place of the default's %d", n, want)
 		}
-		rest := len(appendRouting(nil, routes(3<<20).Routes, 80)) - 3<<20
-		w.told.put(webKey, routes(maxRouting-rest))
-		c := w.getProfile(webAddr, "")
-		defer c.hangUp()
-		if n := c.sees(t, "web routes a")[0].frame.data.Len(); n <= maxRouting || n > 4<<20 {
-			t.Errorf("%d bytes", n)
-		}
-		large, other := routes(maxRouting-rest+1), webKey
-		other.Namespace = "other"
-		w.told.put(webKey, large)
-		w.told.put(other, with(large, opaque))
-		c.sees(t, "web")
-		theirs := w.getProfile(webAddr, "other")
-		defer theirs.hangUp()
-		theirs.sees(t, "web opaque")
-		w.told.put(webKey, with(large, opaque))
-		c.sees(t, "web opaque")
-		if n := logs.FilterMessageSnippet("too large").Len(); n != 1 {
-			t.Errorf("said %d times", n)
-		}
-		w.told.put(webKey, webProfile("b"))
-		c.sees(t, "web routes b")
-	})
+	}
+	if !slices.Equal(reported, []int{maxRouting + 1}) {
+		t.Errorf("reported %v", reported)
+	}
+	runtime.KeepAlive(held)
 }
 
 // TestLongestNames: a profile of a service with the longest names has room for a
 // routing of the largest size.
 func TestLongestNames(t *testing.T) {
 	long := strings.Repeat("x", 63)
-	p := with(webProfile(), opaque)
-	p.Service, p.Port = federation.ServiceID{Namespace: long, Name: long}, 65535
+	p := wiretest.WebProfile()
+	p.Opaque, p.Port, p.Service = true, 65535, federation.ServiceID{Namespace: long, Name: long}
 	p.Name = long + "." + long + ".svc." + strings.Repeat("x", 253)
 	if n := len(appendServiceProfile(nil, p)); n > maxProfile-maxRouting {
 		t.Errorf("%d bytes beside the routing", n)

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"isthmus/federation"
+	"isthmus/grpcapi/internal/wiretest"
 )
 
 func getProfile(t testing.TB, conn *grpc.ClientConn, authority, token string) (pb.Destination_GetProfileClient, context.CancelFunc) {
@@ -32,7 +33,7 @@ func receiveProfile(t testing.TB, s pb.Destination_GetProfileClient, want string
 	if err != nil {
 		t.Fatalf("got %v, want %s", err, want)
 	}
-	if got := profileLine(p); got != want {
+	if got := wiretest.ProfileLine(p); got != want {
 		t.Fatalf("got %s, want %s", got, want)
 	}
 }
@@ -41,8 +42,8 @@ func TestGetProfileOverTheWire(t *testing.T) {
 	w := newWorld(t, Options{Pace: -1})
 	theirs := webKey
 	theirs.Namespace = "other"
-	w.told.put(webKey, webProfile())
-	w.told.put(theirs, webProfile("x"))
+	w.told.put(webKey, wiretest.WebProfile())
+	w.told.put(theirs, wiretest.WebProfile("x"))
 	conn := w.dial(t)
 	var ours []pb.Destination_GetProfileClient
 	for i := range 20 {
@@ -56,20 +57,20 @@ func TestGetProfileOverTheWire(t *testing.T) {
 		profile *federation.Profile
 		want    string
 	}{
-		{webProfile("a", "b"), "web routes a b"}, {&federation.Profile{Reason: federation.NoService}, "nothing"},
-		{with(webProfile("c"), opaque), "web routes c opaque"}, {&federation.Profile{Reason: federation.NoPort}, "nothing"},
+		{wiretest.WebProfile("a", "b"), "web routes a b"}, {&federation.Profile{Reason: federation.NoService}, "nothing"},
+		{with(wiretest.WebProfile("c"), opaque), "web routes c opaque"}, {&federation.Profile{Reason: federation.NoPort}, "nothing"},
 	} {
 		w.told.put(webKey, step.profile)
 		for _, s := range ours {
 			receiveProfile(t, s, step.want)
 		}
 	}
-	w.told.put(theirs, webProfile("y"))
+	w.told.put(theirs, wiretest.WebProfile("y"))
 	receiveProfile(t, other, "web routes y")
 	empty, cancel := getProfile(t, conn, webAddr, "") // an empty message is a message
 	receiveProfile(t, empty, "nothing")
 	cancel()
-	until(t, "one stream is gone", func() bool { return w.server.Streams() == 21 })
+	wiretest.Until(t, "one stream is gone", func() bool { return w.server.Streams() == 21 })
 }
 
 func TestProfileCodesOverTheWire(t *testing.T) {
@@ -86,8 +87,8 @@ func TestProfileCodesOverTheWire(t *testing.T) {
 			t.Errorf("%q: %v, want %v", authority, err, code)
 		}
 	}
-	until(t, "no streams left", func() bool { return w.server.Streams() == 0 })
-	until(t, "all are counted", func() bool {
+	wiretest.Until(t, "no streams left", func() bool { return w.server.Streams() == 0 })
+	wiretest.Until(t, "all are counted", func() bool {
 		return handled(t, r, "GetProfile", "InvalidArgument") == 3 && handled(t, r, "GetProfile", "NotFound") == 1 && handled(t, r, "GetProfile", "FailedPrecondition") == 1
 	})
 }
@@ -96,22 +97,22 @@ func TestProfileCodesOverTheWire(t *testing.T) {
 // as new.
 func TestProfileReconnect(t *testing.T) {
 	w := newWorld(t, Options{Pace: -1})
-	w.told.put(webKey, webProfile("a"))
+	w.told.put(webKey, wiretest.WebProfile("a"))
 	first, cancel := getProfile(t, w.dial(t), webAddr, "")
 	receiveProfile(t, first, "web routes a")
 	cancel()
-	until(t, "the stream is gone", func() bool { return w.server.Streams() == 0 })
-	w.told.put(webKey, with(webProfile("a"), rejected))
+	wiretest.Until(t, "the stream is gone", func() bool { return w.server.Streams() == 0 })
+	w.told.put(webKey, with(wiretest.WebProfile("a"), rejected))
 	again, _ := getProfile(t, w.dial(t), webAddr, "")
 	receiveProfile(t, again, "web")
-	w.told.put(webKey, webProfile("b"))
+	w.told.put(webKey, wiretest.WebProfile("b"))
 	receiveProfile(t, again, "web routes b")
 }
 
 // TestPanicOfOneProfile: others go on, and what it held is released.
 func TestPanicOfOneProfile(t *testing.T) {
 	w := newWorld(t, Options{Pace: -1})
-	w.told.put(webKey, webProfile())
+	w.told.put(webKey, wiretest.WebProfile())
 	w.told.cursed = addrKey("10.0.0.1:80")
 	conn := w.dial(t)
 	good, _ := getProfile(t, conn, webAddr, "")
@@ -125,11 +126,11 @@ func TestPanicOfOneProfile(t *testing.T) {
 	if n := value(w.server.metrics.panics); n != 2 {
 		t.Errorf("%v panics counted", n)
 	}
-	until(t, "its streams are gone", func() bool { return w.server.Streams() == 1 })
+	wiretest.Until(t, "its streams are gone", func() bool { return w.server.Streams() == 1 })
 	if all, idle := w.server.profiles.count(); all != 1 || idle != 0 {
 		t.Errorf("%d views, %d idle", all, idle)
 	}
-	w.told.put(webKey, webProfile("a"))
+	w.told.put(webKey, wiretest.WebProfile("a"))
 	receiveProfile(t, good, "web routes a")
 }
 
@@ -139,7 +140,7 @@ func TestProfilesUnderLoad(t *testing.T) {
 	w := newWorld(t, Options{Pace: -1, Linger: time.Millisecond, IdleViews: 2})
 	key := func(p int) federation.ProfileKey { return federation.ProfileKey{Service: web, Port: uint16(1 + p)} }
 	for p := range 4 {
-		w.told.put(key(p), webProfile())
+		w.told.put(key(p), wiretest.WebProfile())
 	}
 	done := make(chan struct{})
 	for g := range 8 {
@@ -148,7 +149,7 @@ func TestProfilesUnderLoad(t *testing.T) {
 			for i := range 200 {
 				c := w.getProfile(fmt.Sprintf("web.shop.svc.cluster.local:%d", 1+(g+i)%4), "")
 				if i%3 == 0 {
-					p := webProfile(fmt.Sprint("r", i%5))
+					p := wiretest.WebProfile(fmt.Sprint("r", i%5))
 					if i%2 == 0 {
 						p = with(p, rejected)
 					}
@@ -164,14 +165,14 @@ func TestProfilesUnderLoad(t *testing.T) {
 	var last []*call
 	for p := range 4 {
 		last = append(last, w.getProfile(fmt.Sprintf("web.shop.svc.cluster.local:%d", 1+p), ""))
-		w.told.put(key(p), webProfile("last"))
+		w.told.put(key(p), wiretest.WebProfile("last"))
 	}
 	for _, c := range last {
-		until(t, "the stream has the newest", func() bool {
+		wiretest.Until(t, "the stream has the newest", func() bool {
 			m := c.take()
-			return len(m) > 0 && profileLine(m[len(m)-1].profile) == "web routes last"
+			return len(m) > 0 && wiretest.ProfileLine(m[len(m)-1].profile) == "web routes last"
 		})
 		c.hangUp()
 	}
-	until(t, "no views are left", func() bool { all, _ := w.server.profiles.count(); return all == 0 && w.told.open() == 0 })
+	wiretest.Until(t, "no views are left", func() bool { all, _ := w.server.profiles.count(); return all == 0 && w.told.open() == 0 })
 }

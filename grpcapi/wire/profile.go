@@ -1,4 +1,4 @@
-package grpcapi
+package wire
 
 import (
 	"bytes"
@@ -62,9 +62,6 @@ const (
 	resourceName      protowire.Number = 3
 	resourceNamespace protowire.Number = 4
 	resourcePort      protowire.Number = 6
-
-	durationSeconds protowire.Number = 1
-	durationNanos   protowire.Number = 2
 )
 
 // defaultBudget is the retry budget of whoever has not said another.
@@ -72,9 +69,9 @@ func defaultBudget() *federation.RetryBudget {
 	return &federation.RetryBudget{Ratio: 0.2, MinPerSecond: 10, TTL: 10 * time.Second}
 }
 
-// profile encodes a profile's DestinationProfile, with that routing if it is a
-// service's. About nothing there is nothing to say.
-func (e *encoder) profile(p *federation.Profile, r *routing) *frame {
+// Profile encodes a profile as one message, with that routing if it is a
+// service's. About nothing there is nothing to say: the message is empty.
+func (e *Encoder) Profile(p *federation.Profile, r *Routing) *Frame {
 	var parts mem.BufferSlice
 	var own []byte
 	switch {
@@ -84,12 +81,12 @@ func (e *encoder) profile(p *federation.Profile, r *routing) *frame {
 		parts = mem.BufferSlice{r.data()}
 		own = appendServiceProfile(nil, p)
 	}
-	return &frame{append(parts, mem.SliceBuffer(bytes.Clone(own)))}
+	return &Frame{append(parts, mem.SliceBuffer(bytes.Clone(own)))}
 }
 
 // appendEndpointProfile says what an address is like. Its zone is not told, which
 // is an empty one for what could be somewhere.
-func (e *encoder) appendEndpointProfile(b []byte, ep *federation.Endpoint) []byte {
+func (e *Encoder) appendEndpointProfile(b []byte, ep *federation.Endpoint) []byte {
 	b = appendBudget(b, defaultBudget())
 	b = appendTrue(b, profileOpaque, ep.Opaque)
 	return nested(b, profileEndpoint, func(b []byte) []byte {
@@ -213,19 +210,4 @@ func appendBudget(b []byte, budget *federation.RetryBudget) []byte {
 		b = appendNumber(b, budgetMin, uint64(budget.MinPerSecond))
 		return appendDuration(b, budgetTTL, budget.TTL)
 	})
-}
-
-func appendDuration(b []byte, field protowire.Number, d time.Duration) []byte {
-	return nested(b, field, func(b []byte) []byte {
-		b = appendNumber(b, durationSeconds, uint64(d/time.Second))
-		return appendNumber(b, durationNanos, uint64(d%time.Second))
-	})
-}
-
-// appendTrue appends a bool, unless it is false.
-func appendTrue(b []byte, field protowire.Number, v bool) []byte {
-	if !v {
-		return b
-	}
-	return appendNumber(b, field, 1)
 }

@@ -1,4 +1,4 @@
-package grpcapi
+package wire
 
 import (
 	"cmp"

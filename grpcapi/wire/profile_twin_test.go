@@ -1,4 +1,4 @@
-package grpcapi
+package wire
 
 import (
 	"net"
@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"isthmus/federation"
+	"isthmus/grpcapi/internal/wiretest"
 )
 
 func TestProfileTwin(t *testing.T) { rapid.Check(t, compareProfiles) }
@@ -26,7 +27,7 @@ func FuzzProfile(f *testing.F) { f.Fuzz(rapid.MakeFuzz(compareProfiles)) }
 func compareProfiles(t *rapid.T) {
 	o := Options{H2Upgrade: rapid.Bool().Draw(t, "h2"), ForceOpaqueTransport: rapid.Bool().Draw(t, "forced")}
 	if rapid.Bool().Draw(t, "params") {
-		o.MeshedHTTP2 = http2Params()
+		o.MeshedHTTP2 = wiretest.HTTP2Params()
 	}
 	p := &federation.Profile{
 		Service: federation.ServiceID{Namespace: names().Draw(t, "namespace"), Name: names().Draw(t, "service")},
@@ -42,7 +43,7 @@ func compareProfiles(t *rapid.T) {
 	case 2:
 		p.Routes = serviceProfiles().Draw(t, "routes")
 	}
-	enc, err := newEncoder(o)
+	enc, err := NewEncoder(o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,144 @@
+package grpcapi
+
+import (
+	"fmt"
+	"net/netip"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"isthmus/federation"
+	"isthmus/grpcapi/internal/wiretest"
+	"isthmus/grpcapi/wire"
+)
+
+// TestEndpointProfilesOverTime: what is told again is not sent again.
+func TestEndpointProfilesOverTime(t *testing.T) {
+	nobody := func() *federation.Profile {
+		return endpointProfile(&federation.Endpoint{Addr: netip.MustParseAddrPort("10.0.0.1:80")})
+	}
+	host := func(name string, change func(*federation.Endpoint)) *federation.Profile {
+		e := pod("10.0.0.1:80")
+		e.Labels = wiretest.Labels("namespace", "shop", "pod", name)
+		change(e)
+		return endpointProfile(e)
+	}
+	none := func(*federation.Endpoint) {}
+	opaque := func(e *federation.Endpoint) { e.Opaque = true }
+	type step struct {
+		profile *federation.Profile
+		want    string
+	}
+	for name, steps := range map[string][]step{
+		"EP-01": {{nobody(), "endpoint 10.0.0.1:80"}, {nobody(), ""}, {host("a", opaque), "endpoint 10.0.0.1:80 opaque"}},
+		"P-11":  {{nobody(), "endpoint 10.0.0.1:80"}, {host("a", none), "endpoint 10.0.0.1:80"}},
+		"P-27": {
+			{host("hostport-mapping", none), "endpoint 10.0.0.1:80"}, {nobody(), "endpoint 10.0.0.1:80"},
+			{host("hostport-mapping-2", none), "endpoint 10.0.0.1:80"}, {host("hostport-mapping-2", opaque), "endpoint 10.0.0.1:80 opaque"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, key := newWorld(t, Options{Pace: -1}), addrKey("10.0.0.1:80")
+				w.told.put(key, steps[0].profile)
+				c := w.getProfile("10.0.0.1:80", "")
+				defer c.hangUp()
+				for _, s := range steps {
+					w.told.put(key, s.profile)
+					for _, m := range c.sees(t, s.want) {
+						_, isPod := m.profile.GetEndpoint().GetMetricLabels()["pod"]
+						if _, ok := m.profile.GetEndpoint().GetMetricLabels()["zone_locality"]; ok || isPod != (s.profile.Endpoint.Kind == federation.Pod) {
+							t.Errorf("labels %v", m.profile.GetEndpoint().GetMetricLabels())
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestLargeProfile: no message is larger than proxies take, and that is said
+// once of each ServiceProfile.
+func TestLargeProfile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zap.WarnLevel)
+		w := newWorld(t, Options{Pace: -1, Log: zap.New(core)})
+		routes := func(bytes int) *federation.Profile {
+			p := wiretest.WebProfile("a")
+			p.Routes.Routes[0].Condition.Text = strings.Repeat("x", bytes)
+			return p
+		}
+		const most = 4 << 20
+		w.told.put(webKey, routes(most-2<<10)) // the exact limit is wire.TestLargeRouting's
+		c := w.getProfile(webAddr, "")
+		defer c.hangUp()
+		if data, err := wire.NewCodec().Marshal(c.sees(t, "web routes a")[0].frame); err != nil || data.Len() <= most-2<<10 || data.Len() > most {
+			t.Errorf("%d bytes, %v", data.Len(), err)
+		}
+		large, other := routes(most), webKey
+		other.Namespace = "other"
+		w.told.put(webKey, large)
+		w.told.put(other, with(large, opaque))
+		c.sees(t, "web")
+		theirs := w.getProfile(webAddr, "other")
+		defer theirs.hangUp()
+		theirs.sees(t, "web opaque")
+		w.told.put(webKey, with(large, opaque))
+		c.sees(t, "web opaque")
+		if n := logs.FilterMessageSnippet("too large").Len(); n != 1 {
+			t.Errorf("said %d times", n)
+		}
+		w.told.put(webKey, wiretest.WebProfile("b"))
+		c.sees(t, "web routes b")
+	})
+}
+
+// TestProfileOfManyNamespaces: what a ServiceProfile says is held once, however
+// many namespaces its clients are in, or say that they are in, and not at all
+// once nobody listens.
+func TestProfileOfManyNamespaces(t *testing.T) {
+	const namespaces, size = 300, 1 << 20
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{Pace: -1})
+		told := wiretest.WebProfile("a")
+		told.Routes.Routes[0].Condition.Text = strings.Repeat("x", size)
+		key := func(i int) federation.ProfileKey {
+			return federation.ProfileKey{Service: web, Port: 80, Namespace: fmt.Sprint("ns", i)}
+		}
+		for i := range namespaces {
+			w.told.put(key(i), with(told, func(*federation.Profile) {}))
+		}
+		before, calls := heap(), make([]*call, namespaces)
+		for i := range calls {
+			calls[i] = w.getProfile(webAddr, key(i).Namespace)
+			calls[i].sees(t, "web routes a")
+		}
+		w.profileViews(t, namespaces, 0)
+		live := heap() - before
+		for _, c := range calls {
+			c.hangUp()
+		}
+		w.profileViews(t, namespaces, namespaces)
+		calls = nil
+		idle := heap() - before
+		t.Logf("%d KiB live, %d KiB idle", live>>10, idle>>10)
+		if live > 4*size || idle > 2*size {
+			t.Errorf("%d KiB while there are streams, %d KiB after that", live>>10, idle>>10)
+		}
+		time.Sleep(time.Minute)
+		w.profileViews(t, 0, 0)
+	})
+}
+
+// heap is what is allocated after a collection.
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}

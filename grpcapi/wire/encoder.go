@@ -1,0 +1,45 @@
+package wire
+
+import (
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+)
+
+// Options say how endpoints are described to proxies. Zero fields are off.
+type Options struct {
+	H2Upgrade            bool                  // hint that meshed pods take HTTP/2
+	ForceOpaqueTransport bool                  // send to every meshed endpoint through its proxy's inbound port
+	ZoneWeights          bool                  // endpoints in the client's zone weigh ten times
+	TargetClusterLabel   bool                  // label endpoints of linked clusters target_cluster
+	MeshedHTTP2          *pb.Http2ClientParams // for connections to meshed endpoints; nil: none
+}
+
+// Encoder encodes what clients of one zone are sent. It is immutable, and safe for
+// concurrent use.
+type Encoder struct {
+	zone    string // the client's; empty: unknown
+	options Options
+	http2   []byte // the encoded field of MeshedHTTP2; nil: none
+}
+
+// NewEncoder returns an Encoder for clients whose zone is not known. It fails if
+// the HTTP/2 parameters can't be encoded, and does not read them later.
+func NewEncoder(o Options) (Encoder, error) {
+	e := Encoder{options: o}
+	e.options.MeshedHTTP2 = nil
+	if o.MeshedHTTP2 != nil {
+		params, err := proto.Marshal(o.MeshedHTTP2)
+		if err != nil {
+			return e, err
+		}
+		e.http2 = protowire.AppendBytes(protowire.AppendTag(nil, addrHTTP2, protowire.BytesType), params)
+	}
+	return e, nil
+}
+
+// InZone returns an Encoder for clients of that zone; empty: not known.
+func (e Encoder) InZone(zone string) Encoder {
+	e.zone = zone
+	return e
+}

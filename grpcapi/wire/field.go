@@ -1,0 +1,69 @@
+package wire
+
+import (
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// onlyField is that of messages that wrap one value.
+const onlyField protowire.Number = 1
+
+// Fields of a Duration.
+const (
+	durationSeconds protowire.Number = 1
+	durationNanos   protowire.Number = 2
+)
+
+// nested appends a field that is itself a message, whose fields body appends.
+func nested(b []byte, field protowire.Number, body func([]byte) []byte) []byte {
+	b = protowire.AppendTag(b, field, protowire.BytesType)
+	start := len(b)
+	b = body(append(b, 0)) // most lengths take one byte
+	n := len(b) - start - 1
+	if n < 0x80 {
+		b[start] = byte(n)
+		return b
+	}
+	var buf [10]byte
+	length := protowire.AppendVarint(buf[:0], uint64(n))
+	b = append(b, length[1:]...) // room, to move the body into
+	copy(b[start+len(length):], b[start+1:start+1+n])
+	copy(b[start:], length)
+	return b
+}
+
+// wrapped appends a message that holds nothing but a text.
+func wrapped(b []byte, field protowire.Number, s string) []byte {
+	return nested(b, field, func(b []byte) []byte { return appendText(b, onlyField, s) })
+}
+
+// appendText appends a string, which proxies only take as valid UTF-8.
+func appendText(b []byte, field protowire.Number, s string) []byte {
+	b = protowire.AppendTag(b, field, protowire.BytesType)
+	return protowire.AppendString(b, strings.ToValidUTF8(s, "\uFFFD"))
+}
+
+func appendNumber(b []byte, field protowire.Number, n uint64) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), n)
+}
+
+func appendEmpty(b []byte, field protowire.Number) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.BytesType), 0)
+}
+
+func appendDuration(b []byte, field protowire.Number, d time.Duration) []byte {
+	return nested(b, field, func(b []byte) []byte {
+		b = appendNumber(b, durationSeconds, uint64(d/time.Second))
+		return appendNumber(b, durationNanos, uint64(d%time.Second))
+	})
+}
+
+// appendTrue appends a bool, unless it is false.
+func appendTrue(b []byte, field protowire.Number, v bool) []byte {
+	if !v {
+		return b
+	}
+	return appendNumber(b, field, 1)
+}

@@ -1,0 +1,82 @@
+package wire
+
+import (
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"isthmus/federation"
+)
+
+// Fields of an entry of metric_labels.
+const (
+	labelName  protowire.Number = 1
+	labelValue protowire.Number = 2
+)
+
+// appendLabels appends those of an endpoint's labels that are not shared.
+func (e *Encoder) appendLabels(b []byte, ep *federation.Endpoint, shared []federation.Label) []byte {
+	var room [labelRoom]federation.Label
+	for _, l := range e.labels(room[:0], ep) {
+		if !slices.Contains(shared, l) {
+			b = appendLabel(b, addrLabels, l.Name, l.Value)
+		}
+	}
+	return b
+}
+
+// labelRoom is more than the labels that endpoints usually have.
+const labelRoom = 16
+
+// labels appends all labels of an endpoint. No two have the same name.
+func (e *Encoder) labels(list []federation.Label, ep *federation.Endpoint) []federation.Label {
+	list = append(append(list, ep.Group...), ep.Labels...)
+	if ep.Kind != federation.Address {
+		list = append(list, federation.Label{Name: "zone", Value: ep.Zone})
+	}
+	list = append(list, federation.Label{Name: "zone_locality", Value: e.locality(ep)})
+	if e.options.TargetClusterLabel && ep.Cluster != federation.Local && !slices.ContainsFunc(ep.Group, isTargetCluster) {
+		list = append(list, federation.Label{Name: targetCluster, Value: string(ep.Cluster)})
+	}
+	return list
+}
+
+// identifies tells whether a label says which endpoint it is, and so stands on its
+// address, where "linkerd diagnostics endpoints" looks for it.
+func identifies(l federation.Label) bool { return l.Name == "pod" || l.Name == "external_workload" }
+
+const targetCluster = "target_cluster"
+
+func isTargetCluster(l federation.Label) bool { return l.Name == targetCluster }
+
+// sharedLabels are the labels that all endpoints of the list have. Their message
+// carries them once. A lone endpoint shares the labels of its slice only.
+func (e *Encoder) sharedLabels(list []*federation.Endpoint) []federation.Label {
+	if len(list) == 1 {
+		return list[0].Group
+	}
+	var room [labelRoom]federation.Label
+	shared := slices.DeleteFunc(e.labels(nil, list[0]), identifies)
+	for _, ep := range list[1:] {
+		labels := e.labels(room[:0], ep)
+		shared = slices.DeleteFunc(shared, func(l federation.Label) bool { return !slices.Contains(labels, l) })
+	}
+	return shared
+}
+
+// locality is the label zone_locality.
+func (e *Encoder) locality(ep *federation.Endpoint) string {
+	switch {
+	case e.zone == "" || ep.Zone == "":
+		return "unknown"
+	case ep.Zone == e.zone:
+		return "local"
+	}
+	return "remote"
+}
+
+func appendLabel(b []byte, field protowire.Number, name, value string) []byte {
+	return nested(b, field, func(b []byte) []byte {
+		return appendText(appendText(b, labelName, name), labelValue, value)
+	})
+}

@@ -1,0 +1,55 @@
+package wire
+
+import (
+	"bytes"
+	"runtime"
+	"testing"
+	"weak"
+
+	"isthmus/federation"
+	"isthmus/grpcapi/internal/wiretest"
+)
+
+// TestRoutings: equal keys have the same routing for as long as it is used, and
+// nothing is left of it after that.
+func TestRoutings(t *testing.T) {
+	rs := NewRoutings(anySize)
+	sp := wiretest.ServiceProfile("a")
+	sp.Overrides = []federation.Override{{Authority: "web-b.shop", Weight: 1}}
+	one, same, other := rs.Of(sp, 80), rs.Of(sp, 80), rs.Of(sp, 81)
+	if one != same || one == other || bytes.Equal(one.data(), other.data()) {
+		t.Error("not one routing for each port")
+	}
+	if &one.data()[0] != &same.data()[0] {
+		t.Error("encoded twice")
+	}
+	if rs.Of(nil, 80) != rs.Of(nil, 81) {
+		t.Error("more than one default")
+	}
+	size := func() int {
+		runtime.GC()
+		rs.mu.Lock()
+		defer rs.mu.Unlock()
+		return len(rs.all)
+	}
+	wiretest.Until(t, "the other is forgotten", func() bool { return size() == 1 })
+	if rs.Of(sp, 80) != one {
+		t.Error("forgotten while it is used")
+	}
+	runtime.KeepAlive(one)
+	wiretest.Until(t, "both are forgotten", func() bool { return size() == 0 })
+}
+
+// TestForgetLate: what is no more takes nothing away from what came after it.
+func TestForgetLate(t *testing.T) {
+	rs := NewRoutings(anySize)
+	sp := wiretest.ServiceProfile("a")
+	now := rs.Of(sp, 80)
+	rs.forget(routingKey{sp, 80}, weak.Make(&Routing{}))
+	if rs.Of(sp, 80) != now {
+		t.Error("made again")
+	}
+}
+
+// anySize is for routings whose size does not matter.
+func anySize(*federation.ServiceProfile, int) {}
