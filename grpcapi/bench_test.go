@@ -220,7 +220,7 @@ func BenchmarkScrape(b *testing.B) {
 	for i := range 10_000 {
 		key := federation.Key{Service: web, Port: uint16(i + 1)}
 		v := w.server.sets.acquire(key)
-		v.open(w.table.Watch)
+		v.startWatch(w.table.Watch)
 		defer w.server.sets.release(v)
 	}
 	b.ReportAllocs()

@@ -72,7 +72,7 @@ func TestEndpointsMetrics(t *testing.T) {
 		local[0].Hostname = "web-0"
 		w.offer("", local...)
 		w.offer("east", pods("10.1.0.1:80")...)
-		calls := []*call{w.get(webAddr, ""), w.get(webAddr, "n1"), w.get("web-0."+webAddr, "")}
+		calls := []*caller{w.get(webAddr, ""), w.get(webAddr, "n1"), w.get("web-0."+webAddr, "")}
 		of := func(cluster, host string, subscribers, pods, updates int) (lines []string) {
 			if host != "" {
 				host = " hostname=" + host
@@ -116,7 +116,7 @@ func TestZonesAndMadeUpNames(t *testing.T) {
 		w := newCounted(t)
 		w.define(true, federation.Local)
 		w.offer("", pods("10.0.0.1:80")...)
-		var calls []*call
+		var calls []*caller
 		for _, node := range []string{"n1", "n2", "n3"} {
 			w.nodes.move(node, "zone-of-"+node)
 			calls = append(calls, w.get(webAddr, node))
@@ -151,7 +151,7 @@ func TestWarmProfiles(t *testing.T) {
 		w.told.put(workload, endpointProfile(pod("10.0.0.1:80")))
 		stays := w.getProfile(webAddr, "shop") // so that the Service's series stays
 		for i := range 3 {
-			calls := []*call{w.getProfile(webAddr, "client"), w.getProfile("10.0.0.1:80", "")}
+			calls := []*caller{w.getProfile(webAddr, "client"), w.getProfile("10.0.0.1:80", "")}
 			expect := func(n int) {
 				t.Helper()
 				w.expect(t, "profile_updates", fmt.Sprint("profile_updates namespace=client profile=web.shop.svc.cluster.local ", n-i),
@@ -182,7 +182,7 @@ func TestProfileMetrics(t *testing.T) {
 		key.Namespace = "client"
 		w.told.put(webKey, wiretest.WebProfile())
 		w.told.put(key, wiretest.WebProfile())
-		calls := []*call{w.getProfile(webAddr, "shop"), w.getProfile(webAddr, "client"), w.getProfile("10.0.0.1:80", "")}
+		calls := []*caller{w.getProfile(webAddr, "shop"), w.getProfile(webAddr, "client"), w.getProfile("10.0.0.1:80", "")}
 		w.expect(t, "profile_", "profile_subscribers namespace=client profile=web.shop.svc.cluster.local 1",
 			"profile_subscribers namespace=shop profile=web.shop.svc.cluster.local 2",
 			"profile_updates namespace=client profile=web.shop.svc.cluster.local 0",
@@ -241,7 +241,7 @@ func TestFirstFrameAndPropagation(t *testing.T) {
 		w.expect(t, "isthmus_propagation", "isthmus_propagation_seconds cluster=east 6", "isthmus_propagation_seconds cluster=local 0")
 		change("", "10.0.0.2:80")
 		w.expect(t, "isthmus_propagation", "isthmus_propagation_seconds cluster=east 6", "isthmus_propagation_seconds cluster=local 4")
-		for _, c := range []*call{late, soon, more, there} {
+		for _, c := range []*caller{late, soon, more, there} {
 			c.hangUp()
 		}
 	})
@@ -255,7 +255,7 @@ func TestSeriesGo(t *testing.T) {
 		w.offer("", pods("10.0.0.1:80")...)
 		w.get(webAddr, "").hangUp()
 		before := size()
-		var calls []*call
+		var calls []*caller
 		for i := range 2000 {
 			calls = append(calls,
 				w.get(fmt.Sprintf("made-up-%d.shop.svc.cluster.local:80", i), ""),

@@ -72,7 +72,7 @@ func TestTrafficPolicyOfTheNode(t *testing.T) {
 		defer one.hangUp()
 		defer two.hangUp()
 		defer none.hangUp()
-		for _, c := range []*call{one, two, none} {
+		for _, c := range []*caller{one, two, none} {
 			c.sees(t, "add 10.0.0.1:80 10.0.0.2:80 10.1.0.1:80")
 		}
 		if all, _ := w.server.sets.count(); all != 1 {

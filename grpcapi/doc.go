@@ -11,14 +11,15 @@
 //   - After that its proxy only ever sees steps: what is new or has changed before
 //     what is gone, no_endpoints in place of a removal that would leave nothing,
 //     never an empty add. That holds across everything that happens to the
-//     service, its clusters and the client's node. Codes are for the opening: a
-//     live stream is ended by its client, a stall, a drain or a panic only.
+//     service, its clusters and the client's node. A code comes in place of the
+//     first message: a live stream is ended by its client, a stall, a drain or a
+//     panic only.
 //   - Until Finish nobody is refused: while streams are sent elsewhere (Drain), those
 //     who come, or come back, are served, and are not sent elsewhere again.
 //   - A GetProfile begins with a profile, or ends with a code, at once. Each
 //     message after that is a profile that says something else than the one
-//     before. Codes are for the opening here too: of what is no more, or not yet,
-//     a live stream is told by an empty profile.
+//     before. A code comes in place of the first one here too: of what is no more,
+//     or not yet, a live stream is told by an empty profile.
 //   - A ServiceProfile that can't be used takes no routes away: who has had routes
 //     of that service keeps them, also while the service goes and comes back;
 //     everybody else gets the default. While it is not clear who has an address,
@@ -27,15 +28,16 @@
 // Decisions:
 //
 //   - A view is what one kind of client (one federation.Key, one
-//     federation.ProfileKey) sees, and its protobuf. Every message is encoded once, by the first stream that needs
-//     it, and sent by all as the same bytes: wire.Codec hands them to gRPC as they
-//     are. A stream that missed sets goes from the one it sent last to the
-//     newest; that step is shared too, among those who missed the same.
+//     federation.ProfileKey) sees, and its protobuf. Every message is encoded once,
+//     by the first stream that needs it, and sent by all as the same bytes:
+//     wire.Codec hands them to gRPC as they are. A stream that missed sets goes from
+//     the one it sent last to the newest; that step is shared too, among those who
+//     missed the same.
 //   - One goroutine per open stream, the handler's, and no queue: a stream holds the
 //     set that it sent last, and a slow proxy blocks nobody but itself.
 //   - That goroutine gets by with a stack of 4 KiB, unless calls are traced, of which
-//     gRPC's own frames take half. Whatever needs more (to receive a request, to open
-//     and send what it asks for, to encode) is done by workers: Go makes a stack that
+//     gRPC's own frames take half. Whatever needs more (to receive a request, to
+//     send its first messages, to encode) is done by workers: Go makes a stack that
 //     was once needed small again only if less than a quarter is used. So a stream
 //     takes 4 KiB less, and no stack is copied to a larger one while it opens. For
 //     that, the service is registered with handlers of our own: generated ones

@@ -10,7 +10,7 @@ import (
 )
 
 // over tells whether a call has ended.
-func (c *call) over() bool {
+func (c *caller) over() bool {
 	select {
 	case <-c.done:
 		return true
@@ -19,7 +19,7 @@ func (c *call) over() bool {
 	}
 }
 
-func count(calls []*call) (ended int) {
+func count(calls []*caller) (ended int) {
 	for _, c := range calls {
 		if c.over() {
 			ended++
@@ -34,7 +34,7 @@ func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Drain: 10 * time.Second})
 		w.offer("", pods("10.0.0.1:80")...)
-		var moved []*call
+		var moved []*caller
 		for range 100 {
 			moved = append(moved, w.get(webAddr, ""))
 		}
@@ -44,7 +44,7 @@ func TestDrain(t *testing.T) {
 		took := make(chan time.Duration, 1)
 		go func() { w.server.Drain(t.Context()); took <- time.Since(start) }()
 		synctest.Wait()
-		late := []*call{w.get(webAddr, "")}
+		late := []*caller{w.get(webAddr, "")}
 		time.Sleep(5 * time.Second)
 		late = append(late, w.get(webAddr, ""))
 		synctest.Wait()

@@ -16,16 +16,16 @@ type getStream struct {
 	target target
 	client federation.Client
 
-	opened time.Time
-	first  *federation.Set // to begin with; nil: not known yet, or begun
-	moved  <-chan struct{} // closed once the client's zone may be another; nil: never
-	view   *view           // what the client sees now
-	stale  <-chan struct{} // closed once there is another set than was looked at last
-	turned bool            // sent is another view's
-	sent   *federation.Set // what its proxy has, or is being sent; nil: nothing yet
-	news   bool            // sent is a newer set of the same view as the one before
-	zone   string          // the zone for which sent was rendered
-	blank  time.Time       // since when there is nothing, but may be; zero: there is, or there is not
+	asked    time.Time       // when it was prepared
+	firstSet *federation.Set // to begin with; nil: not known yet, or sent
+	moved    <-chan struct{} // closed once the client's zone may be another; nil: never
+	view     *view           // what the client sees now
+	stale    <-chan struct{} // closed once there is another set than was looked at last
+	turned   bool            // sent is another view's
+	sent     *federation.Set // what its proxy has, or is being sent; nil: nothing yet
+	news     bool            // sent is a newer set of the same view as the one before
+	zone     string          // the zone for which sent was rendered
+	blank    time.Time       // since when there is nothing, but may be; zero: there is, or there is not
 }
 
 func (s *Server) newGet(to target, who token, out sink, transport statusWriter) *getStream {
@@ -36,9 +36,6 @@ func (s *Server) newGet(to target, who token, out sink, transport statusWriter) 
 
 // next implements source.
 func (st *getStream) next(ctx context.Context) ([]*wire.Frame, error) {
-	if st.sent == nil {
-		return st.begin()
-	}
 	if st.news {
 		st.server.metrics.propagation.sent(st.sent)
 	}
@@ -136,10 +133,10 @@ func (st *getStream) turn() bool {
 			return false
 		}
 		st.turned = true
-		defer st.server.sets.release(old) // once the other is open, so that the service stays watched
+		defer st.server.sets.release(old) // once the other watches, so that the service stays watched
 	}
 	st.view = st.server.sets.acquire(key)
-	st.view.open(st.server.table.Watch)
+	st.view.startWatch(st.server.table.Watch)
 	return true
 }
 

@@ -65,7 +65,7 @@ func largeSet(b testing.TB, clusters, changed, n int) (step func()) {
 
 	v := w.server.sets.acquire(w.table.Key(web, 80, federation.Client{Node: "n1", Zone: "a"}))
 	b.Cleanup(func() { w.server.sets.release(v) })
-	v.open(w.table.Watch)
+	v.startWatch(w.table.Watch)
 	before, _ := v.get()
 	if len(before.Endpoints) != n {
 		b.Fatal(len(before.Endpoints))

@@ -42,7 +42,7 @@ func TestMessagesOfEachKind(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, Options{Pace: -1, H2Upgrade: true})
 				w.define(false, "")
-				var c *call
+				var c *caller
 				for _, s := range tc.steps {
 					eps := pods(strings.Fields(s.offer)...)
 					for _, e := range eps {

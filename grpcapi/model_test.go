@@ -124,7 +124,7 @@ func (m *model) follow(ctx context.Context, c *client) {
 			}()
 		}
 		conn := &link{ctx: life, client: c}
-		st := m.server.newGet(target{service: web, port: 80}, token{Node: c.node}, conn, &call{cancel: stop})
+		st := m.server.newGet(target{service: web, port: 80}, token{Node: c.node}, conn, &caller{cancel: stop})
 		_ = serve(life, st) // refused, or hung up
 		stop()
 		select {

@@ -59,7 +59,7 @@ func TestOverflowsBeginAtZero(t *testing.T) {
 		w := newCounted(t)
 		w.offer("", pods("10.0.0.1:80")...)
 		w.told.put(webKey, wiretest.WebProfile())
-		gets, profile := []*call{w.get(webAddr, ""), w.get(webAddr, `{"nodeName":"n"}`)}, w.getProfile(webAddr, "")
+		gets, profile := []*caller{w.get(webAddr, ""), w.get(webAddr, `{"nodeName":"n"}`)}, w.getProfile(webAddr, "")
 		empty := w.get("nobody.web.shop.svc.cluster.local:80", "")
 		synctest.Wait()
 		w.expect(t, "endpoint_updates_queue_overflow", "endpoint_updates_queue_overflow service=web.shop.svc.cluster.local:80 0")

@@ -57,7 +57,7 @@ func TestPolicySwitches(t *testing.T) {
 	for range 8 {
 		k := &keeper{addr: "10.0.0.1:80", t: t}
 		keepers = append(keepers, k)
-		st := w.server.newGet(target{service: web, port: 80}, token{Node: "n1"}, k, &call{cancel: cancel})
+		st := w.server.newGet(target{service: web, port: 80}, token{Node: "n1"}, k, &caller{cancel: cancel})
 		wg.Go(func() { _ = serve(ctx, st) }) // hung up
 	}
 	for i := range 3000 {

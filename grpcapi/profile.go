@@ -17,7 +17,7 @@ import (
 type profileStream struct {
 	stream
 	key   federation.ProfileKey
-	view  *profileView    // what the client sees; nil: the stream is not open
+	view  *profileView    // what the client sees; nil: it is not prepared
 	stale <-chan struct{} // closed once there is something else to tell
 	sent  *told           // what its proxy has, or is being sent; nil: nothing yet
 	had   had             // the routes that it had last; zero: none yet
@@ -29,21 +29,30 @@ func (s *Server) newProfile(key federation.ProfileKey, out sink, transport statu
 	return st
 }
 
-// open implements source.
-func (st *profileStream) open() (ready bool) {
+// prepare implements source.
+func (st *profileStream) prepare() (ready bool) {
 	st.view = st.server.profiles.acquire(st.key)
-	st.view.open(st.server.dir.Profile)
+	st.view.startWatch(st.server.dir.Profile)
 	return true
 }
 
 // wait implements source.
 func (st *profileStream) wait(context.Context) error { return nil }
 
+// first implements source.
+func (st *profileStream) first() ([]*wire.Frame, error) {
+	var newest *told
+	newest, st.stale = st.view.tell(st.had)
+	if err := st.refusal(newest.profile); err != nil {
+		return nil, err
+	}
+	st.due(newest)
+	st.now = time.Now()
+	return newest.frames, nil
+}
+
 // next implements source.
 func (st *profileStream) next(ctx context.Context) ([]*wire.Frame, error) {
-	if st.sent == nil {
-		return st.begin()
-	}
 	for {
 		select {
 		case <-st.over:
@@ -58,18 +67,6 @@ func (st *profileStream) next(ctx context.Context) ([]*wire.Frame, error) {
 			return newest.frames, nil
 		}
 	}
-}
-
-// begin returns the first message, or why the stream is refused.
-func (st *profileStream) begin() ([]*wire.Frame, error) {
-	var newest *told
-	newest, st.stale = st.view.tell(st.had)
-	if err := st.refusal(newest.profile); err != nil {
-		return nil, err
-	}
-	st.due(newest)
-	st.now = time.Now()
-	return newest.frames, nil
 }
 
 // due makes what is told now what the proxy has, and tells whether it has to be

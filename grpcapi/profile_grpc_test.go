@@ -162,7 +162,7 @@ func TestProfilesUnderLoad(t *testing.T) {
 	for range 8 {
 		<-done
 	}
-	var last []*call
+	var last []*caller
 	for p := range 4 {
 		last = append(last, w.getProfile(fmt.Sprintf("web.shop.svc.cluster.local:%d", 1+p), ""))
 		w.told.put(key(p), wiretest.WebProfile("last"))

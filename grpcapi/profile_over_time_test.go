@@ -113,7 +113,7 @@ func TestProfileOfManyNamespaces(t *testing.T) {
 		for i := range namespaces {
 			w.told.put(key(i), with(told, func(*federation.Profile) {}))
 		}
-		before, calls := heap(), make([]*call, namespaces)
+		before, calls := heap(), make([]*caller, namespaces)
 		for i := range calls {
 			calls[i] = w.getProfile(webAddr, key(i).Namespace)
 			calls[i].sees(t, "web routes a")

@@ -11,7 +11,7 @@ import (
 	"isthmus/grpcapi/internal/wiretest"
 )
 
-func TestProfileOpening(t *testing.T) {
+func TestProfileFirst(t *testing.T) {
 	instance := federation.ProfileKey{Service: web, Instance: "web-0", Port: 80}
 	for name, tc := range map[string]struct {
 		authority string
@@ -72,8 +72,8 @@ func TestProfileOfTheClientsNamespace(t *testing.T) {
 	})
 }
 
-// TestProfileUnderALiveStream: codes are for the opening, nothing is said twice,
-// and what can't be used or is not clear leaves what was there.
+// TestProfileUnderALiveStream: a code comes in place of the first message only,
+// nothing is said twice, and what can't be used or is not clear leaves what was there.
 func TestProfileUnderALiveStream(t *testing.T) {
 	type step struct {
 		profile *federation.Profile
@@ -235,7 +235,7 @@ func TestDrainOfBothKinds(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Drain: 10 * time.Second})
 		w.offer("", pods("10.0.0.1:80")...)
 		w.told.put(webKey, wiretest.WebProfile())
-		calls := []*call{w.get(webAddr, ""), w.getProfile(webAddr, ""), w.getProfile("10.0.0.1:80", ""), w.getProfile(webAddr, "", gated)}
+		calls := []*caller{w.get(webAddr, ""), w.getProfile(webAddr, ""), w.getProfile("10.0.0.1:80", ""), w.getProfile(webAddr, "", gated)}
 		synctest.Wait()
 		if n := w.server.Streams(); n != 4 {
 			t.Errorf("%d streams", n)

@@ -18,12 +18,12 @@ import (
 func TestRejectedProfileByHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1})
-		open := func() *call {
+		open := func() *caller {
 			c := w.getProfile(webAddr, "")
 			t.Cleanup(c.hangUp)
 			return c
 		}
-		same := func(want string, calls ...*call) {
+		same := func(want string, calls ...*caller) {
 			t.Helper()
 			frame := calls[0].sees(t, want)[0].frame
 			for _, c := range calls[1:] {
@@ -117,34 +117,34 @@ func TestMadeUpDestinations(t *testing.T) {
 	at := func(port int) string { return fmt.Sprintf("10.0.0.1:%d", port) }
 	instance := federation.ProfileKey{Service: web, Instance: "web-0", Port: 80}
 	for name, x := range map[string]struct {
-		open func(w *world, i int) *call
+		open func(w *world, i int) *caller
 		says func(i int) string
 		kept int
 	}{
 		"addresses of nobody": {
-			func(w *world, i int) *call { return w.getProfile(fmt.Sprintf("10.0.1.%d:80", i), "made-up") },
+			func(w *world, i int) *caller { return w.getProfile(fmt.Sprintf("10.0.1.%d:80", i), "made-up") },
 			func(i int) string { return fmt.Sprintf("endpoint 10.0.1.%d:80", i) }, 0,
 		},
 		"undeclared ports": {
-			func(w *world, i int) *call {
+			func(w *world, i int) *caller {
 				w.told.put(federation.ProfileKey{Service: web, Port: uint16(1000 + i)}, &federation.Profile{Reason: federation.NoPort})
 				return w.getProfile(fmt.Sprintf("web.shop.svc.cluster.local:%d", 1000+i), "")
 			},
 			func(int) string { return "nothing" }, 0,
 		},
 		"namespaces of an instance's clients": {
-			func(w *world, i int) *call { return w.getProfile("web-0."+webAddr, fmt.Sprint("made-up", i)) },
+			func(w *world, i int) *caller { return w.getProfile("web-0."+webAddr, fmt.Sprint("made-up", i)) },
 			func(int) string { return "endpoint 10.0.0.1:80" }, 1,
 		},
 		"namespaces of a service's clients": {
-			func(w *world, i int) *call {
+			func(w *world, i int) *caller {
 				w.told.put(federation.ProfileKey{Service: web, Port: 80, Namespace: fmt.Sprint("made-up", i)}, wiretest.WebProfile())
 				return w.getProfile(webAddr, fmt.Sprint("made-up", i))
 			},
 			func(int) string { return "web" }, 3,
 		},
 		"a pod's ports": {
-			func(w *world, i int) *call {
+			func(w *world, i int) *caller {
 				w.told.put(addrKey(at(1000+i)), endpointProfile(pod(at(1000+i))))
 				return w.getProfile(at(1000+i), "")
 			},

@@ -47,7 +47,7 @@ func (s *Server) Views() []ViewStatus {
 	return list
 }
 
-// use is a view that is open, and what it shows.
+// use is a view that watches, and what it shows.
 type use[K comparable, T any] struct {
 	key     K
 	streams int // 0: it is idle
@@ -55,7 +55,7 @@ type use[K comparable, T any] struct {
 	updates uint64 // how often that has changed, as far as its streams know
 }
 
-// list tells about all views that are open.
+// list tells about all views that watch.
 func (vs *views[K, T, V]) list() []use[K, T] {
 	vs.mu.Lock()
 	all := make([]*base[K, T], 0, len(vs.all))
@@ -65,18 +65,18 @@ func (vs *views[K, T, V]) list() []use[K, T] {
 		all, list = append(all, b), append(list, use[K, T]{key: k, streams: b.refs})
 	}
 	vs.mu.Unlock()
-	open := list[:0]
+	watching := list[:0]
 	for i, b := range all {
 		b.mu.Lock()
 		watch, updates := b.watch, b.updates
 		b.mu.Unlock()
 		if watch == nil {
-			continue // about to be opened
+			continue // not yet
 		}
 		u := list[i]
 		u.newest, _ = watch.Get()
 		u.updates = updates
-		open = append(open, u)
+		watching = append(watching, u)
 	}
-	return open
+	return watching
 }

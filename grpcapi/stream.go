@@ -15,17 +15,19 @@ import (
 // sink takes a stream's messages; it is a part of grpc.ServerStream.
 type sink interface{ SendMsg(m any) error }
 
-// source is what a stream has to send. It is opened first; if it is not ready
-// then, wait comes before the first next. Errors end the stream, and have a gRPC
-// code.
+// source is what a stream has to send. It is prepared first; then come wait, if it
+// is not ready, first, and next again and again. Errors end the stream, and have a
+// gRPC code.
 type source interface {
 	common() *stream
-	// open tells whether the first messages are known.
-	open() (ready bool)
+	// prepare takes what the stream needs, and tells whether its first messages are
+	// known.
+	prepare() (ready bool)
 	// wait waits until they are.
 	wait(context.Context) error
-	// next returns the first messages at once. After that it waits until there is
-	// something to send, and returns that.
+	// first returns the first messages, or why the call is refused.
+	first() ([]*wire.Frame, error)
+	// next waits until there is something else to send, and returns that.
 	next(context.Context) ([]*wire.Frame, error)
 	// close releases what the stream holds.
 	close()
@@ -43,7 +45,7 @@ var (
 )
 
 // stream is what the calls of both RPCs have in common. But for end it belongs to
-// one goroutine at a time: a worker while it opens, and then its handler's.
+// one goroutine at a time: a worker that runs its call, or its handler's.
 type stream struct {
 	server    *Server
 	out       sink

@@ -13,8 +13,8 @@ import (
 	"isthmus/grpcapi/internal/wiretest"
 )
 
-// sees fails unless the call's messages since the last look are these.
-func (c *call) sees(t *testing.T, want string) []received {
+// sees fails unless the caller's messages since the last look are these.
+func (c *caller) sees(t *testing.T, want string) []received {
 	t.Helper()
 	synctest.Wait()
 	m := c.take()
@@ -24,9 +24,9 @@ func (c *call) sees(t *testing.T, want string) []received {
 	return m
 }
 
-// fails fails unless the call has ended with that code, and a message that
+// fails fails unless the stream has ended with that code, and a message that
 // contains the text.
-func (c *call) fails(t *testing.T, code codes.Code, text string) {
+func (c *caller) fails(t *testing.T, code codes.Code, text string) {
 	t.Helper()
 	synctest.Wait()
 	select {
@@ -75,7 +75,7 @@ func TestStepsOfOneStream(t *testing.T) {
 	})
 }
 
-// TestConditionsUnderALiveStream: codes are for the opening.
+// TestConditionsUnderALiveStream: a code comes in place of the first message only.
 func TestConditionsUnderALiveStream(t *testing.T) {
 	for name, tc := range map[string]struct {
 		happens func(*world)
@@ -125,7 +125,7 @@ func TestConditionsUnderALiveStream(t *testing.T) {
 }
 
 // TestBlank: a live stream that has nothing to offer because a cluster is pending
-// waits for it as long as an opening would, and no longer.
+// waits for it as long as a first message would, and no longer.
 func TestBlank(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})

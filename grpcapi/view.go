@@ -47,9 +47,9 @@ type message struct {
 }
 
 // full returns the set's first messages.
-func (v *view) full(set *federation.Set) []*wire.Frame { return v.opening(set).frames() }
+func (v *view) full(set *federation.Set) []*wire.Frame { return v.firstOf(set).frames() }
 
-func (v *view) opening(set *federation.Set) *message {
+func (v *view) firstOf(set *federation.Set) *message {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.first != nil && v.first.to == set {

@@ -22,12 +22,12 @@ type base[K comparable, T any] struct {
 	weighs int         // its weight when it became idle
 
 	mu      sync.Mutex
-	watch   *federation.Watch[T] // fixed once open has returned
+	watch   *federation.Watch[T] // fixed once startWatch has returned
 	updates uint64               // under mu: of a profile, how often it was another when it was asked for
 }
 
-// open begins to watch, unless that has been done.
-func (b *base[K, T]) open(watch func(K) *federation.Watch[T]) {
+// startWatch begins to watch, unless that has been done.
+func (b *base[K, T]) startWatch(watch func(K) *federation.Watch[T]) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.watch == nil {
@@ -44,7 +44,7 @@ func (b *base[K, T]) root() *base[K, T] { return b }
 type shared[K comparable, T any] interface {
 	comparable
 	root() *base[K, T]
-	// rest is called when nobody uses the view, which is open, any more. It returns
+	// rest is called when nobody uses the view, which watches, any more. It returns
 	// about how many bytes the view takes from now on; 0: it is not worth keeping.
 	rest() int
 }
@@ -75,7 +75,8 @@ func newViews[K comparable, T any, V shared[K, T]](o Options, create func(K) V) 
 	}, nil
 }
 
-// acquire returns the key's view, for one stream to open, use and release.
+// acquire returns the key's view, for one stream to use and release. It may not
+// watch yet: see startWatch.
 func (vs *views[K, T, V]) acquire(k K) V {
 	vs.mu.Lock()
 	defer vs.mu.Unlock()

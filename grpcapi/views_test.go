@@ -32,10 +32,10 @@ func TestFramesAreShared(t *testing.T) {
 		w.nodes.move("n3", "b")
 		a, b, other := w.get(webAddr, "n1"), w.get(webAddr, "n2"), w.get(webAddr, "n3")
 		slow, slow2 := w.get(webAddr, "n1", gated), w.get(webAddr, "n2", gated)
-		for _, c := range []*call{a, b, other, slow, slow2} {
+		for _, c := range []*caller{a, b, other, slow, slow2} {
 			defer c.hangUp()
 		}
-		same := func(want string, one, two *call) {
+		same := func(want string, one, two *caller) {
 			t.Helper()
 			m1, m2 := one.sees(t, want), two.sees(t, want)
 			for i := range m1 {
@@ -215,7 +215,7 @@ func TestLateExpiry(t *testing.T) {
 		vs := w.server.sets
 		use := func() *view {
 			v := vs.acquire(federation.Key{Service: web, Port: 80})
-			v.open(w.table.Watch)
+			v.startWatch(w.table.Watch)
 			return v
 		}
 		v := use()
@@ -254,7 +254,7 @@ func TestViewsUnderLoad(t *testing.T) {
 			defer func() { done <- struct{}{} }()
 			for i := range 200 {
 				taken := make(chan struct{}, 100)
-				c := w.get(fmt.Sprintf("web.shop.svc.cluster.local:%d", 1+(g+i)%4), "", func(c *call) { c.gate = taken })
+				c := w.get(fmt.Sprintf("web.shop.svc.cluster.local:%d", 1+(g+i)%4), "", func(c *caller) { c.gate = taken })
 				taken <- struct{}{}
 				if i%3 == 0 {
 					w.offer("", pods(fmt.Sprintf("10.0.0.%d:80", 1+i%2))...)

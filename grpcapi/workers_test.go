@@ -85,7 +85,7 @@ func TestWaitingTakesNoWorker(t *testing.T) {
 		w := newWorld(t, Options{Log: zap.NewNop()})
 		w.offer("", pods("10.0.0.1:80")...)
 		w.link("east", federation.Pending)
-		var calls []*call
+		var calls []*caller
 		for range 50 {
 			calls = append(calls, w.get("web.shop.svc.cluster.local:80", ""))
 		}

@@ -187,8 +187,9 @@ func (n *nodes) curse(node string) {
 
 func (n *nodes) move(node, zone string) { n.node(node).Set(zone) }
 
-// call is a stream without a network: the transport, and what came out of it.
-type call struct {
+// caller is a proxy without a network: the transport of its stream, and what came
+// out of it.
+type caller struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the handler has returned
@@ -211,8 +212,8 @@ type received struct {
 }
 
 // get opens a stream and returns at once. node may be empty.
-func (w *world) get(authority, node string, with ...func(*call)) *call {
-	return newCall(func(c *call) error {
+func (w *world) get(authority, node string, with ...func(*caller)) *caller {
+	return newCaller(func(c *caller) error {
 		to, err := parseAuthority(authority, w.server.opts.ClusterDomain)
 		if err != nil {
 			return err
@@ -223,8 +224,8 @@ func (w *world) get(authority, node string, with ...func(*call)) *call {
 }
 
 // getProfile opens a GetProfile stream likewise.
-func (w *world) getProfile(authority, namespace string, with ...func(*call)) *call {
-	return newCall(func(c *call) error {
+func (w *world) getProfile(authority, namespace string, with ...func(*caller)) *caller {
+	return newCaller(func(c *caller) error {
 		c.profile = true
 		key, err := parseDestination(authority, w.server.opts.ClusterDomain)
 		if err != nil {
@@ -239,9 +240,9 @@ func serve(ctx context.Context, src source) error {
 	return src.common().server.serve(ctx, func() (source, error) { return src, nil })
 }
 
-func newCall(run func(*call) error, with []func(*call)) *call {
+func newCaller(run func(*caller) error, with []func(*caller)) *caller {
 	ctx, cancel := context.WithCancel(context.Background())
-	c := &call{ctx: ctx, cancel: cancel, done: make(chan struct{})}
+	c := &caller{ctx: ctx, cancel: cancel, done: make(chan struct{})}
 	for _, f := range with {
 		f(c)
 	}
@@ -253,9 +254,9 @@ func newCall(run func(*call) error, with []func(*call)) *call {
 }
 
 // gated streams take a message for each value that is sent to the gate.
-func gated(c *call) { c.gate = make(chan struct{}) }
+func gated(c *caller) { c.gate = make(chan struct{}) }
 
-func (c *call) SendMsg(m any) error {
+func (c *caller) SendMsg(m any) error {
 	if c.gate != nil {
 		select {
 		case <-c.gate:
@@ -279,7 +280,7 @@ func (c *call) SendMsg(m any) error {
 	return nil
 }
 
-func (c *call) WriteStatus(s *status.Status) error {
+func (c *caller) WriteStatus(s *status.Status) error {
 	c.mu.Lock()
 	c.status = s
 	c.mu.Unlock()
@@ -288,7 +289,7 @@ func (c *call) WriteStatus(s *status.Status) error {
 }
 
 // take returns the messages since the last take.
-func (c *call) take() []received {
+func (c *caller) take() []received {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := c.messages
@@ -297,7 +298,7 @@ func (c *call) take() []received {
 }
 
 // hangUp ends the stream as its client and waits.
-func (c *call) hangUp() {
+func (c *caller) hangUp() {
 	c.cancel()
 	<-c.done
 }

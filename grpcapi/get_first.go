@@ -11,28 +11,28 @@ import (
 	"isthmus/grpcapi/wire"
 )
 
-// open implements source.
-func (st *getStream) open() (ready bool) {
+// prepare implements source.
+func (st *getStream) prepare() (ready bool) {
 	st.locate()
-	st.opened = time.Now()
-	return st.choose()
+	st.asked = time.Now()
+	return st.pickFirst()
 }
 
-// choose takes the newest set to begin with, if it is complete.
-func (st *getStream) choose() bool {
+// pickFirst takes the newest set to begin with, if it is complete.
+func (st *getStream) pickFirst() bool {
 	set, stale, settled := st.look()
 	st.stale = stale
 	if !set.Complete || !settled {
 		return false
 	}
-	st.first = set
+	st.firstSet = set
 	return true
 }
 
 // wait implements source: what there is after Options.FirstFrame has to do.
 func (st *getStream) wait(ctx context.Context) error {
 	late := st.after(st.server.opts.FirstFrame)
-	for !st.choose() {
+	for !st.pickFirst() {
 		select {
 		case <-st.over:
 			return st.ended(ctx)
@@ -40,7 +40,7 @@ func (st *getStream) wait(ctx context.Context) error {
 		case <-st.moved:
 			st.locate()
 		case <-late:
-			st.first, st.stale, _ = st.look()
+			st.firstSet, st.stale, _ = st.look()
 			st.server.metrics.late.Inc()
 			return nil
 		}
@@ -48,12 +48,12 @@ func (st *getStream) wait(ctx context.Context) error {
 	return nil
 }
 
-// begin returns the first messages, or why the stream is refused.
-func (st *getStream) begin() ([]*wire.Frame, error) {
-	set := st.first
-	st.first = nil
+// first implements source.
+func (st *getStream) first() ([]*wire.Frame, error) {
+	set := st.firstSet
+	st.firstSet = nil
 	st.now = time.Now()
-	st.server.metrics.first.Observe(st.now.Sub(st.opened).Seconds())
+	st.server.metrics.first.Observe(st.now.Sub(st.asked).Seconds())
 	if err := st.refusal(set); err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 	"isthmus/federation"
 )
 
-func TestOpening(t *testing.T) {
+func TestGetFirst(t *testing.T) {
 	for name, tc := range map[string]struct {
 		given func(*world)
 		code  codes.Code
