@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 )
 
@@ -34,9 +35,9 @@ func newFakeAPI(objects ...runtime.Object) *fakeAPI {
 	return &fakeAPI{typed: fake.NewClientset(objects...), meta: metadatafake.NewSimpleMetadataClient(scheme), crd: newFakeCRDs()}
 }
 
-func (a *fakeAPI) clients() clients {
-	return clients{core: a.typed.CoreV1(), discovery: a.typed.DiscoveryV1(), metadata: a.meta,
-		servers: a.crd.servers(), workloads: a.crd.workloads(), profiles: a.crd.profiles(), close: func() {}, noWatchList: true}
+func (a *fakeAPI) client() *kube.Client {
+	return &kube.Client{Core: a.typed.CoreV1(), Discovery: a.typed.DiscoveryV1(), Metadata: a.meta,
+		Servers: a.crd.servers(), Workloads: a.crd.workloads(), Profiles: a.crd.profiles(), NoWatchList: true}
 }
 
 var testRules = Rules{ControllerNamespace: "linkerd", DefaultOpaquePorts: ports("25,3306"), EndpointSlices: true}
@@ -59,6 +60,16 @@ func testConfig() Config {
 	}
 }
 
+// newOn makes a Cluster that reads the fake API.
+func newOn(api *fakeAPI, cfg Config) *Cluster {
+	cfg.Client = api.client()
+	c, err := NewCluster(cfg)
+	if err != nil {
+		panic(err)
+	}
+	return c
+}
+
 // world is a cluster that is fed by the test instead of reflectors.
 type world struct {
 	t testing.TB
@@ -70,7 +81,7 @@ func newWorld(t testing.TB, change func(*Config)) *world {
 	if change != nil {
 		change(&cfg)
 	}
-	w := &world{t: t, Cluster: newCluster(cfg, newFakeAPI().clients())}
+	w := &world{t: t, Cluster: newOn(newFakeAPI(), cfg)}
 	w.state.goLive()
 	return w
 }

@@ -8,15 +8,15 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"k8s.io/client-go/rest"
 
+	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 )
 
 // Config says which cluster to follow, and how its endpoints are told.
 type Config struct {
 	Name        federation.ClusterName
-	REST        *rest.Config // how to reach it; copied
+	Client      *kube.Client // what its API is asked through; closed when Run returns
 	TrustDomain string       // of its identities; empty: its endpoints get none
 	Rules       Rules        // the same for all clusters
 	Log         *zap.Logger
@@ -59,7 +59,6 @@ type Rules struct {
 type Cluster struct {
 	// fixed
 	cfg       Config
-	close     func() // lets go of connections
 	resources []*resource
 	state     *state
 	health    *health
@@ -75,35 +74,24 @@ const optionalGrace = 3 * time.Second
 
 // NewCluster checks the configuration. It does no network IO and starts nothing.
 func NewCluster(cfg Config) (*Cluster, error) {
-	if cfg.REST == nil || cfg.Log == nil || cfg.Changed == nil {
-		return nil, fmt.Errorf("cluster %s: REST, Log and Changed are needed", cfg.Name)
+	if cfg.Client == nil || cfg.Log == nil || cfg.Changed == nil {
+		return nil, fmt.Errorf("cluster %s: Client, Log and Changed are needed", cfg.Name)
 	}
 	if cfg.ProfileChanged != nil && cfg.OnService == nil {
 		return nil, fmt.Errorf("cluster %s: ProfileChanged needs OnService", cfg.Name)
 	}
-	api, err := dial(cfg.Name, cfg.REST, cfg.Metrics)
-	if err != nil {
-		return nil, fmt.Errorf("cluster %s: %w", cfg.Name, err)
-	}
-	c := newCluster(cfg, api)
-	c.health.token = cfg.REST.BearerToken
-	return c, nil
-}
-
-func newCluster(cfg Config, api clients) *Cluster {
 	c := &Cluster{
 		cfg:    cfg,
-		close:  api.close,
 		state:  newState(cfg.Name, cfg.TrustDomain, cfg.Rules.ControllerNamespace),
-		health: &health{},
+		health: &health{printable: cfg.Client.Printable},
 		synced: make(chan struct{}),
 	}
 	if cfg.ProfileChanged != nil {
 		c.state.addresses = newAddresses()
 	}
-	c.resources = c.watched(api)
+	c.resources = c.watched(cfg.Client)
 	c.health.resources = c.resources
-	return c
+	return c, nil
 }
 
 // Run follows the cluster until ctx ends, and returns once all its goroutines
@@ -129,7 +117,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	}
 	<-ctx.Done()
 	all.Wait()
-	c.close()
+	c.cfg.Client.Close()
 	return nil
 }
 

@@ -93,7 +93,7 @@ func (tr *trouble) cut() {
 }
 
 var (
-	errRefused = &url.Error{Op: "Get", URL: "https://east", Err: failure{errDial}}
+	errRefused = &url.Error{Op: "Get", URL: "https://east", Err: errDial}
 	errDial    = &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 	errTimeout = errors.New("no answer in time")
 )
@@ -127,7 +127,7 @@ func inCluster(t *testing.T, change func(*Config, *trouble), test func(*running)
 		if change != nil {
 			change(&cfg, r.trouble)
 		}
-		r.Cluster = newCluster(cfg, api.clients())
+		r.Cluster = newOn(api, cfg)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- r.Run(ctx) }()

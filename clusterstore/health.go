@@ -1,14 +1,10 @@
 package clusterstore
 
 import (
-	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode"
 
 	"isthmus/federation"
 )
@@ -44,7 +40,7 @@ type ResourceHealth struct {
 type health struct {
 	// fixed
 	resources []*resource
-	token     string // never told; empty: there is none
+	printable func(error) error // makes an error fit to be shown
 
 	version   federation.Latest[struct{}]
 	lastEvent atomic.Int64 // unix nanoseconds
@@ -70,7 +66,7 @@ func (h *health) setSynced() {
 
 // fail records that a resource could not be listed or watched.
 func (h *health) fail(c *condition, err error) {
-	err = printable(withheld(err, h.token))
+	err = h.printable(err)
 	now := time.Now()
 	h.mu.Lock()
 	news := c.err == nil || c.err.Error() != err.Error()
@@ -107,37 +103,6 @@ func (h *health) heal(c *condition) {
 	if news {
 		h.version.Set(struct{}{})
 	}
-}
-
-// printable returns err, or one with its text made fit to be shown, if that was
-// up to a server and is not.
-func printable(err error) error {
-	const most = 500
-	text := err.Error()
-	fit := strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return ' '
-	}, text[:min(len(text), most)])
-	if fit == text {
-		return err
-	}
-	return errors.New(strings.TrimSpace(fit))
-}
-
-// withheld returns err, or one without the token if its text has that: some
-// servers that are no API servers send back what they were sent.
-func withheld(err error, token string) error {
-	if token == "" {
-		return err
-	}
-	quoted := strconv.Quote(token)
-	text := err.Error()
-	if without := strings.NewReplacer(token, "[token]", quoted[1:len(quoted)-1], "[token]").Replace(text); without != text {
-		return errors.New(without)
-	}
-	return err
 }
 
 // event records a sign of life.

@@ -110,9 +110,8 @@ func (l *link) start(ctx context.Context, creds *credentials) {
 	if l.state == Pending && l.next != nil {
 		deadline = l.next.deadline
 	}
-	cluster, err := l.store.create(Config{
+	cluster, err := l.store.create(creds.rest, Config{
 		Name:        l.name,
-		REST:        creds.rest,
 		TrustDomain: creds.trustDomain,
 		Rules:       l.store.opts.Rules,
 		Log:         l.log,
@@ -156,7 +155,7 @@ func (l *link) unlink() {
 	l.next.stop()
 	l.serving.stop()
 	l.next, l.serving = nil, nil
-	l.store.opts.Metrics.forget(l.name)
+	l.store.opts.Metrics.Requests().Forget(l.name)
 }
 
 // judge says what state the clusters' health puts the link in, and whether a

@@ -11,8 +11,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
+	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 )
 
@@ -60,9 +61,9 @@ func (o *Options) validate() error {
 // first, which takes its place once it has synced, and never if it does not.
 type Store struct {
 	// fixed
-	client  kubernetes.Interface
+	client  *kube.Client
 	opts    Options
-	create  func(Config) (instance, error)
+	create  func(*rest.Config, Config) (instance, error)
 	settled chan struct{}
 
 	secrets federation.Latest[snapshot]
@@ -74,23 +75,33 @@ type Store struct {
 
 // NewStore checks the options. It does no IO and starts nothing. The client is
 // the local cluster's, and needs to read Secrets in the namespace.
-func NewStore(client kubernetes.Interface, o Options) (*Store, error) {
+func NewStore(client *kube.Client, o Options) (*Store, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
 	s := &Store{
 		client:  client,
 		opts:    o,
-		create:  func(c Config) (instance, error) { return NewCluster(c) },
 		settled: make(chan struct{}),
 		links:   make(map[federation.ClusterName]*link),
 	}
+	s.create = s.newCluster
 	if o.Registerer != nil {
 		if err := registerStore(s, o.Registerer); err != nil {
 			return nil, fmt.Errorf("clusterstore: metrics: %w", err)
 		}
 	}
 	return s, nil
+}
+
+// newCluster makes the Cluster that these credentials lead to.
+func (s *Store) newCluster(from *rest.Config, cfg Config) (instance, error) {
+	client, err := kube.New(cfg.Name, from, s.opts.Metrics.Requests())
+	if err != nil {
+		return nil, fmt.Errorf("cluster %s: %w", cfg.Name, err)
+	}
+	cfg.Client = client
+	return NewCluster(cfg)
 }
 
 // Run follows the Secrets until ctx ends. When it returns, all clusters have

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 )
 
@@ -43,8 +44,8 @@ func webSlice(name string, addresses ...string) *discoveryv1.EndpointSlice {
 // onFakes makes the Store's clusters real ones, on one of these APIs by token.
 // A token without API is refused.
 func (e *env) onFakes(apis map[string]*fake.Clientset) {
-	e.store.create = func(cfg Config) (instance, error) {
-		api := apis[cfg.REST.BearerToken]
+	e.store.create = func(from *rest.Config, cfg Config) (instance, error) {
+		api := apis[from.BearerToken]
 		if api == nil {
 			api = fake.NewClientset()
 			api.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -52,7 +53,7 @@ func (e *env) onFakes(apis map[string]*fake.Clientset) {
 			})
 		}
 		all := &fakeAPI{typed: api, meta: metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), crd: newFakeCRDs()}
-		return newCluster(cfg, all.clients()), nil
+		return newOn(all, cfg), nil
 	}
 	e.store.opts.Rules.EndpointSlices = true
 }

@@ -23,8 +23,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 
+	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 )
 
@@ -33,6 +35,7 @@ var web = federation.ServiceID{Namespace: "shop", Name: "web"}
 // scripted is a cluster that does what the test says. It offers one endpoint,
 // whose address tells which cluster it is.
 type scripted struct {
+	rest     *rest.Config
 	cfg      Config
 	endpoint *federation.Endpoint
 	synced   chan struct{}
@@ -98,7 +101,7 @@ func inBubble(t *testing.T, f func(*env), secrets ...*corev1.Secret) {
 				e.put(s)
 			}
 		}
-		store, err := NewStore(e.client, Options{Namespace: "linkerd", Table: e.table, Log: zap.New(core)})
+		store, err := NewStore(&kube.Client{Core: e.client.CoreV1(), NoWatchList: true}, Options{Namespace: "linkerd", Table: e.table, Log: zap.New(core)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +134,7 @@ func (e *env) shutdown() {
 	}
 }
 
-func (e *env) create(cfg Config) (instance, error) {
+func (e *env) create(from *rest.Config, cfg Config) (instance, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if cfg.TrustDomain == "impossible" {
@@ -139,7 +142,7 @@ func (e *env) create(cfg Config) (instance, error) {
 	}
 	addr := netip.AddrFrom4([4]byte{10, 0, 0, byte(len(e.made) + 1)})
 	c := &scripted{
-		cfg: cfg, synced: make(chan struct{}), running: make(chan struct{}), stopped: make(chan struct{}),
+		rest: from, cfg: cfg, synced: make(chan struct{}), running: make(chan struct{}), stopped: make(chan struct{}),
 		endpoint: &federation.Endpoint{Addr: netip.AddrPortFrom(addr, 80), Cluster: cfg.Name},
 	}
 	e.made = append(e.made, c)

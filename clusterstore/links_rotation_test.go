@@ -169,7 +169,7 @@ func TestStaleRotated(t *testing.T) {
 func TestDuplicates(t *testing.T) {
 	inBubble(t, func(e *env) {
 		first := e.last(1)
-		if first.cfg.REST.BearerToken != "old" {
+		if first.rest.BearerToken != "old" {
 			t.Fatal("the younger Secret was taken")
 		}
 		first.sync()
@@ -195,7 +195,7 @@ func TestDuplicates(t *testing.T) {
 
 func TestDuplicatesOfSameAge(t *testing.T) {
 	inBubble(t, func(e *env) {
-		if token := e.last(1).cfg.REST.BearerToken; token != "of-a" {
+		if token := e.last(1).rest.BearerToken; token != "of-a" {
 			t.Errorf("the token of %q is used", token)
 		}
 	}, secret("b", "east", "of-b", 5), secret("a", "east", "of-a", 5))

@@ -2,11 +2,13 @@ package clusterstore
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
 
 	"isthmus/federation"
 )
@@ -24,7 +26,7 @@ func TestLinkedLate(t *testing.T) {
 		e.served(east)
 		e.status("s east ready")
 		e.logged("cluster linked", "cluster ready")
-		if c := east.cfg; c.Name != "east" || c.TrustDomain != "trust.test" || c.REST.BearerToken != "t1" || c.REST.Host != "https://api.example:6443" {
+		if c := east.cfg; c.Name != "east" || c.TrustDomain != "trust.test" || east.rest.BearerToken != "t1" || east.rest.Host != "https://api.example:6443" {
 			t.Errorf("made from %+v", c)
 		}
 	})
@@ -249,6 +251,15 @@ func TestClusterThatCantBeMade(t *testing.T) {
 		e.remove("s")
 		e.linked("")
 	}, s)
+}
+
+// What a kubeconfig holds is only found to be of no use when a client is made of it.
+func TestClientThatCantBeMade(t *testing.T) {
+	from := &rest.Config{Host: "https://east", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("no certificate")}}
+	_, err := (&Store{}).newCluster(from, Config{Name: "east"})
+	if err == nil || !strings.Contains(err.Error(), "cluster east: ") {
+		t.Errorf("a broken certificate: %v", err)
+	}
 }
 
 func TestShutdownWithdrawsNothing(t *testing.T) {

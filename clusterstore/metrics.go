@@ -2,12 +2,12 @@ package clusterstore
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 )
 
@@ -28,13 +28,13 @@ var kinds = []struct{ resource, cache, lag string }{
 // Metrics are the series that clusters write as they go: one for all of them, the
 // local one too. nil: none.
 type Metrics struct {
-	requests *requests
+	requests *kube.Requests
 	lags     map[string]prometheus.Observer // by resource
 }
 
 // NewMetrics registers the series.
 func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
-	m := &Metrics{requests: newRequests(), lags: make(map[string]prometheus.Observer)}
+	m := &Metrics{requests: kube.NewRequests(), lags: make(map[string]prometheus.Observer)}
 	all := []prometheus.Collector{m.requests}
 	for _, k := range kinds {
 		if k.lag == "" {
@@ -64,19 +64,12 @@ func (m *Metrics) lag(resource string) *lag {
 	return &lag{seconds: m.lags[resource]}
 }
 
-// transport returns one that counts a cluster's requests.
-func (m *Metrics) transport(name federation.ClusterName, next http.RoundTripper) http.RoundTripper {
+// Requests are the series about what is asked of clusters' APIs.
+func (m *Metrics) Requests() *kube.Requests {
 	if m == nil {
-		return next
+		return nil
 	}
-	return &counted{next, m.requests.cluster(name)}
-}
-
-// forget ends the series of a cluster, which has stopped.
-func (m *Metrics) forget(name federation.ClusterName) {
-	if m != nil {
-		m.requests.forget(name)
-	}
+	return m.requests
 }
 
 // clusterDescs are those of the series that a cluster has when scraped.

@@ -9,6 +9,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+
+	"isthmus/clusterstore/kube"
 )
 
 func TestMetrics(t *testing.T) {
@@ -136,7 +139,9 @@ func TestForgottenWithItsLink(t *testing.T) {
 		t.Fatal(err)
 	}
 	inBubble(t, func(e *env) {
-		m.transport("east", nil)
+		if _, err := kube.New("east", &rest.Config{Host: "https://east"}, m.Requests()); err != nil { // as a Cluster's
+			t.Fatal(err)
+		}
 		e.store.opts.Metrics = m
 		ofEast := func() bool { return strings.Contains(strings.Join(scrape(t, registry), "\n"), "cluster=east") }
 		e.put(secret("a", "east", "t2", 5))

@@ -8,6 +8,8 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+
+	"isthmus/clusterstore/kube"
 )
 
 // Ports is an immutable set of port numbers. Its zero value is empty. Sets of the
@@ -74,7 +76,7 @@ func ParsePorts(list string, named map[string]uint16) (Ports, error) {
 		case ok:
 			found = append(found, portRange{from, to})
 		case len(errs) < maxNamed:
-			errs = append(errs, fmt.Errorf("%q is no port and no range of ports", clip(item)))
+			errs = append(errs, fmt.Errorf("%q is no port and no range of ports", kube.Clip(item)))
 		}
 	}
 	return newPorts(found), errors.Join(errs...)
@@ -98,15 +100,6 @@ func newPorts(list []portRange) Ports {
 		ranges = append(ranges, byte(r.from>>8), byte(r.from), byte(r.to>>8), byte(r.to))
 	}
 	return Ports{string(ranges)}
-}
-
-// clip keeps what is quoted in a message short.
-func clip(s string) string {
-	const most = 80
-	if len(s) > most {
-		return s[:most] + "…"
-	}
-	return s
 }
 
 func parseRange(item string) (from, to uint16, ok bool) {

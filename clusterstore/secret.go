@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
+	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 )
 
@@ -93,7 +94,7 @@ func (c *credentials) fill(s *corev1.Secret) (reason string, err error) {
 	if !ok || len(data) == 0 {
 		return reasonKubeconfig, errors.New("key " + kubeconfigKey + " is missing")
 	}
-	cfg, warnings, err := readKubeconfig(data)
+	cfg, warnings, err := kube.ReadKubeconfig(data)
 	if err != nil {
 		return reasonKubeconfig, err
 	}

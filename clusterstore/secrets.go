@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"isthmus/clusterstore/kube"
 )
 
 // snapshot is what link Secrets there are. It is immutable.
@@ -32,7 +34,7 @@ func (s *Store) watchSecrets(ctx context.Context) {
 	ctx = klog.NewContext(ctx, quiet)
 	lw := &secretLister{store: s, log: s.opts.Log.With(zap.String("namespace", s.opts.Namespace))}
 	reflector := cache.NewReflectorWithOptions(
-		cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{ListWithContextFunc: lw.list, WatchFuncWithContext: lw.watch}, s.client),
+		cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{ListWithContextFunc: lw.list, WatchFuncWithContext: lw.watch}, lw),
 		&corev1.Secret{},
 		&secretStore{publish: s.secrets.Set, read: make(map[string]*credentials)},
 		cache.ReflectorOptions{Name: "links", Logger: &quiet, Backoff: &backoff},
@@ -53,16 +55,19 @@ type secretLister struct {
 	failing bool
 }
 
+// IsWatchListSemanticsUnSupported is what reflectors ask, by this name.
+func (l *secretLister) IsWatchListSemanticsUnSupported() bool { return l.store.client.NoWatchList }
+
 func (l *secretLister) list(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 	o.FieldSelector = "type=" + secretType
-	list, err := l.store.client.CoreV1().Secrets(l.store.opts.Namespace).List(ctx, o)
+	list, err := l.store.client.Core.Secrets(l.store.opts.Namespace).List(ctx, o)
 	l.report(ctx, err)
 	return list, err
 }
 
 func (l *secretLister) watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	o.FieldSelector = "type=" + secretType
-	w, err := l.store.client.CoreV1().Secrets(l.store.opts.Namespace).Watch(ctx, o)
+	w, err := l.store.client.Core.Secrets(l.store.opts.Namespace).Watch(ctx, o)
 	switch {
 	case err == nil:
 		l.report(ctx, nil)
@@ -86,7 +91,7 @@ func (l *secretLister) report(ctx context.Context, err error) {
 		l.log.Info("link Secrets can be read again")
 	case err != nil && !l.failing:
 		l.failing = true
-		err = printable(err)
+		err = kube.Printable(err)
 		l.store.unread.Store(&err)
 		l.log.Error("link Secrets can't be read; links stay as they are", zap.Error(err))
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/kube"
 )
 
 // serverFacts is what is kept of a Server that makes a port opaque. It is
@@ -75,7 +76,7 @@ func readSelector(s *metav1.LabelSelector) (labels.Selector, error) {
 	}
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {
-		return nil, printable(err)
+		return nil, kube.Printable(err)
 	}
 	return selector, nil
 }

@@ -13,6 +13,7 @@ import (
 	quantity "k8s.io/apimachinery/pkg/api/resource"
 
 	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 )
 
@@ -28,12 +29,12 @@ func (f *profileFacts) equal(o *profileFacts) bool {
 
 func compactServiceProfile(o *crd.ServiceProfile) (*profileFacts, bool) {
 	if o.Invalid != "" {
-		return &profileFacts{problem: printable(errors.New(o.Invalid)).Error()}, true
+		return &profileFacts{problem: kube.Printable(errors.New(o.Invalid)).Error()}, true
 	}
 	var t translation
 	p, err := t.profile(o)
 	if err != nil {
-		return &profileFacts{problem: printable(err).Error()}, true
+		return &profileFacts{problem: kube.Printable(err).Error()}, true
 	}
 	return &profileFacts{profile: p, problem: t.problem}, true
 }
@@ -76,10 +77,10 @@ func (t *translation) profile(o *crd.ServiceProfile) (*federation.ServiceProfile
 		}
 		made, err := t.route(r)
 		if err != nil {
-			return nil, fmt.Errorf("routes[%d] %q: %w", i, clip(r.Name), err)
+			return nil, fmt.Errorf("routes[%d] %q: %w", i, kube.Clip(r.Name), err)
 		}
 		if made.problem != nil && t.problem == "" {
-			t.problem = printable(fmt.Errorf("routes[%d] %q: %w", i, clip(r.Name), made.problem)).Error()
+			t.problem = kube.Printable(fmt.Errorf("routes[%d] %q: %w", i, kube.Clip(r.Name), made.problem)).Error()
 		}
 		p.Routes = append(p.Routes, made.Route)
 	}
@@ -147,7 +148,7 @@ func (t *translation) spend(text string) error {
 func duration(name, text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		return 0, fmt.Errorf("%s: %q is no duration", name, clip(text))
+		return 0, fmt.Errorf("%s: %q is no duration", name, kube.Clip(text))
 	}
 	return d, nil
 }
@@ -210,11 +211,11 @@ func weight(text string) (uint32, error) {
 func readQuantity(text string) (quantity.Quantity, error) {
 	number, exponent, _ := strings.Cut(strings.ToLower(text), "e")
 	if len(number) > 40 || len(exponent) > 3 {
-		return quantity.Quantity{}, fmt.Errorf("%q is too long", clip(text))
+		return quantity.Quantity{}, fmt.Errorf("%q is too long", kube.Clip(text))
 	}
 	q, err := quantity.ParseQuantity(text)
 	if err != nil {
-		return q, fmt.Errorf("%q is no quantity", clip(text))
+		return q, fmt.Errorf("%q is no quantity", kube.Clip(text))
 	}
 	return q, nil
 }

@@ -157,7 +157,7 @@ func FuzzTwin(f *testing.F) { f.Fuzz(rapid.MakeFuzz(twin)) }
 
 func twin(t *rapid.T) {
 	cfg := testConfig()
-	w := &world{Cluster: newCluster(cfg, newFakeAPI().clients())}
+	w := &world{Cluster: newOn(newFakeAPI(), cfg)}
 	w.state.goLive()
 	all := make(objects)
 	var readers []*seen

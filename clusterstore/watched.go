@@ -13,27 +13,28 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/kube"
 )
 
 // watched says which resources the cluster follows, and how each gets into the
 // state. To follow another one, add it here.
-func (c *Cluster) watched(api clients) []*resource {
+func (c *Cluster) watched(api *kube.Client) []*resource {
 	rules, s := c.cfg.Rules, c.state
 	all := []*resource{
-		newResource(c, api, "services", true, &corev1.Service{}, typed(api.core.Services("")),
+		newResource(c, api, "services", true, &corev1.Service{}, typed(api.Core.Services("")),
 			&feed[*corev1.Service, *Service]{compact: c.compactService, kind: s.serviceKind(), changed: c.toldService()}),
-		newResource(c, api, "pods", true, &corev1.Pod{}, typed(api.core.Pods("")),
+		newResource(c, api, "pods", true, &corev1.Pod{}, typed(api.Core.Pods("")),
 			&feed[*corev1.Pod, placedPod]{compact: c.compactPod, kind: s.podKind(), changed: c.checkProxy}),
 	}
 	if rules.EndpointSlices {
-		all = append(all, newResource(c, api, "endpointslices", true, &discoveryv1.EndpointSlice{}, typed(api.discovery.EndpointSlices("")),
+		all = append(all, newResource(c, api, "endpointslices", true, &discoveryv1.EndpointSlice{}, typed(api.Discovery.EndpointSlices("")),
 			&feed[*discoveryv1.EndpointSlice, *sliceData]{compact: c.compactSlice, kind: s.sliceKind()}))
 	} else {
-		all = append(all, newResource(c, api, "endpoints", true, &coreEndpoints{}, typed(api.core.Endpoints("")),
+		all = append(all, newResource(c, api, "endpoints", true, &coreEndpoints{}, typed(api.Core.Endpoints("")),
 			&feed[*coreEndpoints, *sliceData]{compact: c.compactEndpoints, kind: s.sliceKind()}))
 	}
 	meta := func(group, resource string) calls {
-		return typed(api.metadata.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}))
+		return typed(api.Metadata.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}))
 	}
 	all = append(all,
 		newResource(c, api, "replicasets", false, &metav1.PartialObjectMetadata{}, meta("apps", "replicasets"),
@@ -42,12 +43,12 @@ func (c *Cluster) watched(api clients) []*resource {
 			&feed[*metav1.PartialObjectMetadata, unique.Handle[reference]]{compact: compactOwner, kind: s.ownerKind(kindJob)}))
 	// ExternalWorkloads of a linked cluster are read if it lets us.
 	all = append(all,
-		newResource(c, api, "servers", false, &crd.Server{}, typed(api.servers),
+		newResource(c, api, "servers", false, &crd.Server{}, typed(api.Servers),
 			&feed[*crd.Server, *serverFacts]{compact: compactServer, kind: s.serverKind()}),
-		newResource(c, api, "externalworkloads", false, &crd.ExternalWorkload{}, typed(api.workloads),
+		newResource(c, api, "externalworkloads", false, &crd.ExternalWorkload{}, typed(api.Workloads),
 			&feed[*crd.ExternalWorkload, placedPod]{compact: c.compactWorkload, kind: s.workloadKind()}))
 	if s.addresses != nil {
-		all = append(all, newResource(c, api, "serviceprofiles", false, &crd.ServiceProfile{}, typed(api.profiles),
+		all = append(all, newResource(c, api, "serviceprofiles", false, &crd.ServiceProfile{}, typed(api.Profiles),
 			&feed[*crd.ServiceProfile, *profileFacts]{compact: compactServiceProfile, kind: s.profileKind(), changed: c.checkProfile}))
 	}
 	if c.cfg.OnNode != nil {
@@ -122,13 +123,13 @@ func typed[L runtime.Object](client lister[L]) calls {
 	}
 }
 
-func newResource[O runtime.Object, T any](c *Cluster, api clients, name string, needed bool, example O, ask calls, f *feed[O, T]) *resource {
+func newResource[O runtime.Object, T any](c *Cluster, api *kube.Client, name string, needed bool, example O, ask calls, f *feed[O, T]) *resource {
 	r := &resource{
 		name:        name,
 		needed:      needed,
 		example:     example,
 		calls:       ask,
-		noWatchList: api.noWatchList,
+		noWatchList: api.NoWatchList,
 		feed:        f,
 		health:      c.health,
 		lag:         c.cfg.Metrics.lag(name),

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"isthmus/clusterstore"
+	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 )
 
@@ -75,7 +76,17 @@ type Local struct {
 
 // New checks the options. It does no network IO and starts nothing.
 func New(o Options) (*Local, error) {
-	return create(o, func(c clusterstore.Config) (cluster, error) { return clusterstore.NewCluster(c) })
+	return create(o, func(c clusterstore.Config) (cluster, error) {
+		if o.REST == nil {
+			return nil, errors.New("REST is needed")
+		}
+		client, err := kube.New(federation.Local, o.REST, o.Metrics.Requests())
+		if err != nil {
+			return nil, fmt.Errorf("cluster %s: %w", federation.Local, err)
+		}
+		c.Client = client
+		return clusterstore.NewCluster(c)
+	})
 }
 
 func create(o Options, newCluster func(clusterstore.Config) (cluster, error)) (*Local, error) {
@@ -98,7 +109,6 @@ func create(o Options, newCluster func(clusterstore.Config) (cluster, error)) (*
 	}
 	c, err := newCluster(clusterstore.Config{
 		Name:           federation.Local,
-		REST:           o.REST,
 		TrustDomain:    o.TrustDomain,
 		Rules:          o.Rules,
 		Log:            l.log,

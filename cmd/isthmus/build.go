@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"isthmus/clusterstore"
+	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 	"isthmus/grpcapi"
 	"isthmus/local"
@@ -98,7 +99,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 // newStore returns the store of linked clusters, with a client of its own for
 // the Secrets.
 func newStore(cfg *rest.Config, o clusterstore.Options) (*clusterstore.Store, error) {
-	client, err := clusterstore.NewLocalClient(cfg, o.Metrics)
+	client, err := kube.New(federation.Local, cfg, o.Metrics.Requests())
 	if err != nil {
 		return nil, fmt.Errorf("client for link Secrets: %w", err)
 	}

@@ -6,10 +6,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"isthmus/clusterstore"
+	"isthmus/clusterstore/kube"
+	"isthmus/federation"
 	"isthmus/local/externalworkload"
 )
 
@@ -31,13 +32,13 @@ func newWriter(p writerParts) (writer, error) {
 	if !p.options.slices {
 		return writer{}, nil
 	}
-	client, err := newWriterClient(p.rest, p.metrics)
-	if err != nil {
-		return writer{}, err
-	}
-	workloads, err := clusterstore.NewLocalWorkloadClient(p.rest, p.metrics)
+	api, err := kube.New(federation.Local, p.rest, p.metrics.Requests())
 	if err != nil {
 		return writer{}, fmt.Errorf("client for ExternalWorkloads: %w", err)
+	}
+	client, err := api.Clientset()
+	if err != nil {
+		return writer{}, fmt.Errorf("client for EndpointSlices: %w", err)
 	}
 	name, err := replicaName()
 	if err != nil {
@@ -45,7 +46,7 @@ func newWriter(p writerParts) (writer, error) {
 	}
 	w, err := externalworkload.New(externalworkload.Options{
 		Client:       client,
-		Workloads:    workloads,
+		Workloads:    api.Workloads,
 		Namespace:    p.options.namespace,
 		Identity:     name,
 		QueueMetrics: p.options.queueMetrics,
@@ -53,19 +54,6 @@ func newWriter(p writerParts) (writer, error) {
 		Log:          p.log,
 	})
 	return writer{w}, err
-}
-
-// newWriterClient returns a client that speaks protobuf: Services and slices are
-// many.
-func newWriterClient(from *rest.Config, m *clusterstore.Metrics) (kubernetes.Interface, error) {
-	cfg := rest.CopyConfig(from)
-	cfg.ContentType = "application/vnd.kubernetes.protobuf"
-	cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	client, err := clusterstore.NewLocalClient(cfg, m)
-	if err != nil {
-		return nil, fmt.Errorf("client for EndpointSlices: %w", err)
-	}
-	return client, nil
 }
 
 // replicaName is what this replica is called in the Lease: its Pod's name.

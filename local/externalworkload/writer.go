@@ -10,24 +10,32 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/klog/v2"
 
-	"isthmus/clusterstore"
+	"isthmus/clusterstore/crd"
 )
 
 // Options are a Writer's.
 type Options struct {
-	Client    kubernetes.Interface        // of the local cluster
-	Workloads clusterstore.WorkloadClient // of the same
-	Namespace string                      // of the control plane: the Lease is there
-	Identity  string                      // by which the Lease is held; no other replica may have the same
+	Client    kubernetes.Interface // of the local cluster
+	Workloads WorkloadClient       // of the same
+	Namespace string               // of the control plane: the Lease is there
+	Identity  string               // by which the Lease is held; no other replica may have the same
 	// QueueMetrics asks for the metrics of the work queue.
 	QueueMetrics bool
 	Registerer   prometheus.Registerer // nil: no metrics
 	Log          *zap.Logger           // nil: no logs
+}
+
+// WorkloadClient reads a cluster's ExternalWorkloads, in all namespaces.
+type WorkloadClient interface {
+	List(context.Context, metav1.ListOptions) (*crd.ExternalWorkloadList, error)
+	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
 func (o *Options) validate() error {

@@ -1,4 +1,4 @@
-package clusterstore
+package kube
 
 import (
 	"crypto/tls"
@@ -17,7 +17,7 @@ import (
 // kilobytes, most of them the certificates.
 const maxKubeconfig = 512 << 10
 
-// readKubeconfig turns a link's kubeconfig into what reaches its cluster, or
+// ReadKubeconfig turns a link's kubeconfig into what reaches its cluster, or
 // says why it can't be used. Whoever may write the Secret must not get the
 // gateway to run a program, read its pod's files, take a detour or act as
 // somebody else, so a kubeconfig may hold a server, its authority, and a token
@@ -26,7 +26,7 @@ const maxKubeconfig = 512 << 10
 // What is accepted though it is weak comes back as warnings: verification
 // switched off, and plain http. Neither errors nor warnings ever quote the
 // kubeconfig, parsers' errors included: they could hold credentials.
-func readKubeconfig(data []byte) (cfg *rest.Config, warnings []string, err error) {
+func ReadKubeconfig(data []byte) (cfg *rest.Config, warnings []string, err error) {
 	if len(data) > maxKubeconfig {
 		return nil, nil, fmt.Errorf("kubeconfig has %d bytes, more than %d", len(data), maxKubeconfig)
 	}

@@ -1,4 +1,4 @@
-package clusterstore
+package kube
 
 import (
 	"maps"
@@ -22,9 +22,10 @@ const (
 	clientLinkerd    = "l5dCrd"
 )
 
-// requests are the series about what is asked of API servers: a cluster's for as
+// Requests are the series about what is asked of API servers: a cluster's for as
 // long as it is known, so that an answer which comes after its end brings none back.
-type requests struct {
+// It is a [prometheus.Collector]; nil counts nothing.
+type Requests struct {
 	described *clusterRequests // has none
 
 	mu sync.Mutex
@@ -38,8 +39,9 @@ type clusterRequests struct {
 	inFlight, qps, burst *prometheus.GaugeVec
 }
 
-func newRequests() *requests {
-	return &requests{described: newClusterRequests(""), of: make(map[string]*clusterRequests)}
+// NewRequests returns one without clusters. It is for the caller to register.
+func NewRequests() *Requests {
+	return &Requests{described: newClusterRequests(""), of: make(map[string]*clusterRequests)}
 }
 
 func newClusterRequests(cluster string) *clusterRequests {
@@ -71,14 +73,14 @@ func (c *clusterRequests) collectors() []prometheus.Collector {
 }
 
 // Describe implements prometheus.Collector.
-func (m *requests) Describe(ch chan<- *prometheus.Desc) {
+func (m *Requests) Describe(ch chan<- *prometheus.Desc) {
 	for _, v := range m.described.collectors() {
 		v.Describe(ch)
 	}
 }
 
 // Collect implements prometheus.Collector.
-func (m *requests) Collect(ch chan<- prometheus.Metric) {
+func (m *Requests) Collect(ch chan<- prometheus.Metric) {
 	m.mu.Lock()
 	clusters := slices.Collect(maps.Values(m.of))
 	m.mu.Unlock()
@@ -89,15 +91,19 @@ func (m *requests) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// forget ends a cluster's series.
-func (m *requests) forget(name federation.ClusterName) {
+// Forget ends a cluster's series, for good: a request that is still under way, of
+// a [Client] made before, brings none back.
+func (m *Requests) Forget(name federation.ClusterName) {
+	if m == nil {
+		return
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.of, name.String())
 }
 
 // cluster returns a cluster's series, new ones if there are none.
-func (m *requests) cluster(name federation.ClusterName) *clusterRequests {
+func (m *Requests) cluster(name federation.ClusterName) *clusterRequests {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	c := m.of[name.String()]
@@ -111,6 +117,14 @@ func (m *requests) cluster(name federation.ClusterName) *clusterRequests {
 		m.of[name.String()] = c
 	}
 	return c
+}
+
+// transport returns one that counts a cluster's requests.
+func (m *Requests) transport(name federation.ClusterName, next http.RoundTripper) http.RoundTripper {
+	if m == nil {
+		return next
+	}
+	return &counted{next, m.cluster(name)}
 }
 
 // counted is a cluster's transport that counts.

@@ -1,4 +1,4 @@
-package clusterstore
+package kube
 
 import (
 	"bytes"
@@ -75,7 +75,7 @@ func TestReadKubeconfig(t *testing.T) {
 		}, 0},
 	}
 	for name, tt := range accepted {
-		cfg, warnings, err := readKubeconfig([]byte(tt.data))
+		cfg, warnings, err := ReadKubeconfig([]byte(tt.data))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 		} else if !tt.check(cfg) || len(warnings) != tt.warnings {
@@ -129,7 +129,7 @@ func TestRefuseKubeconfig(t *testing.T) {
 		"no certificate, blob": {file(current, server, "client-certificate-data: "+b64([]byte(theToken))+", client-key-data: "+b64([]byte(theToken))), "key pair"},
 	}
 	for name, tt := range refused {
-		_, _, err := readKubeconfig([]byte(tt.data))
+		_, _, err := ReadKubeconfig([]byte(tt.data))
 		switch {
 		case err == nil:
 			t.Errorf("%s: accepted", name)
@@ -151,7 +151,7 @@ func FuzzReadKubeconfig(f *testing.F) {
 	f.Add([]byte("a: &a [*a, *a]"))
 	f.Add([]byte("kind: " + theToken))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		cfg, warnings, err := readKubeconfig(data)
+		cfg, warnings, err := ReadKubeconfig(data)
 		for _, text := range append(warnings, fmt.Sprint(err)) {
 			if strings.Contains(text, theToken) {
 				t.Fatalf("quotes the token: %s", text)

@@ -1,0 +1,135 @@
+package kube
+
+import (
+	"context"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/gentype"
+	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	discoveryv1client "k8s.io/client-go/kubernetes/typed/discovery/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"isthmus/clusterstore/crd"
+	"isthmus/federation"
+)
+
+// Client is what a cluster's API is asked through. [New] makes one with all the
+// limits of this package; a test may fill in fakes. It is safe for concurrent use.
+type Client struct {
+	Core      corev1client.CoreV1Interface
+	Discovery discoveryv1client.DiscoveryV1Interface
+	Metadata  metadata.Interface
+	Servers   Lister[*crd.ServerList]
+	Workloads Lister[*crd.ExternalWorkloadList]
+	Profiles  Lister[*crd.ServiceProfileList]
+
+	// NoWatchList: the API can't stream a list (test fakes can't).
+	NoWatchList bool
+
+	config    *rest.Config // as it is used: with our limits
+	http      *http.Client
+	closeIdle func()
+}
+
+// Lister is a client of one resource, in all namespaces.
+type Lister[L runtime.Object] interface {
+	List(context.Context, metav1.ListOptions) (L, error)
+	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
+
+// New prepares to talk to a cluster; nothing is sent yet. Each client has
+// connections of its own, so that closing one cluster's never disturbs another,
+// and no client-side rate limit, since all it does is a handful of watches. Its
+// requests are counted by requests; nil: not.
+func New(name federation.ClusterName, from *rest.Config, requests *Requests) (*Client, error) {
+	cfg := rest.CopyConfig(from)
+	cfg.QPS = -1
+	cfg.ContentType = "application/vnd.kubernetes.protobuf"
+	cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	if cfg.UserAgent == "" {
+		cfg.UserAgent = "isthmus"
+	}
+	client, closeIdle, err := newHTTPClient(name, cfg)
+	if err != nil {
+		return nil, err
+	}
+	client.Transport = requests.transport(name, client.Transport)
+	c := &Client{config: cfg, http: client, closeIdle: closeIdle}
+	if c.Core, err = corev1client.NewForConfigAndClient(cfg, client); err != nil {
+		return nil, err
+	}
+	if c.Discovery, err = discoveryv1client.NewForConfigAndClient(cfg, client); err != nil {
+		return nil, err
+	}
+	if c.Metadata, err = metadata.NewForConfigAndClient(metadata.ConfigFor(cfg), client); err != nil {
+		return nil, err
+	}
+	if err := c.addCustom(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// addCustom adds the clients of custom resources, which API servers have as JSON
+// only.
+func (c *Client) addCustom() error {
+	scheme := crd.NewScheme()
+	cfg := rest.CopyConfig(c.config)
+	cfg.APIPath = "/apis"
+	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	cfg.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	parameters := runtime.NewParameterCodec(scheme)
+	group := func(v schema.GroupVersion) (*rest.RESTClient, error) {
+		cfg := rest.CopyConfig(cfg)
+		cfg.GroupVersion = &v
+		return rest.RESTClientForConfigAndClient(cfg, c.http)
+	}
+	policy, err := group(crd.PolicyVersion)
+	if err != nil {
+		return err
+	}
+	workload, err := group(crd.WorkloadVersion)
+	if err != nil {
+		return err
+	}
+	profile, err := group(crd.ProfileVersion)
+	if err != nil {
+		return err
+	}
+	c.Servers = gentype.NewClientWithList("servers", policy, parameters, "",
+		func() *crd.Server { return &crd.Server{} }, func() *crd.ServerList { return &crd.ServerList{} })
+	c.Workloads = gentype.NewClientWithList("externalworkloads", workload, parameters, "",
+		func() *crd.ExternalWorkload { return &crd.ExternalWorkload{} }, func() *crd.ExternalWorkloadList { return &crd.ExternalWorkloadList{} })
+	c.Profiles = gentype.NewClientWithList("serviceprofiles", profile, parameters, "",
+		func() *crd.ServiceProfile { return &crd.ServiceProfile{} }, func() *crd.ServiceProfileList { return &crd.ServiceProfileList{} })
+	return nil
+}
+
+// Clientset returns a client of all of Kubernetes' own resources, over the same
+// connections. Only a Client that [New] has made has one.
+func (c *Client) Clientset() (kubernetes.Interface, error) {
+	return kubernetes.NewForConfigAndClient(c.config, c.http)
+}
+
+// Close lets go of idle connections. What is under way goes on.
+func (c *Client) Close() {
+	if c.closeIdle != nil {
+		c.closeIdle()
+	}
+}
+
+// Printable returns err as [Printable] does, without the client's token: some
+// servers that are no API servers send back what they were sent.
+func (c *Client) Printable(err error) error {
+	if c.config == nil {
+		return Printable(err)
+	}
+	return Printable(withheld(err, c.config.BearerToken))
+}

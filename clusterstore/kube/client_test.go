@@ -1,0 +1,215 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+
+	"isthmus/federation"
+)
+
+// TestLostConnections: what client-go would take for the end of a watch that went
+// well is a failure.
+func TestLostConnections(t *testing.T) {
+	for _, err := range []error{
+		io.EOF, io.ErrUnexpectedEOF, context.DeadlineExceeded, net.ErrClosed, syscall.ECONNRESET,
+		&net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)},
+		errors.New("http: can't write HTTP request on broken connection"),
+		errors.New("http2: server sent GOAWAY and closed the connection; LastStreamID=1"),
+	} {
+		if wrapped := (&url.Error{Op: "Get", Err: err}); !utilnet.IsProbableEOF(wrapped) && !utilnet.IsTimeout(wrapped) {
+			t.Errorf("%v is nothing that client-go would pass over", err)
+		}
+		client := http.Client{Transport: once{roundTrip(func(*http.Request) (*http.Response, error) { return nil, err })}}
+		_, got := client.Get("http://east")
+		if !errors.Is(got, err) || utilnet.IsProbableEOF(got) || utilnet.IsTimeout(got) {
+			t.Errorf("%v became %v", err, got)
+		}
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestNoWarnings: what an API server warns of is not for client-go to log.
+func TestNoWarnings(t *testing.T) {
+	client := http.Client{Transport: once{roundTrip(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Warning": {`299 - "deprecated"`}}, Body: http.NoBody}, nil
+	})}}
+	response, err := client.Get("https://east/api/v1/pods")
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if w := response.Header.Get("Warning"); w != "" {
+		t.Errorf("client-go gets %s", w)
+	}
+}
+
+// TestNoRedirect: no other server is asked, least of all with the credentials.
+func TestNoRedirect(t *testing.T) {
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("asked for %s with %q", r.URL, r.Header.Get("Authorization"))
+	}))
+	defer elsewhere.Close()
+	var asked atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") == "Bearer secret" && strings.HasPrefix(r.UserAgent(), "isthmus") {
+			asked.Store(true)
+		}
+		http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
+	}))
+	defer server.Close()
+	c, err := New("east", &rest.Config{Host: server.URL, BearerToken: "secret"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	type calls struct {
+		list  func(context.Context, metav1.ListOptions) error
+		watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
+	}
+	replicaSets := c.Metadata.Resource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"})
+	for name, ask := range map[string]calls{
+		"pods":              {listed(c.Core.Pods("").List), c.Core.Pods("").Watch},
+		"endpointslices":    {listed(c.Discovery.EndpointSlices("").List), c.Discovery.EndpointSlices("").Watch},
+		"replicasets":       {listed(replicaSets.List), replicaSets.Watch},
+		"servers":           {listed(c.Servers.List), c.Servers.Watch},
+		"externalworkloads": {listed(c.Workloads.List), c.Workloads.Watch},
+		"serviceprofiles":   {listed(c.Profiles.List), c.Profiles.Watch},
+	} {
+		if err := ask.list(t.Context(), metav1.ListOptions{}); err == nil {
+			t.Errorf("%s: a redirect was followed", name)
+		}
+		if w, err := ask.watch(t.Context(), metav1.ListOptions{}); err == nil {
+			w.Stop()
+			t.Errorf("%s: a redirect was followed", name)
+		}
+	}
+	if !asked.Load() {
+		t.Error("the server was not asked as it should be")
+	}
+}
+
+func listed[L any](list func(context.Context, metav1.ListOptions) (L, error)) func(context.Context, metav1.ListOptions) error {
+	return func(ctx context.Context, o metav1.ListOptions) error {
+		_, err := list(ctx, o)
+		return err
+	}
+}
+
+// TestNoProxyForLinks: the environment's proxy is for the local cluster only.
+func TestNoProxyForLinks(t *testing.T) {
+	for name, want := range map[federation.ClusterName]bool{federation.Local: true, "east": false} {
+		tr, err := newTransport(name, &rest.Config{Host: "https://east"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := tr.Proxy != nil; got != want {
+			t.Errorf("%v: proxy %v", name, got)
+		}
+	}
+}
+
+// TestEndlessAnswer: an answer that never ends takes neither all memory nor all
+// time.
+func TestEndlessAnswer(t *testing.T) {
+	body := &bounded{ReadCloser: io.NopCloser(endless{}), left: maxAnswer}
+	n, err := io.Copy(io.Discard, body)
+	if n != maxAnswer || !errors.Is(err, errTooLarge) {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }))
+	defer server.Close()
+	client, closeIdle, err := newHTTPClient("east", &rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeIdle()
+	for url, want := range map[string]bool{"/pods": true, "/pods?watch=false": true, "/pods?watch=true": false} {
+		answer, err := client.Get(server.URL + url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, is := answer.Body.(*bounded); is != want {
+			t.Errorf("%s: bounded %v, want %v", url, is, want)
+		}
+		answer.Body.Close()
+	}
+}
+
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
+// TestHostileError: what a server says is shown in part, and fit to be shown.
+func TestHostileError(t *testing.T) {
+	err := Printable(errors.New(strings.Repeat("line\n\x1b[31m", 1000)))
+	if text := err.Error(); len(text) > 500 || strings.ContainsAny(text, "\n\x1b") {
+		t.Errorf("%q", text)
+	}
+	plain := errors.New("connection refused")
+	if Printable(plain) != plain {
+		t.Error("a plain error is another")
+	}
+}
+
+// TestTokenIsWithheld: a token is not shown though a server sends it back, not
+// even the part of it that a clipped text ends with.
+func TestTokenIsWithheld(t *testing.T) {
+	for _, token := range []string{"s3cret", `s3"cr\et`} {
+		c := &Client{config: &rest.Config{BearerToken: token}}
+		for _, err := range []error{
+			fmt.Errorf("you sent %s", token), fmt.Errorf("you sent %q", token), fmt.Errorf("%s %s", strings.Repeat("x", 480), token),
+		} {
+			if text := c.Printable(err).Error(); strings.Contains(text, "s3") || !strings.Contains(text, "[token]") {
+				t.Errorf("%v became %q", err, text)
+			}
+		}
+	}
+	plain := errors.New("connection refused")
+	if withheld(plain, "token") != plain || withheld(plain, "") != plain {
+		t.Error("a plain error is another")
+	}
+}
+
+// TestLocalWorkloadClient: it reads in all namespaces, what its writers got wrong included.
+func TestLocalWorkloadClient(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/apis/workload.linkerd.io/v1beta1/externalworkloads" {
+			t.Errorf("asked for %s", r.URL.Path)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Write([]byte(`{"apiVersion":"workload.linkerd.io/v1beta1","kind":"ExternalWorkloadList","items":[
+			{"metadata":{"name":"vm-1"},"spec":{"workloadIPs":[{"ip":"10.0.0.1"}]}},{"metadata":{"name":"vm-2"},"spec":7}]}`))
+	}))
+	defer server.Close()
+	client, err := New(federation.Local, &rest.Config{Host: server.URL}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := client.Workloads.List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list.Items) != 2 || list.Items[0].Spec.WorkloadIPs[0].IP != "10.0.0.1" || list.Items[1].Invalid == "" {
+		t.Errorf("read %+v", list.Items)
+	}
+}
