@@ -14,7 +14,8 @@ func TestArrows(t *testing.T) {
 	for pkg, forbidden := range map[string][]string{
 		"isthmus/federation":             {outside},
 		"isthmus/clusterstore":           {"isthmus/local", "isthmus/grpcapi", "github.com/linkerd/", "google.golang.org/grpc"},
-		"isthmus/clusterstore/kube":      {"isthmus/local", "isthmus/grpcapi", "github.com/linkerd/", "google.golang.org/grpc"},
+		"isthmus/clusterstore/follow":    {"isthmus/clusterstore", "isthmus/local", "isthmus/grpcapi", "github.com/linkerd/", "google.golang.org/grpc"},
+		"isthmus/clusterstore/kube":      {"isthmus/clusterstore/follow", "isthmus/local", "isthmus/grpcapi", "github.com/linkerd/", "google.golang.org/grpc"},
 		"isthmus/local":                  {"isthmus/grpcapi", "github.com/linkerd/", "google.golang.org/grpc"},
 		"isthmus/local/externalworkload": {"isthmus/grpcapi", "isthmus/local", "isthmus/clusterstore/kube", "github.com/linkerd/", "google.golang.org/grpc"},
 		"isthmus/grpcapi":                {"isthmus/local", "isthmus/clusterstore", "k8s.io/"},

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/follow"
 	"isthmus/federation"
 )
 
@@ -130,16 +132,16 @@ func unindex[K, V comparable](index map[K][]V, key K, value V) {
 func (s *state) profileKind() kind[*profileFacts] {
 	all := s.addresses.profiles
 	return kind[*profileFacts]{
-		put: func(key string, f *profileFacts) effect {
+		put: func(key string, f *profileFacts) follow.Effect {
 			old := all[key]
 			if old.equal(f) {
-				return same
+				return follow.Same
 			}
 			s.setProfile(key, f)
 			if old == nil {
-				return added
+				return follow.Added
 			}
-			return replaced
+			return follow.Replaced
 		},
 		drop: func(key string) bool {
 			if all[key] == nil {
@@ -168,7 +170,7 @@ func (s *state) setProfile(key string, f *profileFacts) {
 			a.rejected++
 		}
 	}
-	_, name := splitKey(key)
+	_, name := follow.SplitKey(key)
 	if id, ok := profiled(name); ok {
 		s.markTopic(Topic{Service: id})
 		if e := s.services[id]; e != nil && e.spec != nil {
@@ -231,4 +233,15 @@ func (e *service) instance(hostname string) (*slice, *address) {
 		}
 	}
 	return nil, nil
+}
+
+// profiles follows ServiceProfiles.
+func (c *Cluster) profiles() follow.Kind[*crd.ServiceProfile, *profileFacts] {
+	return follow.Kind[*crd.ServiceProfile, *profileFacts]{
+		Name:    "serviceprofiles",
+		Calls:   follow.CallsOf(c.cfg.Client.Profiles),
+		Compact: compactServiceProfile,
+		Into:    locked[*profileFacts]{c.state, c.state.profileKind()},
+		Changed: c.checkProfile,
+	}
 }

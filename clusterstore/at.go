@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"isthmus/clusterstore/follow"
 	"isthmus/federation"
 )
 
@@ -105,7 +106,7 @@ func (c *Cluster) ServiceProfile(namespace, name string) (p *federation.ServiceP
 	if s.addresses == nil {
 		return nil, false
 	}
-	f := s.addresses.profiles[joinKey(namespace, name)]
+	f := s.addresses.profiles[follow.JoinKey(namespace, name)]
 	if f == nil {
 		return nil, false
 	}

@@ -218,7 +218,7 @@ func TestUnservedStay(t *testing.T) {
 		t.Errorf("at 10.0.0.1:80 is %s", got)
 	}
 	for _, r := range remote.resources {
-		if r.name == "serviceprofiles" {
+		if r.Name() == "serviceprofiles" {
 			t.Error("follows ServiceProfiles")
 		}
 	}

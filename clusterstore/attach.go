@@ -3,6 +3,8 @@ package clusterstore
 import (
 	"cmp"
 	"slices"
+
+	"isthmus/clusterstore/follow"
 )
 
 func (s *state) sliceKind() kind[*sliceData] {
@@ -24,7 +26,7 @@ func (s *state) sliceKind() kind[*sliceData] {
 	}
 }
 
-func (s *state) putSlice(key string, data *sliceData) effect {
+func (s *state) putSlice(key string, data *sliceData) follow.Effect {
 	l := s.slices[key]
 	if l == nil {
 		l = &slice{key: key, data: data}
@@ -32,11 +34,11 @@ func (s *state) putSlice(key string, data *sliceData) effect {
 		s.attach(l)
 		s.list(l)
 		s.touch(l)
-		return added
+		return follow.Added
 	}
 	old := l.data
 	if old.equal(data) {
-		return same
+		return follow.Same
 	}
 	if old.service != data.service {
 		s.unlist(l)
@@ -50,7 +52,7 @@ func (s *state) putSlice(key string, data *sliceData) effect {
 		s.list(l)
 	}
 	s.touch(l)
-	return replaced
+	return follow.Replaced
 }
 
 func compareKey(l *slice, key string) int { return cmp.Compare(l.key, key) }

@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"isthmus/clusterstore/follow"
 	"isthmus/federation"
 )
 
@@ -77,7 +78,7 @@ type unusable struct{ err error }
 
 func (u unusable) Run(ctx context.Context) error  { <-ctx.Done(); return nil }
 func (u unusable) Synced() <-chan struct{}        { return nil }
-func (u unusable) Health() Health                 { return Health{Err: u.err} }
+func (u unusable) Health() Health                 { return Health{Health: follow.Health{Err: u.err}} }
 func (u unusable) HealthChanged() <-chan struct{} { return nil }
 
 func (u unusable) State(federation.ServiceID) federation.ServiceState { return federation.Missing }

@@ -48,7 +48,7 @@ func BenchmarkRead(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
 				n++
-				w.state.begin()
+				w.state.lock()
 				w.state.putSlice(fmt.Sprintf("ns/s%03d", slices/2), states[n%2])
 				w.state.mu.Unlock()
 				b.StartTimer()

@@ -111,8 +111,8 @@ func (w *world) feed(o runtime.Object) cache.ReflectorStore {
 
 func (w *world) store(name string) cache.ReflectorStore {
 	for _, r := range w.resources {
-		if r.name == name {
-			return r.feed
+		if r.Name() == name {
+			return r.Feed()
 		}
 	}
 	w.t.Helper()

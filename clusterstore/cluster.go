@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"isthmus/clusterstore/follow"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 )
@@ -59,18 +60,13 @@ type Rules struct {
 type Cluster struct {
 	// fixed
 	cfg       Config
-	resources []*resource
 	state     *state
-	health    *health
-	synced    chan struct{}
+	resources []*follow.Resource
+	group     *follow.Group // of the resources
 	started   sync.Once
 }
 
 var _ federation.Source = (*Cluster)(nil)
-
-// optionalGrace is how long the first sync waits, once everything needed is
-// there, for an answer about what is not.
-const optionalGrace = 3 * time.Second
 
 // NewCluster checks the configuration. It does no network IO and starts nothing.
 func NewCluster(cfg Config) (*Cluster, error) {
@@ -81,16 +77,14 @@ func NewCluster(cfg Config) (*Cluster, error) {
 		return nil, fmt.Errorf("cluster %s: ProfileChanged needs OnService", cfg.Name)
 	}
 	c := &Cluster{
-		cfg:    cfg,
-		state:  newState(cfg.Name, cfg.TrustDomain, cfg.Rules.ControllerNamespace),
-		health: &health{printable: cfg.Client.Printable},
-		synced: make(chan struct{}),
+		cfg:   cfg,
+		state: newState(cfg.Name, cfg.TrustDomain, cfg.Rules.ControllerNamespace),
 	}
 	if cfg.ProfileChanged != nil {
 		c.state.addresses = newAddresses()
 	}
-	c.resources = c.watched(cfg.Client)
-	c.health.resources = c.resources
+	c.resources = c.follows()
+	c.group = follow.NewGroup(follow.Options{Printable: cfg.Client.Printable, NoWatchList: cfg.Client.NoWatchList}, c.resources...)
 	return c, nil
 }
 
@@ -103,58 +97,40 @@ func (c *Cluster) Run(ctx context.Context) error {
 		return fmt.Errorf("cluster %s: %w", c.cfg.Name, err)
 	}
 	var all sync.WaitGroup
-	for _, r := range c.resources {
-		all.Go(func() { r.run(ctx) })
-	}
 	all.Go(func() { c.state.dirty.run(ctx, c.cfg.Changed) })
 	if a := c.state.addresses; a != nil {
 		all.Go(func() { a.dirty.run(ctx, c.cfg.ProfileChanged) })
 	}
-	if c.firstSync(ctx) {
-		c.state.goLive()
-		c.health.setSynced()
-		close(c.synced)
-	}
-	<-ctx.Done()
+	c.group.Run(ctx, c.state.goLive)
 	all.Wait()
 	c.cfg.Client.Close()
 	return nil
-}
-
-// firstSync waits until everything needed is listed, and what is not needed is
-// listed or has failed once, or keeps the rest waiting. It says whether that
-// came before the end of ctx.
-func (c *Cluster) firstSync(ctx context.Context) bool {
-	for _, r := range c.resources {
-		if !r.needed {
-			continue
-		}
-		select {
-		case <-r.settled:
-		case <-ctx.Done():
-			return false
-		}
-	}
-	grace, stop := context.WithTimeout(ctx, optionalGrace)
-	defer stop()
-	for _, r := range c.resources {
-		select {
-		case <-r.settled:
-		case <-grace.Done():
-		}
-	}
-	return ctx.Err() == nil
 }
 
 // Synced returns a channel that is closed once everything needed (EndpointSlices
 // or Endpoints, Services, Pods) has been listed and can be read. What is optional
 // (ReplicaSets, Jobs, Nodes, Servers, ExternalWorkloads, ServiceProfiles) is in too if the cluster
 // lets it be listed.
-func (c *Cluster) Synced() <-chan struct{} { return c.synced }
+func (c *Cluster) Synced() <-chan struct{} { return c.group.Synced() }
+
+// Health says how a cluster's API is doing, and what of its objects is of no use.
+type Health struct {
+	follow.Health
+	// MalformedProxies counts the meshed Pods whose proxy's listen addresses
+	// are missing or can't be read. They are served without transport header.
+	MalformedProxies int
+	// Unusable names the Servers, ExternalWorkloads and ServiceProfiles whose
+	// writer has given them a form that can't be used, and says why. They are
+	// treated as absent, but for ServiceProfiles: those stand in the way of
+	// others, or, if only a part can't be used, are used without it.
+	Unusable []string
+	// RejectedProfiles counts the ServiceProfiles that can't be used at all.
+	RejectedProfiles int
+}
 
 // Health says how the cluster's API is doing.
 func (c *Cluster) Health() Health {
-	h := c.health.get()
+	h := Health{Health: c.group.Health()}
 	h.MalformedProxies = c.state.malformedProxies()
 	h.Unusable, h.RejectedProfiles = c.state.unusableObjects()
 	return h
@@ -162,10 +138,7 @@ func (c *Cluster) Health() Health {
 
 // HealthChanged returns a channel that is closed at the next change of Health's
 // Err or Lost, or of what is synced. Take it before looking at Health.
-func (c *Cluster) HealthChanged() <-chan struct{} {
-	_, stale := c.health.version.Get()
-	return stale
-}
+func (c *Cluster) HealthChanged() <-chan struct{} { return c.group.HealthChanged() }
 
 // State says what the cluster holds under that name, now.
 func (c *Cluster) State(svc federation.ServiceID) federation.ServiceState {

@@ -21,6 +21,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/follow"
 	"isthmus/federation"
 )
 
@@ -199,12 +200,12 @@ func (r *running) create(o runtime.Object) {
 	synctest.Wait()
 }
 
-func (r *running) resource(name string) ResourceHealth {
+func (r *running) resource(name string) follow.ResourceHealth {
 	for _, h := range r.Health().Resources {
 		if h.Resource == name {
 			return h
 		}
 	}
 	r.t.Fatalf("no resource %s", name)
-	return ResourceHealth{}
+	return follow.ResourceHealth{}
 }

@@ -12,7 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
 
+	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 )
 
@@ -270,25 +273,45 @@ func TestCallbacks(t *testing.T) {
 	}, aService("web", "http=80"))
 }
 
+// hanging is a client whose lists are never answered.
+type hanging[L runtime.Object] struct{ kube.Lister[L] }
+
+func (hanging[L]) List(ctx context.Context, _ metav1.ListOptions) (none L, err error) {
+	<-ctx.Done()
+	return none, ctx.Err()
+}
+
+// hangingMetadata is likewise.
+type hangingMetadata struct{ metadata.Interface }
+
+func (h hangingMetadata) Resource(r schema.GroupVersionResource) metadata.Getter {
+	return hangingGetter{h.Interface.Resource(r)}
+}
+
+type hangingGetter struct{ metadata.Getter }
+
+func (g hangingGetter) List(ctx context.Context, o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	return hanging[*metav1.PartialObjectMetadataList]{g.Getter}.List(ctx, o)
+}
+
 // TestHangingOptional: an optional resource that is never answered holds the
 // first sync up for a moment only.
 func TestHangingOptional(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newOn(newFakeAPI(), testConfig())
-		for _, r := range c.resources {
-			if !r.needed {
-				r.list = func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
-					<-ctx.Done()
-					return nil, ctx.Err()
-				}
-			}
+		cfg := testConfig()
+		cfg.Client = newFakeAPI().client()
+		cfg.Client.Metadata = hangingMetadata{cfg.Client.Metadata}
+		cfg.Client.Servers, cfg.Client.Workloads = hanging[*crd.ServerList]{cfg.Client.Servers}, hanging[*crd.ExternalWorkloadList]{cfg.Client.Workloads}
+		c, err := NewCluster(cfg)
+		if err != nil {
+			t.Fatal(err)
 		}
 		began := time.Now()
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- c.Run(ctx) }()
 		<-c.Synced()
-		if d := time.Since(began); d != optionalGrace {
+		if d := time.Since(began); d != 3*time.Second {
 			t.Errorf("synced after %v", d)
 		}
 		cancel()

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"isthmus/clusterstore/follow"
 	"isthmus/federation"
 )
 
@@ -53,5 +54,17 @@ func (s *subset) addCore(e *coreEndpointAddress, namespace string) {
 	if target, ok := podTarget(e.TargetRef, namespace); ok {
 		none := unique.Make("")
 		s.add(address{hostname: e.Hostname, target: target, zone: none, hints: none}, e.IP)
+	}
+}
+
+// endpoints follows Endpoints, in place of EndpointSlices.
+func (c *Cluster) endpoints() follow.Kind[*coreEndpoints, *sliceData] {
+	return follow.Kind[*coreEndpoints, *sliceData]{
+		Name: "endpoints", Needed: true,
+		Calls: follow.CallsOf(c.cfg.Client.Core.Endpoints("")),
+		Compact: func(o *coreEndpoints) (*sliceData, bool) {
+			return compactEndpoints(o, c.state.addresses != nil)
+		},
+		Into: locked[*sliceData]{c.state, c.state.sliceKind()},
 	}
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"isthmus/clusterstore/follow"
 	"isthmus/federation"
 )
 
@@ -62,7 +63,7 @@ func FuzzJoin(f *testing.F) {
 			ports = append(ports, uint16(p.Port))
 		}
 		for _, port := range ports {
-			checkShare(t, w.Reader(serviceID(joinKey(objects[0].GetNamespace(), objects[0].GetName())), port).Read())
+			checkShare(t, w.Reader(serviceID(follow.JoinKey(objects[0].GetNamespace(), objects[0].GetName())), port).Read())
 		}
 		for _, o := range objects {
 			w.del(o)

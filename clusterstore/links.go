@@ -110,7 +110,7 @@ func (s *Store) newCluster(from *rest.Config, cfg Config) (instance, error) {
 func (s *Store) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { s.watchSecrets(ctx) })
+	running.Go(func() { s.followSecrets(ctx) })
 	told := make(map[string]string)
 	for {
 		now, newer := s.secrets.Get()

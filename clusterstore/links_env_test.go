@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 
+	"isthmus/clusterstore/follow"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 )
@@ -59,14 +60,22 @@ func (c *scripted) Read() federation.Share {
 	return federation.Share{State: federation.Present, Slices: []*federation.Slice{{Endpoints: []*federation.Endpoint{c.endpoint}}}}
 }
 
-func (c *scripted) sync()         { close(c.synced); synctest.Wait() }
-func (c *scripted) fail(e string) { c.health.Set(Health{Err: errors.New(e)}); synctest.Wait() }
-func (c *scripted) lose(e string) {
-	c.health.Set(Health{Err: errors.New(e), Lost: time.Now()})
+func (c *scripted) sync() { close(c.synced); synctest.Wait() }
+func (c *scripted) fail(e string) {
+	c.health.Set(healthOf(follow.Health{Err: errors.New(e)}))
 	synctest.Wait()
 }
-func (c *scripted) recover()        { c.health.Set(Health{LastEvent: time.Now()}); synctest.Wait() }
+func (c *scripted) lose(e string) {
+	c.health.Set(healthOf(follow.Health{Err: errors.New(e), Lost: time.Now()}))
+	synctest.Wait()
+}
+func (c *scripted) recover() {
+	c.health.Set(healthOf(follow.Health{LastEvent: time.Now()}))
+	synctest.Wait()
+}
 func (c *scripted) isStopped() bool { return closed(c.stopped) }
+
+func healthOf(h follow.Health) Health { return Health{Health: h} }
 
 // env is a Store in a synctest bubble, on a fake API and scripted clusters.
 type env struct {

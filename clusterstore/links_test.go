@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
+	"isthmus/clusterstore/follow"
 	"isthmus/federation"
 )
 
@@ -226,7 +227,7 @@ func TestStale(t *testing.T) {
 		lost := time.Now()
 		east.lose("connection refused")
 		e.pass(time.Minute)
-		east.health.Set(Health{Err: errors.New("no route to host"), Lost: lost})
+		east.health.Set(healthOf(follow.Health{Err: errors.New("no route to host"), Lost: lost}))
 		synctest.Wait()
 		e.status("s east stale: no route to host")
 		if st := e.store.Status()[0]; !st.Since.Equal(lost) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"isthmus/clusterstore/follow"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 )
@@ -56,12 +57,12 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-// lag returns what measures a resource; nil: nothing does.
-func (m *Metrics) lag(resource string) *lag {
-	if m == nil || m.lags[resource] == nil {
+// lag returns what observes the lag of a resource; nil: nothing does.
+func (m *Metrics) lag(resource string) prometheus.Observer {
+	if m == nil {
 		return nil
 	}
-	return &lag{seconds: m.lags[resource]}
+	return m.lags[resource]
 }
 
 // Requests are the series about what is asked of clusters' APIs.
@@ -113,7 +114,7 @@ func ClusterMetrics(cluster federation.ClusterName, s State, h Health) []prometh
 		prometheus.MustNewConstMetric(d.stale, prometheus.GaugeValue, seconds, name),
 	}
 	for i, k := range kinds {
-		at := slices.IndexFunc(h.Resources, func(r ResourceHealth) bool { return r.Resource == k.resource })
+		at := slices.IndexFunc(h.Resources, func(r follow.ResourceHealth) bool { return r.Resource == k.resource })
 		size := 0
 		switch {
 		case at >= 0:

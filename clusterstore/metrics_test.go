@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
+	"isthmus/clusterstore/follow"
 	"isthmus/clusterstore/kube"
 )
 
@@ -105,9 +106,9 @@ func TestMetricsOnce(t *testing.T) {
 // Linkerd's destination controller; what is not read is empty.
 func TestClusterMetrics(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectorOf(ClusterMetrics("east", Ready, Health{Resources: []ResourceHealth{
+	registry.MustRegister(collectorOf(ClusterMetrics("east", Ready, healthOf(follow.Health{Resources: []follow.ResourceHealth{
 		{Resource: "pods", Objects: 3}, {Resource: "endpointslices", Objects: 2}, {Resource: "servers"},
-	}})))
+	}}))))
 	want := []string{
 		"endpoints_cache_size cluster=east 0",
 		"endpointslices_cache_size cluster=east 2",

@@ -4,6 +4,12 @@ import (
 	"slices"
 	"strings"
 	"unique"
+
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"isthmus/clusterstore/follow"
 )
 
 // pod is what is known of one Pod: 80 bytes, its name and what few others say about
@@ -65,9 +71,9 @@ func (o *owner) known() bool { return o.parent != unique.Handle[reference]{} }
 // id says which Pod or ExternalWorkload it is, of which t is the template.
 func (p *pod) id(t *template) (namespace, name string) {
 	if t.external() {
-		return splitKey(strings.TrimPrefix(p.key, workloadPrefix))
+		return follow.SplitKey(strings.TrimPrefix(p.key, workloadPrefix))
 	}
-	return splitKey(p.key)
+	return follow.SplitKey(p.key)
 }
 
 // podFor returns the pod of that name, or a placeholder.
@@ -103,25 +109,25 @@ func (s *state) podKind() kind[placedPod] {
 	}
 }
 
-func (s *state) putPlaced(key string, o placedPod) effect {
+func (s *state) putPlaced(key string, o placedPod) follow.Effect {
 	result := s.putPod(key, o.facts)
-	if s.movePod(s.pods[key], o.site) && result == same {
-		return replaced
+	if s.movePod(s.pods[key], o.site) && result == follow.Same {
+		return follow.Replaced
 	}
 	return result
 }
 
-func (s *state) putPod(key string, facts podFacts) effect {
+func (s *state) putPod(key string, facts podFacts) follow.Effect {
 	p := s.podFor(key)
 	if p.facts == facts {
-		return same
+		return follow.Same
 	}
-	result := replaced
+	result := follow.Replaced
 	if p.facts.known() {
 		s.countMalformed(p.facts, -1)
 		s.disown(p)
 	} else {
-		result = added
+		result = follow.Added
 	}
 	p.facts = facts
 	s.countMalformed(facts, 1)
@@ -179,7 +185,7 @@ func (s *state) own(p *pod) {
 		return
 	}
 	namespace, _ := p.id(&t)
-	key := joinKey(namespace, ref.name)
+	key := follow.JoinKey(namespace, ref.name)
 	o := all[key]
 	if o == nil {
 		if strings.HasPrefix(p.key, key) {
@@ -219,18 +225,18 @@ func (s *state) ownerKind(kindName string) kind[unique.Handle[reference]] {
 		}
 	}
 	return kind[unique.Handle[reference]]{
-		put: func(key string, parent unique.Handle[reference]) effect {
+		put: func(key string, parent unique.Handle[reference]) follow.Effect {
 			o := all[key]
 			if o == nil {
 				o = &owner{key: key}
 				all[key] = o
 			}
 			if o.parent == parent {
-				return same
+				return follow.Same
 			}
-			result := replaced
+			result := follow.Replaced
 			if !o.known() {
-				result = added
+				result = follow.Added
 			}
 			o.parent = parent
 			touch(o)
@@ -281,16 +287,16 @@ func (p *pod) workload(t *template) reference {
 
 func (s *state) nodeKind() kind[string] {
 	return kind[string]{
-		put: func(name, zone string) effect {
+		put: func(name, zone string) follow.Effect {
 			old, ok := s.zones[name]
 			s.zones[name] = zone
 			switch {
 			case !ok:
-				return added
+				return follow.Added
 			case old != zone:
-				return replaced
+				return follow.Replaced
 			}
-			return same
+			return follow.Same
 		},
 		drop: func(name string) bool {
 			_, ok := s.zones[name]
@@ -298,5 +304,60 @@ func (s *state) nodeKind() kind[string] {
 			return ok
 		},
 		keys: keysOf(s.zones, func(string) bool { return true }),
+	}
+}
+
+// pods follows Pods.
+func (c *Cluster) pods() follow.Kind[*corev1.Pod, placedPod] {
+	return follow.Kind[*corev1.Pod, placedPod]{
+		Name: "pods", Needed: true,
+		Calls:   follow.CallsOf(c.cfg.Client.Core.Pods("")),
+		Compact: c.compactPod,
+		Into:    locked[placedPod]{c.state, c.state.podKind()},
+		Changed: c.checkProxy,
+	}
+}
+
+func (c *Cluster) compactPod(o *corev1.Pod) (p placedPod, ok bool) {
+	p.facts = c.cfg.Rules.compactPod(o)
+	if c.state.addresses != nil {
+		p.site = podSite(o)
+	}
+	return p, true
+}
+
+// checkProxy says which Pods are behind Health's MalformedProxies.
+func (c *Cluster) checkProxy(key string, p placedPod, ok bool) {
+	if ok && p.facts.template.Value().malformed() {
+		c.cfg.Log.Debug("meshed pod does not say where its proxy listens", zap.String("pod", key))
+	}
+}
+
+// replicaSets follows ReplicaSets, and jobs Jobs, to know what owns them.
+func (c *Cluster) replicaSets() follow.Kind[*metav1.PartialObjectMetadata, unique.Handle[reference]] {
+	return c.owners("apps", "replicasets", kindReplicaSet)
+}
+
+func (c *Cluster) jobs() follow.Kind[*metav1.PartialObjectMetadata, unique.Handle[reference]] {
+	return c.owners("batch", "jobs", kindJob)
+}
+
+func (c *Cluster) owners(group, resource, kind string) follow.Kind[*metav1.PartialObjectMetadata, unique.Handle[reference]] {
+	return follow.Kind[*metav1.PartialObjectMetadata, unique.Handle[reference]]{
+		Name:    resource,
+		Calls:   c.metadata(group, resource),
+		Compact: compactOwner,
+		Into:    locked[unique.Handle[reference]]{c.state, c.state.ownerKind(kind)},
+	}
+}
+
+// nodes follows Nodes.
+func (c *Cluster) nodes() follow.Kind[*metav1.PartialObjectMetadata, string] {
+	return follow.Kind[*metav1.PartialObjectMetadata, string]{
+		Name:    "nodes",
+		Calls:   c.metadata("", "nodes"),
+		Compact: compactNode,
+		Into:    locked[string]{c.state, c.state.nodeKind()},
+		Changed: c.cfg.OnNode,
 	}
 }

@@ -1,19 +1,23 @@
 package clusterstore
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/follow"
 	"isthmus/federation"
 )
 
 // watching calls look after each object of one kind that has got into the state.
-func watching[O runtime.Object, T any](w *world, resource string, look func()) {
-	w.store(resource).(*feed[O, T]).changed = func(string, T, bool) { look() }
+func watching[O runtime.Object, T any](w *world, k follow.Kind[O, T], look func()) {
+	k.Changed = func(string, T, bool) { look() }
+	r := follow.New(k)
+	follow.NewGroup(follow.Options{}, r)
+	at := slices.IndexFunc(w.resources, func(r *follow.Resource) bool { return r.Name() == k.Name })
+	w.resources[at] = r
 }
 
 func (w *world) replace(resource string, list ...any) {
@@ -36,9 +40,9 @@ func TestReplaceAddresses(t *testing.T) {
 			}
 		}
 	}
-	watching[*corev1.Pod, placedPod](w, "pods", look)
-	watching[*corev1.Service, *Service](w, "services", look)
-	watching[*crd.ExternalWorkload, placedPod](w, "externalworkloads", look)
+	watching(w, w.pods(), look)
+	watching(w, w.services(), look)
+	watching(w, w.workloads(), look)
 	for _, name := range []string{"b", "a", "c"} {
 		w.replace("pods", aPod(name, at("10.0.0.1"), onHost("192.168.0.1"), namedPort("", 80, 7777)))
 		w.replace("services", clusterIP(aService(name), "10.1.0.1"))
@@ -81,10 +85,10 @@ func TestReplaceKeeps(t *testing.T) {
 			t.Error("there is no ServiceProfile")
 		}
 	}
-	watching[*corev1.Pod, placedPod](w, "pods", look)
-	watching[*crd.Server, *serverFacts](w, "servers", look)
-	watching[*crd.ExternalWorkload, placedPod](w, "externalworkloads", look)
-	watching[*crd.ServiceProfile, *profileFacts](w, "serviceprofiles", look)
+	watching(w, w.pods(), look)
+	watching(w, w.policyServers(), look)
+	watching(w, w.workloads(), look)
+	watching(w, w.profiles(), look)
 	w.replace("pods", aPod("q", at("10.0.0.2")))
 	w.replace("servers", aServer("t", "8080", ""))
 	w.replace("externalworkloads", aWorkload("v"))

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/follow"
 	"isthmus/clusterstore/kube"
 )
 
@@ -121,7 +122,7 @@ func (s *state) serverKind() kind[*serverFacts] {
 	return kind[*serverFacts]{
 		put: s.putServer,
 		drop: func(key string) bool {
-			namespace, name := splitKey(key)
+			namespace, name := follow.SplitKey(key)
 			old := s.servers[namespace][name]
 			if old == nil {
 				return false
@@ -137,7 +138,7 @@ func (s *state) serverKind() kind[*serverFacts] {
 		keys: func(yield func(string) bool) {
 			for namespace, all := range s.servers {
 				for name := range all {
-					if !yield(joinKey(namespace, name)) {
+					if !yield(follow.JoinKey(namespace, name)) {
 						return
 					}
 				}
@@ -146,8 +147,8 @@ func (s *state) serverKind() kind[*serverFacts] {
 	}
 }
 
-func (s *state) putServer(key string, f *serverFacts) effect {
-	namespace, name := splitKey(key)
+func (s *state) putServer(key string, f *serverFacts) follow.Effect {
+	namespace, name := follow.SplitKey(key)
 	all := s.servers[namespace]
 	if all == nil {
 		all = make(map[string]*serverFacts)
@@ -155,15 +156,15 @@ func (s *state) putServer(key string, f *serverFacts) effect {
 	}
 	old := all[name]
 	if old != nil && old.equal(f) {
-		return same
+		return follow.Same
 	}
 	all[name] = f
 	s.note("Server "+key, f.invalid)
 	s.touchSelected(namespace, old, f)
 	if old == nil {
-		return added
+		return follow.Added
 	}
-	return replaced
+	return follow.Replaced
 }
 
 // touchSelected touches what the Server selected or now selects, as far as
@@ -208,4 +209,14 @@ func (s *state) unusableObjects() (list []string, profiles int) {
 		profiles = s.addresses.rejected
 	}
 	return list, profiles
+}
+
+// policyServers follows Servers.
+func (c *Cluster) policyServers() follow.Kind[*crd.Server, *serverFacts] {
+	return follow.Kind[*crd.Server, *serverFacts]{
+		Name:    "servers",
+		Calls:   follow.CallsOf(c.cfg.Client.Servers),
+		Compact: compactServer,
+		Into:    locked[*serverFacts]{c.state, c.state.serverKind()},
+	}
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"isthmus/clusterstore/follow"
 )
 
 // Service is what we keep of a Kubernetes Service. It is immutable.
@@ -124,4 +126,20 @@ func (s *Service) target(port uint16) target {
 		}
 	}
 	return target{number: port}
+}
+
+// services follows Services.
+func (c *Cluster) services() follow.Kind[*corev1.Service, *Service] {
+	k := follow.Kind[*corev1.Service, *Service]{
+		Name: "services", Needed: true,
+		Calls: follow.CallsOf(c.cfg.Client.Core.Services("")),
+		Compact: func(o *corev1.Service) (*Service, bool) {
+			return c.cfg.Rules.compactService(o, c.cfg.OnService != nil), true
+		},
+		Into: locked[*Service]{c.state, c.state.serviceKind()},
+	}
+	if tell := c.cfg.OnService; tell != nil {
+		k.Changed = func(key string, s *Service, _ bool) { tell(serviceID(key), s) }
+	}
+	return k
 }

@@ -10,6 +10,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"isthmus/clusterstore/follow"
 	"isthmus/federation"
 )
 
@@ -215,7 +216,7 @@ func podTarget(ref *corev1.ObjectReference, namespace string) (string, bool) {
 	case ref.Namespace != "":
 		namespace = ref.Namespace
 	}
-	return joinKey(namespace, ref.Name), true
+	return follow.JoinKey(namespace, ref.Name), true
 }
 
 // nameable tells whether an object can have that name: one with a slash could
@@ -261,4 +262,16 @@ func value(s *string) string {
 		return ""
 	}
 	return *s
+}
+
+// slices follows EndpointSlices.
+func (c *Cluster) slices() follow.Kind[*discoveryv1.EndpointSlice, *sliceData] {
+	return follow.Kind[*discoveryv1.EndpointSlice, *sliceData]{
+		Name: "endpointslices", Needed: true,
+		Calls: follow.CallsOf(c.cfg.Client.Discovery.EndpointSlices("")),
+		Compact: func(o *discoveryv1.EndpointSlice) (*sliceData, bool) {
+			return compactSlice(o, c.state.addresses != nil)
+		},
+		Into: locked[*sliceData]{c.state, c.state.sliceKind()},
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"isthmus/clusterstore/follow"
 	"isthmus/federation"
 )
 
@@ -67,11 +68,53 @@ func newState(cluster federation.ClusterName, trustDomain, controllerNamespace s
 	}
 }
 
-// begin locks the state to handle one event. The caller unlocks mu.
-func (s *state) begin() {
+// lock locks the state to handle one event. The caller unlocks mu.
+func (s *state) lock() {
 	now := time.Now()
 	s.mu.Lock()
 	s.now = now
+}
+
+// kind is how objects of one kind get into the state. state.mu is held.
+type kind[T any] struct {
+	put  func(key string, value T) follow.Effect
+	drop func(key string) (existed bool)
+	// leave, if set, takes the addresses from an object that is there.
+	leave func(key string)
+	keys  func(yield func(key string) bool)
+}
+
+// locked is the [follow.Store] of a kind: each of its methods holds state.mu.
+type locked[T any] struct {
+	state *state
+	kind  kind[T]
+}
+
+func (l locked[T]) Put(key string, value T) follow.Effect {
+	l.state.lock()
+	defer l.state.mu.Unlock()
+	return l.kind.put(key, value)
+}
+
+func (l locked[T]) Drop(key string) (existed bool) {
+	l.state.lock()
+	defer l.state.mu.Unlock()
+	return l.kind.drop(key)
+}
+
+func (l locked[T]) Leave(key string) {
+	if l.kind.leave == nil {
+		return
+	}
+	l.state.lock()
+	defer l.state.mu.Unlock()
+	l.kind.leave(key)
+}
+
+func (l locked[T]) Keys(yield func(string) bool) {
+	l.state.mu.RLock()
+	defer l.state.mu.RUnlock()
+	l.kind.keys(yield)
 }
 
 // goLive: from now on changes are told.
@@ -135,21 +178,21 @@ func (s *state) sweepService(id federation.ServiceID) {
 }
 
 func serviceID(key string) federation.ServiceID {
-	namespace, name := splitKey(key)
+	namespace, name := follow.SplitKey(key)
 	return federation.ServiceID{Namespace: namespace, Name: name}
 }
 
 func (s *state) serviceKind() kind[*Service] {
 	return kind[*Service]{
-		put: func(key string, v *Service) effect {
+		put: func(key string, v *Service) follow.Effect {
 			id := serviceID(key)
 			e := s.serviceFor(id)
 			if e.spec != nil && e.spec.equal(v) {
-				return same
+				return follow.Same
 			}
-			result := replaced
+			result := follow.Replaced
 			if e.spec == nil {
-				result = added
+				result = follow.Added
 			}
 			s.moveService(id, e.spec, v)
 			e.spec = v
@@ -174,7 +217,7 @@ func (s *state) serviceKind() kind[*Service] {
 		},
 		keys: func(yield func(string) bool) {
 			for id, e := range s.services {
-				if e.spec != nil && !yield(joinKey(id.Namespace, id.Name)) {
+				if e.spec != nil && !yield(follow.JoinKey(id.Namespace, id.Name)) {
 					return
 				}
 			}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"isthmus/clusterstore/follow"
 	"isthmus/federation"
 )
 
@@ -28,15 +29,15 @@ const (
 // LinkStatus tells about one link Secret and its cluster, for people. It never
 // holds credentials.
 type LinkStatus struct {
-	Cluster   federation.ClusterName `json:"cluster,omitempty"` // empty: the Secret names none that it could be for
-	Secret    string                 `json:"secret,omitempty"`  // empty: the cluster that the gateway runs in
-	State     State                  `json:"state"`
-	Since     time.Time              `json:"since"`              // of the state
-	LastEvent time.Time              `json:"lastEvent,omitzero"` // when the cluster was last heard of
-	Server    string                 `json:"server,omitempty"`   // its API's host and port
-	Reason    string                 `json:"reason,omitempty"`   // why it is not ready, as far as known
-	Warnings  []string               `json:"warnings,omitempty"`
-	Resources []ResourceHealth       `json:"resources,omitempty"`
+	Cluster   federation.ClusterName  `json:"cluster,omitempty"` // empty: the Secret names none that it could be for
+	Secret    string                  `json:"secret,omitempty"`  // empty: the cluster that the gateway runs in
+	State     State                   `json:"state"`
+	Since     time.Time               `json:"since"`              // of the state
+	LastEvent time.Time               `json:"lastEvent,omitzero"` // when the cluster was last heard of
+	Server    string                  `json:"server,omitempty"`   // its API's host and port
+	Reason    string                  `json:"reason,omitempty"`   // why it is not ready, as far as known
+	Warnings  []string                `json:"warnings,omitempty"`
+	Resources []follow.ResourceHealth `json:"resources,omitempty"`
 }
 
 // view is what a link looks like from outside. It is immutable.

@@ -172,9 +172,9 @@ func twin(t *rapid.T) {
 		for _, s := range readers {
 			s.check(t, all, slices.Contains(marked, s.service))
 		}
-		for _, r := range w.resources {
-			if n := int(r.objects.Load()); r.name != "endpointslices" && n != all.dumbCount(r.name) {
-				t.Fatalf("%s: %d objects, want %d", r.name, n, all.dumbCount(r.name))
+		for _, r := range w.Health().Resources {
+			if r.Resource != "endpointslices" && r.Objects != all.dumbCount(r.Resource) {
+				t.Fatalf("%s: %d objects, want %d", r.Resource, r.Objects, all.dumbCount(r.Resource))
 			}
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/follow"
 	"isthmus/federation"
 )
 
@@ -50,13 +51,13 @@ func workloadTarget(ref *corev1.ObjectReference, namespace string) (string, bool
 	if ref == nil || ref.Kind != "ExternalWorkload" || !nameable(ref.Name) {
 		return "", false
 	}
-	return workloadPrefix + joinKey(namespace, ref.Name), true
+	return workloadPrefix + follow.JoinKey(namespace, ref.Name), true
 }
 
 // workloadKind keeps ExternalWorkloads among the Pods.
 func (s *state) workloadKind() kind[placedPod] {
 	return kind[placedPod]{
-		put: func(key string, o placedPod) effect {
+		put: func(key string, o placedPod) follow.Effect {
 			s.note("ExternalWorkload "+key, o.facts.template.Value().invalid)
 			return s.putPlaced(workloadPrefix+key, o)
 		},
@@ -74,4 +75,22 @@ func (s *state) workloadKind() kind[placedPod] {
 			}
 		},
 	}
+}
+
+// workloads follows ExternalWorkloads.
+func (c *Cluster) workloads() follow.Kind[*crd.ExternalWorkload, placedPod] {
+	return follow.Kind[*crd.ExternalWorkload, placedPod]{
+		Name:    "externalworkloads",
+		Calls:   follow.CallsOf(c.cfg.Client.Workloads),
+		Compact: c.compactWorkload,
+		Into:    locked[placedPod]{c.state, c.state.workloadKind()},
+	}
+}
+
+func (c *Cluster) compactWorkload(o *crd.ExternalWorkload) (p placedPod, ok bool) {
+	p.facts = c.cfg.Rules.compactWorkload(o)
+	if c.state.addresses != nil && p.facts.template.Value().invalid == "" {
+		p.site = workloadSite(o)
+	}
+	return p, true
 }

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"isthmus/clusterstore"
+	"isthmus/clusterstore/follow"
 	"isthmus/federation"
 )
 
@@ -27,7 +28,7 @@ type scripted struct {
 
 func (c *scripted) Run(ctx context.Context) error {
 	<-ctx.Done()
-	c.health.Set(clusterstore.Health{Err: ctx.Err(), Lost: time.Now()}) // as requests that are broken off do
+	c.health.Set(clusterstore.Health{Health: follow.Health{Err: ctx.Err(), Lost: time.Now()}}) // as requests that are broken off do
 	c.ended = true
 	return nil
 }
@@ -103,8 +104,8 @@ func (e *env) logged(want ...string) {
 func TestLife(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.state(federation.Pending, clusterstore.Pending, "")
-		e.health(clusterstore.Health{Err: errors.New("refused")})
-		e.health(clusterstore.Health{Err: errors.New("timeout")})
+		e.health(clusterstore.Health{Health: follow.Health{Err: errors.New("refused")}})
+		e.health(clusterstore.Health{Health: follow.Health{Err: errors.New("timeout")}})
 		e.state(federation.Pending, clusterstore.Unreachable, "timeout")
 		select {
 		case <-e.local.Synced():
@@ -116,9 +117,9 @@ func TestLife(t *testing.T) {
 		<-e.local.Synced()
 		e.state(federation.Ready, clusterstore.Ready, "")
 		e.logged("the local cluster's API can't be used; trying on", "local cluster ready")
-		e.health(clusterstore.Health{Err: errors.New("gone"), Lost: time.Now()})
+		e.health(clusterstore.Health{Health: follow.Health{Err: errors.New("gone"), Lost: time.Now()}})
 		time.Sleep(time.Hour)
-		e.health(clusterstore.Health{Err: errors.New("still gone"), Lost: time.Now()})
+		e.health(clusterstore.Health{Health: follow.Health{Err: errors.New("still gone"), Lost: time.Now()}})
 		e.state(federation.Ready, clusterstore.Stale, "still gone")
 		e.health(clusterstore.Health{})
 		e.state(federation.Ready, clusterstore.Ready, "")

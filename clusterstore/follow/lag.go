@@ -1,4 +1,4 @@
-package clusterstore
+package follow
 
 import (
 	"time"

@@ -1,4 +1,4 @@
-package clusterstore
+package follow
 
 import (
 	"context"
@@ -42,24 +42,25 @@ const (
 
 var errSilent = fmt.Errorf("the API server has begun to list and then said nothing for %v", silence)
 
-// resource follows one kind of object of a cluster: a reflector lists and
-// watches it and feeds the state, and every failure is reported to the health.
-type resource struct {
+// Resource follows one kind of object: a reflector lists and watches it and feeds
+// the kind's Store, and every failure is reported to the Group that it is one of.
+type Resource struct {
 	// fixed
 	name    string
 	needed  bool
-	example runtime.Object // of the type that watches deliver
-	calls
-	noWatchList bool
-	feed        feeder
-	health      *health
-	lag         *lag          // of the reflector's goroutine; nil: not measured
-	settled     chan struct{} // closed once listed or, if it is optional, once failed
+	example runtime.Object // a nil of the type that watches deliver
+	calls   Calls
+	fields  string
+	report  func(error) // nil: nobody wants to know
+	feed    feeder
+	group   *Group
+	lag     *lag          // of the reflector's goroutine; nil: not measured
+	tried   chan struct{} // closed once listed or, if it is optional, once failed
 
-	settle  sync.Once
+	try     sync.Once
 	objects atomic.Int64
 
-	condition condition // under health.mu
+	condition condition // under group.mu
 
 	// of the reflector's goroutine
 	refused  time.Time   // not to be tried before
@@ -75,9 +76,36 @@ type feeder interface {
 	compactList(runtime.Object) (runtime.Object, error)
 }
 
+// New prepares to follow a kind of object. It is started by the Group that it is
+// given to.
+func New[O runtime.Object, T any](k Kind[O, T]) *Resource {
+	var none O
+	r := &Resource{
+		name:    k.Name,
+		needed:  k.Needed,
+		example: none,
+		calls:   k.Calls,
+		fields:  k.Fields,
+		report:  k.Report,
+		tried:   make(chan struct{}),
+	}
+	if k.Lag != nil {
+		r.lag = &lag{seconds: k.Lag}
+	}
+	r.feed = &feed[O, T]{kind: k, resource: r}
+	return r
+}
+
+// Name is the kind's.
+func (r *Resource) Name() string { return r.name }
+
+// Feed is what the reflector fills. Without a reflector, others may fill it, one
+// call at a time.
+func (r *Resource) Feed() cache.ReflectorStore { return r.feed }
+
 // run lists and watches until ctx ends. It drives the reflector itself, since the
 // reflector's own loop hands every failure to a process-wide error handler.
-func (r *resource) run(ctx context.Context) {
+func (r *Resource) run(ctx context.Context) {
 	discard := logr.Discard() // failures are reported to the health
 	ctx = klog.NewContext(ctx, discard)
 	lw := &cache.ListWatch{ListWithContextFunc: r.tryList, WatchFuncWithContext: r.tryWatch}
@@ -99,10 +127,10 @@ func (r *resource) run(ctx context.Context) {
 }
 
 // IsWatchListSemanticsUnSupported is what reflectors ask, by this name.
-func (r *resource) IsWatchListSemanticsUnSupported() bool { return r.noWatchList }
+func (r *Resource) IsWatchListSemanticsUnSupported() bool { return r.group.options.NoWatchList }
 
 // tryList gets one page, made small before the next one is asked for.
-func (r *resource) tryList(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+func (r *Resource) tryList(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	if err := r.skip; err != nil {
 		r.skip = nil
 		return nil, err
@@ -115,12 +143,13 @@ func (r *resource) tryList(ctx context.Context, opts metav1.ListOptions) (runtim
 	}
 	limited, stop := context.WithTimeout(ctx, listTimeout)
 	defer stop()
-	list, err := r.list(limited, opts)
+	opts.FieldSelector = r.fields
+	list, err := r.calls.List(limited, opts)
 	if err != nil {
 		r.failed(ctx, err)
 		return nil, err
 	}
-	r.health.event()
+	r.group.event()
 	r.unproven = true
 	return r.feed.compactList(list)
 }
@@ -128,12 +157,13 @@ func (r *resource) tryList(ctx context.Context, opts metav1.ListOptions) (runtim
 // tryWatch starts a watch. A reflector asks for two kinds. The one that begins
 // with all objects takes the place of a list; if the server says that it can't
 // do that, the reflector lists. The other goes on after a list.
-func (r *resource) tryWatch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+func (r *Resource) tryWatch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	if err := r.pause(ctx); err != nil {
 		return nil, err
 	}
 	r.unguard()
-	w, err := r.watch(ctx, opts)
+	opts.FieldSelector = r.fields
+	w, err := r.calls.Watch(ctx, opts)
 	lists := opts.SendInitialEvents != nil && *opts.SendInitialEvents
 	switch {
 	case err == nil:
@@ -141,7 +171,7 @@ func (r *resource) tryWatch(ctx context.Context, opts metav1.ListOptions) (watch
 		if lists { // it is proven once all objects are there
 			r.guard = time.AfterFunc(silence, func() { r.silent(w) })
 		} else {
-			r.health.heal(&r.condition)
+			r.readable(r.group.heal)
 		}
 		return w, nil
 	case outdated(err):
@@ -160,22 +190,22 @@ func (r *resource) tryWatch(ctx context.Context, opts metav1.ListOptions) (watch
 }
 
 // silent ends a streamed list. It is no call of the reflector's goroutine.
-func (r *resource) silent(w watch.Interface) {
+func (r *Resource) silent(w watch.Interface) {
 	if !r.needed {
-		r.settle.Do(func() { close(r.settled) })
+		r.hasTried()
 	}
-	r.health.fail(&r.condition, errSilent)
+	r.unreadable(errSilent, errSilent)
 	w.Stop()
 }
 
 // progress notes that another object of a list has come.
-func (r *resource) progress() {
+func (r *Resource) progress() {
 	if r.guard != nil {
 		r.guard.Reset(silence)
 	}
 }
 
-func (r *resource) unguard() {
+func (r *Resource) unguard() {
 	if r.guard != nil {
 		r.guard.Stop()
 		r.guard = nil
@@ -183,7 +213,7 @@ func (r *resource) unguard() {
 }
 
 // pause waits for as long as the resource is not to be tried.
-func (r *resource) pause(ctx context.Context) error {
+func (r *Resource) pause(ctx context.Context) error {
 	left := time.Until(r.refused)
 	if left <= 0 {
 		return nil
@@ -198,68 +228,50 @@ func (r *resource) pause(ctx context.Context) error {
 	}
 }
 
-func (r *resource) failed(ctx context.Context, err error) {
+func (r *Resource) failed(ctx context.Context, err error) {
 	if ctx.Err() != nil || outdated(err) {
 		return
 	}
 	if !r.needed {
-		r.settle.Do(func() { close(r.settled) })
+		r.hasTried()
 		if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
 			r.refused = time.Now().Add(refusedPause)
 		}
 	}
 	r.last = err
+	shown := err
 	// The URL of the request differs from attempt to attempt, and helps nobody.
 	if u, ok := errors.AsType[*url.Error](err); ok {
-		err = u.Err
+		shown = u.Err
 	}
-	r.health.fail(&r.condition, err)
+	r.unreadable(err, shown)
 }
 
 // listed is called by the feed when all objects have been taken over.
-func (r *resource) listed() {
+func (r *Resource) listed() {
 	r.unguard()
 	if r.unproven {
-		r.health.listed(&r.condition)
+		r.readable(r.group.listed)
 	} else {
-		r.health.heal(&r.condition)
+		r.readable(r.group.heal)
 	}
-	r.settle.Do(func() { close(r.settled) })
 }
 
-// outdated tells whether the server no longer, or not yet, knows the version
-// that we asked to go on from. The reflector then starts over by itself.
-func outdated(err error) bool {
-	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
-}
+// hasTried lets the first sync go on.
+func (r *Resource) hasTried() { r.try.Do(func() { close(r.tried) }) }
 
-// answered tells whether a server refused the request for what it is, as
-// opposed to being unreachable or unable.
-func answered(err error) bool {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return false
+// readable notes that the objects can be read; note does so in the health.
+func (r *Resource) readable(note func(*condition)) {
+	note(&r.condition)
+	if r.report != nil {
+		r.report(nil)
 	}
-	code := status.Status().Code
-	return code >= 400 && code < 500 && code != 429
 }
 
-// anew returns what makes a reflector list again after a watch that could not be
-// started. If it knew that there was no server it would, once there is one, just
-// go on from where it was; but that may be a server that has been restored from
-// a backup, whose versions count from there again: it would tell of nothing.
-func anew(err error) error {
-	if errors.As(err, new(apierrors.APIStatus)) {
-		return err // an answer
+// unreadable notes that the objects can't be read, and what the health shows of why.
+func (r *Resource) unreadable(why, shown error) {
+	r.group.fail(&r.condition, shown)
+	if r.report != nil {
+		r.report(why)
 	}
-	return hidden{err}
 }
-
-// hidden is an error that does not show what it wraps, but for what it was.
-type hidden struct{ err error }
-
-func (h hidden) Error() string        { return h.err.Error() }
-func (h hidden) Is(target error) bool { return target == h.err }
-
-// errType says that a server sent something that was not asked for.
-func errType(o any) error { return fmt.Errorf("unexpected object of type %T", o) }

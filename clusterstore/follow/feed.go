@@ -1,8 +1,6 @@
-package clusterstore
+package follow
 
 import (
-	"strings"
-
 	"k8s.io/apimachinery/pkg/api/meta"
 	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,37 +9,13 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// feed takes the objects of type O that a reflector delivers, makes a small T of
-// each, and hands them to the state. All its methods are called by the
-// reflector, one at a time.
+// feed is the store that a resource's reflector fills: it takes the objects of type
+// O that are delivered, makes a small T of each, and hands them to the kind's
+// Store. All its methods are called by the reflector, one at a time.
 type feed[O runtime.Object, T any] struct {
-	state    *state
-	resource *resource
-	// compact is a pure function. Not ok: the object is none of our concern,
-	// which is as good as its absence.
-	compact func(O) (value T, ok bool)
-	kind    kind[T]
-	// changed, if set, is called after the state has changed; not ok: gone.
-	changed func(key string, value T, ok bool)
+	kind     Kind[O, T]
+	resource *Resource
 }
-
-// kind is how objects of one kind get into the state. state.mu is held.
-type kind[T any] struct {
-	put  func(key string, value T) effect
-	drop func(key string) (existed bool)
-	// leave, if set, takes the addresses from an object that is there.
-	leave func(key string)
-	keys  func(yield func(key string) bool)
-}
-
-// effect is what came of putting an object into the state.
-type effect uint8
-
-const (
-	same effect = iota
-	replaced
-	added
-)
 
 // compacted is an object on its way from an answer of the API into the state. It
 // passes as an API object, so that reflectors can carry it: what they gather of
@@ -56,7 +30,7 @@ type compacted[T any] struct {
 func (c *compacted[T]) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 func (c *compacted[T]) DeepCopyObject() runtime.Object   { return c } // nobody writes it
 func (c *compacted[T]) GetObjectMeta() metav1.Object {
-	namespace, name := splitKey(c.key)
+	namespace, name := SplitKey(c.key)
 	return &metav1.ObjectMeta{Namespace: namespace, Name: name}
 }
 
@@ -69,8 +43,8 @@ func (f *feed[O, T]) convert(o any) (*compacted[T], error) {
 		if err != nil {
 			return nil, errType(o)
 		}
-		value, ok := f.compact(o)
-		return &compacted[T]{key: joinKey(m.GetNamespace(), m.GetName()), value: value, ok: ok, updated: f.resource.lag.updated(m)}, nil
+		value, ok := f.kind.Compact(o)
+		return &compacted[T]{key: JoinKey(m.GetNamespace(), m.GetName()), value: value, ok: ok, updated: f.resource.lag.updated(m)}, nil
 	}
 	return nil, errType(o)
 }
@@ -122,7 +96,9 @@ func (f *feed[O, T]) Replace(list []any, _ string) error {
 		}
 	}
 	gone := f.unlisted(listed)
-	f.leave(gone)
+	for _, key := range gone {
+		f.kind.Into.Leave(key)
+	}
 	for _, c := range present {
 		f.put(c)
 	}
@@ -130,14 +106,14 @@ func (f *feed[O, T]) Replace(list []any, _ string) error {
 		f.drop(key)
 	}
 	f.resource.listed()
+	f.taken()
+	f.resource.hasTried()
 	return nil
 }
 
-// unlisted returns the keys of the state that are not in the list.
+// unlisted returns the keys of the Store that are not in the list.
 func (f *feed[O, T]) unlisted(listed map[string]struct{}) (gone []string) {
-	f.state.mu.RLock()
-	defer f.state.mu.RUnlock()
-	for key := range f.kind.keys {
+	for key := range f.kind.Into.Keys {
 		if _, ok := listed[key]; !ok {
 			gone = append(gone, key)
 		}
@@ -151,7 +127,7 @@ func (f *feed[O, T]) Update(o any) error { return f.take(o, f.resource.lag.updat
 
 // take takes over an object, after note has been told when it was updated.
 func (f *feed[O, T]) take(o any, note func(updated int64)) error {
-	f.resource.health.event()
+	f.resource.group.event()
 	c, err := f.convert(o)
 	if err != nil {
 		return err
@@ -162,74 +138,49 @@ func (f *feed[O, T]) take(o any, note func(updated int64)) error {
 	} else {
 		f.drop(c.key)
 	}
+	f.taken()
 	return nil
 }
 
 func (f *feed[O, T]) Delete(o any) error {
-	f.resource.health.event()
+	f.resource.group.event()
 	c, err := f.convert(o)
 	if err != nil {
 		return err
 	}
 	f.drop(c.key)
+	f.taken()
 	return nil
 }
 
 // Bookmark is a sign of life and nothing else.
-func (f *feed[O, T]) Bookmark(string) error { f.resource.health.event(); return nil }
+func (f *feed[O, T]) Bookmark(string) error { f.resource.group.event(); return nil }
 
 func (f *feed[O, T]) Resync() error { return nil }
 
 func (f *feed[O, T]) put(c *compacted[T]) {
-	f.state.begin()
-	effect := f.kind.put(c.key, c.value)
-	f.state.mu.Unlock()
-	if effect == added {
+	effect := f.kind.Into.Put(c.key, c.value)
+	if effect == Added {
 		f.resource.objects.Add(1)
 	}
-	if effect != same && f.changed != nil {
-		f.changed(c.key, c.value, true)
-	}
-}
-
-func (f *feed[O, T]) leave(keys []string) {
-	if f.kind.leave == nil {
-		return
-	}
-	for _, key := range keys {
-		f.state.begin()
-		f.kind.leave(key)
-		f.state.mu.Unlock()
+	if effect != Same && f.kind.Changed != nil {
+		f.kind.Changed(c.key, c.value, true)
 	}
 }
 
 func (f *feed[O, T]) drop(key string) {
-	f.state.begin()
-	existed := f.kind.drop(key)
-	f.state.mu.Unlock()
-	if !existed {
+	if existed := f.kind.Into.Drop(key); !existed {
 		return
 	}
 	f.resource.objects.Add(-1)
-	if f.changed != nil {
+	if f.kind.Changed != nil {
 		var none T
-		f.changed(key, none, false)
+		f.kind.Changed(key, none, false)
 	}
 }
 
-// joinKey names an object within its kind: namespace/name, or the name alone.
-func joinKey(namespace, name string) string {
-	if namespace == "" {
-		return name
+func (f *feed[O, T]) taken() {
+	if f.kind.Taken != nil {
+		f.kind.Taken()
 	}
-	return namespace + "/" + name
-}
-
-// splitKey undoes joinKey: names have no slash.
-func splitKey(key string) (namespace, name string) {
-	namespace, name, ok := strings.Cut(key, "/")
-	if !ok {
-		return "", key
-	}
-	return namespace, name
 }
