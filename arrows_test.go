@@ -12,14 +12,15 @@ import (
 func TestArrows(t *testing.T) {
 	const outside = "." // anything but the standard library and the package itself
 	for pkg, forbidden := range map[string][]string{
-		"isthmus/federation":             {outside},
-		"isthmus/clusterstore":           {"isthmus/local", "isthmus/grpcapi", "github.com/linkerd/", "google.golang.org/grpc"},
-		"isthmus/clusterstore/follow":    {"isthmus/clusterstore", "isthmus/local", "isthmus/grpcapi", "github.com/linkerd/", "google.golang.org/grpc"},
-		"isthmus/clusterstore/kube":      {"isthmus/clusterstore/follow", "isthmus/local", "isthmus/grpcapi", "github.com/linkerd/", "google.golang.org/grpc"},
-		"isthmus/local":                  {"isthmus/grpcapi", "github.com/linkerd/", "google.golang.org/grpc"},
-		"isthmus/local/externalworkload": {"isthmus/grpcapi", "isthmus/local", "isthmus/clusterstore/kube", "github.com/linkerd/", "google.golang.org/grpc"},
-		"isthmus/grpcapi":                {"isthmus/local", "isthmus/clusterstore", "k8s.io/"},
-		"isthmus/cmd/isthmus":            {"isthmus/e2e", "isthmus/manifests"},
+		"isthmus/federation":                  {outside},
+		"isthmus/clusterstore":                {"isthmus/local", "isthmus/grpcapi", "github.com/linkerd/", "google.golang.org/grpc"},
+		"isthmus/clusterstore/follow":         {"isthmus/clusterstore", "isthmus/local", "isthmus/grpcapi", "github.com/linkerd/", "google.golang.org/grpc"},
+		"isthmus/clusterstore/kube":           {"isthmus/clusterstore/follow", "isthmus/local", "isthmus/grpcapi", "github.com/linkerd/", "google.golang.org/grpc"},
+		"isthmus/clusterstore/serviceprofile": {"isthmus/clusterstore/cluster", "isthmus/clusterstore/follow", "isthmus/local", "isthmus/grpcapi", "github.com/linkerd/", "google.golang.org/grpc"},
+		"isthmus/local":                       {"isthmus/grpcapi", "github.com/linkerd/", "google.golang.org/grpc"},
+		"isthmus/local/externalworkload":      {"isthmus/grpcapi", "isthmus/local", "isthmus/clusterstore/kube", "github.com/linkerd/", "google.golang.org/grpc"},
+		"isthmus/grpcapi":                     {"isthmus/local", "isthmus/clusterstore", "k8s.io/"},
+		"isthmus/cmd/isthmus":                 {"isthmus/e2e", "isthmus/manifests"},
 	} {
 		deps := dependencies(t, ".", pkg)
 		for _, dep := range deps[:len(deps)-1] {

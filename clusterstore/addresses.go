@@ -3,10 +3,8 @@ package clusterstore
 import (
 	"net/netip"
 	"slices"
-	"strings"
 
-	"isthmus/clusterstore/crd"
-	"isthmus/clusterstore/follow"
+	"isthmus/clusterstore/serviceprofile"
 	"isthmus/federation"
 )
 
@@ -18,7 +16,7 @@ type addresses struct {
 	pods      map[netip.Addr][]*pod                 // that may be found there
 	workloads map[netip.Addr][]*pod                 // likewise
 	services  map[netip.Addr][]federation.ServiceID // whose cluster IP that is
-	profiles  map[string]*profileFacts
+	profiles  map[string]*serviceprofile.Translated
 	rejected  int // of the profiles, those that can't be used
 }
 
@@ -37,7 +35,7 @@ func newAddresses() *addresses {
 		pods:      make(map[netip.Addr][]*pod),
 		workloads: make(map[netip.Addr][]*pod),
 		services:  make(map[netip.Addr][]federation.ServiceID),
-		profiles:  make(map[string]*profileFacts),
+		profiles:  make(map[string]*serviceprofile.Translated),
 	}
 }
 
@@ -129,67 +127,6 @@ func unindex[K, V comparable](index map[K][]V, key K, value V) {
 	}
 }
 
-func (s *state) profileKind() kind[*profileFacts] {
-	all := s.addresses.profiles
-	return kind[*profileFacts]{
-		put: func(key string, f *profileFacts) follow.Effect {
-			old := all[key]
-			if old.equal(f) {
-				return follow.Same
-			}
-			s.setProfile(key, f)
-			if old == nil {
-				return follow.Added
-			}
-			return follow.Replaced
-		},
-		drop: func(key string) bool {
-			if all[key] == nil {
-				return false
-			}
-			s.setProfile(key, nil)
-			return true
-		},
-		keys: keysOf(all, func(*profileFacts) bool { return true }),
-	}
-}
-
-// setProfile takes what is known of a ServiceProfile; nil: there is none.
-func (s *state) setProfile(key string, f *profileFacts) {
-	a := s.addresses
-	if old := a.profiles[key]; old != nil && old.profile == nil {
-		a.rejected--
-	}
-	if f == nil {
-		delete(a.profiles, key)
-		s.note("ServiceProfile "+key, "")
-	} else {
-		a.profiles[key] = f
-		s.note("ServiceProfile "+key, f.problem)
-		if f.profile == nil {
-			a.rejected++
-		}
-	}
-	_, name := follow.SplitKey(key)
-	if id, ok := profiled(name); ok {
-		s.markTopic(Topic{Service: id})
-		if e := s.services[id]; e != nil && e.spec != nil {
-			for _, ip := range e.spec.ClusterIPs {
-				s.markAddress(ip)
-			}
-		}
-	}
-}
-
-// profiled returns the Service that ServiceProfiles of that name are about.
-func profiled(name string) (federation.ServiceID, bool) {
-	parts := strings.SplitN(name, ".", 4)
-	if len(parts) < 4 || parts[2] != "svc" {
-		return federation.ServiceID{}, false
-	}
-	return federation.ServiceID{Namespace: parts[1], Name: parts[0]}, true
-}
-
 // claimants are those who claim the address most, and by what: none if nobody
 // does. ExternalWorkloads, any number of which may say the same, are looked at
 // only where no Pod is.
@@ -233,15 +170,4 @@ func (e *service) instance(hostname string) (*slice, *address) {
 		}
 	}
 	return nil, nil
-}
-
-// profiles follows ServiceProfiles.
-func (c *Cluster) profiles() follow.Kind[*crd.ServiceProfile, *profileFacts] {
-	return follow.Kind[*crd.ServiceProfile, *profileFacts]{
-		Name:    "serviceprofiles",
-		Calls:   follow.CallsOf(c.cfg.Client.Profiles),
-		Compact: compactServiceProfile,
-		Into:    locked[*profileFacts]{c.state, c.state.profileKind()},
-		Changed: c.checkProfile,
-	}
 }

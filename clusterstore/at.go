@@ -110,7 +110,7 @@ func (c *Cluster) ServiceProfile(namespace, name string) (p *federation.ServiceP
 	if f == nil {
 		return nil, false
 	}
-	return f.profile, true
+	return f.Profile, true
 }
 
 // bareAddress is an address behind which nobody is known to be.

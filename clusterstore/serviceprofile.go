@@ -1,221 +1,99 @@
 package clusterstore
 
 import (
-	"errors"
-	"fmt"
-	"math"
-	"reflect"
 	"strings"
-	"time"
-	"unicode/utf8"
 
 	"go.uber.org/zap"
-	quantity "k8s.io/apimachinery/pkg/api/resource"
 
 	"isthmus/clusterstore/crd"
-	"isthmus/clusterstore/kube"
+	"isthmus/clusterstore/follow"
+	"isthmus/clusterstore/serviceprofile"
 	"isthmus/federation"
 )
 
-// profileFacts is what is kept of a ServiceProfile. It is immutable.
-type profileFacts struct {
-	profile *federation.ServiceProfile // nil: it can't be used
-	problem string                     // why it can't, or what of it can't; empty: all is well
-}
-
-func (f *profileFacts) equal(o *profileFacts) bool {
-	return f != nil && f.problem == o.problem && reflect.DeepEqual(f.profile, o.profile)
-}
-
-func compactServiceProfile(o *crd.ServiceProfile) (*profileFacts, bool) {
-	if o.Invalid != "" {
-		return &profileFacts{problem: kube.Printable(errors.New(o.Invalid)).Error()}, true
+// profiles follows ServiceProfiles. They are translated once, as they are read;
+// those that can't be used are kept with the reason, since they are there and stand
+// in the way of others.
+func (c *Cluster) profiles() follow.Kind[*crd.ServiceProfile, *serviceprofile.Translated] {
+	return follow.Kind[*crd.ServiceProfile, *serviceprofile.Translated]{
+		Name:  "serviceprofiles",
+		Calls: follow.CallsOf(c.cfg.Client.Profiles),
+		Compact: func(o *crd.ServiceProfile) (*serviceprofile.Translated, bool) {
+			return serviceprofile.Translate(o), true
+		},
+		Into:    locked[*serviceprofile.Translated]{c.state, c.state.profileKind()},
+		Changed: c.checkProfile,
 	}
-	var t translation
-	p, err := t.profile(o)
-	if err != nil {
-		return &profileFacts{problem: kube.Printable(err).Error()}, true
-	}
-	return &profileFacts{profile: p, problem: t.problem}, true
 }
 
 // checkProfile says which ServiceProfiles are not, or not wholly, used.
-func (c *Cluster) checkProfile(key string, f *profileFacts, ok bool) {
+func (c *Cluster) checkProfile(key string, f *serviceprofile.Translated, ok bool) {
 	switch {
-	case !ok || f.problem == "":
-	case f.profile == nil:
-		c.cfg.Log.Warn("a ServiceProfile can't be used", zap.String("profile", key), zap.String("reason", f.problem))
+	case !ok || f.Problem == "":
+	case f.Profile == nil:
+		c.cfg.Log.Warn("a ServiceProfile can't be used", zap.String("profile", key), zap.String("reason", f.Problem))
 	default:
-		c.cfg.Log.Warn("a part of a ServiceProfile can't be used", zap.String("profile", key), zap.String("reason", f.problem))
+		c.cfg.Log.Warn("a part of a ServiceProfile can't be used", zap.String("profile", key), zap.String("reason", f.Problem))
 	}
 }
 
-// What a ServiceProfile may cost.
-const (
-	// maxProfile bounds, in bytes, what proxies are told of it, estimated from
-	// above: they take messages of 4 MiB. (A method in capital letters may be
-	// half as long again.)
-	maxProfile = 2 << 20
-	// perPart is what a part of it takes, short of its texts.
-	perPart = 48
-	// maxNested bounds conditions in conditions: each takes two messages, and
-	// proxies read 100 in one another.
-	maxNested = 30
-)
-
-// translation makes of a ServiceProfile what proxies are told.
-type translation struct {
-	size    int    // of what there is so far, estimated
-	problem string // the first thing that can't be used, though the rest can
+func (s *state) profileKind() kind[*serviceprofile.Translated] {
+	all := s.addresses.profiles
+	return kind[*serviceprofile.Translated]{
+		put: func(key string, f *serviceprofile.Translated) follow.Effect {
+			old := all[key]
+			if old.Equal(f) {
+				return follow.Same
+			}
+			s.setProfile(key, f)
+			if old == nil {
+				return follow.Added
+			}
+			return follow.Replaced
+		},
+		drop: func(key string) bool {
+			if all[key] == nil {
+				return false
+			}
+			s.setProfile(key, nil)
+			return true
+		},
+		keys: keysOf(all, func(*serviceprofile.Translated) bool { return true }),
+	}
 }
 
-func (t *translation) profile(o *crd.ServiceProfile) (*federation.ServiceProfile, error) {
-	p := &federation.ServiceProfile{Namespace: o.Namespace, Name: o.Name}
-	for i, r := range o.Spec.Routes {
-		if r == nil {
-			return nil, fmt.Errorf("routes[%d] is null", i)
+// setProfile takes what is known of a ServiceProfile; nil: there is none.
+func (s *state) setProfile(key string, f *serviceprofile.Translated) {
+	a := s.addresses
+	if old := a.profiles[key]; old != nil && old.Profile == nil {
+		a.rejected--
+	}
+	if f == nil {
+		delete(a.profiles, key)
+		s.note("ServiceProfile "+key, "")
+	} else {
+		a.profiles[key] = f
+		s.note("ServiceProfile "+key, f.Problem)
+		if f.Profile == nil {
+			a.rejected++
 		}
-		made, err := t.route(r)
-		if err != nil {
-			return nil, fmt.Errorf("routes[%d] %q: %w", i, kube.Clip(r.Name), err)
+	}
+	_, name := follow.SplitKey(key)
+	if id, ok := profiled(name); ok {
+		s.markTopic(Topic{Service: id})
+		if e := s.services[id]; e != nil && e.spec != nil {
+			for _, ip := range e.spec.ClusterIPs {
+				s.markAddress(ip)
+			}
 		}
-		if made.problem != nil && t.problem == "" {
-			t.problem = kube.Printable(fmt.Errorf("routes[%d] %q: %w", i, kube.Clip(r.Name), made.problem)).Error()
-		}
-		p.Routes = append(p.Routes, made.Route)
 	}
-	for i, d := range o.Spec.DstOverrides {
-		made, err := t.override(d)
-		if err != nil {
-			return nil, fmt.Errorf("dstOverrides[%d]: %w", i, err)
-		}
-		p.Overrides = append(p.Overrides, made)
-	}
-	var err error
-	if p.Budget, err = budget(o.Spec.RetryBudget); err != nil {
-		return nil, fmt.Errorf("retryBudget: %w", err)
-	}
-	return p, nil
 }
 
-// madeRoute is a route and what can't be used of it.
-type madeRoute struct {
-	federation.Route
-	problem error
-}
-
-func (t *translation) route(r *crd.RouteSpec) (made madeRoute, err error) {
-	made.Name, made.Retryable = r.Name, r.IsRetryable
-	if err := t.spend(r.Name); err != nil {
-		return made, err
+// profiled returns the Service that ServiceProfiles of that name are about.
+func profiled(name string) (federation.ServiceID, bool) {
+	parts := strings.SplitN(name, ".", 4)
+	if len(parts) < 4 || parts[2] != "svc" {
+		return federation.ServiceID{}, false
 	}
-	if made.Condition, err = t.request(r.Condition, 1); err != nil {
-		return made, fmt.Errorf("condition: %w", err)
-	}
-	for i, c := range r.ResponseClasses {
-		if c == nil {
-			return made, fmt.Errorf("responseClasses[%d] is null", i)
-		}
-		if err := t.spend(""); err != nil {
-			return made, err
-		}
-		m, err := t.response(c.Condition, 1)
-		if err != nil {
-			return made, fmt.Errorf("responseClasses[%d]: condition: %w", i, err)
-		}
-		made.Classes = append(made.Classes, federation.ResponseClass{Condition: m, Failure: c.IsFailure})
-	}
-	if r.Timeout != "" {
-		made.Timeout, made.problem = duration("timeout", r.Timeout)
-		made.Timeout = max(made.Timeout, 0)
-	}
-	return made, nil
-}
-
-// spend takes the bytes that one part takes, if there are that many left and the
-// text is one.
-func (t *translation) spend(text string) error {
-	t.size += perPart + len(text)
-	switch {
-	case t.size > maxProfile:
-		return fmt.Errorf("it is too large: proxies would be sent more than %d bytes", maxProfile)
-	case !utf8.ValidString(text):
-		return errors.New("not UTF-8")
-	}
-	return nil
-}
-
-func duration(name, text string) (time.Duration, error) {
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		return 0, fmt.Errorf("%s: %q is no duration", name, kube.Clip(text))
-	}
-	return d, nil
-}
-
-func budget(b *crd.RetryBudget) (*federation.RetryBudget, error) {
-	if b == nil {
-		return nil, nil
-	}
-	ttl, err := duration("ttl", b.TTL)
-	switch ratio := float64(b.RetryRatio); {
-	case err != nil:
-		return nil, err
-	case ttl < 0:
-		return nil, fmt.Errorf("ttl: %v is negative", ttl)
-	case !(ratio >= 0) || math.IsInf(ratio, 0):
-		return nil, fmt.Errorf("retryRatio: %v is none", ratio)
-	}
-	return &federation.RetryBudget{Ratio: b.RetryRatio, MinPerSecond: b.MinRetriesPerSecond, TTL: ttl}, nil
-}
-
-func (t *translation) override(d *crd.WeightedDst) (federation.Override, error) {
-	if d == nil {
-		return federation.Override{}, errNull
-	}
-	if d.Authority == "" {
-		return federation.Override{}, errors.New("authority: none")
-	}
-	if err := t.spend(d.Authority); err != nil {
-		return federation.Override{}, fmt.Errorf("authority: %w", err)
-	}
-	w, err := weight(string(d.Weight))
-	if err != nil {
-		return federation.Override{}, fmt.Errorf("weight: %w", err)
-	}
-	return federation.Override{Authority: d.Authority, Weight: w}, nil
-}
-
-// weightUnits are what a weight of one is worth.
-const weightUnits = 10_000
-
-// weight reads a weight as proxies are told it; none is zero, and what is too
-// much for them is their most.
-func weight(text string) (uint32, error) {
-	if text == "" {
-		return 0, nil
-	}
-	q, err := readQuantity(text)
-	switch {
-	case err != nil:
-		return 0, err
-	case q.Sign() < 0:
-		return 0, fmt.Errorf("%s is negative", text)
-	case q.CmpInt64(math.MaxUint32/weightUnits) > 0:
-		return math.MaxUint32, nil
-	}
-	return uint32(q.MilliValue() * (weightUnits / 1000)), nil
-}
-
-// readQuantity refuses what would take long to work out, such as 1e999999999.
-func readQuantity(text string) (quantity.Quantity, error) {
-	number, exponent, _ := strings.Cut(strings.ToLower(text), "e")
-	if len(number) > 40 || len(exponent) > 3 {
-		return quantity.Quantity{}, fmt.Errorf("%q is too long", kube.Clip(text))
-	}
-	q, err := quantity.ParseQuantity(text)
-	if err != nil {
-		return q, fmt.Errorf("%q is no quantity", kube.Clip(text))
-	}
-	return q, nil
+	return federation.ServiceID{Namespace: parts[1], Name: parts[0]}, true
 }

@@ -1,4 +1,4 @@
-package clusterstore
+package serviceprofile
 
 import (
 	"errors"
@@ -16,15 +16,15 @@ var (
 // fields are what a condition says, in the order in which it is told. They are at
 // one depth: if there are several, below what says that all are meant.
 type fields struct {
-	*translation
+	*translator
 	depth int
 	list  []federation.Match
 	err   error
 }
 
-// begin prepares to read a condition of n fields.
-func (t *translation) begin(n, depth int) *fields {
-	f := &fields{translation: t, depth: depth}
+// fieldsOf prepares to read a condition of n fields.
+func (t *translator) fieldsOf(n, depth int) *fields {
+	f := &fields{translator: t, depth: depth}
 	if n > 1 {
 		f.depth++
 		f.err = t.spend("")
@@ -85,11 +85,11 @@ func (f *fields) match() (federation.Match, error) {
 	return federation.Match{Kind: federation.MatchAll, Sub: f.list}, nil
 }
 
-func (t *translation) request(c *crd.RequestMatch, depth int) (federation.Match, error) {
+func (t *translator) request(c *crd.RequestMatch, depth int) (federation.Match, error) {
 	if c == nil {
 		return federation.Match{}, errNull
 	}
-	f := t.begin(count(c.All != nil, c.Any != nil, c.Method != "", c.Not != nil, c.PathRegex != ""), depth)
+	f := t.fieldsOf(count(c.All != nil, c.Any != nil, c.Method != "", c.Not != nil, c.PathRegex != ""), depth)
 	if c.All != nil {
 		several(f, federation.MatchAll, c.All, t.request)
 	}
@@ -108,11 +108,11 @@ func (t *translation) request(c *crd.RequestMatch, depth int) (federation.Match,
 	return f.match()
 }
 
-func (t *translation) response(c *crd.ResponseMatch, depth int) (federation.Match, error) {
+func (t *translator) response(c *crd.ResponseMatch, depth int) (federation.Match, error) {
 	if c == nil {
 		return federation.Match{}, errNull
 	}
-	f := t.begin(count(c.All != nil, c.Any != nil, c.Status != nil, c.Not != nil), depth)
+	f := t.fieldsOf(count(c.All != nil, c.Any != nil, c.Status != nil, c.Not != nil), depth)
 	if c.All != nil {
 		several(f, federation.MatchAll, c.All, t.response)
 	}

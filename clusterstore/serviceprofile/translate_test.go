@@ -1,17 +1,13 @@
-package clusterstore
+package serviceprofile
 
 import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"net/netip"
 	"reflect"
 	"strings"
 	"testing"
 	"unicode/utf8"
-
-	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 
 	"isthmus/clusterstore/crd"
 	"isthmus/federation"
@@ -54,12 +50,12 @@ func tellMatch(m federation.Match) string {
 }
 
 // tellProfile writes a ServiceProfile down, a line for each part.
-func tellProfile(f *profileFacts) string {
-	if f.profile == nil {
-		return "refused: " + f.problem
+func tellProfile(f *Translated) string {
+	if f.Profile == nil {
+		return "refused: " + f.Problem
 	}
 	var lines []string
-	for _, r := range f.profile.Routes {
+	for _, r := range f.Profile.Routes {
 		line := fmt.Sprintf("%s: %s", r.Name, tellMatch(r.Condition))
 		if r.Retryable {
 			line += " retryable"
@@ -72,14 +68,14 @@ func tellProfile(f *profileFacts) string {
 		}
 		lines = append(lines, line)
 	}
-	if b := f.profile.Budget; b != nil {
+	if b := f.Profile.Budget; b != nil {
 		lines = append(lines, fmt.Sprintf("budget %v %d %v", b.Ratio, b.MinPerSecond, b.TTL))
 	}
-	for _, o := range f.profile.Overrides {
+	for _, o := range f.Profile.Overrides {
 		lines = append(lines, fmt.Sprintf("%s %d", o.Authority, o.Weight))
 	}
-	if f.problem != "" {
-		lines = append(lines, "but "+f.problem)
+	if f.Problem != "" {
+		lines = append(lines, "but "+f.Problem)
 	}
 	return strings.Join(lines, "\n")
 }
@@ -152,11 +148,11 @@ func TestServiceProfile(t *testing.T) {
 		{"whatever they are here", `{"opaquePorts":"80"}`, ""},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			f, ok := compactServiceProfile(aProfile("web.ns", x.spec))
-			if got := tellProfile(f); !ok || got != x.want && !(strings.HasSuffix(x.want, "spec: ") && strings.HasPrefix(got, x.want)) {
+			f := Translate(aProfile("web.ns", x.spec))
+			if got := tellProfile(f); got != x.want && !(strings.HasSuffix(x.want, "spec: ") && strings.HasPrefix(got, x.want)) {
 				t.Errorf("got\n%s\nwant\n%s", got, x.want)
 			}
-			if p := f.profile; p != nil && (p.Namespace != "ns" || p.Name != "web.ns.svc.cluster.local") {
+			if p := f.Profile; p != nil && (p.Namespace != "ns" || p.Name != "web.ns.svc.cluster.local") {
 				t.Errorf("of %s/%s", p.Namespace, p.Name)
 			}
 		})
@@ -190,9 +186,9 @@ func TestServiceProfileBounds(t *testing.T) {
 		{"too long", `{"routes":[{"name":"r","condition":{"pathRegex":"` + strings.Repeat("a", maxProfile) + `"}}]}`, false},
 		{"too many overrides", `{"dstOverrides":[` + strings.Repeat(`{"authority":"a"},`, 100_000) + `{"authority":"a"}]}`, false},
 	} {
-		f, _ := compactServiceProfile(aProfile("web.ns", x.spec))
-		if (f.profile != nil) != x.ok || len(f.problem) > 1000 || x.ok != (f.problem == "") {
-			t.Errorf("%s: used %v: %.300s", x.name, f.profile != nil, f.problem)
+		f := Translate(aProfile("web.ns", x.spec))
+		if (f.Profile != nil) != x.ok || len(f.Problem) > 1000 || x.ok != (f.Problem == "") {
+			t.Errorf("%s: used %v: %.300s", x.name, f.Profile != nil, f.Problem)
 		}
 	}
 	for _, o := range []*crd.ServiceProfile{
@@ -202,74 +198,9 @@ func TestServiceProfileBounds(t *testing.T) {
 		{Spec: crd.ServiceProfileSpec{RetryBudget: &crd.RetryBudget{TTL: "1s", RetryRatio: float32(math.NaN())}}},
 		{Spec: crd.ServiceProfileSpec{RetryBudget: &crd.RetryBudget{TTL: "1s", RetryRatio: float32(math.Inf(1))}}},
 	} {
-		if f, _ := compactServiceProfile(o); f.profile != nil || !utf8.ValidString(f.problem) {
-			t.Errorf("%+v is used, or refused with %q", o.Spec, f.problem)
+		if f := Translate(o); f.Profile != nil || !utf8.ValidString(f.Problem) {
+			t.Errorf("%+v is used, or refused with %q", o.Spec, f.Problem)
 		}
-	}
-}
-
-// TestServiceProfilesLive: a ServiceProfile that says the same stays the same, and
-// of each change is told, as soon as there is one.
-func TestServiceProfilesLive(t *testing.T) {
-	core, logs := observer.New(zap.WarnLevel)
-	w := newWorld(t, func(c *Config) { withAddresses(c); c.Log = zap.New(core) })
-	w.put(clusterIP(aService("web", "http=80"), "10.1.0.1", "fd00::1"), aService("db", "sql=5432"))
-	w.marked()
-	w.markedTopics()
-	const name, good = "web.ns.svc.cluster.local", `{"routes":[{"name":"r","condition":{"method":"GET"}}]}`
-	var last *federation.ServiceProfile
-	step := func(what string, do func(), want string, told bool, rejected, logged int) {
-		t.Helper()
-		do()
-		got := "none"
-		p, exists := w.ServiceProfile("ns", name)
-		switch {
-		case p != nil:
-			got = tellProfile(&profileFacts{profile: p})
-		case exists:
-			got = "refused"
-		}
-		topics := w.markedTopics()
-		_, ofService := topics[Topic{Service: web80.Service}]
-		_, ofAddress := topics[Topic{IP: netip.MustParseAddr("10.1.0.1")}]
-		if got != want || (ofService && ofAddress && len(topics) == 3) != told || !told && len(topics) > 0 || len(w.marked()) > 0 {
-			t.Errorf("%s: got %q, want %q; told of %v", what, got, want, topics)
-		}
-		if !told && p != last {
-			t.Errorf("%s: another pointer", what)
-		}
-		last = p
-		if h := w.Health(); h.RejectedProfiles != rejected || len(h.Unusable) < rejected {
-			t.Errorf("%s: %d refused: %q", what, h.RejectedProfiles, h.Unusable)
-		}
-		if n := len(logs.TakeAll()); n != logged {
-			t.Errorf("%s: %d lines logged", what, n)
-		}
-	}
-	put := func(spec string) func() { return func() { w.put(aProfile("web.ns", spec)) } }
-	step("R-02 none", func() {}, "none", false, 0, 0)
-	step("R-01 there is one", put(good), "r: method:GET", true, 0, 0)
-	step("the same", put(good), "r: method:GET", false, 0, 0)
-	step("the same in other words", put(`{"routes":[{"name":"r","condition":{"method":"GET","all":null},"timeout":"0s"}],"opaquePorts":{"1":{}}}`), "r: method:GET", false, 0, 0)
-	step("another", put(`{}`), "", true, 0, 0)
-	step("a part of it", put(`{"routes":[{"name":"r","condition":{"method":"GET"},"timeout":"x"}]}`), "r: method:GET", true, 0, 1)
-	step("refused", put(`{"routes":[null]}`), "refused", true, 1, 1)
-	step("refused again", put(`{"routes":[null]}`), "refused", false, 1, 0)
-	step("refused for something else", put(`{"routes":7}`), "refused", true, 1, 1)
-	mine := aProfile("web.ns", good)
-	mine.Namespace = "client"
-	step("that of a client's namespace", func() { w.put(mine) }, "refused", true, 1, 0)
-	step("which is gone", func() { w.del(mine) }, "refused", true, 1, 0)
-	step("of another Service", func() { w.put(aProfile("web", good)) }, "refused", false, 1, 0)
-	step("R-03 R-04 gone", func() { w.del(aProfile("web.ns", good)) }, "none", true, 0, 0)
-	step("back", put(good), "r: method:GET", true, 0, 0)
-	step("gone with a new list", func() {
-		if err := w.store("serviceprofiles").Replace(nil, ""); err != nil {
-			t.Error(err)
-		}
-	}, "none", true, 0, 0)
-	if len(w.Health().Unusable) != 0 {
-		t.Errorf("unusable: %q", w.Health().Unusable)
 	}
 }
 
@@ -284,15 +215,15 @@ func FuzzServiceProfile(f *testing.F) {
 		if !json.Valid([]byte(spec)) {
 			return
 		}
-		made, ok := compactServiceProfile(aProfile("web.ns", spec))
-		if !ok || !utf8.ValidString(made.problem) || len(made.problem) > 1000 || made.profile == nil && made.problem == "" {
+		made := Translate(aProfile("web.ns", spec))
+		if !utf8.ValidString(made.Problem) || len(made.Problem) > 1000 || made.Profile == nil && made.Problem == "" {
 			t.Fatalf("%+v", made)
 		}
-		if again, _ := compactServiceProfile(aProfile("web.ns", spec)); !reflect.DeepEqual(made, again) || !made.equal(again) {
+		if again := Translate(aProfile("web.ns", spec)); !reflect.DeepEqual(made, again) || !made.Equal(again) {
 			t.Fatalf("%+v, and again %+v", made, again)
 		}
-		if made.profile != nil {
-			checkProfile(t, made.profile)
+		if made.Profile != nil {
+			checkProfile(t, made.Profile)
 		}
 	})
 }

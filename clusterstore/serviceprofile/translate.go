@@ -1,0 +1,176 @@
+package serviceprofile
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"time"
+	"unicode/utf8"
+
+	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/kube"
+	"isthmus/federation"
+)
+
+// What a ServiceProfile may cost.
+const (
+	// maxProfile bounds, in bytes, what proxies are told of it, estimated from
+	// above: they take messages of 4 MiB. (A method in capital letters may be
+	// half as long again.)
+	maxProfile = 2 << 20
+	// perPart is what a part of it takes, short of its texts.
+	perPart = 48
+	// maxNested bounds conditions in conditions: each takes two messages, and
+	// proxies read 100 in one another.
+	maxNested = 30
+)
+
+// Translated is what proxies can be sent of a ServiceProfile. It is immutable.
+type Translated struct {
+	Profile *federation.ServiceProfile // nil: it can't be used
+	Problem string                     // why it can't, or what of it can't; empty: all is well
+}
+
+// Translate reads a ServiceProfile. Equal ones give equal results, and a Problem
+// is fit to be shown.
+func Translate(o *crd.ServiceProfile) *Translated {
+	if o.Invalid != "" {
+		return &Translated{Problem: kube.Printable(errors.New(o.Invalid)).Error()}
+	}
+	var t translator
+	p, err := t.profile(o)
+	if err != nil {
+		return &Translated{Problem: kube.Printable(err).Error()}
+	}
+	return &Translated{Profile: p, Problem: t.problem}
+}
+
+// Equal tells whether both say the same. There may be no receiver (nil): that
+// is equal to nothing.
+func (t *Translated) Equal(o *Translated) bool {
+	return t != nil && t.Problem == o.Problem && reflect.DeepEqual(t.Profile, o.Profile)
+}
+
+// translator makes of one ServiceProfile what proxies are sent.
+type translator struct {
+	size    int    // of what there is so far, estimated
+	problem string // the first thing that can't be used, though the rest can
+}
+
+func (t *translator) profile(o *crd.ServiceProfile) (*federation.ServiceProfile, error) {
+	p := &federation.ServiceProfile{Namespace: o.Namespace, Name: o.Name}
+	for i, r := range o.Spec.Routes {
+		if r == nil {
+			return nil, fmt.Errorf("routes[%d] is null", i)
+		}
+		made, err := t.route(r)
+		if err != nil {
+			return nil, fmt.Errorf("routes[%d] %q: %w", i, kube.Clip(r.Name), err)
+		}
+		if made.problem != nil && t.problem == "" {
+			t.problem = kube.Printable(fmt.Errorf("routes[%d] %q: %w", i, kube.Clip(r.Name), made.problem)).Error()
+		}
+		p.Routes = append(p.Routes, made.Route)
+	}
+	for i, d := range o.Spec.DstOverrides {
+		made, err := t.override(d)
+		if err != nil {
+			return nil, fmt.Errorf("dstOverrides[%d]: %w", i, err)
+		}
+		p.Overrides = append(p.Overrides, made)
+	}
+	var err error
+	if p.Budget, err = budget(o.Spec.RetryBudget); err != nil {
+		return nil, fmt.Errorf("retryBudget: %w", err)
+	}
+	return p, nil
+}
+
+// madeRoute is a route and what can't be used of it.
+type madeRoute struct {
+	federation.Route
+	problem error
+}
+
+func (t *translator) route(r *crd.RouteSpec) (made madeRoute, err error) {
+	made.Name, made.Retryable = r.Name, r.IsRetryable
+	if err := t.spend(r.Name); err != nil {
+		return made, err
+	}
+	if made.Condition, err = t.request(r.Condition, 1); err != nil {
+		return made, fmt.Errorf("condition: %w", err)
+	}
+	for i, c := range r.ResponseClasses {
+		if c == nil {
+			return made, fmt.Errorf("responseClasses[%d] is null", i)
+		}
+		if err := t.spend(""); err != nil {
+			return made, err
+		}
+		m, err := t.response(c.Condition, 1)
+		if err != nil {
+			return made, fmt.Errorf("responseClasses[%d]: condition: %w", i, err)
+		}
+		made.Classes = append(made.Classes, federation.ResponseClass{Condition: m, Failure: c.IsFailure})
+	}
+	if r.Timeout != "" {
+		made.Timeout, made.problem = duration("timeout", r.Timeout)
+		made.Timeout = max(made.Timeout, 0)
+	}
+	return made, nil
+}
+
+// spend takes the bytes that one part takes, if there are that many left and the
+// text is one.
+func (t *translator) spend(text string) error {
+	t.size += perPart + len(text)
+	switch {
+	case t.size > maxProfile:
+		return fmt.Errorf("it is too large: proxies would be sent more than %d bytes", maxProfile)
+	case !utf8.ValidString(text):
+		return errors.New("not UTF-8")
+	}
+	return nil
+}
+
+func duration(name, text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %q is no duration", name, kube.Clip(text))
+	}
+	return d, nil
+}
+
+func budget(b *crd.RetryBudget) (*federation.RetryBudget, error) {
+	if b == nil {
+		return nil, nil
+	}
+	ttl, err := duration("ttl", b.TTL)
+	switch ratio := float64(b.RetryRatio); {
+	case err != nil:
+		return nil, err
+	case ttl < 0:
+		return nil, fmt.Errorf("ttl: %v is negative", ttl)
+	case !(ratio >= 0) || math.IsInf(ratio, 0):
+		return nil, fmt.Errorf("retryRatio: %v is none", ratio)
+	}
+	return &federation.RetryBudget{Ratio: b.RetryRatio, MinPerSecond: b.MinRetriesPerSecond, TTL: ttl}, nil
+}
+
+func (t *translator) override(d *crd.WeightedDst) (federation.Override, error) {
+	if d == nil {
+		return federation.Override{}, errNull
+	}
+	if d.Authority == "" {
+		return federation.Override{}, errors.New("authority: none")
+	}
+	if err := t.spend(d.Authority); err != nil {
+		return federation.Override{}, fmt.Errorf("authority: %w", err)
+	}
+	w, err := weight(string(d.Weight))
+	if err != nil {
+		return federation.Override{}, fmt.Errorf("weight: %w", err)
+	}
+	return federation.Override{Authority: d.Authority, Weight: w}, nil
+}
