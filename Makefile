@@ -77,7 +77,7 @@ growth: tools ## how the gateway's costs grow with endpoints, clusters and Servi
 	@$(BIN)/bench growth
 
 microbench: ## benchmarks of the hot paths
-	go test -run '^$$' -bench . -benchmem ./federation ./grpcapi/... ./clusterstore
+	go test -run '^$$' -bench . -benchmem ./federation ./grpcapi/... ./clusterstore/cluster
 
 fuzz: ## every fuzz test for FUZZTIME (default 20s)
 	@for p in $$(go list ./...); do names=$$(go test -list '^Fuzz' $$p) || exit 1; for f in $$(echo "$$names" | grep '^Fuzz'); do \

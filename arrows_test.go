@@ -11,21 +11,25 @@ import (
 // TestArrows keeps the packages' dependencies as they are meant to be.
 func TestArrows(t *testing.T) {
 	const outside = "." // anything but the standard library and the package itself
+	serving := []string{"isthmus/grpcapi/...", "github.com/linkerd/...", "google.golang.org/grpc/..."}
+	but := func(more ...string) []string { return append(more, serving...) }
 	for pkg, forbidden := range map[string][]string{
 		"isthmus/federation":                  {outside},
-		"isthmus/clusterstore":                {"isthmus/local", "isthmus/grpcapi", "github.com/linkerd/", "google.golang.org/grpc"},
-		"isthmus/clusterstore/follow":         {"isthmus/clusterstore", "isthmus/local", "isthmus/grpcapi", "github.com/linkerd/", "google.golang.org/grpc"},
-		"isthmus/clusterstore/kube":           {"isthmus/clusterstore/follow", "isthmus/local", "isthmus/grpcapi", "github.com/linkerd/", "google.golang.org/grpc"},
-		"isthmus/clusterstore/serviceprofile": {"isthmus/clusterstore/cluster", "isthmus/clusterstore/follow", "isthmus/local", "isthmus/grpcapi", "github.com/linkerd/", "google.golang.org/grpc"},
-		"isthmus/local":                       {"isthmus/grpcapi", "github.com/linkerd/", "google.golang.org/grpc"},
-		"isthmus/local/externalworkload":      {"isthmus/grpcapi", "isthmus/local", "isthmus/clusterstore/kube", "github.com/linkerd/", "google.golang.org/grpc"},
-		"isthmus/grpcapi":                     {"isthmus/local", "isthmus/clusterstore", "k8s.io/"},
-		"isthmus/cmd/isthmus":                 {"isthmus/e2e", "isthmus/manifests"},
+		"isthmus/clusterstore":                but("isthmus/local/..."),
+		"isthmus/clusterstore/cluster":        but("isthmus/local/...", "isthmus/clusterstore"),
+		"isthmus/clusterstore/follow":         but("isthmus/local/...", "isthmus/clusterstore/..."),
+		"isthmus/clusterstore/kube":           but("isthmus/local/...", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow"),
+		"isthmus/clusterstore/serviceprofile": but("isthmus/local/...", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow"),
+		"isthmus/clusterstore/crd":            but("isthmus/local/...", "isthmus/clusterstore/...", "isthmus/federation", "k8s.io/client-go/..."),
+		"isthmus/local":                       but("isthmus/clusterstore"),
+		"isthmus/local/externalworkload":      but("isthmus/local", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow", "isthmus/clusterstore/kube"),
+		"isthmus/grpcapi":                     {"isthmus/local/...", "isthmus/clusterstore/...", "k8s.io/..."},
+		"isthmus/cmd/isthmus":                 {"isthmus/e2e/...", "isthmus/manifests/..."},
 	} {
 		deps := dependencies(t, ".", pkg)
 		for _, dep := range deps[:len(deps)-1] {
 			for _, f := range forbidden {
-				if f == outside || strings.HasPrefix(dep, f) {
+				if f == outside || covers(f, dep) {
 					t.Errorf("%s must not reach %s", pkg, dep)
 				}
 			}
@@ -62,6 +66,13 @@ func TestImportsOfWire(t *testing.T) {
 			t.Errorf("isthmus/grpcapi/wire must not import %s", path)
 		}
 	}
+}
+
+// covers tells whether a package is the one of that name or, with "/..." at its
+// end, one of those from it on down.
+func covers(pattern, pkg string) bool {
+	name, below := strings.CutSuffix(pattern, "/...")
+	return pkg == name || below && strings.HasPrefix(pkg, name+"/")
 }
 
 // dependencies lists all that a package reaches outside the standard library,

@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/follow"
 	"isthmus/federation"
 )
@@ -16,7 +17,7 @@ type instance interface {
 	federation.Source
 	Run(context.Context) error
 	Synced() <-chan struct{}
-	Health() Health
+	Health() cluster.Health
 	HealthChanged() <-chan struct{}
 }
 
@@ -55,7 +56,7 @@ func (a *attempt) stop() {
 }
 
 // look returns the cluster's health, and makes changed tell of the next change.
-func (a *attempt) look() Health {
+func (a *attempt) look() cluster.Health {
 	a.changed = a.cluster.HealthChanged()
 	return a.cluster.Health()
 }
@@ -78,7 +79,7 @@ type unusable struct{ err error }
 
 func (u unusable) Run(ctx context.Context) error  { <-ctx.Done(); return nil }
 func (u unusable) Synced() <-chan struct{}        { return nil }
-func (u unusable) Health() Health                 { return Health{Health: follow.Health{Err: u.err}} }
+func (u unusable) Health() cluster.Health         { return cluster.Health{Health: follow.Health{Err: u.err}} }
 func (u unusable) HealthChanged() <-chan struct{} { return nil }
 
 func (u unusable) State(federation.ServiceID) federation.ServiceState { return federation.Missing }

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
 )
 
@@ -24,13 +25,13 @@ type link struct {
 	log   *zap.Logger            // fixed
 
 	mailbox federation.Latest[[]*credentials] // what Secrets there are for it, oldest first
-	view    atomic.Pointer[view]              // what it looks like from outside
+	shown   atomic.Pointer[published]         // what others may see of it
 	settled bool                              // under store.mu: has been something else than pending
 
 	accepted *credentials // what next or, without one, serving is made from
 	serving  *attempt
 	next     *attempt
-	state    State
+	standing cluster.Standing
 	since    time.Time
 	losers   []string // Secrets reported as duplicates
 }
@@ -41,7 +42,7 @@ func (l *link) run(ctx context.Context) {
 	defer func() { l.next.stop(); l.serving.stop() }()
 	for ctx.Err() == nil {
 		list, newer := l.mailbox.Get()
-		l.follow(ctx, list)
+		l.reconcile(ctx, list)
 		if len(list) == 0 && l.store.retire(l) {
 			return
 		}
@@ -49,20 +50,20 @@ func (l *link) run(ctx context.Context) {
 	}
 }
 
-// follow brings the link to where its Secrets and its clusters say it should
+// reconcile brings the link to where its Secrets and its clusters say it should
 // be. Doing it again changes nothing.
-func (l *link) follow(ctx context.Context, list []*credentials) {
-	l.accept(ctx, choose(list, l.accepted))
+func (l *link) reconcile(ctx context.Context, list []*credentials) {
+	l.accept(ctx, pick(list, l.accepted))
 	l.promote()
 	l.judge()
 	l.reportDuplicates(list)
 	l.publish()
-	if l.state != Pending {
+	if l.standing != cluster.Pending {
 		l.store.settle(l)
 	}
 }
 
-// wait returns when there may be something to follow.
+// wait returns when there may be something to reconcile.
 func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	var synced, next, serving <-chan struct{}
 	var overdue <-chan time.Time
@@ -107,10 +108,10 @@ func (l *link) accept(ctx context.Context, want *credentials) {
 func (l *link) start(ctx context.Context, creds *credentials) {
 	l.next.stop()
 	deadline := time.Now().Add(l.store.opts.Grace)
-	if l.state == Pending && l.next != nil {
+	if l.standing == cluster.Pending && l.next != nil {
 		deadline = l.next.deadline
 	}
-	cluster, err := l.store.create(creds.rest, Config{
+	made, err := l.store.create(creds.rest, cluster.Config{
 		Name:        l.name,
 		TrustDomain: creds.trustDomain,
 		Rules:       l.store.opts.Rules,
@@ -121,11 +122,11 @@ func (l *link) start(ctx context.Context, creds *credentials) {
 		},
 	})
 	if err != nil {
-		cluster = unusable{err}
+		made = unusable{err}
 	}
-	l.next = &attempt{cluster: cluster, creds: creds, grace: l.store.opts.Grace, deadline: deadline}
+	l.next = &attempt{cluster: made, creds: creds, grace: l.store.opts.Grace, deadline: deadline}
 	if l.serving == nil {
-		l.enter(Pending, nil)
+		l.enter(cluster.Pending, nil)
 	}
 	l.next.run(ctx, l.log)
 }
@@ -158,7 +159,7 @@ func (l *link) unlink() {
 	l.store.opts.Metrics.Requests().Forget(l.name)
 }
 
-// judge says what state the clusters' health puts the link in, and whether a
+// judge says what standing follows from the clusters' health, and whether a
 // rotation works.
 func (l *link) judge() {
 	var err error
@@ -167,16 +168,16 @@ func (l *link) judge() {
 	}
 	switch {
 	case l.serving == nil && l.next == nil:
-		l.enter(Rejected, nil)
+		l.enter(cluster.Rejected, nil)
 	case l.serving == nil && err != nil:
-		l.enter(Unreachable, err)
+		l.enter(cluster.Unreachable, err)
 	case l.serving == nil:
 		// Pending from its start on; unreachable until it has synced.
 	default:
 		if h := l.serving.look(); h.Lost.IsZero() {
-			l.enter(Ready, nil)
+			l.enter(cluster.Ready, nil)
 		} else {
-			l.enter(Stale, h.Err)
+			l.enter(cluster.Stale, h.Err)
 		}
 		if err != nil && !l.next.failed {
 			l.next.failed = true
@@ -186,16 +187,16 @@ func (l *link) judge() {
 	}
 }
 
-// enter puts the link into a state, tells the table what it has to know of it,
+// enter gives the link another standing, tells the table what it has to know of it,
 // and logs the change.
-func (l *link) enter(s State, why error) {
-	if l.state == s {
+func (l *link) enter(s cluster.Standing, why error) {
+	if l.standing == s {
 		return
 	}
-	before := l.state
-	l.state, l.since = s, time.Now()
+	before := l.standing
+	l.standing, l.since = s, time.Now()
 	switch s {
-	case Pending:
+	case cluster.Pending:
 		l.store.opts.Table.Link(l.name, federation.Pending, nil)
 		c := l.next.creds
 		warnings := zap.Skip()
@@ -203,13 +204,13 @@ func (l *link) enter(s State, why error) {
 			warnings = zap.Strings("warnings", c.warnings)
 		}
 		l.log.Info("cluster linked", zap.String("server", c.server), zap.String("secret", c.secret), warnings)
-	case Unreachable:
+	case cluster.Unreachable:
 		l.store.opts.Table.Link(l.name, federation.Unreachable, nil)
 		l.log.Info("cluster unreachable; trying on", zap.Error(why))
-	case Stale:
+	case cluster.Stale:
 		l.log.Info("cluster lost; its endpoints stay", zap.Error(why))
-	case Ready:
-		if before == Stale {
+	case cluster.Ready:
+		if before == cluster.Stale {
 			l.log.Info("cluster is back")
 		} else {
 			l.log.Info("cluster ready")
@@ -232,4 +233,29 @@ func (l *link) reportDuplicates(list []*credentials) {
 		}
 	}
 	l.losers = losers
+}
+
+// published is what others may see of a link. It is immutable.
+type published struct {
+	standing cluster.Standing
+	since    time.Time
+	accepted *credentials
+	cluster  instance // that serves or, before any does, is to
+	next     instance // that is to replace it, in a rotation
+	failed   bool     // next does not work so far
+}
+
+// publish lets others see what the link is now.
+func (l *link) publish() {
+	v := &published{standing: l.standing, since: l.since, accepted: l.accepted}
+	switch {
+	case l.serving != nil:
+		v.cluster = l.serving.cluster
+		if l.next != nil {
+			v.next, v.failed = l.next.cluster, l.next.failed
+		}
+	case l.next != nil:
+		v.cluster = l.next.cluster
+	}
+	l.shown.Store(v)
 }

@@ -1,128 +1,96 @@
 package clusterstore
 
 import (
-	"fmt"
-	"slices"
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 
-	"isthmus/clusterstore/follow"
-	"isthmus/clusterstore/kube"
+	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
 )
 
-// kinds are the resources under the names that their series have.
-var kinds = []struct{ resource, cache, lag string }{
-	{"endpoints", "endpoints", "endpoints"},
-	{"endpointslices", "endpointslices", "endpointslices"},
-	{"services", "service", "services"},
-	{"pods", "pod", "pods"},
-	{"servers", "server", "servers"},
-	{"externalworkloads", "externalworkload", "externalworkload"},
-	{"serviceprofiles", "serviceprofile", "serviceprofiles"},
-	{"nodes", "node", ""},
-	{"replicasets", "replicaset", ""},
-	{"jobs", "job", ""},
+// storeMetrics reads the store when scraped, so that series come and go with
+// their clusters.
+type storeMetrics struct {
+	store                                     *Store
+	size, secrets, rotation, rejected, unread *prometheus.Desc
 }
 
-// Metrics are the series that clusters write as they go: one for all of them, the
-// local one too. nil: none.
-type Metrics struct {
-	requests *kube.Requests
-	lags     map[string]prometheus.Observer // by resource
+func registerStore(s *Store, r prometheus.Registerer) error {
+	return r.Register(&storeMetrics{
+		store: s,
+		size: prometheus.NewDesc("cluster_store_size",
+			"Number of linked clusters: those with a usable Secret, whatever their state.", nil, nil),
+		secrets: prometheus.NewDesc("isthmus_link_secrets",
+			"Number of link Secrets, usable or not.", nil, nil),
+		rotation: prometheus.NewDesc("isthmus_cluster_rotation_failing",
+			"1 while a linked cluster's new credentials do not work and those of before are used.", []string{"cluster"}, nil),
+		rejected: prometheus.NewDesc("isthmus_link_rejected",
+			"Number of link Secrets that can't be used as they are, by what is wrong with them.", []string{"reason"}, nil),
+		unread: prometheus.NewDesc("isthmus_link_secrets_unreadable",
+			"1 while link Secrets can't be read, so that links stay as they are.", nil, nil),
+	})
 }
 
-// NewMetrics registers the series.
-func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
-	m := &Metrics{requests: kube.NewRequests(), lags: make(map[string]prometheus.Observer)}
-	all := []prometheus.Collector{m.requests}
-	for _, k := range kinds {
-		if k.lag == "" {
+func (m *storeMetrics) Describe(ch chan<- *prometheus.Desc) {
+	cluster.Describe(ch)
+	for _, d := range []*prometheus.Desc{m.size, m.secrets, m.rotation, m.rejected, m.unread} {
+		ch <- d
+	}
+}
+
+func (m *storeMetrics) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	links, size := m.store.published(), 0
+	for name, v := range links {
+		if v.accepted == nil {
 			continue
 		}
-		h := prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    k.lag + "_informer_lag_seconds",
-			Help:    fmt.Sprintf("How long after an update of one of the %s it came, in all clusters. API servers note whole seconds.", k.resource),
-			Buckets: []float64{.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 1000},
-		})
-		m.lags[k.resource] = h
-		all = append(all, h)
-	}
-	for _, c := range all {
-		if err := r.Register(c); err != nil {
-			return nil, fmt.Errorf("clusterstore: metrics of clusters: %w", err)
+		size++
+		for _, x := range cluster.Series(name, v.standing, v.cluster.Health()) {
+			ch <- x
 		}
+		gauge(m.rotation, one(v.failed), string(name))
 	}
-	return m, nil
+	gauge(m.size, float64(size))
+	now, _ := m.store.secrets.Get()
+	gauge(m.secrets, float64(len(now.secrets)))
+	reasons, clusters := m.store.rejected(links)
+	for reason, n := range reasons {
+		gauge(m.rejected, float64(n), reason)
+	}
+	for name := range clusters {
+		ch <- cluster.StandingSeries(name, cluster.Rejected)
+	}
+	_, err := m.store.Secrets()
+	gauge(m.unread, one(err != nil))
 }
 
-// lag returns what observes the lag of a resource; nil: nothing does.
-func (m *Metrics) lag(resource string) prometheus.Observer {
-	if m == nil {
-		return nil
-	}
-	return m.lags[resource]
-}
-
-// Requests are the series about what is asked of clusters' APIs.
-func (m *Metrics) Requests() *kube.Requests {
-	if m == nil {
-		return nil
-	}
-	return m.requests
-}
-
-// clusterDescs are those of the series that a cluster has when scraped.
-type clusterDescs struct {
-	state, stale *prometheus.Desc
-	caches       []*prometheus.Desc // as kinds
-}
-
-func newClusterDescs() clusterDescs {
-	d := clusterDescs{
-		state: prometheus.NewDesc("isthmus_cluster_state",
-			"1 for the state that a cluster is in: rejected, pending, unreachable, ready or stale.", []string{"cluster", "state"}, nil),
-		stale: prometheus.NewDesc("isthmus_cluster_stale_seconds",
-			"For how long a cluster's API has been lost; 0 while it is followed.", []string{"cluster"}, nil),
-	}
-	for _, k := range kinds {
-		d.caches = append(d.caches, prometheus.NewDesc(k.cache+"_cache_size",
-			fmt.Sprintf("How many of a cluster's %s are known and of use.", k.resource), []string{"cluster"}, nil))
-	}
-	return d
-}
-
-func (d *clusterDescs) describe(ch chan<- *prometheus.Desc) {
-	ch <- d.state
-	ch <- d.stale
-	for _, c := range d.caches {
-		ch <- c
-	}
-}
-
-// ClusterMetrics are the series that say how a cluster is doing, linked or local,
-// now.
-func ClusterMetrics(cluster federation.ClusterName, s State, h Health) []prometheus.Metric {
-	d, name := newClusterDescs(), cluster.String()
-	seconds := 0.0
-	if s == Stale && !h.Lost.IsZero() {
-		seconds = time.Since(h.Lost).Seconds()
-	}
-	list := []prometheus.Metric{
-		prometheus.MustNewConstMetric(d.state, prometheus.GaugeValue, 1, name, string(s)),
-		prometheus.MustNewConstMetric(d.stale, prometheus.GaugeValue, seconds, name),
-	}
-	for i, k := range kinds {
-		at := slices.IndexFunc(h.Resources, func(r follow.ResourceHealth) bool { return r.Resource == k.resource })
-		size := 0
+// rejected counts the Secrets that can't be used, by reason, and names the
+// clusters that have no others. Every reason is there.
+func (s *Store) rejected(links map[federation.ClusterName]*published) (reasons map[string]int, clusters map[federation.ClusterName]bool) {
+	reasons = map[string]int{reasonLabel: 0, reasonAnnotation: 0, reasonKubeconfig: 0, reasonDuplicate: 0}
+	clusters = make(map[federation.ClusterName]bool)
+	now, _ := s.secrets.Get()
+	for _, c := range now.secrets {
+		v := links[c.cluster]
+		accepted := v != nil && v.accepted != nil
 		switch {
-		case at >= 0:
-			size = h.Resources[at].Objects
-		case len(h.Resources) == 0 || k.resource != "endpoints" && k.resource != "endpointslices":
-			continue // of those two one is read, and nothing is cached of the other
+		case c.refused != nil:
+			reasons[c.reason]++
+			if c.cluster != "" && !accepted {
+				clusters[c.cluster] = true
+			}
+		case accepted && v.accepted.secret != c.secret:
+			reasons[reasonDuplicate]++
 		}
-		list = append(list, prometheus.MustNewConstMetric(d.caches[i], prometheus.GaugeValue, float64(size), name))
 	}
-	return list
+	return reasons, clusters
+}
+
+func one(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
 }

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
-	"isthmus/clusterstore/follow"
+	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/kube"
 )
 
@@ -102,40 +102,11 @@ func TestMetricsOnce(t *testing.T) {
 	}
 }
 
-// TestClusterMetrics: the caches of a cluster under the names that they have in
-// Linkerd's destination controller; what is not read is empty.
-func TestClusterMetrics(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectorOf(ClusterMetrics("east", Ready, healthOf(follow.Health{Resources: []follow.ResourceHealth{
-		{Resource: "pods", Objects: 3}, {Resource: "endpointslices", Objects: 2}, {Resource: "servers"},
-	}}))))
-	want := []string{
-		"endpoints_cache_size cluster=east 0",
-		"endpointslices_cache_size cluster=east 2",
-		"isthmus_cluster_stale_seconds cluster=east 0",
-		"isthmus_cluster_state cluster=east state=ready 1",
-		"pod_cache_size cluster=east 3",
-		"server_cache_size cluster=east 0",
-	}
-	if got := scrape(t, registry); !slices.Equal(got, want) {
-		t.Errorf("scraped\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
-	}
-}
-
-type collectorOf []prometheus.Metric
-
-func (c collectorOf) Describe(chan<- *prometheus.Desc) {}
-func (c collectorOf) Collect(ch chan<- prometheus.Metric) {
-	for _, m := range c {
-		ch <- m
-	}
-}
-
 // TestForgottenWithItsLink: what a cluster wrote as it went goes with the last
 // Secret for it, and not before.
 func TestForgottenWithItsLink(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	m, err := NewMetrics(registry)
+	m, err := cluster.NewMetrics(registry)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"isthmus/clusterstore"
+	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
 )
 
@@ -25,7 +25,7 @@ const (
 )
 
 // define says what a Service is made of, and what of that can't be used.
-func define(id federation.ServiceID, svc *clusterstore.Service) (*federation.Definition, []string) {
+func define(id federation.ServiceID, svc *cluster.Service) (*federation.Definition, []string) {
 	local, hasLocal := svc.Annotations[localDiscovery]
 	remote, hasRemote := svc.Annotations[remoteDiscovery]
 	if hasLocal || hasRemote {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"isthmus/clusterstore"
+	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
 )
 
@@ -25,14 +25,14 @@ func render(d *federation.Definition) string {
 }
 
 func TestDefine(t *testing.T) {
-	annotations := func(local, remote string) *clusterstore.Service {
-		return &clusterstore.Service{Annotations: map[string]string{localDiscovery: local, remoteDiscovery: remote}}
+	annotations := func(local, remote string) *cluster.Service {
+		return &cluster.Service{Annotations: map[string]string{localDiscovery: local, remoteDiscovery: remote}}
 	}
-	only := func(key, value string) *clusterstore.Service {
-		return &clusterstore.Service{Annotations: map[string]string{key: value}}
+	only := func(key, value string) *cluster.Service {
+		return &cluster.Service{Annotations: map[string]string{key: value}}
 	}
-	labels := func(kv ...string) *clusterstore.Service {
-		s := &clusterstore.Service{Labels: map[string]string{}}
+	labels := func(kv ...string) *cluster.Service {
+		s := &cluster.Service{Labels: map[string]string{}}
 		for i := 0; i < len(kv); i += 2 {
 			s.Labels[kv[i]] = kv[i+1]
 		}
@@ -42,11 +42,11 @@ func TestDefine(t *testing.T) {
 	both.Labels = map[string]string{remoteDiscovery: "east", remoteService: "x"}
 
 	for name, tt := range map[string]struct {
-		svc      *clusterstore.Service
+		svc      *cluster.Service
 		want     string
 		problems int
 	}{
-		"plain":                      {&clusterstore.Service{}, "single shop/web@local", 0},
+		"plain":                      {&cluster.Service{}, "single shop/web@local", 0},
 		"other annotations":          {only("multicluster.linkerd.io/else", "x@east"), "single shop/web@local", 0},
 		"local only":                 {only(localDiscovery, "bb"), "federated shop/bb@local", 0},
 		"local with blanks":          {only(localDiscovery, " bb "), "federated shop/bb@local", 0},

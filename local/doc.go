@@ -2,7 +2,7 @@
 // what its services are made of, in which zone its nodes are, and what is told of
 // a destination: its profile.
 //
-// The local cluster is a cluster like any other: a [clusterstore.Cluster], linked
+// The local cluster is a cluster like any other: a [cluster.Cluster], linked
 // in the table under the name [federation.Local]. What a [Local] adds is the
 // definitions, which it makes of the Services' labels and annotations and keeps
 // in the table, the zones, and the profiles.

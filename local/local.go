@@ -13,20 +13,20 @@ import (
 	"go.uber.org/zap"
 	"k8s.io/client-go/rest"
 
-	"isthmus/clusterstore"
+	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 )
 
 // Options are a Local's.
 type Options struct {
-	REST          *rest.Config          // how to reach the cluster
-	TrustDomain   string                // of its identities
-	ClusterDomain string                // of its services' names; empty: cluster.local
-	Rules         clusterstore.Rules    // as for linked clusters
-	Table         *federation.Table     // what services and the cluster are entered into
-	Log           *zap.Logger           // nil: no logs
-	Metrics       *clusterstore.Metrics // as for linked clusters; nil: none
+	REST          *rest.Config      // how to reach the cluster
+	TrustDomain   string            // of its identities
+	ClusterDomain string            // of its services' names; empty: cluster.local
+	Rules         cluster.Rules     // as for linked clusters
+	Table         *federation.Table // what services and the cluster are entered into
+	Log           *zap.Logger       // nil: no logs
+	Metrics       *cluster.Metrics  // as for linked clusters; nil: none
 }
 
 func (o *Options) validate() error {
@@ -42,17 +42,17 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// cluster is what a Local needs of a clusterstore.Cluster.
-type cluster interface {
+// follower is what a Local needs of a cluster.Cluster.
+type follower interface {
 	federation.Source
 	Run(context.Context) error
 	Synced() <-chan struct{}
-	Health() clusterstore.Health
+	Health() cluster.Health
 	HealthChanged() <-chan struct{}
 
-	At(netip.AddrPort) clusterstore.Found
+	At(netip.AddrPort) cluster.Found
 	Instance(svc federation.ServiceID, hostname string, port uint16) *federation.Endpoint
-	Service(federation.ServiceID) *clusterstore.Service
+	Service(federation.ServiceID) *cluster.Service
 	ServiceProfile(namespace, name string) (p *federation.ServiceProfile, exists bool)
 }
 
@@ -61,7 +61,7 @@ type Local struct {
 	// fixed
 	table    *federation.Table
 	log      *zap.Logger
-	cluster  cluster
+	cluster  follower
 	server   string // its API's host and port
 	domain   string // of its services' names
 	synced   chan struct{}
@@ -70,13 +70,13 @@ type Local struct {
 
 	mu       sync.Mutex
 	problems map[federation.ServiceID][]string // what can't be used of Services
-	since    time.Time                         // when the state began that Status tells
-	state    clusterstore.State
+	since    time.Time                         // of the standing
+	standing cluster.Standing
 }
 
 // New checks the options. It does no network IO and starts nothing.
 func New(o Options) (*Local, error) {
-	return create(o, func(c clusterstore.Config) (cluster, error) {
+	return create(o, func(c cluster.Config) (follower, error) {
 		if o.REST == nil {
 			return nil, errors.New("REST is needed")
 		}
@@ -85,11 +85,11 @@ func New(o Options) (*Local, error) {
 			return nil, fmt.Errorf("cluster %s: %w", federation.Local, err)
 		}
 		c.Client = client
-		return clusterstore.NewCluster(c)
+		return cluster.New(c)
 	})
 }
 
-func create(o Options, newCluster func(clusterstore.Config) (cluster, error)) (*Local, error) {
+func create(o Options, newCluster func(cluster.Config) (follower, error)) (*Local, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func create(o Options, newCluster func(clusterstore.Config) (cluster, error)) (*
 			l.server = u.Host
 		}
 	}
-	c, err := newCluster(clusterstore.Config{
+	c, err := newCluster(cluster.Config{
 		Name:           federation.Local,
 		TrustDomain:    o.TrustDomain,
 		Rules:          o.Rules,
@@ -116,7 +116,7 @@ func create(o Options, newCluster func(clusterstore.Config) (cluster, error)) (*
 		Changed:        func(svc federation.ServiceID, at time.Time) { o.Table.Changed(federation.Local, svc, at) },
 		OnService:      l.define,
 		OnNode:         l.zones.set,
-		ProfileChanged: func(about clusterstore.Topic, _ time.Time) { l.profiles.changed(about) },
+		ProfileChanged: func(about cluster.Topic, _ time.Time) { l.profiles.changed(about) },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("local: %w", err)
@@ -129,7 +129,7 @@ func create(o Options, newCluster func(clusterstore.Config) (cluster, error)) (*
 // ended. An API that can't be reached is tried for ever. The table is left as it
 // is. Run is called once.
 func (l *Local) Run(ctx context.Context) error {
-	l.enter(clusterstore.Pending, nil)
+	l.enter(cluster.Pending, nil)
 	l.table.Link(federation.Local, federation.Pending, nil)
 	ended := make(chan error, 1)
 	go func() { ended <- l.cluster.Run(ctx) }()
@@ -160,37 +160,37 @@ func (l *Local) Profile(k federation.ProfileKey) *federation.Watch[*federation.P
 	return l.profiles.watch(k)
 }
 
-// judge says in which state the cluster is.
-func (l *Local) judge(h clusterstore.Health) {
+// judge says what standing follows from the health.
+func (l *Local) judge(h cluster.Health) {
 	select {
 	case <-l.synced:
 		if h.Lost.IsZero() {
-			l.enter(clusterstore.Ready, nil)
+			l.enter(cluster.Ready, nil)
 		} else {
-			l.enter(clusterstore.Stale, h.Err)
+			l.enter(cluster.Stale, h.Err)
 		}
 	default:
 		if h.Err != nil {
-			l.enter(clusterstore.Unreachable, h.Err)
+			l.enter(cluster.Unreachable, h.Err)
 		}
 	}
 }
 
-// enter notes a state and logs that it began.
-func (l *Local) enter(s clusterstore.State, why error) {
+// enter notes a standing and logs that it began.
+func (l *Local) enter(s cluster.Standing, why error) {
 	l.mu.Lock()
-	before := l.state
+	before := l.standing
 	if before != s {
-		l.state, l.since = s, time.Now()
+		l.standing, l.since = s, time.Now()
 	}
 	l.mu.Unlock()
 	switch {
-	case before == s || s == clusterstore.Pending:
-	case s == clusterstore.Unreachable:
+	case before == s || s == cluster.Pending:
+	case s == cluster.Unreachable:
 		l.log.Error("the local cluster's API can't be used; trying on", zap.Error(why))
-	case s == clusterstore.Stale:
+	case s == cluster.Stale:
 		l.log.Warn("the local cluster's API is lost; what was known stays", zap.Error(why))
-	case before == clusterstore.Stale:
+	case before == cluster.Stale:
 		l.log.Info("the local cluster's API is back")
 	default:
 		l.log.Info("local cluster ready")
@@ -198,7 +198,7 @@ func (l *Local) enter(s clusterstore.State, why error) {
 }
 
 // define enters a Service into the table; nil: it is gone.
-func (l *Local) define(id federation.ServiceID, svc *clusterstore.Service) {
+func (l *Local) define(id federation.ServiceID, svc *cluster.Service) {
 	if svc == nil {
 		l.table.Define(id, nil)
 		l.report(id, nil)

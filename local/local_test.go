@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
-	"isthmus/clusterstore"
+	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/follow"
 	"isthmus/federation"
 )
@@ -20,20 +20,20 @@ import (
 // scripted is a cluster that does what the test says.
 type scripted struct {
 	*known
-	cfg    clusterstore.Config
+	cfg    cluster.Config
 	synced chan struct{}
-	health federation.Latest[clusterstore.Health]
+	health federation.Latest[cluster.Health]
 	ended  bool
 }
 
 func (c *scripted) Run(ctx context.Context) error {
 	<-ctx.Done()
-	c.health.Set(clusterstore.Health{Health: follow.Health{Err: ctx.Err(), Lost: time.Now()}}) // as requests that are broken off do
+	c.health.Set(cluster.Health{Health: follow.Health{Err: ctx.Err(), Lost: time.Now()}}) // as requests that are broken off do
 	c.ended = true
 	return nil
 }
 func (c *scripted) Synced() <-chan struct{}                               { return c.synced }
-func (c *scripted) Health() clusterstore.Health                           { h, _ := c.health.Get(); return h }
+func (c *scripted) Health() cluster.Health                                { h, _ := c.health.Get(); return h }
 func (c *scripted) HealthChanged() <-chan struct{}                        { _, ch := c.health.Get(); return ch }
 func (c *scripted) State(federation.ServiceID) federation.ServiceState    { return federation.Present }
 func (c *scripted) Reader(federation.ServiceID, uint16) federation.Reader { return c }
@@ -52,7 +52,7 @@ func inBubble(t *testing.T, f func(*env)) {
 		core, logs := observer.New(zapcore.InfoLevel)
 		e := &env{T: t, table: federation.NewTable(federation.Options{}), logs: logs}
 		var err error
-		e.local, err = create(Options{Table: e.table, Log: zap.New(core), TrustDomain: "trust.test"}, func(cfg clusterstore.Config) (cluster, error) {
+		e.local, err = create(Options{Table: e.table, Log: zap.New(core), TrustDomain: "trust.test"}, func(cfg cluster.Config) (follower, error) {
 			e.cluster = &scripted{known: &known{}, cfg: cfg, synced: make(chan struct{})}
 			return e.cluster, nil
 		})
@@ -77,10 +77,10 @@ func inBubble(t *testing.T, f func(*env)) {
 	})
 }
 
-func (e *env) health(h clusterstore.Health) { e.cluster.health.Set(h); synctest.Wait() }
-func (e *env) sync()                        { close(e.cluster.synced); synctest.Wait() }
+func (e *env) health(h cluster.Health) { e.cluster.health.Set(h); synctest.Wait() }
+func (e *env) sync()                   { close(e.cluster.synced); synctest.Wait() }
 
-func (e *env) state(link federation.LinkState, state clusterstore.State, reason string) {
+func (e *env) state(link federation.LinkState, state cluster.Standing, reason string) {
 	e.Helper()
 	if got := e.table.Linked()[federation.Local]; got != link {
 		e.Errorf("linked as %v, want %v", got, link)
@@ -103,26 +103,26 @@ func (e *env) logged(want ...string) {
 
 func TestLife(t *testing.T) {
 	inBubble(t, func(e *env) {
-		e.state(federation.Pending, clusterstore.Pending, "")
-		e.health(clusterstore.Health{Health: follow.Health{Err: errors.New("refused")}})
-		e.health(clusterstore.Health{Health: follow.Health{Err: errors.New("timeout")}})
-		e.state(federation.Pending, clusterstore.Unreachable, "timeout")
+		e.state(federation.Pending, cluster.Pending, "")
+		e.health(cluster.Health{Health: follow.Health{Err: errors.New("refused")}})
+		e.health(cluster.Health{Health: follow.Health{Err: errors.New("timeout")}})
+		e.state(federation.Pending, cluster.Unreachable, "timeout")
 		select {
 		case <-e.local.Synced():
 			t.Error("synced")
 		default:
 		}
-		e.health(clusterstore.Health{})
+		e.health(cluster.Health{})
 		e.sync()
 		<-e.local.Synced()
-		e.state(federation.Ready, clusterstore.Ready, "")
+		e.state(federation.Ready, cluster.Ready, "")
 		e.logged("the local cluster's API can't be used; trying on", "local cluster ready")
-		e.health(clusterstore.Health{Health: follow.Health{Err: errors.New("gone"), Lost: time.Now()}})
+		e.health(cluster.Health{Health: follow.Health{Err: errors.New("gone"), Lost: time.Now()}})
 		time.Sleep(time.Hour)
-		e.health(clusterstore.Health{Health: follow.Health{Err: errors.New("still gone"), Lost: time.Now()}})
-		e.state(federation.Ready, clusterstore.Stale, "still gone")
-		e.health(clusterstore.Health{})
-		e.state(federation.Ready, clusterstore.Ready, "")
+		e.health(cluster.Health{Health: follow.Health{Err: errors.New("still gone"), Lost: time.Now()}})
+		e.state(federation.Ready, cluster.Stale, "still gone")
+		e.health(cluster.Health{})
+		e.state(federation.Ready, cluster.Ready, "")
 		e.logged("the local cluster's API is lost; what was known stays", "the local cluster's API is back")
 	})
 }
@@ -139,7 +139,7 @@ func TestServiceChangesKind(t *testing.T) {
 			}
 		}
 		service := func(labels, annotations map[string]string) {
-			e.cluster.cfg.OnService(shopWeb, &clusterstore.Service{Labels: labels, Annotations: annotations})
+			e.cluster.cfg.OnService(shopWeb, &cluster.Service{Labels: labels, Annotations: annotations})
 		}
 		e.sync()
 		set(federation.Set{Reason: federation.Undefined})
@@ -159,7 +159,7 @@ func TestServiceChangesKind(t *testing.T) {
 func TestProblemsAreReportedOnce(t *testing.T) {
 	inBubble(t, func(e *env) {
 		put := func(annotation string) {
-			e.cluster.cfg.OnService(shopWeb, &clusterstore.Service{Annotations: map[string]string{remoteDiscovery: annotation}})
+			e.cluster.cfg.OnService(shopWeb, &cluster.Service{Annotations: map[string]string{remoteDiscovery: annotation}})
 		}
 		const line = "a part of the Service can't be used"
 		put("a@b@c,bb@east")
@@ -192,7 +192,7 @@ func TestClusterIsMadeAsLocal(t *testing.T) {
 	if _, err := New(Options{}); err == nil {
 		t.Error("made without a table")
 	}
-	_, err := create(Options{Table: federation.NewTable(federation.Options{})}, func(clusterstore.Config) (cluster, error) { return nil, errors.New("no") })
+	_, err := create(Options{Table: federation.NewTable(federation.Options{})}, func(cluster.Config) (follower, error) { return nil, errors.New("no") })
 	if err == nil {
 		t.Error("made without a cluster")
 	}

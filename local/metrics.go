@@ -3,7 +3,7 @@ package local
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"isthmus/clusterstore"
+	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
 )
 
@@ -16,7 +16,7 @@ func newProfilesDesc() *prometheus.Desc {
 	return prometheus.NewDesc("isthmus_service_profiles_rejected", "ServiceProfiles that can't be used.", nil, nil)
 }
 
-// Describe describes what a clusterstore.Store does not: the other series are
+// Describe describes what a cluster.Store does not: the other series are
 // those that it describes, for one cluster more.
 func (l *Local) Describe(ch chan<- *prometheus.Desc) {
 	ch <- newProblemsDesc()
@@ -26,7 +26,7 @@ func (l *Local) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (l *Local) Collect(ch chan<- prometheus.Metric) {
 	h := l.cluster.Health()
-	for _, m := range clusterstore.ClusterMetrics(federation.Local, l.Status().State, h) {
+	for _, m := range cluster.Series(federation.Local, l.Status().State, h) {
 		ch <- m
 	}
 	l.mu.Lock()

@@ -3,7 +3,7 @@ package local
 import (
 	"fmt"
 
-	"isthmus/clusterstore"
+	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
 )
 
@@ -34,7 +34,7 @@ func (l *Local) profile(k federation.ProfileKey) *federation.Profile {
 }
 
 // portProfile is what is told of a service port to clients of a namespace.
-func (l *Local) portProfile(id federation.ServiceID, svc *clusterstore.Service, port uint16, client string) *federation.Profile {
+func (l *Local) portProfile(id federation.ServiceID, svc *cluster.Service, port uint16, client string) *federation.Profile {
 	switch {
 	case !svc.Declares(port):
 		return &federation.Profile{Reason: federation.NoPort}

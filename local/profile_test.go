@@ -4,30 +4,30 @@ import (
 	"net/netip"
 	"testing"
 
-	"isthmus/clusterstore"
+	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
 )
 
 // known is what a scripted cluster knows of destinations.
 type known struct {
-	services  map[federation.ServiceID]*clusterstore.Service
+	services  map[federation.ServiceID]*cluster.Service
 	profiles  map[string]*federation.ServiceProfile // by namespace/name; nil: it can't be used
-	found     map[netip.AddrPort]clusterstore.Found
+	found     map[netip.AddrPort]cluster.Found
 	instances map[string]*federation.Endpoint // by hostname
 }
 
-func (k *known) Service(id federation.ServiceID) *clusterstore.Service { return k.services[id] }
+func (k *known) Service(id federation.ServiceID) *cluster.Service { return k.services[id] }
 
 func (k *known) ServiceProfile(namespace, name string) (*federation.ServiceProfile, bool) {
 	p, ok := k.profiles[namespace+"/"+name]
 	return p, ok
 }
 
-func (k *known) At(addr netip.AddrPort) clusterstore.Found {
+func (k *known) At(addr netip.AddrPort) cluster.Found {
 	if f, ok := k.found[addr]; ok {
 		return f
 	}
-	return clusterstore.Found{Endpoint: &federation.Endpoint{Addr: addr}}
+	return cluster.Found{Endpoint: &federation.Endpoint{Addr: addr}}
 }
 
 func (k *known) Instance(svc federation.ServiceID, hostname string, port uint16) *federation.Endpoint {
@@ -49,21 +49,21 @@ const (
 // aShop knows a Service web with ports 80 and 3306, which is opaque, at 10.1.0.1,
 // and a Service far of type ExternalName.
 func aShop() *known {
-	opaque, err := clusterstore.ParsePorts("3306", nil)
+	opaque, err := cluster.ParsePorts("3306", nil)
 	if err != nil {
 		panic(err)
 	}
-	web := &clusterstore.Service{Ports: []clusterstore.ServicePort{{Name: "http", Number: 80}, {Name: "sql", Number: 3306}}, OpaquePorts: opaque}
-	far := &clusterstore.Service{Ports: []clusterstore.ServicePort{{Number: 80}}, ExternalName: true}
+	web := &cluster.Service{Ports: []cluster.ServicePort{{Name: "http", Number: 80}, {Name: "sql", Number: 3306}}, OpaquePorts: opaque}
+	far := &cluster.Service{Ports: []cluster.ServicePort{{Number: 80}}, ExternalName: true}
 	pod := &federation.Endpoint{Addr: netip.MustParseAddrPort(podAddr), Kind: federation.Pod}
 	k := &known{
-		services:  map[federation.ServiceID]*clusterstore.Service{shopWeb: web, {Namespace: "shop", Name: "far"}: far},
+		services:  map[federation.ServiceID]*cluster.Service{shopWeb: web, {Namespace: "shop", Name: "far"}: far},
 		profiles:  make(map[string]*federation.ServiceProfile),
-		found:     map[netip.AddrPort]clusterstore.Found{pod.Addr: {Endpoint: pod}, netip.MustParseAddrPort(bothAddr): {Claimed: "2 Services"}},
+		found:     map[netip.AddrPort]cluster.Found{pod.Addr: {Endpoint: pod}, netip.MustParseAddrPort(bothAddr): {Claimed: "2 Services"}},
 		instances: map[string]*federation.Endpoint{"web-0": pod},
 	}
 	for _, port := range []uint16{80, 81, 3306} {
-		k.found[netip.AddrPortFrom(netip.MustParseAddr("10.1.0.1"), port)] = clusterstore.Found{ID: shopWeb, Service: web}
+		k.found[netip.AddrPortFrom(netip.MustParseAddr("10.1.0.1"), port)] = cluster.Found{ID: shopWeb, Service: web}
 	}
 	return k
 }
@@ -160,7 +160,7 @@ func TestProfileFallback(t *testing.T) {
 				}
 				set("client", s.mine)
 				set("shop", s.theirs)
-				l.profiles.changed(clusterstore.Topic{Service: shopWeb})
+				l.profiles.changed(cluster.Topic{Service: shopWeb})
 				now, _ := w.Get()
 				if now.Routes != s.want {
 					t.Errorf("step %d: %v, want %v", i, now.Routes, s.want)

@@ -3,7 +3,7 @@ package local
 import (
 	"sync"
 
-	"isthmus/clusterstore"
+	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
 )
 
@@ -14,7 +14,7 @@ type profiles struct {
 	// mu is a leaf: it is held for map access only.
 	mu      sync.Mutex
 	watched map[federation.ProfileKey]*watched
-	topics  map[clusterstore.Topic]map[*watched]struct{}
+	topics  map[cluster.Topic]map[*watched]struct{}
 }
 
 // watched is one profile that somebody watches.
@@ -27,18 +27,18 @@ type watched struct {
 }
 
 // topicOf says which changes are about a profile.
-func topicOf(k federation.ProfileKey) clusterstore.Topic {
+func topicOf(k federation.ProfileKey) cluster.Topic {
 	if k.Addr.IsValid() {
-		return clusterstore.Topic{IP: k.Addr.Addr()}
+		return cluster.Topic{IP: k.Addr.Addr()}
 	}
-	return clusterstore.Topic{Service: k.Service, Instances: k.Instance != ""}
+	return cluster.Topic{Service: k.Service, Instances: k.Instance != ""}
 }
 
 func newProfiles(made func(federation.ProfileKey) *federation.Profile) profiles {
 	return profiles{
 		make:    made,
 		watched: make(map[federation.ProfileKey]*watched),
-		topics:  make(map[clusterstore.Topic]map[*watched]struct{}),
+		topics:  make(map[cluster.Topic]map[*watched]struct{}),
 	}
 }
 
@@ -89,7 +89,7 @@ func (p *profiles) shut(w *watched) {
 }
 
 // changed makes the profiles anew that a change may be about.
-func (p *profiles) changed(t clusterstore.Topic) {
+func (p *profiles) changed(t cluster.Topic) {
 	p.mu.Lock()
 	list := make([]*watched, 0, len(p.topics[t]))
 	for w := range p.topics[t] {

@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"isthmus/clusterstore"
+	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
 )
 
@@ -42,7 +42,7 @@ func TestProfilesAreShared(t *testing.T) {
 	if p, _ := watches[0].Get(); p != first {
 		t.Error("a watch that is closed does not return its last value")
 	}
-	l.profiles.changed(clusterstore.Topic{Service: shopWeb}) // as late as that
+	l.profiles.changed(cluster.Topic{Service: shopWeb}) // as late as that
 }
 
 // TestChangesOfTheCluster: what a cluster tells of reaches those who watch.
@@ -62,25 +62,25 @@ func TestChangesOfTheCluster(t *testing.T) {
 		if reason(byName) != federation.NoService || reason(byIP) != federation.Told {
 			t.Errorf("at first %v and %v", reason(byName), reason(byIP))
 		}
-		web := &clusterstore.Service{Ports: []clusterstore.ServicePort{{Number: 80}}}
+		web := &cluster.Service{Ports: []cluster.ServicePort{{Number: 80}}}
 		e.cluster.known = &known{
-			services: map[federation.ServiceID]*clusterstore.Service{shopWeb: web},
-			found:    map[netip.AddrPort]clusterstore.Found{netip.MustParseAddrPort(webAddr): {ID: shopWeb, Service: web}},
+			services: map[federation.ServiceID]*cluster.Service{shopWeb: web},
+			found:    map[netip.AddrPort]cluster.Found{netip.MustParseAddrPort(webAddr): {ID: shopWeb, Service: web}},
 		}
 		tell := e.cluster.cfg.ProfileChanged
 		e.cluster.cfg.Changed(shopWeb, time.Now()) // of what is on offer
-		tell(clusterstore.Topic{Service: shopWeb, Instances: true}, time.Now())
+		tell(cluster.Topic{Service: shopWeb, Instances: true}, time.Now())
 		if reason(byName) != federation.NoService || reason(byHostname) != federation.NoInstance {
 			t.Errorf("after a change of hostnames %v and %v", reason(byName), reason(byHostname))
 		}
-		tell(clusterstore.Topic{Service: shopWeb}, time.Now())
+		tell(cluster.Topic{Service: shopWeb}, time.Now())
 		if p, _ := byName.Get(); p.Name != "web.shop.svc.cluster.local" {
 			t.Errorf("%+v", p)
 		}
 		if p, _ := byIP.Get(); p.Name != "" {
 			t.Errorf("nobody has told of it, but it is %+v", p)
 		}
-		tell(clusterstore.Topic{IP: netip.MustParseAddr("10.1.0.1")}, time.Now())
+		tell(cluster.Topic{IP: netip.MustParseAddr("10.1.0.1")}, time.Now())
 		if p, _ := byIP.Get(); p.Name != "web.shop.svc.cluster.local" || p.Port != 80 {
 			t.Errorf("%+v", p)
 		}
@@ -91,7 +91,7 @@ func TestChangesOfTheCluster(t *testing.T) {
 // let go, and compares what is watched with what is so.
 func TestProfilesTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		now := make(map[clusterstore.Topic]int) // of which each profile tells its topic's
+		now := make(map[cluster.Topic]int) // of which each profile tells its topic's
 		p := newProfiles(func(k federation.ProfileKey) *federation.Profile {
 			return &federation.Profile{Port: uint16(now[topicOf(k)])}
 		})
@@ -167,7 +167,7 @@ func TestProfilesAreNeverMissed(t *testing.T) {
 				mu.Lock()
 				port++
 				mu.Unlock()
-				p.changed(clusterstore.Topic{Service: shopWeb})
+				p.changed(cluster.Topic{Service: shopWeb})
 			}
 		})
 	}

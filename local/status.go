@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"isthmus/clusterstore"
+	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
 )
 
@@ -29,20 +29,25 @@ func (l *Local) Problems() []Problem {
 	return list
 }
 
-// Status tells about the cluster as a link's status does; it has no Secret.
-func (l *Local) Status() clusterstore.LinkStatus {
+// Status says how the cluster is doing, for people, as a link's status does.
+type Status struct {
+	Cluster string `json:"cluster"`
+	cluster.Status
+}
+
+// Status says how the cluster is doing, now.
+func (l *Local) Status() Status {
 	h := l.cluster.Health()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	st := clusterstore.LinkStatus{
-		Cluster:   federation.ClusterName(federation.Local.String()),
-		State:     cmp.Or(l.state, clusterstore.Pending),
+	st := Status{Cluster: federation.Local.String(), Status: cluster.Status{
+		State:     cmp.Or(l.standing, cluster.Pending),
 		Since:     l.since,
 		Server:    l.server,
 		LastEvent: h.LastEvent,
 		Warnings:  h.Warnings(),
 		Resources: h.Resources,
-	}
+	}}
 	if h.Err != nil {
 		st.Reason = h.Err.Error()
 	}

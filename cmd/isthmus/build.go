@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"isthmus/clusterstore"
+	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 	"isthmus/grpcapi"
@@ -34,12 +35,12 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 
 	table := federation.NewTable(federation.Options{IPv6: o.ipv6, Report: reportMember(log)})
 	registry.MustRegister(newFederationMetrics(table, o.serviceMetrics))
-	rules := clusterstore.Rules{
+	rules := cluster.Rules{
 		ControllerNamespace: o.namespace,
 		DefaultOpaquePorts:  o.defaultPorts(log),
 		EndpointSlices:      o.slices,
 	}
-	metrics, err := clusterstore.NewMetrics(registry)
+	metrics, err := cluster.NewMetrics(registry)
 	if err != nil {
 		return nil, err
 	}
@@ -133,8 +134,8 @@ func orNone(d time.Duration) time.Duration {
 }
 
 // defaultPorts reads --default-opaque-ports and warns about what it can't read.
-func (o *options) defaultPorts(log *zap.Logger) clusterstore.Ports {
-	ports, err := clusterstore.ParsePorts(o.opaquePorts, nil)
+func (o *options) defaultPorts(log *zap.Logger) cluster.Ports {
+	ports, err := cluster.ParsePorts(o.opaquePorts, nil)
 	if err != nil {
 		problems := []error{err}
 		if list, ok := err.(interface{ Unwrap() []error }); ok {

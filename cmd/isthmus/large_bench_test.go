@@ -22,7 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"isthmus/clusterstore"
+	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
 	"isthmus/grpcapi"
 	"isthmus/local"
@@ -150,7 +150,7 @@ func (api *crowdAPI) serve(b *testing.B) pb.Destination_GetClient {
 	table := federation.NewTable(federation.Options{})
 	here, err := local.New(local.Options{
 		REST: &rest.Config{Host: apiserver.URL}, TrustDomain: "cluster.local", Table: table,
-		Rules: clusterstore.Rules{ControllerNamespace: "linkerd", EndpointSlices: true},
+		Rules: cluster.Rules{ControllerNamespace: "linkerd", EndpointSlices: true},
 	})
 	if err != nil {
 		b.Fatal(err)

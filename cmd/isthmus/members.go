@@ -14,7 +14,7 @@ import (
 // clustersPage is /debug/clusters: everything that keeps endpoints from being
 // served, and where they come from.
 type clustersPage struct {
-	Local    clusterstore.LinkStatus   `json:"local"`
+	Local    local.Status              `json:"local"`
 	Secrets  secrets                   `json:"linkSecrets"`
 	Clusters []clusterstore.LinkStatus `json:"clusters"`        // every link Secret, used or not
 	Unserved []unserved                `json:"unservedMembers"` // of federated and mirrored services

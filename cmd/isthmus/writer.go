@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap"
 	"k8s.io/client-go/rest"
 
-	"isthmus/clusterstore"
+	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 	"isthmus/local/externalworkload"
@@ -25,7 +25,7 @@ type writerParts struct {
 	options  *options
 	log      *zap.Logger
 	registry *prometheus.Registry
-	metrics  *clusterstore.Metrics
+	metrics  *cluster.Metrics
 }
 
 func newWriter(p writerParts) (writer, error) {

@@ -1,0 +1,244 @@
+package cluster
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"pgregory.net/rapid"
+
+	"isthmus/clusterstore/crd"
+	"isthmus/federation"
+)
+
+// What is asked for: every address that anything can have here, and hostnames.
+var (
+	askedIPs       = []string{"10.0.0.1", "10.0.0.2", "10.0.0.3", "fd00::1"}
+	askedPorts     = []uint16{25, 80, 81}
+	askedHostnames = []string{"h", "i"}
+)
+
+func drawPlaced(t *rapid.T, resource string) (string, runtime.Object) {
+	key, o := draw(t, resource)
+	ips := rapid.SliceOfNDistinct(rapid.SampledFrom(askedIPs), 0, 2, rapid.ID[string]).Draw(t, "ips")
+	switch o := o.(type) {
+	case *corev1.Pod:
+		if len(ips) > 0 {
+			at(ips...)(o)
+		}
+		onHost(rapid.SampledFrom(askedIPs).Draw(t, "host"))(o)
+		phase(rapid.SampledFrom([]corev1.PodPhase{"Running", "Running", "Running", "Pending", "Failed", "Succeeded", ""}).Draw(t, "phase"))(o)
+		o.Spec.HostNetwork = rapid.IntRange(0, 5).Draw(t, "hostNetwork") == 0
+		if rapid.IntRange(0, 4).Draw(t, "terminating") == 0 {
+			terminating(o)
+		}
+	case *crd.ExternalWorkload:
+		workloadAt(o, ips...)
+	case *corev1.Service:
+		if len(ips) > 0 && rapid.Bool().Draw(t, "placed") {
+			clusterIP(o, ips...)
+		}
+		if rapid.Bool().Draw(t, "annotated") {
+			serviceAnnotation(o, opaqueAnnotation, rapid.SampledFrom([]string{"", "http", "81"}).Draw(t, "opaque"))
+		}
+	}
+	return key, o
+}
+
+// TestAddressTwin applies random events in random order, compares who is at every
+// address and behind every hostname with an answer from scratch, and checks that
+// of every change of an answer somebody was told.
+func TestAddressTwin(t *testing.T) { rapid.Check(t, addressTwin) }
+
+// FuzzAddressTwin is TestAddressTwin with events of the fuzzer's choice.
+func FuzzAddressTwin(f *testing.F) { f.Fuzz(rapid.MakeFuzz(addressTwin)) }
+
+func addressTwin(t *rapid.T) {
+	cfg := testConfig()
+	withAddresses(&cfg)
+	w := &world{Cluster: newOn(newFakeAPI(), cfg)}
+	w.state.goLive()
+	all, last := make(objects), make(map[string]string)
+	e := events{world: w, all: all, draw: drawPlaced, resources: []string{"endpointslices", "pods", "pods", "pods", "services", "services", "replicasets", "servers", "servers", "externalworkloads"}}
+	e.run(t, func(t *rapid.T) {
+		told := w.markedTopics()
+		w.checkAddresses(t, all, last, told)
+		w.checkInstances(t, all, last, told)
+	})
+	if n := w.state.size() + w.state.addresses.size(); n != 0 {
+		t.Fatalf("%d left behind: %+v", n, w.state.addresses)
+	}
+}
+
+func (w *world) checkAddresses(t *rapid.T, all objects, last map[string]string, marked map[Topic]time.Time) {
+	for _, ip := range askedIPs {
+		for _, port := range askedPorts {
+			addr := netip.AddrPortFrom(netip.MustParseAddr(ip), port)
+			got, want := tellFound(w.At(addr)), all.dumbAt(addr)
+			if got != want {
+				t.Fatalf("at %v is\n%s\nwant\n%s", addr, got, want)
+			}
+			_, told := marked[Topic{IP: addr.Addr()}]
+			checkTold(t, last, addr.String(), got+w.spec(w.At(addr).Service), told)
+		}
+	}
+}
+
+func (w *world) checkInstances(t *rapid.T, all objects, last map[string]string, marked map[Topic]time.Time) {
+	for _, service := range []string{"a", "b"} {
+		id := federation.ServiceID{Namespace: "ns", Name: service}
+		_, told := marked[Topic{Service: id}]
+		checkTold(t, last, service, w.spec(w.Service(id)), told)
+		_, told = marked[Topic{Service: id, Instances: true}]
+		checkTold(t, last, "instances of "+service, fmt.Sprint(w.Service(id) != nil), told)
+		for _, hostname := range askedHostnames {
+			for _, port := range askedPorts {
+				name, got := fmt.Sprintf("%s.%s:%d", hostname, service, port), ""
+				if e := w.Instance(id, hostname, port); e != nil {
+					got = tell(e)
+				}
+				if want := all.dumbInstance(service, hostname, port); got != want {
+					t.Fatalf("%s is\n%s\nwant\n%s", name, got, want)
+				}
+				checkTold(t, last, name, got, told)
+			}
+		}
+	}
+}
+
+// spec is what profiles tell of a Service.
+func (w *world) spec(s *Service) string {
+	if s == nil {
+		return ""
+	}
+	return fmt.Sprint(" with ", s.Ports, s.OpaquePorts, s.ExternalName)
+}
+
+func checkTold(t *rapid.T, last map[string]string, what, now string, told bool) {
+	if before, known := last[what]; known && before != now && !told {
+		t.Fatalf("%s was %q and is %q, and nobody was told", what, before, now)
+	}
+	last[what] = now
+}
+
+// dumbAt says who is at an address, straight from the objects.
+func (o objects) dumbAt(addr netip.AddrPort) string {
+	var services []string
+	for _, key := range slices.Sorted(maps.Keys(o["services"])) {
+		s := o["services"][key].(*corev1.Service)
+		if s.Spec.Type != corev1.ServiceTypeExternalName && slices.Contains(s.Spec.ClusterIPs, addr.Addr().String()) {
+			services = append(services, s.Namespace+"/"+s.Name)
+		}
+	}
+	if len(services) == 1 {
+		return "Service " + services[0]
+	}
+	if n := len(services); n > 1 {
+		return fmt.Sprintf("claimed by %d Services with cluster IP %v", n, addr.Addr())
+	}
+	var own, host, draining []*corev1.Pod
+	for _, x := range o["pods"] {
+		p := x.(*corev1.Pod)
+		if p.Status.Phase == "Succeeded" || p.Status.Phase == "Failed" || p.DeletionTimestamp != nil && p.Status.Phase != "Running" {
+			continue
+		}
+		isOwn := !p.Spec.HostNetwork && slices.ContainsFunc(p.Status.PodIPs, func(i corev1.PodIP) bool { return i.IP == addr.Addr().String() })
+		isHost := p.Status.HostIP == addr.Addr().String() && slices.ContainsFunc(p.Spec.Containers[0].Ports, func(q corev1.ContainerPort) bool { return q.HostPort == int32(addr.Port()) })
+		switch {
+		case (isOwn || isHost) && p.DeletionTimestamp != nil:
+			draining = append(draining, p)
+		case isOwn:
+			own = append(own, p)
+		case isHost:
+			host = append(host, p)
+		}
+	}
+	var workloads []*crd.ExternalWorkload
+	for _, x := range o["externalworkloads"] {
+		v := x.(*crd.ExternalWorkload)
+		if v.Invalid == "" && slices.ContainsFunc(v.Spec.WorkloadIPs, func(i crd.WorkloadIP) bool { return i.IP == addr.Addr().String() }) &&
+			slices.ContainsFunc(v.Spec.Ports, func(q crd.PortSpec) bool { return q.Port == int32(addr.Port()) }) {
+			workloads = append(workloads, v)
+		}
+	}
+	switch {
+	case len(own) > 1:
+		return fmt.Sprintf("claimed by %d Pods with IP %v", len(own), addr.Addr())
+	case len(own) == 1:
+		return o.dumbResident(own[0], addr)
+	case len(host) > 1:
+		return fmt.Sprintf("claimed by %d Pods with host port %v", len(host), addr)
+	case len(host) == 1:
+		return o.dumbResident(host[0], addr)
+	case len(draining) == 1:
+		return o.dumbResident(draining[0], addr)
+	case len(workloads) > 1:
+		return fmt.Sprintf("claimed by %d ExternalWorkloads at %v", len(workloads), addr)
+	case len(workloads) == 1:
+		return o.dumbWorkload(workloads[0], addr.String()).at(addr)
+	}
+	return dumbBare(addr)
+}
+
+// at is what profiles tell.
+func (f dumbFacts) at(addr netip.AddrPort) string {
+	f.labels["namespace"] = "ns"
+	return f.text(addr.String(), "", "", "")
+}
+
+func dumbBare(addr netip.AddrPort) string {
+	if addr.Port() == 25 {
+		return addr.String() + " opaque"
+	}
+	return addr.String()
+}
+
+func (o objects) dumbResident(p *corev1.Pod, addr netip.AddrPort) string {
+	if p.Status.Phase != "Running" {
+		return dumbBare(addr)
+	}
+	return o.dumbPod(p, addr.String()).at(addr)
+}
+
+// dumbInstance says who has a hostname of a service.
+func (o objects) dumbInstance(service, hostname string, port uint16) string {
+	for _, ready := range []bool{true, false} {
+		for _, key := range slices.Sorted(maps.Keys(o["endpointslices"])) {
+			l, name := dumbSliceService(o["endpointslices"][key])
+			if name != service || l.AddressType == "FQDN" {
+				continue
+			}
+			for _, e := range l.Endpoints {
+				served := (e.Conditions.Ready == nil || *e.Conditions.Ready) && len(l.Ports) > 0
+				if e.Hostname == nil || *e.Hostname != hostname || served != ready || e.TargetRef != nil && e.TargetRef.Kind == "Node" {
+					continue
+				}
+				return o.dumbTarget(e.TargetRef, netip.AddrPortFrom(netip.MustParseAddr(e.Addresses[0]), port))
+			}
+		}
+	}
+	return ""
+}
+
+func (o objects) dumbTarget(ref *corev1.ObjectReference, addr netip.AddrPort) string {
+	if ref == nil {
+		return dumbBare(addr)
+	}
+	if ref.Kind == "ExternalWorkload" {
+		v, ok := o["externalworkloads"]["ns/"+ref.Name].(*crd.ExternalWorkload)
+		if !ok || v.Invalid != "" {
+			return ""
+		}
+		return o.dumbWorkload(v, addr.String()).at(addr)
+	}
+	p, ok := o["pods"]["ns/"+ref.Name].(*corev1.Pod)
+	if !ok || p.Status.PodIP == "" {
+		return ""
+	}
+	return o.dumbResident(p, netip.AddrPortFrom(netip.MustParseAddr(p.Status.PodIP), addr.Port()))
+}

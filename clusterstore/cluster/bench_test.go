@@ -1,0 +1,246 @@
+package cluster
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"isthmus/clusterstore/crd"
+	"isthmus/federation"
+)
+
+// crowd fills a cluster with a service web of n slices of 100 meshed pods each.
+func crowd(b *testing.B, n int) *world {
+	w := newWorld(b, nil)
+	w.put(aService("web", "http=80"), metadataOf("ReplicaSet", "web-abc", "Deployment", "web"))
+	for s := range n {
+		w.put(crowdSlice(s, 100))
+		for i := range 100 {
+			w.put(aPod(fmt.Sprintf("web-abc-%d-%d", s, i), meshed, ownedBy("ReplicaSet", "web-abc"), podLabel(templateHashLabel, "abc")))
+		}
+	}
+	return w
+}
+
+func crowdSlice(s, n int) *discoveryv1.EndpointSlice {
+	var list []string
+	for i := range n {
+		list = append(list, fmt.Sprintf("10.1.%d.%d pod=web-abc-%d-%d zone=z%d", s, i, s, i, i%3))
+	}
+	return aSlice(fmt.Sprintf("s%03d", s), "web", "http=8080", list...)
+}
+
+// BenchmarkRead: one endpoint of one of 50 slices of 100 goes and comes.
+func BenchmarkRead(b *testing.B) {
+	for _, slices := range []int{1, 10, 50} {
+		b.Run(fmt.Sprintf("slices=%d", slices), func(b *testing.B) {
+			w := crowd(b, slices)
+			reader := w.Reader(federation.ServiceID{Namespace: "ns", Name: "web"}, 80)
+			reader.Read()
+			var states [2]*sliceData
+			states[0], _ = compactSlice(crowdSlice(slices/2, 100), false)
+			states[1], _ = compactSlice(crowdSlice(slices/2, 99), false)
+			n := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				b.StopTimer()
+				n++
+				w.state.lock()
+				w.state.putSlice(fmt.Sprintf("ns/s%03d", slices/2), states[n%2])
+				w.state.mu.Unlock()
+				b.StartTimer()
+				if reader.Read().State != federation.Present {
+					b.Fatal("no service")
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkReadSame: nothing has changed in 50 slices.
+func BenchmarkReadSame(b *testing.B) {
+	reader := crowd(b, 50).Reader(federation.ServiceID{Namespace: "ns", Name: "web"}, 80)
+	reader.Read()
+	b.ReportAllocs()
+	for b.Loop() {
+		reader.Read()
+	}
+}
+
+// BenchmarkReadFirst: a reader of 5,000 endpoints that has read nothing yet.
+func BenchmarkReadFirst(b *testing.B) {
+	w := crowd(b, 50)
+	b.ReportAllocs()
+	for b.Loop() {
+		w.Reader(federation.ServiceID{Namespace: "ns", Name: "web"}, 80).Read()
+	}
+}
+
+// BenchmarkPodEvent: a pod's status changes, which no client can see.
+func BenchmarkPodEvent(b *testing.B) {
+	w := crowd(b, 1)
+	p := aPod("web-abc-0-0", meshed, ownedBy("ReplicaSet", "web-abc"), podLabel(templateHashLabel, "abc"))
+	feed := w.feed(p)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := feed.Update(p); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if marked := w.marked(); len(marked) != 1 { // from the filling
+		b.Fatal(marked)
+	}
+}
+
+// BenchmarkMemory: what 5,000 pods cost that no slice names, and 5,000 in slices.
+func BenchmarkMemory(b *testing.B) {
+	for _, slices := range []int{0, 50} {
+		b.Run(fmt.Sprintf("slices=%d", slices), func(b *testing.B) {
+			for b.Loop() {
+				before := heap()
+				w := newWorld(b, nil)
+				for i := range 5000 {
+					rs := fmt.Sprintf("web-%d-5f79f964bc", i/3)
+					w.put(aPod(fmt.Sprintf("%s-%05d", rs, i), meshed, ownedBy("ReplicaSet", rs), podLabel(templateHashLabel, rs[len(rs)-10:])))
+				}
+				for s := range slices {
+					o := crowdSlice(s, 100)
+					for i := range o.Endpoints {
+						n := s*100 + i
+						o.Endpoints[i].TargetRef.Name = fmt.Sprintf("web-%d-5f79f964bc-%05d", n/3, n)
+					}
+					w.put(o)
+				}
+				b.ReportMetric(float64(heap()-before)/5000, "B/pod")
+				runtime.KeepAlive(w)
+			}
+		})
+	}
+}
+
+// BenchmarkMemoryAddresses: what 5,000 pods with an address each cost in a cluster
+// that is asked for addresses, and in one that is not.
+func BenchmarkMemoryAddresses(b *testing.B) {
+	for name, change := range map[string]func(*Config){"asked": withAddresses, "not": nil} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				before := heap()
+				w := newWorld(b, change)
+				for i := range 5000 {
+					o := realPod("ReplicaSet", i)
+					at(fmt.Sprintf("10.1.%d.%d", i/250, 1+i%250))(o)
+					w.put(o)
+				}
+				if w.state.addresses != nil {
+					w.markedTopics()
+				}
+				b.ReportMetric(float64(heap()-before)/5000, "B/pod")
+				runtime.KeepAlive(w)
+			}
+		})
+	}
+}
+
+// BenchmarkMemoryLabels: what 5,000 pods with the labels and named ports of real
+// ones cost: of Deployments with 3 replicas each, of StatefulSets with 100, each
+// of whose Pods has labels that no other has, or of Jobs with one each.
+func BenchmarkMemoryLabels(b *testing.B) {
+	for _, kind := range []string{"ReplicaSet", "StatefulSet", "Job"} {
+		b.Run(kind, func(b *testing.B) {
+			for b.Loop() {
+				before := heap()
+				w := newWorld(b, nil)
+				for i := range 5000 {
+					w.put(realPod(kind, i))
+				}
+				b.ReportMetric(float64(heap()-before)/5000, "B/pod")
+				runtime.KeepAlive(w)
+			}
+		})
+	}
+}
+
+func realPod(kind string, i int) *corev1.Pod {
+	app, owner := fmt.Sprintf("web-%d", i/3), fmt.Sprintf("web-%d-5f79f964bc", i/3)
+	switch kind {
+	case "StatefulSet":
+		app, owner = fmt.Sprintf("db-%d", i/100), fmt.Sprintf("db-%d", i/100)
+	case "Job":
+		app, owner = fmt.Sprintf("backup-%d", i/100), fmt.Sprintf("backup-%d-%d", i/100, 29_000_000+i)
+	}
+	o := aPod(fmt.Sprintf("%s-%05d", owner, i), meshed, ownedBy(kind, owner), podLabel("app.kubernetes.io/name", app),
+		podLabel("app.kubernetes.io/instance", app), podLabel("app.kubernetes.io/version", "1.2.3"), podLabel("linkerd.io/workload-ns", "ns"),
+		namedPort("http", 8080, 0), namedPort("admin", 9990, 0))
+	o.Spec.ServiceAccountName = app
+	switch kind {
+	case "StatefulSet":
+		podLabel("statefulset.kubernetes.io/pod-name", o.Name)(o)
+		podLabel("apps.kubernetes.io/pod-index", fmt.Sprint(i%100))(o)
+		podLabel("controller-revision-hash", owner+"-6b7c8d9f")(o)
+	case "Job":
+		for _, prefix := range []string{"", "batch.kubernetes.io/"} {
+			podLabel(prefix+"job-name", owner)(o)
+			podLabel(prefix+"controller-uid", fmt.Sprintf("0f5d3c1e-6a0b-4c1d-9e8f-%012x", i))(o)
+		}
+	default:
+		podLabel(templateHashLabel, "5f79f964bc")(o)
+	}
+	return o
+}
+
+// BenchmarkServerEvent: a Server that selects one pod of 5,000 comes and goes.
+func BenchmarkServerEvent(b *testing.B) {
+	for _, namespace := range []string{"ns", "other"} {
+		b.Run("namespace="+namespace, func(b *testing.B) {
+			w := crowd(b, 50)
+			w.put(aPod("web-abc-0-0", meshed, podLabel("app", "one")))
+			with, without := aServer("s", "8080", "app=one", in(namespace)), aServer("s", "8080", "app=none", in(namespace))
+			feed := w.store("servers")
+			n := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				n++
+				if err := feed.Update([]*crd.Server{with, without}[n%2]); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkReadPoliced: BenchmarkReadFirst where there are Servers, and every Pod
+// has labels of its own.
+func BenchmarkReadPoliced(b *testing.B) {
+	for _, servers := range []int{0, 1, 10, 100} {
+		b.Run(fmt.Sprintf("servers=%d", servers), func(b *testing.B) {
+			w := newWorld(b, nil)
+			w.put(aService("web", "http=80"))
+			for s := range 50 {
+				w.put(crowdSlice(s, 100))
+				for i := range 100 {
+					o := realPod("StatefulSet", s*100+i)
+					o.Name = fmt.Sprintf("web-abc-%d-%d", s, i)
+					w.put(o)
+				}
+			}
+			for i := range servers {
+				w.put(aServer(fmt.Sprint("s", i), "http", fmt.Sprintf("app.kubernetes.io/name=db-%d,app.kubernetes.io/version", i)))
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				w.Reader(federation.ServiceID{Namespace: "ns", Name: "web"}, 80).Read()
+			}
+		})
+	}
+}
+
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}

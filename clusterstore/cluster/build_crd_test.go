@@ -1,0 +1,105 @@
+package cluster
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/gentype"
+	clienttesting "k8s.io/client-go/testing"
+
+	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/kube"
+)
+
+// fakeCRDs is an API of custom resources in memory.
+type fakeCRDs struct {
+	*clienttesting.Fake
+	trackers map[string]clienttesting.ObjectTracker // by resource
+}
+
+func newFakeCRDs() *fakeCRDs {
+	f := &fakeCRDs{Fake: &clienttesting.Fake{}, trackers: make(map[string]clienttesting.ObjectTracker)}
+	scheme := crd.NewScheme()
+	for _, resource := range []string{"servers", "externalworkloads", "serviceprofiles"} {
+		tracker := clienttesting.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder())
+		f.trackers[resource] = tracker
+		f.AddReactor("*", resource, clienttesting.ObjectReaction(tracker))
+		f.AddWatchReactor(resource, func(a clienttesting.Action) (bool, watch.Interface, error) {
+			w, err := tracker.Watch(a.GetResource(), a.GetNamespace())
+			return true, w, err
+		})
+	}
+	return f
+}
+
+var (
+	serversResource   = crd.PolicyVersion.WithResource("servers")
+	workloadsResource = crd.WorkloadVersion.WithResource("externalworkloads")
+	profilesResource  = crd.ProfileVersion.WithResource("serviceprofiles")
+)
+
+func (f *fakeCRDs) servers() kube.Lister[*crd.ServerList] {
+	return gentype.NewFakeClientWithList(f.Fake, "", serversResource, schema.GroupVersionKind(crd.PolicyVersion.WithKind("Server")),
+		func() *crd.Server { return &crd.Server{} }, func() *crd.ServerList { return &crd.ServerList{} },
+		func(dst, src *crd.ServerList) { dst.ListMeta = src.ListMeta },
+		func(l *crd.ServerList) []*crd.Server { return gentype.ToPointerSlice(l.Items) },
+		func(l *crd.ServerList, items []*crd.Server) { l.Items = gentype.FromPointerSlice(items) })
+}
+
+func (f *fakeCRDs) workloads() kube.Lister[*crd.ExternalWorkloadList] {
+	return gentype.NewFakeClientWithList(f.Fake, "", workloadsResource, schema.GroupVersionKind(crd.WorkloadVersion.WithKind("ExternalWorkload")),
+		func() *crd.ExternalWorkload { return &crd.ExternalWorkload{} }, func() *crd.ExternalWorkloadList { return &crd.ExternalWorkloadList{} },
+		func(dst, src *crd.ExternalWorkloadList) { dst.ListMeta = src.ListMeta },
+		func(l *crd.ExternalWorkloadList) []*crd.ExternalWorkload { return gentype.ToPointerSlice(l.Items) },
+		func(l *crd.ExternalWorkloadList, items []*crd.ExternalWorkload) {
+			l.Items = gentype.FromPointerSlice(items)
+		})
+}
+
+func (f *fakeCRDs) profiles() kube.Lister[*crd.ServiceProfileList] {
+	return gentype.NewFakeClientWithList(f.Fake, "", profilesResource, schema.GroupVersionKind(crd.ProfileVersion.WithKind("ServiceProfile")),
+		func() *crd.ServiceProfile { return &crd.ServiceProfile{} }, func() *crd.ServiceProfileList { return &crd.ServiceProfileList{} },
+		func(dst, src *crd.ServiceProfileList) { dst.ListMeta = src.ListMeta },
+		func(l *crd.ServiceProfileList) []*crd.ServiceProfile { return gentype.ToPointerSlice(l.Items) },
+		func(l *crd.ServiceProfileList, items []*crd.ServiceProfile) {
+			l.Items = gentype.FromPointerSlice(items)
+		})
+}
+
+// aServer makes a port of the Pods with these labels ("key=value,key=value")
+// opaque; the port is a number or a name.
+func aServer(name, port, labels string, options ...func(*crd.Server)) *crd.Server {
+	selector, err := metav1.ParseToLabelSelector(labels)
+	if err != nil {
+		panic(err)
+	}
+	o := &crd.Server{ObjectMeta: inNS(name), Spec: crd.ServerSpec{
+		PodSelector: selector, Port: intstr.Parse(port), ProxyProtocol: crd.ProtocolOpaque,
+	}}
+	for _, f := range options {
+		f(o)
+	}
+	return o
+}
+
+// forWorkloads lets a Server select ExternalWorkloads instead of Pods.
+func forWorkloads(o *crd.Server) {
+	o.Spec.PodSelector, o.Spec.ExternalWorkloadSelector = nil, o.Spec.PodSelector
+}
+
+func protocol(name string) func(*crd.Server) {
+	return func(o *crd.Server) { o.Spec.ProxyProtocol = name }
+}
+
+// aWorkload has ports "name=number".
+func aWorkload(name string, ports ...string) *crd.ExternalWorkload {
+	o := &crd.ExternalWorkload{ObjectMeta: inNS(name)}
+	o.Spec.MeshTLS = crd.MeshTLS{Identity: "spiffe://root/" + name, ServerName: name + ".example"}
+	for _, p := range ports {
+		name, number := splitPort(p)
+		o.Spec.Ports = append(o.Spec.Ports, crd.PortSpec{Name: name, Port: *number})
+	}
+	return o
+}

@@ -1,0 +1,80 @@
+package cluster
+
+import (
+	"net/netip"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"isthmus/clusterstore/crd"
+	"isthmus/federation"
+)
+
+// withAddresses makes a cluster know who has which address, as the local one does.
+func withAddresses(c *Config) {
+	c.Name = federation.Local
+	c.OnService = func(federation.ServiceID, *Service) {}
+	c.ProfileChanged = func(Topic, time.Time) {}
+}
+
+func phase(p corev1.PodPhase) func(*corev1.Pod) { return func(o *corev1.Pod) { o.Status.Phase = p } }
+
+// at gives a Pod its IPs; it runs.
+func at(ips ...string) func(*corev1.Pod) {
+	return func(o *corev1.Pod) {
+		o.Status.Phase, o.Status.PodIP, o.Status.PodIPs = corev1.PodRunning, ips[0], nil
+		for _, ip := range ips {
+			o.Status.PodIPs = append(o.Status.PodIPs, corev1.PodIP{IP: ip})
+		}
+	}
+}
+
+// onHost says where the Pod's node is.
+func onHost(ips ...string) func(*corev1.Pod) {
+	return func(o *corev1.Pod) {
+		o.Status.HostIP, o.Status.HostIPs = ips[0], nil
+		for _, ip := range ips {
+			o.Status.HostIPs = append(o.Status.HostIPs, corev1.HostIP{IP: ip})
+		}
+	}
+}
+
+func hostNetwork(o *corev1.Pod) { o.Spec.HostNetwork = true }
+
+func terminating(o *corev1.Pod) { o.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} }
+
+// clusterIP gives a Service its addresses.
+func clusterIP(o *corev1.Service, ips ...string) *corev1.Service {
+	o.Spec.ClusterIP, o.Spec.ClusterIPs = ips[0], ips
+	return o
+}
+
+func serviceAnnotation(o *corev1.Service, key, value string) *corev1.Service {
+	o.Annotations = with(o.Annotations, key, value)
+	return o
+}
+
+// workloadAt gives an ExternalWorkload its addresses.
+func workloadAt(o *crd.ExternalWorkload, ips ...string) *crd.ExternalWorkload {
+	for _, ip := range ips {
+		o.Spec.WorkloadIPs = append(o.Spec.WorkloadIPs, crd.WorkloadIP{IP: ip})
+	}
+	return o
+}
+
+// tellFound writes down who or what is at an address.
+func tellFound(f Found) string {
+	switch {
+	case f.Claimed != "":
+		return "claimed by " + f.Claimed
+	case f.Service != nil:
+		return "Service " + f.ID.String()
+	}
+	return tell(f.Endpoint)
+}
+
+func (w *world) at(addr string) string { return tellFound(w.At(netip.MustParseAddrPort(addr))) }
+
+// markedTopics empties the set of what profiles are to be made anew.
+func (w *world) markedTopics() map[Topic]time.Time { return w.state.addresses.dirty.take() }

@@ -1,0 +1,301 @@
+package cluster
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	"k8s.io/client-go/tools/cache"
+
+	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/kube"
+	"isthmus/federation"
+)
+
+// fakeAPI is a cluster's API in memory.
+type fakeAPI struct {
+	typed *fake.Clientset
+	meta  *metadatafake.FakeMetadataClient
+	crd   *fakeCRDs
+}
+
+func newFakeAPI(objects ...runtime.Object) *fakeAPI {
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		panic(err)
+	}
+	return &fakeAPI{typed: fake.NewClientset(objects...), meta: metadatafake.NewSimpleMetadataClient(scheme), crd: newFakeCRDs()}
+}
+
+func (a *fakeAPI) client() *kube.Client {
+	return &kube.Client{Core: a.typed.CoreV1(), Discovery: a.typed.DiscoveryV1(), Metadata: a.meta,
+		Servers: a.crd.servers(), Workloads: a.crd.workloads(), Profiles: a.crd.profiles(), NoWatchList: true}
+}
+
+var testRules = Rules{ControllerNamespace: "linkerd", DefaultOpaquePorts: ports("25,3306"), EndpointSlices: true}
+
+func ports(list string) Ports {
+	p, err := ParsePorts(list, nil)
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+func testConfig() Config {
+	return Config{
+		Name:        "east",
+		TrustDomain: "cluster.local",
+		Rules:       testRules,
+		Log:         zap.NewNop(),
+		Changed:     func(federation.ServiceID, time.Time) {},
+	}
+}
+
+// newOn makes a Cluster that reads the fake API.
+func newOn(api *fakeAPI, cfg Config) *Cluster {
+	cfg.Client = api.client()
+	c, err := New(cfg)
+	if err != nil {
+		panic(err)
+	}
+	return c
+}
+
+// world is a cluster that is fed by the test instead of reflectors.
+type world struct {
+	t testing.TB
+	*Cluster
+}
+
+func newWorld(t testing.TB, change func(*Config)) *world {
+	cfg := testConfig()
+	if change != nil {
+		change(&cfg)
+	}
+	w := &world{t: t, Cluster: newOn(newFakeAPI(), cfg)}
+	w.state.goLive()
+	return w
+}
+
+func (w *world) feed(o runtime.Object) cache.ReflectorStore {
+	name := ""
+	switch o := o.(type) {
+	case *corev1.Pod:
+		name = "pods"
+	case *corev1.Service:
+		name = "services"
+	case *discoveryv1.EndpointSlice:
+		name = "endpointslices"
+	case *coreEndpoints:
+		name = "endpoints"
+	case *metav1.PartialObjectMetadata:
+		name = strings.ToLower(o.Kind) + "s"
+	case *crd.Server:
+		name = "servers"
+	case *crd.ExternalWorkload:
+		name = "externalworkloads"
+	case *crd.ServiceProfile:
+		name = "serviceprofiles"
+	}
+	return w.store(name)
+}
+
+func (w *world) store(name string) cache.ReflectorStore {
+	for _, r := range w.resources {
+		if r.Name() == name {
+			return r.Feed()
+		}
+	}
+	w.t.Helper()
+	w.t.Fatalf("no resource %q", name)
+	return nil
+}
+
+func (w *world) put(objects ...runtime.Object) {
+	w.t.Helper()
+	for _, o := range objects {
+		if err := w.feed(o).Update(o); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+func (w *world) del(objects ...runtime.Object) {
+	w.t.Helper()
+	for _, o := range objects {
+		if err := w.feed(o).Delete(o); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+func (w *world) read(service string, port uint16) federation.Share {
+	return w.Reader(federation.ServiceID{Namespace: "ns", Name: service}, port).Read()
+}
+
+// size is how much there is in the state.
+func (s *state) size() int {
+	return len(s.services) + len(s.slices) + len(s.pods) + len(s.replicaSets) + len(s.jobs) + len(s.servers) + len(s.unusable)
+}
+
+// marked empties the set of services to be read again.
+func (w *world) marked() []string {
+	var list []string
+	for id := range w.state.dirty.take() {
+		list = append(list, id.Name)
+	}
+	return list
+}
+
+// Builders of objects in namespace ns. Options change them.
+
+func inNS(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "ns", Name: name} }
+
+func aPod(name string, options ...func(*corev1.Pod)) *corev1.Pod {
+	o := &corev1.Pod{ObjectMeta: inNS(name)}
+	o.Spec.Containers = []corev1.Container{{Name: "app"}}
+	o.Spec.NodeName = "node-1"
+	for _, f := range options {
+		f(o)
+	}
+	return o
+}
+
+// meshed injects a proxy of the control plane in namespace linkerd.
+func meshed(o *corev1.Pod) {
+	o.Labels = with(o.Labels, controlPlaneLabel, "linkerd")
+	o.Spec.Containers = append(o.Spec.Containers, corev1.Container{Name: proxyContainer, Env: []corev1.EnvVar{
+		{Name: inboundListenEnv, Value: "0.0.0.0:4143"},
+		{Name: adminListenEnv, Value: "0.0.0.0:4191"},
+		{Name: controlListenEnv, Value: "0.0.0.0:4190"},
+	}})
+}
+
+func podLabel(key, value string) func(*corev1.Pod) {
+	return func(o *corev1.Pod) { o.Labels = with(o.Labels, key, value) }
+}
+
+func podAnnotation(key, value string) func(*corev1.Pod) {
+	return func(o *corev1.Pod) { o.Annotations = with(o.Annotations, key, value) }
+}
+
+func ownedBy(kind, name string) func(*corev1.Pod) {
+	return func(o *corev1.Pod) {
+		o.OwnerReferences = append(o.OwnerReferences, metav1.OwnerReference{Kind: kind, Name: name})
+	}
+}
+
+func with(m map[string]string, key, value string) map[string]string {
+	if m == nil {
+		m = make(map[string]string)
+	}
+	m[key] = value
+	return m
+}
+
+// metadataOf is a ReplicaSet, Job or Node.
+func metadataOf(kind, name, ownerKind, ownerName string) *metav1.PartialObjectMetadata {
+	o := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: kind}, ObjectMeta: inNS(name)}
+	if ownerKind != "" {
+		o.OwnerReferences = []metav1.OwnerReference{{Kind: ownerKind, Name: ownerName}}
+	}
+	return o
+}
+
+// aService has ports "name=number".
+func aService(name string, ports ...string) *corev1.Service {
+	o := &corev1.Service{ObjectMeta: inNS(name)}
+	for _, p := range ports {
+		name, number := splitPort(p)
+		o.Spec.Ports = append(o.Spec.Ports, corev1.ServicePort{Name: name, Port: *number})
+	}
+	return o
+}
+
+// splitPort reads "name=number"; without a number after "=" there is none.
+func splitPort(s string) (string, *int32) {
+	name, number, ok := strings.Cut(s, "=")
+	if !ok {
+		name, number = "", name
+	}
+	if number == "" {
+		return name, nil
+	}
+	var n int32
+	if _, err := fmt.Sscan(number, &n); err != nil {
+		panic(err)
+	}
+	return name, &n
+}
+
+// aSlice has ports "name=number", separated by commas, and endpoints written as
+// "IP[+IP] [pod=NAME|ew=NAME] [zone=Z] [hint=Z+Z] [host=H] [unready|ready|kind=K]".
+func aSlice(name, service, ports string, endpoints ...string) *discoveryv1.EndpointSlice {
+	o := &discoveryv1.EndpointSlice{ObjectMeta: inNS(name), AddressType: discoveryv1.AddressTypeIPv4}
+	if service != "" {
+		o.Labels = map[string]string{discoveryv1.LabelServiceName: service}
+	}
+	if ports != "" {
+		for p := range strings.SplitSeq(ports, ",") {
+			name, number := splitPort(p)
+			o.Ports = append(o.Ports, discoveryv1.EndpointPort{Name: &name, Port: number})
+		}
+	}
+	for _, e := range endpoints {
+		o.Endpoints = append(o.Endpoints, anEndpoint(e))
+	}
+	return o
+}
+
+func anEndpoint(text string) discoveryv1.Endpoint {
+	words := strings.Fields(text)
+	e := discoveryv1.Endpoint{Addresses: strings.Split(words[0], "+")}
+	for _, w := range words[1:] {
+		key, value, _ := strings.Cut(w, "=")
+		switch key {
+		case "pod":
+			e.TargetRef = &corev1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: value}
+		case "ew":
+			e.TargetRef = &corev1.ObjectReference{Kind: "ExternalWorkload", Namespace: "ns", Name: value}
+		case "kind":
+			e.TargetRef = &corev1.ObjectReference{Kind: value, Namespace: "ns", Name: "x"}
+		case "zone":
+			e.Zone = &value
+		case "hint":
+			e.Hints = &discoveryv1.EndpointHints{}
+			for z := range strings.SplitSeq(value, "+") {
+				e.Hints.ForZones = append(e.Hints.ForZones, discoveryv1.ForZone{Name: z})
+			}
+		case "host":
+			e.Hostname = &value
+		case "ready", "unready":
+			ready := key == "ready"
+			e.Conditions.Ready = &ready
+		default:
+			panic(w)
+		}
+	}
+	return e
+}
+
+// addrs are the addresses on offer, slice by slice.
+func addrs(s federation.Share) string {
+	var parts []string
+	for _, l := range s.Slices {
+		var list []string
+		for _, e := range l.Endpoints {
+			list = append(list, e.Addr.String())
+		}
+		parts = append(parts, strings.Join(list, " "))
+	}
+	return strings.Join(parts, " | ")
+}

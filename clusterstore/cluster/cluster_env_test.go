@@ -1,0 +1,211 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	clienttesting "k8s.io/client-go/testing"
+
+	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/follow"
+	"isthmus/federation"
+)
+
+// trouble makes a fake API misbehave: per verb and resource ("list pods",
+// "watch pods", "* pods", "* *"), the error to answer with.
+type trouble struct {
+	mu      sync.Mutex
+	errs    map[string]error
+	watches map[string][]watch.Interface
+}
+
+func troubled(api *fakeAPI) *trouble {
+	tr := &trouble{errs: make(map[string]error), watches: make(map[string][]watch.Interface)}
+	react := func(a clienttesting.Action) (bool, runtime.Object, error) {
+		err := tr.find(a)
+		return err != nil, nil, err
+	}
+	reactWatch := func(tracker clienttesting.ObjectTracker) clienttesting.WatchReactionFunc {
+		return func(a clienttesting.Action) (bool, watch.Interface, error) {
+			if err := tr.find(a); err != nil {
+				return true, nil, err
+			}
+			w, err := tracker.Watch(a.GetResource(), a.GetNamespace())
+			tr.mu.Lock()
+			defer tr.mu.Unlock()
+			name := a.GetResource().Resource
+			tr.watches[name] = append(tr.watches[name], w)
+			return true, w, err
+		}
+	}
+	for resource, tracker := range api.crd.trackers {
+		api.crd.PrependReactor("list", resource, react)
+		api.crd.PrependWatchReactor(resource, reactWatch(tracker))
+	}
+	api.typed.PrependReactor("list", "*", react)
+	api.meta.PrependReactor("list", "*", react)
+	api.typed.PrependWatchReactor("*", reactWatch(api.typed.Tracker()))
+	api.meta.PrependWatchReactor("*", reactWatch(api.meta.Tracker()))
+	return tr
+}
+
+func (tr *trouble) find(a clienttesting.Action) error {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	resource := a.GetResource().Resource
+	for _, key := range []string{a.GetVerb() + " " + resource, "* " + resource, a.GetVerb() + " *", "* *"} {
+		if err := tr.errs[key]; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (tr *trouble) set(key string, err error) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	tr.errs[key] = err
+}
+
+// cut ends all watches, as a server that goes away does.
+func (tr *trouble) cut() {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	for _, list := range tr.watches {
+		for _, w := range list {
+			w.Stop()
+		}
+	}
+	tr.watches = make(map[string][]watch.Interface)
+}
+
+var (
+	errRefused = &url.Error{Op: "Get", URL: "https://east", Err: errDial}
+	errDial    = &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+	errTimeout = errors.New("no answer in time")
+)
+
+func forbidden(resource string) error {
+	return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New("no role"))
+}
+
+// running is a Cluster that runs on a fake API in a synctest bubble.
+type running struct {
+	*Cluster
+	t       *testing.T
+	api     *fakeAPI
+	trouble *trouble
+	stop    func() // ends Run and waits for it
+
+	mu      sync.Mutex
+	changes []string // services told to have changed
+}
+
+func inCluster(t *testing.T, change func(*Config, *trouble), test func(*running), objects ...runtime.Object) {
+	synctest.Test(t, func(t *testing.T) {
+		api := newFakeAPI(objects...)
+		r := &running{t: t, api: api, trouble: troubled(api)}
+		cfg := testConfig()
+		cfg.Changed = func(id federation.ServiceID, _ time.Time) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.changes = append(r.changes, id.Name)
+		}
+		if change != nil {
+			change(&cfg, r.trouble)
+		}
+		r.Cluster = newOn(api, cfg)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- r.Run(ctx) }()
+		r.stop = sync.OnceFunc(func() {
+			cancel()
+			before := time.Now()
+			if err := <-done; err != nil {
+				t.Errorf("Run: %v", err)
+			}
+			if d := time.Since(before); d > 0 {
+				t.Errorf("Run went on for %v after its context ended", d)
+			}
+		})
+		synctest.Wait()
+		test(r)
+		r.stop()
+	})
+}
+
+func (r *running) isSynced() bool {
+	synctest.Wait()
+	select {
+	case <-r.Synced():
+		return true
+	default:
+		return false
+	}
+}
+
+// until lets time pass until the condition holds, and fails after max.
+func (r *running) until(what string, max time.Duration, ok func() bool) {
+	r.t.Helper()
+	for end := time.Now().Add(max); ; time.Sleep(10 * time.Millisecond) { // fake time: it only passes when all is still
+		if synctest.Wait(); ok() {
+			return
+		}
+		if time.Now().After(end) {
+			r.t.Fatalf("%s: not within %v; health %+v", what, max, r.Health())
+		}
+	}
+}
+
+func (r *running) addrs() string {
+	synctest.Wait()
+	return addrs(r.Reader(federation.ServiceID{Namespace: "ns", Name: "web"}, 80).Read())
+}
+
+func (r *running) create(o runtime.Object) {
+	r.t.Helper()
+	var err error
+	switch o := o.(type) {
+	case *corev1.Pod:
+		_, err = r.api.typed.CoreV1().Pods("ns").Create(context.Background(), o, metav1.CreateOptions{})
+	case *corev1.Service:
+		_, err = r.api.typed.CoreV1().Services("ns").Create(context.Background(), o, metav1.CreateOptions{})
+	case *crd.Server:
+		err = r.api.crd.trackers["servers"].Create(serversResource, o, "ns")
+	case *crd.ExternalWorkload:
+		err = r.api.crd.trackers["externalworkloads"].Create(workloadsResource, o, "ns")
+	case *crd.ServiceProfile:
+		err = r.api.crd.trackers["serviceprofiles"].Create(profilesResource, o, "ns")
+	case *metav1.PartialObjectMetadata:
+		gvr := schema.GroupVersionResource{Group: o.GroupVersionKind().Group, Version: "v1", Resource: strings.ToLower(o.Kind) + "s"}
+		err = r.api.meta.Tracker().Create(gvr, o, o.Namespace)
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+func (r *running) resource(name string) follow.ResourceHealth {
+	for _, h := range r.Health().Resources {
+		if h.Resource == name {
+			return h
+		}
+	}
+	r.t.Fatalf("no resource %s", name)
+	return follow.ResourceHealth{}
+}

@@ -1,0 +1,344 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+
+	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/kube"
+	"isthmus/federation"
+)
+
+func TestSliceBeforePod(t *testing.T) {
+	inCluster(t, nil, func(r *running) {
+		if !r.isSynced() {
+			t.Fatalf("not synced: %+v", r.Health())
+		}
+		if len(r.changes) != 0 {
+			t.Errorf("told of %v before anybody could have read", r.changes)
+		}
+		if got := r.addrs(); got != "10.0.0.2:8080" {
+			t.Errorf("got %q", got)
+		}
+		r.create(aPod("p"))
+		if got := r.addrs(); got != "10.0.0.1:8080 10.0.0.2:8080" {
+			t.Errorf("with its pod, got %q", got)
+		}
+		if len(r.changes) != 1 || r.changes[0] != "web" {
+			t.Errorf("told of %v", r.changes)
+		}
+		h := r.Health()
+		if h.Err != nil || !h.Lost.IsZero() || h.LastEvent.IsZero() {
+			t.Errorf("health %+v", h)
+		}
+		for _, one := range h.Resources {
+			want := map[string]int{"pods": 1, "services": 1, "endpointslices": 1}[one.Resource]
+			if !one.Synced || one.Err != "" || one.Objects != want {
+				t.Errorf("%+v", one)
+			}
+		}
+	}, aService("web", "http=80"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2"))
+}
+
+// TestBurst: events that come while the worker is busy are told of once.
+func TestBurst(t *testing.T) {
+	busy := make(chan struct{})
+	inCluster(t, func(c *Config, _ *trouble) {
+		told := c.Changed
+		busy = make(chan struct{})
+		c.Changed = func(id federation.ServiceID, at time.Time) { <-busy; told(id, at) }
+	}, func(r *running) {
+		for _, name := range []string{"p", "q", "p2", "q2"} {
+			r.create(aPod(name))
+		}
+		close(busy)
+		synctest.Wait()
+		if got := strings.Join(r.changes, " "); got != "web web" { // the one that kept it busy, and all others
+			t.Errorf("told of %q", got)
+		}
+	}, aService("web", "http=80"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 pod=q", "10.0.0.3 pod=p2", "10.0.0.4 pod=q2"))
+}
+
+// TestDownAtStart: an API that is down for long is followed soon after it is up.
+func TestDownAtStart(t *testing.T) {
+	for name, err := range map[string]error{"dial: connection refused": errRefused, "no answer in time": errTimeout, "who?": apierrors.NewUnauthorized("who?")} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, func(_ *Config, tr *trouble) { tr.set("* *", err) }, func(r *running) {
+				if h := r.Health(); h.Err == nil || !strings.HasSuffix(h.Err.Error(), "s: "+name) || !h.Lost.IsZero() {
+					t.Errorf("after the first attempts: %+v", h)
+				}
+				time.Sleep(time.Hour)
+				if r.isSynced() {
+					t.Error("synced with what?")
+				}
+				r.trouble.set("* *", nil)
+				r.until("sync", 5*time.Second, r.isSynced)
+				if got := r.addrs(); got != "10.0.0.2:8080" {
+					t.Errorf("got %q", got)
+				}
+				if h := r.Health(); h.Err != nil {
+					t.Errorf("%+v", h)
+				}
+			}, aService("web", "http=80"), aSlice("s", "web", "http=8080", "10.0.0.2"))
+		})
+	}
+}
+
+// TestLost: what is known stays while the API is away, and it is followed again
+// soon after it is back, however it was away and for however long.
+func TestLost(t *testing.T) {
+	for name, err := range map[string]error{"refused": errRefused, "silent": errTimeout} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, nil, func(r *running) {
+				time.Sleep(time.Minute)
+				r.trouble.set("* *", err)
+				began := time.Now()
+				r.trouble.cut()
+				changed := r.HealthChanged()
+				r.until("loss", 5*time.Second, func() bool { return !r.Health().Lost.IsZero() })
+				select {
+				case <-changed:
+				default:
+					t.Error("nobody was told of the loss")
+				}
+				time.Sleep(3 * time.Hour)
+				h := r.Health()
+				if h.Err == nil || h.Lost.Before(began) || h.Lost.After(began.Add(5*time.Second)) {
+					t.Errorf("lost %v after it began: %+v", h.Lost.Sub(began), h)
+				}
+				if got := r.addrs(); got != "10.0.0.2:8080" {
+					t.Errorf("while it is away, got %q", got)
+				}
+				r.trouble.set("* *", nil)
+				r.until("return", 5*time.Second, func() bool { h := r.Health(); return h.Err == nil && h.Lost.IsZero() })
+				r.create(aPod("p"))
+				r.until("pod", time.Second, func() bool { return r.addrs() == "10.0.0.1:8080 10.0.0.2:8080" })
+			}, aService("web", "http=80"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2"))
+		})
+	}
+}
+
+// TestChangedMeanwhile: what happened while the API was away is found out, also
+// where a watch that goes on from before does not tell of it: as after a backup
+// was restored, or with these fakes.
+func TestChangedMeanwhile(t *testing.T) {
+	for name, err := range map[string]error{"refused": errRefused, "silent": errTimeout} {
+		t.Run(name, func(t *testing.T) {
+			inCluster(t, nil, func(r *running) {
+				time.Sleep(time.Minute)
+				r.trouble.set("* *", err)
+				r.trouble.cut()
+				r.create(aPod("p"))
+				if err := r.api.typed.CoreV1().Pods("ns").Delete(context.Background(), "q", metav1.DeleteOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Hour)
+				if got := r.addrs(); got != "10.0.0.2:8080" {
+					t.Errorf("got %q", got)
+				}
+				r.trouble.set("* *", nil)
+				r.until("return", 5*time.Second, func() bool { return r.addrs() == "10.0.0.1:8080" })
+				if len(r.changes) == 0 {
+					t.Error("nobody was told")
+				}
+			}, aService("web", "http=80"), aPod("q"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 pod=q"))
+		})
+	}
+}
+
+// TestForbiddenOptional: what is not needed delays nothing and is asked for again.
+func TestForbiddenOptional(t *testing.T) {
+	inCluster(t, func(c *Config, tr *trouble) {
+		c.OnNode = func(string, string, bool) {}
+		for _, resource := range []string{"replicasets", "nodes"} {
+			tr.set("* "+resource, forbidden(resource))
+		}
+		tr.set("* jobs", apierrors.NewNotFound(schema.GroupResource{Resource: "jobs"}, ""))
+	}, func(r *running) {
+		if !r.isSynced() {
+			t.Fatalf("not synced: %+v", r.Health())
+		}
+		for _, name := range []string{"replicasets", "jobs", "nodes"} {
+			if h := r.resource(name); h.Needed || h.Synced || h.Err == "" {
+				t.Errorf("%+v", h)
+			}
+		}
+		if h := r.Health(); h.Err != nil || !h.Lost.IsZero() {
+			t.Errorf("%+v", h)
+		}
+		owner := func() string {
+			synctest.Wait()
+			return tell(r.Reader(web80.Service, 80).Read().Slices[0].Endpoints[0])
+		}
+		if got := owner(); !strings.Contains(got, "replicaset:web-1") {
+			t.Errorf("got %s", got)
+		}
+		rs := metadataOf("ReplicaSet", "web-1", "Deployment", "web")
+		rs.APIVersion = "apps/v1"
+		r.create(rs)
+		time.Sleep(time.Hour)
+		r.trouble.set("* replicasets", nil)
+		r.until("owner", 30*time.Second, func() bool { return strings.Contains(owner(), "deployment:web") })
+		if h := r.resource("replicasets"); !h.Synced || h.Err != "" || h.Objects != 1 {
+			t.Errorf("%+v", h)
+		}
+	}, aService("web", "http=80"), aPod("p", ownedBy("ReplicaSet", "web-1")), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"))
+}
+
+var web80 = federation.Key{Service: federation.ServiceID{Namespace: "ns", Name: "web"}, Port: 80}
+
+// TestForbiddenNeeded: without what is needed there is no sync, and the reason
+// is told at once.
+func TestForbiddenNeeded(t *testing.T) {
+	inCluster(t, func(_ *Config, tr *trouble) { tr.set("* pods", forbidden("pods")) }, func(r *running) {
+		time.Sleep(time.Minute)
+		if h := r.Health(); r.isSynced() || h.Err == nil || !strings.HasPrefix(h.Err.Error(), "pods: ") || !apierrors.IsForbidden(errors.Unwrap(h.Err)) {
+			t.Errorf("%+v", h)
+		}
+		r.trouble.set("* pods", nil)
+		r.until("sync", 5*time.Second, r.isSynced)
+	})
+}
+
+// TestListedNotWatched: what may be listed but not watched is out of date.
+func TestListedNotWatched(t *testing.T) {
+	inCluster(t, func(_ *Config, tr *trouble) { tr.set("watch pods", forbidden("pods")) }, func(r *running) {
+		if !r.isSynced() {
+			t.Fatalf("not synced: %+v", r.Health())
+		}
+		for range 100 {
+			time.Sleep(time.Second)
+			if h := r.Health(); h.Err == nil || h.Lost.IsZero() {
+				t.Fatalf("%+v", h)
+			}
+		}
+	})
+}
+
+// TestCallbacks: Services and Nodes are told of in order.
+func TestCallbacks(t *testing.T) {
+	var got []string
+	inCluster(t, func(c *Config, _ *trouble) {
+		got = nil
+		c.OnService = func(id federation.ServiceID, s *Service) {
+			text := "gone"
+			if s != nil {
+				text = s.Annotations["mirror.linkerd.io/x"] + s.Annotations["other"]
+			}
+			got = append(got, id.String()+" "+text)
+		}
+		c.OnNode = func(name, zone string, exists bool) {
+			if !exists {
+				zone = "gone"
+			}
+			got = append(got, name+" "+zone)
+		}
+	}, func(r *running) {
+		ctx := context.Background()
+		services := r.api.typed.CoreV1().Services("ns")
+		s := aService("web", "http=80")
+		for _, text := range []string{"1", "1", "2"} { // the second says nothing new
+			s.Annotations = map[string]string{"mirror.linkerd.io/x": text, "other": "noise"}
+			if _, err := services.Update(ctx, s, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		if err := services.Delete(ctx, "web", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		nodes, gvr := r.api.meta.Tracker(), schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+		node := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+		r.create(node)
+		node = node.DeepCopy()
+		node.Labels = map[string]string{zoneLabel: "z1"}
+		if err := errors.Join(nodes.Update(gvr, node, ""), nodes.Update(gvr, node.DeepCopy(), ""), nodes.Delete(gvr, "", "n1")); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if got, want := strings.Join(got, ", "), "ns/web , ns/web 1, ns/web 2, ns/web gone, n1 , n1 z1, n1 gone"; got != want {
+			t.Errorf("got\n%s\nwant\n%s", got, want)
+		}
+	}, aService("web", "http=80"))
+}
+
+// hanging is a client whose lists are never answered.
+type hanging[L runtime.Object] struct{ kube.Lister[L] }
+
+func (hanging[L]) List(ctx context.Context, _ metav1.ListOptions) (none L, err error) {
+	<-ctx.Done()
+	return none, ctx.Err()
+}
+
+// hangingMetadata is likewise.
+type hangingMetadata struct{ metadata.Interface }
+
+func (h hangingMetadata) Resource(r schema.GroupVersionResource) metadata.Getter {
+	return hangingGetter{h.Interface.Resource(r)}
+}
+
+type hangingGetter struct{ metadata.Getter }
+
+func (g hangingGetter) List(ctx context.Context, o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	return hanging[*metav1.PartialObjectMetadataList]{g.Getter}.List(ctx, o)
+}
+
+// TestHangingOptional: an optional resource that is never answered holds the
+// first sync up for a moment only.
+func TestHangingOptional(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := testConfig()
+		cfg.Client = newFakeAPI().client()
+		cfg.Client.Metadata = hangingMetadata{cfg.Client.Metadata}
+		cfg.Client.Servers, cfg.Client.Workloads = hanging[*crd.ServerList]{cfg.Client.Servers}, hanging[*crd.ExternalWorkloadList]{cfg.Client.Workloads}
+		c, err := New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- c.Run(ctx) }()
+		<-c.Synced()
+		if d := time.Since(began); d != 3*time.Second {
+			t.Errorf("synced after %v", d)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if err := c.Run(t.Context()); err == nil {
+			t.Error("a second Run was not refused")
+		}
+	})
+}
+
+func TestNewRefuses(t *testing.T) {
+	cfg := testConfig()
+	if _, err := New(cfg); err == nil {
+		t.Error("no client was accepted")
+	}
+	cfg.Client = newFakeAPI().client()
+	if _, err := New(cfg); err != nil {
+		t.Error(err)
+	}
+	withAddresses(&cfg)
+	if _, err := New(cfg); err != nil {
+		t.Error(err)
+	}
+	cfg.OnService = nil
+	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "OnService") {
+		t.Errorf("profiles without what Services say: %v", err)
+	}
+}

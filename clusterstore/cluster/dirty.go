@@ -1,0 +1,62 @@
+package cluster
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// dirty is a set of what is to be read again: services, or addresses. Bursts of
+// events collapse in it.
+type dirty[K comparable] struct {
+	wake chan struct{} // holds one token while the set may have something
+
+	mu  sync.Mutex
+	set map[K]time.Time // under mu: since when
+}
+
+func newDirty[K comparable]() *dirty[K] {
+	return &dirty[K]{wake: make(chan struct{}, 1), set: make(map[K]time.Time)}
+}
+
+// add never blocks.
+func (d *dirty[K]) add(key K, at time.Time) {
+	d.mu.Lock()
+	if _, ok := d.set[key]; !ok {
+		d.set[key] = at
+	}
+	d.mu.Unlock()
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take empties the set, and returns what was in it: nil if nothing was.
+func (d *dirty[K]) take() map[K]time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.set) == 0 {
+		return nil // not the set itself, which is written on
+	}
+	set := d.set
+	d.set = make(map[K]time.Time)
+	return set
+}
+
+// run hands on, one by one, what is added, until ctx ends.
+func (d *dirty[K]) run(ctx context.Context, changed func(K, time.Time)) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.wake:
+		}
+		for key, at := range d.take() {
+			if ctx.Err() != nil {
+				return
+			}
+			changed(key, at)
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package cluster
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"isthmus/federation"
+)
+
+// labels appends those of an endpoint of the Pod or ExternalWorkload, sorted by
+// name.
+func (p *pod) labels(labels []federation.Label, t *template) []federation.Label {
+	_, name := p.id(t)
+	if t.external() {
+		labels = append(labels, federation.Label{Name: "external_workload", Value: name})
+	} else {
+		labels = append(labels,
+			federation.Label{Name: "pod", Value: name},
+			federation.Label{Name: "serviceaccount", Value: t.serviceAccount})
+	}
+	if t.controlPlane != "" {
+		labels = append(labels, federation.Label{Name: "control_plane_ns", Value: t.controlPlane})
+	}
+	if hash, ok := t.labels.Lookup(templateHashLabel); ok && !t.external() {
+		labels = append(labels, federation.Label{Name: "pod_template_hash", Value: hash})
+	}
+	if owner := p.workload(t); !reserved(owner.kind) {
+		if owner.kind == kindJob && !t.external() {
+			owner.kind = "k8s_job" // "job" is what Prometheus calls something else
+		}
+		labels = append(labels, federation.Label{Name: owner.kind, Value: owner.name})
+	}
+	slices.SortFunc(labels, func(a, b federation.Label) int { return cmp.Compare(a.Name, b.Name) })
+	return labels
+}
+
+// reserved tells whether a kind of owner would hide another label.
+func reserved(kind string) bool {
+	switch kind {
+	case "", "pod", "external_workload", "serviceaccount", "control_plane_ns", "pod_template_hash", "zone", "zone_locality",
+		"service", "namespace", "target_cluster", "target_service", "target_service_namespace":
+		return true
+	}
+	return false
+}
+
+// group are the labels that the endpoints of a slice share, sorted by name.
+func group(d *sliceData) []federation.Label {
+	labels := []federation.Label{{Name: "namespace", Value: d.service.Namespace}, {Name: "service", Value: d.service.Name}}
+	if d.mirror.cluster == "" {
+		return labels
+	}
+	labels = append(labels, federation.Label{Name: "target_cluster", Value: d.mirror.cluster})
+	if parts := strings.SplitN(d.mirror.remoteName, ".", 3); len(parts) > 1 {
+		labels = append(labels,
+			federation.Label{Name: "target_service", Value: parts[0]},
+			federation.Label{Name: "target_service_namespace", Value: parts[1]})
+	}
+	return labels
+}
+
+// maxText bounds a text that proxies are told.
+const maxText = 1 << 10
+
+// clean tells whether all texts are UTF-8 and of a size that makes sense. Others
+// can't be sent to proxies, and must not spoil the message for the endpoints of
+// other clusters.
+func clean(e *federation.Endpoint) bool {
+	for _, list := range [...][]federation.Label{e.Group, e.Labels} {
+		for _, l := range list {
+			if !sendable(l.Name) || !sendable(l.Value) {
+				return false
+			}
+		}
+	}
+	for _, text := range [...]string{e.Zone, e.Identity.DNS, e.Identity.URI, e.Identity.ServerName, e.Authority} {
+		if !sendable(text) {
+			return false
+		}
+	}
+	return true
+}
+
+func sendable(text string) bool { return len(text) <= maxText && utf8.ValidString(text) }

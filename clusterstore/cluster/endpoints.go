@@ -1,0 +1,70 @@
+package cluster
+
+import (
+	"slices"
+	"unique"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"isthmus/clusterstore/follow"
+	"isthmus/federation"
+)
+
+// What was there before EndpointSlices.
+type (
+	//lint:ignore SA1019 it is read where --enable-endpoint-slices=false says so
+	coreEndpoints = corev1.Endpoints
+	//lint:ignore SA1019 a part of coreEndpoints
+	coreEndpointSubset  = corev1.EndpointSubset
+	coreEndpointAddress = corev1.EndpointAddress
+)
+
+// endpoints follows Endpoints, in place of EndpointSlices.
+func (c *Cluster) endpoints() follow.Kind[*coreEndpoints, *sliceData] {
+	return follow.Kind[*coreEndpoints, *sliceData]{
+		Name: "endpoints", Needed: true,
+		Calls: follow.CallsOf(c.cfg.Client.Core.Endpoints("")),
+		Compact: func(o *coreEndpoints) (*sliceData, bool) {
+			return compactEndpoints(o, c.state.addresses != nil)
+		},
+		Into: locked[*sliceData]{c.state, c.state.sliceKind()},
+	}
+}
+
+// compactEndpoints keeps of an Endpoints object what is ready and, with unserved,
+// what has a hostname. It knows no zones.
+func compactEndpoints(o *coreEndpoints, unserved bool) (*sliceData, bool) {
+	d := &sliceData{
+		service: federation.ServiceID{Namespace: shared(o.Namespace), Name: o.Name},
+		mirror:  readMirror(&o.ObjectMeta),
+	}
+	var kept subset
+	for i := range o.Subsets {
+		from := &o.Subsets[i]
+		sub := subset{addresses: make([]address, 0, len(from.Addresses))}
+		for _, p := range from.Ports {
+			number, _ := portNumber(&p.Port)
+			sub.ports = append(sub.ports, slicePort{name: shared(p.Name), number: number})
+		}
+		for k := range from.Addresses {
+			sub.addCore(&from.Addresses[k], o.Namespace)
+		}
+		for k := range from.NotReadyAddresses {
+			if e := &from.NotReadyAddresses[k]; unserved && e.Hostname != "" {
+				kept.addCore(e, o.Namespace)
+			}
+		}
+		sub.ports, sub.addresses = slices.Clip(sub.ports), trim(sub.addresses)
+		d.subsets = append(d.subsets, sub)
+	}
+	d.subsets = slices.Clip(d.subsets)
+	d.setUnserved(kept)
+	return d, true
+}
+
+func (s *subset) addCore(e *coreEndpointAddress, namespace string) {
+	if target, ok := podTarget(e.TargetRef, namespace); ok {
+		none := unique.Make("")
+		s.add(address{hostname: e.Hostname, target: target, zone: none, hints: none}, e.IP)
+	}
+}

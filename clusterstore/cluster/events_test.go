@@ -1,0 +1,62 @@
+package cluster
+
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+	"pgregory.net/rapid"
+)
+
+// events are random ones, in random order.
+type events struct {
+	*world
+	all       objects // there are
+	draw      func(t *rapid.T, resource string) (key string, o runtime.Object)
+	resources []string // that they are about; some are named several times, and come more often
+}
+
+func (e *events) put(t *rapid.T, resource string) {
+	key, o := e.draw(t, resource)
+	e.all.set(resource, key, o)
+	must(t, e.store(resource).Update(o.DeepCopyObject()))
+}
+
+func (e *events) drop(t *rapid.T, resource string) {
+	key, o := e.draw(t, resource)
+	delete(e.all[resource], key)
+	must(t, e.store(resource).Delete(o))
+}
+
+func (e *events) relist(t *rapid.T, resource string) {
+	delete(e.all, resource)
+	for range rapid.IntRange(0, 3).Draw(t, "n") {
+		key, o := e.draw(t, resource)
+		e.all.set(resource, key, o)
+	}
+	var list []any
+	for _, o := range e.all[resource] {
+		list = append(list, o.DeepCopyObject())
+	}
+	must(t, e.store(resource).Replace(list, ""))
+}
+
+// run lets events happen, checks after each, and takes everything away.
+func (e *events) run(t *rapid.T, check func(*rapid.T)) {
+	for _, name := range []string{"services", "pods", "endpointslices", "servers", "pods", "externalworkloads", "endpointslices", "servers"} {
+		e.put(t, name) // so that most steps find something to change
+	}
+	resource := rapid.SampledFrom(e.resources)
+	t.Repeat(map[string]func(*rapid.T){
+		"put":    func(t *rapid.T) { e.put(t, resource.Draw(t, "resource")) },
+		"delete": func(t *rapid.T) { e.drop(t, resource.Draw(t, "resource")) },
+		"relist": func(t *rapid.T) { e.relist(t, resource.Draw(t, "resource")) },
+		"":       check,
+	})
+	for name := range e.all {
+		must(t, e.store(name).Replace(nil, ""))
+	}
+}
+
+func must(t *rapid.T, err error) {
+	if err != nil {
+		t.Fatal(err)
+	}
+}

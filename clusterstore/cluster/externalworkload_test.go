@@ -1,0 +1,214 @@
+package cluster
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"isthmus/clusterstore/crd"
+	"isthmus/federation"
+)
+
+type workloadOption = func(*crd.ExternalWorkload)
+
+func workloadAnnotation(key, value string) workloadOption {
+	return func(o *crd.ExternalWorkload) { o.Annotations = with(o.Annotations, key, value) }
+}
+
+func workloadLabel(key, value string) workloadOption {
+	return func(o *crd.ExternalWorkload) { o.Labels = with(o.Labels, key, value) }
+}
+
+func workloadOwner(kind, name string) workloadOption {
+	return func(o *crd.ExternalWorkload) {
+		o.OwnerReferences = append(o.OwnerReferences, metav1.OwnerReference{Kind: kind, Name: name})
+	}
+}
+
+// TestWorkloadEndpoint: everything that is told of an ExternalWorkload's address.
+func TestWorkloadEndpoint(t *testing.T) {
+	w := newWorld(t, nil)
+	v := aWorkload("v", "http=8080")
+	workloadOwner("WorkloadGroup", "vms")(v)
+	w.put(aService("web", "http=80"), v, aSlice("s", "web", "http=8080", "10.0.0.1 ew=v zone=z1 hint=z1 host=h"))
+	want := "10.0.0.1:8080 namespace:ns service:web external_workload:v workloadgroup:vms " +
+		"zone=z1 host=h twin=workload/ns/v hints=z1 uri=spiffe://root/v sni=v.example meshed inbound=4143"
+	e := w.read("web", 80).Slices[0].Endpoints[0]
+	if got := tell(e); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if e.Kind != federation.Workload || e.Cluster != "east" {
+		t.Errorf("kind %v, cluster %v", e.Kind, e.Cluster)
+	}
+}
+
+// TestWorkloadFacts: what of an ExternalWorkload or a Server decides which fact.
+func TestWorkloadFacts(t *testing.T) {
+	const sa, id = "external_workload:v ", "twin=workload/ns/v uri=spiffe://root/v sni=v.example meshed"
+	type options = []workloadOption
+	for _, x := range []struct {
+		name    string
+		port    uint16
+		options options
+		server  *crd.Server
+		want    string
+	}{
+		{"plain", 8080, nil, nil, sa + id + " inbound=4143"},
+		{"default opaque port", 3306, nil, nil, sa + id + " opaque inbound=4143"},
+		{"annotated", 8080, options{workloadAnnotation(opaqueAnnotation, "1,8000-8080")}, nil, sa + id + " opaque inbound=4143"},
+		{"annotated by name", 8080, options{workloadAnnotation(opaqueAnnotation, "http")}, nil, sa + id + " opaque inbound=4143"},
+		{"annotation in place of the defaults", 3306, options{workloadAnnotation(opaqueAnnotation, "")}, nil, sa + id + " inbound=4143"},
+		{"ports to skip mean nothing here", 8080, options{workloadAnnotation(skipAnnotation, "8080")}, nil, sa + id + " inbound=4143"},
+		{"proxy's port", 8080, options{func(o *crd.ExternalWorkload) { o.Spec.Ports[1].Name = proxyPortName }}, nil, sa + id + " inbound=9090"},
+		{"impossible proxy's port", 8080, options{func(o *crd.ExternalWorkload) {
+			o.Spec.Ports[1] = crd.PortSpec{Name: proxyPortName, Port: 70000}
+		}}, nil, sa + id + " inbound=4143"},
+		{"owner", 8080, options{workloadOwner("Job", "j")}, nil, sa + "job:j " + id + " inbound=4143"},
+		{"owner that is not looked up", 8080, options{workloadOwner("ReplicaSet", "r")}, nil, sa + "replicaset:r " + id + " inbound=4143"},
+		{"two owners", 8080, options{workloadOwner("A", "a"), workloadOwner("B", "b")}, nil, sa + id + " inbound=4143"},
+		{"owner whose kind is a label of ours", 8080, options{workloadOwner("External_Workload", "x")}, nil, sa + id + " inbound=4143"},
+		{"no identity", 8080, options{func(o *crd.ExternalWorkload) { o.Spec.MeshTLS = crd.MeshTLS{} }}, nil, sa + "twin=workload/ns/v meshed inbound=4143"},
+		{"Server by number", 8080, nil, aServer("s", "8080", "", forWorkloads), sa + id + " opaque inbound=4143"},
+		{"Server by name", 8080, nil, aServer("s", "http", "", forWorkloads), sa + id + " opaque inbound=4143"},
+		{"Server by another name", 8080, nil, aServer("s", "admin", "", forWorkloads), sa + id + " inbound=4143"},
+		{"Server by label", 8080, options{workloadLabel("app", "vm")}, aServer("s", "http", "app=vm", forWorkloads), sa + id + " opaque inbound=4143"},
+		{"Server by another label", 8080, options{workloadLabel("app", "x")}, aServer("s", "http", "app=vm", forWorkloads), sa + id + " inbound=4143"},
+		{"Server for Pods", 8080, nil, aServer("s", "8080", ""), sa + id + " inbound=4143"},
+		{"Server of another namespace", 8080, nil, aServer("s", "8080", "", forWorkloads, in("workload")), sa + id + " inbound=4143"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			v := aWorkload("v", "http=8080", "admin=9090")
+			for _, f := range x.options {
+				f(v)
+			}
+			w := newWorld(t, nil)
+			w.put(aService("web"), aSlice("s", "web", "http=8080", "10.0.0.1 ew=v"), v)
+			if x.server != nil {
+				w.put(x.server)
+			}
+			e := w.read("web", x.port).Slices[0].Endpoints[0]
+			if got, want := tell(e), fmt.Sprintf("10.0.0.1:%d namespace:ns service:web %s", x.port, x.want); got != want {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+// TestWorkloadLife: late, edited, gone and back under one reader; and it is not
+// mixed up with a Pod whose name looks like its key.
+func TestWorkloadLife(t *testing.T) {
+	w := newWorld(t, nil)
+	w.put(aService("web", "http=80"), aPod("v"), aSlice("s", "web", "http=8080", "10.0.0.1 ew=v", "10.0.0.2 pod=v", "10.0.0.3 ew=v unready"))
+	odd := aPod("ns")
+	odd.Namespace = "workload"
+	w.put(odd)
+	w.marked()
+	reader := w.Reader(web80.Service, 80)
+	step := func(what, want string, o ...runtime.Object) {
+		t.Helper()
+		w.put(o...)
+		if got := w.marked(); len(got) != 1 || got[0] != "web" {
+			t.Errorf("%s: told of %q", what, got)
+		}
+		var list []string
+		for _, l := range reader.Read().Slices {
+			for _, e := range l.Endpoints {
+				list = append(list, e.Addr.Addr().String()+" "+e.Identity.URI)
+			}
+		}
+		if got := strings.Join(list, ", "); got != want {
+			t.Errorf("%s: got %q, want %q", what, got, want)
+		}
+	}
+	step("late", "10.0.0.1 spiffe://root/v, 10.0.0.2 ", aWorkload("v"))
+	v := aWorkload("v")
+	v.Spec.MeshTLS.Identity = "spiffe://new"
+	step("edited", "10.0.0.1 spiffe://new, 10.0.0.2 ", v)
+	w.put(v.DeepCopy())
+	if got := w.marked(); len(got) != 0 {
+		t.Errorf("the same again: told of %q", got)
+	}
+	w.del(v)
+	step("gone", "10.0.0.2 ")
+	step("back", "10.0.0.1 spiffe://new, 10.0.0.2 ", v)
+	w.del(aPod("v"))
+	step("the Pod of that name is gone", "10.0.0.1 spiffe://new")
+	for _, name := range []string{"pods", "externalworkloads"} {
+		if err := w.store(name).Replace(nil, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	step("nothing is left", "")
+}
+
+// TestWorkloadOfTheSlice: an ExternalWorkload is one of the slice's namespace, and
+// is no target of the older Endpoints objects.
+func TestWorkloadOfTheSlice(t *testing.T) {
+	w := newWorld(t, nil)
+	l := aSlice("s", "web", "http=8080", "10.0.0.1 ew=v")
+	l.Endpoints[0].TargetRef.Namespace = "other"
+	w.put(aService("web", "http=80"), l, aWorkload("v"))
+	if got := addrs(w.read("web", 80)); got != "10.0.0.1:8080" {
+		t.Errorf("got %q", got)
+	}
+	w = newWorld(t, func(c *Config) { c.Rules.EndpointSlices = false })
+	w.put(aService("web", "http=80"), aWorkload("v"), &coreEndpoints{ObjectMeta: inNS("web"), Subsets: []coreEndpointSubset{{
+		Ports:     []corev1.EndpointPort{{Name: "http", Port: 8080}},
+		Addresses: []corev1.EndpointAddress{{IP: "10.0.0.1", TargetRef: &corev1.ObjectReference{Kind: "ExternalWorkload", Name: "v"}}, {IP: "10.0.0.2"}},
+	}}})
+	if got := addrs(w.read("web", 80)); got != "10.0.0.2:8080" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestCustomResourcesLater: without CRDs, or rights, the cluster serves what it
+// can and says why not all; once they are there, the rest is picked up.
+func TestCustomResourcesLater(t *testing.T) {
+	inCluster(t, func(_ *Config, tr *trouble) {
+		tr.set("* servers", apierrors.NewNotFound(schema.GroupResource{Resource: "servers"}, ""))
+		tr.set("* externalworkloads", forbidden("externalworkloads"))
+	}, func(r *running) {
+		if !r.isSynced() {
+			t.Fatalf("not synced: %+v", r.Health())
+		}
+		if got := r.addrs(); got != "10.0.0.1:8080" {
+			t.Errorf("got %q", got)
+		}
+		r.create(aServer("s", "8080", ""))
+		r.create(aWorkload("v"))
+		time.Sleep(time.Hour)
+		for _, name := range []string{"servers", "externalworkloads"} {
+			if h := r.resource(name); h.Needed || h.Synced || h.Err == "" || h.Objects != 0 {
+				t.Errorf("%+v", h)
+			}
+			r.trouble.set("* "+name, nil)
+		}
+		if h := r.Health(); h.Err != nil || !h.Lost.IsZero() {
+			t.Errorf("%+v", h)
+		}
+		r.until("all", 30*time.Second, func() bool { return r.addrs() == "10.0.0.1:8080 10.0.0.2:8080" && r.opaque() == "10.0.0.1:8080" })
+		for _, name := range []string{"servers", "externalworkloads"} {
+			if h := r.resource(name); !h.Synced || h.Err != "" || h.Objects != 1 {
+				t.Errorf("%+v", h)
+			}
+		}
+		if err := r.api.crd.trackers["servers"].Delete(serversResource, "ns", "s"); err != nil {
+			t.Fatal(err)
+		}
+		if r.until("no policy", time.Second, func() bool { return r.opaque() == "" }); len(r.changes) == 0 {
+			t.Error("nobody was told")
+		}
+	}, aService("web", "http=80"), aPod("p"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 ew=v"))
+}
+
+func (r *running) opaque() string {
+	w := &world{Cluster: r.Cluster, t: r.t}
+	return w.opaqueAt(80)
+}

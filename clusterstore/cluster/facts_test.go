@@ -1,0 +1,205 @@
+package cluster
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"isthmus/federation"
+)
+
+// tell describes an endpoint, label by label.
+func tell(e *federation.Endpoint) string {
+	parts := []string{e.Addr.String()}
+	add := func(name, value string) {
+		if value != "" {
+			parts = append(parts, name+"="+value)
+		}
+	}
+	for _, l := range append(append([]federation.Label(nil), e.Group...), e.Labels...) {
+		parts = append(parts, l.Name+":"+l.Value)
+	}
+	add("zone", e.Zone)
+	add("node", e.Node)
+	add("host", e.Hostname)
+	add("twin", e.Twin)
+	add("hints", strings.Join(e.Hints, "+"))
+	add("id", e.Identity.DNS)
+	add("uri", e.Identity.URI)
+	add("sni", e.Identity.ServerName)
+	add("authority", e.Authority)
+	if e.Meshed {
+		parts = append(parts, "meshed")
+	}
+	if e.Opaque {
+		parts = append(parts, "opaque")
+	}
+	if e.InboundPort != 0 {
+		parts = append(parts, fmt.Sprint("inbound=", e.InboundPort))
+	}
+	return strings.Join(parts, " ")
+}
+
+// TestPodEndpoint: everything that is told of a pod's address.
+func TestPodEndpoint(t *testing.T) {
+	w := newWorld(t, nil)
+	w.put(
+		aService("web", "http=80"),
+		aSlice("s", "web", "http=8080", "10.0.0.1 pod=p zone=z1 hint=z2+z1 host=h"),
+		aPod("p", meshed, podLabel("pod-template-hash", "abc"), ownedBy("ReplicaSet", "web-abc"), func(o *corev1.Pod) { o.Spec.ServiceAccountName = "sa" }),
+		metadataOf("ReplicaSet", "web-abc", "Deployment", "web"),
+	)
+	const id = "sa.ns.serviceaccount.identity.linkerd.cluster.local"
+	want := "10.0.0.1:8080 namespace:ns service:web " +
+		"control_plane_ns:linkerd deployment:web pod:p pod_template_hash:abc serviceaccount:sa " +
+		"zone=z1 node=node-1 host=h twin=ns/p hints=z1+z2 id=" + id + " sni=" + id + " meshed inbound=4143"
+	e := w.read("web", 80).Slices[0].Endpoints[0]
+	if got := tell(e); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if e.Kind != federation.Pod || e.Cluster != "east" {
+		t.Errorf("kind %v, cluster %v", e.Kind, e.Cluster)
+	}
+}
+
+// TestPodFacts: what of a pod decides which fact. The slice's port is 8080, but
+// for undeclared ports the number asked for counts.
+func TestPodFacts(t *testing.T) {
+	const sa = "serviceaccount:default"
+	id := "id=default.ns.serviceaccount.identity.linkerd.cluster.local sni=default.ns.serviceaccount.identity.linkerd.cluster.local"
+	env := func(name, value string) func(*corev1.Pod) {
+		return func(o *corev1.Pod) {
+			for i, e := range o.Spec.Containers[1].Env {
+				if e.Name == name {
+					o.Spec.Containers[1].Env[i].Value = value
+				}
+			}
+		}
+	}
+	named := func(o *corev1.Pod) {
+		o.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "web", ContainerPort: 8080}}
+		o.Spec.InitContainers = []corev1.Container{{Ports: []corev1.ContainerPort{{Name: "side", ContainerPort: 4000}}}}
+	}
+	sidecar := func(o *corev1.Pod) {
+		o.Spec.InitContainers, o.Spec.Containers = o.Spec.Containers[1:], o.Spec.Containers[:1]
+	}
+	type options = []func(*corev1.Pod)
+	for _, x := range []struct {
+		name string
+		port uint16
+		pod  options
+		want string
+	}{
+		{"unmeshed", 8080, nil, "pod:p " + sa},
+		{"unmeshed, default opaque port", 3306, nil, "pod:p " + sa + " opaque"},
+		{"meshed", 8080, options{meshed}, "control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed inbound=4143"},
+		{"default opaque port", 25, options{meshed}, "control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed opaque inbound=4143"},
+		{"annotated opaque port", 8080, options{meshed, podAnnotation(opaqueAnnotation, "8080")}, "control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed opaque inbound=4143"},
+		{"annotation in place of the defaults", 25, options{meshed, podAnnotation(opaqueAnnotation, "8080")}, "control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed inbound=4143"},
+		{"empty annotation", 25, options{meshed, podAnnotation(opaqueAnnotation, "")}, "control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed inbound=4143"},
+		{"opaque by name", 8080, options{meshed, named, podAnnotation(opaqueAnnotation, "x, web")}, "control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed opaque inbound=4143"},
+		{"opaque by name in an init container", 4000, options{meshed, named, podAnnotation(opaqueAnnotation, "side")}, "control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed opaque inbound=4143"},
+		{"skipped port", 8080, options{meshed, podAnnotation(skipAnnotation, "80,8000-9000")}, "control_plane_ns:linkerd pod:p " + sa + " inbound=4143"},
+		{"skipped ports go by number only", 8080, options{meshed, named, podAnnotation(skipAnnotation, "web")}, "control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed inbound=4143"},
+		{"the proxy's admin port", 4191, options{meshed}, "control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed"},
+		{"the proxy's control port", 4190, options{meshed}, "control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed"},
+		{"native sidecar", 8080, options{meshed, sidecar}, "control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed inbound=4143"},
+		{"proxy listens on IPv6", 8080, options{meshed, env(inboundListenEnv, "[::]:1")}, "control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed inbound=1"},
+		{"inbound address malformed", 8080, options{meshed, env(inboundListenEnv, "4143")}, "control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed"},
+		{"admin address malformed", 8080, options{meshed, env(adminListenEnv, "")}, "control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed"},
+		{"labelled, but no proxy", 8080, options{podLabel(controlPlaneLabel, "linkerd")}, "control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed"},
+		{"another control plane", 8080, options{meshed, podLabel(controlPlaneLabel, "viz")}, "control_plane_ns:viz pod:p " + sa + " meshed inbound=4143"},
+		{"empty control plane", 8080, options{meshed, podLabel(controlPlaneLabel, "")}, "pod:p " + sa},
+		{"empty template hash", 8080, options{podLabel(templateHashLabel, "")}, "pod:p pod_template_hash: " + sa},
+		{"two owners", 8080, options{ownedBy("StatefulSet", "a"), ownedBy("StatefulSet", "b")}, "pod:p " + sa},
+		{"StatefulSet", 8080, options{ownedBy("StatefulSet", "db")}, "pod:p " + sa + " statefulset:db"},
+		{"owner whose kind is a label of ours", 8080, options{ownedBy("Zone", "z")}, "pod:p " + sa},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			w := newWorld(t, nil)
+			w.put(aService("web"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"), aPod("p", x.pod...))
+			want := fmt.Sprintf("10.0.0.1:%d namespace:ns service:web %s", x.port, x.want)
+			got := strings.Replace(tell(w.read("web", x.port).Slices[0].Endpoints[0]), "node=node-1 twin=ns/p ", "", 1)
+			got = strings.TrimSuffix(got, " node=node-1 twin=ns/p")
+			if got != want {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+			malformed := 0
+			if strings.Contains(x.name, "malformed") || x.name == "labelled, but no proxy" {
+				malformed = 1
+			}
+			if n := w.Health().MalformedProxies; n != malformed {
+				t.Errorf("%d malformed proxies, want %d", n, malformed)
+			}
+			w.del(aPod("p"))
+			if n := w.Health().MalformedProxies; n != 0 {
+				t.Errorf("%d malformed proxies without pods", n)
+			}
+		})
+	}
+}
+
+func TestNoIdentityWithoutTrustDomain(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.TrustDomain = "" })
+	w.put(aService("web"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"), aPod("p", meshed))
+	if e := w.read("web", 80).Slices[0].Endpoints[0]; e.Identity != (federation.Identity{}) || !e.Meshed || e.InboundPort != 4143 {
+		t.Errorf("%s", tell(e))
+	}
+}
+
+// TestOwners: what a pod is said to belong to.
+func TestOwners(t *testing.T) {
+	for _, x := range []struct {
+		name   string
+		owner  [2]string
+		parent []runtime.Object
+		want   string
+	}{
+		{"none", [2]string{}, nil, ""},
+		{"Deployment", [2]string{"ReplicaSet", "t2-5f79f964bc"}, []runtime.Object{metadataOf("ReplicaSet", "t2-5f79f964bc", "Deployment", "t2")}, "deployment:t2"},
+		{"ReplicaSet that is not known", [2]string{"ReplicaSet", "r"}, nil, "replicaset:r"},
+		{"ReplicaSet of its own", [2]string{"ReplicaSet", "r"}, []runtime.Object{metadataOf("ReplicaSet", "r", "", "")}, "replicaset:r"},
+		{"ReplicaSet of something odd", [2]string{"ReplicaSet", "r"}, []runtime.Object{metadataOf("ReplicaSet", "r", "Invalid", "x")}, "replicaset:r"},
+		{"ReplicaSet of a Job", [2]string{"ReplicaSet", "r"}, []runtime.Object{metadataOf("ReplicaSet", "r", "Job", "j")}, "k8s_job:j"},
+		{"CronJob", [2]string{"Job", "j"}, []runtime.Object{metadataOf("Job", "j", "CronJob", "c")}, "cronjob:c"},
+		{"Job", [2]string{"Job", "j"}, []runtime.Object{metadataOf("Job", "j", "", "")}, "k8s_job:j"},
+		{"Job that is not known", [2]string{"Job", "j"}, []runtime.Object{metadataOf("ReplicaSet", "j", "Deployment", "d")}, "k8s_job:j"},
+		{"ReplicationController", [2]string{"ReplicationController", "rc"}, nil, "replicationcontroller:rc"},
+		{"DaemonSet", [2]string{"DaemonSet", "d"}, nil, "daemonset:d"},
+	} {
+		for _, first := range []string{"pod", "owner"} {
+			t.Run(x.name+", first the "+first, func(t *testing.T) {
+				w := newWorld(t, nil)
+				p := aPod("p")
+				if x.owner[0] != "" {
+					ownedBy(x.owner[0], x.owner[1])(p)
+				}
+				w.put(aService("web"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"))
+				if first == "pod" {
+					w.put(p)
+					w.put(x.parent...)
+				} else {
+					w.put(x.parent...)
+					w.put(p)
+				}
+				got := ""
+				for _, l := range w.read("web", 80).Slices[0].Endpoints[0].Labels {
+					if l.Name != "pod" && l.Name != "serviceaccount" {
+						got += l.Name + ":" + l.Value
+					}
+				}
+				if got != x.want {
+					t.Errorf("got %q, want %q", got, x.want)
+				}
+				w.del(p)
+				w.del(x.parent...)
+				if n := len(w.state.replicaSets) + len(w.state.jobs); n != 0 {
+					t.Errorf("%d owners left behind", n)
+				}
+			})
+		}
+	}
+}

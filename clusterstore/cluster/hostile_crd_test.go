@@ -1,0 +1,88 @@
+package cluster
+
+import (
+	"encoding/json"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"isthmus/clusterstore/crd"
+	"isthmus/federation"
+)
+
+// FuzzPolicy reads a Server and an ExternalWorkload from whatever JSON a server
+// may send, and checks that the endpoints of the others are what they would be
+// without, opacity aside, and that nothing is left of the two in the end.
+func FuzzPolicy(f *testing.F) {
+	f.Add(true, `{"metadata":{"namespace":"ns","name":"s"},"spec":{"port":"http","proxyProtocol":"opaque","podSelector":{"matchLabels":{"app":"x"}}}}`,
+		`{"metadata":{"namespace":"ns","name":"v"},"spec":{"meshTLS":{"identity":"i","serverName":"n"},"ports":[{"name":"http","port":8080}]}}`, "app", "x")
+	f.Add(false, `{"metadata":{"namespace":"ns","name":"s"},"spec":{"port":8080,"proxyProtocol":"opaque","externalWorkloadSelector":{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}]}}}`,
+		`{"metadata":{"namespace":"ns","name":"v","labels":{"a":"b"}},"spec":{"ports":[{"name":"linkerd-proxy","port":-1},{"port":1.5}]}}`, "a", "\xff")
+	f.Add(false, `{"metadata":{"namespace":"ns"},"spec":{"port":{},"podSelector":7}}`, `{"metadata":{"name":"v"},"spec":null,"status":"?"}`, "\x00", "\x00")
+	f.Add(true, `{"spec":{"port":99999,"proxyProtocol":"opaque","podSelector":{}}}`, `{"metadata":{"namespace":"ns","name":"v","annotations":{"config.linkerd.io/opaque-ports":",,1-0,x"}},"spec":{"meshTLS":{"identity":"\ud800"}}}`, "", "")
+	f.Fuzz(func(t *testing.T, before bool, server, workload, key, value string) {
+		var s crd.Server
+		var v crd.ExternalWorkload
+		if json.Unmarshal([]byte(server), &s) != nil || json.Unmarshal([]byte(workload), &v) != nil {
+			return // metadata that no API server lets pass
+		}
+		w := newWorld(t, nil)
+		if before {
+			w.put(&s, &v)
+		}
+		p := aPod("p", podLabel(key, value), namedPort("http", 8080, 0))
+		w.put(aService("web", "http=80"), p, aPod("q"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 pod=q", "10.0.0.3 ew=v", "10.0.0.4"))
+		if !before {
+			w.put(&s, &v)
+		}
+		share := w.read("web", 80)
+		checkShare(t, share)
+		others := 0
+		for _, e := range share.Slices[0].Endpoints {
+			if e.Kind != federation.Workload {
+				others++
+			}
+		}
+		if readable := labels.Set(p.Labels).String(); others != 3 && readable == string([]rune(readable)) {
+			t.Errorf("others lost endpoints: %s", addrs(share))
+		}
+		w.del(&s, &v)
+		for _, e := range w.read("web", 80).Slices[0].Endpoints {
+			if e.Opaque || e.Kind == federation.Workload {
+				t.Errorf("after all are gone: %s", tell(e))
+			}
+		}
+		w.del(p, aPod("q"), aService("web"), aSlice("s", "web", "http=8080"))
+		if n := w.state.size(); n != 0 {
+			t.Errorf("%d objects left behind", n)
+		}
+	})
+}
+
+// FuzzLabelSet: what a selector is told of a label is what the Pod says.
+func FuzzLabelSet(f *testing.F) {
+	f.Add("app", "web", "tier", "", "name", "web", "app")
+	f.Add("a", "", "b", "", "", "+", "c")
+	f.Add("=a", "1", "b", "2", "+c", "1", "a")
+	f.Fuzz(func(t *testing.T, k1, v1, k2, v2, k3, v3, asked string) {
+		for _, s := range []string{k1, v1, k2, v2, k3, v3} {
+			for _, c := range s {
+				if c == 0 {
+					return // not in labels, and no selector can ask for it
+				}
+			}
+		}
+		from := labels.Set{k1: v1, k2: v2, k3: v3}
+		got := newLabelSet(from)
+		for _, key := range []string{k1, k2, k3, asked, ""} {
+			value, ok := got.Lookup(key)
+			want, known := from[key]
+			if value != want || ok != known || got.Has(key) != known || got.Get(key) != want {
+				t.Errorf("%q of %q is %q, %v", key, from, value, ok)
+			}
+		}
+		if again := newLabelSet(labels.Set{k3: from[k3], k2: from[k2], k1: from[k1]}); again != got {
+			t.Errorf("%q and %q of the same labels", again, got)
+		}
+	})
+}

@@ -1,0 +1,96 @@
+package cluster
+
+import (
+	"testing"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"isthmus/clusterstore/follow"
+	"isthmus/federation"
+)
+
+// wire is an API object as it comes from a server.
+type wire interface {
+	runtime.Object
+	metav1.Object
+	Marshal() ([]byte, error)
+	Unmarshal([]byte) error
+}
+
+// FuzzJoin reads objects from whatever bytes a server may send, feeds them in
+// some order, and checks that what comes out can be handed to proxies.
+func FuzzJoin(f *testing.F) {
+	seed := func(order uint8, objects ...wire) {
+		var data [4][]byte
+		for i, o := range objects {
+			var err error
+			if data[i], err = o.Marshal(); err != nil {
+				f.Fatal(err)
+			}
+		}
+		f.Add(order, data[0], data[1], data[2], data[3])
+	}
+	slice := aSlice("s", "web", "http=8080,x=", "10.0.0.1 pod=p zone=z hint=a+b", "10.0.0.2 host=h", "10.0.0.1 unready")
+	slice.Annotations = map[string]string{gatewayIdentityAnnotation: "id", remoteNameAnnotation: "a.b"}
+	slice.Labels[mirrorClusterLabel] = "c"
+	pod := aPod("p", meshed, podAnnotation(opaqueAnnotation, "1-2,http"), podAnnotation(skipAnnotation, "5"), ownedBy("ReplicaSet", "r"))
+	endpoints := &coreEndpoints{ObjectMeta: inNS("web"), Subsets: []coreEndpointSubset{{
+		Ports: []corev1.EndpointPort{{Name: "http", Port: 1}}, Addresses: []corev1.EndpointAddress{{IP: "10.0.0.1"}},
+	}}}
+	for order := range uint8(4) {
+		seed(order, aService("web", "http=80"), slice, pod, endpoints)
+	}
+	f.Fuzz(func(t *testing.T, order uint8, service, slice, pod, endpoints []byte) {
+		w := newWorld(t, func(c *Config) { c.Rules.EndpointSlices = order&1 == 0 })
+		objects := []wire{&corev1.Service{}, &discoveryv1.EndpointSlice{}, &corev1.Pod{}}
+		data := [][]byte{service, slice, pod}
+		if order&1 == 1 {
+			objects[1], data[1] = &coreEndpoints{}, endpoints
+		}
+		for i := range objects {
+			i = (i + int(order>>1)) % len(objects)
+			if objects[i].Unmarshal(data[i]) != nil {
+				return
+			}
+			w.put(objects[i])
+		}
+		ports := []uint16{80, 0, 65535}
+		for _, p := range objects[0].(*corev1.Service).Spec.Ports {
+			ports = append(ports, uint16(p.Port))
+		}
+		for _, port := range ports {
+			checkShare(t, w.Reader(serviceID(follow.JoinKey(objects[0].GetNamespace(), objects[0].GetName())), port).Read())
+		}
+		for _, o := range objects {
+			w.del(o)
+		}
+		if n := w.state.size(); n != 0 {
+			t.Errorf("%d objects left behind", n)
+		}
+	})
+}
+
+func checkShare(t *testing.T, share federation.Share) {
+	for _, l := range share.Slices {
+		for i, e := range l.Endpoints {
+			if ip := e.Addr.Addr(); !ip.IsValid() || ip.Is4In6() || ip.Zone() != "" || !routable(ip) {
+				t.Errorf("address %v", e.Addr)
+			}
+			if i > 0 && l.Endpoints[i-1].Addr.Compare(e.Addr) >= 0 {
+				t.Errorf("%v before %v", l.Endpoints[i-1].Addr, e.Addr)
+			}
+			if !utf8.ValidString(tell(&federation.Endpoint{Addr: e.Addr, Group: e.Group, Labels: e.Labels, Zone: e.Zone, Identity: e.Identity, Authority: e.Authority})) {
+				t.Errorf("no text: %q", tell(e))
+			}
+			for j := 1; j < len(e.Labels); j++ {
+				if e.Labels[j-1].Name >= e.Labels[j].Name {
+					t.Errorf("labels %v", e.Labels)
+				}
+			}
+		}
+	}
+}

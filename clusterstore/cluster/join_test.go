@@ -1,0 +1,201 @@
+package cluster
+
+import (
+	"net/netip"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"isthmus/federation"
+)
+
+// TestAddresses: which addresses are on offer, at which port.
+func TestAddresses(t *testing.T) {
+	web := aService("web", "http=80", "=81", "admin=90")
+	byOwner := aSlice("s", "", "http=8080", "10.0.0.1")
+	byOwner.OwnerReferences = []metav1.OwnerReference{{Kind: "Other", Name: "x"}, {Kind: "Service", Name: "web"}}
+	labelWins := aSlice("s", "web", "http=8080", "10.0.0.1")
+	labelWins.OwnerReferences = []metav1.OwnerReference{{Kind: "Service", Name: "other"}}
+	fqdn := aSlice("s", "web", "http=8080", "10.0.0.1")
+	fqdn.AddressType = discoveryv1.AddressTypeFQDN
+	nilName := aSlice("s", "web", "=8081", "10.0.0.1")
+	nilName.Ports[0].Name = nil
+	elsewhere := aSlice("s", "web", "http=8080", "10.0.0.1 pod=p")
+	elsewhere.Endpoints[0].TargetRef.Namespace = "other"
+	noNamespace := aSlice("s", "web", "http=8080", "10.0.0.1 pod=p")
+	noNamespace.Endpoints[0].TargetRef.Namespace = ""
+	noAddress := aSlice("s", "web", "http=8080", "10.0.0.1", "10.0.0.2")
+	noAddress.Endpoints[0].Addresses = nil
+	for _, x := range []struct {
+		name    string
+		port    uint16
+		objects []runtime.Object
+		want    string
+	}{
+		{"by the name of the Service's port", 80, []runtime.Object{web, aSlice("s", "web", "admin=1,http=8080", "10.0.0.1")}, "10.0.0.1:8080"},
+		{"unnamed port", 81, []runtime.Object{web, aSlice("s", "web", "http=8080,=8081", "10.0.0.1")}, "10.0.0.1:8081"},
+		{"a nil name is the empty name", 81, []runtime.Object{web, nilName}, "10.0.0.1:8081"},
+		{"each slice has its own number", 80, []runtime.Object{web, aSlice("a", "web", "http=1", "10.0.0.1"), aSlice("b", "web", "http=2", "10.0.0.2")}, "10.0.0.1:1 | 10.0.0.2:2"},
+		{"slices in order of name", 80, []runtime.Object{web, aSlice("b", "web", "http=2", "10.0.0.2"), aSlice("a", "web", "http=1", "10.0.0.3")}, "10.0.0.3:1 | 10.0.0.2:2"},
+		{"no port of that name", 80, []runtime.Object{web, aSlice("s", "web", "other=8080", "10.0.0.1")}, ""},
+		{"port without number", 80, []runtime.Object{web, aSlice("s", "web", "http=", "10.0.0.1")}, ""},
+		{"impossible number", 80, []runtime.Object{web, aSlice("s", "web", "http=65536", "10.0.0.1")}, ""},
+		{"negative number", 80, []runtime.Object{web, aSlice("s", "web", "http=-1", "10.0.0.1")}, ""},
+		{"the first of two ports of one name", 80, []runtime.Object{web, aSlice("s", "web", "http=1,http=2", "10.0.0.1")}, "10.0.0.1:1"},
+		{"undeclared port", 5959, []runtime.Object{web, aSlice("s", "web", "http=8080", "10.0.0.1")}, "10.0.0.1:5959"},
+		{"undeclared port, slice port without number", 5959, []runtime.Object{web, aSlice("s", "web", "http=", "10.0.0.1")}, "10.0.0.1:5959"},
+		{"undeclared port, slice without ports", 5959, []runtime.Object{web, aSlice("s", "web", "", "10.0.0.1")}, ""},
+		{"ready, unready, unset", 80, []runtime.Object{web, aSlice("s", "web", "http=1", "10.0.0.1 ready", "10.0.0.2 unready", "10.0.0.3")}, "10.0.0.1:1 10.0.0.3:1"},
+		{"sorted by address", 80, []runtime.Object{web, aSlice("s", "web", "http=1", "10.0.0.3", "10.0.0.1", "10.0.0.2")}, "10.0.0.1:1 10.0.0.2:1 10.0.0.3:1"},
+		{"several addresses of one endpoint", 80, []runtime.Object{web, aSlice("s", "web", "http=1", "10.0.0.3+10.0.0.1")}, "10.0.0.1:1 10.0.0.3:1"},
+		{"twice the same address", 80, []runtime.Object{web, aSlice("s", "web", "http=1", "10.0.0.3", "10.0.0.3")}, "10.0.0.3:1"},
+		{"IPv4 as IPv6", 80, []runtime.Object{web, aSlice("s", "web", "http=1", "::ffff:10.0.0.3", "fd00::1")}, "10.0.0.3:1 [fd00::1]:1"},
+		{"no addresses at all", 80, []runtime.Object{web, aSlice("s", "web", "http=1", "x", "10.0.0.300", "fe80::1%eth0", "10.0.0.1")}, "10.0.0.1:1"},
+		{"addresses of our own host", 80, []runtime.Object{web, aSlice("s", "web", "http=1", "127.0.0.1", "::1", "::ffff:127.0.0.1", "0.0.0.0", "169.254.1.1", "224.0.0.1", "10.0.0.1")}, "10.0.0.1:1"},
+		{"endpoint without address", 80, []runtime.Object{web, noAddress}, "10.0.0.2:8080"},
+		{"slice by owner", 80, []runtime.Object{web, byOwner}, "10.0.0.1:8080"},
+		{"label before owner", 80, []runtime.Object{web, labelWins}, "10.0.0.1:8080"},
+		{"slice of nobody", 80, []runtime.Object{web, aSlice("s", "", "http=1", "10.0.0.1")}, ""},
+		{"slice of names", 80, []runtime.Object{web, fqdn}, ""},
+		{"pod", 80, []runtime.Object{web, aPod("p"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p")}, "10.0.0.1:8080"},
+		{"pod after slice", 80, []runtime.Object{web, aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"), aPod("p")}, "10.0.0.1:8080"},
+		{"pod unknown", 80, []runtime.Object{web, aPod("q"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 pod=q")}, "10.0.0.2:8080"},
+		{"pod of another namespace", 80, []runtime.Object{web, aPod("p"), elsewhere}, ""},
+		{"pod without namespace", 80, []runtime.Object{web, aPod("p"), noNamespace}, "10.0.0.1:8080"},
+		{"something else behind it", 80, []runtime.Object{web, aSlice("s", "web", "http=8080", "10.0.0.1 kind=ExternalWorkload", "10.0.0.2 kind=Node", "10.0.0.3")}, "10.0.0.3:8080"},
+		{"another Service's", 80, []runtime.Object{web, aSlice("s", "other", "http=8080", "10.0.0.1")}, ""},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			w := newWorld(t, nil)
+			w.put(x.objects...)
+			share := w.read("web", x.port)
+			if share.State != federation.Present {
+				t.Errorf("state %v", share.State)
+			}
+			if got := addrs(share); got != x.want {
+				t.Errorf("got %q, want %q", got, x.want)
+			}
+		})
+	}
+}
+
+// TestEndpoints: the same for the older Endpoints objects.
+func TestEndpoints(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.Rules.EndpointSlices = false })
+	o := &coreEndpoints{ObjectMeta: inNS("web"), Subsets: []coreEndpointSubset{{
+		Ports:             []corev1.EndpointPort{{Name: "http", Port: 8080}, {Name: "admin", Port: 9000}},
+		Addresses:         []corev1.EndpointAddress{{IP: "10.0.0.2", Hostname: "h2"}, {IP: "10.0.0.1", TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "p"}}},
+		NotReadyAddresses: []corev1.EndpointAddress{{IP: "10.0.0.9"}},
+	}, {
+		Ports:     []corev1.EndpointPort{{Name: "http", Port: 8081}},
+		Addresses: []corev1.EndpointAddress{{IP: "10.0.0.3"}},
+	}, {
+		Addresses: []corev1.EndpointAddress{{IP: "10.0.0.4"}},
+	}}}
+	w.put(aService("web", "http=80", "admin=90"), o)
+	check := func(port uint16, want string) {
+		t.Helper()
+		if got := addrs(w.read("web", port)); got != want {
+			t.Errorf("port %d: got %q, want %q", port, got, want)
+		}
+	}
+	check(80, "10.0.0.2:8080 10.0.0.3:8081")
+	w.put(aPod("p"))
+	check(80, "10.0.0.1:8080 10.0.0.2:8080 10.0.0.3:8081")
+	check(90, "10.0.0.1:9000 10.0.0.2:9000")
+	check(5959, "10.0.0.1:5959 10.0.0.2:5959 10.0.0.3:5959 10.0.0.4:5959")
+	w.del(aPod("p"))
+	check(90, "10.0.0.2:9000")
+	if e := w.read("web", 90).Slices[0].Endpoints[0]; e.Hostname != "h2" || e.Kind != federation.Address {
+		t.Errorf("%+v", e)
+	}
+	w.del(o)
+	check(80, "")
+}
+
+// TestServiceStates: what is said of the Service itself.
+func TestServiceStates(t *testing.T) {
+	local, external := corev1.ServiceInternalTrafficPolicyLocal, aService("external", "http=80")
+	external.Spec.Type = corev1.ServiceTypeExternalName
+	nodeLocal := aService("local", "http=80")
+	nodeLocal.Spec.InternalTrafficPolicy = &local
+	w := newWorld(t, nil)
+	w.put(external, nodeLocal, aService("plain", "http=80"))
+	for _, name := range []string{"external", "local", "plain", "lingering"} {
+		w.put(aSlice(name, name, "http=8080", "10.0.0.1"))
+	}
+	for name, want := range map[string]federation.Share{
+		"external":  {State: federation.ExternalName},
+		"local":     {State: federation.Present, NodeLocal: true},
+		"plain":     {State: federation.Present},
+		"lingering": {State: federation.Missing}, // slices, but no Service
+		"nothing":   {State: federation.Missing},
+	} {
+		share := w.read(name, 80)
+		if share.State != want.State || share.NodeLocal != want.NodeLocal || (len(share.Slices) == 1) != (want.State == federation.Present) {
+			t.Errorf("%s: %+v", name, share)
+		}
+		if state := w.State(federation.ServiceID{Namespace: "ns", Name: name}); state != want.State {
+			t.Errorf("%s: state %v, want %v", name, state, want.State)
+		}
+	}
+}
+
+// TestGateway: addresses of a gateway to another cluster.
+func TestGateway(t *testing.T) {
+	for _, x := range []struct {
+		name, cluster, identity, remote string
+		want                            string
+	}{
+		{"plain", "", "", "", ""},
+		{"all", "east", "gw.id", "web.ns.svc.east.local", " target_cluster:east target_service:web target_service_namespace:ns host=h hints=z id=gw.id authority=web.ns.svc.east.local:80"},
+		{"no identity", "east", "", "web.ns.svc.east.local", " target_cluster:east target_service:web target_service_namespace:ns host=h hints=z authority=web.ns.svc.east.local:80"},
+		{"name without dots", "east", "gw.id", "web", " target_cluster:east host=h hints=z id=gw.id authority=web:80"},
+		{"no cluster", "", "gw.id", "web.ns.svc.east.local", " host=h hints=z id=gw.id authority=web.ns.svc.east.local:80"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			w := newWorld(t, nil)
+			o := aSlice("s", "web", "http=4143", "10.0.0.1 zone=z host=h hint=z")
+			if x.cluster != "" {
+				o.Labels = with(o.Labels, mirrorClusterLabel, x.cluster)
+			}
+			if x.identity != "" {
+				o.Annotations = with(o.Annotations, gatewayIdentityAnnotation, x.identity)
+			}
+			if x.remote != "" {
+				o.Annotations = with(o.Annotations, remoteNameAnnotation, x.remote)
+			}
+			w.put(aService("web", "http=80"), o)
+			want := "10.0.0.1:4143 namespace:ns service:web" + x.want
+			if x.want == "" {
+				want += " host=h hints=z"
+			}
+			if got := tell(w.read("web", 80).Slices[0].Endpoints[0]); got != want {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+// TestNotText: what can't be sent to a proxy is left out alone.
+func TestNotText(t *testing.T) {
+	w := newWorld(t, nil)
+	w.put(aService("web"), aPod("p"), aPod("q", podLabel(templateHashLabel, "\xff")), aPod("r\xff"),
+		aSlice("s", "web", "http=1", "10.0.0.1 pod=p", "10.0.0.2 pod=q", "10.0.0.3 pod=r\xff", "10.0.0.4 pod=p zone=\xff", "10.0.0.5"))
+	if got, want := addrs(w.read("web", 1)), "10.0.0.1:1 10.0.0.5:1"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// TestFirstWins: of two endpoints with one address in one slice the first counts.
+func TestFirstWins(t *testing.T) {
+	w := newWorld(t, nil)
+	w.put(aService("web"), aPod("p"), aPod("q"), aSlice("s", "web", "http=1", "10.0.0.1 pod=q", "10.0.0.1 pod=p"))
+	list := w.read("web", 1).Slices[0].Endpoints
+	if len(list) != 1 || list[0].Twin != "ns/q" || list[0].Addr != netip.MustParseAddrPort("10.0.0.1:1") {
+		t.Errorf("%v", list)
+	}
+}

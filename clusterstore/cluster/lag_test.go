@@ -1,0 +1,50 @@
+package cluster
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestLagOfWatch: of what a reflector delivers only updates are measured.
+func TestLagOfWatch(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m, err := NewMetrics(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	observed := func() (n uint64) {
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if f.GetName() == "pods_informer_lag_seconds" {
+				n = f.GetMetric()[0].GetHistogram().GetSampleCount()
+			}
+		}
+		return n
+	}
+	pod := func(name, app string) *corev1.Pod { // the API notes by itself who writes it
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{"app": app}}}
+	}
+	inCluster(t, func(c *Config, _ *trouble) { c.Metrics = m }, func(r *running) {
+		r.create(pod("b", "x"))
+		if n := observed(); n != 0 {
+			t.Errorf("%d observations after a list and a new Pod", n)
+		}
+		time.Sleep(time.Minute)
+		edited := pod("b", "y")
+		if _, err := r.api.typed.CoreV1().Pods("ns").Update(t.Context(), edited, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if n := observed(); n != 1 {
+			t.Errorf("%d observations after an update", n)
+		}
+	}, pod("a", "x"))
+}

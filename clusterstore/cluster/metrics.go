@@ -1,0 +1,136 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"isthmus/clusterstore/follow"
+	"isthmus/clusterstore/kube"
+	"isthmus/federation"
+)
+
+// kinds are the resources under the names that their series have.
+var kinds = []struct{ resource, cache, lag string }{
+	{"endpoints", "endpoints", "endpoints"},
+	{"endpointslices", "endpointslices", "endpointslices"},
+	{"services", "service", "services"},
+	{"pods", "pod", "pods"},
+	{"servers", "server", "servers"},
+	{"externalworkloads", "externalworkload", "externalworkload"},
+	{"serviceprofiles", "serviceprofile", "serviceprofiles"},
+	{"nodes", "node", ""},
+	{"replicasets", "replicaset", ""},
+	{"jobs", "job", ""},
+}
+
+// Metrics are the series that clusters write as they go: one for all of them, the
+// local one too. nil: none.
+type Metrics struct {
+	requests *kube.Requests
+	lags     map[string]prometheus.Observer // by resource
+}
+
+// NewMetrics registers the series.
+func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
+	m := &Metrics{requests: kube.NewRequests(), lags: make(map[string]prometheus.Observer)}
+	all := []prometheus.Collector{m.requests}
+	for _, k := range kinds {
+		if k.lag == "" {
+			continue
+		}
+		h := prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    k.lag + "_informer_lag_seconds",
+			Help:    fmt.Sprintf("How long after an update of one of the %s it came, in all clusters. API servers note whole seconds.", k.resource),
+			Buckets: []float64{.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 1000},
+		})
+		m.lags[k.resource] = h
+		all = append(all, h)
+	}
+	for _, c := range all {
+		if err := r.Register(c); err != nil {
+			return nil, fmt.Errorf("clusters: metrics: %w", err)
+		}
+	}
+	return m, nil
+}
+
+// lag returns what observes the lag of a resource; nil: nothing does.
+func (m *Metrics) lag(resource string) prometheus.Observer {
+	if m == nil {
+		return nil
+	}
+	return m.lags[resource]
+}
+
+// Requests are the series about what is asked of clusters' APIs.
+func (m *Metrics) Requests() *kube.Requests {
+	if m == nil {
+		return nil
+	}
+	return m.requests
+}
+
+// series describes what a cluster has when scraped.
+var series = newDescs()
+
+type descs struct {
+	state, stale *prometheus.Desc
+	caches       []*prometheus.Desc // as kinds
+}
+
+func newDescs() descs {
+	d := descs{
+		state: prometheus.NewDesc("isthmus_cluster_state",
+			"1 for the state that a cluster is in: rejected, pending, unreachable, ready or stale.", []string{"cluster", "state"}, nil),
+		stale: prometheus.NewDesc("isthmus_cluster_stale_seconds",
+			"For how long a cluster's API has been lost; 0 while it is followed.", []string{"cluster"}, nil),
+	}
+	for _, k := range kinds {
+		d.caches = append(d.caches, prometheus.NewDesc(k.cache+"_cache_size",
+			fmt.Sprintf("How many of a cluster's %s are known and of use.", k.resource), []string{"cluster"}, nil))
+	}
+	return d
+}
+
+// Describe describes the series of clusters that [Series] returns. One collector
+// of those who collect them does so.
+func Describe(ch chan<- *prometheus.Desc) {
+	ch <- series.state
+	ch <- series.stale
+	for _, c := range series.caches {
+		ch <- c
+	}
+}
+
+// StandingSeries is the one series of a cluster of which only the standing is
+// known.
+func StandingSeries(name federation.ClusterName, s Standing) prometheus.Metric {
+	return prometheus.MustNewConstMetric(series.state, prometheus.GaugeValue, 1, name.String(), string(s))
+}
+
+// Series are the series that say how a cluster is doing, linked or local, now.
+func Series(name federation.ClusterName, s Standing, h Health) []prometheus.Metric {
+	seconds := 0.0
+	if s == Stale && !h.Lost.IsZero() {
+		seconds = time.Since(h.Lost).Seconds()
+	}
+	list := []prometheus.Metric{
+		StandingSeries(name, s),
+		prometheus.MustNewConstMetric(series.stale, prometheus.GaugeValue, seconds, name.String()),
+	}
+	for i, k := range kinds {
+		at := slices.IndexFunc(h.Resources, func(r follow.ResourceHealth) bool { return r.Resource == k.resource })
+		size := 0
+		switch {
+		case at >= 0:
+			size = h.Resources[at].Objects
+		case len(h.Resources) == 0 || k.resource != "endpoints" && k.resource != "endpointslices":
+			continue // of those two one is read, and nothing is cached of the other
+		}
+		list = append(list, prometheus.MustNewConstMetric(series.caches[i], prometheus.GaugeValue, float64(size), name.String()))
+	}
+	return list
+}

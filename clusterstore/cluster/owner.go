@@ -1,0 +1,172 @@
+package cluster
+
+import (
+	"slices"
+	"strings"
+	"unique"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"isthmus/clusterstore/follow"
+)
+
+// owner is a ReplicaSet or Job: what is looked up is what owns it.
+type owner struct {
+	key    string
+	parent unique.Handle[reference] // the zero Handle: it is not known (yet)
+	pods   []*pod                   // that it owns
+}
+
+func (o *owner) known() bool { return o.parent != unique.Handle[reference]{} }
+
+// reference names an object by kind, in lower case, and name.
+type reference struct{ kind, name string }
+
+// Kinds of owners that are looked up for what owns them.
+const (
+	kindReplicaSet = "replicaset"
+	kindJob        = "job"
+)
+
+// replicaSets follows ReplicaSets, and jobs Jobs, to know what owns them.
+func (c *Cluster) replicaSets() follow.Kind[*metav1.PartialObjectMetadata, unique.Handle[reference]] {
+	return c.owners("apps", "replicasets", kindReplicaSet)
+}
+
+func (c *Cluster) jobs() follow.Kind[*metav1.PartialObjectMetadata, unique.Handle[reference]] {
+	return c.owners("batch", "jobs", kindJob)
+}
+
+func (c *Cluster) owners(group, resource, kind string) follow.Kind[*metav1.PartialObjectMetadata, unique.Handle[reference]] {
+	return follow.Kind[*metav1.PartialObjectMetadata, unique.Handle[reference]]{
+		Name:    resource,
+		Calls:   c.metadata(group, resource),
+		Compact: compactOwner,
+		Into:    locked[unique.Handle[reference]]{c.state, c.state.ownerKind(kind)},
+	}
+}
+
+// onlyOwner returns the owner, if there is exactly one.
+func onlyOwner(list []metav1.OwnerReference) reference {
+	if len(list) != 1 {
+		return reference{}
+	}
+	return reference{kind: strings.ToLower(list[0].Kind), name: list[0].Name}
+}
+
+// compactOwner keeps of a ReplicaSet or Job what owns it.
+func compactOwner(o *metav1.PartialObjectMetadata) (unique.Handle[reference], bool) {
+	return unique.Make(onlyOwner(o.OwnerReferences)), true
+}
+
+// owners returns where owners of that kind are, or nil for a kind that is not
+// looked up.
+func (s *state) owners(kind string) map[string]*owner {
+	switch kind {
+	case kindReplicaSet:
+		return s.replicaSets
+	case kindJob:
+		return s.jobs
+	}
+	return nil
+}
+
+// own connects a pod with its ReplicaSet or Job, known or not.
+func (s *state) own(p *pod) {
+	t := p.facts.said()
+	ref := t.owner
+	all := s.owners(ref.kind)
+	if all == nil || t.external() {
+		return
+	}
+	namespace, _ := p.id(&t)
+	key := follow.JoinKey(namespace, ref.name)
+	o := all[key]
+	if o == nil {
+		if strings.HasPrefix(p.key, key) {
+			key = p.key[:len(key)] // one copy: most Pods are named after their owner
+		}
+		o = &owner{key: key}
+		all[key] = o
+	}
+	if len(o.pods) > 0 && o.pods[0].facts.traits == p.facts.traits {
+		p.facts.traits = o.pods[0].facts.traits // siblings share one copy
+	}
+	o.pods = append(o.pods, p)
+	p.owner = o
+}
+
+func (s *state) disown(p *pod) {
+	o := p.owner
+	if o == nil {
+		return
+	}
+	p.owner = nil
+	o.pods = without(o.pods, p)
+	sweepOwner(s.owners(p.facts.template.Value().owner.kind), o)
+}
+
+func sweepOwner(all map[string]*owner, o *owner) {
+	if !o.known() && len(o.pods) == 0 {
+		delete(all, o.key)
+	}
+}
+
+func (s *state) ownerKind(kindName string) kind[unique.Handle[reference]] {
+	all := s.owners(kindName)
+	touch := func(o *owner) {
+		for _, p := range o.pods {
+			s.touchPod(p)
+		}
+	}
+	return kind[unique.Handle[reference]]{
+		put: func(key string, parent unique.Handle[reference]) follow.Effect {
+			o := all[key]
+			if o == nil {
+				o = &owner{key: key}
+				all[key] = o
+			}
+			if o.parent == parent {
+				return follow.Same
+			}
+			result := follow.Replaced
+			if !o.known() {
+				result = follow.Added
+			}
+			o.parent = parent
+			touch(o)
+			return result
+		},
+		drop: func(key string) bool {
+			o := all[key]
+			if o == nil || !o.known() {
+				return false
+			}
+			o.parent = unique.Handle[reference]{}
+			touch(o)
+			sweepOwner(all, o)
+			return true
+		},
+		keys: keysOf(all, (*owner).known),
+	}
+}
+
+// ownersOfReplicaSets are the kinds that count as what a ReplicaSet belongs to.
+var ownersOfReplicaSets = []string{kindJob, "statefulset", "daemonset", "deployment"}
+
+// workload says what a pod belongs to: by kind and name, the topmost that is
+// known and means something to people. A pod on its own stands for itself.
+func (p *pod) workload(t *template) reference {
+	switch {
+	case t.owner == reference{}:
+		_, name := p.id(t)
+		return reference{"pod", name}
+	case p.owner == nil || !p.owner.known() || p.owner.parent.Value() == reference{}:
+		return t.owner
+	}
+	parent := p.owner.parent.Value()
+	if t.owner.kind == kindReplicaSet && !slices.Contains(ownersOfReplicaSets, parent.kind) {
+		return t.owner
+	}
+	return parent
+}

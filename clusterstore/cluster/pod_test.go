@@ -1,0 +1,67 @@
+package cluster
+
+import (
+	"strings"
+	"testing"
+	"unsafe"
+)
+
+// TestPodsShare: Pods of StatefulSets or of Jobs, each with labels of its own, have
+// one template, whatever their service accounts, and Pods of a ReplicaSet have
+// everything in common. Memory is what that is for, and the facts stay what they were.
+func TestPodsShare(t *testing.T) {
+	w := newWorld(t, nil)
+	for _, x := range []struct {
+		kind   string
+		traits bool // shared
+	}{{"StatefulSet", false}, {"Job", false}, {"ReplicaSet", true}} {
+		a, b := realPod(x.kind, 0), realPod(x.kind, 1)
+		w.put(a, b)
+		one, other := w.state.pods["ns/"+a.Name], w.state.pods["ns/"+b.Name]
+		if one.facts.template != other.facts.template {
+			t.Errorf("%s: two templates", x.kind)
+		}
+		if shared := unsafe.StringData(one.facts.traits) == unsafe.StringData(other.facts.traits); shared != x.traits {
+			t.Errorf("%s: traits shared: %v", x.kind, shared)
+		}
+		far := realPod(x.kind, 200)
+		w.put(far)
+		third := w.state.pods["ns/"+far.Name].facts
+		if third.template != one.facts.template {
+			t.Errorf("%s: a template for each service account", x.kind)
+		}
+		said, want := third.said(), newLabelSet(far.Labels)
+		if said.labels != want || said.owner != onlyOwner(far.OwnerReferences) || said.serviceAccount != far.Spec.ServiceAccountName {
+			t.Errorf("%s: %q of %v as %q, want %q of %v", x.kind, said.labels, said.owner, said.serviceAccount, want, far.OwnerReferences)
+		}
+	}
+}
+
+// TestJobPodOnce: what the Pod of a Job says twice is kept once, and its owner is
+// named by a part of its own name.
+func TestJobPodOnce(t *testing.T) {
+	w := newWorld(t, nil)
+	o := realPod("Job", 7)
+	w.put(o)
+	p := w.state.pods["ns/"+o.Name]
+	for _, label := range []string{"controller-uid", "job-name"} {
+		if n := strings.Count(p.facts.said().labels.values, o.Labels[label]); n != 1 {
+			t.Errorf("%s: kept %d times", label, n)
+		}
+	}
+	if p.owner.key != "ns/"+o.Labels["job-name"] || unsafe.StringData(p.owner.key) != unsafe.StringData(p.key) {
+		t.Errorf("the owner %q has a name of its own", p.owner.key)
+	}
+}
+
+// TestLabelsOfOneself: a Pod that no slice names keeps the labels that only it has,
+// so that a Server finds it when a slice names it later.
+func TestLabelsOfOneself(t *testing.T) {
+	w := newWorld(t, nil)
+	one, other := realPod("StatefulSet", 0), realPod("StatefulSet", 1)
+	w.put(one, other, aService("web"), aServer("s", "8080", "statefulset.kubernetes.io/pod-name="+other.Name))
+	w.put(aSlice("s", "web", "http=8080", "10.0.0.1 pod="+one.Name, "10.0.0.2 pod="+other.Name))
+	if got := w.opaqueAt(8080); got != "10.0.0.2:8080" {
+		t.Errorf("opaque are %q", got)
+	}
+}

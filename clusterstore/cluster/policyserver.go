@@ -1,0 +1,200 @@
+package cluster
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/follow"
+	"isthmus/clusterstore/kube"
+)
+
+// serverFacts is what is kept of a Server that makes a port opaque, or that can't be
+// read: those count as absent and are reported ([Health]). It is immutable.
+type serverFacts struct {
+	spec      crd.ServerSpec // which all else follows from
+	pods      labels.Selector
+	workloads labels.Selector
+	name      string // of the port; empty: it is a number
+	number    uint16
+	invalid   string // why it can't be used; empty: it can
+}
+
+// policyServers follows Servers.
+func (c *Cluster) policyServers() follow.Kind[*crd.Server, *serverFacts] {
+	return follow.Kind[*crd.Server, *serverFacts]{
+		Name:    "servers",
+		Calls:   follow.CallsOf(c.cfg.Client.Servers),
+		Compact: compactServer,
+		Into:    locked[*serverFacts]{c.state, c.state.serverKind()},
+	}
+}
+
+// compactServer leaves out Servers that make nothing opaque.
+func compactServer(o *crd.Server) (*serverFacts, bool) {
+	if o.Invalid != "" {
+		return &serverFacts{invalid: o.Invalid}, true
+	}
+	if o.Spec.ProxyProtocol != crd.ProtocolOpaque {
+		return nil, false
+	}
+	f := &serverFacts{spec: o.Spec}
+	if err := f.read(); err != nil {
+		f.invalid = err.Error()
+	}
+	return f, true
+}
+
+func (f *serverFacts) read() (err error) {
+	if f.pods, err = readSelector(f.spec.PodSelector); err != nil {
+		return fmt.Errorf("podSelector: %w", err)
+	}
+	if f.workloads, err = readSelector(f.spec.ExternalWorkloadSelector); err != nil {
+		return fmt.Errorf("externalWorkloadSelector: %w", err)
+	}
+	port, ok := &f.spec.Port, true
+	if port.Type == intstr.String {
+		f.name, ok = port.StrVal, port.StrVal != ""
+	} else {
+		f.number, ok = portNumber(&port.IntVal)
+	}
+	if !ok {
+		return fmt.Errorf("port: %q is none", port)
+	}
+	return nil
+}
+
+// maxTerms bounds a selector: each term is looked at for every Pod that it could
+// select, and an error names each.
+const maxTerms = 500
+
+func readSelector(s *metav1.LabelSelector) (labels.Selector, error) {
+	if s != nil {
+		terms := len(s.MatchLabels) + len(s.MatchExpressions)
+		for i := range s.MatchExpressions {
+			terms += len(s.MatchExpressions[i].Values)
+		}
+		if terms > maxTerms {
+			return nil, fmt.Errorf("%d terms are more than %d", terms, maxTerms)
+		}
+	}
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		return nil, kube.Printable(err)
+	}
+	return selector, nil
+}
+
+func (f *serverFacts) equal(o *serverFacts) bool {
+	return f.invalid == o.invalid && reflect.DeepEqual(f.spec, o.spec)
+}
+
+// selects tells whether the Server is about Pods or ExternalWorkloads like that.
+// No Server (nil) and one that can't be used are about none.
+func (f *serverFacts) selects(t *template) bool {
+	switch {
+	case f == nil || f.invalid != "":
+		return false
+	case t.external():
+		return f.workloads.Matches(&t.labels)
+	}
+	return f.pods.Matches(&t.labels)
+}
+
+// policed tells whether a Server of the namespace makes the port opaque for Pods
+// or ExternalWorkloads like that.
+//
+// That is asked when a slice is joined, once for each template and port, and nothing
+// of the answer is kept: to keep it would cost memory for every Pod, and work for
+// every change, where there are few Servers and most slices have one template.
+// Where a namespace has none, it is a map lookup.
+func (s *state) policed(namespace string, t *template, port uint16) bool {
+	for _, f := range s.servers[namespace] {
+		if f.covers(t, port) && f.selects(t) {
+			return true
+		}
+	}
+	return false
+}
+
+// covers tells whether the Server's port is that one, by number or, with what
+// has ports of that name, by name.
+func (f *serverFacts) covers(t *template, port uint16) bool {
+	if f.name == "" {
+		return f.number == port
+	}
+	return t.ports.has(f.name, port)
+}
+
+func (s *state) serverKind() kind[*serverFacts] {
+	return kind[*serverFacts]{
+		put: s.putServer,
+		drop: func(key string) bool {
+			namespace, name := follow.SplitKey(key)
+			old := s.servers[namespace][name]
+			if old == nil {
+				return false
+			}
+			delete(s.servers[namespace], name)
+			if len(s.servers[namespace]) == 0 {
+				delete(s.servers, namespace)
+			}
+			s.note("Server "+key, "")
+			s.touchSelected(namespace, old, nil)
+			return true
+		},
+		keys: func(yield func(string) bool) {
+			for namespace, all := range s.servers {
+				for name := range all {
+					if !yield(follow.JoinKey(namespace, name)) {
+						return
+					}
+				}
+			}
+		},
+	}
+}
+
+func (s *state) putServer(key string, f *serverFacts) follow.Effect {
+	namespace, name := follow.SplitKey(key)
+	all := s.servers[namespace]
+	if all == nil {
+		all = make(map[string]*serverFacts)
+		s.servers[namespace] = all
+	}
+	old := all[name]
+	if old != nil && old.equal(f) {
+		return follow.Same
+	}
+	all[name] = f
+	s.note("Server "+key, f.invalid)
+	s.touchSelected(namespace, old, f)
+	if old == nil {
+		return follow.Added
+	}
+	return follow.Replaced
+}
+
+// touchSelected touches what the Server selected or now selects, as far as
+// anybody can ask for it. Before anybody can have read, nothing has to be.
+func (s *state) touchSelected(namespace string, old, now *serverFacts) {
+	if !s.live {
+		return
+	}
+	var t template
+	here, outside := namespace+"/", workloadPrefix+namespace+"/"
+	for key, p := range s.pods {
+		if !strings.HasPrefix(key, here) && !strings.HasPrefix(key, outside) || len(p.slices) == 0 && s.addresses == nil || !p.facts.known() {
+			continue
+		}
+		t = p.facts.said()
+		if of, _ := p.id(&t); of == namespace && (old.selects(&t) || now.selects(&t)) {
+			s.touchPod(p)
+		}
+	}
+}

@@ -1,0 +1,288 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"isthmus/clusterstore/crd"
+)
+
+// namedPort gives the Pod's first container a port; hostPort 0 is none.
+func namedPort(name string, port, hostPort int32) func(*corev1.Pod) {
+	return func(o *corev1.Pod) {
+		o.Spec.Containers[0].Ports = append(o.Spec.Containers[0].Ports, corev1.ContainerPort{Name: name, ContainerPort: port, HostPort: hostPort})
+	}
+}
+
+// sidecarPort is one of a native sidecar.
+func sidecarPort(name string, port int32) func(*corev1.Pod) {
+	return func(o *corev1.Pod) {
+		o.Spec.InitContainers = []corev1.Container{{Ports: []corev1.ContainerPort{{Name: name, ContainerPort: port}}}}
+	}
+}
+
+func in(namespace string) func(*crd.Server) {
+	return func(o *crd.Server) { o.Namespace = namespace }
+}
+
+func odd(change func(*crd.ServerSpec)) func(*crd.Server) {
+	return func(o *crd.Server) { change(&o.Spec) }
+}
+
+// opaqueAt lists the addresses of the service web that are opaque.
+func (w *world) opaqueAt(port uint16) string {
+	var list []string
+	for _, l := range w.read("web", port).Slices {
+		for _, e := range l.Endpoints {
+			if e.Opaque {
+				list = append(list, e.Addr.String())
+			}
+		}
+	}
+	return strings.Join(list, " ")
+}
+
+// TestServers: which ports of Pods Servers make opaque. p is labelled app=web,
+// tier=db, and has ports http (8080, on the node 8888) and side (4000); q has
+// neither. Undeclared ports are asked for by their number.
+func TestServers(t *testing.T) {
+	const p, q, none = "10.0.0.1:%d", "10.0.0.2:%d", ""
+	for _, x := range []struct {
+		name    string
+		port    uint16
+		servers []*crd.Server
+		want    string
+	}{
+		{"none", 8080, nil, none},
+		{"by number", 8080, []*crd.Server{aServer("s", "8080", "app=web")}, p},
+		{"another number", 8080, []*crd.Server{aServer("s", "8081", "app=web")}, none},
+		{"by name", 8080, []*crd.Server{aServer("s", "http", "app=web")}, p},
+		{"by name, on the node", 8888, []*crd.Server{aServer("s", "http", "app=web")}, p},
+		{"by name, another number", 8081, []*crd.Server{aServer("s", "http", "app=web")}, none},
+		{"by name, in a sidecar", 4000, []*crd.Server{aServer("s", "side", "app=web")}, p},
+		{"by a name that is not there", 8080, []*crd.Server{aServer("s", "https", "app=web")}, none},
+		{"a number as a name", 8080, []*crd.Server{aServer("s", "8080", "app=web", odd(func(s *crd.ServerSpec) { s.Port = intstr.FromString("8080") }))}, none},
+		{"all Pods", 8080, []*crd.Server{aServer("s", "8080", "")}, p + " " + q},
+		{"all Pods, by name", 8080, []*crd.Server{aServer("s", "http", "")}, p},
+		{"no selector", 8080, []*crd.Server{aServer("s", "8080", "", odd(func(s *crd.ServerSpec) { s.PodSelector = nil }))}, none},
+		{"ExternalWorkloads", 8080, []*crd.Server{aServer("s", "8080", "", forWorkloads)}, none},
+		{"two labels", 8080, []*crd.Server{aServer("s", "8080", "app=web,tier=db")}, p},
+		{"one label is not right", 8080, []*crd.Server{aServer("s", "8080", "app=web,tier=front")}, none},
+		{"expressions", 8080, []*crd.Server{aServer("s", "8080", "app in (web,x),tier,!other")}, p},
+		{"the label is not there", 8080, []*crd.Server{aServer("s", "8080", "!app")}, q},
+		{"not opaque", 8080, []*crd.Server{aServer("s", "8080", "app=web", protocol("HTTP/2"))}, none},
+		{"opaque in other letters", 8080, []*crd.Server{aServer("s", "8080", "app=web", protocol("Opaque"))}, none},
+		{"no protocol", 8080, []*crd.Server{aServer("s", "8080", "app=web", protocol(""))}, none},
+		{"another namespace", 8080, []*crd.Server{aServer("s", "8080", "app=web", in("other"))}, none},
+		{"a namespace that begins alike", 8080, []*crd.Server{aServer("s", "8080", "app=web", in("n")), aServer("s", "8080", "", in("ns-2"))}, none},
+		{"two, one opaque", 8080, []*crd.Server{aServer("a", "8080", "", protocol("HTTP/2")), aServer("b", "http", "app=web")}, p},
+		{"two, each its own", 8080, []*crd.Server{aServer("a", "8080", "!app"), aServer("b", "http", "app=web")}, p + " " + q},
+	} {
+		for _, first := range []string{"Servers", "Pods"} {
+			t.Run(x.name+", first the "+first, func(t *testing.T) {
+				w := newWorld(t, nil)
+				rest := []runtime.Object{
+					aService("web"),
+					aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 pod=q"),
+					aPod("p", podLabel("app", "web"), podLabel("tier", "db"), namedPort("http", 8080, 8888), sidecarPort("side", 4000)),
+					aPod("q"),
+				}
+				if first == "Pods" {
+					w.put(rest...)
+					if got := w.opaqueAt(x.port); got != "" {
+						t.Fatalf("without Servers: %q", got)
+					}
+				}
+				for _, s := range x.servers {
+					w.put(s)
+				}
+				if first == "Servers" {
+					w.put(rest...)
+				}
+				want := strings.ReplaceAll(x.want, "%d", fmt.Sprint(x.port))
+				if got := w.opaqueAt(x.port); got != want {
+					t.Errorf("got %q, want %q", got, want)
+				}
+				for _, s := range x.servers {
+					w.del(s)
+				}
+				if got := w.opaqueAt(x.port); got != "" {
+					t.Errorf("without Servers again: %q", got)
+				}
+				if n := len(w.state.servers); n != 0 {
+					t.Errorf("%d namespaces with Servers left behind", n)
+				}
+			})
+		}
+	}
+}
+
+// TestServersLive: a reader sees every change, and nobody is told of others.
+func TestServersLive(t *testing.T) {
+	w := newWorld(t, nil)
+	w.put(
+		aService("web"), aService("db"), aService("far"),
+		aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 pod=q"),
+		aSlice("d", "db", "http=8080", "10.0.0.3 pod=d"),
+		aPod("p", podLabel("app", "web"), namedPort("http", 8080, 0)), aPod("q", podLabel("app", "other")),
+		aPod("d", podLabel("app", "db")), aPod("unused", podLabel("app", "web")),
+	)
+	w.marked()
+	step := func(what, want, marked string, change func()) {
+		t.Helper()
+		change()
+		if got := w.opaqueAt(8080); got != want {
+			t.Errorf("%s: %q is opaque, want %q", what, got, want)
+		}
+		got := w.marked()
+		if slices.Sort(got); strings.Join(got, " ") != marked {
+			t.Errorf("%s: told of %q, want %q", what, got, marked)
+		}
+	}
+	put := func(o ...runtime.Object) func() { return func() { w.put(o...) } }
+	const p, q = "10.0.0.1:8080", "10.0.0.2:8080"
+	step("opaque", p, "web", put(aServer("s", "http", "app=web")))
+	step("the same again", p, "", put(aServer("s", "http", "app=web")))
+	step("detected", "", "web", put(aServer("s", "http", "app=web", protocol("HTTP/1"))))
+	step("detected in another way", "", "", put(aServer("s", "http", "app=web", protocol("HTTP/2"))))
+	step("opaque again", p, "web", put(aServer("s", "8080", "app=web")))
+	step("another selector", q, "web", put(aServer("s", "8080", "app=other")))
+	step("all but db", p+" "+q, "web", put(aServer("s", "8080", "app notin (db)")))
+	step("about db", "", "db web", put(aServer("s", "8080", "app=db")))
+	step("a second one", p, "web", put(aServer("t", "8080", "app=web")))
+	step("a third one, about the same", p, "web", put(aServer("u", "http", "app=web")))
+	step("the second is gone", p, "web", func() { w.del(aServer("t", "", "")) })
+	step("Pod relabelled", "", "web", put(aPod("p", podLabel("app", "x"), namedPort("http", 8080, 0))))
+	step("and back", p, "web", put(aPod("p", podLabel("app", "web"), namedPort("http", 8080, 0))))
+	step("port renamed", "", "web", put(aPod("p", podLabel("app", "web"), namedPort("https", 8080, 0))))
+	step("and back", p, "web", put(aPod("p", podLabel("app", "web"), namedPort("http", 8080, 0))))
+	step("one of another namespace", p, "", put(aServer("s", "8080", "", in("n"))))
+	step("can't be used any more", "", "web", put(aServer("u", "http", "app=web", odd(func(s *crd.ServerSpec) {
+		s.PodSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Near"}}
+	}))))
+	step("and can again", p, "web", put(aServer("u", "http", "app=web")))
+	step("all gone by a new list", "", "db web", func() {
+		if err := w.store("servers").Replace(nil, ""); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestServersOfTheirNamespace: a slice may name Pods of several namespaces. Each
+// goes by the Servers, and has the identity, of its own.
+func TestServersOfTheirNamespace(t *testing.T) {
+	w := newWorld(t, nil)
+	l := aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 pod=p", "10.0.0.3 pod=p")
+	l.Endpoints[1].TargetRef.Namespace = "other"
+	other := aPod("p", meshed)
+	other.Namespace = "other"
+	w.put(aService("web"), l, aPod("p", meshed), other)
+	check := func(want string) {
+		t.Helper()
+		if got := w.opaqueAt(8080); got != want {
+			t.Errorf("%q is opaque, want %q", got, want)
+		}
+		for i, e := range w.read("web", 8080).Slices[0].Endpoints {
+			if want := []string{"default.ns.", "default.other.", "default.ns."}[i]; !strings.HasPrefix(e.Identity.DNS, want) {
+				t.Errorf("%v has identity %s", e.Addr, e.Identity.DNS)
+			}
+		}
+	}
+	check("")
+	w.put(aServer("s", "8080", "", in("other")))
+	check("10.0.0.2:8080")
+	w.put(aServer("s", "8080", ""))
+	w.del(aServer("s", "8080", "", in("other")))
+	check("10.0.0.1:8080 10.0.0.3:8080")
+}
+
+// TestUnusable: what can't be used keeps nobody else away, and is reported until
+// it can or is gone.
+func TestUnusable(t *testing.T) {
+	w := newWorld(t, nil)
+	workload := aWorkload("v")
+	workload.Invalid = "spec: odd"
+	for _, s := range []*crd.Server{
+		aServer("selector", "8080", "", odd(func(s *crd.ServerSpec) {
+			s.PodSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "app", Operator: "In"}}
+		})),
+		aServer("other-selector", "8080", "", forWorkloads, odd(func(s *crd.ServerSpec) {
+			s.ExternalWorkloadSelector.MatchLabels = map[string]string{"no key/at/all": ""}
+		})),
+		aServer("number", "70000", ""),
+		aServer("port", "", "", odd(func(s *crd.ServerSpec) { s.Port = intstr.FromString("") })),
+		aServer("spec", "8080", "", func(o *crd.Server) { o.Spec, o.Invalid = crd.ServerSpec{}, "spec: odd" }),
+		aServer("good", "8080", "app=web"),
+	} {
+		w.put(s)
+	}
+	w.put(aService("web"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 ew=v", "10.0.0.3"), aPod("p", podLabel("app", "web")), workload)
+	if got := addrs(w.read("web", 8080)); got != "10.0.0.1:8080 10.0.0.3:8080" {
+		t.Errorf("got %q", got)
+	}
+	if got := w.opaqueAt(8080); got != "10.0.0.1:8080" {
+		t.Errorf("%q is opaque", got)
+	}
+	want := []string{"ExternalWorkload ns/v: spec: odd", "Server ns/number: port: ", "Server ns/other-selector: externalWorkloadSelector: ",
+		"Server ns/port: port: ", "Server ns/selector: podSelector: ", "Server ns/spec: spec: odd"}
+	if got := w.Health().Unusable; !slices.EqualFunc(got, want, strings.HasPrefix) {
+		t.Errorf("unusable: %q", got)
+	}
+	for i := range 20 {
+		w.put(aServer(fmt.Sprint("x", i), "0", ""))
+	}
+	if got := w.Health().Warnings(); len(got) != 11 || got[0] != "left out: ExternalWorkload ns/v: spec: odd" || !strings.HasSuffix(got[10], ": 16") {
+		t.Errorf("warnings: %q", got)
+	}
+	w.put(aServer("selector", "8080", ""), aServer("number", "7000", ""), aServer("port", "http", "", protocol("HTTP/1")), aWorkload("v"))
+	w.del(aServer("spec", "", ""), aServer("other-selector", "", ""))
+	for i := range 20 {
+		w.del(aServer(fmt.Sprint("x", i), "0", ""))
+	}
+	if got := w.Health().Unusable; len(got) != 0 {
+		t.Errorf("unusable: %q", got)
+	}
+	if got := addrs(w.read("web", 8080)); got != "10.0.0.1:8080 10.0.0.2:8080 10.0.0.3:8080" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestHugeServer: a Server that could cost more than it is worth is refused, and
+// soon.
+func TestHugeServer(t *testing.T) {
+	values := make([]string, 20_000)
+	for i := range values {
+		values[i] = "%"
+	}
+	for name, n := range map[string]int{"too many": len(values), "invalid ones": maxTerms - 1} {
+		o := &crd.Server{Spec: crd.ServerSpec{ProxyProtocol: crd.ProtocolOpaque, Port: intstr.FromInt32(80), PodSelector: &metav1.LabelSelector{
+			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpIn, Values: values[:n]}},
+		}}}
+		f, ok := compactServer(o)
+		if !ok || f.invalid == "" || len(f.invalid) > 600 {
+			t.Errorf("%s: %v, refused with %d bytes", name, ok, len(f.invalid))
+		}
+	}
+}
+
+// TestTargetsOfOtherKinds: a reference to a Pod can't be one to an
+// ExternalWorkload in disguise.
+func TestTargetsOfOtherKinds(t *testing.T) {
+	for _, ref := range []corev1.ObjectReference{
+		{Kind: "Pod", Namespace: "workload", Name: "ns/w"}, {Kind: "Pod", Namespace: "workload/ns", Name: "w"}, {Kind: "Pod", Name: "a/b"},
+	} {
+		if key, ok := podTarget(&ref, "ns"); ok {
+			t.Errorf("%+v names %s", ref, key)
+		}
+	}
+	if key, ok := workloadTarget(&corev1.ObjectReference{Kind: "ExternalWorkload", Name: "a/b"}, "ns"); ok {
+		t.Errorf("names %s", key)
+	}
+}

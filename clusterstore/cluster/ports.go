@@ -1,0 +1,119 @@
+package cluster
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+
+	"isthmus/clusterstore/kube"
+)
+
+// Ports is an immutable set of port numbers. Its zero value is empty. Sets of the
+// same ports are equal.
+type Ports struct {
+	// ranges holds four bytes a range, first and last port, big-endian: that
+	// makes the set comparable, and lets pods that say the same share it.
+	ranges string
+}
+
+// Contains tells whether the port is in the set.
+func (p Ports) Contains(port uint16) bool {
+	i := 4 * sort.Search(len(p.ranges)/4, func(i int) bool {
+		_, to := bounds(p.ranges[4*i:])
+		return port <= to
+	})
+	if i == len(p.ranges) {
+		return false
+	}
+	from, _ := bounds(p.ranges[i:])
+	return from <= port
+}
+
+func (p Ports) String() string {
+	var b strings.Builder
+	for r := p.ranges; len(r) >= 4; r = r[4:] {
+		from, to := bounds(r)
+		if b.Len() > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.Itoa(int(from)))
+		if to != from {
+			b.WriteString("-" + strconv.Itoa(int(to)))
+		}
+	}
+	return b.String()
+}
+
+func bounds(r string) (from, to uint16) {
+	return uint16(r[0])<<8 | uint16(r[1]), uint16(r[2])<<8 | uint16(r[3])
+}
+
+// ParsePorts reads a comma-separated list of ports and ranges ("25,3306,80-90")
+// and of the names in named, which are looked for first: a name may look like a
+// range. Blanks around items and one comma at the end are allowed.
+//
+// Items that can't be read are left out and named by the error; the set is good
+// in any case.
+func ParsePorts(list string, named map[string]uint16) (Ports, error) {
+	list = strings.TrimSuffix(strings.TrimSpace(list), ",")
+	if list == "" {
+		return Ports{}, nil
+	}
+	var found []portRange
+	var errs []error
+	for item := range strings.SplitSeq(list, ",") {
+		item = strings.TrimSpace(item)
+		from, ok := named[item]
+		to := from
+		if !ok {
+			from, to, ok = parseRange(item)
+		}
+		switch {
+		case ok:
+			found = append(found, portRange{from, to})
+		case len(errs) < maxNamed:
+			errs = append(errs, fmt.Errorf("%q is no port and no range of ports", kube.Clip(item)))
+		}
+	}
+	return newPorts(found), errors.Join(errs...)
+}
+
+// maxNamed is how many items that can't be read an error names.
+const maxNamed = 10
+
+type portRange struct{ from, to uint16 }
+
+// newPorts makes a set of ranges, which it sorts and, where they touch, merges:
+// however long the list, lookups are short and equal sets are equal.
+func newPorts(list []portRange) Ports {
+	slices.SortFunc(list, func(a, b portRange) int { return cmp.Compare(a.from, b.from) })
+	var ranges []byte
+	for i := 0; i < len(list); {
+		r := list[i]
+		for i++; i < len(list) && int(list[i].from) <= int(r.to)+1; i++ {
+			r.to = max(r.to, list[i].to)
+		}
+		ranges = append(ranges, byte(r.from>>8), byte(r.from), byte(r.to>>8), byte(r.to))
+	}
+	return Ports{string(ranges)}
+}
+
+func parseRange(item string) (from, to uint16, ok bool) {
+	first, last, isRange := strings.Cut(item, "-")
+	if !isRange {
+		last = first
+	}
+	from, okFrom := parsePort(first)
+	to, okTo := parsePort(last)
+	return from, to, okFrom && okTo && from <= to
+}
+
+// parsePort reads a port number. Digits only: no sign, no blanks.
+func parsePort(s string) (uint16, bool) {
+	n, err := strconv.ParseUint(s, 10, 16)
+	return uint16(n), err == nil
+}

@@ -1,0 +1,101 @@
+package cluster
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"isthmus/clusterstore/follow"
+	"isthmus/federation"
+)
+
+// watching calls look after each object of one kind that has got into the state.
+func watching[O runtime.Object, T any](w *world, k follow.Kind[O, T], look func()) {
+	k.Changed = func(string, T, bool) { look() }
+	r := follow.New(k)
+	follow.NewGroup(follow.Options{}, r)
+	at := slices.IndexFunc(w.resources, func(r *follow.Resource) bool { return r.Name() == k.Name })
+	w.resources[at] = r
+}
+
+func (w *world) replace(resource string, list ...any) {
+	w.t.Helper()
+	if err := w.store(resource).Replace(list, ""); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// TestReplaceAddresses: while a new list is taken over, an address is never said
+// to be several's because who had it is still there.
+func TestReplaceAddresses(t *testing.T) {
+	w := newWorld(t, withAddresses)
+	looks := 0
+	look := func() {
+		looks++
+		for _, addr := range []string{"10.0.0.1:80", "10.1.0.1:80", "10.2.0.1:80", "192.168.0.1:7777"} {
+			if got := w.at(addr); strings.HasPrefix(got, "claimed") {
+				t.Errorf("%s is %s", addr, got)
+			}
+		}
+	}
+	watching(w, w.pods(), look)
+	watching(w, w.services(), look)
+	watching(w, w.workloads(), look)
+	for _, name := range []string{"b", "a", "c"} {
+		w.replace("pods", aPod(name, at("10.0.0.1"), onHost("192.168.0.1"), namedPort("", 80, 7777)))
+		w.replace("services", clusterIP(aService(name), "10.1.0.1"))
+		w.replace("externalworkloads", workloadAt(aWorkload(name, "http=80"), "10.2.0.1"))
+	}
+	if want := "Service ns/c"; looks != 15 || w.at("10.1.0.1:80") != want {
+		t.Errorf("looked %d times; in the end %s", looks, w.at("10.1.0.1:80"))
+	}
+	w.replace("pods")
+	w.replace("services")
+	w.replace("externalworkloads")
+	if n := w.state.size() + w.state.addresses.size(); n != 0 {
+		t.Errorf("%d left behind", n)
+	}
+}
+
+// TestReplaceKeeps: while a new list is taken over, nothing is missing between
+// what is gone and what takes its place.
+func TestReplaceKeeps(t *testing.T) {
+	const profile = "web.ns.svc.cluster.local"
+	w := newWorld(t, withAddresses)
+	theirs, mine := aProfile("web.ns", `{}`), aProfile("web.ns", `{}`)
+	mine.Namespace = "client"
+	w.put(aService("web", "http=80"), aPod("p", at("10.0.0.1")), aServer("s", "8080", ""), mine,
+		aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 pod=q", "10.0.0.3 ew=v", "10.0.0.4 ew=w"))
+	looks := 0
+	look := func() {
+		looks++
+		share := w.read("web", 80)
+		if len(share.Slices) == 0 {
+			t.Fatal("there are no endpoints")
+		}
+		for _, e := range share.Slices[0].Endpoints {
+			if e.Kind == federation.Pod && !e.Opaque {
+				t.Errorf("%v is not opaque", e.Addr)
+			}
+		}
+		_, hasMine := w.ServiceProfile("client", profile)
+		if _, hasTheirs := w.ServiceProfile("ns", profile); !hasMine && !hasTheirs {
+			t.Error("there is no ServiceProfile")
+		}
+	}
+	watching(w, w.pods(), look)
+	watching(w, w.policyServers(), look)
+	watching(w, w.workloads(), look)
+	watching(w, w.profiles(), look)
+	w.replace("pods", aPod("q", at("10.0.0.2")))
+	w.replace("servers", aServer("t", "8080", ""))
+	w.replace("externalworkloads", aWorkload("v"))
+	w.replace("pods")
+	w.replace("externalworkloads", aWorkload("w"))
+	w.replace("serviceprofiles", theirs)
+	if looks != 10 {
+		t.Errorf("looked %d times", looks)
+	}
+}

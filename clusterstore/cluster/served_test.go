@@ -1,0 +1,239 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"isthmus/clusterstore/kube"
+)
+
+// served runs a Cluster against a plain HTTP server, all in a synctest bubble:
+// time passes only while everything waits.
+func served(t *testing.T, handler http.Handler, test func(*Cluster)) {
+	synctest.Test(t, func(t *testing.T) {
+		listener := newPipeListener()
+		server := &http.Server{Handler: handler}
+		serving := make(chan error, 1)
+		go func() { serving <- server.Serve(listener) }()
+		cfg := testConfig()
+		client, err := kube.New("east", &rest.Config{Host: "http://east", BearerToken: "secret", Dial: listener.dial}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Client = client
+		c, err := New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- c.Run(ctx) }()
+		test(c)
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		server.Close()
+		<-serving
+	})
+}
+
+// pipeListener is a network in memory.
+type pipeListener struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func newPipeListener() *pipeListener {
+	return &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+}
+
+func (l *pipeListener) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	client, server := net.Pipe()
+	select {
+	case l.conns <- server:
+		return client, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	close(l.closed)
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
+
+// TestSilentServer: one that accepts and never answers shows as an error soon,
+// and again and again.
+func TestSilentServer(t *testing.T) {
+	silent := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	served(t, silent, func(c *Cluster) {
+		began := time.Now()
+		changed := c.HealthChanged()
+		<-changed
+		synctest.Wait()
+		if d := time.Since(began); d != 10*time.Second {
+			t.Errorf("told after %v", d)
+		}
+		if h := c.Health(); h.Err == nil || !strings.Contains(h.Err.Error(), "timeout awaiting response headers") {
+			t.Errorf("%+v", h)
+		}
+	})
+}
+
+// TestNoRetryBehindOurBack: answers that make client-go wait and try again
+// unasked are reported like others.
+func TestNoRetryBehindOurBack(t *testing.T) {
+	var requests atomic.Int64
+	busy := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		w.Header().Set("Retry-After", "3600")
+		http.Error(w, "busy", http.StatusServiceUnavailable)
+	})
+	served(t, busy, func(c *Cluster) {
+		synctest.Wait()
+		if h := c.Health(); h.Err == nil {
+			t.Errorf("%+v", h)
+		}
+		before := requests.Load()
+		time.Sleep(time.Minute)
+		if n := requests.Load() - before; n < 60/4*7 || n > 60*7 {
+			t.Errorf("%d requests within a minute", n)
+		}
+	})
+}
+
+// TestPages: a server that can't stream lists is asked for pages.
+func TestPages(t *testing.T) {
+	const pods = 1200
+	old := func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		w.Header().Set("Content-Type", "application/json")
+		if q.Has("sendInitialEvents") {
+			w.WriteHeader(http.StatusUnprocessableEntity)
+			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)
+			return
+		}
+		if q.Has("watch") {
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+			return
+		}
+		if !strings.HasSuffix(r.URL.Path, "/pods") {
+			kind := map[string]string{
+				"services":          "v1 ServiceList",
+				"endpointslices":    "discovery.k8s.io/v1 EndpointSliceList",
+				"servers":           "policy.linkerd.io/v1beta3 ServerList",
+				"externalworkloads": "workload.linkerd.io/v1beta1 ExternalWorkloadList",
+			}[path.Base(r.URL.Path)]
+			if kind == "" {
+				kind = "meta.k8s.io/v1 PartialObjectMetadataList"
+			}
+			version, kind, _ := strings.Cut(kind, " ")
+			fmt.Fprintf(w, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"7"}}`, kind, version)
+			return
+		}
+		if q.Get("limit") != "500" || q.Get("resourceVersion") != "" {
+			t.Errorf("asked for %s", r.URL)
+		}
+		first, _ := strconv.Atoi(q.Get("continue"))
+		last, next := min(first+500, pods), ""
+		if last < pods {
+			next = strconv.Itoa(last)
+		}
+		var items []string
+		for i := first; i < last; i++ {
+			items = append(items, fmt.Sprintf(`{"metadata":{"namespace":"ns","name":"p%d"}}`, i))
+		}
+		fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7","continue":%q},"items":[%s]}`, next, strings.Join(items, ","))
+	}
+	served(t, http.HandlerFunc(old), func(c *Cluster) {
+		<-c.Synced()
+		synctest.Wait()
+		for _, h := range c.Health().Resources {
+			if h.Resource == "pods" && h.Objects != pods || h.Err != "" {
+				t.Errorf("%+v", h)
+			}
+		}
+	})
+}
+
+// emptyAnswer answers a request for a list as an empty cluster would.
+func emptyAnswer(w http.ResponseWriter, r *http.Request) {
+	kind := map[string]string{"services": "v1 ServiceList", "pods": "v1 PodList", "endpointslices": "discovery.k8s.io/v1 EndpointSliceList"}[path.Base(r.URL.Path)]
+	if kind == "" {
+		kind = "meta.k8s.io/v1 PartialObjectMetadataList"
+	}
+	version, kind, _ := strings.Cut(kind, " ")
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprintf(w, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"7"}}`, kind, version)
+}
+
+// TestHeaderAndThenNothing: a server that begins to answer and falls silent is
+// given up and asked again, whether it lists or streams the list.
+func TestHeaderAndThenNothing(t *testing.T) {
+	for name, x := range map[string]struct {
+		streams bool
+		limit   time.Duration
+		text    string
+	}{"list": {false, 30 * time.Second, "deadline"}, "streamed list": {true, 10 * time.Second, "said nothing"}} {
+		t.Run(name, func(t *testing.T) {
+			var healthy atomic.Bool
+			handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				streamed := r.URL.Query().Has("sendInitialEvents")
+				switch {
+				case streamed && !x.streams || streamed && healthy.Load():
+					w.WriteHeader(http.StatusUnprocessableEntity) // "list instead"
+				case r.URL.Query().Has("watch") || !healthy.Load():
+					w.Header().Set("Content-Type", "application/json")
+					w.WriteHeader(http.StatusOK)
+					w.(http.Flusher).Flush()
+					<-r.Context().Done()
+				default:
+					emptyAnswer(w, r)
+				}
+			})
+			served(t, handler, func(c *Cluster) {
+				began, changed := time.Now(), c.HealthChanged()
+				<-changed
+				synctest.Wait()
+				if d := time.Since(began); d != x.limit {
+					t.Errorf("told after %v, want %v", d, x.limit)
+				}
+				if h := c.Health(); h.Err == nil || !strings.Contains(h.Err.Error(), x.text) {
+					t.Errorf("%+v", h)
+				}
+				healthy.Store(true)
+				select {
+				case <-c.Synced():
+				case <-time.After(time.Minute):
+					t.Errorf("not synced %v later: %+v", time.Minute, c.Health())
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,126 @@
+package cluster
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"isthmus/clusterstore/follow"
+)
+
+// Service is what we keep of a Kubernetes Service. It is immutable.
+type Service struct {
+	ExternalName bool // of type ExternalName
+	NodeLocal    bool // internalTrafficPolicy is Local
+	Ports        []ServicePort
+
+	// Only where Config.OnService is set:
+	ClusterIPs  []netip.Addr
+	OpaquePorts Ports             // whose protocol must not be detected
+	Labels      map[string]string // those below the domains of keptMetadata
+	Annotations map[string]string // likewise
+}
+
+// ServicePort is one port of a Service.
+type ServicePort struct {
+	Name   string // may be empty
+	Number uint16
+}
+
+// services follows Services.
+func (c *Cluster) services() follow.Kind[*corev1.Service, *Service] {
+	k := follow.Kind[*corev1.Service, *Service]{
+		Name: "services", Needed: true,
+		Calls: follow.CallsOf(c.cfg.Client.Core.Services("")),
+		Compact: func(o *corev1.Service) (*Service, bool) {
+			return c.cfg.Rules.compactService(o, c.cfg.OnService != nil), true
+		},
+		Into: locked[*Service]{c.state, c.state.serviceKind()},
+	}
+	if tell := c.cfg.OnService; tell != nil {
+		k.Changed = func(key string, s *Service, _ bool) { tell(serviceID(key), s) }
+	}
+	return k
+}
+
+// keptMetadata are the domains of the labels and annotations of Services that
+// mean something to the gateway.
+var keptMetadata = [...]string{"multicluster.linkerd.io/", "mirror.linkerd.io/"}
+
+func (r Rules) compactService(o *corev1.Service, full bool) *Service {
+	s := &Service{
+		ExternalName: o.Spec.Type == corev1.ServiceTypeExternalName,
+		NodeLocal:    o.Spec.InternalTrafficPolicy != nil && *o.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal,
+	}
+	for _, p := range o.Spec.Ports {
+		if number, ok := portNumber(&p.Port); ok {
+			s.Ports = append(s.Ports, ServicePort{Name: shared(p.Name), Number: number})
+		}
+	}
+	s.Ports = slices.Clip(s.Ports)
+	if full {
+		s.ClusterIPs = clusterIPs(o)
+		s.OpaquePorts = r.DefaultOpaquePorts
+		if list, ok := o.Annotations[opaqueAnnotation]; ok {
+			s.OpaquePorts, _ = ParsePorts(list, s.numbers()) // as for Pods, items that can't be read are left out
+		}
+		s.Labels, s.Annotations = keepMetadata(o.Labels), keepMetadata(o.Annotations)
+	}
+	return s
+}
+
+// Declares tells whether the Service has that port.
+func (s *Service) Declares(port uint16) bool {
+	return slices.ContainsFunc(s.Ports, func(p ServicePort) bool { return p.Number == port })
+}
+
+// numbers are, by name, those of the ports: the first of each name.
+func (s *Service) numbers() map[string]uint16 {
+	numbers := make(map[string]uint16)
+	for _, p := range s.Ports {
+		if _, ok := numbers[p.Name]; !ok && p.Name != "" {
+			numbers[p.Name] = p.Number
+		}
+	}
+	return numbers
+}
+
+// clusterIPs reads the Service's addresses. Headless ones ("None") and those of
+// type ExternalName have none.
+func clusterIPs(o *corev1.Service) (ips []netip.Addr) {
+	if o.Spec.Type == corev1.ServiceTypeExternalName {
+		return nil
+	}
+	list := o.Spec.ClusterIPs
+	if len(list) == 0 {
+		list = []string{o.Spec.ClusterIP}
+	}
+	for _, s := range list {
+		ips = addIP(ips, s)
+	}
+	return ips
+}
+
+func keepMetadata(from map[string]string) map[string]string {
+	var kept map[string]string
+	for k, v := range from {
+		for _, domain := range keptMetadata {
+			if strings.HasPrefix(k, domain) {
+				if kept == nil {
+					kept = make(map[string]string)
+				}
+				kept[k] = v
+			}
+		}
+	}
+	return kept
+}
+
+func (s *Service) equal(o *Service) bool {
+	return s.ExternalName == o.ExternalName && s.NodeLocal == o.NodeLocal &&
+		slices.Equal(s.Ports, o.Ports) && slices.Equal(s.ClusterIPs, o.ClusterIPs) && s.OpaquePorts == o.OpaquePorts &&
+		maps.Equal(s.Labels, o.Labels) && maps.Equal(s.Annotations, o.Annotations)
+}

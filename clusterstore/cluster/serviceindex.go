@@ -1,0 +1,136 @@
+package cluster
+
+import (
+	"slices"
+
+	"isthmus/clusterstore/follow"
+	"isthmus/federation"
+)
+
+// service is a Service and the slices that name it; one of both may be missing.
+type service struct {
+	spec   *Service // nil: there is no such Service
+	slices []*slice // sorted by key
+}
+
+func (s *state) serviceState(id federation.ServiceID) federation.ServiceState {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.services[id].state()
+}
+
+func (e *service) state() federation.ServiceState {
+	switch {
+	case e == nil || e.spec == nil:
+		return federation.Missing
+	case e.spec.ExternalName:
+		return federation.ExternalName
+	}
+	return federation.Present
+}
+
+func (s *state) serviceFor(id federation.ServiceID) *service {
+	e := s.services[id]
+	if e == nil {
+		e = &service{}
+		s.services[id] = e
+	}
+	return e
+}
+
+// sweepService forgets a service that nothing is known of any more.
+func (s *state) sweepService(id federation.ServiceID) {
+	if e := s.services[id]; e != nil && e.spec == nil && len(e.slices) == 0 {
+		delete(s.services, id)
+	}
+}
+
+func serviceID(key string) federation.ServiceID {
+	namespace, name := follow.SplitKey(key)
+	return federation.ServiceID{Namespace: namespace, Name: name}
+}
+
+func (s *state) serviceKind() kind[*Service] {
+	return kind[*Service]{
+		put: func(key string, v *Service) follow.Effect {
+			id := serviceID(key)
+			e := s.serviceFor(id)
+			if e.spec != nil && e.spec.equal(v) {
+				return follow.Same
+			}
+			result := follow.Replaced
+			if e.spec == nil {
+				result = follow.Added
+			}
+			s.moveService(id, e.spec, v)
+			e.spec = v
+			s.mark(id)
+			return result
+		},
+		drop: func(key string) bool {
+			id := serviceID(key)
+			e := s.services[id]
+			if e == nil || e.spec == nil {
+				return false
+			}
+			s.moveService(id, e.spec, nil)
+			e.spec = nil
+			s.sweepService(id)
+			s.mark(id)
+			return true
+		},
+		leave: func(key string) {
+			id := serviceID(key)
+			s.moveService(id, s.services[id].spec, nil)
+		},
+		keys: func(yield func(string) bool) {
+			for id, e := range s.services {
+				if e.spec != nil && !yield(follow.JoinKey(id.Namespace, id.Name)) {
+					return
+				}
+			}
+		},
+	}
+}
+
+// moveService follows a Service and its cluster IPs; nil: there is no Service.
+func (s *state) moveService(id federation.ServiceID, from, to *Service) {
+	a := s.addresses
+	if a == nil {
+		return
+	}
+	s.markTopic(Topic{Service: id})
+	if from != nil {
+		for _, ip := range from.ClusterIPs {
+			unindex(a.services, ip, id)
+			s.markAddress(ip)
+		}
+	}
+	if to != nil {
+		for _, ip := range to.ClusterIPs {
+			a.services[ip] = append(a.services[ip], id)
+			s.markAddress(ip)
+		}
+	}
+}
+
+// instance finds an address by its hostname: the first of those that are served,
+// or else of the others, which are not ready, or in a slice without ports. (In a
+// StatefulSet, members find each other before they are ready.)
+func (e *service) instance(hostname string) (*slice, *address) {
+	named := func(a address) bool { return a.hostname == hostname }
+	for _, l := range e.slices {
+		for _, sub := range l.data.subsets {
+			if i := slices.IndexFunc(sub.addresses, named); i >= 0 {
+				return l, &sub.addresses[i]
+			}
+		}
+	}
+	for _, l := range e.slices {
+		list := l.data.unserved.list()
+		if i := slices.IndexFunc(list, named); i >= 0 {
+			return l, &list[i]
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,99 @@
+package cluster
+
+import (
+	"strings"
+
+	"go.uber.org/zap"
+
+	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/follow"
+	"isthmus/clusterstore/serviceprofile"
+	"isthmus/federation"
+)
+
+// profiles follows ServiceProfiles. They are translated once, as they are read;
+// those that can't be used are kept with the reason, since they are there and stand
+// in the way of others.
+func (c *Cluster) profiles() follow.Kind[*crd.ServiceProfile, *serviceprofile.Translated] {
+	return follow.Kind[*crd.ServiceProfile, *serviceprofile.Translated]{
+		Name:  "serviceprofiles",
+		Calls: follow.CallsOf(c.cfg.Client.Profiles),
+		Compact: func(o *crd.ServiceProfile) (*serviceprofile.Translated, bool) {
+			return serviceprofile.Translate(o), true
+		},
+		Into:    locked[*serviceprofile.Translated]{c.state, c.state.profileKind()},
+		Changed: c.checkProfile,
+	}
+}
+
+// checkProfile says which ServiceProfiles are not, or not wholly, used.
+func (c *Cluster) checkProfile(key string, f *serviceprofile.Translated, ok bool) {
+	switch {
+	case !ok || f.Problem == "":
+	case f.Profile == nil:
+		c.cfg.Log.Warn("a ServiceProfile can't be used", zap.String("profile", key), zap.String("reason", f.Problem))
+	default:
+		c.cfg.Log.Warn("a part of a ServiceProfile can't be used", zap.String("profile", key), zap.String("reason", f.Problem))
+	}
+}
+
+func (s *state) profileKind() kind[*serviceprofile.Translated] {
+	all := s.addresses.profiles
+	return kind[*serviceprofile.Translated]{
+		put: func(key string, f *serviceprofile.Translated) follow.Effect {
+			old := all[key]
+			if old.Equal(f) {
+				return follow.Same
+			}
+			s.setProfile(key, f)
+			if old == nil {
+				return follow.Added
+			}
+			return follow.Replaced
+		},
+		drop: func(key string) bool {
+			if all[key] == nil {
+				return false
+			}
+			s.setProfile(key, nil)
+			return true
+		},
+		keys: keysOf(all, func(*serviceprofile.Translated) bool { return true }),
+	}
+}
+
+// setProfile takes what is known of a ServiceProfile; nil: there is none.
+func (s *state) setProfile(key string, f *serviceprofile.Translated) {
+	a := s.addresses
+	if old := a.profiles[key]; old != nil && old.Profile == nil {
+		a.rejected--
+	}
+	if f == nil {
+		delete(a.profiles, key)
+		s.note("ServiceProfile "+key, "")
+	} else {
+		a.profiles[key] = f
+		s.note("ServiceProfile "+key, f.Problem)
+		if f.Profile == nil {
+			a.rejected++
+		}
+	}
+	_, name := follow.SplitKey(key)
+	if id, ok := profiled(name); ok {
+		s.markTopic(Topic{Service: id})
+		if e := s.services[id]; e != nil && e.spec != nil {
+			for _, ip := range e.spec.ClusterIPs {
+				s.markAddress(ip)
+			}
+		}
+	}
+}
+
+// profiled returns the Service that ServiceProfiles of that name are about.
+func profiled(name string) (federation.ServiceID, bool) {
+	parts := strings.SplitN(name, ".", 4)
+	if len(parts) < 4 || parts[2] != "svc" {
+		return federation.ServiceID{}, false
+	}
+	return federation.ServiceID{Namespace: parts[1], Name: parts[0]}, true
+}

@@ -1,0 +1,98 @@
+package cluster
+
+import (
+	"encoding/json"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"isthmus/clusterstore/crd"
+	"isthmus/federation"
+)
+
+// aProfile is a ServiceProfile of a Service "name.namespace", with that spec, as
+// JSON.
+func aProfile(service, spec string) *crd.ServiceProfile {
+	o := &crd.ServiceProfile{}
+	if err := json.Unmarshal([]byte(`{"metadata":{"namespace":"ns","name":"`+service+`.svc.cluster.local"},"spec":`+spec+`}`), o); err != nil {
+		panic(err)
+	}
+	return o
+}
+
+// routesOf writes a ServiceProfile of one route, or none, down.
+func routesOf(p *federation.ServiceProfile) string {
+	var lines []string
+	for _, r := range p.Routes {
+		lines = append(lines, r.Name+": method:"+r.Condition.Text)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// TestServiceProfilesLive: a ServiceProfile that says the same stays the same, and
+// of each change is told, as soon as there is one.
+func TestServiceProfilesLive(t *testing.T) {
+	core, logs := observer.New(zap.WarnLevel)
+	w := newWorld(t, func(c *Config) { withAddresses(c); c.Log = zap.New(core) })
+	w.put(clusterIP(aService("web", "http=80"), "10.1.0.1", "fd00::1"), aService("db", "sql=5432"))
+	w.marked()
+	w.markedTopics()
+	const name, good = "web.ns.svc.cluster.local", `{"routes":[{"name":"r","condition":{"method":"GET"}}]}`
+	var last *federation.ServiceProfile
+	step := func(what string, do func(), want string, told bool, rejected, logged int) {
+		t.Helper()
+		do()
+		got := "none"
+		p, exists := w.ServiceProfile("ns", name)
+		switch {
+		case p != nil:
+			got = routesOf(p)
+		case exists:
+			got = "refused"
+		}
+		topics := w.markedTopics()
+		_, ofService := topics[Topic{Service: web80.Service}]
+		_, ofAddress := topics[Topic{IP: netip.MustParseAddr("10.1.0.1")}]
+		if got != want || (ofService && ofAddress && len(topics) == 3) != told || !told && len(topics) > 0 || len(w.marked()) > 0 {
+			t.Errorf("%s: got %q, want %q; told of %v", what, got, want, topics)
+		}
+		if !told && p != last {
+			t.Errorf("%s: another pointer", what)
+		}
+		last = p
+		if h := w.Health(); h.RejectedProfiles != rejected || len(h.Unusable) < rejected {
+			t.Errorf("%s: %d refused: %q", what, h.RejectedProfiles, h.Unusable)
+		}
+		if n := len(logs.TakeAll()); n != logged {
+			t.Errorf("%s: %d lines logged", what, n)
+		}
+	}
+	put := func(spec string) func() { return func() { w.put(aProfile("web.ns", spec)) } }
+	step("R-02 none", func() {}, "none", false, 0, 0)
+	step("R-01 there is one", put(good), "r: method:GET", true, 0, 0)
+	step("the same", put(good), "r: method:GET", false, 0, 0)
+	step("the same in other words", put(`{"routes":[{"name":"r","condition":{"method":"GET","all":null},"timeout":"0s"}],"opaquePorts":{"1":{}}}`), "r: method:GET", false, 0, 0)
+	step("another", put(`{}`), "", true, 0, 0)
+	step("a part of it", put(`{"routes":[{"name":"r","condition":{"method":"GET"},"timeout":"x"}]}`), "r: method:GET", true, 0, 1)
+	step("refused", put(`{"routes":[null]}`), "refused", true, 1, 1)
+	step("refused again", put(`{"routes":[null]}`), "refused", false, 1, 0)
+	step("refused for something else", put(`{"routes":7}`), "refused", true, 1, 1)
+	mine := aProfile("web.ns", good)
+	mine.Namespace = "client"
+	step("that of a client's namespace", func() { w.put(mine) }, "refused", true, 1, 0)
+	step("which is gone", func() { w.del(mine) }, "refused", true, 1, 0)
+	step("of another Service", func() { w.put(aProfile("web", good)) }, "refused", false, 1, 0)
+	step("R-03 R-04 gone", func() { w.del(aProfile("web.ns", good)) }, "none", true, 0, 0)
+	step("back", put(good), "r: method:GET", true, 0, 0)
+	step("gone with a new list", func() {
+		if err := w.store("serviceprofiles").Replace(nil, ""); err != nil {
+			t.Error(err)
+		}
+	}, "none", true, 0, 0)
+	if len(w.Health().Unusable) != 0 {
+		t.Errorf("unusable: %q", w.Health().Unusable)
+	}
+}

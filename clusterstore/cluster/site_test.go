@@ -1,0 +1,93 @@
+package cluster
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"isthmus/clusterstore/crd"
+)
+
+// TestHostileIPs: nobody is at an address that can't be another host's, and nobody
+// is at very many.
+func TestHostileIPs(t *testing.T) {
+	hostPort := namedPort("", 80, 7777)
+	for _, x := range []struct {
+		name string
+		ips  func(ips ...string) []netip.Addr
+	}{
+		{"Pod", func(ips ...string) []netip.Addr { return slices.Collect(podSite(aPod("p", at(ips...))).all) }},
+		{"node", func(ips ...string) []netip.Addr {
+			return slices.Collect(podSite(aPod("p", onHost(ips...), hostPort)).all)
+		}},
+		{"ExternalWorkload", func(ips ...string) []netip.Addr {
+			return slices.Collect(workloadSite(workloadAt(aWorkload("v"), ips...)).all)
+		}},
+		{"Service", func(ips ...string) []netip.Addr { return clusterIPs(clusterIP(aService("web"), ips...)) }},
+	} {
+		for _, ip := range []string{"127.0.0.1", "::1", "::ffff:127.0.0.1", "169.254.169.254", "fe80::1", "fe80::1%eth0", "2001:db8::1%eth0",
+			"224.0.0.1", "ff02::1", "0.0.0.0", "::", "10.0.0.1:80", "10.0.0.256", "\xff", ""} {
+			if got := x.ips(ip); len(got) != 0 {
+				t.Errorf("%s at %q: %v", x.name, ip, got)
+			}
+		}
+		var many []string
+		for i := range 1000 {
+			many = append(many, fmt.Sprintf("10.0.%d.%d", i/250, i%250))
+		}
+		if got := x.ips(many...); len(got) != 16 || got[15].String() != "10.0.0.15" {
+			t.Errorf("%s: at %v", x.name, got)
+		}
+	}
+}
+
+// TestDeclaredPorts: however often a port is declared, it is kept once.
+func TestDeclaredPorts(t *testing.T) {
+	p, v := aPod("p", onHost("10.0.0.1")), aWorkload("v")
+	for range 1000 {
+		for _, n := range []int32{443, 80, 70000, 0, -1} {
+			p.Spec.Containers[0].Ports = append(p.Spec.Containers[0].Ports, corev1.ContainerPort{ContainerPort: 1, HostPort: n})
+			v.Spec.Ports = append(v.Spec.Ports, crd.PortSpec{Port: n})
+		}
+	}
+	for _, s := range []*site{podSite(p), workloadSite(v)} {
+		if !slices.Equal(s.ports, []uint16{80, 443}) || cap(s.ports) > 8 {
+			t.Errorf("%v, room for %d", s.ports, cap(s.ports))
+		}
+	}
+}
+
+// TestPortNames: of a name that several ports have, the first counts, and no port
+// has none.
+func TestPortNames(t *testing.T) {
+	const list = "http,,last"
+	service, v := aService("web", "=1", "http=80", "http=81", "last=90"), aWorkload("v", "=1", "http=80", "http=81", "last=90")
+	v.Annotations = map[string]string{opaqueAnnotation: list}
+	p := aPod("p", podAnnotation(opaqueAnnotation, list), namedPort("", 1, 2), namedPort("http", 80, 8080), namedPort("http", 81, 8081), namedPort("last", 90, 0))
+	for name, got := range map[string]Ports{
+		"Service":          testRules.compactService(serviceAnnotation(service, opaqueAnnotation, list), true).OpaquePorts,
+		"Pod":              testRules.compactPod(p).template.Value().opaque,
+		"ExternalWorkload": testRules.compactWorkload(v).template.Value().opaque,
+	} {
+		if got.String() != "80,90" {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// TestWorkloadsApart: whoever looks for a Pod does not look at ExternalWorkloads,
+// however many say that they are there.
+func TestWorkloadsApart(t *testing.T) {
+	w := newWorld(t, withAddresses)
+	w.put(aPod("p", at("10.0.0.1")))
+	for i := range 100 {
+		w.put(workloadAt(aWorkload(fmt.Sprint("v", i), "http=80"), "10.0.0.1"))
+	}
+	a, ip := w.state.addresses, netip.MustParseAddr("10.0.0.1")
+	if pods, workloads := len(a.pods[ip]), len(a.workloads[ip]); pods != 1 || workloads != 100 {
+		t.Errorf("%d Pods and %d ExternalWorkloads", pods, workloads)
+	}
+}

@@ -1,0 +1,251 @@
+package cluster
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"unique"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"isthmus/clusterstore/follow"
+	"isthmus/federation"
+)
+
+// sliceData is what is kept of an EndpointSlice or Endpoints object: the
+// addresses to be served, one entry each.
+type sliceData struct {
+	service federation.ServiceID
+	mirror  mirror
+	subsets []subset // an EndpointSlice has one
+	// unserved are further addresses that have a hostname, and can be asked for
+	// by it, in no port; nil: none, or nobody asks for addresses.
+	unserved *subset
+}
+
+// mirror is what the object says about a gateway to another cluster.
+type mirror struct{ cluster, identity, remoteName string }
+
+// subset is addresses that have their ports in common.
+type subset struct {
+	ports     []slicePort
+	addresses []address
+}
+
+type slicePort struct {
+	name   string
+	number uint16
+}
+
+// address is one address that is to be served.
+type address struct {
+	ip       netip.Addr
+	hostname string
+	target   string                // key of its Pod or ExternalWorkload; empty: a bare address
+	zone     unique.Handle[string] // as the slice has it
+	hints    unique.Handle[string] // zones, sorted, ended by hintEnd each
+	pod      *pod                  // what that is, while the slice is part of a state
+}
+
+const hintEnd = "\x00"
+
+// slices follows EndpointSlices.
+func (c *Cluster) slices() follow.Kind[*discoveryv1.EndpointSlice, *sliceData] {
+	return follow.Kind[*discoveryv1.EndpointSlice, *sliceData]{
+		Name: "endpointslices", Needed: true,
+		Calls: follow.CallsOf(c.cfg.Client.Discovery.EndpointSlices("")),
+		Compact: func(o *discoveryv1.EndpointSlice) (*sliceData, bool) {
+			return compactSlice(o, c.state.addresses != nil)
+		},
+		Into: locked[*sliceData]{c.state, c.state.sliceKind()},
+	}
+}
+
+// What Linkerd's service mirror writes on the endpoints of a gateway.
+const (
+	mirrorClusterLabel        = "mirror.linkerd.io/cluster-name"
+	gatewayIdentityAnnotation = "mirror.linkerd.io/remote-gateway-identity"
+	remoteNameAnnotation      = "mirror.linkerd.io/remote-svc-fq-name"
+)
+
+// compactSlice keeps of an EndpointSlice what is ready and, with unserved, what
+// has a hostname. Slices of names (FQDN), of no service or without ports offer
+// nothing: they are left out. (API servers do not tell an empty list of ports
+// from a missing one.)
+func compactSlice(o *discoveryv1.EndpointSlice, unserved bool) (*sliceData, bool) {
+	service := sliceService(o)
+	if service == "" || o.AddressType == discoveryv1.AddressTypeFQDN {
+		return nil, false
+	}
+	d := &sliceData{service: federation.ServiceID{Namespace: shared(o.Namespace), Name: service}, mirror: readMirror(&o.ObjectMeta)}
+	if unserved {
+		d.keepUnserved(o)
+	}
+	if len(o.Ports) == 0 {
+		return d, d.unserved != nil
+	}
+	sub := subset{addresses: make([]address, 0, len(o.Endpoints))}
+	for _, p := range o.Ports {
+		number, _ := portNumber(p.Port) // a port without number contributes nothing
+		sub.ports = append(sub.ports, slicePort{name: shared(value(p.Name)), number: number})
+	}
+	for i := range o.Endpoints {
+		if e := &o.Endpoints[i]; ready(e) {
+			sub.addEndpoint(e, o.Namespace)
+		}
+	}
+	sub.ports, sub.addresses = slices.Clip(sub.ports), trim(sub.addresses)
+	d.subsets = []subset{sub}
+	return d, true
+}
+
+// addEndpoint adds all addresses of an endpoint. Kubernetes gives further
+// addresses no meaning and writes one; whoever writes several means that all of
+// them are served.
+func (s *subset) addEndpoint(e *discoveryv1.Endpoint, namespace string) {
+	target, ok := workloadTarget(e.TargetRef, namespace)
+	if !ok {
+		target, ok = podTarget(e.TargetRef, namespace)
+	}
+	if !ok {
+		return
+	}
+	a := address{
+		hostname: value(e.Hostname),
+		target:   target,
+		zone:     unique.Make(value(e.Zone)),
+		hints:    unique.Make(zoneHints(e.Hints)),
+	}
+	s.add(a, e.Addresses...)
+}
+
+func (s *subset) add(a address, ips ...string) {
+	for _, text := range ips {
+		if ip, ok := parseIP(text); ok && routable(ip) {
+			a.ip = ip
+			s.addresses = append(s.addresses, a)
+		}
+	}
+}
+
+// keepUnserved keeps the addresses with a hostname that are not ready or have no
+// port.
+func (d *sliceData) keepUnserved(o *discoveryv1.EndpointSlice) {
+	var kept subset
+	for i := range o.Endpoints {
+		if e := &o.Endpoints[i]; value(e.Hostname) != "" && (len(o.Ports) == 0 || !ready(e)) {
+			kept.addEndpoint(e, o.Namespace)
+		}
+	}
+	d.setUnserved(kept)
+}
+
+func (d *sliceData) setUnserved(kept subset) {
+	if len(kept.addresses) > 0 {
+		d.unserved = &kept
+	}
+}
+
+// sliceService names the slice's Service: by the label or, for slices that
+// somebody made by hand, by the first owner that is a Service.
+func sliceService(o *discoveryv1.EndpointSlice) string {
+	if name := o.Labels[discoveryv1.LabelServiceName]; name != "" {
+		return name
+	}
+	for _, owner := range o.OwnerReferences {
+		if owner.Kind == "Service" {
+			return owner.Name
+		}
+	}
+	return ""
+}
+
+func ready(e *discoveryv1.Endpoint) bool { return e.Conditions.Ready == nil || *e.Conditions.Ready }
+
+// podTarget names the Pod behind an address: none for a bare address. Not ok:
+// something else stands behind it, which can't be served.
+func podTarget(ref *corev1.ObjectReference, namespace string) (string, bool) {
+	switch {
+	case ref == nil:
+		return "", true
+	case ref.Kind != "Pod" || !nameable(ref.Name) || strings.Contains(ref.Namespace, "/"):
+		return "", false
+	case ref.Namespace != "":
+		namespace = ref.Namespace
+	}
+	return follow.JoinKey(namespace, ref.Name), true
+}
+
+// nameable tells whether an object can have that name: one with a slash could
+// pass for the key of another kind.
+func nameable(name string) bool { return name != "" && !strings.Contains(name, "/") }
+
+func zoneHints(h *discoveryv1.EndpointHints) string {
+	if h == nil || len(h.ForZones) == 0 {
+		return ""
+	}
+	zones := make([]string, 0, len(h.ForZones))
+	for _, z := range h.ForZones {
+		zones = append(zones, z.Name+hintEnd)
+	}
+	slices.Sort(zones)
+	return strings.Join(slices.Compact(zones), "")
+}
+
+func readMirror(o *metav1.ObjectMeta) mirror {
+	return mirror{
+		cluster:    o.Labels[mirrorClusterLabel],
+		identity:   o.Annotations[gatewayIdentityAnnotation],
+		remoteName: o.Annotations[remoteNameAnnotation],
+	}
+}
+
+// trim gives back what many endpoints that are not ready would waste.
+func trim(list []address) []address {
+	if cap(list)-len(list) > 4 {
+		return slices.Clone(list)
+	}
+	return list
+}
+
+// all iterates over all addresses, served or not.
+func (d *sliceData) all(yield func(*address) bool) {
+	for _, sub := range d.subsets {
+		if !sub.all(yield) {
+			return
+		}
+	}
+	d.unserved.all(yield)
+}
+
+// all reports whether yield has always returned true.
+func (s *subset) all(yield func(*address) bool) bool {
+	for i := range s.list() {
+		if !yield(&s.addresses[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *subset) list() []address {
+	if s == nil {
+		return nil
+	}
+	return s.addresses
+}
+
+// equal compares what the objects said, not what became of it.
+func (d *sliceData) equal(o *sliceData) bool {
+	return d.service == o.service && d.mirror == o.mirror && slices.EqualFunc(d.unserved.list(), o.unserved.list(), address.same) &&
+		slices.EqualFunc(d.subsets, o.subsets, func(a, b subset) bool {
+			return slices.Equal(a.ports, b.ports) && slices.EqualFunc(a.addresses, b.addresses, address.same)
+		})
+}
+
+func (a address) same(b address) bool {
+	a.pod, b.pod = nil, nil
+	return a == b
+}

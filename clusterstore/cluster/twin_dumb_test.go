@@ -1,0 +1,240 @@
+package cluster
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sort"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"isthmus/clusterstore/crd"
+	"isthmus/federation"
+)
+
+// objects is everything there is, by resource and key: what the dumb twin reads.
+type objects map[string]map[string]runtime.Object
+
+func (o objects) set(resource, key string, x runtime.Object) {
+	if o[resource] == nil {
+		o[resource] = make(map[string]runtime.Object)
+	}
+	o[resource][key] = x
+}
+
+// dumbCount is how many objects there are to be followed.
+func (o objects) dumbCount(resource string) (n int) {
+	for _, x := range o[resource] {
+		if s, ok := x.(*crd.Server); !ok || s.Invalid != "" || s.Spec.ProxyProtocol == "opaque" {
+			n++
+		}
+	}
+	return n
+}
+
+// dumbRead joins from scratch, straight from the objects.
+func (o objects) dumbRead(service string, port uint16) (state federation.ServiceState, nodeLocal bool, parts map[string][]string) {
+	svc, ok := o["services"]["ns/"+service].(*corev1.Service)
+	if !ok {
+		return federation.Missing, false, nil
+	}
+	if svc.Spec.Type == corev1.ServiceTypeExternalName {
+		return federation.ExternalName, false, nil
+	}
+	nodeLocal = svc.Spec.InternalTrafficPolicy != nil && *svc.Spec.InternalTrafficPolicy == "Local"
+	parts = make(map[string][]string)
+	for key, x := range o["endpointslices"] {
+		if list := o.dumbSlice(x, svc, port); len(list) > 0 {
+			parts[key] = list
+		}
+	}
+	return federation.Present, nodeLocal, parts
+}
+
+// dumbSliceService says of which Service a slice is.
+func dumbSliceService(x runtime.Object) (l *discoveryv1.EndpointSlice, name string) {
+	l = x.(*discoveryv1.EndpointSlice)
+	name = l.Labels["kubernetes.io/service-name"]
+	for _, owner := range l.OwnerReferences {
+		if name == "" && owner.Kind == "Service" {
+			name = owner.Name
+		}
+	}
+	return l, name
+}
+
+func (o objects) dumbSlice(x runtime.Object, svc *corev1.Service, port uint16) []string {
+	l, name := dumbSliceService(x)
+	if name != svc.Name || l.AddressType == "FQDN" || len(l.Ports) == 0 {
+		return nil
+	}
+	number := int32(port)
+	for _, p := range svc.Spec.Ports {
+		if p.Port != int32(port) {
+			continue
+		}
+		number = 0
+		for _, q := range l.Ports {
+			if q.Name != nil && *q.Name == p.Name && number == 0 && q.Port != nil {
+				number = *q.Port
+			}
+		}
+		break
+	}
+	if number == 0 {
+		return nil
+	}
+	seen := make(map[string]string)
+	for _, e := range l.Endpoints {
+		if e.Conditions.Ready != nil && !*e.Conditions.Ready {
+			continue
+		}
+		for _, ip := range e.Addresses {
+			if _, ok := seen[ip]; ok {
+				continue
+			}
+			if text, ok := o.dumbEndpoint(e, name, fmt.Sprintf("%s:%d", ip, number)); ok {
+				seen[ip] = text
+			}
+		}
+	}
+	var list []string
+	for _, text := range seen {
+		list = append(list, text)
+	}
+	sort.Strings(list)
+	return list
+}
+
+func (o objects) dumbEndpoint(e discoveryv1.Endpoint, service, addr string) (string, bool) {
+	head, zone, host, hints := addr+" namespace:ns service:"+service, "", "", ""
+	if e.Hints != nil {
+		var zones []string
+		for _, z := range e.Hints.ForZones {
+			zones = append(zones, z.Name)
+		}
+		sort.Strings(zones)
+		hints = " hints=" + strings.Join(zones, "+")
+	}
+	if e.Hostname != nil {
+		host = " host=" + *e.Hostname
+	}
+	if e.TargetRef == nil {
+		return head + host + hints, true
+	}
+	if e.Zone != nil {
+		zone = " zone=" + *e.Zone
+	}
+	if w, ok := o["externalworkloads"]["ns/"+e.TargetRef.Name].(*crd.ExternalWorkload); ok && e.TargetRef.Kind == "ExternalWorkload" {
+		return o.dumbWorkload(w, addr).text(head, zone, host, hints), w.Invalid == ""
+	}
+	if p, ok := o["pods"]["ns/"+e.TargetRef.Name].(*corev1.Pod); ok && e.TargetRef.Kind == "Pod" {
+		return o.dumbPod(p, addr).text(head, zone, host, hints), true
+	}
+	return "", false
+}
+
+// dumbFacts are told of a Pod or ExternalWorkload.
+type dumbFacts struct {
+	labels           map[string]string
+	node, twin, rest string
+}
+
+func (f dumbFacts) text(head, zone, host, hints string) string {
+	for _, name := range slices.Sorted(maps.Keys(f.labels)) {
+		head += " " + name + ":" + f.labels[name]
+	}
+	return head + zone + f.node + host + " twin=" + f.twin + hints + f.rest
+}
+
+func (o objects) dumbPod(p *corev1.Pod, addr string) dumbFacts {
+	f := dumbFacts{labels: map[string]string{"pod": p.Name, "serviceaccount": "default"}, node: " node=" + p.Spec.NodeName, twin: "ns/" + p.Name}
+	meshed := p.Labels[controlPlaneLabel] != ""
+	if meshed {
+		f.labels["control_plane_ns"] = "linkerd"
+		id := "default.ns.serviceaccount.identity.linkerd.cluster.local"
+		f.rest = " id=" + id + " sni=" + id + " meshed"
+	}
+	if len(p.OwnerReferences) == 1 {
+		owner := p.OwnerReferences[0]
+		f.labels[strings.ToLower(owner.Kind)] = owner.Name
+		if rs, ok := o["replicasets"]["ns/"+owner.Name].(*metav1.PartialObjectMetadata); ok && owner.Kind == "ReplicaSet" && len(rs.OwnerReferences) == 1 {
+			delete(f.labels, "replicaset")
+			f.labels["deployment"] = rs.OwnerReferences[0].Name
+		}
+	}
+	var ports []corev1.ContainerPort
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		ports = append(ports, c.Ports...)
+	}
+	policed := o.dumbPolicy(p.Labels, func(s crd.ServerSpec) *metav1.LabelSelector { return s.PodSelector }, func(port intstr.IntOrString) bool {
+		return slices.ContainsFunc(ports, func(p corev1.ContainerPort) bool {
+			return p.Name == port.StrVal && (hasPort(addr, p.ContainerPort) || hasPort(addr, p.HostPort))
+		})
+	}, addr)
+	if strings.HasSuffix(addr, ":25") || policed {
+		f.rest += " opaque"
+	}
+	if meshed {
+		f.rest += " inbound=4143"
+	}
+	return f
+}
+
+func (o objects) dumbWorkload(w *crd.ExternalWorkload, addr string) dumbFacts {
+	f := dumbFacts{labels: map[string]string{"external_workload": w.Name}, twin: "workload/ns/" + w.Name}
+	if len(w.OwnerReferences) == 1 {
+		f.labels[strings.ToLower(w.OwnerReferences[0].Kind)] = w.OwnerReferences[0].Name
+	}
+	inbound, annotated := int32(4143), false
+	list, ok := w.Annotations[opaqueAnnotation]
+	for _, p := range w.Spec.Ports {
+		if p.Name == "linkerd-proxy" {
+			inbound = p.Port
+		}
+		annotated = annotated || p.Name == list && hasPort(addr, p.Port)
+	}
+	if !ok {
+		annotated = strings.HasSuffix(addr, ":25")
+	}
+	policed := o.dumbPolicy(w.Labels, func(s crd.ServerSpec) *metav1.LabelSelector { return s.ExternalWorkloadSelector }, func(port intstr.IntOrString) bool {
+		return slices.ContainsFunc(w.Spec.Ports, func(p crd.PortSpec) bool { return p.Name == port.StrVal && hasPort(addr, p.Port) })
+	}, addr)
+	f.rest = " uri=" + w.Spec.MeshTLS.Identity + " sni=" + w.Spec.MeshTLS.ServerName + " meshed"
+	if annotated || policed {
+		f.rest += " opaque"
+	}
+	f.rest += fmt.Sprint(" inbound=", inbound)
+	return f
+}
+
+func hasPort(addr string, port int32) bool { return strings.HasSuffix(addr, fmt.Sprintf(":%d", port)) }
+
+// dumbPolicy tells whether a Server of namespace ns makes the port opaque.
+func (o objects) dumbPolicy(labels map[string]string, selector func(crd.ServerSpec) *metav1.LabelSelector, named func(intstr.IntOrString) bool, addr string) bool {
+	for _, x := range o["servers"] {
+		s := x.(*crd.Server)
+		of := selector(s.Spec)
+		if s.Invalid != "" || s.Namespace != "ns" || s.Spec.ProxyProtocol != "opaque" || of == nil || len(of.MatchExpressions) > 0 {
+			continue // the only expressions here are invalid ones
+		}
+		matches := true
+		for key, value := range of.MatchLabels {
+			matches = matches && labels[key] == value
+		}
+		if s.Spec.Port.Type == intstr.String {
+			matches = matches && named(s.Spec.Port)
+		} else {
+			matches = matches && hasPort(addr, s.Spec.Port.IntVal)
+		}
+		if matches {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,245 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"pgregory.net/rapid"
+
+	"isthmus/clusterstore/crd"
+	"isthmus/federation"
+)
+
+func drawSlice(t *rapid.T, name string) *discoveryv1.EndpointSlice {
+	service := rapid.SampledFrom([]string{"", "a", "a", "a", "b", "gone"}).Draw(t, "service")
+	port := rapid.SampledFrom([]string{"", "http=", "http=8080", "http=8081", "other=1,http=8080", "=25"}).Draw(t, "ports")
+	o := aSlice(name, service, port, rapid.SliceOfN(rapid.Custom(drawEndpoint), 0, 5).Draw(t, "endpoints")...)
+	if rapid.IntRange(0, 9).Draw(t, "owner") == 0 {
+		o.OwnerReferences = []metav1.OwnerReference{{Kind: "Service", Name: "b"}}
+	}
+	if rapid.IntRange(0, 9).Draw(t, "fqdn") == 0 {
+		o.AddressType = discoveryv1.AddressTypeFQDN
+	}
+	return o
+}
+
+func drawEndpoint(t *rapid.T) string {
+	text := fmt.Sprintf("10.0.0.%d", rapid.IntRange(1, 6).Draw(t, "ip"))
+	for _, options := range [][]string{
+		{"", "", " pod=p", " pod=q", " pod=r", " ew=p", " ew=v", " kind=Node"},
+		{"", "", " zone=z1", " zone=z2"},
+		{"", "", "", " hint=z1", " hint=z2+z1"},
+		{"", "", " host=h", " host=i"},
+		{"", "", "", " unready", " ready"},
+	} {
+		text += rapid.SampledFrom(options).Draw(t, "word")
+	}
+	return text
+}
+
+func drawPod(t *rapid.T, name string) *corev1.Pod {
+	o := aPod(name)
+	o.Spec.NodeName = rapid.SampledFrom([]string{"n1", "n2"}).Draw(t, "node")
+	o.Status.Message = rapid.SampledFrom([]string{"x", "y"}).Draw(t, "noise")
+	if rapid.Bool().Draw(t, "meshed") {
+		meshed(o)
+	}
+	if owner := rapid.SampledFrom([]string{"", "r1", "r2"}).Draw(t, "owner"); owner != "" {
+		ownedBy("ReplicaSet", owner)(o)
+	}
+	if app := drawApp(t); app != "" {
+		podLabel("app", app)(o)
+	}
+	if rapid.Bool().Draw(t, "named") {
+		o.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, HostPort: 81}}
+	}
+	return o
+}
+
+func drawApp(t *rapid.T) string {
+	return rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "app")
+}
+
+func drawServer(t *rapid.T, name string) *crd.Server {
+	o := aServer(name, rapid.SampledFrom([]string{"8080", "80", "81", "http", "none"}).Draw(t, "port"), "")
+	o.Namespace = rapid.SampledFrom([]string{"ns", "ns", "n", "other"}).Draw(t, "namespace")
+	o.Spec.ProxyProtocol = rapid.SampledFrom([]string{"opaque", "opaque", "opaque", "HTTP/1"}).Draw(t, "protocol")
+	if app := drawApp(t); app != "" {
+		o.Spec.PodSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
+	}
+	switch rapid.IntRange(0, 11).Draw(t, "form") {
+	case 0:
+		o.Invalid = "spec: odd"
+	case 1:
+		o.Spec.PodSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Odd"}}
+	case 2:
+		o.Spec.PodSelector = nil
+	case 3, 4, 5:
+		forWorkloads(o)
+	}
+	return o
+}
+
+func drawWorkload(t *rapid.T, name string) *crd.ExternalWorkload {
+	o := aWorkload(name, rapid.SampledFrom([][]string{nil, {"http=8080"}, {"linkerd-proxy=1111", "http=81"}}).Draw(t, "ports")...)
+	if app := drawApp(t); app != "" {
+		o.Labels = map[string]string{"app": app}
+	}
+	if rapid.Bool().Draw(t, "annotated") {
+		o.Annotations = map[string]string{opaqueAnnotation: "http"}
+	}
+	if rapid.Bool().Draw(t, "owned") {
+		o.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "r1"}} // which is not looked up
+	}
+	if rapid.IntRange(0, 5).Draw(t, "form") == 0 {
+		o.Invalid = "spec: odd"
+	}
+	return o
+}
+
+func drawService(t *rapid.T, name string) *corev1.Service {
+	o := aService(name, rapid.SampledFrom([][]string{nil, {"http=80"}, {"other=80", "http=81"}, {"=25"}}).Draw(t, "ports")...)
+	if rapid.IntRange(0, 5).Draw(t, "external") == 0 {
+		o.Spec.Type = corev1.ServiceTypeExternalName
+	}
+	if rapid.IntRange(0, 3).Draw(t, "local") == 0 {
+		local := corev1.ServiceInternalTrafficPolicyLocal
+		o.Spec.InternalTrafficPolicy = &local
+	}
+	return o
+}
+
+func draw(t *rapid.T, resource string) (key string, o runtime.Object) {
+	names := map[string][]string{"endpointslices": {"s1", "s2", "s3"}, "pods": {"p", "q", "r"}, "services": {"a", "b"}, "replicasets": {"r1", "r2"},
+		"servers": {"s", "t"}, "externalworkloads": {"p", "v"}}
+	name := rapid.SampledFrom(names[resource]).Draw(t, "name")
+	switch resource {
+	case "endpointslices":
+		o = drawSlice(t, name)
+	case "pods":
+		o = drawPod(t, name)
+	case "services":
+		o = drawService(t, name)
+	case "replicasets":
+		o = metadataOf("ReplicaSet", name, rapid.SampledFrom([]string{"", "Deployment"}).Draw(t, "owner"), "d-"+name)
+	case "servers":
+		s := drawServer(t, name)
+		return s.Namespace + "/" + name, s
+	case "externalworkloads":
+		o = drawWorkload(t, name)
+	}
+	return "ns/" + name, o
+}
+
+// seen is a reader and what it read last.
+type seen struct {
+	reader  federation.Reader
+	service string
+	port    uint16
+	last    federation.Share
+	parts   map[string]*federation.Slice // by key
+}
+
+// TestTwin applies random events in random order and compares what is read, by
+// readers that live through all of it, with a join from scratch; and it checks
+// what is promised about pointers and about telling of changes.
+func TestTwin(t *testing.T) { rapid.Check(t, twin) }
+
+// FuzzTwin is TestTwin with events of the fuzzer's choice.
+func FuzzTwin(f *testing.F) { f.Fuzz(rapid.MakeFuzz(twin)) }
+
+func twin(t *rapid.T) {
+	cfg := testConfig()
+	w := &world{Cluster: newOn(newFakeAPI(), cfg)}
+	w.state.goLive()
+	all := make(objects)
+	var readers []*seen
+	for _, service := range []string{"a", "b"} {
+		for _, port := range []uint16{80, 81, 25} {
+			readers = append(readers, &seen{reader: w.Reader(federation.ServiceID{Namespace: "ns", Name: service}, port), service: service, port: port})
+		}
+	}
+	e := events{world: w, all: all, draw: draw, resources: []string{"endpointslices", "endpointslices", "pods", "pods", "services", "replicasets", "servers", "servers", "externalworkloads"}}
+	e.run(t, func(t *rapid.T) {
+		marked := w.marked()
+		for _, s := range readers {
+			s.check(t, all, slices.Contains(marked, s.service))
+		}
+		for _, r := range w.Health().Resources {
+			if r.Resource != "endpointslices" && r.Objects != all.dumbCount(r.Resource) {
+				t.Fatalf("%s: %d objects, want %d", r.Resource, r.Objects, all.dumbCount(r.Resource))
+			}
+		}
+	})
+	s := w.state
+	if n := s.size(); n != 0 {
+		t.Fatalf("left behind: %v %v %v %v %v %v", s.services, s.slices, s.pods, s.replicaSets, s.servers, s.unusable)
+	}
+}
+
+func (s *seen) check(t *rapid.T, all objects, marked bool) {
+	name := fmt.Sprintf("%s:%d", s.service, s.port)
+	now := s.reader.Read()
+	state, nodeLocal, parts := all.dumbRead(s.service, s.port)
+	var keys []string
+	for key := range parts {
+		keys = append(keys, key)
+	}
+	sort.Strings(keys)
+	if now.State != state || now.NodeLocal != nodeLocal || len(now.Slices) != len(keys) {
+		t.Fatalf("%s: %+v, want state %v, node-local %v, slices %v", name, now, state, nodeLocal, parts)
+	}
+	for i, key := range keys {
+		if got := told(now.Slices[i]); !slices.Equal(got, parts[key]) {
+			t.Fatalf("%s: slice %s is\n%s\nwant\n%s", name, key, strings.Join(got, "\n"), strings.Join(parts[key], "\n"))
+		}
+	}
+	s.checkPointers(t, name)
+	if !marked && !equalShares(s.last, now) {
+		t.Fatalf("%s changed from %+v to %+v, and nobody was told", name, s.last, now)
+	}
+	s.last = now
+}
+
+// checkPointers: what says the same as before, in the same slice, is the same.
+func (s *seen) checkPointers(t *rapid.T, name string) {
+	before := s.parts
+	s.parts = make(map[string]*federation.Slice)
+	for _, p := range s.reader.(*reader).parts {
+		s.parts[p.key] = p.slice
+		old := before[p.key]
+		if old == nil || old == p.slice {
+			continue
+		}
+		if slices.EqualFunc(old.Endpoints, p.slice.Endpoints, (*federation.Endpoint).Equal) {
+			t.Fatalf("%s: slice %s says the same, but is another", name, p.key)
+		}
+		for _, e := range p.slice.Endpoints {
+			for _, o := range old.Endpoints {
+				if o != e && o.Equal(e) {
+					t.Fatalf("%s: %v of slice %s says the same, but is another", name, e.Addr, p.key)
+				}
+			}
+		}
+	}
+}
+
+func told(l *federation.Slice) (list []string) {
+	for _, e := range l.Endpoints {
+		list = append(list, tell(e))
+	}
+	return list
+}
+
+func equalShares(a, b federation.Share) bool {
+	return a.State == b.State && a.NodeLocal == b.NodeLocal && slices.EqualFunc(a.Slices, b.Slices, func(a, b *federation.Slice) bool {
+		return slices.EqualFunc(a.Endpoints, b.Endpoints, (*federation.Endpoint).Equal)
+	})
+}

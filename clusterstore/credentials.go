@@ -1,0 +1,143 @@
+package clusterstore
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+
+	"isthmus/clusterstore/kube"
+	"isthmus/federation"
+)
+
+// What makes a Secret a link.
+const (
+	secretType              = "mirror.linkerd.io/remote-kubeconfig"
+	clusterNameLabel        = "multicluster.linkerd.io/cluster-name"
+	trustDomainAnnotation   = "multicluster.linkerd.io/trust-domain"
+	clusterDomainAnnotation = "multicluster.linkerd.io/cluster-domain"
+	kubeconfigKey           = "kubeconfig"
+)
+
+// What can be wrong with a link Secret, in one word.
+const (
+	reasonLabel      = "label"
+	reasonAnnotation = "annotation"
+	reasonKubeconfig = "kubeconfig"
+	reasonDuplicate  = "duplicate"
+)
+
+// credentials is one version of one link Secret, read and checked. It is
+// immutable.
+type credentials struct {
+	secret  string                 // the Secret's name
+	version string                 // its resourceVersion
+	created time.Time              // the Secret, not this version
+	read    time.Time              // when this version was
+	cluster federation.ClusterName // the cluster it is for; empty: none that it could be
+	refused error                  // why it can't be used; nil: it can
+	reason  string                 // with refused: what is wrong, in one word
+
+	// If it can be used:
+	rest        *rest.Config
+	server      string // host and port, for people
+	trustDomain string
+	hash        [sha256.Size]byte // of all that a Cluster is made from
+	warnings    []string
+}
+
+// readSecret reads a Secret of the link type. It does no IO.
+func readSecret(s *corev1.Secret, now time.Time) *credentials {
+	c := &credentials{secret: s.Name, version: s.ResourceVersion, created: s.CreationTimestamp.Time, read: now}
+	if c.cluster, c.refused = readClusterName(s); c.refused != nil {
+		c.reason = reasonLabel
+	} else {
+		c.reason, c.refused = c.fill(s)
+	}
+	return c
+}
+
+// readClusterName finds which cluster the Secret is for. "local" is refused: it is
+// the gateway's own cluster in labels, pages, annotations and metrics.
+func readClusterName(s *corev1.Secret) (federation.ClusterName, error) {
+	name, ok := s.Labels[clusterNameLabel]
+	switch {
+	case !ok:
+		return "", fmt.Errorf("label %s is missing", clusterNameLabel)
+	case name == "":
+		return "", fmt.Errorf("label %s is empty", clusterNameLabel)
+	case name == federation.Local.String():
+		return "", fmt.Errorf("label %s is %[2]q, the name of the cluster that the gateway runs in: link the cluster under another name "+
+			"(linkerd multicluster link-gen --cluster-name NAME), and write that name where multicluster.linkerd.io/remote-discovery has %[2]q", clusterNameLabel, name)
+	}
+	return federation.ClusterName(name), nil
+}
+
+// fill reads the rest, or says what is wrong.
+func (c *credentials) fill(s *corev1.Secret) (reason string, err error) {
+	trustDomain, ok := s.Annotations[trustDomainAnnotation]
+	if !ok {
+		return reasonAnnotation, fmt.Errorf("annotation %s is missing", trustDomainAnnotation)
+	}
+	clusterDomain, ok := s.Annotations[clusterDomainAnnotation]
+	if !ok {
+		return reasonAnnotation, fmt.Errorf("annotation %s is missing", clusterDomainAnnotation)
+	}
+	data, ok := s.Data[kubeconfigKey]
+	if !ok || len(data) == 0 {
+		return reasonKubeconfig, errors.New("key " + kubeconfigKey + " is missing")
+	}
+	cfg, warnings, err := kube.ReadKubeconfig(data)
+	if err != nil {
+		return reasonKubeconfig, err
+	}
+	c.rest, c.warnings, c.trustDomain = cfg, warnings, trustDomain
+	if u, err := url.Parse(cfg.Host); err == nil {
+		c.server = u.Host
+	}
+	c.hash = hash(data, []byte(trustDomain), []byte(clusterDomain))
+	return "", nil
+}
+
+// hash tells lists of byte strings apart, however they are cut.
+func hash(parts ...[]byte) [sha256.Size]byte {
+	h := sha256.New()
+	for _, p := range parts {
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(p))))
+		h.Write(p)
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+// sortCredentials puts the oldest Secret first: of several for one cluster it
+// is the one that counts.
+func sortCredentials(list []*credentials) {
+	slices.SortFunc(list, func(a, b *credentials) int {
+		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.secret, b.secret))
+	})
+}
+
+// pick returns the credentials to use of those in the list, which is sorted and
+// names one cluster; nil: there are none to use. accepted are those picked
+// before: they stay for as long as their Secret is there but can't be used as it
+// now stands, so that no edit takes a cluster down. Otherwise the oldest Secret
+// that can be used wins.
+func pick(list []*credentials, accepted *credentials) *credentials {
+	if accepted != nil {
+		now := slices.IndexFunc(list, func(c *credentials) bool { return c.secret == accepted.secret })
+		if now >= 0 && list[now].refused != nil {
+			return accepted
+		}
+	}
+	if i := slices.IndexFunc(list, func(c *credentials) bool { return c.refused == nil }); i >= 0 {
+		return list[i]
+	}
+	return nil
+}

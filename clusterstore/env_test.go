@@ -1,0 +1,293 @@
+package clusterstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
+
+	"isthmus/clusterstore/cluster"
+	"isthmus/clusterstore/follow"
+	"isthmus/clusterstore/kube"
+	"isthmus/federation"
+)
+
+var web = federation.ServiceID{Namespace: "shop", Name: "web"}
+
+// scripted is a cluster that does what the test says. It offers one endpoint,
+// whose address tells which cluster it is.
+type scripted struct {
+	rest     *rest.Config
+	cfg      cluster.Config
+	endpoint *federation.Endpoint
+	synced   chan struct{}
+	health   federation.Latest[cluster.Health]
+	running  chan struct{} // closed by Run
+	stopped  chan struct{} // closed when Run returns
+}
+
+func (c *scripted) Run(ctx context.Context) error {
+	close(c.running)
+	defer close(c.stopped)
+	<-ctx.Done()
+	return nil
+}
+func (c *scripted) Synced() <-chan struct{}                               { return c.synced }
+func (c *scripted) Health() cluster.Health                                { h, _ := c.health.Get(); return h }
+func (c *scripted) HealthChanged() <-chan struct{}                        { _, ch := c.health.Get(); return ch }
+func (c *scripted) State(federation.ServiceID) federation.ServiceState    { return federation.Present }
+func (c *scripted) Reader(federation.ServiceID, uint16) federation.Reader { return c }
+func (c *scripted) Read() federation.Share {
+	return federation.Share{State: federation.Present, Slices: []*federation.Slice{{Endpoints: []*federation.Endpoint{c.endpoint}}}}
+}
+
+func (c *scripted) sync() { close(c.synced); synctest.Wait() }
+func (c *scripted) fail(e string) {
+	c.health.Set(healthOf(follow.Health{Err: errors.New(e)}))
+	synctest.Wait()
+}
+func (c *scripted) lose(e string) {
+	c.health.Set(healthOf(follow.Health{Err: errors.New(e), Lost: time.Now()}))
+	synctest.Wait()
+}
+func (c *scripted) recover() {
+	c.health.Set(healthOf(follow.Health{LastEvent: time.Now()}))
+	synctest.Wait()
+}
+func (c *scripted) isStopped() bool { return closed(c.stopped) }
+
+func healthOf(h follow.Health) cluster.Health { return cluster.Health{Health: h} }
+
+// env is a Store in a synctest bubble, on a fake API and scripted clusters.
+type env struct {
+	t      *testing.T
+	client *fake.Clientset
+	table  *federation.Table
+	store  *Store
+	watch  *federation.Watch[*federation.Set] // of web, federated over east and north
+	logs   *observer.ObservedLogs
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	forbidden atomic.Bool // to list Secrets
+
+	mu   sync.Mutex
+	made []*scripted
+}
+
+// inBubble runs a test with a Store that has begun with these Secrets; with a
+// nil one, it may not read any.
+func inBubble(t *testing.T, f func(*env), secrets ...*corev1.Secret) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zapcore.InfoLevel)
+		e := &env{t: t, client: fake.NewClientset(), table: federation.NewTable(federation.Options{}), logs: logs, done: make(chan struct{})}
+		e.client.PrependReactor("list", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return e.forbidden.Load(), nil, apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "", errors.New("no RBAC"))
+		})
+		for _, s := range secrets {
+			if s == nil {
+				e.forbidden.Store(true)
+			} else {
+				e.put(s)
+			}
+		}
+		store, err := NewStore(&kube.Client{Core: e.client.CoreV1(), NoWatchList: true}, Options{Namespace: "linkerd", Table: e.table, Log: zap.New(core)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		store.create = e.create
+		e.store = store
+		e.table.Define(web, &federation.Definition{Federated: true, Members: []federation.Member{{Cluster: "east", Service: web}, {Cluster: "north", Service: web}}})
+		e.watch = e.table.Watch(federation.Key{Service: web, Port: 80})
+		defer e.watch.Close()
+		var ctx context.Context
+		ctx, e.cancel = context.WithCancel(t.Context())
+		go func() {
+			defer close(e.done)
+			if err := store.Run(ctx); err != nil {
+				t.Error(err)
+			}
+		}()
+		synctest.Wait()
+		f(e)
+		e.shutdown()
+	})
+}
+
+func (e *env) shutdown() {
+	e.cancel()
+	<-e.done
+	for _, c := range e.made {
+		if closed(c.running) && !c.isStopped() {
+			e.t.Errorf("Run has returned, cluster %v has not", c.cfg.Name)
+		}
+	}
+}
+
+func (e *env) create(from *rest.Config, cfg cluster.Config) (instance, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if cfg.TrustDomain == "impossible" {
+		return nil, errors.New("can't be made")
+	}
+	addr := netip.AddrFrom4([4]byte{10, 0, 0, byte(len(e.made) + 1)})
+	c := &scripted{
+		rest: from, cfg: cfg, synced: make(chan struct{}), running: make(chan struct{}), stopped: make(chan struct{}),
+		endpoint: &federation.Endpoint{Addr: netip.AddrPortFrom(addr, 80), Cluster: cfg.Name},
+	}
+	e.made = append(e.made, c)
+	return c, nil
+}
+
+// last returns the newest cluster that was made, the nth.
+func (e *env) last(n int) *scripted {
+	e.t.Helper()
+	if len(e.made) != n {
+		e.t.Fatalf("%d clusters were made, not %d", len(e.made), n)
+	}
+	return e.made[n-1]
+}
+
+// secret makes a link Secret that is so many seconds old.
+func secret(name, cluster, token string, age int) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: "linkerd",
+			CreationTimestamp: metav1.NewTime(time.Date(2000, 1, 1, 0, 0, -age, 0, time.UTC)),
+			Labels:            map[string]string{clusterNameLabel: cluster},
+			Annotations:       map[string]string{trustDomainAnnotation: "trust.test", clusterDomainAnnotation: "cluster.test"},
+		},
+		Type: secretType,
+		Data: map[string][]byte{kubeconfigKey: []byte(kubeconfig(token))},
+	}
+}
+
+func kubeconfig(token string) string {
+	return fmt.Sprintf(`apiVersion: v1
+kind: Config
+current-context: c
+contexts: [{name: c, context: {cluster: c, user: u}}]
+clusters: [{name: c, cluster: {server: "https://api.example:6443"}}]
+users: [{name: u, user: {token: %q}}]
+`, token)
+}
+
+// put creates or updates a Secret and waits until that has been followed.
+func (e *env) put(s *corev1.Secret) {
+	e.t.Helper()
+	secrets := e.client.CoreV1().Secrets("linkerd")
+	_, err := secrets.Update(e.t.Context(), s, metav1.UpdateOptions{})
+	if err != nil {
+		_, err = secrets.Create(e.t.Context(), s, metav1.CreateOptions{})
+	}
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+// pass lets time pass.
+func (e *env) pass(d time.Duration) { time.Sleep(d); synctest.Wait() }
+
+func (e *env) remove(name string) {
+	e.t.Helper()
+	if err := e.client.CoreV1().Secrets("linkerd").Delete(e.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		e.t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+// served checks whose endpoints the table serves, and the links' states in it.
+func (e *env) served(want ...*scripted) {
+	e.t.Helper()
+	set, _ := e.watch.Get()
+	var addrs []netip.AddrPort
+	for _, c := range want {
+		addrs = append(addrs, c.endpoint.Addr)
+	}
+	slices.SortFunc(addrs, netip.AddrPort.Compare)
+	if !slices.EqualFunc(set.Endpoints, addrs, func(e *federation.Endpoint, a netip.AddrPort) bool { return e.Addr == a }) {
+		var got []string
+		for _, ep := range set.Endpoints {
+			got = append(got, ep.Addr.String())
+		}
+		e.t.Errorf("served: %v, want %v", got, addrs)
+	}
+}
+
+func (e *env) linked(want string) {
+	e.t.Helper()
+	var got []string
+	for c, s := range e.table.Linked() {
+		got = append(got, c.String()+"="+s.String())
+	}
+	slices.Sort(got)
+	if s := strings.Join(got, " "); s != want {
+		e.t.Errorf("linked: %q, want %q", s, want)
+	}
+}
+
+// status renders the status, one line for each Secret, sorted by name.
+func (e *env) status(want ...string) {
+	e.t.Helper()
+	var got []string
+	for _, s := range e.store.Status() {
+		line := fmt.Sprintf("%s %s %s", s.Secret, cmp.Or(string(s.Cluster), "-"), s.State)
+		if s.Reason != "" {
+			line += ": " + s.Reason
+		}
+		for _, w := range s.Warnings {
+			line += " !" + w
+		}
+		got = append(got, line)
+	}
+	slices.Sort(got)
+	if !slices.EqualFunc(got, want, matches) {
+		e.t.Errorf("status:\n  %s\nwant:\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
+	}
+}
+
+// matches compares, "…" standing for anything.
+func matches(got, want string) bool {
+	head, tail, cut := strings.Cut(want, "…")
+	return got == want || cut && strings.HasPrefix(got, head) && strings.HasSuffix(got[len(head):], tail)
+}
+
+func (e *env) settled(want bool) {
+	e.t.Helper()
+	if closed(e.store.Settled()) != want {
+		e.t.Errorf("settled is %v", !want)
+	}
+}
+
+// logged checks the messages since the last call.
+func (e *env) logged(want ...string) {
+	e.t.Helper()
+	var got []string
+	for _, l := range e.logs.TakeAll() {
+		got = append(got, l.Message)
+	}
+	if !slices.EqualFunc(got, want, matches) {
+		e.t.Errorf("logged %q, want %q", got, want)
+	}
+}

@@ -1,0 +1,296 @@
+package clusterstore
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+
+	"isthmus/clusterstore/cluster"
+	"isthmus/clusterstore/follow"
+	"isthmus/federation"
+)
+
+func TestLinkedLate(t *testing.T) {
+	inBubble(t, func(e *env) {
+		e.settled(true)
+		e.linked("")
+		e.put(secret("s", "east", "t1", 0))
+		east := e.last(1)
+		e.linked("east=pending")
+		e.served()
+		east.sync()
+		e.linked("east=ready")
+		e.served(east)
+		e.status("s east ready")
+		e.logged("cluster linked", "cluster ready")
+		if c := east.cfg; c.Name != "east" || c.TrustDomain != "trust.test" || east.rest.BearerToken != "t1" || east.rest.Host != "https://api.example:6443" {
+			t.Errorf("made from %+v", c)
+		}
+	})
+}
+
+func TestLinkedAtStart(t *testing.T) {
+	inBubble(t, func(e *env) {
+		e.settled(false)
+		e.linked("east=pending north=pending")
+		e.made[0].sync()
+		e.settled(false)
+		e.made[1].sync()
+		e.settled(true)
+		e.served(e.made...)
+		e.put(secret("late", "west", "t", 0))
+		e.settled(true)
+	}, secret("a", "east", "t1", 0), secret("b", "north", "t1", 0))
+}
+
+func TestRemoved(t *testing.T) {
+	inBubble(t, func(e *env) {
+		east := e.last(1)
+		east.sync()
+		e.remove("s")
+		e.linked("")
+		e.served()
+		e.status()
+		if !east.isStopped() {
+			t.Error("the cluster goes on")
+		}
+		e.put(secret("s", "east", "t1", 0))
+		e.linked("east=pending")
+		e.last(2).sync()
+		e.served(e.last(2))
+		e.logged("cluster linked", "cluster ready", "cluster unlinked", "cluster linked", "cluster ready")
+	}, secret("s", "east", "t1", 0))
+}
+
+// A Secret removed before its cluster has synced leaves nothing behind.
+func TestRemovedRightAfter(t *testing.T) {
+	inBubble(t, func(e *env) {
+		east := e.last(1)
+		e.settled(false)
+		e.remove("s")
+		e.linked("")
+		e.settled(true)
+		if !east.isStopped() {
+			t.Error("the cluster goes on")
+		}
+		if len(e.store.links) != 0 {
+			t.Error("the link is still there")
+		}
+	}, secret("s", "east", "t1", 0))
+}
+
+func TestRejected(t *testing.T) {
+	noLabel, local, empty := secret("a", "", "t", 0), secret("b", "local", "t", 0), secret("c", "", "t", 0)
+	delete(noLabel.Labels, clusterNameLabel)
+	noTrust, noDomain := secret("d", "east", "t", 0), secret("e", "east", "t", 0)
+	delete(noTrust.Annotations, trustDomainAnnotation)
+	delete(noDomain.Annotations, clusterDomainAnnotation)
+	noData, broken, opaque := secret("f", "f", "t", 0), secret("g", "g", "t", 0), secret("h", "h", "t", 0)
+	noData.Data = nil
+	broken.Data[kubeconfigKey] = []byte("no kubeconfig")
+	opaque.Type = corev1.SecretTypeOpaque
+	inBubble(t, func(e *env) {
+		e.settled(true)
+		e.linked("")
+		if len(e.made) > 0 {
+			t.Error("clusters were made")
+		}
+		e.status(
+			"a - rejected: label multicluster.linkerd.io/cluster-name is missing",
+			`b - rejected: label multicluster.linkerd.io/cluster-name is "local", the name of the cluster that the gateway runs in: link the cluster under another name `+
+				`(linkerd multicluster link-gen --cluster-name NAME), and write that name where multicluster.linkerd.io/remote-discovery has "local"`,
+			"c - rejected: label multicluster.linkerd.io/cluster-name is empty",
+			"d east rejected: annotation multicluster.linkerd.io/trust-domain is missing",
+			"e east rejected: annotation multicluster.linkerd.io/cluster-domain is missing",
+			"f f rejected: key kubeconfig is missing",
+			"g g rejected: kubeconfig can't be parsed",
+		)
+		if n := e.logs.FilterMessage("link Secret can't be used").Len(); n != 7 || e.logs.Len() != n {
+			t.Errorf("%d of %d lines report the 7 rejected Secrets", n, e.logs.Len())
+		}
+		e.put(secret("f", "f", "t", 0))
+		e.linked("f=pending")
+		e.last(1)
+		if n := e.logs.FilterMessage("link Secret can't be used").Len(); n != 7 {
+			t.Errorf("reported again: %d", n)
+		}
+	}, noLabel, local, empty, noTrust, noDomain, noData, broken, opaque)
+}
+
+func TestLabelTakenAway(t *testing.T) {
+	inBubble(t, func(e *env) {
+		e.last(1).sync()
+		s := secret("s", "", "t1", 0)
+		delete(s.Labels, clusterNameLabel)
+		e.put(s)
+		e.linked("")
+		e.status("s - rejected: label…")
+	}, secret("s", "east", "t1", 0))
+}
+
+func TestLabelMoved(t *testing.T) {
+	inBubble(t, func(e *env) {
+		first := e.last(1)
+		first.sync()
+		e.put(secret("s", "north", "t1", 0))
+		e.linked("north=pending")
+		if !first.isStopped() {
+			t.Error("the cluster of the old name goes on")
+		}
+		e.last(2).sync()
+		e.served(e.last(2))
+		e.status("s north ready")
+	}, secret("s", "east", "t1", 0))
+}
+
+func TestDeadAtStart(t *testing.T) {
+	inBubble(t, func(e *env) {
+		dead, alive := e.made[0], e.made[1]
+		if dead.cfg.Name != "east" {
+			dead, alive = alive, dead
+		}
+		alive.sync()
+		e.settled(false)
+		dead.fail("connection refused")
+		e.settled(true)
+		e.linked("east=unreachable north=ready")
+		e.status("a east unreachable: connection refused", "b north ready")
+		dead.recover() // it answers, but has not synced yet
+		e.linked("east=unreachable north=ready")
+		dead.sync()
+		e.linked("east=ready north=ready")
+		e.served(dead, alive)
+		e.status("a east ready", "b north ready")
+	}, secret("a", "east", "t1", 0), secret("b", "north", "t1", 0))
+}
+
+// A cluster that accepts connections and never answers has the grace to sync, to
+// the nanosecond, and delays nobody else.
+func TestBlackHoled(t *testing.T) {
+	inBubble(t, func(e *env) {
+		e.pass(DefaultGrace - time.Nanosecond)
+		e.linked("east=pending")
+		e.settled(false)
+		e.put(secret("n", "north", "t1", 0))
+		e.last(2).sync()
+		e.linked("east=pending north=ready")
+		e.put(secret("n", "north", "t2", 0))
+		e.last(3).sync()
+		e.remove("n")
+		e.linked("east=pending")
+		e.settled(false)
+		e.pass(time.Nanosecond)
+		e.linked("east=unreachable")
+		e.settled(true)
+		e.status("s east unreachable: not synced within 30s")
+		e.pass(24 * time.Hour)
+		e.made[0].sync()
+		e.linked("east=ready")
+	}, secret("s", "east", "t1", 0))
+}
+
+// Edits of a pending link don't prolong the time that it holds readiness.
+func TestEditsDoNotProlongTheGrace(t *testing.T) {
+	inBubble(t, func(e *env) {
+		for _, token := range []string{"t2", "t3", "t4"} {
+			e.pass(DefaultGrace / 4)
+			e.put(secret("s", "east", token, 0))
+			e.linked("east=pending")
+		}
+		e.pass(DefaultGrace/4 - time.Nanosecond)
+		e.settled(false)
+		e.pass(time.Nanosecond)
+		e.settled(true)
+		e.linked("east=unreachable")
+		e.put(secret("s", "east", "t5", 0)) // worth waiting for again
+		e.linked("east=pending")
+		e.last(5).sync()
+		e.linked("east=ready")
+		for _, c := range e.made[:4] {
+			if !c.isStopped() {
+				t.Error("a replaced attempt goes on")
+			}
+		}
+	}, secret("s", "east", "t1", 0))
+}
+
+func TestStale(t *testing.T) {
+	inBubble(t, func(e *env) {
+		east := e.last(1)
+		east.sync()
+		e.logs.TakeAll()
+		set, _ := e.watch.Get()
+		lost := time.Now()
+		east.lose("connection refused")
+		e.pass(time.Minute)
+		east.health.Set(healthOf(follow.Health{Err: errors.New("no route to host"), Lost: lost}))
+		synctest.Wait()
+		e.status("s east stale: no route to host")
+		if st := e.store.Status()[0]; !st.Since.Equal(lost) {
+			t.Errorf("stale since %v, not %v", st.Since, lost)
+		}
+		e.linked("east=ready")
+		east.recover()
+		e.status("s east ready")
+		if now, _ := e.watch.Get(); now != set {
+			t.Error("the table has published something")
+		}
+		e.logged("cluster lost; its endpoints stay", "cluster is back")
+	}, secret("s", "east", "t1", 0))
+}
+
+func TestClusterThatCantBeMade(t *testing.T) {
+	s := secret("s", "east", "t", 0)
+	s.Annotations[trustDomainAnnotation] = "impossible"
+	inBubble(t, func(e *env) {
+		e.settled(true)
+		e.status("s east unreachable: can't be made")
+		e.remove("s")
+		e.linked("")
+	}, s)
+}
+
+// What a kubeconfig holds is only found to be of no use when a client is made of it.
+func TestClientThatCantBeMade(t *testing.T) {
+	from := &rest.Config{Host: "https://east", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("no certificate")}}
+	_, err := (&Store{}).newCluster(from, cluster.Config{Name: "east"})
+	if err == nil || !strings.Contains(err.Error(), "cluster east: ") {
+		t.Errorf("a broken certificate: %v", err)
+	}
+}
+
+func TestShutdownWithdrawsNothing(t *testing.T) {
+	inBubble(t, func(e *env) {
+		e.made[0].sync()
+		e.made[1].fail("refused")
+		before := e.table.Linked()
+		set, _ := e.watch.Get()
+		e.shutdown()
+		if now, _ := e.watch.Get(); now != set {
+			t.Error("the table has published something")
+		}
+		if now := e.table.Linked(); len(now) != len(before) {
+			t.Errorf("linked: %v, before %v", now, before)
+		}
+	}, secret("a", "east", "t1", 0), secret("b", "north", "t1", 0))
+}
+
+// A link that gets a Secret just when it wants to end goes on.
+func TestRetireOnlyWithoutSecrets(t *testing.T) {
+	s := &Store{links: make(map[federation.ClusterName]*link), settled: make(chan struct{})}
+	l := &link{store: s, name: "east"}
+	s.links["east"] = l
+	l.mailbox.Set([]*credentials{{}})
+	if s.retire(l) || s.links["east"] == nil {
+		t.Error("retired with a Secret to follow")
+	}
+	l.mailbox.Set(nil)
+	if !s.retire(l) || s.links["east"] != nil {
+		t.Error("not retired")
+	}
+}

@@ -1,0 +1,162 @@
+package clusterstore
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
+
+	"isthmus/clusterstore/cluster"
+	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/kube"
+)
+
+// shop is a cluster's API with the Service web and one endpoint of it.
+func shop(address string) *fake.Clientset {
+	name, port := "http", int32(80)
+	return fake.NewClientset(
+		&corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: web.Namespace, Name: web.Name},
+			Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: name, Port: port}}},
+		},
+		webSlice("web-1", address),
+	)
+}
+
+func webSlice(name string, addresses ...string) *discoveryv1.EndpointSlice {
+	port, number := "http", int32(8080)
+	return &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: web.Namespace, Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: web.Name}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: addresses}},
+		Ports:       []discoveryv1.EndpointPort{{Name: &port, Port: &number}},
+	}
+}
+
+// onFakes makes the Store's clusters real ones, on one of these APIs by token.
+// A token without API is refused.
+func (e *env) onFakes(apis map[string]*fake.Clientset) {
+	e.store.create = func(from *rest.Config, cfg cluster.Config) (instance, error) {
+		api := apis[from.BearerToken]
+		if api == nil {
+			api = fake.NewClientset()
+			api.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, apierrors.NewUnauthorized("who are you?")
+			})
+		}
+		cfg.Client = &kube.Client{
+			Core: api.CoreV1(), Discovery: api.DiscoveryV1(), Metadata: metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), NoWatchList: true,
+			Servers: absent[*crd.ServerList]{}, Workloads: absent[*crd.ExternalWorkloadList]{}, Profiles: absent[*crd.ServiceProfileList]{},
+		}
+		return cluster.New(cfg)
+	}
+	e.store.opts.Rules.EndpointSlices = true
+}
+
+// absent is a client of a custom resource that the cluster does not have.
+type absent[L runtime.Object] struct{}
+
+func (absent[L]) List(context.Context, metav1.ListOptions) (none L, err error) {
+	return none, apierrors.NewNotFound(schema.GroupResource{}, "")
+}
+
+func (absent[L]) Watch(context.Context, metav1.ListOptions) (watch.Interface, error) {
+	return nil, apierrors.NewNotFound(schema.GroupResource{}, "")
+}
+
+func (e *env) addresses(want ...string) {
+	e.t.Helper()
+	set, _ := e.watch.Get()
+	var got []string
+	for _, ep := range set.Endpoints {
+		got = append(got, ep.Addr.String())
+	}
+	if !slices.Equal(got, want) {
+		e.t.Errorf("served: %v, want %v", got, want)
+	}
+}
+
+// Real clusters: linked, followed, rotated without anybody noticing, refused
+// credentials, and gone.
+func TestRealClusters(t *testing.T) {
+	inBubble(t, func(e *env) {
+		east, north := shop("10.1.0.1"), shop("10.2.0.1")
+		e.onFakes(map[string]*fake.Clientset{"t1": east, "t2": east, "n1": north})
+		e.put(secret("e", "east", "t1", 0))
+		e.put(secret("n", "north", "n1", 0))
+		e.pass(5 * time.Second)
+		e.linked("east=ready north=ready")
+		e.addresses("10.1.0.1:8080", "10.2.0.1:8080")
+		before, _ := e.watch.Get()
+
+		e.put(secret("e", "east", "t2", 0))
+		e.pass(5 * time.Second)
+		e.status("e east ready", "n north ready")
+		if now, _ := e.watch.Get(); now != before {
+			t.Error("the rotation can be seen")
+		}
+		if _, err := east.DiscoveryV1().EndpointSlices(web.Namespace).Create(t.Context(), webSlice("web-2", "10.1.0.2"), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		e.pass(time.Second)
+		e.addresses("10.1.0.1:8080", "10.1.0.2:8080", "10.2.0.1:8080")
+
+		e.put(secret("e", "east", "wrong", 0))
+		e.pass(time.Minute)
+		e.addresses("10.1.0.1:8080", "10.1.0.2:8080", "10.2.0.1:8080")
+		e.status("e east ready !new credentials do not work, those of before are in use: …", "n north ready")
+		e.remove("e")
+		e.addresses("10.2.0.1:8080")
+	})
+}
+
+// A cluster that forbids what is needed is unreachable at once, and says what it
+// forbids. It is followed once it allows it.
+func TestForbiddenResource(t *testing.T) {
+	inBubble(t, func(e *env) {
+		api := shop("10.1.0.1")
+		var allowed atomic.Bool
+		api.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return !allowed.Load(), nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no RBAC"))
+		})
+		e.onFakes(map[string]*fake.Clientset{"t1": api})
+		e.put(secret("e", "east", "t1", 0))
+		e.linked("east=unreachable")
+		e.status("e east unreachable: pods: …pods is forbidden: no RBAC")
+		e.pass(time.Hour)
+		e.linked("east=unreachable")
+		allowed.Store(true)
+		e.pass(10 * time.Second)
+		e.linked("east=ready")
+		e.addresses("10.1.0.1:8080")
+	})
+}
+
+// While the link Secrets can't be read nothing is settled; later, what was known
+// stays.
+func TestSecretsCantBeRead(t *testing.T) {
+	inBubble(t, func(e *env) {
+		e.settled(false)
+		e.pass(time.Hour)
+		e.settled(false)
+		e.logged("link Secrets can't be read; links stay as they are")
+		e.forbidden.Store(false)
+		e.pass(5 * time.Second)
+		e.logged("link Secrets can be read again", "cluster linked")
+		e.linked("east=pending")
+	}, nil, secret("s", "east", "t1", 0))
+}
