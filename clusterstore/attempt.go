@@ -12,8 +12,8 @@ import (
 	"isthmus/federation"
 )
 
-// instance is what a link needs of a Cluster.
-type instance interface {
+// follower is what a link needs of a Cluster.
+type follower interface {
 	federation.Source
 	Run(context.Context) error
 	Synced() <-chan struct{}
@@ -24,7 +24,7 @@ type instance interface {
 // attempt is one Cluster made from one version of credentials, running until it
 // is stopped.
 type attempt struct {
-	cluster  instance
+	cluster  follower
 	creds    *credentials
 	grace    time.Duration
 	deadline time.Time       // when it should have synced

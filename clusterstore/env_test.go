@@ -144,7 +144,7 @@ func (e *env) shutdown() {
 	}
 }
 
-func (e *env) create(from *rest.Config, cfg cluster.Config) (instance, error) {
+func (e *env) create(from *rest.Config, cfg cluster.Config) (follower, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if cfg.TrustDomain == "impossible" {

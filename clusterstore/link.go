@@ -240,8 +240,8 @@ type published struct {
 	standing cluster.Standing
 	since    time.Time
 	accepted *credentials
-	cluster  instance // that serves or, before any does, is to
-	next     instance // that is to replace it, in a rotation
+	cluster  follower // that serves or, before any does, is to
+	next     follower // that is to replace it, in a rotation
 	failed   bool     // next does not work so far
 }
 

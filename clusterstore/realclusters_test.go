@@ -50,7 +50,7 @@ func webSlice(name string, addresses ...string) *discoveryv1.EndpointSlice {
 // onFakes makes the Store's clusters real ones, on one of these APIs by token.
 // A token without API is refused.
 func (e *env) onFakes(apis map[string]*fake.Clientset) {
-	e.store.create = func(from *rest.Config, cfg cluster.Config) (instance, error) {
+	e.store.create = func(from *rest.Config, cfg cluster.Config) (follower, error) {
 		api := apis[from.BearerToken]
 		if api == nil {
 			api = fake.NewClientset()

@@ -64,7 +64,7 @@ type Store struct {
 	// fixed
 	client  *kube.Client
 	opts    Options
-	create  func(*rest.Config, cluster.Config) (instance, error)
+	create  func(*rest.Config, cluster.Config) (follower, error)
 	settled chan struct{}
 
 	secrets federation.Latest[snapshot]
@@ -96,7 +96,7 @@ func NewStore(client *kube.Client, o Options) (*Store, error) {
 }
 
 // newCluster makes the Cluster that these credentials lead to.
-func (s *Store) newCluster(from *rest.Config, cfg cluster.Config) (instance, error) {
+func (s *Store) newCluster(from *rest.Config, cfg cluster.Config) (follower, error) {
 	client, err := kube.New(cfg.Name, from, s.opts.Metrics.Requests())
 	if err != nil {
 		return nil, fmt.Errorf("cluster %s: %w", cfg.Name, err)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
-	"slices"
 	"sync"
 	"time"
 
@@ -207,19 +206,4 @@ func (l *Local) define(id federation.ServiceID, svc *cluster.Service) {
 	d, problems := define(id, svc)
 	l.table.Define(id, d)
 	l.report(id, problems)
-}
-
-// report keeps what can't be used of a Service, and logs what is new.
-func (l *Local) report(id federation.ServiceID, problems []string) {
-	l.mu.Lock()
-	before := l.problems[id]
-	if len(problems) == 0 {
-		delete(l.problems, id)
-	} else {
-		l.problems[id] = problems
-	}
-	l.mu.Unlock()
-	if len(problems) > 0 && !slices.Equal(before, problems) {
-		l.log.Warn("a part of the Service can't be used", zap.Stringer("service", id), zap.Strings("problems", problems))
-	}
 }

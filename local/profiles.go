@@ -45,8 +45,8 @@ func newProfiles(made func(federation.ProfileKey) *federation.Profile) profiles 
 // watch follows one profile. Watches of equal keys share everything, and of what
 // nobody watches nothing is left.
 func (p *profiles) watch(k federation.ProfileKey) *federation.Watch[*federation.Profile] {
-	w := p.open(k)
-	watch := federation.NewWatch(&w.latest, func() { p.shut(w) })
+	w := p.hold(k)
+	watch := federation.NewWatch(&w.latest, func() { p.release(w) })
 	made := false
 	defer func() {
 		if !made { // it has panicked
@@ -58,7 +58,8 @@ func (p *profiles) watch(k federation.ProfileKey) *federation.Watch[*federation.
 	return watch
 }
 
-func (p *profiles) open(k federation.ProfileKey) *watched {
+// hold returns what is watched of a key, with one watch more.
+func (p *profiles) hold(k federation.ProfileKey) *watched {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w := p.watched[k]
@@ -75,7 +76,8 @@ func (p *profiles) open(k federation.ProfileKey) *watched {
 	return w
 }
 
-func (p *profiles) shut(w *watched) {
+// release takes a watch away, and forgets what had no other.
+func (p *profiles) release(w *watched) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if w.refs--; w.refs > 0 {
