@@ -3,7 +3,7 @@
 // review: what a kubeconfig may hold ([ReadKubeconfig]), where and how long we
 // connect and what an answer may take ([New]), what of a server's words is shown
 // ([Client.Printable]), and what is counted of all that ([Requests]). It does not
-// know what is read with its clients.
+// know what becomes of what its clients read.
 //
 //	cfg, warnings, err := kube.ReadKubeconfig(secret.Data["kubeconfig"])
 //	client, err := kube.New("east", cfg, requests)
