@@ -30,4 +30,6 @@
 // (link.go), which alone decides about that name; each Cluster has its own. Run waits
 // for them all. Everything else is safe for concurrent use. Store.mu is held for map
 // access only.
+//
+// ARCHITECTURE.md, at the module's root, says how the packages work together.
 package clusterstore

@@ -38,4 +38,6 @@
 //
 // The package imports the standard library only and knows neither Kubernetes
 // nor gRPC.
+//
+// ARCHITECTURE.md, at the module's root, says how the packages work together.
 package federation

@@ -96,4 +96,6 @@
 //     until the service goes.
 //   - A stream waits Options.Pace from the beginning of its last message, so that
 //     a proxy that takes its time is not made to wait longer.
+//
+// ARCHITECTURE.md, at the module's root, says how the packages work together.
 package grpcapi

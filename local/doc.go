@@ -44,4 +44,6 @@
 //   - Opaque ports are the Service's annotation's, or the default; what a
 //     ServiceProfile says of them does not count. Federated and mirrored Services
 //     are Services like any other.
+//
+// ARCHITECTURE.md, at the module's root, says how the packages work together.
 package local

@@ -4,4 +4,6 @@
 // end-to-end tests apply the files to real API servers, run the gateway with
 // exactly these rights, and ask a Prometheus server whatever the dashboards and
 // alerts ask.
+//
+// ARCHITECTURE.md, at the module's root, says how the packages work together.
 package manifests

@@ -37,4 +37,6 @@
 // resource has a goroutine that writes; one more calls Config.Changed and one
 // Config.ProfileChanged, so that neither waits for the other and bursts collapse.
 // Nothing is reported before the first sync, since nobody can have read.
+//
+// ARCHITECTURE.md, at the module's root, says how the packages work together.
 package cluster

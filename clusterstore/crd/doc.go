@@ -19,6 +19,8 @@
 //     those of the types as they are.
 //
 // +k8s:deepcopy-gen=package
+//
+// ARCHITECTURE.md, at the module's root, says how the packages work together.
 package crd
 
 //go:generate go tool deepcopy-gen --output-file zz_generated.deepcopy.go .

@@ -30,4 +30,6 @@
 //
 // It drives client-go's reflectors without informers: an informer on top would
 // hold every object twice, and fix how long failures back off.
+//
+// ARCHITECTURE.md, at the module's root, says how the packages work together.
 package follow

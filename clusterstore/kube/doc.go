@@ -31,4 +31,6 @@
 // Requests have the series of Linkerd's destination controller, by cluster
 // besides. Which client a request belongs to goes by its path, since a cluster has
 // one client for all.
+//
+// ARCHITECTURE.md, at the module's root, says how the packages work together.
 package kube

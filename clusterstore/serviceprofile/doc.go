@@ -21,4 +21,6 @@
 // it of no use, as half of a policy may say the opposite of all of it. Only a timeout
 // that is no duration is left out alone. Of opaque ports nothing is read: those are
 // the Service's.
+//
+// ARCHITECTURE.md, at the module's root, says how the packages work together.
 package serviceprofile

@@ -41,4 +41,6 @@
 //     are left ended, the clusters last. The default times, and a second for what
 //     follows the last stream, are Kubernetes' default grace: see
 //     docs/operations.md. A second signal ends the process at once.
+//
+// ARCHITECTURE.md, at the module's root, says how the packages work together.
 package main

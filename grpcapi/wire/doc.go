@@ -40,4 +40,6 @@
 //   - A profile is one message. A ServiceProfile with which it might be larger than
 //     the 4 MiB that proxies take is encoded as the default, and reported.
 //   - profile_ref is left out where there is no ServiceProfile.
+//
+// ARCHITECTURE.md, at the module's root, says how the packages work together.
 package wire

@@ -68,4 +68,6 @@
 //   - A Service that has failed 15 times in a row, over some minutes, is given up
 //     until something about it changes, or until the next resync of all, every 10
 //     minutes.
+//
+// ARCHITECTURE.md, at the module's root, says how the packages work together.
 package externalworkload
