@@ -19,7 +19,7 @@ import (
 
 const (
 	// ReadyLimit is how long a started gateway may take until it is ready.
-	ReadyLimit = 60 * time.Second
+	ReadyLimit = 3 * time.Minute
 	// StopLimit is how long a gateway may take to end after SIGTERM before it is killed.
 	StopLimit = 3 * time.Second
 )

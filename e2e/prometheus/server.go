@@ -27,7 +27,7 @@ type Config struct {
 }
 
 // startLimit is how long a server may take until it is ready.
-const startLimit = 30 * time.Second
+const startLimit = 2 * time.Minute
 
 // Server is a running Prometheus. Its methods may be called from several
 // goroutines.

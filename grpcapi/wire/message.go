@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"math"
 	"net/netip"
 	"slices"
 	"sync"
@@ -37,10 +38,11 @@ func (e *Encoder) Full(s *federation.Set) []*Frame {
 	if len(s.Endpoints) == 0 {
 		return []*Frame{noEndpoints(s.Exists)}
 	}
-	if frames := e.add(s.Endpoints); len(frames) == 1 {
+	shared := e.sharedLabels(s.Endpoints)
+	if frames := e.addSharing(shared, s.Endpoints, 1); frames != nil {
 		return frames
 	}
-	return e.add(spread(s.Endpoints))
+	return e.addSharing(shared, spread(s.Endpoints), anyNumber)
 }
 
 // Step encodes what leads a proxy from one set to another; nothing, where it
@@ -69,19 +71,24 @@ func (e *Encoder) Step(from, to *federation.Set, all bool) []*Frame {
 
 // add encodes endpoints, of which there is at least one.
 func (e *Encoder) add(list []*federation.Endpoint) []*Frame {
-	shared := e.sharedLabels(list)
+	return e.addSharing(e.sharedLabels(list), list, anyNumber)
+}
+
+// addSharing encodes endpoints that have those labels, in at most that many
+// messages; nil: they take more.
+func (e *Encoder) addSharing(shared []federation.Label, list []*federation.Endpoint, most int) []*Frame {
 	var head []byte
 	for _, l := range shared {
 		head = appendLabel(head, setLabels, l.Name, l.Value)
 	}
-	return pack(updateAdd, head, len(list), func(b []byte, i int) []byte {
+	return pack(updateAdd, head, len(list), most, func(b []byte, i int) []byte {
 		return nested(b, setAddrs, func(b []byte) []byte { return e.appendAddr(b, list[i], shared) })
 	})
 }
 
 // remove encodes the removal of addresses, of which there is at least one.
 func remove(addrs []netip.AddrPort) []*Frame {
-	return pack(updateRemove, nil, len(addrs), func(b []byte, i int) []byte {
+	return pack(updateRemove, nil, len(addrs), anyNumber, func(b []byte, i int) []byte {
 		return nested(b, setAddrs, func(b []byte) []byte { return appendTCP(b, addrs[i]) })
 	})
 }
@@ -98,24 +105,30 @@ func noEndpoints(exists bool) *Frame {
 // scratch are buffers for messages in the making.
 var scratch = sync.Pool{New: func() any { return new([]byte) }}
 
+// anyNumber of messages is more than memory has room for.
+const anyNumber = math.MaxInt
+
 // pack puts n items into as few Updates as maxMessage allows, each as full as
-// possible and each beginning with head. item appends the item at i.
-func pack(field protowire.Number, head []byte, n int, item func(b []byte, i int) []byte) []*Frame {
+// possible and each beginning with head; nil: into more than most. item appends the
+// item at i.
+func pack(field protowire.Number, head []byte, n, most int, item func(b []byte, i int) []byte) []*Frame {
 	var frames []*Frame
 	buffer := scratch.Get().(*[]byte)
+	defer scratch.Put(buffer)
 	body := append(slices.Grow((*buffer)[:0], len(head)+min(n*256, maxMessage)), head...)
+	defer func() { *buffer = body }()
 	for i := range n {
 		before := len(body)
 		body = item(body, i)
 		if len(body) > maxBody && before > len(head) {
+			if len(frames)+1 == most {
+				return nil
+			}
 			frames = append(frames, newFrame(field, body[:before]))
 			body = append(body[:len(head)], body[before:]...)
 		}
 	}
-	frames = append(frames, newFrame(field, body)) // a copy
-	*buffer = body
-	scratch.Put(buffer)
-	return frames
+	return append(frames, newFrame(field, body)) // a copy
 }
 
 // newFrame is the Update with that one field. It copies body.

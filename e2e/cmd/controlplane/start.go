@@ -25,7 +25,7 @@ runs already is left alone. Their logs are ROOT/NAME/log.
 `
 
 // startLimit bounds how long clusters may take to become ready.
-const startLimit = 90 * time.Second
+const startLimit = 5 * time.Minute
 
 func startCommand(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := newFlags("start", startHelp, stdout)
