@@ -117,7 +117,7 @@ func (w *world) restart(t *testing.T, s setting, absence time.Duration) outcome 
 	o.judge(c, began, g.Addr(), c.all)
 	for _, one := range c.all {
 		all := one.Openings()
-		o.follow = append(o.follow, max(0, w.pulse.between(ready, all[len(all)-1].First)))
+		o.follow = append(o.follow, max(0, w.pulse.Between(ready, all[len(all)-1].First)))
 	}
 	slices.Sort(o.follow)
 	must(t, c.faults())
@@ -154,7 +154,7 @@ func (c *crowd) reached(t *testing.T, began time.Time) (took []time.Duration) {
 		longest := time.Duration(0)
 		for _, one := range c.all {
 			at, _ := one.saw(n) // it has, since it has seen the last
-			longest = max(longest, c.world.pulse.between(made[n], at))
+			longest = max(longest, c.world.pulse.Between(made[n], at))
 		}
 		took = append(took, longest)
 	}
@@ -180,7 +180,7 @@ func (o *outcome) judge(c *crowd, began time.Time, old string, there []*client) 
 			if s.Lost.Before(until) {
 				lost++
 			}
-			longest = max(longest, c.world.pulse.between(s.Lost, s.First))
+			longest = max(longest, c.world.pulse.Between(s.Lost, s.First))
 			if s.Addr != old {
 				elsewhere = append(elsewhere, s.First)
 			} else {

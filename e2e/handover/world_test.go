@@ -17,6 +17,7 @@ import (
 	discovery "k8s.io/client-go/kubernetes/typed/discovery/v1"
 
 	"isthmus/e2e/cluster"
+	"isthmus/e2e/pulse"
 	"isthmus/e2e/shop"
 )
 
@@ -65,7 +66,7 @@ func number(addrs []netip.AddrPort) (n int) {
 type world struct {
 	kubeconfig string
 	slices     discovery.EndpointSliceInterface
-	pulse      pulse
+	pulse      pulse.Pulse
 
 	mu      sync.Mutex
 	changes []time.Time // when the writing of each began
@@ -88,7 +89,7 @@ func newWorld(t *testing.T) *world {
 	must(t, w.change(t.Context()))
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
-	running.Go(func() { w.pulse.run(ctx) })
+	running.Go(func() { w.pulse.Run(ctx) })
 	running.Go(func() { w.keepChanging(ctx) })
 	t.Cleanup(func() {
 		stop()

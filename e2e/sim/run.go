@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"isthmus/e2e/gateway"
+	"isthmus/e2e/pulse"
 )
 
 // simulation is one run.
@@ -20,7 +21,7 @@ type simulation struct {
 	clients *clients
 	audit   *audit
 	story   *story
-	pulse   pulse
+	pulse   pulse.Pulse
 	ready   readiness
 	report  Report
 }
@@ -47,7 +48,7 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	var watching sync.WaitGroup
-	watching.Go(func() { s.pulse.run(ctx) })
+	watching.Go(func() { s.pulse.Run(ctx) })
 	watching.Go(func() {
 		s.ready.run(ctx, func(ctx context.Context) error {
 			_, err := fetch(ctx, s.gateway, "/ready")

@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// arrested is a time between two beats of the pulse that is too long to blame the gateway for being late.
+const arrested = 300 * time.Millisecond
+
 // settle waits until all clients hold what they should, checks what they have seen on the way, and begins anew. Nothing
 // changes meanwhile, so the answers stay what they are.
 func (s *simulation) settle(ctx context.Context, round int) error {
@@ -37,7 +40,7 @@ func (s *simulation) settle(ctx context.Context, round int) error {
 		}
 	}
 	took := time.Since(began)
-	gap := s.pulse.take()
+	gap := s.pulse.Longest()
 	for _, c := range s.clients.all {
 		late, err := s.audit.seen(c, gap > arrested)
 		if err != nil {
