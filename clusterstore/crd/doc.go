@@ -1,26 +1,34 @@
-// Package crd holds Go types for the custom resources of Linkerd that the
-// gateway reads: ServiceProfile (v1alpha2), Server (v1beta3) and
-// ExternalWorkload (v1beta1), as far as it reads them.
+// Package crd has Go types for the custom resources of Linkerd that the gateway
+// reads: ServiceProfile (v1alpha2), Server (v1beta3) and ExternalWorkload (v1beta1),
+// with those fields that it reads.
 //
-// What callers may rely on: reading an object from JSON never fails for what its
-// writer has put into it. A spec or status that does not have the form that it
-// should have is left at its zero value, and of a spec the object's Invalid says
-// what is wrong.
+//	var s crd.Server
+//	err := json.Unmarshal(data, &s)
+//	if s.Invalid != "" {
+//		// The spec has the wrong form. Others in the same list can be used.
+//	}
 //
-// Decisions:
+// What callers may rely on:
 //
-//   - Types of our own. Linkerd's Go module would bring its whole control plane's
-//     dependencies for three small structs.
-//   - A spec counts as a whole: half of a policy may say the opposite of all of it.
-//   - Metadata is not read with such care. API servers write and check it
-//     themselves, whatever a resource's schema allows, and one that doesn't only
-//     spoils this resource of its own cluster.
-//   - Deep copies are generated (make generate), and a test checks that they are
-//     those of the types as they are.
+//   - One malformed object does not make a whole list unreadable: reading an object
+//     from JSON does not fail because its spec or status has the wrong form. That part
+//     has its zero value then; for a spec, Invalid has the reason.
+//   - A spec is read as a whole or not at all: half of a policy may mean the opposite
+//     of the whole.
+//   - Metadata that has the wrong form is an error. API servers write and check
+//     metadata themselves, whatever a resource's schema allows; a server that doesn't
+//     makes this resource of its own cluster unreadable, and nothing else.
+//
+// The types are plain data: an object may be read concurrently as long as it is not
+// written. The package starts no goroutine.
+//
+// They are not imported from Linkerd, whose Go module would bring the dependencies of
+// its control plane for three small structs. Deep copies are generated (make
+// generate), and a test checks that they are up to date.
 //
 // +k8s:deepcopy-gen=package
 //
-// ARCHITECTURE.md, at the module's root, says how the packages work together.
+// ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package crd
 
 //go:generate go tool deepcopy-gen --output-file zz_generated.deepcopy.go .

@@ -2,7 +2,7 @@ package crd
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// ExternalWorkload is a process outside of the cluster that has a proxy.
+// ExternalWorkload is a process outside of the cluster that runs with a proxy.
 //
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 type ExternalWorkload struct {
@@ -10,20 +10,20 @@ type ExternalWorkload struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              ExternalWorkloadSpec   `json:"spec"`
 	Status            ExternalWorkloadStatus `json:"status,omitzero"`
-	Invalid           string                 `json:"-"` // why the spec can't be read; empty: it could
+	Invalid           string                 `json:"-"` // why the spec can't be read; empty: it can
 }
 
-// ExternalWorkloadSpec says where the workload is and who it is.
+// ExternalWorkloadSpec has the workload's addresses, ports and identity.
 type ExternalWorkloadSpec struct {
 	MeshTLS     MeshTLS      `json:"meshTLS"`
 	Ports       []PortSpec   `json:"ports,omitempty"`
 	WorkloadIPs []WorkloadIP `json:"workloadIPs,omitempty"`
 }
 
-// MeshTLS is how the workload's proxy is known.
+// MeshTLS is the identity of the workload's proxy.
 type MeshTLS struct {
 	Identity   string `json:"identity"`   // a URI, such as a SPIFFE ID
-	ServerName string `json:"serverName"` // what to ask for in the TLS handshake
+	ServerName string `json:"serverName"` // SNI of the TLS handshake
 }
 
 // PortSpec is a port that the workload listens on.
@@ -38,12 +38,12 @@ type WorkloadIP struct {
 	IP string `json:"ip"`
 }
 
-// ExternalWorkloadStatus says how the workload is doing.
+// ExternalWorkloadStatus is the status that controllers write.
 type ExternalWorkloadStatus struct {
 	Conditions []WorkloadCondition `json:"conditions,omitempty"`
 }
 
-// WorkloadCondition is one thing that is known of the workload's state.
+// WorkloadCondition is one condition of the status, such as Ready.
 type WorkloadCondition struct {
 	Type               string      `json:"type"`
 	Status             string      `json:"status"` // True, False or Unknown
@@ -61,10 +61,10 @@ type ExternalWorkloadList struct {
 	Items           []ExternalWorkload `json:"items"`
 }
 
-// UnmarshalJSON reads an ExternalWorkload, whatever its spec and status say. A
-// status that can't be read is as good as none: no condition is known.
+// UnmarshalJSON reads an ExternalWorkload, whatever its spec and status contain. A
+// status that can't be read is empty.
 func (w *ExternalWorkload) UnmarshalJSON(data []byte) error {
-	o, err := read(data)
+	o, err := readObject(data)
 	if err != nil {
 		return err
 	}

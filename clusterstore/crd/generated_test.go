@@ -11,8 +11,8 @@ import (
 
 const generated = "zz_generated.deepcopy.go"
 
-// TestGenerated: the deep copies are those of the types as they are. It generates
-// them anew, in a copy of as much of the module as that takes.
+// TestGenerated: the generated deep copies are up to date. It generates them again, in
+// a copy of those files of the module that this takes.
 func TestGenerated(t *testing.T) {
 	const root = "../.."
 	dir := t.TempDir()

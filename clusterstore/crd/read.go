@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
-// object is an object whose parts are still to be read.
+// object is an object whose spec and status are not decoded yet.
 //
 // +k8s:deepcopy-gen=false
 type object struct {
@@ -17,13 +17,13 @@ type object struct {
 	Status            stdjson.RawMessage `json:"status"`
 }
 
-func read(data []byte) (o object, err error) {
+func readObject(data []byte) (o object, err error) {
 	err = json.Unmarshal(data, &o)
 	return o, err
 }
 
-// part reads one part of an object: its zero value and the reason if it is not
-// what it should be. A missing part has nothing to object to.
+// part decodes one part of an object. If that fails, it returns the zero value and the
+// reason. A missing part is valid.
 func part[T any](name string, data []byte) (value T, invalid string) {
 	if len(data) == 0 {
 		return value, ""

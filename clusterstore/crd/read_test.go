@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// odd are specs that are not what they should be, with a part of the reason.
+// odd has specs of the wrong form, with a part of the expected reason.
 var odd = map[string]string{
 	`"text"`:                    "spec: ",
 	`[]`:                        "spec: ",
@@ -27,8 +27,8 @@ var odd = map[string]string{
 	`{"proxyProtocol":["opaque"]}`:                               "proxyProtocol",
 }
 
-// TestOddServers: one object that its writer has got wrong does not keep others
-// from being read, in a list as it comes from an API server.
+// TestOddServers: a malformed object does not keep the others of a list, as API servers
+// send it, from being read.
 func TestOddServers(t *testing.T) {
 	scheme := NewScheme()
 	for spec, reason := range odd {
@@ -58,7 +58,7 @@ func TestOddServers(t *testing.T) {
 	}
 }
 
-// TestOthers: what is read of the other kinds, and what is not.
+// TestOthers: specs and statuses of the other kinds, valid and malformed.
 func TestOthers(t *testing.T) {
 	for _, x := range []struct{ spec, status, invalid string }{
 		{spec: `{"meshTLS":{"identity":"i","serverName":"n"},"ports":[{"name":"http","port":80,"protocol":"TCP"}],"workloadIPs":[{"ip":"10.0.0.1"}]}`, status: `{"conditions":[{"type":"Ready","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`},
@@ -105,8 +105,7 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// FuzzSpec: nothing that stands in a spec or status is an error, and all of it is
-// copied.
+// FuzzSpec: no content of a spec or status is an error, and deep copies have all of it.
 func FuzzSpec(f *testing.F) {
 	for spec := range odd {
 		f.Add(spec, spec)

@@ -13,7 +13,7 @@ var (
 	WorkloadVersion = schema.GroupVersion{Group: "workload.linkerd.io", Version: "v1beta1"}
 )
 
-// NewScheme knows the types, and what is needed to list and watch them.
+// NewScheme returns a scheme with the types, and those needed to list and watch them.
 func NewScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	s.AddKnownTypes(ProfileVersion, &ServiceProfile{}, &ServiceProfileList{})

@@ -7,26 +7,26 @@ import (
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
-// ServiceProfile says how requests to a Service are told apart and treated. Its
-// name is the Service's name as clients have it, with the cluster's domain.
+// ServiceProfile has the routes of a Service: how proxies classify, retry and split
+// requests to it. Its name is the Service's DNS name, with the cluster's domain.
 //
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 type ServiceProfile struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              ServiceProfileSpec `json:"spec"`
-	Invalid           string             `json:"-"` // why the spec can't be read; empty: it could
+	Invalid           string             `json:"-"` // why the spec can't be read; empty: it can
 }
 
-// ServiceProfileSpec is what a profile says. Elements of its lists may be nil
-// where the object has null, which is never valid.
+// ServiceProfileSpec is a profile's content. Elements of its lists are nil where the
+// object has null, which is never valid.
 type ServiceProfileSpec struct {
 	Routes       []*RouteSpec   `json:"routes,omitempty"`
 	RetryBudget  *RetryBudget   `json:"retryBudget,omitempty"`
 	DstOverrides []*WeightedDst `json:"dstOverrides,omitempty"`
 }
 
-// RouteSpec is one kind of requests.
+// RouteSpec is one route: a class of requests.
 type RouteSpec struct {
 	Name            string           `json:"name"`
 	Condition       *RequestMatch    `json:"condition"`
@@ -44,7 +44,7 @@ type RequestMatch struct {
 	Method    string          `json:"method,omitempty"`
 }
 
-// ResponseClass is one kind of responses.
+// ResponseClass is a class of responses.
 type ResponseClass struct {
 	Condition *ResponseMatch `json:"condition"`
 	IsFailure bool           `json:"isFailure,omitempty"`
@@ -58,27 +58,27 @@ type ResponseMatch struct {
 	Status *Range           `json:"status,omitempty"`
 }
 
-// Range is of status codes, both ends included. Zero is no bound.
+// Range is a range of status codes, both ends included. Zero is no bound.
 type Range struct {
 	Min uint32 `json:"min,omitempty"`
 	Max uint32 `json:"max,omitempty"`
 }
 
-// RetryBudget bounds how many retries there are.
+// RetryBudget limits retries.
 type RetryBudget struct {
 	RetryRatio          float32 `json:"retryRatio"`
 	MinRetriesPerSecond uint32  `json:"minRetriesPerSecond"`
 	TTL                 string  `json:"ttl"` // a Go duration
 }
 
-// WeightedDst is where a part of the requests goes instead.
+// WeightedDst is a destination that gets a part of the requests.
 type WeightedDst struct {
 	Authority string `json:"authority"`
 	Weight    Amount `json:"weight"`
 }
 
-// Amount is a Kubernetes quantity as it is written, like 500m or 1. It is not
-// parsed: to work out what an exponent says may take for ever.
+// Amount is a Kubernetes quantity as it is written, like 500m or 1. It is not parsed
+// here, since a large exponent takes very long.
 type Amount string
 
 // UnmarshalJSON reads a text or a number.
@@ -89,7 +89,7 @@ func (a *Amount) UnmarshalJSON(data []byte) error {
 	case c == '-' || '0' <= c && c <= '9':
 		*a = Amount(data)
 	case string(data) != "null":
-		return fmt.Errorf("%.20q is no amount", data)
+		return fmt.Errorf("%.20q is not a quantity", data)
 	}
 	return nil
 }
@@ -103,9 +103,9 @@ type ServiceProfileList struct {
 	Items           []ServiceProfile `json:"items"`
 }
 
-// UnmarshalJSON reads a ServiceProfile, whatever its spec says.
+// UnmarshalJSON reads a ServiceProfile, whatever its spec contains.
 func (p *ServiceProfile) UnmarshalJSON(data []byte) error {
-	o, err := read(data)
+	o, err := readObject(data)
 	if err != nil {
 		return err
 	}

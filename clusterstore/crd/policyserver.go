@@ -8,18 +8,18 @@ import (
 // ProtocolOpaque is the ProxyProtocol of ports whose protocol is not detected.
 const ProtocolOpaque = "opaque"
 
-// Server says how proxies treat a port of the Pods or ExternalWorkloads that it
-// selects in its namespace.
+// Server is Linkerd's policy for a port of the Pods or ExternalWorkloads that it
+// selects in its namespace. (It is no server process.)
 //
 // +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
 type Server struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              ServerSpec `json:"spec"`
-	Invalid           string     `json:"-"` // why the spec can't be read; empty: it could
+	Invalid           string     `json:"-"` // why the spec can't be read; empty: it can
 }
 
-// ServerSpec has one of both selectors. The other is nil and selects nothing.
+// ServerSpec has one of the two selectors. The other is nil and selects nothing.
 type ServerSpec struct {
 	PodSelector              *metav1.LabelSelector `json:"podSelector,omitempty"`
 	ExternalWorkloadSelector *metav1.LabelSelector `json:"externalWorkloadSelector,omitempty"`
@@ -36,9 +36,9 @@ type ServerList struct {
 	Items           []Server `json:"items"`
 }
 
-// UnmarshalJSON reads a Server, whatever its spec says.
+// UnmarshalJSON reads a Server, whatever its spec contains.
 func (s *Server) UnmarshalJSON(data []byte) error {
-	o, err := read(data)
+	o, err := readObject(data)
 	if err != nil {
 		return err
 	}
