@@ -1,5 +1,5 @@
-// Package serviceprofile translates ServiceProfiles, Linkerd's custom resource of
-// routes, into what proxies can be sent: a [federation.ServiceProfile].
+// Package serviceprofile translates ServiceProfiles, Linkerd's custom resource for
+// routes, into [federation.ServiceProfile], the form in which proxies get them.
 //
 //	t := serviceprofile.Translate(o)
 //	if t.Profile == nil {
@@ -8,19 +8,19 @@
 //
 // What callers may rely on:
 //
-//   - Whatever stands in a spec, Translate returns soon, and what it returns can be
-//     encoded and sent: texts are UTF-8, conditions are no deeper and the whole is
-//     no larger than proxies decode.
-//   - A Problem names the field ("routes[0] \"r\": condition: …"), quotes little, and
-//     is fit to be logged.
+//   - Whatever a spec contains, Translate takes little time, and its result can be
+//     encoded and sent: texts are UTF-8, conditions are not nested deeper and the
+//     whole is not larger than proxies decode.
+//   - A Problem names the field ("routes[0] \"r\": condition: …"), has at most 500
+//     bytes, and is safe to log.
 //   - It is a pure function: equal specs give equal results.
 //
 // It is safe for concurrent use, and starts no goroutine.
 //
-// A ServiceProfile counts as a whole: what can't be used in one place makes all of
-// it of no use, as half of a policy may say the opposite of all of it. Only a timeout
-// that is no duration is left out alone. Of opaque ports nothing is read: those are
-// the Service's.
+// A ServiceProfile is used as a whole or not at all: half of a policy may mean the
+// opposite of the whole. There is one exception: a timeout that is not a duration is
+// left out, and the rest is used. Opaque ports are not read here: proxies get those of
+// the Service.
 //
-// ARCHITECTURE.md, at the module's root, says how the packages work together.
+// ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package serviceprofile

@@ -9,126 +9,127 @@ import (
 )
 
 var (
-	errNull    = errors.New("null, or missing")
-	errNothing = errors.New("it says nothing")
+	errNull  = errors.New("null or missing")
+	errEmpty = errors.New("no field is set")
 )
 
-// fields are what a condition says, in the order in which it is told. They are at
-// one depth: if there are several, below what says that all are meant.
-type fields struct {
+// condition collects the fields of a condition, in the order in which proxies get
+// them. Several fields of one condition become a list of which all have to hold, one
+// level deeper.
+type condition struct {
 	*translator
 	depth int
 	list  []federation.Match
 	err   error
 }
 
-// fieldsOf prepares to read a condition of n fields.
-func (t *translator) fieldsOf(n, depth int) *fields {
-	f := &fields{translator: t, depth: depth}
+// newCondition begins a condition with n fields.
+func (t *translator) newCondition(n, depth int) *condition {
+	c := &condition{translator: t, depth: depth}
 	if n > 1 {
-		f.depth++
-		f.err = t.spend("")
+		c.depth++
+		c.err = t.spend("")
 	}
 	switch {
 	case n == 0:
-		f.err = errNothing
-	case f.depth > maxNested:
-		f.err = fmt.Errorf("it is nested deeper than %d", maxNested)
+		c.err = errEmpty
+	case c.depth > maxNested:
+		c.err = fmt.Errorf("conditions are nested deeper than %d", maxNested)
 	}
-	return f
+	return c
 }
 
-// add adds a field, unless something has gone wrong.
-func (f *fields) add(m federation.Match) {
-	if f.err == nil {
-		f.err = f.spend(m.Text)
-		f.list = append(f.list, m)
+// add adds a field. After an error it does nothing.
+func (c *condition) add(m federation.Match) {
+	if c.err == nil {
+		c.err = c.spend(m.Text)
+		c.list = append(c.list, m)
 	}
 }
 
-// several adds conditions of which all, or any, are to hold.
-func several[C any](f *fields, kind federation.MatchKind, from []*C, read func(*C, int) (federation.Match, error)) {
+// addList adds the field "all" or "any": a list of conditions.
+func addList[S any](c *condition, kind federation.MatchKind, from []*S, read func(*S, int) (federation.Match, error)) {
 	m := federation.Match{Kind: kind}
-	for i, c := range from {
-		if f.err != nil {
+	for i, spec := range from {
+		if c.err != nil {
 			return
 		}
-		one, err := read(c, f.depth+1)
+		one, err := read(spec, c.depth+1)
 		if err != nil {
-			f.err = fmt.Errorf("%s[%d]: %w", map[federation.MatchKind]string{federation.MatchAll: "all", federation.MatchAny: "any"}[kind], i, err)
+			c.err = fmt.Errorf("%s[%d]: %w", map[federation.MatchKind]string{federation.MatchAll: "all", federation.MatchAny: "any"}[kind], i, err)
 		}
 		m.Sub = append(m.Sub, one)
 	}
-	f.add(m)
+	c.add(m)
 }
 
-// not adds a condition that is not to hold.
-func not[C any](f *fields, from *C, read func(*C, int) (federation.Match, error)) {
-	if f.err != nil {
+// addNot adds the field "not": a condition that must not hold.
+func addNot[S any](c *condition, from *S, read func(*S, int) (federation.Match, error)) {
+	if c.err != nil {
 		return
 	}
-	one, err := read(from, f.depth+1)
+	one, err := read(from, c.depth+1)
 	if err != nil {
-		f.err = fmt.Errorf("not: %w", err)
+		c.err = fmt.Errorf("not: %w", err)
 	}
-	f.add(federation.Match{Kind: federation.MatchNot, Sub: []federation.Match{one}})
+	c.add(federation.Match{Kind: federation.MatchNot, Sub: []federation.Match{one}})
 }
 
-// match returns what the fields add up to.
-func (f *fields) match() (federation.Match, error) {
+// match returns the whole condition.
+func (c *condition) match() (federation.Match, error) {
 	switch {
-	case f.err != nil:
-		return federation.Match{}, f.err
-	case len(f.list) == 1:
-		return f.list[0], nil
+	case c.err != nil:
+		return federation.Match{}, c.err
+	case len(c.list) == 1:
+		return c.list[0], nil
 	}
-	return federation.Match{Kind: federation.MatchAll, Sub: f.list}, nil
+	return federation.Match{Kind: federation.MatchAll, Sub: c.list}, nil
 }
 
-func (t *translator) request(c *crd.RequestMatch, depth int) (federation.Match, error) {
-	if c == nil {
+func (t *translator) request(spec *crd.RequestMatch, depth int) (federation.Match, error) {
+	if spec == nil {
 		return federation.Match{}, errNull
 	}
-	f := t.fieldsOf(count(c.All != nil, c.Any != nil, c.Method != "", c.Not != nil, c.PathRegex != ""), depth)
-	if c.All != nil {
-		several(f, federation.MatchAll, c.All, t.request)
+	c := t.newCondition(count(spec.All != nil, spec.Any != nil, spec.Method != "", spec.Not != nil, spec.PathRegex != ""), depth)
+	if spec.All != nil {
+		addList(c, federation.MatchAll, spec.All, t.request)
 	}
-	if c.Any != nil {
-		several(f, federation.MatchAny, c.Any, t.request)
+	if spec.Any != nil {
+		addList(c, federation.MatchAny, spec.Any, t.request)
 	}
-	if c.Method != "" {
-		f.add(federation.Match{Kind: federation.MatchMethod, Text: c.Method})
+	if spec.Method != "" {
+		c.add(federation.Match{Kind: federation.MatchMethod, Text: spec.Method})
 	}
-	if c.Not != nil {
-		not(f, c.Not, t.request)
+	if spec.Not != nil {
+		addNot(c, spec.Not, t.request)
 	}
-	if c.PathRegex != "" {
-		f.add(federation.Match{Kind: federation.MatchPath, Text: c.PathRegex})
+	if spec.PathRegex != "" {
+		c.add(federation.Match{Kind: federation.MatchPath, Text: spec.PathRegex})
 	}
-	return f.match()
+	return c.match()
 }
 
-func (t *translator) response(c *crd.ResponseMatch, depth int) (federation.Match, error) {
-	if c == nil {
+func (t *translator) response(spec *crd.ResponseMatch, depth int) (federation.Match, error) {
+	if spec == nil {
 		return federation.Match{}, errNull
 	}
-	f := t.fieldsOf(count(c.All != nil, c.Any != nil, c.Status != nil, c.Not != nil), depth)
-	if c.All != nil {
-		several(f, federation.MatchAll, c.All, t.response)
+	c := t.newCondition(count(spec.All != nil, spec.Any != nil, spec.Status != nil, spec.Not != nil), depth)
+	if spec.All != nil {
+		addList(c, federation.MatchAll, spec.All, t.response)
 	}
-	if c.Any != nil {
-		several(f, federation.MatchAny, c.Any, t.response)
+	if spec.Any != nil {
+		addList(c, federation.MatchAny, spec.Any, t.response)
 	}
-	if s := c.Status; s != nil {
-		if err := checkStatus(s); err != nil && f.err == nil {
-			f.err = fmt.Errorf("status: %w", err)
+	if s := spec.Status; s != nil {
+		if err := checkStatus(s); err != nil && c.err == nil {
+			c.err = fmt.Errorf("status: %w", err)
 		}
-		f.add(federation.Match{Kind: federation.MatchStatus, Min: s.Min, Max: s.Max})
+		c.add(federation.Match{Kind: federation.MatchStatus, Min: s.Min, Max: s.Max})
 	}
-	if c.Not != nil {
-		not(f, c.Not, t.response)
+	if spec.Not != nil {
+		addNot(c, spec.Not, t.response)
 	}
-	return f.match()
+	return c.match()
 }
 
 func count(set ...bool) (n int) {
@@ -143,11 +144,11 @@ func count(set ...bool) (n int) {
 func checkStatus(s *crd.Range) error {
 	for _, code := range []uint32{s.Min, s.Max} {
 		if code != 0 && (code < 100 || code > 599) {
-			return fmt.Errorf("%d is not from 100 to 599", code)
+			return fmt.Errorf("code %d is not from 100 to 599", code)
 		}
 	}
 	if s.Min != 0 && s.Max != 0 && s.Max < s.Min {
-		return fmt.Errorf("%d to %d is nothing", s.Min, s.Max)
+		return fmt.Errorf("range %d-%d is empty", s.Min, s.Max)
 	}
 	return nil
 }

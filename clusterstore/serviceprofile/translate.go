@@ -13,27 +13,27 @@ import (
 	"isthmus/federation"
 )
 
-// What a ServiceProfile may cost.
+// Limits of a ServiceProfile.
 const (
-	// maxProfile bounds, in bytes, what proxies are told of it, estimated from
-	// above: they take messages of 4 MiB. (A method in capital letters may be
-	// half as long again.)
+	// maxProfile is the largest encoded size in bytes, estimated from above:
+	// proxies take messages of 4 MiB. (A method in capital letters may be half as
+	// long again.)
 	maxProfile = 2 << 20
-	// perPart is what a part of it takes, short of its texts.
+	// perPart is the estimated size of a part without its texts.
 	perPart = 48
-	// maxNested bounds conditions in conditions: each takes two messages, and
-	// proxies read 100 in one another.
+	// maxNested is how deep conditions may be nested: each takes two messages, and
+	// proxies decode 100 nested ones.
 	maxNested = 30
 )
 
-// Translated is what proxies can be sent of a ServiceProfile. It is immutable.
+// Translated is the result of translating a ServiceProfile. It is immutable.
 type Translated struct {
 	Profile *federation.ServiceProfile // nil: it can't be used
-	Problem string                     // why it can't, or what of it can't; empty: all is well
+	Problem string                     // why it, or a part of it, can't be used; empty: all of it can
 }
 
-// Translate reads a ServiceProfile. Equal ones give equal results, and a Problem
-// is fit to be shown.
+// Translate translates a ServiceProfile. Equal ones give equal results, and a Problem
+// is safe to log and show.
 func Translate(o *crd.ServiceProfile) *Translated {
 	if o.Invalid != "" {
 		return &Translated{Problem: kube.Printable(errors.New(o.Invalid)).Error()}
@@ -46,16 +46,16 @@ func Translate(o *crd.ServiceProfile) *Translated {
 	return &Translated{Profile: p, Problem: t.problem}
 }
 
-// Equal tells whether both say the same. There may be no receiver (nil): that
-// is equal to nothing.
+// Equal reports whether both have the same content. A nil receiver is equal to
+// nothing.
 func (t *Translated) Equal(o *Translated) bool {
 	return t != nil && t.Problem == o.Problem && reflect.DeepEqual(t.Profile, o.Profile)
 }
 
-// translator makes of one ServiceProfile what proxies are sent.
+// translator translates one ServiceProfile.
 type translator struct {
-	size    int    // of what there is so far, estimated
-	problem string // the first thing that can't be used, though the rest can
+	size    int    // estimated, so far
+	problem string // of the first part that is left out
 }
 
 func (t *translator) profile(o *crd.ServiceProfile) (*federation.ServiceProfile, error) {
@@ -87,7 +87,7 @@ func (t *translator) profile(o *crd.ServiceProfile) (*federation.ServiceProfile,
 	return p, nil
 }
 
-// madeRoute is a route and what can't be used of it.
+// madeRoute is a route, and why a part of it is left out.
 type madeRoute struct {
 	federation.Route
 	problem error
@@ -121,13 +121,13 @@ func (t *translator) route(r *crd.RouteSpec) (made madeRoute, err error) {
 	return made, nil
 }
 
-// spend takes the bytes that one part takes, if there are that many left and the
-// text is one.
+// spend adds the size of one part. It returns an error if the whole becomes too large,
+// or the part's text is not UTF-8.
 func (t *translator) spend(text string) error {
 	t.size += perPart + len(text)
 	switch {
 	case t.size > maxProfile:
-		return fmt.Errorf("it is too large: proxies would be sent more than %d bytes", maxProfile)
+		return fmt.Errorf("the ServiceProfile is too large: encoded it has more than %d bytes", maxProfile)
 	case !utf8.ValidString(text):
 		return errors.New("not UTF-8")
 	}
@@ -137,7 +137,7 @@ func (t *translator) spend(text string) error {
 func duration(name, text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		return 0, fmt.Errorf("%s: %q is no duration", name, kube.Clip(text))
+		return 0, fmt.Errorf("%s: %q is not a duration", name, kube.Clip(text))
 	}
 	return d, nil
 }
@@ -153,7 +153,7 @@ func budget(b *crd.RetryBudget) (*federation.RetryBudget, error) {
 	case ttl < 0:
 		return nil, fmt.Errorf("ttl: %v is negative", ttl)
 	case !(ratio >= 0) || math.IsInf(ratio, 0):
-		return nil, fmt.Errorf("retryRatio: %v is none", ratio)
+		return nil, fmt.Errorf("retryRatio: %v is not a finite number from 0 on", ratio)
 	}
 	return &federation.RetryBudget{Ratio: b.RetryRatio, MinPerSecond: b.MinRetriesPerSecond, TTL: ttl}, nil
 }
@@ -163,7 +163,7 @@ func (t *translator) override(d *crd.WeightedDst) (federation.Override, error) {
 		return federation.Override{}, errNull
 	}
 	if d.Authority == "" {
-		return federation.Override{}, errors.New("authority: none")
+		return federation.Override{}, errors.New("authority is missing")
 	}
 	if err := t.spend(d.Authority); err != nil {
 		return federation.Override{}, fmt.Errorf("authority: %w", err)

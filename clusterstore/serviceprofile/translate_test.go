@@ -13,7 +13,7 @@ import (
 	"isthmus/federation"
 )
 
-// aProfile is a ServiceProfile of a Service "name.namespace", with that spec, as
+// aProfile makes a ServiceProfile for a Service "name.namespace", with that spec as
 // JSON.
 func aProfile(service, spec string) *crd.ServiceProfile {
 	data, err := json.Marshal(service + ".svc.cluster.local")
@@ -27,11 +27,11 @@ func aProfile(service, spec string) *crd.ServiceProfile {
 	return o
 }
 
-// tellMatch writes a condition down.
-func tellMatch(m federation.Match) string {
+// renderMatch renders a condition as text.
+func renderMatch(m federation.Match) string {
 	var parts []string
 	for _, s := range m.Sub {
-		parts = append(parts, tellMatch(s))
+		parts = append(parts, renderMatch(s))
 	}
 	sub := "(" + strings.Join(parts, " ") + ")"
 	switch m.Kind {
@@ -49,14 +49,14 @@ func tellMatch(m federation.Match) string {
 	return fmt.Sprintf("%d-%d", m.Min, m.Max)
 }
 
-// tellProfile writes a ServiceProfile down, a line for each part.
-func tellProfile(f *Translated) string {
+// renderProfile renders a ServiceProfile as text, a line for each part.
+func renderProfile(f *Translated) string {
 	if f.Profile == nil {
 		return "refused: " + f.Problem
 	}
 	var lines []string
 	for _, r := range f.Profile.Routes {
-		line := fmt.Sprintf("%s: %s", r.Name, tellMatch(r.Condition))
+		line := fmt.Sprintf("%s: %s", r.Name, renderMatch(r.Condition))
 		if r.Retryable {
 			line += " retryable"
 		}
@@ -64,7 +64,7 @@ func tellProfile(f *Translated) string {
 			line += " " + r.Timeout.String()
 		}
 		for _, c := range r.Classes {
-			line += fmt.Sprintf(" [%s %v]", tellMatch(c.Condition), c.Failure)
+			line += fmt.Sprintf(" [%s %v]", renderMatch(c.Condition), c.Failure)
 		}
 		lines = append(lines, line)
 	}
@@ -80,7 +80,7 @@ func tellProfile(f *Translated) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestServiceProfile: what becomes of a spec.
+// TestServiceProfile: the translation of specs, valid and malformed.
 func TestServiceProfile(t *testing.T) {
 	route := func(condition string) string { return `{"routes":[{"name":"r","condition":` + condition + `}]}` }
 	response := func(condition string) string {
@@ -98,39 +98,39 @@ func TestServiceProfile(t *testing.T) {
 		{"SP-02 method and path", route(`{"pathRegex":"/a","method":"GET"}`), "r: all(method:GET path:/a)"},
 		{"all fields, in order", route(`{"pathRegex":"/a","not":{"method":"PUT"},"method":"GET","any":[{"method":"A"}],"all":[{"method":"B"}]}`),
 			"r: all(all(method:B) any(method:A) method:GET not(method:PUT) path:/a)"},
-		{"SP-03 V-01 empty request condition", route(`{}`), `refused: routes[0] "r": condition: it says nothing`},
-		{"V-01 no request condition", route(`null`), `refused: routes[0] "r": condition: null, or missing`},
-		{"null among all", route(`{"all":[{"method":"GET"},null]}`), `refused: routes[0] "r": condition: all[1]: null, or missing`},
-		{"null among any", route(`{"not":{"any":[null]}}`), `refused: routes[0] "r": condition: not: any[0]: null, or missing`},
-		{"an empty one inside", route(`{"all":[{"not":{}}]}`), `refused: routes[0] "r": condition: all[0]: not: it says nothing`},
+		{"SP-03 V-01 empty request condition", route(`{}`), `refused: routes[0] "r": condition: no field is set`},
+		{"V-01 no request condition", route(`null`), `refused: routes[0] "r": condition: null or missing`},
+		{"null among all", route(`{"all":[{"method":"GET"},null]}`), `refused: routes[0] "r": condition: all[1]: null or missing`},
+		{"null among any", route(`{"not":{"any":[null]}}`), `refused: routes[0] "r": condition: not: any[0]: null or missing`},
+		{"an empty one inside", route(`{"all":[{"not":{}}]}`), `refused: routes[0] "r": condition: all[0]: not: no field is set`},
 		{"all of nothing", route(`{"all":[]}`), "r: all()"},
-		{"null is not said", route(`{"all":null,"any":null,"not":null,"method":"GET"}`), "r: method:GET"},
+		{"null is not set", route(`{"all":null,"any":null,"not":null,"method":"GET"}`), "r: method:GET"},
 		{"a null route", `{"routes":[{"name":"r","condition":{"method":"GET"}},null]}`, "refused: routes[1] is null"},
 		{"a route without name", `{"routes":[{"condition":{"method":"GET"}}]}`, ": method:GET"},
 		{"SP-04 status and not", response(`{"not":{"status":{"min":501,"max":501}},"status":{"min":500,"max":599}}`), "r: method:GET [all(500-599 not(501-501)) true]"},
 		{"all of a response, in order", response(`{"not":{"status":{"max":100}},"status":{"min":500},"any":[{"status":{}}],"all":[{"status":{"min":100}}]}`),
 			"r: method:GET [all(all(100-0) any(0-0) 500-0 not(0-100)) true]"},
 		{"deep inside", response(`{"all":[{"any":[{"status":{"min":1}}]}]}`),
-			`refused: routes[0] "r": responseClasses[0]: condition: all[0]: any[0]: status: 1 is not from 100 to 599`},
-		{"SP-05 empty response condition", response(`{}`), `refused: routes[0] "r": responseClasses[0]: condition: it says nothing`},
-		{"no response condition", response(`null`), `refused: routes[0] "r": responseClasses[0]: condition: null, or missing`},
+			`refused: routes[0] "r": responseClasses[0]: condition: all[0]: any[0]: status: code 1 is not from 100 to 599`},
+		{"SP-05 empty response condition", response(`{}`), `refused: routes[0] "r": responseClasses[0]: condition: no field is set`},
+		{"no response condition", response(`null`), `refused: routes[0] "r": responseClasses[0]: condition: null or missing`},
 		{"a null class", `{"routes":[{"name":"r","condition":{"method":"GET"},"responseClasses":[null]}]}`, `refused: routes[0] "r": responseClasses[0] is null`},
-		{"SP-06 V-01 the other way round", response(`{"status":{"min":201,"max":200}}`), `refused: routes[0] "r": responseClasses[0]: condition: status: 201 to 200 is nothing`},
+		{"SP-06 V-01 the other way round", response(`{"status":{"min":201,"max":200}}`), `refused: routes[0] "r": responseClasses[0]: condition: status: range 201-200 is empty`},
 		{"SP-07 min only", response(`{"status":{"min":500}}`), "r: method:GET [500-0 true]"},
 		{"max only", response(`{"status":{"max":200}}`), "r: method:GET [0-200 true]"},
-		{"V-01 too low", response(`{"status":{"min":99}}`), `refused: routes[0] "r": responseClasses[0]: condition: status: 99 is not from 100 to 599`},
-		{"V-01 too high", response(`{"status":{"max":600}}`), `refused: routes[0] "r": responseClasses[0]: condition: status: 600 is not from 100 to 599`},
+		{"V-01 too low", response(`{"status":{"min":99}}`), `refused: routes[0] "r": responseClasses[0]: condition: status: code 99 is not from 100 to 599`},
+		{"V-01 too high", response(`{"status":{"max":600}}`), `refused: routes[0] "r": responseClasses[0]: condition: status: code 600 is not from 100 to 599`},
 		{"V-01 wrong type", `{"routes":{}}`, "refused: spec: "},
 		{"V-01 unknown field", `{"routes":[],"unknown":1}`, ""},
 		{"SP-09 timeout", `{"routes":[{"name":"r","condition":{"method":"GET"},"timeout":"200ms"}]}`, "r: method:GET 200ms"},
 		{"no timeout", `{"routes":[{"name":"r","condition":{"method":"GET"},"timeout":"0s"}]}`, "r: method:GET"},
 		{"negative timeout", `{"routes":[{"name":"r","condition":{"method":"GET"},"timeout":"-1s"}]}`, "r: method:GET"},
-		{"V-01 timeout that is none", `{"routes":[{"name":"r","condition":{"method":"GET"},"timeout":"soon"}]}`, "r: method:GET\nbut routes[0] \"r\": timeout: \"soon\" is no duration"},
+		{"V-01 timeout that is none", `{"routes":[{"name":"r","condition":{"method":"GET"},"timeout":"soon"}]}`, "r: method:GET\nbut routes[0] \"r\": timeout: \"soon\" is not a duration"},
 		{"budget", budget(`"retryRatio":0.5,"ttl":"10s"`), "budget 0.5 5 10s"},
-		{"V-01 no ttl", budget(`"retryRatio":0.5`), `refused: retryBudget: ttl: "" is no duration`},
-		{"V-01 ttl that is none", budget(`"retryRatio":0.5,"ttl":"x"`), `refused: retryBudget: ttl: "x" is no duration`},
+		{"V-01 no ttl", budget(`"retryRatio":0.5`), `refused: retryBudget: ttl: "" is not a duration`},
+		{"V-01 ttl that is none", budget(`"retryRatio":0.5,"ttl":"x"`), `refused: retryBudget: ttl: "x" is not a duration`},
 		{"negative ttl", budget(`"ttl":"-1s"`), "refused: retryBudget: ttl: -1s is negative"},
-		{"negative ratio", budget(`"retryRatio":-0.1,"ttl":"1s"`), "refused: retryBudget: retryRatio: -0.10000000149011612 is none"},
+		{"negative ratio", budget(`"retryRatio":-0.1,"ttl":"1s"`), "refused: retryBudget: retryRatio: -0.10000000149011612 is not a finite number from 0 on"},
 		{"override", `{"dstOverrides":[{"authority":"a.ns:80","weight":1},{"authority":"b.ns","weight":"500m"}]}`, "a.ns:80 10000\nb.ns 5000"},
 		{"no weight", `{"dstOverrides":[{"authority":"a.ns"}]}`, "a.ns 0"},
 		{"weight rounded up", override(`"0.0001"`), "a.ns:80 10"},
@@ -141,15 +141,15 @@ func TestServiceProfile(t *testing.T) {
 		{"with a great exponent", override(`1e99`), "a.ns:80 4294967295"},
 		{"with an exponent that takes for ever", override(`1e999999999`), `refused: dstOverrides[0]: weight: "1e999999999" is too long`},
 		{"negative weight", override(`-1`), "refused: dstOverrides[0]: weight: -1 is negative"},
-		{"a weight that is none", override(`"heavy"`), `refused: dstOverrides[0]: weight: "heavy" is no quantity`},
-		{"no authority", `{"dstOverrides":[{"weight":1}]}`, "refused: dstOverrides[0]: authority: none"},
-		{"null override", `{"dstOverrides":[null]}`, "refused: dstOverrides[0]: null, or missing"},
+		{"a weight that is none", override(`"heavy"`), `refused: dstOverrides[0]: weight: "heavy" is not a quantity`},
+		{"no authority", `{"dstOverrides":[{"weight":1}]}`, "refused: dstOverrides[0]: authority is missing"},
+		{"null override", `{"dstOverrides":[null]}`, "refused: dstOverrides[0]: null or missing"},
 		{"opaque ports are the Service's", `{"opaquePorts":{"80":{}}}`, ""},
 		{"whatever they are here", `{"opaquePorts":"80"}`, ""},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			f := Translate(aProfile("web.ns", x.spec))
-			if got := tellProfile(f); got != x.want && !(strings.HasSuffix(x.want, "spec: ") && strings.HasPrefix(got, x.want)) {
+			if got := renderProfile(f); got != x.want && !(strings.HasSuffix(x.want, "spec: ") && strings.HasPrefix(got, x.want)) {
 				t.Errorf("got\n%s\nwant\n%s", got, x.want)
 			}
 			if p := f.Profile; p != nil && (p.Namespace != "ns" || p.Name != "web.ns.svc.cluster.local") {
@@ -159,8 +159,8 @@ func TestServiceProfile(t *testing.T) {
 	}
 }
 
-// TestServiceProfileBounds: what proxies could not take is refused, and what they
-// can is not.
+// TestServiceProfileBounds: a ServiceProfile that proxies could not decode is refused,
+// and one within the limits is not.
 func TestServiceProfileBounds(t *testing.T) {
 	nested := func(n int) string {
 		return `{"routes":[{"name":"r","condition":` + strings.Repeat(`{"not":`, n) + `{"method":"GET"}` + strings.Repeat("}", n) + `}]}`
@@ -204,8 +204,8 @@ func TestServiceProfileBounds(t *testing.T) {
 	}
 }
 
-// FuzzServiceProfile: whatever JSON stands in a spec, what comes of it can be told
-// to proxies, and is the same each time.
+// FuzzServiceProfile: whatever JSON a spec contains, the result can be sent to proxies,
+// and is the same each time.
 func FuzzServiceProfile(f *testing.F) {
 	f.Add(`{"routes":[{"name":"r","condition":{"all":[{"method":"GET"},{"not":{"pathRegex":"/x"}}]},"timeout":"1s","responseClasses":[{"condition":{"any":[{"status":{"min":500}}]}}]}]}`)
 	f.Add(`{"retryBudget":{"retryRatio":0.5,"minRetriesPerSecond":3,"ttl":"1m"},"dstOverrides":[{"authority":"a:1","weight":"500m"},{"authority":"b","weight":1e9}]}`)

@@ -10,11 +10,11 @@ import (
 	"isthmus/clusterstore/kube"
 )
 
-// weightUnits are what a weight of one is worth.
+// weightUnits is the weight that proxies get for a weight of one.
 const weightUnits = 10_000
 
-// weight reads a weight as proxies are told it; none is zero, and what is too
-// much for them is their most.
+// weight translates a weight, given as a Kubernetes quantity. A missing one is zero,
+// one that is too large for proxies the largest that they take.
 func weight(text string) (uint32, error) {
 	if text == "" {
 		return 0, nil
@@ -31,7 +31,7 @@ func weight(text string) (uint32, error) {
 	return uint32(q.MilliValue() * (weightUnits / 1000)), nil
 }
 
-// readQuantity refuses what would take long to work out, such as 1e999999999.
+// readQuantity refuses quantities that take long to compute, such as 1e999999999.
 func readQuantity(text string) (quantity.Quantity, error) {
 	number, exponent, _ := strings.Cut(strings.ToLower(text), "e")
 	if len(number) > 40 || len(exponent) > 3 {
@@ -39,7 +39,7 @@ func readQuantity(text string) (quantity.Quantity, error) {
 	}
 	q, err := quantity.ParseQuantity(text)
 	if err != nil {
-		return q, fmt.Errorf("%q is no quantity", kube.Clip(text))
+		return q, fmt.Errorf("%q is not a quantity", kube.Clip(text))
 	}
 	return q, nil
 }
