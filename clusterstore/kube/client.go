@@ -20,8 +20,9 @@ import (
 	"isthmus/federation"
 )
 
-// Client is what a cluster's API is asked through. [New] makes one with all the
-// limits of this package; a test may fill in fakes. It is safe for concurrent use.
+// Client has the clients of one cluster's API, one for each group of resources. [New]
+// makes one with all the limits of this package; tests fill in fakes. It is safe for
+// concurrent use.
 type Client struct {
 	Core      corev1client.CoreV1Interface
 	Discovery discoveryv1client.DiscoveryV1Interface
@@ -33,7 +34,7 @@ type Client struct {
 	// NoWatchList: the API can't stream a list (test fakes can't).
 	NoWatchList bool
 
-	config    *rest.Config // as it is used: with our limits
+	config    *rest.Config // the effective one, with the limits of this package
 	http      *http.Client
 	closeIdle func()
 }
@@ -44,10 +45,10 @@ type Lister[L runtime.Object] interface {
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// New prepares to talk to a cluster; nothing is sent yet. Each client has
-// connections of its own, so that closing one cluster's never disturbs another,
-// and no client-side rate limit, since all it does is a handful of watches. Its
-// requests are counted by requests; nil: not.
+// New makes a client of a cluster; it sends nothing. Each client has connections of
+// its own, so that closing one cluster's never disturbs another, and no client-side
+// rate limit, since it runs only a handful of watches. Its requests are counted in
+// requests, which may be nil.
 func New(name federation.ClusterName, from *rest.Config, requests *Requests) (*Client, error) {
 	cfg := rest.CopyConfig(from)
 	cfg.QPS = -1
@@ -77,8 +78,7 @@ func New(name federation.ClusterName, from *rest.Config, requests *Requests) (*C
 	return c, nil
 }
 
-// addCustom adds the clients of custom resources, which API servers have as JSON
-// only.
+// addCustom adds the clients of custom resources, which API servers send as JSON only.
 func (c *Client) addCustom() error {
 	scheme := crd.NewScheme()
 	cfg := rest.CopyConfig(c.config)
@@ -113,23 +113,23 @@ func (c *Client) addCustom() error {
 }
 
 // Clientset returns a client of all of Kubernetes' own resources, over the same
-// connections. Only a Client that [New] has made has one.
+// connections. The Client must be made by [New].
 func (c *Client) Clientset() (kubernetes.Interface, error) {
 	return kubernetes.NewForConfigAndClient(c.config, c.http)
 }
 
-// Close lets go of idle connections. What is under way goes on.
+// Close closes idle connections. Requests under way go on.
 func (c *Client) Close() {
 	if c.closeIdle != nil {
 		c.closeIdle()
 	}
 }
 
-// Printable returns err as [Printable] does, without the client's token: some
-// servers that are no API servers send back what they were sent.
+// Printable returns err as [Printable] does, without the client's token: servers that
+// are not API servers may send back what they got.
 func (c *Client) Printable(err error) error {
 	if c.config == nil {
 		return Printable(err)
 	}
-	return Printable(withheld(err, c.config.BearerToken))
+	return Printable(withoutToken(err, c.config.BearerToken))
 }

@@ -24,8 +24,8 @@ import (
 	"isthmus/federation"
 )
 
-// TestLostConnections: what client-go would take for the end of a watch that went
-// well is a failure.
+// TestLostConnections: errors that client-go would take for the regular end of a watch
+// are failures.
 func TestLostConnections(t *testing.T) {
 	for _, err := range []error{
 		io.EOF, io.ErrUnexpectedEOF, context.DeadlineExceeded, net.ErrClosed, syscall.ECONNRESET,
@@ -34,9 +34,9 @@ func TestLostConnections(t *testing.T) {
 		errors.New("http2: server sent GOAWAY and closed the connection; LastStreamID=1"),
 	} {
 		if wrapped := (&url.Error{Op: "Get", Err: err}); !utilnet.IsProbableEOF(wrapped) && !utilnet.IsTimeout(wrapped) {
-			t.Errorf("%v is nothing that client-go would pass over", err)
+			t.Errorf("client-go does not ignore %v", err)
 		}
-		client := http.Client{Transport: once{roundTrip(func(*http.Request) (*http.Response, error) { return nil, err })}}
+		client := http.Client{Transport: singleTry{roundTrip(func(*http.Request) (*http.Response, error) { return nil, err })}}
 		_, got := client.Get("http://east")
 		if !errors.Is(got, err) || utilnet.IsProbableEOF(got) || utilnet.IsTimeout(got) {
 			t.Errorf("%v became %v", err, got)
@@ -48,9 +48,9 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestNoWarnings: what an API server warns of is not for client-go to log.
+// TestNoWarnings: client-go does not get an API server's warnings, which it would log.
 func TestNoWarnings(t *testing.T) {
-	client := http.Client{Transport: once{roundTrip(func(*http.Request) (*http.Response, error) {
+	client := http.Client{Transport: singleTry{roundTrip(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Warning": {`299 - "deprecated"`}}, Body: http.NoBody}, nil
 	})}}
 	response, err := client.Get("https://east/api/v1/pods")
@@ -63,10 +63,10 @@ func TestNoWarnings(t *testing.T) {
 	}
 }
 
-// TestNoRedirect: no other server is asked, least of all with the credentials.
+// TestNoRedirect: no other server gets a request, least of all with the credentials.
 func TestNoRedirect(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		t.Errorf("asked for %s with %q", r.URL, r.Header.Get("Authorization"))
+		t.Errorf("requested %s with %q", r.URL, r.Header.Get("Authorization"))
 	}))
 	defer elsewhere.Close()
 	var asked atomic.Bool
@@ -104,7 +104,7 @@ func TestNoRedirect(t *testing.T) {
 		}
 	}
 	if !asked.Load() {
-		t.Error("the server was not asked as it should be")
+		t.Error("the server got no request with token and user agent")
 	}
 }
 
@@ -128,10 +128,9 @@ func TestNoProxyForLinks(t *testing.T) {
 	}
 }
 
-// TestEndlessAnswer: an answer that never ends takes neither all memory nor all
-// time.
+// TestEndlessAnswer: an answer that never ends fails at the limit.
 func TestEndlessAnswer(t *testing.T) {
-	body := &bounded{ReadCloser: io.NopCloser(endless{}), left: maxAnswer}
+	body := &limitedBody{ReadCloser: io.NopCloser(endless{}), left: maxAnswer}
 	n, err := io.Copy(io.Discard, body)
 	if n != maxAnswer || !errors.Is(err, errTooLarge) {
 		t.Errorf("%d bytes, %v", n, err)
@@ -148,7 +147,7 @@ func TestEndlessAnswer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, is := answer.Body.(*bounded); is != want {
+		if _, is := answer.Body.(*limitedBody); is != want {
 			t.Errorf("%s: bounded %v, want %v", url, is, want)
 		}
 		answer.Body.Close()
@@ -159,7 +158,7 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-// TestHostileError: what a server says is shown in part, and fit to be shown.
+// TestHostileError: a server's text is cut off and cleaned.
 func TestHostileError(t *testing.T) {
 	err := Printable(errors.New(strings.Repeat("line\n\x1b[31m", 1000)))
 	if text := err.Error(); len(text) > 500 || strings.ContainsAny(text, "\n\x1b") {
@@ -167,12 +166,12 @@ func TestHostileError(t *testing.T) {
 	}
 	plain := errors.New("connection refused")
 	if Printable(plain) != plain {
-		t.Error("a plain error is another")
+		t.Error("a plain error was changed")
 	}
 }
 
-// TestTokenIsWithheld: a token is not shown though a server sends it back, not
-// even the part of it that a clipped text ends with.
+// TestTokenIsWithheld: a token that a server sends back is not shown, not even the part
+// of it that a clipped text ends with.
 func TestTokenIsWithheld(t *testing.T) {
 	for _, token := range []string{"s3cret", `s3"cr\et`} {
 		c := &Client{config: &rest.Config{BearerToken: token}}
@@ -185,16 +184,17 @@ func TestTokenIsWithheld(t *testing.T) {
 		}
 	}
 	plain := errors.New("connection refused")
-	if withheld(plain, "token") != plain || withheld(plain, "") != plain {
-		t.Error("a plain error is another")
+	if withoutToken(plain, "token") != plain || withoutToken(plain, "") != plain {
+		t.Error("a plain error was changed")
 	}
 }
 
-// TestLocalWorkloadClient: it reads in all namespaces, what its writers got wrong included.
+// TestLocalWorkloadClient: the client of ExternalWorkloads lists all namespaces, malformed
+// objects included.
 func TestLocalWorkloadClient(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/apis/workload.linkerd.io/v1beta1/externalworkloads" {
-			t.Errorf("asked for %s", r.URL.Path)
+			t.Errorf("requested %s", r.URL.Path)
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.Write([]byte(`{"apiVersion":"workload.linkerd.io/v1beta1","kind":"ExternalWorkloadList","items":[

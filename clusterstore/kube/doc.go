@@ -1,9 +1,8 @@
-// Package kube makes clients of Kubernetes API servers that a hostile credential
-// or server can't hurt. All that guards against either is here, in one place to
-// review: what a kubeconfig may hold ([ReadKubeconfig]), where and how long we
-// connect and what an answer may take ([New]), what of a server's words is shown
-// ([Client.Printable]), and what is counted of all that ([Requests]). It does not
-// know what becomes of what its clients read.
+// Package kube makes clients of Kubernetes API servers that are safe against hostile
+// credentials and servers. All checks and limits are here, in one place to review:
+// what a kubeconfig may contain ([ReadKubeconfig]), where clients connect, with which
+// timeouts and sizes of answers ([New]), how a server's error texts are cleaned
+// ([Client.Printable]), and metrics of requests ([Requests]).
 //
 //	cfg, warnings, err := kube.ReadKubeconfig(secret.Data["kubeconfig"])
 //	client, err := kube.New("east", cfg, requests)
@@ -11,26 +10,25 @@
 //
 // What callers may rely on:
 //
-//   - A kubeconfig never makes the process run a program, read a file, take a
-//     detour by a proxy, or act as somebody else. Neither errors nor warnings
-//     quote it.
-//   - Every way that an API server can be away is an error within seconds: it is
-//     not there (dial), accepts and is silent (handshake, response header), or went
-//     away without a word (pings). A body that pauses is for the reader to watch.
+//   - A kubeconfig never makes the process run a program, read a file, use a proxy,
+//     or impersonate another user. Neither errors nor warnings quote it.
+//   - A server that does not answer is an error within seconds, whether it can't be
+//     reached (dial timeout), accepts connections and sends nothing (timeouts of TLS
+//     handshake and response header), or disappears later (pings). A body that pauses
+//     is not: that is for the reader to watch (clusterstore/follow does).
 //   - No answer but a watch is longer than 256 MiB, no redirect is followed, and
-//     nothing is tried again unseen, or for as long as a server says.
-//   - A request that had no answer is an error that client-go does not take for the
-//     end of a watch that went well.
-//   - Each Client has connections of its own. A linked cluster is reached as its
-//     kubeconfig says; only the gateway's own cluster by the environment's proxy.
+//     client-go retries nothing by itself, whatever Retry-After a server sends.
+//   - A request without answer is an error that client-go does not mistake for the
+//     regular end of a watch.
+//   - Each Client has connections of its own. A linked cluster is reached by its
+//     kubeconfig alone; only the gateway's own cluster by the environment's proxy.
 //
-// Clients and Requests are safe for concurrent use. Nothing here starts a
-// goroutine of its own, but connections have theirs until they are idle and
-// [Client.Close] is called.
+// Clients and Requests are safe for concurrent use. The package starts no goroutine;
+// those of connections end when they are idle and [Client.Close] is called.
 //
-// Requests have the series of Linkerd's destination controller, by cluster
-// besides. Which client a request belongs to goes by its path, since a cluster has
-// one client for all.
+// Requests have the series of Linkerd's destination controller, with a cluster label
+// added. Linkerd has a client for Kubernetes' own resources and one for its own; here
+// a cluster has one for both, so a request's path decides on the label "client".
 //
-// ARCHITECTURE.md, at the module's root, says how the packages work together.
+// ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package kube

@@ -13,22 +13,22 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// maxKubeconfig bounds what is parsed. A kubeconfig of one cluster has a few
-// kilobytes, most of them the certificates.
+// maxKubeconfig is the largest kubeconfig that is parsed, in bytes. One of one cluster
+// has a few kilobytes, most of them certificates.
 const maxKubeconfig = 512 << 10
 
-// ReadKubeconfig turns a link's kubeconfig into what reaches its cluster, or
-// says why it can't be used. Whoever may write the Secret must not get the
-// gateway to run a program, read its pod's files, take a detour or act as
-// somebody else, so a kubeconfig may hold a server, its authority, and a token
-// or a client certificate, all inline.
+// ReadKubeconfig reads a link's kubeconfig and returns an error if it can't be used.
+// A user who may write the Secret must not get the gateway to run a program, read its
+// Pod's files, use a proxy or impersonate another user. So a kubeconfig may only have
+// a server, its certificate authority, and a token or a client certificate, all
+// inline.
 //
-// What is accepted though it is weak comes back as warnings: verification
-// switched off, and plain http. Neither errors nor warnings ever quote the
-// kubeconfig, parsers' errors included: they could hold credentials.
+// Warnings are for what is accepted but insecure: TLS verification switched off, and
+// plain http. Neither errors nor warnings quote the kubeconfig, since that could show
+// credentials. Parsers' errors do, so they are not wrapped.
 func ReadKubeconfig(data []byte) (cfg *rest.Config, warnings []string, err error) {
 	if len(data) > maxKubeconfig {
-		return nil, nil, fmt.Errorf("kubeconfig has %d bytes, more than %d", len(data), maxKubeconfig)
+		return nil, nil, fmt.Errorf("kubeconfig is too large: %d bytes, more than %d", len(data), maxKubeconfig)
 	}
 	file, err := clientcmd.Load(data)
 	if err != nil {
@@ -61,27 +61,27 @@ func ReadKubeconfig(data []byte) (cfg *rest.Config, warnings []string, err error
 		return nil, nil, fmt.Errorf("kubeconfig: %w", err)
 	}
 	if server.Scheme == "http" {
-		warnings = append(warnings, "the server is plain http: anybody on the way can read the credentials and change the answers")
+		warnings = append(warnings, "the server is plain http: anybody on the network path can read the credentials and change the answers")
 	}
 	if cfg.Insecure {
-		warnings = append(warnings, "insecure-skip-tls-verify: anybody on the way can pass for this cluster")
+		warnings = append(warnings, "insecure-skip-tls-verify: anybody on the network path can impersonate this cluster")
 	}
 	return cfg, warnings, nil
 }
 
-// currentContext finds the cluster and the user to use: those of the current
-// context or, if none is named, of the only one.
+// currentContext returns the cluster and the user of the current context or, if
+// current-context is not set, of the only one.
 func currentContext(file *clientcmdapi.Config) (*clientcmdapi.Cluster, *clientcmdapi.AuthInfo, error) {
 	context := file.Contexts[file.CurrentContext]
 	if file.CurrentContext == "" {
 		if len(file.Contexts) != 1 {
-			return nil, nil, fmt.Errorf("no current-context, and %d contexts", len(file.Contexts))
+			return nil, nil, fmt.Errorf("current-context is not set, and there are %d contexts", len(file.Contexts))
 		}
 		for _, context = range file.Contexts {
 		}
 	}
 	if context == nil {
-		return nil, nil, errors.New("current-context names no context")
+		return nil, nil, errors.New("current-context names a context that is missing")
 	}
 	cluster, user := file.Clusters[context.Cluster], file.AuthInfos[context.AuthInfo]
 	switch {
@@ -114,7 +114,7 @@ func refuseUser(u *clientcmdapi.AuthInfo) error {
 		{u.TokenFile != "", "a file reference (tokenFile)"},
 		{u.Impersonate != "" || u.ImpersonateUID != "" || len(u.ImpersonateGroups) > 0 || len(u.ImpersonateUserExtra) > 0,
 			"impersonation (as, as-groups, …)"},
-		// API servers have not taken these for years.
+		// API servers have not accepted these since Kubernetes 1.19.
 		{u.Username != "" || u.Password != "", "a password (username, password)"},
 	})
 }
@@ -122,46 +122,46 @@ func refuseUser(u *clientcmdapi.AuthInfo) error {
 func refuse(list []refusal) error {
 	for _, r := range list {
 		if r.present {
-			return fmt.Errorf("kubeconfig has %s, which a link may not use: only an inline token or client certificate", r.what)
+			return fmt.Errorf("kubeconfig has %s, which is not allowed in a link: use an inline token or client certificate", r.what)
 		}
 	}
 	return nil
 }
 
-// readServer reads the API server's address. One with a name and password in it
-// would show in logs and requests, so it is refused like other passwords.
+// readServer reads the API server's URL. One with a user name and password is refused,
+// since it would show in logs.
 func readServer(server string) (*url.URL, error) {
 	u, err := url.Parse(server)
 	switch {
 	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "":
-		return nil, errors.New("server is no https://host[:port] URL")
+		return nil, errors.New("server is not a URL like https://host[:port]")
 	case u.User != nil:
-		return nil, errors.New("server has a user name in it")
+		return nil, errors.New("server is a URL with a user name")
 	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		return nil, errors.New("server has a query or a fragment in it")
+		return nil, errors.New("server is a URL with a query or a fragment")
 	}
 	return u, nil
 }
 
-// checkCredentials finds what would fail at every request, so that it is said
-// once and clearly.
+// checkCredentials refuses what would make every request fail, so that there is one
+// clear error.
 func checkCredentials(cfg *rest.Config) error {
 	t := cfg.TLSClientConfig
 	switch {
 	case len(t.CAData) > 0 && t.Insecure:
 		return errors.New("certificate-authority-data and insecure-skip-tls-verify exclude each other")
 	case len(t.CAData) > 0 && !x509.NewCertPool().AppendCertsFromPEM(t.CAData):
-		return errors.New("certificate-authority-data holds no PEM certificate")
+		return errors.New("certificate-authority-data has no PEM certificate")
 	case (len(t.CertData) == 0) != (len(t.KeyData) == 0):
-		return errors.New("client-certificate-data and client-key-data need each other")
+		return errors.New("client-certificate-data and client-key-data must both be set")
 	case cfg.BearerToken == "" && len(t.CertData) == 0:
 		return errors.New("the user has neither a token nor a client certificate")
 	case strings.ContainsFunc(cfg.BearerToken, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return errors.New("the token has blanks or other characters that a token can't have")
+		return errors.New("the token has blanks, line breaks or other characters that are not allowed in one")
 	}
 	if len(t.CertData) > 0 {
 		if _, err := tls.X509KeyPair(t.CertData, t.KeyData); err != nil {
-			return errors.New("client-certificate-data and client-key-data are no PEM key pair")
+			return errors.New("client-certificate-data and client-key-data are not a PEM key pair")
 		}
 	}
 	return nil

@@ -89,14 +89,14 @@ func TestRefuseKubeconfig(t *testing.T) {
 	_, otherKey := keyPair(t)
 	b64 := base64.StdEncoding.EncodeToString
 	refused := map[string]struct{ data, why string }{
-		"empty":                {"", "no current-context, and 0 contexts"},
+		"empty":                {"", "current-context is not set, and there are 0 contexts"},
 		"text":                 {theToken, "can't be parsed"},
 		"list":                 {"- " + theToken, "can't be parsed"},
 		"other kind":           {"apiVersion: v1\nkind: " + theToken, "can't be parsed"},
 		"wrong type":           {file(current, server, "token: ["+theToken+"]"), "can't be parsed"},
 		"same name twice":      {file(current, server, token) + "- name: u\n  user: {" + token + "}\n", "can't be parsed"},
 		"too large":            {file(current, server, token) + strings.Repeat("#", maxKubeconfig), "more than"},
-		"wrong context":        {file("current-context: "+theToken, server, token), "names no context"},
+		"wrong context":        {file("current-context: "+theToken, server, token), "names a context that is missing"},
 		"two contexts":         {strings.Replace(file("", server, token), "clusters:", "- name: d\n  context: {cluster: k, user: u}\nclusters:", 1), "2 contexts"},
 		"no cluster":           {strings.Replace(file(current, server, token), "cluster: k,", "cluster: z,", 1), "cluster is missing"},
 		"no user":              {strings.Replace(file(current, server, token), "user: u", "user: z", 1), "user is missing"},
@@ -119,12 +119,12 @@ func TestRefuseKubeconfig(t *testing.T) {
 		"password in server":   {file(current, "server: 'https://me:"+theToken+"@h'", token), "user name"},
 		"token in bad server":  {file(current, "server: 'https://me:"+theToken+"@h:x'", token), "https"},
 		"query":                {file(current, "server: 'https://h?"+theToken+"'", token), "query"},
-		"nobody":               {file(current, server, ""), "neither"},
+		"no credentials":       {file(current, server, ""), "neither"},
 		"token with line":      {file(current, server, `token: "`+theToken+`\n"`), "blanks"},
 		"no authority":         {file(current, server+", certificate-authority-data: "+b64([]byte(theToken)), token), "authority"},
 		"authority, insecure":  {file(current, server+", insecure-skip-tls-verify: true, certificate-authority-data: "+b64(cert), token), "exclude"},
-		"certificate, no key":  {file(current, server, "client-certificate-data: "+b64(cert)), "each other"},
-		"key, no certificate":  {file(current, server, "client-key-data: "+b64(key)), "each other"},
+		"certificate, no key":  {file(current, server, "client-certificate-data: "+b64(cert)), "must both be set"},
+		"key, no certificate":  {file(current, server, "client-key-data: "+b64(key)), "must both be set"},
 		"key of another":       {file(current, server, "client-certificate-data: "+b64(cert)+", client-key-data: "+b64(otherKey)), "key pair"},
 		"no certificate, blob": {file(current, server, "client-certificate-data: "+b64([]byte(theToken))+", client-key-data: "+b64([]byte(theToken))), "key pair"},
 	}
@@ -141,8 +141,8 @@ func TestRefuseKubeconfig(t *testing.T) {
 	}
 }
 
-// Whatever a Secret holds, it is refused without a word of it, or it reaches its
-// cluster by what is inline in it.
+// Whatever a Secret contains, it is refused by an error that does not quote it, or
+// accepted with inline credentials only.
 func FuzzReadKubeconfig(f *testing.F) {
 	f.Add([]byte(file(current, server, token)))
 	f.Add([]byte(file("", server+", insecure-skip-tls-verify: true", token)))

@@ -15,42 +15,42 @@ import (
 	"isthmus/federation"
 )
 
-// Which client a request belongs to: that of Kubernetes' own resources, or that
-// of Linkerd's. Linkerd's destination controller has two.
+// Values of the label "client": Linkerd's destination controller has one client for
+// Kubernetes' own resources and one for Linkerd's.
 const (
 	clientKubernetes = "k8s"
 	clientLinkerd    = "l5dCrd"
 )
 
-// Requests are the series about what is asked of API servers: a cluster's for as
-// long as it is known, so that an answer which comes after its end brings none back.
+// Requests has metrics of requests to API servers, by cluster. A cluster has series
+// from [New] to [Requests.Forget]; an answer that comes after that brings none back.
 // It is a [prometheus.Collector]; nil counts nothing.
 type Requests struct {
-	described *clusterRequests // has none
+	described *clusterRequests // for Describe; it counts nothing
 
-	mu sync.Mutex
-	of map[string]*clusterRequests // under mu; by cluster
+	mu        sync.Mutex
+	byCluster map[string]*clusterRequests // under mu
 }
 
-// clusterRequests are those of one cluster.
+// clusterRequests has the metrics of one cluster.
 type clusterRequests struct {
 	total, errors        *prometheus.CounterVec
 	latency              prometheus.ObserverVec
 	inFlight, qps, burst *prometheus.GaugeVec
 }
 
-// NewRequests returns one without clusters. It is for the caller to register.
+// NewRequests returns Requests without clusters. The caller registers them.
 func NewRequests() *Requests {
-	return &Requests{described: newClusterRequests(""), of: make(map[string]*clusterRequests)}
+	return &Requests{described: newClusterRequests(""), byCluster: make(map[string]*clusterRequests)}
 }
 
 func newClusterRequests(cluster string) *clusterRequests {
-	of := prometheus.Labels{"cluster": cluster}
+	curried := prometheus.Labels{"cluster": cluster}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append(labels, "cluster")).MustCurryWith(of)
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append(labels, "cluster")).MustCurryWith(curried)
 	}
 	gauge := func(name, help string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"client", "cluster"}).MustCurryWith(of)
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"client", "cluster"}).MustCurryWith(curried)
 	}
 	return &clusterRequests{
 		total: counter("http_client_requests_total",
@@ -61,7 +61,7 @@ func newClusterRequests(cluster string) *clusterRequests {
 			Name:    "http_client_request_latency_seconds",
 			Help:    "How long API servers took to begin their answer.",
 			Buckets: slices.Concat(prometheus.LinearBuckets(.01, .01, 5), prometheus.LinearBuckets(.1, .1, 5), prometheus.LinearBuckets(1, 1, 5), prometheus.LinearBuckets(10, 10, 5)),
-		}, []string{"client", "code", "method", "cluster"}).MustCurryWith(of),
+		}, []string{"client", "code", "method", "cluster"}).MustCurryWith(curried),
 		inFlight: gauge("http_client_in_flight_requests", "Requests to API servers whose answer has not begun."),
 		qps:      gauge("http_client_qps", "Client-side limit of requests a second; -1: none."),
 		burst:    gauge("http_client_burst", "Client-side limit of requests in a burst; -1: none."),
@@ -82,7 +82,7 @@ func (m *Requests) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (m *Requests) Collect(ch chan<- prometheus.Metric) {
 	m.mu.Lock()
-	clusters := slices.Collect(maps.Values(m.of))
+	clusters := slices.Collect(maps.Values(m.byCluster))
 	m.mu.Unlock()
 	for _, c := range clusters {
 		for _, v := range c.collectors() {
@@ -91,22 +91,22 @@ func (m *Requests) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// Forget ends a cluster's series, for good: a request that is still under way, of
-// a [Client] made before, brings none back.
+// Forget removes a cluster's series. A request of a [Client] made before that is still
+// under way does not bring them back.
 func (m *Requests) Forget(name federation.ClusterName) {
 	if m == nil {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.of, name.String())
+	delete(m.byCluster, name.String())
 }
 
-// cluster returns a cluster's series, new ones if there are none.
+// cluster returns a cluster's metrics, new ones if there are none.
 func (m *Requests) cluster(name federation.ClusterName) *clusterRequests {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c := m.of[name.String()]
+	c := m.byCluster[name.String()]
 	if c == nil {
 		c = newClusterRequests(name.String())
 		for _, client := range []string{clientKubernetes, clientLinkerd} {
@@ -114,26 +114,26 @@ func (m *Requests) cluster(name federation.ClusterName) *clusterRequests {
 			c.burst.WithLabelValues(client).Set(-1)
 			c.inFlight.WithLabelValues(client)
 		}
-		m.of[name.String()] = c
+		m.byCluster[name.String()] = c
 	}
 	return c
 }
 
-// transport returns one that counts a cluster's requests.
+// transport returns a RoundTripper that counts a cluster's requests.
 func (m *Requests) transport(name federation.ClusterName, next http.RoundTripper) http.RoundTripper {
 	if m == nil {
 		return next
 	}
-	return &counted{next, m.cluster(name)}
+	return &countingTransport{next, m.cluster(name)}
 }
 
-// counted is a cluster's transport that counts.
-type counted struct {
+// countingTransport counts the requests of one cluster.
+type countingTransport struct {
 	next    http.RoundTripper
 	metrics *clusterRequests
 }
 
-func (c *counted) RoundTrip(request *http.Request) (*http.Response, error) {
+func (c *countingTransport) RoundTrip(request *http.Request) (*http.Response, error) {
 	client, method, start := clientOf(request.URL.Path), strings.ToLower(request.Method), time.Now()
 	inFlight := c.metrics.inFlight.WithLabelValues(client)
 	inFlight.Inc()
@@ -149,7 +149,7 @@ func (c *counted) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// clientOf says whose resources a path is about.
+// clientOf returns the label "client" of a request's path.
 func clientOf(path string) string {
 	for _, group := range []string{crd.PolicyVersion.Group, crd.WorkloadVersion.Group, crd.ProfileVersion.Group} {
 		if strings.Contains(path, "/apis/"+group+"/") {
@@ -159,8 +159,8 @@ func clientOf(path string) string {
 	return clientKubernetes
 }
 
-// codeOf is a status code as a label. Servers may answer with any: those without
-// a meaning are one.
+// codeOf returns a status code's label. A server may answer with any code: all that
+// HTTP does not define have one label, so that their number is bounded.
 func codeOf(code int) string {
 	if http.StatusText(code) == "" {
 		return "unknown"

@@ -2,28 +2,24 @@ package kube
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"isthmus/clusterstore/internal/metricstest"
 )
 
-type answerer func(*http.Request) (*http.Response, error)
-
-func (f answerer) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-// TestRequests: what is asked of a cluster is counted by client, and gone with
-// the cluster for good.
+// TestRequests: requests are counted by cluster and client, and the series of a cluster
+// are gone for good once it is forgotten.
 func TestRequests(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m := NewRequests()
 	registry.MustRegister(m)
 	answer, fail := 200, error(nil)
-	next := answerer(func(*http.Request) (*http.Response, error) {
+	next := roundTrip(func(*http.Request) (*http.Response, error) {
 		if fail != nil {
 			return nil, fail
 		}
@@ -45,14 +41,7 @@ func TestRequests(t *testing.T) {
 	fail = errors.New("refused")
 	ask(east, "/api/v1/pods")
 
-	expect := func(want ...string) {
-		t.Helper()
-		got := scrape(t, registry)
-		got = slices.DeleteFunc(got, func(s string) bool { return strings.Contains(s, "latency") })
-		if !slices.Equal(got, want) {
-			t.Errorf("scraped\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
-		}
-	}
+	expect := func(want ...string) { t.Helper(); metricstest.Check(t, registry, want...) }
 	each := func(name, value string, clusters ...string) (list []string) {
 		for _, client := range []string{"k8s", "l5dCrd"} {
 			for _, cluster := range clusters {
@@ -78,7 +67,7 @@ func TestRequests(t *testing.T) {
 		each("http_client_burst", "-1", "local"), each("http_client_in_flight_requests", "0", "local"), each("http_client_qps", "-1", "local"),
 		[]string{"http_client_requests_total client=l5dCrd cluster=local code=200 method=get 1"})
 	expect(left...)
-	ask(east, "/api/v1/pods") // which ends late
+	ask(east, "/api/v1/pods") // ends after Forget
 	answer, fail = 200, nil
 	ask(east, "/api/v1/pods")
 	expect(left...)
@@ -90,23 +79,4 @@ func TestRequests(t *testing.T) {
 			"http_client_requests_total client=k8s cluster=east code=200 method=get 1",
 			"http_client_requests_total client=l5dCrd cluster=local code=200 method=get 1",
 		})...)
-}
-
-// scrape returns every series as a line: name, label values, value.
-func scrape(t *testing.T, registry *prometheus.Registry) (lines []string) {
-	t.Helper()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			line := f.GetName()
-			for _, l := range m.GetLabel() {
-				line += " " + l.GetName() + "=" + l.GetValue()
-			}
-			lines = append(lines, fmt.Sprint(line, " ", m.GetGauge().GetValue()+m.GetCounter().GetValue()))
-		}
-	}
-	return lines
 }

@@ -14,11 +14,10 @@ import (
 	"isthmus/federation"
 )
 
-// Limits of one connection or request. Together they turn every way that an API
-// server can be away into an error within some seconds: not there (dial), accepts
-// and is silent (TLS handshake, response header), or went away without a word
-// (pings). API servers send the header of a watch at once, so that the
-// limit holds for watches too.
+// Timeouts of a connection or request. Together they make a server that does not
+// answer an error within seconds: it can't be reached (dial), accepts connections and
+// sends nothing (TLS handshake, response header), or disappears later (pings). API
+// servers send the header of a watch at once, so headerTimeout is for watches too.
 const (
 	dialTimeout   = 5 * time.Second
 	headerTimeout = 10 * time.Second
@@ -26,11 +25,11 @@ const (
 	pingTimeout   = 3 * time.Second
 )
 
-// maxAnswer bounds an answer that is read as a whole: a page of a list. Watches
-// come event by event.
+// maxAnswer is the largest answer that is read as a whole, in bytes: a page of a list.
+// Watches are read event by event.
 const maxAnswer = 256 << 20
 
-// newHTTPClient returns a client, and what lets go of its idle connections.
+// newHTTPClient returns a client, and a function that closes its idle connections.
 func newHTTPClient(name federation.ClusterName, cfg *rest.Config) (*http.Client, func(), error) {
 	transport, err := newTransport(name, cfg)
 	if err != nil {
@@ -40,9 +39,9 @@ func newHTTPClient(name federation.ClusterName, cfg *rest.Config) (*http.Client,
 	if err != nil {
 		return nil, nil, fmt.Errorf("credentials: %w", err)
 	}
-	// API servers don't redirect, and the one of a link must not send the
-	// gateway's requests elsewhere.
-	return &http.Client{Transport: once{wrapped}, CheckRedirect: func(*http.Request, []*http.Request) error {
+	// API servers don't redirect, and a linked cluster must not send the gateway's
+	// requests elsewhere.
+	return &http.Client{Transport: singleTry{wrapped}, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
 	}}, transport.CloseIdleConnections, nil
 }
@@ -70,15 +69,16 @@ func newTransport(name federation.ClusterName, cfg *rest.Config) (*http.Transpor
 			return dial(ctx, network, address)
 		}
 	}
-	// The gateway's environment speaks for the cluster that it runs in. A link
-	// is reached as its kubeconfig says, and by no detour.
+	// The environment's proxy is for the cluster that the gateway runs in. A linked
+	// cluster is reached directly at its kubeconfig's server.
 	if t.Proxy == nil && name == federation.Local {
 		t.Proxy = http.ProxyFromEnvironment
 	}
 	return t, nil
 }
 
-// newDialer finds out by itself, for servers without HTTP/2, that a host is gone.
+// newDialer has TCP keep-alives, which notice that a host is gone if the server has no
+// HTTP/2.
 func newDialer() *net.Dialer {
 	return &net.Dialer{
 		Timeout:         dialTimeout,
@@ -86,35 +86,35 @@ func newDialer() *net.Dialer {
 	}
 }
 
-// once keeps client-go from trying a request again by itself, up to ten times
-// and for as long as the server likes. Whether and when to try again is for the
-// resource to decide, and for the health to know. Nor does it say in the log what
-// a server likes to warn of.
-type once struct{ next http.RoundTripper }
+// singleTry keeps client-go from retrying a request by itself, up to ten times and for
+// as long as the server's Retry-After asks for: the resource's loop decides when to
+// retry, and the health has to show each failure. It also drops warnings, which
+// client-go would log.
+type singleTry struct{ next http.RoundTripper }
 
-func (o once) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := o.next.RoundTrip(request)
+func (s singleTry) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := s.next.RoundTrip(request)
 	if err != nil {
-		return nil, failure{err}
+		return nil, rewordedError{err}
 	}
 	response.Header.Del("Retry-After")
 	response.Header.Del("Warning")
 	if watching := request.URL.Query().Get("watch"); watching == "" || watching == "false" {
-		response.Body = &bounded{ReadCloser: response.Body, left: maxAnswer}
+		response.Body = &limitedBody{ReadCloser: response.Body, left: maxAnswer}
 	}
 	return response, nil
 }
 
-// bounded is a body that fails beyond a size, where client-go would read on until
-// there is no memory left.
-type bounded struct {
+// limitedBody fails beyond a size. client-go would read on until there is no memory
+// left.
+type limitedBody struct {
 	io.ReadCloser
 	left int64
 }
 
 var errTooLarge = fmt.Errorf("the API server's answer is larger than %d MiB", maxAnswer>>20)
 
-func (b *bounded) Read(p []byte) (int, error) {
+func (b *limitedBody) Read(p []byte) (int, error) {
 	if b.left <= 0 {
 		return 0, errTooLarge
 	}
@@ -123,16 +123,16 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// failure wraps an error so that client-go sees one. It takes timeouts, and
-// errors with certain texts, for the end of a watch that went well: a cluster
-// whose connections are all reset would pass for one where nothing happens.
-type failure struct{ error }
+// rewordedError hides an error's type and changes its text if client-go would take it
+// for the regular end of a watch: it does so with timeouts and with certain texts, and
+// then a cluster whose connections are all reset looks like one without changes.
+type rewordedError struct{ error }
 
-func (f failure) Unwrap() error { return f.error }
+func (r rewordedError) Unwrap() error { return r.error }
 
-func (f failure) Error() string { return reworded.Replace(f.error.Error()) }
+func (r rewordedError) Error() string { return rewordings.Replace(r.error.Error()) }
 
-var reworded = strings.NewReplacer(
+var rewordings = strings.NewReplacer(
 	"connection reset by peer", "connection was reset by peer",
 	"use of closed network connection", "use of a closed network connection",
 	"http2: server sent GOAWAY and closed the connection", "the server closed the HTTP/2 connection (GOAWAY)",

@@ -7,9 +7,9 @@ import (
 	"unicode"
 )
 
-// Printable returns err, or one with its text made fit to be shown, if that was
-// up to a server or to whoever writes an object, and is not: unprintable
-// characters are blanks, and what goes beyond 500 bytes is cut off.
+// Printable makes an error safe to log and show whose text may come from a server or
+// an object: unprintable characters are replaced by blanks, and the text is cut off
+// after 500 bytes. If nothing has to be changed it returns err itself.
 func Printable(err error) error {
 	const most = 500
 	text := err.Error()
@@ -25,8 +25,8 @@ func Printable(err error) error {
 	return errors.New(strings.TrimSpace(fit))
 }
 
-// withheld returns err, or one without the token if its text has that.
-func withheld(err error, token string) error {
+// withoutToken returns err or, if its text has the token, an error without it.
+func withoutToken(err error, token string) error {
 	if token == "" {
 		return err
 	}
@@ -38,7 +38,7 @@ func withheld(err error, token string) error {
 	return err
 }
 
-// Clip keeps what an error quotes of somebody's text short: 80 bytes of it.
+// Clip shortens a text that an error quotes to 80 bytes.
 func Clip(s string) string {
 	const most = 80
 	if len(s) > most {
