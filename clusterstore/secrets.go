@@ -33,9 +33,9 @@ func (s *Store) followSecrets(ctx context.Context) {
 			}
 			return readSecret(o, time.Now()), true
 		},
-		Into:   known,
-		Taken:  func() { s.secrets.Set(known.snapshot()) },
-		Report: s.reportReading,
+		Into:    known,
+		Applied: func() { s.secrets.Set(known.snapshot()) },
+		Report:  s.reportReading,
 	})).Run(ctx, nil)
 }
 
@@ -79,7 +79,7 @@ func (s secrets) Drop(key string) bool {
 	return existed
 }
 
-func (s secrets) Leave(string) {}
+func (s secrets) PrepareDrop(string) {}
 
 func (s secrets) Keys(yield func(string) bool) { maps.Keys(s)(yield) }
 

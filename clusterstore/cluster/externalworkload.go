@@ -109,7 +109,7 @@ func (s *state) workloadKind() kind[placedPod] {
 			s.note("ExternalWorkload "+key, "")
 			return s.dropPod(workloadPrefix + key)
 		},
-		leave: func(key string) { s.movePod(s.pods[workloadPrefix+key], nil) },
+		prepareDrop: func(key string) { s.movePod(s.pods[workloadPrefix+key], nil) },
 		keys: func(yield func(string) bool) {
 			for key, p := range s.pods {
 				key, ok := strings.CutPrefix(key, workloadPrefix)

@@ -23,10 +23,10 @@ func (s *state) sweepPod(p *pod) {
 
 func (s *state) podKind() kind[placedPod] {
 	return kind[placedPod]{
-		put:   s.putPlaced,
-		drop:  s.dropPod,
-		leave: func(key string) { s.movePod(s.pods[key], nil) },
-		keys:  keysOf(s.pods, func(p *pod) bool { return p.facts.known() && !p.facts.external() }),
+		put:         s.putPlaced,
+		drop:        s.dropPod,
+		prepareDrop: func(key string) { s.movePod(s.pods[key], nil) },
+		keys:        keysOf(s.pods, func(p *pod) bool { return p.facts.known() && !p.facts.external() }),
 	}
 }
 

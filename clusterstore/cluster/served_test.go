@@ -200,7 +200,7 @@ func TestHeaderAndThenNothing(t *testing.T) {
 		streams bool
 		limit   time.Duration
 		text    string
-	}{"list": {false, 30 * time.Second, "deadline"}, "streamed list": {true, 10 * time.Second, "said nothing"}} {
+	}{"list": {false, 30 * time.Second, "deadline"}, "streamed list": {true, 10 * time.Second, "sent nothing"}} {
 		t.Run(name, func(t *testing.T) {
 			var healthy atomic.Bool
 			handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

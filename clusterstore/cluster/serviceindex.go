@@ -79,7 +79,7 @@ func (s *state) serviceKind() kind[*Service] {
 			s.mark(id)
 			return true
 		},
-		leave: func(key string) {
+		prepareDrop: func(key string) {
 			id := serviceID(key)
 			s.moveService(id, s.services[id].spec, nil)
 		},

@@ -67,9 +67,9 @@ func (s *state) lock() {
 type kind[T any] struct {
 	put  func(key string, value T) follow.Effect
 	drop func(key string) (existed bool)
-	// leave, if set, takes the addresses from an object that is there.
-	leave func(key string)
-	keys  func(yield func(key string) bool)
+	// prepareDrop, if set, takes the addresses from an object that is there.
+	prepareDrop func(key string)
+	keys        func(yield func(key string) bool)
 }
 
 // locked is the [follow.Store] of a kind: each of its methods holds state.mu.
@@ -90,13 +90,13 @@ func (l locked[T]) Drop(key string) (existed bool) {
 	return l.kind.drop(key)
 }
 
-func (l locked[T]) Leave(key string) {
-	if l.kind.leave == nil {
+func (l locked[T]) PrepareDrop(key string) {
+	if l.kind.prepareDrop == nil {
 		return
 	}
 	l.state.lock()
 	defer l.state.mu.Unlock()
-	l.kind.leave(key)
+	l.kind.prepareDrop(key)
 }
 
 func (l locked[T]) Keys(yield func(string) bool) {

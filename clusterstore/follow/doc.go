@@ -1,6 +1,6 @@
-// Package follow reads objects of an API server and keeps up with their changes:
-// it lists and watches, for as long as it takes, and says how that goes. It knows
-// nothing of what the objects are about.
+// Package follow keeps a local copy of objects of an API server: it lists and
+// watches them until it is stopped, and reports the health of that. It knows nothing
+// about the objects themselves.
 //
 //	pods := follow.New(follow.Kind[*corev1.Pod, string]{
 //		Name: "pods", Needed: true,
@@ -12,24 +12,24 @@
 //
 // What callers may rely on:
 //
-//   - What has been read stays in its Store until the API says that it is gone. A
-//     lost API takes nothing away, and is followed again within 10 s of its return,
-//     however long that took.
-//   - Every failure is in the Group's Health at once, and is tried again after less
-//     than 4 s; a resource that is not needed, and forbidden or absent, within 30 s.
-//   - A list that falls silent is a failure within 10 s if it is streamed, and
-//     within 30 s if it comes in pages. (Other silences are for the client to find:
-//     see clusterstore/kube.)
-//   - Of a new list, what is not in it is dropped last: what takes its place is
-//     there before.
-//   - Each object is made small as it is decoded, lists included.
+//   - An object that was read stays in its Store until the API reports it as deleted.
+//     While the API can't be reached, all objects stay. It is watched again within
+//     10 s of its return, however long it was away.
+//   - Every failure is in the Group's Health at once, and is retried after less than
+//     4 s; a resource that is optional, and forbidden or absent, within 30 s.
+//   - A list in which nothing comes any more fails within 10 s if it is streamed, and
+//     within 30 s if it comes in pages. (Other timeouts are the client's: see
+//     clusterstore/kube.)
+//   - After a new list, the objects that are not in it are dropped last, so that
+//     their replacements are there before.
+//   - Each object is compacted ([Kind].Compact) as it is decoded, lists included.
 //
-// Each Resource has one goroutine, that of its reflector, and all are those of
-// [Group.Run], which waits for them. Health is safe for concurrent use. A lock of
-// this package is never held while a function of the caller's runs.
+// [Group.Run] starts one goroutine for each Resource, that of its reflector, and waits
+// for them all. Health, Synced and HealthChanged are safe for concurrent use. No lock
+// of this package is held while a function of the caller's runs.
 //
-// It drives client-go's reflectors without informers: an informer on top would
-// hold every object twice, and fix how long failures back off.
+// It drives client-go's reflectors without informers: an informer would hold every
+// object twice, and has a fixed backoff.
 //
-// ARCHITECTURE.md, at the module's root, says how the packages work together.
+// ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package follow

@@ -8,14 +8,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// outdated tells whether the server no longer, or not yet, knows the version
-// that we asked to go on from. The reflector then starts over by itself.
+// outdated reports whether the server no longer, or not yet, knows the version from
+// which a watch was to go on. The reflector then starts over by itself.
 func outdated(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
-// answered tells whether a server refused the request for what it is, as
-// opposed to being unreachable or unable.
+// answered reports whether a server has refused the request itself (a code 4xx), as
+// opposed to being unreachable or overloaded.
 func answered(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
@@ -25,23 +25,26 @@ func answered(err error) bool {
 	return code >= 400 && code < 500 && code != 429
 }
 
-// anew returns what makes a reflector list again after a watch that could not be
-// started. If it knew that there was no server it would, once there is one, just
-// go on from where it was; but that may be a server that has been restored from
-// a backup, whose versions count from there again: it would tell of nothing.
-func anew(err error) error {
+// relist returns an error that makes a reflector list again after a watch that could
+// not be started. If it saw that the server was unreachable it would, once that is
+// back, just watch from the last version; but the server may have been restored from
+// a backup, and its versions count from there: such a watch would miss changes.
+func relist(err error) error {
 	if errors.As(err, new(apierrors.APIStatus)) {
 		return err // an answer
 	}
 	return hidden{err}
 }
 
-// hidden is an error that does not show what it wraps, but for what it was.
+// hidden wraps an error so that errors.As finds nothing in it; errors.Is still finds
+// the error itself.
 type hidden struct{ err error }
 
 func (h hidden) Error() string { return h.err.Error() }
 
 func (h hidden) Is(target error) bool { return target == h.err }
 
-// errType says that a server sent something that was not asked for.
-func errType(o any) error { return fmt.Errorf("unexpected object of type %T", o) }
+// errUnexpectedType returns an error: a server sent an object that was not requested.
+func errUnexpectedType(o any) error {
+	return fmt.Errorf("the API server sent an object of unexpected type %T", o)
+}

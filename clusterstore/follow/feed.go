@@ -9,26 +9,26 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// feed is the store that a resource's reflector fills: it takes the objects of type
-// O that are delivered, makes a small T of each, and hands them to the kind's
-// Store. All its methods are called by the reflector, one at a time.
+// feed is the store that a resource's reflector fills: it compacts each object, of
+// type O, to a T and puts that into the kind's Store. All its methods are called by
+// the reflector, one at a time.
 type feed[O runtime.Object, T any] struct {
 	kind     Kind[O, T]
 	resource *Resource
 }
 
-// compacted is an object on its way from an answer of the API into the state. It
-// passes as an API object, so that reflectors can carry it: what they gather of
-// a list is small from the start.
+// compacted is an object on its way from an answer of the API into the Store. It
+// implements runtime.Object, so that reflectors can hold it: the list that they
+// collect is small from the start.
 type compacted[T any] struct {
 	key     string
 	value   T
 	ok      bool
-	updated int64 // as lag has it
+	updated int64 // as lag.updated returns it
 }
 
 func (c *compacted[T]) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
-func (c *compacted[T]) DeepCopyObject() runtime.Object   { return c } // nobody writes it
+func (c *compacted[T]) DeepCopyObject() runtime.Object   { return c } // it is never written
 func (c *compacted[T]) GetObjectMeta() metav1.Object {
 	namespace, name := SplitKey(c.key)
 	return &metav1.ObjectMeta{Namespace: namespace, Name: name}
@@ -41,12 +41,12 @@ func (f *feed[O, T]) convert(o any) (*compacted[T], error) {
 	case O:
 		m, err := meta.Accessor(o)
 		if err != nil {
-			return nil, errType(o)
+			return nil, errUnexpectedType(o)
 		}
 		value, ok := f.kind.Compact(o)
 		return &compacted[T]{key: JoinKey(m.GetNamespace(), m.GetName()), value: value, ok: ok, updated: f.resource.lag.updated(m)}, nil
 	}
-	return nil, errType(o)
+	return nil, errUnexpectedType(o)
 }
 
 func (f *feed[O, T]) Transformer() cache.TransformFunc {
@@ -56,11 +56,11 @@ func (f *feed[O, T]) Transformer() cache.TransformFunc {
 	}
 }
 
-// compactList makes a page of a list small.
+// compactList compacts a page of a list.
 func (f *feed[O, T]) compactList(page runtime.Object) (runtime.Object, error) {
 	from, err := meta.ListAccessor(page)
 	if err != nil {
-		return nil, errType(page)
+		return nil, errUnexpectedType(page)
 	}
 	list := &metainternal.List{ListMeta: metav1.ListMeta{
 		ResourceVersion:    from.GetResourceVersion(),
@@ -77,10 +77,11 @@ func (f *feed[O, T]) compactList(page runtime.Object) (runtime.Object, error) {
 	return list, err
 }
 
-// Replace takes over a whole list: what is not in it is gone. That is dropped
-// last, so that what takes its place is there before: another slice, Pod, Server
-// or ServiceProfile. But its addresses are taken from it first: while two have
-// one, nobody has it, and proxies that are told so don't ask again.
+// Replace puts a whole list into the Store and drops the objects that are not in it.
+// They are dropped last, so that their replacements (another slice, Pod, Server or
+// ServiceProfile) are there before. But their addresses are released first
+// (PrepareDrop): an address with two owners is ambiguous, and a proxy that got that
+// answer does not ask again.
 func (f *feed[O, T]) Replace(list []any, _ string) error {
 	listed := make(map[string]struct{}, len(list))
 	var present []*compacted[T]
@@ -89,7 +90,7 @@ func (f *feed[O, T]) Replace(list []any, _ string) error {
 		if err != nil {
 			return err
 		}
-		f.resource.lag.listed(c.updated)
+		f.resource.lag.seen(c.updated)
 		if c.ok {
 			listed[c.key] = struct{}{}
 			present = append(present, c)
@@ -97,7 +98,7 @@ func (f *feed[O, T]) Replace(list []any, _ string) error {
 	}
 	gone := f.unlisted(listed)
 	for _, key := range gone {
-		f.kind.Into.Leave(key)
+		f.kind.Into.PrepareDrop(key)
 	}
 	for _, c := range present {
 		f.put(c)
@@ -106,8 +107,8 @@ func (f *feed[O, T]) Replace(list []any, _ string) error {
 		f.drop(key)
 	}
 	f.resource.listed()
-	f.taken()
-	f.resource.hasTried()
+	f.applied()
+	f.resource.markTried()
 	return nil
 }
 
@@ -121,24 +122,25 @@ func (f *feed[O, T]) unlisted(listed map[string]struct{}) (gone []string) {
 	return gone
 }
 
-func (f *feed[O, T]) Add(o any) error { return f.take(o, f.resource.lag.listed) }
+func (f *feed[O, T]) Add(o any) error { return f.apply(o, f.resource.lag.seen) }
 
-func (f *feed[O, T]) Update(o any) error { return f.take(o, f.resource.lag.update) }
+func (f *feed[O, T]) Update(o any) error { return f.apply(o, f.resource.lag.observe) }
 
-// take takes over an object, after note has been told when it was updated.
-func (f *feed[O, T]) take(o any, note func(updated int64)) error {
+// apply puts an object into the Store, or drops it if it is not to be kept. Before
+// that, measure gets the time of its update.
+func (f *feed[O, T]) apply(o any, measure func(updated int64)) error {
 	f.resource.group.event()
 	c, err := f.convert(o)
 	if err != nil {
 		return err
 	}
-	note(c.updated)
+	measure(c.updated)
 	if c.ok {
 		f.put(c)
 	} else {
 		f.drop(c.key)
 	}
-	f.taken()
+	f.applied()
 	return nil
 }
 
@@ -149,11 +151,11 @@ func (f *feed[O, T]) Delete(o any) error {
 		return err
 	}
 	f.drop(c.key)
-	f.taken()
+	f.applied()
 	return nil
 }
 
-// Bookmark is a sign of life and nothing else.
+// Bookmark shows only that the watch is alive.
 func (f *feed[O, T]) Bookmark(string) error { f.resource.group.event(); return nil }
 
 func (f *feed[O, T]) Resync() error { return nil }
@@ -174,13 +176,13 @@ func (f *feed[O, T]) drop(key string) {
 	}
 	f.resource.objects.Add(-1)
 	if f.kind.Changed != nil {
-		var none T
-		f.kind.Changed(key, none, false)
+		var zero T
+		f.kind.Changed(key, zero, false)
 	}
 }
 
-func (f *feed[O, T]) taken() {
-	if f.kind.Taken != nil {
-		f.kind.Taken()
+func (f *feed[O, T]) applied() {
+	if f.kind.Applied != nil {
+		f.kind.Applied()
 	}
 }

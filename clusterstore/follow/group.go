@@ -9,16 +9,16 @@ import (
 	"isthmus/federation"
 )
 
-// Options are what a Group's resources have in common: they are of one API.
+// Options are for all resources of a Group, which are of one API.
 type Options struct {
-	// Printable makes an error fit to be shown: an API server may say what it
-	// likes. nil: they are shown as they are.
+	// Printable cleans an error that is shown in the health, since its text may
+	// come from the API server. nil: errors are shown as they are.
 	Printable   func(error) error
 	NoWatchList bool // the API can't stream a list
 }
 
-// Group follows resources of one API together: it says when all that is needed
-// has come, and how the API is doing.
+// Group follows resources of one API together. It knows when all needed ones have
+// synced, and the health of all.
 type Group struct {
 	// fixed
 	options   Options
@@ -32,11 +32,11 @@ type Group struct {
 	synced bool // under mu: the first sync is over
 }
 
-// optionalGrace is how long the first sync waits, once everything needed is
-// there, for an answer about what is not.
+// optionalGrace is how long the first sync, once all needed resources are listed,
+// waits for the optional ones.
 const optionalGrace = 3 * time.Second
 
-// NewGroup returns a Group of these resources, none of which is in another one. It
+// NewGroup returns a Group of these resources, which must not be in another Group. It
 // starts nothing.
 func NewGroup(o Options, resources ...*Resource) *Group {
 	if o.Printable == nil {
@@ -51,7 +51,7 @@ func NewGroup(o Options, resources ...*Resource) *Group {
 
 // Run follows the resources until ctx ends, and returns once all its goroutines
 // have ended. It calls synced, if set, after the first sync and before Synced is
-// closed. It is called once.
+// closed. Call it once.
 func (g *Group) Run(ctx context.Context, synced func()) {
 	var all sync.WaitGroup
 	defer all.Wait()
@@ -68,9 +68,9 @@ func (g *Group) Run(ctx context.Context, synced func()) {
 	close(g.done)
 }
 
-// firstSync waits until everything needed is listed, and what is not needed is
-// listed or has failed once, or keeps the rest waiting. It says whether that
-// came before the end of ctx.
+// firstSync waits until all needed resources are listed, and each optional one is
+// listed, has failed once, or has taken longer than optionalGrace. It returns false
+// if ctx ends before.
 func (g *Group) firstSync(ctx context.Context) bool {
 	for _, r := range g.resources {
 		if !r.needed {
@@ -93,12 +93,13 @@ func (g *Group) firstSync(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// Synced returns a channel that is closed once everything needed has been listed
-// and is in its Store. What is optional is in too if the API lets it be listed.
+// Synced returns a channel that is closed once all objects of needed resources are in
+// their Stores. Those of optional ones are too, if the API lets them be listed in
+// time.
 func (g *Group) Synced() <-chan struct{} { return g.done }
 
 // HealthChanged returns a channel that is closed at the next change of Health's
-// Err or Lost, or of what is synced. Take it before looking at Health.
+// Err or Lost, or of what is synced. Get it before you call Health.
 func (g *Group) HealthChanged() <-chan struct{} {
 	_, stale := g.version.Get()
 	return stale

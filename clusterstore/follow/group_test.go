@@ -52,7 +52,7 @@ func secret(name string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, ResourceVersion: "2"}}
 }
 
-// names is a Store that keeps nothing but keys.
+// names is a Store that only keeps keys.
 type names map[string]bool
 
 func (n names) Put(key string, _ bool) Effect {
@@ -63,13 +63,13 @@ func (n names) Put(key string, _ bool) Effect {
 	return Added
 }
 func (n names) Drop(key string) bool         { was := n[key]; delete(n, key); return was }
-func (n names) Leave(string)                 {}
+func (n names) PrepareDrop(string)           {}
 func (n names) Keys(yield func(string) bool) { maps.Keys(n)(yield) }
 
-// TestTaken: a list is seen as a whole, each event for itself, and failures are
-// reported until the objects can be read again. What is shown of them passes
-// through Printable, and what is reported does not.
-func TestTaken(t *testing.T) {
+// TestApplied: Applied is called once for a list and once for each event, and failures
+// are reported until the objects can be read again. In the health they have passed
+// through Printable, in Report they have not.
+func TestApplied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, known := &api{names: []string{"a", "b"}, err: errors.New("refused by s3cret")}, names{}
 		var mu sync.Mutex
@@ -83,7 +83,7 @@ func TestTaken(t *testing.T) {
 		r := New(Kind[*corev1.Secret, bool]{
 			Name: "secrets", Needed: true, Calls: a.calls(), Fields: "type=x", Into: known,
 			Compact: func(*corev1.Secret) (bool, bool) { return true, true },
-			Taken:   func() { see(fmt.Sprint(slices.Sorted(maps.Keys(known)))) },
+			Applied: func() { see(fmt.Sprint(slices.Sorted(maps.Keys(known)))) },
 			Report: func(err error) {
 				if now := err != nil; now != failing {
 					failing = now

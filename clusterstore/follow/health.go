@@ -5,29 +5,29 @@ import (
 	"time"
 )
 
-// Health says how an API is doing, as far as it is followed.
+// Health shows whether the resources of an API can be listed and watched.
 type Health struct {
 	Err       error     // the newest failure of a needed resource that still lasts; nil: none
-	Lost      time.Time // since when what was synced is not followed; zero: it is
+	Lost      time.Time // since when a synced, needed resource can't be read; zero: all can
 	LastEvent time.Time // when anything last came: a list, an event or a bookmark; zero: nothing yet
 	Resources []ResourceHealth
 }
 
-// ResourceHealth says how one resource is doing.
+// ResourceHealth is the part of one resource.
 type ResourceHealth struct {
 	Resource string `json:"resource"`
 	Needed   bool   `json:"needed"`
 	Synced   bool   `json:"synced"`
-	Objects  int    `json:"objects"`       // known and of use
-	Err      string `json:"err,omitempty"` // what last failed and still does: unreachable, forbidden, absent, …
+	Objects  int    `json:"objects"`       // in the Store
+	Err      string `json:"err,omitempty"` // newest failure, if it still lasts: unreachable, forbidden, absent, …
 }
 
 // condition is a resource's part of the health, under Group.mu.
 type condition struct {
-	synced bool
-	err    error
-	since  time.Time // when err first came
-	newest time.Time // when it was last seen
+	synced   bool
+	err      error
+	since    time.Time // of the first failure since it was healthy
+	lastSeen time.Time // when err was last reported
 }
 
 func (g *Group) setSynced() {
@@ -37,51 +37,51 @@ func (g *Group) setSynced() {
 	g.version.Set(struct{}{})
 }
 
-// fail records that a resource could not be listed or watched.
-func (g *Group) fail(c *condition, err error) {
+// setFailed records that a resource could not be listed or watched.
+func (g *Group) setFailed(c *condition, err error) {
 	err = g.options.Printable(err)
 	now := time.Now()
 	g.mu.Lock()
-	news := c.err == nil || c.err.Error() != err.Error()
+	changed := c.err == nil || c.err.Error() != err.Error()
 	if c.err == nil {
 		c.since = now
 	}
-	c.err, c.newest = err, now
+	c.err, c.lastSeen = err, now
 	g.mu.Unlock()
-	if news {
+	if changed {
 		g.version.Set(struct{}{})
 	}
 }
 
-// listed records that a resource is listed. What is wrong with it stays so
-// until it is watched too: one that can only be listed goes out of date.
-func (g *Group) listed(c *condition) {
+// setListed records that a resource is listed. An error of it stays until it is
+// watched too: a resource that can only be listed goes out of date.
+func (g *Group) setListed(c *condition) {
 	g.event()
 	g.mu.Lock()
-	news := !c.synced
+	changed := !c.synced
 	c.synced = true
 	g.mu.Unlock()
-	if news {
+	if changed {
 		g.version.Set(struct{}{})
 	}
 }
 
-// heal records that a resource is listed and watched.
-func (g *Group) heal(c *condition) {
+// setHealthy records that a resource is listed and watched.
+func (g *Group) setHealthy(c *condition) {
 	g.event()
 	g.mu.Lock()
-	news := c.err != nil || !c.synced
+	changed := c.err != nil || !c.synced
 	*c = condition{synced: true}
 	g.mu.Unlock()
-	if news {
+	if changed {
 		g.version.Set(struct{}{})
 	}
 }
 
-// event records a sign of life.
+// event records that something has come.
 func (g *Group) event() { g.lastEvent.Store(time.Now().UnixNano()) }
 
-// Health says how the API is doing.
+// Health returns the present health of all resources.
 func (g *Group) Health() Health {
 	var all Health
 	if ns := g.lastEvent.Load(); ns != 0 {
@@ -100,8 +100,8 @@ func (g *Group) Health() Health {
 		if c.err == nil || !r.needed {
 			continue
 		}
-		if c.newest.After(newest) {
-			newest, all.Err = c.newest, fmt.Errorf("%s: %w", r.name, c.err)
+		if c.lastSeen.After(newest) {
+			newest, all.Err = c.lastSeen, fmt.Errorf("%s: %w", r.name, c.err)
 		}
 		if g.synced && (all.Lost.IsZero() || c.since.Before(all.Lost)) {
 			all.Lost = c.since

@@ -10,55 +10,55 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Kind says how one kind of object is followed, and where it goes: of an object
-// that the API has as an O, a T is kept. Its functions are called by one
-// goroutine, one at a time, unless something else is said.
+// Kind describes how one kind of object is followed, and where it goes: of an object
+// that the API has as an O, a T is kept. Its functions are called by one goroutine,
+// one at a time, unless noted otherwise.
 type Kind[O runtime.Object, T any] struct {
 	Name   string // of the resource, as in URLs
 	Needed bool   // without it the Group is not synced
 	Calls  Calls
 	Fields string // a field selector; empty: all objects
 
-	// Compact is a pure function. Not ok: the object is none of our concern,
-	// which is as good as its absence.
+	// Compact returns what to keep of an object. Not ok: it is not kept, as if it
+	// did not exist. It is a pure function.
 	Compact func(O) (value T, ok bool)
 	Into    Store[T]
-	// Changed, if set, is called after an object has got into the Store or out of
-	// it; not ok: out of it.
+	// Changed, if set, is called after an object has been put into the Store and
+	// was not Same, or, not ok, has been dropped from it.
 	Changed func(key string, value T, ok bool)
-	// Taken, if set, is called after a whole list, or an event, has been taken
-	// over.
-	Taken func()
+	// Applied, if set, is called after a whole list, or an event, has been put
+	// into the Store.
+	Applied func()
 	// Report, if set, gets every failure, and nil each time that the objects
 	// can be read. It may be called by several goroutines.
 	Report func(error)
-	// Lag, if set, observes how many seconds updates are old when they come.
+	// Lag, if set, observes the age of updates when they come, in seconds.
 	Lag prometheus.Observer
 }
 
-// Store keeps what is followed. Its methods are called by one goroutine, one at a
-// time; keys are as [JoinKey] makes them.
+// Store keeps the objects of a Kind. Its methods are called by one goroutine, one at
+// a time; keys are those of [JoinKey].
 type Store[T any] interface {
 	Put(key string, value T) Effect
 	Drop(key string) (existed bool)
-	// Leave is called, before anything of a new list is put, for each object that
-	// is there and not in the list: it is to be dropped once the others are put.
-	Leave(key string)
-	// Keys iterates over all objects of this kind that are there.
+	// PrepareDrop is called for each object that is in the Store and not in a new
+	// list, before any object of that list is put. It is dropped after that.
+	PrepareDrop(key string)
+	// Keys iterates over the keys of all objects in the Store.
 	Keys(yield func(key string) bool)
 }
 
-// Effect is what came of putting an object into a Store.
+// Effect is what putting an object into a Store has changed.
 type Effect uint8
 
-// What may come of it.
+// The effects of Put.
 const (
-	Same Effect = iota
-	Replaced
+	Same     Effect = iota // nothing: the Store had an equal one
+	Replaced               // the Store had another one with that key
 	Added
 )
 
-// Calls are what is asked of the API about one resource.
+// Calls are the requests for one resource.
 type Calls struct {
 	List  func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	Watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
@@ -70,7 +70,7 @@ type Lister[L runtime.Object] interface {
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// CallsOf are the calls of a client.
+// CallsOf returns the calls of a client.
 func CallsOf[L runtime.Object](client Lister[L]) Calls {
 	return Calls{
 		List: func(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {

@@ -8,13 +8,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ages is an observer that keeps what it sees.
+// ages is an observer that keeps all values.
 type ages []float64
 
 func (a *ages) Observe(v float64) { *a = append(*a, v) }
 
-// updatedAt is an object that its last writer updated at that time, and somebody
-// else applied later.
+// updatedAt returns an object that was last updated at that time, and applied by another
+// writer later.
 func updatedAt(at time.Time) metav1.Object {
 	entry := func(op metav1.ManagedFieldsOperationType, at time.Time) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{Operation: op, Time: &metav1.Time{Time: at}}
@@ -37,29 +37,29 @@ func TestLag(t *testing.T) {
 			seen = nil
 		}
 		start := time.Now()
-		l.listed(l.updated(updatedAt(start)))
-		l.update(l.updated(updatedAt(start)))
-		expect("an update that notes no newer time than the list's")
+		l.seen(l.updated(updatedAt(start)))
+		l.observe(l.updated(updatedAt(start)))
+		expect("an update with no newer time than the list's")
 
 		time.Sleep(5 * time.Second)
-		l.update(l.updated(updatedAt(start.Add(2 * time.Second))))
+		l.observe(l.updated(updatedAt(start.Add(2 * time.Second))))
 		expect("an update", 3)
 		time.Sleep(time.Second)
-		l.update(l.updated(updatedAt(start.Add(2 * time.Second))))
+		l.observe(l.updated(updatedAt(start.Add(2 * time.Second))))
 		expect("another one of the same second", 4)
 		time.Sleep(time.Hour)
-		l.update(l.updated(updatedAt(start.Add(2 * time.Second))))
+		l.observe(l.updated(updatedAt(start.Add(2 * time.Second))))
 		expect("a deletion, which leaves the time of the last update")
-		l.update(l.updated(updatedAt(start.Add(time.Second))))
+		l.observe(l.updated(updatedAt(start.Add(time.Second))))
 		expect("an older one")
-		l.update(l.updated(&metav1.ObjectMeta{}))
-		expect("nobody says")
-		l.update(l.updated(updatedAt(time.Now().Add(time.Minute))))
+		l.observe(l.updated(&metav1.ObjectMeta{}))
+		expect("an update without time")
+		l.observe(l.updated(updatedAt(time.Now().Add(time.Minute))))
 		expect("a clock that is ahead", 0)
 		time.Sleep(2 * time.Second)
-		l.listed(l.updated(updatedAt(time.Now().Add(1000 * time.Hour))))
+		l.seen(l.updated(updatedAt(time.Now().Add(1000 * time.Hour))))
 		time.Sleep(5 * time.Second)
-		l.update(l.updated(updatedAt(time.Now().Add(-time.Second))))
-		expect("an update after one that claims a time to come", 1)
+		l.observe(l.updated(updatedAt(time.Now().Add(-time.Second))))
+		expect("an update after one with a time in the future", 1)
 	})
 }

@@ -20,30 +20,31 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// backoff between attempts (copied, never written): always less than 4 s, so that
-// a cluster that is back is followed within 10 s however long it was away.
+// backoff is the time between attempts. It is always less than 4 s, so that a cluster
+// that is back is watched within 10 s however long it was away. It is copied and
+// never written.
 var backoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Cap: 3 * time.Second, Steps: 10, Jitter: 0.3}
 
 const (
-	// backoffReset is how long all must be well for the backoff to start anew.
+	// backoffReset is how long nothing must fail before the backoff starts over.
 	backoffReset = 30 * time.Second
-	// refusedPause is how long an optional resource that is forbidden or absent
+	// optionalPause is how long an optional resource that is forbidden or absent
 	// is left alone. With the backoff on top it stays below 30 s.
-	refusedPause = 25 * time.Second
-	// pageSize bounds what one answer to a list holds.
+	optionalPause = 25 * time.Second
+	// pageSize is how many objects one page of a list has at most.
 	pageSize = 500
 	// listTimeout is how long one answer to a list may take.
 	listTimeout = 30 * time.Second
-	// silence is how long a list that is streamed may pause. The limits of
-	// the connection say nothing about that: something between us and a server
-	// that hangs may well answer pings.
+	// silence is how long a list that is streamed may pause. The connection's
+	// timeouts don't cover that: a load balancer in front of a server that hangs
+	// may well answer pings.
 	silence = 10 * time.Second
 )
 
-var errSilent = fmt.Errorf("the API server has begun to list and then said nothing for %v", silence)
+var errSilent = fmt.Errorf("the API server began to stream a list and then sent nothing for %v", silence)
 
-// Resource follows one kind of object: a reflector lists and watches it and feeds
-// the kind's Store, and every failure is reported to the Group that it is one of.
+// Resource follows one kind of object: a reflector lists and watches it and fills the
+// kind's Store. Failures are reported to the Resource's Group.
 type Resource struct {
 	// fixed
 	name    string
@@ -51,23 +52,23 @@ type Resource struct {
 	example runtime.Object // a nil of the type that watches deliver
 	calls   Calls
 	fields  string
-	report  func(error) // nil: nobody wants to know
+	report  func(error) // may be nil
 	feed    feeder
 	group   *Group
 	lag     *lag          // of the reflector's goroutine; nil: not measured
 	tried   chan struct{} // closed once listed or, if it is optional, once failed
 
-	try     sync.Once
-	objects atomic.Int64
+	triedOnce sync.Once // closes tried
+	objects   atomic.Int64
 
 	condition condition // under group.mu
 
 	// of the reflector's goroutine
-	refused  time.Time   // not to be tried before
-	skip     error       // what the next list fails with
-	last     error       // newest failure that was reported
-	unproven bool        // the newest state came by a list: whether it can be watched is not known yet
-	guard    *time.Timer // ends a streamed list that has fallen silent; nil: none is under way
+	retryAfter    time.Time   // no request is sent before
+	nextListErr   error       // the next list fails with this, without a request
+	lastErr       error       // newest failure that was reported
+	watchUnproven bool        // the newest objects came by a list: whether they can be watched is not known yet
+	silenceTimer  *time.Timer // ends a streamed list that pauses for too long; nil: none is under way
 }
 
 // feeder is a store that a reflector fills.
@@ -76,14 +77,14 @@ type feeder interface {
 	compactList(runtime.Object) (runtime.Object, error)
 }
 
-// New prepares to follow a kind of object. It is started by the Group that it is
-// given to.
+// New returns a Resource for a kind of object. Pass it to [NewGroup]: the Group starts
+// it.
 func New[O runtime.Object, T any](k Kind[O, T]) *Resource {
-	var none O
+	var zero O
 	r := &Resource{
 		name:    k.Name,
 		needed:  k.Needed,
-		example: none,
+		example: zero,
 		calls:   k.Calls,
 		fields:  k.Fields,
 		report:  k.Report,
@@ -99,12 +100,12 @@ func New[O runtime.Object, T any](k Kind[O, T]) *Resource {
 // Name is the kind's.
 func (r *Resource) Name() string { return r.name }
 
-// Feed is what the reflector fills. Without a reflector, others may fill it, one
-// call at a time.
+// Feed is the store that the reflector fills. For tests without a reflector: they may
+// call it directly, one call at a time.
 func (r *Resource) Feed() cache.ReflectorStore { return r.feed }
 
-// run lists and watches until ctx ends. It drives the reflector itself, since the
-// reflector's own loop hands every failure to a process-wide error handler.
+// run lists and watches until ctx ends. It has a loop of its own, since that of the
+// reflector passes every failure to a process-wide error handler.
 func (r *Resource) run(ctx context.Context) {
 	discard := logr.Discard() // failures are reported to the health
 	ctx = klog.NewContext(ctx, discard)
@@ -116,30 +117,30 @@ func (r *Resource) run(ctx context.Context) {
 		Backoff:         &backoff,
 	})
 	reflector.WatchListPageSize = pageSize
-	defer r.unguard()
+	defer r.stopSilenceTimer()
 	_ = backoff.DelayWithReset(clock.RealClock{}, backoffReset).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		err := reflector.ListAndWatchWithContext(ctx)
-		if err != nil && !errors.Is(err, r.last) {
+		if err != nil && !errors.Is(err, r.lastErr) {
 			r.failed(ctx, err) // not one of our calls, but the reflector can't use what came
 		}
 		return false, nil
-	}) // which returns when ctx ends, and says so
+	}) // it only returns when ctx ends, with ctx's error
 }
 
-// IsWatchListSemanticsUnSupported is what reflectors ask, by this name.
+// IsWatchListSemanticsUnSupported is called by reflectors, which find it by this name.
 func (r *Resource) IsWatchListSemanticsUnSupported() bool { return r.group.options.NoWatchList }
 
-// tryList gets one page, made small before the next one is asked for.
+// tryList gets one page. It is compacted before the next one is requested.
 func (r *Resource) tryList(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-	if err := r.skip; err != nil {
-		r.skip = nil
+	if err := r.nextListErr; err != nil {
+		r.nextListErr = nil
 		return nil, err
 	}
-	if err := r.pause(ctx); err != nil {
+	if err := r.waitForRetry(ctx); err != nil {
 		return nil, err
 	}
 	if opts.ResourceVersion == "0" {
-		opts.ResourceVersion = "" // asked for version 0, servers ignore the limit and send all at once
+		opts.ResourceVersion = "" // for version "0" servers ignore the limit and send all objects at once
 	}
 	limited, stop := context.WithTimeout(ctx, listTimeout)
 	defer stop()
@@ -150,71 +151,72 @@ func (r *Resource) tryList(ctx context.Context, opts metav1.ListOptions) (runtim
 		return nil, err
 	}
 	r.group.event()
-	r.unproven = true
+	r.watchUnproven = true
 	return r.feed.compactList(list)
 }
 
-// tryWatch starts a watch. A reflector asks for two kinds. The one that begins
-// with all objects takes the place of a list; if the server says that it can't
-// do that, the reflector lists. The other goes on after a list.
+// tryWatch starts a watch. A reflector asks for two kinds. One begins with all objects
+// (a streamed list); if the server answers that it doesn't support that, the
+// reflector lists in pages. The other goes on from the version of a list.
 func (r *Resource) tryWatch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	if err := r.pause(ctx); err != nil {
+	if err := r.waitForRetry(ctx); err != nil {
 		return nil, err
 	}
-	r.unguard()
+	r.stopSilenceTimer()
 	opts.FieldSelector = r.fields
 	w, err := r.calls.Watch(ctx, opts)
 	lists := opts.SendInitialEvents != nil && *opts.SendInitialEvents
 	switch {
 	case err == nil:
-		r.unproven = false
-		if lists { // it is proven once all objects are there
-			r.guard = time.AfterFunc(silence, func() { r.silent(w) })
+		r.watchUnproven = false
+		if lists { // the objects are readable once all have come
+			r.silenceTimer = time.AfterFunc(silence, func() { r.endSilentList(w) })
 		} else {
-			r.readable(r.group.heal)
+			r.readable(r.group.setHealthy)
 		}
 		return w, nil
 	case outdated(err):
 		return nil, err
 	case !lists:
 		r.failed(ctx, err)
-		return nil, anew(err)
+		return nil, relist(err)
 	case answered(err):
-		return nil, err // so a list will be tried, and says how it is
+		return nil, err // the reflector will list, which shows whether that fails too
 	}
-	// A list would fail in the same way. And where a reflector knows an error
-	// as worth another attempt, it waits regardless of ctx: so hide what it is.
+	// A list would fail in the same way. And before it retries an error that it
+	// knows to be temporary, a reflector waits regardless of ctx: so hide the type.
 	r.failed(ctx, err)
-	r.skip = hidden{err}
-	return nil, r.skip
+	r.nextListErr = hidden{err}
+	return nil, r.nextListErr
 }
 
-// silent ends a streamed list. It is no call of the reflector's goroutine.
-func (r *Resource) silent(w watch.Interface) {
+// endSilentList ends a streamed list in which nothing comes any more. It is called by
+// the timer, not by the reflector's goroutine.
+func (r *Resource) endSilentList(w watch.Interface) {
 	if !r.needed {
-		r.hasTried()
+		r.markTried()
 	}
 	r.unreadable(errSilent, errSilent)
 	w.Stop()
 }
 
-// progress notes that another object of a list has come.
+// progress restarts the silence timer: another object of a list has come.
 func (r *Resource) progress() {
-	if r.guard != nil {
-		r.guard.Reset(silence)
+	if r.silenceTimer != nil {
+		r.silenceTimer.Reset(silence)
 	}
 }
 
-func (r *Resource) unguard() {
-	if r.guard != nil {
-		r.guard.Stop()
-		r.guard = nil
+func (r *Resource) stopSilenceTimer() {
+	if r.silenceTimer != nil {
+		r.silenceTimer.Stop()
+		r.silenceTimer = nil
 	}
 }
 
-// pause waits for as long as the resource is not to be tried.
-func (r *Resource) pause(ctx context.Context) error {
-	left := time.Until(r.refused)
+// waitForRetry waits until retryAfter.
+func (r *Resource) waitForRetry(ctx context.Context) error {
+	left := time.Until(r.retryAfter)
 	if left <= 0 {
 		return nil
 	}
@@ -233,44 +235,45 @@ func (r *Resource) failed(ctx context.Context, err error) {
 		return
 	}
 	if !r.needed {
-		r.hasTried()
+		r.markTried()
 		if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
-			r.refused = time.Now().Add(refusedPause)
+			r.retryAfter = time.Now().Add(optionalPause)
 		}
 	}
-	r.last = err
+	r.lastErr = err
 	shown := err
-	// The URL of the request differs from attempt to attempt, and helps nobody.
+	// Leave out the request's URL: it differs from attempt to attempt.
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		shown = u.Err
 	}
 	r.unreadable(err, shown)
 }
 
-// listed is called by the feed when all objects have been taken over.
+// listed is called by the feed when all objects of a list are in the Store.
 func (r *Resource) listed() {
-	r.unguard()
-	if r.unproven {
-		r.readable(r.group.listed)
+	r.stopSilenceTimer()
+	if r.watchUnproven {
+		r.readable(r.group.setListed)
 	} else {
-		r.readable(r.group.heal)
+		r.readable(r.group.setHealthy)
 	}
 }
 
-// hasTried lets the first sync go on.
-func (r *Resource) hasTried() { r.try.Do(func() { close(r.tried) }) }
+// markTried lets the Group's first sync go on.
+func (r *Resource) markTried() { r.triedOnce.Do(func() { close(r.tried) }) }
 
-// readable notes that the objects can be read; note does so in the health.
-func (r *Resource) readable(note func(*condition)) {
-	note(&r.condition)
+// readable reports that the objects can be read; record does so in the health.
+func (r *Resource) readable(record func(*condition)) {
+	record(&r.condition)
 	if r.report != nil {
 		r.report(nil)
 	}
 }
 
-// unreadable notes that the objects can't be read, and what the health shows of why.
+// unreadable reports that the objects can't be read: why to the kind's Report, shown
+// in the health.
 func (r *Resource) unreadable(why, shown error) {
-	r.group.fail(&r.condition, shown)
+	r.group.setFailed(&r.condition, shown)
 	if r.report != nil {
 		r.report(why)
 	}
