@@ -49,7 +49,7 @@ type follower interface {
 	Health() cluster.Health
 	HealthChanged() <-chan struct{}
 
-	At(netip.AddrPort) cluster.Found
+	LookupAddress(netip.AddrPort) cluster.Found
 	Instance(svc federation.ServiceID, hostname string, port uint16) *federation.Endpoint
 	Service(federation.ServiceID) *cluster.Service
 	ServiceProfile(namespace, name string) (p *federation.ServiceProfile, exists bool)

@@ -11,7 +11,7 @@ import (
 // cluster knows now.
 func (l *Local) profile(k federation.ProfileKey) *federation.Profile {
 	if k.Addr.IsValid() {
-		switch at := l.cluster.At(k.Addr); {
+		switch at := l.cluster.LookupAddress(k.Addr); {
 		case at.Claimed != "":
 			return &federation.Profile{Reason: federation.Ambiguous, Claimed: at.Claimed}
 		case at.Service != nil:

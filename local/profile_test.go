@@ -23,7 +23,7 @@ func (k *known) ServiceProfile(namespace, name string) (*federation.ServiceProfi
 	return p, ok
 }
 
-func (k *known) At(addr netip.AddrPort) cluster.Found {
+func (k *known) LookupAddress(addr netip.AddrPort) cluster.Found {
 	if f, ok := k.found[addr]; ok {
 		return f
 	}

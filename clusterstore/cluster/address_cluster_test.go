@@ -15,15 +15,15 @@ import (
 	"isthmus/clusterstore/crd"
 )
 
-// watchedAddress is what somebody who asks again only when told knows of an
-// address.
+// watchedAddress is an address of a running cluster, as a client knows it that looks it
+// up again only when a change is reported.
 type watchedAddress struct {
 	*running
 	addr  netip.AddrPort
 	known string
 }
 
-// atAddress runs a cluster, and follows one address of it.
+// atAddress runs a cluster and watches one address of it.
 func atAddress(t *testing.T, addr string, test func(*watchedAddress), objects ...runtime.Object) {
 	w := &watchedAddress{addr: netip.MustParseAddrPort(addr)}
 	inCluster(t, func(c *Config, _ *trouble) {
@@ -32,7 +32,7 @@ func atAddress(t *testing.T, addr string, test func(*watchedAddress), objects ..
 			if about.IP == w.addr.Addr() {
 				w.mu.Lock()
 				defer w.mu.Unlock()
-				w.known = tellFound(w.At(w.addr))
+				w.known = describeFound(w.LookupAddress(w.addr))
 			}
 		}
 	}, func(r *running) {
@@ -40,23 +40,23 @@ func atAddress(t *testing.T, addr string, test func(*watchedAddress), objects ..
 		if !r.isSynced() {
 			t.Fatalf("not synced: %+v", r.Health())
 		}
-		w.known = tellFound(w.At(w.addr))
+		w.known = describeFound(w.LookupAddress(w.addr))
 		test(w)
 	}, objects...)
 }
 
-// is checks what is known.
+// is checks what the client knows.
 func (w *watchedAddress) is(what, want string) {
 	w.t.Helper()
 	synctest.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.known != want {
-		w.t.Errorf("%s: known is\n%s\nwant\n%s; now it is\n%s", what, w.known, want, tellFound(w.At(w.addr)))
+		w.t.Errorf("%s: known is\n%s\nwant\n%s; now it is\n%s", what, w.known, want, describeFound(w.LookupAddress(w.addr)))
 	}
 }
 
-// forget: what is known after it has been told of.
+// forget makes the client forget what it knows, until the next report.
 func (w *watchedAddress) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -103,11 +103,11 @@ func (w *watchedAddress) remove(o metav1.Object) {
 	synctest.Wait()
 }
 
-// TestPodAddressLife: an address follows the Pods that have it one after the other.
+// TestPodAddressLife: several Pods own an address, one after the other.
 func TestPodAddressLife(t *testing.T) {
 	atAddress(t, "10.0.0.1:4191", func(w *watchedAddress) {
 		const bare = "10.0.0.1:4191"
-		w.is("P-14 nobody", bare)
+		w.is("P-14 no owner", bare)
 		w.create(aPod("p", meshed))
 		w.is("no address yet", bare)
 		w.update(aPod("p", meshed, at("10.0.0.1"), phase(corev1.PodPending)))
@@ -115,19 +115,19 @@ func TestPodAddressLife(t *testing.T) {
 		w.update(aPod("p", meshed, at("10.0.0.1")))
 		w.is("P-11 Running", bare+meshedTold)
 		w.update(aPod("p", at("10.0.0.1"), podAnnotation(opaqueAnnotation, "4191")))
-		w.is("another label and annotation", bare+podTold+" opaque")
+		w.is("another label and annotation", bare+podDescribed+" opaque")
 		w.update(aPod("p", at("10.0.0.1"), func(o *corev1.Pod) { o.Spec.ServiceAccountName = "sa" }))
-		w.is("another service account", bare+strings.Replace(podTold, "default", "sa", 1))
+		w.is("another service account", bare+strings.Replace(podDescribed, "default", "sa", 1))
 		w.update(aPod("p", at("10.0.0.1"), terminating))
-		w.is("draining", bare+podTold)
+		w.is("draining", bare+podDescribed)
 		w.create(aPod("q", at("10.0.0.1"), phase(corev1.PodPending)))
 		w.is("its address is given to another", bare)
 		w.update(aPod("q", at("10.0.0.1")))
-		w.is("which runs", bare+strings.NewReplacer("pod:p", "pod:q", "ns/p", "ns/q").Replace(podTold))
+		w.is("which runs", bare+strings.NewReplacer("pod:p", "pod:q", "ns/p", "ns/q").Replace(podDescribed))
 		w.update(aPod("p", at("10.0.0.1")))
 		w.is("both run", "claimed by 2 Pods with IP 10.0.0.1")
 		w.remove(aPod("q"))
-		w.is("the other is gone", bare+podTold)
+		w.is("the other is gone", bare+podDescribed)
 		w.update(aPod("p", at("10.0.0.9")))
 		w.is("moved", bare)
 	})
@@ -144,7 +144,7 @@ func TestHostPort(t *testing.T) {
 	}
 	atAddress(t, "192.168.1.20:7777", func(w *watchedAddress) {
 		const bare = "192.168.1.20:7777"
-		w.is("P-27 the Pod", bare+podTold)
+		w.is("P-27 the Pod", bare+podDescribed)
 		w.remove(pod("p"))
 		w.is("P-27 it is gone", bare)
 		second := strings.NewReplacer("pod:p", "pod:q", "ns/p", "ns/q").Replace(meshedTold)
@@ -157,11 +157,12 @@ func TestHostPort(t *testing.T) {
 	}, pod("p"))
 }
 
-// TestWorkloadAddressLife: an address follows an ExternalWorkload, and Servers both ways.
+// TestWorkloadAddressLife: an address of an ExternalWorkload, with changes of that and of
+// Servers.
 func TestWorkloadAddressLife(t *testing.T) {
 	atAddress(t, "10.2.0.1:80", func(w *watchedAddress) {
 		const bare = "10.2.0.1:80"
-		w.is("nobody", bare)
+		w.is("no owner", bare)
 		w.create(workloadAt(aWorkload("v", "http=80"), "10.2.0.1"))
 		w.is("P-13", bare+vmTold+" inbound=4143")
 		w.create(aServer("s", "80", "", forWorkloads))
@@ -178,8 +179,8 @@ func TestWorkloadAddressLife(t *testing.T) {
 	})
 }
 
-// TestClusterIPLife: a cluster IP follows its Service out of existence and back,
-// and so do those who watch what the Service's profiles are made of.
+// TestClusterIPLife: a cluster IP whose Service is deleted and created again, and the
+// topics of the Service's profiles.
 func TestClusterIPLife(t *testing.T) {
 	web := func() *corev1.Service { return clusterIP(aService("web", "http=80"), "10.1.0.1") }
 	atAddress(t, "10.1.0.1:80", func(w *watchedAddress) {
@@ -199,11 +200,11 @@ func TestClusterIPLife(t *testing.T) {
 		}
 		w.forget()
 		w.update(aProfile("web.ns", `{"routes":[]}`))
-		w.is("which says the same", "")
+		w.is("an equal one", "")
 	}, web())
 }
 
-// TestInstanceLife: a hostname follows what is not ready, and a Pod that comes
+// TestInstanceLife: a hostname of an address that is not ready, and of a Pod that comes
 // late.
 func TestInstanceLife(t *testing.T) {
 	w := newWorld(t, withAddresses)
@@ -215,23 +216,24 @@ func TestInstanceLife(t *testing.T) {
 		if got := w.instance(80); got != want {
 			t.Errorf("%s: got %q, want %q", what, got, want)
 		}
-		told := w.markedTopics()
-		_, ofInstances := told[Topic{Service: web80.Service, Instances: true}]
-		if _, ofService := told[Topic{Service: web80.Service}]; !ofInstances || ofService {
-			t.Errorf("%s: told of %v", what, told)
+		topics := w.markedTopics()
+		_, ofInstances := topics[Topic{Service: web80.Service, Instances: true}]
+		if _, ofService := topics[Topic{Service: web80.Service}]; !ofInstances || ofService {
+			t.Errorf("%s: reported %v", what, topics)
 		}
 	}
 	step("another hostname", "", aSlice("s", "web", "http=80", "10.0.0.1 pod=p host=h unready"))
 	step("the Pod, without address", "", aPod("p"))
 	step("with one", "10.0.0.1:80", aPod("p", at("10.0.0.1"), phase(corev1.PodPending)))
-	step("Running", "10.0.0.1:80"+podTold, aPod("p", at("10.0.0.1")))
-	step("ready", "10.0.0.1:80"+podTold, aSlice("s", "web", "http=80", "10.0.0.1 pod=p host=h"))
-	step("by a Server", "10.0.0.1:80"+podTold+" opaque", aServer("s", "80", ""))
+	step("Running", "10.0.0.1:80"+podDescribed, aPod("p", at("10.0.0.1")))
+	step("ready", "10.0.0.1:80"+podDescribed, aSlice("s", "web", "http=80", "10.0.0.1 pod=p host=h"))
+	step("by a Server", "10.0.0.1:80"+podDescribed+" opaque", aServer("s", "80", ""))
 	step("Failed", "10.0.0.1:80", aPod("p", at("10.0.0.1"), phase(corev1.PodFailed)))
 	step("renamed", "", aSlice("s", "web", "http=80", "10.0.0.1 pod=p host=i"))
 }
 
-// TestNoServiceProfiles: without them all else works, and it is said.
+// TestNoServiceProfiles: where ServiceProfiles can't be listed all else works, and the
+// health has the error.
 func TestNoServiceProfiles(t *testing.T) {
 	inCluster(t, func(c *Config, tr *trouble) {
 		withAddresses(c)
@@ -240,7 +242,7 @@ func TestNoServiceProfiles(t *testing.T) {
 		if !r.isSynced() {
 			t.Fatalf("not synced: %+v", r.Health())
 		}
-		if got := tellFound(r.At(netip.MustParseAddrPort("10.0.0.1:80"))); got != "10.0.0.1:80"+podTold {
+		if got := describeFound(r.LookupAddress(netip.MustParseAddrPort("10.0.0.1:80"))); got != "10.0.0.1:80"+podDescribed {
 			t.Errorf("got %s", got)
 		}
 		if h := r.resource("serviceprofiles"); h.Needed || h.Synced || !strings.Contains(h.Err, "forbidden") || r.Health().Err != nil {

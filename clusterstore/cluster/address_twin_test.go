@@ -16,7 +16,7 @@ import (
 	"isthmus/federation"
 )
 
-// What is asked for: every address that anything can have here, and hostnames.
+// What is looked up: every address that an object can have here, and hostnames.
 var (
 	askedIPs       = []string{"10.0.0.1", "10.0.0.2", "10.0.0.3", "fd00::1"}
 	askedPorts     = []uint16{25, 80, 81}
@@ -50,9 +50,9 @@ func drawPlaced(t *rapid.T, resource string) (string, runtime.Object) {
 	return key, o
 }
 
-// TestAddressTwin applies random events in random order, compares who is at every
-// address and behind every hostname with an answer from scratch, and checks that
-// of every change of an answer somebody was told.
+// TestAddressTwin applies random events in random order, compares the owner of every
+// address and hostname with the dumb twin's, and checks that every change of one was
+// reported.
 func TestAddressTwin(t *testing.T) { rapid.Check(t, addressTwin) }
 
 // FuzzAddressTwin is TestAddressTwin with events of the fuzzer's choice.
@@ -66,9 +66,9 @@ func addressTwin(t *rapid.T) {
 	all, last := make(objects), make(map[string]string)
 	e := events{world: w, all: all, draw: drawPlaced, resources: []string{"endpointslices", "pods", "pods", "pods", "services", "services", "replicasets", "servers", "servers", "externalworkloads"}}
 	e.run(t, func(t *rapid.T) {
-		told := w.markedTopics()
-		w.checkAddresses(t, all, last, told)
-		w.checkInstances(t, all, last, told)
+		topics := w.markedTopics()
+		w.checkAddresses(t, all, last, topics)
+		w.checkInstances(t, all, last, topics)
 	})
 	if n := w.state.size() + w.state.addresses.size(); n != 0 {
 		t.Fatalf("%d left behind: %+v", n, w.state.addresses)
@@ -79,12 +79,12 @@ func (w *world) checkAddresses(t *rapid.T, all objects, last map[string]string, 
 	for _, ip := range askedIPs {
 		for _, port := range askedPorts {
 			addr := netip.AddrPortFrom(netip.MustParseAddr(ip), port)
-			got, want := tellFound(w.At(addr)), all.dumbAt(addr)
+			got, want := describeFound(w.LookupAddress(addr)), all.dumbAt(addr)
 			if got != want {
 				t.Fatalf("at %v is\n%s\nwant\n%s", addr, got, want)
 			}
-			_, told := marked[Topic{IP: addr.Addr()}]
-			checkTold(t, last, addr.String(), got+w.spec(w.At(addr).Service), told)
+			_, reported := marked[Topic{IP: addr.Addr()}]
+			checkReported(t, last, addr.String(), got+w.spec(w.LookupAddress(addr).Service), reported)
 		}
 	}
 }
@@ -92,26 +92,26 @@ func (w *world) checkAddresses(t *rapid.T, all objects, last map[string]string, 
 func (w *world) checkInstances(t *rapid.T, all objects, last map[string]string, marked map[Topic]time.Time) {
 	for _, service := range []string{"a", "b"} {
 		id := federation.ServiceID{Namespace: "ns", Name: service}
-		_, told := marked[Topic{Service: id}]
-		checkTold(t, last, service, w.spec(w.Service(id)), told)
-		_, told = marked[Topic{Service: id, Instances: true}]
-		checkTold(t, last, "instances of "+service, fmt.Sprint(w.Service(id) != nil), told)
+		_, reported := marked[Topic{Service: id}]
+		checkReported(t, last, service, w.spec(w.Service(id)), reported)
+		_, reported = marked[Topic{Service: id, Instances: true}]
+		checkReported(t, last, "instances of "+service, fmt.Sprint(w.Service(id) != nil), reported)
 		for _, hostname := range askedHostnames {
 			for _, port := range askedPorts {
 				name, got := fmt.Sprintf("%s.%s:%d", hostname, service, port), ""
 				if e := w.Instance(id, hostname, port); e != nil {
-					got = tell(e)
+					got = describe(e)
 				}
 				if want := all.dumbInstance(service, hostname, port); got != want {
 					t.Fatalf("%s is\n%s\nwant\n%s", name, got, want)
 				}
-				checkTold(t, last, name, got, told)
+				checkReported(t, last, name, got, reported)
 			}
 		}
 	}
 }
 
-// spec is what profiles tell of a Service.
+// spec renders the fields of a Service that profiles have.
 func (w *world) spec(s *Service) string {
 	if s == nil {
 		return ""
@@ -119,14 +119,14 @@ func (w *world) spec(s *Service) string {
 	return fmt.Sprint(" with ", s.Ports, s.OpaquePorts, s.ExternalName)
 }
 
-func checkTold(t *rapid.T, last map[string]string, what, now string, told bool) {
-	if before, known := last[what]; known && before != now && !told {
-		t.Fatalf("%s was %q and is %q, and nobody was told", what, before, now)
+func checkReported(t *rapid.T, last map[string]string, what, now string, reported bool) {
+	if before, known := last[what]; known && before != now && !reported {
+		t.Fatalf("%s was %q and is %q, and the change was not reported", what, before, now)
 	}
 	last[what] = now
 }
 
-// dumbAt says who is at an address, straight from the objects.
+// dumbAt finds the owner of an address, straight from the objects.
 func (o objects) dumbAt(addr netip.AddrPort) string {
 	var services []string
 	for _, key := range slices.Sorted(maps.Keys(o["services"])) {
@@ -185,7 +185,7 @@ func (o objects) dumbAt(addr netip.AddrPort) string {
 	return dumbBare(addr)
 }
 
-// at is what profiles tell.
+// at describes the endpoint at an address.
 func (f dumbFacts) at(addr netip.AddrPort) string {
 	f.labels["namespace"] = "ns"
 	return f.text(addr.String(), "", "", "")
@@ -205,7 +205,7 @@ func (o objects) dumbResident(p *corev1.Pod, addr netip.AddrPort) string {
 	return o.dumbPod(p, addr.String()).at(addr)
 }
 
-// dumbInstance says who has a hostname of a service.
+// dumbInstance finds the owner of a hostname of a service.
 func (o objects) dumbInstance(service, hostname string, port uint16) string {
 	for _, ready := range []bool{true, false} {
 		for _, key := range slices.Sorted(maps.Keys(o["endpointslices"])) {

@@ -7,20 +7,20 @@ import (
 	"isthmus/federation"
 )
 
-// addresses is a part of a cluster's state that is only there where addresses are
-// asked for: who has which, and what else profiles are made of.
+// addresses is the part of a cluster's state that profiles need: the index of
+// addresses, and ServiceProfiles. Only a cluster with Config.ProfileChanged has it.
 type addresses struct {
 	dirty     *dirty[Topic]
-	sites     map[*pod]*site
-	pods      map[netip.Addr][]*pod                 // that may be found there
-	workloads map[netip.Addr][]*pod                 // likewise
-	services  map[netip.Addr][]federation.ServiceID // whose cluster IP that is
+	locations map[*pod]*location
+	pods      map[netip.Addr][]*pod                 // Pods with that IP, their own or their node's
+	workloads map[netip.Addr][]*pod                 // ExternalWorkloads with that IP
+	services  map[netip.Addr][]federation.ServiceID // Services with that cluster IP
 	profiles  map[string]*serviceprofile.Translated
-	rejected  int // of the profiles, those that can't be used
+	rejected  int // number of profiles that can't be used at all
 }
 
 // Topic is what a change of profiles is about: an address, or else a Service and
-// its ServiceProfiles, or, with Instances, its hostnames.
+// its ServiceProfiles, or, with Instances, the Service's hostnames.
 type Topic struct {
 	IP        netip.Addr
 	Service   federation.ServiceID
@@ -30,7 +30,7 @@ type Topic struct {
 func newAddresses() *addresses {
 	return &addresses{
 		dirty:     newDirty[Topic](),
-		sites:     make(map[*pod]*site),
+		locations: make(map[*pod]*location),
 		pods:      make(map[netip.Addr][]*pod),
 		workloads: make(map[netip.Addr][]*pod),
 		services:  make(map[netip.Addr][]federation.ServiceID),
@@ -38,61 +38,60 @@ func newAddresses() *addresses {
 	}
 }
 
-// markTopic notes that profiles are to be made anew.
+// markTopic reports that profiles of that topic may have changed.
 func (s *state) markTopic(t Topic) {
 	if s.live && s.addresses != nil {
 		s.addresses.dirty.add(t, s.now)
 	}
 }
 
-// markAddress notes that who has the address, or what is told of them, is
-// another.
+// markAddress reports that the owner of an address, or its endpoint, may have changed.
 func (s *state) markAddress(ip netip.Addr) { s.markTopic(Topic{IP: ip}) }
 
-// markInstances notes that who has a hostname of the service, or what is told of
-// them, is another.
+// markInstances reports that the owner of a hostname of the service, or its endpoint,
+// may have changed.
 func (s *state) markInstances(id federation.ServiceID) {
 	s.markTopic(Topic{Service: id, Instances: true})
 }
 
-func (s *state) markSite(p *pod) {
+func (s *state) markLocation(p *pod) {
 	if s.addresses == nil {
 		return
 	}
-	for ip := range s.addresses.sites[p].all {
+	for ip := range s.addresses.locations[p].all {
 		s.markAddress(ip)
 	}
 }
 
-// movePod notes where a Pod or ExternalWorkload is; nil: nowhere. It reports
-// whether that is news.
-func (s *state) movePod(p *pod, to *site) bool {
+// setLocation sets the addresses of a Pod or ExternalWorkload; nil: it has none. It
+// returns whether that is a change.
+func (s *state) setLocation(p *pod, to *location) bool {
 	a := s.addresses
-	if a == nil || a.sites[p].equal(to) {
+	if a == nil || a.locations[p].equal(to) {
 		return false
 	}
-	for ip := range a.sites[p].all {
-		unindex(a.index(a.sites[p]), ip, p)
+	for ip := range a.locations[p].all {
+		unindex(a.index(a.locations[p]), ip, p)
 		s.markAddress(ip)
 	}
 	if to == nil {
-		delete(a.sites, p)
+		delete(a.locations, p)
 	} else {
-		a.sites[p] = to
+		a.locations[p] = to
 	}
 	for ip := range to.all {
 		all := a.index(to)
 		all[ip] = append(all[ip], p)
 		s.markAddress(ip)
 	}
-	for _, l := range p.slices { // which name it, some of them by a hostname
+	for _, l := range p.slices { // some may have it with a hostname
 		s.markInstances(l.data.service)
 	}
 	return true
 }
 
-// index is where those are found who are at such a site.
-func (a *addresses) index(at *site) map[netip.Addr][]*pod {
+// index returns the index that objects with such a location are in.
+func (a *addresses) index(at *location) map[netip.Addr][]*pod {
 	if at.workload {
 		return a.workloads
 	}

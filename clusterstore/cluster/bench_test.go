@@ -33,7 +33,7 @@ func crowdSlice(s, n int) *discoveryv1.EndpointSlice {
 	return aSlice(fmt.Sprintf("s%03d", s), "web", "http=8080", list...)
 }
 
-// BenchmarkRead: one endpoint of one of 50 slices of 100 goes and comes.
+// BenchmarkRead: one endpoint of one of 50 slices of 100 is removed and added.
 func BenchmarkRead(b *testing.B) {
 	for _, slices := range []int{1, 10, 50} {
 		b.Run(fmt.Sprintf("slices=%d", slices), func(b *testing.B) {
@@ -95,7 +95,7 @@ func BenchmarkPodEvent(b *testing.B) {
 	}
 }
 
-// BenchmarkMemory: what 5,000 pods cost that no slice names, and 5,000 in slices.
+// BenchmarkMemory: memory of 5,000 pods in no slice, and of 5,000 in slices.
 func BenchmarkMemory(b *testing.B) {
 	for _, slices := range []int{0, 50} {
 		b.Run(fmt.Sprintf("slices=%d", slices), func(b *testing.B) {
@@ -121,8 +121,8 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// BenchmarkMemoryAddresses: what 5,000 pods with an address each cost in a cluster
-// that is asked for addresses, and in one that is not.
+// BenchmarkMemoryAddresses: memory of 5,000 pods with an address each in a cluster that
+// indexes addresses, and in one that doesn't.
 func BenchmarkMemoryAddresses(b *testing.B) {
 	for name, change := range map[string]func(*Config){"asked": withAddresses, "not": nil} {
 		b.Run(name, func(b *testing.B) {
@@ -144,8 +144,7 @@ func BenchmarkMemoryAddresses(b *testing.B) {
 	}
 }
 
-// BenchmarkMemoryLabels: what 5,000 pods with the labels and named ports of real
-// ones cost: of Deployments with 3 replicas each, of StatefulSets with 100, each
+// BenchmarkMemoryLabels: memory of 5,000 pods with realistic labels and named ports: of Deployments with 3 replicas each, of StatefulSets with 100, each
 // of whose Pods has labels that no other has, or of Jobs with one each.
 func BenchmarkMemoryLabels(b *testing.B) {
 	for _, kind := range []string{"ReplicaSet", "StatefulSet", "Job"} {
@@ -191,7 +190,7 @@ func realPod(kind string, i int) *corev1.Pod {
 	return o
 }
 
-// BenchmarkServerEvent: a Server that selects one pod of 5,000 comes and goes.
+// BenchmarkServerEvent: a Server that selects one pod of 5,000 is added and removed.
 func BenchmarkServerEvent(b *testing.B) {
 	for _, namespace := range []string{"ns", "other"} {
 		b.Run("namespace="+namespace, func(b *testing.B) {

@@ -13,7 +13,7 @@ import (
 	"isthmus/clusterstore/kube"
 )
 
-// fakeCRDs is an API of custom resources in memory.
+// fakeCRDs is a fake API of custom resources.
 type fakeCRDs struct {
 	*clienttesting.Fake
 	trackers map[string]clienttesting.ObjectTracker // by resource

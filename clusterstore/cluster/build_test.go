@@ -20,7 +20,7 @@ import (
 	"isthmus/federation"
 )
 
-// fakeAPI is a cluster's API in memory.
+// fakeAPI is a fake of a cluster's API.
 type fakeAPI struct {
 	typed *fake.Clientset
 	meta  *metadatafake.FakeMetadataClient
@@ -70,7 +70,7 @@ func newOn(api *fakeAPI, cfg Config) *Cluster {
 	return c
 }
 
-// world is a cluster that is fed by the test instead of reflectors.
+// world is a cluster that gets its objects from the test instead of reflectors.
 type world struct {
 	t testing.TB
 	*Cluster
@@ -142,12 +142,12 @@ func (w *world) read(service string, port uint16) federation.Share {
 	return w.Reader(federation.ServiceID{Namespace: "ns", Name: service}, port).Read()
 }
 
-// size is how much there is in the state.
+// size is the number of objects and placeholders in the state.
 func (s *state) size() int {
 	return len(s.services) + len(s.slices) + len(s.pods) + len(s.replicaSets) + len(s.jobs) + len(s.servers) + len(s.unusable)
 }
 
-// marked empties the set of services to be read again.
+// marked returns the services reported as changed since the last call.
 func (w *world) marked() []string {
 	var list []string
 	for id := range w.state.dirty.take() {
@@ -287,7 +287,7 @@ func anEndpoint(text string) discoveryv1.Endpoint {
 	return e
 }
 
-// addrs are the addresses on offer, slice by slice.
+// addrs lists the offered addresses, slice by slice.
 func addrs(s federation.Share) string {
 	var parts []string
 	for _, l := range s.Slices {

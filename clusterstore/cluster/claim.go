@@ -5,30 +5,30 @@ import (
 	"slices"
 )
 
-// claim is how an address is somebody's. What comes first goes before the rest,
-// and a Service's cluster IP before them all. Several in one place have the address
-// as little as none, and that is said. Ports are TCP ports: others never are in the
-// way.
+// claim is the way in which a Pod or ExternalWorkload owns an address, the strongest
+// first. A Service's cluster IP is stronger than all. If several have the same claim,
+// the address is ambiguous: none of them owns it. Ports are TCP ports; other protocols
+// don't count.
 //
-// A Pod that is being deleted but still runs keeps its address for as long as no
-// live Pod claims that and no second one is in its place: whoever talks to it while
-// it drains does not lose sight of who it is.
+// A Pod that is being deleted but still runs keeps its address until a live Pod, or
+// another Pod that is being deleted, claims it: so clients don't lose the identity of a
+// Pod that drains.
 type claim uint8
 
 const (
 	byIP       claim = iota // a Pod's own IP
-	byHostPort              // a port of its node that leads to it
-	byDraining              // either, of a Pod that is ending
+	byHostPort              // a host port of the Pod, on an IP of its node
+	byDraining              // either, of a Pod that is being deleted
 	byWorkload              // IP and declared port of an ExternalWorkload
 	noClaim
 )
 
-// claims are what an address can be somebody's by, with the words for several of
-// them. Of Pods that are ending several claim nothing.
-var claims = [noClaim]string{byIP: "Pods with IP ", byHostPort: "Pods with host port ", byDraining: "", byWorkload: "ExternalWorkloads at "}
+// claimWords describe several objects with the same claim. Several Pods that are being
+// deleted have no claim.
+var claimWords = [noClaim]string{byIP: "Pods with IP ", byHostPort: "Pods with host port ", byDraining: "", byWorkload: "ExternalWorkloads at "}
 
-// claim tells how the address is its.
-func (s *site) claim(addr netip.AddrPort) claim {
+// claim returns its claim to the address.
+func (s *location) claim(addr netip.AddrPort) claim {
 	if s.workload {
 		if s.has(addr.Port()) {
 			return byWorkload
@@ -48,9 +48,9 @@ func (s *site) claim(addr netip.AddrPort) claim {
 	return c
 }
 
-// claimants are those who claim the address most, and by what: none if nobody
-// does. ExternalWorkloads, any number of which may say the same, are looked at
-// only where no Pod is.
+// claimants returns the objects with the strongest claim to the address, and that
+// claim; noClaim: there are none. ExternalWorkloads, any number of which may have the
+// same address, are looked up only if no Pod claims it.
 func (a *addresses) claimants(addr netip.AddrPort) ([]*pod, claim) {
 	if list, by := a.claimed(a.pods, addr); by != noClaim {
 		return list, by
@@ -61,7 +61,7 @@ func (a *addresses) claimants(addr netip.AddrPort) ([]*pod, claim) {
 func (a *addresses) claimed(index map[netip.Addr][]*pod, addr netip.AddrPort) ([]*pod, claim) {
 	var by [noClaim][]*pod
 	for _, p := range index[addr.Addr()] {
-		if c := a.sites[p].claim(addr); c != noClaim {
+		if c := a.locations[p].claim(addr); c != noClaim {
 			by[c] = append(by[c], p)
 		}
 	}

@@ -14,19 +14,19 @@ import (
 	"isthmus/federation"
 )
 
-// Config says which cluster to follow, and how its endpoints are told.
+// Config configures a Cluster. Client, Log and Changed are needed.
 type Config struct {
 	Name        federation.ClusterName
-	Client      *kube.Client // what its API is asked through; closed when Run returns
-	TrustDomain string       // of its identities; empty: its endpoints get none
+	Client      *kube.Client // closed when Run returns
+	TrustDomain string       // of its Pods' identities; empty: its endpoints have none
 	Rules       Rules        // the same for all clusters
 	Log         *zap.Logger
-	Metrics     *Metrics // the same for all clusters; nil: none
+	Metrics     *Metrics // the same for all clusters; nil: no metrics
 
-	// Changed tells that what the cluster offers of a service may have changed;
-	// at is when the first of the events behind it came. It is called by one
-	// goroutine of Run, and only after Synced: until then nobody can have read
-	// anything that has to be read again.
+	// Changed is called when what the cluster offers of a service may have
+	// changed; at is when the first event behind it came. It is called by one
+	// goroutine of Run, and only after Synced: what was read before that is
+	// complete.
 	Changed func(svc federation.ServiceID, at time.Time)
 
 	// OnService, if set, gets every Service added or changed, and nil for
@@ -36,33 +36,33 @@ type Config struct {
 	// gets every one added, changed or deleted, in order, from one goroutine.
 	// It must not block.
 	OnNode func(name, zone string, exists bool)
-	// ProfileChanged, if set, makes the cluster know who has which address, and
-	// watch ServiceProfiles: what At, Instance and ServiceProfile tell. It tells
-	// what of that, or of what Service tells, may have changed, as Changed does
-	// of what is on offer, and is called by another goroutine than that, which is
-	// never behind it. It needs OnService.
+	// ProfileChanged, if set, makes the cluster index addresses and watch
+	// ServiceProfiles, for LookupAddress, Instance and ServiceProfile. It is called
+	// when a result of one of these, or of Service, may have changed; at is when
+	// the first event behind it came. It has a goroutine of its own, so that it
+	// does not wait for Changed. It needs OnService.
 	ProfileChanged func(about Topic, at time.Time)
 }
 
-// Rules is what the gateway knows about meshed pods, whatever their cluster.
+// Rules are the gateway's settings for Pods, the same for all clusters.
 type Rules struct {
-	ControllerNamespace string // of the control plane whose pods have identities
-	DefaultOpaquePorts  Ports  // of pods that don't say
+	ControllerNamespace string // of the control plane whose Pods have identities
+	DefaultOpaquePorts  Ports  // of Pods without annotation
 	EndpointSlices      bool   // false: read core Endpoints instead
 }
 
-// Cluster follows one cluster's API and is a [federation.Source] of its state:
+// Cluster follows one cluster's API and is a [federation.Source] of its endpoints:
 // EndpointSlices joined with Services, Pods and their owners, ExternalWorkloads,
 // and the Servers that select them.
 //
-// It keeps what it knows for as long as it exists, however long its API is
-// away, and follows again within 10 s of the API's return.
+// It keeps all objects for as long as it exists, however long its API can't be
+// reached, and watches again within 10 s of the API's return.
 type Cluster struct {
 	// fixed
 	cfg       Config
 	state     *state
 	resources []*follow.Resource
-	group     *follow.Group // of the resources
+	group     *follow.Group // runs the resources
 	started   sync.Once
 }
 
@@ -83,13 +83,13 @@ func New(cfg Config) (*Cluster, error) {
 	if cfg.ProfileChanged != nil {
 		c.state.addresses = newAddresses()
 	}
-	c.resources = c.follows()
+	c.resources = c.newResources()
 	c.group = follow.NewGroup(follow.Options{Printable: cfg.Client.Printable, NoWatchList: cfg.Client.NoWatchList}, c.resources...)
 	return c, nil
 }
 
 // Run follows the cluster until ctx ends, and returns once all its goroutines
-// have ended. What was read stays readable after that. It may be called once.
+// have ended. What was read stays readable after that. Call it once.
 func (c *Cluster) Run(ctx context.Context) error {
 	err := errors.New("Run was called before")
 	c.started.Do(func() { err = nil })
@@ -107,23 +107,24 @@ func (c *Cluster) Run(ctx context.Context) error {
 	return nil
 }
 
-// Synced returns a channel that is closed once everything needed (EndpointSlices
-// or Endpoints, Services, Pods) has been listed and can be read. What is optional
-// (ReplicaSets, Jobs, Nodes, Servers, ExternalWorkloads, ServiceProfiles) is in too if the cluster
-// lets it be listed.
+// Synced returns a channel that is closed once all needed resources (EndpointSlices
+// or Endpoints, Services, Pods) have been listed and can be read, and the optional
+// ones (ReplicaSets, Jobs, Nodes, Servers, ExternalWorkloads, ServiceProfiles) if the
+// cluster lets them be listed in time.
 func (c *Cluster) Synced() <-chan struct{} { return c.group.Synced() }
 
 // HealthChanged returns a channel that is closed at the next change of Health's
-// Err or Lost, or of what is synced. Take it before looking at Health.
+// Err or Lost, or of what is synced. Get it before you call Health.
 func (c *Cluster) HealthChanged() <-chan struct{} { return c.group.HealthChanged() }
 
-// State says what the cluster holds under that name, now.
+// State returns whether the cluster has the Service now, and whether that is of type
+// ExternalName.
 func (c *Cluster) State(svc federation.ServiceID) federation.ServiceState {
 	return c.state.serviceState(svc)
 }
 
-// Reader prepares to read one service port. After a change, its Read costs what
-// the changed EndpointSlices cost.
+// Reader returns a reader of one service port. After a change, its Read only joins
+// those EndpointSlices again that have changed.
 func (c *Cluster) Reader(svc federation.ServiceID, port uint16) federation.Reader {
 	return &reader{state: c.state, service: svc, port: port}
 }

@@ -103,7 +103,7 @@ func forbidden(resource string) error {
 	return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New("no role"))
 }
 
-// running is a Cluster that runs on a fake API in a synctest bubble.
+// running is a Cluster that reads a fake API in a synctest bubble.
 type running struct {
 	*Cluster
 	t       *testing.T
@@ -112,7 +112,7 @@ type running struct {
 	stop    func() // ends Run and waits for it
 
 	mu      sync.Mutex
-	changes []string // services told to have changed
+	changes []string // services reported as changed
 }
 
 func inCluster(t *testing.T, change func(*Config, *trouble), test func(*running), objects ...runtime.Object) {

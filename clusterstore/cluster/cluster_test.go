@@ -25,7 +25,7 @@ func TestSliceBeforePod(t *testing.T) {
 			t.Fatalf("not synced: %+v", r.Health())
 		}
 		if len(r.changes) != 0 {
-			t.Errorf("told of %v before anybody could have read", r.changes)
+			t.Errorf("reported %v before the first sync", r.changes)
 		}
 		if got := r.addrs(); got != "10.0.0.2:8080" {
 			t.Errorf("got %q", got)
@@ -35,7 +35,7 @@ func TestSliceBeforePod(t *testing.T) {
 			t.Errorf("with its pod, got %q", got)
 		}
 		if len(r.changes) != 1 || r.changes[0] != "web" {
-			t.Errorf("told of %v", r.changes)
+			t.Errorf("reported %v", r.changes)
 		}
 		h := r.Health()
 		if h.Err != nil || !h.Lost.IsZero() || h.LastEvent.IsZero() {
@@ -50,13 +50,13 @@ func TestSliceBeforePod(t *testing.T) {
 	}, aService("web", "http=80"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2"))
 }
 
-// TestBurst: events that come while the worker is busy are told of once.
+// TestBurst: events that come while the worker is busy are reported once.
 func TestBurst(t *testing.T) {
 	busy := make(chan struct{})
 	inCluster(t, func(c *Config, _ *trouble) {
-		told := c.Changed
+		report := c.Changed
 		busy = make(chan struct{})
-		c.Changed = func(id federation.ServiceID, at time.Time) { <-busy; told(id, at) }
+		c.Changed = func(id federation.ServiceID, at time.Time) { <-busy; report(id, at) }
 	}, func(r *running) {
 		for _, name := range []string{"p", "q", "p2", "q2"} {
 			r.create(aPod(name))
@@ -64,12 +64,12 @@ func TestBurst(t *testing.T) {
 		close(busy)
 		synctest.Wait()
 		if got := strings.Join(r.changes, " "); got != "web web" { // the one that kept it busy, and all others
-			t.Errorf("told of %q", got)
+			t.Errorf("reported %q", got)
 		}
 	}, aService("web", "http=80"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 pod=q", "10.0.0.3 pod=p2", "10.0.0.4 pod=q2"))
 }
 
-// TestDownAtStart: an API that is down for long is followed soon after it is up.
+// TestDownAtStart: an API that is down for long is read soon after it is up.
 func TestDownAtStart(t *testing.T) {
 	for name, err := range map[string]error{"dial: connection refused": errRefused, "no answer in time": errTimeout, "who?": apierrors.NewUnauthorized("who?")} {
 		t.Run(name, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestDownAtStart(t *testing.T) {
 				}
 				time.Sleep(time.Hour)
 				if r.isSynced() {
-					t.Error("synced with what?")
+					t.Error("synced without an API")
 				}
 				r.trouble.set("* *", nil)
 				r.until("sync", 5*time.Second, r.isSynced)
@@ -94,8 +94,8 @@ func TestDownAtStart(t *testing.T) {
 	}
 }
 
-// TestLost: what is known stays while the API is away, and it is followed again
-// soon after it is back, however it was away and for however long.
+// TestLost: objects stay while the API can't be reached, and it is watched again soon
+// after it is back, whatever the failure was and however long it took.
 func TestLost(t *testing.T) {
 	for name, err := range map[string]error{"refused": errRefused, "silent": errTimeout} {
 		t.Run(name, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestLost(t *testing.T) {
 				select {
 				case <-changed:
 				default:
-					t.Error("nobody was told of the loss")
+					t.Error("HealthChanged was not closed by the loss")
 				}
 				time.Sleep(3 * time.Hour)
 				h := r.Health()
@@ -128,9 +128,9 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// TestChangedMeanwhile: what happened while the API was away is found out, also
-// where a watch that goes on from before does not tell of it: as after a backup
-// was restored, or with these fakes.
+// TestChangedMeanwhile: changes while the API could not be reached are found, also where
+// a watch from the last version would miss them, as after a restored backup, or with
+// these fakes.
 func TestChangedMeanwhile(t *testing.T) {
 	for name, err := range map[string]error{"refused": errRefused, "silent": errTimeout} {
 		t.Run(name, func(t *testing.T) {
@@ -149,14 +149,15 @@ func TestChangedMeanwhile(t *testing.T) {
 				r.trouble.set("* *", nil)
 				r.until("return", 5*time.Second, func() bool { return r.addrs() == "10.0.0.1:8080" })
 				if len(r.changes) == 0 {
-					t.Error("nobody was told")
+					t.Error("the change was not reported")
 				}
 			}, aService("web", "http=80"), aPod("q"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 pod=q"))
 		})
 	}
 }
 
-// TestForbiddenOptional: what is not needed delays nothing and is asked for again.
+// TestForbiddenOptional: optional resources that are forbidden delay nothing and are
+// retried.
 func TestForbiddenOptional(t *testing.T) {
 	inCluster(t, func(c *Config, tr *trouble) {
 		c.OnNode = func(string, string, bool) {}
@@ -178,7 +179,7 @@ func TestForbiddenOptional(t *testing.T) {
 		}
 		owner := func() string {
 			synctest.Wait()
-			return tell(r.Reader(web80.Service, 80).Read().Slices[0].Endpoints[0])
+			return describe(r.Reader(web80.Service, 80).Read().Slices[0].Endpoints[0])
 		}
 		if got := owner(); !strings.Contains(got, "replicaset:web-1") {
 			t.Errorf("got %s", got)
@@ -197,8 +198,8 @@ func TestForbiddenOptional(t *testing.T) {
 
 var web80 = federation.Key{Service: federation.ServiceID{Namespace: "ns", Name: "web"}, Port: 80}
 
-// TestForbiddenNeeded: without what is needed there is no sync, and the reason
-// is told at once.
+// TestForbiddenNeeded: without a needed resource there is no sync, and the health has the
+// reason at once.
 func TestForbiddenNeeded(t *testing.T) {
 	inCluster(t, func(_ *Config, tr *trouble) { tr.set("* pods", forbidden("pods")) }, func(r *running) {
 		time.Sleep(time.Minute)
@@ -210,7 +211,7 @@ func TestForbiddenNeeded(t *testing.T) {
 	})
 }
 
-// TestListedNotWatched: what may be listed but not watched is out of date.
+// TestListedNotWatched: a resource that can be listed but not watched is a failure.
 func TestListedNotWatched(t *testing.T) {
 	inCluster(t, func(_ *Config, tr *trouble) { tr.set("watch pods", forbidden("pods")) }, func(r *running) {
 		if !r.isSynced() {
@@ -225,7 +226,7 @@ func TestListedNotWatched(t *testing.T) {
 	})
 }
 
-// TestCallbacks: Services and Nodes are told of in order.
+// TestCallbacks: OnService and OnNode get all changes in order.
 func TestCallbacks(t *testing.T) {
 	var got []string
 	inCluster(t, func(c *Config, _ *trouble) {
@@ -247,7 +248,7 @@ func TestCallbacks(t *testing.T) {
 		ctx := context.Background()
 		services := r.api.typed.CoreV1().Services("ns")
 		s := aService("web", "http=80")
-		for _, text := range []string{"1", "1", "2"} { // the second says nothing new
+		for _, text := range []string{"1", "1", "2"} { // the second changes nothing
 			s.Annotations = map[string]string{"mirror.linkerd.io/x": text, "other": "noise"}
 			if _, err := services.Update(ctx, s, metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
@@ -273,7 +274,7 @@ func TestCallbacks(t *testing.T) {
 	}, aService("web", "http=80"))
 }
 
-// hanging is a client whose lists are never answered.
+// hanging is a client whose lists get no answer.
 type hanging[L runtime.Object] struct{ kube.Lister[L] }
 
 func (hanging[L]) List(ctx context.Context, _ metav1.ListOptions) (none L, err error) {
@@ -281,7 +282,7 @@ func (hanging[L]) List(ctx context.Context, _ metav1.ListOptions) (none L, err e
 	return none, ctx.Err()
 }
 
-// hangingMetadata is likewise.
+// hangingMetadata is one for metadata.
 type hangingMetadata struct{ metadata.Interface }
 
 func (h hangingMetadata) Resource(r schema.GroupVersionResource) metadata.Getter {
@@ -294,8 +295,8 @@ func (g hangingGetter) List(ctx context.Context, o metav1.ListOptions) (*metav1.
 	return hanging[*metav1.PartialObjectMetadataList]{g.Getter}.List(ctx, o)
 }
 
-// TestHangingOptional: an optional resource that is never answered holds the
-// first sync up for a moment only.
+// TestHangingOptional: an optional resource without answer delays the first sync only for
+// optionalGrace.
 func TestHangingOptional(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := testConfig()
@@ -339,6 +340,6 @@ func TestNewRefuses(t *testing.T) {
 	}
 	cfg.OnService = nil
 	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "OnService") {
-		t.Errorf("profiles without what Services say: %v", err)
+		t.Errorf("ProfileChanged without OnService: %v", err)
 	}
 }

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// dirty is a set of what is to be read again: services, or addresses. Bursts of
+// dirty is a set of services, or topics, whose changes are to be reported. Bursts of
 // events collapse in it.
 type dirty[K comparable] struct {
 	wake chan struct{} // holds one token while the set may have something
 
 	mu  sync.Mutex
-	set map[K]time.Time // under mu: since when
+	set map[K]time.Time // under mu: when each was first added
 }
 
 func newDirty[K comparable]() *dirty[K] {
@@ -32,19 +32,19 @@ func (d *dirty[K]) add(key K, at time.Time) {
 	}
 }
 
-// take empties the set, and returns what was in it: nil if nothing was.
+// take empties the set and returns what was in it; nil: nothing.
 func (d *dirty[K]) take() map[K]time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.set) == 0 {
-		return nil // not the set itself, which is written on
+		return nil // not the empty set, which add goes on writing
 	}
 	set := d.set
 	d.set = make(map[K]time.Time)
 	return set
 }
 
-// run hands on, one by one, what is added, until ctx ends.
+// run calls changed for each key that is added, one by one, until ctx ends.
 func (d *dirty[K]) run(ctx context.Context, changed func(K, time.Time)) {
 	for {
 		select {

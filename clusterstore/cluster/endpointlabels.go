@@ -9,7 +9,7 @@ import (
 	"isthmus/federation"
 )
 
-// labels appends those of an endpoint of the Pod or ExternalWorkload, sorted by
+// labels appends the labels of an endpoint of the Pod or ExternalWorkload, sorted by
 // name.
 func (p *pod) labels(labels []federation.Label, t *template) []federation.Label {
 	_, name := p.id(t)
@@ -26,9 +26,9 @@ func (p *pod) labels(labels []federation.Label, t *template) []federation.Label 
 	if hash, ok := t.labels.Lookup(templateHashLabel); ok && !t.external() {
 		labels = append(labels, federation.Label{Name: "pod_template_hash", Value: hash})
 	}
-	if owner := p.workload(t); !reserved(owner.kind) {
+	if owner := p.topOwner(t); !reserved(owner.kind) {
 		if owner.kind == kindJob && !t.external() {
-			owner.kind = "k8s_job" // "job" is what Prometheus calls something else
+			owner.kind = "k8s_job" // "job" is a label of Prometheus itself
 		}
 		labels = append(labels, federation.Label{Name: owner.kind, Value: owner.name})
 	}
@@ -36,7 +36,7 @@ func (p *pod) labels(labels []federation.Label, t *template) []federation.Label 
 	return labels
 }
 
-// reserved tells whether a kind of owner would hide another label.
+// reserved reports whether a kind of owner would hide another label.
 func reserved(kind string) bool {
 	switch kind {
 	case "", "pod", "external_workload", "serviceaccount", "control_plane_ns", "pod_template_hash", "zone", "zone_locality",
@@ -46,8 +46,8 @@ func reserved(kind string) bool {
 	return false
 }
 
-// group are the labels that the endpoints of a slice share, sorted by name.
-func group(d *sliceData) []federation.Label {
+// groupLabels are the labels that all endpoints of a slice have, sorted by name.
+func groupLabels(d *sliceData) []federation.Label {
 	labels := []federation.Label{{Name: "namespace", Value: d.service.Namespace}, {Name: "service", Value: d.service.Name}}
 	if d.mirror.cluster == "" {
 		return labels
@@ -61,26 +61,25 @@ func group(d *sliceData) []federation.Label {
 	return labels
 }
 
-// maxText bounds a text that proxies are told.
+// maxText is the longest text that proxies are sent, in bytes.
 const maxText = 1 << 10
 
-// clean tells whether all texts are UTF-8 and of a size that makes sense. Others
-// can't be sent to proxies, and must not spoil the message for the endpoints of
-// other clusters.
-func clean(e *federation.Endpoint) bool {
+// sendable reports whether all texts of an endpoint are UTF-8 and not too long. Others
+// can't be encoded, and must not spoil the message for other clusters' endpoints.
+func sendable(e *federation.Endpoint) bool {
 	for _, list := range [...][]federation.Label{e.Group, e.Labels} {
 		for _, l := range list {
-			if !sendable(l.Name) || !sendable(l.Value) {
+			if !sendableText(l.Name) || !sendableText(l.Value) {
 				return false
 			}
 		}
 	}
 	for _, text := range [...]string{e.Zone, e.Identity.DNS, e.Identity.URI, e.Identity.ServerName, e.Authority} {
-		if !sendable(text) {
+		if !sendableText(text) {
 			return false
 		}
 	}
 	return true
 }
 
-func sendable(text string) bool { return len(text) <= maxText && utf8.ValidString(text) }
+func sendableText(text string) bool { return len(text) <= maxText && utf8.ValidString(text) }

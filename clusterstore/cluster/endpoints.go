@@ -10,9 +10,9 @@ import (
 	"isthmus/federation"
 )
 
-// What was there before EndpointSlices.
+// Core Endpoints, the predecessor of EndpointSlices.
 type (
-	//lint:ignore SA1019 it is read where --enable-endpoint-slices=false says so
+	//lint:ignore SA1019 it is read with --enable-endpoint-slices=false
 	coreEndpoints = corev1.Endpoints
 	//lint:ignore SA1019 a part of coreEndpoints
 	coreEndpointSubset  = corev1.EndpointSubset
@@ -27,12 +27,12 @@ func (c *Cluster) endpoints() follow.Kind[*coreEndpoints, *sliceData] {
 		Compact: func(o *coreEndpoints) (*sliceData, bool) {
 			return compactEndpoints(o, c.state.addresses != nil)
 		},
-		Into: locked[*sliceData]{c.state, c.state.sliceKind()},
+		Into: lockedStore[*sliceData]{c.state, c.state.sliceStore()},
 	}
 }
 
-// compactEndpoints keeps of an Endpoints object what is ready and, with unserved,
-// what has a hostname. It knows no zones.
+// compactEndpoints keeps the ready addresses of an Endpoints object and, with
+// unserved, those with a hostname. They have no zones.
 func compactEndpoints(o *coreEndpoints, unserved bool) (*sliceData, bool) {
 	d := &sliceData{
 		service: federation.ServiceID{Namespace: shared(o.Namespace), Name: o.Name},

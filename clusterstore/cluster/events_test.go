@@ -5,12 +5,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// events are random ones, in random order.
+// events makes random events in random order.
 type events struct {
 	*world
 	all       objects // there are
 	draw      func(t *rapid.T, resource string) (key string, o runtime.Object)
-	resources []string // that they are about; some are named several times, and come more often
+	resources []string // of the events; one that is listed several times comes more often
 }
 
 func (e *events) put(t *rapid.T, resource string) {
@@ -38,7 +38,7 @@ func (e *events) relist(t *rapid.T, resource string) {
 	must(t, e.store(resource).Replace(list, ""))
 }
 
-// run lets events happen, checks after each, and takes everything away.
+// run makes events, checks after each, and removes all objects in the end.
 func (e *events) run(t *rapid.T, check func(*rapid.T)) {
 	for _, name := range []string{"services", "pods", "endpointslices", "servers", "pods", "externalworkloads", "endpointslices", "servers"} {
 		e.put(t, name) // so that most steps find something to change

@@ -13,31 +13,31 @@ import (
 )
 
 const (
-	// workloadPrefix tells keys of ExternalWorkloads from those of Pods, which
-	// have one slash.
+	// workloadPrefix begins the keys of ExternalWorkloads in state.pods. Keys of
+	// Pods have one slash only.
 	workloadPrefix = "workload/"
-	// proxyPortName is the port of an ExternalWorkload on which its proxy takes
-	// traffic; without it, that is proxyInboundPort.
+	// proxyPortName is the name of an ExternalWorkload's port on which its proxy
+	// accepts traffic; without one, that is proxyInboundPort.
 	proxyPortName    = "linkerd-proxy"
 	proxyInboundPort = 4143
 )
 
-// workloads follows ExternalWorkloads. Each is kept as a Pod is, with other facts: it
-// is of the slice's namespace, has a proxy on every port, and its zone is the
-// slice's. Whether it is ready only the slice says.
+// workloads follows ExternalWorkloads. Each is kept as a pod with other facts: it is in
+// the slice's namespace, and all its ports go through its proxy. Its zone and whether it
+// is ready come from the slice.
 func (c *Cluster) workloads() follow.Kind[*crd.ExternalWorkload, placedPod] {
 	return follow.Kind[*crd.ExternalWorkload, placedPod]{
 		Name:    "externalworkloads",
 		Calls:   follow.CallsOf(c.cfg.Client.Workloads),
 		Compact: c.compactWorkload,
-		Into:    locked[placedPod]{c.state, c.state.workloadKind()},
+		Into:    lockedStore[placedPod]{c.state, c.state.workloadStore()},
 	}
 }
 
 func (c *Cluster) compactWorkload(o *crd.ExternalWorkload) (p placedPod, ok bool) {
 	p.facts = c.cfg.Rules.compactWorkload(o)
 	if c.state.addresses != nil && p.facts.template.Value().invalid == "" {
-		p.site = workloadSite(o)
+		p.location = workloadLocation(o)
 	}
 	return p, true
 }
@@ -73,10 +73,10 @@ func workloadPorts(spec *crd.ExternalWorkloadSpec) namedPorts {
 	return namedPorts(ports)
 }
 
-// workloadSite reads where an ExternalWorkload is: whether it is ready only
-// slices say.
-func workloadSite(o *crd.ExternalWorkload) *site {
-	s := &site{life: podRunning, workload: true}
+// workloadLocation reads the addresses of an ExternalWorkload. It counts as running:
+// whether it is ready is in the slices only.
+func workloadLocation(o *crd.ExternalWorkload) *location {
+	s := &location{life: podRunning, workload: true}
 	for _, ip := range o.Spec.WorkloadIPs {
 		s.ips = addIP(s.ips, ip.IP)
 	}
@@ -89,8 +89,8 @@ func workloadSite(o *crd.ExternalWorkload) *site {
 	return s
 }
 
-// workloadTarget names the ExternalWorkload behind an address, which is one of
-// the slice's namespace. Not ok: it is something else.
+// workloadTarget returns the key of an address's ExternalWorkload, which is in the
+// slice's namespace. Not ok: the address has no ExternalWorkload.
 func workloadTarget(ref *corev1.ObjectReference, namespace string) (string, bool) {
 	if ref == nil || ref.Kind != "ExternalWorkload" || !nameable(ref.Name) {
 		return "", false
@@ -98,18 +98,18 @@ func workloadTarget(ref *corev1.ObjectReference, namespace string) (string, bool
 	return workloadPrefix + follow.JoinKey(namespace, ref.Name), true
 }
 
-// workloadKind keeps ExternalWorkloads among the Pods.
-func (s *state) workloadKind() kind[placedPod] {
-	return kind[placedPod]{
+// workloadStore keeps ExternalWorkloads among the Pods.
+func (s *state) workloadStore() storeFuncs[placedPod] {
+	return storeFuncs[placedPod]{
 		put: func(key string, o placedPod) follow.Effect {
-			s.note("ExternalWorkload "+key, o.facts.template.Value().invalid)
+			s.setUnusable("ExternalWorkload "+key, o.facts.template.Value().invalid)
 			return s.putPlaced(workloadPrefix+key, o)
 		},
 		drop: func(key string) bool {
-			s.note("ExternalWorkload "+key, "")
+			s.setUnusable("ExternalWorkload "+key, "")
 			return s.dropPod(workloadPrefix + key)
 		},
-		prepareDrop: func(key string) { s.movePod(s.pods[workloadPrefix+key], nil) },
+		prepareDrop: func(key string) { s.setLocation(s.pods[workloadPrefix+key], nil) },
 		keys: func(yield func(string) bool) {
 			for key, p := range s.pods {
 				key, ok := strings.CutPrefix(key, workloadPrefix)

@@ -32,7 +32,7 @@ func workloadOwner(kind, name string) workloadOption {
 	}
 }
 
-// TestWorkloadEndpoint: everything that is told of an ExternalWorkload's address.
+// TestWorkloadEndpoint: the whole endpoint of an ExternalWorkload's address.
 func TestWorkloadEndpoint(t *testing.T) {
 	w := newWorld(t, nil)
 	v := aWorkload("v", "http=8080")
@@ -41,7 +41,7 @@ func TestWorkloadEndpoint(t *testing.T) {
 	want := "10.0.0.1:8080 namespace:ns service:web external_workload:v workloadgroup:vms " +
 		"zone=z1 host=h twin=workload/ns/v hints=z1 uri=spiffe://root/v sni=v.example meshed inbound=4143"
 	e := w.read("web", 80).Slices[0].Endpoints[0]
-	if got := tell(e); got != want {
+	if got := describe(e); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	if e.Kind != federation.Workload || e.Cluster != "east" {
@@ -49,7 +49,7 @@ func TestWorkloadEndpoint(t *testing.T) {
 	}
 }
 
-// TestWorkloadFacts: what of an ExternalWorkload or a Server decides which fact.
+// TestWorkloadFacts: which fields of an ExternalWorkload or a Server decide what.
 func TestWorkloadFacts(t *testing.T) {
 	const sa, id = "external_workload:v ", "twin=workload/ns/v uri=spiffe://root/v sni=v.example meshed"
 	type options = []workloadOption
@@ -94,15 +94,16 @@ func TestWorkloadFacts(t *testing.T) {
 				w.put(x.server)
 			}
 			e := w.read("web", x.port).Slices[0].Endpoints[0]
-			if got, want := tell(e), fmt.Sprintf("10.0.0.1:%d namespace:ns service:web %s", x.port, x.want); got != want {
+			if got, want := describe(e), fmt.Sprintf("10.0.0.1:%d namespace:ns service:web %s", x.port, x.want); got != want {
 				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}
 		})
 	}
 }
 
-// TestWorkloadLife: late, edited, gone and back under one reader; and it is not
-// mixed up with a Pod whose name looks like its key.
+// TestWorkloadLife: an ExternalWorkload comes late, is edited, deleted and created again
+// while one reader reads; and it is not mixed up with a Pod whose name looks like its
+// key.
 func TestWorkloadLife(t *testing.T) {
 	w := newWorld(t, nil)
 	w.put(aService("web", "http=80"), aPod("v"), aSlice("s", "web", "http=8080", "10.0.0.1 ew=v", "10.0.0.2 pod=v", "10.0.0.3 ew=v unready"))
@@ -115,7 +116,7 @@ func TestWorkloadLife(t *testing.T) {
 		t.Helper()
 		w.put(o...)
 		if got := w.marked(); len(got) != 1 || got[0] != "web" {
-			t.Errorf("%s: told of %q", what, got)
+			t.Errorf("%s: reported %q", what, got)
 		}
 		var list []string
 		for _, l := range reader.Read().Slices {
@@ -133,7 +134,7 @@ func TestWorkloadLife(t *testing.T) {
 	step("edited", "10.0.0.1 spiffe://new, 10.0.0.2 ", v)
 	w.put(v.DeepCopy())
 	if got := w.marked(); len(got) != 0 {
-		t.Errorf("the same again: told of %q", got)
+		t.Errorf("the same again: reported %q", got)
 	}
 	w.del(v)
 	step("gone", "10.0.0.2 ")
@@ -168,8 +169,8 @@ func TestWorkloadOfTheSlice(t *testing.T) {
 	}
 }
 
-// TestCustomResourcesLater: without CRDs, or rights, the cluster serves what it
-// can and says why not all; once they are there, the rest is picked up.
+// TestCustomResourcesLater: without CRDs, or rights, the cluster serves what it can, and
+// the health has the errors; once they are there, the rest is read.
 func TestCustomResourcesLater(t *testing.T) {
 	inCluster(t, func(_ *Config, tr *trouble) {
 		tr.set("* servers", apierrors.NewNotFound(schema.GroupResource{Resource: "servers"}, ""))
@@ -203,7 +204,7 @@ func TestCustomResourcesLater(t *testing.T) {
 			t.Fatal(err)
 		}
 		if r.until("no policy", time.Second, func() bool { return r.opaque() == "" }); len(r.changes) == 0 {
-			t.Error("nobody was told")
+			t.Error("the change was not reported")
 		}
 	}, aService("web", "http=80"), aPod("p"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 ew=v"))
 }

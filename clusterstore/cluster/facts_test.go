@@ -11,8 +11,8 @@ import (
 	"isthmus/federation"
 )
 
-// tell describes an endpoint, label by label.
-func tell(e *federation.Endpoint) string {
+// describe renders an endpoint as text, label by label.
+func describe(e *federation.Endpoint) string {
 	parts := []string{e.Addr.String()}
 	add := func(name, value string) {
 		if value != "" {
@@ -43,7 +43,7 @@ func tell(e *federation.Endpoint) string {
 	return strings.Join(parts, " ")
 }
 
-// TestPodEndpoint: everything that is told of a pod's address.
+// TestPodEndpoint: the whole endpoint of a Pod's address.
 func TestPodEndpoint(t *testing.T) {
 	w := newWorld(t, nil)
 	w.put(
@@ -57,7 +57,7 @@ func TestPodEndpoint(t *testing.T) {
 		"control_plane_ns:linkerd deployment:web pod:p pod_template_hash:abc serviceaccount:sa " +
 		"zone=z1 node=node-1 host=h twin=ns/p hints=z1+z2 id=" + id + " sni=" + id + " meshed inbound=4143"
 	e := w.read("web", 80).Slices[0].Endpoints[0]
-	if got := tell(e); got != want {
+	if got := describe(e); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	if e.Kind != federation.Pod || e.Cluster != "east" {
@@ -65,8 +65,8 @@ func TestPodEndpoint(t *testing.T) {
 	}
 }
 
-// TestPodFacts: what of a pod decides which fact. The slice's port is 8080, but
-// for undeclared ports the number asked for counts.
+// TestPodFacts: which fields of a Pod decide what. The slice's port is 8080, but for
+// undeclared ports the requested number is used.
 func TestPodFacts(t *testing.T) {
 	const sa = "serviceaccount:default"
 	id := "id=default.ns.serviceaccount.identity.linkerd.cluster.local sni=default.ns.serviceaccount.identity.linkerd.cluster.local"
@@ -122,7 +122,7 @@ func TestPodFacts(t *testing.T) {
 			w := newWorld(t, nil)
 			w.put(aService("web"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"), aPod("p", x.pod...))
 			want := fmt.Sprintf("10.0.0.1:%d namespace:ns service:web %s", x.port, x.want)
-			got := strings.Replace(tell(w.read("web", x.port).Slices[0].Endpoints[0]), "node=node-1 twin=ns/p ", "", 1)
+			got := strings.Replace(describe(w.read("web", x.port).Slices[0].Endpoints[0]), "node=node-1 twin=ns/p ", "", 1)
 			got = strings.TrimSuffix(got, " node=node-1 twin=ns/p")
 			if got != want {
 				t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -146,11 +146,11 @@ func TestNoIdentityWithoutTrustDomain(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.TrustDomain = "" })
 	w.put(aService("web"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"), aPod("p", meshed))
 	if e := w.read("web", 80).Slices[0].Endpoints[0]; e.Identity != (federation.Identity{}) || !e.Meshed || e.InboundPort != 4143 {
-		t.Errorf("%s", tell(e))
+		t.Errorf("%s", describe(e))
 	}
 }
 
-// TestOwners: what a pod is said to belong to.
+// TestOwners: the owner in a Pod's labels.
 func TestOwners(t *testing.T) {
 	for _, x := range []struct {
 		name   string

@@ -11,8 +11,8 @@ import (
 )
 
 // FuzzPolicy reads a Server and an ExternalWorkload from whatever JSON a server
-// may send, and checks that the endpoints of the others are what they would be
-// without, opacity aside, and that nothing is left of the two in the end.
+// may send, and checks that other endpoints are as they would be without them, opaque
+// ports aside, and that nothing of the two is left in the end.
 func FuzzPolicy(f *testing.F) {
 	f.Add(true, `{"metadata":{"namespace":"ns","name":"s"},"spec":{"port":"http","proxyProtocol":"opaque","podSelector":{"matchLabels":{"app":"x"}}}}`,
 		`{"metadata":{"namespace":"ns","name":"v"},"spec":{"meshTLS":{"identity":"i","serverName":"n"},"ports":[{"name":"http","port":8080}]}}`, "app", "x")
@@ -49,7 +49,7 @@ func FuzzPolicy(f *testing.F) {
 		w.del(&s, &v)
 		for _, e := range w.read("web", 80).Slices[0].Endpoints {
 			if e.Opaque || e.Kind == federation.Workload {
-				t.Errorf("after all are gone: %s", tell(e))
+				t.Errorf("after all are gone: %s", describe(e))
 			}
 		}
 		w.del(p, aPod("q"), aService("web"), aSlice("s", "web", "http=8080"))
@@ -59,7 +59,7 @@ func FuzzPolicy(f *testing.F) {
 	})
 }
 
-// FuzzLabelSet: what a selector is told of a label is what the Pod says.
+// FuzzLabelSet: selectors read the labels that the Pod has.
 func FuzzLabelSet(f *testing.F) {
 	f.Add("app", "web", "tier", "", "name", "web", "app")
 	f.Add("a", "", "b", "", "", "+", "c")
@@ -68,7 +68,7 @@ func FuzzLabelSet(f *testing.F) {
 		for _, s := range []string{k1, v1, k2, v2, k3, v3} {
 			for _, c := range s {
 				if c == 0 {
-					return // not in labels, and no selector can ask for it
+					return // not in labels, and not in selectors
 				}
 			}
 		}

@@ -13,7 +13,7 @@ import (
 	"isthmus/federation"
 )
 
-// wire is an API object as it comes from a server.
+// wire is an encoded API object.
 type wire interface {
 	runtime.Object
 	metav1.Object
@@ -22,7 +22,7 @@ type wire interface {
 }
 
 // FuzzJoin reads objects from whatever bytes a server may send, feeds them in
-// some order, and checks that what comes out can be handed to proxies.
+// some order, and checks that the endpoints can be sent to proxies.
 func FuzzJoin(f *testing.F) {
 	seed := func(order uint8, objects ...wire) {
 		var data [4][]byte
@@ -83,8 +83,8 @@ func checkShare(t *testing.T, share federation.Share) {
 			if i > 0 && l.Endpoints[i-1].Addr.Compare(e.Addr) >= 0 {
 				t.Errorf("%v before %v", l.Endpoints[i-1].Addr, e.Addr)
 			}
-			if !utf8.ValidString(tell(&federation.Endpoint{Addr: e.Addr, Group: e.Group, Labels: e.Labels, Zone: e.Zone, Identity: e.Identity, Authority: e.Authority})) {
-				t.Errorf("no text: %q", tell(e))
+			if !utf8.ValidString(describe(&federation.Endpoint{Addr: e.Addr, Group: e.Group, Labels: e.Labels, Zone: e.Zone, Identity: e.Identity, Authority: e.Authority})) {
+				t.Errorf("not UTF-8: %q", describe(e))
 			}
 			for j := 1; j < len(e.Labels); j++ {
 				if e.Labels[j-1].Name >= e.Labels[j].Name {

@@ -10,33 +10,34 @@ import (
 	"isthmus/federation"
 )
 
-// joiner makes the endpoints of one slice. A Pod's facts (node, identity, opaque and
-// skipped ports, proxy) are its own; the zone is the slice's.
+// joiner makes the endpoints of one slice. Node, identity, opaque and skipped ports
+// and the proxy's ports are the Pod's; the zone is the slice's.
 type joiner struct {
 	state     *state
-	requested uint16 // the port asked for
+	requested uint16 // the service port
 	data      *sliceData
 	group     []federation.Label
 
-	// The endpoint in the making, and room for its labels.
+	// The endpoint in the making, and a buffer for its labels.
 	made   federation.Endpoint
 	labels []federation.Label
 
-	// What the address before had, since siblings have much in common.
-	prefix   string // of the keys of all Pods of its namespace
-	facts    podFacts
-	template template
-	inNS     string // its namespace
-	asked    uint16 // the port that policed is about; zero: not asked yet
-	policed  bool   // whether Servers make that port opaque
-	identity federation.Identity
-	node     string
-	hints    unique.Handle[string]
-	zones    []string
+	// The Pod of the previous address, and what follows from it: the next one
+	// usually has the same.
+	prefix       string // of the keys of all Pods of its namespace
+	facts        podFacts
+	template     template
+	namespace    string
+	policyPort   uint16 // the port of policyOpaque; zero: not looked up yet
+	policyOpaque bool   // a Server makes that port opaque
+	identity     federation.Identity
+	node         string
+	hints        unique.Handle[string]
+	zones        []string
 }
 
-// endpoint returns the endpoint for an address: the one of before, if that says
-// the same; nil: there is none to serve.
+// endpoint returns the endpoint of an address, or an equal one from before; nil: there
+// is none that can be served.
 func (j *joiner) endpoint(a *address, port uint16, before []*federation.Endpoint) *federation.Endpoint {
 	if j.hints != a.hints {
 		j.hints, j.zones = a.hints, splitHints(a.hints.Value())
@@ -60,7 +61,7 @@ func (j *joiner) endpoint(a *address, port uint16, before []*federation.Endpoint
 	if ok && before[i].Equal(&j.made) {
 		return before[i]
 	}
-	if !clean(&j.made) {
+	if !sendable(&j.made) {
 		return nil
 	}
 	e := j.made
@@ -68,8 +69,8 @@ func (j *joiner) endpoint(a *address, port uint16, before []*federation.Endpoint
 	return &e
 }
 
-// bare fills in what is told of an address that nothing stands behind: a manual
-// endpoint, or a gateway to another cluster. It has no zone.
+// bare fills in an endpoint for an address without Pod or ExternalWorkload: one that
+// was written by hand, or a gateway to another cluster. It has no zone.
 func (j *joiner) bare(e *federation.Endpoint) {
 	e.Kind = federation.Address
 	e.Identity.DNS = j.data.mirror.identity
@@ -78,13 +79,13 @@ func (j *joiner) bare(e *federation.Endpoint) {
 	}
 }
 
-// pod fills in what is told of a Pod or ExternalWorkload. It reports false while
-// that is unknown, or unusable.
+// pod fills in an endpoint of a Pod or ExternalWorkload. It returns false if that has
+// not been read yet, or can't be used.
 func (j *joiner) pod(e *federation.Endpoint, p *pod) bool {
 	if p == nil || !p.facts.known() {
 		return false
 	}
-	j.take(p)
+	j.usePod(p)
 	t := &j.template
 	if t.invalid != "" {
 		return false
@@ -96,10 +97,10 @@ func (j *joiner) pod(e *federation.Endpoint, p *pod) bool {
 	}
 	j.labels = p.labels(j.labels[:0], t)
 	e.Labels = j.labels
-	if j.asked != port {
-		j.asked, j.policed = port, j.state.policed(j.inNS, t, port)
+	if j.policyPort != port {
+		j.policyPort, j.policyOpaque = port, j.state.opaqueByServer(j.namespace, t, port)
 	}
-	e.Opaque = t.opaque.Contains(port) || j.policed
+	e.Opaque = t.opaque.Contains(port) || j.policyOpaque
 	if skipped := t.skip.Contains(port); !skipped {
 		e.Meshed = t.controlPlane != "" || t.external()
 		e.Identity = j.identity
@@ -110,21 +111,21 @@ func (j *joiner) pod(e *federation.Endpoint, p *pod) bool {
 	return true
 }
 
-// take makes the pod's shared facts, and what follows from them and its
-// namespace, the current ones.
-func (j *joiner) take(p *pod) {
+// usePod sets the joiner's fields that depend on the Pod and its namespace, unless the
+// previous Pod had the same.
+func (j *joiner) usePod(p *pod) {
 	if j.facts == p.facts && strings.HasPrefix(p.key, j.prefix) {
 		return
 	}
-	j.facts, j.template, j.node = p.facts, p.facts.said(), p.facts.node.Value()
+	j.facts, j.template, j.node = p.facts, p.facts.fullTemplate(), p.facts.node.Value()
 	namespace, name := p.id(&j.template)
 	j.prefix = strings.TrimSuffix(p.key, name)
 	j.identity = j.state.identity(namespace, &j.template)
-	j.inNS, j.asked = namespace, 0
+	j.namespace, j.policyPort = namespace, 0
 }
 
-// identity is the name that a pod's proxy proves to have. Pods of other control
-// planes have one that we know nothing about. ExternalWorkloads say theirs.
+// identity is the TLS identity of a Pod's proxy. That of Pods of other control planes
+// is not known. ExternalWorkloads have theirs in their spec.
 func (s *state) identity(namespace string, t *template) federation.Identity {
 	if t.external() {
 		return t.identity.Value()

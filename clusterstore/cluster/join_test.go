@@ -12,7 +12,7 @@ import (
 	"isthmus/federation"
 )
 
-// TestAddresses: which addresses are on offer, at which port.
+// TestAddresses: which addresses are offered, at which port.
 func TestAddresses(t *testing.T) {
 	web := aService("web", "http=80", "=81", "admin=90")
 	byOwner := aSlice("s", "", "http=8080", "10.0.0.1")
@@ -58,7 +58,7 @@ func TestAddresses(t *testing.T) {
 		{"endpoint without address", 80, []runtime.Object{web, noAddress}, "10.0.0.2:8080"},
 		{"slice by owner", 80, []runtime.Object{web, byOwner}, "10.0.0.1:8080"},
 		{"label before owner", 80, []runtime.Object{web, labelWins}, "10.0.0.1:8080"},
-		{"slice of nobody", 80, []runtime.Object{web, aSlice("s", "", "http=1", "10.0.0.1")}, ""},
+		{"slice of no Service", 80, []runtime.Object{web, aSlice("s", "", "http=1", "10.0.0.1")}, ""},
 		{"slice of names", 80, []runtime.Object{web, fqdn}, ""},
 		{"pod", 80, []runtime.Object{web, aPod("p"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p")}, "10.0.0.1:8080"},
 		{"pod after slice", 80, []runtime.Object{web, aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"), aPod("p")}, "10.0.0.1:8080"},
@@ -116,7 +116,7 @@ func TestEndpoints(t *testing.T) {
 	check(80, "")
 }
 
-// TestServiceStates: what is said of the Service itself.
+// TestServiceStates: the state of the Service, and its flags.
 func TestServiceStates(t *testing.T) {
 	local, external := corev1.ServiceInternalTrafficPolicyLocal, aService("external", "http=80")
 	external.Spec.Type = corev1.ServiceTypeExternalName
@@ -173,14 +173,14 @@ func TestGateway(t *testing.T) {
 			if x.want == "" {
 				want += " host=h hints=z"
 			}
-			if got := tell(w.read("web", 80).Slices[0].Endpoints[0]); got != want {
+			if got := describe(w.read("web", 80).Slices[0].Endpoints[0]); got != want {
 				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}
 		})
 	}
 }
 
-// TestNotText: what can't be sent to a proxy is left out alone.
+// TestNotText: an endpoint that can't be sent is left out, and no other.
 func TestNotText(t *testing.T) {
 	w := newWorld(t, nil)
 	w.put(aService("web"), aPod("p"), aPod("q", podLabel(templateHashLabel, "\xff")), aPod("r\xff"),
@@ -190,7 +190,7 @@ func TestNotText(t *testing.T) {
 	}
 }
 
-// TestFirstWins: of two endpoints with one address in one slice the first counts.
+// TestFirstWins: of two endpoints with one address in one slice the first is used.
 func TestFirstWins(t *testing.T) {
 	w := newWorld(t, nil)
 	w.put(aService("web"), aPod("p"), aPod("q"), aSlice("s", "web", "http=1", "10.0.0.1 pod=q", "10.0.0.1 pod=p"))

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// labelSet is a set of labels. Selectors can be matched against it as it is. It is
-// held as strings, since those can be compared and shared.
+// labelSet is a set of labels that selectors can be matched against. It is encoded as
+// strings, which can be compared and shared.
 //
-// A value that several keys have stands there once: a Job's Pods have its name and
-// its UID twice, and no other Pod has them. So each key, ended by labelEnd, begins
-// with ownValue or, if it has the value of the key before it, with sameValue. The
-// values are in the order of the keys, each ended by labelEnd.
+// A value that several keys have is stored once: a Job's Pods have its name and its UID
+// twice, and no other Pod has them. So each key begins with ownValue or, if it has the
+// value of the key before it, with sameValue, and ends with labelEnd. The values are in
+// the order of the keys, each followed by labelEnd.
 type labelSet struct{ keys, values string }
 
 const (
@@ -45,7 +45,7 @@ func newLabelSet(from map[string]string) labelSet {
 	return labelSet{keys.String(), values.String()}
 }
 
-// label is one of an object; first is the first key that has its value.
+// label is one label of an object. first is the first key that has its value.
 type label struct{ first, key, value string }
 
 // appendByValue appends labels to an empty list: those of one value side by side,
@@ -68,7 +68,7 @@ func appendByValue(all []label, from map[string]string) []label {
 	return all
 }
 
-// Lookup, Has and Get are what selectors ask.
+// Lookup, Has and Get implement labels.Labels, which selectors read.
 func (s *labelSet) Lookup(label string) (value string, exists bool) {
 	for keys, values := s.keys, s.values; keys != ""; {
 		var key string

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestLagOfWatch: of what a reflector delivers only updates are measured.
+// TestLagOfWatch: only updates are measured, and neither lists nor new objects.
 func TestLagOfWatch(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m, err := NewMetrics(registry)
@@ -29,7 +29,7 @@ func TestLagOfWatch(t *testing.T) {
 		}
 		return n
 	}
-	pod := func(name, app string) *corev1.Pod { // the API notes by itself who writes it
+	pod := func(name, app string) *corev1.Pod { // the fake API writes managedFields itself
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{"app": app}}}
 	}
 	inCluster(t, func(c *Config, _ *trouble) { c.Metrics = m }, func(r *running) {

@@ -10,25 +10,25 @@ import (
 	"isthmus/federation"
 )
 
-// Found is who or what is at an address.
+// Found is the owner of an address.
 type Found struct {
-	// A Service's cluster IP.
+	// The Service with that cluster IP.
 	ID      federation.ServiceID
-	Service *Service // nil: it is no cluster IP
+	Service *Service // nil: the address is not a cluster IP
 
-	// Endpoint is a Pod or ExternalWorkload, or, if nobody is known there, the
-	// bare address; nil: it is a cluster IP, or claimed by several.
+	// Endpoint is of the Pod or ExternalWorkload at the address or, if none is
+	// known, of the bare address; nil: it is a cluster IP, or ambiguous.
 	Endpoint *federation.Endpoint
 
-	// Claimed says by what it is claimed, if by several.
+	// Claimed describes the owners of an ambiguous address ("2 Pods with IP
+	// 10.0.0.1"); empty: it is not ambiguous.
 	Claimed string
 }
 
-// At says who or what is at an address, now. A Pod has its address from when it is
-// given until it ends, but is only known as itself while it runs; before that, the
-// address is a bare one. It needs ProfileChanged, as do
-// Instance and ServiceProfile: without it nothing is known of addresses.
-func (c *Cluster) At(addr netip.AddrPort) Found {
+// LookupAddress returns the owner of an address, now. A Pod owns its addresses from
+// when it gets them until it ends, but until it runs the endpoint is that of the bare
+// address. Without Config.ProfileChanged, all addresses are bare.
+func (c *Cluster) LookupAddress(addr netip.AddrPort) Found {
 	s := c.state
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -46,16 +46,16 @@ func (c *Cluster) At(addr netip.AddrPort) Found {
 	case len(list) == 0:
 		return Found{Endpoint: c.bareAddress(addr)}
 	case len(list) == 1:
-		return Found{Endpoint: c.resident(list[0], addr)}
+		return Found{Endpoint: c.endpointAt(list[0], addr)}
 	case by == byIP:
-		return Found{Claimed: fmt.Sprintf("%d %s%v", len(list), claims[by], addr.Addr())}
+		return Found{Claimed: fmt.Sprintf("%d %s%v", len(list), claimWords[by], addr.Addr())}
 	}
-	return Found{Claimed: fmt.Sprintf("%d %s%v", len(list), claims[by], addr)}
+	return Found{Claimed: fmt.Sprintf("%d %s%v", len(list), claimWords[by], addr)}
 }
 
-// Instance says what the endpoint of a service with that hostname is, ready or
-// not, as somebody who speaks to that port of it sees it; nil: there is none, or
-// nothing is known of it yet.
+// Instance returns the endpoint of a service with that hostname, ready or not, for a
+// client that connects to that port of it; nil: there is none, or its Pod has not been
+// read yet. It needs Config.ProfileChanged.
 func (c *Cluster) Instance(id federation.ServiceID, hostname string, port uint16) *federation.Endpoint {
 	s := c.state
 	s.mu.RLock()
@@ -64,7 +64,7 @@ func (c *Cluster) Instance(id federation.ServiceID, hostname string, port uint16
 	if e == nil || s.addresses == nil {
 		return nil
 	}
-	l, a := e.instance(hostname)
+	l, a := e.byHostname(hostname)
 	switch {
 	case a == nil:
 		return nil
@@ -72,14 +72,14 @@ func (c *Cluster) Instance(id federation.ServiceID, hostname string, port uint16
 		addr := netip.AddrPortFrom(a.ip, port)
 		made := c.bareAddress(addr)
 		j := joiner{state: s, requested: port, data: l.data}
-		if j.bare(made); !clean(made) {
+		if j.bare(made); !sendable(made) {
 			return c.bareAddress(addr)
 		}
 		return made
-	case !a.pod.facts.known() || s.addresses.sites[a.pod] == nil:
+	case !a.pod.facts.known() || s.addresses.locations[a.pod] == nil:
 		return nil
 	}
-	at := s.addresses.sites[a.pod]
+	at := s.addresses.locations[a.pod]
 	ip := a.ip
 	if !at.workload {
 		if len(at.ips) == 0 {
@@ -87,10 +87,10 @@ func (c *Cluster) Instance(id federation.ServiceID, hostname string, port uint16
 		}
 		ip = at.ips[0]
 	}
-	return c.resident(a.pod, netip.AddrPortFrom(ip, port))
+	return c.endpointAt(a.pod, netip.AddrPortFrom(ip, port))
 }
 
-// Service returns what is known of a Service; nil: there is none.
+// Service returns what is kept of a Service; nil: there is none.
 func (c *Cluster) Service(id federation.ServiceID) *Service {
 	c.state.mu.RLock()
 	defer c.state.mu.RUnlock()
@@ -100,7 +100,8 @@ func (c *Cluster) Service(id federation.ServiceID) *Service {
 	return nil
 }
 
-// ServiceProfile returns one that exists; nil: it can't be used.
+// ServiceProfile returns a ServiceProfile, and whether it exists; nil, if it exists: it
+// can't be used. It needs Config.ProfileChanged.
 func (c *Cluster) ServiceProfile(namespace, name string) (p *federation.ServiceProfile, exists bool) {
 	s := c.state
 	s.mu.RLock()
@@ -115,22 +116,22 @@ func (c *Cluster) ServiceProfile(namespace, name string) (p *federation.ServiceP
 	return f.Profile, true
 }
 
-// bareAddress is an address behind which nobody is known to be.
+// bareAddress is the endpoint of an address without known owner.
 func (c *Cluster) bareAddress(addr netip.AddrPort) *federation.Endpoint {
 	return &federation.Endpoint{Addr: addr, Cluster: c.cfg.Name, Opaque: c.cfg.Rules.DefaultOpaquePorts.Contains(addr.Port())}
 }
 
-// resident is what is told of a Pod or ExternalWorkload at an address: that of
-// the bare address until it runs, or if what it says can't be told.
-func (c *Cluster) resident(p *pod, addr netip.AddrPort) *federation.Endpoint {
+// endpointAt returns the endpoint of a Pod or ExternalWorkload at an address. It is that
+// of the bare address until it runs, and if it has a text that can't be sent.
+func (c *Cluster) endpointAt(p *pod, addr netip.AddrPort) *federation.Endpoint {
 	made := federation.Endpoint{Addr: addr, Cluster: c.cfg.Name}
 	j := joiner{state: c.state}
-	if !c.state.addresses.sites[p].life.runs() || !j.pod(&made, p) {
+	if !c.state.addresses.locations[p].life.runs() || !j.pod(&made, p) {
 		return c.bareAddress(addr)
 	}
-	made.Labels = append(made.Labels, federation.Label{Name: "namespace", Value: j.inNS})
+	made.Labels = append(made.Labels, federation.Label{Name: "namespace", Value: j.namespace})
 	slices.SortFunc(made.Labels, func(a, b federation.Label) int { return cmp.Compare(a.Name, b.Name) })
-	if !clean(&made) {
+	if !sendable(&made) {
 		return c.bareAddress(addr)
 	}
 	return &made

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	podTold    = " namespace:ns pod:p serviceaccount:default node=node-1 twin=ns/p"
-	meshedTold = " control_plane_ns:linkerd" + podTold + " id=" + defaultID + " sni=" + defaultID + " meshed"
-	defaultID  = "default.ns.serviceaccount.identity.linkerd.cluster.local"
-	vmTold     = " external_workload:v namespace:ns twin=workload/ns/v uri=spiffe://root/v sni=v.example meshed"
+	podDescribed = " namespace:ns pod:p serviceaccount:default node=node-1 twin=ns/p"
+	meshedTold   = " control_plane_ns:linkerd" + podDescribed + " id=" + defaultID + " sni=" + defaultID + " meshed"
+	defaultID    = "default.ns.serviceaccount.identity.linkerd.cluster.local"
+	vmTold       = " external_workload:v namespace:ns twin=workload/ns/v uri=spiffe://root/v sni=v.example meshed"
 )
 
-// TestAt: who is at an address, whatever the order of events.
-func TestAt(t *testing.T) {
+// TestLookupAddress: the owner of an address, whatever the order of events.
+func TestLookupAddress(t *testing.T) {
 	aliased := aPod("p", at("10.0.0.1"), onHost("192.168.0.1"), namedPort("", 80, 7777))
 	initPort := aPod("p", at("10.0.0.1"), onHost("192.168.0.1", "fd00::1"), namedPort("a", 1, 22345), namedPort("b", 2, 22346), sidecarPort("c", 3))
 	initPort.Spec.InitContainers[0].Ports[0].HostPort = 22344
@@ -37,55 +37,55 @@ func TestAt(t *testing.T) {
 		objects    []runtime.Object
 		want       string
 	}{
-		{"P-14 nobody", "10.0.0.1:80", nil, "10.0.0.1:80"},
-		{"P-25 nobody, default opaque port", "192.168.1.20:3306", nil, "192.168.1.20:3306 opaque"},
+		{"P-14 no owner", "10.0.0.1:80", nil, "10.0.0.1:80"},
+		{"P-25 no owner, default opaque port", "192.168.1.20:3306", nil, "192.168.1.20:3306 opaque"},
 		{"I-01 cluster IP", "10.1.0.1:80", []runtime.Object{clusterIP(aService("web", "http=80"), "10.1.0.1")}, "Service ns/web"},
 		{"I-02 second cluster IP", "[2001:db8::88]:1", []runtime.Object{clusterIP(aService("web", "http=80"), "10.1.0.1", "2001:db8::88")}, "Service ns/web"},
-		{"I-03 nobody's cluster IP", "10.1.0.2:80", []runtime.Object{clusterIP(aService("web", "http=80"), "10.1.0.1")}, "10.1.0.2:80"},
+		{"I-03 no Service's cluster IP", "10.1.0.2:80", []runtime.Object{clusterIP(aService("web", "http=80"), "10.1.0.1")}, "10.1.0.2:80"},
 		{"headless", "10.1.0.1:80", []runtime.Object{clusterIP(aService("web", "http=80"), "None")}, "10.1.0.1:80"},
 		{"ExternalName", "10.1.0.1:80", []runtime.Object{external}, "10.1.0.1:80"},
 		{"two Services", "10.1.0.1:80", []runtime.Object{clusterIP(aService("a"), "10.1.0.1"), clusterIP(aService("b"), "10.1.0.1")}, "claimed by 2 Services with cluster IP 10.1.0.1"},
 		{"a Service's address twice", "10.1.0.1:80", []runtime.Object{clusterIP(aService("a"), "10.1.0.1", "10.1.0.1")}, "Service ns/a"},
 		{"a Service before a Pod", "10.0.0.1:80", []runtime.Object{clusterIP(aService("a"), "10.0.0.1"), aPod("p", at("10.0.0.1"))}, "Service ns/a"},
-		{"a Pod, any port", "10.0.0.1:8989", []runtime.Object{aPod("p", at("10.0.0.1"))}, "10.0.0.1:8989" + podTold},
-		{"a Pod with the older field", "10.0.0.1:8989", []runtime.Object{onlyIP}, "10.0.0.1:8989" + podTold},
-		{"P-10 second IP", "[2001:db8::94]:80", []runtime.Object{aPod("p", at("10.0.0.1", "2001:db8::94"))}, "[2001:db8::94]:80" + podTold},
-		{"P-17 unmeshed, opaque", "10.0.0.1:3306", []runtime.Object{aPod("p", at("10.0.0.1"))}, "10.0.0.1:3306" + podTold + " opaque"},
+		{"a Pod, any port", "10.0.0.1:8989", []runtime.Object{aPod("p", at("10.0.0.1"))}, "10.0.0.1:8989" + podDescribed},
+		{"a Pod with the older field", "10.0.0.1:8989", []runtime.Object{onlyIP}, "10.0.0.1:8989" + podDescribed},
+		{"P-10 second IP", "[2001:db8::94]:80", []runtime.Object{aPod("p", at("10.0.0.1", "2001:db8::94"))}, "[2001:db8::94]:80" + podDescribed},
+		{"P-17 unmeshed, opaque", "10.0.0.1:3306", []runtime.Object{aPod("p", at("10.0.0.1"))}, "10.0.0.1:3306" + podDescribed + " opaque"},
 		{"P-19 annotated", "10.0.0.1:4242", []runtime.Object{aPod("p", at("10.0.0.1"), meshed, podAnnotation(opaqueAnnotation, "4242"))}, "10.0.0.1:4242" + meshedTold + " opaque inbound=4143"},
 		{"P-21 skipped port", "10.0.0.1:24224", []runtime.Object{aPod("p", at("10.0.0.1"), meshed, podAnnotation(skipAnnotation, "24224"))},
-			"10.0.0.1:24224 control_plane_ns:linkerd" + podTold + " inbound=4143"},
+			"10.0.0.1:24224 control_plane_ns:linkerd" + podDescribed + " inbound=4143"},
 		{"P-11 Pending", "10.0.0.1:80", []runtime.Object{aPod("p", at("10.0.0.1"), phase(corev1.PodPending), meshed)}, "10.0.0.1:80"},
 		{"P-11 Running", "10.0.0.1:4191", []runtime.Object{aPod("p", at("10.0.0.1"), meshed)}, "10.0.0.1:4191" + meshedTold},
 		{"P-09 others are over", "10.0.0.1:80", []runtime.Object{aPod("p", at("10.0.0.1")), aPod("a", at("10.0.0.1"), phase(corev1.PodSucceeded)),
-			aPod("b", at("10.0.0.1"), phase(corev1.PodFailed)), aPod("c", at("10.0.0.1"), terminating)}, "10.0.0.1:80" + podTold},
+			aPod("b", at("10.0.0.1"), phase(corev1.PodFailed)), aPod("c", at("10.0.0.1"), terminating)}, "10.0.0.1:80" + podDescribed},
 		{"one that is over", "10.0.0.1:80", []runtime.Object{aPod("p", at("10.0.0.1"), phase(corev1.PodSucceeded))}, "10.0.0.1:80"},
-		{"draining", "10.0.0.1:80", []runtime.Object{aPod("p", at("10.0.0.1"), terminating)}, "10.0.0.1:80" + podTold},
+		{"draining", "10.0.0.1:80", []runtime.Object{aPod("p", at("10.0.0.1"), terminating)}, "10.0.0.1:80" + podDescribed},
 		{"draining, and another starts", "10.0.0.1:80", []runtime.Object{aPod("p", at("10.0.0.1"), terminating), aPod("q", at("10.0.0.1"), phase(corev1.PodPending))}, "10.0.0.1:80"},
 		{"two are draining", "10.0.0.1:80", []runtime.Object{aPod("p", at("10.0.0.1"), terminating), aPod("q", at("10.0.0.1"), terminating)}, "10.0.0.1:80"},
 		{"draining before it ran", "10.0.0.1:80", []runtime.Object{aPod("p", at("10.0.0.1"), phase(corev1.PodPending), terminating)}, "10.0.0.1:80"},
 		{"W-03 two live Pods", "10.0.0.1:80", []runtime.Object{aPod("p", at("10.0.0.1")), aPod("q", at("10.0.0.1"), phase(corev1.PodPending))}, "claimed by 2 Pods with IP 10.0.0.1"},
 		{"host network", "10.0.0.1:80", []runtime.Object{aPod("p", at("10.0.0.1"), hostNetwork)}, "10.0.0.1:80"},
-		{"host network, declared port", "10.0.0.1:80", []runtime.Object{aPod("p", at("10.0.0.1"), onHost("10.0.0.1"), hostNetwork, namedPort("http", 80, 80))}, "10.0.0.1:80" + podTold},
-		{"W-01 host port of an init container", "192.168.0.1:22344", []runtime.Object{initPort}, "192.168.0.1:22344" + podTold},
-		{"W-01 host port of a container", "192.168.0.1:22345", []runtime.Object{initPort}, "192.168.0.1:22345" + podTold},
-		{"W-01 another host port", "[fd00::1]:22346", []runtime.Object{initPort}, "[fd00::1]:22346" + podTold},
+		{"host network, declared port", "10.0.0.1:80", []runtime.Object{aPod("p", at("10.0.0.1"), onHost("10.0.0.1"), hostNetwork, namedPort("http", 80, 80))}, "10.0.0.1:80" + podDescribed},
+		{"W-01 host port of an init container", "192.168.0.1:22344", []runtime.Object{initPort}, "192.168.0.1:22344" + podDescribed},
+		{"W-01 host port of a container", "192.168.0.1:22345", []runtime.Object{initPort}, "192.168.0.1:22345" + podDescribed},
+		{"W-01 another host port", "[fd00::1]:22346", []runtime.Object{initPort}, "[fd00::1]:22346" + podDescribed},
 		{"W-02 a port that is not mapped", "192.168.0.1:12347", []runtime.Object{initPort}, "192.168.0.1:12347"},
 		{"two with one host port", "192.168.0.1:7777", []runtime.Object{aliased, aPod("q", onHost("192.168.0.1"), namedPort("", 1, 7777))}, "claimed by 2 Pods with host port 192.168.0.1:7777"},
-		{"the same port of another protocol", "192.168.0.1:7777", []runtime.Object{aliased, overUDP}, "192.168.0.1:7777" + podTold},
+		{"the same port of another protocol", "192.168.0.1:7777", []runtime.Object{aliased, overUDP}, "192.168.0.1:7777" + podDescribed},
 		{"a Pod's own IP before a host port", "192.168.0.1:7777", []runtime.Object{aliased, aPod("q", at("192.168.0.1"), phase(corev1.PodPending))}, "192.168.0.1:7777"},
-		{"a host port before a Pod that is draining", "192.168.0.1:7777", []runtime.Object{aliased, aPod("q", at("192.168.0.1"), terminating)}, "192.168.0.1:7777" + podTold},
+		{"a host port before a Pod that is draining", "192.168.0.1:7777", []runtime.Object{aliased, aPod("q", at("192.168.0.1"), terminating)}, "192.168.0.1:7777" + podDescribed},
 		{"P-13 ExternalWorkload", "10.2.0.1:80", []runtime.Object{workloadAt(aWorkload("v", "http=80"), "10.2.0.1")}, "10.2.0.1:80" + vmTold + " inbound=4143"},
 		{"ExternalWorkload, port not declared", "10.2.0.1:81", []runtime.Object{workloadAt(aWorkload("v", "http=80"), "10.2.0.1")}, "10.2.0.1:81"},
 		{"two ExternalWorkloads", "10.2.0.1:80", []runtime.Object{workloadAt(aWorkload("v", "http=80"), "10.2.0.1"), workloadAt(aWorkload("w", "web=80"), "10.2.0.1")},
 			"claimed by 2 ExternalWorkloads at 10.2.0.1:80"},
 		{"ExternalWorkload that can't be used", "10.2.0.1:80", []runtime.Object{refused}, "10.2.0.1:80"},
-		{"a Pod before an ExternalWorkload", "10.0.0.1:80", []runtime.Object{aPod("p", at("10.0.0.1")), workloadAt(aWorkload("v", "http=80"), "10.0.0.1")}, "10.0.0.1:80" + podTold},
-		{"P-23 opaque by a Server", "10.0.0.1:80", []runtime.Object{aPod("p", at("10.0.0.1"), podLabel("app", "x")), aServer("s", "80", "app=x")}, "10.0.0.1:80" + podTold + " opaque"},
+		{"a Pod before an ExternalWorkload", "10.0.0.1:80", []runtime.Object{aPod("p", at("10.0.0.1")), workloadAt(aWorkload("v", "http=80"), "10.0.0.1")}, "10.0.0.1:80" + podDescribed},
+		{"P-23 opaque by a Server", "10.0.0.1:80", []runtime.Object{aPod("p", at("10.0.0.1"), podLabel("app", "x")), aServer("s", "80", "app=x")}, "10.0.0.1:80" + podDescribed + " opaque"},
 		{"P-24 ExternalWorkload, by a Server", "10.2.0.1:80", []runtime.Object{workloadAt(aWorkload("v", "http=80"), "10.2.0.1"), aServer("s", "http", "", forWorkloads)},
 			"10.2.0.1:80" + vmTold + " opaque inbound=4143"},
 		{"its owner's owner", "10.0.0.1:80", []runtime.Object{aPod("p", at("10.0.0.1"), ownedBy("ReplicaSet", "r")), metadataOf("ReplicaSet", "r", "Deployment", "d")},
-			"10.0.0.1:80 deployment:d" + podTold},
-		{"not to be told", "10.0.0.1:80", []runtime.Object{aPod("p", at("10.0.0.1"), podLabel(templateHashLabel, "\xff"))}, "10.0.0.1:80"},
+			"10.0.0.1:80 deployment:d" + podDescribed},
+		{"can't be sent", "10.0.0.1:80", []runtime.Object{aPod("p", at("10.0.0.1"), podLabel(templateHashLabel, "\xff"))}, "10.0.0.1:80"},
 	} {
 		for _, reversed := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, reversed %v", x.name, reversed), func(t *testing.T) {
@@ -111,12 +111,12 @@ func TestAt(t *testing.T) {
 	}
 }
 
-// size is how much there is of addresses.
+// size is the number of entries in all indexes.
 func (a *addresses) size() int {
-	return len(a.sites) + len(a.pods) + len(a.workloads) + len(a.services) + len(a.profiles) + a.rejected
+	return len(a.locations) + len(a.pods) + len(a.workloads) + len(a.services) + len(a.profiles) + a.rejected
 }
 
-// TestInstance: who has a hostname of a service.
+// TestInstance: the owner of a hostname of a service.
 func TestInstance(t *testing.T) {
 	gateway := aSlice("s", "web", "http=4143", "10.0.0.9 host=h")
 	gateway.Annotations = map[string]string{gatewayIdentityAnnotation: "gw.id", remoteNameAnnotation: "h.web.ns.svc.east.local"}
@@ -128,14 +128,14 @@ func TestInstance(t *testing.T) {
 		objects []runtime.Object
 		want    string
 	}{
-		{"P-08 a Pod", 8989, []runtime.Object{aSlice("s", "web", "http=80", "10.0.0.7", "10.0.0.1 pod=p host=h"), aPod("p", at("10.0.0.1"))}, "10.0.0.1:8989" + podTold},
-		{"not ready", 8989, []runtime.Object{aSlice("s", "web", "http=80", "10.0.0.1 pod=p host=h unready"), aPod("p", at("10.0.0.1"))}, "10.0.0.1:8989" + podTold},
-		{"no port", 8989, []runtime.Object{aSlice("s", "web", "", "10.0.0.1 pod=p host=h"), aPod("p", at("10.0.0.1"))}, "10.0.0.1:8989" + podTold},
-		{"draining", 8989, []runtime.Object{aSlice("s", "web", "", "10.0.0.1 pod=p host=h"), aPod("p", at("10.0.0.1"), terminating)}, "10.0.0.1:8989" + podTold},
-		{"the ready one", 80, []runtime.Object{aSlice("a", "web", "http=80", "10.0.0.2 host=h unready"), aSlice("b", "web", "http=80", "10.0.0.1 pod=p host=h"), aPod("p", at("10.0.0.1"))}, "10.0.0.1:80" + podTold},
-		{"the first", 80, []runtime.Object{aSlice("b", "web", "http=80", "10.0.0.2 host=h"), aSlice("a", "web", "http=80", "10.0.0.1 pod=p host=h"), aPod("p", at("10.0.0.1"))}, "10.0.0.1:80" + podTold},
-		{"the Pod's IP, not the slice's", 80, []runtime.Object{aSlice("s", "web", "http=80", "10.0.0.7 pod=p host=h"), aPod("p", at("10.0.0.1", "fd00::1"))}, "10.0.0.1:80" + podTold},
-		{"host network", 80, []runtime.Object{aSlice("s", "web", "http=80", "10.0.0.1 pod=p host=h"), aPod("p", at("10.0.0.1"), hostNetwork)}, "10.0.0.1:80" + podTold},
+		{"P-08 a Pod", 8989, []runtime.Object{aSlice("s", "web", "http=80", "10.0.0.7", "10.0.0.1 pod=p host=h"), aPod("p", at("10.0.0.1"))}, "10.0.0.1:8989" + podDescribed},
+		{"not ready", 8989, []runtime.Object{aSlice("s", "web", "http=80", "10.0.0.1 pod=p host=h unready"), aPod("p", at("10.0.0.1"))}, "10.0.0.1:8989" + podDescribed},
+		{"no port", 8989, []runtime.Object{aSlice("s", "web", "", "10.0.0.1 pod=p host=h"), aPod("p", at("10.0.0.1"))}, "10.0.0.1:8989" + podDescribed},
+		{"draining", 8989, []runtime.Object{aSlice("s", "web", "", "10.0.0.1 pod=p host=h"), aPod("p", at("10.0.0.1"), terminating)}, "10.0.0.1:8989" + podDescribed},
+		{"the ready one", 80, []runtime.Object{aSlice("a", "web", "http=80", "10.0.0.2 host=h unready"), aSlice("b", "web", "http=80", "10.0.0.1 pod=p host=h"), aPod("p", at("10.0.0.1"))}, "10.0.0.1:80" + podDescribed},
+		{"the first", 80, []runtime.Object{aSlice("b", "web", "http=80", "10.0.0.2 host=h"), aSlice("a", "web", "http=80", "10.0.0.1 pod=p host=h"), aPod("p", at("10.0.0.1"))}, "10.0.0.1:80" + podDescribed},
+		{"the Pod's IP, not the slice's", 80, []runtime.Object{aSlice("s", "web", "http=80", "10.0.0.7 pod=p host=h"), aPod("p", at("10.0.0.1", "fd00::1"))}, "10.0.0.1:80" + podDescribed},
+		{"host network", 80, []runtime.Object{aSlice("s", "web", "http=80", "10.0.0.1 pod=p host=h"), aPod("p", at("10.0.0.1"), hostNetwork)}, "10.0.0.1:80" + podDescribed},
 		{"does not run", 3306, []runtime.Object{aSlice("s", "web", "http=80", "10.0.0.1 pod=p host=h"), aPod("p", at("10.0.0.1"), phase(corev1.PodPending))}, "10.0.0.1:3306 opaque"},
 		{"over", 80, []runtime.Object{aSlice("s", "web", "http=80", "10.0.0.1 pod=p host=h"), aPod("p", at("10.0.0.1"), phase(corev1.PodFailed))}, "10.0.0.1:80"},
 		{"a Pod without IP", 80, []runtime.Object{aSlice("s", "web", "http=80", "10.0.0.1 pod=p host=h"), aPod("p", phase(corev1.PodPending))}, ""},
@@ -148,7 +148,7 @@ func TestInstance(t *testing.T) {
 		{"unknown ExternalWorkload", 80, []runtime.Object{aSlice("s", "web", "http=80", "10.0.0.3 ew=v host=h")}, ""},
 		{"bare", 3306, []runtime.Object{aSlice("s", "web", "http=80", "10.0.0.3 host=h")}, "10.0.0.3:3306 opaque"},
 		{"a gateway", 80, []runtime.Object{gateway}, "10.0.0.9:80 id=gw.id authority=h.web.ns.svc.east.local:80"},
-		{"a gateway, not to be told", 80, []runtime.Object{odd}, "10.0.0.9:80"},
+		{"a gateway that can't be sent", 80, []runtime.Object{odd}, "10.0.0.9:80"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			for _, reversed := range []bool{false, true} {
@@ -169,10 +169,10 @@ func TestInstance(t *testing.T) {
 	}
 }
 
-// instance tells of the hostname h of the service web.
+// instance describes the endpoint with hostname h of the service web.
 func (w *world) instance(port uint16) string {
 	if e := w.Instance(federation.ServiceID{Namespace: "ns", Name: "web"}, "h", port); e != nil {
-		return tell(e)
+		return describe(e)
 	}
 	return ""
 }
@@ -183,13 +183,13 @@ func TestInstanceOfEndpoints(t *testing.T) {
 	address := coreEndpointAddress{IP: "10.0.0.1", Hostname: "h", TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "p"}}
 	o := &coreEndpoints{ObjectMeta: inNS("web"), Subsets: []coreEndpointSubset{{Addresses: []coreEndpointAddress{{IP: "10.0.0.2"}, address}}}}
 	w.put(o, aPod("p", at("10.0.0.1")))
-	if got, want := w.instance(80), "10.0.0.1:80"+podTold; got != want {
+	if got, want := w.instance(80), "10.0.0.1:80"+podDescribed; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	o = o.DeepCopy()
 	o.Subsets[0].Addresses, o.Subsets[0].NotReadyAddresses = nil, o.Subsets[0].Addresses
 	w.put(o, aService("web", "http=80"))
-	if got, want := w.instance(80), "10.0.0.1:80"+podTold; got != want {
+	if got, want := w.instance(80), "10.0.0.1:80"+podDescribed; got != want {
 		t.Errorf("not ready: got  %s\nwant %s", got, want)
 	}
 	if got := addrs(w.read("web", 81)); got != "" {
@@ -197,8 +197,8 @@ func TestInstanceOfEndpoints(t *testing.T) {
 	}
 }
 
-// TestUnservedStay: hostnames of what is not ready are never on offer, and other
-// clusters keep nothing of them.
+// TestUnservedStay: addresses that are not ready, but have a hostname, are never offered,
+// and clusters that don't index addresses don't keep them.
 func TestUnservedStay(t *testing.T) {
 	slice := aSlice("s", "web", "http=80", "10.0.0.1 host=h unready", "10.0.0.2")
 	portless := aSlice("t", "web", "", "10.0.0.3 host=h")
@@ -206,7 +206,7 @@ func TestUnservedStay(t *testing.T) {
 	w.put(aService("web", "http=80"), slice, portless)
 	for _, port := range []uint16{80, 9999} {
 		if got := addrs(w.read("web", port)); !strings.HasPrefix(got, "10.0.0.2:") || strings.Contains(got, " ") {
-			t.Errorf("on offer: %s", got)
+			t.Errorf("offered: %s", got)
 		}
 	}
 	remote := newWorld(t, nil)
@@ -257,12 +257,12 @@ func TestServiceOpaquePorts(t *testing.T) {
 			put(x.annotation, x.before)
 			w.marked()
 			put(x.becomes, x.then)
-			if told := len(w.marked()) > 0; told != (x.before != x.then) {
-				t.Errorf("told of a change: %v", told)
+			if reported := len(w.marked()) > 0; reported != (x.before != x.then) {
+				t.Errorf("a change was reported: %v", reported)
 			}
 			w.del(aService("web"))
 			if w.Service(serviceID("ns/web")) != nil || len(w.marked()) != 1 {
-				t.Error("it stays, or nobody is told")
+				t.Error("it stays, or the change was not reported")
 			}
 			put(x.annotation, x.before)
 		})

@@ -12,7 +12,8 @@ import (
 	"isthmus/federation"
 )
 
-// kinds are the resources under the names that their series have.
+// kinds are the resources, with their names in the metrics NAME_cache_size and
+// NAME_informer_lag_seconds, which are those of Linkerd's destination controller.
 var kinds = []struct{ resource, cache, lag string }{
 	{"endpoints", "endpoints", "endpoints"},
 	{"endpointslices", "endpointslices", "endpointslices"},
@@ -26,14 +27,14 @@ var kinds = []struct{ resource, cache, lag string }{
 	{"jobs", "job", ""},
 }
 
-// Metrics are the series that clusters write as they go: one for all of them, the
-// local one too. nil: none.
+// Metrics are the metrics that clusters update as they run: one Metrics for all
+// clusters, the local one too. nil measures nothing.
 type Metrics struct {
 	requests *kube.Requests
 	lags     map[string]prometheus.Observer // by resource
 }
 
-// NewMetrics registers the series.
+// NewMetrics registers the metrics.
 func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{requests: kube.NewRequests(), lags: make(map[string]prometheus.Observer)}
 	all := []prometheus.Collector{m.requests}
@@ -57,7 +58,7 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-// lag returns what observes the lag of a resource; nil: nothing does.
+// lag returns the observer of a resource's lag; nil: it is not measured.
 func (m *Metrics) lag(resource string) prometheus.Observer {
 	if m == nil {
 		return nil
@@ -65,7 +66,7 @@ func (m *Metrics) lag(resource string) prometheus.Observer {
 	return m.lags[resource]
 }
 
-// Requests are the series about what is asked of clusters' APIs.
+// Requests returns the metrics of requests to clusters' APIs.
 func (m *Metrics) Requests() *kube.Requests {
 	if m == nil {
 		return nil
@@ -73,7 +74,7 @@ func (m *Metrics) Requests() *kube.Requests {
 	return m.requests
 }
 
-// series describes what a cluster has when scraped.
+// series describes the metrics that Series makes when they are scraped.
 var series = newDescs()
 
 type descs struct {
@@ -95,8 +96,8 @@ func newDescs() descs {
 	return d
 }
 
-// Describe describes the series of clusters that [Series] returns. One collector
-// of those who collect them does so.
+// Describe describes the metrics that [Series] returns. Of all collectors that collect
+// those of clusters, only one may call it.
 func Describe(ch chan<- *prometheus.Desc) {
 	ch <- series.state
 	ch <- series.stale
@@ -105,13 +106,12 @@ func Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// StandingSeries is the one series of a cluster of which only the standing is
-// known.
+// StandingSeries returns the metric of a cluster's standing alone.
 func StandingSeries(name federation.ClusterName, s Standing) prometheus.Metric {
 	return prometheus.MustNewConstMetric(series.state, prometheus.GaugeValue, 1, name.String(), string(s))
 }
 
-// Series are the series that say how a cluster is doing, linked or local, now.
+// Series returns the metrics of a cluster's health, linked or local, now.
 func Series(name federation.ClusterName, s Standing, h Health) []prometheus.Metric {
 	seconds := 0.0
 	if s == Stale && !h.Lost.IsZero() {
@@ -128,7 +128,7 @@ func Series(name federation.ClusterName, s Standing, h Health) []prometheus.Metr
 		case at >= 0:
 			size = h.Resources[at].Objects
 		case len(h.Resources) == 0 || k.resource != "endpoints" && k.resource != "endpointslices":
-			continue // of those two one is read, and nothing is cached of the other
+			continue // not read; but of endpoints and endpointslices, the one that is not read is 0
 		}
 		list = append(list, prometheus.MustNewConstMetric(series.caches[i], prometheus.GaugeValue, float64(size), name.String()))
 	}

@@ -4,16 +4,17 @@ import (
 	"strings"
 )
 
-// namedPorts are ports that have names, for Servers that go by those, in no special order: each name, ended by
-// labelEnd, and the number, big-endian. A name may have several numbers.
+// namedPorts are the ports with names, for Servers that have a port by name: each name,
+// labelEnd, and the number, big-endian. They are in no special order, and a name may
+// have several numbers. As a string they can be compared and shared.
 type namedPorts string
 
-// maxNamedPorts bounds the named ports of one object, in bytes: each is looked at
-// for every Server.
+// maxNamedPorts is the largest size of the named ports of one object, in bytes: all are
+// compared for every Server.
 const maxNamedPorts = 16 << 10
 
-// appendPort adds one to named ports in the making. Those without name and
-// impossible numbers are left out.
+// appendPort appends a port to the bytes of namedPorts. One without name, or with an
+// invalid number, is left out.
 func appendPort(ports []byte, name string, number int32) []byte {
 	n, ok := portNumber(&number)
 	if len(ports) > maxNamedPorts || name == "" || !ok || strings.Contains(name, labelEnd) {
@@ -34,7 +35,7 @@ func (p namedPorts) all(yield func(name string, port uint16) bool) {
 	}
 }
 
-// has tells whether a port has the name.
+// has reports whether a port has the name.
 func (p namedPorts) has(name string, port uint16) bool {
 	for n, number := range p.all {
 		if n == name && number == port {
@@ -44,7 +45,7 @@ func (p namedPorts) has(name string, port uint16) bool {
 	return false
 }
 
-// number is the first of the name.
+// number returns the first port with the name.
 func (p namedPorts) number(name string) (uint16, bool) {
 	for n, number := range p.all {
 		if n == name {
@@ -54,7 +55,7 @@ func (p namedPorts) number(name string) (uint16, bool) {
 	return 0, false
 }
 
-// numbers are the first of each name.
+// numbers returns the first port with each name.
 func (p namedPorts) numbers() map[string]uint16 {
 	numbers := make(map[string]uint16)
 	for name, number := range p.all {

@@ -12,7 +12,7 @@ func (c *Cluster) nodes() follow.Kind[*metav1.PartialObjectMetadata, string] {
 		Name:    "nodes",
 		Calls:   c.metadata("", "nodes"),
 		Compact: compactNode,
-		Into:    locked[string]{c.state, c.state.nodeKind()},
+		Into:    lockedStore[string]{c.state, c.state.nodeStore()},
 		Changed: c.cfg.OnNode,
 	}
 }
@@ -22,8 +22,8 @@ func compactNode(o *metav1.PartialObjectMetadata) (string, bool) {
 	return shared(o.Labels[zoneLabel]), true
 }
 
-func (s *state) nodeKind() kind[string] {
-	return kind[string]{
+func (s *state) nodeStore() storeFuncs[string] {
+	return storeFuncs[string]{
 		put: func(name, zone string) follow.Effect {
 			old, ok := s.zones[name]
 			s.zones[name] = zone

@@ -10,10 +10,10 @@ import (
 	"isthmus/clusterstore/follow"
 )
 
-// owner is a ReplicaSet or Job: what is looked up is what owns it.
+// owner is a ReplicaSet or Job, of which only its own owner is kept.
 type owner struct {
 	key    string
-	parent unique.Handle[reference] // the zero Handle: it is not known (yet)
+	parent unique.Handle[reference] // its owner; the zero Handle: it has not been read (yet)
 	pods   []*pod                   // that it owns
 }
 
@@ -22,13 +22,13 @@ func (o *owner) known() bool { return o.parent != unique.Handle[reference]{} }
 // reference names an object by kind, in lower case, and name.
 type reference struct{ kind, name string }
 
-// Kinds of owners that are looked up for what owns them.
+// Kinds of owners that are read, to know what owns them.
 const (
 	kindReplicaSet = "replicaset"
 	kindJob        = "job"
 )
 
-// replicaSets follows ReplicaSets, and jobs Jobs, to know what owns them.
+// replicaSets and jobs follow ReplicaSets and Jobs.
 func (c *Cluster) replicaSets() follow.Kind[*metav1.PartialObjectMetadata, unique.Handle[reference]] {
 	return c.owners("apps", "replicasets", kindReplicaSet)
 }
@@ -42,7 +42,7 @@ func (c *Cluster) owners(group, resource, kind string) follow.Kind[*metav1.Parti
 		Name:    resource,
 		Calls:   c.metadata(group, resource),
 		Compact: compactOwner,
-		Into:    locked[unique.Handle[reference]]{c.state, c.state.ownerKind(kind)},
+		Into:    lockedStore[unique.Handle[reference]]{c.state, c.state.ownerStore(kind)},
 	}
 }
 
@@ -54,13 +54,12 @@ func onlyOwner(list []metav1.OwnerReference) reference {
 	return reference{kind: strings.ToLower(list[0].Kind), name: list[0].Name}
 }
 
-// compactOwner keeps of a ReplicaSet or Job what owns it.
+// compactOwner keeps the owner of a ReplicaSet or Job.
 func compactOwner(o *metav1.PartialObjectMetadata) (unique.Handle[reference], bool) {
 	return unique.Make(onlyOwner(o.OwnerReferences)), true
 }
 
-// owners returns where owners of that kind are, or nil for a kind that is not
-// looked up.
+// owners returns the map of owners of that kind; nil: the kind is not read.
 func (s *state) owners(kind string) map[string]*owner {
 	switch kind {
 	case kindReplicaSet:
@@ -71,9 +70,9 @@ func (s *state) owners(kind string) map[string]*owner {
 	return nil
 }
 
-// own connects a pod with its ReplicaSet or Job, known or not.
-func (s *state) own(p *pod) {
-	t := p.facts.said()
+// attachOwner connects a Pod with its ReplicaSet or Job, or a placeholder for that.
+func (s *state) attachOwner(p *pod) {
+	t := p.facts.fullTemplate()
 	ref := t.owner
 	all := s.owners(ref.kind)
 	if all == nil || t.external() {
@@ -84,7 +83,7 @@ func (s *state) own(p *pod) {
 	o := all[key]
 	if o == nil {
 		if strings.HasPrefix(p.key, key) {
-			key = p.key[:len(key)] // one copy: most Pods are named after their owner
+			key = p.key[:len(key)] // share the memory: most Pods are named after their owner
 		}
 		o = &owner{key: key}
 		all[key] = o
@@ -96,7 +95,7 @@ func (s *state) own(p *pod) {
 	p.owner = o
 }
 
-func (s *state) disown(p *pod) {
+func (s *state) detachOwner(p *pod) {
 	o := p.owner
 	if o == nil {
 		return
@@ -112,14 +111,14 @@ func sweepOwner(all map[string]*owner, o *owner) {
 	}
 }
 
-func (s *state) ownerKind(kindName string) kind[unique.Handle[reference]] {
+func (s *state) ownerStore(kindName string) storeFuncs[unique.Handle[reference]] {
 	all := s.owners(kindName)
 	touch := func(o *owner) {
 		for _, p := range o.pods {
 			s.touchPod(p)
 		}
 	}
-	return kind[unique.Handle[reference]]{
+	return storeFuncs[unique.Handle[reference]]{
 		put: func(key string, parent unique.Handle[reference]) follow.Effect {
 			o := all[key]
 			if o == nil {
@@ -151,12 +150,12 @@ func (s *state) ownerKind(kindName string) kind[unique.Handle[reference]] {
 	}
 }
 
-// ownersOfReplicaSets are the kinds that count as what a ReplicaSet belongs to.
+// ownersOfReplicaSets are the kinds of a ReplicaSet's owner that topOwner accepts.
 var ownersOfReplicaSets = []string{kindJob, "statefulset", "daemonset", "deployment"}
 
-// workload says what a pod belongs to: by kind and name, the topmost that is
-// known and means something to people. A pod on its own stands for itself.
-func (p *pod) workload(t *template) reference {
+// topOwner returns the Pod's topmost owner that is known and is a workload in the eyes
+// of users, such as a Deployment. Without owner that is the Pod itself.
+func (p *pod) topOwner(t *template) reference {
 	switch {
 	case t.owner == reference{}:
 		_, name := p.id(t)

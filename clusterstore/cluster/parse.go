@@ -8,10 +8,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// shared returns an equal string that is, mostly, the same one for equal strings.
+// shared returns an equal string. Equal strings that are in use at the same time share
+// their memory.
 func shared(s string) string { return unique.Make(s).Value() }
 
-// portNumber reads a port as the API has it; absent and impossible ones are none.
+// portNumber reads a port as the API has it. Not ok: it is missing or invalid.
 func portNumber(p *int32) (uint16, bool) {
 	if p == nil || *p < 1 || *p > 65535 {
 		return 0, false
@@ -19,8 +20,8 @@ func portNumber(p *int32) (uint16, bool) {
 	return uint16(*p), true
 }
 
-// parseIP reads an address as endpoints may have it: IPv6 addresses that stand
-// for IPv4 ones become those, and addresses with a zone are no use to others.
+// parseIP reads the address of an endpoint. An IPv4-mapped IPv6 address becomes the
+// IPv4 address. One with a zone is not accepted: it means nothing to other hosts.
 func parseIP(s string) (netip.Addr, bool) {
 	ip, err := netip.ParseAddr(s)
 	if err != nil || ip.Zone() != "" {
@@ -29,8 +30,8 @@ func parseIP(s string) (netip.Addr, bool) {
 	return ip.Unmap(), true
 }
 
-// routable tells whether an address can be another host's, as API servers demand
-// of endpoints: another cluster must not send our proxies to themselves.
+// routable reports whether an address can be another host's, which API servers demand
+// of endpoints. Without that check another cluster could send proxies to themselves.
 func routable(ip netip.Addr) bool {
 	return !ip.IsUnspecified() && !ip.IsLoopback() && !ip.IsMulticast() && !ip.IsLinkLocalUnicast()
 }
@@ -42,7 +43,7 @@ func value(s *string) string {
 	return *s
 }
 
-// maxIPs is how many IPs anything has at most: API servers allow two.
+// maxIPs is how many IPs of one object are read at most: API servers allow two.
 const maxIPs = 16
 
 func addIP(list []netip.Addr, text string) []netip.Addr {
@@ -52,7 +53,7 @@ func addIP(list []netip.Addr, text string) []netip.Addr {
 	return list
 }
 
-// addPort adds a port, unless there is none.
+// addPort adds a port, unless it is invalid.
 func addPort(list []uint16, port int32) []uint16 {
 	if n, ok := portNumber(&port); ok {
 		return append(list, n)
@@ -60,11 +61,11 @@ func addPort(list []uint16, port int32) []uint16 {
 	return list
 }
 
-// portSet sorts ports, drops what is there twice, and gives back what that took.
+// portSet sorts ports, removes duplicates, and frees unused capacity.
 func portSet(list []uint16) []uint16 {
 	slices.Sort(list)
 	return slices.Clone(slices.Compact(list))
 }
 
-// tcp tells whether a port is one that proxies can be asked about.
+// tcp reports whether a port's protocol is TCP, the only one that proxies ask about.
 func tcp(protocol string) bool { return protocol == "" || protocol == string(corev1.ProtocolTCP) }

@@ -12,7 +12,7 @@ import (
 	"isthmus/federation"
 )
 
-// Names that Linkerd gives to what we read of Pods.
+// Names of labels, annotations, containers and variables that are read of Pods.
 const (
 	controlPlaneLabel     = "linkerd.io/control-plane-ns"
 	opaqueAnnotation      = "config.linkerd.io/opaque-ports"
@@ -26,44 +26,43 @@ const (
 	defaultServiceAccount = "default"
 )
 
-// pod is what is known of one Pod: 80 bytes, its name, the names of its owner and
-// service account, and the values of its labels, each once, since what it has in
-// common with many is shared. The Pods of one ReplicaSet or Job share those too.
+// pod is a Pod in the state. It takes 80 bytes, and its name, the names of its owner and
+// service account and the values of its labels; all else is shared with other Pods. The
+// Pods of one ReplicaSet or Job share those names and values too.
 //
-// So a Pod with labels as real ones have, that no slice names, takes 220 to 280
-// bytes if it has siblings in a ReplicaSet or a StatefulSet, and up to 450 if it is
-// the only one of a Job. That goes for label keys that many Pods have: one with a
-// key that no other has takes 600 to 700 bytes more.
+// So a Pod with realistic labels that is in no slice takes 220 to 280 bytes if it has
+// siblings in a ReplicaSet or a StatefulSet, and up to 450 if it is the only one of a
+// Job. A Pod with a label key that no other Pod has takes 600 to 700 bytes more.
 //
-// To an endpoint an ExternalWorkload is what a Pod is, so it is kept as one, under
-// a key that no Pod has.
+// Endpoints of ExternalWorkloads are made like those of Pods, so an ExternalWorkload is
+// a pod here, with a key that no Pod has.
 type pod struct {
-	key    string // namespace/name, for an ExternalWorkload behind workloadPrefix
+	key    string // namespace/name, for an ExternalWorkload after workloadPrefix
 	facts  podFacts
-	owner  *owner   // the ReplicaSet or Job that it belongs to; nil: another owner, or none
-	slices []*slice // that name it
+	owner  *owner   // its ReplicaSet or Job; nil: it has another owner, or none
+	slices []*slice // with an address of it
 }
 
-// podFacts is all that an endpoint takes from its Pod. The zero value stands for
-// a Pod that is not known.
+// podFacts is all that an endpoint takes from its Pod. The zero value is a placeholder,
+// for a Pod that has not been read.
 type podFacts struct {
-	template unique.Handle[template] // without what stands in traits
+	template unique.Handle[template] // without traits
 	node     unique.Handle[string]
-	// traits are what few or no others have: the names of its owner and of its
-	// service account and the values of its labels, each ended by labelEnd. In the
+	// traits are what few or no other Pods have: the names of its owner and of its
+	// service account and the values of its labels, each followed by labelEnd. In the
 	// template they would cost every such Pod, or every workload, a template.
 	traits string
 }
 
-// newFacts takes apart what is known of a Pod or ExternalWorkload.
+// newFacts separates the traits of a Pod or ExternalWorkload from its template.
 func newFacts(t template, node string) podFacts {
 	traits := t.owner.name + labelEnd + t.serviceAccount + labelEnd + t.labels.values
 	t.owner.name, t.serviceAccount, t.labels.values = "", "", ""
 	return podFacts{template: unique.Make(t), node: unique.Make(node), traits: traits}
 }
 
-// said puts together what newFacts has taken apart.
-func (f podFacts) said() template {
+// fullTemplate returns the template with the traits.
+func (f podFacts) fullTemplate() template {
 	t := f.template.Value()
 	var rest string
 	t.owner.name, rest, _ = strings.Cut(f.traits, labelEnd)
@@ -73,13 +72,13 @@ func (f podFacts) said() template {
 
 func (f podFacts) known() bool { return f != podFacts{} }
 
-// external tells whether known facts are an ExternalWorkload's.
+// external reports whether known facts are an ExternalWorkload's.
 func (f podFacts) external() bool {
 	t := f.template.Value()
 	return t.external()
 }
 
-// id says which Pod or ExternalWorkload it is, of which t is the template.
+// id returns the namespace and name of the Pod or ExternalWorkload. t is its template.
 func (p *pod) id(t *template) (namespace, name string) {
 	if t.external() {
 		return follow.SplitKey(strings.TrimPrefix(p.key, workloadPrefix))
@@ -87,8 +86,8 @@ func (p *pod) id(t *template) (namespace, name string) {
 	return follow.SplitKey(p.key)
 }
 
-// template is what a Pod usually has in common with its siblings, or all that
-// there is to an ExternalWorkload.
+// template is what a Pod usually has in common with its siblings. Of an
+// ExternalWorkload it is everything.
 type template struct {
 	owner          reference // its only owner; zero: none, or several
 	serviceAccount string
@@ -102,14 +101,14 @@ type template struct {
 	invalid        string                             // why an ExternalWorkload can't be used; empty: it can
 }
 
-// external tells whether it is an ExternalWorkload's.
+// external reports whether it is an ExternalWorkload's.
 func (t *template) external() bool { return t.identity != unique.Handle[federation.Identity]{} }
 
-// proxyPorts is where a Pod's proxy listens. The zero value: not known.
+// proxyPorts are the ports on which a Pod's proxy listens. The zero value: not known.
 type proxyPorts struct{ inbound, admin, control uint16 }
 
-// malformed tells whether the Pod should have a proxy whose ports are known, but
-// has not. It is served without inbound port, and counted ([Health]).
+// malformed reports whether the Pod is meshed, but its proxy's ports can't be read. It
+// is served without inbound port, and counted ([Health]).
 func (t template) malformed() bool { return t.controlPlane != "" && t.proxy == proxyPorts{} }
 
 // pods follows Pods.
@@ -118,22 +117,22 @@ func (c *Cluster) pods() follow.Kind[*corev1.Pod, placedPod] {
 		Name: "pods", Needed: true,
 		Calls:   follow.CallsOf(c.cfg.Client.Core.Pods("")),
 		Compact: c.compactPod,
-		Into:    locked[placedPod]{c.state, c.state.podKind()},
-		Changed: c.checkProxy,
+		Into:    lockedStore[placedPod]{c.state, c.state.podStore()},
+		Changed: c.logMalformed,
 	}
 }
 
-// placedPod is what is kept of a Pod or ExternalWorkload; where it is (site) only
-// where addresses are asked for.
+// placedPod is what is kept of a Pod or ExternalWorkload. The location is only kept if
+// the cluster indexes addresses.
 type placedPod struct {
-	facts podFacts
-	site  *site
+	facts    podFacts
+	location *location
 }
 
 func (c *Cluster) compactPod(o *corev1.Pod) (p placedPod, ok bool) {
 	p.facts = c.cfg.Rules.compactPod(o)
 	if c.state.addresses != nil {
-		p.site = podSite(o)
+		p.location = podLocation(o)
 	}
 	return p, true
 }
@@ -177,8 +176,8 @@ func containers(spec *corev1.PodSpec) func(yield func(*corev1.Container) bool) {
 	}
 }
 
-// readProxy reads where the Pod's proxy listens. All three addresses are needed
-// to know what to send to its inbound port and what not.
+// readProxy reads the ports of the Pod's proxy. All three are needed: connections to
+// the admin and control ports don't go to the inbound port.
 func readProxy(spec *corev1.PodSpec) proxyPorts {
 	for c := range containers(spec) {
 		if c.Name != proxyContainer {
@@ -202,7 +201,7 @@ func readProxy(spec *corev1.PodSpec) proxyPorts {
 	return proxyPorts{}
 }
 
-// listenPort reads the port of an ip:port; zero: it is none.
+// listenPort reads the port of an ip:port; zero: it can't be read.
 func listenPort(addr string) uint16 {
 	a, err := netip.ParseAddrPort(addr)
 	if err != nil {
@@ -211,8 +210,7 @@ func listenPort(addr string) uint16 {
 	return a.Port()
 }
 
-// containerPorts are the named ports of a Pod's containers, and those of its node
-// that lead to them.
+// containerPorts are the named ports of a Pod's containers, and their host ports.
 func containerPorts(spec *corev1.PodSpec) namedPorts {
 	var ports []byte
 	for c := range containers(spec) {
@@ -224,16 +222,16 @@ func containerPorts(spec *corev1.PodSpec) namedPorts {
 	return namedPorts(ports)
 }
 
-// checkProxy says which Pods are behind Health's MalformedProxies.
-func (c *Cluster) checkProxy(key string, p placedPod, ok bool) {
+// logMalformed logs which Pods are counted in Health's MalformedProxies.
+func (c *Cluster) logMalformed(key string, p placedPod, ok bool) {
 	if ok && p.facts.template.Value().malformed() {
-		c.cfg.Log.Debug("meshed pod does not say where its proxy listens", zap.String("pod", key))
+		c.cfg.Log.Debug("meshed pod without readable proxy listen addresses", zap.String("pod", key))
 	}
 }
 
-// podSite reads where a Pod is; nil: it has no address yet.
-func podSite(o *corev1.Pod) *site {
-	s := &site{life: lifeOf(o), hostNetwork: o.Spec.HostNetwork}
+// podLocation reads the addresses of a Pod; nil: it has none yet.
+func podLocation(o *corev1.Pod) *location {
+	s := &location{life: lifeOf(o), hostNetwork: o.Spec.HostNetwork}
 	s.ips = addIP(s.ips, o.Status.PodIP)
 	for _, p := range o.Status.PodIPs {
 		s.ips = addIP(s.ips, p.IP)

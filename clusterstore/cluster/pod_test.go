@@ -7,8 +7,8 @@ import (
 )
 
 // TestPodsShare: Pods of StatefulSets or of Jobs, each with labels of its own, have
-// one template, whatever their service accounts, and Pods of a ReplicaSet have
-// everything in common. Memory is what that is for, and the facts stay what they were.
+// one template, whatever their service accounts, and Pods of a ReplicaSet share
+// everything, to save memory. fullTemplate has all facts again.
 func TestPodsShare(t *testing.T) {
 	w := newWorld(t, nil)
 	for _, x := range []struct {
@@ -30,22 +30,22 @@ func TestPodsShare(t *testing.T) {
 		if third.template != one.facts.template {
 			t.Errorf("%s: a template for each service account", x.kind)
 		}
-		said, want := third.said(), newLabelSet(far.Labels)
-		if said.labels != want || said.owner != onlyOwner(far.OwnerReferences) || said.serviceAccount != far.Spec.ServiceAccountName {
-			t.Errorf("%s: %q of %v as %q, want %q of %v", x.kind, said.labels, said.owner, said.serviceAccount, want, far.OwnerReferences)
+		full, want := third.fullTemplate(), newLabelSet(far.Labels)
+		if full.labels != want || full.owner != onlyOwner(far.OwnerReferences) || full.serviceAccount != far.Spec.ServiceAccountName {
+			t.Errorf("%s: %q of %v as %q, want %q of %v", x.kind, full.labels, full.owner, full.serviceAccount, want, far.OwnerReferences)
 		}
 	}
 }
 
-// TestJobPodOnce: what the Pod of a Job says twice is kept once, and its owner is
-// named by a part of its own name.
+// TestJobPodOnce: a value that two labels of a Job's Pod have is kept once, and its
+// owner's name shares memory with its own.
 func TestJobPodOnce(t *testing.T) {
 	w := newWorld(t, nil)
 	o := realPod("Job", 7)
 	w.put(o)
 	p := w.state.pods["ns/"+o.Name]
 	for _, label := range []string{"controller-uid", "job-name"} {
-		if n := strings.Count(p.facts.said().labels.values, o.Labels[label]); n != 1 {
+		if n := strings.Count(p.facts.fullTemplate().labels.values, o.Labels[label]); n != 1 {
 			t.Errorf("%s: kept %d times", label, n)
 		}
 	}
@@ -54,8 +54,8 @@ func TestJobPodOnce(t *testing.T) {
 	}
 }
 
-// TestLabelsOfOneself: a Pod that no slice names keeps the labels that only it has,
-// so that a Server finds it when a slice names it later.
+// TestLabelsOfOneself: a Pod in no slice keeps labels that no other Pod has, so that a
+// Server selects it once it is in a slice.
 func TestLabelsOfOneself(t *testing.T) {
 	w := newWorld(t, nil)
 	one, other := realPod("StatefulSet", 0), realPod("StatefulSet", 1)

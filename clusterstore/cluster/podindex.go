@@ -4,7 +4,7 @@ import (
 	"isthmus/clusterstore/follow"
 )
 
-// podFor returns the pod of that name, or a placeholder.
+// podFor returns the pod with that key, or makes a placeholder.
 func (s *state) podFor(key string) *pod {
 	p := s.pods[key]
 	if p == nil {
@@ -14,25 +14,25 @@ func (s *state) podFor(key string) *pod {
 	return p
 }
 
-// sweepPod forgets a pod that is not there and that no slice names.
+// sweepPod removes a placeholder that no slice refers to.
 func (s *state) sweepPod(p *pod) {
 	if !p.facts.known() && len(p.slices) == 0 {
 		delete(s.pods, p.key)
 	}
 }
 
-func (s *state) podKind() kind[placedPod] {
-	return kind[placedPod]{
+func (s *state) podStore() storeFuncs[placedPod] {
+	return storeFuncs[placedPod]{
 		put:         s.putPlaced,
 		drop:        s.dropPod,
-		prepareDrop: func(key string) { s.movePod(s.pods[key], nil) },
+		prepareDrop: func(key string) { s.setLocation(s.pods[key], nil) },
 		keys:        keysOf(s.pods, func(p *pod) bool { return p.facts.known() && !p.facts.external() }),
 	}
 }
 
 func (s *state) putPlaced(key string, o placedPod) follow.Effect {
 	result := s.putPod(key, o.facts)
-	if s.movePod(s.pods[key], o.site) && result == follow.Same {
+	if s.setLocation(s.pods[key], o.location) && result == follow.Same {
 		return follow.Replaced
 	}
 	return result
@@ -46,13 +46,13 @@ func (s *state) putPod(key string, facts podFacts) follow.Effect {
 	result := follow.Replaced
 	if p.facts.known() {
 		s.countMalformed(p.facts, -1)
-		s.disown(p)
+		s.detachOwner(p)
 	} else {
 		result = follow.Added
 	}
 	p.facts = facts
 	s.countMalformed(facts, 1)
-	s.own(p)
+	s.attachOwner(p)
 	s.touchPod(p)
 	return result
 }
@@ -63,10 +63,10 @@ func (s *state) dropPod(key string) bool {
 		return false
 	}
 	s.countMalformed(p.facts, -1)
-	s.disown(p)
+	s.detachOwner(p)
 	p.facts = podFacts{}
 	s.touchPod(p)
-	s.movePod(p, nil)
+	s.setLocation(p, nil)
 	s.sweepPod(p)
 	return true
 }
@@ -77,10 +77,10 @@ func (s *state) countMalformed(f podFacts, n int) {
 	}
 }
 
-// touchPod notes that what is told of a pod is another.
+// touchPod reports that a pod's endpoints may have changed.
 func (s *state) touchPod(p *pod) {
 	for _, l := range p.slices {
 		s.touch(l)
 	}
-	s.markSite(p)
+	s.markLocation(p)
 }

@@ -14,10 +14,10 @@ import (
 	"isthmus/clusterstore/kube"
 )
 
-// serverFacts is what is kept of a Server that makes a port opaque, or that can't be
-// read: those count as absent and are reported ([Health]). It is immutable.
+// serverFacts is what is kept of a Server that makes a port opaque, or is malformed: a
+// malformed one has no effect and is reported ([Health]). It is immutable.
 type serverFacts struct {
-	spec      crd.ServerSpec // which all else follows from
+	spec      crd.ServerSpec // the source of the other fields
 	pods      labels.Selector
 	workloads labels.Selector
 	name      string // of the port; empty: it is a number
@@ -31,7 +31,7 @@ func (c *Cluster) policyServers() follow.Kind[*crd.Server, *serverFacts] {
 		Name:    "servers",
 		Calls:   follow.CallsOf(c.cfg.Client.Servers),
 		Compact: compactServer,
-		Into:    locked[*serverFacts]{c.state, c.state.serverKind()},
+		Into:    lockedStore[*serverFacts]{c.state, c.state.serverStore()},
 	}
 }
 
@@ -64,13 +64,13 @@ func (f *serverFacts) read() (err error) {
 		f.number, ok = portNumber(&port.IntVal)
 	}
 	if !ok {
-		return fmt.Errorf("port: %q is none", port)
+		return fmt.Errorf("port: %q is not a port", port)
 	}
 	return nil
 }
 
-// maxTerms bounds a selector: each term is looked at for every Pod that it could
-// select, and an error names each.
+// maxTerms is how many terms a selector may have: each is evaluated for every Pod of
+// the namespace, and an error lists them all.
 const maxTerms = 500
 
 func readSelector(s *metav1.LabelSelector) (labels.Selector, error) {
@@ -80,7 +80,7 @@ func readSelector(s *metav1.LabelSelector) (labels.Selector, error) {
 			terms += len(s.MatchExpressions[i].Values)
 		}
 		if terms > maxTerms {
-			return nil, fmt.Errorf("%d terms are more than %d", terms, maxTerms)
+			return nil, fmt.Errorf("the selector has %d terms, more than %d", terms, maxTerms)
 		}
 	}
 	selector, err := metav1.LabelSelectorAsSelector(s)
@@ -94,8 +94,8 @@ func (f *serverFacts) equal(o *serverFacts) bool {
 	return f.invalid == o.invalid && reflect.DeepEqual(f.spec, o.spec)
 }
 
-// selects tells whether the Server is about Pods or ExternalWorkloads like that.
-// No Server (nil) and one that can't be used are about none.
+// selects reports whether the Server selects Pods or ExternalWorkloads with that
+// template. A malformed one, and nil, selects none.
 func (f *serverFacts) selects(t *template) bool {
 	switch {
 	case f == nil || f.invalid != "":
@@ -106,14 +106,14 @@ func (f *serverFacts) selects(t *template) bool {
 	return f.pods.Matches(&t.labels)
 }
 
-// policed tells whether a Server of the namespace makes the port opaque for Pods
-// or ExternalWorkloads like that.
+// opaqueByServer reports whether a Server of the namespace makes the port opaque for
+// Pods or ExternalWorkloads with that template.
 //
-// That is asked when a slice is joined, once for each template and port, and nothing
-// of the answer is kept: to keep it would cost memory for every Pod, and work for
-// every change, where there are few Servers and most slices have one template.
-// Where a namespace has none, it is a map lookup.
-func (s *state) policed(namespace string, t *template, port uint16) bool {
+// It is called when a slice is joined, once for each template and port, and the result
+// is not stored: that would cost memory for every Pod and work for every change, while
+// there are few Servers and most slices have one template. In a namespace without
+// Servers it is a map lookup.
+func (s *state) opaqueByServer(namespace string, t *template, port uint16) bool {
 	for _, f := range s.servers[namespace] {
 		if f.covers(t, port) && f.selects(t) {
 			return true
@@ -122,8 +122,8 @@ func (s *state) policed(namespace string, t *template, port uint16) bool {
 	return false
 }
 
-// covers tells whether the Server's port is that one, by number or, with what
-// has ports of that name, by name.
+// covers reports whether the Server's port is that one, by number or, if the template
+// has a port of that name, by name.
 func (f *serverFacts) covers(t *template, port uint16) bool {
 	if f.name == "" {
 		return f.number == port
@@ -131,8 +131,8 @@ func (f *serverFacts) covers(t *template, port uint16) bool {
 	return t.ports.has(f.name, port)
 }
 
-func (s *state) serverKind() kind[*serverFacts] {
-	return kind[*serverFacts]{
+func (s *state) serverStore() storeFuncs[*serverFacts] {
+	return storeFuncs[*serverFacts]{
 		put: s.putServer,
 		drop: func(key string) bool {
 			namespace, name := follow.SplitKey(key)
@@ -144,7 +144,7 @@ func (s *state) serverKind() kind[*serverFacts] {
 			if len(s.servers[namespace]) == 0 {
 				delete(s.servers, namespace)
 			}
-			s.note("Server "+key, "")
+			s.setUnusable("Server "+key, "")
 			s.touchSelected(namespace, old, nil)
 			return true
 		},
@@ -172,7 +172,7 @@ func (s *state) putServer(key string, f *serverFacts) follow.Effect {
 		return follow.Same
 	}
 	all[name] = f
-	s.note("Server "+key, f.invalid)
+	s.setUnusable("Server "+key, f.invalid)
 	s.touchSelected(namespace, old, f)
 	if old == nil {
 		return follow.Added
@@ -180,8 +180,9 @@ func (s *state) putServer(key string, f *serverFacts) follow.Effect {
 	return follow.Replaced
 }
 
-// touchSelected touches what the Server selected or now selects, as far as
-// anybody can ask for it. Before anybody can have read, nothing has to be.
+// touchSelected reports that the Pods and ExternalWorkloads which the Server selected,
+// or selects now, may have changed. It leaves out those that nothing can refer to, and
+// does nothing before the first sync.
 func (s *state) touchSelected(namespace string, old, now *serverFacts) {
 	if !s.live {
 		return
@@ -192,7 +193,7 @@ func (s *state) touchSelected(namespace string, old, now *serverFacts) {
 		if !strings.HasPrefix(key, here) && !strings.HasPrefix(key, outside) || len(p.slices) == 0 && s.addresses == nil || !p.facts.known() {
 			continue
 		}
-		t = p.facts.said()
+		t = p.facts.fullTemplate()
 		if of, _ := p.id(&t); of == namespace && (old.selects(&t) || now.selects(&t)) {
 			s.touchPod(p)
 		}

@@ -21,7 +21,7 @@ func namedPort(name string, port, hostPort int32) func(*corev1.Pod) {
 	}
 }
 
-// sidecarPort is one of a native sidecar.
+// sidecarPort is a port of a native sidecar.
 func sidecarPort(name string, port int32) func(*corev1.Pod) {
 	return func(o *corev1.Pod) {
 		o.Spec.InitContainers = []corev1.Container{{Ports: []corev1.ContainerPort{{Name: name, ContainerPort: port}}}}
@@ -49,9 +49,9 @@ func (w *world) opaqueAt(port uint16) string {
 	return strings.Join(list, " ")
 }
 
-// TestServers: which ports of Pods Servers make opaque. p is labelled app=web,
+// TestServers: the ports of Pods that Servers make opaque. p is labelled app=web,
 // tier=db, and has ports http (8080, on the node 8888) and side (4000); q has
-// neither. Undeclared ports are asked for by their number.
+// neither. Undeclared ports are requested by number.
 func TestServers(t *testing.T) {
 	const p, q, none = "10.0.0.1:%d", "10.0.0.2:%d", ""
 	for _, x := range []struct {
@@ -124,7 +124,7 @@ func TestServers(t *testing.T) {
 	}
 }
 
-// TestServersLive: a reader sees every change, and nobody is told of others.
+// TestServersLive: a reader sees every change, and nothing else is reported.
 func TestServersLive(t *testing.T) {
 	w := newWorld(t, nil)
 	w.put(
@@ -143,7 +143,7 @@ func TestServersLive(t *testing.T) {
 		}
 		got := w.marked()
 		if slices.Sort(got); strings.Join(got, " ") != marked {
-			t.Errorf("%s: told of %q, want %q", what, got, marked)
+			t.Errorf("%s: reported %q, want %q", what, got, marked)
 		}
 	}
 	put := func(o ...runtime.Object) func() { return func() { w.put(o...) } }
@@ -175,8 +175,8 @@ func TestServersLive(t *testing.T) {
 	})
 }
 
-// TestServersOfTheirNamespace: a slice may name Pods of several namespaces. Each
-// goes by the Servers, and has the identity, of its own.
+// TestServersOfTheirNamespace: a slice may have Pods of several namespaces. Each has the
+// identity of its own namespace, and the Servers of that apply to it.
 func TestServersOfTheirNamespace(t *testing.T) {
 	w := newWorld(t, nil)
 	l := aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 pod=p", "10.0.0.3 pod=p")
@@ -203,8 +203,8 @@ func TestServersOfTheirNamespace(t *testing.T) {
 	check("10.0.0.1:8080 10.0.0.3:8080")
 }
 
-// TestUnusable: what can't be used keeps nobody else away, and is reported until
-// it can or is gone.
+// TestUnusable: malformed objects don't affect others, and are reported until they are
+// mended or deleted.
 func TestUnusable(t *testing.T) {
 	w := newWorld(t, nil)
 	workload := aWorkload("v")
@@ -238,7 +238,7 @@ func TestUnusable(t *testing.T) {
 	for i := range 20 {
 		w.put(aServer(fmt.Sprint("x", i), "0", ""))
 	}
-	if got := w.Health().Warnings(); len(got) != 11 || got[0] != "left out: ExternalWorkload ns/v: spec: odd" || !strings.HasSuffix(got[10], ": 16") {
+	if got := w.Health().Warnings(); len(got) != 11 || got[0] != "left out: ExternalWorkload ns/v: spec: odd" || got[10] != "left out besides these: 16 more" {
 		t.Errorf("warnings: %q", got)
 	}
 	w.put(aServer("selector", "8080", ""), aServer("number", "7000", ""), aServer("port", "http", "", protocol("HTTP/1")), aWorkload("v"))
@@ -254,8 +254,7 @@ func TestUnusable(t *testing.T) {
 	}
 }
 
-// TestHugeServer: a Server that could cost more than it is worth is refused, and
-// soon.
+// TestHugeServer: a Server with too many terms is refused, in little time.
 func TestHugeServer(t *testing.T) {
 	values := make([]string, 20_000)
 	for i := range values {
@@ -272,8 +271,7 @@ func TestHugeServer(t *testing.T) {
 	}
 }
 
-// TestTargetsOfOtherKinds: a reference to a Pod can't be one to an
-// ExternalWorkload in disguise.
+// TestTargetsOfOtherKinds: no reference to a Pod has the key of an ExternalWorkload.
 func TestTargetsOfOtherKinds(t *testing.T) {
 	for _, ref := range []corev1.ObjectReference{
 		{Kind: "Pod", Namespace: "workload", Name: "ns/w"}, {Kind: "Pod", Namespace: "workload/ns", Name: "w"}, {Kind: "Pod", Name: "a/b"},

@@ -15,12 +15,12 @@ import (
 // Ports is an immutable set of port numbers. Its zero value is empty. Sets of the
 // same ports are equal.
 type Ports struct {
-	// ranges holds four bytes a range, first and last port, big-endian: that
-	// makes the set comparable, and lets pods that say the same share it.
+	// ranges has four bytes for each range, first and last port, big-endian: so the
+	// set is comparable, and pods with equal ones share it.
 	ranges string
 }
 
-// Contains tells whether the port is in the set.
+// Contains reports whether the port is in the set.
 func (p Ports) Contains(port uint16) bool {
 	i := 4 * sort.Search(len(p.ranges)/4, func(i int) bool {
 		_, to := bounds(p.ranges[4*i:])
@@ -53,11 +53,11 @@ func bounds(r string) (from, to uint16) {
 }
 
 // ParsePorts reads a comma-separated list of ports and ranges ("25,3306,80-90")
-// and of the names in named, which are looked for first: a name may look like a
-// range. Blanks around items and one comma at the end are allowed.
+// and of the names in named, which are looked up first: a name may look like a range.
+// Blanks around items and one comma at the end are allowed.
 //
-// Items that can't be read are left out and named by the error; the set is good
-// in any case.
+// Items that can't be read are left out, and the error lists the first ten. The set has
+// the others, with an error too.
 func ParsePorts(list string, named map[string]uint16) (Ports, error) {
 	list = strings.TrimSuffix(strings.TrimSpace(list), ",")
 	if list == "" {
@@ -76,19 +76,19 @@ func ParsePorts(list string, named map[string]uint16) (Ports, error) {
 		case ok:
 			found = append(found, portRange{from, to})
 		case len(errs) < maxNamed:
-			errs = append(errs, fmt.Errorf("%q is no port and no range of ports", kube.Clip(item)))
+			errs = append(errs, fmt.Errorf("%q is not a port or a range of ports", kube.Clip(item)))
 		}
 	}
 	return newPorts(found), errors.Join(errs...)
 }
 
-// maxNamed is how many items that can't be read an error names.
+// maxNamed is how many items that can't be read an error lists.
 const maxNamed = 10
 
 type portRange struct{ from, to uint16 }
 
-// newPorts makes a set of ranges, which it sorts and, where they touch, merges:
-// however long the list, lookups are short and equal sets are equal.
+// newPorts makes a set of ranges. It sorts them, and merges those that touch: so sets
+// of the same ports are equal, and lookups fast.
 func newPorts(list []portRange) Ports {
 	slices.SortFunc(list, func(a, b portRange) int { return cmp.Compare(a.from, b.from) })
 	var ranges []byte

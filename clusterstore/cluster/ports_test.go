@@ -11,7 +11,7 @@ func TestParsePorts(t *testing.T) {
 	for _, x := range []struct {
 		list, want string
 		named      bool
-		bad        int // items that the error names
+		bad        int // items that the error lists
 	}{
 		{list: ""},
 		{list: ","},
@@ -55,7 +55,7 @@ func TestParsePorts(t *testing.T) {
 				bad = len(strings.Split(err.Error(), "\n"))
 			}
 			if bad != x.bad {
-				t.Errorf("the error names %d items, want %d: %v", bad, x.bad, err)
+				t.Errorf("the error lists %d items, want %d: %v", bad, x.bad, err)
 			}
 		})
 	}

@@ -6,8 +6,8 @@ import (
 	"isthmus/federation"
 )
 
-// reader is a [federation.Reader] of one service port. It remembers, for each
-// slice, what it made of it and from which state of it.
+// reader is a [federation.Reader] of one service port. It keeps the joined endpoints
+// of each slice, with the stamp that the slice had.
 type reader struct {
 	// fixed
 	state   *state
@@ -18,17 +18,17 @@ type reader struct {
 	parts []part // sorted by key
 }
 
-// part is what became of one slice.
+// part is the result of joining one slice.
 type part struct {
-	key    string
-	stamp  uint64
-	wanted wanted
-	slice  *federation.Slice
+	key     string
+	stamp   uint64
+	portRef portRef
+	slice   *federation.Slice
 }
 
-// Read returns what the cluster offers now: nothing, if there is no such Service,
-// even if there are slices of it. While nothing has changed it returns
-// the same slices, and in a changed one the same pointers to equal endpoints.
+// Read returns what the cluster offers now. Without the Service that is nothing, even
+// if there are slices of it. While nothing has changed it returns the same slices, and
+// in a changed slice the same pointers to equal endpoints.
 func (r *reader) Read() federation.Share {
 	r.state.mu.RLock()
 	defer r.state.mu.RUnlock()
@@ -38,18 +38,18 @@ func (r *reader) Read() federation.Share {
 		return federation.Share{State: r.share.State}
 	}
 	r.share.NodeLocal = e.spec.NodeLocal
-	if t := e.spec.wanted(r.port); !r.current(e.slices, t) {
-		r.read(e.slices, t)
+	if ref := e.spec.portRef(r.port); !r.current(e.slices, ref) {
+		r.read(e.slices, ref)
 	}
 	return r.share
 }
 
-// current tells whether the parts are those of the slices as they are.
-func (r *reader) current(list []*slice, t wanted) bool {
-	return slices.EqualFunc(r.parts, list, func(p part, l *slice) bool { return p.stamp == l.stamp && p.wanted == t })
+// current reports whether no slice has changed since the parts were made.
+func (r *reader) current(list []*slice, ref portRef) bool {
+	return slices.EqualFunc(r.parts, list, func(p part, l *slice) bool { return p.stamp == l.stamp && p.portRef == ref })
 }
 
-func (r *reader) read(list []*slice, t wanted) {
+func (r *reader) read(list []*slice, ref portRef) {
 	parts := make([]part, 0, len(list))
 	offered := make([]*federation.Slice, 0, len(list))
 	old := r.parts
@@ -57,12 +57,12 @@ func (r *reader) read(list []*slice, t wanted) {
 		for len(old) > 0 && old[0].key < l.key {
 			old = old[1:]
 		}
-		p := part{key: l.key, stamp: l.stamp, wanted: t}
+		p := part{key: l.key, stamp: l.stamp, portRef: ref}
 		switch {
 		case len(old) == 0 || old[0].key != l.key:
-			p.slice = r.join(l, t, &federation.Slice{})
-		case old[0].stamp != l.stamp || old[0].wanted != t:
-			p.slice = r.join(l, t, old[0].slice)
+			p.slice = r.join(l, ref, &federation.Slice{})
+		case old[0].stamp != l.stamp || old[0].portRef != ref:
+			p.slice = r.join(l, ref, old[0].slice)
 		default:
 			p.slice = old[0].slice
 		}
@@ -74,14 +74,14 @@ func (r *reader) read(list []*slice, t wanted) {
 	r.parts, r.share.Slices = parts, offered
 }
 
-// join makes endpoints of a slice's addresses. It returns before if that says
-// the same, and takes from it what is still right.
-func (r *reader) join(l *slice, t wanted, before *federation.Slice) *federation.Slice {
-	j := joiner{state: r.state, requested: r.port, data: l.data, group: group(l.data)}
+// join makes endpoints of a slice's addresses. before is the previous result: it is
+// returned if nothing has changed, and otherwise its equal endpoints are used again.
+func (r *reader) join(l *slice, ref portRef, before *federation.Slice) *federation.Slice {
+	j := joiner{state: r.state, requested: r.port, data: l.data, group: groupLabels(l.data)}
 	made := &federation.Slice{}
 	for i := range l.data.subsets {
 		sub := &l.data.subsets[i]
-		port, ok := sub.port(t)
+		port, ok := sub.port(ref)
 		if !ok {
 			continue
 		}
@@ -100,32 +100,32 @@ func (r *reader) join(l *slice, t wanted, before *federation.Slice) *federation.
 	return made
 }
 
-// wanted is what to look for in a slice: the port of that name, or just the number.
-type wanted struct {
+// portRef names a port of a slice: by the port's name, or just by number.
+type portRef struct {
 	name   string
 	number uint16
 	named  bool
 }
 
-// wanted resolves a port of the Service. Slices are asked by the name of the
-// Service's port, never by its targetPort; a port that the Service does not
-// declare is used as it is.
-func (s *Service) wanted(port uint16) wanted {
+// portRef translates a port of the Service. Ports of slices have the name of the
+// Service's port; targetPort plays no role. A port that the Service does not declare
+// is used as it is.
+func (s *Service) portRef(port uint16) portRef {
 	for _, p := range s.Ports {
 		if p.Number == port {
-			return wanted{name: p.Name, named: true}
+			return portRef{name: p.Name, named: true}
 		}
 	}
-	return wanted{number: port}
+	return portRef{number: port}
 }
 
-// port finds the number to use in this subset.
-func (s *subset) port(t wanted) (uint16, bool) {
-	if !t.named {
-		return t.number, true
+// port returns the port's number in this subset.
+func (s *subset) port(ref portRef) (uint16, bool) {
+	if !ref.named {
+		return ref.number, true
 	}
 	for _, p := range s.ports {
-		if p.name == t.name {
+		if p.name == ref.name {
 			return p.number, p.number != 0
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"isthmus/federation"
 )
 
-// watching calls look after each object of one kind that has got into the state.
+// watching calls look after each object of one kind that is put into the state.
 func watching[O runtime.Object, T any](w *world, k follow.Kind[O, T], look func()) {
 	k.Changed = func(string, T, bool) { look() }
 	r := follow.New(k)
@@ -27,8 +27,8 @@ func (w *world) replace(resource string, list ...any) {
 	}
 }
 
-// TestReplaceAddresses: while a new list is taken over, an address is never said
-// to be several's because who had it is still there.
+// TestReplaceAddresses: while a new list is put into the state, an address is never
+// ambiguous because its previous owner has not been dropped yet.
 func TestReplaceAddresses(t *testing.T) {
 	w := newWorld(t, withAddresses)
 	looks := 0
@@ -59,8 +59,8 @@ func TestReplaceAddresses(t *testing.T) {
 	}
 }
 
-// TestReplaceKeeps: while a new list is taken over, nothing is missing between
-// what is gone and what takes its place.
+// TestReplaceKeeps: while a new list is put into the state, objects are dropped after
+// their replacements are there.
 func TestReplaceKeeps(t *testing.T) {
 	const profile = "web.ns.svc.cluster.local"
 	w := newWorld(t, withAddresses)

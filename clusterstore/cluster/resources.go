@@ -7,10 +7,10 @@ import (
 	"isthmus/clusterstore/follow"
 )
 
-// follows says which resources the cluster follows. What is kept of each stands in
-// the file of its kind. To follow another one, add it here, and to kinds, which
-// has the names of its series.
-func (c *Cluster) follows() []*follow.Resource {
+// newResources returns the resources that the cluster follows. Each is defined in the
+// file of its kind. To follow another one, add it here and to kinds (metrics.go), which
+// has the names of its metrics.
+func (c *Cluster) newResources() []*follow.Resource {
 	all := []*follow.Resource{resource(c, c.services()), resource(c, c.pods())}
 	if c.cfg.Rules.EndpointSlices {
 		all = append(all, resource(c, c.slices()))
@@ -18,7 +18,6 @@ func (c *Cluster) follows() []*follow.Resource {
 		all = append(all, resource(c, c.endpoints()))
 	}
 	all = append(all, resource(c, c.replicaSets()), resource(c, c.jobs()))
-	// ExternalWorkloads of a linked cluster are read if it lets us.
 	all = append(all, resource(c, c.policyServers()), resource(c, c.workloads()))
 	if c.state.addresses != nil {
 		all = append(all, resource(c, c.profiles()))
@@ -34,7 +33,7 @@ func resource[O runtime.Object, T any](c *Cluster, k follow.Kind[O, T]) *follow.
 	return follow.New(k)
 }
 
-// metadata are the calls for a resource of which only the metadata is read.
+// metadata returns the calls for a resource of which only the metadata is read.
 func (c *Cluster) metadata(group, resource string) follow.Calls {
 	return follow.CallsOf(c.cfg.Client.Metadata.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}))
 }

@@ -87,8 +87,8 @@ func (l *pipeListener) Close() error {
 
 func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
-// TestSilentServer: one that accepts and never answers shows as an error soon,
-// and again and again.
+// TestSilentServer: a server that accepts connections and never answers is an error soon,
+// and is retried.
 func TestSilentServer(t *testing.T) {
 	silent := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	served(t, silent, func(c *Cluster) {
@@ -97,7 +97,7 @@ func TestSilentServer(t *testing.T) {
 		<-changed
 		synctest.Wait()
 		if d := time.Since(began); d != 10*time.Second {
-			t.Errorf("told after %v", d)
+			t.Errorf("reported after %v", d)
 		}
 		if h := c.Health(); h.Err == nil || !strings.Contains(h.Err.Error(), "timeout awaiting response headers") {
 			t.Errorf("%+v", h)
@@ -105,8 +105,8 @@ func TestSilentServer(t *testing.T) {
 	})
 }
 
-// TestNoRetryBehindOurBack: answers that make client-go wait and try again
-// unasked are reported like others.
+// TestNoRetryBehindOurBack: answers after which client-go would wait and retry by itself
+// are reported like others.
 func TestNoRetryBehindOurBack(t *testing.T) {
 	var requests atomic.Int64
 	busy := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -127,7 +127,7 @@ func TestNoRetryBehindOurBack(t *testing.T) {
 	})
 }
 
-// TestPages: a server that can't stream lists is asked for pages.
+// TestPages: of a server that can't stream lists, pages are requested.
 func TestPages(t *testing.T) {
 	const pods = 1200
 	old := func(w http.ResponseWriter, r *http.Request) {
@@ -158,7 +158,7 @@ func TestPages(t *testing.T) {
 			return
 		}
 		if q.Get("limit") != "500" || q.Get("resourceVersion") != "" {
-			t.Errorf("asked for %s", r.URL)
+			t.Errorf("requested %s", r.URL)
 		}
 		first, _ := strconv.Atoi(q.Get("continue"))
 		last, next := min(first+500, pods), ""
@@ -193,8 +193,8 @@ func emptyAnswer(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"7"}}`, kind, version)
 }
 
-// TestHeaderAndThenNothing: a server that begins to answer and falls silent is
-// given up and asked again, whether it lists or streams the list.
+// TestHeaderAndThenNothing: an answer that pauses for too long after its header fails and
+// is retried, be it a list or a streamed list.
 func TestHeaderAndThenNothing(t *testing.T) {
 	for name, x := range map[string]struct {
 		streams bool
@@ -222,7 +222,7 @@ func TestHeaderAndThenNothing(t *testing.T) {
 				<-changed
 				synctest.Wait()
 				if d := time.Since(began); d != x.limit {
-					t.Errorf("told after %v, want %v", d, x.limit)
+					t.Errorf("reported after %v, want %v", d, x.limit)
 				}
 				if h := c.Health(); h.Err == nil || !strings.Contains(h.Err.Error(), x.text) {
 					t.Errorf("%+v", h)

@@ -11,16 +11,16 @@ import (
 	"isthmus/clusterstore/follow"
 )
 
-// Service is what we keep of a Kubernetes Service. It is immutable.
+// Service is what is kept of a Kubernetes Service. It is immutable.
 type Service struct {
 	ExternalName bool // of type ExternalName
 	NodeLocal    bool // internalTrafficPolicy is Local
 	Ports        []ServicePort
 
-	// Only where Config.OnService is set:
+	// Only with Config.OnService:
 	ClusterIPs  []netip.Addr
-	OpaquePorts Ports             // whose protocol must not be detected
-	Labels      map[string]string // those below the domains of keptMetadata
+	OpaquePorts Ports             // ports whose protocol is not detected
+	Labels      map[string]string // those with a prefix of keptMetadata
 	Annotations map[string]string // likewise
 }
 
@@ -38,16 +38,16 @@ func (c *Cluster) services() follow.Kind[*corev1.Service, *Service] {
 		Compact: func(o *corev1.Service) (*Service, bool) {
 			return c.cfg.Rules.compactService(o, c.cfg.OnService != nil), true
 		},
-		Into: locked[*Service]{c.state, c.state.serviceKind()},
+		Into: lockedStore[*Service]{c.state, c.state.serviceStore()},
 	}
-	if tell := c.cfg.OnService; tell != nil {
-		k.Changed = func(key string, s *Service, _ bool) { tell(serviceID(key), s) }
+	if onService := c.cfg.OnService; onService != nil {
+		k.Changed = func(key string, s *Service, _ bool) { onService(serviceID(key), s) }
 	}
 	return k
 }
 
-// keptMetadata are the domains of the labels and annotations of Services that
-// mean something to the gateway.
+// keptMetadata has the prefixes of those labels and annotations of Services that the
+// gateway reads.
 var keptMetadata = [...]string{"multicluster.linkerd.io/", "mirror.linkerd.io/"}
 
 func (r Rules) compactService(o *corev1.Service, full bool) *Service {
@@ -72,12 +72,12 @@ func (r Rules) compactService(o *corev1.Service, full bool) *Service {
 	return s
 }
 
-// Declares tells whether the Service has that port.
+// Declares reports whether the Service has that port.
 func (s *Service) Declares(port uint16) bool {
 	return slices.ContainsFunc(s.Ports, func(p ServicePort) bool { return p.Number == port })
 }
 
-// numbers are, by name, those of the ports: the first of each name.
+// numbers returns the ports' numbers by name; of several with a name, the first.
 func (s *Service) numbers() map[string]uint16 {
 	numbers := make(map[string]uint16)
 	for _, p := range s.Ports {

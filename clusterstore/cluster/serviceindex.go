@@ -7,7 +7,8 @@ import (
 	"isthmus/federation"
 )
 
-// service is a Service and the slices that name it; one of both may be missing.
+// service is a Service in the state, with its slices. There may be slices without
+// Service, and the other way round.
 type service struct {
 	spec   *Service // nil: there is no such Service
 	slices []*slice // sorted by key
@@ -38,7 +39,7 @@ func (s *state) serviceFor(id federation.ServiceID) *service {
 	return e
 }
 
-// sweepService forgets a service that nothing is known of any more.
+// sweepService removes a service without spec and slices.
 func (s *state) sweepService(id federation.ServiceID) {
 	if e := s.services[id]; e != nil && e.spec == nil && len(e.slices) == 0 {
 		delete(s.services, id)
@@ -50,8 +51,8 @@ func serviceID(key string) federation.ServiceID {
 	return federation.ServiceID{Namespace: namespace, Name: name}
 }
 
-func (s *state) serviceKind() kind[*Service] {
-	return kind[*Service]{
+func (s *state) serviceStore() storeFuncs[*Service] {
+	return storeFuncs[*Service]{
 		put: func(key string, v *Service) follow.Effect {
 			id := serviceID(key)
 			e := s.serviceFor(id)
@@ -62,7 +63,7 @@ func (s *state) serviceKind() kind[*Service] {
 			if e.spec == nil {
 				result = follow.Added
 			}
-			s.moveService(id, e.spec, v)
+			s.setServiceAddresses(id, e.spec, v)
 			e.spec = v
 			s.mark(id)
 			return result
@@ -73,7 +74,7 @@ func (s *state) serviceKind() kind[*Service] {
 			if e == nil || e.spec == nil {
 				return false
 			}
-			s.moveService(id, e.spec, nil)
+			s.setServiceAddresses(id, e.spec, nil)
 			e.spec = nil
 			s.sweepService(id)
 			s.mark(id)
@@ -81,7 +82,7 @@ func (s *state) serviceKind() kind[*Service] {
 		},
 		prepareDrop: func(key string) {
 			id := serviceID(key)
-			s.moveService(id, s.services[id].spec, nil)
+			s.setServiceAddresses(id, s.services[id].spec, nil)
 		},
 		keys: func(yield func(string) bool) {
 			for id, e := range s.services {
@@ -93,8 +94,8 @@ func (s *state) serviceKind() kind[*Service] {
 	}
 }
 
-// moveService follows a Service and its cluster IPs; nil: there is no Service.
-func (s *state) moveService(id federation.ServiceID, from, to *Service) {
+// setServiceAddresses follows a Service and its cluster IPs; nil: there is no Service.
+func (s *state) setServiceAddresses(id federation.ServiceID, from, to *Service) {
 	a := s.addresses
 	if a == nil {
 		return
@@ -114,10 +115,10 @@ func (s *state) moveService(id federation.ServiceID, from, to *Service) {
 	}
 }
 
-// instance finds an address by its hostname: the first of those that are served,
-// or else of the others, which are not ready, or in a slice without ports. (In a
-// StatefulSet, members find each other before they are ready.)
-func (e *service) instance(hostname string) (*slice, *address) {
+// byHostname returns the first address with that hostname: of those that are served or,
+// if none of these has it, of the others, which are not ready, or in a slice without
+// ports. (The Pods of a StatefulSet find each other before they are ready.)
+func (e *service) byHostname(hostname string) (*slice, *address) {
 	named := func(a address) bool { return a.hostname == hostname }
 	for _, l := range e.slices {
 		for _, sub := range l.data.subsets {

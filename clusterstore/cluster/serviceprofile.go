@@ -11,9 +11,9 @@ import (
 	"isthmus/federation"
 )
 
-// profiles follows ServiceProfiles. They are translated once, as they are read;
-// those that can't be used are kept with the reason, since they are there and stand
-// in the way of others.
+// profiles follows ServiceProfiles. They are translated once, as they are read. Those
+// that can't be used are kept with the reason, since they hide others for the same
+// Service.
 func (c *Cluster) profiles() follow.Kind[*crd.ServiceProfile, *serviceprofile.Translated] {
 	return follow.Kind[*crd.ServiceProfile, *serviceprofile.Translated]{
 		Name:  "serviceprofiles",
@@ -21,13 +21,13 @@ func (c *Cluster) profiles() follow.Kind[*crd.ServiceProfile, *serviceprofile.Tr
 		Compact: func(o *crd.ServiceProfile) (*serviceprofile.Translated, bool) {
 			return serviceprofile.Translate(o), true
 		},
-		Into:    locked[*serviceprofile.Translated]{c.state, c.state.profileKind()},
-		Changed: c.checkProfile,
+		Into:    lockedStore[*serviceprofile.Translated]{c.state, c.state.profileStore()},
+		Changed: c.logUnusable,
 	}
 }
 
-// checkProfile says which ServiceProfiles are not, or not wholly, used.
-func (c *Cluster) checkProfile(key string, f *serviceprofile.Translated, ok bool) {
+// logUnusable logs which ServiceProfiles are not, or not fully, used.
+func (c *Cluster) logUnusable(key string, f *serviceprofile.Translated, ok bool) {
 	switch {
 	case !ok || f.Problem == "":
 	case f.Profile == nil:
@@ -37,9 +37,9 @@ func (c *Cluster) checkProfile(key string, f *serviceprofile.Translated, ok bool
 	}
 }
 
-func (s *state) profileKind() kind[*serviceprofile.Translated] {
+func (s *state) profileStore() storeFuncs[*serviceprofile.Translated] {
 	all := s.addresses.profiles
-	return kind[*serviceprofile.Translated]{
+	return storeFuncs[*serviceprofile.Translated]{
 		put: func(key string, f *serviceprofile.Translated) follow.Effect {
 			old := all[key]
 			if old.Equal(f) {
@@ -62,7 +62,7 @@ func (s *state) profileKind() kind[*serviceprofile.Translated] {
 	}
 }
 
-// setProfile takes what is known of a ServiceProfile; nil: there is none.
+// setProfile stores a ServiceProfile; nil: it is deleted.
 func (s *state) setProfile(key string, f *serviceprofile.Translated) {
 	a := s.addresses
 	if old := a.profiles[key]; old != nil && old.Profile == nil {
@@ -70,10 +70,10 @@ func (s *state) setProfile(key string, f *serviceprofile.Translated) {
 	}
 	if f == nil {
 		delete(a.profiles, key)
-		s.note("ServiceProfile "+key, "")
+		s.setUnusable("ServiceProfile "+key, "")
 	} else {
 		a.profiles[key] = f
-		s.note("ServiceProfile "+key, f.Problem)
+		s.setUnusable("ServiceProfile "+key, f.Problem)
 		if f.Profile == nil {
 			a.rejected++
 		}
@@ -89,7 +89,7 @@ func (s *state) setProfile(key string, f *serviceprofile.Translated) {
 	}
 }
 
-// profiled returns the Service that ServiceProfiles of that name are about.
+// profiled returns the Service that ServiceProfiles with that name are for.
 func profiled(name string) (federation.ServiceID, bool) {
 	parts := strings.SplitN(name, ".", 4)
 	if len(parts) < 4 || parts[2] != "svc" {

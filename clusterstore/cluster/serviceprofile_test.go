@@ -13,7 +13,7 @@ import (
 	"isthmus/federation"
 )
 
-// aProfile is a ServiceProfile of a Service "name.namespace", with that spec, as
+// aProfile makes a ServiceProfile for a Service "name.namespace", with that spec as
 // JSON.
 func aProfile(service, spec string) *crd.ServiceProfile {
 	o := &crd.ServiceProfile{}
@@ -23,7 +23,7 @@ func aProfile(service, spec string) *crd.ServiceProfile {
 	return o
 }
 
-// routesOf writes a ServiceProfile of one route, or none, down.
+// routesOf renders a ServiceProfile of one route, or none, as text.
 func routesOf(p *federation.ServiceProfile) string {
 	var lines []string
 	for _, r := range p.Routes {
@@ -32,8 +32,8 @@ func routesOf(p *federation.ServiceProfile) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestServiceProfilesLive: a ServiceProfile that says the same stays the same, and
-// of each change is told, as soon as there is one.
+// TestServiceProfilesLive: an equal ServiceProfile keeps its pointer, and each change is
+// reported.
 func TestServiceProfilesLive(t *testing.T) {
 	core, logs := observer.New(zap.WarnLevel)
 	w := newWorld(t, func(c *Config) { withAddresses(c); c.Log = zap.New(core) })
@@ -42,7 +42,7 @@ func TestServiceProfilesLive(t *testing.T) {
 	w.markedTopics()
 	const name, good = "web.ns.svc.cluster.local", `{"routes":[{"name":"r","condition":{"method":"GET"}}]}`
 	var last *federation.ServiceProfile
-	step := func(what string, do func(), want string, told bool, rejected, logged int) {
+	step := func(what string, do func(), want string, reported bool, rejected, logged int) {
 		t.Helper()
 		do()
 		got := "none"
@@ -56,10 +56,10 @@ func TestServiceProfilesLive(t *testing.T) {
 		topics := w.markedTopics()
 		_, ofService := topics[Topic{Service: web80.Service}]
 		_, ofAddress := topics[Topic{IP: netip.MustParseAddr("10.1.0.1")}]
-		if got != want || (ofService && ofAddress && len(topics) == 3) != told || !told && len(topics) > 0 || len(w.marked()) > 0 {
-			t.Errorf("%s: got %q, want %q; told of %v", what, got, want, topics)
+		if got != want || (ofService && ofAddress && len(topics) == 3) != reported || !reported && len(topics) > 0 || len(w.marked()) > 0 {
+			t.Errorf("%s: got %q, want %q; reported %v", what, got, want, topics)
 		}
-		if !told && p != last {
+		if !reported && p != last {
 			t.Errorf("%s: another pointer", what)
 		}
 		last = p

@@ -14,21 +14,22 @@ import (
 	"isthmus/federation"
 )
 
-// sliceData is what is kept of an EndpointSlice or Endpoints object: the
-// addresses to be served, one entry each.
+// sliceData is what is kept of an EndpointSlice or Endpoints object: one entry for each
+// address that is served.
 type sliceData struct {
 	service federation.ServiceID
 	mirror  mirror
 	subsets []subset // an EndpointSlice has one
-	// unserved are further addresses that have a hostname, and can be asked for
-	// by it, in no port; nil: none, or nobody asks for addresses.
+	// unserved are addresses with a hostname that are not ready, or in a slice
+	// without ports: profiles can ask for them by hostname. nil: there are none, or
+	// the cluster has no Config.ProfileChanged.
 	unserved *subset
 }
 
-// mirror is what the object says about a gateway to another cluster.
+// mirror is what Linkerd's service mirror writes about a gateway to another cluster.
 type mirror struct{ cluster, identity, remoteName string }
 
-// subset is addresses that have their ports in common.
+// subset is a list of addresses with the same ports.
 type subset struct {
 	ports     []slicePort
 	addresses []address
@@ -45,8 +46,8 @@ type address struct {
 	hostname string
 	target   string                // key of its Pod or ExternalWorkload; empty: a bare address
 	zone     unique.Handle[string] // as the slice has it
-	hints    unique.Handle[string] // zones, sorted, ended by hintEnd each
-	pod      *pod                  // what that is, while the slice is part of a state
+	hints    unique.Handle[string] // zones, sorted, each followed by hintEnd
+	pod      *pod                  // the target, while the slice is in the state
 }
 
 const hintEnd = "\x00"
@@ -59,7 +60,7 @@ func (c *Cluster) slices() follow.Kind[*discoveryv1.EndpointSlice, *sliceData] {
 		Compact: func(o *discoveryv1.EndpointSlice) (*sliceData, bool) {
 			return compactSlice(o, c.state.addresses != nil)
 		},
-		Into: locked[*sliceData]{c.state, c.state.sliceKind()},
+		Into: lockedStore[*sliceData]{c.state, c.state.sliceStore()},
 	}
 }
 
@@ -70,10 +71,10 @@ const (
 	remoteNameAnnotation      = "mirror.linkerd.io/remote-svc-fq-name"
 )
 
-// compactSlice keeps of an EndpointSlice what is ready and, with unserved, what
-// has a hostname. Slices of names (FQDN), of no service or without ports offer
-// nothing: they are left out. (API servers do not tell an empty list of ports
-// from a missing one.)
+// compactSlice keeps the ready addresses of an EndpointSlice and, with unserved, those
+// with a hostname. Slices of DNS names (FQDN), without service or without ports have no
+// endpoints and are left out. (To API servers, an empty list of ports is the same as a
+// missing one.)
 func compactSlice(o *discoveryv1.EndpointSlice, unserved bool) (*sliceData, bool) {
 	service := sliceService(o)
 	if service == "" || o.AddressType == discoveryv1.AddressTypeFQDN {
@@ -88,7 +89,7 @@ func compactSlice(o *discoveryv1.EndpointSlice, unserved bool) (*sliceData, bool
 	}
 	sub := subset{addresses: make([]address, 0, len(o.Endpoints))}
 	for _, p := range o.Ports {
-		number, _ := portNumber(p.Port) // a port without number contributes nothing
+		number, _ := portNumber(p.Port) // a port without number (0) is not served
 		sub.ports = append(sub.ports, slicePort{name: shared(value(p.Name)), number: number})
 	}
 	for i := range o.Endpoints {
@@ -101,9 +102,8 @@ func compactSlice(o *discoveryv1.EndpointSlice, unserved bool) (*sliceData, bool
 	return d, true
 }
 
-// addEndpoint adds all addresses of an endpoint. Kubernetes gives further
-// addresses no meaning and writes one; whoever writes several means that all of
-// them are served.
+// addEndpoint adds all addresses of an endpoint. Kubernetes writes one, and gives
+// further ones no meaning; in a slice that has several, all are served.
 func (s *subset) addEndpoint(e *discoveryv1.Endpoint, namespace string) {
 	target, ok := workloadTarget(e.TargetRef, namespace)
 	if !ok {
@@ -130,8 +130,8 @@ func (s *subset) add(a address, ips ...string) {
 	}
 }
 
-// keepUnserved keeps the addresses with a hostname that are not ready or have no
-// port.
+// keepUnserved keeps the addresses with a hostname that are not ready, or all of those
+// with a hostname if the slice has no ports.
 func (d *sliceData) keepUnserved(o *discoveryv1.EndpointSlice) {
 	var kept subset
 	for i := range o.Endpoints {
@@ -148,8 +148,8 @@ func (d *sliceData) setUnserved(kept subset) {
 	}
 }
 
-// sliceService names the slice's Service: by the label or, for slices that
-// somebody made by hand, by the first owner that is a Service.
+// sliceService returns the name of the slice's Service: from the label or, for slices
+// without it that were written by hand, from the first owner that is a Service.
 func sliceService(o *discoveryv1.EndpointSlice) string {
 	if name := o.Labels[discoveryv1.LabelServiceName]; name != "" {
 		return name
@@ -164,8 +164,8 @@ func sliceService(o *discoveryv1.EndpointSlice) string {
 
 func ready(e *discoveryv1.Endpoint) bool { return e.Conditions.Ready == nil || *e.Conditions.Ready }
 
-// podTarget names the Pod behind an address: none for a bare address. Not ok:
-// something else stands behind it, which can't be served.
+// podTarget returns the key of an address's Pod; empty: it is a bare address. Not ok:
+// it has a target of another kind, which can't be served.
 func podTarget(ref *corev1.ObjectReference, namespace string) (string, bool) {
 	switch {
 	case ref == nil:
@@ -178,8 +178,8 @@ func podTarget(ref *corev1.ObjectReference, namespace string) (string, bool) {
 	return follow.JoinKey(namespace, ref.Name), true
 }
 
-// nameable tells whether an object can have that name: one with a slash could
-// pass for the key of another kind.
+// nameable reports whether an object can have that name. A name with a slash could make
+// a key of another kind (workloadPrefix).
 func nameable(name string) bool { return name != "" && !strings.Contains(name, "/") }
 
 func zoneHints(h *discoveryv1.EndpointHints) string {
@@ -202,7 +202,7 @@ func readMirror(o *metav1.ObjectMeta) mirror {
 	}
 }
 
-// trim gives back what many endpoints that are not ready would waste.
+// trim frees unused capacity: many endpoints may be not ready.
 func trim(list []address) []address {
 	if cap(list)-len(list) > 4 {
 		return slices.Clone(list)
@@ -237,7 +237,7 @@ func (s *subset) list() []address {
 	return s.addresses
 }
 
-// equal compares what the objects said, not what became of it.
+// equal compares what comes from the objects, not the pods in the state.
 func (d *sliceData) equal(o *sliceData) bool {
 	return d.service == o.service && d.mirror == o.mirror && slices.EqualFunc(d.unserved.list(), o.unserved.list(), address.same) &&
 		slices.EqualFunc(d.subsets, o.subsets, func(a, b subset) bool {

@@ -7,17 +7,16 @@ import (
 	"isthmus/clusterstore/follow"
 )
 
-// slice is one EndpointSlice, or Endpoints object. Its stamp says when anything
-// behind it last changed, so that a reader joins again what has a new stamp and
-// nothing else.
+// slice is one EndpointSlice, or Endpoints object, in the state. A reader joins it again
+// only if its stamp is another one than before.
 type slice struct {
 	key   string
-	stamp uint64     // new whenever anything that it is joined from has changed
+	stamp uint64     // state.clock when the slice, a Pod, owner or Server behind it last changed
 	data  *sliceData // its addresses refer to pods
 }
 
-func (s *state) sliceKind() kind[*sliceData] {
-	return kind[*sliceData]{
+func (s *state) sliceStore() storeFuncs[*sliceData] {
+	return storeFuncs[*sliceData]{
 		put: s.putSlice,
 		drop: func(key string) bool {
 			l := s.slices[key]
@@ -25,8 +24,8 @@ func (s *state) sliceKind() kind[*sliceData] {
 				return false
 			}
 			delete(s.slices, key)
-			s.unlist(l)
-			s.detach(l, l.data)
+			s.removeFromService(l)
+			s.detachPods(l, l.data)
 			s.sweepPods(l.data)
 			s.mark(l.data.service)
 			return true
@@ -40,8 +39,8 @@ func (s *state) putSlice(key string, data *sliceData) follow.Effect {
 	if l == nil {
 		l = &slice{key: key, data: data}
 		s.slices[key] = l
-		s.attach(l)
-		s.list(l)
+		s.attachPods(l)
+		s.addToService(l)
 		s.touch(l)
 		return follow.Added
 	}
@@ -50,15 +49,15 @@ func (s *state) putSlice(key string, data *sliceData) follow.Effect {
 		return follow.Same
 	}
 	if old.service != data.service {
-		s.unlist(l)
+		s.removeFromService(l)
 		s.mark(old.service)
 	}
-	s.detach(l, old)
+	s.detachPods(l, old)
 	l.data = data
-	s.attach(l)
+	s.attachPods(l)
 	s.sweepPods(old)
 	if old.service != data.service {
-		s.list(l)
+		s.addToService(l)
 	}
 	s.touch(l)
 	return follow.Replaced
@@ -66,13 +65,13 @@ func (s *state) putSlice(key string, data *sliceData) follow.Effect {
 
 func compareKey(l *slice, key string) int { return cmp.Compare(l.key, key) }
 
-func (s *state) list(l *slice) {
+func (s *state) addToService(l *slice) {
 	e := s.serviceFor(l.data.service)
 	i, _ := slices.BinarySearchFunc(e.slices, l.key, compareKey)
 	e.slices = slices.Insert(e.slices, i, l)
 }
 
-func (s *state) unlist(l *slice) {
+func (s *state) removeFromService(l *slice) {
 	e := s.services[l.data.service]
 	if i, ok := slices.BinarySearchFunc(e.slices, l.key, compareKey); ok {
 		e.slices = slices.Delete(e.slices, i, i+1)
@@ -80,8 +79,9 @@ func (s *state) unlist(l *slice) {
 	s.sweepService(l.data.service)
 }
 
-// attach connects a slice's addresses with their pods.
-func (s *state) attach(l *slice) {
+// attachPods connects a slice's addresses with their Pods and ExternalWorkloads, or
+// placeholders.
+func (s *state) attachPods(l *slice) {
 	for a := range l.data.all {
 		if a.target == "" {
 			continue
@@ -94,7 +94,7 @@ func (s *state) attach(l *slice) {
 	}
 }
 
-func (s *state) detach(l *slice, data *sliceData) {
+func (s *state) detachPods(l *slice, data *sliceData) {
 	for a := range data.all {
 		if a.pod != nil {
 			a.pod.slices = without(a.pod.slices, l)

@@ -6,29 +6,31 @@ import (
 	"isthmus/clusterstore/follow"
 )
 
-// Standing says how far the gateway is with a cluster, local or linked.
+// Standing is the state of a cluster, local or linked, as pages, logs and metrics show
+// it.
 type Standing string
 
 // A cluster's standings.
 const (
-	// Rejected: its link Secret can't be used, or an older one is.
+	// Rejected: its link Secret can't be used, or an older one is used.
 	Rejected Standing = "rejected"
 	// Pending: started, not yet synced.
 	Pending Standing = "pending"
-	// Unreachable: it has failed or taken too long, nothing is known of the
-	// cluster yet, and it is still being tried.
+	// Unreachable: it has not synced yet, and has failed or taken too long. It is
+	// retried.
 	Unreachable Standing = "unreachable"
-	// Ready: the cluster is served.
+	// Ready: it has synced, and its endpoints are served.
 	Ready Standing = "ready"
-	// Stale: it is served as it was when its API was lost.
+	// Stale: it was ready, and its API can't be read now. The endpoints that were
+	// read before are served.
 	Stale Standing = "stale"
 )
 
-// Status says how a cluster is doing, for people. It never holds credentials.
+// Status describes a cluster's state, for people. It never holds credentials.
 type Status struct {
 	State     Standing                `json:"state"`
-	Since     time.Time               `json:"since"`              // of the standing
-	LastEvent time.Time               `json:"lastEvent,omitzero"` // when the cluster was last heard of
+	Since     time.Time               `json:"since"`              // since when it has that state
+	LastEvent time.Time               `json:"lastEvent,omitzero"` // when anything last came from its API
 	Server    string                  `json:"server,omitempty"`   // its API's host and port
 	Reason    string                  `json:"reason,omitempty"`   // why it is not ready, as far as known
 	Warnings  []string                `json:"warnings,omitempty"`

@@ -10,33 +10,34 @@ import (
 	"isthmus/federation"
 )
 
-// state is what is known of one cluster, indexed so that every event finds the
-// services that it touches. It does no IO.
+// state has the kept objects of one cluster, indexed so that every event finds the
+// services that it affects. It does no IO.
 //
-// Objects refer to each other by pointer. What is referred to but not known
-// (yet) has a placeholder, so that objects may come in any order: a slice whose
-// Pod is unknown leaves that endpoint out, and is joined again when it comes.
+// Objects refer to each other by pointer. An object that is referred to but has not
+// been read (yet) has a placeholder, so that objects may come in any order: a slice
+// whose Pod is missing leaves that endpoint out, and is joined again when it comes.
 type state struct {
 	// fixed
 	cluster             federation.ClusterName
 	trustDomain         string
 	controllerNamespace string
 	dirty               *dirty[federation.ServiceID]
-	addresses           *addresses // nil: nobody asks for addresses
+	addresses           *addresses // nil: without Config.ProfileChanged
 
+	// All under mu.
 	mu          sync.RWMutex
-	live        bool      // under mu: somebody may have read, so changes are told
-	now         time.Time // under mu: when the event being handled came
-	clock       uint64    // under mu: the newest stamp; never used twice
-	malformed   int       // under mu: pods whose proxy's addresses can't be read
+	live        bool      // the first sync is over: changes are reported
+	now         time.Time // when the event being handled came
+	clock       uint64    // the newest stamp; never used twice
+	malformed   int       // Pods whose proxy's addresses can't be read
 	services    map[federation.ServiceID]*service
 	slices      map[string]*slice
 	pods        map[string]*pod                    // and ExternalWorkloads
 	servers     map[string]map[string]*serverFacts // by namespace and name: those that make ports opaque, or can't be read
-	unusable    map[string]string                  // why objects that can't be used can't
+	unusable    map[string]string                  // reasons why objects can't be used, by kind and key
 	replicaSets map[string]*owner
 	jobs        map[string]*owner
-	zones       map[string]string // of nodes
+	zones       map[string]string // of Nodes, by name
 }
 
 func newState(cluster federation.ClusterName, trustDomain, controllerNamespace string) *state {
@@ -63,49 +64,50 @@ func (s *state) lock() {
 	s.now = now
 }
 
-// kind is how objects of one kind get into the state. state.mu is held.
-type kind[T any] struct {
+// storeFuncs puts objects of one kind into the state, and drops them. state.mu is held
+// when they are called.
+type storeFuncs[T any] struct {
 	put  func(key string, value T) follow.Effect
 	drop func(key string) (existed bool)
-	// prepareDrop, if set, takes the addresses from an object that is there.
+	// prepareDrop, if set, releases the addresses of an object.
 	prepareDrop func(key string)
 	keys        func(yield func(key string) bool)
 }
 
-// locked is the [follow.Store] of a kind: each of its methods holds state.mu.
-type locked[T any] struct {
+// lockedStore is the [follow.Store] of a kind of object. It locks state.mu.
+type lockedStore[T any] struct {
 	state *state
-	kind  kind[T]
+	funcs storeFuncs[T]
 }
 
-func (l locked[T]) Put(key string, value T) follow.Effect {
+func (l lockedStore[T]) Put(key string, value T) follow.Effect {
 	l.state.lock()
 	defer l.state.mu.Unlock()
-	return l.kind.put(key, value)
+	return l.funcs.put(key, value)
 }
 
-func (l locked[T]) Drop(key string) (existed bool) {
+func (l lockedStore[T]) Drop(key string) (existed bool) {
 	l.state.lock()
 	defer l.state.mu.Unlock()
-	return l.kind.drop(key)
+	return l.funcs.drop(key)
 }
 
-func (l locked[T]) PrepareDrop(key string) {
-	if l.kind.prepareDrop == nil {
+func (l lockedStore[T]) PrepareDrop(key string) {
+	if l.funcs.prepareDrop == nil {
 		return
 	}
 	l.state.lock()
 	defer l.state.mu.Unlock()
-	l.kind.prepareDrop(key)
+	l.funcs.prepareDrop(key)
 }
 
-func (l locked[T]) Keys(yield func(string) bool) {
+func (l lockedStore[T]) Keys(yield func(string) bool) {
 	l.state.mu.RLock()
 	defer l.state.mu.RUnlock()
-	l.kind.keys(yield)
+	l.funcs.keys(yield)
 }
 
-// goLive: from now on changes are told.
+// goLive makes the state report changes from now on.
 func (s *state) goLive() {
 	s.mu.Lock()
 	s.live = true
@@ -118,7 +120,7 @@ func (s *state) malformedProxies() int {
 	return s.malformed
 }
 
-// mark notes that a service is to be read again.
+// mark reports that a service may have changed.
 func (s *state) mark(id federation.ServiceID) {
 	if s.live {
 		s.dirty.add(id, s.now)
@@ -126,14 +128,16 @@ func (s *state) mark(id federation.ServiceID) {
 	s.markInstances(id)
 }
 
-// touch notes that a slice is to be joined again.
+// touch gives a slice a new stamp, so that readers join it again, and marks its
+// service.
 func (s *state) touch(l *slice) {
 	s.clock++
 	l.stamp = s.clock
 	s.mark(l.data.service)
 }
 
-// without removes an element, not keeping order; an empty list takes no space.
+// without removes an element and does not keep the order. An empty list is nil, to
+// free its memory.
 func without[T comparable](list []T, x T) []T {
 	i := slices.Index(list, x)
 	if i < 0 {
@@ -159,9 +163,9 @@ func keysOf[V any](m map[string]V, known func(V) bool) func(yield func(string) b
 	}
 }
 
-// note remembers why an object can't be used, or, without a reason, that it can
-// or is gone.
-func (s *state) note(object, reason string) {
+// setUnusable records why an object can't be used. Without a reason it is usable, or
+// gone.
+func (s *state) setUnusable(object, reason string) {
 	if reason == "" {
 		delete(s.unusable, object)
 	} else {
@@ -169,8 +173,8 @@ func (s *state) note(object, reason string) {
 	}
 }
 
-// unusableObjects says which objects can't be used and why, sorted, and how many
-// ServiceProfiles can't be used at all.
+// unusableObjects returns the objects that can't be used with the reasons, sorted, and
+// the number of ServiceProfiles that can't be used at all.
 func (s *state) unusableObjects() (list []string, profiles int) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

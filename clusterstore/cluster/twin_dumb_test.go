@@ -17,7 +17,7 @@ import (
 	"isthmus/federation"
 )
 
-// objects is everything there is, by resource and key: what the dumb twin reads.
+// objects has all objects, by resource and key: what the dumb twin reads.
 type objects map[string]map[string]runtime.Object
 
 func (o objects) set(resource, key string, x runtime.Object) {
@@ -27,7 +27,7 @@ func (o objects) set(resource, key string, x runtime.Object) {
 	o[resource][key] = x
 }
 
-// dumbCount is how many objects there are to be followed.
+// dumbCount is the number of objects that a cluster keeps.
 func (o objects) dumbCount(resource string) (n int) {
 	for _, x := range o[resource] {
 		if s, ok := x.(*crd.Server); !ok || s.Invalid != "" || s.Spec.ProxyProtocol == "opaque" {
@@ -56,7 +56,7 @@ func (o objects) dumbRead(service string, port uint16) (state federation.Service
 	return federation.Present, nodeLocal, parts
 }
 
-// dumbSliceService says of which Service a slice is.
+// dumbSliceService returns the name of a slice's Service.
 func dumbSliceService(x runtime.Object) (l *discoveryv1.EndpointSlice, name string) {
 	l = x.(*discoveryv1.EndpointSlice)
 	name = l.Labels["kubernetes.io/service-name"]
@@ -139,7 +139,7 @@ func (o objects) dumbEndpoint(e discoveryv1.Endpoint, service, addr string) (str
 	return "", false
 }
 
-// dumbFacts are told of a Pod or ExternalWorkload.
+// dumbFacts are the fields that an endpoint takes from its Pod or ExternalWorkload.
 type dumbFacts struct {
 	labels           map[string]string
 	node, twin, rest string
@@ -215,7 +215,7 @@ func (o objects) dumbWorkload(w *crd.ExternalWorkload, addr string) dumbFacts {
 
 func hasPort(addr string, port int32) bool { return strings.HasSuffix(addr, fmt.Sprintf(":%d", port)) }
 
-// dumbPolicy tells whether a Server of namespace ns makes the port opaque.
+// dumbPolicy reports whether a Server of namespace ns makes the port opaque.
 func (o objects) dumbPolicy(labels map[string]string, selector func(crd.ServerSpec) *metav1.LabelSelector, named func(intstr.IntOrString) bool, addr string) bool {
 	for _, x := range o["servers"] {
 		s := x.(*crd.Server)

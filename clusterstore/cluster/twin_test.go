@@ -138,7 +138,7 @@ func draw(t *rapid.T, resource string) (key string, o runtime.Object) {
 	return "ns/" + name, o
 }
 
-// seen is a reader and what it read last.
+// seen is a reader and its last result.
 type seen struct {
 	reader  federation.Reader
 	service string
@@ -148,8 +148,8 @@ type seen struct {
 }
 
 // TestTwin applies random events in random order and compares what is read, by
-// readers that live through all of it, with a join from scratch; and it checks
-// what is promised about pointers and about telling of changes.
+// readers that live through all of it, with a join from scratch. It also checks that
+// unchanged endpoints keep their pointers, and that changes are reported.
 func TestTwin(t *testing.T) { rapid.Check(t, twin) }
 
 // FuzzTwin is TestTwin with events of the fuzzer's choice.
@@ -197,18 +197,18 @@ func (s *seen) check(t *rapid.T, all objects, marked bool) {
 		t.Fatalf("%s: %+v, want state %v, node-local %v, slices %v", name, now, state, nodeLocal, parts)
 	}
 	for i, key := range keys {
-		if got := told(now.Slices[i]); !slices.Equal(got, parts[key]) {
+		if got := describeAll(now.Slices[i]); !slices.Equal(got, parts[key]) {
 			t.Fatalf("%s: slice %s is\n%s\nwant\n%s", name, key, strings.Join(got, "\n"), strings.Join(parts[key], "\n"))
 		}
 	}
 	s.checkPointers(t, name)
 	if !marked && !equalShares(s.last, now) {
-		t.Fatalf("%s changed from %+v to %+v, and nobody was told", name, s.last, now)
+		t.Fatalf("%s changed from %+v to %+v, and the change was not reported", name, s.last, now)
 	}
 	s.last = now
 }
 
-// checkPointers: what says the same as before, in the same slice, is the same.
+// checkPointers: equal slices, and equal endpoints of one slice, keep their pointers.
 func (s *seen) checkPointers(t *rapid.T, name string) {
 	before := s.parts
 	s.parts = make(map[string]*federation.Slice)
@@ -219,21 +219,21 @@ func (s *seen) checkPointers(t *rapid.T, name string) {
 			continue
 		}
 		if slices.EqualFunc(old.Endpoints, p.slice.Endpoints, (*federation.Endpoint).Equal) {
-			t.Fatalf("%s: slice %s says the same, but is another", name, p.key)
+			t.Fatalf("%s: slice %s is equal, but has another pointer", name, p.key)
 		}
 		for _, e := range p.slice.Endpoints {
 			for _, o := range old.Endpoints {
 				if o != e && o.Equal(e) {
-					t.Fatalf("%s: %v of slice %s says the same, but is another", name, e.Addr, p.key)
+					t.Fatalf("%s: %v of slice %s is equal, but has another pointer", name, e.Addr, p.key)
 				}
 			}
 		}
 	}
 }
 
-func told(l *federation.Slice) (list []string) {
+func describeAll(l *federation.Slice) (list []string) {
 	for _, e := range l.Endpoints {
-		list = append(list, tell(e))
+		list = append(list, describe(e))
 	}
 	return list
 }

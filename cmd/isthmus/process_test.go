@@ -155,7 +155,7 @@ func TestProcessWithoutAPI(t *testing.T) {
 		t.Errorf("exit code %d", c)
 	}
 	text := p.log.await(t, "shutdown: done")
-	for _, want := range []string{`--default-opaque-ports: \"x\" is no port`, `"level":"error"`, `--outbound-transport-mode is \"x\"`, `"signal":"terminated"`} {
+	for _, want := range []string{`--default-opaque-ports: \"x\" is not a port`, `"level":"error"`, `--outbound-transport-mode is \"x\"`, `"signal":"terminated"`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in the log:\n%s", want, text)
 		}

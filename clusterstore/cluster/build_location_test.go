@@ -11,7 +11,7 @@ import (
 	"isthmus/federation"
 )
 
-// withAddresses makes a cluster know who has which address, as the local one does.
+// withAddresses makes a cluster index addresses, as the local one does.
 func withAddresses(c *Config) {
 	c.Name = federation.Local
 	c.OnService = func(federation.ServiceID, *Service) {}
@@ -20,7 +20,7 @@ func withAddresses(c *Config) {
 
 func phase(p corev1.PodPhase) func(*corev1.Pod) { return func(o *corev1.Pod) { o.Status.Phase = p } }
 
-// at gives a Pod its IPs; it runs.
+// at gives a Pod IPs, and makes it run.
 func at(ips ...string) func(*corev1.Pod) {
 	return func(o *corev1.Pod) {
 		o.Status.Phase, o.Status.PodIP, o.Status.PodIPs = corev1.PodRunning, ips[0], nil
@@ -30,7 +30,7 @@ func at(ips ...string) func(*corev1.Pod) {
 	}
 }
 
-// onHost says where the Pod's node is.
+// onHost gives the Pod's node IPs.
 func onHost(ips ...string) func(*corev1.Pod) {
 	return func(o *corev1.Pod) {
 		o.Status.HostIP, o.Status.HostIPs = ips[0], nil
@@ -63,18 +63,20 @@ func workloadAt(o *crd.ExternalWorkload, ips ...string) *crd.ExternalWorkload {
 	return o
 }
 
-// tellFound writes down who or what is at an address.
-func tellFound(f Found) string {
+// describeFound renders the owner of an address as text.
+func describeFound(f Found) string {
 	switch {
 	case f.Claimed != "":
 		return "claimed by " + f.Claimed
 	case f.Service != nil:
 		return "Service " + f.ID.String()
 	}
-	return tell(f.Endpoint)
+	return describe(f.Endpoint)
 }
 
-func (w *world) at(addr string) string { return tellFound(w.At(netip.MustParseAddrPort(addr))) }
+func (w *world) at(addr string) string {
+	return describeFound(w.LookupAddress(netip.MustParseAddrPort(addr)))
+}
 
-// markedTopics empties the set of what profiles are to be made anew.
+// markedTopics returns the reported topics since the last call.
 func (w *world) markedTopics() map[Topic]time.Time { return w.state.addresses.dirty.take() }

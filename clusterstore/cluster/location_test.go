@@ -11,20 +11,20 @@ import (
 	"isthmus/clusterstore/crd"
 )
 
-// TestHostileIPs: nobody is at an address that can't be another host's, and nobody
-// is at very many.
+// TestHostileIPs: addresses that can't be another host's are not indexed, and of very
+// many only the first.
 func TestHostileIPs(t *testing.T) {
 	hostPort := namedPort("", 80, 7777)
 	for _, x := range []struct {
 		name string
 		ips  func(ips ...string) []netip.Addr
 	}{
-		{"Pod", func(ips ...string) []netip.Addr { return slices.Collect(podSite(aPod("p", at(ips...))).all) }},
+		{"Pod", func(ips ...string) []netip.Addr { return slices.Collect(podLocation(aPod("p", at(ips...))).all) }},
 		{"node", func(ips ...string) []netip.Addr {
-			return slices.Collect(podSite(aPod("p", onHost(ips...), hostPort)).all)
+			return slices.Collect(podLocation(aPod("p", onHost(ips...), hostPort)).all)
 		}},
 		{"ExternalWorkload", func(ips ...string) []netip.Addr {
-			return slices.Collect(workloadSite(workloadAt(aWorkload("v"), ips...)).all)
+			return slices.Collect(workloadLocation(workloadAt(aWorkload("v"), ips...)).all)
 		}},
 		{"Service", func(ips ...string) []netip.Addr { return clusterIPs(clusterIP(aService("web"), ips...)) }},
 	} {
@@ -53,15 +53,15 @@ func TestDeclaredPorts(t *testing.T) {
 			v.Spec.Ports = append(v.Spec.Ports, crd.PortSpec{Port: n})
 		}
 	}
-	for _, s := range []*site{podSite(p), workloadSite(v)} {
+	for _, s := range []*location{podLocation(p), workloadLocation(v)} {
 		if !slices.Equal(s.ports, []uint16{80, 443}) || cap(s.ports) > 8 {
 			t.Errorf("%v, room for %d", s.ports, cap(s.ports))
 		}
 	}
 }
 
-// TestPortNames: of a name that several ports have, the first counts, and no port
-// has none.
+// TestPortNames: of several ports with one name the first is found, and without a port
+// there is none.
 func TestPortNames(t *testing.T) {
 	const list = "http,,last"
 	service, v := aService("web", "=1", "http=80", "http=81", "last=90"), aWorkload("v", "=1", "http=80", "http=81", "last=90")
@@ -78,8 +78,8 @@ func TestPortNames(t *testing.T) {
 	}
 }
 
-// TestWorkloadsApart: whoever looks for a Pod does not look at ExternalWorkloads,
-// however many say that they are there.
+// TestWorkloadsApart: looking up a Pod's address does not look at ExternalWorkloads, any
+// number of which may have that address.
 func TestWorkloadsApart(t *testing.T) {
 	w := newWorld(t, withAddresses)
 	w.put(aPod("p", at("10.0.0.1")))

@@ -1,0 +1,61 @@
+package cluster
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// location has the addresses of a Pod or ExternalWorkload. It is immutable.
+type location struct {
+	life        life
+	hostNetwork bool         // ips are its node's
+	workload    bool         // it is an ExternalWorkload's
+	ips         []netip.Addr // status.podIP first
+	hosts       []netip.Addr // its node's IPs, if it has host ports
+	ports       []uint16     // its host ports, or an ExternalWorkload's ports; sorted
+}
+
+// life is the stage of a Pod's life, from its phase and deletionTimestamp.
+type life uint8
+
+const (
+	podStarting life = iota // Pending or Unknown; it has its addresses already
+	podRunning
+	podEnding // it runs, and is being deleted
+	podGone   // it has ended, and has no addresses any more
+)
+
+// runs reports whether its containers run.
+func (l life) runs() bool { return l == podRunning || l == podEnding }
+
+// has reports whether the port is one of its ports.
+func (s *location) has(port uint16) bool {
+	_, ok := slices.BinarySearch(s.ports, port)
+	return ok
+}
+
+func (s *location) equal(o *location) bool {
+	return s == o || s != nil && o != nil && s.life == o.life && s.hostNetwork == o.hostNetwork && s.workload == o.workload &&
+		slices.Equal(s.ips, o.ips) && slices.Equal(s.hosts, o.hosts) && slices.Equal(s.ports, o.ports)
+}
+
+// all iterates over its IPs, own ones and its node's, each once. nil has none.
+func (s *location) all(yield func(netip.Addr) bool) {
+	if s == nil || s.life == podGone {
+		return
+	}
+	own := s.ips
+	if s.hostNetwork {
+		own = nil
+	}
+	for _, ip := range own {
+		if !yield(ip) {
+			return
+		}
+	}
+	for _, ip := range s.hosts {
+		if !slices.Contains(own, ip) && !yield(ip) {
+			return
+		}
+	}
+}
