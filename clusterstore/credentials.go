@@ -26,7 +26,8 @@ const (
 	kubeconfigKey           = "kubeconfig"
 )
 
-// What can be wrong with a link Secret, in one word.
+// Reasons for which a link Secret is not used: values of the label "reason" of
+// isthmus_link_rejected.
 const (
 	reasonLabel      = "label"
 	reasonAnnotation = "annotation"
@@ -39,15 +40,15 @@ const (
 type credentials struct {
 	secret  string                 // the Secret's name
 	version string                 // its resourceVersion
-	created time.Time              // the Secret, not this version
-	read    time.Time              // when this version was
-	cluster federation.ClusterName // the cluster it is for; empty: none that it could be
+	created time.Time              // creation of the Secret, not of this version
+	read    time.Time              // when this version was read
+	cluster federation.ClusterName // from the label; empty: missing or invalid
 	refused error                  // why it can't be used; nil: it can
-	reason  string                 // with refused: what is wrong, in one word
+	reason  string                 // with refused: one of the reasons above
 
-	// If it can be used:
+	// Set unless it is refused:
 	rest        *rest.Config
-	server      string // host and port, for people
+	server      string // host and port, for logs and pages
 	trustDomain string
 	hash        [sha256.Size]byte // of all that a Cluster is made from
 	warnings    []string
@@ -59,13 +60,13 @@ func readSecret(s *corev1.Secret, now time.Time) *credentials {
 	if c.cluster, c.refused = readClusterName(s); c.refused != nil {
 		c.reason = reasonLabel
 	} else {
-		c.reason, c.refused = c.fill(s)
+		c.reason, c.refused = c.readContent(s)
 	}
 	return c
 }
 
-// readClusterName finds which cluster the Secret is for. "local" is refused: it is
-// the gateway's own cluster in labels, pages, annotations and metrics.
+// readClusterName reads the cluster's name from the label. "local" is refused, since
+// it stands for the gateway's own cluster in labels, pages, annotations and metrics.
 func readClusterName(s *corev1.Secret) (federation.ClusterName, error) {
 	name, ok := s.Labels[clusterNameLabel]
 	switch {
@@ -80,8 +81,9 @@ func readClusterName(s *corev1.Secret) (federation.ClusterName, error) {
 	return federation.ClusterName(name), nil
 }
 
-// fill reads the rest, or says what is wrong.
-func (c *credentials) fill(s *corev1.Secret) (reason string, err error) {
+// readContent reads annotations and kubeconfig. With an error it returns the reason
+// for the metric.
+func (c *credentials) readContent(s *corev1.Secret) (reason string, err error) {
 	trustDomain, ok := s.Annotations[trustDomainAnnotation]
 	if !ok {
 		return reasonAnnotation, fmt.Errorf("annotation %s is missing", trustDomainAnnotation)
@@ -106,7 +108,8 @@ func (c *credentials) fill(s *corev1.Secret) (reason string, err error) {
 	return "", nil
 }
 
-// hash tells lists of byte strings apart, however they are cut.
+// hash hashes a list of byte strings. Each is preceded by its length, so that lists
+// which differ only in where one part ends have different hashes.
 func hash(parts ...[]byte) [sha256.Size]byte {
 	h := sha256.New()
 	for _, p := range parts {
@@ -116,19 +119,18 @@ func hash(parts ...[]byte) [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// sortCredentials puts the oldest Secret first: of several for one cluster it
-// is the one that counts.
+// sortCredentials sorts by age of the Secret, the oldest first: of several Secrets
+// with one cluster name the oldest is used.
 func sortCredentials(list []*credentials) {
 	slices.SortFunc(list, func(a, b *credentials) int {
 		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.secret, b.secret))
 	})
 }
 
-// pick returns the credentials to use of those in the list, which is sorted and
-// names one cluster; nil: there are none to use. accepted are those picked
-// before: they stay for as long as their Secret is there but can't be used as it
-// now stands, so that no edit takes a cluster down. Otherwise the oldest Secret
-// that can be used wins.
+// pick returns the credentials to use from the list, which is sorted and for one
+// cluster; nil: none can be used. That is the oldest valid Secret, with one exception:
+// if the Secret of accepted, the credentials in use, is still there but has become
+// invalid, accepted stays, so that no edit takes a cluster down.
 func pick(list []*credentials, accepted *credentials) *credentials {
 	if accepted != nil {
 		now := slices.IndexFunc(list, func(c *credentials) bool { return c.secret == accepted.secret })

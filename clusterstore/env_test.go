@@ -34,8 +34,8 @@ import (
 
 var web = federation.ServiceID{Namespace: "shop", Name: "web"}
 
-// scripted is a cluster that does what the test says. It offers one endpoint,
-// whose address tells which cluster it is.
+// scripted is a cluster that the test controls. It offers one endpoint, with an address
+// that no other one has.
 type scripted struct {
 	rest     *rest.Config
 	cfg      cluster.Config
@@ -78,7 +78,7 @@ func (c *scripted) isStopped() bool { return closed(c.stopped) }
 
 func healthOf(h follow.Health) cluster.Health { return cluster.Health{Health: h} }
 
-// env is a Store in a synctest bubble, on a fake API and scripted clusters.
+// env is a Store in a synctest bubble, with a fake API and scripted clusters.
 type env struct {
 	t      *testing.T
 	client *fake.Clientset
@@ -89,14 +89,14 @@ type env struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 
-	forbidden atomic.Bool // to list Secrets
+	forbidden atomic.Bool // listing Secrets is
 
 	mu   sync.Mutex
 	made []*scripted
 }
 
-// inBubble runs a test with a Store that has begun with these Secrets; with a
-// nil one, it may not read any.
+// inBubble runs a test with a Store that is started with these Secrets. With a nil one,
+// the API forbids it to list Secrets.
 func inBubble(t *testing.T, f func(*env), secrets ...*corev1.Secret) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zapcore.InfoLevel)
@@ -139,12 +139,12 @@ func (e *env) shutdown() {
 	<-e.done
 	for _, c := range e.made {
 		if closed(c.running) && !c.isStopped() {
-			e.t.Errorf("Run has returned, cluster %v has not", c.cfg.Name)
+			e.t.Errorf("Run has returned, but cluster %v has not stopped", c.cfg.Name)
 		}
 	}
 }
 
-func (e *env) create(from *rest.Config, cfg cluster.Config) (follower, error) {
+func (e *env) create(from *rest.Config, cfg cluster.Config) (linkedCluster, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if cfg.TrustDomain == "impossible" {
@@ -168,7 +168,25 @@ func (e *env) last(n int) *scripted {
 	return e.made[n-1]
 }
 
-// secret makes a link Secret that is so many seconds old.
+// sync lets the newest cluster, the nth, sync.
+func (e *env) sync(n int) *scripted {
+	e.t.Helper()
+	c := e.last(n)
+	c.sync()
+	return c
+}
+
+// named returns the first cluster that was made with that name.
+func (e *env) named(name federation.ClusterName) *scripted {
+	e.t.Helper()
+	i := slices.IndexFunc(e.made, func(c *scripted) bool { return c.cfg.Name == name })
+	if i < 0 {
+		e.t.Fatalf("no cluster %s was made", name)
+	}
+	return e.made[i]
+}
+
+// secret makes a link Secret. age is in seconds.
 func secret(name, cluster, token string, age int) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
@@ -192,7 +210,7 @@ users: [{name: u, user: {token: %q}}]
 `, token)
 }
 
-// put creates or updates a Secret and waits until that has been followed.
+// put creates or updates a Secret and waits until the Store has handled it.
 func (e *env) put(s *corev1.Secret) {
 	e.t.Helper()
 	secrets := e.client.CoreV1().Secrets("linkerd")
@@ -217,7 +235,7 @@ func (e *env) remove(name string) {
 	synctest.Wait()
 }
 
-// served checks whose endpoints the table serves, and the links' states in it.
+// served checks which clusters' endpoints the table publishes.
 func (e *env) served(want ...*scripted) {
 	e.t.Helper()
 	set, _ := e.watch.Get()
@@ -235,6 +253,7 @@ func (e *env) served(want ...*scripted) {
 	}
 }
 
+// linked checks the links' states in the table.
 func (e *env) linked(want string) {
 	e.t.Helper()
 	var got []string
@@ -247,7 +266,7 @@ func (e *env) linked(want string) {
 	}
 }
 
-// status renders the status, one line for each Secret, sorted by name.
+// status checks the status, one line for each Secret, sorted by name.
 func (e *env) status(want ...string) {
 	e.t.Helper()
 	var got []string
@@ -267,12 +286,13 @@ func (e *env) status(want ...string) {
 	}
 }
 
-// matches compares, "…" standing for anything.
+// matches compares texts. "…" in want matches anything.
 func matches(got, want string) bool {
 	head, tail, cut := strings.Cut(want, "…")
 	return got == want || cut && strings.HasPrefix(got, head) && strings.HasSuffix(got[len(head):], tail)
 }
 
+// settled checks whether the Store is settled.
 func (e *env) settled(want bool) {
 	e.t.Helper()
 	if closed(e.store.Settled()) != want {

@@ -12,69 +12,70 @@ import (
 	"isthmus/federation"
 )
 
-// link is one cluster name's life, from the first Secret that carries the name
-// to the last. One goroutine runs it and alone writes its fields; Secrets reach
-// it as lists in the mailbox.
+// link stands for one cluster name while there are Secrets with that name. One
+// goroutine runs it, the only one that writes its fields; it gets the Secrets as
+// lists in the mailbox.
 //
-// It has up to two clusters: the serving one, which the table reads, and the
-// next one, which is to become that. Next is the first attempt of a new link, or
-// the second one of a rotation, beside the serving one.
+// It has up to two clusters: serving, which the table reads, and next, which becomes
+// the serving one once it has synced. A new link has only next; during a rotation a
+// link has both.
 type link struct {
 	store *Store                 // fixed
 	name  federation.ClusterName // fixed
 	log   *zap.Logger            // fixed
 
-	mailbox federation.Latest[[]*credentials] // what Secrets there are for it, oldest first
-	shown   atomic.Pointer[published]         // what others may see of it
-	settled bool                              // under store.mu: has been something else than pending
+	mailbox   federation.Latest[[]*credentials] // all Secrets with its name, oldest first
+	published atomic.Pointer[published]         // for status and metrics
+	settled   bool                              // under store.mu: it has been something else than pending
 
-	accepted *credentials // what next or, without one, serving is made from
-	serving  *attempt
-	next     *attempt
-	standing cluster.Standing
-	since    time.Time
-	losers   []string // Secrets reported as duplicates
+	accepted   *credentials // what next or, without next, serving is made from
+	serving    *runningCluster
+	next       *runningCluster
+	standing   cluster.Standing
+	since      time.Time // since when it has the standing
+	duplicates []string  // names of Secrets logged as duplicates
 }
 
-// run lives as long as there are Secrets of the link's name. When ctx ends, its
-// clusters are stopped and the table is left as it is.
+// run returns when there are no more Secrets with the link's name, or ctx ends: then
+// it stops its clusters, and the table keeps what it has.
 func (l *link) run(ctx context.Context) {
 	defer func() { l.next.stop(); l.serving.stop() }()
 	for ctx.Err() == nil {
 		list, newer := l.mailbox.Get()
 		l.reconcile(ctx, list)
-		if len(list) == 0 && l.store.retire(l) {
+		if len(list) == 0 && l.store.removeIfUnused(l) {
 			return
 		}
 		l.wait(ctx, newer)
 	}
 }
 
-// reconcile brings the link to where its Secrets and its clusters say it should
-// be. Doing it again changes nothing.
+// reconcile makes the link what its Secrets and the health of its clusters ask for.
+// It is idempotent.
 func (l *link) reconcile(ctx context.Context, list []*credentials) {
-	l.accept(ctx, pick(list, l.accepted))
+	l.useCredentials(ctx, pick(list, l.accepted))
 	l.promote()
-	l.judge()
-	l.reportDuplicates(list)
+	l.updateStanding()
+	l.logDuplicates(list)
 	l.publish()
 	if l.standing != cluster.Pending {
-		l.store.settle(l)
+		l.store.markSettled(l)
 	}
 }
 
-// wait returns when there may be something to reconcile.
+// wait returns when there may be something to reconcile: newer is closed, a cluster
+// has synced, a cluster's health has changed, or the grace is over.
 func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	var synced, next, serving <-chan struct{}
 	var overdue <-chan time.Time
 	if l.next != nil {
-		synced, next = l.next.cluster.Synced(), l.next.changed
+		synced, next = l.next.cluster.Synced(), l.next.healthChanged
 		if left := time.Until(l.next.deadline); left > 0 {
 			overdue = time.After(left)
 		}
 	}
 	if l.serving != nil {
-		serving = l.serving.changed
+		serving = l.serving.healthChanged
 	}
 	select {
 	case <-ctx.Done():
@@ -86,15 +87,15 @@ func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	}
 }
 
-// accept makes sure that there is a cluster, or an attempt at one, made from
-// these credentials; from nil: none at all.
-func (l *link) accept(ctx context.Context, want *credentials) {
+// useCredentials makes sure that a cluster made from these credentials serves or is
+// next; nil: that there is no cluster.
+func (l *link) useCredentials(ctx context.Context, want *credentials) {
 	l.accepted = want
 	switch {
 	case want == nil:
 		l.unlink()
 	case l.serving != nil && l.serving.creds.hash == want.hash:
-		l.next.stop() // they were changed, and changed back
+		l.next.stop() // the Secret was changed, and changed back
 		l.next = nil
 	case l.next != nil && l.next.creds.hash == want.hash:
 	default:
@@ -102,9 +103,8 @@ func (l *link) accept(ctx context.Context, want *credentials) {
 	}
 }
 
-// start makes a new attempt, in place of the one that there may be. An attempt
-// that replaces a pending one inherits its deadline: edits don't prolong the
-// grace.
+// start makes a new next, in place of the one that there may be. If that is pending,
+// the new one inherits its deadline: edits don't prolong the grace.
 func (l *link) start(ctx context.Context, creds *credentials) {
 	l.next.stop()
 	deadline := time.Now().Add(l.store.opts.Grace)
@@ -122,17 +122,17 @@ func (l *link) start(ctx context.Context, creds *credentials) {
 		},
 	})
 	if err != nil {
-		made = unusable{err}
+		made = failedCluster{err}
 	}
-	l.next = &attempt{cluster: made, creds: creds, grace: l.store.opts.Grace, deadline: deadline}
+	l.next = &runningCluster{cluster: made, creds: creds, grace: l.store.opts.Grace, deadline: deadline}
 	if l.serving == nil {
-		l.enter(cluster.Pending, nil)
+		l.setStanding(cluster.Pending, nil)
 	}
-	l.next.run(ctx, l.log)
+	l.next.start(ctx, l.log)
 }
 
-// promote lets a synced attempt serve. It takes the place of the cluster that
-// served before in one step; only then does that one end.
+// promote makes next the serving cluster once it has synced. The table gets it in one
+// step; only then is the cluster that served before stopped.
 func (l *link) promote() {
 	if l.next == nil || !closed(l.next.cluster.Synced()) {
 		return
@@ -146,7 +146,7 @@ func (l *link) promote() {
 	}
 }
 
-// unlink ends everything that the link has.
+// unlink removes the link from the table and stops its clusters.
 func (l *link) unlink() {
 	if l.next == nil && l.serving == nil {
 		return
@@ -159,37 +159,37 @@ func (l *link) unlink() {
 	l.store.opts.Metrics.Requests().Forget(l.name)
 }
 
-// judge says what standing follows from the clusters' health, and whether a
-// rotation works.
-func (l *link) judge() {
+// updateStanding sets the standing that follows from the clusters' health, and logs
+// once if a rotation does not work.
+func (l *link) updateStanding() {
 	var err error
 	if l.next != nil {
 		err = l.next.problem()
 	}
 	switch {
 	case l.serving == nil && l.next == nil:
-		l.enter(cluster.Rejected, nil)
+		l.setStanding(cluster.Rejected, nil)
 	case l.serving == nil && err != nil:
-		l.enter(cluster.Unreachable, err)
+		l.setStanding(cluster.Unreachable, err)
 	case l.serving == nil:
-		// Pending from its start on; unreachable until it has synced.
+		// It stays pending, as start has set it, or unreachable until it has synced.
 	default:
-		if h := l.serving.look(); h.Lost.IsZero() {
-			l.enter(cluster.Ready, nil)
+		if h := l.serving.health(); h.Lost.IsZero() {
+			l.setStanding(cluster.Ready, nil)
 		} else {
-			l.enter(cluster.Stale, h.Err)
+			l.setStanding(cluster.Stale, h.Err)
 		}
 		if err != nil && !l.next.failed {
 			l.next.failed = true
-			l.log.Warn("new credentials do not work; those of before stay in use",
+			l.log.Warn("new credentials do not work; the old ones stay in use",
 				zap.String("secret", l.next.creds.secret), zap.Error(err))
 		}
 	}
 }
 
-// enter gives the link another standing, tells the table what it has to know of it,
-// and logs the change.
-func (l *link) enter(s cluster.Standing, why error) {
+// setStanding sets the link's standing. If that changes it, the table gets the link's
+// new state, unless promote has given it that, and the change is logged.
+func (l *link) setStanding(s cluster.Standing, why error) {
 	if l.standing == s {
 		return
 	}
@@ -206,7 +206,7 @@ func (l *link) enter(s cluster.Standing, why error) {
 		l.log.Info("cluster linked", zap.String("server", c.server), zap.String("secret", c.secret), warnings)
 	case cluster.Unreachable:
 		l.store.opts.Table.Link(l.name, federation.Unreachable, nil)
-		l.log.Info("cluster unreachable; trying on", zap.Error(why))
+		l.log.Info("cluster unreachable; it is retried", zap.Error(why))
 	case cluster.Stale:
 		l.log.Info("cluster lost; its endpoints stay", zap.Error(why))
 	case cluster.Ready:
@@ -218,34 +218,34 @@ func (l *link) enter(s cluster.Standing, why error) {
 	}
 }
 
-// reportDuplicates logs once which Secrets are not used because an older one
-// names the same cluster.
-func (l *link) reportDuplicates(list []*credentials) {
-	var losers []string
+// logDuplicates logs once which Secrets are not used because an older one has the
+// same cluster name.
+func (l *link) logDuplicates(list []*credentials) {
+	var duplicates []string
 	for _, c := range list {
 		if l.accepted == nil || c.refused != nil || c.secret == l.accepted.secret {
 			continue
 		}
-		losers = append(losers, c.secret)
-		if !slices.Contains(l.losers, c.secret) {
-			l.log.Warn("two Secrets for one cluster: the older is used",
+		duplicates = append(duplicates, c.secret)
+		if !slices.Contains(l.duplicates, c.secret) {
+			l.log.Warn("two link Secrets name the same cluster: the older one is used",
 				zap.String("secret", l.accepted.secret), zap.String("unused", c.secret))
 		}
 	}
-	l.losers = losers
+	l.duplicates = duplicates
 }
 
-// published is what others may see of a link. It is immutable.
+// published is a link as other goroutines see it. It is immutable.
 type published struct {
 	standing cluster.Standing
 	since    time.Time
 	accepted *credentials
-	cluster  follower // that serves or, before any does, is to
-	next     follower // that is to replace it, in a rotation
-	failed   bool     // next does not work so far
+	cluster  linkedCluster // the serving one or, if there is none yet, the next one
+	next     linkedCluster // in a rotation: the one that will replace cluster
+	failed   bool          // next has not worked so far
 }
 
-// publish lets others see what the link is now.
+// publish makes the link's present fields visible to other goroutines.
 func (l *link) publish() {
 	v := &published{standing: l.standing, since: l.since, accepted: l.accepted}
 	switch {
@@ -257,5 +257,5 @@ func (l *link) publish() {
 	case l.next != nil:
 		v.cluster = l.next.cluster
 	}
-	l.shown.Store(v)
+	l.published.Store(v)
 }

@@ -50,19 +50,17 @@ func TestLinkedAtStart(t *testing.T) {
 
 func TestRemoved(t *testing.T) {
 	inBubble(t, func(e *env) {
-		east := e.last(1)
-		east.sync()
+		east := e.sync(1)
 		e.remove("s")
 		e.linked("")
 		e.served()
 		e.status()
 		if !east.isStopped() {
-			t.Error("the cluster goes on")
+			t.Error("the cluster was not stopped")
 		}
 		e.put(secret("s", "east", "t1", 0))
 		e.linked("east=pending")
-		e.last(2).sync()
-		e.served(e.last(2))
+		e.served(e.sync(2))
 		e.logged("cluster linked", "cluster ready", "cluster unlinked", "cluster linked", "cluster ready")
 	}, secret("s", "east", "t1", 0))
 }
@@ -76,7 +74,7 @@ func TestRemovedRightAfter(t *testing.T) {
 		e.linked("")
 		e.settled(true)
 		if !east.isStopped() {
-			t.Error("the cluster goes on")
+			t.Error("the cluster was not stopped")
 		}
 		if len(e.store.links) != 0 {
 			t.Error("the link is still there")
@@ -124,7 +122,7 @@ func TestRejected(t *testing.T) {
 
 func TestLabelTakenAway(t *testing.T) {
 	inBubble(t, func(e *env) {
-		e.last(1).sync()
+		e.sync(1)
 		s := secret("s", "", "t1", 0)
 		delete(s.Labels, clusterNameLabel)
 		e.put(s)
@@ -135,25 +133,20 @@ func TestLabelTakenAway(t *testing.T) {
 
 func TestLabelMoved(t *testing.T) {
 	inBubble(t, func(e *env) {
-		first := e.last(1)
-		first.sync()
+		first := e.sync(1)
 		e.put(secret("s", "north", "t1", 0))
 		e.linked("north=pending")
 		if !first.isStopped() {
-			t.Error("the cluster of the old name goes on")
+			t.Error("the cluster of the old name was not stopped")
 		}
-		e.last(2).sync()
-		e.served(e.last(2))
+		e.served(e.sync(2))
 		e.status("s north ready")
 	}, secret("s", "east", "t1", 0))
 }
 
 func TestDeadAtStart(t *testing.T) {
 	inBubble(t, func(e *env) {
-		dead, alive := e.made[0], e.made[1]
-		if dead.cfg.Name != "east" {
-			dead, alive = alive, dead
-		}
+		dead, alive := e.named("east"), e.named("north")
 		alive.sync()
 		e.settled(false)
 		dead.fail("connection refused")
@@ -169,18 +162,18 @@ func TestDeadAtStart(t *testing.T) {
 	}, secret("a", "east", "t1", 0), secret("b", "north", "t1", 0))
 }
 
-// A cluster that accepts connections and never answers has the grace to sync, to
-// the nanosecond, and delays nobody else.
+// A cluster that accepts connections and never answers is pending for exactly the
+// grace, and delays no other cluster.
 func TestBlackHoled(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.pass(DefaultGrace - time.Nanosecond)
 		e.linked("east=pending")
 		e.settled(false)
 		e.put(secret("n", "north", "t1", 0))
-		e.last(2).sync()
+		e.sync(2)
 		e.linked("east=pending north=ready")
 		e.put(secret("n", "north", "t2", 0))
-		e.last(3).sync()
+		e.sync(3)
 		e.remove("n")
 		e.linked("east=pending")
 		e.settled(false)
@@ -209,11 +202,11 @@ func TestEditsDoNotProlongTheGrace(t *testing.T) {
 		e.linked("east=unreachable")
 		e.put(secret("s", "east", "t5", 0)) // worth waiting for again
 		e.linked("east=pending")
-		e.last(5).sync()
+		e.sync(5)
 		e.linked("east=ready")
 		for _, c := range e.made[:4] {
 			if !c.isStopped() {
-				t.Error("a replaced attempt goes on")
+				t.Error("a replaced cluster was not stopped")
 			}
 		}
 	}, secret("s", "east", "t1", 0))
@@ -221,8 +214,7 @@ func TestEditsDoNotProlongTheGrace(t *testing.T) {
 
 func TestStale(t *testing.T) {
 	inBubble(t, func(e *env) {
-		east := e.last(1)
-		east.sync()
+		east := e.sync(1)
 		e.logs.TakeAll()
 		set, _ := e.watch.Get()
 		lost := time.Now()
@@ -238,7 +230,7 @@ func TestStale(t *testing.T) {
 		east.recover()
 		e.status("s east ready")
 		if now, _ := e.watch.Get(); now != set {
-			t.Error("the table has published something")
+			t.Error("the table has published a new set")
 		}
 		e.logged("cluster lost; its endpoints stay", "cluster is back")
 	}, secret("s", "east", "t1", 0))
@@ -255,7 +247,7 @@ func TestClusterThatCantBeMade(t *testing.T) {
 	}, s)
 }
 
-// What a kubeconfig holds is only found to be of no use when a client is made of it.
+// Some kubeconfigs are only found to be unusable when a client is made.
 func TestClientThatCantBeMade(t *testing.T) {
 	from := &rest.Config{Host: "https://east", TLSClientConfig: rest.TLSClientConfig{CAData: []byte("no certificate")}}
 	_, err := (&Store{}).newCluster(from, cluster.Config{Name: "east"})
@@ -272,7 +264,7 @@ func TestShutdownWithdrawsNothing(t *testing.T) {
 		set, _ := e.watch.Get()
 		e.shutdown()
 		if now, _ := e.watch.Get(); now != set {
-			t.Error("the table has published something")
+			t.Error("the table has published a new set")
 		}
 		if now := e.table.Linked(); len(now) != len(before) {
 			t.Errorf("linked: %v, before %v", now, before)
@@ -280,17 +272,17 @@ func TestShutdownWithdrawsNothing(t *testing.T) {
 	}, secret("a", "east", "t1", 0), secret("b", "north", "t1", 0))
 }
 
-// A link that gets a Secret just when it wants to end goes on.
-func TestRetireOnlyWithoutSecrets(t *testing.T) {
+// A link that gets a Secret just before it is removed stays.
+func TestRemovedOnlyWithoutSecrets(t *testing.T) {
 	s := &Store{links: make(map[federation.ClusterName]*link), settled: make(chan struct{})}
 	l := &link{store: s, name: "east"}
 	s.links["east"] = l
 	l.mailbox.Set([]*credentials{{}})
-	if s.retire(l) || s.links["east"] == nil {
-		t.Error("retired with a Secret to follow")
+	if s.removeIfUnused(l) || s.links["east"] == nil {
+		t.Error("removed though it has a Secret")
 	}
 	l.mailbox.Set(nil)
-	if !s.retire(l) || s.links["east"] != nil {
-		t.Error("not retired")
+	if !s.removeIfUnused(l) || s.links["east"] != nil {
+		t.Error("not removed")
 	}
 }

@@ -9,29 +9,30 @@ import (
 	"isthmus/federation"
 )
 
-// LinkStatus says how one link Secret and its cluster are doing, for people. It
+// LinkStatus describes one link Secret and the state of its cluster, for people. It
 // never holds credentials.
 type LinkStatus struct {
-	Cluster federation.ClusterName `json:"cluster,omitempty"` // empty: the Secret names none that it could be for
+	Cluster federation.ClusterName `json:"cluster,omitempty"` // empty: the Secret's label is missing or invalid
 	Secret  string                 `json:"secret,omitempty"`
 	cluster.Status
 }
 
-// Secrets tells whether the link Secrets have been listed yet, and why they can't
-// be read at the moment; nil: they can. While they can't, links stay as they are.
-func (s *Store) Secrets() (listed bool, err error) {
+// SecretsListed reports whether the link Secrets have been listed yet, and why they
+// can't be read at the moment; nil: they can. While they can't, links stay as they
+// are.
+func (s *Store) SecretsListed() (listed bool, err error) {
 	now, _ := s.secrets.Get()
-	if why := s.unread.Load(); why != nil {
+	if why := s.readErr.Load(); why != nil {
 		err = *why
 	}
 	return now.listed, err
 }
 
-// Status tells about every Secret of the link type, accepted or not, oldest
+// Status returns one entry for every Secret of the link type, used or not, the oldest
 // first.
 func (s *Store) Status() []LinkStatus {
 	now, _ := s.secrets.Get()
-	links := s.published()
+	links := s.publishedLinks()
 	list := make([]LinkStatus, 0, len(now.secrets))
 	for _, c := range now.secrets {
 		list = append(list, s.status(c, links[c.cluster]))
@@ -48,32 +49,32 @@ func (s *Store) status(c *credentials, v *published) LinkStatus {
 	case v != nil && v.accepted != nil && v.accepted.secret == c.secret:
 		v.describe(&st.Status, s.opts.Grace)
 		if c.refused != nil {
-			st.Warnings = append(st.Warnings, fmt.Sprintf("the Secret as it is now can't be used: %v; what it was before is", c.refused))
+			st.Warnings = append(st.Warnings, fmt.Sprintf("the Secret as it is now can't be used: %v; its previous version is used", c.refused))
 		}
 	case c.refused != nil:
 		st.Reason = c.refused.Error()
 	case v != nil && v.accepted != nil:
-		st.Reason = fmt.Sprintf("duplicate: Secret %s is used for this cluster; this one is when that is gone", v.accepted.secret)
+		st.Reason = fmt.Sprintf("duplicate: Secret %s is used for this cluster; this one will be once that is deleted", v.accepted.secret)
 	default:
-		st.State = cluster.Pending // seen this very moment
+		st.State = cluster.Pending // just read: its link has not published yet
 	}
 	return st
 }
 
-// published returns what the links have published, as far as they have.
-func (s *Store) published() map[federation.ClusterName]*published {
+// publishedLinks returns the links that have published something.
+func (s *Store) publishedLinks() map[federation.ClusterName]*published {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	links := make(map[federation.ClusterName]*published, len(s.links))
 	for name, l := range s.links {
-		if v := l.shown.Load(); v != nil {
+		if v := l.published.Load(); v != nil {
 			links[name] = v
 		}
 	}
 	return links
 }
 
-// describe fills in how a link's cluster is doing.
+// describe fills in the status of a link's cluster.
 func (v *published) describe(st *cluster.Status, grace time.Duration) {
 	h := v.cluster.Health()
 	st.State, st.Since, st.Server = v.standing, v.since, v.accepted.server
@@ -89,10 +90,10 @@ func (v *published) describe(st *cluster.Status, grace time.Duration) {
 	switch {
 	case v.next == nil:
 	case !v.failed:
-		st.Warnings = append(st.Warnings, "new credentials are being tried; those of before are in use")
+		st.Warnings = append(st.Warnings, "new credentials are being tried; the old ones are in use")
 	case v.next.Health().Err != nil:
-		st.Warnings = append(st.Warnings, fmt.Sprintf("new credentials do not work, those of before are in use: %v", v.next.Health().Err))
+		st.Warnings = append(st.Warnings, fmt.Sprintf("new credentials do not work, the old ones are in use: %v", v.next.Health().Err))
 	default:
-		st.Warnings = append(st.Warnings, "new credentials do not work, those of before are in use")
+		st.Warnings = append(st.Warnings, "new credentials do not work, the old ones are in use")
 	}
 }

@@ -7,11 +7,11 @@ import (
 	"isthmus/federation"
 )
 
-// storeMetrics reads the store when scraped, so that series come and go with
-// their clusters.
+// storeMetrics is a collector that reads the store when scraped, so that series come
+// and go with their clusters.
 type storeMetrics struct {
-	store                                     *Store
-	size, secrets, rotation, rejected, unread *prometheus.Desc
+	store                                         *Store
+	size, secrets, rotation, rejected, unreadable *prometheus.Desc
 }
 
 func registerStore(s *Store, r prometheus.Registerer) error {
@@ -22,17 +22,17 @@ func registerStore(s *Store, r prometheus.Registerer) error {
 		secrets: prometheus.NewDesc("isthmus_link_secrets",
 			"Number of link Secrets, usable or not.", nil, nil),
 		rotation: prometheus.NewDesc("isthmus_cluster_rotation_failing",
-			"1 while a linked cluster's new credentials do not work and those of before are used.", []string{"cluster"}, nil),
+			"1 while a linked cluster's new credentials do not work and the old ones are used.", []string{"cluster"}, nil),
 		rejected: prometheus.NewDesc("isthmus_link_rejected",
-			"Number of link Secrets that can't be used as they are, by what is wrong with them.", []string{"reason"}, nil),
-		unread: prometheus.NewDesc("isthmus_link_secrets_unreadable",
+			"Number of link Secrets that can't be used as they are, by reason.", []string{"reason"}, nil),
+		unreadable: prometheus.NewDesc("isthmus_link_secrets_unreadable",
 			"1 while link Secrets can't be read, so that links stay as they are.", nil, nil),
 	})
 }
 
 func (m *storeMetrics) Describe(ch chan<- *prometheus.Desc) {
 	cluster.Describe(ch)
-	for _, d := range []*prometheus.Desc{m.size, m.secrets, m.rotation, m.rejected, m.unread} {
+	for _, d := range []*prometheus.Desc{m.size, m.secrets, m.rotation, m.rejected, m.unreadable} {
 		ch <- d
 	}
 }
@@ -41,7 +41,7 @@ func (m *storeMetrics) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	links, size := m.store.published(), 0
+	links, size := m.store.publishedLinks(), 0
 	for name, v := range links {
 		if v.accepted == nil {
 			continue
@@ -50,7 +50,7 @@ func (m *storeMetrics) Collect(ch chan<- prometheus.Metric) {
 		for _, x := range cluster.Series(name, v.standing, v.cluster.Health()) {
 			ch <- x
 		}
-		gauge(m.rotation, one(v.failed), string(name))
+		gauge(m.rotation, boolToFloat(v.failed), string(name))
 	}
 	gauge(m.size, float64(size))
 	now, _ := m.store.secrets.Get()
@@ -62,12 +62,12 @@ func (m *storeMetrics) Collect(ch chan<- prometheus.Metric) {
 	for name := range clusters {
 		ch <- cluster.StandingSeries(name, cluster.Rejected)
 	}
-	_, err := m.store.Secrets()
-	gauge(m.unread, one(err != nil))
+	_, err := m.store.SecretsListed()
+	gauge(m.unreadable, boolToFloat(err != nil))
 }
 
-// rejected counts the Secrets that can't be used, by reason, and names the
-// clusters that have no others. Every reason is there.
+// rejected counts the Secrets that can't be used, by reason, and returns the clusters
+// that have no others. Every reason has an entry.
 func (s *Store) rejected(links map[federation.ClusterName]*published) (reasons map[string]int, clusters map[federation.ClusterName]bool) {
 	reasons = map[string]int{reasonLabel: 0, reasonAnnotation: 0, reasonKubeconfig: 0, reasonDuplicate: 0}
 	clusters = make(map[federation.ClusterName]bool)
@@ -88,7 +88,7 @@ func (s *Store) rejected(links map[federation.ClusterName]*published) (reasons m
 	return reasons, clusters
 }
 
-func one(is bool) float64 {
+func boolToFloat(is bool) float64 {
 	if is {
 		return 1
 	}

@@ -1,8 +1,6 @@
 package clusterstore
 
 import (
-	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"isthmus/clusterstore/cluster"
+	"isthmus/clusterstore/internal/metricstest"
 	"isthmus/clusterstore/kube"
 )
 
@@ -24,19 +23,10 @@ func TestMetrics(t *testing.T) {
 		if err := registerStore(e.store, registry); err != nil {
 			t.Fatal(err)
 		}
-		expect := func(want ...string) {
-			t.Helper()
-			if got := scrape(t, registry); !slices.Equal(got, want) {
-				t.Errorf("scraped\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
-			}
-		}
-		east, north := e.made[0], e.made[1]
-		if east.cfg.Name != "east" {
-			east, north = north, east
-		}
+		east := e.named("east")
 		east.sync()
-		north.fail("refused")
-		expect(
+		e.named("north").fail("refused")
+		metricstest.Check(t, registry,
 			"cluster_store_size 2",
 			"isthmus_cluster_rotation_failing cluster=east 0",
 			"isthmus_cluster_rotation_failing cluster=north 0",
@@ -58,7 +48,7 @@ func TestMetrics(t *testing.T) {
 		e.last(3).fail("unauthorized")
 		e.remove("n")
 		e.remove("bad")
-		expect(
+		metricstest.Check(t, registry,
 			"cluster_store_size 1",
 			"isthmus_cluster_rotation_failing cluster=east 1",
 			"isthmus_cluster_stale_seconds cluster=east 90",
@@ -73,25 +63,6 @@ func TestMetrics(t *testing.T) {
 	}, secret("a", "east", "t1", 5), secret("b", "east", "t1", 0), secret("n", "north", "t1", 0), bad, opaque)
 }
 
-// scrape returns every series as a line: name, label values, value.
-func scrape(t *testing.T, registry *prometheus.Registry) (lines []string) {
-	t.Helper()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			line := f.GetName()
-			for _, l := range m.GetLabel() {
-				line += " " + l.GetName() + "=" + l.GetValue()
-			}
-			lines = append(lines, fmt.Sprint(line, " ", m.GetGauge().GetValue()+m.GetCounter().GetValue()))
-		}
-	}
-	return lines
-}
-
 func TestMetricsOnce(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	if err := registerStore(&Store{}, registry); err != nil {
@@ -102,8 +73,8 @@ func TestMetricsOnce(t *testing.T) {
 	}
 }
 
-// TestForgottenWithItsLink: what a cluster wrote as it went goes with the last
-// Secret for it, and not before.
+// TestForgottenWithItsLink: metrics of requests to a cluster are removed with its last
+// Secret, and not before.
 func TestForgottenWithItsLink(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	m, err := cluster.NewMetrics(registry)
@@ -115,14 +86,16 @@ func TestForgottenWithItsLink(t *testing.T) {
 			t.Fatal(err)
 		}
 		e.store.opts.Metrics = m
-		ofEast := func() bool { return strings.Contains(strings.Join(scrape(t, registry), "\n"), "cluster=east") }
+		ofEast := func() bool {
+			return strings.Contains(strings.Join(metricstest.Lines(t, registry), "\n"), "cluster=east")
+		}
 		e.put(secret("a", "east", "t2", 5))
 		if !ofEast() {
-			t.Error("the series went in a rotation")
+			t.Error("a rotation has removed the series")
 		}
 		e.remove("a")
 		if ofEast() {
-			t.Error("the series have stayed")
+			t.Error("the series are still there")
 		}
 	}, secret("a", "east", "t1", 5))
 }

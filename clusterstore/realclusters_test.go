@@ -47,10 +47,10 @@ func webSlice(name string, addresses ...string) *discoveryv1.EndpointSlice {
 	}
 }
 
-// onFakes makes the Store's clusters real ones, on one of these APIs by token.
-// A token without API is refused.
+// onFakes makes the Store's clusters real ones, each with one of these fake APIs, by
+// token. A token without API is refused.
 func (e *env) onFakes(apis map[string]*fake.Clientset) {
-	e.store.create = func(from *rest.Config, cfg cluster.Config) (follower, error) {
+	e.store.create = func(from *rest.Config, cfg cluster.Config) (linkedCluster, error) {
 		api := apis[from.BearerToken]
 		if api == nil {
 			api = fake.NewClientset()
@@ -78,6 +78,7 @@ func (absent[L]) Watch(context.Context, metav1.ListOptions) (watch.Interface, er
 	return nil, apierrors.NewNotFound(schema.GroupResource{}, "")
 }
 
+// addresses checks the addresses that the table publishes.
 func (e *env) addresses(want ...string) {
 	e.t.Helper()
 	set, _ := e.watch.Get()
@@ -90,8 +91,8 @@ func (e *env) addresses(want ...string) {
 	}
 }
 
-// Real clusters: linked, followed, rotated without anybody noticing, refused
-// credentials, and gone.
+// Real clusters: linked, followed, rotated without a change of the set, given wrong
+// credentials, and unlinked.
 func TestRealClusters(t *testing.T) {
 	inBubble(t, func(e *env) {
 		east, north := shop("10.1.0.1"), shop("10.2.0.1")
@@ -107,7 +108,7 @@ func TestRealClusters(t *testing.T) {
 		e.pass(5 * time.Second)
 		e.status("e east ready", "n north ready")
 		if now, _ := e.watch.Get(); now != before {
-			t.Error("the rotation can be seen")
+			t.Error("the rotation has changed the set")
 		}
 		if _, err := east.DiscoveryV1().EndpointSlices(web.Namespace).Create(t.Context(), webSlice("web-2", "10.1.0.2"), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -118,14 +119,14 @@ func TestRealClusters(t *testing.T) {
 		e.put(secret("e", "east", "wrong", 0))
 		e.pass(time.Minute)
 		e.addresses("10.1.0.1:8080", "10.1.0.2:8080", "10.2.0.1:8080")
-		e.status("e east ready !new credentials do not work, those of before are in use: …", "n north ready")
+		e.status("e east ready !new credentials do not work, the old ones are in use: …", "n north ready")
 		e.remove("e")
 		e.addresses("10.2.0.1:8080")
 	})
 }
 
-// A cluster that forbids what is needed is unreachable at once, and says what it
-// forbids. It is followed once it allows it.
+// A cluster that forbids a needed resource is unreachable at once, and the reason names
+// the resource. It becomes ready once that is allowed.
 func TestForbiddenResource(t *testing.T) {
 	inBubble(t, func(e *env) {
 		api := shop("10.1.0.1")
@@ -146,8 +147,7 @@ func TestForbiddenResource(t *testing.T) {
 	})
 }
 
-// While the link Secrets can't be read nothing is settled; later, what was known
-// stays.
+// While the link Secrets can't be read the Store is not settled.
 func TestSecretsCantBeRead(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.settled(false)

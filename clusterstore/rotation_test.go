@@ -9,30 +9,29 @@ import (
 
 func TestRotation(t *testing.T) {
 	inBubble(t, func(e *env) {
-		first := e.last(1)
-		first.sync()
+		first := e.sync(1)
 		e.put(secret("s", "east", "t2", 0))
 		second := e.last(2)
 		e.linked("east=ready")
 		e.served(first)
-		e.status("s east ready !new credentials are being tried; those of before are in use")
+		e.status("s east ready !new credentials are being tried; the old ones are in use")
 		second.sync()
 		e.served(second)
 		e.status("s east ready")
 		if !first.isStopped() {
-			t.Error("the old cluster goes on")
+			t.Error("the old cluster was not stopped")
 		}
 		e.logged("cluster linked", "cluster ready", "credentials rotated")
 	}, secret("s", "east", "t1", 0))
 }
 
-// What a Cluster is not made from does not rotate it.
+// A change of the Secret that the Cluster does not depend on starts no rotation.
 func TestSameCredentials(t *testing.T) {
 	inBubble(t, func(e *env) {
 		s := secret("s", "east", "t1", 0)
 		s.Labels["more"], s.Annotations["more"], s.Data["more"] = "x", "x", []byte("x")
 		e.put(s)
-		e.last(1).sync()
+		e.sync(1)
 		e.put(secret("s", "east", "t1", 0))
 		e.served(e.last(1))
 	}, secret("s", "east", "t1", 0))
@@ -41,54 +40,50 @@ func TestSameCredentials(t *testing.T) {
 func TestDomainsRotate(t *testing.T) {
 	for _, annotation := range []string{trustDomainAnnotation, clusterDomainAnnotation} {
 		inBubble(t, func(e *env) {
-			e.last(1).sync()
+			e.sync(1)
 			s := secret("s", "east", "t1", 0)
 			s.Annotations[annotation] = "other.test"
 			e.put(s)
 			e.served(e.made[0])
-			e.last(2).sync()
-			e.served(e.last(2))
+			e.served(e.sync(2))
 		}, secret("s", "east", "t1", 0))
 	}
 }
 
 func TestFailedRotation(t *testing.T) {
 	inBubble(t, func(e *env) {
-		first := e.last(1)
-		first.sync()
+		first := e.sync(1)
 		e.put(secret("s", "east", "t2", 0))
 		e.last(2).fail("Unauthorized")
 		e.last(2).fail("Unauthorized")
 		e.linked("east=ready")
 		e.served(first)
-		e.status("s east ready !new credentials do not work, those of before are in use: Unauthorized")
+		e.status("s east ready !new credentials do not work, the old ones are in use: Unauthorized")
 		e.logged("cluster linked", "cluster ready", "new credentials do not work…")
 
 		e.put(secret("s", "east", "t3", 0)) // good ones
 		if !e.made[1].isStopped() {
-			t.Error("the attempt that is not wanted any more goes on")
+			t.Error("the replaced cluster was not stopped")
 		}
 		e.served(first)
-		e.last(3).sync()
-		e.served(e.last(3))
+		e.served(e.sync(3))
 		e.status("s east ready")
 		e.logged("credentials rotated")
 	}, secret("s", "east", "t1", 0))
 }
 
-// New credentials are tried for as long as they are there.
+// New credentials are retried for as long as they are in the Secret.
 func TestRotationThatWorksInTheEnd(t *testing.T) {
 	inBubble(t, func(e *env) {
-		e.last(1).sync()
+		e.sync(1)
 		e.put(secret("s", "east", "t2", 0))
 		e.pass(DefaultGrace - time.Nanosecond)
-		e.status("s east ready !new credentials are being tried; those of before are in use")
+		e.status("s east ready !new credentials are being tried; the old ones are in use")
 		e.pass(time.Nanosecond)
-		e.status("s east ready !new credentials do not work, those of before are in use")
+		e.status("s east ready !new credentials do not work, the old ones are in use")
 		e.pass(time.Hour)
 		e.served(e.made[0])
-		e.last(2).sync()
-		e.served(e.last(2))
+		e.served(e.sync(2))
 		e.status("s east ready")
 		e.logged("cluster linked", "cluster ready", "new credentials do not work…", "credentials rotated")
 	}, secret("s", "east", "t1", 0))
@@ -96,13 +91,12 @@ func TestRotationThatWorksInTheEnd(t *testing.T) {
 
 func TestRotationTakenBack(t *testing.T) {
 	inBubble(t, func(e *env) {
-		first := e.last(1)
-		first.sync()
+		first := e.sync(1)
 		e.put(secret("s", "east", "t2", 0))
 		second := e.last(2)
 		e.put(secret("s", "east", "t1", 0))
 		if !second.isStopped() || first.isStopped() {
-			t.Error("the second cluster should end, and the first go on")
+			t.Error("the second cluster should be stopped, and not the first")
 		}
 		e.last(2)
 		e.served(first)
@@ -116,8 +110,7 @@ func TestInvalidUpdateKeepsTheCluster(t *testing.T) {
 	break3 := func(s *corev1.Secret) { delete(s.Data, kubeconfigKey) }
 	for _, spoil := range []func(*corev1.Secret){break1, break2, break3} {
 		inBubble(t, func(e *env) {
-			first := e.last(1)
-			first.sync()
+			first := e.sync(1)
 			bad := secret("s", "east", "t1", 0)
 			spoil(bad)
 			e.put(bad)
@@ -129,8 +122,7 @@ func TestInvalidUpdateKeepsTheCluster(t *testing.T) {
 			e.last(1)
 			e.put(bad)
 			e.put(secret("s", "east", "t2", 0))
-			e.last(2).sync()
-			e.served(e.last(2))
+			e.served(e.sync(2))
 			e.put(bad)
 			e.remove("s")
 			e.linked("")
@@ -138,30 +130,27 @@ func TestInvalidUpdateKeepsTheCluster(t *testing.T) {
 	}
 }
 
-// A link that has not synced yet is treated as one that has: what was accepted
-// goes on being tried.
+// Links that have not synced yet are treated like others: the accepted credentials
+// stay in use.
 func TestInvalidUpdateOfPendingLink(t *testing.T) {
 	inBubble(t, func(e *env) {
 		bad := secret("s", "east", "t1", 0)
 		bad.Data = nil
 		e.put(bad)
 		e.linked("east=pending")
-		e.last(1).sync()
-		e.served(e.last(1))
+		e.served(e.sync(1))
 	}, secret("s", "east", "t1", 0))
 }
 
 // A stale cluster is replaced by one that works.
 func TestStaleRotated(t *testing.T) {
 	inBubble(t, func(e *env) {
-		first := e.last(1)
-		first.sync()
+		first := e.sync(1)
 		first.lose("certificate has expired")
 		e.put(secret("s", "east", "t2", 0))
 		e.linked("east=ready")
 		e.served(first)
-		e.last(2).sync()
-		e.served(e.last(2))
+		e.served(e.sync(2))
 		e.status("s east ready")
 	}, secret("s", "east", "t1", 0))
 }
@@ -180,16 +169,14 @@ func TestDuplicates(t *testing.T) {
 		e.put(secret("a", "east", "young", 0))
 		e.last(1)
 
-		e.remove("b") // the winner: the next takes over, as a rotation does
+		e.remove("b") // the one in use: the next one replaces it, as in a rotation
 		e.linked("east=ready")
 		e.served(first)
-		e.last(2).sync()
-		e.served(e.last(2))
+		e.served(e.sync(2))
 		e.status("a east ready")
 		e.put(secret("older", "east", "oldest", 9)) // the label moved to an older Secret
 		e.served(e.made[1])
-		e.last(3).sync()
-		e.served(e.last(3))
+		e.served(e.sync(3))
 	}, secret("a", "east", "young", 0), secret("b", "east", "old", 5))
 }
 
@@ -201,33 +188,30 @@ func TestDuplicatesOfSameAge(t *testing.T) {
 	}, secret("b", "east", "of-b", 5), secret("a", "east", "of-a", 5))
 }
 
-// A Secret that was never valid gives way; one that became invalid stays, since
-// no edit takes a cluster down.
+// An older Secret that was never valid is passed over; one that became invalid stays in
+// use, since no edit takes a cluster down.
 func TestInvalidWinner(t *testing.T) {
 	bad := secret("a", "east", "t", 5)
 	bad.Data = nil
 	inBubble(t, func(e *env) {
-		second := e.last(1)
-		second.sync()
+		e.sync(1)
 		e.status("a east rejected: key kubeconfig is missing", "b east ready")
 		e.put(secret("a", "east", "t", 5))
-		first := e.last(2)
-		first.sync()
+		first := e.sync(2)
 		e.served(first)
 		e.put(bad)
 		e.served(first)
 		e.last(2)
 		e.status("a east ready !the Secret as it is now…", "b east rejected: duplicate…")
 		e.remove("a")
-		e.last(3).sync()
-		e.served(e.last(3))
+		e.served(e.sync(3))
 	}, bad, secret("b", "east", "young", 0))
 }
 
-// The winner's takeover by a Secret with the same credentials changes nothing.
+// If the Secret in use is replaced by one with the same credentials, nothing changes.
 func TestDuplicateWithSameCredentials(t *testing.T) {
 	inBubble(t, func(e *env) {
-		e.last(1).sync()
+		e.sync(1)
 		e.remove("a")
 		e.last(1)
 		e.served(e.last(1))

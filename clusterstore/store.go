@@ -26,10 +26,10 @@ const DefaultGrace = 30 * time.Second
 type Options struct {
 	Namespace  string                // where the link Secrets are: the control plane's
 	Rules      cluster.Rules         // for all clusters
-	Table      *federation.Table     // what the links are entered into
+	Table      *federation.Table     // gets the links
 	Log        *zap.Logger           // nil: no logs
-	Registerer prometheus.Registerer // of the Store's own metrics; nil: none
-	Metrics    *cluster.Metrics      // of its clusters; nil: none
+	Registerer prometheus.Registerer // for the Store's own metrics; nil: no metrics
+	Metrics    *cluster.Metrics      // of its clusters; nil: no metrics
 	Grace      time.Duration         // 0: DefaultGrace
 }
 
@@ -42,40 +42,38 @@ func (o *Options) validate() error {
 	}
 	switch {
 	case o.Namespace == "":
-		return errors.New("clusterstore: no namespace to find link Secrets in")
+		return errors.New("clusterstore: Options.Namespace, the namespace of the link Secrets, is empty")
 	case o.Table == nil:
-		return errors.New("clusterstore: no table")
+		return errors.New("clusterstore: Options.Table is nil")
 	case o.Grace < 0:
-		return errors.New("clusterstore: negative grace")
+		return fmt.Errorf("clusterstore: Options.Grace is negative: %v", o.Grace)
 	}
 	return nil
 }
 
-// Store follows the link Secrets of a namespace: for every cluster name that
-// they name there is a Cluster, entered into the table for as long as there are
-// Secrets for it.
+// Store watches the link Secrets of a namespace. For every cluster name on their
+// labels it runs a Cluster, which is in the table for as long as there are Secrets
+// with that name.
 //
-// What happens to one cluster concerns no other: each name has a goroutine of
-// its own, and Secrets are only handed to it. Of several Secrets for one name the
-// oldest that can be used counts. An edit that makes a Secret unusable changes
-// nothing but its status. New credentials start a second Cluster beside the
-// first, which takes its place once it has synced, and never if it does not.
+// Clusters don't affect each other: each name has a goroutine of its own, which gets
+// the Secrets of that name.
 type Store struct {
 	// fixed
 	client  *kube.Client
 	opts    Options
-	create  func(*rest.Config, cluster.Config) (follower, error)
+	create  func(*rest.Config, cluster.Config) (linkedCluster, error)
 	settled chan struct{}
 
 	secrets federation.Latest[snapshot]
-	unread  atomic.Pointer[error] // why Secrets can't be read; nil: they can, as far as known
+	readErr atomic.Pointer[error] // why Secrets can't be read; nil: they can, as far as known
 
 	mu    sync.Mutex
 	links map[federation.ClusterName]*link
 }
 
-// NewStore checks the options. It does no IO and starts nothing. The client is
-// the local cluster's, and needs to read Secrets in the namespace.
+// NewStore checks the options and registers metrics. It does no IO and starts no
+// goroutine. The client is the local cluster's, and needs the right to list and watch
+// Secrets in the namespace.
 func NewStore(client *kube.Client, o Options) (*Store, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
@@ -95,8 +93,8 @@ func NewStore(client *kube.Client, o Options) (*Store, error) {
 	return s, nil
 }
 
-// newCluster makes the Cluster that these credentials lead to.
-func (s *Store) newCluster(from *rest.Config, cfg cluster.Config) (follower, error) {
+// newCluster makes a Cluster that is read with these credentials.
+func (s *Store) newCluster(from *rest.Config, cfg cluster.Config) (linkedCluster, error) {
 	client, err := kube.New(cfg.Name, from, s.opts.Metrics.Requests())
 	if err != nil {
 		return nil, fmt.Errorf("cluster %s: %w", cfg.Name, err)
@@ -105,18 +103,18 @@ func (s *Store) newCluster(from *rest.Config, cfg cluster.Config) (follower, err
 	return cluster.New(cfg)
 }
 
-// Run follows the Secrets until ctx ends. When it returns, all clusters have
-// stopped; the table is left as it is, so that nothing is withdrawn on the way
-// out. It is called once.
+// Run watches the Secrets until ctx ends. When it returns, all clusters have
+// stopped. The table keeps what it has, so that proxies lose no endpoint while the
+// gateway shuts down. Call it once.
 func (s *Store) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
-	running.Go(func() { s.followSecrets(ctx) })
-	told := make(map[string]string)
+	running.Go(func() { s.watchSecrets(ctx) })
+	logged := make(map[string]string)
 	for {
 		now, newer := s.secrets.Get()
 		if now.listed {
-			s.reportRefused(now, told)
+			s.logRefused(now, logged)
 			s.dispatch(now, func(l *link) { running.Go(func() { l.run(ctx) }) })
 		}
 		select {
@@ -127,13 +125,12 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 }
 
-// Settled is closed once the Secrets have been listed and no link is pending any
-// more: each has been found ready, unreachable or not usable. Once closed it
-// stays closed.
+// Settled returns a channel that is closed once the Secrets have been listed and no
+// link is pending: each has been found ready, unreachable or rejected. Links that come
+// later don't matter.
 func (s *Store) Settled() <-chan struct{} { return s.settled }
 
-// dispatch hands every link its Secrets, oldest first, and starts the links that
-// are missing.
+// dispatch gives every link its Secrets, oldest first, and starts links for new names.
 func (s *Store) dispatch(now snapshot, start func(*link)) {
 	lists := make(map[federation.ClusterName][]*credentials)
 	for _, c := range now.secrets {
@@ -158,8 +155,8 @@ func (s *Store) dispatch(now snapshot, start func(*link)) {
 	s.checkSettled()
 }
 
-// retire takes out a link that has no Secrets, unless it has got some meanwhile.
-func (s *Store) retire(l *link) bool {
+// removeIfUnused removes a link that has no Secrets, unless it has got some meanwhile.
+func (s *Store) removeIfUnused(l *link) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if list, _ := l.mailbox.Get(); len(list) > 0 {
@@ -170,16 +167,16 @@ func (s *Store) retire(l *link) bool {
 	return true
 }
 
-// settle notes that a link is not pending.
-func (s *Store) settle(l *link) {
+// markSettled records that a link is not pending, or has not been once.
+func (s *Store) markSettled(l *link) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l.settled = true
 	s.checkSettled()
 }
 
-// checkSettled closes settled when it is time, which is not before the first
-// dispatch: nothing asks earlier. s.mu is held.
+// checkSettled closes settled if all links are. It is not called before the first
+// dispatch. s.mu is held.
 func (s *Store) checkSettled() {
 	if closed(s.settled) {
 		return
@@ -192,29 +189,29 @@ func (s *Store) checkSettled() {
 	close(s.settled)
 }
 
-// reportRefused logs once per reason which Secrets can't be used. told holds
-// what has been said, by Secret.
-func (s *Store) reportRefused(now snapshot, told map[string]string) {
+// logRefused logs which Secrets can't be used, once for each reason. logged has, by
+// Secret, the reason that was logged last.
+func (s *Store) logRefused(now snapshot, logged map[string]string) {
 	refused := make(map[string]bool)
 	for _, c := range now.secrets {
 		if c.refused == nil {
 			continue
 		}
 		refused[c.secret] = true
-		if why := c.refused.Error(); told[c.secret] != why {
-			told[c.secret] = why
+		if why := c.refused.Error(); logged[c.secret] != why {
+			logged[c.secret] = why
 			s.opts.Log.Warn("link Secret can't be used", zap.String("secret", c.secret),
 				zap.Stringer("cluster", c.cluster), zap.Error(c.refused))
 		}
 	}
-	for secret := range told {
+	for secret := range logged {
 		if !refused[secret] {
-			delete(told, secret)
+			delete(logged, secret)
 		}
 	}
 }
 
-// closed tells whether a channel that nothing is sent on is closed.
+// closed reports whether a channel that is never sent on is closed.
 func closed(c <-chan struct{}) bool {
 	select {
 	case <-c:

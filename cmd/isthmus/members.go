@@ -37,7 +37,7 @@ type unserved struct {
 
 func newClustersPage(here *local.Local, store *clusterstore.Store, table *federation.Table) clustersPage {
 	var links secrets
-	listed, err := store.Secrets()
+	listed, err := store.SecretsListed()
 	if links.Listed = listed; err != nil {
 		links.Reason = err.Error()
 	}

@@ -12,17 +12,17 @@ import (
 	"isthmus/clusterstore/follow"
 )
 
-// snapshot is what link Secrets there are. It is immutable.
+// snapshot has all link Secrets at one time. It is immutable.
 type snapshot struct {
-	listed  bool           // false: not known yet
+	listed  bool           // false: they have not been listed yet
 	secrets []*credentials // oldest first
 }
 
-// followSecrets publishes what link Secrets there are, until ctx ends. They are
-// selected by type only, so that one without label can be reported. While they
-// can't be read, what was known of them stays.
-func (s *Store) followSecrets(ctx context.Context) {
-	known := make(secrets)
+// watchSecrets keeps s.secrets up to date until ctx ends. Secrets are selected by
+// type only, so that one without the label can be reported. While they can't be
+// read, the last snapshot stays.
+func (s *Store) watchSecrets(ctx context.Context) {
+	known := make(secretCache)
 	follow.NewGroup(follow.Options{NoWatchList: s.client.NoWatchList}, follow.New(follow.Kind[*corev1.Secret, *credentials]{
 		Name: "secrets", Needed: true,
 		Calls:  follow.CallsOf(s.client.Core.Secrets(s.opts.Namespace)),
@@ -35,32 +35,32 @@ func (s *Store) followSecrets(ctx context.Context) {
 		},
 		Into:    known,
 		Applied: func() { s.secrets.Set(known.snapshot()) },
-		Report:  s.reportReading,
+		Report:  s.reportReadable,
 	})).Run(ctx, nil)
 }
 
-// reportReading notes whether link Secrets can be read, and logs when that begins
-// and ceases to fail.
-func (s *Store) reportReading(err error) {
+// reportReadable records whether link Secrets can be read (err is nil), and logs when
+// that changes.
+func (s *Store) reportReadable(err error) {
 	log := s.opts.Log.With(zap.String("namespace", s.opts.Namespace))
 	if err == nil {
-		if s.unread.Swap(nil) != nil {
+		if s.readErr.Swap(nil) != nil {
 			log.Info("link Secrets can be read again")
 		}
 		return
 	}
 	err = s.client.Printable(err)
-	if s.unread.CompareAndSwap(nil, &err) {
+	if s.readErr.CompareAndSwap(nil, &err) {
 		log.Error("link Secrets can't be read; links stay as they are", zap.Error(err))
 	}
 }
 
-// secrets are the versions of link Secrets that were read last, by key. It is a
-// [follow.Store]; each change is published as a whole.
-type secrets map[string]*credentials
+// secretCache has the newest version of each link Secret, by key. It is a
+// [follow.Store].
+type secretCache map[string]*credentials
 
-// Put takes a Secret, unless it is the version that is there already.
-func (s secrets) Put(key string, c *credentials) follow.Effect {
+// Put stores a Secret, unless it is the version that is there already.
+func (s secretCache) Put(key string, c *credentials) follow.Effect {
 	old := s[key]
 	switch {
 	case old == nil:
@@ -73,17 +73,17 @@ func (s secrets) Put(key string, c *credentials) follow.Effect {
 	return follow.Replaced
 }
 
-func (s secrets) Drop(key string) bool {
+func (s secretCache) Drop(key string) bool {
 	_, existed := s[key]
 	delete(s, key)
 	return existed
 }
 
-func (s secrets) PrepareDrop(string) {}
+func (s secretCache) PrepareDrop(string) {}
 
-func (s secrets) Keys(yield func(string) bool) { maps.Keys(s)(yield) }
+func (s secretCache) Keys(yield func(string) bool) { maps.Keys(s)(yield) }
 
-func (s secrets) snapshot() snapshot {
+func (s secretCache) snapshot() snapshot {
 	list := slices.Collect(maps.Values(s))
 	sortCredentials(list)
 	return snapshot{listed: true, secrets: list}
