@@ -28,21 +28,21 @@ const (
 var claimWords = [noClaim]string{byIP: "Pods with IP ", byHostPort: "Pods with host port ", byDraining: "", byWorkload: "ExternalWorkloads at "}
 
 // claim returns its claim to the address.
-func (s *location) claim(addr netip.AddrPort) claim {
-	if s.workload {
-		if s.has(addr.Port()) {
+func (l *location) claim(addr netip.AddrPort) claim {
+	if l.workload {
+		if l.has(addr.Port()) {
 			return byWorkload
 		}
 		return noClaim
 	}
 	c := noClaim
 	switch ip := addr.Addr(); {
-	case !s.hostNetwork && slices.Contains(s.ips, ip):
+	case !l.hostNetwork && slices.Contains(l.ips, ip):
 		c = byIP
-	case slices.Contains(s.hosts, ip) && s.has(addr.Port()):
+	case slices.Contains(l.hosts, ip) && l.has(addr.Port()):
 		c = byHostPort
 	}
-	if c != noClaim && s.life == podEnding {
+	if c != noClaim && l.life == podEnding {
 		return byDraining
 	}
 	return c

@@ -29,23 +29,23 @@ const (
 func (l life) runs() bool { return l == podRunning || l == podEnding }
 
 // has reports whether the port is one of its ports.
-func (s *location) has(port uint16) bool {
-	_, ok := slices.BinarySearch(s.ports, port)
+func (l *location) has(port uint16) bool {
+	_, ok := slices.BinarySearch(l.ports, port)
 	return ok
 }
 
-func (s *location) equal(o *location) bool {
-	return s == o || s != nil && o != nil && s.life == o.life && s.hostNetwork == o.hostNetwork && s.workload == o.workload &&
-		slices.Equal(s.ips, o.ips) && slices.Equal(s.hosts, o.hosts) && slices.Equal(s.ports, o.ports)
+func (l *location) equal(o *location) bool {
+	return l == o || l != nil && o != nil && l.life == o.life && l.hostNetwork == o.hostNetwork && l.workload == o.workload &&
+		slices.Equal(l.ips, o.ips) && slices.Equal(l.hosts, o.hosts) && slices.Equal(l.ports, o.ports)
 }
 
 // all iterates over its IPs, own ones and its node's, each once. nil has none.
-func (s *location) all(yield func(netip.Addr) bool) {
-	if s == nil || s.life == podGone {
+func (l *location) all(yield func(netip.Addr) bool) {
+	if l == nil || l.life == podGone {
 		return
 	}
-	own := s.ips
-	if s.hostNetwork {
+	own := l.ips
+	if l.hostNetwork {
 		own = nil
 	}
 	for _, ip := range own {
@@ -53,7 +53,7 @@ func (s *location) all(yield func(netip.Addr) bool) {
 			return
 		}
 	}
-	for _, ip := range s.hosts {
+	for _, ip := range l.hosts {
 		if !slices.Contains(own, ip) && !yield(ip) {
 			return
 		}
