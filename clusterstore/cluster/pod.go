@@ -31,7 +31,7 @@ const (
 // Pods of one ReplicaSet or Job share those names and values too.
 //
 // So a Pod with realistic labels that is in no slice takes 220 to 280 bytes if it has
-// siblings in a ReplicaSet or a StatefulSet, and up to 450 if it is the only one of a
+// siblings in a ReplicaSet or a StatefulSet, and up to 530 if it is the only one of a
 // Job. A Pod with a label key that no other Pod has takes 600 to 700 bytes more.
 //
 // Endpoints of ExternalWorkloads are made like those of Pods, so an ExternalWorkload is
