@@ -19,8 +19,8 @@ func many(c *cluster, n, k int) {
 	}
 }
 
-// flip is a Source that hands out ready slices, one of which alternates: the
-// benchmarks measure the table, not a source.
+// flip is a Source that returns prepared slices, one of which alternates, so that
+// the benchmarks measure the table and not a source.
 type flip struct {
 	share [2]Share
 	n     int
@@ -42,7 +42,7 @@ func newFlip(n, k int) *flip {
 	return f
 }
 
-// flipped is all of a slice but one.
+// flipped returns all endpoints of a slice but the first.
 func flipped(s *Slice) (eps []Endpoint) {
 	for _, e := range s.Endpoints[1:] {
 		eps = append(eps, *e)
@@ -50,8 +50,8 @@ func flipped(s *Slice) (eps []Endpoint) {
 	return eps
 }
 
-// BenchmarkChanged: one endpoint of one cluster flips, in a service of 5
-// clusters; and how that grows with endpoints, clusters and views.
+// BenchmarkChanged: one endpoint of one cluster changes, with different numbers of
+// endpoints, clusters and keys.
 func BenchmarkChanged(b *testing.B) {
 	for _, x := range []struct{ clusters, slices, views int }{{5, 10, 1}, {5, 10, 4}, {1, 1, 1}, {1, 10, 1}, {1, 100, 1}, {10, 10, 1}, {50, 10, 1}} {
 		b.Run(fmt.Sprintf("clusters=%d/endpoints=%d/views=%d", x.clusters, x.slices*100, x.views), func(b *testing.B) {
@@ -81,7 +81,7 @@ func BenchmarkChanged(b *testing.B) {
 	}
 }
 
-// BenchmarkChangedUnwatched: nothing watched, nothing done.
+// BenchmarkChangedUnwatched: a change of a service that is not watched.
 func BenchmarkChangedUnwatched(b *testing.B) {
 	table, id := NewTable(Options{}), ServiceID{"ns", "web"}
 	table.Link("c0", Ready, newFlip(0, 10))
@@ -100,13 +100,13 @@ func BenchmarkDiff(b *testing.B) {
 	from, to := &Set{Endpoints: before}, &Set{Endpoints: after}
 	b.ReportAllocs()
 	for b.Loop() {
-		if put, gone := Diff(from, to); len(put) != 1 || len(gone) != 1 {
-			b.Fatal(len(put), len(gone))
+		if added, removed := Diff(from, to); len(added) != 1 || len(removed) != 1 {
+			b.Fatal(len(added), len(removed))
 		}
 	}
 }
 
-// BenchmarkWatch: one more watch of a view that is there.
+// BenchmarkWatch: one more watch of a key that is watched already.
 func BenchmarkWatch(b *testing.B) {
 	table, id := NewTable(Options{}), ServiceID{"ns", "web"}
 	table.Link("c0", Ready, newFlip(0, 10))
@@ -119,8 +119,8 @@ func BenchmarkWatch(b *testing.B) {
 	}
 }
 
-// BenchmarkWatched: two clusters, all of whose addresses overlap, in slices of
-// one endpoint.
+// BenchmarkWatched: two clusters that offer the same addresses, in slices of one
+// endpoint.
 func BenchmarkWatched(b *testing.B) {
 	for _, n := range []int{1000, 4000} {
 		b.Run(fmt.Sprint("addresses=", n), func(b *testing.B) {

@@ -2,12 +2,13 @@ package federation
 
 import "slices"
 
-// choose is what one kind of client sees of all the endpoints on offer. It
-// returns all itself when nothing has to be left out; order is kept.
+// choose returns the endpoints that one kind of client sees of all the endpoints
+// on offer, in the same order. When nothing has to be left out it returns all
+// itself, so that most kinds of clients share one list.
 //
-// In this order: the instance asked for; then, for members of the local cluster
-// only, internalTrafficPolicy: Local (nodeLocal) or else zone hints; then the
-// address family. This is also where a preference between clusters belongs.
+// It filters in this order: the requested instance; then, for endpoints of the
+// local cluster only, internalTrafficPolicy: Local (nodeLocal) or else zone hints;
+// then the address family. A preference between clusters would belong here too.
 func choose(all []*Endpoint, ipv6, nodeLocal bool, c Client) []*Endpoint {
 	list := all
 	if c.Instance != "" {
@@ -23,8 +24,9 @@ func choose(all []*Endpoint, ipv6, nodeLocal bool, c Client) []*Endpoint {
 	return family(list, ipv6)
 }
 
-// inZone leaves of the local endpoints those that are hinted to the zone. Hints
-// count only if every local endpoint has one and at least one is for the zone.
+// inZone keeps those local endpoints that are hinted to the zone. As in
+// kube-proxy, hints count only if every local endpoint has one and at least one is
+// for the zone. Endpoints of other clusters are all kept.
 func inZone(list []*Endpoint, zone string) []*Endpoint {
 	hinted := false
 	for _, e := range list {
@@ -51,24 +53,24 @@ func family(list []*Endpoint, ipv6 bool) []*Endpoint {
 	if !ipv6 {
 		return keep(list, func(e *Endpoint) bool { return e.Addr.Addr().Is4() })
 	}
-	type twin struct {
+	type peer struct {
 		cluster ClusterName
 		name    string
 	}
-	six := make(map[twin]struct{})
+	hasIPv6 := make(map[peer]struct{})
 	for _, e := range slices.Backward(list) {
 		if e.Addr.Addr().Is4() {
 			break
 		}
 		if e.Twin != "" {
-			six[twin{e.Cluster, e.Twin}] = struct{}{}
+			hasIPv6[peer{e.Cluster, e.Twin}] = struct{}{}
 		}
 	}
 	return keep(list, func(e *Endpoint) bool {
 		if !e.Addr.Addr().Is4() {
 			return true
 		}
-		_, ok := six[twin{e.Cluster, e.Twin}]
+		_, ok := hasIPv6[peer{e.Cluster, e.Twin}]
 		return !ok
 	})
 }

@@ -2,28 +2,28 @@ package federation
 
 import "slices"
 
-// Definition says what a service of the local cluster is made of.
+// Definition lists the members that make up a service of the local cluster.
 type Definition struct {
-	// Members hold the endpoints, in the order that settles who wins an
-	// address; no member twice. A service that is not federated has one: itself,
-	// or the remote Service that it mirrors. None means a mirror that does not
-	// say of which service.
+	// Members are in order of precedence: an address that several of them offer
+	// belongs to the first. No member is listed twice. A service that is not
+	// federated has one member: itself, or the remote Service that it mirrors.
+	// None means a mirror without the name of a remote Service.
 	Members []Member
-	// Federated: members that can't be had (not linked, no such Service,
-	// ExternalName) are passed over, and the service exists without them.
+	// Federated: members that are not available (not linked, no such Service,
+	// ExternalName) are skipped, and the service exists without them.
 	Federated bool
 }
 
-// MemberStatus says what a member is good for.
+// MemberStatus is whether a member contributes endpoints, and if not, why.
 type MemberStatus struct {
 	Link    LinkState
 	Service ServiceState // only meaningful while Link is Ready
 }
 
-// Serving tells whether the member contributes what its Service has.
+// Serving reports whether the member contributes the endpoints of its Service.
 func (s MemberStatus) Serving() bool { return s.Link == Ready && s.Service == Present }
 
-// String says why a member does not serve, in words for a log.
+// String is why a member does not serve, in words for a log.
 func (s MemberStatus) String() string {
 	switch {
 	case s.Link != Ready:
@@ -36,7 +36,7 @@ func (s MemberStatus) String() string {
 	return "serving"
 }
 
-// equal tells whether the two say the same; nil says "gone".
+// equal compares two definitions; nil means "not defined".
 func (d *Definition) equal(o *Definition) bool {
 	if d == nil || o == nil {
 		return d == o
@@ -44,6 +44,6 @@ func (d *Definition) equal(o *Definition) bool {
 	return d.Federated == o.Federated && slices.Equal(d.Members, o.Members)
 }
 
-// plain tells whether the member is a service of the local cluster that stands
-// for itself only: whether it is there is nobody's concern but its own.
+// plain reports whether the member is an ordinary service of the local cluster.
+// That one is missing is not a fault of federation, so it is never reported.
 func (d *Definition) plain(m Member) bool { return !d.Federated && m.Cluster == Local }

@@ -1,43 +1,40 @@
-// Package federation merges what several clusters offer of a service into what
-// one kind of client sees of it.
+// Package federation merges what several clusters offer of a service, and
+// publishes what each kind of client sees of it.
 //
-// A [Table] joins definitions (a service and its members) with clusters (each a
-// [Source]) and publishes, for every watched [Key], a [Set]: immutable, sorted
-// by address, one endpoint per address. Whoever holds two sets can [Diff] them.
+// A [Table] joins definitions (which members make up a service) with clusters
+// (each a [Source]). For every watched [Key] it publishes a [Set]: immutable,
+// sorted by address, one endpoint per address. [Diff] compares two sets.
 //
-// What callers may rely on:
+//	t := federation.NewTable(federation.Options{})
+//	t.Link("east", federation.Ready, east)     // a Source
+//	t.Define(web, &federation.Definition{Federated: true,
+//		Members: []federation.Member{{Service: web}, {Cluster: "east", Service: web}}})
 //
-//   - Inputs are idempotent and free of order. Define, Link, Unlink and Changed
-//     may come in any sequence; the published sets are a function of the newest
-//     definitions and of what the sources say when asked.
-//   - Keys are pushed, state is pulled: Changed carries no data, the table asks
-//     the source again. Nothing is asked for a service that nobody watches.
-//   - The table starts no goroutines. When a method returns, what follows from
-//     it has been published.
-//   - Everything published is never written again and may be shared freely.
+//	w := t.Watch(federation.Key{Service: web, Port: 80})
+//	defer w.Close()
+//	for {
+//		set, replaced := w.Get()
+//		...
+//		<-replaced
+//	}
+//
+// Guarantees:
+//
+//   - The order of calls does not matter, and repeating one changes nothing: the
+//     published sets depend only on the newest definitions, the newest links and
+//     what the sources return when they are read.
+//   - Changed carries no data: the table reads the source again. It reads nothing
+//     for a service that is not watched.
+//   - Published values are never written again and may be shared freely.
 //     Endpoints that did not change keep their pointer from set to set.
+//   - A set without endpoints has a [Reason], so that a server can distinguish
+//     "empty" from "unknown" and from "can never work" without further queries.
 //
-// Decisions:
+// Concurrency: all methods may be called at any time by any goroutine. The table
+// starts no goroutines: when a method returns, its effects have been published.
+// A Source must not call the table while it is being read.
 //
-//   - A plain, a remote-discovery and a federated service are one case: a list
-//     of one or more members.
-//   - What a member offers comes as slices whose pointers stay while they are
-//     unchanged. A change is found by comparing slice pointers, and only the
-//     addresses of changed slices are settled again; the rest of the merged list
-//     is copied as it is. So the work follows the changed slice, not the set; what
-//     is left of the set's size is one array of pointers, copied and compared.
-//   - Which addresses more than one slice offers is remembered: for all others
-//     nobody has to be asked but the slice that changed.
-//   - An address that several members (or several slices of one) offer goes to
-//     the first in definition order, then slice order. The others stay on
-//     offer, and take over when the winner leaves.
-//   - What a client sees is chosen by one pure function (choose). Where nothing
-//     has to be left out, every kind of client shares the merged list itself.
-//   - A set says why it is empty (Reason), so that a server can tell "empty"
-//     from "unknown" and from "can never work" without asking anybody else.
-//
-// The package imports the standard library only and knows neither Kubernetes
-// nor gRPC.
-//
-// ARCHITECTURE.md, at the module's root, says how the packages work together.
+// The package imports the standard library only: it knows neither Kubernetes nor
+// gRPC. ARCHITECTURE.md, at the module's root, describes how the packages work
+// together.
 package federation

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Kind says what stands behind an address.
+// Kind is what has an address.
 type Kind uint8
 
 const (
@@ -21,49 +21,50 @@ const (
 type Label struct{ Name, Value string }
 
 // Identity is the name that a peer's TLS certificate must bear. The zero value
-// is none. DNS and URI exclude each other.
+// is none. At most one of DNS and URI is set.
 type Identity struct {
 	DNS        string // dns_like_identity
 	URI        string // uri_like_identity
-	ServerName string // SNI; empty: not said
+	ServerName string // SNI; empty: not sent
 }
 
-// Endpoint is everything that a proxy is told about one address, short of what
-// depends on the gateway's flags or on who asks. It is immutable: never written
-// after it has been handed to anybody.
+// Endpoint is everything that is sent to a proxy about one address, except what
+// depends on the gateway's flags or on the client. It is immutable: never written
+// after it has been published or returned.
 type Endpoint struct {
 	Addr    netip.AddrPort // never an IPv4-mapped IPv6 address, never with a zone
 	Kind    Kind
 	Cluster ClusterName
 
-	Zone     string   // where it is; empty: unknown. Bare addresses have none
+	Zone     string   // its node's zone; empty: unknown. Bare addresses have none
 	Node     string   // the Pod's node; empty for everything else
 	Hostname string   // the endpoint's hostname in its slice
-	Twin     string   // which Pod or Workload of its cluster it is; empty: none
+	Twin     string   // identifies its Pod or Workload within the cluster: IPv4 and IPv6 addresses of one have the same; empty: none
 	Hints    []string // zone hints (hints.forZones), sorted
 
 	// Group is shared by the endpoints of one slice: labels that are the
 	// same for all of them (service, namespace, target_…), sorted by name.
 	Group []Label
-	// Labels are its own, sorted by name, without those that follow from
+	// Labels are its own, sorted by name, without those that are made of
 	// other fields: zone, zone_locality, target_cluster.
 	Labels []Label
 
 	Identity  Identity
 	Authority string // authority override; empty: none
 
-	// Meshed: a Linkerd proxy takes this port's traffic, so that protocol
+	// Meshed: a Linkerd proxy receives this port's traffic, so that protocol
 	// hints and HTTP/2 parameters make sense.
 	Meshed bool
 	// Opaque: the port's protocol must not be detected.
 	Opaque bool
-	// InboundPort is the proxy's, for the transport header; zero: the
-	// header can't be used (the proxy's own port, or none known).
+	// InboundPort is the proxy's inbound port, for the transport header. Zero:
+	// the header can't be used, since the endpoint is one of the proxy's own
+	// ports, or the inbound port is not known.
 	InboundPort uint16
 }
 
-// Equal tells whether the two say the same, to clients and to the choice of what
-// clients see.
+// Equal reports whether the two have the same content, and so are the same to
+// clients and to the choice of what clients see.
 func (e *Endpoint) Equal(o *Endpoint) bool {
 	return e == o || e.Addr == o.Addr && e.Kind == o.Kind && e.Cluster == o.Cluster &&
 		e.Zone == o.Zone && e.Node == o.Node && e.Hostname == o.Hostname && e.Twin == o.Twin &&

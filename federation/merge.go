@@ -5,18 +5,19 @@ import (
 	"slices"
 )
 
-// offer is what one member has on offer: slices whose pointers stay while they
-// are unchanged.
+// offer is what one member has on offer: slices whose pointers stay the same while
+// they are unchanged. The first offer with an address wins it, and within an offer
+// the first slice. The others remain in the list, and take over when the winner
+// leaves.
 type offer []*Slice
 
-// contested holds every address that more than one slice offers, of whichever
-// member, and perhaps some that no longer are. For all others there is nobody to
-// ask but the slice that changes: who wins them is found without a look at the
-// rest of the set.
+// contested holds every address that more than one slice offers, of the same or
+// of different members, and perhaps some that were contested earlier. The winner of
+// any other address is known from the slice that changed alone, without a search
+// through all offers.
 type contested map[netip.AddrPort]struct{}
 
-// merge settles every address from scratch: sorted, one endpoint per address,
-// the first offer that has it wins, within an offer the first slice.
+// merge merges all offers from scratch: sorted, one endpoint per address.
 func merge(offers []offer) ([]*Endpoint, contested) {
 	n := 0
 	for _, o := range offers {
@@ -41,21 +42,25 @@ func merge(offers []offer) ([]*Endpoint, contested) {
 	}), c
 }
 
-// remerge is merge(offers) where merged and c are what it was before the offer
+// remerge returns what merge(offers) does, given its results from before the offer
 // at i changed from old. Endpoints equal to those in merged keep their pointer,
 // and merged itself is returned if nothing has changed. It may write to c.
+//
+// Only addresses of slices whose pointer changed are compared. So the work depends
+// on the size of the changed slice; of the whole set, one list of pointers is
+// copied. If much has changed, merging from scratch is cheaper.
 func remerge(merged []*Endpoint, c contested, offers []offer, i int, old offer) ([]*Endpoint, contested) {
-	list := differing(old, offers[i])
+	list := touchedAddrs(old, offers[i])
 	if len(list) == 0 {
 		return merged, c
 	}
 	if 8*len(list) > len(merged) {
 		fresh, c := merge(offers)
-		return retain(merged, fresh), c
+		return keepPointers(merged, fresh), c
 	}
 	return patch(merged, list, func(t touched, was bool) *Endpoint {
-		if _, ok := c[t.addr]; !ok && (t.old || !was) && t.offers < 2 {
-			return t.now // nobody else offers it
+		if _, ok := c[t.addr]; !ok && (t.before || !was) && t.offers < 2 {
+			return t.now // no other slice offers it
 		}
 		now, several := winner(offers, t.addr)
 		if several {
@@ -67,10 +72,10 @@ func remerge(merged []*Endpoint, c contested, offers []offer, i int, old offer) 
 	}), c
 }
 
-// retain gives the endpoints of list that are equal to those in old their old
-// pointers; it returns old itself if that makes the two the same. It writes to
-// list, which must be fresh.
-func retain(old, list []*Endpoint) []*Endpoint {
+// keepPointers replaces the endpoints of list that are equal to those in old by the
+// old pointers. It returns old itself if that makes the two the same. It writes to
+// list, which must not be shared.
+func keepPointers(old, list []*Endpoint) []*Endpoint {
 	j, same := 0, len(old) == len(list)
 	for i, e := range list {
 		for j < len(old) && compareAddr(old[j], e) < 0 {
@@ -88,18 +93,18 @@ func retain(old, list []*Endpoint) []*Endpoint {
 	return list
 }
 
-// touched is an address that may be settled otherwise after a change.
+// touched is an address whose winner may be another after a change.
 type touched struct {
 	addr   netip.AddrPort
-	old    bool      // a changed slice offered it before
-	now    *Endpoint // the first changed slice's that offers it now; nil: none does
-	offers int       // how many of them do
+	before bool      // a changed slice offered it before
+	now    *Endpoint // of the first changed slice that offers it now; nil: none does
+	offers int       // how many changed slices offer it now
 }
 
-// differing lists, sorted, the addresses that could be settled otherwise after
-// the change: where the two offers hold different pointers at the same place,
-// once the slices that they share at both ends are passed over.
-func differing(old, new offer) []touched {
+// touchedAddrs lists, sorted, the addresses whose winner may be another after the
+// change from old to new. It skips the slices that both have at the beginning and
+// at the end, and compares the others place by place.
+func touchedAddrs(old, new offer) []touched {
 	for len(old) > 0 && len(new) > 0 && old[0] == new[0] {
 		old, new = old[1:], new[1:]
 	}
@@ -111,20 +116,20 @@ func differing(old, new offer) []touched {
 		if i < min(len(old), len(new)) && old[i] == new[i] {
 			continue
 		}
-		walk(at(old, i), at(new, i), func(a, b *Endpoint) {
+		forEachChange(endpointsAt(old, i), endpointsAt(new, i), func(a, b *Endpoint) {
 			if b == nil {
-				list = append(list, touched{addr: a.Addr, old: true})
+				list = append(list, touched{addr: a.Addr, before: true})
 			} else {
-				list = append(list, touched{addr: b.Addr, old: a != nil, now: b, offers: 1})
+				list = append(list, touched{addr: b.Addr, before: a != nil, now: b, offers: 1})
 			}
 		})
 	}
 	slices.SortStableFunc(list, func(a, b touched) int { return a.addr.Compare(b.addr) })
-	return fold(list)
+	return combine(list)
 }
 
-// fold makes one of the entries for the same address. It writes to list.
-func fold(list []touched) []touched {
+// combine makes one entry of those for the same address. It writes to list.
+func combine(list []touched) []touched {
 	n := 0
 	for _, t := range list {
 		if n == 0 || list[n-1].addr != t.addr {
@@ -133,7 +138,7 @@ func fold(list []touched) []touched {
 			continue
 		}
 		one := &list[n-1]
-		one.old, one.offers = one.old || t.old, one.offers+t.offers
+		one.before, one.offers = one.before || t.before, one.offers+t.offers
 		if one.now == nil {
 			one.now = t.now
 		}
@@ -141,15 +146,16 @@ func fold(list []touched) []touched {
 	return list[:n]
 }
 
-func at(o offer, i int) []*Endpoint {
+// endpointsAt returns the endpoints of the slice at i; nil if there is none.
+func endpointsAt(o offer, i int) []*Endpoint {
 	if i < len(o) {
 		return o[i].Endpoints
 	}
 	return nil
 }
 
-// winner is the endpoint that an address goes to, nil if nobody offers it, and
-// tells whether somebody else offers it too.
+// winner returns the endpoint that wins an address, nil if no slice offers it, and
+// whether several slices offer it.
 func winner(offers []offer, a netip.AddrPort) (won *Endpoint, several bool) {
 	for _, o := range offers {
 		for _, s := range o {
@@ -168,15 +174,16 @@ func find(list []*Endpoint, a netip.AddrPort) (int, bool) {
 	return slices.BinarySearchFunc(list, a, func(e *Endpoint, a netip.AddrPort) int { return e.Addr.Compare(a) })
 }
 
-// patch returns list with each of the addresses (sorted, no duplicates) going to
-// settle's answer; list itself if that changes nothing.
-func patch(list []*Endpoint, addrs []touched, settle func(t touched, was bool) *Endpoint) []*Endpoint {
-	var out []*Endpoint // of list's endpoints, those before from are in it
+// patch returns list with the endpoint at each of the addresses (sorted, no
+// duplicates) replaced by what pick returns: nil removes it. was is whether list has
+// the address. It returns list itself if that changes nothing.
+func patch(list []*Endpoint, addrs []touched, pick func(t touched, was bool) *Endpoint) []*Endpoint {
+	var out []*Endpoint // has all of list's endpoints before from
 	from := 0
 	for _, t := range addrs {
 		i, was := find(list[from:], t.addr)
 		i += from
-		now := settle(t, was)
+		now := pick(t, was)
 		if was && now != nil && list[i].Equal(now) || !was && now == nil {
 			continue
 		}

@@ -25,7 +25,7 @@ type ServiceID struct{ Namespace, Name string }
 
 func (id ServiceID) String() string { return id.Namespace + "/" + id.Name }
 
-// Member is one cluster's share of a service.
+// Member is one cluster's Service among those that make up a service.
 type Member struct {
 	Cluster ClusterName
 	Service ServiceID
@@ -33,15 +33,16 @@ type Member struct {
 
 func (m Member) String() string { return m.Service.String() + "@" + m.Cluster.String() }
 
-// Client is the part of a request that changes the answer. Empty fields are
-// unknown, or not asked for.
+// Client is the part of a request that changes the answer. An empty field is
+// unknown, or not part of the request.
 type Client struct {
 	Zone     string // the client's zone: topology.kubernetes.io/zone of its node
 	Node     string // the client's node
-	Instance string // the hostname asked for, as in <hostname>.<service>.<namespace>
+	Instance string // the requested hostname, as in <hostname>.<service>.<namespace>
 }
 
-// Key names one view. Equal keys see the same sets.
+// Key is a service port and the part of a client that changes the answer. Watches
+// of equal keys get the same sets.
 type Key struct {
 	Service ServiceID
 	Port    uint16

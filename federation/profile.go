@@ -5,63 +5,64 @@ import (
 	"time"
 )
 
-// ProfileKey names one destination, as the clients of one namespace know it:
+// ProfileKey names one destination, as the clients of one namespace see it:
 // a service port (Addr is zero), one endpoint of a service by its hostname
-// (Instance is set), or an address (Service is zero). Equal keys see the same
-// profiles.
+// (Instance is set), or an address (Service is zero). Watches of equal keys get
+// the same profiles.
 type ProfileKey struct {
 	Service  ServiceID
 	Instance string         // hostname of an endpoint, as in <hostname>.<service>.<namespace>; empty: the service
-	Addr     netip.AddrPort // a service's cluster IP, a Pod's address, or anybody's; never an IPv4-mapped IPv6 address, never with a zone
-	Port     uint16         // of the service; that of Addr stands there
+	Addr     netip.AddrPort // a service's cluster IP, a Pod's address, or any other; never an IPv4-mapped IPv6 address, never with a zone
+	Port     uint16         // of the service; zero with Addr, which has its own
 	// Namespace is the client's, whose own ServiceProfiles come first. Empty: it is
-	// not known, or it makes no difference, as the service's own, or with Instance.
-	// Clients say what they like: there need be no such namespace.
+	// not known, or it makes no difference, because it is the service's own or
+	// because Instance is set. Clients choose it freely: it need not exist.
 	Namespace string
 }
 
-// ProfileReason says why there is nothing to tell of a destination.
+// ProfileReason is why a destination has no profile.
 type ProfileReason uint8
 
 const (
-	// Told: there is a profile.
-	Told ProfileReason = iota
+	// Resolved: the destination has a profile.
+	Resolved ProfileReason = iota
 	// NoService: there is no such service.
 	NoService
 	// NoPort: the service does not declare the port.
 	NoPort
 	// NoAddress: the service is of type ExternalName, and declares the port.
 	NoAddress
-	// NoInstance: no endpoint of the service has that hostname, or nothing is
-	// known yet of what that endpoint is.
+	// NoInstance: no endpoint of the service has that hostname, or the Pod of that
+	// endpoint is not known yet.
 	NoInstance
-	// Ambiguous: several claim the address. It is not known who has it.
+	// Ambiguous: several objects claim the address, so its owner is not known.
 	Ambiguous
 )
 
-// Profile is what is told of one destination: a service port or one endpoint. It
-// is immutable.
+// Profile describes one destination to a proxy: a service port or one endpoint.
+// It is immutable.
 type Profile struct {
-	Reason  ProfileReason // Told, or else all below but Claimed is zero
-	Claimed string        // with Ambiguous: by what, for people ("2 Services with cluster IP 10.0.0.1")
+	Reason  ProfileReason // unless Resolved, all fields below but Claimed are zero
+	Claimed string        // with Ambiguous: the objects that claim the address, as text ("2 Services with cluster IP 10.0.0.1")
 
 	// Of a service port.
 	Service ServiceID
 	Port    uint16
 	Name    string          // the service's, fully qualified; empty: it is an endpoint's profile
 	Routes  *ServiceProfile // nil: the default
-	// Rejected: the ServiceProfile that counts can't be used, and Routes is nil.
-	// Who has had Routes keeps them.
+	// Rejected: the ServiceProfile that applies is invalid, and Routes is nil. A
+	// proxy that has received routes of this service keeps them.
 	Rejected bool
 	Opaque   bool // the service port's protocol must not be detected
 
 	// Endpoint is what has the address; nil: it is a service's profile. It has no
-	// Group: all labels are its own. Behind an address that nobody is known to have
-	// is an Endpoint of kind Address, whose Opaque goes by the default.
+	// Group: all labels are its own. For an address without a known owner it is an
+	// Endpoint of kind Address, whose Opaque follows the default opaque ports.
 	Endpoint *Endpoint
 }
 
-// Equal tells whether the two say the same.
+// Equal reports whether the two have the same content. ServiceProfiles are
+// compared by pointer.
 func (p *Profile) Equal(o *Profile) bool {
 	if p == o || p == nil || o == nil {
 		return p == o
@@ -71,8 +72,9 @@ func (p *Profile) Equal(o *Profile) bool {
 	return a == b && (p.Endpoint == o.Endpoint || p.Endpoint != nil && o.Endpoint != nil && p.Endpoint.Equal(o.Endpoint))
 }
 
-// ServiceProfile is what is told of the requests to a service. It is immutable,
-// and the same pointer for as long as the object behind it says the same.
+// ServiceProfile describes the requests to a service: routes, retries, traffic
+// splits. It is immutable, and the same pointer for as long as the Kubernetes
+// object has the same content.
 type ServiceProfile struct {
 	Namespace, Name string // of the object
 	Routes          []Route
@@ -80,7 +82,7 @@ type ServiceProfile struct {
 	Overrides       []Override
 }
 
-// Route is one kind of requests; the first that matches counts.
+// Route is one kind of requests. The first Route that matches a request applies.
 type Route struct {
 	Name      string
 	Condition Match
@@ -89,11 +91,11 @@ type Route struct {
 	Timeout   time.Duration // zero: none
 }
 
-// MatchKind says which field of a Match counts.
+// MatchKind is the kind of condition, and with it which field of a Match is used.
 type MatchKind uint8
 
 const (
-	MatchAll    MatchKind = iota // of Sub; all of nothing is everything
+	MatchAll    MatchKind = iota // of Sub; without Sub everything matches
 	MatchAny                     // of Sub
 	MatchNot                     // the one Sub
 	MatchMethod                  // of a request: Text
@@ -109,21 +111,21 @@ type Match struct {
 	Min, Max uint32
 }
 
-// ResponseClass is one kind of responses; the first that matches counts.
+// ResponseClass is one kind of responses. The first that matches applies.
 type ResponseClass struct {
 	Condition Match
 	Failure   bool
 }
 
-// RetryBudget bounds how many retries there are.
+// RetryBudget limits retries.
 type RetryBudget struct {
 	Ratio        float32
 	MinPerSecond uint32
 	TTL          time.Duration
 }
 
-// Override is where a part of the requests goes instead.
+// Override is a destination that gets a part of the requests instead of the service.
 type Override struct {
-	Authority string // with a port, or else that of the service is meant
+	Authority string // without a port it means the service's
 	Weight    uint32
 }

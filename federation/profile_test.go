@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestProfileEqual: profiles are equal only if all of them is, endpoints by what
-// they say.
+// TestProfileEqual: profiles are equal only if all of their fields are; endpoints
+// are compared by content.
 func TestProfileEqual(t *testing.T) {
 	endpoint := func() *Endpoint {
 		return &Endpoint{Addr: netip.MustParseAddrPort("10.0.0.1:80"), Labels: []Label{{Name: "pod", Value: "p"}}}

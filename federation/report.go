@@ -2,8 +2,9 @@ package federation
 
 import "slices"
 
-// report tells Options.Report about members whose status has changed. A cluster
-// that is pending or unreachable is not a member's fault, and not told here.
+// report calls Options.Report for members whose status has changed. A cluster that
+// is pending or unreachable concerns all its services, so it is not reported for
+// each of them.
 func (t *Table) report(id ServiceID, d *Definition, members []contribution) {
 	if t.opts.Report == nil || d == nil {
 		return
@@ -12,37 +13,38 @@ func (t *Table) report(id ServiceID, d *Definition, members []contribution) {
 		if s := c.status; d.plain(c.member) || s.Link == Pending || s.Link == Unreachable {
 			continue
 		}
-		if t.news(fault{id, c.member}, c.status) {
+		if t.statusChanged(serviceMember{id, c.member}, c.status) {
 			t.opts.Report(id, c.member, c.status)
 		}
 	}
 }
 
-// news remembers a member's status and tells whether it is another than the one
-// last reported. A member that nothing was ever said about counts as serving.
-func (t *Table) news(f fault, s MemberStatus) bool {
+// statusChanged remembers a member's status, and returns whether it differs from
+// the one last reported. A member without a report counts as serving.
+func (t *Table) statusChanged(m serviceMember, s MemberStatus) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if d := t.definitions[f.service]; d == nil || !slices.Contains(d.Members, f.member) {
-		return false // meanwhile no member any more
+	if d := t.definitions[m.service]; d == nil || !slices.Contains(d.Members, m.member) {
+		return false // no longer a member
 	}
-	old, known := t.reported[f]
+	old, known := t.reported[m]
 	if s.Serving() {
-		delete(t.reported, f)
+		delete(t.reported, m)
 		return known
 	}
-	t.reported[f] = s
+	t.reported[m] = s
 	return !known || old != s
 }
 
-// forget drops what was reported of members that are none any more. t.mu is held.
-func (t *Table) forget(id ServiceID, old, now *Definition) {
+// forgetReports drops the reports of those members of old that are not in now.
+// t.mu is held.
+func (t *Table) forgetReports(id ServiceID, old, now *Definition) {
 	if old == nil {
 		return
 	}
 	for _, m := range old.Members {
 		if now == nil || !slices.Contains(now.Members, m) {
-			delete(t.reported, fault{id, m})
+			delete(t.reported, serviceMember{id, m})
 		}
 	}
 }

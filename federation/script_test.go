@@ -11,12 +11,12 @@ import (
 )
 
 // TestScripts runs testdata/table/*: scripts whose output is every set that was
-// published, as a step from the one before.
+// published, as the step from the one before.
 //
 //	cluster NAME SERVICE [state=missing|external] [node-local]   then a line a slice: NAME ENDPOINT...
 //	define SERVICE [federated] MEMBER...          SERVICE@CLUSTER, or SERVICE for the local cluster
 //	undefine SERVICE
-//	link CLUSTER [pending|unreachable]            else ready, with what `cluster` wrote; `fresh` as a new source
+//	link CLUSTER [pending|unreachable]            else ready, with what `cluster` wrote; `fresh`: as a new source
 //	unlink CLUSTER
 //	watch NAME SERVICE [zone=] [node=] [instance=]
 //	close NAME
@@ -31,7 +31,7 @@ func TestScripts(t *testing.T) {
 			if err := w.run(d); err != nil {
 				d.Fatalf(t, "%v", err)
 			}
-			w.look()
+			w.printSteps()
 			return w.out.String()
 		})
 		w.closeAll(t)
@@ -173,8 +173,8 @@ func (w *world) write(c ClusterName, id ServiceID, opts map[string]string, nodeL
 	return nil
 }
 
-// look prints, for every watch whose set has changed, the step.
-func (w *world) look() {
+// printSteps prints, for every watch whose set has changed, the step.
+func (w *world) printSteps() {
 	names := make([]string, 0, len(w.watches))
 	for n := range w.watches {
 		names = append(names, n)
@@ -187,14 +187,14 @@ func (w *world) look() {
 			continue
 		}
 		fmt.Fprintf(&w.out, "%s v%d:", n, now.Version)
-		put, gone := Diff(x.last, now)
-		for _, e := range put {
+		added, removed := Diff(x.last, now)
+		for _, e := range added {
 			fmt.Fprintf(&w.out, " +%v@%v", e.Addr.Addr(), e.Cluster)
 			if e.Identity.DNS != "" {
 				fmt.Fprintf(&w.out, "(%s)", e.Identity.DNS)
 			}
 		}
-		for _, a := range gone {
+		for _, a := range removed {
 			fmt.Fprintf(&w.out, " -%v", a.Addr())
 		}
 		fmt.Fprintf(&w.out, " [%d]", len(now.Endpoints))
@@ -214,13 +214,14 @@ func (w *world) look() {
 	}
 }
 
-// closeAll also checks that a table that nobody watches holds nothing but its inputs.
+// closeAll closes all watches, twice, and checks that a table without watches keeps
+// nothing but its inputs.
 func (w *world) closeAll(t *testing.T) {
 	for _, x := range w.watches {
 		x.w.Close()
 		x.w.Close()
 	}
-	if len(w.table.watched) != 0 || len(w.table.users) != 0 {
-		t.Errorf("left behind: %d watched services, %d clusters in use", len(w.table.watched), len(w.table.users))
+	if len(w.table.watched) != 0 || len(w.table.byMember) != 0 {
+		t.Errorf("not released: %d watched services, %d clusters in use", len(w.table.watched), len(w.table.byMember))
 	}
 }

@@ -5,24 +5,23 @@ import (
 	"time"
 )
 
-// Reason says why a set has no endpoints, where that is more than "there are
-// none".
+// Reason is why a set has no endpoints, if the service is more than just empty.
 type Reason uint8
 
 const (
-	// None: there is nothing more to say.
+	// None: the set has endpoints, or the service exists and is empty.
 	None Reason = iota
 	// Undefined: no such service is defined.
 	Undefined
-	// NoRemoteService: a mirror that does not say of which remote Service.
+	// NoRemoteService: a mirror without the name of its remote Service.
 	NoRemoteService
 	// NotLinked: its only cluster is not linked.
 	NotLinked
 	// External: the service, or the one that a mirror names, is of type
 	// ExternalName.
 	External
-	// Unknown: a member's cluster is pending or unreachable, and nobody else
-	// offers anything. Unknown is not empty.
+	// Unknown: a member's cluster is pending or unreachable, and no other member
+	// offers endpoints. The service may have some.
 	Unknown
 )
 
@@ -32,37 +31,37 @@ type Set struct {
 	Version   uint64      // one more than the Set it replaced
 	Exists    bool        // the service is defined and, for remote discovery, its remote Service too
 	Complete  bool        // no member's cluster is pending
-	ByNode    bool        // the answer depends on the client's node: ask Table.Key again if the Key in use has none, or has one and this is false
+	ByNode    bool        // the answer depends on the client's node. If the Key in use has a node and this is false, or the other way round, call Table.Key again
 	Reason    Reason      // None unless Endpoints is empty
-	Cluster   ClusterName // with NotLinked: the cluster that is not
-	Changed   time.Time   // when its newest change happened in its cluster; zero: not known. Only measured
-	Origin    ClusterName // with Changed: that cluster
+	Cluster   ClusterName // with NotLinked: the cluster that is not linked
+	Changed   time.Time   // when the newest change happened in its cluster, for metrics; zero: not known
+	Origin    ClusterName // with Changed: the cluster
 	Endpoints []*Endpoint // sorted by Addr, one per Addr; unchanged endpoints keep their pointer
 }
 
-// Diff tells how to get from one set's endpoints to another's: what to put (new
-// or changed) and what to take out. A nil from is an empty set. Both results are
-// sorted by address and share memory with neither set. Exists and Reason may
-// differ while Diff is empty.
-func Diff(from, to *Set) (put []*Endpoint, gone []netip.AddrPort) {
+// Diff returns the step from one set's endpoints to another's: the endpoints to
+// add, which are new or have changed, and the addresses to remove. A nil from is an
+// empty set. Both results are sorted by address and share memory with neither set.
+// Exists and Reason may differ while Diff is empty.
+func Diff(from, to *Set) (added []*Endpoint, removed []netip.AddrPort) {
 	var a []*Endpoint
 	if from != nil {
 		a = from.Endpoints
 	}
-	walk(a, to.Endpoints, func(old, new *Endpoint) {
+	forEachChange(a, to.Endpoints, func(old, new *Endpoint) {
 		switch {
 		case new == nil:
-			gone = append(gone, old.Addr)
+			removed = append(removed, old.Addr)
 		case old == nil || !old.Equal(new):
-			put = append(put, new)
+			added = append(added, new)
 		}
 	})
-	return put, gone
+	return added, removed
 }
 
-// walk calls f for every address at which the two sorted lists hold different
-// pointers; the side that does not have the address is nil.
-func walk(a, b []*Endpoint, f func(a, b *Endpoint)) {
+// forEachChange calls f, in order, for every address at which the two sorted lists
+// have different pointers. The side that does not have the address is nil.
+func forEachChange(a, b []*Endpoint, f func(a, b *Endpoint)) {
 	i, j := 0, 0
 	for i < len(a) && j < len(b) {
 		if a[i] == b[j] {

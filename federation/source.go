@@ -1,12 +1,12 @@
 package federation
 
-// ServiceState says what a cluster holds under a service's name.
+// ServiceState is what kind of Service a cluster has by a name.
 type ServiceState uint8
 
 const (
 	// Missing: the cluster has no such Service.
 	Missing ServiceState = iota
-	// Present: it has, endpoints or not.
+	// Present: it has one, with or without endpoints.
 	Present
 	// ExternalName: it has one of type ExternalName, which has no endpoints
 	// that could be served.
@@ -14,8 +14,9 @@ const (
 )
 
 // Slice is a part of a Share that changes as a whole: the endpoints of one
-// EndpointSlice for one port. It is immutable; a source hands out the same
-// pointer for as long as nothing in it has changed.
+// EndpointSlice for one port. It is immutable. A source returns the same pointer
+// for as long as its content has not changed: the table finds changes by comparing
+// pointers.
 type Slice struct {
 	Endpoints []*Endpoint // sorted by Addr, one per Addr
 }
@@ -24,27 +25,27 @@ type Slice struct {
 type Share struct {
 	State     ServiceState
 	NodeLocal bool     // the Service's own internalTrafficPolicy is Local
-	Slices    []*Slice // the order settles which slice wins an address; empty ones may be left out
+	Slices    []*Slice // in order of precedence: an address in several of them belongs to the first; empty ones may be left out
 }
 
 // Source is a cluster's current state. It is safe for concurrent use and never
 // calls back into the Table.
 type Source interface {
-	// State says what the cluster holds under that name, now.
+	// State returns what kind of Service the cluster has by that name, now.
 	State(ServiceID) ServiceState
-	// Reader prepares to read one service port. It registers nothing: a
-	// Reader that is not used any more is garbage.
+	// Reader returns a Reader of one service port. It registers nothing: a Reader
+	// need not be closed.
 	Reader(ServiceID, uint16) Reader
 }
 
 // Reader reads one service port of one cluster, again and again. It may keep
-// what it read last, to hand out unchanged Slices again. It is used by one
-// goroutine at a time.
+// what it read last, to return unchanged Slices again. It is used by one goroutine
+// at a time.
 type Reader interface {
 	Read() Share
 }
 
-// LinkState says how far a linked cluster is.
+// LinkState is whether the table can read a cluster, and if not, whether to wait.
 type LinkState uint8
 
 const (
@@ -52,9 +53,10 @@ const (
 	Unlinked LinkState = iota
 	// Pending: linked and still starting; worth waiting for.
 	Pending
-	// Unreachable: linked, nothing known yet, and not to be waited for.
+	// Unreachable: linked, nothing known yet, and not worth waiting for.
 	Unreachable
-	// Ready: its state is known. It stays ready when its API is lost.
+	// Ready: its objects are known. It stays ready when its API server can't be
+	// reached any more.
 	Ready
 )
 

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// cluster is a Source whose slices a test writes: one share a service, the same
-// for every port but for the port of the addresses.
+// cluster is a Source whose slices a test writes. A service has one share: it is the
+// same for every port, except for the port of the addresses.
 type cluster struct {
 	name ClusterName
 
@@ -65,7 +65,7 @@ type clusterReader struct {
 	last map[string]*Slice
 }
 
-// Read keeps the pointer of every slice that says the same as before.
+// Read returns the old pointer of every slice whose content has not changed.
 func (r *clusterReader) Read() Share {
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()

@@ -1,7 +1,6 @@
 package federation
 
 import (
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -9,11 +8,11 @@ import (
 
 // Options are a Table's. The zero value serves IPv4 only and reports nothing.
 type Options struct {
-	// IPv6 lets IPv6 addresses into the sets; where it is false none is.
+	// IPv6: sets contain IPv6 addresses. Otherwise they are left out.
 	IPv6 bool
-	// Report is told when a member of a watched service begins not to serve,
-	// for another reason than before, or serves again. It must neither block
-	// nor call the Table.
+	// Report is called when a member of a watched service stops serving, does not
+	// serve for another reason than before, or serves again. It must neither
+	// block nor call the Table. nil: not called.
 	Report func(ServiceID, Member, MemberStatus)
 }
 
@@ -23,22 +22,24 @@ type Options struct {
 type Table struct {
 	opts Options // fixed
 
-	// mu is a leaf: it is held for map access only, never while a source is
-	// asked, and taken while a service's own lock is held, not the other way.
+	// mu is a leaf in the lock order: it is held for map access only, never while
+	// a source is read. It may be taken while a watched service's lock is held.
 	mu          sync.Mutex
 	definitions map[ServiceID]*Definition
 	links       map[ClusterName]link
-	watched     map[ServiceID]*service
-	users       map[ClusterName]map[ServiceID][]*service // watched services by member; the lists are replaced, not written
-	reported    map[fault]MemberStatus                   // members that do not serve, as last reported
+	watched     map[ServiceID]*watchedService
+	byMember    map[ClusterName]map[ServiceID][]*watchedService // the lists are replaced, not written
+	reported    map[serviceMember]MemberStatus                  // members that do not serve, as last reported
 }
 
+// link is a cluster's link as set by Table.Link. The zero value: not linked.
 type link struct {
 	state LinkState
-	src   Source
+	src   Source // nil unless state is Ready
 }
 
-type fault struct {
+// serviceMember is one member of one service.
+type serviceMember struct {
 	service ServiceID
 	member  Member
 }
@@ -49,14 +50,14 @@ func NewTable(o Options) *Table {
 		opts:        o,
 		definitions: make(map[ServiceID]*Definition),
 		links:       make(map[ClusterName]link),
-		watched:     make(map[ServiceID]*service),
-		users:       make(map[ClusterName]map[ServiceID][]*service),
-		reported:    make(map[fault]MemberStatus),
+		watched:     make(map[ServiceID]*watchedService),
+		byMember:    make(map[ClusterName]map[ServiceID][]*watchedService),
+		reported:    make(map[serviceMember]MemberStatus),
 	}
 }
 
-// Define says what a service is made of; nil: the service is gone. The table
-// keeps d, which must not be written any more.
+// Define sets the definition of a service, and publishes what that changes; nil
+// removes it. The table keeps d, which must not be written any more.
 func (t *Table) Define(id ServiceID, d *Definition) {
 	t.mu.Lock()
 	old := t.definitions[id]
@@ -74,25 +75,26 @@ func (t *Table) Define(id ServiceID, d *Definition) {
 		t.unindex(s, old)
 		t.index(s, d)
 	}
-	t.forget(id, old, d)
+	t.forgetReports(id, old, d)
 	t.mu.Unlock()
 	if s != nil {
 		s.rebuild()
 	}
 }
 
-// Link says how far a linked cluster is and, with Ready, what it holds. Ready
-// with another source than before replaces that one in a single step: whoever
-// rotates credentials links the new source first and stops the old one after.
-// Sources must be comparable (pointers).
+// Link sets the state of a cluster's link, with Ready also its source, and
+// publishes what that changes. Ready with another source than before replaces the
+// old one in one step. So to rotate credentials, link the new source first, and stop
+// the old one after that. Sources must be comparable (pointers); without Ready src
+// is nil.
 func (t *Table) Link(c ClusterName, state LinkState, src Source) {
-	t.relink(c, link{state, src})
+	t.setLink(c, link{state, src})
 }
 
-// Unlink says that a cluster is not linked any more.
-func (t *Table) Unlink(c ClusterName) { t.relink(c, link{}) }
+// Unlink removes a cluster's link, and publishes what that changes.
+func (t *Table) Unlink(c ClusterName) { t.setLink(c, link{}) }
 
-func (t *Table) relink(c ClusterName, l link) {
+func (t *Table) setLink(c ClusterName, l link) {
 	t.mu.Lock()
 	if t.links[c] == l {
 		t.mu.Unlock()
@@ -103,8 +105,8 @@ func (t *Table) relink(c ClusterName, l link) {
 	} else {
 		t.links[c] = l
 	}
-	var affected []*service
-	for _, list := range t.users[c] {
+	var affected []*watchedService
+	for _, list := range t.byMember[c] {
 		affected = append(affected, list...)
 	}
 	t.mu.Unlock()
@@ -113,21 +115,22 @@ func (t *Table) relink(c ClusterName, l link) {
 	}
 }
 
-// Changed says that a service of a cluster may not be what its source said
-// before. It carries no data: the source is asked again, if anybody watches. at
-// is when the change happened; it is only measured, and may be zero.
+// Changed reads a service of a cluster again, if it is a member of a service that
+// is watched, and publishes what has changed. at is when the change happened. It is
+// passed on in Set.Changed, for metrics, and may be zero.
 func (t *Table) Changed(c ClusterName, svc ServiceID, at time.Time) {
 	t.mu.Lock()
-	affected := t.users[c][svc]
+	affected := t.byMember[c][svc]
 	t.mu.Unlock()
 	for _, s := range affected {
-		s.reread(Member{c, svc}, at)
+		s.readMember(Member{c, svc}, at)
 	}
 }
 
-// Key returns the coarsest key that has the same answer for this client: Node
-// only where a policy is Local, as far as the table knows by now (Set.ByNode
-// tells more), Zone and Instance always.
+// Key returns the coarsest key that has the same answer for this client, so that
+// as many clients as possible share it. It has Zone and Instance always, Node only
+// if the service's internalTrafficPolicy is Local, as far as the table knows now.
+// See Set.ByNode.
 func (t *Table) Key(id ServiceID, port uint16, c Client) Key {
 	t.mu.Lock()
 	s := t.watched[id]
@@ -138,13 +141,14 @@ func (t *Table) Key(id ServiceID, port uint16, c Client) Key {
 	return Key{Service: id, Port: port, Client: c}
 }
 
-// Watch follows what clients of that kind see. There is always a Set, for a
-// service that is not defined too. Watches of equal keys share everything.
+// Watch returns a watch of the sets for a key. There is always a Set, also for a
+// service that is not defined. Watches of equal keys share everything. If a source
+// panics while it is read, so does Watch.
 func (t *Table) Watch(k Key) *Watch[*Set] {
 	t.mu.Lock()
 	s := t.watched[k.Service]
 	if s == nil {
-		s = &service{table: t, id: k.Service, ports: make(map[uint16]*port)}
+		s = &watchedService{table: t, id: k.Service, ports: make(map[uint16]*port)}
 		t.watched[k.Service] = s
 		t.index(s, t.definitions[k.Service])
 	}
@@ -153,69 +157,24 @@ func (t *Table) Watch(k Key) *Watch[*Set] {
 	var latest *Latest[*Set]
 	defer func() {
 		if latest == nil { // a source has panicked
-			t.unuse(s)
+			t.release(s)
 		}
 	}()
-	latest = s.open(k)
+	latest = s.watch(k)
 	return NewWatch(latest, func() {
-		s.shut(k)
-		t.unuse(s)
+		s.unwatch(k)
+		t.release(s)
 	})
 }
 
-// unuse ends one watch's use of a service.
-func (t *Table) unuse(s *service) {
+// release ends one watch's use of a service.
+func (t *Table) release(s *watchedService) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if s.refs--; s.refs == 0 {
 		delete(t.watched, s.id)
 		t.unindex(s, t.definitions[s.id])
 	}
-}
-
-// Linked returns the state of every linked cluster.
-func (t *Table) Linked() map[ClusterName]LinkState {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	states := make(map[ClusterName]LinkState, len(t.links))
-	for c, l := range t.links {
-		states[c] = l.state
-	}
-	return states
-}
-
-// Unserved is a member that does not serve.
-type Unserved struct {
-	Service ServiceID
-	Member  Member
-	Status  MemberStatus
-}
-
-// Unserved lists the members of federated and mirrored services that do not
-// serve now, watched or not, sorted by service and then in definition order.
-// It asks every source about every such member: for people and scrapes.
-func (t *Table) Unserved() []Unserved {
-	t.mu.Lock()
-	definitions, links := maps.Clone(t.definitions), maps.Clone(t.links)
-	t.mu.Unlock()
-	var list []Unserved
-	for id, d := range definitions {
-		for _, m := range d.Members {
-			if d.plain(m) {
-				continue
-			}
-			l := links[m.Cluster]
-			status := MemberStatus{Link: l.state}
-			if l.state == Ready {
-				status.Service = l.src.State(m.Service)
-			}
-			if !status.Serving() {
-				list = append(list, Unserved{id, m, status})
-			}
-		}
-	}
-	slices.SortStableFunc(list, func(a, b Unserved) int { return a.Service.compare(b.Service) })
-	return list
 }
 
 // inputs returns the newest definition of a service and the links of its
@@ -234,34 +193,34 @@ func (t *Table) inputs(id ServiceID) (*Definition, []link) {
 	return d, links
 }
 
-// index enters a watched service under its members. t.mu is held.
-func (t *Table) index(s *service, d *Definition) {
+// index adds a watched service to byMember. t.mu is held.
+func (t *Table) index(s *watchedService, d *Definition) {
 	if d == nil {
 		return
 	}
 	for _, m := range d.Members {
-		services := t.users[m.Cluster]
+		services := t.byMember[m.Cluster]
 		if services == nil {
-			services = make(map[ServiceID][]*service)
-			t.users[m.Cluster] = services
+			services = make(map[ServiceID][]*watchedService)
+			t.byMember[m.Cluster] = services
 		}
 		services[m.Service] = append(slices.Clip(services[m.Service]), s)
 	}
 }
 
-// unindex takes a watched service out again. t.mu is held.
-func (t *Table) unindex(s *service, d *Definition) {
+// unindex removes a watched service from byMember. t.mu is held.
+func (t *Table) unindex(s *watchedService, d *Definition) {
 	if d == nil {
 		return
 	}
 	for _, m := range d.Members {
-		services := t.users[m.Cluster]
-		rest := slices.DeleteFunc(slices.Clone(services[m.Service]), func(o *service) bool { return o == s })
+		services := t.byMember[m.Cluster]
+		rest := slices.DeleteFunc(slices.Clone(services[m.Service]), func(o *watchedService) bool { return o == s })
 		if services[m.Service] = rest; len(rest) == 0 {
 			delete(services, m.Service)
 		}
 		if len(services) == 0 {
-			delete(t.users, m.Cluster)
+			delete(t.byMember, m.Cluster)
 		}
 	}
 }

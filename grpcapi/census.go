@@ -111,7 +111,7 @@ type memberCount struct {
 }
 
 func (c *census) collectEndpoints(to results) {
-	watched := make(map[federation.Key]federation.Watched)
+	watched := make(map[federation.Key]federation.WatchedPort)
 	for _, w := range c.server.table.Watched() {
 		watched[federation.Key{Service: w.Service, Port: w.Port}] = w
 	}
@@ -130,7 +130,7 @@ func (c *census) collectEndpoints(to results) {
 		}
 		parts := watched[federation.Key{Service: u.key.Service, Port: u.key.Port}].Members
 		if len(parts) == 0 { // not defined: as in the cluster that would define it
-			parts = []federation.Part{{Member: federation.Member{Service: u.key.Service}, Status: federation.MemberStatus{Link: federation.Ready}}}
+			parts = []federation.WatchedMember{{Member: federation.Member{Service: u.key.Service}, Status: federation.MemberStatus{Link: federation.Ready}}}
 		}
 		for _, p := range parts {
 			if p.Status.Link == federation.Unlinked {
@@ -184,7 +184,7 @@ func countByCluster(list []*federation.Endpoint) map[federation.ClusterName]int 
 
 // shareOf is how many of the endpoints are the member's. Where a cluster has
 // several members of one service, that is what the member has on offer.
-func shareOf(p federation.Part, all []federation.Part, byCluster map[federation.ClusterName]int) int {
+func shareOf(p federation.WatchedMember, all []federation.WatchedMember, byCluster map[federation.ClusterName]int) int {
 	for _, other := range all {
 		if other.Member.Cluster == p.Member.Cluster && other.Member != p.Member {
 			return p.Offered

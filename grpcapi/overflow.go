@@ -55,7 +55,7 @@ func (s *Server) openGets(yield func([]string) bool) {
 func (s *Server) openProfiles(yield func([]string) bool) {
 	for _, u := range s.profiles.list() {
 		to, ok := serviceOf(u.key, u.newest)
-		if ok && u.streams > 0 && u.newest.Reason == federation.Told &&
+		if ok && u.streams > 0 && u.newest.Reason == federation.Resolved &&
 			!yield([]string{to.host(s.opts.ClusterDomain), strconv.Itoa(int(to.port))}) {
 			return
 		}

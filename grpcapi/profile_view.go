@@ -44,7 +44,7 @@ func (v *profileView) rest() int {
 	defer v.mu.Unlock()
 	v.told = nil
 	p, _ := v.get()
-	if p.Reason != federation.Told || p.Endpoint != nil && p.Endpoint.Kind == federation.Address {
+	if p.Reason != federation.Resolved || p.Endpoint != nil && p.Endpoint.Kind == federation.Address {
 		return 0
 	}
 	const bytes = 1 << 10

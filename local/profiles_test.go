@@ -59,7 +59,7 @@ func TestChangesOfTheCluster(t *testing.T) {
 			p, _ := w.Get()
 			return p.Reason
 		}
-		if reason(byName) != federation.NoService || reason(byIP) != federation.Told {
+		if reason(byName) != federation.NoService || reason(byIP) != federation.Resolved {
 			t.Errorf("at first %v and %v", reason(byName), reason(byIP))
 		}
 		web := &cluster.Service{Ports: []cluster.ServicePort{{Number: 80}}}

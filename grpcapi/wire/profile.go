@@ -77,7 +77,7 @@ func (e *Encoder) Profile(p *federation.Profile, r *Routing) *Frame {
 	switch {
 	case p.Endpoint != nil:
 		own = e.appendEndpointProfile(nil, p.Endpoint)
-	case p.Reason == federation.Told:
+	case p.Reason == federation.Resolved:
 		parts = mem.BufferSlice{r.data()}
 		own = appendServiceProfile(nil, p)
 	}

@@ -125,7 +125,7 @@ func matches(responses bool, depth int) *rapid.Generator[federation.Match] {
 
 // profileTwin says in the generated structs what a profile looks like.
 func profileTwin(o Options, p *federation.Profile) *pb.DestinationProfile {
-	if p.Reason != federation.Told {
+	if p.Reason != federation.Resolved {
 		return &pb.DestinationProfile{}
 	}
 	d := &pb.DestinationProfile{RetryBudget: budgetTwin(&federation.RetryBudget{Ratio: 0.2, MinPerSecond: 10, TTL: 10 * time.Second})}

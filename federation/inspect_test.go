@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// TestYields: an address is yielded by each member but the first that offers it,
-// once, in however many slices; and it is not while one member only has it.
+// TestYields: each member but the first yields an address that several members
+// offer, once, in however many of its slices it is. Of an address that one member
+// offers nothing is yielded.
 func TestYields(t *testing.T) {
 	slicesOf := func(lists ...string) (o offer) {
 		for _, list := range lists {
@@ -31,16 +32,16 @@ func TestYields(t *testing.T) {
 		{[]offer{slicesOf("ab"), slicesOf("ab", "bc"), slicesOf("b", "c")}, []int{0, 2, 2}},
 		{[]offer{nil, slicesOf("a", "a"), slicesOf("b"), slicesOf("a", "ab")}, []int{0, 0, 0, 2}},
 	} {
-		_, shared := merge(tc.offers)
-		p := &parts{offers: tc.offers, shared: slices.Collect(maps.Keys(shared))}
+		_, contested := merge(tc.offers)
+		p := &portSnapshot{offers: tc.offers, contested: slices.Collect(maps.Keys(contested))}
 		if got := p.yields(); !slices.Equal(got, tc.want) {
 			t.Errorf("%v: got %v, want %v", tc.offers, got, tc.want)
 		}
 	}
 }
 
-// TestOrigin: a set says where and when its newest change happened; nowhere, if
-// that was a link.
+// TestOrigin: a set has the cluster and the time of its newest change; neither, if
+// that was a change of a link.
 func TestOrigin(t *testing.T) {
 	web := ServiceID{"ns", "web"}
 	table, east := NewTable(Options{}), newCluster("east")

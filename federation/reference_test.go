@@ -1,9 +1,6 @@
 package federation
 
 import (
-	"cmp"
-	"fmt"
-	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"testing"
@@ -12,9 +9,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// dumb is what a table must publish, recomputed from scratch and in the most
-// obvious way from the inputs alone.
-func dumb(w *world, k Key, defs map[ServiceID]*Definition, links map[ClusterName]link, ipv6 bool) Set {
+// reference computes the set that a table must publish from the inputs alone, from
+// scratch and in the most obvious way.
+func reference(w *world, k Key, defs map[ServiceID]*Definition, links map[ClusterName]link, ipv6 bool) Set {
 	d := defs[k.Service]
 	if d == nil {
 		return Set{Complete: true, Reason: Undefined}
@@ -52,7 +49,7 @@ func dumb(w *world, k Key, defs map[ServiceID]*Definition, links map[ClusterName
 			}
 		}
 	}
-	set.Endpoints = dumbChoice(won, ipv6, set.ByNode, k.Client)
+	set.Endpoints = referenceChoice(won, ipv6, set.ByNode, k.Client)
 	if !d.Federated {
 		set.Exists = !notLinked && !missing
 	}
@@ -69,7 +66,7 @@ func dumb(w *world, k Key, defs map[ServiceID]*Definition, links map[ClusterName
 	return set
 }
 
-func dumbChoice(won map[netip.AddrPort]*Endpoint, ipv6, nodeLocal bool, c Client) []*Endpoint {
+func referenceChoice(won map[netip.AddrPort]*Endpoint, ipv6, nodeLocal bool, c Client) []*Endpoint {
 	var list []*Endpoint
 	for _, e := range won {
 		if c.Instance == "" || e.Hostname == c.Instance {
@@ -110,9 +107,9 @@ func dumbChoice(won map[netip.AddrPort]*Endpoint, ipv6, nodeLocal bool, c Client
 	return out
 }
 
-// TestTwin applies random operations to a table and compares, after each, every
-// watch with the dumb twin; it also checks what a watch promises from set to set.
-func TestTwin(t *testing.T) {
+// TestReference applies random operations to a table and compares, after each, every
+// watch with the reference. It also checks the guarantees from set to set.
+func TestReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ipv6 := rapid.Bool().Draw(t, "ipv6")
 		w := newWorld(Options{IPv6: ipv6})
@@ -134,7 +131,7 @@ func TestTwin(t *testing.T) {
 				d.Members = rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) Member {
 					return Member{clusters.Draw(t, "cluster"), svc.Draw(t, "service")}
 				}), 0, 4, func(m Member) Member { return m }).Draw(t, "members")
-				// one member of the local cluster at the most, as annotations have it
+				// at most one member of the local cluster, as annotations allow
 				seen := false
 				d.Members = slices.DeleteFunc(d.Members, func(m Member) bool {
 					drop := m.Cluster == Local && seen
@@ -182,7 +179,7 @@ func TestTwin(t *testing.T) {
 			"": func(t *rapid.T) {
 				for name, x := range w.watches {
 					now, _ := x.w.Get()
-					check(t, name, x.last, now, dumb(w, keys[name], defs, links, ipv6))
+					check(t, name, x.last, now, reference(w, keys[name], defs, links, ipv6))
 					x.last = now
 				}
 			},
@@ -190,12 +187,12 @@ func TestTwin(t *testing.T) {
 		for _, x := range w.watches {
 			x.w.Close()
 		}
-		if len(w.table.watched) != 0 || len(w.table.users) != 0 {
-			t.Errorf("left behind: %v %v", w.table.watched, w.table.users)
+		if len(w.table.watched) != 0 || len(w.table.byMember) != 0 {
+			t.Errorf("not released: %v %v", w.table.watched, w.table.byMember)
 		}
 		for f := range w.table.reported {
 			if d := defs[f.service]; d == nil || !slices.Contains(d.Members, f.member) {
-				t.Errorf("remembers a report of %v, which is no member", f)
+				t.Errorf("the report of %v is kept, which is no longer a member", f)
 			}
 		}
 	})
@@ -212,43 +209,36 @@ func check(t *rapid.T, name string, last, now *Set, want Set) {
 		return
 	}
 	if now.Version != last.Version+1 {
-		// The watch was looked at after every operation, and each publishes once.
+		// The watch is read after every operation, and each publishes at most once.
 		t.Fatalf("%s: version %d after %d", name, now.Version, last.Version)
 	}
-	put, gone := Diff(last, now)
-	if len(put)+len(gone) == 0 && last.Exists == now.Exists && last.Complete == now.Complete && last.ByNode == now.ByNode && last.Reason == now.Reason && last.Cluster == now.Cluster {
-		t.Fatalf("%s: version %d says nothing new", name, now.Version)
+	added, removed := Diff(last, now)
+	if len(added)+len(removed) == 0 && last.Exists == now.Exists && last.Complete == now.Complete && last.ByNode == now.ByNode && last.Reason == now.Reason && last.Cluster == now.Cluster {
+		t.Fatalf("%s: version %d is the same as the one before", name, now.Version)
 	}
-	held := make(map[netip.AddrPort]*Endpoint)
+	known := make(map[netip.AddrPort]*Endpoint)
 	for _, e := range last.Endpoints {
-		held[e.Addr] = e
+		known[e.Addr] = e
 	}
 	for _, e := range now.Endpoints {
-		if o := held[e.Addr]; o != nil && o != e && o.Equal(e) {
+		if o := known[e.Addr]; o != nil && o != e && o.Equal(e) {
 			t.Fatalf("%s: %v did not change, but its pointer did", name, e.Addr)
 		}
 	}
-	for _, a := range gone {
-		delete(held, a)
+	for _, a := range removed {
+		delete(known, a)
 	}
-	for _, e := range put {
-		held[e.Addr] = e
+	for _, e := range added {
+		known[e.Addr] = e
 	}
-	if len(held) != len(now.Endpoints) {
-		t.Fatalf("%s: the step leads to %d endpoints, want %d", name, len(held), len(now.Endpoints))
+	if len(known) != len(now.Endpoints) {
+		t.Fatalf("%s: the step leads to %d endpoints, want %d", name, len(known), len(now.Endpoints))
 	}
 	for _, e := range now.Endpoints {
-		if held[e.Addr] != e {
+		if known[e.Addr] != e {
 			t.Fatalf("%s: the step misses %v", name, e.Addr)
 		}
 	}
-}
-
-func text(list []*Endpoint) (s []string) {
-	for _, e := range list {
-		s = append(s, fmt.Sprintf("%v@%v", e.Addr, e.Cluster))
-	}
-	return s
 }
 
 func drawEndpoints(t *rapid.T) []Endpoint {
@@ -264,86 +254,4 @@ func drawEndpoints(t *rapid.T) []Endpoint {
 			Identity: Identity{DNS: rapid.SampledFrom([]string{"", "i"}).Draw(t, "identity")},
 		}
 	}), 0, 4, func(e Endpoint) netip.AddrPort { return e.Addr }).Draw(t, "endpoints")
-}
-
-// TestRemerge compares the way by touched addresses with merging from scratch,
-// over offers large enough that both ways are gone.
-func TestRemerge(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	for range 300 {
-		offers := make([]offer, 3)
-		for i := range offers {
-			for range 1 + r.IntN(6) {
-				offers[i] = append(offers[i], randomSlice(r, 40))
-			}
-		}
-		merged, shared := merge(offers)
-		for range 20 {
-			i := r.IntN(len(offers))
-			old := slices.Clone(offers[i])
-			for range 1 + r.IntN(2) {
-				offers[i] = randomChange(r, offers[i])
-			}
-			got, c := remerge(merged, shared, offers, i, old)
-			want, several := merge(offers)
-			for a := range several {
-				if _, ok := c[a]; !ok {
-					t.Fatalf("%v is offered more than once, which got lost", a)
-				}
-			}
-			if !slices.EqualFunc(got, want, (*Endpoint).Equal) {
-				t.Fatalf("remerge: %v, want %v", text(got), text(want))
-			}
-			if !slices.IsSortedFunc(got, func(a, b *Endpoint) int { return cmp.Or(compareAddr(a, b), 1) }) {
-				t.Fatalf("not strictly sorted: %v", text(got))
-			}
-			merged, shared = got, c
-		}
-	}
-}
-
-func randomChange(r *rand.Rand, o offer) offer {
-	o = slices.Clone(o)
-	switch i := r.IntN(len(o) + 1); {
-	case i == len(o) || r.IntN(4) == 0:
-		return slices.Insert(o, i, randomSlice(r, 40))
-	case r.IntN(4) == 0:
-		return slices.Delete(o, i, i+1)
-	case r.IntN(4) == 0:
-		o[i] = randomSlice(r, 40)
-	case r.IntN(3) == 0: // one endpoint more, which others may have too
-		e := &Endpoint{Addr: randomAddr(r), Zone: "new"}
-		if j, ok := find(o[i].Endpoints, e.Addr); !ok {
-			o[i] = &Slice{Endpoints: slices.Insert(slices.Clone(o[i].Endpoints), j, e)}
-		}
-	default: // one endpoint of it
-		s := &Slice{Endpoints: slices.Clone(o[i].Endpoints)}
-		if j := r.IntN(len(s.Endpoints) + 1); j < len(s.Endpoints) {
-			e := *s.Endpoints[j]
-			e.Zone += "x"
-			if s.Endpoints[j] = &e; r.IntN(2) == 0 {
-				s.Endpoints = slices.Delete(s.Endpoints, j, j+1)
-			}
-		}
-		o[i] = s
-	}
-	return o
-}
-
-func randomAddr(r *rand.Rand) netip.AddrPort {
-	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(r.IntN(250))}), 80)
-}
-
-func randomSlice(r *rand.Rand, n int) *Slice {
-	held := make(map[netip.AddrPort]*Endpoint)
-	for range r.IntN(n) {
-		a := randomAddr(r)
-		held[a] = &Endpoint{Addr: a, Zone: fmt.Sprint(r.IntN(3))}
-	}
-	s := &Slice{}
-	for _, e := range held {
-		s.Endpoints = append(s.Endpoints, e)
-	}
-	slices.SortFunc(s.Endpoints, compareAddr)
-	return s
 }
