@@ -9,8 +9,7 @@ import (
 	"isthmus/grpcapi/internal/wiretest"
 )
 
-// BenchmarkEncodeFull is what a set's first messages cost before they are sent,
-// however many streams there are.
+// BenchmarkEncodeFull encodes a set's first messages, once for all streams.
 func BenchmarkEncodeFull(b *testing.B) {
 	for _, n := range []int{50, 1000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -28,8 +27,7 @@ func BenchmarkEncodeFull(b *testing.B) {
 	}
 }
 
-// BenchmarkGetProfileEncode is what a change of a profile costs before it is
-// sent, however many streams there are.
+// BenchmarkGetProfileEncode encodes a profile, once for all streams.
 func BenchmarkGetProfileEncode(b *testing.B) {
 	for name, p := range map[string]*federation.Profile{
 		"service": wiretest.WebProfile(), "routes": wiretest.WebProfile(strings.Fields(strings.Repeat("route ", 20))...), "endpoint": {Endpoint: wiretest.Shop()},

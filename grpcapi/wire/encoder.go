@@ -6,25 +6,25 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Options say how endpoints are described to proxies. Zero fields are off.
+// Options change how endpoints are described to proxies. Zero fields are off.
 type Options struct {
-	H2Upgrade            bool                  // hint that meshed pods take HTTP/2
+	H2Upgrade            bool                  // hint that meshed pods accept HTTP/2
 	ForceOpaqueTransport bool                  // send to every meshed endpoint through its proxy's inbound port
-	ZoneWeights          bool                  // endpoints in the client's zone weigh ten times
-	TargetClusterLabel   bool                  // label endpoints of linked clusters target_cluster
+	ZoneWeights          bool                  // endpoints in the client's zone get ten times the weight
+	TargetClusterLabel   bool                  // endpoints of linked clusters get the label target_cluster
 	MeshedHTTP2          *pb.Http2ClientParams // for connections to meshed endpoints; nil: none
 }
 
-// Encoder encodes what clients of one zone are sent. It is immutable, and safe for
-// concurrent use.
+// Encoder encodes messages for the clients of one zone. It is immutable, and safe
+// for concurrent use.
 type Encoder struct {
 	zone    string // the client's; empty: unknown
 	options Options
 	http2   []byte // the encoded field of MeshedHTTP2; nil: none
 }
 
-// NewEncoder returns an Encoder for clients whose zone is not known. It fails if
-// the HTTP/2 parameters can't be encoded, and does not read them later.
+// NewEncoder returns an Encoder for clients whose zone is not known. It returns an
+// error if the HTTP/2 parameters can't be encoded, and does not keep them.
 func NewEncoder(o Options) (Encoder, error) {
 	e := Encoder{options: o}
 	e.options.MeshedHTTP2 = nil

@@ -9,7 +9,7 @@ import (
 	"isthmus/federation"
 )
 
-// Fields of WeightedAddr, and of the messages that it is made of.
+// Field numbers of WeightedAddr and of the messages in it.
 const (
 	addrAddr      protowire.Number = 1
 	addrWeight    protowire.Number = 3
@@ -37,8 +37,8 @@ const (
 
 const weight = 10000
 
-// appendAddr appends an endpoint's WeightedAddr, without the labels that its
-// message carries for all.
+// appendAddr appends the fields of an endpoint's WeightedAddr, without the shared
+// labels, which its message carries once for all.
 func (e *Encoder) appendAddr(b []byte, ep *federation.Endpoint, shared []federation.Label) []byte {
 	b = nested(b, addrAddr, func(b []byte) []byte { return appendTCP(b, ep.Addr) })
 	w := uint64(weight)
@@ -50,8 +50,8 @@ func (e *Encoder) appendAddr(b []byte, ep *federation.Endpoint, shared []federat
 	return e.appendPeer(b, ep)
 }
 
-// appendPeer appends the fields of a WeightedAddr that say how to talk to what
-// is behind the address.
+// appendPeer appends the fields of a WeightedAddr that describe how to connect to
+// the endpoint: identity, protocol, HTTP/2 parameters, authority.
 func (e *Encoder) appendPeer(b []byte, ep *federation.Endpoint) []byte {
 	b = appendIdentity(b, ep.Identity)
 	if meshed(ep) {
@@ -64,8 +64,8 @@ func (e *Encoder) appendPeer(b []byte, ep *federation.Endpoint) []byte {
 	return b
 }
 
-// meshed tells whether a Linkerd proxy takes the endpoint's traffic, as far as
-// hints are concerned. Behind a bare address with an identity is a gateway.
+// meshed reports whether the endpoint gets protocol hints. A bare address with an
+// identity is a multicluster gateway's, which is meshed.
 func meshed(ep *federation.Endpoint) bool {
 	switch ep.Kind {
 	case federation.Workload:
@@ -76,12 +76,12 @@ func meshed(ep *federation.Endpoint) bool {
 	return ep.Meshed
 }
 
-// local tells whether client and endpoint are known to be in one zone.
+// local reports whether client and endpoint are known to be in the same zone.
 func (e *Encoder) local(ep *federation.Endpoint) bool { return e.zone != "" && ep.Zone == e.zone }
 
-// appendHint appends what an endpoint behind a proxy says about its protocol. A
-// bare address says nothing unless HTTP/2 is on; for the others an empty hint
-// means that there is a proxy.
+// appendHint appends the protocol hint of a meshed endpoint. A bare address gets
+// none unless HTTP/2 is on. The others always get one, since an empty hint still
+// means that the endpoint is meshed.
 func (e *Encoder) appendHint(b []byte, ep *federation.Endpoint) []byte {
 	h2 := e.options.H2Upgrade || ep.Kind == federation.Workload
 	if ep.Kind == federation.Address {

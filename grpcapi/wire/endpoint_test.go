@@ -37,12 +37,12 @@ const (
 	chart2  = `http2{keep_alive{interval{seconds:10} timeout{seconds:3} while_idle:true}} `
 )
 
-// label is one of a golden message.
+// label is a label in a golden message.
 func label(name, value string) string {
 	return fmt.Sprintf("metric_labels{key:%q value:%q} ", name, value)
 }
 
-// TestGolden compares whole messages with the shapes of the reference. The
+// TestGolden compares whole messages with those of the reference. The
 // numbers are those of its own test cases.
 func TestGolden(t *testing.T) {
 	vm := &federation.Endpoint{
@@ -109,7 +109,7 @@ func TestGolden(t *testing.T) {
 			`addrs{` + shopAddr + shopLabels + label("target_cluster", "east") + noZone + shopID + `protocol_hint{h2{}}}` + shopSet},
 		{"target cluster, local", Options{H2Upgrade: true, TargetClusterLabel: true}, "", wiretest.Shop(),
 			`addrs{` + shopAddr + shopLabels + noZone + shopID + `protocol_hint{h2{}}}` + shopSet},
-		{"target cluster, said by the slice", Options{H2Upgrade: true, TargetClusterLabel: true}, "",
+		{"target cluster, set by the slice", Options{H2Upgrade: true, TargetClusterLabel: true}, "",
 			with(gateway, func(e *federation.Endpoint) { e.Cluster = "north"; e.Identity = federation.Identity{} }),
 			`addrs{` + gatewayText + `authority_override{authority_override:"some-auth.com:2"}}` + gatewaySet},
 		{"X-04 gateway", Options{H2Upgrade: true, ForceOpaqueTransport: true, MeshedHTTP2: wiretest.HTTP2Params()}, "west-1a", gateway,
@@ -140,8 +140,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestSharedLabels: what all endpoints of a message share stands once, but for their
-// names; everything else stands on its address.
+// TestSharedLabels: labels that all endpoints of a message have are sent once, except
+// those that name the endpoint. All others are sent with their address.
 func TestSharedLabels(t *testing.T) {
 	type eps = []*federation.Endpoint
 	var addr byte
@@ -181,8 +181,8 @@ func TestSharedLabels(t *testing.T) {
 		p := wiretest.Proxy{}
 		p.Apply(&pb.Update{Update: &pb.Update_Add{Add: u}})
 		for i, e := range tc.list {
-			if got, want := p.Endpoints[e.Addr].MetricLabels, twin(o, "a", e).MetricLabels; !maps.Equal(got, want) {
-				t.Errorf("%s: %v ends up with %v, want %v", name, e.Addr, got, want)
+			if got, want := p.Endpoints[e.Addr].MetricLabels, reference(o, "a", e).MetricLabels; !maps.Equal(got, want) {
+				t.Errorf("%s: %v has the labels %v, want %v", name, e.Addr, got, want)
 			}
 			for _, l := range e.Labels {
 				if l.Name == "pod" && u.Addrs[i].MetricLabels["pod"] != l.Value {
@@ -192,6 +192,6 @@ func TestSharedLabels(t *testing.T) {
 		}
 	}
 	if group[0].Name != "namespace" || group[1].Name != "service" {
-		t.Error("a group was written to")
+		t.Error("a group was modified")
 	}
 }

@@ -7,16 +7,16 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// onlyField is that of messages that wrap one value.
+// onlyField is the number of the field in messages that wrap one value.
 const onlyField protowire.Number = 1
 
-// Fields of a Duration.
+// Field numbers of Duration.
 const (
 	durationSeconds protowire.Number = 1
 	durationNanos   protowire.Number = 2
 )
 
-// nested appends a field that is itself a message, whose fields body appends.
+// nested appends a field that is a message; body appends the fields of that message.
 func nested(b []byte, field protowire.Number, body func([]byte) []byte) []byte {
 	b = protowire.AppendTag(b, field, protowire.BytesType)
 	start := len(b)
@@ -28,18 +28,18 @@ func nested(b []byte, field protowire.Number, body func([]byte) []byte) []byte {
 	}
 	var buf [10]byte
 	length := protowire.AppendVarint(buf[:0], uint64(n))
-	b = append(b, length[1:]...) // room, to move the body into
+	b = append(b, length[1:]...) // make room, to move the body
 	copy(b[start+len(length):], b[start+1:start+1+n])
 	copy(b[start:], length)
 	return b
 }
 
-// wrapped appends a message that holds nothing but a text.
+// wrapped appends a field that is a message with one string.
 func wrapped(b []byte, field protowire.Number, s string) []byte {
 	return nested(b, field, func(b []byte) []byte { return appendText(b, onlyField, s) })
 }
 
-// appendText appends a string, which proxies only take as valid UTF-8.
+// appendText appends a string as valid UTF-8: proxies reject anything else.
 func appendText(b []byte, field protowire.Number, s string) []byte {
 	b = protowire.AppendTag(b, field, protowire.BytesType)
 	return protowire.AppendString(b, strings.ToValidUTF8(s, "\uFFFD"))

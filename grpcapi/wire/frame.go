@@ -9,20 +9,20 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// Frame is one encoded message, which Codec hands to gRPC as it is. It is
-// immutable, and may be sent by any number of streams at a time, any number of
-// times. Its data may have parts that other frames share.
+// Frame is one encoded message, which Codec passes to gRPC unchanged. It is
+// immutable, and may be sent by any number of streams at the same time, any number
+// of times. Parts of its data may be shared with other frames.
 type Frame struct{ data mem.BufferSlice }
 
-// Equal tells whether the two have the same parts. For one that they share it
-// does not look at the bytes: bytes.Equal sees that they are in the same place.
+// Equal reports whether the two have the same parts with the same bytes. A part that
+// they share is not compared byte by byte: bytes.Equal compares addresses first.
 func (f *Frame) Equal(o *Frame) bool {
 	return slices.EqualFunc(f.data, o.data, func(a, b mem.Buffer) bool { return bytes.Equal(a.ReadOnlyData(), b.ReadOnlyData()) })
 }
 
-// Codec hands out frames as they are, and leaves everything else to gRPC's
-// protobuf codec. A mem.SliceBuffer has no reference count, so that gRPC may
-// free the same Frame again and again.
+// Codec returns the bytes of Frames, and leaves all other messages to gRPC's
+// protobuf codec. A Frame's mem.SliceBuffers have no reference count, so gRPC may
+// free the same Frame any number of times.
 type Codec struct{ encoding.CodecV2 }
 
 // NewCodec returns a Codec for grpc.ForceServerCodecV2.

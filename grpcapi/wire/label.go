@@ -8,13 +8,13 @@ import (
 	"isthmus/federation"
 )
 
-// Fields of an entry of metric_labels.
+// Field numbers of an entry of metric_labels.
 const (
 	labelName  protowire.Number = 1
 	labelValue protowire.Number = 2
 )
 
-// appendLabels appends those of an endpoint's labels that are not shared.
+// appendLabels appends the labels of an endpoint that are not shared.
 func (e *Encoder) appendLabels(b []byte, ep *federation.Endpoint, shared []federation.Label) []byte {
 	var room [labelRoom]federation.Label
 	for _, l := range e.labels(room[:0], ep) {
@@ -25,10 +25,11 @@ func (e *Encoder) appendLabels(b []byte, ep *federation.Endpoint, shared []feder
 	return b
 }
 
-// labelRoom is more than the labels that endpoints usually have.
+// labelRoom is more labels than an endpoint usually has, so that the list of its
+// labels needs no allocation.
 const labelRoom = 16
 
-// labels appends all labels of an endpoint. No two have the same name.
+// labels appends all labels of an endpoint to list. No two have the same name.
 func (e *Encoder) labels(list []federation.Label, ep *federation.Endpoint) []federation.Label {
 	list = append(append(list, ep.Group...), ep.Labels...)
 	if ep.Kind != federation.Address {
@@ -41,16 +42,18 @@ func (e *Encoder) labels(list []federation.Label, ep *federation.Endpoint) []fed
 	return list
 }
 
-// identifies tells whether a label says which endpoint it is, and so stands on its
-// address, where "linkerd diagnostics endpoints" looks for it.
+// identifies reports whether a label names the endpoint. Such a label is never
+// shared: "linkerd diagnostics endpoints" looks for it on the address.
 func identifies(l federation.Label) bool { return l.Name == "pod" || l.Name == "external_workload" }
 
 const targetCluster = "target_cluster"
 
 func isTargetCluster(l federation.Label) bool { return l.Name == targetCluster }
 
-// sharedLabels are the labels that all endpoints of the list have. Their message
-// carries them once. A lone endpoint shares the labels of its slice only.
+// sharedLabels returns the labels that all endpoints of the list have, which their
+// message carries once: for a typical Deployment all but the Pod's name, so that a
+// message is a third smaller. Of a single endpoint it returns the labels of its slice
+// only: then the message has the same form as one of Linkerd's controller.
 func (e *Encoder) sharedLabels(list []*federation.Endpoint) []federation.Label {
 	if len(list) == 1 {
 		return list[0].Group
@@ -64,7 +67,7 @@ func (e *Encoder) sharedLabels(list []*federation.Endpoint) []federation.Label {
 	return shared
 }
 
-// locality is the label zone_locality.
+// locality returns the value of the label zone_locality.
 func (e *Encoder) locality(ep *federation.Endpoint) string {
 	switch {
 	case e.zone == "" || ep.Zone == "":

@@ -16,7 +16,7 @@ import (
 	"isthmus/federation"
 )
 
-// Fields of DestinationProfile, and of the messages that it is made of.
+// Field numbers of DestinationProfile and of the messages in it.
 const (
 	profileRoutes    protowire.Number = 1
 	profileBudget    protowire.Number = 2
@@ -64,13 +64,13 @@ const (
 	resourcePort      protowire.Number = 6
 )
 
-// defaultBudget is the retry budget of whoever has not said another.
+// defaultBudget is Linkerd's default retry budget.
 func defaultBudget() *federation.RetryBudget {
 	return &federation.RetryBudget{Ratio: 0.2, MinPerSecond: 10, TTL: 10 * time.Second}
 }
 
-// Profile encodes a profile as one message, with that routing if it is a
-// service's. About nothing there is nothing to say: the message is empty.
+// Profile encodes a profile as one message, with the routing if it is a service's.
+// For a destination without a profile the message is empty.
 func (e *Encoder) Profile(p *federation.Profile, r *Routing) *Frame {
 	var parts mem.BufferSlice
 	var own []byte
@@ -84,8 +84,8 @@ func (e *Encoder) Profile(p *federation.Profile, r *Routing) *Frame {
 	return &Frame{append(parts, mem.SliceBuffer(bytes.Clone(own)))}
 }
 
-// appendEndpointProfile says what an address is like. Its zone is not told, which
-// is an empty one for what could be somewhere.
+// appendEndpointProfile appends the fields of an endpoint's profile. As in Linkerd's
+// controller the label zone is always empty: the zone is not sent here.
 func (e *Encoder) appendEndpointProfile(b []byte, ep *federation.Endpoint) []byte {
 	b = appendBudget(b, defaultBudget())
 	b = appendTrue(b, profileOpaque, ep.Opaque)
@@ -102,7 +102,8 @@ func (e *Encoder) appendEndpointProfile(b []byte, ep *federation.Endpoint) []byt
 	})
 }
 
-// appendServiceProfile appends the fields that are not the routing's.
+// appendServiceProfile appends the fields of a service's profile that are not part
+// of the routing. profile_ref is, and is left out if there is no ServiceProfile.
 func appendServiceProfile(b []byte, p *federation.Profile) []byte {
 	b = appendTrue(b, profileOpaque, p.Opaque)
 	b = appendText(b, profileName, p.Name)
@@ -113,7 +114,7 @@ func appendServiceProfile(b []byte, p *federation.Profile) []byte {
 	})
 }
 
-// appendRouting appends the fields that follow from a ServiceProfile.
+// appendRouting appends the fields that come from a ServiceProfile.
 func appendRouting(b []byte, sp *federation.ServiceProfile, port uint16) []byte {
 	for i := range sp.Routes {
 		b = nested(b, profileRoutes, func(b []byte) []byte { return appendRoute(b, &sp.Routes[i]) })
@@ -134,12 +135,13 @@ func appendRouting(b []byte, sp *federation.ServiceProfile, port uint16) []byte 
 	})
 }
 
-// appendResource appends a Metadata whose resource's fields body appends.
+// appendResource appends a field that is a Metadata; body appends the fields of its
+// Resource.
 func appendResource(b []byte, field protowire.Number, body func([]byte) []byte) []byte {
 	return nested(b, field, func(b []byte) []byte { return nested(b, metadataResource, body) })
 }
 
-// withPort adds a port to an authority that has none.
+// withPort adds the port to an authority without one.
 func withPort(authority string, port uint16) string {
 	if _, _, err := net.SplitHostPort(authority); err == nil {
 		return authority
@@ -163,8 +165,8 @@ func appendRoute(b []byte, r *federation.Route) []byte {
 	return b
 }
 
-// appendMatch appends the fields of a RequestMatch or, where there is a
-// MatchStatus, a ResponseMatch.
+// appendMatch appends the fields of a RequestMatch or a ResponseMatch: but for their
+// leaves the two have the same field numbers.
 func appendMatch(b []byte, m *federation.Match) []byte {
 	switch m.Kind {
 	case federation.MatchAny:

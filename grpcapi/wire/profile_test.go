@@ -38,12 +38,12 @@ func checkProfile(t *testing.T, o Options, p *federation.Profile, text string) {
 	}
 }
 
-// encodeProfile encodes a profile as it is told to who has had no routes.
+// encodeProfile encodes a profile for a proxy that has received no routes before.
 func encodeProfile(e *Encoder, p *federation.Profile) []byte {
 	return e.Profile(p, NewRoutings(anySize).Of(p.Routes, p.Port)).data.Materialize()
 }
 
-// TestGoldenServiceProfiles compares whole messages with the shapes of the
+// TestGoldenServiceProfiles compares whole messages with those of the
 // reference. The numbers are those of its own test cases.
 func TestGoldenServiceProfiles(t *testing.T) {
 	type M = federation.Match
@@ -151,7 +151,7 @@ func TestGoldenEndpointProfiles(t *testing.T) {
 		want string // beside the budget
 	}{
 		{"golden: P-09 pod", meshed(none), `endpoint{` + shopAddr + podLabels + shopID + chart2 + `protocol_hint{h2{}}}`},
-		{"pod in a zone, which is not told", meshed(func(e *federation.Endpoint) { e.Zone = "a" }), `endpoint{` + shopAddr + podLabels + shopID + chart2 + `protocol_hint{h2{}}}`},
+		{"pod in a zone, which is not sent", meshed(func(e *federation.Endpoint) { e.Zone = "a" }), `endpoint{` + shopAddr + podLabels + shopID + chart2 + `protocol_hint{h2{}}}`},
 		{"P-10 pod's IPv6 address", meshed(func(e *federation.Endpoint) { e.Addr = netip.MustParseAddrPort("[2001:db8::94]:8989") }),
 			`endpoint{addr{ip{ipv6{first:2306139568115548160 last:148}} port:8989} weight:10000 ` + podLabels + shopID + chart2 + `protocol_hint{h2{}}}`},
 		{"golden: P-11, P-12 pod that is not running yet", bare("10.23.0.27:5678", false), `endpoint{` + shopAddr + `}`},
@@ -174,8 +174,8 @@ func TestGoldenEndpointProfiles(t *testing.T) {
 	})
 }
 
-// TestLargeRouting: no profile is larger than proxies take, and each ServiceProfile
-// that is too large for that is reported once, and encoded as the default.
+// TestLargeRouting: no profile is larger than proxies accept. Each ServiceProfile that
+// is too large for that is reported once, and encoded as the default.
 func TestLargeRouting(t *testing.T) {
 	routes := func(bytes int) *federation.ServiceProfile {
 		sp := wiretest.ServiceProfile("a")

@@ -11,44 +11,48 @@ import (
 	"isthmus/federation"
 )
 
-// maxProfile is the largest message that proxies take. A profile is one message.
+// maxProfile is the largest message that proxies accept. A profile is one message.
 const maxProfile = 4 << 20
 
-// maxRouting is how large a routing may be. It leaves room for the rest of a
-// profile, which is names and numbers: names in Kubernetes are short.
+// maxRouting is the largest routing. It leaves room for the rest of a profile, which
+// is numbers, and names of a length that Kubernetes limits.
 const maxRouting = maxProfile - 1<<10
 
-// Routing is what a ServiceProfile decides in the profiles of one service port,
-// encoded by whoever needs it first. It is shared by all of those.
+// Routing is the part of a service port's profiles that comes from a ServiceProfile:
+// routes, retry budget, traffic splits. That part can be large, while the clients of
+// every namespace have a profile of their own. So it is encoded once, when it is
+// first needed, and shared by all messages: the order of protobuf fields does not
+// matter.
 type Routing struct {
 	profile *federation.ServiceProfile
 	data    func() mem.SliceBuffer
 }
 
-// ServiceProfile returns what the routing is of; nil: the default.
+// ServiceProfile returns the ServiceProfile that the routing is made of; nil: the
+// default.
 func (r *Routing) ServiceProfile() *federation.ServiceProfile { return r.profile }
 
-// routingKey names a routing. The port is that of overrides without one.
+// routingKey identifies a routing. The port is used for overrides without one.
 type routingKey struct {
 	profile *federation.ServiceProfile
 	port    uint16
 }
 
-// Routings are those in use, each once. One that nobody holds any more is
-// forgotten when the garbage collector finds that out, so that nobody need say
-// so. Routings are safe for concurrent use.
+// Routings finds or makes routings, each once. It holds weak pointers only, and
+// forgets a routing once the garbage collector has freed it, so routings need not be
+// released. It is safe for concurrent use.
 type Routings struct {
 	tooLarge func(*federation.ServiceProfile, int) // fixed, as is plain
-	plain    *Routing                              // of those without ServiceProfile
+	plain    *Routing                              // without a ServiceProfile
 
 	mu  sync.Mutex
 	all map[routingKey]weak.Pointer[Routing]
 }
 
-// NewRoutings returns an empty Routings. tooLarge is called with each
-// ServiceProfile with which a profile might be larger than proxies take, and how
-// many bytes its routing has: the default is encoded in its place. That happens
-// while a profile with the routing is encoded for the first time.
+// NewRoutings returns an empty Routings. A ServiceProfile with which a profile might
+// be larger than proxies accept is encoded as the default. tooLarge is called with
+// it, and with the size of its routing, when a profile with that routing is encoded
+// for the first time.
 func NewRoutings(tooLarge func(sp *federation.ServiceProfile, bytes int)) *Routings {
 	b := bytes.Clone(appendRouting(nil, &federation.ServiceProfile{}, 0))
 	return &Routings{
@@ -57,8 +61,8 @@ func NewRoutings(tooLarge func(sp *federation.ServiceProfile, bytes int)) *Routi
 	}
 }
 
-// Of returns the routing of a ServiceProfile (nil: the default). For the same
-// ServiceProfile and port it is the same one, for as long as that is held.
+// Of returns the routing of a ServiceProfile; nil: the default. For the same pointer
+// and port it returns the same Routing for as long as that is referenced.
 func (rs *Routings) Of(sp *federation.ServiceProfile, port uint16) *Routing {
 	if sp == nil {
 		return rs.plain
@@ -76,7 +80,7 @@ func (rs *Routings) Of(sp *federation.ServiceProfile, port uint16) *Routing {
 	return r
 }
 
-// forget removes a routing that is no more, unless there is another by now.
+// forget removes a routing that has been freed, unless it has been made anew.
 func (rs *Routings) forget(k routingKey, w weak.Pointer[Routing]) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -85,7 +89,7 @@ func (rs *Routings) forget(k routingKey, w weak.Pointer[Routing]) {
 	}
 }
 
-// encode encodes a routing or, if no proxy would take it, the default.
+// encode encodes a routing or, if it is too large for proxies, the default.
 func (rs *Routings) encode(k routingKey) mem.SliceBuffer {
 	b := appendRouting(nil, k.profile, k.port)
 	if len(b) > maxRouting {

@@ -10,8 +10,8 @@ import (
 	"isthmus/grpcapi/internal/wiretest"
 )
 
-// TestRoutings: equal keys have the same routing for as long as it is used, and
-// nothing is left of it after that.
+// TestRoutings: equal keys have the same routing for as long as it is used. After
+// that it is freed.
 func TestRoutings(t *testing.T) {
 	rs := NewRoutings(anySize)
 	sp := wiretest.ServiceProfile("a")
@@ -40,7 +40,7 @@ func TestRoutings(t *testing.T) {
 	wiretest.Until(t, "both are forgotten", func() bool { return size() == 0 })
 }
 
-// TestForgetLate: what is no more takes nothing away from what came after it.
+// TestForgetLate: to forget a freed routing does not remove its successor.
 func TestForgetLate(t *testing.T) {
 	rs := NewRoutings(anySize)
 	sp := wiretest.ServiceProfile("a")
@@ -51,5 +51,5 @@ func TestForgetLate(t *testing.T) {
 	}
 }
 
-// anySize is for routings whose size does not matter.
+// anySize ignores routings that are too large.
 func anySize(*federation.ServiceProfile, int) {}

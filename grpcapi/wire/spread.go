@@ -10,10 +10,11 @@ import (
 )
 
 // spread orders the endpoints of a set that is too large for one message. A proxy
-// that reconnects drops what the first message does not hold, until the next one
-// comes. So however many fit, they are of each cluster about its share, and of each
-// of its zones: no cluster and no zone vanishes. Which they are follows from their
-// addresses, so that the next stream, and another replica, begin with the same.
+// that reconnects drops all endpoints that are not in the first message, until it
+// receives the next one. So however many fit, the first message has a fair share of
+// each cluster, and of each of its zones: none of them vanishes. The order depends on
+// the addresses only, so that the next stream, and another replica, begin with the
+// same endpoints.
 func spread(list []*federation.Endpoint) []*federation.Endpoint {
 	all := make([]placed, len(list))
 	for i, ep := range list {
@@ -31,12 +32,11 @@ func spread(list []*federation.Endpoint) []*federation.Endpoint {
 	return order
 }
 
-// placed is an endpoint, and where it is among those of its group: 0 is the
-// first, and just below 1 the last.
+// placed is an endpoint and its position in its group.
 type placed struct {
-	ep   *federation.Endpoint
-	hash uint64
-	at   float64
+	ep       *federation.Endpoint
+	hash     uint64
+	position float64 // 0 is the first, just below 1 the last
 }
 
 type clusterZone struct {
@@ -44,8 +44,8 @@ type clusterZone struct {
 	zone    string
 }
 
-// interleave lets groups take turns, each as often as its size says. Within a
-// group the order stays.
+// interleave makes groups take turns in proportion to their sizes. The order within
+// a group stays the same.
 func interleave[K comparable](all []placed, group func(*federation.Endpoint) K) {
 	size, rank := make(map[K]int), make(map[K]int)
 	for _, p := range all {
@@ -53,13 +53,13 @@ func interleave[K comparable](all []placed, group func(*federation.Endpoint) K) 
 	}
 	for i := range all {
 		k := group(all[i].ep)
-		all[i].at = float64(rank[k]) / float64(size[k])
+		all[i].position = float64(rank[k]) / float64(size[k])
 		rank[k]++
 	}
-	slices.SortStableFunc(all, func(a, b placed) int { return cmp.Compare(a.at, b.at) })
+	slices.SortStableFunc(all, func(a, b placed) int { return cmp.Compare(a.position, b.position) })
 }
 
-// hashAddr depends on nothing but the address.
+// hashAddr hashes the address, and nothing else.
 func hashAddr(ep *federation.Endpoint) uint64 {
 	ip := ep.Addr.Addr().As16()
 	h := fnv.New64a()

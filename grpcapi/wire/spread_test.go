@@ -13,8 +13,8 @@ import (
 	"isthmus/grpcapi/internal/wiretest"
 )
 
-// TestSpread: however many endpoints a message takes, they are of each cluster its
-// share, and of each zone of a cluster, as exactly as whole endpoints allow.
+// TestSpread: however many endpoints fit into a message, each cluster has its share of
+// them, and within a cluster each zone, as exactly as whole endpoints allow.
 func TestSpread(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		list := scattered(t)
@@ -43,8 +43,8 @@ func TestSpread(t *testing.T) {
 	})
 }
 
-// TestSpreadStays: a set that has lost an endpoint begins with those it began with
-// before, but for some on the edge.
+// TestSpreadStays: when a set loses an endpoint, its first message has the same other
+// endpoints as before, except for a few at the end.
 func TestSpreadStays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		list := scattered(t)
@@ -66,7 +66,7 @@ func TestSpreadStays(t *testing.T) {
 	})
 }
 
-// scattered are endpoints of some clusters, of very different sizes.
+// scattered generates endpoints of some clusters, of very different sizes.
 func scattered(t *rapid.T) []*federation.Endpoint {
 	var list []*federation.Endpoint
 	for c := range rapid.IntRange(1, 4).Draw(t, "clusters") {
@@ -97,8 +97,8 @@ func countZones(list []*federation.Endpoint) zoneCounts {
 	return n
 }
 
-// share checks that a group has what it is due of m among all: not one more, and
-// less only as far as the others' ones are rounded up.
+// share checks that a group has its share of m among all: at most one more, and less
+// only as far as the shares of other groups are rounded up.
 func share(t *rapid.T, group string, has, of, m, all, groups int) {
 	due := float64(m) * float64(of) / float64(all)
 	if f := float64(has); f > due+1 || f < due-float64(groups) || m >= groups && has == 0 {
@@ -115,10 +115,9 @@ func addresses(list []*federation.Endpoint) []netip.AddrPort {
 	return addrs
 }
 
-// TestReconnectToLargeSet: a proxy that has all of a set, and reconnects, loses
-// what the first message has no room for: nothing of a set that fits, and of one
-// that does not the same share of each cluster and zone. It has all again after
-// the last message.
+// TestReconnectToLargeSet: a proxy that has a whole set and reconnects loses what does
+// not fit into the first message: nothing of a set that fits, and of a larger set the
+// same share of each cluster and zone. It has everything again after the last message.
 func TestReconnectToLargeSet(t *testing.T) {
 	clusters := []federation.ClusterName{federation.Local, "east", "north"}
 	for _, tc := range []struct{ n, fit int }{{5000, 5000}, {15_000, 15_000}, {40_000, 16_000}} {

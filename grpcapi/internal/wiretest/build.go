@@ -12,7 +12,7 @@ import (
 	"isthmus/federation"
 )
 
-// Labels are made of names and values in turn.
+// Labels makes labels of names and values in turn.
 func Labels(kv ...string) []federation.Label {
 	var list []federation.Label
 	for i := 0; i < len(kv); i += 2 {
@@ -40,7 +40,7 @@ func Shop() *federation.Endpoint {
 	}
 }
 
-// Many are n endpoints with labels of that many bytes.
+// Many returns n endpoints with labels of that many bytes.
 func Many(n, labelBytes int) []*federation.Endpoint {
 	list := make([]*federation.Endpoint, n)
 	for i := range list {
@@ -55,7 +55,7 @@ func Many(n, labelBytes int) []*federation.Endpoint {
 // Web is the service of most tests.
 var Web = federation.ServiceID{Namespace: "shop", Name: "web"}
 
-// WebProfile is a profile of Web; with routes of these names, if there are any.
+// WebProfile returns a profile of Web, with routes of these names if there are any.
 func WebProfile(routes ...string) *federation.Profile {
 	p := &federation.Profile{Service: Web, Port: 80, Name: "web.shop.svc.cluster.local"}
 	if len(routes) > 0 {
@@ -64,7 +64,7 @@ func WebProfile(routes ...string) *federation.Profile {
 	return p
 }
 
-// ServiceProfile is one of Web, with routes of these names.
+// ServiceProfile returns one of Web, with routes of these names.
 func ServiceProfile(routes ...string) *federation.ServiceProfile {
 	sp := &federation.ServiceProfile{Namespace: "shop", Name: "web.shop.svc.cluster.local"}
 	for _, r := range routes {

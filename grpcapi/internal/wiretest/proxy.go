@@ -12,19 +12,19 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Proxy folds updates as linkerd2-proxy does, and notes what a server must not
+// Proxy applies updates as linkerd2-proxy does, and records what a server must not
 // send.
 type Proxy struct {
-	Opened    bool // an add or no_endpoints has come since the stream was opened
+	Opened    bool // an add or no_endpoints has come on this stream
 	Exists    bool
 	Endpoints map[netip.AddrPort]*pb.WeightedAddr // with all their labels
-	Faults    []string                            // what a server must not send, but has
+	Faults    []string                            // what the server sent, but must not
 }
 
-// Reopen is what happens when the stream ends and is opened again.
+// Reopen is called when the stream has ended and the proxy opens another.
 func (p *Proxy) Reopen() { p.Opened = false }
 
-// Apply is what the proxy makes of an update.
+// Apply applies an update.
 func (p *Proxy) Apply(u *pb.Update) {
 	switch u := u.Update.(type) {
 	case *pb.Update_Add:
@@ -75,7 +75,7 @@ func (p *Proxy) Addrs() []netip.AddrPort {
 	return slices.SortedFunc(maps.Keys(p.Endpoints), netip.AddrPort.Compare)
 }
 
-// Equal tells whether two proxies have been told the same.
+// Equal reports whether two proxies have the same endpoints.
 func (p *Proxy) Equal(o *Proxy) bool {
 	return p.Exists == o.Exists && maps.EqualFunc(p.Endpoints, o.Endpoints, func(a, b *pb.WeightedAddr) bool { return proto.Equal(a, b) })
 }

@@ -1,6 +1,6 @@
-// Package wiretest is what the tests of grpcapi and of its wire format share: a
-// model of the proxy, a short notation of messages, and endpoints and profiles to
-// make messages of. It does not import what it tests.
+// Package wiretest has what the tests of grpcapi and grpcapi/wire share: a model of
+// the proxy, a short notation of messages, and endpoints and profiles to make
+// messages of. It does not import what it tests.
 package wiretest
 
 import (
@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Until waits for something that happens in another goroutine.
+// Until waits until ok, which another goroutine makes true.
 func Until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -24,7 +24,7 @@ func Until(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// Unmarshal reads a frame, which the codec hands out.
+// Unmarshal reads a frame with its codec.
 func Unmarshal(codec encoding.CodecV2, frame any, to proto.Message) error {
 	data, err := codec.Marshal(frame)
 	if err != nil {

@@ -18,12 +18,12 @@ import (
 	"isthmus/grpcapi/internal/wiretest"
 )
 
-func TestProfileTwin(t *testing.T) { rapid.Check(t, compareProfiles) }
+func TestProfileReference(t *testing.T) { rapid.Check(t, compareProfiles) }
 
 func FuzzProfile(f *testing.F) { f.Fuzz(rapid.MakeFuzz(compareProfiles)) }
 
-// compareProfiles compares what is written byte by byte with what the generated
-// code understands, for profiles of every kind.
+// compareProfiles compares our encoding with that of the generated code, for
+// profiles of every kind.
 func compareProfiles(t *rapid.T) {
 	o := Options{H2Upgrade: rapid.Bool().Draw(t, "h2"), ForceOpaqueTransport: rapid.Bool().Draw(t, "forced")}
 	if rapid.Bool().Draw(t, "params") {
@@ -51,12 +51,12 @@ func compareProfiles(t *rapid.T) {
 	if err := proto.Unmarshal(encodeProfile(&enc, p), got); err != nil {
 		t.Fatal(err)
 	}
-	if want := profileTwin(o, p); !proto.Equal(got, want) {
+	if want := profileReference(o, p); !proto.Equal(got, want) {
 		t.Fatalf("got  %v\nwant %v", got, want)
 	}
 }
 
-// names are texts as objects may have them, and some that are no UTF-8.
+// names generates names as Kubernetes objects have them, and some that are not UTF-8.
 func names() *rapid.Generator[string] {
 	return rapid.OneOf(rapid.SampledFrom([]string{"", "a", "web.shop", "\xff"}), rapid.StringN(0, 200, -1))
 }
@@ -98,7 +98,7 @@ func routes() *rapid.Generator[federation.Route] {
 	})
 }
 
-// matches are trees of that depth at most, on requests or on responses.
+// matches generates conditions on requests or on responses, of at most that depth.
 func matches(responses bool, depth int) *rapid.Generator[federation.Match] {
 	kinds := []federation.MatchKind{federation.MatchMethod, federation.MatchPath}
 	if responses {
@@ -123,14 +123,14 @@ func matches(responses bool, depth int) *rapid.Generator[federation.Match] {
 	})
 }
 
-// profileTwin says in the generated structs what a profile looks like.
-func profileTwin(o Options, p *federation.Profile) *pb.DestinationProfile {
+// profileReference returns a profile as the generated struct.
+func profileReference(o Options, p *federation.Profile) *pb.DestinationProfile {
 	if p.Reason != federation.Resolved {
 		return &pb.DestinationProfile{}
 	}
-	d := &pb.DestinationProfile{RetryBudget: budgetTwin(&federation.RetryBudget{Ratio: 0.2, MinPerSecond: 10, TTL: 10 * time.Second})}
+	d := &pb.DestinationProfile{RetryBudget: budgetReference(&federation.RetryBudget{Ratio: 0.2, MinPerSecond: 10, TTL: 10 * time.Second})}
 	if p.Endpoint != nil {
-		d.OpaqueProtocol, d.Endpoint = p.Endpoint.Opaque, twin(o, "", p.Endpoint)
+		d.OpaqueProtocol, d.Endpoint = p.Endpoint.Opaque, reference(o, "", p.Endpoint)
 		delete(d.Endpoint.MetricLabels, "zone_locality")
 		if p.Endpoint.Kind != federation.Address {
 			d.Endpoint.MetricLabels["zone"] = ""
@@ -150,7 +150,7 @@ func profileTwin(o Options, p *federation.Profile) *pb.DestinationProfile {
 		d.ProfileRef = resource(&meta.Resource{Group: "linkerd.io", Kind: "ServiceProfile", Name: valid(sp.Name), Namespace: valid(sp.Namespace)})
 	}
 	if sp.Budget != nil {
-		d.RetryBudget = budgetTwin(sp.Budget)
+		d.RetryBudget = budgetReference(sp.Budget)
 	}
 	for _, x := range sp.Overrides {
 		a := x.Authority
@@ -160,9 +160,9 @@ func profileTwin(o Options, p *federation.Profile) *pb.DestinationProfile {
 		d.DstOverrides = append(d.DstOverrides, &pb.WeightedDst{Authority: valid(a), Weight: x.Weight})
 	}
 	for _, r := range sp.Routes {
-		route := &pb.Route{Condition: requestTwin(r.Condition), MetricsLabels: map[string]string{"route": valid(r.Name)}, IsRetryable: r.Retryable}
+		route := &pb.Route{Condition: requestReference(r.Condition), MetricsLabels: map[string]string{"route": valid(r.Name)}, IsRetryable: r.Retryable}
 		for _, c := range r.Classes {
-			route.ResponseClasses = append(route.ResponseClasses, &pb.ResponseClass{Condition: responseTwin(c.Condition), IsFailure: c.Failure})
+			route.ResponseClasses = append(route.ResponseClasses, &pb.ResponseClass{Condition: responseReference(c.Condition), IsFailure: c.Failure})
 		}
 		if r.Timeout != 0 {
 			route.Timeout = durationpb.New(r.Timeout)
@@ -174,14 +174,14 @@ func profileTwin(o Options, p *federation.Profile) *pb.DestinationProfile {
 
 func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
-func budgetTwin(b *federation.RetryBudget) *pb.RetryBudget {
+func budgetReference(b *federation.RetryBudget) *pb.RetryBudget {
 	return &pb.RetryBudget{RetryRatio: b.Ratio, MinRetriesPerSecond: b.MinPerSecond, Ttl: durationpb.New(b.TTL)}
 }
 
-func requestTwin(m federation.Match) *pb.RequestMatch {
+func requestReference(m federation.Match) *pb.RequestMatch {
 	var sub []*pb.RequestMatch
 	for _, s := range m.Sub {
-		sub = append(sub, requestTwin(s))
+		sub = append(sub, requestReference(s))
 	}
 	switch m.Kind {
 	case federation.MatchAll:
@@ -202,10 +202,10 @@ func requestTwin(m federation.Match) *pb.RequestMatch {
 	return &pb.RequestMatch{Match: &pb.RequestMatch_Method{Method: &http_types.HttpMethod{Type: &http_types.HttpMethod_Unregistered{Unregistered: valid(name)}}}}
 }
 
-func responseTwin(m federation.Match) *pb.ResponseMatch {
+func responseReference(m federation.Match) *pb.ResponseMatch {
 	var sub []*pb.ResponseMatch
 	for _, s := range m.Sub {
-		sub = append(sub, responseTwin(s))
+		sub = append(sub, responseReference(s))
 	}
 	switch m.Kind {
 	case federation.MatchAll:

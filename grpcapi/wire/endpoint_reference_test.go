@@ -14,9 +14,9 @@ import (
 	"isthmus/grpcapi/internal/wiretest"
 )
 
-// TestTwin compares what is written byte by byte with what the generated code
-// understands, for endpoints of every kind.
-func TestTwin(t *testing.T) {
+// TestEndpointReference compares our encoding with that of the generated code, for
+// endpoints of every kind.
+func TestEndpointReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := Options{
 			H2Upgrade: rapid.Bool().Draw(t, "h2"), ForceOpaqueTransport: rapid.Bool().Draw(t, "forced"),
@@ -42,7 +42,7 @@ func TestTwin(t *testing.T) {
 		}
 		all := &pb.WeightedAddrSet{}
 		for _, ep := range list {
-			all.Addrs = append(all.Addrs, twin(o, zone, ep))
+			all.Addrs = append(all.Addrs, reference(o, zone, ep))
 		}
 		want.Apply(&pb.Update{Update: &pb.Update_Add{Add: all}})
 		if !got.Equal(&want) {
@@ -78,9 +78,8 @@ func endpoints() *rapid.Generator[*federation.Endpoint] {
 	})
 }
 
-// twin says in the generated structs what an endpoint looks like with all its
-// labels.
-func twin(o Options, zone string, ep *federation.Endpoint) *pb.WeightedAddr {
+// reference returns an endpoint with all its labels, as the generated struct.
+func reference(o Options, zone string, ep *federation.Endpoint) *pb.WeightedAddr {
 	a := &pb.WeightedAddr{Addr: tcp(ep.Addr), Weight: 10000, MetricLabels: map[string]string{}}
 	if o.ZoneWeights && zone != "" && zone == ep.Zone {
 		a.Weight = 100000

@@ -12,7 +12,7 @@ import (
 	"isthmus/federation"
 )
 
-// Fields of Update, and of the messages that it is made of.
+// Field numbers of Update and of the messages in it.
 const (
 	updateAdd         protowire.Number = 1
 	updateRemove      protowire.Number = 2
@@ -24,16 +24,16 @@ const (
 	noEndpointsExists protowire.Number = 1
 )
 
-// maxMessage is how large a message may be. Proxies refuse more than 4 MiB, the
-// default limit of tonic, their gRPC library.
+// maxMessage is how large a message may be, with some room to spare. Proxies reject
+// messages above 4 MiB, the default limit of tonic, their gRPC library.
 const maxMessage = 4<<20 - 16<<10
 
 // maxBody leaves room for the tag and the length (below 1<<28: four bytes) of
 // the one field of an Update.
 const maxBody = maxMessage - 5
 
-// Full encodes a set's first messages, of which there is at least one. The first
-// of them replaces all that the proxy has.
+// Full encodes the messages for a proxy that has nothing of the set: at least one.
+// On a new stream, the first of them replaces everything that the proxy has.
 func (e *Encoder) Full(s *federation.Set) []*Frame {
 	if len(s.Endpoints) == 0 {
 		return []*Frame{noEndpoints(s.Exists)}
@@ -45,9 +45,9 @@ func (e *Encoder) Full(s *federation.Set) []*Frame {
 	return e.addSharing(shared, spread(s.Endpoints), anyNumber)
 }
 
-// Step encodes what leads a proxy from one set to another; nothing, where it
-// sees no difference. What is new or has changed comes before what is gone. With
-// all, the endpoints that are in both count as changed.
+// Step encodes the step from one set to another: adds of what is new or has changed,
+// then removes. It returns no messages if proxies see no difference. With all it adds
+// every endpoint of the newer set, changed or not.
 func (e *Encoder) Step(from, to *federation.Set, all bool) []*Frame {
 	if len(to.Endpoints) == 0 {
 		if len(from.Endpoints) == 0 && from.Exists == to.Exists {
@@ -55,27 +55,27 @@ func (e *Encoder) Step(from, to *federation.Set, all bool) []*Frame {
 		}
 		return []*Frame{noEndpoints(to.Exists)}
 	}
-	put, gone := federation.Diff(from, to)
+	added, removed := federation.Diff(from, to)
 	if all {
-		put = to.Endpoints
+		added = to.Endpoints
 	}
 	var frames []*Frame
-	if len(put) > 0 {
-		frames = e.add(put)
+	if len(added) > 0 {
+		frames = e.add(added)
 	}
-	if len(gone) > 0 {
-		frames = append(frames, remove(gone)...)
+	if len(removed) > 0 {
+		frames = append(frames, remove(removed)...)
 	}
 	return frames
 }
 
-// add encodes endpoints, of which there is at least one.
+// add encodes one or more endpoints.
 func (e *Encoder) add(list []*federation.Endpoint) []*Frame {
 	return e.addSharing(e.sharedLabels(list), list, anyNumber)
 }
 
-// addSharing encodes endpoints that have those labels, in at most that many
-// messages; nil: they take more.
+// addSharing encodes endpoints that have the shared labels in common. It returns nil
+// if that takes more than most messages.
 func (e *Encoder) addSharing(shared []federation.Label, list []*federation.Endpoint, most int) []*Frame {
 	var head []byte
 	for _, l := range shared {
@@ -86,13 +86,14 @@ func (e *Encoder) addSharing(shared []federation.Label, list []*federation.Endpo
 	})
 }
 
-// remove encodes the removal of addresses, of which there is at least one.
+// remove encodes the removal of one or more addresses.
 func remove(addrs []netip.AddrPort) []*Frame {
 	return pack(updateRemove, nil, len(addrs), anyNumber, func(b []byte, i int) []byte {
 		return nested(b, setAddrs, func(b []byte) []byte { return appendTCP(b, addrs[i]) })
 	})
 }
 
+// noEndpoints encodes that a service has no endpoints.
 func noEndpoints(exists bool) *Frame {
 	var body []byte
 	if exists {
@@ -102,15 +103,15 @@ func noEndpoints(exists bool) *Frame {
 	return newFrame(updateNoEndpoints, body)
 }
 
-// scratch are buffers for messages in the making.
+// scratch holds buffers for messages that are being encoded.
 var scratch = sync.Pool{New: func() any { return new([]byte) }}
 
-// anyNumber of messages is more than memory has room for.
+// anyNumber means no limit on the number of messages.
 const anyNumber = math.MaxInt
 
 // pack puts n items into as few Updates as maxMessage allows, each as full as
-// possible and each beginning with head; nil: into more than most. item appends the
-// item at i.
+// possible, and each with head at its beginning. item appends the item at i. It
+// returns nil if that takes more than most messages.
 func pack(field protowire.Number, head []byte, n, most int, item func(b []byte, i int) []byte) []*Frame {
 	var frames []*Frame
 	buffer := scratch.Get().(*[]byte)
@@ -128,10 +129,10 @@ func pack(field protowire.Number, head []byte, n, most int, item func(b []byte, 
 			body = append(body[:len(head)], body[before:]...)
 		}
 	}
-	return append(frames, newFrame(field, body)) // a copy
+	return append(frames, newFrame(field, body))
 }
 
-// newFrame is the Update with that one field. It copies body.
+// newFrame returns the Update with one field. It copies body.
 func newFrame(field protowire.Number, body []byte) *Frame {
 	size := protowire.SizeTag(field) + protowire.SizeBytes(len(body))
 	b := protowire.AppendTag(make([]byte, 0, size), field, protowire.BytesType)

@@ -13,8 +13,8 @@ import (
 	"isthmus/grpcapi/internal/wiretest"
 )
 
-// TestLargeSets: several messages, none larger than a proxy takes, each but the last
-// so full that nothing more goes in, and together the whole set.
+// TestLargeSets: several messages, none larger than a proxy accepts, each but the last
+// so full that no further endpoint fits, and together the whole set.
 func TestLargeSets(t *testing.T) {
 	e := encoderFor(t, Options{H2Upgrade: true}, "")
 	for _, tc := range []struct{ n, labelBytes, want int }{
@@ -26,7 +26,7 @@ func TestLargeSets(t *testing.T) {
 			t.Errorf("%v: %d messages", tc, len(frames))
 		}
 		p := wiretest.Proxy{}
-		one := len(e.add(list[:1])[0].data.Materialize()) // about what one takes
+		one := len(e.add(list[:1])[0].data.Materialize()) // about the size of one endpoint
 		for i, u := range wiretest.Decode(t, NewCodec(), frames) {
 			size := frames[i].data.Len()
 			if size > maxMessage && len(u.GetAdd().Addrs) > 1 {
@@ -39,7 +39,7 @@ func TestLargeSets(t *testing.T) {
 		}
 		for a, ep := range p.Endpoints {
 			if ep.MetricLabels["service"] != "simple-app-v1" {
-				t.Fatalf("%v: %v ends up with the labels %v", tc, a, ep.MetricLabels)
+				t.Fatalf("%v: %v has the labels %v", tc, a, ep.MetricLabels)
 			}
 		}
 		if got := p.Addrs(); len(got) != tc.n || len(p.Faults) > 0 {
@@ -70,7 +70,7 @@ func TestLargeSteps(t *testing.T) {
 	}
 }
 
-// at are endpoints of which nothing but the address is known.
+// at returns endpoints with nothing but an address.
 func at(addrs ...string) []*federation.Endpoint {
 	var list []*federation.Endpoint
 	for _, a := range addrs {
@@ -115,7 +115,7 @@ func TestNested(t *testing.T) {
 		got := nested([]byte("before"), 7, func(b []byte) []byte { return append(b, body...) })
 		want := protowire.AppendString(protowire.AppendTag([]byte("before"), 7, protowire.BytesType), body)
 		if !bytes.Equal(got, want) {
-			t.Errorf("%d bytes are framed wrongly", n)
+			t.Errorf("%d bytes are encoded wrongly", n)
 		}
 	}
 }
