@@ -16,10 +16,10 @@ import (
 	"isthmus/grpcapi/internal/wiretest"
 )
 
-// fanout is many stream loops that send into the void.
+// fanout is many streams whose messages are only counted.
 type fanout struct {
 	*world
-	change func(turn int) // to what all streams are told in that turn, 0 or 1
+	change func(turn int) // publishes what all streams send in that turn, 0 or 1
 	turn   int
 	sinks  []void
 	wg     sync.WaitGroup
@@ -29,7 +29,7 @@ type fanout struct {
 	stop   context.CancelFunc
 }
 
-// void takes messages and counts them.
+// void counts messages, and drops them.
 type void struct{ f *fanout }
 
 func (v *void) SendMsg(any) error {
@@ -41,7 +41,7 @@ func (v *void) SendMsg(any) error {
 
 func (v *void) WriteStatus(*status.Status) error { return nil }
 
-// newFanout opens n streams of a service with 50 endpoints in each of three
+// newFanout opens n Get streams of a service with 50 endpoints in each of three
 // clusters, and waits until all have their first message.
 func newFanout(t testing.TB, n int) *fanout {
 	f := &fanout{world: newWorld(t, Options{Pace: -1, H2Upgrade: true, Log: zap.NewNop()})}
@@ -93,7 +93,7 @@ func fifty(cluster int) []*federation.Endpoint {
 	return list
 }
 
-// step changes what is told, and waits until all streams have sent that.
+// step publishes a change, and waits until all streams have sent it.
 func (f *fanout) step() {
 	f.goal.Store(f.sent.Load() + int64(len(f.sinks)))
 	f.turn = 1 - f.turn
@@ -101,15 +101,15 @@ func (f *fanout) step() {
 	<-f.all
 }
 
-// settle waits until all loops are asleep again, so that a measurement counts
-// nothing of the step before.
-func (f *fanout) settle() {
+// rest waits until all streams sleep again, so that a measurement counts nothing of
+// the step before.
+func (f *fanout) rest() {
 	for range 100 {
 		runtime.Gosched()
 	}
 }
 
-// TestSharedStepsAllocateNothingPerStream: what a step allocates does not follow
+// TestSharedStepsAllocateNothingPerStream: the allocations of a step do not depend on
 // the number of streams.
 func TestSharedStepsAllocateNothingPerStream(t *testing.T) {
 	for name, open := range map[string]func(testing.TB, int) *fanout{"Get": newFanout, "GetProfile": newProfileFanout} {
@@ -117,7 +117,7 @@ func TestSharedStepsAllocateNothingPerStream(t *testing.T) {
 			const streams = 2000
 			f := open(t, streams)
 			f.step() // timers and the like
-			f.settle()
+			f.rest()
 			allocs := testing.AllocsPerRun(20, f.step)
 			t.Logf("%v allocations for a step of %d streams", allocs, streams)
 			if allocs > streams/10 {
@@ -127,8 +127,7 @@ func TestSharedStepsAllocateNothingPerStream(t *testing.T) {
 	}
 }
 
-// BenchmarkFanOut is one change on its way to 10,000 stream loops, without the
-// network.
+// BenchmarkFanOut publishes one change to 10,000 streams, without the network.
 func BenchmarkFanOut(b *testing.B) { benchmarkFanOut(b, newFanout) }
 
 // BenchmarkGetProfileFanOut likewise.
@@ -138,7 +137,7 @@ func benchmarkFanOut(b *testing.B, open func(testing.TB, int) *fanout) {
 	const streams = 10_000
 	f := open(b, streams)
 	f.step()
-	f.settle()
+	f.rest()
 	b.ReportAllocs()
 	for b.Loop() {
 		f.step()
@@ -175,7 +174,7 @@ func BenchmarkGetProfileSubscribe(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		key = parseToken(`{"ns":"shop","nodeName":"n1","pod":"client"}`).of(key)
+		key = parseToken(`{"ns":"shop","nodeName":"n1","pod":"client"}`).addNamespace(key)
 		_ = serve(ctx, f.server.newProfile(key, out, out))
 	}
 }
@@ -186,8 +185,8 @@ type endless struct{ cancel context.CancelFunc }
 func (e *endless) SendMsg(any) error                { e.cancel(); return nil }
 func (e *endless) WriteStatus(*status.Status) error { return nil }
 
-// BenchmarkOpen10k is how long it takes until 10,000 streams have their first
-// message, over 100 connections in this process; client and server together.
+// BenchmarkOpen10k opens 10,000 streams over 100 connections in this process, and
+// waits for their first messages; client and server together.
 func BenchmarkOpen10k(b *testing.B) {
 	w := newWorld(b, Options{H2Upgrade: true, Log: zap.NewNop()})
 	for i, c := range []federation.ClusterName{"", "east", "north"} {
@@ -209,8 +208,7 @@ func BenchmarkOpen10k(b *testing.B) {
 	}
 }
 
-// BenchmarkScrape: what a scrape costs with 10,000 streams of as many views, each
-// of 50 endpoints in three clusters.
+// BenchmarkScrape: a scrape with 10,000 views, each of 50 endpoints in three clusters.
 func BenchmarkScrape(b *testing.B) {
 	registry := prometheus.NewRegistry()
 	w := newWorld(b, Options{Log: zap.NewNop(), Registerer: registry})
@@ -219,9 +217,9 @@ func BenchmarkScrape(b *testing.B) {
 	}
 	for i := range 10_000 {
 		key := federation.Key{Service: web, Port: uint16(i + 1)}
-		v := w.server.sets.acquire(key)
+		v := w.server.getViews.acquire(key)
 		v.startWatch(w.table.Watch)
-		defer w.server.sets.release(v)
+		defer w.server.getViews.release(v)
 	}
 	b.ReportAllocs()
 	for b.Loop() {

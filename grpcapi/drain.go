@@ -9,87 +9,91 @@ import (
 	"time"
 )
 
-// Leave makes health say NOT_SERVING, so that clients that ask go elsewhere.
-// Whoever comes is served as before, until Finish.
-func (s *Server) Leave() { s.health.Shutdown() }
+// MarkNotServing makes the health service report NOT_SERVING, so that clients that
+// check it choose another replica. All streams are served as before, until Finish.
+func (s *Server) MarkNotServing() { s.health.Shutdown() }
 
-// Drain ends each stream that is open now with Unavailable after a random part
-// of Options.Drain, so that not all proxies come to another replica at once.
-// Streams that are opened later, also by those proxies, are served and stay. It
-// returns when the last of its streams has been ended or the context is done.
+// Drain ends each stream that is open now with Unavailable, after a random part of
+// Options.Drain, so that proxies do not all connect to another replica at once.
+// Streams that are opened later, also by those proxies, are served and stay open. It
+// returns when it has ended the last of the streams, or when the context is done.
+//
+// It refuses no new streams, because a proxy that is refused waits twice as long each
+// time, up to a minute, and resets that only with the first message that it receives.
+// It also uses DNS answers that are half a minute old. So it would be kept away from
+// every replica, while one that is served loses 0.1 s.
 func (s *Server) Drain(ctx context.Context) {
 	start := time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for _, d := range s.departures() {
+	for _, d := range s.planEnds() {
 		timer.Reset(d.after - time.Since(start))
 		select {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
-			d.stream.end(whyDraining)
+			d.stream.end(statusDraining)
 		}
 	}
 }
 
-// Deserted returns when no stream has been open for the time given, or when the
-// context is done, and tells whether it was the former. A proxy whose stream was
-// ended comes back within that time, unless it has gone elsewhere. One caller
-// at a time.
-func (s *Server) Deserted(ctx context.Context, d time.Duration) bool {
+// WaitUnused returns true when no stream has been open for the given time, and false
+// when the context is done before that. The time must be longer than the 0.1 s that a
+// proxy waits before it reconnects. One caller at a time.
+func (s *Server) WaitUnused(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		since, empty := s.vacancy()
-		var over <-chan time.Time
+		since, empty := s.emptySince()
+		var elapsed <-chan time.Time
 		if empty {
 			left := d - time.Since(since)
 			if left <= 0 {
 				return true
 			}
 			timer.Reset(left)
-			over = timer.C
+			elapsed = timer.C
 		}
 		select {
 		case <-ctx.Done():
 			return false
 		case <-s.emptied:
-		case <-over:
+		case <-elapsed:
 		}
 	}
 }
 
-// Finish ends all streams with Unavailable, now, and whichever still come. It
-// does not wait for them. For when nobody can connect any more.
+// Finish ends all streams with Unavailable now, and refuses new ones. It does not wait
+// for them. Call it when no client can connect any more.
 func (s *Server) Finish() {
-	s.Leave()
+	s.MarkNotServing()
 	s.mu.Lock()
 	s.finished = true
-	left := slices.Collect(maps.Keys(s.streams))
+	open := slices.Collect(maps.Keys(s.streams))
 	s.mu.Unlock()
-	for _, st := range left {
-		st.end(whyDraining)
+	for _, st := range open {
+		st.end(statusDraining)
 	}
 }
 
-// departure says when a stream ends.
-type departure struct {
+// plannedEnd is when Drain ends a stream.
+type plannedEnd struct {
 	stream *stream
-	after  time.Duration
+	after  time.Duration // since Drain was called
 }
 
-// departures says when each of the open streams ends, in that order.
-func (s *Server) departures() []departure {
+// planEnds plans the ends of the open streams, in order of time.
+func (s *Server) planEnds() []plannedEnd {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list := make([]departure, 0, len(s.streams))
+	list := make([]plannedEnd, 0, len(s.streams))
 	for st := range s.streams {
-		d := departure{stream: st}
+		d := plannedEnd{stream: st}
 		if s.opts.Drain > 0 {
 			d.after = rand.N(s.opts.Drain)
 		}
 		list = append(list, d)
 	}
-	slices.SortFunc(list, func(a, b departure) int { return cmp.Compare(a.after, b.after) })
+	slices.SortFunc(list, func(a, b plannedEnd) int { return cmp.Compare(a.after, b.after) })
 	return list
 }

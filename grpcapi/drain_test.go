@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// over tells whether a call has ended.
+// over reports whether a call has ended.
 func (c *caller) over() bool {
 	select {
 	case <-c.done:
@@ -28,8 +28,8 @@ func count(calls []*caller) (ended int) {
 	return ended
 }
 
-// TestDrain: those that are open are ended at random moments, nobody is refused,
-// and who comes meanwhile stays until Finish.
+// TestDrain: open streams are ended at random moments. New ones are not refused, and
+// stay open until Finish.
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Drain: 10 * time.Second})
@@ -73,7 +73,7 @@ func TestDrain(t *testing.T) {
 		}
 		for i, messages := range []int{2, 2, 1} {
 			if n := len(late[i].take()); n != messages {
-				t.Errorf("late stream %d had %d messages, want %d", i, n, messages)
+				t.Errorf("late stream %d was sent %d messages, want %d", i, n, messages)
 			}
 		}
 		before := time.Now()
@@ -116,9 +116,9 @@ func TestDrainWithoutStreams(t *testing.T) {
 	})
 }
 
-// TestDeserted: a proxy that comes back in time counts, and the time begins anew
+// TestWaitUnused: a proxy that comes back in time counts, and the time starts again
 // when it leaves.
-func TestDeserted(t *testing.T) {
+func TestWaitUnused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
 		w.offer("", pods("10.0.0.1:80")...)
@@ -126,8 +126,8 @@ func TestDeserted(t *testing.T) {
 		synctest.Wait()
 		start, after := time.Now(), make(chan time.Duration, 1)
 		go func() {
-			if !w.server.Deserted(t.Context(), time.Second) {
-				t.Error("not deserted")
+			if !w.server.WaitUnused(t.Context(), time.Second) {
+				t.Error("WaitUnused returned false")
 			}
 			after <- time.Since(start)
 		}()
@@ -142,12 +142,12 @@ func TestDeserted(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		w.get(webAddr, "").hangUp()
 		if got, want := <-after, 67499*time.Millisecond; got != want {
-			t.Errorf("deserted after %v, want %v", got, want)
+			t.Errorf("unused after %v, want %v", got, want)
 		}
 	})
 }
 
-func TestDesertedGivesUpWithItsContext(t *testing.T) {
+func TestWaitUnusedGivesUpWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
 		c := w.get(webAddr, "")
@@ -156,20 +156,20 @@ func TestDesertedGivesUpWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		start := time.Now()
-		if w.server.Deserted(ctx, time.Second) || time.Since(start) != 5*time.Second {
-			t.Errorf("deserted with a stream open, after %v", time.Since(start))
+		if w.server.WaitUnused(ctx, time.Second) || time.Since(start) != 5*time.Second {
+			t.Errorf("unused with a stream open, after %v", time.Since(start))
 		}
 	})
 }
 
-// TestDesertedFromTheStart: a server that has long been without streams is.
-func TestDesertedFromTheStart(t *testing.T) {
+// TestWaitUnusedFromTheStart: a server that has been without streams for long enough.
+func TestWaitUnusedFromTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
 		time.Sleep(time.Minute)
 		start := time.Now()
-		if !w.server.Deserted(t.Context(), time.Second) || time.Since(start) != 0 {
-			t.Errorf("deserted after %v", time.Since(start))
+		if !w.server.WaitUnused(t.Context(), time.Second) || time.Since(start) != 0 {
+			t.Errorf("unused after %v", time.Since(start))
 		}
 	})
 }

@@ -16,146 +16,149 @@ type getStream struct {
 	target target
 	client federation.Client
 
-	asked    time.Time       // when it was prepared
-	firstSet *federation.Set // to begin with; nil: not known yet, or sent
-	moved    <-chan struct{} // closed once the client's zone may be another; nil: never
-	view     *view           // what the client sees now
-	stale    <-chan struct{} // closed once there is another set than was looked at last
-	turned   bool            // sent is another view's
-	sent     *federation.Set // what its proxy has, or is being sent; nil: nothing yet
-	news     bool            // sent is a newer set of the same view as the one before
-	zone     string          // the zone for which sent was rendered
-	blank    time.Time       // since when there is nothing, but may be; zero: there is, or there is not
+	preparedAt  time.Time
+	firstSet    *federation.Set // for the first messages; nil: not known yet, or sent
+	zoneChanged <-chan struct{} // closed once the client's zone may have changed; nil: never
+	view        *getView        // of the client's key
+	replaced    <-chan struct{} // closed once the set returned by newest last is replaced
+
+	sent        *federation.Set // the set that the proxy has, or is being sent; nil: none yet
+	sentZone    string          // the zone for which sent was encoded
+	viewChanged bool            // sent is a set of another view than the current one
+	isUpdate    bool            // sent is a newer set of the same view as the one sent before
+	emptySince  time.Time       // since when the set is empty while a cluster is pending; zero: it is not
 }
 
 func (s *Server) newGet(to target, who token, out sink, transport statusWriter) *getStream {
 	st := &getStream{target: to, client: federation.Client{Node: who.Node, Instance: to.instance}}
-	st.start(s, out, transport, st.stalled)
+	st.init(s, out, transport, st.stalled)
 	return st
 }
 
-// next implements source.
+// next implements producer.
 func (st *getStream) next(ctx context.Context) ([]*wire.Frame, error) {
-	if st.news {
-		st.server.metrics.propagation.sent(st.sent)
+	if st.isUpdate {
+		st.server.metrics.propagation.observe(st.sent)
 	}
 	for {
 		select {
-		case <-st.over:
-			return nil, st.ended(ctx)
-		case <-st.patience():
-		case <-st.stale:
-		case <-st.moved:
-			st.locate()
+		case <-st.done:
+			return nil, st.endError(ctx)
+		case <-st.emptyTimeout():
+		case <-st.replaced:
+		case <-st.zoneChanged:
+			st.updateZone()
 		}
 		if !st.pause() {
-			return nil, st.ended(ctx)
+			return nil, st.endError(ctx)
 		}
-		set, stale, settled := st.look()
-		st.stale = stale
-		if !settled {
+		set, replaced, ok := st.newest()
+		st.replaced = replaced
+		if !ok {
 			continue
 		}
-		news := set != st.sent && !st.turned
-		if frames := st.due(set); len(frames) > 0 {
-			st.news = news
+		isUpdate := set != st.sent && !st.viewChanged
+		if frames := st.advance(set); len(frames) > 0 {
+			st.isUpdate = isUpdate
 			return frames, nil
 		}
 	}
 }
 
-// due returns what to send so that the proxy has the set. A set that is empty
-// while a cluster is pending waits for that cluster for as long as a first
-// message would: unknown is not empty, but what has gone must not stay for long.
-func (st *getStream) due(set *federation.Set) []*wire.Frame {
+// advance returns the messages that bring the proxy to the set, if any, and stores it
+// as sent. A set that is empty while a cluster is pending is held back for
+// Options.FirstFrame, as a first message would be: that cluster may have endpoints,
+// but the proxy must not use the old ones for long.
+func (st *getStream) advance(set *federation.Set) []*wire.Frame {
 	zone := st.view.key.Client.Zone
-	if set == st.sent && zone == st.zone {
+	if set == st.sent && zone == st.sentZone {
 		return nil
 	}
 	switch {
 	case len(set.Endpoints) > 0 || set.Complete:
-		st.blank = time.Time{}
-	case st.blank.IsZero():
-		st.blank = time.Now()
+		st.emptySince = time.Time{}
+	case st.emptySince.IsZero():
+		st.emptySince = time.Now()
 		return nil
-	case time.Since(st.blank) < st.server.opts.FirstFrame:
+	case time.Since(st.emptySince) < st.server.opts.FirstFrame:
 		return nil
 	}
-	frames := st.view.step(st.sent, set, zone != st.zone)
-	st.sent, st.zone, st.turned = set, zone, false
+	frames := st.view.step(st.sent, set, zone != st.sentZone)
+	st.sent, st.sentZone, st.viewChanged = set, zone, false
 	return frames
 }
 
-// patience returns what says that a blank has lasted long enough; nil: there is
-// none, or the proxy has been told.
-func (st *getStream) patience() <-chan time.Time {
-	if st.blank.IsZero() {
+// emptyTimeout returns a channel that fires when an empty set has been held back for
+// long enough; nil: none is held back.
+func (st *getStream) emptyTimeout() <-chan time.Time {
+	if st.emptySince.IsZero() {
 		return nil
 	}
-	left := st.server.opts.FirstFrame - time.Since(st.blank)
+	left := st.server.opts.FirstFrame - time.Since(st.emptySince)
 	if left <= 0 {
 		return nil
 	}
 	return st.after(left)
 }
 
-// look returns the newest set of the view that is the client's by now. While the
-// table is about to publish another policy it is not settled: the set may be one
-// that is meant for no client, or for clients of another policy, and the next one
-// is on its way.
-func (st *getStream) look() (set *federation.Set, stale <-chan struct{}, settled bool) {
+// newest returns the newest set for the client, from the view of its current key. ok
+// is false while the table changes between traffic policies: the set may be for
+// clients of the other policy, or for none, and another one follows at once.
+func (st *getStream) newest() (set *federation.Set, replaced <-chan struct{}, ok bool) {
 	for {
-		set, stale = st.view.get()
+		set, replaced = st.view.get()
 		byNode := st.view.key.Client.Node != ""
 		if st.client.Node == "" || set.ByNode == byNode {
-			return set, stale, true
+			return set, replaced, true
 		}
-		if !st.turn() {
-			return set, stale, false
+		if !st.switchView() {
+			return set, replaced, false
 		}
 	}
 }
 
-// locate learns the client's zone, and turns to the view that goes with it.
-func (st *getStream) locate() {
+// updateZone looks up the client's zone, and switches to the view for it.
+func (st *getStream) updateZone() {
 	if st.client.Node != "" {
-		st.client.Zone, st.moved = st.server.dir.Zone(st.client.Node)
+		st.client.Zone, st.zoneChanged = st.server.dir.Zone(st.client.Node)
 	}
-	st.turn()
+	st.switchView()
 }
 
-// turn makes the client's view the stream's, and tells whether it was not.
-func (st *getStream) turn() bool {
+// switchView switches to the view of the client's current key. It returns false if
+// the stream has that view already.
+func (st *getStream) switchView() bool {
 	key := st.server.table.Key(st.target.service, st.target.port, st.client)
 	old := st.view
 	if old != nil {
 		if old.key == key {
 			return false
 		}
-		st.turned = true
-		defer st.server.sets.release(old) // once the other watches, so that the service stays watched
+		st.viewChanged = true
+		defer st.server.getViews.release(old) // after the new one watches, so that the service stays watched
 	}
-	st.view = st.server.sets.acquire(key)
+	st.view = st.server.getViews.acquire(key)
 	st.view.startWatch(st.server.table.Watch)
 	return true
 }
 
+// stalled ends the stream, and counts it.
 func (st *getStream) stalled() {
-	if st.end(whyStalled) {
+	if st.end(statusStalled) {
 		m := st.server.metrics
 		m.stalled.Inc()
-		m.overflow.inc(st.target.service, st.name())
+		m.getOverflow.inc(st.target.service, st.name())
 		st.server.log.Warn("stream ended: its proxy takes no updates", zap.String("service", st.name()))
 	}
 }
 
-// close releases what the stream holds.
+// close implements producer.
 func (st *getStream) close() {
 	if st.view != nil {
-		st.server.sets.release(st.view)
+		st.server.getViews.release(st.view)
 	}
 	st.stream.close()
 }
 
-// name is the authority, spelled out.
+// name is the full authority.
 func (st *getStream) name() string { return st.target.authority(st.server.opts.ClusterDomain) }

@@ -11,36 +11,37 @@ import (
 	"isthmus/grpcapi/wire"
 )
 
-// prepare implements source.
+// prepare implements producer.
 func (st *getStream) prepare() (ready bool) {
-	st.locate()
-	st.asked = time.Now()
+	st.updateZone()
+	st.preparedAt = time.Now()
 	return st.pickFirst()
 }
 
-// pickFirst takes the newest set to begin with, if it is complete.
+// pickFirst takes the newest set as the first, if it is complete. It does not wait
+// for clusters that are unreachable: their sets are complete.
 func (st *getStream) pickFirst() bool {
-	set, stale, settled := st.look()
-	st.stale = stale
-	if !set.Complete || !settled {
+	set, replaced, ok := st.newest()
+	st.replaced = replaced
+	if !set.Complete || !ok {
 		return false
 	}
 	st.firstSet = set
 	return true
 }
 
-// wait implements source: what there is after Options.FirstFrame has to do.
+// wait implements producer. After Options.FirstFrame it takes the set as it is.
 func (st *getStream) wait(ctx context.Context) error {
 	late := st.after(st.server.opts.FirstFrame)
 	for !st.pickFirst() {
 		select {
-		case <-st.over:
-			return st.ended(ctx)
-		case <-st.stale:
-		case <-st.moved:
-			st.locate()
+		case <-st.done:
+			return st.endError(ctx)
+		case <-st.replaced:
+		case <-st.zoneChanged:
+			st.updateZone()
 		case <-late:
-			st.firstSet, st.stale, _ = st.look()
+			st.firstSet, st.replaced, _ = st.newest()
 			st.server.metrics.late.Inc()
 			return nil
 		}
@@ -48,21 +49,22 @@ func (st *getStream) wait(ctx context.Context) error {
 	return nil
 }
 
-// first implements source.
+// first implements producer.
 func (st *getStream) first() ([]*wire.Frame, error) {
 	set := st.firstSet
 	st.firstSet = nil
 	st.now = time.Now()
-	st.server.metrics.first.Observe(st.now.Sub(st.asked).Seconds())
+	st.server.metrics.first.Observe(st.now.Sub(st.preparedAt).Seconds())
 	if err := st.refusal(set); err != nil {
 		return nil, err
 	}
-	st.sent, st.zone, st.turned = set, st.view.key.Client.Zone, false
-	return st.view.full(set), nil
+	st.sent, st.sentZone, st.viewChanged = set, st.view.key.Client.Zone, false
+	return st.view.fullFrames(set), nil
 }
 
-// refusal is the error that a stream ends with which finds that set at its
-// beginning; nil: it is served.
+// refusal returns the error with which a call is refused whose first set is this one;
+// nil: it is served. Only the first set can refuse a call: an open stream is never
+// ended because of a set.
 func (st *getStream) refusal(set *federation.Set) error {
 	if len(set.Endpoints) > 0 {
 		return nil

@@ -48,26 +48,46 @@ func (w *world) dial(t testing.TB) *grpc.ClientConn {
 	return conn
 }
 
-func get(t testing.TB, conn *grpc.ClientConn, authority, token string) (pb.Destination_GetClient, context.CancelFunc) {
+// openCall calls a method of the Destination service, and ends the call with the test.
+func openCall[Stream any](t testing.TB, method func(context.Context, *pb.GetDestination, ...grpc.CallOption) (Stream, error), authority, token string) (Stream, context.CancelFunc) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
-	s, err := pb.NewDestinationClient(conn).Get(ctx, &pb.GetDestination{Scheme: "k8s", Path: authority, ContextToken: token})
+	s, err := method(ctx, &pb.GetDestination{Scheme: "k8s", Path: authority, ContextToken: token})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s, cancel
 }
 
-func receive(t testing.TB, s pb.Destination_GetClient, want string) {
+// receiveLine receives a message, and fails unless it is the one wanted.
+func receiveLine[Message any](t testing.TB, s grpc.ServerStreamingClient[Message], line func(*Message) string, want string) {
 	t.Helper()
-	u, err := s.Recv()
+	m, err := s.Recv()
 	if err != nil {
 		t.Fatalf("got %v, want %s", err, want)
 	}
-	if got := wiretest.Line(u); got != want {
+	if got := line(m); got != want {
 		t.Fatalf("got %s, want %s", got, want)
 	}
+}
+
+// endsWith fails unless the stream ends with that code before any message.
+func endsWith[Message any](t testing.TB, s grpc.ServerStreamingClient[Message], authority string, code codes.Code) {
+	t.Helper()
+	if _, err := s.Recv(); status.Code(err) != code {
+		t.Errorf("%q: %v, want %v", authority, err, code)
+	}
+}
+
+func get(t testing.TB, conn *grpc.ClientConn, authority, token string) (pb.Destination_GetClient, context.CancelFunc) {
+	t.Helper()
+	return openCall(t, pb.NewDestinationClient(conn).Get, authority, token)
+}
+
+func receive(t testing.TB, s pb.Destination_GetClient, want string) {
+	t.Helper()
+	receiveLine(t, s, wiretest.Line, want)
 }
 
 func TestGetOverTheWire(t *testing.T) {
@@ -108,19 +128,13 @@ func TestCodesOverTheWire(t *testing.T) {
 		"nothing.shop.svc.cluster.local:80": codes.NotFound,
 	} {
 		s, _ := get(t, conn, authority, "{no json")
-		if _, err := s.Recv(); status.Code(err) != code {
-			t.Errorf("%q: %v, want %v", authority, err, code)
-		}
+		endsWith(t, s, authority, code)
 	}
 	w.link("east", federation.Pending)
 	s, _ := get(t, conn, webAddr, "")
-	if _, err := s.Recv(); status.Code(err) != codes.Unavailable {
-		t.Errorf("pending: %v", err)
-	}
+	endsWith(t, s, "pending", codes.Unavailable)
 	s, _ = get(t, conn, strings.Repeat("x", maxRequest), "")
-	if _, err := s.Recv(); status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("a huge request: %v", err)
-	}
+	endsWith(t, s, "a huge request", codes.ResourceExhausted)
 	wiretest.Until(t, "no streams left", func() bool { return w.server.Streams() == 0 })
 }
 
@@ -138,7 +152,7 @@ func TestHealthAndReflection(t *testing.T) {
 		}
 	}
 	check(healthpb.HealthCheckResponse_SERVING)
-	w.server.Leave()
+	w.server.MarkNotServing()
 	check(healthpb.HealthCheckResponse_NOT_SERVING)
 
 	r, err := reflectionpb.NewServerReflectionClient(conn).ServerReflectionInfo(t.Context())
@@ -157,7 +171,7 @@ func TestHealthAndReflection(t *testing.T) {
 	}
 }
 
-// TestPanicEndsOneStreamOnly: others go on, and what it held is released.
+// TestPanicEndsOneStreamOnly: other streams go on, and its view is released.
 func TestPanicEndsOneStreamOnly(t *testing.T) {
 	w := newWorld(t, Options{Pace: -1})
 	w.offer("", pods("10.0.0.1:80")...)
@@ -175,15 +189,15 @@ func TestPanicEndsOneStreamOnly(t *testing.T) {
 		t.Errorf("%v panics counted", n)
 	}
 	wiretest.Until(t, "the stream is gone", func() bool { return w.server.Streams() == 1 })
-	if all, idle := w.server.sets.count(); all-idle != 1 {
+	if all, idle := w.server.getViews.count(); all-idle != 1 {
 		t.Errorf("%d views in use", all-idle)
 	}
 	w.offer("", pods("10.0.0.1:80", "10.0.0.2:80")...)
 	receive(t, good, "add 10.0.0.2:80")
 }
 
-// TestStallOverTheWire: a client that does not read is let go, others on the
-// same server are served, and it learns why once it reads again.
+// TestStallOverTheWire: the stream of a client that does not read is ended, other
+// clients are served, and it receives the status once it reads again.
 func TestStallOverTheWire(t *testing.T) {
 	r := prometheus.NewRegistry()
 	w := newWorld(t, Options{Pace: -1, Stall: 2 * time.Second, Registerer: r})
@@ -206,7 +220,7 @@ func TestStallOverTheWire(t *testing.T) {
 		}
 	})
 	defer func() { hangUp(); reading.Wait() }()
-	overflow := func() int { return w.server.metrics.overflow.count(webAddr) }
+	overflow := func() int { return w.server.metrics.getOverflow.count(webAddr) }
 	for i := 0; overflow() == 0; i++ {
 		before := read.Load()
 		w.offer("", wiretest.Many(5000, 1+i%2)...)
@@ -220,13 +234,13 @@ func TestStallOverTheWire(t *testing.T) {
 	for err == nil {
 		_, err = stuck.Recv()
 	}
-	if s := status.Convert(err); s.Code() != codes.Unavailable || s.Message() != whyStalled.Message() {
-		t.Errorf("the client was told %v", err)
+	if s := status.Convert(err); s.Code() != codes.Unavailable || s.Message() != statusStalled.Message() {
+		t.Errorf("the client got %v", err)
 	}
 	wiretest.Until(t, "the call is counted", func() bool { return handled(t, r, "Get", "Unavailable") == 1 })
 }
 
-// handled is how many calls of a method ended with a code.
+// handled returns how many calls of a method ended with a code.
 func handled(t testing.TB, r *prometheus.Registry, method, code string) (n float64) {
 	t.Helper()
 	families, err := r.Gather()
@@ -264,7 +278,7 @@ func TestDrainOverTheWire(t *testing.T) {
 	w.server.Finish()
 	late, _ := get(t, conn, webAddr, "")
 	for _, s := range append(streams, served, late) {
-		if _, err := s.Recv(); status.Code(err) != codes.Unavailable || status.Convert(err).Message() != whyDraining.Message() {
+		if _, err := s.Recv(); status.Code(err) != codes.Unavailable || status.Convert(err).Message() != statusDraining.Message() {
 			t.Errorf("got %v", err)
 		}
 	}

@@ -12,11 +12,12 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// service describes the Destination service as the generated code does, but for
-// the handlers, which receive the request themselves: on a worker.
+// service describes the Destination service as the generated code does, except for the
+// handlers: generated ones receive the request before they call the server, ours
+// receive it on a worker (see call).
 func (s *Server) service() *grpc.ServiceDesc {
 	desc := pb.Destination_ServiceDesc
-	desc.HandlerType = (*any)(nil) // the methods are not those that generated handlers call
+	desc.HandlerType = (*any)(nil) // the Server does not have the methods that generated handlers call
 	desc.Streams = []grpc.StreamDesc{
 		{StreamName: "Get", Handler: s.handler(s.receiveGet), ServerStreams: true},
 		{StreamName: "GetProfile", Handler: s.handler(s.receiveProfile), ServerStreams: true},
@@ -24,15 +25,15 @@ func (s *Server) service() *grpc.ServiceDesc {
 	return &desc
 }
 
-// handler serves calls, of which receive makes streams.
-func (s *Server) handler(receive func(grpc.ServerStream) (source, error)) grpc.StreamHandler {
+// handler returns a gRPC handler for the calls whose request receive receives.
+func (s *Server) handler(receive func(grpc.ServerStream) (producer, error)) grpc.StreamHandler {
 	return func(_ any, out grpc.ServerStream) error {
-		return s.serve(out.Context(), func() (source, error) { return receive(out) })
+		return s.serve(out.Context(), func() (producer, error) { return receive(out) })
 	}
 }
 
 // receiveGet receives the request of a Get.
-func (s *Server) receiveGet(out grpc.ServerStream) (source, error) {
+func (s *Server) receiveGet(out grpc.ServerStream) (producer, error) {
 	path, who, transport, err := s.receive(out, "get")
 	if err != nil {
 		return nil, err
@@ -45,7 +46,7 @@ func (s *Server) receiveGet(out grpc.ServerStream) (source, error) {
 }
 
 // receiveProfile receives the request of a GetProfile.
-func (s *Server) receiveProfile(out grpc.ServerStream) (source, error) {
+func (s *Server) receiveProfile(out grpc.ServerStream) (producer, error) {
 	path, who, transport, err := s.receive(out, "get profile")
 	if err != nil {
 		return nil, err
@@ -54,9 +55,10 @@ func (s *Server) receiveProfile(out grpc.ServerStream) (source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.newProfile(who.of(key), out, transport), nil
+	return s.newProfile(who.addNamespace(key), out, transport), nil
 }
 
+// receive receives a request of either RPC.
 func (s *Server) receive(out grpc.ServerStream, method string) (path string, who token, transport statusWriter, err error) {
 	req, ctx := &pb.GetDestination{}, out.Context()
 	if err := out.RecvMsg(req); err != nil {
@@ -70,11 +72,11 @@ func (s *Server) receive(out grpc.ServerStream, method string) (path string, who
 	return path, who, transport, nil
 }
 
-// transportOf returns what can end a call's stream from any goroutine.
+// transportOf returns the call's transport stream; see statusWriter.
 func transportOf(ctx context.Context) (statusWriter, error) {
 	transport, ok := grpc.ServerTransportStreamFromContext(ctx).(statusWriter)
 	if !ok {
-		return nil, status.Error(codes.Internal, "the transport's streams can't be ended")
+		return nil, status.Error(codes.Internal, "the gateway can't end streams with this version of gRPC")
 	}
 	return transport, nil
 }

@@ -13,11 +13,10 @@ import (
 	"isthmus/grpcapi/internal/wiretest"
 )
 
-// BenchmarkLargeSet is what one changed slice costs in sets of very different
-// sizes, from what its cluster says to the encoded step that all streams share:
-// merge, choice, publication, diff and encoding. Slices have 100 endpoints, of
-// which one goes and comes, or all are described differently; they are all of
-// the local cluster, or spread over three.
+// BenchmarkLargeSet is the cost of one changed slice in sets of very different sizes,
+// from Table.Changed to the encoded step that all streams share: merge, choose,
+// publish, diff and encode. Slices have 100 endpoints, of which one comes and goes, or
+// all change. They are all of the local cluster, or spread over three.
 func BenchmarkLargeSet(b *testing.B) {
 	for _, clusters := range []int{1, 3} {
 		for _, changed := range []int{1, 100} {
@@ -34,8 +33,8 @@ func BenchmarkLargeSet(b *testing.B) {
 	}
 }
 
-// TestStepOfLargeSet: how often a change allocates follows what changes, not how
-// much there is.
+// TestStepOfLargeSet: the number of allocations depends on the size of the change, not
+// on the size of the set.
 func TestStepOfLargeSet(t *testing.T) {
 	for _, changed := range []int{1, 100} {
 		small, large := testing.AllocsPerRun(20, largeSet(t, 3, changed, 600)), testing.AllocsPerRun(20, largeSet(t, 3, changed, 6000))
@@ -45,8 +44,8 @@ func TestStepOfLargeSet(t *testing.T) {
 	}
 }
 
-// largeSet opens a view of n endpoints and returns what changes some of them, and
-// encodes that for its streams.
+// largeSet acquires a view of n endpoints, and returns a function that changes some of
+// them and encodes the step.
 func largeSet(b testing.TB, clusters, changed, n int) (step func()) {
 	w := newWorld(b, Options{H2Upgrade: true, ForceOpaqueTransport: true, MeshedHTTP2: wiretest.HTTP2Params(), Log: zap.NewNop()})
 	shares := map[federation.ClusterName][]*federation.Slice{}
@@ -63,8 +62,8 @@ func largeSet(b testing.TB, clusters, changed, n int) (step func()) {
 	middle := len(turns[1]) / 2
 	turns[1][middle] = altered(turns[0][middle], changed)
 
-	v := w.server.sets.acquire(w.table.Key(web, 80, federation.Client{Node: "n1", Zone: "a"}))
-	b.Cleanup(func() { w.server.sets.release(v) })
+	v := w.server.getViews.acquire(w.table.Key(web, 80, federation.Client{Node: "n1", Zone: "a"}))
+	b.Cleanup(func() { w.server.getViews.release(v) })
 	v.startWatch(w.table.Watch)
 	before, _ := v.get()
 	if len(before.Endpoints) != n {

@@ -25,8 +25,9 @@ import (
 	"isthmus/grpcapi/wire"
 )
 
-// crowdOf says in the environment of a process of its own at which server to open
-// 10,000 streams of 1,000 service ports, and by which method: "ADDR METHOD".
+// crowdOf is the environment variable that turns this test binary into a process of
+// clients. Its value is "ADDR METHOD": the server at which they open 10,000 streams of
+// 1,000 service ports, and by which method.
 const crowdOf = "GRPCAPI_CROWD_OF"
 
 // BenchmarkGetProfileMemory is what 10,000 open GetProfile streams of 1,000
@@ -35,7 +36,7 @@ const crowdOf = "GRPCAPI_CROWD_OF"
 func BenchmarkGetProfileMemory(b *testing.B) {
 	b.Run("floor", func(b *testing.B) {
 		g := grpc.NewServer(grpc.ForceServerCodecV2(wire.NewCodec()))
-		v := newWorld(b, Options{Log: zap.NewNop()}).server.profiles.create(webKey)
+		v := newWorld(b, Options{Log: zap.NewNop()}).server.profileViews.create(webKey)
 		pb.RegisterDestinationServer(g, &floor{frame: v.enc.Profile(wiretest.WebProfile("a"), v.routings.Of(wiretest.ServiceProfile("a"), 80))})
 		benchmarkMemory(b, g)
 	})
@@ -118,7 +119,7 @@ func crowd(b testing.TB, addr, method string) (hangUp func()) {
 	}
 }
 
-// runCrowd is the process of the clients: it says when all have their first
+// runCrowd is the process of the clients. It prints "ready" when all have their first
 // message, and hangs up at the end of its input.
 func runCrowd(addrMethod string) error {
 	addr, method, _ := strings.Cut(addrMethod, " ")

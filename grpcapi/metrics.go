@@ -8,18 +8,18 @@ import (
 	"isthmus/federation"
 )
 
-// metrics are those of the Destination server's series that are written as it
-// goes. The others are read when scraped, see census.
+// metrics are the series that are updated as events happen. The series about open
+// streams are made when scraped: see collector.
 type metrics struct {
-	calls            *calls
-	overflow         *overflows // by service
-	profiles         *overflows // by service and port
-	endpointProfiles prometheus.Counter
-	stalled          prometheus.Counter // all of these
-	panics           prometheus.Counter
-	first            prometheus.Histogram
-	late             prometheus.Counter
-	propagation      *propagation
+	calls                   *calls
+	getOverflow             *overflows // by service
+	profileOverflow         *overflows // by service and port
+	endpointProfileOverflow prometheus.Counter
+	stalled                 prometheus.Counter // the sum of these three
+	panics                  prometheus.Counter
+	first                   prometheus.Histogram
+	late                    prometheus.Counter
+	propagation             *propagation
 }
 
 func newMetrics(s *Server, r prometheus.Registerer) (*metrics, error) {
@@ -28,11 +28,11 @@ func newMetrics(s *Server, r prometheus.Registerer) (*metrics, error) {
 	}
 	m := &metrics{
 		calls: newCalls(s.panicked),
-		overflow: newOverflows(s.table, s.openGets, prometheus.NewDesc("endpoint_updates_queue_overflow",
+		getOverflow: newOverflows(s.table, s.openGets, prometheus.NewDesc("endpoint_updates_queue_overflow",
 			"Get streams that ended because their proxy did not take an update in time.", []string{"service"}, nil)),
-		profiles: newOverflows(s.table, s.openProfiles, prometheus.NewDesc("profile_updates_queue_overflow",
+		profileOverflow: newOverflows(s.table, s.openProfiles, prometheus.NewDesc("profile_updates_queue_overflow",
 			"GetProfile streams of services that ended because their proxy did not take an update in time.", []string{"fqn", "port"}, nil)),
-		endpointProfiles: counter("endpoint_profile_updates_queue_overflow",
+		endpointProfileOverflow: counter("endpoint_profile_updates_queue_overflow",
 			"GetProfile streams of endpoints that ended because their proxy did not take an update in time."),
 		stalled: counter("isthmus_streams_stalled_total", "Streams that ended because their proxy did not take an update in time."),
 		panics:  counter("isthmus_stream_panics_total", "Streams and calls that ended because of a panic in the gateway."),
@@ -44,7 +44,7 @@ func newMetrics(s *Server, r prometheus.Registerer) (*metrics, error) {
 		late:        counter("isthmus_first_frame_timeouts_total", "Get streams that did not begin with all clusters, since one of them took too long."),
 		propagation: &propagation{table: s.table, byCluster: make(map[federation.ClusterName]prometheus.Histogram)},
 	}
-	own := []prometheus.Collector{m.overflow, m.profiles, m.endpointProfiles, m.stalled, m.panics, m.first, m.late, m.propagation, newCensus(s)}
+	own := []prometheus.Collector{m.getOverflow, m.profileOverflow, m.endpointProfileOverflow, m.stalled, m.panics, m.first, m.late, m.propagation, newCollector(s)}
 	for _, c := range append(m.calls.collectors(), own...) {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("metrics of the Destination server: %w", err)

@@ -7,7 +7,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// value is what a counter or gauge says.
+// value returns the value of a counter or gauge.
 func value(m prometheus.Metric) float64 {
 	var out dto.Metric
 	if err := m.Write(&out); err != nil {
@@ -16,7 +16,7 @@ func value(m prometheus.Metric) float64 {
 	return out.GetCounter().GetValue() + out.GetGauge().GetValue()
 }
 
-// series is how many there are.
+// series counts a collector's series.
 func series(c prometheus.Collector) int {
 	ch := make(chan prometheus.Metric, 10_000)
 	c.Collect(ch)

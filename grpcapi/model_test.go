@@ -19,10 +19,10 @@ import (
 	"isthmus/grpcapi/wire"
 )
 
-// TestModelProxy lets proxies follow a service to which everything happens that
-// can. Some take their time, some hang up again and again. Each must end up with
-// what the table publishes, and an endpoint that was there all the time must
-// never have been absent.
+// TestModelProxy lets proxies receive a service while everything happens to it that
+// can. Some are slow, some hang up again and again. Each must end up with what the
+// table publishes, and must never have lost an endpoint that was published all the
+// time.
 func TestModelProxy(t *testing.T) {
 	seeds, o := uint64(60), Options{TargetClusterLabel: true}
 	switch {
@@ -75,7 +75,7 @@ func (m *model) run(t *testing.T) {
 		{life: 130 * time.Millisecond}, {node: "n2", life: 700 * time.Millisecond, delay: 5 * time.Millisecond}, {node: "n3"},
 	}
 	for _, c := range m.clients {
-		wg.Go(func() { m.follow(ctx, c) })
+		wg.Go(func() { m.stream(ctx, c) })
 	}
 	for range 6 {
 		m.converge(t)
@@ -105,8 +105,8 @@ func (m *model) run(t *testing.T) {
 	wg.Wait()
 }
 
-// follow keeps a stream open, one after the other.
-func (m *model) follow(ctx context.Context, c *client) {
+// stream keeps one stream after the other open.
+func (m *model) stream(ctx context.Context, c *client) {
 	for ctx.Err() == nil {
 		c.mu.Lock()
 		c.proxy.Reopen()
@@ -123,7 +123,7 @@ func (m *model) follow(ctx context.Context, c *client) {
 				}
 			}()
 		}
-		conn := &link{ctx: life, client: c}
+		conn := &connection{ctx: life, client: c}
 		st := m.server.newGet(target{service: web, port: 80}, token{Node: c.node}, conn, &caller{cancel: stop})
 		_ = serve(life, st) // refused, or hung up
 		stop()
@@ -134,13 +134,13 @@ func (m *model) follow(ctx context.Context, c *client) {
 	}
 }
 
-// link brings messages to a client.
-type link struct {
+// connection brings messages to a client.
+type connection struct {
 	ctx    context.Context
 	client *client
 }
 
-func (w *link) SendMsg(msg any) error {
+func (w *connection) SendMsg(msg any) error {
 	c := w.client
 	select {
 	case <-w.ctx.Done():
@@ -201,7 +201,7 @@ func (m *model) change() {
 
 func (m *model) note(format string, args ...any) { m.log = append(m.log, fmt.Sprintf(format, args...)) }
 
-// endpoints are some of few addresses, said in few ways.
+// endpoints returns some of a few addresses, with a few different descriptions.
 func (m *model) endpoints() []*federation.Endpoint {
 	var list []*federation.Endpoint
 	hinted := m.rand.IntN(3) == 0
@@ -221,7 +221,7 @@ func (m *model) endpoints() []*federation.Endpoint {
 	return list
 }
 
-// published is what the table has for a client now, asked anew.
+// published returns what the table publishes for a client now.
 func (m *model) published(c *client) (*federation.Set, federation.Key) {
 	client := federation.Client{Node: c.node}
 	if c.node != "" {
@@ -239,7 +239,7 @@ func (m *model) published(c *client) (*federation.Set, federation.Key) {
 	}
 }
 
-// narrow takes what the table does not publish any more off what is stable.
+// narrow removes from the stable endpoints what the table does not publish any more.
 func (m *model) narrow() {
 	for _, c := range m.clients {
 		set, _ := m.published(c)
@@ -279,7 +279,7 @@ func (m *model) converge(t *testing.T) {
 		c.mu.Lock()
 		if unknown := len(set.Endpoints) == 0 && (!set.Complete || set.Reason == federation.Unknown); c.live && !unknown {
 			var want wiretest.Proxy
-			for _, u := range wiretest.Decode(t, wire.NewCodec(), m.server.sets.create(key).full(set)) {
+			for _, u := range wiretest.Decode(t, wire.NewCodec(), m.server.getViews.create(key).fullFrames(set)) {
 				want.Apply(u)
 			}
 			if !c.proxy.Equal(&want) {
@@ -297,7 +297,7 @@ func (m *model) converge(t *testing.T) {
 	m.note("-- mark")
 }
 
-// check looks at what has happened since the mark.
+// check checks what has happened since the mark.
 func (m *model) check(t *testing.T) {
 	synctest.Wait()
 	for i, c := range m.clients {

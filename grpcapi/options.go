@@ -14,28 +14,28 @@ import (
 
 // Options are a Server's. Zero fields mean the default.
 type Options struct {
-	ClusterDomain string // of the names that are served; default cluster.local
+	ClusterDomain string // the DNS domain of the cluster; default cluster.local
 
-	H2Upgrade            bool                  // hint that meshed pods take HTTP/2
+	H2Upgrade            bool                  // hint that meshed pods accept HTTP/2
 	ForceOpaqueTransport bool                  // send to every meshed endpoint through its proxy's inbound port
-	ZoneWeights          bool                  // endpoints in the client's zone weigh ten times
-	TargetClusterLabel   bool                  // label endpoints of linked clusters target_cluster
+	ZoneWeights          bool                  // endpoints in the client's zone get ten times the weight
+	TargetClusterLabel   bool                  // endpoints of linked clusters get the label target_cluster
 	MeshedHTTP2          *pb.Http2ClientParams // for connections to meshed endpoints; nil: none
 
-	Pace       time.Duration // after a message, wait this long before looking for the next change; default 50ms, negative: do not wait
-	Stall      time.Duration // end a stream whose proxy takes nothing for this long although there is something to send; default 60s
+	Pace       time.Duration // the least time from the beginning of one message to the next change; default 50ms, negative: none
+	Stall      time.Duration // ends a stream whose proxy does not take a message for this long; default 60s
 	FirstFrame time.Duration // how long the first message waits for clusters that are pending; default 2s
-	Drain      time.Duration // Drain spreads the ends of streams over this; default 6s, negative: at once
+	Drain      time.Duration // the time over which Drain spreads the ends of streams; default 6s, negative: at once
 
-	Linger    time.Duration // how long a view that nobody uses stays; default 30s, negative: it does not
-	IdleViews int           // how many of those stay at most, of each RPC; default 1024
-	IdleBytes int           // what they take at most in all, by estimate, of each RPC; default 20 MiB
+	Linger    time.Duration // how long an idle view is kept; default 30s, negative: not at all
+	IdleViews int           // how many idle views are kept at most, of each RPC; default 1024
+	IdleBytes int           // how much memory they take at most in all, by estimate, of each RPC; default 20 MiB
 
 	Log        *zap.Logger           // default: none
-	Registerer prometheus.Registerer // default: metrics go nowhere
+	Registerer prometheus.Registerer // default: metrics are not exported
 }
 
-// validate fills in the defaults.
+// validate fills in the defaults, and returns an error for values out of range.
 func (o Options) validate() (Options, error) {
 	o.ClusterDomain = cmp.Or(o.ClusterDomain, "cluster.local")
 	o.Pace = cmp.Or(o.Pace, 50*time.Millisecond)
@@ -64,7 +64,7 @@ func (o Options) validate() (Options, error) {
 	return o, nil
 }
 
-// wire are the options of what is sent.
+// wire returns the options for encoding.
 func (o Options) wire() wire.Options {
 	return wire.Options{
 		H2Upgrade: o.H2Upgrade, ForceOpaqueTransport: o.ForceOpaqueTransport, ZoneWeights: o.ZoneWeights,

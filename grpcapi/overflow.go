@@ -12,13 +12,14 @@ import (
 	"isthmus/federation"
 )
 
-// maxOverflows bounds how many names of one kind are counted for: clients may ask
-// for any hostname of a service, and take nothing of what they are told.
+// maxOverflows bounds the number of series: clients may ask for any hostname of a
+// service, and stall.
 const maxOverflows = 1000
 
-// overflows counts stalled streams by what they are about. A series is there while
-// there are streams that it could count and, once it has counted, until its service
-// goes, or until so many others have counted since.
+// overflows counts stalled streams by what they are about, in the full form of its
+// name, not as clients write it. A series exists while there are streams that it
+// could count, so that it begins at zero. Once it has counted a stall, it exists until
+// its service is gone, or until maxOverflows others have stalled since.
 type overflows struct {
 	table *federation.Table // fixed, as are desc and open
 	desc  *prometheus.Desc
@@ -39,10 +40,9 @@ func newOverflows(t *federation.Table, open iter.Seq[[]string], desc *prometheus
 	return &overflows{table: t, desc: desc, open: open, of: of}
 }
 
-// openGets are the authorities that Get streams are of, if there is anything to
-// send them.
+// openGets yields the authorities of open Get streams that have endpoints.
 func (s *Server) openGets(yield func([]string) bool) {
-	for _, u := range s.sets.list() {
+	for _, u := range s.getViews.uses() {
 		name := target{u.key.Service, u.key.Client.Instance, u.key.Port}
 		if u.streams > 0 && len(u.newest.Endpoints) > 0 && !yield([]string{name.authority(s.opts.ClusterDomain)}) {
 			return
@@ -50,10 +50,9 @@ func (s *Server) openGets(yield func([]string) bool) {
 	}
 }
 
-// openProfiles are the names and ports of the services that GetProfile streams are
-// told about.
+// openProfiles yields the names and ports of the services of open GetProfile streams.
 func (s *Server) openProfiles(yield func([]string) bool) {
-	for _, u := range s.profiles.list() {
+	for _, u := range s.profileViews.uses() {
 		to, ok := serviceOf(u.key, u.newest)
 		if ok && u.streams > 0 && u.newest.Reason == federation.Resolved &&
 			!yield([]string{to.host(s.opts.ClusterDomain), strconv.Itoa(int(to.port))}) {
@@ -62,7 +61,7 @@ func (s *Server) openProfiles(yield func([]string) bool) {
 	}
 }
 
-// inc counts one more.
+// inc counts one stall.
 func (o *overflows) inc(service federation.ServiceID, labels ...string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -82,10 +81,10 @@ func (o *overflows) Describe(ch chan<- *prometheus.Desc) { ch <- o.desc }
 func (o *overflows) Collect(ch chan<- prometheus.Metric) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	told := make(map[string]bool)
-	tell := func(key string, labels []string, n uint64) {
-		if !told[key] {
-			told[key] = true
+	sent := make(map[string]bool)
+	send := func(key string, labels []string, n uint64) {
+		if !sent[key] {
+			sent[key] = true
 			ch <- prometheus.MustNewConstMetric(o.desc, prometheus.CounterValue, float64(n), labels...)
 		}
 	}
@@ -95,10 +94,10 @@ func (o *overflows) Collect(ch chan<- prometheus.Metric) {
 			o.of.Remove(key)
 			continue
 		}
-		tell(key, one.labels, one.n)
+		send(key, one.labels, one.n)
 	}
 	for labels := range o.open {
-		tell(keyOf(labels), labels, 0)
+		send(keyOf(labels), labels, 0)
 	}
 }
 

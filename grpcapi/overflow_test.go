@@ -12,7 +12,7 @@ import (
 	"isthmus/grpcapi/internal/wiretest"
 )
 
-// count is how many are counted under these labels.
+// count returns the count of the series with these labels.
 func (o *overflows) count(labels ...string) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -23,9 +23,9 @@ func (o *overflows) count(labels ...string) int {
 	return int(one.n)
 }
 
-// TestOverflowsAreBounded: clients that ask for whatever they like, and take
-// nothing, make no more series than that, and take none from what keeps stalling;
-// and those go with the service.
+// TestOverflowsAreBounded: clients that ask for many names and stall make no more than
+// maxOverflows series, and do not evict a series that keeps counting. All end with the
+// service.
 func TestOverflowsAreBounded(t *testing.T) {
 	table := federation.NewTable(federation.Options{})
 	table.Define(web, &federation.Definition{Members: []federation.Member{{Service: web}}})
@@ -52,19 +52,19 @@ func TestOverflowsAreBounded(t *testing.T) {
 	}
 }
 
-// TestOverflowsBeginAtZero: the series of what proxies ask for are there before
-// anything is counted, so that a first count is a rise, and go with the streams.
+// TestOverflowsBeginAtZero: the series of open streams exist before the first stall,
+// so that it shows as an increase, and end with the streams.
 func TestOverflowsBeginAtZero(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCounted(t)
 		w.offer("", pods("10.0.0.1:80")...)
 		w.told.put(webKey, wiretest.WebProfile())
 		gets, profile := []*caller{w.get(webAddr, ""), w.get(webAddr, `{"nodeName":"n"}`)}, w.getProfile(webAddr, "")
-		empty := w.get("nobody.web.shop.svc.cluster.local:80", "")
+		empty := w.get("no-such-pod.web.shop.svc.cluster.local:80", "")
 		synctest.Wait()
 		w.expect(t, "endpoint_updates_queue_overflow", "endpoint_updates_queue_overflow service=web.shop.svc.cluster.local:80 0")
 		w.expect(t, "profile_updates_queue_overflow", noOverflow)
-		w.server.metrics.overflow.inc(web, webAddr)
+		w.server.metrics.getOverflow.inc(web, webAddr)
 		w.expect(t, "endpoint_updates_queue_overflow", "endpoint_updates_queue_overflow service=web.shop.svc.cluster.local:80 1")
 		for _, c := range append(gets, empty) {
 			c.hangUp()

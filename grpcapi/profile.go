@@ -16,76 +16,80 @@ import (
 // profileStream is one GetProfile call.
 type profileStream struct {
 	stream
-	key   federation.ProfileKey
-	view  *profileView    // what the client sees; nil: it is not prepared
-	stale <-chan struct{} // closed once there is something else to tell
-	sent  *told           // what its proxy has, or is being sent; nil: nothing yet
-	had   had             // the routes that it had last; zero: none yet
+	key        federation.ProfileKey
+	view       *profileView    // nil: not prepared yet
+	replaced   <-chan struct{} // closed once the profile of the newest variant is replaced
+	sent       *profileVariant // what the proxy has, or is being sent; nil: nothing yet
+	sentRoutes sentRoutes
 }
 
 func (s *Server) newProfile(key federation.ProfileKey, out sink, transport statusWriter) *profileStream {
 	st := &profileStream{key: key}
-	st.start(s, out, transport, st.stalled)
+	st.init(s, out, transport, st.stalled)
 	return st
 }
 
-// prepare implements source.
+// prepare implements producer.
 func (st *profileStream) prepare() (ready bool) {
-	st.view = st.server.profiles.acquire(st.key)
+	st.view = st.server.profileViews.acquire(st.key)
 	st.view.startWatch(st.server.dir.Profile)
 	return true
 }
 
-// wait implements source.
+// wait implements producer. Profiles are known at once.
 func (st *profileStream) wait(context.Context) error { return nil }
 
-// first implements source.
+// first implements producer.
 func (st *profileStream) first() ([]*wire.Frame, error) {
-	var newest *told
-	newest, st.stale = st.view.tell(st.had)
+	var newest *profileVariant
+	newest, st.replaced = st.view.variant(st.sentRoutes)
 	if err := st.refusal(newest.profile); err != nil {
 		return nil, err
 	}
-	st.due(newest)
+	st.advance(newest)
 	st.now = time.Now()
 	return newest.frames, nil
 }
 
-// next implements source.
+// next implements producer.
 func (st *profileStream) next(ctx context.Context) ([]*wire.Frame, error) {
 	for {
 		select {
-		case <-st.over:
-			return nil, st.ended(ctx)
-		case <-st.stale:
+		case <-st.done:
+			return nil, st.endError(ctx)
+		case <-st.replaced:
 		}
 		if !st.pause() {
-			return nil, st.ended(ctx)
+			return nil, st.endError(ctx)
 		}
-		var newest *told
-		if newest, st.stale = st.view.tell(st.had); st.due(newest) {
+		var newest *profileVariant
+		if newest, st.replaced = st.view.variant(st.sentRoutes); st.advance(newest) {
 			return newest.frames, nil
 		}
 	}
 }
 
-// due makes what is told now what the proxy has, and tells whether it has to be
-// sent for that. As long as nobody knows who has an address, what was told before
-// stands.
-func (st *profileStream) due(now *told) bool {
+// advance stores a variant as sent, and returns whether it has to be sent for that. As
+// long as it is ambiguous which object has an address, nothing is sent.
+//
+// The proxy's routes are replaced by another service's, or by other routes of the
+// same one. They stay while the profile has no service: how many of such short
+// changes are sent depends on how fast the proxy takes messages.
+func (st *profileStream) advance(now *profileVariant) bool {
 	if now.profile.Reason == federation.Ambiguous {
 		return false
 	}
 	before := st.sent
 	st.sent = now
 	if now.profile.Service != (federation.ServiceID{}) {
-		st.had = had{now.profile.Service, now.routing.ServiceProfile()}
+		st.sentRoutes = sentRoutes{now.profile.Service, now.routing.ServiceProfile()}
 	}
 	return before == nil || before != now && !before.frames[0].Equal(now.frames[0])
 }
 
-// refusal is the error that a stream ends with which finds that profile at its
-// beginning; nil: it is served.
+// refusal returns the error with which a call is refused whose first profile is this
+// one; nil: it is served. On an open stream, such a profile is sent as an empty
+// message.
 func (st *profileStream) refusal(p *federation.Profile) error {
 	key := st.key
 	switch p.Reason {
@@ -101,27 +105,29 @@ func (st *profileStream) refusal(p *federation.Profile) error {
 	return nil
 }
 
+// stalled ends the stream, and counts it.
 func (st *profileStream) stalled() {
-	if st.end(whyStalled) {
-		st.overflow()
+	if st.end(statusStalled) {
+		st.countStall()
 		st.server.log.Warn("stream ended: its proxy takes no updates", zap.String("profile", st.name()))
 	}
 }
 
-// overflow counts a stall of this stream.
-func (st *profileStream) overflow() {
+// countStall counts a stall of this stream. One by cluster IP counts for the service
+// that has the IP by then.
+func (st *profileStream) countStall() {
 	m := st.server.metrics
 	m.stalled.Inc()
 	p, _ := st.view.get()
 	if to, ok := serviceOf(st.key, p); ok {
-		m.profiles.inc(to.service, to.host(st.server.opts.ClusterDomain), strconv.Itoa(int(to.port)))
+		m.profileOverflow.inc(to.service, to.host(st.server.opts.ClusterDomain), strconv.Itoa(int(to.port)))
 	} else {
-		m.endpointProfiles.Inc()
+		m.endpointProfileOverflow.Inc()
 	}
 }
 
-// serviceOf is the service port that a profile is about, if it is no endpoint's.
-// Behind a cluster IP is the service that has it by now.
+// serviceOf returns the service port that a profile is about; ok is false for an
+// endpoint's. For a cluster IP it is the service that has it now.
 func serviceOf(k federation.ProfileKey, p *federation.Profile) (to target, ok bool) {
 	if !k.Addr.IsValid() && k.Instance == "" {
 		return targetOf(k), true
@@ -129,15 +135,15 @@ func serviceOf(k federation.ProfileKey, p *federation.Profile) (to target, ok bo
 	return target{service: p.Service, port: p.Port}, p.Name != ""
 }
 
-// close releases what the stream holds.
+// close implements producer.
 func (st *profileStream) close() {
 	if st.view != nil {
-		st.server.profiles.release(st.view)
+		st.server.profileViews.release(st.view)
 	}
 	st.stream.close()
 }
 
-// name is the authority, spelled out.
+// name is the full authority.
 func (st *profileStream) name() string {
 	if st.key.Addr.IsValid() {
 		return st.key.Addr.String()
@@ -145,5 +151,5 @@ func (st *profileStream) name() string {
 	return targetOf(st.key).authority(st.server.opts.ClusterDomain)
 }
 
-// targetOf is the service that a key names, if it names one.
+// targetOf returns the target of a key with a service.
 func targetOf(k federation.ProfileKey) target { return target{k.Service, k.Instance, k.Port} }

@@ -18,24 +18,12 @@ import (
 
 func getProfile(t testing.TB, conn *grpc.ClientConn, authority, token string) (pb.Destination_GetProfileClient, context.CancelFunc) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	t.Cleanup(cancel)
-	s, err := pb.NewDestinationClient(conn).GetProfile(ctx, &pb.GetDestination{Scheme: "k8s", Path: authority, ContextToken: token})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s, cancel
+	return openCall(t, pb.NewDestinationClient(conn).GetProfile, authority, token)
 }
 
 func receiveProfile(t testing.TB, s pb.Destination_GetProfileClient, want string) {
 	t.Helper()
-	p, err := s.Recv()
-	if err != nil {
-		t.Fatalf("got %v, want %s", err, want)
-	}
-	if got := wiretest.ProfileLine(p); got != want {
-		t.Fatalf("got %s, want %s", got, want)
-	}
+	receiveLine(t, s, wiretest.ProfileLine, want)
 }
 
 func TestGetProfileOverTheWire(t *testing.T) {
@@ -83,9 +71,7 @@ func TestProfileCodesOverTheWire(t *testing.T) {
 		webAddr: codes.NotFound, "10.0.0.1:80": codes.FailedPrecondition,
 	} {
 		s, _ := getProfile(t, conn, authority, "{no json")
-		if _, err := s.Recv(); status.Code(err) != code {
-			t.Errorf("%q: %v, want %v", authority, err, code)
-		}
+		endsWith(t, s, authority, code)
 	}
 	wiretest.Until(t, "no streams left", func() bool { return w.server.Streams() == 0 })
 	wiretest.Until(t, "all are counted", func() bool {
@@ -93,8 +79,8 @@ func TestProfileCodesOverTheWire(t *testing.T) {
 	})
 }
 
-// TestProfileReconnect: a proxy whose stream has ended gets everything again,
-// as new.
+// TestProfileReconnect: a proxy that opens another stream is sent everything again, and
+// has no history.
 func TestProfileReconnect(t *testing.T) {
 	w := newWorld(t, Options{Pace: -1})
 	w.told.put(webKey, wiretest.WebProfile("a"))
@@ -109,7 +95,7 @@ func TestProfileReconnect(t *testing.T) {
 	receiveProfile(t, again, "web routes b")
 }
 
-// TestPanicOfOneProfile: others go on, and what it held is released.
+// TestPanicOfOneProfile: other streams go on, and its view is released.
 func TestPanicOfOneProfile(t *testing.T) {
 	w := newWorld(t, Options{Pace: -1})
 	w.told.put(webKey, wiretest.WebProfile())
@@ -127,7 +113,7 @@ func TestPanicOfOneProfile(t *testing.T) {
 		t.Errorf("%v panics counted", n)
 	}
 	wiretest.Until(t, "its streams are gone", func() bool { return w.server.Streams() == 1 })
-	if all, idle := w.server.profiles.count(); all != 1 || idle != 0 {
+	if all, idle := w.server.profileViews.count(); all != 1 || idle != 0 {
 		t.Errorf("%d views, %d idle", all, idle)
 	}
 	w.told.put(webKey, wiretest.WebProfile("a"))
@@ -135,7 +121,7 @@ func TestPanicOfOneProfile(t *testing.T) {
 }
 
 // TestProfilesUnderLoad opens, uses and ends streams of few views from many
-// goroutines, while profiles change; whatever a stream had last is the newest.
+// goroutines, while profiles change. The last message of each stream is the newest.
 func TestProfilesUnderLoad(t *testing.T) {
 	w := newWorld(t, Options{Pace: -1, Linger: time.Millisecond, IdleViews: 2})
 	key := func(p int) federation.ProfileKey { return federation.ProfileKey{Service: web, Port: uint16(1 + p)} }
@@ -174,5 +160,5 @@ func TestProfilesUnderLoad(t *testing.T) {
 		})
 		c.hangUp()
 	}
-	wiretest.Until(t, "no views are left", func() bool { all, _ := w.server.profiles.count(); return all == 0 && w.told.open() == 0 })
+	wiretest.Until(t, "no views are left", func() bool { all, _ := w.server.profileViews.count(); return all == 0 && w.told.open() == 0 })
 }

@@ -17,9 +17,9 @@ import (
 	"isthmus/grpcapi/wire"
 )
 
-// TestEndpointProfilesOverTime: what is told again is not sent again.
+// TestEndpointProfilesOverTime: the same profile is not sent again.
 func TestEndpointProfilesOverTime(t *testing.T) {
-	nobody := func() *federation.Profile {
+	unowned := func() *federation.Profile {
 		return endpointProfile(&federation.Endpoint{Addr: netip.MustParseAddrPort("10.0.0.1:80")})
 	}
 	host := func(name string, change func(*federation.Endpoint)) *federation.Profile {
@@ -35,10 +35,10 @@ func TestEndpointProfilesOverTime(t *testing.T) {
 		want    string
 	}
 	for name, steps := range map[string][]step{
-		"EP-01": {{nobody(), "endpoint 10.0.0.1:80"}, {nobody(), ""}, {host("a", opaque), "endpoint 10.0.0.1:80 opaque"}},
-		"P-11":  {{nobody(), "endpoint 10.0.0.1:80"}, {host("a", none), "endpoint 10.0.0.1:80"}},
+		"EP-01": {{unowned(), "endpoint 10.0.0.1:80"}, {unowned(), ""}, {host("a", opaque), "endpoint 10.0.0.1:80 opaque"}},
+		"P-11":  {{unowned(), "endpoint 10.0.0.1:80"}, {host("a", none), "endpoint 10.0.0.1:80"}},
 		"P-27": {
-			{host("hostport-mapping", none), "endpoint 10.0.0.1:80"}, {nobody(), "endpoint 10.0.0.1:80"},
+			{host("hostport-mapping", none), "endpoint 10.0.0.1:80"}, {unowned(), "endpoint 10.0.0.1:80"},
 			{host("hostport-mapping-2", none), "endpoint 10.0.0.1:80"}, {host("hostport-mapping-2", opaque), "endpoint 10.0.0.1:80 opaque"},
 		},
 	} {
@@ -62,8 +62,8 @@ func TestEndpointProfilesOverTime(t *testing.T) {
 	}
 }
 
-// TestLargeProfile: no message is larger than proxies take, and that is said
-// once of each ServiceProfile.
+// TestLargeProfile: no message is larger than proxies accept. Each ServiceProfile that
+// is too large is logged once.
 func TestLargeProfile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zap.WarnLevel)
@@ -91,27 +91,26 @@ func TestLargeProfile(t *testing.T) {
 		w.told.put(webKey, with(large, opaque))
 		c.sees(t, "web opaque")
 		if n := logs.FilterMessageSnippet("too large").Len(); n != 1 {
-			t.Errorf("said %d times", n)
+			t.Errorf("logged %d times", n)
 		}
 		w.told.put(webKey, wiretest.WebProfile("b"))
 		c.sees(t, "web routes b")
 	})
 }
 
-// TestProfileOfManyNamespaces: what a ServiceProfile says is held once, however
-// many namespaces its clients are in, or say that they are in, and not at all
-// once nobody listens.
+// TestProfileOfManyNamespaces: an encoded ServiceProfile is in memory once, however many
+// namespaces its clients are in, or pretend to be in, and not at all without streams.
 func TestProfileOfManyNamespaces(t *testing.T) {
 	const namespaces, size = 300, 1 << 20
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1})
-		told := wiretest.WebProfile("a")
-		told.Routes.Routes[0].Condition.Text = strings.Repeat("x", size)
+		profile := wiretest.WebProfile("a")
+		profile.Routes.Routes[0].Condition.Text = strings.Repeat("x", size)
 		key := func(i int) federation.ProfileKey {
 			return federation.ProfileKey{Service: web, Port: 80, Namespace: fmt.Sprint("ns", i)}
 		}
 		for i := range namespaces {
-			w.told.put(key(i), with(told, func(*federation.Profile) {}))
+			w.told.put(key(i), with(profile, func(*federation.Profile) {}))
 		}
 		before, calls := heap(), make([]*caller, namespaces)
 		for i := range calls {
@@ -135,7 +134,7 @@ func TestProfileOfManyNamespaces(t *testing.T) {
 	})
 }
 
-// heap is what is allocated after a collection.
+// heap returns how much is allocated after a collection.
 func heap() int64 {
 	runtime.GC()
 	var m runtime.MemStats

@@ -16,7 +16,7 @@ func TestProfileFirst(t *testing.T) {
 	for name, tc := range map[string]struct {
 		authority string
 		key       federation.ProfileKey
-		profile   *federation.Profile // nil: nobody has told anything
+		profile   *federation.Profile // nil: none is published
 		code      codes.Code
 		want      string // message of the status, or for OK the first message
 	}{
@@ -54,8 +54,8 @@ func TestProfileFirst(t *testing.T) {
 	}
 }
 
-// TestProfileOfTheClientsNamespace: it is a part of the key unless it is the
-// service's.
+// TestProfileOfTheClientsNamespace: the client's namespace is a part of the key unless
+// it is the service's.
 func TestProfileOfTheClientsNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
@@ -72,8 +72,8 @@ func TestProfileOfTheClientsNamespace(t *testing.T) {
 	})
 }
 
-// TestProfileUnderALiveStream: a code comes in place of the first message only,
-// nothing is said twice, and what can't be used or is not clear leaves what was there.
+// TestProfileUnderALiveStream: a code comes instead of the first message only, nothing
+// is sent twice, and a profile that is rejected or ambiguous changes nothing.
 func TestProfileUnderALiveStream(t *testing.T) {
 	type step struct {
 		profile *federation.Profile
@@ -82,7 +82,7 @@ func TestProfileUnderALiveStream(t *testing.T) {
 	reason := func(r federation.ProfileReason) *federation.Profile { return &federation.Profile{Reason: r} }
 	ab := wiretest.WebProfile("a", "b")
 	cart := with(wiretest.WebProfile(), func(p *federation.Profile) { p.Service.Name, p.Name, p.Rejected = "cart", "cart.shop", true })
-	nobody := endpointProfile(&federation.Endpoint{Addr: addrKey("10.0.0.1:80").Addr})
+	unowned := endpointProfile(&federation.Endpoint{Addr: addrKey("10.0.0.1:80").Addr})
 	for name, steps := range map[string][]step{
 		"routes": {
 			{wiretest.WebProfile(), "web"}, {ab, "web routes a b"}, {with(ab, opaque), "web routes a b opaque"},
@@ -109,7 +109,7 @@ func TestProfileUnderALiveStream(t *testing.T) {
 			{ab, "web routes a b"}, {with(ab, rejected), ""}, {reason(federation.NoPort), "nothing"}, {with(wiretest.WebProfile(), rejected), "web routes a b"},
 		},
 		"rejected, address free between": {
-			{ab, "web routes a b"}, {nobody, "endpoint 10.0.0.1:80"}, {with(wiretest.WebProfile(), rejected), "web routes a b"},
+			{ab, "web routes a b"}, {unowned, "endpoint 10.0.0.1:80"}, {with(wiretest.WebProfile(), rejected), "web routes a b"},
 		},
 		"rejected, default and gone between": {
 			{ab, "web routes a b"}, {wiretest.WebProfile(), "web"}, {reason(federation.NoService), "nothing"}, {with(wiretest.WebProfile(), rejected), "web"},
@@ -118,14 +118,14 @@ func TestProfileUnderALiveStream(t *testing.T) {
 			{ab, "web routes a b"}, {cart, "cart"}, {with(wiretest.WebProfile(), rejected), "web"},
 		},
 		"rejected, of another service, gone between": {
-			{ab, "web routes a b"}, {nobody, "endpoint 10.0.0.1:80"}, {cart, "cart"}, {reason(federation.NoService), "nothing"}, {with(wiretest.WebProfile(), rejected), "web"},
+			{ab, "web routes a b"}, {unowned, "endpoint 10.0.0.1:80"}, {cart, "cart"}, {reason(federation.NoService), "nothing"}, {with(wiretest.WebProfile(), rejected), "web"},
 		},
 		"service gone":  {{ab, "web routes a b"}, {reason(federation.NoService), "nothing"}, {ab, "web routes a b"}},
 		"port gone":     {{ab, "web routes a b"}, {reason(federation.NoPort), "nothing"}, {reason(federation.NoService), ""}, {wiretest.WebProfile(), "web"}},
 		"port declared": {{reason(federation.NoPort), "nothing"}, {wiretest.WebProfile(), "web"}},
 		"external name": {{ab, "web routes a b"}, {reason(federation.NoAddress), "nothing"}},
 		"instance gone": {{endpointProfile(pod("10.0.0.1:80")), "endpoint 10.0.0.1:80"}, {reason(federation.NoInstance), "nothing"}},
-		"service's IP":  {{wiretest.WebProfile(), "web"}, {nobody, "endpoint 10.0.0.1:80"}},
+		"service's IP":  {{wiretest.WebProfile(), "web"}, {unowned, "endpoint 10.0.0.1:80"}},
 		"ambiguous":     {{ab, "web routes a b"}, {reason(federation.Ambiguous), ""}, {with(ab, opaque), "web routes a b opaque"}},
 		"ambiguous, and rejected after that": {
 			{ab, "web routes a b"}, {reason(federation.Ambiguous), ""}, {with(with(ab, rejected), opaque), "web routes a b opaque"},
@@ -157,7 +157,7 @@ func TestProfilePace(t *testing.T) {
 		time.Sleep(time.Second)
 		w.told.put(webKey, wiretest.WebProfile("a")) // a lone change goes out at once
 		synctest.Wait()
-		for _, r := range []string{"b", "c", "d"} { // what follows it waits, and only the last is said
+		for _, r := range []string{"b", "c", "d"} { // what follows waits, and only the last is sent
 			time.Sleep(10 * time.Millisecond)
 			w.told.put(webKey, wiretest.WebProfile(r))
 		}
@@ -171,7 +171,7 @@ func TestProfilePace(t *testing.T) {
 	})
 }
 
-// TestSlowProfileStream: what comes and goes while a proxy is slow is never said.
+// TestSlowProfileStream: what comes and goes while a proxy is slow is never sent.
 func TestSlowProfileStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1})
@@ -186,7 +186,7 @@ func TestSlowProfileStream(t *testing.T) {
 	})
 }
 
-// TestProfileStall: a stalled stream is counted as what it is about.
+// TestProfileStall: a stalled stream counts for its service, or as an endpoint's.
 func TestProfileStall(t *testing.T) {
 	for name, tc := range map[string]struct {
 		authority string
@@ -208,17 +208,17 @@ func TestProfileStall(t *testing.T) {
 				time.Sleep(time.Second)
 				c := w.getProfile(tc.authority, "", gated)
 				time.Sleep(time.Minute - time.Nanosecond)
-				if n := m.profiles.count("web.shop.svc.cluster.local", "80"); n != 0 || value(m.endpointProfiles) != 0 {
+				if n := m.profileOverflow.count("web.shop.svc.cluster.local", "80"); n != 0 || value(m.endpointProfileOverflow) != 0 {
 					t.Errorf("%d before any stall", n)
 				}
 				time.Sleep(time.Nanosecond)
 				c.fails(t, codes.Unavailable, "taken no update")
 				if c.status.Code() != codes.Unavailable {
-					t.Errorf("the transport was told %v", c.status)
+					t.Errorf("the transport was given %v", c.status)
 				}
-				services, endpoints := series(m.profiles), value(m.endpointProfiles)
+				services, endpoints := series(m.profileOverflow), value(m.endpointProfileOverflow)
 				if tc.service {
-					services += m.profiles.count("web.shop.svc.cluster.local", "80")
+					services += m.profileOverflow.count("web.shop.svc.cluster.local", "80")
 				}
 				if tc.service && (services != 2 || endpoints != 0) || !tc.service && (services != 0 || endpoints != 1) {
 					t.Errorf("counted as %d services', %v endpoints'", services, endpoints)
@@ -228,8 +228,8 @@ func TestProfileStall(t *testing.T) {
 	}
 }
 
-// TestDrainOfBothKinds: streams of both RPCs are counted, and end; those who come
-// meanwhile do at the end.
+// TestDrainOfBothKinds: streams of both RPCs are counted and drained. Those that are
+// opened meanwhile end at Finish.
 func TestDrainOfBothKinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Drain: 10 * time.Second})

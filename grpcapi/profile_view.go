@@ -5,27 +5,32 @@ import (
 	"isthmus/grpcapi/wire"
 )
 
-// profileView is what the clients of one namespace know of one destination, with
-// its protobuf: shared by all GetProfile streams with the same key, and never
-// written by them.
+// profileView is the view of one federation.ProfileKey, shared by all GetProfile
+// streams of that key: the newest profile, with its encoded messages.
+//
+// One profile can have several messages. A ServiceProfile that is rejected takes no
+// routes away from proxies: each keeps the routes of that service that it has
+// received last. So the message depends on those, and each such variant is encoded
+// once for all streams that need it.
 type profileView struct {
-	base[federation.ProfileKey, *federation.Profile]
+	viewBase[federation.ProfileKey, *federation.Profile]
 	enc      *wire.Encoder  // of all profiles
 	routings *wire.Routings // of all profiles
 	workers  *workers
 
-	told []*told // under mu: all of one profile, the newest that anybody has asked for
+	variants []*profileVariant // under mu: all of one profile, the newest that a stream has asked for
 }
 
-// told is a profile as it is told to those who have had certain routes.
-type told struct {
+// profileVariant is a profile with a routing, encoded.
+type profileVariant struct {
 	profile *federation.Profile
 	routing *wire.Routing
 	frames  []*wire.Frame // one
 }
 
-// had are the routes that a stream's proxy has had last, and whose they are.
-type had struct {
+// sentRoutes are the routes that a proxy has received last, and their service. The
+// zero value: none.
+type sentRoutes struct {
 	service federation.ServiceID
 	routes  *federation.ServiceProfile // nil: the default
 }
@@ -36,13 +41,13 @@ func newProfileView(k federation.ProfileKey, enc *wire.Encoder, routings *wire.R
 	return v
 }
 
-// rest lets go of the messages, which are made again in no time. So is all of a
-// view of a destination that is not there, or not known, and may be of a name or
-// an address that somebody made up: it is not worth keeping.
-func (v *profileView) rest() int {
+// becomeIdle implements cachedView. It frees the messages, which are cheap to make
+// again. The view of a destination that does not exist or is not known is not kept:
+// clients can make up any number of names and addresses.
+func (v *profileView) becomeIdle() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.told = nil
+	v.variants = nil
 	p, _ := v.get()
 	if p.Reason != federation.Resolved || p.Endpoint != nil && p.Endpoint.Kind == federation.Address {
 		return 0
@@ -51,33 +56,33 @@ func (v *profileView) rest() int {
 	return bytes
 }
 
-// tell returns the newest profile as it is told to who has had those routes, and
-// a channel that is closed once there is another.
-func (v *profileView) tell(before had) (now *told, stale <-chan struct{}) {
+// variant returns the newest profile, as it is sent to a proxy that has received
+// those routes, and a channel that is closed once the profile is replaced.
+func (v *profileView) variant(last sentRoutes) (newest *profileVariant, replaced <-chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	p, stale := v.get()
+	p, replaced := v.get()
 	routes := p.Routes
-	if p.Rejected && before.service == p.Service {
-		routes = before.routes
+	if p.Rejected && last.service == p.Service {
+		routes = last.routes
 	}
-	if len(v.told) > 0 && v.told[0].profile != p {
-		v.told = nil
+	if len(v.variants) > 0 && v.variants[0].profile != p {
+		v.variants = nil
 		v.updates++
 	}
 	r := v.routings.Of(routes, p.Port)
-	for _, t := range v.told {
-		if t.routing == r {
-			return t, stale
+	for _, x := range v.variants {
+		if x.routing == r {
+			return x, replaced
 		}
 	}
-	now = v.encode(p, r)
-	v.told = append(v.told, now)
-	return now, stale
+	newest = v.encode(p, r)
+	v.variants = append(v.variants, newest)
+	return newest, replaced
 }
 
-func (v *profileView) encode(p *federation.Profile, r *wire.Routing) *told {
-	t := &told{profile: p, routing: r}
-	v.workers.do(func() { t.frames = []*wire.Frame{v.enc.Profile(p, r)} })
-	return t
+func (v *profileView) encode(p *federation.Profile, r *wire.Routing) *profileVariant {
+	x := &profileVariant{profile: p, routing: r}
+	v.workers.do(func() { x.frames = []*wire.Frame{v.enc.Profile(p, r)} })
+	return x
 }

@@ -11,8 +11,8 @@ import (
 	"isthmus/grpcapi/internal/wiretest"
 )
 
-// destinations are a Directory's. What has not been told of is a service that
-// does not exist, or an address that nobody is known to have.
+// destinations are the profiles of a Directory. By default a service does not exist,
+// and an address has no known owner.
 type destinations struct {
 	mu     sync.Mutex
 	all    map[federation.ProfileKey]*destination
@@ -54,7 +54,7 @@ func (d *destinations) Profile(k federation.ProfileKey) *federation.Watch[*feder
 	})
 }
 
-// put replaces what is told of a destination.
+// put publishes a profile of a destination.
 func (d *destinations) put(k federation.ProfileKey, p *federation.Profile) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -73,7 +73,7 @@ func (d *destinations) open() (n int) {
 
 var webKey = federation.ProfileKey{Service: web, Port: 80}
 
-// with is a copy of a profile, changed.
+// with returns a changed copy of a profile.
 func with(p *federation.Profile, change func(*federation.Profile)) *federation.Profile {
 	p = new(*p)
 	change(p)
@@ -87,12 +87,12 @@ func endpointProfile(e *federation.Endpoint) *federation.Profile {
 	return &federation.Profile{Endpoint: e}
 }
 
-// profileViews fails unless there are that many, and that many of them idle, and
-// each is followed once.
+// profileViews fails unless there are that many views, and that many of them idle, and
+// each has one watch.
 func (w *world) profileViews(t *testing.T, all, idle int) {
 	t.Helper()
 	synctest.Wait()
-	if a, i := w.server.profiles.count(); a != all || i != idle {
+	if a, i := w.server.profileViews.count(); a != all || i != idle {
 		t.Fatalf("%d views, %d of them idle; want %d, %d", a, i, all, idle)
 	}
 	if n := w.told.open(); n != all {
@@ -104,7 +104,7 @@ func addrKey(addr string) federation.ProfileKey {
 	return federation.ProfileKey{Addr: netip.MustParseAddrPort(addr)}
 }
 
-// lines are messages in few words each.
+// lines returns messages in a few words each.
 func lines(messages []received) string {
 	var all []string
 	for _, m := range messages {

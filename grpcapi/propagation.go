@@ -9,8 +9,8 @@ import (
 	"isthmus/federation"
 )
 
-// propagation measures, by cluster, how long changes take to streams. A cluster's
-// series is there while it is linked.
+// propagation measures, by cluster, how long it takes from a change to the message
+// that sends it. A cluster's series exists while it is linked.
 type propagation struct {
 	table *federation.Table
 
@@ -18,8 +18,8 @@ type propagation struct {
 	byCluster map[federation.ClusterName]prometheus.Histogram
 }
 
-// sent notes that a stream has been given a set with a newest change.
-func (p *propagation) sent(set *federation.Set) {
+// observe counts a set that a stream has sent.
+func (p *propagation) observe(set *federation.Set) {
 	if set.Changed.IsZero() {
 		return
 	}
@@ -48,7 +48,8 @@ func (p *propagation) add(c federation.ClusterName) prometheus.Histogram {
 	return h
 }
 
-// Describe describes nothing: the series are by cluster.
+// Describe implements prometheus.Collector. It describes nothing, because clusters
+// come and go.
 func (p *propagation) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.

@@ -15,10 +15,10 @@ import (
 	"isthmus/federation"
 )
 
-// target is what an authority names.
+// target is the service port, or the endpoint of it, that an authority names.
 type target struct {
 	service  federation.ServiceID
-	instance string // hostname of one endpoint; empty: all
+	instance string // hostname of one endpoint; empty: the service
 	port     uint16
 }
 
@@ -41,8 +41,9 @@ func parseAuthority(authority, domain string) (target, error) {
 }
 
 // parseDestination reads the authority of a GetProfile: that of a Get, or
-// IP[:PORT]. An IPv4-mapped IPv6 address is the IPv4 address. Errors are status
-// errors.
+// IP[:PORT]. An IPv4-mapped IPv6 address is read as the IPv4 address. One with a zone
+// (fe80::1%eth0) is invalid: zones have a meaning on the client's machine only. Errors
+// are status errors.
 func parseDestination(authority, domain string) (federation.ProfileKey, error) {
 	host, port, ok := splitPort(authority)
 	if !ok {
@@ -57,7 +58,8 @@ func parseDestination(authority, domain string) (federation.ProfileKey, error) {
 	return federation.ProfileKey{}, invalidAuthority(authority)
 }
 
-// parseName reads [INSTANCE.]SERVICE.NAMESPACE.svc.DOMAIN.
+// parseName reads [INSTANCE.]SERVICE.NAMESPACE.svc.DOMAIN. Names that are empty or
+// longer than a DNS label are invalid: no object can have them.
 func parseName(host, domain string) (t target, ok bool) {
 	name, ok := strings.CutSuffix(host, ".svc."+domain)
 	if !ok {
@@ -78,7 +80,7 @@ func parseName(host, domain string) (t target, ok bool) {
 	return t, true
 }
 
-// authority spells the target out, as clients do.
+// authority returns the full authority, with the port.
 func (t target) authority(domain string) string {
 	return net.JoinHostPort(t.host(domain), strconv.Itoa(int(t.port)))
 }
@@ -96,9 +98,9 @@ func invalidAuthority(authority string) error {
 	return status.Errorf(codes.InvalidArgument, "Invalid authority: %s", authority)
 }
 
-// splitPort takes the port off an authority. Brackets around an IPv6 address go
-// with it. Zeros before a port are read, but not so many that what is kept of a
-// name, which shares the authority's memory, is large.
+// splitPort splits an authority into host and port, and removes the brackets of an
+// IPv6 address. It accepts a few leading zeros of a port only: the host, which is kept,
+// shares the authority's memory, so that must not be large.
 func splitPort(authority string) (host string, port uint16, ok bool) {
 	if !strings.Contains(authority, ":") {
 		return authority, 80, true
@@ -114,7 +116,7 @@ func splitPort(authority string) (host string, port uint16, ok bool) {
 	return host, uint16(n), true
 }
 
-// token is what a proxy says about itself.
+// token is the context token of a request: how a proxy describes itself.
 type token struct {
 	Namespace string `json:"ns"`
 	Node      string `json:"nodeName"`
@@ -122,22 +124,22 @@ type token struct {
 }
 
 const (
-	// maxLabel is how long one label of a DNS name may be, and with that the name
-	// of a Service, a namespace or an endpoint.
+	// maxLabel is the longest label of a DNS name, and so the longest name of a
+	// Service, a namespace or an endpoint.
 	maxLabel = 63
-	// maxName is how long the name of a node or a Pod may be in Kubernetes.
+	// maxName is the longest name of a node or a Pod in Kubernetes.
 	maxName = 253
 )
 
 // parseToken reads a context token: a JSON object or, as old proxies send it,
-// ns:NAMESPACE. Whatever can't be read, or is longer than such names may be, is
-// left empty: a proxy with an odd token is served all the same.
+// ns:NAMESPACE. It leaves empty what it can't read, and what is longer than such a
+// name may be: a proxy with an invalid token is served too.
 func parseToken(s string) token {
 	t := readToken(s)
 	return token{bounded(t.Namespace, maxLabel), bounded(t.Node, maxName), bounded(t.Pod, maxName)}
 }
 
-// bounded is nothing if the name is longer than that.
+// bounded returns the name, or nothing if it is longer than most.
 func bounded(name string, most int) string {
 	if len(name) > most {
 		return ""
@@ -163,8 +165,8 @@ func readToken(s string) token {
 	return token{}
 }
 
-// of adds the client's namespace to a key, where that may make a difference.
-func (t token) of(k federation.ProfileKey) federation.ProfileKey {
+// addNamespace adds the client's namespace to a key, if it can make a difference.
+func (t token) addNamespace(k federation.ProfileKey) federation.ProfileKey {
 	if k.Instance == "" && t.Namespace != k.Service.Namespace {
 		k.Namespace = t.Namespace
 	}

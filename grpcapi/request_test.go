@@ -210,7 +210,7 @@ func TestNamespaceOfTheToken(t *testing.T) {
 	} {
 		want := tc.key
 		want.Namespace = tc.want
-		if got := (token{Namespace: tc.namespace}).of(tc.key); got != want {
+		if got := (token{Namespace: tc.namespace}).addNamespace(tc.key); got != want {
 			t.Errorf("%q: got %+v, want %+v", tc.namespace, got, want)
 		}
 	}

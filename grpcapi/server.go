@@ -15,41 +15,42 @@ import (
 	"isthmus/grpcapi/wire"
 )
 
-// Directory knows the local cluster's nodes, and what is told of destinations. It
-// is safe for concurrent use, and answers from memory.
+// Directory knows the local cluster's nodes and the profiles of destinations. It is
+// safe for concurrent use, and answers from memory.
 type Directory interface {
 	// Zone returns the zone of a node, empty if it is not known, and a channel
-	// that is closed once that answer may be another.
+	// that is closed once the zone may have changed.
 	Zone(node string) (zone string, changed <-chan struct{})
-	// Profile follows what is told of a destination. There is always a Profile.
+	// Profile returns a watch of a destination's profile. There is always a Profile.
 	Profile(federation.ProfileKey) *federation.Watch[*federation.Profile]
 }
 
 // Server is the Destination server.
 type Server struct {
 	// fixed after construction
-	table    *federation.Table
-	dir      Directory
-	opts     Options
-	log      *zap.Logger
-	sets     *views[federation.Key, *federation.Set, *view]
-	profiles *views[federation.ProfileKey, *federation.Profile, *profileView]
-	metrics  *metrics
-	health   *health.Server
-	workers  *workers
-	epoch    time.Time // for watchdogs
+	table        *federation.Table
+	dir          Directory
+	opts         Options
+	log          *zap.Logger
+	getViews     *viewCache[federation.Key, *federation.Set, *getView]
+	profileViews *viewCache[federation.ProfileKey, *federation.Profile, *profileView]
+	metrics      *metrics
+	health       *health.Server
+	workers      *workers
+	epoch        time.Time // for watchdogs
 
 	mu       sync.Mutex
 	streams  map[*stream]struct{}
-	empty    time.Time     // since when there are none, if there are none
-	finished bool          // none is let in any more
-	emptied  chan struct{} // gets a value when the last stream leaves; has room for one
+	emptyAt  time.Time     // when the last stream ended, if there is none now
+	finished bool          // new streams are refused
+	emptied  chan struct{} // gets a value when the last stream ends; has room for one
 }
 
-// New returns a server of what the table publishes. It starts nothing; see GRPC.
+// New returns a Server that serves what the table publishes. It starts nothing; see
+// GRPC.
 func New(table *federation.Table, dir Directory, o Options) (*Server, error) {
 	if table == nil || dir == nil {
-		return nil, errors.New("a table and a directory are needed")
+		return nil, errors.New("the Destination server needs a table and a directory")
 	}
 	o, err := o.validate()
 	if err != nil {
@@ -65,14 +66,14 @@ func New(table *federation.Table, dir Directory, o Options) (*Server, error) {
 		workers: newWorkers(),
 		epoch:   time.Now(),
 		streams: make(map[*stream]struct{}),
-		empty:   time.Now(),
+		emptyAt: time.Now(),
 		emptied: make(chan struct{}, 1),
 	}
-	if s.sets, err = newViews(o, func(k federation.Key) *view { return newView(k, enc, s.workers) }); err != nil {
+	if s.getViews, err = newViewCache(o, func(k federation.Key) *getView { return newGetView(k, enc, s.workers) }); err != nil {
 		return nil, err
 	}
 	routings := wire.NewRoutings(s.profileTooLarge)
-	if s.profiles, err = newViews(o, func(k federation.ProfileKey) *profileView { return newProfileView(k, &enc, routings, s.workers) }); err != nil {
+	if s.profileViews, err = newViewCache(o, func(k federation.ProfileKey) *profileView { return newProfileView(k, &enc, routings, s.workers) }); err != nil {
 		return nil, err
 	}
 	if s.metrics, err = newMetrics(s, o.Registerer); err != nil {
@@ -82,7 +83,7 @@ func New(table *federation.Table, dir Directory, o Options) (*Server, error) {
 	return s, nil
 }
 
-// profileTooLarge reports a ServiceProfile that the default is sent in place of.
+// profileTooLarge logs a ServiceProfile that is replaced by the default.
 func (s *Server) profileTooLarge(sp *federation.ServiceProfile, bytes int) {
 	s.log.Warn("ServiceProfile is too large for proxies: they get the default",
 		zap.String("profile", sp.Namespace+"/"+sp.Name), zap.Int("bytes", bytes))
@@ -95,8 +96,8 @@ func (s *Server) Streams() int {
 	return len(s.streams)
 }
 
-// enter registers a stream, unless the server has finished.
-func (s *Server) enter(st *stream) bool {
+// addStream registers a stream. It returns false if the server has finished.
+func (s *Server) addStream(st *stream) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.finished {
@@ -106,23 +107,23 @@ func (s *Server) enter(st *stream) bool {
 	return true
 }
 
-func (s *Server) leave(st *stream) {
+func (s *Server) removeStream(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.streams, st)
 	if len(s.streams) > 0 {
 		return
 	}
-	s.empty = time.Now()
+	s.emptyAt = time.Now()
 	select {
 	case s.emptied <- struct{}{}:
-	default: // it is known
+	default: // a value is there already
 	}
 }
 
-// vacancy tells whether no stream is open, and since when.
-func (s *Server) vacancy() (since time.Time, empty bool) {
+// emptySince returns whether no stream is open, and since when.
+func (s *Server) emptySince() (since time.Time, empty bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.empty, len(s.streams) == 0
+	return s.emptyAt, len(s.streams) == 0
 }

@@ -12,71 +12,80 @@ import (
 	"isthmus/grpcapi/wire"
 )
 
-// sink takes a stream's messages; it is a part of grpc.ServerStream.
+// sink sends a stream's messages; it is a part of grpc.ServerStream.
 type sink interface{ SendMsg(m any) error }
 
-// source is what a stream has to send. It is prepared first; then come wait, if it
-// is not ready, first, and next again and again. Errors end the stream, and have a
-// gRPC code.
-type source interface {
+// producer produces the messages of one stream: a getStream or a profileStream.
+// prepare is called first; then wait, unless it is ready; then first; then next again
+// and again. Errors end the stream, and have a gRPC code.
+type producer interface {
 	common() *stream
-	// prepare takes what the stream needs, and tells whether its first messages are
+	// prepare acquires the stream's view, and returns whether the first messages are
 	// known.
 	prepare() (ready bool)
 	// wait waits until they are.
 	wait(context.Context) error
-	// first returns the first messages, or why the call is refused.
+	// first returns the first messages, or the error with which the call is refused.
 	first() ([]*wire.Frame, error)
-	// next waits until there is something else to send, and returns that.
+	// next waits until there are messages to send, and returns them.
 	next(context.Context) ([]*wire.Frame, error)
-	// close releases what the stream holds.
+	// close releases the view and the timers.
 	close()
 }
 
-// statusWriter ends a stream from any goroutine: it sends the status, after what
-// has been sent before, and cancels the stream's context. Only the first call
-// counts.
+// statusWriter is gRPC's transport stream, which can end a call from any goroutine:
+// WriteStatus sends the status after all earlier messages, cancels the call's context
+// and so frees a blocked SendMsg. Only the first call has an effect.
+//
+// To cancel the context alone, as from a tap handle, is not enough: grpc-go then
+// answers Canceled itself, before the handler can return Unavailable. WriteStatus is
+// not part of gRPC's API: transportOf finds it by its signature. If a release of
+// grpc-go hides it, every stream ends with Internal, and every test here fails.
 type statusWriter interface{ WriteStatus(*status.Status) error }
 
-// Why a stream is ended from outside.
+// The statuses of streams that another goroutine ends.
 var (
-	whyDraining = status.New(codes.Unavailable, "the gateway is shutting down")
-	whyStalled  = status.New(codes.Unavailable, "the proxy has taken no update for too long")
+	statusDraining = status.New(codes.Unavailable, "the gateway is shutting down")
+	statusStalled  = status.New(codes.Unavailable, "the proxy has taken no update for too long")
 )
 
-// stream is what the calls of both RPCs have in common. But for end it belongs to
-// one goroutine at a time: a worker that runs its call, or its handler's.
+// stream is what the streams of both RPCs have in common. Only one goroutine at a
+// time uses it, its handler's or a worker that the handler waits for; end alone may be
+// called by any.
+//
+// There is no queue: a stream remembers what it has sent last, and what changes in
+// between is never sent. So a slow proxy blocks its own stream only.
 type stream struct {
 	server    *Server
 	out       sink
 	transport statusWriter
 
-	over  <-chan struct{} // the context's, which is not to be asked for each message; fixed by serve
-	now   time.Time       // when what is to be sent next was found
-	at    time.Time       // when the last message was begun
-	timer *time.Timer     // for waiting; nil before the first use
-	stall watchdog
-	why   atomic.Pointer[status.Status] // it has been ended from outside; nil: it has not
+	done    <-chan struct{} // the context's Done channel, kept since ctx.Done() is slow for each message; fixed by accept
+	now     time.Time       // when the messages to send next were produced
+	sentAt  time.Time       // when the last message was sent: at the beginning of SendMsg
+	timer   *time.Timer     // for waiting; nil before the first use
+	stall   watchdog
+	endedBy atomic.Pointer[status.Status] // the status with which another goroutine ended it; nil: none has
 }
 
-// start makes the stream ready; stalled is called when its proxy does not take
-// a message in time.
-func (st *stream) start(s *Server, out sink, transport statusWriter, stalled func()) {
+// init sets the fields; stalled is called when the proxy does not take a message in
+// time.
+func (st *stream) init(s *Server, out sink, transport statusWriter, stalled func()) {
 	st.server, st.out, st.transport = s, out, transport
 	st.stall = watchdog{limit: s.opts.Stall, epoch: s.epoch, bark: stalled}
 }
 
 func (st *stream) common() *stream { return st }
 
-// follow sends what else the source has until the stream ends. The error has a
-// gRPC code.
-func follow(ctx context.Context, src source) error {
+// sendUpdates sends all that comes after the first messages, until the stream ends.
+// The error has a gRPC code.
+func sendUpdates(ctx context.Context, p producer) error {
 	for {
-		frames, err := src.next(ctx)
+		frames, err := p.next(ctx)
 		if err != nil {
 			return err
 		}
-		if err := src.common().sendAll(ctx, frames); err != nil {
+		if err := p.common().sendAll(ctx, frames); err != nil {
 			return err
 		}
 	}
@@ -95,58 +104,60 @@ func (st *stream) sendAll(ctx context.Context, frames []*wire.Frame) error {
 	return nil
 }
 
-// send sends a message that was begun now, and ends the stream if the proxy does
-// not take it in time. The error has a gRPC code.
+// send sends a message. If the proxy does not take it in time, the watchdog ends the
+// stream. The error has a gRPC code.
 func (st *stream) send(ctx context.Context, f *wire.Frame, now time.Time) error {
 	st.stall.begin(now)
 	err := st.out.SendMsg(f)
 	st.stall.done()
 	if err != nil && ctx.Err() != nil {
-		return st.ended(ctx)
+		return st.endError(ctx)
 	}
 	if err != nil {
 		return err
 	}
-	st.at = now
+	st.sentAt = now
 	return nil
 }
 
-// pause waits until Options.Pace has passed since the last message, unless the
-// stream ends before that.
+// pause waits until Options.Pace has passed since the last message began, so that a
+// proxy that takes its time does not wait longer. It returns false if the stream ends
+// before that.
 func (st *stream) pause() (ok bool) {
 	st.now = time.Now()
-	wait := st.server.opts.Pace - st.now.Sub(st.at)
+	wait := st.server.opts.Pace - st.now.Sub(st.sentAt)
 	if wait <= 0 {
 		return true
 	}
 	select {
-	case <-st.over:
+	case <-st.done:
 		return false
 	case st.now = <-st.after(wait):
 		return true
 	}
 }
 
-// end ends the stream from outside, and tells whether that had not been done.
-func (st *stream) end(why *status.Status) bool {
-	if !st.why.CompareAndSwap(nil, why) {
+// end ends the stream from any goroutine. It returns false if the stream has been
+// ended already.
+func (st *stream) end(s *status.Status) bool {
+	if !st.endedBy.CompareAndSwap(nil, s) {
 		return false
 	}
-	if err := st.transport.WriteStatus(why); err != nil {
+	if err := st.transport.WriteStatus(s); err != nil {
 		st.server.log.Debug("status of a stream not written", zap.Error(err))
 	}
 	return true
 }
 
-// ended returns why a stream has ended whose context is done.
-func (st *stream) ended(ctx context.Context) error {
-	if why := st.why.Load(); why != nil {
-		return why.Err()
+// endError returns the error of a stream whose context is done.
+func (st *stream) endError(ctx context.Context) error {
+	if s := st.endedBy.Load(); s != nil {
+		return s.Err()
 	}
 	return status.FromContextError(ctx.Err()).Err()
 }
 
-// close releases what the stream holds.
+// close stops the timers.
 func (st *stream) close() {
 	if st.timer != nil {
 		st.timer.Stop()

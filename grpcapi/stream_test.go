@@ -13,7 +13,7 @@ import (
 	"isthmus/grpcapi/internal/wiretest"
 )
 
-// sees fails unless the caller's messages since the last look are these.
+// sees fails unless these are the caller's messages since the last call.
 func (c *caller) sees(t *testing.T, want string) []received {
 	t.Helper()
 	synctest.Wait()
@@ -75,7 +75,7 @@ func TestStepsOfOneStream(t *testing.T) {
 	})
 }
 
-// TestConditionsUnderALiveStream: a code comes in place of the first message only.
+// TestConditionsUnderALiveStream: a code comes instead of the first message only.
 func TestConditionsUnderALiveStream(t *testing.T) {
 	for name, tc := range map[string]struct {
 		happens func(*world)
@@ -100,7 +100,7 @@ func TestConditionsUnderALiveStream(t *testing.T) {
 				tc.happens(w)
 				c.sees(t, tc.want)
 
-				// And back, with something else: a step, not a beginning.
+				// And back, with other endpoints: a step, not a first message.
 				w.define(false, "east")
 				w.link("east", federation.Ready)
 				w.offer("east", pods("10.1.0.1:80", "10.1.0.2:80")...)
@@ -124,9 +124,9 @@ func TestConditionsUnderALiveStream(t *testing.T) {
 	}
 }
 
-// TestBlank: a live stream that has nothing to offer because a cluster is pending
-// waits for it as long as a first message would, and no longer.
-func TestBlank(t *testing.T) {
+// TestEmptyWhilePending: when a set becomes empty while a cluster is pending, an open
+// stream waits for that cluster as long as a first message would, and no longer.
+func TestEmptyWhilePending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
 		w.define(true, "east", "north")
@@ -140,7 +140,7 @@ func TestBlank(t *testing.T) {
 		w.link("north", federation.Pending)
 		w.offer("east")
 		time.Sleep(time.Second)
-		w.offer("east", pods("10.1.0.2:80")...) // in time: the proxy is never without
+		w.offer("east", pods("10.1.0.2:80")...) // in time: the proxy always has endpoints
 		c.sees(t, "add 10.1.0.2:80; remove 10.1.0.1:80")
 		time.Sleep(time.Minute)
 		c.sees(t, "")
@@ -151,7 +151,7 @@ func TestBlank(t *testing.T) {
 		c.sees(t, "")
 		time.Sleep(time.Nanosecond)
 		if m := c.sees(t, "no_endpoints(true)"); m[0].at.Sub(start) != 2*time.Second {
-			t.Errorf("told after %v", m[0].at.Sub(start))
+			t.Errorf("sent after %v", m[0].at.Sub(start))
 		}
 		time.Sleep(time.Minute)
 		c.sees(t, "")
@@ -170,7 +170,7 @@ func TestPace(t *testing.T) {
 		time.Sleep(time.Second)
 		w.offer("", pods("10.0.0.2:80")...) // a lone change goes out at once
 		synctest.Wait()
-		for i := range 4 { // what follows it waits, and is one step
+		for i := range 4 { // what follows waits, and is one step
 			time.Sleep(10 * time.Millisecond)
 			w.offer("", pods("10.0.0.2:80", []string{"10.0.0.3:80", "10.0.0.4:80"}[i%2])...)
 		}
@@ -185,8 +185,8 @@ func TestPace(t *testing.T) {
 	})
 }
 
-// TestConflation: a slow proxy gets one step over all that it missed, and what
-// comes and goes meanwhile is never said.
+// TestConflation: a slow proxy gets one step for all that it missed, and what comes and
+// goes meanwhile is never sent.
 func TestConflation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1})
@@ -217,15 +217,15 @@ func TestStall(t *testing.T) {
 		c.gate <- struct{}{} // the add; the remove gets a minute of its own
 		time.Sleep(time.Minute - time.Nanosecond)
 		c.sees(t, "add 10.0.0.2:80")
-		if n := w.server.metrics.overflow.count(webAddr); n != 0 {
+		if n := w.server.metrics.getOverflow.count(webAddr); n != 0 {
 			t.Errorf("%d before any stall", n)
 		}
 		time.Sleep(time.Nanosecond)
 		c.fails(t, codes.Unavailable, "taken no update")
 		if c.status.Code() != codes.Unavailable {
-			t.Errorf("the transport was told %v", c.status)
+			t.Errorf("the transport was given %v", c.status)
 		}
-		if n := w.server.metrics.overflow.count(webAddr); n != 1 {
+		if n := w.server.metrics.getOverflow.count(webAddr); n != 1 {
 			t.Errorf("counted %v times", n)
 		}
 	})

@@ -89,7 +89,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 		server: server,
 		traces: traces,
 		ending: &ending{
-			streams: api.Streams, leave: api.Leave, drain: api.Drain, deserted: api.Deserted, finish: api.Finish,
+			streams: api.Streams, leave: api.MarkNotServing, drain: api.Drain, deserted: api.WaitUnused, finish: api.Finish,
 			graceful: server.GracefulStop, abort: server.Stop,
 			pause: o.delay, spread: o.drain, log: log,
 		},

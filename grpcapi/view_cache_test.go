@@ -12,11 +12,11 @@ import (
 	"isthmus/grpcapi/internal/wiretest"
 )
 
-// views fails unless there are that many, and that many of them idle.
+// views fails unless there are that many views of Gets, and that many of them idle.
 func (w *world) views(t *testing.T, all, idle int) {
 	t.Helper()
 	synctest.Wait()
-	if a, i := w.server.sets.count(); a != all || i != idle {
+	if a, i := w.server.getViews.count(); a != all || i != idle {
 		t.Fatalf("%d views, %d of them idle; want %d, %d", a, i, all, idle)
 	}
 }
@@ -74,7 +74,7 @@ func TestIdleViewsStayForAWhile(t *testing.T) {
 		time.Sleep(time.Minute) // in use: nothing expires
 		w.views(t, 1, 0)
 		again.hangUp()
-		w.offer("", pods("10.0.0.2:80")...) // idle views follow
+		w.offer("", pods("10.0.0.2:80")...) // idle views are kept up to date
 		third := w.get(webAddr, "")
 		third.sees(t, "add 10.0.0.2:80")
 		third.hangUp()
@@ -85,8 +85,8 @@ func TestIdleViewsStayForAWhile(t *testing.T) {
 	})
 }
 
-// TestIdleViewsAreBounded in number, and in what they take in all:
-// who asks for every port of a large service in turn does not fill the memory.
+// TestIdleViewsAreBounded: in number, and in memory: a client that asks for every port
+// of a large service in turn does not fill it.
 func TestIdleViewsAreBounded(t *testing.T) {
 	for name, x := range map[string]struct {
 		bound Options
@@ -113,29 +113,30 @@ func testIdleViewsAreBounded(t *testing.T, bound Options, kept int) {
 		w.views(t, kept, kept)
 		for p := 1; p <= 5; p++ {
 			warm := p > 5-kept
-			w.server.sets.mu.Lock()
-			_, ok := w.server.sets.all[federation.Key{Service: web, Port: uint16(p)}]
-			w.server.sets.mu.Unlock()
+			w.server.getViews.mu.Lock()
+			_, ok := w.server.getViews.all[federation.Key{Service: web, Port: uint16(p)}]
+			w.server.getViews.mu.Unlock()
 			if ok != warm {
 				t.Errorf("port %d: kept is %v", p, ok)
 			}
 		}
-		if n := w.server.sets.weighs; n != 2*endpointBytes*kept {
-			t.Errorf("they weigh %d", n)
+		if n := w.server.getViews.weight; n != 2*endpointBytes*kept {
+			t.Errorf("they take %d bytes", n)
 		}
 		again := w.get(port(5), "")
 		again.sees(t, "add 10.0.0.1:80 10.0.0.2:80")
 		again.hangUp()
 		time.Sleep(time.Minute)
 		w.views(t, 0, 0)
-		if n := w.server.sets.weighs; n != 0 {
-			t.Errorf("no views weigh %d", n)
+		if n := w.server.getViews.weight; n != 0 {
+			t.Errorf("%d bytes without views", n)
 		}
 	})
 }
 
-// TestNamesThatNobodyDefinedLeaveNothing: nor do those that have no endpoints.
-func TestNamesThatNobodyDefinedLeaveNothing(t *testing.T) {
+// TestEmptyViewsAreNotKept: views of undefined services, and of services without
+// endpoints.
+func TestEmptyViewsAreNotKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
 		w.offer("", pods("10.0.0.1:80")...)
@@ -150,8 +151,7 @@ func TestNamesThatNobodyDefinedLeaveNothing(t *testing.T) {
 	})
 }
 
-// TestNoLinger: a view goes with its last stream, and an idle one whose service
-// goes meanwhile ends like others.
+// TestNoLinger: without a linger time, a view is closed with its last stream.
 func TestNoLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Linger: -1})
@@ -165,41 +165,41 @@ func TestNoLinger(t *testing.T) {
 	})
 }
 
-// TestStepsAreBounded: a view remembers few of the ways to its newest set, and
-// none to an older one.
+// TestStepsAreBounded: a view keeps a few steps to its newest set, and none to an older
+// one.
 func TestStepsAreBounded(t *testing.T) {
 	set := func(v uint64) *federation.Set {
 		return &federation.Set{Version: v, Endpoints: sliceOf("", pods(fmt.Sprintf("10.0.0.%d:80", v))...).Endpoints}
 	}
-	v := &view{workers: newWorkers()}
+	v := &getView{workers: newWorkers()}
 	newest := set(100)
-	v.full(set(1))
+	v.fullFrames(set(1))
 	for i := range uint64(20) {
 		v.step(set(i), newest, false)
 	}
-	one, other := v.between(set(0), newest, false), v.between(set(0), newest, false)
+	one, other := v.lazyStep(set(0), newest, false), v.lazyStep(set(0), newest, false)
 	if one == other {
 		t.Error("steps from different sets are one")
 	}
-	if from := one.from; v.between(from, newest, true) == v.between(from, newest, false) {
+	if from := one.from; v.lazyStep(from, newest, true) == v.lazyStep(from, newest, false) {
 		t.Error("a step that sends everything and one that does not are one")
 	}
 	if len(v.steps) != maxSteps {
 		t.Errorf("%d steps", len(v.steps))
 	}
-	if v.first != nil {
+	if v.full != nil {
 		t.Error("the first messages of an older set are still there")
 	}
-	v.step(set(1), set(2), false) // by one who is late
+	v.step(set(1), set(2), false) // for a late stream
 	for _, m := range v.steps {
 		if m.to != newest {
 			t.Error("a step to an older set was kept")
 		}
 	}
-	v.full(newest)
-	v.full(set(3))
-	if v.first.to != newest {
-		t.Error("the newest set's first messages gave way to older ones")
+	v.fullFrames(newest)
+	v.fullFrames(set(3))
+	if v.full.to != newest {
+		t.Error("the newest set's first messages were replaced by older ones")
 	}
 	v.step(newest, set(101), false)
 	if len(v.steps) != 1 {
@@ -207,13 +207,13 @@ func TestStepsAreBounded(t *testing.T) {
 	}
 }
 
-// TestLateExpiry: the timer of a lease that is over closes nothing.
+// TestLateExpiry: the timer of an earlier lease closes nothing.
 func TestLateExpiry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Linger: time.Hour})
 		w.offer("", pods("10.0.0.1:80")...)
-		vs := w.server.sets
-		use := func() *view {
+		vs := w.server.getViews
+		use := func() *getView {
 			v := vs.acquire(federation.Key{Service: web, Port: 80})
 			v.startWatch(w.table.Watch)
 			return v
@@ -266,5 +266,5 @@ func TestViewsUnderLoad(t *testing.T) {
 	for range 8 {
 		<-done
 	}
-	wiretest.Until(t, "no views are left", func() bool { all, _ := w.server.sets.count(); return all == 0 })
+	wiretest.Until(t, "no views are left", func() bool { all, _ := w.server.getViews.count(); return all == 0 })
 }

@@ -43,7 +43,7 @@ func scraped(t *testing.T, r *prometheus.Registry, prefixes ...string) (lines []
 // noOverflow is what is scraped while GetProfile streams of web are open.
 const noOverflow = "profile_updates_queue_overflow fqn=web.shop.svc.cluster.local port=80 0"
 
-// countedWorld is a world whose metrics are looked at.
+// countedWorld is a world whose metrics are checked.
 type countedWorld struct {
 	*world
 	registry *prometheus.Registry
@@ -62,8 +62,8 @@ func (w countedWorld) expect(t *testing.T, prefix string, want ...string) {
 	}
 }
 
-// TestEndpointsMetrics: streams are counted for each member of what they are
-// about, in the member's cluster and under its name; and not when they are gone.
+// TestEndpointsMetrics: streams are counted for each member of their service, with the
+// member's cluster and name, until they end.
 func TestEndpointsMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCounted(t)
@@ -110,7 +110,7 @@ func TestEndpointsMetrics(t *testing.T) {
 }
 
 // TestZonesAndMadeUpNames: streams of several zones are in one series, which counts
-// a change once; and those that are shown nothing make no series of their names.
+// a change once. Streams without endpoints make no series with their hostname.
 func TestZonesAndMadeUpNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCounted(t)
@@ -137,8 +137,8 @@ func TestZonesAndMadeUpNames(t *testing.T) {
 	})
 }
 
-// TestWarmProfiles: what a profile has counted is not counted again when the next
-// stream finds it warm.
+// TestWarmProfiles: updates that a warm view has counted are not counted again when
+// the next stream uses it.
 func TestWarmProfiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCounted(t)
@@ -173,8 +173,8 @@ func TestWarmProfiles(t *testing.T) {
 	})
 }
 
-// TestProfileMetrics: a stream of a service counts for the ServiceProfiles that
-// may apply, one of an endpoint as a workload's.
+// TestProfileMetrics: a stream of a service counts for the ServiceProfiles that may
+// apply, a stream of an endpoint as a workload's.
 func TestProfileMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCounted(t)
@@ -209,9 +209,9 @@ func TestProfileMetrics(t *testing.T) {
 	})
 }
 
-// TestFirstFrameAndPropagation: how long streams waited for their beginning, and
-// changes for being sent, by cluster. What follows from a link, from a move of
-// the client or from nothing new in the cluster is no change there.
+// TestFirstFrameAndPropagation: how long streams waited for their first message, and
+// changes until they were sent, by cluster. Messages caused by a link or by another
+// zone of the client are not changes of a cluster.
 func TestFirstFrameAndPropagation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCounted(t)
@@ -219,7 +219,7 @@ func TestFirstFrameAndPropagation(t *testing.T) {
 		w.link("north", federation.Pending)
 		late, soon := w.get(webAddr, ""), w.get(webAddr, "n1")
 		time.Sleep(time.Second)
-		w.nodes.move("n1", "c") // while its stream waits: what comes next is news to it all the same
+		w.nodes.move("n1", "c") // while its stream waits: the next change is an update for it all the same
 		time.Sleep(2 * time.Second)
 		change := func(c federation.ClusterName, addr string) {
 			w.clusters[c].put(web, federation.Share{State: federation.Present, Slices: []*federation.Slice{sliceOf(c, pods(addr)...)}})
@@ -247,7 +247,7 @@ func TestFirstFrameAndPropagation(t *testing.T) {
 	})
 }
 
-// TestSeriesGo: whatever clients ask for, nothing is left of it afterwards.
+// TestSeriesGo: whatever clients ask for, its series end with their streams.
 func TestSeriesGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCounted(t)

@@ -13,8 +13,8 @@ import (
 	"isthmus/grpcapi/internal/wiretest"
 )
 
-// TestRejectedProfileByHistory: streams of one view that have had other routes
-// keep those, each kind as the same bytes.
+// TestRejectedProfileByHistory: while a ServiceProfile is rejected, streams of one view
+// keep the routes that they have received; those with the same routes share the bytes.
 func TestRejectedProfileByHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1})
@@ -43,7 +43,7 @@ func TestRejectedProfileByHistory(t *testing.T) {
 		same("web routes a opaque", a, b)
 		same("web opaque", late, later)
 		a.hangUp()
-		again := open() // the same proxy, which has forgotten
+		again := open() // the same proxy, reconnected: its history is gone
 		again.sees(t, "web opaque")
 		w.told.put(webKey, wiretest.WebProfile("c"))
 		same("web routes c", b, late, later, again)
@@ -51,7 +51,7 @@ func TestRejectedProfileByHistory(t *testing.T) {
 	})
 }
 
-// TestIdleProfileViews: an idle view goes on watching, but has no messages.
+// TestIdleProfileViews: an idle view keeps watching, but has no messages.
 func TestIdleProfileViews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Linger: 30 * time.Second})
@@ -60,8 +60,8 @@ func TestIdleProfileViews(t *testing.T) {
 		first.sees(t, "web routes a")
 		first.hangUp()
 		w.profileViews(t, 1, 1)
-		if v := w.server.profiles.all[webKey]; len(v.told) != 0 {
-			t.Errorf("%d messages of an idle view", len(v.told))
+		if v := w.server.profileViews.all[webKey]; len(v.variants) != 0 {
+			t.Errorf("%d messages of an idle view", len(v.variants))
 		}
 		time.Sleep(30*time.Second - time.Nanosecond)
 		again := w.getProfile(webAddr, "")
@@ -69,7 +69,7 @@ func TestIdleProfileViews(t *testing.T) {
 		time.Sleep(time.Minute) // in use: nothing expires
 		w.profileViews(t, 1, 0)
 		again.hangUp()
-		w.told.put(webKey, wiretest.WebProfile("b")) // idle views follow
+		w.told.put(webKey, wiretest.WebProfile("b")) // idle views are kept up to date
 		third := w.getProfile(webAddr, "")
 		third.sees(t, "web routes b")
 		if n := w.told.all[webKey].opened; n != 1 {
@@ -83,8 +83,7 @@ func TestIdleProfileViews(t *testing.T) {
 	})
 }
 
-// TestIdleProfileViewsAreBounded in number, and in what they take, which is the
-// same for all.
+// TestIdleProfileViewsAreBounded: in number, and in memory, which is the same for all.
 func TestIdleProfileViewsAreBounded(t *testing.T) {
 	long := strings.Repeat("x", 10_000)
 	for name, x := range map[string]struct {
@@ -110,18 +109,18 @@ func TestIdleProfileViewsAreBounded(t *testing.T) {
 	}
 }
 
-// TestMadeUpDestinations: what is not there leaves nothing behind, whatever
-// clients make up. Of what is there, clients can make up namespaces and the ports
-// of a Pod: those views do stay, within the bound.
+// TestMadeUpDestinations: views of destinations that do not exist are not kept. For
+// those that exist, clients can make up namespaces and the ports of a Pod: such views
+// are kept, within the bounds.
 func TestMadeUpDestinations(t *testing.T) {
 	at := func(port int) string { return fmt.Sprintf("10.0.0.1:%d", port) }
 	instance := federation.ProfileKey{Service: web, Instance: "web-0", Port: 80}
 	for name, x := range map[string]struct {
 		open func(w *world, i int) *caller
-		says func(i int) string
+		want func(i int) string
 		kept int
 	}{
-		"addresses of nobody": {
+		"addresses without an owner": {
 			func(w *world, i int) *caller { return w.getProfile(fmt.Sprintf("10.0.1.%d:80", i), "made-up") },
 			func(i int) string { return fmt.Sprintf("endpoint 10.0.1.%d:80", i) }, 0,
 		},
@@ -158,7 +157,7 @@ func TestMadeUpDestinations(t *testing.T) {
 				for i := range 50 {
 					w.getProfile(fmt.Sprintf("x%d.shop.svc.cluster.local", i), "").fails(t, codes.NotFound, "")
 					c := x.open(w, i)
-					c.sees(t, x.says(i))
+					c.sees(t, x.want(i))
 					c.hangUp()
 				}
 				w.profileViews(t, x.kept, x.kept)

@@ -1,0 +1,92 @@
+package grpcapi
+
+import (
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"isthmus/federation"
+)
+
+// collector makes the series about open streams and views when it is scraped, from
+// what streams share. So they cost streams nothing, and the series of a service end
+// with its streams. Counters of updates begin at the first scrape of a series; what
+// is counted between its last scrape and its end is lost.
+type collector struct {
+	server *Server
+
+	subscribers, updates, pods, exists     *prometheus.Desc // of a member of a service
+	profileSubscribers, profileUpdates     *prometheus.Desc
+	serviceSubscribers                     *prometheus.Desc
+	workloadSubscribers, workloadUpdates   *prometheus.Desc
+	streams, views, evicted, endpointsSent *prometheus.Desc
+
+	mu        sync.Mutex // held for a scrape
+	endpoints counterTotals[memberSeries, memberOrigin]
+	profiles  counterTotals[profileSeries, federation.ProfileKey]
+}
+
+func newCollector(s *Server) *collector {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, labels, nil)
+	}
+	member := []string{"cluster", "namespace", "service", "port", "hostname", "nodename"}
+	profile := []string{"namespace", "profile"}
+	return &collector{
+		server:              s,
+		subscribers:         desc("endpoints_subscribers", "Get streams that a Service's endpoints go to.", member...),
+		updates:             desc("endpoints_updates", "How often a Service's endpoints have changed while there were Get streams.", member...),
+		pods:                desc("endpoints_pods", "Endpoints of a Service that a Get stream is sent; the maximum, if that depends on the client's zone.", member...),
+		exists:              desc("endpoints_exists", "1 if a Service with Get streams exists in its cluster.", member...),
+		profileSubscribers:  desc("profile_subscribers", "GetProfile streams that a ServiceProfile of this name applies to, if it exists.", profile...),
+		profileUpdates:      desc("profile_updates", "How often the profile that such streams see has changed.", profile...),
+		serviceSubscribers:  desc("service_subscribers", "GetProfile streams of a Service.", "namespace", "name"),
+		workloadSubscribers: desc("workload_subscribers", "GetProfile streams of an endpoint, or of an address whose owner is not known."),
+		workloadUpdates:     desc("workload_updates", "How often the profiles that such streams see have changed."),
+		streams:             desc("isthmus_streams", "Open Get and GetProfile streams."),
+		views: desc("isthmus_views", "Views, which streams share: open while a stream uses it, warm while it is kept for the next one.",
+			"grpc_method", "state"),
+		evicted:       desc("isthmus_views_evicted_total", "Warm views that were closed to make room.", "grpc_method"),
+		endpointsSent: desc("isthmus_endpoints_sent", "Endpoints that open Get streams should have by now, counted once for every stream.", "cluster"),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		c.subscribers, c.updates, c.pods, c.exists, c.profileSubscribers, c.profileUpdates, c.serviceSubscribers,
+		c.workloadSubscribers, c.workloadUpdates, c.streams, c.views, c.evicted, c.endpointsSent,
+	} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	to := results{ch}
+	to.gauge(c.streams, c.server.Streams())
+	for method, views := range map[string]interface {
+		count() (all, idle int)
+		evictions() uint64
+	}{"Get": c.server.getViews, "GetProfile": c.server.profileViews} {
+		all, idle := views.count()
+		to.gauge(c.views, all-idle, method, "open")
+		to.gauge(c.views, idle, method, "warm")
+		to.counter(c.evicted, views.evictions(), method)
+	}
+	c.collectEndpoints(to)
+	c.collectProfiles(to)
+}
+
+// results sends series to a scrape.
+type results struct{ ch chan<- prometheus.Metric }
+
+func (r results) gauge(d *prometheus.Desc, n int, labels ...string) {
+	r.ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), labels...)
+}
+
+func (r results) counter(d *prometheus.Desc, n uint64, labels ...string) {
+	r.ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+}

@@ -1,0 +1,107 @@
+package grpcapi
+
+import (
+	"sync"
+
+	"isthmus/federation"
+	"isthmus/grpcapi/wire"
+)
+
+// maxSteps is how many steps to the newest set a view keeps.
+const maxSteps = 8
+
+// getView is the view of one federation.Key, shared by all Get streams of that key:
+// the sets that the table publishes, with their encoded messages. Each message is
+// encoded once, by the first stream that needs it, and all streams send the same
+// bytes. That includes streams that missed the same sets: they need the same step.
+type getView struct {
+	viewBase[federation.Key, *federation.Set]
+	enc     wire.Encoder
+	workers *workers
+
+	// under mu
+	full  *lazyFrames   // of the newest set; nil: not needed yet
+	steps []*lazyFrames // to the newest set, the latest last
+}
+
+func newGetView(k federation.Key, enc wire.Encoder, w *workers) *getView {
+	v := &getView{enc: enc.InZone(k.Client.Zone), workers: w}
+	v.key = k
+	return v
+}
+
+// endpointBytes is about how much memory an endpoint takes in a set and its messages.
+const endpointBytes = 300
+
+// becomeIdle implements cachedView. A view without endpoints is not kept: it is cheap
+// to make again, and clients can make up any number of names.
+func (v *getView) becomeIdle() int {
+	set, _ := v.get()
+	return len(set.Endpoints) * endpointBytes
+}
+
+// lazyFrames are the messages of a step, encoded when frames is called first.
+type lazyFrames struct {
+	from, to *federation.Set // from is nil: the whole set
+	all      bool
+	frames   func() []*wire.Frame
+}
+
+// fullFrames returns the first messages of a stream that begins with the set.
+func (v *getView) fullFrames(set *federation.Set) []*wire.Frame { return v.lazyFull(set).frames() }
+
+func (v *getView) lazyFull(set *federation.Set) *lazyFrames {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.full != nil && v.full.to == set {
+		return v.full
+	}
+	f := &lazyFrames{to: set, frames: sync.OnceValue(func() []*wire.Frame { return v.enc.Full(set) })}
+	if v.full == nil || v.full.to.Version < set.Version {
+		v.full = f
+	}
+	return f
+}
+
+// step returns the messages of the step from one set (of this or of another view) to
+// a set of this view; see wire.Encoder.Step.
+func (v *getView) step(from, to *federation.Set, all bool) []*wire.Frame {
+	return v.lazyStep(from, to, all).frames()
+}
+
+func (v *getView) lazyStep(from, to *federation.Set, all bool) *lazyFrames {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, f := range v.steps {
+		if f.to == to && f.from == from && f.all == all {
+			return f
+		}
+	}
+	f := &lazyFrames{from: from, to: to, all: all}
+	f.frames = sync.OnceValue(func() (frames []*wire.Frame) {
+		v.workers.do(func() { frames = v.enc.Step(from, to, all) })
+		return frames
+	})
+	v.keepStep(f)
+	return f
+}
+
+// keepStep remembers a step, and forgets those to older sets. v.mu is held.
+func (v *getView) keepStep(f *lazyFrames) {
+	if n := len(v.steps); n > 0 {
+		switch newest := v.steps[n-1].to; {
+		case newest.Version > f.to.Version:
+			return
+		case newest != f.to:
+			clear(v.steps)
+			v.steps = v.steps[:0]
+		case n == maxSteps:
+			copy(v.steps, v.steps[1:])
+			v.steps = v.steps[:n-1]
+		}
+	}
+	v.steps = append(v.steps, f)
+	if v.full != nil && v.full.to.Version < f.to.Version {
+		v.full = nil // no stream begins with an older set any more
+	}
+}

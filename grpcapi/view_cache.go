@@ -1,0 +1,216 @@
+package grpcapi
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"isthmus/federation"
+)
+
+// viewBase is what the views of both RPCs have in common: the key K, which streams
+// share it by, and a watch of the newest T.
+type viewBase[K comparable, T any] struct {
+	key K
+
+	// under viewCache.mu
+	refs   int         // streams that use it
+	leases uint64      // how often it has become idle
+	expiry *time.Timer // of the newest lease; nil: it is in use
+	weight int         // what becomeIdle returned last
+
+	mu      sync.Mutex
+	watch   *federation.Watch[T] // fixed once startWatch has returned
+	updates uint64               // under mu: how often a profile was found changed
+}
+
+// startWatch starts the watch, unless it has been started.
+func (b *viewBase[K, T]) startWatch(watch func(K) *federation.Watch[T]) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.watch == nil {
+		b.watch = watch(b.key)
+	}
+}
+
+// get returns the newest value, and a channel that is closed once it is replaced.
+func (b *viewBase[K, T]) get() (T, <-chan struct{}) { return b.watch.Get() }
+
+func (b *viewBase[K, T]) root() *viewBase[K, T] { return b }
+
+// cachedView is a getView or a profileView.
+type cachedView[K comparable, T any] interface {
+	comparable
+	root() *viewBase[K, T]
+	// becomeIdle is called when no stream uses the view any more. It frees what an
+	// idle view does not need, and returns about how many bytes the rest takes; 0:
+	// the view is not worth keeping.
+	becomeIdle() int
+}
+
+// viewCache finds or makes the views of one RPC by key. A view that no stream uses is
+// idle, and kept for Options.Linger: a quiet stream that ends is usually followed by
+// the same proxy's next one.
+//
+// Names that clients make up leave nothing behind: views of what does not exist are
+// not kept. Clients can also make up namespaces, and ports of a Pod or of an instance,
+// and so evict the idle views of others, which are then made again; but they can't
+// exceed Options.IdleViews and Options.IdleBytes.
+//
+// Idle views are in a plain LRU, each with a timer: the expirable LRU of the same
+// library starts a goroutine that never ends.
+type viewCache[K comparable, T any, V cachedView[K, T]] struct {
+	create    func(K) V // fixed, as are linger, maxIdle and maxWeight
+	linger    time.Duration
+	maxIdle   int
+	maxWeight int // of all idle views
+
+	mu      sync.Mutex
+	all     map[K]V
+	idle    *simplelru.LRU[K, V] // those of all that no stream uses
+	weight  int                  // of the idle ones
+	evicted uint64               // closed to make room
+}
+
+func newViewCache[K comparable, T any, V cachedView[K, T]](o Options, create func(K) V) (*viewCache[K, T, V], error) {
+	idle, err := simplelru.NewLRU[K, V](o.IdleViews, nil)
+	if err != nil {
+		return nil, fmt.Errorf("idle views: %w", err)
+	}
+	return &viewCache[K, T, V]{
+		create: create, linger: o.Linger, maxIdle: o.IdleViews, maxWeight: o.IdleBytes,
+		all: make(map[K]V), idle: idle,
+	}, nil
+}
+
+// acquire returns the key's view, for one stream to use and release. The caller calls
+// startWatch before anything else.
+func (c *viewCache[K, T, V]) acquire(k K) V {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v, ok := c.all[k]
+	if !ok {
+		v = c.create(k)
+		c.all[k] = v
+	}
+	b := v.root()
+	if b.refs++; b.expiry != nil {
+		c.removeIdle(b)
+	}
+	return v
+}
+
+// removeIdle removes a view from the idle ones. c.mu is held.
+func (c *viewCache[K, T, V]) removeIdle(b *viewBase[K, T]) {
+	b.expiry.Stop()
+	b.expiry = nil
+	c.idle.Remove(b.key)
+	c.weight -= b.weight
+}
+
+// release ends one stream's use of a view.
+func (c *viewCache[K, T, V]) release(v V) {
+	for _, old := range c.retire(v) {
+		if old.watch != nil {
+			old.watch.Close()
+		}
+	}
+}
+
+// retire ends one stream's use of a view. It returns the views that must be closed
+// now: this one, or older idle views that make room for it.
+func (c *viewCache[K, T, V]) retire(v V) (old []*viewBase[K, T]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := v.root()
+	if b.refs--; b.refs > 0 {
+		return nil
+	}
+	b.weight = 0
+	if c.linger >= 0 && b.watch != nil {
+		b.weight = v.becomeIdle()
+	}
+	if b.weight == 0 || b.weight > c.maxWeight {
+		delete(c.all, b.key)
+		return []*viewBase[K, T]{b}
+	}
+	for c.idle.Len() == c.maxIdle || c.weight+b.weight > c.maxWeight {
+		_, oldest, _ := c.idle.GetOldest()
+		c.removeIdle(oldest.root())
+		delete(c.all, oldest.root().key)
+		old = append(old, oldest.root())
+		c.evicted++
+	}
+	c.idle.Add(b.key, v)
+	c.weight += b.weight
+	b.leases++
+	lease := b.leases
+	b.expiry = time.AfterFunc(c.linger, func() { c.expire(v, lease) })
+	return old
+}
+
+// expire closes an idle view when a lease ends, unless it has been used since that
+// lease began, or has been closed.
+func (c *viewCache[K, T, V]) expire(v V, lease uint64) {
+	b := v.root()
+	c.mu.Lock()
+	due := c.all[b.key] == v && b.refs == 0 && b.leases == lease
+	if due {
+		delete(c.all, b.key)
+		c.removeIdle(b)
+	}
+	c.mu.Unlock()
+	if due {
+		b.watch.Close()
+	}
+}
+
+// count returns the number of views, and of those among them that are idle.
+func (c *viewCache[K, T, V]) count() (all, idle int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.all), c.idle.Len()
+}
+
+// evictions returns the number of views that were closed to make room.
+func (c *viewCache[K, T, V]) evictions() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.evicted
+}
+
+// viewUse is a copy of what a view has, for metrics and debug pages.
+type viewUse[K comparable, T any] struct {
+	key     K
+	streams int // 0: it is idle
+	newest  T
+	updates uint64 // see viewBase.updates
+}
+
+// uses lists all views that watch.
+func (c *viewCache[K, T, V]) uses() []viewUse[K, T] {
+	c.mu.Lock()
+	all := make([]*viewBase[K, T], 0, len(c.all))
+	list := make([]viewUse[K, T], 0, len(c.all))
+	for k, v := range c.all {
+		b := v.root()
+		all, list = append(all, b), append(list, viewUse[K, T]{key: k, streams: b.refs})
+	}
+	c.mu.Unlock()
+	watching := list[:0]
+	for i, b := range all {
+		b.mu.Lock()
+		watch, updates := b.watch, b.updates
+		b.mu.Unlock()
+		if watch == nil {
+			continue // acquired just now
+		}
+		u := list[i]
+		u.newest, _ = watch.Get()
+		u.updates = updates
+		watching = append(watching, u)
+	}
+	return watching
+}
