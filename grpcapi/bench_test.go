@@ -62,7 +62,7 @@ func newFanout(t testing.TB, n int) *fanout {
 func newProfileFanout(t testing.TB, n int) *fanout {
 	f := &fanout{world: newWorld(t, Options{Pace: -1, H2Upgrade: true, Log: zap.NewNop()})}
 	profiles := [2]*federation.Profile{wiretest.WebProfile("a", "b", "c"), with(wiretest.WebProfile("a", "b", "c"), opaque)}
-	f.change = func(turn int) { f.told.put(webKey, profiles[turn]) }
+	f.change = func(turn int) { f.profiles.put(webKey, profiles[turn]) }
 	f.change(0)
 	f.open(t, n, func(ctx context.Context, v *void) { _ = serve(ctx, f.server.newProfile(webKey, v, v)) })
 	return f

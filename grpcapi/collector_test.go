@@ -146,9 +146,9 @@ func TestWarmProfiles(t *testing.T) {
 		key.Namespace = "client"
 		workload := federation.ProfileKey{Addr: netip.MustParseAddrPort("10.0.0.1:80")}
 		for _, k := range []federation.ProfileKey{webKey, key} {
-			w.told.put(k, wiretest.WebProfile())
+			w.profiles.put(k, wiretest.WebProfile())
 		}
-		w.told.put(workload, endpointProfile(pod("10.0.0.1:80")))
+		w.profiles.put(workload, endpointProfile(pod("10.0.0.1:80")))
 		stays := w.getProfile(webAddr, "shop") // so that the Service's series stays
 		for i := range 3 {
 			calls := []*caller{w.getProfile(webAddr, "client"), w.getProfile("10.0.0.1:80", "")}
@@ -161,8 +161,8 @@ func TestWarmProfiles(t *testing.T) {
 			expect(i)
 			other := wiretest.WebProfile()
 			other.Opaque = other.Opaque != (i%2 == 0)
-			w.told.put(key, other)
-			w.told.put(workload, endpointProfile(pod(fmt.Sprintf("10.0.1.%d:80", i))))
+			w.profiles.put(key, other)
+			w.profiles.put(workload, endpointProfile(pod(fmt.Sprintf("10.0.1.%d:80", i))))
 			expect(i + 1)
 			for _, c := range calls {
 				c.hangUp()
@@ -180,8 +180,8 @@ func TestProfileMetrics(t *testing.T) {
 		w := newCounted(t)
 		key := webKey
 		key.Namespace = "client"
-		w.told.put(webKey, wiretest.WebProfile())
-		w.told.put(key, wiretest.WebProfile())
+		w.profiles.put(webKey, wiretest.WebProfile())
+		w.profiles.put(key, wiretest.WebProfile())
 		calls := []*caller{w.getProfile(webAddr, "shop"), w.getProfile(webAddr, "client"), w.getProfile("10.0.0.1:80", "")}
 		w.expect(t, "profile_", "profile_subscribers namespace=client profile=web.shop.svc.cluster.local 1",
 			"profile_subscribers namespace=shop profile=web.shop.svc.cluster.local 2",
@@ -192,9 +192,9 @@ func TestProfileMetrics(t *testing.T) {
 
 		other := wiretest.WebProfile()
 		other.Opaque = !other.Opaque
-		w.told.put(key, other)
+		w.profiles.put(key, other)
 		for _, p := range []string{"10.9.9.9:80", "10.8.8.8:80"} {
-			w.told.put(federation.ProfileKey{Addr: netip.MustParseAddrPort("10.0.0.1:80")}, endpointProfile(pod(p)))
+			w.profiles.put(federation.ProfileKey{Addr: netip.MustParseAddrPort("10.0.0.1:80")}, endpointProfile(pod(p)))
 			synctest.Wait()
 		}
 		w.expect(t, "profile_updates", "profile_updates namespace=client profile=web.shop.svc.cluster.local 1",

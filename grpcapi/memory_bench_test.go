@@ -43,7 +43,7 @@ func BenchmarkGetProfileMemory(b *testing.B) {
 	b.Run("isthmus", func(b *testing.B) {
 		w := newWorld(b, Options{Linger: -1, Log: zap.NewNop()})
 		for p := range 1000 {
-			w.told.put(federation.ProfileKey{Service: web, Port: uint16(1 + p)}, wiretest.WebProfile("a"))
+			w.profiles.put(federation.ProfileKey{Service: web, Port: uint16(1 + p)}, wiretest.WebProfile("a"))
 		}
 		benchmarkMemory(b, w.server.GRPC())
 	})

@@ -58,7 +58,7 @@ func TestOverflowsBeginAtZero(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCounted(t)
 		w.offer("", pods("10.0.0.1:80")...)
-		w.told.put(webKey, wiretest.WebProfile())
+		w.profiles.put(webKey, wiretest.WebProfile())
 		gets, profile := []*caller{w.get(webAddr, ""), w.get(webAddr, `{"nodeName":"n"}`)}, w.getProfile(webAddr, "")
 		empty := w.get("no-such-pod.web.shop.svc.cluster.local:80", "")
 		synctest.Wait()

@@ -30,8 +30,8 @@ func TestGetProfileOverTheWire(t *testing.T) {
 	w := newWorld(t, Options{Pace: -1})
 	theirs := webKey
 	theirs.Namespace = "other"
-	w.told.put(webKey, wiretest.WebProfile())
-	w.told.put(theirs, wiretest.WebProfile("x"))
+	w.profiles.put(webKey, wiretest.WebProfile())
+	w.profiles.put(theirs, wiretest.WebProfile("x"))
 	conn := w.dial(t)
 	var ours []pb.Destination_GetProfileClient
 	for i := range 20 {
@@ -48,12 +48,12 @@ func TestGetProfileOverTheWire(t *testing.T) {
 		{wiretest.WebProfile("a", "b"), "web routes a b"}, {&federation.Profile{Reason: federation.NoService}, "nothing"},
 		{with(wiretest.WebProfile("c"), opaque), "web routes c opaque"}, {&federation.Profile{Reason: federation.NoPort}, "nothing"},
 	} {
-		w.told.put(webKey, step.profile)
+		w.profiles.put(webKey, step.profile)
 		for _, s := range ours {
 			receiveProfile(t, s, step.want)
 		}
 	}
-	w.told.put(theirs, wiretest.WebProfile("y"))
+	w.profiles.put(theirs, wiretest.WebProfile("y"))
 	receiveProfile(t, other, "web routes y")
 	empty, cancel := getProfile(t, conn, webAddr, "") // an empty message is a message
 	receiveProfile(t, empty, "nothing")
@@ -64,7 +64,7 @@ func TestGetProfileOverTheWire(t *testing.T) {
 func TestProfileCodesOverTheWire(t *testing.T) {
 	r := prometheus.NewRegistry()
 	w := newWorld(t, Options{Registerer: r})
-	w.told.put(addrKey("10.0.0.1:80"), &federation.Profile{Reason: federation.Ambiguous, Claimed: "2 Pods"})
+	w.profiles.put(addrKey("10.0.0.1:80"), &federation.Profile{Reason: federation.Ambiguous, Claimed: "2 Pods"})
 	conn := w.dial(t)
 	for authority, code := range map[string]codes.Code{
 		"linkerd.io": codes.InvalidArgument, "": codes.InvalidArgument, "[fe80::1%a]:80": codes.InvalidArgument,
@@ -83,23 +83,23 @@ func TestProfileCodesOverTheWire(t *testing.T) {
 // has no history.
 func TestProfileReconnect(t *testing.T) {
 	w := newWorld(t, Options{Pace: -1})
-	w.told.put(webKey, wiretest.WebProfile("a"))
+	w.profiles.put(webKey, wiretest.WebProfile("a"))
 	first, cancel := getProfile(t, w.dial(t), webAddr, "")
 	receiveProfile(t, first, "web routes a")
 	cancel()
 	wiretest.Until(t, "the stream is gone", func() bool { return w.server.Streams() == 0 })
-	w.told.put(webKey, with(wiretest.WebProfile("a"), rejected))
+	w.profiles.put(webKey, with(wiretest.WebProfile("a"), rejected))
 	again, _ := getProfile(t, w.dial(t), webAddr, "")
 	receiveProfile(t, again, "web")
-	w.told.put(webKey, wiretest.WebProfile("b"))
+	w.profiles.put(webKey, wiretest.WebProfile("b"))
 	receiveProfile(t, again, "web routes b")
 }
 
 // TestPanicOfOneProfile: other streams go on, and its view is released.
 func TestPanicOfOneProfile(t *testing.T) {
 	w := newWorld(t, Options{Pace: -1})
-	w.told.put(webKey, wiretest.WebProfile())
-	w.told.cursed = addrKey("10.0.0.1:80")
+	w.profiles.put(webKey, wiretest.WebProfile())
+	w.profiles.cursed = addrKey("10.0.0.1:80")
 	conn := w.dial(t)
 	good, _ := getProfile(t, conn, webAddr, "")
 	receiveProfile(t, good, "web")
@@ -116,7 +116,7 @@ func TestPanicOfOneProfile(t *testing.T) {
 	if all, idle := w.server.profileViews.count(); all != 1 || idle != 0 {
 		t.Errorf("%d views, %d idle", all, idle)
 	}
-	w.told.put(webKey, wiretest.WebProfile("a"))
+	w.profiles.put(webKey, wiretest.WebProfile("a"))
 	receiveProfile(t, good, "web routes a")
 }
 
@@ -126,7 +126,7 @@ func TestProfilesUnderLoad(t *testing.T) {
 	w := newWorld(t, Options{Pace: -1, Linger: time.Millisecond, IdleViews: 2})
 	key := func(p int) federation.ProfileKey { return federation.ProfileKey{Service: web, Port: uint16(1 + p)} }
 	for p := range 4 {
-		w.told.put(key(p), wiretest.WebProfile())
+		w.profiles.put(key(p), wiretest.WebProfile())
 	}
 	done := make(chan struct{})
 	for g := range 8 {
@@ -139,7 +139,7 @@ func TestProfilesUnderLoad(t *testing.T) {
 					if i%2 == 0 {
 						p = with(p, rejected)
 					}
-					w.told.put(key((g+i)%4), p)
+					w.profiles.put(key((g+i)%4), p)
 				}
 				c.hangUp()
 			}
@@ -151,7 +151,7 @@ func TestProfilesUnderLoad(t *testing.T) {
 	var last []*caller
 	for p := range 4 {
 		last = append(last, w.getProfile(fmt.Sprintf("web.shop.svc.cluster.local:%d", 1+p), ""))
-		w.told.put(key(p), wiretest.WebProfile("last"))
+		w.profiles.put(key(p), wiretest.WebProfile("last"))
 	}
 	for _, c := range last {
 		wiretest.Until(t, "the stream has the newest", func() bool {
@@ -160,5 +160,5 @@ func TestProfilesUnderLoad(t *testing.T) {
 		})
 		c.hangUp()
 	}
-	wiretest.Until(t, "no views are left", func() bool { all, _ := w.server.profileViews.count(); return all == 0 && w.told.open() == 0 })
+	wiretest.Until(t, "no views are left", func() bool { all, _ := w.server.profileViews.count(); return all == 0 && w.profiles.open() == 0 })
 }

@@ -45,11 +45,11 @@ func TestEndpointProfilesOverTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w, key := newWorld(t, Options{Pace: -1}), addrKey("10.0.0.1:80")
-				w.told.put(key, steps[0].profile)
+				w.profiles.put(key, steps[0].profile)
 				c := w.getProfile("10.0.0.1:80", "")
 				defer c.hangUp()
 				for _, s := range steps {
-					w.told.put(key, s.profile)
+					w.profiles.put(key, s.profile)
 					for _, m := range c.sees(t, s.want) {
 						_, isPod := m.profile.GetEndpoint().GetMetricLabels()["pod"]
 						if _, ok := m.profile.GetEndpoint().GetMetricLabels()["zone_locality"]; ok || isPod != (s.profile.Endpoint.Kind == federation.Pod) {
@@ -74,7 +74,7 @@ func TestLargeProfile(t *testing.T) {
 			return p
 		}
 		const most = 4 << 20
-		w.told.put(webKey, routes(most-2<<10)) // the exact limit is wire.TestLargeRouting's
+		w.profiles.put(webKey, routes(most-2<<10)) // the exact limit is wire.TestLargeRouting's
 		c := w.getProfile(webAddr, "")
 		defer c.hangUp()
 		if data, err := wire.NewCodec().Marshal(c.sees(t, "web routes a")[0].frame); err != nil || data.Len() <= most-2<<10 || data.Len() > most {
@@ -82,18 +82,18 @@ func TestLargeProfile(t *testing.T) {
 		}
 		large, other := routes(most), webKey
 		other.Namespace = "other"
-		w.told.put(webKey, large)
-		w.told.put(other, with(large, opaque))
+		w.profiles.put(webKey, large)
+		w.profiles.put(other, with(large, opaque))
 		c.sees(t, "web")
 		theirs := w.getProfile(webAddr, "other")
 		defer theirs.hangUp()
 		theirs.sees(t, "web opaque")
-		w.told.put(webKey, with(large, opaque))
+		w.profiles.put(webKey, with(large, opaque))
 		c.sees(t, "web opaque")
 		if n := logs.FilterMessageSnippet("too large").Len(); n != 1 {
 			t.Errorf("logged %d times", n)
 		}
-		w.told.put(webKey, wiretest.WebProfile("b"))
+		w.profiles.put(webKey, wiretest.WebProfile("b"))
 		c.sees(t, "web routes b")
 	})
 }
@@ -110,7 +110,7 @@ func TestProfileOfManyNamespaces(t *testing.T) {
 			return federation.ProfileKey{Service: web, Port: 80, Namespace: fmt.Sprint("ns", i)}
 		}
 		for i := range namespaces {
-			w.told.put(key(i), with(profile, func(*federation.Profile) {}))
+			w.profiles.put(key(i), with(profile, func(*federation.Profile) {}))
 		}
 		before, calls := heap(), make([]*caller, namespaces)
 		for i := range calls {

@@ -39,7 +39,7 @@ func TestProfileFirst(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, Options{})
 				if tc.profile != nil {
-					w.told.put(tc.key, tc.profile)
+					w.profiles.put(tc.key, tc.profile)
 				}
 				c := w.getProfile(tc.authority, "")
 				defer c.hangUp()
@@ -61,8 +61,8 @@ func TestProfileOfTheClientsNamespace(t *testing.T) {
 		w := newWorld(t, Options{})
 		other := webKey
 		other.Namespace = "client-ns"
-		w.told.put(webKey, wiretest.WebProfile("ours"))
-		w.told.put(other, wiretest.WebProfile("theirs")) // P-05
+		w.profiles.put(webKey, wiretest.WebProfile("ours"))
+		w.profiles.put(other, wiretest.WebProfile("theirs")) // P-05
 		for namespace, want := range map[string]string{"": "web routes ours", "shop": "web routes ours", "client-ns": "web routes theirs"} {
 			c := w.getProfile(webAddr, namespace)
 			defer c.hangUp()
@@ -134,12 +134,12 @@ func TestProfileUnderALiveStream(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, Options{Pace: -1})
-				w.told.put(webKey, steps[0].profile)
+				w.profiles.put(webKey, steps[0].profile)
 				c := w.getProfile(webAddr, "")
 				defer c.hangUp()
 				c.sees(t, steps[0].want)
 				for _, s := range steps[1:] {
-					w.told.put(webKey, s.profile)
+					w.profiles.put(webKey, s.profile)
 					c.sees(t, s.want)
 				}
 			})
@@ -150,16 +150,16 @@ func TestProfileUnderALiveStream(t *testing.T) {
 func TestProfilePace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: 50 * time.Millisecond})
-		w.told.put(webKey, wiretest.WebProfile())
+		w.profiles.put(webKey, wiretest.WebProfile())
 		start := time.Now()
 		c := w.getProfile(webAddr, "")
 		defer c.hangUp()
 		time.Sleep(time.Second)
-		w.told.put(webKey, wiretest.WebProfile("a")) // a lone change goes out at once
+		w.profiles.put(webKey, wiretest.WebProfile("a")) // a lone change goes out at once
 		synctest.Wait()
 		for _, r := range []string{"b", "c", "d"} { // what follows waits, and only the last is sent
 			time.Sleep(10 * time.Millisecond)
-			w.told.put(webKey, wiretest.WebProfile(r))
+			w.profiles.put(webKey, wiretest.WebProfile(r))
 		}
 		time.Sleep(time.Second)
 		m := c.sees(t, "web; web routes a; web routes d")
@@ -175,12 +175,12 @@ func TestProfilePace(t *testing.T) {
 func TestSlowProfileStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1})
-		w.told.put(webKey, wiretest.WebProfile("a"))
+		w.profiles.put(webKey, wiretest.WebProfile("a"))
 		c := w.getProfile(webAddr, "", gated)
 		defer c.hangUp()
 		synctest.Wait()
-		w.told.put(webKey, wiretest.WebProfile("b"))
-		w.told.put(webKey, wiretest.WebProfile("c"))
+		w.profiles.put(webKey, wiretest.WebProfile("b"))
+		w.profiles.put(webKey, wiretest.WebProfile("c"))
 		close(c.gate)
 		c.sees(t, "web routes a; web routes c")
 	})
@@ -203,7 +203,7 @@ func TestProfileStall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, Options{Pace: -1, Stall: time.Minute})
-				w.told.put(tc.key, tc.profile)
+				w.profiles.put(tc.key, tc.profile)
 				m := w.server.metrics
 				time.Sleep(time.Second)
 				c := w.getProfile(tc.authority, "", gated)
@@ -234,7 +234,7 @@ func TestDrainOfBothKinds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Drain: 10 * time.Second})
 		w.offer("", pods("10.0.0.1:80")...)
-		w.told.put(webKey, wiretest.WebProfile())
+		w.profiles.put(webKey, wiretest.WebProfile())
 		calls := []*caller{w.get(webAddr, ""), w.getProfile(webAddr, ""), w.getProfile("10.0.0.1:80", ""), w.getProfile(webAddr, "", gated)}
 		synctest.Wait()
 		if n := w.server.Streams(); n != 4 {

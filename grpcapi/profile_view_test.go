@@ -32,20 +32,20 @@ func TestRejectedProfileByHistory(t *testing.T) {
 				}
 			}
 		}
-		w.told.put(webKey, wiretest.WebProfile("a"))
+		w.profiles.put(webKey, wiretest.WebProfile("a"))
 		a, b := open(), open()
 		same("web routes a", a, b)
-		w.told.put(webKey, with(wiretest.WebProfile(), rejected))
+		w.profiles.put(webKey, with(wiretest.WebProfile(), rejected))
 		late, later := open(), open()
 		same("web", late, later)
 		a.sees(t, "")
-		w.told.put(webKey, with(with(wiretest.WebProfile(), rejected), opaque))
+		w.profiles.put(webKey, with(with(wiretest.WebProfile(), rejected), opaque))
 		same("web routes a opaque", a, b)
 		same("web opaque", late, later)
 		a.hangUp()
 		again := open() // the same proxy, reconnected: its history is gone
 		again.sees(t, "web opaque")
-		w.told.put(webKey, wiretest.WebProfile("c"))
+		w.profiles.put(webKey, wiretest.WebProfile("c"))
 		same("web routes c", b, late, later, again)
 		w.profileViews(t, 1, 0)
 	})
@@ -55,7 +55,7 @@ func TestRejectedProfileByHistory(t *testing.T) {
 func TestIdleProfileViews(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Linger: 30 * time.Second})
-		w.told.put(webKey, wiretest.WebProfile("a"))
+		w.profiles.put(webKey, wiretest.WebProfile("a"))
 		first := w.getProfile(webAddr, "")
 		first.sees(t, "web routes a")
 		first.hangUp()
@@ -69,10 +69,10 @@ func TestIdleProfileViews(t *testing.T) {
 		time.Sleep(time.Minute) // in use: nothing expires
 		w.profileViews(t, 1, 0)
 		again.hangUp()
-		w.told.put(webKey, wiretest.WebProfile("b")) // idle views are kept up to date
+		w.profiles.put(webKey, wiretest.WebProfile("b")) // idle views are kept up to date
 		third := w.getProfile(webAddr, "")
 		third.sees(t, "web routes b")
-		if n := w.told.all[webKey].opened; n != 1 {
+		if n := w.profiles.all[webKey].opened; n != 1 {
 			t.Errorf("watched %d times by a view that was kept", n)
 		}
 		third.hangUp()
@@ -98,7 +98,7 @@ func TestIdleProfileViewsAreBounded(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, x.bound)
 				for p := 1; p <= 5; p++ {
-					w.told.put(federation.ProfileKey{Service: web, Port: uint16(p)}, wiretest.WebProfile(long))
+					w.profiles.put(federation.ProfileKey{Service: web, Port: uint16(p)}, wiretest.WebProfile(long))
 					c := w.getProfile(fmt.Sprintf("web.shop.svc.cluster.local:%d", p), "")
 					c.sees(t, "web routes "+long)
 					c.hangUp()
@@ -126,7 +126,7 @@ func TestMadeUpDestinations(t *testing.T) {
 		},
 		"undeclared ports": {
 			func(w *world, i int) *caller {
-				w.told.put(federation.ProfileKey{Service: web, Port: uint16(1000 + i)}, &federation.Profile{Reason: federation.NoPort})
+				w.profiles.put(federation.ProfileKey{Service: web, Port: uint16(1000 + i)}, &federation.Profile{Reason: federation.NoPort})
 				return w.getProfile(fmt.Sprintf("web.shop.svc.cluster.local:%d", 1000+i), "")
 			},
 			func(int) string { return "nothing" }, 0,
@@ -137,14 +137,14 @@ func TestMadeUpDestinations(t *testing.T) {
 		},
 		"namespaces of a service's clients": {
 			func(w *world, i int) *caller {
-				w.told.put(federation.ProfileKey{Service: web, Port: 80, Namespace: fmt.Sprint("made-up", i)}, wiretest.WebProfile())
+				w.profiles.put(federation.ProfileKey{Service: web, Port: 80, Namespace: fmt.Sprint("made-up", i)}, wiretest.WebProfile())
 				return w.getProfile(webAddr, fmt.Sprint("made-up", i))
 			},
 			func(int) string { return "web" }, 3,
 		},
 		"a pod's ports": {
 			func(w *world, i int) *caller {
-				w.told.put(addrKey(at(1000+i)), endpointProfile(pod(at(1000+i))))
+				w.profiles.put(addrKey(at(1000+i)), endpointProfile(pod(at(1000+i))))
 				return w.getProfile(at(1000+i), "")
 			},
 			func(i int) string { return "endpoint " + at(1000+i) }, 3,
@@ -153,7 +153,7 @@ func TestMadeUpDestinations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, Options{IdleViews: 3})
-				w.told.put(instance, endpointProfile(pod(at(80))))
+				w.profiles.put(instance, endpointProfile(pod(at(80))))
 				for i := range 50 {
 					w.getProfile(fmt.Sprintf("x%d.shop.svc.cluster.local", i), "").fails(t, codes.NotFound, "")
 					c := x.open(w, i)

@@ -95,7 +95,7 @@ func (w *world) profileViews(t *testing.T, all, idle int) {
 	if a, i := w.server.profileViews.count(); a != all || i != idle {
 		t.Fatalf("%d views, %d of them idle; want %d, %d", a, i, all, idle)
 	}
-	if n := w.told.open(); n != all {
+	if n := w.profiles.open(); n != all {
 		t.Fatalf("%d watches of %d views", n, all)
 	}
 }

@@ -118,7 +118,7 @@ func TestStreamsKeepSmallStacks(t *testing.T) {
 					if turn > 0 {
 						profile = with(profile, opaque)
 					}
-					w.told.put(federation.ProfileKey{Service: web, Port: uint16(1 + p)}, profile)
+					w.profiles.put(federation.ProfileKey{Service: web, Port: uint16(1 + p)}, profile)
 				}
 			}
 			tell(0)

@@ -18,7 +18,7 @@ type world struct {
 	table    *federation.Table
 	clusters map[federation.ClusterName]*cluster
 	nodes    *nodes
-	told     *destinations
+	profiles *destinations
 	server   *Server
 }
 
@@ -37,7 +37,7 @@ func newWorld(t testing.TB, o Options) *world {
 		table:    federation.NewTable(federation.Options{IPv6: true}),
 		clusters: make(map[federation.ClusterName]*cluster),
 		nodes:    &nodes{zones: make(map[string]*federation.Latest[string])},
-		told:     &destinations{all: make(map[federation.ProfileKey]*destination)},
+		profiles: &destinations{all: make(map[federation.ProfileKey]*destination)},
 	}
 	for _, c := range []federation.ClusterName{federation.Local, "east", "north"} {
 		w.clusters[c] = &cluster{shares: make(map[federation.ServiceID]federation.Share)}
@@ -45,7 +45,7 @@ func newWorld(t testing.TB, o Options) *world {
 	}
 	w.define(true, federation.Local, "east", "north")
 	var err error
-	if w.server, err = New(w.table, directory{w.nodes, w.told}, o); err != nil {
+	if w.server, err = New(w.table, directory{w.nodes, w.profiles}, o); err != nil {
 		t.Fatal(err)
 	}
 	if bubble := time.Now().Year() < 2020; bubble {
