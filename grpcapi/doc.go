@@ -34,7 +34,7 @@
 //
 // Concurrency: the methods of a Server may be called by any goroutine, except for
 // WaitUnused. Every open stream has one goroutine, its gRPC handler's, with a small
-// stack: what needs a larger one runs on workers (see serve.go). It does not use
+// stack: what needs a larger one runs on another goroutine (runDeep). It does not use
 // grpc.NumStreamWorkers: streams live for up to an hour and would occupy all of those.
 // Streams with equal keys share a view, and with it every encoded message.
 //

@@ -16,16 +16,15 @@ const maxSteps = 8
 // bytes. That includes streams that missed the same sets: they need the same step.
 type getView struct {
 	viewBase[federation.Key, *federation.Set]
-	enc     wire.Encoder
-	workers *workers
+	enc wire.Encoder
 
 	// under mu
 	full  *lazyFrames   // of the newest set; nil: not needed yet
 	steps []*lazyFrames // to the newest set, the latest last
 }
 
-func newGetView(k federation.Key, enc wire.Encoder, w *workers) *getView {
-	v := &getView{enc: enc.InZone(k.Client.Zone), workers: w}
+func newGetView(k federation.Key, enc wire.Encoder) *getView {
+	v := &getView{enc: enc.InZone(k.Client.Zone)}
 	v.key = k
 	return v
 }
@@ -79,7 +78,7 @@ func (v *getView) lazyStep(from, to *federation.Set, all bool) *lazyFrames {
 	}
 	f := &lazyFrames{from: from, to: to, all: all}
 	f.frames = sync.OnceValue(func() (frames []*wire.Frame) {
-		v.workers.do(func() { frames = v.enc.Step(from, to, all) })
+		runDeep(func() { frames = v.enc.Step(from, to, all) })
 		return frames
 	})
 	v.keepStep(f)

@@ -16,7 +16,6 @@ type profileView struct {
 	viewBase[federation.ProfileKey, *federation.Profile]
 	enc      *wire.Encoder  // of all profiles
 	routings *wire.Routings // of all profiles
-	workers  *workers
 
 	variants []*profileVariant // under mu: all of one profile, the newest that a stream has asked for
 }
@@ -35,8 +34,8 @@ type sentRoutes struct {
 	routes  *federation.ServiceProfile // nil: the default
 }
 
-func newProfileView(k federation.ProfileKey, enc *wire.Encoder, routings *wire.Routings, w *workers) *profileView {
-	v := &profileView{enc: enc, routings: routings, workers: w}
+func newProfileView(k federation.ProfileKey, enc *wire.Encoder, routings *wire.Routings) *profileView {
+	v := &profileView{enc: enc, routings: routings}
 	v.key = k
 	return v
 }
@@ -83,6 +82,6 @@ func (v *profileView) variant(last sentRoutes) (newest *profileVariant, replaced
 
 func (v *profileView) encode(p *federation.Profile, r *wire.Routing) *profileVariant {
 	x := &profileVariant{profile: p, routing: r}
-	v.workers.do(func() { x.frames = []*wire.Frame{v.enc.Profile(p, r)} })
+	runDeep(func() { x.frames = []*wire.Frame{v.enc.Profile(p, r)} })
 	return x
 }

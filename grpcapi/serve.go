@@ -5,13 +5,9 @@ import "context"
 // call serves one Get or GetProfile: it receives the request, sends the first
 // messages as soon as they are known, and then sends updates until the call ends.
 //
-// The goroutine of a call lives for as long as its stream, up to an hour, and should
-// keep a stack of 4 KiB, half of which are gRPC's own frames. Go shrinks a stack only
-// if less than a quarter of it is in use. So whatever needs more stack (to receive the
-// request, to send the first messages, to encode) runs on workers: accept and answer
-// do, and store their result in err. That saves 4 KiB for each stream, unless calls
-// are traced. A call has a worker while its request has not come, or its first
-// messages are not taken, but none while it waits for clusters.
+// accept and answer run on a stack of their own ([runDeep]), and store their result in
+// err: while the request has not come, or the first messages are not taken, a call has a
+// second goroutine, but not while it waits for clusters.
 type call struct {
 	server  *Server // fixed, as are ctx and receive
 	ctx     context.Context
@@ -27,10 +23,10 @@ type call struct {
 func (s *Server) serve(ctx context.Context, receive func() (producer, error)) error {
 	c := &call{server: s, ctx: ctx, receive: receive}
 	defer c.release()
-	s.workers.do(c.accept)
+	runDeep(c.accept)
 	if c.err == nil && !c.answered {
 		if c.err = c.producer.wait(ctx); c.err == nil {
-			s.workers.do(c.answer)
+			runDeep(c.answer)
 		}
 	}
 	if c.err != nil {

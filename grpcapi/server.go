@@ -36,7 +36,6 @@ type Server struct {
 	profileViews *viewCache[federation.ProfileKey, *federation.Profile, *profileView]
 	metrics      *metrics
 	health       *health.Server
-	workers      *workers
 	epoch        time.Time // for watchdogs
 
 	mu       sync.Mutex
@@ -63,17 +62,16 @@ func New(table *federation.Table, dir Directory, o Options) (*Server, error) {
 	s := &Server{
 		table: table, dir: dir, opts: o, log: o.Log,
 		health:  health.NewServer(),
-		workers: newWorkers(),
 		epoch:   time.Now(),
 		streams: make(map[*stream]struct{}),
 		emptyAt: time.Now(),
 		emptied: make(chan struct{}, 1),
 	}
-	if s.getViews, err = newViewCache(o, func(k federation.Key) *getView { return newGetView(k, enc, s.workers) }); err != nil {
+	if s.getViews, err = newViewCache(o, func(k federation.Key) *getView { return newGetView(k, enc) }); err != nil {
 		return nil, err
 	}
 	routings := wire.NewRoutings(s.profileTooLarge)
-	if s.profileViews, err = newViewCache(o, func(k federation.ProfileKey) *profileView { return newProfileView(k, &enc, routings, s.workers) }); err != nil {
+	if s.profileViews, err = newViewCache(o, func(k federation.ProfileKey) *profileView { return newProfileView(k, &enc, routings) }); err != nil {
 		return nil, err
 	}
 	if s.metrics, err = newMetrics(s, o.Registerer); err != nil {

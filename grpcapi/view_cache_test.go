@@ -171,7 +171,7 @@ func TestStepsAreBounded(t *testing.T) {
 	set := func(v uint64) *federation.Set {
 		return &federation.Set{Version: v, Endpoints: sliceOf("", pods(fmt.Sprintf("10.0.0.%d:80", v))...).Endpoints}
 	}
-	v := &getView{workers: newWorkers()}
+	v := &getView{}
 	newest := set(100)
 	v.fullFrames(set(1))
 	for i := range uint64(20) {

@@ -48,9 +48,6 @@ func newWorld(t testing.TB, o Options) *world {
 	if w.server, err = New(w.table, directory{w.nodes, w.profiles}, o); err != nil {
 		t.Fatal(err)
 	}
-	if bubble := time.Now().Year() < 2020; bubble {
-		t.Cleanup(func() { time.Sleep(2 * workerLinger) }) // workers have to end before their bubble
-	}
 	return w
 }
 

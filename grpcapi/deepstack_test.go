@@ -2,9 +2,9 @@ package grpcapi
 
 import (
 	"runtime"
+	"runtime/debug"
+	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,83 +16,33 @@ import (
 	"isthmus/grpcapi/internal/wiretest"
 )
 
-// TestWorkers: what is done at the same time is, and workers end by themselves.
-func TestWorkers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorkers()
-		var began, done atomic.Int64
-		gate := make(chan struct{})
-		var callers sync.WaitGroup
-		for range 10 {
-			callers.Go(func() {
-				w.do(func() { began.Add(1); <-gate; done.Add(1) })
-			})
-		}
-		synctest.Wait()
-		if began.Load() != 10 || done.Load() != 0 {
-			t.Fatalf("%d have begun, %d are done", began.Load(), done.Load())
-		}
-		close(gate)
-		callers.Wait()
-		if done.Load() != 10 {
-			t.Fatalf("%d are done", done.Load())
-		}
-		synctest.Wait()
-		idle := w.alive.Load()
-		for range 100 {
-			w.do(func() { done.Add(1) })
-			synctest.Wait()
-		}
-		if now := w.alive.Load(); done.Load() != 110 || idle != 10 || now > idle {
-			t.Errorf("%d are done; %d workers have become %d", done.Load(), idle, now)
-		}
-		time.Sleep(2 * workerLinger)
-		synctest.Wait()
-		if left := w.alive.Load(); left > 0 {
-			t.Errorf("%d workers are left", left)
-		}
-	})
-}
-
-// TestWorkersPanic: a panic comes out where it would have, with where it was.
-func TestWorkersPanic(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorkers()
-		for range 3 {
-			func() {
-				defer func() {
-					if said, _ := recover().(string); !strings.HasPrefix(said, "cursed\n") || !strings.Contains(said, "explode") {
-						t.Errorf("recovered %q", said)
-					}
-				}()
-				w.do(explode)
-			}()
-		}
-		fine := false
-		w.do(func() { fine = true })
-		if !fine {
-			t.Error("nothing is done after a panic")
-		}
-		time.Sleep(2 * workerLinger)
-	})
+// TestRunDeepPanic: a panic comes out where it would have, with where it was.
+func TestRunDeepPanic(t *testing.T) {
+	func() {
+		defer func() {
+			if r, _ := recover().(string); !strings.HasPrefix(r, "cursed\n") || !strings.Contains(r, "explode") {
+				t.Errorf("recovered %q", r)
+			}
+		}()
+		runDeep(explode)
+	}()
 }
 
 func explode() { panic("cursed") }
 
-// TestWaitingTakesNoWorker: streams that wait for a cluster do that themselves.
-func TestWaitingTakesNoWorker(t *testing.T) {
+// TestWaitingTakesNoGoroutine: streams that wait for a cluster do that themselves.
+func TestWaitingTakesNoGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Log: zap.NewNop()})
 		w.offer("", pods("10.0.0.1:80")...)
 		w.link("east", federation.Pending)
-		var calls []*caller
-		for range 50 {
-			calls = append(calls, w.get("web.shop.svc.cluster.local:80", ""))
+		calls, before := make([]*caller, 50), runtime.NumGoroutine()
+		for i := range calls {
+			calls[i] = w.get("web.shop.svc.cluster.local:80", "")
 		}
-		time.Sleep(2 * workerLinger)
 		synctest.Wait()
-		if n, open := w.server.workers.alive.Load(), w.server.Streams(); n != 0 || open != len(calls) {
-			t.Errorf("%d workers for %d streams", n, open)
+		if n, open := runtime.NumGoroutine()-before, w.server.Streams(); n != len(calls) || open != len(calls) {
+			t.Errorf("%d goroutines for %d streams", n, open)
 		}
 		for _, c := range calls {
 			c.cancel()
@@ -150,3 +100,9 @@ func stacks() uint64 {
 	runtime.ReadMemStats(&m)
 	return m.StackInuse
 }
+
+// raceEnabled reports whether the race detector is on.
+var raceEnabled = func() bool {
+	info, _ := debug.ReadBuildInfo()
+	return slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}()
