@@ -25,6 +25,10 @@ func TestArrows(t *testing.T) {
 		"isthmus/local/externalworkload":      but("isthmus/local", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow", "isthmus/clusterstore/kube"),
 		"isthmus/grpcapi":                     {"isthmus/local/...", "isthmus/clusterstore/...", "k8s.io/..."},
 		"isthmus/cmd/isthmus":                 {"isthmus/e2e/...", "isthmus/manifests/..."},
+
+		"isthmus/cmd/isthmus/internal/cli":     {outside},
+		"isthmus/cmd/isthmus/internal/client":  {"isthmus/federation", "isthmus/grpcapi/...", "isthmus/clusterstore/...", "isthmus/local/..."},
+		"isthmus/cmd/isthmus/internal/logging": but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/isthmus/internal/cli"),
 	} {
 		deps := dependencies(t, ".", pkg)
 		for _, dep := range deps[:len(deps)-1] {

@@ -16,10 +16,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// What a scrape costs grows with streams and clusters: so many are made at once,
-// others are told to come again, and none is waited for longer than that.
+// The cost of a scrape grows with streams and clusters, so scrapes are bounded.
 const (
-	scrapes       = 2
+	maxScrapes    = 2 // at once; more get 503 Service Unavailable
 	scrapeTimeout = 30 * time.Second
 )
 
@@ -43,7 +42,7 @@ func (a *admin) handler() http.Handler {
 	mux.Handle("/metrics", promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{
 		Registry:            a.metrics,
 		ErrorLog:            zap.NewStdLog(a.log),
-		MaxRequestsInFlight: scrapes,
+		MaxRequestsInFlight: maxScrapes,
 		Timeout:             scrapeTimeout,
 	}))
 	if a.pprof {

@@ -65,15 +65,14 @@ func TestAdmin(t *testing.T) {
 	}
 }
 
-// TestScrapesAreBounded: of those that take long only two are under way, and none
-// for long.
+// TestScrapesAreBounded: at most two slow scrapes run at a time, and none for long.
 func TestScrapesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _ := newAdmin(false)
 		slow := make(chan struct{})
 		a.metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "slow"}, func() float64 { <-slow; return 1 }))
-		handler, codes := a.handler(), make(chan int, scrapes+1)
-		for range scrapes + 1 {
+		handler, codes := a.handler(), make(chan int, maxScrapes+1)
+		for range maxScrapes + 1 {
 			go func() {
 				w := httptest.NewRecorder()
 				handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
@@ -86,8 +85,8 @@ func TestScrapesAreBounded(t *testing.T) {
 		}
 		time.Sleep(scrapeTimeout)
 		synctest.Wait()
-		if len(codes) != scrapes || <-codes != http.StatusServiceUnavailable {
-			t.Errorf("%d slow scrapes have ended, want %d", len(codes), scrapes)
+		if len(codes) != maxScrapes || <-codes != http.StatusServiceUnavailable {
+			t.Errorf("%d slow scrapes have ended, want %d", len(codes), maxScrapes)
 		}
 		close(slow)
 	})

@@ -15,12 +15,13 @@ import (
 	"isthmus/clusterstore"
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/kube"
+	"isthmus/cmd/isthmus/internal/logging"
 	"isthmus/federation"
 	"isthmus/grpcapi"
 	"isthmus/local"
 )
 
-// newGateway puts the parts together. It talks to nobody and starts nothing.
+// newGateway puts the parts together. It does no network IO and starts nothing.
 func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	for _, n := range o.notes {
 		n.log(log)
@@ -60,7 +61,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 		return nil, err
 	}
 
-	writer, err := newWriter(writerParts{cfg, o, log, registry, metrics})
+	writer, err := newSliceWriter(sliceWriterConfig{cfg, o, log, registry, metrics})
 	if err != nil {
 		return nil, err
 	}
@@ -69,11 +70,11 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	ready, server := new(atomic.Bool), api.GRPC(traces.options()...)
 	return &gateway{
 		addr: o.addr, metricsAddr: o.metricsAddr,
-		followers: []follower{
+		clusters: []part{
 			{"local cluster", here.Run, here.Synced()},
 			{"linked clusters", store.Run, store.Settled()},
 		},
-		firstToEnd: writer.parts(),
+		endFirst: writer.parts(),
 		admin: &admin{
 			ready: ready.Load,
 			pages: map[string]func() any{
@@ -83,15 +84,15 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 			},
 			metrics: registry,
 			pprof:   o.pprof,
-			log:     apart(log),
+			log:     logging.WithOwnLimit(log),
 		},
 		ready:  ready,
 		server: server,
 		traces: traces,
-		ending: &ending{
+		shutdown: &shutdown{
 			streams: api.Streams, leave: api.MarkNotServing, drain: api.Drain, deserted: api.WaitUnused, finish: api.Finish,
 			graceful: server.GracefulStop, abort: server.Stop,
-			pause: o.delay, spread: o.drain, log: log,
+			delay: o.delay, spread: o.drain, log: log,
 		},
 		log: log,
 	}, nil
@@ -107,7 +108,7 @@ func newStore(cfg *rest.Config, o clusterstore.Options) (*clusterstore.Store, er
 	return clusterstore.NewStore(client, o)
 }
 
-// server returns the Destination server's options.
+// server returns the options of the Destination server.
 func (o *options) server(log *zap.Logger, registry *prometheus.Registry) grpcapi.Options {
 	return grpcapi.Options{
 		ClusterDomain:        o.domain,
@@ -116,24 +117,24 @@ func (o *options) server(log *zap.Logger, registry *prometheus.Registry) grpcapi
 		ZoneWeights:          o.zoneWeights,
 		TargetClusterLabel:   o.targetCluster,
 		MeshedHTTP2:          o.http2Params,
-		Pace:                 orNone(o.pace),
+		Pace:                 noneIfZero(o.pace),
 		Stall:                o.stall,
-		Drain:                orNone(o.drain),
+		Drain:                noneIfZero(o.drain),
 		Log:                  log,
 		Registerer:           registry,
 	}
 }
 
-// orNone turns a flag's 0, which asks for none, into an option's "none": there 0
-// asks for the default.
-func orNone(d time.Duration) time.Duration {
+// noneIfZero returns a duration for an option in which 0 asks for the default, and
+// less than 0 for none: flags ask for none by 0.
+func noneIfZero(d time.Duration) time.Duration {
 	if d == 0 {
 		return -1
 	}
 	return d
 }
 
-// defaultPorts reads --default-opaque-ports and warns about what it can't read.
+// defaultPorts parses --default-opaque-ports and warns about items that are invalid.
 func (o *options) defaultPorts(log *zap.Logger) cluster.Ports {
 	ports, err := cluster.ParsePorts(o.opaquePorts, nil)
 	if err != nil {
@@ -148,7 +149,8 @@ func (o *options) defaultPorts(log *zap.Logger) cluster.Ports {
 	return ports
 }
 
-// restConfig says how to reach the cluster that the gateway runs in.
+// restConfig returns what is needed to reach the cluster that the gateway runs in.
+// An empty path asks for the usual places.
 func restConfig(path string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = path
@@ -167,9 +169,9 @@ func restConfig(path string) (*rest.Config, error) {
 	return cfg, nil
 }
 
-// log says a note.
+// log logs a note.
 func (n note) log(log *zap.Logger) {
-	if n.error {
+	if n.isError {
 		log.Error(n.text)
 		return
 	}

@@ -11,21 +11,20 @@ import (
 
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+
+	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/cmd/isthmus/internal/logging"
 )
 
-// gatewayVerb runs the gateway until it fails or p has a signal. A second
-// signal makes it return at once, with everything still running.
-func gatewayVerb(ctx context.Context, p process, args []string) error {
-	o, err := parseGateway(p, args)
+// runGateway runs the gateway until it fails or the process gets a signal. After a
+// second signal it returns at once, with everything still running.
+func runGateway(ctx context.Context, p cli.Process) error {
+	o, err := parseGateway(p)
 	if o == nil {
 		return err
 	}
-	l, err := parseLevel(o.logLevel)
-	if err != nil {
-		return err
-	}
-	log := newLogger(l, o.logFormat, p.stderr)
-	if err := bridgeKlog(log, l.v); err != nil {
+	log := logging.New(o.level, o.logFormat, p.Stderr)
+	if err := logging.BridgeKlog(log, o.level); err != nil {
 		return err
 	}
 	tuneMemory()
@@ -41,7 +40,7 @@ func gatewayVerb(ctx context.Context, p process, args []string) error {
 		select {
 		case err := <-done:
 			return err
-		case s := <-p.signals:
+		case s := <-p.Signals:
 			if ctx.Err() != nil {
 				return fmt.Errorf("%w: ended at once", errSecondSignal)
 			}
@@ -56,63 +55,68 @@ var errSecondSignal = errors.New("a second signal")
 // gateway is the parts of a gateway process, ready to run.
 type gateway struct {
 	addr, metricsAddr string
-	followers         []follower
-	firstToEnd        []follower // what ends as soon as shutdown begins; nobody waits for what they know
+	clusters          []part // served from; proxies are served once all are synced
+	endFirst          []part // these end as soon as shutdown begins
 	admin             *admin
-	ready             *atomic.Bool // what the admin server says
+	ready             *atomic.Bool // what the admin server reports
 	server            *grpc.Server
 	traces            *tracing // nil: none
-	ending            *ending
+	shutdown          *shutdown
 	log               *zap.Logger
 }
 
-// follower is a part that follows clusters.
-type follower struct {
-	name  string
-	run   func(context.Context) error // blocks until the context ends
-	known <-chan struct{}             // closed once it knows enough to serve
+// part is something that a gateway runs.
+type part struct {
+	name   string
+	run    func(context.Context) error // blocks until the context ends
+	synced <-chan struct{}             // of clusters only: closed once they can be served from
 }
 
-// run serves until ctx ends, which is no error, or until a part fails. Admin
-// comes first and goes last; proxies are served while the followers know what
-// to say; clusters are let go after the last stream has ended.
+// run serves until ctx ends, which is no error, or until a part fails. The admin
+// server starts first and ends last; the clusters end after the last stream.
 func (g *gateway) run(ctx context.Context) error {
 	l, err := net.Listen("tcp", g.metricsAddr)
 	if err != nil {
 		return fmt.Errorf("--metrics-addr: %w", err)
 	}
-	if err := vacant(g.addr); err != nil {
+	if err := checkListen(g.addr); err != nil {
 		return errors.Join(fmt.Errorf("--addr: %w", err), l.Close())
 	}
 	g.log.Info("admin server listens", zap.Stringer("addr", l.Addr()))
-	life, fail := context.WithCancelCause(ctx)
+	serving, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 
 	outlive := context.WithoutCancel(ctx)
 	var first, clusters, last sync.WaitGroup
-	defer start(life, &first, fail, g.firstToEnd...)()
-	letGo := start(outlive, &clusters, fail, g.followers...)
-	parts := []follower{{name: "admin server", run: func(ctx context.Context) error { return g.admin.serve(ctx, l) }}}
-	if g.traces != nil {
-		parts = append(parts, follower{name: "traces", run: g.traces.run})
-	}
-	closeLast := start(outlive, &last, fail, parts...)
-	g.serve(life, fail)
+	defer start(serving, &first, fail, g.endFirst...)()
+	endClusters := start(outlive, &clusters, fail, g.clusters...)
+	endLast := start(outlive, &last, fail, g.lastParts(l)...)
+	g.serve(serving, fail)
 	first.Wait()
-	letGo()
+	endClusters()
 	clusters.Wait()
-	closeLast()
+	endLast()
 	last.Wait()
-	if cause := context.Cause(life); cause != context.Canceled { // what a part failed with, not the end of ctx
+	if cause := context.Cause(serving); cause != context.Canceled { // a part has failed
 		return cause
 	}
 	g.log.Info("shutdown: done")
 	return nil
 }
 
-// start runs parts until the function it returns is called; done counts them. A
-// part that ends before that has failed.
-func start(ctx context.Context, done *sync.WaitGroup, fail context.CancelCauseFunc, parts ...follower) context.CancelFunc {
+// lastParts returns the parts that end last: the admin server, which listens on l,
+// and traces, so that the last spans are sent.
+func (g *gateway) lastParts(l net.Listener) []part {
+	parts := []part{{name: "admin server", run: func(ctx context.Context) error { return g.admin.serve(ctx, l) }}}
+	if g.traces != nil {
+		parts = append(parts, part{name: "traces", run: g.traces.run})
+	}
+	return parts
+}
+
+// start runs parts until the function it returns is called; done counts them. It
+// reports a part that ends before that as failed.
+func start(ctx context.Context, done *sync.WaitGroup, fail context.CancelCauseFunc, parts ...part) context.CancelFunc {
 	ctx, cancel := context.WithCancel(ctx)
 	for _, p := range parts {
 		done.Go(func() {
@@ -129,14 +133,18 @@ func start(ctx context.Context, done *sync.WaitGroup, fail context.CancelCauseFu
 	return cancel
 }
 
-// serve waits until the followers know enough, serves until life ends, and
-// returns when it has stopped serving.
-func (g *gateway) serve(life context.Context, fail context.CancelCauseFunc) {
+// serve waits until the clusters are synced, serves until ctx ends, and returns
+// when it has stopped serving.
+//
+// It listens on the gRPC address only once the gateway is ready: a client is then
+// refused at once and asks another replica, instead of waiting in the backlog of a
+// server that does not answer yet.
+func (g *gateway) serve(ctx context.Context, fail context.CancelCauseFunc) {
 	began := time.Now()
-	for _, f := range g.followers {
+	for _, c := range g.clusters {
 		select {
-		case <-f.known:
-		case <-life.Done():
+		case <-c.synced:
+		case <-ctx.Done():
 			return
 		}
 	}
@@ -146,24 +154,25 @@ func (g *gateway) serve(life context.Context, fail context.CancelCauseFunc) {
 		fail(fmt.Errorf("--addr: %w", err))
 		return
 	}
-	door := newDoor(l)
+	tracking := newTrackingListener(l)
 	var served sync.WaitGroup
 	served.Go(func() {
-		if err := g.server.Serve(door); err != nil {
+		if err := g.server.Serve(tracking); err != nil {
 			fail(fmt.Errorf("gRPC server at %s: %w", l.Addr(), err))
 		}
 	})
 	g.ready.Store(true)
 	g.log.Info("ready", zap.Stringer("addr", l.Addr()), zap.Duration("after", time.Since(began)))
-	<-life.Done()
+	<-ctx.Done()
 	g.ready.Store(false)
-	g.ending.run(door)
+	g.shutdown.run(tracking)
 	served.Wait()
 }
 
-// vacant tells whether an address can be listened on, now. See doc.go for why
-// it is not kept open.
-func vacant(addr string) error {
+// checkListen finds out whether the gateway can listen on an address, so that a
+// typing error shows at once, and not after the clusters are synced. It does not
+// keep the address open: see serve.
+func checkListen(addr string) error {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return err

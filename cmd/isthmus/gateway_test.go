@@ -18,42 +18,42 @@ import (
 	"google.golang.org/grpc"
 )
 
-// stand is a gateway on a fake follower and an empty gRPC server.
-type stand struct {
+// testGateway is a gateway on a fake cluster and an empty gRPC server.
+type testGateway struct {
 	*gateway
-	known   chan struct{} // of the follower
-	fail    chan error    // ends the follower
-	open    atomic.Int32  // streams
-	drained chan struct{} // all proxies have gone elsewhere
-	let     atomic.Bool   // the follower was let go
-	first   atomic.Bool   // what is to end first has
-	client  *http.Client
+	synced       chan struct{} // of the cluster
+	fail         chan error    // ends the cluster
+	open         atomic.Int32  // streams
+	drained      chan struct{} // all proxies have gone elsewhere
+	clusterEnded atomic.Bool   // by its context
+	firstEnded   atomic.Bool   // the part that ends first
+	client       *http.Client
 }
 
-func newStand(t *testing.T) *stand {
-	s := &stand{
-		known: make(chan struct{}), fail: make(chan error), drained: make(chan struct{}),
+func newTestGateway(t *testing.T) *testGateway {
+	s := &testGateway{
+		synced: make(chan struct{}), fail: make(chan error), drained: make(chan struct{}),
 		client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute},
 	}
 	server, ready := grpc.NewServer(), new(atomic.Bool)
 	s.gateway = &gateway{
 		addr: freeAddr(t), metricsAddr: freeAddr(t), ready: ready, server: server, log: zap.NewNop(),
-		followers: []follower{{"fake cluster", func(ctx context.Context) error {
+		clusters: []part{{"fake cluster", func(ctx context.Context) error {
 			select {
 			case <-ctx.Done():
-				s.let.Store(true)
+				s.clusterEnded.Store(true)
 				return ctx.Err()
 			case err := <-s.fail:
 				return err
 			}
-		}, s.known}},
-		firstToEnd: []follower{{name: "fake writer", run: func(ctx context.Context) error {
+		}, s.synced}},
+		endFirst: []part{{name: "fake writer", run: func(ctx context.Context) error {
 			<-ctx.Done()
-			s.first.Store(true)
+			s.firstEnded.Store(true)
 			return nil
 		}}},
 		admin: &admin{ready: ready.Load, metrics: prometheus.NewRegistry(), log: zap.NewNop()},
-		ending: &ending{
+		shutdown: &shutdown{
 			streams: func() int { return int(s.open.Load()) }, leave: func() {},
 			drain: func(ctx context.Context) { <-ctx.Done() },
 			deserted: func(context.Context, time.Duration) bool {
@@ -68,8 +68,8 @@ func newStand(t *testing.T) *stand {
 	return s
 }
 
-// freeAddr is an address that nobody listens on. Its port is below those that systems hand out by themselves: a connection
-// could otherwise take it before it is listened on.
+// freeAddr returns an address without a listener. Its port is below those that systems choose themselves: a connection
+// could otherwise take it before the test listens on it.
 func freeAddr(t *testing.T) string {
 	t.Helper()
 	for range 100 {
@@ -82,8 +82,8 @@ func freeAddr(t *testing.T) string {
 	return ""
 }
 
-// says returns the admin server's answer, empty if there is none.
-func (s *stand) says(path string) string {
+// get returns the admin server's answer, empty if there is none.
+func (s *testGateway) get(path string) string {
 	resp, err := s.client.Get("http://" + s.metricsAddr + path)
 	if err != nil {
 		return ""
@@ -96,7 +96,7 @@ func (s *stand) says(path string) string {
 	return strings.TrimSpace(string(body))
 }
 
-func (s *stand) listens() bool {
+func (s *testGateway) listens() bool {
 	c, err := net.Dial("tcp", s.addr)
 	if err != nil {
 		return false
@@ -113,54 +113,54 @@ func eventually(t *testing.T, what string, f func() bool) {
 		select {
 		case <-tick.C:
 		case <-limit:
-			t.Fatal("in vain: " + what)
+			t.Fatal("after a minute, not yet: " + what)
 		}
 	}
 }
 
 // TestGatewayLife goes from start to shutdown with an open stream.
 func TestGatewayLife(t *testing.T) {
-	s := newStand(t)
+	s := newTestGateway(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- s.run(ctx) }()
 
-	eventually(t, "admin answers", func() bool { return s.says("/ping") == "pong" })
-	if s.says("/ready") != "not ready" || s.listens() {
-		t.Fatal("ready before anything is known")
+	eventually(t, "admin answers", func() bool { return s.get("/ping") == "pong" })
+	if s.get("/ready") != "not ready" || s.listens() {
+		t.Fatal("ready before the cluster is synced")
 	}
-	close(s.known)
-	eventually(t, "ready", func() bool { return s.says("/ready") == "ok" })
-	if !s.listens() || s.first.Load() {
+	close(s.synced)
+	eventually(t, "ready", func() bool { return s.get("/ready") == "ok" })
+	if !s.listens() || s.firstEnded.Load() {
 		t.Fatal("ready, but gRPC is not served, or a part has ended")
 	}
 	s.open.Store(1)
 	cancel()
-	eventually(t, "readiness off", func() bool { return s.says("/ready") == "not ready" })
-	eventually(t, "what is to end first has", s.first.Load)
-	if !s.listens() || s.let.Load() {
+	eventually(t, "readiness off", func() bool { return s.get("/ready") == "not ready" })
+	eventually(t, "the part that ends first has ended", s.firstEnded.Load)
+	if !s.listens() || s.clusterEnded.Load() {
 		t.Fatal("a stream is open, but the server or the clusters are gone")
 	}
 	close(s.drained)
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if s.listens() || !s.let.Load() || s.says("/ping") != "" {
-		t.Errorf("still there: gRPC %t, follower %t, admin %q", s.listens(), !s.let.Load(), s.says("/ping"))
+	if s.listens() || !s.clusterEnded.Load() || s.get("/ping") != "" {
+		t.Errorf("still there: gRPC %t, cluster %t, admin %q", s.listens(), !s.clusterEnded.Load(), s.get("/ping"))
 	}
 }
 
 // TestGatewayEndsEarly: a signal before it is ready ends it too.
 func TestGatewayEndsEarly(t *testing.T) {
-	s := newStand(t)
+	s := newTestGateway(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.run(ctx) }()
-	eventually(t, "admin answers", func() bool { return s.says("/ping") == "pong" })
+	eventually(t, "admin answers", func() bool { return s.get("/ping") == "pong" })
 	cancel()
-	if err := <-done; err != nil || !s.let.Load() {
-		t.Errorf("error %v, follower let go: %t", err, s.let.Load())
+	if err := <-done; err != nil || !s.clusterEnded.Load() {
+		t.Errorf("error %v, cluster ended: %t", err, s.clusterEnded.Load())
 	}
 }
 
@@ -168,9 +168,9 @@ func TestGatewayEndsEarly(t *testing.T) {
 func TestGatewayFails(t *testing.T) {
 	for _, ready := range []bool{false, true} {
 		for _, end := range []error{errors.New("broken"), nil} {
-			s := newStand(t)
+			s := newTestGateway(t)
 			if ready {
-				close(s.known)
+				close(s.synced)
 			}
 			done := make(chan error, 1)
 			go func() { done <- s.run(t.Context()) }()
@@ -193,34 +193,34 @@ func TestGatewayAddressTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	s := newStand(t)
+	s := newTestGateway(t)
 	s.metricsAddr = l.Addr().String()
 	if err := s.run(t.Context()); err == nil || !strings.Contains(err.Error(), "--metrics-addr: listen tcp "+l.Addr().String()) {
 		t.Errorf("error %v", err)
 	}
-	s = newStand(t)
+	s = newTestGateway(t)
 	s.addr = l.Addr().String()
 	if err := s.run(t.Context()); err == nil || !strings.Contains(err.Error(), "--addr: listen tcp "+l.Addr().String()) {
 		t.Errorf("error %v", err)
 	}
-	if s.let.Load() {
-		t.Error("a follower was started")
+	if s.clusterEnded.Load() {
+		t.Error("the cluster was started")
 	}
 
-	s = newStand(t)
+	s = newTestGateway(t)
 	done := make(chan error, 1)
 	go func() { done <- s.run(t.Context()) }()
-	eventually(t, "admin answers", func() bool { return s.says("/ping") == "pong" })
+	eventually(t, "admin answers", func() bool { return s.get("/ping") == "pong" })
 	late, err := net.Listen("tcp", s.addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer late.Close()
-	close(s.known)
+	close(s.synced)
 	if err := <-done; err == nil || !strings.Contains(err.Error(), "--addr: listen tcp "+s.addr) {
 		t.Errorf("error %v", err)
 	}
-	if !s.let.Load() {
-		t.Error("the follower was not let go")
+	if !s.clusterEnded.Load() {
+		t.Error("the cluster was not ended")
 	}
 }

@@ -29,7 +29,7 @@ import (
 )
 
 // BenchmarkOneSlice is the whole way of a change, in sets of very different
-// sizes: an API server says that one of a slice's 100 endpoints is not ready, or
+// sizes: an API server reports that one of a slice's 100 endpoints is not ready, or
 // is again, and a client gets the message. Reading the slice's 100 endpoints from
 // JSON is in it, which is most of it, and so are two sockets.
 func BenchmarkOneSlice(b *testing.B) {

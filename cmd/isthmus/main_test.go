@@ -4,19 +4,21 @@ import (
 	"bytes"
 	"context"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/cmd/isthmus/internal/cli/clitest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// call runs isthmus and returns what it said.
+// call runs isthmus and returns its exit code and output.
 func call(args ...string) (code int, stdout, stderr string) {
 	var out, err bytes.Buffer
-	code = run(context.Background(), process{args: args, stdout: &out, stderr: &err, signals: make(chan os.Signal)})
+	code = newProgram().Run(context.Background(), cli.Process{Args: args, Stdout: &out, Stderr: &err, Signals: make(chan os.Signal)})
 	return code, out.String(), err.String()
 }
 
@@ -54,25 +56,9 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestHelpIsComplete: every flag is explained, in lines that fit a terminal.
-func TestHelpIsComplete(t *testing.T) {
-	for _, f := range []*flags{gatewayFlags(&options{}), getFlags(&followOptions{}), profileFlags(&followOptions{})} {
-		var b bytes.Buffer
-		f.help(&b)
-		for _, name := range f.names() {
-			if !slices.ContainsFunc([]string{"  --" + name + " ", "  --" + name + "\n", "  -" + name + " "}, func(s string) bool { return strings.Contains(b.String(), s) }) {
-				t.Errorf("%s is not explained", name)
-			}
-		}
-		for line := range strings.Lines(b.String()) {
-			if len(line) > 100 {
-				t.Errorf("too long: %s", line)
-			}
-		}
-	}
-}
+func TestHelpIsComplete(t *testing.T) { clitest.CheckHelp(t, gatewayFlags(&options{})) }
 
-// TestUsageErrors: one line on stderr that says what to do, and exit code 2.
+// TestUsageErrors: one line on stderr with what to do, and exit code 2.
 func TestUsageErrors(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"serve", `isthmus: unknown verb "serve": gateway, get, profile, version and help are known (isthmus --help explains)`},

@@ -5,8 +5,8 @@ import (
 	"runtime/debug"
 )
 
-// gcPercent is how much garbage there may be, in percent of what is in use. What
-// an idle gateway has in use is little, so that with Go's 100 it would collect
+// gcPercent is how much garbage there may be, in percent of the live heap. The heap
+// of an idle gateway is small, so that with Go's default of 100 it would collect
 // again and again while thousands of proxies connect.
 const gcPercent = 200
 
@@ -17,6 +17,6 @@ func tuneMemory() {
 	}
 }
 
-// returnMemory gives back to the system what it took to read all clusters, which
-// is more than what is kept of them. It collects, which takes some milliseconds.
+// returnMemory returns to the system the memory that listing all clusters took,
+// which is more than what is kept of them. It takes some milliseconds.
 func returnMemory() { debug.FreeOSMemory() }

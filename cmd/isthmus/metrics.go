@@ -8,8 +8,8 @@ import (
 	"isthmus/federation"
 )
 
-// federationMetrics say what services are made of, when scraped. A cluster that
-// is not linked goes without its name: annotations may name as many as they like.
+// federationMetrics collects the members and endpoints of services when scraped. A
+// cluster that is not linked has an empty label: annotations may name any number.
 type federationMetrics struct {
 	table     *federation.Table
 	byService bool
@@ -58,24 +58,24 @@ func (m *federationMetrics) Collect(ch chan<- prometheus.Metric) {
 	m.collectWatched(linked, gauge)
 }
 
-// gauges takes series.
-type gauges func(d *prometheus.Desc, v float64, labels ...string)
+// gaugeFunc exports one series.
+type gaugeFunc func(d *prometheus.Desc, v float64, labels ...string)
 
-// collectMembers is about all services, watched or not.
-func (m *federationMetrics) collectMembers(linked map[federation.ClusterName]federation.LinkState, gauge gauges) {
-	type part struct {
+// collectMembers collects the members of all services, watched or not.
+func (m *federationMetrics) collectMembers(linked map[federation.ClusterName]federation.LinkState, gauge gaugeFunc) {
+	type key struct {
 		service federation.ServiceID
 		member  federation.Member
 	}
-	faulty := make(map[part]bool)
+	faulty := make(map[key]bool)
 	for _, u := range m.table.Unserved() {
-		faulty[part{u.Service, u.Member}] = true
+		faulty[key{u.Service, u.Member}] = true
 	}
 	members, unavailable := perCluster(linked), perCluster(linked)
 	for id, d := range m.table.Definitions() {
 		for _, member := range d.Members {
 			if !d.Federated && member.Cluster == federation.Local {
-				continue // a Service that stands for itself
+				continue // a plain Service: it is its own only member
 			}
 			cluster := ""
 			if linked[member.Cluster] != federation.Unlinked {
@@ -83,7 +83,7 @@ func (m *federationMetrics) collectMembers(linked map[federation.ClusterName]fed
 			}
 			members[cluster]++
 			serving := 1
-			if faulty[part{id, member}] {
+			if faulty[key{id, member}] {
 				unavailable[cluster]++
 				serving = 0
 			}
@@ -96,8 +96,8 @@ func (m *federationMetrics) collectMembers(linked map[federation.ClusterName]fed
 	each(m.unavailable, unavailable, gauge)
 }
 
-// collectWatched is about what proxies watch.
-func (m *federationMetrics) collectWatched(linked map[federation.ClusterName]federation.LinkState, gauge gauges) {
+// collectWatched collects the endpoints of the service ports that proxies watch.
+func (m *federationMetrics) collectWatched(linked map[federation.ClusterName]federation.LinkState, gauge gaugeFunc) {
 	offered, yielded := perCluster(linked), perCluster(linked)
 	for _, w := range m.table.Watched() {
 		for _, p := range w.Members {
@@ -116,13 +116,13 @@ func (m *federationMetrics) collectWatched(linked map[federation.ClusterName]fed
 	each(m.yielded, yielded, gauge)
 }
 
-func each(d *prometheus.Desc, counts map[string]int, gauge gauges) {
+func each(d *prometheus.Desc, counts map[string]int, gauge gaugeFunc) {
 	for cluster, n := range counts {
 		gauge(d, float64(n), cluster)
 	}
 }
 
-// perCluster counts by cluster, from 0 for those that are linked.
+// perCluster returns a count of 0 for each cluster that is linked.
 func perCluster(linked map[federation.ClusterName]federation.LinkState) map[string]int {
 	counts := make(map[string]int, len(linked))
 	for c := range linked {

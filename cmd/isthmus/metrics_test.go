@@ -70,7 +70,7 @@ func scrape(t *testing.T, c prometheus.Collector) (lines []string) {
 }
 
 // TestFederationMetrics: members and endpoints by cluster; by service only if
-// that is asked for. A cluster that nobody linked is not named.
+// that is asked for. The name of a cluster that is not linked does not appear.
 func TestFederationMetrics(t *testing.T) {
 	table := federation.NewTable(federation.Options{})
 	id := func(name string) federation.ServiceID { return federation.ServiceID{Namespace: "shop", Name: name} }

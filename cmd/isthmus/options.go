@@ -12,9 +12,12 @@ import (
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"google.golang.org/protobuf/types/known/durationpb"
+
+	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/cmd/isthmus/internal/logging"
 )
 
-// options are the gateway's, as its flags give them.
+// options are the values of the gateway's flags.
 type options struct {
 	addr, metricsAddr              string
 	kubeconfig, namespace          string
@@ -29,52 +32,53 @@ type options struct {
 	serviceMetrics                 bool
 	pprof, queueMetrics, isVersion bool
 
-	// follow from the flags; set by check
+	// derived from the flags by check
+	level          logging.Level
 	http2Params    *pb.Http2ClientParams // nil: none
 	forceTransport bool
 	notes          []note // to be logged once there is a logger
 }
 
-// note is something about the flags that has to be said, but ends nothing.
+// note is a remark on the flags: the gateway starts all the same.
 type note struct {
-	text  string
-	error bool // or else a warning
+	text    string
+	isError bool // or else a warning
 }
 
 // gatewayFlags are the flags of the verb gateway.
-func gatewayFlags(o *options) *flags {
-	f := newFlags("gateway", gatewayIntro, gatewayExamples)
-	f.section("Addresses", func(s *flag.FlagSet) {
+func gatewayFlags(o *options) *cli.Flags {
+	f := cli.NewFlags("gateway", gatewayIntro, gatewayEnding)
+	f.Section("Addresses", func(s *flag.FlagSet) {
 		s.StringVar(&o.addr, "addr", ":8086", "`HOST:PORT` of the gRPC server for proxies. It is listened on once the gateway is ready.")
 		s.StringVar(&o.metricsAddr, "metrics-addr", ":9996", "`HOST:PORT` of the admin HTTP server: /ping, /ready, /metrics, /debug/clusters, /debug/services, /debug/streams.")
 	})
-	f.section("The cluster the gateway runs in", func(s *flag.FlagSet) {
-		s.StringVar(&o.kubeconfig, "kubeconfig", "", "`FILE` that says how to reach the cluster. Without it: $KUBECONFIG, ~/.kube/config, or the Pod's ServiceAccount.")
+	f.Section("The cluster the gateway runs in", func(s *flag.FlagSet) {
+		s.StringVar(&o.kubeconfig, "kubeconfig", "", "Kubeconfig `FILE` to reach the cluster with. Without it: $KUBECONFIG, ~/.kube/config, or the Pod's ServiceAccount.")
 		s.StringVar(&o.namespace, "controller-namespace", "linkerd", "`NAMESPACE` of Linkerd's control plane: link Secrets are read there, and Pods of that control plane get an identity.")
 		s.StringVar(&o.domain, "cluster-domain", "", "DNS `DOMAIN` of the cluster. Empty: cluster.local, with a warning.")
 		s.StringVar(&o.trustDomain, "identity-trust-domain", "", "Trust `DOMAIN` of the cluster's identities. Empty: cluster.local, with a warning.")
 		s.BoolVar(&o.slices, "enable-endpoint-slices", true, "Read EndpointSlices, in all clusters; otherwise core Endpoints. Also write EndpointSlices for Services that select ExternalWorkloads, in turns with the other replicas.")
 	})
-	f.section("What proxies are told", func(s *flag.FlagSet) {
+	f.Section("What proxies are sent", func(s *flag.FlagSet) {
 		s.BoolVar(&o.ipv6, "enable-ipv6", true, "Send IPv6 addresses, and prefer a Pod's IPv6 address to its IPv4 one. Needs EndpointSlices.")
 		s.BoolVar(&o.h2Upgrade, "enable-h2-upgrade", true, "Hint that meshed Pods take HTTP/2, so that proxies upgrade.")
 		s.StringVar(&o.transport, "outbound-transport-mode", "transparent", "`MODE` transport-header sends traffic to every meshed Pod through its proxy's inbound port, transparent does so for opaque ports only.")
-		s.StringVar(&o.opaquePorts, "default-opaque-ports", "", "`PORTS` (a comma-separated list of numbers and LOW-HIGH ranges) whose protocol is not detected unless a Pod says otherwise. Invalid items are warned about and skipped.")
+		s.StringVar(&o.opaquePorts, "default-opaque-ports", "", "`PORTS` (a comma-separated list of numbers and LOW-HIGH ranges) whose protocol proxies do not detect, unless an annotation of the Pod or Service replaces the list. Invalid items are warned about and skipped.")
 		s.StringVar(&o.http2, "meshed-http2-client-params", "", "HTTP/2 parameters for connections to meshed Pods, as `JSON` like "+
 			`{"keep_alive":{"interval":{"seconds":10},"timeout":{"seconds":3},"while_idle":true}}. Unknown keys are warned about and skipped.`)
 		s.BoolVar(&o.zoneWeights, "ext-endpoint-zone-weights", false, "Experimental: endpoints in the client's zone get ten times the weight.")
 		s.BoolVar(&o.targetCluster, "target-cluster-label", true, "Label the metrics of endpoints in linked clusters target_cluster=NAME.")
 	})
-	f.section("Streams", func(s *flag.FlagSet) {
+	f.Section("Streams", func(s *flag.FlagSet) {
 		s.DurationVar(&o.pace, "pace", 50*time.Millisecond, "After a message, wait this `DURATION` before looking for the next change, so that many changes become few messages. 0: do not wait.")
 		s.DurationVar(&o.stall, "stream-stall-timeout", time.Minute, "End a stream whose proxy has taken nothing for this `DURATION` although there is something to send.")
 		s.DurationVar(&o.delay, "shutdown-delay", 23*time.Second, "On SIGTERM, go on serving, but not ready, for this `DURATION`, so that proxies learn by DNS where other replicas are; --drain follows. Set it to the TTL of your cluster's DNS (often 30s), or as near to that as terminationGracePeriodSeconds allows.")
-		s.DurationVar(&o.drain, "drain", 6*time.Second, "After --shutdown-delay, end the streams that are open then, spread over this `DURATION`, so that other replicas do not get all proxies at once. Whoever comes back is served until then; at the end of it the listener is closed and the streams that are left end. 0: all at once. "+
-			"The process ends at most a second after the two: keep their sum a second below terminationGracePeriodSeconds (30, unless the Pod says otherwise). Both are skipped while no stream is open.")
+		s.DurationVar(&o.drain, "drain", 6*time.Second, "After --shutdown-delay, end the streams that are open then, spread over this `DURATION`, so that other replicas do not get all proxies at once. Proxies that come back are served until then; at the end of it the listener is closed and the streams that are left end. 0: all at once. "+
+			"The process ends at most a second after the two: keep their sum a second below terminationGracePeriodSeconds (30, unless the Pod sets it). Both are skipped while no stream is open.")
 		s.IntVar(&o.queue, "stream-queue-capacity", 100, "A `NUMBER` above 0; without effect, since streams have no queues. For the arguments of a Linkerd install.")
 	})
-	f.section("Logs, metrics, traces", func(s *flag.FlagSet) {
-		s.StringVar(&o.logLevel, "log-level", "info", "`LEVEL` of the log: panic, fatal, error, warn, info, debug or trace. Client libraries get more to say with debug and trace.")
+	f.Section("Logs, metrics, traces", func(s *flag.FlagSet) {
+		s.StringVar(&o.logLevel, "log-level", "info", "`LEVEL` of the log: "+logging.LevelNames+". With debug and trace, client libraries log more too.")
 		s.StringVar(&o.logFormat, "log-format", "plain", "`FORMAT` of the log: plain or json.")
 		s.StringVar(&o.traces, "trace-collector", "", "`HOST:PORT` of an OpenTelemetry collector, which gets a span for every call (OTLP over gRPC, no TLS). Empty: no traces.")
 		s.BoolVar(&o.serviceMetrics, "service-metrics", false, "Export the members of every federated service, and what each offers, as series of their own: some for each service and cluster.")
@@ -87,14 +91,14 @@ func gatewayFlags(o *options) *flags {
 
 const gatewayIntro = `isthmus gateway serves Linkerd's Destination API: it watches the cluster it runs
 in and every cluster that a link Secret names, merges the endpoints of each
-service across them, and tells proxies.
+service across them, and streams the result to proxies.
 
 Usage: isthmus gateway [FLAGS]      (alias: isthmus destination)
 
 Flags take one dash or two, and their value after "=" or a space; booleans take
 it after "=" only.`
 
-const gatewayExamples = `Examples:
+const gatewayEnding = `Examples:
   As the charts of Linkerd run it, within a cluster:
     isthmus gateway --controller-namespace linkerd --cluster-domain cluster.local \
       --identity-trust-domain cluster.local --enable-ipv6=false \
@@ -111,34 +115,35 @@ SIGTERM or SIGINT ends it gently, a second one at once.
 In a container, set GOMEMLIMIT to some 90 % of its memory limit: rather than be
 killed, the gateway then collects garbage more often. GOGC is 200 unless set.`
 
-// check says what is wrong with the flags' values, and sets what follows from
-// them.
+// check returns what is wrong with the flags' values, and sets the fields that are
+// derived from them.
 func (o *options) check() error {
 	switch {
 	case o.ipv6 && !o.slices:
-		return usagef("--enable-ipv6 needs EndpointSlices: give --enable-ipv6=false or --enable-endpoint-slices=true")
+		return cli.Usagef("--enable-ipv6 needs EndpointSlices: give --enable-ipv6=false or --enable-endpoint-slices=true")
 	case o.queue <= 0:
-		return usagef("--stream-queue-capacity is %d: give a number above 0", o.queue)
+		return cli.Usagef("--stream-queue-capacity is %d: give a number above 0", o.queue)
 	case o.namespace == "":
-		return usagef("--controller-namespace is empty: give the namespace of Linkerd's control plane")
+		return cli.Usagef("--controller-namespace is empty: give the namespace of Linkerd's control plane")
 	case o.stall <= 0:
-		return usagef("--stream-stall-timeout is %v: give a duration above 0, as 60s", o.stall)
+		return cli.Usagef("--stream-stall-timeout is %v: give a duration above 0, as 60s", o.stall)
 	}
 	for _, x := range []struct {
 		name  string
 		value time.Duration
 	}{{"pace", o.pace}, {"shutdown-delay", o.delay}, {"drain", o.drain}} {
 		if x.value < 0 {
-			return usagef("--%s is %v: give a duration of 0 or more", x.name, x.value)
+			return cli.Usagef("--%s is %v: give a duration of 0 or more", x.name, x.value)
 		}
 	}
 	for _, x := range []struct{ name, value string }{{"addr", o.addr}, {"metrics-addr", o.metricsAddr}} {
 		if _, _, err := net.SplitHostPort(x.value); err != nil {
-			return usagef("--%s is %q: give HOST:PORT, or :PORT for all of this machine's addresses", x.name, x.value)
+			return cli.Usagef("--%s is %q: give HOST:PORT, or :PORT for all of this machine's addresses", x.name, x.value)
 		}
 	}
-	if _, err := parseLevel(o.logLevel); err != nil {
-		return err
+	var ok bool
+	if o.level, ok = logging.ParseLevel(o.logLevel); !ok {
+		return cli.Usagef("--log-level is %q: give %s", o.logLevel, logging.LevelNames)
 	}
 	if err := o.parseHTTP2(); err != nil {
 		return err
@@ -147,7 +152,7 @@ func (o *options) check() error {
 	return nil
 }
 
-// complete replaces what is not given, or not known, and notes that.
+// complete replaces missing and unknown values by their defaults, and notes that.
 func (o *options) complete() {
 	warn := func(format string, args ...any) { o.notes = append(o.notes, note{text: fmt.Sprintf(format, args...)}) }
 	const fallback = "cluster.local"
@@ -170,17 +175,18 @@ func (o *options) complete() {
 	}
 }
 
-// parseHTTP2 reads --meshed-http2-client-params.
+// parseHTTP2 parses --meshed-http2-client-params. Unknown keys are not an error: a
+// Linkerd install must not fail because of a setting that is newer than this gateway.
 func (o *options) parseHTTP2() error {
 	if o.http2 == "" {
 		return nil
 	}
 	var p pb.Http2ClientParams
 	if err := json.Unmarshal([]byte(o.http2), &p); err != nil {
-		return usagef(`--meshed-http2-client-params: %w: give JSON like {"keep_alive":{"interval":{"seconds":10}}}`, err)
+		return cli.Usagef(`--meshed-http2-client-params: %w: give JSON like {"keep_alive":{"interval":{"seconds":10}}}`, err)
 	}
 	if err := errors.Join(checkPositive("interval", p.GetKeepAlive().GetInterval()), checkPositive("timeout", p.GetKeepAlive().GetTimeout())); err != nil {
-		return usagef("--meshed-http2-client-params: %w", err)
+		return cli.Usagef("--meshed-http2-client-params: %w", err)
 	}
 	o.http2Params = &p
 	strict := json.NewDecoder(strings.NewReader(o.http2))
@@ -191,22 +197,22 @@ func (o *options) parseHTTP2() error {
 	return nil
 }
 
-// parseGateway reads the gateway's arguments. Help and version are asked for if
-// it returns no options; then there is nothing more to do.
-func parseGateway(p process, args []string) (*options, error) {
+// parseGateway reads the gateway's arguments. If they ask for help or the version,
+// it prints that and returns no options.
+func parseGateway(p cli.Process) (*options, error) {
 	var o options
 	f := gatewayFlags(&o)
-	rest, err := f.parse(args)
+	rest, err := f.Parse(p.Args)
 	switch {
 	case err != nil:
 		return nil, err
-	case f.asked:
-		f.help(p.stdout)
+	case f.HelpAsked():
+		f.Help(p.Stdout)
 		return nil, nil
 	case o.isVersion:
-		return nil, versionVerb(p, nil)
+		return nil, runVersion(cli.Process{Stdout: p.Stdout})
 	case len(rest) > 0:
-		return nil, usagef("unexpected argument %q: flags start with a dash, and a boolean's value follows \"=\"", rest[0])
+		return nil, cli.Usagef("unexpected argument %q: flags start with a dash, and a boolean's value follows \"=\"", rest[0])
 	}
 	if err := o.check(); err != nil {
 		return nil, err
@@ -214,7 +220,7 @@ func parseGateway(p process, args []string) (*options, error) {
 	return &o, nil
 }
 
-// checkPositive tells whether a proxy could use a duration, if there is one.
+// checkPositive checks that a proxy can use a duration, if there is one.
 func checkPositive(name string, d *durationpb.Duration) error {
 	if d != nil && (!d.IsValid() || d.AsDuration() <= 0) {
 		return fmt.Errorf("keep_alive.%s is %ds %dns: give a duration above 0", name, d.GetSeconds(), d.GetNanos())

@@ -1,24 +1,18 @@
 package main
 
 import (
-	"flag"
 	"io"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
-)
 
-// names returns the names of all flags, sorted.
-func (f *flags) names() (names []string) {
-	f.set.VisitAll(func(x *flag.Flag) { names = append(names, x.Name) })
-	return names
-}
+	"isthmus/cmd/isthmus/internal/cli"
+)
 
 // accepted has a value other than the default for every flag of the gateway.
 var accepted = map[string]string{
@@ -53,7 +47,7 @@ var accepted = map[string]string{
 // TestAccepted: each flag with one dash and two, the value after "=" or, unless
 // it is a boolean, a space.
 func TestAccepted(t *testing.T) {
-	if got, want := gatewayFlags(&options{}).names(), slices.Sorted(maps.Keys(accepted)); !slices.Equal(got, want) {
+	if got, want := gatewayFlags(&options{}).Names(), slices.Sorted(maps.Keys(accepted)); !slices.Equal(got, want) {
 		t.Fatalf("flags %v, want %v", got, want)
 	}
 	for name, value := range accepted {
@@ -63,12 +57,12 @@ func TestAccepted(t *testing.T) {
 		}
 		for _, args := range forms {
 			f := gatewayFlags(&options{})
-			rest, err := f.parse(args)
+			rest, err := f.Parse(args)
 			if err != nil || len(rest) > 0 {
 				t.Errorf("%v: %v, %v", args, rest, err)
 				continue
 			}
-			if got := f.set.Lookup(name); got.Value.String() != value || got.DefValue == value {
+			if got := f.Lookup(name); got.Value.String() != value || got.DefValue == value {
 				t.Errorf("%v: is %q, by default %q", args, got.Value, got.DefValue)
 			}
 		}
@@ -77,7 +71,7 @@ func TestAccepted(t *testing.T) {
 
 func parsed(t *testing.T, args ...string) *options {
 	t.Helper()
-	o, err := parseGateway(process{stdout: io.Discard, stderr: io.Discard}, args)
+	o, err := parseGateway(cli.Process{Args: args, Stdout: io.Discard, Stderr: io.Discard})
 	if err != nil {
 		t.Fatalf("%v: %v", args, err)
 	}
@@ -105,7 +99,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestNotes: what is accepted, but not as it stands.
+// TestNotes: values that are replaced or skipped.
 func TestNotes(t *testing.T) {
 	domains := []string{"--identity-trust-domain=t", "--cluster-domain=c"}
 	for _, c := range []struct {
@@ -140,13 +134,5 @@ func TestChartArguments(t *testing.T) {
 	}
 	if len(o.notes) > 0 || !o.forceTransport || o.ipv6 {
 		t.Errorf("notes %v, transport forced %t, IPv6 %t", o.notes, o.forceTransport, o.ipv6)
-	}
-}
-
-func TestInterspersed(t *testing.T) {
-	var o followOptions
-	rest, err := getFlags(&o).parse(strings.Fields("--once web:80 -o json --addr=a:1 -- -x"))
-	if want := (followOptions{addr: "a:1", output: "json", once: true}); err != nil || o != want || !slices.Equal(rest, []string{"web:80", "-x"}) {
-		t.Errorf("%+v, %q, %v", o, rest, err)
 	}
 }

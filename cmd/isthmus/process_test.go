@@ -17,6 +17,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+
+	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/cmd/isthmus/internal/cli/clitest"
 )
 
 // objects are what the fake API server holds, by the end of the path.
@@ -62,8 +65,8 @@ func startAPI(t *testing.T) (addr string) {
 
 // gatewayProcess is a whole gateway, run as main would.
 type gatewayProcess struct {
-	*stand
-	log     *pages
+	*testGateway
+	log     *clitest.Output
 	signals chan os.Signal
 	code    chan int
 }
@@ -71,30 +74,30 @@ type gatewayProcess struct {
 func startProcess(t *testing.T, api string, args ...string) *gatewayProcess {
 	t.Helper()
 	p := &gatewayProcess{
-		stand: &stand{
+		testGateway: &testGateway{
 			gateway: &gateway{addr: freeAddr(t), metricsAddr: freeAddr(t)},
 			client:  &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute},
 		},
-		log: newPages(), signals: make(chan os.Signal, 2), code: make(chan int, 1),
+		log: clitest.NewOutput(), signals: make(chan os.Signal, 2), code: make(chan int, 1),
 	}
 	args = append([]string{"gateway", "--kubeconfig", kubeconfig(t, api), "--addr", p.addr, "--metrics-addr", p.metricsAddr, "--log-format=json"}, args...)
 	go func() {
-		p.code <- run(context.Background(), process{args: args, stdout: p.log, stderr: p.log, signals: p.signals})
+		p.code <- newProgram().Run(context.Background(), cli.Process{Args: args, Stdout: p.log, Stderr: p.log, Signals: p.signals})
 	}()
 	return p
 }
 
-// TestProcess runs the whole gateway on a small API: it becomes ready, tells
-// "isthmus get" what there is, and drains on a signal.
+// TestProcess runs the whole gateway on a small API: it becomes ready, answers
+// "isthmus get", and drains on a signal.
 func TestProcess(t *testing.T) {
 	p := startProcess(t, startAPI(t), "--shutdown-delay=1ms", "--drain=1ms")
-	eventually(t, "ready", func() bool { return p.says("/ready") == "ok" })
+	eventually(t, "ready", func() bool { return p.get("/ready") == "ok" })
 	code, out, err := call("get", "web.shop.svc.cluster.local", "--addr", p.addr, "--once")
 	if code != 0 || !strings.Contains(out, "10.0.0.1:8080  local") {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, err)
 	}
 	var page clustersPage
-	if err := json.Unmarshal([]byte(p.says("/debug/clusters")), &page); err != nil || page.Local.State != "ready" {
+	if err := json.Unmarshal([]byte(p.get("/debug/clusters")), &page); err != nil || page.Local.State != "ready" {
 		t.Errorf("%+v, %v", page, err)
 	}
 
@@ -107,11 +110,11 @@ func TestProcess(t *testing.T) {
 		t.Errorf("health %v, %v", h, err)
 	}
 
-	live, end := newPages(), make(chan int, 1)
+	live, end := clitest.NewOutput(), make(chan int, 1)
 	go func() {
-		end <- run(context.Background(), process{args: []string{"get", "web.shop.svc.cluster.local", "--addr", p.addr}, stdout: live, stderr: live, signals: nil})
+		end <- newProgram().Run(context.Background(), cli.Process{Args: []string{"get", "web.shop.svc.cluster.local", "--addr", p.addr}, Stdout: live, Stderr: live})
 	}()
-	live.await(t, "1 endpoint ")
+	live.Await(t, "1 endpoint ")
 	p.signals <- syscall.SIGTERM
 	if c := <-p.code; c != 0 {
 		t.Errorf("exit code %d", c)
@@ -119,9 +122,9 @@ func TestProcess(t *testing.T) {
 	if c := <-end; c != 1 {
 		t.Errorf("get: exit code %d", c)
 	}
-	live.await(t, "Unavailable: ")
+	live.Await(t, "Unavailable: ")
 	for _, want := range []string{`"ready"`, "shutdown: begins", "shutdown: serving ends", "shutdown: done"} {
-		p.log.await(t, want)
+		p.log.Await(t, want)
 	}
 }
 
@@ -131,9 +134,9 @@ func TestProcessWithoutAPI(t *testing.T) {
 	p := startProcess(t, freeAddr(t), "--default-opaque-ports=25,x,80-90", "--outbound-transport-mode=x")
 	var page clustersPage
 	eventually(t, "the local cluster is reported", func() bool {
-		return json.Unmarshal([]byte(p.says("/debug/clusters")), &page) == nil && page.Local.State == "unreachable"
+		return json.Unmarshal([]byte(p.get("/debug/clusters")), &page) == nil && page.Local.State == "unreachable"
 	})
-	if p.says("/ready") != "not ready" || p.listens() {
+	if p.get("/ready") != "not ready" || p.listens() {
 		t.Error("ready without a cluster")
 	}
 	if page.Local.Cluster != "local" || !strings.Contains(page.Local.Reason, "connection refused") || page.Clusters == nil || page.Unserved == nil || page.Problems == nil {
@@ -142,7 +145,7 @@ func TestProcessWithoutAPI(t *testing.T) {
 	if w := page.Writer; w == nil || w.Leading || w.Identity == "" {
 		t.Errorf("writer %+v", w)
 	}
-	metrics := p.says("/metrics")
+	metrics := p.get("/metrics")
 	for _, name := range []string{"cluster_store_size 0", "isthmus_streams 0", "isthmus_endpointslice_writer_leading 0",
 		`workqueue_depth{name="endpoints_controller_workqueue"} 0`, "go_goroutines", "process_resident_memory_bytes", "go_build_info",
 		`grpc_server_started_total{grpc_method="Get",grpc_service="io.linkerd.proxy.destination.Destination",grpc_type="server_stream"} 0`} {
@@ -154,7 +157,7 @@ func TestProcessWithoutAPI(t *testing.T) {
 	if c := <-p.code; c != 0 {
 		t.Errorf("exit code %d", c)
 	}
-	text := p.log.await(t, "shutdown: done")
+	text := p.log.Await(t, "shutdown: done")
 	for _, want := range []string{`--default-opaque-ports: \"x\" is not a port`, `"level":"error"`, `--outbound-transport-mode is \"x\"`, `"signal":"terminated"`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in the log:\n%s", want, text)
@@ -167,18 +170,18 @@ func TestProcessWithoutAPI(t *testing.T) {
 	}
 }
 
-// TestServesWhileItGoes: who comes after SIGTERM is served, and once nobody is left
-// the process does not wait any longer.
-func TestServesWhileItGoes(t *testing.T) {
+// TestServesDuringShutdown: clients that connect after SIGTERM are served, and once
+// none is left the process ends at once.
+func TestServesDuringShutdown(t *testing.T) {
 	p := startProcess(t, startAPI(t), "--shutdown-delay=1h", "--drain=1h")
-	eventually(t, "ready", func() bool { return p.says("/ready") == "ok" })
-	live, quit, end := newPages(), make(chan os.Signal, 1), make(chan int, 1)
+	eventually(t, "ready", func() bool { return p.get("/ready") == "ok" })
+	live, quit, end := clitest.NewOutput(), make(chan os.Signal, 1), make(chan int, 1)
 	go func() {
-		end <- run(context.Background(), process{args: []string{"get", "web.shop.svc.cluster.local", "--addr", p.addr}, stdout: live, stderr: live, signals: quit})
+		end <- newProgram().Run(context.Background(), cli.Process{Args: []string{"get", "web.shop.svc.cluster.local", "--addr", p.addr}, Stdout: live, Stderr: live, Signals: quit})
 	}()
-	live.await(t, "1 endpoint ")
+	live.Await(t, "1 endpoint ")
 	p.signals <- syscall.SIGTERM
-	p.log.await(t, "waiting for clients")
+	p.log.Await(t, "waiting for clients")
 	if code, out, err := call("get", "web.shop.svc.cluster.local", "--addr", p.addr, "--once"); code != 0 || !strings.Contains(out, "10.0.0.1:8080  local") {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, err)
 	}
@@ -187,24 +190,24 @@ func TestServesWhileItGoes(t *testing.T) {
 	if c := <-p.code; c != 0 {
 		t.Errorf("exit code %d", c)
 	}
-	p.log.await(t, "all clients have gone elsewhere")
+	p.log.Await(t, "all clients have gone elsewhere")
 }
 
 // TestSilentConnection: a connection on which nothing comes does not keep the
 // process. gRPC's server would wait two minutes for it.
 func TestSilentConnection(t *testing.T) {
 	p := startProcess(t, startAPI(t), "--shutdown-delay=1ms", "--drain=1ms")
-	eventually(t, "ready", func() bool { return p.says("/ready") == "ok" })
+	eventually(t, "ready", func() bool { return p.get("/ready") == "ok" })
 	silent, err := net.Dial("tcp", p.addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	live, end := newPages(), make(chan int, 1)
+	live, end := clitest.NewOutput(), make(chan int, 1)
 	go func() {
-		end <- run(context.Background(), process{args: []string{"get", "web.shop.svc.cluster.local", "--addr", p.addr}, stdout: live, stderr: live, signals: nil})
+		end <- newProgram().Run(context.Background(), cli.Process{Args: []string{"get", "web.shop.svc.cluster.local", "--addr", p.addr}, Stdout: live, Stderr: live})
 	}()
-	live.await(t, "1 endpoint ") // so the silent connection has been accepted before
+	live.Await(t, "1 endpoint ") // so the silent connection has been accepted before
 	p.signals <- syscall.SIGTERM
 	select {
 	case c := <-p.code:
@@ -220,21 +223,21 @@ func TestSilentConnection(t *testing.T) {
 // TestSecondSignal: the process does not wait for anything any more.
 func TestSecondSignal(t *testing.T) {
 	p := startProcess(t, startAPI(t), "--shutdown-delay=5s", "--drain=0")
-	eventually(t, "ready", func() bool { return p.says("/ready") == "ok" })
-	live, quit := newPages(), make(chan os.Signal, 1)
+	eventually(t, "ready", func() bool { return p.get("/ready") == "ok" })
+	live, quit := clitest.NewOutput(), make(chan os.Signal, 1)
 	end := make(chan int, 1)
 	go func() {
-		end <- run(context.Background(), process{args: []string{"get", "web.shop.svc.cluster.local", "--addr", p.addr}, stdout: live, stderr: live, signals: quit})
+		end <- newProgram().Run(context.Background(), cli.Process{Args: []string{"get", "web.shop.svc.cluster.local", "--addr", p.addr}, Stdout: live, Stderr: live, Signals: quit})
 	}()
-	live.await(t, "1 endpoint ")
+	live.Await(t, "1 endpoint ")
 	p.signals <- syscall.SIGTERM
-	p.log.await(t, "waiting for clients")
+	p.log.Await(t, "waiting for clients")
 	p.signals <- syscall.SIGTERM
 	if c := <-p.code; c != 1 {
 		t.Errorf("exit code %d", c)
 	}
-	p.log.await(t, "a second signal: ended at once")
+	p.log.Await(t, "a second signal: ended at once")
 	quit <- syscall.SIGINT // what main would leave to the end of the process ends by itself here
 	<-end
-	p.log.await(t, "shutdown: done")
+	p.log.Await(t, "shutdown: done")
 }

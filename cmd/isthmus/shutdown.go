@@ -8,8 +8,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// What comes after the last stream is over within a second, since the default
-// flags leave no more of Kubernetes' default grace of 30 s.
+// What follows the last stream takes less than a second, since the default flags
+// leave no more of Kubernetes' default grace of 30 s.
 const (
 	// stopLimit is what streams, other calls and connections may take to end
 	// once the listener is closed.
@@ -17,72 +17,82 @@ const (
 	// lastLimit is what requests to the admin server, and spans that are left,
 	// may take after that.
 	lastLimit = 500 * time.Millisecond
-	// calm is how long there must be no stream until all proxies count as gone.
-	// A proxy tries again 0.1 s after its stream was ended.
-	calm = time.Second
+	// goneAfter is how long there must be no stream until all proxies count as
+	// gone. A proxy tries again 0.1 s after its stream was ended.
+	goneAfter = time.Second
 )
 
-// ending is how a gateway that serves stops serving.
-type ending struct {
+// shutdown is how a gateway that serves stops serving: in an order that takes
+// nothing away from proxies.
+//
+//  1. It is not ready any more, and health checks report that it goes away.
+//  2. It goes on serving for delay, so that proxies learn by DNS where other
+//     replicas are.
+//  3. It ends the open streams, spread over a time, and serves whoever connects.
+//  4. It closes the listener, and then ends the streams that are left.
+//
+// The default times, and a second for what follows the last stream, are Kubernetes'
+// default grace: see docs/operations.md.
+type shutdown struct {
 	streams  func() int                                // how many are open
-	leave    func()                                    // says in health checks that this server goes away
-	drain    func(context.Context)                     // ends those that are open, spread over a time
+	leave    func()                                    // lets health checks report that this server goes away
+	drain    func(context.Context)                     // ends the open streams, spread over a time
 	deserted func(context.Context, time.Duration) bool // waits until none has been open for that long
-	finish   func()                                    // ends all, and those that still come
-	graceful func()                                    // closes the listener, then waits until nothing is under way
-	abort    func()                                    // stops the server now, also a graceful that is waiting
-	pause    time.Duration                             // before drain
+	finish   func()                                    // ends all streams, also those that begin later
+	graceful func()                                    // closes the listener, then waits for the calls under way
+	abort    func()                                    // stops the server now, and with that graceful
+	delay    time.Duration                             // before drain
 	spread   time.Duration                             // over which drain ends the streams
 	log      *zap.Logger
 }
 
-// run sends proxies elsewhere while it serves, and then stops the server, which
-// listens by the door. Without open streams it only stops the server. Each part has
-// its limit, so that it ends whatever clients do.
-func (e *ending) run(d *door) {
-	e.leave()
-	if n := e.streams(); n > 0 {
-		e.log.Info("shutdown: waiting for clients to go elsewhere", zap.Int("streams", n), zap.Duration("for", e.pause))
-		e.move()
-		e.log.Info("shutdown: serving ends", zap.Int("streams", e.streams()))
+// run hands the proxies over to other replicas while it serves, and then stops the
+// server, which listens on l. Without open streams it only stops the server. Each
+// step has a limit, so that run returns whatever clients do.
+func (s *shutdown) run(l *trackingListener) {
+	s.leave()
+	if n := s.streams(); n > 0 {
+		s.log.Info("shutdown: waiting for clients to go elsewhere", zap.Int("streams", n), zap.Duration("for", s.delay))
+		s.handOver()
+		s.log.Info("shutdown: serving ends", zap.Int("streams", s.streams()))
 	}
-	e.stop(d)
+	s.stop(l)
 }
 
-// move pauses, so that proxies learn of other replicas, and then ends the open
-// streams, unless that is to be done all at once: then stop does it. It returns
-// when its time is over, or all proxies have gone.
-func (e *ending) move() {
-	ctx, cancel := context.WithTimeout(context.Background(), e.pause+e.spread)
-	var moving sync.WaitGroup
-	if e.spread > 0 {
-		moving.Go(func() {
+// handOver waits for delay, and then ends the open streams, unless that is to
+// happen all at once: then stop does it. It returns when the two times are over, or
+// all proxies have gone.
+func (s *shutdown) handOver() {
+	ctx, cancel := context.WithTimeout(context.Background(), s.delay+s.spread)
+	var draining sync.WaitGroup
+	if s.spread > 0 {
+		draining.Go(func() {
 			select {
 			case <-ctx.Done():
-			case <-time.After(e.pause):
-				e.log.Info("shutdown: ending streams", zap.Int("streams", e.streams()), zap.Duration("within", e.spread))
-				e.drain(ctx)
+			case <-time.After(s.delay):
+				s.log.Info("shutdown: ending streams", zap.Int("streams", s.streams()), zap.Duration("within", s.spread))
+				s.drain(ctx)
 			}
 		})
 	}
-	if e.deserted(ctx, calm) {
-		e.log.Info("shutdown: all clients have gone elsewhere")
+	if s.deserted(ctx, goneAfter) {
+		s.log.Info("shutdown: all clients have gone elsewhere")
 	}
 	cancel()
-	moving.Wait()
+	draining.Wait()
 }
 
-// stop closes the listener, and only then ends the streams that are left: who
-// tries again at once must not get in again.
-func (e *ending) stop(d *door) {
+// stop closes the listener, and only then ends the streams that are left: a proxy
+// that connects again at once must not get in.
+func (s *shutdown) stop(l *trackingListener) {
 	late := time.AfterFunc(stopLimit, func() {
-		d.cut() // or abort would wait for those that have connected and said nothing
-		e.abort()
+		l.closeConns() // or abort would wait for clients that have connected and sent nothing
+		s.abort()
 	})
 	defer late.Stop()
 	var stopping sync.WaitGroup
-	stopping.Go(e.graceful)
-	<-d.closed
-	e.finish()
+	stopping.Go(s.graceful)
+	<-l.closed
+	s.finish()
 	stopping.Wait()
 }

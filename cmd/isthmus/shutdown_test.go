@@ -15,24 +15,24 @@ import (
 
 // record is a server that notes what is done to it, and when.
 type record struct {
-	start time.Time
-	mu    sync.Mutex // of lines
-	lines []string
-	open  int
-	goes  time.Duration // after this all proxies are elsewhere, and stay there; 0: they do not go
-	stops time.Duration // how long its calls take to end
-	cut   chan struct{}
-	door  *door
+	start    time.Time
+	mu       sync.Mutex // of lines
+	lines    []string
+	open     int
+	goes     time.Duration // after this all proxies are elsewhere for good; 0: they stay
+	stops    time.Duration // how long its calls take to end
+	aborted  chan struct{}
+	listener *trackingListener
 }
 
 func newRecord(open int) *record {
-	return &record{start: time.Now(), open: open, cut: make(chan struct{}), door: newDoor(nowhere{})}
+	return &record{start: time.Now(), open: open, aborted: make(chan struct{}), listener: newTrackingListener(noListener{})}
 }
 
-// nowhere is a listener that is closed with ease.
-type nowhere struct{ net.Listener }
+// noListener is a listener of nothing.
+type noListener struct{ net.Listener }
 
-func (nowhere) Close() error { return nil }
+func (noListener) Close() error { return nil }
 
 func (r *record) note(what string) {
 	r.mu.Lock()
@@ -40,8 +40,8 @@ func (r *record) note(what string) {
 	r.lines = append(r.lines, fmt.Sprintf("%v %s", time.Since(r.start), what))
 }
 
-func (r *record) ending() *ending {
-	return &ending{
+func (r *record) shutdown() *shutdown {
+	return &shutdown{
 		streams: func() int { return r.open },
 		leave:   func() { r.note("leave") },
 		drain: func(ctx context.Context) {
@@ -65,21 +65,21 @@ func (r *record) ending() *ending {
 		graceful: func() {
 			r.note("stop")
 			time.Sleep(time.Millisecond)
-			r.door.Close()
+			r.listener.Close()
 			select {
 			case <-time.After(r.stops):
-			case <-r.cut:
+			case <-r.aborted:
 			}
 			r.note("stopped")
 		},
-		abort: func() { r.note("abort"); close(r.cut) },
-		pause: 23 * time.Second, spread: 6 * time.Second, log: zap.NewNop(),
+		abort: func() { r.note("abort"); close(r.aborted) },
+		delay: 23 * time.Second, spread: 6 * time.Second, log: zap.NewNop(),
 	}
 }
 
-// TestEnding: the listener, here a millisecond after the stop has begun, is closed
+// TestShutdown: the listener, here a millisecond after the stop has begun, is closed
 // before the streams that are left are ended.
-func TestEnding(t *testing.T) {
+func TestShutdown(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		open        int
@@ -102,7 +102,7 @@ func TestEnding(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRecord(c.open)
 				r.goes, r.stops = c.goes, c.stops
-				r.ending().run(r.door)
+				r.shutdown().run(r.listener)
 				slices.Sort(r.lines[len(r.lines)-2:]) // what happens at the same time has no order
 				if !slices.Equal(r.lines, c.want) {
 					t.Errorf("%q, want %q", r.lines, c.want)
@@ -112,19 +112,19 @@ func TestEnding(t *testing.T) {
 	}
 }
 
-// TestEndingAtOnce: without --drain all streams end together, after the listener is
-// closed, and with both flags 0 nothing is waited for.
-func TestEndingAtOnce(t *testing.T) {
-	for pause, want := range map[time.Duration][]string{
+// TestShutdownAtOnce: without --drain all streams end together, after the listener is
+// closed, and with both flags 0 it waits for nothing.
+func TestShutdownAtOnce(t *testing.T) {
+	for delay, want := range map[time.Duration][]string{
 		0:               {"0s leave", "0s stop", "1ms finish", "251ms stopped"},
 		3 * time.Second: {"0s leave", "3s stop", "3.001s finish", "3.251s stopped"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRecord(3)
 			r.stops = time.Second / 4
-			e := r.ending()
-			e.pause, e.spread = pause, 0
-			e.run(r.door)
+			s := r.shutdown()
+			s.delay, s.spread = delay, 0
+			s.run(r.listener)
 			if !slices.Equal(r.lines, want) {
 				t.Errorf("%q, want %q", r.lines, want)
 			}
@@ -132,12 +132,12 @@ func TestEndingAtOnce(t *testing.T) {
 	}
 }
 
-// TestEndingWithinTheGrace: the default flags, and the limits of what follows them,
+// TestShutdownWithinTheGrace: the default flags, and the limits of what follows them,
 // leave something of Kubernetes' default grace. That a process ends within it is
 // tested by the end-to-end tests of a handover.
-func TestEndingWithinTheGrace(t *testing.T) {
+func TestShutdownWithinTheGrace(t *testing.T) {
 	o := parsed(t)
 	if worst := o.delay + o.drain + stopLimit + lastLimit; worst >= 30*time.Second {
-		t.Errorf("the end may take %v", worst)
+		t.Errorf("shutdown may take %v", worst)
 	}
 }

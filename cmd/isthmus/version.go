@@ -6,22 +6,24 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
+
+	"isthmus/cmd/isthmus/internal/cli"
 )
 
-// versionVerb prints what a bug report should begin with.
-func versionVerb(p process, args []string) error {
-	if len(args) > 0 {
-		return usagef("unexpected argument %q: version takes none", args[0])
+// runVersion prints what a bug report should begin with.
+func runVersion(p cli.Process) error {
+	if len(p.Args) > 0 {
+		return cli.Usagef("unexpected argument %q: version takes none", p.Args[0])
 	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		info = &debug.BuildInfo{}
 	}
-	printVersion(p.stdout, info)
+	printVersion(p.Stdout, info)
 	return nil
 }
 
-// libraries are those whose version often explains what the gateway does.
+// libraries are those whose versions matter most in a bug report.
 var libraries = []struct{ title, module string }{
 	{"Kubernetes client", "k8s.io/client-go"},
 	{"proxy API", "github.com/linkerd/linkerd2-proxy-api"},
@@ -39,12 +41,12 @@ func printVersion(w io.Writer, info *debug.BuildInfo) {
 	}
 }
 
-// version is the program's name and version, in a line.
+// version returns the program's name and version.
 func version(info *debug.BuildInfo) string {
 	return "isthmus " + cmp.Or(info.Main.Version, "unknown")
 }
 
-// commit is what the program was built from.
+// commit describes what the program was built from.
 func commit(info *debug.BuildInfo) string {
 	settings := make(map[string]string)
 	for _, s := range info.Settings {
@@ -60,7 +62,7 @@ func commit(info *debug.BuildInfo) string {
 	return text
 }
 
-// moduleVersion is the version of a module that the program is built with.
+// moduleVersion returns the version of a module that the program is built with.
 func moduleVersion(info *debug.BuildInfo, path string) string {
 	for _, m := range info.Deps {
 		if m.Path == path {

@@ -1,0 +1,52 @@
+// Package clitest helps tests that run a program's verbs. See package cli.
+package clitest
+
+import (
+	"bytes"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Output is a writer whose text a test can wait for. It is safe for concurrent
+// use, but for Await: one goroutine at a time waits.
+type Output struct {
+	mu    sync.Mutex
+	b     bytes.Buffer
+	wrote chan struct{}
+}
+
+// NewOutput returns an Output without text.
+func NewOutput() *Output { return &Output{wrote: make(chan struct{}, 1)} }
+
+// Write implements io.Writer.
+func (o *Output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	select {
+	case o.wrote <- struct{}{}:
+	default: // Await has not looked since the write before
+	}
+	return o.b.Write(b)
+}
+
+// Await waits up to a minute for want, and returns all that was written until
+// then.
+func (o *Output) Await(t *testing.T, want string) string {
+	t.Helper()
+	limit := time.After(time.Minute)
+	for {
+		o.mu.Lock()
+		text := o.b.String()
+		o.mu.Unlock()
+		if strings.Contains(text, want) {
+			return text
+		}
+		select {
+		case <-o.wrote:
+		case <-limit:
+			t.Fatalf("no %q in %q", want, text)
+		}
+	}
+}

@@ -1,0 +1,47 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// codeMeanings explain the status codes that an RPC has a meaning of its own for.
+type codeMeanings map[codes.Code]string
+
+// explainEnd returns an error with why a stream has ended, and what a proxy does
+// then.
+func (m codeMeanings) explainEnd(addr string, err error) error {
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("%s ended the stream without an error: a proxy opens it again", addr)
+	}
+	s := status.Convert(err)
+	return fmt.Errorf("%s: %s\n  %s", s.Code(), printable(s.Message()), m.explain(s.Code(), addr))
+}
+
+func (m codeMeanings) explain(c codes.Code, addr string) string {
+	if text, ok := m[c]; ok {
+		return text
+	}
+	switch c {
+	case codes.Unavailable:
+		return unavailable(addr)
+	case codes.Unimplemented:
+		return fmt.Sprintf("What answers at %s is no Destination server.", addr)
+	case codes.ResourceExhausted:
+		return "A message is larger than a proxy accepts."
+	}
+	return "A proxy asks again, with a backoff."
+}
+
+// unavailable explains codes.Unavailable, with what else it may mean.
+func unavailable(addr string, others ...string) string {
+	causes := append([]string{
+		fmt.Sprintf("Either nothing answers at %s (is the gateway running and ready? --addr is its address)", addr), "the gateway is shutting down",
+	}, others...)
+	return strings.Join(causes, ", or ") + ". A proxy asks again, with a backoff."
+}

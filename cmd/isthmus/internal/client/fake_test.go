@@ -1,0 +1,80 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os"
+	"sync"
+	"testing"
+
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+
+	"isthmus/cmd/isthmus/internal/cli"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// program is isthmus with the verbs of this package.
+var program = cli.Program{Name: "isthmus", Verbs: Verbs()}
+
+// call runs the program and returns its exit code and output.
+func call(args ...string) (code int, stdout, stderr string) {
+	var out, err bytes.Buffer
+	code = program.Run(context.Background(), cli.Process{Args: args, Stdout: &out, Stderr: &err, Signals: make(chan os.Signal)})
+	return code, out.String(), err.String()
+}
+
+// fakeGateway sends what comes from updates or profiles, and ends with end once
+// that is closed.
+type fakeGateway struct {
+	pb.UnimplementedDestinationServer
+	updates  chan *pb.Update
+	profiles chan *pb.DestinationProfile
+	end      error
+	asked    chan *pb.GetDestination
+}
+
+func (f *fakeGateway) Get(q *pb.GetDestination, to pb.Destination_GetServer) error {
+	f.asked <- q
+	return relay(f.updates, to, f.end)
+}
+
+func (f *fakeGateway) GetProfile(q *pb.GetDestination, to pb.Destination_GetProfileServer) error {
+	f.asked <- q
+	return relay(f.profiles, to, f.end)
+}
+
+func relay[M any](from <-chan *M, to grpc.ServerStreamingServer[M], end error) error {
+	for {
+		select {
+		case m, ok := <-from:
+			if !ok {
+				return end
+			}
+			if err := to.Send(m); err != nil {
+				return err
+			}
+		case <-to.Context().Done():
+			return to.Context().Err()
+		}
+	}
+}
+
+// startFake serves a fake gateway for one test and returns its address.
+func startFake(t *testing.T) (*fakeGateway, string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fakeGateway{updates: make(chan *pb.Update), profiles: make(chan *pb.DestinationProfile), asked: make(chan *pb.GetDestination, 1)}
+	server := grpc.NewServer()
+	pb.RegisterDestinationServer(server, f)
+	var wg sync.WaitGroup
+	wg.Go(func() { server.Serve(l) })
+	t.Cleanup(func() { server.Stop(); wg.Wait() })
+	return f, l.Addr().String()
+}

@@ -1,0 +1,68 @@
+package client
+
+import (
+	"context"
+
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"google.golang.org/grpc/codes"
+
+	"isthmus/cmd/isthmus/internal/cli"
+)
+
+func getVerb() cli.Verb {
+	return cli.Verb{
+		Name:    "get",
+		Summary: "show the endpoints of a service as a proxy would get them, live",
+		Run:     runGet,
+		Help:    newGetFlags(new(options)).Help,
+	}
+}
+
+// runGet shows a Get stream until it ends, or the process gets a signal.
+func runGet(ctx context.Context, p cli.Process) error {
+	var o options
+	authority, err := o.parse(newGetFlags(&o), p)
+	if authority == "" || err != nil {
+		return err
+	}
+	s := session[pb.Update]{o, "get", &getState{}, pb.DestinationClient.Get, codeMeanings{
+		codes.InvalidArgument:    "This authority can never work: it is no service name of the gateway's cluster domain, or an ExternalName service. A proxy does not ask again.",
+		codes.FailedPrecondition: "The Service is a mirror whose label multicluster.linkerd.io/remote-service does not name the remote Service. A proxy does not ask again.",
+		codes.NotFound:           "There is no such Service in the gateway's cluster, or it mirrors a cluster that is not linked. A proxy asks again, with a backoff.",
+		codes.Unavailable:        unavailable(o.addr, "the gateway has not read any of the clusters that the service is in"),
+	}}
+	return s.run(ctx, p, authority)
+}
+
+func newGetFlags(o *options) *cli.Flags { return o.flags("get", getIntro, getEnding) }
+
+const getIntro = `isthmus get shows the endpoints of a service as a proxy would get them, live:
+it opens a Get stream, applies its messages as a proxy does, and prints the
+endpoints after each change. Ctrl-C ends it.
+
+Usage: isthmus get AUTHORITY [FLAGS]
+
+AUTHORITY is what an application dials: SERVICE.NAMESPACE.svc.DOMAIN:PORT, or
+INSTANCE.SERVICE.NAMESPACE.svc.DOMAIN:PORT; port 80 may be left out.`
+
+const getEnding = `The table:
+  CLUSTER   label target_cluster; "local" without it (a gateway that runs with
+            --target-cluster-label=false never sends it)
+  ZONE      the endpoint's, and whether the client's is the same
+  HINTS     h2 or opaque: the protocol; via:PORT: through the proxy's inbound
+            port; authority:NAME: the authority to use instead
+  IDENTITY  that the peer's TLS certificate must have
+
+-o json prints one object a line for each state:
+  {"time":…, "authority":…, "exists":BOOL, "endpoints":[{"address":"IP:PORT",
+   "weight":N, "labels":{…}, "identity":{"dns"|"uri":…, "serverName":…},
+   "protocol":"h2"|"opaque", "inboundPort":N, "authority":…, "http2":{…}}]}
+Fields without a value are left out. An endpoint's labels are its own and those
+of the whole message.
+
+Exit code 1 if the stream ends, with what its status means.
+
+Examples:
+  isthmus get web.shop.svc.cluster.local:80
+  isthmus get web.shop.svc.cluster.local:80 --once -o json \
+    --addr 127.0.0.1:8086 --token '{"ns":"shop","nodeName":"node-1"}'`

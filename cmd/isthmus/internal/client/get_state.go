@@ -1,0 +1,93 @@
+package client
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"time"
+
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+)
+
+// getState is what a proxy holds after the messages of one Get stream. Its zero
+// value is that of a proxy before the first message.
+type getState struct {
+	known, exists bool
+	endpoints     map[netip.AddrPort]endpoint
+}
+
+// apply does what a proxy does with a message: the first add replaces what it
+// held, a remove before that is ignored, an empty add is dropped. The error names
+// what a server must not send; apply has used what could be used of the message.
+func (s *getState) apply(u *pb.Update) error {
+	switch u := u.GetUpdate().(type) {
+	case *pb.Update_Add:
+		return s.add(u.Add)
+	case *pb.Update_Remove:
+		return s.remove(u.Remove)
+	case *pb.Update_NoEndpoints:
+		s.known, s.exists, s.endpoints = true, u.NoEndpoints.GetExists(), nil
+		return nil
+	}
+	return errors.New("a message that is neither add, remove nor no_endpoints")
+}
+
+func (s *getState) started() bool { return s.known }
+
+func (s *getState) add(set *pb.WeightedAddrSet) error {
+	if len(set.GetAddrs()) == 0 {
+		return errors.New("an add without addresses: a proxy drops it")
+	}
+	if s.endpoints == nil {
+		s.endpoints = make(map[netip.AddrPort]endpoint, len(set.GetAddrs()))
+	}
+	s.known, s.exists = true, true
+	var bad error
+	for _, w := range set.GetAddrs() {
+		e, err := decodeEndpoint(w, set.GetMetricLabels())
+		if err != nil {
+			bad = err
+			continue
+		}
+		s.endpoints[e.Address] = e
+	}
+	return bad
+}
+
+func (s *getState) remove(set *pb.AddrSet) error {
+	if !s.known {
+		return errors.New("a remove before any add: a proxy ignores it")
+	}
+	var bad error
+	for _, a := range set.GetAddrs() {
+		addr, err := decodeAddress(a)
+		if err != nil {
+			bad = err
+			continue
+		}
+		delete(s.endpoints, addr)
+	}
+	return bad
+}
+
+// list returns the endpoints by address; it is never nil.
+func (s *getState) list() []endpoint {
+	list := make([]endpoint, 0, len(s.endpoints))
+	for _, e := range s.endpoints {
+		list = append(list, e)
+	}
+	slices.SortFunc(list, func(a, b endpoint) int { return a.Address.Compare(b.Address) })
+	return list
+}
+
+// getSnapshot is one line of "isthmus get -o json".
+type getSnapshot struct {
+	Time      time.Time  `json:"time"`
+	Authority string     `json:"authority"`
+	Exists    bool       `json:"exists"`
+	Endpoints []endpoint `json:"endpoints"`
+}
+
+func (s *getState) snapshot(at time.Time, authority string) any {
+	return getSnapshot{at, authority, s.exists, s.list()}
+}

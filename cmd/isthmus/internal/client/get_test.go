@@ -1,0 +1,155 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/cmd/isthmus/internal/cli/clitest"
+)
+
+// TestGetLive: a state for each change, until a signal ends it.
+func TestGetLive(t *testing.T) {
+	f, addr := startFake(t)
+	out, signals, code := clitest.NewOutput(), make(chan os.Signal, 1), make(chan int)
+	go func() {
+		code <- program.Run(context.Background(), cli.Process{
+			Args:   []string{"get", "--token", `{"ns":"shop"}`, "web.shop.svc.cluster.local", "--addr", addr},
+			Stdout: out, Stderr: out, Signals: signals,
+		})
+	}()
+	q := <-f.asked
+	if q.GetPath() != "web.shop.svc.cluster.local" || q.GetContextToken() != `{"ns":"shop"}` {
+		t.Errorf("asked for %v", q)
+	}
+	f.updates <- add("10.0.0.1:80", "10.0.0.2:80")
+	out.Await(t, "2 endpoints")
+	f.updates <- remove("10.0.0.1:80")
+	out.Await(t, "1 endpoint ")
+	f.updates <- none(false)
+	out.Await(t, "does not exist")
+	signals <- syscall.SIGINT
+	if c := <-code; c != 0 {
+		t.Errorf("exit code %d", c)
+	}
+}
+
+// TestGetOnce: the first state ends it.
+func TestGetOnce(t *testing.T) {
+	f, addr := startFake(t)
+	go func() {
+		<-f.asked
+		f.updates <- add("10.0.0.1:80", "10.0.0.2:80")
+	}()
+	code, out, err := call("get", "web:80", "--once", "-o", "json", "--addr", addr)
+	if code != 0 || err != "" || strings.Count(out, "\n") != 1 || strings.Count(out, `"address"`) != 2 {
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, err)
+	}
+}
+
+// TestGetBatches: messages that come right after each other are shown as one state, the first ones too.
+func TestGetBatches(t *testing.T) {
+	for _, once := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := session[pb.Update]{options: options{once: once}, verb: "get", state: &getState{}}
+			var out bytes.Buffer
+			messages, ended := make(chan *pb.Update), make(chan error, 1)
+			done := make(chan error)
+			go func() {
+				done <- f.display(t.Context(), cli.Process{Stdout: &out, Stderr: &out}, &screen{w: &out, authority: "web:80", asJSON: true}, messages, ended)
+			}()
+			messages <- add("10.0.0.1:80")
+			time.Sleep(batchWindow - 1)
+			messages <- add("10.0.0.2:80")
+			if !once {
+				time.Sleep(time.Second)
+				messages <- add("10.0.0.3:80")
+				messages <- remove("10.0.0.1:80", "10.0.0.2:80")
+				time.Sleep(time.Second)
+				ended <- errors.New("over")
+				close(messages)
+			}
+			err, counts := <-done, []int{}
+			for line := range strings.Lines(out.String()) {
+				counts = append(counts, strings.Count(line, `"address"`))
+			}
+			want := []int{2, 1}
+			if once {
+				want = []int{2}
+			}
+			if (err == nil) != once || !slices.Equal(counts, want) {
+				t.Errorf("once %t: %v; states of %v endpoints, want %v", once, err, counts, want)
+			}
+		})
+	}
+}
+
+// TestGetEnds: why a stream has ended is printed, with what its status means.
+func TestGetEnds(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		updates []*pb.Update
+		end     error
+		out     string
+		err     string
+	}{
+		{"not found", nil, status.Error(codes.NotFound, "Service web.shop not found"), "", "isthmus get: NotFound: Service web.shop not found\n  There is no such Service"},
+		{"invalid", nil, status.Error(codes.InvalidArgument, "Invalid authority: x"), "", "InvalidArgument: Invalid authority: x\n  This authority can never work"},
+		{"mirror", nil, status.Error(codes.FailedPrecondition, "m"), "", "does not name the remote Service"},
+		{"unavailable", nil, status.Error(codes.Unavailable, "m"), "", "Unavailable: m\n  Either nothing answers at 127.0.0.1:"},
+		{"unavailable for now", nil, status.Error(codes.Unavailable, "m"), "", "or the gateway has not read any of the clusters that the service is in. A proxy asks again"},
+		{"internal", nil, status.Error(codes.Internal, "m"), "", "Internal: m\n  A proxy asks again"},
+		{"after a state", []*pb.Update{add("10.0.0.1:80")}, status.Error(codes.Unavailable, "shutting down"), "1 endpoint ", "Unavailable: shutting down"},
+		{"without an error", []*pb.Update{none(true)}, nil, "no endpoints", "ended the stream without an error"},
+		{"faults", []*pb.Update{remove("10.0.0.1:80"), add()}, nil, "", "isthmus get: the server sent a remove before any add: a proxy ignores it\nisthmus get: the server sent an add without addresses"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f, addr := startFake(t)
+			f.end = c.end
+			go func() {
+				for _, u := range c.updates {
+					f.updates <- u
+				}
+				close(f.updates)
+			}()
+			code, out, err := call("get", "web:80", "--addr="+addr)
+			if code != 1 || !strings.Contains(out, c.out) || c.out == "" && out != "" || !strings.Contains(err, c.err) {
+				t.Errorf("exit code %d, stdout %q, stderr %q", code, out, err)
+			}
+		})
+	}
+}
+
+// TestGetOtherServer: an address at which something else, or nothing, answers.
+func TestGetOtherServer(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	var wg sync.WaitGroup
+	wg.Go(func() { server.Serve(l) })
+	defer wg.Wait()
+	if code, _, err := call("get", "web:80", "--addr", l.Addr().String()); code != 1 || !strings.Contains(err, "is no Destination server") {
+		t.Errorf("exit code %d, %q", code, err)
+	}
+	server.Stop()
+	if code, _, err := call("get", "web:80", "--addr", l.Addr().String()); code != 1 || !strings.Contains(err, "is the gateway running and ready?") {
+		t.Errorf("exit code %d, %q", code, err)
+	}
+}

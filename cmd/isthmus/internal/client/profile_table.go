@@ -1,0 +1,101 @@
+package client
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// table has a line for each field that has a value, and one for each route.
+func (p *profile) table() (string, []byte, error) {
+	headline := "no profile"
+	switch {
+	case p.Endpoint != nil:
+		headline = "endpoint " + p.Endpoint.Address.String()
+	case p.Name != "":
+		headline = "service " + p.Name
+	case p.Budget != nil:
+		headline = "profile"
+	default:
+		return headline, nil, nil
+	}
+	var b bytes.Buffer
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	row := func(name, value string) { fmt.Fprintf(t, "  %s\t%s\n", name, printable(value)) }
+	row("opaque", yesOrNo(p.Opaque))
+	row("retries", p.Budget.String())
+	if p.Endpoint != nil {
+		p.Endpoint.rows(row)
+	} else {
+		row("service", p.Service.String())
+		row("profile", p.Profile.String())
+	}
+	for _, o := range p.Overrides {
+		row("overrides", fmt.Sprintf("%s weight %d", o.Authority, o.Weight))
+	}
+	err := t.Flush()
+	if err == nil && len(p.Routes) > 0 {
+		err = writeRoutes(&b, p.Routes)
+	}
+	return headline, b.Bytes(), err
+}
+
+func writeRoutes(w io.Writer, routes []route) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "  ROUTE\tRETRY\tTIMEOUT\tCONDITION\tRESPONSES")
+	for _, r := range routes {
+		var classes []string
+		for _, c := range r.Responses {
+			outcome := " succeeds"
+			if c.Failure {
+				outcome = " fails"
+			}
+			classes = append(classes, c.Condition+outcome)
+		}
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\n", printable(r.Name), yesOrNo(r.Retryable),
+			printable(r.Timeout), printable(r.Condition), printable(strings.Join(classes, ", ")))
+	}
+	return t.Flush()
+}
+
+// rows are the lines of an endpoint in the table of a profile.
+func (e *endpoint) rows(row func(name, value string)) {
+	row("endpoint", fmt.Sprintf("%s weight %d", e.Address, e.Weight))
+	var labels []string
+	for _, name := range slices.Sorted(maps.Keys(e.Labels)) {
+		labels = append(labels, name+"="+e.Labels[name])
+	}
+	row("labels", strings.Join(labels, " "))
+	row("identity", e.peer())
+	row("hints", e.hints())
+}
+
+func yesOrNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+// String returns the budget in one line. There may be none.
+func (b *budget) String() string {
+	if b == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%v%% of the requests of the last %s, and %d a second", 100*b.Ratio, b.TTL, b.MinPerSecond)
+}
+
+// String returns the object in one line. There may be none.
+func (r *reference) String() string {
+	switch {
+	case r == nil:
+		return "none"
+	case r.Port != 0:
+		return fmt.Sprintf("%s/%s port %d", r.Namespace, r.Name, r.Port)
+	}
+	return r.Namespace + "/" + r.Name
+}

@@ -1,0 +1,131 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+
+	"isthmus/cmd/isthmus/internal/cli"
+)
+
+// batchWindow is how long messages are collected after one has come, so that a
+// set in several messages, or a step's add and remove, is shown once.
+const batchWindow = 50 * time.Millisecond
+
+// state is what a proxy holds after the messages M of one stream.
+type state[M any] interface {
+	content
+	// apply changes the state as a message asks for. The error names what a server
+	// must not send.
+	apply(*M) error
+	// started reports whether there is anything to show yet.
+	started() bool
+}
+
+// session is one run of a verb that opens a stream.
+type session[M any] struct {
+	options
+	verb     string
+	state    state[M]
+	open     func(pb.DestinationClient, context.Context, *pb.GetDestination, ...grpc.CallOption) (grpc.ServerStreamingClient[M], error)
+	meanings codeMeanings
+}
+
+// run opens the stream and shows what comes until it ends, or the process gets a
+// signal.
+func (s *session[M]) run(ctx context.Context, p cli.Process, authority string) error {
+	out := &screen{w: p.Stdout, authority: authority, asJSON: s.output == "json"}
+	out.redraw = !out.asJSON && !s.once && isTerminal(p.Stdout)
+	conn, err := grpc.NewClient(s.addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}))
+	if err != nil {
+		return cli.Usagef("--addr is %q: %w", s.addr, err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	messages, ended := make(chan *M), make(chan error, 1)
+	go func() {
+		defer close(messages)
+		ended <- s.receive(ctx, conn, authority, messages)
+	}()
+	defer func() { // wait for that goroutine
+		cancel()
+		for range messages {
+		}
+	}()
+	return s.display(ctx, p, out, messages, ended)
+}
+
+// receive passes messages on and returns why the stream has ended; never nil.
+func (s *session[M]) receive(ctx context.Context, conn *grpc.ClientConn, authority string, to chan<- *M) error {
+	stream, err := s.open(pb.NewDestinationClient(conn), ctx, &pb.GetDestination{Scheme: "k8s", Path: authority, ContextToken: s.token})
+	if err != nil {
+		return err
+	}
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		select {
+		case to <- m:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// display applies messages and shows the state until messages is closed, when
+// ended has the reason, or the process gets a signal.
+func (s *session[M]) display(ctx context.Context, p cli.Process, out *screen, messages <-chan *M, ended <-chan error) error {
+	var batchEnds <-chan time.Time
+	for {
+		select {
+		case m, ok := <-messages:
+			if !ok {
+				return s.finish(out, <-ended)
+			}
+			if err := s.state.apply(m); err != nil {
+				fmt.Fprintf(p.Stderr, "isthmus %s: the server sent %v\n", s.verb, err)
+			}
+			if batchEnds == nil {
+				batchEnds = time.After(batchWindow)
+			}
+		case <-batchEnds:
+			batchEnds = nil
+			if err := out.show(s.state, time.Now()); err != nil || s.once && s.state.started() {
+				return err
+			}
+		case <-p.Signals:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// finish shows the last state, and returns why the stream has ended.
+func (s *session[M]) finish(out *screen, ended error) error {
+	if s.state.started() {
+		if err := out.show(s.state, time.Now()); err != nil || s.once {
+			return err
+		}
+	}
+	return s.meanings.explainEnd(s.addr, ended)
+}
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

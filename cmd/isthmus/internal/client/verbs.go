@@ -1,0 +1,9 @@
+package client
+
+import "isthmus/cmd/isthmus/internal/cli"
+
+// Verbs returns all verbs of this package, in the order of the program's
+// overview.
+func Verbs() []cli.Verb {
+	return []cli.Verb{getVerb(), profileVerb()}
+}

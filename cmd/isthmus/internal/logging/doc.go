@@ -1,0 +1,25 @@
+// Package logging makes the gateway's logger: lines for people or as JSON, of
+// which none is repeated without end.
+//
+//	level, ok := logging.ParseLevel("info")
+//	log := logging.New(level, "json", os.Stderr)
+//	err := logging.BridgeKlog(log, level) // client-go logs there too
+//
+// Guarantees:
+//
+//   - Of lines with one message a logger writes [Burst] at once and then one a
+//     second; the next one that is written has the field "dropped" with the number
+//     of those that were not. So neither a client nor a broken cluster floods the
+//     log. Debug lines are not limited: --log-level has asked for them.
+//   - Every logger that With returns, and so every cluster's, has a limit of its
+//     own: none silences another. [WithOwnLimit] gives one to a library, and
+//     [PerCluster] keeps one for each cluster.
+//   - The memory for that is bounded, whatever the messages are.
+//   - client-go's lines appear under the name "client-go". The bodies of its
+//     requests and responses never do, at no level: link Secrets are among them.
+//
+// Loggers, and [PerCluster], are safe for concurrent use. klog has one logger for
+// the whole process: call [BridgeKlog] once, before the first client is made.
+//
+// ARCHITECTURE.md, at the module's root, shows how the packages work together.
+package logging

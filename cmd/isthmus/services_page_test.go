@@ -1,0 +1,61 @@
+package main
+
+import (
+	"encoding/json"
+	"reflect"
+	"syscall"
+	"testing"
+
+	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/cmd/isthmus/internal/cli/clitest"
+	"isthmus/federation"
+	"isthmus/grpcapi"
+)
+
+// TestServicesPage: services that are federated or watched, with what each member adds.
+func TestServicesPage(t *testing.T) {
+	table := federation.NewTable(federation.Options{})
+	id := func(name string) federation.ServiceID { return federation.ServiceID{Namespace: "shop", Name: name} }
+	for _, name := range []string{"web", "quiet"} {
+		table.Define(id(name), &federation.Definition{Members: []federation.Member{{Service: id(name)}}})
+	}
+	table.Define(id("all"), &federation.Definition{Federated: true, Members: []federation.Member{{Service: id("web")}, {Cluster: "east", Service: id("web")}}})
+	table.Link(federation.Local, federation.Ready, newOffers(federation.Local, "web", "10.0.0.1:80"))
+	w := table.Watch(federation.Key{Service: id("web"), Port: 80})
+	defer w.Close()
+	views := []grpcapi.ViewStatus{{Service: id("web"), Streams: 2}, {Service: id("web"), Streams: 1}, {Service: id("idle")}, {Streams: 5}}
+	got := newServicesPage(table, views)
+	want := []serviceEntry{
+		{Service: "shop/all", Federated: true, Members: []memberEntry{{"local", "shop/web", ""}, {"east", "shop/web", "cluster is unlinked"}}, Ports: []portEntry{}},
+		{Service: "shop/web", Members: []memberEntry{{"local", "shop/web", ""}}, Streams: 3,
+			Ports: []portEntry{{80, []portMemberEntry{{"local", "shop/web", 1, 0, 0}}}}},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("page %+v, want %+v", got, want)
+	}
+	if p := newStreamsPage(views); p.Streams != 8 || len(p.Views) != 4 {
+		t.Errorf("page of streams %+v", p)
+	}
+}
+
+// TestPagesOfProcess: the pages show a stream that is open.
+func TestPagesOfProcess(t *testing.T) {
+	p := startProcess(t, startAPI(t), "--shutdown-delay=1ms", "--drain=1ms")
+	eventually(t, "ready", func() bool { return p.get("/ready") == "ok" })
+	live, end := clitest.NewOutput(), make(chan int, 1)
+	go func() {
+		end <- newProgram().Run(t.Context(), cli.Process{Args: []string{"get", "web.shop.svc.cluster.local", "--addr", p.addr}, Stdout: live, Stderr: live})
+	}()
+	live.Await(t, "1 endpoint ")
+	var streams streamsPage
+	if err := json.Unmarshal([]byte(p.get("/debug/streams")), &streams); err != nil || streams.Streams != 1 || streams.Views[0].Destination != "web.shop.svc.cluster.local:80" || streams.Views[0].Endpoints != 1 {
+		t.Errorf("%+v, %v", streams, err)
+	}
+	var services []serviceEntry
+	if err := json.Unmarshal([]byte(p.get("/debug/services")), &services); err != nil || len(services) != 1 || services[0].Streams != 1 || services[0].Ports[0].Members[0].Endpoints != 1 {
+		t.Errorf("%+v, %v", services, err)
+	}
+	p.signals <- syscall.SIGTERM
+	<-p.code
+	<-end
+}
