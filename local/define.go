@@ -17,14 +17,21 @@ const (
 	remoteService   = "multicluster.linkerd.io/remote-service"   // label
 )
 
-// What a Service may be made of: far more than there are clusters in a mesh, and
-// few enough that who may annotate one Service can't hold up all others.
+// These bounds are far above what a mesh needs, and low enough that one Service's
+// annotation can't slow down all others.
 const (
-	maxMembers = 256
-	maxItems   = 1024
+	maxMembers = 256  // of one service
+	maxItems   = 1024 // of one annotation
 )
 
-// define says what a Service is made of, and what of that can't be used.
+// define returns a Service's definition, and what of its annotations and labels
+// can't be used.
+//
+// Either annotation makes a Service federated, even an empty one, and overrides the
+// labels of a mirror. An annotation that is empty as a whole is no problem: the
+// service mirror leaves such annotations behind. A mirror that names its cluster but
+// no Service has no members, so that clients are refused. A remote-discovery label
+// without a value names no cluster: the Service is a plain one.
 func define(id federation.ServiceID, svc *cluster.Service) (*federation.Definition, []string) {
 	local, hasLocal := svc.Annotations[localDiscovery]
 	remote, hasRemote := svc.Annotations[remoteDiscovery]
@@ -52,7 +59,7 @@ func defineMirror(namespace, cluster, service string) (*federation.Definition, [
 	return &federation.Definition{Members: []federation.Member{member(namespace, service, cluster)}}, nil
 }
 
-// defineFederated reads the annotations: a Service name, and a list of
+// defineFederated parses the annotations: a Service name, and a list of
 // service@cluster. The local member comes first, the others in their order.
 func defineFederated(namespace, local, remote string) (*federation.Definition, []string) {
 	d := &federation.Definition{Federated: true}
@@ -85,7 +92,7 @@ func defineFederated(namespace, local, remote string) (*federation.Definition, [
 	return d, compact(problems)
 }
 
-// parseItem reads service@cluster, or says why it can't.
+// parseItem parses service@cluster. why is empty unless that is invalid.
 func parseItem(namespace, item string) (m federation.Member, why string) {
 	service, cluster, ok := strings.Cut(strings.TrimSpace(item), "@")
 	switch {
@@ -114,7 +121,7 @@ func member(namespace, service, cluster string) federation.Member {
 	}
 }
 
-// invalidName says why something can't be a Service's name; empty: it can.
+// invalidName returns why s can't be the name of a Service; empty: it can.
 func invalidName(s string) string {
 	if s == "" {
 		return "empty"
@@ -125,7 +132,7 @@ func invalidName(s string) string {
 	return ""
 }
 
-// clip keeps what is quoted in a message short.
+// clip shortens a text that a message quotes.
 func clip(s string) string {
 	const most = 80
 	if len(s) > most {
@@ -134,7 +141,8 @@ func clip(s string) string {
 	return s
 }
 
-// compact reports the same once, and of very many the first ones.
+// compact removes duplicates, and replaces all problems beyond the first ten by
+// their number.
 func compact(problems []string) []string {
 	const most = 10
 	slices.Sort(problems)

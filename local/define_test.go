@@ -49,14 +49,14 @@ func TestDefine(t *testing.T) {
 		"plain":                      {&cluster.Service{}, "single shop/web@local", 0},
 		"other annotations":          {only("multicluster.linkerd.io/else", "x@east"), "single shop/web@local", 0},
 		"local only":                 {only(localDiscovery, "bb"), "federated shop/bb@local", 0},
-		"local with blanks":          {only(localDiscovery, " bb "), "federated shop/bb@local", 0},
+		"local with spaces":          {only(localDiscovery, " bb "), "federated shop/bb@local", 0},
 		"local empty":                {only(localDiscovery, ""), "federated", 0},
 		"local invalid":              {only(localDiscovery, "bb,cc"), "federated", 1},
 		"remote only":                {only(remoteDiscovery, "bb@east"), "federated shop/bb@east", 0},
 		"remote empty":               {only(remoteDiscovery, ""), "federated", 0},
-		"remote blank":               {only(remoteDiscovery, "  "), "federated", 0},
-		"local first, then as told":  {annotations("bb", "bb@north,bb@east"), "federated shop/bb@local shop/bb@north shop/bb@east", 0},
-		"blanks around items":        {only(remoteDiscovery, " bb@east , bb@north "), "federated shop/bb@east shop/bb@north", 0},
+		"remote spaces":              {only(remoteDiscovery, "  "), "federated", 0},
+		"local first, then in order": {annotations("bb", "bb@north,bb@east"), "federated shop/bb@local shop/bb@north shop/bb@east", 0},
+		"spaces around items":        {only(remoteDiscovery, " bb@east , bb@north "), "federated shop/bb@east shop/bb@north", 0},
 		"duplicates count once":      {only(remoteDiscovery, "bb@east,bb@north, bb@east"), "federated shop/bb@east shop/bb@north", 0},
 		"two services, one cluster":  {only(remoteDiscovery, "bb@east,cc@east"), "federated shop/bb@east shop/cc@east", 0},
 		"invalid ones between":       {annotations("bb", "a@b@c,,bb,@,a@,@b,bb@east"), "federated shop/bb@local shop/bb@east", 6},
@@ -125,16 +125,16 @@ func FuzzDefineFederated(f *testing.F) {
 			}
 		}
 		if len(problems) == 0 && strings.TrimSpace(local) != "" && (len(d.Members) == 0 || d.Members[0].Cluster != federation.Local) {
-			t.Fatal("the local member is missing and nothing is said")
+			t.Fatal("the local member is missing without a problem")
 		}
 		again, more := defineFederated("shop", local, strings.Join(items, ","))
 		if !slices.Equal(again.Members, d.Members) || len(more) > len(problems) {
-			t.Fatalf("what was read, read again: %v, not %v", again.Members, d.Members)
+			t.Fatalf("parsed again: %v, not %v", again.Members, d.Members)
 		}
 	})
 }
 
-// TestTooManyMembers: who may annotate one Service can't hold up the gateway.
+// TestTooManyMembers: one Service's annotation can't slow down the gateway.
 func TestTooManyMembers(t *testing.T) {
 	for name, item := range map[string]func(int) string{
 		"members":        func(i int) string { return fmt.Sprintf("web@c%d", i) },
@@ -150,7 +150,7 @@ func TestTooManyMembers(t *testing.T) {
 			t.Errorf("%s: %d members, %d problems", name, len(d.Members), len(problems))
 		}
 		if last := problems[len(problems)-1]; !slices.ContainsFunc(problems, func(p string) bool { return strings.Contains(p, "passed over") }) {
-			t.Errorf("%s: nothing is said of the rest: %s", name, last)
+			t.Errorf("%s: no problem about the rest: %s", name, last)
 		}
 	}
 }

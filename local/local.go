@@ -23,7 +23,7 @@ type Options struct {
 	TrustDomain   string            // of its identities
 	ClusterDomain string            // of its services' names; empty: cluster.local
 	Rules         cluster.Rules     // as for linked clusters
-	Table         *federation.Table // what services and the cluster are entered into
+	Table         *federation.Table // gets the services' definitions and the cluster's link
 	Log           *zap.Logger       // nil: no logs
 	Metrics       *cluster.Metrics  // as for linked clusters; nil: none
 }
@@ -41,8 +41,8 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// follower is what a Local needs of a cluster.Cluster.
-type follower interface {
+// localCluster is what a Local needs of a cluster.Cluster.
+type localCluster interface {
 	federation.Source
 	Run(context.Context) error
 	Synced() <-chan struct{}
@@ -60,7 +60,7 @@ type Local struct {
 	// fixed
 	table    *federation.Table
 	log      *zap.Logger
-	cluster  follower
+	cluster  localCluster
 	server   string // its API's host and port
 	domain   string // of its services' names
 	synced   chan struct{}
@@ -68,14 +68,14 @@ type Local struct {
 	profiles profiles
 
 	mu       sync.Mutex
-	problems map[federation.ServiceID][]string // what can't be used of Services
+	problems map[federation.ServiceID][]string // by Service
 	since    time.Time                         // of the standing
 	standing cluster.Standing
 }
 
 // New checks the options. It does no network IO and starts nothing.
 func New(o Options) (*Local, error) {
-	return create(o, func(c cluster.Config) (follower, error) {
+	return create(o, func(c cluster.Config) (localCluster, error) {
 		if o.REST == nil {
 			return nil, errors.New("REST is needed")
 		}
@@ -88,7 +88,7 @@ func New(o Options) (*Local, error) {
 	})
 }
 
-func create(o Options, newCluster func(cluster.Config) (follower, error)) (*Local, error) {
+func create(o Options, newCluster func(cluster.Config) (localCluster, error)) (*Local, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
@@ -124,18 +124,18 @@ func create(o Options, newCluster func(cluster.Config) (follower, error)) (*Loca
 	return l, nil
 }
 
-// Run follows the cluster until ctx ends, and returns once everything of it has
-// ended. An API that can't be reached is tried for ever. The table is left as it
-// is. Run is called once.
+// Run follows the cluster until ctx ends, and returns once all its goroutines have
+// ended. If the API can't be reached, it keeps trying. It leaves the table as it is
+// then. Run is called once.
 func (l *Local) Run(ctx context.Context) error {
-	l.enter(cluster.Pending, nil)
+	l.setStanding(cluster.Pending, nil)
 	l.table.Link(federation.Local, federation.Pending, nil)
 	ended := make(chan error, 1)
 	go func() { ended <- l.cluster.Run(ctx) }()
 	synced := l.cluster.Synced()
 	for ctx.Err() == nil {
 		changed := l.cluster.HealthChanged()
-		l.judge(l.cluster.Health())
+		l.updateStanding(l.cluster.Health())
 		select {
 		case <-ctx.Done():
 		case <-changed:
@@ -152,31 +152,32 @@ func (l *Local) Run(ctx context.Context) error {
 // linked as ready.
 func (l *Local) Synced() <-chan struct{} { return l.synced }
 
-// Profile follows what is told of a destination. There is always a profile, once
-// Synced is closed. Watches of equal keys share everything, and a profile that
-// says the same as before is not told again.
+// Profile watches the profile of a destination. There is always one, once Synced is
+// closed. Watches of equal keys share one profile, and a profile that equals the one
+// before is not published. The caller closes the watch.
 func (l *Local) Profile(k federation.ProfileKey) *federation.Watch[*federation.Profile] {
 	return l.profiles.watch(k)
 }
 
-// judge says what standing follows from the health.
-func (l *Local) judge(h cluster.Health) {
+// updateStanding sets the standing that follows from the cluster's health.
+func (l *Local) updateStanding(h cluster.Health) {
 	select {
 	case <-l.synced:
 		if h.Lost.IsZero() {
-			l.enter(cluster.Ready, nil)
+			l.setStanding(cluster.Ready, nil)
 		} else {
-			l.enter(cluster.Stale, h.Err)
+			l.setStanding(cluster.Stale, h.Err)
 		}
 	default:
 		if h.Err != nil {
-			l.enter(cluster.Unreachable, h.Err)
+			l.setStanding(cluster.Unreachable, h.Err)
 		}
 	}
 }
 
-// enter notes a standing and logs that it began.
-func (l *Local) enter(s cluster.Standing, why error) {
+// setStanding stores a standing, and logs that it began unless it is the same as
+// before.
+func (l *Local) setStanding(s cluster.Standing, why error) {
 	l.mu.Lock()
 	before := l.standing
 	if before != s {
@@ -186,9 +187,9 @@ func (l *Local) enter(s cluster.Standing, why error) {
 	switch {
 	case before == s || s == cluster.Pending:
 	case s == cluster.Unreachable:
-		l.log.Error("the local cluster's API can't be used; trying on", zap.Error(why))
+		l.log.Error("the local cluster's API can't be used; still trying", zap.Error(why))
 	case s == cluster.Stale:
-		l.log.Warn("the local cluster's API is lost; what was known stays", zap.Error(why))
+		l.log.Warn("the local cluster's API is lost; its endpoints stay as they were", zap.Error(why))
 	case before == cluster.Stale:
 		l.log.Info("the local cluster's API is back")
 	default:
@@ -196,7 +197,7 @@ func (l *Local) enter(s cluster.Standing, why error) {
 	}
 }
 
-// define enters a Service into the table; nil: it is gone.
+// define stores a Service's definition in the table; nil: the Service was deleted.
 func (l *Local) define(id federation.ServiceID, svc *cluster.Service) {
 	if svc == nil {
 		l.table.Define(id, nil)

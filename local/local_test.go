@@ -17,7 +17,7 @@ import (
 	"isthmus/federation"
 )
 
-// scripted is a cluster that does what the test says.
+// scripted is a cluster that does what the test sets.
 type scripted struct {
 	*known
 	cfg    cluster.Config
@@ -52,7 +52,7 @@ func inBubble(t *testing.T, f func(*env)) {
 		core, logs := observer.New(zapcore.InfoLevel)
 		e := &env{T: t, table: federation.NewTable(federation.Options{}), logs: logs}
 		var err error
-		e.local, err = create(Options{Table: e.table, Log: zap.New(core), TrustDomain: "trust.test"}, func(cfg cluster.Config) (follower, error) {
+		e.local, err = create(Options{Table: e.table, Log: zap.New(core), TrustDomain: "trust.test"}, func(cfg cluster.Config) (localCluster, error) {
 			e.cluster = &scripted{known: &known{}, cfg: cfg, synced: make(chan struct{})}
 			return e.cluster, nil
 		})
@@ -116,14 +116,14 @@ func TestLife(t *testing.T) {
 		e.sync()
 		<-e.local.Synced()
 		e.state(federation.Ready, cluster.Ready, "")
-		e.logged("the local cluster's API can't be used; trying on", "local cluster ready")
+		e.logged("the local cluster's API can't be used; still trying", "local cluster ready")
 		e.health(cluster.Health{Health: follow.Health{Err: errors.New("gone"), Lost: time.Now()}})
 		time.Sleep(time.Hour)
 		e.health(cluster.Health{Health: follow.Health{Err: errors.New("still gone"), Lost: time.Now()}})
 		e.state(federation.Ready, cluster.Stale, "still gone")
 		e.health(cluster.Health{})
 		e.state(federation.Ready, cluster.Ready, "")
-		e.logged("the local cluster's API is lost; what was known stays", "the local cluster's API is back")
+		e.logged("the local cluster's API is lost; its endpoints stay as they were", "the local cluster's API is back")
 	})
 }
 
@@ -161,7 +161,7 @@ func TestProblemsAreReportedOnce(t *testing.T) {
 		put := func(annotation string) {
 			e.cluster.cfg.OnService(shopWeb, &cluster.Service{Annotations: map[string]string{remoteDiscovery: annotation}})
 		}
-		const line = "a part of the Service can't be used"
+		const line = "annotations or labels of the Service can't be used"
 		put("a@b@c,bb@east")
 		put("a@b@c,bb@east,bb@north") // other members, the same problem
 		e.logged(line)
@@ -192,7 +192,7 @@ func TestClusterIsMadeAsLocal(t *testing.T) {
 	if _, err := New(Options{}); err == nil {
 		t.Error("made without a table")
 	}
-	_, err := create(Options{Table: federation.NewTable(federation.Options{})}, func(cluster.Config) (follower, error) { return nil, errors.New("no") })
+	_, err := create(Options{Table: federation.NewTable(federation.Options{})}, func(cluster.Config) (localCluster, error) { return nil, errors.New("no") })
 	if err == nil {
 		t.Error("made without a cluster")
 	}

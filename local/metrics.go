@@ -16,8 +16,9 @@ func newProfilesDesc() *prometheus.Desc {
 	return prometheus.NewDesc("isthmus_service_profiles_rejected", "ServiceProfiles that can't be used.", nil, nil)
 }
 
-// Describe describes what a cluster.Store does not: the other series are
-// those that it describes, for one cluster more.
+// Describe implements prometheus.Collector. It describes only what the store of
+// linked clusters does not: the other series of Collect belong to metrics that the
+// store describes, with this cluster's name.
 func (l *Local) Describe(ch chan<- *prometheus.Desc) {
 	ch <- newProblemsDesc()
 	ch <- newProfilesDesc()

@@ -9,14 +9,14 @@ import (
 	"isthmus/federation"
 )
 
-// Problem is what can't be used of a Service's annotations and labels.
+// Problem is one Service with annotations or labels that can't be used.
 type Problem struct {
 	Service  string   `json:"service"` // namespace/name
 	Problems []string `json:"problems"`
 }
 
-// Problems lists the Services that are not, or not wholly, what their
-// annotations and labels say, sorted by name.
+// Problems lists the Services whose annotations or labels can't be used, wholly or
+// in part, sorted by name.
 func (l *Local) Problems() []Problem {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -30,7 +30,7 @@ func (l *Local) Problems() []Problem {
 	return list
 }
 
-// report keeps what can't be used of a Service, and logs what is new.
+// report stores the problems of a Service, and logs them if they have changed.
 func (l *Local) report(id federation.ServiceID, problems []string) {
 	l.mu.Lock()
 	before := l.problems[id]
@@ -41,6 +41,6 @@ func (l *Local) report(id federation.ServiceID, problems []string) {
 	}
 	l.mu.Unlock()
 	if len(problems) > 0 && !slices.Equal(before, problems) {
-		l.log.Warn("a part of the Service can't be used", zap.Stringer("service", id), zap.Strings("problems", problems))
+		l.log.Warn("annotations or labels of the Service can't be used", zap.Stringer("service", id), zap.Strings("problems", problems))
 	}
 }

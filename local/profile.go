@@ -7,8 +7,8 @@ import (
 	"isthmus/federation"
 )
 
-// profile says what is told of a destination. It is a function of what the
-// cluster knows now.
+// profile returns the profile of a destination from the objects as they are now.
+// Federated and mirrored Services have profiles like any other.
 func (l *Local) profile(k federation.ProfileKey) *federation.Profile {
 	if k.Addr.IsValid() {
 		switch at := l.cluster.LookupAddress(k.Addr); {
@@ -33,7 +33,12 @@ func (l *Local) profile(k federation.ProfileKey) *federation.Profile {
 	return l.portProfile(k.Service, svc, k.Port, k.Namespace)
 }
 
-// portProfile is what is told of a service port to clients of a namespace.
+// portProfile returns the profile of a service port for clients of a namespace.
+//
+// The ServiceProfile of the client's namespace overrides that of the Service's, even
+// if it can't be used: that it exists means that the other one is not wanted. Opaque
+// ports come from the Service's annotation or the default; those of a ServiceProfile
+// are ignored.
 func (l *Local) portProfile(id federation.ServiceID, svc *cluster.Service, port uint16, client string) *federation.Profile {
 	switch {
 	case !svc.Declares(port):

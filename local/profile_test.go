@@ -68,7 +68,7 @@ func aShop() *known {
 	return k
 }
 
-// TestProfile: what is told of a destination.
+// TestProfile: the profiles of destinations.
 func TestProfile(t *testing.T) {
 	mine, theirs := &federation.ServiceProfile{Namespace: "client"}, &federation.ServiceProfile{Namespace: "shop"}
 	service := func(port uint16) federation.ProfileKey {
@@ -77,15 +77,15 @@ func TestProfile(t *testing.T) {
 	at := func(addr string) federation.ProfileKey {
 		return federation.ProfileKey{Addr: netip.MustParseAddrPort(addr), Namespace: "client"}
 	}
-	nobody := service(80)
-	nobody.Namespace = ""
+	unknown := service(80)
+	unknown.Namespace = ""
 	own := service(80)
 	own.Namespace = "shop"
 	type profiles = map[string]*federation.ServiceProfile
-	told := func(port uint16, routes *federation.ServiceProfile, opaque bool) federation.Profile {
+	profile := func(port uint16, routes *federation.ServiceProfile, opaque bool) federation.Profile {
 		return federation.Profile{Service: shopWeb, Port: port, Name: webName, Routes: routes, Opaque: opaque}
 	}
-	rejected := told(80, nil, false)
+	rejected := profile(80, nil, false)
 	rejected.Rejected = true
 	missing := federation.ServiceID{Namespace: "shop", Name: "none"}
 	far := federation.ServiceID{Namespace: "shop", Name: "far"}
@@ -95,27 +95,27 @@ func TestProfile(t *testing.T) {
 		profiles profiles
 		want     federation.Profile
 	}{
-		{"a service port", service(80), nil, told(80, nil, false)},
-		{"P-20 an opaque port", service(3306), nil, told(3306, nil, true)},
+		{"a service port", service(80), nil, profile(80, nil, false)},
+		{"P-20 an opaque port", service(3306), nil, profile(3306, nil, true)},
 		{"a missing service", federation.ProfileKey{Service: missing, Port: 80}, nil, federation.Profile{Reason: federation.NoService}},
 		{"a port that is not declared", service(81), nil, federation.Profile{Reason: federation.NoPort}},
 		{"ExternalName", federation.ProfileKey{Service: far, Port: 80}, nil, federation.Profile{Reason: federation.NoAddress}},
 		{"ExternalName, a port that is not declared", federation.ProfileKey{Service: far, Port: 81}, nil, federation.Profile{Reason: federation.NoPort}},
-		{"FB-01 P-05 the client's only", service(80), profiles{"client/" + webName: mine}, told(80, mine, false)},
-		{"FB-02 P-03 the service's only", service(80), profiles{"shop/" + webName: theirs}, told(80, theirs, false)},
-		{"FB-05 both", service(80), profiles{"shop/" + webName: theirs, "client/" + webName: mine}, told(80, mine, false)},
+		{"FB-01 P-05 the client's only", service(80), profiles{"client/" + webName: mine}, profile(80, mine, false)},
+		{"FB-02 P-03 the service's only", service(80), profiles{"shop/" + webName: theirs}, profile(80, theirs, false)},
+		{"FB-05 both", service(80), profiles{"shop/" + webName: theirs, "client/" + webName: mine}, profile(80, mine, false)},
 		{"the client's can't be used", service(80), profiles{"shop/" + webName: theirs, "client/" + webName: nil}, rejected},
 		{"the service's can't be used", service(80), profiles{"shop/" + webName: nil}, rejected},
-		{"the service's can't be used, but the client's", service(80), profiles{"shop/" + webName: nil, "client/" + webName: mine}, told(80, mine, false)},
-		{"of a client that is not known", nobody, profiles{"shop/" + webName: theirs, "/" + webName: mine}, told(80, theirs, false)},
-		{"of a client of the service's namespace", own, profiles{"shop/" + webName: theirs}, told(80, theirs, false)},
-		{"of another cluster domain", service(80), profiles{"shop/web.shop.svc.cluster.local": theirs}, told(80, nil, false)},
-		{"P-06 a cluster IP", at(webAddr), profiles{"client/" + webName: mine}, told(80, mine, false)},
-		{"a cluster IP, an opaque port", at("10.1.0.1:3306"), nil, told(3306, nil, true)},
+		{"the service's can't be used, but the client's", service(80), profiles{"shop/" + webName: nil, "client/" + webName: mine}, profile(80, mine, false)},
+		{"of a client that is not known", unknown, profiles{"shop/" + webName: theirs, "/" + webName: mine}, profile(80, theirs, false)},
+		{"of a client of the service's namespace", own, profiles{"shop/" + webName: theirs}, profile(80, theirs, false)},
+		{"of another cluster domain", service(80), profiles{"shop/web.shop.svc.cluster.local": theirs}, profile(80, nil, false)},
+		{"P-06 a cluster IP", at(webAddr), profiles{"client/" + webName: mine}, profile(80, mine, false)},
+		{"a cluster IP, an opaque port", at("10.1.0.1:3306"), nil, profile(3306, nil, true)},
 		{"a cluster IP, a port that is not declared", at("10.1.0.1:81"), nil, federation.Profile{Reason: federation.NoPort}},
 		{"several", at(bothAddr), nil, federation.Profile{Reason: federation.Ambiguous, Claimed: "2 Services"}},
 		{"a Pod", at(podAddr), nil, federation.Profile{Endpoint: &federation.Endpoint{Addr: netip.MustParseAddrPort(podAddr), Kind: federation.Pod}}},
-		{"P-14 nobody", at("10.9.9.9:1234"), nil, federation.Profile{Endpoint: &federation.Endpoint{Addr: netip.MustParseAddrPort("10.9.9.9:1234")}}},
+		{"P-14 an address of no object", at("10.9.9.9:1234"), nil, federation.Profile{Endpoint: &federation.Endpoint{Addr: netip.MustParseAddrPort("10.9.9.9:1234")}}},
 		{"P-08 a hostname, any port", federation.ProfileKey{Service: shopWeb, Instance: "web-0", Port: 99}, nil,
 			federation.Profile{Endpoint: &federation.Endpoint{Addr: netip.MustParseAddrPort("10.0.0.1:99"), Kind: federation.Pod}}},
 		{"an unknown hostname", federation.ProfileKey{Service: shopWeb, Instance: "web-1", Port: 80}, nil, federation.Profile{Reason: federation.NoInstance}},
@@ -165,8 +165,8 @@ func TestProfileFallback(t *testing.T) {
 				if now.Routes != s.want {
 					t.Errorf("step %d: %v, want %v", i, now.Routes, s.want)
 				}
-				if told := isClosed(stale); told != (before.Routes != s.want) {
-					t.Errorf("step %d: told %v", i, told)
+				if published := isClosed(stale); published != (before.Routes != s.want) {
+					t.Errorf("step %d: published %v", i, published)
 				}
 			}
 		})

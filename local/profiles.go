@@ -7,9 +7,14 @@ import (
 	"isthmus/federation"
 )
 
-// profiles are those that somebody watches.
+// profiles are the profiles that clients watch.
+//
+// A change carries no data: the profiles that it may concern are built again, from
+// the objects as they are then. None is missed, since a profile is registered for
+// changes before it is built for the first time. Changes of endpoints do not concern
+// the profiles of service ports.
 type profiles struct {
-	make func(federation.ProfileKey) *federation.Profile // fixed; of what is known now
+	build func(federation.ProfileKey) *federation.Profile // fixed; from the objects as they are now
 
 	// mu is a leaf: it is held for map access only.
 	mu      sync.Mutex
@@ -17,16 +22,16 @@ type profiles struct {
 	topics  map[cluster.Topic]map[*watched]struct{}
 }
 
-// watched is one profile that somebody watches.
+// watched is one profile with its watches.
 type watched struct {
 	key    federation.ProfileKey // fixed
 	latest federation.Latest[*federation.Profile]
 
-	refs int        // under profiles.mu: its watches
-	mu   sync.Mutex // held while the profile is made and published
+	refs int        // under profiles.mu: the number of watches
+	mu   sync.Mutex // held while the profile is built and published
 }
 
-// topicOf says which changes are about a profile.
+// topicOf returns the topic of the changes that concern a profile.
 func topicOf(k federation.ProfileKey) cluster.Topic {
 	if k.Addr.IsValid() {
 		return cluster.Topic{IP: k.Addr.Addr()}
@@ -34,32 +39,32 @@ func topicOf(k federation.ProfileKey) cluster.Topic {
 	return cluster.Topic{Service: k.Service, Instances: k.Instance != ""}
 }
 
-func newProfiles(made func(federation.ProfileKey) *federation.Profile) profiles {
+func newProfiles(build func(federation.ProfileKey) *federation.Profile) profiles {
 	return profiles{
-		make:    made,
+		build:   build,
 		watched: make(map[federation.ProfileKey]*watched),
 		topics:  make(map[cluster.Topic]map[*watched]struct{}),
 	}
 }
 
-// watch follows one profile. Watches of equal keys share everything, and of what
-// nobody watches nothing is left.
+// watch watches one profile. Watches of equal keys share it, and the last one that
+// is closed removes it.
 func (p *profiles) watch(k federation.ProfileKey) *federation.Watch[*federation.Profile] {
-	w := p.hold(k)
+	w := p.acquire(k)
 	watch := federation.NewWatch(&w.latest, func() { p.release(w) })
-	made := false
+	built := false
 	defer func() {
-		if !made { // it has panicked
+		if !built { // build has panicked
 			watch.Close()
 		}
 	}()
-	w.first(p.make) // known to changes by now: none is missed
-	made = true
+	w.buildOnce(p.build)
+	built = true
 	return watch
 }
 
-// hold returns what is watched of a key, with one watch more.
-func (p *profiles) hold(k federation.ProfileKey) *watched {
+// acquire returns the watched profile of a key and counts one watch more.
+func (p *profiles) acquire(k federation.ProfileKey) *watched {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w := p.watched[k]
@@ -76,7 +81,7 @@ func (p *profiles) hold(k federation.ProfileKey) *watched {
 	return w
 }
 
-// release takes a watch away, and forgets what had no other.
+// release counts one watch less, and removes a profile without watches.
 func (p *profiles) release(w *watched) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,7 +95,7 @@ func (p *profiles) release(w *watched) {
 	}
 }
 
-// changed makes the profiles anew that a change may be about.
+// changed refreshes the profiles that a change concerns.
 func (p *profiles) changed(t cluster.Topic) {
 	p.mu.Lock()
 	list := make([]*watched, 0, len(p.topics[t]))
@@ -99,25 +104,25 @@ func (p *profiles) changed(t cluster.Topic) {
 	}
 	p.mu.Unlock()
 	for _, w := range list {
-		w.refresh(p.make)
+		w.refresh(p.build)
 	}
 }
 
-// first makes the profile, unless that has been done.
-func (w *watched) first(made func(federation.ProfileKey) *federation.Profile) {
+// buildOnce builds and publishes the profile, unless that has happened before.
+func (w *watched) buildOnce(build func(federation.ProfileKey) *federation.Profile) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if known, _ := w.latest.Get(); known == nil {
-		w.latest.Set(made(w.key))
+		w.latest.Set(build(w.key))
 	}
 }
 
-// refresh publishes the profile if it is another than before. Of several at once
-// the last one sees the newest state.
-func (w *watched) refresh(made func(federation.ProfileKey) *federation.Profile) {
+// refresh builds the profile again and publishes it if it has changed. Of several
+// concurrent calls the last one sees the newest objects.
+func (w *watched) refresh(build func(federation.ProfileKey) *federation.Profile) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := made(w.key)
+	now := build(w.key)
 	if before, _ := w.latest.Get(); !now.Equal(before) {
 		w.latest.Set(now)
 	}

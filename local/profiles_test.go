@@ -45,7 +45,7 @@ func TestProfilesAreShared(t *testing.T) {
 	l.profiles.changed(cluster.Topic{Service: shopWeb}) // as late as that
 }
 
-// TestChangesOfTheCluster: what a cluster tells of reaches those who watch.
+// TestChangesOfTheCluster: a change of the cluster refreshes the profiles it concerns.
 func TestChangesOfTheCluster(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.sync()
@@ -67,31 +67,31 @@ func TestChangesOfTheCluster(t *testing.T) {
 			services: map[federation.ServiceID]*cluster.Service{shopWeb: web},
 			found:    map[netip.AddrPort]cluster.Found{netip.MustParseAddrPort(webAddr): {ID: shopWeb, Service: web}},
 		}
-		tell := e.cluster.cfg.ProfileChanged
-		e.cluster.cfg.Changed(shopWeb, time.Now()) // of what is on offer
-		tell(cluster.Topic{Service: shopWeb, Instances: true}, time.Now())
+		changed := e.cluster.cfg.ProfileChanged
+		e.cluster.cfg.Changed(shopWeb, time.Now()) // of endpoints
+		changed(cluster.Topic{Service: shopWeb, Instances: true}, time.Now())
 		if reason(byName) != federation.NoService || reason(byHostname) != federation.NoInstance {
 			t.Errorf("after a change of hostnames %v and %v", reason(byName), reason(byHostname))
 		}
-		tell(cluster.Topic{Service: shopWeb}, time.Now())
+		changed(cluster.Topic{Service: shopWeb}, time.Now())
 		if p, _ := byName.Get(); p.Name != "web.shop.svc.cluster.local" {
 			t.Errorf("%+v", p)
 		}
 		if p, _ := byIP.Get(); p.Name != "" {
-			t.Errorf("nobody has told of it, but it is %+v", p)
+			t.Errorf("without a change of its topic it is %+v", p)
 		}
-		tell(cluster.Topic{IP: netip.MustParseAddr("10.1.0.1")}, time.Now())
+		changed(cluster.Topic{IP: netip.MustParseAddr("10.1.0.1")}, time.Now())
 		if p, _ := byIP.Get(); p.Name != "web.shop.svc.cluster.local" || p.Port != 80 {
 			t.Errorf("%+v", p)
 		}
 	})
 }
 
-// TestProfilesTwin changes what is known at random, while profiles are watched and
-// let go, and compares what is watched with what is so.
+// TestProfilesTwin changes objects at random, while watches are opened and closed, and
+// compares the watched profiles with a model.
 func TestProfilesTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		now := make(map[cluster.Topic]int) // of which each profile tells its topic's
+		now := make(map[cluster.Topic]int) // a version of each topic, which profiles show as their port
 		p := newProfiles(func(k federation.ProfileKey) *federation.Profile {
 			return &federation.Profile{Port: uint16(now[topicOf(k)])}
 		})
@@ -149,8 +149,8 @@ func TestProfilesTwin(t *testing.T) {
 	})
 }
 
-// TestProfilesAreNeverMissed: whoever begins to watch while things change ends up
-// with the newest.
+// TestProfilesAreNeverMissed: a watch that begins while things change ends up with the
+// newest profile.
 func TestProfilesAreNeverMissed(t *testing.T) {
 	var mu sync.Mutex
 	var port uint16
@@ -161,7 +161,7 @@ func TestProfilesAreNeverMissed(t *testing.T) {
 	})
 	const last = 2000
 	var all sync.WaitGroup
-	for range 2 { // as changes of services and of addresses are told of by two
+	for range 2 { // as changes of services and of addresses have a goroutine each
 		all.Go(func() {
 			for range last / 2 {
 				mu.Lock()
@@ -193,8 +193,8 @@ func TestProfilesAreNeverMissed(t *testing.T) {
 	}
 }
 
-// TestProfilesAfterPanic: a profile that could not be made leaves nothing behind,
-// and whoever asks next gets it.
+// TestProfilesAfterPanic: a profile whose build has panicked leaves nothing behind,
+// and the next watch gets it.
 func TestProfilesAfterPanic(t *testing.T) {
 	broken := true
 	p := newProfiles(func(federation.ProfileKey) *federation.Profile {

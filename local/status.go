@@ -7,13 +7,13 @@ import (
 	"isthmus/federation"
 )
 
-// Status says how the cluster is doing, for people, as a link's status does.
+// Status is the state of the cluster, for people, in the form of a link's status.
 type Status struct {
 	Cluster string `json:"cluster"`
 	cluster.Status
 }
 
-// Status says how the cluster is doing, now.
+// Status returns the cluster's state now.
 func (l *Local) Status() Status {
 	h := l.cluster.Health()
 	l.mu.Lock()

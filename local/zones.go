@@ -6,17 +6,18 @@ import (
 	"isthmus/federation"
 )
 
-// zones knows the zone of every node.
+// zones has the zone of every node.
 type zones struct {
 	mu       sync.Mutex
 	nodes    map[string]*federation.Latest[string]
 	appeared federation.Latest[struct{}] // replaced when a node appears
 }
 
-// Zone returns the zone of a node, and a channel that is closed when that may
-// have changed: ask again then. The zone is empty where none is known; for a node
-// that is not known the channel is closed when any node appears, and for no node
-// at all (an empty name) there is nothing to wait for: it is nil.
+// Zone returns the zone of a node, and a channel that is closed when the zone may
+// have changed: call Zone again then. The zone is empty if the node has none or is
+// not known. All who ask for unknown nodes get the same channel, which is closed when
+// any node appears, so that names that clients make up take no memory. Without a name
+// there is nothing to wait for: the channel is nil.
 func (l *Local) Zone(node string) (zone string, changed <-chan struct{}) { return l.zones.get(node) }
 
 func (z *zones) get(node string) (string, <-chan struct{}) {
@@ -32,7 +33,7 @@ func (z *zones) get(node string) (string, <-chan struct{}) {
 	return "", appeared
 }
 
-// set takes what is known of a node: its zone, or that it is gone.
+// set stores a node's zone; exists is false if the node was deleted.
 func (z *zones) set(node, zone string, exists bool) {
 	z.mu.Lock()
 	defer z.mu.Unlock()

@@ -30,14 +30,14 @@ func TestZone(t *testing.T) {
 			t.Errorf("zone %q, want %q", got, zone)
 		}
 		if isClosed(changed) {
-			t.Error("what is the newest is stale")
+			t.Error("the channel is closed already")
 		}
 		return changed
 	}
 	moved := func(what string, c <-chan struct{}, want bool) {
 		t.Helper()
 		if isClosed(c) != want {
-			t.Errorf("%s: told of a change: %v", what, !want)
+			t.Errorf("%s: channel closed: %v", what, !want)
 		}
 	}
 	unknown := want("n1", "")
@@ -84,7 +84,8 @@ func TestUnknownNodesLeaveNothing(t *testing.T) {
 	}
 }
 
-// Whoever asks again when told so ends up with the newest zone.
+// TestZoneIsNeverMissed: a caller that asks again whenever the channel is closed ends
+// up with the newest zone.
 func TestZoneIsNeverMissed(t *testing.T) {
 	l := newZones()
 	var all sync.WaitGroup
