@@ -102,7 +102,7 @@ type world struct {
 	names  int
 }
 
-// apply carries out a plan, as an API server would.
+// apply executes a plan, as an API server would.
 func (w *world) apply(p plan) {
 	w.t.Helper()
 	for _, s := range p.create {
@@ -134,8 +134,8 @@ func (w *world) index(s *discoveryv1.EndpointSlice) int {
 	return i
 }
 
-// sync brings the slices to what they should be, and fails if a second sync
-// would change them again.
+// sync makes the slices what they should be, and fails if a second sync would change
+// them again.
 func (w *world) sync(svc *corev1.Service, workloads ...*crd.ExternalWorkload) plan {
 	w.t.Helper()
 	p, _ := newPlan(context.Background(), svc, workloads, w.slices)
@@ -168,7 +168,7 @@ func (p plan) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// String tells what the slices hold: "IPv4 http=8080/TCP: vm-1=10.0.0.1 vm-2=10.0.0.2!", one
+// String lists the endpoints of the slices: "IPv4 http=8080/TCP: vm-1=10.0.0.1 vm-2=10.0.0.2!", one
 // line each, ! for not ready.
 func (w *world) String() string {
 	var lines []string

@@ -2,72 +2,42 @@
 // ExternalWorkloads, as Kubernetes' own controller does for those that select
 // Pods. Of all replicas one writes at a time: the [Writer] that holds the Lease.
 //
-// What callers may rely on:
+//	w, err := externalworkload.New(externalworkload.Options{
+//		Client: client, Workloads: api.Workloads, Namespace: "linkerd", Identity: podName, Log: log,
+//	})
+//	err = w.Run(ctx)
 //
-//   - Each Service with a selector has, in slices that are marked as ours, exactly
-//     the ExternalWorkloads of its namespace that the selector matches, one
-//     endpoint each for each address family of the Service: with its readiness, zone
-//     and ports, and in headless Services its name as hostname. Any other
-//     Service has none. Slices that are not marked as ours are left alone.
-//   - That is a function of the objects, whatever their order and history: slices
-//     edited or deleted by others are mended.
-//   - A write begins only while the Lease is held, and what is under way when it is
-//     lost is broken off: at once when another holder is seen, and 10 s after the
-//     last renewal at the latest, which leaves 20 s until another replica may take it.
-//     When Run's context ends, the write under way is finished and then the Lease
-//     released, so that another replica goes on within seconds. However the API
-//     server behaves, that is 10 s at most for each, and Run returns.
-//   - A replica that has stood still writes nothing after another has taken the
-//     Lease, but for a write that was under way, and leaves the Lease to the other.
-//   - Nothing that the API server or an object says ends Run, or keeps another
-//     Service from being written, or its retries waiting for others'. What an API
-//     server would refuse is left out and reported by Status and one log line, the
-//     rest is written. Of a Service with more than 100 ports, which is what the API
-//     of EndpointSlices allows, the first 100 are used.
-//   - Nothing is deleted after a write of the same Service failed.
+// Guarantees:
 //
-// Writes are few:
+//   - A Service with a selector has, in slices that are marked as ours, exactly the
+//     ExternalWorkloads of its namespace that the selector matches: one endpoint
+//     each for each address family of the Service, with its readiness, zone and
+//     ports, and in headless Services its name as hostname. Any other Service has
+//     none. Slices that are not marked as ours are left alone.
+//   - The slices depend on the objects as they are, not on their order and history:
+//     slices that others edit or delete are corrected.
+//   - A write begins only while the Lease is held. One that is under way when the
+//     Lease is lost is cancelled: at once when another holder is seen, and 10 s after
+//     the last renewal at the latest, which leaves 20 s until another replica may
+//     take it. A replica whose process has stood still writes nothing after another
+//     has taken the Lease, but for the write that was under way.
+//   - When Run's context ends, the write under way is finished and then the Lease
+//     released, so that another replica continues within seconds. However the API
+//     server behaves, each takes at most 10 s, and Run returns.
+//   - Whatever the API server or an object contains, Run goes on, other Services are
+//     written, and their retries do not wait. What an API server would refuse is left
+//     out and reported by Status and one log line; the rest is written.
+//   - Nothing is deleted after a write of the same Service has failed.
+//   - Writes are few: a change waits 50 ms for others, a Service is written at most
+//     once a second, and each slice that differs takes one write (plan.go).
 //
-//   - A change waits 50 ms for others, and a Service whose slices were written is
-//     left alone for a second. So a lone change goes out after 50 ms; of
-//     a thousand within a second two or three steps remain.
-//   - Only slices with something wrong are touched: each of them takes one write, and
-//     there is none beyond these unless what is new does not fit. Endpoints that
-//     stay as they are stay in their slice, and with that there is no cheaper
-//     way. What is new fills the slices that are written anyway; then slices that
-//     would be deleted take it, under their name; then one that it fits into
-//     wholly; then new ones. So slices of 100 stay full, but sparse ones are not
-//     merged: that would take addresses away for a moment.
-//   - When the ports of a Service change, workloads stay in their slices as far as
-//     these are full: they go from the old port to the new one in one step.
+// The Lease, the mark on slices, their names and their contents are those of
+// Linkerd's controller: either takes over from the other without a write, but for
+// Services with unnamed ports.
 //
-// Decisions:
+// New and Run are called once; Status may be called at any time. While it leads, a
+// writer has a goroutine for each of three informers and one that writes, and all
+// objects that it has read; otherwise only the elector's, and no objects.
 //
-//   - Everything is read by the leader only, by client-go's informers of its own,
-//     and let go with the Lease: a replica that waits holds nothing. The leader
-//     keeps Services and ExternalWorkloads, without what it does not need,
-//     and its own slices.
-//   - The Lease, the mark on slices, their names and their contents are those of
-//     Linkerd's controller. Either takes over from the other without a write. The
-//     exception are Services with unnamed ports, if that one has marked them
-//     differently.
-//   - client-go's elector holds on to a Lease that it can't renew, or that somebody
-//     has taken, for some time. So the lock that it is given ends the term itself.
-//   - Namespace kube-system is like any other.
-//   - A Service that is being deleted gets no new slices; those that it has are
-//     followed. Slices of deleted Services are left to garbage collection.
-//   - publishNotReadyAddresses has no say: a workload is as ready as it says.
-//   - A workload whose name is no DNS label has no hostname in headless Services.
-//     IPv4 addresses written as IPv6 ones count as IPv4.
-//   - Slices have the labels of their Service and no others. A controller that
-//     labels them is undone each time, and if it insists, that goes on: once a
-//     second for each Service at most.
-//   - A slice is updated and deleted only as it was read. Who was faster is read
-//     first, within a second.
-//   - What has been written and is not read back within 2 minutes counts as gone.
-//   - A Service that has failed 15 times in a row, over some minutes, is given up
-//     until something about it changes, or until the next resync of all, every 10
-//     minutes.
-//
-// ARCHITECTURE.md, at the module's root, says how the packages work together.
+// ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package externalworkload

@@ -19,9 +19,9 @@ const (
 	maxAddresses = 100
 )
 
-// offer is what the slices of a Service have to say: for each address type, the
-// endpoints by the ports that they have in common.
-type offer map[discoveryv1.AddressType]map[portsKey]*group
+// endpointGroups are all endpoints that the slices of a Service must have: for each
+// address type, by the ports that they have in common.
+type endpointGroups map[discoveryv1.AddressType]map[portsKey]*group
 
 // group is endpoints of one address type that have their ports in common.
 type group struct {
@@ -29,20 +29,21 @@ type group struct {
 	endpoints map[string]discoveryv1.Endpoint // by the workload's name
 }
 
-// selects tells whether slices are written for a Service at all.
+// selects reports whether a Service gets slices at all. Namespace kube-system is like
+// any other.
 func selects(svc *corev1.Service) bool {
 	return svc.Spec.Type != corev1.ServiceTypeExternalName && len(svc.Spec.Selector) > 0
 }
 
 func isHeadless(svc *corev1.Service) bool { return svc.Spec.ClusterIP == corev1.ClusterIPNone }
 
-// newOffer makes endpoints of the workloads that a Service selects. What can't
-// be an endpoint is left out, and the problems say why. Once ctx ends, the offer is
-// not whole.
-func newOffer(ctx context.Context, svc *corev1.Service, workloads []*crd.ExternalWorkload) (offer, problems) {
-	o, left := make(offer), problems{}
+// newEndpointGroups makes endpoints of the workloads that a Service selects. It
+// leaves out what can't be an endpoint, and reports that as problems. After the end
+// of ctx the result is incomplete.
+func newEndpointGroups(ctx context.Context, svc *corev1.Service, workloads []*crd.ExternalWorkload) (endpointGroups, problems) {
+	byType, left := make(endpointGroups), problems{}
 	for _, t := range addressTypes(svc) {
-		o[t] = make(map[portsKey]*group)
+		byType[t] = make(map[portsKey]*group)
 	}
 	ports := newPortSets(svc, &left)
 	for _, w := range workloads {
@@ -56,7 +57,7 @@ func newOffer(ctx context.Context, svc *corev1.Service, workloads []*crd.Externa
 		}
 		set := ports.of(w, problem)
 		for t, addresses := range addressesOf(w, problem) {
-			groups, ok := o[t]
+			groups, ok := byType[t]
 			if !ok {
 				continue
 			}
@@ -71,10 +72,10 @@ func newOffer(ctx context.Context, svc *corev1.Service, workloads []*crd.Externa
 			problem("is no DNS label and can't be a hostname")
 		}
 	}
-	return o, left
+	return byType, left
 }
 
-// addressTypes are those of the Service; one that doesn't say has both.
+// addressTypes returns the Service's; without families it has both.
 func addressTypes(svc *corev1.Service) []discoveryv1.AddressType {
 	var types []discoveryv1.AddressType
 	for _, f := range svc.Spec.IPFamilies {
@@ -91,8 +92,9 @@ func addressTypes(svc *corev1.Service) []discoveryv1.AddressType {
 	return types
 }
 
-// addressesOf sorts a workload's addresses by type, in their order and once each,
-// and leaves out those that API servers would refuse or that are no host's.
+// addressesOf returns a workload's addresses by type, in their order and once each.
+// IPv4 addresses written as IPv6 ones count as IPv4. It leaves out those that API
+// servers would refuse or that can't be a host's.
 func addressesOf(w *crd.ExternalWorkload, problem func(string, ...any)) map[discoveryv1.AddressType][]string {
 	found := make(map[discoveryv1.AddressType][]string, 1)
 	for _, x := range w.Spec.WorkloadIPs {
@@ -121,6 +123,9 @@ func addressesOf(w *crd.ExternalWorkload, problem func(string, ...any)) map[disc
 	return found
 }
 
+// newEndpoint returns a workload's endpoint. publishNotReadyAddresses has no effect:
+// the endpoint is ready if the workload is. In headless Services the workload's name
+// is its hostname, unless that is no DNS label.
 func newEndpoint(svc *corev1.Service, w *crd.ExternalWorkload, addresses []string) discoveryv1.Endpoint {
 	ready := isReady(w)
 	e := discoveryv1.Endpoint{

@@ -14,20 +14,19 @@ import (
 	"isthmus/clusterstore/crd"
 )
 
-// onService marks every Service that something happens to, and all of them at
-// each resync.
+// onService marks a Service at each of its events, and all of them at each resync.
 func (t *term) onService() cache.ResourceEventHandler {
 	mark := func(o any) {
-		if s, ok := last[*corev1.Service](o); ok {
+		if s, ok := objectOf[*corev1.Service](o); ok {
 			t.mark(nameOf(s))
 		}
 	}
 	return cache.ResourceEventHandlerFuncs{AddFunc: mark, UpdateFunc: func(_, o any) { mark(o) }, DeleteFunc: mark}
 }
 
-// onWorkload marks the Services whose slices a workload's change may concern.
+// onWorkload marks the Services whose slices a workload's change concerns.
 func (t *term) onWorkload() cache.ResourceEventHandler {
-	tell := func(before, after *crd.ExternalWorkload) {
+	markConcerned := func(before, after *crd.ExternalWorkload) {
 		for _, svc := range t.concerned(before, after) {
 			t.mark(svc)
 		}
@@ -35,25 +34,25 @@ func (t *term) onWorkload() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) {
 			if w, ok := o.(*crd.ExternalWorkload); ok {
-				tell(nil, w)
+				markConcerned(nil, w)
 			}
 		},
 		UpdateFunc: func(before, after any) {
 			b, ok := before.(*crd.ExternalWorkload)
 			a, okAfter := after.(*crd.ExternalWorkload)
 			if ok && okAfter {
-				tell(b, a)
+				markConcerned(b, a)
 			}
 		},
 		DeleteFunc: func(o any) {
-			if w, ok := last[*crd.ExternalWorkload](o); ok {
-				tell(w, nil)
+			if w, ok := objectOf[*crd.ExternalWorkload](o); ok {
+				markConcerned(w, nil)
 			}
 		},
 	}
 }
 
-// onSlice marks the Services whose slices somebody else has touched.
+// onSlice marks the Services whose slices others have changed.
 func (t *term) onSlice() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) {
@@ -69,19 +68,20 @@ func (t *term) onSlice() cache.ResourceEventHandler {
 			}
 		},
 		DeleteFunc: func(o any) {
-			// The tracker calls all deletions expected of slices that this term has not written.
-			if s, ok := last[*discoveryv1.EndpointSlice](o); ok && (!t.tracker.Has(s) || !t.tracker.HandleDeletion(s)) {
+			// The tracker takes any deletion as expected if this term has not written the slice.
+			if s, ok := objectOf[*discoveryv1.EndpointSlice](o); ok && (!t.tracker.Has(s) || !t.tracker.HandleDeletion(s)) {
 				t.mark(serviceOf(s))
 			}
 		},
 	}
 }
 
-// sliceChanged marks the Services of a slice: labels and owners may change without
-// a new generation, and a slice of the same name may be another.
+// sliceChanged marks the Services of a slice that others have changed. Labels and
+// owners change without a new generation, and a slice that was created again under
+// the same name is another one.
 func (t *term) sliceChanged(before, after *discoveryv1.EndpointSlice) {
 	if serviceOf(before) != serviceOf(after) || before.UID != after.UID {
-		t.tracker.HandleDeletion(before) // as if it had gone from there
+		t.tracker.HandleDeletion(before) // as if it were deleted from that Service
 		t.mark(serviceOf(before))
 		t.mark(serviceOf(after))
 		return
@@ -93,7 +93,7 @@ func (t *term) sliceChanged(before, after *discoveryv1.EndpointSlice) {
 }
 
 // concerned lists the Services whose slices change because a workload did; before
-// is nil for a new one, after for one that has gone.
+// is nil for a new one, after for one that was deleted.
 func (t *term) concerned(before, after *crd.ExternalWorkload) (list []types.NamespacedName) {
 	one := after
 	if after == nil {
@@ -112,23 +112,24 @@ func (t *term) concerned(before, after *crd.ExternalWorkload) (list []types.Name
 	return list
 }
 
-// contentsDiffer tells whether a workload's endpoints look different now,
+// contentsDiffer reports whether a change of a workload changes its endpoints,
 // whatever Services select it.
 func contentsDiffer(a, b *crd.ExternalWorkload) bool {
 	return a.UID != b.UID || a.Invalid != b.Invalid || zoneOf(a) != zoneOf(b) || isReady(a) != isReady(b) ||
 		!slices.Equal(a.Spec.WorkloadIPs, b.Spec.WorkloadIPs) || !slices.Equal(a.Spec.Ports, b.Spec.Ports)
 }
 
-// isSelected tells whether a Service selects a workload of its namespace. There
-// may be no workload.
+// isSelected reports whether a Service selects a workload of its namespace; false
+// for no workload.
 func isSelected(svc *corev1.Service, w *crd.ExternalWorkload) bool {
 	return w != nil && selects(svc) && labels.SelectorFromValidatedSet(svc.Spec.Selector).Matches(labels.Set(w.Labels))
 }
 
-// last is the object of an event, which of a deletion may be what was last known.
-func last[T any](o any) (T, bool) {
-	if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
-		o = gone.Obj
+// objectOf returns the object of an event: for a deletion that the informer has
+// missed, the object as it was last read.
+func objectOf[T any](o any) (T, bool) {
+	if deleted, ok := o.(cache.DeletedFinalStateUnknown); ok {
+		o = deleted.Obj
 	}
 	t, ok := o.(T)
 	return t, ok

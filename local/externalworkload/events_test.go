@@ -11,7 +11,7 @@ import (
 	"isthmus/clusterstore/crd"
 )
 
-// TestContentsDiffer says which changes of a workload its endpoints show.
+// TestContentsDiffer: which changes of a workload change its endpoints.
 func TestContentsDiffer(t *testing.T) {
 	for _, x := range []struct {
 		name   string
@@ -49,7 +49,7 @@ func TestContentsDiffer(t *testing.T) {
 	}
 }
 
-// TestConcerned says which Services a workload's change is about.
+// TestConcerned: which Services a workload's change concerns.
 func TestConcerned(t *testing.T) {
 	blue, red := map[string]string{"app": "vm", "team": "blue"}, map[string]string{"app": "vm", "team": "red"}
 	redInZone := map[string]string{"app": "vm", "team": "red", corev1.LabelTopologyZone: "zone-a"}
@@ -92,16 +92,16 @@ func TestConcerned(t *testing.T) {
 	}
 }
 
-// TestDeletionUnseen: what is gone since before a list came is known by its last state.
+// TestDeletionUnseen: a deletion that the informer missed has the object's last state.
 func TestDeletionUnseen(t *testing.T) {
 	svc := aService("web")
 	for _, o := range []any{svc, cache.DeletedFinalStateUnknown{Key: "ns/web", Obj: svc}} {
-		if got, ok := last[*corev1.Service](o); !ok || got != svc {
+		if got, ok := objectOf[*corev1.Service](o); !ok || got != svc {
 			t.Errorf("%T: %v, %t", o, got, ok)
 		}
 	}
 	for _, o := range []any{nil, "x", cache.DeletedFinalStateUnknown{Key: "ns/web", Obj: nil}} {
-		if got, ok := last[*corev1.Service](o); ok {
+		if got, ok := objectOf[*corev1.Service](o); ok {
 			t.Errorf("%T: %v", o, got)
 		}
 	}

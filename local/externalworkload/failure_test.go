@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TestRefused: what an API server refuses of one Service keeps no other from being
-// written, is given up in the end, and tried again after the next change.
+// TestRefused: while an API server refuses one Service's slices, others are written; it
+// is given up in the end, and tried again after its next change.
 func TestRefused(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		r := c.running()
@@ -36,7 +36,7 @@ func TestRefused(t *testing.T) {
 		}
 		c.pass(6 * time.Minute)
 		if n := r.log.FilterMessageSnippet("given up").Len(); n != 1 {
-			t.Errorf("said %d times that it gives up", n)
+			t.Errorf("%d lines about giving up", n)
 		}
 		if got := testutil.ToFloat64(r.metrics.queue.drops); got != 1 {
 			t.Errorf("%v drops", got)
@@ -77,7 +77,7 @@ func TestBrokenBesideHealthy(t *testing.T) {
 	})
 }
 
-// TestConflict: who was too late tries again soon, however often.
+// TestConflict: after a conflict the write is tried again soon, however often.
 func TestConflict(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		r := c.running()
@@ -90,7 +90,7 @@ func TestConflict(t *testing.T) {
 	})
 }
 
-// TestResync: what was given up is tried again without any change.
+// TestResync: a Service that was given up is tried again without any change.
 func TestResync(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.running()
@@ -129,7 +129,8 @@ func TestNothingWithdrawn(t *testing.T) {
 	})
 }
 
-// TestNamespaceTerminating: there nothing can be created, and that is no failure.
+// TestNamespaceTerminating: nothing can be created in such a namespace, and that is no
+// failure.
 func TestNamespaceTerminating(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		r := c.running()
@@ -148,7 +149,7 @@ func TestNamespaceTerminating(t *testing.T) {
 }
 
 // TestNoWorkloads: where ExternalWorkloads are unknown or can't be read, slices
-// stay as they are, it is said once, and they are followed once they can.
+// stay as they are, one line is logged, and they are followed once they can be read.
 func TestNoWorkloads(t *testing.T) {
 	for name, err := range map[string]error{
 		"no such resource": apierrors.NewNotFound(schema.GroupResource{Resource: "externalworkloads"}, ""),
@@ -166,7 +167,7 @@ func TestNoWorkloads(t *testing.T) {
 					t.Errorf("status %+v", s)
 				}
 				if got, n := c.written(), b.log.FilterMessageSnippet("can't be read").Len(); got != "" || n != 1 {
-					t.Errorf("writes %q, said %d times", got, n)
+					t.Errorf("writes %q, %d lines", got, n)
 				}
 				c.fail("* list externalworkloads", nil)
 				c.fail("* watch externalworkloads", nil)

@@ -75,8 +75,8 @@ func inCluster(t *testing.T, test func(*cluster)) {
 	})
 }
 
-// react is what an API server does, and the fake does not: names, generations,
-// and what the test asks for.
+// react does what an API server does and the fake does not: names, generations, and
+// the failures that the test sets.
 func (c *cluster) react(who string) clienttesting.ReactionFunc {
 	return func(a clienttesting.Action) (bool, runtime.Object, error) {
 		c.mu.Lock()
@@ -188,7 +188,7 @@ func (c *cluster) start(identity string) *replica {
 	return r
 }
 
-// selected is what an API server tells a watch with a selector.
+// selected is the event that an API server sends to a watch with a selector.
 func selected(s labels.Selector) watch.FilterFunc {
 	return func(e watch.Event) (watch.Event, bool) {
 		if o, ok := e.Object.(metav1.Object); ok && !s.Matches(labels.Set(o.GetLabels())) {
@@ -260,7 +260,7 @@ func (c *cluster) put(o runtime.Object) {
 	synctest.Wait() // fake watches hold few events
 }
 
-// slices are all that there are.
+// slices returns all slices.
 func (c *cluster) slices() *world {
 	c.t.Helper()
 	synctest.Wait()
@@ -275,7 +275,7 @@ func (c *cluster) slices() *world {
 	return w
 }
 
-// lease says who holds the Lease; empty: nobody.
+// lease returns the holder of the Lease; empty: none.
 func (c *cluster) lease() string {
 	l, err := c.api.CoordinationV1().Leases("linkerd").Get(context.Background(), leaseName, metav1.GetOptions{})
 	if err != nil || l.Spec.HolderIdentity == nil {
@@ -284,7 +284,7 @@ func (c *cluster) lease() string {
 	return *l.Spec.HolderIdentity
 }
 
-// hold makes somebody the Lease's holder.
+// hold writes a holder into the Lease.
 func (c *cluster) hold(who string) {
 	c.t.Helper()
 	leases := c.api.CoordinationV1().Leases("linkerd")

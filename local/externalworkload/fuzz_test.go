@@ -12,8 +12,8 @@ import (
 	"isthmus/clusterstore/crd"
 )
 
-// FuzzWorkload: whatever an ExternalWorkload says, what becomes of it is nothing
-// that an API server would refuse, and a second sync leaves it alone.
+// FuzzWorkload: whatever an ExternalWorkload contains, API servers accept the slices
+// made of it, and a second sync does not change them.
 func FuzzWorkload(f *testing.F) {
 	for _, text := range []string{
 		`{"spec":{"ports":[{"name":"http","port":8080}],"workloadIPs":[{"ip":"10.0.0.1"},{"ip":"2001:db8::1"}]},"status":{"conditions":[{"type":"Ready","status":"True"}]}}`,
@@ -39,7 +39,7 @@ func FuzzWorkload(f *testing.F) {
 	})
 }
 
-// checkValid checks what API servers check of what comes from workloads.
+// checkValid makes the checks of API servers that depend on workloads.
 func checkValid(t *testing.T, s *discoveryv1.EndpointSlice) {
 	names := make(map[string]bool)
 	for _, p := range s.Ports {
@@ -60,7 +60,7 @@ func checkValid(t *testing.T, s *discoveryv1.EndpointSlice) {
 			}
 			seen[text] = true
 			if ip.IsUnspecified() || ip.IsLoopback() || ip.IsLinkLocalUnicast() || ip.IsLinkLocalMulticast() {
-				t.Errorf("address %s is nobody else's", text)
+				t.Errorf("address %s is not the workload's", text)
 			}
 		}
 		if e.Hostname != nil && len(validation.IsDNS1123Label(*e.Hostname)) > 0 {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-var errAway = errors.New("nobody answers")
+var errAway = errors.New("no answer")
 
 // led starts replicas a and b on a Service with one workload; a leads.
 func (c *cluster) led() (a, b *replica) {
@@ -37,7 +37,8 @@ func (c *cluster) addWorkload(name, ip string) string {
 	return c.written()
 }
 
-// TestRelease: who ends gives the Lease back, and another takes it within seconds.
+// TestRelease: a replica that ends releases the Lease, and another takes it within
+// seconds.
 func TestRelease(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		a, b := c.led()
@@ -52,15 +53,15 @@ func TestRelease(t *testing.T) {
 	})
 }
 
-// TestReleaseNotOurs: who ends and does not know yet that the Lease has another
-// holder leaves it alone.
+// TestReleaseNotOurs: a replica that ends before it has read that the Lease has another
+// holder does not release it.
 func TestReleaseNotOurs(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		a, b := c.led()
 		b.stop()
-		c.hold("somebody")
+		c.hold("another")
 		a.stop()
-		if got := c.lease(); got != "somebody" {
+		if got := c.lease(); got != "another" {
 			t.Errorf("%q holds the Lease", got)
 		}
 	})
@@ -81,8 +82,8 @@ func TestReleaseNotOurs(t *testing.T) {
 	})
 }
 
-// TestReleaseUnanswered: who ends while it is not known whether the Lease has become
-// its own finds out, and gives it back.
+// TestReleaseUnanswered: a replica that ends before the write that acquires the Lease
+// was answered finds out whether it holds the Lease, and releases it.
 func TestReleaseUnanswered(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.lose = errAway
@@ -98,8 +99,8 @@ func TestReleaseUnanswered(t *testing.T) {
 	})
 }
 
-// TestStoodStill: no write begins once the Lease is over by the clock, be its timer
-// as late as it may.
+// TestStoodStill: no write begins once the Lease has expired by the clock, however late
+// its timer fires.
 func TestStoodStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLock(nil, "linkerd", "a")
@@ -127,7 +128,7 @@ func TestStoodStill(t *testing.T) {
 	})
 }
 
-// TestLeaderCutOff: who can't renew the Lease has stopped long before another
+// TestLeaderCutOff: a replica that can't renew the Lease has stopped long before another
 // takes it.
 func TestLeaderCutOff(t *testing.T) {
 	inCluster(t, func(c *cluster) {
@@ -150,18 +151,18 @@ func TestLeaderCutOff(t *testing.T) {
 		c.fail("a * *", nil)
 		c.until("a sees b", 5*time.Second, func() bool { return a.Status().Holder == "b" && a.Status().LeaseError == "" })
 		if n := a.log.FilterMessageSnippet("can't be used").Len(); n != 1 {
-			t.Errorf("a has said %d times that the Lease can't be used", n)
+			t.Errorf("a has logged %d times that the Lease can't be used", n)
 		}
 	})
 }
 
-// TestLeaseTaken: who finds another holder, or no Lease, stops at once, and stands
-// again.
+// TestLeaseTaken: a replica that finds another holder, or no Lease, stops at once, and
+// takes part in the next election.
 func TestLeaseTaken(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		a, b := c.led()
 		b.stop()
-		c.hold("somebody")
+		c.hold("another")
 		c.until("a stops", retryPeriod*2, func() bool { return !a.leads() })
 		if got := c.addWorkload("vm-2", "10.0.0.2"); got != "" {
 			t.Errorf("writes %q without the Lease", got)
@@ -179,13 +180,13 @@ func TestLeaseTaken(t *testing.T) {
 	})
 }
 
-// TestRegained is EW-26: a slice deleted while nobody led is there again, and
-// nothing of the former term is in the way.
+// TestRegained is EW-26: a slice deleted while no replica led is created again, and
+// the former term does not prevent it.
 func TestRegained(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		a, b := c.led()
 		b.stop()
-		c.hold("somebody")
+		c.hold("another")
 		c.until("a stops", retryPeriod*2, func() bool { return !a.leads() })
 		gone := c.slices().slices[0]
 		if err := c.api.DiscoveryV1().EndpointSlices("ns").Delete(context.Background(), gone.Name, metav1.DeleteOptions{}); err != nil {
@@ -200,7 +201,7 @@ func TestRegained(t *testing.T) {
 	})
 }
 
-// TestLeaseForbidden: it is said once, and does no harm.
+// TestLeaseForbidden: it is logged once, and does no harm.
 func TestLeaseForbidden(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, leaseName, errors.New("no role"))
@@ -244,7 +245,7 @@ func TestUnderWay(t *testing.T) {
 		inCluster(t, func(c *cluster) {
 			a, release := begin(c)
 			defer release()
-			c.hold("somebody")
+			c.hold("another")
 			c.until("a stops", retryPeriod*2, func() bool { return !a.leads() })
 			begun, aborted := c.slow.counts()
 			if got := c.written(); begun != 1 || aborted != 1 || got != "" {

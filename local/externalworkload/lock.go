@@ -29,17 +29,17 @@ var (
 	errDeleted    = errors.New("the Lease was deleted")
 )
 
-// lock is the Lease as one election uses it. It tells what it sees, and it ends
-// the term at once when the Lease is not ours any more: the elector itself goes on
-// trying to renew it for a while, and to release it, before it says so.
+// lock is the Lease as one election uses it. It reports the holder, and ends the term
+// at once when the Lease is not ours any more: client-go's elector goes on trying to
+// renew it for a while, and to release it, before it reports that.
 type lock struct {
 	*resourcelock.LeaseLock
-	saw    func(holder string, err error)
-	end    context.CancelCauseFunc   // of the term
-	expiry *time.Timer               // ends the term; nil: we have not held the Lease yet
-	until  atomic.Pointer[time.Time] // when it does; may be asked for from anywhere
-	holder string                    // as last read or written
-	unsure bool                      // the last write was to make us the holder, and may have done so or not
+	observe func(holder string, err error)
+	end     context.CancelCauseFunc   // of the term
+	expiry  *time.Timer               // ends the term; nil: we have not held the Lease yet
+	until   atomic.Pointer[time.Time] // when it does; safe for concurrent use
+	holder  string                    // as last read or written
+	unsure  bool                      // the last write, which was to make us the holder, may have succeeded or not
 }
 
 func newLock(client coordinationv1client.LeasesGetter, namespace, identity string) *lock {
@@ -59,10 +59,10 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	case apierrors.IsNotFound(err):
 		l.lost(errDeleted)
 	case err != nil:
-		l.failed(ctx, err)
+		l.observeError(ctx, err)
 	default:
 		l.holder = record.HolderIdentity
-		l.saw(l.holder, nil)
+		l.observe(l.holder, nil)
 		if record.HolderIdentity != l.Identity() {
 			l.lost(errTaken)
 		}
@@ -80,42 +80,43 @@ func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 	return l.write(ctx, record, l.LeaseLock.Update)
 }
 
-// write makes a record the Lease's. One without a holder releases it, if it is
-// ours: the elector goes by the record that it knows, not by what it has just read.
+// write writes a record to the Lease. One without a holder releases it, but only if
+// it is ours: the elector releases by the record that it knows, not by the one that
+// it has just read.
 func (l *lock) write(ctx context.Context, record resourcelock.LeaderElectionRecord, do func(context.Context, resourcelock.LeaderElectionRecord) error) error {
 	if record.HolderIdentity == "" && l.holder != l.Identity() {
 		return errTaken
 	}
 	ctx, stop := context.WithTimeout(ctx, leaseTimeout)
 	defer stop()
-	began := time.Now() // the others count from when the server has it, which is later
+	began := time.Now() // the others count from when the server has written it, which is later
 	if err := do(ctx, record); err != nil {
 		l.unsure = false
-		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) { // which only say that somebody was faster
+		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) { // these mean that another replica was faster
 			l.unsure = record.HolderIdentity == l.Identity()
-			l.failed(ctx, err)
+			l.observeError(ctx, err)
 		}
 		return err
 	}
 	l.holder, l.unsure = record.HolderIdentity, false
-	l.saw(l.holder, nil)
+	l.observe(l.holder, nil)
 	if record.HolderIdentity == l.Identity() {
 		l.renewed(began)
 	}
 	return nil
 }
 
-// failed tells of an error, unless nobody waits for the answer any more.
-func (l *lock) failed(ctx context.Context, err error) {
+// observeError reports an error, unless the request was cancelled.
+func (l *lock) observeError(ctx context.Context, err error) {
 	if !errors.Is(ctx.Err(), context.Canceled) {
-		l.saw("", fmt.Errorf("lease %s: %w", l.Describe(), err))
+		l.observe("", fmt.Errorf("lease %s: %w", l.Describe(), err))
 	}
 }
 
-// giveBack releases the Lease if a write that was broken off has made it ours and
-// the elector does not know. It is called once the elector is done.
-func (l *lock) giveBack(ctx context.Context) {
-	if l.expiry != nil || !l.unsure { // the elector releases what it knows to be ours
+// releaseUnsure releases the Lease if a write that was cancelled has made it ours
+// without the elector's knowledge. It is called after the elector has ended.
+func (l *lock) releaseUnsure(ctx context.Context) {
+	if l.expiry != nil || !l.unsure { // the elector has released what it knows to be ours
 		return
 	}
 	record, _, err := l.Get(ctx)
@@ -123,7 +124,7 @@ func (l *lock) giveBack(ctx context.Context) {
 		return
 	}
 	now := metav1.Now()
-	_ = l.Update(ctx, resourcelock.LeaderElectionRecord{ // tells by itself how that went
+	_ = l.Update(ctx, resourcelock.LeaderElectionRecord{ // reports its result by observe
 		LeaderTransitions: record.LeaderTransitions, LeaseDurationSeconds: 1, RenewTime: now, AcquireTime: now,
 	})
 }
@@ -139,8 +140,8 @@ func (l *lock) renewed(at time.Time) {
 	}
 }
 
-// held tells whether the Lease is still ours by the clock: after the process has
-// stood still, that is known before the timer has run.
+// held reports whether the Lease is still ours by the clock. After the process has
+// stood still, the clock shows that before the timer fires.
 func (l *lock) held() bool {
 	until := l.until.Load()
 	return until != nil && time.Now().Before(*until)
@@ -153,7 +154,7 @@ func (l *lock) lost(why error) {
 	}
 }
 
-// close lets go of the timer.
+// close stops the timer.
 func (l *lock) close() {
 	if l.expiry != nil {
 		l.expiry.Stop()

@@ -7,10 +7,9 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// queueName is what Linkerd's controller calls its queue in metrics.
+// queueName is the queue's name in the metrics of Linkerd's controller.
 const queueName = "endpoints_controller_workqueue"
 
-// metrics are the writer's.
 type metrics struct {
 	queue  *queueMetrics
 	writes *prometheus.CounterVec // by operation
@@ -48,8 +47,8 @@ func newMetrics(r prometheus.Registerer, withQueue bool, leads func() bool) (*me
 	return m, nil
 }
 
-// queueMetrics are a work queue's. They outlive the queue, of which each term has
-// one of its own.
+// queueMetrics implements workqueue.MetricsProvider. It outlives the queues: each
+// term has one of its own.
 type queueMetrics struct {
 	depth, unfinished, longest prometheus.Gauge
 	adds, retries, drops       prometheus.Counter
@@ -85,23 +84,24 @@ func (m *queueMetrics) all() []prometheus.Collector {
 	return []prometheus.Collector{m.depth, m.unfinished, m.longest, m.adds, m.retries, m.drops, m.waited, m.worked}
 }
 
-// reset forgets what a queue that is no more had in it.
+// reset sets the gauges to 0 after the end of a queue.
 func (m *queueMetrics) reset() {
 	for _, g := range []prometheus.Gauge{m.depth, m.unfinished, m.longest} {
 		g.Set(0)
 	}
 }
 
-// The rest is workqueue.MetricsProvider. A queue counts whatever is added with a
-// delay as a retry; which of it is one, the term knows.
-
 func (m *queueMetrics) NewDepthMetric(string) workqueue.GaugeMetric            { return m.depth }
 func (m *queueMetrics) NewAddsMetric(string) workqueue.CounterMetric           { return m.adds }
 func (m *queueMetrics) NewLatencyMetric(string) workqueue.HistogramMetric      { return m.waited }
 func (m *queueMetrics) NewWorkDurationMetric(string) workqueue.HistogramMetric { return m.worked }
+
+// NewRetriesMetric returns a counter that is not exported: a queue counts whatever is
+// added with a delay as a retry. The term counts the true ones.
 func (m *queueMetrics) NewRetriesMetric(string) workqueue.CounterMetric {
 	return prometheus.NewCounter(prometheus.CounterOpts{Name: "not_registered"})
 }
+
 func (m *queueMetrics) NewUnfinishedWorkSecondsMetric(string) workqueue.SettableGaugeMetric {
 	return m.unfinished
 }

@@ -8,18 +8,19 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 )
 
-// chunk is endpoints that have no slice yet and go into one together.
+// chunk is endpoints that have no slice yet and are put into one together.
 type chunk struct {
 	group     *group
 	endpoints []discoveryv1.Endpoint
-	from      *packed // the spare slice that its first endpoint was in; nil: none
-	fits      *packed // a right slice that has room for all of it; nil: none
+	from      *packed // the spare slice that has its first endpoint; nil: none
+	fits      *packed // an unchanged slice that has room for all of it; nil: none
 }
 
-// chunks divides what is left of the groups into as few chunks as can be. What was
-// together in a spare slice, under other ports, stays together.
+// chunks divides what is left of the groups into as few chunks as possible. Endpoints
+// that are together in a spare slice, under other ports, stay together: so when the
+// ports of a Service change, a workload gets its new ports by one write.
 func (pk *packing) chunks() (list []chunk) {
-	home := make(map[string]int) // workload → index of the spare slice that it was in
+	home := make(map[string]int) // workload → index of the spare slice that has it
 	for i, x := range pk.spare {
 		for j := range x.slice.Endpoints {
 			name := workloadOf(x.slice, &x.slice.Endpoints[j])
@@ -56,10 +57,10 @@ func (pk *packing) chunks() (list []chunk) {
 	return list
 }
 
-// fullest is the right slice of a group that has room for n more endpoints and
-// the least of it; nil: there is none.
+// fullest returns the unchanged slice of a group with the least room of those with
+// room for n more endpoints; nil: there is none.
 func (pk *packing) fullest(g *group, n int) (best *packed) {
-	for _, x := range pk.right {
+	for _, x := range pk.unchanged {
 		if x.group == g && x.room() >= n && (best == nil || x.room() < best.room()) {
 			best = x
 		}
@@ -67,10 +68,11 @@ func (pk *packing) fullest(g *group, n int) (best *packed) {
 	return best
 }
 
-// place gives each chunk a slice: a spare one, since that has to be written
-// anyway; or else a right one that has room; or else a new one.
+// place gives each chunk a slice: a spare one, since that must be written anyway; or
+// else an unchanged one that has room; or else a new one.
 func (pk *packing) place(list []chunk) {
-	// Those that no right slice can take go first, in case spare ones are short.
+	// Chunks that no unchanged slice can take come first, in case there are too few
+	// spare ones.
 	slices.SortStableFunc(list, func(a, b chunk) int {
 		switch {
 		case (a.fits == nil) == (b.fits == nil):
@@ -91,14 +93,14 @@ func (pk *packing) place(list []chunk) {
 			pk.reuse(pk.spare[0], c)
 		case c.fits != nil:
 			c.fits.endpoints = append(c.fits.endpoints, c.endpoints...)
-			pk.open = append(pk.open, c.fits)
+			pk.updated = append(pk.updated, c.fits)
 		default:
-			pk.fresh = append(pk.fresh, &packed{group: c.group, endpoints: c.endpoints})
+			pk.created = append(pk.created, &packed{group: c.group, endpoints: c.endpoints})
 		}
 	}
 }
 
-// reuse puts a chunk into a spare slice, if that is still one.
+// reuse puts a chunk into a slice, if that is still spare.
 func (pk *packing) reuse(x *packed, c chunk) bool {
 	i := slices.Index(pk.spare, x)
 	if i < 0 {
@@ -106,6 +108,6 @@ func (pk *packing) reuse(x *packed, c chunk) bool {
 	}
 	pk.spare = slices.Delete(pk.spare, i, i+1)
 	x.group, x.endpoints = c.group, c.endpoints
-	pk.open = append(pk.open, x)
+	pk.updated = append(pk.updated, x)
 	return true
 }

@@ -10,7 +10,7 @@ import (
 	"isthmus/clusterstore/crd"
 )
 
-// TestProblems says what is left out, and that it is said.
+// TestProblems: what is left out, and that it is reported.
 func TestProblems(t *testing.T) {
 	long := strings.Repeat("a", 64)
 	for _, x := range []struct {

@@ -18,7 +18,7 @@ import (
 // TestPlan: from any state of slices, one sync leads to one that a second sync
 // does not change, that holds exactly the right endpoints, and by few
 // writes: never more than to delete all slices and create them anew, and exactly
-// as many as leastWrites says, which is a lower bound.
+// as many as leastWrites returns, which is a lower bound.
 func TestPlan(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		svc := drawService(rt)
@@ -64,7 +64,7 @@ type placement struct {
 	name  string
 }
 
-// rightEndpoints is a dumb twin of newOffer for what the test draws.
+// rightEndpoints is a dumb twin of newEndpointGroups for what the test draws.
 func rightEndpoints(svc *corev1.Service, list []*crd.ExternalWorkload) map[placement]discoveryv1.Endpoint {
 	right := make(map[placement]discoveryv1.Endpoint)
 	if svc.Spec.Selector == nil {
@@ -106,13 +106,13 @@ func places(s *discoveryv1.EndpointSlice) (list []placement) {
 // leastWrites is the least number of writes that bring slices to what they should
 // be without moving an endpoint that stays as it is.
 //
-// Of each address type, a slice that says anything wrong needs a write. Of each
-// set of ports, those that are written, and that keep an endpoint, stay; together
-// with any other writes they have to hold what is not in right slices, at most
-// 100 each. To open a right slice would cost a write and give less room than a new
-// one. Slices that keep nothing can serve any set of ports, or are deleted.
+// Of each address type, a slice with anything wrong needs a write. Of each
+// set of ports, slices that are written and keep an endpoint stay; together with any
+// other writes they must have all endpoints that are not in unchanged slices, at most
+// 100 each. Writing an unchanged slice would cost a write and give less room than a
+// new slice. Slices that keep nothing can take any set of ports, or are deleted.
 //
-// Where a workload stands twice it matters which one stays, and this says nothing:
+// Where a workload is in two slices it matters which one stays, and there is no bound:
 // not ok.
 func leastWrites(svc *corev1.Service, want map[placement]discoveryv1.Endpoint, before []*discoveryv1.EndpointSlice) (least int, ok bool) {
 	seen := make(map[placement]bool)

@@ -15,7 +15,7 @@ import (
 	"isthmus/clusterstore/crd"
 )
 
-// TestFirstSlices says which slices there are where there were none.
+// TestFirstSlices: the slices of a Service that has none yet.
 func TestFirstSlices(t *testing.T) {
 	two := []*crd.ExternalWorkload{aWorkload("vm-1", "10.0.0.1", "http=8080"), aWorkload("vm-2", "10.0.0.2", "http=8080")}
 	dual := []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
@@ -45,7 +45,7 @@ func TestFirstSlices(t *testing.T) {
 		{"EW-28 new slices for IPv6", families(aService("web", "http=80/8080"), corev1.IPv6Protocol), mixed[1:], "IPv6 http=8080/TCP: vm-2=2001:db8::2"},
 		{"EW-29 new slices for both", families(aService("web", "http=80/8080"), dual...), mixed,
 			"IPv4 http=8080/TCP: vm-1=10.0.0.1 vm-2=10.0.0.2\nIPv6 http=8080/TCP: vm-2=2001:db8::2"},
-		{"families not said", families(aService("web", "http=80/8080")), mixed,
+		{"no families", families(aService("web", "http=80/8080")), mixed,
 			"IPv4 http=8080/TCP: vm-1=10.0.0.1 vm-2=10.0.0.2\nIPv6 http=8080/TCP: vm-2=2001:db8::2"},
 		{"a port by name", aService("web", "80/http"), []*crd.ExternalWorkload{two[0], aWorkload("vm-2", "10.0.0.2", "http=9090")},
 			"IPv4 =8080/TCP: vm-1=10.0.0.1\nIPv4 =9090/TCP: vm-2=10.0.0.2"},
@@ -82,7 +82,7 @@ func external(s *corev1.Service) *corev1.Service {
 	return s
 }
 
-// TestSliceShape says all that a new slice says.
+// TestSliceShape: every field of a new slice.
 func TestSliceShape(t *testing.T) {
 	svc := headless(aService("web", "http=80/8080"))
 	svc.Labels = map[string]string{"team": "blue", discoveryv1.LabelManagedBy: "x", discoveryv1.LabelServiceName: "y", corev1.IsHeadlessService: "z"}
@@ -110,7 +110,7 @@ func TestSliceShape(t *testing.T) {
 	}
 }
 
-// TestChangedSlices says what is written when something changes.
+// TestChangedSlices: the writes after a change.
 func TestChangedSlices(t *testing.T) {
 	all := workloads(300)
 	for _, x := range []struct {
@@ -171,7 +171,7 @@ func TestChangedSlices(t *testing.T) {
 			svc.Spec.Selector = nil
 			return l
 		}, writes: "delete 100 50"},
-		{name: "turned ExternalName", before: []int{100, 50}, of: 150, change: func(_ *world, svc *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
+		{name: "becomes ExternalName", before: []int{100, 50}, of: 150, change: func(_ *world, svc *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
 			external(svc)
 			return l
 		}, writes: "delete 100 50"},
@@ -311,7 +311,7 @@ func TestSpareSlicesAreShort(t *testing.T) {
 	}
 }
 
-// homes says which slice each workload is in.
+// homes returns which slice each workload is in.
 func (w *world) homes() map[string]string {
 	h := make(map[string]string)
 	for _, s := range w.slices {

@@ -14,11 +14,11 @@ import (
 	"isthmus/clusterstore/crd"
 )
 
-// maxPorts is how many ports a slice has at most, as the API of EndpointSlices
-// says. More would make large slices of small workloads.
+// maxPorts is how many ports a slice has at most, which is the limit that the API of
+// EndpointSlices documents. More would make large slices of small workloads.
 const maxPorts = 100
 
-// portsKey tells ports of slices from others, in whatever order they are.
+// portsKey is equal for equal ports of slices, whatever their order.
 type portsKey string
 
 func newPortsKey(ports []discoveryv1.EndpointPort) portsKey {
@@ -30,19 +30,19 @@ func newPortsKey(ports []discoveryv1.EndpointPort) portsKey {
 	return portsKey(strings.Join(parts, ","))
 }
 
-// portSet is ports as slices have them.
+// portSet is ports in the form of slices.
 type portSet struct {
 	key   portsKey
 	ports []discoveryv1.EndpointPort
 }
 
-// portSets finds a Service's ports at workloads, most of which agree.
+// portSets resolves a Service's ports for workloads, most of which have the same.
 type portSets struct {
 	ports []corev1.ServicePort
-	known map[string]portSet // by the numbers that the Service's ports have
+	known map[string]portSet // by the port numbers, in the Service's order
 }
 
-// newPortSets leaves out the ports that are too many.
+// newPortSets uses the first maxPorts ports, and reports if there are more.
 func newPortSets(svc *corev1.Service, left *problems) *portSets {
 	ports := svc.Spec.Ports
 	if len(ports) > maxPorts {
@@ -52,7 +52,8 @@ func newPortSets(svc *corev1.Service, left *problems) *portSets {
 	return &portSets{ports, make(map[string]portSet)}
 }
 
-// of finds the ports of one workload. Those that it does not have are left out.
+// of returns the ports of one workload. It leaves out and reports those that the
+// workload does not have.
 func (s *portSets) of(w *crd.ExternalWorkload, problem func(string, ...any)) portSet {
 	var key []byte
 	numbers := make([]int32, len(s.ports)) // 0: it has no such port
@@ -90,8 +91,8 @@ type target struct {
 	port     intstr.IntOrString
 }
 
-// portsOf gives a workload's ports by all that Services may call them. Of those
-// called the same, the first counts.
+// portsOf returns a workload's ports by name and by number, as Services refer to
+// them. Of several with the same name or number the first counts.
 func portsOf(w *crd.ExternalWorkload) map[target]int32 {
 	found := make(map[target]int32, 2*len(w.Spec.Ports))
 	for _, x := range w.Spec.Ports {
@@ -116,7 +117,7 @@ func targetOf(p *corev1.ServicePort) target {
 	return target{protocolOf(p), intstr.FromInt32(port.IntVal)}
 }
 
-// targetPort is what the port is called at the workload.
+// targetPort returns the name or number of the port at the workload.
 func targetPort(p *corev1.ServicePort) *intstr.IntOrString {
 	if p.TargetPort == (intstr.IntOrString{}) {
 		return new(intstr.FromInt32(p.Port))
@@ -126,7 +127,7 @@ func targetPort(p *corev1.ServicePort) *intstr.IntOrString {
 
 func protocolOf(p *corev1.ServicePort) corev1.Protocol { return protocolOr(p.Protocol) }
 
-// protocolOr is a protocol, or what it is where nothing is said.
+// protocolOr returns p, or the default for none.
 func protocolOr(p corev1.Protocol) corev1.Protocol {
 	if p == "" {
 		return corev1.ProtocolTCP

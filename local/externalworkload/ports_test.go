@@ -15,7 +15,7 @@ import (
 	"isthmus/clusterstore/crd"
 )
 
-// TestPortsOf says which of a workload's ports a Service's one is.
+// TestPortsOf: which of a workload's ports a Service's port refers to.
 func TestPortsOf(t *testing.T) {
 	w := aWorkload("vm-1", "10.0.0.1", "http=0", "http=8080", "http=8081", "dns=53/UDP", "dns=54/TCP", "9090")
 	for _, x := range []struct {
@@ -36,7 +36,7 @@ func TestPortsOf(t *testing.T) {
 	}
 }
 
-// TestPortsKey: the order of ports does not matter, and all that they say does.
+// TestPortsKey: the order of ports does not matter, and all their fields do.
 func TestPortsKey(t *testing.T) {
 	port := func(name string, number int32, protocol corev1.Protocol) discoveryv1.EndpointPort {
 		return discoveryv1.EndpointPort{Name: &name, Port: &number, Protocol: &protocol}
@@ -59,7 +59,7 @@ func TestPortsKey(t *testing.T) {
 }
 
 // TestManyPorts: of a Service with more ports than a slice may have the first are
-// used, whatever that costs, and it is said.
+// used, whatever that costs, and it is reported.
 func TestManyPorts(t *testing.T) {
 	svc := aService("web")
 	for i := range 3 * maxPorts {
@@ -93,13 +93,13 @@ func TestPlanBrokenOff(t *testing.T) {
 	}
 }
 
-// TestProblemsAreCounted: beyond the first ones nothing is made of problems.
+// TestProblemsAreCounted: problems beyond the first ones are not rendered.
 func TestProblemsAreCounted(t *testing.T) {
 	var left problems
 	for range 1000 {
-		left.add("vm-1", "%v", told{})
+		left.add("vm-1", "%v", rendered{})
 	}
-	if got := left.list(); len(got) != maxProblems+1 || got[maxProblems] != "990 more" || got[0] != "vm-1: told" {
+	if got := left.list(); len(got) != maxProblems+1 || got[maxProblems] != "990 more" || got[0] != "vm-1: rendered" {
 		t.Errorf("%q", got)
 	}
 	if n := testing.AllocsPerRun(100, func() { left.add("vm-1", "no port") }); n != 0 {
@@ -107,6 +107,6 @@ func TestProblemsAreCounted(t *testing.T) {
 	}
 }
 
-type told struct{}
+type rendered struct{}
 
-func (told) String() string { return "told" }
+func (rendered) String() string { return "rendered" }

@@ -2,26 +2,26 @@ package externalworkload
 
 import "fmt"
 
-// maxProblems is how many problems of one Service are named.
+// maxProblems is how many problems of one Service have a text.
 const maxProblems = 10
 
-// problems is what is left out of a Service's slices, and why. Beyond the first
-// ones it only counts.
+// problems are what is left out of a Service's slices, and why. The first ones have a
+// text; the others are counted.
 type problems struct {
 	named []string
 	more  int
 }
 
-// add takes one more: whose it is, and what.
-func (p *problems) add(whose, format string, args ...any) {
+// add adds a problem of an object.
+func (p *problems) add(object, format string, args ...any) {
 	if len(p.named) == maxProblems {
 		p.more++
 		return
 	}
-	p.named = append(p.named, whose+": "+fmt.Sprintf(format, args...))
+	p.named = append(p.named, object+": "+fmt.Sprintf(format, args...))
 }
 
-// list is what to tell.
+// list returns the texts, and how many problems more there are.
 func (p *problems) list() []string {
 	if p.more == 0 {
 		return p.named

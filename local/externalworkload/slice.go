@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// writerName is what marks slices as ours: the name that Linkerd's
-	// controller uses, so that either takes over the other's.
+	// writerName marks slices as ours. It is the name that Linkerd's controller uses,
+	// so that either takes over the other's.
 	writerName = "linkerd-external-workloads-controller"
 	namePrefix = "linkerd-external-"
 	// maxEndpoints is how many endpoints a slice may have.
 	maxEndpoints = 100
 )
 
-// newSlice returns a slice to be created, named by the API server.
+// newSlice returns a slice to be created. The API server names it.
 func newSlice(svc *corev1.Service, t discoveryv1.AddressType, ports []discoveryv1.EndpointPort, endpoints []discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
@@ -33,14 +33,15 @@ func newSlice(svc *corev1.Service, t discoveryv1.AddressType, ports []discoveryv
 	}
 }
 
-// changed returns a slice with other contents, all else as it was.
-func changed(s *discoveryv1.EndpointSlice, svc *corev1.Service, ports []discoveryv1.EndpointPort, endpoints []discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
+// withContents returns a copy of a slice with other contents and the Service's labels.
+func withContents(s *discoveryv1.EndpointSlice, svc *corev1.Service, ports []discoveryv1.EndpointPort, endpoints []discoveryv1.Endpoint) *discoveryv1.EndpointSlice {
 	c := &discoveryv1.EndpointSlice{ObjectMeta: *s.ObjectMeta.DeepCopy(), AddressType: s.AddressType, Ports: ports, Endpoints: endpoints}
 	c.Labels = sliceLabels(svc)
 	return c
 }
 
-// sliceLabels are the Service's labels, but for those that say what a slice is.
+// sliceLabels returns the Service's labels, and those that every slice has. Labels
+// that others add to a slice are removed again, at most once a second for each Service.
 func sliceLabels(svc *corev1.Service) map[string]string {
 	l := maps.Clone(svc.Labels)
 	if l == nil {
@@ -55,14 +56,15 @@ func sliceLabels(svc *corev1.Service) map[string]string {
 	return l
 }
 
-// isOwned tells whether the Service is an owner of a slice.
+// isOwned reports whether the Service is an owner of a slice.
 func isOwned(s *discoveryv1.EndpointSlice, svc *corev1.Service) bool {
 	return slices.ContainsFunc(s.OwnerReferences, func(o metav1.OwnerReference) bool {
 		return o.UID == svc.UID && o.Kind == "Service" && o.APIVersion == "v1"
 	})
 }
 
-// workloadOf names the workload behind an endpoint of a slice; empty: none.
+// workloadOf returns the name of the workload that an endpoint of a slice refers to;
+// empty: none.
 func workloadOf(s *discoveryv1.EndpointSlice, e *discoveryv1.Endpoint) string {
 	if r := e.TargetRef; r != nil && r.Kind == workloadKind && r.Namespace == s.Namespace {
 		return r.Name

@@ -15,8 +15,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// TestStaleCache: as long as what was written has not come back, nothing is
-// planned on it; what has moved or is going does not count as missing.
+// TestStaleCache: until the writes have been read back, nothing is planned; slices that
+// have moved or are being deleted do not count as missing.
 func TestStaleCache(t *testing.T) {
 	term, svc, ctx := newTestTerm(t), aService("web", "http=80/8080"), t.Context()
 	term.add(svc)
@@ -46,8 +46,7 @@ func TestStaleCache(t *testing.T) {
 	}
 }
 
-// TestReplaced: a slice that was made anew under its name is as one that is gone and
-// one that is new.
+// TestReplaced: a slice that was created again under its name is another slice.
 func TestReplaced(t *testing.T) {
 	term, svc, ctx := newTestTerm(t), aService("web", "http=80/8080"), t.Context()
 	term.add(svc)
@@ -65,7 +64,7 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
-// TestNeverReadBack: what was written and never comes back is not waited for for ever.
+// TestNeverReadBack: a write that is never read back is given up after a while.
 func TestNeverReadBack(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		r := c.running()
@@ -92,12 +91,12 @@ func TestNeverReadBack(t *testing.T) {
 	})
 }
 
-// TestReadTooLate: what ends only after the term has no say in the next one.
+// TestReadTooLate: a request that ends after its term does not affect the next one.
 func TestReadTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		term := newTestTerm(t)
 		ctx, stop := context.WithCancel(t.Context())
-		i := follow(term.term, nil, deaf{}, resource{name: "x", example: &discoveryv1.EndpointSlice{}, strip: stripSlice, handler: term.onSlice()})
+		i := newInformer(term.term, nil, deaf{}, resource{name: "x", example: &discoveryv1.EndpointSlice{}, strip: stripSlice, handler: term.onSlice()})
 		go i.RunWithContext(ctx)
 		synctest.Wait()
 		stop()
@@ -108,7 +107,7 @@ func TestReadTooLate(t *testing.T) {
 	})
 }
 
-// deaf answers once nobody waits for it any more.
+// deaf answers once its context has ended.
 type deaf struct{}
 
 func (deaf) List(ctx context.Context, _ metav1.ListOptions) (*discoveryv1.EndpointSliceList, error) {

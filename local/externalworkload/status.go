@@ -10,23 +10,23 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Status tells who writes and how that goes.
+// Status is who writes, and what fails.
 type Status struct {
 	Identity string    `json:"identity"` // this replica's
-	Holder   string    `json:"holder"`   // of the Lease, as last seen; empty: nobody, or not known
+	Holder   string    `json:"holder"`   // of the Lease, as last seen; empty: none, or not known
 	Leading  bool      `json:"leading"`  // this replica writes
-	Since    time.Time `json:"since"`    // when it began, or ceased, to
+	Since    time.Time `json:"since"`    // when it began, or stopped, to lead
 	// LeaseError is why the Lease can't be used; empty: it can.
 	LeaseError string `json:"leaseError,omitempty"`
 
 	// Only while it leads:
 	Synced   bool      `json:"synced"`   // all that it reads has been listed
-	Services int       `json:"services"` // that have slices of ours
-	Slices   int       `json:"slices"`   // of ours
+	Services int       `json:"services"` // with slices that are marked as ours
+	Slices   int       `json:"slices"`   // that are marked as ours
 	Error    string    `json:"error,omitempty"`
 	ErrorAt  time.Time `json:"errorAt,omitzero"`
 	Problems []Problem `json:"problems"` // what can't be written, and is left out
-	// Unread says why resources can't be read; it tries on.
+	// Unread has why resources can't be read, by resource; it keeps trying.
 	Unread map[string]string `json:"unread,omitempty"`
 }
 
@@ -36,19 +36,19 @@ type Problem struct {
 	Problems []string `json:"problems"`
 }
 
-// failure is something that went wrong, to be tried again.
+// failure is an error that is tried again.
 type failure struct {
 	text string
 	at   time.Time
 }
 
-// Status tells how things are now.
+// Status returns the state now. It is safe for concurrent use.
 func (w *Writer) Status() Status {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := Status{
 		Identity: w.o.Identity, Holder: w.holder, Leading: w.term != nil, Since: w.since, LeaseError: w.leaseErr,
-		Error: w.newest.text, ErrorAt: w.newest.at, Problems: make([]Problem, 0, len(w.problems)), Unread: maps.Clone(w.unread),
+		Error: w.lastFailure.text, ErrorAt: w.lastFailure.at, Problems: make([]Problem, 0, len(w.problems)), Unread: maps.Clone(w.unread),
 	}
 	if w.term != nil {
 		s.Synced = w.term.isSynced()
@@ -61,7 +61,7 @@ func (w *Writer) Status() Status {
 	return s
 }
 
-// report keeps what is left out of a Service's slices, and logs what is new.
+// report stores what is left out of a Service's slices, and logs it if it has changed.
 func (w *Writer) report(svc types.NamespacedName, problems []string) {
 	w.mu.Lock()
 	before := w.problems[svc]
@@ -76,15 +76,15 @@ func (w *Writer) report(svc types.NamespacedName, problems []string) {
 	}
 }
 
-// failed notes that something has to be tried again.
-func (w *Writer) failed(err error) {
+// setFailure stores the last error, for Status.
+func (w *Writer) setFailure(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.newest = failure{err.Error(), time.Now()}
+	w.lastFailure = failure{err.Error(), time.Now()}
 }
 
-// read notes that a resource can be read, or why not, and logs when that changes.
-func (w *Writer) read(resource string, err error) {
+// setRead stores that a resource can be read, or why not, and logs when that changes.
+func (w *Writer) setRead(resource string, err error) {
 	w.mu.Lock()
 	before, now := w.unread[resource], ""
 	if err != nil {
@@ -97,8 +97,8 @@ func (w *Writer) read(resource string, err error) {
 	switch { // reasons may differ from attempt to attempt
 	case (now == "") == (before == ""):
 	case now != "":
-		w.log.Error("can't be read to write EndpointSlices; trying on", zap.String("resource", resource), zap.String("error", now))
+		w.log.Error("a resource that EndpointSlices depend on can't be read; still trying", zap.String("resource", resource), zap.String("error", now))
 	default:
-		w.log.Info("can be read again to write EndpointSlices", zap.String("resource", resource))
+		w.log.Info("a resource that EndpointSlices depend on can be read again", zap.String("resource", resource))
 	}
 }

@@ -20,13 +20,15 @@ import (
 // writeTimeout bounds one write.
 const writeTimeout = 10 * time.Second
 
-var errStale = errors.New("what was written last has not been read back yet")
+var errStale = errors.New("the last writes have not been read back yet")
 
-// sync makes a Service's slices what they should be. No write begins after the
-// end of work or of what is held, and none goes on after that of lease.
+// sync makes a Service's slices what they should be. No write begins after the end of
+// work, or once the Lease is not held; the one under way is cancelled by the end of
+// lease. A slice is updated and deleted only in the version that was read: if others
+// were faster, their version is read first.
 func (t *term) sync(work, lease context.Context, name types.NamespacedName) error {
 	svc, ok := t.service(name)
-	if !ok { // garbage collection removes what it owned
+	if !ok { // deleted: garbage collection removes its slices
 		t.tracker.DeleteService(name.Namespace, name.Name)
 		t.report(name, nil)
 		delete(t.written, name)
@@ -38,11 +40,11 @@ func (t *term) sync(work, lease context.Context, name types.NamespacedName) erro
 		return errStale
 	}
 	p, left := newPlan(work, svc, t.selected(svc), existing)
-	if work.Err() != nil { // and the plan is not whole
+	if work.Err() != nil { // so the plan may be incomplete
 		return work.Err()
 	}
 	t.report(name, left.list())
-	return t.carryOut(work, lease, p, name)
+	return t.execute(work, lease, p, name)
 }
 
 func (t *term) service(name types.NamespacedName) (*corev1.Service, bool) {
@@ -54,14 +56,15 @@ func (t *term) service(name types.NamespacedName) (*corev1.Service, bool) {
 	return svc, ok
 }
 
-// slicesOf lists the slices of a Service that are ours and there to stay.
+// slicesOf lists the slices of a Service that are marked as ours, without those that
+// are being deleted.
 func (t *term) slicesOf(name types.NamespacedName) []*discoveryv1.EndpointSlice {
 	return slices.DeleteFunc(byIndex[*discoveryv1.EndpointSlice](t.slices, byService, name.String()), func(s *discoveryv1.EndpointSlice) bool {
-		going := s.DeletionTimestamp != nil
-		if going { // whoever deletes it, it may take its time
+		terminating := s.DeletionTimestamp != nil
+		if terminating { // the deletion may take long if it waits for a finalizer
 			t.tracker.ExpectDeletion(s)
 		}
-		return going
+		return terminating
 	})
 }
 
@@ -76,13 +79,14 @@ func (t *term) selected(svc *corev1.Service) []*crd.ExternalWorkload {
 	return list
 }
 
-// size is how many Services have slices of ours, and how many these are.
+// size returns how many Services have slices that are marked as ours, and how many
+// these slices are.
 func (t *term) size() (services, slices int) {
 	i := t.slices.GetIndexer()
 	return len(i.ListIndexFuncValues(byService)), len(i.ListKeys())
 }
 
-// operation is a kind of write, as metrics call it.
+// operation is a kind of write, and its label in metrics.
 type operation string
 
 const (
@@ -91,10 +95,10 @@ const (
 	removes operation = "delete"
 )
 
-// carryOut writes what is planned: first what adds endpoints, so that none is
-// missing in between. The first failure ends it, unless it is the slice's own: then
-// the others are written all the same, but nothing is removed.
-func (t *term) carryOut(work, lease context.Context, p plan, name types.NamespacedName) error {
+// execute executes a plan: first the writes that add endpoints, so that none is missing
+// in between. The first error ends it, unless the API server refuses the slice itself:
+// then the others are written, but nothing is deleted.
+func (t *term) execute(work, lease context.Context, p plan, name types.NamespacedName) error {
 	var refused []error
 	for _, x := range []struct {
 		op   operation
@@ -116,7 +120,7 @@ func (t *term) carryOut(work, lease context.Context, p plan, name types.Namespac
 			case err == nil:
 				t.metrics.writes.WithLabelValues(string(x.op)).Inc()
 			case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-				return nil // all that is in it goes
+				return nil // the namespace is being deleted, with all that is in it
 			case apierrors.IsInvalid(err):
 				refused = append(refused, fmt.Errorf("%s EndpointSlice %s: %w", x.op, s.Name, err))
 			default:
@@ -127,7 +131,7 @@ func (t *term) carryOut(work, lease context.Context, p plan, name types.Namespac
 	return errors.Join(refused...)
 }
 
-// write writes one slice, and notes what is to be read back.
+// write writes one slice, and lets the tracker expect to read that back.
 func (t *term) write(ctx context.Context, op operation, s *discoveryv1.EndpointSlice) (err error) {
 	ctx, stop := context.WithTimeout(ctx, writeTimeout)
 	defer stop()

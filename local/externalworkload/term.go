@@ -15,33 +15,35 @@ import (
 )
 
 const (
-	// settle is how long a Service waits for more changes before it is synced.
-	settle = 50 * time.Millisecond
-	// pace is how long a Service is left alone after its slices were written.
-	pace = time.Second
-	// maxRetries is how often in a row a Service may fail before it is left to
-	// its next change, or to the next resync. Retries of one Service never wait
-	// for those of another.
+	// batchDelay is how long a Service waits for more changes before it is synced.
+	// With writeInterval, a single change is written after 50 ms, and of a thousand
+	// within a second two or three writes remain.
+	batchDelay = 50 * time.Millisecond
+	// writeInterval is how long a Service is not written again after a write.
+	writeInterval = time.Second
+	// maxRetries is how often in a row a Service may fail, over some minutes,
+	// before it waits for its next change or the next resync. Retries of one
+	// Service never wait for those of another.
 	maxRetries             = 15
 	minBackoff, maxBackoff = time.Second, 30 * time.Second
-	// soon is when it is looked again whether what was written has been read
-	// back, and maxStale for how long that is waited for.
-	soon, maxStale = 250 * time.Millisecond, 2 * time.Minute
+	// staleCheck is the time between checks whether a write has been read back.
+	// After maxStale it counts as gone.
+	staleCheck, maxStale = 250 * time.Millisecond, 2 * time.Minute
 )
 
-// term is one time of leading: what is read, and the queue of Services to be
-// synced. Nothing of it outlives it.
+// term is one term of leadership: all objects that are read, and the queue of Services
+// to sync. It is dropped with the Lease, so that a replica that waits holds nothing.
 type term struct {
 	// fixed
 	*Writer
-	held                        func() bool // the Lease, by the clock
+	held                        func() bool // whether the Lease is ours, by the clock
 	services, workloads, slices cache.SharedIndexInformer
 	queue                       workqueue.TypedDelayingInterface[types.NamespacedName]
 	backoff                     workqueue.TypedRateLimiter[types.NamespacedName]
 	tracker                     *endpointutil.EndpointSliceTracker
 	synced                      chan struct{} // closed once all is listed
 
-	// of the worker
+	// of the goroutine of run
 	written map[types.NamespacedName]time.Time // when slices were last written
 	stale   map[types.NamespacedName]time.Time // since when they have not been read back
 }
@@ -59,12 +61,12 @@ func newTerm(w *Writer, held func() bool) *term {
 		written: make(map[types.NamespacedName]time.Time),
 		stale:   make(map[types.NamespacedName]time.Time),
 	}
-	t.follow()
+	t.newInformers()
 	return t
 }
 
-// run follows the cluster and syncs its Services until work ends, and returns
-// once nothing is under way. Writes end with lease.
+// run runs the informers and syncs Services until work ends, and returns when the last
+// write has ended. The end of lease cancels that.
 func (t *term) run(work, lease context.Context) {
 	var all sync.WaitGroup
 	for _, i := range []cache.SharedIndexInformer{t.services, t.workloads, t.slices} {
@@ -92,8 +94,8 @@ func (t *term) isSynced() bool {
 	}
 }
 
-// mark says that a Service is to be synced.
-func (t *term) mark(svc types.NamespacedName) { t.queue.AddAfter(svc, settle) }
+// mark adds a Service to the queue.
+func (t *term) mark(svc types.NamespacedName) { t.queue.AddAfter(svc, batchDelay) }
 
 // next takes one Service from the queue and syncs it. It returns false once the
 // queue is shut down.
@@ -106,20 +108,20 @@ func (t *term) next(work, lease context.Context) bool {
 	if work.Err() != nil {
 		return true
 	}
-	if rest := time.Until(t.written[svc].Add(pace)); rest > 0 {
-		t.queue.AddAfter(svc, rest)
+	if wait := time.Until(t.written[svc].Add(writeInterval)); wait > 0 {
+		t.queue.AddAfter(svc, wait)
 		return true
 	}
 	if err := t.sync(work, lease, svc); work.Err() == nil {
-		t.conclude(svc, err)
+		t.finish(svc, err)
 	}
 	return true
 }
 
-// conclude says what follows from how syncing a Service went.
-func (t *term) conclude(svc types.NamespacedName, err error) {
+// finish adds a Service to the queue again if syncing it has failed.
+func (t *term) finish(svc types.NamespacedName, err error) {
 	if errors.Is(err, errStale) {
-		t.await(svc)
+		t.checkAgain(svc)
 		return
 	}
 	delete(t.stale, svc)
@@ -127,26 +129,26 @@ func (t *term) conclude(svc types.NamespacedName, err error) {
 		t.backoff.Forget(svc)
 		return
 	}
-	t.failed(err)
+	t.setFailure(err)
 	if t.backoff.NumRequeues(svc) < maxRetries {
 		t.log.Debug("EndpointSlices are not as they should be yet", zap.Stringer("service", svc), zap.Error(err))
 		wait := t.backoff.When(svc)
-		if apierrors.IsConflict(err) { // somebody was faster; what is new is read soon
-			wait = pace
+		if apierrors.IsConflict(err) { // another writer was faster, and its version is read soon
+			wait = writeInterval
 		}
 		t.metrics.queue.retries.Inc()
 		t.queue.AddAfter(svc, wait)
 		return
 	}
-	t.log.Error("EndpointSlices can't be written; given up until something changes", zap.Stringer("service", svc), zap.Error(err))
+	t.log.Error("EndpointSlices can't be written; given up until the Service or its workloads change", zap.Stringer("service", svc), zap.Error(err))
 	t.metrics.queue.drops.Inc()
 	t.backoff.Forget(svc)
-	t.tracker.DeleteService(svc.Namespace, svc.Name) // so that the next try does not depend on what failed
+	t.tracker.DeleteService(svc.Namespace, svc.Name) // so that the next attempt does not wait for what has failed
 }
 
-// await has a Service synced once what was written of it has been read back,
-// which nobody else does, or has not been for too long.
-func (t *term) await(svc types.NamespacedName) {
+// checkAgain adds a Service whose last writes have not been read back to the queue:
+// no event does that once they are. After maxStale it gives up waiting for them.
+func (t *term) checkAgain(svc types.NamespacedName) {
 	began, ok := t.stale[svc]
 	switch {
 	case !ok:
@@ -155,5 +157,5 @@ func (t *term) await(svc types.NamespacedName) {
 		delete(t.stale, svc)
 		t.tracker.DeleteService(svc.Namespace, svc.Name)
 	}
-	t.queue.AddAfter(svc, soon)
+	t.queue.AddAfter(svc, staleCheck)
 }

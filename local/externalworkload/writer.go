@@ -26,7 +26,7 @@ type Options struct {
 	Workloads WorkloadClient       // of the same
 	Namespace string               // of the control plane: the Lease is there
 	Identity  string               // by which the Lease is held; no other replica may have the same
-	// QueueMetrics asks for the metrics of the work queue.
+	// QueueMetrics exports the metrics of the work queue.
 	QueueMetrics bool
 	Registerer   prometheus.Registerer // nil: no metrics
 	Log          *zap.Logger           // nil: no logs
@@ -63,14 +63,14 @@ type Writer struct {
 	log     *zap.Logger
 	metrics *metrics
 
-	mu       sync.Mutex
-	holder   string    // of the Lease, as last seen
-	leaseErr string    // why the Lease can't be used; empty: it can
-	term     *term     // nil: does not lead
-	since    time.Time // when it began, or ceased, to lead
-	newest   failure
-	problems map[types.NamespacedName][]string // what was left out, by Service
-	unread   map[string]string                 // why resources can't be read
+	mu          sync.Mutex
+	holder      string    // of the Lease, as last seen
+	leaseErr    string    // why the Lease can't be used; empty: it can
+	term        *term     // nil: does not lead
+	since       time.Time // when it began, or stopped, to lead
+	lastFailure failure
+	problems    map[types.NamespacedName][]string // what is left out, by Service
+	unread      map[string]string                 // why resources can't be read, by resource
 }
 
 // New checks the options. It does no network IO and starts nothing.
@@ -87,15 +87,15 @@ func New(o Options) (*Writer, error) {
 	return w, nil
 }
 
-// Run stands for election for ever and writes while elected, until ctx ends. Then
-// it finishes the write under way, releases the Lease if it holds it, and
+// Run takes part in elections, and writes while it holds the Lease, until ctx ends.
+// Then it finishes the write under way, releases the Lease if it holds it, and
 // returns nil, within some seconds. Run is called once.
 func (w *Writer) Run(ctx context.Context) error {
 	w.mu.Lock()
 	w.since = time.Now()
 	w.mu.Unlock()
 	for {
-		if err := w.stand(ctx); err != nil {
+		if err := w.runElection(ctx); err != nil {
 			return err
 		}
 		select {
@@ -106,19 +106,20 @@ func (w *Writer) Run(ctx context.Context) error {
 	}
 }
 
-// stand takes part in one election and, if elected, leads for one term. It
+// runElection takes part in one election and, if elected, leads for one term. It
 // returns once the Lease is released, or lost.
-func (w *Writer) stand(ctx context.Context) error {
-	// The election outlives ctx until nothing is written any more: it ends
-	// with a release, after which another replica writes.
-	quiet := klog.NewContext(context.WithoutCancel(ctx), logr.Discard()) // saw tells what there is to tell
-	election, withdraw := context.WithCancel(quiet)
+func (w *Writer) runElection(ctx context.Context) error {
+	// The election outlives ctx until the last write has ended: it ends with a
+	// release, after which another replica writes. The elector's own log is
+	// discarded, since observeLease logs all that matters.
+	base := klog.NewContext(context.WithoutCancel(ctx), logr.Discard())
+	election, withdraw := context.WithCancel(base)
 	defer withdraw()
 	term, end := context.WithCancelCause(election)
 	defer end(nil)
 
 	l := newLock(w.o.Client.CoordinationV1(), w.o.Namespace, w.o.Identity)
-	l.saw, l.end = w.saw, end
+	l.observe, l.end = w.observeLease, end
 	defer l.close()
 	elected := make(chan struct{}, 1)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
@@ -139,7 +140,7 @@ func (w *Writer) stand(ctx context.Context) error {
 	go func() {
 		defer close(done)
 		elector.Run(election)
-		end(errNotRenewed) // it has been, long ago
+		end(errNotRenewed) // without effect: the lock has ended the term before
 	}()
 	select {
 	case <-ctx.Done():
@@ -149,22 +150,22 @@ func (w *Writer) stand(ctx context.Context) error {
 	withdraw()
 	<-done
 	if ctx.Err() != nil {
-		l.giveBack(quiet)
+		l.releaseUnsure(base)
 	}
 	return nil
 }
 
-// lead writes for one term, until it or ctx ends. A write that is under way is
-// finished when ctx ends, but not when the term does; none begins once held says no.
+// lead writes for one term, until it or ctx ends. The write under way is finished when
+// ctx ends, and cancelled when the term does. None begins once held returns false.
 func (w *Writer) lead(ctx, term context.Context, held func() bool) {
 	w.log.Info("this replica holds the Lease and writes EndpointSlices for ExternalWorkloads", zap.String("identity", w.o.Identity))
 	work, stop := context.WithCancel(term)
 	defer stop()
 	defer context.AfterFunc(ctx, stop)()
 	t := newTerm(w, held)
-	w.enter(t)
+	w.setTerm(t)
 	t.run(work, term)
-	w.enter(nil)
+	w.setTerm(nil)
 	why := context.Cause(term)
 	if ctx.Err() != nil {
 		why = ctx.Err()
@@ -172,18 +173,19 @@ func (w *Writer) lead(ctx, term context.Context, held func() bool) {
 	w.log.Info("this replica does not write EndpointSlices any more", zap.String("reason", why.Error()))
 }
 
-// enter says that a term has begun; nil: that it has ended.
-func (w *Writer) enter(t *term) {
+// setTerm begins a term for Status; nil: it has ended.
+func (w *Writer) setTerm(t *term) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.term, w.since = t, time.Now()
 	clear(w.problems)
 	clear(w.unread)
-	w.newest = failure{}
+	w.lastFailure = failure{}
 }
 
-// saw notes who holds the Lease, or why that can't be told, and logs when that changes.
-func (w *Writer) saw(holder string, err error) {
+// observeLease stores who holds the Lease, or why it can't be read or written, and logs
+// when it becomes usable or unusable.
+func (w *Writer) observeLease(holder string, err error) {
 	w.mu.Lock()
 	before := w.leaseErr
 	w.holder, w.leaseErr = holder, ""
@@ -195,7 +197,7 @@ func (w *Writer) saw(holder string, err error) {
 	switch { // reasons may differ from attempt to attempt
 	case (now == "") == (before == ""):
 	case now != "":
-		w.log.Error("the Lease for writing EndpointSlices can't be used; trying on", zap.String("error", now))
+		w.log.Error("the Lease for writing EndpointSlices can't be used; still trying", zap.String("error", now))
 	default:
 		w.log.Info("the Lease for writing EndpointSlices can be used again")
 	}

@@ -98,7 +98,7 @@ func TestFollows(t *testing.T) {
 	})
 }
 
-// TestMends: what others do to slices is undone.
+// TestMends: changes that others make to slices are undone.
 func TestMends(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.running()
@@ -174,8 +174,8 @@ func (c *cluster) ours() *discoveryv1.EndpointSlice {
 	return list[0]
 }
 
-// TestTerminatingSlice is EW-08: a slice that is going does not count, however
-// long it takes to go.
+// TestTerminatingSlice is EW-08: a slice that is being deleted does not count, however
+// long that takes.
 func TestTerminatingSlice(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		r := c.running()
@@ -212,7 +212,7 @@ func TestBurst(t *testing.T) {
 	})
 }
 
-// TestProblemsReported: what is left out is told, logged once, and bounded.
+// TestProblemsReported: what is left out is reported, logged once, and bounded.
 func TestProblemsReported(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		r := c.running()
@@ -227,7 +227,7 @@ func TestProblemsReported(t *testing.T) {
 		}
 		c.pass(resync + time.Minute)
 		if n := r.log.FilterMessageSnippet("left out").Len(); n != 1 {
-			t.Errorf("said %d times", n)
+			t.Errorf("logged %d times", n)
 		}
 		for i := range 30 {
 			if err := c.workloads.in("ns").Delete(context.Background(), fmt.Sprintf("x-%02d", i), metav1.DeleteOptions{}); err != nil {

@@ -28,24 +28,24 @@ const (
 
 var byNamespace = cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
 
-// follow makes the informers. They are run by the term.
-func (t *term) follow() {
+// newInformers sets the term's informers. The term runs them.
+func (t *term) newInformers() {
 	services, slices := t.o.Client.CoreV1().Services(""), ourSlices{t.o.Client.DiscoveryV1().EndpointSlices("")}
-	t.services = follow(t, t.o.Client, services, resource{
+	t.services = newInformer(t, t.o.Client, services, resource{
 		name: "services", example: &corev1.Service{}, strip: stripService, handler: t.onService(),
 		SharedIndexInformerOptions: cache.SharedIndexInformerOptions{ResyncPeriod: resync, Indexers: byNamespace},
 	})
-	t.workloads = follow(t, t.o.Workloads, t.o.Workloads, resource{
+	t.workloads = newInformer(t, t.o.Workloads, t.o.Workloads, resource{
 		name: "externalworkloads", example: &crd.ExternalWorkload{}, strip: stripWorkload, handler: t.onWorkload(),
 		SharedIndexInformerOptions: cache.SharedIndexInformerOptions{Indexers: byNamespace},
 	})
-	t.slices = follow(t, t.o.Client, slices, resource{
+	t.slices = newInformer(t, t.o.Client, slices, resource{
 		name: "endpointslices", example: &discoveryv1.EndpointSlice{}, strip: stripSlice, handler: t.onSlice(),
 		SharedIndexInformerOptions: cache.SharedIndexInformerOptions{Indexers: cache.Indexers{byService: indexByService}},
 	})
 }
 
-// resource is what is special about one kind of object that is followed.
+// resource is what the informers of different kinds of object differ in.
 type resource struct {
 	name    string
 	example runtime.Object
@@ -60,29 +60,29 @@ type lister[L runtime.Object] interface {
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// follow returns an informer that tells the term's writer how reading goes.
-// client is what the informer asks whether it can stream lists.
-func follow[L runtime.Object](t *term, client any, from lister[L], r resource) cache.SharedIndexInformer {
+// newInformer returns an informer that reports to the term's writer whether the
+// resource can be read. The informer asks client whether it can stream lists.
+func newInformer[L runtime.Object](t *term, client any, from lister[L], r resource) cache.SharedIndexInformer {
 	var newest error // of the informer's goroutine
-	tell := func(ctx context.Context, err error) {
+	observe := func(ctx context.Context, err error) {
 		newest = err
 		switch {
 		case ctx.Err() != nil: // the term is over, and another may have begun
 		case errors.Is(err, context.Canceled), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		case apierrors.IsResourceExpired(err), apierrors.IsGone(err): // a list follows
 		default:
-			t.read(r.name, err)
+			t.setRead(r.name, err)
 		}
 	}
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			list, err := from.List(ctx, o)
-			tell(ctx, err)
+			observe(ctx, err)
 			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			w, err := from.Watch(ctx, o)
-			tell(ctx, err)
+			observe(ctx, err)
 			return w, err
 		},
 	}
@@ -90,8 +90,8 @@ func follow[L runtime.Object](t *term, client any, from lister[L], r resource) c
 	// None of these fails before the informer runs.
 	_ = i.SetTransform(r.strip)
 	_ = i.SetWatchErrorHandlerWithContext(func(ctx context.Context, _ *cache.Reflector, err error) {
-		if newest == nil || !errors.Is(err, newest) { // no request failed, but the informer can't use what came
-			tell(ctx, err)
+		if newest == nil || !errors.Is(err, newest) { // no request has failed: the informer can't use what it has read
+			observe(ctx, err)
 		}
 	})
 	_, _ = i.AddEventHandler(r.handler)
@@ -103,15 +103,15 @@ type ourSlices struct {
 	lister[*discoveryv1.EndpointSliceList]
 }
 
-var ours = labels.Set{discoveryv1.LabelManagedBy: writerName}.String()
+var ourSelector = labels.Set{discoveryv1.LabelManagedBy: writerName}.String()
 
 func (s ourSlices) List(ctx context.Context, o metav1.ListOptions) (*discoveryv1.EndpointSliceList, error) {
-	o.LabelSelector = ours
+	o.LabelSelector = ourSelector
 	return s.lister.List(ctx, o)
 }
 
 func (s ourSlices) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	o.LabelSelector = ours
+	o.LabelSelector = ourSelector
 	return s.lister.Watch(ctx, o)
 }
 
@@ -123,8 +123,8 @@ func indexByService(o any) ([]string, error) {
 	return []string{serviceOf(s).String()}, nil
 }
 
-// What follows keeps of an object what is needed. What is no such object, as it
-// may be, stays.
+// The strip functions remove what the writer does not need, before an informer stores
+// an object. They return anything else, as a deletion's last state, as it is.
 
 func stripMeta(o *metav1.ObjectMeta) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
@@ -158,7 +158,7 @@ func stripWorkload(o any) (any, error) {
 	return kept, nil
 }
 
-// stripSlice leaves all that an update has to keep.
+// stripSlice keeps all that an update must write back.
 func stripSlice(o any) (any, error) {
 	if s, ok := o.(*discoveryv1.EndpointSlice); ok {
 		s.ManagedFields = nil // API servers keep theirs
