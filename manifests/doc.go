@@ -1,9 +1,14 @@
-// Package manifests holds what a user applies: the rights that the gateway
-// needs in its own cluster and in a linked one, an example of a link, dashboards
-// for Grafana and alerting rules for Prometheus. Nothing imports it; the
-// end-to-end tests apply the files to real API servers, run the gateway with
-// exactly these rights, and ask a Prometheus server whatever the dashboards and
-// alerts ask.
+// Package manifests holds the files that a user applies to clusters and monitoring:
 //
-// ARCHITECTURE.md, at the module's root, says how the packages work together.
+//   - rbac.yaml: the gateway's rights in its own cluster;
+//   - remote-access.yaml: its rights in a linked cluster;
+//   - link.yaml: an example of a link Secret;
+//   - dashboards: for Grafana;
+//   - alerts: alerting rules for Prometheus.
+//
+// Nothing imports it. The end-to-end tests apply the files to real API servers, run
+// the gateway with exactly these rights, and evaluate every query of the dashboards
+// and alerts in a Prometheus server.
+//
+// ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package manifests
