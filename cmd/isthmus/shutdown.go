@@ -28,7 +28,7 @@ const (
 //  1. It is not ready any more, and health checks report that it goes away.
 //  2. It goes on serving for delay, so that proxies learn by DNS where other
 //     replicas are.
-//  3. It ends the open streams, spread over a time, and serves whoever connects.
+//  3. It ends the open streams, spread over a time, and serves new ones.
 //  4. It closes the listener, and then ends the streams that are left.
 //
 // The default times, and a second for what follows the last stream, are Kubernetes'

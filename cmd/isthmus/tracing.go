@@ -70,7 +70,7 @@ func (t *tracing) run(ctx context.Context) error {
 	<-ctx.Done()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLimit)
 	defer cancel()
-	// When the provider gives up, what is under way ends with the exporter.
+	// When the provider gives up, Shutdown of the exporter ends its requests.
 	if err := errors.Join(t.provider.Shutdown(last), exporter.Shutdown(last)); err != nil {
 		t.log.Warn("the last traces are lost", zap.Error(err))
 	}

@@ -13,7 +13,7 @@
 //     what that code means for this RPC and what a proxy does then. A signal ends
 //     it with exit code 0; with --once, so does the first state.
 //   - Messages are applied as a proxy applies them. A message that no gateway may
-//     send is reported on standard error, and what can be used of it is used.
+//     send is reported on standard error, and its usable parts are applied.
 //   - A state that is equal to the one before is not printed again, and messages
 //     that come within 50 ms are shown as one state: a large set, and a step with
 //     both an add and a remove, are several messages.

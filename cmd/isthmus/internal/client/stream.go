@@ -38,7 +38,7 @@ type session[M any] struct {
 	meanings codeMeanings
 }
 
-// run opens the stream and shows what comes until it ends, or the process gets a
+// run opens the stream and shows the states until it ends, or the process gets a
 // signal.
 func (s *session[M]) run(ctx context.Context, p cli.Process, authority string) error {
 	out := &screen{w: p.Stdout, authority: authority, asJSON: s.output == "json"}
