@@ -90,7 +90,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 		server: server,
 		traces: traces,
 		shutdown: &shutdown{
-			streams: api.Streams, leave: api.MarkNotServing, drain: api.Drain, deserted: api.WaitUnused, finish: api.Finish,
+			streams: api.Streams, markNotServing: api.MarkNotServing, drain: api.Drain, waitUnused: api.WaitUnused, finish: api.Finish,
 			graceful: server.GracefulStop, abort: server.Stop,
 			delay: o.delay, spread: o.drain, log: log,
 		},

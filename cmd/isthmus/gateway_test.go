@@ -54,9 +54,9 @@ func newTestGateway(t *testing.T) *testGateway {
 		}}},
 		admin: &admin{ready: ready.Load, metrics: prometheus.NewRegistry(), log: zap.NewNop()},
 		shutdown: &shutdown{
-			streams: func() int { return int(s.open.Load()) }, leave: func() {},
+			streams: func() int { return int(s.open.Load()) }, markNotServing: func() {},
 			drain: func(ctx context.Context) { <-ctx.Done() },
-			deserted: func(context.Context, time.Duration) bool {
+			waitUnused: func(context.Context, time.Duration) bool {
 				<-s.drained
 				s.open.Store(0)
 				return true

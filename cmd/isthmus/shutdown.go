@@ -34,23 +34,23 @@ const (
 // The default times, and a second for what follows the last stream, are Kubernetes'
 // default grace: see docs/operations.md.
 type shutdown struct {
-	streams  func() int                                // how many are open
-	leave    func()                                    // lets health checks report that this server goes away
-	drain    func(context.Context)                     // ends the open streams, spread over a time
-	deserted func(context.Context, time.Duration) bool // waits until none has been open for that long
-	finish   func()                                    // ends all streams, also those that begin later
-	graceful func()                                    // closes the listener, then waits for the calls under way
-	abort    func()                                    // stops the server now, and with that graceful
-	delay    time.Duration                             // before drain
-	spread   time.Duration                             // over which drain ends the streams
-	log      *zap.Logger
+	streams        func() int                                // how many are open
+	markNotServing func()                                    // lets health checks report that this server goes away
+	drain          func(context.Context)                     // ends the open streams, spread over a time
+	waitUnused     func(context.Context, time.Duration) bool // waits until none has been open for that long
+	finish         func()                                    // ends all streams, also those that begin later
+	graceful       func()                                    // closes the listener, then waits for the calls under way
+	abort          func()                                    // stops the server now, and with that graceful
+	delay          time.Duration                             // before drain
+	spread         time.Duration                             // over which drain ends the streams
+	log            *zap.Logger
 }
 
 // run hands the proxies over to other replicas while it serves, and then stops the
 // server, which listens on l. Without open streams it only stops the server. Each
 // step has a limit, so that run returns whatever clients do.
 func (s *shutdown) run(l *trackingListener) {
-	s.leave()
+	s.markNotServing()
 	if n := s.streams(); n > 0 {
 		s.log.Info("shutdown: waiting for clients to go elsewhere", zap.Int("streams", n), zap.Duration("for", s.delay))
 		s.handOver()
@@ -75,7 +75,7 @@ func (s *shutdown) handOver() {
 			}
 		})
 	}
-	if s.deserted(ctx, goneAfter) {
+	if s.waitUnused(ctx, goneAfter) {
 		s.log.Info("shutdown: all clients have gone elsewhere")
 	}
 	cancel()

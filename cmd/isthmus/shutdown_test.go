@@ -42,20 +42,20 @@ func (r *record) note(what string) {
 
 func (r *record) shutdown() *shutdown {
 	return &shutdown{
-		streams: func() int { return r.open },
-		leave:   func() { r.note("leave") },
+		streams:        func() int { return r.open },
+		markNotServing: func() { r.note("markNotServing") },
 		drain: func(ctx context.Context) {
 			r.note("drain")
 			<-ctx.Done()
 		},
-		deserted: func(ctx context.Context, d time.Duration) bool {
+		waitUnused: func(ctx context.Context, d time.Duration) bool {
 			var gone <-chan time.Time
 			if r.goes > 0 {
 				gone = time.After(r.goes + d)
 			}
 			select {
 			case <-gone:
-				r.note("deserted")
+				r.note("waitUnused")
 				return true
 			case <-ctx.Done():
 				return false
@@ -86,17 +86,17 @@ func TestShutdown(t *testing.T) {
 		goes, stops time.Duration
 		want        []string
 	}{
-		{"no streams", 0, 0, 0, []string{"0s leave", "0s stop", "1ms finish", "1ms stopped"}},
-		{"streams", 3, 0, time.Millisecond, []string{"0s leave", "23s drain", "29s stop", "29.001s finish", "29.002s stopped"}},
+		{"no streams", 0, 0, 0, []string{"0s markNotServing", "0s stop", "1ms finish", "1ms stopped"}},
+		{"streams", 3, 0, time.Millisecond, []string{"0s markNotServing", "23s drain", "29s stop", "29.001s finish", "29.002s stopped"}},
 		{"all go while it drains", 3, 25 * time.Second, time.Millisecond,
-			[]string{"0s leave", "23s drain", "26s deserted", "26s stop", "26.001s finish", "26.002s stopped"}},
+			[]string{"0s markNotServing", "23s drain", "26s waitUnused", "26s stop", "26.001s finish", "26.002s stopped"}},
 		{"all go before that", 3, 7 * time.Second, time.Millisecond,
-			[]string{"0s leave", "8s deserted", "8s stop", "8.001s finish", "8.002s stopped"}},
+			[]string{"0s markNotServing", "8s waitUnused", "8s stop", "8.001s finish", "8.002s stopped"}},
 		{"the last goes too late", 3, 28500 * time.Millisecond, time.Millisecond,
-			[]string{"0s leave", "23s drain", "29s stop", "29.001s finish", "29.002s stopped"}},
-		{"other calls", 0, 0, 200 * time.Millisecond, []string{"0s leave", "0s stop", "1ms finish", "201ms stopped"}},
-		{"calls that do not end", 0, 0, time.Hour, []string{"0s leave", "0s stop", "1ms finish", "300ms abort", "300ms stopped"}},
-		{"nothing ends", 1, 0, time.Hour, []string{"0s leave", "23s drain", "29s stop", "29.001s finish", "29.3s abort", "29.3s stopped"}},
+			[]string{"0s markNotServing", "23s drain", "29s stop", "29.001s finish", "29.002s stopped"}},
+		{"other calls", 0, 0, 200 * time.Millisecond, []string{"0s markNotServing", "0s stop", "1ms finish", "201ms stopped"}},
+		{"calls that do not end", 0, 0, time.Hour, []string{"0s markNotServing", "0s stop", "1ms finish", "300ms abort", "300ms stopped"}},
+		{"nothing ends", 1, 0, time.Hour, []string{"0s markNotServing", "23s drain", "29s stop", "29.001s finish", "29.3s abort", "29.3s stopped"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -116,8 +116,8 @@ func TestShutdown(t *testing.T) {
 // closed, and with both flags 0 it waits for nothing.
 func TestShutdownAtOnce(t *testing.T) {
 	for delay, want := range map[time.Duration][]string{
-		0:               {"0s leave", "0s stop", "1ms finish", "251ms stopped"},
-		3 * time.Second: {"0s leave", "3s stop", "3.001s finish", "3.251s stopped"},
+		0:               {"0s markNotServing", "0s stop", "1ms finish", "251ms stopped"},
+		3 * time.Second: {"0s markNotServing", "3s stop", "3.001s finish", "3.251s stopped"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRecord(3)
