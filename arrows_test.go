@@ -72,7 +72,7 @@ func TestImportsOfWire(t *testing.T) {
 	}
 }
 
-// covers tells whether a package is the one of that name or, with "/..." at its
+// covers reports whether a package is the one of that name or, with "/..." at its
 // end, one of those from it on down.
 func covers(pattern, pkg string) bool {
 	name, below := strings.CutSuffix(pattern, "/...")

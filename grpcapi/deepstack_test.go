@@ -52,8 +52,7 @@ func TestWaitingTakesNoGoroutine(t *testing.T) {
 }
 
 // TestStreamsKeepSmallStacks: an open stream's goroutine has a stack of 4 KiB, also
-// after it has been told of changes, each of which another stream is the first to
-// be told of.
+// after it has been sent updates, each of which another stream is the first to send.
 func TestStreamsKeepSmallStacks(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector takes room on stacks; make unit runs this package without it too")
@@ -85,7 +84,7 @@ func TestStreamsKeepSmallStacks(t *testing.T) {
 					}
 				}
 			}
-			if each := (stacks() - before) / 10_000; each > 5500 { // some have been the first to be told
+			if each := (stacks() - before) / 10_000; each > 5500 { // some have been the first to send
 				t.Errorf("a stream takes %d bytes of stack", each)
 			}
 		})

@@ -20,7 +20,7 @@ const maxRequest = 64 << 10
 
 // GRPC returns a gRPC server with the Destination service, health and
 // reflection. extra comes last and wins; its interceptors run inside of ours.
-// Health says SERVING until MarkNotServing or Finish.
+// Health reports SERVING until MarkNotServing or Finish.
 func (s *Server) GRPC(extra ...grpc.ServerOption) *grpc.Server {
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(wire.NewCodec()),

@@ -18,7 +18,7 @@ type watchdog struct {
 	armed atomic.Bool  // the timer is running
 }
 
-// begin says that a send begins now. It belongs to the stream's goroutine, as
+// begin notes that a send begins now. It belongs to the stream's goroutine, as
 // does done.
 func (w *watchdog) begin(now time.Time) {
 	w.since.Store(max(1, int64(now.Sub(w.epoch))))
@@ -31,7 +31,7 @@ func (w *watchdog) begin(now time.Time) {
 	w.timer.Reset(w.limit)
 }
 
-// done says that the send is over.
+// done notes that the send is over.
 func (w *watchdog) done() { w.since.Store(0) }
 
 func (w *watchdog) fire() {
