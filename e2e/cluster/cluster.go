@@ -48,12 +48,12 @@ type Cluster struct {
 	rest *rest.Config
 
 	mu     sync.Mutex
-	proc   *process // the last process started; it may have ended
+	proc   *program.Process // the last process started; it may have ended
 	closed bool
 }
 
-// Start runs a cluster and returns once its API server says that it is ready
-// and the CRDs are served. ctx bounds the wait only; the cluster runs until
+// Start runs a cluster and returns once its API server is ready and the CRDs are
+// served. ctx bounds the wait only; the cluster runs until
 // Close or the end of this process.
 func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	if err := cfg.validate(); err != nil {
@@ -127,7 +127,7 @@ func (c *Cluster) REST() *rest.Config { return rest.CopyConfig(c.rest) }
 func (c *Cluster) Running() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.proc != nil && c.proc.running()
+	return c.proc != nil && c.proc.Running()
 }
 
 // Kill ends the cluster's process without warning and waits until it is gone.
@@ -142,7 +142,7 @@ func (c *Cluster) kill() error {
 	if c.proc == nil {
 		return nil
 	}
-	if err := c.proc.kill(); err != nil {
+	if err := c.proc.Kill(); err != nil {
 		return fmt.Errorf("cluster %s: %w", c.cfg.Name, err)
 	}
 	return nil
@@ -167,11 +167,11 @@ func (c *Cluster) Resume() error { return c.signal(syscall.SIGCONT) }
 func (c *Cluster) signal(sig os.Signal) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.proc == nil || !c.proc.running() {
+	if c.proc == nil || !c.proc.Running() {
 		return fmt.Errorf("cluster %s: is not running", c.cfg.Name)
 	}
-	if err := c.proc.cmd.Process.Signal(sig); err != nil {
-		return fmt.Errorf("cluster %s: %v: %w", c.cfg.Name, sig, err)
+	if err := c.proc.Signal(sig); err != nil {
+		return fmt.Errorf("cluster %s: %w", c.cfg.Name, err)
 	}
 	return nil
 }
@@ -184,45 +184,63 @@ func (c *Cluster) Close() error {
 	return c.kill()
 }
 
-// launch starts the process and waits until it says that it is ready.
+// launch starts the process and waits until it announces that it is ready.
 func (c *Cluster) launch(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	c.mu.Lock()
-	if c.closed {
-		c.mu.Unlock()
-		return fmt.Errorf("cluster %s: is closed", c.cfg.Name)
-	}
-	proc, err := spawn(c.cfg)
-	c.proc = proc
-	c.mu.Unlock()
+	proc, err := c.spawn()
 	if err != nil {
 		return fmt.Errorf("cluster %s: %w", c.cfg.Name, err)
 	}
-	select {
-	case <-proc.ready:
-		return nil
-	case <-proc.exited:
-		return fmt.Errorf("cluster %s: ended before it was ready: %w%s", c.cfg.Name, proc.err, c.logTail())
-	case <-ctx.Done():
-		return errors.Join(fmt.Errorf("cluster %s: was not ready in time: %w%s", c.cfg.Name, ctx.Err(), c.logTail()), c.Kill())
+	if _, err := proc.AwaitLine(ctx); err != nil {
+		return errors.Join(fmt.Errorf("cluster %s: %w%s", c.cfg.Name, err, c.logTail()), c.Kill())
 	}
+	return nil
 }
 
-// logTail returns the last lines of the log for an error message, if the log
-// is a file of ours.
+// spawn starts the process and returns once it exists.
+func (c *Cluster) spawn() (*program.Process, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, errors.New("is closed")
+	}
+	args := []string{"serve", "--name", c.cfg.Name, "--dir", c.cfg.Dir, "--until-eof"}
+	if c.cfg.Controllers != nil {
+		args = append(args, "--controllers", strings.Join(c.cfg.Controllers, ","))
+	}
+	output := c.cfg.Output
+	if output == nil {
+		if err := os.MkdirAll(c.cfg.Dir, 0o700); err != nil {
+			return nil, err
+		}
+		log, err := os.OpenFile(c.logPath(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		defer log.Close() // the process has its own
+		output = log
+	}
+	proc, err := program.Start(program.Config{Path: c.cfg.Binary, Args: args, Output: output, Announces: true})
+	if err != nil {
+		return nil, err
+	}
+	c.proc = proc
+	return proc, nil
+}
+
+func (c *Cluster) logPath() string { return filepath.Join(c.cfg.Dir, "log") }
+
+// logTail returns the end of the log for an error message, if the log is a file of ours.
 func (c *Cluster) logTail() string {
-	const lines = 15
 	if c.cfg.Output != nil {
 		return ""
 	}
-	path := logPath(c.cfg.Dir)
-	text, err := os.ReadFile(path)
+	text, err := os.ReadFile(c.logPath())
 	if err != nil || len(text) == 0 {
 		return ""
 	}
-	all := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return fmt.Sprintf("\n%s ends with:\n%s", path, strings.Join(all[max(0, len(all)-lines):], "\n"))
+	return fmt.Sprintf("\n%s ends with:\n%s", c.logPath(), program.LastLines(string(text), 15))
 }
 
 // restConfig reads a kubeconfig for clients that are not slowed down.

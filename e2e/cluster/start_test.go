@@ -1,12 +1,10 @@
 package cluster_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -24,7 +22,7 @@ import (
 )
 
 // starterEnv makes the test binary start a cluster in the folder it names,
-// pause it, say so and hang.
+// pause it, print that and hang.
 const starterEnv = "CLUSTER_TEST_STARTER"
 
 func TestMain(m *testing.M) {
@@ -54,22 +52,16 @@ func TestEndsWithItsStarter(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), starterEnv+"="+dir, program.Controlplane.Env+"="+binary)
-	out, err := cmd.StdoutPipe()
+	p, err := program.Start(program.Config{Path: os.Args[0], Env: []string{starterEnv + "=" + dir, program.Controlplane.Env + "=" + binary}, Announces: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	said, err := bufio.NewReader(out).ReadString('\n')
-	if killErr := cmd.Process.Kill(); killErr != nil {
+	line, err := p.AwaitLine(t.Context())
+	if killErr := p.Kill(); killErr != nil {
 		t.Error(killErr)
 	}
-	_ = cmd.Wait() // "signal: killed"
-	if said != "started\n" {
-		t.Fatalf("the starter said %q, %v", said, err)
+	if line != "started" {
+		t.Fatalf("the starter printed %q, %v", line, err)
 	}
 	pid := pidOf(t, dir)
 	eventually(t, "the cluster ends", func() error {

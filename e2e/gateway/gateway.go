@@ -29,7 +29,7 @@ type Config struct {
 	Binary     string    // the isthmus command; empty: program.Isthmus
 	Kubeconfig string    // of the cluster that the gateway is local to
 	Args       []string  // flags after those of BaseArgs
-	Hostname   string    // by which it is told from others; empty: isthmus-0
+	Hostname   string    // identifies it among replicas; empty: isthmus-0
 	Output     io.Writer // gets the log as well; nil: nothing does
 }
 
@@ -52,13 +52,13 @@ func BaseArgs() []string {
 type Gateway struct {
 	cfg         Config
 	grpc, admin *port.Port // reserved until Stop, since a gateway listens only while it is ready
-	log         *tail
+	log         *program.Tail
 
 	life sync.Mutex // held while the process is started or stopped
 
 	mu   sync.Mutex
 	args []string // of the last start, beyond those of cfg
-	proc *process
+	proc *program.Process
 }
 
 // Start runs a gateway on free ports of 127.0.0.1 and returns when it is ready. ctx bounds the wait only: the gateway
@@ -80,7 +80,7 @@ func Start(ctx context.Context, cfg Config) (*Gateway, error) {
 	if err != nil {
 		return nil, errors.Join(err, grpc.Release())
 	}
-	g := &Gateway{cfg: cfg, grpc: grpc, admin: admin, log: &tail{to: cfg.Output}}
+	g := &Gateway{cfg: cfg, grpc: grpc, admin: admin, log: &program.Tail{To: cfg.Output}}
 	if err := g.launch(ctx, nil); err != nil {
 		return nil, errors.Join(err, g.Stop())
 	}
@@ -104,7 +104,7 @@ func (g *Gateway) Args() []string {
 }
 
 // Log returns the last lines of the log, of all runs of the gateway.
-func (g *Gateway) Log(lines int) string { return g.log.lines(lines) }
+func (g *Gateway) Log(lines int) string { return g.log.Lines(lines) }
 
 // Check returns an error when the gateway has exited or does not accept connections any more.
 func (g *Gateway) Check(ctx context.Context) error {
@@ -114,12 +114,10 @@ func (g *Gateway) Check(ctx context.Context) error {
 	if proc == nil {
 		return errors.New("the gateway is stopped")
 	}
-	select {
-	case <-proc.exited:
-		return fmt.Errorf("the gateway has exited: %w", proc.err)
-	default:
-		return Accepts(ctx, g.Addr())
+	if !proc.Running() {
+		return fmt.Errorf("the gateway has exited: %w", proc.Err())
 	}
+	return Accepts(ctx, g.Addr())
 }
 
 // Pid returns the process id of the gateway, 0 while it is stopped.
@@ -129,7 +127,7 @@ func (g *Gateway) Pid() int {
 	if g.proc == nil {
 		return 0
 	}
-	return g.proc.cmd.Process.Pid
+	return g.proc.Pid()
 }
 
 // Restart stops the gateway and starts it again at the same addresses, with these flags after those of its Config.
@@ -158,7 +156,10 @@ func (g *Gateway) end() error {
 	if proc == nil {
 		return nil
 	}
-	return proc.stop()
+	if err := proc.Stop(StopLimit); err != nil {
+		return fmt.Errorf("stop the gateway: %w", err)
+	}
+	return nil
 }
 
 // Exited returns a channel that is closed when the process that runs now has ended; nil: it is stopped.
@@ -168,7 +169,7 @@ func (g *Gateway) Exited() <-chan struct{} {
 	if g.proc == nil {
 		return nil
 	}
-	return g.proc.exited
+	return g.proc.Exited()
 }
 
 // Signal sends a signal to the gateway.
@@ -178,8 +179,8 @@ func (g *Gateway) Signal(sig syscall.Signal) error {
 	if g.proc == nil {
 		return errors.New("the gateway is stopped")
 	}
-	if err := g.proc.cmd.Process.Signal(sig); err != nil {
-		return fmt.Errorf("gateway: %v: %w", sig, err)
+	if err := g.proc.Signal(sig); err != nil {
+		return fmt.Errorf("gateway: %w", err)
 	}
 	return nil
 }
@@ -191,42 +192,28 @@ func (g *Gateway) launch(ctx context.Context, more []string) error {
 	args := slices.Concat([]string{"gateway",
 		"-addr=" + g.Addr(), "-metrics-addr=" + g.MetricsAddr(), "-kubeconfig=" + g.cfg.Kubeconfig,
 	}, BaseArgs(), g.cfg.Args, more)
-	proc, err := spawn(g.cfg, args, g.log)
+	proc, err := program.Start(program.Config{
+		Path: g.cfg.Binary, Args: args, Env: []string{"HOSTNAME=" + g.cfg.Hostname}, Output: g.log,
+	})
 	if err != nil {
 		return fmt.Errorf("start the gateway: %w", err)
 	}
 	g.mu.Lock()
 	g.proc, g.args = proc, slices.Clone(more)
 	g.mu.Unlock()
-	if err := g.await(ctx, proc); err != nil {
-		return fmt.Errorf("%w\nits log ends with:\n%s", err, g.Log(20))
+	ctx, cancel := context.WithTimeout(ctx, ReadyLimit)
+	defer cancel()
+	err = proc.Await(ctx, func(ctx context.Context) error {
+		return errors.Join(ready(ctx, g.MetricsAddr()), Accepts(ctx, g.Addr()))
+	})
+	if err != nil {
+		return fmt.Errorf("the gateway %w\nits log ends with:\n%s", err, g.Log(20))
 	}
 	return nil
 }
 
-// await returns when the gateway says that it is ready and accepts gRPC connections.
-func (g *Gateway) await(ctx context.Context, proc *process) error {
-	ctx, cancel := context.WithTimeout(ctx, ReadyLimit)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		last := errors.Join(ready(ctx, g.MetricsAddr()), Accepts(ctx, g.Addr()))
-		if last == nil {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-proc.exited:
-			return fmt.Errorf("the gateway ended before it was ready: %w", proc.err)
-		case <-ctx.Done():
-			return fmt.Errorf("the gateway was not ready in time: %w: %w", ctx.Err(), last)
-		}
-	}
-}
-
-// ready returns an error when the gateway does not say that it is ready. It keeps no connections: a gateway that has been
-// restarted must not be asked by an old one.
+// ready returns an error unless /ready answers with 200. It keeps no connections: a gateway that has been restarted must
+// not be asked by an old one.
 func ready(ctx context.Context, addr string) error {
 	admin := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/ready", nil)
@@ -239,7 +226,7 @@ func ready(ctx context.Context, addr string) error {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("/ready says %s", resp.Status)
+		return fmt.Errorf("/ready: %s", resp.Status)
 	}
 	return nil
 }

@@ -1,6 +1,3 @@
-// Package program finds the repository's commands for tests: ready-made ones
-// that the environment names, or else those in the repository's bin folder, which
-// it brings up to date first.
 package program
 
 import (

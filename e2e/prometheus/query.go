@@ -50,7 +50,7 @@ func (s *Server) Query(ctx context.Context, expression string) ([]Sample, error)
 
 // get asks for a path; into, if not nil, gets the JSON answer.
 func (s *Server) get(ctx context.Context, path string, into any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.addr+path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.port.Addr()+path, nil)
 	if err != nil {
 		return err
 	}

@@ -1,21 +1,16 @@
 package prometheus
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
-	"sync"
-	"syscall"
 	"time"
 
+	"isthmus/e2e/port"
 	"isthmus/e2e/program"
 )
 
@@ -29,18 +24,18 @@ type Config struct {
 // startLimit is how long a server may take until it is ready.
 const startLimit = 2 * time.Minute
 
-// Server is a running Prometheus. Its methods may be called from several
-// goroutines.
+// Ports of servers. Those of gateways lie above.
+const firstPort, lastPort = 9100, 9999
+
+// Server is a running Prometheus. Its methods may be called from several goroutines.
 type Server struct {
-	addr   string
+	port   *port.Port
 	client *http.Client
-	cmd    *exec.Cmd
-	output output
-	exited chan struct{} // closed when the process has been reaped
+	proc   *program.Process
 }
 
-// Start runs a server and returns when it is ready. ctx bounds the wait only: the
-// server runs until Stop or the end of this process.
+// Start runs a server and returns when it is ready. ctx bounds the wait only: the server runs until Stop or the end of this
+// process.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	binary, err := program.Prometheus.Path(ctx)
 	if err != nil {
@@ -50,30 +45,23 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	reserved, err := port.Reserve(firstPort, lastPort)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{
-		addr:   l.Addr().String(),
-		client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second},
-		exited: make(chan struct{}),
+	s := &Server{port: reserved, client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}}
+	var log program.Tail
+	s.proc, err = program.Start(program.Config{Path: binary, Output: &log, Args: []string{
+		"--config.file=" + config, "--storage.tsdb.path=" + filepath.Join(cfg.Dir, "data"),
+		"--web.listen-address=" + reserved.Addr(), "--log.level=warn",
+	}})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start prometheus: %w", err), reserved.Release())
 	}
-	if err := l.Close(); err != nil {
-		return nil, err
-	}
-	s.cmd = exec.Command(binary, "--config.file="+config, "--storage.tsdb.path="+filepath.Join(cfg.Dir, "data"),
-		"--web.listen-address="+s.addr, "--log.level=warn")
-	s.cmd.Stdout, s.cmd.Stderr = &s.output, &s.output
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for the starter to act on
-	dieWithParent(s.cmd.SysProcAttr)
-	started := make(chan error)
-	go s.run(started)
-	if err := <-started; err != nil {
-		return nil, fmt.Errorf("start prometheus: %w", err)
-	}
-	if err := s.await(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("prometheus: %w\n%s", err, s.output.String()), s.Stop())
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	if err := s.proc.Await(ctx, func(ctx context.Context) error { return s.get(ctx, "/-/ready", nil) }); err != nil {
+		return nil, errors.Join(fmt.Errorf("prometheus %w\n%s", err, log.Lines(20)), s.Stop())
 	}
 	return s, nil
 }
@@ -97,62 +85,5 @@ func (c *Config) write() (path string, err error) {
 	return path, os.WriteFile(path, text, 0o600)
 }
 
-// run starts the process and reaps it. It keeps its thread for as long, because to
-// Linux the parent that a child dies with is a thread.
-func (s *Server) run(started chan<- error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	err := s.cmd.Start()
-	started <- err
-	if err == nil {
-		_ = s.cmd.Wait() // whose error says that it was killed
-		close(s.exited)
-	}
-}
-
-func (s *Server) await(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
-	defer cancel()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := s.get(ctx, "/-/ready", nil)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-s.exited:
-			return fmt.Errorf("ended before it was ready: %w", err)
-		case <-ctx.Done():
-			return fmt.Errorf("not ready: %w", err)
-		}
-	}
-}
-
 // Stop ends the server. There is nothing to keep.
-func (s *Server) Stop() error {
-	if err := s.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("stop prometheus: %w", err)
-	}
-	<-s.exited
-	return nil
-}
-
-// output is what a process has written.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
+func (s *Server) Stop() error { return errors.Join(s.proc.Kill(), s.port.Release()) }

@@ -8,11 +8,10 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
-	"sync"
-	"syscall"
+
+	"isthmus/e2e/program"
 )
 
 // Serve runs a server of a recording on a free port of 127.0.0.1. It writes its address to out as the first line, takes
@@ -53,58 +52,35 @@ func Serve(recording string, in io.Reader, out io.Writer) (err error) {
 
 // Process is a floor run as a process of its own.
 type Process struct {
-	cmd  *exec.Cmd
+	proc *program.Process
 	addr string
-
-	mu    sync.Mutex
-	stdin io.WriteCloser
 }
 
 // Start runs a command that calls Serve with its standard input and output. The process ends with this one at the
 // latest.
 func Start(ctx context.Context, command ...string) (*Process, error) {
-	p := &Process{cmd: exec.Command(command[0], command[1:]...)}
-	p.cmd.Stderr = os.Stderr
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for the starter to act on
-	var err error
-	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	stdout, err := p.cmd.StdoutPipe()
+	p, err := program.Start(program.Config{Path: command[0], Args: command[1:], Output: os.Stderr, Announces: true})
 	if err != nil {
-		return nil, err
-	}
-	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the floor: %w", err)
 	}
-	kill := context.AfterFunc(ctx, func() { _ = p.cmd.Process.Kill() }) // and then there is no line
-	line, err := bufio.NewReader(stdout).ReadString('\n')
-	kill()
+	addr, err := p.AwaitLine(ctx)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("the floor does not say its address: %w", err), ctx.Err(), p.Stop())
+		return nil, errors.Join(fmt.Errorf("the floor %w", err), p.Kill())
 	}
-	p.addr = strings.TrimSpace(line)
-	return p, nil
+	return &Process{proc: p, addr: addr}, nil
 }
 
 // Addr returns the server's address.
 func (p *Process) Addr() string { return p.addr }
 
 // Pid returns the process's id.
-func (p *Process) Pid() int { return p.cmd.Process.Pid }
+func (p *Process) Pid() int { return p.proc.Pid() }
 
-// Step has all streams of an authority sent the step of that number.
+// Step sends the step of that number to all streams of an authority.
 func (p *Process) Step(authority string, number int) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, err := fmt.Fprintf(p.stdin, "%d %s\n", number, authority)
+	_, err := fmt.Fprintf(p.proc, "%d %s\n", number, authority)
 	return err
 }
 
-// Stop ends the process.
-func (p *Process) Stop() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	err := p.stdin.Close()
-	return errors.Join(err, p.cmd.Wait())
-}
+// Stop ends the process, and returns its error if it has failed.
+func (p *Process) Stop() error { return p.proc.Close() }

@@ -7,12 +7,13 @@ import (
 	"errors"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"isthmus/e2e/program"
 )
 
 // holdEnv makes the test binary hold the lock of a folder until its standard
@@ -33,30 +34,19 @@ func TestMain(m *testing.M) {
 }
 
 // hold starts a process that holds the folder's lock and returns it with what
-// it said.
-func hold(t *testing.T, dir Dir) (*exec.Cmd, string) {
+// it printed.
+func hold(t *testing.T, dir Dir) (*program.Process, string) {
 	t.Helper()
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), holdEnv+"="+string(dir))
-	if _, err := cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
+	p, err := program.Start(program.Config{Path: os.Args[0], Env: []string{holdEnv + "=" + string(dir)}, Announces: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	said, err := bufio.NewReader(out).ReadString('\n')
+	t.Cleanup(func() { _ = p.Kill() })
+	line, err := p.AwaitLine(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return cmd, said
+	return p, line
 }
 
 func TestProcess(t *testing.T) {
@@ -64,24 +54,24 @@ func TestProcess(t *testing.T) {
 	if _, err := dir.Process(); !errors.Is(err, ErrNotRunning) {
 		t.Fatalf("without a folder: %v", err)
 	}
-	first, said := hold(t, dir)
-	if said != "held\n" {
-		t.Fatalf("first process: %s", said)
+	first, line := hold(t, dir)
+	if line != "held" {
+		t.Fatalf("first process: %s", line)
 	}
 	proc, err := dir.Process()
-	if err != nil || proc.Pid != first.Process.Pid {
-		t.Fatalf("got process %v, %v; want %d", proc, err, first.Process.Pid)
+	if err != nil || proc.Pid != first.Pid() {
+		t.Fatalf("got process %v, %v; want %d", proc, err, first.Pid())
 	}
-	if _, said := hold(t, dir); said != string(dir)+" is being served by another process\n" {
-		t.Fatalf("second process: %s", said)
+	if _, line := hold(t, dir); line != string(dir)+" is being served by another process" {
+		t.Fatalf("second process: %s", line)
 	}
-	if proc, err := dir.Process(); err != nil || proc.Pid != first.Process.Pid {
+	if proc, err := dir.Process(); err != nil || proc.Pid != first.Pid() {
 		t.Fatalf("after a second process has tried: %v, %v", proc, err)
 	}
 	if err := proc.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = first.Wait()
+	<-first.Exited()
 	// The number in the file now is stale, and could be anybody's.
 	if err := os.WriteFile(dir.pidFile(), []byte("1\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -1,8 +1,0 @@
-//go:build !linux
-
-package prometheus
-
-import "syscall"
-
-// dieWithParent does nothing: only Linux has a way.
-func dieWithParent(*syscall.SysProcAttr) {}
