@@ -69,6 +69,7 @@ lint: progress ## gofmt, vet, staticcheck, in both modules
 
 generate: ## write generated code anew
 	go generate ./...
+	cd e2e && go generate ./...
 
 bench: tools ## what the gateway costs beside a bare gRPC server (BENCH=REGEX: only these; ADDR=, PID=: another server)
 	@$(BIN)/bench -run '$(BENCH)' $(if $(ADDR)$(PID),-addr '$(ADDR)' -pid '$(PID)')

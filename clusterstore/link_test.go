@@ -48,6 +48,7 @@ func TestLinkedAtStart(t *testing.T) {
 	}, secret("a", "east", "t1", 0), secret("b", "north", "t1", 0))
 }
 
+// Behaviours: S-01.
 func TestRemoved(t *testing.T) {
 	inBubble(t, func(e *env) {
 		east := e.sync(1)
@@ -82,6 +83,7 @@ func TestRemovedRightAfter(t *testing.T) {
 	}, secret("s", "east", "t1", 0))
 }
 
+// Behaviours: S-03.
 func TestRejected(t *testing.T) {
 	noLabel, local, empty := secret("a", "", "t", 0), secret("b", "local", "t", 0), secret("c", "", "t", 0)
 	delete(noLabel.Labels, clusterNameLabel)

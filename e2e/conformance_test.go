@@ -138,21 +138,11 @@ func TestCaseAddresses(t *testing.T) {
 	}
 }
 
-// TestCaseFiles checks all cases without running them: they can be read, and the list of cases names them with what they
-// say of themselves.
+// TestCaseFiles: all cases can be read.
 func TestCaseFiles(t *testing.T) {
-	readme, err := os.ReadFile(filepath.Join("testdata", "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, file := range caseFiles(t, "*") {
-		c, err := scenario.Load(file)
-		if err != nil {
+		if _, err := scenario.Load(file); err != nil {
 			t.Error(err)
-			continue
-		}
-		if row := fmt.Sprintf("| `%s` | %s |\n", c.Name, c.About); !strings.Contains(string(readme), row) {
-			t.Errorf("testdata/README.md has no row %s", row)
 		}
 	}
 }

@@ -23,6 +23,8 @@ import (
 //	key SERVICE [zone=] [node=]
 //	unserved
 //	watched
+//
+// Behaviours: E-22, C-10, C-11.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/table", func(t *testing.T, path string) {
 		w := newWorld(Options{IPv6: strings.Contains(path, "ipv6")})

@@ -8,6 +8,8 @@ import (
 
 // TestShared uses a table from many goroutines at once: each published set must be
 // consistent in itself, and the last one must be the newest.
+//
+// Behaviours: X-22.
 func TestShared(t *testing.T) {
 	w := newWorld(Options{})
 	w.table.opts.Report = nil

@@ -16,6 +16,7 @@ import (
 // longest is a name that is as long as those of Services and namespaces may be.
 var longest = strings.Repeat("x", 63)
 
+// Behaviours: G-01.
 func TestParseAuthority(t *testing.T) {
 	shopWeb := federation.ServiceID{Namespace: "shop", Name: "web"}
 	good := map[string]target{

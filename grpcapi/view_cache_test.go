@@ -245,6 +245,8 @@ func TestLateExpiry(t *testing.T) {
 
 // TestViewsUnderLoad opens, uses and ends streams of few views from many
 // goroutines, while the table changes.
+//
+// Behaviours: X-22.
 func TestViewsUnderLoad(t *testing.T) {
 	w := newWorld(t, Options{Pace: -1, Linger: time.Millisecond, IdleViews: 2})
 	w.offer("", pods("10.0.0.1:80")...)

@@ -131,6 +131,8 @@ func TestLost(t *testing.T) {
 // TestChangedMeanwhile: changes while the API could not be reached are found, also where
 // a watch from the last version would miss them, as after a restored backup, or with
 // these fakes.
+//
+// Behaviours: E-24, E-26, E-28, E-31.
 func TestChangedMeanwhile(t *testing.T) {
 	for name, err := range map[string]error{"refused": errRefused, "silent": errTimeout} {
 		t.Run(name, func(t *testing.T) {

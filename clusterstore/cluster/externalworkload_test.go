@@ -104,6 +104,8 @@ func TestWorkloadFacts(t *testing.T) {
 // TestWorkloadLife: an ExternalWorkload comes late, is edited, deleted and created again
 // while one reader reads; and it is not mixed up with a Pod whose name looks like its
 // key.
+//
+// Behaviours: E-20.
 func TestWorkloadLife(t *testing.T) {
 	w := newWorld(t, nil)
 	w.put(aService("web", "http=80"), aPod("v"), aSlice("s", "web", "http=8080", "10.0.0.1 ew=v", "10.0.0.2 pod=v", "10.0.0.3 ew=v unready"))

@@ -151,6 +151,8 @@ func TestNoIdentityWithoutTrustDomain(t *testing.T) {
 }
 
 // TestOwners: the owner in a Pod's labels.
+//
+// Behaviours: K-01, K-02, K-03, K-04, K-05, K-06, K-07.
 func TestOwners(t *testing.T) {
 	for _, x := range []struct {
 		name   string

@@ -13,6 +13,8 @@ import (
 )
 
 // TestAddresses: which addresses are offered, at which port.
+//
+// Behaviours: E-02, E-03, E-12, E-17, E-18, E-21.
 func TestAddresses(t *testing.T) {
 	web := aService("web", "http=80", "=81", "admin=90")
 	byOwner := aSlice("s", "", "http=8080", "10.0.0.1")
@@ -83,6 +85,8 @@ func TestAddresses(t *testing.T) {
 }
 
 // TestEndpoints: the same for the older Endpoints objects.
+//
+// Behaviours: E-01, E-04, E-09, E-23.
 func TestEndpoints(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Rules.EndpointSlices = false })
 	o := &coreEndpoints{ObjectMeta: inNS("web"), Subsets: []coreEndpointSubset{{
@@ -145,6 +149,8 @@ func TestServiceStates(t *testing.T) {
 }
 
 // TestGateway: addresses of a gateway to another cluster.
+//
+// Behaviours: M-02, M-03.
 func TestGateway(t *testing.T) {
 	for _, x := range []struct {
 		name, cluster, identity, remote string

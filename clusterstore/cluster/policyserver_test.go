@@ -177,6 +177,8 @@ func TestServersLive(t *testing.T) {
 
 // TestServersOfTheirNamespace: a slice may have Pods of several namespaces. Each has the
 // identity of its own namespace, and the Servers of that apply to it.
+//
+// Behaviours: E-10.
 func TestServersOfTheirNamespace(t *testing.T) {
 	w := newWorld(t, nil)
 	l := aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 pod=p", "10.0.0.3 pod=p")

@@ -6,6 +6,7 @@ import (
 	"testing"
 )
 
+// Behaviours: U-01, U-02, U-03.
 func TestParsePorts(t *testing.T) {
 	named := map[string]uint16{"http": 8080, "123-456": 9, "80": 81}
 	for _, x := range []struct {
@@ -116,6 +117,7 @@ func FuzzListenPort(f *testing.F) {
 	})
 }
 
+// Behaviours.
 func TestListenPort(t *testing.T) {
 	for addr, want := range map[string]uint16{
 		"0.0.0.0:4143": 4143, "[::]:4143": 4143, "[2001:db8::94]:8080": 8080, "127.0.0.1:1": 1,

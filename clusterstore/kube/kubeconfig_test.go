@@ -84,6 +84,7 @@ func TestReadKubeconfig(t *testing.T) {
 	}
 }
 
+// Behaviours: N-08.
 func TestRefuseKubeconfig(t *testing.T) {
 	cert, key := keyPair(t)
 	_, otherKey := keyPair(t)

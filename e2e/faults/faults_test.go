@@ -30,6 +30,8 @@ func chosen(list []fault) []fault {
 
 // TestFaults plays every fault, all at once but for those of an API server, which have one each while they last. The
 // others are on the way to an API server that stays well.
+//
+// Behaviours: N-04 (deleted-unseen), N-06 (servers-forbidden), N-07 (secret-removed-and-made-again-and-again).
 func TestFaults(t *testing.T) {
 	w := newWorld(t, nil, "east", "south")
 	free := make(chan *site, len(w.more))

@@ -21,6 +21,9 @@ type Case struct {
 	Feature string
 	Peer    string // why the expectation differs from what the reference does, if it does
 
+	EveryServer bool     // not only Isthmus has to pass it
+	Proves      []string // the IDs of behaviours
+
 	steps []step
 	needs map[string]bool // gateway, faults, slow: what it cannot be run without
 }
@@ -84,11 +87,20 @@ func (p *parser) header(script string) {
 			continue
 		}
 		comment = strings.TrimSpace(comment)
-		if feature, ok := strings.CutPrefix(comment, "feature:"); ok {
-			p.c.Feature = strings.TrimSpace(feature)
-		} else if peer, ok := strings.CutPrefix(comment, "peer:"); ok {
-			p.c.Peer = strings.TrimSpace(peer)
-		} else if p.c.About == "" {
+		key, value, _ := strings.Cut(comment, ":")
+		value = strings.TrimSpace(value)
+		switch {
+		case key == "feature":
+			p.c.Feature = value
+		case key == "peer":
+			p.c.Peer = value
+		case key == "proves":
+			p.c.Proves = strings.Fields(value)
+		case comment == "for: every server":
+			p.c.EveryServer = true
+		case key == "for":
+			p.errs = append(p.errs, fmt.Errorf("%s: %s: it can only be for every server", p.file, comment))
+		case p.c.About == "":
 			p.c.About = comment
 		}
 	}

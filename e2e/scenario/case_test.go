@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -8,6 +9,8 @@ import (
 func TestParseHeader(t *testing.T) {
 	c, err := Parse("dir/some-case.txtar", []byte(`# what it checks
 # feature: plain
+# for: every server
+# proves: A-1 B-2
 # peer: differs — because
 skip-unless faults
 settle 10ms # wait
@@ -20,7 +23,8 @@ settle 1ms
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Name != "some-case" || c.About != "what it checks" || c.Feature != "plain" || !strings.HasPrefix(c.Peer, "differs") {
+	if c.Name != "some-case" || c.About != "what it checks" || c.Feature != "plain" || !strings.HasPrefix(c.Peer, "differs") ||
+		!c.EveryServer || !slices.Equal(c.Proves, []string{"A-1", "B-2"}) {
 		t.Errorf("%+v", c)
 	}
 	if !c.needs["faults"] || !c.needs["gateway"] || c.needs["slow"] {
@@ -29,13 +33,14 @@ settle 1ms
 	if len(c.steps) != 1+3*2+1 {
 		t.Fatalf("%d steps", len(c.steps))
 	}
-	if s := c.steps[2]; s.pos != "dir/some-case.txtar:10" || s.text != "settle 1ms" {
+	if s := c.steps[2]; s.pos != "dir/some-case.txtar:12" || s.text != "settle 1ms" {
 		t.Errorf("step of a section: %+v", s)
 	}
 }
 
 func TestParseMistakes(t *testing.T) {
 	tests := []struct{ script, want string }{
+		{"# for: nobody", "c.txtar: for: nobody"},
 		{"nonsense", "c.txtar:1: nonsense: there is no such command"},
 		{"\nsettle x", "c.txtar:2: settle: \"x\" is no duration"},
 		{"settle -1s", "no duration"},

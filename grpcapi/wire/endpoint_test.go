@@ -44,6 +44,8 @@ func label(name, value string) string {
 
 // TestGolden compares whole messages with those of the reference. The
 // numbers are those of its own test cases.
+//
+// Behaviours: X-08.
 func TestGolden(t *testing.T) {
 	vm := &federation.Endpoint{
 		Addr: netip.MustParseAddrPort("200.1.1.1:80"), Kind: federation.Workload,

@@ -45,6 +45,8 @@ func encodeProfile(e *Encoder, p *federation.Profile) []byte {
 
 // TestGoldenServiceProfiles compares whole messages with those of the
 // reference. The numbers are those of its own test cases.
+//
+// Behaviours: SP-08.
 func TestGoldenServiceProfiles(t *testing.T) {
 	type M = federation.Match
 	method := func(name string) M { return M{Kind: federation.MatchMethod, Text: name} }

@@ -257,6 +257,8 @@ func TestPortsByName(t *testing.T) {
 
 // TestStayTogether: a port that changes leaves workloads in their slices, as far as
 // these are full.
+//
+// Behaviours: EW-36.
 func TestStayTogether(t *testing.T) {
 	for _, x := range []struct {
 		size, more int // of the slices; of workloads that come with the change

@@ -1,0 +1,172 @@
+package e2e
+
+import (
+	"flag"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"isthmus/e2e/scenario"
+)
+
+//go:generate go test -run ^TestIndex$ . -update
+
+var update = flag.Bool("update", false, "write testdata/README.md anew")
+
+// TestIndex: testdata/README.md lists all cases and, for each behaviour, what proves it. Both follow from the cases' first
+// lines and from the IDs of behaviours in Go tests; make generate writes them. Every behaviour has a proof.
+func TestIndex(t *testing.T) {
+	path := filepath.Join("testdata", "README.md")
+	text, err := os.ReadFile(path)
+	must(t, err)
+	index := newIndex(t, string(text))
+	index.addCases()
+	index.addTests()
+	index.checkRows()
+	if t.Failed() {
+		return
+	}
+	fresh := index.write()
+	if *update {
+		must(t, os.WriteFile(path, []byte(fresh), 0o644))
+	} else if fresh != string(text) {
+		t.Error("testdata/README.md does not follow from the cases and tests any more: run make generate")
+	}
+}
+
+// behaviour is a row of a table whose last column is generated: ID, what it is about, proofs.
+var behaviour = regexp.MustCompile(`(?m)^\| ([A-Z]+-\d\d) \| (.*) \|[^|\n]*\|$`)
+
+type index struct {
+	t      *testing.T
+	readme string
+	ids    []string            // of behaviours, in the order of their rows
+	cases  []*scenario.Case    // in the order of their names
+	proofs map[string][]string // by behaviour: cases, then Go tests
+}
+
+func newIndex(t *testing.T, readme string) *index {
+	x := &index{t: t, readme: readme, proofs: map[string][]string{}}
+	for _, row := range behaviour.FindAllStringSubmatch(readme, -1) {
+		x.ids = append(x.ids, row[1])
+	}
+	return x
+}
+
+func (x *index) prove(id, by string) {
+	if !slices.Contains(x.ids, id) {
+		x.t.Errorf("%s proves %s, which has no row in testdata/README.md", by, id)
+	}
+	if by = "`" + by + "`"; !slices.Contains(x.proofs[id], by) {
+		x.proofs[id] = append(x.proofs[id], by)
+	}
+}
+
+func (x *index) addCases() {
+	for _, file := range caseFiles(x.t, "cases") {
+		c, err := scenario.Load(file)
+		must(x.t, err)
+		x.cases = append(x.cases, c)
+		for _, id := range c.Proves {
+			x.prove(id, c.Name)
+		}
+	}
+}
+
+var (
+	// goTest is a test with its doc comment.
+	goTest = regexp.MustCompile(`(?ms)((?:^//[^\n]*\n)*)^func (Test\w+)\(t \*testing\.T\) \{\n.*?^\}`)
+	anyID  = regexp.MustCompile(`\b([A-Z]{1,2})-\d\d\b`)
+)
+
+// addTests finds the Go tests of both modules that have the ID of a behaviour in their doc comment or in their code, most
+// often in the name of a subtest.
+func (x *index) addTests() {
+	groups := map[string]bool{}
+	for _, id := range x.ids {
+		groups[group(id)] = true
+	}
+	must(x.t, filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		folder, err := filepath.Rel("..", filepath.Dir(path))
+		for _, test := range goTest.FindAllStringSubmatch(string(text), -1) {
+			for _, id := range anyID.FindAllString(test[0], -1) {
+				if groups[group(id)] {
+					x.prove(id, filepath.ToSlash(folder)+"."+test[2])
+				}
+			}
+		}
+		return err
+	}))
+}
+
+func group(id string) string { return id[:strings.Index(id, "-")] }
+
+// sizes of the groups of behaviours: of the peer's tests all are there, of the others these at least.
+var (
+	peerGroups = map[string]int{
+		"G": 11, "D": 6, "F": 4, "X": 23,
+		"P": 27, "T": 3, "I": 3, "EP": 1, "SP": 9, "FB": 7, "O": 6,
+		"E": 32, "M": 5, "C": 14, "S": 3, "W": 3, "R": 4, "K": 7, "U": 4, "V": 1,
+		"EW": 39,
+	}
+	ownGroups = map[string]int{"LG": 20, "LP": 20, "N": 8}
+)
+
+// checkRows: the behaviours of each group are numbered in order, all are there, and all have a proof.
+func (x *index) checkRows() {
+	count := map[string]int{}
+	for _, id := range x.ids {
+		g := group(id)
+		if count[g]++; id != fmt.Sprintf("%s-%02d", g, count[g]) {
+			x.t.Errorf("row %s is number %d of its group", id, count[g])
+		}
+		if len(x.proofs[id]) == 0 {
+			x.t.Errorf("nothing proves %s", id)
+		}
+	}
+	for g, n := range count {
+		if want, ok := peerGroups[g]; ok && n != want || !ok && n < max(1, ownGroups[g]) {
+			x.t.Errorf("group %s has %d rows", g, n)
+		}
+	}
+	if want := len(peerGroups) + len(ownGroups); len(count) != want {
+		x.t.Errorf("there are %d groups of behaviours, not %d: %v", len(count), want, slices.Sorted(maps.Keys(count)))
+	}
+}
+
+// write returns the README with what is generated.
+func (x *index) write() string {
+	text := behaviour.ReplaceAllStringFunc(x.readme, func(row string) string {
+		cell := behaviour.FindStringSubmatch(row)
+		return fmt.Sprintf("| %s | %s | %s |", cell[1], cell[2], strings.Join(x.proofs[cell[1]], ", "))
+	})
+	for heading, everyServer := range map[string]bool{"### For every server": true, "### For Isthmus": false} {
+		before, rest, found := strings.Cut(text, heading+"\n")
+		end := strings.Index(rest, "\n#")
+		if !found || end < 0 {
+			x.t.Fatalf("testdata/README.md has no section %q", heading)
+		}
+		intro, _, _ := strings.Cut(rest[:end], "\n| case |")
+		var list strings.Builder
+		for _, c := range x.cases {
+			if c.EveryServer == everyServer {
+				fmt.Fprintf(&list, "| `%s` | %s |\n", c.Name, c.About)
+			}
+		}
+		text = before + heading + "\n" + intro + "\n| case | what it checks |\n|---|---|\n" + list.String() + rest[end:]
+	}
+	return text
+}
