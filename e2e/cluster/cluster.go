@@ -22,7 +22,7 @@ import (
 // to three seconds on an idle machine, and minutes on one that is busy with others.
 const startLimit = 5 * time.Minute
 
-// Config says how to run one cluster.
+// Config is how to run one cluster.
 type Config struct {
 	Name        string    // the cluster's name, also that of its kubeconfig context
 	Dir         string    // its state; the same folder again is the same cluster
@@ -168,7 +168,7 @@ func (c *Cluster) signal(sig os.Signal) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.proc == nil || !c.proc.Running() {
-		return fmt.Errorf("cluster %s: is not running", c.cfg.Name)
+		return fmt.Errorf("cluster %s is not running", c.cfg.Name)
 	}
 	if err := c.proc.Signal(sig); err != nil {
 		return fmt.Errorf("cluster %s: %w", c.cfg.Name, err)

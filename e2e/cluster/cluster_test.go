@@ -156,7 +156,7 @@ func within(cidr, ip string) bool {
 	return err == nil && network.Contains(net.ParseIP(ip))
 }
 
-// checkRBAC acts as a ServiceAccount, which may do nothing until a role says so.
+// checkRBAC acts as a ServiceAccount, which may do nothing until a role allows it.
 func checkRBAC(t *testing.T, admin *rest.Config, client kubernetes.Interface) {
 	ctx := t.Context()
 	token, err := client.CoreV1().ServiceAccounts("shop").CreateToken(ctx, "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
@@ -204,7 +204,7 @@ func checkRestart(t *testing.T, west *cluster.Cluster, client kubernetes.Interfa
 		t.Fatal(err)
 	}
 	if west.Running() {
-		t.Error("it is said to run after a kill")
+		t.Error("Running after a kill")
 	}
 	if _, err := client.CoreV1().Pods("shop").Get(ctx, "web-1", metav1.GetOptions{}); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("reading from a killed cluster: %v", err)
@@ -247,7 +247,7 @@ func checkPause(t *testing.T, east *cluster.Cluster) {
 		t.Error("a paused cluster answered")
 	}
 	if !east.Running() {
-		t.Error("a paused cluster is said not to run")
+		t.Error("not Running while paused")
 	}
 	if err := east.Resume(); err != nil {
 		t.Fatal(err)

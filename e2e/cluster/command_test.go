@@ -30,7 +30,7 @@ func TestCommandLine(t *testing.T) {
 		t.Helper()
 		eventually(t, "the list", func() error {
 			if out := run("list"); !regexp.MustCompile(`(?m)^west +` + want + ` `).MatchString(out) {
-				return fmt.Errorf("it says %q; want west %s", out, want)
+				return fmt.Errorf("it prints %q; want west %s", out, want)
 			}
 			return nil
 		})
@@ -38,7 +38,7 @@ func TestCommandLine(t *testing.T) {
 	t.Cleanup(func() { _ = exec.Command(binary, "kill", "west", "--dir", root).Run() }) // if it fails before stop
 	kubeconfig := filepath.Join(root, "west", "kubeconfig")
 	if out := run("start", "west"); out != "west is ready: --kubeconfig "+kubeconfig+"\n" {
-		t.Errorf("start says %q", out)
+		t.Errorf("start prints %q", out)
 	}
 	listed(`ready +[0-9]+`)
 	pid := pidOf(t, filepath.Join(root, "west"))
@@ -47,7 +47,7 @@ func TestCommandLine(t *testing.T) {
 		t.Errorf("starting what runs has replaced process %d by %d", pid, again)
 	}
 	if out := run("list", "--paths", "west"); out != kubeconfig+"\n" {
-		t.Errorf("list --paths says %q", out)
+		t.Errorf("list --paths prints %q", out)
 	}
 	run("pause", "west")
 	listed(`paused or starting +[0-9]+`)

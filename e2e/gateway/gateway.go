@@ -24,7 +24,7 @@ const (
 	StopLimit = 3 * time.Second
 )
 
-// Config says what to run.
+// Config is what to run.
 type Config struct {
 	Binary     string    // the isthmus command; empty: program.Isthmus
 	Kubeconfig string    // of the cluster that the gateway is local to

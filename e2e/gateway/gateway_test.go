@@ -20,7 +20,7 @@ import (
 	"isthmus/e2e/program"
 )
 
-// With this variable set, the test's binary is a gateway that does what the variable says.
+// With this variable set, the test's binary is a gateway that behaves as the variable names it.
 const behaviour = "TEST_GATEWAY"
 
 func TestMain(m *testing.M) {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Config says what to run.
+// Config is what to run.
 type Config struct {
 	Path   string
 	Args   []string

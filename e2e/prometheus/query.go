@@ -61,7 +61,7 @@ func (s *Server) get(ctx context.Context, path string, into any) error {
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		var problem struct{ Error string }
-		_ = json.NewDecoder(resp.Body).Decode(&problem) // the status says it too
+		_ = json.NewDecoder(resp.Body).Decode(&problem) // the status alone will do
 		return fmt.Errorf("%s %s", resp.Status, problem.Error)
 	}
 	if into == nil {

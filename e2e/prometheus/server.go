@@ -14,7 +14,7 @@ import (
 	"isthmus/e2e/program"
 )
 
-// Config says what to scrape.
+// Config is what to scrape.
 type Config struct {
 	Dir     string              // for the configuration and the data; exists
 	Targets map[string][]string // HOST:PORTs by job

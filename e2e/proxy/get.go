@@ -19,7 +19,7 @@ const (
 	FirstRemove Fault = "a remove before any add: a proxy ignores it"
 	EmptyAdd    Fault = "an add without addresses: a proxy drops it"
 	LateFirst   Fault = "the first message came too late: a proxy has given up by then"
-	BadAddress  Fault = "an address that is none"
+	BadAddress  Fault = "an invalid address"
 	NoUpdate    Fault = "a message without an update"
 	TooDeep     Fault = "a message nested too deeply: a proxy cannot read it"
 )
@@ -67,7 +67,7 @@ type GetState struct {
 	endpoints     map[netip.AddrPort]Endpoint
 }
 
-// Open says that the stream was opened (again): the state stays until the first message that replaces it.
+// Open begins a new call: the state stays until the first message that replaces it.
 func (s *GetState) Open() { s.replaced = false }
 
 // Apply folds one message into the state and returns what was wrong with it.
@@ -121,13 +121,13 @@ func (s *GetState) remove(set *pb.AddrSet) (faults []Fault) {
 	return faults
 }
 
-// Exists says whether the service exists, once that is known.
+// Exists returns whether the service exists, once that is known.
 func (s *GetState) Exists() (exists, known bool) { return s.exists, s.known }
 
 // Len returns the number of endpoints.
 func (s *GetState) Len() int { return len(s.endpoints) }
 
-// Has says whether an address is among the endpoints.
+// Has reports whether an address is among the endpoints.
 func (s *GetState) Has(addr netip.AddrPort) bool {
 	_, ok := s.endpoints[addr]
 	return ok

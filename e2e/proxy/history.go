@@ -19,7 +19,7 @@ type Message struct {
 	Faults []Fault
 }
 
-// String says what the message was in a line.
+// String describes the message in a line.
 func (m Message) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "#%d %s %s", m.Number, m.At.Format("15:04:05.000"), m.Kind)

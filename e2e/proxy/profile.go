@@ -31,7 +31,7 @@ func (s *ProfileState) Apply(p *pb.DestinationProfile) (faults []Fault) {
 	return faults
 }
 
-// nested says whether messages are nested in m more deeply than that.
+// nested reports whether messages are nested in m more deeply than that.
 func nested(m protoreflect.Message, deep int) (found bool) {
 	m.Range(func(field protoreflect.FieldDescriptor, v protoreflect.Value) bool {
 		switch {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Records are what DNS says of a headless Service: the addresses of its replicas.
+// Records are the DNS records of a headless Service: the addresses of its replicas.
 type Records struct {
 	mu    sync.Mutex
 	addrs []string

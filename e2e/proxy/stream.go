@@ -39,7 +39,7 @@ func Dial(addr string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// Kind says which call a Stream makes.
+// Kind is the call that a Stream makes.
 type Kind int
 
 const (
@@ -54,7 +54,7 @@ func (k Kind) String() string {
 	return "Get"
 }
 
-// Config says what to subscribe to.
+// Config is what to subscribe to.
 type Config struct {
 	Conn      grpc.ClientConnInterface // not closed by the Stream; may be shared
 	Kind      Kind
@@ -84,7 +84,7 @@ func NewStream(cfg Config) *Stream {
 	return &Stream{cfg: cfg, recent: ring{most: recentMessages}, changed: make(chan struct{})}
 }
 
-// Open makes the call and returns once it is under way or has failed, which the status then says. The call ends with
+// Open makes the call and returns once it is under way or has failed, which the status then holds. The call ends with
 // ctx, with Close, or by the server. The state of a call before stays as a proxy keeps it. A Stream that is open
 // already is an error.
 func (s *Stream) Open(ctx context.Context) error {
@@ -232,7 +232,7 @@ func (s *Stream) Close() {
 	}
 }
 
-// hangUp tells the call to end, and returns what is closed when it has; nil: there never was one.
+// hangUp cancels the call, and returns the channel that is closed when it has ended; nil: there never was one.
 func (s *Stream) hangUp() (finished chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

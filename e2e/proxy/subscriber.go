@@ -26,7 +26,7 @@ type Conn interface {
 	Close() error
 }
 
-// SubscriberConfig says what to subscribe to, and how to find who serves it.
+// SubscriberConfig is what to subscribe to, and how to find the servers.
 type SubscriberConfig struct {
 	Records   *Records
 	TTL       time.Duration // of the records
@@ -66,7 +66,7 @@ type Subscriber struct {
 	lost     time.Time
 }
 
-// NewSubscriber returns a Subscriber that knows what the records say now. It does nothing until Run.
+// NewSubscriber returns a Subscriber that knows the records as they are now. It does nothing until Run.
 func NewSubscriber(cfg SubscriberConfig) *Subscriber {
 	if cfg.Connect == nil {
 		cfg.Connect = Connect
@@ -114,8 +114,8 @@ func (s *Subscriber) Run(ctx context.Context) {
 	}
 }
 
-// subscribe opens a stream, and returns when it has ended. It tells whether there was a message.
-func (s *Subscriber) subscribe(ctx context.Context) (heard bool) {
+// subscribe opens a stream, and returns when it has ended. It returns whether there was a message.
+func (s *Subscriber) subscribe(ctx context.Context) (begun bool) {
 	conn, addr := s.connect(ctx)
 	if conn == nil {
 		return false
@@ -130,18 +130,18 @@ func (s *Subscriber) subscribe(ctx context.Context) (heard bool) {
 	defer limit.Stop()
 	for {
 		changed, now := s.stream.Changed(), s.stream.Status()
-		if now.First != nil && !heard {
-			heard = true
+		if now.First != nil && !begun {
+			begun = true
 			limit.Stop()
-			s.begun(addr, now.First.At)
+			s.noteBegin(addr, now.First.At)
 		}
 		if now.Phase != Open {
-			s.ended(heard, addr, now)
-			return heard
+			s.noteEnd(begun, addr, now)
+			return begun
 		}
 		select {
 		case <-ctx.Done():
-			return heard
+			return begun
 		case <-limit.C:
 			return false
 		case <-changed:
@@ -161,16 +161,16 @@ func (s *Subscriber) connect(ctx context.Context) (Conn, string) {
 	return nil, ""
 }
 
-func (s *Subscriber) begun(addr string, first time.Time) {
+func (s *Subscriber) noteBegin(addr string, first time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.openings = append(s.openings, Opening{Addr: addr, Lost: s.lost, First: first})
 }
 
-func (s *Subscriber) ended(heard bool, addr string, last Status) {
+func (s *Subscriber) noteEnd(begun bool, addr string, last Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if heard {
+	if begun {
 		s.lost = last.EndedAt
 	} else {
 		s.refusals = append(s.refusals, Refusal{addr, last.EndedAt, last.Err})

@@ -26,7 +26,7 @@ type replicas struct {
 
 	mu    sync.Mutex
 	up    map[string]chan struct{} // closed: its streams end
-	mute  map[string]bool          // never says anything
+	mute  map[string]bool          // never sends anything
 	tries []time.Duration          // when connections were tried
 }
 
@@ -84,7 +84,7 @@ func (r replica) NewStream(ctx context.Context, _ *grpc.StreamDesc, _ string, _ 
 	return answers{ctx, r.over, first}, nil
 }
 
-// answers is a stream that says one thing.
+// answers is a stream of one message.
 type answers struct {
 	ctx   context.Context
 	over  chan struct{}
@@ -138,7 +138,7 @@ func (r *replicas) at(d time.Duration) time.Time { return r.start.Add(d) }
 
 const ms = time.Millisecond
 
-// TestSubscriberFollowsDNS: it stays where it is, comes back there while its cache says so, and goes elsewhere once the
+// TestSubscriberFollowsDNS: it stays where it is, comes back there while its cache has the address, and goes elsewhere once the
 // time to live is over.
 func TestSubscriberFollowsDNS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

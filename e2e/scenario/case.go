@@ -154,7 +154,7 @@ func (p *parser) section(name string) (section, error) {
 	return s, nil
 }
 
-// jsonSection returns what a section says in JSON.
+// jsonSection returns a section's JSON.
 func (p *parser) jsonSection(name string) (any, error) {
 	s, err := p.section(name)
 	if err != nil {

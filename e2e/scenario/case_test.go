@@ -49,7 +49,7 @@ func TestParseMistakes(t *testing.T) {
 		{"reconnect a", "no stream"},
 		{"get a x\nexpect a nowhere", "c.txtar:2: expect: there is no section \"nowhere\""},
 		{"get a x\nexpect a s\n-- s --\n{", "section \"s\" (line 4)"},
-		{"get a x\nexpect-addrs a 10.0.0.1", "no address with a port"},
+		{"get a x\nexpect-addrs a 10.0.0.1", "not IP:PORT"},
 		{"get a x\nfirst a something", "is none of"},
 		{"get a x\nexpect-error a Fine", "no gRPC code"},
 		{"get a x\nexpect-error a NotFound (", "missing closing"},

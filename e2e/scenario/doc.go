@@ -1,5 +1,5 @@
 // Package scenario runs cases: scripts that write objects to real API servers, subscribe to a gateway as a proxy does,
-// and say what must come of it. What a case looks like, and every command, is described in e2e/testdata/README.md.
+// and check what must come of it. What a case looks like, and every command, is described in e2e/testdata/README.md.
 //
 // Parse reads a case and reports all its mistakes with file and line before anything is run. A Runner runs cases one
 // after the other against an Environment: three clusters and a gateway. Afterwards it leaves the environment as it
@@ -10,7 +10,7 @@
 //   - A state that must hold may be reached more than once: it has to be true for 300 ms on end at some time within the
 //     timeout, so that changes which were under way when the command began do no harm. A message in between that the
 //     runner was too slow to see begins the 300 ms anew.
-//   - A stream that received something a server must not send (proxy.Fault) fails its case, whatever the script says.
+//   - A stream that received something a server must not send (proxy.Fault) fails its case, whatever the script expects.
 //   - Objects of a case are deleted one by one; its namespaces are left to the namespace controller, which takes
 //     seconds. Only a case that needs the same namespace again waits for it.
 package scenario

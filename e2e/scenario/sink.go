@@ -33,7 +33,7 @@ func deadSink() (*sink, error) {
 	}, nil
 }
 
-// silentSink is an address that accepts connections and never says anything.
+// silentSink is an address that accepts connections and never sends anything.
 func silentSink() (*sink, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -116,7 +116,7 @@ func sliceEndpoints(text, namespace string) (endpoints []any, addressType string
 	}
 }
 
-// endpointWord sets what one word says about an endpoint.
+// endpointWord sets the field of an endpoint that one word names.
 func endpointWord(e object, word, namespace string) error {
 	key, value, hasValue := strings.Cut(word, "=")
 	if hasValue && value == "" {
@@ -168,7 +168,7 @@ func parseExpectSlices(p *parser, args []string) (action, error) {
 				return 0, err
 			}
 			if !reflect.DeepEqual(got, want) {
-				return 0, fmt.Errorf("the EndpointSlices of %s/%s in %s are others (- expected, + found):\n%s",
+				return 0, fmt.Errorf("the EndpointSlices of %s/%s in %s differ (- expected, + found):\n%s",
 					args[1], args[2], args[0], jsonDiff(want, got))
 			}
 			return 0, nil
@@ -204,7 +204,7 @@ func levelSlice(slice object) object {
 	return level
 }
 
-// sorted returns a JSON value whose lists are sorted by their JSON text. The API says null for a slice without
+// sorted returns a JSON value whose lists are sorted by their JSON text. The API returns null for a slice without
 // endpoints or ports; that is the same as an empty list.
 func sorted(v any) any {
 	switch v := v.(type) {

@@ -59,7 +59,7 @@ func (s *stream) open(ctx context.Context) error {
 	s.conn.Connect()
 	for state := s.conn.GetState(); state != connectivity.Ready; state = s.conn.GetState() {
 		if !s.conn.WaitForStateChange(ctx, state) {
-			break // the call will say what is wrong
+			break // the call will fail, with the reason
 		}
 		if s.conn.GetState() == connectivity.Idle {
 			s.conn.Connect()
@@ -71,7 +71,7 @@ func (s *stream) open(ctx context.Context) error {
 // end closes the stream and its connection.
 func (s *stream) end() {
 	s.Close()
-	_ = s.conn.Close() // it says only that it is closed already
+	_ = s.conn.Close() // fails only if it is closed already
 }
 
 func (s *stream) reconnect(ctx context.Context) error {
@@ -84,7 +84,7 @@ func (s *stream) stall(context.Context) error   { s.Stall(); return nil }
 func (s *stream) unstall(context.Context) error { s.Unstall(); return nil }
 func (s *stream) mark(context.Context) error    { s.Mark(); return nil }
 
-// closedError says why a stream is not open, nil while it is.
+// closedError returns why a stream is not open, nil while it is.
 func closedError(snap proxy.Snapshot) error {
 	switch snap.Phase {
 	case proxy.Open:
@@ -123,7 +123,7 @@ func (s *stream) expect(ctx context.Context, want any) error {
 			return err
 		}
 		if !reflect.DeepEqual(got, want) {
-			return fmt.Errorf("the state is another (- expected, + found):\n%s", jsonDiff(want, got))
+			return fmt.Errorf("the state differs (- expected, + found):\n%s", jsonDiff(want, got))
 		}
 		return nil
 	})
@@ -152,7 +152,7 @@ func sameAddrs(got, want []netip.AddrPort) error {
 			surplus = append(surplus, a.String())
 		}
 	}
-	return fmt.Errorf("the addresses are others: there are %d where %d are expected\n  missing: %s\n  surplus: %s",
+	return fmt.Errorf("the addresses differ: found %d, expected %d\n  missing: %s\n  surplus: %s",
 		len(got), len(want), strings.Join(missing, " "), strings.Join(surplus, " "))
 }
 

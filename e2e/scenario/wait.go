@@ -14,7 +14,7 @@ const (
 	missingTime = 3 * time.Second
 )
 
-// wait says how to wait for a condition.
+// wait is how to wait for a condition.
 type wait struct {
 	limit   time.Duration
 	hold    time.Duration          // the condition must stay true for that long

@@ -90,7 +90,7 @@ func addresses(words []string) ([]netip.AddrPort, error) {
 		for _, text := range texts {
 			addr, err := netip.ParseAddrPort(text)
 			if err != nil {
-				return nil, fmt.Errorf("%q is no address with a port", text)
+				return nil, fmt.Errorf("%q is not IP:PORT", text)
 			}
 			all = append(all, addr)
 		}

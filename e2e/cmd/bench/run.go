@@ -34,19 +34,19 @@ same bytes ("the floor"), and prints a table. Targets that are missed end it wit
 exit status 1.
 
   bench [FLAGS]           start three API servers, fill them, measure
-  bench clusters [FLAGS]  only start and fill them, and say how to reach them
+  bench clusters [FLAGS]  only start and fill them, and print how to reach them
   bench growth [FLAGS]    measure how costs grow; needs no API servers
   bench page [FLAGS]      write the results of both to docs/performance.md
   bench floor FILE        the floor; what FILE holds is recorded by bench
 
 Another Destination server is measured so: bench clusters, start the server,
 bench -addr HOST:PORT -pid PID. It is not restarted between trials, so memory a
-stream is only what its first trial says.
+stream is only that of its first trial.
 
 Flags:
 `
 
-// options are what the command line says.
+// options are the command line.
 type options struct {
 	bin, out, docs, run, addr string
 	pid                       int
@@ -76,9 +76,9 @@ func parse(args []string, p process) (o options, err error) {
 	}
 	switch {
 	case flags.NArg() > 0:
-		return o, usageError{fmt.Errorf("%q is not understood; bench -help tells what is", flags.Arg(0))}
+		return o, usageError{fmt.Errorf("%q is not understood; see bench -help", flags.Arg(0))}
 	case (o.addr == "") != (o.pid == 0):
-		return o, usageError{errors.New("-addr and -pid need each other")}
+		return o, usageError{errors.New("-addr and -pid must be given together")}
 	}
 	if o.bin == "" {
 		self, err := os.Executable()
@@ -139,7 +139,7 @@ func run(ctx context.Context, args []string, p process) error {
 	case "page":
 		return page(o)
 	}
-	return usageError{fmt.Errorf("%q is no verb; bench -help tells which there are", verb)}
+	return usageError{fmt.Errorf("%q is no verb; see bench -help", verb)}
 }
 
 // measure makes the trials that are asked for, and prints the table.

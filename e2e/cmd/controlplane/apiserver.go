@@ -116,7 +116,7 @@ func runAPIServer(ctx context.Context, server *aggregator.APIAggregator, control
 	return prepared.Run(ctx)
 }
 
-// awaitReady waits until the API server says that it is ready.
+// awaitReady waits until the API server answers /readyz with 200.
 func awaitReady(ctx context.Context, loopback *rest.Config) error {
 	client, err := kubernetes.NewForConfig(unlimited(loopback))
 	if err != nil {

@@ -43,7 +43,7 @@ func TestHelp(t *testing.T) {
 		}
 		for _, want := range []string{"controlplane " + verb, "Flags:\n", "-dir folder"} {
 			if !strings.Contains(out.String(), want) {
-				t.Errorf("%s --help does not say %q:\n%s", verb, want, out.String())
+				t.Errorf("%s --help does not print %q:\n%s", verb, want, out.String())
 			}
 		}
 		if !strings.Contains(overview, "  controlplane "+verb+" ") {
@@ -119,7 +119,7 @@ func TestCRDs(t *testing.T) {
 	}
 }
 
-// TestVersion sees that clients are told a version that they can parse.
+// TestVersion: clients can parse the version.
 func TestVersion(t *testing.T) {
 	if v := kubernetesVersion(); !strings.HasPrefix(v, "v1.") {
 		t.Errorf("the Kubernetes module's version is %q", v)

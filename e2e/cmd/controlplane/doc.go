@@ -4,7 +4,7 @@
 // `controlplane serve` is one cluster in one process: etcd, kube-apiserver and
 // a few controllers, on loopback, with the state in a folder. RBAC is on,
 // ServiceAccount tokens work, and the CRDs that Isthmus knows are installed
-// before the cluster says that it is ready. There are no nodes: a Pod is what
+// before the cluster is ready. There are no nodes: a Pod is what
 // somebody writes to the API.
 //
 // The other verbs (start, stop, kill, pause, resume, list) handle clusters
@@ -13,7 +13,7 @@
 // The decisions behind it:
 //
 //   - It is built from the published modules of Kubernetes and etcd, so that
-//     nothing has to be installed. It tells clients the version of the
+//     nothing has to be installed. It reports the version of the
 //     Kubernetes module it was built with, read from its own build information.
 //   - It is crash-only. There is no orderly shutdown that could go wrong or be
 //     skipped: whoever ends the process by any signal can serve the same folder

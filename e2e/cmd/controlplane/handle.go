@@ -19,31 +19,31 @@ import (
 	"isthmus/e2e/cmd/controlplane/internal/state"
 )
 
-// handling says what a verb does to a running cluster.
+// handling is what a verb does to a running cluster.
 type handling struct {
 	help   string
 	signal syscall.Signal
-	said   string
-	ends   bool // the process ends by it
+	done   string // printed after the cluster's name
+	ends   bool   // the process ends by it
 }
 
 var handlings = map[string]handling{
-	"stop": {signal: syscall.SIGTERM, said: "stopped", ends: true, help: `controlplane stop [flags] NAME...
+	"stop": {signal: syscall.SIGTERM, done: "stopped", ends: true, help: `controlplane stop [flags] NAME...
 
 Ends clusters. Their data, address and credentials stay for the next start; to be
 rid of them, delete the folder. Stopping what does not run is no error.
 `},
-	"kill": {signal: syscall.SIGKILL, said: "killed", ends: true, help: `controlplane kill [flags] NAME...
+	"kill": {signal: syscall.SIGKILL, done: "killed", ends: true, help: `controlplane kill [flags] NAME...
 
 Ends clusters without warning, as kill -9 or a crash would. No data is lost; start
 brings them back at the same address.
 `},
-	"pause": {signal: syscall.SIGSTOP, said: "paused", help: `controlplane pause [flags] NAME...
+	"pause": {signal: syscall.SIGSTOP, done: "paused", help: `controlplane pause [flags] NAME...
 
 Freezes clusters: connections stay open, new ones are accepted, and nothing is
 answered until resume. To clients that is what a hanging API server looks like.
 `},
-	"resume": {signal: syscall.SIGCONT, said: "resumed", help: `controlplane resume [flags] NAME...
+	"resume": {signal: syscall.SIGCONT, done: "resumed", help: `controlplane resume [flags] NAME...
 
 Lets paused clusters go on.
 `},
@@ -70,7 +70,7 @@ func signalCommand(ctx context.Context, verb string, args []string, stdout io.Wr
 			errs = append(errs, fmt.Errorf("cluster %s: %w", name, err))
 			continue
 		}
-		fmt.Fprintf(stdout, "%s %s\n", name, how.said)
+		fmt.Fprintf(stdout, "%s %s\n", name, how.done)
 	}
 	return errors.Join(errs...)
 }
@@ -92,7 +92,7 @@ func (h handling) apply(ctx context.Context, dir state.Dir) error {
 		return nil
 	}
 	if err := proc.Signal(syscall.SIGCONT); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("wake it up: %w", err) // a paused process does not hear SIGTERM
+		return fmt.Errorf("resume: %w", err) // a paused process does not handle SIGTERM
 	}
 	if gone(ctx, dir) {
 		return nil
@@ -167,7 +167,7 @@ func listCommand(ctx context.Context, args []string, stdout io.Writer) error {
 	return table.Flush()
 }
 
-// inspect says what a cluster is doing.
+// inspect returns a cluster's process and condition.
 func inspect(ctx context.Context, dir state.Dir) (pid, condition string) {
 	proc, err := dir.Process()
 	if errors.Is(err, state.ErrNotRunning) {

@@ -46,7 +46,7 @@ There are no nodes; Pods are what you write to the API.
   controlplane stop west east      end them; their data stays
   controlplane serve               run one cluster in the foreground
 
-"controlplane VERB --help" tells more. A first look around:
+"controlplane VERB --help" explains more. A first look around:
 
   controlplane start west
   kubectl --kubeconfig "$(controlplane list --paths west)" get namespaces

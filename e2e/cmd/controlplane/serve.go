@@ -21,12 +21,12 @@ import (
 const serveHelp = `controlplane serve --name NAME --dir DIR [flags] [-- KUBE-APISERVER-FLAGS]
 
 Runs one cluster in the foreground and logs to standard error. When the cluster
-is ready, one line of JSON on standard output says where it is; DIR/kubeconfig
+is ready, one line of JSON on standard output holds its address; DIR/kubeconfig
 holds an administrator's credentials. It ends on any signal; the same DIR again
 is the same cluster, at the same address, with its data and credentials.
 `
 
-// serveOptions say how to run one cluster.
+// serveOptions are how to run one cluster.
 type serveOptions struct {
 	name        string
 	dir         state.Dir
@@ -140,7 +140,7 @@ func serve(ctx context.Context, opts serveOptions, stdout io.Writer) (err error)
 		case err = <-ready:
 		}
 		if ctx.Err() != nil {
-			return nil // told to end; what the parts say about it does not matter
+			return nil // asked to end; errors of the parts do not matter
 		}
 		if err != nil {
 			return err
@@ -157,7 +157,7 @@ func serve(ctx context.Context, opts serveOptions, stdout io.Writer) (err error)
 	}
 }
 
-// limitMemory keeps the process small, unless its environment says otherwise:
+// limitMemory keeps the process small, unless its environment sets other limits:
 // a cluster under churn would grow to half a gigabyte and more.
 func limitMemory() {
 	if os.Getenv("GOGC") == "" {

@@ -14,7 +14,7 @@ import (
 
 // compare looks at the end's state in other ways.
 func (d *demo) compare(ctx context.Context) error {
-	d.screen.say("\n")
+	d.screen.print("\n")
 	for _, way := range []struct {
 		what string
 		do   func(context.Context) error
@@ -31,7 +31,7 @@ func (d *demo) compare(ctx context.Context) error {
 		d.screen.done(way.what, time.Since(start))
 	}
 	status := d.stream.Snapshot().Status
-	d.screen.say("  %-61s %10d\n", "messages on the one stream, none of them faulty", status.Messages)
+	d.screen.print("  %-61s %10d\n", "messages on the one stream, none of them faulty", status.Messages)
 	return nil
 }
 
@@ -69,16 +69,16 @@ func (d *demo) byGet(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("isthmus get: %w", err)
 	}
-	var said struct {
+	var printed struct {
 		Endpoints []struct {
 			Address netip.AddrPort `json:"address"`
 		} `json:"endpoints"`
 	}
-	if err := json.Unmarshal(out, &said); err != nil {
+	if err := json.Unmarshal(out, &printed); err != nil {
 		return fmt.Errorf("isthmus get: %w", err)
 	}
 	var addrs []netip.AddrPort
-	for _, e := range said.Endpoints {
+	for _, e := range printed.Endpoints {
 		addrs = append(addrs, e.Address)
 	}
 	return d.same("isthmus get", addrs)

@@ -102,13 +102,13 @@ func (d *demo) background(ctx context.Context, loop func(context.Context)) {
 
 // play is the whole demo.
 func (d *demo) play(ctx context.Context) error {
-	d.screen.say("Isthmus demo: one federated Service over three Kubernetes clusters\n")
+	d.screen.print("Isthmus demo: one federated Service over three Kubernetes clusters\n")
 	for _, act := range []func(context.Context) error{d.setUp, d.story, d.compare} {
 		if err := act(ctx); err != nil {
 			return err
 		}
 	}
-	d.screen.say("\nAll as it should be, in %.0f s.\n", time.Since(d.began).Seconds())
+	d.screen.print("\nAll as it should be, in %.0f s.\n", time.Since(d.began).Seconds())
 	if d.options.keep {
 		d.lookAround(ctx)
 		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {

@@ -3,7 +3,7 @@
 // as a process, and holds one proxy's stream of a federated Service open while
 // clusters are scaled, unlinked, killed and given new credentials.
 //
-// Each step says what is done and what the proxy saw, and is checked: the
+// Each step prints what is done and what the proxy saw, and is checked: the
 // endpoints must become exactly those of the Pods that are ready in the linked
 // clusters, and no endpoint that a step leaves alone may be missing for even
 // one message. The first step that is not as it should be ends the demo with

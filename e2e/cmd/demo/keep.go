@@ -9,11 +9,11 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// lookAround leaves everything running until ctx ends, says how to look at it,
+// lookAround leaves everything running until ctx ends, prints how to look at it,
 // and goes on with the table while the proxy sees changes.
 func (d *demo) lookAround(ctx context.Context) {
 	bin := filepath.Dir(d.isthmus)
-	d.screen.say("\nEverything is left running until Ctrl-C. To look around, in another terminal:\n\n")
+	d.screen.print("\nEverything is left running until Ctrl-C. To look around, in another terminal:\n\n")
 	for _, way := range [][2]string{
 		{"what a proxy sees, live", bin + "/isthmus get " + federated + " --addr " + d.gateway.Addr()},
 		{"of a remote-discovery mirror", bin + "/isthmus get " + mirror + " --addr " + d.gateway.Addr()},
@@ -25,9 +25,9 @@ func (d *demo) lookAround(ctx context.Context) {
 		{"hang east's API server", bin + "/controlplane pause --dir " + d.dir + " east     (and resume)"},
 		{"the gateway's log", "tail -f " + d.path("gateway.log")},
 	} {
-		d.screen.say("  # %s\n  %s\n", way[0], way[1])
+		d.screen.print("  # %s\n  %s\n", way[0], way[1])
 	}
-	d.screen.say("\nWhat the proxy of before sees from now on:\n\n")
+	d.screen.print("\nWhat the proxy of before sees from now on:\n\n")
 	d.follow(ctx)
 }
 
@@ -38,7 +38,7 @@ func (d *demo) follow(ctx context.Context) {
 		changed := d.stream.Changed()
 		snap := d.stream.Snapshot()
 		if snap.Phase != proxy.Open {
-			d.screen.say("  the stream has ended: %v\n", snap.Err)
+			d.screen.print("  the stream has ended: %v\n", snap.Err)
 			<-ctx.Done()
 			return
 		}

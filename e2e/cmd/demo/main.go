@@ -61,7 +61,7 @@ Ctrl-C ends it at any time. Whatever it started ends with it.
 Flags:
 `
 
-// options are what the command line says.
+// options are the command line.
 type options struct {
 	bin, dir string
 	keep     bool
@@ -86,7 +86,7 @@ func parse(args []string, stdout io.Writer) (options, error) {
 		return o, usageError{err}
 	}
 	if flags.NArg() > 0 {
-		return o, usageError{fmt.Errorf("%q is not understood; demo --help tells what is", flags.Arg(0))}
+		return o, usageError{fmt.Errorf("%q is not understood; see demo --help", flags.Arg(0))}
 	}
 	return o, nil
 }

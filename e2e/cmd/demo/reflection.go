@@ -23,7 +23,7 @@ import (
 const destination = "io.linkerd.proxy.destination.Destination"
 
 // byReflection calls Get as grpcurl does: with nothing but what the server
-// says of itself, from JSON to JSON.
+// describes itself by, from JSON to JSON.
 func (d *demo) byReflection(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, proxy.FirstMessageLimit)
 	defer cancel()
@@ -65,7 +65,7 @@ func (d *demo) byReflection(ctx context.Context) error {
 	for _, w := range update.GetAdd().GetAddrs() {
 		addr, ok := proxy.AddrPort(w.GetAddr())
 		if !ok {
-			return fmt.Errorf("reflection: an address that is none: %v", w)
+			return fmt.Errorf("reflection: invalid address %v", w)
 		}
 		addrs = append(addrs, addr)
 	}
@@ -129,7 +129,7 @@ func findGet(set *descriptorpb.FileDescriptorSet) (protoreflect.MethodDescriptor
 
 // askFiles makes one request on a reflection stream.
 func askFiles(stream grpc_reflection_v1.ServerReflection_ServerReflectionInfoClient, r *grpc_reflection_v1.ServerReflectionRequest) ([]*descriptorpb.FileDescriptorProto, error) {
-	if err := stream.Send(r); err != nil && err != io.EOF { // EOF: Recv says why
+	if err := stream.Send(r); err != nil && err != io.EOF { // EOF: Recv returns why
 		return nil, err
 	}
 	reply, err := stream.Recv()

@@ -103,7 +103,7 @@ func TestDemo(t *testing.T) {
 		t.Error(err)
 	}
 	if !strings.Contains(out.text.String(), "All as it should be") {
-		t.Error("it does not say that all is as it should be")
+		t.Error("it does not print that all is as it should be")
 	}
 	check()
 }

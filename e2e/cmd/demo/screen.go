@@ -42,7 +42,7 @@ func (s *screen) style(style, text string) string {
 	return style + text + plain
 }
 
-func (s *screen) say(format string, args ...any) {
+func (s *screen) print(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	fmt.Fprintf(s.out, format, args...)
@@ -50,13 +50,13 @@ func (s *screen) say(format string, args ...any) {
 
 // done reports a part of the preparations.
 func (s *screen) done(what string, took time.Duration) {
-	s.say("  %-61s %10s\n", what, short(took))
+	s.print("  %-61s %10s\n", what, short(took))
 }
 
 // head prints the table's heading.
 func (s *screen) head() {
 	text := fmt.Sprintf(rowFormat, "", west, east, north, "seen after", "flaps")
-	s.say("%s\n", s.style(dim, text))
+	s.print("%s\n", s.style(dim, text))
 }
 
 // a row is one step's line of the table.
@@ -81,25 +81,25 @@ func (s *screen) format(r row) string {
 // live draws a row that may still change; only a terminal shows it.
 func (s *screen) live(r row) {
 	if s.terminal {
-		s.say("%s%s", clearLine, s.format(r))
+		s.print("%s%s", clearLine, s.format(r))
 	}
 }
 
 // finish prints a row for good.
 func (s *screen) finish(r row) {
 	if s.terminal {
-		s.say("%s", clearLine)
+		s.print("%s", clearLine)
 		color := green
 		if r.verdict != "none" {
 			color = red
 		}
 		r.verdict = s.style(color, r.verdict)
 	}
-	s.say("%s\n", s.format(r))
+	s.print("%s\n", s.format(r))
 }
 
 // note prints what there is to add to the row above.
-func (s *screen) note(text string) { s.say("%s\n", s.style(dim, "    "+text)) }
+func (s *screen) note(text string) { s.print("%s\n", s.style(dim, "    "+text)) }
 
 // short is a duration for a person.
 func short(d time.Duration) string {

@@ -29,7 +29,7 @@ func (d *demo) setUp(ctx context.Context) error {
 		return err
 	}
 	if isthmus == "" {
-		d.screen.say("  building the programs; the first time takes some minutes\n")
+		d.screen.print("  building the programs; the first time takes some minutes\n")
 		if controlplane, err = program.Controlplane.Path(ctx); err != nil {
 			return err
 		}
@@ -119,7 +119,7 @@ func (d *demo) link(ctx context.Context) error {
 }
 
 // linkBy links a cluster by a token of that name, which it makes if needed, and
-// says when it wrote the link.
+// returns when it wrote the link.
 func (d *demo) linkBy(ctx context.Context, remote, token string) (time.Time, error) {
 	kubeconfig, err := d.shops[remote].RemoteAccess(ctx, token)
 	if err != nil {
@@ -143,7 +143,7 @@ func (d *demo) startGateway(ctx context.Context) error {
 			"-outbound-transport-mode=transport-header",
 			`-meshed-http2-client-params={"keep_alive":{"interval":{"seconds":10},"timeout":{"seconds":3},"while_idle":true}}`,
 			"-log-level=info",
-			"-target-cluster-label=true",      // what the table tells clusters apart by
+			"-target-cluster-label=true",      // by which the table knows clusters
 			"-shutdown-delay=0s", "-drain=1s", // nobody has to be sent elsewhere at the end
 		},
 	})

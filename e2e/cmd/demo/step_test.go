@@ -184,7 +184,7 @@ func TestCommandLine(t *testing.T) {
 	}
 	for _, want := range []string{"demo --keep", "-bin", "Ctrl-C"} {
 		if !strings.Contains(out.String(), want) {
-			t.Errorf("--help does not tell of %q", want)
+			t.Errorf("--help does not print %q", want)
 		}
 	}
 }

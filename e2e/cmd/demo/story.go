@@ -29,7 +29,7 @@ type step struct {
 }
 
 func (d *demo) story(ctx context.Context) error {
-	d.screen.say("\n%s, as one proxy in west sees it on one stream:\n\n", federated)
+	d.screen.print("\n%s, as one proxy in west sees it on one stream:\n\n", federated)
 	d.screen.head()
 	if err := d.first(ctx); err != nil {
 		return d.explain("the first message", err)
@@ -150,7 +150,7 @@ func (d *demo) drawLive(r row) (stop func()) {
 	}
 }
 
-// explain says in which step something was wrong, and what led to it.
+// explain adds to an error the step and the messages that led to it.
 func (d *demo) explain(title string, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err

@@ -11,8 +11,8 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// byCluster sorts a proxy's endpoints by the cluster that the gateway says
-// they are in; those that it says nothing of are in its own.
+// byCluster sorts a proxy's endpoints by their label
+// target_cluster; those without it are in the gateway's own cluster.
 func byCluster(state *proxy.GetState) endpoints {
 	e := endpoints{}
 	for addr, endpoint := range state.Endpoints() {
@@ -53,7 +53,7 @@ func (e endpoints) kept(other endpoints) []netip.AddrPort {
 	return slices.DeleteFunc(e.all(), func(a netip.AddrPort) bool { return !slices.Contains(theirs, a) })
 }
 
-// differs says how what is seen differs from what should be: "" if it does not.
+// differs describes how what is seen differs from what should be: "" if it does not.
 func (e endpoints) differs(seen endpoints) string {
 	var lines []string
 	clusters := slices.Clone(names)

@@ -45,7 +45,7 @@ clients reconnect, leave or stop reading. Checked are
 
   the protocol      only an add or no_endpoints comes first, within 3 s, and no add is empty
   no flaps          an address that is offered all the time is never taken away in between
-  convergence       after each round every client holds exactly what the objects say
+  convergence       after each round every client holds exactly what follows from the objects
   the gateway       goes on running, and ready
 
   isthmus-sim                                    20 rounds of a seed of its own
@@ -58,7 +58,7 @@ clients reconnect, leave or stop reading. Checked are
                                                  and how long one cluster's changes take amid
                                                  another's flood
 
-What happens, and in which order, follows from the seed and the flags that say how much
+What happens, and in which order, follows from the seed and the flags for how much
 there is; when exactly, and what meets what in the gateway, does not. So a failure is
 looked for by its seed, and may need several runs to come again. A failure is printed with
 its seed, what was expected, what happened to the service, what the client was sent, and
@@ -113,7 +113,7 @@ func parse(args []string, out io.Writer) (arguments, error) {
 		return a, usageError{fmt.Errorf("%q is no flag; see -help", flags.Arg(0))}
 	}
 	if a.seeds < 1 {
-		return a, usageError{errors.New("-seeds: there is at least one")}
+		return a, usageError{errors.New("-seeds must be at least 1")}
 	}
 	var err error
 	if s.Faults, err = regexp.Compile(*faults); err != nil {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// compile compiles what packages depend on, and with -test their tests too. The go command says which packages it compiles; how many
-// that will be it does not say beforehand, but there cannot be more than there are.
+// compile compiles what packages depend on, and with -test their tests too. The go command prints which packages it compiles, but not
+// how many that will be: at most all.
 func compile(ctx context.Context, r *reporter, args []string) error {
 	var packages bytes.Buffer
 	list := append([]string{"list", "-deps", "-f", `{{if or .GoFiles .CgoFiles}}{{.Name}} {{.Standard}} {{.ImportPath}}{{end}}`}, args...)
@@ -50,7 +50,7 @@ func compile(ctx context.Context, r *reporter, args []string) error {
 func counted(ctx context.Context, r *reporter, out io.Writer, args []string, counts func(line string) bool, now func(n int) string) error {
 	cmd := command(ctx, "go", args...)
 	cmd.Stdout, cmd.Stderr = out, nil
-	said, err := cmd.StderrPipe()
+	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func counted(ctx context.Context, r *reporter, out io.Writer, args []string, cou
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	for lines := bufio.NewReader(said); err == nil; {
+	for lines := bufio.NewReader(stderr); err == nil; {
 		var line string
 		line, err = lines.ReadString('\n')
 		r.mu.Lock()

@@ -19,7 +19,7 @@ const usage = `usage: progress VERB NAME ARGUMENT...
   run NAME COMMAND...                 runs a command
   test NAME FLAG|PACKAGE...           runs go test, prints failures and each package's result as it ends
 
-NAME says what it is about in the lines printed meanwhile.`
+NAME begins the lines that are printed meanwhile.`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -35,7 +35,7 @@ func main() {
 	var failed *exec.ExitError
 	switch {
 	case err == nil:
-	case errors.As(err, &failed) && failed.ExitCode() > 0: // it has said why
+	case errors.As(err, &failed) && failed.ExitCode() > 0: // the command has printed why
 		os.Exit(failed.ExitCode())
 	default:
 		fmt.Fprintf(os.Stderr, "progress: %s: %v\n", os.Args[2], err)

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// reporter prints a line with what there is to say whenever nothing has been printed for a while.
+// reporter prints a line about the progress whenever nothing has been printed for a while.
 type reporter struct {
 	name  string
 	began time.Time
 
 	mu  sync.Mutex
 	out io.Writer
-	now func() string // what there is to say; nil before start
+	now func() string // the progress; nil before start
 
 	quiet *time.Timer
 	every time.Duration
@@ -26,7 +26,7 @@ func newReporter(out io.Writer, name string) *reporter {
 	return &reporter{out: out, name: name, began: time.Now(), ended: make(chan struct{})}
 }
 
-// start lets the reporter say something when it is time; stop ends that. now is called while nothing else is printed.
+// start has the reporter print now's text every so often, until stop. now is called while nothing else is printed.
 func (r *reporter) start(every time.Duration, now func() string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// event is what go test -json says in a line.
+// event is one line of go test -json.
 type event struct {
 	Action, Package, Test, Output string
 }
@@ -21,7 +21,7 @@ type event struct {
 type packageRun struct {
 	began time.Time
 	over  int                         // tests that have ended
-	said  map[string]*strings.Builder // by those that have not
+	texts map[string]*strings.Builder // output of those that have not
 }
 
 // tests prints of a run of go test what there is to see without -v, and that at once.
@@ -79,7 +79,7 @@ func (t *tests) take(e event) string {
 	case e.Package == "":
 		return ""
 	case e.Action == "start" || p == nil:
-		p = &packageRun{began: time.Now(), said: map[string]*strings.Builder{}}
+		p = &packageRun{began: time.Now(), texts: map[string]*strings.Builder{}}
 		t.running[e.Package] = p
 	}
 	switch ended := e.Action == "pass" || e.Action == "fail" || e.Action == "skip"; {
@@ -91,34 +91,34 @@ func (t *tests) take(e event) string {
 		}
 		return e.Output
 	case e.Action == "output":
-		if p.said[e.Test] == nil {
-			p.said[e.Test] = &strings.Builder{}
+		if p.texts[e.Test] == nil {
+			p.texts[e.Test] = &strings.Builder{}
 		}
-		p.said[e.Test].WriteString(e.Output)
+		p.texts[e.Test].WriteString(e.Output)
 	case ended && e.Test != "":
-		said := p.said[e.Test]
-		delete(p.said, e.Test)
-		if p.over++; e.Action == "fail" && said != nil {
-			return said.String()
+		text := p.texts[e.Test]
+		delete(p.texts, e.Test)
+		if p.over++; e.Action == "fail" && text != nil {
+			return text.String()
 		}
 	case ended:
 		delete(t.running, e.Package)
 		if e.Action == "fail" { // tests that had no end: of a panic, or the time that was given
-			return unended(p.said)
+			return unended(p.texts)
 		}
 	}
 	return ""
 }
 
-func unended(said map[string]*strings.Builder) string {
+func unended(texts map[string]*strings.Builder) string {
 	var all strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(said)) {
-		all.WriteString(said[name].String())
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		all.WriteString(texts[name].String())
 	}
 	return all.String()
 }
 
-// now says which packages' tests are running.
+// now lists which packages' tests are running.
 func (t *tests) now() string {
 	if len(t.running) == 0 {
 		return "compiling and linking"

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestRead: what passes says nothing but its marked lines, what fails or has no end says all.
+// TestRead: of what passes only the marked lines are printed, of what fails or has no end all lines are.
 func TestRead(t *testing.T) {
 	for name, test := range map[string]struct{ events, want string }{
 		"passes": {`{"Action":"start","Package":"p"}

@@ -38,7 +38,7 @@ func main() {
 // usageError is a mistake in the arguments or in a case's file.
 type usageError struct{ error }
 
-// errFailed says that a case has failed, which has been printed.
+// errFailed: a case has failed, which has been printed.
 var errFailed = errors.New("a case failed")
 
 const overview = `scenario runs case files (*.txtar) against three Kubernetes API servers and a gateway.
@@ -47,7 +47,7 @@ usage: scenario [flags] FILE|DIR...
 
 Without flags it starts three clusters (west, east, north) and a gateway that is local
 to west, builds the commands for both where they are missing, runs every case, and
-stops all again. What a case may say is described in e2e/testdata/README.md.
+stops all again. The commands of cases are described in e2e/testdata/README.md.
 
   scenario e2e/testdata/cases                     all cases
   scenario -run '^plain-' -v e2e/testdata/cases   some, showing each command
@@ -92,7 +92,7 @@ func parse(args []string, out io.Writer) (arguments, error) {
 	flags.Func("cluster", "`NAME=KUBECONFIG` of a cluster that runs already; give all three", func(text string) error {
 		name, path, ok := strings.Cut(text, "=")
 		if !ok || !slices.Contains(scenario.ClusterNames, name) {
-			return fmt.Errorf("it is not NAME=KUBECONFIG with one of the names %q", scenario.ClusterNames)
+			return fmt.Errorf("give NAME=KUBECONFIG, NAME being one of %q", scenario.ClusterNames)
 		}
 		a.start.Kubeconfigs[name] = path
 		return nil
@@ -129,7 +129,7 @@ func (a *arguments) validate() error {
 	case a.start.Addr != "" && (clusters == 0 || a.start.Metrics == ""):
 		return usageError{errors.New("-addr goes with -cluster and -metrics: a running gateway knows its own clusters")}
 	case a.count < 1:
-		return usageError{errors.New("-count is less than 1")}
+		return usageError{errors.New("-count must be at least 1")}
 	}
 	return nil
 }
@@ -161,7 +161,7 @@ func load(a arguments) ([]*scenario.Case, error) {
 		return nil, usageError{err}
 	}
 	if len(cases) == 0 {
-		return nil, usageError{errors.New("there are no such cases")}
+		return nil, usageError{errors.New("no case matches")}
 	}
 	return cases, nil
 }

@@ -64,14 +64,14 @@ func (s *Server) Tokens() []string {
 	return append([]string(nil), s.tokens...)
 }
 
-// OnGet says how Get is answered for an authority from now on.
+// OnGet sets how Get is answered for an authority from now on.
 func (s *Server) OnGet(authority string, answer func(grpc.ServerStreamingServer[pb.Update]) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.gets[authority] = answer
 }
 
-// OnProfile says how GetProfile is answered for an authority from now on.
+// OnProfile sets how GetProfile is answered for an authority from now on.
 func (s *Server) OnProfile(authority string, answer func(grpc.ServerStreamingServer[pb.DestinationProfile]) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +139,7 @@ func Remove(addrs ...string) *pb.Update {
 	return &pb.Update{Update: &pb.Update_Remove{Remove: set}}
 }
 
-// None is an update that says that there are no endpoints.
+// None is an update of no endpoints.
 func None(exists bool) *pb.Update {
 	return &pb.Update{Update: &pb.Update_NoEndpoints{NoEndpoints: &pb.NoEndpoints{Exists: exists}}}
 }

@@ -24,7 +24,7 @@ func (d Dir) Log() string { return d.path("log") }
 func (d Dir) EtcdData() string { return d.path("etcd") }
 
 // Certificates is the path of the folder that the API server may write
-// certificates to. It needs none there, but wants to be told of one.
+// certificates to. It needs none there, but requires the flag.
 func (d Dir) Certificates() string { return d.path("certificates") }
 
 func (d Dir) pidFile() string { return d.path("pid") }
