@@ -5,12 +5,11 @@
 // killed, started again at the same address with the same data and
 // credentials, paused and resumed.
 //
-// Three decisions are behind it:
+// Three decisions:
 //
 //   - One process per cluster, so that one of them can die or hang alone.
 //   - This package starts the command and imports none of it, so that tests
 //     which need a cluster compile in a second and not in minutes.
 //   - A cluster never outlives the process that started it, however that one
-//     ends: its standard input is a pipe from the starter and it leaves at the
-//     pipe's end; on Linux the kernel also kills it, even while it is paused.
+//     ends (see package program): it leaves at the end of its standard input.
 package cluster

@@ -1,4 +1,4 @@
-// Package program finds the repository's commands and runs them as child processes of a test.
+// Package program finds the repository's commands and runs them as child processes, for tests, benchmarks and the demo.
 //
 // A [Program] is a command of the repository, or a tool that it depends on: a ready-made one that the environment names, or
 // else that in the repository's bin folder, which Path brings up to date first.

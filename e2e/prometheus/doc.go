@@ -1,6 +1,7 @@
-// Package prometheus runs a Prometheus server for tests, and its promtool: they
-// are tools of the module e2e/tools, built like the repository's own commands.
+// Package prometheus runs a Prometheus server for tests, and its promtool: they are tools of the module e2e/tools, built
+// like the repository's own commands.
 //
-// A server scrapes what its Config names, every three seconds, and forgets all with its
-// folder. On Linux it never outlives its starter.
+// A [Server] scrapes the targets of its Config every three seconds, evaluates its rules, and answers queries. It loses all
+// data with its folder. It never outlives its starter on Linux (see package program). Its methods may be called from
+// several goroutines.
 package prometheus

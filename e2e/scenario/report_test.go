@@ -25,8 +25,8 @@ func TestJSONDiff(t *testing.T) {
 		t.Errorf("a long diff has %d lines", len(lines))
 	}
 	huge := make([]any, 5000)
-	if text := jsonDiff(huge, long); !strings.HasPrefix(text, "- [null") {
-		t.Errorf("a huge diff begins with %.20q", text)
+	if text := jsonDiff(huge, long); len(text) > 10_000 {
+		t.Errorf("a huge diff has %d bytes", len(text))
 	}
 }
 
