@@ -15,6 +15,7 @@ import (
 	"isthmus/e2e/bench"
 	"isthmus/e2e/bench/floor"
 	"isthmus/e2e/bench/world"
+	"isthmus/e2e/cmd/internal/cli"
 )
 
 // process is what the command has of its own.
@@ -25,9 +26,6 @@ type process struct {
 
 // Files in the folder for results.
 const reportFile, growthFile = "bench.json", "growth.json"
-
-// usageError is a mistake in the command line.
-type usageError struct{ error }
 
 const help = `bench measures the gateway, side by side with a bare gRPC server that sends the
 same bytes ("the floor"), and prints a table. Targets that are missed end it with
@@ -72,13 +70,13 @@ func parse(args []string, p process) (o options, err error) {
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return o, err
 	} else if err != nil {
-		return o, usageError{err}
+		return o, cli.Usage(err)
 	}
 	switch {
 	case flags.NArg() > 0:
-		return o, usageError{fmt.Errorf("%q is not understood; see bench -help", flags.Arg(0))}
+		return o, cli.Usagef("%q is not understood; see bench -help", flags.Arg(0))
 	case (o.addr == "") != (o.pid == 0):
-		return o, usageError{errors.New("-addr and -pid must be given together")}
+		return o, cli.Usagef("-addr and -pid must be given together")
 	}
 	if o.bin == "" {
 		self, err := os.Executable()
@@ -119,7 +117,7 @@ func run(ctx context.Context, args []string, p process) error {
 	case verb == "floor" && len(args) == 1:
 		return floor.Serve(args[0], p.stdin, p.stdout)
 	case verb == "floor":
-		return usageError{errors.New("floor takes one argument, the file with the recording")}
+		return cli.Usagef("floor takes one argument, the file with the recording")
 	}
 	o, err := parse(args, p)
 	if err != nil {
@@ -139,7 +137,7 @@ func run(ctx context.Context, args []string, p process) error {
 	case "page":
 		return page(o)
 	}
-	return usageError{fmt.Errorf("%q is no verb; see bench -help", verb)}
+	return cli.Usagef("%q is no verb; see bench -help", verb)
 }
 
 // measure makes the trials that are asked for, and prints the table.
@@ -205,7 +203,7 @@ func page(o options) error {
 func chosen(pattern string) ([]bench.Trial, error) {
 	re, err := regexp.Compile(pattern)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("-run: %w", err)}
+		return nil, cli.Usagef("-run: %w", err)
 	}
 	var trials []bench.Trial
 	for _, t := range bench.Trials() {
@@ -214,7 +212,7 @@ func chosen(pattern string) ([]bench.Trial, error) {
 		}
 	}
 	if trials == nil {
-		return nil, usageError{fmt.Errorf("-run %q matches no trial", pattern)}
+		return nil, cli.Usagef("-run %q matches no trial", pattern)
 	}
 	return trials, nil
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"isthmus/e2e/bench"
+	"isthmus/e2e/cmd/internal/cli"
 )
 
 func quiet() process { return process{strings.NewReader(""), io.Discard, io.Discard} }
@@ -19,7 +20,7 @@ func TestUsage(t *testing.T) {
 		{"-nothing"}, {"-run", "("}, {"-run", "no such trial"}, {"fly"}, {"floor"}, {"floor", "a", "b"}, {"-addr", "127.0.0.1:1"}, {"-pid", "1"}, {"page", "more"},
 	} {
 		args = append(args[:len(args):len(args)], map[bool][]string{true: {"-out", t.TempDir()}}[args[0] != "floor" && args[0] != "page"]...)
-		if err := run(t.Context(), args, quiet()); !errors.As(err, new(usageError)) {
+		if err := run(t.Context(), args, quiet()); !errors.As(err, new(cli.UsageError)) {
 			t.Errorf("%q: %v", args, err)
 		}
 	}

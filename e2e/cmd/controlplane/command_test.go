@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"isthmus/e2e/cmd/internal/cli"
 )
 
 func TestUsage(t *testing.T) {
@@ -29,7 +31,7 @@ func TestUsage(t *testing.T) {
 		{"kill west --dir /nowhere west", `"west" is named twice`},
 	} {
 		err := run(t.Context(), strings.Fields(test.line), io.Discard)
-		if !errors.As(err, new(usageError)) || !strings.Contains(err.Error(), test.want) {
+		if !errors.As(err, new(cli.UsageError)) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("controlplane %s: %v; want a usage error with %s", test.line, err, test.want)
 		}
 	}

@@ -29,6 +29,7 @@ import (
 	jwt "k8s.io/kubernetes/pkg/serviceaccount"
 
 	"isthmus/e2e/cmd/controlplane/internal/state"
+	"isthmus/e2e/cmd/internal/cli"
 )
 
 // defaultControllers are the least that a cluster needs to be of use: deleted
@@ -69,7 +70,7 @@ func parseControllers(list string) ([]string, error) {
 			continue
 		}
 		if controllers[name] == nil {
-			return nil, usagef("--controllers: there is no %q; there are %s", name, strings.Join(controllerNames(), ", "))
+			return nil, cli.Usagef("--controllers: there is no %q; there are %s", name, strings.Join(controllerNames(), ", "))
 		}
 		names = append(names, name)
 	}

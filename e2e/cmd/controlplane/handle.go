@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"isthmus/e2e/cmd/controlplane/internal/state"
+	"isthmus/e2e/cmd/internal/cli"
 )
 
 // handling is what a verb does to a running cluster.
@@ -208,14 +209,14 @@ func rootFlag(flags *flag.FlagSet) *root {
 
 func checkNames(names []string) error {
 	if len(names) == 0 {
-		return usagef("name one cluster or more")
+		return cli.Usagef("name one cluster or more")
 	}
 	for i, name := range names {
 		if !clusterName.MatchString(name) {
-			return usagef("%q: a name has lower-case letters, digits and dashes", name)
+			return cli.Usagef("%q: a name has lower-case letters, digits and dashes", name)
 		}
 		if slices.Contains(names[:i], name) {
-			return usagef("%q is named twice", name)
+			return cli.Usagef("%q is named twice", name)
 		}
 	}
 	return nil

@@ -7,31 +7,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
-	"syscall"
+
+	"isthmus/e2e/cmd/internal/cli"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Stdout)
-	stop()
-	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp):
-	case errors.As(err, new(usageError)):
-		fmt.Fprintf(os.Stderr, "controlplane: %v\n", err)
-		os.Exit(2)
-	default:
-		fmt.Fprintf(os.Stderr, "controlplane: %v\n", err)
-		os.Exit(1)
-	}
-}
-
-// usageError is a mistake in the command line.
-type usageError struct{ error }
-
-func usagef(format string, args ...any) error {
-	return usageError{fmt.Errorf(format, args...)}
+	cli.Main("controlplane", func(ctx context.Context) error { return run(ctx, os.Args[1:], os.Stdout) })
 }
 
 const overview = `controlplane runs Kubernetes control planes on this machine: etcd, kube-apiserver
@@ -72,7 +54,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		fmt.Fprint(stdout, overview)
 		return nil
 	}
-	return usagef("there is no verb %q; controlplane --help lists them", verb)
+	return cli.Usagef("there is no verb %q; controlplane --help lists them", verb)
 }
 
 // newFlags returns a verb's flags. Its help is the text with the flags below.
@@ -98,7 +80,7 @@ func parse(flags *flag.FlagSet, args []string) (names, rest []string, err error)
 		if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 			return nil, nil, err
 		} else if err != nil {
-			return nil, nil, usageError{err}
+			return nil, nil, cli.Usage(err)
 		}
 		if flags.NArg() == 0 {
 			return names, rest, nil

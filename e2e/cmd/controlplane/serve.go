@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"isthmus/e2e/cmd/controlplane/internal/state"
+	"isthmus/e2e/cmd/internal/cli"
 )
 
 const serveHelp = `controlplane serve --name NAME --dir DIR [flags] [-- KUBE-APISERVER-FLAGS]
@@ -65,11 +66,11 @@ func serveCommand(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 	switch {
 	case len(names) > 0:
-		return usagef("serve: unexpected %q; the name is given by --name", names[0])
+		return cli.Usagef("serve: unexpected %q; the name is given by --name", names[0])
 	case !clusterName.MatchString(opts.name):
-		return usagef("serve: --name %q: a name has lower-case letters, digits and dashes", opts.name)
+		return cli.Usagef("serve: --name %q: a name has lower-case letters, digits and dashes", opts.name)
 	case *dir == "":
-		return usagef("serve: --dir is missing")
+		return cli.Usagef("serve: --dir is missing")
 	}
 	absolute, err := filepath.Abs(*dir)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"isthmus/e2e/cmd/controlplane/internal/state"
+	"isthmus/e2e/cmd/internal/cli"
 )
 
 const startHelp = `controlplane start [flags] NAME... [-- KUBE-APISERVER-FLAGS]
@@ -130,7 +131,7 @@ func (r *root) dirs(names []string) ([]state.Dir, error) {
 
 func (r *root) absolute() (string, error) {
 	if r.path == "" {
-		return "", usagef("--dir is missing, and there is no home folder to choose one in")
+		return "", cli.Usagef("--dir is missing, and there is no home folder to choose one in")
 	}
 	return filepath.Abs(r.path)
 }

@@ -7,33 +7,15 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"syscall"
+
+	"isthmus/e2e/cmd/internal/cli"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C does not wait for the cleaning up
-	err := run(ctx, os.Args[1:], os.Stdout)
-	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp):
-	case errors.Is(err, errInterrupted):
-		fmt.Fprintf(os.Stderr, "demo: %v\n", err)
-		os.Exit(130)
-	case errors.As(err, new(usageError)):
-		fmt.Fprintf(os.Stderr, "demo: %v\n", err)
-		os.Exit(2)
-	default:
-		fmt.Fprintf(os.Stderr, "\ndemo: %v\n", err)
-		os.Exit(1)
-	}
+	cli.Main("demo", func(ctx context.Context) error { return run(ctx, os.Args[1:], os.Stdout) }, syscall.SIGPIPE)
 }
-
-// usageError is a mistake in the command line.
-type usageError struct{ error }
-
-var errInterrupted = errors.New("interrupted")
 
 const help = `demo shows Isthmus at work on three real Kubernetes clusters on this machine:
 etcd, kube-apiserver and controllers in one process each, and the gateway in
@@ -83,10 +65,10 @@ func parse(args []string, stdout io.Writer) (options, error) {
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return o, err
 	} else if err != nil {
-		return o, usageError{err}
+		return o, cli.Usage(err)
 	}
 	if flags.NArg() > 0 {
-		return o, usageError{fmt.Errorf("%q is not understood; see demo --help", flags.Arg(0))}
+		return o, cli.Usagef("%q is not understood; see demo --help", flags.Arg(0))
 	}
 	return o, nil
 }
@@ -108,7 +90,7 @@ func (o options) programs() (isthmus, controlplane string, err error) {
 			continue
 		}
 		if o.bin != "" {
-			return "", "", usageError{fmt.Errorf("--bin: there is no %s; make tools builds it", path)}
+			return "", "", cli.Usagef("--bin: there is no %s; make tools builds it", path)
 		}
 		return "", "", nil
 	}
@@ -136,7 +118,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 			return cause // something in the background broke
 		}
-		return errInterrupted
+		return cli.ErrInterrupted
 	}
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"isthmus/e2e/cmd/internal/cli"
 	"isthmus/e2e/program"
 )
 
@@ -132,7 +133,7 @@ func TestInterrupted(t *testing.T) {
 	defer cancel()
 	out := &watched{line: "start the API servers", then: cancel}
 	err := run(ctx, []string{"--bin", programs(t, "/bin/false")}, out)
-	if !errors.Is(err, errInterrupted) {
+	if !errors.Is(err, cli.ErrInterrupted) {
 		t.Errorf("got %v", err)
 	}
 	check()

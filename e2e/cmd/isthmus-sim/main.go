@@ -7,32 +7,17 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"regexp"
 	"strings"
-	"syscall"
 	"time"
 
+	"isthmus/e2e/cmd/internal/cli"
 	"isthmus/e2e/sim"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Stdout)
-	stop()
-	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp):
-	case errors.As(err, new(usageError)):
-		fmt.Fprintf(os.Stderr, "isthmus-sim: %v\n", err)
-		os.Exit(2)
-	default:
-		fmt.Fprintf(os.Stderr, "isthmus-sim: %v\n", err)
-		os.Exit(1)
-	}
+	cli.Main("isthmus-sim", func(ctx context.Context) error { return run(ctx, os.Args[1:], os.Stdout) })
 }
-
-// usageError is a mistake in the arguments.
-type usageError struct{ error }
 
 const overview = `isthmus-sim runs a gateway amid clusters and clients that change, fail and misbehave.
 
@@ -107,17 +92,17 @@ func parse(args []string, out io.Writer) (arguments, error) {
 		if errors.Is(err, flag.ErrHelp) {
 			return a, err
 		}
-		return a, usageError{err}
+		return a, cli.Usage(err)
 	}
 	if flags.NArg() > 0 {
-		return a, usageError{fmt.Errorf("%q is no flag; see -help", flags.Arg(0))}
+		return a, cli.Usagef("%q is no flag; see -help", flags.Arg(0))
 	}
 	if a.seeds < 1 {
-		return a, usageError{errors.New("-seeds must be at least 1")}
+		return a, cli.Usagef("-seeds must be at least 1")
 	}
 	var err error
 	if s.Faults, err = regexp.Compile(*faults); err != nil {
-		return a, usageError{fmt.Errorf("-faults: %w", err)}
+		return a, cli.Usagef("-faults: %w", err)
 	}
 	if s.Seed == 0 {
 		s.Seed = uint64(time.Now().UnixNano()) % 1_000_000

@@ -6,6 +6,8 @@ import (
 	"flag"
 	"strings"
 	"testing"
+
+	"isthmus/e2e/cmd/internal/cli"
 )
 
 func TestArguments(t *testing.T) {
@@ -24,7 +26,7 @@ func TestArguments(t *testing.T) {
 		{[]string{"more"}, true},
 	} {
 		a, err := parse(x.args, &bytes.Buffer{})
-		if errors.As(err, new(usageError)) != x.usage {
+		if errors.As(err, new(cli.UsageError)) != x.usage {
 			t.Errorf("%q: %v", x.args, err)
 		}
 		if err == nil && (a.sim.Seed == 0 || a.sim.Rounds == 0 && a.sim.Duration == 0) {

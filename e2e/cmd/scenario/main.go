@@ -7,39 +7,19 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
+	"isthmus/e2e/cmd/internal/cli"
 	"isthmus/e2e/scenario"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Stdout)
-	stop()
-	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp):
-	case errors.Is(err, errFailed):
-		os.Exit(1)
-	case errors.As(err, new(usageError)):
-		fmt.Fprintf(os.Stderr, "scenario: %v\n", err)
-		os.Exit(2)
-	default:
-		fmt.Fprintf(os.Stderr, "scenario: %v\n", err)
-		os.Exit(1)
-	}
+	cli.Main("scenario", func(ctx context.Context) error { return run(ctx, os.Args[1:], os.Stdout) })
 }
-
-// usageError is a mistake in the arguments or in a case's file.
-type usageError struct{ error }
-
-// errFailed: a case has failed, which has been printed.
-var errFailed = errors.New("a case failed")
 
 const overview = `scenario runs case files (*.txtar) against three Kubernetes API servers and a gateway.
 
@@ -106,11 +86,11 @@ func parse(args []string, out io.Writer) (arguments, error) {
 		if errors.Is(err, flag.ErrHelp) {
 			return a, err
 		}
-		return a, usageError{err}
+		return a, cli.Usage(err)
 	}
 	var err error
 	if a.only, err = regexp.Compile(*run); err != nil {
-		return a, usageError{fmt.Errorf("-run: %w", err)}
+		return a, cli.Usagef("-run: %w", err)
 	}
 	a.paths = flags.Args()
 	return a, a.validate()
@@ -123,13 +103,13 @@ func (a *arguments) validate() error {
 	clusters := len(a.start.Kubeconfigs)
 	switch {
 	case len(a.paths) == 0:
-		return usageError{errors.New("no case files given; see -help")}
+		return cli.Usagef("no case files given; see -help")
 	case clusters != 0 && clusters != len(scenario.ClusterNames):
-		return usageError{fmt.Errorf("-cluster is needed for each of %q", scenario.ClusterNames)}
+		return cli.Usagef("-cluster is needed for each of %q", scenario.ClusterNames)
 	case a.start.Addr != "" && (clusters == 0 || a.start.Metrics == ""):
-		return usageError{errors.New("-addr goes with -cluster and -metrics: a running gateway knows its own clusters")}
+		return cli.Usagef("-addr goes with -cluster and -metrics: a running gateway knows its own clusters")
 	case a.count < 1:
-		return usageError{errors.New("-count must be at least 1")}
+		return cli.Usagef("-count must be at least 1")
 	}
 	return nil
 }
@@ -158,10 +138,10 @@ func load(a arguments) ([]*scenario.Case, error) {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, usageError{err}
+		return nil, cli.Usage(err)
 	}
 	if len(cases) == 0 {
-		return nil, usageError{errors.New("no case matches")}
+		return nil, cli.Usagef("no case matches")
 	}
 	return cases, nil
 }
@@ -235,7 +215,7 @@ func runCases(ctx context.Context, a arguments, env scenario.Environment, cases 
 	fmt.Fprintf(out, "\n%d passed, %d failed, %d skipped in %.1fs\n", passed, len(failed), skipped, time.Since(began).Seconds())
 	if len(failed) > 0 {
 		fmt.Fprintf(out, "failed: %s\n", strings.Join(failed, " "))
-		return errFailed
+		return cli.ErrPrinted
 	}
 	return nil
 }

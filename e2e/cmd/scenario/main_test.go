@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"isthmus/e2e/cmd/internal/cli"
 )
 
 func TestArguments(t *testing.T) {
@@ -30,7 +32,7 @@ func TestArguments(t *testing.T) {
 		{"-addr", "127.0.0.1:1", "-metrics", "127.0.0.1:2", "x"},
 		append(all, "-addr", "127.0.0.1:1", "x"),
 	} {
-		if _, err := parse(bad, io.Discard); !errors.As(err, new(usageError)) {
+		if _, err := parse(bad, io.Discard); !errors.As(err, new(cli.UsageError)) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
@@ -65,13 +67,13 @@ func TestLoad(t *testing.T) {
 	if got, err := names("-run", "^a", dir, filepath.Join(dir, "b.txtar")); err != nil || got != "a-1 a-2" {
 		t.Errorf("%s, %v", got, err)
 	}
-	if _, err := names("-run", "nothing", dir); !errors.As(err, new(usageError)) {
+	if _, err := names("-run", "nothing", dir); !errors.As(err, new(cli.UsageError)) {
 		t.Errorf("no cases: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "c.txtar"), []byte("nonsense"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := names(dir, filepath.Join(dir, "nowhere")); !errors.As(err, new(usageError)) ||
+	if _, err := names(dir, filepath.Join(dir, "nowhere")); !errors.As(err, new(cli.UsageError)) ||
 		!strings.Contains(err.Error(), "c.txtar:1") || !strings.Contains(err.Error(), "nowhere") {
 		t.Errorf("mistakes: %v", err)
 	}
