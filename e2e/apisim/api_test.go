@@ -3,6 +3,7 @@ package apisim_test
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -12,6 +13,8 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	serializer "k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 )
 
@@ -71,12 +74,32 @@ func (a *api) list(what, path, accept, authorization string) answer {
 	if err != nil {
 		a.t.Fatal(err)
 	}
+	if accept == protobuf {
+		body = a.asJSON(body)
+	}
 	var got answer
 	if err := json.Unmarshal(body, &got); err != nil && resp.StatusCode != http.StatusNotFound {
 		a.t.Fatalf("%s: %v: %s", what, err, body)
 	}
 	a.note("%s: %d %s %s %s %s more=%v", what, resp.StatusCode, got.Kind, got.APIVersion, got.Reason, names(got.Items), got.Metadata.Continue != "")
 	return got
+}
+
+const protobuf = "application/vnd.kubernetes.protobuf"
+
+// asJSON returns an object in protobuf as JSON.
+func (a *api) asJSON(body []byte) []byte {
+	a.t.Helper()
+	o, of, err := serializer.NewSerializer(scheme.Scheme, scheme.Scheme).Decode(body, nil, nil)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	o.GetObjectKind().SetGroupVersionKind(*of)
+	text, err := json.Marshal(o)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return text
 }
 
 // names leaves out what only real servers have.
@@ -114,6 +137,7 @@ type watch struct {
 	api   *api
 	what  string
 	lines *bufio.Reader
+	as    string // the encoding that is asked for
 	last  uint64 // version
 }
 
@@ -123,14 +147,14 @@ func (a *api) watch(what, path, accept string) *watch {
 	resp := a.get(ctx, path, accept, "")
 	a.t.Cleanup(func() { stop(); resp.Body.Close() })
 	a.note("watch %s: %d", what, resp.StatusCode)
-	return &watch{api: a, what: what, lines: bufio.NewReader(resp.Body)}
+	return &watch{api: a, what: what, as: accept, lines: bufio.NewReader(resp.Body)}
 }
 
 // next notes so many events.
 func (w *watch) next(n int) {
 	w.api.t.Helper()
 	for range n {
-		text, err := w.lines.ReadBytes('\n')
+		text, err := w.read()
 		if err != nil {
 			w.api.t.Fatalf("watch %s: %v", w.what, err)
 		}
@@ -151,6 +175,26 @@ func (w *watch) next(n int) {
 		w.api.note("watch %s: %s %s %s %s %q %s %d ascending=%v", w.what, e.Type, e.Object.APIVersion, e.Object.Kind,
 			e.Object.Metadata.Name, e.Object.Metadata.Annotations, e.Object.Reason, e.Object.Code, ascending)
 	}
+}
+
+// read returns the next event in JSON.
+func (w *watch) read() ([]byte, error) {
+	if w.as != protobuf {
+		return w.lines.ReadBytes('\n')
+	}
+	var length uint32
+	if err := binary.Read(w.lines, binary.BigEndian, &length); err != nil {
+		return nil, err
+	}
+	text := make([]byte, length)
+	if _, err := io.ReadFull(w.lines, text); err != nil {
+		return nil, err
+	}
+	var e metav1.WatchEvent
+	if err := e.Unmarshal(text); err != nil {
+		return nil, err
+	}
+	return fmt.Appendf(nil, `{"type":%q,"object":%s}`, e.Type, w.api.asJSON(e.Object.Raw)), nil
 }
 
 // end notes that the server has ended the watch.

@@ -1,7 +1,6 @@
 package apisim_test
 
 import (
-	"context"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -11,15 +10,15 @@ import (
 	"go.uber.org/goleak"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"isthmus/e2e/apisim"
 	"isthmus/e2e/cluster"
+	"isthmus/e2e/kube"
+	"isthmus/e2e/object"
 )
 
 // namespace is what all objects are in. A real server makes none there by itself.
@@ -49,10 +48,7 @@ func (a *api) all() {
 	for _, name := range []string{"c", "a", "b"} {
 		a.put(service(name, ""))
 	}
-	a.put(&appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Name: "rs", Namespace: namespace}, Spec: appsv1.ReplicaSetSpec{
-		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}},
-		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}}},
-	}})
+	a.put(object.ReplicaSet(namespace, "rs", "web"))
 	a.put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "one", Namespace: namespace}, Type: "example.com/one"})
 	a.put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "two", Namespace: namespace}, Type: "example.com/two"})
 
@@ -77,6 +73,15 @@ func (a *api) all() {
 	a.watch("from a version that is too old", list+"?watch=true&resourceVersion=1", "").next(1)
 	a.watch("for a second", list+"?watch=true&timeoutSeconds=1&resourceVersion="+a.version(list), "").end()
 
+	a.list("in protobuf", list, protobuf, "")
+	a.list("nothing in protobuf", "/api/v1/namespaces/empty/pods", protobuf, "")
+	a.watch("in protobuf", list+"?watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", protobuf).next(4)
+	changes := a.watch("of changes in protobuf", list+"?watch=true&resourceVersion="+a.version(list), protobuf)
+	a.put(service("c", "changed"))
+	a.delete(service("c", ""))
+	changes.next(2)
+	a.watch("from a version that is too old, in protobuf", list+"?watch=true&resourceVersion=1", protobuf).next(1)
+
 	a.list("what is not served", "/apis/nothing.example.com/v1/things", "", "")
 	a.list("with a wrong token", list, "", "Bearer wrong")
 }
@@ -91,8 +96,8 @@ func (a *api) streamed(list string) {
 }
 
 func service(name, annotation string) *corev1.Service {
-	o := &corev1.Service{Spec: corev1.ServiceSpec{ClusterIP: "None", Ports: []corev1.ServicePort{{Port: 80}}}}
-	o.Name, o.Namespace, o.Annotations = name, namespace, map[string]string{"example.com/note": annotation}
+	o := object.Service(namespace, name)
+	o.Spec.ClusterIP, o.Annotations = "None", map[string]string{"example.com/note": annotation}
 	return o
 }
 
@@ -142,35 +147,27 @@ func newReal(t *testing.T) *api {
 		}
 	})
 	a := newAPI(t, c.REST())
-	k, err := kubernetes.NewForConfigAndClient(c.REST(), a.client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = k.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+	k, err := kube.New("real", c.REST())
 	a.must(err)
-	a.put = func(o metav1.Object) { a.must(write(t.Context(), k, o)) }
+	t.Cleanup(k.Close)
+	a.must(k.Apply(t.Context(), object.Namespace(namespace)))
+	a.put = func(o metav1.Object) {
+		switch o := o.(type) {
+		case *corev1.Service:
+			_, err = kube.Put(t.Context(), k.CoreV1().Services(namespace), o)
+		case *corev1.Secret:
+			_, err = kube.Put(t.Context(), k.CoreV1().Secrets(namespace), o)
+		case *appsv1.ReplicaSet:
+			_, err = kube.Put(t.Context(), k.AppsV1().ReplicaSets(namespace), o)
+		default:
+			err = fmt.Errorf("%T is not written here", o)
+		}
+		a.must(err)
+	}
 	a.delete = func(o metav1.Object) {
-		a.must(k.CoreV1().Services(o.GetNamespace()).Delete(t.Context(), o.GetName(), metav1.DeleteOptions{}))
+		a.must(k.CoreV1().Services(namespace).Delete(t.Context(), o.GetName(), metav1.DeleteOptions{}))
 	}
 	return a
-}
-
-func write(ctx context.Context, k kubernetes.Interface, o metav1.Object) error {
-	var err error
-	switch o := o.(type) {
-	case *corev1.Service:
-		_, err = k.CoreV1().Services(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
-		if apierrors.IsAlreadyExists(err) {
-			_, err = k.CoreV1().Services(o.Namespace).Update(ctx, o, metav1.UpdateOptions{})
-		}
-	case *corev1.Secret:
-		_, err = k.CoreV1().Secrets(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
-	case *appsv1.ReplicaSet:
-		_, err = k.AppsV1().ReplicaSets(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
-	default:
-		err = fmt.Errorf("%T is not written here", o)
-	}
-	return err
 }
 
 func newAPI(t *testing.T, config *rest.Config) *api {

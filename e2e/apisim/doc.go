@@ -4,11 +4,12 @@
 //
 // What clients may rely on, since real API servers do the same (a test compares them):
 //
-//   - Lists are pages of one moment, in the order of keys. Watches go on from a list's version without a gap, or say that
-//     the version has expired; they may begin with all objects, whose end a bookmark tells.
+//   - Lists are pages of one moment, in the order of keys. Watches go on from a list's version without a gap, or end
+//     because the version has expired; they may begin with all objects, after which comes a bookmark.
 //   - Deletions bring the object as it last was, with the version of its deletion.
-//   - Answers are JSON, of whole objects or, if asked for, of their metadata alone.
-//   - What fails is said by a Status.
+//   - Answers are in protobuf or JSON, as the client prefers, of whole objects or, if asked for, of their metadata alone (in
+//     JSON). Objects of CRDs are in JSON.
+//   - A request that fails is answered with a Status.
 //
 // What is not served is refused: label selectors, field selectors other than a Secret's type, writing, discovery.
 package apisim

@@ -38,7 +38,7 @@ func (k kind) prefix() string {
 	return "/apis/" + k.Group + "/" + k.Version + "/"
 }
 
-// kindOf finds the kind of an object, which need not say it if its type does.
+// kindOf returns the kind of an object. A typed object need not have it set.
 func kindOf(o runtime.Object) (kind, error) {
 	of := o.GetObjectKind().GroupVersionKind()
 	if of.Empty() {

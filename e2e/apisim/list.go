@@ -1,9 +1,6 @@
 package apisim
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"net/http"
 	"strconv"
 
@@ -15,6 +12,7 @@ type request struct {
 	target
 	options  metav1.ListOptions
 	metadata bool // only that is asked for
+	protobuf bool // rather than JSON
 	keep     func(*object) bool
 }
 
@@ -81,48 +79,6 @@ func (s *Server) list(w http.ResponseWriter, r *request) {
 		refuse(w, failure(http.StatusInternalServerError, metav1.StatusReasonInternalError, err.Error()))
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Type", r.contentType())
 	_, _ = w.Write(body) // fails if the client has gone
-}
-
-func (r *request) encodeList(head metav1.ListMeta, objects []*object) ([]byte, error) {
-	of := metav1.TypeMeta{Kind: r.Kind + "List", APIVersion: r.GroupVersion().String()}
-	if r.metadata {
-		of = metav1.TypeMeta{Kind: "PartialObjectMetadataList", APIVersion: "meta.k8s.io/v1"}
-	}
-	list := struct {
-		metav1.TypeMeta `json:",inline"`
-		metav1.ListMeta `json:"metadata"`
-		Items           []json.RawMessage `json:"items"`
-	}{of, head, make([]json.RawMessage, 0, len(objects))}
-	for _, o := range objects {
-		text, err := r.text(o)
-		if err != nil {
-			return nil, err
-		}
-		list.Items = append(list.Items, text)
-	}
-	return json.Marshal(list)
-}
-
-// text is the object, or its metadata, as it was asked for.
-func (r *request) text(o *object) ([]byte, error) {
-	if !r.metadata {
-		return o.text, nil
-	}
-	var partial metav1.PartialObjectMetadata
-	if err := json.Unmarshal(o.text, &partial); err != nil {
-		return nil, fmt.Errorf("%s %s: %w", r.Kind, o.key(), err)
-	}
-	partial.TypeMeta = metav1.TypeMeta{Kind: "PartialObjectMetadata", APIVersion: "meta.k8s.io/v1"}
-	return json.Marshal(&partial)
-}
-
-// line is an event as watches send it.
-func line(kind string, object []byte) []byte {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, `{"type":%q,"object":`, kind)
-	b.Write(object)
-	b.WriteString("}\n")
-	return b.Bytes()
 }

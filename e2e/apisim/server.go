@@ -15,8 +15,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	clientcmd "k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/kubernetes/scheme"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	k8s "isthmus/e2e/object"
 )
 
 // Authority issues the certificates of servers. Making one takes a while, so servers share it.
@@ -29,7 +31,7 @@ type Authority struct {
 type Server struct {
 	// fixed
 	name      string
-	authority *Authority
+	authority *Authority // nil: plain HTTP
 	addr      string
 	http      *http.Server
 	store     *store
@@ -53,7 +55,8 @@ type Faults struct {
 	NoStreamedLists bool
 }
 
-// Start runs a server at a free port of 127.0.0.1 until Close.
+// Start runs a server at a free port of 127.0.0.1 until Close. Without an authority it serves plain HTTP/1.1,
+// and whoever connects: clients send no token over plain HTTP.
 func Start(name string, authority *Authority) (*Server, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -62,11 +65,15 @@ func Start(name string, authority *Authority) (*Server, error) {
 	s := &Server{name: name, authority: authority, addr: l.Addr().String(), store: newStore(), tokens: make(map[string]bool)}
 	s.alive, s.cut = context.WithCancel(context.Background())
 	s.http = &http.Server{
-		Handler:   http.HandlerFunc(s.handle),
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{authority.certificate}},
-		ErrorLog:  log.New(io.Discard, "", 0), // connections that clients give up
+		Handler:  http.HandlerFunc(s.handle),
+		ErrorLog: log.New(io.Discard, "", 0), // connections that clients give up
 	}
-	s.serving.Go(func() { _ = s.http.ServeTLS(l, "", "") }) // until Close, which is what it says
+	if authority == nil {
+		s.serving.Go(func() { _ = s.http.Serve(l) }) // until Close, which is what the error is about
+		return s, nil
+	}
+	s.http.TLSConfig = &tls.Config{Certificates: []tls.Certificate{authority.certificate}}
+	s.serving.Go(func() { _ = s.http.ServeTLS(l, "", "") })
 	return s, nil
 }
 
@@ -81,7 +88,7 @@ func (s *Server) Close() error {
 // Addr returns the host and port that it listens at.
 func (s *Server) Addr() string { return s.addr }
 
-// Put creates an object, or replaces the one of its name. Version, UID and time of creation are the server's to say.
+// Put creates an object, or replaces the one of its name. The server sets version, UID and time of creation.
 func (s *Server) Put(o runtime.Object) error {
 	if err := s.store.put(o); err != nil {
 		return fmt.Errorf("cluster %s: %w", s.name, err)
@@ -126,22 +133,22 @@ func (s *Server) CutWatches() {
 	s.alive, s.cut = context.WithCancel(context.Background())
 }
 
-// Compact forgets what has happened so far: who wants to go on from before is told that it has expired.
+// Compact forgets what has happened so far: watches and lists that go on from before have expired.
 func (s *Server) Compact() { s.store.compact() }
 
 // Kubeconfig returns a kubeconfig by which to reach the server at an address: its own, or that of a proxy before it.
 func (s *Server) Kubeconfig(addr, token string) ([]byte, error) {
-	config := clientcmdapi.NewConfig()
-	config.Clusters[s.name] = &clientcmdapi.Cluster{Server: "https://" + addr, CertificateAuthorityData: s.authority.pem}
-	config.AuthInfos[s.name] = &clientcmdapi.AuthInfo{Token: token}
-	config.Contexts[s.name] = &clientcmdapi.Context{Cluster: s.name, AuthInfo: s.name}
-	config.CurrentContext = s.name
-	return clientcmd.Write(*config)
+	cluster := clientcmdapi.Cluster{Server: "http://" + addr}
+	if s.authority != nil {
+		cluster = clientcmdapi.Cluster{Server: "https://" + addr, CertificateAuthorityData: s.authority.pem}
+	}
+	return k8s.Kubeconfig(s.name, cluster, clientcmdapi.AuthInfo{Token: token})
 }
 
 func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
-	admitted, faults, alive := s.tokens[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")], s.faults, s.alive
+	admitted := s.authority == nil || s.tokens[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]
+	faults, alive := s.faults, s.alive
 	s.mu.Unlock()
 	ask, err := parse(r)
 	switch {
@@ -174,7 +181,9 @@ func parse(r *http.Request) (*request, error) {
 	if !ok || r.Method != http.MethodGet {
 		return nil, errNotServed
 	}
-	ask := &request{target: of, metadata: strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadata")}
+	accept := r.Header.Get("Accept")
+	ask := &request{target: of, metadata: strings.Contains(accept, "as=PartialObjectMetadata")}
+	ask.protobuf = strings.Contains(accept, protobufType) && !ask.metadata && scheme.Scheme.Recognizes(of.GroupVersionKind)
 	query := r.URL.Query()
 	if err := metav1.Convert_url_Values_To_v1_ListOptions(&query, &ask.options, nil); err != nil {
 		return nil, err

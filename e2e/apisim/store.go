@@ -2,18 +2,14 @@ package apisim
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -47,6 +43,7 @@ type object struct {
 	version         uint64
 	secretType      string
 	text            []byte // its JSON
+	protobuf        []byte // nil: kinds of CRDs have none
 }
 
 func (o *object) key() string { return o.namespace + "/" + o.name }
@@ -102,13 +99,13 @@ func (s *store) remove(o runtime.Object) error {
 	if old == nil {
 		return fmt.Errorf("there is no %s %s/%s to delete", k.Kind, m.GetNamespace(), m.GetName())
 	}
-	var last unstructured.Unstructured
-	if err := json.Unmarshal(old.text, &last.Object); err != nil {
+	last, err := old.decode(k)
+	if err != nil {
 		return err
 	}
 	gone := *old
 	gone.version = s.version + 1
-	if err := gone.encode(k, &last); err != nil {
+	if err := gone.encode(k, last); err != nil {
 		return err
 	}
 	delete(t.objects, old.key())
@@ -207,22 +204,4 @@ func describe(o runtime.Object) (kind, metav1.Object, error) {
 		return k, nil, fmt.Errorf("a %s without name", k.Kind)
 	}
 	return k, m, nil
-}
-
-// encode writes the JSON of what o says, as the version that it is of.
-func (o *object) encode(k kind, from runtime.Object) error {
-	said := from.DeepCopyObject()
-	m, err := meta.Accessor(said)
-	if err != nil {
-		return err
-	}
-	said.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind)
-	m.SetResourceVersion(strconv.FormatUint(o.version, 10))
-	m.SetUID(o.uid)
-	m.SetCreationTimestamp(o.created)
-	if secret, ok := said.(*corev1.Secret); ok {
-		o.secretType = string(secret.Type)
-	}
-	o.text, err = json.Marshal(said)
-	return err
 }

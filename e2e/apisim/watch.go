@@ -2,7 +2,6 @@ package apisim
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -12,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// bookmarkEvery is how often a watch that allows it is told the newest version.
+// bookmarkEvery is how often a watch that allows it is sent the newest version.
 const bookmarkEvery = 10 * time.Second
 
 // watcher is one watch under way.
@@ -39,7 +38,7 @@ func (s *Server) watch(ctx context.Context, w http.ResponseWriter, r *request) {
 		ctx, stop = context.WithTimeout(ctx, time.Duration(*r.options.TimeoutSeconds)*time.Second)
 		defer stop()
 	}
-	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Type", r.contentType())
 	w.WriteHeader(http.StatusOK)
 	if (v.initialEvents() || v.at == 0) && v.begin() != nil || v.w.Flush() != nil {
 		return // the client has gone
@@ -47,7 +46,7 @@ func (s *Server) watch(ctx context.Context, w http.ResponseWriter, r *request) {
 	v.follow(ctx)
 }
 
-// initialEvents tells whether the watch is to begin with all objects and to say when that is over.
+// initialEvents reports whether the watch begins with all objects and a bookmark after them.
 func (r *request) initialEvents() bool {
 	return r.options.SendInitialEvents != nil && *r.options.SendInitialEvents
 }
@@ -96,8 +95,9 @@ func (v *watcher) follow(ctx context.Context) {
 			return
 		}
 	}
-	if status, err := json.Marshal(expired(fmt.Sprintf("too old resource version: %d", v.at))); err == nil {
-		_, _ = v.out.Write(line(string(watch.Error), status)) // fails if the client has gone
+	status := expired(fmt.Sprintf("too old resource version: %d", v.at))
+	if text, err := v.extra(watch.Error, status.TypeMeta, status); err == nil {
+		_, _ = v.out.Write(text) // fails if the client has gone
 	}
 }
 
@@ -105,26 +105,24 @@ func (v *watcher) send(e event) error {
 	if !v.keep(e.object) {
 		return nil
 	}
-	text, err := v.text(e.object)
+	text, err := v.event(e)
 	if err != nil {
 		return err
 	}
-	_, err = v.out.Write(line(string(e.kind), text))
+	_, err = v.out.Write(text)
 	return err
 }
 
-// bookmark tells the client which version it has.
+// bookmark sends the client the version that it has.
 func (v *watcher) bookmark(annotations map[string]string) error {
-	of := metav1.TypeMeta{Kind: v.Kind, APIVersion: v.GroupVersion().String()}
-	if v.metadata {
-		of = metav1.TypeMeta{Kind: "PartialObjectMetadata", APIVersion: "meta.k8s.io/v1"}
-	}
-	text, err := json.Marshal(&metav1.PartialObjectMetadata{TypeMeta: of, ObjectMeta: metav1.ObjectMeta{
+	of := v.typeMeta("")
+	// Metadata is field 1 of every kind, and so the same as that of a whole object which has nothing else.
+	text, err := v.extra(watch.Bookmark, of, &metav1.PartialObjectMetadata{TypeMeta: of, ObjectMeta: metav1.ObjectMeta{
 		ResourceVersion: strconv.FormatUint(v.at, 10), Annotations: annotations,
 	}})
 	if err != nil {
 		return err
 	}
-	_, err = v.out.Write(line(string(watch.Bookmark), text))
+	_, err = v.out.Write(text)
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"isthmus/e2e/bench/fleet"
 	"isthmus/e2e/bench/load"
 	"isthmus/e2e/bench/proc"
+	"isthmus/e2e/poll"
 )
 
 // Growth is how what something costs grows with what there is.
@@ -33,7 +34,7 @@ type Point struct {
 	Samples []float64
 }
 
-// GrowthScale says how far growth is measured.
+// GrowthScale is how far growth is measured.
 type GrowthScale struct {
 	Endpoints, Clusters, Services []int // the points of each line
 	Changes                       int   // made at each; an even number
@@ -91,7 +92,7 @@ func changeByClusters(ctx context.Context, cfg Config, s GrowthScale, clusters i
 	return changeCost(ctx, cfg, s, fleet.Config{Linked: clusters, Services: 1, Slices: 1, Endpoints: 20})
 }
 
-// changeCost is what one change of an endpoint costs that one stream is told of.
+// changeCost is what one change of an endpoint costs that is sent to one stream.
 func changeCost(ctx context.Context, cfg Config, s GrowthScale, what fleet.Config) (float64, error) {
 	return withFleet(ctx, cfg, what, func(f *fleet.Fleet, addr string, pid int) (cost float64, err error) {
 		linked := min(1, what.Linked) // the changes are in the first linked cluster, if there is one
@@ -101,7 +102,7 @@ func changeCost(ctx context.Context, cfg Config, s GrowthScale, what fleet.Confi
 			return 0, err
 		}
 		defer func() { err = errors.Join(err, streams.Close()) }()
-		if err := pause(ctx, aftermath); err != nil {
+		if err := poll.Pause(ctx, aftermath); err != nil {
 			return 0, err
 		}
 		start, err := proc.CPU(pid)
@@ -109,14 +110,14 @@ func changeCost(ctx context.Context, cfg Config, s GrowthScale, what fleet.Confi
 			return 0, err
 		}
 		for first, i := streams.Received(), 1; i <= s.Changes; i++ {
-			if _, err := f.Flip(linked, service); err != nil {
+			if err := f.Flip(linked, service); err != nil {
 				return 0, err
 			}
 			if err := streams.Await(ctx, first+i); err != nil {
 				return 0, err
 			}
 		}
-		if err := pause(ctx, aftermath); err != nil {
+		if err := poll.Pause(ctx, aftermath); err != nil {
 			return 0, err
 		}
 		end, err := proc.CPU(pid)
@@ -144,7 +145,7 @@ func subscription(ctx context.Context, cfg Config, s GrowthScale, services int) 
 		if err != nil {
 			return 0, err
 		}
-		err = pause(ctx, aftermath)
+		err = poll.Pause(ctx, aftermath)
 		end, cpuErr := proc.CPU(pid)
 		return microseconds(end-start) / float64(s.Streams), errors.Join(err, cpuErr, streams.Close())
 	})

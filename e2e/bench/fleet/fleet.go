@@ -1,21 +1,19 @@
 package fleet
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
-	"sync"
-	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"isthmus/e2e/apisim"
 	"isthmus/e2e/bench/world"
+	"isthmus/e2e/object"
 )
 
-// Config says what there is.
+// Config is what there is.
 type Config struct {
 	Linked    int // clusters besides the one that the gateway is local to
 	Services  int // in each cluster
@@ -24,52 +22,54 @@ type Config struct {
 }
 
 // Fleet is the running clusters, all alike but for their Pods' addresses. In the local one there is also a federated
-// Service for each, which joins the linked clusters' and not the local one's.
+// Service for each, which joins the linked clusters' and not the local one's. Only one goroutine at a time may use it.
 type Fleet struct {
-	server   http.Server
-	listener net.Listener
-	served   chan error
+	cfg      Config
 	clusters []*member
 }
 
+// member is one cluster.
+type member struct {
+	api    *apisim.Server
+	slices map[string]*discoveryv1.EndpointSlice // by Service: the one that is flipped
+}
+
 // Start runs a fleet until Close.
-func Start(cfg Config) (*Fleet, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	f := &Fleet{listener: listener, served: make(chan error, 1)}
-	mux := http.NewServeMux()
-	for i := range cfg.Linked + 1 {
-		c, err := newMember(cfg, i)
-		if err == nil && i == 0 {
-			err = f.federate(c, cfg)
-		}
+func Start(cfg Config) (f *Fleet, err error) {
+	f = &Fleet{cfg: cfg}
+	defer func() {
 		if err != nil {
-			return nil, errors.Join(err, listener.Close())
+			err = errors.Join(err, f.Close())
 		}
+	}()
+	for i := range cfg.Linked + 1 {
+		api, err := apisim.Start(name(i), nil)
+		if err != nil {
+			return nil, err
+		}
+		api.Misbehave(apisim.Faults{NoStreamedLists: true}) // lists in pages are kinder to the memory of both sides
+		c := &member{api: api, slices: map[string]*discoveryv1.EndpointSlice{}}
 		f.clusters = append(f.clusters, c)
-		mux.Handle("/"+name(i)+"/", c)
+		if err := c.fill(cfg, i); err != nil {
+			return nil, err
+		}
 	}
-	f.server.Handler = mux
-	f.server.BaseContext = func(net.Listener) context.Context { return context.Background() }
-	go func() { f.served <- f.server.Serve(listener) }()
-	return f, nil
+	return f, f.federate()
 }
 
 // Close ends the fleet, and whatever watches it.
 func (f *Fleet) Close() error {
-	err := f.server.Close()
-	if served := <-f.served; !errors.Is(served, http.ErrServerClosed) {
-		err = errors.Join(err, served)
+	var errs []error
+	for _, c := range f.clusters {
+		errs = append(errs, c.api.Close())
 	}
-	return err
+	return errors.Join(errs...)
 }
 
 // name is that of a cluster, by number.
 func name(i int) string { return fmt.Sprintf("c%02d", i) }
 
-// Service is the name of a Service, and the authority by which proxies know it, federated or not.
+// Service returns the name of a Service, and the authority by which proxies know it, federated or not.
 func Service(i int, federated bool) (name, authority string) {
 	name = fmt.Sprintf("svc-%05d", i)
 	if federated {
@@ -79,57 +79,97 @@ func Service(i int, federated bool) (name, authority string) {
 }
 
 // WriteKubeconfig writes the kubeconfig of the cluster that the gateway is local to.
-func (f *Fleet) WriteKubeconfig(path string) error { return os.WriteFile(path, f.kubeconfig(0), 0o600) }
-
-func (f *Fleet) kubeconfig(i int) []byte {
-	return fmt.Appendf(nil, `apiVersion: v1
-kind: Config
-current-context: fleet
-contexts: [{name: fleet, context: {cluster: fleet, user: fleet}}]
-clusters: [{name: fleet, cluster: {server: "http://%s/%s"}}]
-users: [{name: fleet, user: {token: none}}]
-`, f.listener.Addr(), name(i))
-}
-
-// Flip takes one endpoint of a Service in a cluster away, or brings it back if that has been done, and says when it had
-// told all watches. Lists don't follow: who lists finds everything as it was at the beginning.
-func (f *Fleet) Flip(cluster int, service string) (time.Time, error) {
-	return f.clusters[cluster].flip(service)
-}
-
-// member is one cluster.
-type member struct {
-	lists map[string]*list // by resource; fixed
-	byKey map[string]int   // a Service's slice that is flipped, by its place among the slices; fixed
-
-	mu       sync.Mutex
-	slices   []discoveryv1.EndpointSlice
-	version  int
-	watchers map[chan<- event]<-chan struct{} // of slices; closed once the watch has ended
-}
-
-func (c *member) flip(service string) (time.Time, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	i, ok := c.byKey[service]
-	if !ok {
-		return time.Time{}, fmt.Errorf("there is no Service %s", service)
-	}
-	slice := c.slices[i].DeepCopy()
-	conditions := &slice.Endpoints[len(slice.Endpoints)/2].Conditions
-	conditions.Ready = new(!*conditions.Ready)
-	c.version++
-	slice.ResourceVersion = fmt.Sprint(c.version)
-	c.slices[i] = *slice
-	e, err := newEvent(slice)
+func (f *Fleet) WriteKubeconfig(path string) error {
+	text, err := f.kubeconfig(0)
 	if err != nil {
-		return time.Time{}, err
+		return err
 	}
-	for w, ended := range c.watchers {
-		select {
-		case w <- e:
-		case <-ended:
+	return os.WriteFile(path, text, 0o600)
+}
+
+func (f *Fleet) kubeconfig(i int) ([]byte, error) {
+	api := f.clusters[i].api
+	return api.Kubeconfig(api.Addr(), "none")
+}
+
+// Flip makes one endpoint of a Service in a cluster not ready, or ready again if that has been done.
+func (f *Fleet) Flip(cluster int, service string) error {
+	c := f.clusters[cluster]
+	slice := c.slices[service]
+	if slice == nil {
+		return fmt.Errorf("cluster %s has no slice of Service %s", name(cluster), service)
+	}
+	ready := slice.Endpoints[len(slice.Endpoints)/2].Conditions.Ready
+	*ready = !*ready
+	return c.api.Put(slice)
+}
+
+// fill writes a cluster's Services, slices and Pods.
+func (c *member) fill(cfg Config, number int) error {
+	slices, pods := 0, 0
+	for s := range cfg.Services {
+		service, _ := Service(s, false)
+		if err := c.api.Put(object.Service(world.Namespace, service)); err != nil {
+			return err
+		}
+		for n := range cfg.Slices {
+			slice := object.Slice(world.Namespace, service, fmt.Sprintf("%05d", slices))
+			for range cfg.Endpoints {
+				pod := newPod(pods)
+				slice.Endpoints = append(slice.Endpoints, object.PodEndpoint(address(number, pods), world.Namespace, pod.Name))
+				if err := c.api.Put(pod); err != nil {
+					return err
+				}
+				pods++
+			}
+			if err := c.api.Put(slice); err != nil {
+				return err
+			}
+			if n == cfg.Slices/2 {
+				c.slices[service] = slice
+			}
+			slices++
 		}
 	}
-	return time.Now(), nil
+	return nil
+}
+
+// federate adds to the local cluster the links, and the Services that join the linked clusters'.
+func (f *Fleet) federate() error {
+	var linked []string
+	local := f.clusters[0]
+	for i := 1; i <= f.cfg.Linked; i++ {
+		kubeconfig, err := f.kubeconfig(i)
+		if err != nil {
+			return err
+		}
+		if err := local.api.Put(object.Link(name(i), kubeconfig)); err != nil {
+			return err
+		}
+		linked = append(linked, name(i))
+	}
+	for s := range f.cfg.Services {
+		if len(linked) == 0 {
+			break
+		}
+		service, _ := Service(s, false)
+		var members []string
+		for _, cluster := range linked {
+			members = append(members, service+"@"+cluster)
+		}
+		if err := local.api.Put(object.Federated(world.Namespace, world.Federated(service), "", members...)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func address(cluster, i int) string {
+	return fmt.Sprintf("10.%d.%d.%d", cluster<<2|i>>16, i>>8&0xff, i&0xff)
+}
+
+func newPod(i int) *corev1.Pod {
+	p := object.Mesh(object.Pod(world.Namespace, fmt.Sprintf("web-5f79f964bc-%06d", i), ""))
+	p.Labels[object.HashLabel] = "5f79f964bc"
+	return p
 }
