@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -19,7 +18,7 @@ import (
 	"isthmus/e2e/gateway"
 )
 
-// ours tells a family from those about Go, the process and the page itself.
+// ours reports whether a family is the gateway's own, not one about Go, the process or the page itself.
 func ours(name string) bool {
 	return !strings.HasPrefix(name, "go_") && !strings.HasPrefix(name, "process_") && !strings.HasPrefix(name, "promhttp_")
 }
@@ -38,16 +37,16 @@ func (o *observed) documented(t *testing.T) {
 	if n := strings.Count(string(text), "\n| `"); n != len(rows) {
 		t.Fatalf("%d rows of docs/metrics.md can be read, %d there are", len(rows), n)
 	}
-	eventually(t, "/metrics is as documented", func(context.Context) error {
+	await(t, "/metrics is as documented", func() error {
 		return undocumented(rows, o.families(t, o.gateways[0]))
 	})
 	lint(t, o.families(t, o.gateways[0]))
-	eventually(t, "histograms have observations", func(context.Context) error {
+	await(t, "histograms have observations", func() error {
 		return unobserved(o.families(t, o.gateways[0]), o.families(t, o.gateways[1]))
 	})
 }
 
-// undocumented names the families that are not as the table's rows say, and those that no row names.
+// undocumented names the families that are not as in the table's rows, and those that no row names.
 func undocumented(rows [][]string, families map[string]*dto.MetricFamily) error {
 	lines := make(map[string]string)
 	for name, f := range families {

@@ -2,20 +2,14 @@ package e2e
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"google.golang.org/grpc"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 
-	"isthmus/e2e/cluster"
 	"isthmus/e2e/gateway"
+	"isthmus/e2e/kube"
+	"isthmus/e2e/object"
 	"isthmus/e2e/proxy"
 )
 
@@ -23,7 +17,7 @@ import (
 const proxyMessage = 4 << 20
 
 // TestLargeServiceProfiles: ServiceProfiles about as large as Kubernetes keeps them. One reaches a proxy whole, in a message
-// that it can read; a proxy that does not read it holds up nobody, and gets the newest in the end; one that has as many parts
+// that it can read; a proxy that does not read it delays no other, and gets the newest in the end; one that has as many parts
 // as fit into it leaves its Service some profile at least.
 func TestLargeServiceProfiles(t *testing.T) {
 	p := newProfiles(t)
@@ -89,67 +83,40 @@ func firstRoute(now proxy.Snapshot, count int) string {
 
 // profiles is one cluster, with Services that have ServiceProfiles, and a gateway.
 type profiles struct {
-	t     *testing.T
-	api   dynamic.ResourceInterface // ServiceProfiles of the namespace
-	addr  string                    // of the gateway
-	sizes sizes
+	t      *testing.T
+	client *kube.Client
+	addr   string // of the gateway
+	sizes  sizes
 }
 
 func newProfiles(t *testing.T) *profiles {
-	c, err := cluster.Start(t.Context(), cluster.Config{Name: "west", Dir: filepath.Join(t.TempDir(), "west"), Controllers: []string{"namespace"}})
-	must(t, err)
-	atEnd(t, c.Close)
-	k, ctx := client(t, c), t.Context()
-	for _, name := range []string{"linkerd", largeNamespace} {
-		must(t, create(ctx, k.CoreV1().Namespaces().Create, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
-	}
+	ctx := t.Context()
+	c := startClusters(t, []string{"namespace"}, "west")[0]
+	p := &profiles{t: t, client: client(t, c)}
+	must(t, p.client.Apply(ctx, object.Namespace(object.LinkNamespace), object.Namespace(largeNamespace)))
 	for _, name := range []string{"large", "other", "dense"} {
-		must(t, create(ctx, k.CoreV1().Services(largeNamespace).Create, largeService(name, nil)))
+		must(t, p.client.Apply(ctx, object.Service(largeNamespace, name)))
 	}
-	all, err := dynamic.NewForConfig(c.REST())
-	must(t, err)
-	p := &profiles{t: t, api: all.Resource(schema.GroupVersionResource{Group: "linkerd.io", Version: "v1alpha2", Resource: "serviceprofiles"}).Namespace(largeNamespace)}
-	g, err := gateway.Start(ctx, gateway.Config{Kubeconfig: c.Kubeconfig()})
-	must(t, err)
-	atEnd(t, g.Stop)
-	p.addr = g.Addr()
+	p.addr = startGateway(t, gateway.Config{Kubeconfig: c.Kubeconfig()}).Addr()
 	return p
-}
-
-// atEnd notes what is to be done when the test is over.
-func atEnd(t *testing.T, do func() error) {
-	t.Cleanup(func() {
-		if err := do(); err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 // write creates the ServiceProfile of a Service, or replaces it.
 func (p *profiles) write(service string, spec map[string]any) {
 	p.t.Helper()
-	o := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "linkerd.io/v1alpha2", "kind": "ServiceProfile", "spec": spec,
-		"metadata": map[string]any{"name": service + "." + largeNamespace + ".svc.cluster.local"},
-	}}
-	old, err := p.api.Get(p.t.Context(), o.GetName(), metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		_, err = p.api.Create(p.t.Context(), o, metav1.CreateOptions{})
-	} else if err == nil {
-		o.SetResourceVersion(old.GetResourceVersion())
-		_, err = p.api.Update(p.t.Context(), o, metav1.UpdateOptions{})
-	}
-	must(p.t, err)
+	o := object.ServiceProfile(largeNamespace, service)
+	o.Object["spec"] = spec
+	must(p.t, p.client.Apply(p.t.Context(), o))
 }
 
 // subscribe returns a stream of a Service's profile once it has one. It has a connection of its own, so that one that does not
-// read stands in nobody's way.
+// read delays no other.
 func (p *profiles) subscribe(service string) *proxy.Stream {
 	p.t.Helper()
 	conn, err := proxy.Dial(p.addr, grpc.WithStatsHandler(&p.sizes))
 	must(p.t, err)
 	atEnd(p.t, conn.Close)
-	s := proxy.NewStream(proxy.Config{Conn: conn, Kind: proxy.GetProfile, Authority: service + "." + largeNamespace + ".svc.cluster.local:80"})
+	s := proxy.NewStream(proxy.Config{Conn: conn, Kind: proxy.GetProfile, Authority: object.Authority(largeNamespace, service)})
 	p.t.Cleanup(s.Close)
 	must(p.t, s.Open(p.t.Context()))
 	awaitState(p.t, s, "a profile of "+service, func(now proxy.Snapshot) bool { return now.Messages > 0 })

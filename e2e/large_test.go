@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"isthmus/e2e/object"
 	"isthmus/e2e/proxy"
 )
 
@@ -28,7 +29,7 @@ func TestLargeSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	s := proxy.NewStream(proxy.Config{Conn: conn, Kind: proxy.Get, Authority: "web-all." + largeNamespace + ".svc.cluster.local:80"})
+	s := proxy.NewStream(proxy.Config{Conn: conn, Kind: proxy.Get, Authority: object.Authority(largeNamespace, "web-all")})
 	t.Cleanup(s.Close)
 	l.open(s)
 	s.Mark()

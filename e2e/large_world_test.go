@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -16,10 +15,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
+	"isthmus/e2e/admin"
 	"isthmus/e2e/cluster"
 	"isthmus/e2e/gateway"
+	"isthmus/e2e/kube"
+	"isthmus/e2e/object"
 	"isthmus/e2e/proxy"
 )
 
@@ -32,7 +33,7 @@ var largeClusters = []string{"west", "east", "north"}
 type large struct {
 	t        *testing.T
 	servers  map[string]*cluster.Cluster
-	clients  map[string]*kubernetes.Clientset
+	clients  map[string]*kube.Client
 	gateway  *gateway.Gateway
 	small    map[string]*discoveryv1.EndpointSlice // by cluster: one of 100 endpoints
 	slices   int                                   // that there are
@@ -47,23 +48,9 @@ type place struct{ cluster, zone string }
 
 // newLarge starts the clusters, with Pods and a Service that has no endpoints yet.
 func newLarge(t *testing.T) *large {
-	l := &large{t: t, servers: map[string]*cluster.Cluster{}, clients: map[string]*kubernetes.Clientset{},
+	l := &large{t: t, servers: map[string]*cluster.Cluster{}, clients: map[string]*kube.Client{},
 		small: map[string]*discoveryv1.EndpointSlice{}, places: map[netip.AddrPort]place{}}
-	var configs []cluster.Config
-	for _, name := range largeClusters {
-		configs = append(configs, cluster.Config{Name: name, Dir: filepath.Join(t.TempDir(), name),
-			Controllers: []string{"namespace", "serviceaccount"}})
-	}
-	servers, err := cluster.StartAll(t.Context(), configs...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range servers {
-		t.Cleanup(func() {
-			if err := c.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+	for _, c := range startClusters(t, []string{"namespace", "serviceaccount"}, largeClusters...) {
 		l.servers[c.Name()], l.clients[c.Name()] = c, client(t, c)
 	}
 	for _, name := range largeClusters {
@@ -80,15 +67,13 @@ const largePods = 500
 // populate makes a cluster's Pods and its share of the Service.
 func (l *large) populate(where string) {
 	ctx, k := l.t.Context(), l.clients[where]
-	must(l.t, create(ctx, k.CoreV1().Namespaces().Create, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: largeNamespace}}))
-	must(l.t, create(ctx, k.CoreV1().ServiceAccounts(largeNamespace).Create, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "web"}}))
-	must(l.t, create(ctx, k.CoreV1().Services(largeNamespace).Create, largeService("web", nil)))
+	must(l.t, k.Apply(ctx, object.Namespace(largeNamespace), object.ServiceAccount(largeNamespace, "web"), object.Service(largeNamespace, "web")))
 	pods := make(chan *corev1.Pod)
 	var writers sync.WaitGroup
 	for range 8 {
 		writers.Go(func() {
 			for p := range pods {
-				if err := create(ctx, k.CoreV1().Pods(largeNamespace).Create, p); err != nil {
+				if err := kube.Create(ctx, k.CoreV1().Pods(largeNamespace), p); err != nil {
 					l.t.Error(err)
 				}
 			}
@@ -109,18 +94,13 @@ func (l *large) grow(n int) {
 		if len(l.addrs) >= 5000 {
 			size = 1000
 		}
-		slice := &discoveryv1.EndpointSlice{
-			ObjectMeta:  metav1.ObjectMeta{Name: fmt.Sprintf("web-%03d", l.slices), Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
-			AddressType: discoveryv1.AddressTypeIPv4,
-			Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(8080))}},
-		}
+		slice := object.Slice(largeNamespace, "web", fmt.Sprintf("%03d", l.slices))
 		for i := range size {
 			ip := netip.AddrFrom4([4]byte{10, byte(l.slices), byte(i / 250), byte(1 + i%250)})
 			zone := where + "-" + string("abc"[i%3])
-			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
-				Addresses: []string{ip.String()}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}, Zone: &zone,
-				TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: largeNamespace, Name: largePodName((len(l.addrs) + i) % largePods)},
-			})
+			endpoint := object.PodEndpoint(ip.String(), largeNamespace, largePodName((len(l.addrs)+i)%largePods))
+			endpoint.Zone = &zone
+			slice.Endpoints = append(slice.Endpoints, endpoint)
 			l.places[netip.AddrPortFrom(ip, 8080)] = place{where, zone}
 		}
 		made, err := l.clients[where].DiscoveryV1().EndpointSlices(largeNamespace).Create(l.t.Context(), slice, metav1.CreateOptions{})
@@ -135,61 +115,29 @@ func (l *large) grow(n int) {
 // federate links the clusters to west and makes web of west a Service of them all.
 func (l *large) federate() {
 	ctx, k := l.t.Context(), l.clients["west"]
-	must(l.t, create(ctx, k.CoreV1().Namespaces().Create, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "linkerd"}}))
+	must(l.t, k.Apply(ctx, object.Namespace(object.LinkNamespace)))
 	for _, remote := range []string{"east", "north"} {
 		kubeconfig, err := os.ReadFile(l.servers[remote].Kubeconfig())
 		must(l.t, err)
-		must(l.t, create(ctx, k.CoreV1().Secrets("linkerd").Create, &corev1.Secret{
-			Type: "mirror.linkerd.io/remote-kubeconfig",
-			Data: map[string][]byte{"kubeconfig": kubeconfig},
-			ObjectMeta: metav1.ObjectMeta{
-				Name:        "cluster-credentials-" + remote,
-				Labels:      map[string]string{"multicluster.linkerd.io/cluster-name": remote},
-				Annotations: map[string]string{"multicluster.linkerd.io/trust-domain": "cluster.local", "multicluster.linkerd.io/cluster-domain": "cluster.local"},
-			},
-		}))
+		must(l.t, k.Apply(ctx, object.Link(remote, kubeconfig)))
 	}
-	must(l.t, create(ctx, k.CoreV1().Services(largeNamespace).Create, largeService("web-all", map[string]string{
-		"multicluster.linkerd.io/local-discovery": "web", "multicluster.linkerd.io/remote-discovery": "web@east,web@north",
-	})))
-}
-
-func largeService(name string, annotations map[string]string) *corev1.Service {
-	return &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: annotations},
-		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80}}},
-	}
+	must(l.t, k.Apply(ctx, object.Federated(largeNamespace, "web-all", "web", "web@east", "web@north")))
 }
 
 func largePodName(i int) string { return fmt.Sprintf("web-5f79f964bc-%05d", i) }
 
 func largePod(i int) *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: largePodName(i), Labels: map[string]string{"linkerd.io/control-plane-ns": "linkerd", "pod-template-hash": "5f79f964bc"}},
-		Spec: corev1.PodSpec{
-			NodeName: "node-1", ServiceAccountName: "web", AutomountServiceAccountToken: new(false), TerminationGracePeriodSeconds: new(int64(0)),
-			Containers: []corev1.Container{{Name: "app", Image: "none"}, {Name: "linkerd-proxy", Image: "none", Env: []corev1.EnvVar{
-				{Name: "LINKERD2_PROXY_INBOUND_LISTEN_ADDR", Value: "0.0.0.0:4143"},
-				{Name: "LINKERD2_PROXY_ADMIN_LISTEN_ADDR", Value: "0.0.0.0:4191"},
-				{Name: "LINKERD2_PROXY_CONTROL_LISTEN_ADDR", Value: "0.0.0.0:4190"},
-			}}},
-		},
-	}
+	o := object.Mesh(object.Pod(largeNamespace, largePodName(i), "web"))
+	o.Labels[object.HashLabel] = "5f79f964bc"
+	return o
 }
 
 // startGateway runs a gateway beside west, with the flags that Linkerd's charts give.
 func (l *large) startGateway() {
-	g, err := gateway.Start(l.t.Context(), gateway.Config{Kubeconfig: l.servers["west"].Kubeconfig(), Args: []string{
+	l.gateway = startGateway(l.t, gateway.Config{Kubeconfig: l.servers["west"].Kubeconfig(), Args: []string{
 		"-outbound-transport-mode=transport-header", "-target-cluster-label=true", "-shutdown-delay=0s", "-drain=0s",
 		`-meshed-http2-client-params={"keep_alive":{"interval":{"seconds":10},"timeout":{"seconds":3},"while_idle":true}}`,
 	}})
-	must(l.t, err)
-	l.gateway = g
-	l.t.Cleanup(func() {
-		if err := g.Stop(); err != nil {
-			l.t.Error(err)
-		}
-	})
 	l.ready()
 }
 
@@ -201,8 +149,8 @@ func (l *large) restartGateway() {
 
 // ready waits until the gateway knows all clusters.
 func (l *large) ready() {
-	poll(l.t, "all clusters are ready", func() error {
-		page, err := debugClusters(l.t.Context(), l.gateway.MetricsAddr())
+	await(l.t, "all clusters are ready", func() error {
+		page, err := admin.ReadClusters(l.t.Context(), l.gateway.MetricsAddr())
 		if err != nil {
 			return err
 		}
@@ -215,7 +163,7 @@ func (l *large) ready() {
 	})
 }
 
-// awaitState waits until a stream's state is as it should be.
+// awaitState waits until a stream's state satisfies a condition.
 func awaitState(t *testing.T, s *proxy.Stream, what string, holds func(proxy.Snapshot) bool) {
 	t.Helper()
 	limit := time.After(time.Minute)
@@ -245,18 +193,6 @@ func awaitEnd(t *testing.T, s *proxy.Stream) {
 		case <-limit:
 			t.Fatal("the stream has not ended in time")
 		}
-	}
-}
-
-func create[T any](ctx context.Context, to func(context.Context, T, metav1.CreateOptions) (T, error), o T) error {
-	_, err := to(ctx, o, metav1.CreateOptions{})
-	return err
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

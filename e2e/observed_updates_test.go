@@ -3,17 +3,13 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 
-	"isthmus/e2e/cluster"
 	"isthmus/e2e/shop"
 )
 
@@ -54,10 +50,10 @@ type updated struct {
 // Pods, until the test ends. A gateway measures the first update in each second of a kind in a cluster, unless an object
 // of that kind was made in that second before. So the objects are where no others of their kind are made: Pods in north,
 // which is not scaled.
-func (o *observed) updates(servers []*cluster.Cluster) {
-	o.check(o.shops["west"].Apply(o.t.Context(), strings.NewReader(extras)))
-	pods, err := o.clients["north"].CoreV1().Pods(shop.Namespace).List(o.t.Context(), metav1.ListOptions{})
-	o.check(err)
+func (o *observed) updates() {
+	must(o.t, o.shops["west"].ApplyYAML(o.t.Context(), extras))
+	pods, err := o.shops["north"].CoreV1().Pods(shop.Namespace).List(o.t.Context(), metav1.ListOptions{})
+	must(o.t, err)
 	all := []updated{
 		{"north", schema.GroupVersionResource{Version: "v1", Resource: "pods"}, pods.Items[0].Name},
 		{"north", schema.GroupVersionResource{Version: "v1", Resource: "services"}, "cart"},
@@ -66,16 +62,9 @@ func (o *observed) updates(servers []*cluster.Cluster) {
 		{"west", schema.GroupVersionResource{Group: "workload.linkerd.io", Version: "v1beta1", Resource: "externalworkloads"}, "extra"},
 		{"west", schema.GroupVersionResource{Group: "linkerd.io", Version: "v1alpha2", Resource: "serviceprofiles"}, "extra.shop.svc.cluster.local"},
 	}
-	api := map[string]dynamic.Interface{}
-	for _, server := range servers {
-		config := server.REST()
-		config.WarningHandler = rest.NoWarnings{} // that core Endpoints are old
-		api[server.Name()], err = dynamic.NewForConfig(config)
-		o.check(err)
-	}
 	var loops []func(context.Context, int) error
 	for _, u := range all {
-		objects := api[u.cluster].Resource(u.resource).Namespace(shop.Namespace)
+		objects := o.shops[u.cluster].In(u.resource, shop.Namespace)
 		loops = append(loops, func(ctx context.Context, n int) error {
 			note := fmt.Appendf(nil, `{"metadata":{"annotations":{"n":"%d"}}}`, n)
 			_, err := objects.Patch(ctx, u.name, types.MergePatchType, note, metav1.PatchOptions{})

@@ -11,11 +11,12 @@ import (
 	"sync"
 	"testing"
 
-	"k8s.io/client-go/kubernetes"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"isthmus/e2e/cluster"
+	"isthmus/e2e/admin"
 	"isthmus/e2e/faultproxy"
 	"isthmus/e2e/gateway"
+	"isthmus/e2e/object"
 	"isthmus/e2e/proxy"
 	"isthmus/e2e/shop"
 )
@@ -27,59 +28,42 @@ const federatedShop = "web-federated.shop.svc.cluster.local:80"
 type observed struct {
 	t        *testing.T
 	shops    map[string]*shop.Cluster
-	clients  map[string]*kubernetes.Clientset
 	gateways []*gateway.Gateway
 	stream   *proxy.Stream // of federatedShop, at the first gateway
 }
 
 func newObserved(t *testing.T) *observed {
-	o := &observed{t: t, shops: map[string]*shop.Cluster{}, clients: map[string]*kubernetes.Clientset{}}
+	o := &observed{t: t, shops: map[string]*shop.Cluster{}}
 	names := []string{"west", "east", "north"}
-	var configs []cluster.Config
-	for _, name := range names {
-		configs = append(configs, cluster.Config{Name: name, Dir: filepath.Join(t.TempDir(), name),
-			Controllers: []string{"namespace", "serviceaccount", "token", "endpointslice", "gc"}})
-	}
-	servers, err := cluster.StartAll(t.Context(), configs...)
-	o.check(err)
+	servers := startClusters(t, []string{"namespace", "serviceaccount", "token", "endpointslice", "gc"}, names...)
 	for i, server := range servers {
-		t.Cleanup(func() { o.report(server.Close()) })
 		c, err := shop.New(server.Name(), byte(i+1), server.REST())
-		o.check(err)
-		o.shops[server.Name()], o.clients[server.Name()] = c, client(t, server)
+		must(o.t, err)
+		o.shops[server.Name()] = c
 		o.background(c)
 	}
 	var filled sync.WaitGroup
 	for i, name := range names {
-		filled.Go(func() { o.report(o.shops[name].Deploy(t.Context(), 3-i, 2)) })
+		filled.Go(func() {
+			if err := o.shops[name].Deploy(t.Context(), 3-i, 2); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 	filled.Wait()
 	west := o.shops["west"]
-	o.check(west.Mirror(t.Context()))
+	must(o.t, west.Mirror(t.Context()))
 	access, err := west.GatewayAccess(t.Context()) // with the namespace that links are in
-	o.check(err)
+	must(o.t, err)
 	for _, remote := range names[1:] {
 		kubeconfig, err := o.shops[remote].RemoteAccess(t.Context(), "remote-access-token-1")
-		o.check(err)
-		o.check(west.Link(t.Context(), remote, kubeconfig))
+		must(o.t, err)
+		must(o.t, west.Link(t.Context(), remote, kubeconfig))
 	}
 	o.linkDead()
 	o.startGateways(access)
-	o.updates(servers)
+	o.updates()
 	return o
-}
-
-func (o *observed) check(err error) {
-	o.t.Helper()
-	if err != nil {
-		o.t.Fatal(err)
-	}
-}
-
-func (o *observed) report(err error) {
-	if err != nil {
-		o.t.Error(err)
-	}
 }
 
 // background makes the cluster's Deployments into Pods until the test ends.
@@ -100,37 +84,32 @@ func (o *observed) background(c *shop.Cluster) {
 // linkDead links a cluster whose API server refuses connections.
 func (o *observed) linkDead() {
 	dead, err := faultproxy.Start("127.0.0.1:1") // below the ports that others are given
-	o.check(err)
-	o.t.Cleanup(func() { o.report(dead.Close()) })
-	o.check(dead.Set(faultproxy.Mode{Refuse: true}))
-	o.check(o.shops["west"].Link(o.t.Context(), "dead", fmt.Appendf(nil,
-		`{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],`+
-			`"clusters":[{"name":"c","cluster":{"server":"https://%s","insecure-skip-tls-verify":true}}],"users":[{"name":"u","user":{"token":"t"}}]}`, dead.Addr())))
+	must(o.t, err)
+	atEnd(o.t, dead.Close)
+	must(o.t, dead.Set(faultproxy.Mode{Refuse: true}))
+	kubeconfig, err := object.Kubeconfig("dead", clientcmdapi.Cluster{Server: "https://" + dead.Addr()}, clientcmdapi.AuthInfo{Token: "t"})
+	must(o.t, err)
+	must(o.t, o.shops["west"].Link(o.t.Context(), "dead", kubeconfig))
 }
 
 func (o *observed) startGateways(kubeconfig []byte) {
 	path := filepath.Join(o.t.TempDir(), "kubeconfig")
-	o.check(os.WriteFile(path, kubeconfig, 0o600))
+	must(o.t, os.WriteFile(path, kubeconfig, 0o600))
 	for _, args := range [][]string{{"-service-metrics"}, {"-enable-endpoint-slices=false"}} {
-		g, err := gateway.Start(o.t.Context(), gateway.Config{Kubeconfig: path,
-			Args: append(args, "-target-cluster-label=true", "-shutdown-delay=0s", "-drain=0s", "-stream-stall-timeout=1s")})
-		o.check(err)
-		o.t.Cleanup(func() { o.report(g.Stop()) })
-		o.gateways = append(o.gateways, g)
+		o.gateways = append(o.gateways, startGateway(o.t, gateway.Config{Kubeconfig: path,
+			Args: append(args, "-target-cluster-label=true", "-shutdown-delay=0s", "-drain=0s", "-stream-stall-timeout=1s")}))
 	}
 }
 
 // subscribe opens a stream at a gateway, as the proxy of a Pod in west.
 func (o *observed) subscribe(g *gateway.Gateway, kind proxy.Kind, authority string) *proxy.Stream {
 	conn, err := proxy.Dial(g.Addr())
-	o.check(err)
+	must(o.t, err)
 	s := proxy.NewStream(proxy.Config{Conn: conn, Kind: kind, Authority: authority,
 		Token: fmt.Sprintf(`{"ns":"shop","nodeName":%q,"pod":"test"}`, o.shops["west"].Node())})
-	o.t.Cleanup(func() {
-		s.Close()
-		o.report(conn.Close())
-	})
-	o.check(s.Open(context.Background())) // not the test's: its end is no fault of the gateway
+	atEnd(o.t, conn.Close)
+	o.t.Cleanup(s.Close)
+	must(o.t, s.Open(context.Background())) // not the test's: its end is no fault of the gateway
 	return s
 }
 
@@ -194,7 +173,7 @@ spec:
 %s`, endpoints.String(), routes.String())
 	}
 	apply := func(n int) {
-		eventually(o.t, "the large Service is applied", func(ctx context.Context) error { return west.Apply(ctx, strings.NewReader(large(n))) })
+		await(o.t, "the large Service is applied", func() error { return west.ApplyYAML(o.t.Context(), large(n)) })
 	}
 	apply(0)
 	streams := []*proxy.Stream{o.subscribe(g, proxy.Get, "large.shop.svc.cluster.local:80"), o.subscribe(g, proxy.GetProfile, "large.shop.svc.cluster.local:80")}
@@ -217,11 +196,11 @@ spec:
 	}
 }
 
-// metrics returns what a gateway's /metrics says.
+// metrics returns a gateway's /metrics.
 func (o *observed) metrics(t *testing.T, g *gateway.Gateway) (text string) {
 	t.Helper()
-	eventually(t, "/metrics", func(ctx context.Context) (err error) {
-		text, err = get(ctx, "http://"+g.MetricsAddr()+"/metrics")
+	await(t, "/metrics", func() (err error) {
+		text, err = admin.Get(t.Context(), g.MetricsAddr(), "/metrics")
 		return err
 	})
 	return text

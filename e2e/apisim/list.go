@@ -30,7 +30,7 @@ type page struct {
 
 const keptPages = 64
 
-// keep remembers the rest of a list and returns a token for it. s.mu is not held.
+// keepPage remembers the rest of a list and returns a token for it. s.mu is not held.
 func (s *store) keepPage(p page) (token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -104,7 +104,7 @@ func (s *Server) Delete(o runtime.Object) error {
 	return nil
 }
 
-// Admit lets in who has the token.
+// Admit accepts a token from now on.
 func (s *Server) Admit(token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -113,7 +113,7 @@ func (s *store) remove(o runtime.Object) error {
 	return nil
 }
 
-// note makes an event known. s.mu is held.
+// note records an event and wakes the watches. s.mu is held.
 func (s *store) note(t *table, e event) {
 	s.version = e.version
 	t.events = append(t.events, e)
@@ -171,24 +171,24 @@ func (s *store) position(resource string, version uint64) (position int, ok bool
 	return t.dropped + i, true
 }
 
-// news is what has happened since a position, up to a version, after which comes another position.
-type news struct {
+// changes are the events since a position, up to a version. Next is the position after them.
+type changes struct {
 	events  []event
 	next    int
 	version uint64
 	changed <-chan struct{} // closed when there is more
 }
 
-// since returns the news. Not ok: they have been forgotten.
-func (s *store) since(resource string, position int) (news, bool) {
+// since returns the changes since a position. Not ok: they have been forgotten.
+func (s *store) since(resource string, position int) (changes, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.tables[resource]
 	i := position - t.dropped
 	if i < 0 {
-		return news{}, false
+		return changes{}, false
 	}
-	return news{slices.Clone(t.events[i:]), t.dropped + len(t.events), s.version, t.changed}, true
+	return changes{slices.Clone(t.events[i:]), t.dropped + len(t.events), s.version, t.changed}, true
 }
 
 func describe(o runtime.Object) (kind, metav1.Object, error) {

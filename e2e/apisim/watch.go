@@ -72,7 +72,7 @@ func (v *watcher) follow(ctx context.Context) {
 	defer tick.Stop()
 	position, ok := v.store.position(v.resource, v.at)
 	for ok {
-		var now news
+		var now changes
 		if now, ok = v.store.since(v.resource, position); !ok {
 			break
 		}

@@ -52,7 +52,7 @@ func (l Line) draw(b *strings.Builder) {
 	text(plotLeft+plotWidth/2, plotTop+plotHeight+34, "middle", l.X)
 }
 
-// place says where a point is drawn.
+// place returns where a point is drawn.
 func (l Line) place(p Point, top float64) (x, y float64) {
 	first, last := math.Log(float64(l.Points[0].X)), math.Log(float64(l.Points[len(l.Points)-1].X))
 	const inset = 20 // so that the outer points' texts have room

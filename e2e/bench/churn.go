@@ -9,6 +9,7 @@ import (
 
 	"isthmus/e2e/bench/load"
 	"isthmus/e2e/bench/proc"
+	"isthmus/e2e/poll"
 )
 
 // writers is how many changes may be under way at a time.
@@ -22,7 +23,7 @@ func churn(ctx context.Context, l *Lab, at subject) (_ Sample, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, streams.Close()) }()
-	if err := pause(ctx, aftermath); err != nil {
+	if err := poll.Pause(ctx, aftermath); err != nil {
 		return nil, err
 	}
 	start, err := proc.CPU(at.Pid())
@@ -38,7 +39,7 @@ func churn(ctx context.Context, l *Lab, at subject) (_ Sample, err error) {
 	if err := streams.Await(ctx, first+scale.Rounds); err != nil {
 		return nil, err
 	}
-	if err := pause(ctx, aftermath); err != nil {
+	if err := poll.Pause(ctx, aftermath); err != nil {
 		return nil, err
 	}
 	end, err := proc.CPU(at.Pid())
@@ -47,7 +48,7 @@ func churn(ctx context.Context, l *Lab, at subject) (_ Sample, err error) {
 	}
 	updates := streams.Received() - before
 	if want := scale.Rounds * streams.Streams(); updates != want {
-		return nil, fmt.Errorf("%d updates, not %d: which change is which can't be told", updates, want)
+		return nil, fmt.Errorf("%d updates, not %d: can't match updates with changes", updates, want)
 	}
 	delays := propagation(streams, written, first)
 	return Sample{
@@ -70,7 +71,7 @@ func changes(ctx context.Context, at subject, f family, scale Scale) (map[string
 		all     sync.WaitGroup
 	)
 	for i := range due {
-		due[i] = make(chan service, 16) // a slow one holds up nobody
+		due[i] = make(chan service, 16) // a slow one delays no other
 		all.Go(func() {
 			for s := range due[i] {
 				changed, err := at.change(ctx, s)
@@ -86,7 +87,7 @@ func changes(ctx context.Context, at subject, f family, scale Scale) (map[string
 	}
 	began, every := time.Now(), time.Second/time.Duration(scale.Rate)
 	for i := range scale.Rounds * scale.World.App {
-		if pause(ctx, time.Until(began.Add(time.Duration(i)*every))) != nil {
+		if poll.Pause(ctx, time.Until(began.Add(time.Duration(i)*every))) != nil {
 			break
 		}
 		app := i % scale.World.App

@@ -7,14 +7,15 @@ import (
 
 	"isthmus/e2e/bench/load"
 	"isthmus/e2e/bench/proc"
+	"isthmus/e2e/poll"
 )
 
 // aftermath is how long after the work what it costs is read.
 const aftermath = time.Second
 
-// idle measures a server that nobody asks anything.
+// idle measures a server without streams.
 func idle(ctx context.Context, l *Lab, at subject) (Sample, error) {
-	if err := pause(ctx, l.cfg.Scale.Settle); err != nil {
+	if err := poll.Pause(ctx, l.cfg.Scale.Settle); err != nil {
 		return nil, err
 	}
 	m, err := proc.ReadMemory(at.Pid())
@@ -75,7 +76,7 @@ func (l *Lab) stormed(ctx context.Context, at subject, f family, before *load.Lo
 		return s, err
 	}
 	s.took = latest(s.streams).Sub(began)
-	err = pause(ctx, aftermath)
+	err = poll.Pause(ctx, aftermath)
 	if err == nil {
 		s.cpu, err = proc.CPU(at.Pid())
 		s.cpu -= start
@@ -94,18 +95,6 @@ func latest(streams *load.Load) (last time.Time) {
 		}
 	})
 	return last
-}
-
-// pause waits, unless ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -2,7 +2,7 @@
 // same bytes (see package floor).
 //
 // A [Trial] is one thing that is done to a server: many streams opened, an endpoint flipped under them, and so on. It is
-// done to the floor and to the gateway in turn, as often as it says, each time to a fresh process; of what was measured
+// done to the floor and to the gateway in turn, several times, each time to a fresh process; of what was measured
 // the medians count. The server, the client (this process) and the API servers are separate processes on one machine.
 //
 // The decisions behind it:

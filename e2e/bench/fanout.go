@@ -8,6 +8,7 @@ import (
 
 	"isthmus/e2e/bench/load"
 	"isthmus/e2e/bench/proc"
+	"isthmus/e2e/poll"
 )
 
 // flipEvery is the time from one flip to the next.
@@ -21,7 +22,7 @@ func fanOut(f family) func(context.Context, *Lab, subject) (Sample, error) {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, streams.Close()) }()
-		if err := pause(ctx, aftermath); err != nil {
+		if err := poll.Pause(ctx, aftermath); err != nil {
 			return nil, err
 		}
 		start, err := proc.CPU(at.Pid())
@@ -40,7 +41,7 @@ func fanOut(f family) func(context.Context, *Lab, subject) (Sample, error) {
 			}
 			lasts, medians = append(lasts, d[len(d)-1]), append(medians, percentile(d, 50))
 		}
-		if err := pause(ctx, flipEvery); err != nil {
+		if err := poll.Pause(ctx, flipEvery); err != nil {
 			return nil, err
 		}
 		end, err := proc.CPU(at.Pid())

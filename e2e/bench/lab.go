@@ -12,7 +12,7 @@ import (
 	"isthmus/e2e/bench/world"
 )
 
-// Scale says how much is measured with.
+// Scale is how much is measured with.
 type Scale struct {
 	World   world.Scale
 	Streams int
@@ -32,7 +32,7 @@ func Full() Scale {
 	}
 }
 
-// Config says what to measure with.
+// Config is what to measure with.
 type Config struct {
 	Scale        Scale
 	Dir          string   // for files, the clusters' state among them
@@ -44,7 +44,7 @@ type Config struct {
 	Addr string // of another server to measure, which follows the clusters; empty: the gateway
 	Pid  int    // that server's process
 
-	Log func(format string, args ...any) // is told what goes on
+	Log func(format string, args ...any) // gets a line for each step
 }
 
 func (c *Config) validate() error {

@@ -38,7 +38,7 @@ func readJSON[T any](path string) (*T, error) {
 	return v, nil
 }
 
-// String says what kind of machine it is.
+// String describes the machine.
 func (m Machine) String() string {
 	return fmt.Sprintf("%d cores, %s/%s, %s", m.Cores, m.OS, m.Arch, m.Go)
 }

@@ -32,7 +32,7 @@ func (l *Lab) record(ctx context.Context) (err error) {
 	return r.Write(l.recording)
 }
 
-// quiet is how long after the last message a server is taken to have said all.
+// quiet is how long after the last message a server is assumed to have sent all.
 const quiet = time.Second
 
 // recordFamily adds what the services of a family answer. All that are changed in one cluster have the steps of the first

@@ -61,7 +61,7 @@ func (r *Report) Print(w io.Writer) error {
 	return nil
 }
 
-// Err says which targets were missed.
+// Err returns which targets were missed.
 func (r *Report) Err() error {
 	var errs []error
 	for _, row := range Rows(r.Results) {

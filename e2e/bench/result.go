@@ -16,8 +16,8 @@ type Result struct {
 // Row is a figure of a result: the medians of its samples.
 type Row struct {
 	Trial, Label, Unit string
-	Floor, Measured    float64 // NaN: there is none
-	Ratio, Most        float64 // the targets; 0: there is none
+	Floor, Measured    float64 // NaN: not measured
+	Ratio, Most        float64 // the targets; 0: none
 }
 
 // Rows returns the figures of results.
@@ -43,7 +43,7 @@ func (r Result) median(kind Kind, key string) float64 {
 	return median(values)
 }
 
-// Verdict says whether a figure is as it should be.
+// Verdict is whether a figure meets its target.
 type Verdict string
 
 const (

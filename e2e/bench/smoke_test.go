@@ -30,8 +30,8 @@ func TestMain(m *testing.M) {
 // floorCommand runs the test's binary as the floor.
 func floorCommand() []string { return []string{"/usr/bin/env", beFloor + "=1", os.Args[0]} }
 
-// TestSmoke makes all trials, small, with real API servers and the gateway as a process. Whether targets are met can't
-// be told at this size.
+// TestSmoke makes all trials, small, with real API servers and the gateway as a process. At this size it means
+// nothing whether targets are met.
 func TestSmoke(t *testing.T) {
 	cfg := Config{
 		Dir: t.TempDir(), Floor: floorCommand(), Log: t.Logf,

@@ -10,7 +10,7 @@ import (
 	"isthmus/e2e/gateway"
 )
 
-// Kind says which server a number belongs to.
+// Kind is which server a number belongs to.
 type Kind string
 
 const (
@@ -22,7 +22,7 @@ const (
 type subject interface {
 	Addr() string
 	Pid() int
-	// change has the streams of a service told of one changed endpoint, and says since when they could know.
+	// change changes one endpoint of a service, and returns when the streams could be sent the change.
 	change(ctx context.Context, s service) (time.Time, error)
 	Stop() error
 }

@@ -13,7 +13,7 @@ type Trial struct {
 	Name    string
 	Repeats int // 0: those of the scale
 	Metrics []Metric
-	Alone   bool // there is nothing to compare with the floor
+	Alone   bool // the floor has no such trial
 	run     func(context.Context, *Lab, subject) (Sample, error)
 	family  family
 }

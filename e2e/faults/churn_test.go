@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"isthmus/e2e/object"
 	"isthmus/e2e/proxy"
 )
 
@@ -36,7 +37,7 @@ func newMember(at *site, namespace, service string, third byte) *member {
 }
 
 func (m *member) addr(last int) netip.AddrPort {
-	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, m.site.subnet, m.third, byte(last)}), servicePort)
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, m.site.subnet, m.third, byte(last)}), object.Port)
 }
 
 // moving returns the addresses of a turn that are others than before or after it.
@@ -70,7 +71,7 @@ func (m *member) write(ctx context.Context, turn int) error {
 	return nil
 }
 
-// next does the next turn, and says which address comes and which goes.
+// next does the next turn, and returns which address comes and which goes.
 func (m *member) next(ctx context.Context) (comes, goes netip.AddrPort, err error) {
 	turn := m.turns()
 	if err := m.write(ctx, turn+1); err != nil {
@@ -113,7 +114,7 @@ func (m *member) end(ctx context.Context) error {
 // block returns the first addresses of 10.200.third.0/24.
 func block(third byte, count int) (addrs []netip.AddrPort) {
 	for n := range count {
-		addrs = append(addrs, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 200, third, byte(n)}), servicePort))
+		addrs = append(addrs, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 200, third, byte(n)}), object.Port))
 	}
 	return addrs
 }
@@ -156,11 +157,11 @@ func (s *stage) startChurn() *churn {
 	return c
 }
 
-// step does one turn in each cluster. It is not interrupted, so that what a cluster has been told is known.
+// step does one turn in each cluster. It is not interrupted, so that it is known what has been written.
 func (c *churn) step(s *stage) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), patience)
 	defer cancel()
-	for _, m := range s.well() {
+	for _, m := range s.healthy() {
 		comes, goes, err := m.next(ctx)
 		if err != nil {
 			return err

@@ -147,7 +147,7 @@ func deleteUnseen(ctx context.Context, s *stage) error {
 		"/api/v1/namespaces/$NS/pods/doomed",
 	} {
 		path = strings.ReplaceAll(path, "$NS", s.name)
-		if err := at.client().RESTClient().Delete().AbsPath(path).Do(ctx).Error(); err != nil {
+		if err := at.client().Discovery().RESTClient().Delete().AbsPath(path).Do(ctx).Error(); err != nil {
 			return fmt.Errorf("delete %s: %w", path, err)
 		}
 	}
@@ -162,7 +162,7 @@ func servesPlainly(_ context.Context, s *stage) error {
 	return nil
 }
 
-// opaque tells whether a proxy is to treat the traffic to an address as opaque.
+// opaque reports whether a proxy must treat the traffic to an address as opaque.
 func opaque(state *proxy.GetState, addr netip.AddrPort) bool {
 	return state.Endpoints()[addr].Weighted.GetProtocolHint().GetOpaque() != nil
 }

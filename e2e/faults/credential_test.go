@@ -8,11 +8,7 @@ import (
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"isthmus/e2e/faultproxy"
 )
@@ -92,34 +88,15 @@ func expire(ctx context.Context, s *stage) error {
 		return err
 	}
 	if err := within(ctx, recovery, func() error {
-		if s.proxy.Accepted() == before || s.tells(ctx, "new credentials") == nil {
+		if s.proxy.Accepted() == before || s.explains(ctx, "new credentials") == nil {
 			return errors.New("the short-lived token is not in use yet")
 		}
 		return nil
 	}); err != nil {
 		return err
 	}
-	if err := s.far.site.refuses(ctx, token); err != nil {
+	if err := within(ctx, time.Minute, func() error { return s.far.site.client().Refuses(ctx, token) }); err != nil {
 		return err
 	}
 	return s.cut(faultproxy.Mode{})
-}
-
-// refuses waits until the API server does not take a token any more. It remembers for some seconds those that it has
-// found good.
-func (s *site) refuses(ctx context.Context, token string) error {
-	cfg := rest.AnonymousClientConfig(s.cluster().REST())
-	cfg.BearerToken = token
-	client, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		return err
-	}
-	defer utilnet.CloseIdleConnectionsFor(client.RESTClient().(*rest.RESTClient).Client.Transport)
-	return within(ctx, time.Minute, func() error {
-		_, err := client.CoreV1().Services("default").List(ctx, metav1.ListOptions{Limit: 1})
-		if apierrors.IsUnauthorized(err) {
-			return nil
-		}
-		return errors.Join(errors.New("the token is not refused"), err)
-	})
 }

@@ -83,7 +83,7 @@ type arrival struct {
 	err  error
 }
 
-// one is a proxy that reads until it is told to go.
+// one is a proxy that reads until ctx ends.
 func (c *crowd) one(ctx context.Context, arrivals chan<- arrival) {
 	began := time.Now()
 	conn, err := proxy.Dial(c.addr)

@@ -4,13 +4,13 @@
 // TestFaults plays faults. Each has a stage of its own: a cluster name that is linked for it, by a connection that can be
 // spoiled, a federated Service over that cluster, the gateway's own and one that stays well, a mirror of the faulty
 // cluster's share, and proxies that are subscribed to both. While the fault comes, lasts and goes, endpoints change all
-// the time in all three clusters. Of every fault it is held that
+// the time in all three clusters. Checked of every fault is that
 //
-//   - what the other clusters say arrives within [patience], as ever;
+//   - changes of the other clusters arrive within [patience], as ever;
 //   - no endpoint that is there throughout is ever taken from a proxy, unless its cluster has been unlinked;
-//   - who subscribes meanwhile is told all that is known within the 3 s that a proxy waits;
-//   - the state that the operator is shown is the true one, and the gateway stays ready;
-//   - afterwards the cluster is followed again within 10 s, and every proxy has exactly what the clusters say.
+//   - a proxy that subscribes meanwhile is sent all that is known within the 3 s that a proxy waits;
+//   - /debug/clusters and the metrics show the true state, and the gateway stays ready;
+//   - afterwards the cluster is followed again within 10 s, and every proxy has exactly what the clusters offer.
 //
 // The limits of time are those promised with -long, and three times as long without, since the short form runs beside other
 // tests.

@@ -14,8 +14,8 @@ type fault struct {
 	heal   func(context.Context, *stage) error // also undoes what inject has done only in part
 
 	// while it lasts
-	state  string              // what the cluster is said to be; empty: it may be anything
-	reason string              // part of what the operator is told of it
+	state  string              // that the cluster is shown in; empty: any
+	reason string              // part of what /debug/clusters shows about it
 	metric func(*stage) string // a series that is 1
 	sees   bool                // what changes in the cluster goes on arriving
 	leaves bool                // the cluster is not linked
@@ -82,7 +82,7 @@ func TestOwnCluster(t *testing.T) {
 	}
 }
 
-// play lets the fault come, last and go, and holds what must hold.
+// play injects the fault, lets it last, heals it, and checks what must hold.
 func (f fault) play(t *testing.T, s *stage) {
 	ctx, healed := t.Context(), false
 	t.Cleanup(func() {
@@ -106,16 +106,16 @@ func (f fault) play(t *testing.T, s *stage) {
 	}
 }
 
-// last is while the fault does.
+// last checks what must hold while the fault lasts.
 func (f fault) last(t *testing.T, s *stage) {
 	t.Helper()
 	known := s.members()
 	if f.leaves {
-		known = s.well()
+		known = s.healthy()
 	}
 	s.late(known...)
 	if f.reason != "" {
-		await(t, notice, func() error { return s.tells(t.Context(), f.reason) })
+		await(t, notice, func() error { return s.explains(t.Context(), f.reason) })
 	}
 	if f.metric != nil {
 		await(t, notice, func() error { return s.shows(t.Context(), f.metric(s)) })

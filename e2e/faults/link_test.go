@@ -15,18 +15,17 @@ import (
 	"path/filepath"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"isthmus/e2e/kube"
+	"isthmus/e2e/object"
 )
 
 const (
-	linkNamespace = "linkerd"
-	accountName   = "gateway"
-	issuer        = "https://kubernetes.default.svc.cluster.local"
+	accountName = "gateway"
+	issuer      = "https://kubernetes.default.svc.cluster.local"
 )
 
 // credentials is what a link gives away.
@@ -38,22 +37,16 @@ type credentials struct {
 
 // kubeconfig returns the credentials as a link carries them.
 func (c credentials) kubeconfig() ([]byte, error) {
-	admin := c.site.cluster().REST()
-	user := &clientcmdapi.AuthInfo{Token: c.token}
+	client, user := c.site.client(), clientcmdapi.AuthInfo{Token: c.token}
 	if c.token == "" {
-		user.ClientCertificateData, user.ClientKeyData = admin.CertData, admin.KeyData
+		user = client.Admin()
 	}
-	return clientcmd.Write(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: c.server, CertificateAuthorityData: admin.CAData}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"u": user},
-		Contexts:       map[string]*clientcmdapi.Context{"c": {Cluster: "c", AuthInfo: "u"}},
-		CurrentContext: "c",
-	})
+	return client.Kubeconfig(c.server, user)
 }
 
 // link writes the link Secret of a cluster name.
 func (w *world) link(ctx context.Context, name string, c credentials) error {
-	return w.linkBy(ctx, "cluster-credentials-"+name, name, c)
+	return w.linkBy(ctx, object.LinkName(name), name, c)
 }
 
 // linkBy writes a Secret that links a cluster name.
@@ -62,52 +55,29 @@ func (w *world) linkBy(ctx context.Context, secret, name string, c credentials) 
 	if err != nil {
 		return err
 	}
-	return w.writeLink(ctx, linkSecret(secret, name, kubeconfig))
-}
-
-func linkSecret(secret, name string, kubeconfig []byte) *corev1.Secret {
-	return &corev1.Secret{
-		Type: "mirror.linkerd.io/remote-kubeconfig",
-		Data: map[string][]byte{"kubeconfig": kubeconfig},
-		ObjectMeta: metav1.ObjectMeta{
-			Name:        secret,
-			Labels:      map[string]string{"multicluster.linkerd.io/cluster-name": name},
-			Annotations: map[string]string{"multicluster.linkerd.io/trust-domain": "cluster.local", "multicluster.linkerd.io/cluster-domain": "cluster.local"},
-		},
-	}
+	o := object.Link(name, kubeconfig)
+	o.Name = secret
+	return w.writeLink(ctx, o)
 }
 
 func (w *world) writeLink(ctx context.Context, o *corev1.Secret) error {
-	secrets := w.west.client().CoreV1().Secrets(linkNamespace)
-	_, err := secrets.Update(ctx, o, metav1.UpdateOptions{})
-	if apierrors.IsNotFound(err) {
-		_, err = secrets.Create(ctx, o, metav1.CreateOptions{})
-	}
+	_, err := kube.Put(ctx, w.west.client().CoreV1().Secrets(object.LinkNamespace), o)
 	return err
 }
 
 // unlink deletes the link Secret of a cluster name.
 func (w *world) unlink(ctx context.Context, name string) error {
-	return w.unlinkBy(ctx, "cluster-credentials-"+name)
+	return w.unlinkBy(ctx, object.LinkName(name))
 }
 
 func (w *world) unlinkBy(ctx context.Context, secret string) error {
-	return w.west.client().CoreV1().Secrets(linkNamespace).Delete(ctx, secret, metav1.DeleteOptions{})
-}
-
-// token returns one of the namespace's ServiceAccount that is good for an hour.
-func (s *site) token(ctx context.Context, namespace string) (string, error) {
-	answer, err := s.client().CoreV1().ServiceAccounts(namespace).CreateToken(ctx, accountName, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		return "", err
-	}
-	return answer.Status.Token, nil
+	return w.west.client().CoreV1().Secrets(object.LinkNamespace).Delete(ctx, secret, metav1.DeleteOptions{})
 }
 
 // leeway is for how long after its end an API server still takes a token.
 const leeway = time.Minute
 
-// shortToken returns a token of the namespace's ServiceAccount that API servers take for no longer than it says, where
+// shortToken returns a token of the namespace's ServiceAccount that API servers accept for so long, where
 // the shortest that they would issue is good for ten minutes. It is signed with the cluster's own key.
 func (s *site) shortToken(ctx context.Context, namespace string, life time.Duration) (string, error) {
 	account, err := s.client().CoreV1().ServiceAccounts(namespace).Get(ctx, accountName, metav1.GetOptions{})

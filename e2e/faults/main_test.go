@@ -63,5 +63,5 @@ var (
 	notice = 40 * time.Second
 )
 
-// promise holds the gateway to what it promises.
+// promise sets the limits that the gateway promises.
 func promise() { patience, recovery, notice = 10*time.Second, 10*time.Second, 20*time.Second }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"isthmus/e2e/object"
 )
 
 // echo is a server that is no API server, and sends back all that it is sent as the reason for its failure.
@@ -25,19 +27,19 @@ func echo(t *testing.T) string {
 // markedLinks returns the link Secrets, by the cluster that they name.
 func (w *world) markedLinks(t *testing.T, token string) map[string]*corev1.Secret {
 	admin := w.north.cluster().REST()
-	type object = map[string]any
-	list := func(name, key string, o any) []any { return []any{object{"name": name, key: o}} }
+	type fields = map[string]any
+	list := func(name, key string, o any) []any { return []any{fields{"name": name, key: o}} }
 	links := map[string]*corev1.Secret{}
 	write := func(name string, kubeconfig []byte) {
-		links[name] = linkSecret("cluster-credentials-"+name, name, kubeconfig)
+		links[name] = object.Link(name, kubeconfig)
 		links[name].Data["more"] = []byte(marker)
 	}
 	// change makes a kubeconfig that is good but for what is changed.
-	change := func(name string, how func(config, cluster, user object)) {
-		cluster := object{"server": admin.Host, "certificate-authority-data": admin.CAData}
-		user := object{"token": marker}
-		config := object{"apiVersion": "v1", "kind": "Config", "current-context": "c",
-			"contexts": list("c", "context", object{"cluster": "c", "user": "u"}),
+	change := func(name string, how func(config, cluster, user fields)) {
+		cluster := fields{"server": admin.Host, "certificate-authority-data": admin.CAData}
+		user := fields{"token": marker}
+		config := fields{"apiVersion": "v1", "kind": "Config", "current-context": "c",
+			"contexts": list("c", "context", fields{"cluster": "c", "user": "u"}),
 			"clusters": list("c", "cluster", cluster), "users": list("u", "user", user)}
 		how(config, cluster, user)
 		text, err := json.Marshal(config)
@@ -45,7 +47,7 @@ func (w *world) markedLinks(t *testing.T, token string) map[string]*corev1.Secre
 		write(name, text)
 	}
 	in := func(name, key string, value any) {
-		change(name, func(_, cluster, user object) {
+		change(name, func(_, cluster, user fields) {
 			if _, is := cluster[key]; is || strings.HasPrefix(key, "proxy-") {
 				cluster[key] = value
 			} else {
@@ -53,8 +55,8 @@ func (w *world) markedLinks(t *testing.T, token string) map[string]*corev1.Secre
 			}
 		})
 	}
-	change("good", func(_, _, user object) { user["token"] = token })
-	change("certificate", func(_, _, user object) {
+	change("good", func(_, _, user fields) { user["token"] = token })
+	change("certificate", func(_, _, user fields) {
 		delete(user, "token")
 		user["client-certificate-data"], user["client-key-data"] = admin.CertData, admin.KeyData
 	})
@@ -72,29 +74,29 @@ func (w *world) markedLinks(t *testing.T, token string) map[string]*corev1.Secre
 	in("ca-with-header", "certificate-authority-data", []byte("-----BEGIN CERTIFICATE-----\n"+marker+": "+marker+"\n\nAAAA\n-----END CERTIFICATE-----\n"))
 	in("proxy", "proxy-url", "http://"+marker+":"+marker+"@127.0.0.1:1")
 	in("key-alone", "client-key-data", []byte(marker))
-	change("key-and-certificate", func(_, _, user object) {
+	change("key-and-certificate", func(_, _, user fields) {
 		user["client-key-data"], user["client-certificate-data"] = []byte(marker), []byte(marker)
 	})
 	in("key-file", "client-key", "/"+marker)
 	in("token-file", "tokenFile", "/"+marker)
 	in("password", "password", marker)
 	in("impersonation", "as", marker)
-	in("auth-provider", "auth-provider", object{"name": marker, "config": object{marker: marker}})
-	in("exec", "exec", object{"apiVersion": "client.authentication.k8s.io/v1", "command": marker, "args": []string{marker},
-		"env": []object{{"name": marker, "value": marker}}, "interactiveMode": "Never"})
+	in("auth-provider", "auth-provider", fields{"name": marker, "config": fields{marker: marker}})
+	in("exec", "exec", fields{"apiVersion": "client.authentication.k8s.io/v1", "command": marker, "args": []string{marker},
+		"env": []fields{{"name": marker, "value": marker}}, "interactiveMode": "Never"})
 	in("exec-odd", "exec", marker)
-	in("token-odd", "token", object{marker: marker})
-	change("user-missing", func(config, _, _ object) {
-		config["contexts"] = list("c", "context", object{"cluster": "c", "user": marker})
+	in("token-odd", "token", fields{marker: marker})
+	change("user-missing", func(config, _, _ fields) {
+		config["contexts"] = list("c", "context", fields{"cluster": "c", "user": marker})
 	})
-	change("cluster-missing", func(config, _, _ object) {
-		config["contexts"] = list("c", "context", object{"cluster": marker, "user": "u"})
+	change("cluster-missing", func(config, _, _ fields) {
+		config["contexts"] = list("c", "context", fields{"cluster": marker, "user": "u"})
 	})
-	change("context-missing", func(config, _, _ object) { config["current-context"] = marker })
-	change("field-unknown", func(config, _, _ object) { config[marker] = marker })
-	change("kind-unknown", func(config, _, _ object) { config["kind"], config["apiVersion"] = marker, marker })
-	change("preferences-odd", func(config, _, _ object) { config["preferences"] = marker })
-	change("extension", func(config, _, _ object) { config["extensions"] = list(marker, "extension", marker) })
+	change("context-missing", func(config, _, _ fields) { config["current-context"] = marker })
+	change("field-unknown", func(config, _, _ fields) { config[marker] = marker })
+	change("kind-unknown", func(config, _, _ fields) { config["kind"], config["apiVersion"] = marker, marker })
+	change("preferences-odd", func(config, _, _ fields) { config["preferences"] = marker })
+	change("extension", func(config, _, _ fields) { config["extensions"] = list(marker, "extension", marker) })
 	write("no-yaml", []byte("{["+marker))
 	write("a-word", []byte(marker))
 	write("tabs", []byte("a:\n\t"+marker+": 1\n b"))

@@ -16,19 +16,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"isthmus/e2e/gateway"
+	"isthmus/e2e/object"
 	"isthmus/e2e/proxy"
 )
 
-// TestSecretsStaySecret links clusters by credentials that carry a marker wherever a kubeconfig can hold something, good
-// ones and such as can't be used, rotates one that serves to such as do not work, and looks for the marker in everything
-// that the gateway says of them: its log at the deepest level, in both formats, the pages of the admin server, the errors
+// TestSecretsStaySecret links clusters by credentials that carry a marker wherever a kubeconfig can hold something, usable
+// ones and unusable ones, rotates one in use to others that do not work, and looks for the marker in everything
+// that the gateway shows about them: its log at the deepest level, in both formats, the pages of the admin server, the errors
 // that proxies get, and what it sends to a collector of traces.
 func TestSecretsStaySecret(t *testing.T) {
 	sites := startSites(t, "west", "north")
 	w := &world{west: sites[0], north: sites[1]}
-	must(t, w.west.apply(t.Context(), linkNamespace, ""))
+	must(t, w.west.apply(t.Context(), object.LinkNamespace, ""))
 	must(t, w.north.apply(t.Context(), "marker", remoteObjects))
-	token, err := w.north.token(t.Context(), "marker")
+	token, err := w.north.client().Token(t.Context(), "marker", accountName)
 	must(t, err)
 	key, err := os.ReadFile(filepath.Join(w.north.cluster().Dir(), "pki", "admin.key"))
 	must(t, err)
@@ -40,14 +41,14 @@ func TestSecretsStaySecret(t *testing.T) {
 	secrets := map[string]string{"the marker": marker, "the token in use": token[len(token)-40:], "a client's key": strings.Split(string(key), "\n")[1]}
 	for _, format := range []string{"json", "plain"} {
 		t.Run(format, func(t *testing.T) {
-			said := w.listen(t, format, links)
-			if !strings.Contains(said["traces"], pb.Destination_Get_FullMethodName[1:]) {
-				t.Errorf("the traces tell of no call: %q", said["traces"])
+			shown := w.listen(t, format, links)
+			if !strings.Contains(shown["traces"], pb.Destination_Get_FullMethodName[1:]) {
+				t.Errorf("the traces contain no call: %q", shown["traces"])
 			}
-			if len(said["log"]) < 10_000 || !strings.Contains(said["log"], "client-go") {
-				t.Errorf("the log is no deep one: %d bytes", len(said["log"]))
+			if len(shown["log"]) < 10_000 || !strings.Contains(shown["log"], "client-go") {
+				t.Errorf("the log is too short for the deepest level: %d bytes", len(shown["log"]))
 			}
-			for where, text := range said {
+			for where, text := range shown {
 				for what, secret := range secrets {
 					if at := leak(text, secret); at != "" {
 						t.Errorf("%s is in the %s:\n%s", what, where, at)
@@ -58,7 +59,7 @@ func TestSecretsStaySecret(t *testing.T) {
 	}
 }
 
-// marker is like no text that the gateway says by itself.
+// marker is like no text that the gateway writes by itself.
 const marker = "mArKeR-7f3c9b2e41"
 
 const mirrorObject = `
@@ -71,7 +72,7 @@ metadata:
 spec: {ports: [{name: http, port: 80}]}
 `
 
-// leak returns where a text says a secret, as it is or as base64, in which it can begin at three places.
+// leak returns the text around a secret, as it is or as base64, in which it can begin at three places.
 func leak(text, secret string) (around string) {
 	forms := []string{secret}
 	for skip := range 3 {
@@ -87,7 +88,7 @@ func leak(text, secret string) (around string) {
 	return ""
 }
 
-// listen runs a gateway until it has tried all links, and returns what it said, by where it did.
+// listen runs a gateway until it has tried all links, and returns what it has shown, by where it did.
 func (w *world) listen(t *testing.T, format string, links map[string]*corev1.Secret) map[string]string {
 	var log bytes.Buffer
 	var mu sync.Mutex
@@ -99,7 +100,7 @@ func (w *world) listen(t *testing.T, format string, links map[string]*corev1.Sec
 	defer func() { must(t, g.Stop()) }()
 	w.gateway = g
 	w.awaitState(t, "good", "ready", recovery)
-	said := map[string]string{}
+	shown := map[string]string{}
 	for name, o := range links {
 		await(t, notice, func() error {
 			all, err := w.statuses(t.Context(), name)
@@ -108,36 +109,36 @@ func (w *world) listen(t *testing.T, format string, links map[string]*corev1.Sec
 			}
 			return err
 		})
-		said["errors"] += w.refusal(t, name)
+		shown["errors"] += w.refusal(t, name)
 	}
 	served := w.subscribe(t, proxy.Get, "good", "marker") // or there would be nothing on /debug/streams
 	await(t, recovery, func() error { return w.streams(t.Context(), 1) })
-	w.readPages(t, "", said)
+	w.readPages(t, "", shown)
 	w.rotate(t, links["good"], links["token-echoed"], "new credentials do not work")
-	w.readPages(t, " while new credentials do not work", said)
+	w.readPages(t, " while new credentials do not work", shown)
 	w.rotate(t, links["good"], links["no-yaml"], "the Secret as it is now can't be used")
-	w.readPages(t, " while the Secret can't be used", said)
+	w.readPages(t, " while the Secret can't be used", shown)
 	served.Close()
 	await(t, recovery, func() error { return w.streams(t.Context(), 0) })
 	must(t, g.Stop())
-	said["traces"] = traces.text()
+	shown["traces"] = traces.text()
 	mu.Lock()
 	defer mu.Unlock()
-	said["log"] = log.String()
-	return said
+	shown["log"] = log.String()
+	return shown
 }
 
-// readPages adds to what was said the pages of the admin server.
-func (w *world) readPages(t *testing.T, when string, said map[string]string) {
+// readPages adds the pages of the admin server to what was shown.
+func (w *world) readPages(t *testing.T, when string, shown map[string]string) {
 	t.Helper()
 	for _, path := range []string{"/metrics", "/debug/clusters", "/debug/services", "/debug/streams", "/ready"} {
 		text, err := w.page(t.Context(), path)
 		must(t, err)
-		said[path+when] = text
+		shown[path+when] = text
 	}
 }
 
-// rotate gives a link that serves the credentials of another that do not work, and waits until the operator is told why.
+// rotate gives a link in use the credentials of another that do not work, and waits until the gateway shows why.
 func (w *world) rotate(t *testing.T, serves, fails *corev1.Secret, reason string) {
 	t.Helper()
 	o := serves.DeepCopy()
@@ -163,7 +164,7 @@ func (l locked) Write(b []byte) (int, error) {
 	return l.to.Write(b)
 }
 
-// refusal returns what a proxy is told that asks for a mirror of the cluster.
+// refusal returns the error that a proxy gets which asks for a mirror of the cluster.
 func (w *world) refusal(t *testing.T, name string) string {
 	s := w.subscribe(t, proxy.Get, name, "marker")
 	defer s.Close()

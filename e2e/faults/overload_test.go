@@ -106,7 +106,7 @@ func neverRead(t *testing.T, s *stage) {
 	const overflow = `endpoint_updates_queue_overflow\{service="large.*`
 	turn := 0
 	await(t, 2*time.Minute, func() error {
-		// The first message waits for nobody. It takes some more until nothing fits between the two sides.
+		// The first message never blocks. It takes some more until nothing fits between the two sides.
 		turn++
 		if _, err := s.west.slice(t.Context(), s.name, "large", "0", block(byte(200+20*(turn%2)), largeSlice)...); err != nil {
 			return err
@@ -151,7 +151,7 @@ func (s *stage) large(t *testing.T) {
 	})
 }
 
-// hostThatHangs: all streams of a host hang with its connection. They hold nobody up, and go on once it does.
+// hostThatHangs: all streams of a host hang with its connection. They delay no others, and go on once it does.
 func hostThatHangs(t *testing.T, s *stage) {
 	p, err := faultproxy.Start(s.gateway.Addr())
 	must(t, err)
@@ -189,7 +189,7 @@ func hostThatHangs(t *testing.T, s *stage) {
 	}
 }
 
-// randomNames: nothing is kept of what was asked for once, whatever a client makes up.
+// randomNames: the gateway keeps nothing about names that were asked for once, whatever a client makes up.
 func randomNames(t *testing.T, s *stage) {
 	s.large(t)
 	conn, err := proxy.Dial(s.gateway.Addr())

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"isthmus/e2e/faultproxy"
+	"isthmus/e2e/object"
 )
 
 // secretFaults are those of the link Secrets.
@@ -13,7 +14,7 @@ func secretFaults() []fault {
 	return []fault{{
 		name: "secret-made-bad", state: "ready", reason: "the Secret as it is now can't be used", sees: true,
 		inject: func(ctx context.Context, s *stage) error {
-			return s.writeLink(ctx, linkSecret("cluster-credentials-"+s.name, s.name, []byte("{this: is, no: kubeconfig")))
+			return s.writeLink(ctx, object.Link(s.name, []byte("{this: is, no: kubeconfig")))
 		},
 		heal: mend,
 	}, {
@@ -69,7 +70,7 @@ func secretFaults() []fault {
 
 // twoSecrets makes a second Secret for the cluster's name, and deletes the first: the second takes over.
 func twoSecrets(ctx context.Context, s *stage) error {
-	token, err := s.far.site.token(ctx, s.name)
+	token, err := s.far.site.client().Token(ctx, s.name, accountName)
 	if err != nil {
 		return err
 	}
@@ -78,7 +79,7 @@ func twoSecrets(ctx context.Context, s *stage) error {
 		return err
 	}
 	s.t.Cleanup(func() { must(s.t, s.unlinkBy(context.WithoutCancel(ctx), second)) })
-	if err := within(ctx, recovery, func() error { return s.tells(ctx, "duplicate: Secret cluster-credentials-"+s.name) }); err != nil {
+	if err := within(ctx, recovery, func() error { return s.explains(ctx, "duplicate: Secret cluster-credentials-"+s.name) }); err != nil {
 		return err
 	}
 	before := s.proxy.Accepted()

@@ -12,22 +12,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"isthmus/e2e/cluster"
-	"isthmus/e2e/shop"
+	"isthmus/e2e/kube"
+	"isthmus/e2e/object"
 )
 
-// site is an API server, and an administrator's clients of it.
+// site is an API server, and an administrator's client of it.
 type site struct {
 	cfg    cluster.Config
 	subnet byte // of the addresses behind its Services: 10.subnet.0.0/16
 
 	mu     sync.Mutex // guards the rest, which is another after the site has been renewed
 	server *cluster.Cluster
-	kube   *kubernetes.Clientset
-	shop   *shop.Cluster
+	kube   *kube.Client
 }
 
 func newSite(server *cluster.Cluster, cfg cluster.Config, subnet byte) (*site, error) {
@@ -36,17 +34,13 @@ func newSite(server *cluster.Cluster, cfg cluster.Config, subnet byte) (*site, e
 }
 
 func (s *site) connect(server *cluster.Cluster) error {
-	kube, err := kubernetes.NewForConfig(server.REST())
-	if err != nil {
-		return err
-	}
-	objects, err := shop.New(s.cfg.Name, s.subnet, server.REST())
+	client, err := kube.New(s.cfg.Name, server.REST())
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.server, s.kube, s.shop = server, kube, objects
+	s.server, s.kube = server, client
 	return nil
 }
 
@@ -56,7 +50,7 @@ func (s *site) cluster() *cluster.Cluster {
 	return s.server
 }
 
-func (s *site) client() *kubernetes.Clientset {
+func (s *site) client() *kube.Client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.kube
@@ -66,7 +60,7 @@ func (s *site) client() *kubernetes.Clientset {
 func (s *site) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.shop.Close()
+	s.kube.Close()
 	return s.server.Close()
 }
 
@@ -87,37 +81,22 @@ func (s *site) renew(ctx context.Context, change func(dir string) error) error {
 
 // apply writes YAML objects, with $NS replaced by a namespace, which is made if need be.
 func (s *site) apply(ctx context.Context, namespace, objects string, replace ...string) error {
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-	if _, err := s.client().CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	client := s.client()
+	err := kube.Create[*corev1.Namespace](ctx, client.CoreV1().Namespaces(), object.Namespace(namespace))
+	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("%s: %w", s.cfg.Name, err)
 	}
-	s.mu.Lock()
-	writer := s.shop
-	s.mu.Unlock()
-	return writer.Apply(ctx, strings.NewReader(strings.NewReplacer(append(replace, "$NS", namespace)...).Replace(objects)))
+	return client.ApplyYAML(ctx, strings.NewReplacer(append(replace, "$NS", namespace)...).Replace(objects))
 }
 
-// slice writes an EndpointSlice of bare addresses.
+// slice writes an EndpointSlice of addresses without Pods.
 func (s *site) slice(ctx context.Context, namespace, service, name string, addrs ...netip.AddrPort) (*discoveryv1.EndpointSlice, error) {
-	o := &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Name: service + "-" + name, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
-		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(servicePort))}},
-	}
+	o := object.Slice(namespace, service, name)
 	for _, a := range addrs {
-		o.Endpoints = append(o.Endpoints, discoveryv1.Endpoint{
-			Addresses: []string{a.Addr().String()}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)},
-		})
+		o.Endpoints = append(o.Endpoints, object.Endpoint(a.Addr().String()))
 	}
-	slices := s.client().DiscoveryV1().EndpointSlices(namespace)
-	written, err := slices.Update(ctx, o, metav1.UpdateOptions{})
-	if apierrors.IsNotFound(err) {
-		return slices.Create(ctx, o, metav1.CreateOptions{})
-	}
-	return written, err
+	return kube.Put(ctx, s.client().DiscoveryV1().EndpointSlices(namespace), o)
 }
-
-const servicePort = 8080
 
 // startSites runs clusters until the test ends.
 func startSites(t *testing.T, names ...string) []*site {

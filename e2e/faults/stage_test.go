@@ -21,12 +21,12 @@ type stage struct {
 	name    string
 	cluster string            // that fails, as the gateway names it
 	proxy   *faultproxy.Proxy // on the way to it
-	server  string            // what the link says
+	server  string            // that the link names
 
 	near, calm, far *member // of the Service all: here, in north, and behind the link
 	faulty          *member // that of them which is in the cluster that fails
 	all, mirror     *proxy.Stream
-	subscribed      []*proxy.Stream // those two, and who came later
+	subscribed      []*proxy.Stream // those two, and later ones
 	profile         *proxy.Stream   // of the Service all
 	churn           *churn
 }
@@ -152,7 +152,7 @@ func (s *stage) populate(behindLink *site) {
 	await(s.t, patience, s.profiled)
 }
 
-// profiled returns an error unless a proxy has the profile of the Service all, and has been told it once: nothing of it
+// profiled returns an error unless a proxy has the profile of the Service all, and has been sent it once: nothing of it
 // has changed.
 func (s *stage) profiled() error {
 	now := s.profile.Snapshot()
@@ -168,14 +168,14 @@ func (s *stage) open() int { return len(s.subscribed) + 1 }
 
 func (s *stage) members() []*member { return []*member{s.near, s.calm, s.far} }
 
-// well returns the members in clusters that do not fail.
-func (s *stage) well() []*member {
+// healthy returns the members in clusters that do not fail.
+func (s *stage) healthy() []*member {
 	return slices.DeleteFunc(s.members(), func(m *member) bool { return m == s.faulty })
 }
 
 // relink writes the link, with a new token.
 func (s *stage) relink(ctx context.Context) error {
-	token, err := s.far.site.token(ctx, s.name)
+	token, err := s.far.site.client().Token(ctx, s.name, accountName)
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (s *stage) credentials(token string) credentials {
 	return credentials{server: s.server, site: s.far.site, token: token}
 }
 
-// cut ends the connections to the faulty cluster, and does with what comes next as the mode says.
+// cut ends the connections to the faulty cluster, and applies the mode to new ones.
 func (s *stage) cut(m faultproxy.Mode) error {
 	if err := s.proxy.Set(m); err != nil {
 		return err
@@ -203,7 +203,7 @@ func (s *stage) stable(members ...*member) (addrs []netip.AddrPort) {
 	return addrs
 }
 
-// late subscribes one more proxy, which is to be told all that is known of these members within 3 s.
+// late subscribes one more proxy, which must be sent all that is known of these members within 3 s.
 func (s *stage) late(members ...*member) {
 	s.t.Helper()
 	stream := s.subscribe(s.t, proxy.Get, "all", s.name)
@@ -239,15 +239,15 @@ func (s *stage) seen() {
 	s.t.Logf("a change in the faulty cluster arrived within %v", time.Since(began).Round(time.Millisecond))
 }
 
-// tells returns an error unless the operator is told something of the cluster.
-func (s *stage) tells(ctx context.Context, what string) error {
+// explains returns an error unless the gateway shows a text about the cluster on /debug/clusters.
+func (s *stage) explains(ctx context.Context, what string) error {
 	all, err := s.statuses(ctx, s.cluster)
 	for _, c := range all {
 		if strings.Contains(fmt.Sprintf("%+v", c), what) {
 			return nil
 		}
 	}
-	return errors.Join(err, fmt.Errorf("nothing says %q: %+v", what, all))
+	return errors.Join(err, fmt.Errorf("/debug/clusters shows no %q: %+v", what, all))
 }
 
 // shows returns an error unless a series is 1.
@@ -259,7 +259,7 @@ func (s *stage) shows(ctx context.Context, series string) error {
 	return err
 }
 
-// converge waits until every proxy has exactly what the clusters say.
+// converge waits until every proxy has exactly what the clusters offer.
 func (s *stage) converge() {
 	s.t.Helper()
 	all := slices.Concat(s.near.now(), s.calm.now(), s.far.now())
@@ -281,13 +281,13 @@ func (s *stage) converge() {
 	s.t.Logf("%d streams converged within %v", len(s.subscribed), time.Since(began).Round(time.Millisecond))
 }
 
-// verify holds against the proxies' histories what must not have happened.
+// verify checks the proxies' histories for what must not have happened.
 func (s *stage) verify(leaves bool) {
 	s.t.Helper()
 	for i, stream := range s.subscribed {
 		kept := s.members()
 		if leaves {
-			kept = s.well()
+			kept = s.healthy()
 		}
 		if stream == s.mirror {
 			kept = slices.DeleteFunc(kept, func(m *member) bool { return m != s.far })

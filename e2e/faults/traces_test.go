@@ -13,8 +13,8 @@ import (
 type traces struct {
 	addr string
 
-	mu   sync.Mutex
-	said strings.Builder
+	mu       sync.Mutex
+	received strings.Builder
 }
 
 // collectTraces runs a collector until the test ends.
@@ -33,14 +33,14 @@ func collectTraces(t *testing.T) *traces {
 	return c
 }
 
-// keep takes one message, of whatever method, and answers by an empty one, which says that all is well.
+// keep takes one message, of whatever method, and answers with an empty one, which means success.
 func (c *traces) keep(_ any, stream grpc.ServerStream) error {
 	var message []byte
 	if err := stream.RecvMsg(&message); err != nil {
 		return err
 	}
 	c.mu.Lock()
-	c.said.Write(message)
+	c.received.Write(message)
 	c.mu.Unlock()
 	return stream.SendMsg(new([]byte))
 }
@@ -48,5 +48,5 @@ func (c *traces) keep(_ any, stream grpc.ServerStream) error {
 func (c *traces) text() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.said.String()
+	return c.received.String()
 }

@@ -2,22 +2,21 @@ package faults
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"isthmus/e2e/admin"
 	"isthmus/e2e/faultproxy"
 	"isthmus/e2e/gateway"
+	"isthmus/e2e/object"
+	"isthmus/e2e/poll"
 	"isthmus/e2e/proxy"
 )
 
@@ -39,7 +38,7 @@ func newWorld(t *testing.T, flags []string, more ...string) *world {
 	t.Helper()
 	sites := startSites(t, append([]string{"west", "north"}, more...)...)
 	w := &world{west: sites[0], north: sites[1], more: sites[2:]}
-	must(t, w.west.apply(t.Context(), linkNamespace, ""))
+	must(t, w.west.apply(t.Context(), object.LinkNamespace, ""))
 	var err error
 	w.own, err = faultproxy.Start(strings.TrimPrefix(w.west.cluster().REST().Host, "https://"))
 	must(t, err)
@@ -98,55 +97,21 @@ func (w *world) well(ctx context.Context) error {
 func (w *world) page(ctx context.Context, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+w.gateway.MetricsAddr()+path, nil)
-	if err != nil {
-		return "", err
-	}
-	admin := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	res, err := admin.Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err == nil && res.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s says %s: %s", path, res.Status, text)
-	}
-	return string(text), err
+	return admin.Get(ctx, w.gateway.MetricsAddr(), path)
 }
 
-// status is what /debug/clusters says of a cluster.
-type status struct {
-	Cluster, Secret, State, Reason string
-	Warnings                       []string
-	Resources                      []struct{ Resource, Err string }
+// statuses returns what /debug/clusters shows of all Secrets for a cluster.
+func (w *world) statuses(ctx context.Context, name string) ([]admin.Cluster, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	page, err := admin.ReadClusters(ctx, w.gateway.MetricsAddr())
+	return page.Named(name), err
 }
 
-// statuses returns what /debug/clusters says of all Secrets for a cluster.
-func (w *world) statuses(ctx context.Context, name string) (all []status, err error) {
-	text, err := w.page(ctx, "/debug/clusters")
-	if err != nil {
-		return nil, err
-	}
-	var page struct {
-		Local    status
-		Clusters []status
-	}
-	if err := json.Unmarshal([]byte(text), &page); err != nil {
-		return nil, err
-	}
-	for _, c := range append(page.Clusters, page.Local) {
-		if c.Cluster == name {
-			all = append(all, c)
-		}
-	}
-	return all, nil
-}
-
-// cluster returns what /debug/clusters says of a cluster: of the Secret that counts, if there are several.
-func (w *world) cluster(ctx context.Context, name string) (status, error) {
+// cluster returns what /debug/clusters shows of a cluster: of the Secret that counts, if there are several.
+func (w *world) cluster(ctx context.Context, name string) (admin.Cluster, error) {
 	all, err := w.statuses(ctx, name)
-	one := status{State: "absent"}
+	one := admin.Cluster{State: "absent"}
 	for i, c := range all {
 		if i == 0 || c.State != "rejected" {
 			one = c
@@ -156,34 +121,15 @@ func (w *world) cluster(ctx context.Context, name string) (status, error) {
 }
 
 // metric adds up the samples whose name and labels match.
-func (w *world) metric(ctx context.Context, expr string) (sum float64, err error) {
-	text, err := w.page(ctx, "/metrics")
-	if err != nil {
-		return 0, err
-	}
-	pattern := regexp.MustCompile("^(?:" + expr + ")$")
-	for line := range strings.Lines(text) {
-		series, value, ok := cutLast(strings.TrimSpace(line), " ")
-		if !ok || strings.HasPrefix(line, "#") || !pattern.MatchString(series) {
-			continue
-		}
-		v, err := strconv.ParseFloat(value, 64)
-		if err != nil {
-			return 0, fmt.Errorf("/metrics: %q: %w", line, err)
-		}
-		sum += v
-	}
-	return sum, nil
+func (w *world) metric(ctx context.Context, expr string) (float64, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	samples, err := admin.Metrics(ctx, w.gateway.MetricsAddr())
+	sum, _ := admin.Sum(samples, regexp.MustCompile("^(?:"+expr+")$"))
+	return sum, err
 }
 
-func cutLast(s, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return s, "", false
-}
-
-// awaitState waits until a cluster is said to be in a state, by /debug/clusters and by the metrics.
+// awaitState waits until /debug/clusters and the metrics show a cluster in a state.
 func (w *world) awaitState(t *testing.T, name, state string, limit time.Duration) {
 	t.Helper()
 	began := time.Now()
@@ -197,36 +143,22 @@ func (w *world) awaitState(t *testing.T, name, state string, limit time.Duration
 		}
 		shown, err := w.metric(t.Context(), `isthmus_cluster_state\{cluster="`+name+`",state="`+state+`"\}`)
 		if err == nil && shown != 1 && state != "absent" {
-			err = fmt.Errorf("isthmus_cluster_state of %s does not say %s", name, state)
+			err = fmt.Errorf("isthmus_cluster_state of %s is not %s", name, state)
 		}
 		return err
 	})
 	t.Logf("%s is %s after %v", name, state, time.Since(began).Round(10*time.Millisecond))
 }
 
-// await polls until check has nothing to object.
+// await polls until check returns no error.
 func await(t *testing.T, limit time.Duration, check func() error) {
 	t.Helper()
 	must(t, within(t.Context(), limit, check))
 }
 
-// within polls until check has nothing to object.
+// within polls until check returns no error.
 func within(ctx context.Context, limit time.Duration, check func() error) error {
-	over := time.Now().Add(limit)
-	for {
-		err := check()
-		if err == nil {
-			return nil
-		}
-		if time.Now().After(over) {
-			return fmt.Errorf("not within %v: %w", limit, err)
-		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-			return err
-		}
-	}
+	return poll.Until(ctx, limit, 50*time.Millisecond, check)
 }
 
 func must(t *testing.T, err error) {

@@ -26,13 +26,13 @@ func (f *flags) args() []string {
 // setting is what a case is played with.
 type setting struct {
 	binary string // empty: the one that is tested
-	flags  *flags // nil: none, so that the defaults hold
+	flags  *flags // nil: none, so that the defaults apply
 	ttl    time.Duration
-	lag    time.Duration // from what happens to a replica until DNS says so
+	lag    time.Duration // from what happens to a replica until DNS shows it
 	size   int           // of the crowd
 }
 
-// defaults are the flags that hold without any.
+// defaults are the values of these flags by default.
 var defaults = flags{23 * time.Second, 6 * time.Second}
 
 // serves returns how long after SIGTERM a gateway goes on serving.
@@ -142,7 +142,7 @@ func (c *crowd) awaitEnd(t *testing.T, g *gateway.Gateway) time.Time {
 	return time.Now()
 }
 
-// reached returns, of the changes since a moment until all proxies have been told of a new one, how long each took to
+// reached returns, of the changes since a moment until all proxies have been sent a new one, how long each took to
 // reach all proxies; sorted.
 func (c *crowd) reached(t *testing.T, began time.Time) (took []time.Duration) {
 	t.Helper()

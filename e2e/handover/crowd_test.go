@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"isthmus/e2e/object"
 	"isthmus/e2e/proxy"
 )
 
@@ -34,7 +35,7 @@ type sight struct {
 	at     time.Time
 }
 
-// newCrowd runs proxies whose caches are of all ages, until the test ends.
+// newCrowd runs proxies whose DNS caches are of all ages, until the test ends.
 func (w *world) newCrowd(t *testing.T, s setting, addrs ...string) *crowd {
 	t.Helper()
 	c := &crowd{world: w, setting: s, records: proxy.NewRecords(addrs...)}
@@ -46,7 +47,7 @@ func (w *world) newCrowd(t *testing.T, s setting, addrs ...string) *crowd {
 	})
 	for i := range s.size {
 		one := &client{Subscriber: proxy.NewSubscriber(proxy.SubscriberConfig{
-			Records: c.records, TTL: s.ttl, Age: s.ttl * time.Duration(i) / time.Duration(s.size), Authority: authority,
+			Records: c.records, TTL: s.ttl, Age: s.ttl * time.Duration(i) / time.Duration(s.size), Authority: object.Authority(namespace, "web"),
 		})}
 		c.all = append(c.all, one)
 		running.Go(func() { one.Run(ctx) })
@@ -88,7 +89,7 @@ func (c *client) saw(change int) (at time.Time, ok bool) {
 	return c.seen[i].at, true
 }
 
-// settled tells whether the proxy has a stream with a message, and that is the last of its openings.
+// settled reports whether the proxy has a stream with a message, and that is the last of its openings.
 func (c *client) settled() bool {
 	all, now := c.Openings(), c.Stream().Status()
 	return now.First != nil && len(all) > 0 && all[len(all)-1].First.Equal(now.First.At)
@@ -123,7 +124,7 @@ func (c *crowd) await(ctx context.Context, change int) error {
 	return nil
 }
 
-// faults returns what the proxies would hold against the gateway, and which endpoints they were without.
+// faults returns what the gateway sent that it must not, and which endpoints proxies were without.
 func (c *crowd) faults() error {
 	var errs []error
 	for i, one := range c.all {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// grace is how long Kubernetes waits for a process after SIGTERM, unless the Pod says otherwise.
+// grace is how long Kubernetes waits for a process after SIGTERM, unless the Pod sets another time.
 const grace = 30 * time.Second
 
 // blindLimit is how long a proxy may be blind when there is another gateway.
@@ -46,7 +46,7 @@ func TestHandover(t *testing.T) {
 	})
 }
 
-// check holds what must be when there is another gateway.
+// check checks what must hold when there is another gateway.
 func (o outcome) check(t *testing.T) {
 	t.Helper()
 	t.Log(o)
@@ -59,7 +59,7 @@ func (o outcome) check(t *testing.T) {
 	o.checkServed(t)
 }
 
-// checkServed holds what must be while a gateway that goes still serves: nobody is refused, or sent away twice.
+// checkServed checks what must hold while a gateway that goes still serves: no proxy is refused, or sent away twice.
 func (o outcome) checkServed(t *testing.T) {
 	t.Helper()
 	if len(o.turned) > 0 {

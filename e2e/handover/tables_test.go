@@ -26,7 +26,7 @@ type row struct {
 	outcome
 }
 
-// TestTables plays cases with many flags and prints what came of them; it holds only that nothing is lost. Without -long it
+// TestTables plays cases with many flags and prints what came of them; it checks only that nothing is lost. Without -long it
 // plays few, to show that it can.
 func TestTables(t *testing.T) {
 	w := newWorld(t)

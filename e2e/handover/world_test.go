@@ -6,41 +6,20 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	discoveryv1 "k8s.io/api/discovery/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	discovery "k8s.io/client-go/kubernetes/typed/discovery/v1"
-
 	"isthmus/e2e/cluster"
+	"isthmus/e2e/kube"
+	"isthmus/e2e/object"
 	"isthmus/e2e/pulse"
-	"isthmus/e2e/shop"
 )
 
 const (
-	authority = "web.handover.svc.cluster.local:80"
 	namespace = "handover"
-	port      = 8080
 	// rhythm is the time between two changes.
-	rhythm  = 250 * time.Millisecond
-	objects = `
-apiVersion: v1
-kind: Namespace
-metadata: {name: linkerd}
----
-apiVersion: v1
-kind: Namespace
-metadata: {name: handover}
----
-apiVersion: v1
-kind: Service
-metadata: {name: web, namespace: handover}
-spec: {ports: [{name: http, port: 80, targetPort: 8080}]}
-`
+	rhythm = 250 * time.Millisecond
 )
 
 // stay are the endpoints that are there all the time.
@@ -48,7 +27,7 @@ var stay = []netip.AddrPort{netip.MustParseAddrPort("10.1.0.1:8080"), netip.Must
 
 // numbered returns the endpoint that stands for a change: there is no other besides those that stay.
 func numbered(n int) netip.AddrPort {
-	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 2, byte(n / 250), byte(n%250 + 1)}), port)
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 2, byte(n / 250), byte(n%250 + 1)}), object.Port)
 }
 
 // number returns which change a set of endpoints shows; -1: none.
@@ -65,7 +44,7 @@ func number(addrs []netip.AddrPort) (n int) {
 // world is a cluster in which endpoints change all the time.
 type world struct {
 	kubeconfig string
-	slices     discovery.EndpointSliceInterface
+	client     *kube.Client
 	pulse      pulse.Pulse
 
 	mu      sync.Mutex
@@ -78,14 +57,11 @@ func newWorld(t *testing.T) *world {
 	server, err := cluster.Start(t.Context(), cluster.Config{Name: "west", Dir: t.TempDir(), Controllers: []string{"namespace", "serviceaccount"}})
 	must(t, err)
 	t.Cleanup(func() { must(t, server.Close()) })
-	writer, err := shop.New("west", 1, server.REST())
+	client, err := kube.New("west", server.REST())
 	must(t, err)
-	t.Cleanup(writer.Close)
-	must(t, writer.Apply(t.Context(), strings.NewReader(objects)))
-	config := server.REST()
-	client, err := discovery.NewForConfig(config)
-	must(t, err)
-	w := &world{kubeconfig: server.Kubeconfig(), slices: client.EndpointSlices(namespace)}
+	t.Cleanup(client.Close)
+	must(t, client.Apply(t.Context(), object.Namespace(object.LinkNamespace), object.Namespace(namespace), object.Service(namespace, "web")))
+	w := &world{kubeconfig: server.Kubeconfig(), client: client}
 	must(t, w.change(t.Context()))
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
@@ -123,21 +99,12 @@ func (w *world) change(ctx context.Context) error {
 	w.mu.Lock()
 	n := len(w.changes)
 	w.mu.Unlock()
-	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Name: "web-1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
-		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(port))}},
-	}
+	slice := object.Slice(namespace, "web", "1")
 	for _, a := range append(slices.Clone(stay), numbered(n)) {
-		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
-			Addresses: []string{a.Addr().String()}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)},
-		})
+		slice.Endpoints = append(slice.Endpoints, object.Endpoint(a.Addr().String()))
 	}
 	at := time.Now()
-	_, err := w.slices.Update(ctx, slice, metav1.UpdateOptions{})
-	if apierrors.IsNotFound(err) {
-		_, err = w.slices.Create(ctx, slice, metav1.CreateOptions{})
-	}
+	_, err := kube.Put(ctx, w.client.DiscoveryV1().EndpointSlices(namespace), slice)
 	if err != nil {
 		return fmt.Errorf("change %d: %w", n, err)
 	}

@@ -60,7 +60,7 @@ func New(cluster string, config *rest.Config) (*Client, error) {
 	return c, nil
 }
 
-// Close closes the connections that nobody uses.
+// Close closes the connections that are not in use.
 func (c *Client) Close() { utilnet.CloseIdleConnectionsFor(c.http.Transport) }
 
 // Token returns a token of a ServiceAccount that is good for an hour.

@@ -1,4 +1,4 @@
-// Package poll waits: until something holds that nobody reports, or for a time that may be cut short.
+// Package poll waits: until a condition holds that has to be polled, or for a time.
 package poll
 
 import (

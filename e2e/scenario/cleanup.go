@@ -8,6 +8,9 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	k8s "isthmus/e2e/object"
+	"isthmus/e2e/poll"
 )
 
 // end undoes what the case did: streams, faults, objects, namespaces, flags of the gateway.
@@ -19,7 +22,7 @@ func (r *run) end(ctx context.Context) error {
 	if r.linked() {
 		// The next case may link another cluster by the same name; to a gateway that has not seen the name go yet that
 		// would be a rotation.
-		errs = append(errs, pause(ctx, settleTime))
+		errs = append(errs, poll.Pause(ctx, settleTime))
 	}
 	if r.flagged {
 		errs = append(errs, r.restartGateway(ctx, nil))
@@ -30,7 +33,7 @@ func (r *run) end(ctx context.Context) error {
 // linked says whether the case has written link Secrets.
 func (r *run) linked() bool {
 	return slices.ContainsFunc(r.objects[ClusterNames[0]], func(o written) bool {
-		return o.resource.Resource == "secrets" && o.namespace == linkNamespace
+		return o.resource.Resource == "secrets" && o.namespace == k8s.LinkNamespace
 	})
 }
 
@@ -48,12 +51,12 @@ func (r *run) undoFaults(ctx context.Context) error {
 // removeAll deletes the case's objects, the newest first, and then its namespaces.
 func (r *run) removeAll(ctx context.Context, w *writer) error {
 	var errs []error
-	for _, o := range slices.Backward(r.objects[w.name]) {
+	for _, o := range slices.Backward(r.objects[w.Name]) {
 		if err := w.remove(ctx, o, 0); err != nil && !apierrors.IsNotFound(err) {
 			errs = append(errs, err)
 		}
 	}
-	for namespace := range r.namespaces[w.name] {
+	for namespace := range r.namespaces[w.Name] {
 		if strings.HasPrefix(namespace, r.c.Name) {
 			errs = append(errs, w.removeNamespace(ctx, namespace))
 		}

@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
+	"isthmus/e2e/poll"
 	"isthmus/e2e/proxy"
 )
 
@@ -84,7 +85,7 @@ func parseSettle(_ *parser, args []string) (action, error) {
 			return nil, err
 		}
 	}
-	return func(ctx context.Context, _ *run) error { return pause(ctx, d) }, nil
+	return func(ctx context.Context, _ *run) error { return poll.Pause(ctx, d) }, nil
 }
 
 func duration(text string) (time.Duration, error) {
@@ -93,18 +94,6 @@ func duration(text string) (time.Duration, error) {
 		return 0, fmt.Errorf("%q is no duration", text)
 	}
 	return d, nil
-}
-
-// pause waits.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 func parseRepeat(p *parser, args []string) (action, error) {

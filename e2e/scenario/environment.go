@@ -7,12 +7,12 @@ import (
 	"io"
 	"path/filepath"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"isthmus/e2e/cluster"
 	"isthmus/e2e/gateway"
+	k8s "isthmus/e2e/object"
 )
 
 // StartConfig says what to run and what is running already.
@@ -116,15 +116,13 @@ func prepare(ctx context.Context, cfg *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	defer w.close()
-	if err := w.ensureNamespace(ctx, linkNamespace); err != nil {
+	defer w.Close()
+	if err := w.ensureNamespace(ctx, k8s.LinkNamespace); err != nil {
 		return err
 	}
-	return w.apply(ctx, slicesResource, &unstructured.Unstructured{Object: object{
-		"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
-		"metadata":    object{"name": "empty", "namespace": linkNamespace},
-		"addressType": "IPv4", "endpoints": []any{}, "ports": []any{},
-	}})
+	empty := k8s.Slice(k8s.LinkNamespace, "none", "empty")
+	empty.Name, empty.Labels, empty.Ports = "empty", nil, nil
+	return w.Apply(ctx, empty)
 }
 
 // foreign is a gateway that somebody else runs.

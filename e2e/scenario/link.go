@@ -2,26 +2,19 @@ package scenario
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
-	authv1 "k8s.io/api/authentication/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/clientcmd/api"
+
+	k8s "isthmus/e2e/object"
 )
 
-const (
-	linkNamespace = "linkerd"
-	linkType      = "mirror.linkerd.io/remote-kubeconfig"
-	domain        = "cluster.local"
-)
+const domain = "cluster.local"
 
 // link is what one link command asks for.
 type link struct {
@@ -71,7 +64,7 @@ func readLink(remote, name string, words []string) (link, error) {
 	}
 	l := link{
 		remote: remote, name: name,
-		secret:        one("secret", "cluster-credentials-"+name),
+		secret:        one("secret", k8s.LinkName(name)),
 		trustDomain:   one("trust-domain", domain),
 		clusterDomain: one("cluster-domain", domain),
 		user:          one("user", ""),
@@ -80,7 +73,7 @@ func readLink(remote, name string, words []string) (link, error) {
 		otherCA:       one("ca", "", "other") != "",
 		broken:        one("kubeconfig", "", "broken") != "",
 		missing:       opt.values["missing"],
-		secretType:    one("type", linkType),
+		secretType:    one("type", k8s.LinkType),
 	}
 	for _, m := range l.missing {
 		if !slices.Contains([]string{"label", "trust-domain", "cluster-domain", "kubeconfig"}, m) {
@@ -97,25 +90,18 @@ func readLink(remote, name string, words []string) (link, error) {
 }
 
 // object returns the link's Secret.
-func (l link) object(kubeconfig []byte) *unstructured.Unstructured {
-	labels := object{"multicluster.linkerd.io/cluster-name": l.name}
-	annotations := object{
-		"multicluster.linkerd.io/trust-domain":   l.trustDomain,
-		"multicluster.linkerd.io/cluster-domain": l.clusterDomain,
-	}
-	data := object{"kubeconfig": base64.StdEncoding.EncodeToString(kubeconfig)}
+func (l link) object(kubeconfig []byte) *corev1.Secret {
+	o := k8s.Link(l.name, kubeconfig)
+	o.Name, o.Type = l.secret, corev1.SecretType(l.secretType)
+	o.Annotations[k8s.TrustDomain], o.Annotations[k8s.ClusterDomain] = l.trustDomain, l.clusterDomain
 	for _, m := range l.missing {
-		delete(annotations, "multicluster.linkerd.io/"+m)
-		delete(data, m)
+		delete(o.Annotations, "multicluster.linkerd.io/"+m)
+		delete(o.Data, m)
 		if m == "label" {
-			clear(labels)
+			clear(o.Labels)
 		}
 	}
-	return &unstructured.Unstructured{Object: object{
-		"apiVersion": "v1", "kind": "Secret", "type": l.secretType,
-		"metadata": object{"name": l.secret, "namespace": linkNamespace, "labels": labels, "annotations": annotations},
-		"data":     data,
-	}}
+	return o
 }
 
 // kubeconfig returns the credentials that the link gives away.
@@ -127,70 +113,47 @@ func (r *run) kubeconfig(ctx context.Context, l link) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	admin := rest.CopyConfig(w.rest)
-	if err := rest.LoadTLSFiles(admin); err != nil {
-		return nil, err
-	}
-	cluster := &api.Cluster{Server: admin.Host, CertificateAuthorityData: admin.CAData}
-	switch l.server {
-	case "dead":
-		cluster.Server = "https://" + r.runner.dead.addr
-	case "silent":
-		cluster.Server = "https://" + r.runner.silent.addr
-	}
-	if l.otherCA {
-		west, err := r.writer(ClusterNames[0])
-		if err != nil {
-			return nil, err
-		}
-		other := rest.CopyConfig(west.rest)
-		if err := rest.LoadTLSFiles(other); err != nil {
-			return nil, err
-		}
-		cluster.CertificateAuthorityData = other.CAData
-	}
-	user, err := l.authInfo(ctx, w, admin)
+	user, err := l.authInfo(ctx, w)
 	if err != nil {
 		return nil, err
 	}
-	return clientcmd.Write(api.Config{
-		Clusters:       map[string]*api.Cluster{l.remote: cluster},
-		AuthInfos:      map[string]*api.AuthInfo{"user": user},
-		Contexts:       map[string]*api.Context{l.remote: {Cluster: l.remote, AuthInfo: "user"}},
-		CurrentContext: l.remote,
-	})
+	server := w.Server()
+	switch l.server {
+	case "dead":
+		server = "https://" + r.runner.dead.addr
+	case "silent":
+		server = "https://" + r.runner.silent.addr
+	}
+	if l.otherCA {
+		if w, err = r.writer(ClusterNames[0]); err != nil {
+			return nil, err
+		}
+	}
+	return w.Kubeconfig(server, user)
 }
 
-func (l link) authInfo(ctx context.Context, w *writer, admin *rest.Config) (*api.AuthInfo, error) {
-	token := ""
+func (l link) authInfo(ctx context.Context, w *writer) (user api.AuthInfo, err error) {
 	switch {
 	case l.user == "":
-		return &api.AuthInfo{
-			ClientCertificateData: admin.CertData, ClientKeyData: admin.KeyData, Token: admin.BearerToken,
-		}, nil
+		return w.Admin(), nil
 	case l.user == "nobody":
-		token = "nobody-issued-this-token"
+		user.Token = "nobody-issued-this-token"
 	default:
 		namespace, name, _ := strings.Cut(l.user, "/")
-		resp, err := w.typed.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, &authv1.TokenRequest{}, metav1.CreateOptions{})
-		if err != nil {
-			return nil, fmt.Errorf("token of %s: %w", l.user, err)
+		if user.Token, err = w.Token(ctx, namespace, name); err != nil {
+			return user, err
 		}
-		token = resp.Status.Token
 	}
 	if !l.exec {
-		return &api.AuthInfo{Token: token}, nil
+		return user, nil
 	}
 	const version = "client.authentication.k8s.io/v1"
 	credential, err := json.Marshal(object{
-		"apiVersion": version, "kind": "ExecCredential", "status": object{"token": token},
+		"apiVersion": version, "kind": "ExecCredential", "status": object{"token": user.Token},
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &api.AuthInfo{Exec: &api.ExecConfig{
+	return api.AuthInfo{Exec: &api.ExecConfig{
 		APIVersion: version, Command: "echo", Args: []string{string(credential)}, InteractiveMode: api.NeverExecInteractiveMode,
-	}}, nil
+	}}, err
 }
 
 // parseUnlink is for: unlink NAME [secret=SECRET].
@@ -199,8 +162,8 @@ func parseUnlink(_ *parser, args []string) (action, error) {
 	if err != nil {
 		return nil, err
 	}
-	secret, err := opt.one("secret", "cluster-credentials-"+args[0])
+	secret, err := opt.one("secret", k8s.LinkName(args[0]))
 	return func(ctx context.Context, r *run) error {
-		return r.delete(ctx, ClusterNames[0], "secret", linkNamespace, secret, 0)
+		return r.delete(ctx, ClusterNames[0], "secret", k8s.LinkNamespace, secret, 0)
 	}, err
 }

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"isthmus/e2e/kube"
 )
 
 // parseApply is for whole documents.
@@ -19,25 +19,9 @@ func parseApply(p *parser, args []string) (action, error) {
 	if err != nil {
 		return nil, err
 	}
-	var objects []*unstructured.Unstructured
-	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(s.text), 4096)
-	for {
-		content := map[string]any{}
-		err := decoder.Decode(&content)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, fmt.Errorf("section %q (line %d): %w", args[1], s.line, err)
-		}
-		if len(content) == 0 {
-			continue // between two separators
-		}
-		o := &unstructured.Unstructured{Object: content}
-		if o.GetAPIVersion() == "" || o.GetKind() == "" || o.GetName() == "" {
-			return nil, fmt.Errorf("section %q (line %d): a document without apiVersion, kind or name", args[1], s.line)
-		}
-		objects = append(objects, o)
+	objects, err := kube.Parse(s.text)
+	if err != nil {
+		return nil, fmt.Errorf("section %q (line %d): %w", args[1], s.line, err)
 	}
 	if len(objects) == 0 {
 		return nil, fmt.Errorf("section %q (line %d) has no documents", args[1], s.line)

@@ -138,15 +138,14 @@ func TestLinkSecret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, levelled(t, l.object([]byte("k")).Object), `{"apiVersion": "v1", "kind": "Secret", "type": "mirror.linkerd.io/remote-kubeconfig",
-		"metadata": {"name": "cluster-credentials-target", "namespace": "linkerd", "labels": {},
+	same(t, levelled(t, l.object([]byte("k"))), `{"type": "mirror.linkerd.io/remote-kubeconfig",
+		"metadata": {"name": "cluster-credentials-target", "namespace": "linkerd",
 			"annotations": {"multicluster.linkerd.io/trust-domain": "east.trust"}}, "data": {"kubeconfig": "aw=="}}`)
 	l, err = readLink("east", "east", []string{"missing=kubeconfig", "type=Opaque", "secret=other"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, levelled(t, l.object(nil).Object), `{"apiVersion": "v1", "kind": "Secret", "type": "Opaque",
+	same(t, levelled(t, l.object(nil)), `{"type": "Opaque",
 		"metadata": {"name": "other", "namespace": "linkerd", "labels": {"multicluster.linkerd.io/cluster-name": "east"},
-			"annotations": {"multicluster.linkerd.io/trust-domain": "cluster.local", "multicluster.linkerd.io/cluster-domain": "cluster.local"}},
-		"data": {}}`)
+			"annotations": {"multicluster.linkerd.io/trust-domain": "cluster.local", "multicluster.linkerd.io/cluster-domain": "cluster.local"}}}`)
 }

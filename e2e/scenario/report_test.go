@@ -29,27 +29,3 @@ func TestJSONDiff(t *testing.T) {
 		t.Errorf("a huge diff has %d bytes", len(text))
 	}
 }
-
-func TestReadSamples(t *testing.T) {
-	const text = `# HELP up Whether.
-# TYPE up gauge
-up 1
-a{b="c"} 2.5e3
-a{b="}",c="\"x y\" {"} 3 1700000000000
-  spaced   4
-nan NaN
-`
-	got, err := readSamples(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []sample{{"up", 1}, {`a{b="c"}`, 2500}, {`a{b="}",c="\"x y\" {"}`, 3}, {"spaced", 4}}
-	if len(got) != 5 || !slices.Equal(got[:4], want) || got[4].series != "nan" {
-		t.Errorf("%v", got)
-	}
-	for _, bad := range []string{"up", "up x", `a{b="c"}`} {
-		if got, err := readSamples(strings.NewReader(bad)); err == nil {
-			t.Errorf("%q is read as %v", bad, got)
-		}
-	}
-}

@@ -13,7 +13,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
+	"isthmus/e2e/kube"
 	"isthmus/e2e/proxy"
 )
 
@@ -92,16 +94,19 @@ func (r *run) steps(ctx context.Context) error {
 }
 
 // apply writes an object into a cluster. One without a namespace goes into the case's.
-func (r *run) apply(ctx context.Context, cluster string, o *unstructured.Unstructured) error {
+func (r *run) apply(ctx context.Context, cluster string, from runtime.Object) error {
 	w, err := r.writer(cluster)
 	if err != nil {
 		return err
 	}
-	resource, namespaced, err := w.mapping(o.GroupVersionKind())
+	o, err := kube.Unstructured(from)
 	if err != nil {
 		return err
 	}
-	o = o.DeepCopy()
+	resource, namespaced, err := w.Resource(o.GroupVersionKind())
+	if err != nil {
+		return err
+	}
 	if namespaced {
 		if o.GetNamespace() == "" {
 			o.SetNamespace(r.c.Name)
@@ -119,7 +124,7 @@ func (r *run) apply(ctx context.Context, cluster string, o *unstructured.Unstruc
 	if key := (written{resource, o.GetNamespace(), o.GetName()}); !slices.Contains(r.objects[cluster], key) {
 		r.objects[cluster] = append(r.objects[cluster], key)
 	}
-	return w.apply(ctx, resource, o)
+	return w.Apply(ctx, o)
 }
 
 func (r *run) delete(ctx context.Context, cluster, kind, namespace, name string, grace int64) error {
@@ -139,7 +144,7 @@ func (r *run) addressType(ctx context.Context, cluster, namespace, name string) 
 	if err != nil {
 		return "", err
 	}
-	o, err := w.in(slicesResource, namespace).Get(ctx, name, metav1.GetOptions{})
+	o, err := w.In(slicesResource, namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return "IPv4", nil
 	}
@@ -156,7 +161,7 @@ func (r *run) slices(ctx context.Context, cluster, namespace, service string) (a
 	if err != nil {
 		return nil, err
 	}
-	found, err := w.in(slicesResource, namespace).List(ctx, metav1.ListOptions{
+	found, err := w.In(slicesResource, namespace).List(ctx, metav1.ListOptions{
 		LabelSelector: "kubernetes.io/service-name=" + service,
 	})
 	if err != nil {

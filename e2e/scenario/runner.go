@@ -94,7 +94,7 @@ func NewRunner(env Environment, opt Options) (*Runner, error) {
 // Close gives back what the runner holds. The environment stays.
 func (r *Runner) Close() error {
 	for _, w := range r.writers {
-		w.close()
+		w.Close()
 	}
 	return errors.Join(r.dead.close(), r.silent.close())
 }

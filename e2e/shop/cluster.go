@@ -4,22 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/netip"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/client-go/discovery/cached/memory"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/restmapper"
+
+	"isthmus/e2e/kube"
+	"isthmus/e2e/poll"
 )
 
 const (
@@ -32,47 +28,27 @@ const (
 	waitLimit = 20 * time.Second
 )
 
-// Cluster is a running cluster that the shop is in, or will be. Its methods may
-// be called from several goroutines.
+// Cluster is a running cluster that the shop is in, or will be, and an administrator's client of it. Its methods may be
+// called from several goroutines.
 type Cluster struct {
-	Name string
-
-	subnet  byte // its Pods have addresses of 10.subnet.0.0/16
-	rest    *rest.Config
-	http    *http.Client
-	client  kubernetes.Interface
-	dynamic dynamic.Interface
-	mapper  meta.RESTMapper
+	*kube.Client
+	subnet byte // its Pods have addresses of 10.subnet.0.0/16
 
 	mu      sync.Mutex
 	lastPod int       // the number that the newest Pod's address is made of
-	changed time.Time // when a Pod was last made ready, or told to go
-	lost    error     // why Run has nothing to go by at the moment
+	changed time.Time // when a Pod was last made ready, or deleted
+	lost    error     // why Run does not follow the cluster at the moment
 }
 
-// New returns the cluster behind an administrator's client configuration. Its
-// Pods will have addresses of 10.subnet.0.0/16. Nothing is asked or written yet.
+// New returns the cluster behind an administrator's client configuration. Its Pods will have addresses of
+// 10.subnet.0.0/16. It sends nothing yet. Close comes after the end of Run.
 func New(name string, subnet byte, admin *rest.Config) (*Cluster, error) {
-	fail := func(err error) (*Cluster, error) { return nil, fmt.Errorf("cluster %s: %w", name, err) }
-	client, err := rest.HTTPClientFor(admin)
+	client, err := kube.New(name, admin)
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
-	c := &Cluster{Name: name, subnet: subnet, rest: admin, http: client}
-	typed, err := kubernetes.NewForConfigAndClient(admin, client)
-	if err != nil {
-		return fail(err)
-	}
-	c.client = typed
-	if c.dynamic, err = dynamic.NewForConfigAndClient(admin, client); err != nil {
-		return fail(err)
-	}
-	c.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(typed.Discovery()))
-	return c, nil
+	return &Cluster{Client: client, subnet: subnet}, nil
 }
-
-// Close gives up the connections. It comes after the end of Run.
-func (c *Cluster) Close() { utilnet.CloseIdleConnectionsFor(c.http.Transport) }
 
 // zone is an availability zone, with one node in it.
 type zone struct{ Name, Node string }
@@ -113,8 +89,8 @@ func (c *Cluster) Deploy(ctx context.Context, web, cart int) error {
 }
 
 func (c *Cluster) awaitSlices(ctx context.Context, service string, endpoints int) error {
-	err := poll(ctx, func() error {
-		slices, err := c.client.DiscoveryV1().EndpointSlices(Namespace).List(ctx, metav1.ListOptions{
+	err := wait(ctx, func() error {
+		slices, err := c.DiscoveryV1().EndpointSlices(Namespace).List(ctx, metav1.ListOptions{
 			LabelSelector: discoveryv1.LabelServiceName + "=" + service,
 		})
 		if err != nil {
@@ -144,10 +120,10 @@ func (c *Cluster) awaitSlices(ctx context.Context, service string, endpoints int
 func (c *Cluster) Mirror(ctx context.Context) error { return c.apply(ctx, "mirrors.yaml", nil) }
 
 // Scale changes how many Pods a Deployment has. It returns when they are there,
-// or gone, and says when the last of them became ready or was told to go.
+// or gone, and returns when the last of them became ready or was deleted.
 func (c *Cluster) Scale(ctx context.Context, deployment string, replicas int) (time.Time, error) {
 	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
-	_, err := c.client.AppsV1().Deployments(Namespace).Patch(ctx, deployment, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err := c.AppsV1().Deployments(Namespace).Patch(ctx, deployment, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
 		return time.Time{}, fmt.Errorf("cluster %s: scale %s: %w", c.Name, deployment, err)
 	}
@@ -160,7 +136,7 @@ func (c *Cluster) Scale(ctx context.Context, deployment string, replicas int) (t
 }
 
 func (c *Cluster) awaitReady(ctx context.Context, deployment string, replicas int) error {
-	err := poll(ctx, func() error {
+	err := wait(ctx, func() error {
 		pods, err := c.pods(ctx, deployment)
 		if err != nil {
 			return err
@@ -188,7 +164,7 @@ func (c *Cluster) Ready(ctx context.Context, deployment string) ([]netip.AddrPor
 }
 
 func (c *Cluster) pods(ctx context.Context, deployment string) ([]corev1.Pod, error) {
-	list, err := c.client.CoreV1().Pods(Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + deployment})
+	list, err := c.CoreV1().Pods(Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + deployment})
 	if err != nil {
 		return nil, fmt.Errorf("list the Pods of %s: %w", deployment, err)
 	}
@@ -205,21 +181,7 @@ func readyAddrs(pods []corev1.Pod) []netip.AddrPort {
 	return addrs
 }
 
-// poll tries until it works, at most for waitLimit.
-func poll(ctx context.Context, try func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, waitLimit)
-	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := try()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", ctx.Err(), err)
-		}
-	}
+// wait tries until it works, at most for waitLimit.
+func wait(ctx context.Context, try func() error) error {
+	return poll.Until(ctx, waitLimit, 20*time.Millisecond, try)
 }

@@ -36,12 +36,12 @@ func (c *Cluster) Run(ctx context.Context) {
 
 // follow reconciles whenever something changes, until that fails.
 func (c *Cluster) follow(ctx context.Context) error {
-	deployments, err := c.client.AppsV1().Deployments(Namespace).Watch(ctx, metav1.ListOptions{})
+	deployments, err := c.AppsV1().Deployments(Namespace).Watch(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("watch Deployments: %w", err)
 	}
 	defer deployments.Stop()
-	pods, err := c.client.CoreV1().Pods(Namespace).Watch(ctx, metav1.ListOptions{})
+	pods, err := c.CoreV1().Pods(Namespace).Watch(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("watch Pods: %w", err)
 	}
@@ -56,7 +56,7 @@ func (c *Cluster) follow(ctx context.Context) error {
 	}
 }
 
-// anyEvent returns when one of the watches says something.
+// anyEvent returns at the next event of one of the watches.
 func anyEvent(ctx context.Context, a, b watch.Interface) error {
 	var event watch.Event
 	var open bool
@@ -73,7 +73,7 @@ func anyEvent(ctx context.Context, a, b watch.Interface) error {
 }
 
 func (c *Cluster) reconcile(ctx context.Context) error {
-	list, err := c.client.AppsV1().Deployments(Namespace).List(ctx, metav1.ListOptions{})
+	list, err := c.AppsV1().Deployments(Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("list Deployments: %w", err)
 	}
@@ -128,7 +128,7 @@ func (c *Cluster) roll(ctx context.Context, d *appsv1.Deployment) error {
 
 // report writes the number of ready Pods where people look for it.
 func (c *Cluster) report(ctx context.Context, d *appsv1.Deployment, rs *appsv1.ReplicaSet, ready int32) error {
-	apps := c.client.AppsV1()
+	apps := c.AppsV1()
 	if rs.Status.ReadyReplicas != ready {
 		rs.Status.Replicas, rs.Status.ReadyReplicas, rs.Status.AvailableReplicas = ready, ready, ready
 		if _, err := apps.ReplicaSets(Namespace).UpdateStatus(ctx, rs, metav1.UpdateOptions{}); err != nil {
@@ -144,10 +144,9 @@ func (c *Cluster) report(ctx context.Context, d *appsv1.Deployment, rs *appsv1.R
 	return nil
 }
 
-// replicaSet returns the Deployment's ReplicaSet. It makes it, or tells it how
-// many Pods there are to be, where needed.
+// replicaSet returns the Deployment's ReplicaSet. It creates it, or sets its number of replicas, where needed.
 func (c *Cluster) replicaSet(ctx context.Context, d *appsv1.Deployment) (*appsv1.ReplicaSet, error) {
-	sets := c.client.AppsV1().ReplicaSets(Namespace)
+	sets := c.AppsV1().ReplicaSets(Namespace)
 	hash := fnv.New32a()
 	hash.Write([]byte(d.Name))
 	generation := fmt.Sprintf("%08x", hash.Sum32())
@@ -178,14 +177,14 @@ func (c *Cluster) add(ctx context.Context, rs *appsv1.ReplicaSet, n int) error {
 	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(rs, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))}
 	zones := c.zones()
 	pod.Spec.NodeName = zones[n%len(zones)].Node
-	pod, err := c.client.CoreV1().Pods(Namespace).Create(ctx, pod, metav1.CreateOptions{})
+	pod, err := c.CoreV1().Pods(Namespace).Create(ctx, pod, metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("create a Pod: %w", err)
 	}
 	return c.start(ctx, pod)
 }
 
-// start gives a Pod an address and has it be ready.
+// start gives a Pod an address and makes it ready.
 func (c *Cluster) start(ctx context.Context, pod *corev1.Pod) error {
 	now := metav1.Now()
 	addr := c.nextAddr().String()
@@ -203,25 +202,25 @@ func (c *Cluster) start(ctx context.Context, pod *corev1.Pod) error {
 		})
 	}
 	c.touch()
-	if _, err := c.client.CoreV1().Pods(Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
+	if _, err := c.CoreV1().Pods(Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("start Pod %s: %w", pod.Name, err)
 	}
 	return nil
 }
 
-// delete ends a Pod after a time, of which nobody waits for the end.
+// delete deletes a Pod with a grace period in seconds, and does not wait for its end.
 func (c *Cluster) delete(ctx context.Context, pod *corev1.Pod, grace int64) error {
 	if grace > 0 {
 		c.touch()
 	}
-	err := c.client.CoreV1().Pods(Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &grace})
+	err := c.CoreV1().Pods(Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &grace})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete Pod %s: %w", pod.Name, err)
 	}
 	return nil
 }
 
-// touch notes that the set of ready Pods is about to change.
+// touch notes that the set of ready Pods changes now.
 func (c *Cluster) touch() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"isthmus/e2e/object"
 	"isthmus/e2e/proxy"
 )
 
@@ -30,8 +31,8 @@ func newAudit(w *world, cs *clients) *audit {
 }
 
 // mark begins anew, with all that is on offer and what the clients have of it. Of a cluster that is away, or was until now,
-// the gateway may have yet to hear what has gone and come again before. Who is waiting for a first message may hold what
-// nobody knows of any more.
+// the gateway may not know yet what has gone and come again before. A client that waits for a first message may hold what
+// is long gone.
 func (a *audit) mark(cs *clients) {
 	for _, services := range a.byBase {
 		for _, s := range services {
@@ -84,7 +85,7 @@ func (a *audit) written(service string) {
 	}
 }
 
-// seen returns what a client has seen that no client may. Where time was short (hasty) a late message is none of that: it
+// seen returns what a client has seen that no client may. Where time was short (hasty) a late message is no error: it
 // is counted.
 func (a *audit) seen(c *client, hasty bool) (late int, err error) {
 	faults := c.stream.Status().Faults
@@ -124,8 +125,8 @@ func (w *world) away() map[*cluster]bool {
 	return away
 }
 
-// wrong says in which way a client does not hold what the oracle says; nil: it does, as far as that is known. What
-// clusters say that are away is not.
+// wrong returns why a client does not hold what the oracle computes; nil: it does, as far as that is known. What is in
+// clusters that are away is not.
 func (w *world) wrong(c *client, a answer, away map[*cluster]bool) error {
 	if !c.wanted.Load() || c.stalled {
 		return nil
@@ -134,7 +135,7 @@ func (w *world) wrong(c *client, a answer, away map[*cluster]bool) error {
 	if c.kind == proxy.GetProfile {
 		return w.wrongProfile(c.service, now)
 	}
-	if of := w.clusters[0].services[c.service]; of != nil && away[w.named(of.Labels[remoteDiscovery])] {
+	if of := w.clusters[0].services[c.service]; of != nil && away[w.named(of.Labels[object.RemoteDiscovery])] {
 		return nil
 	}
 	if a.code != codes.OK {
@@ -163,7 +164,7 @@ func (w *world) wrong(c *client, a answer, away map[*cluster]bool) error {
 	return differ(got, want)
 }
 
-// refused tells whether the stream has been refused, or emptied if it was open already.
+// refused returns an error unless the stream has been refused, or emptied if it was open already.
 func refused(now proxy.Snapshot, code codes.Code) error {
 	if now.Phase == proxy.Ended && status.Code(now.Err) == code || now.Phase == proxy.Open && now.First != nil && now.Get.Len() == 0 {
 		return nil
@@ -197,7 +198,7 @@ func differ(got, want map[netip.AddrPort]string) error {
 	return fmt.Errorf("%d endpoints, should be %d:\n    %s", len(got), len(want), strings.Join(list, "\n    "))
 }
 
-// textOf says what endpoint.text does.
+// textOf returns the same as endpoint.text, of what a client holds.
 func textOf(e proxy.Endpoint) string {
 	hint := "none"
 	switch h := e.Weighted.GetProtocolHint(); {
@@ -212,12 +213,12 @@ func textOf(e proxy.Endpoint) string {
 	return describe(e.Labels(), e.Weighted.GetTlsIdentity().GetDnsLikeIdentity().GetName(), hint)
 }
 
-// shared tells whether several clusters may have the address.
+// shared reports whether several clusters may have the address.
 func shared(addr netip.AddrPort) bool {
 	return strings.HasPrefix(addr.String(), sharedRange)
 }
 
-// clusterOf returns the cluster that an endpoint says it is of.
+// clusterOf returns the cluster that an endpoint names in its labels.
 func (w *world) clusterOf(e proxy.Endpoint) *cluster {
 	if name := e.Labels()["target_cluster"]; name != "" {
 		return w.named(name)

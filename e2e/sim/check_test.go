@@ -10,11 +10,12 @@ import (
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"google.golang.org/grpc"
 
+	"isthmus/e2e/object"
 	"isthmus/e2e/proxy"
 	"isthmus/e2e/proxy/destinationtest"
 )
 
-// stage is a service s00 of the local cluster with two endpoints, and a client of a server that says what the test does.
+// stage is a service s00 of the local cluster with two endpoints, and a client of a server that sends what the test asks for.
 type stage struct {
 	t      *testing.T
 	world  *world
@@ -31,10 +32,10 @@ func newStage(t *testing.T) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slice := newSlice("s00", 0)
+	slice := object.Slice(namespace, "s00", "000")
 	for i, ip := range []string{first, second} {
 		pod := newPod([]string{"a", "b"}[i], "s00", look{})
-		slice.Endpoints = append(slice.Endpoints, newEndpoint(pod.Name, ip, ""))
+		slice.Endpoints = append(slice.Endpoints, newEndpoint(ip, pod.Name, ""))
 		w.put(w.clusters[0], "s00", pod)
 	}
 	w.put(w.clusters[0], "s00", newService("s00"), slice)
@@ -77,8 +78,8 @@ func newStage(t *testing.T) *stage {
 	return s
 }
 
-// says lets the server send something, and returns when the client has it.
-func (s *stage) says(updates ...*pb.Update) {
+// receive lets the server send something, and returns when the client has it.
+func (s *stage) receive(updates ...*pb.Update) {
 	for _, u := range updates {
 		s.send <- u
 		s.sent++
@@ -110,7 +111,7 @@ func add(change func(map[string]string), ips ...string) *pb.Update {
 	return &pb.Update{Update: &pb.Update_Add{Add: set}}
 }
 
-// TestWrong: what clients hold is compared with what they should.
+// TestWrong: what clients hold is compared with what they should hold.
 func TestWrong(t *testing.T) {
 	for _, x := range []struct {
 		name    string
@@ -127,7 +128,7 @@ func TestWrong(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			s := newStage(t)
-			s.says(x.updates...)
+			s.receive(x.updates...)
 			expect(t, s.world.wrong(s.client, s.world.ask("s00"), nil), x.want)
 		})
 	}
@@ -179,19 +180,19 @@ func TestSeen(t *testing.T) {
 		want string
 	}{
 		{"nothing", func(*stage) {}, ""},
-		{"taken away in between", func(s *stage) { s.says(gone, add(nil, first)) }, "10.0.0.1:8080 was absent"},
-		{"taken away", func(s *stage) { s.says(gone) }, "10.0.0.1:8080 was absent"},
+		{"taken away in between", func(s *stage) { s.receive(gone, add(nil, first)) }, "10.0.0.1:8080 was absent"},
+		{"taken away", func(s *stage) { s.receive(gone) }, "10.0.0.1:8080 was absent"},
 		{"taken away as it was not there", func(s *stage) {
 			slice(s, false)
 			slice(s, true)
-			s.says(gone, add(nil, first))
+			s.receive(gone, add(nil, first))
 		}, ""},
-		{"emptied in between", func(s *stage) { s.says(destinationtest.None(true), add(nil, first, second)) }, "was absent"},
-		{"an empty add", func(s *stage) { s.says(destinationtest.Add()) }, "an add without addresses"},
+		{"emptied in between", func(s *stage) { s.receive(destinationtest.None(true), add(nil, first, second)) }, "was absent"},
+		{"an empty add", func(s *stage) { s.receive(destinationtest.Add()) }, "an add without addresses"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			s := newStage(t)
-			s.says(add(nil, first, second))
+			s.receive(add(nil, first, second))
 			s.audit.mark(&clients{all: []*client{s.client}})
 			if len(s.client.held) != 2 || s.client.held[0] != netip.MustParseAddrPort(first+":8080") {
 				t.Fatalf("it holds %v", s.client.held)

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"isthmus/e2e/object"
 	"isthmus/e2e/proxy"
 )
 
@@ -25,7 +26,7 @@ type client struct {
 	zone    string // it is in
 	stream  *proxy.Stream
 
-	wanted  atomic.Bool // it is to be open
+	wanted  atomic.Bool // it should be open
 	stalled bool
 	held    []netip.AddrPort // when it was last right, of those on offer
 	faults  int              // of the stream's that are known
@@ -97,7 +98,7 @@ func newClient(conn *connection, kind proxy.Kind, service, node, zone string) *c
 	return &client{kind: kind, service: service, zone: zone, stream: proxy.NewStream(proxy.Config{
 		Conn:      conn,
 		Kind:      kind,
-		Authority: fmt.Sprintf("%s:%d", fullName(service), servicePort),
+		Authority: fmt.Sprintf("%s:%d", fullName(service), object.ServicePort),
 		Token:     fmt.Sprintf(`{"ns":%q,"nodeName":%q}`, namespace, node),
 	})}
 }
@@ -160,13 +161,13 @@ func (cs *clients) open(ctx context.Context, c *client) {
 	}
 }
 
-// final tells whether a proxy does not try again.
+// final reports whether a proxy does not try again.
 func final(err error) bool {
 	code := status.Code(err)
 	return err != nil && (code == codes.InvalidArgument || code == codes.FailedPrecondition)
 }
 
-// stop ends all streams, whose keepers have been told to end.
+// stop ends all streams, whose keepers end because their context has.
 func (cs *clients) stop() error {
 	for _, c := range cs.all {
 		c.wanted.Store(false)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Config says what to simulate. What happens, and in which order, follows from Seed and the numbers that say how much
-// there is; when exactly it happens does not.
+// Config is what to simulate. What happens, and in which order, follows from Seed and the numbers of clusters, services
+// and so on; when exactly it happens does not.
 type Config struct {
 	Seed      uint64
 	Clusters  int            // the local one too

@@ -3,9 +3,10 @@ package sim
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"isthmus/e2e/object"
 )
 
 // definitionSteps change what the local cluster makes of the services.
@@ -13,7 +14,7 @@ var definitionSteps = []step{
 	{"members", 12, func(w *world, _ *cluster, s string) string {
 		o := w.federated(s)
 		w.put(w.clusters[0], s, o)
-		return fmt.Sprintf("%q and %q", o.Annotations[localDiscovery], o.Annotations[remoteDiscovery])
+		return fmt.Sprintf("%q and %q", o.Annotations[object.LocalDiscovery], o.Annotations[object.RemoteDiscovery])
 	}},
 	{"mirror", 3, (*world).toggleMirror},
 	{"definition", 1, (*world).toggleDefinition},
@@ -27,10 +28,9 @@ func mirrorName(s string, c *cluster) string { return s + "-" + c.name }
 
 // federated makes a Service of most clusters' shares, in any order.
 func (w *world) federated(s string) *corev1.Service {
-	o := newService(federatedName(s))
-	o.Annotations = map[string]string{}
+	local := ""
 	if !w.chance(4) {
-		o.Annotations[localDiscovery] = s
+		local = s
 	}
 	var members []string
 	for _, i := range w.rng.Perm(len(w.clusters) - 1) {
@@ -38,15 +38,11 @@ func (w *world) federated(s string) *corev1.Service {
 			members = append(members, s+"@"+w.clusters[i+1].name)
 		}
 	}
-	// Always there, so that it stays a federated Service.
-	o.Annotations[remoteDiscovery] = strings.Join(members, ",")
-	return o
+	return headless(object.Federated(namespace, federatedName(s), local, members...))
 }
 
 func mirror(s string, c *cluster) *corev1.Service {
-	o := newService(mirrorName(s, c))
-	o.Labels = map[string]string{remoteDiscovery: c.name, remoteService: s}
-	return o
+	return headless(object.Mirror(namespace, mirrorName(s, c), c.name, s))
 }
 
 // mirrored returns the remote clusters whose share of the service has a mirror: two, if there are as many.
@@ -84,15 +80,15 @@ func (w *world) toggleDefinition(_ *cluster, s string) string {
 	return o.Name + " created"
 }
 
-// toggleOpaque makes the port of a local Service opaque, or undoes that. It is the profile that says so.
+// toggleOpaque makes the port of a local Service opaque, or undoes that. Clients learn it from the profile.
 func (w *world) toggleOpaque(local *cluster, s string) string {
 	o := local.services[s]
 	if o == nil {
 		return ""
 	}
 	made := newService(s)
-	if o.Annotations[opaquePort] == "" {
-		made.Annotations = map[string]string{opaquePort: fmt.Sprint(servicePort)}
+	if o.Annotations[object.OpaquePorts] == "" {
+		made.Annotations = map[string]string{object.OpaquePorts: fmt.Sprint(object.ServicePort)}
 	}
 	w.put(local, s, made)
 	return fmt.Sprintf("%q", made.Annotations)

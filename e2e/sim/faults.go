@@ -13,7 +13,7 @@ import (
 // fault is something that is wrong with a cluster for a while.
 type fault struct {
 	name string
-	away bool // what the cluster says does not reach the gateway
+	away bool // changes in the cluster do not reach the gateway
 }
 
 // faultKind begins a fault of a cluster.

@@ -11,6 +11,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"isthmus/e2e/gateway"
+	"isthmus/e2e/poll"
 	"isthmus/e2e/proxy"
 )
 
@@ -100,9 +101,10 @@ func (w *world) fillFlood() {
 		w.put(c, s, newService(s))
 		for n := range floodEndpoints {
 			c.made++
+			pod := newPod(fmt.Sprintf("%s-%d", s, n), s, look{meshed: true})
 			slice := w.roomySlice(c, s)
-			slice.Endpoints = append(slice.Endpoints, newEndpoint(fmt.Sprintf("%s-%d", s, n), fmt.Sprintf("10.%d.%d.%d", c.number, c.made/256, c.made%256), ""))
-			w.put(c, s, newPod(fmt.Sprintf("%s-%d", s, n), s, look{meshed: true}), slice)
+			slice.Endpoints = append(slice.Endpoints, newEndpoint(fmt.Sprintf("10.%d.%d.%d", c.number, c.made/256, c.made%256), pod.Name, ""))
+			w.put(c, s, pod, slice)
 		}
 		w.put(w.clusters[0], s, mirror(s, c))
 	}
@@ -128,7 +130,7 @@ func (w *world) watchFlood(ctx context.Context, g *gateway.Gateway) (*clients, e
 	return cs, nil
 }
 
-// await returns once the client's state is as it should be.
+// await returns once the client's state satisfies a condition.
 func (c *client) await(ctx context.Context, holds func(*proxy.GetState) bool) error {
 	limit := time.After(floodLimit)
 	for {
@@ -149,7 +151,7 @@ func (c *client) await(ctx context.Context, holds func(*proxy.GetState) bool) er
 	}
 }
 
-// timeChanges takes an endpoint of the second cluster away and brings it back, again and again, and says how long it was
+// timeChanges takes an endpoint of the second cluster away and brings it back, again and again, and returns how long it was
 // until the client knew.
 func (w *world) timeChanges(ctx context.Context, c *client, n int) (took []time.Duration, err error) {
 	of := w.clusters[1]
@@ -166,7 +168,7 @@ func (w *world) timeChanges(ctx context.Context, c *client, n int) (took []time.
 			return nil, err
 		}
 		took = append(took, time.Since(began))
-		if err := pause(ctx, floodGap); err != nil {
+		if err := poll.Pause(ctx, floodGap); err != nil {
 			return nil, err
 		}
 	}
@@ -192,8 +194,8 @@ func (w *world) churn(ctx context.Context, rate int) (n int, err error) {
 				return n, err
 			}
 		}
-		if err := pause(ctx, time.Millisecond); err != nil {
-			break // which is how it is told to end
+		if err := poll.Pause(ctx, time.Millisecond); err != nil {
+			break // ctx has ended
 		}
 	}
 	return n, nil

@@ -7,7 +7,7 @@ import (
 )
 
 // TestFlood: amid another cluster's flood every change of a cluster arrives, and half of them within a second. How much
-// longer they take than without the flood is logged; a machine that is shared says little about that.
+// longer they take than without the flood is logged; on a shared machine it means little.
 func TestFlood(t *testing.T) {
 	f, err := MeasureFlood(t.Context(), Config{Faults: regexp.MustCompile("")}, 30, 500)
 	if err != nil {

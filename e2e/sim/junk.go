@@ -10,7 +10,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"isthmus/e2e/admin"
 	"isthmus/e2e/gateway"
+	"isthmus/e2e/object"
+	"isthmus/e2e/poll"
 )
 
 // Junk is what Pods of a linked cluster cost that no slice names, and that belong to one kind of owner.
@@ -83,7 +86,7 @@ func (w *world) junkIs(ctx context.Context, g *gateway.Gateway, kind string, n i
 		if err != nil || objects == n {
 			return err
 		}
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
+		if err := poll.Pause(ctx, 50*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -96,15 +99,15 @@ func junkPod(kind string, i int) *corev1.Pod {
 	switch app := fmt.Sprintf("shop-%d", i/10); kind {
 	case "ReplicaSet":
 		set := fmt.Sprintf("shop-%d-5f79f964bc", i/3)
-		o = newPod(fmt.Sprintf("%s-%05d", set, i), app, look{meshed: true, hash: "5f79f964bc", owner: owner(kind, set)})
+		o = newPod(fmt.Sprintf("%s-%05d", set, i), app, look{meshed: true, hash: "5f79f964bc", owner: object.Owner(kind, set)})
 	case "StatefulSet":
-		o = newPod(fmt.Sprintf("%s-db-%d", app, i), app, look{meshed: true, owner: owner(kind, app+"-db")})
+		o = newPod(fmt.Sprintf("%s-db-%d", app, i), app, look{meshed: true, owner: object.Owner(kind, app+"-db")})
 		o.Labels["statefulset.kubernetes.io/pod-name"] = o.Name
 		o.Labels["apps.kubernetes.io/pod-index"] = strconv.Itoa(i)
 		o.Labels["controller-revision-hash"] = app + "-db-6b7c8d9f"
 	default:
 		job, uid := fmt.Sprintf("%s-backup-%d", app, 29_000_000+i), fmt.Sprintf("0f5d3c1e-6a0b-4c1d-9e8f-%012x", i)
-		o = newPod(job+"-x7k2p", app, look{owner: owner(kind, job)})
+		o = newPod(job+"-x7k2p", app, look{owner: object.Owner(kind, job)})
 		for _, key := range []string{"batch.kubernetes.io/controller-uid", "controller-uid"} {
 			o.Labels[key] = uid
 		}
@@ -119,7 +122,7 @@ func junkPod(kind string, i int) *corev1.Pod {
 	}
 	o.Annotations = map[string]string{"kubectl.kubernetes.io/restartedAt": "2026-01-01T00:00:00Z", "checksum/config": fmt.Sprintf("%064d", i)}
 	main := &o.Spec.Containers[0]
-	main.Ports = []corev1.ContainerPort{{Name: portName, ContainerPort: 8080}, {Name: "metrics", ContainerPort: 9090}}
+	main.Ports = []corev1.ContainerPort{{Name: object.PortName, ContainerPort: 8080}, {Name: "metrics", ContainerPort: 9090}}
 	for k := range 20 {
 		main.Env = append(main.Env, corev1.EnvVar{Name: fmt.Sprintf("SETTING_%d", k), Value: fmt.Sprintf("value %d of pod %d", k, i)})
 	}
@@ -127,12 +130,12 @@ func junkPod(kind string, i int) *corev1.Pod {
 	return o
 }
 
-// podsKnown tells how many Pods of a cluster the gateway knows.
+// podsKnown returns how many Pods of a cluster the gateway knows.
 func podsKnown(ctx context.Context, g *gateway.Gateway, cluster string) (int, error) {
-	page, err := clustersOf(ctx, g)
-	for _, c := range page.Clusters {
+	page, err := admin.ReadClusters(ctx, g.MetricsAddr())
+	for _, c := range page.Named(cluster) {
 		for _, r := range c.Resources {
-			if c.Cluster == cluster && r.Resource == "pods" {
+			if r.Resource == "pods" {
 				return r.Objects, err
 			}
 		}
@@ -144,16 +147,16 @@ var heapAlloc = regexp.MustCompile(`(?m)^# HeapAlloc = (\d+)$`)
 
 // heapOf returns the bytes that are in use on the gateway's heap.
 func heapOf(ctx context.Context, g *gateway.Gateway) (int64, error) {
-	var body []byte
+	var body string
 	for range 3 { // what is kept for reuse goes only when it has not been used for a while
 		var err error
-		if body, err = fetch(ctx, g, "/debug/pprof/heap?gc=1&debug=1"); err != nil {
+		if body, err = admin.Get(ctx, g.MetricsAddr(), "/debug/pprof/heap?gc=1&debug=1"); err != nil {
 			return 0, err
 		}
 	}
-	found := heapAlloc.FindSubmatch(body)
+	found := heapAlloc.FindStringSubmatch(body)
 	if found == nil {
-		return 0, errors.New("the heap's profile does not say how large it is")
+		return 0, errors.New("the heap profile has no line HeapAlloc")
 	}
-	return strconv.ParseInt(string(found[1]), 10, 64)
+	return strconv.ParseInt(found[1], 10, 64)
 }

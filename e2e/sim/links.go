@@ -7,14 +7,16 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"isthmus/e2e/object"
 )
 
-// link is the Secrets that link a cluster, and what the gateway is to make of them.
+// link is the Secrets that link a cluster, and what the gateway must do with them.
 type link struct {
 	secrets  []secret // oldest first
 	accepted string   // the Secret in use; empty: it is not linked
 	settled  bool     // the gateway is known to serve it
-	current  bool     // and by what the Secret says now
+	current  bool     // and by the credentials that are in the Secret now
 	made     int      // Secrets and tokens so far
 	old      []string // tokens that are in no Secret any more
 }
@@ -44,12 +46,8 @@ func (w *world) write(c *cluster, s secret) {
 	if s.bad {
 		kubeconfig = []byte("{")
 	}
-	o := &corev1.Secret{Type: "mirror.linkerd.io/remote-kubeconfig", Data: map[string][]byte{"kubeconfig": kubeconfig}}
-	o.Namespace, o.Name = linkNamespace, s.name
-	o.Labels = map[string]string{"multicluster.linkerd.io/cluster-name": c.name}
-	o.Annotations = map[string]string{
-		"multicluster.linkerd.io/trust-domain": "cluster.local", "multicluster.linkerd.io/cluster-domain": "cluster.local",
-	}
+	o := object.Link(c.name, kubeconfig)
+	o.Name = s.name
 	if i := slices.IndexFunc(c.link.secrets, func(x secret) bool { return x.name == s.name }); i >= 0 {
 		if s.token != c.link.secrets[i].token {
 			c.link.old = append(c.link.old, c.link.secrets[i].token)
@@ -64,13 +62,13 @@ func (w *world) write(c *cluster, s secret) {
 	w.put(w.clusters[0], "", o)
 }
 
-// settle notes that the gateway has taken up what there is.
+// settle notes that the gateway uses the Secrets as they are now.
 func (l *link) settle() {
 	l.settled = l.accepted != ""
 	l.current = l.settled && l.good()
 }
 
-// good tells whether all Secrets are such that the gateway can use them.
+// good reports whether the gateway can use all Secrets.
 func (l *link) good() bool {
 	return !slices.ContainsFunc(l.secrets, func(s secret) bool { return s.bad || s.wrong })
 }
@@ -92,7 +90,7 @@ func (c *cluster) accept() {
 
 func (w *world) remove(c *cluster, i int) {
 	o := &corev1.Secret{}
-	o.Namespace, o.Name = linkNamespace, c.link.secrets[i].name
+	o.Namespace, o.Name = object.LinkNamespace, c.link.secrets[i].name
 	c.link.old = append(c.link.old, c.link.secrets[i].token)
 	c.link.secrets = slices.Delete(c.link.secrets, i, i+1)
 	c.link.settled, c.link.current = false, false

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -13,23 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"isthmus/e2e/object"
 )
 
-const (
-	namespace     = "sim"     // of all but Secrets and Nodes
-	linkNamespace = "linkerd" // the control plane's
-
-	servicePort = 80
-	portName    = "http"
-
-	meshLabel  = "linkerd.io/control-plane-ns"
-	hashLabel  = "pod-template-hash"
-	opaquePort = "config.linkerd.io/opaque-ports"
-
-	localDiscovery  = "multicluster.linkerd.io/local-discovery"
-	remoteDiscovery = "multicluster.linkerd.io/remote-discovery"
-	remoteService   = "multicluster.linkerd.io/remote-service"
-)
+const namespace = "sim" // of all but Secrets and Nodes
 
 // objects are what a cluster's API server holds, by name. An object is never changed once it is in here.
 type objects struct {
@@ -87,7 +74,7 @@ func (o *objects) slicesOf(service string) []*discoveryv1.EndpointSlice {
 	return list
 }
 
-// named returns the objects whose names begin so, in order.
+// named returns the objects whose names have a prefix, in order.
 func named[O any](all map[string]O, prefix string) []O {
 	var list []O
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -98,93 +85,48 @@ func named[O any](all map[string]O, prefix string) []O {
 	return list
 }
 
-func meta(name string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: namespace, Name: name}
+func newService(name string) *corev1.Service { return headless(object.Service(namespace, name)) }
+
+// headless makes a Service headless, and returns it: the simulated API server assigns no cluster IPs.
+func headless(o *corev1.Service) *corev1.Service {
+	o.Spec.ClusterIP = corev1.ClusterIPNone
+	return o
 }
 
-func newService(name string) *corev1.Service {
-	return &corev1.Service{ObjectMeta: meta(name), Spec: corev1.ServiceSpec{
-		ClusterIP: "None", Ports: []corev1.ServicePort{{Name: portName, Port: servicePort}},
-	}}
-}
-
-func newSlice(service string, number int) *discoveryv1.EndpointSlice {
-	l := &discoveryv1.EndpointSlice{
-		ObjectMeta:  meta(fmt.Sprintf("%s-%03d", service, number)),
-		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports:       []discoveryv1.EndpointPort{{Name: new(portName), Port: new(int32(8080))}},
-	}
-	l.Labels = map[string]string{discoveryv1.LabelServiceName: service, "endpointslice.kubernetes.io/managed-by": "sim"}
-	return l
-}
-
-func newEndpoint(pod, ip, zone string) discoveryv1.Endpoint {
-	return discoveryv1.Endpoint{
-		Addresses: []string{ip}, Zone: &zone, Conditions: discoveryv1.EndpointConditions{Ready: new(true)},
-		TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: namespace, Name: pod},
-	}
+func newEndpoint(ip, pod, zone string) discoveryv1.Endpoint {
+	e := object.PodEndpoint(ip, namespace, pod)
+	e.Zone = &zone
+	return e
 }
 
 // look is what Pods of a service can differ in.
 type look struct {
 	meshed bool
-	silent bool // its proxy does not say where it listens
+	silent bool // its proxy has no variables that say where it listens
 	opaque string
 	owner  metav1.OwnerReference
 	hash   string // empty: none
 }
 
 func newPod(name, service string, l look) *corev1.Pod {
-	o := &corev1.Pod{ObjectMeta: meta(name), Spec: corev1.PodSpec{
-		NodeName: "node-1", ServiceAccountName: service + "-account",
-		Containers: []corev1.Container{{Name: "app", Image: "none"}},
-	}}
+	o := object.Pod(namespace, name, service+"-account")
 	o.Labels = map[string]string{"app": service}
 	if l.owner.Kind != "" {
 		o.OwnerReferences = []metav1.OwnerReference{l.owner}
 	}
 	if l.hash != "" {
-		o.Labels[hashLabel] = l.hash
+		o.Labels[object.HashLabel] = l.hash
 	}
 	if l.opaque != "" {
-		o.Annotations = map[string]string{opaquePort: l.opaque}
+		o.Annotations = map[string]string{object.OpaquePorts: l.opaque}
 	}
-	if !l.meshed {
-		return o
-	}
-	o.Labels[meshLabel] = linkNamespace
-	proxy := corev1.Container{Name: "linkerd-proxy", Image: "none"}
-	if !l.silent {
-		proxy.Env = []corev1.EnvVar{
-			{Name: "LINKERD2_PROXY_INBOUND_LISTEN_ADDR", Value: "0.0.0.0:4143"},
-			{Name: "LINKERD2_PROXY_ADMIN_LISTEN_ADDR", Value: "0.0.0.0:4191"},
-			{Name: "LINKERD2_PROXY_CONTROL_LISTEN_ADDR", Value: "0.0.0.0:4190"},
+	if l.meshed {
+		object.Mesh(o)
+		if l.silent {
+			o.Spec.Containers[1].Env = nil
 		}
 	}
-	o.Spec.Containers = append(o.Spec.Containers, proxy)
 	return o
-}
-
-func newReplicaSet(name, deployment string) *appsv1.ReplicaSet {
-	o := &appsv1.ReplicaSet{ObjectMeta: meta(name)}
-	o.OwnerReferences = []metav1.OwnerReference{owner("Deployment", deployment)}
-	return o
-}
-
-func owner(kind, name string) metav1.OwnerReference {
-	return metav1.OwnerReference{APIVersion: "apps/v1", Kind: kind, Name: name, UID: "1"}
-}
-
-// newServer makes a port of all Pods of a service opaque.
-func newServer(service string, port int64) *unstructured.Unstructured {
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "policy.linkerd.io/v1beta3", "kind": "Server",
-		"metadata": map[string]any{"namespace": namespace, "name": service},
-		"spec": map[string]any{
-			"port": port, "proxyProtocol": "opaque",
-			"podSelector": map[string]any{"matchLabels": map[string]any{"app": service}},
-		},
-	}}
 }
 
 // newProfile is a ServiceProfile of a Service, with routes.
@@ -193,18 +135,8 @@ func newProfile(service string, routes []string) *unstructured.Unstructured {
 	for _, route := range routes {
 		list = append(list, map[string]any{"name": route, "condition": map[string]any{"pathRegex": route}})
 	}
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "linkerd.io/v1alpha2", "kind": "ServiceProfile",
-		"metadata": map[string]any{"namespace": namespace, "name": fullName(service)},
-		"spec":     map[string]any{"routes": list},
-	}}
+	return object.ServiceProfile(namespace, service, list...)
 }
 
 // fullName is how clients name a Service.
-func fullName(service string) string { return service + "." + namespace + ".svc.cluster.local" }
-
-func newNode(name, zone string) *corev1.Node {
-	o := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	o.Labels = map[string]string{"topology.kubernetes.io/zone": zone}
-	return o
-}
+func fullName(service string) string { return object.FullName(namespace, service) }

@@ -11,9 +11,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"isthmus/e2e/object"
 )
 
-// The oracle says what clients are to hold, from nothing but the objects in the clusters and which clusters are linked.
+// The oracle computes what clients must hold, from nothing but the objects in the clusters and which clusters are linked.
 // It is as plain as can be, and computes everything anew.
 
 // answer is what a service is for clients.
@@ -31,7 +33,7 @@ type offer struct {
 	pod     string
 }
 
-// endpoint is what clients are told of an address.
+// endpoint is what clients are sent about an address.
 type endpoint struct {
 	cluster *cluster
 	labels  map[string]string // without zone_locality
@@ -55,7 +57,7 @@ func (w *world) ask(service string) answer {
 	}
 	a.exists = true
 	for _, m := range w.members(definition) {
-		mirror := definition.Labels[remoteDiscovery] != ""
+		mirror := definition.Labels[object.RemoteDiscovery] != ""
 		if !m.cluster.linked() {
 			if mirror {
 				a.code, a.exists = codes.NotFound, false
@@ -75,13 +77,13 @@ func (w *world) ask(service string) answer {
 	return a
 }
 
-// members reads what a Service is made of, those that count first.
+// members returns what a Service is made of, in order of precedence.
 func (w *world) members(s *corev1.Service) (list []member) {
-	if name := s.Labels[remoteDiscovery]; name != "" {
-		return []member{{w.named(name), s.Labels[remoteService]}}
+	if name := s.Labels[object.RemoteDiscovery]; name != "" {
+		return []member{{w.named(name), s.Labels[object.RemoteService]}}
 	}
-	local, hasLocal := s.Annotations[localDiscovery]
-	remote, hasRemote := s.Annotations[remoteDiscovery]
+	local, hasLocal := s.Annotations[object.LocalDiscovery]
+	remote, hasRemote := s.Annotations[object.RemoteDiscovery]
 	if !hasLocal && !hasRemote {
 		return []member{{w.clusters[0], s.Name}}
 	}
@@ -122,7 +124,7 @@ func (c *cluster) offered(service string, offers map[offer]bool) map[netip.AddrP
 // slicePort is the port of the name that all Services here have.
 func slicePort(l *discoveryv1.EndpointSlice) (uint16, bool) {
 	for _, p := range l.Ports {
-		if *p.Name == portName && p.Port != nil {
+		if *p.Name == object.PortName && p.Port != nil {
 			return uint16(*p.Port), true
 		}
 	}
@@ -137,17 +139,17 @@ func (c *cluster) describe(service string, pod *corev1.Pod, zone string, port ui
 	if c.number != 0 {
 		e.labels["target_cluster"] = c.name
 	}
-	if hash, ok := pod.Labels[hashLabel]; ok {
+	if hash, ok := pod.Labels[object.HashLabel]; ok {
 		e.labels["pod_template_hash"] = hash
 	}
 	if kind, name := c.workload(pod); kind != "" {
 		e.labels[kind] = name
 	}
-	if pod.Labels[meshLabel] == "" {
+	if pod.Labels[object.MeshLabel] == "" {
 		return e
 	}
-	e.labels["control_plane_ns"] = pod.Labels[meshLabel]
-	e.tls = account + "." + namespace + ".serviceaccount.identity." + linkNamespace + ".cluster.local"
+	e.labels["control_plane_ns"] = pod.Labels[object.MeshLabel]
+	e.tls = account + "." + namespace + ".serviceaccount.identity." + object.LinkNamespace + ".cluster.local"
 	e.hint = "h2"
 	if c.opaque(service, pod, port) {
 		e.hint = "opaque"
@@ -158,7 +160,7 @@ func (c *cluster) describe(service string, pod *corev1.Pod, zone string, port ui
 	return e
 }
 
-// workload says what a Pod belongs to.
+// workload returns the kind and name of what a Pod belongs to.
 func (c *cluster) workload(pod *corev1.Pod) (kind, name string) {
 	if len(pod.OwnerReferences) == 0 {
 		return "", ""
@@ -171,7 +173,7 @@ func (c *cluster) workload(pod *corev1.Pod) (kind, name string) {
 }
 
 func (c *cluster) opaque(service string, pod *corev1.Pod, port uint16) bool {
-	if pod.Annotations[opaquePort] == fmt.Sprint(port) {
+	if pod.Annotations[object.OpaquePorts] == fmt.Sprint(port) {
 		return true
 	}
 	for _, s := range c.servers {
@@ -184,7 +186,7 @@ func (c *cluster) opaque(service string, pod *corev1.Pod, port uint16) bool {
 	return false
 }
 
-// text says all that a client of a zone (empty: unknown) is told of the endpoint.
+// text returns, to compare, all that a client of a zone (empty: unknown) is sent about the endpoint.
 func (e endpoint) text(zone string) string {
 	labels := maps.Clone(e.labels)
 	switch {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"isthmus/e2e/object"
 )
 
 // replace deletes a Pod and makes another one of its name, as a StatefulSet does, at the same address.
@@ -16,7 +18,7 @@ func (w *world) replace(c *cluster, s string) string {
 	if pod == nil {
 		return ""
 	}
-	made := newPod(pod.Name, s, look{meshed: !w.chance(5), owner: owner("StatefulSet", s+"-db")})
+	made := newPod(pod.Name, s, look{meshed: !w.chance(5), owner: object.Owner("StatefulSet", s+"-db")})
 	w.delete(c, s, pod)
 	w.put(c, s, made)
 	return pod.Name
@@ -37,7 +39,7 @@ func (w *world) late(c *cluster, s string) string {
 	return "with " + name + " again"
 }
 
-// relabel changes what a Pod says about itself.
+// relabel changes what differs between Pods: whether it is meshed, where its proxy listens, opaque ports.
 func (w *world) relabel(c *cluster, s string) string {
 	l, i := w.anyEndpoint(c, s)
 	if l == nil {
@@ -50,7 +52,7 @@ func (w *world) relabel(c *cluster, s string) string {
 	}
 	look := look{meshed: !w.chance(4), silent: w.chance(5)}
 	if len(old.OwnerReferences) > 0 {
-		look.owner, look.hash = old.OwnerReferences[0], old.Labels[hashLabel]
+		look.owner, look.hash = old.OwnerReferences[0], old.Labels[object.HashLabel]
 	}
 	if w.chance(2) {
 		look.opaque = fmt.Sprint(pick(w, slicePorts))
@@ -67,7 +69,7 @@ func (w *world) toggleOwner(c *cluster, s string) string {
 		return o.Name + " deleted"
 	}
 	name := fmt.Sprintf("%s-5f79f964%02x", s, w.rng.IntN(3))
-	w.put(c, s, newReplicaSet(name, s))
+	w.put(c, s, object.ReplicaSet(namespace, name, s))
 	return name + " created"
 }
 

@@ -2,15 +2,12 @@ package sim
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
+	"isthmus/e2e/admin"
 	"isthmus/e2e/gateway"
 )
 
@@ -36,51 +33,13 @@ func (w *world) startGateway(ctx context.Context, args ...string) (*gateway.Gate
 	})
 }
 
-// fetch reads a page of the gateway's admin server.
-func fetch(ctx context.Context, g *gateway.Gateway, path string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+g.MetricsAddr()+path, nil)
-	if err != nil {
-		return nil, err
-	}
-	admin := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute}
-	resp, err := admin.Do(req)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s says %s", path, resp.Status)
-	}
-	return io.ReadAll(resp.Body)
-}
-
-// clustersPage is what the gateway says of linked clusters, one for each Secret.
-type clustersPage struct {
-	Clusters []struct {
-		Cluster, Secret, State, Reason string
-		Warnings                       []string
-		Resources                      []struct {
-			Resource string
-			Objects  int
-		}
-	}
-}
-
-func clustersOf(ctx context.Context, g *gateway.Gateway) (page clustersPage, err error) {
-	body, err := fetch(ctx, g, "/debug/clusters")
-	if err == nil {
-		err = json.Unmarshal(body, &page)
-	}
-	return page, err
-}
-
 // ready returns why a cluster is not ready though it is linked.
-func (p clustersPage) ready(c *cluster) error {
+func (c *cluster) ready(page admin.Clusters) error {
 	if c.link.accepted == "" {
 		return nil
 	}
 	state := "unknown"
-	for _, x := range p.Clusters {
+	for _, x := range page.Clusters {
 		if x.Cluster != c.name || x.State == "rejected" {
 			continue
 		}
@@ -92,5 +51,5 @@ func (p clustersPage) ready(c *cluster) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("the gateway says that cluster %s is %s", c.name, state)
+	return fmt.Errorf("the gateway shows cluster %s as %s", c.name, state)
 }

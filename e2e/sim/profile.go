@@ -9,25 +9,26 @@ import (
 	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"isthmus/e2e/object"
 	"isthmus/e2e/proxy"
 )
 
-// profile is what clients are told of a Service besides its endpoints.
+// profile is what clients are sent about a Service besides its endpoints.
 type profile struct {
 	name   string
 	opaque bool
 	routes []string
 }
 
-// profile says what a Service's is, from the objects alone; not ok: there is no such Service. It is the local cluster that
-// knows, whatever a Service is made of.
+// profile returns that of a Service, from the objects of the local cluster alone, whatever the Service is made of; not ok:
+// there is no such Service.
 func (w *world) profile(service string) (p profile, ok bool) {
 	local := w.clusters[0]
 	o := local.services[service]
 	if o == nil {
 		return p, false
 	}
-	p = profile{name: fullName(service), opaque: o.Annotations[opaquePort] == fmt.Sprint(servicePort)}
+	p = profile{name: fullName(service), opaque: o.Annotations[object.OpaquePorts] == fmt.Sprint(object.ServicePort)}
 	if of := local.profiles[p.name]; of != nil {
 		routes, _, _ := unstructured.NestedSlice(of.Object, "spec", "routes")
 		for _, route := range routes {
@@ -38,7 +39,7 @@ func (w *world) profile(service string) (p profile, ok bool) {
 	return p, true
 }
 
-// profileOf is what a message says.
+// profileOf returns the profile of a message.
 func profileOf(m *pb.DestinationProfile) profile {
 	p := profile{name: m.GetFullyQualifiedName(), opaque: m.GetOpaqueProtocol()}
 	for _, route := range m.GetRoutes() {
@@ -47,7 +48,7 @@ func profileOf(m *pb.DestinationProfile) profile {
 	return p
 }
 
-// wrongProfile says in which way a client does not have the profile that it should.
+// wrongProfile returns why a client does not have the profile that it should.
 func (w *world) wrongProfile(service string, now proxy.Snapshot) error {
 	want, exists := w.profile(service)
 	refused := now.Phase == proxy.Ended && status.Code(now.Err) == codes.NotFound

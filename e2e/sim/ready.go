@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// readiness notices when the gateway does not say that it is ready: once it has been, nothing that clusters and clients do
-// is to change that.
+// readiness notices when the gateway is not ready: once it has been, nothing that clusters and clients do may change that.
 type readiness struct {
 	mu      sync.Mutex
 	refused error // the first time, if there was one
@@ -36,8 +35,8 @@ func (r *readiness) run(ctx context.Context, ask func(context.Context) error) {
 	}
 }
 
-// held returns why the gateway was not ready all along.
-func (r *readiness) held() error {
+// err returns why the gateway was not ready all along.
+func (r *readiness) err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.refused

@@ -22,11 +22,11 @@ func TestReadiness(t *testing.T) {
 		var r readiness
 		go r.run(ctx, ask)
 		time.Sleep(time.Second - 1)
-		if err := r.held(); err != nil {
+		if err := r.err(); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		if err := r.held(); !errors.Is(err, refusal) {
+		if err := r.err(); !errors.Is(err, refusal) {
 			t.Errorf("the gateway was refused, but %v", err)
 		}
 		stop()
@@ -46,7 +46,7 @@ func TestReadinessEnds(t *testing.T) {
 		synctest.Wait()
 		stop()
 		synctest.Wait()
-		if err := r.held(); err != nil {
+		if err := r.err(); err != nil {
 			t.Error(err)
 		}
 	})

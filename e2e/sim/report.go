@@ -23,7 +23,7 @@ type Report struct {
 	Messages int64          // to clients
 	Gap      time.Duration  // the longest time in which the machine did not let the simulator run
 	Late     int            // first messages after more than 3 s, in rounds with such gaps
-	Worst    time.Duration  // until all was as it should be
+	Worst    time.Duration  // until all clients held what they should
 	WorstIn  int            // the round of it
 	Lagging  time.Duration  // the same of rounds with resources that are asked for again only within 30 s
 	Median   time.Duration
@@ -64,7 +64,7 @@ func (r *Report) settled(round int, took time.Duration, w *world, cs *clients) {
 		round, r.Writes, r.Messages, took.Round(time.Millisecond), away)
 }
 
-// String says it in some lines.
+// String returns the report in some lines.
 func (r Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d: %d clusters, %d services, %d clients; %d rounds in %v, %d of them with clusters away\n",

@@ -9,7 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"isthmus/e2e/admin"
 	"isthmus/e2e/gateway"
+	"isthmus/e2e/poll"
 	"isthmus/e2e/pulse"
 )
 
@@ -27,7 +29,7 @@ type simulation struct {
 }
 
 // Run simulates until the rounds or the time are over, or something is not as it should be: that is a *Failure. Other
-// errors say that the simulation itself did not work.
+// errors mean that the simulation itself did not work.
 func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	if err := cfg.validate(); err != nil {
 		return Report{}, err
@@ -51,7 +53,7 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	watching.Go(func() { s.pulse.Run(ctx) })
 	watching.Go(func() {
 		s.ready.run(ctx, func(ctx context.Context) error {
-			_, err := fetch(ctx, s.gateway, "/ready")
+			_, err := admin.Get(ctx, s.gateway.MetricsAddr(), "/ready")
 			return err
 		})
 	})
@@ -93,7 +95,7 @@ func (s *simulation) round(ctx context.Context, round int) error {
 		if err := s.step(); err != nil {
 			return err
 		}
-		if err := pause(ctx, time.Duration(w.rng.Int64N(2*pace+1))); err != nil {
+		if err := poll.Pause(ctx, time.Duration(w.rng.Int64N(2*pace+1))); err != nil {
 			return err
 		}
 	}
@@ -102,7 +104,7 @@ func (s *simulation) round(ctx context.Context, round int) error {
 	for i, c := range w.clusters {
 		if all || i == 0 {
 			if text := w.heal(c); text != "" {
-				s.story.tell("", c.name+": "+text)
+				s.story.note("", c.name+": "+text)
 			}
 		}
 	}
@@ -139,7 +141,7 @@ func (s *simulation) step() error {
 			k := weighted(w, clientSteps, func(k clientStep) int { return k.weight })
 			text, err := k.do(s.clients, w)
 			s.report.Steps[k.name]++
-			s.story.tell("", k.name+": "+text)
+			s.story.note("", k.name+": "+text)
 			return err
 		}
 	}
@@ -153,7 +155,7 @@ func (s *simulation) change(from []step, c *cluster, service string) bool {
 		return false
 	}
 	s.report.Steps[cmp.Or(k.name, text)]++
-	s.story.tell(service, fmt.Sprintf("%s %s %s: %s", c.name, service, cmp.Or(k.name, "fault"), text))
+	s.story.note(service, fmt.Sprintf("%s %s %s: %s", c.name, service, cmp.Or(k.name, "fault"), text))
 	return true
 }
 
@@ -170,15 +172,4 @@ func weighted[K any](w *world, list []K, weight func(K) int) K {
 		}
 	}
 	return list[0] // not reached
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"isthmus/e2e/admin"
+	"isthmus/e2e/poll"
 )
 
 // arrested is a time between two beats of the pulse that is too long to blame the gateway for being late.
@@ -84,27 +87,18 @@ func (s *simulation) healthy(ctx context.Context) error {
 	if err := s.gateway.Check(ctx); err != nil {
 		return err
 	}
-	return s.ready.held()
+	return s.ready.err()
 }
 
-// linked waits until the gateway says that all clusters are ready that are linked, and by what their Secrets say if that
-// works.
+// linked waits until the gateway shows all linked clusters as ready, with the newest credentials if those work.
 func (s *simulation) linked(ctx context.Context, within time.Duration) error {
-	for began := time.Now(); ; {
-		page, err := clustersOf(ctx, s.gateway)
-		if err != nil {
-			return err
-		}
+	return poll.Until(ctx, within, 50*time.Millisecond, func() error {
+		page, err := admin.ReadClusters(ctx, s.gateway.MetricsAddr())
 		for _, c := range s.world.clusters[1:] {
-			if err = page.ready(c); err != nil {
-				break
+			if err == nil {
+				err = c.ready(page)
 			}
 		}
-		if err == nil || time.Since(began) > within {
-			return err
-		}
-		if err := pause(ctx, 50*time.Millisecond); err != nil {
-			return err
-		}
-	}
+		return err
+	})
 }

@@ -70,11 +70,11 @@ func happens(t *testing.T, seed uint64) (texts []string) {
 	if err := errors.Join(w.err, s.clients.stop(), w.close()); err != nil {
 		t.Fatal(err)
 	}
-	var all []told
+	var all []event
 	for _, list := range s.story.lines {
 		all = append(all, list...)
 	}
-	slices.SortFunc(all, func(a, b told) int { return a.number - b.number })
+	slices.SortFunc(all, func(a, b event) int { return a.number - b.number })
 	for _, line := range all {
 		texts = append(texts, line.text)
 	}

@@ -5,11 +5,13 @@ import (
 	"slices"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"isthmus/e2e/object"
 )
 
-// step is one kind of thing that happens. do does it and says what it was; empty: there was nothing to do it with.
+// step is one kind of thing that happens. do does it and describes it; empty: there was nothing to do it with.
 type step struct {
-	name   string // empty: what do says is what it is counted as
+	name   string // under which it is counted; empty: under what do returns
 	weight int
 	do     func(*world, *cluster, string) string
 }
@@ -48,13 +50,13 @@ func (w *world) grow(c *cluster, s string, n int) string {
 	prefix := s + "-db"
 	switch w.rng.IntN(3) {
 	case 0:
-		l.owner = owner("StatefulSet", prefix)
+		l.owner = object.Owner("StatefulSet", prefix)
 	default:
 		l.hash = fmt.Sprintf("5f79f964%02x", w.rng.IntN(3))
 		prefix = s + "-" + l.hash
-		l.owner = owner("ReplicaSet", prefix)
+		l.owner = object.Owner("ReplicaSet", prefix)
 		if c.replicaSets[prefix] == nil {
-			w.put(c, s, newReplicaSet(prefix, s))
+			w.put(c, s, object.ReplicaSet(namespace, prefix, s))
 		}
 	}
 	podFirst := !w.chance(3)
@@ -62,7 +64,7 @@ func (w *world) grow(c *cluster, s string, n int) string {
 		c.made++
 		pod := newPod(fmt.Sprintf("%s-%d", prefix, c.made), s, l)
 		slice := w.roomySlice(c, s)
-		slice.Endpoints = append(slice.Endpoints, newEndpoint(pod.Name, w.newAddress(c), w.anyZone()))
+		slice.Endpoints = append(slice.Endpoints, newEndpoint(w.newAddress(c), pod.Name, w.anyZone()))
 		if podFirst {
 			w.put(c, s, pod, slice)
 		} else {
@@ -94,7 +96,7 @@ func (w *world) roomySlice(c *cluster, s string) *discoveryv1.EndpointSlice {
 		}
 	}
 	for n := 0; ; n++ {
-		l := newSlice(s, n)
+		l := object.Slice(namespace, s, fmt.Sprintf("%03d", n))
 		if c.slices[l.Name] == nil {
 			if len(all) > 0 {
 				l.Ports = all[0].Ports
@@ -140,7 +142,7 @@ func (w *world) shrink(c *cluster, s string) string {
 	return fmt.Sprintf("%d pods less", n)
 }
 
-// listed tells whether a slice of the service names the Pod.
+// listed reports whether a slice of the service names the Pod.
 func (c *cluster) listed(s, pod string) bool {
 	return slices.ContainsFunc(c.slicesOf(s), func(l *discoveryv1.EndpointSlice) bool {
 		return slices.ContainsFunc(l.Endpoints, func(e discoveryv1.Endpoint) bool { return e.TargetRef.Name == pod })
@@ -219,6 +221,6 @@ func (w *world) changeServer(c *cluster, s string) string {
 		return "deleted"
 	}
 	port := pick(w, slicePorts)
-	w.put(c, s, newServer(s, int64(port)))
+	w.put(c, s, object.OpaqueServer(namespace, s, s, int64(port)))
 	return fmt.Sprintf("port %d is opaque", port)
 }

@@ -11,18 +11,18 @@ import (
 // story remembers what has lately happened, to each service and to what they have in common.
 type story struct {
 	out   io.Writer // gets it all too, if not nil
-	lines map[string][]told
+	lines map[string][]event
 	count int
 }
 
-type told struct {
+type event struct {
 	number int
 	at     time.Time
 	text   string
 }
 
 func newStory(cfg Config) *story {
-	s := &story{lines: map[string][]told{}}
+	s := &story{lines: map[string][]event{}}
 	if cfg.Verbose {
 		s.out = cfg.Out
 	}
@@ -31,10 +31,10 @@ func newStory(cfg Config) *story {
 
 const keptLines = 200
 
-// tell notes what happened to a service or (empty) to what is not of one.
-func (s *story) tell(service, text string) {
+// note records what happened to a service or (empty) to what all have in common.
+func (s *story) note(service, text string) {
 	s.count++
-	line := told{s.count, time.Now(), text}
+	line := event{s.count, time.Now(), text}
 	if s.out != nil {
 		fmt.Fprintln(s.out, line)
 	}
@@ -50,7 +50,7 @@ func (s *story) about(service string) string {
 	if service != "" {
 		all = append(all, s.lines[service]...)
 	}
-	slices.SortFunc(all, func(a, b told) int { return a.number - b.number })
+	slices.SortFunc(all, func(a, b event) int { return a.number - b.number })
 	var b strings.Builder
 	for _, line := range all[max(0, len(all)-keptLines):] {
 		fmt.Fprintln(&b, line)
@@ -58,11 +58,11 @@ func (s *story) about(service string) string {
 	return b.String()
 }
 
-func (t told) String() string {
-	return fmt.Sprintf("%s step %d: %s", t.at.Format("15:04:05.000"), t.number, t.text)
+func (e event) String() string {
+	return fmt.Sprintf("%s step %d: %s", e.at.Format("15:04:05.000"), e.number, e.text)
 }
 
-// Failure says that something was not as it must be.
+// Failure is the error when the gateway did what it must not.
 type Failure struct {
 	Seed    uint64
 	Round   int
@@ -83,12 +83,12 @@ func (f *Failure) Error() string {
 
 func (f *Failure) Unwrap() error { return f.Err }
 
-// Details tells all that may help to find out why.
+// Details returns all that may help to find out why.
 func (f *Failure) Details() string {
 	return fmt.Sprintf("what happened:\n%s\nwhat the client was sent:\n%s\nthe gateway's log:\n%s\n", f.History, f.Stream, f.Log)
 }
 
-// failure tells what a client (nil: none) has seen.
+// failure returns a Failure, with what a client (nil: none) has seen.
 func (s *simulation) failure(round int, c *client, err error) error {
 	f := &Failure{Seed: s.cfg.Seed, Round: round, Err: err, Log: s.gateway.Log(40)}
 	base := ""

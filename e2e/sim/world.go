@@ -11,6 +11,7 @@ import (
 
 	"isthmus/e2e/apisim"
 	"isthmus/e2e/faultproxy"
+	"isthmus/e2e/object"
 )
 
 // world is the clusters with all that is in them. Only the steps change it, and what they do depends on the seed alone.
@@ -91,7 +92,7 @@ func (w *world) named(name string) *cluster {
 	return nil
 }
 
-// linked tells whether the gateway is to serve what the cluster offers.
+// linked reports whether the gateway must serve what the cluster offers.
 func (c *cluster) linked() bool { return c != nil && (c.number == 0 || c.link.accepted != "") }
 
 // put writes objects of a cluster that a service is made of; of all of them, if it is empty.
@@ -124,7 +125,7 @@ func (w *world) fill() {
 	w.rng = rand.New(rand.NewPCG(w.cfg.Seed, 0))
 	local := w.clusters[0]
 	for _, node := range []string{"node-1", "node-2", "node-3"} {
-		w.put(local, "", newNode(node, w.zones[node]))
+		w.put(local, "", object.Node(node, w.zones[node]))
 	}
 	for _, c := range w.clusters {
 		for _, s := range w.services {

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Server answers as a recording says.
+// Server answers with what has been recorded.
 type Server struct {
 	pb.UnimplementedDestinationServer
 	gets, profiles map[string]*topic // fixed
@@ -87,7 +87,7 @@ func (t *topic) newest() *event {
 	return t.last
 }
 
-// serve sends one stream what it is to have, until it ends.
+// serve sends one stream its messages, until it ends.
 func serve(topics map[string]*topic, authority string, out grpc.ServerStream) error {
 	t := topics[authority]
 	if t == nil {

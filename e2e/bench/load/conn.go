@@ -41,7 +41,7 @@ type conn struct {
 	unacked int // bytes read since the last window update; of the reading goroutine
 }
 
-// dial connects and says how much the server may send.
+// dial connects and grants the server a window.
 func dial(ctx context.Context, cfg Config, l *Load) (*conn, error) {
 	var d net.Dialer
 	tcp, err := d.DialContext(ctx, "tcp", cfg.Addr)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Config says what to open.
+// Config is what to open.
 type Config struct {
 	Addr    string
 	Method  string // Get or GetProfile
@@ -123,7 +123,7 @@ func (l *Load) fail(err error) {
 	}
 }
 
-// wake has a wait look again. l.mu is held.
+// wake makes Await look again. l.mu is held.
 func (l *Load) wake() {
 	close(l.woken)
 	l.woken = make(chan struct{})
@@ -148,7 +148,7 @@ func (l *Load) Arrivals(yield func(t Target, at []time.Time)) {
 	l.each(func(s *stream) { yield(s.target, s.arrivals) })
 }
 
-// Messages calls a function for each stream with its messages, if they were to be kept.
+// Messages calls a function for each stream with its messages, if they have been kept.
 func (l *Load) Messages(yield func(t Target, messages [][]byte)) {
 	l.each(func(s *stream) { yield(s.target, s.kept) })
 }

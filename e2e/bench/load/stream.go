@@ -18,7 +18,7 @@ type stream struct {
 
 	head    []byte // of the next message, as far as it has come
 	left    int    // bytes of the message that are still to come, once head is whole
-	message []byte // the message so far, if it is to be kept
+	message []byte // the message so far, if messages are kept
 	unacked int    // bytes since the last window update
 }
 

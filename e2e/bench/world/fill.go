@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"isthmus/e2e/kube"
+	"isthmus/e2e/object"
 )
 
 // writers is how many objects are written to one cluster at a time.
@@ -41,23 +41,23 @@ func (w *World) Fill(ctx context.Context, s Scale) error {
 func (m *member) fill(ctx context.Context, s Scale) error {
 	k := m.client
 	err := errors.Join(
-		create(ctx, k.CoreV1().Namespaces().Create, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: Namespace}}),
-		create(ctx, k.CoreV1().ServiceAccounts(Namespace).Create, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}))
+		kube.Create(ctx, k.CoreV1().Namespaces(), object.Namespace(Namespace)),
+		kube.Create(ctx, k.CoreV1().ServiceAccounts(Namespace), object.ServiceAccount(Namespace, account)))
 	if err != nil {
 		return err
 	}
-	pods := func(i int) error { return create(ctx, k.CoreV1().Pods(Namespace).Create, pod(i, s)) }
 	services := func(name func(int) string, share int) func(int) error {
 		return func(i int) error {
 			return errors.Join(
-				create(ctx, k.CoreV1().Services(Namespace).Create, service(name(i), nil)),
-				create(ctx, k.DiscoveryV1().EndpointSlices(Namespace).Create, m.slice(name(i), i*share, share, s)))
+				kube.Create(ctx, k.CoreV1().Services(Namespace), object.Service(Namespace, name(i))),
+				kube.Create(ctx, k.DiscoveryV1().EndpointSlices(Namespace), m.slice(name(i), i*share, share, s)))
 		}
 	}
 	return errors.Join(
-		each(nodes, func(i int) error { return create(ctx, k.CoreV1().Nodes().Create, nodeObject(i)) }),
-		each(s.Web, func(i int) error { return create(ctx, k.AppsV1().ReplicaSets(Namespace).Create, replicaSet(i)) }),
-		each(s.Pods(), pods), each(s.Web, services(Web, s.WebPods)), each(s.App, services(App, s.AppPods)))
+		each(nodes, func(i int) error { return kube.Create(ctx, k.CoreV1().Nodes(), nodeObject(i)) }),
+		each(s.Web, func(i int) error { return kube.Create(ctx, k.AppsV1().ReplicaSets(Namespace), replicaSet(i)) }),
+		each(s.Pods(), func(i int) error { return kube.Create(ctx, k.CoreV1().Pods(Namespace), pod(i, s)) }),
+		each(s.Web, services(Web, s.WebPods)), each(s.App, services(App, s.AppPods)))
 }
 
 // federate writes into the first cluster what joins all of them.
@@ -69,19 +69,17 @@ func (w *World) federate(ctx context.Context, s Scale) error {
 			for _, m := range w.clusters[1:] {
 				remote = append(remote, name(i)+"@"+m.name)
 			}
-			return create(ctx, k.CoreV1().Services(Namespace).Create, service(Federated(name(i)), map[string]string{
-				"multicluster.linkerd.io/local-discovery":  name(i),
-				"multicluster.linkerd.io/remote-discovery": strings.Join(remote, ","),
-			}))
+			return kube.Create(ctx, k.CoreV1().Services(Namespace), object.Federated(Namespace, Federated(name(i)), name(i), remote...))
 		}
 	}
 	err := errors.Join(each(s.Web, join(Web)), each(s.App, join(App)),
-		create(ctx, k.CoreV1().Namespaces().Create, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "linkerd"}}))
+		kube.Create(ctx, k.CoreV1().Namespaces(), object.Namespace(object.LinkNamespace)))
 	for _, m := range w.clusters[1:] {
-		if err != nil {
+		kubeconfig, readErr := os.ReadFile(m.kubeconfig)
+		if err = errors.Join(err, readErr); err != nil {
 			break
 		}
-		err = m.link(ctx, w.clusters[0])
+		err = kube.Create(ctx, k.CoreV1().Secrets(object.LinkNamespace), object.Link(m.name, kubeconfig))
 	}
 	if err != nil {
 		return fmt.Errorf("federate the clusters: %w", err)
@@ -89,43 +87,13 @@ func (w *World) federate(ctx context.Context, s Scale) error {
 	return nil
 }
 
-// link writes the Secret that links a cluster to another.
-func (m *member) link(ctx context.Context, to *member) error {
-	kubeconfig, err := os.ReadFile(m.kubeconfig)
-	if err != nil {
-		return err
-	}
-	return create(ctx, to.client.CoreV1().Secrets("linkerd").Create, Link(m.name, kubeconfig))
-}
-
-// Link is the Secret that links a cluster.
-func Link(name string, kubeconfig []byte) *corev1.Secret {
-	return &corev1.Secret{
-		Type: "mirror.linkerd.io/remote-kubeconfig",
-		Data: map[string][]byte{"kubeconfig": kubeconfig},
-		ObjectMeta: metav1.ObjectMeta{
-			Name:        "cluster-credentials-" + name,
-			Namespace:   "linkerd",
-			Labels:      map[string]string{"multicluster.linkerd.io/cluster-name": name},
-			Annotations: map[string]string{"multicluster.linkerd.io/trust-domain": "cluster.local", "multicluster.linkerd.io/cluster-domain": "cluster.local"},
-		},
-	}
-}
-
 // slice is the EndpointSlice of a Service with that many Pods from the first on.
 func (m *member) slice(name string, first, count int, s Scale) *discoveryv1.EndpointSlice {
-	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Name: name + "-x7k2p", Labels: map[string]string{discoveryv1.LabelServiceName: name}},
-		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(8080))}},
-	}
+	slice := object.Slice(Namespace, name, "x7k2p")
 	for i := first; i < first+count; i++ {
-		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
-			Addresses:  []string{fmt.Sprintf("10.%d.%d.%d", m.number, i>>8, i&0xff)},
-			Conditions: discoveryv1.EndpointConditions{Ready: new(true), Serving: new(true), Terminating: new(false)},
-			NodeName:   new(node(i)),
-			TargetRef:  &corev1.ObjectReference{Kind: "Pod", Namespace: Namespace, Name: podName(i, s)},
-		})
+		endpoint := object.PodEndpoint(fmt.Sprintf("10.%d.%d.%d", m.number, i>>8, i&0xff), Namespace, podName(i, s))
+		endpoint.NodeName = new(node(i))
+		slice.Endpoints = append(slice.Endpoints, endpoint)
 	}
 	return slice
 }
@@ -158,9 +126,4 @@ func each(n int, do func(int) error) error {
 	}
 	all.Wait()
 	return first
-}
-
-func create[T any](ctx context.Context, to func(context.Context, T, metav1.CreateOptions) (T, error), o T) error {
-	_, err := to(ctx, o, metav1.CreateOptions{})
-	return err
 }

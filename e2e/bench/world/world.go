@@ -11,6 +11,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"isthmus/e2e/object"
 )
 
 // Namespace is where all Services are.
@@ -19,7 +21,7 @@ const Namespace = "bench"
 // Names are the clusters' names; the first is the one that the measured server is local to.
 var Names = []string{"west", "east", "north"}
 
-// Scale says how much there is in each cluster.
+// Scale is how much there is in each cluster.
 type Scale struct {
 	Web, WebPods int // Services with many Pods, and the Pods of each
 	App, AppPods int // Services with few; Web*WebPods and App*AppPods are the same Pods
@@ -38,7 +40,7 @@ func App(i int) string { return fmt.Sprintf("app-%04d", i) }
 func Federated(name string) string { return name + "-all" }
 
 // Authority returns what a proxy asks for to reach a Service.
-func Authority(service string) string { return service + "." + Namespace + ".svc.cluster.local:80" }
+func Authority(service string) string { return object.Authority(Namespace, service) }
 
 // World is the filled clusters. Different Services' slices may be flipped at the same time.
 type World struct {
@@ -105,7 +107,7 @@ func (w *World) Load(ctx context.Context) error {
 	return nil
 }
 
-// Flip takes one endpoint of a Service in a cluster away, or brings it back if that has been done, and says when the API
+// Flip takes one endpoint of a Service in a cluster away, or brings it back if that has been done, and returns when the API
 // server had answered and which of the two it was (0: away). Only one goroutine at a time may flip the same Service.
 func (w *World) Flip(ctx context.Context, cluster int, service string) (at time.Time, turn int, err error) {
 	m := w.clusters[cluster]

@@ -1,0 +1,92 @@
+package e2e
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"isthmus/e2e/admin"
+	"isthmus/e2e/cluster"
+	"isthmus/e2e/gateway"
+	"isthmus/e2e/kube"
+	"isthmus/e2e/poll"
+)
+
+// startClusters runs clusters with these controllers until the test ends.
+func startClusters(t *testing.T, controllers []string, names ...string) []*cluster.Cluster {
+	t.Helper()
+	var configs []cluster.Config
+	for _, name := range names {
+		configs = append(configs, cluster.Config{Name: name, Dir: filepath.Join(t.TempDir(), name), Controllers: controllers})
+	}
+	servers, err := cluster.StartAll(t.Context(), configs...)
+	must(t, err)
+	for _, c := range servers {
+		atEnd(t, c.Close)
+	}
+	return servers
+}
+
+// startGateway runs a gateway until the test ends.
+func startGateway(t *testing.T, cfg gateway.Config) *gateway.Gateway {
+	t.Helper()
+	g, err := gateway.Start(t.Context(), cfg)
+	must(t, err)
+	atEnd(t, g.Stop)
+	return g
+}
+
+// client returns an administrator's client of a cluster.
+func client(t *testing.T, c *cluster.Cluster) *kube.Client {
+	t.Helper()
+	k, err := kube.New(c.Name(), c.REST())
+	must(t, err)
+	t.Cleanup(k.Close)
+	return k
+}
+
+// ready returns why the local cluster or a linked one is not ready with every resource.
+func ready(p admin.Clusters, name string) error {
+	all := append([]admin.Cluster{p.Local}, p.Clusters...)
+	found := false
+	for _, c := range all {
+		found = found || c.Cluster == name
+		if c.State != "ready" {
+			return fmt.Errorf("%q is %s: %s", c.Cluster, c.State, c.Reason)
+		}
+		for _, r := range c.Resources {
+			if !r.Synced || r.Err != "" {
+				return fmt.Errorf("%q: %s: %s", c.Cluster, r.Resource, r.Err)
+			}
+		}
+	}
+	if !found {
+		return fmt.Errorf("cluster %s is not there: %+v", name, all)
+	}
+	return nil
+}
+
+// await waits up to a minute until check returns no error.
+func await(t *testing.T, what string, check func() error) {
+	t.Helper()
+	if err := poll.Until(t.Context(), time.Minute, 50*time.Millisecond, check); err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// atEnd registers what is done when the test is over. An error fails the test.
+func atEnd(t *testing.T, do func() error) {
+	t.Cleanup(func() {
+		if err := do(); err != nil {
+			t.Error(err)
+		}
+	})
+}
