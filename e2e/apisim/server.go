@@ -191,7 +191,7 @@ func parse(r *http.Request) (*request, error) {
 	secretType, typed := strings.CutPrefix(ask.options.FieldSelector, "type=")
 	switch {
 	case ask.options.LabelSelector != "", ask.options.FieldSelector != "" && !(typed && of.resource == "secrets"):
-		return nil, errors.New("that selector is not served")
+		return nil, errors.New("label selectors, and field selectors but the type of Secrets, are not served")
 	}
 	ask.keep = func(o *object) bool {
 		return (of.namespace == "" || o.namespace == of.namespace) && (!typed || o.secretType == secretType)

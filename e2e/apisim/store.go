@@ -97,7 +97,7 @@ func (s *store) remove(o runtime.Object) error {
 	t := s.tables[k.resource]
 	old := t.objects[m.GetNamespace()+"/"+m.GetName()]
 	if old == nil {
-		return fmt.Errorf("there is no %s %s/%s to delete", k.Kind, m.GetNamespace(), m.GetName())
+		return fmt.Errorf("%s %s/%s to delete does not exist", k.Kind, m.GetNamespace(), m.GetName())
 	}
 	last, err := old.decode(k)
 	if err != nil {

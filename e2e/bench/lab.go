@@ -50,11 +50,11 @@ type Config struct {
 func (c *Config) validate() error {
 	switch {
 	case c.Dir == "" || len(c.Floor) == 0:
-		return errors.New("bench: a folder and the command of the floor are needed")
+		return errors.New("bench: Config has no Dir or no Floor")
 	case (c.Addr == "") != (c.Pid == 0):
-		return errors.New("bench: another server's address and process id are needed both")
+		return errors.New("bench: another server needs both Addr and Pid")
 	case c.Addr != "" && c.Kubeconfigs == nil:
-		return errors.New("bench: another server is measured with clusters that run already")
+		return errors.New("bench: another server needs Kubeconfigs of running clusters")
 	case c.Scale.Streams < c.Scale.World.App:
 		return fmt.Errorf("bench: %d streams are too few for %d Services", c.Scale.Streams, c.Scale.World.App)
 	}

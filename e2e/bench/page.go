@@ -75,7 +75,7 @@ func replace(page, name, text string) (string, error) {
 	before, rest, ok := strings.Cut(page, begin)
 	_, after, ok2 := strings.Cut(rest, end)
 	if !ok || !ok2 {
-		return "", fmt.Errorf("the page has no place for the %s: %q and %q", name, begin, end)
+		return "", fmt.Errorf("the page has no lines %q and %q to put the %s between", begin, end, name)
 	}
 	return before + begin + text + end + after, nil
 }

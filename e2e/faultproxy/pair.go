@@ -147,7 +147,7 @@ func (c *pair) deliver(to *net.TCPConn, p piece, of func(Mode) Path) bool {
 	return true
 }
 
-// await returns when bytes that came at some time may go on, by the mode that holds by then, and at which rate.
+// await returns when bytes that came at some time may go on, by the mode at that time, and at which rate.
 func (c *pair) await(came time.Time, of func(Mode) Path) (rate int, ok bool) {
 	for {
 		mode, changed := c.proxy.now()

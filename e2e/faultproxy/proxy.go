@@ -71,12 +71,12 @@ func (p *Proxy) Accepted() int {
 	return p.accepted
 }
 
-// Set changes what the Proxy does. It fails when somebody has taken the port while it refused.
+// Set changes what the Proxy does. It fails when another process has taken the port while it refused.
 func (p *Proxy) Set(m Mode) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return errors.New("fault proxy: it is closed")
+		return errors.New("fault proxy: closed")
 	}
 	if m.Refuse && p.listener != nil {
 		err := p.listener.Close()
@@ -107,7 +107,7 @@ func (p *Proxy) ResetAll() {
 	}
 }
 
-// Close ends the proxy and all connections, and waits until nothing of it runs any more.
+// Close ends the proxy and all connections, and waits until its goroutines have ended.
 func (p *Proxy) Close() error {
 	p.mu.Lock()
 	var err error
@@ -122,7 +122,7 @@ func (p *Proxy) Close() error {
 	return errors.Join(err, p.port.Release())
 }
 
-// serve accepts connections until l is closed. p.mu is held, or nobody else knows p.
+// serve accepts connections until l is closed. p.mu is held, or p is not shared yet.
 func (p *Proxy) serve(l net.Listener) {
 	p.listener = l
 	p.all.Go(func() {

@@ -105,7 +105,7 @@ func (c *Cluster) awaitSlices(ctx context.Context, service string, endpoints int
 			}
 		}
 		if ready != endpoints {
-			return fmt.Errorf("%d endpoints, not %d", ready, endpoints)
+			return fmt.Errorf("%d ready endpoints instead of %d", ready, endpoints)
 		}
 		return nil
 	})
@@ -142,7 +142,7 @@ func (c *Cluster) awaitReady(ctx context.Context, deployment string, replicas in
 			return err
 		}
 		if ready := readyAddrs(pods); len(ready) != replicas || len(pods) != replicas {
-			return fmt.Errorf("%d Pods, %d of them ready, not %d", len(pods), len(ready), replicas)
+			return fmt.Errorf("%d Pods, %d of them ready, instead of %d", len(pods), len(ready), replicas)
 		}
 		return nil
 	})

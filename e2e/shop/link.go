@@ -46,7 +46,7 @@ func (c *Cluster) access(ctx context.Context, who account, token string) ([]byte
 	err := wait(ctx, func() (err error) {
 		secret, err = c.CoreV1().Secrets(who.namespace).Get(ctx, token, metav1.GetOptions{})
 		if err == nil && len(secret.Data[corev1.ServiceAccountTokenKey]) == 0 {
-			err = errors.New("it has no token yet")
+			err = errors.New("no token yet")
 		}
 		return err
 	})

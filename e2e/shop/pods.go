@@ -138,7 +138,7 @@ func (c *Cluster) report(ctx context.Context, d *appsv1.Deployment, rs *appsv1.R
 	if s := &d.Status; s.ReadyReplicas != ready {
 		s.Replicas, s.UpdatedReplicas, s.ReadyReplicas, s.AvailableReplicas = ready, ready, ready, ready
 		if _, err := apps.Deployments(Namespace).UpdateStatus(ctx, d, metav1.UpdateOptions{}); err != nil {
-			return fmt.Errorf("status: %w", err)
+			return fmt.Errorf("status of Deployment %s: %w", d.Name, err)
 		}
 	}
 	return nil

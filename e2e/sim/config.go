@@ -2,6 +2,7 @@ package sim
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"regexp"
 	"time"
@@ -38,19 +39,19 @@ func (c *Config) validate() error {
 	}
 	switch {
 	case c.Clusters < 2 || c.Clusters > 2000:
-		return errors.New("clusters: there are from 2 to 2000")
+		return fmt.Errorf("%d clusters: it must be 2 to 2000", c.Clusters)
 	case c.Services < 1 || c.Services > 100:
-		return errors.New("services: there are from 1 to 100")
+		return fmt.Errorf("%d services: it must be 1 to 100", c.Services)
 	case c.Endpoints < 0 || c.Endpoints > 1000:
-		return errors.New("endpoints: there are from 0 to 1000 of a service in a cluster")
+		return fmt.Errorf("%d endpoints of a service in a cluster: it must be 0 to 1000", c.Endpoints)
 	case c.Clients < 1:
-		return errors.New("clients: there is at least one")
+		return errors.New("at least one client is needed")
 	case c.Steps < 1:
-		return errors.New("steps: there is at least one in a round")
+		return errors.New("at least one step in a round is needed")
 	case c.Rounds < 0 || c.Duration < 0 || c.Rounds == 0 && c.Duration == 0:
-		return errors.New("rounds or a duration are needed, or it would never end")
+		return errors.New("a number of rounds or a duration is needed, or the simulation would never end")
 	case c.Within <= 0 || c.Pace < 0:
-		return errors.New("times have to be positive")
+		return errors.New("pace and limit must not be negative, and the limit not 0")
 	}
 	return nil
 }

@@ -144,7 +144,7 @@ func (c *client) await(ctx context.Context, holds func(*proxy.GetState) bool) er
 		select {
 		case <-changed:
 		case <-limit:
-			return fmt.Errorf("%s: %d endpoints, not as it should be within %v", c.service, now.Get.Len(), floodLimit)
+			return fmt.Errorf("%s: %d endpoints, which are not those awaited after %v", c.service, now.Get.Len(), floodLimit)
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -35,7 +35,7 @@ func (s *simulation) settle(ctx context.Context, round int) error {
 			}
 			left := within - time.Since(began)
 			if left <= 0 {
-				return s.failure(round, c, fmt.Errorf("not as it should be %v after the last change: %w", within, err))
+				return s.failure(round, c, fmt.Errorf("the client does not hold what it should %v after the last change: %w", within, err))
 			}
 			if err := s.await(ctx, changed, left); err != nil {
 				return err

@@ -102,6 +102,6 @@ func watch(t *testing.T, f *fleet.Fleet, k kubernetes.Interface) {
 		}
 	}
 	if err := f.Flip(2, "svc-00009"); err == nil {
-		t.Error("flipped what there is not")
+		t.Error("an unknown Service could be flipped")
 	}
 }

@@ -41,7 +41,7 @@ func Serve(recording string, in io.Reader, out io.Writer) (err error) {
 		number, authority, _ := strings.Cut(lines.Text(), " ")
 		n, err := strconv.Atoi(number)
 		if err != nil {
-			return fmt.Errorf("%q is no step: %w", lines.Text(), err)
+			return fmt.Errorf("%q is not NUMBER AUTHORITY: %w", lines.Text(), err)
 		}
 		if err := s.Step(authority, n); err != nil {
 			return err

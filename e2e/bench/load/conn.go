@@ -130,7 +130,7 @@ func (c *conn) take(frame http2.Frame) error {
 	case *http2.RSTStreamFrame:
 		return fmt.Errorf("a stream was reset: %v", f.ErrCode)
 	case *http2.GoAwayFrame:
-		return fmt.Errorf("the server goes away: %v", f.ErrCode)
+		return fmt.Errorf("the server has sent GOAWAY: %v", f.ErrCode)
 	case *http2.SettingsFrame:
 		if !f.IsAck() {
 			return c.send(func(out *http2.Framer) error { return out.WriteSettingsAck() })
@@ -176,7 +176,7 @@ func (c *conn) data(f *http2.DataFrame) error {
 	c.mu.Lock()
 	if i >= len(c.streams) {
 		c.mu.Unlock()
-		return fmt.Errorf("data of stream %d, which is none", f.StreamID)
+		return fmt.Errorf("data of unknown stream %d", f.StreamID)
 	}
 	s := c.streams[i]
 	done := s.take(f.Data(), time.Now())
