@@ -1,3 +1,20 @@
-// Package e2e holds the tests of the gateway as a whole: the isthmus binary as a process, real API servers, and a model of
-// the proxy on the other side. Nothing here imports the gateway's module, and it imports nothing of this one.
+// Package e2e holds the tests of the gateway as a whole: the isthmus binary as a process, API servers, and a model of the
+// proxy on the other side. Nothing here imports the gateway's module, and it imports nothing of this one.
+//
+// What is tested where:
+//
+//   - testdata/cases: what a proxy must be sent, as scripts that package scenario runs (TestConformance).
+//   - This package besides: manifests, metrics and dashboards, sets and profiles that are large, EndpointSlices for
+//     ExternalWorkloads.
+//   - faults, handover: clusters, links and proxies that fail; gateways that end while proxies are connected.
+//   - sim: many clusters that change at random, by a seed.
+//   - bench: what a gateway costs.
+//
+// What tests are made of:
+//
+//   - cluster and gateway run a real API server and the gateway, each as a process; prometheus does so with Prometheus.
+//   - apisim is a simulated API server, of which hundreds fit into one process. A test compares it with a real one.
+//   - proxy is the model of a proxy, faultproxy a network that fails.
+//   - object builds Kubernetes objects, kube writes them to real API servers, admin reads the gateway's metrics and debug
+//     pages, poll waits.
 package e2e

@@ -1,26 +1,13 @@
 package e2e
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
-	"slices"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-
-	"isthmus/e2e/admin"
-	"isthmus/e2e/cluster"
-	"isthmus/e2e/gateway"
-	"isthmus/e2e/kube"
-	"isthmus/e2e/object"
 )
 
 // TestReplicasWriteInTurns runs two gateways beside one cluster. One of them writes EndpointSlices for ExternalWorkloads;
@@ -139,139 +126,4 @@ func TestWritesAreFew(t *testing.T) {
 	if most := int64(vmCount/100) + 2*int64(created/time.Second+2); n > most {
 		t.Errorf("%d writes, more than %d", n, most)
 	}
-}
-
-const (
-	vmCount     = 1000
-	vmNamespace = "vms"
-)
-
-// vms is a cluster whose Services select ExternalWorkloads.
-type vms struct {
-	t      *testing.T
-	server *cluster.Cluster
-	client *kube.Client
-	jobs   chan func()
-	all    sync.WaitGroup
-}
-
-func newVMs(t *testing.T) *vms {
-	server := startClusters(t, []string{"namespace", "serviceaccount"}, "west")[0]
-	v := &vms{t: t, server: server, client: client(t, server)}
-	must(t, v.client.Apply(t.Context(), object.Namespace(object.LinkNamespace), object.Namespace(vmNamespace)))
-	return v
-}
-
-// gateway starts one that is called so. It ends with the test.
-func (v *vms) gateway(name string) *gateway.Gateway {
-	v.t.Helper()
-	return startGateway(v.t, gateway.Config{Kubeconfig: v.server.Kubeconfig(), Hostname: name})
-}
-
-// service creates one that selects ExternalWorkloads by a label.
-func (v *vms) service(name, label string) {
-	v.t.Helper()
-	s := object.Service(vmNamespace, name)
-	s.Spec.Selector = map[string]string{label: "vm"}
-	must(v.t, v.client.Apply(v.t.Context(), s))
-}
-
-func vmName(i int, label string) string { return fmt.Sprintf("%s-%04d", label, i) }
-
-// specify has an ExternalWorkload created by one of several writers; flush waits for them.
-func (v *vms) specify(i int, label string) {
-	if v.jobs == nil {
-		v.jobs = make(chan func())
-		for range 4 {
-			v.all.Go(func() {
-				for job := range v.jobs {
-					job()
-				}
-			})
-		}
-	}
-	v.jobs <- func() { v.create(vmName(i, label), label, fmt.Sprintf("10.91.%d.%d", i/200, i%200+1)) }
-}
-
-func (v *vms) flush() {
-	close(v.jobs)
-	v.all.Wait()
-	v.jobs = nil
-}
-
-// create makes an ExternalWorkload that is ready.
-func (v *vms) create(name, label, ip string) {
-	o := object.ExternalWorkload(vmNamespace, name, ip)
-	o.SetLabels(map[string]string{label: "vm"})
-	if err := v.client.Apply(v.t.Context(), o); err != nil {
-		v.t.Error(err)
-	}
-}
-
-// label puts another label onto an ExternalWorkload.
-func (v *vms) label(name, label string) {
-	v.patch(name, map[string]any{"metadata": map[string]any{"labels": map[string]any{label: "vm"}}})
-}
-
-// ready sets an ExternalWorkload's readiness.
-func (v *vms) ready(name string, ready bool) {
-	v.patch(name, map[string]any{"status": object.WorkloadStatus(ready)}, "status")
-}
-
-func (v *vms) patch(name string, change map[string]any, subresource ...string) {
-	v.t.Helper()
-	body, err := json.Marshal(change)
-	must(v.t, err)
-	workloads := schema.GroupVersionResource{Group: "workload.linkerd.io", Version: "v1beta1", Resource: "externalworkloads"}
-	_, err = v.client.In(workloads, vmNamespace).Patch(v.t.Context(), name, types.MergePatchType, body, metav1.PatchOptions{}, subresource...)
-	must(v.t, err)
-}
-
-func (v *vms) slices(service string) []discoveryv1.EndpointSlice {
-	v.t.Helper()
-	list, err := v.client.DiscoveryV1().EndpointSlices(vmNamespace).List(v.t.Context(), metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service})
-	must(v.t, err)
-	return list.Items
-}
-
-// holds returns an error unless a Service's slices have n endpoints, each ExternalWorkload once.
-func (v *vms) holds(service string, n int) error {
-	var names []string
-	var sizes []int
-	for _, s := range v.slices(service) {
-		sizes = append(sizes, len(s.Endpoints))
-		for _, e := range s.Endpoints {
-			names = append(names, e.TargetRef.Name)
-		}
-	}
-	slices.Sort(names)
-	if got := len(slices.Compact(slices.Clone(names))); got != n || len(names) != n {
-		return fmt.Errorf("%d endpoints of %d workloads, in slices of %v", len(names), got, sizes)
-	}
-	return nil
-}
-
-// unready returns an error unless n endpoints of a Service's slices are not ready.
-func (v *vms) unready(service string, n int) error {
-	got := 0
-	for _, s := range v.slices(service) {
-		for _, e := range s.Endpoints {
-			if !*e.Conditions.Ready {
-				got++
-			}
-		}
-	}
-	if got != n {
-		return fmt.Errorf("%d endpoints are not ready", got)
-	}
-	return nil
-}
-
-// leads returns an error unless a gateway is the one that writes.
-func (v *vms) leads(g *gateway.Gateway) error {
-	page, err := admin.ReadClusters(v.t.Context(), g.MetricsAddr())
-	if err == nil && !(page.Writer.Leading && page.Writer.Synced) {
-		err = fmt.Errorf("status %+v", page.Writer)
-	}
-	return err
 }

@@ -10,33 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"isthmus/e2e/object"
 	"isthmus/e2e/shop"
 )
 
-// extras are objects of kinds that the shop has none of. The Endpoints are read by the second gateway only.
-const extras = `
+// endpoints is an object that only the second gateway reads.
+const endpoints = `
 apiVersion: v1
 kind: Endpoints
 metadata: {name: extra, namespace: shop}
 subsets: [{addresses: [{ip: 10.210.0.1}], ports: [{port: 8080}]}]
----
-apiVersion: policy.linkerd.io/v1beta3
-kind: Server
-metadata: {name: extra, namespace: shop}
-spec: {port: 8080, proxyProtocol: opaque, podSelector: {matchLabels: {app: extra}}}
----
-apiVersion: workload.linkerd.io/v1beta1
-kind: ExternalWorkload
-metadata: {name: extra, namespace: shop, labels: {app: extra}}
-spec:
-  meshTLS: {identity: spiffe://root/extra, serverName: extra.example}
-  workloadIPs: [{ip: 10.210.0.2}]
-  ports: [{port: 8080}]
----
-apiVersion: linkerd.io/v1alpha2
-kind: ServiceProfile
-metadata: {name: extra.shop.svc.cluster.local, namespace: shop}
-spec: {routes: []}
 `
 
 // updated is an object that the world keeps updating.
@@ -51,7 +34,11 @@ type updated struct {
 // of that kind was made in that second before. So the objects are where no others of their kind are made: Pods in north,
 // which is not scaled.
 func (o *observed) updates() {
-	must(o.t, o.shops["west"].ApplyYAML(o.t.Context(), extras))
+	// Of these kinds the shop has no objects.
+	west := o.shops["west"]
+	must(o.t, west.ApplyYAML(o.t.Context(), endpoints))
+	must(o.t, west.Apply(o.t.Context(), object.OpaqueServer(shop.Namespace, "extra", "extra", object.Port),
+		object.ExternalWorkload(shop.Namespace, "extra", "10.210.0.2"), object.ServiceProfile(shop.Namespace, "extra")))
 	pods, err := o.shops["north"].CoreV1().Pods(shop.Namespace).List(o.t.Context(), metav1.ListOptions{})
 	must(o.t, err)
 	all := []updated{

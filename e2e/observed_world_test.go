@@ -7,10 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"sync"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"isthmus/e2e/admin"
@@ -144,36 +144,20 @@ func (o *observed) churn() {
 // stall subscribes to something large that changes all the time, and takes nothing: until the gateway gives up.
 func (o *observed) stall() {
 	g, west := o.gateways[0], o.shops["west"]
-	large := func(n int) string {
-		var endpoints, routes strings.Builder
+	large := func(n int) []runtime.Object {
+		slice := object.Slice(shop.Namespace, "large", "1")
 		for i := range 900 {
-			fmt.Fprintf(&endpoints, "- {addresses: [10.%d.%d.%d], conditions: {ready: true}}\n", 200+n%2, i/250, 1+i%250)
+			slice.Endpoints = append(slice.Endpoints, object.Endpoint(fmt.Sprintf("10.%d.%d.%d", 200+n%2, i/250, 1+i%250)))
 		}
+		var routes []any
 		for i := range 400 {
-			fmt.Fprintf(&routes, "  - {name: GET /a-route-with-a-long-name/%d/%d, condition: {method: GET, pathRegex: /a-route-with-a-long-name/%d}}\n", n, i, i)
+			routes = append(routes, map[string]any{"name": fmt.Sprintf("GET /a-route-with-a-long-name/%d/%d", n, i),
+				"condition": map[string]any{"method": "GET", "pathRegex": fmt.Sprintf("/a-route-with-a-long-name/%d", i)}})
 		}
-		return fmt.Sprintf(`
-apiVersion: v1
-kind: Service
-metadata: {name: large, namespace: shop}
-spec: {ports: [{name: http, port: 80}]}
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {name: large-1, namespace: shop, labels: {kubernetes.io/service-name: large}}
-addressType: IPv4
-ports: [{name: http, port: 8080}]
-endpoints:
-%s---
-apiVersion: linkerd.io/v1alpha2
-kind: ServiceProfile
-metadata: {name: large.shop.svc.cluster.local, namespace: shop}
-spec:
-  routes:
-%s`, endpoints.String(), routes.String())
+		return []runtime.Object{object.Service(shop.Namespace, "large"), slice, object.ServiceProfile(shop.Namespace, "large", routes...)}
 	}
 	apply := func(n int) {
-		await(o.t, "the large Service is applied", func() error { return west.ApplyYAML(o.t.Context(), large(n)) })
+		await(o.t, "the large Service is applied", func() error { return west.Apply(o.t.Context(), large(n)...) })
 	}
 	apply(0)
 	streams := []*proxy.Stream{o.subscribe(g, proxy.Get, "large.shop.svc.cluster.local:80"), o.subscribe(g, proxy.GetProfile, "large.shop.svc.cluster.local:80")}

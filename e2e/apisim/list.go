@@ -16,7 +16,7 @@ type request struct {
 	keep     func(*object) bool
 }
 
-// pages are lists of which a part has been sent. Old ones are forgotten, and have expired then.
+// pages are the lists that have been sent in part. Old ones are forgotten: they have expired.
 type pages struct {
 	next  uint64
 	lists map[uint64]page

@@ -20,7 +20,7 @@ type Scale struct {
 	Flips   int           // of one endpoint under open streams
 	Rate    int           // changes a second, of all Services with few Pods in turn
 	Rounds  int           // how often each of those is changed
-	Repeats int           // of what is over soon
+	Repeats int           // of short trials
 	Settle  time.Duration // how long a fresh server has, at most, to give back memory that it needed to start
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Trial is one thing that is done to a server, and what is measured of it.
+// Trial is one thing that is done to a server, and what is measured.
 type Trial struct {
 	Name    string
 	Repeats int // 0: those of the scale

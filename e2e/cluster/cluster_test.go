@@ -13,7 +13,6 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +21,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"isthmus/e2e/cluster"
+	"isthmus/e2e/kube"
+	"isthmus/e2e/object"
 	"isthmus/e2e/program"
 )
 
@@ -109,19 +110,14 @@ func checkDiscovery(t *testing.T, client kubernetes.Interface) {
 // writeObjects writes a namespace, a Pod, a Service and an EndpointSlice.
 func writeObjects(t *testing.T, client kubernetes.Interface) {
 	ctx := t.Context()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
-	if _, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+	if err := kube.Create(ctx, client.CoreV1().Namespaces(), object.Namespace("shop")); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "ServiceAccount default", func() error {
 		_, err := client.CoreV1().ServiceAccounts("shop").Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "web-1"},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "none"}}},
-	}
-	pod, err := client.CoreV1().Pods("shop").Create(ctx, pod, metav1.CreateOptions{})
+	pod, err := client.CoreV1().Pods("shop").Create(ctx, object.Pod("shop", "web-1", ""), metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,24 +125,16 @@ func writeObjects(t *testing.T, client kubernetes.Interface) {
 	if _, err := client.CoreV1().Pods("shop").UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	families := corev1.IPFamilyPolicyRequireDualStack
-	service := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "web"},
-		Spec:       corev1.ServiceSpec{IPFamilyPolicy: &families, Ports: []corev1.ServicePort{{Port: 80}}},
-	}
-	service, err = client.CoreV1().Services("shop").Create(ctx, service, metav1.CreateOptions{})
-	if err != nil {
+	service := object.Service("shop", "web")
+	service.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyRequireDualStack)
+	if service, err = client.CoreV1().Services("shop").Create(ctx, service, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if ips := service.Spec.ClusterIPs; len(ips) != 2 || !within("10.0.0.0/16", ips[0]) || !within("fd00:10::/108", ips[1]) {
 		t.Errorf("cluster IPs %v", ips)
 	}
-	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Name: "web-1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
-		AddressType: discoveryv1.AddressTypeIPv4,
-		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"10.1.0.1"}}},
-	}
-	if _, err := client.DiscoveryV1().EndpointSlices("shop").Create(ctx, slice, metav1.CreateOptions{}); err != nil {
+	slice := object.Slice("shop", "web", "1", object.Endpoint("10.1.0.1"))
+	if err := kube.Create(ctx, client.DiscoveryV1().EndpointSlices("shop"), slice); err != nil {
 		t.Fatal(err)
 	}
 }

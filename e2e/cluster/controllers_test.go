@@ -8,14 +8,16 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"isthmus/e2e/kube"
+	"isthmus/e2e/object"
 )
 
 // checkControllers gives each controller its work and sees it done.
 func checkControllers(t *testing.T, client kubernetes.Interface) {
 	const ns = "work"
 	ctx := t.Context()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}
-	if _, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+	if err := kube.Create(ctx, client.CoreV1().Namespaces(), object.Namespace(ns)); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "serviceaccount makes the default one", func() error {
@@ -26,7 +28,7 @@ func checkControllers(t *testing.T, client kubernetes.Interface) {
 		ObjectMeta: metav1.ObjectMeta{Name: "token", Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}},
 		Type:       corev1.SecretTypeServiceAccountToken,
 	}
-	if _, err := client.CoreV1().Secrets(ns).Create(ctx, secret, metav1.CreateOptions{}); err != nil {
+	if err := kube.Create(ctx, client.CoreV1().Secrets(ns), secret); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "token fills the Secret", func() error {
@@ -43,11 +45,9 @@ func checkControllers(t *testing.T, client kubernetes.Interface) {
 		}
 		return err
 	})
-	service := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "web"},
-		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80}}},
-	}
-	if _, err := client.CoreV1().Services(ns).Create(ctx, service, metav1.CreateOptions{}); err != nil {
+	service := object.Service(ns, "web")
+	service.Spec.Selector = map[string]string{"app": "web"}
+	if err := kube.Create(ctx, client.CoreV1().Services(ns), service); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "endpointslice makes a slice", func() error { return countSlices(t, client, ns, 1) })

@@ -14,8 +14,7 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// member is one cluster's share of a Service: some addresses that stay, and some of which one comes and one goes with
-// every turn.
+// member is one cluster's share of a Service: some addresses that stay, and two of which one is replaced with every turn.
 type member struct {
 	site               *site
 	namespace, service string
@@ -197,7 +196,7 @@ func arrives(ctx context.Context, s *proxy.Stream, comes, goes netip.AddrPort) e
 	}
 }
 
-// finish ends the churn, and writes the faulty cluster's endpoints once more, so that what they are is known although
+// finish ends the churn, and writes the faulty cluster's endpoints once more, so that they are known although
 // the answer to a write before may have been lost.
 func (c *churn) finish(s *stage) {
 	s.t.Helper()

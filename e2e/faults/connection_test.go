@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"isthmus/e2e/faultproxy"
+	"isthmus/e2e/object"
 	"isthmus/e2e/proxy"
 )
 
@@ -66,64 +67,18 @@ func resetRepeatedly(ctx context.Context, s *stage) error {
 	return nil
 }
 
-const (
-	// podObjects makes an endpoint of a Pod and one of an ExternalWorkload, and both opaque.
-	podObjects = `
-apiVersion: v1
-kind: Pod
-metadata: {name: far, namespace: $NS, labels: {app: far, linkerd.io/control-plane-ns: linkerd}}
-spec:
-  automountServiceAccountToken: false
-  terminationGracePeriodSeconds: 0
-  containers:
-  - {name: app, image: none, ports: [{containerPort: 8080}]}
-  - name: linkerd-proxy
-    image: none
-    env:
-    - {name: LINKERD2_PROXY_INBOUND_LISTEN_ADDR, value: "0.0.0.0:4143"}
-    - {name: LINKERD2_PROXY_ADMIN_LISTEN_ADDR, value: "0.0.0.0:4191"}
-    - {name: LINKERD2_PROXY_CONTROL_LISTEN_ADDR, value: "0.0.0.0:4190"}
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {name: far-pod, namespace: $NS, labels: {kubernetes.io/service-name: far}}
-addressType: IPv4
-ports: [{name: http, port: 8080}]
-endpoints: [{addresses: [$POD], conditions: {ready: true}, targetRef: {kind: Pod, name: far, namespace: $NS}}]
-`
-	doomedObjects = `
-apiVersion: policy.linkerd.io/v1beta3
-kind: Server
-metadata: {name: far, namespace: $NS}
-spec: {port: 8080, proxyProtocol: opaque, podSelector: {matchLabels: {app: far}}}
----
-apiVersion: workload.linkerd.io/v1beta1
-kind: ExternalWorkload
-metadata: {name: far, namespace: $NS, labels: {app: far}}
-spec: {meshTLS: {identity: "spiffe://far", serverName: far.local}, ports: [{port: 8080}], workloadIPs: [{ip: $EW}]}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: doomed, namespace: $NS}
-spec: {automountServiceAccountToken: false, terminationGracePeriodSeconds: 0, containers: [{name: app, image: none}]}
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {name: far-workload, namespace: $NS, labels: {kubernetes.io/service-name: far}}
-addressType: IPv4
-ports: [{name: http, port: 8080}]
-endpoints:
-- {addresses: [$EW], conditions: {ready: true}, targetRef: {kind: ExternalWorkload, name: far, namespace: $NS}}
-- {addresses: [$DOOMED], conditions: {ready: true}, targetRef: {kind: Pod, name: doomed, namespace: $NS}}
-`
-)
-
 // deleteUnseen deletes objects of every kind while the cluster can't be watched. The gateway does not learn of it from
 // events, but by their absence from what it lists afterwards.
 func deleteUnseen(ctx context.Context, s *stage) error {
 	at, pod, workload, doomed := s.far.site, s.far.addr(220), s.far.addr(221), s.far.addr(222)
-	if err := at.apply(ctx, s.name, podObjects+"---"+doomedObjects,
-		"$POD", pod.Addr().String(), "$EW", workload.Addr().String(), "$DOOMED", doomed.Addr().String()); err != nil {
+	meshed, vm := object.Mesh(object.Pod(s.name, "far", "")), object.ExternalWorkload(s.name, "far", workload.Addr().String())
+	meshed.Labels["app"] = "far"
+	vm.SetLabels(map[string]string{"app": "far"})
+	ofVM := object.PodEndpoint(workload.Addr().String(), s.name, "far")
+	ofVM.TargetRef.Kind = vm.GetKind()
+	if err := at.apply(ctx, s.name, meshed, object.OpaqueServer(s.name, "far", "far", object.Port), vm, object.Pod(s.name, "doomed", ""),
+		object.Slice(s.name, "far", "pod", object.PodEndpoint(pod.Addr().String(), s.name, "far")),
+		object.Slice(s.name, "far", "workload", ofVM, object.PodEndpoint(doomed.Addr().String(), s.name, "doomed"))); err != nil {
 		return err
 	}
 	s.far.has(pod)

@@ -21,7 +21,7 @@ func credentialFaults() []fault {
 			if !strings.Contains(rights, right) {
 				return fmt.Errorf("nothing grants %s", right)
 			}
-			if err := s.far.site.apply(ctx, s.name, strings.Replace(rights, right, less, 1)); err != nil {
+			if err := s.far.site.grant(ctx, s.name, strings.Replace(rights, right, less, 1)); err != nil {
 				return err
 			}
 			if err := s.forbidden(ctx, may); err != nil {
@@ -30,7 +30,7 @@ func credentialFaults() []fault {
 			return s.cut(faultproxy.Mode{})
 		}
 	}
-	allow := func(ctx context.Context, s *stage) error { return s.far.site.apply(ctx, s.name, rights) }
+	allow := func(ctx context.Context, s *stage) error { return s.far.site.grant(ctx, s.name, rights) }
 	return []fault{{
 		name: "token-expired", state: "stale", reason: "nauthorized",
 		inject: expire,

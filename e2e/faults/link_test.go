@@ -77,8 +77,8 @@ func (w *world) unlinkBy(ctx context.Context, secret string) error {
 // leeway is for how long after its end an API server still takes a token.
 const leeway = time.Minute
 
-// shortToken returns a token of the namespace's ServiceAccount that API servers accept for so long, where
-// the shortest that they would issue is good for ten minutes. It is signed with the cluster's own key.
+// shortToken returns a token of the namespace's ServiceAccount with a shorter life than API servers would issue one for,
+// which is ten minutes. It is signed with the cluster's own key.
 func (s *site) shortToken(ctx context.Context, namespace string, life time.Duration) (string, error) {
 	account, err := s.client().CoreV1().ServiceAccounts(namespace).Get(ctx, accountName, metav1.GetOptions{})
 	if err != nil {

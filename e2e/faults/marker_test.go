@@ -27,8 +27,8 @@ import (
 func TestSecretsStaySecret(t *testing.T) {
 	sites := startSites(t, "west", "north")
 	w := &world{west: sites[0], north: sites[1]}
-	must(t, w.west.apply(t.Context(), object.LinkNamespace, ""))
-	must(t, w.north.apply(t.Context(), "marker", remoteObjects))
+	must(t, w.west.apply(t.Context(), object.LinkNamespace))
+	must(t, w.north.admit(t.Context(), "marker"))
 	token, err := w.north.client().Token(t.Context(), "marker", accountName)
 	must(t, err)
 	key, err := os.ReadFile(filepath.Join(w.north.cluster().Dir(), "pki", "admin.key"))
@@ -36,7 +36,7 @@ func TestSecretsStaySecret(t *testing.T) {
 	links := w.markedLinks(t, token)
 	for name, o := range links {
 		must(t, w.writeLink(t.Context(), o))
-		must(t, w.west.apply(t.Context(), "marker", strings.NewReplacer("name: mirror", "name: "+name, "remote-discovery: $NS", "remote-discovery: "+name).Replace(mirrorObject)))
+		must(t, w.west.apply(t.Context(), "marker", object.Mirror("marker", name, name, "far")))
 	}
 	secrets := map[string]string{"the marker": marker, "the token in use": token[len(token)-40:], "a client's key": strings.Split(string(key), "\n")[1]}
 	for _, format := range []string{"json", "plain"} {
@@ -61,16 +61,6 @@ func TestSecretsStaySecret(t *testing.T) {
 
 // marker is like no text that the gateway writes by itself.
 const marker = "mArKeR-7f3c9b2e41"
-
-const mirrorObject = `
-apiVersion: v1
-kind: Service
-metadata:
-  name: mirror
-  namespace: $NS
-  labels: {multicluster.linkerd.io/remote-discovery: $NS, multicluster.linkerd.io/remote-service: far}
-spec: {ports: [{name: http, port: 80}]}
-`
 
 // leak returns the text around a secret, as it is or as base64, in which it can begin at three places.
 func leak(text, secret string) (around string) {

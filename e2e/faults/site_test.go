@@ -3,15 +3,13 @@ package faults
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"strings"
 	"sync"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"isthmus/e2e/cluster"
 	"isthmus/e2e/kube"
@@ -79,14 +77,14 @@ func (s *site) renew(ctx context.Context, change func(dir string) error) error {
 	return s.connect(server)
 }
 
-// apply writes YAML objects, with $NS replaced by a namespace, which is made if need be.
-func (s *site) apply(ctx context.Context, namespace, objects string, replace ...string) error {
-	client := s.client()
-	err := kube.Create[*corev1.Namespace](ctx, client.CoreV1().Namespaces(), object.Namespace(namespace))
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("%s: %w", s.cfg.Name, err)
-	}
-	return client.ApplyYAML(ctx, strings.NewReplacer(append(replace, "$NS", namespace)...).Replace(objects))
+// apply writes objects into a namespace, which is made if need be.
+func (s *site) apply(ctx context.Context, namespace string, objects ...runtime.Object) error {
+	return s.client().Apply(ctx, append([]runtime.Object{object.Namespace(namespace)}, objects...)...)
+}
+
+// grant gives rights to a namespace's ServiceAccount.
+func (s *site) grant(ctx context.Context, namespace, rights string) error {
+	return s.client().ApplyYAML(ctx, strings.ReplaceAll(rights, "$NS", namespace))
 }
 
 // slice writes an EndpointSlice of addresses without Pods.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"isthmus/e2e/faultproxy"
+	"isthmus/e2e/object"
 	"isthmus/e2e/proxy"
 )
 
@@ -31,52 +32,8 @@ type stage struct {
 	churn           *churn
 }
 
-const (
-	// remoteObjects is what a cluster has that is linked: the rights of manifests/remote-access.yaml, each kind in a
-	// ClusterRole of its own so that it can be taken away, and a Service.
-	remoteObjects = `
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: gateway, namespace: $NS}
----
-` + rights + `
----
-apiVersion: v1
-kind: Service
-metadata: {name: far, namespace: $NS}
-spec: {ports: [{name: http, port: 80, targetPort: 8080}]}
-`
-	calmObjects = `
-apiVersion: v1
-kind: Service
-metadata: {name: calm, namespace: $NS}
-spec: {ports: [{name: http, port: 80, targetPort: 8080}]}
-`
-	nearObjects = `
-apiVersion: v1
-kind: Service
-metadata: {name: near, namespace: $NS}
-spec: {ports: [{name: http, port: 80, targetPort: 8080}]}
----
-apiVersion: v1
-kind: Service
-metadata:
-  name: all
-  namespace: $NS
-  annotations:
-    multicluster.linkerd.io/local-discovery: near
-    multicluster.linkerd.io/remote-discovery: calm@calm,far@$NS
-spec: {ports: [{name: http, port: 80}]}
----
-apiVersion: v1
-kind: Service
-metadata:
-  name: mirror
-  namespace: $NS
-  labels: {multicluster.linkerd.io/remote-discovery: $NS, multicluster.linkerd.io/remote-service: far}
-spec: {ports: [{name: http, port: 80}]}
-`
-	rights = `
+// rights are those of manifests/remote-access.yaml, for the ServiceAccount of a namespace.
+const rights = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: $NS}
@@ -94,7 +51,12 @@ metadata: {name: $NS}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: $NS}
 subjects: [{kind: ServiceAccount, name: gateway, namespace: $NS}]
 `
-)
+
+// admit makes what a linked cluster has: a ServiceAccount with its rights, and the Service far.
+func (s *site) admit(ctx context.Context, namespace string) error {
+	return errors.Join(s.apply(ctx, namespace, object.ServiceAccount(namespace, accountName), object.Service(namespace, "far")),
+		s.grant(ctx, namespace, rights))
+}
 
 // newStage prepares a stage whose faulty cluster is linked, the API server given being behind the link.
 func (w *world) newStage(t *testing.T, name string, at *site) *stage {
@@ -127,9 +89,10 @@ func (s *stage) populate(behindLink *site) {
 	s.calm = newMember(s.north, s.name, "calm", 2*number)
 	s.far = newMember(behindLink, s.name, "far", 2*number+1)
 	ctx := s.t.Context()
-	must(s.t, behindLink.apply(ctx, s.name, remoteObjects))
-	must(s.t, s.north.apply(ctx, s.name, calmObjects))
-	must(s.t, s.west.apply(ctx, s.name, nearObjects))
+	must(s.t, behindLink.admit(ctx, s.name))
+	must(s.t, s.north.apply(ctx, s.name, object.Service(s.name, "calm")))
+	must(s.t, s.west.apply(ctx, s.name, object.Service(s.name, "near"),
+		object.Federated(s.name, "all", "near", "calm@calm", "far@"+s.name), object.Mirror(s.name, "mirror", s.name, "far")))
 	for _, m := range s.members() {
 		must(s.t, m.begin(ctx))
 	}

@@ -38,7 +38,7 @@ func newWorld(t *testing.T, flags []string, more ...string) *world {
 	t.Helper()
 	sites := startSites(t, append([]string{"west", "north"}, more...)...)
 	w := &world{west: sites[0], north: sites[1], more: sites[2:]}
-	must(t, w.west.apply(t.Context(), object.LinkNamespace, ""))
+	must(t, w.west.apply(t.Context(), object.LinkNamespace))
 	var err error
 	w.own, err = faultproxy.Start(strings.TrimPrefix(w.west.cluster().REST().Host, "https://"))
 	must(t, err)

@@ -101,7 +101,7 @@ func (c *client) at() string {
 	return all[len(all)-1].Addr
 }
 
-// patience is how long what has to come may take. No test is about that.
+// patience bounds waits that no test is about.
 const patience = 2 * time.Minute
 
 // await waits until all proxies have seen a change, and are settled.

@@ -79,7 +79,7 @@ func OpaqueServer(namespace, name, app string, port int64) *unstructured.Unstruc
 
 // ServiceProfile returns the ServiceProfile of a Service.
 func ServiceProfile(namespace, service string, routes ...any) *unstructured.Unstructured {
-	return custom("linkerd.io/v1alpha2", "ServiceProfile", namespace, FullName(namespace, service), map[string]any{"routes": routes})
+	return custom("linkerd.io/v1alpha2", "ServiceProfile", namespace, FullName(namespace, service), map[string]any{"routes": append([]any{}, routes...)})
 }
 
 // ExternalWorkload returns a ready ExternalWorkload.

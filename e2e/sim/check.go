@@ -68,7 +68,7 @@ func (a *audit) addrs(service string) []netip.AddrPort {
 	return slices.Compact(list)
 }
 
-// written takes out what is not on offer any more, of a service or (empty) of any.
+// written removes the offers that are gone, of a service or (empty) of any.
 func (a *audit) written(service string) {
 	for base, all := range a.byBase {
 		if service != "" && service != base {
@@ -114,7 +114,7 @@ func (a *audit) flaps(c *client) error {
 	return nil
 }
 
-// away returns the clusters of which nothing is known for sure.
+// away returns the clusters whose changes do not reach the gateway for now.
 func (w *world) away() map[*cluster]bool {
 	away := map[*cluster]bool{}
 	for _, c := range w.clusters {

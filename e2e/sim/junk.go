@@ -18,7 +18,7 @@ import (
 
 // Junk is what Pods of a linked cluster cost that no slice names, and that belong to one kind of owner.
 type Junk struct {
-	Kind string // of what they belong to
+	Kind string // of their owners
 	Pods int
 	Each float64 // bytes on the gateway's heap, after a collection
 	Left float64 // bytes that are left of each when all are deleted

@@ -88,9 +88,9 @@ func (s *simulation) rounds(ctx context.Context) error {
 // round does some steps and then checks everything.
 func (s *simulation) round(ctx context.Context, round int) error {
 	w := s.world
-	// Some rounds are over in no time, and some last until the gateway has found out what is silent.
+	// Some rounds are quick, and some last long enough for the gateway to notice silent connections.
 	pace := int64(s.cfg.Pace) * pick(w, []int64{0, 1, 1, 2, 10}) / 2
-	// After many steps much has gone together, and after few what has been overlooked still shows.
+	// After many steps changes have met in many ways; after few one that was overlooked still shows.
 	for range max(1, s.cfg.Steps*pick(w, []int{1, 3, 10, 10})/10) {
 		if err := s.step(); err != nil {
 			return err

@@ -3,15 +3,15 @@ package state
 import (
 	"os"
 
-	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"isthmus/e2e/object"
 )
 
 // WriteKubeconfig writes the administrator's kubeconfig: one context, named
 // like the cluster, with everything inline.
 func (d Dir) WriteKubeconfig(name, server string, c Credentials) error {
-	cluster, user := clientcmdapi.NewCluster(), clientcmdapi.NewAuthInfo()
-	cluster.Server = server
+	cluster, user := clientcmdapi.Cluster{Server: server}, clientcmdapi.AuthInfo{}
 	for _, file := range []struct {
 		into *[]byte
 		path string
@@ -26,12 +26,7 @@ func (d Dir) WriteKubeconfig(name, server string, c Credentials) error {
 		}
 		*file.into = text
 	}
-	context := clientcmdapi.NewContext()
-	context.Cluster, context.AuthInfo = name, name
-	config := clientcmdapi.NewConfig()
-	config.Clusters[name], config.AuthInfos[name], config.Contexts[name] = cluster, user, context
-	config.CurrentContext = name
-	text, err := clientcmd.Write(*config)
+	text, err := object.Kubeconfig(name, cluster, user)
 	if err != nil {
 		return err
 	}
