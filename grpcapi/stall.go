@@ -11,7 +11,7 @@ import (
 type watchdog struct {
 	limit time.Duration // fixed, as are epoch and bark
 	epoch time.Time
-	bark  func()
+	bark  func() // stalled of getStream or profileStream
 	timer *time.Timer // fixed after the first send
 
 	since atomic.Int64 // when the send in progress began, by epoch; zero: there is none

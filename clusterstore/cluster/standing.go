@@ -7,7 +7,8 @@ import (
 )
 
 // Standing is the state of a cluster, local or linked, as pages, logs and metrics show
-// it.
+// it. Whoever runs the Cluster derives it from [Health] (updateStanding of the link in
+// clusterstore, and of the local cluster in local).
 type Standing string
 
 // A cluster's standings.

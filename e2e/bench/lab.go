@@ -116,25 +116,41 @@ type family struct {
 	method string
 	count  func(world.Scale) int
 	of     func(i int) service
+	crowd  func(Scale) (streams, conns int) // nil: those of the scale
 }
+
+// with returns the family with another number of streams and connections.
+func (f family) with(crowd func(Scale) (streams, conns int)) family {
+	f.crowd = crowd
+	return f
+}
+
+// Crowds as meshes have them: few streams on each of many connections. At full scale these are 12,000 streams over 3,000
+// connections, and 20,000 over 1,000.
+func manyProxies(s Scale) (streams, conns int) { return s.Streams * 6 / 5, s.Conns * 30 }
+func busyProxies(s Scale) (streams, conns int) { return s.Streams * 2, s.Conns * 10 }
 
 var (
 	webLocal = family{"web", "Get", func(s world.Scale) int { return s.Web },
-		func(i int) service { return service{world.Authority(world.Web(i)), 0, world.Web(i)} }}
+		func(i int) service { return service{world.Authority(world.Web(i)), 0, world.Web(i)} }, nil}
 	webFederated = family{"web federated", "Get", func(s world.Scale) int { return s.Web },
-		func(i int) service { return service{world.Authority(world.Federated(world.Web(i))), 1, world.Web(i)} }}
+		func(i int) service { return service{world.Authority(world.Federated(world.Web(i))), 1, world.Web(i)} }, nil}
 	appFederated = family{"app federated", "Get", func(s world.Scale) int { return s.App },
 		func(i int) service {
 			return service{world.Authority(world.Federated(world.App(i))), i % len(world.Names), world.App(i)}
-		}}
+		}, nil}
 	profiles = family{"profiles", "GetProfile", func(s world.Scale) int { return s.App },
-		func(i int) service { return service{world.Authority(world.App(i)), 0, world.App(i)} }}
+		func(i int) service { return service{world.Authority(world.App(i)), 0, world.App(i)} }, nil}
 )
 
 // open opens all streams, spread over the first few services of a family.
 func (l *Lab) open(ctx context.Context, at subject, f family, services int) (*load.Load, error) {
-	cfg := load.Config{Addr: at.Addr(), Method: f.method, Conns: l.cfg.Scale.Conns, First: l.first[f.name]}
-	for i := range l.cfg.Scale.Streams {
+	streams, conns := l.cfg.Scale.Streams, l.cfg.Scale.Conns
+	if f.crowd != nil {
+		streams, conns = f.crowd(l.cfg.Scale)
+	}
+	cfg := load.Config{Addr: at.Addr(), Method: f.method, Conns: conns, First: l.first[f.name]}
+	for i := range streams {
 		cfg.Targets = append(cfg.Targets, load.Target{
 			Authority: f.of(i % services).authority, Token: world.Token(i),
 		})

@@ -40,6 +40,8 @@ func Trials() []Trial {
 		storm("connect federated", webFederated),
 		storm("connect 1,000 services", appFederated),
 		storm("profiles", profiles),
+		storm("3,000 × 4", webFederated.with(manyProxies)),
+		storm("1,000 × 20", webFederated.with(busyProxies)),
 		steps("fan-out local", webLocal),
 		steps("fan-out federated", webFederated),
 		{Name: "churn", family: appFederated, Repeats: 1, run: churn, Metrics: []Metric{
