@@ -15,8 +15,9 @@ func (s *Server) MarkNotServing() { s.health.Shutdown() }
 
 // Drain ends each stream that is open now with Unavailable, after a random part of
 // Options.Drain, so that proxies do not all connect to another replica at once.
-// Streams that are opened later, also by those proxies, are served and stay open. It
-// returns when it has ended the last of the streams, or when the context is done.
+// Streams that are opened later, also by those proxies, are served and stay open, and
+// so do those whose first message has not been sent yet. It returns when it has ended
+// the last of the streams, or when the context is done.
 //
 // It refuses no new streams, because a proxy that is refused waits twice as long each
 // time, up to a minute, and resets that only with the first message that it receives.
@@ -82,12 +83,16 @@ type plannedEnd struct {
 	after  time.Duration // since Drain was called
 }
 
-// planEnds plans the ends of the open streams, in order of time.
+// planEnds plans the ends of the answered streams, in order of time. To end another
+// would be to refuse it.
 func (s *Server) planEnds() []plannedEnd {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list := make([]plannedEnd, 0, len(s.streams))
 	for st := range s.streams {
+		if !st.answered.Load() {
+			continue
+		}
 		d := plannedEnd{stream: st}
 		if s.opts.Drain > 0 {
 			d.after = rand.N(s.opts.Drain)

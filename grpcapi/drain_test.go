@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+
+	"isthmus/federation"
 )
 
 // over reports whether a call has ended.
@@ -38,7 +40,9 @@ func TestDrain(t *testing.T) {
 		for range 100 {
 			moved = append(moved, w.get(webAddr, ""))
 		}
-		moved = append(moved, w.get(webAddr, "", gated)) // blocked in its send
+		stuck := w.get(webAddr, "", gated)
+		stuck.gate <- struct{}{}
+		moved = append(moved, stuck) // will block in its next send
 		synctest.Wait()
 		start := time.Now()
 		took := make(chan time.Duration, 1)
@@ -86,6 +90,26 @@ func TestDrain(t *testing.T) {
 		if d := time.Since(before); d != 0 || w.server.Streams() != 0 {
 			t.Errorf("%v after the end %d streams are left", d, w.server.Streams())
 		}
+	})
+}
+
+// TestDrainRefusesNobody: a stream that waits for a cluster when the drain begins gets
+// its first message, and stays open like those who come later.
+func TestDrainRefusesNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{Pace: -1})
+		w.offer("", pods("10.0.0.1:80")...)
+		w.link("east", federation.Pending)
+		c := w.get(webAddr, "")
+		synctest.Wait()
+		w.server.Drain(t.Context())
+		w.link("east", federation.Unreachable)
+		c.sees(t, "add 10.0.0.1:80")
+		if c.over() {
+			t.Error("the stream has ended")
+		}
+		w.server.Finish()
+		c.fails(t, codes.Unavailable, "shutting down")
 	})
 }
 

@@ -1,6 +1,10 @@
 package grpcapi
 
-import "context"
+import (
+	"context"
+
+	"isthmus/grpcapi/wire"
+)
 
 // call serves one Get or GetProfile: it receives the request, sends the first
 // messages as soon as they are known, and then sends updates until the call ends.
@@ -14,7 +18,6 @@ type call struct {
 	receive func() (producer, error)
 
 	producer producer // registered in the server; nil: not yet
-	answered bool     // the first messages are sent
 	err      error
 }
 
@@ -24,7 +27,7 @@ func (s *Server) serve(ctx context.Context, receive func() (producer, error)) er
 	c := &call{server: s, ctx: ctx, receive: receive}
 	defer c.release()
 	runDeep(c.accept)
-	if c.err == nil && !c.answered {
+	if c.err == nil && !c.producer.common().answered.Load() {
 		if c.err = c.producer.wait(ctx); c.err == nil {
 			runDeep(c.answer)
 		}
@@ -57,11 +60,13 @@ func (c *call) accept() {
 
 // answer sends the first messages.
 func (c *call) answer() {
-	frames, err := c.producer.first()
-	if err == nil {
-		err = c.producer.common().sendAll(c.ctx, frames)
+	var frames []*wire.Frame
+	if frames, c.err = c.producer.first(); c.err != nil {
+		return
 	}
-	c.answered, c.err = err == nil, err
+	st := c.producer.common()
+	c.err = st.sendAll(c.ctx, frames)
+	st.answered.Store(c.err == nil)
 }
 
 // release closes the producer, if there is one.

@@ -36,7 +36,6 @@ type Server struct {
 	profileViews *viewCache[federation.ProfileKey, *federation.Profile, *profileView]
 	metrics      *metrics
 	health       *health.Server
-	epoch        time.Time // for watchdogs
 
 	mu       sync.Mutex
 	streams  map[*stream]struct{}
@@ -62,7 +61,6 @@ func New(table *federation.Table, dir Directory, o Options) (*Server, error) {
 	s := &Server{
 		table: table, dir: dir, opts: o, log: o.Log,
 		health:  health.NewServer(),
-		epoch:   time.Now(),
 		streams: make(map[*stream]struct{}),
 		emptyAt: time.Now(),
 		emptied: make(chan struct{}, 1),

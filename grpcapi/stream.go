@@ -50,8 +50,8 @@ var (
 )
 
 // stream is what the streams of both RPCs have in common. Only one goroutine at a
-// time uses it, its handler's or a worker that the handler waits for; end alone may be
-// called by any.
+// time uses it, its handler's or one that the handler waits for (runDeep); end alone may
+// be called by any.
 //
 // There is no queue: a stream remembers what it has sent last, and what changes in
 // between is never sent. So a slow proxy blocks its own stream only.
@@ -64,15 +64,17 @@ type stream struct {
 	now     time.Time       // when the messages to send next were produced
 	sentAt  time.Time       // when the last message was sent: at the beginning of SendMsg
 	timer   *time.Timer     // for waiting; nil before the first use
-	stall   watchdog
-	endedBy atomic.Pointer[status.Status] // the status with which another goroutine ended it; nil: none has
+	stalled func()          // called when the proxy does not take a message in time; fixed by init
+	stall   *time.Timer     // runs during a send, and then calls stalled; nil before the first send
+
+	answered atomic.Bool                   // the first messages are sent
+	endedBy  atomic.Pointer[status.Status] // the status with which another goroutine ended it; nil: none has
 }
 
 // init sets the fields; stalled is called when the proxy does not take a message in
 // time.
 func (st *stream) init(s *Server, out sink, transport statusWriter, stalled func()) {
-	st.server, st.out, st.transport = s, out, transport
-	st.stall = watchdog{limit: s.opts.Stall, epoch: s.epoch, bark: stalled}
+	st.server, st.out, st.transport, st.stalled = s, out, transport, stalled
 }
 
 func (st *stream) common() *stream { return st }
@@ -104,12 +106,16 @@ func (st *stream) sendAll(ctx context.Context, frames []*wire.Frame) error {
 	return nil
 }
 
-// send sends a message. If the proxy does not take it in time, the watchdog ends the
-// stream. The error has a gRPC code.
+// send sends a message. If the proxy does not take it within Options.Stall, stalled ends
+// the stream. The error has a gRPC code.
 func (st *stream) send(ctx context.Context, f *wire.Frame, now time.Time) error {
-	st.stall.begin(now)
+	if st.stall == nil {
+		st.stall = time.AfterFunc(st.server.opts.Stall, st.stalled)
+	} else {
+		st.stall.Reset(st.server.opts.Stall)
+	}
 	err := st.out.SendMsg(f)
-	st.stall.done()
+	st.stall.Stop()
 	if err != nil && ctx.Err() != nil {
 		return st.endError(ctx)
 	}
@@ -162,7 +168,9 @@ func (st *stream) close() {
 	if st.timer != nil {
 		st.timer.Stop()
 	}
-	st.stall.stop()
+	if st.stall != nil {
+		st.stall.Stop()
+	}
 }
 
 // after is time.After with the stream's one timer.
