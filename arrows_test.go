@@ -2,7 +2,11 @@
 package isthmus_test
 
 import (
+	"io/fs"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -68,6 +72,29 @@ func TestImportsOfWire(t *testing.T) {
 		standard := first != "isthmus" && !strings.Contains(first, ".")
 		if !standard && !slices.Contains(allowed, path) {
 			t.Errorf("isthmus/grpcapi/wire must not import %s", path)
+		}
+	}
+}
+
+// TestPagesNameFiles: every Go file that a page names exists.
+func TestPagesNameFiles(t *testing.T) {
+	var files []string
+	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		files = append(files, "/"+filepath.ToSlash(path))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range []string{"ARCHITECTURE.md", "CONTRIBUTING.md", "README.md", "docs/performance.md"} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range regexp.MustCompile(`[a-z][a-z0-9_/]*\.go\b`).FindAllString(string(text), -1) {
+			if !slices.ContainsFunc(files, func(f string) bool { return strings.HasSuffix(f, "/"+name) }) {
+				t.Errorf("%s names %s, which does not exist", page, name)
+			}
 		}
 	}
 }
