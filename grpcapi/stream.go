@@ -64,17 +64,17 @@ type stream struct {
 	now     time.Time       // when the messages to send next were produced
 	sentAt  time.Time       // when the last message was sent: at the beginning of SendMsg
 	timer   *time.Timer     // for waiting; nil before the first use
-	stalled func()          // called when the proxy does not take a message in time; fixed by init
-	stall   *time.Timer     // runs during a send, and then calls stalled; nil before the first send
+	onStall func()          // called when the proxy does not take a message in time; fixed by init
+	stall   *time.Timer     // runs during a send, and then calls onStall; nil before the first send
 
 	answered atomic.Bool                   // the first messages are sent
 	endedBy  atomic.Pointer[status.Status] // the status with which another goroutine ended it; nil: none has
 }
 
-// init sets the fields; stalled is called when the proxy does not take a message in
+// init sets the fields; onStall is called when the proxy does not take a message in
 // time.
-func (st *stream) init(s *Server, out sink, transport statusWriter, stalled func()) {
-	st.server, st.out, st.transport, st.stalled = s, out, transport, stalled
+func (st *stream) init(s *Server, out sink, transport statusWriter, onStall func()) {
+	st.server, st.out, st.transport, st.onStall = s, out, transport, onStall
 }
 
 func (st *stream) common() *stream { return st }
@@ -106,11 +106,11 @@ func (st *stream) sendAll(ctx context.Context, frames []*wire.Frame) error {
 	return nil
 }
 
-// send sends a message. If the proxy does not take it within Options.Stall, stalled ends
+// send sends a message. If the proxy does not take it within Options.Stall, onStall ends
 // the stream. The error has a gRPC code.
 func (st *stream) send(ctx context.Context, f *wire.Frame, now time.Time) error {
 	if st.stall == nil {
-		st.stall = time.AfterFunc(st.server.opts.Stall, st.stalled)
+		st.stall = time.AfterFunc(st.server.opts.Stall, st.onStall)
 	} else {
 		st.stall.Reset(st.server.opts.Stall)
 	}
