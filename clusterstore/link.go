@@ -25,7 +25,7 @@ type link struct {
 	log   *zap.Logger            // fixed
 
 	mailbox   federation.Latest[[]*credentials] // all Secrets with its name, oldest first
-	published atomic.Pointer[published]         // for status and metrics
+	published atomic.Pointer[linkSnapshot]      // for status and metrics
 	settled   bool                              // under store.mu: it has been something else than pending
 
 	accepted   *credentials // what next or, without next, serving is made from
@@ -235,8 +235,8 @@ func (l *link) logDuplicates(list []*credentials) {
 	l.duplicates = duplicates
 }
 
-// published is a link as other goroutines see it. It is immutable.
-type published struct {
+// linkSnapshot is a link as other goroutines see it. It is immutable.
+type linkSnapshot struct {
 	standing cluster.Standing
 	since    time.Time
 	accepted *credentials
@@ -247,7 +247,7 @@ type published struct {
 
 // publish makes the link's present fields visible to other goroutines.
 func (l *link) publish() {
-	v := &published{standing: l.standing, since: l.since, accepted: l.accepted}
+	v := &linkSnapshot{standing: l.standing, since: l.since, accepted: l.accepted}
 	switch {
 	case l.serving != nil:
 		v.cluster = l.serving.cluster

@@ -40,7 +40,7 @@ func (s *Store) Status() []LinkStatus {
 	return list
 }
 
-func (s *Store) status(c *credentials, v *published) LinkStatus {
+func (s *Store) status(c *credentials, v *linkSnapshot) LinkStatus {
 	st := LinkStatus{
 		Cluster: c.cluster, Secret: c.secret,
 		Status: cluster.Status{State: cluster.Rejected, Since: c.read, Server: c.server},
@@ -62,10 +62,10 @@ func (s *Store) status(c *credentials, v *published) LinkStatus {
 }
 
 // publishedLinks returns the links that have published something.
-func (s *Store) publishedLinks() map[federation.ClusterName]*published {
+func (s *Store) publishedLinks() map[federation.ClusterName]*linkSnapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	links := make(map[federation.ClusterName]*published, len(s.links))
+	links := make(map[federation.ClusterName]*linkSnapshot, len(s.links))
 	for name, l := range s.links {
 		if v := l.published.Load(); v != nil {
 			links[name] = v
@@ -75,7 +75,7 @@ func (s *Store) publishedLinks() map[federation.ClusterName]*published {
 }
 
 // describe fills in the status of a link's cluster.
-func (v *published) describe(st *cluster.Status, grace time.Duration) {
+func (v *linkSnapshot) describe(st *cluster.Status, grace time.Duration) {
 	h := v.cluster.Health()
 	st.State, st.Since, st.Server = v.standing, v.since, v.accepted.server
 	st.LastEvent, st.Resources = h.LastEvent, h.Resources

@@ -68,7 +68,7 @@ func (m *storeMetrics) Collect(ch chan<- prometheus.Metric) {
 
 // rejected counts the Secrets that can't be used, by reason, and returns the clusters
 // that have no others. Every reason has an entry.
-func (s *Store) rejected(links map[federation.ClusterName]*published) (reasons map[string]int, clusters map[federation.ClusterName]bool) {
+func (s *Store) rejected(links map[federation.ClusterName]*linkSnapshot) (reasons map[string]int, clusters map[federation.ClusterName]bool) {
 	reasons = map[string]int{reasonLabel: 0, reasonAnnotation: 0, reasonKubeconfig: 0, reasonDuplicate: 0}
 	clusters = make(map[federation.ClusterName]bool)
 	now, _ := s.secrets.Get()

@@ -10,10 +10,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// calls counts calls and their messages, by the names that go-grpc-prometheus
+// callMetrics counts calls and their messages, by the names that go-grpc-prometheus
 // gave to such metrics, and makes errors of panics. Each method's counters are
 // looked up once: for each message, that took a tenth of all that an update costs.
-type calls struct {
+type callMetrics struct {
 	panicked func(method string, reason any) error // fixed
 
 	started, handled, received, sent *prometheus.CounterVec
@@ -30,12 +30,12 @@ type method struct {
 	seconds                 prometheus.Observer
 }
 
-func newCalls(panicked func(method string, reason any) error) *calls {
+func newCallMetrics(panicked func(method string, reason any) error) *callMetrics {
 	labels := []string{"grpc_type", "grpc_service", "grpc_method"}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
-	return &calls{
+	return &callMetrics{
 		panicked: panicked,
 		started:  counter("grpc_server_started_total", "Calls started.", labels...),
 		handled:  counter("grpc_server_handled_total", "Calls ended, by code.", append(labels, "grpc_code")...),
@@ -48,12 +48,12 @@ func newCalls(panicked func(method string, reason any) error) *calls {
 	}
 }
 
-func (c *calls) collectors() []prometheus.Collector {
+func (c *callMetrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{c.started, c.handled, c.received, c.sent, c.seconds}
 }
 
 // prepare makes the series of all methods of a server, before it serves.
-func (c *calls) prepare(services map[string]grpc.ServiceInfo) {
+func (c *callMetrics) prepare(services map[string]grpc.ServiceInfo) {
 	for service, info := range services {
 		for _, m := range info.Methods {
 			labels := []string{callType(m), service, m.Name}
@@ -83,7 +83,7 @@ func callType(m grpc.MethodInfo) string {
 }
 
 // stream returns an interceptor. gRPC calls it for methods of the server only.
-func (c *calls) stream() grpc.StreamServerInterceptor {
+func (c *callMetrics) stream() grpc.StreamServerInterceptor {
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 		call := c.begin(ss, info.FullMethod)
 		defer call.end(&err)
@@ -92,7 +92,7 @@ func (c *calls) stream() grpc.StreamServerInterceptor {
 }
 
 // unary is a grpc.UnaryServerInterceptor.
-func (c *calls) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
+func (c *callMetrics) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
 	call := c.begin(nil, info.FullMethod)
 	defer call.end(&err)
 	call.method.received.Inc()
@@ -102,29 +102,29 @@ func (c *calls) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, 
 	return resp, err
 }
 
-// inFlight is a call under way. It counts the messages of its stream, if it has one.
-type inFlight struct {
+// countedCall is a call under way. It counts the messages of its stream, if it has one.
+type countedCall struct {
 	grpc.ServerStream
-	calls  *calls
-	method *method
-	began  time.Time
+	metrics *callMetrics
+	method  *method
+	began   time.Time
 }
 
 // begin counts a call. It has a stack frame of its own so that the interceptors',
 // which stay as long as the call does, are small.
 //
 //go:noinline
-func (c *calls) begin(ss grpc.ServerStream, name string) *inFlight {
+func (c *callMetrics) begin(ss grpc.ServerStream, name string) *countedCall {
 	m := c.methods[name]
 	m.started.Inc()
-	return &inFlight{ss, c, m, time.Now()}
+	return &countedCall{ss, c, m, time.Now()}
 }
 
 // end counts the end of the call, of which err is the result, or becomes it if the
 // call has panicked. It has to be deferred itself.
-func (c *inFlight) end(err *error) {
+func (c *countedCall) end(err *error) {
 	if r := recover(); r != nil {
-		*err = c.calls.panicked(c.method.name, r)
+		*err = c.metrics.panicked(c.method.name, r)
 	}
 	s, ok := status.FromError(*err)
 	if !ok {
@@ -138,7 +138,7 @@ func (c *inFlight) end(err *error) {
 	c.method.seconds.Observe(time.Since(c.began).Seconds())
 }
 
-func (c *inFlight) SendMsg(m any) error {
+func (c *countedCall) SendMsg(m any) error {
 	err := c.ServerStream.SendMsg(m)
 	if err == nil {
 		c.method.sent.Inc()
@@ -146,7 +146,7 @@ func (c *inFlight) SendMsg(m any) error {
 	return err
 }
 
-func (c *inFlight) RecvMsg(m any) error {
+func (c *countedCall) RecvMsg(m any) error {
 	err := c.ServerStream.RecvMsg(m)
 	if err == nil {
 		c.method.received.Inc()

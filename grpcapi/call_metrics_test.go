@@ -21,7 +21,7 @@ func (s *nothing) SendMsg(any) error { return s.broken }
 func (s *nothing) RecvMsg(any) error { return s.broken }
 
 func TestCalls(t *testing.T) {
-	c := newCalls(nil)
+	c := newCallMetrics(nil)
 	c.prepare(map[string]grpc.ServiceInfo{"pkg.Service": {Methods: []grpc.MethodInfo{
 		{Name: "Watch", IsServerStream: true}, {Name: "Check"}, {Name: "Talk", IsServerStream: true, IsClientStream: true}, {Name: "Tell", IsClientStream: true},
 	}}})
@@ -60,6 +60,6 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-func ended(c *calls, labels []string, code codes.Code) float64 {
+func ended(c *callMetrics, labels []string, code codes.Code) float64 {
 	return value(c.handled.With(prometheus.Labels{"grpc_type": labels[0], "grpc_service": labels[1], "grpc_method": labels[2], "grpc_code": code.String()}))
 }

@@ -14,7 +14,7 @@ import (
 
 // service describes the Destination service as the generated code does, except for the
 // handlers: generated ones receive the request before they call the server, ours
-// receive it on a worker (see call).
+// receive it on a goroutine with a deeper stack ([runDeep]).
 func (s *Server) service() *grpc.ServiceDesc {
 	desc := pb.Destination_ServiceDesc
 	desc.HandlerType = (*any)(nil) // the Server does not have the methods that generated handlers call

@@ -11,7 +11,7 @@ import (
 // metrics are the series that are updated as events happen. The series about open
 // streams are made when scraped: see collector.
 type metrics struct {
-	calls                   *calls
+	calls                   *callMetrics
 	getOverflow             *overflows // by service
 	profileOverflow         *overflows // by service and port
 	endpointProfileOverflow prometheus.Counter
@@ -27,7 +27,7 @@ func newMetrics(s *Server, r prometheus.Registerer) (*metrics, error) {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
 	m := &metrics{
-		calls: newCalls(s.panicked),
+		calls: newCallMetrics(s.panicked),
 		getOverflow: newOverflows(s.table, s.openGets, prometheus.NewDesc("endpoint_updates_queue_overflow",
 			"Get streams that ended because their proxy did not take an update in time.", []string{"service"}, nil)),
 		profileOverflow: newOverflows(s.table, s.openProfiles, prometheus.NewDesc("profile_updates_queue_overflow",

@@ -25,8 +25,8 @@ type overflows struct {
 	desc  *prometheus.Desc
 	open  iter.Seq[[]string] // the labels of streams that could be counted
 
-	mu sync.Mutex
-	of *simplelru.LRU[string, *overflow] // by labels
+	mu       sync.Mutex
+	byLabels *simplelru.LRU[string, *overflow]
 }
 
 type overflow struct {
@@ -36,8 +36,8 @@ type overflow struct {
 }
 
 func newOverflows(t *federation.Table, open iter.Seq[[]string], desc *prometheus.Desc) *overflows {
-	of, _ := simplelru.NewLRU[string, *overflow](maxOverflows, nil) // fails for a size of zero only
-	return &overflows{table: t, desc: desc, open: open, of: of}
+	byLabels, _ := simplelru.NewLRU[string, *overflow](maxOverflows, nil) // fails for a size of zero only
+	return &overflows{table: t, desc: desc, open: open, byLabels: byLabels}
 }
 
 // openGets yields the authorities of open Get streams that have endpoints.
@@ -66,10 +66,10 @@ func (o *overflows) inc(service federation.ServiceID, labels ...string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	key := keyOf(labels)
-	one, ok := o.of.Get(key)
+	one, ok := o.byLabels.Get(key)
 	if !ok {
 		one = &overflow{service: service, labels: labels}
-		o.of.Add(key, one)
+		o.byLabels.Add(key, one)
 	}
 	one.n++
 }
@@ -88,10 +88,10 @@ func (o *overflows) Collect(ch chan<- prometheus.Metric) {
 			ch <- prometheus.MustNewConstMetric(o.desc, prometheus.CounterValue, float64(n), labels...)
 		}
 	}
-	for _, key := range o.of.Keys() {
-		one, _ := o.of.Peek(key)
+	for _, key := range o.byLabels.Keys() {
+		one, _ := o.byLabels.Peek(key)
 		if !o.table.Defined(one.service) {
-			o.of.Remove(key)
+			o.byLabels.Remove(key)
 			continue
 		}
 		send(key, one.labels, one.n)

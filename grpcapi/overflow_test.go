@@ -16,7 +16,7 @@ import (
 func (o *overflows) count(labels ...string) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	one, ok := o.of.Peek(strings.Join(labels, "\x00"))
+	one, ok := o.byLabels.Peek(strings.Join(labels, "\x00"))
 	if !ok {
 		return 0
 	}

@@ -152,7 +152,7 @@ func TestProfileFallback(t *testing.T) {
 			w := l.Profile(federation.ProfileKey{Service: shopWeb, Port: 80, Namespace: "client"})
 			defer w.Close()
 			for i, s := range steps {
-				before, stale := w.Get()
+				before, replaced := w.Get()
 				set := func(namespace string, p *federation.ServiceProfile) {
 					if delete(k.profiles, namespace+"/"+webName); p != nil {
 						k.profiles[namespace+"/"+webName] = p
@@ -165,7 +165,7 @@ func TestProfileFallback(t *testing.T) {
 				if now.Routes != s.want {
 					t.Errorf("step %d: %v, want %v", i, now.Routes, s.want)
 				}
-				if published := isClosed(stale); published != (before.Routes != s.want) {
+				if published := isClosed(replaced); published != (before.Routes != s.want) {
 					t.Errorf("step %d: published %v", i, published)
 				}
 			}

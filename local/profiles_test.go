@@ -87,9 +87,9 @@ func TestChangesOfTheCluster(t *testing.T) {
 	})
 }
 
-// TestProfilesTwin changes objects at random, while watches are opened and closed, and
-// compares the watched profiles with a model.
-func TestProfilesTwin(t *testing.T) {
+// TestProfilesReference changes objects at random, while watches are opened and closed, and
+// compares the watched profiles with a reference.
+func TestProfilesReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := make(map[cluster.Topic]int) // a version of each topic, which profiles show as their port
 		p := newProfiles(func(k federation.ProfileKey) *federation.Profile {
@@ -176,12 +176,12 @@ func TestProfilesAreNeverMissed(t *testing.T) {
 			for {
 				w := p.watch(federation.ProfileKey{Service: shopWeb, Port: uint16(i % 2)})
 				for range 10 {
-					now, stale := w.Get()
+					now, replaced := w.Get()
 					if now.Port == last {
 						w.Close()
 						return
 					}
-					<-stale
+					<-replaced
 				}
 				w.Close()
 			}

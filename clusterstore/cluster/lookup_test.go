@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	podDescribed = " namespace:ns pod:p serviceaccount:default node=node-1 twin=ns/p"
-	meshedTold   = " control_plane_ns:linkerd" + podDescribed + " id=" + defaultID + " sni=" + defaultID + " meshed"
-	defaultID    = "default.ns.serviceaccount.identity.linkerd.cluster.local"
-	vmTold       = " external_workload:v namespace:ns twin=workload/ns/v uri=spiffe://root/v sni=v.example meshed"
+	podDescribed      = " namespace:ns pod:p serviceaccount:default node=node-1 twin=ns/p"
+	meshedDescribed   = " control_plane_ns:linkerd" + podDescribed + " id=" + defaultID + " sni=" + defaultID + " meshed"
+	defaultID         = "default.ns.serviceaccount.identity.linkerd.cluster.local"
+	workloadDescribed = " external_workload:v namespace:ns twin=workload/ns/v uri=spiffe://root/v sni=v.example meshed"
 )
 
 // TestLookupAddress: the owner of an address, whatever the order of events.
@@ -51,11 +51,11 @@ func TestLookupAddress(t *testing.T) {
 		{"a Pod with the older field", "10.0.0.1:8989", []runtime.Object{onlyIP}, "10.0.0.1:8989" + podDescribed},
 		{"P-10 second IP", "[2001:db8::94]:80", []runtime.Object{aPod("p", at("10.0.0.1", "2001:db8::94"))}, "[2001:db8::94]:80" + podDescribed},
 		{"P-17 unmeshed, opaque", "10.0.0.1:3306", []runtime.Object{aPod("p", at("10.0.0.1"))}, "10.0.0.1:3306" + podDescribed + " opaque"},
-		{"P-19 annotated", "10.0.0.1:4242", []runtime.Object{aPod("p", at("10.0.0.1"), meshed, podAnnotation(opaqueAnnotation, "4242"))}, "10.0.0.1:4242" + meshedTold + " opaque inbound=4143"},
+		{"P-19 annotated", "10.0.0.1:4242", []runtime.Object{aPod("p", at("10.0.0.1"), meshed, podAnnotation(opaqueAnnotation, "4242"))}, "10.0.0.1:4242" + meshedDescribed + " opaque inbound=4143"},
 		{"P-21 skipped port", "10.0.0.1:24224", []runtime.Object{aPod("p", at("10.0.0.1"), meshed, podAnnotation(skipAnnotation, "24224"))},
 			"10.0.0.1:24224 control_plane_ns:linkerd" + podDescribed + " inbound=4143"},
 		{"P-11 Pending", "10.0.0.1:80", []runtime.Object{aPod("p", at("10.0.0.1"), phase(corev1.PodPending), meshed)}, "10.0.0.1:80"},
-		{"P-11 Running", "10.0.0.1:4191", []runtime.Object{aPod("p", at("10.0.0.1"), meshed)}, "10.0.0.1:4191" + meshedTold},
+		{"P-11 Running", "10.0.0.1:4191", []runtime.Object{aPod("p", at("10.0.0.1"), meshed)}, "10.0.0.1:4191" + meshedDescribed},
 		{"P-09 others are over", "10.0.0.1:80", []runtime.Object{aPod("p", at("10.0.0.1")), aPod("a", at("10.0.0.1"), phase(corev1.PodSucceeded)),
 			aPod("b", at("10.0.0.1"), phase(corev1.PodFailed)), aPod("c", at("10.0.0.1"), terminating)}, "10.0.0.1:80" + podDescribed},
 		{"one that is over", "10.0.0.1:80", []runtime.Object{aPod("p", at("10.0.0.1"), phase(corev1.PodSucceeded))}, "10.0.0.1:80"},
@@ -74,7 +74,7 @@ func TestLookupAddress(t *testing.T) {
 		{"the same port of another protocol", "192.168.0.1:7777", []runtime.Object{aliased, overUDP}, "192.168.0.1:7777" + podDescribed},
 		{"a Pod's own IP before a host port", "192.168.0.1:7777", []runtime.Object{aliased, aPod("q", at("192.168.0.1"), phase(corev1.PodPending))}, "192.168.0.1:7777"},
 		{"a host port before a Pod that is draining", "192.168.0.1:7777", []runtime.Object{aliased, aPod("q", at("192.168.0.1"), terminating)}, "192.168.0.1:7777" + podDescribed},
-		{"P-13 ExternalWorkload", "10.2.0.1:80", []runtime.Object{workloadAt(aWorkload("v", "http=80"), "10.2.0.1")}, "10.2.0.1:80" + vmTold + " inbound=4143"},
+		{"P-13 ExternalWorkload", "10.2.0.1:80", []runtime.Object{workloadAt(aWorkload("v", "http=80"), "10.2.0.1")}, "10.2.0.1:80" + workloadDescribed + " inbound=4143"},
 		{"ExternalWorkload, port not declared", "10.2.0.1:81", []runtime.Object{workloadAt(aWorkload("v", "http=80"), "10.2.0.1")}, "10.2.0.1:81"},
 		{"two ExternalWorkloads", "10.2.0.1:80", []runtime.Object{workloadAt(aWorkload("v", "http=80"), "10.2.0.1"), workloadAt(aWorkload("w", "web=80"), "10.2.0.1")},
 			"claimed by 2 ExternalWorkloads at 10.2.0.1:80"},
@@ -82,7 +82,7 @@ func TestLookupAddress(t *testing.T) {
 		{"a Pod before an ExternalWorkload", "10.0.0.1:80", []runtime.Object{aPod("p", at("10.0.0.1")), workloadAt(aWorkload("v", "http=80"), "10.0.0.1")}, "10.0.0.1:80" + podDescribed},
 		{"P-23 opaque by a Server", "10.0.0.1:80", []runtime.Object{aPod("p", at("10.0.0.1"), podLabel("app", "x")), aServer("s", "80", "app=x")}, "10.0.0.1:80" + podDescribed + " opaque"},
 		{"P-24 ExternalWorkload, by a Server", "10.2.0.1:80", []runtime.Object{workloadAt(aWorkload("v", "http=80"), "10.2.0.1"), aServer("s", "http", "", forWorkloads)},
-			"10.2.0.1:80" + vmTold + " opaque inbound=4143"},
+			"10.2.0.1:80" + workloadDescribed + " opaque inbound=4143"},
 		{"its owner's owner", "10.0.0.1:80", []runtime.Object{aPod("p", at("10.0.0.1"), ownedBy("ReplicaSet", "r")), metadataOf("ReplicaSet", "r", "Deployment", "d")},
 			"10.0.0.1:80 deployment:d" + podDescribed},
 		{"can't be sent", "10.0.0.1:80", []runtime.Object{aPod("p", at("10.0.0.1"), podLabel(templateHashLabel, "\xff"))}, "10.0.0.1:80"},
@@ -143,8 +143,8 @@ func TestInstance(t *testing.T) {
 		{"another hostname", 80, []runtime.Object{aSlice("s", "web", "http=80", "10.0.0.1 pod=p host=h2", "10.0.0.2 host=H"), aPod("p", at("10.0.0.1"))}, ""},
 		{"another service's", 80, []runtime.Object{aSlice("s", "db", "http=80", "10.0.0.1 pod=p host=h"), aPod("p", at("10.0.0.1"))}, ""},
 		{"something else", 80, []runtime.Object{aSlice("s", "web", "http=80", "10.0.0.1 kind=Node host=h")}, ""},
-		{"ExternalWorkload, any port", 81, []runtime.Object{aSlice("s", "web", "http=80", "10.0.0.3 ew=v host=h unready"), workloadAt(aWorkload("v", "http=80"), "10.2.0.1")}, "10.0.0.3:81" + vmTold + " inbound=4143"},
-		{"ExternalWorkload without IP", 80, []runtime.Object{aSlice("s", "web", "http=80", "10.0.0.3 ew=v host=h"), aWorkload("v", "http=80")}, "10.0.0.3:80" + vmTold + " inbound=4143"},
+		{"ExternalWorkload, any port", 81, []runtime.Object{aSlice("s", "web", "http=80", "10.0.0.3 ew=v host=h unready"), workloadAt(aWorkload("v", "http=80"), "10.2.0.1")}, "10.0.0.3:81" + workloadDescribed + " inbound=4143"},
+		{"ExternalWorkload without IP", 80, []runtime.Object{aSlice("s", "web", "http=80", "10.0.0.3 ew=v host=h"), aWorkload("v", "http=80")}, "10.0.0.3:80" + workloadDescribed + " inbound=4143"},
 		{"unknown ExternalWorkload", 80, []runtime.Object{aSlice("s", "web", "http=80", "10.0.0.3 ew=v host=h")}, ""},
 		{"bare", 3306, []runtime.Object{aSlice("s", "web", "http=80", "10.0.0.3 host=h")}, "10.0.0.3:3306 opaque"},
 		{"a gateway", 80, []runtime.Object{gateway}, "10.0.0.9:80 id=gw.id authority=h.web.ns.svc.east.local:80"},

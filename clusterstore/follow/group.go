@@ -101,6 +101,6 @@ func (g *Group) Synced() <-chan struct{} { return g.done }
 // HealthChanged returns a channel that is closed at the next change of Health's
 // Err or Lost, or of what is synced. Get it before you call Health.
 func (g *Group) HealthChanged() <-chan struct{} {
-	_, stale := g.version.Get()
-	return stale
+	_, changed := g.version.Get()
+	return changed
 }

@@ -22,8 +22,8 @@ type ResourceHealth struct {
 	Err      string `json:"err,omitempty"` // newest failure, if it still lasts: unreachable, forbidden, absent, …
 }
 
-// condition is a resource's part of the health, under Group.mu.
-type condition struct {
+// resourceState is a resource's part of the health, under Group.mu.
+type resourceState struct {
 	synced   bool
 	err      error
 	since    time.Time // of the first failure since it was healthy
@@ -38,15 +38,15 @@ func (g *Group) setSynced() {
 }
 
 // setFailed records that a resource could not be listed or watched.
-func (g *Group) setFailed(c *condition, err error) {
+func (g *Group) setFailed(s *resourceState, err error) {
 	err = g.options.Printable(err)
 	now := time.Now()
 	g.mu.Lock()
-	changed := c.err == nil || c.err.Error() != err.Error()
-	if c.err == nil {
-		c.since = now
+	changed := s.err == nil || s.err.Error() != err.Error()
+	if s.err == nil {
+		s.since = now
 	}
-	c.err, c.lastSeen = err, now
+	s.err, s.lastSeen = err, now
 	g.mu.Unlock()
 	if changed {
 		g.version.Set(struct{}{})
@@ -55,11 +55,11 @@ func (g *Group) setFailed(c *condition, err error) {
 
 // setListed records that a resource is listed. An error of it stays until it is
 // watched too: a resource that can only be listed goes out of date.
-func (g *Group) setListed(c *condition) {
+func (g *Group) setListed(s *resourceState) {
 	g.event()
 	g.mu.Lock()
-	changed := !c.synced
-	c.synced = true
+	changed := !s.synced
+	s.synced = true
 	g.mu.Unlock()
 	if changed {
 		g.version.Set(struct{}{})
@@ -67,11 +67,11 @@ func (g *Group) setListed(c *condition) {
 }
 
 // setHealthy records that a resource is listed and watched.
-func (g *Group) setHealthy(c *condition) {
+func (g *Group) setHealthy(s *resourceState) {
 	g.event()
 	g.mu.Lock()
-	changed := c.err != nil || !c.synced
-	*c = condition{synced: true}
+	changed := s.err != nil || !s.synced
+	*s = resourceState{synced: true}
 	g.mu.Unlock()
 	if changed {
 		g.version.Set(struct{}{})
@@ -91,20 +91,20 @@ func (g *Group) Health() Health {
 	defer g.mu.Unlock()
 	var newest time.Time
 	for _, r := range g.resources {
-		c := r.condition
-		one := ResourceHealth{Resource: r.name, Needed: r.needed, Synced: c.synced, Objects: int(r.objects.Load())}
-		if c.err != nil {
-			one.Err = c.err.Error()
+		s := r.state
+		one := ResourceHealth{Resource: r.name, Needed: r.needed, Synced: s.synced, Objects: int(r.objects.Load())}
+		if s.err != nil {
+			one.Err = s.err.Error()
 		}
 		all.Resources = append(all.Resources, one)
-		if c.err == nil || !r.needed {
+		if s.err == nil || !r.needed {
 			continue
 		}
-		if c.lastSeen.After(newest) {
-			newest, all.Err = c.lastSeen, fmt.Errorf("%s: %w", r.name, c.err)
+		if s.lastSeen.After(newest) {
+			newest, all.Err = s.lastSeen, fmt.Errorf("%s: %w", r.name, s.err)
 		}
-		if g.synced && (all.Lost.IsZero() || c.since.Before(all.Lost)) {
-			all.Lost = c.since
+		if g.synced && (all.Lost.IsZero() || s.since.Before(all.Lost)) {
+			all.Lost = s.since
 		}
 	}
 	return all

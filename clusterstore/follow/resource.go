@@ -61,7 +61,7 @@ type Resource struct {
 	triedOnce sync.Once // closes tried
 	objects   atomic.Int64
 
-	condition condition // under group.mu
+	state resourceState // under group.mu
 
 	// of the reflector's goroutine
 	retryAfter    time.Time   // no request is sent before
@@ -263,8 +263,8 @@ func (r *Resource) listed() {
 func (r *Resource) markTried() { r.triedOnce.Do(func() { close(r.tried) }) }
 
 // readable reports that the objects can be read; record does so in the health.
-func (r *Resource) readable(record func(*condition)) {
-	record(&r.condition)
+func (r *Resource) readable(record func(*resourceState)) {
+	record(&r.state)
 	if r.report != nil {
 		r.report(nil)
 	}
@@ -273,7 +273,7 @@ func (r *Resource) readable(record func(*condition)) {
 // unreadable reports that the objects can't be read: why to the kind's Report, shown
 // in the health.
 func (r *Resource) unreadable(why, shown error) {
-	r.group.setFailed(&r.condition, shown)
+	r.group.setFailed(&r.state, shown)
 	if r.report != nil {
 		r.report(why)
 	}

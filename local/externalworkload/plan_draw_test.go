@@ -53,11 +53,11 @@ func edit(rt *rapid.T, w *world) {
 				s.Ports[0].Port = new(int32(rapid.IntRange(8080, 8086).Draw(rt, "port")))
 			}
 		case 7: // as a create that was tried twice
-			twin := s.DeepCopy()
+			duplicate := s.DeepCopy()
 			w.names++
-			twin.Name = fmt.Sprint("twin-", w.names)
-			twin.Endpoints = twin.Endpoints[:rapid.IntRange(0, len(s.Endpoints)).Draw(rt, "of twin")]
-			w.slices = append(w.slices, twin)
+			duplicate.Name = fmt.Sprint("duplicate-", w.names)
+			duplicate.Endpoints = duplicate.Endpoints[:rapid.IntRange(0, len(s.Endpoints)).Draw(rt, "of duplicate")]
+			w.slices = append(w.slices, duplicate)
 		case 8:
 			for range rapid.IntRange(0, 150).Draw(rt, "overfull") {
 				s.Endpoints = append(s.Endpoints, w.slices[rapid.IntRange(0, len(w.slices)-1).Draw(rt, "from")].Endpoints...)

@@ -64,7 +64,7 @@ type placement struct {
 	name  string
 }
 
-// rightEndpoints is a dumb twin of newEndpointGroups for what the test draws.
+// rightEndpoints is the reference for newEndpointGroups, for what the test draws.
 func rightEndpoints(svc *corev1.Service, list []*crd.ExternalWorkload) map[placement]discoveryv1.Endpoint {
 	right := make(map[placement]discoveryv1.Endpoint)
 	if svc.Spec.Selector == nil {

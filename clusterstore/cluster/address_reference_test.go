@@ -50,15 +50,15 @@ func drawPlaced(t *rapid.T, resource string) (string, runtime.Object) {
 	return key, o
 }
 
-// TestAddressTwin applies random events in random order, compares the owner of every
-// address and hostname with the dumb twin's, and checks that every change of one was
+// TestAddressReference applies random events in random order, compares the owner of every
+// address and hostname with the reference's, and checks that every change of one was
 // reported.
-func TestAddressTwin(t *testing.T) { rapid.Check(t, addressTwin) }
+func TestAddressReference(t *testing.T) { rapid.Check(t, compareAddresses) }
 
-// FuzzAddressTwin is TestAddressTwin with events of the fuzzer's choice.
-func FuzzAddressTwin(f *testing.F) { f.Fuzz(rapid.MakeFuzz(addressTwin)) }
+// FuzzAddressReference is TestAddressReference with events of the fuzzer's choice.
+func FuzzAddressReference(f *testing.F) { f.Fuzz(rapid.MakeFuzz(compareAddresses)) }
 
-func addressTwin(t *rapid.T) {
+func compareAddresses(t *rapid.T) {
 	cfg := testConfig()
 	withAddresses(&cfg)
 	w := &world{Cluster: newOn(newFakeAPI(), cfg)}
@@ -79,7 +79,7 @@ func (w *world) checkAddresses(t *rapid.T, all objects, last map[string]string, 
 	for _, ip := range askedIPs {
 		for _, port := range askedPorts {
 			addr := netip.AddrPortFrom(netip.MustParseAddr(ip), port)
-			got, want := describeFound(w.LookupAddress(addr)), all.dumbAt(addr)
+			got, want := describeFound(w.LookupAddress(addr)), all.referenceAt(addr)
 			if got != want {
 				t.Fatalf("at %v is\n%s\nwant\n%s", addr, got, want)
 			}
@@ -102,7 +102,7 @@ func (w *world) checkInstances(t *rapid.T, all objects, last map[string]string, 
 				if e := w.Instance(id, hostname, port); e != nil {
 					got = describe(e)
 				}
-				if want := all.dumbInstance(service, hostname, port); got != want {
+				if want := all.referenceInstance(service, hostname, port); got != want {
 					t.Fatalf("%s is\n%s\nwant\n%s", name, got, want)
 				}
 				checkReported(t, last, name, got, reported)
@@ -126,8 +126,8 @@ func checkReported(t *rapid.T, last map[string]string, what, now string, reporte
 	last[what] = now
 }
 
-// dumbAt finds the owner of an address, straight from the objects.
-func (o objects) dumbAt(addr netip.AddrPort) string {
+// referenceAt finds the owner of an address, straight from the objects.
+func (o objects) referenceAt(addr netip.AddrPort) string {
 	var services []string
 	for _, key := range slices.Sorted(maps.Keys(o["services"])) {
 		s := o["services"][key].(*corev1.Service)
@@ -170,46 +170,46 @@ func (o objects) dumbAt(addr netip.AddrPort) string {
 	case len(own) > 1:
 		return fmt.Sprintf("claimed by %d Pods with IP %v", len(own), addr.Addr())
 	case len(own) == 1:
-		return o.dumbResident(own[0], addr)
+		return o.referenceResident(own[0], addr)
 	case len(host) > 1:
 		return fmt.Sprintf("claimed by %d Pods with host port %v", len(host), addr)
 	case len(host) == 1:
-		return o.dumbResident(host[0], addr)
+		return o.referenceResident(host[0], addr)
 	case len(draining) == 1:
-		return o.dumbResident(draining[0], addr)
+		return o.referenceResident(draining[0], addr)
 	case len(workloads) > 1:
 		return fmt.Sprintf("claimed by %d ExternalWorkloads at %v", len(workloads), addr)
 	case len(workloads) == 1:
-		return o.dumbWorkload(workloads[0], addr.String()).at(addr)
+		return o.referenceWorkload(workloads[0], addr.String()).at(addr)
 	}
-	return dumbBare(addr)
+	return referenceBare(addr)
 }
 
 // at describes the endpoint at an address.
-func (f dumbFacts) at(addr netip.AddrPort) string {
+func (f referenceFacts) at(addr netip.AddrPort) string {
 	f.labels["namespace"] = "ns"
 	return f.text(addr.String(), "", "", "")
 }
 
-func dumbBare(addr netip.AddrPort) string {
+func referenceBare(addr netip.AddrPort) string {
 	if addr.Port() == 25 {
 		return addr.String() + " opaque"
 	}
 	return addr.String()
 }
 
-func (o objects) dumbResident(p *corev1.Pod, addr netip.AddrPort) string {
+func (o objects) referenceResident(p *corev1.Pod, addr netip.AddrPort) string {
 	if p.Status.Phase != "Running" {
-		return dumbBare(addr)
+		return referenceBare(addr)
 	}
-	return o.dumbPod(p, addr.String()).at(addr)
+	return o.referencePod(p, addr.String()).at(addr)
 }
 
-// dumbInstance finds the owner of a hostname of a service.
-func (o objects) dumbInstance(service, hostname string, port uint16) string {
+// referenceInstance finds the owner of a hostname of a service.
+func (o objects) referenceInstance(service, hostname string, port uint16) string {
 	for _, ready := range []bool{true, false} {
 		for _, key := range slices.Sorted(maps.Keys(o["endpointslices"])) {
-			l, name := dumbSliceService(o["endpointslices"][key])
+			l, name := referenceSliceService(o["endpointslices"][key])
 			if name != service || l.AddressType == "FQDN" {
 				continue
 			}
@@ -218,27 +218,27 @@ func (o objects) dumbInstance(service, hostname string, port uint16) string {
 				if e.Hostname == nil || *e.Hostname != hostname || served != ready || e.TargetRef != nil && e.TargetRef.Kind == "Node" {
 					continue
 				}
-				return o.dumbTarget(e.TargetRef, netip.AddrPortFrom(netip.MustParseAddr(e.Addresses[0]), port))
+				return o.referenceTarget(e.TargetRef, netip.AddrPortFrom(netip.MustParseAddr(e.Addresses[0]), port))
 			}
 		}
 	}
 	return ""
 }
 
-func (o objects) dumbTarget(ref *corev1.ObjectReference, addr netip.AddrPort) string {
+func (o objects) referenceTarget(ref *corev1.ObjectReference, addr netip.AddrPort) string {
 	if ref == nil {
-		return dumbBare(addr)
+		return referenceBare(addr)
 	}
 	if ref.Kind == "ExternalWorkload" {
 		v, ok := o["externalworkloads"]["ns/"+ref.Name].(*crd.ExternalWorkload)
 		if !ok || v.Invalid != "" {
 			return ""
 		}
-		return o.dumbWorkload(v, addr.String()).at(addr)
+		return o.referenceWorkload(v, addr.String()).at(addr)
 	}
 	p, ok := o["pods"]["ns/"+ref.Name].(*corev1.Pod)
 	if !ok || p.Status.PodIP == "" {
 		return ""
 	}
-	return o.dumbResident(p, netip.AddrPortFrom(netip.MustParseAddr(p.Status.PodIP), addr.Port()))
+	return o.referenceResident(p, netip.AddrPortFrom(netip.MustParseAddr(p.Status.PodIP), addr.Port()))
 }

@@ -17,7 +17,7 @@ import (
 	"isthmus/federation"
 )
 
-// objects has all objects, by resource and key: what the dumb twin reads.
+// objects has all objects, by resource and key: what the reference reads.
 type objects map[string]map[string]runtime.Object
 
 func (o objects) set(resource, key string, x runtime.Object) {
@@ -27,8 +27,8 @@ func (o objects) set(resource, key string, x runtime.Object) {
 	o[resource][key] = x
 }
 
-// dumbCount is the number of objects that a cluster keeps.
-func (o objects) dumbCount(resource string) (n int) {
+// referenceCount is the number of objects that a cluster keeps.
+func (o objects) referenceCount(resource string) (n int) {
 	for _, x := range o[resource] {
 		if s, ok := x.(*crd.Server); !ok || s.Invalid != "" || s.Spec.ProxyProtocol == "opaque" {
 			n++
@@ -37,8 +37,8 @@ func (o objects) dumbCount(resource string) (n int) {
 	return n
 }
 
-// dumbRead joins from scratch, straight from the objects.
-func (o objects) dumbRead(service string, port uint16) (state federation.ServiceState, nodeLocal bool, parts map[string][]string) {
+// referenceRead joins from scratch, straight from the objects.
+func (o objects) referenceRead(service string, port uint16) (state federation.ServiceState, nodeLocal bool, parts map[string][]string) {
 	svc, ok := o["services"]["ns/"+service].(*corev1.Service)
 	if !ok {
 		return federation.Missing, false, nil
@@ -49,15 +49,15 @@ func (o objects) dumbRead(service string, port uint16) (state federation.Service
 	nodeLocal = svc.Spec.InternalTrafficPolicy != nil && *svc.Spec.InternalTrafficPolicy == "Local"
 	parts = make(map[string][]string)
 	for key, x := range o["endpointslices"] {
-		if list := o.dumbSlice(x, svc, port); len(list) > 0 {
+		if list := o.referenceSlice(x, svc, port); len(list) > 0 {
 			parts[key] = list
 		}
 	}
 	return federation.Present, nodeLocal, parts
 }
 
-// dumbSliceService returns the name of a slice's Service.
-func dumbSliceService(x runtime.Object) (l *discoveryv1.EndpointSlice, name string) {
+// referenceSliceService returns the name of a slice's Service.
+func referenceSliceService(x runtime.Object) (l *discoveryv1.EndpointSlice, name string) {
 	l = x.(*discoveryv1.EndpointSlice)
 	name = l.Labels["kubernetes.io/service-name"]
 	for _, owner := range l.OwnerReferences {
@@ -68,8 +68,8 @@ func dumbSliceService(x runtime.Object) (l *discoveryv1.EndpointSlice, name stri
 	return l, name
 }
 
-func (o objects) dumbSlice(x runtime.Object, svc *corev1.Service, port uint16) []string {
-	l, name := dumbSliceService(x)
+func (o objects) referenceSlice(x runtime.Object, svc *corev1.Service, port uint16) []string {
+	l, name := referenceSliceService(x)
 	if name != svc.Name || l.AddressType == "FQDN" || len(l.Ports) == 0 {
 		return nil
 	}
@@ -98,7 +98,7 @@ func (o objects) dumbSlice(x runtime.Object, svc *corev1.Service, port uint16) [
 			if _, ok := seen[ip]; ok {
 				continue
 			}
-			if text, ok := o.dumbEndpoint(e, name, fmt.Sprintf("%s:%d", ip, number)); ok {
+			if text, ok := o.referenceEndpoint(e, name, fmt.Sprintf("%s:%d", ip, number)); ok {
 				seen[ip] = text
 			}
 		}
@@ -111,7 +111,7 @@ func (o objects) dumbSlice(x runtime.Object, svc *corev1.Service, port uint16) [
 	return list
 }
 
-func (o objects) dumbEndpoint(e discoveryv1.Endpoint, service, addr string) (string, bool) {
+func (o objects) referenceEndpoint(e discoveryv1.Endpoint, service, addr string) (string, bool) {
 	head, zone, host, hints := addr+" namespace:ns service:"+service, "", "", ""
 	if e.Hints != nil {
 		var zones []string
@@ -131,29 +131,29 @@ func (o objects) dumbEndpoint(e discoveryv1.Endpoint, service, addr string) (str
 		zone = " zone=" + *e.Zone
 	}
 	if w, ok := o["externalworkloads"]["ns/"+e.TargetRef.Name].(*crd.ExternalWorkload); ok && e.TargetRef.Kind == "ExternalWorkload" {
-		return o.dumbWorkload(w, addr).text(head, zone, host, hints), w.Invalid == ""
+		return o.referenceWorkload(w, addr).text(head, zone, host, hints), w.Invalid == ""
 	}
 	if p, ok := o["pods"]["ns/"+e.TargetRef.Name].(*corev1.Pod); ok && e.TargetRef.Kind == "Pod" {
-		return o.dumbPod(p, addr).text(head, zone, host, hints), true
+		return o.referencePod(p, addr).text(head, zone, host, hints), true
 	}
 	return "", false
 }
 
-// dumbFacts are the fields that an endpoint takes from its Pod or ExternalWorkload.
-type dumbFacts struct {
+// referenceFacts are the fields that an endpoint takes from its Pod or ExternalWorkload.
+type referenceFacts struct {
 	labels           map[string]string
 	node, twin, rest string
 }
 
-func (f dumbFacts) text(head, zone, host, hints string) string {
+func (f referenceFacts) text(head, zone, host, hints string) string {
 	for _, name := range slices.Sorted(maps.Keys(f.labels)) {
 		head += " " + name + ":" + f.labels[name]
 	}
 	return head + zone + f.node + host + " twin=" + f.twin + hints + f.rest
 }
 
-func (o objects) dumbPod(p *corev1.Pod, addr string) dumbFacts {
-	f := dumbFacts{labels: map[string]string{"pod": p.Name, "serviceaccount": "default"}, node: " node=" + p.Spec.NodeName, twin: "ns/" + p.Name}
+func (o objects) referencePod(p *corev1.Pod, addr string) referenceFacts {
+	f := referenceFacts{labels: map[string]string{"pod": p.Name, "serviceaccount": "default"}, node: " node=" + p.Spec.NodeName, twin: "ns/" + p.Name}
 	meshed := p.Labels[controlPlaneLabel] != ""
 	if meshed {
 		f.labels["control_plane_ns"] = "linkerd"
@@ -172,7 +172,7 @@ func (o objects) dumbPod(p *corev1.Pod, addr string) dumbFacts {
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
 		ports = append(ports, c.Ports...)
 	}
-	policed := o.dumbPolicy(p.Labels, func(s crd.ServerSpec) *metav1.LabelSelector { return s.PodSelector }, func(port intstr.IntOrString) bool {
+	policed := o.referencePolicy(p.Labels, func(s crd.ServerSpec) *metav1.LabelSelector { return s.PodSelector }, func(port intstr.IntOrString) bool {
 		return slices.ContainsFunc(ports, func(p corev1.ContainerPort) bool {
 			return p.Name == port.StrVal && (hasPort(addr, p.ContainerPort) || hasPort(addr, p.HostPort))
 		})
@@ -186,8 +186,8 @@ func (o objects) dumbPod(p *corev1.Pod, addr string) dumbFacts {
 	return f
 }
 
-func (o objects) dumbWorkload(w *crd.ExternalWorkload, addr string) dumbFacts {
-	f := dumbFacts{labels: map[string]string{"external_workload": w.Name}, twin: "workload/ns/" + w.Name}
+func (o objects) referenceWorkload(w *crd.ExternalWorkload, addr string) referenceFacts {
+	f := referenceFacts{labels: map[string]string{"external_workload": w.Name}, twin: "workload/ns/" + w.Name}
 	if len(w.OwnerReferences) == 1 {
 		f.labels[strings.ToLower(w.OwnerReferences[0].Kind)] = w.OwnerReferences[0].Name
 	}
@@ -202,7 +202,7 @@ func (o objects) dumbWorkload(w *crd.ExternalWorkload, addr string) dumbFacts {
 	if !ok {
 		annotated = strings.HasSuffix(addr, ":25")
 	}
-	policed := o.dumbPolicy(w.Labels, func(s crd.ServerSpec) *metav1.LabelSelector { return s.ExternalWorkloadSelector }, func(port intstr.IntOrString) bool {
+	policed := o.referencePolicy(w.Labels, func(s crd.ServerSpec) *metav1.LabelSelector { return s.ExternalWorkloadSelector }, func(port intstr.IntOrString) bool {
 		return slices.ContainsFunc(w.Spec.Ports, func(p crd.PortSpec) bool { return p.Name == port.StrVal && hasPort(addr, p.Port) })
 	}, addr)
 	f.rest = " uri=" + w.Spec.MeshTLS.Identity + " sni=" + w.Spec.MeshTLS.ServerName + " meshed"
@@ -215,8 +215,8 @@ func (o objects) dumbWorkload(w *crd.ExternalWorkload, addr string) dumbFacts {
 
 func hasPort(addr string, port int32) bool { return strings.HasSuffix(addr, fmt.Sprintf(":%d", port)) }
 
-// dumbPolicy reports whether a Server of namespace ns makes the port opaque.
-func (o objects) dumbPolicy(labels map[string]string, selector func(crd.ServerSpec) *metav1.LabelSelector, named func(intstr.IntOrString) bool, addr string) bool {
+// referencePolicy reports whether a Server of namespace ns makes the port opaque.
+func (o objects) referencePolicy(labels map[string]string, selector func(crd.ServerSpec) *metav1.LabelSelector, named func(intstr.IntOrString) bool, addr string) bool {
 	for _, x := range o["servers"] {
 		s := x.(*crd.Server)
 		of := selector(s.Spec)

@@ -147,15 +147,15 @@ type seen struct {
 	parts   map[string]*federation.Slice // by key
 }
 
-// TestTwin applies random events in random order and compares what is read, by
+// TestJoinReference applies random events in random order and compares what is read, by
 // readers that live through all of it, with a join from scratch. It also checks that
 // unchanged endpoints keep their pointers, and that changes are reported.
-func TestTwin(t *testing.T) { rapid.Check(t, twin) }
+func TestJoinReference(t *testing.T) { rapid.Check(t, compareJoins) }
 
-// FuzzTwin is TestTwin with events of the fuzzer's choice.
-func FuzzTwin(f *testing.F) { f.Fuzz(rapid.MakeFuzz(twin)) }
+// FuzzJoinReference is TestJoinReference with events of the fuzzer's choice.
+func FuzzJoinReference(f *testing.F) { f.Fuzz(rapid.MakeFuzz(compareJoins)) }
 
-func twin(t *rapid.T) {
+func compareJoins(t *rapid.T) {
 	cfg := testConfig()
 	w := &world{Cluster: newOn(newFakeAPI(), cfg)}
 	w.state.goLive()
@@ -173,8 +173,8 @@ func twin(t *rapid.T) {
 			s.check(t, all, slices.Contains(marked, s.service))
 		}
 		for _, r := range w.Health().Resources {
-			if r.Resource != "endpointslices" && r.Objects != all.dumbCount(r.Resource) {
-				t.Fatalf("%s: %d objects, want %d", r.Resource, r.Objects, all.dumbCount(r.Resource))
+			if r.Resource != "endpointslices" && r.Objects != all.referenceCount(r.Resource) {
+				t.Fatalf("%s: %d objects, want %d", r.Resource, r.Objects, all.referenceCount(r.Resource))
 			}
 		}
 	})
@@ -187,7 +187,7 @@ func twin(t *rapid.T) {
 func (s *seen) check(t *rapid.T, all objects, marked bool) {
 	name := fmt.Sprintf("%s:%d", s.service, s.port)
 	now := s.reader.Read()
-	state, nodeLocal, parts := all.dumbRead(s.service, s.port)
+	state, nodeLocal, parts := all.referenceRead(s.service, s.port)
 	var keys []string
 	for key := range parts {
 		keys = append(keys, key)
