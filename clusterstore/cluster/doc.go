@@ -10,10 +10,11 @@
 //	share := c.Reader(federation.ServiceID{Namespace: "shop", Name: "web"}, 80).Read()
 //
 // Each kind of object has a file with what is kept of it and how it is indexed:
-// pod.go, slice.go, service.go, owner.go (ReplicaSets and Jobs), node.go,
-// policyserver.go, externalworkload.go, serviceprofile.go, endpoints.go. resources.go
-// lists them. reader.go and join.go make endpoints; lookup.go, claim.go and location.go
-// find the owner of an address, for profiles.
+// pod.go (and podspec.go, its containers and ports), slice.go, service.go, owner.go
+// (ReplicaSets and Jobs), node.go, policyserver.go, externalworkload.go,
+// serviceprofile.go, endpoints.go. resources.go lists them. reader.go and join.go make
+// endpoints; lookup.go, claim.go and location.go find the owner of an address, for
+// profiles.
 //
 // What callers may rely on:
 //

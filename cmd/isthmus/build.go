@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -30,21 +31,14 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewBuildInfoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-
+	registry := newRegistry()
 	table := federation.NewTable(federation.Options{IPv6: o.ipv6, Report: reportMember(log)})
 	registry.MustRegister(newFederationMetrics(table, o.serviceMetrics))
-	rules := cluster.Rules{
-		ControllerNamespace: o.namespace,
-		DefaultOpaquePorts:  o.defaultPorts(log),
-		EndpointSlices:      o.slices,
-	}
 	metrics, err := cluster.NewMetrics(registry)
 	if err != nil {
 		return nil, err
 	}
+	rules := o.rules(log)
 	here, err := local.New(local.Options{
 		REST: cfg, TrustDomain: o.trustDomain, ClusterDomain: o.domain, Rules: rules, Table: table, Log: log, Metrics: metrics,
 	})
@@ -60,42 +54,55 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-
 	writer, err := newSliceWriter(sliceWriterConfig{cfg, o, log, registry, metrics})
 	if err != nil {
 		return nil, err
 	}
 
-	traces := newTracing(o.traces, log)
-	ready, server := new(atomic.Bool), api.GRPC(traces.options()...)
-	return &gateway{
+	g := &gateway{
 		addr: o.addr, metricsAddr: o.metricsAddr,
 		clusters: []part{
 			{"local cluster", here.Run, here.Synced()},
 			{"linked clusters", store.Run, store.Settled()},
 		},
 		endFirst: writer.parts(),
-		admin: &admin{
-			ready: ready.Load,
-			pages: map[string]func() any{
-				"/debug/clusters": func() any { return writer.addTo(newClustersPage(here, store, table)) },
-				"/debug/services": func() any { return newServicesPage(table, api.Views()) },
-				"/debug/streams":  func() any { return newStreamsPage(api.Views()) },
-			},
-			metrics: registry,
-			pprof:   o.pprof,
-			log:     logging.WithOwnLimit(log),
-		},
-		ready:  ready,
-		server: server,
-		traces: traces,
-		shutdown: &shutdown{
-			streams: api.Streams, markNotServing: api.MarkNotServing, drain: api.Drain, waitUnused: api.WaitUnused, finish: api.Finish,
-			graceful: server.GracefulStop, abort: server.Stop,
-			delay: o.delay, spread: o.drain, log: log,
-		},
-		log: log,
-	}, nil
+		ready:    new(atomic.Bool),
+		traces:   newTracing(o.traces, log),
+		log:      log,
+	}
+	g.server = api.GRPC(g.traces.options()...)
+	g.shutdown = newShutdown(o, api, g.server, log)
+	g.admin = &admin{
+		ready: g.ready.Load, pages: debugPages(here, store, table, api, writer),
+		metrics: registry, pprof: o.pprof, log: logging.WithOwnLimit(log),
+	}
+	return g, nil
+}
+
+// newRegistry returns a registry with the metrics of the process.
+func newRegistry() *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewBuildInfoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return registry
+}
+
+// debugPages returns the pages of the admin server, by path.
+func debugPages(here *local.Local, store *clusterstore.Store, table *federation.Table, api *grpcapi.Server, writer sliceWriter) map[string]func() any {
+	return map[string]func() any{
+		"/debug/clusters": func() any { return writer.addTo(newClustersPage(here, store, table)) },
+		"/debug/services": func() any { return newServicesPage(table, api.Views()) },
+		"/debug/streams":  func() any { return newStreamsPage(api.Views()) },
+	}
+}
+
+// newShutdown returns how a gateway stops server, which serves api.
+func newShutdown(o *options, api *grpcapi.Server, server *grpc.Server, log *zap.Logger) *shutdown {
+	return &shutdown{
+		streams: api.Streams, markNotServing: api.MarkNotServing, drain: api.Drain, waitUnused: api.WaitUnused, finish: api.Finish,
+		graceful: server.GracefulStop, abort: server.Stop,
+		delay: o.delay, spread: o.drain, log: log,
+	}
 }
 
 // newStore returns the store of linked clusters, with a client of its own for
@@ -132,6 +139,15 @@ func noneIfZero(d time.Duration) time.Duration {
 		return -1
 	}
 	return d
+}
+
+// rules returns how all clusters are read.
+func (o *options) rules(log *zap.Logger) cluster.Rules {
+	return cluster.Rules{
+		ControllerNamespace: o.namespace,
+		DefaultOpaquePorts:  o.defaultPorts(log),
+		EndpointSlices:      o.slices,
+	}
 }
 
 // defaultPorts parses --default-opaque-ports and warns about items that are invalid.
