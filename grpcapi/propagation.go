@@ -39,7 +39,7 @@ func (p *propagation) add(c federation.ClusterName) prometheus.Histogram {
 	if h == nil {
 		h = prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:        "isthmus_propagation_seconds",
-			Help:        "From when a change of endpoints came from its cluster to when a Get stream handed it to gRPC.",
+			Help:        "Time from when the gateway received a change of endpoints to when it sent it on a proxy's Get stream.",
 			ConstLabels: prometheus.Labels{"cluster": c.String()},
 			Buckets:     []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		})

@@ -36,7 +36,7 @@ func (o *Options) validate() error {
 		o.ClusterDomain = "cluster.local"
 	}
 	if o.Table == nil {
-		return errors.New("local: no table")
+		return errors.New("local: Options.Table is nil")
 	}
 	return nil
 }
@@ -77,7 +77,7 @@ type Local struct {
 func New(o Options) (*Local, error) {
 	return create(o, func(c cluster.Config) (localCluster, error) {
 		if o.REST == nil {
-			return nil, errors.New("REST is needed")
+			return nil, errors.New("Options.REST is nil")
 		}
 		client, err := kube.New(federation.Local, o.REST, o.Metrics.Requests())
 		if err != nil {

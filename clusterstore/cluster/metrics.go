@@ -44,7 +44,7 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 		}
 		h := prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    k.lag + "_informer_lag_seconds",
-			Help:    fmt.Sprintf("How long after an update of one of the %s it came, in all clusters. API servers note whole seconds.", k.resource),
+			Help:    fmt.Sprintf("Time from an update of one of the %s to its arrival, in all clusters. API servers store update times in whole seconds.", k.resource),
 			Buckets: []float64{.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 1000},
 		})
 		m.lags[k.resource] = h
@@ -91,7 +91,7 @@ func newDescs() descs {
 	}
 	for _, k := range kinds {
 		d.caches = append(d.caches, prometheus.NewDesc(k.cache+"_cache_size",
-			fmt.Sprintf("How many of a cluster's %s are known and of use.", k.resource), []string{"cluster"}, nil))
+			fmt.Sprintf("Number of %s kept of a cluster.", k.resource), []string{"cluster"}, nil))
 	}
 	return d
 }

@@ -6,6 +6,15 @@
 //		log.Warn("the ServiceProfile can't be used", zap.String("reason", t.Problem))
 //	}
 //
+// For example, a request condition with two fields
+//
+//	method: GET
+//	pathRegex: /cart/.*
+//
+// becomes one [federation.Match] of kind MatchAll with these two in Sub: of several
+// fields all have to hold. A weight of "500m" becomes 5,000, since proxies get weights
+// as integers, 10,000 for a weight of 1.
+//
 // What callers may rely on:
 //
 //   - Whatever a spec contains, Translate takes little time, and its result can be

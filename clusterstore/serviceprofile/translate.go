@@ -153,7 +153,7 @@ func budget(b *crd.RetryBudget) (*federation.RetryBudget, error) {
 	case ttl < 0:
 		return nil, fmt.Errorf("ttl: %v is negative", ttl)
 	case !(ratio >= 0) || math.IsInf(ratio, 0):
-		return nil, fmt.Errorf("retryRatio: %v is not a finite number from 0 on", ratio)
+		return nil, fmt.Errorf("retryRatio is %v: it must be a finite number, 0 or more", ratio)
 	}
 	return &federation.RetryBudget{Ratio: b.RetryRatio, MinPerSecond: b.MinRetriesPerSecond, TTL: ttl}, nil
 }

@@ -130,7 +130,7 @@ func TestServiceProfile(t *testing.T) {
 		{"V-01 no ttl", budget(`"retryRatio":0.5`), `refused: retryBudget: ttl: "" is not a duration`},
 		{"V-01 ttl that is none", budget(`"retryRatio":0.5,"ttl":"x"`), `refused: retryBudget: ttl: "x" is not a duration`},
 		{"negative ttl", budget(`"ttl":"-1s"`), "refused: retryBudget: ttl: -1s is negative"},
-		{"negative ratio", budget(`"retryRatio":-0.1,"ttl":"1s"`), "refused: retryBudget: retryRatio: -0.10000000149011612 is not a finite number from 0 on"},
+		{"negative ratio", budget(`"retryRatio":-0.1,"ttl":"1s"`), "refused: retryBudget: retryRatio is -0.10000000149011612: it must be a finite number, 0 or more"},
 		{"override", `{"dstOverrides":[{"authority":"a.ns:80","weight":1},{"authority":"b.ns","weight":"500m"}]}`, "a.ns:80 10000\nb.ns 5000"},
 		{"no weight", `{"dstOverrides":[{"authority":"a.ns"}]}`, "a.ns 0"},
 		{"weight rounded up", override(`"0.0001"`), "a.ns:80 10"},

@@ -176,7 +176,7 @@ func restConfig(path string) (*rest.Config, error) {
 	case path != "":
 		return nil, fmt.Errorf("--kubeconfig: %w", err)
 	case errors.Is(err, clientcmd.ErrEmptyConfig) || clientcmd.IsEmptyConfig(err):
-		return nil, errors.New("no cluster to run in: this is no Pod, and there is neither $KUBECONFIG nor ~/.kube/config; name a file by --kubeconfig")
+		return nil, errors.New("no cluster to run in: this is not a Pod, and there is neither $KUBECONFIG nor ~/.kube/config; name a file by --kubeconfig")
 	default:
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}

@@ -38,7 +38,7 @@ func TestProcessFails(t *testing.T) {
 		want string
 	}{
 		{[]string{"--kubeconfig=/does/not/exist"}, "isthmus gateway: --kubeconfig: stat /does/not/exist: no such file"},
-		{nil, "isthmus gateway: no cluster to run in: this is no Pod, and there is neither"},
+		{nil, "isthmus gateway: no cluster to run in: this is not a Pod, and there is neither"},
 		{[]string{"--kubeconfig", config, "--metrics-addr", l.Addr().String()}, "isthmus gateway: --metrics-addr: listen tcp "},
 		{[]string{"--kubeconfig", config, "--metrics-addr=127.0.0.1:0", "--addr", l.Addr().String()}, "isthmus gateway: --addr: listen tcp "},
 	} {

@@ -72,7 +72,7 @@ func gatewayFlags(o *options) *cli.Flags {
 	f.Section("Streams", func(s *flag.FlagSet) {
 		s.DurationVar(&o.pace, "pace", 50*time.Millisecond, "After a message, wait this `DURATION` before looking for the next change, so that many changes become few messages. 0: do not wait.")
 		s.DurationVar(&o.stall, "stream-stall-timeout", time.Minute, "End a stream whose proxy has taken nothing for this `DURATION` although there is something to send.")
-		s.DurationVar(&o.delay, "shutdown-delay", 23*time.Second, "On SIGTERM, go on serving, but not ready, for this `DURATION`, so that proxies learn by DNS where other replicas are; --drain follows. Set it to the TTL of your cluster's DNS (often 30s), or as near to that as terminationGracePeriodSeconds allows.")
+		s.DurationVar(&o.delay, "shutdown-delay", 23*time.Second, "On SIGTERM, go on serving, but not ready, for this `DURATION`, so that proxies learn by DNS where other replicas are; --drain follows. With --drain it must be at least a second less than the Pod's terminationGracePeriodSeconds. The safest choice is a grace of 60 s with --shutdown-delay=32s --drain=20s; see docs/operations.md.")
 		s.DurationVar(&o.drain, "drain", 6*time.Second, "After --shutdown-delay, end the streams that are open then, spread over this `DURATION`, so that other replicas do not get all proxies at once. Proxies that come back are served until then; at the end of it the listener is closed and the streams that are left end. 0: all at once. "+
 			"The process ends at most a second after the two: keep their sum a second below terminationGracePeriodSeconds (30, unless the Pod sets it). Both are skipped while no stream is open.")
 		s.IntVar(&o.queue, "stream-queue-capacity", 100, "A `NUMBER` above 0; without effect, since streams have no queues. For the arguments of a Linkerd install.")
@@ -126,7 +126,7 @@ func (o *options) check() error {
 	case o.namespace == "":
 		return cli.Usagef("--controller-namespace is empty: give the namespace of Linkerd's control plane")
 	case o.stall <= 0:
-		return cli.Usagef("--stream-stall-timeout is %v: give a duration above 0, as 60s", o.stall)
+		return cli.Usagef("--stream-stall-timeout is %v: give a duration above 0, such as 60s", o.stall)
 	}
 	for _, x := range []struct {
 		name  string

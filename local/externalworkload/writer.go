@@ -46,12 +46,14 @@ func (o *Options) validate() error {
 		o.Registerer = prometheus.NewRegistry()
 	}
 	switch {
-	case o.Client == nil || o.Workloads == nil:
-		return errors.New("a client and one for ExternalWorkloads are needed")
+	case o.Client == nil:
+		return errors.New("Options.Client is nil")
+	case o.Workloads == nil:
+		return errors.New("Options.Workloads, the client for ExternalWorkloads, is nil")
 	case o.Namespace == "":
-		return errors.New("no namespace for the Lease")
+		return errors.New("Options.Namespace, the namespace of the Lease, is empty")
 	case o.Identity == "":
-		return errors.New("no identity to hold the Lease by")
+		return errors.New("Options.Identity, the name of the Lease's holder, is empty")
 	}
 	return nil
 }

@@ -9,6 +9,17 @@
 //	}}}
 //	os.Exit(program.Run(ctx, process))
 //
+// A verb parses its own arguments:
+//
+//	f := cli.NewFlags("get", "isthmus get shows …", "")
+//	f.Section("Flags", func(s *flag.FlagSet) {
+//		s.BoolVar(&once, "once", false, "Print the first state and exit.")
+//	})
+//	positional, err := f.Parse(p.Args)
+//	if err == nil && f.HelpAsked() {
+//		f.Help(p.Stdout)
+//	}
+//
 // Guarantees:
 //
 //   - Exit code 0 for what went as asked, 1 for what failed, 2 for arguments that
@@ -18,8 +29,8 @@
 //     passes its arguments through [Flags.Parse], and print to standard output.
 //   - Flags take one dash or two, and stand before, between or after positional
 //     arguments; after "--" all arguments are positional.
-//   - Nothing here ends the process or reads os.Args, so that tests run whole
-//     programs.
+//   - Nothing here ends the process, reads os.Args or handles signals, so that tests
+//     run whole programs. A verb that ends at a signal reads [Process].Signals.
 //
 // Nothing here is safe for concurrent use, nor has to be: a process parses its
 // arguments once.

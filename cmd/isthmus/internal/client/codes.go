@@ -31,7 +31,7 @@ func (m codeMeanings) explain(c codes.Code, addr string) string {
 	case codes.Unavailable:
 		return unavailable(addr)
 	case codes.Unimplemented:
-		return fmt.Sprintf("What answers at %s is no Destination server.", addr)
+		return fmt.Sprintf("What answers at %s is not a Destination server.", addr)
 	case codes.ResourceExhausted:
 		return "A message is larger than a proxy accepts."
 	}

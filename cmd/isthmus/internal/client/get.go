@@ -26,7 +26,7 @@ func runGet(ctx context.Context, p cli.Process) error {
 		return err
 	}
 	s := session[pb.Update]{o, "get", &getState{}, pb.DestinationClient.Get, codeMeanings{
-		codes.InvalidArgument:    "This authority can never work: it is no service name of the gateway's cluster domain, or an ExternalName service. A proxy does not ask again.",
+		codes.InvalidArgument:    "This authority can never work: it is not a service name of the gateway's cluster domain, or it names an ExternalName service. A proxy does not ask again.",
 		codes.FailedPrecondition: "The Service is a mirror whose label multicluster.linkerd.io/remote-service does not name the remote Service. A proxy does not ask again.",
 		codes.NotFound:           "There is no such Service in the gateway's cluster, or it mirrors a cluster that is not linked. A proxy asks again, with a backoff.",
 		codes.Unavailable:        unavailable(o.addr, "the gateway has not read any of the clusters that the service is in"),

@@ -145,7 +145,7 @@ func TestGetOtherServer(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() { server.Serve(l) })
 	defer wg.Wait()
-	if code, _, err := call("get", "web:80", "--addr", l.Addr().String()); code != 1 || !strings.Contains(err, "is no Destination server") {
+	if code, _, err := call("get", "web:80", "--addr", l.Addr().String()); code != 1 || !strings.Contains(err, "is not a Destination server") {
 		t.Errorf("exit code %d, %q", code, err)
 	}
 	server.Stop()

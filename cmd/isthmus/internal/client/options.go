@@ -38,7 +38,7 @@ func (o *options) parse(f *cli.Flags, p cli.Process) (authority string, err erro
 		f.Help(p.Stdout)
 		return "", nil
 	case len(rest) == 0 || rest[0] == "":
-		return "", cli.Usagef("no AUTHORITY given: name a service, as web.shop.svc.cluster.local:80")
+		return "", cli.Usagef("no AUTHORITY given: name a service, such as web.shop.svc.cluster.local:80")
 	case len(rest) > 1:
 		return "", cli.Usagef("unexpected argument %q: give one AUTHORITY", rest[1])
 	}

@@ -5,6 +5,10 @@
 //	log := logging.New(level, "json", os.Stderr)
 //	err := logging.BridgeKlog(log, level) // client-go logs there too
 //
+// A line as JSON, after 41 with the same message were dropped:
+//
+//	{"level":"warn","ts":"2026-01-02T15:04:05.123456789Z","msg":"…","cluster":"east","dropped":41}
+//
 // Guarantees:
 //
 //   - Of lines with one message a logger writes [Burst] at once and then one a
@@ -15,8 +19,12 @@
 //     own: none silences another. [WithOwnLimit] gives one to a library, and
 //     [PerCluster] keeps one for each cluster.
 //   - The memory for that is bounded, whatever the messages are.
-//   - client-go's lines appear under the name "client-go". The bodies of its
-//     requests and responses never do, at no level: link Secrets are among them.
+//   - A line is written in one piece, before the call that logs it returns: nothing
+//     is buffered.
+//   - client-go's lines appear under the name "client-go", as many as the level asks
+//     for: debug adds its requests (method, URL, status), and trace their headers, in
+//     which client-go masks credentials. The bodies of requests and responses are
+//     never logged, at no level: link Secrets are among them.
 //
 // Loggers, and [PerCluster], are safe for concurrent use. klog has one logger for
 // the whole process: call [BridgeKlog] once, before the first client is made.
