@@ -222,7 +222,7 @@ func TestSilentConnection(t *testing.T) {
 
 // TestSecondSignal: the process does not wait for anything any more.
 func TestSecondSignal(t *testing.T) {
-	p := startProcess(t, startAPI(t), "--shutdown-delay=5s", "--drain=0")
+	p := startProcess(t, startAPI(t), "--shutdown-delay=1h", "--drain=0")
 	eventually(t, "ready", func() bool { return p.get("/ready") == "ok" })
 	live, quit := clitest.NewOutput(), make(chan os.Signal, 1)
 	end := make(chan int, 1)
