@@ -106,12 +106,14 @@ func (l *large) reconnect(s *proxy.Stream) []netip.AddrPort {
 	return lost
 }
 
-// fair checks that every cluster, and every zone of it, has lost as large a part as all together, and that some are left.
+// fair checks that every cluster, and every zone of it, has lost as large a part as all together, and that these are the ones
+// which one message has no room for.
 func (l *large) fair(lost []netip.AddrPort) {
 	l.t.Helper()
 	all, gone := l.count(l.addrs), l.count(lost)
-	if len(lost) == 0 || len(lost) > len(l.addrs)*2/3 {
-		l.t.Errorf("%d of %d endpoints are lost: too few to prove anything, or too many", len(lost), len(l.addrs))
+	const due = 21_221 // of 40,000; the lengths of addresses and names change it by a little
+	if len(lost) < due*97/100 || len(lost) > due*103/100 {
+		l.t.Errorf("%d of %d endpoints are lost, not about %d", len(lost), len(l.addrs), due)
 	}
 	for where, n := range all {
 		due := n * len(lost) / len(l.addrs)

@@ -166,12 +166,13 @@ func (s *stage) stable(members ...*member) (addrs []netip.AddrPort) {
 	return addrs
 }
 
-// late subscribes one more proxy, which must be sent all that is known of these members within 3 s.
+// late subscribes one more proxy, which must be sent all that is known of these members; verify checks that its first
+// message came in time.
 func (s *stage) late(members ...*member) {
 	s.t.Helper()
 	stream := s.subscribe(s.t, proxy.Get, "all", s.name)
 	want := s.stable(members...)
-	await(s.t, proxy.FirstMessageLimit+time.Second, func() error {
+	await(s.t, 10*time.Second, func() error {
 		now := stream.Snapshot()
 		if now.First == nil {
 			return fmt.Errorf("a new stream has had no message: %v", now.Err)

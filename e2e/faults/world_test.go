@@ -18,6 +18,7 @@ import (
 	"isthmus/e2e/object"
 	"isthmus/e2e/poll"
 	"isthmus/e2e/proxy"
+	"isthmus/e2e/pulse"
 )
 
 // world is what all faults have in common: a gateway beside west, which knows north as a cluster named calm that nothing
@@ -28,6 +29,7 @@ type world struct {
 	own         *faultproxy.Proxy // between the gateway and west
 	gateway     *gateway.Gateway
 	stages      atomic.Int32
+	pulse       pulse.Pulse // of this process, which runs on the gateway's machine
 }
 
 const calm = "calm"
@@ -61,6 +63,7 @@ func newWorld(t *testing.T, flags []string, more ...string) *world {
 func (w *world) watch(t *testing.T) {
 	life, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var watching sync.WaitGroup
+	watching.Go(func() { w.pulse.Run(life) })
 	watching.Go(func() {
 		tick := time.NewTicker(200 * time.Millisecond)
 		defer tick.Stop()
@@ -174,7 +177,7 @@ func (w *world) subscribe(t *testing.T, kind proxy.Kind, service, namespace stri
 	conn, err := proxy.Dial(w.gateway.Addr())
 	must(t, err)
 	t.Cleanup(func() { conn.Close() })
-	s := proxy.NewStream(proxy.Config{Conn: conn, Kind: kind, Authority: service + "." + namespace + ".svc.cluster.local:80"})
+	s := proxy.NewStream(proxy.Config{Conn: conn, Kind: kind, Authority: service + "." + namespace + ".svc.cluster.local:80", Pulse: &w.pulse})
 	t.Cleanup(s.Close)
 	must(t, s.Open(t.Context()))
 	return s

@@ -20,17 +20,19 @@ import (
 const (
 	// ReadyLimit is how long a started gateway may take until it is ready.
 	ReadyLimit = 3 * time.Minute
-	// StopLimit is how long a gateway may take to end after SIGTERM before it is killed.
-	StopLimit = 3 * time.Second
+	// StopLimit is how long a gateway may take to end after SIGTERM before it is killed: longer than it waits for its proxies
+	// by default.
+	StopLimit = time.Minute
 )
 
 // Config is what to run.
 type Config struct {
-	Binary     string    // the isthmus command; empty: program.Isthmus
-	Kubeconfig string    // of the cluster that the gateway is local to
-	Args       []string  // flags after those of BaseArgs
-	Hostname   string    // identifies it among replicas; empty: isthmus-0
-	Output     io.Writer // gets the log as well; nil: nothing does
+	Binary     string        // the isthmus command; empty: program.Isthmus
+	Kubeconfig string        // of the cluster that the gateway is local to
+	Args       []string      // flags after those of BaseArgs
+	Hostname   string        // identifies it among replicas; empty: isthmus-0
+	Output     io.Writer     // gets the log as well; nil: nothing does
+	StopLimit  time.Duration // instead of the constant of this name; 0: that
 }
 
 // BaseArgs are the flags, without addresses and kubeconfig, of the environment that scenarios are written for.
@@ -139,8 +141,8 @@ func (g *Gateway) Restart(ctx context.Context, args ...string) error {
 	return g.launch(ctx, args)
 }
 
-// Stop ends the gateway by SIGTERM, and by SIGKILL when it is there after StopLimit still. It is no error when it has
-// ended already. Its ports are free from then on.
+// Stop ends the gateway by SIGTERM, and by SIGKILL when it is there after StopLimit still, which is an error. It is none when
+// it has ended already. Its ports are free from then on.
 func (g *Gateway) Stop() error {
 	return errors.Join(g.end(), g.grpc.Release(), g.admin.Release())
 }
@@ -156,8 +158,8 @@ func (g *Gateway) end() error {
 	if proc == nil {
 		return nil
 	}
-	if err := proc.Stop(StopLimit); err != nil {
-		return fmt.Errorf("stop the gateway: %w", err)
+	if err := proc.Stop(cmp.Or(g.cfg.StopLimit, StopLimit)); err != nil {
+		return fmt.Errorf("stop the gateway: %w\nits log ends with:\n%s", err, g.Log(20))
 	}
 	return nil
 }
@@ -231,7 +233,7 @@ func ready(ctx context.Context, addr string) error {
 	return nil
 }
 
-// Accepts returns an error when nobody accepts connections at an address.
+// Accepts returns an error when no server accepts connections at an address.
 func Accepts(ctx context.Context, addr string) error {
 	dialer := net.Dialer{Timeout: 5 * time.Second}
 	conn, err := dialer.DialContext(ctx, "tcp", addr)

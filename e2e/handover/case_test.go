@@ -53,6 +53,7 @@ type outcome struct {
 	turned []proxy.Refusal // streams that were refused while it served
 	away   time.Duration   // of a restart: from the end of the process until another was ready
 	follow []time.Duration // of a restart, of each proxy: from ready until its first message; sorted
+	served []time.Duration // the same from the first time that it tried once the gateway was ready; sorted
 }
 
 // start starts a gateway until the test ends.
@@ -68,8 +69,8 @@ func (w *world) start(t *testing.T, s setting, name string) *gateway.Gateway {
 func (w *world) surge(t *testing.T, s setting) outcome {
 	t.Helper()
 	old := w.start(t, s, "old")
+	fresh := w.start(t, s, "new") // before the crowd, or it would be stopped before that
 	c := w.newCrowd(t, s, old.Addr())
-	fresh := w.start(t, s, "new")
 	if s.lag == 0 {
 		c.records.Set(old.Addr(), fresh.Addr())
 	}
@@ -117,9 +118,12 @@ func (w *world) restart(t *testing.T, s setting, absence time.Duration) outcome 
 	o.judge(c, began, g.Addr(), c.all)
 	for _, one := range c.all {
 		all := one.Openings()
-		o.follow = append(o.follow, max(0, w.pulse.Between(ready, all[len(all)-1].First)))
+		first := all[len(all)-1].First
+		o.follow = append(o.follow, max(0, w.pulse.Between(ready, first)))
+		o.served = append(o.served, max(0, w.pulse.Between(one.firstTry(ready, first), first)))
 	}
 	slices.Sort(o.follow)
+	slices.Sort(o.served)
 	must(t, c.faults())
 	return o
 }

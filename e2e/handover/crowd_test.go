@@ -25,8 +25,9 @@ type crowd struct {
 type client struct {
 	*proxy.Subscriber
 
-	mu   sync.Mutex
-	seen []sight
+	mu    sync.Mutex
+	seen  []sight
+	tried []time.Time // when it began to connect
 }
 
 // sight is a change that a proxy has seen, and none before it.
@@ -46,9 +47,11 @@ func (w *world) newCrowd(t *testing.T, s setting, addrs ...string) *crowd {
 		running.Wait()
 	})
 	for i := range s.size {
-		one := &client{Subscriber: proxy.NewSubscriber(proxy.SubscriberConfig{
+		one := &client{}
+		one.Subscriber = proxy.NewSubscriber(proxy.SubscriberConfig{
 			Records: c.records, TTL: s.ttl, Age: s.ttl * time.Duration(i) / time.Duration(s.size), Authority: object.Authority(namespace, "web"),
-		})}
+			Connect: one.connect, Pulse: &w.pulse,
+		})
 		c.all = append(c.all, one)
 		running.Go(func() { one.Run(ctx) })
 		running.Go(func() { one.watch(ctx) })
@@ -58,6 +61,25 @@ func (w *world) newCrowd(t *testing.T, s setting, addrs ...string) *crowd {
 		one.Stream().Mark()
 	}
 	return c
+}
+
+// connect notes that the proxy tries.
+func (c *client) connect(ctx context.Context, addr string) (proxy.Conn, error) {
+	c.mu.Lock()
+	c.tried = append(c.tried, time.Now())
+	c.mu.Unlock()
+	return proxy.Connect(ctx, addr)
+}
+
+// firstTry returns when the proxy first tried between two moments; the first of these if it did not.
+func (c *client) firstTry(from, to time.Time) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i, _ := slices.BinarySearchFunc(c.tried, from, time.Time.Compare)
+	if i == len(c.tried) || c.tried[i].After(to) {
+		return from
+	}
+	return c.tried[i]
 }
 
 // watch notes which changes the proxy sees, and when.

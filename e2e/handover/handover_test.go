@@ -15,7 +15,7 @@ const blindLimit = 2 * time.Second
 // TestHandover: with the default flags, and with records that live as long as in most clusters.
 func TestHandover(t *testing.T) {
 	w := newWorld(t)
-	s := setting{ttl: 30 * time.Second, lag: 300 * time.Millisecond, size: 100}
+	s := setting{ttl: 30 * time.Second, lag: 100 * time.Millisecond, size: 100}
 	t.Run("group", func(t *testing.T) { // so that the world lasts as long as they do
 		t.Run("surge", func(t *testing.T) {
 			t.Parallel()
@@ -33,10 +33,9 @@ func TestHandover(t *testing.T) {
 			t.Parallel()
 			o := w.restart(t, s, 0)
 			t.Logf("away for %v; all follow %v after it is ready, half of them after %v", o.away, last(o.follow), median(o.follow))
-			// A proxy pauses for about as long as it has tried in vain. So nobody can be faster when the machine takes seconds to
-			// start a gateway.
-			if half := median(o.follow); half > max(500*time.Millisecond, o.away) {
-				t.Errorf("half of the proxies followed %v after the gateway was ready, which was away for %v", half, o.away)
+			// A proxy pauses for about as long as it has tried in vain: when it tries again is not up to the gateway.
+			if half := median(o.served); half > 500*time.Millisecond {
+				t.Errorf("half of the proxies were served %v after they first tried a gateway that was ready", half)
 			}
 			if worst := last(o.follow); worst > max(5*time.Second, o.away+time.Second) {
 				t.Errorf("a proxy followed %v after the gateway was ready, which was away for %v", worst, o.away)

@@ -139,6 +139,9 @@ func (p *Process) Signal(sig os.Signal) error {
 // Close ends the input of a process that ends with it, and returns the process's error, if it has ended with one.
 func (p *Process) Close() error {
 	err := p.stdin.Close()
+	if errors.Is(err, os.ErrClosed) { // the process has ended already
+		err = nil
+	}
 	<-p.exited
 	return errors.Join(err, p.err)
 }
@@ -146,13 +149,16 @@ func (p *Process) Close() error {
 // Kill ends the process without warning and returns once it is gone. Killing what has ended already is no error.
 func (p *Process) Kill() error { return p.end(syscall.SIGKILL, nil) }
 
-// Stop ends the process by SIGTERM, and by SIGKILL if it is still there after the limit. It returns once the process is
-// gone. Stopping what has ended already is no error.
+// Stop ends the process by SIGTERM, and by SIGKILL if it is still there after the limit, which is an error. It returns once
+// the process is gone. Stopping what has ended already is no error.
 func (p *Process) Stop(limit time.Duration) error {
 	if err := p.end(syscall.SIGTERM, time.After(limit)); err != nil {
 		return err
 	}
-	return p.Kill()
+	if !p.Running() {
+		return nil
+	}
+	return errors.Join(fmt.Errorf("process %d has not ended within %v of SIGTERM: killed", p.Pid(), limit), p.Kill())
 }
 
 // end sends a signal and waits for the process's end, or until it is over.

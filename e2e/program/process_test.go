@@ -70,11 +70,11 @@ func TestStop(t *testing.T) {
 		if _, err := p.AwaitLine(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		limit := 20 * time.Second
-		if want == "signal: killed" {
+		limit, killed := 20*time.Second, want == "signal: killed"
+		if killed {
 			limit = 100 * time.Millisecond
 		}
-		if err := p.Stop(limit); err != nil || p.Running() || p.Err().Error() != want {
+		if err := p.Stop(limit); (err != nil) != killed || p.Running() || p.Err().Error() != want {
 			t.Errorf("%s: %v, ended by %v", script, err, p.Err())
 		}
 		if err := p.Signal(syscall.SIGTERM); err == nil {

@@ -11,6 +11,8 @@ import (
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"isthmus/e2e/pulse"
 )
 
 const (
@@ -60,6 +62,8 @@ type Config struct {
 	Kind      Kind
 	Authority string
 	Token     string // context token
+	// Pulse runs in this process; nil: none does. The first message may be late by its pauses.
+	Pulse *pulse.Pulse
 }
 
 // Stream is one subscription of a proxy. Its methods may be called concurrently.
@@ -194,7 +198,7 @@ func (s *Stream) take(m any, at time.Time) {
 		empty = msg.Detail == "{}"
 	}
 	if s.status.First == nil {
-		if at.Sub(s.status.Opened) > FirstMessageLimit {
+		if s.waited(at) > FirstMessageLimit {
 			msg.Faults = append(msg.Faults, LateFirst)
 		}
 		s.status.First = &msg
@@ -209,6 +213,14 @@ func (s *Stream) take(m any, at time.Time) {
 		s.history.note(&s.get, empty, msg.brief())
 	}
 	s.notify()
+}
+
+// waited returns how long the first message took that came at a moment.
+func (s *Stream) waited(at time.Time) time.Duration {
+	if s.cfg.Pulse == nil {
+		return at.Sub(s.status.Opened)
+	}
+	return s.cfg.Pulse.Between(s.status.Opened, at)
 }
 
 // end notes that the call is over, unless this side closed it.
@@ -264,7 +276,7 @@ func (s *Stream) Unstall() {
 	}
 }
 
-// notify wakes whoever waits. The caller holds mu.
+// notify wakes all who wait. The caller holds mu.
 func (s *Stream) notify() {
 	close(s.changed)
 	s.changed = make(chan struct{})

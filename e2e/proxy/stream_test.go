@@ -18,6 +18,7 @@ import (
 
 	"isthmus/e2e/proxy"
 	. "isthmus/e2e/proxy/destinationtest"
+	"isthmus/e2e/pulse"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -276,6 +277,24 @@ func (s *lateStream) RecvMsg(m any) error {
 	return nil
 }
 
+// TestLateForThePause: a first message is not late if this process stood still until it came.
+func TestLateForThePause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var standing pulse.Pulse
+		ended, end := context.WithCancel(t.Context())
+		end()
+		standing.Run(ended) // one beat, and no other
+		s := proxy.NewStream(proxy.Config{Conn: lateConn{delay: 2 * proxy.FirstMessageLimit}, Authority: "web:80", Pulse: &standing})
+		if err := s.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if snap := until(t, s, "message", messages(1)); len(snap.Faults) > 0 {
+			t.Errorf("faults %v", snap.Faults)
+		}
+		s.Close()
+	})
+}
+
 func TestLateFirstMessage(t *testing.T) {
 	for delay, late := range map[time.Duration]bool{3 * time.Second: false, 3*time.Second + 1: true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -292,8 +311,8 @@ func TestLateFirstMessage(t *testing.T) {
 	}
 }
 
-// TestCloseAmidOpens closes a stream that somebody else opens whenever it is not open. It hangs if Close waits for a call
-// that nobody ends.
+// TestCloseAmidOpens closes a stream that another goroutine opens whenever it is not open. It hangs if Close waits for
+// a call that nothing ends.
 func TestCloseAmidOpens(t *testing.T) {
 	s := proxy.NewStream(proxy.Config{Conn: lateConn{}, Authority: "web:80"})
 	ctx, stop := context.WithCancel(t.Context())

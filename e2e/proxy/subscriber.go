@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+
+	"isthmus/e2e/pulse"
 )
 
 const (
@@ -35,6 +37,7 @@ type SubscriberConfig struct {
 	Authority string
 	Token     string
 	Connect   func(ctx context.Context, addr string) (Conn, error) // nil: Connect
+	Pulse     *pulse.Pulse                                         // as of a Stream's Config
 }
 
 // Opening is a stream that has begun.
@@ -73,7 +76,7 @@ func NewSubscriber(cfg SubscriberConfig) *Subscriber {
 	}
 	s := &Subscriber{cfg: cfg, cache: cache{records: cfg.Records}}
 	s.cache.refresh()
-	s.stream = NewStream(Config{Conn: &s.conn, Kind: cfg.Kind, Authority: cfg.Authority, Token: cfg.Token})
+	s.stream = NewStream(Config{Conn: &s.conn, Kind: cfg.Kind, Authority: cfg.Authority, Token: cfg.Token, Pulse: cfg.Pulse})
 	return s
 }
 

@@ -42,7 +42,11 @@ func (p *Pulse) Run(ctx context.Context) {
 func (p *Pulse) note() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := time.Now()
+	p.add(time.Now())
+}
+
+// add adds a beat. The caller holds mu.
+func (p *Pulse) add(now time.Time) {
 	if !p.last.IsZero() {
 		took := now.Sub(p.last)
 		if p.most = max(p.most, took); took > Pause {
@@ -62,10 +66,13 @@ func (p *Pulse) Longest() time.Duration {
 	return most
 }
 
-// Between returns how much time went by between two moments, without pauses.
+// Between returns how much time went by between two moments, without pauses. Before Run nothing is known of those.
 func (p *Pulse) Between(from, to time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if !p.last.IsZero() {
+		p.add(time.Now()) // a pause may have ended just now
+	}
 	took := to.Sub(from)
 	for _, s := range p.pauses {
 		if begin, end := later(s.from, from), earlier(s.to, to); end.After(begin) {

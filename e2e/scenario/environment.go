@@ -15,7 +15,7 @@ import (
 	k8s "isthmus/e2e/object"
 )
 
-// StartConfig says what to run and what is running already.
+// StartConfig is what to run and what is running already.
 type StartConfig struct {
 	Dir          string            // where the clusters keep their state
 	Controlplane string            // the controlplane command; empty: program.Controlplane
@@ -67,7 +67,8 @@ func Start(ctx context.Context, cfg StartConfig) (env Environment, stop func() e
 	case cfg.Addr != "":
 		env.Gateway = foreign{addr: cfg.Addr, metrics: cfg.Metrics}
 	default:
-		g, err := gateway.Start(ctx, gateway.Config{Binary: cfg.Gateway, Kubeconfig: kubeconfig, Output: cfg.Output})
+		g, err := gateway.Start(ctx, gateway.Config{Binary: cfg.Gateway, Kubeconfig: kubeconfig, Output: cfg.Output,
+			Args: []string{"-shutdown-delay=0s", "-drain=0s"}}) // cases restart it while they have streams
 		if err != nil {
 			return env, stop, err
 		}
@@ -88,7 +89,7 @@ func startClusters(ctx context.Context, cfg StartConfig) ([]*cluster.Cluster, er
 	return cluster.StartAll(ctx, cfgs...)
 }
 
-// running is a cluster that somebody else runs.
+// running is a cluster that was not started by this run.
 type running struct{ cfg *rest.Config }
 
 func (r running) REST() *rest.Config { return rest.CopyConfig(r.cfg) }
@@ -125,7 +126,7 @@ func prepare(ctx context.Context, cfg *rest.Config) error {
 	return w.Apply(ctx, empty)
 }
 
-// foreign is a gateway that somebody else runs.
+// foreign is a gateway that was not started by this run.
 type foreign struct{ addr, metrics string }
 
 func (f foreign) Addr() string                    { return f.addr }

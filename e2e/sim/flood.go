@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -13,6 +14,7 @@ import (
 	"isthmus/e2e/gateway"
 	"isthmus/e2e/poll"
 	"isthmus/e2e/proxy"
+	"isthmus/e2e/pulse"
 )
 
 // Flood is how long one cluster's changes take to reach a client while another cluster is quiet, and while it is not.
@@ -73,8 +75,14 @@ func MeasureFlood(ctx context.Context, cfg Config, changes, rate int) (f Flood, 
 	}
 	defer func() { err = errors.Join(err, cs.stop()) }()
 
+	var beating pulse.Pulse
+	life, still := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer still()
+	running.Go(func() { beating.Run(life) })
 	f = Flood{Rate: rate, Watchers: len(cs.all) - 1}
-	if f.Quiet, err = w.timeChanges(ctx, cs.all[0], changes); err != nil {
+	if f.Quiet, err = w.timeChanges(ctx, &beating, cs.all[0], changes); err != nil {
 		return f, err
 	}
 	churning, stop := context.WithCancel(ctx)
@@ -84,7 +92,7 @@ func MeasureFlood(ctx context.Context, cfg Config, changes, rate int) (f Flood, 
 		f.Churned, err = w.churn(churning, rate)
 		ended <- err
 	}()
-	amid, err := w.timeChanges(ctx, cs.all[0], changes)
+	amid, err := w.timeChanges(ctx, &beating, cs.all[0], changes)
 	stop()
 	err = errors.Join(err, <-ended)
 	f.Amid = amid
@@ -152,8 +160,8 @@ func (c *client) await(ctx context.Context, holds func(*proxy.GetState) bool) er
 }
 
 // timeChanges takes an endpoint of the second cluster away and brings it back, again and again, and returns how long it was
-// until the client knew.
-func (w *world) timeChanges(ctx context.Context, c *client, n int) (took []time.Duration, err error) {
+// until the client knew, without the pauses of this process.
+func (w *world) timeChanges(ctx context.Context, p *pulse.Pulse, c *client, n int) (took []time.Duration, err error) {
 	of := w.clusters[1]
 	slice := of.slicesOf(w.services[0])[0].DeepCopy()
 	addr := netip.AddrPortFrom(netip.MustParseAddr(slice.Endpoints[0].Addresses[0]), 8080)
@@ -167,7 +175,7 @@ func (w *world) timeChanges(ctx context.Context, c *client, n int) (took []time.
 		if err := c.await(ctx, func(s *proxy.GetState) bool { return s.Has(addr) == ready }); err != nil {
 			return nil, err
 		}
-		took = append(took, time.Since(began))
+		took = append(took, p.Between(began, time.Now()))
 		if err := poll.Pause(ctx, floodGap); err != nil {
 			return nil, err
 		}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -90,15 +91,21 @@ func (s *simulation) healthy(ctx context.Context) error {
 	return s.ready.err()
 }
 
-// linked waits until the gateway shows all linked clusters as ready, with the newest credentials if those work.
+// linked waits until the gateway shows all linked clusters as ready, with the newest credentials if those work. That it
+// does not answer is an error at once.
 func (s *simulation) linked(ctx context.Context, within time.Duration) error {
-	return poll.Until(ctx, within, 50*time.Millisecond, func() error {
-		page, err := admin.ReadClusters(ctx, s.gateway.MetricsAddr())
+	var failed error
+	late := poll.Until(ctx, within, 50*time.Millisecond, func() error {
+		var page admin.Clusters
+		if page, failed = admin.ReadClusters(ctx, s.gateway.MetricsAddr()); failed != nil {
+			return nil
+		}
 		for _, c := range s.world.clusters[1:] {
-			if err == nil {
-				err = c.ready(page)
+			if err := c.ready(page); err != nil {
+				return err
 			}
 		}
-		return err
+		return nil
 	})
+	return errors.Join(failed, late)
 }
