@@ -17,4 +17,6 @@
 //   - proxy is the model of a proxy, faultproxy a network that fails.
 //   - object builds Kubernetes objects, kube writes them to real API servers, admin reads the gateway's metrics and debug
 //     pages, poll waits.
+//
+// ARCHITECTURE.md, at the root of the repository, shows how the packages of the gateway work together.
 package e2e

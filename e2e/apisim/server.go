@@ -55,8 +55,8 @@ type Faults struct {
 	NoStreamedLists bool
 }
 
-// Start runs a server at a free port of 127.0.0.1 until Close. Without an authority it serves plain HTTP/1.1,
-// and whoever connects: clients send no token over plain HTTP.
+// Start runs a server at a free port of 127.0.0.1 until Close. Without an authority it serves plain HTTP/1.1
+// and checks no token: clients send none over plain HTTP.
 func Start(name string, authority *Authority) (*Server, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -13,4 +13,6 @@
 //   - Delays count from the API server's answer to the write, or for the floor from the order to step, until the client
 //     has the whole message.
 //   - The floor's bytes are recorded from the measured server, so that their sizes can't differ.
+//
+// ARCHITECTURE.md, at the root of the repository, shows how the packages of the gateway work together.
 package bench

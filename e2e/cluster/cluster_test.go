@@ -180,9 +180,9 @@ func checkRBAC(t *testing.T, admin *rest.Config, client kubernetes.Interface) {
 	if err := account.CoreV1().Pods("shop").Delete(ctx, "web-1", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("deleting a Pod with a role to read: %v", err)
 	}
-	config.BearerToken = "nobody issued this"
+	config.BearerToken = "never issued"
 	if _, err := clientOf(t, config).CoreV1().Pods("shop").List(ctx, metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
-		t.Errorf("with a token that nobody issued: %v", err)
+		t.Errorf("with a token that was never issued: %v", err)
 	}
 }
 
@@ -269,7 +269,7 @@ func checkClose(t *testing.T, c *cluster.Cluster) {
 	}
 	if conn, err := net.Dial("tcp", server.Host); err == nil {
 		conn.Close()
-		t.Errorf("cluster %s: somebody listens on %s after Close", c.Name(), server.Host)
+		t.Errorf("cluster %s: a server listens on %s after Close", c.Name(), server.Host)
 	}
 	if err := c.Close(); err != nil {
 		t.Errorf("closing again: %v", err)

@@ -17,4 +17,6 @@
 //
 // The suite is short by default: every fault once, and no longer than it takes to be seen. With -long the faults last,
 // and the floods of proxies are larger. With -fault only those faults are played whose names match.
+//
+// ARCHITECTURE.md, at the root of the repository, shows how the packages of the gateway work together.
 package faults

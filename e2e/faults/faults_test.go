@@ -63,7 +63,7 @@ func TestFaults(t *testing.T) {
 }
 
 // TestOwnCluster plays faults of API servers and connections on the gateway's own cluster, one after the other. What it
-// says stays, as that of others does; links stay as they are; and linked clusters are followed.
+// offered stays, as with other clusters; links stay as they are; and linked clusters are followed.
 func TestOwnCluster(t *testing.T) {
 	names := either([]string{"killed", "refused", "half-open"}, []string{"killed", "restarted", "paused", "history-forgotten",
 		"refused", "silent", "half-open", "heard-but-not-answered", "slow", "little-gets-through", "reset-again-and-again"})

@@ -16,4 +16,6 @@
 //
 // The suite is short by default: the default flags. With -long it prints the table of docs/operations.md for many flags,
 // and with HANDOVER_BEFORE for another gateway too.
+//
+// ARCHITECTURE.md, at the root of the repository, shows how the packages of the gateway work together.
 package handover

@@ -9,14 +9,14 @@ import (
 	"net"
 )
 
-// Port is a TCP port of 127.0.0.1 that is reserved: nobody else who asks this package gets it, in no process. A UDP
-// socket of the same number, on which nothing is received, is what others see of that.
+// Port is a TCP port of 127.0.0.1 that is reserved: no other caller of Reserve gets it, in any process. A UDP
+// socket of the same number, on which nothing is received, shows them that.
 type Port struct {
 	addr  string
 	guard net.PacketConn
 }
 
-// Reserve returns a port, from first to last, that nobody listens on and nobody has reserved. Choose a range below the ports
+// Reserve returns a port, from first to last, on which no server listens and that is not reserved. Choose a range below the ports
 // that systems hand out by themselves (32768 and up on Linux): a connection could otherwise take the port meanwhile.
 func Reserve(first, last int) (*Port, error) {
 	var failed error

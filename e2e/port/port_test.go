@@ -45,7 +45,7 @@ func TestReserve(t *testing.T) {
 	}
 	defer taken.Close()
 	if p, err := Reserve(first, last); err == nil {
-		t.Errorf("%s was free, although somebody listens on the only one that is not reserved", p.Addr())
+		t.Errorf("%s was free, although a server listens on the only one that is not reserved", p.Addr())
 	}
 	if err := b.Release(); err != nil {
 		t.Error(err)

@@ -30,7 +30,7 @@ func (r *run) end(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// linked says whether the case has written link Secrets.
+// linked reports whether the case has written link Secrets.
 func (r *run) linked() bool {
 	return slices.ContainsFunc(r.objects[ClusterNames[0]], func(o written) bool {
 		return o.resource.Resource == "secrets" && o.namespace == k8s.LinkNamespace
@@ -68,7 +68,7 @@ func (r *run) removeAll(ctx context.Context, w *writer) error {
 func (r *run) faulty(cluster string) (Faulty, error) {
 	f, ok := r.runner.env.Clusters[cluster].(Faulty)
 	if !ok {
-		return nil, fmt.Errorf("cluster %s cannot be stopped or paused: somebody else runs it", cluster)
+		return nil, fmt.Errorf("cluster %s cannot be stopped or paused: not started by this run", cluster)
 	}
 	return f, nil
 }
@@ -125,7 +125,7 @@ func (r *run) resume(_ context.Context, cluster string) error {
 func (r *run) restartGateway(ctx context.Context, args []string) error {
 	g, ok := r.runner.env.Gateway.(Restarter)
 	if !ok {
-		return errors.New("the gateway cannot be restarted: somebody else runs it")
+		return errors.New("the gateway cannot be restarted: not started by this run")
 	}
 	r.flagged = len(args) > 0
 	return g.Restart(ctx, args...)

@@ -13,4 +13,6 @@
 //   - A stream that received something a server must not send (proxy.Fault) fails its case, whatever the script expects.
 //   - Objects of a case are deleted one by one; its namespaces are left to the namespace controller, which takes
 //     seconds. Only a case that needs the same namespace again waits for it.
+//
+// ARCHITECTURE.md, at the root of the repository, shows how the packages of the gateway work together.
 package scenario

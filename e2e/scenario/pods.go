@@ -35,7 +35,7 @@ func podObject(o object, ips string, words []string) error {
 	if len(ports) > 0 {
 		app["ports"] = ports
 	}
-	// Nobody would confirm that the containers have ended, so that nothing but an immediate deletion ever ends.
+	// No kubelet would confirm that the containers have ended, so that nothing but an immediate deletion ever ends.
 	spec := object{"terminationGracePeriodSeconds": int64(0), "containers": []any{app}}
 	switch {
 	case meshed && opt.flags["native-sidecar"]:

@@ -74,7 +74,7 @@ func (r *run) begin(ctx context.Context) error {
 	return err
 }
 
-// steps runs the script and says which command failed.
+// steps runs the script. Its error names the command that failed.
 func (r *run) steps(ctx context.Context) error {
 	for _, s := range r.c.steps {
 		r.runner.trace("%s: %s", s.pos, s.text)

@@ -44,7 +44,7 @@ type Restarter interface {
 // Options are a Runner's.
 type Options struct {
 	Slow    bool              // run slow cases too
-	Trace   func(line string) // is told of each command as it begins; may be nil
+	Trace   func(line string) // is called with each command as it begins; may be nil
 	Timeout time.Duration     // of an expectation; zero: DefaultTimeout
 	Limit   time.Duration     // of a whole case; zero: five minutes
 }
@@ -115,14 +115,14 @@ func (r *Runner) Run(ctx context.Context, c *Case) Result {
 	return Result{Case: c, Err: err, Took: time.Since(start)}
 }
 
-// skip says why a case cannot be run here.
+// skip returns why a case cannot be run here; empty: it can.
 func (r *Runner) skip(c *Case) string {
 	if _, ok := r.env.Gateway.(Restarter); c.needs["gateway"] && !ok {
-		return "it restarts the gateway, which somebody else runs"
+		return "it restarts the gateway, which was not started by this run"
 	}
 	for name, cluster := range r.env.Clusters {
 		if _, ok := cluster.(Faulty); c.needs["faults"] && !ok {
-			return fmt.Sprintf("it makes clusters fail, and somebody else runs %s", name)
+			return fmt.Sprintf("it makes clusters fail, and %s was not started by this run", name)
 		}
 	}
 	if c.needs["slow"] && !r.opt.Slow {

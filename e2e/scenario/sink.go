@@ -14,7 +14,7 @@ type sink struct {
 	close func() error
 }
 
-// deadSink is an address that refuses connections: it is taken, so that nobody else gets it, and nobody listens.
+// deadSink is an address that refuses connections: it is taken, so that no other process gets it, and nothing listens.
 func deadSink() (*sink, error) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	if err != nil {

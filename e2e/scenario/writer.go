@@ -108,7 +108,7 @@ func (w *writer) removeNamespace(ctx context.Context, name string) error {
 	return nil
 }
 
-// answers returns an error when the API server does not say that it is ready.
+// answers returns an error unless the API server answers that it is ready.
 func (w *writer) answers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

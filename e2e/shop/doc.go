@@ -13,7 +13,7 @@
 //     of ServiceAccounts that may do what Linkerd grants them and no more.
 //   - What a control plane without nodes lacks, [Cluster.Run] stands in for: it
 //     turns Deployments into ReplicaSets and Pods, and Pods into running ones
-//     with addresses of 10.0.0.0/8 that nobody ever dials.
+//     with addresses of 10.0.0.0/8 that nothing ever dials.
 //   - Objects are YAML templates, written by server-side apply: they can be read
 //     as what a person would have applied.
 package shop

@@ -58,7 +58,7 @@ func (a *audit) mark(cs *clients) {
 	}
 }
 
-// addrs are the addresses that somebody has offered all the time.
+// addrs are the addresses that some cluster has offered all the time.
 func (a *audit) addrs(service string) []netip.AddrPort {
 	var list []netip.AddrPort
 	for o := range a.always[service] {

@@ -12,11 +12,13 @@
 //   - The oracle (oracle.go) reads the objects of all clusters and computes what a client must hold, from scratch. It knows
 //     nothing of events, of what was before, nor of the gateway's code.
 //   - An address counts as offered all the time if one cluster has offered it by one Pod after every single change. Where
-//     two objects of different kinds change at once, one watch may be ahead of the other, and no gateway can tell.
+//     two objects of different kinds change at once, one watch may be ahead of the other, and no gateway can know.
 //   - A cluster that is cut off is not checked, but others are, and what it offered before and goes on to offer must stay.
 //   - Limits of time apply when the machine is fast enough: a first message that is late counts only in rounds in which the
 //     simulator itself was never paused for long, and is counted in others.
 //
 // The API servers are those of package apisim, behind fault proxies. Most clients ask for endpoints (Get), one in five for a
 // profile, by the Service's name.
+//
+// ARCHITECTURE.md, at the root of the repository, shows how the packages of the gateway work together.
 package sim

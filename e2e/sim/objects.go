@@ -102,7 +102,7 @@ func newEndpoint(ip, pod, zone string) discoveryv1.Endpoint {
 // look is what Pods of a service can differ in.
 type look struct {
 	meshed bool
-	silent bool // its proxy has no variables that say where it listens
+	silent bool // its proxy has no variables with its ports
 	opaque string
 	owner  metav1.OwnerReference
 	hash   string // empty: none

@@ -5,7 +5,7 @@
 // a few controllers, on loopback, with the state in a folder. RBAC is on,
 // ServiceAccount tokens work, and the CRDs that Isthmus knows are installed
 // before the cluster is ready. There are no nodes: a Pod is what
-// somebody writes to the API.
+// clients write to the API.
 //
 // The other verbs (start, stop, kill, pause, resume, list) handle clusters
 // that serve in the background.
@@ -16,8 +16,8 @@
 //     nothing has to be installed. It reports the version of the
 //     Kubernetes module it was built with, read from its own build information.
 //   - It is crash-only. There is no orderly shutdown that could go wrong or be
-//     skipped: whoever ends the process by any signal can serve the same folder
-//     again. etcd does not sync to disk, so data survives the end of the
+//     skipped: after any signal that ends the process, the same folder can be
+//     served again. etcd does not sync to disk, so data survives the end of the
 //     process, not that of the machine.
 //   - etcd's sockets have short names relative to the cluster's folder, which
 //     the process makes its working directory: paths of sockets may only be

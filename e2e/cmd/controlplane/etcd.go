@@ -28,7 +28,7 @@ func startEtcd(dir state.Dir) (*embed.Etcd, error) {
 	cfg.Dir = dir.EtcdData()
 	cfg.ListenClientUrls = []url.URL{{Scheme: "unix", Host: "etcd:0"}}
 	cfg.ListenPeerUrls = []url.URL{{Scheme: "unix", Host: "peer:0"}}
-	// Nobody reads these, but they have to look like addresses.
+	// Nothing reads these, but they have to look like addresses.
 	cfg.AdvertiseClientUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:1"}}
 	cfg.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: "127.0.0.1:2"}}
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)

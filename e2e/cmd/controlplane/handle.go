@@ -107,7 +107,7 @@ func (h handling) apply(ctx context.Context, dir state.Dir) error {
 	return nil
 }
 
-// gone waits a while until nobody serves the folder.
+// gone waits a while until no process serves the folder.
 func gone(ctx context.Context, dir state.Dir) bool {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()

@@ -1,7 +1,7 @@
 // Package destinationtest is a Destination server for tests whose answers the test writes.
 //
-// A test gives the server one function per authority; whoever subscribes to it is served by that function, once per
-// call, for both RPCs. What nobody answers is NotFound.
+// A test gives the server one function per authority, which serves each call for it, of both RPCs. An authority without
+// one is NotFound.
 package destinationtest
 
 import (

@@ -57,11 +57,11 @@ func (d Dir) Lock() (release func() error, err error) {
 	return file.Close, nil
 }
 
-// ErrNotRunning is what Process returns for a folder that nobody serves.
+// ErrNotRunning is what Process returns for a folder that no process serves.
 var ErrNotRunning = errors.New("not running")
 
 // Process returns the process that serves the folder. What is signalled
-// through it reaches that process or, if it has ended meanwhile, nobody. A
+// through it reaches that process or, if it has ended meanwhile, none. A
 // process does not see its own claim.
 func (d Dir) Process() (*os.Process, error) {
 	file, err := os.Open(d.pidFile())
