@@ -1,8 +1,12 @@
 package e2e
 
 import (
+	"errors"
 	"flag"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"maps"
 	"os"
@@ -20,19 +24,22 @@ import (
 var update = flag.Bool("update", false, "write testdata/README.md anew")
 
 // TestIndex: testdata/README.md lists all cases and, for each behaviour, what proves it. Both follow from the cases' first
-// lines and from the IDs of behaviours in Go tests; make generate writes them. Every behaviour has a proof.
+// lines and from the IDs of behaviours in Go tests and faults; make generate writes them. Every behaviour has a proof.
 func TestIndex(t *testing.T) {
 	path := filepath.Join("testdata", "README.md")
 	text, err := os.ReadFile(path)
 	must(t, err)
-	index := newIndex(t, string(text))
-	index.addCases()
-	index.addTests()
-	index.checkRows()
+	index := newIndex(string(text))
+	index.addCases(t)
+	index.addTests(t)
+	index.checkRows(peerGroups, ownGroups)
+	for _, wrong := range index.wrong {
+		t.Error(wrong)
+	}
 	if t.Failed() {
 		return
 	}
-	fresh := index.write()
+	fresh := index.write(t)
 	if *update {
 		must(t, os.WriteFile(path, []byte(fresh), 0o644))
 	} else if fresh != string(text) {
@@ -44,34 +51,38 @@ func TestIndex(t *testing.T) {
 var behaviour = regexp.MustCompile(`(?m)^\| ([A-Z]+-\d\d) \| (.*) \|[^|\n]*\|$`)
 
 type index struct {
-	t      *testing.T
 	readme string
 	ids    []string            // of behaviours, in the order of their rows
 	cases  []*scenario.Case    // in the order of their names
 	proofs map[string][]string // by behaviour: cases, then Go tests
+	wrong  []string            // what is wrong with the behaviours and proofs
 }
 
-func newIndex(t *testing.T, readme string) *index {
-	x := &index{t: t, readme: readme, proofs: map[string][]string{}}
+func newIndex(readme string) *index {
+	x := &index{readme: readme, proofs: map[string][]string{}}
 	for _, row := range behaviour.FindAllStringSubmatch(readme, -1) {
 		x.ids = append(x.ids, row[1])
 	}
 	return x
 }
 
+func (x *index) complain(format string, args ...any) {
+	x.wrong = append(x.wrong, fmt.Sprintf(format, args...))
+}
+
 func (x *index) prove(id, by string) {
 	if !slices.Contains(x.ids, id) {
-		x.t.Errorf("%s proves %s, which has no row in testdata/README.md", by, id)
+		x.complain("%s proves %s, which has no row in testdata/README.md", by, id)
 	}
 	if by = "`" + by + "`"; !slices.Contains(x.proofs[id], by) {
 		x.proofs[id] = append(x.proofs[id], by)
 	}
 }
 
-func (x *index) addCases() {
-	for _, file := range caseFiles(x.t, "cases") {
+func (x *index) addCases(t *testing.T) {
+	for _, file := range caseFiles(t, "cases") {
 		c, err := scenario.Load(file)
-		must(x.t, err)
+		must(t, err)
 		x.cases = append(x.cases, c)
 		for _, id := range c.Proves {
 			x.prove(id, c.Name)
@@ -79,20 +90,9 @@ func (x *index) addCases() {
 	}
 }
 
-var (
-	// goTest is a test with its doc comment.
-	goTest = regexp.MustCompile(`(?ms)((?:^//[^\n]*\n)*)^func (Test\w+)\(t \*testing\.T\) \{\n.*?^\}`)
-	anyID  = regexp.MustCompile(`\b([A-Z]{1,2})-\d\d\b`)
-)
-
-// addTests finds the Go tests of both modules that have the ID of a behaviour in their doc comment or in their code, most
-// often in the name of a subtest.
-func (x *index) addTests() {
-	groups := map[string]bool{}
-	for _, id := range x.ids {
-		groups[group(id)] = true
-	}
-	must(x.t, filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
+// addTests finds the Go tests of both modules, and the faults, that prove behaviours.
+func (x *index) addTests(t *testing.T) {
+	must(t, filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
@@ -101,15 +101,65 @@ func (x *index) addTests() {
 			return err
 		}
 		folder, err := filepath.Rel("..", filepath.Dir(path))
-		for _, test := range goTest.FindAllStringSubmatch(string(text), -1) {
-			for _, id := range anyID.FindAllString(test[0], -1) {
-				if groups[group(id)] {
-					x.prove(id, filepath.ToSlash(folder)+"."+test[2])
-				}
+		return errors.Join(err, x.addFile(filepath.ToSlash(folder), string(text)))
+	}))
+}
+
+var anyID = regexp.MustCompile(`\b[A-Z]{1,2}-\d\d\b`)
+
+// addFile finds the tests in a Go file that have IDs of behaviours in their doc comments or in their strings, most often in
+// the names of subtests, and the faults (structs with a name) whose field proves has some.
+func (x *index) addFile(folder, text string) error {
+	groups := map[string]bool{}
+	for _, id := range x.ids {
+		groups[group(id)] = true
+	}
+	add := func(by, text string) {
+		for _, id := range anyID.FindAllString(text, -1) {
+			if groups[group(id)] {
+				x.prove(id, folder+"."+by)
 			}
 		}
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), folder, text, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
 		return err
-	}))
+	}
+	for _, d := range file.Decls {
+		f, ok := d.(*ast.FuncDecl)
+		isTest := ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test")
+		if isTest {
+			add(f.Name.Name, f.Doc.Text())
+		}
+		ast.Inspect(d, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.BasicLit:
+				if isTest && n.Kind == token.STRING {
+					add(f.Name.Name, n.Value)
+				}
+			case *ast.CompositeLit:
+				if name := field(n, "name"); !isTest && name != "" {
+					add(strings.Trim(name, `"`), field(n, "proves"))
+				}
+			}
+			return true
+		})
+	}
+	return nil
+}
+
+// field returns the literal that a field of a struct has in the source; empty: there is none.
+func field(of *ast.CompositeLit, name string) string {
+	for _, e := range of.Elts {
+		if pair, ok := e.(*ast.KeyValueExpr); ok {
+			key, isName := pair.Key.(*ast.Ident)
+			value, isLiteral := pair.Value.(*ast.BasicLit)
+			if isName && isLiteral && key.Name == name {
+				return value.Value
+			}
+		}
+	}
+	return ""
 }
 
 func group(id string) string { return id[:strings.Index(id, "-")] }
@@ -126,29 +176,29 @@ var (
 )
 
 // checkRows: the behaviours of each group are numbered in order, all are there, and all have a proof.
-func (x *index) checkRows() {
+func (x *index) checkRows(peer, own map[string]int) {
 	count := map[string]int{}
 	for _, id := range x.ids {
 		g := group(id)
 		if count[g]++; id != fmt.Sprintf("%s-%02d", g, count[g]) {
-			x.t.Errorf("row %s is number %d of its group", id, count[g])
+			x.complain("row %s is number %d of its group", id, count[g])
 		}
 		if len(x.proofs[id]) == 0 {
-			x.t.Errorf("nothing proves %s", id)
+			x.complain("nothing proves %s", id)
 		}
 	}
 	for g, n := range count {
-		if want, ok := peerGroups[g]; ok && n != want || !ok && n < max(1, ownGroups[g]) {
-			x.t.Errorf("group %s has %d rows", g, n)
+		if want, ok := peer[g]; ok && n != want || !ok && n < max(1, own[g]) {
+			x.complain("group %s has %d rows", g, n)
 		}
 	}
-	if want := len(peerGroups) + len(ownGroups); len(count) != want {
-		x.t.Errorf("there are %d groups of behaviours, not %d: %v", len(count), want, slices.Sorted(maps.Keys(count)))
+	if want := len(peer) + len(own); len(count) != want {
+		x.complain("there are %d groups of behaviours, not %d: %v", len(count), want, slices.Sorted(maps.Keys(count)))
 	}
 }
 
 // write returns the README with what is generated.
-func (x *index) write() string {
+func (x *index) write(t *testing.T) string {
 	text := behaviour.ReplaceAllStringFunc(x.readme, func(row string) string {
 		cell := behaviour.FindStringSubmatch(row)
 		return fmt.Sprintf("| %s | %s | %s |", cell[1], cell[2], strings.Join(x.proofs[cell[1]], ", "))
@@ -157,7 +207,7 @@ func (x *index) write() string {
 		before, rest, found := strings.Cut(text, heading+"\n")
 		end := strings.Index(rest, "\n#")
 		if !found || end < 0 {
-			x.t.Fatalf("testdata/README.md has no section %q", heading)
+			t.Fatalf("testdata/README.md has no section %q", heading)
 		}
 		intro, _, _ := strings.Cut(rest[:end], "\n| case |")
 		var list strings.Builder

@@ -55,14 +55,14 @@ func TestProfileFirst(t *testing.T) {
 }
 
 // TestProfileOfTheClientsNamespace: the client's namespace is a part of the key unless
-// it is the service's.
+// it is the service's (P-05).
 func TestProfileOfTheClientsNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
 		other := webKey
 		other.Namespace = "client-ns"
 		w.profiles.put(webKey, wiretest.WebProfile("ours"))
-		w.profiles.put(other, wiretest.WebProfile("theirs")) // P-05
+		w.profiles.put(other, wiretest.WebProfile("theirs"))
 		for namespace, want := range map[string]string{"": "web routes ours", "shop": "web routes ours", "client-ns": "web routes theirs"} {
 			c := w.getProfile(webAddr, namespace)
 			defer c.hangUp()

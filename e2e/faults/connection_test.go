@@ -50,7 +50,7 @@ func connectionFaults() []fault {
 		name:   "reset-again-and-again",
 		inject: resetRepeatedly, heal: nothing,
 	}, {
-		name: "deleted-unseen", state: "stale",
+		name: "deleted-unseen", proves: "N-04", state: "stale",
 		inject: deleteUnseen, heal: mend, verify: servesPlainly,
 	}}
 }

@@ -52,7 +52,7 @@ func credentialFaults() []fault {
 		name: "pods-forbidden", state: "stale", reason: "pods", sees: true,
 		inject: forbid("pods, ", "", authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods"}), heal: allow,
 	}, {
-		name: "servers-forbidden", state: "ready", reason: "servers.policy.linkerd.io is forbidden", sees: true,
+		name: "servers-forbidden", proves: "N-06", state: "ready", reason: "servers.policy.linkerd.io is forbidden", sees: true,
 		inject: forbid("[servers]", "[none]", authorizationv1.ResourceAttributes{Verb: "list", Group: "policy.linkerd.io", Resource: "servers"}), heal: allow,
 	}, {
 		name: "watching-forbidden", state: "stale", reason: "cannot watch",

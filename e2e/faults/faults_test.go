@@ -10,6 +10,7 @@ import (
 // fault is something that happens to a cluster, and how it ends.
 type fault struct {
 	name   string
+	proves string // behaviours of testdata/README.md
 	inject func(context.Context, *stage) error
 	heal   func(context.Context, *stage) error // also undoes what inject has done only in part
 
@@ -30,8 +31,6 @@ func chosen(list []fault) []fault {
 
 // TestFaults plays every fault, all at once but for those of an API server, which have one each while they last. The
 // others are on the way to an API server that stays well.
-//
-// Behaviours: N-04 (deleted-unseen), N-06 (servers-forbidden), N-07 (secret-removed-and-made-again-and-again).
 func TestFaults(t *testing.T) {
 	w := newWorld(t, nil, "east", "south")
 	free := make(chan *site, len(w.more))

@@ -28,7 +28,7 @@ func secretFaults() []fault {
 		inject: func(ctx context.Context, s *stage) error { return s.unlink(ctx, s.name) },
 		heal:   mend,
 	}, {
-		name: "secret-removed-and-made-again-and-again", leaves: true,
+		name: "secret-removed-and-made-again-and-again", proves: "N-07", leaves: true,
 		inject: func(ctx context.Context, s *stage) error {
 			for range either(10, 50) {
 				if err := s.unlink(ctx, s.name); err != nil {
