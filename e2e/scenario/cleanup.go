@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"isthmus/e2e/admin"
 	k8s "isthmus/e2e/object"
 	"isthmus/e2e/poll"
 )
@@ -27,7 +29,30 @@ func (r *run) end(ctx context.Context) error {
 	if r.flagged {
 		errs = append(errs, r.restartGateway(ctx, nil))
 	}
+	if r.disturbed {
+		errs = append(errs, r.awaitLocal(ctx))
+	}
 	return errors.Join(errs...)
+}
+
+// awaitLocal waits until the gateway reads all of the local cluster again. After a restart of its API server that takes
+// longer for kinds which the gateway can do without, such as ExternalWorkloads, and the next case may be about those.
+func (r *run) awaitLocal(ctx context.Context) error {
+	if _, ours := r.runner.env.Gateway.(Restarter); !ours {
+		return nil // it may lack the page
+	}
+	return poll.Until(ctx, time.Minute, 100*time.Millisecond, func() error {
+		page, err := admin.ReadClusters(ctx, r.runner.env.Gateway.MetricsAddr())
+		for _, resource := range page.Local.Resources {
+			if !resource.Synced || resource.Err != "" {
+				err = errors.Join(err, fmt.Errorf("the gateway does not read the local cluster's %s again: %s", resource.Resource, resource.Err))
+			}
+		}
+		if len(page.Writer.Unread) > 0 {
+			err = errors.Join(err, fmt.Errorf("the writer of EndpointSlices does not read again: %v", page.Writer.Unread))
+		}
+		return err
+	})
 }
 
 // linked reports whether the case has written link Secrets.
@@ -79,6 +104,7 @@ func (r *run) stop(_ context.Context, cluster string) error {
 		return err
 	}
 	r.stopped[cluster] = true
+	r.disturbed = r.disturbed || cluster == ClusterNames[0]
 	delete(r.paused, cluster)
 	return f.Kill()
 }
@@ -104,6 +130,7 @@ func (r *run) pause(_ context.Context, cluster string) error {
 		return err
 	}
 	r.paused[cluster] = true
+	r.disturbed = r.disturbed || cluster == ClusterNames[0]
 	return f.Pause()
 }
 

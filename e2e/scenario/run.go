@@ -31,6 +31,7 @@ type run struct {
 	objects    map[string][]written       // by cluster: in the order in which they were first written
 
 	stopped, paused map[string]bool // clusters
+	disturbed       bool            // the local cluster's API has been stopped or paused
 	flagged         bool            // the gateway runs with flags of the case
 }
 
