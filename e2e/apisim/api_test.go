@@ -150,10 +150,10 @@ func (a *api) watch(what, path, accept string) *watch {
 	return &watch{api: a, what: what, as: accept, lines: bufio.NewReader(resp.Body)}
 }
 
-// next notes so many events.
+// next notes so many events, without bookmarks that only have a version: a server sends those when it likes.
 func (w *watch) next(n int) {
 	w.api.t.Helper()
-	for range n {
+	for n > 0 {
 		text, err := w.read()
 		if err != nil {
 			w.api.t.Fatalf("watch %s: %v", w.what, err)
@@ -169,6 +169,10 @@ func (w *watch) next(n int) {
 		if err := json.Unmarshal(text, &e); err != nil {
 			w.api.t.Fatalf("watch %s: %v: %s", w.what, err, text)
 		}
+		if e.Type == "BOOKMARK" && len(e.Object.Metadata.Annotations) == 0 {
+			continue
+		}
+		n--
 		version, _ := strconv.ParseUint(e.Object.Metadata.ResourceVersion, 10, 64)
 		ascending := version > w.last || e.Type == "ADDED" && version > 0
 		w.last = version
