@@ -130,12 +130,15 @@ func TestNoProxyForLinks(t *testing.T) {
 
 // TestEndlessAnswer: an answer that never ends fails at the limit.
 func TestEndlessAnswer(t *testing.T) {
-	body := &limitedBody{ReadCloser: io.NopCloser(endless{}), left: maxAnswer}
+	body := &boundedBody{ReadCloser: io.NopCloser(endless{}), left: maxAnswer, tooLarge: errTooLarge}
 	n, err := io.Copy(io.Discard, body)
 	if n != maxAnswer || !errors.Is(err, errTooLarge) {
 		t.Errorf("%d bytes, %v", n, err)
 	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, "{}")
+	}))
 	defer server.Close()
 	client, closeIdle, err := newHTTPClient("east", &rest.Config{Host: server.URL})
 	if err != nil {
@@ -147,7 +150,7 @@ func TestEndlessAnswer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, is := answer.Body.(*limitedBody); is != want {
+		if _, is := answer.Body.(*boundedBody); is != want {
 			t.Errorf("%s: bounded %v, want %v", url, is, want)
 		}
 		answer.Body.Close()

@@ -14,10 +14,13 @@
 //     or impersonate another user. Neither errors nor warnings quote it.
 //   - A server that does not answer is an error within seconds, whether it can't be
 //     reached (dial timeout), accepts connections and sends nothing (timeouts of TLS
-//     handshake and response header), or disappears later (pings). A body that pauses
-//     is not: that is for the reader to watch (clusterstore/follow does).
-//   - No answer but a watch is longer than 256 MiB, no redirect is followed, and
-//     client-go retries nothing by itself, whatever Retry-After a server sends.
+//     handshake and response header), or disappears later (pings). A watch that pauses
+//     is not: that is for the reader to notice (clusterstore/follow does).
+//   - No answer but a watch with status 200 is longer than 256 MiB or lasts longer than
+//     40 s. Of the body of an error 64 KiB are read, for 5 s at most; the error has the
+//     status in any case. That holds for every verb and encoding (body.go).
+//   - No redirect is followed, no protocol switched, and client-go retries nothing by
+//     itself, whatever Retry-After a server sends.
 //   - A request without answer is an error that client-go does not mistake for the
 //     regular end of a watch.
 //   - Each Client has connections of its own. A linked cluster is reached by its

@@ -3,7 +3,6 @@ package kube
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -25,9 +24,8 @@ const (
 	pingTimeout   = 3 * time.Second
 )
 
-// maxAnswer is the largest answer that is read as a whole, in bytes: a page of a list.
-// Watches are read event by event.
-const maxAnswer = 256 << 20
+// maxHeader is the largest header of an answer that is read, in bytes.
+const maxHeader = 256 << 10
 
 // newHTTPClient returns a client, and a function that closes its idle connections.
 func newHTTPClient(name federation.ClusterName, cfg *rest.Config) (*http.Client, func(), error) {
@@ -52,15 +50,16 @@ func newTransport(name federation.ClusterName, cfg *rest.Config) (*http.Transpor
 		return nil, fmt.Errorf("TLS: %w", err)
 	}
 	t := &http.Transport{
-		Proxy:                 cfg.Proxy,
-		DialContext:           newDialer().DialContext,
-		TLSClientConfig:       tls,
-		TLSHandshakeTimeout:   dialTimeout,
-		ResponseHeaderTimeout: headerTimeout,
-		IdleConnTimeout:       90 * time.Second,
-		DisableCompression:    cfg.DisableCompression,
-		ForceAttemptHTTP2:     true,
-		HTTP2:                 &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
+		Proxy:                  cfg.Proxy,
+		DialContext:            newDialer().DialContext,
+		TLSClientConfig:        tls,
+		TLSHandshakeTimeout:    dialTimeout,
+		ResponseHeaderTimeout:  headerTimeout,
+		MaxResponseHeaderBytes: maxHeader,
+		IdleConnTimeout:        90 * time.Second,
+		DisableCompression:     cfg.DisableCompression,
+		ForceAttemptHTTP2:      true,
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
 	}
 	if dial := cfg.Dial; dial != nil {
 		t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -89,38 +88,24 @@ func newDialer() *net.Dialer {
 // singleTry keeps client-go from retrying a request by itself, up to ten times and for
 // as long as the server's Retry-After asks for: the resource's loop decides when to
 // retry, and the health has to show each failure. It also drops warnings, which
-// client-go would log.
+// client-go would log, and bounds the bodies of answers.
 type singleTry struct{ next http.RoundTripper }
 
 func (s singleTry) RoundTrip(request *http.Request) (*http.Response, error) {
-	response, err := s.next.RoundTrip(request)
+	ctx, cancel := context.WithCancelCause(request.Context())
+	response, err := s.next.RoundTrip(request.WithContext(ctx))
 	if err != nil {
+		cancel(nil)
 		return nil, rewordedError{err}
 	}
 	response.Header.Del("Retry-After")
 	response.Header.Del("Warning")
-	if watching := request.URL.Query().Get("watch"); watching == "" || watching == "false" {
-		response.Body = &limitedBody{ReadCloser: response.Body, left: maxAnswer}
+	if err := boundBody(ctx, cancel, request, response); err != nil {
+		response.Body.Close()
+		cancel(nil)
+		return nil, err
 	}
 	return response, nil
-}
-
-// limitedBody fails beyond a size. client-go would read on until there is no memory
-// left.
-type limitedBody struct {
-	io.ReadCloser
-	left int64
-}
-
-var errTooLarge = fmt.Errorf("the API server's answer is larger than %d MiB", maxAnswer>>20)
-
-func (b *limitedBody) Read(p []byte) (int, error) {
-	if b.left <= 0 {
-		return 0, errTooLarge
-	}
-	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
-	b.left -= int64(n)
-	return n, err
 }
 
 // rewordedError hides an error's type and changes its text if client-go would take it

@@ -52,7 +52,7 @@ func connectionFaults() []fault {
 	}, {
 		name: "deleted-unseen", proves: "N-04", state: "stale",
 		inject: deleteUnseen, heal: mend, verify: servesPlainly,
-	}}
+	}, endlessErrors()}
 }
 
 func resetRepeatedly(ctx context.Context, s *stage) error {

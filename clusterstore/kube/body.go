@@ -1,0 +1,126 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Limits of the body of an answer, decompressed. client-go reads all bodies but those
+// of watches as a whole, those of errors included, and would read on until there is no
+// memory left.
+const (
+	// maxAnswer is for a page of a list, in bytes.
+	maxAnswer = 256 << 20
+	// answerTimeout is for a body from the end of the header on. clusterstore/follow
+	// gives a page of a list 30 s in all: this is for other requests.
+	answerTimeout = 40 * time.Second
+	// maxError is for the body of an error: an API server's have a few hundred bytes,
+	// a load balancer's page some kilobytes.
+	maxError = 64 << 10
+	// errorTimeout is as answerTimeout, for the body of an error.
+	errorTimeout = 5 * time.Second
+)
+
+var (
+	errTooLarge = fmt.Errorf("the API server's answer is larger than %d MiB", maxAnswer>>20)
+	errTooSlow  = fmt.Errorf("the API server began to answer and did not come to an end within %v", answerTimeout)
+)
+
+// boundBody limits the body of an answer in bytes and in time. Only the body of a watch
+// with status 200 has no limits: for any other status client-go reads it as a whole,
+// for watches too. cancel ends the request's ctx; it is called once the body is closed.
+// The error is for an answer that client-go would neither read nor close.
+func boundBody(ctx context.Context, cancel context.CancelCauseFunc, request *http.Request, response *http.Response) error {
+	watching := request.URL.Query().Get("watch")
+	isWatch := watching != "" && watching != "false"
+	switch status := response.StatusCode; {
+	case status == http.StatusSwitchingProtocols:
+		// What comes after this status is the connection itself, which does not end
+		// with the request's context.
+		return fmt.Errorf("API server %s switched protocols, which was not requested: check that the kubeconfig's server is an API server", request.URL.Host)
+	case isWatch && status == http.StatusOK:
+		if err := checkWatchType(request, response); err != nil {
+			return err
+		}
+		response.Body = &watchBody{response.Body, cancel}
+	case isWatch || status < 200 || status > 299:
+		// The status is the error. A body that is cut off only makes its text shorter.
+		response.Body = newBoundedBody(ctx, cancel, response.Body, boundedBody{left: maxError, tooLarge: io.EOF, tooSlow: io.EOF}, errorTimeout)
+	default:
+		response.Body = newBoundedBody(ctx, cancel, response.Body, boundedBody{
+			left:     maxAnswer,
+			tooLarge: fmt.Errorf("%s: %w", request.URL.Host, errTooLarge),
+			tooSlow:  fmt.Errorf("%s: %w", request.URL.Host, errTooSlow),
+		}, answerTimeout)
+	}
+	return nil
+}
+
+// checkWatchType returns an error if client-go can't read a watch of this content type.
+// It would leave the body, and with it the connection, open.
+func checkWatchType(request *http.Request, response *http.Response) error {
+	contentType := response.Header.Get("Content-Type")
+	switch mediaType, _, _ := mime.ParseMediaType(contentType); mediaType {
+	case "", runtime.ContentTypeJSON, runtime.ContentTypeProtobuf:
+		return nil
+	}
+	return fmt.Errorf("API server %s answered a watch by content of type %q, which is not an API server's: check that the kubeconfig's server is an API server, and what is in front of it",
+		request.URL.Host, Clip(contentType))
+}
+
+// watchBody ends its request when it is closed.
+type watchBody struct {
+	io.ReadCloser
+	cancel context.CancelCauseFunc
+}
+
+func (b *watchBody) Close() error {
+	defer b.cancel(nil)
+	return b.ReadCloser.Close()
+}
+
+// boundedBody fails beyond a size, and after a time. io.EOF instead of an error cuts it
+// off.
+type boundedBody struct {
+	io.ReadCloser
+	left              int64
+	tooLarge, tooSlow error
+
+	ctx    context.Context // the request's
+	cancel context.CancelCauseFunc
+	timer  *time.Timer // cancels ctx with errTooSlow
+}
+
+// newBoundedBody sets the limits to a body, and starts its time. A body that has become
+// too slow is ended by the context of its request, since nothing else ends a Read that
+// waits, for the connection or within the decompression.
+func newBoundedBody(ctx context.Context, cancel context.CancelCauseFunc, body io.ReadCloser, b boundedBody, limit time.Duration) *boundedBody {
+	b.ReadCloser, b.ctx, b.cancel = body, ctx, cancel
+	b.timer = time.AfterFunc(limit, func() { cancel(errTooSlow) })
+	return &b
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, b.tooLarge
+	}
+	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	if err != nil && err != io.EOF && errors.Is(context.Cause(b.ctx), errTooSlow) {
+		err = b.tooSlow
+	}
+	return n, err
+}
+
+func (b *boundedBody) Close() error {
+	b.timer.Stop()
+	defer b.cancel(nil)
+	return b.ReadCloser.Close()
+}

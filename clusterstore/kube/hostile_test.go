@@ -1,0 +1,325 @@
+package kube
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+)
+
+// hostile is a server over a real socket that answers every request by a status and a
+// body that never ends. It gives up after a while, so that a test that fails ends too.
+type hostile struct {
+	status      int
+	contentType string
+	gzipped     bool
+	pauses      bool // after the first bytes
+	sent        atomic.Int64
+}
+
+const (
+	hostileBytes = 64 << 20
+	hostileTime  = 20 * time.Second
+)
+
+func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	end := time.Now().Add(hostileTime)
+	w.Header().Set("Content-Type", h.contentType)
+	var body io.Writer = w
+	if h.gzipped {
+		w.Header().Set("Content-Encoding", "gzip")
+		z, _ := gzip.NewWriterLevel(w, gzip.BestSpeed)
+		defer z.Close()
+		body = z
+	}
+	w.WriteHeader(h.status)
+	part := []byte(strings.Repeat("no end. ", 4<<10))
+	for time.Now().Before(end) && h.sent.Load() < hostileBytes {
+		n, err := body.Write(part)
+		h.sent.Add(int64(n))
+		if z, ok := body.(*gzip.Writer); ok && err == nil {
+			err = z.Flush()
+		}
+		w.(http.Flusher).Flush()
+		if err != nil {
+			return
+		}
+		if h.pauses {
+			select {
+			case <-r.Context().Done():
+			case <-time.After(time.Until(end)):
+			}
+		}
+	}
+}
+
+// hostileClient returns a client of a server, with HTTP/2 or without.
+func hostileClient(t *testing.T, handler http.Handler, http2 bool) *Client {
+	t.Helper()
+	server := httptest.NewUnstartedServer(handler)
+	server.EnableHTTP2 = http2
+	cfg := &rest.Config{BearerToken: theToken}
+	if http2 {
+		server.StartTLS()
+		cfg.Insecure = true
+	} else {
+		server.Start()
+	}
+	t.Cleanup(server.Close)
+	cfg.Host = server.URL
+	client, err := New("east", cfg, NewRequests())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+// verbs are requests of all kinds that the gateway sends.
+var verbs = map[string]func(context.Context, *Client) error{
+	"watch": func(ctx context.Context, c *Client) error {
+		w, err := c.Discovery.EndpointSlices("").Watch(ctx, metav1.ListOptions{})
+		if err == nil {
+			w.Stop()
+		}
+		return err
+	},
+	"watch of a custom resource": func(ctx context.Context, c *Client) error {
+		w, err := c.Servers.Watch(ctx, metav1.ListOptions{})
+		if err == nil {
+			w.Stop()
+		}
+		return err
+	},
+	"list": func(ctx context.Context, c *Client) error {
+		_, err := c.Core.Pods("").List(ctx, metav1.ListOptions{})
+		return err
+	},
+	"create": func(ctx context.Context, c *Client) error {
+		_, err := c.Core.Services("ns").Create(ctx, &corev1.Service{}, metav1.CreateOptions{})
+		return err
+	},
+	"delete": func(ctx context.Context, c *Client) error {
+		return c.Core.Services("ns").Delete(ctx, "web", metav1.DeleteOptions{})
+	},
+}
+
+// TestEndlessErrors: an error whose body never ends is an error within seconds, and
+// little of the body is read, whatever the status, the verb, the encoding and the
+// protocol. The error still has the status.
+func TestEndlessErrors(t *testing.T) {
+	forms := []hostile{{}, {pauses: true}, {gzipped: true}, {gzipped: true, pauses: true}}
+	for verb := range verbs {
+		for _, http2 := range []bool{false, true} {
+			for _, form := range forms {
+				testEndlessError(t, verb, 502, http2, form)
+			}
+		}
+	}
+	for _, status := range []int{201, 206, 302, 400, 403, 404, 410, 429, 500, 503, 504, 777} {
+		testEndlessError(t, "watch", status, true, hostile{pauses: true})
+	}
+}
+
+func testEndlessError(t *testing.T, verb string, status int, http2 bool, form hostile) {
+	h := &hostile{status: status, contentType: "text/plain", gzipped: form.gzipped, pauses: form.pauses}
+	t.Run(fmt.Sprintf("%s %d http2=%v gzip=%v pauses=%v", verb, status, http2, h.gzipped, h.pauses), func(t *testing.T) {
+		t.Parallel()
+		client := hostileClient(t, h, http2)
+		began := time.Now()
+		err := verbs[verb](t.Context(), client)
+		if took := time.Since(began); err == nil || took > hostileTime*3/5 {
+			t.Errorf("error %.100v after %v", err, took)
+		}
+		var answer apierrors.APIStatus
+		if status >= 400 && (!errors.As(err, &answer) || answer.Status().Code != int32(status)) {
+			t.Errorf("the error has no status %d: %.200v", status, err)
+		}
+		if sent := h.sent.Load(); sent > 32<<20 { // sockets' buffers included
+			t.Errorf("%d MiB could be sent", sent>>20)
+		}
+	})
+}
+
+// TestUnreadableWatch: a watch answered by content that can't be read is an error, and
+// leaves no connection open.
+func TestUnreadableWatch(t *testing.T) {
+	for _, contentType := range []string{"text/html; charset=utf-8", "application/yaml", "application/octet-stream"} {
+		for _, http2 := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s http2=%v", contentType, http2), func(t *testing.T) {
+				t.Parallel()
+				h := &hostile{status: http.StatusOK, contentType: contentType, pauses: true}
+				var open sync.WaitGroup
+				client := hostileClient(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					open.Add(1)
+					defer open.Done()
+					h.ServeHTTP(w, r)
+				}), http2)
+				began := time.Now()
+				for _, verb := range []string{"watch", "watch of a custom resource"} {
+					if err := verbs[verb](t.Context(), client); err == nil || !strings.Contains(err.Error(), strings.Split(contentType, ";")[0]) {
+						t.Errorf("%s: %v", verb, err)
+					}
+				}
+				open.Wait()
+				if took := time.Since(began); took > hostileTime/2 {
+					t.Errorf("the answers were left open for %v", took)
+				}
+			})
+		}
+	}
+}
+
+// TestUnrequestedUpgrade: a server that switches protocols is an error at once. What
+// comes after that is no body, and no limit of one would end it.
+func TestUnrequestedUpgrade(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer listener.Close()
+	all.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() {
+				defer conn.Close()
+				conn.SetDeadline(time.Now().Add(hostileTime))
+				conn.Read(make([]byte, 4096))
+				io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\nno end")
+				io.Copy(io.Discard, conn)
+			})
+		}
+	})
+	client, err := New("east", &rest.Config{Host: "http://" + listener.Addr().String(), BearerToken: theToken}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for verb, request := range verbs {
+		began := time.Now()
+		if err := request(t.Context(), client); err == nil || time.Since(began) > 5*time.Second {
+			t.Errorf("%s: error %v after %v", verb, err, time.Since(began))
+		}
+	}
+}
+
+// TestEndlessHeader: the header is bounded too.
+func TestEndlessHeader(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		client := hostileClient(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			for i := range 100 {
+				w.Header().Set(fmt.Sprint("X-", i), strings.Repeat("x", 16<<10))
+			}
+		}), http2)
+		for verb, request := range verbs {
+			if err := request(t.Context(), client); err == nil || apierrors.IsNotFound(err) {
+				t.Errorf("http2=%v: %s: %v", http2, verb, err)
+			}
+		}
+	}
+}
+
+// pausing is a body in which nothing comes any more until the request is cancelled.
+type pausing struct{ ctx context.Context }
+
+func (p pausing) Read([]byte) (int, error) { <-p.ctx.Done(); return 0, p.ctx.Err() }
+func (p pausing) Close() error             { return nil }
+
+// TestPausingAnswers: every body but that of a watch ends in time. What is late is an
+// error that names the server, but the body of an error is cut off: its status is the
+// error.
+func TestPausingAnswers(t *testing.T) {
+	type expected struct {
+		after time.Duration
+		text  string
+	}
+	for name, tt := range map[string]struct {
+		query  string
+		status int
+		want   expected
+	}{
+		"list":             {"", 200, expected{answerTimeout, "east.example"}},
+		"refused list":     {"", 403, expected{errorTimeout, ""}},
+		"refused watch":    {"?watch=true", 403, expected{errorTimeout, ""}},
+		"watch, redirect":  {"?watch=true", 302, expected{errorTimeout, ""}},
+		"watch, 201":       {"?watch=true", 201, expected{errorTimeout, ""}},
+		"watch that lasts": {"?watch=true", 200, expected{time.Hour, "canceled"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+					Transport: singleTry{roundTrip(func(r *http.Request) (*http.Response, error) {
+						return &http.Response{StatusCode: tt.status, Header: http.Header{}, Body: pausing{r.Context()}, Request: r}, nil
+					})}}
+				ctx, cancel := context.WithTimeoutCause(t.Context(), time.Hour, context.Canceled)
+				defer cancel()
+				request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://east.example/api/v1/pods"+tt.query, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				response, err := client.Do(request)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer response.Body.Close()
+				began := time.Now()
+				_, err = io.ReadAll(response.Body)
+				if took := time.Since(began); took != tt.want.after {
+					t.Errorf("the body ended after %v", took)
+				}
+				switch {
+				case tt.want.text == "" && err != nil:
+					t.Errorf("the body failed: %v", err)
+				case tt.want.text == "east.example" && (!errors.Is(err, errTooSlow) || !strings.Contains(err.Error(), tt.want.text)):
+					t.Errorf("the body failed: %v", err)
+				case tt.want.text == "canceled" && err == nil:
+					t.Error("the watch ended as if all were well")
+				}
+			})
+		})
+	}
+}
+
+// TestHonestErrors: an error of an honest server comes through as it was sent.
+func TestHonestErrors(t *testing.T) {
+	const message = `pods is forbidden: User "gateway" cannot watch resource "pods"`
+	for _, http2 := range []bool{false, true} {
+		client := hostileClient(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusForbidden)
+			fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":%q,"reason":"Forbidden","code":403}`, message)
+		}), http2)
+		for _, verb := range slices.Sorted(func(yield func(string) bool) {
+			for verb := range verbs {
+				if !yield(verb) {
+					return
+				}
+			}
+		}) {
+			if err := verbs[verb](t.Context(), client); !apierrors.IsForbidden(err) || err.Error() != message {
+				t.Errorf("%s: %v", verb, err)
+			}
+		}
+	}
+}
