@@ -11,7 +11,9 @@
 // What callers may rely on:
 //
 //   - A kubeconfig never makes the process run a program, read a file, use a proxy,
-//     or impersonate another user. Neither errors nor warnings quote it.
+//     or impersonate another user. It has 64 KiB at most, and is refused if it has YAML
+//     anchors, aliases or merge keys, is nested deeply, or has unknown fields. Neither
+//     errors nor warnings quote it.
 //   - A server that does not answer is an error within seconds, whether it can't be
 //     reached (dial timeout), accepts connections and sends nothing (timeouts of TLS
 //     handshake and response header), or disappears later (pings). A watch that pauses

@@ -9,30 +9,23 @@ import (
 	"strings"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
-
-// maxKubeconfig is the largest kubeconfig that is parsed, in bytes. One of one cluster
-// has a few kilobytes, most of them certificates.
-const maxKubeconfig = 512 << 10
 
 // ReadKubeconfig reads a link's kubeconfig and returns an error if it can't be used.
 // A user who may write the Secret must not get the gateway to run a program, read its
 // Pod's files, use a proxy or impersonate another user. So a kubeconfig may only have
 // a server, its certificate authority, and a token or a client certificate, all
-// inline.
+// inline. Its YAML is bounded in size and depth, has neither anchors nor aliases nor
+// merge keys, and no unknown fields.
 //
 // Warnings are for what is accepted but insecure: TLS verification switched off, and
 // plain http. Neither errors nor warnings quote the kubeconfig, since that could show
 // credentials. Parsers' errors do, so they are not wrapped.
 func ReadKubeconfig(data []byte) (cfg *rest.Config, warnings []string, err error) {
-	if len(data) > maxKubeconfig {
-		return nil, nil, fmt.Errorf("kubeconfig is too large: %d bytes, more than %d", len(data), maxKubeconfig)
-	}
-	file, err := clientcmd.Load(data)
+	file, err := decodeKubeconfig(data)
 	if err != nil {
-		return nil, nil, errors.New("kubeconfig can't be parsed")
+		return nil, nil, err
 	}
 	cluster, user, err := currentContext(file)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"math/big"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 )
@@ -64,12 +65,17 @@ func TestReadKubeconfig(t *testing.T) {
 		"certificate": {file(current, server+ca, certAndKey), func(c *rest.Config) bool {
 			return bytes.Equal(c.CAData, cert) && bytes.Equal(c.CertData, cert) && bytes.Equal(c.KeyData, key)
 		}, 0},
-		"server name": {file(current, server+", tls-server-name: other", token), func(c *rest.Config) bool { return c.ServerName == "other" }, 0},
-		"insecure":    {file(current, server+", insecure-skip-tls-verify: true", token), func(c *rest.Config) bool { return c.Insecure }, 1},
-		"http":        {file(current, `server: "http://api.example"`, token), func(c *rest.Config) bool { return c.Host == "http://api.example" }, 1},
-		"path":        {file(current, `server: "https://api.example/k8s/c-1/"`, token), func(c *rest.Config) bool { return c.Host == "https://api.example/k8s/c-1" }, 0},
-		"IPv6":        {file(current, `server: "https://[fd00::1]:6443"`, token), func(c *rest.Config) bool { return c.Host == "https://[fd00::1]:6443" }, 0},
-		"json":        {`{"clusters":[{"name":"k","cluster":{"server":"https://h"}}],"users":[{"name":"u","user":{"token":"x"}}],"contexts":[{"name":"c","context":{"cluster":"k","user":"u"}}]}`, func(c *rest.Config) bool { return c.BearerToken == "x" }, 0},
+		"server name":                {file(current, server+", tls-server-name: other", token), func(c *rest.Config) bool { return c.ServerName == "other" }, 0},
+		"insecure":                   {file(current, server+", insecure-skip-tls-verify: true", token), func(c *rest.Config) bool { return c.Insecure }, 1},
+		"http":                       {file(current, `server: "http://api.example"`, token), func(c *rest.Config) bool { return c.Host == "http://api.example" }, 1},
+		"path":                       {file(current, `server: "https://api.example/k8s/c-1/"`, token), func(c *rest.Config) bool { return c.Host == "https://api.example/k8s/c-1" }, 0},
+		"IPv6":                       {file(current, `server: "https://[fd00::1]:6443"`, token), func(c *rest.Config) bool { return c.Host == "https://[fd00::1]:6443" }, 0},
+		"json":                       {`{"clusters":[{"name":"k","cluster":{"server":"https://h"}}],"users":[{"name":"u","user":{"token":"x"}}],"contexts":[{"name":"c","context":{"cluster":"k","user":"u"}}]}`, func(c *rest.Config) bool { return c.BearerToken == "x" }, 0},
+		"largest":                    {file(current, server, token) + strings.Repeat("#", maxKubeconfig-len(file(current, server, token))), func(c *rest.Config) bool { return c.BearerToken == theToken }, 0},
+		"as kubectl writes it":       {"---\n# written by kubectl\n" + file("preferences: {}\n"+current, server+", extensions: [{name: e, extension: {a: [{b: {c: d}}], last-update: today}}]", token), func(c *rest.Config) bool { return c.BearerToken == theToken }, 0},
+		"token that looks like YAML": {file(current, server, `token: "*a&b<<#:{}[]"`), func(c *rest.Config) bool { return c.BearerToken == "*a&b<<#:{}[]" }, 0},
+		"token of digits":            {file(current, server, `token: "0123"`), func(c *rest.Config) bool { return c.BearerToken == "0123" }, 0},
+		"yes":                        {file(current, server+", insecure-skip-tls-verify: yes", token), func(c *rest.Config) bool { return c.Insecure }, 1},
 		"bad user besides": {file(current, server, token) + "- name: other\n  user: {tokenFile: /etc/passwd}\n", func(c *rest.Config) bool {
 			return c.BearerToken == theToken && c.BearerTokenFile == ""
 		}, 0},
@@ -84,6 +90,13 @@ func TestReadKubeconfig(t *testing.T) {
 	}
 }
 
+// aliasBomb returns a kubeconfig of about that size in which nearly every byte is an
+// alias of one scalar: decoded, it would be larger by the square.
+func aliasBomb(size int) string {
+	const alias = "*a,"
+	return "extensions: [&a " + strings.Repeat("x", size/2) + "," + strings.Repeat(alias, size/2/len(alias)) + "]\n"
+}
+
 // Behaviours: N-08.
 func TestRefuseKubeconfig(t *testing.T) {
 	cert, key := keyPair(t)
@@ -96,6 +109,26 @@ func TestRefuseKubeconfig(t *testing.T) {
 		"other kind":           {"apiVersion: v1\nkind: " + theToken, "can't be parsed"},
 		"wrong type":           {file(current, server, "token: ["+theToken+"]"), "can't be parsed"},
 		"same name twice":      {file(current, server, token) + "- name: u\n  user: {" + token + "}\n", "can't be parsed"},
+		"empty document":       {"---\n", "current-context is not set, and there are 0 contexts"},
+		"alias bomb":           {aliasBomb(400 << 10), "too large"},
+		"small alias bomb":     {aliasBomb(60 << 10), "anchor (&) in line 1"},
+		"alias":                {file(current, server, token) + "extensions: [*a]\n", "can't be parsed"},
+		"anchor":               {file(current, server, "token: &a "+theToken), "anchor (&) in line 12"},
+		"anchor of a map":      {file(current, server, token) + "- &a\n  name: v\n", "anchor (&) in line 13"},
+		"anchor of a key":      {file(current, server, "&a "+token), "anchor (&)"},
+		"anchor of all":        {"&a\n" + file(current, server, token), "anchor (&)"},
+		"merge key":            {file(current, server, "<<: {"+token+"}"), "merge key (<<) in line 12"},
+		"quoted merge key":     {file(current, server, token+`, "<<": {}`), "merge key"},
+		"tagged merge key":     {file(current, server, "!!merge x: {"+token+"}"), "merge key"},
+		"deep list":            {file(current, server, token) + "extensions: " + strings.Repeat("[", 30) + strings.Repeat("]", 30), "deeper than 20 levels"},
+		"deep map":             {file(current, server, token) + "extensions: " + strings.Repeat("{a: ", 30) + strings.Repeat("}", 30), "deeper than 20 levels"},
+		"deepest":              {strings.Repeat("[", maxKubeconfig), "can't be parsed"},
+		"two documents":        {file(current, server, token) + "---\n" + file(current, server, token), "more than one YAML document"},
+		"bad second document":  {file(current, server, token) + "---\n{" + theToken, "more than one YAML document"},
+		"unknown field":        {file(current, server, token+", tokn: "+theToken), "unknown"},
+		"unknown secret field": {file(current, server, token+", "+theToken+": x"), "unknown"},
+		"field of other case":  {file(current, server, "Token: "+theToken), "unknown"},
+		"field twice":          {file(current, server, token+", "+token), "there twice"},
 		"too large":            {file(current, server, token) + strings.Repeat("#", maxKubeconfig), "more than"},
 		"wrong context":        {file("current-context: "+theToken, server, token), "names a context that is missing"},
 		"two contexts":         {strings.Replace(file("", server, token), "clusters:", "- name: d\n  context: {cluster: k, user: u}\nclusters:", 1), "2 contexts"},
@@ -150,9 +183,26 @@ func FuzzReadKubeconfig(f *testing.F) {
 	f.Add([]byte(file(current, server, "exec: {command: sh}")))
 	f.Add([]byte(file(current, "server: 'https://me:"+theToken+"@h:x'", token)))
 	f.Add([]byte("a: &a [*a, *a]"))
+	f.Add([]byte(aliasBomb(60 << 10)))
+	f.Add([]byte(aliasBomb(1 << 10)))
+	f.Add([]byte("a: &a [x]\nb: &b [*a, *a]\nc: &c [*b, *b]\nd: [*c, *c]"))
+	f.Add([]byte(file(current, server, "<<: {"+token+"}")))
+	f.Add([]byte(file(current, server, "!!merge x: {"+token+"}")))
+	f.Add([]byte(file(current, server, "token: &a "+theToken+", as: *a")))
+	f.Add([]byte(file(current, server, token) + "extensions: " + strings.Repeat("[", 30) + strings.Repeat("]", 30)))
+	f.Add([]byte(strings.Repeat("{a: ", 1000)))
+	f.Add([]byte(strings.Repeat("- ", 20<<10)))
+	f.Add([]byte(strings.Repeat("? ", 20<<10)))
+	f.Add([]byte(file(current, server, token) + "---\n" + file(current, server, token)))
+	f.Add([]byte(file(current, server, token+", "+token)))
+	f.Add([]byte(file(current, server, token+", token2: "+theToken)))
 	f.Add([]byte("kind: " + theToken))
 	f.Fuzz(func(t *testing.T, data []byte) {
+		began := time.Now()
 		cfg, warnings, err := ReadKubeconfig(data)
+		if took := time.Since(began); took > 5*time.Second {
+			t.Fatalf("took %v", took)
+		}
 		for _, text := range append(warnings, fmt.Sprint(err)) {
 			if strings.Contains(text, theToken) {
 				t.Fatalf("quotes the token: %s", text)

@@ -3,6 +3,7 @@ package faults
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"isthmus/e2e/faultproxy"
 	"isthmus/e2e/object"
@@ -15,6 +16,14 @@ func secretFaults() []fault {
 		name: "secret-made-bad", state: "ready", reason: "the Secret as it is now can't be used", sees: true,
 		inject: func(ctx context.Context, s *stage) error {
 			return s.writeLink(ctx, object.Link(s.name, []byte("{this: is, no: kubeconfig")))
+		},
+		heal: mend,
+	}, {
+		// Decoded, each of its 8,000 aliases would be a copy of 30 kB.
+		name: "secret-made-an-alias-bomb", state: "ready", reason: "kubeconfig has a YAML anchor", sees: true,
+		inject: func(ctx context.Context, s *stage) error {
+			bomb := "extensions: [&a " + strings.Repeat("x", 30_000) + strings.Repeat(", *a", 8_000) + "]\n"
+			return s.writeLink(ctx, object.Link(s.name, []byte(bomb)))
 		},
 		heal: mend,
 	}, {
