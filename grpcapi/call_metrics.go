@@ -2,6 +2,7 @@ package grpcapi
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,7 +15,10 @@ import (
 // gave to such metrics, and makes errors of panics. Each method's counters are
 // looked up once: for each message, that took a tenth of all that an update costs.
 type callMetrics struct {
-	panicked func(method string, reason any) error // fixed
+	panicked       func(method string, reason any) error // fixed
+	requestTimeout time.Duration                         // Options.Request; fixed
+
+	open atomic.Int64 // calls of all methods, also those whose request has not come
 
 	started, handled, received, sent *prometheus.CounterVec
 	seconds                          *prometheus.HistogramVec
@@ -25,18 +29,19 @@ type callMetrics struct {
 // method is the counters of one method.
 type method struct {
 	name                    string
+	unary                   bool
 	started, received, sent prometheus.Counter
 	handled                 [codes.Unauthenticated + 1]prometheus.Counter // by code
 	seconds                 prometheus.Observer
 }
 
-func newCallMetrics(panicked func(method string, reason any) error) *callMetrics {
+func newCallMetrics(panicked func(method string, reason any) error, requestTimeout time.Duration) *callMetrics {
 	labels := []string{"grpc_type", "grpc_service", "grpc_method"}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	return &callMetrics{
-		panicked: panicked,
+		panicked: panicked, requestTimeout: requestTimeout,
 		started:  counter("grpc_server_started_total", "Calls started.", labels...),
 		handled:  counter("grpc_server_handled_total", "Calls ended, by code.", append(labels, "grpc_code")...),
 		received: counter("grpc_server_msg_received_total", "Messages received in calls.", labels...),
@@ -58,7 +63,7 @@ func (c *callMetrics) prepare(services map[string]grpc.ServiceInfo) {
 		for _, m := range info.Methods {
 			labels := []string{callType(m), service, m.Name}
 			to := &method{
-				name:    "/" + service + "/" + m.Name,
+				name: "/" + service + "/" + m.Name, unary: !m.IsClientStream && !m.IsServerStream,
 				started: c.started.WithLabelValues(labels...), received: c.received.WithLabelValues(labels...),
 				sent: c.sent.WithLabelValues(labels...), seconds: c.seconds.WithLabelValues(labels...),
 			}
@@ -117,12 +122,18 @@ type countedCall struct {
 func (c *callMetrics) begin(ss grpc.ServerStream, name string) *countedCall {
 	m := c.methods[name]
 	m.started.Inc()
+	if !m.unary { // or tap has counted it
+		c.open.Add(1)
+	}
 	return &countedCall{ss, c, m, time.Now()}
 }
 
 // end counts the end of the call, of which err is the result, or becomes it if the
 // call has panicked. It has to be deferred itself.
 func (c *countedCall) end(err *error) {
+	if !c.method.unary {
+		c.metrics.open.Add(-1)
+	}
 	if r := recover(); r != nil {
 		*err = c.metrics.panicked(c.method.name, r)
 	}
@@ -142,14 +153,6 @@ func (c *countedCall) SendMsg(m any) error {
 	err := c.ServerStream.SendMsg(m)
 	if err == nil {
 		c.method.sent.Inc()
-	}
-	return err
-}
-
-func (c *countedCall) RecvMsg(m any) error {
-	err := c.ServerStream.RecvMsg(m)
-	if err == nil {
-		c.method.received.Inc()
 	}
 	return err
 }

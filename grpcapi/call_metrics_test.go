@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
@@ -19,9 +20,17 @@ type nothing struct {
 
 func (s *nothing) SendMsg(any) error { return s.broken }
 func (s *nothing) RecvMsg(any) error { return s.broken }
+func (s *nothing) Context() context.Context {
+	return grpc.NewContextWithServerTransportStream(context.Background(), &deafTransport{})
+}
+
+// deafTransport is a transport stream whose status nobody reads.
+type deafTransport struct{ grpc.ServerTransportStream }
+
+func (*deafTransport) WriteStatus(*status.Status) error { return nil }
 
 func TestCalls(t *testing.T) {
-	c := newCallMetrics(nil)
+	c := newCallMetrics(nil, time.Minute)
 	c.prepare(map[string]grpc.ServiceInfo{"pkg.Service": {Methods: []grpc.MethodInfo{
 		{Name: "Watch", IsServerStream: true}, {Name: "Check"}, {Name: "Talk", IsServerStream: true, IsClientStream: true}, {Name: "Tell", IsClientStream: true},
 	}}})
@@ -53,6 +62,9 @@ func TestCalls(t *testing.T) {
 	check := []string{"unary", "pkg.Service", "Check"}
 	if in, out := value(c.received.WithLabelValues(check...)), value(c.sent.WithLabelValues(check...)); in != 5 || out != 1 {
 		t.Errorf("unary: %v received, %v sent", in, out)
+	}
+	if n := c.open.Load(); n != 0 {
+		t.Errorf("%d calls open", n)
 	}
 	// What has not happened yet is there, as zero.
 	if n := series(c.handled); n != 4*17 {

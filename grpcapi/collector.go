@@ -19,6 +19,7 @@ type collector struct {
 	profileSubscribers, profileUpdates     *prometheus.Desc
 	serviceSubscribers                     *prometheus.Desc
 	workloadSubscribers, workloadUpdates   *prometheus.Desc
+	calls                                  *prometheus.Desc
 	streams, views, evicted, endpointsSent *prometheus.Desc
 
 	mu        sync.Mutex // held for a scrape
@@ -43,6 +44,7 @@ func newCollector(s *Server) *collector {
 		serviceSubscribers:  desc("service_subscribers", "GetProfile streams of a Service.", "namespace", "name"),
 		workloadSubscribers: desc("workload_subscribers", "GetProfile streams of an endpoint, or of an address whose owner is not known."),
 		workloadUpdates:     desc("workload_updates", "How often the profiles that such streams see have changed."),
+		calls:               desc("isthmus_calls", "Open calls of all methods, also those whose request has not come."),
 		streams:             desc("isthmus_streams", "Open Get and GetProfile streams."),
 		views: desc("isthmus_views", "Views, which streams share: open while a stream uses it, warm while it is kept for the next one.",
 			"grpc_method", "state"),
@@ -55,7 +57,7 @@ func newCollector(s *Server) *collector {
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.subscribers, c.updates, c.pods, c.exists, c.profileSubscribers, c.profileUpdates, c.serviceSubscribers,
-		c.workloadSubscribers, c.workloadUpdates, c.streams, c.views, c.evicted, c.endpointsSent,
+		c.workloadSubscribers, c.workloadUpdates, c.calls, c.streams, c.views, c.evicted, c.endpointsSent,
 	} {
 		ch <- d
 	}
@@ -66,6 +68,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	to := results{ch}
+	to.gauge(c.calls, int(c.server.metrics.calls.open.Load()))
 	to.gauge(c.streams, c.server.Streams())
 	for method, views := range map[string]interface {
 		count() (all, idle int)

@@ -15,6 +15,8 @@
 //
 // Guarantees:
 //
+//   - A call of any method whose request does not come within Options.Request ends with
+//     DeadlineExceeded.
 //   - A Get is answered within Options.FirstFrame, with a message or with a code. The
 //     message is one add with the whole merged set, or no_endpoints. A set that is
 //     too large for one message comes in several: see package wire.

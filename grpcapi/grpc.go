@@ -19,13 +19,16 @@ import (
 const maxRequest = 64 << 10
 
 // GRPC returns a gRPC server with the Destination service, health and
-// reflection. extra comes last and wins; its interceptors run inside of ours.
+// reflection. extra comes last and wins; its interceptors run inside of ours. It must
+// not set a tap handle.
 // Health reports SERVING until MarkNotServing or Finish.
 func (s *Server) GRPC(extra ...grpc.ServerOption) *grpc.Server {
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(wire.NewCodec()),
 		grpc.ChainUnaryInterceptor(s.metrics.calls.unary),
 		grpc.ChainStreamInterceptor(s.metrics.calls.stream()),
+		grpc.InTapHandle(s.metrics.calls.tap),
+		grpc.ConnectionTimeout(s.opts.Request),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second}),
 		grpc.MaxRecvMsgSize(maxRequest),

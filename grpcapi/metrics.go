@@ -27,7 +27,7 @@ func newMetrics(s *Server, r prometheus.Registerer) (*metrics, error) {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
 	m := &metrics{
-		calls: newCallMetrics(s.panicked),
+		calls: newCallMetrics(s.panicked, s.opts.Request),
 		getOverflow: newOverflows(s.table, s.openGets, prometheus.NewDesc("endpoint_updates_queue_overflow",
 			"Get streams that ended because their proxy did not take an update in time.", []string{"service"}, nil)),
 		profileOverflow: newOverflows(s.table, s.openProfiles, prometheus.NewDesc("profile_updates_queue_overflow",

@@ -48,6 +48,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	w := newWorld(t, Options{})
 	for name, o := range map[string]Options{
 		"stall":       {Stall: -1},
+		"request":     {Request: -1},
 		"first frame": {FirstFrame: -1},
 		"idle views":  {IdleViews: -1},
 		"idle bytes":  {IdleBytes: -1},

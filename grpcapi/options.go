@@ -24,6 +24,7 @@ type Options struct {
 
 	Pace       time.Duration // the least time from the beginning of one message to the next change; default 50ms, negative: none
 	Stall      time.Duration // ends a stream whose proxy does not take a message for this long; default 60s
+	Request    time.Duration // how long a client may take to send a request, or to begin a connection; default 10s
 	FirstFrame time.Duration // how long the first message waits for clusters that are pending; default 2s
 	Drain      time.Duration // the time over which Drain spreads the ends of streams; default 6s, negative: at once
 
@@ -40,6 +41,7 @@ func (o Options) validate() (Options, error) {
 	o.ClusterDomain = cmp.Or(o.ClusterDomain, "cluster.local")
 	o.Pace = cmp.Or(o.Pace, 50*time.Millisecond)
 	o.Stall = cmp.Or(o.Stall, time.Minute)
+	o.Request = cmp.Or(o.Request, 10*time.Second)
 	o.FirstFrame = cmp.Or(o.FirstFrame, 2*time.Second)
 	o.Drain = cmp.Or(o.Drain, 6*time.Second)
 	o.Linger = cmp.Or(o.Linger, 30*time.Second)
@@ -54,6 +56,8 @@ func (o Options) validate() (Options, error) {
 	switch {
 	case o.Stall < 0:
 		return o, fmt.Errorf("stall timeout is negative: %v", o.Stall)
+	case o.Request < 0:
+		return o, fmt.Errorf("request timeout is negative: %v", o.Request)
 	case o.FirstFrame < 0:
 		return o, fmt.Errorf("first frame timeout is negative: %v", o.FirstFrame)
 	case o.IdleViews < 0:

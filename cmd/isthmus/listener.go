@@ -6,7 +6,7 @@ import (
 )
 
 // trackingListener is a listener that reports that it has been closed, and can
-// close the connections that it has accepted. gRPC's server waits two minutes for a
+// close the connections that it has accepted. gRPC's server waits ten seconds for a
 // connection on which nothing comes, even when it is stopped at once.
 type trackingListener struct {
 	net.Listener

@@ -194,7 +194,7 @@ func TestServesDuringShutdown(t *testing.T) {
 }
 
 // TestSilentConnection: a connection on which nothing comes does not keep the
-// process. gRPC's server would wait two minutes for it.
+// process. gRPC's server would wait ten seconds for it.
 func TestSilentConnection(t *testing.T) {
 	p := startProcess(t, startAPI(t), "--shutdown-delay=1ms", "--drain=1ms")
 	eventually(t, "ready", func() bool { return p.get("/ready") == "ok" })

@@ -1,0 +1,123 @@
+package grpcapi
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
+
+	"isthmus/grpcapi/internal/wiretest"
+)
+
+// connect connects to an address until the end of the test.
+func connect(t testing.TB, addr string) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// openCalls is what the metric isthmus_calls shows.
+func openCalls(t testing.TB, r *prometheus.Registry) int {
+	t.Helper()
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "isthmus_calls" {
+			return int(f.Metric[0].GetGauge().GetValue())
+		}
+	}
+	t.Fatal("there is no isthmus_calls")
+	return 0
+}
+
+// TestCallsWithoutRequest: calls of each kind that never send their request are counted
+// from the start, and end with DeadlineExceeded. A call that has sent its request stays.
+func TestCallsWithoutRequest(t *testing.T) {
+	const each = 50
+	methods := []string{
+		pb.Destination_Get_FullMethodName, pb.Destination_GetProfile_FullMethodName,
+		healthpb.Health_Check_FullMethodName, healthpb.Health_Watch_FullMethodName,
+		reflectionpb.ServerReflection_ServerReflectionInfo_FullMethodName,
+	}
+	r := prometheus.NewRegistry()
+	w := newWorld(t, Options{Pace: -1, Request: 2 * time.Second, Registerer: r})
+	w.offer("", pods("10.0.0.1:80")...)
+	conn := connect(t, listening(t, w.server.GRPC()))
+	served, _ := get(t, conn, webAddr, "")
+	receive(t, served, "add 10.0.0.1:80")
+
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	var silent []grpc.ClientStream
+	for _, method := range methods {
+		for range each {
+			s, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method)
+			if err != nil {
+				t.Fatal(err)
+			}
+			silent = append(silent, s)
+		}
+	}
+	wiretest.Until(t, "all calls are counted", func() bool { return openCalls(t, r) == 1+len(methods)*each })
+	for i, s := range silent {
+		if err := s.RecvMsg(&healthpb.HealthCheckResponse{}); status.Code(err) != codes.DeadlineExceeded || ctx.Err() != nil {
+			t.Fatalf("%s: %v", methods[i/each], err)
+		}
+	}
+	wiretest.Until(t, "only the call that is served is left", func() bool { return openCalls(t, r) == 1 })
+	wiretest.Until(t, "they are counted", func() bool { return handled(t, r, "Get", "DeadlineExceeded") == each })
+	w.offer("", pods("10.0.0.1:80", "10.0.0.2:80")...)
+	receive(t, served, "add 10.0.0.2:80")
+}
+
+// TestHalfARequest: a request whose end does not come is as none.
+func TestHalfARequest(t *testing.T) {
+	w := newWorld(t, Options{Request: time.Second})
+	conn := connect(t, listening(t, w.server.GRPC()))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	s, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, pb.Destination_Get_FullMethodName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SendMsg(&pb.GetDestination{Path: webAddr}); err != nil { // without the end of the stream
+		t.Fatal(err)
+	}
+	if err := s.RecvMsg(&pb.Update{}); status.Code(err) != codes.DeadlineExceeded || ctx.Err() != nil {
+		t.Error(err)
+	}
+}
+
+// TestConnectionWithoutPreface: a connection on which nothing comes is closed.
+func TestConnectionWithoutPreface(t *testing.T) {
+	w := newWorld(t, Options{Request: time.Second})
+	conn, err := net.Dial("tcp", listening(t, w.server.GRPC()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	for buf := make([]byte, 1024); err == nil; {
+		_, err = conn.Read(buf)
+	}
+	if e, ok := err.(net.Error); ok && e.Timeout() {
+		t.Error("the connection is open after 30 s")
+	}
+}
