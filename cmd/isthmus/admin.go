@@ -16,10 +16,16 @@ import (
 	"go.uber.org/zap"
 )
 
-// The cost of a scrape grows with streams and clusters, so scrapes are bounded.
+// What a scrape or a page costs grows with streams and clusters, so few are served at
+// once. /ping and /ready cost nothing and wait for none of them.
 const (
 	maxScrapes    = 2 // at once; more get 503 Service Unavailable
 	scrapeTimeout = 30 * time.Second
+	scrapeTake    = 10 * time.Second // in which a client has to take a scrape: Prometheus waits no longer either
+
+	maxPages = 4                // at once, and as many of pprof; more wait for pageWait, then get 503 too
+	pageWait = 5 * time.Second  // enough for many people at once
+	pageTake = 30 * time.Second // in which a client has to take a page
 )
 
 // admin is the HTTP server for kubelet, Prometheus and people. It answers any
@@ -36,21 +42,29 @@ func (a *admin) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/ping", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "pong\n") })
 	mux.HandleFunc("/ready", a.serveReady)
+	pages := newTurns(maxPages, pageWait, pageTake)
 	for path, page := range a.pages {
-		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) { servePage(w, page()) })
+		mux.Handle(path, pages.limit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { servePage(w, page()) })))
 	}
-	mux.Handle("/metrics", promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{
+	// promhttp's own limit counts a scrape until it is rendered, also one that has timed
+	// out, and this one until the client has taken it.
+	mux.Handle("/metrics", newTurns(maxScrapes, 0, scrapeTake).limit(promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{
 		Registry:            a.metrics,
 		ErrorLog:            zap.NewStdLog(a.log),
 		MaxRequestsInFlight: maxScrapes,
 		Timeout:             scrapeTimeout,
-	}))
+	})))
 	if a.pprof {
-		mux.HandleFunc("/debug/pprof/", pprof.Index)
-		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+		profiles := newTurns(maxPages, pageWait, 0) // a CPU profile takes as long as was asked for
+		for path, profile := range map[string]http.HandlerFunc{
+			"/debug/pprof/":        pprof.Index,
+			"/debug/pprof/cmdline": pprof.Cmdline,
+			"/debug/pprof/profile": pprof.Profile,
+			"/debug/pprof/symbol":  pprof.Symbol,
+			"/debug/pprof/trace":   pprof.Trace,
+		} {
+			mux.Handle(path, profiles.limit(profile))
+		}
 	}
 	return mux
 }
@@ -65,13 +79,10 @@ func (a *admin) serveReady(w http.ResponseWriter, _ *http.Request) {
 }
 
 func servePage(w http.ResponseWriter, page any) {
-	text, err := json.MarshalIndent(page, "", "  ")
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
 	w.Header().Set("Content-Type", "application/json")
-	w.Write(append(text, '\n'))
+	to := json.NewEncoder(w)
+	to.SetIndent("", "  ")
+	_ = to.Encode(page) // no page has a value that can't be encoded; the client may have gone
 }
 
 // serve answers on l until ctx ends; requests under way then have lastLimit.

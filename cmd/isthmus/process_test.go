@@ -214,7 +214,7 @@ func TestSilentConnection(t *testing.T) {
 		if c != 0 {
 			t.Errorf("exit code %d", c)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(8 * time.Second):
 		t.Fatal("the process has not ended")
 	}
 	<-end
