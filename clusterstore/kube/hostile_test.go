@@ -35,7 +35,7 @@ type hostile struct {
 
 const (
 	hostileBytes = 64 << 20
-	hostileTime  = 20 * time.Second
+	hostileTime  = 30 * time.Second
 )
 
 func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -124,21 +124,22 @@ var verbs = map[string]func(context.Context, *Client) error{
 // little of the body is read, whatever the status, the verb, the encoding and the
 // protocol. The error still has the status.
 func TestEndlessErrors(t *testing.T) {
-	forms := []hostile{{}, {pauses: true}, {gzipped: true}, {gzipped: true, pauses: true}}
 	for verb := range verbs {
 		for _, http2 := range []bool{false, true} {
-			for _, form := range forms {
-				testEndlessError(t, verb, 502, http2, form)
+			for _, gzipped := range []bool{false, true} {
+				for _, pauses := range []bool{false, true} {
+					testEndlessError(t, verb, 502, http2, gzipped, pauses)
+				}
 			}
 		}
 	}
 	for _, status := range []int{201, 206, 302, 400, 403, 404, 410, 429, 500, 503, 504, 777} {
-		testEndlessError(t, "watch", status, true, hostile{pauses: true})
+		testEndlessError(t, "watch", status, true, false, true)
 	}
 }
 
-func testEndlessError(t *testing.T, verb string, status int, http2 bool, form hostile) {
-	h := &hostile{status: status, contentType: "text/plain", gzipped: form.gzipped, pauses: form.pauses}
+func testEndlessError(t *testing.T, verb string, status int, http2, gzipped, pauses bool) {
+	h := &hostile{status: status, contentType: "text/plain", gzipped: gzipped, pauses: pauses}
 	t.Run(fmt.Sprintf("%s %d http2=%v gzip=%v pauses=%v", verb, status, http2, h.gzipped, h.pauses), func(t *testing.T) {
 		t.Parallel()
 		client := hostileClient(t, h, http2)

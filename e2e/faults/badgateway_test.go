@@ -102,8 +102,8 @@ func endlessErrors() fault {
 				return err
 			}
 			if err := within(ctx, recovery, func() error {
-				if n := b.watching.Load(); n < 3 {
-					return fmt.Errorf("%d watches go through the load balancer", n)
+				if n := b.watching.Load(); n < 3 || s.explains(ctx, "new credentials") == nil {
+					return fmt.Errorf("%d watches go through the load balancer, and perhaps not those in use", n)
 				}
 				return nil
 			}); err != nil {
