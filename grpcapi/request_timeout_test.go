@@ -55,13 +55,13 @@ func TestCallsWithoutRequest(t *testing.T) {
 		reflectionpb.ServerReflection_ServerReflectionInfo_FullMethodName,
 	}
 	r := prometheus.NewRegistry()
-	w := newWorld(t, Options{Pace: -1, Request: 2 * time.Second, Registerer: r})
+	w := newWorld(t, Options{Pace: -1, Request: 10 * time.Second, Registerer: r}) // all are open by then, on a busy machine too
 	w.offer("", pods("10.0.0.1:80")...)
 	conn := connect(t, listening(t, w.server.GRPC()))
 	served, _ := get(t, conn, webAddr, "")
 	receive(t, served, "add 10.0.0.1:80")
 
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var silent []grpc.ClientStream
 	for _, method := range methods {

@@ -124,36 +124,37 @@ var verbs = map[string]func(context.Context, *Client) error{
 // little of the body is read, whatever the status, the verb, the encoding and the
 // protocol. The error still has the status.
 func TestEndlessErrors(t *testing.T) {
+	var all sync.WaitGroup // at once: most of them only wait for the limit
+	defer all.Wait()
 	for verb := range verbs {
 		for _, http2 := range []bool{false, true} {
 			for _, gzipped := range []bool{false, true} {
 				for _, pauses := range []bool{false, true} {
-					testEndlessError(t, verb, 502, http2, gzipped, pauses)
+					testEndlessError(t, &all, verb, 502, http2, gzipped, pauses)
 				}
 			}
 		}
 	}
 	for _, status := range []int{201, 206, 302, 400, 403, 404, 410, 429, 500, 503, 504, 777} {
-		testEndlessError(t, "watch", status, true, false, true)
+		testEndlessError(t, &all, "watch", status, true, false, true)
 	}
 }
 
-func testEndlessError(t *testing.T, verb string, status int, http2, gzipped, pauses bool) {
+func testEndlessError(t *testing.T, all *sync.WaitGroup, verb string, status int, http2, gzipped, pauses bool) {
 	h := &hostile{status: status, contentType: "text/plain", gzipped: gzipped, pauses: pauses}
-	t.Run(fmt.Sprintf("%s %d http2=%v gzip=%v pauses=%v", verb, status, http2, h.gzipped, h.pauses), func(t *testing.T) {
-		t.Parallel()
-		client := hostileClient(t, h, http2)
+	name, client := fmt.Sprintf("%s %d http2=%v gzip=%v pauses=%v", verb, status, http2, gzipped, pauses), hostileClient(t, h, http2)
+	all.Go(func() {
 		began := time.Now()
 		err := verbs[verb](t.Context(), client)
 		if took := time.Since(began); err == nil || took > hostileTime*3/5 {
-			t.Errorf("error %.100v after %v", err, took)
+			t.Errorf("%s: error %.100v after %v", name, err, took)
 		}
 		var answer apierrors.APIStatus
 		if status >= 400 && (!errors.As(err, &answer) || answer.Status().Code != int32(status)) {
-			t.Errorf("the error has no status %d: %.200v", status, err)
+			t.Errorf("%s: the error has no status %d: %.200v", name, status, err)
 		}
 		if sent := h.sent.Load(); sent > 32<<20 { // sockets' buffers included
-			t.Errorf("%d MiB could be sent", sent>>20)
+			t.Errorf("%s: %d MiB could be sent", name, sent>>20)
 		}
 	})
 }
