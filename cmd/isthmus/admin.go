@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -76,13 +75,6 @@ func (a *admin) serveReady(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	io.WriteString(w, "ok\n")
-}
-
-func servePage(w http.ResponseWriter, page any) {
-	w.Header().Set("Content-Type", "application/json")
-	to := json.NewEncoder(w)
-	to.SetIndent("", "  ")
-	_ = to.Encode(page) // no page has a value that can't be encoded; the client may have gone
 }
 
 // serve answers on l until ctx ends; requests under way then have lastLimit.

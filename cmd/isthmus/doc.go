@@ -7,7 +7,7 @@
 // internal/client, show what a gateway sends to a proxy. "isthmus help" lists all
 // verbs. This package has the rest: the gateway's flags (options.go), how
 // its parts are put together (build.go), started and ended (gateway.go,
-// shutdown.go), and the admin HTTP server with its pages (admin.go, …_page.go).
+// shutdown.go), and the admin HTTP server with its pages (admin.go, page.go, …_page.go).
 //
 // Guarantees:
 //

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+
+	"isthmus/federation"
+	"isthmus/grpcapi"
+	"isthmus/local"
+	"isthmus/local/externalworkload"
+)
+
+// TestPageIsIndentedJSON: a page that is written piece by piece is what encoding/json makes of it as a whole.
+func TestPageIsIndentedJSON(t *testing.T) {
+	views := []grpcapi.ViewStatus{{Method: "Get", Destination: "<web>", Streams: 2}, {Method: "GetProfile", Node: "node-1"}}
+	for _, page := range []any{
+		[]serviceEntry(nil),
+		[]serviceEntry{},
+		[]serviceEntry{{Service: "shop/web", Ports: []portEntry{{80, []portMemberEntry{{"local", "shop/web", 1, 0, 0}}}}}, {Service: "shop/all"}},
+		clustersPage{},
+		clustersPage{
+			Secrets: secretsEntry{Reason: `"no"`}, Problems: []local.Problem{{}, {}},
+			Unserved: []unservedEntry{{"a", federation.ClusterName("east"), "b", "c"}}, Writer: &externalworkload.Status{},
+		},
+		newStreamsPage(views),
+		newStreamsPage(nil),
+	} {
+		want, err := json.MarshalIndent(page, "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got bytes.Buffer
+		if err := writePage(&got, page); err != nil || got.String() != string(want)+"\n" {
+			t.Errorf("%v: %s\nwant %s", err, got.String(), want)
+		}
+	}
+}
+
+// longest notes the longest write.
+type longest int
+
+// Write implements io.Writer.
+func (l *longest) Write(p []byte) (int, error) {
+	*l = max(*l, longest(len(p)))
+	return len(p), nil
+}
+
+// TestPageIsWrittenInPieces: what is in memory of a page does not grow with it, and a client that has gone ends it.
+func TestPageIsWrittenInPieces(t *testing.T) {
+	page := make([]serviceEntry, 10_000)
+	for i := range page {
+		page[i].Service = fmt.Sprintf("shop/web-%d", i)
+	}
+	var l longest
+	if err := writePage(&l, page); err != nil || l > pageBuffer {
+		t.Errorf("%d bytes at a time, %v", l, err)
+	}
+	r, w := io.Pipe()
+	gone := errors.New("the client has gone")
+	r.CloseWithError(gone)
+	if err := writePage(w, page); !errors.Is(err, gone) {
+		t.Errorf("error %v, want %v", err, gone)
+	}
+}
