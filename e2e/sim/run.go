@@ -21,6 +21,7 @@ type simulation struct {
 	world   *world
 	gateway *gateway.Gateway
 	clients *clients
+	tenant  *clients // of the hostile tenant
 	audit   *audit
 	story   *story
 	pulse   pulse.Pulse
@@ -41,6 +42,7 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	}
 	defer func() { err = errors.Join(err, s.world.close()) }()
 	s.world.fill()
+	s.world.fillTenant()
 	if s.gateway, err = s.world.startGateway(ctx, "-log-level=info"); err != nil {
 		return report, err
 	}
@@ -49,6 +51,10 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 		return report, err
 	}
 	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	if err := s.startTenant(ctx); err != nil {
+		return report, errors.Join(err, s.clients.stop())
+	}
 	var watching sync.WaitGroup
 	watching.Go(func() { s.pulse.Run(ctx) })
 	watching.Go(func() {
@@ -59,7 +65,7 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	})
 	defer func() {
 		stop()
-		err = errors.Join(err, s.clients.stop())
+		err = errors.Join(err, s.clients.stop(), s.tenant.stop())
 		watching.Wait()
 	}()
 	s.clients.start(ctx)
@@ -135,6 +141,10 @@ func (s *simulation) step() error {
 			}
 		case n < 88:
 			if s.change(faultSteps, pick(w, w.clusters), "") {
+				return w.err
+			}
+		case n < 90:
+			if s.change(tenantSteps, pick(w, w.clusters), "") {
 				return w.err
 			}
 		default:

@@ -1,0 +1,166 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"isthmus/e2e/object"
+	"isthmus/e2e/proxy"
+)
+
+// The hostile tenant may write into one namespace of every cluster, and has clients. What it writes is legal, or gets past
+// an API server, and extreme. No client of another namespace may notice: the tenant's own clients are not checked.
+const (
+	tenantNamespace = "tenant"
+	tenantService   = "web"
+	tenantJoined    = "web-all"
+)
+
+// tenantSteps are what the tenant does in a cluster.
+var tenantSteps = []step{
+	{"tenant: policy", 3, (*world).tenantPolicy},
+	{"tenant: slices", 3, (*world).tenantSlices},
+	{"tenant: definition", 3, func(w *world, _ *cluster, _ string) string { return w.tenantDefinition(w.clusters[0]) }},
+	{"tenant: nonsense", 3, (*world).tenantNonsense},
+}
+
+// tenantPut writes objects that no client is checked for.
+func (w *world) tenantPut(c *cluster, list ...runtime.Object) {
+	for _, o := range list {
+		w.err = errors.Join(w.err, c.api.Put(o))
+		w.writes++
+	}
+}
+
+// fillTenant makes what the tenant's clients ask for.
+func (w *world) fillTenant() {
+	for _, c := range w.clusters {
+		w.tenantPut(c, headless(object.Service(tenantNamespace, tenantService)))
+		w.tenantSlices(c, "")
+	}
+	w.tenantDefinition(w.clusters[0])
+}
+
+// tenantPolicy edits Servers with many terms, and Pods with many labels, all of which they select.
+func (w *world) tenantPolicy(c *cluster, _ string) string {
+	const pods, servers, labels = 20, 20, 100
+	values := w.rng.IntN(1000)
+	for i := range pods {
+		o := object.Pod(tenantNamespace, fmt.Sprintf("web-%d", i), "tenant")
+		o.Labels = map[string]string{"app": tenantService}
+		for k := range labels {
+			o.Labels[fmt.Sprintf("label-%d", k)] = fmt.Sprint(values + i)
+		}
+		w.tenantPut(c, object.Mesh(o))
+	}
+	for i := range servers {
+		o := object.OpaqueServer(tenantNamespace, fmt.Sprintf("server-%d", i), tenantService, int64(object.Port))
+		var terms []any
+		for k := range labels {
+			terms = append(terms, map[string]any{"key": fmt.Sprintf("label-%d", k), "operator": "NotIn", "values": []any{fmt.Sprint(i), "none"}})
+		}
+		selector := map[string]any{"matchExpressions": terms}
+		w.err = errors.Join(w.err, unstructured.SetNestedMap(o.Object, selector, "spec", "podSelector"))
+		w.tenantPut(c, o)
+	}
+	return fmt.Sprintf("%d pods of %d labels, %d servers of as many terms", pods, labels, servers)
+}
+
+// tenantSlices edits slices full of addresses, which may be those of others.
+func (w *world) tenantSlices(c *cluster, _ string) string {
+	const list, each = 4, 100
+	of := pick(w, w.clusters)
+	for i := range list {
+		o := object.Slice(tenantNamespace, tenantService, fmt.Sprint(i))
+		for range each {
+			address := fmt.Sprintf("%d.%d.%d.%d", 10+of.number/200, of.number%200, w.rng.IntN(4), w.rng.IntN(256))
+			o.Endpoints = append(o.Endpoints, object.PodEndpoint(address, tenantNamespace, fmt.Sprintf("web-%d", w.rng.IntN(30))))
+		}
+		w.tenantPut(c, o)
+	}
+	return fmt.Sprintf("%d slices of %d addresses of %s", list, each, of.name)
+}
+
+// tenantDefinition edits a federated Service of very many members, again and again.
+func (w *world) tenantDefinition(local *cluster) string {
+	const edits, members = 10, 100
+	for range edits {
+		var list []string
+		for range members {
+			list = append(list, fmt.Sprintf("%s@%s", pick(w, append([]string{tenantService, "none"}, w.services...)), pick(w, w.clusters).name))
+		}
+		w.tenantPut(local, headless(object.Federated(tenantNamespace, tenantJoined, tenantService, list...)))
+	}
+	return fmt.Sprintf("%d edits of %d members", edits, members)
+}
+
+// tenantNonsense writes what can't be used.
+func (w *world) tenantNonsense(c *cluster, _ string) string {
+	switch w.rng.IntN(4) {
+	case 0:
+		o := headless(object.Service(tenantNamespace, "nonsense"))
+		long := strings.Repeat(fmt.Sprintf("%d-65535,@,,a@b@c,web@none,", w.rng.IntN(70_000)), 2000)
+		o.Annotations = map[string]string{object.OpaquePorts: long, object.RemoteDiscovery: long, object.LocalDiscovery: long}
+		w.tenantPut(c, o)
+		return "annotations"
+	case 1:
+		o := object.Slice(tenantNamespace, tenantService, "nonsense")
+		for _, address := range []string{"", "::", "1.2.3", "0.0.0.0", "255.255.255.255", "fe80::1%eth0", "10.0.0.1:80", strings.Repeat("1", 10_000)} {
+			o.Endpoints = append(o.Endpoints, object.Endpoint(address), discoveryv1.Endpoint{Addresses: []string{address, address}}, discoveryv1.Endpoint{})
+		}
+		o.Ports = append(o.Ports, discoveryv1.EndpointPort{Port: new(int32(-1))}, discoveryv1.EndpointPort{})
+		w.tenantPut(c, o)
+		return "addresses"
+	case 2:
+		var routes []any
+		for i := range 300 {
+			routes = append(routes, map[string]any{"name": strings.Repeat("r", i), "condition": map[string]any{"pathRegex": strings.Repeat("(", i)}})
+		}
+		w.tenantPut(c, object.ServiceProfile(tenantNamespace, tenantJoined, routes...))
+		return "routes"
+	}
+	o := object.Pod(tenantNamespace, "web-0", "tenant")
+	o.Annotations = map[string]string{object.OpaquePorts: strings.Repeat("1-65535,", 1000)}
+	for range 50 {
+		o.OwnerReferences = append(o.OwnerReferences, metav1.OwnerReference{Kind: "ReplicaSet", Name: "none", Controller: new(true)})
+	}
+	w.tenantPut(c, o)
+	return "a pod"
+}
+
+// tenantClients are those of the tenant: of its Services, of ports that these do not declare, and of names that it has made up.
+func tenantClients(addr string) (*clients, error) {
+	conn, err := proxy.Dial(addr)
+	if err != nil {
+		return nil, err
+	}
+	link := &connection{addr: addr, now: conn}
+	cs := &clients{links: []*connection{link}}
+	joined := object.FullName(tenantNamespace, tenantJoined)
+	for i := range 20 {
+		for _, authority := range []string{
+			object.Authority(tenantNamespace, tenantJoined), fmt.Sprintf("%s:%d", joined, 10_000+i), fmt.Sprintf("made-up-%d.%s:80", i, joined),
+		} {
+			cs.all = append(cs.all, &client{service: authority, stream: proxy.NewStream(proxy.Config{
+				Conn: link, Kind: proxy.Get, Authority: authority, Token: `{"ns":"` + tenantNamespace + `"}`,
+			})})
+		}
+	}
+	return cs, nil
+}
+
+// startTenant opens the tenant's clients, which are kept open until ctx ends.
+func (s *simulation) startTenant(ctx context.Context) (err error) {
+	if s.tenant, err = tenantClients(s.gateway.Addr()); err != nil {
+		return err
+	}
+	s.tenant.start(ctx)
+	return nil
+}
