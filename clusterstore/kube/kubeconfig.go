@@ -17,7 +17,7 @@ import (
 // Pod's files, use a proxy or impersonate another user. So a kubeconfig may only have
 // a server, its certificate authority, and a token or a client certificate, all
 // inline. Its YAML is bounded in size and depth, has neither anchors nor aliases nor
-// merge keys, and no unknown fields.
+// merge keys, and no unknown fields. Its RSA keys are bounded too.
 //
 // Warnings are for what is accepted but insecure: TLS verification switched off, and
 // plain http. Neither errors nor warnings quote the kubeconfig, since that could show
@@ -140,6 +140,12 @@ func readServer(server string) (*url.URL, error) {
 // clear error.
 func checkCredentials(cfg *rest.Config) error {
 	t := cfg.TLSClientConfig
+	if err := checkKeyLengths(t.CAData); err != nil {
+		return fmt.Errorf("certificate-authority-data %w", err)
+	}
+	if err := errors.Join(checkKeyLengths(t.CertData), checkKeyLengths(t.KeyData)); err != nil {
+		return fmt.Errorf("the client certificate %w", errLongKey)
+	}
 	switch {
 	case len(t.CAData) > 0 && t.Insecure:
 		return errors.New("certificate-authority-data and insecure-skip-tls-verify exclude each other")

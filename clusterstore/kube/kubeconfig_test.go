@@ -197,6 +197,10 @@ func FuzzReadKubeconfig(f *testing.F) {
 	f.Add([]byte(file(current, server, token+", "+token)))
 	f.Add([]byte(file(current, server, token+", token2: "+theToken)))
 	f.Add([]byte("kind: " + theToken))
+	cert, _ := keyPair(f)
+	b64 := base64.StdEncoding.EncodeToString
+	f.Add([]byte(file(current, server, "client-certificate-data: "+b64(cert)+", client-key-data: "+b64(rsaKey(f, 2048, 260_000, 2)))))
+	f.Add([]byte(file(current, server+", certificate-authority-data: "+b64(rsaCert(f, 100_000)), token)))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		began := time.Now()
 		cfg, warnings, err := ReadKubeconfig(data)

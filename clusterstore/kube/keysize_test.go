@@ -1,0 +1,124 @@
+package kube
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/asn1"
+	"encoding/base64"
+	"encoding/pem"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+)
+
+// number is an odd number of a length in bits.
+func number(bits int) *big.Int {
+	n := new(big.Int).Lsh(big.NewInt(1), uint(bits))
+	return n.Sub(n, big.NewInt(1))
+}
+
+// rsaKey is a private key, as PEM in the form of PKCS #1, with parts of these lengths in
+// bits. Its parts do not fit together: what finds that out reads it first.
+func rsaKey(t testing.TB, n, p, q int) []byte {
+	t.Helper()
+	one := big.NewInt(1)
+	der, err := asn1.Marshal(struct {
+		Version              int
+		N                    *big.Int
+		E                    int
+		D, P, Q, Dp, Dq, Inv *big.Int
+	}{0, number(n), 65537, one, number(p), number(q), one, one, one})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: der})
+}
+
+// inPKCS8 is such a key in the form of PKCS #8.
+func inPKCS8(t testing.TB, key []byte) []byte {
+	t.Helper()
+	type algorithm struct{ OID asn1.ObjectIdentifier }
+	block, _ := pem.Decode(key)
+	der, err := asn1.Marshal(struct {
+		Version   int
+		Algorithm algorithm
+		Key       []byte
+	}{0, algorithm{asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 1, 1}}, block.Bytes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+}
+
+// rsaCert is a certificate, as PEM, of an RSA key of this length.
+func rsaCert(t testing.TB, bits int) []byte {
+	t.Helper()
+	_, signer := keyPair(t)
+	block, _ := pem.Decode(signer)
+	key, err := x509.ParseECPrivateKey(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &rsa.PublicKey{N: number(bits), E: 65537}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+// TestLongKeys: a kubeconfig whose RSA keys would take long to read or to use is refused
+// before they are read. The longest one here would take hours.
+func TestLongKeys(t *testing.T) {
+	cert, key := keyPair(t)
+	b64 := base64.StdEncoding.EncodeToString
+	user := func(cert, key []byte) string {
+		return file(current, server, "client-certificate-data: "+b64(cert)+", client-key-data: "+b64(key))
+	}
+	for name, data := range map[string]string{
+		"prime that fills it": user(cert, rsaKey(t, 2048, 260_000, 2)),
+		"other prime":         user(cert, rsaKey(t, 2048, 2, 40_000)),
+		"modulus":             user(cert, rsaKey(t, 8193, 4096, 4096)),
+		"prime":               user(cert, rsaKey(t, 8192, 4097, 4096)),
+		"PKCS #8":             user(cert, inPKCS8(t, rsaKey(t, 2048, 200_000, 2))),
+		"second block":        user(cert, append(key, rsaKey(t, 2048, 200_000, 2)...)),
+		"certificate":         user(rsaCert(t, 8200), key),
+		"authority":           file(current, server+", certificate-authority-data: "+b64(rsaCert(t, 100_000)), token),
+		"second authority":    file(current, server+", certificate-authority-data: "+b64(append(cert, rsaCert(t, 8193)...)), token),
+	} {
+		if _, _, err := ReadKubeconfig([]byte(data)); len(data) > maxKubeconfig || err == nil || !strings.Contains(err.Error(), "longer than 8192 bits") {
+			t.Errorf("%s: %d bytes, error %v", name, len(data), err)
+		}
+	}
+	for name, bits := range map[string]int{"authority": 8192, "small authority": 2048} {
+		if _, _, err := ReadKubeconfig([]byte(file(current, server+", certificate-authority-data: "+b64(rsaCert(t, bits)), token))); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestRSAKeys: a key of usual length is accepted, in both forms.
+func TestRSAKeys(t *testing.T) {
+	b64 := base64.StdEncoding.EncodeToString
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	wrapped, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range []pem.Block{{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}, {Type: "PRIVATE KEY", Bytes: wrapped}} {
+		if _, _, err := ReadKubeconfig([]byte(file(current, server, "client-certificate-data: "+b64(cert)+", client-key-data: "+b64(pem.EncodeToMemory(&block))))); err != nil {
+			t.Errorf("%s: %v", block.Type, err)
+		}
+	}
+}
