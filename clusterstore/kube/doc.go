@@ -16,8 +16,10 @@
 //     keys longer than 8192 bits. Neither errors nor warnings quote it.
 //   - A server that does not answer is an error within seconds, whether it can't be
 //     reached (dial timeout), accepts connections and sends nothing (timeouts of TLS
-//     handshake and response header), or disappears later (pings). A watch that pauses
-//     is not: that is for the reader to notice (clusterstore/follow does).
+//     handshake and response header), or disappears later (pings). So is one that
+//     refuses a request again and again (GOAWAY, reset streams): it gets it three times
+//     at most. A watch that pauses is not: that is for the reader to notice
+//     (clusterstore/follow does).
 //   - No answer but a watch with status 200 is longer than 256 MiB or lasts longer than
 //     40 s. Of the body of an error 64 KiB are read, for 5 s at most; the error has the
 //     status in any case. That holds for every verb and encoding (body.go).

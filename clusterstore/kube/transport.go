@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -22,6 +24,20 @@ const (
 	headerTimeout = 10 * time.Second
 	pingAfter     = 5 * time.Second
 	pingTimeout   = 3 * time.Second
+)
+
+// net/http sends a request again for as long as a server closes each HTTP/2 connection
+// by GOAWAY, hundreds of times a second, and for a minute if it refuses each stream. No
+// time-out above ends that, so there is a limit for all that precedes an answer.
+const (
+	maxTries     = 3
+	beginTimeout = dialTimeout + dialTimeout + headerTimeout // as one try may take
+)
+
+// Errors of requests without an answer.
+var (
+	errTries    = fmt.Errorf("the API server closed the connection or refused the request %d times: check what is in front of it", maxTries)
+	errNoAnswer = fmt.Errorf("the API server did not begin to answer within %v", beginTimeout)
 )
 
 // maxHeader is the largest header of an answer that is read, in bytes.
@@ -87,13 +103,13 @@ func newDialer() *net.Dialer {
 
 // singleTry keeps client-go from retrying a request by itself, up to ten times and for
 // as long as the server's Retry-After asks for: the resource's loop decides when to
-// retry, and the health has to show each failure. It also drops warnings, which
-// client-go would log, and bounds the bodies of answers.
+// retry, and the health has to show each failure. It bounds how often net/http does so.
+// It also drops warnings, which client-go would log, and bounds the bodies of answers.
 type singleTry struct{ next http.RoundTripper }
 
 func (s singleTry) RoundTrip(request *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(request.Context())
-	response, err := s.next.RoundTrip(request.WithContext(ctx))
+	response, err := s.begin(request.WithContext(ctx), cancel)
 	if err != nil {
 		cancel(nil)
 		return nil, rewordedError{err}
@@ -106,6 +122,28 @@ func (s singleTry) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	return response, nil
+}
+
+// begin sends a request and returns when the header of the answer has come, or when one
+// of the limits is reached. cancel ends the request's ctx.
+func (s singleTry) begin(request *http.Request, cancel context.CancelCauseFunc) (*http.Response, error) {
+	var tries atomic.Int32
+	counted := httptrace.WithClientTrace(request.Context(), &httptrace.ClientTrace{GetConn: func(string) {
+		if tries.Add(1) > maxTries {
+			cancel(errTries)
+		}
+	}})
+	late := time.AfterFunc(beginTimeout, func() { cancel(errNoAnswer) })
+	response, err := s.next.RoundTrip(request.WithContext(counted))
+	late.Stop()
+	cause := context.Cause(counted)
+	if cause != errTries && cause != errNoAnswer {
+		return response, err
+	}
+	if err == nil {
+		response.Body.Close()
+	}
+	return nil, cause
 }
 
 // rewordedError hides an error's type and changes its text if client-go would take it
