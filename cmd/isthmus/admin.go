@@ -25,6 +25,8 @@ const (
 	maxPages = 4                // at once, and as many of pprof; more wait for pageWait, then get 503 too
 	pageWait = 5 * time.Second  // enough for many people at once
 	pageTake = 30 * time.Second // in which a client has to take a page
+
+	maxAdminHeader = 16 << 10 // of a request, in bytes; browsers send a few hundred, cookies some kilobytes
 )
 
 // admin is the HTTP server for kubelet, Prometheus and people. It answers any
@@ -85,6 +87,7 @@ func (a *admin) serve(ctx context.Context, l net.Listener) error {
 		ReadTimeout:       30 * time.Second,
 		WriteTimeout:      5 * time.Minute, // a CPU profile takes as long as was asked for
 		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    maxAdminHeader,
 		ErrorLog:          zap.NewStdLog(a.log),
 	}
 	done := make(chan error, 1)

@@ -150,3 +150,28 @@ func TestTurnsEnd(t *testing.T) {
 		})
 	}
 }
+
+// TestLargeHeaders: a request whose header is larger than any that kubelet, Prometheus
+// or a browser sends is refused, and little of it is read.
+func TestLargeHeaders(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, _ := newAdmin(false)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- a.serve(ctx, l) }()
+	defer func() { cancel(); <-done }()
+	for size, want := range map[int]int{8 << 10: http.StatusOK, 32 << 10: http.StatusRequestHeaderFieldsTooLarge} {
+		conn := ask(t, l.Addr().String(), "GET /ping HTTP/1.1\r\nHost: gateway\r\nX: "+strings.Repeat("x", size)+"\r\n\r\n")
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != want {
+			t.Errorf("a header of %d bytes: %s", size, resp.Status)
+		}
+		conn.Close()
+	}
+}
