@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -49,7 +50,8 @@ func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		body = z
 	}
 	w.WriteHeader(h.status)
-	part := []byte(strings.Repeat("no end. ", 4<<10))
+	part := make([]byte, 48<<10) // less than maxError; compression does not make it smaller, or all would fit into sockets
+	rand.NewChaCha8([32]byte{}).Read(part)
 	for time.Now().Before(end) && h.sent.Load() < hostileBytes {
 		n, err := body.Write(part)
 		h.sent.Add(int64(n))

@@ -87,7 +87,7 @@ func TestUnreadPages(t *testing.T) {
 	if pages.Load() != maxPages || scrapes.Load() > 2*maxScrapes {
 		t.Errorf("%d pages and %d scrapes for clients that read none", pages.Load(), scrapes.Load())
 	}
-	if slowest > 2*time.Second {
+	if slowest > pageWait { // as it would wait for a turn; a busy machine is slow, but not that slow
 		t.Errorf("/ready took %v", slowest)
 	}
 	var refused int
