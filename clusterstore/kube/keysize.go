@@ -15,7 +15,7 @@ import (
 // read one that fills a kubeconfig would take hours.
 const maxRSA = 8192
 
-var errLongKey = errors.New("has an RSA key that is longer than 8192 bits: use a shorter one, or ECDSA")
+var errLongKey = errors.New("has an RSA key that is longer than 8192 bits, or has more than two primes: use a shorter one, or ECDSA")
 
 // checkKeyLengths returns an error if a text in PEM has a certificate or a private key
 // whose RSA key is too long, without reading the private key as a whole. It ignores what
@@ -41,16 +41,23 @@ func checkKeyLengths(text []byte) error {
 	return nil
 }
 
-// isLongRSA returns whether a private key in the form of PKCS #1 is too long. Its primes
-// are checked by themselves: crypto/x509 calculates with them before it finds that they
-// are not the modulus's.
+// isLongRSA returns whether a private key in the form of PKCS #1 is too long, or has more
+// than two primes, which no tool makes. Each number is checked by itself: crypto/x509
+// calculates with them before it finds that they do not belong together.
 func isLongRSA(der []byte) bool {
 	var key struct {
-		Version int
-		N       *big.Int
-		E       int
-		D, P, Q *big.Int
+		Version                int
+		N                      *big.Int
+		E                      int
+		D, P, Q, DP, DQ, Coeff *big.Int
+		MorePrimes             []asn1.RawValue `asn1:"optional"`
 	}
-	_, err := asn1.Unmarshal(der, &key)
-	return err == nil && (key.N.BitLen() > maxRSA || max(key.P.BitLen(), key.Q.BitLen()) > maxRSA/2)
+	if _, err := asn1.Unmarshal(der, &key); err != nil {
+		return false
+	}
+	long := max(key.N.BitLen(), key.D.BitLen()) > maxRSA
+	for _, half := range []*big.Int{key.P, key.Q, key.DP, key.DQ, key.Coeff} {
+		long = long || half.BitLen() > maxRSA/2
+	}
+	return long || len(key.MorePrimes) > 0
 }

@@ -20,16 +20,22 @@ func number(bits int) *big.Int {
 }
 
 // rsaKey is a private key, as PEM in the form of PKCS #1, with parts of these lengths in
-// bits. Its parts do not fit together: what finds that out reads it first.
-func rsaKey(t testing.TB, n, p, q int) []byte {
+// bits, and perhaps more primes. Its parts do not fit together: what finds that out reads it first.
+func rsaKey(t testing.TB, n, p, q int, more ...int) []byte {
 	t.Helper()
 	one := big.NewInt(1)
+	type prime struct{ Prime, Exp, Coeff *big.Int }
+	var primes []prime
+	for _, bits := range more {
+		primes = append(primes, prime{number(bits), one, one})
+	}
 	der, err := asn1.Marshal(struct {
 		Version              int
 		N                    *big.Int
 		E                    int
 		D, P, Q, Dp, Dq, Inv *big.Int
-	}{0, number(n), 65537, one, number(p), number(q), one, one, one})
+		More                 []prime `asn1:"optional,omitempty"`
+	}{0, number(n), 65537, one, number(p), number(q), one, one, one, primes})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,6 +86,7 @@ func TestLongKeys(t *testing.T) {
 	for name, data := range map[string]string{
 		"prime that fills it": user(cert, rsaKey(t, 2048, 260_000, 2)),
 		"other prime":         user(cert, rsaKey(t, 2048, 2, 40_000)),
+		"third prime":         user(cert, rsaKey(t, 2048, 1024, 1024, 200_000)),
 		"modulus":             user(cert, rsaKey(t, 8193, 4096, 4096)),
 		"prime":               user(cert, rsaKey(t, 8192, 4097, 4096)),
 		"PKCS #8":             user(cert, inPKCS8(t, rsaKey(t, 2048, 200_000, 2))),
