@@ -2,6 +2,7 @@ package federation
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -80,9 +81,23 @@ type WatchedPort struct {
 type WatchedMember struct {
 	Member  Member
 	Status  MemberStatus
-	Offered int    // endpoints on offer
+	Offered int    // endpoints on offer, refused ones too
 	Yielded int    // how many of their addresses another member wins
 	Updates uint64 // how often its contribution has changed since the port is watched
+
+	Conflicts []Conflict // a few of the addresses that another member wins
+	Refused   Refused    // what is refused of it
+}
+
+// Conflict is an address that a member offers and another one wins.
+type Conflict struct {
+	Addr   netip.AddrPort
+	Winner Member
+}
+
+// String is the address and who wins it, in words for a log.
+func (c Conflict) String() string {
+	return fmt.Sprintf("%v is sent from %v of cluster %v", c.Addr, c.Winner.Service, c.Winner.Cluster)
 }
 
 // Watched lists all watched ports, sorted by service and port.
@@ -123,41 +138,43 @@ func (s *watchedService) snapshots() []portSnapshot {
 func (p *portSnapshot) count(id ServiceID) WatchedPort {
 	w := WatchedPort{Service: id, Port: p.number, Members: make([]WatchedMember, len(p.members))}
 	for i, c := range p.members {
-		w.Members[i] = WatchedMember{Member: c.member, Status: c.status, Updates: c.updates}
-		for _, s := range p.offers[i] {
+		w.Members[i] = WatchedMember{Member: c.member, Status: c.status, Updates: c.updates, Refused: c.refused()}
+		for _, s := range c.raw {
 			w.Members[i].Offered += len(s.Endpoints)
 		}
 	}
-	for i, n := range p.yields() {
-		w.Members[i].Yielded = n
-	}
+	p.addYields(w.Members)
 	return w
 }
 
-// yields counts, for each member, the addresses that an earlier member wins.
-func (p *portSnapshot) yields() []int {
+// addYields counts, for each member, the addresses that an earlier member wins.
+func (p *portSnapshot) addYields(members []WatchedMember) {
 	const none = -1
-	last := make(map[netip.AddrPort]int, len(p.contested)) // the last member so far that offers it
+	type place struct{ first, last int } // members that offer it, so far
+	offered := make(map[netip.AddrPort]place, len(p.contested))
 	for _, addr := range p.contested {
-		last[addr] = none
+		offered[addr] = place{none, none}
 	}
-	counts := make([]int, len(p.offers))
-	if len(last) == 0 {
-		return counts
+	if len(offered) == 0 {
+		return
 	}
 	for i, o := range p.offers {
 		for _, s := range o {
 			for _, e := range s.Endpoints {
-				before, contested := last[e.Addr]
-				if !contested || before == i {
+				at, contested := offered[e.Addr]
+				switch {
+				case !contested || at.last == i:
 					continue
+				case at.first == none:
+					at.first = i
+				default:
+					m := &members[i]
+					if m.Yielded++; len(m.Conflicts) < maxExamples {
+						m.Conflicts = append(m.Conflicts, Conflict{e.Addr, members[at.first].Member})
+					}
 				}
-				last[e.Addr] = i
-				if before != none {
-					counts[i]++
-				}
+				offered[e.Addr] = place{at.first, i}
 			}
 		}
 	}
-	return counts
 }

@@ -34,8 +34,12 @@ func TestYields(t *testing.T) {
 	} {
 		_, contested := merge(tc.offers)
 		p := &portSnapshot{offers: tc.offers, contested: slices.Collect(maps.Keys(contested))}
-		if got := p.yields(); !slices.Equal(got, tc.want) {
-			t.Errorf("%v: got %v, want %v", tc.offers, got, tc.want)
+		members := make([]WatchedMember, len(tc.offers))
+		p.addYields(members)
+		for i, m := range members {
+			if m.Yielded != tc.want[i] || len(m.Conflicts) != tc.want[i] {
+				t.Errorf("%v: member %d yields %d (%v), want %d", tc.offers, i, m.Yielded, m.Conflicts, tc.want[i])
+			}
 		}
 	}
 }

@@ -102,30 +102,45 @@ type touched struct {
 }
 
 // touchedAddrs lists, sorted, the addresses whose winner may be another after the
-// change from old to new. It skips the slices that both have at the beginning and
-// at the end, and compares the others place by place.
+// change from old to new.
 func touchedAddrs(old, new offer) []touched {
-	for len(old) > 0 && len(new) > 0 && old[0] == new[0] {
-		old, new = old[1:], new[1:]
-	}
-	for len(old) > 0 && len(new) > 0 && old[len(old)-1] == new[len(new)-1] {
-		old, new = old[:len(old)-1], new[:len(new)-1]
-	}
 	var list []touched
+	forEachOffered(old, new, func(a, b *Endpoint) {
+		if b == nil {
+			list = append(list, touched{addr: a.Addr, before: true})
+		} else {
+			list = append(list, touched{addr: b.Addr, before: a != nil, now: b, offers: 1})
+		}
+	})
+	slices.SortStableFunc(list, func(a, b touched) int { return a.addr.Compare(b.addr) })
+	return combine(list)
+}
+
+// forEachOffered calls f for the endpoints that differ between two offers. It skips the
+// slices that both have at the beginning and at the end, and compares the others place
+// by place, so that an address which moves from slice to slice is removed and added.
+func forEachOffered(old, new offer, f func(a, b *Endpoint)) {
+	before, after := sameEnds(old, new)
+	old, new = old[before:len(old)-after], new[before:len(new)-after]
 	for i := range max(len(old), len(new)) {
 		if i < min(len(old), len(new)) && old[i] == new[i] {
 			continue
 		}
-		forEachChange(endpointsAt(old, i), endpointsAt(new, i), func(a, b *Endpoint) {
-			if b == nil {
-				list = append(list, touched{addr: a.Addr, before: true})
-			} else {
-				list = append(list, touched{addr: b.Addr, before: a != nil, now: b, offers: 1})
-			}
-		})
+		forEachChange(endpointsAt(old, i), endpointsAt(new, i), f)
 	}
-	slices.SortStableFunc(list, func(a, b touched) int { return a.addr.Compare(b.addr) })
-	return combine(list)
+}
+
+// sameEnds counts the slices that two offers have in common at the beginning and, of
+// the rest, at the end.
+func sameEnds(a, b offer) (before, after int) {
+	n := min(len(a), len(b))
+	for before < n && a[before] == b[before] {
+		before++
+	}
+	for after < n-before && a[len(a)-1-after] == b[len(b)-1-after] {
+		after++
+	}
+	return before, after
 }
 
 // combine makes one entry of those for the same address. It writes to list.

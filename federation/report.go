@@ -1,6 +1,9 @@
 package federation
 
-import "slices"
+import (
+	"net/netip"
+	"slices"
+)
 
 // report calls Options.Report for members whose status has changed. A cluster that
 // is pending or unreachable concerns all its services, so it is not reported for
@@ -47,4 +50,52 @@ func (t *Table) forgetReports(id ServiceID, old, now *Definition) {
 			delete(t.reported, serviceMember{id, m})
 		}
 	}
+}
+
+// reportRefused calls Options.ReportRefused if something is refused of a member and,
+// before, nothing was.
+func (s *watchedService) reportRefused(p *port, now, before *contribution) {
+	if s.table.opts.ReportRefused == nil || now.partial == nil || before != nil && before.partial != nil {
+		return
+	}
+	all := now.refused()
+	s.table.opts.ReportRefused(s.id, p.number, now.member, all.Examples[0], all.total())
+}
+
+// reportConflict calls Options.ReportConflict when two members offer the same address
+// and no two did before.
+func (s *watchedService) reportConflict(p *port) {
+	if s.table.opts.ReportConflict == nil || len(p.contested) == 0 {
+		p.conflict = false
+		return
+	}
+	if p.conflict {
+		return
+	}
+	left := maxExamples // most addresses in several slices are in several members'
+	for addr := range p.contested {
+		if m, c, ok := p.conflictAt(addr); ok {
+			p.conflict = true
+			s.table.opts.ReportConflict(s.id, p.number, m, c)
+			return
+		}
+		if left--; left == 0 {
+			return
+		}
+	}
+}
+
+// conflictAt returns the first two members that offer the address, if two do.
+func (p *port) conflictAt(addr netip.AddrPort) (loser Member, c Conflict, ok bool) {
+	found := false
+	for i, o := range p.offers {
+		if !slices.ContainsFunc(o, func(s *Slice) bool { _, has := find(s.Endpoints, addr); return has }) {
+			continue
+		}
+		if found {
+			return p.members[i].member, c, true
+		}
+		found, c = true, Conflict{addr, p.members[i].member}
+	}
+	return loser, c, false
 }

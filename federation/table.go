@@ -1,6 +1,7 @@
 package federation
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -14,6 +15,13 @@ type Options struct {
 	// serve for another reason than before, or serves again. It must neither
 	// block nor call the Table. nil: not called.
 	Report func(ServiceID, Member, MemberStatus)
+	// ReportRefused is called, as Report, when an address that a linked cluster
+	// offers to a watched port is refused and none of that member was before. n is
+	// how many are.
+	ReportRefused func(id ServiceID, port uint16, m Member, first Refusal, n int)
+	// ReportConflict is called, as Report, when two members of a watched port offer
+	// the same address and no two did before.
+	ReportConflict func(id ServiceID, port uint16, m Member, first Conflict)
 }
 
 // Table joins definitions with clusters and publishes what clients see. All
@@ -30,12 +38,15 @@ type Table struct {
 	watched     map[ServiceID]*watchedService
 	byMember    map[ClusterName]map[ServiceID][]*watchedService // the lists are replaced, not written
 	reported    map[serviceMember]MemberStatus                  // members that do not serve, as last reported
+
+	offered offeredAddrs // by linked clusters, to watched ports
 }
 
 // link is a cluster's link as set by Table.Link. The zero value: not linked.
 type link struct {
-	state LinkState
-	src   Source // nil unless state is Ready
+	state  LinkState
+	src    Source  // nil unless state is Ready
+	within *Ranges // nil: all addresses
 }
 
 // serviceMember is one member of one service.
@@ -53,6 +64,7 @@ func NewTable(o Options) *Table {
 		watched:     make(map[ServiceID]*watchedService),
 		byMember:    make(map[ClusterName]map[ServiceID][]*watchedService),
 		reported:    make(map[serviceMember]MemberStatus),
+		offered:     offeredAddrs{count: make(map[[16]byte]uint32)},
 	}
 }
 
@@ -88,7 +100,7 @@ func (t *Table) Define(id ServiceID, d *Definition) {
 // the old one after that. Sources must be comparable (pointers); without Ready src
 // is nil.
 func (t *Table) Link(c ClusterName, state LinkState, src Source) {
-	t.setLink(c, link{state, src})
+	t.setLink(c, link{state: state, src: src})
 }
 
 // Unlink removes a cluster's link, and publishes what that changes.
@@ -96,7 +108,7 @@ func (t *Table) Unlink(c ClusterName) { t.setLink(c, link{}) }
 
 func (t *Table) setLink(c ClusterName, l link) {
 	t.mu.Lock()
-	if t.links[c] == l {
+	if t.links[c].equal(l) {
 		t.mu.Unlock()
 		return
 	}
@@ -106,8 +118,12 @@ func (t *Table) setLink(c ClusterName, l link) {
 		t.links[c] = l
 	}
 	var affected []*watchedService
-	for _, list := range t.byMember[c] {
-		affected = append(affected, list...)
+	if c == Local { // it has addresses that no other cluster's members may take
+		affected = slices.Collect(maps.Values(t.watched))
+	} else {
+		for _, list := range t.byMember[c] {
+			affected = append(affected, list...)
+		}
 	}
 	t.mu.Unlock()
 	for _, s := range affected {
@@ -177,20 +193,21 @@ func (t *Table) release(s *watchedService) {
 	}
 }
 
-// inputs returns the newest definition of a service and the links of its
-// members' clusters.
-func (t *Table) inputs(id ServiceID) (*Definition, []link) {
+// inputs returns the newest definition of a service, the links of its members'
+// clusters, and who owns the local cluster's addresses.
+func (t *Table) inputs(id ServiceID) (*Definition, []link, Owner) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	d := t.definitions[id]
 	if d == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
 	links := make([]link, len(d.Members))
 	for i, m := range d.Members {
 		links[i] = t.links[m.Cluster]
 	}
-	return d, links
+	owner, _ := t.links[Local].src.(Owner)
+	return d, links, owner
 }
 
 // index adds a watched service to byMember. t.mu is held.

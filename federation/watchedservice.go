@@ -26,22 +26,12 @@ type watchedService struct {
 type port struct {
 	number    uint16
 	members   []contribution // in definition order
-	offers    []offer        // of the members, at the same places
+	offers    []offer        // of the members, at the same places, without what is refused
 	merged    []*Endpoint
 	contested contested // among the offers
+	conflict  bool      // a conflict has been reported, and there is still one
 	summary   summary
 	published map[Client]*published
-}
-
-// contribution is a member's share as it was read last. It is remembered so that a
-// change in one cluster reads one cluster only.
-type contribution struct {
-	member    Member
-	src       Source // nil unless the cluster is ready
-	reader    Reader
-	status    MemberStatus
-	nodeLocal bool
-	updates   uint64 // how often it has changed, or got another source
 }
 
 // origin is the cluster and the time of the change that causes sets to be
@@ -72,8 +62,8 @@ func (s *watchedService) watch(k Key) *Latest[*Set] {
 	p := s.ports[k.Port]
 	if p == nil {
 		p = &port{number: k.Port, published: make(map[Client]*published)}
-		d, links := s.table.inputs(s.id)
-		s.rebuildPort(p, d, links)
+		d, links, owner := s.table.inputs(s.id)
+		s.rebuildPort(p, d, links, owner)
 		s.ports[k.Port] = p // not before: a source that panics must leave nothing half built
 	}
 	to := p.published[k.Client]
@@ -98,6 +88,7 @@ func (s *watchedService) unwatch(k Key) {
 	delete(p.published, k.Client)
 	if len(p.published) == 0 {
 		delete(s.ports, k.Port)
+		s.countOffered(p.members, nil)
 	}
 }
 
@@ -106,78 +97,10 @@ func (s *watchedService) unwatch(k Key) {
 func (s *watchedService) rebuild() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	d, links := s.table.inputs(s.id)
+	d, links, owner := s.table.inputs(s.id)
 	for _, p := range s.ports {
-		s.rebuildPort(p, d, links)
+		s.rebuildPort(p, d, links, owner)
 	}
-}
-
-// rebuildPort reads the members of a port that are new or have another source, and
-// keeps the contributions of the others. It writes to the port only once all have
-// been read: a source may panic.
-func (s *watchedService) rebuildPort(p *port, d *Definition, links []link) {
-	members, offers := make([]contribution, 0, len(links)), make([]offer, 0, len(links))
-	for i, l := range links {
-		c, o := contribution{member: d.Members[i], src: l.src}, offer(nil)
-		at := slices.IndexFunc(p.members, func(o contribution) bool { return o.member == c.member })
-		if at >= 0 {
-			c.updates = p.members[at].updates
-			if p.members[at].src != c.src {
-				c.updates++
-			}
-		}
-		switch {
-		case l.src == nil:
-		case at >= 0 && p.members[at].src == c.src:
-			c, o = p.members[at], p.offers[at]
-		default:
-			c.reader = l.src.Reader(c.member.Service, p.number)
-			o = c.read()
-		}
-		c.status.Link = l.state
-		members, offers = append(members, c), append(offers, o)
-	}
-	merged, contested := merge(offers)
-	p.members, p.offers, p.contested = members, offers, contested
-	s.update(p, d, keepPointers(p.merged, merged), origin{})
-	s.table.report(s.id, d, p.members)
-}
-
-// readMember reads one member again, and publishes what has changed.
-func (s *watchedService) readMember(m Member, at time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, p := range s.ports {
-		i := slices.IndexFunc(p.members, func(c contribution) bool { return c.member == m })
-		if i < 0 || p.members[i].reader == nil {
-			continue // no longer a member, or its cluster is not ready: rebuild takes care of that
-		}
-		old := p.offers[i]
-		before := p.members[i]
-		p.offers[i] = p.members[i].read()
-		merged, contested := remerge(p.merged, p.contested, p.offers, i, old)
-		p.contested = contested
-		now := p.members[i]
-		if same(merged, p.merged) && before.status == now.status && before.nodeLocal == now.nodeLocal {
-			continue
-		}
-		p.members[i].updates++
-		d, _ := s.table.inputs(s.id)
-		s.update(p, d, merged, origin{m.Cluster, at})
-		if before.status != now.status {
-			s.table.report(s.id, d, p.members)
-		}
-	}
-}
-
-// read reads the member's source.
-func (c *contribution) read() offer {
-	share := c.reader.Read()
-	c.status.Service, c.nodeLocal = share.State, share.NodeLocal
-	if share.State != Present {
-		return nil
-	}
-	return share.Slices
 }
 
 // update stores a port's merged list and summary, and publishes what that changes.

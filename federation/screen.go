@@ -1,0 +1,169 @@
+package federation
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+// Owner may be implemented by the Source of the local cluster: the addresses that it
+// names an owner of are not taken from linked clusters. It is safe for concurrent use
+// and never calls back into the Table. Table.OwnerChanged must follow every change.
+type Owner interface {
+	// Owner names the object that has the address ("Pod shop/web-1"); empty: none.
+	Owner(netip.Addr) string
+}
+
+// Refusal is an address that a linked cluster offers and that is not taken from it.
+type Refusal struct {
+	Addr  netip.AddrPort
+	Owner string // the local cluster's object that has the address; empty: the address is outside the link's Ranges
+}
+
+// String is the address and why it is refused, in words for a log.
+func (r Refusal) String() string {
+	if r.Owner == "" {
+		return fmt.Sprintf("%v is outside the address ranges of the link", r.Addr)
+	}
+	return fmt.Sprintf("%v belongs to %s of the local cluster", r.Addr, r.Owner)
+}
+
+// Refused is what is refused of an offer.
+type Refused struct {
+	Outside  int       // endpoints outside the link's Ranges
+	Owned    int       // endpoints at addresses of the local cluster's objects
+	Examples []Refusal // a few of both, if there are any
+}
+
+func (r *Refused) total() int { return r.Outside + r.Owned }
+
+func (r *Refused) count(x Refusal) {
+	if x.Owner == "" {
+		r.Outside++
+	} else {
+		r.Owned++
+	}
+	if len(r.Examples) < maxExamples {
+		r.Examples = append(r.Examples, x)
+	}
+}
+
+// add adds what is refused of another part of the offer.
+func (r *Refused) add(o *Refused) {
+	r.Outside, r.Owned = r.Outside+o.Outside, r.Owned+o.Owned
+	r.Examples = append(r.Examples, o.Examples[:min(len(o.Examples), maxExamples-len(r.Examples))]...)
+}
+
+// maxExamples is how many refused or contested addresses are named of a member.
+const maxExamples = 10
+
+// rules are what the endpoints of a linked cluster must meet. The zero value has none.
+type rules struct {
+	within *Ranges // nil: all addresses
+	owner  Owner   // nil: the local cluster's addresses are not known
+}
+
+// screened is what the rules leave of a slice.
+type screened struct {
+	kept    *Slice
+	refused Refused
+}
+
+// rules returns the rules for endpoints of that cluster. The local one has none.
+func (l link) rules(c ClusterName, owner Owner) rules {
+	if c == Local {
+		return rules{}
+	}
+	return rules{l.within, owner}
+}
+
+// refuses returns why an address is refused; not refused: it may be served.
+func (r rules) refuses(a netip.AddrPort) (why Refusal, refused bool) {
+	if r.within != nil && !r.within.Contains(a.Addr()) {
+		return Refusal{Addr: a}, true
+	}
+	if r.owner != nil {
+		if name := r.owner.Owner(a.Addr()); name != "" {
+			return Refusal{a, name}, true
+		}
+	}
+	return Refusal{}, false
+}
+
+// screen returns what the rules leave of a slice; nil: everything.
+func (r rules) screen(s *Slice) *screened {
+	var out *screened
+	for i, e := range s.Endpoints {
+		why, refused := r.refuses(e.Addr)
+		switch {
+		case refused && out == nil:
+			out = &screened{kept: &Slice{Endpoints: slices.Clone(s.Endpoints[:i])}}
+			fallthrough
+		case refused:
+			out.refused.count(why)
+		case out != nil:
+			out.kept.Endpoints = append(out.kept.Endpoints, e)
+		}
+	}
+	return out
+}
+
+// screening is a member's offer as its source has it, and what the rules leave of it.
+type screening struct {
+	rules   rules
+	raw     offer
+	partial map[*Slice]*screened // of the slices of raw of which something is refused
+}
+
+// screen sets the offer, and returns what may be served of it. changed reports whether
+// the rules have to be applied anew to a slice of raw; what was left of the others is
+// used again.
+func (s *screening) screen(raw offer, changed func(i int, s *Slice) bool) offer {
+	before := s.partial
+	s.raw, s.partial = raw, nil
+	if s.rules == (rules{}) {
+		return raw
+	}
+	for i, l := range raw {
+		x := before[l]
+		if changed(i, l) {
+			x = s.rules.screen(l)
+		}
+		if x == nil {
+			continue
+		}
+		if s.partial == nil {
+			s.partial = make(map[*Slice]*screened)
+		}
+		s.partial[l] = x
+	}
+	if s.partial == nil {
+		return raw
+	}
+	kept := slices.Clone(raw)
+	for i, l := range raw {
+		if x := s.partial[l]; x != nil {
+			kept[i] = x.kept
+		}
+	}
+	return kept
+}
+
+// refused returns what is refused of the offer.
+func (s *screening) refused() (all Refused) {
+	if s.partial == nil {
+		return all
+	}
+	for _, l := range s.raw {
+		if x := s.partial[l]; x != nil {
+			all.add(&x.refused)
+		}
+	}
+	return all
+}
+
+// hasAddr reports whether the slice has an endpoint at the address, at any port.
+func (s *Slice) hasAddr(a netip.Addr) bool {
+	i, _ := find(s.Endpoints, netip.AddrPortFrom(a, 0))
+	return i < len(s.Endpoints) && s.Endpoints[i].Addr.Addr() == a
+}

@@ -1,0 +1,280 @@
+package federation
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// home is the local cluster: a cluster whose addresses have owners.
+type home struct {
+	*cluster
+	owned map[netip.Addr]string // under mu
+}
+
+func newHome() *home { return &home{newCluster(Local), make(map[netip.Addr]string)} }
+
+func (h *home) Owner(a netip.Addr) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.owned[a]
+}
+
+// own sets the owner of an address, as an event of the local cluster does.
+func (h *home) own(t *Table, a, name string) {
+	ip := netip.MustParseAddr(a)
+	h.mu.Lock()
+	if h.owned[ip] = name; name == "" {
+		delete(h.owned, ip)
+	}
+	h.mu.Unlock()
+	t.OwnerChanged(ip)
+}
+
+// screenWorld is a service with a member here, one in east and one in north, that is
+// watched.
+type screenWorld struct {
+	*testing.T
+	table       *Table
+	home        *home
+	east, north *cluster
+	watch       *Watch[*Set]
+	reports     []string
+}
+
+var webID = ServiceID{"ns", "web"}
+
+func newScreenWorld(t *testing.T) *screenWorld {
+	w := &screenWorld{T: t, home: newHome(), east: newCluster("east"), north: newCluster("north")}
+	w.table = NewTable(Options{
+		IPv6: true,
+		ReportRefused: func(_ ServiceID, _ uint16, m Member, first Refusal, n int) {
+			w.reports = append(w.reports, m.Cluster.String()+": "+first.String())
+		},
+		ReportConflict: func(_ ServiceID, _ uint16, m Member, c Conflict) {
+			w.reports = append(w.reports, m.Cluster.String()+": "+c.String())
+		},
+	})
+	w.table.Define(webID, &Definition{Federated: true, Members: []Member{{Local, webID}, {"east", webID}, {"north", webID}}})
+	w.home.set(webID, "s")
+	w.table.Link(Local, Ready, w.home)
+	w.table.Link("east", Ready, w.east)
+	w.table.Link("north", Ready, w.north)
+	w.watch = w.table.Watch(Key{Service: webID, Port: 80})
+	t.Cleanup(func() {
+		w.watch.Close()
+		if len(w.table.offered.count) > 0 {
+			t.Errorf("%d addresses are still counted", len(w.table.offered.count))
+		}
+	})
+	return w
+}
+
+func (w *screenWorld) offer(c *cluster, slice string, addrs ...string) {
+	var list []Endpoint
+	for _, a := range addrs {
+		list = append(list, Endpoint{Addr: netip.AddrPortFrom(netip.MustParseAddr(a), 0), Kind: Pod})
+	}
+	c.set(webID, slice, list...)
+	w.table.Changed(c.name, webID, time.Time{})
+}
+
+// serves checks the published set, and in how many steps it came about.
+func (w *screenWorld) serves(steps int, want ...string) {
+	w.Helper()
+	set, _ := w.watch.Get()
+	if got := text(set.Endpoints); strings.Join(got, " ") != strings.Join(want, " ") {
+		w.Errorf("serves %q, want %q", got, want)
+	}
+	if set.Version != uint64(steps) {
+		w.Errorf("version %d, want %d", set.Version, steps)
+	}
+}
+
+func (w *screenWorld) reported(want ...string) {
+	w.Helper()
+	if !slices.Equal(w.reports, want) {
+		w.Errorf("reported %q, want %q", w.reports, want)
+	}
+	w.reports = nil
+}
+
+func (w *screenWorld) refused(i, outside, owned int) {
+	w.Helper()
+	if r := w.table.Watched()[0].Members[i].Refused; r.Outside != outside || r.Owned != owned || len(r.Examples) != min(outside+owned, maxExamples) {
+		w.Errorf("refused: %+v, want %d and %d", r, outside, owned)
+	}
+}
+
+// TestOwnedAddress: a local object's address leaves a linked cluster's endpoints in one
+// step, whichever comes first, and comes back when the object has left. Each episode is
+// reported once.
+func TestOwnedAddress(t *testing.T) {
+	w := newScreenWorld(t)
+	w.offer(w.east, "a", "10.1.0.1", "10.1.0.2")
+	w.serves(2, "10.1.0.1:80@east", "10.1.0.2:80@east")
+	w.home.own(w.table, "10.1.0.2", "Pod ns/mine")
+	w.serves(3, "10.1.0.1:80@east")
+	w.refused(1, 0, 1)
+	w.reported("east: 10.1.0.2:80 belongs to Pod ns/mine of the local cluster")
+	w.home.own(w.table, "10.1.0.2", "Pod ns/other") // the next Pod with the address
+	w.home.own(w.table, "10.9.9.9", "Pod ns/other") // nobody offers it
+	w.offer(w.east, "b", "10.1.0.2", "10.1.0.3")
+	w.serves(4, "10.1.0.1:80@east", "10.1.0.3:80@east")
+	w.refused(1, 0, 2)
+	w.offer(w.north, "c", "10.1.0.2")
+	w.serves(4, "10.1.0.1:80@east", "10.1.0.3:80@east")
+	w.reported("north: 10.1.0.2:80 belongs to Pod ns/other of the local cluster")
+	w.offer(w.home.cluster, "s", "10.1.0.2") // its own endpoints are not screened
+	w.serves(5, "10.1.0.1:80@east", "10.1.0.2:80@local", "10.1.0.3:80@east")
+	w.offer(w.home.cluster, "s")
+	w.serves(6, "10.1.0.1:80@east", "10.1.0.3:80@east")
+	w.home.own(w.table, "10.1.0.2", "")
+	w.serves(7, "10.1.0.1:80@east", "10.1.0.2:80@east", "10.1.0.3:80@east")
+	w.refused(1, 0, 0)
+	w.reported("north: 10.1.0.2:80 is sent from ns/web of cluster east")
+	w.home.own(w.table, "10.1.0.1", "Service ns/x")
+	w.serves(8, "10.1.0.2:80@east", "10.1.0.3:80@east")
+	w.reported("east: 10.1.0.1:80 belongs to Service ns/x of the local cluster")
+}
+
+// TestRangesOfLink: new ranges take effect in one step and read nothing again, and equal
+// ones change nothing.
+func TestRangesOfLink(t *testing.T) {
+	w := newScreenWorld(t)
+	within := func(list ...string) {
+		var r []netip.Prefix
+		for _, p := range list {
+			r = append(r, netip.MustParsePrefix(p))
+		}
+		w.table.LinkWithin("east", w.east, NewRanges(r...))
+	}
+	w.offer(w.east, "a", "10.1.0.1", "10.2.0.1", "fd00::1")
+	w.offer(w.north, "a", "10.2.0.1")
+	w.reported("north: 10.2.0.1:80 is sent from ns/web of cluster east")
+	w.serves(2, "10.1.0.1:80@east", "10.2.0.1:80@east", "[fd00::1]:80@east")
+	reads := w.east.reads
+	within("10.1.0.0/16")
+	w.serves(3, "10.1.0.1:80@east", "10.2.0.1:80@north")
+	w.refused(1, 2, 0)
+	w.reported("east: 10.2.0.1:80 is outside the address ranges of the link")
+	within("10.1.0.0/16")
+	w.serves(3, "10.1.0.1:80@east", "10.2.0.1:80@north")
+	within("10.1.0.0/16", "fd00::/64")
+	w.serves(4, "10.1.0.1:80@east", "10.2.0.1:80@north", "[fd00::1]:80@east")
+	within()
+	w.serves(5, "10.1.0.1:80@east", "10.2.0.1:80@east", "[fd00::1]:80@east")
+	w.reported("north: 10.2.0.1:80 is sent from ns/web of cluster east")
+	if w.east.reads != reads {
+		t.Errorf("read %d times", w.east.reads-reads)
+	}
+}
+
+// TestOwnersLate: owners count as soon as the local cluster is linked, also for services
+// without a local member.
+func TestOwnersLate(t *testing.T) {
+	w := newScreenWorld(t)
+	w.table.Unlink(Local)
+	w.table.Define(webID, &Definition{Federated: true, Members: []Member{{"east", webID}}})
+	w.home.own(w.table, "10.1.0.1", "Pod ns/mine")
+	w.offer(w.east, "a", "10.1.0.1", "10.1.0.2")
+	w.serves(2, "10.1.0.1:80@east", "10.1.0.2:80@east")
+	w.table.Link(Local, Ready, w.home)
+	w.serves(3, "10.1.0.2:80@east")
+}
+
+// TestScreenReference: whatever happens in whatever order, what is served is what the
+// rules allow, and what is counted is what is on offer.
+func TestScreenReference(t *testing.T) {
+	addrs := []string{"10.1.0.1", "10.1.0.2", "10.2.0.1", "10.2.0.2", "fd00::1"}
+	rapid.Check(t, func(t *rapid.T) {
+		table, h, east := NewTable(Options{IPv6: true}), newHome(), newCluster("east")
+		table.Define(webID, &Definition{Federated: true, Members: []Member{{"east", webID}}})
+		table.Link(Local, Ready, h)
+		table.Link("east", Ready, east)
+		w := table.Watch(Key{Service: webID, Port: 80})
+		second := table.Watch(Key{Service: webID, Port: 81})
+		var within []netip.Prefix
+		held := make(map[string][]string)
+		addr := rapid.SampledFrom(addrs)
+		t.Repeat(map[string]func(*rapid.T){
+			"offer": func(t *rapid.T) {
+				slice := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "slice")
+				held[slice] = rapid.SliceOfNDistinct(addr, 0, 5, rapid.ID).Draw(t, "addrs")
+				var list []Endpoint
+				for _, a := range held[slice] {
+					list = append(list, Endpoint{Addr: netip.AddrPortFrom(netip.MustParseAddr(a), 0)})
+				}
+				east.set(webID, slice, list...)
+				table.Changed("east", webID, time.Time{})
+			},
+			"own": func(t *rapid.T) {
+				h.own(table, addr.Draw(t, "addr"), rapid.SampledFrom([]string{"", "Pod p", "Pod q"}).Draw(t, "owner"))
+			},
+			"ranges": func(t *rapid.T) {
+				within = nil
+				for _, p := range rapid.SliceOfN(rapid.SampledFrom([]string{"10.1.0.0/16", "10.2.0.1/32", "fd00::/8", "10.0.0.0/8"}), 0, 3).Draw(t, "ranges") {
+					within = append(within, netip.MustParsePrefix(p))
+				}
+				table.LinkWithin("east", east, NewRanges(within...))
+			},
+			"watch": func(t *rapid.T) {
+				second.Close()
+				second = table.Watch(Key{Service: webID, Port: uint16(rapid.IntRange(80, 82).Draw(t, "port"))})
+			},
+			"": func(t *rapid.T) {
+				want := make(map[string]bool)
+				for _, list := range held {
+					for _, a := range list {
+						ip := netip.MustParseAddr(a)
+						ok := len(within) == 0 || slices.ContainsFunc(within, func(p netip.Prefix) bool { return p.Contains(ip) })
+						if ok && h.Owner(ip) == "" {
+							want[a] = true
+						}
+					}
+				}
+				set, _ := w.Get()
+				for _, e := range set.Endpoints {
+					if !want[e.Addr.Addr().String()] {
+						t.Errorf("%v is served", e.Addr)
+					}
+				}
+				if len(set.Endpoints) != len(want) {
+					t.Errorf("serves %v, want %v", text(set.Endpoints), want)
+				}
+			},
+		})
+		w.Close()
+		second.Close()
+		if len(table.offered.count) > 0 {
+			t.Errorf("%d addresses are still counted", len(table.offered.count))
+		}
+	})
+}
+
+// TestOwnersAtOnce: owners and endpoints that change at the same time leave no address
+// of an object behind.
+func TestOwnersAtOnce(t *testing.T) {
+	w := newScreenWorld(t)
+	var all sync.WaitGroup
+	all.Go(func() {
+		for i := range 200 {
+			w.offer(w.east, "a", []string{"10.1.0.1", "10.1.0.2"}[:i%2+1]...)
+		}
+	})
+	all.Go(func() {
+		for i := range 200 {
+			w.home.own(w.table, "10.1.0.2", []string{"", "Pod ns/mine"}[i%2])
+		}
+	})
+	all.Wait()
+	set, _ := w.watch.Get()
+	if got := text(set.Endpoints); !slices.Equal(got, []string{"10.1.0.1:80@east"}) {
+		t.Errorf("serves %q", got)
+	}
+}
