@@ -46,10 +46,13 @@ func reserved(kind string) bool {
 	return false
 }
 
-// groupLabels are the labels that all endpoints of a slice have, sorted by name.
-func groupLabels(d *sliceData) []federation.Label {
+// groupLabels are the labels that all endpoints of a slice have, sorted by name. Only
+// the local cluster's slices may name the cluster behind a gateway, as the service
+// mirror there writes it: what a linked cluster has written about other clusters could
+// pass its endpoints off as another's.
+func groupLabels(d *sliceData, cluster federation.ClusterName) []federation.Label {
 	labels := []federation.Label{{Name: "namespace", Value: d.service.Namespace}, {Name: "service", Value: d.service.Name}}
-	if d.mirror.cluster == "" {
+	if d.mirror.cluster == "" || cluster != federation.Local {
 		return labels
 	}
 	labels = append(labels, federation.Label{Name: "target_cluster", Value: d.mirror.cluster})

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -148,7 +149,8 @@ func TestServiceStates(t *testing.T) {
 	}
 }
 
-// TestGateway: addresses of a gateway to another cluster.
+// TestGateway: addresses of a gateway to another cluster, in the local cluster's slices.
+// A slice of a linked cluster can't name another one.
 //
 // Behaviours: M-02, M-03.
 func TestGateway(t *testing.T) {
@@ -163,7 +165,7 @@ func TestGateway(t *testing.T) {
 		{"no cluster", "", "gw.id", "web.ns.svc.east.local", " host=h hints=z id=gw.id authority=web.ns.svc.east.local:80"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			w := newWorld(t, nil)
+			w, linked := newWorld(t, func(c *Config) { c.Name = federation.Local }), newWorld(t, nil)
 			o := aSlice("s", "web", "http=4143", "10.0.0.1 zone=z host=h hint=z")
 			if x.cluster != "" {
 				o.Labels = with(o.Labels, mirrorClusterLabel, x.cluster)
@@ -181,6 +183,10 @@ func TestGateway(t *testing.T) {
 			}
 			if got := describe(w.read("web", 80).Slices[0].Endpoints[0]); got != want {
 				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+			linked.put(aService("web", "http=80"), o)
+			if got := describe(linked.read("web", 80).Slices[0].Endpoints[0]); strings.Contains(got, "target_") {
+				t.Errorf("in a linked cluster:\n%s", got)
 			}
 		})
 	}

@@ -77,7 +77,7 @@ func (r *reader) read(list []*slice, ref portRef) {
 // join makes endpoints of a slice's addresses. before is the previous result: it is
 // returned if nothing has changed, and otherwise its equal endpoints are used again.
 func (r *reader) join(l *slice, ref portRef, before *federation.Slice) *federation.Slice {
-	j := joiner{state: r.state, requested: r.port, data: l.data, group: groupLabels(l.data)}
+	j := joiner{state: r.state, requested: r.port, data: l.data, group: groupLabels(l.data, r.state.cluster)}
 	made := &federation.Slice{}
 	for i := range l.data.subsets {
 		sub := &l.data.subsets[i]
