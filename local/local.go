@@ -116,6 +116,7 @@ func create(o Options, newCluster func(cluster.Config) (localCluster, error)) (*
 		OnService:      l.define,
 		OnNode:         l.zones.set,
 		ProfileChanged: func(about cluster.Topic, _ time.Time) { l.profiles.changed(about) },
+		OwnerChanged:   o.Table.OwnerChanged,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("local: %w", err)

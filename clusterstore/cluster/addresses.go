@@ -11,6 +11,7 @@ import (
 // addresses, and ServiceProfiles. Only a cluster with Config.ProfileChanged has it.
 type addresses struct {
 	dirty     *dirty[Topic]
+	owners    *dirty[netip.Addr] // whose Owner may have changed; nil: without Config.OwnerChanged
 	locations map[*pod]*location
 	pods      map[netip.Addr][]*pod                 // Pods with that IP, their own or their node's
 	workloads map[netip.Addr][]*pod                 // ExternalWorkloads with that IP
@@ -27,8 +28,8 @@ type Topic struct {
 	Instances bool
 }
 
-func newAddresses() *addresses {
-	return &addresses{
+func newAddresses(owners bool) *addresses {
+	a := &addresses{
 		dirty:     newDirty[Topic](),
 		locations: make(map[*pod]*location),
 		pods:      make(map[netip.Addr][]*pod),
@@ -36,6 +37,10 @@ func newAddresses() *addresses {
 		services:  make(map[netip.Addr][]federation.ServiceID),
 		profiles:  make(map[string]*serviceprofile.Translated),
 	}
+	if owners {
+		a.owners = newDirty[netip.Addr]()
+	}
+	return a
 }
 
 // markTopic reports that profiles of that topic may have changed.
@@ -73,6 +78,7 @@ func (s *state) setLocation(p *pod, to *location) bool {
 	for ip := range a.locations[p].all {
 		unindex(a.index(a.locations[p]), ip, p)
 		s.markAddress(ip)
+		s.markOwner(ip)
 	}
 	if to == nil {
 		delete(a.locations, p)
@@ -83,6 +89,7 @@ func (s *state) setLocation(p *pod, to *location) bool {
 		all := a.index(to)
 		all[ip] = append(all[ip], p)
 		s.markAddress(ip)
+		s.markOwner(ip)
 	}
 	for _, l := range p.slices { // some may have it with a hostname
 		s.markInstances(l.data.service)

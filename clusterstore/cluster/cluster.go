@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -42,6 +43,9 @@ type Config struct {
 	// the first event behind it came. It has a goroutine of its own, so that it
 	// does not wait for Changed. It needs OnService.
 	ProfileChanged func(about Topic, at time.Time)
+	// OwnerChanged, if set, is called when the result of Owner for an address may
+	// have changed. It has a goroutine of its own, and needs ProfileChanged.
+	OwnerChanged func(netip.Addr)
 }
 
 // Rules are the gateway's settings for Pods, the same for all clusters.
@@ -76,12 +80,15 @@ func New(cfg Config) (*Cluster, error) {
 	if cfg.ProfileChanged != nil && cfg.OnService == nil {
 		return nil, fmt.Errorf("cluster %s: ProfileChanged needs OnService", cfg.Name)
 	}
+	if cfg.OwnerChanged != nil && cfg.ProfileChanged == nil {
+		return nil, fmt.Errorf("cluster %s: OwnerChanged needs ProfileChanged", cfg.Name)
+	}
 	c := &Cluster{
 		cfg:   cfg,
 		state: newState(cfg.Name, cfg.TrustDomain, cfg.Rules.ControllerNamespace),
 	}
 	if cfg.ProfileChanged != nil {
-		c.state.addresses = newAddresses()
+		c.state.addresses = newAddresses(cfg.OwnerChanged != nil)
 	}
 	c.resources = c.newResources()
 	c.group = follow.NewGroup(follow.Options{Printable: cfg.Client.Printable, NoWatchList: cfg.Client.NoWatchList}, c.resources...)
@@ -100,6 +107,9 @@ func (c *Cluster) Run(ctx context.Context) error {
 	all.Go(func() { c.state.dirty.run(ctx, c.cfg.Changed) })
 	if a := c.state.addresses; a != nil {
 		all.Go(func() { a.dirty.run(ctx, c.cfg.ProfileChanged) })
+		if a.owners != nil {
+			all.Go(func() { a.owners.run(ctx, func(ip netip.Addr, _ time.Time) { c.cfg.OwnerChanged(ip) }) })
+		}
 	}
 	c.group.Run(ctx, c.state.goLive)
 	all.Wait()

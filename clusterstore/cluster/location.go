@@ -44,17 +44,13 @@ func (l *location) all(yield func(netip.Addr) bool) {
 	if l == nil || l.life == podGone {
 		return
 	}
-	own := l.ips
-	if l.hostNetwork {
-		own = nil
-	}
-	for _, ip := range own {
+	for _, ip := range l.ips {
 		if !yield(ip) {
 			return
 		}
 	}
 	for _, ip := range l.hosts {
-		if !slices.Contains(own, ip) && !yield(ip) {
+		if !slices.Contains(l.ips, ip) && !yield(ip) {
 			return
 		}
 	}

@@ -105,12 +105,14 @@ func (s *state) setServiceAddresses(id federation.ServiceID, from, to *Service) 
 		for _, ip := range from.ClusterIPs {
 			unindex(a.services, ip, id)
 			s.markAddress(ip)
+			s.markOwner(ip)
 		}
 	}
 	if to != nil {
 		for _, ip := range to.ClusterIPs {
 			a.services[ip] = append(a.services[ip], id)
 			s.markAddress(ip)
+			s.markOwner(ip)
 		}
 	}
 }

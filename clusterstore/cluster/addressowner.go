@@ -1,0 +1,37 @@
+package cluster
+
+import (
+	"net/netip"
+
+	"isthmus/federation"
+)
+
+var _ federation.Owner = (*Cluster)(nil)
+
+// Owner names the Service or Pod that has an address; empty: none has. A Service has
+// its cluster IPs. A Pod has its IPs from when it gets them until it ends: those of its
+// node too if it is on the node's network, or has ports there. ExternalWorkloads own
+// nothing: a machine outside of all clusters may belong to several. It needs
+// Config.ProfileChanged.
+func (c *Cluster) Owner(ip netip.Addr) string {
+	s := c.state
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.addresses == nil {
+		return ""
+	}
+	if ids := s.addresses.services[ip]; len(ids) > 0 {
+		return "Service " + ids[0].String()
+	}
+	if list := s.addresses.pods[ip]; len(list) > 0 {
+		return "Pod " + list[0].key
+	}
+	return ""
+}
+
+// markOwner reports that the owner of an address may have changed.
+func (s *state) markOwner(ip netip.Addr) {
+	if s.live && s.addresses.owners != nil {
+		s.addresses.owners.add(ip, s.now)
+	}
+}
