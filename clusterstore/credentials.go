@@ -50,6 +50,7 @@ type credentials struct {
 	rest        *rest.Config
 	server      string // host and port, for logs and pages
 	trustDomain string
+	ranges      federation.Ranges // nil: all addresses
 	hash        [sha256.Size]byte // of all that a Cluster is made from
 	warnings    []string
 }
@@ -91,6 +92,11 @@ func (c *credentials) readContent(s *corev1.Secret) (reason string, err error) {
 	clusterDomain, ok := s.Annotations[clusterDomainAnnotation]
 	if !ok {
 		return reasonAnnotation, fmt.Errorf("annotation %s is missing", clusterDomainAnnotation)
+	}
+	if list, ok := s.Annotations[rangesAnnotation]; ok {
+		if c.ranges, err = readRanges(list); err != nil {
+			return reasonAnnotation, fmt.Errorf("annotation %s: %w", rangesAnnotation, err)
+		}
 	}
 	data, ok := s.Data[kubeconfigKey]
 	if !ok || len(data) == 0 {

@@ -97,10 +97,29 @@ func (l *link) useCredentials(ctx context.Context, want *credentials) {
 	case l.serving != nil && l.serving.creds.hash == want.hash:
 		l.next.stop() // the Secret was changed, and changed back
 		l.next = nil
+		l.useRanges(want)
 	case l.next != nil && l.next.creds.hash == want.hash:
+		l.next.creds = want
 	default:
 		l.start(ctx, want)
 	}
+}
+
+// useRanges makes the serving cluster's credentials another version of the same, which
+// may differ in the address ranges only. The table gets these in one step.
+func (l *link) useRanges(want *credentials) {
+	before := l.serving.creds
+	l.serving.creds = want
+	if slices.Equal(before.ranges, want.ranges) {
+		return
+	}
+	l.linkServing()
+	l.log.Info("address ranges changed", zap.String("secret", want.secret), zap.Int("ranges", len(want.ranges)))
+}
+
+// linkServing gives the serving cluster to the table.
+func (l *link) linkServing() {
+	l.store.opts.Table.LinkWithin(l.name, l.serving.cluster, l.serving.creds.ranges)
 }
 
 // start makes a new next, in place of the one that there may be. If that is pending,
@@ -139,7 +158,7 @@ func (l *link) promote() {
 	}
 	old := l.serving
 	l.serving, l.next = l.next, nil
-	l.store.opts.Table.Link(l.name, federation.Ready, l.serving.cluster)
+	l.linkServing()
 	if old != nil {
 		l.log.Info("credentials rotated", zap.String("secret", l.serving.creds.secret))
 		old.stop()
