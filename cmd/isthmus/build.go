@@ -32,7 +32,8 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 		return nil, err
 	}
 	registry := newRegistry()
-	table := federation.NewTable(federation.Options{IPv6: o.ipv6, Report: reportMember(log)})
+	refused, conflict := reportAddresses(log)
+	table := federation.NewTable(federation.Options{IPv6: o.ipv6, Report: reportMember(log), ReportRefused: refused, ReportConflict: conflict})
 	registry.MustRegister(newFederationMetrics(table, o.serviceMetrics))
 	metrics, err := cluster.NewMetrics(registry)
 	if err != nil {

@@ -14,8 +14,8 @@ type federationMetrics struct {
 	table     *federation.Table
 	byService bool
 
-	members, unavailable, offered, yielded *prometheus.Desc
-	serviceMember, serviceOffered          *prometheus.Desc // with byService only
+	members, unavailable, offered, yielded, refused *prometheus.Desc
+	serviceMember, serviceOffered                   *prometheus.Desc // with byService only
 }
 
 func newFederationMetrics(t *federation.Table, byService bool) *federationMetrics {
@@ -32,6 +32,9 @@ func newFederationMetrics(t *federation.Table, byService bool) *federationMetric
 			"Endpoints that clusters offer of the service ports that proxies watch.", "cluster"),
 		yielded: desc("isthmus_address_conflicts",
 			"Offered addresses that are sent from another member of the service.", "cluster"),
+		refused: desc("isthmus_endpoints_refused",
+			"Offered endpoints that are not taken from a linked cluster, by reason: outside its address ranges, or at an address of the local cluster. "+
+				"/debug/clusters has examples.", "cluster", "reason"),
 		serviceMember: desc("isthmus_service_member",
 			"1 for a member of a federated or mirrored service that serves, 0 for one that does not.", "namespace", "service", "cluster", "member"),
 		serviceOffered: desc("isthmus_service_endpoints_offered",
@@ -40,7 +43,7 @@ func newFederationMetrics(t *federation.Table, byService bool) *federationMetric
 }
 
 func (m *federationMetrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.members, m.unavailable, m.offered, m.yielded} {
+	for _, d := range []*prometheus.Desc{m.members, m.unavailable, m.offered, m.yielded, m.refused} {
 		ch <- d
 	}
 	if m.byService {
@@ -99,6 +102,7 @@ func (m *federationMetrics) collectMembers(linked map[federation.ClusterName]fed
 // collectWatched collects the endpoints of the service ports that proxies watch.
 func (m *federationMetrics) collectWatched(linked map[federation.ClusterName]federation.LinkState, gauge gaugeFunc) {
 	offered, yielded := perCluster(linked), perCluster(linked)
+	outside, owned := perCluster(linked), perCluster(linked)
 	for _, w := range m.table.Watched() {
 		for _, p := range w.Members {
 			if p.Status.Link == federation.Unlinked {
@@ -107,6 +111,8 @@ func (m *federationMetrics) collectWatched(linked map[federation.ClusterName]fed
 			cluster := p.Member.Cluster.String()
 			offered[cluster] += p.Offered
 			yielded[cluster] += p.Yielded
+			outside[cluster] += p.Refused.Outside
+			owned[cluster] += p.Refused.Owned
 			if m.byService {
 				gauge(m.serviceOffered, float64(p.Offered), w.Service.Namespace, w.Service.Name, strconv.Itoa(int(w.Port)), cluster, p.Member.Service.String())
 			}
@@ -114,11 +120,15 @@ func (m *federationMetrics) collectWatched(linked map[federation.ClusterName]fed
 	}
 	each(m.offered, offered, gauge)
 	each(m.yielded, yielded, gauge)
+	delete(outside, federation.Local.String()) // nothing of it is refused
+	delete(owned, federation.Local.String())
+	each(m.refused, outside, gauge, "ranges")
+	each(m.refused, owned, gauge, "local")
 }
 
-func each(d *prometheus.Desc, counts map[string]int, gauge gaugeFunc) {
+func each(d *prometheus.Desc, counts map[string]int, gauge gaugeFunc, labels ...string) {
 	for cluster, n := range counts {
-		gauge(d, float64(n), cluster)
+		gauge(d, float64(n), append([]string{cluster}, labels...)...)
 	}
 }
 

@@ -37,6 +37,14 @@ func (o *offers) Reader(id federation.ServiceID, _ uint16) federation.Reader {
 	return reader{o, id}
 }
 
+// Owner: a Pod has 10.0.0.99.
+func (o *offers) Owner(a netip.Addr) string {
+	if a == netip.MustParseAddr("10.0.0.99") {
+		return "Pod shop/mine"
+	}
+	return ""
+}
+
 type reader struct {
 	*offers
 	id federation.ServiceID
@@ -78,7 +86,7 @@ func TestFederationMetrics(t *testing.T) {
 	table.Define(id("all"), &federation.Definition{Federated: true, Members: []federation.Member{
 		{Cluster: federation.Local, Service: id("web")}, {Cluster: "east", Service: id("web")}, {Cluster: "north", Service: id("web")}, {Cluster: "made-up", Service: id("web")}}})
 	table.Link(federation.Local, federation.Ready, newOffers(federation.Local, "web", "10.0.0.1:80", "10.0.0.2:80"))
-	table.Link("east", federation.Ready, newOffers("east", "web", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80"))
+	table.LinkWithin("east", newOffers("east", "web", "10.0.0.2:80", "10.0.0.99:80", "10.1.0.4:80"), federation.NewRanges(netip.MustParsePrefix("10.0.0.0/24")))
 	table.Link("north", federation.Unreachable, nil)
 	w := table.Watch(federation.Key{Service: id("all"), Port: 80})
 	defer w.Close()
@@ -90,6 +98,10 @@ func TestFederationMetrics(t *testing.T) {
 		"isthmus_endpoints_offered cluster=east 3",
 		"isthmus_endpoints_offered cluster=local 2",
 		"isthmus_endpoints_offered cluster=north 0",
+		"isthmus_endpoints_refused cluster=east reason=local 1",
+		"isthmus_endpoints_refused cluster=east reason=ranges 1",
+		"isthmus_endpoints_refused cluster=north reason=local 0",
+		"isthmus_endpoints_refused cluster=north reason=ranges 0",
 		"isthmus_member_unavailable cluster= 1",
 		"isthmus_member_unavailable cluster=east 0",
 		"isthmus_member_unavailable cluster=local 0",

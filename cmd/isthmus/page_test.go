@@ -20,7 +20,7 @@ func TestPageIsIndentedJSON(t *testing.T) {
 	for _, page := range []any{
 		[]serviceEntry(nil),
 		[]serviceEntry{},
-		[]serviceEntry{{Service: "shop/web", Ports: []portEntry{{80, []portMemberEntry{{"local", "shop/web", 1, 0, 0}}}}}, {Service: "shop/all"}},
+		[]serviceEntry{{Service: "shop/web", Ports: []portEntry{{80, []portMemberEntry{{Cluster: "local", Service: "shop/web", Endpoints: 1}}}}}, {Service: "shop/all"}},
 		clustersPage{},
 		clustersPage{
 			Secrets: secretsEntry{Reason: `"no"`}, Problems: []local.Problem{{}, {}},

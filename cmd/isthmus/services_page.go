@@ -33,7 +33,25 @@ type portMemberEntry struct {
 	Service   string `json:"service"`
 	Endpoints int    `json:"endpoints"`           // on offer
 	Conflicts int    `json:"conflicts,omitempty"` // addresses that another member wins
+	Refused   int    `json:"refused,omitempty"`   // addresses that are not taken from its cluster
 	Updates   uint64 `json:"updates"`             // while it is watched
+
+	ConflictsWith []string `json:"conflictsWith,omitempty"` // which member wins them, the first ten
+	Refusals      []string `json:"refusals,omitempty"`      // why they are not, the first ten
+}
+
+func newPortMemberEntry(m federation.WatchedMember) portMemberEntry {
+	e := portMemberEntry{
+		Cluster: m.Member.Cluster.String(), Service: m.Member.Service.String(),
+		Endpoints: m.Offered, Conflicts: m.Yielded, Refused: m.Refused.Outside + m.Refused.Owned, Updates: m.Updates,
+	}
+	for _, c := range m.Conflicts {
+		e.ConflictsWith = append(e.ConflictsWith, c.String())
+	}
+	for _, r := range m.Refused.Examples {
+		e.Refusals = append(e.Refusals, r.String())
+	}
+	return e
 }
 
 // newServicesPage lists, by name, the services that are federated or mirrored or that
@@ -49,7 +67,7 @@ func newServicesPage(t *federation.Table, views []grpcapi.ViewStatus) []serviceE
 	for _, w := range t.Watched() {
 		port := portEntry{Port: w.Port, Members: []portMemberEntry{}}
 		for _, p := range w.Members {
-			port.Members = append(port.Members, portMemberEntry{p.Member.Cluster.String(), p.Member.Service.String(), p.Offered, p.Yielded, p.Updates})
+			port.Members = append(port.Members, newPortMemberEntry(p))
 		}
 		s := entry(w.Service)
 		s.Ports = append(s.Ports, port)

@@ -28,7 +28,7 @@ func TestServicesPage(t *testing.T) {
 	want := []serviceEntry{
 		{Service: "shop/all", Federated: true, Members: []memberEntry{{"local", "shop/web", ""}, {"east", "shop/web", "cluster is unlinked"}}, Ports: []portEntry{}},
 		{Service: "shop/web", Members: []memberEntry{{"local", "shop/web", ""}}, Streams: 3,
-			Ports: []portEntry{{80, []portMemberEntry{{"local", "shop/web", 1, 0, 0}}}}},
+			Ports: []portEntry{{80, []portMemberEntry{{Cluster: "local", Service: "shop/web", Endpoints: 1}}}}},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("page %+v, want %+v", got, want)
