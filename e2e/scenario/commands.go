@@ -59,6 +59,7 @@ func (p *parser) command(words []string) (action, error) {
 		"no-flap":         {parseNoFlap, 1, -1, "ID [ADDRESS...]"},
 		"quiet":           {parseQuiet, 2, 2, "ID DURATION"},
 		"metric":          {parseMetric, 2, 2, "REGEX VALUE"},
+		"page":            {parsePage, 2, 2, "PATH REGEX"},
 		"expect-slices":   {parseExpectSlices, 4, 4, "CLUSTER NS SERVICE SECTION"},
 		"stop":            {parseFault((*run).stop), 1, 1, "CLUSTER"},
 		"start":           {parseFault((*run).start), 1, 1, "CLUSTER"},

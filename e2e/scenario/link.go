@@ -27,6 +27,7 @@ type link struct {
 	broken                     bool
 	missing                    []string
 	secretType                 string
+	annotations                map[string]any // added to the Secret
 }
 
 // parseLink is for: link REMOTE as NAME [options], and relink.
@@ -74,6 +75,7 @@ func readLink(remote, name string, words []string) (link, error) {
 		broken:        one("kubeconfig", "", "broken") != "",
 		missing:       opt.values["missing"],
 		secretType:    one("type", k8s.LinkType),
+		annotations:   opt.annotations,
 	}
 	for _, m := range l.missing {
 		if !slices.Contains([]string{"label", "trust-domain", "cluster-domain", "kubeconfig"}, m) {
@@ -94,6 +96,9 @@ func (l link) object(kubeconfig []byte) *corev1.Secret {
 	o := k8s.Link(l.name, kubeconfig)
 	o.Name, o.Type = l.secret, corev1.SecretType(l.secretType)
 	o.Annotations[k8s.TrustDomain], o.Annotations[k8s.ClusterDomain] = l.trustDomain, l.clusterDomain
+	for key, value := range l.annotations {
+		o.Annotations[key] = fmt.Sprint(value)
+	}
 	for _, m := range l.missing {
 		delete(o.Annotations, "multicluster.linkerd.io/"+m)
 		delete(o.Data, m)
