@@ -147,3 +147,44 @@ func BenchmarkWatched(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkChangedOwned: as BenchmarkChanged, beside a local cluster with addresses.
+func BenchmarkChangedOwned(b *testing.B) {
+	for _, k := range []int{1, 100} {
+		b.Run(fmt.Sprint("endpoints=", k*100), func(b *testing.B) {
+			table, h := ownedTable(k)
+			defer table.Watch(Key{Service: webID, Port: 80}).Close()
+			for i := range 10_000 {
+				h.owned[netip.AddrFrom4([4]byte{10, 200, byte(i >> 8), byte(i)})] = "Pod ns/p"
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				table.Changed("c0", webID, time.Time{})
+			}
+		})
+	}
+}
+
+// BenchmarkOwnerChanged: an address of the local cluster gets an owner and loses it, one
+// that no linked cluster offers and one that one does.
+func BenchmarkOwnerChanged(b *testing.B) {
+	for _, addr := range []string{"10.200.0.1", "10.0.1.1"} {
+		b.Run(addr, func(b *testing.B) {
+			table, h := ownedTable(100)
+			defer table.Watch(Key{Service: webID, Port: 80}).Close()
+			b.ReportAllocs()
+			for b.Loop() {
+				h.own(table, addr, "Pod ns/p")
+				h.own(table, addr, "")
+			}
+		})
+	}
+}
+
+func ownedTable(slices int) (*Table, *home) {
+	table, h := NewTable(Options{}), newHome()
+	table.Link(Local, Ready, h)
+	table.Link("c0", Ready, newFlip(0, slices))
+	table.Define(webID, &Definition{Federated: true, Members: []Member{{"c0", webID}}})
+	return table, h
+}

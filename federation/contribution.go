@@ -48,7 +48,7 @@ func (s *watchedService) rebuildPort(p *port, d *Definition, links []link, owner
 	for i, l := range links {
 		if r := l.rules(members[i].member.Cluster, owner); members[i].rules != r {
 			members[i].rules = r
-			offers[i] = members[i].screen(members[i].raw, func(int, *Slice) bool { return true })
+			offers[i] = members[i].screen(members[i].raw, func(int, *Slice) (*Slice, bool) { return nil, true })
 		}
 	}
 	for i := range members {
@@ -75,8 +75,7 @@ func (s *watchedService) readMember(m Member, at time.Time) {
 		if m.Cluster != Local {
 			s.table.offered.replace(now.raw, raw) // before it asks for owners: see OwnerChanged
 		}
-		before, after := sameEnds(now.raw, raw)
-		o := now.screen(raw, func(i int, _ *Slice) bool { return i >= before && i < len(raw)-after })
+		o := now.replace(raw)
 		s.setMember(p, i, now, o, origin{m.Cluster, at})
 	}
 }
@@ -90,7 +89,7 @@ func (s *watchedService) screenAddr(a netip.Addr) {
 		for i, c := range p.members {
 			has := func(l *Slice) bool { return l.hasAddr(a) }
 			if c.rules.owner != nil && slices.ContainsFunc(c.raw, has) {
-				o := c.screen(c.raw, func(_ int, l *Slice) bool { return has(l) })
+				o := c.screen(c.raw, func(_ int, l *Slice) (*Slice, bool) { return nil, has(l) })
 				s.setMember(p, i, c, o, origin{})
 			}
 		}

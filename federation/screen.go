@@ -90,11 +90,23 @@ func (r rules) refuses(a netip.AddrPort) (why Refusal, refused bool) {
 	return Refusal{}, false
 }
 
-// screen returns what the rules leave of a slice; nil: everything.
-func (r rules) screen(s *Slice) *screened {
+// screen returns what the rules leave of a slice; nil: everything. Nothing is refused of
+// known, so its endpoints are accepted unseen; it may be nil.
+func (r rules) screen(s, known *Slice) *screened {
 	var out *screened
+	var accepted []*Endpoint // of known, those that are still to come
+	if known != nil {
+		accepted = known.Endpoints
+	}
 	for i, e := range s.Endpoints {
-		why, refused := r.refuses(e.Addr)
+		for len(accepted) > 0 && accepted[0] != e && compareAddr(accepted[0], e) <= 0 {
+			accepted = accepted[1:]
+		}
+		var why Refusal
+		refused := false
+		if len(accepted) == 0 || accepted[0] != e {
+			why, refused = r.refuses(e.Addr)
+		}
 		switch {
 		case refused && out == nil:
 			out = &screened{kept: &Slice{Endpoints: slices.Clone(s.Endpoints[:i])}}
@@ -115,34 +127,49 @@ type screening struct {
 	partial map[*Slice]*screened // of the slices of raw of which something is refused
 }
 
+// replace sets the offer that its source has now, and returns what may be served of it.
+// Only endpoints that are new, or in another slice than before, are looked at.
+func (s *screening) replace(raw offer) offer {
+	old := s.raw
+	before, after := sameEnds(old, raw)
+	return s.screen(raw, func(i int, l *Slice) (known *Slice, changed bool) {
+		if i < len(old) && s.partial[old[i]] == nil {
+			known = old[i]
+		}
+		return known, i >= before && i < len(raw)-after
+	})
+}
+
 // screen sets the offer, and returns what may be served of it. changed reports whether
-// the rules have to be applied anew to a slice of raw; what was left of the others is
-// used again.
-func (s *screening) screen(raw offer, changed func(i int, s *Slice) bool) offer {
-	before := s.partial
-	s.raw, s.partial = raw, nil
+// the rules have to be applied anew to a slice of raw, and of which slice all endpoints
+// are known to be accepted; what was left of the other slices is used again.
+func (s *screening) screen(raw offer, changed func(i int, l *Slice) (known *Slice, changed bool)) offer {
+	s.raw = raw
 	if s.rules == (rules{}) {
+		s.partial = nil
 		return raw
 	}
+	var partial map[*Slice]*screened
 	for i, l := range raw {
-		x := before[l]
-		if changed(i, l) {
-			x = s.rules.screen(l)
+		x := s.partial[l]
+		if known, changed := changed(i, l); changed {
+			x = s.rules.screen(l, known)
 		}
 		if x == nil {
 			continue
 		}
-		if s.partial == nil {
-			s.partial = make(map[*Slice]*screened)
+		if partial == nil {
+			partial = make(map[*Slice]*screened)
 		}
-		s.partial[l] = x
+		partial[l] = x
 	}
-	if s.partial == nil {
+	s.partial = partial
+	if partial == nil {
 		return raw
 	}
 	kept := slices.Clone(raw)
 	for i, l := range raw {
-		if x := s.partial[l]; x != nil {
+		if x := partial[l]; x != nil {
 			kept[i] = x.kept
 		}
 	}
