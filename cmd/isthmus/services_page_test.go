@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"net/netip"
 	"reflect"
 	"syscall"
 	"testing"
@@ -35,6 +36,32 @@ func TestServicesPage(t *testing.T) {
 	}
 	if p := newStreamsPage(views); p.Streams != 8 || len(p.Views) != 4 {
 		t.Errorf("page of streams %+v", p)
+	}
+}
+
+// TestRefusedOnPages: pages name addresses that are refused or in conflict with who has
+// them, and the page of clusters two of each cluster.
+func TestRefusedOnPages(t *testing.T) {
+	table := federation.NewTable(federation.Options{})
+	web := federation.ServiceID{Namespace: "shop", Name: "web"}
+	table.Define(web, &federation.Definition{Federated: true, Members: []federation.Member{{Cluster: "east", Service: web}, {Cluster: "north", Service: web}}})
+	table.Link(federation.Local, federation.Ready, newOffers(federation.Local, "web"))
+	table.LinkWithin("east", newOffers("east", "web", "10.0.0.1:80", "10.0.0.99:80", "10.1.0.1:80", "10.1.0.2:80"), federation.NewRanges(netip.MustParsePrefix("10.0.0.0/24")))
+	table.Link("north", federation.Ready, newOffers("north", "web", "10.0.0.1:80"))
+	defer table.Watch(federation.Key{Service: web, Port: 80}).Close()
+	want := []portMemberEntry{
+		{Cluster: "east", Service: "shop/web", Endpoints: 4, Refused: 3, Refusals: []string{
+			"10.0.0.99:80 belongs to Pod shop/mine of the local cluster",
+			"10.1.0.1:80 is outside the address ranges of the link", "10.1.0.2:80 is outside the address ranges of the link"}},
+		{Cluster: "north", Service: "shop/web", Endpoints: 1, Conflicts: 1, ConflictsWith: []string{"10.0.0.1:80 is sent from shop/web of cluster east"}},
+	}
+	if got := newServicesPage(table, nil)[0].Ports[0].Members; !reflect.DeepEqual(got, want) {
+		t.Errorf("services: %+v, want %+v", got, want)
+	}
+	if got, want := newRefused(table.Watched()), []refusedEntry{{Cluster: "east", Outside: 2, Owned: 1, Examples: []string{
+		"shop/web of east, offered to shop/web: 10.0.0.99:80 belongs to Pod shop/mine of the local cluster",
+		"shop/web of east, offered to shop/web: 10.1.0.1:80 is outside the address ranges of the link"}}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("clusters: %+v, want %+v", got, want)
 	}
 }
 
