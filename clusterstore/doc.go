@@ -20,6 +20,7 @@
 //     for ever, and keeps the endpoints that were read before.
 //   - Of several Secrets with one cluster name the oldest valid one is used. An edit
 //     that makes a Secret invalid changes nothing but its status.
+//   - A link's address ranges change in one step, without a new connection.
 //   - New credentials are tried beside those in use, and replace them in one step once
 //     their cluster has synced: proxies don't notice a rotation.
 //   - When Run ends, the table keeps its links and endpoints.

@@ -27,6 +27,9 @@
 //     for a service that is not watched.
 //   - Published values are never written again and may be shared freely.
 //     Endpoints that did not change keep their pointer from set to set.
+//   - No set has a linked cluster's endpoint that is outside the link's [Ranges], or at
+//     an address that the local cluster's [Owner] names an object for. When either
+//     changes, the sets do, in one step.
 //   - A set without endpoints has a [Reason], so that a server can distinguish
 //     "empty" from "unknown" and from "can never work" without further queries.
 //

@@ -14,7 +14,7 @@
 // (ReplicaSets and Jobs), node.go, policyserver.go, externalworkload.go,
 // serviceprofile.go, endpoints.go. resources.go lists them. reader.go and join.go make
 // endpoints; lookup.go, claim.go and location.go find the owner of an address, for
-// profiles.
+// profiles, and addressowner.go whether it has any, for the table.
 //
 // What callers may rely on:
 //
@@ -36,8 +36,8 @@
 // All methods but Run are safe for concurrent use. One mutex guards the objects
 // (state.mu): it is held for map access and, shared, while a slice is joined; never
 // during IO, nor while a function of Config runs. Each resource has a goroutine that
-// writes; one more calls Config.Changed and one Config.ProfileChanged, so that neither
-// waits for the other and bursts collapse. Changes are reported after the first sync
+// writes; one more calls Config.Changed, one Config.ProfileChanged and one
+// Config.OwnerChanged, so that none waits for another and bursts collapse. Changes are reported after the first sync
 // only: before it nothing can have been read.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
