@@ -68,7 +68,7 @@ func (w *world) ask(service string) answer {
 			a.exists = a.exists && !mirror
 			continue
 		}
-		for addr, e := range m.cluster.offered(m.service, a.offers) {
+		for addr, e := range w.offered(m.cluster, m.service, a.offers) {
 			if _, taken := a.endpoints[addr]; !taken {
 				a.endpoints[addr] = e
 			}
@@ -99,7 +99,7 @@ func (w *world) members(s *corev1.Service) (list []member) {
 }
 
 // offered returns the endpoints of a cluster's service, and notes them as offers.
-func (c *cluster) offered(service string, offers map[offer]bool) map[netip.AddrPort]endpoint {
+func (w *world) offered(c *cluster, service string, offers map[offer]bool) map[netip.AddrPort]endpoint {
 	found := map[netip.AddrPort]endpoint{}
 	for _, l := range c.slicesOf(service) {
 		port, ok := slicePort(l)
@@ -112,6 +112,9 @@ func (c *cluster) offered(service string, offers map[offer]bool) map[netip.AddrP
 				continue
 			}
 			for _, ip := range e.Addresses {
+				if c.number != 0 && w.owned(ip) {
+					continue
+				}
 				addr := netip.AddrPortFrom(netip.MustParseAddr(ip), port)
 				offers[offer{addr, c.name, pod.Name}] = true
 				found[addr] = c.describe(service, pod, *e.Zone, port)

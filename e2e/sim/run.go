@@ -143,7 +143,11 @@ func (s *simulation) step() error {
 			if s.change(faultSteps, pick(w, w.clusters), "") {
 				return w.err
 			}
-		case n < 90:
+		case n < 91:
+			if s.change(forgeSteps, pick(w, w.clusters), pick(w, w.services)) {
+				return w.err
+			}
+		case n < 93:
 			if s.change(tenantSteps, pick(w, w.clusters), "") {
 				return w.err
 			}

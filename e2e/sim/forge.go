@@ -1,0 +1,62 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+)
+
+// forgeSteps are what a hostile linked cluster asserts of others, and what makes that matter: local Pods come and go.
+var forgeSteps = []step{
+	{"forge", 3, (*world).forge},
+	{"local owner", 2, func(w *world, _ *cluster, _ string) string { return w.toggleOwned(w.clusters[0]) }},
+}
+
+// ownedAddresses are those of local Pods that come and go. Linked clusters offer them too.
+var ownedAddresses = []string{"172.20.0.1", "172.20.0.2", "172.20.0.3"}
+
+// toggleOwned deletes the local Pod that has one of these addresses, or makes it.
+func (w *world) toggleOwned(local *cluster) string {
+	i := w.rng.IntN(len(ownedAddresses))
+	name, address := fmt.Sprintf("owner-%d", i), ownedAddresses[i]
+	if o := local.pods[name]; o != nil {
+		w.delete(local, "", o)
+		return name + " deleted"
+	}
+	o := newPod(name, "owner", look{})
+	o.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIP: address, PodIPs: []corev1.PodIP{{IP: address}}}
+	w.put(local, "", o)
+	return name + " created"
+}
+
+// owned reports whether a local Pod has the address: then no linked cluster can offer it.
+func (w *world) owned(address string) bool {
+	i := slices.Index(ownedAddresses, address)
+	return i >= 0 && w.clusters[0].pods[fmt.Sprintf("owner-%d", i)] != nil
+}
+
+// forge offers an address of a local Pod, in a slice that claims to be another cluster's.
+func (w *world) forge(c *cluster, s string) string {
+	if c.number == 0 || c.services[s] == nil {
+		return ""
+	}
+	c.made++
+	pod := newPod(fmt.Sprintf("%s-forged-%d", s, c.made), s, look{meshed: true})
+	slice, address := w.roomySlice(c, s), pick(w, ownedAddresses)
+	if c.offers(s, address) {
+		return ""
+	}
+	slice.Labels["mirror.linkerd.io/cluster-name"] = pick(w, w.clusters).name
+	slice.Endpoints = append(slice.Endpoints, newEndpoint(address, pod.Name, w.anyZone()))
+	w.put(c, s, pod, slice)
+	return fmt.Sprintf("%s in %s", address, slice.Name)
+}
+
+// offers reports whether a slice of the service has the address already.
+func (c *cluster) offers(s, address string) bool {
+	return slices.ContainsFunc(c.slicesOf(s), func(l *discoveryv1.EndpointSlice) bool {
+		return slices.ContainsFunc(l.Endpoints, func(e discoveryv1.Endpoint) bool { return e.Addresses[0] == address })
+	})
+}
