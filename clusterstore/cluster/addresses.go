@@ -5,13 +5,14 @@ import (
 
 	"isthmus/clusterstore/serviceprofile"
 	"isthmus/federation"
+	"isthmus/internal/fair"
 )
 
 // addresses is the part of a cluster's state that profiles need: the index of
 // addresses, and ServiceProfiles. Only a cluster with Config.ProfileChanged has it.
 type addresses struct {
-	dirty     *dirty[Topic]
-	owners    *dirty[netip.Addr] // whose Owner may have changed; nil: without Config.OwnerChanged
+	dirty     *fair.Dirty[Topic] // by the namespace of the object that has changed
+	owners    *fair.Dirty[netip.Addr] // whose Owner may have changed; nil: without Config.OwnerChanged
 	locations map[*pod]*location
 	pods      map[netip.Addr][]*pod                 // Pods with that IP, their own or their node's
 	workloads map[netip.Addr][]*pod                 // ExternalWorkloads with that IP
@@ -30,7 +31,7 @@ type Topic struct {
 
 func newAddresses(owners bool) *addresses {
 	a := &addresses{
-		dirty:     newDirty[Topic](),
+		dirty:     fair.NewDirty[Topic](),
 		locations: make(map[*pod]*location),
 		pods:      make(map[netip.Addr][]*pod),
 		workloads: make(map[netip.Addr][]*pod),
@@ -38,33 +39,36 @@ func newAddresses(owners bool) *addresses {
 		profiles:  make(map[string]*serviceprofile.Translated),
 	}
 	if owners {
-		a.owners = newDirty[netip.Addr]()
+		a.owners = fair.NewDirty[netip.Addr]()
 	}
 	return a
 }
 
-// markTopic reports that profiles of that topic may have changed.
-func (s *state) markTopic(t Topic) {
+// markTopic reports that profiles of that topic may have changed, because of an object
+// of the namespace.
+func (s *state) markTopic(namespace string, t Topic) {
 	if s.live && s.addresses != nil {
-		s.addresses.dirty.add(t, s.now)
+		s.addresses.dirty.Add(namespace, t, s.now)
 	}
 }
 
-// markAddress reports that the owner of an address, or its endpoint, may have changed.
-func (s *state) markAddress(ip netip.Addr) { s.markTopic(Topic{IP: ip}) }
+// markAddress reports that the owner of an address, or its endpoint, may have changed,
+// because of an object of the namespace.
+func (s *state) markAddress(namespace string, ip netip.Addr) { s.markTopic(namespace, Topic{IP: ip}) }
 
 // markInstances reports that the owner of a hostname of the service, or its endpoint,
 // may have changed.
 func (s *state) markInstances(id federation.ServiceID) {
-	s.markTopic(Topic{Service: id, Instances: true})
+	s.markTopic(id.Namespace, Topic{Service: id, Instances: true})
 }
 
 func (s *state) markLocation(p *pod) {
 	if s.addresses == nil {
 		return
 	}
+	namespace := p.namespace()
 	for ip := range s.addresses.locations[p].all {
-		s.markAddress(ip)
+		s.markAddress(namespace, ip)
 	}
 }
 
@@ -75,10 +79,11 @@ func (s *state) setLocation(p *pod, to *location) bool {
 	if a == nil || a.locations[p].equal(to) {
 		return false
 	}
+	namespace := p.namespace()
 	for ip := range a.locations[p].all {
 		unindex(a.index(a.locations[p]), ip, p)
-		s.markAddress(ip)
-		s.markOwner(ip)
+		s.markAddress(namespace, ip)
+		s.markOwner(namespace, ip)
 	}
 	if to == nil {
 		delete(a.locations, p)
@@ -88,8 +93,8 @@ func (s *state) setLocation(p *pod, to *location) bool {
 	for ip := range to.all {
 		all := a.index(to)
 		all[ip] = append(all[ip], p)
-		s.markAddress(ip)
-		s.markOwner(ip)
+		s.markAddress(namespace, ip)
+		s.markOwner(namespace, ip)
 	}
 	for _, l := range p.slices { // some may have it with a hostname
 		s.markInstances(l.data.service)

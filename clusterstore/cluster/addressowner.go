@@ -29,9 +29,10 @@ func (c *Cluster) Owner(ip netip.Addr) string {
 	return ""
 }
 
-// markOwner reports that the owner of an address may have changed.
-func (s *state) markOwner(ip netip.Addr) {
+// markOwner reports that the owner of an address may have changed, because of an object
+// of the namespace.
+func (s *state) markOwner(namespace string, ip netip.Addr) {
 	if s.live && s.addresses.owners != nil {
-		s.addresses.owners.add(ip, s.now)
+		s.addresses.owners.Add(namespace, ip, s.now)
 	}
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"net/netip"
 	"time"
 
@@ -79,4 +80,8 @@ func (w *world) at(addr string) string {
 }
 
 // markedTopics returns the reported topics since the last call.
-func (w *world) markedTopics() map[Topic]time.Time { return w.state.addresses.dirty.take() }
+func (w *world) markedTopics() map[Topic]time.Time {
+	topics := make(map[Topic]time.Time)
+	w.state.addresses.dirty.Drain(context.Background(), func(t Topic, at time.Time) { topics[t] = at })
+	return topics
+}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -150,9 +151,7 @@ func (s *state) size() int {
 // marked returns the services reported as changed since the last call.
 func (w *world) marked() []string {
 	var list []string
-	for id := range w.state.dirty.take() {
-		list = append(list, id.Name)
-	}
+	w.state.dirty.Drain(context.Background(), func(id federation.ServiceID, _ time.Time) { list = append(list, id.Name) })
 	return list
 }
 

@@ -26,8 +26,8 @@ type Config struct {
 
 	// Changed is called when what the cluster offers of a service may have
 	// changed; at is when the first event behind it came. It is called by one
-	// goroutine of Run, and only after Synced: what was read before that is
-	// complete.
+	// goroutine of Run, in turn by namespace, and only after Synced: what was read
+	// before that is complete.
 	Changed func(svc federation.ServiceID, at time.Time)
 
 	// OnService, if set, gets every Service added or changed, and nil for
@@ -104,11 +104,11 @@ func (c *Cluster) Run(ctx context.Context) error {
 		return fmt.Errorf("cluster %s: %w", c.cfg.Name, err)
 	}
 	var all sync.WaitGroup
-	all.Go(func() { c.state.dirty.run(ctx, c.cfg.Changed) })
+	all.Go(func() { c.state.dirty.Run(ctx, c.cfg.Changed) })
 	if a := c.state.addresses; a != nil {
-		all.Go(func() { a.dirty.run(ctx, c.cfg.ProfileChanged) })
+		all.Go(func() { a.dirty.Run(ctx, c.cfg.ProfileChanged) })
 		if a.owners != nil {
-			all.Go(func() { a.owners.run(ctx, func(ip netip.Addr, _ time.Time) { c.cfg.OwnerChanged(ip) }) })
+			all.Go(func() { a.owners.Run(ctx, func(ip netip.Addr, _ time.Time) { c.cfg.OwnerChanged(ip) }) })
 		}
 	}
 	c.group.Run(ctx, c.state.goLive)

@@ -82,6 +82,16 @@ func (p *pod) id(t *template) (namespace, name string) {
 	return follow.SplitKey(p.key)
 }
 
+// namespace returns that of the Pod or ExternalWorkload, known or not.
+func (p *pod) namespace() string {
+	key := p.key
+	if strings.Count(key, "/") > 1 {
+		key = strings.TrimPrefix(key, workloadPrefix)
+	}
+	namespace, _ := follow.SplitKey(key)
+	return namespace
+}
+
 // template is what a Pod usually has in common with its siblings. Of an
 // ExternalWorkload it is everything.
 type template struct {

@@ -100,19 +100,19 @@ func (s *state) setServiceAddresses(id federation.ServiceID, from, to *Service) 
 	if a == nil {
 		return
 	}
-	s.markTopic(Topic{Service: id})
+	s.markTopic(id.Namespace, Topic{Service: id})
 	if from != nil {
 		for _, ip := range from.ClusterIPs {
 			unindex(a.services, ip, id)
-			s.markAddress(ip)
-			s.markOwner(ip)
+			s.markAddress(id.Namespace, ip)
+			s.markOwner(id.Namespace, ip)
 		}
 	}
 	if to != nil {
 		for _, ip := range to.ClusterIPs {
 			a.services[ip] = append(a.services[ip], id)
-			s.markAddress(ip)
-			s.markOwner(ip)
+			s.markAddress(id.Namespace, ip)
+			s.markOwner(id.Namespace, ip)
 		}
 	}
 }

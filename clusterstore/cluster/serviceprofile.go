@@ -78,12 +78,12 @@ func (s *state) setProfile(key string, f *serviceprofile.Translated) {
 			a.rejected++
 		}
 	}
-	_, name := follow.SplitKey(key)
+	namespace, name := follow.SplitKey(key)
 	if id, ok := profiled(name); ok {
-		s.markTopic(Topic{Service: id})
+		s.markTopic(namespace, Topic{Service: id})
 		if e := s.services[id]; e != nil && e.spec != nil {
 			for _, ip := range e.spec.ClusterIPs {
-				s.markAddress(ip)
+				s.markAddress(namespace, ip)
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"isthmus/clusterstore/follow"
 	"isthmus/federation"
+	"isthmus/internal/fair"
 )
 
 // state has the kept objects of one cluster, indexed so that every event finds the
@@ -21,8 +22,8 @@ type state struct {
 	cluster             federation.ClusterName
 	trustDomain         string
 	controllerNamespace string
-	dirty               *dirty[federation.ServiceID]
-	addresses           *addresses // nil: without Config.ProfileChanged
+	dirty               *fair.Dirty[federation.ServiceID] // by namespace
+	addresses           *addresses                        // nil: without Config.ProfileChanged
 
 	// All under mu.
 	mu          sync.RWMutex
@@ -45,7 +46,7 @@ func newState(cluster federation.ClusterName, trustDomain, controllerNamespace s
 		cluster:             cluster,
 		trustDomain:         trustDomain,
 		controllerNamespace: controllerNamespace,
-		dirty:               newDirty[federation.ServiceID](),
+		dirty:               fair.NewDirty[federation.ServiceID](),
 		services:            make(map[federation.ServiceID]*service),
 		slices:              make(map[string]*slice),
 		pods:                make(map[string]*pod),
@@ -123,7 +124,7 @@ func (s *state) malformedProxies() int {
 // mark reports that a service may have changed.
 func (s *state) mark(id federation.ServiceID) {
 	if s.live {
-		s.dirty.add(id, s.now)
+		s.dirty.Add(id.Namespace, id, s.now)
 	}
 	s.markInstances(id)
 }

@@ -1,0 +1,99 @@
+package fair
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Dirty is a set of keys to be handled. A key that is added again before its turn comes
+// is handled once. All methods are safe for concurrent use.
+type Dirty[K comparable] struct {
+	wake chan struct{} // holds one token while the set may have something
+
+	mu    sync.Mutex
+	since map[owned[K]]time.Time // when each was first added
+	queue *Queue[owned[K]]       // of the same keys
+}
+
+// owned is a key as work of an owner. The same key may be work of several.
+type owned[K comparable] struct {
+	owner string
+	key   K
+}
+
+// NewDirty returns an empty set.
+func NewDirty[K comparable]() *Dirty[K] {
+	return &Dirty[K]{
+		wake:  make(chan struct{}, 1),
+		since: make(map[owned[K]]time.Time),
+		queue: NewQueue(1, func(o owned[K]) string { return o.owner }),
+	}
+}
+
+// Add adds a key as work of an owner. at is passed on to the handler. Add never blocks.
+func (d *Dirty[K]) Add(owner string, key K, at time.Time) {
+	o := owned[K]{owner, key}
+	d.mu.Lock()
+	if _, ok := d.since[o]; !ok {
+		d.since[o] = at
+		d.queue.Push(o)
+	}
+	d.mu.Unlock()
+	d.signal()
+}
+
+// Run handles keys, one by one, until ctx ends. Several goroutines may call it: then
+// keys of different owners are handled at the same time, but never two of one owner.
+func (d *Dirty[K]) Run(ctx context.Context, handle func(key K, at time.Time)) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.wake:
+			d.Drain(ctx, handle)
+		}
+	}
+}
+
+// Drain handles keys, one by one, until none is left or ctx ends. at is the time with
+// which a key was first added since its last turn.
+func (d *Dirty[K]) Drain(ctx context.Context, handle func(key K, at time.Time)) {
+	for ctx.Err() == nil {
+		o, at, ok := d.next()
+		if !ok {
+			return
+		}
+		began := time.Now()
+		handle(o.key, at)
+		d.done(o, time.Since(began))
+	}
+}
+
+// next takes the key whose turn it is. If there are more, it wakes another worker.
+func (d *Dirty[K]) next() (o owned[K], at time.Time, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if o, ok = d.queue.Pop(); !ok {
+		return o, at, false
+	}
+	at = d.since[o]
+	delete(d.since, o)
+	if d.queue.Len() > 0 {
+		d.signal()
+	}
+	return o, at, true
+}
+
+func (d *Dirty[K]) done(o owned[K], took time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.queue.Done(o, took)
+}
+
+func (d *Dirty[K]) signal() {
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,116 @@
+package fair
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// work runs n workers until the returned function is called.
+func work(t *testing.T, d *Dirty[string], n int, handle func(string, time.Time)) (end func()) {
+	ctx, stop := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	for range n {
+		all.Go(func() { d.Run(ctx, handle) })
+	}
+	return func() { stop(); all.Wait() }
+}
+
+// TestOthersDoNotWait: one owner's key, which takes a second, is added again and again
+// while it is handled. Others wait for what is under way, and no longer.
+func TestOthersDoNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := NewDirty[string]()
+		handled := 0
+		end := work(t, d, 1, func(key string, _ time.Time) {
+			if key == "web" {
+				d.Add("busy", "web", time.Now())
+				time.Sleep(time.Second)
+				return
+			}
+			handled++
+		})
+		d.Add("busy", "web", time.Now())
+		time.Sleep(10500 * time.Millisecond)
+		for i := range 100 {
+			d.Add("quiet", fmt.Sprint(i), time.Now())
+		}
+		time.Sleep(time.Second)
+		end()
+		if handled != 100 {
+			t.Errorf("%d of 100 were handled within a second", handled)
+		}
+	})
+}
+
+// TestCollapse: a key that is added many times is handled once, with the time of the
+// first; what is added while it is handled is handled again.
+func TestCollapse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := NewDirty[string]()
+		first := time.Now()
+		for range 1000 {
+			d.Add("shop", "web", time.Now())
+			time.Sleep(time.Millisecond)
+		}
+		var times []time.Time
+		d.Drain(t.Context(), func(_ string, at time.Time) {
+			if len(times) == 0 {
+				d.Add("shop", "web", time.Now())
+			}
+			times = append(times, at)
+		})
+		if len(times) != 2 || !times[0].Equal(first) || !times[1].Equal(first.Add(time.Second)) {
+			t.Errorf("handled at %v", times)
+		}
+	})
+}
+
+// TestWorkers: of several workers, one handles an owner's keys, and another those of the
+// others at the same time.
+func TestWorkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := NewDirty[string]()
+		var mu sync.Mutex
+		began := make(map[string]time.Duration)
+		start := time.Now()
+		defer work(t, d, 2, func(key string, _ time.Time) {
+			mu.Lock()
+			began[key] = time.Since(start)
+			mu.Unlock()
+			if key != "quick" {
+				time.Sleep(time.Hour)
+			}
+		})()
+		d.Add("slow", "1", start)
+		d.Add("slow", "2", start)
+		d.Add("other", "quick", start)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		mu.Lock()
+		if _, second := began["2"]; second || began["quick"] != 0 || len(began) != 2 {
+			t.Errorf("began %v", began)
+		}
+		mu.Unlock()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		mu.Lock()
+		if began["2"] != time.Hour {
+			t.Errorf("began %v", began)
+		}
+		mu.Unlock()
+	})
+}
+
+func BenchmarkDirty(b *testing.B) {
+	d := NewDirty[string]()
+	at := time.Now()
+	b.ReportAllocs()
+	for b.Loop() {
+		d.Add("shop", "web", at)
+		d.Drain(b.Context(), func(string, time.Time) {})
+	}
+}
