@@ -19,6 +19,8 @@
 //   - Once Synced is closed, every Service is defined in the table and the local
 //     cluster is linked as ready.
 //   - A definition follows its Service live, whatever kind of service it was before.
+//     However often that changes and however large it is, Services of other namespaces
+//     do not wait for it.
 //   - A profile depends on the objects as they are, not on their history, and
 //     follows them live. Watches of equal keys share one profile, and a key without
 //     watches takes no memory.
@@ -29,9 +31,9 @@
 //   - Node names that clients make up take no memory.
 //
 // All methods of a [Local] are safe for concurrent use; Run is called once. Its
-// goroutines are Run's and those of its cluster: definitions are made by the
-// reflector of Services, profiles by the cluster's worker for profiles, which holds
-// one watched profile's lock at a time.
+// goroutines are Run's, those of its cluster, and a few that make definitions, each
+// for another namespace. Profiles are made by the cluster's worker for profiles, which
+// holds one watched profile's lock at a time.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package local

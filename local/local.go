@@ -15,6 +15,7 @@ import (
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
+	"isthmus/internal/fair"
 )
 
 // Options are a Local's.
@@ -64,6 +65,7 @@ type Local struct {
 	server   string // its API's host and port
 	domain   string // of its services' names
 	synced   chan struct{}
+	services *fair.Dirty[federation.ServiceID] // to be defined; by namespace
 	zones    zones
 	profiles profiles
 
@@ -97,6 +99,7 @@ func create(o Options, newCluster func(cluster.Config) (localCluster, error)) (*
 		domain:   o.ClusterDomain,
 		log:      o.Log.With(zap.Stringer("cluster", federation.Local)),
 		synced:   make(chan struct{}),
+		services: fair.NewDirty[federation.ServiceID](),
 		zones:    zones{nodes: make(map[string]*federation.Latest[string])},
 		problems: make(map[federation.ServiceID][]string),
 	}
@@ -113,7 +116,7 @@ func create(o Options, newCluster func(cluster.Config) (localCluster, error)) (*
 		Log:            l.log,
 		Metrics:        o.Metrics,
 		Changed:        func(svc federation.ServiceID, at time.Time) { o.Table.Changed(federation.Local, svc, at) },
-		OnService:      l.define,
+		OnService:      func(id federation.ServiceID, _ *cluster.Service) { l.services.Add(id.Namespace, id, time.Now()) },
 		OnNode:         l.zones.set,
 		ProfileChanged: func(about cluster.Topic, _ time.Time) { l.profiles.changed(about) },
 		OwnerChanged:   o.Table.OwnerChanged,
@@ -133,6 +136,8 @@ func (l *Local) Run(ctx context.Context) error {
 	l.table.Link(federation.Local, federation.Pending, nil)
 	ended := make(chan error, 1)
 	go func() { ended <- l.cluster.Run(ctx) }()
+	var definers sync.WaitGroup
+	defer definers.Wait()
 	synced := l.cluster.Synced()
 	for ctx.Err() == nil {
 		changed := l.cluster.HealthChanged()
@@ -142,8 +147,12 @@ func (l *Local) Run(ctx context.Context) error {
 		case <-changed:
 		case <-synced:
 			synced = nil
+			l.services.Drain(ctx, l.define)
 			l.table.Link(federation.Local, federation.Ready, l.cluster)
 			close(l.synced)
+			for range maxDefiners {
+				definers.Go(func() { l.services.Run(ctx, l.define) })
+			}
 		}
 	}
 	return <-ended
@@ -198,8 +207,15 @@ func (l *Local) setStanding(s cluster.Standing, why error) {
 	}
 }
 
-// define stores a Service's definition in the table; nil: the Service was deleted.
-func (l *Local) define(id federation.ServiceID, svc *cluster.Service) {
+// maxDefiners is how many definitions are made at the same time, each of another
+// namespace. A large one may take long, since it reads all of its members.
+const maxDefiners = 4
+
+// define stores the definition that follows from the Service as it is now, or removes
+// that of a Service that is gone. It is not called twice at the same time for one
+// Service.
+func (l *Local) define(id federation.ServiceID, _ time.Time) {
+	svc := l.cluster.Service(id)
 	if svc == nil {
 		l.table.Define(id, nil)
 		l.report(id, nil)

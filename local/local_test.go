@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,6 +25,7 @@ type scripted struct {
 	synced chan struct{}
 	health federation.Latest[cluster.Health]
 	ended  bool
+	mu     sync.Mutex // guards the Services of known
 }
 
 func (c *scripted) Run(ctx context.Context) error {
@@ -31,6 +33,11 @@ func (c *scripted) Run(ctx context.Context) error {
 	c.health.Set(cluster.Health{Health: follow.Health{Err: ctx.Err(), Lost: time.Now()}}) // as requests that are broken off do
 	c.ended = true
 	return nil
+}
+func (c *scripted) Service(id federation.ServiceID) *cluster.Service {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.known.Service(id)
 }
 func (c *scripted) Synced() <-chan struct{}                               { return c.synced }
 func (c *scripted) Health() cluster.Health                                { h, _ := c.health.Get(); return h }
@@ -75,6 +82,23 @@ func inBubble(t *testing.T, f func(*env)) {
 		}
 		e.logged()
 	})
+}
+
+// service changes a Service, and waits until it is defined.
+func (e *env) service(id federation.ServiceID, svc *cluster.Service) {
+	e.change(id, svc)
+	synctest.Wait()
+}
+
+// change changes a Service; nil: it is deleted.
+func (e *env) change(id federation.ServiceID, svc *cluster.Service) {
+	e.cluster.mu.Lock()
+	if e.cluster.services == nil {
+		e.cluster.services = make(map[federation.ServiceID]*cluster.Service)
+	}
+	e.cluster.services[id] = svc
+	e.cluster.mu.Unlock()
+	e.cluster.cfg.OnService(id, svc)
 }
 
 func (e *env) health(h cluster.Health) { e.cluster.health.Set(h); synctest.Wait() }
@@ -139,7 +163,7 @@ func TestServiceChangesKind(t *testing.T) {
 			}
 		}
 		service := func(labels, annotations map[string]string) {
-			e.cluster.cfg.OnService(shopWeb, &cluster.Service{Labels: labels, Annotations: annotations})
+			e.service(shopWeb, &cluster.Service{Labels: labels, Annotations: annotations})
 		}
 		e.sync()
 		set(federation.Set{Reason: federation.Undefined})
@@ -151,7 +175,7 @@ func TestServiceChangesKind(t *testing.T) {
 		set(federation.Set{Exists: true, Reason: federation.NoRemoteService})
 		service(nil, map[string]string{remoteDiscovery: "web@east"})
 		set(federation.Set{Exists: true})
-		e.cluster.cfg.OnService(shopWeb, nil)
+		e.service(shopWeb, nil)
 		set(federation.Set{Reason: federation.Undefined})
 	})
 }
@@ -159,9 +183,11 @@ func TestServiceChangesKind(t *testing.T) {
 func TestProblemsAreReportedOnce(t *testing.T) {
 	inBubble(t, func(e *env) {
 		put := func(annotation string) {
-			e.cluster.cfg.OnService(shopWeb, &cluster.Service{Annotations: map[string]string{remoteDiscovery: annotation}})
+			e.service(shopWeb, &cluster.Service{Annotations: map[string]string{remoteDiscovery: annotation}})
 		}
 		const line = "annotations or labels of the Service can't be used"
+		e.sync()
+		e.logged("local cluster ready")
 		put("a@b@c,bb@east")
 		put("a@b@c,bb@east,bb@north") // other members, the same problem
 		e.logged(line)
@@ -176,7 +202,7 @@ func TestProblemsAreReportedOnce(t *testing.T) {
 			t.Errorf("problems: %v", p)
 		}
 		put("nonsense")
-		e.cluster.cfg.OnService(shopWeb, nil)
+		e.service(shopWeb, nil)
 		if p := e.local.Problems(); len(p) != 0 {
 			t.Errorf("problems of a Service that is gone: %v", p)
 		}
