@@ -16,17 +16,20 @@
 //     none. Slices that are not marked as ours are left alone.
 //   - The slices depend on the objects as they are, not on their order and history:
 //     slices that others edit or delete are corrected.
-//   - A write begins only while the Lease is held. One that is under way when the
-//     Lease is lost is cancelled: at once when another holder is seen, and 10 s after
+//   - A write begins only while the Lease is held. Those that are under way when the
+//     Lease is lost are cancelled: at once when another holder is seen, and 10 s after
 //     the last renewal at the latest, which leaves 20 s until another replica may
 //     take it. A replica whose process has stood still writes nothing after another
-//     has taken the Lease, but for the write that was under way.
-//   - When Run's context ends, the write under way is finished and then the Lease
+//     has taken the Lease, but for the writes that were under way.
+//   - When Run's context ends, the writes under way are finished and then the Lease
 //     released, so that another replica continues within seconds. However the API
 //     server behaves, each takes at most 10 s, and Run returns.
 //   - Whatever the API server or an object contains, Run goes on, other Services are
 //     written, and their retries do not wait. What an API server would refuse is left
 //     out and reported by Status and one log line; the rest is written.
+//   - No namespace holds up the others: they are served in turn, by several workers, of
+//     which each has a few at most (order.go). A write that hangs is given up after
+//     10 s, and delays its own Service only, unless several of the namespace do.
 //   - Nothing is deleted after a write of the same Service has failed.
 //   - Writes are few: a change waits 50 ms for others, a Service is written at most
 //     once a second, and each slice that differs takes one write (plan.go).
@@ -36,7 +39,7 @@
 // Services with unnamed ports.
 //
 // New and Run are called once; Status may be called at any time. While it leads, a
-// writer has a goroutine for each of three informers and one that writes, and all
+// writer has a goroutine for each of three informers and some that write, and all
 // objects that it has read; otherwise only the elector's, and no objects.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.

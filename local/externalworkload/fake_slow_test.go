@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing/synctest"
+	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,8 @@ import (
 type slowness struct {
 	mu      sync.Mutex
 	release chan struct{} // ends the wait; nil: they don't hang
+	// takes is how long a slice's creation takes; nil: no time.
+	takes   func(*discoveryv1.EndpointSlice) time.Duration
 	begun   int
 	aborted int // by their context
 }
@@ -74,6 +77,17 @@ func (d slowDiscovery) EndpointSlices(namespace string) discoveryv1client.Endpoi
 type slowSlices struct {
 	discoveryv1client.EndpointSliceInterface
 	slow *slowness
+}
+
+func (s slowSlices) Create(ctx context.Context, o *discoveryv1.EndpointSlice, opts metav1.CreateOptions) (*discoveryv1.EndpointSlice, error) {
+	if s.slow.takes != nil {
+		select {
+		case <-time.After(s.slow.takes(o)):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return s.EndpointSliceInterface.Create(ctx, o, opts)
 }
 
 func (s slowSlices) Update(ctx context.Context, o *discoveryv1.EndpointSlice, opts metav1.UpdateOptions) (*discoveryv1.EndpointSlice, error) {

@@ -3,6 +3,8 @@ package externalworkload
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -225,18 +227,23 @@ func TestLeaseForbidden(t *testing.T) {
 	})
 }
 
-// TestUnderWay: a lost Lease ends also the write that is under way, and none
-// begins any more; at a shutdown it is finished first, and then the Lease released.
+// TestUnderWay: a lost Lease ends also the writes that are under way, and none
+// begins any more; at a shutdown they are finished first, and then the Lease released.
 func TestUnderWay(t *testing.T) {
 	begin := func(c *cluster) (a *replica, release func()) {
 		a, b := c.led()
 		b.stop()
+		for i := range workersForOne - 1 {
+			c.put(aService(fmt.Sprint("web-", i), "http=80/8080"))
+		}
+		c.pass(2 * time.Second)
+		c.written()
 		release = c.slow.hang()
 		c.put(unready(aWorkload("vm-1", "10.0.0.1", "8080")))
 		c.pass(time.Second)
 		c.put(aService("other", "http=80/8080"))
 		c.pass(time.Second)
-		if begun, aborted := c.slow.counts(); begun != 1 || aborted != 0 {
+		if begun, aborted := c.slow.counts(); begun != workersForOne || aborted != 0 {
 			c.t.Fatalf("%d writes are under way, %d aborted", begun, aborted)
 		}
 		return a, release
@@ -248,7 +255,7 @@ func TestUnderWay(t *testing.T) {
 			c.hold("another")
 			c.until("a stops", retryPeriod*2, func() bool { return !a.leads() })
 			begun, aborted := c.slow.counts()
-			if got := c.written(); begun != 1 || aborted != 1 || got != "" {
+			if got := c.written(); begun != workersForOne || aborted != workersForOne || got != "" {
 				t.Errorf("%d writes begun, %d aborted; writes %q", begun, aborted, got)
 			}
 		})
@@ -263,7 +270,7 @@ func TestUnderWay(t *testing.T) {
 			}
 			release()
 			a.stop()
-			if got := c.written(); got != "a update" || c.lease() != "" {
+			if got := c.written(); got != strings.TrimPrefix(strings.Repeat(", a update", workersForOne), ", ") || c.lease() != "" {
 				t.Errorf("writes %q; %q holds the Lease", got, c.lease())
 			}
 		})

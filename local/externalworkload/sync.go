@@ -31,8 +31,8 @@ func (t *term) sync(work, lease context.Context, name types.NamespacedName) erro
 	if !ok { // deleted: garbage collection removes its slices
 		t.tracker.DeleteService(name.Namespace, name.Name)
 		t.report(name, nil)
-		delete(t.written, name)
-		delete(t.stale, name)
+		t.written.forget(name)
+		t.stale.forget(name)
 		return nil
 	}
 	existing := t.slicesOf(name)
@@ -114,7 +114,7 @@ func (t *term) execute(work, lease context.Context, p plan, name types.Namespace
 			if !t.held() {
 				return errNotRenewed
 			}
-			t.written[name] = time.Now()
+			t.written.now(name)
 			err := t.write(lease, x.op, s)
 			switch {
 			case err == nil:

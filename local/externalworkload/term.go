@@ -39,34 +39,37 @@ type term struct {
 	held                        func() bool // whether the Lease is ours, by the clock
 	services, workloads, slices cache.SharedIndexInformer
 	queue                       workqueue.TypedDelayingInterface[types.NamespacedName]
+	order                       *order // of the queue
 	backoff                     workqueue.TypedRateLimiter[types.NamespacedName]
 	tracker                     *endpointutil.EndpointSliceTracker
 	synced                      chan struct{} // closed once all is listed
 
-	// of the goroutine of run
-	written map[types.NamespacedName]time.Time // when slices were last written
-	stale   map[types.NamespacedName]time.Time // since when they have not been read back
+	written times // when slices were last written
+	stale   times // since when they have not been read back
 }
 
 func newTerm(w *Writer, held func() bool) *term {
+	order := newOrder()
 	t := &term{
 		Writer: w,
 		held:   held,
 		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.NamespacedName]{
 			Name: queueName, MetricsProvider: w.metrics.queue,
+			Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[types.NamespacedName]{
+				Name: queueName, MetricsProvider: w.metrics.queue, Queue: order,
+			}),
 		}),
+		order:   order,
 		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](minBackoff, maxBackoff),
 		tracker: endpointutil.NewEndpointSliceTracker(),
 		synced:  make(chan struct{}),
-		written: make(map[types.NamespacedName]time.Time),
-		stale:   make(map[types.NamespacedName]time.Time),
 	}
 	t.newInformers()
 	return t
 }
 
 // run runs the informers and syncs Services until work ends, and returns when the last
-// write has ended. The end of lease cancels that.
+// writes have ended. The end of lease cancels these.
 func (t *term) run(work, lease context.Context) {
 	var all sync.WaitGroup
 	for _, i := range []cache.SharedIndexInformer{t.services, t.workloads, t.slices} {
@@ -77,8 +80,13 @@ func (t *term) run(work, lease context.Context) {
 		t.log.Info("Services and ExternalWorkloads are listed", zap.Int("services", len(t.services.GetIndexer().ListKeys())),
 			zap.Int("externalWorkloads", len(t.workloads.GetIndexer().ListKeys())))
 		defer context.AfterFunc(work, t.queue.ShutDown)()
-		for t.next(work, lease) {
+		for range workers {
+			all.Go(func() {
+				for t.next(work, lease) {
+				}
+			})
 		}
+		<-work.Done()
 	}
 	all.Wait()
 	t.queue.ShutDown()
@@ -104,11 +112,16 @@ func (t *term) next(work, lease context.Context) bool {
 	if shutdown {
 		return false
 	}
-	defer t.queue.Done(svc)
+	began := time.Now()
+	defer func() {
+		t.order.done(svc, time.Since(began))
+		t.queue.Done(svc)
+	}()
 	if work.Err() != nil {
 		return true
 	}
-	if wait := time.Until(t.written[svc].Add(writeInterval)); wait > 0 {
+	written, _ := t.written.get(svc)
+	if wait := time.Until(written.Add(writeInterval)); wait > 0 {
 		t.queue.AddAfter(svc, wait)
 		return true
 	}
@@ -124,7 +137,7 @@ func (t *term) finish(svc types.NamespacedName, err error) {
 		t.checkAgain(svc)
 		return
 	}
-	delete(t.stale, svc)
+	t.stale.forget(svc)
 	if err == nil {
 		t.backoff.Forget(svc)
 		return
@@ -149,12 +162,12 @@ func (t *term) finish(svc types.NamespacedName, err error) {
 // checkAgain adds a Service whose last writes have not been read back to the queue:
 // no event does that once they are. After maxStale it gives up waiting for them.
 func (t *term) checkAgain(svc types.NamespacedName) {
-	began, ok := t.stale[svc]
+	began, ok := t.stale.get(svc)
 	switch {
 	case !ok:
-		t.stale[svc] = time.Now()
+		t.stale.now(svc)
 	case time.Since(began) > maxStale:
-		delete(t.stale, svc)
+		t.stale.forget(svc)
 		t.tracker.DeleteService(svc.Namespace, svc.Name)
 	}
 	t.queue.AddAfter(svc, staleCheck)

@@ -1,0 +1,99 @@
+package faults
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"isthmus/e2e/gateway"
+	"isthmus/e2e/object"
+)
+
+// TestSliceWriter starts a gateway beside a namespace with many Services, each of which selects all of its many
+// ExternalWorkloads, and others with one of each. What these need is written among the first.
+func TestSliceWriter(t *testing.T) {
+	t.Parallel()
+	services, workloads := either(60, 300), either(200, 1500)
+	at := startSites(t, "west")[0]
+	must(t, at.apply(t.Context(), object.LinkNamespace))
+	populate(t, at, "crowded", services, workloads)
+	const others = 5
+	for i := range others {
+		populate(t, at, fmt.Sprint("quiet-", i), 1, 1)
+	}
+	g, err := gateway.Start(t.Context(), gateway.Config{Kubeconfig: at.cluster().Kubeconfig(), Args: []string{"-log-level=info"}})
+	must(t, err)
+	t.Cleanup(func() { must(t, g.Stop()) })
+	all := services * ((workloads + 99) / 100)
+	var written []discoveryv1.EndpointSlice
+	await(t, 10*patience, func() error {
+		list, err := at.client().DiscoveryV1().EndpointSlices("").List(t.Context(), metav1.ListOptions{LabelSelector: discoveryv1.LabelManagedBy + "=linkerd-external-workloads-controller"})
+		if err == nil && len(list.Items) != all+others {
+			err = fmt.Errorf("%d of %d slices are written", len(list.Items), all+others)
+		}
+		written = list.Items
+		return err
+	})
+	slices.SortFunc(written, func(a, b discoveryv1.EndpointSlice) int { return cmp.Compare(version(t, a), version(t, b)) })
+	before, quiet := 0, 0 // slices of the crowded namespace before the last of the others
+	for i := 0; quiet < others; i++ {
+		if written[i].Namespace == "crowded" {
+			before++
+		} else {
+			quiet++
+		}
+	}
+	t.Logf("%d of %d slices of one namespace were written before the last of the others", before, all)
+	if before > all/4 {
+		t.Error("the other namespaces had to wait for them")
+	}
+}
+
+// version is a slice's, which grows from write to write.
+func version(t *testing.T, s discoveryv1.EndpointSlice) int {
+	v, err := strconv.Atoi(s.ResourceVersion)
+	must(t, err)
+	return v
+}
+
+// populate makes so many Services in a namespace, each of which selects all of so many ExternalWorkloads.
+func populate(t *testing.T, at *site, namespace string, services, workloads int) {
+	t.Helper()
+	must(t, at.apply(t.Context(), namespace))
+	labels := map[string]string{"app": "web"}
+	inParallel(t, workloads, func(ctx context.Context, i int) error {
+		o := object.ExternalWorkload(namespace, fmt.Sprint("vm-", i), fmt.Sprintf("10.91.%d.%d", i/200, i%200+1))
+		o.SetLabels(labels)
+		return at.client().Apply(ctx, o)
+	})
+	inParallel(t, services, func(ctx context.Context, i int) error {
+		o := object.Service(namespace, fmt.Sprint("web-", i))
+		o.Spec.Selector = labels
+		return at.client().Apply(ctx, o)
+	})
+}
+
+// inParallel calls make for 0 to n-1, by several goroutines.
+func inParallel(t *testing.T, n int, make func(context.Context, int) error) {
+	t.Helper()
+	const writers = 8
+	var all sync.WaitGroup
+	for w := range writers {
+		all.Go(func() {
+			for i := w; i < n; i += writers {
+				if err := make(t.Context(), i); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+}
