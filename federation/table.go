@@ -1,6 +1,7 @@
 package federation
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"sync"
@@ -126,9 +127,22 @@ func (t *Table) setLink(c ClusterName, l link) {
 		}
 	}
 	t.mu.Unlock()
+	inTurn(affected)
 	for _, s := range affected {
 		s.rebuild()
 	}
+}
+
+// inTurn orders services so that the first of each namespace come first, then the
+// second of each, and so on: one with many services, or dear ones, does not hold up the
+// others.
+func inTurn(list []*watchedService) {
+	seen, rank := make(map[string]int), make(map[*watchedService]int, len(list))
+	for _, s := range list {
+		rank[s] = seen[s.id.Namespace]
+		seen[s.id.Namespace]++
+	}
+	slices.SortStableFunc(list, func(a, b *watchedService) int { return cmp.Compare(rank[a], rank[b]) })
 }
 
 // Changed reads a service of a cluster again, if it is a member of a service that

@@ -11,7 +11,7 @@ import (
 // addresses is the part of a cluster's state that profiles need: the index of
 // addresses, and ServiceProfiles. Only a cluster with Config.ProfileChanged has it.
 type addresses struct {
-	dirty     *fair.Dirty[Topic] // by the namespace of the object that has changed
+	dirty     *fair.Dirty[Topic]      // by the namespace of the object that has changed
 	owners    *fair.Dirty[netip.Addr] // whose Owner may have changed; nil: without Config.OwnerChanged
 	locations map[*pod]*location
 	pods      map[netip.Addr][]*pod                 // Pods with that IP, their own or their node's
