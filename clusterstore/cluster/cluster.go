@@ -25,9 +25,9 @@ type Config struct {
 	Metrics     *Metrics // the same for all clusters; nil: no metrics
 
 	// Changed is called when what the cluster offers of a service may have
-	// changed; at is when the first event behind it came. It is called by one
-	// goroutine of Run, in turn by namespace, and only after Synced: what was read
-	// before that is complete.
+	// changed; at is when the first event behind it came. It is called in turn by
+	// namespace, for two at the same time but never twice for one of them, and only
+	// after Synced: what was read before that is complete.
 	Changed func(svc federation.ServiceID, at time.Time)
 
 	// OnService, if set, gets every Service added or changed, and nil for
@@ -104,7 +104,9 @@ func (c *Cluster) Run(ctx context.Context) error {
 		return fmt.Errorf("cluster %s: %w", c.cfg.Name, err)
 	}
 	var all sync.WaitGroup
-	all.Go(func() { c.state.dirty.Run(ctx, c.cfg.Changed) })
+	for range 2 { // one may wait for a large service that is being read for another reason
+		all.Go(func() { c.state.dirty.Run(ctx, c.cfg.Changed) })
+	}
 	if a := c.state.addresses; a != nil {
 		all.Go(func() { a.dirty.Run(ctx, c.cfg.ProfileChanged) })
 		if a.owners != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -344,4 +345,38 @@ func TestNewRefuses(t *testing.T) {
 	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "OnService") {
 		t.Errorf("ProfileChanged without OnService: %v", err)
 	}
+}
+
+// TestChangedInTurn: while the report of one namespace's change takes long, those of
+// others come.
+func TestChangedInTurn(t *testing.T) {
+	var held chan struct{}
+	var mu sync.Mutex
+	reported := make(map[string]int)
+	inCluster(t, func(c *Config, _ *trouble) {
+		held = make(chan struct{})
+		c.Changed = func(svc federation.ServiceID, _ time.Time) {
+			if svc.Namespace == "slow" {
+				<-held
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			reported[svc.String()]++
+		}
+	}, func(r *running) {
+		defer close(held)
+		for _, id := range []federation.ServiceID{{Namespace: "slow", Name: "a"}, {Namespace: "slow", Name: "b"}, {Namespace: "quick", Name: "web"}} {
+			s := aService(id.Name, "http=80")
+			s.Namespace = id.Namespace
+			if _, err := r.api.typed.CoreV1().Services(id.Namespace).Create(t.Context(), s, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if reported["quick/web"] != 1 || len(reported) != 1 {
+			t.Errorf("reported %v", reported)
+		}
+	})
 }

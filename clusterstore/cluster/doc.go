@@ -36,8 +36,9 @@
 // All methods but Run are safe for concurrent use. One mutex guards the objects
 // (state.mu): it is held for map access and, shared, while a slice is joined; never
 // during IO, nor while a function of Config runs. Each resource has a goroutine that
-// writes; one more calls Config.Changed, one Config.ProfileChanged and one
-// Config.OwnerChanged, so that none waits for another and bursts collapse. Changes are reported after the first sync
+// writes; two more call Config.Changed, one Config.ProfileChanged and one
+// Config.OwnerChanged, so that none waits for another and bursts collapse. They work in
+// turn by namespace, so that none holds up the others. Changes are reported after the first sync
 // only: before it nothing can have been read.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
