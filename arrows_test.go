@@ -29,7 +29,7 @@ func TestArrows(t *testing.T) {
 		"isthmus/local/externalworkload":      but("isthmus/local", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow", "isthmus/clusterstore/kube"),
 		"isthmus/grpcapi":                     {"isthmus/local/...", "isthmus/clusterstore/...", "k8s.io/..."},
 		"isthmus/cmd/isthmus":                 {"isthmus/e2e/...", "isthmus/manifests/..."},
-		"isthmus/internal/fair":               {outside},
+		"isthmus/clusterstore/fair":           {outside},
 
 		"isthmus/cmd/isthmus/internal/cli":     {outside},
 		"isthmus/cmd/isthmus/internal/client":  {"isthmus/federation", "isthmus/grpcapi/...", "isthmus/clusterstore/...", "isthmus/local/..."},

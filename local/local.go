@@ -13,9 +13,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"isthmus/clusterstore/cluster"
+	"isthmus/clusterstore/fair"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
-	"isthmus/internal/fair"
 )
 
 // Options are a Local's.

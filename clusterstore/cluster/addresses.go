@@ -3,9 +3,9 @@ package cluster
 import (
 	"net/netip"
 
+	"isthmus/clusterstore/fair"
 	"isthmus/clusterstore/serviceprofile"
 	"isthmus/federation"
-	"isthmus/internal/fair"
 )
 
 // addresses is the part of a cluster's state that profiles need: the index of

@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"isthmus/clusterstore/fair"
 	"isthmus/clusterstore/follow"
 	"isthmus/federation"
-	"isthmus/internal/fair"
 )
 
 // state has the kept objects of one cluster, indexed so that every event finds the

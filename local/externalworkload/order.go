@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"isthmus/internal/fair"
+	"isthmus/clusterstore/fair"
 )
 
 const (
