@@ -23,7 +23,10 @@ type snapshot struct {
 // read, the last snapshot stays.
 func (s *Store) watchSecrets(ctx context.Context) {
 	known := make(secretCache)
-	follow.NewGroup(follow.Options{NoWatchList: s.client.NoWatchList}, follow.New(follow.Kind[*corev1.Secret, *credentials]{
+	options := follow.Options{Printable: s.client.Printable, NoWatchList: s.client.NoWatchList, Trouble: func(_, text string) {
+		s.opts.Log.Info("link Secrets have to be requested again and again", zap.String("reason", text))
+	}}
+	follow.NewGroup(options, follow.New(follow.Kind[*corev1.Secret, *credentials]{
 		Name: "secrets", Needed: true,
 		Calls:  follow.CallsOf(s.client.Core.Secrets(s.opts.Namespace)),
 		Fields: "type=" + secretType,

@@ -91,7 +91,13 @@ func New(cfg Config) (*Cluster, error) {
 		c.state.addresses = newAddresses(cfg.OwnerChanged != nil)
 	}
 	c.resources = c.newResources()
-	c.group = follow.NewGroup(follow.Options{Printable: cfg.Client.Printable, NoWatchList: cfg.Client.NoWatchList}, c.resources...)
+	c.group = follow.NewGroup(follow.Options{
+		Printable:   cfg.Client.Printable,
+		NoWatchList: cfg.Client.NoWatchList,
+		Trouble: func(resource, text string) {
+			cfg.Log.Info("a resource has to be requested again and again", zap.String("resource", resource), zap.String("reason", text))
+		},
+	}, c.resources...)
 	return c, nil
 }
 

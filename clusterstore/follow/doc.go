@@ -20,12 +20,16 @@
 //   - A list in which nothing comes any more fails within 10 s if it is streamed, and
 //     within 30 s if it comes in pages. (Other timeouts are the client's: see
 //     clusterstore/kube.)
+//   - No answer of a server makes a resource send more than one request a second, after
+//     the first five; only a page of a list is requested at once if the one before
+//     brought 50 objects. What the server does to be requested so often is in the
+//     Health, and is logged once ([Options].Trouble).
 //   - After a new list, the objects that are not in it are dropped last, so that
 //     their replacements are there before.
 //   - Each object is compacted ([Kind].Compact) as it is decoded, lists included.
 //
-// [Group.Run] starts one goroutine for each Resource, that of its reflector, and waits
-// for them all. Health, Synced and HealthChanged are safe for concurrent use. No lock
+// [Group.Run] starts one goroutine for each Resource, that of its reflector, and one for
+// each watch under way, and waits for them all. Health, Synced and HealthChanged are safe for concurrent use. No lock
 // of this package is held while a function of the caller's runs.
 //
 // It drives client-go's reflectors without informers: an informer would hold every

@@ -50,14 +50,11 @@ func (f *feed[O, T]) convert(o any) (*compacted[T], error) {
 }
 
 func (f *feed[O, T]) Transformer() cache.TransformFunc {
-	return func(o any) (any, error) {
-		f.resource.progress()
-		return f.convert(o)
-	}
+	return func(o any) (any, error) { return f.convert(o) }
 }
 
 // compactList compacts a page of a list.
-func (f *feed[O, T]) compactList(page runtime.Object) (runtime.Object, error) {
+func (f *feed[O, T]) compactList(page runtime.Object) (*metainternal.List, error) {
 	from, err := meta.ListAccessor(page)
 	if err != nil {
 		return nil, errUnexpectedType(page)

@@ -15,6 +15,10 @@ type Options struct {
 	// come from the API server. nil: errors are shown as they are.
 	Printable   func(error) error
 	NoWatchList bool // the API can't stream a list
+	// Trouble, if set, is called when an API server makes a resource send requests
+	// again and again though it answers them, once for each cause until that has not
+	// happened for some minutes. It may be called by several goroutines.
+	Trouble func(resource, text string)
 }
 
 // Group follows resources of one API together. It knows when all needed ones have

@@ -20,6 +20,9 @@ type ResourceHealth struct {
 	Synced   bool   `json:"synced"`
 	Objects  int    `json:"objects"`       // in the Store
 	Err      string `json:"err,omitempty"` // newest failure, if it still lasts: unreachable, forbidden, absent, …
+	// Trouble is what the API server does that is no failure and yet makes the
+	// resource be requested again and again, once a second at most.
+	Trouble string `json:"trouble,omitempty"`
 }
 
 // resourceState is a resource's part of the health, under Group.mu.
@@ -92,7 +95,7 @@ func (g *Group) Health() Health {
 	var newest time.Time
 	for _, r := range g.resources {
 		s := r.state
-		one := ResourceHealth{Resource: r.name, Needed: r.needed, Synced: s.synced, Objects: int(r.objects.Load())}
+		one := ResourceHealth{Resource: r.name, Needed: r.needed, Synced: s.synced, Objects: int(r.objects.Load()), Trouble: r.trouble.now()}
 		if s.err != nil {
 			one.Err = s.err.Error()
 		}

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -35,13 +37,24 @@ const (
 	pageSize = 500
 	// listTimeout is how long one answer to a list may take.
 	listTimeout = 30 * time.Second
-	// silence is how long a list that is streamed may pause. The connection's
-	// timeouts don't cover that: a load balancer in front of a server that hangs
-	// may well answer pings.
-	silence = 10 * time.Second
+	// richPage is how many objects a page brings at least so that the next one is
+	// requested at once. API servers fill their pages.
+	richPage = pageSize / 10
+	// maxPoorPages is how many pages with fewer objects may follow one another.
+	maxPoorPages = 10
+	// maxStreams is how often a streamed list is begun, without coming to its end,
+	// before the objects are listed in pages.
+	maxStreams = 3
+	// maxOutdated is how many answers may be, one after the other, that a version is
+	// too old or not known yet. It is normal at times, and no failure.
+	maxOutdated = 5
 )
 
-var errSilent = fmt.Errorf("the API server began to stream a list and then sent nothing for %v", silence)
+var (
+	errPoorPages = fmt.Errorf("the API server sent %d pages of a list in a row with fewer than %d of the %d objects requested, and announced more",
+		maxPoorPages, richPage, pageSize)
+	errNoStreams = fmt.Errorf("%d streamed lists have not come to their end", maxStreams)
+)
 
 // Resource follows one kind of object: a reflector lists and watches it and fills the
 // kind's Store. Failures are reported to the Resource's Group.
@@ -60,21 +73,26 @@ type Resource struct {
 
 	triedOnce sync.Once // closes tried
 	objects   atomic.Int64
+	trouble   trouble
+	requests  *rate.Limiter
+	watches   sync.WaitGroup // goroutines of watches
 
 	state resourceState // under group.mu
 
 	// of the reflector's goroutine
-	retryAfter    time.Time   // no request is sent before
-	nextListErr   error       // the next list fails with this, without a request
-	lastErr       error       // newest failure that was reported
-	watchUnproven bool        // the newest objects came by a list: whether they can be watched is not known yet
-	silenceTimer  *time.Timer // ends a streamed list that pauses for too long; nil: none is under way
+	retryAfter    time.Time // no request is sent before
+	nextListErr   error     // the next list fails with this, without a request
+	lastErr       error     // newest failure that was reported
+	watchUnproven bool      // the newest objects came by a list: whether they can be watched is not known yet
+	streams       int       // streamed lists that have begun, since the last list
+	outdated      int       // answers that a version is too old or not known yet, since a watch has begun
+	poorPages     int       // of a list, in a row
 }
 
 // feeder is a store that a reflector fills.
 type feeder interface {
 	cache.TransformingStore
-	compactList(runtime.Object) (runtime.Object, error)
+	compactList(runtime.Object) (*metainternal.List, error)
 }
 
 // New returns a Resource for a kind of object. Pass it to [NewGroup]: the Group starts
@@ -89,6 +107,8 @@ func New[O runtime.Object, T any](k Kind[O, T]) *Resource {
 		fields:  k.Fields,
 		report:  k.Report,
 		tried:   make(chan struct{}),
+
+		requests: rate.NewLimiter(requestRate, requestBurst),
 	}
 	if k.Lag != nil {
 		r.lag = &lag{seconds: k.Lag}
@@ -117,7 +137,7 @@ func (r *Resource) run(ctx context.Context) {
 		Backoff:         &backoff,
 	})
 	reflector.WatchListPageSize = pageSize
-	defer r.stopSilenceTimer()
+	defer r.watches.Wait()
 	_ = backoff.DelayWithReset(clock.RealClock{}, backoffReset).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		err := reflector.ListAndWatchWithContext(ctx)
 		if err != nil && !errors.Is(err, r.lastErr) {
@@ -136,7 +156,7 @@ func (r *Resource) tryList(ctx context.Context, opts metav1.ListOptions) (runtim
 		r.nextListErr = nil
 		return nil, err
 	}
-	if err := r.waitForRetry(ctx); err != nil {
+	if err := r.admitPage(ctx, opts.Continue != ""); err != nil {
 		return nil, err
 	}
 	if opts.ResourceVersion == "0" {
@@ -146,37 +166,74 @@ func (r *Resource) tryList(ctx context.Context, opts metav1.ListOptions) (runtim
 	defer stop()
 	opts.FieldSelector = r.fields
 	list, err := r.calls.List(limited, opts)
+	if outdated(err) {
+		return nil, r.startOver(ctx, err)
+	}
 	if err != nil {
 		r.failed(ctx, err)
 		return nil, err
 	}
 	r.group.event()
 	r.watchUnproven = true
-	return r.feed.compactList(list)
+	compact, err := r.feed.compactList(list)
+	if err == nil {
+		r.countPage(compact)
+	}
+	return compact, err
+}
+
+// countPage counts a page that announces more and has few objects, since a server may
+// send such pages without end.
+func (r *Resource) countPage(page *metainternal.List) {
+	if page.Continue == "" || len(page.Items) >= richPage {
+		r.poorPages = 0
+		return
+	}
+	r.poorPages++
+	r.note(poorPages, nil)
+}
+
+// admitPage waits until a page of a list may be requested. A page after one that
+// brought many objects waits for nothing.
+func (r *Resource) admitPage(ctx context.Context, more bool) error {
+	switch {
+	case !more:
+		r.poorPages = 0
+	case r.poorPages == 0:
+		return nil
+	case r.poorPages >= maxPoorPages:
+		r.failed(ctx, errPoorPages)
+		return errPoorPages
+	}
+	return r.admit(ctx)
 }
 
 // tryWatch starts a watch. A reflector asks for two kinds. One begins with all objects
 // (a streamed list); if the server answers that it doesn't support that, the
 // reflector lists in pages. The other goes on from the version of a list.
 func (r *Resource) tryWatch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
-	if err := r.waitForRetry(ctx); err != nil {
+	lists := streamsList(opts)
+	if lists && r.streams >= maxStreams {
+		return nil, errNoStreams // the reflector will list
+	}
+	if err := r.admit(ctx); err != nil {
 		return nil, err
 	}
-	r.stopSilenceTimer()
 	opts.FieldSelector = r.fields
 	w, err := r.calls.Watch(ctx, opts)
-	lists := opts.SendInitialEvents != nil && *opts.SendInitialEvents
+	if lists && (err == nil || outdated(err)) {
+		r.streams++
+	}
 	switch {
 	case err == nil:
 		r.watchUnproven = false
-		if lists { // the objects are readable once all have come
-			r.silenceTimer = time.AfterFunc(silence, func() { r.endSilentList(w) })
-		} else {
+		if !lists { // or else the objects are readable once all have come
+			r.outdated = 0
 			r.readable(r.group.setHealthy)
 		}
-		return w, nil
+		return r.guard(w, opts), nil
 	case outdated(err):
-		return nil, err
+		return nil, r.startOver(ctx, err)
 	case !lists:
 		r.failed(ctx, err)
 		return nil, relist(err)
@@ -190,28 +247,24 @@ func (r *Resource) tryWatch(ctx context.Context, opts metav1.ListOptions) (watch
 	return nil, r.nextListErr
 }
 
-// endSilentList ends a streamed list in which nothing comes any more. It is called by
-// the timer, not by the reflector's goroutine.
-func (r *Resource) endSilentList(w watch.Interface) {
-	if !r.needed {
-		r.markTried()
+// startOver returns the error by which the reflector starts over, after an answer that
+// a version is too old or not known yet. If that is the answer again and again, it is a
+// failure.
+func (r *Resource) startOver(ctx context.Context, err error) error {
+	r.note(expiredAtOnce, nil)
+	if r.outdated++; r.outdated > maxOutdated {
+		err = hidden{err} // or the reflector would retry at once
+		r.failed(ctx, err)
 	}
-	r.unreadable(errSilent, errSilent)
-	w.Stop()
+	return err
 }
 
-// progress restarts the silence timer: another object of a list has come.
-func (r *Resource) progress() {
-	if r.silenceTimer != nil {
-		r.silenceTimer.Reset(silence)
+// admit waits until another request may be sent.
+func (r *Resource) admit(ctx context.Context) error {
+	if err := r.waitForRetry(ctx); err != nil {
+		return err
 	}
-}
-
-func (r *Resource) stopSilenceTimer() {
-	if r.silenceTimer != nil {
-		r.silenceTimer.Stop()
-		r.silenceTimer = nil
-	}
+	return r.requests.Wait(ctx)
 }
 
 // waitForRetry waits until retryAfter.
@@ -251,10 +304,11 @@ func (r *Resource) failed(ctx context.Context, err error) {
 
 // listed is called by the feed when all objects of a list are in the Store.
 func (r *Resource) listed() {
-	r.stopSilenceTimer()
+	r.streams = 0
 	if r.watchUnproven {
 		r.readable(r.group.setListed)
 	} else {
+		r.outdated = 0
 		r.readable(r.group.setHealthy)
 	}
 }

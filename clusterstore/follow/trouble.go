@@ -1,0 +1,81 @@
+package follow
+
+import (
+	"sync"
+	"time"
+)
+
+// How many requests a Resource sends at most: requestRate a second, after requestBurst
+// at once. Only pages of a list that bring many objects come on top.
+const (
+	requestRate  = 1
+	requestBurst = 5
+)
+
+const (
+	// troublePause is how long nothing must happen before a trouble is over.
+	troublePause = 5 * time.Minute
+	// troubleCount is how often something has to happen before it is a trouble: API
+	// servers end watches early now and then, when they restart for example.
+	troubleCount = 3
+)
+
+// A cause is something that a server does that asks for more requests than are
+// sensible, though no answer of it is a failure.
+type cause string
+
+const (
+	endedSoon     cause = "the API server ends watches as soon as they have begun"
+	failsSoon     cause = "the API server ends watches by an error as soon as they have begun"
+	expiredAtOnce cause = "the API server answers that a version is too old, or not known yet, as soon as it is requested"
+	poorPages     cause = "the API server sends pages of a list with few objects or none, and announces more"
+)
+
+// trouble keeps what a server does to a Resource that is no failure, so that it can be
+// shown.
+type trouble struct {
+	mu       sync.Mutex
+	count    int // of what has happened in a row
+	last     time.Time
+	text     string // empty: nothing to show
+	reported map[cause]bool
+}
+
+// add counts something that has happened. It returns true if that is to be logged.
+func (t *trouble) add(c cause, text string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	if now.Sub(t.last) > troublePause {
+		t.count, t.text, t.reported = 0, "", make(map[cause]bool)
+	}
+	t.count, t.last = t.count+1, now
+	if t.count < troubleCount {
+		return false
+	}
+	known := t.reported[c]
+	t.text, t.reported[c] = text, true
+	return !known
+}
+
+// now returns what is wrong; empty: nothing.
+func (t *trouble) now() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if time.Since(t.last) > troublePause {
+		return ""
+	}
+	return t.text
+}
+
+// note shows, and once logs, something that a server does. The error, if any, is the
+// server's.
+func (r *Resource) note(c cause, err error) {
+	text := string(c)
+	if err != nil {
+		text += ": " + r.group.options.Printable(err).Error()
+	}
+	if r.trouble.add(c, text) && r.group.options.Trouble != nil {
+		r.group.options.Trouble(r.name, text)
+	}
+}

@@ -1,0 +1,136 @@
+package follow
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+const (
+	// listSilence is how long a list that is streamed may pause. The connection's
+	// timeouts don't cover that: a load balancer in front of a server that hangs
+	// may well answer pings.
+	listSilence = 10 * time.Second
+	// shortWatch is how long a watch lasts at least, unless something is wrong.
+	shortWatch = 10 * time.Second
+)
+
+var errSilentList = fmt.Errorf("the API server began to stream a list and then sent nothing for %v", listSilence)
+
+// guardedWatch is a watch that ends by itself when it began with a list in
+// which nothing comes any more. It is the reflector's, but for its goroutine.
+type guardedWatch struct {
+	from     watch.Interface // the server's
+	resource *Resource
+	began    time.Time
+	result   chan watch.Event
+	done     chan struct{} // closed by Stop
+	stop     sync.Once
+
+	// of its goroutine
+	lists bool // the objects that it begins with have not all come
+}
+
+// guard starts the goroutine of a watch, which ends after Stop, or when the server ends
+// the watch.
+func (r *Resource) guard(from watch.Interface, o metav1.ListOptions) watch.Interface {
+	g := &guardedWatch{
+		from: from, resource: r, began: time.Now(), lists: streamsList(o),
+		result: make(chan watch.Event), done: make(chan struct{}),
+	}
+	r.watches.Go(g.run)
+	return g
+}
+
+// streamsList reports whether a watch begins with all objects.
+func streamsList(o metav1.ListOptions) bool {
+	return o.SendInitialEvents != nil && *o.SendInitialEvents
+}
+
+func (g *guardedWatch) ResultChan() <-chan watch.Event { return g.result }
+
+func (g *guardedWatch) Stop() {
+	g.stop.Do(func() { close(g.done); g.from.Stop() })
+}
+
+// run passes on what comes. Time counts only while it waits for the server.
+func (g *guardedWatch) run() {
+	defer close(g.result)
+	defer g.Stop()
+	silence := time.NewTimer(listSilence)
+	if !g.lists {
+		silence.Stop()
+	}
+	defer silence.Stop()
+	for {
+		select {
+		case e, ok := <-g.from.ResultChan():
+			if !ok {
+				g.ended()
+				return
+			}
+			g.look(e)
+			if !g.send(e) {
+				return
+			}
+			if silence.Stop(); g.lists {
+				silence.Reset(listSilence)
+			}
+		case <-silence.C:
+			g.endSilent()
+			return
+		case <-g.done:
+			return
+		}
+	}
+}
+
+// send returns false once the watch is stopped.
+func (g *guardedWatch) send(e watch.Event) bool {
+	select {
+	case g.result <- e:
+		return true
+	case <-g.done:
+		return false
+	}
+}
+
+// look notes what an event shows of the watch.
+func (g *guardedWatch) look(e watch.Event) {
+	switch e.Type {
+	case watch.Error:
+		if time.Since(g.began) < shortWatch {
+			err := apierrors.FromObject(e.Object)
+			if outdated(err) {
+				g.resource.note(expiredAtOnce, nil)
+			} else {
+				g.resource.note(failsSoon, err)
+			}
+		}
+	case watch.Bookmark:
+		if o, err := meta.Accessor(e.Object); err == nil && o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
+			g.lists = false
+		}
+	}
+}
+
+// ended notes that the server has ended the watch without an error.
+func (g *guardedWatch) ended() {
+	if time.Since(g.began) < shortWatch {
+		g.resource.note(endedSoon, nil)
+	}
+}
+
+// endSilent ends a streamed list in which nothing comes any more.
+func (g *guardedWatch) endSilent() {
+	r := g.resource
+	if !r.needed {
+		r.markTried()
+	}
+	r.unreadable(errSilentList, errSilentList)
+}
