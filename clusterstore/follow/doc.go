@@ -20,6 +20,10 @@
 //   - A list in which nothing comes any more fails within 10 s if it is streamed, and
 //     within 30 s if it comes in pages. (Other timeouts are the client's: see
 //     clusterstore/kube.)
+//   - A watch by which neither an event nor a bookmark has come for 100 s gives way to
+//     a new list, which is no failure; so a watch that has fallen silent is noticed
+//     within two minutes. A watch ends at the time that was requested, whether or not
+//     the server ends it.
 //   - No answer of a server makes a resource send more than one request a second, after
 //     the first five; only a page of a list is requested at once if the one before
 //     brought 50 objects. What the server does to be requested so often is in the

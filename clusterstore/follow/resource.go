@@ -74,6 +74,7 @@ type Resource struct {
 	triedOnce sync.Once // closes tried
 	objects   atomic.Int64
 	trouble   trouble
+	bookmarks atomic.Bool // the API server has shown that it sends them
 	requests  *rate.Limiter
 	watches   sync.WaitGroup // goroutines of watches
 

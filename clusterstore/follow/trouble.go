@@ -29,6 +29,8 @@ const (
 	failsSoon     cause = "the API server ends watches by an error as soon as they have begun"
 	expiredAtOnce cause = "the API server answers that a version is too old, or not known yet, as soon as it is requested"
 	poorPages     cause = "the API server sends pages of a list with few objects or none, and announces more"
+	silentWatch   cause = "the API server kept a watch open and sent neither an event nor a bookmark: the objects were listed again"
+	overdueWatch  cause = "the API server does not end watches at their timeoutSeconds"
 )
 
 // trouble keeps what a server does to a Resource that is no failure, so that it can be
@@ -50,7 +52,7 @@ func (t *trouble) add(c cause, text string) bool {
 		t.count, t.text, t.reported = 0, "", make(map[cause]bool)
 	}
 	t.count, t.last = t.count+1, now
-	if t.count < troubleCount {
+	if t.count < troubleCount && c != silentWatch && c != overdueWatch {
 		return false
 	}
 	known := t.reported[c]

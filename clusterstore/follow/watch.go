@@ -16,18 +16,30 @@ const (
 	// timeouts don't cover that: a load balancer in front of a server that hangs
 	// may well answer pings.
 	listSilence = 10 * time.Second
+	// watchSilence is how long nothing may come by a watch, no event and no
+	// bookmark. API servers send bookmarks once a minute (defaultBookmarkFrequency in
+	// k8s.io/apiserver/pkg/storage/cacher).
+	watchSilence = 100 * time.Second
+	// watchOverrun is how much longer than its timeoutSeconds a watch may last.
+	watchOverrun = 10 * time.Second
+	// defaultWatchTime is for watches without timeoutSeconds.
+	defaultWatchTime = 10 * time.Minute
 	// shortWatch is how long a watch lasts at least, unless something is wrong.
 	shortWatch = 10 * time.Second
 )
 
-var errSilentList = fmt.Errorf("the API server began to stream a list and then sent nothing for %v", listSilence)
+var (
+	errSilentList  = fmt.Errorf("the API server began to stream a list and then sent nothing for %v", listSilence)
+	errSilentWatch = apierrors.NewTimeoutError(fmt.Sprintf("neither an event nor a bookmark has come for %v", watchSilence), 0)
+)
 
-// guardedWatch is a watch that ends by itself when it began with a list in
-// which nothing comes any more. It is the reflector's, but for its goroutine.
+// guardedWatch is a watch that ends by itself when nothing comes any more, or when it
+// lasts longer than requested. It is the reflector's, but for its goroutine.
 type guardedWatch struct {
 	from     watch.Interface // the server's
 	resource *Resource
 	began    time.Time
+	overdue  *time.Timer
 	result   chan watch.Event
 	done     chan struct{} // closed by Stop
 	stop     sync.Once
@@ -39,9 +51,14 @@ type guardedWatch struct {
 // guard starts the goroutine of a watch, which ends after Stop, or when the server ends
 // the watch.
 func (r *Resource) guard(from watch.Interface, o metav1.ListOptions) watch.Interface {
+	limit := defaultWatchTime
+	if o.TimeoutSeconds != nil {
+		limit = time.Duration(*o.TimeoutSeconds) * time.Second
+	}
 	g := &guardedWatch{
 		from: from, resource: r, began: time.Now(), lists: streamsList(o),
-		result: make(chan watch.Event), done: make(chan struct{}),
+		overdue: time.NewTimer(limit + watchOverrun),
+		result:  make(chan watch.Event), done: make(chan struct{}),
 	}
 	r.watches.Go(g.run)
 	return g
@@ -62,10 +79,8 @@ func (g *guardedWatch) Stop() {
 func (g *guardedWatch) run() {
 	defer close(g.result)
 	defer g.Stop()
-	silence := time.NewTimer(listSilence)
-	if !g.lists {
-		silence.Stop()
-	}
+	defer g.overdue.Stop()
+	silence := time.NewTimer(g.patience())
 	defer silence.Stop()
 	for {
 		select {
@@ -78,16 +93,24 @@ func (g *guardedWatch) run() {
 			if !g.send(e) {
 				return
 			}
-			if silence.Stop(); g.lists {
-				silence.Reset(listSilence)
-			}
+			silence.Reset(g.patience())
 		case <-silence.C:
 			g.endSilent()
 			return
+		case <-g.overdue.C:
+			g.resource.note(overdueWatch, nil)
+			return // the reflector goes on from the last version
 		case <-g.done:
 			return
 		}
 	}
+}
+
+func (g *guardedWatch) patience() time.Duration {
+	if g.lists {
+		return listSilence
+	}
+	return watchSilence
 }
 
 // send returns false once the watch is stopped.
@@ -115,20 +138,36 @@ func (g *guardedWatch) look(e watch.Event) {
 	case watch.Bookmark:
 		if o, err := meta.Accessor(e.Object); err == nil && o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
 			g.lists = false
+			return
 		}
+		g.resource.bookmarks.Store(true)
 	}
 }
 
 // ended notes that the server has ended the watch without an error.
 func (g *guardedWatch) ended() {
+	select {
+	case <-g.done: // the reflector has
+		return
+	default:
+	}
 	if time.Since(g.began) < shortWatch {
 		g.resource.note(endedSoon, nil)
 	}
 }
 
-// endSilent ends a streamed list in which nothing comes any more.
+// endSilent ends a watch by which nothing comes any more. A list that was not streamed
+// to its end has failed. Otherwise the reflector lists again, which shows whether the
+// server still answers, and what has been missed: a new watch could be as silent.
 func (g *guardedWatch) endSilent() {
 	r := g.resource
+	if !g.lists {
+		if r.bookmarks.Load() { // else nothing may have changed
+			r.note(silentWatch, nil)
+		}
+		g.send(watch.Event{Type: watch.Error, Object: &errSilentWatch.ErrStatus})
+		return
+	}
 	if !r.needed {
 		r.markTried()
 	}

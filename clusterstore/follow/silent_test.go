@@ -1,0 +1,128 @@
+package follow
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// noticed is within which time a watch that has fallen silent is replaced.
+const noticed = 2 * time.Minute
+
+// TestSilentWatch: a watch by which nothing comes any more, whether or not bookmarks came
+// before, is replaced by a list and a new watch; that is no failure. What has been
+// missed is there then.
+func TestSilentWatch(t *testing.T) {
+	for name, bookmarks := range map[string]int{"from its beginning": 0, "later": 2} {
+		for mode, noWatchList := range map[string]bool{"streamed": false, "in pages": true} {
+			t.Run(name+"/"+mode, func(t *testing.T) {
+				const missed = "missed"
+				s := &server{noWatchList: noWatchList}
+				s.list = func(metav1.ListOptions) (*corev1.SecretList, error) {
+					list := &corev1.SecretList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: []corev1.Secret{*secret("a")}}
+					if len(s.watches) > 0 { // the reflector does one thing at a time
+						list.Items = append(list.Items, *secret(missed))
+					}
+					return list, nil
+				}
+				s.stream = func(o metav1.ListOptions, w *watch.FakeWatcher, n int) {
+					if n > 0 && streamsList(o) {
+						w.Add(secret(missed))
+					}
+					sendInitial(o, w)
+				}
+				s.run(t, func(g *Group, known *kept, troubles func() []string) {
+					for range bookmarks {
+						s.opened()[0].Action(watch.Bookmark, bookmark(nil))
+						time.Sleep(time.Minute)
+					}
+					if n := len(s.opened()); n != 1 || known.has(missed) {
+						t.Fatalf("%d watches while bookmarks come", n)
+					}
+					time.Sleep(noticed)
+					reported, opened := troubles(), s.opened()
+					if len(opened) != 2 || !known.has(missed) || !known.has("a") || !opened[0].IsStopped() {
+						t.Errorf("%d watches", len(opened))
+					}
+					h := g.Health()
+					if h.Err != nil || !h.Lost.IsZero() || len(reported) != min(bookmarks, 1) || h.Resources[0].Trouble != strings.TrimPrefix(strings.Join(reported, ""), "secrets: ") {
+						t.Errorf("health: %+v; %q", h, reported)
+					}
+					opened[1].Add(secret("later"))
+					if !known.has("later") {
+						t.Error("the new watch is not followed")
+					}
+					time.Sleep(20 * time.Minute)
+					if reported := troubles(); len(reported) != min(bookmarks, 1) {
+						t.Errorf("reported: %q", reported)
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestSilentServer: if a server falls silent altogether, the list that follows a silent
+// watch fails, and the resource is lost within two minutes.
+func TestSilentServer(t *testing.T) {
+	var silent atomic.Bool
+	s := &server{stream: func(o metav1.ListOptions, w *watch.FakeWatcher, _ int) {
+		if !silent.Load() {
+			sendInitial(o, w)
+		}
+	}}
+	s.run(t, func(g *Group, known *kept, _ func() []string) {
+		<-g.Synced()
+		silent.Store(true)
+		time.Sleep(noticed)
+		synctest.Wait()
+		if h := g.Health(); h.Lost.IsZero() || !errors.Is(h.Err, errSilentList) || !known.has("a") {
+			t.Errorf("health: %+v", h)
+		}
+	})
+}
+
+// TestBusyWatch: events keep a watch, if there are no bookmarks.
+func TestBusyWatch(t *testing.T) {
+	s := &server{}
+	s.run(t, func(g *Group, _ *kept, troubles func() []string) {
+		for range 3 { // less than timeoutSeconds in all
+			s.opened()[0].Modify(secret("a"))
+			time.Sleep(watchSilence - time.Second)
+		}
+		if reported := troubles(); len(s.opened()) != 1 || len(reported) > 0 {
+			t.Errorf("%d watches; %q", len(s.opened()), reported)
+		}
+	})
+}
+
+// TestEndlessWatch: a watch that the server does not end at the time-out that was
+// requested is ended, and goes on from its last version.
+func TestEndlessWatch(t *testing.T) {
+	s := &server{}
+	s.run(t, func(g *Group, _ *kept, troubles func() []string) {
+		end := time.Now().Add(time.Duration(*s.opened()[0].TimeoutSeconds)*time.Second + watchOverrun)
+		for time.Until(end) > 0 {
+			all := s.opened()
+			if len(all) != 1 {
+				t.Fatalf("%d watches, %v too early", len(all), time.Until(end))
+			}
+			all[0].Action(watch.Bookmark, bookmark(nil))
+			time.Sleep(min(time.Minute, time.Until(end)))
+		}
+		opened, reported := s.opened(), troubles()
+		if len(opened) != 2 || streamsList(opened[1].ListOptions) || opened[1].ResourceVersion != "2" {
+			t.Errorf("watches: %+v", opened)
+		}
+		if h := g.Health(); h.Err != nil || len(reported) != 1 || !strings.HasSuffix(reported[0], string(overdueWatch)) {
+			t.Errorf("%+v; %q", h, reported)
+		}
+	})
+}
