@@ -46,12 +46,15 @@ type Clusters struct {
 type Cluster struct {
 	Cluster, Secret, State, Reason string
 	Warnings                       []string
-	Resources                      []struct {
-		Resource string
-		Synced   bool
-		Objects  int
-		Err      string
-	}
+	Resources                      []Resource
+}
+
+// Resource is the part of a cluster about one kind of object.
+type Resource struct {
+	Resource     string
+	Synced       bool
+	Objects      int
+	Err, Trouble string
 }
 
 // Writer is the part about the writer of EndpointSlices for ExternalWorkloads.

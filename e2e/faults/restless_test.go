@@ -1,0 +1,103 @@
+package faults
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"isthmus/e2e/admin"
+	"isthmus/e2e/object"
+)
+
+// kinds of the resources that misdeeds are about.
+var misdeedKinds = map[string]string{"services": "Service", "pods": "Pod", "endpointslices": "EndpointSlice"}
+
+func apiVersion(resource string) string {
+	if resource == "endpointslices" {
+		return "discovery.k8s.io/v1"
+	}
+	return "v1"
+}
+
+const goneStatus = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410,"message":"too old resource version"}`
+
+// answer answers in JSON.
+func answer(w http.ResponseWriter, status int, format string, args ...any) bool {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	fmt.Fprintf(w, format+"\n", args...)
+	return true
+}
+
+// hotLoops are answers that make a careless client ask again at once, and what the gateway shows of it.
+var hotLoops = []struct {
+	name, shown string
+	does        misdeed
+}{
+	{"streamed-lists-refused-by-410", "too old", func(w http.ResponseWriter, r *http.Request, _ string) bool {
+		return isStreamedList(r) && answer(w, http.StatusGone, goneStatus)
+	}},
+	{"everything-refused-by-410", "too old", func(w http.ResponseWriter, r *http.Request, _ string) bool {
+		return answer(w, http.StatusGone, goneStatus)
+	}},
+	{"watches-of-one-error", "too old", func(w http.ResponseWriter, r *http.Request, _ string) bool {
+		return isWatch(r) && answer(w, http.StatusOK, `{"type":"ERROR","object":%s}`, goneStatus)
+	}},
+	{"watches-of-one-bookmark", "ends watches", func(w http.ResponseWriter, r *http.Request, resource string) bool {
+		return isWatch(r) && answer(w, http.StatusOK, `{"type":"BOOKMARK","object":{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"1"}}}`,
+			misdeedKinds[resource], apiVersion(resource))
+	}},
+	{"watches-that-end-at-once", "ends watches", func(w http.ResponseWriter, r *http.Request, _ string) bool {
+		return isWatch(r) && answer(w, http.StatusOK, "")
+	}},
+	{"pages-without-objects", "few objects", func(w http.ResponseWriter, r *http.Request, resource string) bool {
+		if isStreamedList(r) {
+			return answer(w, http.StatusUnprocessableEntity, "{}")
+		}
+		return answer(w, http.StatusOK, `{"kind":"%sList","apiVersion":%q,"metadata":{"resourceVersion":"1","continue":"more"},"items":[]}`,
+			misdeedKinds[resource], apiVersion(resource))
+	}},
+}
+
+// TestHotLoops links clusters whose API servers ask for more and more requests by their answers. Each gets one request a
+// second for a resource at most, after the first few, and is shown with the reason; one that is well is followed.
+func TestHotLoops(t *testing.T) {
+	well := newActor(t, "well", nil)
+	actors := []*actor{well}
+	for _, l := range hotLoops {
+		actors = append(actors, newActor(t, l.name, func(w http.ResponseWriter, r *http.Request, resource string) bool {
+			return misdeedKinds[resource] != "" && l.does(w, r, resource)
+		}, object.Service("ns", "one"))) // or a streamed list would have no version
+	}
+	w, _ := newActors(t, actors...)
+	w.awaitState(t, "well", "ready", recovery)
+	for _, l := range hotLoops {
+		err := within(t.Context(), recovery, func() error {
+			c, err := w.cluster(t.Context(), l.name)
+			if err == nil && !slices.ContainsFunc(c.Resources, func(r admin.Resource) bool { return strings.Contains(r.Trouble+r.Err, l.shown) }) {
+				err = fmt.Errorf("no %q is shown: %+v", l.shown, c)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	select {
+	case <-time.After(either(5*time.Second, time.Minute)):
+	case <-t.Context().Done():
+	}
+	const few = 5
+	for _, a := range actors[1:] {
+		for resource := range misdeedKinds {
+			n, span := a.requested(resource)
+			t.Logf("%s: %d requests for %s within %v", a.name, n, resource, span.Round(time.Millisecond))
+			if n < few || n > few+1+int(span.Seconds()) {
+				t.Errorf("%s: %d requests for %s within %v", a.name, n, resource, span)
+			}
+		}
+	}
+}
