@@ -28,7 +28,7 @@ const (
 func (c *Cluster) workloads() follow.Kind[*crd.ExternalWorkload, placedPod] {
 	return follow.Kind[*crd.ExternalWorkload, placedPod]{
 		Name:    "externalworkloads",
-		Calls:   follow.CallsOf(c.cfg.Client.Workloads),
+		Calls:   custom(c, c.cfg.Client.Workloads, crd.WorkloadVersion, "externalworkloads"),
 		Compact: c.compactWorkload,
 		Into:    lockedStore[placedPod]{c.state, c.state.workloadStore()},
 	}

@@ -29,7 +29,7 @@ type serverFacts struct {
 func (c *Cluster) policyServers() follow.Kind[*crd.Server, *serverFacts] {
 	return follow.Kind[*crd.Server, *serverFacts]{
 		Name:    "servers",
-		Calls:   follow.CallsOf(c.cfg.Client.Servers),
+		Calls:   custom(c, c.cfg.Client.Servers, crd.PolicyVersion, "servers"),
 		Compact: compactServer,
 		Into:    lockedStore[*serverFacts]{c.state, c.state.serverStore()},
 	}

@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"context"
+
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -33,7 +35,18 @@ func resource[O runtime.Object, T any](c *Cluster, k follow.Kind[O, T]) *follow.
 	return follow.New(k)
 }
 
-// metadata returns the calls for a resource of which only the metadata is read.
-func (c *Cluster) metadata(group, resource string) follow.Calls {
-	return follow.CallsOf(c.cfg.Client.Metadata.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}))
+// custom returns the calls for a custom resource, which a cluster need not have.
+func custom[L runtime.Object](c *Cluster, client follow.Lister[L], version schema.GroupVersion, resource string) follow.Calls {
+	return c.optional(follow.CallsOf(client), version.WithResource(resource))
+}
+
+func (c *Cluster) optional(calls follow.Calls, resource schema.GroupVersionResource) follow.Calls {
+	calls.Serves = func(ctx context.Context) (bool, error) { return c.cfg.Client.Serves(ctx, resource) }
+	return calls
+}
+
+// metadata returns the calls for an optional resource of which only the metadata is read.
+func (c *Cluster) metadata(group, name string) follow.Calls {
+	resource := schema.GroupVersionResource{Group: group, Version: "v1", Resource: name}
+	return c.optional(follow.CallsOf(c.cfg.Client.Metadata.Resource(resource)), resource)
 }

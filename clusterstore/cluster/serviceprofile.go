@@ -17,7 +17,7 @@ import (
 func (c *Cluster) profiles() follow.Kind[*crd.ServiceProfile, *serviceprofile.Translated] {
 	return follow.Kind[*crd.ServiceProfile, *serviceprofile.Translated]{
 		Name:  "serviceprofiles",
-		Calls: follow.CallsOf(c.cfg.Client.Profiles),
+		Calls: custom(c, c.cfg.Client.Profiles, crd.ProfileVersion, "serviceprofiles"),
 		Compact: func(o *crd.ServiceProfile) (*serviceprofile.Translated, bool) {
 			return serviceprofile.Translate(o), true
 		},

@@ -12,11 +12,14 @@
 //
 // What callers may rely on:
 //
-//   - An object that was read stays in its Store until the API reports it as deleted.
-//     While the API can't be reached, all objects stay. It is watched again within
-//     10 s of its return, however long it was away.
+//   - An object that was read stays in its Store until the API reports it as deleted,
+//     or no longer has the kind: it answers 404 for an optional resource, and API
+//     discovery confirms that there is none ([Calls].Serves). While the API can't be
+//     reached, all objects stay. It is watched again within 10 s of its return,
+//     however long it was away.
 //   - Every failure is in the Group's Health at once, and is retried after less than
-//     4 s; a resource that is optional, and forbidden or absent, within 30 s.
+//     4 s; a resource that is optional, and forbidden or absent, within 30 s, and
+//     within 10 s of the moment that discovery has it.
 //   - A list in which nothing comes any more fails within 10 s if it is streamed, and
 //     within 30 s if it comes in pages. (Other timeouts are the client's: see
 //     clusterstore/kube.)

@@ -109,6 +109,21 @@ func (f *feed[O, T]) Replace(list []any, _ string) error {
 	return nil
 }
 
+// clear drops all objects: the API has none of the kind.
+func (f *feed[O, T]) clear() {
+	gone := f.unlisted(nil)
+	if len(gone) == 0 {
+		return
+	}
+	for _, key := range gone {
+		f.kind.Into.PrepareDrop(key)
+	}
+	for _, key := range gone {
+		f.drop(key)
+	}
+	f.applied()
+}
+
 // unlisted returns the keys of the Store that are not in the list.
 func (f *feed[O, T]) unlisted(listed map[string]struct{}) (gone []string) {
 	for key := range f.kind.Into.Keys {

@@ -62,6 +62,9 @@ const (
 type Calls struct {
 	List  func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	Watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
+	// Serves, if set, asks API discovery whether the API has the resource. An error
+	// means that it is not known. It is for kinds that are not needed.
+	Serves func(context.Context) (bool, error)
 }
 
 // Lister is a client of one resource.

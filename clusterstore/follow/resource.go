@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -30,9 +29,6 @@ var backoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Cap: 3 *
 const (
 	// backoffReset is how long nothing must fail before the backoff starts over.
 	backoffReset = 30 * time.Second
-	// optionalPause is how long an optional resource that is forbidden or absent
-	// is left alone. With the backoff on top it stays below 30 s.
-	optionalPause = 25 * time.Second
 	// pageSize is how many objects one page of a list has at most.
 	pageSize = 500
 	// listTimeout is how long one answer to a list may take.
@@ -81,19 +77,20 @@ type Resource struct {
 	state resourceState // under group.mu
 
 	// of the reflector's goroutine
-	retryAfter    time.Time // no request is sent before
-	nextListErr   error     // the next list fails with this, without a request
-	lastErr       error     // newest failure that was reported
-	watchUnproven bool      // the newest objects came by a list: whether they can be watched is not known yet
-	streams       int       // streamed lists that have begun, since the last list
-	outdated      int       // answers that a version is too old or not known yet, since a watch has begun
-	poorPages     int       // of a list, in a row
+	refused       refusal // why an optional resource is to be left alone
+	nextListErr   error   // the next list fails with this, without a request
+	lastErr       error   // newest failure that was reported
+	watchUnproven bool    // the newest objects came by a list: whether they can be watched is not known yet
+	streams       int     // streamed lists that have begun, since the last list
+	outdated      int     // answers that a version is too old or not known yet, since a watch has begun
+	poorPages     int     // of a list, in a row
 }
 
 // feeder is a store that a reflector fills.
 type feeder interface {
 	cache.TransformingStore
 	compactList(runtime.Object) (*metainternal.List, error)
+	clear()
 }
 
 // New returns a Resource for a kind of object. Pass it to [NewGroup]: the Group starts
@@ -143,6 +140,9 @@ func (r *Resource) run(ctx context.Context) {
 		err := reflector.ListAndWatchWithContext(ctx)
 		if err != nil && !errors.Is(err, r.lastErr) {
 			r.failed(ctx, err) // not one of our calls, but the reflector can't use what came
+		}
+		if ctx.Err() == nil {
+			r.pause(ctx)
 		}
 		return false, nil
 	}) // it only returns when ctx ends, with ctx's error
@@ -261,28 +261,7 @@ func (r *Resource) startOver(ctx context.Context, err error) error {
 }
 
 // admit waits until another request may be sent.
-func (r *Resource) admit(ctx context.Context) error {
-	if err := r.waitForRetry(ctx); err != nil {
-		return err
-	}
-	return r.requests.Wait(ctx)
-}
-
-// waitForRetry waits until retryAfter.
-func (r *Resource) waitForRetry(ctx context.Context) error {
-	left := time.Until(r.retryAfter)
-	if left <= 0 {
-		return nil
-	}
-	t := time.NewTimer(left)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
+func (r *Resource) admit(ctx context.Context) error { return r.requests.Wait(ctx) }
 
 func (r *Resource) failed(ctx context.Context, err error) {
 	if ctx.Err() != nil || outdated(err) {
@@ -290,9 +269,7 @@ func (r *Resource) failed(ctx context.Context, err error) {
 	}
 	if !r.needed {
 		r.markTried()
-		if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
-			r.retryAfter = time.Now().Add(optionalPause)
-		}
+		r.refused = refusalOf(err)
 	}
 	r.lastErr = err
 	shown := err

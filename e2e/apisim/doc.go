@@ -10,6 +10,7 @@
 //   - Answers are in protobuf or JSON, as the client prefers, of whole objects or, if asked for, of their metadata alone (in
 //     JSON). Objects of CRDs are in JSON.
 //   - A request that fails is answered with a Status.
+//   - API discovery has the groups, and the resources of each version, that are served. It has no aggregated form.
 //
-// What is not served is refused: label selectors, field selectors other than a Secret's type, writing, discovery.
+// What is not served is refused: label selectors, field selectors other than a Secret's type, writing.
 package apisim

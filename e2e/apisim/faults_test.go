@@ -3,6 +3,7 @@ package apisim_test
 import (
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -30,6 +31,7 @@ func TestMisbehave(t *testing.T) {
 		{"an older server", apisim.Faults{NoStreamedLists: true}, "?watch=true&sendInitialEvents=true", 422, `"reason":"Invalid"`},
 		{"an older server's list", apisim.Faults{NoStreamedLists: true}, "", 200, `"kind":"ServiceList"`},
 		{"none again", apisim.Faults{}, "", 200, `"kind":"ServiceList"`},
+		{"an absent resource", apisim.Faults{Absent: []string{"services"}}, "", 404, ""},
 		{"a selector", apisim.Faults{}, "?labelSelector=a%3Db", 400, `"reason":"BadRequest"`},
 	} {
 		s.Misbehave(x.faults)
@@ -37,6 +39,13 @@ func TestMisbehave(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d and %s", x.name, code, text, x.code, x.text)
 		}
 	}
+	s.Misbehave(apisim.Faults{Absent: []string{"servers", "pods"}})
+	for path, want := range map[string]string{"/apis/policy.linkerd.io/v1beta3": "404", "/apis/apps/v1": `"name":"replicasets"`, "/api/v1": `"name":"services"`, "/apis": `"name":"apps"`} {
+		if code, text := a.read(path); !strings.Contains(strconv.Itoa(code)+text, want) || strings.Contains(text, "policy.linkerd.io") || strings.Contains(text, `"pods"`) {
+			t.Errorf("%s: %d %s", path, code, text)
+		}
+	}
+	s.Misbehave(apisim.Faults{})
 	s.Revoke("good")
 	if code, _ := a.read(services); code != http.StatusUnauthorized {
 		t.Errorf("a revoked token: %d", code)

@@ -51,6 +51,8 @@ type Faults struct {
 	Forbidden []string
 	// Failing is the status code of every answer; 0: they are answered.
 	Failing int
+	// Absent are resources that the server does not have (404), as if their CRDs were deleted. Their objects stay.
+	Absent []string
 	// NoStreamedLists: watches can't begin with all objects, as those of older servers.
 	NoStreamedLists bool
 }
@@ -157,9 +159,13 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	case !admitted || faults.Unauthorized:
 		refuse(w, unauthorized())
 	case errors.Is(err, errNotServed):
-		http.NotFound(w, r)
+		if r.Method != http.MethodGet || !discover(w, r.URL.Path, faults.Absent) {
+			http.NotFound(w, r)
+		}
 	case err != nil:
 		refuse(w, failure(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error()))
+	case slices.Contains(faults.Absent, ask.resource):
+		http.NotFound(w, r)
 	case slices.Contains(faults.Forbidden, ask.resource) || slices.Contains(faults.Forbidden, "*"):
 		refuse(w, forbidden(ask.target))
 	case !ask.options.Watch:

@@ -1,0 +1,79 @@
+package follow
+
+import (
+	"context"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+const (
+	// optionalPause is how long an optional resource that is forbidden or absent
+	// is left alone. With the backoff on top it stays below 30 s.
+	optionalPause = 25 * time.Second
+	// discoveryPause is how often API discovery is asked meanwhile whether an absent
+	// resource is there.
+	discoveryPause = 5 * time.Second
+)
+
+// refusal is why an optional resource is left alone for a while.
+type refusal uint8
+
+const (
+	notRefused refusal = iota
+	forbidden          // or can't be listed
+	notFound
+)
+
+func refusalOf(err error) refusal {
+	switch {
+	case apierrors.IsNotFound(err):
+		return notFound
+	case apierrors.IsForbidden(err), apierrors.IsMethodNotSupported(err):
+		return forbidden
+	}
+	return notRefused
+}
+
+// pause leaves an optional resource alone after its last list or watch was refused. If
+// it was not found, and API discovery confirms that, there are no objects; and it is
+// requested again as soon as discovery has it. Whatever else an error means, the objects
+// stay.
+func (r *Resource) pause(ctx context.Context) {
+	why := r.refused
+	r.refused = notRefused
+	if why == notRefused {
+		return
+	}
+	ctx, stop := context.WithTimeout(ctx, optionalPause)
+	defer stop()
+	if why == forbidden || r.calls.Serves == nil {
+		<-ctx.Done()
+		return
+	}
+	for first := true; r.admit(ctx) == nil; first = false {
+		there, err := r.calls.Serves(ctx)
+		switch {
+		case err != nil: // not known
+		case !there:
+			r.feed.clear()
+		case !first:
+			return // it is there again
+		}
+		if !sleep(ctx, discoveryPause) || err == nil && there {
+			return
+		}
+	}
+}
+
+// sleep returns false if ctx ends first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
