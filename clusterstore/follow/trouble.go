@@ -5,13 +5,6 @@ import (
 	"time"
 )
 
-// How many requests a Resource sends at most: requestRate a second, after requestBurst
-// at once. Only pages of a list that bring many objects come on top.
-const (
-	requestRate  = 1
-	requestBurst = 5
-)
-
 const (
 	// troublePause is how long nothing must happen before a trouble is over.
 	troublePause = 5 * time.Minute
