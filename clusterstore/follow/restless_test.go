@@ -217,6 +217,7 @@ func TestRequestRate(t *testing.T) {
 		"events of errors": {&server{stream: func(o metav1.ListOptions, w *watch.FakeWatcher, _ int) {
 			sendInitial(o, w)
 			w.Error(&apierrors.NewInternalError(errors.New("no etcd")).ErrStatus)
+			w.Stop()
 		}}, string(failsSoon) + ": Internal error occurred: no etcd", true},
 		"events of 429": {&server{stream: func(o metav1.ListOptions, w *watch.FakeWatcher, _ int) {
 			sendInitial(o, w)

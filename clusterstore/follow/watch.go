@@ -90,7 +90,7 @@ func (g *guardedWatch) run() {
 				return
 			}
 			g.look(e)
-			if !g.send(e) {
+			if !g.send(e) || e.Type == watch.Error { // after that nothing comes
 				return
 			}
 			silence.Reset(g.patience())

@@ -1,0 +1,62 @@
+package faults
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"testing"
+	"time"
+
+	"isthmus/e2e/object"
+	"isthmus/e2e/proxy"
+)
+
+// TestSilentWatches links clusters whose API servers answer watches by 200 and then send nothing more, or a part of an
+// event, while the connection is alive. What changes meanwhile is noticed within two minutes. The short form is
+// TestSilentWatch in clusterstore/follow, where time is no object.
+func TestSilentWatches(t *testing.T) {
+	if !*long {
+		t.Skip("it takes two minutes")
+	}
+	var actors []*actor
+	for name, begins := range map[string]string{"nothing": "", "a-part": `{"type":"MODIFIED","object":{"kind":"EndpointSl`} {
+		actors = append(actors, newActor(t, name, func(w http.ResponseWriter, r *http.Request, resource string) bool {
+			switch {
+			case isStreamedList(r):
+				return answer(w, http.StatusUnprocessableEntity, "{}") // an older server
+			case !isWatch(r):
+				return false
+			}
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write([]byte(begins))
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+			return true
+		}, object.Service("ns", "far"), object.Slice("ns", "far", "one", object.Endpoint("10.1.0.1"))))
+	}
+	w, own := newActors(t, actors...)
+	streams := make(map[*actor]*proxy.Stream)
+	for _, a := range actors {
+		w.awaitState(t, a.name, "ready", recovery)
+		must(t, own.Put(object.Mirror("ns", a.name, a.name, "far")))
+		streams[a] = w.subscribe(t, proxy.Get, a.name, "ns")
+	}
+	has := func(a *actor, addr string) func() error {
+		return func() error {
+			if now := streams[a].Snapshot(); !now.Get.Has(netip.MustParseAddrPort(addr)) {
+				return fmt.Errorf("%s: %s is missing: %v", a.name, addr, now.Get.Addrs())
+			}
+			return nil
+		}
+	}
+	for _, a := range actors {
+		await(t, recovery, has(a, fmt.Sprintf("10.1.0.1:%d", object.Port)))
+		must(t, a.api.Put(object.Slice("ns", "far", "two", object.Endpoint("10.1.0.2"))))
+	}
+	began := time.Now()
+	for _, a := range actors {
+		await(t, 2*time.Minute, has(a, fmt.Sprintf("10.1.0.2:%d", object.Port)))
+		t.Logf("%s: noticed after %v", a.name, time.Since(began).Round(time.Second))
+		w.awaitState(t, a.name, "ready", recovery)
+	}
+}
