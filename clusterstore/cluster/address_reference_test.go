@@ -61,7 +61,7 @@ func FuzzAddressReference(f *testing.F) { f.Fuzz(rapid.MakeFuzz(compareAddresses
 func compareAddresses(t *rapid.T) {
 	cfg := testConfig()
 	withAddresses(&cfg)
-	w := &world{Cluster: newOn(newFakeAPI(), cfg)}
+	w := &world{Cluster: newOn(unused(), cfg)}
 	w.state.goLive()
 	all, last := make(objects), make(map[string]string)
 	e := events{world: w, all: all, draw: drawPlaced, resources: []string{"endpointslices", "pods", "pods", "pods", "services", "services", "replicasets", "servers", "servers", "externalworkloads"}}

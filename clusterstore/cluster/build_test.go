@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -77,12 +78,16 @@ type world struct {
 	*Cluster
 }
 
+// unused is the API of all clusters that get their objects from a test. To make one takes
+// longer than most tests.
+var unused = sync.OnceValue(func() *fakeAPI { return newFakeAPI() })
+
 func newWorld(t testing.TB, change func(*Config)) *world {
 	cfg := testConfig()
 	if change != nil {
 		change(&cfg)
 	}
-	w := &world{t: t, Cluster: newOn(newFakeAPI(), cfg)}
+	w := &world{t: t, Cluster: newOn(unused(), cfg)}
 	w.state.goLive()
 	return w
 }
@@ -145,7 +150,7 @@ func (w *world) read(service string, port uint16) federation.Share {
 
 // size is the number of objects and placeholders in the state.
 func (s *state) size() int {
-	return len(s.services) + len(s.slices) + len(s.pods) + len(s.replicaSets) + len(s.jobs) + len(s.servers) + len(s.unusable)
+	return len(s.services) + len(s.slices) + len(s.pods) + len(s.replicaSets) + len(s.jobs) + len(s.policies) + len(s.unusable)
 }
 
 // marked returns the services reported as changed since the last call.

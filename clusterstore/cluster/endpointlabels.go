@@ -23,7 +23,7 @@ func (p *pod) labels(labels []federation.Label, t *template) []federation.Label 
 	if t.controlPlane != "" {
 		labels = append(labels, federation.Label{Name: "control_plane_ns", Value: t.controlPlane})
 	}
-	if hash, ok := t.labels.Lookup(templateHashLabel); ok && !t.external() {
+	if hash, ok := t.labels.templateHash(); ok && !t.external() {
 		labels = append(labels, federation.Label{Name: "pod_template_hash", Value: hash})
 	}
 	if owner := p.topOwner(t); !reserved(owner.kind) {

@@ -59,30 +59,3 @@ func FuzzPolicy(f *testing.F) {
 	})
 }
 
-// FuzzLabelSet: selectors read the labels that the Pod has.
-func FuzzLabelSet(f *testing.F) {
-	f.Add("app", "web", "tier", "", "name", "web", "app")
-	f.Add("a", "", "b", "", "", "+", "c")
-	f.Add("=a", "1", "b", "2", "+c", "1", "a")
-	f.Fuzz(func(t *testing.T, k1, v1, k2, v2, k3, v3, asked string) {
-		for _, s := range []string{k1, v1, k2, v2, k3, v3} {
-			for _, c := range s {
-				if c == 0 {
-					return // not in labels, and not in selectors
-				}
-			}
-		}
-		from := labels.Set{k1: v1, k2: v2, k3: v3}
-		got := newLabelSet(from)
-		for _, key := range []string{k1, k2, k3, asked, ""} {
-			value, ok := got.Lookup(key)
-			want, known := from[key]
-			if value != want || ok != known || got.Has(key) != known || got.Get(key) != want {
-				t.Errorf("%q of %q is %q, %v", key, from, value, ok)
-			}
-		}
-		if again := newLabelSet(labels.Set{k3: from[k3], k2: from[k2], k1: from[k1]}); again != got {
-			t.Errorf("%q and %q of the same labels", again, got)
-		}
-	})
-}

@@ -14,6 +14,7 @@ import (
 // and the proxy's ports are the Pod's; the zone is the slice's.
 type joiner struct {
 	state     *state
+	policy    *policyReader
 	requested uint16 // the service port
 	data      *sliceData
 	group     []federation.Label
@@ -98,7 +99,7 @@ func (j *joiner) pod(e *federation.Endpoint, p *pod) bool {
 	j.labels = p.labels(j.labels[:0], t)
 	e.Labels = j.labels
 	if j.policyPort != port {
-		j.policyPort, j.policyOpaque = port, j.state.opaqueByServer(j.namespace, t, port)
+		j.policyPort, j.policyOpaque = port, j.policy.opaque(j.state, j.namespace, p.facts, port)
 	}
 	e.Opaque = t.opaque.Contains(port) || j.policyOpaque
 	if skipped := t.skip.Contains(port); !skipped {

@@ -157,7 +157,7 @@ func FuzzJoinReference(f *testing.F) { f.Fuzz(rapid.MakeFuzz(compareJoins)) }
 
 func compareJoins(t *rapid.T) {
 	cfg := testConfig()
-	w := &world{Cluster: newOn(newFakeAPI(), cfg)}
+	w := &world{Cluster: newOn(unused(), cfg)}
 	w.state.goLive()
 	all := make(objects)
 	var readers []*seen
@@ -180,7 +180,7 @@ func compareJoins(t *rapid.T) {
 	})
 	s := w.state
 	if n := s.size(); n != 0 {
-		t.Fatalf("left behind: %v %v %v %v %v %v", s.services, s.slices, s.pods, s.replicaSets, s.servers, s.unusable)
+		t.Fatalf("left behind: %v %v %v %v %v %v", s.services, s.slices, s.pods, s.replicaSets, s.policies, s.unusable)
 	}
 }
 

@@ -1,13 +1,15 @@
 package cluster
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
 
-// labelSet is a set of labels that selectors can be matched against. It is encoded as
-// strings, which can be compared and shared: the keys in order, apart from the values,
-// since Pods of many workloads have the same keys; each is followed by labelEnd.
+// labelSet is a set of labels. It is encoded as strings, which can be compared and
+// shared: the keys in order, apart from the values, since Pods of many workloads have
+// the same keys; each is followed by labelEnd. The first is templateHashLabel, if it is
+// there: endpoints have it, and objects may have tens of thousands of labels.
 type labelSet struct{ keys, values string }
 
 // labelEnd can't be in a key or a value, of which API servers accept letters, digits,
@@ -20,7 +22,7 @@ func newLabelSet(from map[string]string) labelSet {
 	for key, value := range from {
 		names, ofKeys, ofValues = append(names, key), ofKeys+len(key)+len(labelEnd), ofValues+len(value)+len(labelEnd)
 	}
-	slices.Sort(names)
+	slices.SortFunc(names, compareLabels)
 	var keys, values strings.Builder
 	keys.Grow(ofKeys)
 	values.Grow(ofValues)
@@ -33,25 +35,46 @@ func newLabelSet(from map[string]string) labelSet {
 	return labelSet{keys.String(), values.String()}
 }
 
-// Lookup, Has and Get implement labels.Labels, which selectors read.
-func (s *labelSet) Lookup(label string) (value string, exists bool) {
+// compareLabels orders the keys of labels.
+func compareLabels(a, b string) int {
+	switch {
+	case a == b:
+		return 0
+	case a == templateHashLabel:
+		return -1
+	case b == templateHashLabel:
+		return 1
+	}
+	return cmp.Compare(a, b)
+}
+
+// all iterates over the labels.
+func (s *labelSet) all(yield func(key, value string) bool) {
 	for keys, values := s.keys, s.values; keys != ""; {
-		var key string
+		var key, value string
 		key, keys, _ = strings.Cut(keys, labelEnd)
 		value, values, _ = strings.Cut(values, labelEnd)
-		if key == label {
-			return value, true
+		if !yield(key, value) {
+			return
 		}
 	}
-	return "", false
 }
 
-func (s *labelSet) Has(label string) bool {
-	_, ok := s.Lookup(label)
-	return ok
+// templateHash returns the value of templateHashLabel. It looks at one label only.
+func (s *labelSet) templateHash() (value string, exists bool) {
+	if !strings.HasPrefix(s.keys, templateHashLabel+labelEnd) {
+		return "", false
+	}
+	value, _, _ = strings.Cut(s.values, labelEnd)
+	return value, true
 }
 
-func (s *labelSet) Get(label string) string {
-	value, _ := s.Lookup(label)
-	return value
+// maxSearched is how many bytes of labels mayHave searches: more than Pods have that
+// are not made to be dear.
+const maxSearched = 8 << 10
+
+// mayHave returns false only if the set surely does not have the label. It is quick
+// enough for all Pods in turn, under state.mu.
+func (s *labelSet) mayHave(l labelSet) bool {
+	return len(s.keys)+len(s.values) > maxSearched || strings.Contains(s.values, l.values) && strings.Contains(s.keys, l.keys)
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"strings"
 )
 
@@ -9,8 +10,7 @@ import (
 // have several numbers. As a string they can be compared and shared.
 type namedPorts string
 
-// maxNamedPorts is the largest size of the named ports of one object, in bytes: all are
-// compared for every Server.
+// maxNamedPorts is the largest size of the named ports of one object, in bytes.
 const maxNamedPorts = 16 << 10
 
 // appendPort appends a port to the bytes of namedPorts. One without name, or with an
@@ -35,14 +35,15 @@ func (p namedPorts) all(yield func(name string, port uint16) bool) {
 	}
 }
 
-// has reports whether a port has the name.
-func (p namedPorts) has(name string, port uint16) bool {
-	for n, number := range p.all {
-		if n == name && number == port {
-			return true
+// names returns the names of a port, each once.
+func (p namedPorts) names(port uint16) (list []string) {
+	for name, number := range p.all {
+		if number == port {
+			list = append(list, name)
 		}
 	}
-	return false
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
 // number returns the first port with the name.

@@ -5,21 +5,18 @@ import (
 	"reflect"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"isthmus/clusterstore/crd"
 	"isthmus/clusterstore/follow"
-	"isthmus/clusterstore/kube"
 )
 
 // serverFacts is what is kept of a Server that makes a port opaque, or is malformed: a
 // malformed one has no effect and is reported ([Health]). It is immutable.
 type serverFacts struct {
 	spec      crd.ServerSpec // the source of the other fields
-	pods      labels.Selector
-	workloads labels.Selector
+	pods      *selector
+	workloads *selector
 	name      string // of the port; empty: it is a number
 	number    uint16
 	invalid   string // why it can't be used; empty: it can
@@ -32,6 +29,7 @@ func (c *Cluster) policyServers() follow.Kind[*crd.Server, *serverFacts] {
 		Calls:   custom(c, c.cfg.Client.Servers, crd.PolicyVersion, "servers"),
 		Compact: compactServer,
 		Into:    lockedStore[*serverFacts]{c.state, c.state.serverStore()},
+		Changed: func(key string, _ *serverFacts, _ bool) { c.logExcess(key) },
 	}
 }
 
@@ -69,66 +67,32 @@ func (f *serverFacts) read() (err error) {
 	return nil
 }
 
-// maxTerms is how many terms a selector may have: each is evaluated for every Pod of
-// the namespace, and an error lists them all.
-const maxTerms = 500
-
-func readSelector(s *metav1.LabelSelector) (labels.Selector, error) {
-	if s != nil {
-		terms := len(s.MatchLabels) + len(s.MatchExpressions)
-		for i := range s.MatchExpressions {
-			terms += len(s.MatchExpressions[i].Values)
-		}
-		if terms > maxTerms {
-			return nil, fmt.Errorf("the selector has %d terms, more than %d", terms, maxTerms)
-		}
-	}
-	selector, err := metav1.LabelSelectorAsSelector(s)
-	if err != nil {
-		return nil, kube.Printable(err)
-	}
-	return selector, nil
-}
-
 func (f *serverFacts) equal(o *serverFacts) bool {
 	return f.invalid == o.invalid && reflect.DeepEqual(f.spec, o.spec)
 }
 
-// selects reports whether the Server selects Pods or ExternalWorkloads with that
-// template. A malformed one, and nil, selects none.
-func (f *serverFacts) selects(t *template) bool {
+// cost is what the Server counts in its namespace's policy: one, and one more for each
+// key and value of its selectors.
+func (f *serverFacts) cost() int {
+	n := 1
+	for _, s := range [...]*selector{f.pods, f.workloads} {
+		if s != nil {
+			n += s.size
+		}
+	}
+	return n
+}
+
+// maySelect returns false only if the Server surely does not select Pods or
+// ExternalWorkloads with that template. A malformed one, and nil, selects none.
+func (f *serverFacts) maySelect(t *template) bool {
 	switch {
 	case f == nil || f.invalid != "":
 		return false
 	case t.external():
-		return f.workloads.Matches(&t.labels)
+		return f.workloads.maySelect(&t.labels)
 	}
-	return f.pods.Matches(&t.labels)
-}
-
-// opaqueByServer reports whether a Server of the namespace makes the port opaque for
-// Pods or ExternalWorkloads with that template.
-//
-// It is called when a slice is joined, once for each template and port, and the result
-// is not stored: that would cost memory for every Pod and work for every change, while
-// there are few Servers and most slices have one template. In a namespace without
-// Servers it is a map lookup.
-func (s *state) opaqueByServer(namespace string, t *template, port uint16) bool {
-	for _, f := range s.servers[namespace] {
-		if f.covers(t, port) && f.selects(t) {
-			return true
-		}
-	}
-	return false
-}
-
-// covers reports whether the Server's port is that one, by number or, if the template
-// has a port of that name, by name.
-func (f *serverFacts) covers(t *template, port uint16) bool {
-	if f.name == "" {
-		return f.number == port
-	}
-	return t.ports.has(f.name, port)
+	return f.pods.maySelect(&t.labels)
 }
 
 func (s *state) serverStore() storeFuncs[*serverFacts] {
@@ -136,21 +100,19 @@ func (s *state) serverStore() storeFuncs[*serverFacts] {
 		put: s.putServer,
 		drop: func(key string) bool {
 			namespace, name := follow.SplitKey(key)
-			old := s.servers[namespace][name]
-			if old == nil {
+			p := s.policies[namespace]
+			if p == nil || p.servers[name] == nil {
 				return false
 			}
-			delete(s.servers[namespace], name)
-			if len(s.servers[namespace]) == 0 {
-				delete(s.servers, namespace)
+			s.setServer(namespace, name, p, nil)
+			if len(p.servers) == 0 {
+				delete(s.policies, namespace)
 			}
-			s.setUnusable("Server "+key, "")
-			s.touchSelected(namespace, old, nil)
 			return true
 		},
 		keys: func(yield func(string) bool) {
-			for namespace, all := range s.servers {
-				for name := range all {
+			for namespace, p := range s.policies {
+				for name := range p.servers {
 					if !yield(follow.JoinKey(namespace, name)) {
 						return
 					}
@@ -162,28 +124,42 @@ func (s *state) serverStore() storeFuncs[*serverFacts] {
 
 func (s *state) putServer(key string, f *serverFacts) follow.Effect {
 	namespace, name := follow.SplitKey(key)
-	all := s.servers[namespace]
-	if all == nil {
-		all = make(map[string]*serverFacts)
-		s.servers[namespace] = all
+	p := s.policies[namespace]
+	if p == nil {
+		p = &policy{servers: make(map[string]*serverFacts)}
+		s.policies[namespace] = p
 	}
-	old := all[name]
+	old := p.servers[name]
 	if old != nil && old.equal(f) {
 		return follow.Same
 	}
-	all[name] = f
-	s.setUnusable("Server "+key, f.invalid)
-	s.touchSelected(namespace, old, f)
+	s.setServer(namespace, name, p, f)
 	if old == nil {
 		return follow.Added
 	}
 	return follow.Replaced
 }
 
+// setServer changes a Server of a namespace's policy; nil: it is gone.
+func (s *state) setServer(namespace, name string, p *policy, f *serverFacts) {
+	old, before := p.servers[name], p.excess()
+	p.set(s, name, f)
+	reason := ""
+	if f != nil {
+		reason = f.invalid
+	}
+	s.setUnusable("Server "+follow.JoinKey(namespace, name), reason)
+	s.setUnusable("Servers of namespace "+namespace, p.excess())
+	s.touchSelected(namespace, old, f, before != "" || p.excess() != "")
+}
+
 // touchSelected reports that the Pods and ExternalWorkloads which the Server selected,
-// or selects now, may have changed. It leaves out those that nothing can refer to, and
-// does nothing before the first sync.
-func (s *state) touchSelected(namespace string, old, now *serverFacts) {
+// or selects now, may have changed; with all, those of all Servers of the namespace. It
+// leaves out those that nothing can refer to, and does nothing before the first sync.
+//
+// Selectors are not evaluated here, under state.mu, but where slices are joined again:
+// what has not changed is not published.
+func (s *state) touchSelected(namespace string, old, now *serverFacts, all bool) {
 	if !s.live {
 		return
 	}
@@ -194,7 +170,7 @@ func (s *state) touchSelected(namespace string, old, now *serverFacts) {
 			continue
 		}
 		t = p.facts.fullTemplate()
-		if of, _ := p.id(&t); of == namespace && (old.selects(&t) || now.selects(&t)) {
+		if of, _ := p.id(&t); of == namespace && (all || old.maySelect(&t) || now.maySelect(&t)) {
 			s.touchPod(p)
 		}
 	}

@@ -116,7 +116,7 @@ func TestServers(t *testing.T) {
 				if got := w.opaqueAt(x.port); got != "" {
 					t.Errorf("without Servers again: %q", got)
 				}
-				if n := len(w.state.servers); n != 0 {
+				if n := len(w.state.policies); n != 0 {
 					t.Errorf("%d namespaces with Servers left behind", n)
 				}
 			})
@@ -154,7 +154,7 @@ func TestServersLive(t *testing.T) {
 	step("detected in another way", "", "", put(aServer("s", "http", "app=web", protocol("HTTP/2"))))
 	step("opaque again", p, "web", put(aServer("s", "8080", "app=web")))
 	step("another selector", q, "web", put(aServer("s", "8080", "app=other")))
-	step("all but db", p+" "+q, "web", put(aServer("s", "8080", "app notin (db)")))
+	step("all but db, which is looked at, too", p+" "+q, "db web", put(aServer("s", "8080", "app notin (db)")))
 	step("about db", "", "db web", put(aServer("s", "8080", "app=db")))
 	step("a second one", p, "web", put(aServer("t", "8080", "app=web")))
 	step("a third one, about the same", p, "web", put(aServer("u", "http", "app=web")))

@@ -14,8 +14,9 @@ type reader struct {
 	service federation.ServiceID
 	port    uint16
 
-	share federation.Share
-	parts []part // sorted by key
+	share  federation.Share
+	parts  []part       // sorted by key
+	policy policyReader // of the present Read
 }
 
 // part is the result of joining one slice.
@@ -30,6 +31,16 @@ type part struct {
 // if there are slices of it. While nothing has changed it returns the same slices, and
 // in a changed slice the same pointers to equal endpoints.
 func (r *reader) Read() federation.Share {
+	r.policy = policyReader{}
+	share := r.readOnce()
+	for r.policy.evaluate() {
+		share = r.readOnce()
+	}
+	r.policy.views = nil // free what is not needed any more
+	return share
+}
+
+func (r *reader) readOnce() federation.Share {
 	r.state.mu.RLock()
 	defer r.state.mu.RUnlock()
 	e := r.state.services[r.service]
@@ -49,6 +60,8 @@ func (r *reader) current(list []*slice, ref portRef) bool {
 	return slices.EqualFunc(r.parts, list, func(p part, l *slice) bool { return p.stamp == l.stamp && p.portRef == ref })
 }
 
+// read joins the slices that have changed. It leaves the reader as it was if something
+// is missing of policy.
 func (r *reader) read(list []*slice, ref portRef) {
 	parts := make([]part, 0, len(list))
 	offered := make([]*federation.Slice, 0, len(list))
@@ -58,6 +71,7 @@ func (r *reader) read(list []*slice, ref portRef) {
 			old = old[1:]
 		}
 		p := part{key: l.key, stamp: l.stamp, portRef: ref}
+		r.policy.outdated = false
 		switch {
 		case len(old) == 0 || old[0].key != l.key:
 			p.slice = r.join(l, ref, &federation.Slice{})
@@ -66,18 +80,23 @@ func (r *reader) read(list []*slice, ref portRef) {
 		default:
 			p.slice = old[0].slice
 		}
+		if r.policy.outdated {
+			p.stamp = 0 // no slice has it: to be joined again
+		}
 		parts = append(parts, p)
 		if len(p.slice.Endpoints) > 0 {
 			offered = append(offered, p.slice)
 		}
 	}
-	r.parts, r.share.Slices = parts, offered
+	if !r.policy.missing {
+		r.parts, r.share.Slices = parts, offered
+	}
 }
 
 // join makes endpoints of a slice's addresses. before is the previous result: it is
 // returned if nothing has changed, and otherwise its equal endpoints are used again.
 func (r *reader) join(l *slice, ref portRef, before *federation.Slice) *federation.Slice {
-	j := joiner{state: r.state, requested: r.port, data: l.data, group: groupLabels(l.data, r.state.cluster)}
+	j := joiner{state: r.state, policy: &r.policy, requested: r.port, data: l.data, group: groupLabels(l.data, r.state.cluster)}
 	made := &federation.Slice{}
 	for i := range l.data.subsets {
 		sub := &l.data.subsets[i]

@@ -33,9 +33,9 @@ type state struct {
 	malformed   int       // Pods whose proxy's addresses can't be read
 	services    map[federation.ServiceID]*service
 	slices      map[string]*slice
-	pods        map[string]*pod                    // and ExternalWorkloads
-	servers     map[string]map[string]*serverFacts // by namespace and name: those that make ports opaque, or can't be read
-	unusable    map[string]string                  // reasons why objects can't be used, by kind and key
+	pods        map[string]*pod    // and ExternalWorkloads
+	policies    map[string]*policy // by namespace: its Servers that make ports opaque, or can't be read
+	unusable    map[string]string  // reasons why objects can't be used, by kind and key
 	replicaSets map[string]*owner
 	jobs        map[string]*owner
 	zones       map[string]string // of Nodes, by name
@@ -50,7 +50,7 @@ func newState(cluster federation.ClusterName, trustDomain, controllerNamespace s
 		services:            make(map[federation.ServiceID]*service),
 		slices:              make(map[string]*slice),
 		pods:                make(map[string]*pod),
-		servers:             make(map[string]map[string]*serverFacts),
+		policies:            make(map[string]*policy),
 		unusable:            make(map[string]string),
 		replicaSets:         make(map[string]*owner),
 		jobs:                make(map[string]*owner),

@@ -1,0 +1,148 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/selection"
+
+	"isthmus/clusterstore/kube"
+)
+
+// selector is a label selector, read once: k8s.io/apimachinery checks it and says what
+// it means, and matcher evaluates it. It is immutable; nil selects nothing.
+type selector struct {
+	terms []term
+	size  int // of keys and values
+	// label is one that every match has; the zero value: there is none.
+	label labelSet
+}
+
+// term is a condition that labels must meet.
+type term struct {
+	key    string
+	values []string // sorted; nil: any
+	absent bool     // there must be no label with the key and one of the values
+}
+
+// maxTerms is how many keys and values a selector may have.
+const maxTerms = 500
+
+func readSelector(s *metav1.LabelSelector) (*selector, error) {
+	if s == nil {
+		return nil, nil
+	}
+	size := len(s.MatchLabels) + len(s.MatchExpressions)
+	for i := range s.MatchExpressions {
+		size += len(s.MatchExpressions[i].Values)
+	}
+	if size > maxTerms { // an error would list them all
+		return nil, fmt.Errorf("the selector has %d terms, more than %d", size, maxTerms)
+	}
+	checked, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		return nil, kube.Printable(err)
+	}
+	requirements, _ := checked.Requirements() // a selector that selects nothing is nil here
+	made := &selector{size: size}
+	for i := range requirements {
+		r := &requirements[i]
+		t := term{key: r.Key(), absent: r.Operator() == selection.NotIn || r.Operator() == selection.DoesNotExist}
+		if r.Operator() != selection.Exists && r.Operator() != selection.DoesNotExist {
+			t.values = r.ValuesUnsorted()
+			slices.Sort(t.values)
+		}
+		if !t.absent && len(t.values) == 1 {
+			made.label = newLabelSet(map[string]string{t.key: t.values[0]})
+		}
+		made.terms = append(made.terms, t)
+	}
+	return made, nil
+}
+
+// matches reports whether the label with the term's key meets it.
+func (t *term) matches(value string, exists bool) bool {
+	if exists && t.values != nil {
+		_, exists = slices.BinarySearch(t.values, value)
+	}
+	return exists != t.absent
+}
+
+// maySelect returns false only if the selector surely does not select those labels. It
+// evaluates nothing.
+func (s *selector) maySelect(labels *labelSet) bool {
+	return s != nil && (s.label == labelSet{} || labels.mayHave(s.label))
+}
+
+// vocabulary numbers the keys that selectors have. Labels with other keys don't matter.
+type vocabulary map[string]int
+
+func (v vocabulary) add(key string) int {
+	n, ok := v[key]
+	if !ok {
+		n = len(v)
+		v[key] = n
+	}
+	return n
+}
+
+// known are the labels of one object whose keys are in the vocabulary, by number.
+type known struct {
+	of     vocabulary
+	labels []knownLabel
+	has    []int // the numbers of those that exist
+}
+
+type knownLabel struct {
+	value  string
+	exists bool
+}
+
+func newKnown(of vocabulary) *known { return &known{of: of, labels: make([]knownLabel, len(of))} }
+
+// read replaces the labels by those of another object.
+func (k *known) read(from *labelSet) {
+	for _, n := range k.has {
+		k.labels[n] = knownLabel{}
+	}
+	k.has = k.has[:0]
+	if len(k.of) == 0 {
+		return
+	}
+	for key, value := range from.all {
+		if n, ok := k.of[key]; ok {
+			k.labels[n] = knownLabel{value, true}
+			k.has = append(k.has, n)
+		}
+	}
+}
+
+// matcher is a selector whose keys are in a vocabulary, so that a term takes a few
+// nanoseconds, however many labels an object has.
+type matcher struct {
+	selector *selector
+	numbers  []int // of the terms' keys
+}
+
+func newMatcher(s *selector, v vocabulary) matcher {
+	m := matcher{selector: s}
+	if s != nil {
+		for i := range s.terms {
+			m.numbers = append(m.numbers, v.add(s.terms[i].key))
+		}
+	}
+	return m
+}
+
+func (m *matcher) selects(k *known) bool {
+	if m.selector == nil {
+		return false
+	}
+	for i, n := range m.numbers {
+		if l := &k.labels[n]; !m.selector.terms[i].matches(l.value, l.exists) {
+			return false
+		}
+	}
+	return true
+}
