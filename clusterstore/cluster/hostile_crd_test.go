@@ -58,4 +58,3 @@ func FuzzPolicy(f *testing.F) {
 		}
 	})
 }
-
