@@ -11,8 +11,8 @@
 //
 // Each kind of object has a file with what is kept of it and how it is indexed:
 // pod.go (and podspec.go, its containers and ports), slice.go, service.go, owner.go
-// (ReplicaSets and Jobs), node.go, policyserver.go, externalworkload.go,
-// serviceprofile.go, endpoints.go. resources.go lists them. reader.go and join.go make
+// (ReplicaSets and Jobs), node.go, policyserver.go (with selector.go and policy.go, which
+// match Servers), externalworkload.go, serviceprofile.go, endpoints.go. resources.go lists them. reader.go and join.go make
 // endpoints; lookup.go, claim.go and location.go find the owner of an address, for
 // profiles, and addressowner.go whether it has any, for the table.
 //
@@ -27,6 +27,10 @@
 //     An endpoint is left out if its address is one that no API server accepts in a
 //     slice (loopback, link-local, multicast, unspecified), or a text of it is not
 //     UTF-8.
+//   - One namespace's Servers, Pods and their labels cost that namespace: what Servers
+//     select is evaluated without any lock that others wait for (policyreader.go), is
+//     remembered, and has a limit (maxPolicy), beyond which Servers are ignored, the
+//     same ones in each replica. Changes are reported in turn by namespace.
 //   - Readers return the same pointers for what has not changed, and so does
 //     [Cluster.ServiceProfile].
 //   - ReplicaSets, Jobs, Nodes, Servers, ExternalWorkloads and ServiceProfiles are
@@ -35,10 +39,11 @@
 //
 // All methods but Run are safe for concurrent use. One mutex guards the objects
 // (state.mu): it is held for map access and, shared, while a slice is joined; never
-// during IO, nor while a function of Config runs. Each resource has a goroutine that
-// writes; two more call Config.Changed, one Config.ProfileChanged and one
-// Config.OwnerChanged, so that none waits for another and bursts collapse. They work in
-// turn by namespace, so that none holds up the others. Changes are reported after the first sync
+// during IO, nor while a function of Config runs, nor while selectors are evaluated. Each
+// resource has a goroutine that writes; two more call Config.Changed, one
+// Config.ProfileChanged and one Config.OwnerChanged, so that none waits for another and
+// bursts collapse. They work in turn by namespace, so that none holds up the others.
+// Changes are reported after the first sync
 // only: before it nothing can have been read.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.

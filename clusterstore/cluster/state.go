@@ -178,13 +178,14 @@ func (s *state) setUnusable(object, reason string) {
 // the number of ServiceProfiles that can't be used at all.
 func (s *state) unusableObjects() (list []string, profiles int) {
 	s.mu.RLock()
-	defer s.mu.RUnlock()
-	list = make([]string, 0, len(s.unusable))
-	for _, object := range slices.Sorted(maps.Keys(s.unusable)) {
-		list = append(list, object+": "+s.unusable[object])
-	}
+	reasons := maps.Clone(s.unusable) // there may be many: they are sorted without the lock
 	if s.addresses != nil {
 		profiles = s.addresses.rejected
+	}
+	s.mu.RUnlock()
+	list = make([]string, 0, len(reasons))
+	for _, object := range slices.Sorted(maps.Keys(reasons)) {
+		list = append(list, object+": "+reasons[object])
 	}
 	return list, profiles
 }
