@@ -24,7 +24,7 @@ const (
 	dear        = "dear"
 	dearPods    = 100
 	dearLabels  = 500 // of each Pod
-	hugeLabels  = 15_000
+	hugeLabels  = 40_000
 	dearServers = 100
 	dearTerms   = 490 // of each Server
 )
@@ -51,7 +51,7 @@ func TestDearPolicy(t *testing.T) {
 	stream := w.served(t, near, far)
 	spending := w.spend(t)
 	c := &churn{}
-	for range either(10, 100) {
+	for range either(30, 300) {
 		for _, m := range []*member{near, far} {
 			must(t, c.follow(t.Context(), m, stream))
 		}
