@@ -82,7 +82,8 @@ func TestTooMuchPolicy(t *testing.T) {
 // they make of them now when it reads again.
 func TestServersChangeMeanwhile(t *testing.T) {
 	w := newWorld(t, nil)
-	w.put(aService("web"), aPod("p", podLabel("app", "web")), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"), aServer("s", "8080", "app=web"))
+	w.put(aService("web"), aPod("p", podLabel("app", "web")), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"))
+	w.put(aServer("s", "8080", "app=web"))
 	for _, x := range []struct {
 		name   string
 		change func()

@@ -146,7 +146,10 @@ func dearPod(i, turn, labels int) *corev1.Pod {
 // dearServer selects nothing in the end, so that all its terms are looked at, and the other Servers, too.
 func dearServer(i int) *unstructured.Unstructured {
 	o := object.OpaqueServer(dear, fmt.Sprintf("s%03d", i), "", object.Port)
-	terms := []any{map[string]any{"key": "z", "operator": "Exists"}, map[string]any{"key": "label-00000", "operator": "NotIn", "values": dearValues(dearTerms / 2)}}
+	terms := []any{
+		map[string]any{"key": "z", "operator": "Exists"},
+		map[string]any{"key": "label-00000", "operator": "NotIn", "values": dearValues(dearTerms / 2)},
+	}
 	for n := range dearTerms/2 - 3 {
 		terms = append(terms, map[string]any{"key": fmt.Sprintf("absent-%03d", n), "operator": "DoesNotExist"})
 	}
@@ -222,10 +225,13 @@ func (s *site) edit(ctx context.Context, turn int) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	patch := fmt.Sprintf(`{"spec":{"port":%d}}`, object.Port+turn%2)
-	if _, err := s.servers().Patch(ctx, fmt.Sprintf("s%03d", turn%dearServers), types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil || turn%5 > 0 {
+	server := fmt.Sprintf("s%03d", turn%dearServers)
+	_, err := s.servers().Patch(ctx, server, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	if err != nil || turn%5 > 0 {
 		return err
 	}
 	patch = fmt.Sprintf(`{"metadata":{"labels":{"turn":"%d"}}}`, turn)
-	_, err := s.client().CoreV1().Pods(dear).Patch(ctx, fmt.Sprint("p", 1+turn%(dearPods-1)), types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	pod := fmt.Sprint("p", 1+turn%(dearPods-1))
+	_, err = s.client().CoreV1().Pods(dear).Patch(ctx, pod, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	return err
 }
