@@ -15,7 +15,7 @@ var forgeSteps = []step{
 }
 
 // ownedAddresses are those of local Pods that come and go. Linked clusters offer them too.
-var ownedAddresses = []string{"172.20.0.1", "172.20.0.2", "172.20.0.3"}
+var ownedAddresses = []string{sharedRange + "255.1", sharedRange + "255.2", sharedRange + "255.3"}
 
 // toggleOwned deletes the local Pod that has one of these addresses, or makes it.
 func (w *world) toggleOwned(local *cluster) string {
