@@ -1,0 +1,149 @@
+package budget
+
+import (
+	"context"
+	"sync"
+)
+
+// Factor is how much memory an answer takes while it is decoded, in multiples of its
+// decompressed size: its bytes are read into a buffer that grows, and objects of Go are
+// larger than those that are encoded.
+const Factor = 4
+
+// Request is one answer under way, a list or a watch. It counts for its Budget until End.
+type Request struct {
+	// fixed
+	budget *Budget // may be nil
+	what   string
+	over   func(error) // may be nil
+
+	mu    sync.Mutex
+	taken int64 // of the budget
+	turn  bool  // it has the pool's turn
+	ended bool
+	err   error
+}
+
+type contextKey struct{}
+
+// Begin returns a Request for what is named, and a context by which [From] finds it. over,
+// if set, gets the first error of it, at once and in the goroutine that reads the answer.
+func (b *Budget) Begin(ctx context.Context, what string, over func(error)) (context.Context, *Request) {
+	r := &Request{budget: b, what: what, over: over}
+	return context.WithValue(ctx, contextKey{}, r), r
+}
+
+// From returns the Request of a context; nil: it has none. All methods of a nil Request do
+// nothing.
+func From(ctx context.Context) *Request {
+	r, _ := ctx.Value(contextKey{}).(*Request)
+	return r
+}
+
+// What names what is requested, for errors. Without a Request it is empty.
+func (r *Request) What() string {
+	if r == nil {
+		return ""
+	}
+	return r.what
+}
+
+// Took charges n more bytes of the answer, [Factor] times. The error ends the answer.
+func (r *Request) Took(n int64) error {
+	if r == nil || r.budget == nil {
+		return nil
+	}
+	r.mu.Lock()
+	if r.ended {
+		r.mu.Unlock()
+		return nil
+	}
+	err := r.budget.Charge(Factor*n, r.what)
+	if err == nil {
+		r.taken += Factor * n
+	}
+	r.mu.Unlock()
+	r.Fail(err)
+	return err
+}
+
+// Fail records that the answer is refused; nil: it is not.
+func (r *Request) Fail(err error) {
+	if r == nil || err == nil {
+		return
+	}
+	r.mu.Lock()
+	first := r.err == nil
+	if first {
+		r.err = err
+	}
+	r.mu.Unlock()
+	if first && r.over != nil {
+		r.over(err)
+	}
+}
+
+// Err returns the first error of the answer that was refused; nil: it was not.
+func (r *Request) Err() error {
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
+}
+
+// AwaitTurn waits until no other list is being decoded. The turn is kept until End. The
+// caller has the whole list, and nothing that it waits for until End depends on a server.
+func (r *Request) AwaitTurn(ctx context.Context) error {
+	if r == nil || r.budget == nil {
+		return nil
+	}
+	r.mu.Lock()
+	has := r.turn || r.ended
+	r.mu.Unlock()
+	if has {
+		return nil
+	}
+	select {
+	case r.budget.pool.turn <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	r.mu.Lock()
+	r.turn = true
+	r.mu.Unlock()
+	return nil
+}
+
+// Release gives back what the answer has taken so far: what came has been decoded.
+func (r *Request) Release() {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.release()
+}
+
+func (r *Request) release() {
+	if r.taken > 0 {
+		_ = r.budget.Charge(-r.taken, "") // is never refused
+		r.taken = 0
+	}
+}
+
+// End gives back all that the answer has. It may be called several times.
+func (r *Request) End() {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended = true
+	r.release()
+	if r.turn {
+		r.turn = false
+		<-r.budget.pool.turn
+	}
+}
