@@ -92,10 +92,6 @@ func TestRequest(t *testing.T) {
 	if len(got) != 1 {
 		t.Errorf("reported: %v", got)
 	}
-	r.Release()
-	if err := r.Took(50); err != nil || b.Usage().Used != 50*Factor {
-		t.Errorf("after a release: %v, %+v", err, b.Usage())
-	}
 	r.End()
 	r.End()
 	if err := r.Took(50); err != nil || b.Usage().Used != 0 {

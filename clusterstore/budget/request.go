@@ -116,23 +116,6 @@ func (r *Request) AwaitTurn(ctx context.Context) error {
 	return nil
 }
 
-// Release gives back what the answer has taken so far: what came has been decoded.
-func (r *Request) Release() {
-	if r == nil {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.release()
-}
-
-func (r *Request) release() {
-	if r.taken > 0 {
-		_ = r.budget.Charge(-r.taken, "") // is never refused
-		r.taken = 0
-	}
-}
-
 // End gives back all that the answer has. It may be called several times.
 func (r *Request) End() {
 	if r == nil {
@@ -141,7 +124,10 @@ func (r *Request) End() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ended = true
-	r.release()
+	if r.taken > 0 {
+		_ = r.budget.Charge(-r.taken, "") // is never refused
+		r.taken = 0
+	}
 	if r.turn {
 		r.turn = false
 		<-r.budget.pool.turn

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"isthmus/clusterstore/budget"
 )
 
 // Limits of the body of an answer, decompressed. client-go reads all bodies but those
@@ -33,9 +35,10 @@ var (
 	errTooSlow  = fmt.Errorf("the API server began to answer and did not come to an end within %v", answerTimeout)
 )
 
-// boundBody limits the body of an answer in bytes and in time. Only the body of a watch
-// with status 200 has no limits: for any other status client-go reads it as a whole,
-// for watches too. cancel ends the request's ctx; it is called once the body is closed.
+// boundBody limits the body of an answer in bytes and in time, and by the budget of the
+// request, if it has one. Only the body of a watch with status 200 has no limits but
+// those of its events: for any other status client-go reads it as a whole, for watches
+// too. cancel ends the request's ctx; it is called once the body is closed.
 // The error is for an answer that client-go would neither read nor close.
 func boundBody(ctx context.Context, cancel context.CancelCauseFunc, request *http.Request, response *http.Response) error {
 	watching := request.URL.Query().Get("watch")
@@ -46,10 +49,11 @@ func boundBody(ctx context.Context, cancel context.CancelCauseFunc, request *htt
 		// with the request's context.
 		return fmt.Errorf("API server %s switched protocols, which was not requested: check that the kubeconfig's server is an API server", request.URL.Host)
 	case isWatch && status == http.StatusOK:
-		if err := checkWatchType(request, response); err != nil {
+		mediaType, err := checkWatchType(request, response)
+		if err != nil {
 			return err
 		}
-		response.Body = &watchBody{response.Body, cancel}
+		response.Body = newEventBody(ctx, cancel, response.Body, mediaType)
 	case isWatch || status < 200 || status > 299:
 		// The status is the error. A body that is cut off only makes its text shorter.
 		response.Body = newBoundedBody(ctx, cancel, response.Body, boundedBody{left: maxError, tooLarge: io.EOF, tooSlow: io.EOF}, errorTimeout)
@@ -58,40 +62,32 @@ func boundBody(ctx context.Context, cancel context.CancelCauseFunc, request *htt
 			left:     maxAnswer,
 			tooLarge: fmt.Errorf("%s: %w", request.URL.Host, errTooLarge),
 			tooSlow:  fmt.Errorf("%s: %w", request.URL.Host, errTooSlow),
+			request:  budget.From(ctx),
 		}, answerTimeout)
 	}
 	return nil
 }
 
-// checkWatchType returns an error if client-go can't read a watch of this content type.
-// It would leave the body, and with it the connection, open.
-func checkWatchType(request *http.Request, response *http.Response) error {
+// checkWatchType returns the content type of a watch without its parameters, or an error
+// if client-go can't read that. It would leave the body, and with it the connection, open.
+func checkWatchType(request *http.Request, response *http.Response) (string, error) {
 	contentType := response.Header.Get("Content-Type")
-	switch mediaType, _, _ := mime.ParseMediaType(contentType); mediaType {
+	mediaType, _, _ := mime.ParseMediaType(contentType)
+	switch mediaType {
 	case "", runtime.ContentTypeJSON, runtime.ContentTypeProtobuf:
-		return nil
+		return mediaType, nil
 	}
-	return fmt.Errorf("API server %s answered a watch by content of type %q, which is not an API server's: check that the kubeconfig's server is an API server, and what is in front of it",
+	return "", fmt.Errorf("API server %s answered a watch by content of type %q, which is not an API server's: check that the kubeconfig's server is an API server, and what is in front of it",
 		request.URL.Host, Clip(contentType))
 }
 
-// watchBody ends its request when it is closed.
-type watchBody struct {
-	io.ReadCloser
-	cancel context.CancelCauseFunc
-}
-
-func (b *watchBody) Close() error {
-	defer b.cancel(nil)
-	return b.ReadCloser.Close()
-}
-
-// boundedBody fails beyond a size, and after a time. io.EOF instead of an error cuts it
-// off.
+// boundedBody fails beyond a size, beyond the budget, and after a time. io.EOF instead of
+// an error cuts it off.
 type boundedBody struct {
 	io.ReadCloser
 	left              int64
 	tooLarge, tooSlow error
+	request           *budget.Request // its caller ends it; may be nil
 
 	ctx    context.Context // the request's
 	cancel context.CancelCauseFunc
@@ -113,6 +109,17 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	}
 	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
 	b.left -= int64(n)
+	if over := b.request.Took(int64(n)); over != nil {
+		return 0, over
+	}
+	if err == io.EOF && b.request != nil {
+		// All is there. What comes next is decoding, which takes no part in the time that
+		// the server has.
+		b.timer.Stop()
+		if late := b.request.AwaitTurn(b.ctx); late != nil {
+			return n, late
+		}
+	}
 	if err != nil && err != io.EOF && errors.Is(context.Cause(b.ctx), errTooSlow) {
 		err = b.tooSlow
 	}
