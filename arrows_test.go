@@ -18,10 +18,10 @@ func TestArrows(t *testing.T) {
 	serving := []string{"isthmus/grpcapi/...", "github.com/linkerd/...", "google.golang.org/grpc/..."}
 	but := func(more ...string) []string { return append(more, serving...) }
 	for pkg, forbidden := range map[string][]string{
-		"isthmus/federation":                  {outside},
-		"isthmus/clusterstore":                but("isthmus/local/..."),
-		"isthmus/clusterstore/cluster":        but("isthmus/local/...", "isthmus/clusterstore"),
-		"isthmus/clusterstore/budget":         {outside},
+		"isthmus/federation":           {outside},
+		"isthmus/clusterstore":         but("isthmus/local/..."),
+		"isthmus/clusterstore/cluster": but("isthmus/local/...", "isthmus/clusterstore"),
+		"isthmus/clusterstore/budget":  {outside},
 		"isthmus/clusterstore/follow": but("isthmus/local/...", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/kube",
 			"isthmus/clusterstore/crd", "isthmus/clusterstore/serviceprofile"),
 		"isthmus/clusterstore/kube":           but("isthmus/local/...", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow"),

@@ -38,8 +38,13 @@ func refusalOf(err error) refusal {
 // pause leaves an optional resource alone after its last list or watch was refused. If
 // it was not found, and API discovery confirms that, there are no objects; and it is
 // requested again as soon as discovery has it. Whatever else an error means, the objects
-// stay.
+// stay. A resource over budget is left alone too.
 func (r *Resource) pause(ctx context.Context) {
+	if r.over.paused {
+		r.over.paused = false
+		sleep(ctx, overPause)
+		return
+	}
 	why := r.refused
 	r.refused = notRefused
 	if why == notRefused {

@@ -45,7 +45,7 @@ func (a *optionalAPI) cutOff() {
 	time.Sleep(10 * time.Second)
 }
 
-func (a *optionalAPI) run(t *testing.T, f func(g *Group, known *kept)) {
+func (a *optionalAPI) run(t *testing.T, f func(g *Group, known *lockedNames)) {
 	a.server.list = func(metav1.ListOptions) (*corev1.SecretList, error) { return nil, a.now() }
 	a.server.watch = func(metav1.ListOptions) error { return a.now() }
 	a.serves = true
@@ -57,7 +57,7 @@ func (a *optionalAPI) run(t *testing.T, f func(g *Group, known *kept)) {
 		return a.serves, a.unknown
 	}
 	synctest.Test(t, func(t *testing.T) {
-		known := &kept{names: names{}}
+		known := &lockedNames{names: names{}}
 		g := NewGroup(Options{}, New(Kind[*corev1.Secret, bool]{
 			Name: "secrets", Calls: calls, Into: known, Compact: func(*corev1.Secret) (bool, bool) { return true, true },
 		}))
@@ -93,7 +93,7 @@ func TestAbsent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := &optionalAPI{}
-			a.run(t, func(g *Group, known *kept) {
+			a.run(t, func(g *Group, known *lockedNames) {
 				a.set(func() { a.err, a.serves, a.unknown = c.err, c.serves, c.unknown })
 				time.Sleep(5 * time.Second) // the backoff
 				synctest.Wait()
@@ -118,7 +118,7 @@ func TestAbsent(t *testing.T) {
 // discovery is asked for it with measure.
 func TestAbsentReturns(t *testing.T) {
 	a := &optionalAPI{}
-	a.run(t, func(g *Group, known *kept) {
+	a.run(t, func(g *Group, known *lockedNames) {
 		a.set(func() { a.err, a.serves = errNotFound, false })
 		for _, after := range []time.Duration{time.Minute, 61 * time.Second, 67 * time.Second, 73 * time.Second} {
 			time.Sleep(after)

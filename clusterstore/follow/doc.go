@@ -19,7 +19,12 @@
 //     however long it was away.
 //   - Every failure is in the Group's Health at once, and is retried after less than
 //     4 s; a resource that is optional, and forbidden or absent, within 30 s, and
-//     within 10 s of the moment that discovery has it.
+//     within 10 s of the moment that discovery has it; one that is over budget within
+//     30 s.
+//   - What is kept, and lists on their way into the Stores, never take more than
+//     [Options].Budget. A list that is too large changes nothing, and an event that makes
+//     the objects too many is left out until the next list. The Group is then unhealthy,
+//     whether the resource is needed or not, until it has been watched for some seconds.
 //   - A list in which nothing comes any more fails within 10 s if it is streamed, and
 //     within 30 s if it comes in pages. (Other timeouts are the client's: see
 //     clusterstore/kube.)

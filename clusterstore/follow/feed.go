@@ -15,6 +15,7 @@ import (
 type feed[O runtime.Object, T any] struct {
 	kind     Kind[O, T]
 	resource *Resource
+	kept     *kept // nil: without a budget
 }
 
 // compacted is an object on its way from an answer of the API into the Store. It
@@ -25,6 +26,7 @@ type compacted[T any] struct {
 	value   T
 	ok      bool
 	updated int64 // as lag.updated returns it
+	size    int64 // as sizeOf estimates it; 0: without a budget
 }
 
 func (c *compacted[T]) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
@@ -44,13 +46,34 @@ func (f *feed[O, T]) convert(o any) (*compacted[T], error) {
 			return nil, errUnexpectedType(o)
 		}
 		value, ok := f.kind.Compact(o)
-		return &compacted[T]{key: JoinKey(m.GetNamespace(), m.GetName()), value: value, ok: ok, updated: f.resource.lag.updated(m)}, nil
+		key := JoinKey(m.GetNamespace(), m.GetName())
+		return &compacted[T]{key: key, value: value, ok: ok, updated: f.resource.lag.updated(m), size: f.kept.sizeOf(key, value)}, nil
 	}
 	return nil, errUnexpectedType(o)
 }
 
 func (f *feed[O, T]) Transformer() cache.TransformFunc {
-	return func(o any) (any, error) { return f.convert(o) }
+	return func(o any) (any, error) {
+		c, err := f.convert(o)
+		if err != nil {
+			return c, err
+		}
+		if err := f.kept.list(c.size); err != nil {
+			f.exceed(err)
+			return &compacted[T]{}, nil // the same for all that comes before the watch has ended
+		}
+		return c, nil
+	}
+}
+
+func (f *feed[O, T]) useBudget() { f.kept = newKept(f.resource.group.options.Budget, f.resource.name) }
+
+func (f *feed[O, T]) beginList() { f.kept.beginList() }
+
+// exceed ends the watch: its objects are beyond the budget.
+func (f *feed[O, T]) exceed(err error) {
+	f.resource.exceed(err)
+	f.resource.stopWatch()
 }
 
 // compactList compacts a page of a list.
@@ -66,10 +89,15 @@ func (f *feed[O, T]) compactList(page runtime.Object) (*metainternal.List, error
 	}}
 	err = meta.EachListItem(page, func(o runtime.Object) error {
 		c, err := f.convert(o)
-		if err == nil {
-			list.Items = append(list.Items, c)
+		if err != nil {
+			return err
 		}
-		return err
+		if err := f.kept.list(c.size); err != nil {
+			f.resource.exceed(err)
+			return err
+		}
+		list.Items = append(list.Items, c)
+		return nil
 	})
 	return list, err
 }
@@ -80,8 +108,12 @@ func (f *feed[O, T]) compactList(page runtime.Object) (*metainternal.List, error
 // (PrepareDrop): an address with two owners is ambiguous, and a proxy that got that
 // answer does not ask again.
 func (f *feed[O, T]) Replace(list []any, _ string) error {
+	if over := f.resource.over.now.Load(); over != nil {
+		return *over // the list is not whole
+	}
 	listed := make(map[string]struct{}, len(list))
 	var present []*compacted[T]
+	sizes := make(map[string]int64)
 	for _, o := range list {
 		c, err := f.convert(o)
 		if err != nil {
@@ -90,6 +122,7 @@ func (f *feed[O, T]) Replace(list []any, _ string) error {
 		f.resource.lag.seen(c.updated)
 		if c.ok {
 			listed[c.key] = struct{}{}
+			sizes[c.key] = c.size
 			present = append(present, c)
 		}
 	}
@@ -103,6 +136,7 @@ func (f *feed[O, T]) Replace(list []any, _ string) error {
 	for _, key := range gone {
 		f.drop(key)
 	}
+	f.kept.replace(sizes)
 	f.resource.listed()
 	f.applied()
 	f.resource.markTried()
@@ -148,6 +182,10 @@ func (f *feed[O, T]) apply(o any, measure func(updated int64)) error {
 	}
 	measure(c.updated)
 	if c.ok {
+		if err := f.kept.put(c.key, c.size); err != nil {
+			f.exceed(err) // and what has been read stays
+			return nil
+		}
 		f.put(c)
 	} else {
 		f.drop(c.key)
@@ -183,6 +221,7 @@ func (f *feed[O, T]) put(c *compacted[T]) {
 }
 
 func (f *feed[O, T]) drop(key string) {
+	f.kept.drop(key)
 	if existed := f.kind.Into.Drop(key); !existed {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"isthmus/clusterstore/budget"
 	"isthmus/federation"
 )
 
@@ -19,6 +20,9 @@ type Options struct {
 	// again and again though it answers them, once for each cause until that has not
 	// happened for some minutes. It may be called by several goroutines.
 	Trouble func(resource, text string)
+	// Budget counts what is kept and decoded. nil: neither is limited, but for one
+	// event (see clusterstore/kube).
+	Budget *budget.Budget
 }
 
 // Group follows resources of one API together. It knows when all needed ones have
@@ -49,6 +53,7 @@ func NewGroup(o Options, resources ...*Resource) *Group {
 	g := &Group{options: o, resources: resources, done: make(chan struct{})}
 	for _, r := range resources {
 		r.group = g
+		r.feed.useBudget()
 	}
 	return g
 }

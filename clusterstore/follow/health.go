@@ -1,14 +1,17 @@
 package follow
 
 import (
+	"errors"
 	"fmt"
 	"time"
+
+	"isthmus/clusterstore/budget"
 )
 
 // Health shows whether the resources of an API can be listed and watched.
 type Health struct {
-	Err       error     // the newest failure of a needed resource that still lasts; nil: none
-	Lost      time.Time // since when a synced, needed resource can't be read; zero: all can
+	Err       error     // the newest failure of a needed resource, or over budget, that still lasts; nil: none
+	Lost      time.Time // since when a synced, needed resource can't be read, or any is over budget; zero: all can
 	LastEvent time.Time // when anything last came: a list, an event or a bookmark; zero: nothing yet
 	Resources []ResourceHealth
 }
@@ -31,6 +34,7 @@ type resourceState struct {
 	err      error
 	since    time.Time // of the first failure since it was healthy
 	lastSeen time.Time // when err was last reported
+	over     bool      // err is that it is over budget
 }
 
 func (g *Group) setSynced() {
@@ -42,6 +46,7 @@ func (g *Group) setSynced() {
 
 // setFailed records that a resource could not be listed or watched.
 func (g *Group) setFailed(s *resourceState, err error) {
+	over := errors.Is(err, budget.ErrOver)
 	err = g.options.Printable(err)
 	now := time.Now()
 	g.mu.Lock()
@@ -49,7 +54,7 @@ func (g *Group) setFailed(s *resourceState, err error) {
 	if s.err == nil {
 		s.since = now
 	}
-	s.err, s.lastSeen = err, now
+	s.err, s.lastSeen, s.over = err, now, over
 	g.mu.Unlock()
 	if changed {
 		g.version.Set(struct{}{})
@@ -100,7 +105,7 @@ func (g *Group) Health() Health {
 			one.Err = s.err.Error()
 		}
 		all.Resources = append(all.Resources, one)
-		if s.err == nil || !r.needed {
+		if s.err == nil || !r.needed && !s.over {
 			continue
 		}
 		if s.lastSeen.After(newest) {

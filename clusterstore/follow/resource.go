@@ -59,13 +59,16 @@ type Resource struct {
 	state resourceState // under group.mu
 
 	// of the reflector's goroutine
-	refused       refusal // why an optional resource is to be left alone
-	nextListErr   error   // the next list fails with this, without a request
-	lastErr       error   // newest failure that was reported
-	watchUnproven bool    // the newest objects came by a list: whether they can be watched is not known yet
-	streams       int     // streamed lists that have begun, since the last list
-	outdated      int     // answers that a version is too old or not known yet, since a watch has begun
-	poorPages     int     // of a list, in a row
+	refused       refusal         // why an optional resource is to be left alone
+	nextListErr   error           // the next list fails with this, without a request
+	lastErr       error           // newest failure that was reported
+	watchUnproven bool            // the newest objects came by a list: whether they can be watched is not known yet
+	streams       int             // streamed lists that have begun, since the last list
+	outdated      int             // answers that a version is too old or not known yet, since a watch has begun
+	poorPages     int             // of a list, in a row
+	watching      watch.Interface // the newest watch; nil: none
+
+	over overBudget
 }
 
 // feeder is a store that a reflector fills.
@@ -73,6 +76,8 @@ type feeder interface {
 	cache.TransformingStore
 	compactList(runtime.Object) (*metainternal.List, error)
 	clear()
+	beginList() // a list is read from its first object on
+	useBudget() // is called before anything else
 }
 
 // New returns a Resource for a kind of object. Pass it to [NewGroup]: the Group starts
@@ -118,6 +123,7 @@ func (r *Resource) run(ctx context.Context) {
 	})
 	reflector.WatchListPageSize = pageSize
 	defer r.watches.Wait()
+	defer r.stopProof()
 	_ = backoff.DelayWithReset(clock.RealClock{}, backoffReset).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		err := reflector.ListAndWatchWithContext(ctx)
 		if err != nil && !errors.Is(err, r.lastErr) {
@@ -139,6 +145,9 @@ func (r *Resource) tryList(ctx context.Context, opts metav1.ListOptions) (runtim
 		r.nextListErr = nil
 		return nil, err
 	}
+	if err := r.takeOver(); err != nil {
+		return nil, err
+	}
 	if err := r.admitPage(ctx, opts.Continue != ""); err != nil {
 		return nil, err
 	}
@@ -148,7 +157,21 @@ func (r *Resource) tryList(ctx context.Context, opts metav1.ListOptions) (runtim
 	limited, stop := context.WithTimeout(ctx, listTimeout)
 	defer stop()
 	opts.FieldSelector = r.fields
+	if opts.Continue == "" {
+		r.feed.beginList()
+	}
+	limited, request := r.begin(limited, "a list of ")
+	defer request.End()
 	list, err := r.calls.List(limited, opts)
+	var compact *metainternal.List
+	if err == nil {
+		r.group.event()
+		r.watchUnproven = true
+		compact, err = r.feed.compactList(list)
+	}
+	if over := r.takeOver(); over != nil {
+		return nil, over
+	}
 	if outdated(err) {
 		return nil, r.startOver(ctx, err)
 	}
@@ -156,13 +179,8 @@ func (r *Resource) tryList(ctx context.Context, opts metav1.ListOptions) (runtim
 		r.failed(ctx, err)
 		return nil, err
 	}
-	r.group.event()
-	r.watchUnproven = true
-	compact, err := r.feed.compactList(list)
-	if err == nil {
-		r.countPage(compact)
-	}
-	return compact, err
+	r.countPage(compact)
+	return compact, nil
 }
 
 // tryWatch starts a watch. A reflector asks for two kinds. One begins with all objects
@@ -170,25 +188,35 @@ func (r *Resource) tryList(ctx context.Context, opts metav1.ListOptions) (runtim
 // reflector lists in pages. The other goes on from the version of a list.
 func (r *Resource) tryWatch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	lists := streamsList(opts)
+	if err := r.takeOver(); err != nil {
+		if lists {
+			r.nextListErr = err
+		}
+		return nil, err
+	}
 	if lists && r.streams >= maxStreams {
 		return nil, errNoStreams // the reflector will list
 	}
 	if err := r.admit(ctx); err != nil {
 		return nil, err
 	}
+	if lists {
+		r.feed.beginList()
+	}
 	opts.FieldSelector = r.fields
-	w, err := r.calls.Watch(ctx, opts)
+	watchCtx, _ := r.begin(ctx, "") // ends with the watch's body
+	w, err := r.calls.Watch(watchCtx, opts)
 	if lists && (err == nil || outdated(err)) {
 		r.streams++
 	}
 	switch {
 	case err == nil:
-		r.watchUnproven = false
+		r.watchUnproven, r.watching = false, r.guard(w, opts)
 		if !lists { // or else the objects are readable once all have come
 			r.outdated = 0
-			r.readable(r.group.setHealthy)
+			r.healthy()
 		}
-		return r.guard(w, opts), nil
+		return r.watching, nil
 	case outdated(err):
 		return nil, r.startOver(ctx, err)
 	case !lists:
@@ -226,10 +254,11 @@ func (r *Resource) listed() {
 	r.streams = 0
 	if r.watchUnproven {
 		r.readable(r.group.setListed)
-	} else {
-		r.outdated = 0
-		r.readable(r.group.setHealthy)
+		return
 	}
+	r.outdated = 0
+	r.group.setListed(&r.state)
+	r.healthy()
 }
 
 // markTried lets the Group's first sync go on.

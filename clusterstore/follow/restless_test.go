@@ -112,30 +112,30 @@ func bookmark(annotations map[string]string) *corev1.Secret {
 
 func gone() *apierrors.StatusError { return apierrors.NewResourceExpired("too old resource version") }
 
-// kept is a Store that only keeps keys, and may be read meanwhile.
-type kept struct {
+// lockedNames is a Store that only keeps keys, and may be read meanwhile.
+type lockedNames struct {
 	mu    sync.Mutex
 	names names
 }
 
-func (k *kept) Put(key string, v bool) Effect {
+func (k *lockedNames) Put(key string, v bool) Effect {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.names.Put(key, v)
 }
 
-func (k *kept) Drop(key string) bool {
+func (k *lockedNames) Drop(key string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.names.Drop(key)
 }
 
-func (k *kept) PrepareDrop(string) {}
+func (k *lockedNames) PrepareDrop(string) {}
 
-func (k *kept) Keys(yield func(string) bool) { k.names.Keys(yield) }
+func (k *lockedNames) Keys(yield func(string) bool) { k.names.Keys(yield) }
 
 // has reports whether a Secret is kept, once nothing is under way.
-func (k *kept) has(name string) bool {
+func (k *lockedNames) has(name string) bool {
 	synctest.Wait()
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -143,9 +143,9 @@ func (k *kept) has(name string) bool {
 }
 
 // run follows a server in a bubble for as long as f takes.
-func (s *server) run(t *testing.T, f func(g *Group, known *kept, troubles func() []string)) {
+func (s *server) run(t *testing.T, f func(g *Group, known *lockedNames, troubles func() []string)) {
 	synctest.Test(t, func(t *testing.T) {
-		known := &kept{names: names{}}
+		known := &lockedNames{names: names{}}
 		var mu sync.Mutex
 		var seen []string
 		g := NewGroup(Options{NoWatchList: s.noWatchList, Trouble: func(resource, text string) {
@@ -261,7 +261,7 @@ func TestRequestRate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := c.server
-			s.run(t, func(g *Group, known *kept, troubles func() []string) {
+			s.run(t, func(g *Group, known *lockedNames, troubles func() []string) {
 				time.Sleep(span)
 				reported := troubles()
 				h := g.Health().Resources[0]

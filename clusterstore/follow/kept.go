@@ -1,0 +1,94 @@
+package follow
+
+import (
+	"maps"
+
+	"isthmus/clusterstore/budget"
+)
+
+// kept charges the cluster's budget for the objects of one resource: those in the Store
+// or, while a list is read that is larger, those of the list. So a cluster that fits does
+// fit while it is listed anew. It belongs to the resource's goroutine. nil charges nothing.
+type kept struct {
+	budget *budget.Budget   // fixed
+	what   string           // fixed: for errors
+	sizes  map[string]int64 // of the objects in the Store, by key
+	stored int64            // their sum
+	listed int64            // of the list that is being read
+	has    int64            // that is charged
+}
+
+func newKept(b *budget.Budget, resource string) *kept {
+	if b == nil {
+		return nil
+	}
+	return &kept{budget: b, what: "what is kept of " + resource, sizes: make(map[string]int64)}
+}
+
+// sizeOf is [sizeOf], or 0 if nothing is charged.
+func (k *kept) sizeOf(key string, value any) int64 {
+	if k == nil {
+		return 0
+	}
+	return sizeOf(key, value)
+}
+
+// beginList forgets what has been listed.
+func (k *kept) beginList() {
+	if k != nil {
+		_ = k.charge(k.stored, 0) // gives back
+	}
+}
+
+// list charges one more object of a list.
+func (k *kept) list(size int64) error {
+	if k == nil {
+		return nil
+	}
+	return k.charge(k.stored, k.listed+size)
+}
+
+// replace records that the Store has these objects and no others, all of which have been
+// charged by list.
+func (k *kept) replace(sizes map[string]int64) {
+	if k == nil {
+		return
+	}
+	stored := int64(0)
+	for size := range maps.Values(sizes) {
+		stored += size
+	}
+	k.sizes = sizes
+	_ = k.charge(stored, 0) // gives back: list has charged as much
+}
+
+// put charges an object that is to be put into the Store.
+func (k *kept) put(key string, size int64) error {
+	if k == nil {
+		return nil
+	}
+	if err := k.charge(k.stored-k.sizes[key]+size, k.listed); err != nil {
+		return err
+	}
+	k.sizes[key] = size
+	return nil
+}
+
+// drop gives back what an object has that is no longer in the Store.
+func (k *kept) drop(key string) {
+	if k == nil {
+		return
+	}
+	_ = k.charge(k.stored-k.sizes[key], k.listed) // gives back
+	delete(k.sizes, key)
+}
+
+// charge sets stored and listed, unless the budget refuses that.
+func (k *kept) charge(stored, listed int64) error {
+	has := max(stored, listed)
+	if err := k.budget.Charge(has-k.has, k.what); err != nil {
+		return err
+	}
+	k.stored, k.listed, k.has = stored, listed, has
+	return nil
+}

@@ -1,0 +1,89 @@
+package follow
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"isthmus/clusterstore/budget"
+)
+
+const (
+	// overPause is how long a resource that is over budget is left alone: each attempt
+	// may cost as much as the budget allows. With the backoff on top it stays below 30 s.
+	overPause = 20 * time.Second
+	// overProof is how long it must have been followed after that to count as healthy.
+	overProof = 3 * time.Second
+)
+
+// overBudget is what a Resource knows about being over budget.
+type overBudget struct {
+	now       atomic.Pointer[error] // why, since the reflector's goroutine last looked; nil: it is not
+	probation atomic.Bool           // it has been, and is not healthy yet
+	proof     *time.Timer           // of the reflector's goroutine: ends the probation; may be nil
+	paused    bool                  // of the reflector's goroutine: nothing is requested for overPause
+}
+
+// begin begins a request: its answer counts for the budget, and if that refuses it, the
+// resource is over budget.
+func (r *Resource) begin(ctx context.Context, what string) (context.Context, *budget.Request) {
+	r.stopProof()
+	return r.group.options.Budget.Begin(ctx, what+r.name, r.exceed)
+}
+
+// exceed records and reports that the resource is over budget. It may be called by any
+// goroutine. The next request then is a list, after a pause: what has come since is lost.
+func (r *Resource) exceed(err error) {
+	r.over.probation.Store(true)
+	r.over.now.CompareAndSwap(nil, &err)
+	if !r.needed {
+		r.markTried()
+	}
+	r.unreadable(err, err)
+}
+
+// stopWatch ends the watch under way, from the reflector's goroutine.
+func (r *Resource) stopWatch() {
+	if r.watching != nil {
+		r.watching.Stop()
+		r.watching = nil
+	}
+}
+
+// takeOver returns why the resource has been over budget since the last call; nil: it has
+// not.
+func (r *Resource) takeOver() error {
+	why := r.over.now.Swap(nil)
+	if why == nil {
+		return nil
+	}
+	r.stopProof()
+	r.feed.beginList()
+	r.over.paused = true
+	r.lastErr = *why
+	return hidden{*why}
+}
+
+// healthy reports that the resource is listed and watched: at once, unless it was over
+// budget.
+func (r *Resource) healthy() {
+	if !r.over.probation.Load() {
+		r.readable(r.group.setHealthy)
+		return
+	}
+	r.stopProof()
+	r.over.proof = time.AfterFunc(overProof, func() {
+		r.over.probation.Store(false)
+		r.readable(r.group.setHealthy)
+		if why := r.over.now.Load(); why != nil { // just now
+			r.exceed(*why)
+		}
+	})
+}
+
+func (r *Resource) stopProof() {
+	if r.over.proof != nil {
+		r.over.proof.Stop()
+		r.over.proof = nil
+	}
+}
