@@ -7,15 +7,18 @@
 //	go store.Run(ctx)
 //	<-store.Settled()
 //
-// Below it stand clusterstore/cluster (what one cluster offers), clusterstore/kube
-// (clients, and all protection against hostile credentials and servers),
-// clusterstore/follow (list and watch), clusterstore/crd (Linkerd's custom resources)
-// and clusterstore/serviceprofile (ServiceProfiles as proxies get them).
+// Below it stand clusterstore/cluster (what one cluster offers), clusterstore/budget (how
+// much memory linked clusters may take), clusterstore/kube (clients, and all protection
+// against hostile credentials and servers), clusterstore/follow (list and watch),
+// clusterstore/crd (Linkerd's custom resources) and clusterstore/serviceprofile
+// (ServiceProfiles as proxies get them).
 //
 // What callers may rely on:
 //
 //   - No content of a Secret ends the process, blocks another cluster, or affects
 //     another's endpoints.
+//   - A cluster that would take more memory than its budget keeps what it had. Its
+//     standing is stale, or unreachable if it has never synced, and it is tried again.
 //   - A cluster comes and goes with its Secrets. One that can't be reached is retried
 //     for ever, and keeps the endpoints that were read before.
 //   - Of several Secrets with one cluster name the oldest valid one is used. An edit

@@ -78,7 +78,7 @@ func (s *Store) publishedLinks() map[federation.ClusterName]*linkSnapshot {
 func (v *linkSnapshot) describe(st *cluster.Status, grace time.Duration) {
 	h := v.cluster.Health()
 	st.State, st.Since, st.Server = v.standing, v.since, v.accepted.server
-	st.LastEvent, st.Resources = h.LastEvent, h.Resources
+	st.LastEvent, st.Resources, st.Memory = h.LastEvent, h.Resources, h.Memory
 	st.Warnings = slices.Concat(v.accepted.warnings, h.Warnings())
 	switch {
 	case v.standing == cluster.Ready:

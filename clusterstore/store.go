@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 	"k8s.io/client-go/rest"
 
+	"isthmus/clusterstore/budget"
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
@@ -31,6 +32,7 @@ type Options struct {
 	Registerer prometheus.Registerer // for the Store's own metrics; nil: no metrics
 	Metrics    *cluster.Metrics      // of its clusters; nil: no metrics
 	Grace      time.Duration         // 0: DefaultGrace
+	Memory     *budget.Pool          // that the linked clusters may take; nil: no limit
 }
 
 func (o *Options) validate() error {
@@ -99,7 +101,7 @@ func (s *Store) newCluster(from *rest.Config, cfg cluster.Config) (linkedCluster
 	if err != nil {
 		return nil, fmt.Errorf("cluster %s: %w", cfg.Name, err)
 	}
-	cfg.Client = client
+	cfg.Client, cfg.Budget = client, s.opts.Memory.Add()
 	return cluster.New(cfg)
 }
 

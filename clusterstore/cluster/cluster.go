@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"isthmus/clusterstore/budget"
 	"isthmus/clusterstore/follow"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
@@ -22,7 +23,8 @@ type Config struct {
 	TrustDomain string       // of its Pods' identities; empty: its endpoints have none
 	Rules       Rules        // the same for all clusters
 	Log         *zap.Logger
-	Metrics     *Metrics // the same for all clusters; nil: no metrics
+	Metrics     *Metrics       // the same for all clusters; nil: no metrics
+	Budget      *budget.Budget // of what is kept and decoded, closed when Run returns; nil: no limit
 
 	// Changed is called when what the cluster offers of a service may have
 	// changed; at is when the first event behind it came. It is called in turn by
@@ -94,6 +96,7 @@ func New(cfg Config) (*Cluster, error) {
 	c.group = follow.NewGroup(follow.Options{
 		Printable:   cfg.Client.Printable,
 		NoWatchList: cfg.Client.NoWatchList,
+		Budget:      cfg.Budget,
 		Trouble: func(resource, text string) {
 			cfg.Log.Info("a resource has to be requested again and again", zap.String("resource", resource), zap.String("reason", text))
 		},
@@ -122,6 +125,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	c.group.Run(ctx, c.state.goLive)
 	all.Wait()
 	c.cfg.Client.Close()
+	c.cfg.Budget.Close()
 	return nil
 }
 

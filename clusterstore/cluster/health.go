@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 
+	"isthmus/clusterstore/budget"
 	"isthmus/clusterstore/follow"
 )
 
@@ -20,11 +21,14 @@ type Health struct {
 	Unusable []string
 	// RejectedProfiles counts the ServiceProfiles that can't be used at all.
 	RejectedProfiles int
+	// Memory is what the cluster takes of its budget; zero: it has none.
+	Memory budget.Usage
 }
 
 // Health returns the cluster's present health.
 func (c *Cluster) Health() Health {
 	h := Health{Health: c.group.Health()}
+	h.Memory = c.cfg.Budget.Usage()
 	h.MalformedProxies = c.state.malformedProxies()
 	h.Unusable, h.RejectedProfiles = c.state.unusableObjects()
 	return h

@@ -78,8 +78,9 @@ func (m *Metrics) Requests() *kube.Requests {
 var series = newDescs()
 
 type descs struct {
-	state, stale *prometheus.Desc
-	caches       []*prometheus.Desc // as kinds
+	state, stale       *prometheus.Desc
+	memory, mostMemory *prometheus.Desc
+	caches             []*prometheus.Desc // as kinds
 }
 
 func newDescs() descs {
@@ -89,6 +90,10 @@ func newDescs() descs {
 		stale: prometheus.NewDesc("isthmus_cluster_stale_seconds",
 			"For how long a cluster's API has been lost; 0 while it is followed.", []string{"cluster"}, nil),
 	}
+	d.memory = prometheus.NewDesc("isthmus_cluster_memory_bytes",
+		"What a linked cluster makes the gateway keep and decode, by estimate.", []string{"cluster"}, nil)
+	d.mostMemory = prometheus.NewDesc("isthmus_cluster_memory_limit_bytes",
+		"What a linked cluster may make the gateway keep and decode (--cluster-memory).", []string{"cluster"}, nil)
 	for _, k := range kinds {
 		d.caches = append(d.caches, prometheus.NewDesc(k.cache+"_cache_size",
 			fmt.Sprintf("Number of %s kept of a cluster.", k.resource), []string{"cluster"}, nil))
@@ -101,6 +106,8 @@ func newDescs() descs {
 func Describe(ch chan<- *prometheus.Desc) {
 	ch <- series.state
 	ch <- series.stale
+	ch <- series.memory
+	ch <- series.mostMemory
 	for _, c := range series.caches {
 		ch <- c
 	}
@@ -120,6 +127,11 @@ func Series(name federation.ClusterName, s Standing, h Health) []prometheus.Metr
 	list := []prometheus.Metric{
 		StandingSeries(name, s),
 		prometheus.MustNewConstMetric(series.stale, prometheus.GaugeValue, seconds, name.String()),
+	}
+	if m := h.Memory; m.Limit > 0 {
+		list = append(list,
+			prometheus.MustNewConstMetric(series.memory, prometheus.GaugeValue, float64(m.Used), name.String()),
+			prometheus.MustNewConstMetric(series.mostMemory, prometheus.GaugeValue, float64(m.Limit), name.String()))
 	}
 	for i, k := range kinds {
 		at := slices.IndexFunc(h.Resources, func(r follow.ResourceHealth) bool { return r.Resource == k.resource })

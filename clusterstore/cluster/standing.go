@@ -3,6 +3,7 @@ package cluster
 import (
 	"time"
 
+	"isthmus/clusterstore/budget"
 	"isthmus/clusterstore/follow"
 )
 
@@ -34,6 +35,7 @@ type Status struct {
 	LastEvent time.Time               `json:"lastEvent,omitzero"` // when anything last came from its API
 	Server    string                  `json:"server,omitempty"`   // its API's host and port
 	Reason    string                  `json:"reason,omitempty"`   // why it is not ready, as far as known
+	Memory    budget.Usage            `json:"memory,omitzero"`    // that it makes the gateway take, by estimate, and may; linked clusters only
 	Warnings  []string                `json:"warnings,omitempty"`
 	Resources []follow.ResourceHealth `json:"resources,omitempty"`
 }

@@ -23,6 +23,9 @@
 //   - No answer but a watch with status 200 is longer than 256 MiB or lasts longer than
 //     40 s. Of the body of an error 64 KiB are read, for 5 s at most; the error has the
 //     status in any case. That holds for every verb and encoding (body.go).
+//   - An event of a watch has 4 MiB at most, whatever the encoding. The bytes of lists and
+//     of large events count for the [budget.Request] of their context, if it has one,
+//     decompressed and as they come, and lists are decoded in turn (event.go, body.go).
 //   - No redirect is followed, no protocol switched, and client-go retries nothing by
 //     itself, whatever Retry-After a server sends.
 //   - A request without answer is an error that client-go does not mistake for the

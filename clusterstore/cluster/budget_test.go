@@ -1,0 +1,82 @@
+package cluster
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"isthmus/clusterstore/budget"
+)
+
+// TestBudget: what objects are estimated at is no less than what they take, be they ordinary
+// or made to take much; and an ordinary cluster of 1,000 Services is far from the budget
+// that it has in a container of 250 MiB.
+func TestBudget(t *testing.T) {
+	const small = 56 << 20
+	for name, tt := range map[string]struct {
+		fill  func(*world)
+		large bool // it may take as much as it is estimated at
+	}{
+		"ordinary": {fill: func(w *world) {
+			for s := range 1000 {
+				web := fmt.Sprintf("web-%d", s)
+				w.put(aService(web, "http=80"), metadataOf("ReplicaSet", web+"-5f79f964bc", "Deployment", web))
+				var list []string
+				for i := range 5 {
+					o := realPod("ReplicaSet", 5*s+i)
+					o.OwnerReferences[0].Name = web + "-5f79f964bc"
+					w.put(o)
+					list = append(list, fmt.Sprintf("10.%d.%d.%d pod=%s zone=z%d", s/250, s%250, i, o.Name, i%3))
+				}
+				w.put(aSlice(web+"-x", web, "http=8080", list...))
+			}
+		}},
+		"keys of labels": {large: true, fill: func(w *world) {
+			for i := range 5000 {
+				w.put(aPod(fmt.Sprint("p", i), podLabel(strings.Repeat("k", 300)+fmt.Sprint(i), "v")))
+			}
+		}},
+		"targets": {large: true, fill: func(w *world) {
+			for s := range 50 {
+				var list []string
+				for i := range 200 {
+					list = append(list, fmt.Sprintf("10.1.%d.%d pod=p-%d-%d zone=z-%d-%d", s, i, s, i, s, i))
+				}
+				w.put(aSlice(fmt.Sprint("s", s), fmt.Sprint("web", s), "http=8080", list...))
+			}
+		}},
+		"small objects": {large: true, fill: func(w *world) {
+			for i := range 5000 {
+				w.put(aService(fmt.Sprint("s", i)), metadataOf("ReplicaSet", fmt.Sprint("r", i), "Deployment", fmt.Sprint("d", i)))
+			}
+		}},
+		"names of ports": {large: true, fill: func(w *world) {
+			for i := range 2000 {
+				w.put(aPod(fmt.Sprint("p", i), func(o *corev1.Pod) {
+					for n := range 10 {
+						o.Spec.Containers[0].Ports = append(o.Spec.Containers[0].Ports, corev1.ContainerPort{Name: fmt.Sprint("n", i, "-", n), ContainerPort: int32(n + 1)})
+					}
+				}))
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := budget.NewPool(budget.Limits{Cluster: small, All: 2 * small}).Add()
+			before := heap()
+			w := newWorld(t, func(c *Config) { c.Budget = b })
+			tt.fill(w)
+			took, used := int64(heap()-before), b.Usage().Used
+			runtime.KeepAlive(w)
+			t.Logf("%d KiB, estimated at %d KiB", took>>10, used>>10)
+			if took > used {
+				t.Errorf("%d KiB are estimated at %d", took>>10, used>>10)
+			}
+			if !tt.large && used > small/2 {
+				t.Errorf("an ordinary cluster is estimated at %d KiB", used>>10)
+			}
+		})
+	}
+}
