@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"isthmus/clusterstore"
+	"isthmus/clusterstore/budget"
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/kube"
 	"isthmus/cmd/isthmus/internal/logging"
@@ -47,7 +48,10 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 		return nil, err
 	}
 	registry.MustRegister(here)
-	store, err := newStore(cfg, clusterstore.Options{Namespace: o.namespace, Rules: rules, Table: table, Log: log, Registerer: registry, Metrics: metrics})
+	store, err := newStore(cfg, clusterstore.Options{
+		Namespace: o.namespace, Rules: rules, Table: table, Log: log, Registerer: registry, Metrics: metrics,
+		Memory: budget.NewPool(clusterLimits(usableMemory(), o.clusterBytes)),
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ func runGateway(ctx context.Context, p cli.Process) error {
 	if err := logging.BridgeKlog(log, o.level); err != nil {
 		return err
 	}
-	tuneMemory()
+	tuneMemory(log)
 	g, err := newGateway(o, log)
 	if err != nil {
 		return err

@@ -1,8 +1,16 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"runtime/debug"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"isthmus/clusterstore/budget"
 )
 
 // gcPercent is how much garbage there may be, in percent of the live heap. The heap
@@ -10,11 +18,62 @@ import (
 // again and again while thousands of proxies connect.
 const gcPercent = 200
 
-// tuneMemory sets gcPercent, unless the environment has a GOGC.
-func tuneMemory() {
+const (
+	// unknownMemory is what a process may use where the system does not say, in bytes.
+	unknownMemory = 4 << 30
+	// mostClusterMemory is the largest default of --cluster-memory, in bytes: a cluster of
+	// 100,000 Pods needs a quarter of it.
+	mostClusterMemory = 1 << 30
+	// minClusterMemory is the least that --cluster-memory may be, in bytes: a page of a
+	// list of ordinary Pods needs that much while it is decoded.
+	minClusterMemory = 16 << 20
+)
+
+// tuneMemory sets gcPercent, and a memory limit for Go of 90 % of the container's, unless
+// the environment has a GOGC or a GOMEMLIMIT.
+func tuneMemory(log *zap.Logger) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
+	_, err := memlimit.Set() // 90 %, unless there is a GOMEMLIMIT
+	if err != nil && !errors.Is(err, memlimit.ErrCgroupsNotSupported) && !errors.Is(err, memlimit.ErrNoCgroup) {
+		log.Warn("the container's memory limit can't be read: set GOMEMLIMIT to 90 % of it", zap.Error(err))
+	}
+}
+
+// usableMemory returns how much memory the process may use, in bytes: the least of the
+// container's limit, or else the machine's memory, and GOMEMLIMIT.
+func usableMemory() int64 {
+	memory, err := memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem)()
+	if err != nil || memory == 0 {
+		memory = unknownMemory
+	}
+	return int64(min(memory, uint64(debug.SetMemoryLimit(-1))))
+}
+
+// clusterLimits returns what linked clusters may make a process take that may use so much
+// memory. cluster is --cluster-memory, or 0. A quarter of the memory is for one cluster,
+// half for all: the rest is for the gateway's own cluster, proxies, and garbage.
+func clusterLimits(usable, cluster int64) budget.Limits {
+	if cluster == 0 {
+		cluster = max(minClusterMemory, min(usable/4, mostClusterMemory))
+	}
+	return budget.Limits{Cluster: cluster, All: max(usable/2, cluster)}
+}
+
+// parseMemory parses a quantity of bytes. Empty is 0.
+func parseMemory(text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	q, err := resource.ParseQuantity(text)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("is %q: give a number of bytes such as 64Mi", text)
+	case q.CmpInt64(minClusterMemory) < 0:
+		return 0, fmt.Errorf("is %s: give %dMi or more", text, minClusterMemory>>20)
+	}
+	return q.Value(), nil
 }
 
 // returnMemory returns to the system the memory that listing all clusters took,

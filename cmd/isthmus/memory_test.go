@@ -2,19 +2,61 @@ package main
 
 import (
 	"runtime/debug"
+	"strings"
 	"testing"
+
+	"go.uber.org/zap"
+
+	"isthmus/clusterstore/budget"
 )
 
 // TestTuneMemory: a GOGC of the environment wins.
 func TestTuneMemory(t *testing.T) {
 	const before = 70
 	defer debug.SetGCPercent(debug.SetGCPercent(before))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
 	for env, want := range map[string]int{"": gcPercent, "50": before, "off": before} {
 		t.Setenv("GOGC", env)
 		debug.SetGCPercent(before)
-		tuneMemory()
+		tuneMemory(zap.NewNop())
 		if got := debug.SetGCPercent(before); got != want {
 			t.Errorf("GOGC=%s: %d, not %d", env, got, want)
+		}
+	}
+}
+
+// TestClusterLimits: what linked clusters may take leaves as much for all else, unless the
+// flag asks for more.
+func TestClusterLimits(t *testing.T) {
+	for _, tt := range []struct {
+		usable, flag int64
+		want         budget.Limits
+	}{
+		{250 << 20, 0, budget.Limits{Cluster: 250 << 18, All: 125 << 20}},
+		{250 << 20, 32 << 20, budget.Limits{Cluster: 32 << 20, All: 125 << 20}},
+		{250 << 20, 200 << 20, budget.Limits{Cluster: 200 << 20, All: 200 << 20}},
+		{40 << 20, 0, budget.Limits{Cluster: minClusterMemory, All: 20 << 20}},
+		{64 << 30, 0, budget.Limits{Cluster: mostClusterMemory, All: 32 << 30}},
+	} {
+		if got := clusterLimits(tt.usable, tt.flag); got != tt.want {
+			t.Errorf("%d, %d: %+v, want %+v", tt.usable, tt.flag, got, tt.want)
+		}
+	}
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(100 << 20))
+	if got := usableMemory(); got != 100<<20 {
+		t.Errorf("GOMEMLIMIT is 100 MiB, and %d bytes can be used", got)
+	}
+}
+
+func TestParseMemory(t *testing.T) {
+	for text, want := range map[string]int64{"": 0, "64Mi": 64 << 20, "1G": 1e9, "16777216": 16 << 20} {
+		if got, err := parseMemory(text); err != nil || got != want {
+			t.Errorf("%q: %d, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"x", "64MB", "-64Mi", "0", "15Mi"} {
+		if _, err := parseMemory(text); err == nil || !strings.Contains(err.Error(), "give") {
+			t.Errorf("%q: %v", text, err)
 		}
 	}
 }

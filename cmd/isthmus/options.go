@@ -27,6 +27,7 @@ type options struct {
 	zoneWeights, targetCluster     bool
 	pace, stall, delay, drain      time.Duration
 	queue                          int
+	clusterMemory                  string
 	logLevel, logFormat            string
 	traces                         string
 	serviceMetrics                 bool
@@ -36,6 +37,7 @@ type options struct {
 	level          logging.Level
 	http2Params    *pb.Http2ClientParams // nil: none
 	forceTransport bool
+	clusterBytes   int64  // --cluster-memory; 0: not given
 	notes          []note // to be logged once there is a logger
 }
 
@@ -58,6 +60,10 @@ func gatewayFlags(o *options) *cli.Flags {
 		s.StringVar(&o.domain, "cluster-domain", "", "DNS `DOMAIN` of the cluster. Empty: cluster.local, with a warning.")
 		s.StringVar(&o.trustDomain, "identity-trust-domain", "", "Trust `DOMAIN` of the cluster's identities. Empty: cluster.local, with a warning.")
 		s.BoolVar(&o.slices, "enable-endpoint-slices", true, "Read EndpointSlices, in all clusters; otherwise core Endpoints. Also write EndpointSlices for Services that select ExternalWorkloads, in turns with the other replicas.")
+	})
+	f.Section("Linked clusters", func(s *flag.FlagSet) {
+		s.StringVar(&o.clusterMemory, "cluster-memory", "", "`QUANTITY` of memory, such as 64Mi, that one linked cluster may make the gateway take, by estimate: what is kept of its objects, and what it sends while that is decoded. Beyond it the cluster keeps what it had, and is stale. "+
+			"Empty: a quarter of what the process may use (the container's memory limit, less if GOMEMLIMIT is less, or without one the machine's memory), at most 1Gi. All linked clusters together may take half of what the process may use.")
 	})
 	f.Section("What proxies are sent", func(s *flag.FlagSet) {
 		s.BoolVar(&o.ipv6, "enable-ipv6", true, "Send IPv6 addresses, and prefer a Pod's IPv6 address to its IPv4 one. Needs EndpointSlices.")
@@ -112,8 +118,9 @@ const gatewayEnding = `Examples:
 
 SIGTERM or SIGINT ends it gently, a second one at once.
 
-In a container, set GOMEMLIMIT to some 90 % of its memory limit: rather than be
-killed, the gateway then collects garbage more often. GOGC is 200 unless set.`
+In a container with a memory limit, GOMEMLIMIT is 90 % of that unless set: rather
+than be killed, the gateway then collects garbage more often. GOGC is 200 unless
+set.`
 
 // check returns what is wrong with the flags' values, and sets the fields that are
 // derived from them.
@@ -144,6 +151,10 @@ func (o *options) check() error {
 	var ok bool
 	if o.level, ok = logging.ParseLevel(o.logLevel); !ok {
 		return cli.Usagef("--log-level is %q: give %s", o.logLevel, logging.LevelNames)
+	}
+	var err error
+	if o.clusterBytes, err = parseMemory(o.clusterMemory); err != nil {
+		return cli.Usagef("--cluster-memory %w", err)
 	}
 	if err := o.parseHTTP2(); err != nil {
 		return err

@@ -42,6 +42,7 @@ var accepted = map[string]string{
 	"stream-stall-timeout":       "2s",
 	"shutdown-delay":             "3s",
 	"drain":                      "4s",
+	"cluster-memory":             "64Mi",
 }
 
 // TestAccepted: each flag with one dash and two, the value after "=" or, unless
