@@ -93,3 +93,30 @@ func (a *api) read(path string) (int, string) {
 	}
 	return resp.StatusCode, string(text)
 }
+
+// TestEndless: the ways to answer without end, and what is answered as ever.
+func TestEndless(t *testing.T) {
+	a, s := newServer(t)
+	const lists, streams, watches = services + "?limit=1", services + "?watch=true&sendInitialEvents=true", services + "?watch=true&resourceVersion=1"
+	for how, endless := range map[apisim.Endless]map[string]bool{
+		apisim.EndlessEvent:         {lists: false, streams: true, watches: true},
+		apisim.EndlessInitialEvents: {lists: false, streams: true},
+		apisim.EndlessPages:         {lists: false, streams: false},
+		apisim.EndlessLists:         {lists: true, streams: false},
+	} {
+		s.Misbehave(apisim.Faults{Endless: how})
+		for path, want := range endless {
+			answer := a.get(t.Context(), path, "", "")
+			n, _ := io.CopyN(io.Discard, answer.Body, 8<<20) // fails at the end
+			answer.Body.Close()
+			if got := n == 8<<20; got != want {
+				t.Errorf("%s: %s has %d bytes", how, path, n)
+			}
+		}
+	}
+	s.Misbehave(apisim.Faults{Endless: apisim.EndlessPages})
+	first, next := a.list("a page", lists, "", ""), a.list("the next page", lists+"&continue=x", "", "")
+	if len(first.Items) < 500 || first.Metadata.Continue == "" || next.Metadata.Continue == first.Metadata.Continue {
+		t.Errorf("pages of %d objects, %q and %q", len(first.Items), first.Metadata.Continue, next.Metadata.Continue)
+	}
+}

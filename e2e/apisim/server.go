@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -53,6 +54,8 @@ type Faults struct {
 	Failing int
 	// Absent are resources that the server does not have (404), as if their CRDs were deleted. Their objects stay.
 	Absent []string
+	// Endless is what never comes to an end; empty: all does.
+	Endless Endless
 	// NoStreamedLists: watches can't begin with all objects, as those of older servers.
 	NoStreamedLists bool
 }
@@ -127,7 +130,7 @@ func (s *Server) Misbehave(f Faults) {
 	s.faults = f
 }
 
-// CutWatches ends all watches, as servers do now and then.
+// CutWatches ends all watches, as servers do now and then, and all answers without end.
 func (s *Server) CutWatches() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,6 +171,9 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 	case slices.Contains(faults.Forbidden, ask.resource) || slices.Contains(faults.Forbidden, "*"):
 		refuse(w, forbidden(ask.target))
+	case faults.Endless.answers(ask):
+		defer context.AfterFunc(alive, func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) })()
+		_ = faults.Endless.answer(w, ask) // fails if the client has gone, or watches are cut
 	case !ask.options.Watch:
 		s.list(w, ask)
 	case faults.NoStreamedLists && ask.options.SendInitialEvents != nil:

@@ -30,6 +30,7 @@ type Config struct {
 	Binary     string        // the isthmus command; empty: program.Isthmus
 	Kubeconfig string        // of the cluster that the gateway is local to
 	Args       []string      // flags after those of BaseArgs
+	Env        []string      // KEY=VALUE, beyond the environment of this process
 	Hostname   string        // identifies it among replicas; empty: isthmus-0
 	Output     io.Writer     // gets the log as well; nil: nothing does
 	StopLimit  time.Duration // instead of the constant of this name; 0: that
@@ -195,7 +196,7 @@ func (g *Gateway) launch(ctx context.Context, more []string) error {
 		"-addr=" + g.Addr(), "-metrics-addr=" + g.MetricsAddr(), "-kubeconfig=" + g.cfg.Kubeconfig,
 	}, BaseArgs(), g.cfg.Args, more)
 	proc, err := program.Start(program.Config{
-		Path: g.cfg.Binary, Args: args, Env: []string{"HOSTNAME=" + g.cfg.Hostname}, Output: g.log,
+		Path: g.cfg.Binary, Args: args, Env: append([]string{"HOSTNAME=" + g.cfg.Hostname}, g.cfg.Env...), Output: g.log,
 	})
 	if err != nil {
 		return fmt.Errorf("start the gateway: %w", err)

@@ -67,6 +67,22 @@ func parseRollup(text []byte) (m Memory, err error) {
 	return m, nil
 }
 
+// Peak returns the most resident memory that a process has had, in bytes.
+func Peak(pid int) (uint64, error) {
+	path := fmt.Sprintf("/proc/%d/status", pid)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		var kilobytes uint64
+		if _, err := fmt.Sscanf(lines.Text(), "VmHWM: %d kB", &kilobytes); err == nil {
+			return kilobytes * 1024, nil
+		}
+	}
+	return 0, fmt.Errorf("%s has no line VmHWM", path)
+}
+
 // Settled returns a process's memory once it has not sunk by a hundredth within a second, at the latest after most. What
 // a Go program no longer uses it gives back little by little.
 func Settled(ctx context.Context, pid int, most time.Duration) (Memory, error) {

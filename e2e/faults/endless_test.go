@@ -1,0 +1,194 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"isthmus/e2e/apisim"
+	"isthmus/e2e/bench/proc"
+	"isthmus/e2e/gateway"
+	"isthmus/e2e/object"
+	"isthmus/e2e/proxy"
+)
+
+const (
+	// endlessMemory is the memory limit for Go that a gateway has in an HA install of Linkerd: 90 % of 250 MiB. It lets garbage
+	// grow up to that. endlessPeak is what the process may take: also the program itself, of which the kernel can drop
+	// pages, and what the collector is late with on a busy machine.
+	endlessMemory, endlessPeak = "225MiB", 320 << 20
+	// endlessRecovery is how long a cluster that was over budget may take to be followed again: 30 s are promised.
+	endlessRecovery = 90 * time.Second
+)
+
+// endlessCluster is a cluster that answers without end while it is bad.
+type endlessCluster struct {
+	*apisim.Server
+	name   string
+	number byte
+	how    apisim.Endless
+}
+
+// TestEndlessAnswers: clusters that answer without end, each in another way and all at the same time, with one more that
+// does so from the beginning. Each is over budget and keeps what it had; the gateway takes no more memory than its container
+// has; other clusters do not notice; and clusters that are well again are followed.
+func TestEndlessAnswers(t *testing.T) {
+	authority, err := apisim.NewAuthority()
+	must(t, err)
+	start := func(name string, number byte, how apisim.Endless) *endlessCluster {
+		s, err := apisim.Start(name, authority)
+		must(t, err)
+		t.Cleanup(func() { must(t, s.Close()) })
+		s.Admit("good")
+		return &endlessCluster{s, name, number, how}
+	}
+	west, well := start("west", 1, ""), start(calm, 2, "")
+	bad := []*endlessCluster{
+		start("event", 3, apisim.EndlessEvent), start("initial", 4, apisim.EndlessInitialEvents),
+		start("pages", 5, apisim.EndlessPages), start("lists", 6, apisim.EndlessLists),
+	}
+	late := start("late", 7, apisim.EndlessLists)
+	members, mirrored := []string{}, append([]*endlessCluster{well}, bad...)
+	for _, c := range mirrored {
+		must(t, c.Put(object.Service("shop", "web")))
+		must(t, c.offer(1))
+		must(t, c.link(west))
+		members = append(members, "web@"+c.name)
+	}
+	must(t, west.Put(object.Federated("shop", "all", "", members...)))
+
+	w := startBeside(t, west)
+	for _, c := range mirrored {
+		w.awaitState(t, c.name, "ready", recovery)
+	}
+	w.watch(t)
+	stream := w.subscribe(t, proxy.Get, "all", "shop")
+	arrived := func(addrs ...netip.AddrPort) {
+		t.Helper()
+		await(t, endlessRecovery, func() error {
+			for _, a := range addrs {
+				if now := stream.Snapshot(); !now.Get.Has(a) {
+					return fmt.Errorf("the proxy has no %v but %v (%v)", a, now.Get.Addrs(), now.Err)
+				}
+			}
+			return nil
+		})
+	}
+	var first []netip.AddrPort
+	for _, c := range mirrored {
+		first = append(first, c.addr(1))
+	}
+	arrived(first...)
+	stream.Mark()
+
+	late.bad()
+	must(t, late.link(west))
+	for _, c := range bad {
+		c.bad()
+	}
+	for _, c := range bad {
+		w.awaitState(t, c.name, "stale", notice)
+	}
+	w.awaitState(t, late.name, "unreachable", notice)
+	for turn := byte(2); turn < either[byte](4, 40); turn++ { // while they try again and again
+		must(t, well.offer(turn))
+		arrived(append(first, well.addr(turn))...)
+		for _, c := range append(bad, late) {
+			must(t, w.overBudget(t.Context(), c.name))
+		}
+		select {
+		case <-time.After(either(time.Second, 5*time.Second)):
+		case <-t.Context().Done():
+		}
+	}
+
+	var healing sync.WaitGroup
+	for _, c := range append(bad, late) {
+		c.Misbehave(apisim.Faults{})
+		c.CutWatches()
+		must(t, c.offer(9))
+		healing.Go(func() { w.awaitState(t, c.name, "ready", endlessRecovery) })
+	}
+	healing.Wait()
+	for _, c := range bad {
+		arrived(c.addr(9))
+	}
+	if err := stream.Flapped(first[0]); err != nil {
+		t.Error(err)
+	}
+}
+
+// startBeside starts a gateway beside a cluster, with the memory that it has in an HA install of Linkerd.
+func startBeside(t *testing.T, here *endlessCluster) *world {
+	t.Helper()
+	kubeconfig, err := here.Kubeconfig(here.Addr(), "good")
+	must(t, err)
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	must(t, os.WriteFile(path, kubeconfig, 0o600))
+	g, err := gateway.Start(t.Context(), gateway.Config{Kubeconfig: path, Env: []string{"GOMEMLIMIT=" + endlessMemory}})
+	must(t, err)
+	t.Cleanup(func() {
+		peak, err := proc.Peak(g.Pid())
+		if err != nil || peak > endlessPeak {
+			t.Errorf("the gateway took %d MiB (%v)", peak>>20, err)
+		}
+		t.Logf("the gateway took %d MiB at most", peak>>20)
+		must(t, g.Stop())
+	})
+	return &world{gateway: g}
+}
+
+// link links the cluster at another, which the gateway is local to.
+func (c *endlessCluster) link(at *endlessCluster) error {
+	kubeconfig, err := c.Kubeconfig(c.Addr(), "good")
+	if err != nil {
+		return err
+	}
+	return at.Put(object.Link(c.name, kubeconfig))
+}
+
+// bad lets the cluster answer without end from now on, watches under way included.
+func (c *endlessCluster) bad() {
+	c.Misbehave(apisim.Faults{Endless: c.how})
+	c.Compact() // or watches would just go on
+	c.CutWatches()
+}
+
+// offer sets the addresses of the cluster's Service to the first and that of a number.
+func (c *endlessCluster) offer(numbers ...byte) error {
+	var endpoints []discoveryv1.Endpoint
+	for _, n := range append([]byte{1}, numbers...) {
+		endpoints = append(endpoints, object.Endpoint(c.addr(n).Addr().String()))
+	}
+	return c.Put(object.Slice("shop", "web", "0", endpoints...))
+}
+
+func (c *endlessCluster) addr(number byte) netip.AddrPort {
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 200, c.number, number}), object.Port)
+}
+
+// overBudget returns an error unless the gateway shows that a cluster is over budget, and charges it no more than that.
+func (w *world) overBudget(ctx context.Context, name string) error {
+	c, err := w.cluster(ctx, name)
+	if err == nil && !strings.Contains(c.Reason, "over budget: ") {
+		err = fmt.Errorf("cluster %s is %+v, not over budget", name, c)
+	}
+	used, err2 := w.metric(ctx, `isthmus_cluster_memory_bytes\{cluster="`+name+`"\}`)
+	limit, err3 := w.metric(ctx, `isthmus_cluster_memory_limit_bytes\{cluster="`+name+`"\}`)
+	if err := errors.Join(err, err2, err3); err != nil {
+		return err
+	}
+	if limit == 0 || used > limit {
+		return fmt.Errorf("cluster %s is charged %v bytes of %v", name, used, limit)
+	}
+	return nil
+}
