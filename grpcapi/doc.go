@@ -23,8 +23,8 @@
 //   - After that its proxy receives steps only: adds of what is new or has changed,
 //     then removes; no_endpoints instead of a remove that would leave nothing; never
 //     an empty add. That holds whatever happens to the service, its clusters and the
-//     client's node. An open stream is ended only by its client, a stall, a drain or
-//     a panic.
+//     client's node. An open stream is ended only by its client, a stall, a drain, its
+//     connection's age or a panic.
 //   - A GetProfile is answered at once, with a profile or with a code. Each later
 //     message is a profile that differs from the one before. If the destination does
 //     not exist any more, or not yet, an open stream is sent an empty profile.

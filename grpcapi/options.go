@@ -28,6 +28,9 @@ type Options struct {
 	FirstFrame time.Duration // how long the first message waits for clusters that are pending; default 2s
 	Drain      time.Duration // the time over which Drain spreads the ends of streams; default 6s, negative: at once
 
+	ConnectionAge     time.Duration // when a proxy is made to use another connection; default 30m, negative: never
+	ConcurrentStreams uint32        // how many calls a connection may have at a time; default 10,000
+
 	Linger    time.Duration // how long an idle view is kept; default 30s, negative: not at all
 	IdleViews int           // how many idle views are kept at most, of each RPC; default 1024
 	IdleBytes int           // how much memory they take at most in all, by estimate, of each RPC; default 20 MiB
@@ -44,6 +47,8 @@ func (o Options) validate() (Options, error) {
 	o.Request = cmp.Or(o.Request, 10*time.Second)
 	o.FirstFrame = cmp.Or(o.FirstFrame, 2*time.Second)
 	o.Drain = cmp.Or(o.Drain, 6*time.Second)
+	o.ConnectionAge = cmp.Or(o.ConnectionAge, 30*time.Minute)
+	o.ConcurrentStreams = cmp.Or(o.ConcurrentStreams, 10_000)
 	o.Linger = cmp.Or(o.Linger, 30*time.Second)
 	o.IdleViews = cmp.Or(o.IdleViews, 1024)
 	o.IdleBytes = cmp.Or(o.IdleBytes, 20<<20)

@@ -48,6 +48,9 @@ func (c *call) accept() {
 	}
 	st := p.common()
 	st.done = c.ctx.Done()
+	if end := c.server.endOfAge(c.ctx); !end.IsZero() {
+		st.endAt.Store(c.server.clock(end))
+	}
 	if !c.server.addStream(st) {
 		c.err = statusDraining.Err()
 		return
@@ -65,8 +68,9 @@ func (c *call) answer() {
 		return
 	}
 	st := c.producer.common()
-	c.err = st.sendAll(c.ctx, frames)
-	st.answered.Store(c.err == nil)
+	if c.err = st.sendAll(c.ctx, frames); c.err == nil {
+		st.markAnswered()
+	}
 }
 
 // release closes the producer, if there is one.

@@ -31,6 +31,7 @@ type Server struct {
 	table        *federation.Table
 	dir          Directory
 	opts         Options
+	began        time.Time // see clock
 	log          *zap.Logger
 	getViews     *viewCache[federation.Key, *federation.Set, *getView]
 	profileViews *viewCache[federation.ProfileKey, *federation.Profile, *profileView]
@@ -59,7 +60,7 @@ func New(table *federation.Table, dir Directory, o Options) (*Server, error) {
 		return nil, fmt.Errorf("HTTP/2 parameters: %w", err)
 	}
 	s := &Server{
-		table: table, dir: dir, opts: o, log: o.Log,
+		table: table, dir: dir, opts: o, log: o.Log, began: time.Now().Add(-1),
 		health:  health.NewServer(),
 		streams: make(map[*stream]struct{}),
 		emptyAt: time.Now(),
@@ -84,6 +85,10 @@ func (s *Server) profileTooLarge(sp *federation.ServiceProfile, bytes int) {
 	s.log.Warn("ServiceProfile is too large for proxies: they get the default",
 		zap.String("profile", sp.Namespace+"/"+sp.Name), zap.Int("bytes", bytes))
 }
+
+// clock returns a moment as nanoseconds on the server's clock, which never returns 0
+// and is not set: so the fields of a stream that several goroutines use take one word.
+func (s *Server) clock(t time.Time) int64 { return int64(t.Sub(s.began)) }
 
 // Streams returns the number of open streams, of both RPCs.
 func (s *Server) Streams() int {

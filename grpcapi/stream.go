@@ -65,8 +65,10 @@ type stream struct {
 	sentAt  time.Time       // when the last message was sent: at the beginning of SendMsg
 	timer   *time.Timer     // for waiting; nil before the first use
 	onStall func()          // called when the proxy does not take a message in time; fixed by init
-	stall   *time.Timer     // runs during a send, and then calls onStall; nil before the first send
+	guard   *time.Timer     // calls expire; nil before the first send. See guardSend, guardAge
 
+	sending  atomic.Int64                  // when the message that is being sent began, as Server.clock; 0: none is
+	endAt    atomic.Int64                  // when its connection's age ends the stream, as Server.clock; 0: never
 	answered atomic.Bool                   // the first messages are sent
 	endedBy  atomic.Pointer[status.Status] // the status with which another goroutine ended it; nil: none has
 }
@@ -109,13 +111,9 @@ func (st *stream) sendAll(ctx context.Context, frames []*wire.Frame) error {
 // send sends a message. If the proxy does not take it within Options.Stall, onStall ends
 // the stream. The error has a gRPC code.
 func (st *stream) send(ctx context.Context, f *wire.Frame, now time.Time) error {
-	if st.stall == nil {
-		st.stall = time.AfterFunc(st.server.opts.Stall, st.onStall)
-	} else {
-		st.stall.Reset(st.server.opts.Stall)
-	}
+	st.guardSend(now)
 	err := st.out.SendMsg(f)
-	st.stall.Stop()
+	st.guardAge()
 	if err != nil && ctx.Err() != nil {
 		return st.endError(ctx)
 	}
@@ -124,6 +122,54 @@ func (st *stream) send(ctx context.Context, f *wire.Frame, now time.Time) error 
 	}
 	st.sentAt = now
 	return nil
+}
+
+// guardSend begins to guard a send: if it takes Options.Stall, the stream is ended.
+func (st *stream) guardSend(now time.Time) {
+	stall := st.server.opts.Stall
+	st.sending.Store(st.server.clock(now))
+	if st.guard == nil {
+		st.guard = time.AfterFunc(stall, st.expire)
+	} else {
+		st.guard.Reset(stall)
+	}
+}
+
+// guardAge ends the guarding of a send. From the first messages on, the timer then
+// waits for the end of the connection's age: one of its own would cost memory.
+func (st *stream) guardAge() {
+	st.sending.Store(0)
+	end := st.endAt.Load()
+	if end == 0 || !st.answered.Load() {
+		st.guard.Stop()
+		return
+	}
+	st.guard.Reset(max(0, time.Duration(end-st.server.clock(time.Now()))))
+}
+
+// markAnswered notes that the first messages are sent.
+func (st *stream) markAnswered() {
+	if end := st.endAt.Load(); end != 0 {
+		st.endAt.Store(max(end, st.server.clock(time.Now().Add(minAnswered))))
+	}
+	st.answered.Store(true)
+	st.guardAge()
+}
+
+// expire is called when the guard's time is over: the send takes too long, or the
+// connection is too old. It may be called late, when there is another send already, or
+// none any more: then the timer has been set again.
+func (st *stream) expire() {
+	now := st.server.clock(time.Now())
+	sending, end := st.sending.Load(), st.endAt.Load()
+	switch {
+	case sending != 0:
+		if time.Duration(now-sending) >= st.server.opts.Stall {
+			st.onStall()
+		}
+	case end != 0 && now >= end && st.answered.Load():
+		st.end(statusTooOld)
+	}
 }
 
 // pause waits until Options.Pace has passed since the last message began, so that a
@@ -168,8 +214,8 @@ func (st *stream) close() {
 	if st.timer != nil {
 		st.timer.Stop()
 	}
-	if st.stall != nil {
-		st.stall.Stop()
+	if st.guard != nil {
+		st.guard.Stop()
 	}
 }
 

@@ -132,6 +132,8 @@ func (o *options) server(log *zap.Logger, registry *prometheus.Registry) grpcapi
 		Pace:                 noneIfZero(o.pace),
 		Stall:                o.stall,
 		Drain:                noneIfZero(o.drain),
+		ConnectionAge:        noneIfZero(o.maxAge),
+		ConcurrentStreams:    uint32(o.maxCalls),
 		Log:                  log,
 		Registerer:           registry,
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"net"
 	"strings"
 	"time"
@@ -28,6 +29,8 @@ type options struct {
 	pace, stall, delay, drain      time.Duration
 	queue                          int
 	clusterMemory                  string
+	maxAge                         time.Duration
+	maxCalls                       uint
 	logLevel, logFormat            string
 	traces                         string
 	serviceMetrics                 bool
@@ -78,6 +81,8 @@ func gatewayFlags(o *options) *cli.Flags {
 	f.Section("Streams", func(s *flag.FlagSet) {
 		s.DurationVar(&o.pace, "pace", 50*time.Millisecond, "After a message, wait this `DURATION` before looking for the next change, so that many changes become few messages. 0: do not wait.")
 		s.DurationVar(&o.stall, "stream-stall-timeout", time.Minute, "End a stream whose proxy has taken nothing for this `DURATION` although there is something to send.")
+		s.DurationVar(&o.maxAge, "max-connection-age", 30*time.Minute, "Move the streams of a connection that is older than this `DURATION`, more or less, to new connections one by one, so that a replica that has been restarted gets proxies again. Proxies keep their endpoints meanwhile. 0: never.")
+		s.UintVar(&o.maxCalls, "max-concurrent-streams", 10_000, "A connection may have this `NUMBER` of open calls; more wait for one of them to end. A proxy has one connection, and some calls for each destination that it uses: few have more than 100. Raise it if a meshed client talks to more than 10,000 Pods and ports, as a Prometheus server may.")
 		s.DurationVar(&o.delay, "shutdown-delay", 23*time.Second, "On SIGTERM, go on serving, but not ready, for this `DURATION`, so that proxies learn by DNS where other replicas are; --drain follows. With --drain it must be at least a second less than the Pod's terminationGracePeriodSeconds. The safest choice is a grace of 60 s with --shutdown-delay=32s --drain=20s; see docs/operations.md.")
 		s.DurationVar(&o.drain, "drain", 6*time.Second, "After --shutdown-delay, end the streams that are open then, spread over this `DURATION`, so that other replicas do not get all proxies at once. Proxies that come back are served until then; at the end of it the listener is closed and the streams that are left end. 0: all at once. "+
 			"The process ends at most a second after the two: keep their sum a second below terminationGracePeriodSeconds (30, unless the Pod sets it). Both are skipped while no stream is open.")
@@ -132,6 +137,10 @@ func (o *options) check() error {
 		return cli.Usagef("--stream-queue-capacity is %d: give a number above 0", o.queue)
 	case o.namespace == "":
 		return cli.Usagef("--controller-namespace is empty: give the namespace of Linkerd's control plane")
+	case o.maxCalls == 0 || o.maxCalls > math.MaxUint32:
+		return cli.Usagef("--max-concurrent-streams is %d: give a number from 1 to %d", o.maxCalls, uint32(math.MaxUint32))
+	case o.maxAge != 0 && o.maxAge < time.Second:
+		return cli.Usagef("--max-connection-age is %v: give a duration of a second or more, such as 30m, or 0 for none", o.maxAge)
 	case o.stall <= 0:
 		return cli.Usagef("--stream-stall-timeout is %v: give a duration above 0, such as 60s", o.stall)
 	}

@@ -43,6 +43,8 @@ var accepted = map[string]string{
 	"shutdown-delay":             "3s",
 	"drain":                      "4s",
 	"cluster-memory":             "64Mi",
+	"max-connection-age":         "5s",
+	"max-concurrent-streams":     "6",
 }
 
 // TestAccepted: each flag with one dash and two, the value after "=" or, unless
@@ -84,14 +86,15 @@ func TestDefaults(t *testing.T) {
 	type flat struct {
 		addr, metricsAddr, namespace, trust, domain, level, format string
 		slices, ipv6, h2, force, weights, label, pprof             bool
-		pace, stall, delay, drain                                  time.Duration
+		pace, stall, delay, drain, age                             time.Duration
+		calls                                                      uint
 	}
 	got := flat{o.addr, o.metricsAddr, o.namespace, o.trustDomain, o.domain, o.logLevel, o.logFormat,
 		o.slices, o.ipv6, o.h2Upgrade, o.forceTransport, o.zoneWeights, o.targetCluster, o.pprof,
-		o.pace, o.stall, o.delay, o.drain}
+		o.pace, o.stall, o.delay, o.drain, o.maxAge, o.maxCalls}
 	want := flat{":8086", ":9996", "linkerd", "cluster.local", "cluster.local", "info", "plain",
 		true, true, true, false, false, true, false,
-		50 * time.Millisecond, time.Minute, 23 * time.Second, 6 * time.Second}
+		50 * time.Millisecond, time.Minute, 23 * time.Second, 6 * time.Second, 30 * time.Minute, 10_000}
 	if got != want {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}

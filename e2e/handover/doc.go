@@ -7,6 +7,8 @@
 //   - two: there were two, which all proxies knew; one goes and leaves DNS.
 //   - restart: it is the only one, and is started again at the same address when it has ended, or some time after that.
 //
+// In one more, nothing goes: connections have a short maximum age, and a gateway that has been restarted gets proxies again.
+//
 // A case measures how long each proxy was blind (from the end of a stream until the first message of the next),
 // and how long each change took until all proxies had it. In none may an endpoint that is there throughout be taken from
 // a proxy.
