@@ -165,6 +165,26 @@ func BenchmarkChangedOwned(b *testing.B) {
 	}
 }
 
+// BenchmarkChangedInstances: one endpoint changes while clients wait for instances that
+// do not exist.
+func BenchmarkChangedInstances(b *testing.B) {
+	for _, n := range []int{0, 10_000} {
+		b.Run(fmt.Sprint("instances=", n), func(b *testing.B) {
+			table, id := NewTable(Options{}), ServiceID{"ns", "web"}
+			table.Link("c0", Ready, newFlip(0, 3))
+			table.Define(id, &Definition{Members: []Member{{"c0", id}}})
+			defer table.Watch(Key{Service: id, Port: 80}).Close()
+			for i := range n {
+				defer table.Watch(Key{id, 80, Client{Instance: fmt.Sprint("made-up-", i)}}).Close()
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				table.Changed("c0", id, time.Time{})
+			}
+		})
+	}
+}
+
 // BenchmarkOwnerChanged: an address of the local cluster gets an owner and loses it, one
 // that no linked cluster offers and one that one does.
 func BenchmarkOwnerChanged(b *testing.B) {

@@ -14,6 +14,10 @@ type contribution struct {
 	reader    Reader
 	status    MemberStatus
 	nodeLocal bool
+
+	undeclared bool     // see Share
+	declared   []uint16 // see Share
+
 	updates   uint64 // how often it has changed, or got another source
 	screening        // what of it is refused
 }
@@ -102,8 +106,11 @@ func (s *watchedService) setMember(p *port, i int, now contribution, o offer, wh
 	p.members[i], p.offers[i] = now, o
 	merged, contested := remerge(p.merged, p.contested, p.offers, i, old)
 	p.contested = contested
-	if !same(merged, p.merged) || before.status != now.status || before.nodeLocal != now.nodeLocal {
+	changed := !same(merged, p.merged) || before.status != now.status || before.nodeLocal != now.nodeLocal
+	if changed {
 		p.members[i].updates++
+	}
+	if changed || before.undeclared != now.undeclared || !slices.Equal(before.declared, now.declared) {
 		d, _, _ := s.table.inputs(s.id)
 		s.update(p, d, merged, why)
 		if before.status != now.status {
@@ -126,6 +133,7 @@ func memberIn(list []contribution, m Member) *contribution {
 func (c *contribution) read() offer {
 	share := c.reader.Read()
 	c.status.Service, c.nodeLocal = share.State, share.NodeLocal
+	c.undeclared, c.declared = share.Undeclared, share.Declared
 	if share.State != Present {
 		return nil
 	}

@@ -30,6 +30,8 @@
 //   - No set has a linked cluster's endpoint that is outside the link's [Ranges], or at
 //     an address that the local cluster's [Owner] names an object for. When either
 //     changes, the sets do, in one step.
+//   - Keys of AnyPort share the set of all ports that no member declares. A change of one
+//     endpoint does not depend on how many instances are watched that do not exist.
 //   - A set without endpoints has a [Reason], so that a server can distinguish
 //     "empty" from "unknown" and from "can never work" without further queries.
 //

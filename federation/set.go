@@ -28,15 +28,21 @@ const (
 // Set is what one kind of client sees of one service port. It never changes
 // once published.
 type Set struct {
-	Version   uint64      // one more than the Set it replaced
-	Exists    bool        // the service is defined and, for remote discovery, its remote Service too
-	Complete  bool        // no member's cluster is pending
-	ByNode    bool        // the answer depends on the client's node. If the Key in use has a node and this is false, or the other way round, call Table.Key again
-	Reason    Reason      // None unless Endpoints is empty
-	Cluster   ClusterName // with NotLinked: the cluster that is not linked
-	Changed   time.Time   // when the newest change happened in its cluster, for metrics; zero: not known
-	Origin    ClusterName // with Changed: the cluster
-	Endpoints []*Endpoint // sorted by Addr, one per Addr; unchanged endpoints keep their pointer
+	Version  uint64 // one more than the Set it replaced
+	Exists   bool   // the service is defined and, for remote discovery, its remote Service too
+	Complete bool   // no member's cluster is pending
+	ByNode   bool   // the answer depends on the client's node. If the Key in use has a node and this is false, or the other way round, call Table.Key again
+	AnyPort  bool   // it is a set of AnyPort: see Endpoint.At. If it Declares the port that a client has asked for, it is not for that client
+	// Undeclared: no member declares the port, so that the set of AnyPort has the same
+	// endpoints at it.
+	Undeclared bool
+	Reason     Reason      // None unless Endpoints is empty
+	Cluster    ClusterName // with NotLinked: the cluster that is not linked
+	Changed    time.Time   // when the newest change happened in its cluster, for metrics; zero: not known
+	Origin     ClusterName // with Changed: the cluster
+	Endpoints  []*Endpoint // sorted by Addr, one per Addr; unchanged endpoints keep their pointer
+
+	declared []uint16 // with AnyPort: the ports that members declare; sorted
 }
 
 // Diff returns the step from one set's endpoints to another's: the endpoints to
@@ -44,16 +50,31 @@ type Set struct {
 // empty set. Both results are sorted by address and share memory with neither set.
 // Exists and Reason may differ while Diff is empty.
 func Diff(from, to *Set) (added []*Endpoint, removed []netip.AddrPort) {
+	return DiffAt(from, to, AnyPort)
+}
+
+// DiffAt is Diff for a client that has asked for that port, if one of the two sets is
+// of AnyPort, or both are.
+func DiffAt(from, to *Set, port uint16) (added []*Endpoint, removed []netip.AddrPort) {
 	var a []*Endpoint
-	if from != nil {
+	b := to.Endpoints
+	switch {
+	case from == nil:
+	case from.AnyPort == to.AnyPort:
 		a = from.Endpoints
+	default:
+		a, b = from.At(port), to.At(port)
 	}
-	forEachChange(a, to.Endpoints, func(old, new *Endpoint) {
+	forEachChange(a, b, func(old, new *Endpoint) {
 		switch {
 		case new == nil:
-			removed = append(removed, old.Addr)
-		case old == nil || !old.Equal(new):
-			added = append(added, new)
+			removed = append(removed, old.At(port).Addr)
+		case old == nil:
+			added = append(added, new.At(port))
+		default:
+			if new = new.At(port); !old.At(port).Equal(new) {
+				added = append(added, new)
+			}
 		}
 	})
 	return added, removed

@@ -24,8 +24,12 @@ type Slice struct {
 // Share is what one cluster offers of a service port.
 type Share struct {
 	State     ServiceState
-	NodeLocal bool     // the Service's own internalTrafficPolicy is Local
-	Slices    []*Slice // in order of precedence: an address in several of them belongs to the first; empty ones may be left out
+	NodeLocal bool // the Service's own internalTrafficPolicy is Local
+	// Undeclared: the Service does not declare the port, and endpoints of AnyPort are
+	// the same at it. Sources without AnyPort leave it out.
+	Undeclared bool
+	Declared   []uint16 // the ports that it declares; with AnyPort only
+	Slices     []*Slice // in order of precedence: an address in several of them belongs to the first; empty ones may be left out
 }
 
 // Source is a cluster's current state. It is safe for concurrent use and never
@@ -33,7 +37,8 @@ type Share struct {
 type Source interface {
 	// State returns what kind of Service the cluster has by that name, now.
 	State(ServiceID) ServiceState
-	// Reader returns a Reader of one service port. It registers nothing: a Reader
+	// Reader returns a Reader of one service port, or of AnyPort if Shares of the
+	// service are Undeclared. It registers nothing: a Reader
 	// need not be closed.
 	Reader(ServiceID, uint16) Reader
 }

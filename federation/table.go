@@ -159,14 +159,20 @@ func (t *Table) Changed(c ClusterName, svc ServiceID, at time.Time) {
 
 // Key returns the coarsest key that has the same answer for this client, so that
 // as many clients as possible share it. It has Zone and Instance always, Node only
-// if the service's internalTrafficPolicy is Local, as far as the table knows now.
-// See Set.ByNode.
+// if the service's internalTrafficPolicy is Local, and AnyPort instead of a port that
+// no member declares, as far as the table knows now. It knows ports only while
+// AnyPort is watched. See Set.ByNode, Set.Undeclared and Set.Declares.
 func (t *Table) Key(id ServiceID, port uint16, c Client) Key {
 	t.mu.Lock()
 	s := t.watched[id]
 	t.mu.Unlock()
 	if s == nil || !s.byNode.Load() {
 		c.Node = ""
+	}
+	if s != nil {
+		if declared := s.declared.Load(); declared != nil && !contains(*declared, port) {
+			port = AnyPort
+		}
 	}
 	return Key{Service: id, Port: port, Client: c}
 }

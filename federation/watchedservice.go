@@ -14,6 +14,8 @@ type watchedService struct {
 
 	refs   int         // under table.mu: its watches
 	byNode atomic.Bool // its sets depend on the client's node
+	// declared are the ports that members declare, sorted; nil: AnyPort is not watched.
+	declared atomic.Pointer[[]uint16]
 
 	// mu is held while sources are read, and while the result is merged and
 	// published.
@@ -31,7 +33,9 @@ type port struct {
 	contested contested // among the offers
 	conflict  bool      // a conflict has been reported, and there is still one
 	summary   summary
-	published map[Client]*published
+	declared  []uint16            // of AnyPort: the ports that members declare, sorted
+	whole     audience            // the clients of the service
+	instances map[string]audience // those of one instance of it, by its name
 }
 
 // origin is the cluster and the time of the change that causes sets to be
@@ -43,15 +47,9 @@ type origin struct {
 
 // summary is what all sets of a port have in common.
 type summary struct {
-	exists, complete, byNode bool
-	reason                   Reason      // of sets without endpoints
-	cluster                  ClusterName // that the reason is about
-}
-
-// published is the newest set for one kind of client.
-type published struct {
-	refs   int // watches
-	latest Latest[*Set]
+	exists, complete, byNode, undeclared bool
+	reason                               Reason      // of sets without endpoints
+	cluster                              ClusterName // that the reason is about
 }
 
 // watch returns the sets published for the key, which it adds if it is the first
@@ -61,16 +59,17 @@ func (s *watchedService) watch(k Key) *Latest[*Set] {
 	defer s.mu.Unlock()
 	p := s.ports[k.Port]
 	if p == nil {
-		p = &port{number: k.Port, published: make(map[Client]*published)}
+		p = &port{number: k.Port, whole: make(audience), instances: make(map[string]audience)}
 		d, links, owner := s.table.inputs(s.id)
 		s.rebuildPort(p, d, links, owner)
 		s.ports[k.Port] = p // not before: a source that panics must leave nothing half built
 	}
-	to := p.published[k.Client]
+	a := p.join(k.Client.Instance)
+	to := a[k.Client]
 	if to == nil {
 		to = &published{}
-		p.published[k.Client] = to
-		p.publish(s.table.opts.IPv6, k.Client, to, origin{})
+		a[k.Client] = to
+		p.publish(s.table.opts.IPv6, p.merged, k.Client, to, origin{})
 	}
 	to.refs++
 	return &to.latest
@@ -81,14 +80,20 @@ func (s *watchedService) unwatch(k Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.ports[k.Port]
-	to := p.published[k.Client]
+	a := p.join(k.Client.Instance)
+	to := a[k.Client]
 	if to.refs--; to.refs > 0 {
 		return
 	}
-	delete(p.published, k.Client)
-	if len(p.published) == 0 {
-		delete(s.ports, k.Port)
-		s.countOffered(p.members, nil)
+	delete(a, k.Client)
+	p.leave(k.Client.Instance)
+	if len(p.whole)+len(p.instances) > 0 {
+		return
+	}
+	delete(s.ports, k.Port)
+	s.countOffered(p.members, nil)
+	if k.Port == AnyPort {
+		s.declared.Store(nil)
 	}
 }
 
@@ -106,34 +111,20 @@ func (s *watchedService) rebuild() {
 // update stores a port's merged list and summary, and publishes what that changes.
 func (s *watchedService) update(p *port, d *Definition, merged []*Endpoint, why origin) {
 	sum := summarize(d, p.members)
-	changed := sum != p.summary || !same(merged, p.merged)
+	before, all := p.merged, sum != p.summary
 	p.merged, p.summary = merged, sum
 	s.byNode.Store(sum.byNode)
-	if changed {
-		for client, to := range p.published {
-			p.publish(s.table.opts.IPv6, client, to, why)
-		}
+	if p.number == AnyPort {
+		declared := declaredBy(p.members)
+		all = all || !slices.Equal(p.declared, declared)
+		p.declared = declared
+		s.declared.Store(&declared)
 	}
-}
-
-// publish publishes the newest set for one kind of client, if it differs from the
-// one published last.
-func (p *port) publish(ipv6 bool, c Client, to *published, why origin) {
-	now := &Set{
-		Version: 1, Exists: p.summary.exists, Complete: p.summary.complete, ByNode: p.summary.byNode, Changed: why.at, Origin: why.cluster,
-		Endpoints: choose(p.merged, ipv6, p.summary.byNode, c),
+	if all {
+		p.publishAll(s.table.opts.IPv6, why)
+	} else if !same(before, merged) {
+		p.publishChange(s.table.opts.IPv6, before, why)
 	}
-	if len(now.Endpoints) == 0 {
-		now.Reason, now.Cluster = p.summary.reason, p.summary.cluster
-	}
-	if old, _ := to.latest.Get(); old != nil {
-		if old.Exists == now.Exists && old.Complete == now.Complete && old.ByNode == now.ByNode &&
-			old.Reason == now.Reason && old.Cluster == now.Cluster && same(old.Endpoints, now.Endpoints) {
-			return
-		}
-		now.Version = old.Version + 1
-	}
-	to.latest.Set(now)
 }
 
 // same reports whether two lists have the same pointers.
@@ -150,7 +141,7 @@ func summarize(d *Definition, members []contribution) summary {
 	case !d.Federated && len(members) == 0:
 		return summary{exists: true, complete: true, reason: NoRemoteService}
 	}
-	sum := summary{exists: true, complete: true}
+	sum := summary{exists: true, complete: true, undeclared: undeclared(members)}
 	for _, c := range members {
 		switch {
 		case c.status.Link == Pending:

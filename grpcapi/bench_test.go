@@ -218,7 +218,7 @@ func BenchmarkScrape(b *testing.B) {
 	for i := range 10_000 {
 		key := federation.Key{Service: web, Port: uint16(i + 1)}
 		v := w.server.getViews.acquire(key)
-		v.startWatch(w.table.Watch)
+		v.startWatch(w.table.Watch, w.server.budget, costOfSet)
 		defer w.server.getViews.release(v)
 	}
 	b.ReportAllocs()

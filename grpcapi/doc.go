@@ -32,7 +32,9 @@
 //     routes of the service keeps them, also while the service is deleted and created
 //     again. Other proxies get the default. While it is ambiguous which object has an
 //     address, nothing is sent.
-//   - No stream is refused until Finish, also during a Drain.
+//   - No stream is refused until Finish, also during a Drain, but for those that would
+//     need more memory than Options.ViewBytes. Ports that no member of a service declares
+//     share a view, whatever their number.
 //
 // Concurrency: the methods of a Server may be called by any goroutine, except for
 // WaitUnused. Every open stream has one goroutine, its gRPC handler's, with a small

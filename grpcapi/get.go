@@ -20,10 +20,12 @@ type getStream struct {
 	firstSet    *federation.Set // for the first messages; nil: not known yet, or sent
 	zoneChanged <-chan struct{} // closed once the client's zone may have changed; nil: never
 	view        *getView        // of the client's key
+	fits        bool            // the view is within the budget
 	replaced    <-chan struct{} // closed once the set returned by newest last is replaced
 
 	sent        *federation.Set // the set that the proxy has, or is being sent; nil: none yet
 	sentZone    string          // the zone for which sent was encoded
+	anyPort     bool            // no member declares the port: the view is of AnyPort
 	viewChanged bool            // sent is a set of another view than the current one
 	isUpdate    bool            // sent is a newer set of the same view as the one sent before
 	emptySince  time.Time       // since when the set is empty while a cluster is pending; zero: it is not
@@ -83,8 +85,18 @@ func (st *getStream) advance(set *federation.Set) []*wire.Frame {
 	case time.Since(st.emptySince) < st.server.opts.FirstFrame:
 		return nil
 	}
-	frames := st.view.step(st.sent, set, zone != st.sentZone)
+	frames := st.step(st.sent, set, zone != st.sentZone)
 	st.sent, st.sentZone, st.viewChanged = set, zone, false
+	return frames
+}
+
+// step returns the messages of a step.
+func (st *getStream) step(from, to *federation.Set, all bool) []*wire.Frame {
+	if !from.AnyPort && !to.AnyPort {
+		return st.view.step(from, to, all)
+	}
+	frames := st.view.stepAt(from, to, all, st.target.port)
+	st.server.budget.hold(frames)
 	return frames
 }
 
@@ -103,12 +115,19 @@ func (st *getStream) emptyTimeout() <-chan time.Time {
 
 // newest returns the newest set for the client, from the view of its current key. ok
 // is false while the table changes between traffic policies: the set may be for
-// clients of the other policy, or for none, and another one follows at once.
+// clients of the other policy, or for none, and another one follows at once. The same
+// holds while a member begins to declare the port.
 func (st *getStream) newest() (set *federation.Set, replaced <-chan struct{}, ok bool) {
-	for {
+	for turned := false; ; {
 		set, replaced = st.view.get()
 		byNode := st.view.key.Client.Node != ""
-		if st.client.Node == "" || set.ByNode == byNode {
+		switch {
+		case st.client.Node != "" && set.ByNode != byNode:
+		case set.AnyPort && set.Declares(st.target.port):
+			st.anyPort, turned = false, true
+		case set.Undeclared && !set.AnyPort && !turned: // right too, but shared with fewer streams
+			st.anyPort, turned = true, true
+		default:
 			return set, replaced, true
 		}
 		if !st.switchView() {
@@ -129,6 +148,9 @@ func (st *getStream) updateZone() {
 // the stream has that view already.
 func (st *getStream) switchView() bool {
 	key := st.server.table.Key(st.target.service, st.target.port, st.client)
+	if st.anyPort {
+		key.Port = federation.AnyPort
+	}
 	old := st.view
 	if old != nil {
 		if old.key == key {
@@ -138,7 +160,7 @@ func (st *getStream) switchView() bool {
 		defer st.server.getViews.release(old) // after the new one watches, so that the service stays watched
 	}
 	st.view = st.server.getViews.acquire(key)
-	st.view.startWatch(st.server.table.Watch)
+	st.fits = st.view.startWatch(st.server.table.Watch, st.server.budget, costOfSet)
 	return true
 }
 

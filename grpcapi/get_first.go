@@ -58,8 +58,16 @@ func (st *getStream) first() ([]*wire.Frame, error) {
 	if err := st.refusal(set); err != nil {
 		return nil, err
 	}
+	if !st.fits || set.AnyPort && !st.server.budget.fits(int64(costOfSet(set))) {
+		return nil, st.server.budget.refuse(st.name())
+	}
 	st.sent, st.sentZone, st.viewChanged = set, st.view.key.Client.Zone, false
-	return st.view.fullFrames(set), nil
+	if !set.AnyPort {
+		return st.view.fullFrames(set), nil
+	}
+	frames := st.view.fullFramesAt(set, st.target.port)
+	st.server.budget.hold(frames)
+	return frames, nil
 }
 
 // refusal returns the error with which a call is refused whose first set is this one;

@@ -32,6 +32,12 @@ func newGetView(k federation.Key, enc wire.Encoder) *getView {
 // endpointBytes is about how much memory an endpoint takes in a set and its messages.
 const endpointBytes = 300
 
+// viewBytes is about how much memory a view takes, but for endpoints.
+const viewBytes = 1 << 10
+
+// costOfSet is about how much memory a view takes.
+func costOfSet(s *federation.Set) int { return viewBytes + len(s.Endpoints)*endpointBytes }
+
 // becomeIdle implements cachedView. A view without endpoints is not kept: it is cheap
 // to make again, and clients can make up any number of names.
 func (v *getView) becomeIdle() int {
@@ -48,6 +54,21 @@ type lazyFrames struct {
 
 // fullFrames returns the first messages of a stream that begins with the set.
 func (v *getView) fullFrames(set *federation.Set) []*wire.Frame { return v.lazyFull(set).frames() }
+
+// fullFramesAt returns those of a stream of one port that begins with a set of
+// AnyPort. They are for that stream alone.
+func (v *getView) fullFramesAt(set *federation.Set, port uint16) []*wire.Frame {
+	enc := v.enc.AtPort(port)
+	return enc.Full(set)
+}
+
+// stepAt returns the messages of a step of which one set, or both, are of AnyPort, for
+// a stream of that port alone.
+func (v *getView) stepAt(from, to *federation.Set, all bool, port uint16) (frames []*wire.Frame) {
+	enc := v.enc.AtPort(port)
+	runDeep(func() { frames = enc.Step(from, to, all) })
+	return frames
+}
 
 func (v *getView) lazyFull(set *federation.Set) *lazyFrames {
 	v.mu.Lock()

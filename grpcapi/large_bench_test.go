@@ -64,7 +64,7 @@ func largeSet(b testing.TB, clusters, changed, n int) (step func()) {
 
 	v := w.server.getViews.acquire(w.table.Key(web, 80, federation.Client{Node: "n1", Zone: "a"}))
 	b.Cleanup(func() { w.server.getViews.release(v) })
-	v.startWatch(w.table.Watch)
+	v.startWatch(w.table.Watch, w.server.budget, costOfSet)
 	before, _ := v.get()
 	if len(before.Endpoints) != n {
 		b.Fatal(len(before.Endpoints))

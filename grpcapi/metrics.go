@@ -44,7 +44,7 @@ func newMetrics(s *Server, r prometheus.Registerer) (*metrics, error) {
 		late:        counter("isthmus_first_frame_timeouts_total", "Get streams that did not begin with all clusters, since one of them took too long."),
 		propagation: &propagation{table: s.table, byCluster: make(map[federation.ClusterName]prometheus.Histogram)},
 	}
-	own := []prometheus.Collector{m.getOverflow, m.profileOverflow, m.endpointProfileOverflow, m.stalled, m.panics, m.first, m.late, m.propagation, newCollector(s)}
+	own := []prometheus.Collector{m.getOverflow, m.profileOverflow, m.endpointProfileOverflow, m.stalled, m.panics, m.first, m.late, m.propagation, s.budget.refused, newCollector(s)}
 	for _, c := range append(m.calls.collectors(), own...) {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("metrics of the Destination server: %w", err)

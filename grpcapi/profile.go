@@ -18,6 +18,7 @@ type profileStream struct {
 	stream
 	key        federation.ProfileKey
 	view       *profileView    // nil: not prepared yet
+	fits       bool            // the view is within the budget
 	replaced   <-chan struct{} // closed once the profile of the newest variant is replaced
 	sent       *profileVariant // what the proxy has, or is being sent; nil: nothing yet
 	sentRoutes sentRoutes
@@ -32,7 +33,7 @@ func (s *Server) newProfile(key federation.ProfileKey, out sink, transport statu
 // prepare implements producer.
 func (st *profileStream) prepare() (ready bool) {
 	st.view = st.server.profileViews.acquire(st.key)
-	st.view.startWatch(st.server.dir.Profile)
+	st.fits = st.view.startWatch(st.server.dir.Profile, st.server.budget, costOfProfile)
 	return true
 }
 
@@ -45,6 +46,9 @@ func (st *profileStream) first() ([]*wire.Frame, error) {
 	newest, st.replaced = st.view.variant(st.sentRoutes)
 	if err := st.refusal(newest.profile); err != nil {
 		return nil, err
+	}
+	if !st.fits {
+		return nil, st.server.budget.refuse(st.name())
 	}
 	st.advance(newest)
 	st.now = time.Now()

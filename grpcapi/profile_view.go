@@ -51,9 +51,12 @@ func (v *profileView) becomeIdle() int {
 	if p.Reason != federation.Resolved || p.Endpoint != nil && p.Endpoint.Kind == federation.Address {
 		return 0
 	}
-	const bytes = 1 << 10
-	return bytes
+	return costOfProfile(p)
 }
+
+// costOfProfile is about how much memory a view takes. Routes are the ServiceProfile's,
+// not the view's.
+func costOfProfile(*federation.Profile) int { return viewBytes }
 
 // variant returns the newest profile, as it is sent to a proxy that has received
 // those routes, and a channel that is closed once the profile is replaced.

@@ -33,6 +33,7 @@ type Server struct {
 	opts         Options
 	began        time.Time // see clock
 	log          *zap.Logger
+	budget       *budget
 	getViews     *viewCache[federation.Key, *federation.Set, *getView]
 	profileViews *viewCache[federation.ProfileKey, *federation.Profile, *profileView]
 	metrics      *metrics
@@ -66,11 +67,12 @@ func New(table *federation.Table, dir Directory, o Options) (*Server, error) {
 		emptyAt: time.Now(),
 		emptied: make(chan struct{}, 1),
 	}
-	if s.getViews, err = newViewCache(o, func(k federation.Key) *getView { return newGetView(k, enc) }); err != nil {
+	s.budget = newBudget(o)
+	if s.getViews, err = newViewCache(o, s.budget, func(k federation.Key) *getView { return newGetView(k, enc) }); err != nil {
 		return nil, err
 	}
 	routings := wire.NewRoutings(s.profileTooLarge)
-	if s.profileViews, err = newViewCache(o, func(k federation.ProfileKey) *profileView { return newProfileView(k, &enc, routings) }); err != nil {
+	if s.profileViews, err = newViewCache(o, s.budget, func(k federation.ProfileKey) *profileView { return newProfileView(k, &enc, routings) }); err != nil {
 		return nil, err
 	}
 	if s.metrics, err = newMetrics(s, o.Registerer); err != nil {

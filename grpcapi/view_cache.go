@@ -22,16 +22,33 @@ type viewBase[K comparable, T any] struct {
 	weight int         // what becomeIdle returned last
 
 	mu      sync.Mutex
-	watch   *federation.Watch[T] // fixed once startWatch has returned
+	watch   *federation.Watch[T] // fixed once startWatch has returned, as is cost
+	cost    int64                // what was taken of the budget
+	fitted  bool                 // under mu: that was within the budget
 	updates uint64               // under mu: how often a profile was found changed
 }
 
-// startWatch starts the watch, unless it has been started.
-func (b *viewBase[K, T]) startWatch(watch func(K) *federation.Watch[T]) {
+// startWatch starts the watch, unless it has been started, and takes what it costs of
+// the budget. It returns false if that is too much: then streams that are not served
+// yet must not use the view.
+func (b *viewBase[K, T]) startWatch(watch func(K) *federation.Watch[T], of *budget, cost func(T) int) (fits bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.watch == nil {
 		b.watch = watch(b.key)
+		newest, _ := b.watch.Get()
+		b.cost = int64(cost(newest))
+		b.fitted = of.take(b.cost)
+	}
+	b.fitted = b.fitted || of.fits(0)
+	return b.fitted
+}
+
+// close ends the watch, if there is one.
+func (b *viewBase[K, T]) close(of *budget) {
+	if b.watch != nil {
+		b.watch.Close()
+		of.give(b.cost)
 	}
 }
 
@@ -62,7 +79,8 @@ type cachedView[K comparable, T any] interface {
 // Idle views are in a plain LRU, each with a timer: the expirable LRU of the same
 // library starts a goroutine that never ends.
 type viewCache[K comparable, T any, V cachedView[K, T]] struct {
-	create    func(K) V // fixed, as are linger, maxIdle and maxWeight
+	create    func(K) V // fixed, as are budget, linger, maxIdle and maxWeight
+	budget    *budget
 	linger    time.Duration
 	maxIdle   int
 	maxWeight int // of all idle views
@@ -74,13 +92,13 @@ type viewCache[K comparable, T any, V cachedView[K, T]] struct {
 	evicted uint64               // closed to make room
 }
 
-func newViewCache[K comparable, T any, V cachedView[K, T]](o Options, create func(K) V) (*viewCache[K, T, V], error) {
+func newViewCache[K comparable, T any, V cachedView[K, T]](o Options, of *budget, create func(K) V) (*viewCache[K, T, V], error) {
 	idle, err := simplelru.NewLRU[K, V](o.IdleViews, nil)
 	if err != nil {
 		return nil, fmt.Errorf("idle views: %w", err)
 	}
 	return &viewCache[K, T, V]{
-		create: create, linger: o.Linger, maxIdle: o.IdleViews, maxWeight: o.IdleBytes,
+		create: create, budget: of, linger: o.Linger, maxIdle: o.IdleViews, maxWeight: o.IdleBytes,
 		all: make(map[K]V), idle: idle,
 	}, nil
 }
@@ -113,9 +131,7 @@ func (c *viewCache[K, T, V]) removeIdle(b *viewBase[K, T]) {
 // release ends one stream's use of a view.
 func (c *viewCache[K, T, V]) release(v V) {
 	for _, old := range c.retire(v) {
-		if old.watch != nil {
-			old.watch.Close()
-		}
+		old.close(c.budget)
 	}
 }
 
@@ -163,7 +179,7 @@ func (c *viewCache[K, T, V]) expire(v V, lease uint64) {
 	}
 	c.mu.Unlock()
 	if due {
-		b.watch.Close()
+		b.close(c.budget)
 	}
 }
 

@@ -215,7 +215,7 @@ func TestLateExpiry(t *testing.T) {
 		vs := w.server.getViews
 		use := func() *getView {
 			v := vs.acquire(federation.Key{Service: web, Port: 80})
-			v.startWatch(w.table.Watch)
+			v.startWatch(w.table.Watch, w.server.budget, costOfSet)
 			return v
 		}
 		v := use()

@@ -109,8 +109,9 @@ func pods(addrs ...string) []*federation.Endpoint {
 
 // cluster is a federation.Source.
 type cluster struct {
-	mu     sync.Mutex
-	shares map[federation.ServiceID]federation.Share
+	mu       sync.Mutex
+	shares   map[federation.ServiceID]federation.Share
+	declared []uint16 // the ports of all services; nil: the shares are for any port as they are
 }
 
 func (c *cluster) put(id federation.ServiceID, s federation.Share) {
@@ -121,9 +122,55 @@ func (c *cluster) put(id federation.ServiceID, s federation.Share) {
 
 func (c *cluster) State(id federation.ServiceID) federation.ServiceState { return c.read(id).State }
 
-func (c *cluster) Reader(id federation.ServiceID, _ uint16) federation.Reader {
-	return reader{c, id}
+func (c *cluster) Reader(id federation.ServiceID, port uint16) federation.Reader {
+	return reader{c, id, port}
 }
+
+// declare sets the ports of all services.
+func (w *world) declare(c federation.ClusterName, ports ...uint16) {
+	to := w.clusters[c]
+	to.mu.Lock()
+	to.declared = ports
+	to.mu.Unlock()
+	w.table.Changed(c, web, time.Now())
+}
+
+// at returns the share at a port. Its endpoints have the port 80 if it is declared, and
+// else the one asked for, as do those of any port.
+func (c *cluster) at(s federation.Share, port uint16) federation.Share {
+	c.mu.Lock()
+	declared := c.declared
+	c.mu.Unlock()
+	if declared == nil || slices.Contains(declared, port) {
+		return s
+	}
+	s.Undeclared = true
+	if port == federation.AnyPort {
+		s.Declared = declared
+	}
+	var all []*federation.Slice
+	for _, old := range s.Slices {
+		now := &federation.Slice{}
+		for _, e := range old.Endpoints {
+			any := *e
+			any.Addr = netip.AddrPortFrom(e.Addr.Addr(), federation.AnyPort)
+			any.Ports = anyRules
+			now.Endpoints = append(now.Endpoints, any.At(port))
+		}
+		all = append(all, now)
+	}
+	s.Slices = all
+	return s
+}
+
+// oddPort is opaque if no Service declares it.
+const oddPort = 4242
+
+var anyRules = &federation.PortRules{Opaque: odd{}}
+
+type odd struct{}
+
+func (odd) Contains(port uint16) bool { return port == oddPort }
 
 func (c *cluster) read(id federation.ServiceID) federation.Share {
 	c.mu.Lock()
@@ -132,11 +179,12 @@ func (c *cluster) read(id federation.ServiceID) federation.Share {
 }
 
 type reader struct {
-	c  *cluster
-	id federation.ServiceID
+	c    *cluster
+	id   federation.ServiceID
+	port uint16
 }
 
-func (r reader) Read() federation.Share { return r.c.read(r.id) }
+func (r reader) Read() federation.Share { return r.c.at(r.c.read(r.id), r.port) }
 
 // directory is a Directory.
 type directory struct {

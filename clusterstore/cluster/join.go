@@ -29,8 +29,9 @@ type joiner struct {
 	facts        podFacts
 	template     template
 	namespace    string
-	policyPort   uint16 // the port of policyOpaque; zero: not looked up yet
-	policyOpaque bool   // a Server makes that port opaque
+	policyPort   uint16                // the port of policyOpaque; zero: not looked up yet
+	policyOpaque bool                  // a Server makes that port opaque
+	rules        *federation.PortRules // of endpoints of any port; nil: not looked up yet
 	identity     federation.Identity
 	node         string
 	hints        unique.Handle[string]
@@ -75,7 +76,11 @@ func (j *joiner) endpoint(a *address, port uint16, before []*federation.Endpoint
 func (j *joiner) bare(e *federation.Endpoint) {
 	e.Kind = federation.Address
 	e.Identity.DNS = j.data.mirror.identity
-	if name := j.data.mirror.remoteName; name != "" {
+	name := j.data.mirror.remoteName
+	switch {
+	case j.requested == federation.AnyPort:
+		e.Ports = &federation.PortRules{RemoteName: name}
+	case name != "":
 		e.Authority = name + ":" + strconv.Itoa(int(j.requested))
 	}
 }
@@ -98,6 +103,10 @@ func (j *joiner) pod(e *federation.Endpoint, p *pod) bool {
 	}
 	j.labels = p.labels(j.labels[:0], t)
 	e.Labels = j.labels
+	if port == federation.AnyPort {
+		j.anyPort(e)
+		return true
+	}
 	if j.policyPort != port {
 		j.policyPort, j.policyOpaque = port, j.policy.opaque(j.state, j.namespace, p.facts, port)
 	}
@@ -112,6 +121,21 @@ func (j *joiner) pod(e *federation.Endpoint, p *pod) bool {
 	return true
 }
 
+// anyPort fills in an endpoint of a Pod or ExternalWorkload for all ports that the
+// Service does not declare: as pod does for one, but for what its rules change.
+func (j *joiner) anyPort(e *federation.Endpoint) {
+	t := &j.template
+	if j.rules == nil {
+		j.rules = &federation.PortRules{
+			Opaque: j.policy.opaquePorts(j.state, j.namespace, j.facts, t), Skipped: t.skip, Own: [...]uint16{t.proxy.admin, t.proxy.control},
+		}
+	}
+	e.Ports = j.rules
+	e.Meshed = t.controlPlane != "" || t.external()
+	e.Identity = j.identity
+	e.InboundPort = t.proxy.inbound
+}
+
 // usePod sets the joiner's fields that depend on the Pod and its namespace, unless the
 // previous Pod had the same.
 func (j *joiner) usePod(p *pod) {
@@ -122,7 +146,7 @@ func (j *joiner) usePod(p *pod) {
 	namespace, name := p.id(&j.template)
 	j.prefix = strings.TrimSuffix(p.key, name)
 	j.identity = j.state.identity(namespace, &j.template)
-	j.namespace, j.policyPort = namespace, 0
+	j.namespace, j.policyPort, j.rules = namespace, 0, nil
 }
 
 // identity is the TLS identity of a Pod's proxy. That of Pods of other control planes

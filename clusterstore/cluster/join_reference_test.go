@@ -166,11 +166,16 @@ func compareJoins(t *rapid.T) {
 			readers = append(readers, &seen{reader: w.Reader(federation.ServiceID{Namespace: "ns", Name: service}, port), service: service, port: port})
 		}
 	}
+	anyPort := make(map[string]federation.Reader)
+	for _, service := range []string{"a", "b"} {
+		anyPort[service] = w.Reader(federation.ServiceID{Namespace: "ns", Name: service}, federation.AnyPort)
+	}
 	e := events{world: w, all: all, draw: draw, resources: []string{"endpointslices", "endpointslices", "pods", "pods", "services", "replicasets", "servers", "servers", "externalworkloads"}}
 	e.run(t, func(t *rapid.T) {
 		marked := w.marked()
 		for _, s := range readers {
 			s.check(t, all, slices.Contains(marked, s.service))
+			s.checkAnyPort(t, anyPort[s.service].Read())
 		}
 		for _, r := range w.Health().Resources {
 			if r.Resource != "endpointslices" && r.Objects != all.referenceCount(r.Resource) {
@@ -181,6 +186,30 @@ func compareJoins(t *rapid.T) {
 	s := w.state
 	if n := s.size(); n != 0 {
 		t.Fatalf("left behind: %v %v %v %v %v %v", s.services, s.slices, s.pods, s.replicaSets, s.policies, s.unusable)
+	}
+}
+
+// checkAnyPort checks that endpoints of any port are, at the reader's port, those that
+// it has last read, if the Service does not declare that port.
+func (s *seen) checkAnyPort(t *rapid.T, any federation.Share) {
+	name := fmt.Sprintf("%s:%d", s.service, s.port)
+	if any.State != s.last.State || any.NodeLocal != s.last.NodeLocal {
+		t.Fatalf("%s: of any port %+v, want %+v", name, any, s.last)
+	}
+	declared := slices.Contains(any.Declared, s.port)
+	if any.State != federation.Present {
+		return
+	}
+	if declared == s.last.Undeclared {
+		t.Fatalf("%s: undeclared is %v, of any port %v are declared", name, s.last.Undeclared, any.Declared)
+	}
+	if declared {
+		return
+	}
+	if !slices.EqualFunc(any.Slices, s.last.Slices, func(a, b *federation.Slice) bool {
+		return slices.EqualFunc(a.Endpoints, b.Endpoints, func(a, b *federation.Endpoint) bool { return a.At(s.port).Equal(b) })
+	}) {
+		t.Fatalf("%s: endpoints of any port differ", name)
 	}
 }
 

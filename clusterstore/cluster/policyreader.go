@@ -52,6 +52,32 @@ func (q *policyReader) opaque(s *state, namespace string, facts podFacts, port u
 	return opaque
 }
 
+// opaquePorts returns all ports that are opaque for a Pod or ExternalWorkload with these
+// facts and that template: those of the template, and those that Servers make so.
+// state.mu is held.
+func (q *policyReader) opaquePorts(s *state, namespace string, facts podFacts, t *template) Ports {
+	p := s.policies[namespace]
+	if p == nil {
+		return t.opaque
+	}
+	asked := make(map[uint16]struct{})
+	for _, f := range p.servers {
+		if f.invalid == "" {
+			f.eachPort(t, func(port uint16) { asked[port] = struct{}{} })
+		}
+	}
+	var more []portRange
+	for port := range asked {
+		if q.opaque(s, namespace, facts, port) {
+			more = append(more, portRange{port, port})
+		}
+	}
+	if more == nil {
+		return t.opaque
+	}
+	return newPorts(t.opaque.appendTo(more))
+}
+
 // evaluate answers what is missing. It returns false if nothing is. state.mu is not
 // held.
 func (q *policyReader) evaluate() bool {

@@ -33,6 +33,15 @@ func (p Ports) Contains(port uint16) bool {
 	return from <= port
 }
 
+// appendTo appends the ranges of the set.
+func (p Ports) appendTo(list []portRange) []portRange {
+	for r := p.ranges; len(r) >= 4; r = r[4:] {
+		from, to := bounds(r)
+		list = append(list, portRange{from, to})
+	}
+	return list
+}
+
 func (p Ports) String() string {
 	var b strings.Builder
 	for r := p.ranges; len(r) >= 4; r = r[4:] {

@@ -15,6 +15,7 @@ type reader struct {
 	port    uint16
 
 	share  federation.Share
+	spec   *Service     // that the share is of
 	parts  []part       // sorted by key
 	policy policyReader // of the present Read
 }
@@ -48,11 +49,24 @@ func (r *reader) readOnce() federation.Share {
 	if r.share.State != federation.Present {
 		return federation.Share{State: r.share.State}
 	}
-	r.share.NodeLocal = e.spec.NodeLocal
+	if r.spec != e.spec {
+		r.useSpec(e.spec)
+	}
 	if ref := e.spec.portRef(r.port); !r.current(e.slices, ref) {
 		r.read(e.slices, ref)
 	}
 	return r.share
+}
+
+// useSpec stores what the share takes from the Service.
+func (r *reader) useSpec(s *Service) {
+	r.spec = s
+	r.share.NodeLocal, r.share.Undeclared, r.share.Declared = s.NodeLocal, !s.Declares(r.port), nil
+	if r.port == federation.AnyPort {
+		for _, p := range s.Ports {
+			r.share.Declared = append(r.share.Declared, p.Number)
+		}
+	}
 }
 
 // current reports whether no slice has changed since the parts were made.

@@ -134,6 +134,7 @@ func (o *options) server(log *zap.Logger, registry *prometheus.Registry) grpcapi
 		Drain:                noneIfZero(o.drain),
 		ConnectionAge:        noneIfZero(o.maxAge),
 		ConcurrentStreams:    uint32(o.maxCalls),
+		ViewBytes:            viewLimit(usableMemory(), o.viewBytes),
 		Log:                  log,
 		Registerer:           registry,
 	}

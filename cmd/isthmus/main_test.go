@@ -77,6 +77,8 @@ func TestUsageErrors(t *testing.T) {
 		{"gateway --max-connection-age=1ms", "--max-connection-age is 1ms: give a duration of a second or more, such as 30m, or 0 for none"},
 		{"gateway --max-concurrent-streams=0", "--max-concurrent-streams is 0: give a number from 1 to 4294967295"},
 		{"gateway --max-concurrent-streams=4294967296", "--max-concurrent-streams is 4294967296: give a number from 1"},
+		{"gateway --view-memory=many", `--view-memory is "many": give a number of bytes such as 64Mi`},
+		{"gateway --view-memory=1000", `--view-memory is 1000: give 1Mi or more`},
 		{"gateway --pace=-1s", "--pace is -1s: give a duration of 0 or more"},
 		{"gateway --shutdown-delay=-1s", "--shutdown-delay is -1s: give a duration of 0 or more"},
 		{"gateway --drain=-1s", "--drain is -1s: give a duration of 0 or more"},

@@ -27,6 +27,9 @@ const (
 	// minClusterMemory is the least that --cluster-memory may be, in bytes: a page of a
 	// list of ordinary Pods needs that much while it is decoded.
 	minClusterMemory = 16 << 20
+	// minViewMemory and mostViewMemory are the same for --view-memory and its default.
+	minViewMemory  = 1 << 20
+	mostViewMemory = 1 << 30
 )
 
 // tuneMemory sets gcPercent, and a memory limit for Go of 90 % of the container's, unless
@@ -61,8 +64,8 @@ func clusterLimits(usable, cluster int64) budget.Limits {
 	return budget.Limits{Cluster: cluster, All: max(usable/2, cluster)}
 }
 
-// parseMemory parses a quantity of bytes. Empty is 0.
-func parseMemory(text string) (int64, error) {
+// parseMemory parses a quantity of so many bytes at least. Empty is 0.
+func parseMemory(text string, least int64) (int64, error) {
 	if text == "" {
 		return 0, nil
 	}
@@ -70,10 +73,20 @@ func parseMemory(text string) (int64, error) {
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("is %q: give a number of bytes such as 64Mi", text)
-	case q.CmpInt64(minClusterMemory) < 0:
-		return 0, fmt.Errorf("is %s: give %dMi or more", text, minClusterMemory>>20)
+	case q.CmpInt64(least) < 0:
+		return 0, fmt.Errorf("is %s: give %dMi or more", text, least>>20)
 	}
 	return q.Value(), nil
+}
+
+// viewLimit returns what views may take of a process that may use so much memory, in
+// bytes. view is --view-memory, or 0. What a view takes is an estimate without garbage, so
+// it is a quarter only.
+func viewLimit(usable, view int64) int {
+	if view == 0 {
+		view = max(minViewMemory, min(usable/4, mostViewMemory))
+	}
+	return int(view)
 }
 
 // returnMemory returns to the system the memory that listing all clusters took,

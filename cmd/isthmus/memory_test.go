@@ -48,14 +48,25 @@ func TestClusterLimits(t *testing.T) {
 	}
 }
 
+// TestViewLimit: views may take a quarter, unless the flag asks for something else.
+func TestViewLimit(t *testing.T) {
+	for _, tt := range []struct{ usable, flag, want int64 }{
+		{250 << 20, 0, 250 << 18}, {250 << 20, 2 << 20, 2 << 20}, {1 << 20, 0, minViewMemory}, {64 << 30, 0, mostViewMemory},
+	} {
+		if got := viewLimit(tt.usable, tt.flag); got != int(tt.want) {
+			t.Errorf("%d, %d: %d, want %d", tt.usable, tt.flag, got, tt.want)
+		}
+	}
+}
+
 func TestParseMemory(t *testing.T) {
 	for text, want := range map[string]int64{"": 0, "64Mi": 64 << 20, "1G": 1e9, "16777216": 16 << 20} {
-		if got, err := parseMemory(text); err != nil || got != want {
+		if got, err := parseMemory(text, minClusterMemory); err != nil || got != want {
 			t.Errorf("%q: %d, %v", text, got, err)
 		}
 	}
 	for _, text := range []string{"x", "64MB", "-64Mi", "0", "15Mi"} {
-		if _, err := parseMemory(text); err == nil || !strings.Contains(err.Error(), "give") {
+		if _, err := parseMemory(text, minClusterMemory); err == nil || !strings.Contains(err.Error(), "give") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

@@ -31,6 +31,7 @@ type options struct {
 	clusterMemory                  string
 	maxAge                         time.Duration
 	maxCalls                       uint
+	viewMemory                     string
 	logLevel, logFormat            string
 	traces                         string
 	serviceMetrics                 bool
@@ -38,6 +39,7 @@ type options struct {
 
 	// derived from the flags by check
 	level          logging.Level
+	viewBytes      int64                 // --view-memory; 0: not given
 	http2Params    *pb.Http2ClientParams // nil: none
 	forceTransport bool
 	clusterBytes   int64  // --cluster-memory; 0: not given
@@ -83,6 +85,7 @@ func gatewayFlags(o *options) *cli.Flags {
 		s.DurationVar(&o.stall, "stream-stall-timeout", time.Minute, "End a stream whose proxy has taken nothing for this `DURATION` although there is something to send.")
 		s.DurationVar(&o.maxAge, "max-connection-age", 30*time.Minute, "Move the streams of a connection that is older than this `DURATION`, more or less, to new connections one by one, so that a replica that has been restarted gets proxies again. Proxies keep their endpoints meanwhile. 0: never.")
 		s.UintVar(&o.maxCalls, "max-concurrent-streams", 10_000, "A connection may have this `NUMBER` of open calls; more wait for one of them to end. A proxy has one connection, and some calls for each destination that it uses: few have more than 100. Raise it if a meshed client talks to more than 10,000 Pods and ports, as a Prometheus server may.")
+		s.StringVar(&o.viewMemory, "view-memory", "", "About how much memory, in `BYTES` such as 512Mi, the sets and profiles that proxies have asked for may take. Beyond it, a call that asks for something new gets ResourceExhausted; those that are open stay, and what others have asked for is served. Empty: a quarter of the container's memory limit or, without one, of the machine's memory, 1Gi at most.")
 		s.DurationVar(&o.delay, "shutdown-delay", 23*time.Second, "On SIGTERM, go on serving, but not ready, for this `DURATION`, so that proxies learn by DNS where other replicas are; --drain follows. With --drain it must be at least a second less than the Pod's terminationGracePeriodSeconds. The safest choice is a grace of 60 s with --shutdown-delay=32s --drain=20s; see docs/operations.md.")
 		s.DurationVar(&o.drain, "drain", 6*time.Second, "After --shutdown-delay, end the streams that are open then, spread over this `DURATION`, so that other replicas do not get all proxies at once. Proxies that come back are served until then; at the end of it the listener is closed and the streams that are left end. 0: all at once. "+
 			"The process ends at most a second after the two: keep their sum a second below terminationGracePeriodSeconds (30, unless the Pod sets it). Both are skipped while no stream is open.")
@@ -162,8 +165,11 @@ func (o *options) check() error {
 		return cli.Usagef("--log-level is %q: give %s", o.logLevel, logging.LevelNames)
 	}
 	var err error
-	if o.clusterBytes, err = parseMemory(o.clusterMemory); err != nil {
+	if o.clusterBytes, err = parseMemory(o.clusterMemory, minClusterMemory); err != nil {
 		return cli.Usagef("--cluster-memory %w", err)
+	}
+	if o.viewBytes, err = parseMemory(o.viewMemory, minViewMemory); err != nil {
+		return cli.Usagef("--view-memory %w", err)
 	}
 	if err := o.parseHTTP2(); err != nil {
 		return err

@@ -45,6 +45,7 @@ var accepted = map[string]string{
 	"cluster-memory":             "64Mi",
 	"max-connection-age":         "5s",
 	"max-concurrent-streams":     "6",
+	"view-memory":                "7Mi",
 }
 
 // TestAccepted: each flag with one dash and two, the value after "=" or, unless

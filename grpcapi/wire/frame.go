@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"runtime"
 	"slices"
 
 	"google.golang.org/grpc/encoding"
@@ -18,6 +19,19 @@ type Frame struct{ data mem.BufferSlice }
 // they share is not compared byte by byte: bytes.Equal compares addresses first.
 func (f *Frame) Equal(o *Frame) bool {
 	return slices.EqualFunc(f.data, o.data, func(a, b mem.Buffer) bool { return bytes.Equal(a.ReadOnlyData(), b.ReadOnlyData()) })
+}
+
+// Size is the number of the message's bytes.
+func (f *Frame) Size() int { return f.data.Len() }
+
+// OnFree calls free, on a goroutine of its own, once the garbage collector has found
+// parts of the message to be in use no more, with their number of bytes.
+func (f *Frame) OnFree(free func(bytes int)) {
+	for _, part := range f.data {
+		if b := part.ReadOnlyData(); len(b) > 0 {
+			runtime.AddCleanup(&b[0], free, len(b))
+		}
+	}
 }
 
 // Codec returns the bytes of Frames, and leaves all other messages to gRPC's

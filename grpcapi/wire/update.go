@@ -38,11 +38,12 @@ func (e *Encoder) Full(s *federation.Set) []*Frame {
 	if len(s.Endpoints) == 0 {
 		return []*Frame{noEndpoints(s.Exists)}
 	}
-	shared := e.sharedLabels(s.Endpoints)
-	if frames := e.addSharing(shared, s.Endpoints, 1); frames != nil {
+	list := s.At(e.port)
+	shared := e.sharedLabels(list)
+	if frames := e.addSharing(shared, list, 1); frames != nil {
 		return frames
 	}
-	return e.addSharing(shared, spread(s.Endpoints), anyNumber)
+	return e.addSharing(shared, spread(list), anyNumber)
 }
 
 // Step encodes the step from one set to another: adds of what is new or has changed,
@@ -55,9 +56,9 @@ func (e *Encoder) Step(from, to *federation.Set, all bool) []*Frame {
 		}
 		return []*Frame{noEndpoints(to.Exists)}
 	}
-	added, removed := federation.Diff(from, to)
+	added, removed := federation.DiffAt(from, to, e.port)
 	if all {
-		added = to.Endpoints
+		added = to.At(e.port)
 	}
 	var frames []*Frame
 	if len(added) > 0 {

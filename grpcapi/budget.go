@@ -1,0 +1,69 @@
+package grpcapi
+
+import (
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"isthmus/grpcapi/wire"
+)
+
+// statusTooMuch refuses a call that would take more memory than there is for views.
+var statusTooMuch = status.New(codes.ResourceExhausted, "the gateway has no memory left for further destinations: see --view-memory")
+
+// budget is the memory that the views of both RPCs may take together, and messages that
+// are encoded for one stream. It is an estimate: of a view, as it was when its watch
+// began.
+//
+// Clients can ask for any number of ports, hostnames and addresses. What is over budget
+// is refused to those who are not served yet; a view that streams use stays, and so
+// does one that such a stream needs because its service or its node has changed.
+type budget struct {
+	max     int64 // fixed, as are refused and log
+	refused prometheus.Counter
+	log     *zap.Logger
+
+	used     atomic.Int64
+	refusing atomic.Bool // a call has been refused since there was memory last, and logged
+}
+
+func newBudget(o Options) *budget {
+	return &budget{max: int64(o.ViewBytes), log: o.Log, refused: prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "isthmus_streams_refused_total", Help: "Calls that were refused because views take as much memory as they may.",
+	})}
+}
+
+// take takes memory, and returns whether that is within the budget.
+func (b *budget) take(bytes int64) bool { return b.used.Add(bytes) <= b.max }
+
+// give returns memory.
+func (b *budget) give(bytes int64) {
+	if b.used.Add(-bytes) < b.max/10*9 && b.refusing.Load() {
+		b.refusing.Store(false)
+	}
+}
+
+// fits reports whether there is so much memory left.
+func (b *budget) fits(bytes int64) bool { return b.used.Load()+bytes <= b.max }
+
+// refuse counts a call that is refused, and returns its error. It logs the first one,
+// and again when there has been memory in between.
+func (b *budget) refuse(what string) error {
+	b.refused.Inc()
+	if b.refusing.CompareAndSwap(false, true) {
+		b.log.Warn("calls are refused: views take as much memory as they may", zap.String("first", what), zap.Int64("bytes", b.max))
+	}
+	return statusTooMuch.Err()
+}
+
+// hold takes the memory of messages for one stream alone until nothing uses them any
+// more: gRPC keeps them until the client takes them.
+func (b *budget) hold(frames []*wire.Frame) {
+	for _, f := range frames {
+		f.OnFree(func(bytes int) { b.give(int64(bytes)) })
+		b.used.Add(int64(f.Size()))
+	}
+}
