@@ -26,11 +26,20 @@ type PortRules struct {
 
 // At returns the endpoint at one port: itself, unless it stands for any port.
 func (e *Endpoint) At(port uint16) *Endpoint {
-	r := e.Ports
-	if r == nil || port == AnyPort {
+	if e.Ports == nil || port == AnyPort {
 		return e
 	}
-	at := *e
+	at := e.ValueAt(port)
+	return &at
+}
+
+// ValueAt is At as a value: to look at all endpoints of a set at a port, without
+// keeping them.
+func (e *Endpoint) ValueAt(port uint16) Endpoint {
+	r, at := e.Ports, *e
+	if r == nil || port == AnyPort {
+		return at
+	}
 	at.Ports = nil
 	at.Addr = netip.AddrPortFrom(e.Addr.Addr(), port)
 	at.Opaque = r.Opaque != nil && r.Opaque.Contains(port)
@@ -43,7 +52,7 @@ func (e *Endpoint) At(port uint16) *Endpoint {
 	if r.RemoteName != "" {
 		at.Authority = r.RemoteName + ":" + strconv.Itoa(int(port))
 	}
-	return &at
+	return at
 }
 
 // sameRules compares two endpoints' rules.

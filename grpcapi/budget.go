@@ -59,11 +59,18 @@ func (b *budget) refuse(what string) error {
 	return statusTooMuch.Err()
 }
 
+// minHeld is the least size of a message that hold takes memory for. A stream can have
+// 64 KiB of smaller ones waiting: gRPC's limit.
+const minHeld = 4 << 10
+
 // hold takes the memory of messages for one stream alone until nothing uses them any
-// more: gRPC keeps them until the client takes them.
-func (b *budget) hold(frames []*wire.Frame) {
+// more: gRPC keeps them until the client takes them. It returns the messages.
+func (b *budget) hold(frames []*wire.Frame) []*wire.Frame {
 	for _, f := range frames {
-		f.OnFree(func(bytes int) { b.give(int64(bytes)) })
-		b.used.Add(int64(f.Size()))
+		if size := f.Size(); size >= minHeld {
+			b.used.Add(int64(size))
+			f.OnFree(func(bytes int) { b.give(int64(bytes)) })
+		}
 	}
+	return frames
 }

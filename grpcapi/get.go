@@ -95,9 +95,7 @@ func (st *getStream) step(from, to *federation.Set, all bool) []*wire.Frame {
 	if !from.AnyPort && !to.AnyPort {
 		return st.view.step(from, to, all)
 	}
-	frames := st.view.stepAt(from, to, all, st.target.port)
-	st.server.budget.hold(frames)
-	return frames
+	return st.view.stepAt(from, to, all, st.target.port, st.server.budget)
 }
 
 // emptyTimeout returns a channel that fires when an empty set has been held back for

@@ -65,9 +65,7 @@ func (st *getStream) first() ([]*wire.Frame, error) {
 	if !set.AnyPort {
 		return st.view.fullFrames(set), nil
 	}
-	frames := st.view.fullFramesAt(set, st.target.port)
-	st.server.budget.hold(frames)
-	return frames, nil
+	return st.view.fullFramesAt(set, st.target.port, st.server.budget), nil
 }
 
 // refusal returns the error with which a call is refused whose first set is this one;

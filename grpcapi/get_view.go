@@ -57,16 +57,18 @@ func (v *getView) fullFrames(set *federation.Set) []*wire.Frame { return v.lazyF
 
 // fullFramesAt returns those of a stream of one port that begins with a set of
 // AnyPort. They are for that stream alone.
-func (v *getView) fullFramesAt(set *federation.Set, port uint16) []*wire.Frame {
+func (v *getView) fullFramesAt(set *federation.Set, port uint16, of *budget) []*wire.Frame {
 	enc := v.enc.AtPort(port)
-	return enc.Full(set)
+	return of.hold(enc.Full(set))
 }
 
 // stepAt returns the messages of a step of which one set, or both, are of AnyPort, for
 // a stream of that port alone.
-func (v *getView) stepAt(from, to *federation.Set, all bool, port uint16) (frames []*wire.Frame) {
-	enc := v.enc.AtPort(port)
-	runDeep(func() { frames = enc.Step(from, to, all) })
+func (v *getView) stepAt(from, to *federation.Set, all bool, port uint16, of *budget) (frames []*wire.Frame) {
+	runDeep(func() {
+		enc := v.enc.AtPort(port)
+		frames = of.hold(enc.Step(from, to, all))
+	})
 	return frames
 }
 

@@ -294,3 +294,34 @@ func TestHangUpOverTheWire(t *testing.T) {
 	cancel()
 	wiretest.Until(t, "the stream is gone", func() bool { return w.server.Streams() == 0 && handled(t, r, "Get", "Canceled") == 1 })
 }
+
+// TestConcurrentStreams: of one connection, calls beyond the limit wait for others to
+// end; other connections do not.
+func TestConcurrentStreams(t *testing.T) {
+	w := newWorld(t, Options{ConcurrentStreams: 2})
+	w.offer("", pods("10.0.0.1:80")...)
+	conn := w.dial(t)
+	var last context.CancelFunc
+	for range 2 {
+		var s pb.Destination_GetClient
+		s, last = get(t, conn, webAddr, "")
+		receive(t, s, "add 10.0.0.1:80")
+	}
+	begun := make(chan error, 1)
+	go func() {
+		s, err := pb.NewDestinationClient(conn).Get(t.Context(), &pb.GetDestination{Scheme: "k8s", Path: webAddr})
+		if err == nil {
+			_, err = s.Recv()
+		}
+		begun <- err
+	}()
+	other, _ := get(t, w.dial(t), webAddr, "")
+	receive(t, other, "add 10.0.0.1:80")
+	if n := w.server.Streams(); n != 3 {
+		t.Errorf("%d streams are open", n)
+	}
+	last()
+	if err := <-begun; err != nil {
+		t.Error("the one that waited: ", err)
+	}
+}

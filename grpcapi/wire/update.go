@@ -38,12 +38,11 @@ func (e *Encoder) Full(s *federation.Set) []*Frame {
 	if len(s.Endpoints) == 0 {
 		return []*Frame{noEndpoints(s.Exists)}
 	}
-	list := s.At(e.port)
-	shared := e.sharedLabels(list)
-	if frames := e.addSharing(shared, list, 1); frames != nil {
+	shared := e.sharedLabels(s.Endpoints)
+	if frames := e.addSharing(shared, s.Endpoints, 1); frames != nil {
 		return frames
 	}
-	return e.addSharing(shared, spread(list), anyNumber)
+	return e.addSharing(shared, spread(s.At(e.port)), anyNumber)
 }
 
 // Step encodes the step from one set to another: adds of what is new or has changed,
@@ -83,7 +82,12 @@ func (e *Encoder) addSharing(shared []federation.Label, list []*federation.Endpo
 		head = appendLabel(head, setLabels, l.Name, l.Value)
 	}
 	return pack(updateAdd, head, len(list), most, func(b []byte, i int) []byte {
-		return nested(b, setAddrs, func(b []byte) []byte { return e.appendAddr(b, list[i], shared) })
+		ep := list[i]
+		if ep.Ports != nil {
+			at := ep.ValueAt(e.port) // no allocation for each endpoint of each stream
+			return nested(b, setAddrs, func(b []byte) []byte { return e.appendAddr(b, &at, shared) })
+		}
+		return nested(b, setAddrs, func(b []byte) []byte { return e.appendAddr(b, ep, shared) })
 	})
 }
 

@@ -1,0 +1,191 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"isthmus/e2e/admin"
+	"isthmus/e2e/apisim"
+	"isthmus/e2e/bench/proc"
+	"isthmus/e2e/gateway"
+	"isthmus/e2e/object"
+	"isthmus/e2e/proxy"
+)
+
+// TestMultitude: clients ask for ever new names of one Service of 300 endpoints: ports that it does not declare, and
+// hostnames that no endpoint has. A stream of such a name costs little more memory than one of a name that all ask for,
+// and a change of the Service little more time.
+func TestMultitude(t *testing.T) {
+	m := newMultitude(t)
+	size := either(2000, 13_500)
+	same := m.costs(t, size, func(int) string { return "web.many.svc.cluster.local:80" })
+	t.Logf("%d streams of one port: %v", size, same)
+	ports := m.costs(t, size, func(i int) string { return fmt.Sprintf("web.many.svc.cluster.local:%d", 10_000+i) })
+	t.Logf("%d streams of ports that are not declared: %v", size, ports)
+	instances := m.costs(t, either(5000, 50_000), func(i int) string { return fmt.Sprintf("made-up-%d.web.many.svc.cluster.local:80", i) })
+	t.Logf("%d streams of hostnames that do not exist: %v", either(5000, 50_000), instances)
+	for what, c := range map[string]cost{"a port that is not declared": ports, "a hostname that does not exist": instances} {
+		if more := int64(c.memory) - int64(same.memory); more > 16<<10 {
+			t.Errorf("a stream of %s takes %d bytes more than another", what, more)
+		}
+	}
+	// The others have nothing to send or to encode when an endpoint changes.
+	if limit := 5*time.Millisecond + 2*m.alone; instances.change > limit {
+		t.Errorf("with hostnames that do not exist, a change takes %v, and %v without", instances.change, m.alone)
+	}
+}
+
+// multitude is a gateway of a cluster with a Service of 300 endpoints, and a proxy of that Service.
+type multitude struct {
+	api     *apisim.Server
+	gateway *gateway.Gateway
+	proxy   *proxy.Stream
+	turn    int
+	alone   time.Duration // what a change takes without a multitude
+}
+
+// cost is what a multitude of streams costs the gateway.
+type cost struct {
+	memory uint64        // of a stream, in bytes: what is left after a garbage collection
+	rss    uint64        // of the process
+	change time.Duration // processor time for a change of one endpoint
+	late   time.Duration // the longest time until a proxy had such a change
+}
+
+func (c cost) String() string {
+	return fmt.Sprintf("%d B a stream, %d MB resident; a change takes %v of processor time, and comes after %v at most", c.memory, c.rss>>20, c.change, c.late)
+}
+
+func newMultitude(t *testing.T) *multitude {
+	t.Helper()
+	m := &multitude{}
+	var err error
+	m.api, err = apisim.Start("west", nil)
+	must(t, err)
+	t.Cleanup(func() { must(t, m.api.Close()) })
+	m.api.Admit("gateway")
+	must(t, m.api.Put(object.Service("many", "web")))
+	for slice := range 3 {
+		o := object.Slice("many", "web", fmt.Sprint(slice))
+		for i := range 100 {
+			pod := object.Mesh(object.Pod("many", fmt.Sprintf("web-%d-%d", slice, i), "default"))
+			must(t, m.api.Put(pod))
+			o.Endpoints = append(o.Endpoints, object.PodEndpoint(fmt.Sprintf("10.7.%d.%d", slice, i+1), "many", pod.Name))
+		}
+		must(t, m.api.Put(o))
+	}
+	must(t, m.change())
+	kubeconfig, err := m.api.Kubeconfig(m.api.Addr(), "gateway")
+	must(t, err)
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	must(t, os.WriteFile(path, kubeconfig, 0o600))
+	m.gateway, err = gateway.Start(t.Context(), gateway.Config{Kubeconfig: path, Args: []string{
+		"-log-level=info", "-enable-pprof", "-shutdown-delay=0s", "-drain=0s", "-pace=0s"}})
+	must(t, err)
+	t.Cleanup(func() { must(t, m.gateway.Stop()) })
+	conn, err := proxy.Dial(m.gateway.Addr())
+	must(t, err)
+	t.Cleanup(func() { conn.Close() })
+	m.proxy = proxy.NewStream(proxy.Config{Conn: conn, Kind: proxy.Get, Authority: "web.many.svc.cluster.local:80"})
+	t.Cleanup(m.proxy.Close)
+	must(t, m.proxy.Open(t.Context()))
+	m.alone, _ = m.changes(t)
+	return m
+}
+
+// change puts another endpoint in the place of the last one.
+func (m *multitude) change() error {
+	m.turn++
+	return m.api.Put(object.Slice("many", "web", "moving", object.Endpoint(m.last().Addr().String())))
+}
+
+func (m *multitude) last() netip.AddrPort {
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 8, byte(m.turn / 250), byte(m.turn%250 + 1)}), object.Port)
+}
+
+// changes makes some changes, one after the other, and returns the processor time for one, and the longest time until the
+// proxy had one.
+func (m *multitude) changes(t *testing.T) (change, late time.Duration) {
+	t.Helper()
+	const count = 50
+	before, err := proc.CPU(m.gateway.Pid())
+	must(t, err)
+	for range count {
+		began := time.Now()
+		must(t, m.change())
+		for !m.proxy.Snapshot().Get.Has(m.last()) {
+			changed := m.proxy.Changed()
+			if m.proxy.Snapshot().Get.Has(m.last()) {
+				break
+			}
+			select {
+			case <-changed:
+			case <-time.After(patience):
+				t.Fatalf("the proxy has not been sent %v within %v", m.last(), patience)
+			}
+		}
+		late = max(late, time.Since(began))
+	}
+	after, err := proc.CPU(m.gateway.Pid())
+	must(t, err)
+	return (after - before) / count, late.Round(time.Millisecond)
+}
+
+// memory returns the memory that the gateway uses after a garbage collection.
+func (m *multitude) memory(t *testing.T) uint64 {
+	t.Helper()
+	_, err := admin.Get(t.Context(), m.gateway.MetricsAddr(), "/debug/pprof/heap?gc=1")
+	must(t, err)
+	samples, err := admin.Metrics(t.Context(), m.gateway.MetricsAddr())
+	must(t, err)
+	used, _ := admin.Sum(samples, regexp.MustCompile("^go_memstats_(heap|stack)_inuse_bytes$"))
+	return uint64(used)
+}
+
+// costs opens streams, a thousand on each connection, makes changes, and ends the streams.
+func (m *multitude) costs(t *testing.T, size int, name func(int) string) (c cost) {
+	t.Helper()
+	before := m.memory(t)
+	ctx, stop := context.WithCancel(t.Context())
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	defer stop()
+	first := make(chan error, size)
+	var conn *grpc.ClientConn
+	for i := range size {
+		if i%1000 == 0 {
+			var err error
+			conn, err = proxy.Dial(m.gateway.Addr())
+			must(t, err)
+			defer conn.Close()
+		}
+		stream, err := get(ctx, conn, request(name(i), ""))
+		must(t, err)
+		reading.Go(func() {
+			var message []byte
+			err := stream.RecvMsg(&message)
+			first <- err
+			for message = nil; err == nil; message = message[:0] {
+				err = stream.RecvMsg(&message)
+			}
+		})
+	}
+	for range size {
+		must(t, <-first)
+	}
+	c.change, c.late = m.changes(t)
+	c.memory = (max(before, m.memory(t)) - before) / uint64(size)
+	now, err := proc.ReadMemory(m.gateway.Pid())
+	must(t, err)
+	c.rss = now.RSS
+	return c
+}
