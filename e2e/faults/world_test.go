@@ -49,6 +49,7 @@ func newWorld(t *testing.T, flags []string, more ...string) *world {
 	must(t, err)
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	must(t, os.WriteFile(path, kubeconfig, 0o600))
+	flags = append([]string{"-max-connection-age=0"}, flags...) // the streams of the long form are open for longer
 	g, err := gateway.Start(t.Context(), gateway.Config{Kubeconfig: path, Args: flags})
 	must(t, err)
 	w.gateway = g
