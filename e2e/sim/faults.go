@@ -31,9 +31,10 @@ func FaultNames() (names []string) {
 	return names
 }
 
-// optional is the fault that resources are refused which are asked for again only within lag.
+// What clusters with these faults have is asked for again only within lag.
 const (
-	optional = "optional"
+	optional = "optional" // resources are refused that the gateway can do without
+	hostile  = "hostile"  // answers do not end
 	lag      = 30 * time.Second
 )
 
@@ -64,6 +65,13 @@ var lastingFaults = []faultKind{
 	}},
 	{"failing", true, func(w *world, c *cluster) error {
 		return c.misbehave(apisim.Faults{Failing: pick(w, []int{429, 500, 503, 504})})
+	}},
+	{hostile, true, func(w *world, c *cluster) error {
+		ways := []apisim.Endless{apisim.EndlessEvent, apisim.EndlessInitialEvents, apisim.EndlessPages, apisim.EndlessLists}
+		if c.number == 0 {
+			ways = ways[:1] // the own cluster has no budget
+		}
+		return c.misbehave(apisim.Faults{Endless: pick(w, ways)})
 	}},
 	{"old server", false, func(_ *world, c *cluster) error {
 		c.api.Compact()
@@ -128,7 +136,7 @@ func (w *world) heal(c *cluster) string {
 	c.api.Misbehave(apisim.Faults{})
 	w.err = errors.Join(w.err, c.proxy.Set(faultproxy.Mode{}))
 	name := c.fault.name
-	if name == optional {
+	if name == optional || name == hostile {
 		w.lagging = time.Now().Add(lag)
 	}
 	c.fault = nil

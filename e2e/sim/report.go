@@ -25,7 +25,7 @@ type Report struct {
 	Late     int            // first messages after more than 3 s, in rounds with such gaps
 	Worst    time.Duration  // until all clients held what they should
 	WorstIn  int            // the round of it
-	Lagging  time.Duration  // the same of rounds with resources that are asked for again only within 30 s
+	Lagging  time.Duration  // the same of rounds after faults whose clusters are asked again only within 30 s
 	Median   time.Duration
 	Took     time.Duration
 
@@ -70,7 +70,7 @@ func (r Report) String() string {
 	fmt.Fprintf(&b, "seed %d: %d clusters, %d services, %d clients; %d rounds in %v, %d of them with clusters away\n",
 		r.Seed, r.Clusters, r.Services, r.Clients, r.Rounds, r.Took.Round(time.Second), r.Away)
 	fmt.Fprintf(&b, "%d objects written, %d streams opened, %d messages\n", r.Writes, r.Opens, r.Messages)
-	fmt.Fprintf(&b, "convergence: median %v, worst %v (round %d); worst after optional resources were refused %v\n",
+	fmt.Fprintf(&b, "convergence: median %v, worst %v (round %d); worst after optional resources were refused, or answers did not end, %v\n",
 		r.Median.Round(time.Millisecond), r.Worst.Round(time.Millisecond), r.WorstIn, r.Lagging.Round(time.Millisecond))
 	fmt.Fprintf(&b, "the simulator was paused for %v at most; first messages that were late in rounds like that: %d\n", r.Gap.Round(time.Millisecond), r.Late)
 	names := slices.Sorted(maps.Keys(r.Steps))

@@ -43,7 +43,7 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	defer func() { err = errors.Join(err, s.world.close()) }()
 	s.world.fill()
 	s.world.fillTenant()
-	if s.gateway, err = s.world.startGateway(ctx, "-log-level=info"); err != nil {
+	if s.gateway, err = s.world.startGateway(ctx, "-log-level=info", "-cluster-memory=32Mi"); err != nil {
 		return report, err
 	}
 	defer func() { err = errors.Join(err, s.gateway.Stop()) }()
