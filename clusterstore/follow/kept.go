@@ -13,6 +13,7 @@ type kept struct {
 	budget *budget.Budget   // fixed
 	what   string           // fixed: for errors
 	sizes  map[string]int64 // of the objects in the Store, by key
+	most   int              // that sizes has had since it was made
 	stored int64            // their sum
 	listed int64            // of the list that is being read
 	has    int64            // that is charged
@@ -58,7 +59,7 @@ func (k *kept) replace(sizes map[string]int64) {
 	for size := range maps.Values(sizes) {
 		stored += size
 	}
-	k.sizes = sizes
+	k.sizes, k.most = sizes, len(sizes)
 	_ = k.charge(stored, 0) // gives back: list has charged as much
 }
 
@@ -71,6 +72,7 @@ func (k *kept) put(key string, size int64) error {
 		return err
 	}
 	k.sizes[key] = size
+	k.most = max(k.most, len(k.sizes))
 	return nil
 }
 
@@ -81,6 +83,9 @@ func (k *kept) drop(key string) {
 	}
 	_ = k.charge(k.stored-k.sizes[key], k.listed) // gives back
 	delete(k.sizes, key)
+	if len(k.sizes) < k.most/4 { // a map keeps the room that it had
+		k.sizes, k.most = maps.Collect(maps.All(k.sizes)), len(k.sizes)
+	}
 }
 
 // charge sets stored and listed, unless the budget refuses that.
