@@ -109,7 +109,10 @@ func (f *feed[O, T]) compactList(page runtime.Object) (*metainternal.List, error
 // answer does not ask again.
 func (f *feed[O, T]) Replace(list []any, _ string) error {
 	if over := f.resource.over.now.Load(); over != nil {
-		return *over // the list is not whole
+		// The list is not whole, or what comes after it is refused. A reflector does not
+		// stop the watch by which it came.
+		f.resource.stopWatch()
+		return *over
 	}
 	listed := make(map[string]struct{}, len(list))
 	var present []*compacted[T]

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -255,6 +256,38 @@ func TestRefusedEvent(t *testing.T) {
 		time.Sleep(overProof + 10*time.Second)
 		if h := group.Health(); h.Err != nil || !h.Lost.IsZero() {
 			t.Errorf("afterwards: %+v", h)
+		}
+	})
+}
+
+// TestRefusedAfterList: an event that is refused while the objects streamed before it are
+// put into the Store ends that watch too: nothing is left of it when the Group is stopped.
+func TestRefusedAfterList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{stream: func(o metav1.ListOptions, w *watch.FakeWatcher, _ int) {
+			sendInitial(o, w)
+			w.Error(&apierrors.NewInternalError(errors.New("unable to decode an event")).ErrStatus)
+		}}
+		calls := s.calls()
+		watches := calls.Watch
+		calls.Watch = func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			budget.From(ctx).Fail(budget.Errorf("an event of secrets is larger than 4 MiB"))
+			return watches(ctx, o)
+		}
+		group := NewGroup(Options{}, New(Kind[*corev1.Secret, bool]{
+			Name: "secrets", Calls: calls, Into: names{}, Compact: func(*corev1.Secret) (bool, bool) { return true, true },
+		}))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		done := make(chan struct{})
+		go func() { defer close(done); group.Run(ctx, nil) }()
+		select {
+		case <-done:
+		case <-time.After(10 * time.Minute):
+			t.Fatal("it can't be stopped")
+		}
+		if open := s.opened(); len(open) != 1 || !open[0].IsStopped() {
+			t.Errorf("%d watches", len(open))
 		}
 	})
 }
