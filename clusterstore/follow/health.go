@@ -34,7 +34,7 @@ type resourceState struct {
 	err      error
 	since    time.Time // of the first failure since it was healthy
 	lastSeen time.Time // when err was last reported
-	over     bool      // err is that it is over budget
+	over     time.Time // since when err is that it is over budget; zero: it is not
 }
 
 func (g *Group) setSynced() {
@@ -54,7 +54,12 @@ func (g *Group) setFailed(s *resourceState, err error) {
 	if s.err == nil {
 		s.since = now
 	}
-	s.err, s.lastSeen, s.over = err, now, over
+	if !over {
+		s.over = time.Time{}
+	} else if s.over.IsZero() {
+		s.over = now
+	}
+	s.err, s.lastSeen = err, now
 	g.mu.Unlock()
 	if changed {
 		g.version.Set(struct{}{})
@@ -105,14 +110,18 @@ func (g *Group) Health() Health {
 			one.Err = s.err.Error()
 		}
 		all.Resources = append(all.Resources, one)
-		if s.err == nil || !r.needed && !s.over {
+		lost := s.since
+		if !r.needed {
+			lost = s.over
+		}
+		if s.err == nil || lost.IsZero() {
 			continue
 		}
 		if s.lastSeen.After(newest) {
 			newest, all.Err = s.lastSeen, fmt.Errorf("%s: %w", r.name, s.err)
 		}
-		if g.synced && (all.Lost.IsZero() || s.since.Before(all.Lost)) {
-			all.Lost = s.since
+		if g.synced && (all.Lost.IsZero() || lost.Before(all.Lost)) {
+			all.Lost = lost
 		}
 	}
 	return all

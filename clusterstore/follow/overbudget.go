@@ -19,7 +19,7 @@ const (
 // overBudget is what a Resource knows about being over budget.
 type overBudget struct {
 	now       atomic.Pointer[error] // why, since the reflector's goroutine last looked; nil: it is not
-	probation atomic.Bool           // it has been, and is not healthy yet
+	probation atomic.Pointer[error] // why it has been, and is not healthy yet; nil: it has not
 	proof     *time.Timer           // of the reflector's goroutine: ends the probation; may be nil
 	paused    bool                  // of the reflector's goroutine: nothing is requested for overPause
 }
@@ -34,7 +34,7 @@ func (r *Resource) begin(ctx context.Context, what string) (context.Context, *bu
 // exceed records and reports that the resource is over budget. It may be called by any
 // goroutine. The next request then is a list, after a pause: what has come since is lost.
 func (r *Resource) exceed(err error) {
-	r.over.probation.Store(true)
+	r.over.probation.Store(&err)
 	r.over.now.CompareAndSwap(nil, &err)
 	if !r.needed {
 		r.markTried()
@@ -67,18 +67,24 @@ func (r *Resource) takeOver() error {
 // healthy reports that the resource is listed and watched: at once, unless it was over
 // budget.
 func (r *Resource) healthy() {
-	if !r.over.probation.Load() {
-		r.readable(r.group.setHealthy)
+	why := r.over.probation.Load()
+	if why == nil {
+		r.proven(nil)
 		return
 	}
 	r.stopProof()
-	r.over.proof = time.AfterFunc(overProof, func() {
-		r.over.probation.Store(false)
-		r.readable(r.group.setHealthy)
-		if why := r.over.now.Load(); why != nil { // just now
-			r.exceed(*why)
-		}
-	})
+	r.over.proof = time.AfterFunc(overProof, func() { r.proven(why) })
+}
+
+// proven reports that the resource is healthy, unless it has been over budget since then.
+func (r *Resource) proven(then *error) {
+	if !r.over.probation.CompareAndSwap(then, nil) {
+		return
+	}
+	r.readable(r.group.setHealthy)
+	if why := r.over.probation.Load(); why != nil { // meanwhile
+		r.unreadable(*why, *why)
+	}
 }
 
 func (r *Resource) stopProof() {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -260,23 +261,47 @@ func TestRefusedEvent(t *testing.T) {
 	})
 }
 
+// refused returns a resource of the server. Of each watch it refuses the event after the
+// objects.
+func (s *server) refused() *Resource {
+	s.stream = func(o metav1.ListOptions, w *watch.FakeWatcher, _ int) {
+		sendInitial(o, w)
+		w.Error(&apierrors.NewInternalError(errors.New("unable to decode an event")).ErrStatus)
+	}
+	calls := s.calls()
+	watches := calls.Watch
+	calls.Watch = func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+		budget.From(ctx).Fail(budget.Errorf("an event of secrets is larger than 4 MiB"))
+		return watches(ctx, o)
+	}
+	return New(Kind[*corev1.Secret, bool]{
+		Name: "secrets", Calls: calls, Into: names{}, Compact: func(*corev1.Secret) (bool, bool) { return true, true },
+	})
+}
+
+// TestRefusedIsNoTrouble: that the gateway ends watches is not shown as something that the
+// API server does.
+func TestRefusedIsNoTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{noWatchList: true}
+		group := NewGroup(Options{NoWatchList: true}, s.refused())
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); group.Run(ctx, nil) }()
+		defer func() { cancel(); <-done }()
+		time.Sleep(5 * time.Minute)
+		if h := group.Health().Resources[0]; h.Trouble != "" || h.Err == "" || len(s.opened()) < 2*troubleCount {
+			t.Errorf("%d watches: %+v", len(s.opened()), h)
+		}
+	})
+}
+
 // TestRefusedAfterList: an event that is refused while the objects streamed before it are
 // put into the Store ends that watch too: nothing is left of it when the Group is stopped.
 func TestRefusedAfterList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &server{stream: func(o metav1.ListOptions, w *watch.FakeWatcher, _ int) {
-			sendInitial(o, w)
-			w.Error(&apierrors.NewInternalError(errors.New("unable to decode an event")).ErrStatus)
-		}}
-		calls := s.calls()
-		watches := calls.Watch
-		calls.Watch = func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			budget.From(ctx).Fail(budget.Errorf("an event of secrets is larger than 4 MiB"))
-			return watches(ctx, o)
-		}
-		group := NewGroup(Options{}, New(Kind[*corev1.Secret, bool]{
-			Name: "secrets", Calls: calls, Into: names{}, Compact: func(*corev1.Secret) (bool, bool) { return true, true },
-		}))
+		s := &server{}
+		group := NewGroup(Options{}, s.refused())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		done := make(chan struct{})
@@ -290,6 +315,58 @@ func TestRefusedAfterList(t *testing.T) {
 			t.Errorf("%d watches", len(open))
 		}
 	})
+}
+
+// TestOverMeanwhile: a resource that is over budget at the same moment as its watch has
+// begun, or has proven itself, is not healthy.
+func TestOverMeanwhile(t *testing.T) {
+	for i := range 30_000 {
+		r := New(Kind[*corev1.Secret, bool]{Name: "secrets", Needed: true, Into: names{}})
+		g := NewGroup(Options{}, r)
+		before := budget.Errorf("before")
+		if i%2 == 1 {
+			r.exceed(before)
+		}
+		then := r.over.probation.Load()
+		start := make(chan struct{})
+		var all sync.WaitGroup
+		all.Go(func() { <-start; r.exceed(budget.Errorf("now")) })
+		all.Go(func() { <-start; r.proven(then) })
+		close(start)
+		all.Wait()
+		if err := g.Health().Err; err == nil || !strings.HasSuffix(err.Error(), "now") {
+			t.Fatalf("attempt %d: %v", i, err)
+		}
+	}
+}
+
+// TestOptionalLost: an optional resource that has been forbidden for long is lost from when
+// it is over budget; a needed one since it failed.
+func TestOptionalLost(t *testing.T) {
+	for _, needed := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			r := New(Kind[*corev1.Secret, bool]{Name: "secrets", Needed: needed, Into: names{}})
+			g := NewGroup(Options{}, r)
+			g.setSynced()
+			failed := time.Now()
+			g.setFailed(&r.state, errors.New("forbidden"))
+			time.Sleep(time.Hour)
+			want := failed
+			if !needed {
+				want = time.Now()
+			}
+			r.exceed(budget.Errorf("too much"))
+			time.Sleep(time.Minute)
+			r.exceed(budget.Errorf("too much"))
+			if got := g.Health().Lost; !got.Equal(want) {
+				t.Errorf("needed %v: lost at %v, want %v", needed, got, want)
+			}
+			g.setFailed(&r.state, errors.New("forbidden"))
+			if got := g.Health().Lost; got.IsZero() == needed {
+				t.Errorf("needed %v: lost at %v", needed, got)
+			}
+		})
+	}
 }
 
 // TestSizeOf: what objects refer to counts, and cycles end.

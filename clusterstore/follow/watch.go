@@ -127,7 +127,7 @@ func (g *guardedWatch) send(e watch.Event) bool {
 func (g *guardedWatch) look(e watch.Event) {
 	switch e.Type {
 	case watch.Error:
-		if time.Since(g.began) < shortWatch {
+		if time.Since(g.began) < shortWatch && g.resource.over.now.Load() == nil { // or else it is the budget
 			err := apierrors.FromObject(e.Object)
 			if outdated(err) {
 				g.resource.note(expiredAtOnce, nil)
