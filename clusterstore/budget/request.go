@@ -33,6 +33,15 @@ func (b *Budget) Begin(ctx context.Context, what string, over func(error)) (cont
 	return context.WithValue(ctx, contextKey{}, r), r
 }
 
+// Another returns a Request of the same Budget and name for one more answer, and a context
+// by which [From] finds it.
+func (r *Request) Another(ctx context.Context) (context.Context, *Request) {
+	if r == nil {
+		return ctx, nil
+	}
+	return r.budget.Begin(ctx, r.what, r.over)
+}
+
 // From returns the Request of a context; nil: it has none. All methods of a nil Request do
 // nothing.
 func From(ctx context.Context) *Request {

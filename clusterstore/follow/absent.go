@@ -57,7 +57,7 @@ func (r *Resource) pause(ctx context.Context) {
 		return
 	}
 	for first := true; r.admit(ctx) == nil; first = false {
-		there, err := r.calls.Serves(ctx)
+		there, err := r.serves(ctx)
 		switch {
 		case err != nil: // not known
 		case !there:
@@ -69,6 +69,14 @@ func (r *Resource) pause(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// serves asks API discovery whether the API has the resource. The answers count for the
+// budget; one that is too much is an error, and the resource is not over budget by it.
+func (r *Resource) serves(ctx context.Context) (bool, error) {
+	ctx, request := r.group.options.Budget.Begin(ctx, "API discovery for "+r.name, nil)
+	defer request.End()
+	return r.calls.Serves(ctx)
 }
 
 // sleep returns false if ctx ends first.

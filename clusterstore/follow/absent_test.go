@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"isthmus/clusterstore/budget"
 )
 
 // optionalAPI has an optional kind with one object, unless list and watch fail.
@@ -50,10 +52,13 @@ func (a *optionalAPI) run(t *testing.T, f func(g *Group, known *lockedNames)) {
 	a.server.watch = func(metav1.ListOptions) error { return a.now() }
 	a.serves = true
 	calls := a.calls()
-	calls.Serves = func(context.Context) (bool, error) {
+	calls.Serves = func(ctx context.Context) (bool, error) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.discover++
+		if budget.From(ctx).What() != "API discovery for secrets" {
+			t.Errorf("the answer counts for no budget")
+		}
 		return a.serves, a.unknown
 	}
 	synctest.Test(t, func(t *testing.T) {

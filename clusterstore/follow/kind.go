@@ -63,7 +63,8 @@ type Calls struct {
 	List  func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	Watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
 	// Serves, if set, asks API discovery whether the API has the resource. An error
-	// means that it is not known. It is for kinds that are not needed.
+	// means that it is not known. It is for kinds that are not needed. Its context has a
+	// Request of clusterstore/budget.
 	Serves func(context.Context) (bool, error)
 }
 

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"isthmus/clusterstore/budget"
 )
 
 // discoveryTimeout is how long an answer of API discovery may take.
@@ -18,7 +20,7 @@ const discoveryTimeout = 10 * time.Second
 
 // Serves asks API discovery whether the API server has a resource in this version. An
 // error means that it is not known: discovery fails, is forbidden, contradicts itself,
-// or answers what no API server would.
+// or answers what no API server would, or more than the budget of ctx's request allows.
 func (c *Client) Serves(ctx context.Context, resource schema.GroupVersionResource) (bool, error) {
 	if c.config == nil {
 		return false, errors.New("this client has no discovery")
@@ -62,5 +64,8 @@ func (c *Client) lacksVersion(ctx context.Context, version schema.GroupVersion) 
 func (c *Client) discover(ctx context.Context, path string, into runtime.Object) error {
 	ctx, stop := context.WithTimeout(ctx, discoveryTimeout)
 	defer stop()
+	// Each answer has the turn to be decoded for itself: the next one may take long to come.
+	ctx, request := budget.From(ctx).Another(ctx)
+	defer request.End()
 	return c.Core.RESTClient().Get().AbsPath(path).Do(ctx).Into(into)
 }

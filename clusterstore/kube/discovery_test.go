@@ -1,11 +1,17 @@
 package kube
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"isthmus/clusterstore/budget"
 )
 
 const (
@@ -57,5 +63,45 @@ func TestServes(t *testing.T) {
 				t.Errorf("%v, %v", serves, err)
 			}
 		})
+	}
+}
+
+// TestServesBudget: answers of API discovery count for the budget while they are decoded,
+// one at a time. Between them no turn is taken, so that a slow server keeps no other
+// cluster's lists waiting.
+func TestServesBudget(t *testing.T) {
+	pool := budget.NewPool(budget.Limits{Cluster: 8 << 20, All: 32 << 20})
+	b, other := pool.Add(), pool.Add()
+	large := false
+	client := hostileClient(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Path == "/apis" {
+			ctx, request := other.Begin(context.Background(), "a list of another cluster", nil)
+			defer request.End()
+			ctx, stop := context.WithTimeout(ctx, 10*time.Second)
+			defer stop()
+			if err := request.AwaitTurn(ctx); err != nil {
+				t.Error("the turn is taken between two answers")
+			}
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		if large {
+			_, _ = fmt.Fprintf(w, `{"resources":[%s{}]}`, strings.Repeat(`{"name":"x"},`, 1<<18))
+			return
+		}
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = w.Write([]byte(notFoundStatus))
+	}), false)
+	for _, large = range []bool{false, true} {
+		ctx, request := b.Begin(t.Context(), "API discovery for servers", nil)
+		_, err := client.Serves(ctx, schema.GroupVersionResource{Group: "policy.linkerd.io", Version: "v1beta3", Resource: "servers"})
+		if errors.Is(err, budget.ErrOver) != large || err == nil {
+			t.Errorf("large %v: %v", large, err)
+		}
+		if used := b.Usage().Used; used != 0 {
+			t.Errorf("large %v: %d bytes are taken", large, used)
+		}
+		request.End()
 	}
 }
