@@ -125,6 +125,46 @@ func TestServersChangeMeanwhile(t *testing.T) {
 	}
 }
 
+// TestPodsChangeMeanwhile: a Pod is relabelled each time that a reader evaluates policy. The
+// reader comes to an end: only the Pod's slice stays as it was, and the service is marked.
+func TestPodsChangeMeanwhile(t *testing.T) {
+	w := newWorld(t, nil)
+	w.put(aService("web"), aServer("s", "8080", "app=web"))
+	w.put(aPod("p"), aSlice("s1", "web", "http=8080", "10.0.0.1 pod=p"))
+	w.put(aPod("q"), aSlice("s2", "web", "http=8080", "10.0.0.2 pod=q"))
+	r := w.Reader(federation.ServiceID{Namespace: "ns", Name: "web"}, 8080).(*reader)
+	opaque := func(s federation.Share) (list []bool) {
+		for _, l := range s.Slices {
+			list = append(list, l.Endpoints[0].Opaque)
+		}
+		return list
+	}
+	if got := opaque(r.Read()); !slices.Equal(got, []bool{false, false}) {
+		t.Fatalf("at first: %v", got)
+	}
+	relabel := func(n int) { w.put(aPod("p", podLabel("app", "web"), podLabel("n", fmt.Sprint(n)))) }
+	relabel(0)
+	w.put(aPod("q", podLabel("app", "web")))
+	r.policy = policyReader{}
+	share, n := r.readOnce(), 0
+	for ; r.policy.evaluate(); share = r.readOnce() {
+		if n++; n > 100 {
+			t.Fatal("it does not end")
+		}
+		relabel(n)
+		w.marked()
+	}
+	if got := opaque(share); !slices.Equal(got, []bool{false, true}) {
+		t.Errorf("meanwhile: %v", got)
+	}
+	if got := w.marked(); len(got) != 1 {
+		t.Errorf("marked: %q", got)
+	}
+	if got := opaque(r.Read()); !slices.Equal(got, []bool{true, true}) {
+		t.Errorf("afterwards: %v", got)
+	}
+}
+
 // TestAnswersAreForgotten: what is remembered about Pods that are gone does not add up.
 func TestAnswersAreForgotten(t *testing.T) {
 	w := newWorld(t, nil)

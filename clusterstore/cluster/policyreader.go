@@ -10,6 +10,7 @@ package cluster
 type policyReader struct {
 	views    map[string]*policyView // by namespace
 	missing  bool                   // something is to be evaluated: what has been read is not to be used
+	rounds   int                    // how often something was
 	outdated bool                   // a namespace has other rules by now
 }
 
@@ -89,6 +90,7 @@ func (q *policyReader) evaluate() bool {
 		v.asked = nil
 	}
 	q.missing = false
+	q.rounds++
 	return true
 }
 

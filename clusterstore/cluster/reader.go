@@ -28,9 +28,14 @@ type part struct {
 	slice   *federation.Slice
 }
 
+// maxRounds is how often a Read evaluates policy. More is missing after that only if Pods
+// change faster than they are read.
+const maxRounds = 5
+
 // Read returns what the cluster offers now. Without the Service that is nothing, even
 // if there are slices of it. While nothing has changed it returns the same slices, and
-// in a changed slice the same pointers to equal endpoints.
+// in a changed slice the same pointers to equal endpoints. A slice whose Pods change all
+// the time may be as it was: then the service is marked.
 func (r *reader) Read() federation.Share {
 	r.policy = policyReader{}
 	share := r.readOnce()
@@ -75,7 +80,7 @@ func (r *reader) current(list []*slice, ref portRef) bool {
 }
 
 // read joins the slices that have changed. It leaves the reader as it was if something
-// is missing of policy.
+// is missing of policy; after maxRounds, only the slices whose Pods that is about.
 func (r *reader) read(list []*slice, ref portRef) {
 	parts := make([]part, 0, len(list))
 	offered := make([]*federation.Slice, 0, len(list))
@@ -84,18 +89,22 @@ func (r *reader) read(list []*slice, ref portRef) {
 		for len(old) > 0 && old[0].key < l.key {
 			old = old[1:]
 		}
-		p := part{key: l.key, stamp: l.stamp, portRef: ref}
-		r.policy.outdated = false
-		switch {
-		case len(old) == 0 || old[0].key != l.key:
-			p.slice = r.join(l, ref, &federation.Slice{})
-		case old[0].stamp != l.stamp || old[0].portRef != ref:
-			p.slice = r.join(l, ref, old[0].slice)
-		default:
-			p.slice = old[0].slice
+		before := part{slice: &federation.Slice{}}
+		if len(old) > 0 && old[0].key == l.key {
+			before = old[0]
 		}
-		if r.policy.outdated {
-			p.stamp = 0 // no slice has it: to be joined again
+		p := part{key: l.key, stamp: l.stamp, portRef: ref, slice: before.slice}
+		if before.stamp != l.stamp || before.portRef != ref {
+			r.policy.outdated = false
+			p.slice = r.join(l, ref, before.slice)
+			late := r.policy.missing && r.policy.rounds >= maxRounds
+			if late {
+				p.slice, r.policy.missing = before.slice, false
+				r.state.mark(r.service)
+			}
+			if late || r.policy.outdated {
+				p.stamp = 0 // no slice has it: to be joined again
+			}
 		}
 		parts = append(parts, p)
 		if len(p.slice.Endpoints) > 0 {
