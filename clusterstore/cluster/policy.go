@@ -36,6 +36,9 @@ func (p *policy) set(s *state, name string, f *serverFacts) {
 		p.cost += f.cost()
 		p.servers[name] = f
 	}
+	if p.rules != nil {
+		p.rules.forget(true)
+	}
 	p.rules = &rules{state: s, policy: p}
 }
 
@@ -75,7 +78,8 @@ type rules struct {
 
 	mu       sync.Mutex // a leaf: may be taken under state.mu; held for map access only
 	answers  map[subject]bool
-	answered int // bytes that the answers refer to
+	answered int64 // what the answers take, as state.answered
+	replaced bool  // nothing is to be remembered any more
 }
 
 // subject is a port of the Pods or ExternalWorkloads with one template.
@@ -85,9 +89,13 @@ type subject struct {
 	port     uint16
 }
 
-// maxAnswered is how many bytes the answers that rules remember refer to at most. Beyond
-// that they begin anew, so that those about Pods that are gone do not add up.
-const maxAnswered = 16 << 20
+// maxAnswered is how many bytes all answers that are remembered in a cluster take at most,
+// with what they refer to. Beyond that all are forgotten, so that those about Pods that are
+// gone do not add up, in however many namespaces.
+const maxAnswered = 8 << 20
+
+// answerSize is what an answer takes without the texts that it refers to, in bytes.
+const answerSize = 64
 
 // known returns whether the port is opaque. Not ok: that must be evaluated.
 func (r *rules) known(s subject) (opaque, ok bool) {
@@ -114,21 +122,52 @@ func (r *rules) evaluate(asked []subject, answers map[subject]bool) {
 		r.compiled.Store(compileRules(servers))
 	})
 	c := r.compiled.Load()
-	labels, bytes := newKnown(c.keys), 0
+	labels, fresh, bytes := newKnown(c.keys), make(map[subject]bool), 0
 	for _, s := range asked {
 		if _, ok := answers[s]; ok {
 			continue
 		}
 		t := podFacts{template: s.template, traits: s.traits}.fullTemplate()
-		answers[s] = c.opaque(&t, s.port, labels)
-		bytes += len(s.traits) + len(t.labels.keys) + len(t.ports)
+		opaque := c.opaque(&t, s.port, labels)
+		answers[s], fresh[s] = opaque, opaque
+		bytes += answerSize + len(s.traits) + len(t.labels.keys) + len(t.ports)
+	}
+	r.remember(fresh, int64(bytes))
+}
+
+// remember keeps answers that take so many bytes. state.mu is not held.
+func (r *rules) remember(answers map[subject]bool, bytes int64) {
+	if r.state.answered.Add(bytes) > maxAnswered {
+		r.state.forgetAnswers()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.answered += bytes; r.answers == nil || r.answered > maxAnswered {
-		r.answers, r.answered = make(map[subject]bool, len(answers)), bytes
+	if r.replaced || bytes > maxAnswered {
+		r.state.answered.Add(-bytes)
+		return
+	}
+	if r.answers == nil {
+		r.answers = make(map[subject]bool, len(answers))
 	}
 	maps.Copy(r.answers, answers)
+	r.answered += bytes
+}
+
+// forget drops all answers, and those to come if the rules are replaced.
+func (r *rules) forget(replaced bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.state.answered.Add(-r.answered)
+	r.answers, r.answered, r.replaced = nil, 0, r.replaced || replaced
+}
+
+// forgetAnswers makes the rules of all namespaces begin anew.
+func (s *state) forgetAnswers() {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, p := range s.policies {
+		p.rules.forget(false)
+	}
 }
 
 // compiledRules are the Servers of a namespace, by what they say of ports. They are

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"isthmus/clusterstore/crd"
@@ -165,21 +166,42 @@ func TestPodsChangeMeanwhile(t *testing.T) {
 	}
 }
 
-// TestAnswersAreForgotten: what is remembered about Pods that are gone does not add up.
+// TestAnswersAreForgotten: what is remembered about Pods that are gone does not add up, and
+// neither does that of namespaces, to which one slice may refer.
 func TestAnswersAreForgotten(t *testing.T) {
 	w := newWorld(t, nil)
-	w.put(aService("web"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"), aServer("s", "8080", "app=web"))
+	w.put(aService("web"))
 	r := w.Reader(federation.ServiceID{Namespace: "ns", Name: "web"}, 8080)
-	const size = 1 << 20
+	const size, namespaces = 1 << 20, 5
+	in := func(namespace string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Namespace = namespace } }
+	remembered := func() (n int, bytes int64) {
+		for _, p := range w.state.policies {
+			n, bytes = n+len(p.rules.answers), bytes+p.rules.answered
+		}
+		return n, bytes
+	}
 	for i := range 2*maxAnswered/size + 1 {
-		w.put(aPod("p", podLabel("app", "web"), podLabel("x", strings.Repeat(string(rune('a'+i%26)), size)+fmt.Sprint(i))))
+		namespace := fmt.Sprint("ns", i%namespaces)
+		server := aServer("s", "8080", "app=web")
+		server.Namespace = namespace
+		w.put(server, aPod("p", in(namespace), podLabel("app", "web"), podLabel("x", strings.Repeat("x", size)+fmt.Sprint(i))))
+		slice := aSlice("s", "web", "http=8080", "10.0.0.1 pod=p")
+		slice.Endpoints[0].TargetRef.Namespace = namespace
+		w.put(slice)
 		if !r.Read().Slices[0].Endpoints[0].Opaque {
 			t.Fatal("not opaque")
 		}
-		rules := w.state.policies["ns"].rules
-		if len(rules.answers) > maxAnswered/size || rules.answered > maxAnswered {
-			t.Fatalf("%d answers, %d bytes", len(rules.answers), rules.answered)
+		if n, bytes := remembered(); n == 0 || bytes != w.state.answered.Load() || bytes > maxAnswered {
+			t.Fatalf("%d answers, %d bytes, %d in all", n, bytes, w.state.answered.Load())
 		}
+	}
+	for i := range namespaces {
+		server := aServer("s", "", "")
+		server.Namespace = fmt.Sprint("ns", i)
+		w.del(server)
+	}
+	if left := w.state.answered.Load(); left != 0 {
+		t.Errorf("%d bytes are left without Servers", left)
 	}
 }
 

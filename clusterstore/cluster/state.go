@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"isthmus/clusterstore/fair"
@@ -24,6 +25,8 @@ type state struct {
 	controllerNamespace string
 	dirty               *fair.Dirty[federation.ServiceID] // by namespace
 	addresses           *addresses                        // nil: without Config.ProfileChanged
+
+	answered atomic.Int64 // bytes that answers about policy take, in all namespaces
 
 	// All under mu.
 	mu          sync.RWMutex
