@@ -20,8 +20,11 @@ const (
 type overBudget struct {
 	now       atomic.Pointer[error] // why, since the reflector's goroutine last looked; nil: it is not
 	probation atomic.Pointer[error] // why it has been, and is not healthy yet; nil: it has not
-	proof     *time.Timer           // of the reflector's goroutine: ends the probation; may be nil
 	paused    bool                  // of the reflector's goroutine: nothing is requested for overPause
+
+	// proof ends the probation; it may be nil. When the Group is stopped, a list may still be
+	// under way in a goroutine of the reflector's.
+	proof atomic.Pointer[time.Timer]
 }
 
 // begin begins a request: its answer counts for the budget, and if that refuses it, the
@@ -73,7 +76,7 @@ func (r *Resource) healthy() {
 		return
 	}
 	r.stopProof()
-	r.over.proof = time.AfterFunc(overProof, func() { r.proven(why) })
+	r.over.proof.Store(time.AfterFunc(overProof, func() { r.proven(why) }))
 }
 
 // proven reports that the resource is healthy, unless it has been over budget since then.
@@ -88,8 +91,7 @@ func (r *Resource) proven(then *error) {
 }
 
 func (r *Resource) stopProof() {
-	if r.over.proof != nil {
-		r.over.proof.Stop()
-		r.over.proof = nil
+	if proof := r.over.proof.Swap(nil); proof != nil {
+		proof.Stop()
 	}
 }
