@@ -7,6 +7,7 @@ package cluster
 // From its first question about a namespace that is not known, it uses the rules that
 // the namespace had then: a namespace whose Servers change faster than they can be
 // evaluated is still read. The change has marked what it affects, so that is read again.
+// If Pods change faster than that, [reader.Read] leaves their slices as they were.
 type policyReader struct {
 	views    map[string]*policyView // by namespace
 	missing  bool                   // something is to be evaluated: what has been read is not to be used

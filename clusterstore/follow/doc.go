@@ -21,7 +21,7 @@
 //     4 s; a resource that is optional, and forbidden or absent, within 30 s, and
 //     within 10 s of the moment that discovery has it; one that is over budget within
 //     30 s.
-//   - What is kept, and lists on their way into the Stores, never take more than
+//   - What is kept, and lists and answers of API discovery on their way, never take more than
 //     [Options].Budget. A list that is too large changes nothing, and an event that makes
 //     the objects too many is left out until the next list. The Group is then unhealthy,
 //     whether the resource is needed or not, until it has been watched for some seconds.
