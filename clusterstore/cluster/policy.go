@@ -170,7 +170,7 @@ func (s *state) forgetAnswers() {
 	}
 }
 
-// compiledRules are the Servers of a namespace, by what they say of ports. They are
+// compiledRules are the Servers of a namespace, by the ports that they are about. They are
 // immutable.
 type compiledRules struct {
 	keys     vocabulary

@@ -10,8 +10,8 @@ import (
 	"isthmus/clusterstore/kube"
 )
 
-// selector is a label selector, read once: k8s.io/apimachinery checks it and says what
-// it means, and matcher evaluates it. It is immutable; nil selects nothing.
+// selector is a label selector, read once: k8s.io/apimachinery checks it and makes
+// terms of it, and matcher evaluates it. It is immutable; nil selects nothing.
 type selector struct {
 	terms []term
 	size  int // of keys and values

@@ -18,7 +18,7 @@ const (
 )
 
 // definitionDeleted is the fault that a CRD is deleted while the cluster is away, and with it a Server that made a port
-// opaque. No event and no list says so. Afterwards it is made anew.
+// opaque. No event and no list shows it. Afterwards it is made anew.
 func definitionDeleted() fault {
 	var definition *unstructured.Unstructured // while there is none
 	return fault{

@@ -19,7 +19,7 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// The namespace dear has as many labels, and as many terms of Servers' selectors, as API servers let pass without a murmur.
+// The namespace dear has far more labels, and terms of Servers' selectors, than anybody needs. API servers accept them.
 const (
 	dear        = "dear"
 	dearPods    = 100

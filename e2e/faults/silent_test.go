@@ -13,7 +13,7 @@ import (
 
 // TestSilentWatches links clusters whose API servers answer watches by 200 and then send nothing more, or a part of an
 // event, while the connection is alive. What changes meanwhile is noticed within two minutes. The short form is
-// TestSilentWatch in clusterstore/follow, where time is no object.
+// TestSilentWatch in clusterstore/follow, with fake time.
 func TestSilentWatches(t *testing.T) {
 	if !*long {
 		t.Skip("it takes two minutes")
