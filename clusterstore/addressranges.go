@@ -17,8 +17,8 @@ const rangesAnnotation = "isthmus.io/address-ranges"
 const maxRanges = 256
 
 // readRanges parses the annotation's value. Blanks around a CIDR do not matter. What
-// could be misread is an error, and so is an empty list, since it
-// would refuse all addresses, or none.
+// could be misread is an error, and so is an empty list, since it would refuse all
+// addresses, or none.
 func readRanges(value string) (federation.Ranges, error) {
 	items := strings.SplitN(value, ",", maxRanges+1)
 	if len(items) > maxRanges {

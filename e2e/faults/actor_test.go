@@ -85,6 +85,12 @@ func isStreamedList(r *http.Request) bool { return r.URL.Query().Get("sendInitia
 // too.
 func newActors(t *testing.T, actors ...*actor) (*world, *apisim.Server) {
 	t.Helper()
+	return newActorsOf(t, gateway.Config{}, actors...)
+}
+
+// newActorsOf is as newActors, with a gateway of that configuration.
+func newActorsOf(t *testing.T, config gateway.Config, actors ...*actor) (*world, *apisim.Server) {
+	t.Helper()
 	own, err := apisim.Start("own", nil)
 	must(t, err)
 	t.Cleanup(func() { must(t, own.Close()) })
@@ -97,7 +103,8 @@ func newActors(t *testing.T, actors ...*actor) (*world, *apisim.Server) {
 	must(t, err)
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	must(t, os.WriteFile(file, kubeconfig, 0o600))
-	g, err := gateway.Start(t.Context(), gateway.Config{Kubeconfig: file})
+	config.Kubeconfig = file
+	g, err := gateway.Start(t.Context(), config)
 	must(t, err)
 	t.Cleanup(func() { must(t, g.Stop()) })
 	return &world{gateway: g}, own
