@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"isthmus/federation"
+	"isthmus/grpcapi/internal/wiretest"
 )
 
 func webAt(port int) string { return fmt.Sprintf("web.shop.svc.cluster.local:%d", port) }
@@ -127,6 +128,48 @@ func TestBudget(t *testing.T) {
 		}
 		if got := w.server.budget.used.Load(); got != 0 {
 			t.Errorf("%d bytes are in use after all", got)
+		}
+	})
+}
+
+// TestIdleViewsMakeRoom: views that no stream uses any more, of either RPC, do not keep
+// others from what they ask for, those that fit stay warm, and what is refused leaves
+// nothing behind.
+func TestIdleViewsMakeRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{Pace: -1, Linger: time.Hour, ViewBytes: 100 << 10})
+		w.offer("", pods("10.0.0.1:80")...)
+		w.profiles.put(webKey, wiretest.WebProfile())
+		open := func(i int) *caller {
+			c := w.get(webAt(1000+i), "")
+			c.sees(t, "add 10.0.0.1:80")
+			return c
+		}
+		profile := w.getProfile(webAddr, "")
+		synctest.Wait()
+		profile.hangUp()
+		for i := range 500 {
+			open(i).hangUp()
+		}
+		if all, idle := w.server.getViews.count(); idle < 10 || all != idle || w.server.getViews.evictions() != uint64(500-idle) {
+			t.Errorf("%d views are kept, %d of them idle", all, idle)
+		}
+		var served []*caller
+		for i := range (100 << 10) / (viewBytes + endpointBytes) {
+			served = append(served, open(1000+i))
+		}
+		if _, idle := w.server.profileViews.count(); idle != 0 {
+			t.Error("an idle view of a profile is kept")
+		}
+		for i := range 10 {
+			w.get(webAt(3000+i), "").fails(t, codes.ResourceExhausted, "memory")
+		}
+		w.views(t, len(served), 0)
+		for _, c := range served {
+			c.hangUp()
+		}
+		if got := value(w.server.budget.refused); got != 10 {
+			t.Errorf("%v calls counted", got)
 		}
 	})
 }

@@ -49,6 +49,13 @@ func (b *budget) give(bytes int64) {
 // fits reports whether there is so much memory left.
 func (b *budget) fits(bytes int64) bool { return b.used.Load()+bytes <= b.max }
 
+// roomFor reports whether there is so much memory left, for which idle views are closed.
+func (s *Server) roomFor(bytes int64) bool {
+	s.getViews.makeRoom(bytes)
+	s.profileViews.makeRoom(bytes)
+	return s.budget.fits(bytes)
+}
+
 // refuse counts a call that is refused, and returns its error. It logs the first one,
 // and again when there has been memory in between.
 func (b *budget) refuse(what string) error {

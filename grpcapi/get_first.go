@@ -58,7 +58,7 @@ func (st *getStream) first() ([]*wire.Frame, error) {
 	if err := st.refusal(set); err != nil {
 		return nil, err
 	}
-	if !st.fits || set.AnyPort && !st.server.budget.fits(int64(costOfSet(set))) {
+	if !st.fits && !st.server.roomFor(0) || set.AnyPort && !st.server.roomFor(int64(costOfSet(set))) {
 		return nil, st.server.budget.refuse(st.name())
 	}
 	st.sent, st.sentZone, st.viewChanged = set, st.view.key.Client.Zone, false

@@ -47,7 +47,7 @@ func (st *profileStream) first() ([]*wire.Frame, error) {
 	if err := st.refusal(newest.profile); err != nil {
 		return nil, err
 	}
-	if !st.fits {
+	if !st.fits && !st.server.roomFor(0) {
 		return nil, st.server.budget.refuse(st.name())
 	}
 	st.advance(newest)

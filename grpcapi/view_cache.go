@@ -74,7 +74,8 @@ type cachedView[K comparable, T any] interface {
 // Names that clients make up leave nothing behind: views of what does not exist are
 // not kept. Clients can also make up namespaces, and ports of a Pod or of an instance,
 // and so evict the idle views of others, which are then made again; but they can't
-// exceed Options.IdleViews and Options.IdleBytes.
+// exceed Options.IdleViews and Options.IdleBytes. While views take as much memory as they
+// may, none is kept, and those that are idle make room for others.
 //
 // Idle views are in a plain LRU, each with a timer: the expirable LRU of the same
 // library starts a goroutine that never ends.
@@ -148,16 +149,12 @@ func (c *viewCache[K, T, V]) retire(v V) (old []*viewBase[K, T]) {
 	if c.linger >= 0 && b.watch != nil {
 		b.weight = v.becomeIdle()
 	}
-	if b.weight == 0 || b.weight > c.maxWeight {
+	if b.weight == 0 || b.weight > c.maxWeight || !c.budget.fits(0) {
 		delete(c.all, b.key)
 		return []*viewBase[K, T]{b}
 	}
 	for c.idle.Len() == c.maxIdle || c.weight+b.weight > c.maxWeight {
-		_, oldest, _ := c.idle.GetOldest()
-		c.removeIdle(oldest.root())
-		delete(c.all, oldest.root().key)
-		old = append(old, oldest.root())
-		c.evicted++
+		old = append(old, c.evictOldest())
 	}
 	c.idle.Add(b.key, v)
 	c.weight += b.weight
@@ -165,6 +162,33 @@ func (c *viewCache[K, T, V]) retire(v V) (old []*viewBase[K, T]) {
 	lease := b.leases
 	b.expiry = time.AfterFunc(c.linger, func() { c.expire(v, lease) })
 	return old
+}
+
+// evictOldest removes the view that has been idle for longest, to be closed; nil: none is
+// idle. c.mu is held.
+func (c *viewCache[K, T, V]) evictOldest() *viewBase[K, T] {
+	_, oldest, ok := c.idle.GetOldest()
+	if !ok {
+		return nil
+	}
+	b := oldest.root()
+	c.removeIdle(b)
+	delete(c.all, b.key)
+	c.evicted++
+	return b
+}
+
+// makeRoom closes idle views, the oldest first, until the budget has so much memory left.
+func (c *viewCache[K, T, V]) makeRoom(bytes int64) {
+	for !c.budget.fits(bytes) {
+		c.mu.Lock()
+		b := c.evictOldest()
+		c.mu.Unlock()
+		if b == nil {
+			return
+		}
+		b.close(c.budget)
+	}
 }
 
 // expire closes an idle view when a lease ends, unless it has been used since that
