@@ -91,8 +91,8 @@ func (p *port) publishTo(a audience, ipv6 bool, of []*Endpoint, why origin) {
 func (p *port) publish(ipv6 bool, of []*Endpoint, c Client, to *published, why origin) {
 	now := &Set{
 		Version: 1, Exists: p.summary.exists, Complete: p.summary.complete, ByNode: p.summary.byNode, Changed: why.at, Origin: why.cluster,
-		Endpoints: choose(of, ipv6, p.summary.byNode, c),
-		AnyPort:   p.number == AnyPort, Undeclared: p.summary.undeclared, declared: p.declared,
+		Endpoints: choose(of, ipv6, p.summary.byNode, c), Members: len(p.members),
+		AnyPort: p.number == AnyPort, Undeclared: p.summary.undeclared, declared: p.declared,
 	}
 	if len(now.Endpoints) == 0 {
 		now.Reason, now.Cluster = p.summary.reason, p.summary.cluster

@@ -41,6 +41,7 @@ type Set struct {
 	Changed    time.Time   // when the newest change happened in its cluster, for metrics; zero: not known
 	Origin     ClusterName // with Changed: the cluster
 	Endpoints  []*Endpoint // sorted by Addr, one per Addr; unchanged endpoints keep their pointer
+	Members    int         // how many members the service has, serving or not. Sets that differ in nothing else are not published
 
 	declared []uint16 // with AnyPort: the ports that members declare; sorted
 }

@@ -92,15 +92,18 @@ func TestPortBecomesDeclared(t *testing.T) {
 	})
 }
 
+// small is what a view of a Service with an endpoint takes.
+const small = viewBytes + endpointBytes + 3*memberBytes
+
 // TestBudget: over the budget, calls that need a view of their own are refused; those
 // who are served stay so, whatever happens, and so are those who share a view. Memory
 // that is free again is used again.
 func TestBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{Pace: -1, Linger: -1, ViewBytes: 10 * viewBytes})
+		w := newWorld(t, Options{Pace: -1, Linger: -1, ViewBytes: 7*small + viewBytes})
 		w.offer("", pods("10.0.0.1:80")...)
 		var served []*caller
-		for i := range 7 { // each takes viewBytes + endpointBytes
+		for i := range 7 {
 			served = append(served, w.get(webAt(1000+i), ""))
 			served[i].sees(t, "add 10.0.0.1:80")
 		}
@@ -137,7 +140,7 @@ func TestBudget(t *testing.T) {
 // nothing behind.
 func TestIdleViewsMakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{Pace: -1, Linger: time.Hour, ViewBytes: 100 << 10})
+		w := newWorld(t, Options{Pace: -1, Linger: time.Hour, ViewBytes: 40*small + 100})
 		w.offer("", pods("10.0.0.1:80")...)
 		w.profiles.put(webKey, wiretest.WebProfile())
 		open := func(i int) *caller {
@@ -155,7 +158,7 @@ func TestIdleViewsMakeRoom(t *testing.T) {
 			t.Errorf("%d views are kept, %d of them idle", all, idle)
 		}
 		var served []*caller
-		for i := range (100 << 10) / (viewBytes + endpointBytes) {
+		for i := range 40 {
 			served = append(served, open(1000+i))
 		}
 		if _, idle := w.server.profileViews.count(); idle != 0 {
@@ -170,6 +173,29 @@ func TestIdleViewsMakeRoom(t *testing.T) {
 		}
 		if got := value(w.server.budget.refused); got != 10 {
 			t.Errorf("%v calls counted", got)
+		}
+	})
+}
+
+// TestBudgetOfMembers: ports of a Service with many members take much memory, also while
+// none of them serves.
+func TestBudgetOfMembers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{Pace: -1, ViewBytes: 1 << 20})
+		d := &federation.Definition{Federated: true}
+		for i := range 256 {
+			d.Members = append(d.Members, federation.Member{Cluster: federation.ClusterName(fmt.Sprint("unlinked-", i)), Service: web})
+		}
+		w.table.Define(web, d)
+		const most = 1 << 20 / (256 * memberBytes)
+		for i := range most + 1 {
+			c := w.get(webAt(1000+i), "")
+			defer c.hangUp()
+			if i == most {
+				c.fails(t, codes.ResourceExhausted, "memory")
+			} else {
+				c.sees(t, "no_endpoints(true)")
+			}
 		}
 	})
 }

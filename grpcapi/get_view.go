@@ -32,11 +32,17 @@ func newGetView(k federation.Key, enc wire.Encoder) *getView {
 // endpointBytes is about how much memory an endpoint takes in a set and its messages.
 const endpointBytes = 300
 
-// viewBytes is about how much memory a view takes, but for endpoints.
-const viewBytes = 1 << 10
+// viewBytes is about how much memory a view takes, but for endpoints and members, and
+// memberBytes how much a member of the service takes for each port, serving or not.
+const (
+	viewBytes   = 1 << 10
+	memberBytes = 400
+)
 
 // costOfSet is about how much memory a view takes.
-func costOfSet(s *federation.Set) int { return viewBytes + len(s.Endpoints)*endpointBytes }
+func costOfSet(s *federation.Set) int {
+	return viewBytes + len(s.Endpoints)*endpointBytes + s.Members*memberBytes
+}
 
 // becomeIdle implements cachedView. A view without endpoints is not kept: it is cheap
 // to make again, and clients can make up any number of names.
