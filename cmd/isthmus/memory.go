@@ -27,8 +27,10 @@ const (
 	// minClusterMemory is the least that --cluster-memory may be, in bytes: a page of a
 	// list of ordinary Pods needs that much while it is decoded.
 	minClusterMemory = 16 << 20
-	// minViewMemory and mostViewMemory are the same for --view-memory and its default.
-	minViewMemory  = 1 << 20
+	// minViewMemory is the least that --view-memory may be, in bytes: some hundred small Services.
+	minViewMemory = 1 << 20
+	// mostViewMemory is the largest default of --view-memory, in bytes: sets of three
+	// million endpoints.
 	mostViewMemory = 1 << 30
 )
 
