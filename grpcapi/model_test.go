@@ -1,6 +1,7 @@
 package grpcapi
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -20,7 +21,8 @@ import (
 )
 
 // TestModelProxy lets proxies receive a service while everything happens to it that
-// can. Some are slow, some hang up again and again. Each must end up with what the
+// can. Some are slow, some hang up again and again, and some ask for ports that are
+// declared now and then. Each must end up with what the
 // table publishes, and must never have lost an endpoint that was published all the
 // time.
 func TestModelProxy(t *testing.T) {
@@ -56,6 +58,7 @@ type model struct {
 
 // client is a proxy, with its connection.
 type client struct {
+	port  uint16
 	node  string
 	delay time.Duration // before it takes a message
 	life  time.Duration // of one stream; zero: for ever
@@ -73,6 +76,13 @@ func (m *model) run(t *testing.T) {
 	m.clients = []*client{
 		{node: "n1"}, {node: "n2", delay: 20 * time.Millisecond}, {node: "n1", delay: 90 * time.Millisecond},
 		{life: 130 * time.Millisecond}, {node: "n2", life: 700 * time.Millisecond, delay: 5 * time.Millisecond}, {node: "n3"},
+		{port: 1000}, {port: 1000, node: "n1", delay: 90 * time.Millisecond}, {port: oddPort, node: "n2", life: 700 * time.Millisecond},
+	}
+	for _, c := range m.clients {
+		c.port = cmp.Or(c.port, 80)
+	}
+	for c := range m.clusters {
+		m.declare(c, 80)
 	}
 	for _, c := range m.clients {
 		wg.Go(func() { m.stream(ctx, c) })
@@ -124,7 +134,7 @@ func (m *model) stream(ctx context.Context, c *client) {
 			}()
 		}
 		conn := &connection{ctx: life, client: c}
-		st := m.server.newGet(target{service: web, port: 80}, token{Node: c.node}, conn, &caller{cancel: stop})
+		st := m.server.newGet(target{service: web, port: c.port}, token{Node: c.node}, conn, &caller{cancel: stop})
 		_ = serve(life, st) // refused, or hung up
 		stop()
 		select {
@@ -167,7 +177,11 @@ func (w *connection) SendMsg(msg any) error {
 func (m *model) change() {
 	all := []federation.ClusterName{"", "east", "north"}
 	c := all[m.rand.IntN(3)]
-	switch n := m.rand.IntN(20); {
+	switch n := m.rand.IntN(24); {
+	case n >= 20:
+		ports := [][]uint16{{80}, {80, 1000}, {80, oddPort}, {1000}}[m.rand.IntN(4)]
+		m.note("declare %v %v", c, ports)
+		m.declare(c, ports...)
 	case n < 9:
 		eps := m.endpoints()
 		m.note("offer %v %d", c, len(eps))
@@ -227,11 +241,16 @@ func (m *model) published(c *client) (*federation.Set, federation.Key) {
 	if c.node != "" {
 		client.Zone, _ = m.nodes.Zone(c.node)
 	}
+	exact := func() federation.Key {
+		key := m.table.Key(web, c.port, client)
+		key.Port = c.port // also if it shares the view of any port
+		return key
+	}
 	for {
-		key := m.table.Key(web, 80, client)
+		key := exact()
 		w := m.table.Watch(key)
 		set, _ := w.Get()
-		again := m.table.Key(web, 80, client)
+		again := exact()
 		w.Close()
 		if key == again {
 			return set, key
