@@ -48,7 +48,10 @@ func costOfSet(s *federation.Set) int {
 // to make again, and clients can make up any number of names.
 func (v *getView) becomeIdle() int {
 	set, _ := v.get()
-	return len(set.Endpoints) * endpointBytes
+	if len(set.Endpoints) == 0 {
+		return 0
+	}
+	return costOfSet(set)
 }
 
 // lazyFrames are the messages of a step, encoded when frames is called first.

@@ -93,7 +93,7 @@ func TestIdleViewsAreBounded(t *testing.T) {
 		kept  int
 	}{
 		"number":    {Options{Pace: -1, IdleViews: 3}, 3},
-		"weight":    {Options{Pace: -1, IdleBytes: 7 * endpointBytes}, 3},
+		"weight":    {Options{Pace: -1, IdleBytes: 4*(small+endpointBytes) - 1}, 3},
 		"too heavy": {Options{Pace: -1, IdleBytes: 1}, 0},
 	} {
 		t.Run(name, func(t *testing.T) { testIdleViewsAreBounded(t, x.bound, x.kept) })
@@ -120,7 +120,7 @@ func testIdleViewsAreBounded(t *testing.T, bound Options, kept int) {
 				t.Errorf("port %d: kept is %v", p, ok)
 			}
 		}
-		if n := w.server.getViews.weight; n != 2*endpointBytes*kept {
+		if n := w.server.getViews.weight; n != (small+endpointBytes)*kept {
 			t.Errorf("they take %d bytes", n)
 		}
 		again := w.get(port(5), "")
