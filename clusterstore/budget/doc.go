@@ -13,7 +13,8 @@
 //
 //   - All figures are estimates, in bytes. What is kept of an object is estimated by its
 //     owner ([Budget.Charge]); what an answer takes while it is decoded is estimated as
-//     [Factor] times its decompressed size, as its bytes come.
+//     [Factor] times its decompressed size, as its bytes come, and once all are there as
+//     [Beyond] that, by what its objects will take ([Request.Charge]).
 //   - A cluster never has more than Limits.Cluster, and all together never more than
 //     Limits.All, or half more if clusters come while others have all of that. Half of
 //     Limits.All is divided into equal parts, one for each Budget: a cluster gets its

@@ -5,10 +5,18 @@ import (
 	"sync"
 )
 
-// Factor is how much memory an answer takes while it is decoded, in multiples of its
-// decompressed size: its bytes are read into a buffer that grows, and objects of Go are
-// larger than those that are encoded.
-const Factor = 4
+// Factor is how much memory an ordinary answer takes while it is decoded, in multiples of
+// its decompressed size: its bytes are read into buffers that grow, and objects of Go are
+// larger than those that are encoded. [Beyond] has what others take.
+const (
+	Factor = 4
+	// buffers is the part of Factor that is not for objects.
+	buffers = 3
+)
+
+// Beyond returns what an answer takes in addition to [Factor] times its size, if its
+// objects take so many bytes.
+func Beyond(size, objects int64) int64 { return max(0, objects-(Factor-buffers)*size) }
 
 // Request is one answer under way, a list or a watch. It counts for its Budget until End.
 type Request struct {
@@ -58,7 +66,10 @@ func (r *Request) What() string {
 }
 
 // Took charges n more bytes of the answer, [Factor] times. The error ends the answer.
-func (r *Request) Took(n int64) error {
+func (r *Request) Took(n int64) error { return r.Charge(Factor * n) }
+
+// Charge charges n bytes that the answer takes besides. The error ends the answer.
+func (r *Request) Charge(n int64) error {
 	if r == nil || r.budget == nil {
 		return nil
 	}
@@ -67,9 +78,9 @@ func (r *Request) Took(n int64) error {
 		r.mu.Unlock()
 		return nil
 	}
-	err := r.budget.Charge(Factor*n, r.what)
+	err := r.budget.Charge(n, r.what)
 	if err == nil {
-		r.taken += Factor * n
+		r.taken += n
 	}
 	r.mu.Unlock()
 	r.Fail(err)

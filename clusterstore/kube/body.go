@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,11 +59,15 @@ func boundBody(ctx context.Context, cancel context.CancelCauseFunc, request *htt
 		// The status is the error. A body that is cut off only makes its text shorter.
 		response.Body = newBoundedBody(ctx, cancel, response.Body, boundedBody{left: maxError, tooLarge: io.EOF, tooSlow: io.EOF}, errorTimeout)
 	default:
+		if err := checkType(request, response); err != nil {
+			return err
+		}
 		response.Body = newBoundedBody(ctx, cancel, response.Body, boundedBody{
 			left:     maxAnswer,
 			tooLarge: fmt.Errorf("%s: %w", request.URL.Host, errTooLarge),
 			tooSlow:  fmt.Errorf("%s: %w", request.URL.Host, errTooSlow),
 			request:  budget.From(ctx),
+			whole:    true,
 		}, answerTimeout)
 	}
 	return nil
@@ -81,6 +86,17 @@ func checkWatchType(request *http.Request, response *http.Response) (string, err
 		request.URL.Host, Clip(contentType))
 }
 
+// checkType returns an error for what client-go would decode and API servers send only if
+// asked to: small documents of YAML can become large.
+func checkType(request *http.Request, response *http.Response) error {
+	mediaType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	switch mediaType {
+	case runtime.ContentTypeYAML, runtime.ContentTypeCBOR, runtime.ContentTypeCBORSequence:
+		return fmt.Errorf("API server %s answered by content of type %s, which was not requested: check what is in front of it", request.URL.Host, mediaType)
+	}
+	return nil
+}
+
 // boundedBody fails beyond a size, beyond the budget, and after a time. io.EOF instead of
 // an error cuts it off.
 type boundedBody struct {
@@ -88,6 +104,8 @@ type boundedBody struct {
 	left              int64
 	tooLarge, tooSlow error
 	request           *budget.Request // its caller ends it; may be nil
+	whole             bool            // it is decoded as a whole: its objects are measured before
+	have              []byte          // what has come, if it is
 
 	ctx    context.Context // the request's
 	cancel context.CancelCauseFunc
@@ -112,18 +130,38 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	if over := b.request.Took(int64(n)); over != nil {
 		return 0, over
 	}
-	if err == io.EOF && b.request != nil {
+	if b.whole {
+		b.have = append(b.have, p[:n]...)
+	}
+	if err == io.EOF && b.whole {
 		// All is there. What comes next is decoding, which takes no part in the time that
 		// the server has.
 		b.timer.Stop()
 		if late := b.request.AwaitTurn(b.ctx); late != nil {
 			return n, late
 		}
+		if refused := b.measure(); refused != nil {
+			return n, refused
+		}
 	}
 	if err != nil && err != io.EOF && errors.Is(context.Cause(b.ctx), errTooSlow) {
 		err = b.tooSlow
 	}
 	return n, err
+}
+
+// measure charges what the objects of the answer take once they are decoded.
+func (b *boundedBody) measure() error {
+	size := int64(len(b.have))
+	objects, err := measureAnswer(b.have, cmp.Or(b.request.What(), "an answer"))
+	b.have, b.whole = nil, false
+	if errors.Is(err, budget.ErrOver) {
+		b.request.Fail(err)
+	}
+	if err != nil {
+		return err
+	}
+	return b.request.Charge(budget.Beyond(size, objects))
 }
 
 func (b *boundedBody) Close() error {

@@ -26,6 +26,12 @@
 //   - An event of a watch has 4 MiB at most, whatever the encoding. The bytes of lists and
 //     of large events count for the [budget.Request] of their context, if it has one,
 //     decompressed and as they come, and lists are decoded in turn (event.go, body.go).
+//   - What an answer or event takes once it is decoded is measured before that, by the types
+//     that it will be decoded to (decoded.go), and counts too: two bytes can stand for a
+//     Pod of 1.2 kB. One object has 4 MiB, and takes 32 MiB at most, in a list or an event,
+//     with a budget or without. A quantity whose digits would take hours to compute is
+//     refused.
+//   - Nothing but JSON and protobuf is decoded: YAML and CBOR are refused.
 //   - No redirect is followed, no protocol switched, and client-go retries nothing by
 //     itself, whatever Retry-After a server sends.
 //   - A request without answer is an error that client-go does not mistake for the

@@ -1,8 +1,10 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,27 +20,30 @@ const (
 	maxEvent = 4 << 20
 	// largeEvent is the size from which an event counts for the cluster's budget, in
 	// bytes, until the watch ends: client-go keeps its buffers. Most events have a few
-	// kilobytes.
+	// kilobytes. One that is smaller and becomes as large counts too.
 	largeEvent = 64 << 10
 )
 
 // eventBody is the body of a watch. It fails in an event that is too large, or beyond the
-// budget of its cluster, and ends its request when it is closed.
+// budget of its cluster, before client-go has all of the event and decodes it. It ends its
+// request when it is closed.
 type eventBody struct {
 	io.ReadCloser
-	cancel  context.CancelCauseFunc
-	request *budget.Request // may be nil
-	frame   frame           // of the content type
-	event   int64           // bytes of the present event so far
-	largest int64           // that has been charged: client-go keeps buffers of that size
-	err     error
+	cancel   context.CancelCauseFunc
+	request  *budget.Request // may be nil
+	frame    frame           // of the content type
+	protobuf bool
+	event    int64  // bytes of the present event so far
+	begun    []byte // those of earlier reads
+	charged  int64  // for the dearest event: client-go keeps buffers of that size
+	err      error
 }
 
 // newEventBody returns the body of a watch of that content type: JSON, unless it is that
 // of protobuf.
 func newEventBody(ctx context.Context, cancel context.CancelCauseFunc, body io.ReadCloser, mediaType string) *eventBody {
 	b := &eventBody{ReadCloser: body, cancel: cancel, request: budget.From(ctx), frame: &jsonFrame{}}
-	if mediaType == runtime.ContentTypeProtobuf {
+	if b.protobuf = mediaType == runtime.ContentTypeProtobuf; b.protobuf {
 		b.frame = &protobufFrame{}
 	}
 	return b
@@ -50,7 +55,9 @@ func (b *eventBody) Read(p []byte) (int, error) {
 	}
 	n, err := b.ReadCloser.Read(p)
 	if b.err = b.count(p[:n]); b.err != nil {
-		b.request.Fail(b.err)
+		if errors.Is(b.err, budget.ErrOver) {
+			b.request.Fail(b.err)
+		}
 		return 0, b.err
 	}
 	return n, err
@@ -62,25 +69,59 @@ func (b *eventBody) count(data []byte) error {
 		n, size, ended := b.frame.next(data)
 		b.event += int64(n)
 		if max(b.event, size) > maxEvent {
-			what := b.request.What()
-			if what == "" {
-				what = "a watch"
-			}
-			return budget.Errorf("an event of %s is larger than %d MiB", what, maxEvent>>20)
+			return budget.Errorf("an event of %s is larger than %d MiB", b.what(), maxEvent>>20)
 		}
-		if more := b.event - b.largest; more > 0 && b.event > largeEvent {
-			if err := b.request.Took(more); err != nil {
+		if err := b.charge(budget.Factor * b.event); err != nil {
+			return err
+		}
+		switch {
+		case !ended:
+			b.begun = append(b.begun, data[:n]...)
+		case len(b.begun) == 0:
+			if err := b.end(data[:n]); err != nil {
 				return err
 			}
-			b.largest = b.event
-		}
-		if ended {
-			b.event = 0
+		default:
+			if err := b.end(append(b.begun, data[:n]...)); err != nil {
+				return err
+			}
+			if b.begun = b.begun[:0]; cap(b.begun) > largeEvent {
+				b.begun = nil
+			}
 		}
 		data = data[n:]
 	}
 	return nil
 }
+
+// end charges what a whole event takes once it is decoded.
+func (b *eventBody) end(event []byte) error {
+	size := b.event
+	b.event = 0
+	if b.protobuf {
+		event = event[min(len(event), frameHeader):]
+	}
+	objects, err := measureEvent(event, b.protobuf, "an event of "+b.what())
+	if err != nil {
+		return err
+	}
+	return b.charge(budget.Factor*size + budget.Beyond(size, objects))
+}
+
+// charge charges what the present event takes, if that is much and more than others took.
+func (b *eventBody) charge(size int64) error {
+	if size <= budget.Factor*largeEvent || size <= b.charged {
+		return nil
+	}
+	if err := b.request.Charge(size - b.charged); err != nil {
+		return err
+	}
+	b.charged = size
+	return nil
+}
+
+// what names what is watched.
+func (b *eventBody) what() string { return cmp.Or(b.request.What(), "a watch") }
 
 func (b *eventBody) Close() error {
 	defer b.cancel(nil)
@@ -124,9 +165,12 @@ func (f *jsonFrame) next(data []byte) (n int, size int64, ended bool) {
 	return len(data), 0, false
 }
 
+// frameHeader is the length of an event, in bytes.
+const frameHeader = 4
+
 // protobufFrame is for events that have their length before them, in four bytes.
 type protobufFrame struct {
-	header [4]byte
+	header [frameHeader]byte
 	have   int   // bytes of the header
 	left   int64 // of the event after it
 }

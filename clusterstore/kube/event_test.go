@@ -9,14 +9,17 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/iotest"
 	"time"
+	"unsafe"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"isthmus/clusterstore/budget"
@@ -164,11 +167,16 @@ func TestListBudget(t *testing.T) {
 		w.Write(text)
 	}), true)
 	ctx, r = b.Begin(t.Context(), "a list of pods", nil)
-	if list, err := client.Core.Pods("").List(ctx, metav1.ListOptions{}); err != nil || len(list.Items) != 100 {
-		t.Error(err)
+	list, err := client.Core.Pods("").List(ctx, metav1.ListOptions{})
+	if err != nil || len(list.Items) != 100 {
+		t.Fatal(err)
 	}
-	if used := b.Usage().Used; used != budget.Factor*int64(len(text)) {
-		t.Errorf("%d bytes are charged for a list of %d", used, len(text))
+	objects, err := measureAnswer(text, "")
+	if used := b.Usage().Used; err != nil || used != budget.Factor*int64(len(text))+budget.Beyond(int64(len(text)), objects) {
+		t.Errorf("%d bytes are charged for a list of %d (%v)", used, len(text), err)
+	}
+	if min := int64(len(list.Items)) * int64(unsafe.Sizeof(corev1.Pod{})); objects < min {
+		t.Errorf("Pods of %d bytes are measured as %d", min, objects)
 	}
 	waits, late := b.Begin(t.Context(), "another list", nil)
 	brief, stop := context.WithTimeout(waits, 10*time.Millisecond)
@@ -179,5 +187,60 @@ func TestListBudget(t *testing.T) {
 	r.End()
 	if used := b.Usage().Used; used != 0 || late.AwaitTurn(t.Context()) != nil {
 		t.Errorf("%d bytes, or its turn, are kept", used)
+	}
+}
+
+// TestCrowdedAnswers: lists and events of many elements that are almost empty are refused
+// before they are decoded: all by the budget, and single objects without one too.
+func TestCrowdedAnswers(t *testing.T) {
+	for name, text := range crowded(100_000) {
+		protobuf := bytes.HasPrefix(text, protobufPrefix)
+		client := hostileClient(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			contentType, body := "application/json", text
+			if protobuf {
+				contentType = "application/vnd.kubernetes.protobuf"
+			}
+			if r.URL.Query().Has("watch") {
+				event := metav1.WatchEvent{Type: "ADDED", Object: apiruntime.RawExtension{Raw: text}}
+				if body = fmt.Appendf(nil, `{"type":"ADDED","object":%s}`, text); protobuf {
+					raw, _ := event.Marshal()
+					body = append(binary.BigEndian.AppendUint32(nil, uint32(len(raw))), raw...)
+				}
+			}
+			w.Header().Set("Content-Type", contentType)
+			w.Write(body)
+		}), true)
+		single := strings.Contains(name, "containers")
+		for _, limited := range []bool{true, false} {
+			if !limited && !single {
+				continue // a list of small objects
+			}
+			begin := func() context.Context {
+				if !limited {
+					return t.Context()
+				}
+				ctx, r := budget.NewPool(budget.Limits{Cluster: 64 << 20, All: 128 << 20}).Add().Begin(t.Context(), "pods", nil)
+				t.Cleanup(r.End)
+				return ctx
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := client.Core.Pods("").List(begin(), metav1.ListOptions{})
+			if !errors.Is(err, budget.ErrOver) {
+				t.Errorf("a list of %s: %v", name, err)
+			}
+			w, err := client.Core.Pods("").Watch(begin(), metav1.ListOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e := <-w.ResultChan(); e.Type != watch.Error || !strings.Contains(fmt.Sprint(e.Object), "over budget") {
+				t.Errorf("an event of %s: %v", name, e.Type)
+			}
+			w.Stop()
+			runtime.ReadMemStats(&after)
+			if took := after.TotalAlloc - before.TotalAlloc; took > 16<<20 {
+				t.Errorf("%s: %d MiB are allocated for %d kB", name, took>>20, len(text)>>10)
+			}
+		}
 	}
 }
