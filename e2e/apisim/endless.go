@@ -25,12 +25,18 @@ const (
 	EndlessPages Endless = "pages"
 	// EndlessLists: every list is one page of 48 MiB, compressed. Lists are not streamed.
 	EndlessLists Endless = "lists"
+	// EndlessElements: every list is one page of 700,000 empty objects, and every watch is sent one event of an object with as
+	// many empty elements: two MiB, which become more than a hundred times as much. Lists are not streamed.
+	EndlessElements Endless = "elements"
+	// EndlessObject: every watch is sent such an event, streamed lists included.
+	EndlessObject Endless = "object"
 )
 
 const (
 	endlessBytes = 512 << 20
 	endlessPage  = 1000 // objects of a page
 	endlessList  = 48 << 20
+	endlessEmpty = 700_000
 )
 
 // filler is what makes an object large.
@@ -39,8 +45,8 @@ var filler = strings.Repeat("x", 256)
 // answers reports whether a request is answered without end.
 func (e Endless) answers(r *request) bool {
 	switch streams := r.options.Watch && r.initialEvents(); e {
-	case EndlessEvent:
-		return r.options.Watch
+	case EndlessEvent, EndlessObject, EndlessElements:
+		return r.options.Watch || e == EndlessElements
 	case EndlessInitialEvents:
 		return streams
 	case EndlessPages, EndlessLists:
@@ -56,6 +62,10 @@ func (e Endless) answer(w http.ResponseWriter, r *request) error {
 	switch {
 	case e == EndlessEvent:
 		return r.endlessEvent(w)
+	case e == EndlessObject, e == EndlessElements && r.options.Watch && !r.initialEvents():
+		_, err := fmt.Fprintf(w, `{"type":"ADDED","object":{"kind":%q,"apiVersion":%q,"metadata":{"name":"x","managedFields":[%s{}]}}}`,
+			r.typeMeta("").Kind, r.typeMeta("").APIVersion, empty())
+		return err
 	case e == EndlessInitialEvents:
 		return r.endlessObjects(w, endlessBytes, `{"type":"ADDED","object":%s}`+"\n", "")
 	case r.options.Watch:
@@ -63,6 +73,10 @@ func (e Endless) answer(w http.ResponseWriter, r *request) error {
 		return nil
 	case e == EndlessPages:
 		return r.endlessPage(w)
+	case e == EndlessElements:
+		of := r.typeMeta("List")
+		_, err := fmt.Fprintf(w, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"1"},"items":[%s{}]}`, of.Kind, of.APIVersion, empty())
+		return err
 	}
 	w.Header().Set("Content-Encoding", "gzip")
 	z, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
@@ -72,6 +86,9 @@ func (e Endless) answer(w http.ResponseWriter, r *request) error {
 	defer z.Close()
 	return r.endlessItems(z, "", endlessList)
 }
+
+// empty returns empty objects of JSON, each with a comma.
+func empty() string { return strings.Repeat("{},", endlessEmpty) }
 
 func (r *request) endlessEvent(w io.Writer) error {
 	_, err := io.WriteString(w, `{"type":"ADDED","object":{"metadata":{"name":"`)

@@ -55,6 +55,7 @@ func TestEndlessAnswers(t *testing.T) {
 	bad := []*endlessCluster{
 		start("event", 3, apisim.EndlessEvent), start("initial", 4, apisim.EndlessInitialEvents),
 		start("pages", 5, apisim.EndlessPages), start("lists", 6, apisim.EndlessLists),
+		start("elements", 8, apisim.EndlessElements), start("object", 9, apisim.EndlessObject),
 	}
 	late := start("late", 7, apisim.EndlessLists)
 	members, mirrored := []string{}, append([]*endlessCluster{well}, bad...)
