@@ -236,6 +236,28 @@ func BenchmarkReadPoliced(b *testing.B) {
 	}
 }
 
+// BenchmarkServerEventInLargeCluster: as BenchmarkServerEvent, with 100,000 Pods of 100
+// namespaces.
+func BenchmarkServerEventInLargeCluster(b *testing.B) {
+	w := newWorld(b, nil)
+	for i := range 100_000 {
+		p := realPod("ReplicaSet", i)
+		p.Namespace = fmt.Sprint("ns-", i%100)
+		w.put(p)
+	}
+	w.put(aPod("p", podLabel("app", "one")), aService("web"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"))
+	with, without := aServer("s", "8080", "app=one"), aServer("s", "8080", "app=none")
+	feed := w.store("servers")
+	n := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		n++
+		if err := feed.Update([]*crd.Server{with, without}[n%2]); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 func heap() int64 {
 	unused() // is there before, for all of them
 	runtime.GC()

@@ -1,9 +1,6 @@
 package cluster
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // namedPorts are the ports with names, for Servers that have a port by name: each name,
 // labelEnd, and the number, big-endian. They are in no special order, and a name may
@@ -33,17 +30,6 @@ func (p namedPorts) all(yield func(name string, port uint16) bool) {
 		}
 		rest = rest[2:]
 	}
-}
-
-// names returns the names of a port, each once.
-func (p namedPorts) names(port uint16) (list []string) {
-	for name, number := range p.all {
-		if number == port {
-			list = append(list, name)
-		}
-	}
-	slices.Sort(list)
-	return slices.Compact(list)
 }
 
 // number returns the first port with the name.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"isthmus/clusterstore/follow"
+	"isthmus/federation"
 )
 
 // policy is the Servers of one namespace that make ports opaque. It is written under
@@ -23,8 +25,9 @@ type policy struct {
 }
 
 // maxPolicy is how much the Servers of one namespace may cost: those beyond it, by
-// name, are ignored. Matching a Pod with 500 labels against that much takes 0.1 ms, and
-// each change of a Server has all Pods of its namespace matched again.
+// name, are ignored. Matching a Pod with 500 labels against that much takes 0.1 ms, with
+// a port of its own for each Server some tenths more, and each change of a Server has all
+// Pods of its namespace matched again.
 const maxPolicy = 10_000
 
 func (p *policy) set(s *state, name string, f *serverFacts) {
@@ -67,7 +70,7 @@ func (c *Cluster) logExcess(key string) {
 	}
 }
 
-// rules answer which ports the Servers of a namespace make opaque, and remember it. The
+// rules answer which ports are opaque where a namespace has Servers, and remember it. The
 // work is done without state.mu, by who asks first: see [policyReader].
 type rules struct {
 	state  *state  // fixed
@@ -77,16 +80,16 @@ type rules struct {
 	compiled atomic.Pointer[compiledRules] // nil: nobody has asked yet
 
 	mu       sync.Mutex // a leaf: may be taken under state.mu; held for map access only
-	answers  map[subject]bool
-	answered int64 // what the answers take, as state.answered
-	replaced bool  // nothing is to be remembered any more
+	answers  map[subject]Ports
+	sets     map[Ports]Ports // those of the answers: equal ones share memory
+	answered int64           // what the answers take, as state.answered
+	replaced bool            // nothing is to be remembered any more
 }
 
-// subject is a port of the Pods or ExternalWorkloads with one template.
+// subject is the Pods or ExternalWorkloads with one template.
 type subject struct {
 	template unique.Handle[template]
 	traits   string
-	port     uint16
 }
 
 // maxAnswered is how many bytes all answers that are remembered in a cluster take at most,
@@ -97,15 +100,18 @@ const maxAnswered = 8 << 20
 // answerSize is what an answer takes without the texts that it refers to, in bytes.
 const answerSize = 64
 
-// known returns whether the port is opaque. Not ok: that must be evaluated.
-func (r *rules) known(s subject) (opaque, ok bool) {
+// concern returns false only if no Server is about the port; with AnyPort, about any.
+func (r *rules) concern(port uint16) bool {
 	c := r.compiled.Load()
-	if c == nil {
-		return false, false
+	if c == nil || len(c.byName) > 0 {
+		return true
 	}
-	if len(c.byName) == 0 && len(c.byNumber[s.port]) == 0 {
-		return false, true
-	}
+	_, ok := slices.BinarySearchFunc(c.byNumber, port, numberRules.compare)
+	return ok || port == federation.AnyPort && len(c.byNumber) > 0
+}
+
+// known returns the opaque ports. Not ok: they must be evaluated.
+func (r *rules) known(s subject) (opaque Ports, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	opaque, ok = r.answers[s]
@@ -114,7 +120,7 @@ func (r *rules) known(s subject) (opaque, ok bool) {
 
 // evaluate answers what is asked, and remembers it. It takes state.mu to find the
 // Servers; it may find newer ones, but then the policy has newer rules, too.
-func (r *rules) evaluate(asked []subject, answers map[subject]bool) {
+func (r *rules) evaluate(asked []subject, answers map[subject]Ports) {
 	r.once.Do(func() {
 		r.state.mu.RLock()
 		servers := maps.Clone(r.policy.servers)
@@ -122,35 +128,44 @@ func (r *rules) evaluate(asked []subject, answers map[subject]bool) {
 		r.compiled.Store(compileRules(servers))
 	})
 	c := r.compiled.Load()
-	labels, fresh, bytes := newKnown(c.keys), make(map[subject]bool), 0
+	labels := newKnown(c.keys)
 	for _, s := range asked {
 		if _, ok := answers[s]; ok {
 			continue
 		}
 		t := podFacts{template: s.template, traits: s.traits}.fullTemplate()
-		opaque := c.opaque(&t, s.port, labels)
-		answers[s], fresh[s] = opaque, opaque
-		bytes += answerSize + len(s.traits) + len(t.labels.keys) + len(t.ports)
+		answers[s] = r.remember(s, c.opaque(&t, labels), int64(answerSize+len(s.traits)+len(t.labels.keys)+len(t.ports)))
 	}
-	r.remember(fresh, int64(bytes))
 }
 
-// remember keeps answers that take so many bytes. state.mu is not held.
-func (r *rules) remember(answers map[subject]bool, bytes int64) {
+// remember keeps an answer that takes so many bytes, and returns an equal one. state.mu is
+// not held.
+func (r *rules) remember(s subject, opaque Ports, bytes int64) Ports {
 	if r.state.answered.Add(bytes) > maxAnswered {
 		r.state.forgetAnswers()
 	}
+	same, takes := r.keep(s, opaque, bytes)
+	r.state.answered.Add(takes - bytes)
+	return same
+}
+
+// keep is remember, but for the count of the cluster. It returns how many bytes are kept.
+func (r *rules) keep(s subject, opaque Ports, bytes int64) (same Ports, takes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	same, ok := r.sets[opaque]
+	if !ok {
+		same, bytes = opaque, bytes+int64(len(opaque.ranges))
+	}
 	if r.replaced || bytes > maxAnswered {
-		r.state.answered.Add(-bytes)
-		return
+		return same, 0
 	}
 	if r.answers == nil {
-		r.answers = make(map[subject]bool, len(answers))
+		r.answers, r.sets = make(map[subject]Ports), make(map[Ports]Ports)
 	}
-	maps.Copy(r.answers, answers)
+	r.answers[s], r.sets[same] = same, same
 	r.answered += bytes
+	return same, bytes
 }
 
 // forget drops all answers, and those to come if the rules are replaced.
@@ -158,7 +173,7 @@ func (r *rules) forget(replaced bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.state.answered.Add(-r.answered)
-	r.answers, r.answered, r.replaced = nil, 0, r.replaced || replaced
+	r.answers, r.sets, r.answered, r.replaced = nil, nil, 0, r.replaced || replaced
 }
 
 // forgetAnswers makes the rules of all namespaces begin anew.
@@ -174,16 +189,24 @@ func (s *state) forgetAnswers() {
 // immutable.
 type compiledRules struct {
 	keys     vocabulary
-	byNumber map[uint16][]*rule
+	byNumber []numberRules // sorted
 	byName   map[string][]*rule
 }
+
+// numberRules are the rules about one port number.
+type numberRules struct {
+	port  uint16
+	rules []*rule
+}
+
+func (n numberRules) compare(port uint16) int { return cmp.Compare(n.port, port) }
 
 type rule struct{ pods, workloads matcher }
 
 // compileRules leaves out malformed Servers, and those beyond maxPolicy.
 func compileRules(servers map[string]*serverFacts) *compiledRules {
-	c := &compiledRules{keys: make(vocabulary), byNumber: make(map[uint16][]*rule), byName: make(map[string][]*rule)}
-	cost := 0
+	c := &compiledRules{keys: make(vocabulary), byName: make(map[string][]*rule)}
+	byNumber, cost := make(map[uint16][]*rule), 0
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		f := servers[name]
 		if cost += f.cost(); cost > maxPolicy {
@@ -196,15 +219,18 @@ func compileRules(servers map[string]*serverFacts) *compiledRules {
 		if f.name != "" {
 			c.byName[f.name] = append(c.byName[f.name], r)
 		} else {
-			c.byNumber[f.number] = append(c.byNumber[f.number], r)
+			byNumber[f.number] = append(byNumber[f.number], r)
 		}
+	}
+	for _, port := range slices.Sorted(maps.Keys(byNumber)) {
+		c.byNumber = append(c.byNumber, numberRules{port, byNumber[port]})
 	}
 	return c
 }
 
-// opaque reports whether a Server makes the port opaque, by its number or, if the
-// template has ports of that number with names, by one of these.
-func (c *compiledRules) opaque(t *template, port uint16, labels *known) bool {
+// opaque returns the opaque ports of a template: its own, and those that a Server makes
+// so, by number or by name.
+func (c *compiledRules) opaque(t *template, labels *known) Ports {
 	labels.read(&t.labels)
 	selects := func(r *rule) bool {
 		if t.external() {
@@ -212,13 +238,19 @@ func (c *compiledRules) opaque(t *template, port uint16, labels *known) bool {
 		}
 		return r.pods.selects(labels)
 	}
-	if slices.ContainsFunc(c.byNumber[port], selects) {
-		return true
-	}
-	for _, name := range t.ports.names(port) {
-		if slices.ContainsFunc(c.byName[name], selects) {
-			return true
+	var more []portRange
+	for _, n := range c.byNumber {
+		if slices.ContainsFunc(n.rules, selects) {
+			more = append(more, portRange{n.port, n.port})
 		}
 	}
-	return false
+	for name, port := range t.ports.all {
+		if slices.ContainsFunc(c.byName[name], selects) {
+			more = append(more, portRange{port, port})
+		}
+	}
+	if more == nil {
+		return t.opaque
+	}
+	return newPorts(t.opaque.appendTo(more))
 }

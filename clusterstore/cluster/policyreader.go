@@ -1,5 +1,7 @@
 package cluster
 
+import "isthmus/federation"
+
 // policyReader answers, for one read, which ports Servers make opaque. Under state.mu
 // it only looks up what is known. What is not, it notes, and evaluates once state.mu is
 // released; then the caller reads again. The zero value is ready to use.
@@ -19,65 +21,62 @@ type policyReader struct {
 type policyView struct {
 	rules   *rules
 	asked   []subject
-	answers map[subject]bool
+	answers map[subject]Ports
 }
 
 // opaque reports whether a Server of the namespace makes the port opaque for a Pod or
 // ExternalWorkload with these facts. Where it is not known it sets missing. state.mu is
 // held.
 func (q *policyReader) opaque(s *state, namespace string, facts podFacts, port uint16) bool {
+	ports, _ := q.ask(s, namespace, facts, port)
+	return ports.Contains(port)
+}
+
+// opaquePorts returns all ports that are opaque for a Pod or ExternalWorkload with these
+// facts and that template: those of the template, and those that Servers make so. Where
+// it is not known it sets missing. state.mu is held.
+func (q *policyReader) opaquePorts(s *state, namespace string, facts podFacts, t *template) Ports {
+	if ports, ok := q.ask(s, namespace, facts, federation.AnyPort); ok {
+		return ports
+	}
+	return t.opaque
+}
+
+// ask returns all ports that are opaque for a Pod or ExternalWorkload with these facts,
+// those of its template too. Not ok: no Server of the namespace is about that port, or
+// any with AnyPort.
+func (q *policyReader) ask(s *state, namespace string, facts podFacts, port uint16) (opaque Ports, ok bool) {
 	p, v := s.policies[namespace], q.views[namespace]
 	if p == nil && v == nil {
-		return false
+		return Ports{}, false
 	}
-	about := subject{facts.template, facts.traits, port}
+	about := subject{facts.template, facts.traits}
 	if v == nil {
-		if opaque, ok := p.rules.known(about); ok {
-			return opaque
+		if !p.rules.concern(port) {
+			return Ports{}, false
+		}
+		if opaque, ok = p.rules.known(about); ok {
+			return opaque, true
 		}
 		if q.views == nil {
 			q.views = make(map[string]*policyView)
 		}
-		v = &policyView{rules: p.rules, answers: make(map[subject]bool)}
+		v = &policyView{rules: p.rules, answers: make(map[subject]Ports)}
 		q.views[namespace] = v
 	}
 	if p == nil || p.rules != v.rules {
 		q.outdated = true
 	}
-	opaque, ok := v.answers[about]
-	if !ok {
+	if !v.rules.concern(port) {
+		return Ports{}, false
+	}
+	if opaque, ok = v.answers[about]; !ok {
 		opaque, ok = v.rules.known(about)
 	}
 	if !ok {
 		v.asked, q.missing = append(v.asked, about), true
 	}
-	return opaque
-}
-
-// opaquePorts returns all ports that are opaque for a Pod or ExternalWorkload with these
-// facts and that template: those of the template, and those that Servers make so.
-// state.mu is held.
-func (q *policyReader) opaquePorts(s *state, namespace string, facts podFacts, t *template) Ports {
-	p := s.policies[namespace]
-	if p == nil {
-		return t.opaque
-	}
-	asked := make(map[uint16]struct{})
-	for _, f := range p.servers {
-		if f.invalid == "" {
-			f.eachPort(t, func(port uint16) { asked[port] = struct{}{} })
-		}
-	}
-	var more []portRange
-	for port := range asked {
-		if q.opaque(s, namespace, facts, port) {
-			more = append(more, portRange{port, port})
-		}
-	}
-	if more == nil {
-		return t.opaque
-	}
-	return newPorts(t.opaque.appendTo(more))
+	return opaque, true
 }
 
 // evaluate answers what is missing. It returns false if nothing is. state.mu is not

@@ -95,20 +95,6 @@ func (f *serverFacts) maySelect(t *template) bool {
 	return f.pods.maySelect(&t.labels)
 }
 
-// eachPort calls call with each port that the Server is about, of Pods or
-// ExternalWorkloads with that template.
-func (f *serverFacts) eachPort(t *template, call func(uint16)) {
-	if f.name == "" {
-		call(f.number)
-		return
-	}
-	for name, port := range t.ports.all {
-		if name == f.name {
-			call(port)
-		}
-	}
-}
-
 func (s *state) serverStore() storeFuncs[*serverFacts] {
 	return storeFuncs[*serverFacts]{
 		put: s.putServer,
