@@ -30,8 +30,10 @@ func (f *flip) State(ServiceID) ServiceState            { return Present }
 func (f *flip) Reader(id ServiceID, port uint16) Reader { return f }
 func (f *flip) Read() Share                             { f.n++; return f.share[f.n%2] }
 
-func newFlip(n, k int) *flip {
-	c := newCluster(ClusterName(fmt.Sprint("c", n)))
+func newFlip(n, k int) *flip { return newFlipOf(ClusterName(fmt.Sprint("c", n)), n, k) }
+
+func newFlipOf(name ClusterName, n, k int) *flip {
+	c := newCluster(name)
 	many(c, n, k)
 	r := c.Reader(ServiceID{"ns", "web"}, 80)
 	f := &flip{}
@@ -207,4 +209,20 @@ func ownedTable(slices int) (*Table, *home) {
 	table.Link("c0", Ready, newFlip(0, slices))
 	table.Define(webID, &Definition{Federated: true, Members: []Member{{"c0", webID}}})
 	return table, h
+}
+
+// BenchmarkChangedNodes: one endpoint of a Service with internalTrafficPolicy: Local, or
+// of another cluster's, changes while clients wait whose nodes do not exist.
+func BenchmarkChangedNodes(b *testing.B) {
+	for _, c := range []ClusterName{Local, "east"} {
+		for _, n := range []int{1, 10_000} {
+			b.Run(fmt.Sprintf("cluster=%s/nodes=%d", c, n), func(b *testing.B) {
+				table, _ := nodeLocal(n)
+				b.ReportAllocs()
+				for b.Loop() {
+					table.Changed(c, webID, time.Time{})
+				}
+			})
+		}
+	}
 }

@@ -64,12 +64,9 @@ func (s *watchedService) watch(k Key) *Latest[*Set] {
 		s.rebuildPort(p, d, links, owner)
 		s.ports[k.Port] = p // not before: a source that panics must leave nothing half built
 	}
-	a := p.join(k.Client.Instance)
-	to := a[k.Client]
-	if to == nil {
-		to = &published{}
-		a[k.Client] = to
-		p.publish(s.table.opts.IPv6, p.merged, k.Client, to, origin{})
+	to, added := p.join(k.Client)
+	if added {
+		p.publish(to, choose(p.merged, s.table.opts.IPv6, p.summary.byNode, k.Client), origin{})
 	}
 	to.refs++
 	return &to.latest
@@ -80,13 +77,7 @@ func (s *watchedService) unwatch(k Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.ports[k.Port]
-	a := p.join(k.Client.Instance)
-	to := a[k.Client]
-	if to.refs--; to.refs > 0 {
-		return
-	}
-	delete(a, k.Client)
-	p.leave(k.Client.Instance)
+	p.leave(k.Client)
 	if len(p.whole)+len(p.instances) > 0 {
 		return
 	}

@@ -1,0 +1,94 @@
+package federation
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// nodeLocal is a table with a federated service of the local cluster, which is by node,
+// and of another one, each with an endpoint that comes and goes; and clients of n nodes
+// that have none of its endpoints.
+func nodeLocal(n int) (table *Table, made []*Watch[*Set]) {
+	table = NewTable(Options{})
+	home, east := newFlipOf(Local, 0, 1), newFlipOf("east", 1, 1)
+	home.share[0].NodeLocal, home.share[1].NodeLocal = true, true
+	table.Link(Local, Ready, home)
+	table.Link("east", Ready, east)
+	table.Define(webID, &Definition{Federated: true, Members: []Member{{Local, webID}, {"east", webID}}})
+	for i := range n {
+		made = append(made, table.Watch(Key{webID, 80, Client{Node: fmt.Sprint("made-up-", i)}}))
+	}
+	return table, made
+}
+
+// TestMadeUpNodes: clients may give any node as theirs. What changes on other nodes
+// costs nothing for them, and what changes for them all is one list.
+func TestMadeUpNodes(t *testing.T) {
+	table, made := nodeLocal(1000)
+	there := table.Watch(Key{webID, 80, Client{Node: "n"}})
+	before, _ := there.Get()
+	unchanged, _ := made[0].Get()
+	const runs = 10
+	if n := testing.AllocsPerRun(runs, func() { table.Changed(Local, webID, time.Time{}) }); n > 100 {
+		t.Errorf("%.0f allocations for a change on one node", n)
+	}
+	if now, _ := there.Get(); now.Version != before.Version+runs+1 { // and one to warm up
+		t.Errorf("%d changes were published to the node's clients", now.Version-before.Version)
+	}
+	if now, _ := made[0].Get(); now != unchanged {
+		t.Error("the change of a node was published to those of another")
+	}
+	table.Changed("east", webID, time.Time{})
+	first, _ := made[0].Get()
+	for _, w := range made {
+		if now, _ := w.Get(); now.Version != unchanged.Version+1 || len(now.Endpoints) == 0 || &now.Endpoints[0] != &first.Endpoints[0] {
+			t.Fatalf("version %d, %d endpoints in a list of their own", now.Version, len(now.Endpoints))
+		}
+		w.Close()
+	}
+	there.Close()
+	if len(table.watched) != 0 {
+		t.Error("something is watched")
+	}
+}
+
+// TestNodes: clients of a node are published its endpoints as they come and go, also
+// those of an instance, whatever happens on other nodes meanwhile.
+func TestNodes(t *testing.T) {
+	w := newWorld(Options{})
+	src := w.cluster(Local)
+	src.service(webID).nodeLocal = true
+	w.table.Link(Local, Ready, src)
+	w.table.Define(webID, &Definition{Members: []Member{{Local, webID}}})
+	whole := w.table.Watch(Key{webID, 80, Client{Node: "n1"}})
+	instance := w.table.Watch(Key{webID, 80, Client{Node: "n1", Instance: "h1"}})
+	for i, step := range []struct {
+		nodes, hosts  []string // of 10.0.0.1 and so on
+		want, version [2]int   // of the whole service, of the instance
+	}{
+		{[]string{"n2"}, []string{"h1"}, [...]int{0, 0}, [...]int{1, 1}},
+		{[]string{"n1"}, []string{"h1"}, [...]int{1, 1}, [...]int{2, 2}},
+		{[]string{"n1", "n2"}, []string{"h1", "h1"}, [...]int{1, 1}, [...]int{2, 2}},
+		{[]string{"n1", "n1"}, []string{"h1", "h2"}, [...]int{2, 1}, [...]int{3, 2}},
+		{[]string{"n1", "n1"}, []string{"h2", "h2"}, [...]int{2, 0}, [...]int{4, 3}},
+		{[]string{"n2", "n3"}, []string{"h1", "h1"}, [...]int{0, 0}, [...]int{5, 3}},
+		{[]string{"n1", "n1"}, []string{"h1", "h1"}, [...]int{2, 2}, [...]int{6, 4}},
+	} {
+		var list []Endpoint
+		for k, node := range step.nodes {
+			e, _ := endpoint(fmt.Sprint("10.0.0.", k+1))
+			e.Node, e.Hostname, e.Kind = node, step.hosts[k], Pod
+			list = append(list, e)
+		}
+		src.set(webID, "s", list...)
+		w.table.Changed(Local, webID, time.Time{})
+		for k, x := range []*Watch[*Set]{whole, instance} {
+			if now, _ := x.Get(); len(now.Endpoints) != step.want[k] || now.Version != uint64(step.version[k]) {
+				t.Errorf("step %d, watch %d: %d endpoints, version %d", i, k, len(now.Endpoints), now.Version)
+			}
+		}
+	}
+	whole.Close()
+	instance.Close()
+}
