@@ -2,12 +2,10 @@ package externalworkload
 
 import (
 	"maps"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
@@ -24,29 +22,24 @@ func (t *term) onService() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{AddFunc: mark, UpdateFunc: func(_, o any) { mark(o) }, DeleteFunc: mark}
 }
 
-// onWorkload marks the Services whose slices a workload's change concerns.
+// onWorkload notes which workloads have changed.
 func (t *term) onWorkload() cache.ResourceEventHandler {
-	markConcerned := func(before, after *crd.ExternalWorkload) {
-		for _, svc := range t.concerned(before, after) {
-			t.mark(svc)
-		}
-	}
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) {
 			if w, ok := o.(*crd.ExternalWorkload); ok {
-				markConcerned(nil, w)
+				t.workloadChanged(nil, w)
 			}
 		},
 		UpdateFunc: func(before, after any) {
 			b, ok := before.(*crd.ExternalWorkload)
 			a, okAfter := after.(*crd.ExternalWorkload)
 			if ok && okAfter {
-				markConcerned(b, a)
+				t.workloadChanged(b, a)
 			}
 		},
 		DeleteFunc: func(o any) {
 			if w, ok := objectOf[*crd.ExternalWorkload](o); ok {
-				markConcerned(w, nil)
+				t.workloadChanged(w, nil)
 			}
 		},
 	}
@@ -90,39 +83,6 @@ func (t *term) sliceChanged(before, after *discoveryv1.EndpointSlice) {
 		!equality.Semantic.DeepEqual(before.OwnerReferences, after.OwnerReferences) {
 		t.mark(serviceOf(after))
 	}
-}
-
-// concerned lists the Services whose slices change because a workload did; before
-// is nil for a new one, after for one that was deleted.
-func (t *term) concerned(before, after *crd.ExternalWorkload) (list []types.NamespacedName) {
-	one := after
-	if after == nil {
-		one = before
-	}
-	contents := before == nil || after == nil || contentsDiffer(before, after)
-	if !contents && maps.Equal(before.Labels, after.Labels) {
-		return nil
-	}
-	for _, svc := range inNamespace[*corev1.Service](t.services, one.Namespace) {
-		was, is := isSelected(svc, before), isSelected(svc, after)
-		if was != is || is && contents {
-			list = append(list, nameOf(svc))
-		}
-	}
-	return list
-}
-
-// contentsDiffer reports whether a change of a workload changes its endpoints,
-// whatever Services select it.
-func contentsDiffer(a, b *crd.ExternalWorkload) bool {
-	return a.UID != b.UID || a.Invalid != b.Invalid || zoneOf(a) != zoneOf(b) || isReady(a) != isReady(b) ||
-		!slices.Equal(a.Spec.WorkloadIPs, b.Spec.WorkloadIPs) || !slices.Equal(a.Spec.Ports, b.Spec.Ports)
-}
-
-// isSelected reports whether a Service selects a workload of its namespace; false
-// for no workload.
-func isSelected(svc *corev1.Service, w *crd.ExternalWorkload) bool {
-	return w != nil && selects(svc) && labels.SelectorFromValidatedSet(svc.Spec.Selector).Matches(labels.Set(w.Labels))
 }
 
 // objectOf returns the object of an event: for a deletion that the informer has

@@ -32,10 +32,10 @@ import (
 // testTerm is a term that does not run: its informers hold what a test adds.
 type testTerm struct {
 	*term
-	t *testing.T
+	t testing.TB
 }
 
-func newTestTerm(t *testing.T) testTerm {
+func newTestTerm(t testing.TB) testTerm {
 	t.Helper()
 	w, err := New(Options{Client: fake.NewClientset(), Workloads: newFakeWorkloads(), Namespace: "linkerd", Identity: "a"})
 	if err != nil {

@@ -44,8 +44,9 @@ type term struct {
 	tracker                     *endpointutil.EndpointSliceTracker
 	synced                      chan struct{} // closed once all is listed
 
-	written times // when slices were last written
-	stale   times // since when they have not been read back
+	changes changes // of workloads, for the queue's keys workloadsOf
+	written times   // when slices were last written
+	stale   times   // since when they have not been read back
 }
 
 func newTerm(w *Writer, held func() bool) *term {
@@ -118,6 +119,10 @@ func (t *term) next(work, lease context.Context) bool {
 		t.queue.Done(svc)
 	}()
 	if work.Err() != nil {
+		return true
+	}
+	if svc == workloadsOf(svc.Namespace) {
+		t.queueConcerned(work, svc.Namespace)
 		return true
 	}
 	written, _ := t.written.get(svc)
