@@ -150,7 +150,11 @@ func (w *world) read(service string, port uint16) federation.Share {
 
 // size is the number of objects and placeholders in the state.
 func (s *state) size() int {
-	return len(s.services) + len(s.slices) + len(s.pods) + len(s.replicaSets) + len(s.jobs) + len(s.policies) + len(s.unusable)
+	pods := 0
+	for range s.pods.all {
+		pods++
+	}
+	return len(s.services) + len(s.slices) + pods + len(s.replicaSets) + len(s.jobs) + len(s.policies) + len(s.unusable)
 }
 
 // marked returns the services reported as changed since the last call.

@@ -109,10 +109,10 @@ func (s *state) workloadStore() storeFuncs[placedPod] {
 			s.setUnusable("ExternalWorkload "+key, "")
 			return s.dropPod(workloadPrefix + key)
 		},
-		prepareDrop: func(key string) { s.setLocation(s.pods[workloadPrefix+key], nil) },
+		prepareDrop: func(key string) { s.setLocation(s.pods.get(workloadPrefix+key), nil) },
 		keys: func(yield func(string) bool) {
-			for key, p := range s.pods {
-				key, ok := strings.CutPrefix(key, workloadPrefix)
+			for p := range s.pods.all {
+				key, ok := strings.CutPrefix(p.key, workloadPrefix)
 				if ok && p.facts.known() && p.facts.external() && !yield(key) {
 					return
 				}

@@ -83,8 +83,10 @@ func (p *pod) id(t *template) (namespace, name string) {
 }
 
 // namespace returns that of the Pod or ExternalWorkload, known or not.
-func (p *pod) namespace() string {
-	key := p.key
+func (p *pod) namespace() string { return namespaceOfPod(p.key) }
+
+// namespaceOfPod returns the namespace of the Pod or ExternalWorkload with that key.
+func namespaceOfPod(key string) string {
 	if strings.Count(key, "/") > 1 {
 		key = strings.TrimPrefix(key, workloadPrefix)
 	}

@@ -16,7 +16,7 @@ func TestPodsShare(t *testing.T) {
 	}{{"StatefulSet", false}, {"Job", false}, {"ReplicaSet", true}} {
 		a, b := realPod(x.kind, 0), realPod(x.kind, 1)
 		w.put(a, b)
-		one, other := w.state.pods["ns/"+a.Name], w.state.pods["ns/"+b.Name]
+		one, other := w.state.pods.get("ns/"+a.Name), w.state.pods.get("ns/"+b.Name)
 		if one.facts.template != other.facts.template {
 			t.Errorf("%s: two templates", x.kind)
 		}
@@ -25,7 +25,7 @@ func TestPodsShare(t *testing.T) {
 		}
 		far := realPod(x.kind, 200)
 		w.put(far)
-		third := w.state.pods["ns/"+far.Name].facts
+		third := w.state.pods.get("ns/" + far.Name).facts
 		if third.template != one.facts.template {
 			t.Errorf("%s: a template for each service account", x.kind)
 		}
@@ -41,7 +41,7 @@ func TestOwnerOfJobPod(t *testing.T) {
 	w := newWorld(t, nil)
 	o := realPod("Job", 7)
 	w.put(o)
-	p := w.state.pods["ns/"+o.Name]
+	p := w.state.pods.get("ns/" + o.Name)
 	if p.owner.key != "ns/"+o.Labels["job-name"] || unsafe.StringData(p.owner.key) != unsafe.StringData(p.key) {
 		t.Errorf("the owner %q has a name of its own", p.owner.key)
 	}

@@ -1,15 +1,55 @@
 package cluster
 
 import (
+	"hash/maphash"
+
 	"isthmus/clusterstore/follow"
 )
 
+// podShards is the number of parts that a cluster's pods are in.
+const podShards = 64
+
+// podIndex is pods by key. Those of a namespace are in the same part, so that a Server's
+// change needs not look at all of a cluster's, which may be 100,000. A map for each
+// namespace would take more memory, where namespaces are many and small.
+type podIndex struct {
+	seed   maphash.Seed // fixed
+	shards [podShards]map[string]*pod
+}
+
+func newPodIndex() *podIndex {
+	x := &podIndex{seed: maphash.MakeSeed()}
+	for i := range x.shards {
+		x.shards[i] = make(map[string]*pod)
+	}
+	return x
+}
+
+// near returns the pods of the namespace, and those of some others.
+func (x *podIndex) near(namespace string) map[string]*pod {
+	return x.shards[maphash.String(x.seed, namespace)%podShards]
+}
+
+// get returns the pod with that key; nil: there is none.
+func (x *podIndex) get(key string) *pod { return x.near(namespaceOfPod(key))[key] }
+
+func (x *podIndex) all(yield func(*pod) bool) {
+	for _, pods := range x.shards {
+		for _, p := range pods {
+			if !yield(p) {
+				return
+			}
+		}
+	}
+}
+
 // podFor returns the pod with that key, or makes a placeholder.
 func (s *state) podFor(key string) *pod {
-	p := s.pods[key]
+	pods := s.pods.near(namespaceOfPod(key))
+	p := pods[key]
 	if p == nil {
 		p = &pod{key: key}
-		s.pods[key] = p
+		pods[key] = p
 	}
 	return p
 }
@@ -17,7 +57,7 @@ func (s *state) podFor(key string) *pod {
 // sweepPod removes a placeholder that no slice refers to.
 func (s *state) sweepPod(p *pod) {
 	if !p.facts.known() && len(p.slices) == 0 {
-		delete(s.pods, p.key)
+		delete(s.pods.near(p.namespace()), p.key)
 	}
 }
 
@@ -25,14 +65,20 @@ func (s *state) podStore() storeFuncs[placedPod] {
 	return storeFuncs[placedPod]{
 		put:         s.putPlaced,
 		drop:        s.dropPod,
-		prepareDrop: func(key string) { s.setLocation(s.pods[key], nil) },
-		keys:        keysOf(s.pods, func(p *pod) bool { return p.facts.known() && !p.facts.external() }),
+		prepareDrop: func(key string) { s.setLocation(s.pods.get(key), nil) },
+		keys: func(yield func(string) bool) {
+			for p := range s.pods.all {
+				if p.facts.known() && !p.facts.external() && !yield(p.key) {
+					return
+				}
+			}
+		},
 	}
 }
 
 func (s *state) putPlaced(key string, o placedPod) follow.Effect {
 	result := s.putPod(key, o.facts)
-	if s.setLocation(s.pods[key], o.location) && result == follow.Same {
+	if s.setLocation(s.pods.get(key), o.location) && result == follow.Same {
 		return follow.Replaced
 	}
 	return result
@@ -58,7 +104,7 @@ func (s *state) putPod(key string, facts podFacts) follow.Effect {
 }
 
 func (s *state) dropPod(key string) bool {
-	p := s.pods[key]
+	p := s.pods.get(key)
 	if p == nil || !p.facts.known() {
 		return false
 	}

@@ -3,7 +3,6 @@ package cluster
 import (
 	"fmt"
 	"reflect"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -163,14 +162,11 @@ func (s *state) touchSelected(namespace string, old, now *serverFacts, all bool)
 	if !s.live {
 		return
 	}
-	var t template
-	here, outside := namespace+"/", workloadPrefix+namespace+"/"
-	for key, p := range s.pods {
-		if !strings.HasPrefix(key, here) && !strings.HasPrefix(key, outside) || len(p.slices) == 0 && s.addresses == nil || !p.facts.known() {
+	for _, p := range s.pods.near(namespace) {
+		if len(p.slices) == 0 && s.addresses == nil || !p.facts.known() || p.namespace() != namespace {
 			continue
 		}
-		t = p.facts.fullTemplate()
-		if of, _ := p.id(&t); of == namespace && (all || old.maySelect(&t) || now.maySelect(&t)) {
+		if t := p.facts.fullTemplate(); all || old.maySelect(&t) || now.maySelect(&t) {
 			s.touchPod(p)
 		}
 	}

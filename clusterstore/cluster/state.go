@@ -36,7 +36,7 @@ type state struct {
 	malformed   int       // Pods whose proxy's addresses can't be read
 	services    map[federation.ServiceID]*service
 	slices      map[string]*slice
-	pods        map[string]*pod    // and ExternalWorkloads
+	pods        *podIndex          // and ExternalWorkloads
 	policies    map[string]*policy // by namespace: its Servers that make ports opaque, or can't be read
 	unusable    map[string]string  // reasons why objects can't be used, by kind and key
 	replicaSets map[string]*owner
@@ -52,7 +52,7 @@ func newState(cluster federation.ClusterName, trustDomain, controllerNamespace s
 		dirty:               fair.NewDirty[federation.ServiceID](),
 		services:            make(map[federation.ServiceID]*service),
 		slices:              make(map[string]*slice),
-		pods:                make(map[string]*pod),
+		pods:                newPodIndex(),
 		policies:            make(map[string]*policy),
 		unusable:            make(map[string]string),
 		replicaSets:         make(map[string]*owner),
