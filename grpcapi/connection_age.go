@@ -3,14 +3,10 @@ package grpcapi
 import (
 	"context"
 	"math/rand/v2"
-	"net"
 	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 )
 
@@ -45,40 +41,12 @@ func maximumAge(age time.Duration, p keepalive.ServerParameters) keepalive.Serve
 	return p
 }
 
-// datedCredentials are no credentials. They note when a connection began.
-type datedCredentials struct {
-	credentials.TransportCredentials
-}
-
-func newDatedCredentials() datedCredentials { return datedCredentials{insecure.NewCredentials()} }
-
-// datedConnection is the AuthInfo of a connection that began at a moment.
-type datedConnection struct {
-	credentials.AuthInfo
-	began time.Time
-}
-
-// ServerHandshake implements credentials.TransportCredentials.
-func (c datedCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	conn, info, err := c.TransportCredentials.ServerHandshake(conn)
-	return conn, datedConnection{info, time.Now()}, err
-}
-
-// Clone implements credentials.TransportCredentials.
-func (c datedCredentials) Clone() credentials.TransportCredentials {
-	return datedCredentials{c.TransportCredentials.Clone()}
-}
-
 // endOfAge returns when a call's stream should end because of its connection's age;
 // zero: never.
 func (s *Server) endOfAge(ctx context.Context) time.Time {
 	age := s.opts.ConnectionAge
-	p, ok := peer.FromContext(ctx)
-	if !ok || age <= 0 {
-		return time.Time{}
-	}
-	conn, ok := p.AuthInfo.(datedConnection)
-	if !ok {
+	conn := connectionOf(ctx)
+	if conn == nil || age <= 0 {
 		return time.Time{}
 	}
 	return conn.began.Add(age*9/10 + rand.N(max(1, age/5)))

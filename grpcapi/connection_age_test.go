@@ -14,7 +14,7 @@ import (
 
 // connected makes callers use one connection, which begins now.
 func connected() func(*caller) {
-	info := datedConnection{began: time.Now()}
+	info := &clientConnection{began: time.Now()}
 	return func(c *caller) { c.ctx = peer.NewContext(c.ctx, &peer.Peer{AuthInfo: info}) }
 }
 

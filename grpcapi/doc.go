@@ -24,7 +24,7 @@
 //     then removes; no_endpoints instead of a remove that would leave nothing; never
 //     an empty add. That holds whatever happens to the service, its clusters and the
 //     client's node. An open stream is ended only by its client, a stall, a drain, its
-//     connection's age or a panic.
+//     connection's age or end, or a panic.
 //   - A GetProfile is answered at once, with a profile or with a code. Each later
 //     message is a profile that differs from the one before. If the destination does
 //     not exist any more, or not yet, an open stream is sent an empty profile.
@@ -32,6 +32,9 @@
 //     routes of the service keeps them, also while the service is deleted and created
 //     again. Other proxies get the default. While it is ambiguous which object has an
 //     address, nothing is sent.
+//   - What clients do not take is bounded: of Get and GetProfile see maxStalled, of
+//     reflection see maxReflected. All other answers are small, and a call has one of
+//     Options.ConcurrentStreams until its client has taken what it was sent.
 //   - No stream is refused until Finish, also during a Drain, but for those that would
 //     need more memory than Options.ViewBytes. Ports that no member of a service declares
 //     share a view, whatever their number.

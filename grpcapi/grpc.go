@@ -9,18 +9,25 @@ import (
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
 
 	"isthmus/grpcapi/wire"
 )
 
-// maxRequest is more than any request to this server takes.
-const maxRequest = 64 << 10
+const (
+	// maxRequest is more than any request to this server takes, and any call's headers,
+	// which gRPC keeps for as long as the call is open.
+	maxRequest = 16 << 10
+	// requestWindow is how many bytes a client may send on a call before the gateway has
+	// received them, and at once on a connection: HTTP/2's default, and the least that gRPC
+	// allows. Unless it is given, gRPC lets the windows of a client that sends much grow
+	// to 16 MiB.
+	requestWindow = 64<<10 - 1
+)
 
 // GRPC returns a gRPC server with the Destination service, health and
 // reflection. extra comes last and wins; its interceptors run inside of ours. It must
-// not set a tap handle.
+// not set a tap handle or credentials.
 // Health reports SERVING until MarkNotServing or Finish.
 func (s *Server) GRPC(extra ...grpc.ServerOption) *grpc.Server {
 	options := []grpc.ServerOption{
@@ -32,16 +39,17 @@ func (s *Server) GRPC(extra ...grpc.ServerOption) *grpc.Server {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(maximumAge(s.opts.ConnectionAge, keepalive.ServerParameters{Time: 30 * time.Second})),
 		grpc.MaxConcurrentStreams(s.opts.ConcurrentStreams),
-		grpc.Creds(newDatedCredentials()),
+		grpc.Creds(newConnectionCredentials()),
 		grpc.MaxRecvMsgSize(maxRequest),
 		grpc.MaxHeaderListSize(maxRequest),
+		grpc.StaticStreamWindowSize(requestWindow),
 		grpc.ReadBufferSize(4 << 10),
 		grpc.WaitForHandlers(true),
 	}
 	g := grpc.NewServer(append(options, extra...)...)
 	g.RegisterService(s.service(), s)
 	healthpb.RegisterHealthServer(g, s.health)
-	reflection.Register(g)
+	s.registerReflection(g)
 	s.metrics.calls.prepare(g.GetServiceInfo())
 	return g
 }

@@ -15,7 +15,8 @@ type metrics struct {
 	getOverflow             *overflows // by service
 	profileOverflow         *overflows // by service and port
 	endpointProfileOverflow prometheus.Counter
-	stalled                 prometheus.Counter // the sum of these three
+	stalled                 prometheus.Counter     // the sum of these three
+	closed                  *prometheus.CounterVec // by reason
 	panics                  prometheus.Counter
 	first                   prometheus.Histogram
 	late                    prometheus.Counter
@@ -35,7 +36,10 @@ func newMetrics(s *Server, r prometheus.Registerer) (*metrics, error) {
 		endpointProfileOverflow: counter("endpoint_profile_updates_queue_overflow",
 			"GetProfile streams of endpoints that ended because their proxy did not take an update in time."),
 		stalled: counter("isthmus_streams_stalled_total", "Streams that ended because their proxy did not take an update in time."),
-		panics:  counter("isthmus_stream_panics_total", "Streams and calls that ended because of a panic in the gateway."),
+		closed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "isthmus_connections_closed_total", Help: "Connections that were closed because their client takes no answers.",
+		}, []string{"reason"}),
+		panics: counter("isthmus_stream_panics_total", "Streams and calls that ended because of a panic in the gateway."),
 		first: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "isthmus_first_frame_seconds",
 			Help:    "How long the first messages of Get streams waited for clusters.",
@@ -44,7 +48,10 @@ func newMetrics(s *Server, r prometheus.Registerer) (*metrics, error) {
 		late:        counter("isthmus_first_frame_timeouts_total", "Get streams that did not begin with all clusters, since one of them took too long."),
 		propagation: &propagation{table: s.table, byCluster: make(map[federation.ClusterName]prometheus.Histogram)},
 	}
-	own := []prometheus.Collector{m.getOverflow, m.profileOverflow, m.endpointProfileOverflow, m.stalled, m.panics, m.first, m.late, m.propagation, s.budget.refused, newCollector(s)}
+	for _, reason := range []string{closedStalled, closedReflection} {
+		m.closed.WithLabelValues(reason)
+	}
+	own := []prometheus.Collector{m.getOverflow, m.profileOverflow, m.endpointProfileOverflow, m.stalled, m.closed, m.panics, m.first, m.late, m.propagation, s.budget.refused, newCollector(s)}
 	for _, c := range append(m.calls.collectors(), own...) {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("metrics of the Destination server: %w", err)

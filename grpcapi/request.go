@@ -35,7 +35,7 @@ func parseAuthority(authority, domain string) (target, error) {
 		return t, nil
 	}
 	if _, err := netip.ParseAddr(host); err == nil {
-		return target{}, status.Errorf(codes.InvalidArgument, "IP queries not supported by Get API: host=%s", host)
+		return target{}, status.Errorf(codes.InvalidArgument, "IP queries not supported by Get API: host=%s", quoted(host))
 	}
 	return target{}, invalidAuthority(authority)
 }
@@ -95,7 +95,19 @@ func (t target) host(domain string) string {
 }
 
 func invalidAuthority(authority string) error {
-	return status.Errorf(codes.InvalidArgument, "Invalid authority: %s", authority)
+	return status.Errorf(codes.InvalidArgument, "Invalid authority: %s", quoted(authority))
+}
+
+// maxQuoted is more than any authority that is valid takes.
+const maxQuoted = 512
+
+// quoted returns the beginning of what a client has sent, for its status: that waits in
+// memory until the client takes it.
+func quoted(s string) string {
+	if len(s) <= maxQuoted {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxQuoted], "") + "..."
 }
 
 // splitPort splits an authority into host and port, and removes the brackets of an

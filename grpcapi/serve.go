@@ -73,10 +73,15 @@ func (c *call) answer() {
 	}
 }
 
-// release closes the producer, if there is one.
+// release closes the producer, if there is one, and notes a stall.
 func (c *call) release() {
-	if c.producer != nil {
-		defer c.server.removeStream(c.producer.common())
-		c.producer.close()
+	if c.producer == nil {
+		return
+	}
+	st := c.producer.common()
+	defer c.server.removeStream(st)
+	c.producer.close()
+	if st.endedBy.Load() == statusStalled {
+		c.server.noteStall(c.ctx)
 	}
 }
