@@ -15,8 +15,8 @@ import (
 var statusTooMuch = status.New(codes.ResourceExhausted, "the gateway has no memory left for further destinations: see --view-memory")
 
 // budget is the memory that the views of both RPCs may take together, and messages that
-// are encoded for one stream. It is an estimate: of a view, as it was when its watch
-// began.
+// are encoded for one stream. It is an estimate: of a view, by the newest set that a
+// stream has been sent.
 //
 // Clients can ask for any number of ports, hostnames and addresses. What is over budget
 // is refused to those who are not served yet; a view that streams use stays, and so

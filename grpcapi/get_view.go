@@ -19,8 +19,9 @@ type getView struct {
 	enc wire.Encoder
 
 	// under mu
-	full  *lazyFrames   // of the newest set; nil: not needed yet
-	steps []*lazyFrames // to the newest set, the latest last
+	full    *lazyFrames   // of the newest set; nil: not needed yet
+	steps   []*lazyFrames // to the newest set, the latest last
+	charged uint64        // the version of the set that the budget has last been charged for
 }
 
 func newGetView(k federation.Key, enc wire.Encoder) *getView {
@@ -42,6 +43,15 @@ const (
 // costOfSet is about how much memory a view takes.
 func costOfSet(s *federation.Set) int {
 	return viewBytes + len(s.Endpoints)*endpointBytes + s.Members*memberBytes
+}
+
+// chargeFor charges the budget for the newest set: a view may have begun with a small
+// one. v.mu is held.
+func (v *getView) chargeFor(set *federation.Set) {
+	if v.watch != nil && set.Version > v.charged { // in tests a view may have no watch
+		v.charged = set.Version
+		v.charge(int64(costOfSet(set)))
+	}
 }
 
 // becomeIdle implements cachedView. A view without endpoints is not kept: it is cheap
@@ -74,6 +84,9 @@ func (v *getView) fullFramesAt(set *federation.Set, port uint16, of *budget) []*
 // stepAt returns the messages of a step of which one set, or both, are of AnyPort, for
 // a stream of that port alone.
 func (v *getView) stepAt(from, to *federation.Set, all bool, port uint16, of *budget) (frames []*wire.Frame) {
+	v.mu.Lock()
+	v.chargeFor(to)
+	v.mu.Unlock()
 	runDeep(func() {
 		enc := v.enc.AtPort(port)
 		frames = of.hold(enc.Step(from, to, all))
@@ -84,6 +97,7 @@ func (v *getView) stepAt(from, to *federation.Set, all bool, port uint16, of *bu
 func (v *getView) lazyFull(set *federation.Set) *lazyFrames {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.chargeFor(set)
 	if v.full != nil && v.full.to == set {
 		return v.full
 	}
@@ -103,6 +117,7 @@ func (v *getView) step(from, to *federation.Set, all bool) []*wire.Frame {
 func (v *getView) lazyStep(from, to *federation.Set, all bool) *lazyFrames {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.chargeFor(to)
 	for _, f := range v.steps {
 		if f.to == to && f.from == from && f.all == all {
 			return f

@@ -22,10 +22,11 @@ type viewBase[K comparable, T any] struct {
 	weight int         // what becomeIdle returned last
 
 	mu      sync.Mutex
-	watch   *federation.Watch[T] // fixed once startWatch has returned, as is cost
-	cost    int64                // what was taken of the budget
-	fitted  bool                 // under mu: that was within the budget
-	updates uint64               // under mu: how often a profile was found changed
+	watch   *federation.Watch[T] // fixed once startWatch has returned, as is budget
+	budget  *budget
+	cost    int64  // under mu: what is taken of the budget
+	fitted  bool   // under mu: that was within the budget
+	updates uint64 // under mu: how often a profile was found changed
 }
 
 // startWatch starts the watch, unless it has been started, and takes what it costs of
@@ -37,18 +38,28 @@ func (b *viewBase[K, T]) startWatch(watch func(K) *federation.Watch[T], of *budg
 	if b.watch == nil {
 		b.watch = watch(b.key)
 		newest, _ := b.watch.Get()
-		b.cost = int64(cost(newest))
+		b.budget, b.cost = of, int64(cost(newest))
 		b.fitted = of.take(b.cost)
 	}
 	b.fitted = b.fitted || of.fits(0)
 	return b.fitted
 }
 
-// close ends the watch, if there is one.
-func (b *viewBase[K, T]) close(of *budget) {
+// charge changes what the view takes of the budget. b.mu is held.
+func (b *viewBase[K, T]) charge(cost int64) {
+	if more := cost - b.cost; more > 0 {
+		b.budget.take(more)
+	} else {
+		b.budget.give(-more)
+	}
+	b.cost = cost
+}
+
+// close ends the watch, if there is one. No stream uses the view any more.
+func (b *viewBase[K, T]) close() {
 	if b.watch != nil {
 		b.watch.Close()
-		of.give(b.cost)
+		b.budget.give(b.cost)
 	}
 }
 
@@ -132,7 +143,7 @@ func (c *viewCache[K, T, V]) removeIdle(b *viewBase[K, T]) {
 // release ends one stream's use of a view.
 func (c *viewCache[K, T, V]) release(v V) {
 	for _, old := range c.retire(v) {
-		old.close(c.budget)
+		old.close()
 	}
 }
 
@@ -187,7 +198,7 @@ func (c *viewCache[K, T, V]) makeRoom(bytes int64) {
 		if b == nil {
 			return
 		}
-		b.close(c.budget)
+		b.close()
 	}
 }
 
@@ -203,7 +214,7 @@ func (c *viewCache[K, T, V]) expire(v V, lease uint64) {
 	}
 	c.mu.Unlock()
 	if due {
-		b.close(c.budget)
+		b.close()
 	}
 }
 
