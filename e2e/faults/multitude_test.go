@@ -65,7 +65,7 @@ func (c cost) String() string {
 	return fmt.Sprintf("%d B a stream, %d MB resident; a change takes %v of processor time, and comes after %v at most", c.memory, c.rss>>20, c.change, c.late)
 }
 
-func newMultitude(t *testing.T) *multitude {
+func newMultitude(t *testing.T, args ...string) *multitude {
 	t.Helper()
 	m := &multitude{}
 	var err error
@@ -88,8 +88,8 @@ func newMultitude(t *testing.T) *multitude {
 	must(t, err)
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	must(t, os.WriteFile(path, kubeconfig, 0o600))
-	m.gateway, err = gateway.Start(t.Context(), gateway.Config{Kubeconfig: path, Args: []string{
-		"-log-level=info", "-enable-pprof", "-shutdown-delay=0s", "-drain=0s", "-pace=0s"}})
+	m.gateway, err = gateway.Start(t.Context(), gateway.Config{Kubeconfig: path, Args: append([]string{
+		"-log-level=info", "-enable-pprof", "-shutdown-delay=0s", "-drain=0s", "-pace=0s"}, args...)})
 	must(t, err)
 	t.Cleanup(func() { must(t, m.gateway.Stop()) })
 	conn, err := proxy.Dial(m.gateway.Addr())
