@@ -76,7 +76,9 @@ func (c *bareClient) read() {
 				}
 			}
 		case *http2.RSTStreamFrame:
-			c.ends <- f.ErrCode.String()
+			if f.ErrCode != http2.ErrCodeNo { // that follows a status which was sent before the request's end had been read
+				c.ends <- f.ErrCode.String()
+			}
 		}
 	}
 }
