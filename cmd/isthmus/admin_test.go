@@ -101,19 +101,26 @@ func TestClustersIsJSON(t *testing.T) {
 	}
 }
 
-// TestAdminServe: it answers on a real connection until its context ends.
-func TestAdminServe(t *testing.T) {
+// serve runs the server on a free port until stop, which must be called.
+func serve(t *testing.T, a *admin) (addr string, stop func() error) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, _ := newAdmin(false)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- a.serve(ctx, l) }()
+	return l.Addr().String(), func() error { cancel(); return <-done }
+}
+
+// TestAdminServe: it answers on a real connection until its context ends.
+func TestAdminServe(t *testing.T) {
+	a, _ := newAdmin(false)
+	addr, stop := serve(t, a)
 	client := &http.Client{Transport: &http.Transport{}, Timeout: time.Minute}
 	defer client.CloseIdleConnections()
-	resp, err := client.Get("http://" + l.Addr().String() + "/ping")
+	resp, err := client.Get("http://" + addr + "/ping")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,11 +129,10 @@ func TestAdminServe(t *testing.T) {
 	if err != nil || string(body) != "pong\n" {
 		t.Errorf("%q, %v", body, err)
 	}
-	cancel()
-	if err := <-done; err != nil {
+	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	if _, err := client.Get("http://" + l.Addr().String() + "/ping"); err == nil {
+	if _, err := client.Get("http://" + addr + "/ping"); err == nil {
 		t.Error("it still answers")
 	}
 }

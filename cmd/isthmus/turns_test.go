@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"io"
 	"net"
@@ -56,15 +55,9 @@ func TestUnreadPages(t *testing.T) {
 		scrapes.Add(1)
 		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, 1, text)
 	}))
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- a.serve(ctx, l) }()
-	defer func() { cancel(); <-done }()
-	addr, before := l.Addr().String(), inUse()
+	addr, stop := serve(t, a)
+	defer stop()
+	before := inUse()
 	var unread []net.Conn
 	for _, path := range []string{"/debug/large", "/metrics"} {
 		for range clients {
@@ -154,17 +147,11 @@ func TestTurnsEnd(t *testing.T) {
 // TestLargeHeaders: a request whose header is larger than any that kubelet, Prometheus
 // or a browser sends is refused, and little of it is read.
 func TestLargeHeaders(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	a, _ := newAdmin(false)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- a.serve(ctx, l) }()
-	defer func() { cancel(); <-done }()
+	addr, stop := serve(t, a)
+	defer stop()
 	for size, want := range map[int]int{8 << 10: http.StatusOK, 32 << 10: http.StatusRequestHeaderFieldsTooLarge} {
-		conn := ask(t, l.Addr().String(), "GET /ping HTTP/1.1\r\nHost: gateway\r\nX: "+strings.Repeat("x", size)+"\r\n\r\n")
+		conn := ask(t, addr, "GET /ping HTTP/1.1\r\nHost: gateway\r\nX: "+strings.Repeat("x", size)+"\r\n\r\n")
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if err != nil {
 			t.Fatal(err)
