@@ -33,7 +33,7 @@ func (m codeMeanings) explain(c codes.Code, addr string) string {
 	case codes.Unimplemented:
 		return fmt.Sprintf("What answers at %s is not a Destination server.", addr)
 	case codes.ResourceExhausted:
-		return "A message is larger than a proxy accepts."
+		return "Either a message is larger than a proxy accepts, or what proxies have asked for takes all memory that the gateway has for it (--view-memory). A proxy asks again, with a backoff."
 	}
 	return "A proxy asks again, with a backoff."
 }
@@ -41,7 +41,7 @@ func (m codeMeanings) explain(c codes.Code, addr string) string {
 // unavailable explains codes.Unavailable, with what else it may mean.
 func unavailable(addr string, others ...string) string {
 	causes := append([]string{
-		fmt.Sprintf("Either nothing answers at %s (is the gateway running and ready? --addr is its address)", addr), "the gateway is shutting down",
+		fmt.Sprintf("Either nothing answers at %s (is the gateway running and ready? --addr is its address)", addr), "the gateway is shutting down or ends connections of this age (--max-connection-age)",
 	}, others...)
 	return strings.Join(causes, ", or ") + ". A proxy asks again, with a backoff."
 }

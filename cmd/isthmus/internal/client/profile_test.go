@@ -241,7 +241,7 @@ func TestProfileEnds(t *testing.T) {
 		codes.NotFound:           "isthmus profile: NotFound: m\n  There is no such Service in the gateway's cluster, or none of its endpoints",
 		codes.InvalidArgument:    "it is neither an IP address nor a service name",
 		codes.FailedPrecondition: "Several objects claim this address",
-		codes.Unavailable:        "or the gateway is shutting down. A proxy asks again",
+		codes.Unavailable:        "or the gateway is shutting down or ends connections of this age (--max-connection-age). A proxy asks again",
 		codes.Internal:           "Internal: m\n  A proxy asks again",
 	} {
 		t.Run(code.String(), func(t *testing.T) {
