@@ -20,7 +20,7 @@
 //     Limits.All is divided into equal parts, one for each Budget: a cluster gets its
 //     part, whatever the others take. The other half is for those that need more, first
 //     come, first served.
-//   - What would be too much is refused by an [Error], which says how much and of what.
+//   - What would be too much is refused by an [Error], which has how much, and of what.
 //     Nothing waits for memory. Only the decoding of whole lists waits, for its turn: one
 //     list at a time in all linked clusters, once all bytes of it are there, so that no
 //     cluster can hold up another by being slow.

@@ -36,8 +36,8 @@
 //     itself, whatever Retry-After a server sends.
 //   - A request without answer is an error that client-go does not mistake for the
 //     regular end of a watch.
-//   - A resource is absent ([Client.Serves]) only if API discovery says so in a form in
-//     which API servers say it: not by a 404 alone, nor by an empty list of groups.
+//   - A resource is absent ([Client.Serves]) only if API discovery reports that in a form in
+//     which API servers report it: not by a 404 alone, nor by an empty list of groups.
 //   - Each Client has connections of its own. A linked cluster is reached by its
 //     kubeconfig alone; only the gateway's own cluster by the environment's proxy.
 //

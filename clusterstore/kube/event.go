@@ -14,8 +14,8 @@ import (
 
 const (
 	// maxEvent is for one event of a watch, in bytes, as it comes. etcd takes requests
-	// of 1.5 MiB, unless it is told otherwise; in JSON an object can be somewhat
-	// larger than it is stored. client-go reads an event of JSON as a whole, however
+	// of 1.5 MiB by default; in JSON an object can be somewhat larger than it is stored.
+	// client-go reads an event of JSON as a whole, however
 	// large it is.
 	maxEvent = 4 << 20
 	// largeEvent is the size from which an event counts for the cluster's budget, in
