@@ -87,9 +87,6 @@ func nothingLeft(t *testing.T) (state string, check func()) {
 
 // TestDemo is the whole demo, with Ctrl-C when it would go on for ever.
 func TestDemo(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes half a minute")
-	}
 	isthmus, err := program.Isthmus.Path(t.Context())
 	if err != nil {
 		t.Fatal(err)
