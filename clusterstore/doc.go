@@ -18,7 +18,7 @@
 //   - No content of a Secret ends the process, blocks another cluster, or affects
 //     another's endpoints.
 //   - A cluster that would take more memory than its budget keeps what it had. Its
-//     standing is stale, or unreachable if it has never synced, and it is tried again.
+//     state is stale, or unreachable if it has never synced, and it is tried again.
 //   - A cluster comes and goes with its Secrets. One that can't be reached is retried
 //     for ever, and keeps the endpoints that were read before.
 //   - Of several Secrets with one cluster name the oldest valid one is used. An edit

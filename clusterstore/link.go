@@ -31,8 +31,8 @@ type link struct {
 	accepted   *credentials // what next or, without next, serving is made from
 	serving    *runningCluster
 	next       *runningCluster
-	standing   cluster.Standing
-	since      time.Time // since when it has the standing
+	state      cluster.State
+	since      time.Time // since when it has the state
 	duplicates []string  // names of Secrets logged as duplicates
 }
 
@@ -55,10 +55,10 @@ func (l *link) run(ctx context.Context) {
 func (l *link) reconcile(ctx context.Context, list []*credentials) {
 	l.useCredentials(ctx, pick(list, l.accepted))
 	l.promote()
-	l.updateStanding()
+	l.updateState()
 	l.logDuplicates(list)
 	l.publish()
-	if l.standing != cluster.Pending {
+	if l.state != cluster.Pending {
 		l.store.markSettled(l)
 	}
 }
@@ -119,7 +119,7 @@ func (l *link) useRanges(want *credentials) {
 
 // linkServing gives the serving cluster to the table.
 func (l *link) linkServing() {
-	l.store.opts.Table.LinkWithin(l.name, l.serving.cluster, l.serving.creds.ranges)
+	l.store.opts.Table.SetLink(l.name, federation.Link{State: federation.Ready, Source: l.serving.cluster, Within: l.serving.creds.ranges})
 }
 
 // start makes a new next, in place of the one that there may be. If that is pending,
@@ -127,7 +127,7 @@ func (l *link) linkServing() {
 func (l *link) start(ctx context.Context, creds *credentials) {
 	l.next.stop()
 	deadline := time.Now().Add(l.store.opts.Grace)
-	if l.standing == cluster.Pending && l.next != nil {
+	if l.state == cluster.Pending && l.next != nil {
 		deadline = l.next.deadline
 	}
 	made, err := l.store.create(creds.rest, cluster.Config{
@@ -145,7 +145,7 @@ func (l *link) start(ctx context.Context, creds *credentials) {
 	}
 	l.next = &runningCluster{cluster: made, creds: creds, grace: l.store.opts.Grace, deadline: deadline}
 	if l.serving == nil {
-		l.setStanding(cluster.Pending, nil)
+		l.setState(cluster.Pending, nil)
 	}
 	l.next.start(ctx, l.log)
 }
@@ -178,25 +178,25 @@ func (l *link) unlink() {
 	l.store.opts.Metrics.Requests().Forget(l.name)
 }
 
-// updateStanding sets the standing that follows from the clusters' health, and logs
+// updateState sets the state that follows from the clusters' health, and logs
 // once if a rotation does not work.
-func (l *link) updateStanding() {
+func (l *link) updateState() {
 	var err error
 	if l.next != nil {
 		err = l.next.problem()
 	}
 	switch {
 	case l.serving == nil && l.next == nil:
-		l.setStanding(cluster.Rejected, nil)
+		l.setState(cluster.Rejected, nil)
 	case l.serving == nil && err != nil:
-		l.setStanding(cluster.Unreachable, err)
+		l.setState(cluster.Unreachable, err)
 	case l.serving == nil:
 		// It stays pending, as start has set it, or unreachable until it has synced.
 	default:
 		if h := l.serving.health(); h.Lost.IsZero() {
-			l.setStanding(cluster.Ready, nil)
+			l.setState(cluster.Ready, nil)
 		} else {
-			l.setStanding(cluster.Stale, h.Err)
+			l.setState(cluster.Stale, h.Err)
 		}
 		if err != nil && !l.next.failed {
 			l.next.failed = true
@@ -206,14 +206,14 @@ func (l *link) updateStanding() {
 	}
 }
 
-// setStanding sets the link's standing. If that changes it, the table gets the link's
+// setState sets the link's state. If that changes it, the table gets the link's
 // new state, unless promote has given it that, and the change is logged.
-func (l *link) setStanding(s cluster.Standing, why error) {
-	if l.standing == s {
+func (l *link) setState(s cluster.State, why error) {
+	if l.state == s {
 		return
 	}
-	before := l.standing
-	l.standing, l.since = s, time.Now()
+	before := l.state
+	l.state, l.since = s, time.Now()
 	switch s {
 	case cluster.Pending:
 		l.store.opts.Table.Link(l.name, federation.Pending, nil)
@@ -256,7 +256,7 @@ func (l *link) logDuplicates(list []*credentials) {
 
 // linkSnapshot is a link as other goroutines see it. It is immutable.
 type linkSnapshot struct {
-	standing cluster.Standing
+	state    cluster.State
 	since    time.Time
 	accepted *credentials
 	cluster  linkedCluster // the serving one or, if there is none yet, the next one
@@ -266,7 +266,7 @@ type linkSnapshot struct {
 
 // publish makes the link's present fields visible to other goroutines.
 func (l *link) publish() {
-	v := &linkSnapshot{standing: l.standing, since: l.since, accepted: l.accepted}
+	v := &linkSnapshot{state: l.state, since: l.since, accepted: l.accepted}
 	switch {
 	case l.serving != nil:
 		v.cluster = l.serving.cluster

@@ -77,14 +77,14 @@ func (s *Store) publishedLinks() map[federation.ClusterName]*linkSnapshot {
 // describe fills in the status of a link's cluster.
 func (v *linkSnapshot) describe(st *cluster.Status, grace time.Duration) {
 	h := v.cluster.Health()
-	st.State, st.Since, st.Server = v.standing, v.since, v.accepted.server
+	st.State, st.Since, st.Server = v.state, v.since, v.accepted.server
 	st.LastEvent, st.Resources, st.Memory = h.LastEvent, h.Resources, h.Memory
 	st.Warnings = slices.Concat(v.accepted.warnings, h.Warnings())
 	switch {
-	case v.standing == cluster.Ready:
+	case v.state == cluster.Ready:
 	case h.Err != nil:
 		st.Reason = h.Err.Error()
-	case v.standing == cluster.Unreachable:
+	case v.state == cluster.Unreachable:
 		st.Reason = fmt.Sprintf("not synced within %v", grace)
 	}
 	switch {

@@ -47,7 +47,7 @@ func (m *storeMetrics) Collect(ch chan<- prometheus.Metric) {
 			continue
 		}
 		size++
-		for _, x := range cluster.Series(name, v.standing, v.cluster.Health()) {
+		for _, x := range cluster.Series(name, v.state, v.cluster.Health()) {
 			ch <- x
 		}
 		gauge(m.rotation, boolToFloat(v.failed), string(name))
@@ -60,7 +60,7 @@ func (m *storeMetrics) Collect(ch chan<- prometheus.Metric) {
 		gauge(m.rejected, float64(n), reason)
 	}
 	for name := range clusters {
-		ch <- cluster.StandingSeries(name, cluster.Rejected)
+		ch <- cluster.StateSeries(name, cluster.Rejected)
 	}
 	_, err := m.store.SecretsListed()
 	gauge(m.unreadable, boolToFloat(err != nil))

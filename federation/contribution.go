@@ -28,7 +28,7 @@ type contribution struct {
 func (s *watchedService) rebuildPort(p *port, d *Definition, links []link, owner Owner) {
 	members, offers := make([]contribution, 0, len(links)), make([]offer, 0, len(links))
 	for i, l := range links {
-		c, o := contribution{member: d.Members[i], src: l.src}, offer(nil)
+		c, o := contribution{member: d.Members[i], src: l.Source}, offer(nil)
 		at := slices.IndexFunc(p.members, func(o contribution) bool { return o.member == c.member })
 		if at >= 0 {
 			c.updates = p.members[at].updates
@@ -37,15 +37,15 @@ func (s *watchedService) rebuildPort(p *port, d *Definition, links []link, owner
 			}
 		}
 		switch {
-		case l.src == nil:
+		case l.Source == nil:
 		case at >= 0 && p.members[at].src == c.src:
 			c, o = p.members[at], p.offers[at]
 		default:
-			c.reader = l.src.Reader(c.member.Service, p.number)
+			c.reader = l.Source.Reader(c.member.Service, p.number)
 			c.raw = c.read()
 			o = c.raw
 		}
-		c.status.Link = l.state
+		c.status.Link = l.State
 		members, offers = append(members, c), append(offers, o)
 	}
 	s.countOffered(p.members, members)

@@ -12,6 +12,8 @@ type Definition struct {
 	// Federated: members that are not available (not linked, no such Service,
 	// ExternalName) are skipped, and the service exists without them.
 	Federated bool
+	// Preference is nil if clients get all endpoints, whatever their cluster and zone.
+	Preference *Preference
 }
 
 // MemberStatus is whether a member contributes endpoints, and if not, why.
@@ -40,6 +42,9 @@ func (s MemberStatus) String() string {
 func (d *Definition) equal(o *Definition) bool {
 	if d == nil || o == nil {
 		return d == o
+	}
+	if (d.Preference == nil) != (o.Preference == nil) || d.Preference != nil && !d.Preference.equal(o.Preference) {
+		return false
 	}
 	return d.Federated == o.Federated && slices.Equal(d.Members, o.Members)
 }

@@ -17,7 +17,7 @@ func (t *Table) Linked() map[ClusterName]LinkState {
 	defer t.mu.Unlock()
 	states := make(map[ClusterName]LinkState, len(t.links))
 	for c, l := range t.links {
-		states[c] = l.state
+		states[c] = l.State
 	}
 	return states
 }
@@ -57,9 +57,9 @@ func (t *Table) Unserved() []Unserved {
 				continue
 			}
 			l := links[m.Cluster]
-			status := MemberStatus{Link: l.state}
-			if l.state == Ready {
-				status.Service = l.src.State(m.Service)
+			status := MemberStatus{Link: l.State}
+			if l.State == Ready {
+				status.Service = l.Source.State(m.Service)
 			}
 			if !status.Serving() {
 				list = append(list, Unserved{id, m, status})

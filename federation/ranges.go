@@ -37,19 +37,3 @@ func (r Ranges) Contains(a netip.Addr) bool {
 	i, found := slices.BinarySearchFunc(r, a, func(p netip.Prefix, a netip.Addr) int { return p.Addr().Compare(a) })
 	return found || i > 0 && r[i-1].Contains(a)
 }
-
-// LinkWithin is Link with Ready, for a cluster of which only endpoints within these
-// addresses are taken. nil: all addresses.
-func (t *Table) LinkWithin(c ClusterName, src Source, r Ranges) {
-	l := link{state: Ready, src: src}
-	if r != nil {
-		l.within = &r
-	}
-	t.setLink(c, l)
-}
-
-// equal compares ranges by content.
-func (l link) equal(o link) bool {
-	return l.state == o.state && l.src == o.src &&
-		(l.within == o.within || l.within != nil && o.within != nil && slices.Equal(*l.within, *o.within))
-}

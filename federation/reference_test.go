@@ -11,7 +11,7 @@ import (
 
 // reference computes the set that a table must publish from the inputs alone, from
 // scratch and in the most obvious way.
-func reference(w *world, k Key, defs map[ServiceID]*Definition, links map[ClusterName]link, ipv6 bool) Set {
+func reference(w *world, k Key, defs map[ServiceID]*Definition, links map[ClusterName]Link, ipv6 bool) Set {
 	d := defs[k.Service]
 	if d == nil {
 		return Set{Complete: true, Reason: Undefined}
@@ -24,7 +24,7 @@ func reference(w *world, k Key, defs map[ServiceID]*Definition, links map[Cluste
 	won := make(map[netip.AddrPort]*Endpoint)
 	unknown, missing, external, notLinked := false, false, false, false
 	for _, m := range d.Members {
-		switch links[m.Cluster].state {
+		switch links[m.Cluster].State {
 		case Unlinked:
 			notLinked = true
 		case Pending:
@@ -32,7 +32,7 @@ func reference(w *world, k Key, defs map[ServiceID]*Definition, links map[Cluste
 		case Unreachable:
 			unknown = true
 		case Ready:
-			share := links[m.Cluster].src.Reader(m.Service, k.Port).Read()
+			share := links[m.Cluster].Source.Reader(m.Service, k.Port).Read()
 			missing, external = share.State == Missing, share.State == ExternalName
 			if share.State != Present {
 				continue
@@ -113,7 +113,7 @@ func TestReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		ipv6 := rapid.Bool().Draw(t, "ipv6")
 		w := newWorld(Options{IPv6: ipv6})
-		defs, links := make(map[ServiceID]*Definition), make(map[ClusterName]link)
+		defs, links := make(map[ServiceID]*Definition), make(map[ClusterName]Link)
 		keys := make(map[string]Key)
 		svc := rapid.Map(rapid.SampledFrom([]string{"a", "b"}), func(s string) ServiceID { return ServiceID{"ns", s} })
 		clusters := rapid.SampledFrom([]ClusterName{Local, "east", "north"})
@@ -152,15 +152,15 @@ func TestReference(t *testing.T) {
 			},
 			"link": func(t *rapid.T) {
 				c := clusters.Draw(t, "cluster")
-				l := link{state: rapid.SampledFrom([]LinkState{Unlinked, Pending, Unreachable, Ready, Ready, Ready}).Draw(t, "state")}
-				if l.state == Ready {
-					l.src = w.cluster(c)
+				l := Link{State: rapid.SampledFrom([]LinkState{Unlinked, Pending, Unreachable, Ready, Ready, Ready}).Draw(t, "state")}
+				if l.State == Ready {
+					l.Source = w.cluster(c)
 				}
 				links[c] = l
-				if l.state == Unlinked {
+				if l.State == Unlinked {
 					w.table.Unlink(c)
 				} else {
-					w.table.Link(c, l.state, l.src)
+					w.table.SetLink(c, l)
 				}
 			},
 			"watch": func(t *rapid.T) {

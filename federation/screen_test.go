@@ -152,7 +152,7 @@ func TestRangesOfLink(t *testing.T) {
 		for _, p := range list {
 			r = append(r, netip.MustParsePrefix(p))
 		}
-		w.table.LinkWithin("east", w.east, NewRanges(r...))
+		w.table.SetLink("east", Link{State: Ready, Source: w.east, Within: NewRanges(r...)})
 	}
 	w.offer(w.east, "a", "10.1.0.1", "10.2.0.1", "fd00::1")
 	w.offer(w.north, "a", "10.2.0.1")
@@ -221,7 +221,7 @@ func TestScreenReference(t *testing.T) {
 				for _, p := range rapid.SliceOfN(rapid.SampledFrom([]string{"10.1.0.0/16", "10.2.0.1/32", "fd00::/8", "10.0.0.0/8"}), 0, 3).Draw(t, "ranges") {
 					within = append(within, netip.MustParsePrefix(p))
 				}
-				table.LinkWithin("east", east, NewRanges(within...))
+				table.SetLink("east", Link{State: Ready, Source: east, Within: NewRanges(within...)})
 			},
 			"watch": func(t *rapid.T) {
 				second.Close()

@@ -19,6 +19,10 @@ const (
 // pointers.
 type Slice struct {
 	Endpoints []*Endpoint // sorted by Addr, one per Addr
+	// Unready are the addresses that are known and not ready, without those that are
+	// terminating. They are counted, and never served. Only Addr, Kind, Cluster, Zone,
+	// Node, Hostname and Twin are set. Sorted by Addr, one per Addr.
+	Unready []*Endpoint
 }
 
 // Share is what one cluster offers of a service port.

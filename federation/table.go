@@ -43,13 +43,6 @@ type Table struct {
 	offered offeredAddrs // by linked clusters, to watched ports
 }
 
-// link is a cluster's link as set by Table.Link. The zero value: not linked.
-type link struct {
-	state  LinkState
-	src    Source  // nil unless state is Ready
-	within *Ranges // nil: all addresses
-}
-
 // serviceMember is one member of one service.
 type serviceMember struct {
 	service ServiceID
@@ -95,28 +88,20 @@ func (t *Table) Define(id ServiceID, d *Definition) {
 	}
 }
 
-// Link sets the state of a cluster's link, with Ready also its source, and
-// publishes what that changes. Ready with another source than before replaces the
-// old one in one step. So to rotate credentials, link the new source first, and stop
-// the old one after that. Sources must be comparable (pointers); without Ready src
-// is nil.
-func (t *Table) Link(c ClusterName, state LinkState, src Source) {
-	t.setLink(c, link{state: state, src: src})
-}
-
-// Unlink removes a cluster's link, and publishes what that changes.
-func (t *Table) Unlink(c ClusterName) { t.setLink(c, link{}) }
-
-func (t *Table) setLink(c ClusterName, l link) {
+// SetLink sets a cluster's link, and publishes what that changes. Ready with another
+// source than before replaces the old one in one step. So to rotate credentials, link the
+// new source first, and stop the old one after that.
+func (t *Table) SetLink(c ClusterName, l Link) {
 	t.mu.Lock()
-	if t.links[c].equal(l) {
+	old := t.links[c]
+	if old.equal(l) {
 		t.mu.Unlock()
 		return
 	}
-	if l.state == Unlinked {
+	if l.State == Unlinked {
 		delete(t.links, c)
 	} else {
-		t.links[c] = l
+		t.links[c] = old.replace(l)
 	}
 	var affected []*watchedService
 	if c == Local { // it has addresses that no other cluster's members may take
@@ -226,7 +211,7 @@ func (t *Table) inputs(id ServiceID) (*Definition, []link, Owner) {
 	for i, m := range d.Members {
 		links[i] = t.links[m.Cluster]
 	}
-	owner, _ := t.links[Local].src.(Owner)
+	owner, _ := t.links[Local].Source.(Owner)
 	return d, links, owner
 }
 

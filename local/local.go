@@ -71,8 +71,8 @@ type Local struct {
 
 	mu       sync.Mutex
 	problems map[federation.ServiceID][]string // by Service
-	since    time.Time                         // of the standing
-	standing cluster.Standing
+	since    time.Time                         // of the state
+	state    cluster.State
 }
 
 // New checks the options. It does no network IO and starts nothing.
@@ -132,7 +132,7 @@ func create(o Options, newCluster func(cluster.Config) (localCluster, error)) (*
 // ended. If the API can't be reached, it keeps trying. It leaves the table as it is
 // then. Run is called once.
 func (l *Local) Run(ctx context.Context) error {
-	l.setStanding(cluster.Pending, nil)
+	l.setState(cluster.Pending, nil)
 	l.table.Link(federation.Local, federation.Pending, nil)
 	ended := make(chan error, 1)
 	go func() { ended <- l.cluster.Run(ctx) }()
@@ -141,7 +141,7 @@ func (l *Local) Run(ctx context.Context) error {
 	synced := l.cluster.Synced()
 	for ctx.Err() == nil {
 		changed := l.cluster.HealthChanged()
-		l.updateStanding(l.cluster.Health())
+		l.updateState(l.cluster.Health())
 		select {
 		case <-ctx.Done():
 		case <-changed:
@@ -169,29 +169,29 @@ func (l *Local) Profile(k federation.ProfileKey) *federation.Watch[*federation.P
 	return l.profiles.watch(k)
 }
 
-// updateStanding sets the standing that follows from the cluster's health.
-func (l *Local) updateStanding(h cluster.Health) {
+// updateState sets the state that follows from the cluster's health.
+func (l *Local) updateState(h cluster.Health) {
 	select {
 	case <-l.synced:
 		if h.Lost.IsZero() {
-			l.setStanding(cluster.Ready, nil)
+			l.setState(cluster.Ready, nil)
 		} else {
-			l.setStanding(cluster.Stale, h.Err)
+			l.setState(cluster.Stale, h.Err)
 		}
 	default:
 		if h.Err != nil {
-			l.setStanding(cluster.Unreachable, h.Err)
+			l.setState(cluster.Unreachable, h.Err)
 		}
 	}
 }
 
-// setStanding stores a standing, and logs that it began unless it is the same as
+// setState stores a state, and logs that it began unless it is the same as
 // before.
-func (l *Local) setStanding(s cluster.Standing, why error) {
+func (l *Local) setState(s cluster.State, why error) {
 	l.mu.Lock()
-	before := l.standing
+	before := l.state
 	if before != s {
-		l.standing, l.since = s, time.Now()
+		l.state, l.since = s, time.Now()
 	}
 	l.mu.Unlock()
 	switch {

@@ -104,7 +104,7 @@ func (e *env) change(id federation.ServiceID, svc *cluster.Service) {
 func (e *env) health(h cluster.Health) { e.cluster.health.Set(h); synctest.Wait() }
 func (e *env) sync()                   { close(e.cluster.synced); synctest.Wait() }
 
-func (e *env) state(link federation.LinkState, state cluster.Standing, reason string) {
+func (e *env) state(link federation.LinkState, state cluster.State, reason string) {
 	e.Helper()
 	if got := e.table.Linked()[federation.Local]; got != link {
 		e.Errorf("linked as %v, want %v", got, link)

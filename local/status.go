@@ -19,7 +19,7 @@ func (l *Local) Status() Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	st := Status{Cluster: federation.Local.String(), Status: cluster.Status{
-		State:     cmp.Or(l.standing, cluster.Pending),
+		State:     cmp.Or(l.state, cluster.Pending),
 		Since:     l.since,
 		Server:    l.server,
 		LastEvent: h.LastEvent,

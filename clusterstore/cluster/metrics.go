@@ -113,19 +113,19 @@ func Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// StandingSeries returns the metric of a cluster's standing alone.
-func StandingSeries(name federation.ClusterName, s Standing) prometheus.Metric {
+// StateSeries returns the metric of a cluster's state alone.
+func StateSeries(name federation.ClusterName, s State) prometheus.Metric {
 	return prometheus.MustNewConstMetric(series.state, prometheus.GaugeValue, 1, name.String(), string(s))
 }
 
 // Series returns the metrics of a cluster's health, linked or local, now.
-func Series(name federation.ClusterName, s Standing, h Health) []prometheus.Metric {
+func Series(name federation.ClusterName, s State, h Health) []prometheus.Metric {
 	seconds := 0.0
 	if s == Stale && !h.Lost.IsZero() {
 		seconds = time.Since(h.Lost).Seconds()
 	}
 	list := []prometheus.Metric{
-		StandingSeries(name, s),
+		StateSeries(name, s),
 		prometheus.MustNewConstMetric(series.stale, prometheus.GaugeValue, seconds, name.String()),
 	}
 	if m := h.Memory; m.Limit > 0 {

@@ -86,7 +86,7 @@ func TestFederationMetrics(t *testing.T) {
 	table.Define(id("all"), &federation.Definition{Federated: true, Members: []federation.Member{
 		{Cluster: federation.Local, Service: id("web")}, {Cluster: "east", Service: id("web")}, {Cluster: "north", Service: id("web")}, {Cluster: "made-up", Service: id("web")}}})
 	table.Link(federation.Local, federation.Ready, newOffers(federation.Local, "web", "10.0.0.1:80", "10.0.0.2:80"))
-	table.LinkWithin("east", newOffers("east", "web", "10.0.0.2:80", "10.0.0.99:80", "10.1.0.4:80"), federation.NewRanges(netip.MustParsePrefix("10.0.0.0/24")))
+	table.SetLink("east", federation.Link{State: federation.Ready, Source: newOffers("east", "web", "10.0.0.2:80", "10.0.0.99:80", "10.1.0.4:80"), Within: federation.NewRanges(netip.MustParsePrefix("10.0.0.0/24"))})
 	table.Link("north", federation.Unreachable, nil)
 	w := table.Watch(federation.Key{Service: id("all"), Port: 80})
 	defer w.Close()

@@ -46,7 +46,7 @@ func TestRefusedOnPages(t *testing.T) {
 	web := federation.ServiceID{Namespace: "shop", Name: "web"}
 	table.Define(web, &federation.Definition{Federated: true, Members: []federation.Member{{Cluster: "east", Service: web}, {Cluster: "north", Service: web}}})
 	table.Link(federation.Local, federation.Ready, newOffers(federation.Local, "web"))
-	table.LinkWithin("east", newOffers("east", "web", "10.0.0.1:80", "10.0.0.99:80", "10.1.0.1:80", "10.1.0.2:80"), federation.NewRanges(netip.MustParsePrefix("10.0.0.0/24")))
+	table.SetLink("east", federation.Link{State: federation.Ready, Source: newOffers("east", "web", "10.0.0.1:80", "10.0.0.99:80", "10.1.0.1:80", "10.1.0.2:80"), Within: federation.NewRanges(netip.MustParsePrefix("10.0.0.0/24"))})
 	table.Link("north", federation.Ready, newOffers("north", "web", "10.0.0.1:80"))
 	defer table.Watch(federation.Key{Service: web, Port: 80}).Close()
 	want := []portMemberEntry{

@@ -7,30 +7,30 @@ import (
 	"isthmus/clusterstore/follow"
 )
 
-// Standing is the state of a cluster, local or linked, as pages, logs and metrics show
-// it. Whoever runs the Cluster derives it from [Health] (updateStanding of the link in
+// State is the state of a cluster, local or linked, as pages, logs and metrics show
+// it. Whoever runs the Cluster derives it from [Health] (updateState of the link in
 // clusterstore, and of the local cluster in local).
-type Standing string
+type State string
 
-// A cluster's standings.
+// A cluster's states.
 const (
 	// Rejected: its link Secret can't be used, or an older one is used.
-	Rejected Standing = "rejected"
+	Rejected State = "rejected"
 	// Pending: started, not yet synced.
-	Pending Standing = "pending"
+	Pending State = "pending"
 	// Unreachable: it has not synced yet, and has failed or taken too long. It is
 	// retried.
-	Unreachable Standing = "unreachable"
+	Unreachable State = "unreachable"
 	// Ready: it has synced, and its endpoints are served.
-	Ready Standing = "ready"
+	Ready State = "ready"
 	// Stale: it was ready, and its API can't be read now. The endpoints that were
 	// read before are served.
-	Stale Standing = "stale"
+	Stale State = "stale"
 )
 
 // Status describes a cluster's state, for people. It never holds credentials.
 type Status struct {
-	State     Standing                `json:"state"`
+	State     State                   `json:"state"`
 	Since     time.Time               `json:"since"`              // since when it has that state
 	LastEvent time.Time               `json:"lastEvent,omitzero"` // when anything last came from its API
 	Server    string                  `json:"server,omitempty"`   // its API's host and port
