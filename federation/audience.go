@@ -11,6 +11,7 @@ type published struct {
 	client Client // fixed
 	refs   int    // watches
 	latest Latest[*Set]
+	tiers  *tierView // nil unless the port is steered
 }
 
 // audience returns that of an instance, or of the whole service (empty).

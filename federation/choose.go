@@ -8,20 +8,26 @@ import "slices"
 //
 // It filters in this order: the requested instance; then, for endpoints of the
 // local cluster only, internalTrafficPolicy: Local (nodeLocal) or else zone hints;
-// then the address family. A preference between clusters would belong here too.
+// then the address family. Where clients are steered, a pass does this instead.
 func choose(all []*Endpoint, ipv6, nodeLocal bool, c Client) []*Endpoint {
 	list := all
 	if c.Instance != "" {
 		list = keep(list, func(e *Endpoint) bool { return e.Hostname == c.Instance })
 	}
 	if nodeLocal {
-		list = keep(list, func(e *Endpoint) bool {
-			return e.Cluster != Local || e.Kind == Pod && e.Node == c.Node && c.Node != ""
-		})
+		list = onNode(list, c.Node)
 	} else {
 		list = inZone(list, c.Zone)
 	}
 	return family(list, ipv6)
+}
+
+// onNode keeps the endpoints of other clusters, and of the local one those Pods that run on
+// the node.
+func onNode(list []*Endpoint, node string) []*Endpoint {
+	return keep(list, func(e *Endpoint) bool {
+		return e.Cluster != Local || e.Kind == Pod && e.Node == node && node != ""
+	})
 }
 
 // inZone keeps those local endpoints that are hinted to the zone. As in

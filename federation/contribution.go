@@ -25,43 +25,52 @@ type contribution struct {
 // rebuildPort reads the members of a port that are new or have another source, and
 // keeps the contributions of the others. It writes to the port only once all have
 // been read: a source may panic.
-func (s *watchedService) rebuildPort(p *port, d *Definition, links []link, owner Owner) {
-	members, offers := make([]contribution, 0, len(links)), make([]offer, 0, len(links))
-	for i, l := range links {
-		c, o := contribution{member: d.Members[i], src: l.Source}, offer(nil)
-		at := slices.IndexFunc(p.members, func(o contribution) bool { return o.member == c.member })
-		if at >= 0 {
-			c.updates = p.members[at].updates
-			if p.members[at].src != c.src {
+func (s *watchedService) rebuildPort(p *port, in inputs) {
+	members, kept := make([]contribution, 0, len(in.links)), make([]offer, 0, len(in.links))
+	for i, l := range in.links {
+		c := contribution{member: in.definition.Members[i], src: l.Source}
+		before := memberIn(p.members, c.member)
+		if before != nil {
+			c.updates = before.updates
+			if before.src != c.src {
 				c.updates++
 			}
 		}
 		switch {
 		case l.Source == nil:
-		case at >= 0 && p.members[at].src == c.src:
-			c, o = p.members[at], p.offers[at]
+		case before != nil && before.src == c.src:
+			c = *before
 		default:
 			c.reader = l.Source.Reader(c.member.Service, p.number)
 			c.raw = c.read()
-			o = c.raw
+			c.kept = c.raw
 		}
 		c.status.Link = l.State
-		members, offers = append(members, c), append(offers, o)
+		members = append(members, c)
 	}
 	s.countOffered(p.members, members)
-	for i, l := range links {
-		if r := l.rules(members[i].member.Cluster, owner); members[i].rules != r {
-			members[i].rules = r
-			offers[i] = members[i].screen(members[i].raw, func(int, *Slice) (*Slice, bool) { return nil, true })
+	for i, l := range in.links {
+		c := &members[i]
+		if r := l.rules(c.member.Cluster, in.owner); c.rules != r {
+			c.rules = r
+			c.screen(c.raw, func(int, *Slice) (*Slice, bool) { return nil, true })
 		}
+		kept = append(kept, c.kept)
 	}
 	for i := range members {
 		s.reportRefused(p, &members[i], memberIn(p.members, members[i].member))
 	}
+	st := newSteering(in, s.table.opts.Now)
+	offers := st.offers(kept)
 	merged, contested := merge(offers)
+	steered := p.steering != nil || st != nil
 	p.members, p.offers, p.contested = members, offers, contested
-	s.update(p, d, keepPointers(p.merged, merged), origin{})
-	s.table.report(s.id, d, p.members)
+	p.steer(st)
+	s.update(p, in.definition, keepPointers(p.merged, merged), steered, origin{})
+	if steered {
+		s.afterSteering()
+	}
+	s.table.report(s.id, in.definition, p.members)
 	s.reportConflict(p)
 }
 
@@ -79,8 +88,8 @@ func (s *watchedService) readMember(m Member, at time.Time) {
 		if m.Cluster != Local {
 			s.table.offered.replace(now.raw, raw) // before it asks for owners: see OwnerChanged
 		}
-		o := now.replace(raw)
-		s.setMember(p, i, now, o, origin{m.Cluster, at})
+		now.replace(raw)
+		s.setMember(p, i, now, origin{m.Cluster, at})
 	}
 }
 
@@ -93,32 +102,51 @@ func (s *watchedService) screenAddr(a netip.Addr) {
 		for i, c := range p.members {
 			has := func(l *Slice) bool { return l.hasAddr(a) }
 			if c.rules.owner != nil && slices.ContainsFunc(c.raw, has) {
-				o := c.screen(c.raw, func(_ int, l *Slice) (*Slice, bool) { return nil, has(l) })
-				s.setMember(p, i, c, o, origin{})
+				c.screen(c.raw, func(_ int, l *Slice) (*Slice, bool) { return nil, has(l) })
+				s.setMember(p, i, c, origin{})
 			}
 		}
 	}
 }
 
-// setMember stores a member's contribution and offer, and publishes what has changed.
-func (s *watchedService) setMember(p *port, i int, now contribution, o offer, why origin) {
-	before, old := p.members[i], p.offers[i]
-	p.members[i], p.offers[i] = now, o
-	merged, contested := remerge(p.merged, p.contested, p.offers, i, old)
-	p.contested = contested
+// setMember stores a member's contribution, and publishes what has changed.
+func (s *watchedService) setMember(p *port, i int, now contribution, why origin) {
+	before := p.members[i]
+	p.members[i] = now
+	merged := p.replaceOffer(i, now.kept)
 	changed := !same(merged, p.merged) || before.status != now.status || before.nodeLocal != now.nodeLocal
 	if changed {
 		p.members[i].updates++
 	}
-	if changed || before.undeclared != now.undeclared || !slices.Equal(before.declared, now.declared) {
-		d, _, _ := s.table.inputs(s.id)
-		s.update(p, d, merged, why)
+	if changed || before.undeclared != now.undeclared || !slices.Equal(before.declared, now.declared) || p.steering.countsUnready() {
+		d := s.table.inputs(s.id).definition
+		s.update(p, d, merged, false, why)
 		if before.status != now.status {
 			s.table.report(s.id, d, p.members)
 		}
 	}
 	s.reportRefused(p, &p.members[i], &before)
 	s.reportConflict(p)
+}
+
+// replaceOffer stores what is kept of a member's offer, and returns the merged list that
+// follows from it.
+func (p *port) replaceOffer(i int, kept offer) []*Endpoint {
+	inService, lastResort := kept, offer(nil)
+	if p.steering != nil {
+		inService, lastResort = p.steering.members[i].divide(kept)
+	}
+	merged := p.merged
+	replace := func(i int, o offer) {
+		old := p.offers[i]
+		p.offers[i] = o
+		merged, p.contested = remerge(merged, p.contested, p.offers, i, old)
+	}
+	replace(i, inService)
+	if n := len(p.members); len(p.offers) > n {
+		replace(n+i, lastResort)
+	}
+	return merged
 }
 
 // memberIn returns a member's contribution in the list; nil: it is not there.

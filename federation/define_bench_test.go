@@ -24,7 +24,9 @@ func BenchmarkDefine(b *testing.B) {
 	for p := range ports {
 		defer table.Watch(Key{Service: id, Port: uint16(80 + p)}).Close()
 	}
-	without := func(n int) *Definition { return &Definition{Members: slices.Delete(slices.Clone(d.Members), n, n+1), Federated: true} }
+	without := func(n int) *Definition {
+		return &Definition{Members: slices.Delete(slices.Clone(d.Members), n, n+1), Federated: true}
+	}
 	reversed := &Definition{Members: slices.Clone(d.Members), Federated: true}
 	slices.Reverse(reversed.Members)
 	for name, other := range map[string]*Definition{"last": without(members - 1), "first": without(0), "order": reversed, "none": {Federated: true}} {

@@ -159,6 +159,7 @@ func (p *portSnapshot) addYields(members []WatchedMember) {
 		return
 	}
 	for i, o := range p.offers {
+		i %= len(members) // see steering.offers
 		for _, s := range o {
 			for _, e := range s.Endpoints {
 				at, contested := offered[e.Addr]

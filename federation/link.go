@@ -57,16 +57,33 @@ func (l Link) equal(o Link) bool {
 type link struct {
 	Link
 	within *Ranges // of Link.Within, the same pointer while that is equal; nil: all addresses
+	cordon spread  // how Link.Cordon takes effect
 }
 
-// replace returns the link with other content.
-func (l link) replace(by Link) link {
-	now := link{Link: by, within: l.within}
+// replace returns the link with other content from now on.
+func (l link) replace(by Link, now func() time.Time) link {
+	next := link{Link: by, within: l.within, cordon: l.cordon}
 	switch {
 	case by.Within == nil:
-		now.within = nil
+		next.within = nil
 	case l.within == nil || !slices.Equal(*l.within, by.Within):
-		now.within = &by.Within
+		next.within = &by.Within
 	}
-	return now
+	switch {
+	case l.State == Unlinked:
+		next.cordon = spread{to: by.Cordon}
+	case l.Cordon != by.Cordon || l.CordonOver != by.CordonOver:
+		next.cordon = l.cordon.turn(by.Cordon, by.CordonOver, now())
+	}
+	return next
+}
+
+// plain reports whether nothing of the cluster is taken out, or being taken out.
+func (l *link) plain() bool { return l.Lost == InService && l.cordon == spread{} }
+
+// standings returns those of the cluster at a time, and when they change next; zero:
+// not by themselves.
+func (l *link) standings(now time.Time) (standings, time.Time) {
+	list, next := l.cordon.at(now)
+	return list.atLeast(l.Lost), next
 }

@@ -55,10 +55,13 @@ func (t *Table) forgetReports(id ServiceID, old, now *Definition) {
 // reportRefused calls Options.ReportRefused if something is refused of a member and,
 // before, nothing was.
 func (s *watchedService) reportRefused(p *port, now, before *contribution) {
-	if s.table.opts.ReportRefused == nil || now.partial == nil || before != nil && before.partial != nil {
+	if s.table.opts.ReportRefused == nil || now.partial == nil || before != nil && before.refusesAny() {
 		return
 	}
 	all := now.refused()
+	if all.total() == 0 {
+		return // only of addresses that are not ready
+	}
 	s.table.opts.ReportRefused(s.id, p.number, now.member, all.Examples[0], all.total())
 }
 
@@ -92,10 +95,13 @@ func (p *port) conflictAt(addr netip.AddrPort) (loser Member, c Conflict, ok boo
 		if !slices.ContainsFunc(o, func(s *Slice) bool { _, has := find(s.Endpoints, addr); return has }) {
 			continue
 		}
-		if found {
-			return p.members[i].member, c, true
+		if found && p.members[i%len(p.members)].member == c.Winner {
+			continue // part of it is of last resort
 		}
-		found, c = true, Conflict{addr, p.members[i].member}
+		if found {
+			return p.members[i%len(p.members)].member, c, true
+		}
+		found, c = true, Conflict{addr, p.members[i%len(p.members)].member}
 	}
 	return loser, c, false
 }

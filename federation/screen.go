@@ -117,6 +117,18 @@ func (r rules) screen(s, known *Slice) *screened {
 			out.kept.Endpoints = append(out.kept.Endpoints, e)
 		}
 	}
+	return r.screenUnready(s, out)
+}
+
+// screenUnready leaves the unready addresses out that are refused, of what is left of a slice.
+func (r rules) screenUnready(s *Slice, out *screened) *screened {
+	known := keep(s.Unready, func(e *Endpoint) bool { _, refused := r.refuses(e.Addr); return !refused })
+	if out == nil && len(known) < len(s.Unready) {
+		out = &screened{kept: &Slice{Endpoints: s.Endpoints}}
+	}
+	if out != nil {
+		out.kept.Unready = known
+	}
 	return out
 }
 
@@ -124,15 +136,15 @@ func (r rules) screen(s, known *Slice) *screened {
 type screening struct {
 	rules   rules
 	raw     offer
+	kept    offer                // what may be served of raw
 	partial map[*Slice]*screened // of the slices of raw of which something is refused
 }
 
-// replace sets the offer that its source has now, and returns what may be served of it.
-// Only endpoints that are new, or in another slice than before, are looked at.
-func (s *screening) replace(raw offer) offer {
+// replace sets the offer that its source has now, and what may be served of it. Only endpoints that are new, or in another slice than before, are looked at.
+func (s *screening) replace(raw offer) {
 	old := s.raw
 	before, after := sameEnds(old, raw)
-	return s.screen(raw, func(i int, l *Slice) (known *Slice, changed bool) {
+	s.screen(raw, func(i int, l *Slice) (known *Slice, changed bool) {
 		if i < len(old) && s.partial[old[i]] == nil {
 			known = old[i]
 		}
@@ -140,14 +152,14 @@ func (s *screening) replace(raw offer) offer {
 	})
 }
 
-// screen sets the offer, and returns what may be served of it. changed reports whether
+// screen sets the offer, and what may be served of it. changed reports whether
 // the rules have to be applied anew to a slice of raw, and of which slice all endpoints
 // are known to be accepted; what was left of the other slices is used again.
-func (s *screening) screen(raw offer, changed func(i int, l *Slice) (known *Slice, changed bool)) offer {
-	s.raw = raw
+func (s *screening) screen(raw offer, changed func(i int, l *Slice) (known *Slice, changed bool)) {
+	s.raw, s.kept = raw, raw
 	if s.rules == (rules{}) {
 		s.partial = nil
-		return raw
+		return
 	}
 	var partial map[*Slice]*screened
 	for i, l := range raw {
@@ -165,15 +177,14 @@ func (s *screening) screen(raw offer, changed func(i int, l *Slice) (known *Slic
 	}
 	s.partial = partial
 	if partial == nil {
-		return raw
+		return
 	}
-	kept := slices.Clone(raw)
+	s.kept = slices.Clone(raw)
 	for i, l := range raw {
 		if x := partial[l]; x != nil {
-			kept[i] = x.kept
+			s.kept[i] = x.kept
 		}
 	}
-	return kept
 }
 
 // refused returns what is refused of the offer.
@@ -187,6 +198,16 @@ func (s *screening) refused() (all Refused) {
 		}
 	}
 	return all
+}
+
+// refusesAny reports whether any endpoint of the offer is refused.
+func (s *screening) refusesAny() bool {
+	for _, x := range s.partial {
+		if x.refused.total() > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // hasAddr reports whether the slice has an endpoint at the address, at any port.

@@ -20,6 +20,10 @@ type Options struct {
 	// offers to a watched port is refused and none of that member was before. n is
 	// how many are.
 	ReportRefused func(id ServiceID, port uint16, m Member, first Refusal, n int)
+	// ReportTiers is called, as Report, when the tiers that clients of a zone use change.
+	ReportTiers func(TierChange)
+	// Now is the time by which preferences and cordons are followed; nil: time.Now.
+	Now func() time.Time
 	// ReportConflict is called, as Report, when two members of a watched port offer
 	// the same address and no two did before.
 	ReportConflict func(id ServiceID, port uint16, m Member, first Conflict)
@@ -40,7 +44,8 @@ type Table struct {
 	byMember    map[ClusterName]map[ServiceID][]*watchedService // the lists are replaced, not written
 	reported    map[serviceMember]MemberStatus                  // members that do not serve, as last reported
 
-	offered offeredAddrs // by linked clusters, to watched ports
+	offered  offeredAddrs // by linked clusters, to watched ports
+	schedule schedule     // of watched services that change by themselves
 }
 
 // serviceMember is one member of one service.
@@ -51,6 +56,9 @@ type serviceMember struct {
 
 // NewTable returns an empty table.
 func NewTable(o Options) *Table {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	return &Table{
 		opts:        o,
 		definitions: make(map[ServiceID]*Definition),
@@ -94,14 +102,14 @@ func (t *Table) Define(id ServiceID, d *Definition) {
 func (t *Table) SetLink(c ClusterName, l Link) {
 	t.mu.Lock()
 	old := t.links[c]
-	if old.equal(l) {
+	if old.Link.equal(l) {
 		t.mu.Unlock()
 		return
 	}
 	if l.State == Unlinked {
 		delete(t.links, c)
 	} else {
-		t.links[c] = old.replace(l)
+		t.links[c] = old.replace(l, t.opts.Now)
 	}
 	var affected []*watchedService
 	if c == Local { // it has addresses that no other cluster's members may take
@@ -195,24 +203,31 @@ func (t *Table) release(s *watchedService) {
 	if s.refs--; s.refs == 0 {
 		delete(t.watched, s.id)
 		t.unindex(s, t.definitions[s.id])
+		t.schedule.set(s, time.Time{})
 	}
 }
 
-// inputs returns the newest definition of a service, the links of its members'
-// clusters, and who owns the local cluster's addresses.
-func (t *Table) inputs(id ServiceID) (*Definition, []link, Owner) {
+// inputs are what a watched service is made of, besides what its members offer.
+type inputs struct {
+	definition *Definition // nil: not defined
+	links      []link      // of the members' clusters
+	owner      Owner       // of the local cluster's addresses
+	region     string      // of the local cluster
+}
+
+func (t *Table) inputs(id ServiceID) inputs {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	d := t.definitions[id]
 	if d == nil {
-		return nil, nil, nil
+		return inputs{}
 	}
-	links := make([]link, len(d.Members))
+	in := inputs{definition: d, links: make([]link, len(d.Members)), region: t.links[Local].Region}
 	for i, m := range d.Members {
-		links[i] = t.links[m.Cluster]
+		in.links[i] = t.links[m.Cluster]
 	}
-	owner, _ := t.links[Local].Source.(Owner)
-	return d, links, owner
+	in.owner, _ = t.links[Local].Source.(Owner)
+	return in
 }
 
 // index adds a watched service to byMember. t.mu is held.

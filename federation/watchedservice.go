@@ -17,10 +17,14 @@ type watchedService struct {
 	// declared are the ports that members declare, sorted; nil: AnyPort is not watched.
 	declared atomic.Pointer[[]uint16]
 
+	due   time.Time // under schedule.mu: when tick is to be called; zero: not
+	place int       // under schedule.mu: in its queue, from 1; 0: not there
+
 	// mu is held while sources are read, and while the result is merged and
 	// published.
 	mu    sync.Mutex
 	ports map[uint16]*port
+	tiers tierReport
 }
 
 // port is one watched port of a service: what its members offer, the merged list,
@@ -28,10 +32,12 @@ type watchedService struct {
 type port struct {
 	number    uint16
 	members   []contribution // in definition order
-	offers    []offer        // of the members, at the same places, without what is refused
+	steering  *steering      // nil: clients get everything
+	offers    []offer        // of the members, at the same places, without what is refused or withdrawn: see steering.offers
 	merged    []*Endpoint
-	contested contested // among the offers
-	conflict  bool      // a conflict has been reported, and there is still one
+	unready   []*Endpoint // known besides merged, if that makes a difference
+	contested contested   // among the offers
+	conflict  bool        // a conflict has been reported, and there is still one
 	summary   summary
 	declared  []uint16            // of AnyPort: the ports that members declare, sorted
 	whole     audience            // the clients of the service
@@ -60,12 +66,15 @@ func (s *watchedService) watch(k Key) *Latest[*Set] {
 	p := s.ports[k.Port]
 	if p == nil {
 		p = &port{number: k.Port, whole: make(audience), instances: make(map[string]audience)}
-		d, links, owner := s.table.inputs(s.id)
-		s.rebuildPort(p, d, links, owner)
+		s.rebuildPort(p, s.table.inputs(s.id))
 		s.ports[k.Port] = p // not before: a source that panics must leave nothing half built
 	}
 	to, added := p.join(k.Client)
-	if added {
+	switch {
+	case !added:
+	case p.steering != nil:
+		s.publishSteered(p, func(o *published) bool { return o == to }, origin{})
+	default:
 		p.publish(to, choose(p.merged, s.table.opts.IPv6, p.summary.byNode, k.Client), origin{})
 	}
 	to.refs++
@@ -78,6 +87,9 @@ func (s *watchedService) unwatch(k Key) {
 	defer s.mu.Unlock()
 	p := s.ports[k.Port]
 	p.leave(k.Client)
+	if p.steering != nil {
+		defer s.afterSteering()
+	}
 	if len(p.whole)+len(p.instances) > 0 {
 		return
 	}
@@ -93,16 +105,17 @@ func (s *watchedService) unwatch(k Key) {
 func (s *watchedService) rebuild() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	d, links, owner := s.table.inputs(s.id)
+	in := s.table.inputs(s.id)
 	for _, p := range s.ports {
-		s.rebuildPort(p, d, links, owner)
+		s.rebuildPort(p, in)
 	}
 }
 
-// update stores a port's merged list and summary, and publishes what that changes.
-func (s *watchedService) update(p *port, d *Definition, merged []*Endpoint, why origin) {
-	sum := summarize(d, p.members)
-	before, all := p.merged, sum != p.summary
+// update stores a port's merged list and summary, and publishes what that changes; whole:
+// for all clients.
+func (s *watchedService) update(p *port, d *Definition, merged []*Endpoint, whole bool, why origin) {
+	sum := summarize(d, p.members, p.steering)
+	before, unready, all := p.merged, p.unready, whole || sum != p.summary
 	p.merged, p.summary = merged, sum
 	s.byNode.Store(sum.byNode)
 	if p.number == AnyPort {
@@ -111,9 +124,16 @@ func (s *watchedService) update(p *port, d *Definition, merged []*Endpoint, why 
 		p.declared = declared
 		s.declared.Store(&declared)
 	}
-	if all {
+	p.unready = p.steering.unready(p.offers, merged)
+	switch {
+	case p.steering != nil && all:
+		s.publishSteered(p, nil, why)
+	case p.steering != nil && (!same(before, merged) || !same(unready, p.unready)):
+		s.publishSteered(p, p.concerned(before, unready), why)
+	case p.steering != nil:
+	case all:
 		p.publishAll(s.table.opts.IPv6, why)
-	} else if !same(before, merged) {
+	case !same(before, merged):
 		p.publishChange(s.table.opts.IPv6, before, why)
 	}
 }
@@ -124,8 +144,9 @@ func same(a, b []*Endpoint) bool {
 }
 
 // summarize derives a port's summary from its members. A service that is not
-// federated is treated as a list of at most one member.
-func summarize(d *Definition, members []contribution) summary {
+// federated is treated as a list of at most one member. While its cluster is withdrawn it
+// exists, and is empty.
+func summarize(d *Definition, members []contribution, st *steering) summary {
 	switch {
 	case d == nil:
 		return summary{complete: true, reason: Undefined}
@@ -133,8 +154,12 @@ func summarize(d *Definition, members []contribution) summary {
 		return summary{exists: true, complete: true, reason: NoRemoteService}
 	}
 	sum := summary{exists: true, complete: true, undeclared: undeclared(members)}
-	for _, c := range members {
+	if !d.Federated && st.withdrawn(0) {
+		return sum
+	}
+	for i, c := range members {
 		switch {
+		case st.unused(i):
 		case c.status.Link == Pending:
 			sum.complete, sum.reason = false, Unknown
 		case c.status.Link == Unreachable:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -70,10 +71,11 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 			{"local cluster", here.Run, here.Synced()},
 			{"linked clusters", store.Run, store.Settled()},
 		},
-		endFirst: writer.parts(),
-		ready:    new(atomic.Bool),
-		traces:   newTracing(o.traces, log),
-		log:      log,
+		alongside: []part{{name: "preferences", run: func(ctx context.Context) error { return runTicks(ctx, table) }}},
+		endFirst:  writer.parts(),
+		ready:     new(atomic.Bool),
+		traces:    newTracing(o.traces, log),
+		log:       log,
 	}
 	g.server = api.GRPC(g.traces.options()...)
 	g.shutdown = newShutdown(o, api, g.server, log)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,6 +57,7 @@ var errSecondSignal = errors.New("a second signal")
 type gateway struct {
 	addr, metricsAddr string
 	clusters          []part // served from; proxies are served once all are synced
+	alongside         []part // these run for as long as the clusters do
 	endFirst          []part // these end as soon as shutdown begins
 	admin             *admin
 	ready             *atomic.Bool // what the admin server reports
@@ -89,7 +91,7 @@ func (g *gateway) run(ctx context.Context) error {
 	outlive := context.WithoutCancel(ctx)
 	var first, clusters, last sync.WaitGroup
 	defer start(serving, &first, fail, g.endFirst...)()
-	endClusters := start(outlive, &clusters, fail, g.clusters...)
+	endClusters := start(outlive, &clusters, fail, slices.Concat(g.clusters, g.alongside)...)
 	endLast := start(outlive, &last, fail, g.lastParts(l)...)
 	g.serve(serving, fail)
 	first.Wait()

@@ -1,0 +1,152 @@
+package federation
+
+import (
+	"slices"
+	"time"
+)
+
+// countsUnready reports whether the number of endpoints that are not ready makes a
+// difference.
+func (st *steering) countsUnready() bool { return st != nil && st.preference.MinReady.Percent > 0 }
+
+// unready returns the addresses on offer that are known and not merged, since nobody has
+// them ready; sorted, one endpoint per address. nil: they make no difference.
+func (st *steering) unready(offers []offer, merged []*Endpoint) (list []*Endpoint) {
+	if !st.countsUnready() {
+		return nil
+	}
+	for _, o := range offers {
+		for _, s := range o {
+			for _, e := range s.Unready {
+				if _, ready := find(merged, e.Addr); !ready {
+					list = append(list, e)
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(list, compareAddr)
+	return slices.CompactFunc(list, func(a, b *Endpoint) bool { return a.Addr == b.Addr })
+}
+
+// steer sets what steers the port's clients.
+func (p *port) steer(st *steering) {
+	if st == nil && p.steering != nil {
+		for to := range p.all {
+			to.tiers = nil
+		}
+	}
+	p.steering = st
+}
+
+// all iterates over all kinds of clients.
+func (p *port) all(yield func(*published) bool) {
+	visit := func(a audience) bool {
+		for _, list := range a {
+			for _, to := range list {
+				if !yield(to) {
+					return false
+				}
+			}
+		}
+		return true
+	}
+	if !visit(p.whole) {
+		return
+	}
+	for _, a := range p.instances {
+		if !visit(a) {
+			return
+		}
+	}
+}
+
+// concerned returns which clients of a steered port a change may concern: all of the whole
+// service, and those of the instances that have changed. There may be any number of
+// instances without endpoints.
+func (p *port) concerned(merged, unready []*Endpoint) func(*published) bool {
+	if len(p.instances) == 0 {
+		return nil
+	}
+	changed := make(map[string]bool)
+	note := func(a, b *Endpoint) {
+		for _, e := range [...]*Endpoint{a, b} {
+			if e != nil {
+				changed[e.Hostname] = true
+			}
+		}
+	}
+	forEachChange(merged, p.merged, note)
+	forEachChange(unready, p.unready, note)
+	return func(to *published) bool { return to.client.Instance == "" || changed[to.client.Instance] }
+}
+
+// publishSteered publishes to clients of a steered port what has changed for them; only: to
+// these; nil: to all.
+func (s *watchedService) publishSteered(p *port, only func(*published) bool, why origin) {
+	now, x := s.table.opts.Now(), newPass(p, s.table.opts.IPv6)
+	for to := range p.all {
+		if only != nil && !only(to) {
+			continue
+		}
+		t := x.tally(to.client)
+		p.publish(to, t.pick(to.steer(p.steering, t, now)), why)
+	}
+	if s.ports[p.number] == p {
+		s.afterSteering()
+	}
+}
+
+// steer returns what clients of this kind get.
+func (to *published) steer(st *steering, t *tally, now time.Time) cut {
+	old, _ := to.latest.Get()
+	switch {
+	case to.tiers == nil && old == nil:
+		to.tiers = &tierView{tiers: st.preference.Tiers}
+	case to.tiers == nil:
+		to.tiers = new(tierView)
+		to.tiers.restart(st, t, old.Endpoints, now)
+	case !to.tiers.decidedBy(st):
+		to.tiers.restart(st, t, old.Endpoints, now)
+	}
+	return to.tiers.decide(st, t.counts, now)
+}
+
+// tick publishes what has changed by the passing of time.
+func (s *watchedService) tick() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.table.opts.Now()
+	for _, p := range s.ports {
+		if p.steering != nil && !p.steering.next.IsZero() && !p.steering.next.After(now) {
+			s.rebuildPort(p, s.table.inputs(s.id))
+		}
+		if p.steering != nil {
+			s.publishSteered(p, func(to *published) bool { return to.tiers.dueBy(now) }, origin{})
+		}
+	}
+	s.afterSteering()
+}
+
+// dueBy reports whether the view changes by itself at that time, or before.
+func (v *tierView) dueBy(now time.Time) bool { return !v.due.IsZero() && !v.due.After(now) }
+
+// afterSteering sets when the service is due next, and reports changes of tiers.
+func (s *watchedService) afterSteering() {
+	var due time.Time
+	sooner := func(at time.Time) {
+		if !at.IsZero() && (due.IsZero() || at.Before(due)) {
+			due = at
+		}
+	}
+	for _, p := range s.ports {
+		if p.steering == nil {
+			continue
+		}
+		sooner(p.steering.next)
+		for to := range p.all {
+			sooner(to.tiers.due)
+		}
+	}
+	s.table.schedule.set(s, due)
+	s.reportTiers()
+}

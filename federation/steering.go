@@ -1,0 +1,193 @@
+package federation
+
+import (
+	"slices"
+	"time"
+)
+
+// steering is what decides which of a port's endpoints clients get: the tiers of the
+// service's preference, with the clusters of its members put into them, and these
+// clusters' standings. Behind the last tier comes one for clusters of last resort. A port
+// whose clients get everything has none. It is immutable.
+type steering struct {
+	preference *Preference // never nil
+	tiers      int         // how many there are, without that of last resort; at least 1
+	zone       int         // the first tier that names the client's zone; unnamed: none does
+	members    []placement // in definition order
+	byCluster  map[ClusterName]*placement
+	next       time.Time // when a standing changes by itself; zero: none does
+}
+
+// placement is where a cluster's endpoints belong.
+type placement struct {
+	tier     int // the first that names the whole cluster, or unnamed
+	standing Standing
+	// spread is set while the parts' standings differ; standing is the lowest then.
+	spread *standings
+}
+
+// lastResort and unnamed are the places behind all tiers: of endpoints of last resort,
+// and of those that no tier names, which are not served.
+func (st *steering) lastResort() int { return st.tiers }
+func (st *steering) unnamed() int    { return st.tiers + 1 }
+
+var noPreference = &Preference{}
+
+// newSteering returns what steers a service's clients; nil: nothing does.
+func newSteering(in inputs, now func() time.Time) *steering {
+	d := in.definition
+	if d == nil || len(d.Members) == 0 {
+		return nil
+	}
+	st := &steering{preference: d.Preference}
+	if st.preference == nil {
+		st.preference = noPreference
+	}
+	if !st.place(in, now) && !st.chooses(d) {
+		return nil
+	}
+	return st
+}
+
+// chooses reports whether the service has a preference that can make a difference. To a
+// Service with one member, only zones can.
+func (st *steering) chooses(d *Definition) bool {
+	return len(st.preference.Tiers) > 0 && (d.Federated || st.zone < st.unnamed())
+}
+
+// place puts the members' clusters into the tiers, and reports whether any is, or is
+// being, taken out.
+func (st *steering) place(in inputs, now func() time.Time) (takenOut bool) {
+	tiers := st.preference.Tiers
+	st.tiers = max(len(tiers), 1)
+	st.zone = st.unnamed()
+	if i := slices.IndexFunc(tiers, func(t Tier) bool { return slices.Contains(t, Term{Kind: ClientZone}) }); i >= 0 {
+		st.zone = i
+	}
+	st.members = make([]placement, len(in.links))
+	st.byCluster = make(map[ClusterName]*placement, len(in.links))
+	for i := range in.links {
+		c, l, p := in.definition.Members[i].Cluster, &in.links[i], &st.members[i]
+		p.tier = st.tierOfCluster(c, l.Region != "" && l.Region == in.region, in.definition.Federated)
+		if !l.plain() {
+			takenOut = st.stand(p, l, now()) || takenOut
+		}
+		st.byCluster[c] = p // of two members in one cluster the placements are equal
+	}
+	return takenOut
+}
+
+// tierOfCluster returns the first tier that names a whole cluster, or unnamed.
+func (st *steering) tierOfCluster(c ClusterName, sameRegion, federated bool) int {
+	if len(st.preference.Tiers) == 0 {
+		return 0
+	}
+	names := func(t Term) bool {
+		switch t.Kind {
+		case ClientZone:
+			return false
+		case AnyCluster:
+			return true
+		case LocalCluster:
+			return c == Local || !federated
+		case SameRegion:
+			return c == Local || sameRegion || !federated
+		case Remote:
+			return c != Local || !federated
+		}
+		return t.Cluster == c && c != Local || !federated
+	}
+	if i := slices.IndexFunc(st.preference.Tiers, func(t Tier) bool { return slices.ContainsFunc(t, names) }); i >= 0 {
+		return i
+	}
+	return st.unnamed()
+}
+
+// stand sets a placement's standing, and reports whether it is, or will be, another than
+// in service.
+func (st *steering) stand(p *placement, l *link, now time.Time) bool {
+	list, next := l.standings(now)
+	p.standing = slices.Min(list[:])
+	if list != uniform(p.standing) {
+		p.spread = &list
+	}
+	if !next.IsZero() && (st.next.IsZero() || next.Before(st.next)) {
+		st.next = next
+	}
+	return list != uniform(InService) || !next.IsZero()
+}
+
+// standingOf returns an endpoint's.
+func (p *placement) standingOf(e *Endpoint) Standing {
+	if p.spread != nil {
+		return p.spread[partOf(e)]
+	}
+	return p.standing
+}
+
+// withdrawn reports whether all of a member's endpoints are.
+func (st *steering) withdrawn(i int) bool { return st != nil && st.members[i].standing == Withdrawn }
+
+// unused reports whether a member's endpoints are never served, so that there is no need to
+// wait for its cluster.
+func (st *steering) unused(i int) bool {
+	return st != nil && (st.withdrawn(i) || st.members[i].tier == st.unnamed() && st.zone == st.unnamed())
+}
+
+// offers divides what members offer: those in service first, and then those of last resort,
+// at the same places. Without clusters of last resort it has no second half.
+func (st *steering) offers(kept []offer) []offer {
+	if st == nil {
+		return kept
+	}
+	n := len(kept)
+	list := make([]offer, 2*n)
+	for i, o := range kept {
+		list[i], list[n+i] = st.members[i].divide(o)
+	}
+	if !slices.ContainsFunc(st.members, func(p placement) bool { return p.spread != nil || p.standing == LastResort }) {
+		return list[:n]
+	}
+	return list
+}
+
+// divide divides an offer by its endpoints' standing. What is withdrawn is in neither.
+func (p *placement) divide(o offer) (inService, lastResort offer) {
+	switch {
+	case p.spread != nil:
+		return p.only(o, InService), p.only(o, LastResort)
+	case p.standing == InService:
+		return o, nil
+	case p.standing == LastResort:
+		return nil, o
+	}
+	return nil, nil
+}
+
+// only returns what of an offer has that standing.
+func (p *placement) only(o offer, s Standing) offer {
+	has := func(e *Endpoint) bool { return p.standingOf(e) == s }
+	var list offer
+	for _, l := range o {
+		if one := (&Slice{Endpoints: keep(l.Endpoints, has), Unready: keep(l.Unready, has)}); len(one.Endpoints)+len(one.Unready) > 0 {
+			list = append(list, one)
+		}
+	}
+	return list
+}
+
+// tierOf returns the tier that an endpoint belongs to, lastResort or unnamed, for clients
+// in a zone.
+func (st *steering) tierOf(e *Endpoint, zone string) int {
+	p := st.byCluster[e.Cluster]
+	if p == nil {
+		return st.unnamed()
+	}
+	if p.standingOf(e) != InService {
+		return st.lastResort()
+	}
+	if st.zone < p.tier && zone != "" && e.Zone == zone {
+		return st.zone
+	}
+	return p.tier
+}

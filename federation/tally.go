@@ -1,0 +1,140 @@
+package federation
+
+import "slices"
+
+// tally is what clients of one instance, node and zone could get of a port, and how much of
+// it each tier has. It is immutable but for picked.
+type tally struct {
+	zone   string // of the clients
+	counts tierCounts
+	list   []*Endpoint // without those that traffic policy, zone hints or the address family leave out
+	tiers  []int       // of list, their places
+	picked map[cut][]*Endpoint
+}
+
+// tallyKey is the part of a client that makes a difference to a tally.
+type tallyKey struct{ instance, node, zone string }
+
+// pass is one time of publishing to the clients of a steered port. What they have in common
+// is computed once.
+type pass struct {
+	port       *port
+	ipv6       bool
+	byHostname map[string]hosted // for clients of an instance
+	nodes      map[string]bool   // that have endpoints, if clients see only their node's
+	tallies    map[tallyKey]*tally
+}
+
+// hosted is what an instance has.
+type hosted struct{ ready, unready []*Endpoint }
+
+func newPass(p *port, ipv6 bool) *pass {
+	x := &pass{port: p, ipv6: ipv6, tallies: make(map[tallyKey]*tally)}
+	if len(p.instances) > 0 {
+		x.byHostname = make(map[string]hosted)
+		for _, e := range p.merged {
+			h := x.byHostname[e.Hostname]
+			h.ready = append(h.ready, e)
+			x.byHostname[e.Hostname] = h
+		}
+		for _, e := range p.unready {
+			h := x.byHostname[e.Hostname]
+			h.unready = append(h.unready, e)
+			x.byHostname[e.Hostname] = h
+		}
+	}
+	if p.summary.byNode {
+		x.nodes = make(map[string]bool)
+		for _, e := range slices.Concat(p.merged, p.unready) {
+			x.nodes[e.Node] = true
+		}
+	}
+	return x
+}
+
+// tally returns that of a client. Clients of all nodes without endpoints share one: there
+// may be any number.
+func (x *pass) tally(c Client) *tally {
+	key := tallyKey{instance: c.Instance, zone: c.Zone}
+	if x.nodes[c.Node] {
+		key.node = c.Node
+	}
+	t := x.tallies[key]
+	if t == nil {
+		t = x.count(Client{Instance: key.instance, Node: key.node, Zone: key.zone})
+		x.tallies[key] = t
+	}
+	return t
+}
+
+// count makes a tally. The instance and the node come first, and so limit what is counted.
+// Zone hints do not: tiers are chosen from all zones, and hints apply to what is served then.
+// A Pod with addresses of two families counts once.
+func (x *pass) count(c Client) *tally {
+	ready, unready := x.port.merged, x.port.unready
+	if c.Instance != "" {
+		h := x.byHostname[c.Instance]
+		ready, unready = h.ready, h.unready
+	}
+	hinted := ready
+	if x.port.summary.byNode {
+		ready, unready = onNode(ready, c.Node), onNode(unready, c.Node)
+		hinted = ready
+	} else if st := x.port.steering; st.zone == st.unnamed() {
+		hinted = inZone(ready, c.Zone)
+	}
+	st := x.port.steering
+	t := &tally{zone: c.Zone, list: family(hinted, x.ipv6), picked: make(map[cut][]*Endpoint)}
+	t.counts = tierCounts{st.countTiers(family(ready, x.ipv6), c.Zone), nil}
+	t.counts.known = t.counts.ready
+	if len(unready) > 0 {
+		t.counts.known = st.countTiers(family(mergeSorted(ready, unready), x.ipv6), c.Zone)
+	}
+	t.tiers = make([]int, len(t.list))
+	for i, e := range t.list {
+		t.tiers[i] = st.tierOf(e, c.Zone)
+	}
+	return t
+}
+
+// countTiers counts endpoints by tier; the place behind the tiers is that of last resort.
+func (st *steering) countTiers(list []*Endpoint, zone string) []int {
+	n := make([]int, st.unnamed()+1)
+	for _, e := range list {
+		n[st.tierOf(e, zone)]++
+	}
+	return n[:st.unnamed()]
+}
+
+// mergeSorted merges two lists that have no address in common.
+func mergeSorted(a, b []*Endpoint) []*Endpoint {
+	list := slices.Concat(a, b)
+	slices.SortFunc(list, compareAddr)
+	return list
+}
+
+// pick returns the endpoints that a cut leaves: the whole list if it leaves out none.
+func (t *tally) pick(c cut) []*Endpoint {
+	if list, ok := t.picked[c]; ok {
+		return list
+	}
+	list := make([]*Endpoint, 0, len(t.list))
+	for i, e := range t.list {
+		if c.leaves(t.tiers[i], e) {
+			list = append(list, e)
+		}
+	}
+	if len(list) == len(t.list) {
+		list = t.list
+	}
+	t.picked[c] = list
+	return list
+}
+
+// leaves reports whether clients get an endpoint at that place.
+func (c cut) leaves(place int, e *Endpoint) bool {
+	if place >= len(c) || c[place] == parts {
+		return false // no tier names it, or the tier is not in use
+	}
+	return c[place] == 0 || partOf(e) >= int(c[place])
+}

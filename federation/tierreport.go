@@ -1,0 +1,181 @@
+package federation
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// TierChange is a change of the tiers that clients of a zone use of a service: of those of
+// its ports where most are in use. Clients of an instance do not count.
+type TierChange struct {
+	Service    ServiceID
+	Zone       string // of the clients; empty: not known
+	Preference *Preference
+	From, To   int    // how many tiers were and are in use, from the first. One more than there are: last resort too
+	Why        string // in words for a log
+}
+
+// tierReport is what has been reported of the tiers of a watched service.
+type tierReport struct {
+	inUse           map[string]int // how many tiers, by the clients' zone
+	spills, returns uint64         // how often that has become more, and fewer
+}
+
+// reportTiers reports which tiers are in use now.
+func (s *watchedService) reportTiers() {
+	worst := make(map[string]*tierView)
+	var by *steering
+	for _, p := range s.ports {
+		if p.steering == nil {
+			continue
+		}
+		by = p.steering
+		for _, list := range p.whole {
+			for _, to := range list {
+				if v := worst[to.client.Zone]; v == nil || v.used < to.tiers.used {
+					worst[to.client.Zone] = to.tiers
+				}
+			}
+		}
+	}
+	r := &s.tiers
+	maps.DeleteFunc(r.inUse, func(zone string, _ int) bool { return worst[zone] == nil })
+	if r.inUse == nil && len(worst) > 0 {
+		r.inUse = make(map[string]int)
+	}
+	for zone, v := range worst {
+		from, known := r.inUse[zone]
+		r.inUse[zone] = v.used
+		switch {
+		case !known || from == v.used:
+			continue
+		case from < v.used:
+			r.spills++
+		default:
+			r.returns++
+		}
+		if report := s.table.opts.ReportTiers; report != nil {
+			report(TierChange{s.id, zone, by.preference, from, v.used, v.why.describe(by)})
+		}
+	}
+}
+
+// describe is the row in words.
+func (r row) describe(st *steering) string {
+	names := make([]string, r.tiers)
+	for i := range names {
+		names[i] = st.tierName(i)
+	}
+	limit := "min-ready is " + st.preference.MinReady.String()
+	if st.preference.MinReady.Percent == 0 {
+		return fmt.Sprintf("%s: %d ready, %s", strings.Join(names, ", "), r.ready, limit)
+	}
+	return fmt.Sprintf("%s: %d of %d ready, %s", strings.Join(names, ", "), r.ready, r.known, limit)
+}
+
+// tierName is a tier as users write it.
+func (st *steering) tierName(i int) string {
+	switch {
+	case i == st.lastResort():
+		return LastResort.String()
+	case len(st.preference.Tiers) == 0:
+		return TermWords[AnyCluster]
+	}
+	return st.preference.Tiers[i].String()
+}
+
+// SteeredService is a watched service whose clients do not simply get everything: it has a
+// preference, or a member's cluster is taken out.
+type SteeredService struct {
+	Service         ServiceID
+	Preference      *Preference
+	Spills, Returns uint64         // how often clients have got more, and fewer, tiers since the service is watched
+	InUse           map[string]int // the number of tiers in use, by the clients' zone
+	Views           []SteeredView  // sorted by port, instance, zone and node; the first of them if there are very many
+}
+
+// SteeredView is what one kind of client uses of a service port.
+type SteeredView struct {
+	Port   uint16
+	Client Client
+	Tiers  []TierUse // in order; the last is that of last resort, if there is any
+	InUse  int       // how many of Tiers are in use, from the first
+	Since  time.Time
+	Why    string    // why these are in use
+	Next   time.Time // when endpoints leave next, unless something changes before; zero: none do
+}
+
+// TierUse is what one tier has.
+type TierUse struct {
+	Name         string
+	Ready, Known int // endpoints; Known only matters, and is only counted, with a limit in percent
+	Sent         int // of the endpoints that clients get
+}
+
+// maxViews is how many views of a service a page shows.
+const maxViews = 100
+
+// Steered lists the watched services that are steered, sorted.
+func (t *Table) Steered() []SteeredService {
+	t.mu.Lock()
+	services := slices.Collect(maps.Values(t.watched))
+	t.mu.Unlock()
+	var list []SteeredService
+	for _, s := range services {
+		if one, ok := s.steered(); ok {
+			list = append(list, one)
+		}
+	}
+	slices.SortFunc(list, func(a, b SteeredService) int { return a.Service.compare(b.Service) })
+	return list
+}
+
+func (s *watchedService) steered() (one SteeredService, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.ports {
+		if p.steering == nil {
+			continue
+		}
+		one.Preference, ok = p.steering.preference, true
+		for to := range p.all {
+			if len(one.Views) == maxViews {
+				break
+			}
+			one.Views = append(one.Views, p.steering.view(p.number, to))
+		}
+	}
+	if !ok {
+		return one, false
+	}
+	slices.SortFunc(one.Views, SteeredView.compare)
+	one.Service, one.Spills, one.Returns, one.InUse = s.id, s.tiers.spills, s.tiers.returns, maps.Clone(s.tiers.inUse)
+	return one, true
+}
+
+// view describes what one kind of client uses.
+func (st *steering) view(port uint16, to *published) SteeredView {
+	v := to.tiers
+	view := SteeredView{Port: port, Client: to.client, InUse: v.used, Since: v.since, Why: v.why.describe(st), Next: v.due}
+	sent := make([]int, st.unnamed()+1)
+	set, _ := to.latest.Get()
+	for _, e := range set.Endpoints {
+		sent[st.tierOf(e, to.client.Zone)]++
+	}
+	for i := range st.unnamed() {
+		if i == st.lastResort() && v.counts.known[i] == 0 && v.used <= i {
+			break
+		}
+		view.Tiers = append(view.Tiers, TierUse{st.tierName(i), v.counts.ready[i], v.counts.known[i], sent[i]})
+	}
+	return view
+}
+
+func (v SteeredView) compare(o SteeredView) int {
+	return cmp.Or(cmp.Compare(v.Port, o.Port), cmp.Compare(v.Client.Instance, o.Client.Instance),
+		cmp.Compare(v.Client.Zone, o.Client.Zone), cmp.Compare(v.Client.Node, o.Client.Node))
+}
