@@ -53,6 +53,11 @@ func TestBudget(t *testing.T) {
 				w.put(aService(fmt.Sprint("s", i)), metadataOf("ReplicaSet", fmt.Sprint("r", i), "Deployment", fmt.Sprint("d", i)))
 			}
 		}},
+		"Nodes": {large: true, fill: func(w *world) {
+			for i := range 10000 {
+				w.put(aNode(fmt.Sprint("n", i), fmt.Sprint("r", i)))
+			}
+		}},
 		"names of ports": {large: true, fill: func(w *world) {
 			for i := range 2000 {
 				w.put(aPod(fmt.Sprint("p", i), func(o *corev1.Pod) {
@@ -66,7 +71,7 @@ func TestBudget(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := budget.NewPool(budget.Limits{Cluster: small, All: 2 * small}).Add()
 			before := heap()
-			w := newWorld(t, func(c *Config) { c.Budget = b })
+			w := newWorld(t, func(c *Config) { c.Budget, c.Nodes = b, true })
 			tt.fill(w)
 			took, used := int64(heap()-before), b.Usage().Used
 			runtime.KeepAlive(w)

@@ -35,9 +35,14 @@ type Config struct {
 	// OnService, if set, gets every Service added or changed, and nil for
 	// every one deleted, in order, from one goroutine. It must not block.
 	OnService func(federation.ServiceID, *Service)
-	// OnNode, if set, makes the cluster watch its Nodes (their metadata), and
-	// gets every one added, changed or deleted, in order, from one goroutine.
-	// It must not block.
+	// Nodes makes the cluster follow its Nodes (their metadata), for Region.
+	Nodes bool
+	// RegionChanged, if set, is called after the result of Region has changed, also
+	// before Synced. No lock is held then, and it may call methods of the Cluster. It must
+	// not block.
+	RegionChanged func()
+	// OnNode, if set, makes the cluster follow its Nodes too, and gets every one
+	// added, changed or deleted, in order, from one goroutine. It must not block.
 	OnNode func(name, zone string, exists bool)
 	// ProfileChanged, if set, makes the cluster index addresses and watch
 	// ServiceProfiles, for LookupAddress, Instance and ServiceProfile. It is called

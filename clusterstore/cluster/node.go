@@ -1,45 +1,126 @@
 package cluster
 
 import (
+	"unique"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"isthmus/clusterstore/follow"
 )
 
+const (
+	zoneLabel   = "topology.kubernetes.io/zone"
+	regionLabel = "topology.kubernetes.io/region"
+)
+
+// nodeLabels is what is kept of a Node.
+type nodeLabels struct{ zone, region unique.Handle[string] }
+
+// nodeIndex has the cluster's Nodes.
+type nodeIndex struct {
+	byName  map[string]nodeLabels
+	regions map[unique.Handle[string]]int // how many of them have that region; there is none with 0
+	region  string                        // of all, when a list or event was last complete
+}
+
+func newNodeIndex() nodeIndex {
+	return nodeIndex{byName: make(map[string]nodeLabels), regions: make(map[unique.Handle[string]]int)}
+}
+
 // nodes follows Nodes.
-func (c *Cluster) nodes() follow.Kind[*metav1.PartialObjectMetadata, string] {
-	return follow.Kind[*metav1.PartialObjectMetadata, string]{
+func (c *Cluster) nodes() follow.Kind[*metav1.PartialObjectMetadata, nodeLabels] {
+	k := follow.Kind[*metav1.PartialObjectMetadata, nodeLabels]{
 		Name:    "nodes",
 		Calls:   c.metadata("", "nodes"),
 		Compact: compactNode,
-		Into:    lockedStore[string]{c.state, c.state.nodeStore()},
-		Changed: c.cfg.OnNode,
+		Into:    lockedStore[nodeLabels]{c.state, c.state.nodeStore()},
+		Applied: c.updateRegion,
+	}
+	if c.cfg.OnNode != nil {
+		k.Changed = func(name string, n nodeLabels, exists bool) {
+			zone := ""
+			if exists {
+				zone = n.zone.Value()
+			}
+			c.cfg.OnNode(name, zone, exists)
+		}
+	}
+	return k
+}
+
+// compactNode keeps a Node's zone and region. A region that can't be shown is none.
+func compactNode(o *metav1.PartialObjectMetadata) (nodeLabels, bool) {
+	region := o.Labels[regionLabel]
+	if !sendableText(region) {
+		region = ""
+	}
+	return nodeLabels{zone: unique.Make(o.Labels[zoneLabel]), region: unique.Make(region)}, true
+}
+
+// Region returns the one region that all Nodes have (topology.kubernetes.io/region);
+// empty: there are no Nodes, they differ, one has none, or they are not read (yet). What
+// was read stays while Nodes can't be read any more.
+func (c *Cluster) Region() string {
+	c.state.mu.RLock()
+	defer c.state.mu.RUnlock()
+	return c.state.nodes.region
+}
+
+// updateRegion is called after a whole list, or an event, so that no part of a list
+// counts.
+func (c *Cluster) updateRegion() {
+	s := c.state
+	s.mu.Lock()
+	now := s.nodes.commonRegion()
+	changed := now != s.nodes.region
+	s.nodes.region = now
+	s.mu.Unlock()
+	if changed && c.cfg.RegionChanged != nil {
+		c.cfg.RegionChanged()
 	}
 }
 
-// compactNode keeps a Node's zone.
-func compactNode(o *metav1.PartialObjectMetadata) (string, bool) {
-	return shared(o.Labels[zoneLabel]), true
+func (x *nodeIndex) commonRegion() string {
+	if len(x.regions) != 1 {
+		return ""
+	}
+	for region := range x.regions {
+		return region.Value()
+	}
+	return ""
 }
 
-func (s *state) nodeStore() storeFuncs[string] {
-	return storeFuncs[string]{
-		put: func(name, zone string) follow.Effect {
-			old, ok := s.zones[name]
-			s.zones[name] = zone
-			switch {
-			case !ok:
-				return follow.Added
-			case old != zone:
-				return follow.Replaced
+// countRegion adds to the number of Nodes with a region.
+func (x *nodeIndex) countRegion(region unique.Handle[string], n int) {
+	if x.regions[region] += n; x.regions[region] == 0 {
+		delete(x.regions, region)
+	}
+}
+
+func (s *state) nodeStore() storeFuncs[nodeLabels] {
+	x := &s.nodes
+	return storeFuncs[nodeLabels]{
+		put: func(name string, n nodeLabels) follow.Effect {
+			old, ok := x.byName[name]
+			if ok && old == n {
+				return follow.Same
 			}
-			return follow.Same
+			x.byName[name] = n
+			x.countRegion(n.region, 1)
+			if !ok {
+				return follow.Added
+			}
+			x.countRegion(old.region, -1)
+			return follow.Replaced
 		},
 		drop: func(name string) bool {
-			_, ok := s.zones[name]
-			delete(s.zones, name)
+			old, ok := x.byName[name]
+			if ok {
+				delete(x.byName, name)
+				x.countRegion(old.region, -1)
+			}
 			return ok
 		},
-		keys: keysOf(s.zones, func(string) bool { return true }),
+		keys: keysOf(x.byName, func(nodeLabels) bool { return true }),
 	}
 }

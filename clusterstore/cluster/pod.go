@@ -18,7 +18,6 @@ const (
 	opaqueAnnotation      = "config.linkerd.io/opaque-ports"
 	skipAnnotation        = "config.linkerd.io/skip-inbound-ports"
 	templateHashLabel     = "pod-template-hash"
-	zoneLabel             = "topology.kubernetes.io/zone"
 	defaultServiceAccount = "default"
 )
 

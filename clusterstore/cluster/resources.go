@@ -24,7 +24,7 @@ func (c *Cluster) newResources() []*follow.Resource {
 	if c.state.addresses != nil {
 		all = append(all, resource(c, c.profiles()))
 	}
-	if c.cfg.OnNode != nil {
+	if c.cfg.Nodes || c.cfg.OnNode != nil {
 		all = append(all, resource(c, c.nodes()))
 	}
 	return all

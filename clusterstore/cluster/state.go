@@ -41,7 +41,7 @@ type state struct {
 	unusable    map[string]string  // reasons why objects can't be used, by kind and key
 	replicaSets map[string]*owner
 	jobs        map[string]*owner
-	zones       map[string]string // of Nodes, by name
+	nodes       nodeIndex
 }
 
 func newState(cluster federation.ClusterName, trustDomain, controllerNamespace string) *state {
@@ -57,7 +57,7 @@ func newState(cluster federation.ClusterName, trustDomain, controllerNamespace s
 		unusable:            make(map[string]string),
 		replicaSets:         make(map[string]*owner),
 		jobs:                make(map[string]*owner),
-		zones:               make(map[string]string),
+		nodes:               newNodeIndex(),
 	}
 }
 
