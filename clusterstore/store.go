@@ -23,6 +23,10 @@ import (
 // unreachable.
 const DefaultGrace = 30 * time.Second
 
+// DefaultLostAfter is for how long a cluster's API is not followed before the cluster
+// counts as lost.
+const DefaultLostAfter = time.Minute
+
 // Options are a Store's.
 type Options struct {
 	Namespace  string                // where the link Secrets are: the control plane's
@@ -33,11 +37,19 @@ type Options struct {
 	Metrics    *cluster.Metrics      // of its clusters; nil: no metrics
 	Grace      time.Duration         // 0: DefaultGrace
 	Memory     *budget.Pool          // that the linked clusters may take; nil: no limit
+
+	// What link Secrets may set otherwise: how far a cluster's endpoints are taken out
+	// while it is lost, which it is once its API has not been followed for LostAfter.
+	WhenLost  federation.Standing
+	LostAfter time.Duration // 0: DefaultLostAfter
 }
 
 func (o *Options) validate() error {
 	if o.Grace == 0 {
 		o.Grace = DefaultGrace
+	}
+	if o.LostAfter == 0 {
+		o.LostAfter = DefaultLostAfter
 	}
 	if o.Log == nil {
 		o.Log = zap.NewNop()
@@ -49,6 +61,8 @@ func (o *Options) validate() error {
 		return errors.New("clusterstore: Options.Table is nil")
 	case o.Grace < 0:
 		return fmt.Errorf("clusterstore: Options.Grace is negative: %v", o.Grace)
+	case o.LostAfter < 0:
+		return fmt.Errorf("clusterstore: Options.LostAfter is negative: %v", o.LostAfter)
 	}
 	return nil
 }

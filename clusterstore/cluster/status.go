@@ -30,12 +30,17 @@ const (
 
 // Status describes a cluster's state, for people. It never holds credentials.
 type Status struct {
-	State     State                   `json:"state"`
-	Since     time.Time               `json:"since"`              // since when it has that state
-	LastEvent time.Time               `json:"lastEvent,omitzero"` // when anything last came from its API
-	Server    string                  `json:"server,omitempty"`   // its API's host and port
-	Reason    string                  `json:"reason,omitempty"`   // why it is not ready, as far as known
-	Memory    budget.Usage            `json:"memory,omitzero"`    // that it makes the gateway take, by estimate, and may; linked clusters only
-	Warnings  []string                `json:"warnings,omitempty"`
-	Resources []follow.ResourceHealth `json:"resources,omitempty"`
+	State     State        `json:"state"`
+	Since     time.Time    `json:"since"`              // since when it has that state
+	LastEvent time.Time    `json:"lastEvent,omitzero"` // when anything last came from its API
+	Server    string       `json:"server,omitempty"`   // its API's host and port
+	Reason    string       `json:"reason,omitempty"`   // why it is not ready, as far as known
+	Memory    budget.Usage `json:"memory,omitzero"`    // that it makes the gateway take, by estimate, and may; linked clusters only
+	// Standing is how far its endpoints are taken out of all services, as a
+	// federation.Standing is written, and StandingReason why, unless it is in service.
+	Standing       string                  `json:"standing,omitempty"`
+	StandingReason string                  `json:"standingReason,omitempty"`
+	Region         string                  `json:"region,omitempty"` // where it is; empty: not known
+	Warnings       []string                `json:"warnings,omitempty"`
+	Resources      []follow.ResourceHealth `json:"resources,omitempty"`
 }
