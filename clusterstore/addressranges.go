@@ -36,9 +36,8 @@ func readRanges(value string) (federation.Ranges, error) {
 }
 
 func readCIDR(text string) (netip.Prefix, error) {
-	const most = 64 // no CIDR is longer; an error quotes what it is about
-	if len(text) > most {
-		return netip.Prefix{}, fmt.Errorf("%q… is no CIDR", text[:most])
+	if len(text) > mostQuoted { // no CIDR is longer
+		return netip.Prefix{}, fmt.Errorf("%s is no CIDR", quote(text))
 	}
 	if text == "" {
 		return netip.Prefix{}, fmt.Errorf("a CIDR is empty: write a list such as 10.1.0.0/16,fd00:1::/48, or remove the annotation to allow all addresses")

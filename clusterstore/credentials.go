@@ -46,6 +46,8 @@ type credentials struct {
 	refused error                  // why it can't be used; nil: it can
 	reason  string                 // with refused: one of the reasons above
 
+	standing standingRules // also of a Secret that is refused
+
 	// Set unless it is refused:
 	rest        *rest.Config
 	server      string // host and port, for logs and pages
@@ -55,9 +57,11 @@ type credentials struct {
 	warnings    []string
 }
 
-// readSecret reads a Secret of the link type. It does no IO.
-func readSecret(s *corev1.Secret, now time.Time) *credentials {
+// readSecret reads a Secret of the link type. It does no IO. defaults are for the
+// annotations of its standing.
+func readSecret(s *corev1.Secret, now time.Time, defaults standingRules) *credentials {
 	c := &credentials{secret: s.Name, version: s.ResourceVersion, created: s.CreationTimestamp.Time, read: now}
+	c.standing = readStanding(s.Annotations, defaults)
 	if c.cluster, c.refused = readClusterName(s); c.refused != nil {
 		c.reason = reasonLabel
 	} else {

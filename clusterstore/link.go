@@ -33,7 +33,8 @@ type link struct {
 	next       *runningCluster
 	state      cluster.State
 	since      time.Time // since when it has the state
-	duplicates []string  // names of Secrets logged as duplicates
+	standing   linkStanding
+	duplicates []string // names of Secrets logged as duplicates
 }
 
 // run returns when there are no more Secrets with the link's name, or ctx ends: then
@@ -53,9 +54,13 @@ func (l *link) run(ctx context.Context) {
 // reconcile makes the link what its Secrets and the health of its clusters ask for.
 // It is idempotent.
 func (l *link) reconcile(ctx context.Context, list []*credentials) {
-	l.useCredentials(ctx, pick(list, l.accepted))
+	want := pick(list, l.accepted)
+	l.useRules(list, want)
+	l.useCredentials(ctx, want)
 	l.promote()
 	l.updateState()
+	l.setLink()
+	l.logStanding()
 	l.logDuplicates(list)
 	l.publish()
 	if l.state != cluster.Pending {
@@ -64,7 +69,7 @@ func (l *link) reconcile(ctx context.Context, list []*credentials) {
 }
 
 // wait returns when there may be something to reconcile: newer is closed, a cluster
-// has synced, a cluster's health has changed, or the grace is over.
+// has synced, a cluster's health has changed, the grace is over, or the cluster is lost.
 func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	var synced, next, serving <-chan struct{}
 	var overdue <-chan time.Time
@@ -84,6 +89,7 @@ func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	case <-next:
 	case <-serving:
 	case <-overdue:
+	case <-l.standing.untilLost():
 	}
 }
 
@@ -106,20 +112,14 @@ func (l *link) useCredentials(ctx context.Context, want *credentials) {
 }
 
 // useRanges makes the serving cluster's credentials another version of the same, which
-// may differ in the address ranges only. The table gets these in one step.
+// may differ in the address ranges only.
 func (l *link) useRanges(want *credentials) {
 	before := l.serving.creds
 	l.serving.creds = want
 	if slices.Equal(before.ranges, want.ranges) {
 		return
 	}
-	l.linkServing()
 	l.log.Info("address ranges changed", zap.String("secret", want.secret), zap.Int("ranges", len(want.ranges)))
-}
-
-// linkServing gives the serving cluster to the table.
-func (l *link) linkServing() {
-	l.store.opts.Table.SetLink(l.name, federation.Link{State: federation.Ready, Source: l.serving.cluster, Within: l.serving.creds.ranges})
 }
 
 // start makes a new next, in place of the one that there may be. If that is pending,
@@ -158,7 +158,7 @@ func (l *link) promote() {
 	}
 	old := l.serving
 	l.serving, l.next = l.next, nil
-	l.linkServing()
+	l.setLink()
 	if old != nil {
 		l.log.Info("credentials rotated", zap.String("secret", l.serving.creds.secret))
 		old.stop()
@@ -170,11 +170,12 @@ func (l *link) unlink() {
 	if l.next == nil && l.serving == nil {
 		return
 	}
-	l.store.opts.Table.Unlink(l.name)
-	l.log.Info("cluster unlinked")
-	l.next.stop()
-	l.serving.stop()
+	next, serving := l.next, l.serving
 	l.next, l.serving = nil, nil
+	l.setLink()
+	l.log.Info("cluster unlinked")
+	next.stop()
+	serving.stop()
 	l.store.opts.Metrics.Requests().Forget(l.name)
 }
 
@@ -206,8 +207,7 @@ func (l *link) updateState() {
 	}
 }
 
-// setState sets the link's state. If that changes it, the table gets the link's
-// new state, unless promote has given it that, and the change is logged.
+// setState sets the link's state, and logs it if that changes it.
 func (l *link) setState(s cluster.State, why error) {
 	if l.state == s {
 		return
@@ -216,7 +216,6 @@ func (l *link) setState(s cluster.State, why error) {
 	l.state, l.since = s, time.Now()
 	switch s {
 	case cluster.Pending:
-		l.store.opts.Table.Link(l.name, federation.Pending, nil)
 		c := l.next.creds
 		warnings := zap.Skip()
 		if len(c.warnings) > 0 {
@@ -224,7 +223,6 @@ func (l *link) setState(s cluster.State, why error) {
 		}
 		l.log.Info("cluster linked", zap.String("server", c.server), zap.String("secret", c.secret), warnings)
 	case cluster.Unreachable:
-		l.store.opts.Table.Link(l.name, federation.Unreachable, nil)
 		l.log.Info("cluster unreachable; it is retried", zap.Error(why))
 	case cluster.Stale:
 		l.log.Info("cluster lost; its endpoints stay", zap.Error(why))
@@ -262,11 +260,12 @@ type linkSnapshot struct {
 	cluster  linkedCluster // the serving one or, if there is none yet, the next one
 	next     linkedCluster // in a rotation: the one that will replace cluster
 	failed   bool          // next has not worked so far
+	standing linkStanding
 }
 
 // publish makes the link's present fields visible to other goroutines.
 func (l *link) publish() {
-	v := &linkSnapshot{state: l.state, since: l.since, accepted: l.accepted}
+	v := &linkSnapshot{state: l.state, since: l.since, accepted: l.accepted, standing: l.standing}
 	switch {
 	case l.serving != nil:
 		v.cluster = l.serving.cluster

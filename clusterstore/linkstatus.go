@@ -79,7 +79,8 @@ func (v *linkSnapshot) describe(st *cluster.Status, grace time.Duration) {
 	h := v.cluster.Health()
 	st.State, st.Since, st.Server = v.state, v.since, v.accepted.server
 	st.LastEvent, st.Resources, st.Memory = h.LastEvent, h.Resources, h.Memory
-	st.Warnings = slices.Concat(v.accepted.warnings, h.Warnings())
+	st.Standing, st.StandingReason, st.Region = v.standing.effective().String(), v.standing.reason(), v.standing.region
+	st.Warnings = slices.Concat(v.accepted.warnings, v.standing.rules.warnings, h.Warnings())
 	switch {
 	case v.state == cluster.Ready:
 	case h.Err != nil:

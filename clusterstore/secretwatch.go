@@ -34,7 +34,7 @@ func (s *Store) watchSecrets(ctx context.Context) {
 			if o.Type != secretType {
 				return nil, false
 			}
-			return readSecret(o, time.Now()), true
+			return readSecret(o, time.Now(), s.opts.defaultRules()), true
 		},
 		Into:    known,
 		Applied: func() { s.secrets.Set(known.snapshot()) },

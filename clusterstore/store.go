@@ -61,6 +61,8 @@ func (o *Options) validate() error {
 		return errors.New("clusterstore: Options.Table is nil")
 	case o.Grace < 0:
 		return fmt.Errorf("clusterstore: Options.Grace is negative: %v", o.Grace)
+	case o.WhenLost > federation.Withdrawn:
+		return fmt.Errorf("clusterstore: Options.WhenLost is no standing: %d", o.WhenLost)
 	case o.LostAfter < 0:
 		return fmt.Errorf("clusterstore: Options.LostAfter is negative: %v", o.LostAfter)
 	}

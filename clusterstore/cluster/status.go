@@ -37,7 +37,7 @@ type Status struct {
 	Reason    string       `json:"reason,omitempty"`   // why it is not ready, as far as known
 	Memory    budget.Usage `json:"memory,omitzero"`    // that it makes the gateway take, by estimate, and may; linked clusters only
 	// Standing is how far its endpoints are taken out of all services, as a
-	// federation.Standing is written, and StandingReason why, unless it is in service.
+	// federation.Standing is written. StandingReason is why; empty: it is in service.
 	Standing       string                  `json:"standing,omitempty"`
 	StandingReason string                  `json:"standingReason,omitempty"`
 	Region         string                  `json:"region,omitempty"` // where it is; empty: not known

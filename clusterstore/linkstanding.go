@@ -1,0 +1,138 @@
+package clusterstore
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"isthmus/clusterstore/cluster"
+	"isthmus/federation"
+)
+
+// linkStanding is how far a link's cluster is taken out of all services, why, and where
+// the cluster is. Its link's goroutine writes it; others get copies.
+type linkStanding struct {
+	rules      standingRules // of the Secret in use, as it is now
+	secret     string        // namespace and name of that Secret; empty: there is none
+	cordonedAt time.Time     // when the cordon changed; zero: it has not since the cluster was linked
+	linkedAt   time.Time     // since when there is a cluster; zero: there is none
+	lostSince  time.Time     // since when its API is not followed; zero: it is followed
+	lost       federation.Standing
+	region     string
+	logged     federation.Standing
+}
+
+// effective is what the cluster's standing comes to.
+func (s *linkStanding) effective() federation.Standing { return max(s.rules.cordon, s.lost) }
+
+// useRules makes the standing follow the newest version of the Secret whose credentials
+// are in use, even if these are of an older version: a Secret with content that can't be
+// used may have a cordon. nil: there are no credentials.
+func (l *link) useRules(list []*credentials, inUse *credentials) {
+	s := &l.standing
+	if inUse == nil {
+		*s = linkStanding{}
+		return
+	}
+	c := inUse
+	if i := slices.IndexFunc(list, func(c *credentials) bool { return c.secret == inUse.secret }); i >= 0 {
+		c = list[i]
+	}
+	if s.secret != "" && s.rules.cordon != c.standing.cordon {
+		s.cordonedAt = time.Now()
+	}
+	if w := c.standing.warnings; len(w) > 0 && !slices.Equal(w, s.rules.warnings) {
+		l.log.Warn("annotations of a link Secret can't be read", zap.String("secret", c.secret), zap.Strings("warnings", w))
+	}
+	s.rules, s.secret = c.standing, l.store.opts.Namespace+"/"+c.secret
+}
+
+// setLink gives the table the link as it is now. It is called whenever that may have
+// changed.
+func (l *link) setLink() {
+	s := &l.standing
+	switch {
+	case l.next == nil && l.serving == nil:
+		l.store.opts.Table.Unlink(l.name)
+		s.linkedAt = time.Time{}
+		return
+	case s.linkedAt.IsZero():
+		s.linkedAt = time.Now()
+	}
+	s.lostSince, s.region = s.linkedAt, s.rules.region
+	now := federation.Link{State: federation.Pending}
+	switch {
+	case l.serving != nil:
+		now.State, now.Source, now.Within = federation.Ready, l.serving.cluster, l.serving.creds.ranges
+		s.lostSince = l.serving.cluster.Health().Lost
+	case l.state == cluster.Unreachable:
+		now.State = federation.Unreachable
+	}
+	s.lost = federation.InService
+	if s.mayBeLost() && !time.Now().Before(s.dueAt()) {
+		s.lost = s.rules.whenLost
+	}
+	now.Region, now.Cordon, now.CordonOver, now.Lost = s.region, s.rules.cordon, s.rules.cordonOver, s.lost
+	l.store.opts.Table.SetLink(l.name, now)
+}
+
+// mayBeLost reports whether the cluster is lost, or will be at dueAt if nothing changes.
+func (s *linkStanding) mayBeLost() bool {
+	return s.rules.whenLost != federation.InService && !s.lostSince.IsZero()
+}
+
+func (s *linkStanding) dueAt() time.Time { return s.lostSince.Add(s.rules.lostAfter) }
+
+// untilLost returns a channel that gets something when the cluster will be lost; nil:
+// it is already, or will not be.
+func (s *linkStanding) untilLost() <-chan time.Time {
+	if !s.mayBeLost() || s.lost != federation.InService {
+		return nil
+	}
+	return time.After(time.Until(s.dueAt()))
+}
+
+// logStanding logs the standing if it has changed.
+func (l *link) logStanding() {
+	s := &l.standing
+	now := s.effective()
+	if now == s.logged {
+		return
+	}
+	why := s.reason()
+	switch {
+	case why != "":
+	case s.lostSince.IsZero():
+		why = "not cordoned, and its API is followed"
+	default:
+		why = "not cordoned, and not lost by its when-lost and lost-after"
+	}
+	l.log.Info("standing of a cluster changed", zap.Stringer("standing", now), zap.Stringer("before", s.logged), zap.String("reason", why))
+	s.logged = now
+}
+
+// reason describes why the cluster is not in service, or is not with all endpoints yet;
+// empty: it is.
+func (s *linkStanding) reason() string {
+	var list []string
+	spread := "" // while a cordon, or its end, takes effect
+	if !s.cordonedAt.IsZero() && time.Since(s.cordonedAt) < s.rules.cordonOver {
+		spread = fmt.Sprintf(" over %v since %s", s.rules.cordonOver, s.cordonedAt.UTC().Format(time.RFC3339))
+	}
+	by := fmt.Sprintf("by annotation %s of Secret %s", cordonAnnotation, s.secret)
+	switch {
+	case s.rules.cordon == federation.Withdrawn:
+		list = append(list, "cordoned "+by+spread)
+	case s.rules.cordon == federation.LastResort:
+		list = append(list, "cordoned as last resort "+by+spread)
+	case spread != "":
+		list = append(list, "endpoints come back from a cordon"+spread)
+	}
+	if s.lost != federation.InService {
+		list = append(list, fmt.Sprintf("lost for %v", time.Since(s.lostSince).Truncate(time.Second)))
+	}
+	return strings.Join(list, "; ")
+}

@@ -1,0 +1,121 @@
+package clusterstore
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"isthmus/federation"
+)
+
+// Annotations of a link Secret that decide how far its cluster is used, and tell where
+// it is. What can't be read counts as absent.
+const (
+	cordonAnnotation     = "isthmus.io/cordon"      // false, last-resort or true
+	cordonOverAnnotation = "isthmus.io/cordon-over" // how long a cordon, and its end, take: 0s to maxCordonOver
+	whenLostAnnotation   = "isthmus.io/when-lost"   // keep, last-resort or withdraw
+	lostAfterAnnotation  = "isthmus.io/lost-after"  // minLostAfter to maxLostAfter
+	regionAnnotation     = "isthmus.io/region"      // a name, in place of the label of the cluster's Nodes
+)
+
+// Limits of durations. A watch that breaks is there again within a second: a cluster
+// that counted as lost sooner would come and go with every restart of an API server.
+const (
+	minLostAfter  = time.Second
+	maxLostAfter  = 24 * time.Hour
+	maxCordonOver = time.Hour
+)
+
+// standingRules are what these annotations ask for, and the gateway's defaults for what
+// they leave open. They are immutable.
+type standingRules struct {
+	cordon     federation.Standing
+	cordonOver time.Duration
+	whenLost   federation.Standing // InService: being lost changes nothing
+	lostAfter  time.Duration
+	region     string   // empty: that of the cluster's Nodes
+	warnings   []string // which annotations can't be read
+}
+
+// defaultRules are for a Secret without annotations.
+func (o *Options) defaultRules() standingRules {
+	return standingRules{whenLost: o.WhenLost, lostAfter: o.LostAfter}
+}
+
+// readStanding reads a Secret's annotations. It returns at most one warning for each.
+func readStanding(annotations map[string]string, defaults standingRules) standingRules {
+	r := standingReader{annotations, defaults}
+	readValue(&r, cordonAnnotation, &r.rules.cordon, words{"false", "last-resort", "true"}.read)
+	readValue(&r, cordonOverAnnotation, &r.rules.cordonOver, within{0, maxCordonOver}.read)
+	readValue(&r, whenLostAnnotation, &r.rules.whenLost, words{"keep", "last-resort", "withdraw"}.read)
+	readValue(&r, lostAfterAnnotation, &r.rules.lostAfter, within{minLostAfter, maxLostAfter}.read)
+	readValue(&r, regionAnnotation, &r.rules.region, readRegion)
+	return r.rules
+}
+
+type standingReader struct {
+	annotations map[string]string
+	rules       standingRules
+}
+
+// readValue sets into if the annotation is there and can be read. Blanks around its
+// value do not matter.
+func readValue[T any](r *standingReader, annotation string, into *T, read func(string) (T, error)) {
+	text, ok := r.annotations[annotation]
+	if !ok {
+		return
+	}
+	value, err := read(strings.TrimSpace(text))
+	if err != nil {
+		r.rules.warnings = append(r.rules.warnings, fmt.Sprintf("annotation %s: %v; it counts as absent", annotation, err))
+		return
+	}
+	*into = value
+}
+
+// words are how users write each federation.Standing.
+type words [3]string
+
+func (w words) read(text string) (federation.Standing, error) {
+	if i := slices.Index(w[:], text); i >= 0 {
+		return federation.Standing(i), nil
+	}
+	return 0, fmt.Errorf("%s is none of %s", quote(text), strings.Join(w[:], ", "))
+}
+
+// within is the least and the longest duration that is accepted.
+type within [2]time.Duration
+
+func (w within) read(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("%s is no duration such as 90s or 5m", quote(text))
+	case d < w[0] || d > w[1]:
+		return 0, fmt.Errorf("%s is not between %v and %v", quote(text), w[0], w[1])
+	}
+	return d, nil
+}
+
+// readRegion accepts what a Node's label may have, since regions are compared with those.
+func readRegion(text string) (string, error) {
+	if text == "" || len(validation.IsValidLabelValue(text)) > 0 {
+		return "", fmt.Errorf("%s can't be the name of a region: that has 1 to %d letters, digits, '-', '_' and '.', and begins and ends with a letter or digit",
+			quote(text), validation.LabelValueMaxLength)
+	}
+	return text, nil
+}
+
+// mostQuoted is how many bytes of a value a warning or an error quotes.
+const mostQuoted = 64
+
+// quote quotes a text that somebody wrote, or its beginning.
+func quote(text string) string {
+	if len(text) > mostQuoted {
+		return fmt.Sprintf("%q…", text[:mostQuoted])
+	}
+	return fmt.Sprintf("%q", text)
+}

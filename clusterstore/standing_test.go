@@ -1,0 +1,98 @@
+package clusterstore
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"isthmus/federation"
+)
+
+func TestReadStanding(t *testing.T) {
+	defaults := standingRules{whenLost: federation.LastResort, lostAfter: time.Minute}
+	for _, tc := range []struct{ annotation, value, want string }{
+		{"none", "x", "in-service 0s, last-resort 1m0s, "},
+		{cordonAnnotation, "false", "in-service 0s, last-resort 1m0s, "},
+		{cordonAnnotation, "last-resort", "last-resort 0s, last-resort 1m0s, "},
+		{cordonAnnotation, " true\n", "withdrawn 0s, last-resort 1m0s, "},
+		{cordonOverAnnotation, "0s", "in-service 0s, last-resort 1m0s, "},
+		{cordonOverAnnotation, "1h", "in-service 1h0m0s, last-resort 1m0s, "},
+		{whenLostAnnotation, "keep", "in-service 0s, in-service 1m0s, "},
+		{whenLostAnnotation, "last-resort", "in-service 0s, last-resort 1m0s, "},
+		{whenLostAnnotation, "withdraw", "in-service 0s, withdrawn 1m0s, "},
+		{lostAfterAnnotation, "1s", "in-service 0s, last-resort 1s, "},
+		{lostAfterAnnotation, "24h", "in-service 0s, last-resort 24h0m0s, "},
+		{regionAnnotation, "eu-west_1.a", "in-service 0s, last-resort 1m0s, eu-west_1.a"},
+
+		{cordonAnnotation, "", `"" is none of false, last-resort, true`},
+		{cordonAnnotation, "True", `"True" is none of false, last-resort, true`},
+		{cordonAnnotation, "withdraw", `"withdraw" is none of false, last-resort, true`},
+		{whenLostAnnotation, "true", `"true" is none of keep, last-resort, withdraw`},
+		{cordonOverAnnotation, "", `"" is no duration such as 90s or 5m`},
+		{cordonOverAnnotation, "10", `"10" is no duration such as 90s or 5m`},
+		{cordonOverAnnotation, "-1s", `"-1s" is not between 0s and 1h0m0s`},
+		{cordonOverAnnotation, "61m", `"61m" is not between 0s and 1h0m0s`},
+		{lostAfterAnnotation, "999ms", `"999ms" is not between 1s and 24h0m0s`},
+		{lostAfterAnnotation, "25h", `"25h" is not between 1s and 24h0m0s`},
+		{lostAfterAnnotation, strings.Repeat("1", 65) + "s", `"` + strings.Repeat("1", 64) + `"… is no duration such as 90s or 5m`},
+		{regionAnnotation, "", `"" can't be the name of a region: that has 1 to 63 letters, digits, '-', '_' and '.', and begins and ends with a letter or digit`},
+		{regionAnnotation, "eu west", `"eu west" can't be the name of a region: that has 1 to 63 letters, digits, '-', '_' and '.', and begins and ends with a letter or digit`},
+	} {
+		r := readStanding(map[string]string{tc.annotation: tc.value}, defaults)
+		got := fmt.Sprintf("%v %v, %v %v, %s", r.cordon, r.cordonOver, r.whenLost, r.lostAfter, r.region)
+		if len(r.warnings) > 0 {
+			if got != "in-service 0s, last-resort 1m0s, " {
+				t.Errorf("%s=%.40q can't be read, but changes the rules to %s", tc.annotation, tc.value, got)
+			}
+			got = strings.Join(r.warnings, " and ")
+			tc.want = "annotation " + tc.annotation + ": " + tc.want + "; it counts as absent"
+		}
+		if got != tc.want {
+			t.Errorf("%s=%.40q: %s\nwant %s", tc.annotation, tc.value, got, tc.want)
+		}
+	}
+}
+
+// FuzzReadStanding: whatever the annotations have, the rules are within their limits, an
+// annotation changes its own rule only, and one that can't be read changes none and has
+// one short warning.
+func FuzzReadStanding(f *testing.F) {
+	f.Add("true", "10m", "withdraw", "90s", "eu-west-1")
+	f.Add("last-resort", "0s", "last-resort", "24h", "a")
+	f.Add("false", "1h", "keep", "1s", strings.Repeat("a", 63))
+	f.Add("", "-0s", "true", "9223372036854775807ns", "-")
+	f.Add(" true ", "1e3s", "\x00", "+1.5h", strings.Repeat("é", 40))
+	f.Fuzz(func(t *testing.T, cordon, over, lost, after, region string) {
+		values := map[string]string{
+			cordonAnnotation: cordon, cordonOverAnnotation: over, whenLostAnnotation: lost, lostAfterAnnotation: after, regionAnnotation: region,
+		}
+		defaults := standingRules{whenLost: federation.LastResort, lostAfter: time.Minute}
+		all := readStanding(values, defaults)
+		if all.cordon > federation.Withdrawn || all.whenLost > federation.Withdrawn || len(all.region) > 63 ||
+			all.cordonOver < 0 || all.cordonOver > maxCordonOver || all.lostAfter < minLostAfter || all.lostAfter > maxLostAfter {
+			t.Fatalf("%q gives %+v", values, all)
+		}
+		combined, warnings := defaults, 0
+		for name, value := range values {
+			one := readStanding(map[string]string{name: value}, combined)
+			warnings += len(one.warnings)
+			if len(one.warnings) > 0 {
+				if len(one.warnings) > 1 || len(one.warnings[0]) > 512 {
+					t.Fatalf("%s=%q: warnings %q", name, value, one.warnings)
+				}
+				one.warnings = nil
+				if fmt.Sprint(one) != fmt.Sprint(combined) {
+					t.Fatalf("%s=%q can't be read, but changes %v to %v", name, value, combined, one)
+				}
+			}
+			combined = one
+		}
+		if len(all.warnings) != warnings {
+			t.Fatalf("%q: %d warnings, one by one %d", values, len(all.warnings), warnings)
+		}
+		if all.warnings = nil; fmt.Sprint(all) != fmt.Sprint(combined) {
+			t.Fatalf("%q gives %v, one by one %v", values, all, combined)
+		}
+	})
+}
