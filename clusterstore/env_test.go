@@ -42,6 +42,7 @@ type scripted struct {
 	endpoint *federation.Endpoint
 	synced   chan struct{}
 	health   federation.Latest[cluster.Health]
+	region   atomic.Pointer[string]
 	running  chan struct{} // closed by Run
 	stopped  chan struct{} // closed when Run returns
 }
@@ -74,6 +75,17 @@ func (c *scripted) recover() {
 	c.health.Set(healthOf(follow.Health{LastEvent: time.Now()}))
 	synctest.Wait()
 }
+func (c *scripted) Region() string {
+	if r := c.region.Load(); r != nil {
+		return *r
+	}
+	return ""
+}
+func (c *scripted) move(region string) {
+	c.region.Store(&region)
+	c.cfg.RegionChanged()
+	synctest.Wait()
+}
 func (c *scripted) isStopped() bool { return closed(c.stopped) }
 
 func healthOf(h follow.Health) cluster.Health { return cluster.Health{Health: h} }
@@ -91,8 +103,9 @@ type env struct {
 
 	forbidden atomic.Bool // listing Secrets is
 
-	mu   sync.Mutex
-	made []*scripted
+	mu    sync.Mutex
+	made  []*scripted
+	links []string // every Link that differs from the one before it
 }
 
 // inBubble runs a test with a Store that is started with these Secrets. With a nil one,
@@ -115,7 +128,7 @@ func inBubble(t *testing.T, f func(*env), secrets ...*corev1.Secret) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		store.create = e.create
+		store.create, store.setLink = e.create, e.setLink
 		e.store = store
 		e.table.Define(web, &federation.Definition{Federated: true, Members: []federation.Member{{Cluster: "east", Service: web}, {Cluster: "north", Service: web}}})
 		e.watch = e.table.Watch(federation.Key{Service: web, Port: 80})

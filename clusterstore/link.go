@@ -25,6 +25,7 @@ type link struct {
 	log   *zap.Logger            // fixed
 
 	mailbox   federation.Latest[[]*credentials] // all Secrets with its name, oldest first
+	region    chan struct{}                     // gets something after a cluster's region has changed; it has room for one
 	published atomic.Pointer[linkSnapshot]      // for status and metrics
 	settled   bool                              // under store.mu: it has been something else than pending
 
@@ -69,7 +70,8 @@ func (l *link) reconcile(ctx context.Context, list []*credentials) {
 }
 
 // wait returns when there may be something to reconcile: newer is closed, a cluster
-// has synced, a cluster's health has changed, the grace is over, or the cluster is lost.
+// has synced, a cluster's health or region has changed, the grace is over, or the cluster
+// is lost.
 func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	var synced, next, serving <-chan struct{}
 	var overdue <-chan time.Time
@@ -90,6 +92,7 @@ func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	case <-serving:
 	case <-overdue:
 	case <-l.standing.untilLost():
+	case <-l.region:
 	}
 }
 
@@ -139,6 +142,8 @@ func (l *link) start(ctx context.Context, creds *credentials) {
 		Changed: func(svc federation.ServiceID, at time.Time) {
 			l.store.opts.Table.Changed(l.name, svc, at)
 		},
+		Nodes:         true, // also with a region by annotation, which may be removed
+		RegionChanged: l.regionChanged,
 	})
 	if err != nil {
 		made = failedCluster{err}
@@ -148,6 +153,14 @@ func (l *link) start(ctx context.Context, creds *credentials) {
 		l.setState(cluster.Pending, nil)
 	}
 	l.next.start(ctx, l.log)
+}
+
+// regionChanged makes the link's goroutine look at the region again.
+func (l *link) regionChanged() {
+	select {
+	case l.region <- struct{}{}:
+	default:
+	}
 }
 
 // promote makes next the serving cluster once it has synced. The table gets it in one
@@ -250,30 +263,4 @@ func (l *link) logDuplicates(list []*credentials) {
 		}
 	}
 	l.duplicates = duplicates
-}
-
-// linkSnapshot is a link as other goroutines see it. It is immutable.
-type linkSnapshot struct {
-	state    cluster.State
-	since    time.Time
-	accepted *credentials
-	cluster  linkedCluster // the serving one or, if there is none yet, the next one
-	next     linkedCluster // in a rotation: the one that will replace cluster
-	failed   bool          // next has not worked so far
-	standing linkStanding
-}
-
-// publish makes the link's present fields visible to other goroutines.
-func (l *link) publish() {
-	v := &linkSnapshot{state: l.state, since: l.since, accepted: l.accepted, standing: l.standing}
-	switch {
-	case l.serving != nil:
-		v.cluster = l.serving.cluster
-		if l.next != nil {
-			v.next, v.failed = l.next.cluster, l.next.failed
-		}
-	case l.next != nil:
-		v.cluster = l.next.cluster
-	}
-	l.published.Store(v)
 }

@@ -56,7 +56,7 @@ func (l *link) setLink() {
 	s := &l.standing
 	switch {
 	case l.next == nil && l.serving == nil:
-		l.store.opts.Table.Unlink(l.name)
+		l.store.setLink(l.name, federation.Link{})
 		s.linkedAt = time.Time{}
 		return
 	case s.linkedAt.IsZero():
@@ -68,6 +68,9 @@ func (l *link) setLink() {
 	case l.serving != nil:
 		now.State, now.Source, now.Within = federation.Ready, l.serving.cluster, l.serving.creds.ranges
 		s.lostSince = l.serving.cluster.Health().Lost
+		if s.region == "" {
+			s.region = l.serving.cluster.Region()
+		}
 	case l.state == cluster.Unreachable:
 		now.State = federation.Unreachable
 	}
@@ -76,7 +79,7 @@ func (l *link) setLink() {
 		s.lost = s.rules.whenLost
 	}
 	now.Region, now.Cordon, now.CordonOver, now.Lost = s.region, s.rules.cordon, s.rules.cordonOver, s.lost
-	l.store.opts.Table.SetLink(l.name, now)
+	l.store.setLink(l.name, now)
 }
 
 // mayBeLost reports whether the cluster is lost, or will be at dueAt if nothing changes.

@@ -61,6 +61,32 @@ func (s *Store) status(c *credentials, v *linkSnapshot) LinkStatus {
 	return st
 }
 
+// linkSnapshot is a link as other goroutines see it. It is immutable.
+type linkSnapshot struct {
+	state    cluster.State
+	since    time.Time
+	accepted *credentials
+	cluster  linkedCluster // the serving one or, if there is none yet, the next one
+	next     linkedCluster // in a rotation: the one that will replace cluster
+	failed   bool          // next has not worked so far
+	standing linkStanding
+}
+
+// publish makes the link's present fields visible to other goroutines.
+func (l *link) publish() {
+	v := &linkSnapshot{state: l.state, since: l.since, accepted: l.accepted, standing: l.standing}
+	switch {
+	case l.serving != nil:
+		v.cluster = l.serving.cluster
+		if l.next != nil {
+			v.next, v.failed = l.next.cluster, l.next.failed
+		}
+	case l.next != nil:
+		v.cluster = l.next.cluster
+	}
+	l.published.Store(v)
+}
+
 // publishedLinks returns the links that have published something.
 func (s *Store) publishedLinks() map[federation.ClusterName]*linkSnapshot {
 	s.mu.Lock()

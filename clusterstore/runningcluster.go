@@ -19,6 +19,7 @@ type linkedCluster interface {
 	Synced() <-chan struct{}
 	Health() cluster.Health
 	HealthChanged() <-chan struct{}
+	Region() string
 }
 
 // runningCluster is a Cluster made from one version of credentials. It runs from
@@ -83,6 +84,7 @@ func (f failedCluster) Health() cluster.Health {
 	return cluster.Health{Health: follow.Health{Err: f.err}}
 }
 func (f failedCluster) HealthChanged() <-chan struct{} { return nil }
+func (f failedCluster) Region() string                 { return "" }
 
 func (f failedCluster) State(federation.ServiceID) federation.ServiceState { return federation.Missing }
 func (f failedCluster) Reader(federation.ServiceID, uint16) federation.Reader {

@@ -80,6 +80,7 @@ type Store struct {
 	client  *kube.Client
 	opts    Options
 	create  func(*rest.Config, cluster.Config) (linkedCluster, error)
+	setLink func(federation.ClusterName, federation.Link) // the table's
 	settled chan struct{}
 
 	secrets federation.Latest[snapshot]
@@ -100,6 +101,7 @@ func NewStore(client *kube.Client, o Options) (*Store, error) {
 		client:  client,
 		opts:    o,
 		settled: make(chan struct{}),
+		setLink: o.Table.SetLink,
 		links:   make(map[federation.ClusterName]*link),
 	}
 	s.create = s.newCluster
@@ -165,7 +167,7 @@ func (s *Store) dispatch(now snapshot, start func(*link)) {
 		delete(lists, name)
 	}
 	for name, list := range lists {
-		l := &link{store: s, name: name, log: s.opts.Log.With(zap.Stringer("cluster", name))}
+		l := &link{store: s, name: name, log: s.opts.Log.With(zap.Stringer("cluster", name)), region: make(chan struct{}, 1)}
 		l.mailbox.Set(list)
 		s.links[name] = l
 		start(l)

@@ -1,0 +1,278 @@
+package clusterstore
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"isthmus/federation"
+)
+
+// setLink records what the table gets.
+func (e *env) setLink(c federation.ClusterName, l federation.Link) {
+	text := fmt.Sprintf("%v %v", c, l.State)
+	if from, ok := l.Source.(*scripted); ok {
+		text += "-" + from.rest.BearerToken
+	}
+	if l.Cordon != 0 || l.CordonOver != 0 {
+		text += fmt.Sprintf(" cordon=%v/%v", l.Cordon, l.CordonOver)
+	}
+	if l.Lost != 0 {
+		text += fmt.Sprintf(" lost=%v", l.Lost)
+	}
+	if l.Region != "" {
+		text += " region=" + l.Region
+	}
+	e.mu.Lock()
+	if len(e.links) == 0 || e.links[len(e.links)-1] != text {
+		e.links = append(e.links, text)
+	}
+	e.mu.Unlock()
+	e.table.SetLink(c, l)
+}
+
+// steps checks what the table got since the last call; the newest Link it had before is
+// the first.
+func (e *env) steps(want ...string) {
+	e.t.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !slices.Equal(e.links, want) {
+		e.t.Errorf("the table got %q, want %q", e.links, want)
+	}
+	e.links = e.links[max(0, len(e.links)-1):]
+}
+
+// standing checks what the status of a Secret shows.
+func (e *env) standing(secret, want string) {
+	e.t.Helper()
+	for _, s := range e.store.Status() {
+		if s.Secret != secret {
+			continue
+		}
+		got := s.Standing
+		if s.StandingReason != "" {
+			got += ": " + s.StandingReason
+		}
+		if s.Region != "" {
+			got += " in " + s.Region
+		}
+		if !matches(got, want) {
+			e.t.Errorf("Secret %s: standing %q, want %q", secret, got, want)
+		}
+	}
+}
+
+// with sets annotations: names without isthmus.io/, and values.
+func with(s *corev1.Secret, pairs ...string) *corev1.Secret {
+	for i := 0; i < len(pairs); i += 2 {
+		s.Annotations["isthmus.io/"+pairs[i]] = pairs[i+1]
+	}
+	return s
+}
+
+const changed = "standing of a cluster changed"
+
+func TestCordonEdited(t *testing.T) {
+	s := func(pairs ...string) *corev1.Secret { return with(secret("s", "east", "t1", 0), pairs...) }
+	inBubble(t, func(e *env) {
+		e.sync(1)
+		e.standing("s", "in-service")
+		e.put(s("cordon", "true"))
+		e.standing("s", "withdrawn: cordoned by annotation isthmus.io/cordon of Secret linkerd/s")
+		e.put(s("cordon", "last-resort", "cordon-over", "10m"))
+		e.standing("s", "last-resort: cordoned as last resort by annotation isthmus.io/cordon of Secret linkerd/s over 10m0s since 20…Z")
+		e.pass(10 * time.Minute)
+		e.standing("s", "last-resort: cordoned as last resort by annotation isthmus.io/cordon of Secret linkerd/s")
+		e.put(s("cordon", "false", "cordon-over", "10m"))
+		e.standing("s", "in-service: endpoints come back from a cordon over 10m0s since 20…Z")
+		e.pass(10 * time.Minute)
+		e.standing("s", "in-service")
+		e.put(s())
+		e.steps("east pending", "east ready-t1", "east ready-t1 cordon=withdrawn/0s", "east ready-t1 cordon=last-resort/10m0s",
+			"east ready-t1 cordon=in-service/10m0s", "east ready-t1")
+		e.served(e.last(1)) // it runs as before
+		e.logged("cluster linked", "cluster ready", changed, changed, changed)
+	}, secret("s", "east", "t1", 0))
+}
+
+// TestCordonAtFirst: a cordon is there with the first Link of a cluster.
+func TestCordonAtFirst(t *testing.T) {
+	inBubble(t, func(e *env) {
+		e.standing("s", "withdrawn: cordoned by annotation isthmus.io/cordon of Secret linkerd/s in eu")
+		e.last(1).fail("refused")
+		e.put(with(secret("s", "east", "t1", 0), "cordon", "last-resort"))
+		e.sync(1)
+		e.remove("s")
+		e.put(secret("s", "east", "t2", 0))
+		e.standing("s", "in-service")
+		e.steps("east pending cordon=withdrawn/1h0m0s region=eu", "east unreachable cordon=withdrawn/1h0m0s region=eu",
+			"east unreachable cordon=last-resort/0s", "east ready-t1 cordon=last-resort/0s", "east unlinked", "east pending")
+		e.logged("cluster linked", changed, "cluster unreachable; it is retried", changed, "cluster ready", "cluster unlinked", "cluster linked")
+	}, with(secret("s", "east", "t1", 0), "cordon", "true", "cordon-over", "1h", "region", "eu"))
+}
+
+// TestRotationKeepsStanding: a cordon does not wait for new credentials that come with
+// it, and stays when these replace the old ones, in one step.
+func TestRotationKeepsStanding(t *testing.T) {
+	inBubble(t, func(e *env) {
+		e.sync(1)
+		e.put(with(secret("s", "east", "t2", 0), "cordon", "true"))
+		e.last(2)
+		e.put(with(secret("s", "east", "t2", 0), "cordon", "last-resort"))
+		e.sync(2)
+		e.put(secret("s", "east", "t3", 0))
+		e.sync(3)
+		e.steps("east pending", "east ready-t1", "east ready-t1 cordon=withdrawn/0s", "east ready-t1 cordon=last-resort/0s",
+			"east ready-t2 cordon=last-resort/0s", "east ready-t2", "east ready-t3")
+	}, secret("s", "east", "t1", 0))
+}
+
+// TestCordonWithUnusableSecret: a Secret that has become unusable otherwise can be
+// cordoned.
+func TestCordonWithUnusableSecret(t *testing.T) {
+	bad := with(secret("s", "east", "t1", 0), "cordon", "true")
+	bad.Data = nil
+	inBubble(t, func(e *env) {
+		e.sync(1)
+		e.put(bad)
+		e.steps("east pending", "east ready-t1", "east ready-t1 cordon=withdrawn/0s")
+		e.status("s east ready !the Secret as it is now can't be used: key kubeconfig is missing; its previous version is used")
+		e.standing("s", "withdrawn: cordoned by…")
+	}, secret("s", "east", "t1", 0))
+}
+
+// TestStandingOfDuplicates: only the Secret in use counts.
+func TestStandingOfDuplicates(t *testing.T) {
+	inBubble(t, func(e *env) {
+		e.sync(1)
+		e.put(with(secret("b", "east", "t1", 0), "cordon", "true"))
+		e.standing("a", "in-service")
+		e.standing("b", "")
+		e.put(with(secret("a", "east", "t1", 5), "region", "eu"))
+		e.remove("a")
+		e.last(1)
+		e.standing("b", "withdrawn: cordoned by annotation isthmus.io/cordon of Secret linkerd/b")
+		e.steps("east pending", "east ready-t1", "east ready-t1 region=eu", "east ready-t1 cordon=withdrawn/0s")
+	}, secret("a", "east", "t1", 5), with(secret("b", "east", "t1", 0), "cordon", "last-resort"))
+}
+
+func TestUnreadableStanding(t *testing.T) {
+	const warned = "annotations of a link Secret can't be read"
+	inBubble(t, func(e *env) {
+		e.status(`s east pending !annotation isthmus.io/cordon: "yes" is none of…`)
+		e.sync(1)
+		e.put(with(secret("s", "east", "t1", 0), "cordon", "yes", "when-lost", "withdraw"))
+		e.put(with(secret("s", "east", "t1", 0), "cordon", "true", "lost-after", "never"))
+		e.status(`s east ready !annotation isthmus.io/lost-after: "never" is no duration such as 90s or 5m; it counts as absent`)
+		e.put(with(secret("s", "east", "t1", 0), "cordon", "ture"))
+		e.put(secret("s", "east", "t1", 0))
+		e.status("s east ready")
+		e.last(1)
+		e.steps("east pending", "east ready-t1", "east ready-t1 cordon=withdrawn/0s", "east ready-t1")
+		e.logged(warned, "cluster linked", "cluster ready", warned, changed, warned, changed)
+	}, with(secret("s", "east", "t1", 0), "cordon", "yes"))
+}
+
+func TestLost(t *testing.T) {
+	s := func(pairs ...string) *corev1.Secret { return with(secret("s", "east", "t1", 0), pairs...) }
+	inBubble(t, func(e *env) {
+		east := e.sync(1)
+		east.lose("gone")
+		e.pass(2*time.Minute - time.Nanosecond)
+		e.standing("s", "in-service")
+		e.pass(time.Nanosecond)
+		e.standing("s", "withdrawn: lost for 2m0s")
+		e.pass(90 * time.Second)
+		e.standing("s", "withdrawn: lost for 3m30s")
+		e.put(s("when-lost", "last-resort", "lost-after", "2m", "cordon", "true"))
+		e.standing("s", "withdrawn: cordoned by annotation isthmus.io/cordon of Secret linkerd/s; lost for 3m30s")
+		e.put(s("when-lost", "last-resort", "lost-after", "4m"))
+		e.standing("s", "in-service")
+		e.pass(30 * time.Second)
+		e.standing("s", "last-resort: lost for 4m0s")
+		east.recover()
+		e.standing("s", "in-service")
+		east.lose("gone again")
+		e.pass(time.Minute)
+		east.recover()
+		e.pass(time.Hour)
+		e.put(s())
+		east.lose("and again") // the default: keep
+		e.pass(time.Hour)
+		e.steps("east pending", "east ready-t1", "east ready-t1 lost=withdrawn", "east ready-t1 cordon=withdrawn/0s lost=last-resort",
+			"east ready-t1", "east ready-t1 lost=last-resort", "east ready-t1")
+		e.served(e.last(1))
+		var reasons []any
+		for _, l := range e.logs.FilterMessage(changed).All() {
+			f := l.ContextMap()
+			reasons = append(reasons, fmt.Sprint(f["cluster"], " ", f["before"], " to ", f["standing"], ": ", f["reason"]))
+		}
+		if want := []any{
+			"east in-service to withdrawn: lost for 2m0s",
+			"east withdrawn to in-service: not cordoned, and not lost by its when-lost and lost-after",
+			"east in-service to last-resort: lost for 4m0s",
+			"east last-resort to in-service: not cordoned, and its API is followed",
+		}; !slices.Equal(reasons, want) {
+			t.Errorf("logged %q, want %q", reasons, want)
+		}
+	}, s("when-lost", "withdraw", "lost-after", "2m"))
+}
+
+// TestNeverReached: a cluster that was never reached is lost too, by the Store's options.
+// Edits don't prolong the time, and it ends with the first sync.
+func TestNeverReached(t *testing.T) {
+	inBubble(t, func(e *env) {
+		e.store.opts.WhenLost, e.store.opts.LostAfter = federation.Withdrawn, 50*time.Second
+		e.put(secret("s", "east", "t1", 0))
+		e.pass(40 * time.Second)
+		e.put(secret("s", "east", "t2", 0))
+		e.pass(10*time.Second - time.Nanosecond)
+		e.standing("s", "in-service")
+		e.pass(time.Nanosecond)
+		e.standing("s", "withdrawn: lost for 50s")
+		e.sync(2)
+		e.standing("s", "in-service")
+		e.steps("east pending", "east unreachable", "east pending", "east pending lost=withdrawn", "east ready-t2")
+	})
+}
+
+// TestLostEndsWithRotation: credentials that work end it in the same step.
+func TestLostEndsWithRotation(t *testing.T) {
+	s := func(token string) *corev1.Secret {
+		return with(secret("s", "east", token, 0), "when-lost", "withdraw", "lost-after", "1s")
+	}
+	inBubble(t, func(e *env) {
+		e.sync(1)
+		e.made[0].lose("certificate has expired")
+		e.pass(time.Second)
+		e.put(s("t2"))
+		e.sync(2)
+		e.steps("east pending", "east ready-t1", "east ready-t1 lost=withdrawn", "east ready-t2")
+	}, s("t1"))
+}
+
+// TestRegion: the annotation comes before the label of Nodes, and may come and go
+// without a new connection.
+func TestRegion(t *testing.T) {
+	inBubble(t, func(e *env) {
+		east := e.last(1)
+		if !east.cfg.Nodes {
+			t.Error("Nodes are not followed")
+		}
+		east.move("us")
+		east.sync()
+		e.standing("s", "in-service in us")
+		e.put(with(secret("s", "east", "t1", 0), "region", "eu"))
+		e.standing("s", "in-service in eu")
+		east.move("asia")
+		e.put(secret("s", "east", "t1", 0))
+		e.last(1)
+		east.move("")
+		e.standing("s", "in-service")
+		e.steps("east pending", "east ready-t1 region=us", "east ready-t1 region=eu", "east ready-t1 region=asia", "east ready-t1")
+	}, secret("s", "east", "t1", 0))
+}
