@@ -78,9 +78,9 @@ func (m *Metrics) Requests() *kube.Requests {
 var series = newDescs()
 
 type descs struct {
-	state, stale       *prometheus.Desc
-	memory, mostMemory *prometheus.Desc
-	caches             []*prometheus.Desc // as kinds
+	state, stale, standing *prometheus.Desc
+	memory, mostMemory     *prometheus.Desc
+	caches                 []*prometheus.Desc // as kinds
 }
 
 func newDescs() descs {
@@ -90,6 +90,8 @@ func newDescs() descs {
 		stale: prometheus.NewDesc("isthmus_cluster_stale_seconds",
 			"For how long a cluster's API has been lost; 0 while it is followed.", []string{"cluster"}, nil),
 	}
+	d.standing = prometheus.NewDesc("isthmus_cluster_standing",
+		"1 for how far a cluster's endpoints are taken out of all services: in-service, last-resort or withdrawn.", []string{"cluster", "standing"}, nil)
 	d.memory = prometheus.NewDesc("isthmus_cluster_memory_bytes",
 		"What a linked cluster makes the gateway keep and decode, by estimate.", []string{"cluster"}, nil)
 	d.mostMemory = prometheus.NewDesc("isthmus_cluster_memory_limit_bytes",
@@ -101,11 +103,12 @@ func newDescs() descs {
 	return d
 }
 
-// Describe describes the metrics that [Series] returns. Of all collectors that collect
+// Describe describes the metrics that [Series] and [StandingSeries] return. Of all collectors that collect
 // those of clusters, only one may call it.
 func Describe(ch chan<- *prometheus.Desc) {
 	ch <- series.state
 	ch <- series.stale
+	ch <- series.standing
 	ch <- series.memory
 	ch <- series.mostMemory
 	for _, c := range series.caches {
@@ -116,6 +119,12 @@ func Describe(ch chan<- *prometheus.Desc) {
 // StateSeries returns the metric of a cluster's state alone.
 func StateSeries(name federation.ClusterName, s State) prometheus.Metric {
 	return prometheus.MustNewConstMetric(series.state, prometheus.GaugeValue, 1, name.String(), string(s))
+}
+
+// StandingSeries returns the metric of a cluster's standing: that of its cordon, or of
+// being lost if that is greater.
+func StandingSeries(name federation.ClusterName, s federation.Standing) prometheus.Metric {
+	return prometheus.MustNewConstMetric(series.standing, prometheus.GaugeValue, 1, name.String(), s.String())
 }
 
 // Series returns the metrics of a cluster's health, linked or local, now.
