@@ -43,10 +43,7 @@ func (d *Definition) equal(o *Definition) bool {
 	if d == nil || o == nil {
 		return d == o
 	}
-	if (d.Preference == nil) != (o.Preference == nil) || d.Preference != nil && !d.Preference.equal(o.Preference) {
-		return false
-	}
-	return d.Federated == o.Federated && slices.Equal(d.Members, o.Members)
+	return d.Federated == o.Federated && d.Preference.equal(o.Preference) && slices.Equal(d.Members, o.Members)
 }
 
 // plain reports whether the member is an ordinary service of the local cluster.

@@ -109,9 +109,9 @@ func (p *Preference) String() string {
 	return strings.Join(words, ", ")
 }
 
-// equal compares by content.
+// equal compares by content. Most services share one preference.
 func (p *Preference) equal(o *Preference) bool {
-	return p.MinReady == o.MinReady && p.ReturnAfter == o.ReturnAfter && p.ReturnOver == o.ReturnOver && sameTiers(p.Tiers, o.Tiers)
+	return p == o || p != nil && o != nil && p.MinReady == o.MinReady && p.ReturnAfter == o.ReturnAfter && p.ReturnOver == o.ReturnOver && sameTiers(p.Tiers, o.Tiers)
 }
 
 func sameTiers(a, b []Tier) bool {

@@ -25,14 +25,23 @@ const (
 )
 
 // define returns a Service's definition, and what of its annotations and labels
-// can't be used.
+// can't be used. What the Service prefers is gateway, unless it has annotations of its
+// own about that.
+func define(id federation.ServiceID, svc *cluster.Service, gateway *federation.Preference) (*federation.Definition, []string) {
+	d, problems := defineMembers(id, svc)
+	p, more := preference(svc, gateway)
+	d.Preference = p
+	return d, append(problems, more...)
+}
+
+// defineMembers returns a definition without preference, and what can't be used.
 //
 // Either annotation makes a Service federated, even an empty one, and overrides the
 // labels of a mirror. An annotation that is empty as a whole is no problem: the
 // service mirror leaves such annotations behind. A mirror that names its cluster but
 // no Service has no members, so that clients are refused. A remote-discovery label
 // without a value names no cluster: the Service is a plain one.
-func define(id federation.ServiceID, svc *cluster.Service) (*federation.Definition, []string) {
+func defineMembers(id federation.ServiceID, svc *cluster.Service) (*federation.Definition, []string) {
 	local, hasLocal := svc.Annotations[localDiscovery]
 	remote, hasRemote := svc.Annotations[remoteDiscovery]
 	if hasLocal || hasRemote {

@@ -72,7 +72,7 @@ func TestDefine(t *testing.T) {
 		"mirror of no cluster":       {labels(remoteDiscovery, "", remoteService, "bb"), "single shop/web@local", 1},
 		"remote-service alone":       {labels(remoteService, "bb"), "single shop/web@local", 0},
 	} {
-		d, problems := define(shopWeb, tt.svc)
+		d, problems := define(shopWeb, tt.svc, &federation.Preference{})
 		if got := render(d); got != tt.want || len(problems) != tt.problems {
 			t.Errorf("%s: %q, want %q; %d problems, want %d: %q", name, got, tt.want, len(problems), tt.problems, problems)
 		}

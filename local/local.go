@@ -27,6 +27,10 @@ type Options struct {
 	Table         *federation.Table // gets the services' definitions and the cluster's link
 	Log           *zap.Logger       // nil: no logs
 	Metrics       *cluster.Metrics  // as for linked clusters; nil: none
+
+	// Preference is that of Services without annotations; nil: DefaultPreference. It must
+	// not be written any more.
+	Preference *federation.Preference
 }
 
 func (o *Options) validate() error {
@@ -35,6 +39,10 @@ func (o *Options) validate() error {
 	}
 	if o.ClusterDomain == "" {
 		o.ClusterDomain = "cluster.local"
+	}
+	if o.Preference == nil {
+		p := DefaultPreference()
+		o.Preference = &p
 	}
 	if o.Table == nil {
 		return errors.New("local: Options.Table is nil")
@@ -62,8 +70,9 @@ type Local struct {
 	table    *federation.Table
 	log      *zap.Logger
 	cluster  localCluster
-	server   string // its API's host and port
-	domain   string // of its services' names
+	server   string                 // its API's host and port
+	domain   string                 // of its services' names
+	prefer   *federation.Preference // of Services without annotations
 	synced   chan struct{}
 	services *fair.Dirty[federation.ServiceID] // to be defined; by namespace
 	zones    zones
@@ -97,6 +106,7 @@ func create(o Options, newCluster func(cluster.Config) (localCluster, error)) (*
 	l := &Local{
 		table:    o.Table,
 		domain:   o.ClusterDomain,
+		prefer:   o.Preference,
 		log:      o.Log.With(zap.Stringer("cluster", federation.Local)),
 		synced:   make(chan struct{}),
 		services: fair.NewDirty[federation.ServiceID](),
@@ -221,7 +231,7 @@ func (l *Local) define(id federation.ServiceID, _ time.Time) {
 		l.report(id, nil)
 		return
 	}
-	d, problems := define(id, svc)
+	d, problems := define(id, svc, l.prefer)
 	l.table.Define(id, d)
 	l.report(id, problems)
 }

@@ -237,7 +237,7 @@ func TestCallbacks(t *testing.T) {
 		c.OnService = func(id federation.ServiceID, s *Service) {
 			text := "gone"
 			if s != nil {
-				text = s.Annotations["mirror.linkerd.io/x"] + s.Annotations["other"]
+				text = s.Annotations["mirror.linkerd.io/x"] + s.Annotations["isthmus.io/x"] + s.Annotations["other"]
 			}
 			got = append(got, id.String()+" "+text)
 		}
@@ -252,7 +252,7 @@ func TestCallbacks(t *testing.T) {
 		services := r.api.typed.CoreV1().Services("ns")
 		s := aService("web", "http=80")
 		for _, text := range []string{"1", "1", "2"} { // the second changes nothing
-			s.Annotations = map[string]string{"mirror.linkerd.io/x": text, "other": "noise"}
+			s.Annotations = map[string]string{"mirror.linkerd.io/x": text, "isthmus.io/x": "+" + text, "other": "noise"}
 			if _, err := services.Update(ctx, s, metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}
@@ -271,7 +271,7 @@ func TestCallbacks(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if got, want := strings.Join(got, ", "), "ns/web , ns/web 1, ns/web 2, ns/web gone, n1 , n1 z1, n1 gone"; got != want {
+		if got, want := strings.Join(got, ", "), "ns/web , ns/web 1+1, ns/web 2+2, ns/web gone, n1 , n1 z1, n1 gone"; got != want {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}
 	}, aService("web", "http=80"))

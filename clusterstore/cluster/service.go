@@ -48,7 +48,7 @@ func (c *Cluster) services() follow.Kind[*corev1.Service, *Service] {
 
 // keptMetadata has the prefixes of those labels and annotations of Services that the
 // gateway reads.
-var keptMetadata = [...]string{"multicluster.linkerd.io/", "mirror.linkerd.io/"}
+var keptMetadata = [...]string{"multicluster.linkerd.io/", "mirror.linkerd.io/", "isthmus.io/"}
 
 func (r Rules) compactService(o *corev1.Service, full bool) *Service {
 	s := &Service{

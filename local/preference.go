@@ -1,0 +1,186 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"isthmus/clusterstore/cluster"
+	"isthmus/federation"
+)
+
+// preferenceDomain begins the annotations of a Service that make up its preference:
+// isthmus.io/prefer and so on.
+const preferenceDomain = "isthmus.io/"
+
+// These bounds are far above what a mesh needs.
+const (
+	maxTiers    = 16
+	maxTerms    = 64 // in all tiers
+	maxMinReady = 100_000
+)
+
+// namedCluster begins the term of a linked cluster that is called like another term.
+const namedCluster = "cluster/"
+
+// preferenceFields are what a preference is made of, each under the name that its
+// annotation has after isthmus.io/, and its flag after the dashes.
+var preferenceFields = []struct {
+	name string
+	set  func(p *federation.Preference, value string) error
+}{
+	{"prefer", func(p *federation.Preference, value string) (err error) {
+		p.Tiers, err = parseTiers(value)
+		return err
+	}},
+	{"min-ready", func(p *federation.Preference, value string) (err error) {
+		p.MinReady, err = parseMinReady(value)
+		return err
+	}},
+	{"return-after", func(p *federation.Preference, value string) (err error) {
+		p.ReturnAfter, err = parseReturn(value, time.Hour, "1h")
+		return err
+	}},
+	{"return-over", func(p *federation.Preference, value string) (err error) {
+		p.ReturnOver, err = parseReturn(value, 10*time.Minute, "10m")
+		return err
+	}},
+}
+
+// DefaultPreference is that of a Service without annotations while no flag is given.
+func DefaultPreference() federation.Preference {
+	return federation.Preference{MinReady: federation.MinReady{Count: 1}, ReturnAfter: 10 * time.Second}
+}
+
+// SetPreference reads one value of a preference, as users write it, into p. name is
+// prefer, min-ready, return-after or return-over, as in annotations and flags. With
+// an error p stays as it was; the error tells users what to write.
+func SetPreference(p *federation.Preference, name, value string) error {
+	for _, f := range preferenceFields {
+		if f.name == name {
+			now := *p
+			if err := f.set(&now, value); err != nil {
+				return err
+			}
+			*p = now
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is no part of a preference", name)
+}
+
+// preference returns what a Service prefers: its annotations and, for those that are
+// missing or can't be read, the gateway's default. Without annotations that is the
+// default itself.
+func preference(svc *cluster.Service, gateway *federation.Preference) (p *federation.Preference, problems []string) {
+	p = gateway
+	for _, f := range preferenceFields {
+		value, ok := svc.Annotations[preferenceDomain+f.name]
+		if !ok {
+			continue
+		}
+		if p == gateway {
+			own := *gateway
+			p = &own
+		}
+		if err := SetPreference(p, f.name, value); err != nil {
+			problems = append(problems, fmt.Sprintf("annotation %s%s: %v; it counts as absent", preferenceDomain, f.name, err))
+		}
+	}
+	return p, problems
+}
+
+// parseTiers reads tiers, best first, separated by commas, with terms joined by plus
+// signs. It returns none for one tier of all clusters.
+func parseTiers(value string) ([]federation.Tier, error) {
+	if strings.TrimSpace(value) == "" {
+		return nil, errors.New(`it is empty: write tiers, best first, such as "local, any", or "any" if all clusters are alike`)
+	}
+	var tiers []federation.Tier
+	seen := make(map[federation.Term]bool)
+	for i, text := range strings.SplitN(value, ",", maxTiers+1) {
+		if i == maxTiers {
+			return nil, fmt.Errorf("it has more than %d tiers: join terms that are equally good by +, such as east+north", maxTiers)
+		}
+		if strings.TrimSpace(text) == "" {
+			return nil, fmt.Errorf(`tier %d is empty: write at least one term between commas, such as "local, east+north"`, i+1)
+		}
+		var tier federation.Tier
+		for _, word := range strings.SplitN(text, "+", maxTerms+1) {
+			term, err := parseTerm(strings.TrimSpace(word))
+			switch {
+			case err != nil:
+				return nil, fmt.Errorf("tier %d: %w", i+1, err)
+			case seen[term]:
+				return nil, fmt.Errorf("%s is there twice: an endpoint belongs to the first tier that names it, so write it once", term)
+			case len(seen) == maxTerms:
+				return nil, fmt.Errorf("it has more than %d terms: write remote for all linked clusters, or any for all", maxTerms)
+			}
+			seen[term] = true
+			tier = append(tier, term)
+		}
+		tiers = append(tiers, tier)
+	}
+	if len(tiers) == 1 && len(seen) == 1 && seen[federation.Term{Kind: federation.AnyCluster}] {
+		return nil, nil
+	}
+	return tiers, nil
+}
+
+// parseTerm reads a term without blanks around it.
+func parseTerm(word string) (federation.Term, error) {
+	for kind, w := range federation.TermWords {
+		if word == w {
+			return federation.Term{Kind: federation.TermKind(kind)}, nil
+		}
+	}
+	name, explicit := strings.CutPrefix(word, namedCluster)
+	switch {
+	case word == "":
+		return federation.Term{}, errors.New("a term is empty: join terms by one +, such as east+north")
+	case name == "":
+		return federation.Term{}, fmt.Errorf("%s has no name: write that of a linked cluster after it, such as %[1]seast", namedCluster)
+	case explicit && name == federation.Local.String():
+		return federation.Term{}, fmt.Errorf("%s: no linked cluster can be called %s: write %[2]s for the cluster that the gateway runs in", word, name)
+	case !isClusterName(name):
+		return federation.Term{}, fmt.Errorf("%q is neither zone, local, region, remote or any nor the name of a cluster, "+
+			"which has at most %d letters, digits, dashes, dots and underscores, the first and last a letter or digit", clip(word), validation.LabelValueMaxLength)
+	}
+	return federation.Term{Kind: federation.Named, Cluster: federation.ClusterName(name)}, nil
+}
+
+// isClusterName reports whether a linked cluster can have that name, which is the
+// value of a label.
+func isClusterName(name string) bool {
+	return name != "" && len(name) <= validation.LabelValueMaxLength && len(validation.IsValidLabelValue(name)) == 0
+}
+
+// parseMinReady reads a number of endpoints, or a percentage.
+func parseMinReady(value string) (federation.MinReady, error) {
+	text, isPercentage := strings.CutSuffix(strings.TrimSpace(value), "%")
+	most := uint64(maxMinReady)
+	if isPercentage {
+		most = 100
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 32)
+	if err != nil || n < 1 || n > most {
+		return federation.MinReady{}, fmt.Errorf("it is %q: write how many endpoints have to be ready, from 1 to %d, or a percentage from 1%% to 100%%", clip(value), maxMinReady)
+	}
+	if isPercentage {
+		return federation.MinReady{Percent: int(n)}, nil
+	}
+	return federation.MinReady{Count: int(n)}, nil
+}
+
+// parseReturn reads a duration; shown is the longest as users write it.
+func parseReturn(value string, most time.Duration, shown string) (time.Duration, error) {
+	d, err := time.ParseDuration(strings.TrimSpace(value))
+	if err != nil || d < 0 || d > most {
+		return 0, fmt.Errorf("it is %q: write a duration from 0s to %s, such as 30s or 2m", clip(value), shown)
+	}
+	return d, nil
+}
