@@ -50,6 +50,7 @@ func (m *storeMetrics) Collect(ch chan<- prometheus.Metric) {
 		for _, x := range cluster.Series(name, v.state, v.cluster.Health()) {
 			ch <- x
 		}
+		ch <- cluster.StandingSeries(name, v.standing.effective())
 		gauge(m.rotation, boolToFloat(v.failed), string(name))
 	}
 	gauge(m.size, float64(size))

@@ -32,6 +32,8 @@ func TestMetrics(t *testing.T) {
 			"isthmus_cluster_rotation_failing cluster=north 0",
 			"isthmus_cluster_stale_seconds cluster=east 0",
 			"isthmus_cluster_stale_seconds cluster=north 0",
+			"isthmus_cluster_standing cluster=east standing=in-service 1",
+			"isthmus_cluster_standing cluster=north standing=last-resort 1",
 			"isthmus_cluster_state cluster=east state=ready 1",
 			"isthmus_cluster_state cluster=north state=unreachable 1",
 			"isthmus_cluster_state cluster=west state=rejected 1",
@@ -44,7 +46,7 @@ func TestMetrics(t *testing.T) {
 		)
 		east.lose("gone")
 		e.pass(90 * time.Second)
-		e.put(secret("a", "east", "t2", 5))
+		e.put(with(secret("a", "east", "t2", 5), "when-lost", "withdraw"))
 		e.last(3).fail("unauthorized")
 		e.remove("n")
 		e.remove("bad")
@@ -52,6 +54,7 @@ func TestMetrics(t *testing.T) {
 			"cluster_store_size 1",
 			"isthmus_cluster_rotation_failing cluster=east 1",
 			"isthmus_cluster_stale_seconds cluster=east 90",
+			"isthmus_cluster_standing cluster=east standing=withdrawn 1",
 			"isthmus_cluster_state cluster=east state=stale 1",
 			"isthmus_link_rejected reason=annotation 0",
 			"isthmus_link_rejected reason=duplicate 1",
@@ -60,7 +63,8 @@ func TestMetrics(t *testing.T) {
 			"isthmus_link_secrets 2",
 			"isthmus_link_secrets_unreadable 0",
 		)
-	}, secret("a", "east", "t1", 5), secret("b", "east", "t1", 0), secret("n", "north", "t1", 0), bad, opaque)
+	}, with(secret("a", "east", "t1", 5), "when-lost", "withdraw"), secret("b", "east", "t1", 0),
+		with(secret("n", "north", "t1", 0), "cordon", "last-resort"), bad, opaque)
 }
 
 func TestMetricsOnce(t *testing.T) {

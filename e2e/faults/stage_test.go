@@ -44,6 +44,7 @@ rules:
 - {apiGroups: [batch], resources: [jobs], verbs: [get, list, watch]}
 - {apiGroups: [policy.linkerd.io], resources: [servers], verbs: [get, list, watch]}
 - {apiGroups: [workload.linkerd.io], resources: [externalworkloads], verbs: [get, list, watch]}
+- {apiGroups: [""], resources: [nodes], verbs: [get, list, watch]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
