@@ -48,6 +48,15 @@ func TestBudget(t *testing.T) {
 				w.put(aSlice(fmt.Sprint("s", s), fmt.Sprint("web", s), "http=8080", list...))
 			}
 		}},
+		"unready": {large: true, fill: func(w *world) {
+			for s := range 50 {
+				var list []string
+				for i := range 200 {
+					list = append(list, fmt.Sprintf("10.1.%d.%d pod=p-%d-%d zone=z-%d-%d node=n-%d-%d unready", s, i, s, i, s, i, s, i))
+				}
+				w.put(aSlice(fmt.Sprint("s", s), fmt.Sprint("web", s), "http=8080", list...))
+			}
+		}},
 		"small objects": {large: true, fill: func(w *world) {
 			for i := range 5000 {
 				w.put(aService(fmt.Sprint("s", i)), metadataOf("ReplicaSet", fmt.Sprint("r", i), "Deployment", fmt.Sprint("d", i)))

@@ -246,7 +246,8 @@ func splitPort(s string) (string, *int32) {
 }
 
 // aSlice has ports "name=number", separated by commas, and endpoints written as
-// "IP[+IP] [pod=NAME|ew=NAME] [zone=Z] [hint=Z+Z] [host=H] [unready|ready|kind=K]".
+// "IP[+IP] [pod=NAME|ew=NAME] [zone=Z] [hint=Z+Z] [host=H] [node=N] [unready|ready|kind=K]
+// [terminating]".
 func aSlice(name, service, ports string, endpoints ...string) *discoveryv1.EndpointSlice {
 	o := &discoveryv1.EndpointSlice{ObjectMeta: inNS(name), AddressType: discoveryv1.AddressTypeIPv4}
 	if service != "" {
@@ -285,6 +286,11 @@ func anEndpoint(text string) discoveryv1.Endpoint {
 			}
 		case "host":
 			e.Hostname = &value
+		case "node":
+			e.NodeName = &value
+		case "terminating":
+			terminating := true
+			e.Conditions.Terminating = &terminating
 		case "ready", "unready":
 			ready := key == "ready"
 			e.Conditions.Ready = &ready

@@ -10,7 +10,7 @@
 //	share := c.Reader(federation.ServiceID{Namespace: "shop", Name: "web"}, 80).Read()
 //
 // Each kind of object has a file with what is kept of it and how it is indexed:
-// pod.go (and podspec.go, its containers and ports), slice.go, service.go, owner.go
+// pod.go (and podspec.go, its containers and ports), slice.go, unready.go, service.go, owner.go
 // (ReplicaSets and Jobs), node.go, policyserver.go (with selector.go and policy.go, which
 // match Servers), externalworkload.go, serviceprofile.go, endpoints.go. resources.go lists them. reader.go and join.go make
 // endpoints; lookup.go, claim.go and location.go find the owner of an address, for

@@ -31,14 +31,15 @@ func (c *Cluster) endpoints() follow.Kind[*coreEndpoints, *sliceData] {
 	}
 }
 
-// compactEndpoints keeps the ready addresses of an Endpoints object and, with
-// unserved, those with a hostname. They have no zones.
-func compactEndpoints(o *coreEndpoints, unserved bool) (*sliceData, bool) {
+// compactEndpoints keeps the addresses of an Endpoints object; hosts: also for profiles
+// that ask for a hostname. They have no zones.
+func compactEndpoints(o *coreEndpoints, hosts bool) (*sliceData, bool) {
 	d := &sliceData{
 		service: federation.ServiceID{Namespace: shared(o.Namespace), Name: o.Name},
 		mirror:  readMirror(&o.ObjectMeta),
 	}
 	var kept subset
+	var lists [][]unready
 	for i := range o.Subsets {
 		from := &o.Subsets[i]
 		sub := subset{addresses: make([]address, 0, len(from.Addresses))}
@@ -49,16 +50,22 @@ func compactEndpoints(o *coreEndpoints, unserved bool) (*sliceData, bool) {
 		for k := range from.Addresses {
 			sub.addCore(&from.Addresses[k], o.Namespace)
 		}
+		var list []unready
 		for k := range from.NotReadyAddresses {
-			if e := &from.NotReadyAddresses[k]; unserved && e.Hostname != "" {
+			e := &from.NotReadyAddresses[k]
+			if hosts && e.Hostname != "" {
 				kept.addCore(e, o.Namespace)
 			}
+			if target, ok := podTarget(e.TargetRef, o.Namespace); ok {
+				list = addUnready(list, newUnready(target, e.Hostname, "", value(e.NodeName)), e.IP)
+			}
 		}
+		lists = append(lists, list)
 		sub.ports, sub.addresses = slices.Clip(sub.ports), trim(sub.addresses)
 		d.subsets = append(d.subsets, sub)
 	}
 	d.subsets = slices.Clip(d.subsets)
-	d.setUnserved(kept)
+	d.setNotServed(kept.addresses, lists...)
 	return d, true
 }
 

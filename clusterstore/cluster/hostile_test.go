@@ -34,12 +34,13 @@ func FuzzJoin(f *testing.F) {
 		}
 		f.Add(order, data[0], data[1], data[2], data[3])
 	}
-	slice := aSlice("s", "web", "http=8080,x=", "10.0.0.1 pod=p zone=z hint=a+b", "10.0.0.2 host=h", "10.0.0.1 unready")
+	slice := aSlice("s", "web", "http=8080,x=", "10.0.0.1 pod=p zone=z hint=a+b", "10.0.0.2 host=h", "10.0.0.1 unready", "10.0.0.3 unready pod=p zone=z node=n")
 	slice.Annotations = map[string]string{gatewayIdentityAnnotation: "id", remoteNameAnnotation: "a.b"}
 	slice.Labels[mirrorClusterLabel] = "c"
 	pod := aPod("p", meshed, podAnnotation(opaqueAnnotation, "1-2,http"), podAnnotation(skipAnnotation, "5"), ownedBy("ReplicaSet", "r"))
 	endpoints := &coreEndpoints{ObjectMeta: inNS("web"), Subsets: []coreEndpointSubset{{
 		Ports: []corev1.EndpointPort{{Name: "http", Port: 1}}, Addresses: []corev1.EndpointAddress{{IP: "10.0.0.1"}},
+		NotReadyAddresses: []corev1.EndpointAddress{{IP: "10.0.0.2", Hostname: "h"}},
 	}}}
 	for order := range uint8(4) {
 		seed(order, aService("web", "http=80"), slice, pod, endpoints)
@@ -74,15 +75,31 @@ func FuzzJoin(f *testing.F) {
 	})
 }
 
+func checkAddrs(t *testing.T, list []*federation.Endpoint) {
+	for i, e := range list {
+		if ip := e.Addr.Addr(); !ip.IsValid() || ip.Is4In6() || ip.Zone() != "" || !routable(ip) {
+			t.Errorf("address %v", e.Addr)
+		}
+		if i > 0 && list[i-1].Addr.Compare(e.Addr) >= 0 {
+			t.Errorf("%v before %v", list[i-1].Addr, e.Addr)
+		}
+	}
+}
+
 func checkShare(t *testing.T, share federation.Share) {
 	for _, l := range share.Slices {
-		for i, e := range l.Endpoints {
-			if ip := e.Addr.Addr(); !ip.IsValid() || ip.Is4In6() || ip.Zone() != "" || !routable(ip) {
-				t.Errorf("address %v", e.Addr)
+		checkAddrs(t, l.Endpoints)
+		checkAddrs(t, l.Unready)
+		for _, e := range l.Unready {
+			if _, served := findAddr(l.Endpoints, e.Addr); served {
+				t.Errorf("%v is ready, and not ready", e.Addr)
 			}
-			if i > 0 && l.Endpoints[i-1].Addr.Compare(e.Addr) >= 0 {
-				t.Errorf("%v before %v", l.Endpoints[i-1].Addr, e.Addr)
+			only := federation.Endpoint{Addr: e.Addr, Kind: e.Kind, Cluster: e.Cluster, Zone: e.Zone, Node: e.Node, Hostname: e.Hostname, Twin: e.Twin}
+			if !e.Equal(&only) || (e.Kind == federation.Address) != (e.Twin == "") || e.Node != "" && e.Kind != federation.Pod || !utf8.ValidString(e.Zone) {
+				t.Errorf("not ready: %+v", e)
 			}
+		}
+		for _, e := range l.Endpoints {
 			if !utf8.ValidString(describe(&federation.Endpoint{Addr: e.Addr, Group: e.Group, Labels: e.Labels, Zone: e.Zone, Identity: e.Identity, Authority: e.Authority})) {
 				t.Errorf("not UTF-8: %q", describe(e))
 			}

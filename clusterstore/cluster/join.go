@@ -59,8 +59,13 @@ func (j *joiner) endpoint(a *address, port uint16, before []*federation.Endpoint
 	default:
 		return nil
 	}
-	i, ok := slices.BinarySearchFunc(before, j.made.Addr, func(e *federation.Endpoint, at netip.AddrPort) int { return e.Addr.Compare(at) })
-	if ok && before[i].Equal(&j.made) {
+	return j.take(before)
+}
+
+// take returns the endpoint in the making, or an equal one from before; nil: it can't be
+// sent.
+func (j *joiner) take(before []*federation.Endpoint) *federation.Endpoint {
+	if i, ok := findAddr(before, j.made.Addr); ok && before[i].Equal(&j.made) {
 		return before[i]
 	}
 	if !sendable(&j.made) {

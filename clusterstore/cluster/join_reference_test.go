@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"sort"
 	"strings"
@@ -37,7 +38,9 @@ func drawEndpoint(t *rapid.T) string {
 		{"", "", " zone=z1", " zone=z2"},
 		{"", "", "", " hint=z1", " hint=z2+z1"},
 		{"", "", " host=h", " host=i"},
-		{"", "", "", " unready", " ready"},
+		{"", "", "", " unready", " unready", " ready"},
+		{"", "", "", " terminating"},
+		{"", " node=n1", " node=n2"},
 	} {
 		text += rapid.SampledFrom(options).Draw(t, "word")
 	}
@@ -207,7 +210,12 @@ func (s *seen) checkAnyPort(t *rapid.T, any federation.Share) {
 		return
 	}
 	if !slices.EqualFunc(any.Slices, s.last.Slices, func(a, b *federation.Slice) bool {
-		return slices.EqualFunc(a.Endpoints, b.Endpoints, func(a, b *federation.Endpoint) bool { return a.At(s.port).Equal(b) })
+		return slices.EqualFunc(a.Endpoints, b.Endpoints, func(a, b *federation.Endpoint) bool { return a.At(s.port).Equal(b) }) &&
+			slices.EqualFunc(a.Unready, b.Unready, func(a, b *federation.Endpoint) bool {
+				at := *a
+				at.Addr = netip.AddrPortFrom(a.Addr.Addr(), s.port)
+				return a.Addr.Port() == federation.AnyPort && at.Equal(b)
+			})
 	}) {
 		t.Fatalf("%s: endpoints of any port differ", name)
 	}
@@ -247,13 +255,15 @@ func (s *seen) checkPointers(t *rapid.T, name string) {
 		if old == nil || old == p.slice {
 			continue
 		}
-		if slices.EqualFunc(old.Endpoints, p.slice.Endpoints, (*federation.Endpoint).Equal) {
+		if equalSlices(old, p.slice) {
 			t.Fatalf("%s: slice %s is equal, but has another pointer", name, p.key)
 		}
-		for _, e := range p.slice.Endpoints {
-			for _, o := range old.Endpoints {
-				if o != e && o.Equal(e) {
-					t.Fatalf("%s: %v of slice %s is equal, but has another pointer", name, e.Addr, p.key)
+		for _, lists := range [][2][]*federation.Endpoint{{p.slice.Endpoints, old.Endpoints}, {p.slice.Unready, old.Unready}} {
+			for _, e := range lists[0] {
+				for _, o := range lists[1] {
+					if o != e && o.Equal(e) {
+						t.Fatalf("%s: %v of slice %s is equal, but has another pointer", name, e.Addr, p.key)
+					}
 				}
 			}
 		}
@@ -264,11 +274,23 @@ func describeAll(l *federation.Slice) (list []string) {
 	for _, e := range l.Endpoints {
 		list = append(list, describe(e))
 	}
+	return append(list, describeUnready(l)...)
+}
+
+// describeUnready describes the addresses that are not ready.
+func describeUnready(l *federation.Slice) (list []string) {
+	for _, e := range l.Unready {
+		kind := [...]string{federation.Address: "address", federation.Pod: "pod", federation.Workload: "workload"}[e.Kind]
+		list = append(list, "unready "+kind+" "+describe(e))
+	}
 	return list
 }
 
+func equalSlices(a, b *federation.Slice) bool {
+	return slices.EqualFunc(a.Endpoints, b.Endpoints, (*federation.Endpoint).Equal) &&
+		slices.EqualFunc(a.Unready, b.Unready, (*federation.Endpoint).Equal)
+}
+
 func equalShares(a, b federation.Share) bool {
-	return a.State == b.State && a.NodeLocal == b.NodeLocal && slices.EqualFunc(a.Slices, b.Slices, func(a, b *federation.Slice) bool {
-		return slices.EqualFunc(a.Endpoints, b.Endpoints, (*federation.Endpoint).Equal)
-	})
+	return a.State == b.State && a.NodeLocal == b.NodeLocal && slices.EqualFunc(a.Slices, b.Slices, equalSlices)
 }

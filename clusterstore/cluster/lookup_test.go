@@ -211,7 +211,7 @@ func TestUnservedStay(t *testing.T) {
 	}
 	remote := newWorld(t, nil)
 	remote.put(aService("web", "http=80"), slice, portless, aPod("p", at("10.0.0.1")), workloadAt(aWorkload("v", "http=80"), "10.2.0.1"))
-	if l := remote.state.slices["ns/s"]; l.data.unserved != nil || remote.state.slices["ns/t"] != nil || remote.state.addresses != nil {
+	if l := remote.state.slices["ns/s"]; len(l.data.hosts()) > 0 || remote.state.slices["ns/t"] != nil || remote.state.addresses != nil {
 		t.Errorf("kept: %+v", remote.state.slices)
 	}
 	if got := remote.at("10.0.0.1:80"); got != "10.0.0.1:80" || remote.instance(80) != "" {

@@ -107,7 +107,7 @@ func (r *reader) read(list []*slice, ref portRef) {
 			}
 		}
 		parts = append(parts, p)
-		if len(p.slice.Endpoints) > 0 {
+		if len(p.slice.Endpoints)+len(p.slice.Unready) > 0 {
 			offered = append(offered, p.slice)
 		}
 	}
@@ -116,8 +116,9 @@ func (r *reader) read(list []*slice, ref portRef) {
 	}
 }
 
-// join makes endpoints of a slice's addresses. before is the previous result: it is
-// returned if nothing has changed, and otherwise its equal endpoints are used again.
+// join makes endpoints of a slice's addresses, ready or not. before is the previous
+// result: it is returned if nothing has changed, and otherwise its equal endpoints are
+// used again.
 func (r *reader) join(l *slice, ref portRef, before *federation.Slice) *federation.Slice {
 	j := joiner{state: r.state, policy: &r.policy, requested: r.port, data: l.data, group: groupLabels(l.data, r.state.cluster)}
 	made := &federation.Slice{}
@@ -133,10 +134,20 @@ func (r *reader) join(l *slice, ref portRef, before *federation.Slice) *federati
 				made.Endpoints = append(made.Endpoints, e)
 			}
 		}
+		waiting := l.data.unready(i)
+		made.Unready = slices.Grow(made.Unready, len(waiting))
+		for k := range waiting {
+			if e := j.unready(&waiting[k], port, before.Unready); e != nil {
+				made.Unready = append(made.Unready, e)
+			}
+		}
 	}
-	slices.SortStableFunc(made.Endpoints, func(a, b *federation.Endpoint) int { return a.Addr.Compare(b.Addr) })
-	made.Endpoints = slices.CompactFunc(made.Endpoints, func(a, b *federation.Endpoint) bool { return a.Addr == b.Addr })
-	if slices.Equal(made.Endpoints, before.Endpoints) {
+	made.Endpoints = sortByAddr(made.Endpoints)
+	made.Unready = slices.DeleteFunc(sortByAddr(made.Unready), func(e *federation.Endpoint) bool {
+		_, served := findAddr(made.Endpoints, e.Addr)
+		return served
+	})
+	if slices.Equal(made.Endpoints, before.Endpoints) && slices.Equal(made.Unready, before.Unready) {
 		return before
 	}
 	return made

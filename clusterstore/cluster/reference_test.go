@@ -108,6 +108,46 @@ func (o objects) referenceSlice(x runtime.Object, svc *corev1.Service, port uint
 		list = append(list, text)
 	}
 	sort.Strings(list)
+	return append(list, referenceUnready(l, number, seen)...)
+}
+
+// referenceUnready describes the addresses of a slice that are not ready, nor served.
+func referenceUnready(l *discoveryv1.EndpointSlice, port int32, served map[string]string) []string {
+	byIP := make(map[string]string)
+	for _, e := range l.Endpoints {
+		if e.Conditions.Ready == nil || *e.Conditions.Ready || e.Conditions.Terminating != nil && *e.Conditions.Terminating {
+			continue
+		}
+		kind, twin, zone, node, host := "address", "", "", "", ""
+		if e.TargetRef != nil {
+			switch e.TargetRef.Kind {
+			case "Pod":
+				kind, twin = "pod", " twin=ns/"+e.TargetRef.Name
+			case "ExternalWorkload":
+				kind, twin = "workload", " twin=workload/ns/"+e.TargetRef.Name
+			default:
+				continue
+			}
+			if e.Zone != nil {
+				zone = " zone=" + *e.Zone
+			}
+		}
+		if e.NodeName != nil && kind == "pod" {
+			node = " node=" + *e.NodeName
+		}
+		if e.Hostname != nil {
+			host = " host=" + *e.Hostname
+		}
+		for _, ip := range e.Addresses {
+			if _, ok := byIP[ip]; !ok && served[ip] == "" {
+				byIP[ip] = fmt.Sprintf("unready %s %s:%d", kind, ip, port) + zone + node + host + twin
+			}
+		}
+	}
+	var list []string
+	for _, ip := range slices.Sorted(maps.Keys(byIP)) {
+		list = append(list, byIP[ip])
+	}
 	return list
 }
 

@@ -130,7 +130,7 @@ func (e *service) byHostname(hostname string) (*slice, *address) {
 		}
 	}
 	for _, l := range e.slices {
-		list := l.data.unserved.list()
+		list := l.data.hosts()
 		if i := slices.IndexFunc(list, named); i >= 0 {
 			return l, &list[i]
 		}

@@ -15,15 +15,12 @@ import (
 )
 
 // sliceData is what is kept of an EndpointSlice or Endpoints object: one entry for each
-// address that is served.
+// address.
 type sliceData struct {
-	service federation.ServiceID
-	mirror  mirror
-	subsets []subset // an EndpointSlice has one
-	// unserved are addresses with a hostname that are not ready, or in a slice
-	// without ports: profiles can ask for them by hostname. nil: there are none, or
-	// the cluster has no Config.ProfileChanged.
-	unserved *subset
+	service   federation.ServiceID
+	mirror    mirror
+	subsets   []subset   // an EndpointSlice has one
+	notServed *notServed // nil: all addresses are served
 }
 
 // mirror is what Linkerd's service mirror writes about a gateway to another cluster.
@@ -71,21 +68,23 @@ const (
 	remoteNameAnnotation      = "mirror.linkerd.io/remote-svc-fq-name"
 )
 
-// compactSlice keeps the ready addresses of an EndpointSlice and, with unserved, those
-// with a hostname. Slices of DNS names (FQDN), without service or without ports have no
+// compactSlice keeps the addresses of an EndpointSlice; hosts: also for profiles that ask
+// for a hostname. Slices of DNS names (FQDN), without service or without ports have no
 // endpoints and are left out. (To API servers, an empty list of ports is the same as a
 // missing one.)
-func compactSlice(o *discoveryv1.EndpointSlice, unserved bool) (*sliceData, bool) {
+func compactSlice(o *discoveryv1.EndpointSlice, hosts bool) (*sliceData, bool) {
 	service := sliceService(o)
 	if service == "" || o.AddressType == discoveryv1.AddressTypeFQDN {
 		return nil, false
 	}
 	d := &sliceData{service: federation.ServiceID{Namespace: shared(o.Namespace), Name: service}, mirror: readMirror(&o.ObjectMeta)}
-	if unserved {
-		d.keepUnserved(o)
+	var named []address
+	if hosts {
+		named = hostsOf(o)
 	}
 	if len(o.Ports) == 0 {
-		return d, d.unserved != nil
+		d.setNotServed(named)
+		return d, d.notServed != nil
 	}
 	sub := subset{addresses: make([]address, 0, len(o.Endpoints))}
 	for _, p := range o.Ports {
@@ -99,16 +98,14 @@ func compactSlice(o *discoveryv1.EndpointSlice, unserved bool) (*sliceData, bool
 	}
 	sub.ports, sub.addresses = slices.Clip(sub.ports), trim(sub.addresses)
 	d.subsets = []subset{sub}
+	d.setNotServed(named, unreadyOf(o))
 	return d, true
 }
 
 // addEndpoint adds all addresses of an endpoint. Kubernetes writes one, and gives
 // further ones no meaning; in a slice that has several, all are served.
 func (s *subset) addEndpoint(e *discoveryv1.Endpoint, namespace string) {
-	target, ok := workloadTarget(e.TargetRef, namespace)
-	if !ok {
-		target, ok = podTarget(e.TargetRef, namespace)
-	}
+	target, ok := endpointTarget(e.TargetRef, namespace)
 	if !ok {
 		return
 	}
@@ -130,22 +127,16 @@ func (s *subset) add(a address, ips ...string) {
 	}
 }
 
-// keepUnserved keeps the addresses with a hostname that are not ready, or all of those
-// with a hostname if the slice has no ports.
-func (d *sliceData) keepUnserved(o *discoveryv1.EndpointSlice) {
+// hostsOf returns the addresses with a hostname that are not ready, or all of those with
+// a hostname if the slice has no ports.
+func hostsOf(o *discoveryv1.EndpointSlice) []address {
 	var kept subset
 	for i := range o.Endpoints {
 		if e := &o.Endpoints[i]; value(e.Hostname) != "" && (len(o.Ports) == 0 || !ready(e)) {
 			kept.addEndpoint(e, o.Namespace)
 		}
 	}
-	d.setUnserved(kept)
-}
-
-func (d *sliceData) setUnserved(kept subset) {
-	if len(kept.addresses) > 0 {
-		d.unserved = &kept
-	}
+	return kept.addresses
 }
 
 // sliceService returns the name of the slice's Service: from the label or, for slices
@@ -163,6 +154,15 @@ func sliceService(o *discoveryv1.EndpointSlice) string {
 }
 
 func ready(e *discoveryv1.Endpoint) bool { return e.Conditions.Ready == nil || *e.Conditions.Ready }
+
+// endpointTarget returns the key of an address's ExternalWorkload or Pod, as podTarget
+// does.
+func endpointTarget(ref *corev1.ObjectReference, namespace string) (string, bool) {
+	if target, ok := workloadTarget(ref, namespace); ok {
+		return target, true
+	}
+	return podTarget(ref, namespace)
+}
 
 // podTarget returns the key of an address's Pod; empty: it is a bare address. Not ok:
 // it has a target of another kind, which can't be served.
@@ -203,43 +203,36 @@ func readMirror(o *metav1.ObjectMeta) mirror {
 }
 
 // trim frees unused capacity: many endpoints may be not ready.
-func trim(list []address) []address {
+func trim[T any](list []T) []T {
 	if cap(list)-len(list) > 4 {
 		return slices.Clone(list)
 	}
 	return list
 }
 
-// all iterates over all addresses, served or not.
+// all iterates over all addresses that are connected with their Pods.
 func (d *sliceData) all(yield func(*address) bool) {
 	for _, sub := range d.subsets {
-		if !sub.all(yield) {
+		if !each(sub.addresses, yield) {
 			return
 		}
 	}
-	d.unserved.all(yield)
+	each(d.hosts(), yield)
 }
 
-// all reports whether yield has always returned true.
-func (s *subset) all(yield func(*address) bool) bool {
-	for i := range s.list() {
-		if !yield(&s.addresses[i]) {
+// each reports whether yield has always returned true.
+func each(list []address, yield func(*address) bool) bool {
+	for i := range list {
+		if !yield(&list[i]) {
 			return false
 		}
 	}
 	return true
 }
 
-func (s *subset) list() []address {
-	if s == nil {
-		return nil
-	}
-	return s.addresses
-}
-
 // equal compares what comes from the objects, not the pods in the state.
 func (d *sliceData) equal(o *sliceData) bool {
-	return d.service == o.service && d.mirror == o.mirror && slices.EqualFunc(d.unserved.list(), o.unserved.list(), address.same) &&
+	return d.service == o.service && d.mirror == o.mirror && d.notServed.equal(o.notServed) &&
 		slices.EqualFunc(d.subsets, o.subsets, func(a, b subset) bool {
 			return slices.Equal(a.ports, b.ports) && slices.EqualFunc(a.addresses, b.addresses, address.same)
 		})

@@ -1,0 +1,141 @@
+package cluster
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"unique"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"isthmus/federation"
+)
+
+// notServed is what is kept of a slice's addresses that are not served.
+type notServed struct {
+	// hosts are addresses with a hostname that are not ready, or in a slice without
+	// ports: profiles can ask for them by hostname. Without Config.ProfileChanged there
+	// are none.
+	hosts []address
+	// unready has, for each of the subsets, the addresses that are not ready and not
+	// terminating. They are only counted.
+	unready [][]unready
+}
+
+// unready is an address that is not ready. It is not connected with its Pod, so that the
+// Pod's changes cost nothing: which node it is on comes from the slice.
+type unready struct {
+	ip       netip.Addr
+	hostname string
+	target   string                // as address.target
+	zone     unique.Handle[string] // of a bare address: none
+	node     unique.Handle[string] // the Pod's; of other addresses: none
+}
+
+// setNotServed keeps these lists, unless they are empty.
+func (d *sliceData) setNotServed(hosts []address, lists ...[]unready) {
+	some := len(hosts) > 0
+	for i := range lists {
+		lists[i] = trim(lists[i])
+		some = some || len(lists[i]) > 0
+	}
+	if some {
+		d.notServed = &notServed{hosts: trim(hosts), unready: lists}
+	}
+}
+
+func (d *sliceData) hosts() []address {
+	if d.notServed == nil {
+		return nil
+	}
+	return d.notServed.hosts
+}
+
+// unready returns the addresses of a subset that are not ready.
+func (d *sliceData) unready(subset int) []unready {
+	if d.notServed == nil || len(d.notServed.unready) == 0 {
+		return nil
+	}
+	return d.notServed.unready[subset]
+}
+
+func (n *notServed) equal(o *notServed) bool {
+	if n == nil || o == nil {
+		return n == o
+	}
+	return slices.EqualFunc(n.hosts, o.hosts, address.same) &&
+		slices.EqualFunc(n.unready, o.unready, func(a, b []unready) bool { return slices.Equal(a, b) })
+}
+
+// unreadyOf returns the addresses of an EndpointSlice that are not ready and not
+// terminating.
+func unreadyOf(o *discoveryv1.EndpointSlice) (list []unready) {
+	for i := range o.Endpoints {
+		e := &o.Endpoints[i]
+		if ready(e) || e.Conditions.Terminating != nil && *e.Conditions.Terminating {
+			continue
+		}
+		if target, ok := endpointTarget(e.TargetRef, o.Namespace); ok {
+			list = addUnready(list, newUnready(target, value(e.Hostname), value(e.Zone), value(e.NodeName)), e.Addresses...)
+		}
+	}
+	return list
+}
+
+func newUnready(target, hostname, zone, node string) unready {
+	switch targetKind(target) {
+	case federation.Address:
+		zone, node = "", ""
+	case federation.Workload:
+		node = ""
+	}
+	return unready{hostname: hostname, target: target, zone: unique.Make(zone), node: unique.Make(node)}
+}
+
+// addUnready adds an address that is not ready, with each of the IPs.
+func addUnready(list []unready, u unready, ips ...string) []unready {
+	for _, text := range ips {
+		if ip, ok := parseIP(text); ok && routable(ip) {
+			u.ip = ip
+			list = append(list, u)
+		}
+	}
+	return list
+}
+
+// targetKind returns what an address's target is.
+func targetKind(target string) federation.Kind {
+	switch {
+	case target == "":
+		return federation.Address
+	case strings.HasPrefix(target, workloadPrefix) && strings.Count(target, "/") > 1:
+		return federation.Workload
+	}
+	return federation.Pod
+}
+
+// unready returns what is counted of an address, or an equal one from before; nil: were
+// it ready, it could not be sent.
+func (j *joiner) unready(u *unready, port uint16, before []*federation.Endpoint) *federation.Endpoint {
+	j.made = federation.Endpoint{
+		Addr:     netip.AddrPortFrom(u.ip, port),
+		Kind:     targetKind(u.target),
+		Cluster:  j.state.cluster,
+		Zone:     u.zone.Value(),
+		Node:     u.node.Value(),
+		Hostname: u.hostname,
+		Twin:     u.target,
+	}
+	return j.take(before)
+}
+
+// sortByAddr sorts a list, and keeps the first endpoint of each address.
+func sortByAddr(list []*federation.Endpoint) []*federation.Endpoint {
+	slices.SortStableFunc(list, func(a, b *federation.Endpoint) int { return a.Addr.Compare(b.Addr) })
+	return slices.CompactFunc(list, func(a, b *federation.Endpoint) bool { return a.Addr == b.Addr })
+}
+
+// findAddr returns where an address is in a sorted list.
+func findAddr(list []*federation.Endpoint, at netip.AddrPort) (int, bool) {
+	return slices.BinarySearchFunc(list, at, func(e *federation.Endpoint, at netip.AddrPort) int { return e.Addr.Compare(at) })
+}
