@@ -85,3 +85,51 @@ func membersOf(e *env, id federation.ServiceID) []federation.WatchedMember {
 	}
 	return nil
 }
+
+// TestPreferenceFollowsService: what a Service prefers changes with its annotations, and
+// what can't be read of them is one of its problems.
+func TestPreferenceFollowsService(t *testing.T) {
+	gateway := &federation.Preference{Tiers: []federation.Tier{{{Kind: federation.LocalCluster}}, {{Kind: federation.AnyCluster}}}, ReturnAfter: time.Minute}
+	inBubbleWith(t, Options{Preference: gateway}, func(e *env) {
+		put := func(annotations map[string]string, tiers string, minReady string, problems int) {
+			t.Helper()
+			e.service(shopWeb, &cluster.Service{Annotations: annotations})
+			p := e.written.definition(shopWeb).Preference
+			if p.String() != tiers || p.MinReady.String() != minReady || p.ReturnAfter != time.Minute {
+				t.Errorf("preference %v, %+v; want %s, %s", p, *p, tiers, minReady)
+			}
+			got := 0
+			for _, p := range e.local.Problems() {
+				got += len(p.Problems)
+			}
+			if got != problems {
+				t.Errorf("problems %v, want %d", e.local.Problems(), problems)
+			}
+		}
+		e.sync()
+		put(nil, "local, any", "1", 0)
+		if e.written.definition(shopWeb).Preference != gateway {
+			t.Error("the default is not shared")
+		}
+		put(map[string]string{"isthmus.io/prefer": "zone,east", "isthmus.io/min-ready": "50%"}, "zone, east", "50%", 0)
+		put(map[string]string{"isthmus.io/prefer": "any", "isthmus.io/min-ready": "3"}, "any", "3", 0)
+		e.logged("local cluster ready")
+		put(map[string]string{"isthmus.io/prefer": "east,", "isthmus.io/min-ready": "3"}, "local, any", "3", 1)
+		put(map[string]string{"isthmus.io/prefer": "east,", "isthmus.io/min-ready": "4"}, "local, any", "4", 1) // the same problem
+		e.logged("annotations or labels of the Service can't be used")
+		put(map[string]string{"isthmus.io/prefer": "east,", "isthmus.io/min-ready": "0"}, "local, any", "1", 2)
+		put(nil, "local, any", "1", 0)
+		e.logged("annotations or labels of the Service can't be used")
+	})
+}
+
+// TestDefaultPreference: without a default of the gateway's, Services come back after 10 s.
+func TestDefaultPreference(t *testing.T) {
+	inBubble(t, func(e *env) {
+		e.sync()
+		e.service(shopWeb, &cluster.Service{})
+		if p := e.written.definition(shopWeb).Preference; p == nil || p.Tiers != nil || p.MinReady.String() != "1" || p.ReturnAfter != 10*time.Second || p.ReturnOver != 0 {
+			t.Errorf("%+v", p)
+		}
+	})
+}

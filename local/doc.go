@@ -10,9 +10,10 @@
 //	zone, changed := l.Zone("node-1")
 //
 // The local cluster is a cluster like any other: a [cluster.Cluster], linked
-// in the table under the name [federation.Local]. A [Local] adds the definitions,
-// which it reads from the Services' labels and annotations and keeps in the table
-// (define.go), the zones (zones.go), and the profiles (profile.go, profiles.go).
+// in the table under the name [federation.Local], with its region and cordon
+// (standing.go). A [Local] adds the definitions, which it reads from the Services'
+// labels and annotations and keeps in the table (define.go, preference.go), the zones
+// (zones.go), and the profiles (profile.go, profiles.go).
 //
 // Guarantees:
 //
@@ -21,6 +22,8 @@
 //   - A definition follows its Service live, whatever kind of service it was before.
 //     However often that changes and however large it is, Services of other namespaces
 //     do not wait for it.
+//   - Every definition has a preference: what the Service's annotations ask for, and the
+//     gateway's default for the rest. Services without such annotations share it.
 //   - A profile depends on the objects as they are, not on their history, and
 //     follows them live. Watches of equal keys share one profile, and a key without
 //     watches takes no memory.

@@ -31,6 +31,10 @@ type Options struct {
 	// Preference is that of Services without annotations; nil: DefaultPreference. It must
 	// not be written any more.
 	Preference *federation.Preference
+	// Cordon is how far the cluster's endpoints are taken out of all services.
+	Cordon federation.Standing
+	// Region is where the cluster is; empty: where all of its Nodes are.
+	Region string
 }
 
 func (o *Options) validate() error {
@@ -61,18 +65,28 @@ type localCluster interface {
 	LookupAddress(netip.AddrPort) cluster.Found
 	Instance(svc federation.ServiceID, hostname string, port uint16) *federation.Endpoint
 	Service(federation.ServiceID) *cluster.Service
+	Region() string
 	ServiceProfile(namespace, name string) (p *federation.ServiceProfile, exists bool)
+}
+
+// localTable is what a Local writes to: a federation.Table.
+type localTable interface {
+	Define(federation.ServiceID, *federation.Definition)
+	SetLink(federation.ClusterName, federation.Link)
 }
 
 // Local is the cluster that the gateway runs in.
 type Local struct {
 	// fixed
-	table    *federation.Table
+	table    localTable
 	log      *zap.Logger
 	cluster  localCluster
 	server   string                 // its API's host and port
 	domain   string                 // of its services' names
 	prefer   *federation.Preference // of Services without annotations
+	cordon   federation.Standing
+	region   string        // of Options
+	moved    chan struct{} // gets something after the region of all Nodes has changed; it has room for one
 	synced   chan struct{}
 	services *fair.Dirty[federation.ServiceID] // to be defined; by namespace
 	zones    zones
@@ -107,6 +121,9 @@ func create(o Options, newCluster func(cluster.Config) (localCluster, error)) (*
 		table:    o.Table,
 		domain:   o.ClusterDomain,
 		prefer:   o.Preference,
+		cordon:   o.Cordon,
+		region:   o.Region,
+		moved:    make(chan struct{}, 1),
 		log:      o.Log.With(zap.Stringer("cluster", federation.Local)),
 		synced:   make(chan struct{}),
 		services: fair.NewDirty[federation.ServiceID](),
@@ -128,6 +145,7 @@ func create(o Options, newCluster func(cluster.Config) (localCluster, error)) (*
 		Changed:        func(svc federation.ServiceID, at time.Time) { o.Table.Changed(federation.Local, svc, at) },
 		OnService:      func(id federation.ServiceID, _ *cluster.Service) { l.services.Add(id.Namespace, id, time.Now()) },
 		OnNode:         l.zones.set,
+		RegionChanged:  l.regionChanged,
 		ProfileChanged: func(about cluster.Topic, _ time.Time) { l.profiles.changed(about) },
 		OwnerChanged:   o.Table.OwnerChanged,
 	})
@@ -143,7 +161,9 @@ func create(o Options, newCluster func(cluster.Config) (localCluster, error)) (*
 // then. Run is called once.
 func (l *Local) Run(ctx context.Context) error {
 	l.setState(cluster.Pending, nil)
-	l.table.Link(federation.Local, federation.Pending, nil)
+	link := federation.Link{State: federation.Pending, Cordon: l.cordon, Region: l.region}
+	l.logCordon()
+	l.setLink(&link)
 	ended := make(chan error, 1)
 	go func() { ended <- l.cluster.Run(ctx) }()
 	var definers sync.WaitGroup
@@ -155,10 +175,13 @@ func (l *Local) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 		case <-changed:
+		case <-l.moved:
+			l.setLink(&link)
 		case <-synced:
 			synced = nil
 			l.services.Drain(ctx, l.define)
-			l.table.Link(federation.Local, federation.Ready, l.cluster)
+			link.State, link.Source = federation.Ready, l.cluster
+			l.setLink(&link)
 			close(l.synced)
 			for range maxDefiners {
 				definers.Go(func() { l.services.Run(ctx, l.define) })

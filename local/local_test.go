@@ -24,6 +24,7 @@ type scripted struct {
 	cfg    cluster.Config
 	synced chan struct{}
 	health federation.Latest[cluster.Health]
+	region federation.Latest[string]
 	ended  bool
 	mu     sync.Mutex // guards the Services of known
 }
@@ -42,35 +43,80 @@ func (c *scripted) Service(id federation.ServiceID) *cluster.Service {
 func (c *scripted) Synced() <-chan struct{}                               { return c.synced }
 func (c *scripted) Health() cluster.Health                                { h, _ := c.health.Get(); return h }
 func (c *scripted) HealthChanged() <-chan struct{}                        { _, ch := c.health.Get(); return ch }
+func (c *scripted) Region() string                                        { region, _ := c.region.Get(); return region }
 func (c *scripted) State(federation.ServiceID) federation.ServiceState    { return federation.Present }
 func (c *scripted) Reader(federation.ServiceID, uint16) federation.Reader { return c }
 func (c *scripted) Read() federation.Share                                { return federation.Share{State: federation.Present} }
+
+// writtenTable is a table that keeps what was last written to it.
+type writtenTable struct {
+	*federation.Table
+	mu          sync.Mutex
+	link        federation.Link
+	definitions map[federation.ServiceID]*federation.Definition
+}
+
+func (w *writtenTable) SetLink(c federation.ClusterName, l federation.Link) {
+	w.Table.SetLink(c, l)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c == federation.Local {
+		w.link = l
+	}
+}
+
+func (w *writtenTable) Define(id federation.ServiceID, d *federation.Definition) {
+	w.Table.Define(id, d)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.definitions[id] = d
+}
+
+func (w *writtenTable) definition(id federation.ServiceID) *federation.Definition {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.definitions[id]
+}
+
+func (w *writtenTable) localLink() federation.Link {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.link
+}
 
 type env struct {
 	*testing.T
 	local   *Local
 	cluster *scripted
 	table   *federation.Table
+	written *writtenTable // the same table
 	logs    *observer.ObservedLogs
 }
 
-func inBubble(t *testing.T, f func(*env)) {
+func inBubble(t *testing.T, f func(*env)) { inBubbleWith(t, Options{}, f) }
+
+// inBubbleWith runs f with a Local that has these options, and a table and log of its own.
+func inBubbleWith(t *testing.T, o Options, f func(*env)) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zapcore.InfoLevel)
 		e := &env{T: t, table: federation.NewTable(federation.Options{}), logs: logs}
+		e.written = &writtenTable{Table: e.table, definitions: make(map[federation.ServiceID]*federation.Definition)}
+		o.Table, o.Log, o.TrustDomain = e.table, zap.New(core), "trust.test"
 		var err error
-		e.local, err = create(Options{Table: e.table, Log: zap.New(core), TrustDomain: "trust.test"}, func(cfg cluster.Config) (localCluster, error) {
+		e.local, err = create(o, func(cfg cluster.Config) (localCluster, error) {
 			e.cluster = &scripted{known: &known{}, cfg: cfg, synced: make(chan struct{})}
 			return e.cluster, nil
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
+		e.local.table = e.written
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- e.local.Run(ctx) }()
 		synctest.Wait()
 		f(e)
+		synctest.Wait()
 		e.logs.TakeAll()
 		before := e.table.Linked()[federation.Local]
 		cancel()

@@ -30,6 +30,7 @@ func (l *Local) Collect(ch chan<- prometheus.Metric) {
 	for _, m := range cluster.Series(federation.Local, l.Status().State, h) {
 		ch <- m
 	}
+	ch <- cluster.StandingSeries(federation.Local, l.cordon)
 	l.mu.Lock()
 	n := len(l.problems)
 	l.mu.Unlock()

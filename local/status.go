@@ -25,6 +25,10 @@ func (l *Local) Status() Status {
 		LastEvent: h.LastEvent,
 		Warnings:  h.Warnings(),
 		Resources: h.Resources,
+
+		Standing:       l.cordon.String(),
+		StandingReason: l.cordonReason(),
+		Region:         l.currentRegion(),
 	}}
 	if h.Err != nil {
 		st.Reason = h.Err.Error()
