@@ -44,6 +44,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	rules := o.rules(log)
 	here, err := local.New(local.Options{
 		REST: cfg, TrustDomain: o.trustDomain, ClusterDomain: o.domain, Rules: rules, Table: table, Log: log, Metrics: metrics,
+		Preference: o.preference, Cordon: o.cordon, Region: o.region,
 	})
 	if err != nil {
 		return nil, err
@@ -51,7 +52,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	registry.MustRegister(here)
 	store, err := newStore(cfg, clusterstore.Options{
 		Namespace: o.namespace, Rules: rules, Table: table, Log: log, Registerer: registry, Metrics: metrics,
-		Memory: budget.NewPool(clusterLimits(usableMemory(), o.clusterBytes)),
+		Memory: budget.NewPool(clusterLimits(usableMemory(), o.clusterBytes)), WhenLost: o.lost, LostAfter: o.lostAfter,
 	})
 	if err != nil {
 		return nil, err

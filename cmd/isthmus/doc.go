@@ -5,9 +5,9 @@
 //
 // The verb gateway serves the Destination API; get and profile, which are in
 // internal/client, show what a gateway sends to a proxy. "isthmus help" lists all
-// verbs. This package has the rest: the gateway's flags (options.go), how
-// its parts are put together (build.go), started and ended (gateway.go,
-// shutdown.go), and the admin HTTP server with its pages (admin.go, page.go, …_page.go).
+// verbs. This package has the rest: the gateway's flags (options.go,
+// options_preference.go), how its parts are put together (build.go), started and ended
+// (gateway.go, shutdown.go), and the admin HTTP server with its pages (admin.go, page.go, …_page.go).
 //
 // Guarantees:
 //

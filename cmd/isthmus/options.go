@@ -36,6 +36,7 @@ type options struct {
 	traces                         string
 	serviceMetrics                 bool
 	pprof, queueMetrics, isVersion bool
+	preferenceOptions
 
 	// derived from the flags by check
 	level          logging.Level
@@ -70,6 +71,8 @@ func gatewayFlags(o *options) *cli.Flags {
 		s.StringVar(&o.clusterMemory, "cluster-memory", "", "`QUANTITY` of memory, such as 64Mi, that one linked cluster may make the gateway take, by estimate: what is kept of its objects, and what it sends while that is decoded. Beyond it the cluster keeps what it had, and is stale. "+
 			"Empty: a quarter of what the process may use (the container's memory limit, less if GOMEMLIMIT is less, or without one the machine's memory), at most 1Gi. All linked clusters together may take half of what the process may use.")
 	})
+	f.Section("Which clusters clients use", o.preferenceFlags)
+	f.Section("Clusters that are taken out", o.standingFlags)
 	f.Section("What proxies are sent", func(s *flag.FlagSet) {
 		s.BoolVar(&o.ipv6, "enable-ipv6", true, "Send IPv6 addresses, and prefer a Pod's IPv6 address to its IPv4 one. Needs EndpointSlices.")
 		s.BoolVar(&o.h2Upgrade, "enable-h2-upgrade", true, "Hint that meshed Pods take HTTP/2, so that proxies upgrade.")
@@ -172,6 +175,9 @@ func (o *options) check() error {
 		return cli.Usagef("--view-memory %w", err)
 	}
 	if err := o.parseHTTP2(); err != nil {
+		return err
+	}
+	if err := o.preferenceOptions.check(); err != nil {
 		return err
 	}
 	o.complete()

@@ -46,6 +46,14 @@ var accepted = map[string]string{
 	"max-connection-age":         "5s",
 	"max-concurrent-streams":     "6",
 	"view-memory":                "7Mi",
+	"prefer":                     "zone, local, any",
+	"min-ready":                  "50%",
+	"return-after":               "8s",
+	"return-over":                "9s",
+	"cordon-local":               "last-resort",
+	"region":                     "eu-1",
+	"when-lost":                  "withdraw",
+	"lost-after":                 "1h0m0s",
 }
 
 // TestAccepted: each flag with one dash and two, the value after "=" or, unless
