@@ -23,7 +23,8 @@
 //     for ever, and keeps the endpoints that were read before.
 //   - Of several Secrets with one cluster name the oldest valid one is used. An edit
 //     that makes a Secret invalid changes nothing but its status.
-//   - A link's address ranges change in one step, without a new connection.
+//   - A link's address ranges change in one step, without a new connection, and so do the
+//     cluster's standing and region. What can't be read of the latter counts as absent.
 //   - New credentials are tried beside those in use, and replace them in one step once
 //     their cluster has synced: proxies don't notice a rotation.
 //   - When Run ends, the table keeps its links and endpoints.
