@@ -77,8 +77,8 @@ func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	var overdue <-chan time.Time
 	if l.next != nil {
 		synced, next = l.next.cluster.Synced(), l.next.healthChanged
-		if left := time.Until(l.next.deadline); left > 0 {
-			overdue = time.After(left)
+		if !l.next.overdue {
+			overdue = time.After(time.Until(l.next.deadline))
 		}
 	}
 	if l.serving != nil {

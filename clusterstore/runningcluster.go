@@ -29,6 +29,7 @@ type runningCluster struct {
 	creds         *credentials
 	grace         time.Duration
 	deadline      time.Time       // when it should have synced
+	overdue       bool            // problem has seen that the deadline is over
 	healthChanged <-chan struct{} // closed when the health changes that health returned last
 	failed        bool            // logged as not working
 
@@ -66,10 +67,11 @@ func (r *runningCluster) health() cluster.Health {
 // or it takes too long; nil: nothing is known to be wrong.
 func (r *runningCluster) problem() error {
 	h := r.health()
+	r.overdue = !time.Now().Before(r.deadline)
 	switch {
 	case h.Err != nil:
 		return h.Err
-	case !time.Now().Before(r.deadline):
+	case r.overdue:
 		return fmt.Errorf("not synced within %v", r.grace)
 	}
 	return nil
