@@ -13,16 +13,20 @@ import (
 // TestScripts runs testdata/table/*: scripts whose output is every set that was
 // published, as the step from the one before.
 //
-//	cluster NAME SERVICE [state=missing|external] [node-local]   then a line a slice: NAME ENDPOINT...
+//	cluster NAME SERVICE [state=missing|external] [node-local]   then a line a slice: NAME ENDPOINT...; after `unready`: those that are not ready
 //	define SERVICE [federated] MEMBER...          SERVICE@CLUSTER, or SERVICE for the local cluster
+//	   [prefer=(TIER, ...)] [min-ready=] [return-after=] [return-over=]
 //	undefine SERVICE
 //	link CLUSTER [pending|unreachable]            else ready, with what `cluster` wrote; `fresh`: as a new source
+//	   [region=] [cordon=STANDING] [cordon-over=] [lost=STANDING]
 //	unlink CLUSTER
 //	watch NAME SERVICE [zone=] [node=] [instance=]
 //	close NAME
 //	key SERVICE [zone=] [node=]
 //	unserved
 //	watched
+//	tick DURATION                                 time passes, and Tick is called whenever it is due
+//	tiers                                         which tiers are in use
 //
 // Behaviours: E-22, C-10, C-11.
 func TestScripts(t *testing.T) {
@@ -44,6 +48,8 @@ type world struct {
 	table    *Table
 	clusters map[ClusterName]*cluster
 	watches  map[string]*watched
+	now      time.Time // of the table
+	start    time.Time
 	out      strings.Builder
 }
 
@@ -54,6 +60,12 @@ type watched struct {
 
 func newWorld(o Options) *world {
 	w := &world{clusters: make(map[ClusterName]*cluster), watches: make(map[string]*watched)}
+	w.start = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	w.now = w.start
+	o.Now = func() time.Time { return w.now }
+	o.ReportTiers = func(c TierChange) {
+		fmt.Fprintf(&w.out, "tiers of %v in zone %q: %d -> %d (%s)\n", c.Service, c.Zone, c.From, c.To, c.Why)
+	}
 	o.Report = func(id ServiceID, m Member, s MemberStatus) { fmt.Fprintf(&w.out, "report %v: %v: %v\n", id, m, s) }
 	w.table = NewTable(o)
 	return w
@@ -78,7 +90,7 @@ func (w *world) run(d *datadriven.TestData) error {
 	opts := make(map[string]string)
 	for _, a := range d.CmdArgs {
 		if len(a.Vals) > 0 {
-			opts[a.Key] = a.Vals[0]
+			opts[a.Key] = strings.Join(a.Vals, ",")
 		} else {
 			args = append(args, a.Key)
 		}
@@ -98,28 +110,15 @@ func (w *world) run(d *datadriven.TestData) error {
 			svc, c, _ := strings.Cut(m, "@")
 			def.Members = append(def.Members, Member{ClusterName(c), id(svc)})
 		}
+		var err error
+		if def.Preference, err = preferenceOf(opts); err != nil {
+			return err
+		}
 		w.table.Define(id(arg(0)), def)
 	case "undefine":
 		w.table.Define(id(arg(0)), nil)
 	case "link":
-		c := name(arg(0))
-		switch arg(1) {
-		case "pending":
-			w.table.Link(c, Pending, nil)
-		case "unreachable":
-			w.table.Link(c, Unreachable, nil)
-		case "fresh":
-			fresh := newCluster(c)
-			for id, o := range w.cluster(c).services {
-				for slice, eps := range o.slices {
-					fresh.set(id, slice, eps...)
-				}
-			}
-			w.clusters[c] = fresh
-			w.table.Link(c, Ready, fresh)
-		default:
-			w.table.Link(c, Ready, w.cluster(c))
-		}
+		return w.link(name(arg(0)), arg(1), opts)
 	case "unlink":
 		w.table.Unlink(name(arg(0)))
 	case "watch":
@@ -130,6 +129,14 @@ func (w *world) run(d *datadriven.TestData) error {
 	case "key":
 		k := w.table.Key(id(arg(0)), 80, client)
 		fmt.Fprintf(&w.out, "zone=%q node=%q\n", k.Client.Zone, k.Client.Node)
+	case "tick":
+		d, err := time.ParseDuration(arg(0))
+		if err != nil {
+			return err
+		}
+		return w.tick(d, w.printSteps)
+	case "tiers":
+		w.printTiers()
 	case "unserved":
 		for _, u := range w.table.Unserved() {
 			fmt.Fprintf(&w.out, "%v: %v: %v\n", u.Service, u.Member, u.Status)
@@ -150,7 +157,8 @@ func (w *world) run(d *datadriven.TestData) error {
 func (w *world) write(c ClusterName, id ServiceID, opts map[string]string, nodeLocal bool, input string) error {
 	src := w.cluster(c)
 	src.mu.Lock()
-	o := &offered{state: Present, nodeLocal: nodeLocal, slices: make(map[string][]Endpoint)}
+	o := newOffered()
+	o.nodeLocal = nodeLocal
 	src.services[id] = o
 	src.mu.Unlock()
 	switch opts["state"] {
@@ -161,15 +169,21 @@ func (w *world) write(c ClusterName, id ServiceID, opts map[string]string, nodeL
 	}
 	for line := range strings.Lines(input) {
 		words := strings.Fields(line)
-		var eps []Endpoint
+		var eps [2][]Endpoint // ready and not
+		to := 0
 		for _, s := range words[1:] {
+			if s == "unready" {
+				to = 1
+				continue
+			}
 			e, err := endpoint(s)
 			if err != nil {
 				return err
 			}
-			eps = append(eps, e)
+			eps[to] = append(eps[to], e)
 		}
-		src.set(id, words[0], eps...)
+		src.set(id, words[0], eps[0]...)
+		src.setUnready(id, words[0], eps[1]...)
 	}
 	w.table.Changed(c, id, time.Time{})
 	return nil
@@ -223,7 +237,15 @@ func (w *world) closeAll(t *testing.T) {
 		x.w.Close()
 		x.w.Close()
 	}
+	w.checkReleased(t)
+}
+
+// checkReleased checks that a table without watches keeps nothing but its inputs.
+func (w *world) checkReleased(t interface{ Errorf(string, ...any) }) {
 	if len(w.table.watched) != 0 || len(w.table.byMember) != 0 {
 		t.Errorf("not released: %d watched services, %d clusters in use", len(w.table.watched), len(w.table.byMember))
+	}
+	if due, _ := w.table.Due(); len(w.table.schedule.queue) != 0 || !due.IsZero() {
+		t.Errorf("not released: %d services are scheduled, the first at %v", len(w.table.schedule.queue), due)
 	}
 }

@@ -2,6 +2,7 @@ package federation
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -22,6 +23,7 @@ type offered struct {
 	state     ServiceState
 	nodeLocal bool
 	slices    map[string][]Endpoint // addresses with port 0
+	unready   map[string][]Endpoint // those that are known and not ready, of the same slices
 }
 
 func newCluster(name ClusterName) *cluster {
@@ -30,9 +32,20 @@ func newCluster(name ClusterName) *cluster {
 
 func (c *cluster) service(id ServiceID) *offered {
 	if c.services[id] == nil {
-		c.services[id] = &offered{state: Present, slices: make(map[string][]Endpoint)}
+		c.services[id] = newOffered()
 	}
 	return c.services[id]
+}
+
+func newOffered() *offered {
+	return &offered{state: Present, slices: make(map[string][]Endpoint), unready: make(map[string][]Endpoint)}
+}
+
+// setUnready sets the addresses of a slice that are not ready.
+func (c *cluster) setUnready(id ServiceID, slice string, eps ...Endpoint) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.service(id).unready[slice] = eps
 }
 
 func (c *cluster) set(id ServiceID, slice string, eps ...Endpoint) {
@@ -75,19 +88,9 @@ func (r *clusterReader) Read() Share {
 		return Share{}
 	}
 	share := Share{State: s.state, NodeLocal: s.nodeLocal}
-	names := make([]string, 0, len(s.slices))
-	for name := range s.slices {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		now := &Slice{}
-		for _, e := range s.slices[name] {
-			e.Addr, e.Cluster = netip.AddrPortFrom(e.Addr.Addr(), r.port), r.c.name
-			now.Endpoints = append(now.Endpoints, &e)
-		}
-		slices.SortFunc(now.Endpoints, compareAddr)
-		if old := r.last[name]; old != nil && slices.EqualFunc(old.Endpoints, now.Endpoints, (*Endpoint).Equal) {
+	for _, name := range s.names() {
+		now := &Slice{Endpoints: r.at(s.slices[name]), Unready: r.at(s.unready[name])}
+		if old := r.last[name]; old != nil && equalLists(old.Endpoints, now.Endpoints) && equalLists(old.Unready, now.Unready) {
 			now = old
 		}
 		r.last[name] = now
@@ -95,6 +98,30 @@ func (r *clusterReader) Read() Share {
 	}
 	return share
 }
+
+// names are those of the slices that have anything, sorted.
+func (o *offered) names() []string {
+	names := slices.Collect(maps.Keys(o.slices))
+	for name, list := range o.unready {
+		if _, ok := o.slices[name]; !ok && len(list) > 0 {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// at returns what a slice has at the reader's port.
+func (r *clusterReader) at(eps []Endpoint) (list []*Endpoint) {
+	for _, e := range eps {
+		e.Addr, e.Cluster = netip.AddrPortFrom(e.Addr.Addr(), r.port), r.c.name
+		list = append(list, &e)
+	}
+	slices.SortFunc(list, compareAddr)
+	return list
+}
+
+func equalLists(a, b []*Endpoint) bool { return slices.EqualFunc(a, b, (*Endpoint).Equal) }
 
 // endpoint reads ADDRESS[,node=][,zone=][,host=][,hint=A+B][,twin=][,id=][,bare].
 func endpoint(s string) (Endpoint, error) {
