@@ -183,11 +183,12 @@ func (st *steering) tierOf(e *Endpoint, zone string) int {
 	if p == nil {
 		return st.unnamed()
 	}
-	if p.standingOf(e) != InService {
+	tier := p.tier
+	if st.zone < tier && zone != "" && e.Zone == zone {
+		tier = st.zone
+	}
+	if tier < st.tiers && p.standingOf(e) != InService {
 		return st.lastResort()
 	}
-	if st.zone < p.tier && zone != "" && e.Zone == zone {
-		return st.zone
-	}
-	return p.tier
+	return tier
 }
