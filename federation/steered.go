@@ -89,7 +89,7 @@ func (s *watchedService) publishSteered(p *port, only func(*published) bool, why
 			continue
 		}
 		t := x.tally(to.client)
-		p.publish(to, t.pick(to.steer(p.steering, t, now)), why)
+		p.publish(to, x.pick(t, to.steer(p.steering, t, now)), why)
 	}
 	if s.ports[p.number] == p {
 		s.afterSteering()

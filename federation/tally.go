@@ -7,7 +7,7 @@ import "slices"
 type tally struct {
 	zone   string // of the clients
 	counts tierCounts
-	list   []*Endpoint // without those that traffic policy, zone hints or the address family leave out
+	list   []*Endpoint // without those of other instances, and those that traffic policy leaves out
 	tiers  []int       // of list, their places
 	picked map[cut][]*Endpoint
 }
@@ -71,28 +71,23 @@ func (x *pass) tally(c Client) *tally {
 // Zone hints do not: tiers are chosen from all zones, and hints apply to what is served then.
 // A Pod with addresses of two families counts once.
 func (x *pass) count(c Client) *tally {
-	ready, unready := x.port.merged, x.port.unready
+	st, ready, unready := x.port.steering, x.port.merged, x.port.unready
 	if c.Instance != "" {
 		h := x.byHostname[c.Instance]
 		ready, unready = h.ready, h.unready
 	}
-	hinted := ready
 	if x.port.summary.byNode {
 		ready, unready = onNode(ready, c.Node), onNode(unready, c.Node)
-		hinted = ready
-	} else if st := x.port.steering; st.zone == st.unnamed() {
-		hinted = inZone(ready, c.Zone)
 	}
-	st := x.port.steering
-	t := &tally{zone: c.Zone, list: family(hinted, x.ipv6), picked: make(map[cut][]*Endpoint)}
-	t.counts = tierCounts{st.countTiers(family(ready, x.ipv6), c.Zone), nil}
+	t := &tally{zone: c.Zone, list: ready, picked: make(map[cut][]*Endpoint)}
+	t.tiers = make([]int, len(ready))
+	for i, e := range ready {
+		t.tiers[i] = st.tierOf(e, c.Zone)
+	}
+	t.counts.ready = st.countTiers(family(ready, x.ipv6), c.Zone)
 	t.counts.known = t.counts.ready
 	if len(unready) > 0 {
 		t.counts.known = st.countTiers(family(mergeSorted(ready, unready), x.ipv6), c.Zone)
-	}
-	t.tiers = make([]int, len(t.list))
-	for i, e := range t.list {
-		t.tiers[i] = st.tierOf(e, c.Zone)
 	}
 	return t
 }
@@ -113,8 +108,9 @@ func mergeSorted(a, b []*Endpoint) []*Endpoint {
 	return list
 }
 
-// pick returns the endpoints that a cut leaves: the whole list if it leaves out none.
-func (t *tally) pick(c cut) []*Endpoint {
+// pick returns the endpoints that clients get of what a cut leaves: the whole list if that is
+// all. Zone hints apply to it, unless zones are a term of the preference.
+func (x *pass) pick(t *tally, c cut) []*Endpoint {
 	if list, ok := t.picked[c]; ok {
 		return list
 	}
@@ -127,6 +123,10 @@ func (t *tally) pick(c cut) []*Endpoint {
 	if len(list) == len(t.list) {
 		list = t.list
 	}
+	if st := x.port.steering; !x.port.summary.byNode && st.zone == st.unnamed() {
+		list = inZone(list, t.zone)
+	}
+	list = family(list, x.ipv6)
 	t.picked[c] = list
 	return list
 }
