@@ -64,12 +64,10 @@ func (s *watchedService) rebuildPort(p *port, in inputs) {
 	offers := st.offers(kept)
 	merged, contested := merge(offers)
 	steered := p.steering != nil || st != nil
+	s.steered = s.steered || st != nil
 	p.members, p.offers, p.contested = members, offers, contested
 	p.steer(st)
 	s.update(p, in.definition, keepPointers(p.merged, merged), steered, origin{})
-	if steered {
-		s.afterSteering()
-	}
 	s.table.report(s.id, in.definition, p.members)
 	s.reportConflict(p)
 }
@@ -91,6 +89,7 @@ func (s *watchedService) readMember(m Member, at time.Time) {
 		now.replace(raw)
 		s.setMember(p, i, now, origin{m.Cluster, at})
 	}
+	s.settle()
 }
 
 // screenAddr screens again what linked clusters offer at an address, and publishes what
@@ -107,6 +106,7 @@ func (s *watchedService) screenAddr(a netip.Addr) {
 			}
 		}
 	}
+	s.settle()
 }
 
 // setMember stores a member's contribution, and publishes what has changed.

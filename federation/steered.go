@@ -91,9 +91,6 @@ func (s *watchedService) publishSteered(p *port, only func(*published) bool, why
 		t := x.tally(to.client)
 		p.publish(to, x.pick(t, to.steer(p.steering, t, now)), why)
 	}
-	if s.ports[p.number] == p {
-		s.afterSteering()
-	}
 }
 
 // steer returns what clients of this kind get.
@@ -124,14 +121,19 @@ func (s *watchedService) tick() {
 			s.publishSteered(p, func(to *published) bool { return to.tiers.dueBy(now) }, origin{})
 		}
 	}
-	s.afterSteering()
+	s.settle()
 }
 
 // dueBy reports whether the view changes by itself at that time, or before.
 func (v *tierView) dueBy(now time.Time) bool { return !v.due.IsZero() && !v.due.After(now) }
 
-// afterSteering sets when the service is due next, and reports changes of tiers.
-func (s *watchedService) afterSteering() {
+// settle sets when the service is due next, and reports changes of tiers. It is called once
+// all ports are up to date.
+func (s *watchedService) settle() {
+	if !s.steered {
+		return
+	}
+	s.steered = false
 	var due time.Time
 	sooner := func(at time.Time) {
 		if !at.IsZero() && (due.IsZero() || at.Before(due)) {
@@ -142,6 +144,7 @@ func (s *watchedService) afterSteering() {
 		if p.steering == nil {
 			continue
 		}
+		s.steered = true
 		sooner(p.steering.next)
 		for to := range p.all {
 			sooner(to.tiers.due)

@@ -27,27 +27,30 @@ type tierReport struct {
 
 // reportTiers reports which tiers are in use now.
 func (s *watchedService) reportTiers() {
-	worst := make(map[string]*tierView)
-	var by *steering
+	type use struct {
+		view *tierView
+		by   *steering
+	}
+	worst := make(map[string]use)
 	for _, p := range s.ports {
 		if p.steering == nil {
 			continue
 		}
-		by = p.steering
 		for _, list := range p.whole {
 			for _, to := range list {
-				if v := worst[to.client.Zone]; v == nil || v.used < to.tiers.used {
-					worst[to.client.Zone] = to.tiers
+				if w := worst[to.client.Zone]; w.view == nil || w.view.used < to.tiers.used {
+					worst[to.client.Zone] = use{to.tiers, p.steering}
 				}
 			}
 		}
 	}
 	r := &s.tiers
-	maps.DeleteFunc(r.inUse, func(zone string, _ int) bool { return worst[zone] == nil })
+	maps.DeleteFunc(r.inUse, func(zone string, _ int) bool { return worst[zone].view == nil })
 	if r.inUse == nil && len(worst) > 0 {
 		r.inUse = make(map[string]int)
 	}
-	for zone, v := range worst {
+	for _, zone := range slices.Sorted(maps.Keys(worst)) {
+		v, by := worst[zone].view, worst[zone].by
 		from, known := r.inUse[zone]
 		r.inUse[zone] = v.used
 		switch {
@@ -126,7 +129,7 @@ func (t *Table) Steered() []SteeredService {
 	t.mu.Unlock()
 	var list []SteeredService
 	for _, s := range services {
-		if one, ok := s.steered(); ok {
+		if one, ok := s.describeSteered(); ok {
 			list = append(list, one)
 		}
 	}
@@ -134,7 +137,7 @@ func (t *Table) Steered() []SteeredService {
 	return list
 }
 
-func (s *watchedService) steered() (one SteeredService, ok bool) {
+func (s *watchedService) describeSteered() (one SteeredService, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.ports {

@@ -22,9 +22,10 @@ type watchedService struct {
 
 	// mu is held while sources are read, and while the result is merged and
 	// published.
-	mu    sync.Mutex
-	ports map[uint16]*port
-	tiers tierReport
+	mu      sync.Mutex
+	ports   map[uint16]*port
+	steered bool // a port is, or has been when settle was called last
+	tiers   tierReport
 }
 
 // port is one watched port of a service: what its members offer, the merged list,
@@ -74,6 +75,7 @@ func (s *watchedService) watch(k Key) *Latest[*Set] {
 	case !added:
 	case p.steering != nil:
 		s.publishSteered(p, func(o *published) bool { return o == to }, origin{})
+		s.settle()
 	default:
 		p.publish(to, choose(p.merged, s.table.opts.IPv6, p.summary.byNode, k.Client), origin{})
 	}
@@ -87,17 +89,14 @@ func (s *watchedService) unwatch(k Key) {
 	defer s.mu.Unlock()
 	p := s.ports[k.Port]
 	p.leave(k.Client)
-	if p.steering != nil {
-		defer s.afterSteering()
+	if len(p.whole)+len(p.instances) == 0 {
+		delete(s.ports, k.Port)
+		s.countOffered(p.members, nil)
+		if k.Port == AnyPort {
+			s.declared.Store(nil)
+		}
 	}
-	if len(p.whole)+len(p.instances) > 0 {
-		return
-	}
-	delete(s.ports, k.Port)
-	s.countOffered(p.members, nil)
-	if k.Port == AnyPort {
-		s.declared.Store(nil)
-	}
+	s.settle()
 }
 
 // rebuild publishes what a new definition, or another link of a member's cluster,
@@ -109,6 +108,7 @@ func (s *watchedService) rebuild() {
 	for _, p := range s.ports {
 		s.rebuildPort(p, in)
 	}
+	s.settle()
 }
 
 // update stores a port's merged list and summary, and publishes what that changes; whole:
