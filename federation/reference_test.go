@@ -1,6 +1,7 @@
 package federation
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"testing"
@@ -9,193 +10,182 @@ import (
 	"pgregory.net/rapid"
 )
 
-// reference computes the set that a table must publish from the inputs alone, from
-// scratch and in the most obvious way.
-func reference(w *world, k Key, defs map[ServiceID]*Definition, links map[ClusterName]Link, ipv6 bool) Set {
-	d := defs[k.Service]
-	if d == nil {
-		return Set{Complete: true, Reason: Undefined}
-	}
-	set := Set{Exists: true, Complete: true}
-	if len(d.Members) == 0 && !d.Federated {
-		set.Reason = NoRemoteService
-		return set
-	}
-	won := make(map[netip.AddrPort]*Endpoint)
-	unknown, missing, external, notLinked := false, false, false, false
-	for _, m := range d.Members {
-		switch links[m.Cluster].State {
-		case Unlinked:
-			notLinked = true
-		case Pending:
-			unknown, set.Complete = true, false
-		case Unreachable:
-			unknown = true
-		case Ready:
-			share := links[m.Cluster].Source.Reader(m.Service, k.Port).Read()
-			missing, external = share.State == Missing, share.State == ExternalName
-			if share.State != Present {
-				continue
-			}
-			if m.Cluster == Local {
-				set.ByNode = share.NodeLocal
-			}
-			for _, s := range share.Slices {
-				for _, e := range s.Endpoints {
-					if won[e.Addr] == nil {
-						won[e.Addr] = e
-					}
-				}
-			}
-		}
-	}
-	set.Endpoints = referenceChoice(won, ipv6, set.ByNode, k.Client)
-	if !d.Federated {
-		set.Exists = !notLinked && !missing
-	}
-	switch {
-	case len(set.Endpoints) > 0:
-	case unknown:
-		set.Reason = Unknown
-	case d.Federated:
-	case notLinked:
-		set.Reason, set.Cluster = NotLinked, d.Members[0].Cluster
-	case external:
-		set.Reason = External
-	}
-	return set
-}
-
-func referenceChoice(won map[netip.AddrPort]*Endpoint, ipv6, nodeLocal bool, c Client) []*Endpoint {
-	var list []*Endpoint
-	for _, e := range won {
-		if c.Instance == "" || e.Hostname == c.Instance {
-			list = append(list, e)
-		}
-	}
-	allHinted, someForZone := true, false
-	for _, e := range list {
-		if e.Cluster == Local {
-			allHinted = allHinted && len(e.Hints) > 0
-			someForZone = someForZone || slices.Contains(e.Hints, c.Zone)
-		}
-	}
-	var kept []*Endpoint
-	for _, e := range list {
-		switch {
-		case e.Cluster != Local:
-		case nodeLocal && (e.Kind != Pod || c.Node == "" || e.Node != c.Node):
-			continue
-		case !nodeLocal && allHinted && someForZone && !slices.Contains(e.Hints, c.Zone):
-			continue
-		}
-		kept = append(kept, e)
-	}
-	var out []*Endpoint
-	for _, e := range kept {
-		drop := e.Addr.Addr().Is6() && !ipv6
-		if e.Addr.Addr().Is4() && ipv6 && e.Twin != "" {
-			for _, o := range kept {
-				drop = drop || o.Addr.Addr().Is6() && o.Twin == e.Twin && o.Cluster == e.Cluster
-			}
-		}
-		if !drop {
-			out = append(out, e)
-		}
-	}
-	slices.SortFunc(out, compareAddr)
-	return out
-}
-
-// TestReference applies random operations to a table and compares, after each, every
-// watch with the reference. It also checks the guarantees from set to set.
+// TestReference applies random operations to a table, lets time pass, and compares after
+// each step every watch with what follows from the whole history. It also checks the
+// guarantees from set to set.
 func TestReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		ipv6 := rapid.Bool().Draw(t, "ipv6")
-		w := newWorld(Options{IPv6: ipv6})
-		defs, links := make(map[ServiceID]*Definition), make(map[ClusterName]Link)
-		keys := make(map[string]Key)
-		svc := rapid.Map(rapid.SampledFrom([]string{"a", "b"}), func(s string) ServiceID { return ServiceID{"ns", s} })
-		clusters := rapid.SampledFrom([]ClusterName{Local, "east", "north"})
-		t.Repeat(map[string]func(*rapid.T){
-			"write": func(t *rapid.T) {
-				c, id := clusters.Draw(t, "cluster"), svc.Draw(t, "service")
-				src := w.cluster(c)
-				src.set(id, rapid.SampledFrom([]string{"s1", "s2", "s3"}).Draw(t, "slice"), drawEndpoints(t)...)
-				src.services[id].state = rapid.SampledFrom([]ServiceState{Present, Present, Present, Missing, ExternalName}).Draw(t, "state")
-				src.services[id].nodeLocal = rapid.Float64Range(0, 1).Draw(t, "local") > 0.8
-				w.table.Changed(c, id, time.Now())
-			},
-			"define": func(t *rapid.T) {
-				d := &Definition{Federated: rapid.Bool().Draw(t, "federated")}
-				d.Members = rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) Member {
-					return Member{clusters.Draw(t, "cluster"), svc.Draw(t, "service")}
-				}), 0, 4, func(m Member) Member { return m }).Draw(t, "members")
-				// at most one member of the local cluster, as annotations allow
-				seen := false
-				d.Members = slices.DeleteFunc(d.Members, func(m Member) bool {
-					drop := m.Cluster == Local && seen
-					seen = seen || m.Cluster == Local
-					return drop
-				})
-				if !d.Federated {
-					d.Members = d.Members[:min(1, len(d.Members))]
-				}
-				id := svc.Draw(t, "id")
-				defs[id] = d
-				w.table.Define(id, d)
-			},
-			"undefine": func(t *rapid.T) {
-				id := svc.Draw(t, "id")
-				delete(defs, id)
-				w.table.Define(id, nil)
-			},
-			"link": func(t *rapid.T) {
-				c := clusters.Draw(t, "cluster")
-				l := Link{State: rapid.SampledFrom([]LinkState{Unlinked, Pending, Unreachable, Ready, Ready, Ready}).Draw(t, "state")}
-				if l.State == Ready {
-					l.Source = w.cluster(c)
-				}
-				links[c] = l
-				if l.State == Unlinked {
-					w.table.Unlink(c)
-				} else {
-					w.table.SetLink(c, l)
-				}
-			},
-			"watch": func(t *rapid.T) {
-				name := rapid.SampledFrom([]string{"u", "v", "w", "x"}).Draw(t, "name")
-				if old := w.watches[name]; old != nil {
-					old.w.Close()
-				}
-				k := Key{svc.Draw(t, "id"), uint16(rapid.IntRange(80, 81).Draw(t, "port")), Client{
-					Zone:     rapid.SampledFrom([]string{"", "z1", "z2"}).Draw(t, "zone"),
-					Node:     rapid.SampledFrom([]string{"", "n1", "n2"}).Draw(t, "node"),
-					Instance: rapid.SampledFrom([]string{"", "", "h1"}).Draw(t, "instance"),
-				}}
-				keys[name] = k
-				w.watches[name] = &watched{w: w.table.Watch(k)}
-			},
-			"": func(t *rapid.T) {
-				for name, x := range w.watches {
-					now, _ := x.w.Get()
-					check(t, name, x.last, now, reference(w, keys[name], defs, links, ipv6))
-					x.last = now
-				}
-			},
-		})
-		for _, x := range w.watches {
-			x.w.Close()
-		}
-		if len(w.table.watched) != 0 || len(w.table.byMember) != 0 {
-			t.Errorf("not released: %v %v", w.table.watched, w.table.byMember)
-		}
-		for f := range w.table.reported {
-			if d := defs[f.service]; d == nil || !slices.Contains(d.Members, f.member) {
-				t.Errorf("the report of %v is kept, which is no longer a member", f)
+		newModel(t, rapid.Bool().Draw(t, "steered")).run(t)
+	})
+}
+
+// model is a table beside the history of what it has been given.
+type model struct {
+	*world
+	history
+	steered bool // draw preferences and standings
+	defs    map[ServiceID]*Definition
+	links   map[ClusterName]Link
+	keys    map[string]Key // of the watches, by name
+	since   map[Key]int    // the first moment of a view
+}
+
+func newModel(t *rapid.T, steered bool) *model {
+	ipv6 := rapid.Bool().Draw(t, "ipv6")
+	return &model{
+		world: newWorld(Options{IPv6: ipv6}), history: history{ipv6: ipv6}, steered: steered,
+		defs: make(map[ServiceID]*Definition), links: make(map[ClusterName]Link),
+		keys: make(map[string]Key), since: make(map[Key]int),
+	}
+}
+
+var (
+	drawService = rapid.Map(rapid.SampledFrom([]string{"a", "b"}), func(s string) ServiceID { return ServiceID{"ns", s} })
+	drawCluster = rapid.SampledFrom([]ClusterName{Local, "east", "north"})
+)
+
+func (m *model) run(t *rapid.T) {
+	actions := map[string]func(*rapid.T){
+		"write": m.write, "define": m.define, "link": m.link, "watch": m.watch,
+		"undefine": func(t *rapid.T) {
+			id := drawService.Draw(t, "id")
+			delete(m.defs, id)
+			m.table.Define(id, nil)
+		},
+		"": m.check,
+	}
+	if m.steered {
+		actions["tick"] = func(t *rapid.T) {
+			d := rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, 3 * time.Second, 10 * time.Second, time.Minute}).Draw(t, "time")
+			if err := m.tick(d, func() { m.check(t) }); err != nil {
+				t.Fatal(err)
 			}
 		}
+	}
+	t.Repeat(actions)
+	for _, x := range m.watches {
+		x.w.Close()
+	}
+	m.checkReleased(t)
+	for f := range m.table.reported {
+		if d := m.defs[f.service]; d == nil || !slices.Contains(d.Members, f.member) {
+			t.Errorf("the report of %v is kept, which is no longer a member", f)
+		}
+	}
+}
+
+func (m *model) write(t *rapid.T) {
+	c, id := drawCluster.Draw(t, "cluster"), drawService.Draw(t, "service")
+	src, slice := m.cluster(c), rapid.SampledFrom([]string{"s1", "s2", "s3"}).Draw(t, "slice")
+	src.set(id, slice, drawEndpoints(t)...)
+	if m.steered {
+		src.setUnready(id, slice, drawEndpoints(t)...)
+	}
+	src.services[id].state = rapid.SampledFrom([]ServiceState{Present, Present, Present, Missing, ExternalName}).Draw(t, "state")
+	src.services[id].nodeLocal = rapid.Float64Range(0, 1).Draw(t, "local") > 0.8
+	m.table.Changed(c, id, m.now)
+}
+
+func (m *model) define(t *rapid.T) {
+	d := &Definition{Federated: rapid.Bool().Draw(t, "federated")}
+	d.Members = rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) Member {
+		return Member{drawCluster.Draw(t, "cluster"), drawService.Draw(t, "service")}
+	}), 0, 4, func(m Member) Member { return m }).Draw(t, "members")
+	// at most one member of the local cluster, as annotations allow
+	seen := false
+	d.Members = slices.DeleteFunc(d.Members, func(m Member) bool {
+		drop := m.Cluster == Local && seen
+		seen = seen || m.Cluster == Local
+		return drop
 	})
+	if !d.Federated {
+		d.Members = d.Members[:min(1, len(d.Members))]
+	}
+	if m.steered {
+		d.Preference = drawPreference(t)
+	}
+	id := drawService.Draw(t, "id")
+	m.defs[id] = d
+	m.table.Define(id, d)
+}
+
+func (m *model) link(t *rapid.T) {
+	c := drawCluster.Draw(t, "cluster")
+	l := Link{State: rapid.SampledFrom([]LinkState{Unlinked, Pending, Unreachable, Ready, Ready, Ready, Ready}).Draw(t, "state")}
+	if l.State == Unlinked {
+		m.links[c] = l
+		m.table.Unlink(c)
+		return
+	}
+	if l.State == Ready {
+		l.Source = m.cluster(c)
+	}
+	if m.steered {
+		standing := rapid.SampledFrom([]Standing{InService, InService, LastResort, Withdrawn})
+		l.Cordon, l.Lost = standing.Draw(t, "cordon"), rapid.SampledFrom([]Standing{InService, InService, InService, LastResort, Withdrawn}).Draw(t, "lost")
+		l.CordonOver = rapid.SampledFrom([]time.Duration{0, 10 * time.Second, 20 * time.Second}).Draw(t, "over")
+		l.Region = rapid.SampledFrom([]string{"", "r1", "r1", "r2"}).Draw(t, "region")
+	}
+	m.links[c] = l
+	m.table.SetLink(c, l)
+}
+
+func (m *model) watch(t *rapid.T) {
+	name := rapid.SampledFrom([]string{"u", "v", "w", "x"}).Draw(t, "name")
+	if old := m.watches[name]; old != nil {
+		old.w.Close()
+		k := m.keys[name]
+		delete(m.keys, name)
+		if !slices.Contains(slices.Collect(maps.Values(m.keys)), k) {
+			delete(m.since, k)
+		}
+	}
+	k := Key{drawService.Draw(t, "id"), uint16(rapid.IntRange(80, 81).Draw(t, "port")), Client{
+		Zone:     rapid.SampledFrom([]string{"", "z1", "z2"}).Draw(t, "zone"),
+		Node:     rapid.SampledFrom([]string{"", "n1", "n2"}).Draw(t, "node"),
+		Instance: rapid.SampledFrom([]string{"", "", "h1"}).Draw(t, "instance"),
+	}}
+	m.keys[name] = k
+	m.watches[name] = &watched{w: m.table.Watch(k)}
+	if _, ok := m.since[k]; !ok {
+		m.since[k] = len(m.moments)
+	}
+}
+
+// check adds a moment to the history, and compares all watches with it.
+func (m *model) check(t *rapid.T) {
+	x := moment{m.now, maps.Clone(m.defs), maps.Clone(m.links), make(map[memberPort]Share)}
+	for c, l := range m.links {
+		for _, id := range []ServiceID{{"ns", "a"}, {"ns", "b"}} {
+			for _, port := range []uint16{80, 81} {
+				if l.State == Ready {
+					x.shares[memberPort{Member{c, id}, port}] = l.Source.Reader(id, port).Read()
+				}
+			}
+		}
+	}
+	m.moments = append(m.moments, x)
+	for name, x := range m.watches {
+		now, _ := x.w.Get()
+		k := m.keys[name]
+		check(t, name, x.last, now, m.view(k, m.since[k], m.now))
+		x.last = now
+	}
+}
+
+func drawPreference(t *rapid.T) *Preference {
+	if !rapid.Bool().Draw(t, "preference") {
+		return nil
+	}
+	tiers := []string{"local, any", "zone, any", "zone, local, region, any", "local, east+north", "east, north", "zone+local, region", "region, remote", "any", "cluster/east, zone, local"}
+	times := rapid.SampledFrom([]time.Duration{0, 0, 3 * time.Second, 10 * time.Second})
+	p := &Preference{ReturnAfter: times.Draw(t, "after"), ReturnOver: times.Draw(t, "over")}
+	if s := rapid.SampledFrom(tiers).Draw(t, "prefer"); s != "any" {
+		p.Tiers = tiersOf(s)
+	}
+	p.MinReady.Percent = rapid.SampledFrom([]int{0, 0, 34, 50, 100}).Draw(t, "percent")
+	p.MinReady.Count = rapid.IntRange(0, 3).Draw(t, "count")
+	return p
 }
 
 func check(t *rapid.T, name string, last, now *Set, want Set) {
@@ -244,12 +234,15 @@ func check(t *rapid.T, name string, last, now *Set, want Set) {
 func drawEndpoints(t *rapid.T) []Endpoint {
 	return rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) Endpoint {
 		ips := []string{"10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "fd00::1", "fd00::2"}
+		// The addresses of a Pod have the same zone.
+		pod := rapid.SampledFrom([][2]string{{"p1", "z1"}, {"p2", "z2"}, {"", "z1"}, {"", "z2"}, {"", ""}}).Draw(t, "pod")
 		return Endpoint{
 			Addr:     netip.AddrPortFrom(netip.MustParseAddr(rapid.SampledFrom(ips).Draw(t, "ip")), 0),
 			Kind:     rapid.SampledFrom([]Kind{Pod, Pod, Address}).Draw(t, "kind"),
 			Node:     rapid.SampledFrom([]string{"n1", "n2"}).Draw(t, "node"),
 			Hostname: rapid.SampledFrom([]string{"", "h1"}).Draw(t, "host"),
-			Twin:     rapid.SampledFrom([]string{"", "p1", "p2"}).Draw(t, "twin"),
+			Twin:     pod[0],
+			Zone:     pod[1],
 			Hints:    rapid.SampledFrom([][]string{nil, {"z1"}, {"z1", "z2"}}).Draw(t, "hints"),
 			Identity: Identity{DNS: rapid.SampledFrom([]string{"", "i"}).Draw(t, "identity")},
 		}
