@@ -98,7 +98,8 @@ type SteeredService struct {
 	Preference      *Preference
 	Spills, Returns uint64         // how often clients have got more, and fewer, tiers since the service is watched
 	InUse           map[string]int // the number of tiers in use, by the clients' zone
-	Views           []SteeredView  // sorted by port, instance, zone and node; the first of them if there are very many
+	Views           []SteeredView  // sorted by port, instance, zone and node; if there are very many, some of them
+	MoreViews       int            // how many are left out
 }
 
 // SteeredView is what one kind of client uses of a service port.
@@ -123,13 +124,18 @@ type TierUse struct {
 const maxViews = 100
 
 // Steered lists the watched services that are steered, sorted.
-func (t *Table) Steered() []SteeredService {
+func (t *Table) Steered() []SteeredService { return t.steered(maxViews) }
+
+// TiersInUse is Steered without what takes long: Views and MoreViews.
+func (t *Table) TiersInUse() []SteeredService { return t.steered(0) }
+
+func (t *Table) steered(views int) []SteeredService {
 	t.mu.Lock()
 	services := slices.Collect(maps.Values(t.watched))
 	t.mu.Unlock()
 	var list []SteeredService
 	for _, s := range services {
-		if one, ok := s.describeSteered(); ok {
+		if one, ok := s.describeSteered(views); ok {
 			list = append(list, one)
 		}
 	}
@@ -137,19 +143,18 @@ func (t *Table) Steered() []SteeredService {
 	return list
 }
 
-func (s *watchedService) describeSteered() (one SteeredService, ok bool) {
+// describeSteered describes the service, with at most so many views.
+func (s *watchedService) describeSteered(most int) (one SteeredService, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, p := range s.ports {
+	for _, number := range slices.Sorted(maps.Keys(s.ports)) {
+		p := s.ports[number]
 		if p.steering == nil {
 			continue
 		}
 		one.Preference, ok = p.steering.preference, true
-		for to := range p.all {
-			if len(one.Views) == maxViews {
-				break
-			}
-			one.Views = append(one.Views, p.steering.view(p.number, to))
+		if most > 0 {
+			one.addViews(p, most)
 		}
 	}
 	if !ok {
@@ -158,6 +163,17 @@ func (s *watchedService) describeSteered() (one SteeredService, ok bool) {
 	slices.SortFunc(one.Views, SteeredView.compare)
 	one.Service, one.Spills, one.Returns, one.InUse = s.id, s.tiers.spills, s.tiers.returns, maps.Clone(s.tiers.inUse)
 	return one, true
+}
+
+// addViews adds a port's views, up to so many of the service.
+func (one *SteeredService) addViews(p *port, most int) {
+	for to := range p.all {
+		if len(one.Views) < most {
+			one.Views = append(one.Views, p.steering.view(p.number, to))
+		} else {
+			one.MoreViews++
+		}
+	}
 }
 
 // view describes what one kind of client uses.

@@ -99,7 +99,7 @@ func newRegistry() *prometheus.Registry {
 func debugPages(here *local.Local, store *clusterstore.Store, table *federation.Table, api *grpcapi.Server, writer sliceWriter) map[string]func() any {
 	return map[string]func() any{
 		"/debug/clusters": func() any { return writer.addTo(newClustersPage(here, store, table)) },
-		"/debug/services": func() any { return newServicesPage(table, api.Views()) },
+		"/debug/services": func() any { return newServicesPage(table, api.Views(), here.Problems()) },
 		"/debug/streams":  func() any { return newStreamsPage(api.Views()) },
 	}
 }

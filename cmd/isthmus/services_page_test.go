@@ -11,9 +11,10 @@ import (
 	"isthmus/cmd/isthmus/internal/cli/clitest"
 	"isthmus/federation"
 	"isthmus/grpcapi"
+	"isthmus/local"
 )
 
-// TestServicesPage: services that are federated or watched, with what each member adds.
+// TestServicesPage: services that are federated or watched or that have problems, with what each member adds.
 func TestServicesPage(t *testing.T) {
 	table := federation.NewTable(federation.Options{})
 	id := func(name string) federation.ServiceID { return federation.ServiceID{Namespace: "shop", Name: name} }
@@ -25,9 +26,11 @@ func TestServicesPage(t *testing.T) {
 	w := table.Watch(federation.Key{Service: id("web"), Port: 80})
 	defer w.Close()
 	views := []grpcapi.ViewStatus{{Service: id("web"), Streams: 2}, {Service: id("web"), Streams: 1}, {Service: id("idle")}, {Streams: 5}}
-	got := newServicesPage(table, views)
+	got := newServicesPage(table, views, []local.Problem{{Service: "shop/odd", Problems: []string{"bad"}}, {Service: "shop/quiet", Problems: []string{"worse"}}})
 	want := []serviceEntry{
 		{Service: "shop/all", Federated: true, Members: []memberEntry{{"local", "shop/web", ""}, {"east", "shop/web", "cluster is unlinked"}}, Ports: []portEntry{}},
+		{Service: "shop/odd", Members: []memberEntry{}, Ports: []portEntry{}, Problems: []string{"bad"}},
+		{Service: "shop/quiet", Members: []memberEntry{{"local", "shop/quiet", ""}}, Ports: []portEntry{}, Problems: []string{"worse"}},
 		{Service: "shop/web", Members: []memberEntry{{"local", "shop/web", ""}}, Streams: 3,
 			Ports: []portEntry{{80, []portMemberEntry{{Cluster: "local", Service: "shop/web", Endpoints: 1}}}}},
 	}
@@ -55,7 +58,7 @@ func TestRefusedOnPages(t *testing.T) {
 			"10.1.0.1:80 is outside the address ranges of the link", "10.1.0.2:80 is outside the address ranges of the link"}},
 		{Cluster: "north", Service: "shop/web", Endpoints: 1, Conflicts: 1, ConflictsWith: []string{"10.0.0.1:80 is sent from shop/web of cluster east"}},
 	}
-	if got := newServicesPage(table, nil)[0].Ports[0].Members; !reflect.DeepEqual(got, want) {
+	if got := newServicesPage(table, nil, nil)[0].Ports[0].Members; !reflect.DeepEqual(got, want) {
 		t.Errorf("services: %+v, want %+v", got, want)
 	}
 	if got, want := newRefused(table.Watched()), []refusedEntry{{Cluster: "east", Outside: 2, Owned: 1, Examples: []string{

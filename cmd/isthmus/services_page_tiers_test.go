@@ -1,0 +1,114 @@
+package main
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"isthmus/federation"
+)
+
+// tiered is a table with one watched service that prefers the own cluster to east and
+// north, and a clock.
+type tiered struct {
+	*federation.Table
+	now time.Time
+	web federation.ServiceID
+}
+
+func newTiered(t *testing.T, p federation.Preference, o federation.Options) *tiered {
+	w := &tiered{now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), web: federation.ServiceID{Namespace: "shop", Name: "web"}}
+	o.Now = func() time.Time { return w.now }
+	w.Table = federation.NewTable(o)
+	if p.Tiers == nil {
+		p.Tiers = []federation.Tier{{{Kind: federation.LocalCluster}}, {{Kind: federation.Named, Cluster: "east"}, {Kind: federation.Named, Cluster: "north"}}}
+	}
+	w.Define(w.web, &federation.Definition{Federated: true, Preference: &p, Members: []federation.Member{{Service: w.web}, {Cluster: "east", Service: w.web}}})
+	w.local("10.0.0.1:80", "10.0.0.2:80")
+	w.Link("east", federation.Ready, newOffers("east", "web", "10.1.0.1:80"))
+	for _, zone := range []string{"a", ""} {
+		t.Cleanup(w.Watch(federation.Key{Service: w.web, Port: 80, Client: federation.Client{Zone: zone}}).Close)
+	}
+	return w
+}
+
+// local links the own cluster with these endpoints.
+func (w *tiered) local(addrs ...string) {
+	w.Link(federation.Local, federation.Ready, newOffers(federation.Local, "web", addrs...))
+}
+
+// clients returns what the page shows of them.
+func (w *tiered) clients() []clientsEntry { return newServicesPage(w.Table, nil, nil)[0].Clients }
+
+// TestTiersOnPage: the page shows the preference, each tier with its counts, why those in
+// use are, and what a return waits for or when it happens.
+func TestTiersOnPage(t *testing.T) {
+	w := newTiered(t, federation.Preference{MinReady: federation.MinReady{Count: 2}, ReturnAfter: 10 * time.Second}, federation.Options{})
+	start := w.now
+	s := newServicesPage(w.Table, nil, nil)[0]
+	if want := (&preferenceEntry{"local, east+north", "2", "10s", "0s"}); !reflect.DeepEqual(s.Preference, want) {
+		t.Errorf("preference %+v, want %+v", s.Preference, want)
+	}
+	check := func(want clientsEntry) {
+		t.Helper()
+		want.Port = 80
+		inA := want
+		inA.Zone = "a"
+		if got := w.clients(); !reflect.DeepEqual(got, []clientsEntry{want, inA}) {
+			t.Errorf("clients\n %+v, want\n %+v, and the same in zone a", got, want)
+		}
+	}
+	check(clientsEntry{Since: start, Why: "local: 2 ready, min-ready is 2",
+		Tiers: []tierEntry{{"local", true, 2, 0, 2}, {"east+north", false, 1, 0, 0}}})
+
+	w.now = w.now.Add(time.Minute)
+	spilled := w.now
+	w.local("10.0.0.1:80")
+	check(clientsEntry{Since: spilled, Why: "local: 1 ready, min-ready is 2", WaitsFor: "local: 1 ready, min-ready is 2",
+		Tiers: []tierEntry{{"local", true, 1, 0, 1}, {"east+north", true, 1, 0, 1}}})
+
+	w.now = w.now.Add(time.Minute)
+	w.local("10.0.0.1:80", "10.0.0.2:80")
+	next := w.now.Add(10 * time.Second)
+	check(clientsEntry{Since: spilled, Why: "local: 1 ready, min-ready is 2", Next: &next,
+		Tiers: []tierEntry{{"local", true, 2, 0, 2}, {"east+north", true, 1, 0, 1}}})
+}
+
+// TestPercentOnPage: with a limit in percent the page shows how many endpoints are known.
+func TestPercentOnPage(t *testing.T) {
+	w := newTiered(t, federation.Preference{MinReady: federation.MinReady{Percent: 50}}, federation.Options{})
+	mine := newOffers(federation.Local, "web", "10.0.0.1:80")
+	mine.slice.Unready = newOffers(federation.Local, "web", "10.0.0.2:80", "10.0.0.3:80").slice.Endpoints
+	w.Link(federation.Local, federation.Ready, mine)
+	const why = "local: 1 of 3 ready, min-ready is 50%"
+	got := w.clients()[0]
+	if want := []tierEntry{{"local", true, 1, 3, 1}, {"east+north", true, 1, 1, 1}}; !reflect.DeepEqual(got.Tiers, want) || got.Why != why || got.WaitsFor != why {
+		t.Errorf("%+v, want tiers %+v", got, want)
+	}
+}
+
+// TestLastResortOnPage: a cluster of last resort is one more tier, also of a service
+// without preference.
+func TestLastResortOnPage(t *testing.T) {
+	w := newTiered(t, federation.Preference{Tiers: []federation.Tier{}}, federation.Options{})
+	w.SetLink("east", federation.Link{State: federation.Ready, Source: newOffers("east", "web", "10.1.0.1:80"), Cordon: federation.LastResort})
+	w.local()
+	got := w.clients()[0]
+	if want := []tierEntry{{"any", true, 0, 0, 0}, {"last-resort", true, 1, 0, 1}}; !reflect.DeepEqual(got.Tiers, want) || got.WaitsFor != "any: none is ready" {
+		t.Errorf("%+v, want tiers %+v", got, want)
+	}
+}
+
+// TestTiersOnPageAreBounded: clients that make up names of instances do not make the page
+// grow without end.
+func TestTiersOnPageAreBounded(t *testing.T) {
+	w := newTiered(t, federation.Preference{}, federation.Options{})
+	for i := range 500 {
+		t.Cleanup(w.Watch(federation.Key{Service: w.web, Port: 80, Client: federation.Client{Instance: fmt.Sprint("no-such-", i)}}).Close)
+	}
+	s := newServicesPage(w.Table, nil, nil)[0]
+	if len(s.Clients) != 100 || s.MoreClients != 402 || s.Clients[0].Instance != "" || s.Clients[1].Zone != "a" {
+		t.Errorf("%d kinds of clients and %d more, the first are %+v", len(s.Clients), s.MoreClients, s.Clients[:2])
+	}
+}
