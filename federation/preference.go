@@ -98,15 +98,26 @@ func (m MinReady) suffice(ready, known int) bool {
 }
 
 // String is the preference's tiers as users write them.
-func (p *Preference) String() string {
-	if len(p.Tiers) == 0 {
-		return TermWords[AnyCluster]
-	}
-	words := make([]string, len(p.Tiers))
-	for i, t := range p.Tiers {
-		words[i] = t.String()
+func (p *Preference) String() string { return p.firstTiers(max(len(p.Tiers), 1)) }
+
+// firstTiers is the first n tiers in words.
+func (p *Preference) firstTiers(n int) string {
+	words := make([]string, n)
+	for i := range words {
+		words[i] = p.tierName(i)
 	}
 	return strings.Join(words, ", ")
+}
+
+// tierName is a tier in words. Behind the last one is that of clusters of last resort.
+func (p *Preference) tierName(i int) string {
+	switch {
+	case i >= max(len(p.Tiers), 1):
+		return LastResort.String()
+	case len(p.Tiers) == 0:
+		return TermWords[AnyCluster]
+	}
+	return p.Tiers[i].String()
 }
 
 // equal compares by content. Most services share one preference.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -67,28 +66,16 @@ func (s *watchedService) reportTiers() {
 	}
 }
 
+// Tiers are those in use now, in words.
+func (c TierChange) Tiers() string { return c.Preference.firstTiers(c.To) }
+
 // describe is the row in words.
 func (r row) describe(st *steering) string {
-	names := make([]string, r.tiers)
-	for i := range names {
-		names[i] = st.tierName(i)
+	names, limit := st.preference.firstTiers(r.tiers), st.preference.MinReady
+	if limit.Percent == 0 {
+		return fmt.Sprintf("%s: %d ready, min-ready is %v", names, r.ready, limit)
 	}
-	limit := "min-ready is " + st.preference.MinReady.String()
-	if st.preference.MinReady.Percent == 0 {
-		return fmt.Sprintf("%s: %d ready, %s", strings.Join(names, ", "), r.ready, limit)
-	}
-	return fmt.Sprintf("%s: %d of %d ready, %s", strings.Join(names, ", "), r.ready, r.known, limit)
-}
-
-// tierName is a tier as users write it.
-func (st *steering) tierName(i int) string {
-	switch {
-	case i == st.lastResort():
-		return LastResort.String()
-	case len(st.preference.Tiers) == 0:
-		return TermWords[AnyCluster]
-	}
-	return st.preference.Tiers[i].String()
+	return fmt.Sprintf("%s: %d of %d ready, min-ready is %v", names, r.ready, r.known, limit)
 }
 
 // SteeredService is a watched service whose clients do not simply get everything: it has a
@@ -189,7 +176,7 @@ func (st *steering) view(port uint16, to *published) SteeredView {
 		if i == st.lastResort() && v.counts.known[i] == 0 && v.used <= i {
 			break
 		}
-		view.Tiers = append(view.Tiers, TierUse{st.tierName(i), v.counts.ready[i], v.counts.known[i], sent[i]})
+		view.Tiers = append(view.Tiers, TierUse{st.preference.tierName(i), v.counts.ready[i], v.counts.known[i], sent[i]})
 	}
 	return view
 }

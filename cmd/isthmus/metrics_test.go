@@ -71,7 +71,7 @@ func scrape(t *testing.T, c prometheus.Collector) (lines []string) {
 			for _, l := range m.GetLabel() {
 				line += " " + l.GetName() + "=" + l.GetValue()
 			}
-			lines = append(lines, fmt.Sprint(line, " ", m.GetGauge().GetValue()))
+			lines = append(lines, fmt.Sprint(line, " ", m.GetGauge().GetValue()+m.GetCounter().GetValue()))
 		}
 	}
 	return lines
