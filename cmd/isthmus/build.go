@@ -35,7 +35,9 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	}
 	registry := newRegistry()
 	refused, conflict := reportAddresses(log)
-	table := federation.NewTable(federation.Options{IPv6: o.ipv6, Report: reportMember(log), ReportRefused: refused, ReportConflict: conflict})
+	table := federation.NewTable(federation.Options{
+		IPv6: o.ipv6, Report: reportMember(log), ReportRefused: refused, ReportConflict: conflict, ReportTiers: reportTiers(log),
+	})
 	registry.MustRegister(newFederationMetrics(table, o.serviceMetrics), newTierMetrics(table))
 	metrics, err := cluster.NewMetrics(registry)
 	if err != nil {

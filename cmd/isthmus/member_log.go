@@ -11,7 +11,7 @@ import (
 // or ceases to serve. Each linked cluster has a limit of its own; clusters that are
 // named by annotations only share one, since annotations may name any number.
 func reportMember(log *zap.Logger) func(federation.ServiceID, federation.Member, federation.MemberStatus) {
-	linked, unlinked := logging.NewPerCluster(log), logging.WithOwnLimit(log)
+	linked, unlinked := logging.NewPerName(log), logging.WithOwnLimit(log)
 	return func(id federation.ServiceID, m federation.Member, s federation.MemberStatus) {
 		log := unlinked
 		if s.Link != federation.Unlinked {
@@ -33,7 +33,7 @@ func reportAddresses(log *zap.Logger) (
 	refused func(federation.ServiceID, uint16, federation.Member, federation.Refusal, int),
 	conflict func(federation.ServiceID, uint16, federation.Member, federation.Conflict),
 ) {
-	linked := logging.NewPerCluster(log)
+	linked := logging.NewPerName(log)
 	fields := func(id federation.ServiceID, port uint16, m federation.Member) []zap.Field {
 		return []zap.Field{zap.Stringer("service", id), zap.Uint16("port", port), zap.Stringer("cluster", m.Cluster), zap.Stringer("member", m.Service)}
 	}

@@ -17,7 +17,7 @@
 //     log. Debug lines are not limited: --log-level has asked for them.
 //   - Every logger that With returns, and so every cluster's, has a limit of its
 //     own: none silences another. [WithOwnLimit] gives one to a library, and
-//     [PerCluster] keeps one for each cluster.
+//     [PerName] keeps one for each cluster or namespace.
 //   - The memory for that is bounded, whatever the messages are.
 //   - A line is written in one piece, before the call that logs it returns: nothing
 //     is buffered.
@@ -26,7 +26,7 @@
 //     which client-go masks credentials. The bodies of requests and responses are
 //     never logged, at no level: link Secrets are among them.
 //
-// Loggers, and [PerCluster], are safe for concurrent use. klog has one logger for
+// Loggers, and [PerName], are safe for concurrent use. klog has one logger for
 // the whole process: call [BridgeKlog] once, before the first client is made.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
