@@ -8,10 +8,11 @@ type audience map[string][]*published
 
 // published is the newest set for one kind of client.
 type published struct {
-	client Client // fixed
-	refs   int    // watches
-	latest Latest[*Set]
-	tiers  *tierView // nil unless the port is steered
+	client   Client // fixed
+	refs     int    // watches
+	latest   Latest[*Set]
+	tiers    *tierView         // nil unless the port is steered
+	steering Latest[*steering] // of the port, for Set.Tiers
 }
 
 // audience returns that of an instance, or of the whole service (empty).
@@ -158,10 +159,12 @@ func (p *port) publishTo(a audience, ipv6 bool, of []*Endpoint, why origin) {
 // publish publishes these endpoints for one kind of client, if that differs from what
 // was published last.
 func (p *port) publish(to *published, chosen []*Endpoint, why origin) {
+	to.explainBy(p.steering)
 	now := &Set{
 		Version: 1, Exists: p.summary.exists, Complete: p.summary.complete, ByNode: p.summary.byNode, Changed: why.at, Origin: why.cluster,
 		Endpoints: chosen, Members: len(p.members),
 		AnyPort: p.number == AnyPort, Undeclared: p.summary.undeclared, declared: p.declared,
+		steering: &to.steering,
 	}
 	if len(now.Endpoints) == 0 {
 		now.Reason, now.Cluster = p.summary.reason, p.summary.cluster

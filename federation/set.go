@@ -43,7 +43,8 @@ type Set struct {
 	Endpoints  []*Endpoint // sorted by Addr, one per Addr; unchanged endpoints keep their pointer
 	Members    int         // how many members the service has, serving or not. Sets that differ in nothing else are not published
 
-	declared []uint16 // with AnyPort: the ports that members declare; sorted
+	declared []uint16           // with AnyPort: the ports that members declare; sorted
+	steering *Latest[*steering] // see Tiers
 }
 
 // Diff returns the step from one set's endpoints to another's: the endpoints to

@@ -25,6 +25,9 @@
 //     an empty add. That holds whatever happens to the service, its clusters and the
 //     client's node. An open stream is ended only by its client, a stall, a drain, its
 //     connection's age or end, or a panic.
+//   - Only a client whose Get has the metadata isthmus-explain, as that of "isthmus get"
+//     has, is sent which tier of the service's preference its endpoints belong to. When
+//     they change, all are sent again.
 //   - A GetProfile is answered at once, with a profile or with a code. Each later
 //     message is a profile that differs from the one before. If the destination does
 //     not exist any more, or not yet, an open stream is sent an empty profile.

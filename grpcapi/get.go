@@ -28,6 +28,7 @@ type getStream struct {
 	anyPort     bool            // no member declares the port: the view is of AnyPort
 	viewChanged bool            // sent is a set of another view than the current one
 	isUpdate    bool            // sent is a newer set of the same view as the one sent before
+	explaining  *explaining     // nil: the client is a proxy
 	emptySince  time.Time       // since when the set is empty while a cluster is pending; zero: it is not
 }
 
@@ -48,6 +49,8 @@ func (st *getStream) next(ctx context.Context) ([]*wire.Frame, error) {
 			return nil, st.endError(ctx)
 		case <-st.emptyTimeout():
 		case <-st.replaced:
+		case <-st.explaining.changes():
+			st.explaining.changed = nil // closed; outdated gets the next
 		case <-st.zoneChanged:
 			st.updateZone()
 		}
@@ -73,7 +76,8 @@ func (st *getStream) next(ctx context.Context) ([]*wire.Frame, error) {
 // but the proxy must not use the old ones for long.
 func (st *getStream) advance(set *federation.Set) []*wire.Frame {
 	zone := st.view.key.Client.Zone
-	if set == st.sent && zone == st.sentZone {
+	all := st.explaining.outdated(set) || zone != st.sentZone
+	if set == st.sent && !all {
 		return nil
 	}
 	switch {
@@ -85,17 +89,26 @@ func (st *getStream) advance(set *federation.Set) []*wire.Frame {
 	case time.Since(st.emptySince) < st.server.opts.FirstFrame:
 		return nil
 	}
-	frames := st.step(st.sent, set, zone != st.sentZone)
+	st.explaining.use(set)
+	frames := st.step(st.sent, set, all)
 	st.sent, st.sentZone, st.viewChanged = set, zone, false
 	return frames
 }
 
 // step returns the messages of a step.
 func (st *getStream) step(from, to *federation.Set, all bool) []*wire.Frame {
-	if !from.AnyPort && !to.AnyPort {
+	if !from.AnyPort && !to.AnyPort && st.explaining == nil {
 		return st.view.step(from, to, all)
 	}
-	return st.view.stepAt(from, to, all, st.target.port, st.server.budget)
+	return st.view.stepFor(st.alone(), from, to, all)
+}
+
+func (st *getStream) alone() alone {
+	a := alone{port: st.target.port, budget: st.server.budget}
+	if st.explaining != nil {
+		a.tiers = st.explaining.tiers
+	}
+	return a
 }
 
 // emptyTimeout returns a channel that fires when an empty set has been held back for

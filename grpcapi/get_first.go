@@ -58,14 +58,16 @@ func (st *getStream) first() ([]*wire.Frame, error) {
 	if err := st.refusal(set); err != nil {
 		return nil, err
 	}
-	if !st.fits && !st.server.roomFor(0) || set.AnyPort && !st.server.roomFor(int64(costOfSet(set))) {
+	isAlone := set.AnyPort || st.explaining != nil
+	if !st.fits && !st.server.roomFor(0) || isAlone && !st.server.roomFor(int64(costOfSet(set))) {
 		return nil, st.server.budget.refuse(st.name())
 	}
 	st.sent, st.sentZone, st.viewChanged = set, st.view.key.Client.Zone, false
-	if !set.AnyPort {
-		return st.view.fullFrames(set), nil
+	st.explaining.use(set)
+	if isAlone {
+		return st.view.fullFramesFor(st.alone(), set), nil
 	}
-	return st.view.fullFramesAt(set, st.target.port, st.server.budget), nil
+	return st.view.fullFrames(set), nil
 }
 
 // refusal returns the error with which a call is refused whose first set is this one;

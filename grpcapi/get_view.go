@@ -74,22 +74,29 @@ type lazyFrames struct {
 // fullFrames returns the first messages of a stream that begins with the set.
 func (v *getView) fullFrames(set *federation.Set) []*wire.Frame { return v.lazyFull(set).frames() }
 
-// fullFramesAt returns those of a stream of one port that begins with a set of
-// AnyPort. They are for that stream alone.
-func (v *getView) fullFramesAt(set *federation.Set, port uint16, of *budget) []*wire.Frame {
-	enc := v.enc.AtPort(port)
-	return of.hold(enc.Full(set))
+// alone is how messages are encoded for one stream alone.
+type alone struct {
+	port   uint16           // that the stream has asked for
+	tiers  federation.Tiers // for a client that wants to know them
+	budget *budget          // for what the client has not taken
 }
 
-// stepAt returns the messages of a step of which one set, or both, are of AnyPort, for
-// a stream of that port alone.
-func (v *getView) stepAt(from, to *federation.Set, all bool, port uint16, of *budget) (frames []*wire.Frame) {
+func (a alone) encoder(v *getView) wire.Encoder { return v.enc.AtPort(a.port).Explaining(a.tiers) }
+
+// fullFramesFor returns those of one stream alone that begins with the set.
+func (v *getView) fullFramesFor(a alone, set *federation.Set) []*wire.Frame {
+	enc := a.encoder(v)
+	return a.budget.hold(enc.Full(set))
+}
+
+// stepFor returns the messages of a step for one stream alone.
+func (v *getView) stepFor(a alone, from, to *federation.Set, all bool) (frames []*wire.Frame) {
 	v.mu.Lock()
 	v.chargeFor(to)
 	v.mu.Unlock()
 	runDeep(func() {
-		enc := v.enc.AtPort(port)
-		frames = of.hold(enc.Step(from, to, all))
+		enc := a.encoder(v)
+		frames = a.budget.hold(enc.Step(from, to, all))
 	})
 	return frames
 }

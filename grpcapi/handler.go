@@ -42,7 +42,11 @@ func (s *Server) receiveGet(out grpc.ServerStream) (producer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.newGet(to, who, out, transport), nil
+	st := s.newGet(to, who, out, transport)
+	if asksForTiers(out.Context()) {
+		st.explaining = new(explaining)
+	}
+	return st, nil
 }
 
 // receiveProfile receives the request of a GetProfile.

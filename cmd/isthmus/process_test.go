@@ -24,7 +24,7 @@ import (
 
 // objects are what the fake API server holds, by the end of the path.
 var objects = map[string]struct{ kind, items string }{
-	"/api/v1/services": {"v1 ServiceList", `{"metadata":{"name":"web","namespace":"shop"},"spec":{"ports":[{"name":"http","port":80,"targetPort":8080}]}}`},
+	"/api/v1/services": {"v1 ServiceList", `{"metadata":{"name":"web","namespace":"shop","annotations":{"isthmus.io/prefer":"zone, any"}},"spec":{"ports":[{"name":"http","port":80,"targetPort":8080}]}}`},
 	"/apis/discovery.k8s.io/v1/endpointslices": {"discovery.k8s.io/v1 EndpointSliceList",
 		`{"metadata":{"name":"web-1","namespace":"shop","labels":{"kubernetes.io/service-name":"web"}},"addressType":"IPv4",
 		  "ports":[{"name":"http","port":8080,"protocol":"TCP"}],"endpoints":[{"addresses":["10.0.0.1"],"conditions":{"ready":true}}]}`},
@@ -88,12 +88,12 @@ func startProcess(t *testing.T, api string, args ...string) *gatewayProcess {
 }
 
 // TestProcess runs the whole gateway on a small API: it becomes ready, answers
-// "isthmus get", and drains on a signal.
+// "isthmus get" with the endpoint's tier, and drains on a signal.
 func TestProcess(t *testing.T) {
 	p := startProcess(t, startAPI(t), "--shutdown-delay=1ms", "--drain=1ms")
 	eventually(t, "ready", func() bool { return p.get("/ready") == "ok" })
 	code, out, err := call("get", "web.shop.svc.cluster.local", "--addr", p.addr, "--once")
-	if code != 0 || !strings.Contains(out, "10.0.0.1:8080  local") {
+	if code != 0 || !strings.Contains(out, "10.0.0.1:8080  local    -     any ") {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, err)
 	}
 	var page clustersPage

@@ -4,6 +4,8 @@ import (
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+
+	"isthmus/federation"
 )
 
 // Options change how endpoints are described to proxies. Zero fields are off.
@@ -18,8 +20,9 @@ type Options struct {
 // Encoder encodes messages for the clients of one zone, and of one port if the sets
 // are of federation.AnyPort. It is immutable, and safe for concurrent use.
 type Encoder struct {
-	zone    string // the client's; empty: unknown
-	port    uint16 // that sets of federation.AnyPort are encoded for
+	zone    string           // the client's; empty: unknown
+	port    uint16           // that sets of federation.AnyPort are encoded for
+	tiers   federation.Tiers // see Explaining; zero: for proxies
 	options Options
 	http2   []byte // the encoded field of MeshedHTTP2; nil: none
 }
@@ -49,5 +52,13 @@ func (e Encoder) AtPort(port uint16) Encoder {
 // InZone returns an Encoder for clients of that zone; empty: not known.
 func (e Encoder) InZone(zone string) Encoder {
 	e.zone = zone
+	return e
+}
+
+// Explaining returns an Encoder for a client that is no proxy, and that wants to know why
+// it gets the endpoints: they have the labels isthmus_tier and isthmus_standing, unless
+// clients of the service simply get everything.
+func (e Encoder) Explaining(t federation.Tiers) Encoder {
+	e.tiers = t
 	return e
 }

@@ -39,7 +39,16 @@ func (e *Encoder) labels(list []federation.Label, ep *federation.Endpoint) []fed
 	if e.options.TargetClusterLabel && ep.Cluster != federation.Local && !slices.ContainsFunc(ep.Group, isTargetCluster) {
 		list = append(list, federation.Label{Name: targetCluster, Value: string(ep.Cluster)})
 	}
-	return list
+	return e.explain(list, ep)
+}
+
+// explain appends the labels that only clients get who ask for them.
+func (e *Encoder) explain(list []federation.Label, ep *federation.Endpoint) []federation.Label {
+	tier, standing, ok := e.tiers.Of(ep, e.zone)
+	if !ok {
+		return list
+	}
+	return append(list, federation.Label{Name: "isthmus_tier", Value: tier}, federation.Label{Name: "isthmus_standing", Value: standing.String()})
 }
 
 // identifies reports whether a label names the endpoint. Such a label is never

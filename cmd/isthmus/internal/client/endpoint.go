@@ -26,6 +26,9 @@ type endpoint struct {
 	InboundPort uint32            `json:"inboundPort,omitempty"`
 	Authority   string            `json:"authority,omitempty"`
 	HTTP2       json.RawMessage   `json:"http2,omitempty"`
+
+	Tier     string `json:"tier,omitempty"`     // of the service's preference
+	Standing string `json:"standing,omitempty"` // of the endpoint's cluster
 }
 
 type identity struct {
@@ -50,6 +53,7 @@ func decodeEndpoint(w *pb.WeightedAddr, setLabels map[string]string) (endpoint, 
 	}
 	maps.Copy(e.Labels, setLabels)
 	maps.Copy(e.Labels, w.GetMetricLabels())
+	e.Tier, e.Standing = e.takeLabel("isthmus_tier"), e.takeLabel("isthmus_standing")
 	if t := w.GetTlsIdentity(); t != nil {
 		e.Identity = &identity{
 			DNS:        t.GetDnsLikeIdentity().GetName(),
@@ -69,6 +73,13 @@ func decodeEndpoint(w *pb.WeightedAddr, setLabels map[string]string) (endpoint, 
 		}
 	}
 	return e, nil
+}
+
+// takeLabel removes a label, which proxies do not get, and returns its value.
+func (e endpoint) takeLabel(name string) string {
+	value := e.Labels[name]
+	delete(e.Labels, name)
+	return value
 }
 
 func decodeAddress(a *pbnet.TcpAddress) (netip.AddrPort, error) {

@@ -4,7 +4,9 @@ import (
 	"context"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 
 	"isthmus/cmd/isthmus/internal/cli"
 )
@@ -25,13 +27,19 @@ func runGet(ctx context.Context, p cli.Process) error {
 	if authority == "" || err != nil {
 		return err
 	}
-	s := session[pb.Update]{o, "get", &getState{}, pb.DestinationClient.Get, codeMeanings{
+	s := session[pb.Update]{o, "get", &getState{}, openGet, codeMeanings{
 		codes.InvalidArgument:    "This authority can never work: it is not a service name of the gateway's cluster domain, or it names an ExternalName service. A proxy does not ask again.",
 		codes.FailedPrecondition: "The Service is a mirror whose label multicluster.linkerd.io/remote-service does not name the remote Service. A proxy does not ask again.",
 		codes.NotFound:           "There is no such Service in the gateway's cluster, or it mirrors a cluster that is not linked. A proxy asks again, with a backoff.",
 		codes.Unavailable:        unavailable(o.addr, "the gateway has not read any of the clusters that the service is in"),
 	}}
 	return s.run(ctx, p, authority)
+}
+
+// openGet opens a Get stream, and asks the gateway to explain which tier each endpoint
+// belongs to. Other servers ignore that.
+func openGet(c pb.DestinationClient, ctx context.Context, q *pb.GetDestination, opts ...grpc.CallOption) (grpc.ServerStreamingClient[pb.Update], error) {
+	return c.Get(metadata.AppendToOutgoingContext(ctx, "isthmus-explain", "tiers"), q, opts...)
 }
 
 func newGetFlags(o *options) *cli.Flags { return o.flags("get", getIntro, getEnding) }
@@ -49,6 +57,9 @@ const getEnding = `The table:
   CLUSTER   label target_cluster; "local" without it (a gateway that runs with
             --target-cluster-label=false never sends it)
   ZONE      the endpoint's, and whether the client's is the same
+  TIER      the tier of the service's preference that the endpoint belongs to;
+            "-" if there is none, or if the server is not an Isthmus gateway
+  STANDING  of the endpoint's cluster; left out while all are in-service
   HINTS     h2 or opaque: the protocol; via:PORT: through the proxy's inbound
             port; authority:NAME: the authority to use instead
   IDENTITY  that the peer's TLS certificate must have
@@ -56,9 +67,11 @@ const getEnding = `The table:
 -o json prints one object a line for each state:
   {"time":…, "authority":…, "exists":BOOL, "endpoints":[{"address":"IP:PORT",
    "weight":N, "labels":{…}, "identity":{"dns"|"uri":…, "serverName":…},
-   "protocol":"h2"|"opaque", "inboundPort":N, "authority":…, "http2":{…}}]}
+   "protocol":"h2"|"opaque", "inboundPort":N, "authority":…, "http2":{…},
+   "tier":…, "standing":…}]}
 Fields without a value are left out. An endpoint's labels are its own and those
-of the whole message.
+of the whole message. Tier and standing are for this client only: proxies are
+not sent them.
 
 Exit code 1 if the stream ends, with what its status means.
 

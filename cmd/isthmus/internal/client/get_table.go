@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 )
@@ -15,15 +16,27 @@ func (s *getState) table() (string, []byte, error) {
 	if len(list) == 0 {
 		return headline(s.exists, list), nil, nil
 	}
+	takenOut := slices.ContainsFunc(list, func(e endpoint) bool { return e.Standing != "" && e.Standing != "in-service" })
 	var b bytes.Buffer
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "  ADDRESS\tCLUSTER\tZONE\tWEIGHT\tHINTS\tPOD\tIDENTITY")
+	fmt.Fprintln(t, row(takenOut, "ADDRESS", "CLUSTER", "ZONE", "TIER", "STANDING", "WEIGHT", "HINTS", "POD", "IDENTITY"))
 	for _, e := range list {
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%d\t%s\t%s\t%s\n", e.Address, printable(e.cluster()), printable(e.zone()), e.Weight,
-			printable(e.hints()), printable(e.pod()), printable(e.peer()))
+		fmt.Fprintln(t, row(takenOut, e.Address.String(), printable(e.cluster()), printable(e.zone()), printable(e.Tier), printable(e.Standing),
+			strconv.Itoa(int(e.Weight)), printable(e.hints()), printable(e.pod()), printable(e.peer())))
 	}
 	err := t.Flush()
 	return headline(s.exists, list), b.Bytes(), err
+}
+
+// standingColumn is that of STANDING.
+const standingColumn = 4
+
+// row is a row of the table, with or without standings.
+func row(standings bool, cells ...string) string {
+	if !standings {
+		cells = slices.Delete(cells, standingColumn, standingColumn+1)
+	}
+	return "  " + strings.Join(cells, "\t")
 }
 
 // headline counts the endpoints, also by cluster.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 )
 
 func TestGetTable(t *testing.T) {
@@ -19,10 +21,10 @@ func TestGetTable(t *testing.T) {
 	lines := strings.Split(b.String(), "\n")
 	for i, want := range []string{
 		"12:00:00.000 web.ns.svc.cluster.local:80: 3 endpoints (east 1, local 2)",
-		"ADDRESS CLUSTER ZONE WEIGHT HINTS POD IDENTITY",
-		"10.0.0.1:80 east west-1a (remote) 10000 h2,via:4143,authority:web.east:80 web-1 web.id",
-		"10.0.0.2:80 local - 10000 - - -",
-		"[fd00::1]:80 local overridden 1 opaque vm-1 spiffe://vm",
+		"ADDRESS CLUSTER ZONE TIER WEIGHT HINTS POD IDENTITY",
+		"10.0.0.1:80 east west-1a (remote) - 10000 h2,via:4143,authority:web.east:80 web-1 web.id",
+		"10.0.0.2:80 local - - 10000 - - -",
+		"[fd00::1]:80 local overridden - 1 opaque vm-1 spiffe://vm",
 	} {
 		if got := strings.Join(strings.Fields(lines[i]), " "); got != want {
 			t.Errorf("line %d: %q, want %q", i, got, want)
@@ -30,6 +32,41 @@ func TestGetTable(t *testing.T) {
 	}
 	if col := strings.Index(lines[1], "ZONE"); strings.Index(lines[2], "west-1a") != col || lines[3][col] != '-' {
 		t.Errorf("not aligned:\n%s", b.String())
+	}
+}
+
+// TestGetTiers: what a gateway explains has columns and fields of its own, and is no label
+// that a proxy gets. Standings are shown if any cluster is taken out.
+func TestGetTiers(t *testing.T) {
+	explained := func(addr, tier, standing string) *pb.Update {
+		u := add(addr)
+		u.GetAdd().MetricLabels = map[string]string{"isthmus_standing": standing}
+		u.GetAdd().GetAddrs()[0].MetricLabels = map[string]string{"isthmus_tier": tier}
+		return u
+	}
+	var state getState
+	show := func(u *pb.Update, asJSON bool) string {
+		t.Helper()
+		if err := state.apply(u); err != nil {
+			t.Fatal(err)
+		}
+		var b bytes.Buffer
+		if err := (&screen{w: &b, asJSON: asJSON}).show(&state, noon); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	one := explained("10.0.0.1:80", "local", "in-service")
+	if got := strings.Join(strings.Fields(show(one, false)), " "); !strings.Contains(got, "ADDRESS CLUSTER ZONE TIER WEIGHT HINTS POD IDENTITY 10.0.0.1:80 local - local 10000 ") {
+		t.Errorf("in service: %s", got)
+	}
+	two := explained("10.1.0.1:80", "last-resort", "last-resort")
+	if got := strings.Join(strings.Fields(show(two, false)), " "); !strings.Contains(got, "ADDRESS CLUSTER ZONE TIER STANDING WEIGHT HINTS POD IDENTITY 10.0.0.1:80 local - local in-service 10000 ") ||
+		!strings.Contains(got, " 10.1.0.1:80 local - last-resort last-resort 10000 ") {
+		t.Errorf("a cluster of last resort: %s", got)
+	}
+	if got := show(two, true); !strings.Contains(got, `{"address":"10.1.0.1:80","weight":10000,"tier":"last-resort","standing":"last-resort"}`) {
+		t.Errorf("JSON: %s", got)
 	}
 }
 

@@ -1,0 +1,156 @@
+package grpcapi
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+
+	"isthmus/federation"
+)
+
+// explained opens a stream of a client that wants to know tiers.
+func (w *world) explained(authority, node string) *caller {
+	return newCaller(func(c *caller) error {
+		to, err := parseAuthority(authority, w.server.opts.ClusterDomain)
+		if err != nil {
+			return err
+		}
+		st := w.server.newGet(to, token{Node: node}, c, c)
+		st.explaining = new(explaining)
+		return serve(c.ctx, st)
+	}, nil)
+}
+
+// tiers has the endpoints that an add names, with what it explains.
+func tiers(add *pb.WeightedAddrSet) (list []string) {
+	for _, a := range add.GetAddrs() {
+		labels := maps.Clone(add.GetMetricLabels())
+		if labels == nil {
+			labels = make(map[string]string)
+		}
+		maps.Copy(labels, a.GetMetricLabels())
+		list = append(list, fmt.Sprintf("%d:%s/%s", a.GetAddr().GetIp().GetIpv4()>>16&255, labels["isthmus_tier"], labels["isthmus_standing"]))
+	}
+	slices.Sort(list)
+	return list
+}
+
+// prefer makes web prefer the client's zone to the own cluster to all others.
+func (w *world) prefer() {
+	d := *w.table.Definitions()[web]
+	d.Preference = &federation.Preference{Tiers: []federation.Tier{{{Kind: federation.ClientZone}}, {{Kind: federation.LocalCluster}}, {{Kind: federation.AnyCluster}}},
+		MinReady: federation.MinReady{Count: 3}}
+	w.table.Define(web, &d)
+}
+
+// TestExplain: a client that asks for them gets the endpoints' tiers and standings, also
+// when nothing else changes, and at undeclared ports. Proxies beside it do not, and are
+// sent nothing then.
+func TestExplain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{Pace: -1, Linger: -1})
+		w.nodes.move("n1", "a")
+		inA := pod("10.1.0.1:80")
+		inA.Zone = "a"
+		w.offer("", pods("10.0.0.1:80")...)
+		w.offer("east", inA)
+		proxy, c := w.get(webAddr, "n1"), w.explained(webAddr, "n1")
+		defer proxy.hangUp()
+		defer c.hangUp()
+		expect := func(want ...string) {
+			t.Helper()
+			synctest.Wait()
+			var got []string
+			for _, m := range c.take() {
+				if m.update.GetAdd() == nil {
+					t.Errorf("message %v", m.update)
+				}
+				got = append(got, tiers(m.update.GetAdd())...)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		}
+		expect("0:/", "1:/")
+		w.prefer()
+		expect("0:local/in-service", "1:zone/in-service")
+		w.table.SetLink("east", federation.Link{State: federation.Ready, Source: w.clusters["east"], Cordon: federation.LastResort})
+		w.offer("")
+		synctest.Wait()
+		c.take()
+		w.table.SetLink("east", federation.Link{State: federation.Ready, Source: w.clusters["east"]})
+		expect("1:zone/in-service")
+		w.table.SetLink("east", federation.Link{State: federation.Ready, Source: w.clusters["east"], Lost: federation.LastResort})
+		expect("1:last-resort/last-resort")
+		synctest.Wait()
+		for _, m := range proxy.take() {
+			if text := m.update.String(); strings.Contains(text, "isthmus") {
+				t.Errorf("a proxy got %s", text)
+			}
+		}
+		w.table.SetLink("east", federation.Link{State: federation.Ready, Source: w.clusters["east"]})
+		expect("1:zone/in-service")
+		proxy.sees(t, "")
+		w.offer("east", inA, pod("10.2.0.1:80"))
+		expect("2:any/in-service") // no more than what has changed
+		w.offer("east", inA)
+		c.sees(t, "remove 10.2.0.1:80")
+		proxy.sees(t, "add 10.2.0.1:80; remove 10.2.0.1:80")
+
+		w.declare("", 80)
+		w.declare("east", 80)
+		odd := w.explained(webAt(1000), "")
+		defer odd.hangUp()
+		synctest.Wait()
+		if m := odd.take(); len(m) != 1 || !slices.Equal(tiers(m[0].update.GetAdd()), []string{"1:any/in-service"}) {
+			t.Errorf("at an undeclared port: %v", m)
+		}
+	})
+}
+
+// TestExplainIsBounded: what is encoded for such a client alone takes memory of the budget,
+// and is refused if there is none.
+func TestExplainIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{Pace: -1, Linger: -1, ViewBytes: small + small/2})
+		w.offer("", pods("10.0.0.1:80")...)
+		proxy := w.get(webAddr, "")
+		defer proxy.hangUp()
+		proxy.sees(t, "add 10.0.0.1:80")
+		w.explained(webAddr, "").fails(t, codes.ResourceExhausted, "memory")
+		again := w.get(webAddr, "")
+		defer again.hangUp()
+		again.sees(t, "add 10.0.0.1:80")
+	})
+}
+
+// TestExplainOverTheWire: only a call with that metadata is explained.
+func TestExplainOverTheWire(t *testing.T) {
+	w := newWorld(t, Options{})
+	w.prefer()
+	w.offer("", pods("10.0.0.1:80")...)
+	client := pb.NewDestinationClient(w.dial(t))
+	for want, with := range map[string][]string{
+		"0:local/in-service": {explainKey, explainTiers},
+		"0:/":                {explainKey, "all", explainKey, explainTiers},
+	} {
+		ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(t.Context(), with...))
+		defer cancel()
+		s, err := client.Get(ctx, &pb.GetDestination{Path: webAddr})
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, err := s.Recv()
+		if err != nil || !slices.Equal(tiers(u.GetAdd()), []string{want}) {
+			t.Errorf("%v: %v, %v, want %s", with, u, err, want)
+		}
+	}
+}
