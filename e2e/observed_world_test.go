@@ -11,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"isthmus/e2e/admin"
@@ -25,7 +27,7 @@ import (
 const federatedShop = "web-federated.shop.svc.cluster.local:80"
 
 // observed is the demo's world with two gateways, streams, changes and a few things that are not as they should be: a
-// link to a cluster that is not there, and proxies that take nothing. The second gateway reads core Endpoints.
+// link to a cluster that is not there, and proxies that take nothing. The federated Service has a preference. The second gateway reads core Endpoints.
 type observed struct {
 	t        *testing.T
 	shops    map[string]*shop.Cluster
@@ -54,6 +56,9 @@ func newObserved(t *testing.T) *observed {
 	filled.Wait()
 	west := o.shops["west"]
 	must(o.t, west.Mirror(t.Context()))
+	prefer := []byte(`{"metadata":{"annotations":{"isthmus.io/prefer":"local, any"}}}`)
+	_, err := west.CoreV1().Services(shop.Namespace).Patch(t.Context(), "web-federated", types.MergePatchType, prefer, metav1.PatchOptions{})
+	must(o.t, err)
 	access, err := west.GatewayAccess(t.Context()) // with the namespace that links are in
 	must(o.t, err)
 	for _, remote := range names[1:] {
@@ -82,7 +87,7 @@ func (o *observed) background(c *shop.Cluster) {
 	})
 }
 
-// linkDead links a cluster whose API server refuses connections.
+// linkDead links a cluster whose API server refuses connections, and which is taken out.
 func (o *observed) linkDead() {
 	dead, err := faultproxy.Start("127.0.0.1:1") // below the ports that others are given
 	must(o.t, err)
@@ -90,7 +95,9 @@ func (o *observed) linkDead() {
 	must(o.t, dead.Set(faultproxy.Mode{Refuse: true}))
 	kubeconfig, err := object.Kubeconfig("dead", clientcmdapi.Cluster{Server: "https://" + dead.Addr()}, clientcmdapi.AuthInfo{Token: "t"})
 	must(o.t, err)
-	must(o.t, o.shops["west"].Link(o.t.Context(), "dead", kubeconfig))
+	link := object.Link("dead", kubeconfig)
+	link.Annotations["isthmus.io/cordon"] = "last-resort"
+	must(o.t, o.shops["west"].Apply(o.t.Context(), link))
 }
 
 func (o *observed) startGateways(kubeconfig []byte) {
