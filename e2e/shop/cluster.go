@@ -2,6 +2,7 @@ package shop
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -118,6 +119,34 @@ func (c *Cluster) awaitSlices(ctx context.Context, service string, endpoints int
 // Mirror writes what the service mirror would write into the gateway's own
 // cluster: the Services web-federated and cart-east.
 func (c *Cluster) Mirror(ctx context.Context) error { return c.apply(ctx, "mirrors.yaml", nil) }
+
+// Prefer sets annotations of the Service web: the empty value removes one. In the gateway's own cluster web-federated gets
+// them too, since the service mirror copies the annotations of its oldest member. It returns when that was written.
+func (c *Cluster) Prefer(ctx context.Context, annotations map[string]string) (time.Time, error) {
+	patch, err := annotationPatch(annotations)
+	if err != nil {
+		return time.Time{}, err
+	}
+	var at time.Time
+	for _, name := range []string{"web", "web-federated"} {
+		at = time.Now()
+		if _, err := c.CoreV1().Services(Namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			return time.Time{}, fmt.Errorf("cluster %s: annotate Service %s: %w", c.Name, name, err)
+		}
+	}
+	return at, nil
+}
+
+// annotationPatch is a merge patch; empty values remove annotations.
+func annotationPatch(annotations map[string]string) ([]byte, error) {
+	values := map[string]any{}
+	for name, value := range annotations {
+		if values[name] = value; value == "" {
+			values[name] = nil
+		}
+	}
+	return json.Marshal(map[string]any{"metadata": map[string]any{"annotations": values}})
+}
 
 // Scale changes how many Pods a Deployment has. It returns when they are there,
 // or gone, and returns when the last of them became ready or was deleted.

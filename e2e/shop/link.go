@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"isthmus/e2e/object"
@@ -77,6 +79,20 @@ func (c *Cluster) Revoke(ctx context.Context, token string) error {
 // kubeconfig of one that is linked.
 func (c *Cluster) Link(ctx context.Context, remote string, kubeconfig []byte) error {
 	return c.Apply(ctx, object.Link(remote, kubeconfig))
+}
+
+// AnnotateLink sets annotations of another cluster's link: the empty value removes one. It returns when it wrote them.
+func (c *Cluster) AnnotateLink(ctx context.Context, remote string, annotations map[string]string) (time.Time, error) {
+	patch, err := annotationPatch(annotations)
+	if err != nil {
+		return time.Time{}, err
+	}
+	at := time.Now()
+	_, err = c.CoreV1().Secrets(object.LinkNamespace).Patch(ctx, object.LinkName(remote), types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		return time.Time{}, fmt.Errorf("cluster %s: annotate the link of %s: %w", c.Name, remote, err)
+	}
+	return at, nil
 }
 
 // Unlink undoes Link.

@@ -42,8 +42,10 @@ type demo struct {
 	gateway *gateway.Gateway
 	stream  *proxy.Stream // of the federated Service, open all along
 
-	want     endpoints // what the proxy should see by now
-	eastGone time.Time // when its API server was killed
+	want     endpoints              // what the proxy should see by now
+	tiers    func(endpoints) string // that the table shows; nil: it shows none
+	cordoned []netip.AddrPort       // north's endpoints before its cordon
+	eastGone time.Time              // when its API server was killed
 	undo     []func() error
 }
 
@@ -103,7 +105,7 @@ func (d *demo) background(ctx context.Context, loop func(context.Context)) {
 // play is the whole demo.
 func (d *demo) play(ctx context.Context) error {
 	d.screen.print("Isthmus demo: one federated Service over three Kubernetes clusters\n")
-	for _, act := range []func(context.Context) error{d.setUp, d.story, d.compare} {
+	for _, act := range []func(context.Context) error{d.setUp, d.story, d.preference, d.compare} {
 		if err := act(ctx); err != nil {
 			return err
 		}

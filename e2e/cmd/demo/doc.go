@@ -1,12 +1,14 @@
 // Command demo shows the gateway at work: it starts three real Kubernetes
 // clusters on this machine, links two of them to the third, runs the gateway
 // as a process, and holds one proxy's stream of a federated Service open while
-// clusters are scaled, unlinked, killed and given new credentials.
+// clusters are scaled, unlinked, killed and given new credentials, and then while
+// the Service prefers its own cluster and clusters are cordoned and lost.
 //
 // Each step prints what is done and what the proxy saw, and is checked: the
 // endpoints must become exactly those of the Pods that are ready in the linked
-// clusters, and no endpoint that a step leaves alone may be missing for even
-// one message. The first step that is not as it should be ends the demo with
+// clusters that the Service prefers, and no endpoint that a step leaves alone may be
+// missing for even one message. Steps also check how many messages brought a change,
+// and when. The first step that is not as it should be ends the demo with
 // an explanation and exit status 1.
 //
 // The decisions behind it:

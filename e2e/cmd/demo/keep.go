@@ -21,6 +21,9 @@ func (d *demo) lookAround(ctx context.Context) {
 		{"the links and their states", "curl -s http://" + d.gateway.MetricsAddr() + "/debug/clusters"},
 		{"the metrics", "curl -s http://" + d.gateway.MetricsAddr() + "/metrics"},
 		{"scale east", "kubectl --kubeconfig " + d.servers[east].Kubeconfig() + " -n shop scale deployment web --replicas 6"},
+		{"use the own cluster only, while it is well", "kubectl --kubeconfig " + d.servers[west].Kubeconfig() +
+			" -n shop annotate service web-federated isthmus.io/prefer='local, any' isthmus.io/min-ready=50%"},
+		{"cordon north", "kubectl --kubeconfig " + d.servers[west].Kubeconfig() + " -n linkerd annotate secret cluster-credentials-north isthmus.io/cordon=true"},
 		{"unlink north", "kubectl --kubeconfig " + d.servers[west].Kubeconfig() + " -n linkerd delete secret cluster-credentials-north"},
 		{"hang east's API server", bin + "/controlplane pause --dir " + d.dir + " east     (and resume)"},
 		{"the gateway's log", "tail -f " + d.path("gateway.log")},

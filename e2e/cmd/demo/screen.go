@@ -31,7 +31,8 @@ const (
 	bold, dim, red, green, plain = "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[0m"
 	clearLine                    = "\r\x1b[K"
 
-	rowFormat = "  %-40s%7s%7s%7s %10s  %s"
+	rowFormat   = "  %-40s%7s%7s%7s %10s  %s"
+	tiersFormat = "  %-40s%7s%7s%7s%12s %10s  %s" // of a table that shows tiers as well
 )
 
 // style wraps text on a terminal.
@@ -53,16 +54,21 @@ func (s *screen) done(what string, took time.Duration) {
 	s.print("  %-61s %10s\n", what, short(took))
 }
 
-// head prints the table's heading.
+// head prints a table's heading.
 func (s *screen) head() {
-	text := fmt.Sprintf(rowFormat, "", west, east, north, "seen after", "flaps")
-	s.print("%s\n", s.style(dim, text))
+	s.print("%s\n", s.style(dim, fmt.Sprintf(rowFormat, "", west, east, north, "seen after", "flaps")))
+}
+
+// tiersHead prints the heading of a table that shows tiers as well.
+func (s *screen) tiersHead() {
+	s.print("%s\n", s.style(dim, fmt.Sprintf(tiersFormat, "", west, east, north, "tiers", "seen after", "flaps")))
 }
 
 // a row is one step's line of the table.
 type row struct {
 	title         string
 	before, now   []int
+	tiers         string // empty: the table does not show them
 	when, verdict string
 }
 
@@ -75,7 +81,11 @@ func (s *screen) format(r row) string {
 		}
 		cells = append(cells, cell)
 	}
-	return strings.TrimRight(fmt.Sprintf(rowFormat, append(cells, r.when, r.verdict)...), " ")
+	format := rowFormat
+	if r.tiers != "" {
+		format, cells = tiersFormat, append(cells, r.tiers)
+	}
+	return strings.TrimRight(fmt.Sprintf(format, append(cells, r.when, r.verdict)...), " ")
 }
 
 // live draws a row that may still change; only a terminal shows it.

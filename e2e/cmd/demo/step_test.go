@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -93,7 +94,7 @@ func TestStep(t *testing.T) {
 				}
 				d.want = grown
 				return time.Now(), "a remark", nil
-			}})
+			}, nil})
 			if test.want == "" {
 				if err != nil {
 					t.Fatal(err)
@@ -114,13 +115,49 @@ func TestStep(t *testing.T) {
 	}
 }
 
+// TestStepChecked: what a step checks of its own is part of its row.
+func TestStepChecked(t *testing.T) {
+	for name, test := range map[string]struct{ note, err string }{
+		"as it should be": {note: "looked at"},
+		"not":             {err: "not so"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out bytes.Buffer
+			d, updates := subscribed(t, &out)
+			began := time.Now()
+			d.tiers = endpoints.tiers
+			err := d.step(t.Context(), step{"grow", func(context.Context) (time.Time, string, error) {
+				updates <- of("north", "10.3.0.1:80")
+				d.want = endpoints{west: d.want[west], east: d.want[east], north: addrs("10.3.0.1:80")}
+				return time.Now(), "", nil
+			}, func(c change) (string, error) {
+				if len(c.messages) != 1 || c.messages[0].Number != 3 || c.began.Before(began) || c.changed.Before(c.began) ||
+					len(c.from[north]) != 0 || len(c.to[north]) != 1 {
+					t.Errorf("it is given %+v", c)
+				}
+				if test.err != "" {
+					return "", errors.New(test.err)
+				}
+				return test.note, nil
+			}})
+			if got := fmt.Sprint(err); test.err != "" && got != test.err || test.err == "" && err != nil {
+				t.Errorf("got %v, want %q", err, test.err)
+			}
+			printed := out.String()
+			if !strings.Contains(printed, "local, any") || strings.Contains(printed, "FAILED") != (test.err != "") || !strings.Contains(printed, test.note) {
+				t.Errorf("it printed %q", printed)
+			}
+		})
+	}
+}
+
 func TestStepOnEndedStream(t *testing.T) {
 	var out bytes.Buffer
 	d, updates := subscribed(t, &out)
 	err := d.step(t.Context(), step{"end", func(ctx context.Context) (time.Time, string, error) {
 		close(updates)
 		return time.Time{}, "", hold(ctx, d.stream, d.want, seenLimit)
-	}})
+	}, nil})
 	if err == nil || !strings.Contains(err.Error(), "the stream has ended") {
 		t.Errorf("got %v", err)
 	}
@@ -135,6 +172,8 @@ func TestRow(t *testing.T) {
 			"  scale east from 2 to 5                        3      5      2      18 ms  none"},
 		{row{title: "kill east's API server", now: []int{3, 1, 10}, when: "no change", verdict: "none"},
 			"  kill east's API server                        3      1     10  no change  none"},
+		{row{title: "end the cordon", before: []int{2, 3, 0}, now: []int{2, 3, 4}, tiers: "local, any", when: "6 ms", verdict: "none"},
+			"  end the cordon                                2      3      4  local, any       6 ms  none"},
 		{row{title: "12:00:00", now: []int{0, 0, 0}},
 			"  12:00:00                                      0      0      0"},
 	} {

@@ -26,6 +26,8 @@ type step struct {
 	// do changes something and sets what the proxy should see. It returns when the
 	// change was made, or zero if the proxy should see none, and what there is to add.
 	do func(context.Context) (changed time.Time, note string, err error)
+	// check looks at how the proxy came to see it, beyond what is checked of every step; nil: nothing does.
+	check func(change) (note string, err error)
 }
 
 func (d *demo) story(ctx context.Context) error {
@@ -37,14 +39,14 @@ func (d *demo) story(ctx context.Context) error {
 	for _, s := range []step{
 		d.scale(east, 2, 5),
 		d.scale(east, 5, 1),
-		{"unlink north", d.unlinkNorth},
-		{"link north again", d.relinkNorth},
-		{"kill east's API server", d.killEast},
+		{"unlink north", d.unlinkNorth, nil},
+		{"link north again", d.relinkNorth, nil},
+		{"kill east's API server", d.killEast, nil},
 		d.scale(west, 3, 4),
-		{"start east's API server again", d.startEast},
+		{"start east's API server again", d.startEast, nil},
 		d.scale(east, 1, 3),
-		{"rotate the credentials of north's link", d.rotateNorth},
-		{"restart north's API server", d.restartNorth},
+		{"rotate the credentials of north's link", d.rotateNorth, nil},
+		{"restart north's API server", d.restartNorth, nil},
 		d.scale(north, 2, 4),
 	} {
 		if err := d.step(ctx, s); err != nil {
@@ -88,28 +90,19 @@ func (d *demo) expectPods(ctx context.Context, name string) error {
 
 // step takes one step and checks what the proxy sees of it.
 func (d *demo) step(ctx context.Context, s step) error {
-	before := endpoints{}
+	c := change{from: endpoints{}, began: time.Now()}
 	for name, addrs := range d.want {
-		before[name] = slices.Clone(addrs)
+		c.from[name] = slices.Clone(addrs)
 	}
 	d.stream.Mark()
-	r := row{title: s.title, before: before.counts()}
+	r := row{title: s.title, before: c.from.counts()}
 	stop := d.drawLive(r)
-	changed, note, err := s.do(ctx)
-	seen := time.Time{}
-	if err == nil {
-		seen, err = await(ctx, d.stream, d.want, seenLimit)
-	}
-	if err == nil {
-		err = hold(ctx, d.stream, d.want, calm)
-	}
-	if err == nil {
-		err = d.stream.Flapped(before.kept(d.want)...)
-	}
+	notes, seen, err := d.take(ctx, s, &c)
 	stop()
-	r.now, r.when, r.verdict = byCluster(d.stream.Snapshot().Get).counts(), "no change", "none"
-	if !changed.IsZero() {
-		r.when = short(seen.Sub(changed))
+	d.fill(&r)
+	r.when, r.verdict = "no change", "none"
+	if !c.changed.IsZero() {
+		r.when = short(seen.Sub(c.changed))
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -118,10 +111,45 @@ func (d *demo) step(ctx context.Context, s step) error {
 		r.when, r.verdict = "", "FAILED"
 	}
 	d.screen.finish(r)
-	if err == nil && note != "" {
-		d.screen.note(note)
+	for _, note := range notes {
+		if err == nil && note != "" {
+			d.screen.note(note)
+		}
 	}
 	return err
+}
+
+// take takes a step, notes what has changed, and returns when the proxy saw it.
+func (d *demo) take(ctx context.Context, s step, c *change) (notes []string, seen time.Time, err error) {
+	last := d.stream.Snapshot().Messages
+	changed, note, err := s.do(ctx)
+	if err != nil {
+		return nil, seen, err
+	}
+	c.changed, c.to = changed, d.want
+	if seen, err = await(ctx, d.stream, d.want, seenLimit); err != nil {
+		return nil, seen, err
+	}
+	if err := hold(ctx, d.stream, d.want, calm); err != nil {
+		return nil, seen, err
+	}
+	if err := d.stream.Flapped(c.from.kept(d.want)...); err != nil || s.check == nil {
+		return []string{note}, seen, err
+	}
+	if c.messages, err = since(d.stream, last); err != nil {
+		return nil, seen, err
+	}
+	more, err := s.check(*c)
+	return []string{note, more}, seen, err
+}
+
+// fill puts what the stream shows now into a row.
+func (d *demo) fill(r *row) {
+	now := byCluster(d.stream.Snapshot().Get)
+	r.now = now.counts()
+	if d.tiers != nil {
+		r.tiers = d.tiers(now)
+	}
 }
 
 // drawLive draws the row as the stream changes, until stop is called.
@@ -134,7 +162,8 @@ func (d *demo) drawLive(r row) (stop func()) {
 		defer tick.Stop()
 		for {
 			changed := d.stream.Changed()
-			r.now, r.when = byCluster(d.stream.Snapshot().Get).counts(), short(time.Since(began))+" …"
+			d.fill(&r)
+			r.when = short(time.Since(began)) + " …"
 			d.screen.live(r)
 			select {
 			case <-changed:
@@ -171,7 +200,7 @@ func (d *demo) scale(name string, from, to int) step {
 			return changed, "", err
 		}
 		return changed, "", d.expectPods(ctx, name)
-	}}
+	}, nil}
 }
 
 func (d *demo) unlinkNorth(ctx context.Context) (time.Time, string, error) {
