@@ -4,7 +4,7 @@
 // What is tested where:
 //
 //   - testdata/cases: what a proxy must be sent, as scripts that package scenario runs (TestConformance).
-//   - This package besides: manifests, metrics and dashboards, sets and profiles that are large, EndpointSlices for
+//   - This package besides: manifests, recipes of the README, metrics and dashboards, sets and profiles that are large, EndpointSlices for
 //     ExternalWorkloads.
 //   - faults, handover: clusters, links and proxies that fail; gateways that end while proxies are connected.
 //   - sim: many clusters that change at random, by a seed.

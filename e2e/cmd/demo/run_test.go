@@ -100,8 +100,10 @@ func TestDemo(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if !strings.Contains(out.text.String(), "All as it should be") {
-		t.Error("it does not print that all is as it should be")
+	for _, line := range []string{"\n  kill east's API server ", "\n  cordon north by its link ", "All as it should be"} {
+		if !strings.Contains(out.text.String(), line) {
+			t.Errorf("it does not print %q", line)
+		}
 	}
 	check()
 }

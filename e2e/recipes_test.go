@@ -1,0 +1,199 @@
+package e2e
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"isthmus/e2e/proxy"
+)
+
+// recipesHeading is that of the section of README.md.
+const recipesHeading = "\n## Prefer near clusters\n"
+
+// readRecipes returns the section's blocks of commands: so many with so many commands each.
+func readRecipes(t *testing.T, commands ...int) (recipes [][]annotation) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "README.md"))
+	must(t, err)
+	_, section, found := strings.Cut(string(text), recipesHeading)
+	if !found {
+		t.Fatalf("README.md has no section%q", recipesHeading)
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	for _, block := range regexp.MustCompile("(?s)\n```(\\w*)\n(.*?)\n```\n").FindAllStringSubmatch(section, -1) {
+		if block[1] != "sh" {
+			t.Fatalf("a block of %q: only commands are known", block[1])
+		}
+		list, err := parseCommands(block[2])
+		must(t, err)
+		recipes = append(recipes, list)
+	}
+	if len(recipes) != len(commands) {
+		t.Fatalf("README.md has %d recipes, not %d", len(recipes), len(commands))
+	}
+	for i, list := range recipes {
+		if len(list) != commands[i] {
+			t.Fatalf("recipe %d has %d commands, not %d: %+v", i+1, len(list), commands[i], list)
+		}
+	}
+	return recipes
+}
+
+// TestRecipes applies the recipes of README.md as they are there, and checks what a proxy gets before and after each
+// command. Where it would have to wait for the recipe's own times, it first checks that nothing happens without delay,
+// and then shortens them.
+func TestRecipes(t *testing.T) {
+	t.Parallel()
+	recipes := readRecipes(t, 1, 2, 4)
+	w := newNear(t)
+	all := slices.Concat(w.pods["west"], w.pods["east"], w.pods["north"])
+	westA, westB := w.pods["west"][:2], w.pods["west"][2:]
+	others := slices.Concat(westA, westB, w.pods["north"])
+
+	t.Run("own cluster", func(t *testing.T) {
+		w.expect(t, "without preference", all)
+		w.run(t, recipes[0][0])
+		w.stays(t, "within return-after", all)
+		w.shorten(t, "service web -n shop isthmus.io/return-after=1s isthmus.io/return-over=1s")
+		w.expect(t, "the own cluster is well", w.pods["west"])
+		w.offer(t, "west", westA...)
+		w.expect(t, "half of its Pods are ready", westA)
+		before := w.stream.Snapshot().Messages
+		w.offer(t, "west", westA[0])
+		w.expect(t, "less than half are", append(slices.Clone(all[4:]), westA[0]))
+		w.cameTogether(t, before, all[4:])
+		w.offer(t, "west", w.pods["west"]...)
+		w.expect(t, "all are again, and return-after has passed", w.pods["west"])
+	})
+	t.Run("zone and region", func(t *testing.T) {
+		w.reset(t, all)
+		for _, command := range recipes[1] {
+			w.run(t, command)
+		}
+		w.stays(t, "within return-after", all)
+		w.shorten(t, "service web -n shop isthmus.io/return-after=0s")
+		w.expect(t, "the client's zone is well", westA)
+		w.offer(t, "west", westB...)
+		w.expect(t, "the own cluster is", westB)
+		w.offer(t, "west")
+		w.expect(t, "the region is", w.pods["east"])
+		w.offer(t, "east")
+		w.expect(t, "nothing near is", w.pods["north"])
+	})
+	t.Run("one switch", func(t *testing.T) {
+		w.reset(t, all)
+		w.shorten(t, "service web -n shop isthmus.io/return-after=0s")
+		must(t, w.servers["east"].Kill())
+		w.expect(t, "east's API server is dead", all)
+		w.run(t, recipes[2][0])
+		w.expect(t, "east is cordoned", others)
+		w.run(t, recipes[2][1])
+		w.stays(t, "east is of last resort, and others are there", others)
+		w.offer(t, "north")
+		w.offer(t, "west")
+		w.expect(t, "nothing but the last resort is there", w.pods["east"])
+		w.offer(t, "west", w.pods["west"]...)
+		w.offer(t, "north", w.pods["north"]...)
+		w.expect(t, "others are there again", others)
+		w.run(t, recipes[2][2])
+		w.expect(t, "the cordon has ended", all)
+		w.run(t, recipes[2][3])
+		w.stays(t, "within lost-after", all)
+		w.shorten(t, "secret cluster-credentials-east -n linkerd isthmus.io/lost-after=1s")
+		w.expect(t, "east is lost", others)
+		w.offer(t, "north")
+		w.offer(t, "west")
+		w.expect(t, "nothing but the lost cluster is there", w.pods["east"])
+	})
+	if log := w.gateway.Log(10_000); strings.Contains(log, "counts as absent") {
+		t.Errorf("the gateway can't read an annotation:\n%s", log)
+	}
+}
+
+// run does what a command of a recipe does.
+func (w *near) run(t *testing.T, a annotation) {
+	t.Helper()
+	must(t, a.apply(t.Context(), w.clients["west"]))
+	w.mirror(t)
+}
+
+// shorten overwrites annotations, in the words of kubectl annotate.
+func (w *near) shorten(t *testing.T, what string) {
+	t.Helper()
+	list, err := parseCommands("kubectl annotate --overwrite " + what)
+	must(t, err)
+	w.run(t, list[0])
+}
+
+// expect waits until the proxy has these endpoints and no others, none of which it lost meanwhile if it had them before.
+func (w *near) expect(t *testing.T, when string, want []netip.AddrPort) {
+	t.Helper()
+	want = slices.SortedFunc(slices.Values(want), netip.AddrPort.Compare)
+	awaitState(t, w.stream, fmt.Sprintf("%v when %s", want, when), func(s proxy.Snapshot) bool { return slices.Equal(s.Get.Addrs(), want) })
+	kept := slices.DeleteFunc(slices.Clone(want), func(a netip.AddrPort) bool { return !slices.Contains(w.had, a) })
+	if len(kept) > 0 {
+		if err := w.stream.Flapped(kept...); err != nil {
+			t.Errorf("when %s: %v", when, err)
+		}
+	}
+	if s := w.stream.Snapshot(); len(s.Faults) > 0 {
+		t.Errorf("when %s: %v", when, s.Faults)
+	}
+	w.had = want
+	w.stream.Mark()
+}
+
+// stays checks that the proxy keeps these endpoints, and gets no others, for a while.
+func (w *near) stays(t *testing.T, when string, want []netip.AddrPort) {
+	t.Helper()
+	w.expect(t, when, want)
+	over := time.After(500 * time.Millisecond)
+	for {
+		changed := w.stream.Changed()
+		if got := w.stream.Snapshot().Get.Addrs(); !slices.Equal(got, w.had) {
+			t.Fatalf("when %s: it has %v, not %v", when, got, w.had)
+		}
+		select {
+		case <-changed:
+		case <-over:
+			return
+		}
+	}
+}
+
+// cameTogether checks that one message after the one of that number had all these endpoints.
+func (w *near) cameTogether(t *testing.T, after int64, addrs []netip.AddrPort) {
+	t.Helper()
+	for _, m := range w.stream.Recent() {
+		if m.Number > after && m.Kind == "add" && !slices.ContainsFunc(addrs, func(a netip.AddrPort) bool { return !slices.Contains(m.Addrs, a) }) {
+			return
+		}
+	}
+	t.Errorf("%v did not come in one message: %v", addrs, w.stream.Recent())
+}
+
+// reset undoes what recipes have done, and waits until the proxy has everything.
+func (w *near) reset(t *testing.T, all []netip.AddrPort) {
+	t.Helper()
+	for _, what := range []string{"service web -n shop", "secret cluster-credentials-east -n linkerd"} {
+		command := "kubectl annotate " + what
+		for _, name := range slices.Sorted(maps.Keys(recipeAnnotations)) {
+			command += " " + name + "-"
+		}
+		list, err := parseCommands(command)
+		must(t, err)
+		w.run(t, list[0])
+	}
+	for where, pods := range w.pods {
+		w.offer(t, where, pods...)
+	}
+	w.expect(t, "no recipe is applied", all)
+}
