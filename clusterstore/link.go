@@ -238,7 +238,7 @@ func (l *link) setState(s cluster.State, why error) {
 	case cluster.Unreachable:
 		l.log.Info("cluster unreachable; it is retried", zap.Error(why))
 	case cluster.Stale:
-		l.log.Info("cluster lost; its endpoints stay", zap.Error(why))
+		l.log.Info("cluster is stale: its API is not followed any more", zap.Error(why))
 	case cluster.Ready:
 		if before == cluster.Stale {
 			l.log.Info("cluster is back")
