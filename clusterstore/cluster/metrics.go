@@ -88,7 +88,7 @@ func newDescs() descs {
 		state: prometheus.NewDesc("isthmus_cluster_state",
 			"1 for the state that a cluster is in: rejected, pending, unreachable, ready or stale.", []string{"cluster", "state"}, nil),
 		stale: prometheus.NewDesc("isthmus_cluster_stale_seconds",
-			"For how long a cluster's API has been lost; 0 while it is followed.", []string{"cluster"}, nil),
+			"For how long a cluster's API has not been followed; 0 while it is followed.", []string{"cluster"}, nil),
 	}
 	d.standing = prometheus.NewDesc("isthmus_cluster_standing",
 		"1 for how far a cluster's endpoints are taken out of all services: in-service, last-resort or withdrawn.", []string{"cluster", "standing"}, nil)
