@@ -37,7 +37,7 @@ func (s *watchedService) reportTiers() {
 		}
 		for _, list := range p.whole {
 			for _, to := range list {
-				if w := worst[to.client.Zone]; w.view == nil || w.view.used < to.tiers.used {
+				if w := worst[to.client.Zone]; w.view == nil || w.view.less(to.tiers) {
 					worst[to.client.Zone] = use{to.tiers, p.steering}
 				}
 			}
@@ -64,6 +64,12 @@ func (s *watchedService) reportTiers() {
 			report(TierChange{s.id, zone, by.preference, from, v.used, v.why.describe(by)})
 		}
 	}
+}
+
+// less reports whether a view uses fewer tiers than another or, of two that use as many,
+// for a row that had more ready: which of them is reported does not depend on chance.
+func (v *tierView) less(o *tierView) bool {
+	return cmp.Or(cmp.Compare(v.used, o.used), cmp.Compare(o.why.ready, v.why.ready), cmp.Compare(v.why.known, o.why.known)) < 0
 }
 
 // Tiers are those in use now, in words.
