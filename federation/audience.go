@@ -6,6 +6,18 @@ import "slices"
 // instance of it, by their node.
 type audience map[string][]*published
 
+// all iterates over all kinds of clients, and reports whether it has come to the end.
+func (a audience) all(yield func(*published) bool) bool {
+	for _, list := range a {
+		for _, to := range list {
+			if !yield(to) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // published is the newest set for one kind of client.
 type published struct {
 	client   Client // fixed
@@ -48,6 +60,7 @@ func (p *port) leave(c Client) {
 	if to.refs--; to.refs > 0 {
 		return
 	}
+	delete(p.moving, to)
 	if a[c.Node] = slices.Delete(a[c.Node], i, i+1); len(a[c.Node]) == 0 {
 		delete(a, c.Node)
 	}

@@ -1,6 +1,7 @@
 package federation
 
 import (
+	"iter"
 	"slices"
 	"time"
 )
@@ -34,63 +35,69 @@ func (p *port) steer(st *steering) {
 		for to := range p.all {
 			to.tiers = nil
 		}
+		clear(p.moving)
 	}
 	p.steering = st
 }
 
 // all iterates over all kinds of clients.
 func (p *port) all(yield func(*published) bool) {
-	visit := func(a audience) bool {
-		for _, list := range a {
-			for _, to := range list {
-				if !yield(to) {
-					return false
-				}
-			}
-		}
-		return true
-	}
-	if !visit(p.whole) {
+	if !p.whole.all(yield) {
 		return
 	}
 	for _, a := range p.instances {
-		if !visit(a) {
+		if !a.all(yield) {
 			return
 		}
 	}
 }
 
-// concerned returns which clients of a steered port a change may concern: all of the whole
-// service, and those of the instances that have changed. There may be any number of
+// concerned iterates over the clients of a steered port that a change may concern: all of the
+// whole service, and those of the instances that have changed. There may be any number of
 // instances without endpoints.
-func (p *port) concerned(merged, unready []*Endpoint) func(*published) bool {
-	if len(p.instances) == 0 {
-		return nil
-	}
+func (p *port) concerned(merged, unready []*Endpoint) iter.Seq[*published] {
 	changed := make(map[string]bool)
-	note := func(a, b *Endpoint) {
-		for _, e := range [...]*Endpoint{a, b} {
-			if e != nil {
-				changed[e.Hostname] = true
+	if len(p.instances) > 0 {
+		note := func(a, b *Endpoint) {
+			for _, e := range [...]*Endpoint{a, b} {
+				if e != nil {
+					changed[e.Hostname] = true
+				}
+			}
+		}
+		forEachChange(merged, p.merged, note)
+		forEachChange(unready, p.unready, note)
+	}
+	return func(yield func(*published) bool) {
+		if !p.whole.all(yield) {
+			return
+		}
+		for instance := range changed {
+			if !p.instances[instance].all(yield) {
+				return
 			}
 		}
 	}
-	forEachChange(merged, p.merged, note)
-	forEachChange(unready, p.unready, note)
-	return func(to *published) bool { return to.client.Instance == "" || changed[to.client.Instance] }
 }
 
-// publishSteered publishes to clients of a steered port what has changed for them; only: to
-// these; nil: to all.
-func (s *watchedService) publishSteered(p *port, only func(*published) bool, why origin) {
+// publishSteered publishes to clients of a steered port what has changed for them.
+func (s *watchedService) publishSteered(p *port, clients iter.Seq[*published], why origin) {
 	now, x := s.table.opts.Now(), newPass(p, s.table.opts.IPv6)
-	for to := range p.all {
-		if only != nil && !only(to) {
-			continue
-		}
-		t := x.tally(to.client)
-		p.publish(to, x.pick(t, to.steer(p.steering, t, now)), why)
+	for to := range clients {
+		x.publish(to, now, why)
 	}
+}
+
+// publish publishes to one kind of client what has changed for it.
+func (x *pass) publish(to *published, now time.Time, why origin) {
+	t := x.tally(to.client)
+	cut := to.steer(x.port.steering, t, now)
+	if to.tiers.due.IsZero() {
+		delete(x.port.moving, to)
+	} else {
+		x.port.moving[to] = struct{}{}
+	}
+	x.port.publish(to, x.pick(t, cut), why)
 }
 
 // steer returns what clients of this kind get.
@@ -118,14 +125,23 @@ func (s *watchedService) tick() {
 			s.rebuildPort(p, s.table.inputs(s.id))
 		}
 		if p.steering != nil {
-			s.publishSteered(p, func(to *published) bool { return to.tiers.dueBy(now) }, origin{})
+			s.publishSteered(p, p.dueBy(now), origin{})
 		}
 	}
 	s.settle()
 }
 
-// dueBy reports whether the view changes by itself at that time, or before.
-func (v *tierView) dueBy(now time.Time) bool { return !v.due.IsZero() && !v.due.After(now) }
+// dueBy iterates over the clients for whom something changes by itself at that time, or
+// before.
+func (p *port) dueBy(now time.Time) iter.Seq[*published] {
+	return func(yield func(*published) bool) {
+		for to := range p.moving {
+			if !to.tiers.due.After(now) && !yield(to) {
+				return
+			}
+		}
+	}
+}
 
 // settle sets when the service is due next, and reports changes of tiers. It is called once
 // all ports are up to date.
@@ -146,7 +162,7 @@ func (s *watchedService) settle() {
 		}
 		s.steered = true
 		sooner(p.steering.next)
-		for to := range p.all {
+		for to := range p.moving {
 			sooner(to.tiers.due)
 		}
 	}

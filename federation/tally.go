@@ -20,7 +20,7 @@ type tallyKey struct{ instance, node, zone string }
 type pass struct {
 	port       *port
 	ipv6       bool
-	byHostname map[string]hosted // for clients of an instance
+	byHostname map[string]hosted // of all instances; nil: nobody has asked yet
 	nodes      map[string]bool   // that have endpoints, if clients see only their node's
 	tallies    map[tallyKey]*tally
 }
@@ -30,19 +30,6 @@ type hosted struct{ ready, unready []*Endpoint }
 
 func newPass(p *port, ipv6 bool) *pass {
 	x := &pass{port: p, ipv6: ipv6, tallies: make(map[tallyKey]*tally)}
-	if len(p.instances) > 0 {
-		x.byHostname = make(map[string]hosted)
-		for _, e := range p.merged {
-			h := x.byHostname[e.Hostname]
-			h.ready = append(h.ready, e)
-			x.byHostname[e.Hostname] = h
-		}
-		for _, e := range p.unready {
-			h := x.byHostname[e.Hostname]
-			h.unready = append(h.unready, e)
-			x.byHostname[e.Hostname] = h
-		}
-	}
 	if p.summary.byNode {
 		x.nodes = make(map[string]bool)
 		for _, e := range slices.Concat(p.merged, p.unready) {
@@ -50,6 +37,24 @@ func newPass(p *port, ipv6 bool) *pass {
 		}
 	}
 	return x
+}
+
+// hosted returns what an instance has.
+func (x *pass) hosted(instance string) hosted {
+	if x.byHostname == nil {
+		x.byHostname = make(map[string]hosted)
+		for _, e := range x.port.merged {
+			h := x.byHostname[e.Hostname]
+			h.ready = append(h.ready, e)
+			x.byHostname[e.Hostname] = h
+		}
+		for _, e := range x.port.unready {
+			h := x.byHostname[e.Hostname]
+			h.unready = append(h.unready, e)
+			x.byHostname[e.Hostname] = h
+		}
+	}
+	return x.byHostname[instance]
 }
 
 // tally returns that of a client. Clients of all nodes without endpoints share one: there
@@ -73,7 +78,7 @@ func (x *pass) tally(c Client) *tally {
 func (x *pass) count(c Client) *tally {
 	st, ready, unready := x.port.steering, x.port.merged, x.port.unready
 	if c.Instance != "" {
-		h := x.byHostname[c.Instance]
+		h := x.hosted(c.Instance)
 		ready, unready = h.ready, h.unready
 	}
 	if x.port.summary.byNode {

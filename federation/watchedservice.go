@@ -40,9 +40,10 @@ type port struct {
 	contested contested   // among the offers
 	conflict  bool        // a conflict has been reported, and there is still one
 	summary   summary
-	declared  []uint16            // of AnyPort: the ports that members declare, sorted
-	whole     audience            // the clients of the service
-	instances map[string]audience // those of one instance of it, by its name
+	declared  []uint16                // of AnyPort: the ports that members declare, sorted
+	whole     audience                // the clients of the service
+	instances map[string]audience     // those of one instance of it, by its name
+	moving    map[*published]struct{} // clients for whom something changes by itself: see tierView.due
 }
 
 // origin is the cluster and the time of the change that causes sets to be
@@ -66,7 +67,7 @@ func (s *watchedService) watch(k Key) *Latest[*Set] {
 	defer s.mu.Unlock()
 	p := s.ports[k.Port]
 	if p == nil {
-		p = &port{number: k.Port, whole: make(audience), instances: make(map[string]audience)}
+		p = &port{number: k.Port, whole: make(audience), instances: make(map[string]audience), moving: make(map[*published]struct{})}
 		s.rebuildPort(p, s.table.inputs(s.id))
 		s.ports[k.Port] = p // not before: a source that panics must leave nothing half built
 	}
@@ -74,12 +75,13 @@ func (s *watchedService) watch(k Key) *Latest[*Set] {
 	switch {
 	case !added:
 	case p.steering != nil:
-		s.publishSteered(p, func(o *published) bool { return o == to }, origin{})
-		s.settle()
+		newPass(p, s.table.opts.IPv6).publish(to, s.table.opts.Now(), origin{})
 	default:
 		p.publish(to, choose(p.merged, s.table.opts.IPv6, p.summary.byNode, k.Client), origin{})
 	}
-	to.refs++
+	if to.refs++; added && k.concernsService(p) {
+		s.settle()
+	}
 	return &to.latest
 }
 
@@ -96,7 +98,16 @@ func (s *watchedService) unwatch(k Key) {
 			s.declared.Store(nil)
 		}
 	}
-	s.settle()
+	if k.concernsService(p) {
+		s.settle()
+	}
+}
+
+// concernsService reports whether a watch that begins or has ended may change when the
+// service is due, or what is reported of it. Those of one more instance do not: there may be
+// any number, and they are due only after something else has changed.
+func (k Key) concernsService(p *port) bool {
+	return k.Client.Instance == "" || len(p.whole) == 0 && len(p.instances) <= 1
 }
 
 // rebuild publishes what a new definition, or another link of a member's cluster,
@@ -127,7 +138,7 @@ func (s *watchedService) update(p *port, d *Definition, merged []*Endpoint, whol
 	p.unready = p.steering.unready(p.offers, merged)
 	switch {
 	case p.steering != nil && all:
-		s.publishSteered(p, nil, why)
+		s.publishSteered(p, p.all, why)
 	case p.steering != nil && (!same(before, merged) || !same(unready, p.unready)):
 		s.publishSteered(p, p.concerned(before, unready), why)
 	case p.steering != nil:
