@@ -97,7 +97,7 @@ func (x *pass) publish(to *published, now time.Time, why origin) {
 	} else {
 		x.port.moving[to] = struct{}{}
 	}
-	x.port.publish(to, x.pick(t, cut), why)
+	x.port.publish(to, x.pick(t, cut, to.client.Zone), why)
 }
 
 // steer returns what clients of this kind get.

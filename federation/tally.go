@@ -3,17 +3,24 @@ package federation
 import "slices"
 
 // tally is what clients of one instance, node and zone could get of a port, and how much of
-// it each tier has. It is immutable but for picked.
+// it each tier has.
 type tally struct {
-	zone   string // of the clients
+	zone   string // of the clients, if it is a term of the preference
 	counts tierCounts
-	list   []*Endpoint // without those of other instances, and those that traffic policy leaves out
-	tiers  []int       // of list, their places
-	picked map[cut][]*Endpoint
+	list   []*Endpoint            // without those of other instances, and those that traffic policy leaves out
+	places []int                  // of list: their tiers
+	left   map[cut][]*Endpoint    // of list, by a cut
+	picked map[choice][]*Endpoint // what clients get of that
 }
 
 // tallyKey is the part of a client that makes a difference to a tally.
 type tallyKey struct{ instance, node, zone string }
+
+// choice is what makes a difference to what clients get of a tally.
+type choice struct {
+	cut  cut
+	zone string
+}
 
 // pass is one time of publishing to the clients of a steered port. What they have in common
 // is computed once.
@@ -60,7 +67,10 @@ func (x *pass) hosted(instance string) hosted {
 // tally returns that of a client. Clients of all nodes without endpoints share one: there
 // may be any number.
 func (x *pass) tally(c Client) *tally {
-	key := tallyKey{instance: c.Instance, zone: c.Zone}
+	key := tallyKey{instance: c.Instance}
+	if x.zoned() {
+		key.zone = c.Zone
+	}
 	if x.nodes[c.Node] {
 		key.node = c.Node
 	}
@@ -84,55 +94,87 @@ func (x *pass) count(c Client) *tally {
 	if x.port.summary.byNode {
 		ready, unready = onNode(ready, c.Node), onNode(unready, c.Node)
 	}
-	t := &tally{zone: c.Zone, list: ready, picked: make(map[cut][]*Endpoint)}
-	t.tiers = make([]int, len(ready))
-	for i, e := range ready {
-		t.tiers[i] = st.tierOf(e, c.Zone)
+	t := &tally{
+		zone: c.Zone, list: ready, places: st.places(ready, c.Zone),
+		left: make(map[cut][]*Endpoint), picked: make(map[choice][]*Endpoint),
 	}
-	t.counts.ready = st.countTiers(family(ready, x.ipv6), c.Zone)
+	places := t.places
+	if one := family(ready, x.ipv6); !same(one, ready) {
+		places = st.places(one, c.Zone)
+	}
+	t.counts.ready = st.countPlaces(places)
 	t.counts.known = t.counts.ready
 	if len(unready) > 0 {
-		t.counts.known = st.countTiers(family(mergeSorted(ready, unready), x.ipv6), c.Zone)
+		t.counts.known = st.countPlaces(st.places(family(mergeSorted(ready, unready), x.ipv6), c.Zone))
 	}
 	return t
 }
 
-// countTiers counts endpoints by tier; the place behind the tiers is that of last resort.
-func (st *steering) countTiers(list []*Endpoint, zone string) []int {
+// zoned reports whether the client's zone is a term of the preference.
+func (x *pass) zoned() bool { return x.port.steering.zone != x.port.steering.unnamed() }
+
+// places returns the tiers that endpoints belong to: see tierOf.
+func (st *steering) places(list []*Endpoint, zone string) []int {
+	places := make([]int, len(list))
+	for i, e := range list {
+		places[i] = st.tierOf(e, zone)
+	}
+	return places
+}
+
+// countPlaces counts endpoints by tier; the place behind the tiers is that of last resort.
+func (st *steering) countPlaces(places []int) []int {
 	n := make([]int, st.unnamed()+1)
-	for _, e := range list {
-		n[st.tierOf(e, zone)]++
+	for _, i := range places {
+		n[i]++
 	}
 	return n[:st.unnamed()]
 }
 
 // mergeSorted merges two lists that have no address in common.
 func mergeSorted(a, b []*Endpoint) []*Endpoint {
-	list := slices.Concat(a, b)
-	slices.SortFunc(list, compareAddr)
+	list := make([]*Endpoint, 0, len(a)+len(b))
+	for len(a) > 0 && len(b) > 0 {
+		if compareAddr(a[0], b[0]) < 0 {
+			list, a = append(list, a[0]), a[1:]
+		} else {
+			list, b = append(list, b[0]), b[1:]
+		}
+	}
+	return append(append(list, a...), b...)
+}
+
+// pick returns the endpoints that clients of a zone get of what a cut leaves: the whole list
+// if that is all. Zone hints apply to it, unless zones are a term of the preference.
+func (x *pass) pick(t *tally, c cut, zone string) []*Endpoint {
+	list, ok := t.picked[choice{c, zone}]
+	if !ok {
+		list = t.leave(c)
+		if !x.port.summary.byNode && !x.zoned() {
+			list = inZone(list, zone)
+		}
+		list = family(list, x.ipv6)
+		t.picked[choice{c, zone}] = list
+	}
 	return list
 }
 
-// pick returns the endpoints that clients get of what a cut leaves: the whole list if that is
-// all. Zone hints apply to it, unless zones are a term of the preference.
-func (x *pass) pick(t *tally, c cut) []*Endpoint {
-	if list, ok := t.picked[c]; ok {
+// leave returns the endpoints that a cut leaves.
+func (t *tally) leave(c cut) []*Endpoint {
+	list, ok := t.left[c]
+	if ok {
 		return list
 	}
-	list := make([]*Endpoint, 0, len(t.list))
+	list = make([]*Endpoint, 0, len(t.list))
 	for i, e := range t.list {
-		if c.leaves(t.tiers[i], e) {
+		if c.leaves(t.places[i], e) {
 			list = append(list, e)
 		}
 	}
 	if len(list) == len(t.list) {
 		list = t.list
 	}
-	if st := x.port.steering; !x.port.summary.byNode && st.zone == st.unnamed() {
-		list = inZone(list, t.zone)
-	}
-	list = family(list, x.ipv6)
-	t.picked[c] = list
+	t.left[c] = list
 	return list
 }
 
