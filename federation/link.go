@@ -78,8 +78,9 @@ func (l link) replace(by Link, now func() time.Time) link {
 	return next
 }
 
-// plain reports whether nothing of the cluster is taken out, or being taken out.
-func (l *link) plain() bool { return l.Lost == InService && l.cordon == spread{} }
+// takesOut reports whether anything of the cluster is taken out, or has been since its
+// cordon was set.
+func (l link) takesOut() bool { return l.Lost != InService || l.cordon != spread{} }
 
 // standings returns those of the cluster at a time, and when they change next; zero:
 // not by themselves.

@@ -1,6 +1,7 @@
 package federation
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -39,10 +40,11 @@ func newSteering(in inputs, now func() time.Time) *steering {
 	if d == nil || len(d.Members) == 0 {
 		return nil
 	}
-	st := &steering{preference: d.Preference}
-	if st.preference == nil {
-		st.preference = noPreference
+	preference := cmp.Or(d.Preference, noPreference)
+	if len(preference.Tiers) == 0 && !slices.ContainsFunc(in.links, link.takesOut) {
+		return nil
 	}
+	st := &steering{preference: preference}
 	if !st.place(in, now) && !st.chooses(d) {
 		return nil
 	}
@@ -69,7 +71,7 @@ func (st *steering) place(in inputs, now func() time.Time) (takenOut bool) {
 	for i := range in.links {
 		c, l, p := in.definition.Members[i].Cluster, &in.links[i], &st.members[i]
 		p.tier = st.tierOfCluster(c, l.Region != "" && l.Region == in.region, in.definition.Federated)
-		if !l.plain() {
+		if l.takesOut() {
 			takenOut = st.stand(p, l, now()) || takenOut
 		}
 		st.byCluster[c] = p // of two members in one cluster the placements are equal
