@@ -203,7 +203,6 @@ func (t *Table) release(s *watchedService) {
 	if s.refs--; s.refs == 0 {
 		delete(t.watched, s.id)
 		t.unindex(s, t.definitions[s.id])
-		t.schedule.set(s, time.Time{})
 	}
 }
 
