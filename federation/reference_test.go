@@ -87,24 +87,19 @@ func (m *model) write(t *rapid.T) {
 }
 
 func (m *model) define(t *rapid.T) {
-	d := &Definition{Federated: rapid.Bool().Draw(t, "federated")}
-	d.Members = rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) Member {
-		return Member{drawCluster.Draw(t, "cluster"), drawService.Draw(t, "service")}
-	}), 0, 4, func(m Member) Member { return m }).Draw(t, "members")
-	// at most one member of the local cluster, as annotations allow
-	seen := false
-	d.Members = slices.DeleteFunc(d.Members, func(m Member) bool {
-		drop := m.Cluster == Local && seen
-		seen = seen || m.Cluster == Local
-		return drop
-	})
-	if !d.Federated {
-		d.Members = d.Members[:min(1, len(d.Members))]
+	id, d := drawService.Draw(t, "id"), new(Definition)
+	if m.steered && rapid.Bool().Draw(t, "all clusters") {
+		d.Federated, d.Members = true, []Member{{Local, id}, {"east", id}, {"north", id}}
+	} else {
+		d.Federated = rapid.Bool().Draw(t, "federated")
+		d.Members = drawMembers(t)
+		if !d.Federated {
+			d.Members = d.Members[:min(1, len(d.Members))]
+		}
 	}
 	if m.steered {
 		d.Preference = drawPreference(t)
 	}
-	id := drawService.Draw(t, "id")
 	m.defs[id] = d
 	m.table.Define(id, d)
 }
@@ -171,21 +166,24 @@ func (m *model) check(t *rapid.T) {
 		check(t, name, x.last, now, m.view(k, m.since[k], m.now))
 		x.last = now
 	}
+	checkMoving(t, m.table)
 }
 
-func drawPreference(t *rapid.T) *Preference {
-	if !rapid.Bool().Draw(t, "preference") {
-		return nil
+// checkMoving checks that those who wait for a time, and no others, are listed.
+func checkMoving(t *rapid.T, table *Table) {
+	for _, s := range table.watched {
+		for _, p := range s.ports {
+			moving := make(map[*published]struct{})
+			for to := range p.all {
+				if to.tiers != nil && !to.tiers.due.IsZero() {
+					moving[to] = struct{}{}
+				}
+			}
+			if !maps.Equal(moving, p.moving) {
+				t.Fatalf("%v: %d wait, and %d are listed", s.id, len(moving), len(p.moving))
+			}
+		}
 	}
-	tiers := []string{"local, any", "zone, any", "zone, local, region, any", "local, east+north", "east, north", "zone+local, region", "region, remote", "any", "cluster/east, zone, local"}
-	times := rapid.SampledFrom([]time.Duration{0, 0, 3*time.Second + 1, 10 * time.Second})
-	p := &Preference{ReturnAfter: times.Draw(t, "after"), ReturnOver: times.Draw(t, "over")}
-	if s := rapid.SampledFrom(tiers).Draw(t, "prefer"); s != "any" {
-		p.Tiers = tiersOf(s)
-	}
-	p.MinReady.Percent = rapid.SampledFrom([]int{0, 0, 34, 50, 100}).Draw(t, "percent")
-	p.MinReady.Count = rapid.IntRange(0, 3).Draw(t, "count")
-	return p
 }
 
 func check(t *rapid.T, name string, last, now *Set, want Set) {
@@ -229,22 +227,4 @@ func check(t *rapid.T, name string, last, now *Set, want Set) {
 			t.Fatalf("%s: the step misses %v", name, e.Addr)
 		}
 	}
-}
-
-func drawEndpoints(t *rapid.T) []Endpoint {
-	return rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) Endpoint {
-		ips := []string{"10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "fd00::1", "fd00::2"}
-		// The addresses of a Pod have the same zone.
-		pod := rapid.SampledFrom([][2]string{{"p1", "z1"}, {"p2", "z2"}, {"", "z1"}, {"", "z2"}, {"", ""}}).Draw(t, "pod")
-		return Endpoint{
-			Addr:     netip.AddrPortFrom(netip.MustParseAddr(rapid.SampledFrom(ips).Draw(t, "ip")), 0),
-			Kind:     rapid.SampledFrom([]Kind{Pod, Pod, Address}).Draw(t, "kind"),
-			Node:     rapid.SampledFrom([]string{"n1", "n2"}).Draw(t, "node"),
-			Hostname: rapid.SampledFrom([]string{"", "h1"}).Draw(t, "host"),
-			Twin:     pod[0],
-			Zone:     pod[1],
-			Hints:    rapid.SampledFrom([][]string{nil, {"z1"}, {"z1", "z2"}}).Draw(t, "hints"),
-			Identity: Identity{DNS: rapid.SampledFrom([]string{"", "i"}).Draw(t, "identity")},
-		}
-	}), 0, 4, func(e Endpoint) netip.AddrPort { return e.Addr }).Draw(t, "endpoints")
 }
