@@ -18,6 +18,9 @@ func (a audience) all(yield func(*published) bool) bool {
 	return true
 }
 
+// each is all, to range over.
+func (a audience) each(yield func(*published) bool) { a.all(yield) }
+
 // published is the newest set for one kind of client.
 type published struct {
 	client   Client // fixed

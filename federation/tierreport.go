@@ -24,32 +24,41 @@ type tierReport struct {
 	spills, returns uint64         // how often that has become more, and fewer
 }
 
+// tierUser is one kind of client of a steered port.
+type tierUser struct {
+	port     uint16
+	steering *steering
+	*published
+}
+
+// worse reports whether more tiers are in use, or as many and since later: what is reported is
+// why that has changed. Between equals the order is any, and always the same.
+func (u tierUser) worse(than tierUser) bool {
+	return cmp.Or(cmp.Compare(u.tiers.used, than.tiers.used), u.tiers.since.Compare(than.tiers.since),
+		cmp.Compare(than.port, u.port), cmp.Compare(than.client.Node, u.client.Node)) > 0
+}
+
 // reportTiers reports which tiers are in use now.
 func (s *watchedService) reportTiers() {
-	type use struct {
-		view *tierView
-		by   *steering
-	}
-	worst := make(map[string]use)
+	worst := make(map[string]tierUser)
 	for _, p := range s.ports {
 		if p.steering == nil {
 			continue
 		}
-		for _, list := range p.whole {
-			for _, to := range list {
-				if w := worst[to.client.Zone]; w.view == nil || w.view.less(to.tiers) {
-					worst[to.client.Zone] = use{to.tiers, p.steering}
-				}
+		for to := range p.whole.each {
+			u := tierUser{p.number, p.steering, to}
+			if w := worst[to.client.Zone]; w.published == nil || u.worse(w) {
+				worst[to.client.Zone] = u
 			}
 		}
 	}
 	r := &s.tiers
-	maps.DeleteFunc(r.inUse, func(zone string, _ int) bool { return worst[zone].view == nil })
+	maps.DeleteFunc(r.inUse, func(zone string, _ int) bool { return worst[zone].published == nil })
 	if r.inUse == nil && len(worst) > 0 {
 		r.inUse = make(map[string]int)
 	}
 	for _, zone := range slices.Sorted(maps.Keys(worst)) {
-		v, by := worst[zone].view, worst[zone].by
+		v, by := worst[zone].tiers, worst[zone].steering
 		from, known := r.inUse[zone]
 		r.inUse[zone] = v.used
 		switch {
@@ -64,12 +73,6 @@ func (s *watchedService) reportTiers() {
 			report(TierChange{s.id, zone, by.preference, from, v.used, v.why.describe(by)})
 		}
 	}
-}
-
-// less reports whether a view uses fewer tiers than another or, of two that use as many,
-// for a row that had more ready: which of them is reported does not depend on chance.
-func (v *tierView) less(o *tierView) bool {
-	return cmp.Or(cmp.Compare(v.used, o.used), cmp.Compare(o.why.ready, v.why.ready), cmp.Compare(v.why.known, o.why.known)) < 0
 }
 
 // Tiers are those in use now, in words.
