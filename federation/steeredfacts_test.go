@@ -17,6 +17,7 @@ type facts struct {
 	tierOf  func(*Endpoint) int
 	readyOf []int // by tier
 	knownOf []int
+	others  int  // ready, in a tier, of a cluster of which no part is of last resort
 	hints   bool // apply
 }
 
@@ -41,8 +42,8 @@ func (h *history) facts(x instant, k Key) *facts {
 	f.steered = preferring && (f.d.Federated || zoneTerm)
 	f.tierOf = func(e *Endpoint) int { return h.tierOf(x, k, f, e) }
 	for _, mem := range f.d.Members {
-		now, left := h.cordon(mem.Cluster, x)
-		f.steered = f.steered || len(left) > 0 || now != uniform(InService) || m.links[mem.Cluster].Lost != InService
+		_, left := h.cordon(mem.Cluster, x)
+		f.steered = f.steered || len(left) > 0 || h.standing(f.d, mem.Cluster, x) != uniform(InService)
 	}
 	ready, unready := f.offered(h, m, x, k.Port)
 	h.summarize(f, m, x, k.Port)
@@ -68,6 +69,12 @@ func (h *history) facts(x instant, k Key) *facts {
 		}
 		return n
 	}
+	for _, e := range h.oneFamily(f.ready) {
+		by := h.standing(f.d, e.Cluster, x)
+		if f.tierOf(e) < len(f.tiers) && !slices.Contains(by[:], LastResort) {
+			f.others++
+		}
+	}
 	f.readyOf, f.knownOf = count(f.ready), count(append(slices.Clone(f.ready), f.unready...))
 	return f
 }
@@ -77,8 +84,9 @@ func (f *facts) offered(h *history, m moment, x instant, port uint16) (ready, un
 	ready, unready = make(map[netip.AddrPort]*Endpoint), make(map[netip.AddrPort]*Endpoint)
 	for _, pass := range []Standing{InService, LastResort} {
 		for _, mem := range f.d.Members {
-			standing, share := h.standing(mem.Cluster, x), m.shares[memberPort{mem, port}]
-			if m.links[mem.Cluster].State != Ready || share.State != Present {
+			standing, share := h.standing(f.d, mem.Cluster, x), m.shares[memberPort{mem, port}]
+			named := f.names(mem.Cluster, m) < len(f.tiers) || !f.hints
+			if m.links[mem.Cluster].State != Ready || share.State != Present || !named {
 				continue
 			}
 			add := func(to map[netip.AddrPort]*Endpoint, list []*Endpoint) {
@@ -101,7 +109,7 @@ func (f *facts) offered(h *history, m moment, x instant, port uint16) (ready, un
 func (h *history) summarize(f *facts, m moment, x instant, port uint16) {
 	for _, mem := range f.d.Members {
 		l, share := m.links[mem.Cluster], m.shares[memberPort{mem, port}]
-		taken := h.standing(mem.Cluster, x) == uniform(Withdrawn)
+		taken := h.standing(f.d, mem.Cluster, x) == uniform(Withdrawn)
 		named := f.names(mem.Cluster, m) < len(f.tiers) || !f.hints
 		if taken || !named {
 			if taken && !f.d.Federated {
@@ -166,7 +174,7 @@ func (h *history) tierOf(x instant, k Key, f *facts, e *Endpoint) int {
 	switch {
 	case first == len(f.tiers):
 		return first + 1
-	case h.standing(e.Cluster, x)[partOf(e)] != InService:
+	case h.standing(f.d, e.Cluster, x)[partOf(e)] != InService:
 		return len(f.tiers)
 	}
 	return first
@@ -221,7 +229,9 @@ func (f *facts) suffices(n int) bool {
 	p := f.preference().MinReady
 	switch {
 	case n > len(f.tiers):
-		return ready > 0
+		return f.others > 0
+	case f.alone():
+		return false
 	case p.Percent > 0:
 		return ready >= 1 && ready*100 >= p.Percent*known
 	}
@@ -230,13 +240,16 @@ func (f *facts) suffices(n int) bool {
 
 // needed is the number of tiers that clients need.
 func (f *facts) needed() int {
+	if f.alone() {
+		return len(f.tiers) + 1
+	}
 	for n := 1; n <= len(f.tiers); n++ {
 		if f.suffices(n) {
 			return n
 		}
 	}
-	if !f.suffices(len(f.tiers)+1) && f.readyOf[len(f.tiers)] > 0 {
-		return len(f.tiers) + 1
-	}
 	return len(f.tiers)
 }
+
+// alone reports whether there is nothing but clusters that are, or become, of last resort.
+func (f *facts) alone() bool { return f.others == 0 && f.readyOf[len(f.tiers)] > 0 }

@@ -89,11 +89,14 @@ func (h *history) cordon(c ClusterName, x instant) (now standings, left []time.T
 	return at(x.at)
 }
 
-// standing is an endpoint's.
-func (h *history) standing(c ClusterName, x instant) standings {
+// standing is that of a cluster's endpoints, by their parts, in a service.
+func (h *history) standing(d *Definition, c ClusterName, x instant) standings {
 	list, _ := h.cordon(c, x)
 	for i := range list {
 		list[i] = max(list[i], h.moments[x.moment].links[c].Lost)
+		if list[i] == LastResort && !d.Federated {
+			list[i] = InService
+		}
 	}
 	return list
 }

@@ -25,6 +25,12 @@ type placement struct {
 	standing Standing
 	// spread is set while the parts' standings differ; standing is the lowest then.
 	spread *standings
+	// turning: some parts are of last resort, the others will be or have been. The others do
+	// not make these unneeded: where there is nothing else, they would have to take everything.
+	turning bool
+	// unused: its endpoints are never served. There is no need to wait for its cluster, and
+	// they take no address from others.
+	unused bool
 }
 
 // lastResort and unnamed are the places behind all tiers: of endpoints of last resort,
@@ -72,8 +78,9 @@ func (st *steering) place(in inputs, now func() time.Time) (takenOut bool) {
 		c, l, p := in.definition.Members[i].Cluster, &in.links[i], &st.members[i]
 		p.tier = st.tierOfCluster(c, l.Region != "" && l.Region == in.region, in.definition.Federated)
 		if l.takesOut() {
-			takenOut = st.stand(p, l, now()) || takenOut
+			takenOut = st.stand(p, l, in.definition.Federated, now()) || takenOut
 		}
+		p.unused = p.standing == Withdrawn || p.tier == st.unnamed() && st.zone == st.unnamed()
 		st.byCluster[c] = p // of two members in one cluster the placements are equal
 	}
 	return takenOut
@@ -106,12 +113,18 @@ func (st *steering) tierOfCluster(c ClusterName, sameRegion, federated bool) int
 }
 
 // stand sets a placement's standing, and reports whether it is, or will be, another than
-// in service.
-func (st *steering) stand(p *placement, l *link, now time.Time) bool {
+// in service. A service that is not federated has nothing else to offer than what a cluster
+// of last resort has, so that there it makes no difference.
+func (st *steering) stand(p *placement, l *link, federated bool, now time.Time) bool {
 	list, next := l.standings(now)
+	for i, s := range list {
+		if s == LastResort && !federated {
+			list[i] = InService
+		}
+	}
 	p.standing = slices.Min(list[:])
 	if list != uniform(p.standing) {
-		p.spread = &list
+		p.spread, p.turning = &list, slices.Contains(list[:], LastResort)
 	}
 	if !next.IsZero() && (st.next.IsZero() || next.Before(st.next)) {
 		st.next = next
@@ -130,11 +143,8 @@ func (p *placement) standingOf(e *Endpoint) Standing {
 // withdrawn reports whether all of a member's endpoints are.
 func (st *steering) withdrawn(i int) bool { return st != nil && st.members[i].standing == Withdrawn }
 
-// unused reports whether a member's endpoints are never served, so that there is no need to
-// wait for its cluster.
-func (st *steering) unused(i int) bool {
-	return st != nil && (st.withdrawn(i) || st.members[i].tier == st.unnamed() && st.zone == st.unnamed())
-}
+// unused reports whether a member's endpoints are never served.
+func (st *steering) unused(i int) bool { return st != nil && st.members[i].unused }
 
 // offers divides what members offer: those in service first, and then those of last resort,
 // at the same places. Without clusters of last resort it has no second half.
@@ -153,17 +163,18 @@ func (st *steering) offers(kept []offer) []offer {
 	return list
 }
 
-// divide divides an offer by its endpoints' standing. What is withdrawn is in neither.
+// divide divides an offer by its endpoints' standing. What is withdrawn, or never served, is
+// in neither.
 func (p *placement) divide(o offer) (inService, lastResort offer) {
 	switch {
+	case p.unused:
+		return nil, nil
 	case p.spread != nil:
 		return p.only(o, InService), p.only(o, LastResort)
 	case p.standing == InService:
 		return o, nil
-	case p.standing == LastResort:
-		return nil, o
 	}
-	return nil, nil
+	return nil, o
 }
 
 // only returns what of an offer has that standing.

@@ -98,11 +98,16 @@ func (x *pass) count(c Client) *tally {
 		zone: c.Zone, list: ready, places: st.places(ready, c.Zone),
 		left: make(map[cut][]*Endpoint), picked: make(map[choice][]*Endpoint),
 	}
-	places := t.places
-	if one := family(ready, x.ipv6); !same(one, ready) {
+	one, places := family(ready, x.ipv6), t.places
+	if !same(one, ready) {
 		places = st.places(one, c.Zone)
 	}
 	t.counts.ready = st.countPlaces(places)
+	for i, e := range one {
+		if places[i] < st.tiers && !st.byCluster[e.Cluster].turning {
+			t.counts.others++
+		}
+	}
 	t.counts.known = t.counts.ready
 	if len(unready) > 0 {
 		t.counts.known = st.countPlaces(st.places(family(mergeSorted(ready, unready), x.ipv6), c.Zone))

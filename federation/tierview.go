@@ -9,7 +9,7 @@ type tierView struct {
 	used  int    // the tiers in use: so many, from the first. That of last resort counts as one more
 	// enough[i] is since when a row of at most i tiers has sufficed without a break; zero:
 	// none does. Places 1 to the number of tiers; the last is for that of last resort, which
-	// is not needed while anything else is ready.
+	// is not needed while anything else is ready (tierCounts.others).
 	enough []time.Time
 	due    time.Time // when the choice changes if nothing else does; zero: it does not
 	counts tierCounts
@@ -19,7 +19,10 @@ type tierView struct {
 
 // tierCounts are how many endpoints each tier has; the place behind the tiers is that of
 // last resort.
-type tierCounts struct{ ready, known []int }
+type tierCounts struct {
+	ready, known []int
+	others       int // ready ones of clusters that are not, and not becoming, of last resort
+}
 
 // row is what the first tiers have together.
 type row struct{ tiers, ready, known int }
@@ -67,21 +70,22 @@ func (v *tierView) count(st *steering, counts tierCounts, now time.Time) (want i
 		v.enough = make([]time.Time, n+2)
 	}
 	v.counts = counts
+	alone := counts.others == 0 && counts.ready[st.lastResort()] > 0 // no row is enough then
 	ready, known := 0, 0
 	for i := range n {
 		ready, known = ready+counts.ready[i], known+counts.known[i]
-		suffices := st.preference.MinReady.suffice(ready, known)
+		suffices := !alone && st.preference.MinReady.suffice(ready, known)
 		if suffices && want == 0 {
 			want = i + 1
 		}
 		v.note(i+1, suffices, now)
 	}
-	if want == 0 {
-		want = n
-	}
-	v.note(n+1, ready > 0, now)
-	if ready == 0 && counts.ready[st.lastResort()] > 0 {
-		want++
+	v.note(n+1, counts.others > 0, now)
+	switch {
+	case alone:
+		return n + 1
+	case want == 0:
+		return n
 	}
 	return want
 }
@@ -143,11 +147,11 @@ func (v *tierView) cut(st *steering, now time.Time) cut {
 	return cut(list)
 }
 
-// next returns when the next part of a tier will be dropped, after so many.
+// next returns when the next part of a tier will be dropped, after so many; zero: none will.
 func (v *tierView) next(st *steering, i, gone int) time.Time {
 	since := v.unneeded(st, i)
-	if since.IsZero() {
-		return since
+	if since.IsZero() || gone == parts {
+		return time.Time{}
 	}
 	over := st.preference.ReturnOver
 	// Rounded up: gone rounds down.
