@@ -85,6 +85,7 @@ func (s *watchedService) publishSteered(p *port, clients iter.Seq[*published], w
 	now, x := s.table.opts.Now(), newPass(p, s.table.opts.IPv6)
 	for to := range clients {
 		x.publish(to, now, why)
+		s.tiers.moved = s.tiers.moved || to.tiers.before != to.tiers.used && to.client.Instance == ""
 	}
 }
 

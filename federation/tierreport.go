@@ -18,10 +18,10 @@ type TierChange struct {
 	Why        string // in words for a log
 }
 
-// tierReport is what has been reported of the tiers of a watched service.
+// tierReport is how often the tiers of a watched service have changed.
 type tierReport struct {
-	inUse           map[string]int // how many tiers, by the clients' zone
-	spills, returns uint64         // how often that has become more, and fewer
+	moved           bool   // the tiers of a whole service's client have changed since the last report
+	spills, returns uint64 // how often clients of a zone have got more tiers, and fewer
 }
 
 // tierUser is one kind of client of a steered port.
@@ -38,41 +38,65 @@ func (u tierUser) worse(than tierUser) bool {
 		cmp.Compare(than.port, u.port), cmp.Compare(than.client.Node, u.client.Node)) > 0
 }
 
-// reportTiers reports which tiers are in use now.
-func (s *watchedService) reportTiers() {
-	worst := make(map[string]tierUser)
+// worst returns, by zone, the client that uses most tiers now, and how many any used before.
+func (s *watchedService) worst() (now map[string]tierUser, before map[string]int) {
+	now, before = make(map[string]tierUser), make(map[string]int)
 	for _, p := range s.ports {
 		if p.steering == nil {
 			continue
 		}
 		for to := range p.whole.each {
-			u := tierUser{p.number, p.steering, to}
-			if w := worst[to.client.Zone]; w.published == nil || u.worse(w) {
-				worst[to.client.Zone] = u
+			zone := to.client.Zone
+			before[zone] = max(before[zone], to.tiers.before)
+			if u, w := (tierUser{p.number, p.steering, to}), now[zone]; w.published == nil || u.worse(w) {
+				now[zone] = u
 			}
 		}
 	}
-	r := &s.tiers
-	maps.DeleteFunc(r.inUse, func(zone string, _ int) bool { return worst[zone].published == nil })
-	if r.inUse == nil && len(worst) > 0 {
-		r.inUse = make(map[string]int)
+	return now, before
+}
+
+// reportTiers reports changes of the tiers in use. That a client comes or goes, which others
+// may not have in common with it, is none.
+func (s *watchedService) reportTiers() {
+	if !s.tiers.moved {
+		return
 	}
+	s.tiers.moved = false
+	worst, before := s.worst()
 	for _, zone := range slices.Sorted(maps.Keys(worst)) {
-		v, by := worst[zone].tiers, worst[zone].steering
-		from, known := r.inUse[zone]
-		r.inUse[zone] = v.used
+		from, w := before[zone], worst[zone]
+		to := w.tiers.used
 		switch {
-		case !known || from == v.used:
+		case from == to:
 			continue
-		case from < v.used:
-			r.spills++
+		case from < to:
+			s.tiers.spills++
 		default:
-			r.returns++
+			s.tiers.returns++
 		}
 		if report := s.table.opts.ReportTiers; report != nil {
-			report(TierChange{s.id, zone, by.preference, from, v.used, v.why.describe(by)})
+			report(TierChange{s.id, zone, w.steering.preference, from, to, w.tiers.why.describe(w.steering)})
 		}
 	}
+	for _, p := range s.ports {
+		if p.steering == nil {
+			continue
+		}
+		for to := range p.whole.each {
+			to.tiers.before = to.tiers.used
+		}
+	}
+}
+
+// tiersInUse returns how many tiers are in use, by zone.
+func (s *watchedService) tiersInUse() map[string]int {
+	worst, _ := s.worst()
+	inUse := make(map[string]int, len(worst))
+	for zone, w := range worst {
+		inUse[zone] = w.tiers.used
+	}
+	return inUse
 }
 
 // Tiers are those in use now, in words.
@@ -157,7 +181,7 @@ func (s *watchedService) describeSteered(most int) (one SteeredService, ok bool)
 		return one, false
 	}
 	slices.SortFunc(one.Views, SteeredView.compare)
-	one.Service, one.Spills, one.Returns, one.InUse = s.id, s.tiers.spills, s.tiers.returns, maps.Clone(s.tiers.inUse)
+	one.Service, one.Spills, one.Returns, one.InUse = s.id, s.tiers.spills, s.tiers.returns, s.tiersInUse()
 	return one, true
 }
 

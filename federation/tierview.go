@@ -7,6 +7,8 @@ import "time"
 type tierView struct {
 	tiers []Tier // that it has been decided by
 	used  int    // the tiers in use: so many, from the first. That of last resort counts as one more
+	// before is how many were in use at the last report, or were decided first.
+	before int
 	// enough[i] is since when a row of at most i tiers has sufficed without a break; zero:
 	// none does. Places 1 to the number of tiers; the last is for that of last resort, which
 	// is not needed while anything else is ready (tierCounts.others).
@@ -40,6 +42,9 @@ func (v *tierView) decide(st *steering, counts tierCounts, now time.Time) cut {
 	}
 	if used != v.used {
 		v.use(used, now)
+	}
+	if v.before == 0 {
+		v.before = used
 	}
 	return v.cut(st, now)
 }
@@ -161,7 +166,7 @@ func (v *tierView) next(st *steering, i, gone int) time.Time {
 // restart makes the view begin anew with another preference, for clients that have got these
 // endpoints so far: those of tiers that are not needed leave as others do.
 func (v *tierView) restart(st *steering, t *tally, got []*Endpoint, now time.Time) {
-	*v = tierView{tiers: st.preference.Tiers}
+	*v = tierView{tiers: st.preference.Tiers, before: v.before}
 	last := 0
 	for _, e := range got {
 		if i := st.tierOf(e, t.zone); i < st.tiers {
