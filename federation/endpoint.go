@@ -36,7 +36,7 @@ type Endpoint struct {
 	Kind    Kind
 	Cluster ClusterName
 
-	Zone     string   // its node's zone; empty: unknown. Bare addresses have none
+	Zone     string   // as its slice has it; empty: unknown. That of bare addresses is not sent
 	Node     string   // the Pod's node; empty for everything else
 	Hostname string   // the endpoint's hostname in its slice
 	Twin     string   // identifies its Pod or Workload within the cluster: IPv4 and IPv6 addresses of one have the same; empty: none

@@ -54,6 +54,9 @@ func (j *joiner) endpoint(a *address, port uint16, before []*federation.Endpoint
 	switch {
 	case a.target == "":
 		j.bare(&j.made)
+		if zone := a.zone.Value(); sendableText(zone) {
+			j.made.Zone = zone
+		}
 	case j.pod(&j.made, a.pod):
 		j.made.Zone = a.zone.Value()
 	default:
@@ -77,7 +80,7 @@ func (j *joiner) take(before []*federation.Endpoint) *federation.Endpoint {
 }
 
 // bare fills in an endpoint for an address without Pod or ExternalWorkload: one that
-// was written by hand, or a gateway to another cluster. It has no zone.
+// was written by hand, or a gateway to another cluster.
 func (j *joiner) bare(e *federation.Endpoint) {
 	e.Kind = federation.Address
 	e.Identity.DNS = j.data.mirror.identity

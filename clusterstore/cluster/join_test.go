@@ -159,10 +159,10 @@ func TestGateway(t *testing.T) {
 		want                            string
 	}{
 		{"plain", "", "", "", ""},
-		{"all", "east", "gw.id", "web.ns.svc.east.local", " target_cluster:east target_service:web target_service_namespace:ns host=h hints=z id=gw.id authority=web.ns.svc.east.local:80"},
-		{"no identity", "east", "", "web.ns.svc.east.local", " target_cluster:east target_service:web target_service_namespace:ns host=h hints=z authority=web.ns.svc.east.local:80"},
-		{"name without dots", "east", "gw.id", "web", " target_cluster:east host=h hints=z id=gw.id authority=web:80"},
-		{"no cluster", "", "gw.id", "web.ns.svc.east.local", " host=h hints=z id=gw.id authority=web.ns.svc.east.local:80"},
+		{"all", "east", "gw.id", "web.ns.svc.east.local", " target_cluster:east target_service:web target_service_namespace:ns zone=z host=h hints=z id=gw.id authority=web.ns.svc.east.local:80"},
+		{"no identity", "east", "", "web.ns.svc.east.local", " target_cluster:east target_service:web target_service_namespace:ns zone=z host=h hints=z authority=web.ns.svc.east.local:80"},
+		{"name without dots", "east", "gw.id", "web", " target_cluster:east zone=z host=h hints=z id=gw.id authority=web:80"},
+		{"no cluster", "", "gw.id", "web.ns.svc.east.local", " zone=z host=h hints=z id=gw.id authority=web.ns.svc.east.local:80"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			w, linked := newWorld(t, func(c *Config) { c.Name = federation.Local }), newWorld(t, nil)
@@ -179,7 +179,7 @@ func TestGateway(t *testing.T) {
 			w.put(aService("web", "http=80"), o)
 			want := "10.0.0.1:4143 namespace:ns service:web" + x.want
 			if x.want == "" {
-				want += " host=h hints=z"
+				want += " zone=z host=h hints=z"
 			}
 			if got := describe(w.read("web", 80).Slices[0].Endpoints[0]); got != want {
 				t.Errorf("got\n%s\nwant\n%s", got, want)

@@ -128,9 +128,9 @@ func referenceUnready(l *discoveryv1.EndpointSlice, port int32, served map[strin
 			default:
 				continue
 			}
-			if e.Zone != nil {
-				zone = " zone=" + *e.Zone
-			}
+		}
+		if e.Zone != nil {
+			zone = " zone=" + *e.Zone
 		}
 		if e.NodeName != nil && kind == "pod" {
 			node = " node=" + *e.NodeName
@@ -164,11 +164,11 @@ func (o objects) referenceEndpoint(e discoveryv1.Endpoint, service, addr string)
 	if e.Hostname != nil {
 		host = " host=" + *e.Hostname
 	}
-	if e.TargetRef == nil {
-		return head + host + hints, true
-	}
 	if e.Zone != nil {
 		zone = " zone=" + *e.Zone
+	}
+	if e.TargetRef == nil {
+		return head + zone + host + hints, true
 	}
 	if w, ok := o["externalworkloads"]["ns/"+e.TargetRef.Name].(*crd.ExternalWorkload); ok && e.TargetRef.Kind == "ExternalWorkload" {
 		return o.referenceWorkload(w, addr).text(head, zone, host, hints), w.Invalid == ""

@@ -28,7 +28,7 @@ type unready struct {
 	ip       netip.Addr
 	hostname string
 	target   string                // as address.target
-	zone     unique.Handle[string] // of a bare address: none
+	zone     unique.Handle[string]
 	node     unique.Handle[string] // the Pod's; of other addresses: none
 }
 
@@ -83,10 +83,7 @@ func unreadyOf(o *discoveryv1.EndpointSlice) (list []unready) {
 }
 
 func newUnready(target, hostname, zone, node string) unready {
-	switch targetKind(target) {
-	case federation.Address:
-		zone, node = "", ""
-	case federation.Workload:
+	if targetKind(target) != federation.Pod {
 		node = ""
 	}
 	return unready{hostname: hostname, target: target, zone: unique.Make(zone), node: unique.Make(node)}

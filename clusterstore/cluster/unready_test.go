@@ -37,7 +37,7 @@ func TestUnready(t *testing.T) {
 		{"Pod that is not known", 80, aSlice("s", "web", "http=8080", "10.0.0.1 pod=p zone=z node=n host=h hint=z unready"), web},
 		{"ExternalWorkload", 80, aSlice("s", "web", "http=8080", "10.0.0.1 ew=v zone=z node=n unready"), "unready workload 10.0.0.1:8080 zone=z twin=workload/ns/v"},
 		{"Pod in a namespace of a telling name", 80, inWorkload, "unready pod 10.0.0.1:8080 twin=workload/p"},
-		{"bare address", 80, aSlice("s", "web", "http=8080", "10.0.0.1 zone=z node=n host=h unready"), "unready address 10.0.0.1:8080 host=h"},
+		{"bare address", 80, aSlice("s", "web", "http=8080", "10.0.0.1 zone=z node=n host=h unready"), "unready address 10.0.0.1:8080 zone=z host=h"},
 		{"something else behind it", 80, aSlice("s", "web", "http=8080", "10.0.0.1 kind=Node unready"), ""},
 		{"terminating", 80, aSlice("s", "web", "http=8080", "10.0.0.1 unready terminating"), ""},
 		{"ready too", 80, aSlice("s", "web", "http=8080", "10.0.0.1 unready", "10.0.0.1", "10.0.0.2 unready"), "unready address 10.0.0.2:8080"},

@@ -77,7 +77,15 @@ func meshed(ep *federation.Endpoint) bool {
 }
 
 // local reports whether client and endpoint are known to be in the same zone.
-func (e *Encoder) local(ep *federation.Endpoint) bool { return e.zone != "" && ep.Zone == e.zone }
+func (e *Encoder) local(ep *federation.Endpoint) bool { return e.zone != "" && zone(ep) == e.zone }
+
+// zone is an endpoint's, for clients. Linkerd has none for bare addresses.
+func zone(ep *federation.Endpoint) string {
+	if ep.Kind == federation.Address {
+		return ""
+	}
+	return ep.Zone
+}
 
 // appendHint appends the protocol hint of a meshed endpoint. A bare address gets
 // none unless HTTP/2 is on. The others always get one, since an empty hint still

@@ -81,7 +81,7 @@ func endpoints() *rapid.Generator[*federation.Endpoint] {
 // reference returns an endpoint with all its labels, as the generated struct.
 func reference(o Options, zone string, ep *federation.Endpoint) *pb.WeightedAddr {
 	a := &pb.WeightedAddr{Addr: tcp(ep.Addr), Weight: 10000, MetricLabels: map[string]string{}}
-	if o.ZoneWeights && zone != "" && zone == ep.Zone {
+	if o.ZoneWeights && zone != "" && zone == ep.Zone && ep.Kind != federation.Address {
 		a.Weight = 100000
 	}
 	if o.TargetClusterLabel && ep.Cluster != "" {
@@ -94,7 +94,7 @@ func reference(o Options, zone string, ep *federation.Endpoint) *pb.WeightedAddr
 		a.MetricLabels["zone"] = ep.Zone
 	}
 	a.MetricLabels["zone_locality"] = "unknown"
-	if zone != "" && ep.Zone != "" {
+	if zone != "" && ep.Zone != "" && ep.Kind != federation.Address {
 		a.MetricLabels["zone_locality"] = map[bool]string{true: "local", false: "remote"}[zone == ep.Zone]
 	}
 	if ep.Authority != "" {

@@ -79,7 +79,7 @@ func (e *Encoder) sharedLabels(list []*federation.Endpoint) []federation.Label {
 // locality returns the value of the label zone_locality.
 func (e *Encoder) locality(ep *federation.Endpoint) string {
 	switch {
-	case e.zone == "" || ep.Zone == "":
+	case e.zone == "" || zone(ep) == "":
 		return "unknown"
 	case ep.Zone == e.zone:
 		return "local"
