@@ -74,10 +74,13 @@ type history struct {
 	always  map[netip.AddrPort]struct{}
 	lost    map[netip.AddrPort]Message // by which message
 	emptied *Message                   // the first message that left nothing, or an empty Message for the mark itself
+
+	size         int // number of addresses after the last message
+	left, joined int // messages after which there were fewer, and more
 }
 
 func newHistory(s *GetState, empty bool) *history {
-	h := &history{always: map[netip.AddrPort]struct{}{}, lost: map[netip.AddrPort]Message{}}
+	h := &history{always: map[netip.AddrPort]struct{}{}, lost: map[netip.AddrPort]Message{}, size: s.Len()}
 	for addr := range s.endpoints {
 		h.always[addr] = struct{}{}
 	}
@@ -97,6 +100,13 @@ func (h *history) note(s *GetState, empty bool, m Message) {
 	if empty && h.emptied == nil {
 		h.emptied = &m
 	}
+	switch now := s.Len(); {
+	case now < h.size:
+		h.left++
+	case now > h.size:
+		h.joined++
+	}
+	h.size = s.Len()
 }
 
 // check returns why the history is not one without flaps.

@@ -66,6 +66,16 @@ func (s *Stream) Flapped(addrs ...netip.AddrPort) error {
 	return s.history.check(addrs)
 }
 
+// Parts returns in how many messages since the Mark addresses have left, and in how many some have joined.
+func (s *Stream) Parts() (left, joined int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.history == nil {
+		return 0, 0, errors.New("the stream has no mark")
+	}
+	return s.history.left, s.history.joined, nil
+}
+
 // Lost returns the addresses that were there at the Mark and were absent after some message since, in order. It is empty
 // without a Mark.
 func (s *Stream) Lost() []netip.AddrPort {

@@ -192,6 +192,28 @@ func TestFlaps(t *testing.T) {
 	fails("", "10.0.0.1:80")
 }
 
+func TestParts(t *testing.T) {
+	server := Start(t)
+	updates := make(chan *pb.Update)
+	server.OnGet("web:80", Send(updates))
+	s := subscribe(t, server, proxy.Get)
+	if _, _, err := s.Parts(); err == nil {
+		t.Error("parts are counted without a mark")
+	}
+	updates <- Add("10.0.0.1:80")
+	until(t, s, "messages", messages(1))
+	s.Mark()
+	for _, u := range []*pb.Update{
+		Add("10.0.0.1:80"), Add("10.0.0.2:80", "10.0.0.3:80"), Remove("10.0.0.1:80", "10.0.0.2:80"), Remove("10.0.0.9:80"), None(true), Add("10.0.0.1:80"),
+	} {
+		updates <- u
+	}
+	until(t, s, "messages", messages(7))
+	if left, joined, err := s.Parts(); left != 2 || joined != 2 || err != nil {
+		t.Errorf("left in %d messages, joined in %d: %v", left, joined, err)
+	}
+}
+
 func TestStall(t *testing.T) {
 	server := Start(t)
 	const count = 200

@@ -12,28 +12,54 @@ import (
 	"isthmus/e2e/admin"
 )
 
-// parseMetric is for: metric REGEX VALUE, VALUE being a number or >NUMBER.
+// parseMetric is for: metric REGEX VALUE, VALUE being a number, >NUMBER, note or noted.
 func parseMetric(_ *parser, args []string) (action, error) {
 	series, err := regexp.Compile(args[0])
 	if err != nil {
 		return nil, err
 	}
-	text, more := strings.CutPrefix(args[1], ">")
-	want, err := strconv.ParseFloat(text, 64)
+	holds, err := parseMetricValue(args[1])
 	if err != nil {
-		return nil, fmt.Errorf("%q is neither a number nor >NUMBER", args[1])
+		return nil, err
 	}
-	return fromAdmin(func(ctx context.Context, addr string) error {
-		samples, err := admin.Metrics(ctx, addr)
+	return fromAdmin(func(ctx context.Context, r *run) error {
+		samples, err := admin.Metrics(ctx, r.runner.env.Gateway.MetricsAddr())
 		if err != nil {
 			return err
 		}
 		sum, found := admin.Sum(samples, series)
-		if more && sum > want || !more && sum == want {
+		if args[1] == "note" {
+			r.noted[args[0]] = sum
+		}
+		if holds(sum, r.noted[args[0]]) {
 			return nil
 		}
-		return fmt.Errorf("%d samples match and add up to %v, expected is %s", found, sum, args[1])
+		return fmt.Errorf("%d samples match and add up to %v, expected is %s%s", found, sum, args[1], r.notes(args))
 	}), nil
+}
+
+// parseMetricValue returns a function that compares a sum with what a case expects of it, and with what was noted of it.
+func parseMetricValue(text string) (holds func(sum, noted float64) bool, err error) {
+	switch text {
+	case "note":
+		return func(float64, float64) bool { return true }, nil
+	case "noted":
+		return func(sum, noted float64) bool { return sum == noted }, nil
+	}
+	text, more := strings.CutPrefix(text, ">")
+	want, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return nil, fmt.Errorf("%q is none of a number, >NUMBER, note and noted", text)
+	}
+	return func(sum, _ float64) bool { return more && sum > want || !more && sum == want }, nil
+}
+
+// notes is what a failed comparison with a noted value adds to its error.
+func (r *run) notes(args []string) string {
+	if args[1] != "noted" {
+		return ""
+	}
+	return fmt.Sprintf(" before, %v", r.noted[args[0]])
 }
 
 // parsePage is for: page PATH REGEX.
@@ -42,8 +68,8 @@ func parsePage(_ *parser, args []string) (action, error) {
 	if err != nil {
 		return nil, err
 	}
-	return fromAdmin(func(ctx context.Context, addr string) error {
-		page, err := admin.Get(ctx, addr, args[0])
+	return fromAdmin(func(ctx context.Context, r *run) error {
+		page, err := admin.Get(ctx, r.runner.env.Gateway.MetricsAddr(), args[0])
 		if err == nil && !want.MatchString(page) {
 			err = fmt.Errorf("%s does not match %q: %s", args[0], args[1], page)
 		}
@@ -52,7 +78,7 @@ func parsePage(_ *parser, args []string) (action, error) {
 }
 
 // fromAdmin waits until what the gateway's admin server shows is right.
-func fromAdmin(check func(ctx context.Context, addr string) error) action {
+func fromAdmin(check func(context.Context, *run) error) action {
 	return func(ctx context.Context, r *run) error {
 		if r.runner.env.Gateway == nil {
 			return errors.New("there is no gateway to ask for metrics and pages")
@@ -60,7 +86,7 @@ func fromAdmin(check func(ctx context.Context, addr string) error) action {
 		return eventually(ctx, wait{limit: r.runner.opt.Timeout, poll: 100 * time.Millisecond}, func() (int64, error) {
 			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 			defer cancel()
-			return 0, check(ctx, r.runner.env.Gateway.MetricsAddr())
+			return 0, check(ctx, r)
 		})
 	}
 }

@@ -30,16 +30,17 @@ type run struct {
 	namespaces map[string]map[string]bool // by cluster: those that are known to be there
 	objects    map[string][]written       // by cluster: in the order in which they were first written
 
-	stopped, paused map[string]bool // clusters
-	disturbed       bool            // the local cluster's API has been stopped or paused
-	flagged         bool            // the gateway runs with flags of the case
+	noted           map[string]float64 // by the regular expression of a metric: what it added up to
+	stopped, paused map[string]bool    // clusters
+	disturbed       bool               // the local cluster's API has been stopped or paused
+	flagged         bool               // the gateway runs with flags of the case
 }
 
 func newRun(life context.Context, runner *Runner, c *Case) *run {
 	r := &run{
 		runner: runner, c: c, life: life, streams: map[string]*stream{},
 		namespaces: map[string]map[string]bool{}, objects: map[string][]written{},
-		stopped: map[string]bool{}, paused: map[string]bool{},
+		noted: map[string]float64{}, stopped: map[string]bool{}, paused: map[string]bool{},
 	}
 	for name := range runner.writers {
 		r.namespaces[name] = map[string]bool{}

@@ -90,8 +90,9 @@ func newDouble(t *testing.T) *double {
 		<-stream.Context().Done()
 		return nil
 	})
+	var ticks atomic.Int64
 	metrics := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintln(w, "size 2\ncount{a=\"b\"} 3\ncount{a=\"c\"} 4")
+		fmt.Fprintf(w, "size 2\ncount{a=\"b\"} 3\ncount{a=\"c\"} 4\nticks %d\n", ticks.Add(1))
 	}))
 	t.Cleanup(metrics.Close)
 	return &double{addr: server.Addr(), metrics: strings.TrimPrefix(metrics.URL, "http://")}
@@ -162,11 +163,22 @@ func TestStreamCommands(t *testing.T) {
 		{"reconnect that loses", "get a changes\nfirst a add\nmark a\nreconnect a\nexpect-addrs a 10.0.0.2:80\nno-flap a 10.0.0.1:80", "absent after message #2"},
 		{"flap", "get a steps\nfirst a add\nexpect-addrs a 10.0.0.2:80\nmark a\nno-flap a 10.0.0.1:80", "absent at the mark"},
 		{"flap without mark", "get a two\nno-flap a", "no mark"},
+		{"count", "get a two\nexpect-count a 1..2", ""},
+		{"another count", "get a two\nexpect-count a 3..4", "there are 2 addresses, expected are 3 to 4"},
+		{"count of a profile", "profile a profile\nexpect-count a 0..1", "only a Get stream"},
+		{"count of a stream that has ended", "get a ends\nexpect-count a 5..6", "the stream has ended with OK"},
+		{"parts", "get a steps\nmark a\nexpect-addrs a 10.0.0.2:80\nparts a joined 0..2\nparts a left 0..1", ""},
+		{"other parts", "get a steps\nmark a\nexpect-addrs a 10.0.0.2:80\nparts a joined 3..4", "messages, expected are 3 to 4"},
+		{"parts without mark", "get a two\nparts a left 0..1", "no mark"},
+		{"within", "get a two\nwithin 20s expect-addrs a 10.0.0.1:80 [fd00::1]:80", ""},
+		{"not within", "get a two\nwithin 100ms expect-addrs a 10.0.0.1:80", "surplus: [fd00::1]:80"},
 		{"stall", "get a two\nfirst a add\nstall a\nunstall a\nexpect-addrs a 10.0.0.1:80 [fd00::1]:80", ""},
 		{"an id again", "get a two\nfirst a add\nget a none\nfirst a no_endpoints(true)\nexpect-addrs a", ""},
 		{"repeat", "repeat 3 open\nexpect-addrs s2\n-- open --\nget s$I none\n", ""},
 		{"a fault", "get a remove-first\nexpect-addrs a", "stream a was sent: [a remove before any add"},
 		{"metric", "metric ^size$ 2\nmetric ^count 7\nmetric 'count{a=\"b\"}' >2\nmetric nothing 0", ""},
+		{"a metric that stays", "metric ^size$ note\nmetric ^size$ noted", ""},
+		{"a metric that grows", "metric ^ticks$ note\nmetric ^ticks$ noted", "add up to"},
 		{"another metric", "metric ^count >7", "2 samples match and add up to 7, expected is >7"},
 		{"no cluster", "pod west p 10.0.0.1", "there is no cluster west"},
 	}

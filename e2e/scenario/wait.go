@@ -30,7 +30,7 @@ func (f final) Unwrap() error { return f.error }
 // eventually waits until check returns no error. check also returns a number that grows by one with each state that
 // there has been; where a state has been skipped while the condition is held, holding begins anew.
 func eventually(ctx context.Context, w wait, check func() (int64, error)) error {
-	deadline := time.NewTimer(w.limit)
+	deadline := time.NewTimer(limitOf(ctx, w.limit))
 	defer deadline.Stop()
 	var held *time.Timer // runs while the condition is true
 	var seen int64
