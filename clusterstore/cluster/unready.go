@@ -27,7 +27,7 @@ type notServed struct {
 type unready struct {
 	ip       netip.Addr
 	hostname string
-	target   string                // as address.target
+	target   string // as address.target
 	zone     unique.Handle[string]
 	node     unique.Handle[string] // the Pod's; of other addresses: none
 }
