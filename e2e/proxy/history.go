@@ -74,13 +74,15 @@ type history struct {
 	always  map[netip.AddrPort]struct{}
 	lost    map[netip.AddrPort]Message // by which message
 	emptied *Message                   // the first message that left nothing, or an empty Message for the mark itself
+	fewest  int                        // addresses that there were
+	thinned Message                    // the first message that left so few; empty: at the mark
 
 	size         int // number of addresses after the last message
 	left, joined int // messages after which there were fewer, and more
 }
 
 func newHistory(s *GetState, empty bool) *history {
-	h := &history{always: map[netip.AddrPort]struct{}{}, lost: map[netip.AddrPort]Message{}, size: s.Len()}
+	h := &history{always: map[netip.AddrPort]struct{}{}, lost: map[netip.AddrPort]Message{}, size: s.Len(), fewest: s.Len()}
 	for addr := range s.endpoints {
 		h.always[addr] = struct{}{}
 	}
@@ -107,6 +109,9 @@ func (h *history) note(s *GetState, empty bool, m Message) {
 		h.joined++
 	}
 	h.size = s.Len()
+	if n := s.Len(); n < h.fewest {
+		h.fewest, h.thinned = n, m
+	}
 }
 
 // check returns why the history is not one without flaps.

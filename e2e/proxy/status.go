@@ -76,6 +76,17 @@ func (s *Stream) Parts() (left, joined int, err error) {
 	return s.history.left, s.history.joined, nil
 }
 
+// Fewest returns how few endpoints there were, at the Mark or after any message since, and after which message first; an empty
+// Message: at the Mark.
+func (s *Stream) Fewest() (int, Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.history == nil {
+		return 0, Message{}
+	}
+	return s.history.fewest, s.history.thinned
+}
+
 // Lost returns the addresses that were there at the Mark and were absent after some message since, in order. It is empty
 // without a Mark.
 func (s *Stream) Lost() []netip.AddrPort {

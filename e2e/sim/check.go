@@ -13,107 +13,6 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// audit knows, for each Service that clients ask for, what has been on offer all the time since the last mark.
-type audit struct {
-	world  *world
-	byBase map[string][]string       // the Services to know of, by the service that they are made of
-	always map[string]map[offer]bool // by Service
-}
-
-func newAudit(w *world, cs *clients) *audit {
-	a := &audit{world: w, byBase: map[string][]string{}, always: map[string]map[offer]bool{}}
-	for _, c := range cs.all {
-		if !slices.Contains(a.byBase[c.base()], c.service) {
-			a.byBase[c.base()] = append(a.byBase[c.base()], c.service)
-		}
-	}
-	return a
-}
-
-// mark begins anew, with all that is on offer and what the clients have of it. Of a cluster that is away, or was until now,
-// the gateway may not know yet what has gone and come again before. A client that waits for a first message may hold what
-// is long gone.
-func (a *audit) mark(cs *clients) {
-	for _, services := range a.byBase {
-		for _, s := range services {
-			now := a.world.ask(s).offers
-			for o := range now {
-				if a.world.named(o.cluster).shaken && !a.always[s][o] {
-					delete(now, o)
-				}
-			}
-			a.always[s] = now
-		}
-	}
-	for _, c := range a.world.clusters {
-		c.shaken = c.fault != nil
-	}
-	for _, c := range cs.all {
-		c.stream.Mark()
-		c.held = nil
-		if now := c.stream.Status(); now.Phase != proxy.Open || now.First == nil {
-			continue
-		}
-		c.held = slices.DeleteFunc(a.addrs(c.service), func(addr netip.AddrPort) bool { return c.stream.Flapped(addr) != nil })
-	}
-}
-
-// addrs are the addresses that some cluster has offered all the time.
-func (a *audit) addrs(service string) []netip.AddrPort {
-	var list []netip.AddrPort
-	for o := range a.always[service] {
-		list = append(list, o.addr)
-	}
-	slices.SortFunc(list, netip.AddrPort.Compare)
-	return slices.Compact(list)
-}
-
-// written removes the offers that are gone, of a service or (empty) of any.
-func (a *audit) written(service string) {
-	for base, all := range a.byBase {
-		if service != "" && service != base {
-			continue
-		}
-		for _, s := range all {
-			now := a.world.ask(s).offers
-			for o := range a.always[s] {
-				if !now[o] {
-					delete(a.always[s], o)
-				}
-			}
-		}
-	}
-}
-
-// seen returns what a client has seen that no client may. Where time was short (hasty) a late message is no error: it
-// is counted.
-func (a *audit) seen(c *client, hasty bool) (late int, err error) {
-	faults := c.stream.Status().Faults
-	for _, f := range faults[c.faults:] {
-		if f != proxy.LateFirst || !hasty {
-			return late, fmt.Errorf("the gateway sent: %s", f)
-		}
-		late++
-	}
-	c.faults = len(faults)
-	return late, a.flaps(c)
-}
-
-// flaps returns why a client has not had all the time what was there all the time.
-func (a *audit) flaps(c *client) error {
-	stayed := slices.DeleteFunc(a.addrs(c.service), func(addr netip.AddrPort) bool {
-		_, held := slices.BinarySearchFunc(c.held, addr, netip.AddrPort.Compare)
-		return !held
-	})
-	if len(stayed) == 0 {
-		return nil
-	}
-	if err := c.stream.Flapped(stayed...); err != nil {
-		return fmt.Errorf("taken away in between, though it was there all the time: %w", err)
-	}
-	return nil
-}
-
 // away returns the clusters whose changes do not reach the gateway for now.
 func (w *world) away() map[*cluster]bool {
 	away := map[*cluster]bool{}
@@ -135,26 +34,34 @@ func (w *world) wrong(c *client, a answer, away map[*cluster]bool) error {
 	if c.kind == proxy.GetProfile {
 		return w.wrongProfile(c.service, now)
 	}
-	if of := w.clusters[0].services[c.service]; of != nil && away[w.named(of.Labels[object.RemoteDiscovery])] {
-		return nil
+	if of := w.clusters[0].services[c.service]; of != nil {
+		if m := w.named(of.Labels[object.RemoteDiscovery]); away[m] && !w.takenOut(m) {
+			return nil
+		}
 	}
 	if a.code != codes.OK {
 		return refused(now, a.code)
 	}
-	known := func(addr netip.AddrPort, c *cluster) bool { return len(away) == 0 || !away[c] && !shared(addr) }
-	want, got := map[netip.AddrPort]string{}, map[netip.AddrPort]string{}
-	for addr, e := range a.endpoints {
-		if known(addr, e.cluster) {
-			want[addr] = e.text(c.zone)
-		}
+	known := func(addr netip.AddrPort, c *cluster) bool {
+		return len(away) == 0 || !shared(addr) && (!away[c] || w.takenOut(c))
 	}
+	all := a.endpoints
+	if a.vague {
+		all = a.served
+	}
+	want, got := map[netip.AddrPort]string{}, map[netip.AddrPort]string{}
 	for addr, e := range now.Get.Endpoints() {
 		if known(addr, w.clusterOf(e)) {
 			got[addr] = textOf(e)
 		}
 	}
+	for addr, e := range all {
+		if _, held := got[addr]; known(addr, e.cluster) && (held || !a.vague) {
+			want[addr] = e.text(c.zone)
+		}
+	}
 	switch exists, _ := now.Get.Exists(); {
-	case len(away) > 0 && len(want) == 0:
+	case len(away) > 0 && len(want) == 0 && len(got) == 0:
 		return nil // it may be refused, since nothing is known
 	case now.Phase != proxy.Open:
 		return fmt.Errorf("the stream is not open: %w", now.Err)

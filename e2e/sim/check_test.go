@@ -129,7 +129,7 @@ func TestWrong(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			s := newStage(t)
 			s.receive(x.updates...)
-			expect(t, s.world.wrong(s.client, s.world.ask("s00"), nil), x.want)
+			expect(t, s.world.wrong(s.client, s.world.ask(view{"s00", ""}), nil), x.want)
 		})
 	}
 }
@@ -200,6 +200,37 @@ func TestSeen(t *testing.T) {
 			x.then(s)
 			_, err := s.audit.seen(s.client, false)
 			expect(t, err, x.want)
+		})
+	}
+}
+
+// TestDips: clients never have fewer endpoints than there could be all the time, in whatever tier.
+func TestDips(t *testing.T) {
+	for _, x := range []struct {
+		name             string
+		prefer, minReady string
+		then             func(*stage)
+		want             string
+	}{
+		{"one is left", "any", "1", func(s *stage) { s.receive(destinationtest.Remove(first + ":8080")) }, ""},
+		{"none is left", "remote, any", "1", func(s *stage) {
+			s.receive(destinationtest.Remove(first+":8080", second+":8080"), add(nil, first, second))
+		},
+			"0 endpoints after message"},
+		{"two have to be ready", "remote, any", "2", func(s *stage) { s.receive(destinationtest.Remove(first+":8080"), add(nil, first, second)) },
+			"1 endpoints after message"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			s := newStage(t)
+			o := newService("s00")
+			o.Annotations = map[string]string{preferKey: x.prefer, minReadyKey: x.minReady}
+			s.world.put(s.world.clusters[0], "s00", o)
+			s.receive(add(nil, first, second))
+			for range 2 {
+				s.audit.mark(&clients{all: []*client{s.client}})
+			}
+			x.then(s)
+			expect(t, s.audit.dips(s.client), x.want)
 		})
 	}
 }

@@ -28,7 +28,8 @@ type client struct {
 
 	wanted  atomic.Bool // it should be open
 	stalled bool
-	held    []netip.AddrPort // when it was last right, of those on offer
+	held    []netip.AddrPort // when it was last right, of those on offer that it must always hold
+	marked  bool             // it was open then
 	faults  int              // of the stream's that are known
 }
 
@@ -114,6 +115,8 @@ func (w *world) anyAuthority() string {
 	}
 	return mirrorName(s, pick(w, w.mirrored(s)))
 }
+
+func (c *client) view() view { return view{c.service, c.zone} }
 
 // base is the service that a client's Service is made of.
 func (c *client) base() string {

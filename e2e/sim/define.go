@@ -12,10 +12,11 @@ import (
 // definitionSteps change what the local cluster makes of the services.
 var definitionSteps = []step{
 	{"members", 12, func(w *world, _ *cluster, s string) string {
-		o := w.federated(s)
+		o := keepPreference(w.federated(s), w.clusters[0].services[federatedName(s)])
 		w.put(w.clusters[0], s, o)
 		return fmt.Sprintf("%q and %q", o.Annotations[object.LocalDiscovery], o.Annotations[object.RemoteDiscovery])
 	}},
+	{"preference", 14, (*world).changePreference},
 	{"mirror", 3, (*world).toggleMirror},
 	{"definition", 1, (*world).toggleDefinition},
 	{"opaque Service", 2, (*world).toggleOpaque},
@@ -86,9 +87,12 @@ func (w *world) toggleOpaque(local *cluster, s string) string {
 	if o == nil {
 		return ""
 	}
-	made := newService(s)
+	made := keepPreference(newService(s), o)
 	if o.Annotations[object.OpaquePorts] == "" {
-		made.Annotations = map[string]string{object.OpaquePorts: fmt.Sprint(object.ServicePort)}
+		if made.Annotations == nil {
+			made.Annotations = map[string]string{}
+		}
+		made.Annotations[object.OpaquePorts] = fmt.Sprint(object.ServicePort)
 	}
 	w.put(local, s, made)
 	return fmt.Sprintf("%q", made.Annotations)

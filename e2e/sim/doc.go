@@ -11,9 +11,17 @@
 //
 //   - The oracle (oracle.go) reads the objects of all clusters and computes what a client must hold, from scratch. It knows
 //     nothing of events, of what was before, nor of the gateway's code.
+//   - The oracle also decides which endpoints clients in a zone get, from the preferences of Services, the annotations of link
+//     Secrets and the gateway's flags (choice.go): for when nothing returns any more, nor is being taken out. A round waits for
+//     that.
+//   - At every message clients have as many endpoints as have been there all the time, in whatever tier, up to what has to
+//     be ready: so never none while there is one, and nothing goes before what replaces it is there. What stays in the first
+//     tier is never taken away.
 //   - An address counts as offered all the time if one cluster has offered it by one Pod after every single change. Where
 //     two objects of different kinds change at once, one watch may be ahead of the other, and no gateway can know.
-//   - A cluster that is cut off is not checked, but others are, and what it offered before and goes on to offer must stay.
+//   - A cluster that is cut off is not checked, but others are, and what it offered before and goes on to offer must stay. Where
+//     what it offers decides which tiers are in use, clients may hold any of them. A cordon works on it all the same, and one
+//     that can't be reached is lost.
 //   - Limits of time apply when the machine is fast enough: a first message that is late counts only in rounds in which the
 //     simulator itself was never paused for long, and is counted in others.
 //

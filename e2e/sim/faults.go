@@ -31,8 +31,9 @@ func FaultNames() (names []string) {
 	return names
 }
 
-// What clusters with these faults have is asked for again only within lag.
+// Faults that make a difference to what is checked. What clusters with the last two have is asked for again only within lag.
 const (
+	refuse   = "refuse"   // so are connections: the gateway knows at once
 	optional = "optional" // resources are refused that the gateway can do without
 	hostile  = "hostile"  // answers do not end
 	lag      = 30 * time.Second
@@ -40,7 +41,7 @@ const (
 
 // lastingFaults are there until they are healed.
 var lastingFaults = []faultKind{
-	{"refuse", true, func(_ *world, c *cluster) error {
+	{refuse, true, func(_ *world, c *cluster) error {
 		err := c.proxy.Set(faultproxy.Mode{Refuse: true})
 		c.proxy.ResetAll()
 		return err
@@ -103,6 +104,7 @@ var faultSteps = []step{
 		}
 		k := pick(w, all)
 		c.shaken = true
+		w.trouble(c)
 		w.err = errors.Join(w.err, k.begin(w, c))
 		return k.name
 	}},
@@ -112,11 +114,19 @@ var faultSteps = []step{
 			return ""
 		}
 		k := pick(w, all)
-		c.fault, c.shaken = &fault{k.name, k.away}, true
+		c.fault = &fault{k.name, k.away}
+		c.shaken = true
+		w.trouble(c)
 		w.err = errors.Join(w.err, k.begin(w, c))
 		return k.name
 	}},
 	{"heal", 6, func(w *world, c *cluster, _ string) string { return w.heal(c) }},
+}
+
+// trouble notes that the gateway may not follow the cluster for a while.
+func (w *world) trouble(c *cluster) {
+	c.troubled = true
+	w.written("") // it may be lost from now on
 }
 
 // chosen returns those of the kinds that the configuration allows.

@@ -3,6 +3,7 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -23,8 +24,9 @@ type link struct {
 
 type secret struct {
 	name, token string
-	bad         bool // it can't be used: the one that it was before stays in use
-	wrong       bool // its token is let in nowhere
+	bad         bool              // it can't be used: the one that it was before stays in use
+	wrong       bool              // its token is let in nowhere
+	annotations map[string]string // nil: those that it has already
 }
 
 // linkSteps change the links of a cluster that is not the local one.
@@ -46,9 +48,14 @@ func (w *world) write(c *cluster, s secret) {
 	if s.bad {
 		kubeconfig = []byte("{")
 	}
+	i := slices.IndexFunc(c.link.secrets, func(x secret) bool { return x.name == s.name })
+	if i >= 0 && s.annotations == nil {
+		s.annotations = c.link.secrets[i].annotations
+	}
 	o := object.Link(c.name, kubeconfig)
 	o.Name = s.name
-	if i := slices.IndexFunc(c.link.secrets, func(x secret) bool { return x.name == s.name }); i >= 0 {
+	maps.Copy(o.Annotations, s.annotations)
+	if i >= 0 {
 		if s.token != c.link.secrets[i].token {
 			c.link.old = append(c.link.old, c.link.secrets[i].token)
 		}
@@ -143,6 +150,7 @@ func (w *world) revoke(c *cluster) string {
 	for _, token := range l.old {
 		c.api.Revoke(token)
 	}
+	w.trouble(c)
 	c.api.CutWatches()
 	old := l.old
 	l.old = nil

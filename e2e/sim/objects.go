@@ -26,15 +26,16 @@ type objects struct {
 	replicaSets map[string]*appsv1.ReplicaSet
 	servers     map[string]*unstructured.Unstructured
 	profiles    map[string]*unstructured.Unstructured // ServiceProfiles
+	nodes       map[string]*corev1.Node
 }
 
 func newObjects() objects {
 	return objects{map[string]*corev1.Service{}, map[string]*discoveryv1.EndpointSlice{}, map[string]*corev1.Pod{},
-		map[string]*appsv1.ReplicaSet{}, map[string]*unstructured.Unstructured{}, map[string]*unstructured.Unstructured{}}
+		map[string]*appsv1.ReplicaSet{}, map[string]*unstructured.Unstructured{}, map[string]*unstructured.Unstructured{},
+		map[string]*corev1.Node{}}
 }
 
-// set notes an object that has been put, or (not there) deleted. Objects that follow from nothing else, as Nodes and
-// Secrets, are not noted.
+// set notes an object that has been put, or (not there) deleted. Secrets are not noted: see link.
 func (o *objects) set(obj runtime.Object, there bool) {
 	switch obj := obj.(type) {
 	case *corev1.Service:
@@ -43,6 +44,8 @@ func (o *objects) set(obj runtime.Object, there bool) {
 		note(o.slices, obj, there)
 	case *corev1.Pod:
 		note(o.pods, obj, there)
+	case *corev1.Node:
+		note(o.nodes, obj, there)
 	case *appsv1.ReplicaSet:
 		note(o.replicaSets, obj, there)
 	case *unstructured.Unstructured:

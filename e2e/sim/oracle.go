@@ -18,12 +18,18 @@ import (
 // The oracle computes what clients must hold, from nothing but the objects in the clusters and which clusters are linked.
 // It is as plain as can be, and computes everything anew.
 
+// view is a Service as clients in a zone (empty: not known) see it.
+type view struct{ service, zone string }
+
 // answer is what a service is for clients.
 type answer struct {
 	code      codes.Code // what a stream that opens ends with; OK: it is served
 	exists    bool
-	endpoints map[netip.AddrPort]endpoint // that clients hold
-	offers    map[offer]bool              // all that there are, those that lose an address to another too
+	endpoints map[netip.AddrPort]endpoint // that clients hold in the end
+	served    map[netip.AddrPort]endpoint // that clients hold if all tiers are in use
+	vague     bool                        // which tiers are in use depends on clusters that are away
+	offers    map[offer]grade             // all that there are, those that lose an address to another too
+	least     int                         // so many endpoints suffice; 1 for a percentage
 }
 
 // offer is an address, and who offers it.
@@ -32,6 +38,16 @@ type offer struct {
 	cluster string
 	pod     string
 }
+
+// grade is how certain it is that clients hold what is offered.
+type grade int
+
+const (
+	unused   grade = iota // they may not, or another cluster's endpoint at the address
+	reserved              // if there is nothing better
+	useful                // if tiers before do not suffice
+	certain               // always
+)
 
 // endpoint is what clients are sent about an address.
 type endpoint struct {
@@ -48,33 +64,38 @@ type member struct {
 }
 
 // ask answers for a service of the local cluster.
-func (w *world) ask(service string) answer {
-	a := answer{endpoints: map[netip.AddrPort]endpoint{}, offers: map[offer]bool{}}
-	definition := w.clusters[0].services[service]
+func (w *world) ask(v view) answer {
+	a := answer{endpoints: map[netip.AddrPort]endpoint{}, served: map[netip.AddrPort]endpoint{}, offers: map[offer]grade{}}
+	definition := w.clusters[0].services[v.service]
 	if definition == nil {
 		a.code = codes.NotFound
 		return a
 	}
 	a.exists = true
+	mirror := definition.Labels[object.RemoteDiscovery] != ""
+	c := &choice{world: w, zone: v.zone, preference: w.flags.preference().read(definition.Annotations), single: mirror || !federated(definition)}
 	for _, m := range w.members(definition) {
-		mirror := definition.Labels[object.RemoteDiscovery] != ""
-		if !m.cluster.linked() {
+		switch {
+		case !m.cluster.linked():
 			if mirror {
 				a.code, a.exists = codes.NotFound, false
 			}
-			continue
-		}
-		if m.cluster.services[m.service] == nil {
+		case mirror && c.standing(m.cluster) == withdrawn:
+			// It exists and is empty.
+		case m.cluster.services[m.service] == nil:
 			a.exists = a.exists && !mirror
-			continue
-		}
-		for addr, e := range w.offered(m.cluster, m.service, a.offers) {
-			if _, taken := a.endpoints[addr]; !taken {
-				a.endpoints[addr] = e
-			}
+		default:
+			c.add(m)
 		}
 	}
+	c.answer(&a)
 	return a
+}
+
+func federated(s *corev1.Service) bool {
+	_, local := s.Annotations[object.LocalDiscovery]
+	_, remote := s.Annotations[object.RemoteDiscovery]
+	return local || remote
 }
 
 // members returns what a Service is made of, in order of precedence.
@@ -98,9 +119,17 @@ func (w *world) members(s *corev1.Service) (list []member) {
 	return list
 }
 
-// offered returns the endpoints of a cluster's service, and notes them as offers.
-func (w *world) offered(c *cluster, service string, offers map[offer]bool) map[netip.AddrPort]endpoint {
-	found := map[netip.AddrPort]endpoint{}
+// share is what a cluster has of a service.
+type share struct {
+	cluster *cluster
+	ready   map[netip.AddrPort]endpoint
+	pods    map[netip.AddrPort]string // of ready
+	known   map[netip.AddrPort]string // the zones of those that are not ready
+}
+
+// share returns what a cluster has of a service.
+func (w *world) share(c *cluster, service string) share {
+	s := share{c, map[netip.AddrPort]endpoint{}, map[netip.AddrPort]string{}, map[netip.AddrPort]string{}}
 	for _, l := range c.slicesOf(service) {
 		port, ok := slicePort(l)
 		if !ok {
@@ -108,20 +137,19 @@ func (w *world) offered(c *cluster, service string, offers map[offer]bool) map[n
 		}
 		for _, e := range l.Endpoints {
 			pod := c.pods[e.TargetRef.Name]
-			if !*e.Conditions.Ready || pod == nil {
-				continue
-			}
 			for _, ip := range e.Addresses {
-				if c.number != 0 && w.owned(ip) {
-					continue
-				}
 				addr := netip.AddrPortFrom(netip.MustParseAddr(ip), port)
-				offers[offer{addr, c.name, pod.Name}] = true
-				found[addr] = c.describe(service, pod, *e.Zone, port)
+				switch {
+				case c.number != 0 && w.owned(ip):
+				case !*e.Conditions.Ready:
+					s.known[addr] = *e.Zone
+				case pod != nil:
+					s.ready[addr], s.pods[addr] = c.describe(service, pod, *e.Zone, port), pod.Name
+				}
 			}
 		}
 	}
-	return found
+	return s
 }
 
 // slicePort is the port of the name that all Services here have.

@@ -43,7 +43,7 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	defer func() { err = errors.Join(err, s.world.close()) }()
 	s.world.fill()
 	s.world.fillTenant()
-	if s.gateway, err = s.world.startGateway(ctx, "-log-level=info", "-cluster-memory=32Mi"); err != nil {
+	if s.gateway, err = s.world.startGateway(ctx, append([]string{"-log-level=info", "-cluster-memory=32Mi"}, s.world.flags.args()...)...); err != nil {
 		return report, err
 	}
 	defer func() { err = errors.Join(err, s.gateway.Stop()) }()
@@ -135,19 +135,23 @@ func (s *simulation) step() error {
 			if s.change(definitionSteps, w.clusters[0], pick(w, w.services)) {
 				return w.err
 			}
-		case n < 84:
+		case n < 82:
+			if s.change(standingSteps, pick(w, w.clusters[1:]), "") {
+				return w.err
+			}
+		case n < 86:
 			if s.change(linkSteps, pick(w, w.clusters[1:]), "") {
 				return w.err
 			}
-		case n < 88:
+		case n < 90:
 			if s.change(faultSteps, pick(w, w.clusters), "") {
 				return w.err
 			}
-		case n < 91:
+		case n < 92:
 			if s.change(forgeSteps, pick(w, w.clusters), pick(w, w.services)) {
 				return w.err
 			}
-		case n < 93:
+		case n < 94:
 			if s.change(tenantSteps, pick(w, w.clusters), "") {
 				return w.err
 			}

@@ -17,20 +17,20 @@ const arrested = 300 * time.Millisecond
 // changes meanwhile, so the answers stay what they are.
 func (s *simulation) settle(ctx context.Context, round int) error {
 	w := s.world
-	answers := map[string]answer{}
+	answers := map[view]answer{}
 	for _, c := range s.clients.all {
-		if _, ok := answers[c.service]; !ok {
-			answers[c.service] = w.ask(c.service)
+		if _, ok := answers[c.view()]; !ok {
+			answers[c.view()] = w.ask(c.view())
 		}
 	}
-	began, within, away := time.Now(), s.cfg.Within, w.away()
+	began, within, away := time.Now(), s.cfg.Within+longestSteering, w.away()
 	if left := time.Until(w.lagging); left > 0 {
 		within += left
 	}
 	for _, c := range s.clients.all {
 		for {
 			changed := c.stream.Changed()
-			err := w.wrong(c, answers[c.service], away)
+			err := w.wrong(c, answers[c.view()], away)
 			if err == nil {
 				break
 			}
@@ -63,6 +63,7 @@ func (s *simulation) settle(ctx context.Context, round int) error {
 		}
 		for _, c := range w.clusters[1:] {
 			c.link.settle()
+			c.troubled = c.fault != nil || time.Now().Before(w.lagging) // an answer that does not end may still be under way
 		}
 	}
 	s.report.settled(round, took, w, s.clients)

@@ -21,6 +21,7 @@ var endpointSteps = []step{
 	{"grow", 20, func(w *world, c *cluster, s string) string { return w.grow(c, s, 1+w.rng.IntN(4)) }},
 	{"shrink", 14, (*world).shrink},
 	{"readiness", 16, (*world).readiness},
+	{"drain", 5, (*world).drain},
 	{"move an endpoint", 8, (*world).move},
 	{"replace a pod", 10, (*world).replace},
 	{"pod is late", 8, (*world).late},

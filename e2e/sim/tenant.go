@@ -28,6 +28,7 @@ var tenantSteps = []step{
 	{"tenant: policy", 3, (*world).tenantPolicy},
 	{"tenant: slices", 3, (*world).tenantSlices},
 	{"tenant: definition", 3, func(w *world, _ *cluster, _ string) string { return w.tenantDefinition(w.clusters[0]) }},
+	{"tenant: preference", 3, func(w *world, _ *cluster, _ string) string { return w.tenantPreference(w.clusters[0]) }},
 	{"tenant: nonsense", 3, (*world).tenantNonsense},
 }
 
@@ -96,9 +97,55 @@ func (w *world) tenantDefinition(local *cluster) string {
 		for range members {
 			list = append(list, fmt.Sprintf("%s@%s", pick(w, append([]string{tenantService, "none"}, w.services...)), pick(w, w.clusters).name))
 		}
-		w.tenantPut(local, headless(object.Federated(tenantNamespace, tenantJoined, tenantService, list...)))
+		o := keepPreference(headless(object.Federated(tenantNamespace, tenantJoined, tenantService, list...)), local.tenant)
+		w.tenantPut(local, o)
+		local.tenant = o
 	}
 	return fmt.Sprintf("%d edits of %d members", edits, members)
+}
+
+// tenantPreference edits what the federated Service prefers, in a burst: as many tiers and terms as can be read, far more, and junk.
+func (w *world) tenantPreference(local *cluster) string {
+	const edits = 10
+	o := local.tenant
+	for i := range edits {
+		o = o.DeepCopy()
+		switch i % 3 {
+		case 0:
+			o.Annotations[preferKey] = w.manyTiers(mostTiers, mostTerms/mostTiers)
+			o.Annotations[minReadyKey] = fmt.Sprintf("%d%%", 1+w.rng.IntN(100))
+			o.Annotations[returnAfterKey], o.Annotations[returnOverKey] = "1ms", "10ms"
+		case 1:
+			o.Annotations[preferKey] = w.manyTiers(mostTiers, mostTerms)
+			o.Annotations[minReadyKey] = fmt.Sprint(1 + w.rng.IntN(1000))
+		default:
+			const size = 50 << 10 // 200 KiB together
+			for _, key := range []string{preferKey, minReadyKey, returnAfterKey, returnOverKey} {
+				o.Annotations[key] = strings.Repeat(pick(w, []string{",", "+", "a,", "9", "1h", "local,", "\x00"}), size)[:size]
+			}
+		}
+		w.tenantPut(local, o)
+	}
+	local.tenant = o
+	return fmt.Sprintf("%d edits", edits)
+}
+
+// manyTiers returns so many tiers of so many terms each: those of clusters, and of some that there are not.
+func (w *world) manyTiers(tiers, terms int) string {
+	words := []string{"zone", "local", "region", "remote", "any"}
+	for _, c := range w.clusters[1:] {
+		words = append(words, c.name)
+	}
+	for i := len(words); i < tiers*terms; i++ {
+		words = append(words, fmt.Sprintf("none-%d", i))
+	}
+	words = words[:tiers*terms]
+	w.rng.Shuffle(len(words), func(i, j int) { words[i], words[j] = words[j], words[i] })
+	var list []string
+	for i := range tiers {
+		list = append(list, strings.Join(words[i*terms:(i+1)*terms], "+"))
+	}
+	return strings.Join(list, ",")
 }
 
 // tenantNonsense writes what can't be used.

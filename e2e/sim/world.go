@@ -7,16 +7,17 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"isthmus/e2e/apisim"
 	"isthmus/e2e/faultproxy"
-	"isthmus/e2e/object"
 )
 
 // world is the clusters with all that is in them. Only the steps change it, and what they do depends on the seed alone.
 type world struct {
 	cfg      Config
+	flags    gatewayFlags
 	rng      *rand.Rand
 	clusters []*cluster // the first is the one that the gateway is local to
 	services []string   // that clusters offer
@@ -31,18 +32,22 @@ type world struct {
 // cluster is one cluster.
 type cluster struct {
 	objects
-	name   string
-	number int
-	api    *apisim.Server
-	proxy  *faultproxy.Proxy // through which the gateway reaches it
-	fault  *fault            // what is wrong with it; nil: nothing
-	shaken bool              // something has been wrong since the last mark
-	link   link
-	made   int // Pods and addresses so far
+	name     string
+	number   int
+	api      *apisim.Server
+	proxy    *faultproxy.Proxy // through which the gateway reaches it
+	fault    *fault            // what is wrong with it; nil: nothing
+	shaken   bool              // something has been wrong since the last mark
+	troubled bool              // and since the gateway last showed it as ready
+	link     link
+	made     int             // Pods and addresses so far
+	tenant   *corev1.Service // of the local cluster: the tenant's federated one
+
+	spreadUntil time.Time // a change of its cordon may take effect until then
 }
 
 func newWorld(cfg Config) (*world, error) {
-	w := &world{cfg: cfg, zones: map[string]string{"node-1": "zone-1", "node-2": "zone-2", "node-3": ""},
+	w := &world{cfg: cfg, flags: newFlags(cfg.Seed), zones: map[string]string{"node-1": "zone-1", "node-2": "zone-2", "node-3": ""},
 		written: func(string) {}}
 	authority, err := apisim.NewAuthority()
 	if err != nil {
@@ -124,10 +129,11 @@ func (w *world) chance(n int) bool { return w.rng.IntN(n) == 0 }
 func (w *world) fill() {
 	w.rng = rand.New(rand.NewPCG(w.cfg.Seed, 0))
 	local := w.clusters[0]
-	for _, node := range []string{"node-1", "node-2", "node-3"} {
-		w.put(local, "", object.Node(node, w.zones[node]))
-	}
 	for _, c := range w.clusters {
+		region := pick(w, regions)
+		for _, node := range []string{"node-1", "node-2", "node-3"} {
+			w.put(c, "", newNode(node, w.zones[node], region))
+		}
 		for _, s := range w.services {
 			if w.chance(5) {
 				continue
@@ -142,7 +148,7 @@ func (w *world) fill() {
 		}
 	}
 	for _, s := range w.services {
-		w.put(local, s, w.federated(s))
+		w.put(local, s, w.anyPreference(w.federated(s)))
 		for _, c := range w.mirrored(s) {
 			w.put(local, s, mirror(s, c))
 		}

@@ -25,11 +25,14 @@ usage: isthmus-sim [flags]
 
 It starts light API servers, a real gateway that is local to the first of them, and model
 proxies. Then, step by step, services grow, shrink, move and change; clusters are linked,
-unlinked and given other credentials; API servers refuse, fall silent, forget or fail;
-clients reconnect, leave or stop reading. Checked are
+unlinked, cordoned and given other credentials; Services prefer some clusters to others;
+API servers refuse, fall silent, forget or fail; clients reconnect, leave or stop reading.
+Checked are
 
   the protocol      only an add or no_endpoints comes first, within 3 s, and no add is empty
-  no flaps          an address that is offered all the time is never taken away in between
+  no flaps          an address that is offered all the time, and not by a cluster that is only
+                    used if others do not suffice, is never taken away in between
+  no dips           there are never fewer endpoints than there could always be, up to min-ready
   convergence       after each round every client holds exactly what follows from the objects
   the gateway       goes on running, and ready
 

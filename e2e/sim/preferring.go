@@ -1,0 +1,107 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// anyPreference gives a copy of a Service any preference, or none.
+func (w *world) anyPreference(o *corev1.Service) *corev1.Service {
+	o = o.DeepCopy()
+	if o.Annotations == nil {
+		o.Annotations = map[string]string{}
+	}
+	for _, a := range []struct {
+		key   string
+		value func() string
+	}{
+		{preferKey, w.anyTiers},
+		{minReadyKey, func() string { return pick(w, []string{"1", "2", "3", "6", "30%", "60%", "100%", "0", "101%", "half"}) }},
+		{returnAfterKey, w.anyReturn}, {returnOverKey, w.anyReturn},
+	} {
+		delete(o.Annotations, a.key)
+		if !w.chance(3) {
+			o.Annotations[a.key] = a.value()
+		}
+	}
+	return o
+}
+
+func (w *world) anyReturn() string {
+	return pick(w, []string{"0s", "300ms", "1s", "2s", "-1s", "2h", "soon"})
+}
+
+// longestSteering is how long it may take here until nothing returns, or is taken out, any more: a cluster that is lost
+// after 2 s, or cordoned over 2 s, and a return after 2 s over 2 s.
+const longestSteering = 6 * time.Second
+
+// anyTiers returns tiers of some terms, each there once; sometimes what can't be read.
+func (w *world) anyTiers() string {
+	if w.chance(8) {
+		return pick(w, []string{"", " ", "local,,any", "local+", "local, local", "any+c001,c001", "cluster/", strings.Repeat("a,", 16) + "b"})
+	}
+	words := []string{"zone", "local", "region", "remote", "any", "never-linked"}
+	for _, c := range w.clusters[1:] {
+		words = append(words, pick(w, []string{"", explicitCluster})+c.name)
+	}
+	w.rng.Shuffle(len(words), func(i, j int) { words[i], words[j] = words[j], words[i] })
+	text := words[0]
+	for _, word := range words[1 : 1+w.rng.IntN(4)] {
+		text += pick(w, []string{", ", ",", "+", " + "}) + word
+	}
+	if w.chance(3) && !strings.Contains(text, "any") {
+		text += ", any"
+	}
+	return text
+}
+
+// keepPreference copies the preference of a Service that is to be replaced, if there is one.
+func keepPreference(o, old *corev1.Service) *corev1.Service {
+	if old == nil {
+		return o
+	}
+	o.Annotations = maps.Clone(o.Annotations)
+	for _, key := range []string{preferKey, minReadyKey, returnAfterKey, returnOverKey} {
+		if value, ok := old.Annotations[key]; ok {
+			if o.Annotations == nil {
+				o.Annotations = map[string]string{}
+			}
+			o.Annotations[key] = value
+		}
+	}
+	return o
+}
+
+// changePreference gives a Service that clients ask for another preference.
+func (w *world) changePreference(local *cluster, s string) string {
+	of := pick(w, []string{federatedName(s), federatedName(s), federatedName(s), s, mirrorName(s, w.mirrored(s)[0])})
+	o := local.services[of]
+	if o == nil {
+		return ""
+	}
+	o = w.anyPreference(o)
+	w.put(local, s, o)
+	return fmt.Sprintf("%s: prefer %q, min-ready %q, return-after %q, return-over %q",
+		of, o.Annotations[preferKey], o.Annotations[minReadyKey], o.Annotations[returnAfterKey], o.Annotations[returnOverKey])
+}
+
+// drain makes all endpoints of a service in a cluster unready, slice by slice, or all ready again.
+func (w *world) drain(c *cluster, s string) string {
+	all := c.slicesOf(s)
+	if len(all) == 0 {
+		return ""
+	}
+	ready := w.chance(2)
+	for _, l := range all {
+		l = l.DeepCopy()
+		for i := range l.Endpoints {
+			l.Endpoints[i].Conditions.Ready = &ready
+		}
+		w.put(c, s, l)
+	}
+	return fmt.Sprintf("%d slices ready=%v", len(all), ready)
+}
