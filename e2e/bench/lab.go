@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,10 +18,11 @@ type Scale struct {
 	World   world.Scale
 	Streams int
 	Conns   int
-	Flips   int           // of one endpoint under open streams
-	Rate    int           // changes a second, of all Services with few Pods in turn
-	Rounds  int           // how often each of those is changed
-	Repeats int           // of short trials
+	Flips   int // of one endpoint under open streams
+	Rate    int // changes a second, of all Services with few Pods in turn
+	Rounds  int // how often each of those is changed
+	Repeats int // of short trials
+	Spill   SpillScale
 	Settle  time.Duration // how long a fresh server has, at most, to give back memory that it needed to start
 }
 
@@ -29,6 +31,7 @@ func Full() Scale {
 	return Scale{
 		World:   world.Scale{Web: 100, WebPods: 50, App: 1000, AppPods: 5},
 		Streams: 10_000, Conns: 100, Flips: 20, Rate: 500, Rounds: 15, Repeats: 5, Settle: 10 * time.Second,
+		Spill: SpillScale{Services: 1000, Endpoints: 50, Pods: 5000, Over: 30 * time.Second, After: 10 * time.Second, Return: 5 * time.Second},
 	}
 }
 
@@ -74,8 +77,8 @@ type Lab struct {
 	close     func() error
 }
 
-// Open sets up a lab. Close ends what it has started.
-func Open(ctx context.Context, cfg Config) (_ *Lab, err error) {
+// Open sets up a lab, with clusters if a trial needs them. Close ends what it has started.
+func Open(ctx context.Context, cfg Config, trials []Trial) (_ *Lab, err error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
@@ -83,28 +86,34 @@ func Open(ctx context.Context, cfg Config) (_ *Lab, err error) {
 		cfg: cfg, recording: filepath.Join(cfg.Dir, "recording.json"),
 		first: map[string]int{}, absent: map[string]error{}, close: func() error { return nil },
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, l.Close())
-		}
-	}()
-	if cfg.Kubeconfigs == nil {
-		kubeconfigs, stop, err := StartClusters(ctx, cfg)
-		if err != nil {
-			return nil, err
-		}
-		cfg.Kubeconfigs, l.close = kubeconfigs, stop
+	if !slices.ContainsFunc(trials, func(t Trial) bool { return t.own == nil }) {
+		return l, nil
 	}
-	if l.world, err = world.New(cfg.Kubeconfigs); err != nil {
-		return nil, err
-	}
-	if err := l.world.Load(ctx); err != nil {
-		return nil, err
-	}
-	if err := l.record(ctx); err != nil {
-		return nil, fmt.Errorf("record the server's answers: %w", err)
+	if err := l.fill(ctx); err != nil {
+		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
+}
+
+// fill starts and fills clusters, unless there are some, and records what the measured server answers.
+func (l *Lab) fill(ctx context.Context) (err error) {
+	kubeconfigs := l.cfg.Kubeconfigs
+	if kubeconfigs == nil {
+		if kubeconfigs, l.close, err = StartClusters(ctx, l.cfg); err != nil {
+			l.close = func() error { return nil }
+			return err
+		}
+	}
+	if l.world, err = world.New(kubeconfigs); err != nil {
+		return err
+	}
+	if err := l.world.Load(ctx); err != nil {
+		return err
+	}
+	if err := l.record(ctx); err != nil {
+		return fmt.Errorf("record the server's answers: %w", err)
+	}
+	return nil
 }
 
 // Close ends the clusters, if the lab has started them.

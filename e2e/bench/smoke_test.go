@@ -38,9 +38,10 @@ func TestSmoke(t *testing.T) {
 		Scale: Scale{
 			World: world.Scale{Web: 4, WebPods: 5, App: 10, AppPods: 2}, Streams: 40, Conns: 4,
 			Flips: 2, Rate: 5, Rounds: 2, Repeats: 1, Settle: time.Second,
+			Spill: SpillScale{Services: 4, Endpoints: 5, Pods: 10, Over: time.Second, After: time.Second, Return: time.Second},
 		},
 	}
-	lab, err := Open(t.Context(), cfg)
+	lab, err := Open(t.Context(), cfg, Trials())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ type Trial struct {
 	Alone   bool // the floor has no such trial
 	run     func(context.Context, *Lab, subject) (Sample, error)
 	family  family
+	own     func(context.Context, *Lab) (map[Kind]Sample, error) // not nil: instead of run, with clusters and servers of its own
 }
 
 // Metric is one number of a trial, and what it may be at most.
@@ -51,6 +52,16 @@ func Trials() []Trial {
 			{Key: "p50", Label: "propagation, median", Unit: "ms"},
 			{Key: "p99", Label: "propagation, 99th percentile", Unit: "ms"},
 		}},
+		{Name: "spill", Repeats: 1, own: spill, Metrics: []Metric{
+			{Key: "spill p99", Label: "a service has spilled, 99th percentile", Unit: "ms"},
+			{Key: "spill", Label: "the last stream has spilled", Unit: "ms", Most: 1000},
+			{Key: "back p99", Label: "it has the first tier back, 99th percentile", Unit: "ms"},
+			{Key: "back", Label: "the last stream has that", Unit: "ms", Most: 1000},
+			{Key: "return", Label: "the last part returns late by", Unit: "ms", Most: 1000},
+			{Key: "cpu", Label: "CPU a delivered message", Unit: "µs", Ratio: 2.5},
+			{Key: "memory", Label: "memory a stream", Unit: "kB", Ratio: 2},
+			{Key: "spilled", Label: "memory a stream, once all have spilled", Unit: "kB"}, // no target: most of it is what the collector leaves
+		}},
 	}
 }
 
@@ -78,29 +89,59 @@ const trialLimit = 3 * time.Minute
 func (l *Lab) Run(ctx context.Context, trials []Trial) ([]Result, error) {
 	var results []Result
 	for _, t := range trials {
-		r := Result{Trial: t.Name, Samples: map[Kind][]Sample{}, metrics: t.Metrics}
-		if err := l.absent[t.family.name]; err != nil {
+		r := Result{Trial: t.Name, metrics: t.Metrics}
+		if err := l.cannot(t); err != nil {
 			r.Absent = err.Error()
 			results = append(results, r)
 			continue
 		}
 		began := time.Now()
-		for range l.repeats(t) {
-			for _, kind := range []Kind{Floor, Gateway} {
-				if kind == Floor && t.Alone {
-					continue
-				}
-				s, err := l.try(ctx, t, kind)
-				if err != nil {
-					return results, fmt.Errorf("%s of the %s: %w", t.Name, kind, err)
-				}
-				r.Samples[kind] = append(r.Samples[kind], s)
-			}
+		var err error
+		if r.Samples, err = l.sample(ctx, t); err != nil {
+			return results, err
 		}
 		l.cfg.Log("%s: %.0f s", t.Name, time.Since(began).Seconds())
 		results = append(results, r)
 	}
 	return results, nil
+}
+
+// cannot returns why a trial is not made.
+func (l *Lab) cannot(t Trial) error {
+	if t.own != nil && l.cfg.Addr != "" {
+		return errors.New("it is made with clusters of its own, which only the gateway follows")
+	}
+	return l.absent[t.family.name]
+}
+
+// sample makes a trial, as often as it is to be made.
+func (l *Lab) sample(ctx context.Context, t Trial) (map[Kind][]Sample, error) {
+	samples := map[Kind][]Sample{}
+	for range l.repeats(t) {
+		if t.own != nil {
+			ctx, cancel := context.WithTimeout(ctx, 2*trialLimit)
+			defer cancel()
+			both, err := t.own(ctx, l)
+			if err != nil {
+				return nil, fmt.Errorf("%s of %w", t.Name, err)
+			}
+			for kind, s := range both {
+				samples[kind] = append(samples[kind], s)
+			}
+			continue
+		}
+		for _, kind := range []Kind{Floor, Gateway} {
+			if kind == Floor && t.Alone {
+				continue
+			}
+			s, err := l.try(ctx, t, kind)
+			if err != nil {
+				return nil, fmt.Errorf("%s of the %s: %w", t.Name, kind, err)
+			}
+			samples[kind] = append(samples[kind], s)
+		}
+	}
+	return samples, nil
 }
 
 func (l *Lab) repeats(t Trial) int {

@@ -3,6 +3,7 @@ package fleet
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,10 +20,14 @@ type Config struct {
 	Services  int // in each cluster
 	Slices    int // of each Service
 	Endpoints int // of each slice, all meshed Pods
+	Pods      int // in each cluster, which endpoints are in turn, so that several Services have the same; 0: each its own
+
+	Joined      bool              // federated Services join the local cluster's Services too
+	Annotations map[string]string // of federated Services
 }
 
 // Fleet is the running clusters, all alike but for their Pods' addresses. In the local one there is also a federated
-// Service for each, which joins the linked clusters' and not the local one's. Only one goroutine at a time may use it.
+// Service for each, which joins the linked clusters' and, if it is to, the local one's. Only one goroutine at a time may use it.
 type Fleet struct {
 	cfg      Config
 	clusters []*member
@@ -104,6 +109,19 @@ func (f *Fleet) Flip(cluster int, service string) error {
 	return c.api.Put(slice)
 }
 
+// Scale makes all endpoints of a Service's slice in a cluster ready, or none, in one write.
+func (f *Fleet) Scale(cluster int, service string, ready bool) error {
+	c := f.clusters[cluster]
+	slice := c.slices[service]
+	if slice == nil {
+		return fmt.Errorf("cluster %s has no slice of Service %s", name(cluster), service)
+	}
+	for i := range slice.Endpoints {
+		*slice.Endpoints[i].Conditions.Ready = ready
+	}
+	return c.api.Put(slice)
+}
+
 // fill writes a cluster's Services, slices and Pods.
 func (c *member) fill(cfg Config, number int) error {
 	slices, pods := 0, 0
@@ -115,10 +133,16 @@ func (c *member) fill(cfg Config, number int) error {
 		for n := range cfg.Slices {
 			slice := object.Slice(world.Namespace, service, fmt.Sprintf("%05d", slices))
 			for range cfg.Endpoints {
-				pod := newPod(pods)
-				slice.Endpoints = append(slice.Endpoints, object.PodEndpoint(address(number, pods), world.Namespace, pod.Name))
-				if err := c.api.Put(pod); err != nil {
-					return err
+				i := pods
+				if cfg.Pods > 0 {
+					i %= cfg.Pods
+				}
+				pod := newPod(i)
+				slice.Endpoints = append(slice.Endpoints, object.PodEndpoint(address(number, i), world.Namespace, pod.Name))
+				if i == pods {
+					if err := c.api.Put(pod); err != nil {
+						return err
+					}
 				}
 				pods++
 			}
@@ -157,7 +181,13 @@ func (f *Fleet) federate() error {
 		for _, cluster := range linked {
 			members = append(members, service+"@"+cluster)
 		}
-		if err := local.api.Put(object.Federated(world.Namespace, world.Federated(service), "", members...)); err != nil {
+		own := ""
+		if f.cfg.Joined {
+			own = service
+		}
+		o := object.Federated(world.Namespace, world.Federated(service), own, members...)
+		maps.Copy(o.Annotations, f.cfg.Annotations)
+		if err := local.api.Put(o); err != nil {
 			return err
 		}
 	}

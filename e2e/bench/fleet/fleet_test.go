@@ -105,3 +105,52 @@ func watch(t *testing.T, f *fleet.Fleet, k kubernetes.Interface) {
 		t.Error("an unknown Service could be flipped")
 	}
 }
+
+// TestScale: Services share Pods, federated ones have annotations and the local cluster's members, and lose all endpoints at once.
+func TestScale(t *testing.T) {
+	f, err := fleet.Start(fleet.Config{Linked: 1, Services: 2, Slices: 1, Endpoints: 3, Pods: 3, Joined: true, Annotations: map[string]string{"x": "y"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := f.WriteKubeconfig(path); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := clients(t, cfg)["application/json"]
+	if pods, err := k.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{}); err != nil || len(pods.Items) != 3 {
+		t.Fatalf("%v, %v", pods, err)
+	}
+	services, err := k.CoreV1().Services("").List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := services.Items[1].Annotations; a["x"] != "y" || a["multicluster.linkerd.io/local-discovery"] != "svc-00000" {
+		t.Errorf("annotations %v", a)
+	}
+	for _, ready := range []bool{false, true} {
+		if err := f.Scale(0, "svc-00001", ready); err != nil {
+			t.Fatal(err)
+		}
+		list, err := k.DiscoveryV1().EndpointSlices("").List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(list.Items) != 2 {
+			t.Fatalf("%v, %v", list, err)
+		}
+		for _, e := range list.Items[1].Endpoints {
+			if *e.Conditions.Ready != ready || !*list.Items[0].Endpoints[0].Conditions.Ready {
+				t.Errorf("ready=%v: %v", ready, list.Items)
+			}
+		}
+	}
+	if err := f.Scale(0, "svc-00009", false); err == nil {
+		t.Error("an unknown Service could be scaled")
+	}
+}

@@ -16,11 +16,14 @@ type Config struct {
 	Conns   int
 	Targets []Target // one stream each; the first go to the first connection, and so on in turn
 	First   int      // how many messages a stream begins with; 0: one
-	Keep    bool     // keep the messages' bytes
+	Keep    bool     // keep the bytes of all messages
 }
 
 // Target is what one stream subscribes to.
-type Target struct{ Authority, Token string }
+type Target struct {
+	Authority, Token string
+	Keep             bool // keep the messages' bytes, though Config.Keep does not ask for it
+}
 
 // Load is a set of open streams.
 type Load struct {

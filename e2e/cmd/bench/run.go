@@ -147,7 +147,7 @@ func measure(ctx context.Context, o options, cfg bench.Config, stdout io.Writer)
 		return err
 	}
 	began := time.Now()
-	lab, err := bench.Open(ctx, cfg)
+	lab, err := bench.Open(ctx, cfg, trials)
 	if err != nil {
 		return err
 	}
