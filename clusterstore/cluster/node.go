@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"isthmus/clusterstore/follow"
+	"isthmus/federation"
 )
 
 const (
@@ -30,7 +31,7 @@ func newNodeIndex() nodeIndex {
 // nodes follows Nodes.
 func (c *Cluster) nodes() follow.Kind[*metav1.PartialObjectMetadata, nodeLabels] {
 	k := follow.Kind[*metav1.PartialObjectMetadata, nodeLabels]{
-		Name:    "nodes",
+		Name: "nodes", Aside: c.cfg.Name != federation.Local, // of linked clusters only the region follows from them
 		Calls:   c.metadata("", "nodes"),
 		Compact: compactNode,
 		Into:    lockedStore[nodeLabels]{c.state, c.state.nodeStore()},

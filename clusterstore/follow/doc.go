@@ -24,7 +24,8 @@
 //   - What is kept, and lists and answers of API discovery on their way, never take more than
 //     [Options].Budget. A list that is too large changes nothing, and an event that makes
 //     the objects too many is left out until the next list. The Group is then unhealthy,
-//     whether the resource is needed or not, until it has been watched for some seconds.
+//     whether the resource is needed or not, until it has been watched for some seconds;
+//     not if the resource is aside ([Kind].Aside).
 //   - A list in which nothing comes any more fails within 10 s if it is streamed, and
 //     within 30 s if it comes in pages. (Other timeouts are the client's: see
 //     clusterstore/kube.)

@@ -11,7 +11,7 @@ import (
 // Health shows whether the resources of an API can be listed and watched.
 type Health struct {
 	Err       error     // the newest failure of a needed resource, or over budget, that still lasts; nil: none
-	Lost      time.Time // since when a synced, needed resource can't be read, or any is over budget; zero: all can
+	Lost      time.Time // since when a synced, needed resource can't be read, or any but one aside is over budget; zero: all can
 	LastEvent time.Time // when anything last came: a list, an event or a bookmark; zero: nothing yet
 	Resources []ResourceHealth
 }
@@ -114,7 +114,7 @@ func (g *Group) Health() Health {
 		if !r.needed {
 			lost = s.over
 		}
-		if s.err == nil || lost.IsZero() {
+		if s.err == nil || lost.IsZero() || r.aside {
 			continue
 		}
 		if s.lastSeen.After(newest) {

@@ -16,6 +16,7 @@ import (
 type Kind[O runtime.Object, T any] struct {
 	Name   string // of the resource, as in URLs
 	Needed bool   // without it the Group is not synced
+	Aside  bool   // what is served does not depend on it: the Group stays healthy if it is over budget
 	Calls  Calls
 	Fields string // a field selector; empty: all objects
 

@@ -369,6 +369,23 @@ func TestOptionalLost(t *testing.T) {
 	}
 }
 
+// TestAside: a resource that nothing that is served depends on makes no Group unhealthy.
+func TestAside(t *testing.T) {
+	for _, aside := range []bool{false, true} {
+		r := New(Kind[*corev1.Secret, bool]{Name: "secrets", Aside: aside, Into: names{}})
+		g := NewGroup(Options{}, r)
+		g.setSynced()
+		r.exceed(budget.Errorf("too much"))
+		h := g.Health()
+		if healthy := h.Err == nil && h.Lost.IsZero(); healthy != aside {
+			t.Errorf("aside %v: %v, lost %v", aside, h.Err, h.Lost)
+		}
+		if h.Resources[0].Err == "" {
+			t.Errorf("aside %v: the error is not shown", aside)
+		}
+	}
+}
+
 // TestSizeOf: what objects refer to counts, and cycles end.
 func TestSizeOf(t *testing.T) {
 	type node struct {

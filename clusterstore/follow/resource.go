@@ -37,6 +37,7 @@ type Resource struct {
 	// fixed
 	name    string
 	needed  bool
+	aside   bool
 	example runtime.Object // a nil of the type that watches deliver
 	calls   Calls
 	fields  string
@@ -84,6 +85,7 @@ func New[O runtime.Object, T any](k Kind[O, T]) *Resource {
 	r := &Resource{
 		name:    k.Name,
 		needed:  k.Needed,
+		aside:   k.Aside,
 		example: zero,
 		calls:   k.Calls,
 		fields:  k.Fields,
