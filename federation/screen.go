@@ -120,9 +120,14 @@ func (r rules) screen(s, known *Slice) *screened {
 	return r.screenUnready(s, out)
 }
 
-// screenUnready leaves the unready addresses out that are refused, of what is left of a slice.
+// screenUnready leaves the unready addresses out that are outside the ranges, of what is left
+// of a slice. Owners are not asked: these addresses are only counted, and nobody asks again
+// about them when an owner comes or goes.
 func (r rules) screenUnready(s *Slice, out *screened) *screened {
-	known := keep(s.Unready, func(e *Endpoint) bool { _, refused := r.refuses(e.Addr); return !refused })
+	known := s.Unready
+	if r.within != nil {
+		known = keep(known, func(e *Endpoint) bool { return r.within.Contains(e.Addr.Addr()) })
+	}
 	if out == nil && len(known) < len(s.Unready) {
 		out = &screened{kept: &Slice{Endpoints: s.Endpoints}}
 	}

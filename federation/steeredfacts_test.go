@@ -113,6 +113,9 @@ func (h *history) summarize(f *facts, m moment, x instant, port uint16) {
 		named := f.names(mem.Cluster, m) < len(f.tiers) || !f.hints
 		if taken || !named {
 			if taken && !f.d.Federated {
+				if l.State == Ready && share.State == ExternalName {
+					f.set.Reason = External
+				}
 				return // it exists, and is empty
 			}
 			continue

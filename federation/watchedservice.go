@@ -156,7 +156,7 @@ func same(a, b []*Endpoint) bool {
 
 // summarize derives a port's summary from its members. A service that is not
 // federated is treated as a list of at most one member. While its cluster is withdrawn it
-// exists, and is empty.
+// exists, and is empty, unless it has nothing to withdraw: an ExternalName is elsewhere.
 func summarize(d *Definition, members []contribution, st *steering) summary {
 	switch {
 	case d == nil:
@@ -165,7 +165,7 @@ func summarize(d *Definition, members []contribution, st *steering) summary {
 		return summary{exists: true, complete: true, reason: NoRemoteService}
 	}
 	sum := summary{exists: true, complete: true, undeclared: undeclared(members)}
-	if !d.Federated && st.withdrawn(0) {
+	if !d.Federated && st.withdrawn(0) && members[0].status.Service != ExternalName {
 		return sum
 	}
 	for i, c := range members {
