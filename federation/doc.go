@@ -22,7 +22,9 @@
 //
 //   - The order of calls does not matter, and repeating one changes nothing: the
 //     published sets depend only on the newest definitions, the newest links and
-//     what the sources return when they are read.
+//     what the sources return when they are read. With a [Preference], and while a
+//     cordon takes effect, they depend also on when these have changed. Tables that are
+//     given and asked the same at the same times publish the same.
 //   - Changed carries no data: the table reads the source again. It reads nothing
 //     for a service that is not watched.
 //   - Published values are never written again and may be shared freely.
@@ -32,6 +34,23 @@
 //     changes, the sets do, in one step.
 //   - Keys of AnyPort share the set of all ports that no member declares. A change of one
 //     endpoint does not depend on how many instances are watched that do not exist.
+//   - Clients of a service with a Preference have the endpoints of the shortest row of
+//     tiers that suffices, or else of all tiers, in the same step as the change that makes
+//     them needed. Those of further tiers leave once that row has sufficed for ReturnAfter,
+//     in parts over ReturnOver. A view that nobody watched begins with what is needed.
+//   - No set has an endpoint that no tier names, or of a cluster that is withdrawn. Those
+//     of last resort are used, as one more tier, while nothing else is ready. A cluster
+//     that is withdrawn, or that no tier concerns, takes no address from another; one of
+//     last resort takes none from those in service.
+//   - A cordon that is spread changes a tenth of the cluster's endpoints at a time, the
+//     same in all services and tables.
+//   - The table has no timers. [Table.Due] has when something changes next by the passing
+//     of time, and [Table.Tick] publishes that: if it is late, all that is due by then; if it
+//     is early, nothing. All other methods publish without it.
+//   - A service without tiers, none of whose clusters is taken out, remembers nothing and
+//     is never due. Its clients get everything.
+//   - [Set.Tiers] has the tier and the standing of each endpoint of a set. They may change
+//     while the set does not.
 //   - A set without endpoints has a [Reason], so that a server can distinguish
 //     "empty" from "unknown" and from "can never work" without further queries.
 //

@@ -19,7 +19,7 @@ type serviceEntry struct {
 	Streams   int           `json:"streams"`
 
 	Problems   []string         `json:"problems,omitempty"`   // of its annotations and labels
-	Preference *preferenceEntry `json:"preference,omitempty"` // where it can make a difference
+	Preference *preferenceEntry `json:"preference,omitempty"` // that is asked for, whether or not it makes a difference
 	Clients    []clientsEntry   `json:"clients,omitempty"`    // what they use, if they don't simply get everything
 	// MoreClients is how many kinds of clients are left out.
 	MoreClients int `json:"moreClients,omitempty"`
