@@ -119,7 +119,7 @@ func (s *watchedService) setMember(p *port, i int, now contribution, why origin)
 		p.members[i].updates++
 	}
 	if changed || before.undeclared != now.undeclared || !slices.Equal(before.declared, now.declared) || p.steering.countsUnready() {
-		d := s.table.inputs(s.id).definition
+		d := s.table.definition(s.id)
 		s.update(p, d, merged, false, why)
 		if before.status != now.status {
 			s.table.report(s.id, d, p.members)

@@ -229,6 +229,13 @@ func (t *Table) inputs(id ServiceID) inputs {
 	return in
 }
 
+// definition returns the newest definition of a service; nil: there is none.
+func (t *Table) definition(id ServiceID) *Definition {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.definitions[id]
+}
+
 // index adds a watched service to byMember. t.mu is held.
 func (t *Table) index(s *watchedService, d *Definition) {
 	if d == nil {
