@@ -48,7 +48,18 @@ func (e *Encoder) explain(list []federation.Label, ep *federation.Endpoint) []fe
 	if !ok {
 		return list
 	}
-	return append(list, federation.Label{Name: "isthmus_tier", Value: tier}, federation.Label{Name: "isthmus_standing", Value: standing.String()})
+	return append(list, federation.Label{Name: "isthmus_tier", Value: shorten(tier)}, federation.Label{Name: "isthmus_standing", Value: standing.String()})
+}
+
+// maxTier is how much of a tier's name an endpoint has. Whoever writes a Service may name many
+// clusters in one tier, and each endpoint has the label.
+const maxTier = 100
+
+func shorten(name string) string {
+	if len(name) <= maxTier {
+		return name
+	}
+	return name[:maxTier] + "..."
 }
 
 // identifies reports whether a label names the endpoint. Such a label is never
