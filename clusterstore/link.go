@@ -25,7 +25,7 @@ type link struct {
 	log   *zap.Logger            // fixed
 
 	mailbox   federation.Latest[[]*credentials] // all Secrets with its name, oldest first
-	region    chan struct{}                     // gets something after a cluster's region has changed; it has room for one
+	region    *cluster.RegionSignal             // of its clusters
 	published atomic.Pointer[linkSnapshot]      // for status and metrics
 	settled   bool                              // under store.mu: it has been something else than pending
 
@@ -92,7 +92,7 @@ func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	case <-serving:
 	case <-overdue:
 	case <-l.standing.untilLost():
-	case <-l.region:
+	case <-l.region.C:
 	}
 }
 
@@ -143,7 +143,7 @@ func (l *link) start(ctx context.Context, creds *credentials) {
 			l.store.opts.Table.Changed(l.name, svc, at)
 		},
 		Nodes:         true, // also with a region by annotation, which may be removed
-		RegionChanged: l.regionChanged,
+		RegionChanged: l.region.Changed,
 	})
 	if err != nil {
 		made = failedCluster{err}
@@ -153,14 +153,6 @@ func (l *link) start(ctx context.Context, creds *credentials) {
 		l.setState(cluster.Pending, nil)
 	}
 	l.next.start(ctx, l.log)
-}
-
-// regionChanged makes the link's goroutine look at the region again.
-func (l *link) regionChanged() {
-	select {
-	case l.region <- struct{}{}:
-	default:
-	}
 }
 
 // promote makes next the serving cluster once it has synced. The table gets it in one

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
 )
 
@@ -271,8 +272,28 @@ func TestRegion(t *testing.T) {
 		east.move("asia")
 		e.put(secret("s", "east", "t1", 0))
 		e.last(1)
+		e.pass(2 * cluster.RegionPause)
 		east.move("")
 		e.standing("s", "in-service")
 		e.steps("east pending", "east ready-t1 region=us", "east ready-t1 region=eu", "east ready-t1 region=asia", "east ready-t1")
+	}, secret("s", "east", "t1", 0))
+}
+
+// TestRestlessRegion: whoever writes a cluster's Nodes can't make the table look at all
+// its services all the time. The last region is not missed.
+func TestRestlessRegion(t *testing.T) {
+	inBubble(t, func(e *env) {
+		e.sync(1)
+		for range 20 {
+			e.made[0].move("us")
+			e.made[0].move("eu")
+			e.pass(cluster.RegionPause / 20)
+		}
+		e.made[0].move("asia")
+		e.pass(cluster.RegionPause)
+		e.steps("east pending", "east ready-t1", "east ready-t1 region=us", "east ready-t1 region=eu", "east ready-t1 region=asia")
+		e.pass(cluster.RegionPause)
+		e.made[0].move("us")
+		e.steps("east ready-t1 region=asia", "east ready-t1 region=us")
 	}, secret("s", "east", "t1", 0))
 }

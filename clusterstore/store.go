@@ -167,7 +167,7 @@ func (s *Store) dispatch(now snapshot, start func(*link)) {
 		delete(lists, name)
 	}
 	for name, list := range lists {
-		l := &link{store: s, name: name, log: s.opts.Log.With(zap.Stringer("cluster", name)), region: make(chan struct{}, 1)}
+		l := &link{store: s, name: name, log: s.opts.Log.With(zap.Stringer("cluster", name)), region: cluster.NewRegionSignal()}
 		l.mailbox.Set(list)
 		s.links[name] = l
 		start(l)

@@ -85,8 +85,8 @@ type Local struct {
 	domain   string                 // of its services' names
 	prefer   *federation.Preference // of Services without annotations
 	cordon   federation.Standing
-	region   string        // of Options
-	moved    chan struct{} // gets something after the region of all Nodes has changed; it has room for one
+	region   string // of Options
+	moved    *cluster.RegionSignal
 	synced   chan struct{}
 	services *fair.Dirty[federation.ServiceID] // to be defined; by namespace
 	zones    zones
@@ -123,7 +123,7 @@ func create(o Options, newCluster func(cluster.Config) (localCluster, error)) (*
 		prefer:   o.Preference,
 		cordon:   o.Cordon,
 		region:   o.Region,
-		moved:    make(chan struct{}, 1),
+		moved:    cluster.NewRegionSignal(),
 		log:      o.Log.With(zap.Stringer("cluster", federation.Local)),
 		synced:   make(chan struct{}),
 		services: fair.NewDirty[federation.ServiceID](),
@@ -145,7 +145,7 @@ func create(o Options, newCluster func(cluster.Config) (localCluster, error)) (*
 		Changed:        func(svc federation.ServiceID, at time.Time) { o.Table.Changed(federation.Local, svc, at) },
 		OnService:      func(id federation.ServiceID, _ *cluster.Service) { l.services.Add(id.Namespace, id, time.Now()) },
 		OnNode:         l.zones.set,
-		RegionChanged:  l.regionChanged,
+		RegionChanged:  l.moved.Changed,
 		ProfileChanged: func(about cluster.Topic, _ time.Time) { l.profiles.changed(about) },
 		OwnerChanged:   o.Table.OwnerChanged,
 	})
@@ -175,7 +175,7 @@ func (l *Local) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 		case <-changed:
-		case <-l.moved:
+		case <-l.moved.C:
 			l.setLink(&link)
 		case <-synced:
 			synced = nil

@@ -6,14 +6,6 @@ import (
 	"isthmus/federation"
 )
 
-// regionChanged makes Run look at the region again.
-func (l *Local) regionChanged() {
-	select {
-	case l.moved <- struct{}{}:
-	default:
-	}
-}
-
 // currentRegion returns where the cluster is now; empty: that is not known.
 func (l *Local) currentRegion() string {
 	if l.region != "" {

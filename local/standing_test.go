@@ -3,6 +3,7 @@ package local
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
@@ -16,6 +17,7 @@ func TestRegionFollowsNodes(t *testing.T) {
 			t.Helper()
 			e.cluster.region.Set(set)
 			e.cluster.cfg.RegionChanged()
+			time.Sleep(2 * cluster.RegionPause)
 			synctest.Wait()
 			if l := e.written.localLink(); l.Region != want || l.State != state || (l.Source == e.cluster) != (state == federation.Ready) {
 				t.Errorf("linked as %+v, want region %q", l, want)
@@ -34,6 +36,27 @@ func TestRegionFollowsNodes(t *testing.T) {
 		region("", "", federation.Ready)
 		const line = "region of the local cluster changed"
 		e.logged(line, "local cluster ready", line, line)
+	})
+}
+
+// TestRestlessRegion: whoever writes Nodes can't make the table look at all services, and
+// fill the log, all the time.
+func TestRestlessRegion(t *testing.T) {
+	inBubble(t, func(e *env) {
+		e.sync()
+		for i := range 40 {
+			e.cluster.region.Set([]string{"us", "eu"}[i%2])
+			e.cluster.cfg.RegionChanged()
+			synctest.Wait()
+		}
+		const line = "region of the local cluster changed"
+		e.logged("local cluster ready", line)
+		time.Sleep(cluster.RegionPause)
+		synctest.Wait()
+		e.logged(line)
+		if l := e.written.localLink(); l.Region != "eu" {
+			t.Errorf("linked as %+v, want region eu", l)
+		}
 	})
 }
 
