@@ -15,14 +15,15 @@ import (
 // linkStanding is how far a link's cluster is taken out of all services, why, and where
 // the cluster is. Its link's goroutine writes it; others get copies.
 type linkStanding struct {
-	rules      standingRules // of the Secret in use, as it is now
-	secret     string        // namespace and name of that Secret; empty: there is none
-	cordonedAt time.Time     // when the cordon changed; zero: it has not since the cluster was linked
-	linkedAt   time.Time     // since when there is a cluster; zero: there is none
-	lostSince  time.Time     // since when its API is not followed; zero: it is followed
-	lost       federation.Standing
-	region     string
-	logged     federation.Standing
+	rules     standingRules // of the Secret in use, as it is now
+	secret    string        // namespace and name of that Secret; empty: there is none
+	turnedAt  time.Time     // since when a change of the cordon takes effect; zero: it has not changed since the cluster was linked
+	turnOver  time.Duration // how long that takes at most
+	linkedAt  time.Time     // since when there is a cluster; zero: there is none
+	lostSince time.Time     // since when its API is not followed; zero: it is followed
+	lost      federation.Standing
+	region    string
+	logged    federation.Standing
 }
 
 // effective is what the cluster's standing comes to.
@@ -41,13 +42,19 @@ func (l *link) useRules(list []*credentials, inUse *credentials) {
 	if i := slices.IndexFunc(list, func(c *credentials) bool { return c.secret == inUse.secret }); i >= 0 {
 		c = list[i]
 	}
-	if s.secret != "" && s.rules.cordon != c.standing.cordon {
-		s.cordonedAt = time.Now()
+	overChanged := s.rules.cordonOver != c.standing.cordonOver
+	if s.secret != "" && (s.rules.cordon != c.standing.cordon || overChanged && s.turning()) {
+		s.turnedAt, s.turnOver = time.Now(), c.standing.cordonOver
 	}
 	if w := c.standing.warnings; len(w) > 0 && !slices.Equal(w, s.rules.warnings) {
 		l.log.Warn("annotations of a link Secret can't be read", zap.String("secret", c.secret), zap.Strings("warnings", w))
 	}
 	s.rules, s.secret = c.standing, l.store.opts.Namespace+"/"+c.secret
+}
+
+// turning reports whether a change of the cordon is taking effect, as the table makes it.
+func (s *linkStanding) turning() bool {
+	return !s.turnedAt.IsZero() && time.Since(s.turnedAt) < s.turnOver
 }
 
 // setLink gives the table the link as it is now. It is called whenever that may have
@@ -122,8 +129,8 @@ func (l *link) logStanding() {
 func (s *linkStanding) reason() string {
 	var list []string
 	spread := "" // while a cordon, or its end, takes effect
-	if !s.cordonedAt.IsZero() && time.Since(s.cordonedAt) < s.rules.cordonOver {
-		spread = fmt.Sprintf(" over %v since %s", s.rules.cordonOver, s.cordonedAt.UTC().Format(time.RFC3339))
+	if s.turning() {
+		spread = fmt.Sprintf(" over %v since %s", s.turnOver, s.turnedAt.UTC().Format(time.RFC3339))
 	}
 	by := fmt.Sprintf("by annotation %s of Secret %s", cordonAnnotation, s.secret)
 	switch {
