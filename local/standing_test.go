@@ -39,8 +39,8 @@ func TestRegionFollowsNodes(t *testing.T) {
 	})
 }
 
-// TestRestlessRegion: whoever writes Nodes can't make the table look at all services, and
-// fill the log, all the time.
+// TestRestlessRegion: whoever writes Nodes can't make the table look at all services all
+// the time. The last region is not missed.
 func TestRestlessRegion(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.sync()

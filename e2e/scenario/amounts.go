@@ -91,7 +91,7 @@ func parseWithin(p *parser, args []string) (action, error) {
 	return func(ctx context.Context, r *run) error { return do(context.WithValue(ctx, limitKey{}, limit), r) }, err
 }
 
-// limitOf returns how long an expectation may take: what within says, or else what is usual.
+// limitOf returns how long an expectation may take: that of within, or else the usual.
 func limitOf(ctx context.Context, usual time.Duration) time.Duration {
 	if limit, ok := ctx.Value(limitKey{}).(time.Duration); ok {
 		return limit
