@@ -99,3 +99,26 @@ func TestReplaceKeeps(t *testing.T) {
 		t.Errorf("looked %d times", looks)
 	}
 }
+
+// TestReplaceMoved: an address that has moved from one slice of a Service to another is there
+// all the time while a new list is put into the state.
+func TestReplaceMoved(t *testing.T) {
+	w := newWorld(t, nil)
+	w.put(aService("web", "http=80"), aSlice("a", "web", "http=8080", "10.0.0.1"), aSlice("b", "web", "http=8080", "10.0.0.2"))
+	looks := 0
+	watching(w, w.slices(), func() {
+		looks++
+		for _, want := range []string{"10.0.0.1:8080", "10.0.0.2:8080"} {
+			if !slices.ContainsFunc(w.read("web", 80).Slices, func(s *federation.Slice) bool {
+				return slices.ContainsFunc(s.Endpoints, func(e *federation.Endpoint) bool { return e.Addr.String() == want })
+			}) {
+				t.Errorf("%s is missing", want)
+			}
+		}
+	})
+	w.replace("endpointslices", aSlice("a", "web", "http=8080"), aSlice("c", "other", "http=8080"), aSlice("b", "web", "http=8080", "10.0.0.2", "10.0.0.1"))
+	w.replace("endpointslices", aSlice("a", "web", "http=8080", "10.0.0.1", "10.0.0.2"), aSlice("b", "web", "http=8080"))
+	if looks != 6 { // one of them as a slice is dropped
+		t.Errorf("looked %d times", looks)
+	}
+}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
@@ -57,8 +58,13 @@ func (c *Cluster) slices() follow.Kind[*discoveryv1.EndpointSlice, *sliceData] {
 		Compact: func(o *discoveryv1.EndpointSlice) (*sliceData, bool) {
 			return compactSlice(o, c.state.addresses != nil)
 		},
-		Into: lockedStore[*sliceData]{c.state, c.state.sliceStore()},
+		Into:     lockedStore[*sliceData]{c.state, c.state.sliceStore()},
+		Together: func(a, b *sliceData) int { return compareServices(a.service, b.service) }, // an endpoint may move from slice to slice
 	}
+}
+
+func compareServices(a, b federation.ServiceID) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 }
 
 // What Linkerd's service mirror writes on the endpoints of a gateway.

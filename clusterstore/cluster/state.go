@@ -90,6 +90,13 @@ func (l lockedStore[T]) Put(key string, value T) follow.Effect {
 	return l.funcs.put(key, value)
 }
 
+// PutTogether makes f's puts one step to readers.
+func (l lockedStore[T]) PutTogether(f func(put func(string, T) follow.Effect)) {
+	l.state.lock()
+	defer l.state.mu.Unlock()
+	f(l.funcs.put)
+}
+
 func (l lockedStore[T]) Drop(key string) (existed bool) {
 	l.state.lock()
 	defer l.state.mu.Unlock()

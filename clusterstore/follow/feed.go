@@ -1,6 +1,8 @@
 package follow
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -133,9 +135,7 @@ func (f *feed[O, T]) Replace(list []any, _ string) error {
 	for _, key := range gone {
 		f.kind.Into.PrepareDrop(key)
 	}
-	for _, c := range present {
-		f.put(c)
-	}
+	f.putAll(present)
 	for _, key := range gone {
 		f.drop(key)
 	}
@@ -213,8 +213,38 @@ func (f *feed[O, T]) Bookmark(string) error { f.resource.group.event(); return n
 
 func (f *feed[O, T]) Resync() error { return nil }
 
-func (f *feed[O, T]) put(c *compacted[T]) {
-	effect := f.kind.Into.Put(c.key, c.value)
+// putAll puts the objects of a list, those that belong together in one step.
+func (f *feed[O, T]) putAll(list []*compacted[T]) {
+	together := f.kind.Together
+	if together == nil {
+		for _, c := range list {
+			f.put(c)
+		}
+		return
+	}
+	compare := func(a, b *compacted[T]) int { return together(a.value, b.value) }
+	slices.SortStableFunc(list, compare)
+	for len(list) > 0 {
+		n := 1
+		for n < len(list) && compare(list[0], list[n]) == 0 {
+			n++
+		}
+		effects := make([]Effect, n)
+		f.kind.Into.(Joint[T]).PutTogether(func(put func(string, T) Effect) {
+			for i, c := range list[:n] {
+				effects[i] = put(c.key, c.value)
+			}
+		})
+		for i, c := range list[:n] {
+			f.hasPut(c, effects[i])
+		}
+		list = list[n:]
+	}
+}
+
+func (f *feed[O, T]) put(c *compacted[T]) { f.hasPut(c, f.kind.Into.Put(c.key, c.value)) }
+
+func (f *feed[O, T]) hasPut(c *compacted[T], effect Effect) {
 	if effect == Added {
 		f.resource.objects.Add(1)
 	}

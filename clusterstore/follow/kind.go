@@ -24,6 +24,10 @@ type Kind[O runtime.Object, T any] struct {
 	// did not exist. It is a pure function.
 	Compact func(O) (value T, ok bool)
 	Into    Store[T]
+	// Together, if set, orders objects: those of a list that are equal by it are put into
+	// the Store, which must be a [Joint], in one step. So what has moved from one to
+	// another is never in neither.
+	Together func(a, b T) int
 	// Changed, if set, is called after an object has been put into the Store and
 	// was not Same, or, not ok, has been dropped from it.
 	Changed func(key string, value T, ok bool)
@@ -35,6 +39,12 @@ type Kind[O runtime.Object, T any] struct {
 	Report func(error)
 	// Lag, if set, observes the age of updates when they come, in seconds.
 	Lag prometheus.Observer
+}
+
+// Joint is a Store into which several objects can be put in one step.
+type Joint[T any] interface {
+	// PutTogether calls f, which may call put for any number of objects.
+	PutTogether(f func(put func(key string, value T) Effect))
 }
 
 // Store keeps the objects of a Kind. Its methods are called by one goroutine, one at
