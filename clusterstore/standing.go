@@ -17,15 +17,15 @@ const (
 	cordonAnnotation     = "isthmus.io/cordon"      // false, last-resort or true
 	cordonOverAnnotation = "isthmus.io/cordon-over" // how long a cordon, and its end, take: 0s to maxCordonOver
 	whenLostAnnotation   = "isthmus.io/when-lost"   // keep, last-resort or withdraw
-	lostAfterAnnotation  = "isthmus.io/lost-after"  // minLostAfter to maxLostAfter
+	lostAfterAnnotation  = "isthmus.io/lost-after"  // MinLostAfter to MaxLostAfter
 	regionAnnotation     = "isthmus.io/region"      // a name, in place of the label of the cluster's Nodes
 )
 
 // Limits of durations. A watch that breaks is there again within a second: a cluster
 // that counted as lost sooner would come and go with every restart of an API server.
 const (
-	minLostAfter  = time.Second
-	maxLostAfter  = 24 * time.Hour
+	MinLostAfter  = time.Second    // of Options.LostAfter and of annotations
+	MaxLostAfter  = 24 * time.Hour // likewise
 	maxCordonOver = time.Hour
 )
 
@@ -51,7 +51,7 @@ func readStanding(annotations map[string]string, defaults standingRules) standin
 	readValue(&r, cordonAnnotation, &r.rules.cordon, words{"false", "last-resort", "true"}.read)
 	readValue(&r, cordonOverAnnotation, &r.rules.cordonOver, within{0, maxCordonOver}.read)
 	readValue(&r, whenLostAnnotation, &r.rules.whenLost, words{"keep", "last-resort", "withdraw"}.read)
-	readValue(&r, lostAfterAnnotation, &r.rules.lostAfter, within{minLostAfter, maxLostAfter}.read)
+	readValue(&r, lostAfterAnnotation, &r.rules.lostAfter, within{MinLostAfter, MaxLostAfter}.read)
 	readValue(&r, regionAnnotation, &r.rules.region, readRegion)
 	return r.rules
 }

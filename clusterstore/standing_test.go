@@ -70,7 +70,7 @@ func FuzzReadStanding(f *testing.F) {
 		defaults := standingRules{whenLost: federation.LastResort, lostAfter: time.Minute}
 		all := readStanding(values, defaults)
 		if all.cordon > federation.Withdrawn || all.whenLost > federation.Withdrawn || len(all.region) > 63 ||
-			all.cordonOver < 0 || all.cordonOver > maxCordonOver || all.lostAfter < minLostAfter || all.lostAfter > maxLostAfter {
+			all.cordonOver < 0 || all.cordonOver > maxCordonOver || all.lostAfter < MinLostAfter || all.lostAfter > MaxLostAfter {
 			t.Fatalf("%q gives %+v", values, all)
 		}
 		combined, warnings := defaults, 0

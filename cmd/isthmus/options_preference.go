@@ -14,12 +14,6 @@ import (
 	"isthmus/local"
 )
 
-// Bounds of --lost-after, those of a link Secret's annotation.
-const (
-	minLostAfter = time.Second
-	maxLostAfter = 24 * time.Hour
-)
-
 // preferenceOptions are the values of the flags for which endpoints clients get.
 type preferenceOptions struct {
 	prefer, minReady        string
@@ -73,7 +67,7 @@ func (o *preferenceOptions) check() error {
 		return err
 	}
 	switch {
-	case o.lostAfter < minLostAfter || o.lostAfter > maxLostAfter:
+	case o.lostAfter < clusterstore.MinLostAfter || o.lostAfter > clusterstore.MaxLostAfter:
 		return cli.Usagef("--lost-after is %v: give a duration from 1s to 24h, such as 1m", o.lostAfter)
 	case o.region != "" && len(validation.IsValidLabelValue(o.region)) > 0:
 		return cli.Usagef("--region is %q: give the name of a region as Nodes have it in their label: at most %d letters, digits, dashes, dots and underscores, the first and last a letter or digit",

@@ -36,16 +36,18 @@ func clients(t *testing.T, cfg *rest.Config) map[string]kubernetes.Interface {
 	return all
 }
 
-func TestFleet(t *testing.T) {
-	f, err := fleet.Start(fleet.Config{Linked: 2, Services: 3, Slices: 2, Endpoints: 4})
+// started returns a fleet that ends with the test, and how to reach its local cluster.
+func started(t *testing.T, c fleet.Config) (*fleet.Fleet, *rest.Config) {
+	t.Helper()
+	f, err := fleet.Start(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	t.Cleanup(func() {
 		if err := f.Close(); err != nil {
 			t.Error(err)
 		}
-	}()
+	})
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	if err := f.WriteKubeconfig(path); err != nil {
 		t.Fatal(err)
@@ -54,6 +56,11 @@ func TestFleet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return f, local
+}
+
+func TestFleet(t *testing.T) {
+	f, local := started(t, fleet.Config{Linked: 2, Services: 3, Slices: 2, Endpoints: 4})
 	for kind, k := range clients(t, local) {
 		services, err := k.CoreV1().Services("").List(t.Context(), metav1.ListOptions{})
 		if err != nil || len(services.Items) != 6 || services.Items[1].Annotations["multicluster.linkerd.io/remote-discovery"] != "svc-00000@c01,svc-00000@c02" {
@@ -108,23 +115,7 @@ func watch(t *testing.T, f *fleet.Fleet, k kubernetes.Interface) {
 
 // TestScale: Services share Pods, federated ones have annotations and the local cluster's members, and lose all endpoints at once.
 func TestScale(t *testing.T) {
-	f, err := fleet.Start(fleet.Config{Linked: 1, Services: 2, Slices: 1, Endpoints: 3, Pods: 3, Joined: true, Annotations: map[string]string{"x": "y"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := f.WriteKubeconfig(path); err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := clientcmd.BuildConfigFromFlags("", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f, cfg := started(t, fleet.Config{Linked: 1, Services: 2, Slices: 1, Endpoints: 3, Pods: 3, Joined: true, Annotations: map[string]string{"x": "y"}})
 	k := clients(t, cfg)["application/json"]
 	if pods, err := k.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{}); err != nil || len(pods.Items) != 3 {
 		t.Fatalf("%v, %v", pods, err)
