@@ -32,7 +32,7 @@ func (c *Client) Apply(ctx context.Context, objects ...runtime.Object) error {
 		if err != nil {
 			return err
 		}
-		if err := c.apply(ctx, resource, u); err != nil {
+		if err := patiently(func() error { return c.apply(ctx, resource, u.DeepCopy()) }); err != nil {
 			return fmt.Errorf("cluster %s: apply %s %s/%s: %w", c.Name, resource.Resource, u.GetNamespace(), u.GetName(), err)
 		}
 	}
@@ -142,12 +142,26 @@ type API[T any] interface {
 }
 
 // Put creates an object or replaces it, whatever its version. It costs the API server less than Apply.
-func Put[T any](ctx context.Context, to API[T], o T) (T, error) {
-	written, err := to.Update(ctx, o, metav1.UpdateOptions{})
-	if apierrors.IsNotFound(err) {
-		return to.Create(ctx, o, metav1.CreateOptions{})
-	}
+func Put[T any](ctx context.Context, to API[T], o T) (written T, err error) {
+	err = patiently(func() (err error) {
+		written, err = to.Update(ctx, o, metav1.UpdateOptions{})
+		if apierrors.IsNotFound(err) {
+			written, err = to.Create(ctx, o, metav1.CreateOptions{})
+		}
+		return err
+	})
 	return written, err
+}
+
+// patiently writes again, twice at most, if etcd was too slow: a disk under load has such moments, and each takes seconds.
+// What is written must be the same each time.
+func patiently(write func() error) (err error) {
+	for range 3 {
+		if err = write(); err == nil || !strings.Contains(err.Error(), "etcdserver: request timed out") {
+			return err
+		}
+	}
+	return err
 }
 
 // Create creates objects, which must not be there, one after the other. It costs the API server less than Apply.
