@@ -1,0 +1,70 @@
+package e2e
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"isthmus/e2e/gateway"
+	"isthmus/e2e/proxy"
+)
+
+// TestReplicas has two gateways in one cluster, each with a proxy of the same Service, while that spills, returns in parts,
+// stops returning half way, and loses a cluster to a cordon in parts: both proxies get the same messages, in the same order
+// and at about the same time.
+func TestReplicas(t *testing.T) {
+	t.Parallel()
+	w := newNear(t)
+	all := slices.Concat(w.pods["west"], w.pods["east"], w.pods["north"])
+	w.expect(t, "without preference", all)
+	other := *w
+	other.gateway = startGateway(t, gateway.Config{Kubeconfig: w.servers["west"].Kubeconfig(), Args: []string{"-shutdown-delay=0s", "-drain=0s"}})
+	other.had = nil
+	other.subscribe(t)
+	other.expect(t, "the other replica is there", all)
+	first, second := last(w.stream), last(other.stream)
+
+	both := func(when string) {
+		t.Helper()
+		w.expect(t, when, all)
+		other.expect(t, when, all)
+	}
+	w.shorten(t, `service web -n shop isthmus.io/prefer=local,any isthmus.io/min-ready=3 isthmus.io/return-after=1s isthmus.io/return-over=2s`)
+	w.expect(t, "the own cluster is well", w.pods["west"])
+	other.expect(t, "the own cluster is well", w.pods["west"])
+	few := w.pods["west"][:2]
+	w.offer(t, "west", few...)
+	all = slices.Concat(few, w.pods["east"], w.pods["north"])
+	both("two of it are ready")
+	w.offer(t, "west", w.pods["west"]...)
+	awaitState(t, w.stream, "the first part leaves", func(s proxy.Snapshot) bool { return s.Get.Len() < 8 && s.Get.Len() > 4 })
+	w.offer(t, "west", few...)
+	both("it is not well again, half way")
+	w.shorten(t, "secret cluster-credentials-east -n linkerd isthmus.io/cordon-over=2s isthmus.io/cordon=true")
+	all = slices.Concat(few, w.pods["north"])
+	both("east is cordoned")
+
+	a, b := since(w.stream, first), since(other.stream, second)
+	if len(a) < 8 { // and so this test sees parts
+		t.Errorf("only %d messages: %v", len(a), a)
+	}
+	if !slices.EqualFunc(a, b, func(x, y proxy.Message) bool { return x.Kind == y.Kind && slices.Equal(x.Addrs, y.Addrs) }) {
+		t.Fatalf("one replica sent\n%v\nand the other\n%v", a, b)
+	}
+	for i := range a {
+		if apart := a[i].At.Sub(b[i].At).Abs(); apart > time.Second {
+			t.Errorf("message %v came %v apart", a[i], apart)
+		}
+	}
+}
+
+// last is the number of a stream's newest message.
+func last(s *proxy.Stream) int64 {
+	recent := s.Recent()
+	return recent[len(recent)-1].Number
+}
+
+// since returns a stream's messages after that of a number.
+func since(s *proxy.Stream, number int64) []proxy.Message {
+	return slices.DeleteFunc(s.Recent(), func(m proxy.Message) bool { return m.Number <= number })
+}
