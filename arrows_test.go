@@ -33,7 +33,7 @@ func TestArrows(t *testing.T) {
 		"isthmus/cmd/isthmus":                 {"isthmus/e2e/...", "isthmus/manifests/..."},
 		"isthmus/clusterstore/fair":           {outside},
 
-		"isthmus/cmd/isthmus/internal/cli":     {outside},
+		"isthmus/cmd/isthmus/internal/cli":     but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/isthmus/internal/client", "k8s.io/..."),
 		"isthmus/cmd/isthmus/internal/client":  {"isthmus/federation", "isthmus/grpcapi/...", "isthmus/clusterstore/...", "isthmus/local/..."},
 		"isthmus/cmd/isthmus/internal/logging": but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/isthmus/internal/cli"),
 	} {

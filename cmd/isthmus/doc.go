@@ -1,11 +1,12 @@
 // Command isthmus is a multicluster federation gateway for Linkerd proxies.
 //
 //	isthmus gateway --kubeconfig ~/.kube/config
+//	isthmus clusters --admin localhost:9996
 //	isthmus get web.shop.svc.cluster.local:80 --addr localhost:8086
 //
-// The verb gateway serves the Destination API; get and profile, which are in
-// internal/client, show what a gateway sends to a proxy. "isthmus help" lists all
-// verbs. This package has the rest: the gateway's flags (options.go,
+// The verb gateway serves the Destination API; clusters, services, get and profile,
+// which are in internal/client, look into a gateway that runs. "isthmus help" lists
+// all verbs. Called kubectl-isthmus, it is a plugin of kubectl. This package has the rest: the gateway's flags (options.go,
 // options_preference.go), how its parts are put together (build.go), started and ended
 // (gateway.go, shutdown.go), and the admin HTTP server with its pages (admin.go, page.go, …_page.go).
 //

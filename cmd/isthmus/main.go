@@ -4,7 +4,9 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 
 	"isthmus/cmd/isthmus/internal/cli"
@@ -14,32 +16,53 @@ import (
 func main() {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-	os.Exit(newProgram().Run(context.Background(), cli.Process{
-		Args: os.Args[1:], Stdout: os.Stdout, Stderr: os.Stderr, Signals: signals,
+	name, first := calledAs(os.Args[0])
+	os.Exit(newProgram(name).Run(context.Background(), cli.Process{
+		Args: slices.Concat(first, os.Args[1:]), Stdout: os.Stdout, Stderr: os.Stderr, Signals: signals,
 	}))
 }
 
-// newProgram returns the program with all its verbs.
-func newProgram() *cli.Program {
+// calledAs returns the name by which the user called the program, given that of its
+// file, and the arguments that this stands for. kubectl runs kubectl-isthmus for
+// "kubectl isthmus", and kubectl_complete-isthmus to complete it.
+func calledAs(file string) (name string, first []string) {
+	switch strings.TrimSuffix(filepath.Base(file), ".exe") {
+	case "kubectl-isthmus":
+		return "kubectl isthmus", nil
+	case "kubectl_complete-isthmus":
+		return "kubectl isthmus", []string{cli.CompleteVerb}
+	}
+	return "isthmus", nil
+}
+
+// newProgram returns the program with all its verbs, for one run.
+func newProgram(name string) *cli.Program {
 	gateway := cli.Verb{
-		Name:    "gateway",
+		Use:     "gateway",
 		Aliases: []string{"destination"}, // as in the arguments of a Linkerd install
 		Summary: "serve Linkerd's Destination API over this and all linked clusters",
+		Own:     gatewayFlags(new(options)),
 		Run:     runGateway,
-		Help:    gatewayFlags(new(options)).Help,
 	}
 	version := cli.Verb{
-		Name:    "version",
+		Use:     "version",
 		Aliases: []string{"-version", "--version"},
 		Summary: "print the version and what it was built with: put it into bug reports",
+		Intro:   versionIntro,
 		Run:     func(_ context.Context, p cli.Process) error { return runVersion(p) },
 	}
 	return &cli.Program{
-		Name:  "isthmus",
+		Name:  name,
 		Intro: "isthmus is a multicluster federation gateway for Linkerd proxies.",
-		Verbs: slices.Concat([]cli.Verb{gateway}, client.Verbs(), []cli.Verb{version}),
+		Groups: []cli.Group{
+			{Title: "Serve", Verbs: []cli.Verb{gateway}},
+			{Title: "Look into a gateway that runs", Verbs: client.Verbs()},
+			{Title: "Other", Verbs: []cli.Verb{version}},
+		},
 		Examples: []string{
 			"isthmus gateway --kubeconfig ~/.kube/config",
+			"isthmus clusters --admin localhost:9996",
+			"isthmus services shop/web --admin localhost:9996",
 			"isthmus get web.shop.svc.cluster.local:80 --addr localhost:8086",
 			"isthmus profile 10.0.0.1:80 --addr localhost:8086",
 		},

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // call runs isthmus and returns its exit code and output.
 func call(args ...string) (code int, stdout, stderr string) {
 	var out, err bytes.Buffer
-	code = newProgram().Run(context.Background(), cli.Process{Args: args, Stdout: &out, Stderr: &err, Signals: make(chan os.Signal)})
+	code = newProgram("isthmus").Run(context.Background(), cli.Process{Args: args, Stdout: &out, Stderr: &err, Signals: make(chan os.Signal)})
 	return code, out.String(), err.String()
 }
 
@@ -27,17 +27,20 @@ func TestHelp(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{[]string{"help"}, []string{"Usage: isthmus VERB", "isthmus get web.shop"}},
+		{[]string{"help"}, []string{"Usage: isthmus VERB", "isthmus get web.shop", "\nLook into a gateway that runs:\n  clusters ", "\nServe:\n  gateway ", "(alias: destination)"}},
 		{[]string{"--help"}, []string{"Usage: isthmus VERB"}},
 		{[]string{"-h"}, []string{"Usage: isthmus VERB"}},
 		{[]string{"help", "gateway"}, []string{"Usage: isthmus gateway", "--meshed-http2-client-params JSON", "Default: 50ms."}},
 		{[]string{"gateway", "--help"}, []string{"--target-cluster-label", "(--target-cluster-label=false turns it off)"}},
 		{[]string{"destination", "--addr=:1", "-h"}, []string{"Usage: isthmus gateway"}},
-		{[]string{"help", "get"}, []string{"Usage: isthmus get AUTHORITY", "-o FORMAT"}},
+		{[]string{"help", "get"}, []string{"Usage: isthmus get AUTHORITY", "-o, --output FORMAT"}},
 		{[]string{"get", "-help"}, []string{"Usage: isthmus get AUTHORITY"}},
 		{[]string{"get", "web.ns.svc.cluster.local", "--help"}, []string{"Usage: isthmus get AUTHORITY"}},
-		{[]string{"help", "profile"}, []string{"Usage: isthmus profile AUTHORITY", "-o FORMAT"}},
+		{[]string{"help", "profile"}, []string{"Usage: isthmus profile AUTHORITY", "-o, --output FORMAT"}},
 		{[]string{"profile", "--help"}, []string{"Usage: isthmus profile AUTHORITY", "overrides", `--token '{"ns":"client-ns"}'`}},
+		{[]string{"help", "clusters"}, []string{"Usage: isthmus clusters", "--admin HOST:PORT", "-w, --watch"}},
+		{[]string{"services", "-h"}, []string{"Usage: isthmus services [NAME…]", "--admin HOST:PORT"}},
+		{[]string{"help", "version"}, []string{"Usage: isthmus version"}},
 		{[]string{"version"}, []string{"isthmus ", "go1."}},
 		{[]string{"--version"}, []string{"isthmus ", "go1."}},
 		{[]string{"gateway", "-version"}, []string{"isthmus ", "go1."}},
@@ -56,12 +59,37 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-func TestHelpIsComplete(t *testing.T) { clitest.CheckHelp(t, gatewayFlags(&options{})) }
+// TestCalledAs: kubectl's plugin is the same program under another name.
+func TestCalledAs(t *testing.T) {
+	for file, want := range map[string]string{
+		"/usr/bin/isthmus": "isthmus", "isthmus-1": "isthmus", "/a/kubectl-isthmus": "kubectl isthmus", "kubectl-isthmus.exe": "kubectl isthmus",
+		"/a/kubectl_complete-isthmus": "kubectl isthmus __complete",
+	} {
+		name, first := calledAs(file)
+		if got := strings.Join(append([]string{name}, first...), " "); got != want {
+			t.Errorf("%s: %q, want %q", file, got, want)
+		}
+	}
+	var out bytes.Buffer
+	for _, args := range []string{"help", "help gateway", "gateway -help", "help get", "help completion"} {
+		out.Reset()
+		code := newProgram("kubectl isthmus").Run(t.Context(), cli.Process{Args: strings.Fields(args), Stdout: &out, Stderr: &out})
+		rest := strings.ReplaceAll(out.String(), "kubectl isthmus ", "")
+		if code != 0 || !strings.Contains(out.String(), "Usage: kubectl isthmus ") || strings.Contains(rest, "isthmus gateway") || strings.Contains(rest, "isthmus get") {
+			t.Errorf("%s: exit code %d:\n%s", args, code, out.String())
+		}
+	}
+}
+
+func TestHelpIsComplete(t *testing.T) {
+	clitest.CheckHelp(t, cli.Verb{Own: gatewayFlags(&options{})})
+}
 
 // TestUsageErrors: one line on stderr with what to do, and exit code 2.
 func TestUsageErrors(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"serve", `isthmus: unknown verb "serve": gateway, get, profile, version and help are known (isthmus --help explains)`},
+		{"serve", `isthmus: unknown verb "serve": gateway, clusters, services, get, profile, version, completion and help are known (isthmus --help explains)`},
+		{"servces", `isthmus: unknown verb "servces": did you mean services? (isthmus --help explains)`},
 		{"help serve", `isthmus help: unknown verb "serve"`},
 		{"version now", `isthmus version: unexpected argument "now"`},
 		{"gateway --nonsense", "isthmus gateway: flag provided but not defined: -nonsense (isthmus gateway --help explains)"},
@@ -96,7 +124,7 @@ func TestUsageErrors(t *testing.T) {
 		{"profile", "isthmus profile: no AUTHORITY given: name a service, such as web.shop.svc.cluster.local:80 (isthmus profile --help explains)"},
 		{"profile a b", `isthmus profile: unexpected argument "b": give one AUTHORITY`},
 		{"profile a -o yaml", `isthmus profile: -o is "yaml": give table or json`},
-		{"get --addr", "isthmus get: flag needs an argument: -addr"},
+		{"get --addr", "isthmus get: flag needs an argument: --addr"},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			code, out, err := call(strings.Fields(c.args)...)

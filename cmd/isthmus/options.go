@@ -239,7 +239,7 @@ func parseGateway(p cli.Process) (*options, error) {
 	case err != nil:
 		return nil, err
 	case f.HelpAsked():
-		f.Help(p.Stdout)
+		p.PrintHelp(f.Help)
 		return nil, nil
 	case o.isVersion:
 		return nil, runVersion(cli.Process{Stdout: p.Stdout})

@@ -82,7 +82,7 @@ func startProcess(t *testing.T, api string, args ...string) *gatewayProcess {
 	}
 	args = append([]string{"gateway", "--kubeconfig", kubeconfig(t, api), "--addr", p.addr, "--metrics-addr", p.metricsAddr, "--log-format=json"}, args...)
 	go func() {
-		p.code <- newProgram().Run(context.Background(), cli.Process{Args: args, Stdout: p.log, Stderr: p.log, Signals: p.signals})
+		p.code <- newProgram("isthmus").Run(context.Background(), cli.Process{Args: args, Stdout: p.log, Stderr: p.log, Signals: p.signals})
 	}()
 	return p
 }
@@ -112,7 +112,7 @@ func TestProcess(t *testing.T) {
 
 	live, end := clitest.NewOutput(), make(chan int, 1)
 	go func() {
-		end <- newProgram().Run(context.Background(), cli.Process{Args: []string{"get", "web.shop.svc.cluster.local", "--addr", p.addr}, Stdout: live, Stderr: live})
+		end <- newProgram("isthmus").Run(context.Background(), cli.Process{Args: []string{"get", "web.shop.svc.cluster.local", "--addr", p.addr}, Stdout: live, Stderr: live})
 	}()
 	live.Await(t, "1 endpoint ")
 	p.signals <- syscall.SIGTERM
@@ -177,7 +177,7 @@ func TestServesDuringShutdown(t *testing.T) {
 	eventually(t, "ready", func() bool { return p.get("/ready") == "ok" })
 	live, quit, end := clitest.NewOutput(), make(chan os.Signal, 1), make(chan int, 1)
 	go func() {
-		end <- newProgram().Run(context.Background(), cli.Process{Args: []string{"get", "web.shop.svc.cluster.local", "--addr", p.addr}, Stdout: live, Stderr: live, Signals: quit})
+		end <- newProgram("isthmus").Run(context.Background(), cli.Process{Args: []string{"get", "web.shop.svc.cluster.local", "--addr", p.addr}, Stdout: live, Stderr: live, Signals: quit})
 	}()
 	live.Await(t, "1 endpoint ")
 	p.signals <- syscall.SIGTERM
@@ -205,7 +205,7 @@ func TestSilentConnection(t *testing.T) {
 	defer silent.Close()
 	live, end := clitest.NewOutput(), make(chan int, 1)
 	go func() {
-		end <- newProgram().Run(context.Background(), cli.Process{Args: []string{"get", "web.shop.svc.cluster.local", "--addr", p.addr}, Stdout: live, Stderr: live})
+		end <- newProgram("isthmus").Run(context.Background(), cli.Process{Args: []string{"get", "web.shop.svc.cluster.local", "--addr", p.addr}, Stdout: live, Stderr: live})
 	}()
 	live.Await(t, "1 endpoint ") // so the silent connection has been accepted before
 	p.signals <- syscall.SIGTERM
@@ -227,7 +227,7 @@ func TestSecondSignal(t *testing.T) {
 	live, quit := clitest.NewOutput(), make(chan os.Signal, 1)
 	end := make(chan int, 1)
 	go func() {
-		end <- newProgram().Run(context.Background(), cli.Process{Args: []string{"get", "web.shop.svc.cluster.local", "--addr", p.addr}, Stdout: live, Stderr: live, Signals: quit})
+		end <- newProgram("isthmus").Run(context.Background(), cli.Process{Args: []string{"get", "web.shop.svc.cluster.local", "--addr", p.addr}, Stdout: live, Stderr: live, Signals: quit})
 	}()
 	live.Await(t, "1 endpoint ")
 	p.signals <- syscall.SIGTERM

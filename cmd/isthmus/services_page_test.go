@@ -74,7 +74,7 @@ func TestPagesOfProcess(t *testing.T) {
 	eventually(t, "ready", func() bool { return p.get("/ready") == "ok" })
 	live, end := clitest.NewOutput(), make(chan int, 1)
 	go func() {
-		end <- newProgram().Run(t.Context(), cli.Process{Args: []string{"get", "web.shop.svc.cluster.local", "--addr", p.addr}, Stdout: live, Stderr: live})
+		end <- newProgram("isthmus").Run(t.Context(), cli.Process{Args: []string{"get", "web.shop.svc.cluster.local", "--addr", p.addr}, Stdout: live, Stderr: live})
 	}()
 	live.Await(t, "1 endpoint ")
 	var streams streamsPage

@@ -12,8 +12,8 @@ import (
 
 // runVersion prints what a bug report should begin with.
 func runVersion(p cli.Process) error {
-	if len(p.Args) > 0 {
-		return cli.Usagef("unexpected argument %q: version takes none", p.Args[0])
+	if err := p.NoArguments("version"); err != nil {
+		return err
 	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -22,6 +22,11 @@ func runVersion(p cli.Process) error {
 	printVersion(p.Stdout, info)
 	return nil
 }
+
+const versionIntro = `isthmus version prints the version of this program and what it was built with: put
+it into bug reports.
+
+Usage: isthmus version`
 
 // libraries are those whose versions matter most in a bug report.
 var libraries = []struct{ title, module string }{

@@ -1,34 +1,34 @@
 // Package cli is what a command-line program with verbs is made of: the choice of
-// the verb, flags and their help, usage errors and exit codes.
+// the verb, flags and their help, completion, usage errors and exit codes. It is a
+// frame around cobra, which nothing else here has to know.
 //
-//	program := cli.Program{Name: "isthmus", Intro: "…", Verbs: []cli.Verb{{
-//		Name:    "get",
+//	program := cli.Program{Name: "isthmus", Intro: "…", Groups: []cli.Group{{"Look in", []cli.Verb{{
+//		Use:     "get AUTHORITY",
 //		Summary: "show the endpoints of a service",
+//		Intro:   "isthmus get shows …",
+//		Flags:   []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) { s.BoolVar(&once, "once", …) })},
 //		Run:     func(ctx context.Context, p cli.Process) error { … },
-//		Help:    func(w io.Writer) { newGetFlags().Help(w) },
-//	}}}
+//	}}}}}
 //	os.Exit(program.Run(ctx, process))
 //
-// A verb parses its own arguments:
+// A verb is run once its flags are read: [Process].Args are its arguments without
+// flags. A program is run once, since the flags of its verbs keep their values.
 //
-//	f := cli.NewFlags("get", "isthmus get shows …", "")
-//	f.Section("Flags", func(s *flag.FlagSet) {
-//		s.BoolVar(&once, "once", false, "Print the first state and exit.")
-//	})
-//	positional, err := f.Parse(p.Args)
-//	if err == nil && f.HelpAsked() {
-//		f.Help(p.Stdout)
-//	}
+// A verb whose command line is not ours to choose has [Flags] of its own, and parses
+// its arguments itself: so the gateway's command line stays as it is.
 //
 // Guarantees:
 //
 //   - Exit code 0 for what went as asked, 1 for what failed, 2 for arguments that
 //     can't be used. Each error is one message on standard error, which names the
 //     verb; that of a [UsageError] also names the help.
-//   - "help", "help VERB", "VERB --help" and "VERB -h" work for every verb that
-//     passes its arguments through [Flags.Parse], and print to standard output.
-//   - Flags take one dash or two, and stand before, between or after positional
-//     arguments; after "--" all arguments are positional.
+//   - "help", "help VERB", "VERB --help" and "VERB -h" work for every verb, and print
+//     to standard output. So does "completion SHELL", and verbs that are almost right
+//     are suggested.
+//   - All texts have the program's name as the user typed it: they are written with
+//     "isthmus", and say "kubectl isthmus" to those who called it so.
+//   - Flags take one dash or two, and stand before, between or after other arguments;
+//     after "--" all are arguments. Only flags of one letter may be given together.
 //   - Nothing here ends the process, reads os.Args or handles signals, so that tests
 //     run whole programs. A verb that ends at a signal reads [Process].Signals.
 //

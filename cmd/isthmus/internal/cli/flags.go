@@ -5,10 +5,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"strings"
 )
 
-// Flags is a verb's flag set, in sections for the help.
+// Flags are those of a verb that parses its own arguments, in sections for the help.
+// They take one dash or two, and the value of a boolean follows "=".
 type Flags struct {
 	set           *flag.FlagSet
 	intro, ending string // what the help prints before the flags and after them
@@ -77,49 +77,12 @@ func (f *Flags) Help(w io.Writer) {
 	fmt.Fprintln(w, f.intro)
 	for _, s := range f.sections {
 		fmt.Fprintf(w, "\n%s:\n", s.title)
-		s.flags.VisitAll(func(x *flag.Flag) { flagHelp(w, x) })
+		s.flags.VisitAll(func(x *flag.Flag) {
+			value, usage := flag.UnquoteUsage(x)
+			flagHelp{x.Name, "", value, usage, x.DefValue}.print(w)
+		})
 	}
 	if f.ending != "" {
 		fmt.Fprintf(w, "\n%s\n", f.ending)
 	}
-}
-
-// flagHelp prints one flag's part of the help.
-func flagHelp(w io.Writer, x *flag.Flag) {
-	value, usage := flag.UnquoteUsage(x)
-	dashes := "--"
-	if len(x.Name) == 1 {
-		dashes = "-"
-	}
-	fmt.Fprintf(w, "  %s%s", dashes, x.Name)
-	if value != "" {
-		fmt.Fprintf(w, " %s", strings.ToUpper(value))
-	}
-	fmt.Fprintln(w)
-	switch {
-	case x.DefValue == "":
-	case value == "" && x.DefValue == "true":
-		usage += fmt.Sprintf(" Default: true (--%s=false turns it off).", x.Name)
-	default:
-		usage += fmt.Sprintf(" Default: %s.", x.DefValue)
-	}
-	for _, line := range wrap(usage, 72) {
-		fmt.Fprintf(w, "        %s\n", line)
-	}
-}
-
-// wrap breaks a text into lines of at most width bytes, longer words alone.
-func wrap(text string, width int) (lines []string) {
-	line := ""
-	for word := range strings.FieldsSeq(text) {
-		if line != "" && len(line)+1+len(word) > width {
-			lines = append(lines, line)
-			line = ""
-		}
-		if line != "" {
-			line += " "
-		}
-		line += word
-	}
-	return append(lines, line)
 }

@@ -7,33 +7,36 @@ import (
 	"io"
 	"slices"
 	"strings"
-)
 
-// Verb is one command of a program, as "isthmus get" is one.
-type Verb struct {
-	Name string
-	// Aliases work like Name. Those that begin with a dash are not listed.
-	Aliases []string
-	Summary string // what it does, for the overview
-	Run     func(ctx context.Context, p Process) error
-	Help    func(io.Writer) // explains its flags; nil: the overview is enough
-}
+	"github.com/spf13/cobra"
+)
 
 // Program is a set of verbs under one name.
 type Program struct {
+	// Name is how users call it: "isthmus" or, as plugin of another program,
+	// "kubectl isthmus". Its last word is what all texts are written with.
 	Name     string
 	Intro    string // the first line of the overview
-	Verbs    []Verb // in the order of the overview
+	Groups   []Group
 	Examples []string
+}
+
+// Group is some verbs, under a title of the overview.
+type Group struct {
+	Title string
+	Verbs []Verb
 }
 
 // Run runs the verb that p's arguments begin with and returns the exit code: 0,
 // 1 if the verb has failed, 2 for a UsageError. It prints errors to p.Stderr.
 func (g *Program) Run(ctx context.Context, p Process) int {
-	label, err := g.dispatch(ctx, p)
+	root := g.root(p)
+	root.SetArgs(g.normal(p.Args))
+	c, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return 0
 	}
+	label := called(c)
 	if _, ok := errors.AsType[UsageError](err); ok {
 		fmt.Fprintf(p.Stderr, "%s: %v (%s --help explains)\n", label, err, label)
 		return 2
@@ -42,90 +45,106 @@ func (g *Program) Run(ctx context.Context, p Process) int {
 	return 1
 }
 
-// dispatch runs the verb. The label that it returns is for messages: the
-// program's name and, once it is known, the verb's.
-func (g *Program) dispatch(ctx context.Context, p Process) (label string, err error) {
-	if len(p.Args) == 0 {
-		g.overview(p.Stderr)
-		return g.Name, Usagef("no verb given")
+// called returns how the user called a command.
+func called(c *cobra.Command) string {
+	if c.HasParent() && c.CalledAs() != "" {
+		return called(c.Parent()) + " " + c.CalledAs()
 	}
-	typed := p.Args[0]
-	if isHelp(typed) {
-		typed = "help"
+	return c.CommandPath()
+}
+
+// normal returns the arguments as cobra takes them: a verb in place of an alias that
+// begins with a dash, and two dashes before names of flags. It is never nil: that
+// would stand for those of the process.
+func (g *Program) normal(args []string) []string {
+	args = append([]string{}, args...)
+	if len(args) == 0 {
+		return args
 	}
-	p.Args = p.Args[1:]
-	label = g.Name + " " + typed
-	if typed == "help" {
-		return label, g.help(p)
+	if isHelp(args[0]) {
+		args[0] = "help"
 	}
-	v, err := g.find(typed)
-	if err != nil {
-		return g.Name, err
+	for v := range g.verbs {
+		switch {
+		case strings.HasPrefix(args[0], "-") && slices.Contains(v.Aliases, args[0]):
+			args[0] = v.name()
+		case v.Own == nil && (args[0] == v.name() || slices.Contains(v.Aliases, args[0])):
+			v.doubleDash(args[1:])
+		}
 	}
-	if strings.HasPrefix(typed, "-") {
-		label = g.Name + " " + v.Name
-	}
-	if v.Help == nil && len(p.Args) == 1 && isHelp(p.Args[0]) {
-		return label, g.help(Process{Stdout: p.Stdout})
-	}
-	return label, v.Run(ctx, p)
+	return args
 }
 
 func isHelp(arg string) bool { return slices.Contains([]string{"-h", "--h", "-help", "--help"}, arg) }
 
-// find returns the verb of a name or alias.
-func (g *Program) find(name string) (*Verb, error) {
-	var names []string
-	for i := range g.Verbs {
-		v := &g.Verbs[i]
-		if v.Name == name || slices.Contains(v.Aliases, name) {
-			return v, nil
-		}
-		names = append(names, v.Name)
-	}
-	return nil, Usagef("unknown verb %q: %s and help are known", name, strings.Join(names, ", "))
-}
-
-// help prints the overview, or the help of the verb that p's arguments name.
-func (g *Program) help(p Process) error {
-	if len(p.Args) == 0 || p.Args[0] == "help" || isHelp(p.Args[0]) {
-		g.overview(p.Stdout)
-		return nil
-	}
-	v, err := g.find(p.Args[0])
-	switch {
-	case err != nil:
-		return err
-	case v.Help == nil:
-		g.overview(p.Stdout)
-	default:
-		v.Help(p.Stdout)
-	}
-	return nil
-}
-
-// overview prints all verbs.
-func (g *Program) overview(w io.Writer) {
-	fmt.Fprintf(w, "%s\n\nUsage: %s VERB [FLAGS]\n\n", g.Intro, g.Name)
-	for _, v := range g.Verbs {
-		summary := v.Summary
-		for _, a := range v.Aliases {
-			if !strings.HasPrefix(a, "-") {
-				summary += " (alias: " + a + ")"
+// verbs is all verbs, in the order of the overview.
+func (g *Program) verbs(yield func(*Verb) bool) {
+	for _, group := range g.Groups {
+		for i := range group.Verbs {
+			if !yield(&group.Verbs[i]) {
+				return
 			}
 		}
-		printVerb(w, v.Name, summary)
-	}
-	printVerb(w, "help [VERB]", "explain "+g.Name+", or a verb and its flags")
-	fmt.Fprintln(w, "\nExamples:")
-	for _, e := range g.Examples {
-		fmt.Fprintf(w, "  %s\n", e)
 	}
 }
 
-func printVerb(w io.Writer, name, summary string) {
-	for _, line := range wrap(summary, 65) {
-		fmt.Fprintf(w, "  %-12s %s\n", name, line)
-		name = ""
+// root returns the program for cobra.
+func (g *Program) root(p Process) *cobra.Command {
+	root := &cobra.Command{
+		Use:                        lastWord(g.Name),
+		Annotations:                map[string]string{cobra.CommandDisplayNameAnnotation: g.Name},
+		SilenceErrors:              true,
+		SilenceUsage:               true,
+		SuggestionsMinimumDistance: 2,
+		Args:                       unknownVerb,
+		RunE: func(*cobra.Command, []string) error {
+			printRenamed(p.Stderr, g.overview, g.Name)
+			return Usagef("no verb given")
+		},
 	}
+	root.SetOut(p.Stdout)
+	root.SetErr(p.Stderr)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usagef("%w: the verb comes first", err) })
+	helps := map[*cobra.Command]func(io.Writer){}
+	add := func(v *Verb) *cobra.Command {
+		c := v.command()
+		c.RunE = func(c *cobra.Command, args []string) error {
+			own := p
+			own.Name, own.Args = called(c), args
+			return v.Run(c.Context(), own)
+		}
+		root.AddCommand(c)
+		helps[c] = v.Help
+		return c
+	}
+	for v := range g.verbs {
+		add(v)
+	}
+	add(completionVerb(root)).ValidArgs = shells
+	root.SetHelpFunc(func(c *cobra.Command, _ []string) {
+		help, ok := helps[c]
+		if !ok {
+			help = g.overview
+		}
+		printRenamed(p.Stdout, help, g.Name)
+	})
+	root.SetHelpCommand(helpCommand())
+	return root
+}
+
+// unknownVerb is the error for a first argument that is no verb.
+func unknownVerb(root *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if like := root.SuggestionsFor(args[0]); len(like) > 0 {
+		return Usagef("unknown verb %q: did you mean %s?", args[0], strings.Join(like, " or "))
+	}
+	var names []string
+	for _, c := range root.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return Usagef("unknown verb %q: %s and help are known", args[0], strings.Join(names, ", "))
 }

@@ -4,64 +4,175 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
 )
 
-// TestProgram: what a verb gets, and what its errors become.
-func TestProgram(t *testing.T) {
-	program := Program{Name: "demo", Intro: "demo shows verbs.", Examples: []string{"demo list x"}, Verbs: []Verb{
-		{
-			Name: "list", Aliases: []string{"ls", "--list"}, Summary: "print all arguments and then, in a second line of the overview, nothing more",
+// newDemo returns a program that is called by name.
+func newDemo(name string) *Program {
+	loud := false
+	own := NewFlags("fail", "demo fail fails.", "")
+	own.Section("Flags", func(s *flag.FlagSet) { s.String("why", "luck", "`REASON` to give. It may be long.") })
+	return &Program{Name: name, Intro: "demo shows verbs.", Examples: []string{"demo list x"}, Groups: []Group{
+		{"Look in", []Verb{{
+			Use: "list [NAME…]", Aliases: []string{"ls", "--list"}, Summary: "print all arguments and then, in a second line of the overview, nothing more",
+			Intro: "demo list lists.", Ending: "Example: demo list x",
+			Flags: []Section{NewSection("Flags", func(s *pflag.FlagSet) {
+				s.BoolVar(&loud, "loud", false, "Shout.")
+				s.StringP("output", "o", "table", "`FORMAT`: table or json.")
+			})},
+			Values: map[string][]string{"output": {"table", "json"}},
 			Run: func(_ context.Context, p Process) error {
-				_, err := fmt.Fprint(p.Stdout, p.Args)
+				_, err := fmt.Fprint(p.Stdout, p.Name, p.Args, loud)
 				return err
 			},
-			Help: func(w io.Writer) { fmt.Fprint(w, "how to list") },
-		},
-		{Name: "fail", Summary: "fail", Run: func(context.Context, Process) error { return errors.New("broken") }},
-		{Name: "misuse", Summary: "fail", Run: func(context.Context, Process) error { return fmt.Errorf("x: %w", Usagef("no %s", "y")) }},
+		}}},
+		{"Break", []Verb{
+			{Use: "fail", Summary: "fail", Own: own, Run: func(_ context.Context, p Process) error { return fmt.Errorf("broken %q", p.Args) }},
+			{Use: "misuse", Summary: "fail", Run: func(context.Context, Process) error { return fmt.Errorf("x: %w", Usagef("no %s", "y")) }},
+		}},
 	}}
-	overview := `demo shows verbs.
+}
+
+const demoOverview = `demo shows verbs.
 
 Usage: demo VERB [FLAGS]
 
+Look in:
   list         print all arguments and then, in a second line of the overview,
                nothing more (alias: ls)
+
+Break:
   fail         fail
   misuse       fail
+  completion   print a script by which your shell completes verbs and flags
   help [VERB]  explain demo, or a verb and its flags
 
 Examples:
   demo list x
 `
+
+const listHelp = `demo list lists.
+
+Flags:
+  --loud
+        Shout. Default: false.
+  -o, --output FORMAT
+        FORMAT: table or json. Default: table.
+
+Example: demo list x
+`
+
+// TestProgram: what a verb gets, and what its errors become.
+func TestProgram(t *testing.T) {
 	for _, c := range []struct {
 		args        string
 		code        int
 		out, stderr string
 	}{
-		{"list a b", 0, "[a b]", ""},
-		{"ls", 0, "[]", ""},
-		{"--list -h", 0, "[-h]", ""},
-		{"fail", 1, "", "demo fail: broken\n"},
-		{"fail --help", 0, overview, ""},
-		{"fail --help x", 1, "", "demo fail: broken\n"},
+		{"list a b", 0, "demo list[a b] false", ""},
+		{"list a -loud b -- -c", 0, "demo list[a b -c] true", ""},
+		{"--loud list", 2, "", "demo: unknown flag: --loud: the verb comes first (demo --help explains)\n"},
+		{"ls", 0, "demo ls[] false", ""},
+		{"--list x", 0, "demo list[x] false", ""},
+		{"list -h", 0, listHelp, ""},
+		{"ls a -help", 0, listHelp, ""},
+		{"list --quiet", 2, "", "demo list: unknown flag: --quiet (demo list --help explains)\n"},
+		{"ls --loud=x", 2, "", `demo ls: invalid argument "x" for "--loud" flag: strconv.ParseBool: parsing "x": invalid syntax (demo ls --help explains)` + "\n"},
+		{"fail -x --help fail", 1, "", "demo fail: broken [\"-x\" \"--help\" \"fail\"]\n"},
 		{"misuse", 2, "", "demo misuse: x: no y (demo misuse --help explains)\n"},
-		{"", 2, "", overview + "demo: no verb given (demo --help explains)\n"},
-		{"lost", 2, "", "demo: unknown verb \"lost\": list, fail, misuse and help are known (demo --help explains)\n"},
-		{"help lost", 2, "", "demo help: unknown verb \"lost\": list, fail, misuse and help are known (demo help --help explains)\n"},
-		{"help", 0, overview, ""},
-		{"--h", 0, overview, ""},
-		{"help help", 0, overview, ""},
-		{"help fail", 0, overview, ""},
-		{"help ls", 0, "how to list", ""},
+		{"misuse --help", 0, "fail\n", ""},
+		{"", 2, "", demoOverview + "demo: no verb given (demo --help explains)\n"},
+		{"lost", 2, "", "demo: unknown verb \"lost\": did you mean list? (demo --help explains)\n"},
+		{"what", 2, "", "demo: unknown verb \"what\": list, fail, misuse, completion and help are known (demo --help explains)\n"},
+		{"help what", 2, "", "demo help: unknown verb \"what\": list, fail, misuse, completion and help are known (demo help --help explains)\n"},
+		{"help", 0, demoOverview, ""},
+		{"--h", 0, demoOverview, ""},
+		{"-help", 0, demoOverview, ""},
+		{"help help", 0, demoOverview, ""},
+		{"help -h", 0, demoOverview, ""},
+		{"help misuse", 0, "fail\n", ""},
+		{"help ls", 0, listHelp, ""},
+		{"help fail", 0, "demo fail fails.\n\nFlags:\n  --why REASON\n        REASON to give. It may be long. Default: luck.\n", ""},
+		{"completion", 2, "", "demo completion: give one SHELL: bash, zsh, fish, powershell (demo completion --help explains)\n"},
+		{"completion tcsh", 2, "", "demo completion: unknown shell \"tcsh\": give one of bash, zsh, fish, powershell (demo completion --help explains)\n"},
 	} {
-		var out, stderr bytes.Buffer
-		code := program.Run(t.Context(), Process{Args: strings.Fields(c.args), Stdout: &out, Stderr: &stderr})
-		if code != c.code || out.String() != c.out || stderr.String() != c.stderr {
-			t.Errorf("%q: exit code %d, stdout %q, stderr %q", c.args, code, out.String(), stderr.String())
+		code, out, stderr := run(t, "demo", strings.Fields(c.args)...)
+		if code != c.code || out != c.out || stderr != c.stderr {
+			t.Errorf("%q: exit code %d, stdout %q, stderr %q", c.args, code, out, stderr)
 		}
+	}
+}
+
+// TestPlugin: as the plugin of another program all texts have that one's name too.
+func TestPlugin(t *testing.T) {
+	for args, want := range map[string]string{
+		"help":       strings.ReplaceAll(demoOverview, "demo ", "kubectl demo "),
+		"help list":  strings.ReplaceAll(listHelp, "demo ", "kubectl demo "),
+		"list":       "kubectl demo list[] false",
+		"misuse":     "kubectl demo misuse: x: no y (kubectl demo misuse --help explains)\n",
+		"lost":       "kubectl demo: unknown verb \"lost\": did you mean list? (kubectl demo --help explains)\n",
+		"list -what": "kubectl demo list: unknown shorthand flag: 'w' in -what (kubectl demo list --help explains)\n",
+	} {
+		if _, out, stderr := run(t, "kubectl demo", strings.Fields(args)...); out+stderr != want {
+			t.Errorf("%s: %q, want %q", args, out+stderr, want)
+		}
+	}
+}
+
+// TestCompletion: what shells are given for an argument that is half typed.
+func TestCompletion(t *testing.T) {
+	for args, want := range map[string]string{
+		"":               "list fail misuse completion help :4",
+		"m":              "misuse :4",
+		"list ":          ":4",
+		"list --l":       "--loud :4",
+		"list --output ": "table json :4",
+		"list -o j":      "table json :4",
+		"fail --w":       "--why :4",
+		"help ":          "list fail misuse completion :4",
+		"help list ":     ":4",
+		"completion f":   "fish :4",
+	} {
+		args := append([]string{CompleteVerb}, strings.Split(args, " ")...)
+		code, out, _ := run(t, "demo", args...)
+		var got []string
+		for line := range strings.Lines(out) {
+			name, _, _ := strings.Cut(strings.TrimSpace(line), "\t")
+			got = append(got, name)
+		}
+		if code != 0 || strings.Join(got, " ") != want {
+			t.Errorf("%q: exit code %d, %q, want %q", args, code, got, want)
+		}
+	}
+	if _, out, _ := run(t, "demo", CompleteVerb, "fail", "--w"); !strings.HasPrefix(out, "--why\tREASON to give\n") {
+		t.Errorf("%q", out)
+	}
+	for _, shell := range shells {
+		if code, out, err := run(t, "demo", "completion", shell); code != 0 || err != "" || !strings.Contains(out, "demo") {
+			t.Errorf("%s: exit code %d, %q, %q", shell, code, out, err)
+		}
+	}
+}
+
+func run(t *testing.T, name string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, err bytes.Buffer
+	code = newDemo(name).Run(t.Context(), Process{Args: args, Stdout: &out, Stderr: &err})
+	return code, out.String(), err.String()
+}
+
+// TestNoArguments: only a verb without arguments gets none.
+func TestNoArguments(t *testing.T) {
+	if err := (Process{}).NoArguments("list"); err != nil {
+		t.Error(err)
+	}
+	err := Process{Args: []string{"a", "b"}}.NoArguments("list")
+	if _, ok := errors.AsType[UsageError](err); !ok || err.Error() != `unexpected argument "a": list takes none` {
+		t.Error(err)
 	}
 }

@@ -1,4 +1,5 @@
-// Package client has the verbs with which people look into a gateway that runs:
+// Package client has the verbs with which people look into a gateway that runs.
+// "isthmus clusters" and "isthmus services" read pages of its admin server.
 // "isthmus get" and "isthmus profile" open the streams that a proxy opens, and
 // show what the proxy would hold after each message.
 //
@@ -9,23 +10,32 @@
 //
 // Guarantees:
 //
-//   - A verb opens one stream and ends with it: exit code 1, the status code, and
-//     what that code means for this RPC and what a proxy does then. A signal ends
-//     it with exit code 0; with --once, so does the first state.
+//   - A verb waits for --timeout at most: for a page, or for the first message of a
+//     stream. What takes longer than a second says what it waits for.
+//   - Exit code 0 if what was asked for is printed, whatever it is; 1 if it could not
+//     be, with why and what to do.
+//   - get and profile open one stream and end with it: exit code 1, the status code,
+//     and what that code means for this RPC and what a proxy does then. A signal ends
+//     them with exit code 0; with --once, so does the first state. A signal also ends
+//     clusters --watch, which lives through an outage of --timeout.
 //   - Messages are applied as a proxy applies them. A message that no gateway may
 //     send is reported on standard error, and its usable parts are applied.
 //   - A state that is equal to the one before is not printed again, and messages
 //     that come within 50 ms are shown as one state: a large set, and a step with
 //     both an add and a remove, are several messages.
-//   - Field names of -o json are stable: one object a line.
-//   - Whatever a server sends, no control character reaches the terminal.
+//   - Field names of -o json are stable: one object a line. Those of clusters and
+//     services are the pages', all of them.
+//   - Whatever a server sends, no control character reaches the terminal, nor does
+//     colour anything else: not files, nor a terminal if NO_COLOR is set.
 //
-// A verb has two goroutines: one receives messages, the other applies and prints
-// them. Only the latter touches the state.
+// A verb that opens a stream has two goroutines: one receives messages, the other
+// applies and prints them. Only the latter touches the state.
 //
 // To add a verb: a file with its name that has its flags, help and run function,
 // and an entry in [Verbs]. A verb that opens a stream is a session (stream.go)
-// with a state of its own, as get_state.go and get_table.go are those of get.
+// with a state of its own, as get_state.go and get_table.go are those of get. One that
+// reads a page embeds adminOptions (admin.go), and has the types of the page, without
+// the gateway's code, in a file of their own.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package client

@@ -17,13 +17,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// program is isthmus with the verbs of this package.
-var program = cli.Program{Name: "isthmus", Verbs: Verbs()}
+// newProgram returns isthmus with the verbs of this package.
+func newProgram() *cli.Program {
+	return &cli.Program{Name: "isthmus", Groups: []cli.Group{{Title: "Verbs", Verbs: Verbs()}}}
+}
 
 // call runs the program and returns its exit code and output.
 func call(args ...string) (code int, stdout, stderr string) {
 	var out, err bytes.Buffer
-	code = program.Run(context.Background(), cli.Process{Args: args, Stdout: &out, Stderr: &err, Signals: make(chan os.Signal)})
+	code = newProgram().Run(context.Background(), cli.Process{Args: args, Stdout: &out, Stderr: &err, Signals: make(chan os.Signal)})
 	return code, out.String(), err.String()
 }
 

@@ -12,22 +12,25 @@ import (
 )
 
 func getVerb() cli.Verb {
+	o := new(options)
 	return cli.Verb{
-		Name:    "get",
+		Use:     "get AUTHORITY",
 		Summary: "show the endpoints of a service as a proxy would get them, live",
-		Run:     runGet,
-		Help:    newGetFlags(new(options)).Help,
+		Intro:   getIntro,
+		Ending:  getEnding,
+		Flags:   o.flags(),
+		Values:  outputs,
+		Run:     func(ctx context.Context, p cli.Process) error { return runGet(ctx, p, o) },
 	}
 }
 
 // runGet shows a Get stream until it ends, or the process gets a signal.
-func runGet(ctx context.Context, p cli.Process) error {
-	var o options
-	authority, err := o.parse(newGetFlags(&o), p)
-	if authority == "" || err != nil {
+func runGet(ctx context.Context, p cli.Process, o *options) error {
+	authority, err := o.authority(p)
+	if err != nil {
 		return err
 	}
-	s := session[pb.Update]{o, "get", &getState{}, openGet, codeMeanings{
+	s := session[pb.Update]{*o, &getState{}, openGet, codeMeanings{
 		codes.InvalidArgument:    "This authority can never work: it is not a service name of the gateway's cluster domain, or it names an ExternalName service. A proxy does not ask again.",
 		codes.FailedPrecondition: "The Service is a mirror whose label multicluster.linkerd.io/remote-service does not name the remote Service. A proxy does not ask again.",
 		codes.NotFound:           "There is no such Service in the gateway's cluster, or it mirrors a cluster that is not linked. A proxy asks again, with a backoff.",
@@ -41,8 +44,6 @@ func runGet(ctx context.Context, p cli.Process) error {
 func openGet(c pb.DestinationClient, ctx context.Context, q *pb.GetDestination, opts ...grpc.CallOption) (grpc.ServerStreamingClient[pb.Update], error) {
 	return c.Get(metadata.AppendToOutgoingContext(ctx, "isthmus-explain", "tiers"), q, opts...)
 }
-
-func newGetFlags(o *options) *cli.Flags { return o.flags("get", getIntro, getEnding) }
 
 const getIntro = `isthmus get shows the endpoints of a service as a proxy would get them, live:
 it opens a Get stream, applies its messages as a proxy does, and prints the

@@ -28,7 +28,7 @@ func TestGetLive(t *testing.T) {
 	f, addr := startFake(t)
 	out, signals, code := clitest.NewOutput(), make(chan os.Signal, 1), make(chan int)
 	go func() {
-		code <- program.Run(context.Background(), cli.Process{
+		code <- newProgram().Run(context.Background(), cli.Process{
 			Args:   []string{"get", "--token", `{"ns":"shop"}`, "web.shop.svc.cluster.local", "--addr", addr},
 			Stdout: out, Stderr: out, Signals: signals,
 		})
@@ -66,7 +66,7 @@ func TestGetOnce(t *testing.T) {
 func TestGetBatches(t *testing.T) {
 	for _, once := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			f := session[pb.Update]{options: options{once: once}, verb: "get", state: &getState{}}
+			f := session[pb.Update]{options: options{once: once, printing: printing{timeout: time.Minute}}, state: &getState{}}
 			var out bytes.Buffer
 			messages, ended := make(chan *pb.Update), make(chan error, 1)
 			done := make(chan error)

@@ -2,53 +2,44 @@ package client
 
 import (
 	"encoding/json"
-	"flag"
 	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
 
 	"isthmus/cmd/isthmus/internal/cli"
 )
 
 // options are those of the verbs that open a stream.
 type options struct {
-	addr, token, output string
-	once                bool
+	printing
+	addr, token string
+	once        bool
 }
 
-// flags returns a flag set that stores into o.
-func (o *options) flags(verb, intro, ending string) *cli.Flags {
-	f := cli.NewFlags(verb, intro, ending)
-	f.Section("Flags", func(s *flag.FlagSet) {
+// flags returns the flags, which store into o.
+func (o *options) flags() []cli.Section {
+	return []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) {
 		s.StringVar(&o.addr, "addr", "localhost:8086", "`HOST:PORT` of the gateway's gRPC server, or of Linkerd's destination controller.")
 		s.StringVar(&o.token, "token", "", `Context token of the proxy to stand for, as `+"`JSON`"+`: {"ns":"shop","nodeName":"node-1","pod":"web-1"}; `+
 			`the node decides on zones, the namespace on ServiceProfiles.`)
-		s.StringVar(&o.output, "o", "table", "`FORMAT` of the states: table or json.")
 		s.BoolVar(&o.once, "once", false, "Print the first state and exit.")
-	})
-	return f
+		o.printing.flags(s, "The first state must be there within this `DURATION`.")
+	})}
 }
 
-// parse reads the arguments and returns the authority. If they ask for help, it
-// prints that and returns no authority.
-func (o *options) parse(f *cli.Flags, p cli.Process) (authority string, err error) {
-	rest, err := f.Parse(p.Args)
+// authority returns the one that the arguments name, once all is checked.
+func (o *options) authority(p cli.Process) (string, error) {
 	switch {
-	case err != nil:
-		return "", err
-	case f.HelpAsked():
-		f.Help(p.Stdout)
-		return "", nil
-	case len(rest) == 0 || rest[0] == "":
+	case len(p.Args) == 0 || p.Args[0] == "":
 		return "", cli.Usagef("no AUTHORITY given: name a service, such as web.shop.svc.cluster.local:80")
-	case len(rest) > 1:
-		return "", cli.Usagef("unexpected argument %q: give one AUTHORITY", rest[1])
+	case len(p.Args) > 1:
+		return "", cli.Usagef("unexpected argument %q: give one AUTHORITY", p.Args[1])
 	}
-	return rest[0], o.check()
+	return p.Args[0], o.check()
 }
 
 func (o *options) check() error {
-	if o.output != "table" && o.output != "json" {
-		return cli.Usagef("-o is %q: give table or json", o.output)
-	}
 	var token struct {
 		NS, NodeName, Pod string
 	}
@@ -57,5 +48,31 @@ func (o *options) check() error {
 			return cli.Usagef(`--token: %w: give JSON like {"ns":"shop","nodeName":"node-1"}`, err)
 		}
 	}
+	return o.printing.check()
+}
+
+// printing is how a verb prints, and how long it waits.
+type printing struct {
+	output  string
+	timeout time.Duration
+}
+
+// outputs are what is suggested for -o.
+var outputs = map[string][]string{"output": {"table", "json"}}
+
+func (o *printing) flags(s *pflag.FlagSet, timeout string) {
+	s.StringVarP(&o.output, "output", "o", "table", "`FORMAT` of what is printed: table or json.")
+	s.DurationVar(&o.timeout, "timeout", 10*time.Second, timeout)
+}
+
+func (o *printing) check() error {
+	if o.output != "table" && o.output != "json" {
+		return cli.Usagef("-o is %q: give table or json", o.output)
+	}
+	if o.timeout <= 0 {
+		return cli.Usagef("--timeout is %v: give a duration above 0, such as 10s", o.timeout)
+	}
 	return nil
 }
+
+func (o *printing) asJSON() bool { return o.output == "json" }

@@ -10,31 +10,32 @@ import (
 )
 
 func profileVerb() cli.Verb {
+	o := new(options)
 	return cli.Verb{
-		Name:    "profile",
+		Use:     "profile AUTHORITY",
 		Summary: "show the protocol, routes and retries of a destination as a proxy would get them, live",
-		Run:     runProfile,
-		Help:    newProfileFlags(new(options)).Help,
+		Intro:   profileIntro,
+		Ending:  profileEnding,
+		Flags:   o.flags(),
+		Values:  outputs,
+		Run:     func(ctx context.Context, p cli.Process) error { return runProfile(ctx, p, o) },
 	}
 }
 
 // runProfile shows a GetProfile stream until it ends, or the process gets a
 // signal.
-func runProfile(ctx context.Context, p cli.Process) error {
-	var o options
-	authority, err := o.parse(newProfileFlags(&o), p)
-	if authority == "" || err != nil {
+func runProfile(ctx context.Context, p cli.Process, o *options) error {
+	authority, err := o.authority(p)
+	if err != nil {
 		return err
 	}
-	s := session[pb.DestinationProfile]{o, "profile", &profile{}, pb.DestinationClient.GetProfile, codeMeanings{
+	s := session[pb.DestinationProfile]{*o, &profile{}, pb.DestinationClient.GetProfile, codeMeanings{
 		codes.InvalidArgument:    "This authority can never work: it is neither an IP address nor a service name of the gateway's cluster domain, or it names an ExternalName service. A proxy does not ask again.",
 		codes.FailedPrecondition: "Several objects claim this address, so the gateway can't choose one. A proxy does not ask again.",
 		codes.NotFound:           "There is no such Service in the gateway's cluster, or none of its endpoints has that hostname. A proxy asks again, with a backoff.",
 	}}
 	return s.run(ctx, p, authority)
 }
-
-func newProfileFlags(o *options) *cli.Flags { return o.flags("profile", profileIntro, profileEnding) }
 
 const profileIntro = `isthmus profile shows the protocol, routes and retries of a destination as a
 proxy would get them, live: it opens a GetProfile stream and prints the profile

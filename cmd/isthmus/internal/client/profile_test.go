@@ -195,7 +195,7 @@ func TestProfileLive(t *testing.T) {
 	f, addr := startFake(t)
 	out, signals, code := clitest.NewOutput(), make(chan os.Signal, 1), make(chan int)
 	go func() {
-		code <- program.Run(context.Background(), cli.Process{
+		code <- newProgram().Run(context.Background(), cli.Process{
 			Args:   []string{"profile", "--token", `{"ns":"client"}`, "10.0.0.1:80", "--addr", addr},
 			Stdout: out, Stderr: out, Signals: signals,
 		})

@@ -2,14 +2,10 @@ package client
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
-	"strconv"
-	"strings"
 	"time"
-	"unicode"
 )
 
 // content is what a screen shows.
@@ -18,6 +14,12 @@ type content interface {
 	snapshot(at time.Time, authority string) any
 	// table returns the content for people: a headline, then lines that are indented.
 	table() (headline string, lines []byte, err error)
+}
+
+// passing is content of which some is of the moment, such as the time of the last event.
+type passing interface {
+	// lasting returns the rest: a change of it is worth another line.
+	lasting() any
 }
 
 // screen prints contents, each that differs from the one before.
@@ -29,9 +31,14 @@ type screen struct {
 	last      []byte
 }
 
-// show prints the content if it differs from the last one.
+// show prints the content if it differs from the last one, in what lasts of it unless
+// it replaces that.
 func (s *screen) show(c content, now time.Time) error {
-	text, err := json.Marshal(c.snapshot(time.Time{}, s.authority))
+	compared := c.snapshot(time.Time{}, s.authority)
+	if p, ok := c.(passing); ok && !s.redraw {
+		compared = p.lasting()
+	}
+	text, err := json.Marshal(compared)
 	if err != nil {
 		return fmt.Errorf("print the state: %w", err)
 	}
@@ -50,22 +57,12 @@ func (s *screen) show(c content, now time.Time) error {
 
 func (s *screen) render(c content, now time.Time) ([]byte, error) {
 	if s.asJSON {
-		text, err := json.Marshal(c.snapshot(now, s.authority))
-		return append(text, '\n'), err
+		return jsonLine(c.snapshot(now, s.authority))
 	}
 	headline, lines, err := c.table()
 	text := fmt.Sprintf("%s  %s: %s\n%s", now.Format("15:04:05.000"), printable(s.authority), printable(headline), lines)
 	if s.redraw {
-		text = "\x1b[H\x1b[2J" + text
+		text = clearScreen + text
 	}
 	return []byte(text), err
-}
-
-// printable returns s as a cell of a table: quoted if it has characters that a
-// terminal might obey, since servers send what they like, and "-" if it is empty.
-func printable(s string) string {
-	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return strconv.Quote(s)
-	}
-	return cmp.Or(s, "-")
 }

@@ -3,12 +3,11 @@ package client
 import (
 	"context"
 	"fmt"
-	"io"
-	"os"
 	"time"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
@@ -18,6 +17,9 @@ import (
 // batchWindow is how long messages are collected after one has come, so that a
 // set in several messages, or a step's add and remove, is shown once.
 const batchWindow = 50 * time.Millisecond
+
+// slowAfter is when a verb that waits tells what for.
+const slowAfter = time.Second
 
 // state is what a proxy holds after the messages M of one stream.
 type state[M any] interface {
@@ -32,7 +34,6 @@ type state[M any] interface {
 // session is one run of a verb that opens a stream.
 type session[M any] struct {
 	options
-	verb     string
 	state    state[M]
 	open     func(pb.DestinationClient, context.Context, *pb.GetDestination, ...grpc.CallOption) (grpc.ServerStreamingClient[M], error)
 	meanings codeMeanings
@@ -41,7 +42,7 @@ type session[M any] struct {
 // run opens the stream and shows the states until it ends, or the process gets a
 // signal.
 func (s *session[M]) run(ctx context.Context, p cli.Process, authority string) error {
-	out := &screen{w: p.Stdout, authority: authority, asJSON: s.output == "json"}
+	out := &screen{w: p.Stdout, authority: authority, asJSON: s.asJSON()}
 	out.redraw = !out.asJSON && !s.once && isTerminal(p.Stdout)
 	conn, err := grpc.NewClient(s.addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}))
@@ -86,17 +87,25 @@ func (s *session[M]) receive(ctx context.Context, conn *grpc.ClientConn, authori
 // ended has the reason, or the process gets a signal.
 func (s *session[M]) display(ctx context.Context, p cli.Process, out *screen, messages <-chan *M, ended <-chan error) error {
 	var batchEnds <-chan time.Time
+	slow, limit := time.After(slowAfter), time.After(s.timeout) // until there is a state
 	for {
 		select {
+		case <-slow:
+			fmt.Fprintf(p.Stderr, "%s: waiting for the first message of %s, for %v at most\n", p.Name, s.addr, s.timeout)
+		case <-limit:
+			return fmt.Errorf("%s has sent nothing within %v (--timeout)\n  %s", s.addr, s.timeout, s.meanings.explain(codes.Unavailable, s.addr))
 		case m, ok := <-messages:
 			if !ok {
 				return s.finish(out, <-ended)
 			}
 			if err := s.state.apply(m); err != nil {
-				fmt.Fprintf(p.Stderr, "isthmus %s: the server sent %v\n", s.verb, err)
+				fmt.Fprintf(p.Stderr, "%s: the server sent %v\n", p.Name, err)
 			}
 			if batchEnds == nil {
 				batchEnds = time.After(batchWindow)
+			}
+			if s.state.started() {
+				slow, limit = nil, nil
 			}
 		case <-batchEnds:
 			batchEnds = nil
@@ -119,13 +128,4 @@ func (s *session[M]) finish(out *screen, ended error) error {
 		}
 	}
 	return s.meanings.explainEnd(s.addr, ended)
-}
-
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

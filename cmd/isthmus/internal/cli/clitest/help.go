@@ -2,21 +2,29 @@ package clitest
 
 import (
 	"bytes"
-	"slices"
+	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/spf13/pflag"
 
 	"isthmus/cmd/isthmus/internal/cli"
 )
 
-// CheckHelp checks that the help explains every flag, in lines that fit a terminal.
-func CheckHelp(t *testing.T, f *cli.Flags) {
+// CheckHelp checks that a verb's help explains every flag, in lines that fit a terminal.
+func CheckHelp(t *testing.T, v cli.Verb) {
 	t.Helper()
 	var b bytes.Buffer
-	f.Help(&b)
-	for _, name := range f.Names() {
-		forms := []string{"  --" + name + " ", "  --" + name + "\n", "  -" + name + " "}
-		if !slices.ContainsFunc(forms, func(s string) bool { return strings.Contains(b.String(), s) }) {
+	v.Help(&b)
+	names := []string{}
+	if v.Own != nil {
+		names = v.Own.Names()
+	}
+	for _, s := range v.Flags {
+		s.Flags.VisitAll(func(x *pflag.Flag) { names = append(names, x.Name) })
+	}
+	for _, name := range names {
+		if !regexp.MustCompile(`(?m)^  (-\w, )?--?` + name + `( |$)`).MatchString(b.String()) {
 			t.Errorf("%s is not explained", name)
 		}
 	}

@@ -1,0 +1,122 @@
+package client
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+)
+
+// colour is what a terminal is told before a text.
+type colour string
+
+const (
+	plain  colour = ""
+	red    colour = "\x1b[31m"
+	green  colour = "\x1b[32m"
+	yellow colour = "\x1b[33m"
+)
+
+// paint returns a printable text in a colour.
+func (c colour) paint(text string) string {
+	if c == plain {
+		return text
+	}
+	return string(c) + text + "\x1b[0m"
+}
+
+// cell is one text of a table, which need not be printable.
+type cell struct {
+	text   string
+	colour colour
+}
+
+// cells are rows of texts whose columns are as wide as their widest text.
+type cells struct {
+	rows    [][]cell
+	colours bool
+}
+
+// head adds the row of titles.
+func (t *cells) head(titles ...string) {
+	row := make([]cell, len(titles))
+	for i, title := range titles {
+		row[i].text = title
+	}
+	t.row(row...)
+}
+
+func (t *cells) row(row ...cell) { t.rows = append(t.rows, row) }
+
+// write appends the rows, each with an indent.
+func (t *cells) write(b *bytes.Buffer, indent string) {
+	var widths []int
+	for _, row := range t.rows {
+		for i, c := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(printable(c.text)))
+		}
+	}
+	for _, row := range t.rows {
+		b.WriteString(indent)
+		for i, c := range row {
+			text := printable(c.text)
+			padding := widths[i] + 2 - utf8.RuneCountInString(text)
+			if t.colours {
+				text = c.colour.paint(text)
+			}
+			b.WriteString(text)
+			if i < len(row)-1 {
+				b.WriteString(strings.Repeat(" ", padding))
+			}
+		}
+		b.WriteByte('\n')
+	}
+}
+
+// maxLines is how many lines of one kind a list has that nobody asked for by name.
+const maxLines = 20
+
+// writeList appends lines under a title, the first ones if there are more than limit.
+func writeList(b *bytes.Buffer, title string, lines []string, limit int) {
+	if len(lines) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "%s:\n", title)
+	for _, line := range lines[:min(limit, len(lines))] {
+		fmt.Fprintf(b, "  %s\n", printable(line))
+	}
+	if more := len(lines) - limit; more > 0 {
+		fmt.Fprintf(b, "  … and %d more: -o json has all\n", more)
+	}
+}
+
+// some joins the first texts of a list, and counts the rest.
+func some(texts []string) string {
+	const most = 6
+	if len(texts) <= most {
+		return strings.Join(texts, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(texts[:most-1], ", "), len(texts)-most+1)
+}
+
+// age is how long ago something was, as kubectl prints it; empty: never.
+func age(now, then time.Time) string {
+	if then.IsZero() {
+		return ""
+	}
+	return duration.HumanDuration(max(0, now.Sub(then)))
+}
+
+// count is a number and what it counts.
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

@@ -1,0 +1,145 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"isthmus/cmd/isthmus/internal/cli"
+)
+
+// clustersOptions are those of "isthmus clusters".
+type clustersOptions struct {
+	adminOptions
+	watch bool
+	every time.Duration // the page is read while it is watched
+}
+
+func clustersVerb() cli.Verb {
+	o := &clustersOptions{every: 2 * time.Second}
+	return cli.Verb{
+		Use:     "clusters",
+		Summary: "show every linked cluster: its state, its standing, and why it is not served",
+		Intro:   clustersIntro,
+		Ending:  clustersEnding,
+		Flags: []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) {
+			o.adminOptions.flags(s)
+			s.BoolVarP(&o.watch, "watch", "w", false, "Go on, and print what changes. Ctrl-C ends it.")
+		})},
+		Values: outputs,
+		Run:    func(ctx context.Context, p cli.Process) error { return runClusters(ctx, p, o) },
+	}
+}
+
+// runClusters shows the page of clusters once, or until the process gets a signal.
+func runClusters(ctx context.Context, p cli.Process, o *clustersOptions) error {
+	if err := p.NoArguments("clusters"); err != nil {
+		return err
+	}
+	if err := o.check(); err != nil {
+		return err
+	}
+	ctx, done := p.Interruptible(ctx)
+	defer done()
+	s, err := o.read(ctx, p)
+	if err != nil {
+		return err
+	}
+	out := &screen{w: p.Stdout, authority: o.admin, asJSON: o.asJSON()}
+	out.redraw = o.watch && !out.asJSON && isTerminal(p.Stdout)
+	for {
+		if err := out.show(s, s.at); err != nil || !o.watch {
+			return err
+		}
+		if !sleep(ctx, o.every) {
+			return nil
+		}
+		if s, err = o.readAgain(ctx, p); ctx.Err() != nil {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// read reads the page of clusters.
+func (o *clustersOptions) read(ctx context.Context, p cli.Process) (*clustersState, error) {
+	s := &clustersState{colours: wantsColour(p.Stdout)}
+	var err error
+	s.at, err = o.adminOptions.read(ctx, p, "/debug/clusters", &s.page)
+	return s, err
+}
+
+// readAgain reads the page of a gateway that has answered before: it may be away for as
+// long as the timeout.
+func (o *clustersOptions) readAgain(ctx context.Context, p cli.Process) (*clustersState, error) {
+	began := time.Now()
+	for left := o.timeout; ; left = o.timeout - time.Since(began) {
+		once := *o
+		once.timeout = left
+		s, err := once.read(ctx, p)
+		if err == nil || ctx.Err() != nil {
+			return s, err
+		}
+		if left == o.timeout {
+			fmt.Fprintf(p.Stderr, "%s: %v\n  Trying again, for %v at most.\n", p.Name, err, o.timeout)
+		}
+		if time.Since(began)+o.every >= o.timeout || !sleep(ctx, o.every) {
+			return nil, err
+		}
+	}
+}
+
+// sleep waits, and reports whether the context has not ended meanwhile.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+const clustersIntro = `isthmus clusters shows every cluster that a gateway reads: its own, and one for each
+link Secret, used or not.
+
+Usage: isthmus clusters [FLAGS]`
+
+const clustersEnding = `The table:
+  STATE       ready, pending, unreachable (never read yet), stale (read before, not
+              now: its endpoints stay), or rejected (its link Secret can't be used)
+  SINCE       for how long it has been in that state
+  STANDING    in-service; last-resort or withdrawn: a cordon, or it is lost
+  SERVICES, SLICES, PODS
+              how many objects of it the gateway has
+  LAST EVENT  how long ago anything came from its API
+  WHY NOT     why it is not ready, or not in service
+Problems of any kind follow: of links, of what the gateway may read, of Services'
+annotations, and members of services that are not served.
+
+-o json prints one object in a line, with --watch one for each change:
+  {"time":…, "gateway":"HOST:PORT",
+   "local":{"cluster":…, "secret":…, "state":…, "since":TIME, "lastEvent":TIME,
+     "server":"HOST:PORT", "reason":…, "memory":{"used":BYTES, "limit":BYTES},
+     "standing":…, "standingReason":…, "region":…, "warnings":[…],
+     "resources":[{"resource":…, "needed":BOOL, "synced":BOOL, "objects":N,
+       "err":…, "trouble":…}]},
+   "linkSecrets":{"listed":BOOL, "reason":…}, "clusters":[as local],
+   "unservedMembers":[{"service":…, "cluster":…, "member":…, "reason":…}],
+   "refusedEndpoints":[{"cluster":…, "outsideRanges":N, "localAddresses":N,
+     "examples":[…]}],
+   "problems":[{"service":…, "problems":[…]}],
+   "endpointSliceWriter":{"identity":…, "holder":…, "leading":BOOL, "since":TIME,
+     "leaseError":…, "synced":BOOL, "services":N, "slices":N, "error":…,
+     "errorAt":TIME, "problems":[as above], "unread":{RESOURCE:…}}}
+Fields without a value are left out. Services are NAMESPACE/NAME. What is a change: not
+lastEvent, memory, nor objects.
+
+Exit code 1 if the gateway can't be asked, whatever it has to show.
+
+Examples:
+  isthmus clusters
+  isthmus clusters --watch --admin 127.0.0.1:9996
+  isthmus clusters -o json | jq -r '.clusters[] | select(.state != "ready") | .cluster'`

@@ -1,0 +1,219 @@
+package client
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// clustersState is a page of clusters to be shown.
+type clustersState struct {
+	page    clustersPage
+	at      time.Time // by the gateway's clock
+	colours bool
+}
+
+// clustersSnapshot is one line of "isthmus clusters -o json".
+type clustersSnapshot struct {
+	Time    time.Time `json:"time"`
+	Gateway string    `json:"gateway"`
+	clustersPage
+}
+
+func (s *clustersState) snapshot(at time.Time, authority string) any {
+	return clustersSnapshot{at, authority, s.page}
+}
+
+// lasting is the page without what changes all the time.
+func (s *clustersState) lasting() any {
+	page := s.page
+	page.Local = page.Local.lasting()
+	page.Clusters = slices.Clone(page.Clusters)
+	for i, c := range page.Clusters {
+		page.Clusters[i] = c.lasting()
+	}
+	return page
+}
+
+func (c clusterEntry) lasting() clusterEntry {
+	c.LastEvent, c.Memory = time.Time{}, memoryEntry{}
+	c.Resources = slices.Clone(c.Resources)
+	for i := range c.Resources {
+		c.Resources[i].Objects = 0
+	}
+	return c
+}
+
+// table has a line for each cluster, and one for each problem.
+func (s *clustersState) table() (string, []byte, error) {
+	t := cells{colours: s.colours}
+	t.head("CLUSTER", "STATE", "SINCE", "STANDING", "REGION", "SERVICES", "SLICES", "PODS", "LAST EVENT", "WHY NOT")
+	t.row(s.row(s.page.Local)...)
+	for _, c := range s.page.Clusters {
+		t.row(s.row(c)...)
+	}
+	var b bytes.Buffer
+	t.write(&b, "  ")
+	for _, list := range s.page.troubles() {
+		writeList(&b, list.title, list.lines, maxLines)
+	}
+	return s.page.headline(), b.Bytes(), nil
+}
+
+func (s *clustersState) row(c clusterEntry) []cell {
+	return []cell{
+		{text: c.Cluster}, {c.State, stateColour(c.State)}, {text: age(s.at, c.Since)}, {c.Standing, standingColour(c.Standing)}, {text: c.Region},
+		{text: c.objects("services")}, {text: c.objects("endpointslices", "endpoints")}, {text: c.objects("pods")},
+		{text: age(s.at, c.LastEvent)}, {text: c.whyNot()},
+	}
+}
+
+// objects counts what the gateway has of the first of these resources that it reads.
+func (c *clusterEntry) objects(names ...string) string {
+	for _, name := range names {
+		for _, r := range c.Resources {
+			if r.Resource == name {
+				return strconv.Itoa(r.Objects)
+			}
+		}
+	}
+	return ""
+}
+
+func (c *clusterEntry) whyNot() string {
+	var why []string
+	if c.Reason != "" {
+		why = append(why, c.Reason)
+	}
+	if c.StandingReason != "" {
+		why = append(why, c.StandingReason)
+	}
+	if c.Cluster == "" && c.Secret != "" {
+		why = append([]string{"Secret " + c.Secret}, why...)
+	}
+	return strings.Join(why, "; ")
+}
+
+func stateColour(state string) colour {
+	switch state {
+	case "ready":
+		return green
+	case "pending":
+		return yellow
+	}
+	return red
+}
+
+func standingColour(standing string) colour {
+	if standing == "in-service" || standing == "" {
+		return plain
+	}
+	return yellow
+}
+
+// headline counts the links by state.
+func (p *clustersPage) headline() string {
+	if len(p.Clusters) == 0 {
+		return "no links"
+	}
+	per := make(map[string]int)
+	for _, c := range p.Clusters {
+		per[c.State]++
+	}
+	var parts []string
+	for _, state := range slices.Sorted(maps.Keys(per)) {
+		parts = append(parts, fmt.Sprintf("%d %s", per[state], state))
+	}
+	return count(len(p.Clusters), "link", "links") + " (" + strings.Join(parts, ", ") + ")"
+}
+
+// trouble is lines about what is not as it should be.
+type trouble struct {
+	title string
+	lines []string
+}
+
+// troubles returns everything that the table has no room for.
+func (p *clustersPage) troubles() []trouble {
+	links, services := p.linkTroubles(), []string{}
+	for _, c := range append([]clusterEntry{p.Local}, p.Clusters...) {
+		links = append(links, c.troubles()...)
+	}
+	for _, r := range p.Refused {
+		line := fmt.Sprintf("%s: %s refused: %d outside of its address ranges, %d at addresses of the local cluster", r.Cluster, count(r.Outside+r.Owned, "endpoint", "endpoints"), r.Outside, r.Owned)
+		links = append(links, withExamples(line, r.Examples))
+	}
+	for _, one := range p.Problems {
+		services = append(services, prefixed(one.Service, one.Problems)...)
+	}
+	unserved := []string{}
+	for _, u := range p.Unserved {
+		unserved = append(unserved, fmt.Sprintf("%s: %s of %s: %s", u.Service, u.Member, u.Cluster, u.Reason))
+	}
+	return []trouble{
+		{"Problems of clusters", links}, {"Problems of services", services}, {"Members that are not served", unserved},
+		{"Problems of EndpointSlices for ExternalWorkloads", p.Writer.troubles()},
+	}
+}
+
+func (p *clustersPage) linkTroubles() []string {
+	switch {
+	case p.Secrets.Reason != "":
+		return []string{"link Secrets can't be read: " + p.Secrets.Reason}
+	case !p.Secrets.Listed:
+		return []string{"link Secrets have not been listed yet"}
+	}
+	return nil
+}
+
+// troubles leaves out what the table has as the reason.
+func (c *clusterEntry) troubles() []string {
+	list := slices.Clone(c.Warnings)
+	for _, r := range c.Resources {
+		for _, text := range []string{r.Err, r.Trouble} {
+			if text != "" && !strings.Contains(c.Reason, text) && !slices.ContainsFunc(c.Warnings, func(w string) bool { return strings.Contains(w, text) }) {
+				list = append(list, r.Resource+": "+text)
+			}
+		}
+	}
+	return prefixed(c.Cluster, list)
+}
+
+func (w *writerEntry) troubles() (list []string) {
+	if w == nil {
+		return nil
+	}
+	if w.LeaseError != "" {
+		list = append(list, "the Lease can't be used: "+w.LeaseError)
+	}
+	if w.Error != "" {
+		list = append(list, w.Error)
+	}
+	for _, resource := range slices.Sorted(maps.Keys(w.Unread)) {
+		list = append(list, resource+" can't be read: "+w.Unread[resource])
+	}
+	for _, one := range w.Problems {
+		list = append(list, prefixed(one.Service, one.Problems)...)
+	}
+	return list
+}
+
+// prefixed returns texts with what they are about before them.
+func prefixed(about string, texts []string) []string {
+	list := make([]string, len(texts))
+	for i, text := range texts {
+		list[i] = about + ": " + text
+	}
+	return list
+}
+
+func withExamples(line string, examples []string) string {
+	if len(examples) == 0 {
+		return line
+	}
+	return line + ", such as " + examples[0]
+}

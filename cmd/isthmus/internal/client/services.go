@@ -1,0 +1,126 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"isthmus/cmd/isthmus/internal/cli"
+)
+
+func servicesVerb() cli.Verb {
+	o := new(adminOptions)
+	return cli.Verb{
+		Use:     "services [NAME…]",
+		Summary: "show services: their members, endpoints by cluster, streams, tiers in use, problems",
+		Intro:   servicesIntro,
+		Ending:  servicesEnding,
+		Flags:   []cli.Section{cli.NewSection("Flags", o.flags)},
+		Values:  outputs,
+		Run:     func(ctx context.Context, p cli.Process) error { return runServices(ctx, p, o) },
+	}
+}
+
+// runServices shows the page of services, or some of it.
+func runServices(ctx context.Context, p cli.Process, o *adminOptions) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	var names []serviceName
+	for _, arg := range p.Args {
+		name, ok := parseServiceName(arg)
+		if !ok {
+			return cli.Usagef("%q is no service's name: give NAME, NAMESPACE/NAME or NAME.NAMESPACE", arg)
+		}
+		names = append(names, name)
+	}
+	ctx, done := p.Interruptible(ctx)
+	defer done()
+	s := &servicesState{names: names, colours: wantsColour(p.Stdout)}
+	var err error
+	if s.at, err = o.read(ctx, p, "/debug/services", &s.services); err != nil {
+		return err
+	}
+	missing := s.choose()
+	if err := (&screen{w: p.Stdout, authority: o.admin, asJSON: o.asJSON()}).show(s, s.at); err != nil {
+		return err
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("not on %s: %s\n  There are services that are federated or mirrored, that proxies watch, or that have problems; isthmus get shows any", o.admin, strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// serviceName is how a user names a service.
+type serviceName struct{ typed, namespace, name string } // no namespace: any
+
+// parseServiceName takes NAME, NAMESPACE/NAME, NAME.NAMESPACE, and what applications
+// dial: [INSTANCE.]NAME.NAMESPACE.svc.DOMAIN[:PORT].
+func parseServiceName(typed string) (serviceName, bool) {
+	n := serviceName{typed: typed}
+	dialled, _, _ := strings.Cut(typed, ":")
+	if namespace, name, ok := strings.Cut(dialled, "/"); ok {
+		n.namespace, n.name = namespace, name
+		return n, namespace != "" && name != "" && !strings.Contains(name, "/")
+	}
+	labels := strings.Split(dialled, ".")
+	if i := slices.Index(labels, "svc"); i >= 2 {
+		labels = labels[i-2 : i]
+	}
+	n.name = labels[0]
+	if len(labels) > 1 {
+		n.namespace = labels[1]
+	}
+	return n, len(labels) <= 2 && !slices.Contains(labels, "")
+}
+
+// is reports whether a service, as the page writes it, has this name.
+func (n serviceName) is(service string) bool {
+	namespace, name, _ := strings.Cut(service, "/")
+	return name == n.name && (n.namespace == "" || n.namespace == namespace)
+}
+
+const servicesIntro = `isthmus services shows the services of a gateway that are federated or mirrored, that
+proxies watch, or that have problems; with NAMEs those only, in full.
+
+Usage: isthmus services [NAME…] [FLAGS]
+
+NAME is NAME, of any namespace, NAMESPACE/NAME, NAME.NAMESPACE, or what applications
+dial: NAME.NAMESPACE.svc.DOMAIN:PORT.`
+
+const servicesEnding = `The table:
+  KIND        federated, mirror (of a Service of another cluster), or plain
+  MEMBERS     the clusters whose Services it is made of
+  ENDPOINTS   how many ready ones each member offers to a port that proxies watch
+  STREAMS     how many streams of proxies follow it
+  TIERS       those of its preference that its clients use; "|" is between those of
+              clients in different zones
+  PROBLEMS    how many there are; they follow in words
+Of services that are named there is, if they have a preference, a table of their
+clients:
+  IN USE      the tiers that these clients use, and AVAILABLE those that there are, with
+              how many endpoints are ready
+  WHY         those in use are
+  RETURN      what fewer tiers wait for, or when endpoints leave next
+
+-o json prints one object in a line:
+  {"time":…, "gateway":"HOST:PORT", "services":[{"service":"NAMESPACE/NAME",
+   "federated":BOOL, "members":[{"cluster":…, "service":…, "reason":…}],
+   "ports":[{"port":N, "members":[{"cluster":…, "service":…, "endpoints":N,
+     "conflicts":N, "refused":N, "updates":N, "conflictsWith":[…],
+     "refusals":[…]}]}],
+   "streams":N, "problems":[…],
+   "preference":{"prefer":…, "minReady":…, "returnAfter":…, "returnOver":…},
+   "clients":[{"port":N, "zone":…, "instance":…, "node":…, "tiers":[{"tier":…,
+     "inUse":BOOL, "ready":N, "known":N, "sent":N}], "since":TIME, "why":…,
+     "returnWaitsFor":…, "nextStep":TIME}],
+   "moreClients":N}]}
+Fields without a value are left out.
+
+Exit code 1 if the gateway can't be asked, or does not have a service that is named.
+
+Examples:
+  isthmus services
+  isthmus services shop/web-federated --admin 127.0.0.1:9996
+  isthmus services -o json | jq -r '.services[] | select(.problems) | .service'`

@@ -1,0 +1,226 @@
+package client
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// servicesState is a page of services to be shown.
+type servicesState struct {
+	services []serviceEntry
+	names    []serviceName // that were asked for; none: all
+	at       time.Time     // by the gateway's clock
+	colours  bool
+}
+
+// servicesSnapshot is the line of "isthmus services -o json".
+type servicesSnapshot struct {
+	Time     time.Time      `json:"time"`
+	Gateway  string         `json:"gateway"`
+	Services []serviceEntry `json:"services"`
+}
+
+func (s *servicesState) snapshot(at time.Time, authority string) any {
+	return servicesSnapshot{at, authority, append([]serviceEntry{}, s.services...)}
+}
+
+// choose keeps the services that were asked for, and returns the names that there are
+// none for.
+func (s *servicesState) choose() (missing []string) {
+	if len(s.names) == 0 {
+		return nil
+	}
+	found := make([]bool, len(s.names))
+	s.services = slices.DeleteFunc(s.services, func(e serviceEntry) bool {
+		keep := false
+		for i, n := range s.names {
+			if n.is(e.Service) {
+				found[i], keep = true, true
+			}
+		}
+		return !keep
+	})
+	for i, n := range s.names {
+		if !found[i] {
+			missing = append(missing, printable(n.typed))
+		}
+	}
+	return missing
+}
+
+// table has a line for each service, what is wrong with them and, of those that were
+// asked for, what their clients use.
+func (s *servicesState) table() (string, []byte, error) {
+	var b bytes.Buffer
+	var problems []string
+	if len(s.services) > 0 {
+		t := cells{colours: s.colours}
+		t.head("SERVICE", "KIND", "MEMBERS", "ENDPOINTS", "STREAMS", "TIERS", "PROBLEMS")
+		for _, e := range s.services {
+			list := e.troubles()
+			problems = append(problems, list...)
+			t.row(e.row(len(list))...)
+		}
+		t.write(&b, "  ")
+	}
+	limit := maxLines
+	if len(s.names) > 0 {
+		limit = len(problems)
+		for _, e := range s.services {
+			e.writeClients(&b, s.at, s.colours)
+		}
+	}
+	writeList(&b, "Problems", problems, limit)
+	return count(len(s.services), "service", "services"), b.Bytes(), nil
+}
+
+func (e *serviceEntry) row(problems int) []cell {
+	wrong := cell{text: strconv.Itoa(problems)}
+	if problems > 0 {
+		wrong.colour = red
+	}
+	tiers := cell{text: e.tiersInUse()}
+	if e.spilled() {
+		tiers.colour = yellow
+	}
+	return []cell{{text: e.Service}, {text: e.kind()}, {text: e.members()}, {text: e.endpoints()}, {text: strconv.Itoa(e.Streams)}, tiers, wrong}
+}
+
+func (e *serviceEntry) kind() string {
+	switch {
+	case e.Federated:
+		return "federated"
+	case len(e.Members) == 0:
+		return ""
+	case len(e.Members) == 1 && e.Members[0].Cluster == "local":
+		return "plain"
+	}
+	return "mirror"
+}
+
+func (e *serviceEntry) members() string {
+	var clusters []string
+	for _, m := range e.Members {
+		clusters = append(clusters, m.Cluster)
+	}
+	return some(clusters)
+}
+
+// endpoints counts those of each port by cluster.
+func (e *serviceEntry) endpoints() string {
+	var ports []string
+	for _, p := range e.Ports {
+		var clusters []string
+		for _, m := range p.Members {
+			clusters = append(clusters, fmt.Sprintf("%s %d", m.Cluster, m.Endpoints))
+		}
+		ports = append(ports, strconv.Itoa(int(p.Port))+": "+cmp.Or(some(clusters), "none"))
+	}
+	if more := len(ports) - 3; more > 0 {
+		ports = append(ports[:3], count(more, "more port", "more ports"))
+	}
+	return strings.Join(ports, "; ")
+}
+
+// tiersInUse is what the clients use, each set once.
+func (e *serviceEntry) tiersInUse() string {
+	var sets []string
+	for _, c := range e.Clients {
+		if set := c.inUse(); !slices.Contains(sets, set) {
+			sets = append(sets, set)
+		}
+	}
+	return strings.Join(sets, " | ")
+}
+
+// spilled reports whether any clients use more than the first tier.
+func (e *serviceEntry) spilled() bool {
+	return slices.ContainsFunc(e.Clients, func(c clientsEntry) bool { return len(c.Tiers) > 1 && c.Tiers[1].InUse })
+}
+
+func (c *clientsEntry) inUse() string {
+	var names []string
+	for _, t := range c.Tiers {
+		if t.InUse {
+			names = append(names, t.Tier)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// troubles returns all that is wrong with the service.
+func (e *serviceEntry) troubles() []string {
+	list := prefixed(e.Service, e.Problems)
+	for _, m := range e.Members {
+		if m.Reason != "" {
+			list = append(list, fmt.Sprintf("%s: %s of %s is not served: %s", e.Service, m.Service, m.Cluster, m.Reason))
+		}
+	}
+	for _, p := range e.Ports {
+		for _, m := range p.Members {
+			about := fmt.Sprintf("%s: port %d: ", e.Service, p.Port)
+			if m.Conflicts > 0 {
+				list = append(list, withExamples(about+count(m.Conflicts, "address", "addresses")+" of "+m.Cluster+" offered by another member too", m.ConflictsWith))
+			}
+			if m.Refused > 0 {
+				list = append(list, withExamples(about+count(m.Refused, "address", "addresses")+" of "+m.Cluster+" refused", m.Refusals))
+			}
+		}
+	}
+	return list
+}
+
+// writeClients appends what the service's clients use, if they don't simply get
+// everything.
+func (e *serviceEntry) writeClients(b *bytes.Buffer, now time.Time, colours bool) {
+	if e.Preference == nil {
+		return
+	}
+	fmt.Fprintf(b, "%s prefers %s (min-ready %s, return-after %s, return-over %s):\n", printable(e.Service), printable(e.Preference.Prefer),
+		printable(e.Preference.MinReady), printable(e.Preference.ReturnAfter), printable(e.Preference.ReturnOver))
+	if len(e.Clients) == 0 {
+		b.WriteString("  no clients\n")
+		return
+	}
+	t := cells{colours: colours}
+	t.head("PORT", "ZONE", "INSTANCE", "NODE", "IN USE", "AVAILABLE", "SINCE", "WHY", "RETURN")
+	for _, c := range e.Clients {
+		t.row(cell{text: c.port()}, cell{text: c.Zone}, cell{text: c.Instance}, cell{text: c.Node}, cell{text: c.inUse()}, cell{text: c.available()},
+			cell{text: age(now, c.Since)}, cell{text: c.Why}, cell{text: c.returns(now)})
+	}
+	t.write(b, "  ")
+	if e.MoreClients > 0 {
+		fmt.Fprintf(b, "  … and %d more kinds of clients\n", e.MoreClients)
+	}
+}
+
+func (c *clientsEntry) port() string {
+	if c.Port == 0 {
+		return "others"
+	}
+	return strconv.Itoa(int(c.Port))
+}
+
+func (c *clientsEntry) available() string {
+	var tiers []string
+	for _, t := range c.Tiers {
+		text := fmt.Sprintf("%s %d", t.Tier, t.Ready)
+		if t.Known > 0 {
+			text += fmt.Sprintf(" of %d", t.Known)
+		}
+		tiers = append(tiers, text)
+	}
+	return strings.Join(tiers, ", ")
+}
+
+func (c *clientsEntry) returns(now time.Time) string {
+	if c.Next != nil {
+		return "in " + max(0, c.Next.Sub(now)).Round(time.Second).String()
+	}
+	return c.WaitsFor
+}

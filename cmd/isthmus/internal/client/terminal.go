@@ -1,0 +1,67 @@
+package client
+
+import (
+	"cmp"
+	"encoding/json"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+
+	"golang.org/x/term"
+)
+
+// clearScreen moves the cursor of a terminal to its start, and clears it.
+const clearScreen = "\x1b[H\x1b[2J"
+
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// wantsColour reports whether what is written may have colours.
+func wantsColour(w io.Writer) bool {
+	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(w)
+}
+
+// printable returns s as a cell of a table: quoted if it has characters that a
+// terminal might obey, since servers send what they like, and "-" if it is empty.
+func printable(s string) string {
+	if strings.ContainsFunc(s, unprintable) {
+		return strconv.Quote(s)
+	}
+	return cmp.Or(s, "-")
+}
+
+func unprintable(r rune) bool { return !unicode.IsPrint(r) }
+
+// jsonLine returns a value as a line of JSON, in which characters that a terminal might
+// obey are escaped.
+func jsonLine(v any) ([]byte, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	line := make([]byte, 0, len(text)+1)
+	for _, r := range string(text) {
+		if unprintable(r) {
+			line = appendEscaped(line, r)
+		} else {
+			line = append(line, string(r)...)
+		}
+	}
+	return append(line, '\n'), nil
+}
+
+// appendEscaped appends a character of a JSON string as its number.
+func appendEscaped(b []byte, r rune) []byte {
+	units := utf16.AppendRune(nil, r)
+	for _, u := range units {
+		b = append(b, `\u`...)
+		hex := strconv.FormatUint(uint64(u)|1<<16, 16) // with all zeros
+		b = append(b, hex[1:]...)
+	}
+	return b
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestVerbsHaveAllFields: what the verbs print as JSON is all that the pages have.
+func TestVerbsHaveAllFields(t *testing.T) {
+	var clusters clustersPage
+	fill(reflect.ValueOf(&clusters).Elem())
+	services := make([]serviceEntry, 1)
+	fill(reflect.ValueOf(&services).Elem())
+	pages := map[string]any{"/debug/clusters": clusters, "/debug/services": services}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { servePage(w, pages[r.URL.Path]) }))
+	defer server.Close()
+	for verb, want := range map[string]any{"clusters": clusters, "services": map[string]any{"services": services}} {
+		code, out, err := call(verb, "-o", "json", "--admin", strings.TrimPrefix(server.URL, "http://"))
+		if code != 0 {
+			t.Fatalf("%s: exit code %d, %s", verb, code, err)
+		}
+		got, page := map[string]any{}, map[string]any{}
+		text, encodeErr := json.Marshal(want)
+		if encodeErr != nil {
+			t.Fatal(encodeErr)
+		}
+		for text, into := range map[string]*map[string]any{out: &got, string(text): &page} {
+			if err := json.Unmarshal([]byte(text), into); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got["time"] == nil || got["gateway"] == nil {
+			t.Errorf("%s: no time or gateway in %s", verb, out)
+		}
+		delete(got, "time")
+		delete(got, "gateway")
+		if !reflect.DeepEqual(got, page) {
+			t.Errorf("%s prints\n%v\nthe page has\n%v", verb, got, page)
+		}
+	}
+}
+
+// fill gives a value, and all that is in it, something that is not zero.
+func fill(v reflect.Value) {
+	if v.Type() == reflect.TypeFor[time.Time]() {
+		v.Set(reflect.ValueOf(time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)))
+		return
+	}
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString("x")
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int64:
+		v.SetInt(7)
+	case reflect.Uint16, reflect.Uint64:
+		v.SetUint(7)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem())
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0))
+	case reflect.Map:
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		fill(key)
+		fill(value)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(key, value)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(v.Field(i))
+		}
+	default:
+		panic("a field of kind " + v.Kind().String())
+	}
+}
