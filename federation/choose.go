@@ -10,16 +10,30 @@ import "slices"
 // local cluster only, internalTrafficPolicy: Local (nodeLocal) or else zone hints;
 // then the address family. Where clients are steered, a pass does this instead.
 func choose(all []*Endpoint, ipv6, nodeLocal bool, c Client) []*Endpoint {
+	return omitted(nil).choose(all, ipv6, nodeLocal, c)
+}
+
+// choose is choose, and notes what it leaves out.
+func (o omitted) choose(all []*Endpoint, ipv6, nodeLocal bool, c Client) []*Endpoint {
 	list := all
 	if c.Instance != "" {
-		list = keep(list, func(e *Endpoint) bool { return e.Hostname == c.Instance })
+		list = o.note(OtherInstance, list, keep(list, func(e *Endpoint) bool { return e.Hostname == c.Instance }))
 	}
 	if nodeLocal {
-		list = onNode(list, c.Node)
+		list = o.note(OtherNode, list, onNode(list, c.Node))
 	} else {
-		list = inZone(list, c.Zone)
+		list = o.note(OtherZones, list, inZone(list, c.Zone))
 	}
-	return family(list, ipv6)
+	return o.family(list, ipv6)
+}
+
+// family is family, and notes what it leaves out.
+func (o omitted) family(list []*Endpoint, ipv6 bool) []*Endpoint {
+	why := IPv6Off
+	if ipv6 {
+		why = OtherFamily
+	}
+	return o.note(why, list, family(list, ipv6))
 }
 
 // onNode keeps the endpoints of other clusters, and of the local one those Pods that run on

@@ -18,8 +18,9 @@ type contribution struct {
 	undeclared bool     // see Share
 	declared   []uint16 // see Share
 
-	updates   uint64 // how often it has changed, or got another source
-	screening        // what of it is refused
+	updates   uint64    // how often it has changed, or got another source
+	changed   time.Time // when it did last; zero: not since it is watched
+	screening           // what of it is refused
 }
 
 // rebuildPort reads the members of a port that are new or have another source, and
@@ -31,9 +32,9 @@ func (s *watchedService) rebuildPort(p *port, in inputs) {
 		c := contribution{member: in.definition.Members[i], src: l.Source}
 		before := memberIn(p.members, c.member)
 		if before != nil {
-			c.updates = before.updates
+			c.updates, c.changed = before.updates, before.changed
 			if before.src != c.src {
-				c.updates++
+				c.noteChange(s.table.opts.Now())
 			}
 		}
 		switch {
@@ -116,7 +117,7 @@ func (s *watchedService) setMember(p *port, i int, now contribution, why origin)
 	merged := p.replaceOffer(i, now.kept)
 	changed := !same(merged, p.merged) || before.status != now.status || before.nodeLocal != now.nodeLocal
 	if changed {
-		p.members[i].updates++
+		p.members[i].noteChange(s.table.opts.Now())
 	}
 	if changed || before.undeclared != now.undeclared || !slices.Equal(before.declared, now.declared) || p.steering.countsUnready() {
 		d := s.table.definition(s.id)
@@ -156,6 +157,8 @@ func memberIn(list []contribution, m Member) *contribution {
 	}
 	return nil
 }
+
+func (c *contribution) noteChange(now time.Time) { c.updates, c.changed = c.updates+1, now }
 
 // read reads the member's source.
 func (c *contribution) read() offer {

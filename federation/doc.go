@@ -51,6 +51,8 @@
 //     is never due. Its clients get everything.
 //   - [Set.Tiers] has the tier and the standing of each endpoint of a set. They may change
 //     while the set does not.
+//   - [Table.Explain] has the reason for each address that a set leaves out, from the code
+//     that has left it out: what it counts as [Served] is the set.
 //   - A set without endpoints has a [Reason], so that a server can distinguish
 //     "empty" from "unknown" and from "can never work" without further queries.
 //

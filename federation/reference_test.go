@@ -164,6 +164,7 @@ func (m *model) check(t *rapid.T) {
 		now, _ := x.w.Get()
 		k := m.keys[name]
 		check(t, name, x.last, now, m.view(k, m.since[k], m.now))
+		m.checkExplained(t, k, now)
 		x.last = now
 	}
 	checkMoving(t, m.table)

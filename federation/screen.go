@@ -109,7 +109,7 @@ func (r rules) screen(s, known *Slice) *screened {
 		}
 		switch {
 		case refused && out == nil:
-			out = &screened{kept: &Slice{Endpoints: slices.Clone(s.Endpoints[:i])}}
+			out = &screened{kept: &Slice{Name: s.Name, Endpoints: slices.Clone(s.Endpoints[:i])}}
 			fallthrough
 		case refused:
 			out.refused.count(why)
@@ -129,7 +129,7 @@ func (r rules) screenUnready(s *Slice, out *screened) *screened {
 		known = keep(known, func(e *Endpoint) bool { return r.within.Contains(e.Addr.Addr()) })
 	}
 	if out == nil && len(known) < len(s.Unready) {
-		out = &screened{kept: &Slice{Endpoints: s.Endpoints}}
+		out = &screened{kept: &Slice{Name: s.Name, Endpoints: s.Endpoints}}
 	}
 	if out != nil {
 		out.kept.Unready = known
@@ -142,7 +142,7 @@ type screening struct {
 	rules   rules
 	raw     offer
 	kept    offer                // what may be served of raw
-	partial map[*Slice]*screened // of the slices of raw of which something is refused
+	partial map[*Slice]*screened // of the slices of raw of which something is refused. It is replaced, not written
 }
 
 // replace sets the offer that its source has now, and what may be served of it. Only endpoints that are new, or in another slice than before, are looked at.

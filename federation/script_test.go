@@ -13,7 +13,7 @@ import (
 // TestScripts runs testdata/table/*: scripts whose output is every set that was
 // published, as the step from the one before.
 //
-//	cluster NAME SERVICE [state=missing|external] [node-local]   then a line a slice: NAME ENDPOINT...; after `unready`: those that are not ready
+//	cluster NAME SERVICE [state=missing|external] [node-local]   then a line a slice: NAME ENDPOINT...; after `unready`: those that are not ready; ADDRESS==VERDICT: left out by the source
 //	define SERVICE [federated] MEMBER...          SERVICE@CLUSTER, or SERVICE for the local cluster
 //	   [prefer=(TIER, ...)] [min-ready=] [return-after=] [return-over=]
 //	undefine SERVICE
@@ -26,6 +26,7 @@ import (
 //	unserved
 //	watched
 //	tick DURATION                                 time passes, and Tick is called whenever it is due
+//	explain SERVICE [zone=] [node=] [instance=] [address=] [most=]   what becomes of each address, and why
 //	tiers                                         which tiers are in use
 //
 // Behaviours: E-22, C-10, C-11.
@@ -135,6 +136,8 @@ func (w *world) run(d *datadriven.TestData) error {
 			return err
 		}
 		return w.tick(d, w.printSteps)
+	case "explain":
+		return w.explain(Key{id(arg(0)), 80, client}, opts)
 	case "tiers":
 		w.printTiers()
 	case "unserved":
@@ -174,6 +177,10 @@ func (w *world) write(c ClusterName, id ServiceID, opts map[string]string, nodeL
 		for _, s := range words[1:] {
 			if s == "unready" {
 				to = 1
+				continue
+			}
+			if strings.Contains(s, "==") {
+				o.left[words[0]] = append(o.left[words[0]], s)
 				continue
 			}
 			e, err := endpoint(s)

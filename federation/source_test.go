@@ -24,6 +24,7 @@ type offered struct {
 	nodeLocal bool
 	slices    map[string][]Endpoint // addresses with port 0
 	unready   map[string][]Endpoint // those that are known and not ready, of the same slices
+	left      map[string][]string   // those that are in no share, as ADDRESS=VERDICT
 }
 
 func newCluster(name ClusterName) *cluster {
@@ -38,7 +39,7 @@ func (c *cluster) service(id ServiceID) *offered {
 }
 
 func newOffered() *offered {
-	return &offered{state: Present, slices: make(map[string][]Endpoint), unready: make(map[string][]Endpoint)}
+	return &offered{state: Present, slices: make(map[string][]Endpoint), unready: make(map[string][]Endpoint), left: make(map[string][]string)}
 }
 
 // setUnready sets the addresses of a slice that are not ready.
@@ -89,7 +90,7 @@ func (r *clusterReader) Read() Share {
 	}
 	share := Share{State: s.state, NodeLocal: s.nodeLocal}
 	for _, name := range s.names() {
-		now := &Slice{Endpoints: r.at(s.slices[name]), Unready: r.at(s.unready[name])}
+		now := &Slice{Name: name, Endpoints: r.at(s.slices[name]), Unready: r.at(s.unready[name])}
 		if old := r.last[name]; old != nil && equalLists(old.Endpoints, now.Endpoints) && equalLists(old.Unready, now.Unready) {
 			now = old
 		}

@@ -23,6 +23,7 @@ type steering struct {
 type placement struct {
 	tier     int // the first that names the whole cluster, or unnamed
 	standing Standing
+	lost     bool // it would not be withdrawn if its API were followed
 	// spread is set while the parts' standings differ; standing is the lowest then.
 	spread *standings
 	// turning: some parts are of last resort, the others will be or have been. The others do
@@ -122,7 +123,7 @@ func (st *steering) stand(p *placement, l *link, federated bool, now time.Time) 
 			list[i] = InService
 		}
 	}
-	p.standing = slices.Min(list[:])
+	p.standing, p.lost = slices.Min(list[:]), l.Lost == Withdrawn && l.Cordon != Withdrawn
 	if list != uniform(p.standing) {
 		p.spread, p.turning = &list, slices.Contains(list[:], LastResort)
 	}
@@ -182,7 +183,7 @@ func (p *placement) only(o offer, s Standing) offer {
 	has := func(e *Endpoint) bool { return p.standingOf(e) == s }
 	var list offer
 	for _, l := range o {
-		if one := (&Slice{Endpoints: keep(l.Endpoints, has), Unready: keep(l.Unready, has)}); len(one.Endpoints)+len(one.Unready) > 0 {
+		if one := (&Slice{Name: l.Name, Endpoints: keep(l.Endpoints, has), Unready: keep(l.Unready, has)}); len(one.Endpoints)+len(one.Unready) > 0 {
 			list = append(list, one)
 		}
 	}

@@ -30,6 +30,7 @@ type pass struct {
 	byHostname map[string]hosted // of all instances; nil: nobody has asked yet
 	nodes      map[string]bool   // that have endpoints, if clients see only their node's
 	tallies    map[tallyKey]*tally
+	omitted    omitted // of one client's explanation; nil: nobody asks
 }
 
 // hosted is what an instance has.
@@ -89,10 +90,10 @@ func (x *pass) count(c Client) *tally {
 	st, ready, unready := x.port.steering, x.port.merged, x.port.unready
 	if c.Instance != "" {
 		h := x.hosted(c.Instance)
-		ready, unready = h.ready, h.unready
+		ready, unready = x.omitted.note(OtherInstance, ready, h.ready), h.unready
 	}
 	if x.port.summary.byNode {
-		ready, unready = onNode(ready, c.Node), onNode(unready, c.Node)
+		ready, unready = x.omitted.note(OtherNode, ready, onNode(ready, c.Node)), onNode(unready, c.Node)
 	}
 	t := &tally{
 		zone: c.Zone, list: ready, places: st.places(ready, c.Zone),
@@ -154,11 +155,11 @@ func mergeSorted(a, b []*Endpoint) []*Endpoint {
 func (x *pass) pick(t *tally, c cut, zone string) []*Endpoint {
 	list, ok := t.picked[choice{c, zone}]
 	if !ok {
-		list = t.leave(c)
+		list = x.omitted.note(TierNotUsed, t.list, t.leave(c))
 		if !x.port.summary.byNode && !x.zoned() {
-			list = inZone(list, zone)
+			list = x.omitted.note(OtherZones, list, inZone(list, zone))
 		}
-		list = family(list, x.ipv6)
+		list = x.omitted.family(list, x.ipv6)
 		t.picked[choice{c, zone}] = list
 	}
 	return list

@@ -13,6 +13,7 @@ type tierView struct {
 	// none does. Places 1 to the number of tiers; the last is for that of last resort, which
 	// is not needed while anything else is ready (tierCounts.others).
 	enough []time.Time
+	chosen cut       // what decide returned last
 	due    time.Time // when the choice changes if nothing else does; zero: it does not
 	counts tierCounts
 	since  time.Time // when used has changed, or was decided first
@@ -46,7 +47,8 @@ func (v *tierView) decide(st *steering, counts tierCounts, now time.Time) cut {
 	if v.before == 0 {
 		v.before = used
 	}
-	return v.cut(st, now)
+	v.chosen = v.cut(st, now)
+	return v.chosen
 }
 
 // use sets how many tiers are in use.

@@ -1,0 +1,68 @@
+package federation
+
+import (
+	"context"
+	"net/netip"
+	"time"
+)
+
+// Question is what Table.Explain is asked about.
+type Question struct {
+	Key  Key
+	Addr netip.Addr // only this address, at any port; zero: all
+	Most int        // addresses to list; the others are counted
+}
+
+// Explanation is what clients of a key get at a moment, and why not the rest.
+type Explanation struct {
+	Definition *Definition // nil: the service is not defined
+	Set        *Set        // what clients get
+	Steered    *SteeredView
+	Members    []ExplainedMember  // in definition order
+	Addresses  []ExplainedAddress // by member and slice; within one slice, those of the Share come first
+	Verdicts   map[Verdict]int    // how many addresses have which, listed or not
+	More       int                // how many are not listed
+}
+
+// ExplainedMember is a member, and how far it contributes.
+type ExplainedMember struct {
+	Member    Member
+	Status    MemberStatus
+	NodeLocal bool      // internalTrafficPolicy of its Service is Local
+	Standing  Standing  // of its cluster
+	Spreading bool      // its cluster's standing changes part by part
+	Lost      bool      // its cluster is withdrawn because its API is not followed, and not by hand
+	Ports     []uint16  // that the port resolves to in its slices, sorted
+	Changed   time.Time // when its contribution changed last; zero: not since it is watched
+	Updates   uint64    // how often it has since then
+}
+
+// ExplainedAddress is an address of a member's slice.
+type ExplainedAddress struct {
+	Considered
+	Member   int       // its place among the members
+	Endpoint *Endpoint // what is known of it; nil: it is not in the Share
+	Tier     string    // that it belongs to for these clients; empty: they are not steered, or no tier names it
+}
+
+// Explain explains what clients of a key get. The key must be watched while it is asked
+// about; not ok: it is not, or ctx has ended. It copies what is there under the service's
+// lock, and does all else without. Where a source says nothing of what is not in its
+// Shares, that is missing.
+func (t *Table) Explain(ctx context.Context, q Question) (*Explanation, bool) {
+	t.mu.Lock()
+	s := t.watched[q.Key.Service]
+	t.mu.Unlock()
+	if s == nil {
+		return nil, false
+	}
+	x, ok := s.inquire(q)
+	if !ok {
+		return nil, false
+	}
+	x.choose()
+	for i := range x.port.members {
+		x.member(ctx, i)
+	}
+	return x.result, ctx.Err() == nil
+}

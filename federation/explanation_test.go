@@ -1,0 +1,193 @@
+package federation
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// explained returns the explanation of a watched key.
+func explained(t interface{ Fatalf(string, ...any) }, table *Table, k Key) *Explanation {
+	x, ok := table.Explain(context.Background(), Question{Key: k, Most: 1000})
+	if !ok {
+		t.Fatalf("%v can't be explained", k)
+	}
+	return x
+}
+
+// checkExplained checks that an explanation serves exactly what a set has, and has each
+// address of each slice once.
+func (m *model) checkExplained(t *rapid.T, k Key, set *Set) {
+	x := explained(t, m.table, k)
+	if x.Set != set {
+		t.Fatalf("%v: another set is explained", k)
+	}
+	seen := make(map[string]bool)
+	var served []*Endpoint
+	for _, a := range x.Addresses {
+		id := fmt.Sprint(a.Member, a.Slice, a.Addr)
+		if seen[id] {
+			t.Fatalf("%v: %v of slice %s of %v is there twice", k, a.Addr, a.Slice, x.Members[a.Member].Member)
+		}
+		if seen[id] = true; a.Verdict == Served {
+			served = append(served, a.Endpoint)
+		}
+	}
+	slices.SortFunc(served, compareAddr)
+	if !slices.EqualFunc(served, set.Endpoints, (*Endpoint).Equal) {
+		t.Fatalf("%v: explained as served are %v, served are %v", k, text(served), text(set.Endpoints))
+	}
+	for i, c := range x.Members {
+		share := m.moments[len(m.moments)-1].shares[memberPort{c.Member, k.Port}]
+		for _, l := range share.Slices {
+			for _, e := range slices.Concat(l.Endpoints, l.Unready) {
+				if id := fmt.Sprint(i, l.Name, e.Addr); c.Status.Serving() && !seen[id] {
+					t.Fatalf("%v: %v of slice %s of %v is missing", k, e.Addr, l.Name, c.Member)
+				}
+			}
+		}
+	}
+}
+
+// Explain implements Explainer.
+func (c *cluster) Explain(id ServiceID, port uint16) iter.Seq[Considered] {
+	share := c.Reader(id, port).Read()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var list []Considered
+	for _, l := range share.Slices {
+		for _, e := range l.Endpoints {
+			list = append(list, Considered{Slice: l.Name, Addr: e.Addr, Verdict: Served})
+		}
+		for _, e := range l.Unready {
+			list = append(list, Considered{Slice: l.Name, Addr: e.Addr, Verdict: NotReady})
+		}
+	}
+	if s := c.services[id]; s != nil {
+		for _, name := range slices.Sorted(maps.Keys(s.left)) {
+			for _, text := range s.left[name] {
+				addr, why, _ := strings.Cut(text, "==")
+				x := Considered{Slice: name, Verdict: Verdict(slices.Index(verdictWords[:], why))}
+				if ip, err := netip.ParseAddr(addr); err == nil {
+					x.Addr = netip.AddrPortFrom(ip, port)
+				} else {
+					x.Text = addr
+				}
+				list = append(list, x)
+			}
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Considered) int { return cmp.Compare(a.Slice, b.Slice) })
+	return slices.Values(list)
+}
+
+// explain prints what becomes of each address.
+func (w *world) explain(k Key, opts map[string]string) error {
+	watch := w.table.Watch(k)
+	defer watch.Close()
+	q := Question{Key: k, Most: 1000}
+	if most := opts["most"]; most != "" {
+		q.Most, _ = strconv.Atoi(most)
+	}
+	if addr := opts["address"]; addr != "" {
+		q.Addr = netip.MustParseAddr(addr)
+	}
+	x, ok := w.table.Explain(context.Background(), q)
+	if !ok {
+		return fmt.Errorf("%v can't be explained", k)
+	}
+	for i, m := range x.Members {
+		fmt.Fprintf(&w.out, "%v: %v, %v", m.Member, m.Status, m.Standing)
+		if len(m.Ports) > 0 {
+			fmt.Fprintf(&w.out, ", ports %v", m.Ports)
+		}
+		if !m.Changed.IsZero() {
+			fmt.Fprintf(&w.out, ", changed at %v", m.Changed.Sub(w.start))
+		}
+		w.out.WriteString("\n")
+		for _, a := range x.Addresses {
+			if a.Member != i {
+				continue
+			}
+			fmt.Fprintf(&w.out, "  %s %s: %v", a.Slice, cmp.Or(a.Text, a.Addr.Addr().String()), a.Verdict)
+			if a.Tier != "" {
+				fmt.Fprintf(&w.out, " (%s)", a.Tier)
+			}
+			if a.Detail != "" {
+				fmt.Fprintf(&w.out, ": %s", a.Detail)
+			}
+			w.out.WriteString("\n")
+		}
+	}
+	for _, v := range slices.Sorted(maps.Keys(x.Verdicts)) {
+		fmt.Fprintf(&w.out, "%v %d, ", v, x.Verdicts[v])
+	}
+	fmt.Fprintf(&w.out, "%d more\n", x.More)
+	return nil
+}
+
+// TestExplainRefused: addresses that a linked cluster may not offer, and one that the table has not read.
+func TestExplainRefused(t *testing.T) {
+	local, east := newHome(), newCluster("east")
+	local.owned[netip.MustParseAddr("10.0.0.2")] = "Pod shop/web-1"
+	var eps []Endpoint
+	for _, ip := range []string{"10.0.0.1", "10.0.0.2", "10.9.0.1"} {
+		e, _ := endpoint(ip)
+		eps = append(eps, e)
+	}
+	east.set(webID, "s", eps...)
+	table := NewTable(Options{})
+	table.Link(Local, Ready, local)
+	table.SetLink("east", Link{State: Ready, Source: east, Within: NewRanges(netip.MustParsePrefix("10.0.0.0/16"))})
+	table.Define(webID, &Definition{Federated: true, Members: []Member{{"east", webID}}})
+	k := Key{Service: webID, Port: 80}
+	if _, ok := table.Explain(t.Context(), Question{Key: k}); ok {
+		t.Error("a key that is not watched is explained")
+	}
+	defer table.Watch(k).Close()
+	e, _ := endpoint("10.0.0.7")
+	east.set(webID, "s", append(eps, e)...) // the table does not know yet
+	x, ok := table.Explain(t.Context(), Question{Key: k, Most: 10})
+	if !ok {
+		t.Fatal("not explained")
+	}
+	var got []string
+	for _, a := range x.Addresses {
+		got = append(got, fmt.Sprintf("%v %v %s", a.Addr.Addr(), a.Verdict, a.Detail))
+	}
+	want := []string{"10.0.0.1 served ", "10.0.0.2 owned-by-local-cluster Pod shop/web-1", "10.9.0.1 outside-ranges ", "10.0.0.7 just-changed "}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if _, ok := table.Explain(t.Context(), Question{Key: Key{Service: webID, Port: 81}}); ok {
+		t.Error("a port that is not watched is explained")
+	}
+	if _, ok := table.Explain(t.Context(), Question{Key: Key{Service: webID, Port: 80, Client: Client{Zone: "z"}}}); ok {
+		t.Error("a client that does not watch is explained")
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if _, ok := table.Explain(ended, Question{Key: k}); ok {
+		t.Error("explained after the end")
+	}
+}
+
+// TestVerdictWords: each verdict has words of its own.
+func TestVerdictWords(t *testing.T) {
+	seen := make(map[string]bool)
+	for v := range OtherFamily + 1 {
+		if w := v.String(); w == "" || seen[w] {
+			t.Errorf("verdict %d is %q", v, w)
+		}
+		seen[v.String()] = true
+	}
+}
