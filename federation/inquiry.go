@@ -97,7 +97,10 @@ func (x *inquiry) member(ctx context.Context, i int) {
 
 // leftOut adds the addresses that are not in the member's share as it was read last.
 func (x *inquiry) leftOut(ctx context.Context, i int, known map[string]*Slice, source Explainer) {
-	in := func(list []*Endpoint, a netip.AddrPort) bool { _, ok := find(list, a); return ok }
+	in := func(list []*Endpoint, a netip.AddrPort) bool {
+		at, ok := find(list, a)
+		return ok || a.Port() == 0 && at < len(list) && list[at].Addr.Addr() == a.Addr()
+	}
 	slice, added := "", make(map[netip.AddrPort]bool) // of that slice
 	for a := range source.Explain(x.port.members[i].member.Service, x.Key.Port) {
 		if ctx.Err() != nil {
@@ -111,7 +114,9 @@ func (x *inquiry) leftOut(ctx context.Context, i int, known map[string]*Slice, s
 		if added[a.Addr] || l != nil && (in(l.Endpoints, a.Addr) || in(l.Unready, a.Addr)) {
 			continue
 		}
-		added[a.Addr] = a.Addr.IsValid()
+		if a.Addr.IsValid() {
+			added[a.Addr], added[netip.AddrPortFrom(a.Addr.Addr(), 0)] = true, true
+		}
 		if a.Verdict == Served {
 			a.Verdict = Unread
 		}

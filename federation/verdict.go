@@ -83,7 +83,8 @@ func (v Verdict) String() string { return verdictWords[v] }
 // Shares why. It is safe for concurrent use and never calls back into the Table.
 type Explainer interface {
 	// Explain iterates over the addresses of all slices of a Service, as they are now, with
-	// what a Share of that port makes of each. An address that a slice has twice comes twice.
+	// what a Share of that port makes of each, slice by slice. An address that a slice has
+	// twice comes twice, where it has a port first.
 	Explain(ServiceID, uint16) iter.Seq[Considered]
 }
 

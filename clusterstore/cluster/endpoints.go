@@ -40,6 +40,7 @@ func compactEndpoints(o *coreEndpoints, hosts bool) (*sliceData, bool) {
 	}
 	var kept subset
 	var lists [][]unready
+	var left leftOuts
 	for i := range o.Subsets {
 		from := &o.Subsets[i]
 		sub := subset{addresses: make([]address, 0, len(from.Addresses))}
@@ -48,16 +49,18 @@ func compactEndpoints(o *coreEndpoints, hosts bool) (*sliceData, bool) {
 			sub.ports = append(sub.ports, slicePort{name: shared(p.Name), number: number})
 		}
 		for k := range from.Addresses {
-			sub.addCore(&from.Addresses[k], o.Namespace)
+			sub.addCore(&from.Addresses[k], o.Namespace, &left)
 		}
 		var list []unready
 		for k := range from.NotReadyAddresses {
 			e := &from.NotReadyAddresses[k]
 			if hosts && e.Hostname != "" {
-				kept.addCore(e, o.Namespace)
+				kept.addCore(e, o.Namespace, nil)
 			}
 			if target, ok := podTarget(e.TargetRef, o.Namespace); ok {
-				list = addUnready(list, newUnready(target, e.Hostname, "", value(e.NodeName)), e.IP)
+				list = newUnready(target, e.Hostname, "", value(e.NodeName)).addTo(list, e.TargetRef, &left, e.IP)
+			} else {
+				left.add(e.TargetRef, federation.NotReady, e.IP)
 			}
 		}
 		lists = append(lists, list)
@@ -65,13 +68,16 @@ func compactEndpoints(o *coreEndpoints, hosts bool) (*sliceData, bool) {
 		d.subsets = append(d.subsets, sub)
 	}
 	d.subsets = slices.Clip(d.subsets)
-	d.setNotServed(kept.addresses, lists...)
+	d.setNotServed(kept.addresses, left, lists...)
 	return d, true
 }
 
-func (s *subset) addCore(e *coreEndpointAddress, namespace string) {
-	if target, ok := podTarget(e.TargetRef, namespace); ok {
-		none := unique.Make("")
-		s.add(address{hostname: e.Hostname, target: target, zone: none, hints: none}, e.IP)
+func (s *subset) addCore(e *coreEndpointAddress, namespace string, left *leftOuts) {
+	target, ok := podTarget(e.TargetRef, namespace)
+	if !ok {
+		left.add(e.TargetRef, federation.OtherTarget, e.IP)
+		return
 	}
+	none := unique.Make("")
+	s.add(address{hostname: e.Hostname, target: target, zone: none, hints: none}, e.TargetRef, left, e.IP)
 }

@@ -39,8 +39,8 @@ type joiner struct {
 }
 
 // endpoint returns the endpoint of an address, or an equal one from before; nil: there
-// is none that can be served.
-func (j *joiner) endpoint(a *address, port uint16, before []*federation.Endpoint) *federation.Endpoint {
+// is none that can be served, and why.
+func (j *joiner) endpoint(a *address, port uint16, before []*federation.Endpoint) (*federation.Endpoint, federation.Verdict) {
 	if j.hints != a.hints {
 		j.hints, j.zones = a.hints, splitHints(a.hints.Value())
 	}
@@ -51,32 +51,32 @@ func (j *joiner) endpoint(a *address, port uint16, before []*federation.Endpoint
 		Hints:    j.zones,
 		Group:    j.group,
 	}
-	switch {
-	case a.target == "":
+	if a.target == "" {
 		j.bare(&j.made)
 		if zone := a.zone.Value(); sendableText(zone) {
 			j.made.Zone = zone
 		}
-	case j.pod(&j.made, a.pod):
-		j.made.Zone = a.zone.Value()
-	default:
-		return nil
+		return j.take(before)
 	}
+	if why := j.pod(&j.made, a.pod); why != federation.Served {
+		return nil, why
+	}
+	j.made.Zone = a.zone.Value()
 	return j.take(before)
 }
 
 // take returns the endpoint in the making, or an equal one from before; nil: it can't be
-// sent.
-func (j *joiner) take(before []*federation.Endpoint) *federation.Endpoint {
+// sent, and why.
+func (j *joiner) take(before []*federation.Endpoint) (*federation.Endpoint, federation.Verdict) {
 	if i, ok := findAddr(before, j.made.Addr); ok && before[i].Equal(&j.made) {
-		return before[i]
+		return before[i], federation.Served
 	}
 	if !sendable(&j.made) {
-		return nil
+		return nil, federation.UnusableText
 	}
 	e := j.made
 	e.Labels = slices.Clone(e.Labels)
-	return &e
+	return &e, federation.Served
 }
 
 // bare fills in an endpoint for an address without Pod or ExternalWorkload: one that
@@ -93,16 +93,16 @@ func (j *joiner) bare(e *federation.Endpoint) {
 	}
 }
 
-// pod fills in an endpoint of a Pod or ExternalWorkload. It returns false if that has
-// not been read yet, or can't be used.
-func (j *joiner) pod(e *federation.Endpoint, p *pod) bool {
+// pod fills in an endpoint of a Pod or ExternalWorkload. It returns Served, or why it can't:
+// that has not been read yet, or can't be used.
+func (j *joiner) pod(e *federation.Endpoint, p *pod) federation.Verdict {
 	if p == nil || !p.facts.known() {
-		return false
+		return federation.PodUnknown
 	}
 	j.usePod(p)
 	t := &j.template
 	if t.invalid != "" {
-		return false
+		return federation.Unusable
 	}
 	port := e.Addr.Port()
 	e.Kind, e.Twin, e.Node = federation.Pod, p.key, j.node
@@ -113,7 +113,7 @@ func (j *joiner) pod(e *federation.Endpoint, p *pod) bool {
 	e.Labels = j.labels
 	if port == federation.AnyPort {
 		j.anyPort(e)
-		return true
+		return federation.Served
 	}
 	if j.policyPort != port {
 		j.policyPort, j.policyOpaque = port, j.policy.opaque(j.state, j.namespace, p.facts, port)
@@ -126,7 +126,7 @@ func (j *joiner) pod(e *federation.Endpoint, p *pod) bool {
 	if port != t.proxy.admin && port != t.proxy.control {
 		e.InboundPort = t.proxy.inbound
 	}
-	return true
+	return federation.Served
 }
 
 // anyPort fills in an endpoint of a Pod or ExternalWorkload for all ports that the

@@ -132,7 +132,7 @@ func (c *Cluster) bareAddress(addr netip.AddrPort) *federation.Endpoint {
 func (c *Cluster) endpointAt(p *pod, addr netip.AddrPort, q *policyReader) *federation.Endpoint {
 	made := federation.Endpoint{Addr: addr, Cluster: c.cfg.Name}
 	j := joiner{state: c.state, policy: q}
-	if !c.state.addresses.locations[p].life.runs() || !j.pod(&made, p) {
+	if !c.state.addresses.locations[p].life.runs() || j.pod(&made, p) != federation.Served {
 		return c.bareAddress(addr)
 	}
 	made.Labels = append(made.Labels, federation.Label{Name: "namespace", Value: j.namespace})

@@ -6,6 +6,8 @@ import (
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"isthmus/federation"
 )
 
 // shared returns an equal string. Equal strings that are in use at the same time share
@@ -36,6 +38,18 @@ func routable(ip netip.Addr) bool {
 	return !ip.IsUnspecified() && !ip.IsLoopback() && !ip.IsMulticast() && !ip.IsLinkLocalUnicast()
 }
 
+// readIP reads an address that an endpoint may have: Served, or why it may not.
+func readIP(text string) (netip.Addr, federation.Verdict) {
+	ip, ok := parseIP(text)
+	switch {
+	case !ok:
+		return ip, federation.UnusableText
+	case !routable(ip):
+		return ip, federation.NotRoutable
+	}
+	return ip, federation.Served
+}
+
 func value(s *string) string {
 	if s == nil {
 		return ""
@@ -47,7 +61,7 @@ func value(s *string) string {
 const maxIPs = 16
 
 func addIP(list []netip.Addr, text string) []netip.Addr {
-	if ip, ok := parseIP(text); ok && routable(ip) && len(list) < maxIPs && !slices.Contains(list, ip) {
+	if ip, why := readIP(text); why == federation.Served && len(list) < maxIPs && !slices.Contains(list, ip) {
 		return append(slices.Clip(list), ip)
 	}
 	return list

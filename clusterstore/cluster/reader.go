@@ -18,6 +18,8 @@ type reader struct {
 	spec   *Service     // that the share is of
 	parts  []part       // sorted by key
 	policy policyReader // of the present Read
+	// explained gets what becomes of each address; nil: nobody asks.
+	explained *[]federation.Considered
 }
 
 // part is the result of joining one slice.
@@ -121,24 +123,32 @@ func (r *reader) read(list []*slice, ref portRef) {
 // used again.
 func (r *reader) join(l *slice, ref portRef, before *federation.Slice) *federation.Slice {
 	j := joiner{state: r.state, policy: &r.policy, requested: r.port, data: l.data, group: groupLabels(l.data, r.state.cluster)}
-	made := &federation.Slice{}
+	made := &federation.Slice{Name: l.key}
 	for i := range l.data.subsets {
 		sub := &l.data.subsets[i]
+		waiting := l.data.unready(i)
 		port, ok := sub.port(ref)
 		if !ok {
+			r.explainAll(l, sub.addresses, waiting, federation.NoSuchPort)
 			continue
 		}
 		made.Endpoints = slices.Grow(made.Endpoints, len(sub.addresses))
 		for k := range sub.addresses {
-			if e := j.endpoint(&sub.addresses[k], port, before.Endpoints); e != nil {
+			e, why := j.endpoint(&sub.addresses[k], port, before.Endpoints)
+			if e != nil {
 				made.Endpoints = append(made.Endpoints, e)
 			}
+			if r.explained != nil {
+				r.explain(l, &sub.addresses[k], port, why)
+			}
 		}
-		waiting := l.data.unready(i)
 		made.Unready = slices.Grow(made.Unready, len(waiting))
 		for k := range waiting {
 			if e := j.unready(&waiting[k], port, before.Unready); e != nil {
 				made.Unready = append(made.Unready, e)
+			}
+			if r.explained != nil {
+				r.explainUnready(l, &waiting[k], port, federation.NotReady)
 			}
 		}
 	}

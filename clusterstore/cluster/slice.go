@@ -75,9 +75,9 @@ const (
 )
 
 // compactSlice keeps the addresses of an EndpointSlice; hosts: also for profiles that ask
-// for a hostname. Slices of DNS names (FQDN), without service or without ports have no
-// endpoints and are left out. (To API servers, an empty list of ports is the same as a
-// missing one.)
+// for a hostname. Slices of DNS names (FQDN) or without service have no endpoints and are
+// left out; of those without ports only what explanations need is kept. (To API servers, an
+// empty list of ports is the same as a missing one.)
 func compactSlice(o *discoveryv1.EndpointSlice, hosts bool) (*sliceData, bool) {
 	service := sliceService(o)
 	if service == "" || o.AddressType == discoveryv1.AddressTypeFQDN {
@@ -88,8 +88,12 @@ func compactSlice(o *discoveryv1.EndpointSlice, hosts bool) (*sliceData, bool) {
 	if hosts {
 		named = hostsOf(o)
 	}
+	var left leftOuts
 	if len(o.Ports) == 0 {
-		d.setNotServed(named)
+		for i := range o.Endpoints {
+			left.add(o.Endpoints[i].TargetRef, federation.NoSuchPort, o.Endpoints[i].Addresses...)
+		}
+		d.setNotServed(named, left)
 		return d, d.notServed != nil
 	}
 	sub := subset{addresses: make([]address, 0, len(o.Endpoints))}
@@ -97,22 +101,27 @@ func compactSlice(o *discoveryv1.EndpointSlice, hosts bool) (*sliceData, bool) {
 		number, _ := portNumber(p.Port) // a port without number (0) is not served
 		sub.ports = append(sub.ports, slicePort{name: shared(value(p.Name)), number: number})
 	}
+	var waiting []unready
 	for i := range o.Endpoints {
 		if e := &o.Endpoints[i]; ready(e) {
-			sub.addEndpoint(e, o.Namespace)
+			sub.addEndpoint(e, o.Namespace, &left)
+		} else {
+			waiting = addUnready(waiting, e, o.Namespace, &left)
 		}
 	}
 	sub.ports, sub.addresses = slices.Clip(sub.ports), trim(sub.addresses)
 	d.subsets = []subset{sub}
-	d.setNotServed(named, unreadyOf(o))
+	d.setNotServed(named, left, waiting)
 	return d, true
 }
 
 // addEndpoint adds all addresses of an endpoint. Kubernetes writes one, and gives
-// further ones no meaning; in a slice that has several, all are served.
-func (s *subset) addEndpoint(e *discoveryv1.Endpoint, namespace string) {
+// further ones no meaning; in a slice that has several, all are served. left gets what
+// can't be; it may be nil.
+func (s *subset) addEndpoint(e *discoveryv1.Endpoint, namespace string, left *leftOuts) {
 	target, ok := endpointTarget(e.TargetRef, namespace)
 	if !ok {
+		left.add(e.TargetRef, federation.OtherTarget, e.Addresses...)
 		return
 	}
 	a := address{
@@ -121,14 +130,16 @@ func (s *subset) addEndpoint(e *discoveryv1.Endpoint, namespace string) {
 		zone:     unique.Make(value(e.Zone)),
 		hints:    unique.Make(zoneHints(e.Hints)),
 	}
-	s.add(a, e.Addresses...)
+	s.add(a, e.TargetRef, left, e.Addresses...)
 }
 
-func (s *subset) add(a address, ips ...string) {
+func (s *subset) add(a address, ref *corev1.ObjectReference, left *leftOuts, ips ...string) {
 	for _, text := range ips {
-		if ip, ok := parseIP(text); ok && routable(ip) {
+		if ip, why := readIP(text); why == federation.Served {
 			a.ip = ip
 			s.addresses = append(s.addresses, a)
+		} else {
+			left.add(ref, why, text)
 		}
 	}
 }
@@ -139,7 +150,7 @@ func hostsOf(o *discoveryv1.EndpointSlice) []address {
 	var kept subset
 	for i := range o.Endpoints {
 		if e := &o.Endpoints[i]; value(e.Hostname) != "" && (len(o.Ports) == 0 || !ready(e)) {
-			kept.addEndpoint(e, o.Namespace)
+			kept.addEndpoint(e, o.Namespace, nil)
 		}
 	}
 	return kept.addresses
@@ -236,7 +247,8 @@ func each(list []address, yield func(*address) bool) bool {
 	return true
 }
 
-// equal compares what comes from the objects, not the pods in the state.
+// equal compares what comes from the objects, not the pods in the state, and not what only
+// explanations need.
 func (d *sliceData) equal(o *sliceData) bool {
 	return d.service == o.service && d.mirror == o.mirror && d.notServed.equal(o.notServed) &&
 		slices.EqualFunc(d.subsets, o.subsets, func(a, b subset) bool {

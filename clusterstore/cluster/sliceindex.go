@@ -46,6 +46,7 @@ func (s *state) putSlice(key string, data *sliceData) follow.Effect {
 	}
 	old := l.data
 	if old.equal(data) {
+		old.leave(data.leftOut())
 		return follow.Same
 	}
 	if old.service != data.service {

@@ -1,11 +1,13 @@
 package cluster
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
 	"unique"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"isthmus/federation"
@@ -20,6 +22,9 @@ type notServed struct {
 	// unready has, for each of the subsets, the addresses that are not ready and not
 	// terminating. They are only counted.
 	unready [][]unready
+	// left are the addresses that are in no other list. They are kept for explanations
+	// only: a change of them is none to readers.
+	left []leftOut
 }
 
 // unready is an address that is not ready. It is not connected with its Pod, so that the
@@ -33,14 +38,17 @@ type unready struct {
 }
 
 // setNotServed keeps these lists, unless they are empty.
-func (d *sliceData) setNotServed(hosts []address, lists ...[]unready) {
-	some := len(hosts) > 0
+func (d *sliceData) setNotServed(hosts []address, left []leftOut, lists ...[]unready) {
+	some := false
 	for i := range lists {
 		lists[i] = trim(lists[i])
 		some = some || len(lists[i]) > 0
 	}
-	if some {
-		d.notServed = &notServed{hosts: trim(hosts), unready: lists}
+	if !some {
+		lists = nil
+	}
+	if some || len(hosts)+len(left) > 0 {
+		d.notServed = &notServed{hosts: trim(hosts), unready: lists, left: trim(left)}
 	}
 }
 
@@ -59,27 +67,28 @@ func (d *sliceData) unready(subset int) []unready {
 	return d.notServed.unready[subset]
 }
 
+var nothing = &notServed{}
+
+// equal compares what readers and profiles are made of.
 func (n *notServed) equal(o *notServed) bool {
-	if n == nil || o == nil {
-		return n == o
-	}
+	n, o = cmp.Or(n, nothing), cmp.Or(o, nothing)
 	return slices.EqualFunc(n.hosts, o.hosts, address.same) &&
 		slices.EqualFunc(n.unready, o.unready, func(a, b []unready) bool { return slices.Equal(a, b) })
 }
 
-// unreadyOf returns the addresses of an EndpointSlice that are not ready and not
-// terminating.
-func unreadyOf(o *discoveryv1.EndpointSlice) (list []unready) {
-	for i := range o.Endpoints {
-		e := &o.Endpoints[i]
-		if ready(e) || e.Conditions.Terminating != nil && *e.Conditions.Terminating {
-			continue
-		}
-		if target, ok := endpointTarget(e.TargetRef, o.Namespace); ok {
-			list = addUnready(list, newUnready(target, value(e.Hostname), value(e.Zone), value(e.NodeName)), e.Addresses...)
-		}
+// addUnready adds the addresses of an endpoint that is not ready: to the list, unless it is
+// terminating, or else to what is left out.
+func addUnready(list []unready, e *discoveryv1.Endpoint, namespace string, left *leftOuts) []unready {
+	if e.Conditions.Terminating != nil && *e.Conditions.Terminating {
+		left.add(e.TargetRef, federation.Terminating, e.Addresses...)
+		return list
 	}
-	return list
+	target, ok := endpointTarget(e.TargetRef, namespace)
+	if !ok {
+		left.add(e.TargetRef, federation.NotReady, e.Addresses...)
+		return list
+	}
+	return newUnready(target, value(e.Hostname), value(e.Zone), value(e.NodeName)).addTo(list, e.TargetRef, left, e.Addresses...)
 }
 
 func newUnready(target, hostname, zone, node string) unready {
@@ -89,12 +98,14 @@ func newUnready(target, hostname, zone, node string) unready {
 	return unready{hostname: hostname, target: target, zone: unique.Make(zone), node: unique.Make(node)}
 }
 
-// addUnready adds an address that is not ready, with each of the IPs.
-func addUnready(list []unready, u unready, ips ...string) []unready {
+// addTo adds an address that is not ready, with each of the IPs.
+func (u unready) addTo(list []unready, ref *corev1.ObjectReference, left *leftOuts, ips ...string) []unready {
 	for _, text := range ips {
-		if ip, ok := parseIP(text); ok && routable(ip) {
+		if ip, why := readIP(text); why == federation.Served {
 			u.ip = ip
 			list = append(list, u)
+		} else {
+			left.add(ref, federation.NotReady, text)
 		}
 	}
 	return list
@@ -123,7 +134,8 @@ func (j *joiner) unready(u *unready, port uint16, before []*federation.Endpoint)
 		Hostname: u.hostname,
 		Twin:     u.target,
 	}
-	return j.take(before)
+	e, _ := j.take(before)
+	return e
 }
 
 // sortByAddr sorts a list, and keeps the first endpoint of each address.

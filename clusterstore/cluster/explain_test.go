@@ -1,0 +1,143 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"pgregory.net/rapid"
+
+	"isthmus/federation"
+)
+
+// explained lists what becomes of the addresses of a Service.
+func (w *world) explained(name string, port uint16) (list []string) {
+	for x := range w.Explain(federation.ServiceID{Namespace: "ns", Name: name}, port) {
+		text := x.Text
+		if x.Addr.IsValid() {
+			text = x.Addr.String()
+		}
+		text = strings.TrimPrefix(x.Slice, "ns/") + " " + text + " " + x.Verdict.String()
+		for _, more := range []string{x.Target, x.Detail} {
+			if more != "" {
+				text += ", " + more
+			}
+		}
+		list = append(list, text)
+	}
+	return list
+}
+
+// TestExplain: each reason for which an address is in no share.
+func TestExplain(t *testing.T) {
+	web := aService("web", "http=80")
+	external := aService("web", "http=80")
+	external.Spec.Type = corev1.ServiceTypeExternalName
+	names := aSlice("s", "web", "http=8080", "10.0.0.1")
+	names.AddressType = discoveryv1.AddressTypeFQDN
+	invalid := aWorkload("v", "http=8080")
+	invalid.Invalid = "spec is strange"
+	long := strings.Repeat("x", 2*maxText)
+	for _, x := range []struct {
+		name    string
+		port    uint16
+		objects []runtime.Object
+		want    string
+	}{
+		{"served", 80, []runtime.Object{web, aPod("p"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2")}, "s 10.0.0.1:8080 served, Pod ns/p | s 10.0.0.2:8080 served"},
+		{"no Service", 80, []runtime.Object{aSlice("s", "web", "http=8080", "10.0.0.1", "10.0.0.2 unready")}, "s 10.0.0.1:0 no-such-service | s 10.0.0.2:0 no-such-service"},
+		{"ExternalName", 80, []runtime.Object{external, aSlice("s", "web", "http=8080", "10.0.0.1")}, "s 10.0.0.1:0 no-such-service"},
+		{"no such port", 80, []runtime.Object{web, aSlice("s", "web", "other=8080", "10.0.0.1", "10.0.0.2 unready")}, "s 10.0.0.1:0 no-such-port | s 10.0.0.2:0 no-such-port"},
+		{"no ports", 80, []runtime.Object{web, aSlice("s", "web", "", "10.0.0.1", "10.0.0.2 pod=p")}, "s 10.0.0.1:0 no-such-port | s 10.0.0.2:0 no-such-port, Pod ns/p"},
+		{"port that is not declared", 99, []runtime.Object{web, aSlice("s", "web", "other=8080", "10.0.0.1")}, "s 10.0.0.1:99 served"},
+		{"any port", federation.AnyPort, []runtime.Object{web, aSlice("s", "web", "other=8080", "10.0.0.1")}, "s 10.0.0.1:0 served"},
+		{"not ready", 80, []runtime.Object{web, aSlice("s", "web", "http=8080", "10.0.0.1 pod=p unready")}, "s 10.0.0.1:8080 not-ready, Pod ns/p"},
+		{"terminating", 80, []runtime.Object{web, aSlice("s", "web", "http=8080", "10.0.0.1 pod=p unready terminating")}, "s 10.0.0.1:0 terminating, Pod ns/p"},
+		{"stands for something else", 80, []runtime.Object{web, aSlice("s", "web", "http=8080", "10.0.0.1 kind=Node", "10.0.0.2 kind=Node unready")}, "s 10.0.0.1:0 stands-for-something-else, Node ns/x | s 10.0.0.2:0 not-ready, Node ns/x"},
+		{"no address", 80, []runtime.Object{web, aSlice("s", "web", "http=8080", "nonsense", "10.0.0.300 unready", long)},
+			"s nonsense unusable-text | s 10.0.0.300 not-ready | s " + long[:maxLeftText] + "... unusable-text"},
+		{"not routable", 80, []runtime.Object{web, aSlice("s", "web", "http=8080", "127.0.0.1", "224.0.0.1")}, "s 127.0.0.1:0 not-routable | s 224.0.0.1:0 not-routable"},
+		{"Pod not known", 80, []runtime.Object{web, aSlice("s", "web", "http=8080", "10.0.0.1 pod=p")}, "s 10.0.0.1:8080 pod-not-known, Pod ns/p"},
+		{"ExternalWorkload not known", 80, []runtime.Object{web, aSlice("s", "web", "http=8080", "10.0.0.1 ew=v")}, "s 10.0.0.1:8080 pod-not-known, ExternalWorkload ns/v"},
+		{"unusable", 80, []runtime.Object{web, invalid, aSlice("s", "web", "http=8080", "10.0.0.1 ew=v")}, "s 10.0.0.1:8080 unusable, ExternalWorkload ns/v, spec is strange"},
+		{"text that can't be sent", 80, []runtime.Object{web, aPod("p"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p zone=\xff")}, "s 10.0.0.1:8080 unusable-text, Pod ns/p"},
+		{"two slices", 80, []runtime.Object{web, aSlice("b", "web", "http=1", "10.0.0.1"), aSlice("a", "web", "http=2", "10.0.0.1")}, "a 10.0.0.1:2 served | b 10.0.0.1:1 served"},
+		{"another Service's", 80, []runtime.Object{web, aSlice("s", "other", "http=8080", "10.0.0.1")}, ""},
+		{"names", 80, []runtime.Object{web, names}, ""},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			for _, change := range []func(*Config){nil, withAddresses} {
+				w := newWorld(t, change)
+				w.put(x.objects...)
+				if got := strings.Join(w.explained("web", x.port), " | "); got != x.want {
+					t.Errorf("got %q, want %q", got, x.want)
+				}
+			}
+		})
+	}
+}
+
+// TestExplainLeftOutIsNoChange: what only explanations need is followed, and readers are not
+// called for it.
+func TestExplainLeftOutIsNoChange(t *testing.T) {
+	w := newWorld(t, nil)
+	w.put(aService("web", "http=80"))
+	for i, step := range []struct{ left, want string }{
+		{"10.0.0.2 pod=p unready terminating", "s 10.0.0.2:0 terminating, Pod ns/p"},
+		{"10.0.0.3 kind=Node", "s 10.0.0.3:0 stands-for-something-else, Node ns/x"},
+		{"10.0.0.3 kind=Node", "s 10.0.0.3:0 stands-for-something-else, Node ns/x"},
+		{"", ""},
+		{"127.0.0.1", "s 127.0.0.1:0 not-routable"},
+	} {
+		addresses, want := []string{"10.0.0.1"}, []string{"s 10.0.0.1:8080 served"}
+		if step.left != "" {
+			addresses, want = append(addresses, step.left), append(want, step.want)
+		}
+		w.put(aSlice("s", "web", "http=8080", addresses...))
+		if got := w.explained("web", 80); !slices.Equal(got, want) {
+			t.Errorf("step %d: got %q, want %q", i, got, want)
+		}
+		if marked := w.marked(); (len(marked) > 0) != (i == 0) {
+			t.Errorf("step %d: reported %q", i, marked)
+		}
+	}
+}
+
+// TestExplainIsTheShare: over random objects, what is explained as served or not ready is
+// what a reader reads.
+func TestExplainIsTheShare(t *testing.T) {
+	word := rapid.SampledFrom([]string{"", " pod=p", " pod=q", " ew=v", " kind=Node"})
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newWorld(t, nil)
+		w.put(aService("web", "http=80", "=81"), aPod("p"))
+		for i := range rapid.IntRange(0, 3).Draw(rt, "slices") {
+			var list []string
+			for range rapid.IntRange(0, 5).Draw(rt, "addresses") {
+				list = append(list, rapid.SampledFrom([]string{"10.0.0.1", "10.0.0.2", "fd00::1", "127.0.0.1", "x"}).Draw(rt, "ip")+
+					word.Draw(rt, "target")+rapid.SampledFrom([]string{"", "", " unready", " unready terminating", " zone=\xff"}).Draw(rt, "state"))
+			}
+			w.put(aSlice(fmt.Sprint("s", i), "web", rapid.SampledFrom([]string{"http=8080", "other=1", "http=", "", "http=8080,=2"}).Draw(rt, "ports"), list...))
+		}
+		port := rapid.SampledFrom([]uint16{80, 81, 99, federation.AnyPort}).Draw(rt, "port")
+		var served, offered []string
+		for x := range w.Explain(federation.ServiceID{Namespace: "ns", Name: "web"}, port) {
+			if text := fmt.Sprint(x.Slice, x.Addr); x.Verdict == federation.Served && !slices.Contains(served, text) {
+				served = append(served, text)
+			}
+		}
+		for _, l := range w.read("web", port).Slices {
+			for _, e := range l.Endpoints {
+				offered = append(offered, fmt.Sprint(l.Name, e.Addr))
+			}
+		}
+		slices.Sort(served)
+		slices.Sort(offered)
+		if !slices.Equal(served, offered) {
+			rt.Errorf("explained as served: %q; read: %q", served, offered)
+		}
+	})
+}
