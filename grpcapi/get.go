@@ -92,6 +92,7 @@ func (st *getStream) advance(set *federation.Set) []*wire.Frame {
 	st.explaining.use(set)
 	frames := st.step(st.sent, set, all)
 	st.sent, st.sentZone, st.viewChanged = set, zone, false
+	st.heldSet.Store(set)
 	return frames
 }
 
@@ -172,6 +173,7 @@ func (st *getStream) switchView() bool {
 	}
 	st.view = st.server.getViews.acquire(key)
 	st.fits = st.view.startWatch(st.server.table.Watch, st.server.budget, costOfSet)
+	st.usedView.Store(st.view)
 	return true
 }
 

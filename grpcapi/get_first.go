@@ -63,6 +63,7 @@ func (st *getStream) first() ([]*wire.Frame, error) {
 		return nil, st.server.budget.refuse(st.name())
 	}
 	st.sent, st.sentZone, st.viewChanged = set, st.view.key.Client.Zone, false
+	st.heldSet.Store(set)
 	st.explaining.use(set)
 	if isAlone {
 		return st.view.fullFramesFor(st.alone(), set), nil

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"isthmus/federation"
 	"isthmus/grpcapi/wire"
 )
 
@@ -71,6 +72,11 @@ type stream struct {
 	endAt    atomic.Int64                  // when its connection's age ends the stream, as Server.clock; 0: never
 	answered atomic.Bool                   // the first messages are sent
 	endedBy  atomic.Pointer[status.Status] // the status with which another goroutine ended it; nil: none has
+
+	// For explanations, of a Get only:
+	usedView atomic.Pointer[getView]        // nil: none yet
+	heldSet  atomic.Pointer[federation.Set] // that it has, or is being sent; nil: none yet
+	takenAt  atomic.Int64                   // when the last message that was taken began, as Server.clock; 0: none was
 }
 
 // init sets the fields; onStall is called when the proxy does not take a message in
@@ -121,6 +127,7 @@ func (st *stream) send(ctx context.Context, f *wire.Frame, now time.Time) error 
 		return err
 	}
 	st.sentAt = now
+	st.takenAt.Store(st.server.clock(now))
 	return nil
 }
 
