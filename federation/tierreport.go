@@ -124,13 +124,14 @@ type SteeredService struct {
 
 // SteeredView is what one kind of client uses of a service port.
 type SteeredView struct {
-	Port   uint16
-	Client Client
-	Tiers  []TierUse // in order; the last is that of last resort, if there is any
-	InUse  int       // how many of Tiers are in use, from the first
-	Since  time.Time
-	Why    string    // why these are in use
-	Next   time.Time // when endpoints leave next, unless something changes before; zero: none do
+	Preference *Preference // of the service; never nil
+	Port       uint16
+	Client     Client
+	Tiers      []TierUse // in order; the last is that of last resort, if there is any
+	InUse      int       // how many of Tiers are in use, from the first
+	Since      time.Time
+	Why        string    // why these are in use
+	Next       time.Time // when endpoints leave next, unless something changes before; zero: none do
 }
 
 // TierUse is what one tier has.
@@ -199,7 +200,7 @@ func (one *SteeredService) addViews(p *port, most int) {
 // view describes what one kind of client uses.
 func (st *steering) view(port uint16, to *published) SteeredView {
 	v := to.tiers
-	view := SteeredView{Port: port, Client: to.client, InUse: v.used, Since: v.since, Why: v.why.describe(st), Next: v.due}
+	view := SteeredView{Preference: st.preference, Port: port, Client: to.client, InUse: v.used, Since: v.since, Why: v.why.describe(st), Next: v.due}
 	sent := make([]int, st.unnamed()+1)
 	set, _ := to.latest.Get()
 	for _, e := range set.Endpoints {

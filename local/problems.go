@@ -30,6 +30,13 @@ func (l *Local) Problems() []Problem {
 	return list
 }
 
+// ProblemsOf lists what can't be used of the annotations and labels of one Service.
+func (l *Local) ProblemsOf(id federation.ServiceID) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.problems[id]
+}
+
 // report stores the problems of a Service, and logs them if they have changed.
 func (l *Local) report(id federation.ServiceID, problems []string) {
 	l.mu.Lock()

@@ -34,6 +34,7 @@ const (
 type admin struct {
 	ready   func() bool
 	pages   map[string]func() any // by path; answered as JSON
+	explain http.Handler          // of /debug/explain; nil: there is none
 	metrics *prometheus.Registry
 	pprof   bool
 	log     *zap.Logger
@@ -46,6 +47,9 @@ func (a *admin) handler() http.Handler {
 	pages := newTurns(maxPages, pageWait, pageTake)
 	for path, page := range a.pages {
 		mux.Handle(path, pages.limit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { servePage(w, page()) })))
+	}
+	if a.explain != nil {
+		mux.Handle("/debug/explain", a.explain)
 	}
 	// promhttp's own limit counts a scrape until it is rendered, also one that has timed
 	// out, and this one until the client has taken it.

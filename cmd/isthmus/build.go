@@ -83,7 +83,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	g.server = api.GRPC(g.traces.options()...)
 	g.shutdown = newShutdown(o, api, g.server, log)
 	g.admin = &admin{
-		ready: g.ready.Load, pages: debugPages(here, store, table, api, writer),
+		ready: g.ready.Load, pages: debugPages(here, store, table, api, writer), explain: newExplainer(here, store, api).handler(),
 		metrics: registry, pprof: o.pprof, log: logging.WithOwnLimit(log),
 	}
 	return g, nil
@@ -104,6 +104,30 @@ func debugPages(here *local.Local, store *clusterstore.Store, table *federation.
 		"/debug/services": func() any { return newServicesPage(table, api.Views(), here.Problems()) },
 		"/debug/streams":  func() any { return newStreamsPage(api.Views()) },
 	}
+}
+
+// newExplainer returns what answers /debug/explain.
+func newExplainer(here *local.Local, store *clusterstore.Store, api *grpcapi.Server) *explainer {
+	return &explainer{
+		explain: api.Explain,
+		clusters: func() map[federation.ClusterName]cluster.Status {
+			return statusByCluster(here.Status().Status, store.Status())
+		},
+		problems: here.ProblemsOf,
+	}
+}
+
+// statusByCluster has the status of each cluster. Of several link Secrets for one, at most one
+// is in use; the others are rejected.
+func statusByCluster(here cluster.Status, links []clusterstore.LinkStatus) map[federation.ClusterName]cluster.Status {
+	all := make(map[federation.ClusterName]cluster.Status, len(links)+1)
+	for _, l := range links {
+		if old, known := all[l.Cluster]; !known || old.State == cluster.Rejected {
+			all[l.Cluster] = l.Status
+		}
+	}
+	all[federation.Local] = here // also in place of Secrets without a cluster's name
+	return all
 }
 
 // newShutdown returns how a gateway stops server, which serves api.

@@ -8,13 +8,19 @@ import (
 // turns bounds how many requests are served at once, from the first line of the handler
 // until the client has taken the answer, and how long that may take.
 type turns struct {
-	slots chan struct{} // fixed, as are wait and take; has a value for each request that is served
-	wait  time.Duration // of a request that finds no slot; after that it gets 503 Service Unavailable
+	slots chan struct{} // fixed, as are all fields; has a value for each request that is served
+	wait  time.Duration // of a request that finds no slot; after that it gets busyCode
 	take  time.Duration // in which a client has to take an answer, from its first byte; 0: the server's limit
+
+	busyCode int    // what a request gets that has found no slot
+	busy     string // the text with it
 }
 
 func newTurns(n int, wait, take time.Duration) *turns {
-	return &turns{slots: make(chan struct{}, n), wait: wait, take: take}
+	return &turns{
+		slots: make(chan struct{}, n), wait: wait, take: take,
+		busyCode: http.StatusServiceUnavailable, busy: "too many requests are being served: try again",
+	}
 }
 
 // limit returns a handler that serves in turns.
@@ -25,7 +31,7 @@ func (t *turns) limit(next http.Handler) http.Handler {
 		}
 		if !t.begin(r) {
 			w.Header().Set("Retry-After", "5")
-			http.Error(w, "too many requests are being served: try again", http.StatusServiceUnavailable)
+			http.Error(w, t.busy, t.busyCode)
 			return
 		}
 		defer func() { <-t.slots }()

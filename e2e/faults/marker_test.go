@@ -121,7 +121,7 @@ func (w *world) listen(t *testing.T, format string, links map[string]*corev1.Sec
 // readPages adds the pages of the admin server to what was shown.
 func (w *world) readPages(t *testing.T, when string, shown map[string]string) {
 	t.Helper()
-	for _, path := range []string{"/metrics", "/debug/clusters", "/debug/services", "/debug/streams", "/ready"} {
+	for _, path := range []string{"/metrics", "/debug/clusters", "/debug/services", "/debug/streams", "/debug/explain?authority=good.marker.svc.cluster.local", "/ready"} {
 		text, err := w.page(t.Context(), path)
 		must(t, err)
 		shown[path+when] = text

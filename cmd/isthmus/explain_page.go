@@ -1,0 +1,234 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+	"unicode"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"isthmus/clusterstore/cluster"
+	"isthmus/federation"
+	"isthmus/grpcapi"
+)
+
+// Explaining a large service takes as much as a first stream of it, so few are explained at
+// once, and not for long.
+const (
+	maxExplains  = 2                // at once; more wait for pageWait, then get 429 Too Many Requests
+	explainLimit = 10 * time.Second // of one
+	maxExplained = 10_000           // addresses that a page lists
+)
+
+// explainPage is /debug/explain: what becomes of each address of a service for one client.
+type explainPage struct {
+	Authority  string            `json:"authority"`
+	Client     explainedClient   `json:"client"`
+	Defined    bool              `json:"defined"` // the own cluster has such a Service
+	Federated  bool              `json:"federated"`
+	Problems   []string          `json:"problems"`          // of the Service's annotations and labels
+	Refused    string            `json:"refused,omitempty"` // how a new stream would be refused; empty: it would be served
+	Set        explainedSet      `json:"set"`
+	Preference *preferenceEntry  `json:"preference,omitempty"`
+	Tiers      *clientsEntry     `json:"tiers,omitempty"` // that the client uses, if it does not simply get everything
+	Members    []explainedMember `json:"members"`         // in order of precedence
+	Verdicts   map[string]int    `json:"verdicts"`        // how many addresses have which
+	Addresses  []explainedEntry  `json:"addresses"`
+	More       int               `json:"moreAddresses,omitempty"` // that are not listed
+	// Held is what proxies have of the service, whatever client the page is about.
+	Held     []grpcapi.HeldView `json:"streams"`
+	MoreHeld int                `json:"moreStreamViews,omitempty"` // that are not listed
+}
+
+type explainedClient struct {
+	Namespace string `json:"namespace,omitempty"`
+	Node      string `json:"node,omitempty"`
+	Zone      string `json:"zone,omitempty"`
+	Instance  string `json:"instance,omitempty"`
+}
+
+// explainedSet is what the client gets.
+type explainedSet struct {
+	Version   uint64    `json:"version"`
+	Endpoints int       `json:"endpoints"`
+	Complete  bool      `json:"complete"`         // no member's cluster is pending
+	Changed   time.Time `json:"changed,omitzero"` // when the newest change behind it happened, as far as known
+	Origin    string    `json:"origin,omitempty"` // with changed: the cluster
+}
+
+type explainedMember struct {
+	Cluster        string    `json:"cluster"`
+	Service        string    `json:"service"` // its name in that cluster
+	State          string    `json:"state"`   // of the cluster
+	Since          time.Time `json:"since,omitzero"`
+	Reason         string    `json:"reason,omitempty"` // why it does not serve; empty: it does
+	Standing       string    `json:"standing"`
+	StandingReason string    `json:"standingReason,omitempty"`
+	NodeLocal      bool      `json:"nodeLocal,omitempty"` // internalTrafficPolicy is Local
+	Ports          []uint16  `json:"ports"`               // that the port resolves to in its slices
+	Changed        time.Time `json:"changed,omitzero"`    // when what it offers changed last, while the service is watched
+	Updates        uint64    `json:"updates"`             // how often it has
+}
+
+// explainedEntry is one address of one slice.
+type explainedEntry struct {
+	Cluster  string   `json:"cluster"`
+	Service  string   `json:"service"`
+	Slice    string   `json:"slice"`
+	Address  string   `json:"address"` // without a port if the slice does not have it
+	Verdict  string   `json:"verdict"`
+	Detail   string   `json:"detail,omitempty"`
+	Target   string   `json:"target,omitempty"` // what it stands for
+	Tier     string   `json:"tier,omitempty"`
+	Zone     string   `json:"zone,omitempty"`
+	Node     string   `json:"node,omitempty"`
+	Hostname string   `json:"hostname,omitempty"`
+	Hints    []string `json:"hints,omitempty"`
+	Identity string   `json:"identity,omitempty"`
+}
+
+// explainer answers /debug/explain.
+type explainer struct {
+	explain  func(context.Context, grpcapi.Question) (*grpcapi.Explanation, error)
+	clusters func() map[federation.ClusterName]cluster.Status
+	problems func(federation.ServiceID) []string
+}
+
+// handler returns the page's handler, which serves in turns.
+func (x *explainer) handler() http.Handler {
+	turns := newTurns(maxExplains, pageWait, pageTake)
+	turns.busyCode, turns.busy = http.StatusTooManyRequests, "two services are being explained, and that takes its time: try again"
+	return turns.limit(http.HandlerFunc(x.serve))
+}
+
+func (x *explainer) serve(w http.ResponseWriter, r *http.Request) {
+	asked := r.URL.Query()
+	q := grpcapi.Question{Authority: asked.Get("authority"), Token: asked.Get("token"), Most: maxExplained}
+	if q.Authority == "" {
+		http.Error(w, `authority is missing: ask for /debug/explain?authority=web.shop.svc.cluster.local:80, with token={"ns":"shop","nodeName":"node-1"} for a client there, and address=10.0.0.1 for one address`, http.StatusBadRequest)
+		return
+	}
+	if text := asked.Get("address"); text != "" {
+		ip, err := netip.ParseAddr(text)
+		if err != nil || ip.Zone() != "" {
+			http.Error(w, "address is no IP address, such as 10.0.0.1", http.StatusBadRequest)
+			return
+		}
+		q.Addr = ip.Unmap()
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), explainLimit)
+	defer cancel()
+	answer, err := x.explain(ctx, q)
+	if err != nil {
+		code := http.StatusServiceUnavailable
+		if status.Code(err) == codes.InvalidArgument {
+			code = http.StatusBadRequest
+		}
+		http.Error(w, status.Convert(err).Message(), code)
+		return
+	}
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	servePage(w, newExplainPage(answer, x.clusters(), x.problems(answer.Service)))
+}
+
+func newExplainPage(x *grpcapi.Explanation, clusters map[federation.ClusterName]cluster.Status, problems []string) explainPage {
+	d := x.Definition
+	page := explainPage{
+		Authority: x.Authority,
+		Client:    explainedClient{printable(x.Namespace), printable(x.Client.Node), printable(x.Client.Zone), printable(x.Client.Instance)},
+		Defined:   d != nil, Federated: d != nil && d.Federated, Problems: append([]string{}, problems...),
+		Set:     explainedSet{Version: x.Set.Version, Endpoints: len(x.Set.Endpoints), Complete: x.Set.Complete, Changed: x.Set.Changed},
+		Members: []explainedMember{}, Verdicts: make(map[string]int), Addresses: make([]explainedEntry, 0, len(x.Addresses)), More: x.More,
+		Held: append([]grpcapi.HeldView{}, x.Held...), MoreHeld: x.MoreHeld,
+	}
+	if x.Refusal != nil {
+		page.Refused = printable(status.Code(x.Refusal).String() + ": " + status.Convert(x.Refusal).Message())
+	}
+	if !x.Set.Changed.IsZero() {
+		page.Set.Origin = x.Set.Origin.String()
+	}
+	if d != nil && d.Preference != nil && len(d.Preference.Tiers) > 0 {
+		page.Preference = newPreferenceEntry(d.Preference)
+	}
+	if x.Steered != nil {
+		tiers := newClientsEntry(*x.Steered, x.Steered.Preference)
+		page.Tiers = &tiers
+	}
+	for _, m := range x.Members {
+		page.Members = append(page.Members, newExplainedMember(m, clusters))
+	}
+	for v, n := range x.Verdicts {
+		page.Verdicts[v.String()] = n
+	}
+	for _, a := range x.Addresses {
+		page.Addresses = append(page.Addresses, newExplainedEntry(a, page.Members[a.Member], x.Port))
+	}
+	return page
+}
+
+func newExplainedMember(m federation.ExplainedMember, clusters map[federation.ClusterName]cluster.Status) explainedMember {
+	e := explainedMember{
+		Cluster: m.Member.Cluster.String(), Service: m.Member.Service.String(), State: m.Status.Link.String(), Standing: m.Standing.String(),
+		NodeLocal: m.NodeLocal, Ports: append([]uint16{}, m.Ports...), Changed: m.Changed, Updates: m.Updates,
+	}
+	st, known := clusters[m.Member.Cluster]
+	if known {
+		e.State, e.Since = string(st.State), st.Since
+	}
+	if !m.Status.Serving() {
+		e.Reason = m.Status.String()
+		if m.Status.Link != federation.Ready && st.Reason != "" {
+			e.Reason += ": " + printable(st.Reason)
+		}
+	}
+	if m.Standing != federation.InService || m.Spreading {
+		e.StandingReason = printable(st.StandingReason)
+	}
+	return e
+}
+
+func newExplainedEntry(a federation.ExplainedAddress, m explainedMember, port uint16) explainedEntry {
+	e := explainedEntry{
+		Cluster: m.Cluster, Service: m.Service, Slice: printable(a.Slice), Address: addressText(a.Considered), Verdict: a.Verdict.String(),
+		Detail: printable(a.Detail), Target: printable(a.Target), Tier: a.Tier,
+	}
+	if a.Endpoint == nil {
+		return e
+	}
+	at := a.Endpoint.At(port)
+	e.Address, e.Target = addressText(federation.Considered{Addr: at.Addr}), printable(cluster.DescribeTarget(at.Twin))
+	e.Zone, e.Node, e.Hostname = printable(at.Zone), printable(at.Node), printable(at.Hostname)
+	for _, h := range at.Hints {
+		e.Hints = append(e.Hints, printable(h))
+	}
+	if a.Verdict == federation.Served {
+		e.Identity = printable(at.Identity.DNS + at.Identity.URI) // one of them, or none
+	}
+	return e
+}
+
+// addressText is an address as far as it is known.
+func addressText(a federation.Considered) string {
+	switch {
+	case !a.Addr.IsValid():
+		return printable(a.Text)
+	case a.Addr.Port() == 0:
+		return a.Addr.Addr().String()
+	}
+	return a.Addr.String()
+}
+
+// printable replaces what a terminal may take for a command: texts of clusters and clients
+// may have anything.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
+}
