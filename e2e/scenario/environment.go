@@ -17,7 +17,7 @@ import (
 
 // StartConfig is what to run and what is running already.
 type StartConfig struct {
-	Dir          string            // where the clusters keep their state
+	Dir          string            // where the clusters keep their state, and the isthmus command its kubeconfig
 	Controlplane string            // the controlplane command; empty: program.Controlplane
 	Kubeconfigs  map[string]string // by cluster: administrators' kubeconfigs of clusters that run; empty: they are started
 
@@ -62,8 +62,13 @@ func Start(ctx context.Context, cfg StartConfig) (env Environment, stop func() e
 	if err := prepare(ctx, env.Clusters[ClusterNames[0]].REST()); err != nil {
 		return env, stop, err
 	}
+	if cfg.NoGateway {
+		return env, stop, nil
+	}
+	if env.Tool, err = newTool(ctx, cfg.Gateway, cfg.Dir, env.Clusters); err != nil {
+		return env, stop, err
+	}
 	switch {
-	case cfg.NoGateway:
 	case cfg.Addr != "":
 		env.Gateway = foreign{addr: cfg.Addr, metrics: cfg.Metrics}
 	default:

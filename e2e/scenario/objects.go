@@ -53,6 +53,12 @@ func parseDelete(p *parser, args []string) (action, error) {
 	}, knownCluster(args[0])
 }
 
+// parseOwns is for an object that the case has others write: it is deleted after the case.
+func parseOwns(p *parser, args []string) (action, error) {
+	namespace, name := p.named(args[2])
+	return func(_ context.Context, r *run) error { return r.own(args[0], args[1], namespace, name) }, knownCluster(args[0])
+}
+
 // parseObject is for the shorthands whose words are all that the object depends on.
 func parseObject(build func(o object, what string, more []string) error) func(*parser, []string) (action, error) {
 	return func(p *parser, args []string) (action, error) {

@@ -31,6 +31,7 @@ type run struct {
 	objects    map[string][]written       // by cluster: in the order in which they were first written
 
 	noted           map[string]float64 // by the regular expression of a metric: what it added up to
+	verb            *verbRun           // the last one; nil: none yet
 	stopped, paused map[string]bool    // clusters
 	disturbed       bool               // the local cluster's API has been stopped or paused
 	flagged         bool               // the gateway runs with flags of the case
@@ -123,10 +124,32 @@ func (r *run) apply(ctx context.Context, cluster string, from runtime.Object) er
 		o.SetNamespace("")
 	}
 	// Noted before it is tried: a write whose answer got lost is undone too.
-	if key := (written{resource, o.GetNamespace(), o.GetName()}); !slices.Contains(r.objects[cluster], key) {
-		r.objects[cluster] = append(r.objects[cluster], key)
-	}
+	r.note(cluster, written{resource, o.GetNamespace(), o.GetName()})
 	return w.Apply(ctx, o)
+}
+
+// note keeps an object that is deleted after the case.
+func (r *run) note(cluster string, o written) {
+	if !slices.Contains(r.objects[cluster], o) {
+		r.objects[cluster] = append(r.objects[cluster], o)
+	}
+}
+
+// own notes an object that something else writes.
+func (r *run) own(cluster, kind, namespace, name string) error {
+	w, err := r.writer(cluster)
+	if err != nil {
+		return err
+	}
+	resource, namespaced, err := w.ResourceNamed(kind)
+	if err != nil {
+		return err
+	}
+	if !namespaced {
+		namespace = ""
+	}
+	r.note(cluster, written{resource, namespace, name})
+	return nil
 }
 
 func (r *run) delete(ctx context.Context, cluster, kind, namespace, name string, grace int64) error {

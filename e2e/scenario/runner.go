@@ -13,6 +13,7 @@ import (
 type Environment struct {
 	Clusters map[string]Cluster // by the names of ClusterNames
 	Gateway  Gateway            // nil: none, for cases that only write
+	Tool     Tool               // without Path: none
 }
 
 // Cluster is a Kubernetes API.

@@ -110,7 +110,8 @@ func runScript(t *testing.T, gateway *double, script string, fails bool) (Result
 		t.Fatal(err)
 	}
 	var trace []string
-	runner, err := NewRunner(Environment{Gateway: gateway}, Options{
+	shell := Tool{Path: "/bin/sh", Dir: t.TempDir()} // plays the isthmus command
+	runner, err := NewRunner(Environment{Gateway: gateway, Tool: shell}, Options{
 		Timeout: limit, Trace: func(line string) { trace = append(trace, line) },
 	})
 	if err != nil {
@@ -180,6 +181,14 @@ func TestStreamCommands(t *testing.T) {
 		{"a metric that stays", "metric ^size$ note\nmetric ^size$ noted", ""},
 		{"a metric that grows", "metric ^ticks$ note\nmetric ^ticks$ noted", "add up to"},
 		{"another metric", "metric ^count >7", "2 samples match and add up to 7, expected is >7"},
+		{"verb", "isthmus -c 'echo $ADDR; echo no >&2'\nstdout '^\\S+:\\d+\\s$'\nstderr ^no\nno-stdout no", ""},
+		{"verb that fails", "isthmus -c 'exit 1'", "expected is exit code 0"},
+		{"verb that has to fail", "fails 1 -c 'exit 1'\nstdout ^$\nfails 1 -c 'exit 2'", "expected is exit code 1"},
+		{"output that lacks", "isthmus -c 'echo a'\nstdout b", `standard output does not match "b"`},
+		{"output that must not be", "isthmus -c 'echo a'\nno-stdout a", `standard output matches "a"`},
+		{"output of nothing", "stderr b", "has not run the isthmus command yet"},
+		{"verb that shows later", "shows aaa -c 'printf a >>file; cat file'", ""},
+		{"verb that never shows", "shows b -c 'echo a'", `does not match "b"`},
 		{"no cluster", "pod west p 10.0.0.1", "there is no cluster west"},
 	}
 	for _, test := range tests {

@@ -1,0 +1,161 @@
+package scenario
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"isthmus/e2e/program"
+)
+
+// Tool is the isthmus command as cases run it.
+type Tool struct {
+	Path       string
+	Dir        string // its working and home directory
+	Kubeconfig string // a context for each cluster; that of the gateway's own is the current one
+}
+
+// verbRun is what a run of the command printed, and its exit code.
+type verbRun struct {
+	stdout, stderr string
+	code           int
+}
+
+const verbLimit = time.Minute // of one run
+
+// parseIsthmus is for: isthmus WORD..., which succeeds.
+func parseIsthmus(_ *parser, args []string) (action, error) { return runVerb(0, args), nil }
+
+// parseFails is for: fails CODE WORD..., which ends with that exit code.
+func parseFails(_ *parser, args []string) (action, error) {
+	code, err := strconv.Atoi(args[0])
+	if err != nil || code < 1 || code > 2 {
+		return nil, fmt.Errorf("%q is no exit code of failures: 1 or 2", args[0])
+	}
+	return runVerb(code, args[1:]), nil
+}
+
+// parseShows is for: shows REGEX WORD..., again and again until the standard output matches.
+func parseShows(_ *parser, args []string) (action, error) {
+	want, err := regexp.Compile(args[0])
+	if err != nil {
+		return nil, err
+	}
+	return fromAdmin(func(ctx context.Context, r *run) error {
+		if err := r.isthmus(ctx, args[1:]); err != nil {
+			return err
+		}
+		return r.verb.expect("standard output", r.verb.stdout, want, true)
+	}), nil
+}
+
+// parseOutput is for: stdout REGEX, stderr REGEX and no-stdout REGEX, about the last run.
+func parseOutput(stream string, matches bool) func(*parser, []string) (action, error) {
+	return func(_ *parser, args []string) (action, error) {
+		want, err := regexp.Compile(args[0])
+		if err != nil {
+			return nil, err
+		}
+		return func(_ context.Context, r *run) error {
+			if r.verb == nil {
+				return errors.New("the case has not run the isthmus command yet")
+			}
+			text := r.verb.stdout
+			if stream == "standard error" {
+				text = r.verb.stderr
+			}
+			return r.verb.expect(stream, text, want, matches)
+		}, nil
+	}
+}
+
+func (v *verbRun) expect(stream, text string, want *regexp.Regexp, matches bool) error {
+	if want.MatchString(text) == matches {
+		return nil
+	}
+	not := map[bool]string{true: "does not match", false: "matches"}[matches]
+	return fmt.Errorf("%s %s %q\n%s", stream, not, want, v)
+}
+
+func (v *verbRun) String() string {
+	return fmt.Sprintf("exit code %d\nstandard output:\n%s\nstandard error:\n%s", v.code, v.stdout, v.stderr)
+}
+
+func runVerb(code int, args []string) action {
+	return func(ctx context.Context, r *run) error {
+		if err := r.isthmus(ctx, args); err != nil {
+			return err
+		}
+		if r.verb.code != code {
+			return fmt.Errorf("expected is exit code %d\n%s", code, r.verb)
+		}
+		return nil
+	}
+}
+
+// isthmus runs the command to its end, and keeps what came of it. It has an environment of its own, and no input.
+func (r *run) isthmus(ctx context.Context, args []string) error {
+	tool, g := r.runner.env.Tool, r.runner.env.Gateway
+	if tool.Path == "" {
+		return errors.New("there is no isthmus command to run")
+	}
+	words := []string{}
+	for _, a := range args {
+		if g != nil {
+			a = strings.NewReplacer("$ADMIN", g.MetricsAddr(), "$ADDR", g.Addr()).Replace(a)
+		}
+		words = append(words, a)
+	}
+	ctx, cancel := context.WithTimeout(ctx, verbLimit)
+	defer cancel()
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, tool.Path, words...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = tool.Dir, &stdout, &stderr
+	cmd.Env = []string{"KUBECONFIG=" + tool.Kubeconfig, "HOME=" + tool.Dir, "PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8"}
+	if err := cmd.Run(); err != nil && (cmd.ProcessState == nil || !cmd.ProcessState.Exited()) {
+		return fmt.Errorf("isthmus %s: %w\n%s%s", strings.Join(words, " "), err, stdout.String(), stderr.String())
+	}
+	r.verb = &verbRun{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+	return nil
+}
+
+// newTool returns the command for an environment; dir is a folder for it.
+func newTool(ctx context.Context, binary, dir string, clusters map[string]Cluster) (Tool, error) {
+	var err error
+	if binary == "" {
+		if binary, err = program.Isthmus.Path(ctx); err != nil {
+			return Tool{}, err
+		}
+	}
+	if binary, err = filepath.Abs(binary); err != nil {
+		return Tool{}, err
+	}
+	cfg := clientcmdapi.NewConfig()
+	cfg.CurrentContext = ClusterNames[0]
+	for name, c := range clusters {
+		addContext(cfg, name, c.REST())
+	}
+	t := Tool{Path: binary, Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig")}
+	return t, clientcmd.WriteToFile(*cfg, t.Kubeconfig)
+}
+
+// addContext adds a context, and the cluster and user of the same name.
+func addContext(to *clientcmdapi.Config, name string, from *rest.Config) {
+	to.Clusters[name] = &clientcmdapi.Cluster{Server: from.Host, CertificateAuthority: from.CAFile, CertificateAuthorityData: from.CAData, TLSServerName: from.ServerName}
+	to.AuthInfos[name] = &clientcmdapi.AuthInfo{
+		ClientCertificate: from.CertFile, ClientCertificateData: from.CertData, ClientKey: from.KeyFile, ClientKeyData: from.KeyData, Token: from.BearerToken, TokenFile: from.BearerTokenFile,
+	}
+	to.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+}
