@@ -33,8 +33,9 @@ func TestArrows(t *testing.T) {
 		"isthmus/cmd/isthmus":                 {"isthmus/e2e/...", "isthmus/manifests/..."},
 		"isthmus/clusterstore/fair":           {outside},
 
-		"isthmus/cmd/isthmus/internal/cli":     but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/isthmus/internal/client", "k8s.io/..."),
+		"isthmus/cmd/isthmus/internal/cli":     but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/isthmus/internal/client", "isthmus/cmd/isthmus/internal/reach", "k8s.io/..."),
 		"isthmus/cmd/isthmus/internal/client":  {"isthmus/federation", "isthmus/grpcapi/...", "isthmus/clusterstore/...", "isthmus/local/..."},
+		"isthmus/cmd/isthmus/internal/reach":   but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/isthmus/internal/cli"),
 		"isthmus/cmd/isthmus/internal/logging": but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/isthmus/internal/cli"),
 	} {
 		deps := dependencies(t, ".", pkg)

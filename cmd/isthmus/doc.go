@@ -1,8 +1,8 @@
 // Command isthmus is a multicluster federation gateway for Linkerd proxies.
 //
 //	isthmus gateway --kubeconfig ~/.kube/config
-//	isthmus clusters --admin localhost:9996
-//	isthmus get web.shop.svc.cluster.local:80 --addr localhost:8086
+//	isthmus clusters
+//	isthmus get web.shop.svc.cluster.local:80
 //
 // The verb gateway serves the Destination API; clusters, services, get and profile,
 // which are in internal/client, look into a gateway that runs. "isthmus help" lists

@@ -61,9 +61,9 @@ func newProgram(name string) *cli.Program {
 		},
 		Examples: []string{
 			"isthmus gateway --kubeconfig ~/.kube/config",
-			"isthmus clusters --admin localhost:9996",
-			"isthmus services shop/web --admin localhost:9996",
-			"isthmus get web.shop.svc.cluster.local:80 --addr localhost:8086",
+			"isthmus clusters",
+			"isthmus services shop/web --context west",
+			"isthmus get web.shop.svc.cluster.local:80",
 			"isthmus profile 10.0.0.1:80 --addr localhost:8086",
 		},
 	}

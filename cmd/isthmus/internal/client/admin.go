@@ -2,12 +2,8 @@ package client
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"net"
-	"net/http"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -15,89 +11,88 @@ import (
 	"isthmus/cmd/isthmus/internal/cli"
 )
 
-// maxPage is how much of a page is read, in bytes: more than a gateway with 10,000
-// services in 250 clusters has to show.
-const maxPage = 256 << 20
-
-// adminOptions are those of the verbs that read a page of the admin server.
+// adminOptions are those of the verbs that read pages of the admin server.
 type adminOptions struct {
 	printing
-	admin string
+	targeting
+	gateway string // the one whose page read has returned: HOST:PORT, or NAMESPACE/POD
 }
 
 func (o *adminOptions) flags(s *pflag.FlagSet) {
-	s.StringVar(&o.admin, "admin", "localhost:9996", "`HOST:PORT` of the gateway's admin server, which is its --metrics-addr.")
+	o.targeting.flags(s, "admin", "`HOST:PORT` of the gateway's admin server, which is its --metrics-addr.")
 	o.printing.flags(s, "The gateway must have answered within this `DURATION`.")
 }
 
 func (o *adminOptions) check() error {
-	if _, _, err := net.SplitHostPort(o.admin); err != nil {
-		return cli.Usagef("--admin is %q: give HOST:PORT", o.admin)
+	if err := o.targeting.check(); err != nil {
+		return err
+	}
+	if _, _, err := net.SplitHostPort(o.address); o.address != "" && err != nil {
+		return cli.Usagef("--admin is %q: give HOST:PORT", o.address)
 	}
 	return o.printing.check()
 }
 
-// read reads a page into a value, and returns when the gateway sent it, by the
-// gateway's clock. It tells what it waits for.
+// read reads a page of one gateway into a value, and returns when the gateway sent it,
+// by the gateway's clock. It tells what it waits for.
 func (o *adminOptions) read(ctx context.Context, p cli.Process, path string, into any) (at time.Time, err error) {
-	limited, cancel := context.WithTimeout(ctx, o.timeout)
-	defer cancel()
-	done := make(chan error, 1)
-	go func() {
-		var err error
-		at, err = o.fetch(limited, path, into)
-		done <- err
-	}()
-	slow := time.After(slowAfter)
-	for {
-		select {
-		case <-slow:
-			fmt.Fprintf(p.Stderr, "%s: waiting for %s of %s, for %v at most\n", p.Name, path, o.admin, o.timeout)
-		case err := <-done:
-			switch {
-			case err == nil:
-			case ctx.Err() != nil:
-				err = errors.New("interrupted")
-			case limited.Err() != nil:
-				err = fmt.Errorf("%s has not answered within %v (--timeout)", o.admin, o.timeout)
-			}
-			return at, err
+	var gateway string
+	var sent time.Time
+	err = o.await(ctx, p, func(ctx context.Context, w *waiting) error {
+		targets, release, err := o.find(ctx, w, adminPort)
+		if err != nil {
+			return err
 		}
+		defer release()
+		first := targets[0]
+		gateway = first.name
+		w.on(path+" of "+gateway, gateway)
+		sent, err = first.fetch(ctx, path, into)
+		return err
+	})
+	if err != nil {
+		return at, err
 	}
+	o.gateway = gateway
+	return sent, nil
 }
 
-// fetch reads a page into a value.
-func (o *adminOptions) fetch(ctx context.Context, path string, into any) (at time.Time, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+o.admin+path, nil)
-	if err != nil {
-		return at, cli.Usagef("--admin is %q: give HOST:PORT", o.admin)
-	}
-	client := http.Client{ // straight there, without proxy and redirects
-		Transport:     &http.Transport{DisableKeepAlives: true},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	answer, err := client.Do(request)
-	if err != nil {
-		return at, fmt.Errorf("%s\n  Is the gateway running? --admin is the address of its admin server (--metrics-addr of the gateway)", printable(errors.Unwrap(err).Error()))
-	}
-	defer answer.Body.Close()
-	body := http.MaxBytesReader(nil, answer.Body, maxPage)
-	switch answer.StatusCode {
-	case http.StatusOK:
-	case http.StatusServiceUnavailable:
-		text, _ := io.ReadAll(io.LimitReader(body, 500))
-		return at, fmt.Errorf("%s is busy: %s", o.admin, printable(string(text)))
-	default:
-		return at, fmt.Errorf("%s answers %s for %s: is it the admin server of an Isthmus gateway? (--admin)", o.admin, printable(answer.Status), path)
-	}
-	if err := json.NewDecoder(body).Decode(into); err != nil {
-		if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return at, fmt.Errorf("%s of %s has more than %d bytes", path, o.admin, tooLarge.Limit)
+// answer is what one gateway has sent.
+type answer struct {
+	gateway string // HOST:PORT, or NAMESPACE/POD
+	value   any
+	at      time.Time
+	err     error // why there is no value
+}
+
+// readAll reads a page of every gateway, each into a value that newValue returns. Those
+// that fail are answers too; there is an error if no gateway could be asked at all.
+func (o *adminOptions) readAll(ctx context.Context, p cli.Process, path string, newValue func() any) ([]answer, error) {
+	var answers []answer
+	err := o.await(ctx, p, func(ctx context.Context, w *waiting) error {
+		targets, release, err := o.find(ctx, w, adminPort)
+		if err != nil {
+			return err
 		}
-		return at, fmt.Errorf("%s of %s can't be read: %s: is it the admin server of an Isthmus gateway? (--admin)", path, o.admin, printable(err.Error()))
+		defer release()
+		w.on(path+" of "+names(targets), names(targets))
+		list := make([]answer, len(targets))
+		var wg sync.WaitGroup
+		for i, t := range targets {
+			wg.Go(func() {
+				a := answer{gateway: t.name, value: newValue()}
+				if a.at, a.err = t.fetch(ctx, path, a.value); ctx.Err() != nil && a.err != nil {
+					a.err = w.late()
+				}
+				list[i] = a
+			})
+		}
+		wg.Wait()
+		answers = list
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	if at, err = http.ParseTime(answer.Header.Get("Date")); err != nil {
-		at = time.Now()
-	}
-	return at.Local(), nil
+	return answers, nil
 }

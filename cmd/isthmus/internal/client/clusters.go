@@ -47,9 +47,10 @@ func runClusters(ctx context.Context, p cli.Process, o *clustersOptions) error {
 	if err != nil {
 		return err
 	}
-	out := &screen{w: p.Stdout, authority: o.admin, asJSON: o.asJSON()}
+	out := &screen{w: p.Stdout, asJSON: o.asJSON()}
 	out.redraw = o.watch && !out.asJSON && isTerminal(p.Stdout)
 	for {
+		out.authority = o.gateway
 		if err := out.show(s, s.at); err != nil || !o.watch {
 			return err
 		}
@@ -80,6 +81,7 @@ func (o *clustersOptions) readAgain(ctx context.Context, p cli.Process) (*cluste
 		once := *o
 		once.timeout = left
 		s, err := once.read(ctx, p)
+		o.gateway = once.gateway
 		if err == nil || ctx.Err() != nil {
 			return s, err
 		}

@@ -119,7 +119,7 @@ func TestClustersWatch(t *testing.T) {
 		reads.Add(1)
 		text(*page.Load())(w, r)
 	}})
-	o := &clustersOptions{adminOptions: adminOptions{printing{"json", time.Minute}, admin}, watch: true, every: time.Millisecond}
+	o := &clustersOptions{adminOptions: adminOptions{printing: printing{"json", time.Minute}, targeting: targeting{address: admin}}, watch: true, every: time.Millisecond}
 	out, errs, signals, end := clitest.NewOutput(), clitest.NewOutput(), make(chan os.Signal, 1), make(chan error)
 	go func() {
 		end <- runClusters(context.Background(), cli.Process{Name: "isthmus clusters", Stdout: out, Stderr: errs, Signals: signals}, o)
@@ -154,7 +154,7 @@ func TestClustersWatchEnds(t *testing.T) {
 		text(clustersJSON)(w, r)
 	}})
 	var out, errs bytes.Buffer
-	o := &clustersOptions{adminOptions: adminOptions{printing{"table", 50 * time.Millisecond}, admin}, watch: true, every: time.Millisecond}
+	o := &clustersOptions{adminOptions: adminOptions{printing: printing{"table", 50 * time.Millisecond}, targeting: targeting{address: admin}}, watch: true, every: time.Millisecond}
 	err := runClusters(t.Context(), cli.Process{Name: "isthmus clusters", Stdout: &out, Stderr: &errs}, o)
 	if err == nil || reads.Load() < 3 || strings.Count(errs.String(), "Trying again") != 1 || strings.Count(out.String(), "CLUSTER") != 1 {
 		t.Errorf("%v after %d reads, stderr %q, stdout:\n%s", err, reads.Load(), errs.String(), out.String())

@@ -8,6 +8,8 @@
 //	  10.0.0.1:80   east     west-1a (remote)  10000   h2     web-1  web.id
 //	  …
 //
+// Both find the gateway by the kubeconfig, unless --admin or --addr has its address.
+//
 // Guarantees:
 //
 //   - A verb waits for --timeout at most: for a page, or for the first message of a
@@ -34,7 +36,8 @@
 // To add a verb: a file with its name that has its flags, help and run function,
 // and an entry in [Verbs]. A verb that opens a stream is a session (stream.go)
 // with a state of its own, as get_state.go and get_table.go are those of get. One that
-// reads a page embeds adminOptions (admin.go), and has the types of the page, without
+// reads a page embeds adminOptions (admin.go), whose read asks one gateway and readAll
+// every one, and has the types of the page, without
 // the gateway's code, in a file of their own.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.

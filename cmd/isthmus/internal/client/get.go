@@ -30,11 +30,11 @@ func runGet(ctx context.Context, p cli.Process, o *options) error {
 	if err != nil {
 		return err
 	}
-	s := session[pb.Update]{*o, &getState{}, openGet, codeMeanings{
+	s := session[pb.Update]{options: *o, state: &getState{}, open: openGet, meanings: codeMeanings{
 		codes.InvalidArgument:    "This authority can never work: it is not a service name of the gateway's cluster domain, or it names an ExternalName service. A proxy does not ask again.",
 		codes.FailedPrecondition: "The Service is a mirror whose label multicluster.linkerd.io/remote-service does not name the remote Service. A proxy does not ask again.",
 		codes.NotFound:           "There is no such Service in the gateway's cluster, or it mirrors a cluster that is not linked. A proxy asks again, with a backoff.",
-		codes.Unavailable:        unavailable(o.addr, "the gateway has not read any of the clusters that the service is in"),
+		codes.Unavailable:        "the gateway has not read any of the clusters that the service is in",
 	}}
 	return s.run(ctx, p, authority)
 }

@@ -13,14 +13,15 @@ import (
 // options are those of the verbs that open a stream.
 type options struct {
 	printing
-	addr, token string
-	once        bool
+	targeting
+	token string
+	once  bool
 }
 
 // flags returns the flags, which store into o.
 func (o *options) flags() []cli.Section {
 	return []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) {
-		s.StringVar(&o.addr, "addr", "localhost:8086", "`HOST:PORT` of the gateway's gRPC server, or of Linkerd's destination controller.")
+		o.targeting.flags(s, "addr", "`HOST:PORT` of the gateway's gRPC server, or of Linkerd's destination controller.")
 		s.StringVar(&o.token, "token", "", `Context token of the proxy to stand for, as `+"`JSON`"+`: {"ns":"shop","nodeName":"node-1","pod":"web-1"}; `+
 			`the node decides on zones, the namespace on ServiceProfiles.`)
 		s.BoolVar(&o.once, "once", false, "Print the first state and exit.")
@@ -47,6 +48,9 @@ func (o *options) check() error {
 		if err := json.Unmarshal([]byte(o.token), &token); err != nil {
 			return cli.Usagef(`--token: %w: give JSON like {"ns":"shop","nodeName":"node-1"}`, err)
 		}
+	}
+	if err := o.targeting.check(); err != nil {
+		return err
 	}
 	return o.printing.check()
 }

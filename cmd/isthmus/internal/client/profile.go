@@ -29,7 +29,7 @@ func runProfile(ctx context.Context, p cli.Process, o *options) error {
 	if err != nil {
 		return err
 	}
-	s := session[pb.DestinationProfile]{*o, &profile{}, pb.DestinationClient.GetProfile, codeMeanings{
+	s := session[pb.DestinationProfile]{options: *o, state: &profile{}, open: pb.DestinationClient.GetProfile, meanings: codeMeanings{
 		codes.InvalidArgument:    "This authority can never work: it is neither an IP address nor a service name of the gateway's cluster domain, or it names an ExternalName service. A proxy does not ask again.",
 		codes.FailedPrecondition: "Several objects claim this address, so the gateway can't choose one. A proxy does not ask again.",
 		codes.NotFound:           "There is no such Service in the gateway's cluster, or none of its endpoints has that hostname. A proxy asks again, with a backoff.",

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"fmt"
+	"net"
 	"time"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
@@ -17,9 +18,6 @@ import (
 // batchWindow is how long messages are collected after one has come, so that a
 // set in several messages, or a step's add and remove, is shown once.
 const batchWindow = 50 * time.Millisecond
-
-// slowAfter is when a verb that waits tells what for.
-const slowAfter = time.Second
 
 // state is what a proxy holds after the messages M of one stream.
 type state[M any] interface {
@@ -37,6 +35,8 @@ type session[M any] struct {
 	state    state[M]
 	open     func(pb.DestinationClient, context.Context, *pb.GetDestination, ...grpc.CallOption) (grpc.ServerStreamingClient[M], error)
 	meanings codeMeanings
+	from     target        // set by run
+	spent    time.Duration // of the timeout, on finding it
 }
 
 // run opens the stream and shows the states until it ends, or the process gets a
@@ -44,10 +44,16 @@ type session[M any] struct {
 func (s *session[M]) run(ctx context.Context, p cli.Process, authority string) error {
 	out := &screen{w: p.Stdout, authority: authority, asJSON: s.asJSON()}
 	out.redraw = !out.asJSON && !s.once && isTerminal(p.Stdout)
-	conn, err := grpc.NewClient(s.addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}))
+	began := time.Now()
+	release, err := s.findOne(ctx, p)
+	if err != nil || release == nil {
+		return err
+	}
+	defer release()
+	s.spent = time.Since(began)
+	conn, err := s.from.connect()
 	if err != nil {
-		return cli.Usagef("--addr is %q: %w", s.addr, err)
+		return cli.Usagef("--addr is %q: %w", s.from.name, err)
 	}
 	defer conn.Close()
 	ctx, cancel := context.WithCancel(ctx)
@@ -62,6 +68,44 @@ func (s *session[M]) run(ctx context.Context, p cli.Process, authority string) e
 		}
 	}()
 	return s.display(ctx, p, out, messages, ended)
+}
+
+// findOne chooses the gateway. The function that it returns must be called once that is
+// not in use; it is nil if the process gets a signal first.
+func (s *session[M]) findOne(ctx context.Context, p cli.Process) (release func(), err error) {
+	signalled, done := p.Interruptible(ctx)
+	defer done()
+	var targets []target
+	err = s.await(signalled, p, func(ctx context.Context, w *waiting) error {
+		found, free, err := s.find(ctx, w, grpcPort)
+		if err == nil {
+			targets, release = found, free
+		}
+		return err
+	})
+	switch {
+	case signalled.Err() != nil && ctx.Err() == nil:
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	s.from = targets[0]
+	return release, nil
+}
+
+// connect returns a connection to a gateway's gRPC server. It is made when it is used.
+func (t target) connect() (*grpc.ClientConn, error) {
+	options := []grpc.DialOption{
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
+	}
+	if t.dial == nil {
+		return grpc.NewClient(t.name, options...)
+	}
+	options = append(options, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+		return t.dial(ctx)
+	}))
+	return grpc.NewClient("passthrough:///gateway", options...)
 }
 
 // receive passes messages on and returns why the stream has ended; never nil.
@@ -87,13 +131,13 @@ func (s *session[M]) receive(ctx context.Context, conn *grpc.ClientConn, authori
 // ended has the reason, or the process gets a signal.
 func (s *session[M]) display(ctx context.Context, p cli.Process, out *screen, messages <-chan *M, ended <-chan error) error {
 	var batchEnds <-chan time.Time
-	slow, limit := time.After(slowAfter), time.After(s.timeout) // until there is a state
+	slow, limit := time.After(slowAfter-s.spent), time.After(s.timeout-s.spent) // until there is a state
 	for {
 		select {
 		case <-slow:
-			fmt.Fprintf(p.Stderr, "%s: waiting for the first message of %s, for %v at most\n", p.Name, s.addr, s.timeout)
+			fmt.Fprintf(p.Stderr, "%s: waiting for the first message of %s, for %v at most\n", p.Name, s.from.name, s.timeout)
 		case <-limit:
-			return fmt.Errorf("%s has sent nothing within %v (--timeout)\n  %s", s.addr, s.timeout, s.meanings.explain(codes.Unavailable, s.addr))
+			return fmt.Errorf("%s has sent nothing within %v (--timeout)\n  %s", s.from.name, s.timeout, s.meanings.explain(codes.Unavailable, s.from))
 		case m, ok := <-messages:
 			if !ok {
 				return s.finish(out, <-ended)
@@ -127,5 +171,5 @@ func (s *session[M]) finish(out *screen, ended error) error {
 			return err
 		}
 	}
-	return s.meanings.explainEnd(s.addr, ended)
+	return s.meanings.explainEnd(s.from, ended)
 }

@@ -1,0 +1,100 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/cmd/isthmus/internal/reach"
+)
+
+// maxPage is how much of a page is read, in bytes: more than a gateway with 10,000
+// services in 250 clusters has to show.
+const maxPage = 256 << 20
+
+// fetch reads a page into a value, and returns when the gateway sent it.
+func (t target) fetch(ctx context.Context, path string, into any) (at time.Time, err error) {
+	answer, done, err := t.ask(ctx, path)
+	if err != nil {
+		return at, err
+	}
+	defer done()
+	body := http.MaxBytesReader(nil, answer.Body, maxPage)
+	switch answer.StatusCode {
+	case http.StatusOK:
+	case http.StatusServiceUnavailable:
+		text, _ := io.ReadAll(io.LimitReader(body, 500))
+		return at, fmt.Errorf("%s is busy: %s", t.name, printable(string(text)))
+	default:
+		return at, fmt.Errorf("%s answers %s for %s: %s", t.name, printable(answer.Status), path, t.another())
+	}
+	if err := json.NewDecoder(body).Decode(into); err != nil {
+		if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			return at, fmt.Errorf("%s of %s has more than %d bytes", path, t.name, tooLarge.Limit)
+		}
+		return at, fmt.Errorf("%s of %s can't be read: %s: %s", path, t.name, printable(err.Error()), t.another())
+	}
+	if at, err = http.ParseTime(answer.Header.Get("Date")); err != nil {
+		at = time.Now()
+	}
+	return at.Local(), nil
+}
+
+// another asks whether something else than a gateway answers.
+func (t target) another() string {
+	if t.dial == nil {
+		return "is it the admin server of an Isthmus gateway? (--admin)"
+	}
+	return "is it an Isthmus gateway? (-n and --pod choose another)"
+}
+
+// ask requests a page. The function that it returns must be called once the answer has
+// been read.
+func (t target) ask(ctx context.Context, path string) (*http.Response, func(), error) {
+	host := t.name
+	transport := &http.Transport{DisableKeepAlives: true} // straight there, without proxy
+	var conn *reach.Conn
+	if t.dial != nil {
+		host = "gateway"
+		var err error
+		if conn, err = t.dial(ctx); err != nil {
+			return nil, nil, err
+		}
+		transport.DialContext = func(context.Context, string, string) (net.Conn, error) { return conn, nil }
+	}
+	release := func() {
+		if conn != nil {
+			conn.Close()
+		}
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+path, nil)
+	if err != nil {
+		release()
+		return nil, nil, cli.Usagef("--admin is %q: give HOST:PORT", t.name)
+	}
+	client := http.Client{ // without redirects
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	answer, err := client.Do(request)
+	if err == nil {
+		return answer, func() { answer.Body.Close(); release() }, nil
+	}
+	defer release()
+	if conn == nil {
+		return nil, nil, fmt.Errorf("%s\n  Is the gateway running? --admin is the address of its admin server (--metrics-addr of the gateway)", printable(errors.Unwrap(err).Error()))
+	}
+	if ctx.Err() == nil {
+		if failure := conn.Failure(); failure != nil {
+			return nil, nil, failure
+		}
+	}
+	return nil, nil, fmt.Errorf("%s: %s", t.name, printable(strings.TrimPrefix(errors.Unwrap(err).Error(), "net/http: ")))
+}

@@ -1,0 +1,74 @@
+package client
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/cmd/isthmus/internal/reach"
+)
+
+// targeting is how a verb finds gateways: one at an address, or those in a cluster.
+type targeting struct {
+	flag, address string // --admin or --addr, and its value
+	pods          reach.Options
+}
+
+func (o *targeting) flags(s *pflag.FlagSet, flag, usage string) {
+	o.flag = "--" + flag
+	s.StringVar(&o.address, flag, "", usage+" Without it: one in a Pod, found by the kubeconfig, and reached through the API server.")
+	o.pods.Flags(s)
+}
+
+func (o *targeting) check() error {
+	if o.address == "" {
+		return nil
+	}
+	if other := o.pods.Set(); other != "" {
+		return cli.Usagef("%s goes straight to a gateway, %s looks for it: give one of them", o.flag, other)
+	}
+	return nil
+}
+
+// target is one server of a gateway.
+type target struct {
+	name string                                     // HOST:PORT, or NAMESPACE/POD
+	dial func(context.Context) (*reach.Conn, error) // nil: the name is its address
+}
+
+// find returns the gateways that the flags choose, at least one. The function that it
+// returns must be called once none of them is in use.
+func (o *targeting) find(ctx context.Context, w *waiting, port func(reach.Gateway) int) ([]target, func(), error) {
+	if o.address != "" {
+		return []target{{name: o.address}}, func() {}, nil
+	}
+	cluster, err := o.pods.Open()
+	if err != nil {
+		return nil, nil, err
+	}
+	w.on(cluster.String(), cluster.String())
+	gateways, err := cluster.Gateways(ctx)
+	if err != nil {
+		cluster.Close()
+		return nil, nil, err
+	}
+	var targets []target
+	for _, g := range gateways {
+		targets = append(targets, target{g.String(), func(ctx context.Context) (*reach.Conn, error) { return g.Dial(ctx, port(g)) }})
+	}
+	return targets, cluster.Close, nil
+}
+
+// names returns the names of targets, for messages.
+func names(targets []target) string {
+	list := make([]string, 0, len(targets))
+	for _, t := range targets {
+		list = append(list, t.name)
+	}
+	return strings.Join(list, " and ")
+}
+
+func adminPort(g reach.Gateway) int { return g.AdminPort }
+func grpcPort(g reach.Gateway) int  { return g.GRPCPort }

@@ -1,0 +1,86 @@
+package reach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+)
+
+// Cluster is where gateways are looked for. Its methods may be called from several
+// goroutines.
+type Cluster struct {
+	options Options
+	name    string // for messages
+	config  *rest.Config
+	http    *http.Client
+	core    *corev1.CoreV1Client
+}
+
+// Open reads the kubeconfig, and asks no server. The Cluster must be closed.
+func (o *Options) Open() (*Cluster, error) {
+	config, chosen, err := o.restConfig()
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{options: *o, config: config, name: "the API server of this Pod's cluster"}
+	if chosen != "" {
+		c.name = fmt.Sprintf("the API server of context %s", printable(chosen))
+	}
+	if c.http, err = rest.HTTPClientFor(config); err != nil {
+		return nil, unreadable(err)
+	}
+	if c.core, err = corev1.NewForConfigAndClient(config, c.http); err != nil {
+		return nil, unreadable(err)
+	}
+	return c, nil
+}
+
+// String returns the API server's name, for messages.
+func (c *Cluster) String() string { return c.name }
+
+// Close closes connections that are not in use. Those of [Gateway.Dial] stay.
+func (c *Cluster) Close() { utilnet.CloseIdleConnectionsFor(c.http.Transport) }
+
+// explain returns an error for a request that has failed: what it was for, and what to
+// do. Errors of the context stay what they are.
+func (c *Cluster) explain(err error, does, right string) error {
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	case apierrors.IsUnauthorized(err):
+		return fmt.Errorf("%s does not accept the credentials of the kubeconfig\n  Log in again, or choose another context by --context", c.name)
+	case apierrors.IsForbidden(err):
+		return c.forbidden(err.Error(), does, right)
+	}
+	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
+		return fmt.Errorf("%s does not %s: %s", c.name, does, printable(status.ErrStatus.Message))
+	}
+	if failed, ok := errors.AsType[*url.Error](err); ok { // without the request, which helps nobody
+		err = failed.Err
+	}
+	return fmt.Errorf("%s does not answer: %s\n  Is it reachable from here? --context chooses another cluster, --addr and --admin go straight to a gateway", c.name, printable(err.Error()))
+}
+
+// forbidden names the right that is missing.
+func (c *Cluster) forbidden(why, does, right string) error {
+	return fmt.Errorf("%s does not let you %s: %s\n  What is missing is the right to %s, in namespace %s; a Role with all that is needed is in docs/operations.md",
+		c.name, does, printable(why), right, printable(c.options.Namespace))
+}
+
+// printable returns a text for a message: quoted if a terminal might obey some of it.
+func printable(s string) string {
+	if s == "" || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(s)
+	}
+	return s
+}

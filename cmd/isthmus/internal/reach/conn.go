@@ -1,0 +1,133 @@
+package reach
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/streaming/pkg/httpstream"
+)
+
+// maxFailure is how much is read of why a port can't be reached, in bytes.
+const maxFailure = 1 << 10
+
+// Conn is a connection to a port of a Pod. It has no deadlines: close it instead.
+type Conn struct {
+	connection httpstream.Connection
+	data       httpstream.Stream
+	to         Gateway
+	port       int
+	ended      chan struct{} // closed once nothing more comes from the error stream
+	message    string        // from it; read after ended
+}
+
+// newConn opens the streams of one forwarded connection. The Conn owns connection from
+// then on.
+func newConn(connection httpstream.Connection, to Gateway, port int) (*Conn, error) {
+	headers := http.Header{}
+	headers.Set(v1.PortHeader, strconv.Itoa(port))
+	headers.Set(v1.PortForwardRequestIDHeader, "0")
+	headers.Set(v1.StreamType, v1.StreamTypeError)
+	failures, err := connection.CreateStream(headers)
+	if err != nil {
+		return nil, err
+	}
+	failures.Close() // nothing is sent on it
+	headers.Set(v1.StreamType, v1.StreamTypeData)
+	data, err := connection.CreateStream(headers)
+	if err != nil {
+		return nil, err
+	}
+	c := &Conn{connection: connection, data: data, to: to, port: port, ended: make(chan struct{})}
+	go func() {
+		defer close(c.ended)
+		text, _ := io.ReadAll(io.LimitReader(failures, maxFailure)) // what has come before an error counts
+		c.message = string(text)
+	}()
+	return c, nil
+}
+
+func (c *Conn) Read(b []byte) (int, error) {
+	n, err := c.data.Read(b)
+	if err != nil {
+		err = c.explain(err)
+	}
+	return n, err
+}
+
+func (c *Conn) Write(b []byte) (int, error) {
+	n, err := c.data.Write(b)
+	if err != nil {
+		err = c.explain(err)
+	}
+	return n, err
+}
+
+// explain returns why the connection has ended: the port can't be reached, or the API
+// server has gone, or err, which is the other side's wish.
+func (c *Conn) explain(err error) error {
+	if failure := c.Failure(); failure != nil {
+		return failure
+	}
+	return err
+}
+
+// errLost is the end of the connection to the API server.
+var errLost = errors.New("the connection through the API server is lost")
+
+// Failure returns why nothing comes from the other side any more, if that is not its
+// wish. It waits for the word of the Pod's node, and may be called once Read or Write
+// has failed.
+func (c *Conn) Failure() error {
+	select {
+	case <-c.ended:
+	case <-c.connection.CloseChan():
+	case <-time.After(time.Second): // a node that sends none
+	}
+	select {
+	case <-c.ended:
+		if c.message != "" {
+			return fmt.Errorf("port %d of Pod %s can't be reached: %s\n  Does the gateway listen there? Its container declares ports of other numbers by name (admin, grpc)", c.port, c.to, printable(c.message))
+		}
+	default:
+	}
+	select {
+	case <-c.connection.CloseChan():
+		return fmt.Errorf("Pod %s: %w", c.to, errLost)
+	default:
+		return nil
+	}
+}
+
+// Close ends the connection. Reads and writes that wait end too.
+func (c *Conn) Close() error {
+	err := c.connection.Close()
+	<-c.ended
+	return err
+}
+
+// LocalAddr returns an address that stands for this side.
+func (c *Conn) LocalAddr() net.Addr { return address("through the API server") }
+
+// RemoteAddr returns an address that stands for the Pod's port.
+func (c *Conn) RemoteAddr() net.Addr { return address(fmt.Sprintf("%s:%d", c.to, c.port)) }
+
+type address string
+
+func (address) Network() string  { return "portforward" }
+func (a address) String() string { return string(a) }
+
+// SetDeadline returns an error: a stream has no deadline.
+func (c *Conn) SetDeadline(time.Time) error { return os.ErrNoDeadline }
+
+// SetReadDeadline returns an error: see SetDeadline.
+func (c *Conn) SetReadDeadline(time.Time) error { return os.ErrNoDeadline }
+
+// SetWriteDeadline returns an error: see SetDeadline.
+func (c *Conn) SetWriteDeadline(time.Time) error { return os.ErrNoDeadline }

@@ -1,0 +1,27 @@
+// Package reach finds gateways in a cluster that a kubeconfig names, and connects to
+// ports of their Pods through the cluster's API server, as kubectl port-forward does.
+//
+//	cluster, err := options.Open()
+//	…
+//	defer cluster.Close()
+//	gateways, err := cluster.Gateways(ctx) // those that are ready, by name
+//	…
+//	conn, err := gateways[0].Dial(ctx, gateways[0].AdminPort)
+//
+// A gateway is a Pod with the label app.kubernetes.io/name=isthmus or, in a namespace
+// that has none, linkerd.io/control-plane-component=destination.
+//
+// Guarantees:
+//
+//   - No port is opened on this machine: a [Conn] is one stream in one connection to
+//     the API server, over a websocket or, where that is refused, over SPDY.
+//   - Credentials work as they do for kubectl: tokens, certificates, exec plugins,
+//     OpenID Connect, or the ServiceAccount of a Pod. None is in any error.
+//   - Nothing lasts longer than its context, but for a program that the kubeconfig
+//     names to get credentials: that may outlive it.
+//   - Errors name what could not be reached, why, and what to do. They are printable,
+//     whatever the cluster has sent.
+//   - A Conn that is closed has no goroutine left, nor has a Cluster that is closed.
+//
+// ARCHITECTURE.md, at the module's root, shows how the packages work together.
+package reach

@@ -1,0 +1,178 @@
+package reach
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The labels by which gateways are found: those of an install of its own, and of one
+// in place of Linkerd's destination controller.
+var selectors = []string{"app.kubernetes.io/name=isthmus", "linkerd.io/control-plane-component=destination"}
+
+// maxPods is how many Pods are read: more gateways than anyone runs.
+const maxPods = 200
+
+// Gateway is a Pod in which a gateway runs.
+type Gateway struct {
+	Namespace, Name     string
+	AdminPort, GRPCPort int // those that its container declares, or the default ones
+	cluster             *Cluster
+}
+
+// String returns NAMESPACE/NAME.
+func (g Gateway) String() string { return g.Namespace + "/" + g.Name }
+
+// Gateways returns those that are ready, by name: at least one. One that the options
+// name need not be ready.
+func (c *Cluster) Gateways(ctx context.Context) ([]Gateway, error) {
+	if c.options.Pod != "" {
+		return c.named(ctx)
+	}
+	pods, err := c.labelled(ctx, c.options.Namespace)
+	if err != nil {
+		return nil, c.explain(err, "list Pods", "list pods")
+	}
+	if len(pods) == 0 {
+		return nil, c.noPods(ctx)
+	}
+	var ready []Gateway
+	var others []string
+	for i := range pods {
+		if why := notReady(&pods[i]); why != "" {
+			others = append(others, pods[i].Name+" ("+why+")")
+			continue
+		}
+		ready = append(ready, c.gateway(&pods[i]))
+	}
+	if len(ready) == 0 {
+		return nil, fmt.Errorf("no gateway in namespace %s is ready: %s\n  --pod asks one that is not ready", printable(c.options.Namespace), some(others))
+	}
+	return ready, nil
+}
+
+// labelled returns the Pods of a namespace that have the first label that any has, by
+// name.
+func (c *Cluster) labelled(ctx context.Context, namespace string) ([]v1.Pod, error) {
+	for _, selector := range selectors {
+		list, err := c.core.Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: maxPods})
+		if err != nil {
+			return nil, err
+		}
+		if len(list.Items) > 0 {
+			slices.SortFunc(list.Items, func(a, b v1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+			return list.Items, nil
+		}
+	}
+	return nil, nil
+}
+
+// noPods is the error for a namespace without gateways. It names others that have some,
+// if the user may know.
+func (c *Cluster) noPods(ctx context.Context) error {
+	hint := "-n names another namespace, --context another cluster"
+	if pods, err := c.labelled(ctx, metav1.NamespaceAll); err == nil && len(pods) > 0 {
+		var namespaces []string
+		for _, p := range pods {
+			namespaces = append(namespaces, p.Namespace)
+		}
+		slices.Sort(namespaces)
+		hint = "There are such Pods in namespace " + some(slices.Compact(namespaces)) + ": name it by -n"
+	}
+	return fmt.Errorf("no gateway in namespace %s, by %s: no Pod has the label %s\n  %s", printable(c.options.Namespace), c.name, strings.Join(selectors, " or "), hint)
+}
+
+// named returns the gateway that the options name.
+func (c *Cluster) named(ctx context.Context) ([]Gateway, error) {
+	o := c.options
+	pod, err := c.core.Pods(o.Namespace).Get(ctx, o.Pod, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		hint := "-n names another namespace"
+		if pods, err := c.labelled(ctx, o.Namespace); err == nil && len(pods) > 0 {
+			var names []string
+			for _, p := range pods {
+				names = append(names, p.Name)
+			}
+			hint = "Gateways in this namespace: " + some(names)
+		}
+		return nil, fmt.Errorf("no Pod %s in namespace %s, by %s\n  %s", printable(o.Pod), printable(o.Namespace), c.name, hint)
+	case err != nil:
+		return nil, c.explain(err, "read Pods", "get pods")
+	}
+	return []Gateway{c.gateway(pod)}, nil
+}
+
+// notReady returns why a Pod is not ready, or "".
+func notReady(pod *v1.Pod) string {
+	if pod.DeletionTimestamp != nil {
+		return "terminating"
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == v1.PodReady && c.Status == v1.ConditionTrue {
+			return ""
+		}
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		if w := c.State.Waiting; w != nil && w.Reason != "" {
+			return "container " + c.Name + " waits: " + w.Reason
+		}
+	}
+	if pod.Status.Phase == v1.PodRunning {
+		return "running, not ready"
+	}
+	return strings.ToLower(cmp.Or(string(pod.Status.Phase), "no status"))
+}
+
+// The ports of a gateway: what containers call them, in this project's manifests and in
+// Linkerd's chart, old and new, and their numbers by default.
+var (
+	adminNames = []string{"admin", "admin-http", "dest-admin"}
+	grpcNames  = []string{"grpc", "dest-grpc"}
+)
+
+const (
+	defaultAdmin = 9996
+	defaultGRPC  = 8086
+)
+
+func (c *Cluster) gateway(pod *v1.Pod) Gateway {
+	g := Gateway{Namespace: pod.Namespace, Name: pod.Name, AdminPort: defaultAdmin, GRPCPort: defaultGRPC, cluster: c}
+	if own := gatewayContainer(pod); own != nil {
+		g.AdminPort = portNamed(own, adminNames, defaultAdmin)
+		g.GRPCPort = portNamed(own, grpcNames, defaultGRPC)
+	}
+	return g
+}
+
+// gatewayContainer returns the container that is the gateway: by its own name, else by
+// its ports'. Others of the same Pod may have ports of such names too.
+func gatewayContainer(pod *v1.Pod) *v1.Container {
+	containers := pod.Spec.Containers
+	for _, is := range []func(v1.Container) bool{
+		func(c v1.Container) bool { return c.Name == "isthmus" },
+		func(c v1.Container) bool { return c.Name == "destination" },
+		func(c v1.Container) bool { return portNamed(&c, grpcNames, 0) != 0 },
+	} {
+		if i := slices.IndexFunc(containers, is); i >= 0 {
+			return &containers[i]
+		}
+	}
+	return nil
+}
+
+// portNamed returns the port of a container that has one of these names.
+func portNamed(c *v1.Container, names []string, otherwise int) int {
+	for _, p := range c.Ports {
+		if slices.Contains(names, p.Name) {
+			return int(p.ContainerPort)
+		}
+	}
+	return otherwise
+}

@@ -1,0 +1,131 @@
+package reach
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // what kubeconfigs may name to get credentials
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+)
+
+// Options choose a cluster, and gateways in it. Their flags are those of kubectl.
+type Options struct {
+	Kubeconfig, Context string
+	Namespace           string // of the gateways
+	Pod                 string // the only gateway; empty: all
+}
+
+// Flags adds the flags, which store into o.
+func (o *Options) Flags(s *pflag.FlagSet) {
+	s.StringVar(&o.Kubeconfig, "kubeconfig", "", "Kubeconfig `FILE` of the gateway's cluster. Without it: $KUBECONFIG, ~/.kube/config, or the Pod's ServiceAccount.")
+	s.StringVar(&o.Context, "context", "", "`CONTEXT` of the kubeconfig. Without it: the current one.")
+	s.StringVarP(&o.Namespace, "namespace", "n", "linkerd", "`NAMESPACE` of the gateway's Pods.")
+	s.StringVar(&o.Pod, "pod", "", "`NAME` of the gateway's Pod. Without it: those that are ready.")
+}
+
+// Set returns the first of the flags that has been given a value of its own, or "".
+func (o *Options) Set() string {
+	switch {
+	case o.Kubeconfig != "":
+		return "--kubeconfig"
+	case o.Context != "":
+		return "--context"
+	case o.Pod != "":
+		return "--pod"
+	}
+	return ""
+}
+
+func (o *Options) loader() clientcmd.ClientConfig {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.Kubeconfig
+	rules.WarnIfAllMissing = false
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context})
+}
+
+// Contexts returns the names of the kubeconfig's contexts, sorted.
+func (o *Options) Contexts() ([]string, error) {
+	kubeconfig, err := o.loader().RawConfig()
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	return slices.Sorted(maps.Keys(kubeconfig.Contexts)), nil
+}
+
+// restConfig returns how to reach the cluster, and the name of the context; "" is that
+// of the Pod in which this process runs.
+func (o *Options) restConfig() (*rest.Config, string, error) {
+	loader := o.loader()
+	kubeconfig, err := loader.RawConfig()
+	if err != nil {
+		return nil, "", unreadable(err)
+	}
+	chosen, err := o.chosen(&kubeconfig)
+	if err != nil {
+		return nil, "", err
+	}
+	config, err := loader.ClientConfig()
+	switch {
+	case clientcmd.IsEmptyConfig(err):
+		return nil, "", errors.New("no cluster to look in: there is neither $KUBECONFIG nor ~/.kube/config\n  Name a file by --kubeconfig, or go straight to a gateway by its address (--admin, or --addr for its gRPC server)")
+	case err != nil:
+		return nil, "", unreadable(err)
+	}
+	// Files are read once: otherwise client-go has a goroutine that looks for new ones.
+	if err := rest.LoadTLSFiles(config); err != nil {
+		return nil, "", unreadable(err)
+	}
+	config.WarningHandler = rest.NoWarnings{}
+	return config, chosen, nil
+}
+
+// chosen returns the name of the context, which exists; "": the kubeconfig has none.
+func (o *Options) chosen(kubeconfig *api.Config) (string, error) {
+	name := o.Context
+	if name == "" {
+		name = kubeconfig.CurrentContext
+	}
+	known := slices.Sorted(maps.Keys(kubeconfig.Contexts))
+	switch {
+	case kubeconfig.Contexts[name] != nil, name == "" && len(known) == 0:
+		return name, nil
+	case name == "":
+		return "", fmt.Errorf("the kubeconfig has no current context\n  Choose one by --context: %s", some(known))
+	case len(known) == 0:
+		return "", fmt.Errorf("the kubeconfig has no context %s, nor any other\n  Name another file by --kubeconfig", printable(name))
+	}
+	return "", fmt.Errorf("the kubeconfig has no context %s\n  Choose one by --context: %s", printable(name), some(known))
+}
+
+// quoted is what parsers quote of a file: it might be a credential.
+var quoted = regexp.MustCompile("`[^`]*`")
+
+// unreadable explains why a kubeconfig can't be used.
+func unreadable(err error) error {
+	if path, ok := errors.AsType[*os.PathError](err); ok {
+		return fmt.Errorf("kubeconfig: %s\n  Name a file that can be read by --kubeconfig, or by $KUBECONFIG", printable(path.Error()))
+	}
+	return fmt.Errorf("kubeconfig: %s\n  Mend it, or name another file by --kubeconfig", printable(quoted.ReplaceAllString(err.Error(), "…")))
+}
+
+// some returns names for a message, not too many of them.
+func some(names []string) string {
+	const most = 10
+	shown := make([]string, 0, most)
+	for _, n := range names[:min(len(names), most)] {
+		shown = append(shown, printable(n))
+	}
+	text := strings.Join(shown, ", ")
+	if len(names) > most {
+		text += fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return text
+}
