@@ -57,6 +57,7 @@ func (o *Options) validate() error {
 // localCluster is what a Local needs of a cluster.Cluster.
 type localCluster interface {
 	federation.Source
+	federation.Owner
 	Run(context.Context) error
 	Synced() <-chan struct{}
 	Health() cluster.Health

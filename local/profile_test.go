@@ -14,6 +14,7 @@ type known struct {
 	profiles  map[string]*federation.ServiceProfile // by namespace/name; nil: it can't be used
 	found     map[netip.AddrPort]cluster.Found
 	instances map[string]*federation.Endpoint // by hostname
+	owners    map[netip.Addr]string
 }
 
 func (k *known) Service(id federation.ServiceID) *cluster.Service { return k.services[id] }
@@ -29,6 +30,9 @@ func (k *known) LookupAddress(addr netip.AddrPort) cluster.Found {
 	}
 	return cluster.Found{Endpoint: &federation.Endpoint{Addr: addr}}
 }
+
+// Owner implements federation.Owner.
+func (k *known) Owner(ip netip.Addr) string { return k.owners[ip] }
 
 func (k *known) Instance(svc federation.ServiceID, hostname string, port uint16) *federation.Endpoint {
 	if e := k.instances[hostname]; e != nil && svc == shopWeb {

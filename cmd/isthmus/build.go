@@ -83,7 +83,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	g.server = api.GRPC(g.traces.options()...)
 	g.shutdown = newShutdown(o, api, g.server, log)
 	g.admin = &admin{
-		ready: g.ready.Load, pages: debugPages(here, store, table, api, writer), explain: newExplainer(here, store, api).handler(),
+		ready: g.ready.Load, pages: debugPages(here, store, table, api, writer), explain: newExplainer(o, here, store, api).handler(),
 		metrics: registry, pprof: o.pprof, log: logging.WithOwnLimit(log),
 	}
 	return g, nil
@@ -107,9 +107,10 @@ func debugPages(here *local.Local, store *clusterstore.Store, table *federation.
 }
 
 // newExplainer returns what answers /debug/explain.
-func newExplainer(here *local.Local, store *clusterstore.Store, api *grpcapi.Server) *explainer {
+func newExplainer(o *options, here *local.Local, store *clusterstore.Store, api *grpcapi.Server) *explainer {
 	return &explainer{
-		explain: api.Explain,
+		authorities: authorities{o.domain, here.Ports, here.OwnerOf},
+		explain:     api.Explain,
 		clusters: func() map[federation.ClusterName]cluster.Status {
 			return statusByCluster(here.Status().Status, store.Status())
 		},

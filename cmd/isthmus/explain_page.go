@@ -93,9 +93,10 @@ type explainedEntry struct {
 
 // explainer answers /debug/explain.
 type explainer struct {
-	explain  func(context.Context, grpcapi.Question) (*grpcapi.Explanation, error)
-	clusters func() map[federation.ClusterName]cluster.Status
-	problems func(federation.ServiceID) []string
+	authorities authorities
+	explain     func(context.Context, grpcapi.Question) (*grpcapi.Explanation, error)
+	clusters    func() map[federation.ClusterName]cluster.Status
+	problems    func(federation.ServiceID) []string
 }
 
 // handler returns the page's handler, which serves in turns.
@@ -107,9 +108,14 @@ func (x *explainer) handler() http.Handler {
 
 func (x *explainer) serve(w http.ResponseWriter, r *http.Request) {
 	asked := r.URL.Query()
-	q := grpcapi.Question{Authority: asked.Get("authority"), Token: asked.Get("token"), Most: maxExplained}
-	if q.Authority == "" {
+	q := grpcapi.Question{Token: asked.Get("token"), Most: maxExplained}
+	if asked.Get("authority") == "" {
 		http.Error(w, `authority is missing: ask for /debug/explain?authority=web.shop.svc.cluster.local:80, with token={"ns":"shop","nodeName":"node-1"} for a client there, and address=10.0.0.1 for one address`, http.StatusBadRequest)
+		return
+	}
+	var err error
+	if q.Authority, err = x.authorities.complete(asked.Get("authority")); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	if text := asked.Get("address"); text != "" {

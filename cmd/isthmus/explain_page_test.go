@@ -64,7 +64,7 @@ func newExplainedGateway(t *testing.T) http.Handler {
 		t.Fatal(err)
 	}
 	return (&explainer{
-		explain: api.Explain,
+		authorities: *someAuthorities(), explain: api.Explain,
 		clusters: func() map[federation.ClusterName]cluster.Status {
 			return statusByCluster(cluster.Status{State: cluster.Ready}, []clusterstore.LinkStatus{
 				{Cluster: "north", Status: cluster.Status{State: cluster.Rejected}},
@@ -138,8 +138,9 @@ func TestExplainRefusals(t *testing.T) {
 	h := newExplainedGateway(t)
 	for _, c := range []struct{ authority, address, want string }{
 		{"", "", "authority is missing"},
-		{"web", "", "Invalid authority: web"},
-		{"10.0.0.1:80", "", "IP queries not supported"},
+		{"web", "", `"web" is no service of the cluster domain cluster.local`},
+		{"a.web.shop.x.svc.cluster.local", "", "Invalid authority: a.web"},
+		{"10.0.0.1:80", "", "10.0.0.1 belongs to Pod shop/web-1"},
 		{"web.shop.svc.cluster.local", "web", "no IP address"},
 		{"web.shop.svc.cluster.local", "fe80::1%eth0", "no IP address"},
 	} {
@@ -147,13 +148,13 @@ func TestExplainRefusals(t *testing.T) {
 			t.Errorf("%+v: %d %s", c, w.Code, w.Body)
 		}
 	}
-	late := &explainer{explain: func(ctx context.Context, _ grpcapi.Question) (*grpcapi.Explanation, error) {
+	late := &explainer{authorities: *someAuthorities(), explain: func(ctx context.Context, _ grpcapi.Question) (*grpcapi.Explanation, error) {
 		if _, ok := ctx.Deadline(); !ok {
 			t.Error("an explanation may take any time")
 		}
 		return nil, status.Error(codes.DeadlineExceeded, "too much")
 	}}
-	if w := getExplain(late.handler(), url.Values{"authority": {"web"}}); w.Code != http.StatusServiceUnavailable || w.Body.String() != "too much\n" {
+	if w := getExplain(late.handler(), url.Values{"authority": {"shop/web"}}); w.Code != http.StatusServiceUnavailable || w.Body.String() != "too much\n" {
 		t.Errorf("too late: %d %s", w.Code, w.Body)
 	}
 }
@@ -164,12 +165,12 @@ func TestExplainsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow, codes := make(chan struct{}), make(chan int, 10)
 		running := 0
-		h := (&explainer{explain: func(context.Context, grpcapi.Question) (*grpcapi.Explanation, error) {
+		h := (&explainer{authorities: *someAuthorities(), explain: func(context.Context, grpcapi.Question) (*grpcapi.Explanation, error) {
 			running++
 			<-slow
 			return nil, status.Error(13, "done")
 		}}).handler()
-		request := func() { codes <- getExplain(h, url.Values{"authority": {"web"}}).Code }
+		request := func() { codes <- getExplain(h, url.Values{"authority": {"shop/web"}}).Code }
 		for range maxExplains + 2 {
 			go request()
 			synctest.Wait()

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"isthmus/federation"
+)
+
+// authorities reads what people write for a service.
+type authorities struct {
+	domain string // of the cluster
+	// ports returns the ports that a Service of the own cluster declares; none: there is no
+	// such Service.
+	ports func(federation.ServiceID) []uint16
+	// owner names what has an address in the own cluster, and the Service if it is one's
+	// cluster IP; empty: nothing has.
+	owner func(netip.Addr) (string, *federation.ServiceID)
+}
+
+// authorityForms is what is accepted besides the name that applications dial.
+const authorityForms = "give NAMESPACE/NAME, NAME.NAMESPACE, or what the application dials, such as web.shop.svc.cluster.local:80"
+
+// complete returns the authority that a text stands for, as proxies send it. Short are
+// NAMESPACE/NAME and NAME.NAMESPACE, also with .svc, each with or without :PORT; without, it
+// is the Service's only port, or 80 if that is one of several. A cluster IP stands for its
+// Service. A name that ends with the cluster's domain is left as it is. Errors are for people.
+func (a *authorities) complete(text string) (string, error) {
+	host, port := text, ""
+	if h, p, err := net.SplitHostPort(text); err == nil {
+		host, port = h, p
+	}
+	if ip, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil && ip.Zone() == "" {
+		return a.ofAddress(ip.Unmap(), port)
+	}
+	id, instance, short := a.shortName(host)
+	if !short {
+		if !strings.HasSuffix(host, ".svc."+a.domain) {
+			return "", fmt.Errorf("%q is no service of the cluster domain %s: %s", beginning(text), a.domain, authorityForms)
+		}
+		return text, nil
+	}
+	return a.withPort(id, instance, port)
+}
+
+// shortName reads a name without the cluster's domain.
+func (a *authorities) shortName(host string) (id federation.ServiceID, instance string, ok bool) {
+	if namespace, name, slash := strings.Cut(host, "/"); slash {
+		id = federation.ServiceID{Namespace: namespace, Name: name}
+		return id, "", nameable(namespace) && nameable(name)
+	}
+	labels := strings.Split(strings.TrimSuffix(host, ".svc"), ".")
+	if len(labels) == 3 && strings.HasSuffix(host, ".svc") {
+		instance, labels = labels[0], labels[1:]
+	}
+	if len(labels) != 2 || labels[1] == "svc" || !nameable(labels[0]) || !nameable(labels[1]) {
+		return id, "", false
+	}
+	return federation.ServiceID{Namespace: labels[1], Name: labels[0]}, instance, true
+}
+
+// nameable reports whether a text can be a label of a host.
+func nameable(label string) bool { return label != "" && !strings.ContainsAny(label, "./:") }
+
+// withPort returns a service's authority.
+func (a *authorities) withPort(id federation.ServiceID, instance, port string) (string, error) {
+	if port == "" {
+		ports := a.ports(id)
+		switch {
+		case len(ports) == 1:
+			port = strconv.Itoa(int(ports[0]))
+		case len(ports) == 0 || slices.Contains(ports, 80):
+			port = "80"
+		default:
+			return "", fmt.Errorf("%v has several ports: add one of %s, such as %v:%d", id, portList(ports), id, ports[0])
+		}
+	}
+	host := id.Name + "." + id.Namespace + ".svc." + a.domain
+	if instance != "" {
+		host = instance + "." + host
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// portList lists the first ports.
+func portList(ports []uint16) string {
+	const most = 10
+	var list []string
+	for _, p := range ports[:min(most, len(ports))] {
+		list = append(list, ":"+strconv.Itoa(int(p)))
+	}
+	if len(ports) > most {
+		list = append(list, "…")
+	}
+	return strings.Join(list, ", ")
+}
+
+// ofAddress returns the authority of the Service with that cluster IP. Clients connect to
+// all other addresses as they are, whatever services those belong to.
+func (a *authorities) ofAddress(ip netip.Addr, port string) (string, error) {
+	owner, service := a.owner(ip)
+	switch {
+	case service != nil:
+		return a.withPort(*service, "", port)
+	case owner != "":
+		return "", fmt.Errorf("%v belongs to %s of the gateway's cluster, not to a Service: clients that dial it connect straight to it. "+
+			"Name the service that they dial, and give this address by address (--address)", ip, printable(owner))
+	}
+	return "", fmt.Errorf("%v is no Service's cluster IP, nor a Pod's, in the gateway's cluster: clients that dial it connect straight to it. "+
+		"If it is an address of a linked cluster, name the service that clients dial, and give this address by address (--address)", ip)
+}
+
+// beginning returns as much of a text as an answer repeats.
+func beginning(text string) string {
+	const most = 200
+	if len(text) > most {
+		return strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
+}

@@ -1,0 +1,29 @@
+package local
+
+import (
+	"net/netip"
+
+	"isthmus/federation"
+)
+
+// Ports returns the ports that a Service declares, in its order; none: there is no such
+// Service.
+func (l *Local) Ports(id federation.ServiceID) (ports []uint16) {
+	svc := l.cluster.Service(id)
+	if svc == nil {
+		return nil
+	}
+	for _, p := range svc.Ports {
+		ports = append(ports, p.Number)
+	}
+	return ports
+}
+
+// OwnerOf names what has an address ("Pod shop/web-1"), and the Service if it is the cluster
+// IP of exactly one; empty: nothing has it.
+func (l *Local) OwnerOf(ip netip.Addr) (owner string, service *federation.ServiceID) {
+	if at := l.cluster.LookupAddress(netip.AddrPortFrom(ip, 0)); at.Service != nil {
+		service = &at.ID
+	}
+	return l.cluster.Owner(ip), service
+}
