@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 )
 
 // inquiry is a copy of what a key's set is made of, while it is explained.
@@ -76,7 +77,7 @@ func (x *inquiry) member(ctx context.Context, i int) {
 		m.Standing, m.Spreading, m.Lost = st.members[i].standing, st.members[i].spread != nil, st.members[i].lost
 	}
 	x.result.Members = append(x.result.Members, m)
-	known := make(map[string]*Slice, len(c.raw))
+	first, known := len(x.result.Addresses), make(map[string]*Slice, len(c.raw))
 	for k, l := range c.raw {
 		known[l.Name] = l
 		for _, e := range l.Endpoints {
@@ -90,13 +91,19 @@ func (x *inquiry) member(ctx context.Context, i int) {
 		}
 	}
 	if source, ok := c.src.(Explainer); ok {
-		x.leftOut(ctx, i, known, source)
+		changed := x.leftOut(ctx, i, known, source)
+		for k := range x.result.Addresses[first:] {
+			a := &x.result.Addresses[first+k]
+			a.Changed = changed[a.Slice]
+		}
 	}
 	slices.Sort(x.result.Members[i].Ports)
 }
 
-// leftOut adds the addresses that are not in the member's share as it was read last.
-func (x *inquiry) leftOut(ctx context.Context, i int, known map[string]*Slice, source Explainer) {
+// leftOut adds the addresses that are not in the member's share as it was read last, and
+// returns when the slices changed.
+func (x *inquiry) leftOut(ctx context.Context, i int, known map[string]*Slice, source Explainer) (changed map[string]time.Time) {
+	changed = make(map[string]time.Time)
 	in := func(list []*Endpoint, a netip.AddrPort) bool {
 		at, ok := find(list, a)
 		return ok || a.Port() == 0 && at < len(list) && list[at].Addr.Addr() == a.Addr()
@@ -104,10 +111,10 @@ func (x *inquiry) leftOut(ctx context.Context, i int, known map[string]*Slice, s
 	slice, added := "", make(map[netip.AddrPort]bool) // of that slice
 	for a := range source.Explain(x.port.members[i].member.Service, x.Key.Port) {
 		if ctx.Err() != nil {
-			return
+			return nil
 		}
 		if a.Slice != slice {
-			slice = a.Slice
+			slice, changed[a.Slice] = a.Slice, a.Changed
 			clear(added)
 		}
 		l := known[a.Slice]
@@ -122,6 +129,7 @@ func (x *inquiry) leftOut(ctx context.Context, i int, known map[string]*Slice, s
 		}
 		x.add(ExplainedAddress{Considered: a, Member: i})
 	}
+	return changed
 }
 
 // add counts an address, and lists it while there is room.

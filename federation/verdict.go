@@ -3,6 +3,7 @@ package federation
 import (
 	"iter"
 	"net/netip"
+	"time"
 )
 
 // Verdict is whether clients get an address or, if not, the one reason that keeps it out:
@@ -96,6 +97,7 @@ type Considered struct {
 	Target  string         // what it stands for; empty: nothing, or not known
 	Verdict Verdict        // Served: it is in the Share
 	Detail  string         // more about the verdict, if there is more
+	Changed time.Time      // when what the slice offers changed last, or was first known; zero: not known
 }
 
 // omitted collects why a client does not get endpoints that others may get; nil: nobody asks.

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -115,6 +116,9 @@ func (s *state) explainSlice(l *slice, svc federation.ServiceID, port uint16) (l
 			addr = netip.AddrPortFrom(x.ip, 0)
 		}
 		list = append(list, federation.Considered{Slice: l.key, Addr: addr, Text: x.text, Target: x.target, Verdict: x.why})
+	}
+	for i := range list {
+		list[i].Changed = time.Unix(0, l.changed)
 	}
 	return list
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -79,6 +81,30 @@ func TestExplain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestExplainChanged: an address has been as it is since its slice changed, or was first read.
+func TestExplainChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		began := time.Now()
+		w.put(aService("web", "http=80"), aSlice("a", "web", "http=8080", "10.0.0.1 pod=p"), aSlice("b", "web", "http=8080", "127.0.0.1"))
+		var got []time.Duration
+		step := func() {
+			for x := range w.Explain(federation.ServiceID{Namespace: "ns", Name: "web"}, 80) {
+				got = append(got, x.Changed.Sub(began))
+			}
+			time.Sleep(time.Minute)
+		}
+		step()
+		w.put(aSlice("a", "web", "http=8080", "10.0.0.1 pod=p"), aPod("p")) // as it was, and its Pod comes
+		step()
+		w.put(aSlice("a", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2"))
+		step()
+		if want := []time.Duration{0, 0, 0, 0, 2 * time.Minute, 2 * time.Minute, 0}; !slices.Equal(got, want) {
+			t.Errorf("got %v, want %v", got, want)
+		}
+	})
 }
 
 // TestExplainLeftOutIsNoChange: what only explanations need is followed, and readers are not

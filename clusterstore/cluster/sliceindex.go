@@ -10,9 +10,10 @@ import (
 // slice is one EndpointSlice, or Endpoints object, in the state. A reader joins it again
 // only if its stamp is another one than before.
 type slice struct {
-	key   string
-	stamp uint64     // state.clock when the slice, a Pod, owner or Server behind it last changed
-	data  *sliceData // its addresses refer to pods
+	key     string
+	stamp   uint64     // state.clock when the slice, a Pod, owner or Server behind it last changed
+	changed int64      // when the slice itself last did or was first read, in Unix nanoseconds
+	data    *sliceData // its addresses refer to pods
 }
 
 func (s *state) sliceStore() storeFuncs[*sliceData] {
@@ -37,7 +38,7 @@ func (s *state) sliceStore() storeFuncs[*sliceData] {
 func (s *state) putSlice(key string, data *sliceData) follow.Effect {
 	l := s.slices[key]
 	if l == nil {
-		l = &slice{key: key, data: data}
+		l = &slice{key: key, data: data, changed: s.now.UnixNano()}
 		s.slices[key] = l
 		s.attachPods(l)
 		s.addToService(l)
@@ -54,7 +55,7 @@ func (s *state) putSlice(key string, data *sliceData) follow.Effect {
 		s.mark(old.service)
 	}
 	s.detachPods(l, old)
-	l.data = data
+	l.data, l.changed = data, s.now.UnixNano()
 	s.attachPods(l)
 	s.sweepPods(old)
 	if old.service != data.service {

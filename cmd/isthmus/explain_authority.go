@@ -114,11 +114,13 @@ func (a *authorities) ofAddress(ip netip.Addr, port string) (string, error) {
 		"If it is an address of a linked cluster, name the service that clients dial, and give this address by address (--address)", ip)
 }
 
-// beginning returns as much of a text as an answer repeats.
+// maxRepeated is how much of a text an answer has, in bytes: names of objects are shorter.
+const maxRepeated = 400
+
+// beginning returns a text, or its beginning if it is long.
 func beginning(text string) string {
-	const most = 200
-	if len(text) > most {
-		return strings.ToValidUTF8(text[:most], "") + "…"
+	if len(text) > maxRepeated {
+		return strings.ToValidUTF8(text[:maxRepeated], "") + "…"
 	}
 	return text
 }

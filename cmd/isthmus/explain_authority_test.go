@@ -48,9 +48,9 @@ func TestAuthorities(t *testing.T) {
 		"/web": "is no service", "shop/": "is no service", "shop/a.b": "is no service", "web.shop.svc.other.org:80": "is no service of the cluster domain cluster.local", "": "is no service",
 		"fe80::1%eth0": "is no service", "shop/multi": "shop/multi has several ports: add one of :81, :82, such as shop/multi:81",
 		"10.0.0.1:80": "10.0.0.1 belongs to Pod shop/web-1 of the gateway's cluster, not to a Service", "10.9.9.9": "10.9.9.9 is no Service's cluster IP",
-		"[fd00::1]:80": "fd00::1 is no Service's cluster IP", strings.Repeat("x", 10_000): strings.Repeat("x", 200) + "…",
+		"[fd00::1]:80": "fd00::1 is no Service's cluster IP", strings.Repeat("x", 10_000): strings.Repeat("x", maxRepeated) + "…",
 	} {
-		if got, err := a.complete(text); err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 600 {
+		if got, err := a.complete(text); err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 1000 {
 			t.Errorf("%q: %q, %v, want %q", text, got, err, want)
 		}
 	}

@@ -76,19 +76,20 @@ type explainedMember struct {
 
 // explainedEntry is one address of one slice.
 type explainedEntry struct {
-	Cluster  string   `json:"cluster"`
-	Service  string   `json:"service"`
-	Slice    string   `json:"slice"`
-	Address  string   `json:"address"` // without a port if the slice does not have it
-	Verdict  string   `json:"verdict"`
-	Detail   string   `json:"detail,omitempty"`
-	Target   string   `json:"target,omitempty"` // what it stands for
-	Tier     string   `json:"tier,omitempty"`
-	Zone     string   `json:"zone,omitempty"`
-	Node     string   `json:"node,omitempty"`
-	Hostname string   `json:"hostname,omitempty"`
-	Hints    []string `json:"hints,omitempty"`
-	Identity string   `json:"identity,omitempty"`
+	Cluster  string    `json:"cluster"`
+	Service  string    `json:"service"`
+	Slice    string    `json:"slice"`
+	Address  string    `json:"address"` // without a port if the slice does not have it
+	Verdict  string    `json:"verdict"`
+	Detail   string    `json:"detail,omitempty"`
+	Changed  time.Time `json:"changed,omitzero"` // when its slice did last in the gateway, or was first read there
+	Target   string    `json:"target,omitempty"` // what it stands for
+	Tier     string    `json:"tier,omitempty"`
+	Zone     string    `json:"zone,omitempty"`
+	Node     string    `json:"node,omitempty"`
+	Hostname string    `json:"hostname,omitempty"`
+	Hints    []string  `json:"hints,omitempty"`
+	Identity string    `json:"identity,omitempty"`
 }
 
 // explainer answers /debug/explain.
@@ -200,7 +201,7 @@ func newExplainedMember(m federation.ExplainedMember, clusters map[federation.Cl
 func newExplainedEntry(a federation.ExplainedAddress, m explainedMember, port uint16) explainedEntry {
 	e := explainedEntry{
 		Cluster: m.Cluster, Service: m.Service, Slice: printable(a.Slice), Address: addressText(a.Considered), Verdict: a.Verdict.String(),
-		Detail: printable(a.Detail), Target: printable(a.Target), Tier: a.Tier,
+		Detail: printable(a.Detail), Changed: a.Changed, Target: printable(a.Target), Tier: a.Tier,
 	}
 	if a.Endpoint == nil {
 		return e
@@ -228,13 +229,13 @@ func addressText(a federation.Considered) string {
 	return a.Addr.String()
 }
 
-// printable replaces what a terminal may take for a command: texts of clusters and clients
-// may have anything.
+// printable replaces what a terminal may take for a command, and cuts what is long: texts of
+// clusters and clients may have anything.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
 		}
 		return unicode.ReplacementChar
-	}, text)
+	}, beginning(text))
 }

@@ -52,6 +52,7 @@ func newExplainedGateway(t *testing.T) http.Handler {
 	table.Link("east", federation.Ready, explained{newOffers("east", "web", "10.0.0.1:80", "10.1.0.1:80"), []federation.Considered{
 		{Slice: "shop/web-x", Text: hostile, Target: hostile, Verdict: federation.UnusableText, Detail: hostile},
 		{Slice: "shop/web-x", Addr: netip.MustParseAddrPort("10.1.0.2:0"), Target: "Pod shop/web-2", Verdict: federation.Terminating},
+		{Slice: "shop/web-y", Text: strings.Repeat("<", 1<<20), Target: strings.Repeat("<", 1<<20), Verdict: federation.UnusableText, Changed: time.Unix(1e9, 0).UTC()},
 	}})
 	table.Link("north", federation.Unreachable, nil)
 	d := &federation.Definition{Federated: true}
@@ -103,7 +104,7 @@ func TestExplainPage(t *testing.T) {
 	for field, want := range map[string]string{
 		"client":   `{"namespace":"shop","node":"n1","zone":"z1"}`,
 		"problems": `["about shop/web"]`,
-		"verdicts": `{"served":2,"taken":1,"terminating":1,"unusable-text":1}`,
+		"verdicts": `{"served":2,"taken":1,"terminating":1,"unusable-text":2}`,
 		"set":      `{"complete":true,"endpoints":2,"version":1}`,
 		"streams":  `[]`,
 		"members": `[{"cluster":"local","ports":[80],"service":"shop/web","standing":"in-service","state":"ready","updates":0},` +
@@ -113,7 +114,9 @@ func TestExplainPage(t *testing.T) {
 			`{"address":"10.0.0.1:80","cluster":"east","detail":"clients get it from shop/web@local, slice ","service":"shop/web","slice":"","verdict":"taken"},` +
 			`{"address":"10.1.0.1:80","cluster":"east","service":"shop/web","slice":"","verdict":"served"},` +
 			`{"address":"` + odd + `","cluster":"east","detail":"` + odd + `","service":"shop/web","slice":"shop/web-x","target":"` + odd + `","verdict":"unusable-text"},` +
-			`{"address":"10.1.0.2","cluster":"east","service":"shop/web","slice":"shop/web-x","target":"Pod shop/web-2","verdict":"terminating"}]`,
+			`{"address":"10.1.0.2","cluster":"east","service":"shop/web","slice":"shop/web-x","target":"Pod shop/web-2","verdict":"terminating"},` +
+			`{"address":"` + strings.Repeat(`\u003c`, maxRepeated) + `…","changed":"2001-09-09T01:46:40Z","cluster":"east","service":"shop/web","slice":"shop/web-y","target":"` +
+			strings.Repeat(`\u003c`, maxRepeated) + `…","verdict":"unusable-text"}]`,
 	} {
 		want = strings.ReplaceAll(want, `\ufffd`, "\uFFFD")
 		if got := text(field); got != want {

@@ -16,12 +16,14 @@ func TestVerbsHaveAllFields(t *testing.T) {
 	fill(reflect.ValueOf(&clusters).Elem())
 	services := make([]serviceEntry, 1)
 	fill(reflect.ValueOf(&services).Elem())
-	pages := map[string]any{"/debug/clusters": clusters, "/debug/services": services}
+	var explained explainPage
+	fill(reflect.ValueOf(&explained).Elem())
+	pages := map[string]any{"/debug/clusters": clusters, "/debug/services": services, "/debug/explain": explained}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { servePage(w, pages[r.URL.Path]) }))
 	defer server.Close()
-	for verb, want := range map[string]any{"clusters": clusters, "services": map[string]any{"services": services}} {
-		code, out, err := call(verb, "-o", "json", "--admin", strings.TrimPrefix(server.URL, "http://"))
-		if code != 0 {
+	for verb, want := range map[string]any{"clusters": clusters, "services": map[string]any{"services": services}, "explain shop/web": explained} {
+		code, out, err := call(append(strings.Fields(verb), "-o", "json", "--admin", strings.TrimPrefix(server.URL, "http://"))...)
+		if code > 1 {
 			t.Fatalf("%s: exit code %d, %s", verb, code, err)
 		}
 		got, page := map[string]any{}, map[string]any{}

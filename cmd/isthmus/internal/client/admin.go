@@ -46,7 +46,7 @@ func (o *adminOptions) read(ctx context.Context, p cli.Process, path string, int
 		defer release()
 		first := targets[0]
 		gateway = first.name
-		w.on(path+" of "+gateway, gateway)
+		w.on(pageOf(path)+" of "+gateway, gateway)
 		sent, err = first.fetch(ctx, path, into)
 		return err
 	})
@@ -75,7 +75,7 @@ func (o *adminOptions) readAll(ctx context.Context, p cli.Process, path string, 
 			return err
 		}
 		defer release()
-		w.on(path+" of "+names(targets), names(targets))
+		w.on(pageOf(path)+" of "+names(targets), names(targets))
 		list := make([]answer, len(targets))
 		var wg sync.WaitGroup
 		for i, t := range targets {

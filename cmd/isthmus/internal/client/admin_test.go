@@ -35,7 +35,13 @@ func TestAdminFails(t *testing.T) {
 		{"redirected", http.RedirectHandler("http://127.0.0.1:1", http.StatusFound).ServeHTTP, 1, "ADMIN answers 302 Found for /debug/clusters"},
 		{"busy", func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "try \x1b again", http.StatusServiceUnavailable)
-		}, 1, `ADMIN is busy: "try \\x1b again\\n"`},
+		}, 1, `ADMIN is busy: "try \\x1b again"`},
+		{"too many", func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "two services are being explained: try again", http.StatusTooManyRequests)
+		}, 1, `ADMIN is busy: two services are being explained: try again`},
+		{"wrong question", func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "no \x1b service", http.StatusBadRequest)
+		}, 2, `^isthmus clusters: "no \\x1b service" \(isthmus clusters --help explains\)`},
 		{"no JSON", text("\x1b"), 1, `/debug/clusters of ADMIN can't be read: invalid character '\\x1b'`},
 		{"half", text(`{"local":`), 1, `/debug/clusters of ADMIN can't be read: unexpected EOF`},
 		{"other JSON", text("[]"), 1, `/debug/clusters of ADMIN can't be read: json: cannot unmarshal array`},
@@ -151,7 +157,8 @@ func TestDocumentedFields(t *testing.T) {
 		value any
 	}{
 		"clusters": {clustersEnding, clustersSnapshot{}}, "services": {servicesEnding, servicesSnapshot{}},
-		"get": {getEnding, getSnapshot{}}, "profile": {profileEnding, profileSnapshot{}},
+		"explain": {explainEnding, explainSnapshot{}},
+		"get":     {getEnding, getSnapshot{}}, "profile": {profileEnding, profileSnapshot{}},
 	} {
 		names := map[string]bool{}
 		fieldNames(reflect.TypeOf(c.value), names)
@@ -195,23 +202,27 @@ func FuzzPages(f *testing.F) {
 		if json.Unmarshal(clusters, &c.page) != nil || json.Unmarshal(services, &s.services) != nil {
 			return
 		}
-		for _, content := range []content{c, s} {
-			for _, asJSON := range []bool{true, false} {
-				var b bytes.Buffer
-				if err := (&screen{w: &b, asJSON: asJSON}).show(content, noon); err != nil {
-					return // a year that JSON can't have
-				}
-				for _, r := range b.String() {
-					if r != '\n' && unprintable(r) {
-						t.Fatalf("%q in %q", r, b.String())
-					}
-				}
-				if asJSON && !json.Valid(b.Bytes()) {
-					t.Fatalf("no JSON: %s", b.String())
-				}
+		checkHarmless(t, c)
+		checkHarmless(t, s)
+	})
+}
+
+// checkHarmless checks that what is printed of a content does nothing to a terminal.
+func checkHarmless(t *testing.T, c content) {
+	for _, asJSON := range []bool{true, false} {
+		var b bytes.Buffer
+		if err := (&screen{w: &b, asJSON: asJSON}).show(c, noon); err != nil {
+			return // a year that JSON can't have
+		}
+		for _, r := range b.String() {
+			if r != '\n' && unprintable(r) {
+				t.Fatalf("%q in %q", r, b.String())
 			}
 		}
-	})
+		if asJSON && !json.Valid(b.Bytes()) {
+			t.Fatalf("no JSON: %s", b.String())
+		}
+	}
 }
 
 // TestJSONLine: characters that are escaped are the same to programs.

@@ -26,12 +26,14 @@ func (t target) fetch(ctx context.Context, path string, into any) (at time.Time,
 		return at, err
 	}
 	defer done()
+	path = pageOf(path)
 	body := http.MaxBytesReader(nil, answer.Body, maxPage)
 	switch answer.StatusCode {
 	case http.StatusOK:
-	case http.StatusServiceUnavailable:
-		text, _ := io.ReadAll(io.LimitReader(body, 500))
-		return at, fmt.Errorf("%s is busy: %s", t.name, printable(string(text)))
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
+		return at, fmt.Errorf("%s is busy: %s", t.name, refusal(body))
+	case http.StatusBadRequest:
+		return at, cli.Usagef("%s", refusal(body))
 	default:
 		return at, fmt.Errorf("%s answers %s for %s: %s", t.name, printable(answer.Status), path, t.another())
 	}
@@ -45,6 +47,18 @@ func (t target) fetch(ctx context.Context, path string, into any) (at time.Time,
 		at = time.Now()
 	}
 	return at.Local(), nil
+}
+
+// pageOf returns a path without the query, for messages.
+func pageOf(path string) string {
+	page, _, _ := strings.Cut(path, "?")
+	return page
+}
+
+// refusal is the text in place of a page.
+func refusal(body io.Reader) string {
+	text, _ := io.ReadAll(io.LimitReader(body, 1000))
+	return printable(strings.TrimSpace(string(text)))
 }
 
 // another asks whether something else than a gateway answers.

@@ -31,28 +31,46 @@ func (o *options) flags() []cli.Section {
 
 // authority returns the one that the arguments name, once all is checked.
 func (o *options) authority(p cli.Process) (string, error) {
+	authority, err := oneAuthority(p)
+	if err != nil {
+		return "", err
+	}
+	return authority, o.check()
+}
+
+// oneAuthority returns the only argument.
+func oneAuthority(p cli.Process) (string, error) {
 	switch {
 	case len(p.Args) == 0 || p.Args[0] == "":
 		return "", cli.Usagef("no AUTHORITY given: name a service, such as web.shop.svc.cluster.local:80")
 	case len(p.Args) > 1:
 		return "", cli.Usagef("unexpected argument %q: give one AUTHORITY", p.Args[1])
 	}
-	return p.Args[0], o.check()
+	return p.Args[0], nil
 }
 
 func (o *options) check() error {
-	var token struct {
-		NS, NodeName, Pod string
-	}
-	if o.token != "" && !strings.HasPrefix(o.token, "ns:") {
-		if err := json.Unmarshal([]byte(o.token), &token); err != nil {
-			return cli.Usagef(`--token: %w: give JSON like {"ns":"shop","nodeName":"node-1"}`, err)
-		}
+	if err := checkToken(o.token); err != nil {
+		return err
 	}
 	if err := o.targeting.check(); err != nil {
 		return err
 	}
 	return o.printing.check()
+}
+
+// checkToken checks a context token, as far as users can get it wrong.
+func checkToken(text string) error {
+	var token struct {
+		NS, NodeName, Pod string
+	}
+	if text == "" || strings.HasPrefix(text, "ns:") {
+		return nil
+	}
+	if err := json.Unmarshal([]byte(text), &token); err != nil {
+		return cli.Usagef(`--token: %w: give JSON like {"ns":"shop","nodeName":"node-1"}`, err)
+	}
+	return nil
 }
 
 // printing is how a verb prints, and how long it waits.

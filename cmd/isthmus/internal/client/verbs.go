@@ -5,5 +5,5 @@ import "isthmus/cmd/isthmus/internal/cli"
 // Verbs returns all verbs of this package, in the order of the program's
 // overview.
 func Verbs() []cli.Verb {
-	return []cli.Verb{clustersVerb(), servicesVerb(), getVerb(), profileVerb()}
+	return []cli.Verb{clustersVerb(), servicesVerb(), explainVerb(), getVerb(), profileVerb()}
 }

@@ -1,0 +1,153 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"net/netip"
+	"net/url"
+
+	"github.com/spf13/pflag"
+
+	"isthmus/cmd/isthmus/internal/cli"
+)
+
+// explainOptions are those of "isthmus explain".
+type explainOptions struct {
+	adminOptions
+	token, node, address string
+}
+
+func explainVerb() cli.Verb {
+	o := new(explainOptions)
+	return cli.Verb{
+		Use:     "explain AUTHORITY",
+		Summary: "show every address of a service, served or not, and why",
+		Intro:   explainIntro,
+		Ending:  explainEnding,
+		Flags: []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) {
+			o.adminOptions.flags(s)
+			s.StringVar(&o.token, "token", "", "Context token of the client's proxy, as `JSON`"+`: {"ns":"shop","nodeName":"node-1"}.`)
+			s.StringVar(&o.node, "node", "", "`NODE` that the client runs on, in place of a token: it decides on zones.")
+			s.StringVar(&o.address, "address", "", "Only this `IP` address.")
+		})},
+		Values: outputs,
+		Run:    func(ctx context.Context, p cli.Process) error { return runExplain(ctx, p, o) },
+	}
+}
+
+// runExplain shows what becomes of the addresses of a service.
+func runExplain(ctx context.Context, p cli.Process, o *explainOptions) error {
+	query, ip, err := o.query(p)
+	if err != nil {
+		return err
+	}
+	ctx, done := p.Interruptible(ctx)
+	defer done()
+	s := &explainState{address: ip, node: o.node, colours: wantsColour(p.Stdout)}
+	if s.at, err = o.read(ctx, p, "/debug/explain?"+query, &s.page); err != nil {
+		return err
+	}
+	if err := (&screen{w: p.Stdout, authority: o.gateway, asJSON: o.asJSON()}).show(s, s.at); err != nil {
+		return err
+	}
+	return s.unserved()
+}
+
+// query returns what to ask the page, and the address that is asked about.
+func (o *explainOptions) query(p cli.Process) (query string, ip netip.Addr, err error) {
+	authority, err := oneAuthority(p)
+	if err != nil {
+		return "", ip, err
+	}
+	if err := o.check(); err != nil {
+		return "", ip, err
+	}
+	if o.token != "" && o.node != "" {
+		return "", ip, cli.Usagef("both --token and --node are given: a token has the node as nodeName")
+	}
+	if err := checkToken(o.token); err != nil {
+		return "", ip, err
+	}
+	q := url.Values{"authority": {authority}}
+	if o.node != "" {
+		token, err := json.Marshal(map[string]string{"nodeName": o.node})
+		if err != nil {
+			return "", ip, cli.Usagef("--node: %w", err)
+		}
+		o.token = string(token)
+	}
+	if o.token != "" {
+		q.Set("token", o.token)
+	}
+	if o.address != "" {
+		if ip, err = readAddress(o.address); err != nil {
+			return "", ip, err
+		}
+		q.Set("address", ip.String())
+	}
+	return q.Encode(), ip, nil
+}
+
+// readAddress reads an IP address, of which a port may follow.
+func readAddress(text string) (netip.Addr, error) {
+	ip, err := netip.ParseAddr(text)
+	if err != nil {
+		var at netip.AddrPort
+		at, err = netip.ParseAddrPort(text)
+		ip = at.Addr()
+	}
+	if err != nil || ip.Zone() != "" {
+		return ip, cli.Usagef("--address is %q: give an IP address, such as 10.0.0.1", text)
+	}
+	return ip.Unmap(), nil
+}
+
+const explainIntro = `isthmus explain shows every address that any EndpointSlice of a service has, in any
+cluster that it is made of, served or not, and the one reason for it.
+
+Usage: isthmus explain AUTHORITY [FLAGS]
+
+AUTHORITY is what an application dials: SERVICE.NAMESPACE.svc.DOMAIN:PORT. Short for it
+are NAMESPACE/SERVICE and SERVICE.NAMESPACE, with :PORT or the Service's only port, or
+80 of several. A Service's cluster IP stands for that Service.`
+
+const explainEnding = `The tables:
+  Members     what the service is made of: the state of each cluster and since when, its
+              standing, the PORTS that this one resolves to there, how many addresses
+              are SERVED, when what it offers last CHANGED while proxies watch it, and
+              WHY NOT
+  Addresses   each with a verdict, what it stands FOR, when its slice last CHANGED in
+              the gateway, and WHY. Of many, those that are not served come first
+  Proxies     of this replica: how many STREAMS have each set of endpoints, are up to
+              date, WAIT for their first message, or are SLOW: they have not taken a
+              message for a second
+
+-o json prints one object in a line:
+  {"time":…, "gateway":"HOST:PORT", "authority":…,
+   "client":{"namespace":…, "node":…, "zone":…, "instance":…},
+   "defined":BOOL, "federated":BOOL, "problems":[…], "refused":"CODE: WHY",
+   "set":{"version":N, "endpoints":N, "complete":BOOL, "changed":TIME, "origin":…},
+   "preference":{"prefer":…, "minReady":…, "returnAfter":…, "returnOver":…},
+   "tiers":{"port":N, "zone":…, "instance":…, "node":…, "tiers":[{"tier":…,
+     "inUse":BOOL, "ready":N, "known":N, "sent":N}], "since":TIME, "why":…,
+     "returnWaitsFor":…, "nextStep":TIME},
+   "members":[{"cluster":…, "service":"NAMESPACE/NAME", "state":…, "since":TIME,
+     "reason":…, "standing":…, "standingReason":…, "nodeLocal":BOOL, "ports":[N],
+     "changed":TIME, "updates":N}],
+   "verdicts":{VERDICT:N},
+   "addresses":[{"cluster":…, "service":…, "slice":…, "address":"IP:PORT",
+     "verdict":…, "detail":…, "changed":TIME, "target":…, "tier":…, "zone":…,
+     "node":…, "hostname":…, "hints":[ZONE], "identity":…}], "moreAddresses":N,
+   "streams":[{"destination":…, "node":…, "zone":…, "streams":N, "version":N,
+     "endpoints":N, "upToDate":N, "waiting":N, "slow":N, "lastMessage":TIME}],
+   "moreStreamViews":N}
+Fields without a value are left out.
+
+Exit code 0 if the client gets endpoints; with --address, if it gets that one. 1 if not,
+or if the gateway can't be asked. Clusters that are missing do not change it: isthmus
+check is for those.
+
+Examples:
+  isthmus explain shop/web-federated
+  isthmus explain web-federated.shop.svc.cluster.local:80 --node node-1 --address 10.1.0.7
+  isthmus explain shop/web -o json | jq -r '.addresses[] | select(.verdict != "served")'`

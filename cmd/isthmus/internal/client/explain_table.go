@@ -1,0 +1,282 @@
+package client
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// explainState is a page about a service to be shown.
+type explainState struct {
+	page    explainPage
+	address netip.Addr // that was asked for; not valid: all
+	node    string     // that was asked for
+	at      time.Time  // by the gateway's clock
+	colours bool
+}
+
+// explainSnapshot is the line of "isthmus explain -o json".
+type explainSnapshot struct {
+	Time    time.Time `json:"time"`
+	Gateway string    `json:"gateway"`
+	explainPage
+}
+
+func (s *explainState) snapshot(at time.Time, authority string) any {
+	return explainSnapshot{at, authority, s.page}
+}
+
+// unserved returns an error if the client does not get what was asked about.
+func (s *explainState) unserved() error {
+	p := &s.page
+	switch {
+	case s.address.IsValid() && p.Verdicts[served] > 0 && p.Refused == "":
+		return nil
+	case s.address.IsValid() && p.total() == 0:
+		return fmt.Errorf("no EndpointSlice of %s has %v\n  Is it a Pod of that Service, in a cluster of the table? One that is not selected has no EndpointSlice", printable(p.Authority), s.address)
+	case s.address.IsValid():
+		return fmt.Errorf("this client does not get %v", s.address)
+	case p.Refused != "":
+		return fmt.Errorf("a new stream of this client is refused: %s", printable(p.Refused))
+	case p.Set.Endpoints == 0:
+		return errors.New("this client gets no endpoint")
+	}
+	return nil
+}
+
+// total is how many addresses there are.
+func (p *explainPage) total() (n int) {
+	for _, count := range p.Verdicts {
+		n += count
+	}
+	return n
+}
+
+// table has what the service is made of, its addresses, what to do, and what proxies have.
+func (s *explainState) table() (string, []byte, error) {
+	var b bytes.Buffer
+	p := &s.page
+	fmt.Fprintf(&b, "Client: %s\n", printable(s.client()))
+	if p.Refused != "" {
+		fmt.Fprintf(&b, "A new stream is refused: %s\n", printable(p.Refused))
+	}
+	writeList(&b, "Problems of the Service", p.Problems, maxLines)
+	if p.Tiers != nil {
+		e := serviceEntry{Service: p.Authority, Preference: p.Preference, Clients: []clientsEntry{*p.Tiers}}
+		e.writeClients(&b, s.at, s.colours)
+	}
+	s.writeMembers(&b)
+	s.writeAddresses(&b)
+	writeList(&b, "What to do", p.remedies(), maxLines)
+	s.writeHeld(&b)
+	return s.headline(), b.Bytes(), nil
+}
+
+func (s *explainState) headline() string {
+	p := &s.page
+	text := p.Authority
+	switch {
+	case !p.Defined:
+		text += " (no such Service)"
+	case p.Federated:
+		text += " (federated)"
+	}
+	if n := p.total(); n > 0 || s.address.IsValid() {
+		return fmt.Sprintf("%s: %d of %s served", text, p.Verdicts[served], count(n, "address", "addresses"))
+	}
+	return text + ": no addresses"
+}
+
+// client is whom the answer is for.
+func (s *explainState) client() string {
+	c := s.page.Client
+	var list []string
+	for _, part := range [][2]string{{"namespace", c.Namespace}, {"node", cmp.Or(c.Node, s.node)}, {"zone", c.Zone}, {"asks for instance", c.Instance}} {
+		if part[1] != "" {
+			list = append(list, part[0]+" "+part[1])
+		}
+	}
+	if s.node != "" && c.Zone == "" {
+		list = append(list, "whose zone the gateway does not know")
+	}
+	return cmp.Or(strings.Join(list, ", "), "any, in no zone (--node or --token names one)")
+}
+
+func (s *explainState) writeMembers(b *bytes.Buffer) {
+	if len(s.page.Members) == 0 {
+		return
+	}
+	b.WriteString("Members:\n")
+	t := cells{colours: s.colours}
+	t.head("CLUSTER", "SERVICE", "STATE", "SINCE", "STANDING", "PORTS", "SERVED", "CHANGED", "WHY NOT")
+	for _, m := range s.page.Members {
+		t.row(cell{text: m.Cluster}, cell{text: m.Service}, cell{m.State, stateColour(m.State)}, cell{text: age(s.at, m.Since)},
+			cell{m.Standing, standingColour(m.Standing)}, cell{text: m.ports()}, cell{text: s.page.servedOf(m)}, cell{text: age(s.at, m.Changed)}, cell{text: m.whyNot()})
+	}
+	t.write(b, "  ")
+}
+
+func (m *explainedMember) ports() string {
+	var list []string
+	for _, p := range m.Ports {
+		list = append(list, strconv.Itoa(int(p)))
+	}
+	return some(list)
+}
+
+// servedOf counts the addresses of a member; empty: not all of them are on the page.
+func (p *explainPage) servedOf(m explainedMember) string {
+	if p.More > 0 {
+		return ""
+	}
+	got, all := 0, 0
+	for _, a := range p.Addresses {
+		if a.Cluster == m.Cluster && a.Service == m.Service {
+			if all++; a.Verdict == served {
+				got++
+			}
+		}
+	}
+	return fmt.Sprintf("%d of %d", got, all)
+}
+
+func (m *explainedMember) whyNot() string {
+	var why []string
+	for _, text := range []string{m.Reason, m.StandingReason} {
+		if text != "" {
+			why = append(why, text)
+		}
+	}
+	if m.NodeLocal {
+		why = append(why, "internalTrafficPolicy is Local")
+	}
+	return strings.Join(why, "; ")
+}
+
+// maxAddressLines is how many addresses are shown of a service of many.
+const maxAddressLines = 40
+
+func (s *explainState) writeAddresses(b *bytes.Buffer) {
+	list := slices.Clone(s.page.Addresses)
+	if len(list) == 0 {
+		return
+	}
+	title, more := "Addresses", 0
+	if n := s.page.total(); len(list) > maxAddressLines && !s.address.IsValid() {
+		slices.SortStableFunc(list, func(a, b explainedEntry) int { return cmp.Compare(a.rank(), b.rank()) })
+		list, more = list[:maxAddressLines], n-maxAddressLines
+		title = fmt.Sprintf("Addresses (%s)", s.page.counts())
+	}
+	fmt.Fprintf(b, "%s:\n", printable(title))
+	t := cells{colours: s.colours}
+	t.head("CLUSTER", "SLICE", "ADDRESS", "VERDICT", "FOR", "ZONE", "TIER", "CHANGED", "WHY")
+	for _, a := range list {
+		t.row(cell{text: a.Cluster}, cell{text: a.Slice}, cell{text: a.Address}, cell{a.Verdict, verdictColour(a.Verdict)}, cell{text: a.Target},
+			cell{text: a.Zone}, cell{text: a.Tier}, cell{text: age(s.at, a.Changed)}, cell{text: a.why()})
+	}
+	t.write(b, "  ")
+	if more > 0 {
+		fmt.Fprintf(b, "  … and %d more: --address IP shows one, -o json %d of them\n", more, len(s.page.Addresses))
+	}
+}
+
+// rank orders addresses of which not all are shown.
+func (a *explainedEntry) rank() int {
+	if a.Verdict == served {
+		return 1
+	}
+	return 0
+}
+
+// why is the verdict in a sentence, with what is known about it.
+func (a *explainedEntry) why() string {
+	text := cmp.Or(verdicts[a.Verdict].why, a.Verdict)
+	switch a.Verdict {
+	case "other-node":
+		text += ": " + cmp.Or(a.Node, "its node is not known")
+	case "hinted-to-other-zones":
+		text += ": " + some(a.Hints)
+	case "other-instance":
+		text += ": " + cmp.Or(a.Hostname, "it has none")
+	}
+	if a.Detail != "" {
+		text += ": " + a.Detail
+	}
+	return text
+}
+
+func verdictColour(verdict string) colour {
+	switch verdict {
+	case served:
+		return green
+	case "tier-not-in-use", "hinted-to-other-zones", "other-node", "other-instance", "other-address-preferred", "just-changed":
+		return plain
+	}
+	return red
+}
+
+// counts has how many addresses have each verdict, the most frequent first.
+func (p *explainPage) counts() string {
+	var list []string
+	for _, v := range p.byCount() {
+		list = append(list, fmt.Sprintf("%d %s", p.Verdicts[v], v))
+	}
+	return strings.Join(list, ", ")
+}
+
+func (p *explainPage) byCount() []string {
+	return slices.SortedFunc(maps.Keys(p.Verdicts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(p.Verdicts[b], p.Verdicts[a]), strings.Compare(a, b))
+	})
+}
+
+// remedies has a line for each thing that may be wrong, and what to do about it.
+func (p *explainPage) remedies() (list []string) {
+	if !p.Defined {
+		list = append(list, "no such Service: see whether name, namespace and port are those that the application dials: kubectl get service -A")
+	}
+	for _, m := range p.Members {
+		if remedy := stateRemedies[m.State]; remedy != "" {
+			list = append(list, m.Cluster+" is "+m.State+": "+remedy)
+		}
+	}
+	for _, v := range p.byCount() {
+		if remedy := verdicts[v].remedy; remedy != "" {
+			list = append(list, fmt.Sprintf("%s (%d): %s", v, p.Verdicts[v], remedy))
+		}
+	}
+	return list
+}
+
+func (s *explainState) writeHeld(b *bytes.Buffer) {
+	if len(s.page.Held) == 0 {
+		b.WriteString("No proxy of this gateway follows the service.\n")
+		return
+	}
+	b.WriteString("Proxies:\n")
+	t := cells{colours: s.colours}
+	t.head("DESTINATION", "NODE", "ZONE", "STREAMS", "UP TO DATE", "WAIT", "SLOW", "VERSION", "ENDPOINTS", "LAST MESSAGE")
+	for _, h := range s.page.Held[:min(maxLines, len(s.page.Held))] {
+		t.row(cell{text: h.Destination}, cell{text: h.Node}, cell{text: h.Zone}, cell{text: strconv.Itoa(h.Streams)}, cell{text: strconv.Itoa(h.UpToDate)},
+			troubled(h.Waiting), troubled(h.Slow), cell{text: strconv.FormatUint(h.Version, 10)}, cell{text: strconv.Itoa(h.Endpoints)}, cell{text: age(s.at, h.LastMessage)})
+	}
+	t.write(b, "  ")
+	if more := len(s.page.Held) - maxLines; more > 0 || s.page.MoreHeld > 0 {
+		fmt.Fprintf(b, "  … and %d more: -o json lists %d of them\n", max(0, more)+s.page.MoreHeld, len(s.page.Held))
+	}
+}
+
+// troubled is a number that should be 0.
+func troubled(n int) cell {
+	if n > 0 {
+		return cell{strconv.Itoa(n), yellow}
+	}
+	return cell{text: "0"}
+}
