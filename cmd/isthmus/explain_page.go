@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"strings"
 	"time"
 	"unicode"
@@ -108,24 +110,10 @@ func (x *explainer) handler() http.Handler {
 }
 
 func (x *explainer) serve(w http.ResponseWriter, r *http.Request) {
-	asked := r.URL.Query()
-	q := grpcapi.Question{Token: asked.Get("token"), Most: maxExplained}
-	if asked.Get("authority") == "" {
-		http.Error(w, `authority is missing: ask for /debug/explain?authority=web.shop.svc.cluster.local:80, with token={"ns":"shop","nodeName":"node-1"} for a client there, and address=10.0.0.1 for one address`, http.StatusBadRequest)
+	q, err := x.question(r.URL.Query())
+	if err != nil {
+		http.Error(w, printable(err.Error()), http.StatusBadRequest)
 		return
-	}
-	var err error
-	if q.Authority, err = x.authorities.complete(asked.Get("authority")); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	if text := asked.Get("address"); text != "" {
-		ip, err := netip.ParseAddr(text)
-		if err != nil || ip.Zone() != "" {
-			http.Error(w, "address is no IP address, such as 10.0.0.1", http.StatusBadRequest)
-			return
-		}
-		q.Addr = ip.Unmap()
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), explainLimit)
 	defer cancel()
@@ -135,22 +123,46 @@ func (x *explainer) serve(w http.ResponseWriter, r *http.Request) {
 		if status.Code(err) == codes.InvalidArgument {
 			code = http.StatusBadRequest
 		}
-		http.Error(w, status.Convert(err).Message(), code)
+		http.Error(w, printable(status.Convert(err).Message()), code)
 		return
 	}
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	servePage(w, newExplainPage(answer, x.clusters(), x.problems(answer.Service)))
 }
 
+// question reads what is asked.
+func (x *explainer) question(asked url.Values) (grpcapi.Question, error) {
+	q := grpcapi.Question{Token: asked.Get("token"), Most: maxExplained}
+	if asked.Get("authority") == "" {
+		return q, errors.New(`authority is missing: ask for /debug/explain?authority=web.shop.svc.cluster.local:80, with token={"ns":"shop","nodeName":"node-1"} for a client there, and address=10.0.0.1 for one address`)
+	}
+	var err error
+	if q.Authority, err = x.authorities.complete(asked.Get("authority")); err != nil {
+		return q, err
+	}
+	if text := asked.Get("address"); text != "" {
+		ip, err := netip.ParseAddr(text)
+		if err != nil || ip.Zone() != "" {
+			return q, errors.New("address is no IP address, such as 10.0.0.1")
+		}
+		q.Addr = ip.Unmap()
+	}
+	return q, nil
+}
+
 func newExplainPage(x *grpcapi.Explanation, clusters map[federation.ClusterName]cluster.Status, problems []string) explainPage {
 	d := x.Definition
 	page := explainPage{
-		Authority: x.Authority,
+		Authority: printable(x.Authority),
 		Client:    explainedClient{printable(x.Namespace), printable(x.Client.Node), printable(x.Client.Zone), printable(x.Client.Instance)},
-		Defined:   d != nil, Federated: d != nil && d.Federated, Problems: append([]string{}, problems...),
+		Defined:   d != nil, Federated: d != nil && d.Federated, Problems: printables(problems),
 		Set:     explainedSet{Version: x.Set.Version, Endpoints: len(x.Set.Endpoints), Complete: x.Set.Complete, Changed: x.Set.Changed},
 		Members: []explainedMember{}, Verdicts: make(map[string]int), Addresses: make([]explainedEntry, 0, len(x.Addresses)), More: x.More,
 		Held: append([]grpcapi.HeldView{}, x.Held...), MoreHeld: x.MoreHeld,
+	}
+	for i := range page.Held {
+		h := &page.Held[i]
+		h.Destination, h.Node, h.Zone = printable(h.Destination), printable(h.Node), printable(h.Zone)
 	}
 	if x.Refusal != nil {
 		page.Refused = printable(status.Code(x.Refusal).String() + ": " + status.Convert(x.Refusal).Message())
@@ -163,6 +175,7 @@ func newExplainPage(x *grpcapi.Explanation, clusters map[federation.ClusterName]
 	}
 	if x.Steered != nil {
 		tiers := newClientsEntry(*x.Steered, x.Steered.Preference)
+		tiers.Zone, tiers.Instance, tiers.Node = printable(tiers.Zone), printable(tiers.Instance), printable(tiers.Node)
 		page.Tiers = &tiers
 	}
 	for _, m := range x.Members {
@@ -209,8 +222,8 @@ func newExplainedEntry(a federation.ExplainedAddress, m explainedMember, port ui
 	at := a.Endpoint.At(port)
 	e.Address, e.Target = addressText(federation.Considered{Addr: at.Addr}), printable(cluster.DescribeTarget(at.Twin))
 	e.Zone, e.Node, e.Hostname = printable(at.Zone), printable(at.Node), printable(at.Hostname)
-	for _, h := range at.Hints {
-		e.Hints = append(e.Hints, printable(h))
+	if len(at.Hints) > 0 {
+		e.Hints = printables(at.Hints)
 	}
 	if a.Verdict == federation.Served {
 		e.Identity = printable(at.Identity.DNS + at.Identity.URI) // one of them, or none
@@ -238,4 +251,13 @@ func printable(text string) string {
 		}
 		return unicode.ReplacementChar
 	}, beginning(text))
+}
+
+// printables returns texts of which each is printable.
+func printables(texts []string) []string {
+	list := make([]string, len(texts))
+	for i, text := range texts {
+		list[i] = printable(text)
+	}
+	return list
 }

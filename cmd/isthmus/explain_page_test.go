@@ -44,7 +44,7 @@ func (nowhere) Profile(federation.ProfileKey) *federation.Watch[*federation.Prof
 const hostile = "\x1b[31m</script><b>\u009b\u202e\xff\n"
 
 // newExplainedGateway returns a page over a table with web, federated over here and east.
-func newExplainedGateway(t *testing.T) http.Handler {
+func newExplainedGateway(t testing.TB) http.Handler {
 	t.Helper()
 	table := federation.NewTable(federation.Options{})
 	web := federation.ServiceID{Namespace: "shop", Name: "web"}
@@ -192,5 +192,31 @@ func TestExplainsAreBounded(t *testing.T) {
 			t.Error("the last one was not refused")
 		}
 		close(slow)
+	})
+}
+
+// FuzzExplainQuery: whatever is asked gets an answer that does nothing to a terminal or a
+// browser, and of which refusals are short.
+func FuzzExplainQuery(f *testing.F) {
+	for _, query := range []string{
+		"authority=shop/web", "authority=web.shop.svc.cluster.local:80&token={%22ns%22:%22shop%22}&address=10.1.0.2", "authority=%1b[31m<b>", "authority=10.0.0.1:80",
+		"authority=a.b.c.d.svc.cluster.local:99999", "authority=shop/api&address=fe80::1%25eth0", "authority=shop/%c2%9b&token=ns:%00", "authority=i.web.shop.svc:0", "%zz",
+	} {
+		f.Add(query)
+	}
+	h := newExplainedGateway(f)
+	f.Fuzz(func(t *testing.T, query string) {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/debug/explain", RawQuery: query}, Header: http.Header{}})
+		body := w.Body.String()
+		if i := strings.IndexFunc(body, func(r rune) bool { return !unicode.IsPrint(r) && r != '\n' }); i >= 0 {
+			t.Fatalf("%d: the answer has %q", w.Code, body[i:min(i+20, len(body))])
+		}
+		switch {
+		case w.Code == http.StatusOK && json.Valid(w.Body.Bytes()) && !strings.Contains(body, "<"):
+		case w.Code == http.StatusBadRequest && len(body) < 1000 && strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain"):
+		default:
+			t.Fatalf("%d: %s", w.Code, body)
+		}
 	})
 }
