@@ -33,6 +33,7 @@ func (r *Resource) tryList(ctx context.Context, opts metav1.ListOptions) (runtim
 	opts.FieldSelector = r.fields
 	if opts.Continue == "" {
 		r.feed.beginList()
+		r.useNewest(&opts)
 	}
 	limited, request := r.begin(limited, "a list of ")
 	defer request.End()
@@ -76,6 +77,7 @@ func (r *Resource) tryWatch(ctx context.Context, opts metav1.ListOptions) (watch
 	}
 	if lists {
 		r.feed.beginList()
+		r.useNewest(&opts)
 	}
 	opts.FieldSelector = r.fields
 	watchCtx, _ := r.begin(ctx, "") // ends with the watch's body
@@ -104,4 +106,17 @@ func (r *Resource) tryWatch(ctx context.Context, opts metav1.ListOptions) (watch
 	r.failed(ctx, err)
 	r.nextListErr = hidden{err}
 	return nil, r.nextListErr
+}
+
+// useNewest makes the request for a list one that the API server answers from its storage, if
+// that was asked for: without a version. The match that a streamed list has stays.
+func (r *Resource) useNewest(opts *metav1.ListOptions) {
+	select {
+	case <-r.relist: // this list is what was asked for
+		r.afresh.Store(true)
+	default:
+	}
+	if r.afresh.Load() {
+		opts.ResourceVersion = ""
+	}
 }

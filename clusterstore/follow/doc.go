@@ -33,6 +33,8 @@
 //     a new list, which is no failure; so a watch that has fallen silent is noticed
 //     within two minutes. A watch ends at the time that was requested, whether or not
 //     the server ends it.
+//   - [Resource.Relist] makes a watch give way to a list that the API server reads from its
+//     storage; that is no failure either, and no object is missing meanwhile.
 //   - No answer of a server makes a resource send more than one request a second, after
 //     the first five; only a page of a list is requested at once if the one before
 //     brought 50 objects. What the server does to be requested so often is in the

@@ -53,6 +53,8 @@ type Resource struct {
 	bookmarks atomic.Bool // the API server has shown that it sends them
 	requests  *rate.Limiter
 	watches   sync.WaitGroup // goroutines of watches
+	relist    chan struct{}  // has an element if the watch is to give way to a new list
+	afresh    atomic.Bool    // the next list shall be as new as the server's storage
 
 	state resourceState // under group.mu
 
@@ -93,6 +95,7 @@ func New[O runtime.Object, T any](k Kind[O, T]) *Resource {
 		tried:   make(chan struct{}),
 
 		requests: rate.NewLimiter(requestRate, requestBurst),
+		relist:   make(chan struct{}, 1),
 	}
 	if k.Lag != nil {
 		r.lag = &lag{seconds: k.Lag}
@@ -103,6 +106,15 @@ func New[O runtime.Object, T any](k Kind[O, T]) *Resource {
 
 // Name is the kind's.
 func (r *Resource) Name() string { return r.name }
+
+// Relist makes the resource be listed again as the API's storage has it, not a cache of the
+// API server's, and watched from there. Objects stay until then. It waits for nothing.
+func (r *Resource) Relist() {
+	select {
+	case r.relist <- struct{}{}:
+	default: // it will be
+	}
+}
 
 // Feed is the store that the reflector fills. For tests without a reflector: they may
 // call it directly, one call at a time.
@@ -158,6 +170,7 @@ func (r *Resource) failed(ctx context.Context, err error) {
 // listed is called by the feed when all objects of a list are in the Store.
 func (r *Resource) listed() {
 	r.streams = 0
+	r.afresh.Store(false)
 	if r.watchUnproven {
 		r.readable(r.group.setListed)
 		return

@@ -30,6 +30,7 @@ const (
 
 var (
 	errSilentList  = fmt.Errorf("the API server began to stream a list and then sent nothing for %v", listSilence)
+	errRelist      = apierrors.NewTimeoutError("the watch gives way to a new list", 0)
 	errSilentWatch = apierrors.NewTimeoutError(fmt.Sprintf("neither an event nor a bookmark has come for %v", watchSilence), 0)
 )
 
@@ -100,9 +101,29 @@ func (g *guardedWatch) run() {
 		case <-g.overdue.C:
 			g.resource.note(overdueWatch, nil)
 			return // the reflector goes on from the last version
+		case <-g.relistAsked():
+			g.giveWay()
+			return
 		case <-g.done:
 			return
 		}
+	}
+}
+
+// relistAsked returns what has an element once a new list is asked for. A list that is under
+// way may have begun before that, so it comes to its end first.
+func (g *guardedWatch) relistAsked() <-chan struct{} {
+	if g.lists {
+		return nil
+	}
+	return g.resource.relist
+}
+
+// giveWay ends the watch so that the reflector lists again.
+func (g *guardedWatch) giveWay() {
+	g.resource.afresh.Store(true)
+	if !g.send(watch.Event{Type: watch.Error, Object: &errRelist.ErrStatus}) {
+		g.resource.Relist() // the watch was over: the next one gives way
 	}
 }
 
