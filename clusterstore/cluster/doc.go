@@ -15,7 +15,8 @@
 // match Servers), externalworkload.go, serviceprofile.go, endpoints.go. resources.go lists them. reader.go and join.go make
 // endpoints; lookup.go, claim.go and location.go find the owner of an address, for
 // profiles, and addressowner.go whether it has any, for the table. explain.go
-// has what becomes of each address of a Service, from the same join.
+// has what becomes of each address of a Service, from the same join. audit.go and look.go compare
+// what is kept of a Service with what the API has.
 //
 // What callers may rely on:
 //
@@ -32,6 +33,8 @@
 //     select is evaluated without any lock that others wait for (policyreader.go), is
 //     remembered, and has a limit (maxPolicy), beyond which Servers are ignored, the
 //     same ones in each replica. Changes are reported in turn by namespace.
+//   - [Cluster.Look] parses what it lists by the same code as the watches do, holds the state's
+//     lock for one object at a time, and bounds what it takes of an answer. It ends with Run.
 //   - Readers return the same pointers for what has not changed, and so does
 //     [Cluster.ServiceProfile].
 //   - ReplicaSets, Jobs, Nodes, Servers, ExternalWorkloads and ServiceProfiles are
