@@ -33,9 +33,9 @@ type Difference struct {
 	Object  string // namespace/name, fit to be shown
 	Problem Problem
 
-	id      uint64 // of the object, within its kind
-	version uint64 // of what the API has
-	kept    any    // comparable: another one after each change
+	ID      uint64 // of the object, within its kind
+	Version uint64 // of what the API has
+	Kept    any    // comparable: another one after each change of what is kept
 }
 
 // Same reports whether it is about the same object, and neither what the API has nor what
@@ -43,7 +43,7 @@ type Difference struct {
 func (d Difference) Same(o Difference) bool { return d == o }
 
 // About reports whether it is about the same object.
-func (d Difference) About(o Difference) bool { return d.id == o.id }
+func (d Difference) About(o Difference) bool { return d.ID == o.ID }
 
 // Looked is what a [Cluster.Look] has found out about the objects of one resource.
 type Looked struct {
@@ -164,7 +164,7 @@ func (l *look[O, T]) compare(o O) error {
 	}
 	l.seen[id] = struct{}{}
 	l.Compared++
-	d := Difference{id: id, version: idOf(string(m.GetUID()) + " " + m.GetResourceVersion())}
+	d := Difference{ID: id, Version: idOf(string(m.GetUID()) + " " + m.GetResourceVersion())}
 	mu := &l.cluster.state.mu
 	mu.RLock()
 	kept, has := l.kept(key)
@@ -174,7 +174,7 @@ func (l *look[O, T]) compare(o O) error {
 	case equal:
 		return nil
 	case has:
-		d.Problem, d.kept = Differs, kept
+		d.Problem, d.Kept = Differs, kept
 	default:
 		d.Problem = MissingHere
 	}
@@ -215,7 +215,7 @@ func (l *look[O, T]) one(ctx context.Context, name string) bool {
 	kept, has := l.kept(l.only)
 	l.cluster.state.mu.RUnlock()
 	if has {
-		l.add(l.only, Difference{Problem: MissingInAPI, id: id, kept: kept})
+		l.add(l.only, Difference{Problem: MissingInAPI, ID: id, Kept: kept})
 	}
 	return true
 }
