@@ -21,6 +21,7 @@ func TestArrows(t *testing.T) {
 		"isthmus/federation":           {outside},
 		"isthmus/clusterstore":         but("isthmus/local/..."),
 		"isthmus/clusterstore/cluster": but("isthmus/local/...", "isthmus/clusterstore"),
+		"isthmus/clusterstore/audit":   but("isthmus/local/...", "isthmus/clusterstore"),
 		"isthmus/clusterstore/budget":  {outside},
 		"isthmus/clusterstore/follow": but("isthmus/local/...", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/kube",
 			"isthmus/clusterstore/crd", "isthmus/clusterstore/serviceprofile"),

@@ -1,0 +1,33 @@
+package clusterstore
+
+import (
+	"maps"
+	"slices"
+
+	"isthmus/clusterstore/cluster"
+	"isthmus/federation"
+)
+
+// Followed returns the cluster that a link is served from and the link's state. The state is
+// empty if there is no such link, and the cluster is nil if none is served from.
+func (s *Store) Followed(name federation.ClusterName) (*cluster.Cluster, cluster.State) {
+	s.mu.Lock()
+	l := s.links[name]
+	s.mu.Unlock()
+	if l == nil {
+		return nil, ""
+	}
+	v := l.published.Load()
+	if v == nil {
+		return nil, cluster.Pending
+	}
+	c, _ := v.cluster.(*cluster.Cluster)
+	return c, v.state
+}
+
+// Names returns the names of all links.
+func (s *Store) Names() []federation.ClusterName {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.links))
+}
