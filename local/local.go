@@ -196,6 +196,14 @@ func (l *Local) Run(ctx context.Context) error {
 // linked as ready.
 func (l *Local) Synced() <-chan struct{} { return l.synced }
 
+// Followed returns the cluster and its state.
+func (l *Local) Followed() (*cluster.Cluster, cluster.State) {
+	c, _ := l.cluster.(*cluster.Cluster)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return c, l.state
+}
+
 // Profile watches the profile of a destination. There is always one, once Synced is
 // closed. Watches of equal keys share one profile, and a profile that equals the one
 // before is not published. The caller closes the watch.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"isthmus/clusterstore"
+	"isthmus/clusterstore/audit"
 	"isthmus/clusterstore/budget"
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/kube"
@@ -63,6 +64,10 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
+	auditor, err := newAuditor(o.audit, here, store, table, log, registry)
+	if err != nil {
+		return nil, err
+	}
 	writer, err := newSliceWriter(sliceWriterConfig{cfg, o, log, registry, metrics})
 	if err != nil {
 		return nil, err
@@ -74,16 +79,19 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 			{"local cluster", here.Run, here.Synced()},
 			{"linked clusters", store.Run, store.Settled()},
 		},
-		alongside: []part{{name: "preferences", run: func(ctx context.Context) error { return runTicks(ctx, table) }}},
-		endFirst:  writer.parts(),
-		ready:     new(atomic.Bool),
-		traces:    newTracing(o.traces, log),
-		log:       log,
+		alongside: []part{
+			{name: "preferences", run: func(ctx context.Context) error { return runTicks(ctx, table) }},
+			{name: "audit", run: auditor.Run},
+		},
+		endFirst: writer.parts(),
+		ready:    new(atomic.Bool),
+		traces:   newTracing(o.traces, log),
+		log:      log,
 	}
 	g.server = api.GRPC(g.traces.options()...)
 	g.shutdown = newShutdown(o, api, g.server, log)
 	g.admin = &admin{
-		ready: g.ready.Load, pages: debugPages(here, store, table, api, writer), explain: newExplainer(o, here, store, api).handler(),
+		ready: g.ready.Load, pages: debugPages(here, store, table, api, writer, auditor), explain: newExplainer(o, here, store, api).handler(),
 		metrics: registry, pprof: o.pprof, log: logging.WithOwnLimit(log),
 	}
 	return g, nil
@@ -98,11 +106,12 @@ func newRegistry() *prometheus.Registry {
 }
 
 // debugPages returns the pages of the admin server, by path.
-func debugPages(here *local.Local, store *clusterstore.Store, table *federation.Table, api *grpcapi.Server, writer sliceWriter) map[string]func() any {
+func debugPages(here *local.Local, store *clusterstore.Store, table *federation.Table, api *grpcapi.Server, writer sliceWriter, auditor *audit.Auditor) map[string]func() any {
 	return map[string]func() any{
 		"/debug/clusters": func() any { return writer.addTo(newClustersPage(here, store, table)) },
 		"/debug/services": func() any { return newServicesPage(table, api.Views(), here.Problems()) },
 		"/debug/streams":  func() any { return newStreamsPage(api.Views()) },
+		"/debug/audit":    func() any { return auditor.Status() },
 	}
 }
 

@@ -37,6 +37,7 @@ type options struct {
 	serviceMetrics                 bool
 	pprof, queueMetrics, isVersion bool
 	preferenceOptions
+	auditOptions
 
 	// derived from the flags by check
 	level          logging.Level
@@ -58,7 +59,7 @@ func gatewayFlags(o *options) *cli.Flags {
 	f := cli.NewFlags("gateway", gatewayIntro, gatewayEnding)
 	f.Section("Addresses", func(s *flag.FlagSet) {
 		s.StringVar(&o.addr, "addr", ":8086", "`HOST:PORT` of the gRPC server for proxies. It is listened on once the gateway is ready.")
-		s.StringVar(&o.metricsAddr, "metrics-addr", ":9996", "`HOST:PORT` of the admin HTTP server: /ping, /ready, /metrics, /debug/clusters, /debug/services, /debug/streams, /debug/explain.")
+		s.StringVar(&o.metricsAddr, "metrics-addr", ":9996", "`HOST:PORT` of the admin HTTP server: /ping, /ready, /metrics, /debug/clusters, /debug/services, /debug/streams, /debug/explain, /debug/audit.")
 	})
 	f.Section("The cluster the gateway runs in", func(s *flag.FlagSet) {
 		s.StringVar(&o.kubeconfig, "kubeconfig", "", "Kubeconfig `FILE` to reach the cluster with. Without it: $KUBECONFIG, ~/.kube/config, or the Pod's ServiceAccount.")
@@ -71,6 +72,7 @@ func gatewayFlags(o *options) *cli.Flags {
 		s.StringVar(&o.clusterMemory, "cluster-memory", "", "`QUANTITY` of memory, such as 64Mi, that one linked cluster may make the gateway take, by estimate: what is kept of its objects, and what it sends while that is decoded. Beyond it the cluster keeps what it had, and is stale. "+
 			"Empty: a quarter of what the process may use (the container's memory limit, less if GOMEMLIMIT is less, or without one the machine's memory), at most 1Gi. All linked clusters together may take half of what the process may use.")
 	})
+	f.Section("Whether what is known is right", o.auditFlag)
 	f.Section("Which clusters clients use", o.preferenceFlags)
 	f.Section("Clusters that are taken out", o.standingFlags)
 	f.Section("What proxies are sent", func(s *flag.FlagSet) {
@@ -178,6 +180,9 @@ func (o *options) check() error {
 		return err
 	}
 	if err := o.preferenceOptions.check(); err != nil {
+		return err
+	}
+	if err := o.auditOptions.check(); err != nil {
 		return err
 	}
 	o.complete()

@@ -54,6 +54,7 @@ var accepted = map[string]string{
 	"region":                     "eu-1",
 	"when-lost":                  "withdraw",
 	"lost-after":                 "1h0m0s",
+	"audit":                      "10m",
 }
 
 // TestAccepted: each flag with one dash and two, the value after "=" or, unless

@@ -44,12 +44,13 @@ type pageWriter struct {
 
 const pageIndent = "  "
 
-// object writes a struct, which embeds none and has no options in its tags but omitempty.
+// object writes a struct, which embeds none and has no options in its tags but omitempty and
+// omitzero, which mean the same here.
 func (w *pageWriter) object(v reflect.Value) {
 	separator := "{\n"
 	for i := range v.NumField() {
 		name, option, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
-		if name == "-" || option == "omitempty" && v.Field(i).IsZero() {
+		if name == "-" || option != "" && v.Field(i).IsZero() {
 			continue
 		}
 		w.text(separator + pageIndent + `"` + name + `": `)
