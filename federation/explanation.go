@@ -11,6 +11,7 @@ type Question struct {
 	Key  Key
 	Addr netip.Addr // only this address, at any port; zero: all
 	Most int        // addresses to list; the others are counted
+	Rest func()     // called after each slice, and may wait; nil: nothing is
 }
 
 // Explanation is what clients of a key get at a moment, and why not the rest.
@@ -61,6 +62,7 @@ func (t *Table) Explain(ctx context.Context, q Question) (*Explanation, bool) {
 		return nil, false
 	}
 	x.choose()
+	x.makeRoom()
 	for i := range x.port.members {
 		x.member(ctx, i)
 	}

@@ -174,6 +174,15 @@ func TestExplainRefused(t *testing.T) {
 	if _, ok := table.Explain(t.Context(), Question{Key: Key{Service: webID, Port: 80, Client: Client{Zone: "z"}}}); ok {
 		t.Error("a client that does not watch is explained")
 	}
+	rests := 0
+	table.Explain(t.Context(), Question{Key: k, Most: 10, Rest: func() {
+		rests++
+		table.Watch(k).Close() // nothing is locked
+		east.Explain(webID, 80)
+	}})
+	if rests != 2 { // once for the share's slice, once for the source's
+		t.Errorf("%d rests", rests)
+	}
 	ended, end := context.WithCancel(t.Context())
 	end()
 	if _, ok := table.Explain(ended, Question{Key: k}); ok {

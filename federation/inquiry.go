@@ -69,6 +69,19 @@ func (x *inquiry) choose() {
 	pass.pick(pass.tally(x.Key.Client), x.cut, x.Key.Client.Zone)
 }
 
+// makeRoom makes room for the endpoints that will be listed.
+func (x *inquiry) makeRoom() {
+	n := 0
+	for _, m := range x.port.members {
+		for _, l := range m.raw {
+			n += len(l.Endpoints) + len(l.Unready)
+		}
+	}
+	if !x.Addr.IsValid() {
+		x.result.Addresses = make([]ExplainedAddress, 0, min(n, x.Most))
+	}
+}
+
 // member explains a member's addresses.
 func (x *inquiry) member(ctx context.Context, i int) {
 	c := &x.port.members[i]
@@ -89,6 +102,7 @@ func (x *inquiry) member(ctx context.Context, i int) {
 			}
 			x.add(ExplainedAddress{Considered: Considered{Slice: l.Name, Addr: e.Addr, Target: e.Twin, Verdict: NotReady}, Member: i, Endpoint: e})
 		}
+		x.rest()
 	}
 	if source, ok := c.src.(Explainer); ok {
 		changed := x.leftOut(ctx, i, known, source)
@@ -114,6 +128,7 @@ func (x *inquiry) leftOut(ctx context.Context, i int, known map[string]*Slice, s
 			return nil
 		}
 		if a.Slice != slice {
+			x.rest()
 			slice, changed[a.Slice] = a.Slice, a.Changed
 			clear(added)
 		}
@@ -130,6 +145,13 @@ func (x *inquiry) leftOut(ctx context.Context, i int, known map[string]*Slice, s
 		x.add(ExplainedAddress{Considered: a, Member: i})
 	}
 	return changed
+}
+
+// rest lets whoever asks wait.
+func (x *inquiry) rest() {
+	if x.Rest != nil {
+		x.Rest()
+	}
 }
 
 // add counts an address, and lists it while there is room.

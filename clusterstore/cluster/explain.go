@@ -75,8 +75,10 @@ func (d *sliceData) leave(list []leftOut) {
 // time.
 func (c *Cluster) Explain(svc federation.ServiceID, port uint16) iter.Seq[federation.Considered] {
 	return func(yield func(federation.Considered) bool) {
+		var list []federation.Considered
 		for _, l := range c.state.slicesOf(svc) {
-			for _, x := range c.state.explainSlice(l, svc, port) {
+			list = c.state.explainSlice(list[:0], l, svc, port)
+			for _, x := range list {
 				if !yield(x) {
 					return
 				}
@@ -94,13 +96,13 @@ func (s *state) slicesOf(svc federation.ServiceID) []*slice {
 	return nil
 }
 
-// explainSlice joins a slice for a reader that there is not, and returns what becomes of its
-// addresses.
-func (s *state) explainSlice(l *slice, svc federation.ServiceID, port uint16) (list []federation.Considered) {
+// explainSlice joins a slice for a reader that there is not, and adds what becomes of its
+// addresses to a list.
+func (s *state) explainSlice(list []federation.Considered, l *slice, svc federation.ServiceID, port uint16) []federation.Considered {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.slices[l.key] != l || l.data.service != svc {
-		return nil // gone, or moved to another Service, meanwhile
+		return list // gone, or moved to another Service, meanwhile
 	}
 	r := &reader{state: s, service: svc, port: port, explained: &list}
 	if e := s.services[svc]; e.state() == federation.Present {
