@@ -19,7 +19,7 @@ import (
 )
 
 // Explaining a large service takes as much as a first stream of it, so few are explained at
-// once, and not for long.
+// once, not for long, and each at its pace.
 const (
 	maxExplains  = 2                // at once; more wait for pageWait, then get 429 Too Many Requests
 	explainLimit = 10 * time.Second // of one
@@ -39,7 +39,7 @@ type explainPage struct {
 	Tiers      *clientsEntry     `json:"tiers,omitempty"` // that the client uses, if it does not simply get everything
 	Members    []explainedMember `json:"members"`         // in order of precedence
 	Verdicts   map[string]int    `json:"verdicts"`        // how many addresses have which
-	Addresses  []explainedEntry  `json:"addresses"`
+	Addresses  explainedList     `json:"addresses"`
 	More       int               `json:"moreAddresses,omitempty"` // that are not listed
 	// Held is what proxies have of the service, whatever client the page is about.
 	Held     []grpcapi.HeldView `json:"streams"`
@@ -74,6 +74,24 @@ type explainedMember struct {
 	Ports          []uint16  `json:"ports"`               // that the port resolves to in its slices
 	Changed        time.Time `json:"changed,omitzero"`    // when what it offers changed last, while the service is watched
 	Updates        uint64    `json:"updates"`             // how often it has
+}
+
+// explainedList makes the entries of addresses.
+type explainedList struct {
+	addresses []federation.ExplainedAddress
+	members   []explainedMember
+	port      uint16
+	entry     *explainedEntry // the last one made
+}
+
+// Len implements pageList.
+func (l explainedList) Len() int { return len(l.addresses) }
+
+// At implements pageList.
+func (l explainedList) At(i int) any {
+	a := &l.addresses[i]
+	*l.entry = newExplainedEntry(a, &l.members[a.Member], l.port)
+	return l.entry
 }
 
 // explainedEntry is one address of one slice.
@@ -115,6 +133,8 @@ func (x *explainer) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, printable(err.Error()), http.StatusBadRequest)
 		return
 	}
+	p := newPace(r.Context())
+	q.Rest = p.rest
 	ctx, cancel := context.WithTimeout(r.Context(), explainLimit)
 	defer cancel()
 	answer, err := x.explain(ctx, q)
@@ -127,7 +147,7 @@ func (x *explainer) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("X-Content-Type-Options", "nosniff")
-	servePage(w, newExplainPage(answer, x.clusters(), x.problems(answer.Service)))
+	servePaced(w, newExplainPage(answer, x.clusters(), x.problems(answer.Service)), p.rest)
 }
 
 // question reads what is asked.
@@ -157,7 +177,7 @@ func newExplainPage(x *grpcapi.Explanation, clusters map[federation.ClusterName]
 		Client:    explainedClient{printable(x.Namespace), printable(x.Client.Node), printable(x.Client.Zone), printable(x.Client.Instance)},
 		Defined:   d != nil, Federated: d != nil && d.Federated, Problems: printables(problems),
 		Set:     explainedSet{Version: x.Set.Version, Endpoints: len(x.Set.Endpoints), Complete: x.Set.Complete, Changed: x.Set.Changed},
-		Members: []explainedMember{}, Verdicts: make(map[string]int), Addresses: make([]explainedEntry, 0, len(x.Addresses)), More: x.More,
+		Members: []explainedMember{}, Verdicts: make(map[string]int), More: x.More,
 		Held: append([]grpcapi.HeldView{}, x.Held...), MoreHeld: x.MoreHeld,
 	}
 	for i := range page.Held {
@@ -184,9 +204,7 @@ func newExplainPage(x *grpcapi.Explanation, clusters map[federation.ClusterName]
 	for v, n := range x.Verdicts {
 		page.Verdicts[v.String()] = n
 	}
-	for _, a := range x.Addresses {
-		page.Addresses = append(page.Addresses, newExplainedEntry(a, page.Members[a.Member], x.Port))
-	}
+	page.Addresses = explainedList{x.Addresses, page.Members, x.Port, new(explainedEntry)}
 	return page
 }
 
@@ -211,7 +229,7 @@ func newExplainedMember(m federation.ExplainedMember, clusters map[federation.Cl
 	return e
 }
 
-func newExplainedEntry(a federation.ExplainedAddress, m explainedMember, port uint16) explainedEntry {
+func newExplainedEntry(a *federation.ExplainedAddress, m *explainedMember, port uint16) explainedEntry {
 	e := explainedEntry{
 		Cluster: m.Cluster, Service: m.Service, Slice: printable(a.Slice), Address: addressText(a.Considered), Verdict: a.Verdict.String(),
 		Detail: printable(a.Detail), Changed: a.Changed, Target: printable(a.Target), Tier: a.Tier,

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -12,17 +13,27 @@ import (
 // pageBuffer is how much of a page is in memory at a time, besides its longest element.
 const pageBuffer = 32 << 10
 
+// pageList is a list in a page whose elements are made one by one, when they are written.
+type pageList interface {
+	Len() int
+	At(i int) any // not used any more once there is another
+}
+
 // servePage answers with a page as indented JSON. A page is a list, or a struct whose
 // fields may be lists.
-func servePage(w http.ResponseWriter, page any) {
+func servePage(w http.ResponseWriter, page any) { servePaced(w, page, func() {}) }
+
+// servePaced is servePage. It calls rest, which may wait, after each element of a list.
+func servePaced(w http.ResponseWriter, page any, rest func()) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = writePage(w, page) // no page has a value that can't be encoded; the client may have gone
+	_ = writePage(w, page, rest) // no page has a value that can't be encoded; the client may have gone
 }
 
 // writePage writes what json.MarshalIndent returns, and a newline, but encodes a list's
 // elements one by one: the text of thousands of services is never there as a whole.
-func writePage(to io.Writer, page any) error {
-	w := &pageWriter{out: bufio.NewWriterSize(to, pageBuffer)}
+func writePage(to io.Writer, page any, rest func()) error {
+	w := &pageWriter{out: bufio.NewWriterSize(to, pageBuffer), rest: rest}
+	w.encoder = json.NewEncoder(&w.encoded)
 	v := reflect.ValueOf(page)
 	if v.Kind() == reflect.Struct {
 		w.object(v)
@@ -38,8 +49,12 @@ func writePage(to io.Writer, page any) error {
 
 // pageWriter writes until the first error.
 type pageWriter struct {
-	out *bufio.Writer
-	err error
+	out  *bufio.Writer
+	err  error
+	rest func()
+
+	encoder *json.Encoder // to encoded: what they need they use again, element by element
+	encoded bytes.Buffer
 }
 
 const pageIndent = "  "
@@ -62,27 +77,42 @@ func (w *pageWriter) object(v reflect.Value) {
 
 // value writes a value whose line has this indent.
 func (w *pageWriter) value(v reflect.Value, indent string) {
-	if v.Kind() != reflect.Slice || v.Len() == 0 {
-		w.element(v, indent)
+	if list, ok := v.Interface().(pageList); ok {
+		w.list(list.Len(), list.At, indent)
+		return
+	}
+	if v.Kind() != reflect.Slice || v.IsNil() {
+		w.element(v.Interface(), indent)
+		return
+	}
+	w.list(v.Len(), func(i int) any { return v.Index(i).Addr().Interface() }, indent)
+}
+
+// list writes a list of n elements.
+func (w *pageWriter) list(n int, at func(i int) any, indent string) {
+	if n == 0 {
+		w.text("[]")
 		return
 	}
 	separator := "[\n"
-	for i := range v.Len() {
+	for i := 0; i < n && w.err == nil; i++ {
 		w.text(separator + indent + pageIndent)
-		w.element(v.Index(i), indent+pageIndent)
+		w.element(at(i), indent+pageIndent)
 		separator = ",\n"
+		w.rest()
 	}
 	w.text("\n" + indent + "]")
 }
 
 // element writes a value as a whole.
-func (w *pageWriter) element(v reflect.Value, indent string) {
+func (w *pageWriter) element(v any, indent string) {
 	if w.err != nil {
 		return
 	}
-	var text []byte
-	if text, w.err = json.MarshalIndent(v.Interface(), indent, pageIndent); w.err == nil {
-		_, w.err = w.out.Write(text)
+	w.encoded.Reset()
+	w.encoder.SetIndent(indent, pageIndent)
+	if w.err = w.encoder.Encode(v); w.err == nil {
+		_, w.err = w.out.Write(bytes.TrimSuffix(w.encoded.Bytes(), []byte("\n")))
 	}
 }
 

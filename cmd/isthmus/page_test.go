@@ -34,7 +34,7 @@ func TestPageIsIndentedJSON(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got bytes.Buffer
-		if err := writePage(&got, page); err != nil || got.String() != string(want)+"\n" {
+		if err := writePage(&got, page, func() {}); err != nil || got.String() != string(want)+"\n" {
 			t.Errorf("%v: %s\nwant %s", err, got.String(), want)
 		}
 	}
@@ -56,13 +56,13 @@ func TestPageIsWrittenInPieces(t *testing.T) {
 		page[i].Service = fmt.Sprintf("shop/web-%d", i)
 	}
 	var l longest
-	if err := writePage(&l, page); err != nil || l > pageBuffer {
+	if err := writePage(&l, page, func() {}); err != nil || l > pageBuffer {
 		t.Errorf("%d bytes at a time, %v", l, err)
 	}
 	r, w := io.Pipe()
 	gone := errors.New("the client has gone")
 	r.CloseWithError(gone)
-	if err := writePage(w, page); !errors.Is(err, gone) {
+	if err := writePage(w, page, func() {}); !errors.Is(err, gone) {
 		t.Errorf("error %v, want %v", err, gone)
 	}
 }
