@@ -23,6 +23,7 @@ type Scale struct {
 	Rounds  int // how often each of those is changed
 	Repeats int // of short trials
 	Spill   SpillScale
+	Explain ExplainScale
 	Settle  time.Duration // how long a fresh server has, at most, to give back memory that it needed to start
 }
 
@@ -31,7 +32,8 @@ func Full() Scale {
 	return Scale{
 		World:   world.Scale{Web: 100, WebPods: 50, App: 1000, AppPods: 5},
 		Streams: 10_000, Conns: 100, Flips: 20, Rate: 500, Rounds: 15, Repeats: 5, Settle: 10 * time.Second,
-		Spill: SpillScale{Services: 1000, Endpoints: 50, Pods: 5000, Over: 30 * time.Second, After: 10 * time.Second, Return: 5 * time.Second},
+		Spill:   SpillScale{Services: 1000, Endpoints: 50, Pods: 5000, Over: 30 * time.Second, After: 10 * time.Second, Return: 5 * time.Second},
+		Explain: ExplainScale{Services: 1000, Endpoints: 5, Large: 50, Rate: 250, Changes: 4000, Blocks: 3},
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"time"
 
@@ -65,7 +64,7 @@ func measureJunk(ctx context.Context, cfg Config, kind string, pods int) (j Junk
 		if err := w.junkIs(ctx, g, kind, n); err != nil {
 			return j, err
 		}
-		if heap[i], err = heapOf(ctx, g); err != nil {
+		if heap[i], err = admin.Heap(ctx, g.MetricsAddr()); err != nil {
 			return j, err
 		}
 	}
@@ -141,22 +140,4 @@ func podsKnown(ctx context.Context, g *gateway.Gateway, cluster string) (int, er
 		}
 	}
 	return 0, err
-}
-
-var heapAlloc = regexp.MustCompile(`(?m)^# HeapAlloc = (\d+)$`)
-
-// heapOf returns the bytes that are in use on the gateway's heap.
-func heapOf(ctx context.Context, g *gateway.Gateway) (int64, error) {
-	var body string
-	for range 3 { // what is kept for reuse goes only when it has not been used for a while
-		var err error
-		if body, err = admin.Get(ctx, g.MetricsAddr(), "/debug/pprof/heap?gc=1&debug=1"); err != nil {
-			return 0, err
-		}
-	}
-	found := heapAlloc.FindStringSubmatch(body)
-	if found == nil {
-		return 0, errors.New("the heap profile has no line HeapAlloc")
-	}
-	return strconv.ParseInt(found[1], 10, 64)
 }

@@ -21,6 +21,7 @@ type Config struct {
 	Slices    int // of each Service
 	Endpoints int // of each slice, all meshed Pods
 	Pods      int // in each cluster, which endpoints are in turn, so that several Services have the same; 0: each its own
+	Large     int // slices, of a hundred endpoints, of one more Service, which has the number after the others; 0: there is none
 
 	Joined      bool              // federated Services join the local cluster's Services too
 	Annotations map[string]string // of federated Services
@@ -122,40 +123,73 @@ func (f *Fleet) Scale(cluster int, service string, ready bool) error {
 	return c.api.Put(slice)
 }
 
+// inLarge is how many endpoints a slice of the large Service has, as Kubernetes writes them.
+const inLarge = 100
+
+// count returns how many Services a cluster has.
+func (c Config) count() int { return c.Services + min(1, c.Large) }
+
 // fill writes a cluster's Services, slices and Pods.
 func (c *member) fill(cfg Config, number int) error {
-	slices, pods := 0, 0
+	f := filler{member: c, cfg: cfg, number: number}
 	for s := range cfg.Services {
-		service, _ := Service(s, false)
-		if err := c.api.Put(object.Service(world.Namespace, service)); err != nil {
+		if err := f.service(s, cfg.Slices, cfg.Endpoints); err != nil {
 			return err
 		}
-		for n := range cfg.Slices {
-			slice := object.Slice(world.Namespace, service, fmt.Sprintf("%05d", slices))
-			for range cfg.Endpoints {
-				i := pods
-				if cfg.Pods > 0 {
-					i %= cfg.Pods
-				}
-				pod := newPod(i)
-				slice.Endpoints = append(slice.Endpoints, object.PodEndpoint(address(number, i), world.Namespace, pod.Name))
-				if i == pods {
-					if err := c.api.Put(pod); err != nil {
-						return err
-					}
-				}
-				pods++
-			}
-			if err := c.api.Put(slice); err != nil {
+	}
+	if cfg.Large == 0 {
+		return nil
+	}
+	return f.service(cfg.Services, cfg.Large, inLarge)
+}
+
+// filler fills a cluster.
+type filler struct {
+	*member
+	cfg          Config
+	number       int // of the cluster
+	slices, pods int // so far
+}
+
+// service writes a Service with its slices, and their Pods.
+func (f *filler) service(i, slices, endpoints int) error {
+	name, _ := Service(i, false)
+	if err := f.api.Put(object.Service(world.Namespace, name)); err != nil {
+		return err
+	}
+	for n := range slices {
+		slice := object.Slice(world.Namespace, name, fmt.Sprintf("%05d", f.slices))
+		for range endpoints {
+			e, err := f.endpoint()
+			if err != nil {
 				return err
 			}
-			if n == cfg.Slices/2 {
-				c.slices[service] = slice
-			}
-			slices++
+			slice.Endpoints = append(slice.Endpoints, e)
 		}
+		if err := f.api.Put(slice); err != nil {
+			return err
+		}
+		if n == slices/2 {
+			f.member.slices[name] = slice
+		}
+		f.slices++
 	}
 	return nil
+}
+
+// endpoint returns the next endpoint, and writes its Pod if there is none yet.
+func (f *filler) endpoint() (discoveryv1.Endpoint, error) {
+	i := f.pods
+	if f.cfg.Pods > 0 {
+		i %= f.cfg.Pods
+	}
+	pod := newPod(i)
+	e := object.PodEndpoint(address(f.number, i), world.Namespace, pod.Name)
+	f.pods++
+	if i < f.pods-1 {
+		return e, nil
+	}
+	return e, f.api.Put(pod)
 }
 
 // federate adds to the local cluster the links, and the Services that join the linked clusters'.
@@ -172,7 +206,7 @@ func (f *Fleet) federate() error {
 		}
 		linked = append(linked, name(i))
 	}
-	for s := range f.cfg.Services {
+	for s := range f.cfg.count() {
 		if len(linked) == 0 {
 			break
 		}

@@ -83,6 +83,11 @@ func Peak(pid int) (uint64, error) {
 	return 0, fmt.Errorf("%s has no line VmHWM", path)
 }
 
+// ResetPeak lets a process's Peak begin anew, at what it has now.
+func ResetPeak(pid int) error {
+	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
+}
+
 // Settled returns a process's memory once it has not sunk by a hundredth within a second, at the latest after most. What
 // a Go program no longer uses it gives back little by little.
 func Settled(ctx context.Context, pid int, most time.Duration) (Memory, error) {

@@ -2,6 +2,8 @@ package proc
 
 import (
 	"os"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -40,6 +42,27 @@ func TestOwnProcess(t *testing.T) {
 	}
 }
 
+// TestResetPeak: the peak is what there has been since it was reset.
+func TestResetPeak(t *testing.T) {
+	const most = 256 << 20
+	taken := make([]byte, most)
+	for i := range taken {
+		taken[i] = 1
+	}
+	high, err := Peak(os.Getpid())
+	if err != nil || high < most {
+		t.Fatalf("%d bytes at most, %v", high, err)
+	}
+	runtime.KeepAlive(taken)
+	debug.FreeOSMemory()
+	if err := ResetPeak(os.Getpid()); err != nil {
+		t.Fatal(err)
+	}
+	if low, err := Peak(os.Getpid()); err != nil || low > high-most/2 {
+		t.Errorf("%d bytes at most, %d before, %v", low, high, err)
+	}
+}
+
 func TestNoProcess(t *testing.T) {
 	const none = 1 << 23 // beyond what Linux gives out
 	if d, err := CPU(none); err == nil {
@@ -47,5 +70,8 @@ func TestNoProcess(t *testing.T) {
 	}
 	if m, err := ReadMemory(none); err == nil {
 		t.Error(m)
+	}
+	if err := ResetPeak(none); err == nil {
+		t.Error("a peak has been reset")
 	}
 }
