@@ -40,6 +40,8 @@ func (m *model) checkExplained(t *rapid.T, k Key, set *Set) {
 		}
 		if seen[id] = true; a.Verdict == Served {
 			served = append(served, a.Endpoint)
+		} else if !m.rightReason(k, x, a) {
+			t.Fatalf("%v: %v of slice %s of %v is explained as %v", k, a.Addr, a.Slice, x.Members[a.Member].Member, a.Verdict)
 		}
 	}
 	slices.SortFunc(served, compareAddr)
@@ -56,6 +58,49 @@ func (m *model) checkExplained(t *rapid.T, k Key, set *Set) {
 			}
 		}
 	}
+}
+
+// rightReason reports whether a reason for which an address is not served holds, by what the
+// table has been given.
+func (m *model) rightReason(k Key, x *Explanation, a ExplainedAddress) bool {
+	now := instant{len(m.moments) - 1, m.now}
+	cluster, e := x.Members[a.Member].Member.Cluster, a.Endpoint
+	share, l := m.moments[now.moment].shares[memberPort{x.Members[a.Member].Member, k.Port}], m.links[cluster]
+	if e == nil {
+		return a.Verdict == NoSuchService && share.State != Present
+	}
+	f := m.facts(now, k)
+	standing := m.standing(f.d, cluster, now)[partOf(e)]
+	anywhere := func(is func(ExplainedAddress) bool) bool { return slices.ContainsFunc(x.Addresses, is) }
+	switch a.Verdict {
+	case NotReady:
+		return slices.ContainsFunc(share.Slices, func(s *Slice) bool { return s.Name == a.Slice && slices.ContainsFunc(s.Unready, e.Equal) })
+	case OutsideRanges:
+		return cluster != Local && !l.Within.Contains(e.Addr.Addr())
+	case ClusterCordoned:
+		return standing == Withdrawn && (l.Lost != Withdrawn || l.Cordon == Withdrawn)
+	case ClusterLost:
+		return l.Lost == Withdrawn && l.Cordon != Withdrawn
+	case Taken: // by one that is not kept out before it comes to that
+		return anywhere(func(o ExplainedAddress) bool { return o.Addr == a.Addr && (o.Verdict == Served || o.Verdict > Taken) })
+	case OtherInstance:
+		return k.Client.Instance != "" && e.Hostname != k.Client.Instance
+	case OtherNode:
+		return cluster == Local && f.set.ByNode && (e.Kind != Pod || k.Client.Node == "" || e.Node != k.Client.Node)
+	case Unpreferred:
+		return f.tierOf(e) > len(f.tiers)
+	case TierNotUsed:
+		return f.steered && f.tierOf(e) > 0 && f.tierOf(e) <= len(f.tiers)
+	case OtherZones:
+		return f.hints && cluster == Local && !f.set.ByNode && !slices.Contains(e.Hints, k.Client.Zone)
+	case IPv6Off:
+		return !m.ipv6 && e.Addr.Addr().Is6()
+	case OtherFamily:
+		return m.ipv6 && e.Addr.Addr().Is4() && anywhere(func(o ExplainedAddress) bool {
+			return o.Verdict == Served && o.Addr.Addr().Is6() && o.Endpoint.Cluster == cluster && o.Endpoint.Twin == e.Twin
+		})
+	}
+	return false
 }
 
 // Explain implements Explainer.
@@ -84,6 +129,11 @@ func (c *cluster) Explain(id ServiceID, port uint16) iter.Seq[Considered] {
 				}
 				list = append(list, x)
 			}
+		}
+	}
+	if share.State != Present {
+		for i := range list {
+			list[i].Verdict = NoSuchService
 		}
 	}
 	slices.SortStableFunc(list, func(a, b Considered) int { return cmp.Compare(a.Slice, b.Slice) })

@@ -115,6 +115,9 @@ func (m *model) link(t *rapid.T) {
 	if l.State == Ready {
 		l.Source = m.cluster(c)
 	}
+	if rapid.Float64Range(0, 1).Draw(t, "within") > 0.7 {
+		l.Within = NewRanges(netip.MustParsePrefix("10.0.0.2/31"), netip.MustParsePrefix("fd00::1/128"))
+	}
 	if m.steered {
 		standing := rapid.SampledFrom([]Standing{InService, InService, LastResort, Withdrawn})
 		l.Cordon, l.Lost = standing.Draw(t, "cordon"), rapid.SampledFrom([]Standing{InService, InService, InService, LastResort, Withdrawn}).Draw(t, "lost")

@@ -89,9 +89,13 @@ func (f *facts) offered(h *history, m moment, x instant, port uint16) (ready, un
 			if m.links[mem.Cluster].State != Ready || share.State != Present || !named {
 				continue
 			}
+			within := m.links[mem.Cluster].Within
+			if mem.Cluster == Local {
+				within = nil
+			}
 			add := func(to map[netip.AddrPort]*Endpoint, list []*Endpoint) {
 				for _, e := range list {
-					if standing[partOf(e)] == pass && to[e.Addr] == nil {
+					if within.Contains(e.Addr.Addr()) && standing[partOf(e)] == pass && to[e.Addr] == nil {
 						to[e.Addr] = e
 					}
 				}
