@@ -3,9 +3,11 @@ package faults
 import (
 	"bytes"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -17,13 +19,14 @@ import (
 
 	"isthmus/e2e/gateway"
 	"isthmus/e2e/object"
+	"isthmus/e2e/program"
 	"isthmus/e2e/proxy"
 )
 
 // TestSecretsStaySecret links clusters by credentials that carry a marker wherever a kubeconfig can hold something, usable
 // ones and unusable ones, rotates one in use to others that do not work, and looks for the marker in everything
-// that the gateway shows about them: its log at the deepest level, in both formats, the pages of the admin server, the errors
-// that proxies get, and what it sends to a collector of traces.
+// that the gateway shows about them: its log at the deepest level, in both formats, the pages of the admin server and the verbs that
+// read them, the errors that proxies get, and what it sends to a collector of traces.
 func TestSecretsStaySecret(t *testing.T) {
 	sites := startSites(t, "west", "north")
 	w := &world{west: sites[0], north: sites[1]}
@@ -104,6 +107,9 @@ func (w *world) listen(t *testing.T, format string, links map[string]*corev1.Sec
 	served := w.subscribe(t, proxy.Get, "good", "marker") // or there would be nothing on /debug/streams
 	await(t, recovery, func() error { return w.streams(t.Context(), 1) })
 	w.readPages(t, "", shown)
+	for name := range links {
+		shown["output of isthmus explain"] += w.verb(t, "explain", "marker/"+name)
+	}
 	w.rotate(t, links["good"], links["token-echoed"], "new credentials do not work")
 	w.readPages(t, " while new credentials do not work", shown)
 	w.rotate(t, links["good"], links["no-yaml"], "the Secret as it is now can't be used")
@@ -126,6 +132,25 @@ func (w *world) readPages(t *testing.T, when string, shown map[string]string) {
 		must(t, err)
 		shown[path+when] = text
 	}
+	for _, verb := range []string{"clusters", "services", "explain marker/good", "explain marker/good -o json"} {
+		shown["output of isthmus "+verb+when] = w.verb(t, strings.Fields(verb)...)
+	}
+}
+
+// verb returns what a verb of the isthmus command prints.
+func (w *world) verb(t *testing.T, args ...string) string {
+	t.Helper()
+	isthmus, err := program.Isthmus.Path(t.Context())
+	must(t, err)
+	out, err := exec.CommandContext(t.Context(), isthmus, append(args, "--admin", w.gateway.MetricsAddr())...).CombinedOutput()
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok && failed.ExitCode() == 1 { // a service without endpoints
+		err = nil
+	}
+	must(t, err)
+	if len(out) < 100 {
+		t.Errorf("isthmus %v prints %q", args, out)
+	}
+	return string(out)
 }
 
 // rotate gives a link in use the credentials of another that do not work, and waits until the gateway shows why.
