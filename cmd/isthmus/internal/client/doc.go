@@ -1,5 +1,6 @@
 // Package client has the verbs with which people look into a gateway that runs.
-// "isthmus clusters" and "isthmus services" read pages of its admin server.
+// "isthmus clusters", "isthmus services" and "isthmus explain" read pages of its admin
+// server.
 // "isthmus get" and "isthmus profile" open the streams that a proxy opens, and
 // show what the proxy would hold after each message.
 //
@@ -15,7 +16,8 @@
 //   - A verb waits for --timeout at most: for a page, or for the first message of a
 //     stream. What takes longer than a second says what it waits for.
 //   - Exit code 0 if what was asked for is printed, whatever it is; 1 if it could not
-//     be, with why and what to do.
+//     be, with why and what to do. explain also ends with 1 if the client gets nothing
+//     of what was asked about.
 //   - get and profile open one stream and end with it: exit code 1, the status code,
 //     and what that code means for this RPC and what a proxy does then. A signal ends
 //     them with exit code 0; with --once, so does the first state. A signal also ends
@@ -25,8 +27,8 @@
 //   - A state that is equal to the one before is not printed again, and messages
 //     that come within 50 ms are shown as one state: a large set, and a step with
 //     both an add and a remove, are several messages.
-//   - Field names of -o json are stable: one object a line. Those of clusters and
-//     services are the pages', all of them.
+//   - Field names of -o json are stable: one object a line. Those of verbs that
+//     read a page are the page's, all of them.
 //   - Whatever a server sends, no control character reaches the terminal, nor does
 //     colour anything else: not files, nor a terminal if NO_COLOR is set.
 //
