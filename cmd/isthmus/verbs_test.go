@@ -5,9 +5,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"isthmus/federation"
 )
 
 // TestVerbsHaveAllFields: what the verbs print as JSON is all that the pages have.
@@ -43,6 +46,28 @@ func TestVerbsHaveAllFields(t *testing.T) {
 		delete(got, "gateway")
 		if !reflect.DeepEqual(got, page) {
 			t.Errorf("%s prints\n%v\nthe page has\n%v", verb, got, page)
+		}
+	}
+}
+
+// TestVerbKnowsVerdicts: isthmus explain has a sentence for each verdict of the gateway.
+func TestVerbKnowsVerdicts(t *testing.T) {
+	page := explainPage{Authority: "web:80", Verdicts: map[string]int{}}
+	for v := range federation.OtherFamily + 1 {
+		page.Verdicts[v.String()] = 1
+		page.Addresses = append(page.Addresses, explainedEntry{Address: "10.0.0.1", Verdict: v.String()})
+	}
+	page.Set.Endpoints = 1
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { servePage(w, page) }))
+	defer server.Close()
+	code, out, err := call("explain", "shop/web", "--admin", strings.TrimPrefix(server.URL, "http://"))
+	if code != 0 {
+		t.Fatalf("exit code %d, %s", code, err)
+	}
+	for v := range page.Verdicts {
+		line := regexp.MustCompile(`(?m)^.* 10\.0\.0\.1 +` + v + ` .*$`).FindString(out)
+		if line == "" || strings.HasSuffix(line, "  "+v) {
+			t.Errorf("%s: %q", v, line)
 		}
 	}
 }
