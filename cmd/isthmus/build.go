@@ -108,6 +108,7 @@ func newRegistry() *prometheus.Registry {
 // debugPages returns the pages of the admin server, by path.
 func debugPages(here *local.Local, store *clusterstore.Store, table *federation.Table, api *grpcapi.Server, writer sliceWriter, auditor *audit.Auditor) map[string]func() any {
 	return map[string]func() any{
+		"/debug/version":  func() any { return ownBuild() },
 		"/debug/clusters": func() any { return writer.addTo(newClustersPage(here, store, table)) },
 		"/debug/services": func() any { return newServicesPage(table, api.Views(), here.Problems()) },
 		"/debug/streams":  func() any { return newStreamsPage(api.Views()) },

@@ -44,20 +44,13 @@ func newProgram(name string) *cli.Program {
 		Own:     gatewayFlags(new(options)),
 		Run:     runGateway,
 	}
-	version := cli.Verb{
-		Use:     "version",
-		Aliases: []string{"-version", "--version"},
-		Summary: "print the version and what it was built with: put it into bug reports",
-		Intro:   versionIntro,
-		Run:     func(_ context.Context, p cli.Process) error { return runVersion(p) },
-	}
 	return &cli.Program{
 		Name:  name,
 		Intro: "isthmus is a multicluster federation gateway for Linkerd proxies.",
 		Groups: []cli.Group{
 			{Title: "Serve", Verbs: []cli.Verb{gateway}},
 			{Title: "Look into a gateway that runs", Verbs: client.Verbs()},
-			{Title: "Other", Verbs: []cli.Verb{version}},
+			{Title: "Other", Verbs: []cli.Verb{client.VersionVerb(ownBuild(), writeVersion)}},
 		},
 		Examples: []string{
 			"isthmus gateway --kubeconfig ~/.kube/config",

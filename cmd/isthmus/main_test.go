@@ -41,7 +41,7 @@ func TestHelp(t *testing.T) {
 		{[]string{"help", "clusters"}, []string{"Usage: isthmus clusters", "--admin HOST:PORT", "-w, --watch"}},
 		{[]string{"services", "-h"}, []string{"Usage: isthmus services [NAME…]", "--admin HOST:PORT"}},
 		{[]string{"help", "version"}, []string{"Usage: isthmus version"}},
-		{[]string{"version"}, []string{"isthmus ", "go1."}},
+		{[]string{"version", "--client"}, []string{"isthmus ", "go1."}},
 		{[]string{"--version"}, []string{"isthmus ", "go1."}},
 		{[]string{"gateway", "-version"}, []string{"isthmus ", "go1."}},
 	} {

@@ -7,26 +7,24 @@ import (
 	"runtime"
 	"runtime/debug"
 
-	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/cmd/isthmus/internal/client"
 )
 
-// runVersion prints what a bug report should begin with.
-func runVersion(p cli.Process) error {
-	if err := p.NoArguments("version"); err != nil {
-		return err
-	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		info = &debug.BuildInfo{}
-	}
-	printVersion(p.Stdout, info)
-	return nil
+// ownBuild is what this program was built from, which is /debug/version of a gateway too.
+func ownBuild() client.Build {
+	info := buildInfo()
+	return client.Build{Version: cmp.Or(info.Main.Version, "unknown"), Commit: commit(info), Go: runtime.Version()}
 }
 
-const versionIntro = `isthmus version prints the version of this program and what it was built with: put
-it into bug reports.
+// writeVersion prints what a bug report should begin with.
+func writeVersion(w io.Writer) { printVersion(w, buildInfo()) }
 
-Usage: isthmus version`
+func buildInfo() *debug.BuildInfo {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info
+	}
+	return &debug.BuildInfo{}
+}
 
 // libraries are those whose versions matter most in a bug report.
 var libraries = []struct{ title, module string }{

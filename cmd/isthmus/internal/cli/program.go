@@ -67,7 +67,7 @@ func (g *Program) normal(args []string) []string {
 	for v := range g.verbs {
 		switch {
 		case strings.HasPrefix(args[0], "-") && slices.Contains(v.Aliases, args[0]):
-			args[0] = v.name()
+			args = slices.Concat([]string{v.name()}, v.AliasArgs, args[1:])
 		case v.Own == nil && (args[0] == v.name() || slices.Contains(v.Aliases, args[0])):
 			v.doubleDash(args[1:])
 		}

@@ -21,10 +21,12 @@ type Verb struct {
 	// Aliases work like the name. Those that begin with a dash are not listed, and
 	// only the first argument of all can be one.
 	Aliases []string
-	Summary string // what it does, for the overview
-	Intro   string // the help's text before the flags; empty: the summary
-	Ending  string // and after them, if there is more to explain
-	Flags   []Section
+	// AliasArgs are arguments that such an alias stands for besides the name.
+	AliasArgs []string
+	Summary   string // what it does, for the overview
+	Intro     string // the help's text before the flags; empty: the summary
+	Ending    string // and after them, if there is more to explain
+	Flags     []Section
 	// Values are what is suggested for a flag, by its name.
 	Values map[string][]string
 	// Own are the flags of a verb that parses its own arguments: flags are then among

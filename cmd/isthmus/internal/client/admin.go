@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"time"
@@ -82,12 +83,15 @@ func (o *adminOptions) readAll(ctx context.Context, p cli.Process, path string, 
 			wg.Go(func() {
 				a := answer{gateway: t.name, value: newValue()}
 				if a.at, a.err = t.fetch(ctx, path, a.value); ctx.Err() != nil && a.err != nil {
-					a.err = w.late()
+					a.err = late(t.name, o.timeout)
 				}
 				list[i] = a
 			})
 		}
 		wg.Wait()
+		if err := ctx.Err(); errors.Is(err, context.Canceled) {
+			return err
+		}
 		answers = list
 		return nil
 	})

@@ -158,6 +158,7 @@ func TestDocumentedFields(t *testing.T) {
 	}{
 		"clusters": {clustersEnding, clustersSnapshot{}}, "services": {servicesEnding, servicesSnapshot{}},
 		"explain": {explainEnding, explainSnapshot{}},
+		"version": {versionEnding, versions{}},
 		"get":     {getEnding, getSnapshot{}}, "profile": {profileEnding, profileSnapshot{}},
 	} {
 		names := map[string]bool{}

@@ -54,7 +54,11 @@ func (w *waiting) print() {
 func (w *waiting) late() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return fmt.Errorf("%s has not answered within %v (--timeout)", w.who, w.limit)
+	return late(w.who, w.limit)
+}
+
+func late(who string, limit time.Duration) error {
+	return fmt.Errorf("%s has not answered within %v (--timeout)", who, limit)
 }
 
 // afterLimit is how long a run waits for work whose time is over. Only work that waits

@@ -65,12 +65,21 @@ func runClusters(ctx context.Context, p cli.Process, o *clustersOptions) error {
 	}
 }
 
-// read reads the page of clusters.
+// read reads the page of clusters: of every gateway, or of one that is watched.
 func (o *clustersOptions) read(ctx context.Context, p cli.Process) (*clustersState, error) {
+	const path = "/debug/clusters"
 	s := &clustersState{colours: wantsColour(p.Stdout)}
 	var err error
-	s.at, err = o.adminOptions.read(ctx, p, "/debug/clusters", &s.page)
-	return s, err
+	if o.watch {
+		s.at, err = o.adminOptions.read(ctx, p, path, &s.page)
+		return s, err
+	}
+	shown, others, err := o.readEach(ctx, p, path, func() any { return new(clustersPage) }, func(page any) facts { return page.(*clustersPage).facts() })
+	if err != nil {
+		return nil, err
+	}
+	s.page, s.at, s.others = *shown.value.(*clustersPage), shown.at, others
+	return s, nil
 }
 
 // readAgain reads the page of a gateway that has answered before: it may be away for as
@@ -121,6 +130,9 @@ const clustersEnding = `The table:
 Problems of any kind follow: of links, of what the gateway may read, of Services'
 annotations, and members of services that are not served.
 
+Of several gateways the first that answers is shown, and where the others differ from
+it: in links, and their states, standings and regions. --watch asks the first only.
+
 -o json prints one object in a line, with --watch one for each change:
   {"time":…, "gateway":"HOST:PORT",
    "local":{"cluster":…, "secret":…, "state":…, "since":TIME, "lastEvent":TIME,
@@ -135,13 +147,17 @@ annotations, and members of services that are not served.
    "problems":[{"service":…, "problems":[…]}],
    "endpointSliceWriter":{"identity":…, "holder":…, "leading":BOOL, "since":TIME,
      "leaseError":…, "synced":BOOL, "services":N, "slices":N, "error":…,
-     "errorAt":TIME, "problems":[as above], "unread":{RESOURCE:…}}}
+     "errorAt":TIME, "problems":[as above], "unread":{RESOURCE:…}},
+   "otherGateways":[{"gateway":…, "error":…, "differences":[…]}]}
 Fields without a value are left out. Services are NAMESPACE/NAME. What is a change: not
 lastEvent, memory, nor objects.
 
-Exit code 1 if the gateway can't be asked, whatever it has to show.
+"gateway" is HOST:PORT, or NAMESPACE/POD.
+
+Exit code 1 if no gateway can be asked, whatever they have to show.
 
 Examples:
   isthmus clusters
-  isthmus clusters --watch --admin 127.0.0.1:9996
+  isthmus clusters --watch --context west
+  isthmus clusters --admin 127.0.0.1:9996
   isthmus clusters -o json | jq -r '.clusters[] | select(.state != "ready") | .cluster'`

@@ -13,6 +13,7 @@ import (
 // clustersState is a page of clusters to be shown.
 type clustersState struct {
 	page    clustersPage
+	others  []otherEntry
 	at      time.Time // by the gateway's clock
 	colours bool
 }
@@ -22,10 +23,11 @@ type clustersSnapshot struct {
 	Time    time.Time `json:"time"`
 	Gateway string    `json:"gateway"`
 	clustersPage
+	Others []otherEntry `json:"otherGateways,omitempty"`
 }
 
 func (s *clustersState) snapshot(at time.Time, authority string) any {
-	return clustersSnapshot{at, authority, s.page}
+	return clustersSnapshot{at, authority, s.page, s.others}
 }
 
 // lasting is the page without what changes all the time.
@@ -61,7 +63,9 @@ func (s *clustersState) table() (string, []byte, error) {
 	for _, list := range s.page.troubles() {
 		writeList(&b, list.title, list.lines, maxLines)
 	}
-	return s.page.headline(), b.Bytes(), nil
+	summary, lines := compared(s.others)
+	writeList(&b, "Where the other gateways differ", lines, maxLines)
+	return s.page.headline() + summary, b.Bytes(), nil
 }
 
 func (s *clustersState) row(c clusterEntry) []cell {

@@ -37,11 +37,18 @@ func runServices(ctx context.Context, p cli.Process, o *adminOptions) error {
 	}
 	ctx, done := p.Interruptible(ctx)
 	defer done()
-	s := &servicesState{names: names, colours: wantsColour(p.Stdout)}
-	var err error
-	if s.at, err = o.read(ctx, p, "/debug/services", &s.services); err != nil {
+	newState := func() *servicesState { return &servicesState{names: names, colours: wantsColour(p.Stdout)} }
+	shown, others, err := o.readEach(ctx, p, "/debug/services", func() any { return new([]serviceEntry) }, func(page any) facts {
+		s := newState()
+		s.services = slices.Clone(*page.(*[]serviceEntry))
+		s.choose()
+		return s.facts()
+	})
+	if err != nil {
 		return err
 	}
+	s := newState()
+	s.services, s.at, s.others = *shown.value.(*[]serviceEntry), shown.at, others
 	missing := s.choose()
 	if err := (&screen{w: p.Stdout, authority: o.gateway, asJSON: o.asJSON()}).show(s, s.at); err != nil {
 		return err
@@ -104,6 +111,9 @@ clients:
   WHY         those in use are
   RETURN      what fewer tiers wait for, or when endpoints leave next
 
+Of several gateways the first that answers is shown, and where the others differ from
+it: in services, their members, and the endpoints of ports that proxies of both watch.
+
 -o json prints one object in a line:
   {"time":…, "gateway":"HOST:PORT", "services":[{"service":"NAMESPACE/NAME",
    "federated":BOOL, "members":[{"cluster":…, "service":…, "reason":…}],
@@ -115,12 +125,14 @@ clients:
    "clients":[{"port":N, "zone":…, "instance":…, "node":…, "tiers":[{"tier":…,
      "inUse":BOOL, "ready":N, "known":N, "sent":N}], "since":TIME, "why":…,
      "returnWaitsFor":…, "nextStep":TIME}],
-   "moreClients":N}]}
-Fields without a value are left out.
+   "moreClients":N}],
+   "otherGateways":[{"gateway":…, "error":…, "differences":[…]}]}
+Fields without a value are left out. "gateway" is HOST:PORT, or NAMESPACE/POD.
 
-Exit code 1 if the gateway can't be asked, or does not have a service that is named.
+Exit code 1 if no gateway can be asked, or the first does not have a service that is
+named.
 
 Examples:
   isthmus services
-  isthmus services shop/web-federated --admin 127.0.0.1:9996
+  isthmus services shop/web-federated --context west
   isthmus services -o json | jq -r '.services[] | select(.problems) | .service'`

@@ -13,6 +13,7 @@ import (
 // servicesState is a page of services to be shown.
 type servicesState struct {
 	services []serviceEntry
+	others   []otherEntry
 	names    []serviceName // that were asked for; none: all
 	at       time.Time     // by the gateway's clock
 	colours  bool
@@ -23,10 +24,11 @@ type servicesSnapshot struct {
 	Time     time.Time      `json:"time"`
 	Gateway  string         `json:"gateway"`
 	Services []serviceEntry `json:"services"`
+	Others   []otherEntry   `json:"otherGateways,omitempty"`
 }
 
 func (s *servicesState) snapshot(at time.Time, authority string) any {
-	return servicesSnapshot{at, authority, append([]serviceEntry{}, s.services...)}
+	return servicesSnapshot{at, authority, append([]serviceEntry{}, s.services...), s.others}
 }
 
 // choose keeps the services that were asked for, and returns the names that there are
@@ -76,7 +78,9 @@ func (s *servicesState) table() (string, []byte, error) {
 		}
 	}
 	writeList(&b, "Problems", problems, limit)
-	return count(len(s.services), "service", "services"), b.Bytes(), nil
+	summary, lines := compared(s.others)
+	writeList(&b, "Where the other gateways differ", lines, limit)
+	return count(len(s.services), "service", "services") + summary, b.Bytes(), nil
 }
 
 func (e *serviceEntry) row(problems int) []cell {

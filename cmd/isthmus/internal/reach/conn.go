@@ -28,7 +28,7 @@ type Conn struct {
 }
 
 // newConn opens the streams of one forwarded connection. The Conn owns connection from
-// then on.
+// then on. After an error it must be closed, which ends what has been opened.
 func newConn(connection httpstream.Connection, to Gateway, port int) (*Conn, error) {
 	headers := http.Header{}
 	headers.Set(v1.PortHeader, strconv.Itoa(port))
@@ -39,17 +39,16 @@ func newConn(connection httpstream.Connection, to Gateway, port int) (*Conn, err
 		return nil, err
 	}
 	failures.Close() // nothing is sent on it
-	headers.Set(v1.StreamType, v1.StreamTypeData)
-	data, err := connection.CreateStream(headers)
-	if err != nil {
-		return nil, err
-	}
-	c := &Conn{connection: connection, data: data, to: to, port: port, ended: make(chan struct{})}
+	c := &Conn{connection: connection, to: to, port: port, ended: make(chan struct{})}
 	go func() {
 		defer close(c.ended)
 		text, _ := io.ReadAll(io.LimitReader(failures, maxFailure)) // what has come before an error counts
 		c.message = string(text)
 	}()
+	headers.Set(v1.StreamType, v1.StreamTypeData)
+	if c.data, err = connection.CreateStream(headers); err != nil { // a node may be quick to refuse it
+		return nil, c.explain(err)
+	}
 	return c, nil
 }
 
@@ -78,6 +77,14 @@ func (c *Conn) explain(err error) error {
 	return err
 }
 
+// refusedError is the word of a Pod's node about a port.
+type refusedError struct{ text string }
+
+func (e *refusedError) Error() string { return e.text }
+
+// closing is how long after its streams a connection that is lost may end.
+const closing = 100 * time.Millisecond
+
 // errLost is the end of the connection to the API server.
 var errLost = errors.New("the connection through the API server is lost")
 
@@ -93,14 +100,14 @@ func (c *Conn) Failure() error {
 	select {
 	case <-c.ended:
 		if c.message != "" {
-			return fmt.Errorf("port %d of Pod %s can't be reached: %s\n  Does the gateway listen there? Its container declares ports of other numbers by name (admin, grpc)", c.port, c.to, printable(c.message))
+			return &refusedError{fmt.Sprintf("port %d of Pod %s can't be reached: %s\n  Does the gateway listen there? Its container declares ports of other numbers by name (admin, grpc)", c.port, c.to, printable(c.message))}
 		}
 	default:
 	}
 	select {
 	case <-c.connection.CloseChan():
 		return fmt.Errorf("Pod %s: %w", c.to, errLost)
-	default:
+	case <-time.After(closing):
 		return nil
 	}
 }

@@ -57,6 +57,9 @@ func (g Gateway) dial(ctx context.Context, port int) (*Conn, error) {
 	conn, err := newConn(connection, g, port)
 	if err != nil {
 		connection.Close()
+		if _, ok := errors.AsType[*refusedError](err); ok {
+			return nil, err
+		}
 		return nil, fmt.Errorf("the connection to Pod %s can't be used: %s", g, printable(err.Error()))
 	}
 	return conn, nil

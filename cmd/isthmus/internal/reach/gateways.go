@@ -77,11 +77,15 @@ func (c *Cluster) labelled(ctx context.Context, namespace string) ([]v1.Pod, err
 // if the user may know.
 func (c *Cluster) noPods(ctx context.Context) error {
 	hint := "-n names another namespace, --context another cluster"
-	if pods, err := c.labelled(ctx, metav1.NamespaceAll); err == nil && len(pods) > 0 {
-		var namespaces []string
-		for _, p := range pods {
-			namespaces = append(namespaces, p.Namespace)
+	var namespaces []string
+	for _, selector := range selectors {
+		if list, err := c.core.Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: maxPods}); err == nil {
+			for _, p := range list.Items {
+				namespaces = append(namespaces, p.Namespace)
+			}
 		}
+	}
+	if len(namespaces) > 0 {
 		slices.Sort(namespaces)
 		hint = "There are such Pods in namespace " + some(slices.Compact(namespaces)) + ": name it by -n"
 	}

@@ -1,0 +1,149 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"isthmus/cmd/isthmus/internal/cli"
+)
+
+// otherEntry is what another gateway has that the one which is shown does not have, and
+// the other way round.
+type otherEntry struct {
+	Gateway     string   `json:"gateway"`
+	Error       string   `json:"error,omitempty"`
+	Differences []string `json:"differences,omitempty"`
+}
+
+// facts are what gateways of one cluster should agree about, by what it is of.
+type facts struct {
+	all    map[string]string
+	common map[string]string // compared only if both gateways have them: what only their own proxies watch
+}
+
+// readEach reads a page of every gateway. It returns the first that answers, and how the
+// others differ from it; there is an error if none answers.
+func (o *adminOptions) readEach(ctx context.Context, p cli.Process, path string, newValue func() any, of func(any) facts) (answer, []otherEntry, error) {
+	answers, err := o.readAll(ctx, p, path, newValue)
+	if err != nil {
+		return answer{}, nil, err
+	}
+	first := slices.IndexFunc(answers, func(a answer) bool { return a.err == nil })
+	if first < 0 {
+		return answer{}, nil, answers[0].err
+	}
+	shown := answers[first]
+	o.gateway = shown.gateway
+	var others []otherEntry
+	for i, a := range answers {
+		if i == first {
+			continue
+		}
+		other := otherEntry{Gateway: a.gateway}
+		if a.err != nil {
+			other.Error, _, _ = strings.Cut(a.err.Error(), "\n") // without what to do
+		} else {
+			other.Differences = of(shown.value).differences(of(a.value))
+		}
+		others = append(others, other)
+	}
+	return shown, others, nil
+}
+
+// differences has a line for each fact that the other does not have like this.
+func (f facts) differences(other facts) (lines []string) {
+	compare := func(key, here string, isHere bool, there string, isThere bool) {
+		switch {
+		case isHere && !isThere:
+			lines = append(lines, fmt.Sprintf("%s is not there", key))
+		case !isHere:
+			lines = append(lines, fmt.Sprintf("%s is there only: %s", key, there))
+		case here != there:
+			lines = append(lines, fmt.Sprintf("%s: %s, and not %s", key, there, here))
+		}
+	}
+	keys := maps.Clone(f.all)
+	maps.Copy(keys, other.all)
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		here, isHere := f.all[key]
+		there, isThere := other.all[key]
+		compare(key, here, isHere, there, isThere)
+	}
+	for _, key := range slices.Sorted(maps.Keys(f.common)) {
+		if there, isThere := other.common[key]; isThere {
+			compare(key, f.common[key], true, there, true)
+		}
+	}
+	return lines
+}
+
+// compared sums up for a headline how gateways differ, and has a line for each difference.
+func compared(others []otherEntry) (summary string, lines []string) {
+	if len(others) == 0 {
+		return "", nil
+	}
+	for _, o := range others {
+		if o.Error != "" {
+			lines = append(lines, o.Gateway+" can't be asked: "+o.Error)
+		}
+		for _, d := range o.Differences {
+			lines = append(lines, o.Gateway+": "+d)
+		}
+	}
+	if len(lines) == 0 {
+		return fmt.Sprintf("; %d gateways agree", len(others)+1), nil
+	}
+	return fmt.Sprintf("; %d gateways differ", len(others)+1), lines
+}
+
+// facts are the links, with what they are in.
+func (p *clustersPage) facts() facts {
+	all := map[string]string{"the local cluster": p.Local.fact()}
+	for _, c := range p.Clusters {
+		key := "cluster " + c.Cluster
+		if c.Cluster == "" {
+			key = "Secret " + c.Secret
+		}
+		all[key] = c.fact()
+	}
+	return facts{all: all}
+}
+
+func (c *clusterEntry) fact() string {
+	return strings.Join(slices.DeleteFunc([]string{c.State, c.Standing, c.Region}, func(s string) bool { return s == "" }), " ")
+}
+
+// facts are the services that do not depend on a gateway's proxies, with their members,
+// and how many endpoints each offers to ports that proxies of both watch.
+func (s *servicesState) facts() facts {
+	f := facts{map[string]string{}, map[string]string{}}
+	for _, e := range s.services {
+		var members []string
+		for _, m := range e.Members {
+			text := m.Cluster
+			if m.Reason != "" {
+				text += " (" + m.Reason + ")"
+			}
+			members = append(members, text)
+		}
+		slices.Sort(members)
+		text := "of " + strings.Join(members, ", ")
+		if kind := e.kind(); kind == "federated" || kind == "mirror" {
+			f.all[e.Service] = text
+		} else {
+			f.common[e.Service] = text
+		}
+		for _, p := range e.Ports {
+			var offers []string
+			for _, m := range p.Members {
+				offers = append(offers, fmt.Sprintf("%s %d", m.Cluster, m.Endpoints))
+			}
+			slices.Sort(offers)
+			f.common[fmt.Sprintf("%s port %d", e.Service, p.Port)] = strings.Join(offers, ", ")
+		}
+	}
+	return f
+}

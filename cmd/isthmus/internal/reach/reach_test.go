@@ -1,0 +1,217 @@
+package reach
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/streaming/pkg/httpstream"
+	"k8s.io/streaming/pkg/httpstream/spdy"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// open returns a cluster at an address, by a kubeconfig.
+func open(t *testing.T, server string) *Cluster {
+	t.Helper()
+	c, err := (&Options{Kubeconfig: write(t, kubeconfig(server)), Namespace: "linkerd"}).Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func write(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func kubeconfig(server string) string {
+	return fmt.Sprintf(`{"kind":"Config","apiVersion":"v1","current-context":"west","clusters":[{"name":"c","cluster":{"server":%q}}],
+"users":[{"name":"u","user":{"token":"SECRET"}}],"contexts":[{"name":"west","context":{"cluster":"c","user":"u"}}]}`, server)
+}
+
+// TestKubeconfig: what is wrong with it is named, and no credential is.
+func TestKubeconfig(t *testing.T) {
+	good := kubeconfig("http://127.0.0.1:1")
+	for _, c := range []struct{ name, file, context, want string }{
+		{"good", good, "", ""},
+		{"unknown context", good, "\x1bx", "the kubeconfig has no context \"\\x1bx\"\n  Choose one by --context: west"},
+		{"no current context", strings.Replace(good, `"current-context":"west",`, "", 1), "", "the kubeconfig has no current context\n  Choose one by --context: west"},
+		{"no contexts", `{"kind":"Config","apiVersion":"v1","current-context":"x"}`, "", "the kubeconfig has no context x, nor any other"},
+		{"no YAML", "SECRET: [", "", "kubeconfig: "},
+		{"another kind", "SECRETs", "", "kubeconfig: "},
+		{"a token that is no text", strings.Replace(good, `"SECRET"`, `["SECRET"]`, 1), "", "kubeconfig: "},
+		{"a key that is no key", strings.Replace(good, `"token":"SECRET"`, `"client-key-data":"SECRET!","client-certificate-data":"U0VDUkVU"`, 1), "", "kubeconfig: "},
+		{"no such user", strings.Replace(good, `"user":"u"`, `"user":"v"`, 1), "", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cluster, err := (&Options{Kubeconfig: write(t, c.file), Context: c.context}).Open()
+			if cluster != nil {
+				cluster.Close()
+			}
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.HasPrefix(err.Error(), c.want)) || err != nil && strings.Contains(err.Error(), "SECRET") {
+				t.Errorf("%v, want %s", err, c.want)
+			}
+		})
+	}
+}
+
+func ports(list ...any) (ports []v1.ContainerPort) {
+	for i := 0; i < len(list); i += 2 {
+		ports = append(ports, v1.ContainerPort{Name: list[i].(string), ContainerPort: int32(list[i+1].(int))})
+	}
+	return ports
+}
+
+// TestPorts: those that the gateway's container declares, and not those of its neighbours.
+func TestPorts(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		containers  []v1.Container
+		admin, grpc int
+	}{
+		{"none", nil, 9996, 8086},
+		{"this project's", []v1.Container{{Name: "isthmus", Ports: ports("admin", 1, "grpc", 2)}}, 1, 2},
+		{"Linkerd's", []v1.Container{
+			{Name: "linkerd-proxy", Ports: ports("linkerd-admin", 4191)}, {Name: "sp-validator", Ports: ports("admin-http", 9997)},
+			{Name: "destination", Ports: ports("dest-grpc", 2, "dest-admin", 1)}, {Name: "policy", Ports: ports("grpc", 8090, "admin-http", 9990)}}, 1, 2},
+		{"older", []v1.Container{{Name: "destination", Ports: ports("grpc", 2, "admin-http", 1)}}, 1, 2},
+		{"by its ports", []v1.Container{{Name: "a"}, {Name: "b", Ports: ports("grpc", 2)}}, 9996, 2},
+	} {
+		g := (&Cluster{}).gateway(&v1.Pod{Spec: v1.PodSpec{Containers: c.containers}})
+		if g.AdminPort != c.admin || g.GRPCPort != c.grpc {
+			t.Errorf("%s: %d and %d", c.name, g.AdminPort, g.GRPCPort)
+		}
+	}
+}
+
+func TestNotReady(t *testing.T) {
+	pod := func(change func(*v1.Pod)) *v1.Pod { p := &v1.Pod{}; change(p); return p }
+	for want, p := range map[string]*v1.Pod{
+		"": pod(func(p *v1.Pod) {
+			p.Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}
+		}),
+		"terminating": pod(func(p *v1.Pod) {
+			p.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+			p.Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}
+		}),
+		"container a waits: CrashLoopBackOff": pod(func(p *v1.Pod) {
+			p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "a", State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}}
+		}),
+		"pending":            pod(func(p *v1.Pod) { p.Status.Phase = v1.PodPending }),
+		"running, not ready": pod(func(p *v1.Pod) { p.Status.Phase = v1.PodRunning }),
+		"no status":          pod(func(*v1.Pod) {}),
+	} {
+		if got := notReady(p); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// serve is an API server that refuses websockets, has one Pod, and hands the streams of forwarded ports to a function.
+func serve(t *testing.T, forward func(data, failures httpstream.Stream)) *Cluster {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/v1/namespaces/linkerd/pods", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		json.NewEncoder(w).Encode(v1.PodList{
+			TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"},
+			Items:    []v1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "linkerd", Name: "isthmus-0"}, Status: v1.PodStatus{Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}}}},
+		})
+	})
+	mux.HandleFunc("POST /api/v1/namespaces/linkerd/pods/isthmus-0/portforward", func(w http.ResponseWriter, r *http.Request) {
+		if _, err := httpstream.Handshake(r, w, []string{"portforward.k8s.io"}); err != nil {
+			return
+		}
+		streams := make(chan httpstream.Stream, 2)
+		conn := spdy.NewResponseUpgrader().UpgradeResponse(w, r, func(s httpstream.Stream, _ <-chan struct{}) error { streams <- s; return nil })
+		defer conn.Close()
+		failures := <-streams
+		forward(<-streams, failures)
+		<-conn.CloseChan()
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return open(t, server.URL)
+}
+
+func dial(t *testing.T, c *Cluster) *Conn {
+	t.Helper()
+	gateways, err := c.Gateways(t.Context())
+	if err != nil || len(gateways) != 1 || gateways[0].String() != "linkerd/isthmus-0" {
+		t.Fatalf("%v, %v", gateways, err)
+	}
+	conn, err := gateways[0].Dial(t.Context(), 9996)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// TestConn: bytes go both ways, over SPDY where websockets are refused.
+func TestConn(t *testing.T) {
+	c := serve(t, func(data, failures httpstream.Stream) {
+		if data.Headers().Get(v1.PortHeader) == "9996" {
+			io.CopyN(data, data, 4)
+		}
+		failures.Close()
+		data.Close()
+	})
+	conn := dial(t, c)
+	defer conn.Close()
+	if _, err := conn.Write([]byte("ping")); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(conn); string(text) != "ping" || err != nil {
+		t.Errorf("%q, %v", text, err)
+	}
+	if err := conn.SetDeadline(time.Now()); !errors.Is(err, os.ErrNoDeadline) {
+		t.Error(err)
+	}
+}
+
+// TestConnRefused: reads end with the word of the Pod's node, printable.
+func TestConnRefused(t *testing.T) {
+	c := serve(t, func(data, failures httpstream.Stream) {
+		io.WriteString(failures, "connection \x1b refused")
+		failures.Close()
+		data.Close()
+	})
+	conn := dial(t, c)
+	defer conn.Close()
+	_, err := io.ReadAll(conn)
+	if err == nil || !strings.HasPrefix(err.Error(), `port 9996 of Pod linkerd/isthmus-0 can't be reached: "connection \x1b refused"`) {
+		t.Error(err)
+	}
+}
+
+// TestConnLost: so do they when the connection to the API server ends.
+func TestConnLost(t *testing.T) {
+	lose := make(chan bool)
+	var conn *Conn
+	c := serve(t, func(httpstream.Stream, httpstream.Stream) { <-lose })
+	conn = dial(t, c)
+	defer conn.Close()
+	conn.connection.Close()
+	close(lose)
+	if _, err := io.ReadAll(conn); err == nil || !strings.Contains(err.Error(), "Pod linkerd/isthmus-0: the connection through the API server is lost") {
+		t.Error(err)
+	}
+}
