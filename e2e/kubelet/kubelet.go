@@ -1,0 +1,149 @@
+// Package kubelet is as much of a node as clients need that forward ports: it has a Node
+// and Pods in a real API server, and connects the API server's port-forward requests to
+// addresses on this machine, where the programs run that the Pods stand for. It speaks
+// the protocol with Kubernetes' own server library, over TLS with a certificate of its
+// own, as kubelets do. It asks nobody for credentials: kubelets do that too.
+package kubelet
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/cri-streaming/pkg/streaming/portforward"
+)
+
+// Kubelet is a node. Its methods may be called from several goroutines.
+type Kubelet struct {
+	node   string
+	client kubernetes.Interface
+	server *http.Server
+	served chan struct{} // closed when the server has ended
+
+	mu    sync.Mutex
+	ports map[target]string // address on this machine
+	conns map[net.Conn]bool // those that forward ports
+}
+
+// target is a port of a Pod.
+type target struct {
+	pod  string // NAMESPACE/NAME
+	port int32
+}
+
+// Start adds a Node of that name to a cluster, and serves it until Close.
+func Start(ctx context.Context, client kubernetes.Interface, node string) (*Kubelet, error) {
+	loopback := net.IPv4(127, 0, 0, 1)
+	certificate, key, err := cert.GenerateSelfSignedCertKey(node, []net.IP{loopback}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("kubelet %s: %w", node, err)
+	}
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		return nil, fmt.Errorf("kubelet %s: %w", node, err)
+	}
+	l, err := tls.Listen("tcp", net.JoinHostPort(loopback.String(), "0"), &tls.Config{Certificates: []tls.Certificate{pair}})
+	if err != nil {
+		return nil, fmt.Errorf("kubelet %s: %w", node, err)
+	}
+	k := &Kubelet{node: node, client: client, served: make(chan struct{}), ports: map[target]string{}, conns: map[net.Conn]bool{}}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /portForward/{namespace}/{pod}", k.portForward)
+	k.server = &http.Server{Handler: mux, ConnState: k.track, ErrorLog: log.New(io.Discard, "", 0)}
+	go func() {
+		defer close(k.served)
+		k.server.Serve(l) // until Close
+	}()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	if err := k.register(ctx, loopback.String(), port); err != nil {
+		return nil, errors.Join(fmt.Errorf("kubelet %s: %w", node, err), k.Close())
+	}
+	return k, nil
+}
+
+// Close ends all connections, and serves no more. The Node and its Pods stay.
+func (k *Kubelet) Close() error {
+	err := k.server.Close()
+	k.Drop()
+	<-k.served
+	return err
+}
+
+// Drop ends the connections that forward ports.
+func (k *Kubelet) Drop() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for conn := range k.conns {
+		conn.Close()
+	}
+	clear(k.conns)
+}
+
+// track keeps the connections that a server leaves to its handlers.
+func (k *Kubelet) track(conn net.Conn, state http.ConnState) {
+	if state != http.StateHijacked {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.conns[conn] = true
+}
+
+func (k *Kubelet) portForward(w http.ResponseWriter, r *http.Request) {
+	const idle, creation = 4 * time.Hour, 30 * time.Second // as kubelets have it
+	pod := r.PathValue("namespace") + "/" + r.PathValue("pod")
+	portforward.ServePortForward(w, r, forwarder{k}, pod, "", &portforward.V4Options{}, idle, creation, portforward.SupportedProtocols)
+}
+
+// forwarder connects streams to the addresses of a kubelet.
+type forwarder struct{ *Kubelet }
+
+// PortForward copies both ways until the program's side ends. Its errors are sent to the client.
+func (f forwarder) PortForward(ctx context.Context, pod, _ string, port int32, stream io.ReadWriteCloser) error {
+	f.mu.Lock()
+	address, ok := f.ports[target{pod, port}]
+	f.mu.Unlock()
+	if !ok {
+		return fmt.Errorf("dial tcp4 127.0.0.1:%d: connect: connection refused", port)
+	}
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	go func() {
+		io.Copy(conn, stream) // until the client ends it, or its connection
+		conn.Close()
+	}()
+	io.Copy(stream, conn)
+	return nil
+}
+
+// register writes the Node, by which the API server finds this kubelet.
+func (k *Kubelet) register(ctx context.Context, address, port string) error {
+	var number int32
+	if _, err := fmt.Sscan(port, &number); err != nil {
+		return err
+	}
+	nodes := k.client.CoreV1().Nodes()
+	node, err := nodes.Create(ctx, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: k.node}}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	node.Status.Addresses = []v1.NodeAddress{{Type: v1.NodeInternalIP, Address: address}}
+	node.Status.DaemonEndpoints.KubeletEndpoint.Port = number
+	node.Status.Conditions = []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
+	_, err = nodes.UpdateStatus(ctx, node, metav1.UpdateOptions{})
+	return err
+}

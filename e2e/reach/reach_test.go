@@ -1,0 +1,147 @@
+package reach
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"isthmus/e2e/kubelet"
+)
+
+// expectation is what a run of the isthmus command has to print: patterns.
+type expectation struct {
+	args           string
+	code           int
+	stdout, stderr string // "": nothing
+}
+
+// expect runs the isthmus command, and each time holds what it prints, its exit code, and that it ends in time.
+func (w *world) expect(t *testing.T, list ...expectation) {
+	t.Helper()
+	for _, e := range list {
+		r := w.run(t, words(e.args)...)
+		for _, p := range []struct{ stream, pattern, text string }{{"stdout", e.stdout, r.stdout}, {"stderr", e.stderr, r.stderr}} {
+			if p.pattern == "" && p.text != "" || !regexp.MustCompile(p.pattern).MatchString(p.text) {
+				t.Errorf("isthmus %s: %s is %q, want %q", e.args, p.stream, p.text, p.pattern)
+			}
+		}
+		if r.code != e.code || r.took > 20*time.Second {
+			t.Errorf("isthmus %s: exit code %d after %v: %s%s", e.args, r.code, r.took, r.stdout, r.stderr)
+		}
+	}
+}
+
+// TestVerbs: every verb gets at a gateway by the kubeconfig alone, in both kinds of install, and as a plugin of kubectl.
+func TestVerbs(t *testing.T) {
+	w := newWorld(t)
+	first := w.gateway(t, isthmusPod("isthmus-0"))
+	w.namespace(t, "other")
+	w.gateway(t, kubelet.Pod{ // as Linkerd's chart has it, with ports of its own
+		Namespace: "other", Name: "linkerd-destination-0", Container: "destination", Labels: map[string]string{"linkerd.io/control-plane-component": "destination"},
+		Ports: map[string]int32{"dest-admin": 19996, "dest-grpc": 18086},
+	})
+	await(t, "the gateway has the cluster", func() error {
+		if r := w.run(t, "services", "-o", "json"); r.code != 0 {
+			return fmt.Errorf("%+v", r)
+		}
+		return nil
+	})
+	const kubernetes = "kubernetes.default.svc.cluster.local:443"
+	w.expect(t,
+		expectation{"clusters", 0, `^\S+  linkerd/isthmus-0: no links\n`, ""},
+		expectation{"clusters --context west --pod isthmus-0 -n linkerd", 0, `  linkerd/isthmus-0: `, ""},
+		expectation{"clusters --kubeconfig .kube/config -o json", 0, `"gateway":"linkerd/isthmus-0"`, ""},
+		expectation{"clusters -n other", 0, `  other/linkerd-destination-0: `, ""},
+		expectation{"services", 0, `  linkerd/isthmus-0: `, ""},
+		expectation{"get " + kubernetes + " --once", 0, kubernetes, ""},
+		expectation{"get " + kubernetes + " --once -n other", 0, kubernetes, ""},
+		expectation{"profile " + kubernetes + " --once", 0, "default/kubernetes port 443", ""},
+		expectation{"version", 0, `\ngateway linkerd/isthmus-0: \S+, commit `, ""},
+		expectation{"clusters --admin " + first.MetricsAddr() + " --context gone", 2, "", "give one of them"},
+	)
+	plugin := filepath.Join(w.home, "kubectl-isthmus")
+	must(t, os.Symlink(w.command, plugin))
+	if r := w.as(t, plugin, []string{"KUBECONFIG=" + filepath.Join(w.home, ".kube", "config")}, "clusters", "-n", "none"); r.code != 1 ||
+		!strings.HasPrefix(r.stderr, "kubectl isthmus clusters: no gateway in namespace none") || !strings.Contains(r.stderr, "in namespace linkerd, other: name it by -n") {
+		t.Errorf("as a plugin: %+v", r)
+	}
+}
+
+// TestReplicas: clusters and services show where replicas differ, and that one can't be asked.
+func TestReplicas(t *testing.T) {
+	w := newWorld(t)
+	w.gateway(t, isthmusPod("isthmus-0"))
+	w.gateway(t, isthmusPod("isthmus-1"))
+	// Whether a gateway has just read a cluster is not what this is about.
+	await(t, "both gateways have the cluster", func() error {
+		if r := w.run(t, "clusters"); !strings.Contains(r.stdout, "; 2 gateways agree") {
+			return fmt.Errorf("%+v", r)
+		}
+		return nil
+	})
+	w.expect(t, expectation{"services", 0, "0 services; 2 gateways agree\n", ""}, expectation{"version", 0, "gateway linkerd/isthmus-0: .*\ngateway linkerd/isthmus-1: ", ""})
+	w.gateway(t, isthmusPod("isthmus-2"), "-cordon-local=true")
+	w.expect(t,
+		expectation{"clusters", 0, `^\S+  linkerd/isthmus-0: no links; 3 gateways differ\n(?s).*\nWhere the other gateways differ:\n` +
+			`  linkerd/isthmus-2: the local cluster: ready withdrawn, and not ready in-service\n$`, ""},
+		expectation{"clusters --pod isthmus-2", 0, `^\S+  linkerd/isthmus-2: no links\n`, ""},
+	)
+	must(t, w.node.Run(t.Context(), isthmusPod("isthmus-3"))) // a Pod in which nothing listens
+	r := w.run(t, "clusters", "-o", "json")
+	var page struct {
+		Gateway       string
+		OtherGateways []struct {
+			Gateway, Error string
+			Differences    []string
+		}
+	}
+	if err := json.Unmarshal([]byte(r.stdout), &page); err != nil || page.Gateway != "linkerd/isthmus-0" || len(page.OtherGateways) != 3 || len(page.OtherGateways[0].Differences) != 0 ||
+		len(page.OtherGateways[1].Differences) != 1 || !strings.HasPrefix(page.OtherGateways[2].Error, "port 9996 of Pod linkerd/isthmus-3 can't be reached: ") {
+		t.Errorf("%v, %+v of %+v", err, page, r)
+	}
+	must(t, w.node.SetReady(t.Context(), "linkerd", "isthmus-3", false))
+	w.expect(t, expectation{"clusters", 0, "; 3 gateways differ\n", ""})
+	must(t, w.node.Delete(t.Context(), "linkerd", "isthmus-0"))
+	w.expect(t, expectation{"clusters", 0, `^\S+  linkerd/isthmus-1: .*; 2 gateways differ\n`, ""})
+}
+
+// TestErrors: what is in the way is named, with what to do, and within the time that was given.
+func TestErrors(t *testing.T) {
+	w := newWorld(t)
+	w.expect(t, expectation{"clusters", 1, "", `no gateway in namespace linkerd, by the API server of context west: no Pod has the label app.kubernetes.io/name=isthmus or linkerd.io/\S+\n  -n names another`})
+	pod := isthmusPod("isthmus-0")
+	must(t, w.node.Run(t.Context(), pod))
+	w.expect(t,
+		expectation{"clusters", 1, "", `^isthmus clusters: port 9996 of Pod linkerd/isthmus-0 can't be reached: .*connection refused\n  Does the gateway listen there`},
+		expectation{"get web:80", 1, "", `(?s)port 8086 of Pod linkerd/isthmus-0 can't be reached: .*connection refused`},
+		expectation{"version", 0, "^isthmus ", "the version of gateways is not known: port 9996"},
+		expectation{"clusters --context nowhere", 1, "", `the kubeconfig has no context nowhere\n  Choose one by --context: gone, west\n`},
+		expectation{"clusters --context gone", 1, "", `the API server of context gone does not answer: .*connection refused\n  Is it reachable`},
+		expectation{"clusters --kubeconfig none", 1, "", `kubeconfig: .*none: no such file or directory\n  Name a file`},
+		expectation{"clusters --pod isthmus-9", 1, "", `no Pod isthmus-9 in namespace linkerd.*\n  Gateways in this namespace: isthmus-0\n`},
+	)
+	must(t, w.node.SetReady(t.Context(), "linkerd", "isthmus-0", false))
+	w.expect(t, expectation{"clusters", 1, "", `no gateway in namespace linkerd is ready: isthmus-0 \(running, not ready\)\n  --pod asks one that is not ready\n`})
+
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // its backlog takes connections, and nobody answers
+	must(t, err)
+	atEnd(t, silent.Close)
+	pod = isthmusPod("isthmus-silent")
+	pod.Forward = map[int32]string{9996: silent.Addr().String(), 8086: silent.Addr().String()}
+	must(t, w.node.Run(t.Context(), pod))
+	w.expect(t,
+		expectation{"clusters --timeout 1500ms", 1, "", `^isthmus clusters: waiting for /debug/clusters of linkerd/isthmus-silent, for 1.5s at most\nisthmus clusters: linkerd/isthmus-silent has not answered within 1.5s \(--timeout\)\n$`},
+		expectation{"get web:80 --timeout 1500ms", 1, "", `^isthmus get: waiting for the first message of linkerd/isthmus-silent, for 1.5s at most\nisthmus get: linkerd/isthmus-silent has sent nothing within 1.5s`},
+	)
+	must(t, w.node.Close())
+	w.expect(t, expectation{"clusters", 1, "", `can't connect to Pod linkerd/isthmus-silent: .*\n  It does so through the kubelet of the Pod's node`})
+	must(t, w.server.Pause())
+	w.expect(t, expectation{"clusters --timeout 1500ms", 1, "", `^isthmus clusters: waiting for the API server of context west, for 1.5s at most\nisthmus clusters: the API server of context west has not answered within 1.5s \(--timeout\)\n$`})
+	must(t, w.server.Resume())
+}

@@ -1,0 +1,127 @@
+package reach
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"fmt"
+)
+
+// documentedRole is that of docs/operations.md.
+func documentedRole(t *testing.T) *rbacv1.Role {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "operations.md"))
+	must(t, err)
+	_, after, found := strings.Cut(string(text), "this Role is enough:\n\n```yaml\n")
+	block, _, closed := strings.Cut(after, "\n```")
+	if !found || !closed {
+		t.Fatal("docs/operations.md has no Role")
+	}
+	role := new(rbacv1.Role)
+	must(t, yaml.UnmarshalStrict([]byte(block), role))
+	return role
+}
+
+// grant gives a ServiceAccount of its own these rules, and returns its token.
+func (w *world) grant(t *testing.T, account string, rules []rbacv1.PolicyRule) string {
+	t.Helper()
+	meta := metav1.ObjectMeta{Namespace: "linkerd", Name: account}
+	_, err := w.client.CoreV1().ServiceAccounts("linkerd").Create(t.Context(), &v1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
+	must(t, err)
+	_, err = w.client.RbacV1().Roles("linkerd").Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
+	must(t, err)
+	_, err = w.client.RbacV1().RoleBindings("linkerd").Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: account},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "linkerd", Name: account}},
+	}, metav1.CreateOptions{})
+	must(t, err)
+	token, err := w.client.Token(t.Context(), "linkerd", account)
+	must(t, err)
+	return token
+}
+
+// TestRights: the documented Role is enough, over SPDY, and with one more right over websockets; the right that is missing is named.
+func TestRights(t *testing.T) {
+	w := newWorld(t)
+	w.gateway(t, isthmusPod("isthmus-0"))
+	documented := documentedRole(t)
+	websockets := documented.DeepCopy()
+	websockets.Rules[1].Verbs = append(websockets.Rules[1].Verbs, "get")
+	tokens := map[string]string{
+		"documented": w.grant(t, "documented", documented.Rules),
+		"websockets": w.grant(t, "websockets", websockets.Rules),
+		"lister":     w.grant(t, "lister", documented.Rules[:1]),
+		"nobody":     w.grant(t, "nobody", nil),
+		"wrong":      "not-a-token",
+	}
+	w.kubeconfig(t, tokens)
+	await(t, "the API server knows the rights", func() error {
+		if r := w.run(t, "clusters", "--context", "documented"); r.code != 0 {
+			return fmt.Errorf("%+v", r)
+		}
+		return nil
+	})
+	const kubernetes = "kubernetes.default.svc.cluster.local:443"
+	for _, context := range []string{"documented", "websockets"} {
+		for _, verb := range []string{"clusters", "clusters --pod isthmus-0", "services", "get " + kubernetes + " --once", "profile " + kubernetes + " --once"} {
+			w.expect(t, expectation{verb + " --context " + context, 0, ".", ""})
+		}
+	}
+	const enough = `, in namespace linkerd; a Role with all that is needed is in docs/operations.md\n$`
+	w.expect(t,
+		expectation{"clusters --context lister", 1, "", `the API server of context lister does not let you forward ports of Pods: .*\n  What is missing is the right to create pods/portforward` + enough},
+		expectation{"get web:80 --context lister", 1, "", `the right to create pods/portforward`},
+		expectation{"clusters --context nobody", 1, "", `does not let you list Pods: .*\n  What is missing is the right to list pods` + enough},
+		expectation{"clusters --context nobody --pod isthmus-0", 1, "", `does not let you read Pods: .*\n  What is missing is the right to get pods` + enough},
+		expectation{"clusters --context wrong", 1, "", `context wrong does not accept the credentials of the kubeconfig\n  Log in again`},
+	)
+	for context, token := range tokens {
+		for _, verb := range []string{"clusters", "get web:80 --timeout 1s"} {
+			if r := w.run(t, words(verb+" --context "+context)...); strings.Contains(r.stdout+r.stderr, token) {
+				t.Errorf("the token of %s is in %+v", context, r)
+			}
+		}
+	}
+}
+
+// TestLost: a stream whose connection is lost ends with what was lost; clusters --watch finds the next gateway.
+func TestLost(t *testing.T) {
+	w := newWorld(t)
+	w.gateway(t, isthmusPod("isthmus-0"))
+	out := &lines{}
+	cmd := exec.CommandContext(t.Context(), w.command, "get", "kubernetes.default.svc.cluster.local:443")
+	cmd.Env, cmd.Stdout, cmd.Stderr = []string{"HOME=" + w.home}, out, out
+	must(t, cmd.Start())
+	await(t, "the first state", func() error { return out.has("kubernetes.default.svc") })
+	w.node.Drop()
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		if err == nil || out.has(`^(?s).*Unavailable: .*`) != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("the stream goes on")
+	}
+	w.gateway(t, isthmusPod("isthmus-1"))
+	out = &lines{}
+	cmd = exec.CommandContext(t.Context(), w.command, "clusters", "--watch", "-o", "json")
+	cmd.Env, cmd.Stdout, cmd.Stderr = []string{"HOME=" + w.home}, out, out
+	must(t, cmd.Start())
+	await(t, "the first gateway", func() error { return out.has(regexp.QuoteMeta(`"gateway":"linkerd/isthmus-0"`)) })
+	must(t, w.node.Delete(t.Context(), "linkerd", "isthmus-0"))
+	await(t, "the second gateway", func() error { return out.has(regexp.QuoteMeta(`"gateway":"linkerd/isthmus-1"`)) })
+	must(t, cmd.Process.Signal(os.Interrupt))
+	must(t, cmd.Wait())
+}

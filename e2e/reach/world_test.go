@@ -1,0 +1,155 @@
+package reach
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"isthmus/e2e/cluster"
+	"isthmus/e2e/gateway"
+	"isthmus/e2e/kube"
+	"isthmus/e2e/kubelet"
+	"isthmus/e2e/poll"
+	"isthmus/e2e/program"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is a cluster with a node, and a folder for the isthmus command.
+type world struct {
+	server  *cluster.Cluster
+	client  *kube.Client
+	node    *kubelet.Kubelet
+	command string // the isthmus command
+	home    string // has a kubeconfig with the contexts west, the current one, and others
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{home: t.TempDir()}
+	var err error
+	w.command, err = program.Isthmus.Path(t.Context())
+	must(t, err)
+	w.command, err = filepath.Abs(w.command)
+	must(t, err)
+	w.server, err = cluster.Start(t.Context(), cluster.Config{Name: "west", Dir: filepath.Join(t.TempDir(), "west")})
+	must(t, err)
+	atEnd(t, w.server.Close)
+	w.client, err = kube.New("west", w.server.REST())
+	must(t, err)
+	t.Cleanup(w.client.Close)
+	w.namespace(t, "linkerd")
+	w.node, err = kubelet.Start(t.Context(), w.client, "node-1")
+	must(t, err)
+	atEnd(t, w.node.Close)
+	w.kubeconfig(t, nil)
+	return w
+}
+
+func (w *world) namespace(t *testing.T, name string) {
+	t.Helper()
+	_, err := w.client.CoreV1().Namespaces().Create(t.Context(), &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	must(t, err)
+}
+
+// kubeconfig writes the kubeconfig: the context west, as an administrator, "gone", whose API server does not exist, and
+// one for each of these tokens.
+func (w *world) kubeconfig(t *testing.T, tokens map[string]string) {
+	t.Helper()
+	cfg, err := clientcmd.LoadFromFile(w.server.Kubeconfig())
+	must(t, err)
+	must(t, clientcmdapi.MinifyConfig(cfg))
+	own := cfg.Contexts[cfg.CurrentContext]
+	cfg.Contexts["west"] = own
+	cfg.CurrentContext = "west"
+	cfg.Clusters["gone"] = &clientcmdapi.Cluster{Server: "https://127.0.0.1:1"}
+	cfg.Contexts["gone"] = &clientcmdapi.Context{Cluster: "gone", AuthInfo: own.AuthInfo}
+	for name, token := range tokens {
+		cfg.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
+		cfg.Contexts[name] = &clientcmdapi.Context{Cluster: own.Cluster, AuthInfo: name}
+	}
+	must(t, os.MkdirAll(filepath.Join(w.home, ".kube"), 0o700))
+	must(t, clientcmd.WriteToFile(*cfg, filepath.Join(w.home, ".kube", "config")))
+}
+
+// gateway runs a gateway whose Pod is on the node.
+func (w *world) gateway(t *testing.T, pod kubelet.Pod, args ...string) *gateway.Gateway {
+	t.Helper()
+	g, err := gateway.Start(t.Context(), gateway.Config{Kubeconfig: w.server.Kubeconfig(), Hostname: pod.Name, Args: append([]string{"-shutdown-delay=0s", "-drain=0s"}, args...)})
+	must(t, err)
+	atEnd(t, g.Stop)
+	pod.Forward = map[int32]string{9996: g.MetricsAddr(), 8086: g.Addr()}
+	if pod.Ports != nil {
+		pod.Forward = map[int32]string{pod.Ports["dest-admin"]: g.MetricsAddr(), pod.Ports["dest-grpc"]: g.Addr()}
+	}
+	must(t, w.node.Run(t.Context(), pod))
+	return g
+}
+
+// isthmusPod is a Pod of an install of its own.
+func isthmusPod(name string) kubelet.Pod {
+	return kubelet.Pod{Namespace: "linkerd", Name: name, Container: "isthmus", Labels: map[string]string{"app.kubernetes.io/name": "isthmus"}}
+}
+
+// verbRun is what a run of the command printed, and its exit code.
+type verbRun struct {
+	stdout, stderr string
+	code           int
+	took           time.Duration
+}
+
+// run runs the isthmus command to its end, as a user with the kubeconfig.
+func (w *world) run(t *testing.T, args ...string) verbRun {
+	t.Helper()
+	return w.as(t, w.command, nil, args...)
+}
+
+// as runs the command under a name, with more variables in its environment.
+func (w *world) as(t *testing.T, file string, env []string, args ...string) verbRun {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), file, args...)
+	cmd.Stdout, cmd.Stderr, cmd.Dir = &out, &errs, w.home
+	cmd.Env = append([]string{"HOME=" + w.home, "PATH=" + os.Getenv("PATH")}, env...)
+	began := time.Now()
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return verbRun{out.String(), errs.String(), cmd.ProcessState.ExitCode(), time.Since(began)}
+}
+
+// await waits up to a minute until check returns no error.
+func await(t *testing.T, what string, check func() error) {
+	t.Helper()
+	if err := poll.Until(t.Context(), time.Minute, 50*time.Millisecond, check); err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+func words(s string) []string { return strings.Fields(s) }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// atEnd registers what is done when the test is over. An error fails the test.
+func atEnd(t *testing.T, do func() error) {
+	t.Cleanup(func() {
+		if err := do(); err != nil {
+			t.Error(err)
+		}
+	})
+}
