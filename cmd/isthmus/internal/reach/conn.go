@@ -106,7 +106,7 @@ func (c *Conn) Failure() error {
 	}
 	select {
 	case <-c.connection.CloseChan():
-		return fmt.Errorf("Pod %s: %w", c.to, errLost)
+		return fmt.Errorf("to Pod %s: %w", c.to, errLost)
 	case <-time.After(closing):
 		return nil
 	}

@@ -75,7 +75,7 @@ func (g Gateway) explain(err error) error {
 	status, answered := errors.AsType[*apierrors.StatusError](cause)
 	switch {
 	case apierrors.IsNotFound(cause):
-		return fmt.Errorf("Pod %s is gone\n  Ask again: another may have taken its place", g)
+		return fmt.Errorf("the Pod %s is gone\n  Ask again: another may have taken its place", g)
 	case answered && !apierrors.IsForbidden(cause) && !apierrors.IsUnauthorized(cause):
 		return fmt.Errorf("%s can't connect to Pod %s: %s\n  It does so through the kubelet of the Pod's node: is that well? --pod asks another gateway", g.cluster, g, printable(status.ErrStatus.Message))
 	case !answered && strings.Contains(cause.Error(), " is forbidden: "): // a text, over SPDY
