@@ -31,12 +31,13 @@ func TestArrows(t *testing.T) {
 		"isthmus/local":                       but("isthmus/clusterstore"),
 		"isthmus/local/externalworkload":      but("isthmus/local", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow", "isthmus/clusterstore/kube"),
 		"isthmus/grpcapi":                     {"isthmus/local/...", "isthmus/clusterstore/...", "k8s.io/..."},
-		"isthmus/cmd/isthmus":                 {"isthmus/e2e/...", "isthmus/manifests/..."},
+		"isthmus/cmd/isthmus":                 {"isthmus/e2e/..."},
 		"isthmus/clusterstore/fair":           {outside},
 
 		"isthmus/cmd/isthmus/internal/cli":     but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/isthmus/internal/client", "isthmus/cmd/isthmus/internal/reach", "k8s.io/..."),
 		"isthmus/cmd/isthmus/internal/client":  {"isthmus/federation", "isthmus/grpcapi/...", "isthmus/clusterstore/...", "isthmus/local/..."},
 		"isthmus/cmd/isthmus/internal/reach":   but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/isthmus/internal/cli"),
+		"isthmus/cmd/isthmus/internal/links":   {"isthmus/grpcapi/...", "isthmus/local/..."},
 		"isthmus/cmd/isthmus/internal/logging": but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/isthmus/internal/cli"),
 	} {
 		deps := dependencies(t, ".", pkg)

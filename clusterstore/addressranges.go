@@ -8,9 +8,9 @@ import (
 	"isthmus/federation"
 )
 
-// rangesAnnotation of a link Secret lists the addresses that its cluster may offer, as
+// RangesAnnotation of a link Secret lists the addresses that its cluster may offer, as
 // CIDRs divided by commas. Without it the cluster may offer all addresses.
-const rangesAnnotation = "isthmus.io/address-ranges"
+const RangesAnnotation = "isthmus.io/address-ranges"
 
 // maxRanges is how many CIDRs a link may have: far more than clusters have networks,
 // and few enough that a Secret costs nothing.

@@ -19,11 +19,11 @@ import (
 
 // What makes a Secret a link.
 const (
-	secretType              = "mirror.linkerd.io/remote-kubeconfig"
-	clusterNameLabel        = "multicluster.linkerd.io/cluster-name"
-	trustDomainAnnotation   = "multicluster.linkerd.io/trust-domain"
-	clusterDomainAnnotation = "multicluster.linkerd.io/cluster-domain"
-	kubeconfigKey           = "kubeconfig"
+	SecretType              = "mirror.linkerd.io/remote-kubeconfig"
+	ClusterNameLabel        = "multicluster.linkerd.io/cluster-name"
+	TrustDomainAnnotation   = "multicluster.linkerd.io/trust-domain"
+	ClusterDomainAnnotation = "multicluster.linkerd.io/cluster-domain"
+	KubeconfigKey           = "kubeconfig"
 )
 
 // Reasons for which a link Secret is not used: values of the label "reason" of
@@ -70,18 +70,29 @@ func readSecret(s *corev1.Secret, now time.Time, defaults standingRules) *creden
 	return c
 }
 
+// CheckLink reads a Secret of the link type as a Store does. It returns the cluster's
+// name and what is accepted but insecure or can't be read, or why the Secret can't be
+// used. Nothing that it returns quotes the kubeconfig.
+func CheckLink(s *corev1.Secret) (name federation.ClusterName, warnings []string, err error) {
+	if s.Type != SecretType {
+		return "", nil, fmt.Errorf("its type is %s, not %s", quote(string(s.Type)), SecretType)
+	}
+	c := readSecret(s, time.Now(), standingRules{})
+	return c.cluster, slices.Concat(c.warnings, c.standing.warnings), c.refused
+}
+
 // readClusterName reads the cluster's name from the label. "local" is refused, since
 // it stands for the gateway's own cluster in labels, pages, annotations and metrics.
 func readClusterName(s *corev1.Secret) (federation.ClusterName, error) {
-	name, ok := s.Labels[clusterNameLabel]
+	name, ok := s.Labels[ClusterNameLabel]
 	switch {
 	case !ok:
-		return "", fmt.Errorf("label %s is missing", clusterNameLabel)
+		return "", fmt.Errorf("label %s is missing", ClusterNameLabel)
 	case name == "":
-		return "", fmt.Errorf("label %s is empty", clusterNameLabel)
+		return "", fmt.Errorf("label %s is empty", ClusterNameLabel)
 	case name == federation.Local.String():
 		return "", fmt.Errorf("label %s is %[2]q, the name of the cluster that the gateway runs in: link the cluster under another name "+
-			"(linkerd multicluster link-gen --cluster-name NAME), and write that name where multicluster.linkerd.io/remote-discovery has %[2]q", clusterNameLabel, name)
+			"(linkerd multicluster link-gen --cluster-name NAME), and write that name where multicluster.linkerd.io/remote-discovery has %[2]q", ClusterNameLabel, name)
 	}
 	return federation.ClusterName(name), nil
 }
@@ -89,22 +100,22 @@ func readClusterName(s *corev1.Secret) (federation.ClusterName, error) {
 // readContent reads annotations and kubeconfig. With an error it returns the reason
 // for the metric.
 func (c *credentials) readContent(s *corev1.Secret) (reason string, err error) {
-	trustDomain, ok := s.Annotations[trustDomainAnnotation]
+	trustDomain, ok := s.Annotations[TrustDomainAnnotation]
 	if !ok {
-		return reasonAnnotation, fmt.Errorf("annotation %s is missing", trustDomainAnnotation)
+		return reasonAnnotation, fmt.Errorf("annotation %s is missing", TrustDomainAnnotation)
 	}
-	clusterDomain, ok := s.Annotations[clusterDomainAnnotation]
+	clusterDomain, ok := s.Annotations[ClusterDomainAnnotation]
 	if !ok {
-		return reasonAnnotation, fmt.Errorf("annotation %s is missing", clusterDomainAnnotation)
+		return reasonAnnotation, fmt.Errorf("annotation %s is missing", ClusterDomainAnnotation)
 	}
-	if list, ok := s.Annotations[rangesAnnotation]; ok {
+	if list, ok := s.Annotations[RangesAnnotation]; ok {
 		if c.ranges, err = readRanges(list); err != nil {
-			return reasonAnnotation, fmt.Errorf("annotation %s: %w", rangesAnnotation, err)
+			return reasonAnnotation, fmt.Errorf("annotation %s: %w", RangesAnnotation, err)
 		}
 	}
-	data, ok := s.Data[kubeconfigKey]
+	data, ok := s.Data[KubeconfigKey]
 	if !ok || len(data) == 0 {
-		return reasonKubeconfig, errors.New("key " + kubeconfigKey + " is missing")
+		return reasonKubeconfig, errors.New("key " + KubeconfigKey + " is missing")
 	}
 	cfg, warnings, err := kube.ReadKubeconfig(data)
 	if err != nil {

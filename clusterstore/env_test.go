@@ -205,11 +205,11 @@ func secret(name, cluster, token string, age int) *corev1.Secret {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: "linkerd",
 			CreationTimestamp: metav1.NewTime(time.Date(2000, 1, 1, 0, 0, -age, 0, time.UTC)),
-			Labels:            map[string]string{clusterNameLabel: cluster},
-			Annotations:       map[string]string{trustDomainAnnotation: "trust.test", clusterDomainAnnotation: "cluster.test"},
+			Labels:            map[string]string{ClusterNameLabel: cluster},
+			Annotations:       map[string]string{TrustDomainAnnotation: "trust.test", ClusterDomainAnnotation: "cluster.test"},
 		},
-		Type: secretType,
-		Data: map[string][]byte{kubeconfigKey: []byte(kubeconfig(token))},
+		Type: SecretType,
+		Data: map[string][]byte{KubeconfigKey: []byte(kubeconfig(token))},
 	}
 }
 

@@ -86,13 +86,13 @@ func TestRemovedRightAfter(t *testing.T) {
 // Behaviours: S-03.
 func TestRejected(t *testing.T) {
 	noLabel, local, empty := secret("a", "", "t", 0), secret("b", "local", "t", 0), secret("c", "", "t", 0)
-	delete(noLabel.Labels, clusterNameLabel)
+	delete(noLabel.Labels, ClusterNameLabel)
 	noTrust, noDomain := secret("d", "east", "t", 0), secret("e", "east", "t", 0)
-	delete(noTrust.Annotations, trustDomainAnnotation)
-	delete(noDomain.Annotations, clusterDomainAnnotation)
+	delete(noTrust.Annotations, TrustDomainAnnotation)
+	delete(noDomain.Annotations, ClusterDomainAnnotation)
 	noData, broken, opaque := secret("f", "f", "t", 0), secret("g", "g", "t", 0), secret("h", "h", "t", 0)
 	noData.Data = nil
-	broken.Data[kubeconfigKey] = []byte("no kubeconfig")
+	broken.Data[KubeconfigKey] = []byte("no kubeconfig")
 	opaque.Type = corev1.SecretTypeOpaque
 	inBubble(t, func(e *env) {
 		e.settled(true)
@@ -126,7 +126,7 @@ func TestLabelTakenAway(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.sync(1)
 		s := secret("s", "", "t1", 0)
-		delete(s.Labels, clusterNameLabel)
+		delete(s.Labels, ClusterNameLabel)
 		e.put(s)
 		e.linked("")
 		e.status("s - rejected: label…")
@@ -240,7 +240,7 @@ func TestStale(t *testing.T) {
 
 func TestClusterThatCantBeMade(t *testing.T) {
 	s := secret("s", "east", "t", 0)
-	s.Annotations[trustDomainAnnotation] = "impossible"
+	s.Annotations[TrustDomainAnnotation] = "impossible"
 	inBubble(t, func(e *env) {
 		e.settled(true)
 		e.status("s east unreachable: can't be made")

@@ -132,7 +132,7 @@ func (s *linkStanding) reason() string {
 	if s.turning() {
 		spread = fmt.Sprintf(" over %v since %s", s.turnOver, s.turnedAt.UTC().Format(time.RFC3339))
 	}
-	by := fmt.Sprintf("by annotation %s of Secret %s", cordonAnnotation, s.secret)
+	by := fmt.Sprintf("by annotation %s of Secret %s", CordonAnnotation, s.secret)
 	switch {
 	case s.rules.cordon == federation.Withdrawn:
 		list = append(list, "cordoned "+by+spread)

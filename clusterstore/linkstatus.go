@@ -14,6 +14,9 @@ import (
 type LinkStatus struct {
 	Cluster federation.ClusterName `json:"cluster,omitempty"` // empty: the Secret's label is missing or invalid
 	Secret  string                 `json:"secret,omitempty"`
+	// SecretVersion is the Secret's resourceVersion that the cluster is read with; empty:
+	// it has not been read, or is read with another Secret.
+	SecretVersion string `json:"secretVersion,omitempty"`
 	cluster.Status
 }
 
@@ -48,6 +51,7 @@ func (s *Store) status(c *credentials, v *linkSnapshot) LinkStatus {
 	switch {
 	case v != nil && v.accepted != nil && v.accepted.secret == c.secret:
 		v.describe(&st.Status, s.opts.Grace)
+		st.SecretVersion = v.version
 		if c.refused != nil {
 			st.Warnings = append(st.Warnings, fmt.Sprintf("the Secret as it is now can't be used: %v; its previous version is used", c.refused))
 		}
@@ -66,6 +70,7 @@ type linkSnapshot struct {
 	state    cluster.State
 	since    time.Time
 	accepted *credentials
+	version  string        // of the Secret, that the serving cluster is read with; empty: none serves
 	cluster  linkedCluster // the serving one or, if there is none yet, the next one
 	next     linkedCluster // in a rotation: the one that will replace cluster
 	failed   bool          // next has not worked so far
@@ -78,6 +83,9 @@ func (l *link) publish() {
 	switch {
 	case l.serving != nil:
 		v.cluster = l.serving.cluster
+		if l.accepted != nil && l.accepted.secret == l.serving.creds.secret {
+			v.version = l.serving.creds.version
+		}
 		if l.next != nil {
 			v.next, v.failed = l.next.cluster, l.next.failed
 		}

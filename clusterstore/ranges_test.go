@@ -7,7 +7,7 @@ import (
 )
 
 func withRanges(s *corev1.Secret, list string) *corev1.Secret {
-	s.Annotations[rangesAnnotation] = list
+	s.Annotations[RangesAnnotation] = list
 	return s
 }
 

@@ -1,6 +1,7 @@
 package clusterstore
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -37,8 +38,52 @@ func TestSameCredentials(t *testing.T) {
 	}, secret("s", "east", "t1", 0))
 }
 
+// TestSecretVersion: the status has the version of the Secret that the cluster is read with.
+func TestSecretVersion(t *testing.T) {
+	versioned := func(version, token string) *corev1.Secret {
+		s := secret("s", "east", token, 0)
+		s.ResourceVersion = version // fakes give none
+		return s
+	}
+	inBubble(t, func(e *env) {
+		expect := func(when, want string) {
+			if v := e.store.Status()[0].SecretVersion; v != want {
+				t.Errorf("version %q, not %q, %s", v, want, when)
+			}
+		}
+		expect("before anything was read", "")
+		e.sync(1)
+		expect("once it is read", "1")
+		e.put(versioned("2", "t2"))
+		expect("while new credentials are tried", "1")
+		e.sync(2)
+		expect("once they work", "2")
+		s := versioned("3", "t2")
+		s.Annotations[CordonAnnotation] = "true"
+		e.put(s)
+		expect("after an edit of an annotation", "3")
+	}, versioned("1", "t1"))
+}
+
+func TestCheckLink(t *testing.T) {
+	s := secret("s", "east", "t1", 0)
+	s.Type = SecretType
+	s.Annotations[CordonAnnotation] = "maybe"
+	if name, warnings, err := CheckLink(s); name != "east" || err != nil || len(warnings) != 1 {
+		t.Errorf("%q, %q, %v", name, warnings, err)
+	}
+	s.Data[KubeconfigKey] = []byte("token: secret-token")
+	if _, _, err := CheckLink(s); err == nil || strings.Contains(err.Error(), "secret-token") {
+		t.Error(err)
+	}
+	s.Type = "Opaque"
+	if _, _, err := CheckLink(s); err == nil || !strings.Contains(err.Error(), `its type is "Opaque"`) {
+		t.Error(err)
+	}
+}
+
 func TestDomainsRotate(t *testing.T) {
-	for _, annotation := range []string{trustDomainAnnotation, clusterDomainAnnotation} {
+	for _, annotation := range []string{TrustDomainAnnotation, ClusterDomainAnnotation} {
 		inBubble(t, func(e *env) {
 			e.sync(1)
 			s := secret("s", "east", "t1", 0)
@@ -105,9 +150,9 @@ func TestRotationTakenBack(t *testing.T) {
 }
 
 func TestInvalidUpdateKeepsTheCluster(t *testing.T) {
-	break1 := func(s *corev1.Secret) { s.Data[kubeconfigKey] = []byte("broken") }
-	break2 := func(s *corev1.Secret) { delete(s.Annotations, trustDomainAnnotation) }
-	break3 := func(s *corev1.Secret) { delete(s.Data, kubeconfigKey) }
+	break1 := func(s *corev1.Secret) { s.Data[KubeconfigKey] = []byte("broken") }
+	break2 := func(s *corev1.Secret) { delete(s.Annotations, TrustDomainAnnotation) }
+	break3 := func(s *corev1.Secret) { delete(s.Data, KubeconfigKey) }
 	for _, spoil := range []func(*corev1.Secret){break1, break2, break3} {
 		inBubble(t, func(e *env) {
 			first := e.sync(1)

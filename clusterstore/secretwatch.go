@@ -29,9 +29,9 @@ func (s *Store) watchSecrets(ctx context.Context) {
 	follow.NewGroup(options, follow.New(follow.Kind[*corev1.Secret, *credentials]{
 		Name: "secrets", Needed: true,
 		Calls:  follow.CallsOf(s.client.Core.Secrets(s.opts.Namespace)),
-		Fields: "type=" + secretType,
+		Fields: "type=" + SecretType,
 		Compact: func(o *corev1.Secret) (c *credentials, ok bool) {
-			if o.Type != secretType {
+			if o.Type != SecretType {
 				return nil, false
 			}
 			return readSecret(o, time.Now(), s.opts.defaultRules()), true

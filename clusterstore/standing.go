@@ -14,8 +14,8 @@ import (
 // Annotations of a link Secret that decide how far its cluster is used, and tell where
 // it is. What can't be read counts as absent.
 const (
-	cordonAnnotation     = "isthmus.io/cordon"      // false, last-resort or true
-	cordonOverAnnotation = "isthmus.io/cordon-over" // how long a cordon, and its end, take: 0s to maxCordonOver
+	CordonAnnotation     = "isthmus.io/cordon"      // false, last-resort or true
+	CordonOverAnnotation = "isthmus.io/cordon-over" // how long a cordon, and its end, take: 0s to MaxCordonOver
 	whenLostAnnotation   = "isthmus.io/when-lost"   // keep, last-resort or withdraw
 	lostAfterAnnotation  = "isthmus.io/lost-after"  // MinLostAfter to MaxLostAfter
 	regionAnnotation     = "isthmus.io/region"      // a name, in place of the label of the cluster's Nodes
@@ -26,7 +26,7 @@ const (
 const (
 	MinLostAfter  = time.Second    // of Options.LostAfter and of annotations
 	MaxLostAfter  = 24 * time.Hour // likewise
-	maxCordonOver = time.Hour
+	MaxCordonOver = time.Hour
 )
 
 // standingRules are what these annotations ask for, and the gateway's defaults for what
@@ -48,8 +48,8 @@ func (o *Options) defaultRules() standingRules {
 // readStanding reads a Secret's annotations. It returns at most one warning for each.
 func readStanding(annotations map[string]string, defaults standingRules) standingRules {
 	r := standingReader{annotations, defaults}
-	readValue(&r, cordonAnnotation, &r.rules.cordon, words{"false", "last-resort", "true"}.read)
-	readValue(&r, cordonOverAnnotation, &r.rules.cordonOver, within{0, maxCordonOver}.read)
+	readValue(&r, CordonAnnotation, &r.rules.cordon, words{"false", "last-resort", "true"}.read)
+	readValue(&r, CordonOverAnnotation, &r.rules.cordonOver, within{0, MaxCordonOver}.read)
 	readValue(&r, whenLostAnnotation, &r.rules.whenLost, words{"keep", "last-resort", "withdraw"}.read)
 	readValue(&r, lostAfterAnnotation, &r.rules.lostAfter, within{MinLostAfter, MaxLostAfter}.read)
 	readValue(&r, regionAnnotation, &r.rules.region, readRegion)

@@ -13,11 +13,11 @@ func TestReadStanding(t *testing.T) {
 	defaults := standingRules{whenLost: federation.LastResort, lostAfter: time.Minute}
 	for _, tc := range []struct{ annotation, value, want string }{
 		{"none", "x", "in-service 0s, last-resort 1m0s, "},
-		{cordonAnnotation, "false", "in-service 0s, last-resort 1m0s, "},
-		{cordonAnnotation, "last-resort", "last-resort 0s, last-resort 1m0s, "},
-		{cordonAnnotation, " true\n", "withdrawn 0s, last-resort 1m0s, "},
-		{cordonOverAnnotation, "0s", "in-service 0s, last-resort 1m0s, "},
-		{cordonOverAnnotation, "1h", "in-service 1h0m0s, last-resort 1m0s, "},
+		{CordonAnnotation, "false", "in-service 0s, last-resort 1m0s, "},
+		{CordonAnnotation, "last-resort", "last-resort 0s, last-resort 1m0s, "},
+		{CordonAnnotation, " true\n", "withdrawn 0s, last-resort 1m0s, "},
+		{CordonOverAnnotation, "0s", "in-service 0s, last-resort 1m0s, "},
+		{CordonOverAnnotation, "1h", "in-service 1h0m0s, last-resort 1m0s, "},
 		{whenLostAnnotation, "keep", "in-service 0s, in-service 1m0s, "},
 		{whenLostAnnotation, "last-resort", "in-service 0s, last-resort 1m0s, "},
 		{whenLostAnnotation, "withdraw", "in-service 0s, withdrawn 1m0s, "},
@@ -25,14 +25,14 @@ func TestReadStanding(t *testing.T) {
 		{lostAfterAnnotation, "24h", "in-service 0s, last-resort 24h0m0s, "},
 		{regionAnnotation, "eu-west_1.a", "in-service 0s, last-resort 1m0s, eu-west_1.a"},
 
-		{cordonAnnotation, "", `"" is none of false, last-resort, true`},
-		{cordonAnnotation, "True", `"True" is none of false, last-resort, true`},
-		{cordonAnnotation, "withdraw", `"withdraw" is none of false, last-resort, true`},
+		{CordonAnnotation, "", `"" is none of false, last-resort, true`},
+		{CordonAnnotation, "True", `"True" is none of false, last-resort, true`},
+		{CordonAnnotation, "withdraw", `"withdraw" is none of false, last-resort, true`},
 		{whenLostAnnotation, "true", `"true" is none of keep, last-resort, withdraw`},
-		{cordonOverAnnotation, "", `"" is no duration such as 90s or 5m`},
-		{cordonOverAnnotation, "10", `"10" is no duration such as 90s or 5m`},
-		{cordonOverAnnotation, "-1s", `"-1s" is not between 0s and 1h0m0s`},
-		{cordonOverAnnotation, "61m", `"61m" is not between 0s and 1h0m0s`},
+		{CordonOverAnnotation, "", `"" is no duration such as 90s or 5m`},
+		{CordonOverAnnotation, "10", `"10" is no duration such as 90s or 5m`},
+		{CordonOverAnnotation, "-1s", `"-1s" is not between 0s and 1h0m0s`},
+		{CordonOverAnnotation, "61m", `"61m" is not between 0s and 1h0m0s`},
 		{lostAfterAnnotation, "999ms", `"999ms" is not between 1s and 24h0m0s`},
 		{lostAfterAnnotation, "25h", `"25h" is not between 1s and 24h0m0s`},
 		{lostAfterAnnotation, strings.Repeat("1", 65) + "s", `"` + strings.Repeat("1", 64) + `"… is no duration such as 90s or 5m`},
@@ -65,12 +65,12 @@ func FuzzReadStanding(f *testing.F) {
 	f.Add(" true ", "1e3s", "\x00", "+1.5h", strings.Repeat("é", 40))
 	f.Fuzz(func(t *testing.T, cordon, over, lost, after, region string) {
 		values := map[string]string{
-			cordonAnnotation: cordon, cordonOverAnnotation: over, whenLostAnnotation: lost, lostAfterAnnotation: after, regionAnnotation: region,
+			CordonAnnotation: cordon, CordonOverAnnotation: over, whenLostAnnotation: lost, lostAfterAnnotation: after, regionAnnotation: region,
 		}
 		defaults := standingRules{whenLost: federation.LastResort, lostAfter: time.Minute}
 		all := readStanding(values, defaults)
 		if all.cordon > federation.Withdrawn || all.whenLost > federation.Withdrawn || len(all.region) > 63 ||
-			all.cordonOver < 0 || all.cordonOver > maxCordonOver || all.lostAfter < MinLostAfter || all.lostAfter > MaxLostAfter {
+			all.cordonOver < 0 || all.cordonOver > MaxCordonOver || all.lostAfter < MinLostAfter || all.lostAfter > MaxLostAfter {
 			t.Fatalf("%q gives %+v", values, all)
 		}
 		combined, warnings := defaults, 0

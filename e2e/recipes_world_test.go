@@ -44,8 +44,24 @@ var nearZones = map[string][]string{
 func newNear(t *testing.T) *near {
 	t.Helper()
 	ctx := t.Context()
+	w := newNearClusters(t, []string{"namespace", "serviceaccount"}, "west", "east", "north")
+	west := w.clients["west"]
+	for _, remote := range []string{"east", "north"} {
+		kubeconfig, err := os.ReadFile(w.servers[remote].Kubeconfig())
+		must(t, err)
+		must(t, west.Apply(ctx, object.Link(remote, kubeconfig)))
+	}
+	must(t, west.Apply(ctx, object.Federated("shop", "web-federated", "web", "web@east", "web@north")))
+	w.start(t)
+	return w
+}
+
+// newNearClusters starts the clusters, without links, federated Service and gateway.
+func newNearClusters(t *testing.T, controllers []string, names ...string) *near {
+	t.Helper()
+	ctx := t.Context()
 	w := &near{servers: map[string]*cluster.Cluster{}, clients: map[string]*kube.Client{}, pods: map[string][]netip.AddrPort{}}
-	for i, c := range startClusters(t, []string{"namespace", "serviceaccount"}, "west", "east", "north") {
+	for i, c := range startClusters(t, controllers, names...) {
 		name, k := c.Name(), client(t, c)
 		w.servers[name], w.clients[name] = c, k
 		must(t, k.Apply(ctx, object.Namespace("shop"), object.Service("shop", "web"), object.ServiceAccount("shop", "web")))
@@ -59,15 +75,14 @@ func newNear(t *testing.T) *near {
 	node := object.Node("node-1", "eu-west-1a")
 	node.Labels["topology.kubernetes.io/region"] = "eu-west"
 	must(t, west.Apply(ctx, node, object.Namespace(object.LinkNamespace)))
-	for _, remote := range []string{"east", "north"} {
-		kubeconfig, err := os.ReadFile(w.servers[remote].Kubeconfig())
-		must(t, err)
-		must(t, west.Apply(ctx, object.Link(remote, kubeconfig)))
-	}
-	must(t, west.Apply(ctx, object.Federated("shop", "web-federated", "web", "web@east", "web@north")))
+	return w
+}
+
+// start runs the gateway, and opens the proxy's stream.
+func (w *near) start(t *testing.T) {
+	t.Helper()
 	w.gateway = startGateway(t, gateway.Config{Kubeconfig: w.servers["west"].Kubeconfig(), Args: []string{"-shutdown-delay=0s", "-drain=0s"}})
 	w.subscribe(t)
-	return w
 }
 
 // subscribe opens the proxy's stream.

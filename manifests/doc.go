@@ -6,9 +6,10 @@
 //   - dashboards: for Grafana;
 //   - alerts: alerting rules for Prometheus.
 //
-// Nothing imports it. The end-to-end tests apply the files to real API servers, run
-// the gateway with exactly these rights, and evaluate every query of the dashboards
-// and alerts in a Prometheus server.
+// "isthmus link" embeds remote-access.yaml; nothing else imports this package. The
+// end-to-end tests apply the files to real API servers, run the gateway with exactly
+// these rights, and evaluate every query of the dashboards and alerts in a Prometheus
+// server.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package manifests

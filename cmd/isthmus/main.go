@@ -9,8 +9,11 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/term"
+
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/client"
+	"isthmus/cmd/isthmus/internal/links"
 )
 
 func main() {
@@ -18,7 +21,8 @@ func main() {
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	name, first := calledAs(os.Args[0])
 	os.Exit(newProgram(name).Run(context.Background(), cli.Process{
-		Args: slices.Concat(first, os.Args[1:]), Stdout: os.Stdout, Stderr: os.Stderr, Signals: signals,
+		Args: slices.Concat(first, os.Args[1:]), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Signals: signals,
+		Interactive: term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stderr.Fd())),
 	}))
 }
 
@@ -50,10 +54,12 @@ func newProgram(name string) *cli.Program {
 		Groups: []cli.Group{
 			{Title: "Serve", Verbs: []cli.Verb{gateway}},
 			{Title: "Look into a gateway that runs", Verbs: client.Verbs()},
+			{Title: "Link clusters", Verbs: links.Verbs()},
 			{Title: "Other", Verbs: []cli.Verb{client.VersionVerb(ownBuild(), writeVersion)}},
 		},
 		Examples: []string{
 			"isthmus gateway --kubeconfig ~/.kube/config",
+			"isthmus link east --context east --apply",
 			"isthmus clusters",
 			"isthmus services shop/web --context west",
 			"isthmus get web.shop.svc.cluster.local:80",

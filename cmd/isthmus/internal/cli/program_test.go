@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 
@@ -164,6 +165,39 @@ func run(t *testing.T, name string, args ...string) (code int, stdout, stderr st
 	var out, err bytes.Buffer
 	code = newDemo(name).Run(t.Context(), Process{Args: args, Stdout: &out, Stderr: &err})
 	return code, out.String(), err.String()
+}
+
+// TestConfirm: only somebody at a terminal who agrees confirms.
+func TestConfirm(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	hanging, end := io.Pipe()
+	defer end.Close()
+	for _, c := range []struct {
+		ctx         context.Context
+		stdin       io.Reader
+		interactive bool
+		want        string
+	}{
+		{t.Context(), strings.NewReader("y\n"), true, ""},
+		{t.Context(), strings.NewReader(" YES "), true, ""},
+		{t.Context(), strings.NewReader("no\n"), true, "not confirmed: nothing has been changed"},
+		{t.Context(), strings.NewReader(""), true, "not confirmed: nothing has been changed"},
+		{ended, hanging, true, "interrupted: nothing has been changed"},
+		{t.Context(), strings.NewReader("y\n"), false, "this asks before it changes anything, and standard input is no terminal: give --yes"},
+		{t.Context(), nil, true, "this asks before it changes anything, and standard input is no terminal: give --yes"},
+	} {
+		var asked bytes.Buffer
+		err := Process{Stdin: c.stdin, Stderr: &asked, Interactive: c.interactive}.Confirm(c.ctx, "Go?")
+		text := ""
+		if err != nil {
+			text = err.Error()
+		}
+		_, usage := errors.AsType[UsageError](err)
+		if text != c.want || (asked.String() == "") != usage || !usage && asked.String() != "Go? [y/N] " {
+			t.Errorf("%v, asked %q, want %q", err, &asked, c.want)
+		}
+	}
 }
 
 // TestNoArguments: only a verb without arguments gets none.

@@ -135,8 +135,8 @@ it: in links, and their states, standings and regions. --watch asks the first on
 
 -o json prints one object in a line, with --watch one for each change:
   {"time":…, "gateway":"HOST:PORT",
-   "local":{"cluster":…, "secret":…, "state":…, "since":TIME, "lastEvent":TIME,
-     "server":"HOST:PORT", "reason":…, "memory":{"used":BYTES, "limit":BYTES},
+   "local":{"cluster":…, "secret":…, "secretVersion":…, "state":…, "since":TIME,
+     "lastEvent":TIME, "server":"HOST:PORT", "reason":…, "memory":{"used":BYTES, "limit":BYTES},
      "standing":…, "standingReason":…, "region":…, "warnings":[…],
      "resources":[{"resource":…, "needed":BOOL, "synced":BOOL, "objects":N,
        "err":…, "trouble":…}]},

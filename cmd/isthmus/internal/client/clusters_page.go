@@ -17,6 +17,7 @@ type clustersPage struct {
 type clusterEntry struct {
 	Cluster        string          `json:"cluster,omitempty"`
 	Secret         string          `json:"secret,omitempty"`
+	SecretVersion  string          `json:"secretVersion,omitempty"`
 	State          string          `json:"state"`
 	Since          time.Time       `json:"since"`
 	LastEvent      time.Time       `json:"lastEvent,omitzero"`

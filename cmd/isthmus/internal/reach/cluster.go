@@ -28,7 +28,7 @@ type Cluster struct {
 
 // Open reads the kubeconfig, and asks no server. The Cluster must be closed.
 func (o *Options) Open() (*Cluster, error) {
-	config, chosen, err := o.restConfig()
+	config, chosen, err := o.Config()
 	if err != nil {
 		return nil, err
 	}

@@ -60,9 +60,9 @@ func (o *Options) Contexts() ([]string, error) {
 	return slices.Sorted(maps.Keys(kubeconfig.Contexts)), nil
 }
 
-// restConfig returns how to reach the cluster, and the name of the context; "" is that
+// Config returns how to reach the cluster, and the name of the context; "" is that
 // of the Pod in which this process runs.
-func (o *Options) restConfig() (*rest.Config, string, error) {
+func (o *Options) Config() (*rest.Config, string, error) {
 	loader := o.loader()
 	kubeconfig, err := loader.RawConfig()
 	if err != nil {

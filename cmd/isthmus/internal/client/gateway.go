@@ -1,0 +1,65 @@
+package client
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/cmd/isthmus/internal/reach"
+)
+
+// Gateway is a gateway, or its replicas, whose pages verbs of other packages read.
+type Gateway struct{ admin adminOptions }
+
+// Answer is a page of one gateway.
+type Answer struct {
+	Gateway string // HOST:PORT, or NAMESPACE/POD
+	Value   any
+	Err     error // why there is no value
+}
+
+// Flags adds the flag by which users name the gateway.
+func (g *Gateway) Flags(s *pflag.FlagSet) {
+	s.StringVar(&g.admin.address, "admin", "", "`HOST:PORT` of the gateway's admin server, which is its --metrics-addr. Without it: all that are ready in Pods, reached through the API server.")
+}
+
+// Check returns a usage error unless the flags are good. Without --admin, gateways are
+// found by pods.
+func (g *Gateway) Check(pods reach.Options) error {
+	g.admin.output, g.admin.timeout = "json", time.Minute
+	if err := g.admin.check(); err != nil {
+		return err
+	}
+	g.admin.pods = pods
+	return nil
+}
+
+// Read reads a page of one gateway into a value. It waits no longer than limit, and
+// reports on standard error what it waits for.
+func (g *Gateway) Read(ctx context.Context, p cli.Process, limit time.Duration, path string, into any) error {
+	once := g.admin
+	once.timeout = limit
+	_, err := once.read(ctx, p, path, into)
+	return err
+}
+
+// ReadAll likewise reads a page of every gateway, each into a value that newValue
+// returns. It returns an error if none could be asked at all.
+func (g *Gateway) ReadAll(ctx context.Context, p cli.Process, limit time.Duration, path string, newValue func() any) (list []Answer, err error) {
+	once := g.admin
+	once.timeout = limit
+	answers, err := once.readAll(ctx, p, path, newValue)
+	for _, a := range answers {
+		list = append(list, Answer{a.gateway, a.value, a.err})
+	}
+	return list, err
+}
+
+// Printable returns a text of a server as one that a terminal obeys nothing of, quoted
+// if need be, and "-" if it is empty.
+func Printable(text string) string { return printable(text) }
+
+// JSONLine returns a value as a line of JSON that a terminal obeys nothing of.
+func JSONLine(v any) ([]byte, error) { return jsonLine(v) }

@@ -1,0 +1,98 @@
+package links
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"isthmus/cmd/isthmus/internal/client"
+	"isthmus/cmd/isthmus/internal/reach"
+)
+
+// kubeOptions name clusters by the user's kubeconfig.
+type kubeOptions struct {
+	kubeconfig string
+	here       string // context of the gateway's cluster
+	namespace  string // of link Secrets there
+}
+
+// flags adds the flags. The gateway's cluster is named by hereFlag.
+func (o *kubeOptions) flags(s *pflag.FlagSet, hereFlag string) {
+	s.StringVar(&o.kubeconfig, "kubeconfig", "", "`FILE` with your contexts. Without it: those that KUBECONFIG names, or else ~/.kube/config.")
+	s.StringVar(&o.here, hereFlag, "", "`CONTEXT` of the cluster that the gateway runs in. Without it: the current one.")
+	s.StringVarP(&o.namespace, "namespace", "n", "linkerd", "`NAMESPACE` of that cluster's link Secrets, and of the gateway's Pods.")
+}
+
+// cluster is one that a verb works with, as the user may reach it.
+type cluster struct {
+	title string // for messages
+	api   kubernetes.Interface
+	uid   types.UID // of its namespace kube-system, which stands for the cluster; empty: not read
+	kube  *rest.Config
+	http  *http.Client
+}
+
+// open returns the cluster of a context; empty: the current one. It sends nothing.
+func (o *kubeOptions) open(context string) (*cluster, error) {
+	config, name, err := (&reach.Options{Kubeconfig: o.kubeconfig, Context: context}).Config()
+	if err != nil {
+		return nil, err
+	}
+	config.QPS, config.UserAgent = -1, "isthmus-links"
+	c := &cluster{title: "context " + client.Printable(name), kube: config}
+	if c.http, err = rest.HTTPClientFor(config); err != nil {
+		return nil, c.failed("use the kubeconfig", err)
+	}
+	if c.api, err = kubernetes.NewForConfigAndClient(config, c.http); err != nil {
+		return nil, c.failed("use the kubeconfig", err)
+	}
+	return c, nil
+}
+
+// gateways are where the verbs look for gateways: by the kubeconfig, in the namespace of
+// the link Secrets.
+func (o *kubeOptions) gateways() reach.Options {
+	return reach.Options{Kubeconfig: o.kubeconfig, Context: o.here, Namespace: o.namespace}
+}
+
+// close closes connections that are not in use.
+func (c *cluster) close() {
+	if c != nil && c.http != nil {
+		utilnet.CloseIdleConnectionsFor(c.http.Transport)
+	}
+}
+
+// identify reads the cluster's identity.
+func (c *cluster) identify(ctx context.Context) error {
+	system, err := c.api.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		return c.failed("read namespace kube-system, by which clusters are told apart", err)
+	}
+	c.uid = system.UID
+	return nil
+}
+
+// failed returns the error of a request, with what to do about it.
+func (c *cluster) failed(doing string, err error) error {
+	text := client.Printable(err.Error())
+	switch {
+	case errors.Is(err, context.Canceled):
+		return fmt.Errorf("interrupted: could not %s in %s", doing, c.title)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%s has not answered in time (--timeout): could not %s", c.title, doing)
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("%s: you may not %s: %s\n  Ask who administers that cluster for this right, and run this again: it goes on from there", c.title, doing, text)
+	case apierrors.IsUnauthorized(err):
+		return fmt.Errorf("%s: its API server refuses your credentials: log in to that cluster again (could not %s: %s)", c.title, doing, text)
+	}
+	return fmt.Errorf("%s: could not %s: %s", c.title, doing, text)
+}

@@ -1,0 +1,125 @@
+package links
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"isthmus/clusterstore"
+	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/cmd/isthmus/internal/client"
+)
+
+// linkName returns the only argument, which is to name a link.
+func linkName(p cli.Process) (string, error) {
+	switch {
+	case len(p.Args) == 0 || p.Args[0] == "":
+		return "", cli.Usagef("no NAME given: name the link, such as east")
+	case len(p.Args) > 1:
+		return "", cli.Usagef("unexpected argument %q: give one NAME", p.Args[1])
+	}
+	return p.Args[0], nil
+}
+
+// checkNewName refuses names that a link can't have.
+func checkNewName(name string) error {
+	if name == "local" {
+		return cli.Usagef(`NAME is "local", which stands for the cluster that the gateway runs in: choose another`)
+	}
+	if len(validation.IsDNS1123Subdomain(name)) > 0 || len(name) > validation.LabelValueMaxLength {
+		return cli.Usagef("NAME is %q: give at most %d small letters, digits, '-' and '.', beginning and ending with a letter or digit", name, validation.LabelValueMaxLength)
+	}
+	return nil
+}
+
+// listLinks returns all link Secrets of a namespace.
+func listLinks(ctx context.Context, here *cluster, namespace string) ([]corev1.Secret, error) {
+	list, err := here.api.CoreV1().Secrets(namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("type", clusterstore.SecretType).String(),
+	})
+	if err != nil {
+		return nil, here.failed("list link Secrets in namespace "+namespace, err)
+	}
+	return list.Items, nil
+}
+
+// named returns those of a cluster name.
+func named(list []corev1.Secret, name string) (of []corev1.Secret) {
+	for _, s := range list {
+		if s.Labels[clusterstore.ClusterNameLabel] == name {
+			of = append(of, s)
+		}
+	}
+	return of
+}
+
+// findLink returns the Secret of a link; nil: there is none yet, and nothing is in the way.
+func findLink(ctx context.Context, here *cluster, namespace, name string) (existing *corev1.Secret, all []corev1.Secret, err error) {
+	existing, err = here.api.CoreV1().Secrets(namespace).Get(ctx, secretName(name), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		existing = nil
+	} else if err != nil {
+		return nil, nil, here.failed("read Secret "+namespace+"/"+secretName(name), err)
+	}
+	if existing != nil {
+		if existing.Type != clusterstore.SecretType {
+			return nil, nil, fmt.Errorf("%s: Secret %s is there, and is no link but of type %s: delete it, or choose another NAME",
+				here.title, key(existing), client.Printable(string(existing.Type)))
+		}
+		if label := existing.Labels[clusterstore.ClusterNameLabel]; label != name {
+			return nil, nil, fmt.Errorf("%s: Secret %s links the cluster %s, by its label %s: delete it, or choose another NAME",
+				here.title, key(existing), client.Printable(label), clusterstore.ClusterNameLabel)
+		}
+	}
+	if all, err = listLinks(ctx, here, namespace); err != nil {
+		return nil, nil, err
+	}
+	for _, s := range named(all, name) {
+		if s.Name != secretName(name) {
+			return nil, nil, fmt.Errorf("%s: %s is linked already, by Secret %s: delete that (isthmus unlink %s), or choose another NAME", here.title, name, key(&s), name)
+		}
+	}
+	return existing, all, nil
+}
+
+// checkCluster refuses to link a cluster to itself, under a second name, or in place of
+// another one.
+func checkCluster(here, there *cluster, name string, existing *corev1.Secret, all []corev1.Secret) error {
+	if here.uid == there.uid {
+		return fmt.Errorf("%s and %s are the same cluster: a gateway reads its own cluster without a link", here.title, there.title)
+	}
+	if existing != nil {
+		if before := existing.Annotations[clusterAnnotation]; before != "" && before != string(there.uid) {
+			return fmt.Errorf("%s is the link of another cluster than that of %s: take it away first (isthmus unlink %s), or choose another NAME", name, there.title, name)
+		}
+	}
+	for _, s := range all {
+		other := s.Labels[clusterstore.ClusterNameLabel]
+		if other == name {
+			continue
+		}
+		same := s.Annotations[clusterAnnotation] == string(there.uid)
+		if config := linkConfig(&s); config != nil && s.Annotations[clusterAnnotation] == "" {
+			same = address(config.Host) == address(there.kube.Host)
+		}
+		if same {
+			return fmt.Errorf("the cluster of %s is linked already, as %s by Secret %s: its endpoints would count twice; run isthmus link %s, or take that away first (isthmus unlink %s)",
+				there.title, client.Printable(other), key(&s), shown(other), shown(other))
+		}
+	}
+	return nil
+}
+
+// shown returns a name that somebody wrote, for a command that is suggested.
+func shown(name string) string {
+	if name == "" || strings.HasPrefix(name, "-") {
+		return "NAME"
+	}
+	return client.Printable(name)
+}

@@ -1,0 +1,228 @@
+package links
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"isthmus/clusterstore"
+	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/cmd/isthmus/internal/client"
+)
+
+// cordonOptions are those of "isthmus cordon" and "isthmus uncordon".
+type cordonOptions struct {
+	kubeOptions
+	gatewayOptions
+	name               string
+	back               bool // uncordon
+	lastResort         bool
+	over               time.Duration
+	yes, force, dryRun bool
+}
+
+func cordonVerb() cli.Verb {
+	o := new(cordonOptions)
+	return cli.Verb{
+		Use:     "cordon NAME",
+		Summary: "take a linked cluster's endpoints out of all services, by one switch",
+		Intro:   cordonIntro,
+		Ending:  cordonEnding,
+		Flags: []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) {
+			s.BoolVar(&o.lastResort, "last-resort", false, "Leave them to services that have no other ready endpoint.")
+			s.BoolVar(&o.force, "force", false, "Do it even if that leaves a service with nothing, or if what it leaves can't be found out.")
+			o.flags(s)
+		})},
+		Run: func(ctx context.Context, p cli.Process) error { return o.run(ctx, p) },
+	}
+}
+
+func uncordonVerb() cli.Verb {
+	o := &cordonOptions{back: true}
+	return cli.Verb{
+		Use:     "uncordon NAME",
+		Summary: "end a cordon",
+		Intro:   uncordonIntro,
+		Ending:  uncordonEnding,
+		Flags:   []cli.Section{cli.NewSection("Flags", o.flags)},
+		Run:     func(ctx context.Context, p cli.Process) error { return o.run(ctx, p) },
+	}
+}
+
+func (o *cordonOptions) flags(s *pflag.FlagSet) {
+	s.DurationVar(&o.over, "over", 0, "Spread the change over this `DURATION`, 1h at most; 0: at once.")
+	s.BoolVarP(&o.yes, "yes", "y", false, "Do not ask.")
+	s.BoolVar(&o.dryRun, "dry-run", false, "Change nothing: show what it would leave.")
+	o.kubeOptions.flags(s, "context")
+	o.gatewayOptions.flags(s)
+}
+
+func (o *cordonOptions) check(p cli.Process) (err error) {
+	if o.name, err = linkName(p); err != nil {
+		return err
+	}
+	if o.name == "local" {
+		return cli.Usagef("the gateway's own cluster has no link: its cordon is the gateway's flag --cordon-local=false|last-resort|true")
+	}
+	if o.over < 0 || o.over > clusterstore.MaxCordonOver {
+		return cli.Usagef("--over is %v: give 0s to %v", o.over, clusterstore.MaxCordonOver)
+	}
+	return o.gatewayOptions.check(o.gateways())
+}
+
+func (o *cordonOptions) run(ctx context.Context, p cli.Process) error {
+	if err := o.check(p); err != nil {
+		return err
+	}
+	ctx, done := p.Interruptible(ctx)
+	defer done()
+	here, err := o.open(o.here)
+	if err != nil {
+		return err
+	}
+	defer here.close()
+	return o.cordon(ctx, &work{p: p, out: p.Stdout, dry: o.dryRun}, here)
+}
+
+func (o *cordonOptions) cordon(ctx context.Context, w *work, here *cluster) error {
+	links, err := o.find(ctx, w, here)
+	if err != nil {
+		return err
+	}
+	if err := o.weigh(ctx, w); err != nil {
+		return err
+	}
+	if !o.yes && !o.dryRun {
+		if err := w.p.Confirm(ctx, o.question()); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	for i := range links {
+		if err := o.write(ctx, w, here, &links[i]); err != nil {
+			return err
+		}
+	}
+	if w.dry {
+		return nil
+	}
+	err = o.awaitGateway(ctx, w, "follows", func(page clustersPage) (bool, string, error) { return o.followed(page, links) })
+	if err != nil {
+		return fmt.Errorf("it is written, but not known to have reached the gateway: %w", err)
+	}
+	fmt.Fprintf(w.out, "%s: the gateway follows: %s\n", here.title, o.effect())
+	return nil
+}
+
+// find returns the Secrets of the link. All of them are changed: the next one in use must
+// not end a cordon.
+func (o *cordonOptions) find(ctx context.Context, w *work, here *cluster) (links []corev1.Secret, err error) {
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	err = w.wait("reading "+here.title, func() error {
+		all, err := listLinks(ctx, here, o.namespace)
+		if err != nil {
+			return err
+		}
+		if links = named(all, o.name); len(links) == 0 {
+			return fmt.Errorf("%s: no Secret in namespace %s links %q%s (-n, --context)", here.title, o.namespace, o.name, known(all))
+		}
+		return here.require(ctx, localRights(o.namespace, "patch"))
+	})
+	return links, err
+}
+
+// known lists the names of links.
+func known(all []corev1.Secret) string {
+	var names []string
+	for _, s := range all {
+		if name := s.Labels[clusterstore.ClusterNameLabel]; name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return ": there are no links"
+	}
+	slices.Sort(names)
+	return ": there are " + strings.Join(names[:min(len(names), 10)], ", ")
+}
+
+func (o *cordonOptions) effect() string {
+	over := "at once"
+	if o.over > 0 {
+		over = fmt.Sprintf("over %v", o.over)
+	}
+	switch {
+	case o.back:
+		return fmt.Sprintf("endpoints of %s come back %s", o.name, over)
+	case o.lastResort:
+		return fmt.Sprintf("endpoints of %s leave services that have others %s", o.name, over)
+	}
+	return fmt.Sprintf("endpoints of %s leave all services %s", o.name, over)
+}
+
+func (o *cordonOptions) question() string {
+	if o.back {
+		return "Uncordon " + o.name + "? The " + o.effect() + "."
+	}
+	return "Cordon " + o.name + "? The " + o.effect() + "."
+}
+
+// annotations are what the switch comes to; nil: there is none of that name.
+func (o *cordonOptions) annotations() map[string]*string {
+	cordon, over := new("true"), new(o.over.String())
+	switch {
+	case o.back:
+		cordon = nil
+	case o.lastResort:
+		cordon = new("last-resort")
+	}
+	if o.over == 0 {
+		over = nil
+	}
+	return map[string]*string{clusterstore.CordonAnnotation: cordon, clusterstore.CordonOverAnnotation: over}
+}
+
+// write patches these two annotations, so that what others change meanwhile stays. It makes
+// s the Secret as it is then.
+func (o *cordonOptions) write(ctx context.Context, w *work, here *cluster, s *corev1.Secret) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": s.UID, "annotations": o.annotations()}})
+	if err != nil {
+		return err
+	}
+	return w.do(ctx, here, "update", "link Secret "+key(s), func(ctx context.Context) error {
+		written, err := here.api.CoreV1().Secrets(s.Namespace).Patch(ctx, s.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		if err == nil {
+			*s = *written
+		}
+		return err
+	})
+}
+
+// followed reports whether the gateway shows what was written: the standing, or that it has
+// read that version of a Secret.
+func (o *cordonOptions) followed(page clustersPage, links []corev1.Secret) (done bool, why string, err error) {
+	why = "it has no such link: does it read link Secrets of namespace " + o.namespace + "?"
+	for _, c := range page.Clusters {
+		if c.Cluster != o.name || c.Standing == "" {
+			continue
+		}
+		why = "its standing of " + o.name + " is " + client.Printable(c.Standing)
+		switch {
+		case o.back && c.Standing == inService, !o.back && !o.lastResort && c.Standing == withdrawn, o.lastResort && c.Standing != inService:
+			return true, "", nil
+		case slices.ContainsFunc(links, func(s corev1.Secret) bool { return s.Name == c.Secret && s.ResourceVersion == c.SecretVersion }):
+			return true, "", nil
+		}
+	}
+	return false, why, nil
+}

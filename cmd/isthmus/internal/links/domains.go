@@ -1,0 +1,72 @@
+package links
+
+import (
+	"cmp"
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
+
+	"isthmus/clusterstore"
+)
+
+// domains are a cluster's trust domain and cluster domain.
+type domains struct{ trust, cluster string }
+
+const defaultDomain = "cluster.local"
+
+// chooseDomains returns the domains of a link: by flags, or else as the link has them, or
+// else as the Linkerd of its cluster does.
+func (o *linkOptions) chooseDomains(ctx context.Context, w *work, there *cluster, existing *corev1.Secret) domains {
+	d := domains{o.trustDomain, o.clusterDomain}
+	if existing != nil {
+		d.trust = cmp.Or(d.trust, existing.Annotations[clusterstore.TrustDomainAnnotation])
+		d.cluster = cmp.Or(d.cluster, existing.Annotations[clusterstore.ClusterDomainAnnotation])
+	}
+	if d.trust != "" && d.cluster != "" {
+		return d
+	}
+	installed := readDomains(ctx, w, there)
+	return domains{cmp.Or(d.trust, installed.trust, defaultDomain), cmp.Or(d.cluster, installed.cluster, defaultDomain)}
+}
+
+// readDomains reads what Linkerd was installed with.
+func readDomains(ctx context.Context, w *work, c *cluster) domains {
+	const namespace, name = "linkerd", "linkerd-config"
+	config, err := c.api.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		w.warn("%s has no ConfigMap %s/%s of a Linkerd: its domains are taken to be %s (--trust-domain, --cluster-domain)", c.title, namespace, name, defaultDomain)
+		return domains{}
+	case err != nil:
+		w.warn("%v: its domains are taken to be %s (--trust-domain, --cluster-domain)", c.failed("read ConfigMap "+namespace+"/"+name, err), defaultDomain)
+		return domains{}
+	}
+	return parseDomains(config.Data["values"])
+}
+
+// maxValues bounds the values of a Linkerd install that are read, in bytes.
+const maxValues = 256 << 10
+
+// parseDomains reads the values of a Linkerd install. What can't be read or used is left
+// out.
+func parseDomains(text string) domains {
+	var values struct {
+		IdentityTrustDomain string `json:"identityTrustDomain"`
+		ClusterDomain       string `json:"clusterDomain"`
+	}
+	if len(text) > maxValues || yaml.Unmarshal([]byte(text), &values) != nil {
+		return domains{}
+	}
+	return domains{domain(values.IdentityTrustDomain), domain(values.ClusterDomain)}
+}
+
+func domain(text string) string {
+	if len(validation.IsDNS1123Subdomain(text)) > 0 {
+		return ""
+	}
+	return text
+}

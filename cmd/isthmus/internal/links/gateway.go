@@ -1,0 +1,127 @@
+package links
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"isthmus/cmd/isthmus/internal/client"
+)
+
+// clustersPage is /debug/clusters of a gateway, as far as these verbs need it.
+type clustersPage struct {
+	Local    clusterEntry   `json:"local"`
+	Clusters []clusterEntry `json:"clusters"`
+}
+
+type clusterEntry struct {
+	Cluster       string   `json:"cluster"`
+	Secret        string   `json:"secret"`
+	SecretVersion string   `json:"secretVersion"`
+	State         string   `json:"state"`
+	Reason        string   `json:"reason"`
+	Standing      string   `json:"standing"`
+	Region        string   `json:"region"`
+	Warnings      []string `json:"warnings"`
+}
+
+// pollEvery is how often a page is read while something is awaited.
+const pollEvery = 500 * time.Millisecond
+
+// shows is what a gateway's page must show: why is what it lacks, and err that it never will.
+type shows func(clustersPage) (done bool, why string, err error)
+
+// awaitGateway waits until every gateway shows what is expected. If none can be asked at
+// all, that is an error at once, since there may be none.
+func (o *gatewayOptions) awaitGateway(ctx context.Context, w *work, what string, expected shows) error {
+	began, told, asked, before := time.Now(), false, false, ""
+	for {
+		why, reached, err := o.askAll(ctx, w, max(o.timeout-time.Since(began), time.Second), expected)
+		if ctx.Err() != nil && err == nil && why != "" && before != "" {
+			why = before // what was asked last was cut off
+		}
+		asked, before = asked || reached, why
+		switch {
+		case err != nil:
+			return err
+		case why == "":
+			return nil
+		case !asked:
+			return errors.New(why)
+		}
+		if !told && time.Since(began) > slowAfter {
+			told = true
+			fmt.Fprintf(w.p.Stderr, "%s: waiting until the gateway %s, for %v at most\n", w.p.Name, what, o.timeout)
+		}
+		if !sleep(ctx, pollEvery) {
+			if ctx.Err() == context.Canceled {
+				return fmt.Errorf("interrupted before the gateway %s: %s", what, why)
+			}
+			return fmt.Errorf("not within %v (--timeout) that the gateway %s: %s", o.timeout, what, why)
+		}
+	}
+}
+
+// askAll returns why a gateway does not show what is expected (empty: all do), and whether
+// any has answered.
+func (o *gatewayOptions) askAll(ctx context.Context, w *work, limit time.Duration, expected shows) (why string, reached bool, err error) {
+	answers, err := o.gateway.ReadAll(ctx, w.p, limit, "/debug/clusters", func() any { return new(clustersPage) })
+	if err != nil {
+		return err.Error(), false, nil
+	}
+	for _, a := range answers {
+		done, lacks := false, ""
+		if a.Err != nil {
+			lacks = a.Err.Error()
+		} else {
+			reached = true
+			if done, lacks, err = expected(*a.Value.(*clustersPage)); err != nil {
+				return "", true, err
+			}
+		}
+		if !done {
+			why = client.Printable(a.Gateway) + ": " + lacks
+		}
+	}
+	return why, reached, nil
+}
+
+// awaitLink waits until the gateway reads the cluster with the credentials of this Secret.
+func (o *linkOptions) awaitLink(ctx context.Context, w *work, here *cluster, written *corev1.Secret) error {
+	return o.awaitGateway(ctx, w, "reads "+o.name+" with the new credentials", func(page clustersPage) (bool, string, error) {
+		now, err := here.api.CoreV1().Secrets(written.Namespace).Get(ctx, written.Name, metav1.GetOptions{})
+		if err != nil {
+			return false, "", here.failed("read the link Secret again", err)
+		}
+		if !sameCredentials(now, written) {
+			return false, "", fmt.Errorf("link Secret %s: %w", key(written), errChanged)
+		}
+		for _, c := range page.Clusters {
+			if c.Secret == written.Name {
+				return c.SecretVersion == now.ResourceVersion && c.State == "ready", c.describe(), nil
+			}
+		}
+		return false, fmt.Sprintf("it has no link Secret %s: does it read those of namespace %s?", written.Name, written.Namespace), nil
+	})
+}
+
+// describe returns a cluster's state, and what is wrong with it.
+func (c *clusterEntry) describe() string {
+	text := client.Printable(c.State)
+	if c.Reason != "" {
+		text += ": " + client.Printable(c.Reason)
+	}
+	var warnings []string
+	for _, w := range c.Warnings[:min(len(c.Warnings), 5)] {
+		warnings = append(warnings, client.Printable(w))
+	}
+	if len(warnings) > 0 {
+		text += "; " + strings.Join(warnings, "; ")
+	}
+	return text
+}

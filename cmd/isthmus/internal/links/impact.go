@@ -1,0 +1,186 @@
+package links
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"isthmus/cmd/isthmus/internal/client"
+)
+
+// serviceEntry is one service of /debug/services of a gateway, as far as these verbs need it.
+type serviceEntry struct {
+	Service string        `json:"service"`
+	Members []memberEntry `json:"members"`
+	Ports   []struct {
+		Port    uint16 `json:"port"`
+		Members []struct {
+			Cluster   string `json:"cluster"`
+			Endpoints int    `json:"endpoints"`
+			Conflicts int    `json:"conflicts"`
+			Refused   int    `json:"refused"`
+		} `json:"members"`
+	} `json:"ports"`
+	Streams    int `json:"streams"`
+	Preference *struct {
+		Prefer string `json:"prefer"`
+	} `json:"preference"`
+}
+
+type memberEntry struct {
+	Cluster string `json:"cluster"`
+	Reason  string `json:"reason"`
+}
+
+// Standings, as pages have them.
+const (
+	inService = "in-service"
+	withdrawn = "withdrawn"
+)
+
+// world is what a gateway shows, to find out what a cordon leaves.
+type world struct {
+	clusters clustersPage
+	services []serviceEntry
+}
+
+// impact is what a port of a service has from each cluster, now and without one of them.
+type impact struct {
+	service string
+	port    uint16 // 0: no proxy follows the service, so its endpoints are not known
+	streams int
+	now     []string // CLUSTER N
+	gone    int      // endpoints of the cluster in question
+	left    int      // endpoints, or clusters that serve, once that one is out
+}
+
+// impacts lists all services that a cluster is in, those that would be left with nothing
+// first.
+func (w *world) impacts(name string) (list []impact) {
+	for i := range w.services {
+		s := &w.services[i]
+		if !slices.ContainsFunc(s.Members, func(m memberEntry) bool { return m.Cluster == name }) {
+			continue
+		}
+		if len(s.Ports) == 0 {
+			list = append(list, w.unwatched(s, name))
+		}
+		for j := range s.Ports {
+			list = append(list, w.watched(s, j, name))
+		}
+	}
+	slices.SortStableFunc(list, func(a, b impact) int { return min(a.left, 1) - min(b.left, 1) })
+	return list
+}
+
+func (w *world) watched(s *serviceEntry, port int, name string) impact {
+	p := &s.Ports[port]
+	i := impact{service: s.Service, port: p.Port, streams: s.Streams}
+	for _, m := range p.Members {
+		n := max(0, m.Endpoints-m.Refused-m.Conflicts)
+		i.now = append(i.now, fmt.Sprintf("%s %d", client.Printable(m.Cluster), n))
+		switch {
+		case m.Cluster == name:
+			i.gone += n
+		case w.uses(s, m.Cluster):
+			i.left += n
+		}
+	}
+	return i
+}
+
+func (w *world) unwatched(s *serviceEntry, name string) impact {
+	i := impact{service: s.Service}
+	for _, m := range s.Members {
+		i.now = append(i.now, client.Printable(m.Cluster))
+		switch {
+		case m.Cluster == name:
+			i.gone++
+		case m.Reason == "" && w.uses(s, m.Cluster):
+			i.left++
+		}
+	}
+	return i
+}
+
+// uses reports whether a service may use a cluster's endpoints: that is not withdrawn, and
+// a tier of the service's preference names it for all clients. Tiers that name zones are
+// not counted, since what they have depends on the client.
+func (w *world) uses(s *serviceEntry, cluster string) bool {
+	entry, found := w.cluster(cluster)
+	if !found || entry.Standing == withdrawn {
+		return false
+	}
+	if s.Preference == nil {
+		return true
+	}
+	for term := range strings.FieldsFuncSeq(s.Preference.Prefer, func(r rune) bool { return r == ',' || r == '+' || r == ' ' }) {
+		local := cluster == "local"
+		switch term {
+		case "any":
+			return true
+		case "local":
+			if local {
+				return true
+			}
+		case "remote":
+			if !local {
+				return true
+			}
+		case "region":
+			if local || entry.Region != "" && entry.Region == w.clusters.Local.Region {
+				return true
+			}
+		case "zone":
+		case cluster, "cluster/" + cluster:
+			if !local {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// cluster returns the entry of a cluster that can serve: of several Secrets for it, that
+// of the one in use.
+func (w *world) cluster(name string) (entry clusterEntry, found bool) {
+	if name == "local" {
+		return w.clusters.Local, true
+	}
+	for _, c := range w.clusters.Clusters {
+		if c.Cluster == name && (!found || c.Standing != "") {
+			entry, found = c, true
+		}
+	}
+	return entry, found
+}
+
+// nothing reports whether the service would lose all that it has.
+func (i *impact) nothing() bool { return i.gone > 0 && i.left == 0 }
+
+// text is the service, what it has and, unless the cluster comes back, what becomes of that.
+func (i *impact) text(back bool) string {
+	now := strings.Join(i.now[:min(len(i.now), maxClusters)], ", ")
+	if more := len(i.now) - maxClusters; more > 0 {
+		now += fmt.Sprintf(" and %d more", more)
+	}
+	name, left := client.Printable(i.service), ""
+	if i.port == 0 {
+		now += ", without streams"
+		left = fmt.Sprintf("%d other clusters serve it", i.left)
+	} else {
+		name = fmt.Sprintf("%s port %d", name, i.port)
+		now += fmt.Sprintf(", %d streams", i.streams)
+		left = fmt.Sprintf("%d of %d endpoints", i.left, i.left+i.gone)
+	}
+	switch {
+	case back:
+		return fmt.Sprintf("%s (%s)", name, now)
+	case i.nothing():
+		left = "NOTHING"
+	}
+	return fmt.Sprintf("%s: %s (now %s)", name, left, now)
+}
+
+// maxClusters is how many clusters of a service are listed.
+const maxClusters = 6

@@ -1,0 +1,186 @@
+package links
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/cmd/isthmus/internal/client"
+	"isthmus/cmd/isthmus/internal/reach"
+)
+
+// gatewayOptions name the gateway that a verb asks.
+type gatewayOptions struct {
+	gateway client.Gateway
+	timeout time.Duration
+}
+
+func (o *gatewayOptions) flags(s *pflag.FlagSet) {
+	o.gateway.Flags(s)
+	s.DurationVar(&o.timeout, "timeout", time.Minute, "All is done within this `DURATION`.")
+}
+
+func (o *gatewayOptions) check(pods reach.Options) error {
+	if o.timeout <= 0 {
+		return cli.Usagef("--timeout is %v: give a duration above 0, such as 1m", o.timeout)
+	}
+	return o.gateway.Check(pods)
+}
+
+// linkOptions are those of "isthmus link".
+type linkOptions struct {
+	kubeOptions
+	gatewayOptions
+	name                string
+	there               string // context of the cluster to be linked
+	apply, dryRun, wait bool
+	output              string
+
+	server, caFile             string
+	ca                         []byte
+	trustDomain, clusterDomain string
+	ranges                     string
+
+	account, accountNamespace string
+	duration                  time.Duration
+}
+
+func linkVerb() cli.Verb { return new(linkOptions).verb() }
+
+func (o *linkOptions) verb() cli.Verb {
+	return cli.Verb{
+		Use:     "link NAME",
+		Summary: "link a cluster of your kubeconfig, or rotate the token of its link",
+		Intro:   linkIntro,
+		Ending:  linkEnding,
+		Flags: []cli.Section{
+			cli.NewSection("Clusters", func(s *pflag.FlagSet) {
+				s.StringVar(&o.there, "context", "", "`CONTEXT` of the cluster to be linked.")
+				o.kubeOptions.flags(s, "to-context")
+			}),
+			cli.NewSection("What is done", o.actionFlags),
+			cli.NewSection("What the link has", o.contentFlags),
+			cli.NewSection("The account in the linked cluster", o.accountFlags),
+		},
+		Values: map[string][]string{"output": {"yaml", "json"}},
+		Run:    func(ctx context.Context, p cli.Process) error { return o.run(ctx, p) },
+	}
+}
+
+func (o *linkOptions) actionFlags(s *pflag.FlagSet) {
+	s.BoolVar(&o.apply, "apply", false, "Write the link Secret, instead of printing it.")
+	s.BoolVar(&o.dryRun, "dry-run", false, "Change nothing: show what would be done in both clusters. The token is then shown as "+placeholder+".")
+	s.StringVarP(&o.output, "output", "o", "yaml", "`FORMAT` of the Secret that is printed: yaml or json.")
+	s.BoolVar(&o.wait, "wait", true, "With --apply: wait until the gateway reads the cluster with the new token, and only then delete the tokens before it. Without, they stay.")
+	o.gatewayOptions.flags(s)
+}
+
+func (o *linkOptions) contentFlags(s *pflag.FlagSet) {
+	s.StringVar(&o.server, "server", "", "`URL` of the cluster's API server as the gateway reaches it. Without it: that of the link as it is, or else that of --context.")
+	s.StringVar(&o.caFile, "ca-file", "", "`FILE` with the certificate authority of that server, as PEM. Without it: likewise.")
+	s.StringVar(&o.trustDomain, "trust-domain", "", "Trust `DOMAIN` of the cluster's Linkerd. Without it: that of the link as it is, or else what its ConfigMap linkerd-config has, or else "+defaultDomain+".")
+	s.StringVar(&o.clusterDomain, "cluster-domain", "", "Cluster `DOMAIN`. Without it: likewise.")
+	s.StringVar(&o.ranges, "address-ranges", "", "Networks of the cluster's Pods, as `CIDRS` divided by commas: no other addresses are taken from it. Without it: those of the link as it is; a link without them may offer any address.")
+}
+
+func (o *linkOptions) accountFlags(s *pflag.FlagSet) {
+	s.StringVar(&o.account, "service-account", "", "`NAME` of the ServiceAccount, and of its ClusterRole and ClusterRoleBinding. Without it: that of the link as it is, or else "+defaultAccount.Name+".")
+	s.StringVar(&o.accountNamespace, "service-account-namespace", "", "Its `NAMESPACE`, which is made if need be. Without it: likewise, or else "+defaultAccount.Namespace+".")
+	s.DurationVar(&o.duration, "duration", 0, "How long the token is good, as a `DURATION` of at least 10m: run this again before it ends. 0: it does not expire.")
+}
+
+var defaultAccount = types.NamespacedName{Namespace: "linkerd-multicluster", Name: "isthmus-remote-access"}
+
+// check checks the arguments, and reads the file that they name.
+func (o *linkOptions) check(p cli.Process) (err error) {
+	if o.name, err = linkName(p); err != nil {
+		return err
+	}
+	if err := checkNewName(o.name); err != nil {
+		return err
+	}
+	switch {
+	case o.there == "":
+		return cli.Usagef("no --context given: name the cluster to be linked by a context of your kubeconfig")
+	case o.output != "yaml" && o.output != "json":
+		return cli.Usagef("-o is %q: give yaml or json", o.output)
+	case o.duration != 0 && o.duration < 10*time.Minute:
+		return cli.Usagef("--duration is %v: give at least 10m, or 0", o.duration)
+	}
+	for flag, value := range map[string]string{"trust-domain": o.trustDomain, "cluster-domain": o.clusterDomain} {
+		if value != "" && domain(value) == "" {
+			return cli.Usagef("--%s is %q: give a domain such as %s", flag, value, defaultDomain)
+		}
+	}
+	if o.caFile != "" {
+		if o.ca, err = readFile(o.caFile); err != nil {
+			return cli.Usagef("--ca-file: %w", err)
+		}
+	}
+	return o.gatewayOptions.check(o.gateways())
+}
+
+// readFile reads a file of at most 64 KiB, as much as a link may have.
+func readFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	const most = 64 << 10
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(data) == 0 || len(data) > most:
+		return nil, fmt.Errorf("%s has %d bytes or more: give 1 to %d", name, len(data), most)
+	}
+	return data, nil
+}
+
+func (o *linkOptions) run(ctx context.Context, p cli.Process) error {
+	if err := o.check(p); err != nil {
+		return err
+	}
+	ctx, done := p.Interruptible(ctx)
+	defer done()
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	there, err := o.open(o.there)
+	if err != nil {
+		return err
+	}
+	defer there.close()
+	here, err := o.open(o.here)
+	if err != nil {
+		return err
+	}
+	defer here.close()
+	w := &work{p: p, out: p.Stderr, dry: o.dryRun}
+	if o.apply {
+		w.out = p.Stdout
+	}
+	return o.link(ctx, w, here, there)
+}
+
+// chooseAccount returns the account of a link: by flags, or else as the link has it, or
+// else the default one.
+func (o *linkOptions) chooseAccount(existing *corev1.Secret) types.NamespacedName {
+	before := types.NamespacedName{}
+	if existing != nil {
+		before.Namespace, before.Name, _ = strings.Cut(existing.Annotations[accountAnnotation], "/")
+	}
+	return types.NamespacedName{
+		Namespace: cmp.Or(o.accountNamespace, before.Namespace, defaultAccount.Namespace),
+		Name:      cmp.Or(o.account, before.Name, defaultAccount.Name),
+	}
+}

@@ -1,0 +1,180 @@
+package links
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"isthmus/cmd/isthmus/internal/client"
+)
+
+// linking is what "isthmus link" has found out before it changes anything.
+type linking struct {
+	o           *linkOptions
+	here, there *cluster
+	access      *access
+	owner       owner
+	existing    *corev1.Secret  // the link as it is; nil: there is none
+	before      []corev1.Secret // Secrets of its tokens
+	content     content
+}
+
+// link makes or renews the link: first the account, then its token, and the link Secret
+// last. Tokens that are there end only once the new one is in use.
+func (o *linkOptions) link(ctx context.Context, w *work, here, there *cluster) error {
+	l := &linking{o: o, here: here, there: there}
+	if err := w.wait("reading both clusters", func() error { return l.look(ctx, w) }); err != nil {
+		return err
+	}
+	if err := l.access.ensure(ctx, w, there); err != nil {
+		return err
+	}
+	made, err := l.access.newToken(ctx, w, there, l.owner, o.duration)
+	if err != nil {
+		return err
+	}
+	l.content.token = made
+	written, err := l.deliver(ctx, w)
+	if err != nil {
+		l.access.dropToken(ctx, w, there, made)
+		return err
+	}
+	if !made.expires.IsZero() {
+		fmt.Fprintf(w.p.Stderr, "%s: the token expires at %s: run this again before\n", w.p.Name, made.expires.UTC().Format(time.RFC3339))
+	}
+	return l.finish(ctx, w, written)
+}
+
+// look reads both clusters, and refuses what can't be.
+func (l *linking) look(ctx context.Context, w *work) (err error) {
+	o, here, there := l.o, l.here, l.there
+	for _, c := range []*cluster{here, there} {
+		if err := c.identify(ctx); err != nil {
+			return err
+		}
+	}
+	var all []corev1.Secret
+	if l.existing, all, err = findLink(ctx, here, o.namespace, o.name); err != nil {
+		return err
+	}
+	if err := checkCluster(here, there, o.name, l.existing, all); err != nil {
+		return err
+	}
+	l.content = content{link: o.name, cluster: there.uid, account: o.chooseAccount(l.existing), server: o.chooseServer(there, l.existing), ranges: o.ranges}
+	if l.access, err = newAccess(l.content.account); err != nil {
+		return err
+	}
+	if err := there.require(ctx, remoteRights(l.access, o.duration > 0)); err != nil {
+		return err
+	}
+	if o.apply {
+		if err := here.require(ctx, localRights(o.namespace, "create update")); err != nil {
+			return err
+		}
+	}
+	d := o.chooseDomains(ctx, w, there, l.existing)
+	l.content.trustDomain, l.content.clusterDomain = d.trust, d.cluster
+	l.owner = owner{link: o.name, namespace: o.namespace, by: here.uid}
+	if l.before, err = l.owner.tokens(ctx, there, l.content.account.Namespace); err != nil {
+		return err
+	}
+	return l.preview(w)
+}
+
+// preview checks the link with a token that stands for the one to come, so that nothing
+// is made for a link that can't be.
+func (l *linking) preview(w *work) error {
+	s := l.content.server
+	if s.loopback() {
+		w.warn("the API server's address is %s, which is your own machine: the gateway hardly reaches it there (--server)", s)
+	}
+	if l.there.kube.Proxy != nil && l.o.server == "" {
+		w.warn("you reach %s through a proxy, which a link can't have: the gateway has to reach %s without (--server)", l.there.title, s)
+	}
+	with := l.content
+	with.token.text = placeholder
+	secret, err := with.into(l.existing, l.o.namespace)
+	if err != nil {
+		return err
+	}
+	return check(w, secret)
+}
+
+// deliver tries the link, and writes or prints its Secret.
+func (l *linking) deliver(ctx context.Context, w *work) (written *corev1.Secret, err error) {
+	secret, err := l.content.into(l.existing, l.o.namespace)
+	if err != nil {
+		return nil, err
+	}
+	if !w.dry {
+		if err := w.wait("trying the link's credentials", func() error { return l.content.try(ctx, w, secret) }); err != nil {
+			return nil, err
+		}
+	}
+	if !l.o.apply {
+		return nil, printSecret(w.p.Stdout, printed(secret), l.o.output)
+	}
+	verb := "create"
+	if l.existing != nil {
+		verb = "update"
+	}
+	err = w.do(ctx, l.here, verb, "link Secret "+key(secret), func(ctx context.Context) error {
+		written, err = l.content.write(ctx, l.here, l.o.namespace, l.existing)
+		return err
+	})
+	return written, err
+}
+
+func printSecret(w io.Writer, s *corev1.Secret, format string) (err error) {
+	var text []byte
+	if format == "json" {
+		text, err = client.JSONLine(s)
+	} else {
+		text, err = yaml.Marshal(s)
+	}
+	if err != nil {
+		return fmt.Errorf("print the Secret: %w", err)
+	}
+	_, err = w.Write(text)
+	return err
+}
+
+// finish deletes the tokens that nothing uses any more.
+func (l *linking) finish(ctx context.Context, w *work, written *corev1.Secret) error {
+	o := l.o
+	if !o.apply || !o.wait {
+		return l.deleteSuperseded(ctx, w)
+	}
+	if w.dry {
+		fmt.Fprintf(w.out, "%s: would wait until the gateway reads %s with the new token\n", l.here.title, o.name)
+		return deleteTokens(ctx, w, l.there, l.before)
+	}
+	if err := o.awaitLink(ctx, w, l.here, written); err != nil {
+		left := ""
+		if len(l.before) > 0 {
+			left = "; the tokens before it stay valid"
+		}
+		return fmt.Errorf("the link is written%s, but it is not known to work: %w\n  See isthmus clusters, and run this again once that is mended; --wait=false does not ask the gateway", left, err)
+	}
+	fmt.Fprintf(w.out, "%s: the gateway reads %s: ready\n", l.here.title, o.name)
+	return deleteTokens(ctx, w, l.there, l.before)
+}
+
+// deleteSuperseded deletes the tokens that are older than the one that the link had until
+// now, which the gateway still uses.
+func (l *linking) deleteSuperseded(ctx context.Context, w *work) error {
+	if len(l.before) == 0 {
+		return nil
+	}
+	fmt.Fprintf(w.p.Stderr, "%s: tokens before this one stay valid: isthmus link %s --apply deletes them once the gateway uses the new one\n", w.p.Name, l.o.name)
+	if l.existing == nil {
+		return nil
+	}
+	inUse := slices.IndexFunc(l.before, func(s corev1.Secret) bool { return s.Name == l.existing.Annotations[tokenAnnotation] })
+	return deleteTokens(ctx, w, l.there, l.before[:max(inUse, 0)])
+}

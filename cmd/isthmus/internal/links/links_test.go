@@ -1,0 +1,278 @@
+package links
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	k8stesting "k8s.io/client-go/testing"
+
+	"isthmus/clusterstore"
+	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/cmd/isthmus/internal/cli/clitest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// call runs a verb and returns its exit code and output.
+func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	program := &cli.Program{Name: "isthmus", Groups: []cli.Group{{Title: "Verbs", Verbs: Verbs()}}}
+	code = program.Run(t.Context(), cli.Process{Args: args, Stdout: &out, Stderr: &errs, Signals: make(chan os.Signal)})
+	return code, out.String(), errs.String()
+}
+
+func TestHelp(t *testing.T) {
+	for _, v := range Verbs() {
+		clitest.CheckHelp(t, v)
+		if !strings.Contains(v.Ending, "Examples:") || !strings.Contains(v.Ending, "Exit code 1") || !strings.Contains(v.Ending, "Rights that you need") {
+			t.Errorf("the help of %s lacks examples, exit code or rights", v.Use)
+		}
+	}
+}
+
+// newWork returns what steps are reported by, and the report.
+func newWork() (*work, *bytes.Buffer) {
+	out := new(bytes.Buffer)
+	return &work{p: cli.Process{Name: "isthmus test", Stdout: out, Stderr: out}, out: out}, out
+}
+
+func newFake(title string, objects ...runtime.Object) (*cluster, *fake.Clientset) {
+	api := fake.NewClientset(objects...)
+	return &cluster{title: title, api: api, uid: types.UID("uid-" + title)}, api
+}
+
+// TestAccess: what is made is what manifests/remote-access.yaml has, under the names that were asked for.
+func TestAccess(t *testing.T) {
+	a, err := newAccess(types.NamespacedName{Namespace: "ns", Name: "reader"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	subject := a.binding.Subjects[0]
+	if len(a.role.Rules) != 7 || a.role.Name != "reader" || a.binding.RoleRef.Name != "reader" || subject.Namespace != "ns" || subject.Name != "reader" ||
+		a.token.Type != corev1.SecretTypeServiceAccountToken || key(&a.account) != "ns/reader" {
+		t.Errorf("%+v", a)
+	}
+	for _, text := range []string{"", "kind: Pod", "kind: ServiceAccount\nmore: x", "kind: ServiceAccount\n---\nkind: ServiceAccount", ":"} {
+		if err := new(access).decode([]byte(text)); err == nil {
+			t.Errorf("%q is accepted", text)
+		}
+	}
+}
+
+// TestForeignRights: objects of others are used if they fit, and never changed.
+func TestForeignRights(t *testing.T) {
+	a, err := newAccess(defaultAccount)
+	if err != nil {
+		t.Fatal(err)
+	}
+	byHand := func() (role, binding runtime.Object) {
+		r, b := a.role.DeepCopy(), a.binding.DeepCopy()
+		r.Labels, b.Labels = nil, nil
+		return r, b
+	}
+	role, binding := byHand()
+	c, _ := newFake("east", role, binding)
+	w, out := newWork()
+	if err := a.ensure(t.Context(), w, c); err != nil || strings.Contains(out.String(), "ClusterRole") {
+		t.Errorf("%v, %s", err, out)
+	}
+	other := a.role.DeepCopy()
+	other.Labels, other.Rules = nil, other.Rules[:1]
+	c, _ = newFake("east", other)
+	if err := a.ensure(t.Context(), w, c); err == nil || !strings.Contains(err.Error(), "ClusterRole isthmus-remote-access is there, and has other rules") {
+		t.Error(err)
+	}
+	other.Labels = a.role.Labels
+	c, api := newFake("east", other)
+	if err := a.ensure(t.Context(), w, c); err != nil {
+		t.Error(err)
+	}
+	if now, err := api.RbacV1().ClusterRoles().Get(t.Context(), a.role.Name, metav1.GetOptions{}); err != nil || len(now.Rules) != 7 {
+		t.Errorf("%v, %v", err, now)
+	}
+}
+
+// TestNoToken: a Secret that is never filled in is deleted again.
+func TestNoToken(t *testing.T) {
+	a, err := newAccess(defaultAccount)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, api := newFake("east")
+	api.PrependReactor("create", "secrets", func(a k8stesting.Action) (bool, runtime.Object, error) {
+		a.(k8stesting.CreateAction).GetObject().(*corev1.Secret).Name = "t1" // as an API server makes it of generateName
+		return false, nil, nil
+	})
+	w, _ := newWork()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if _, err := a.newToken(ctx, w, c, owner{link: "east", namespace: "linkerd", by: "u"}, 0); err == nil || !strings.Contains(err.Error(), "has not filled in the Secret") {
+		t.Error(err)
+	}
+	if list, err := api.CoreV1().Secrets(a.token.Namespace).List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 0 {
+		t.Errorf("%v, %v", err, list.Items)
+	}
+}
+
+func newContent(token string) *content {
+	c := &content{link: "east", cluster: "u", account: defaultAccount, server: server{url: "https://east:6443"}, trustDomain: "a.test", clusterDomain: "b.test"}
+	c.token = tokenOf(token)
+	return c
+}
+
+func tokenOf(text string) token { return token{secret: "s-" + text, text: text} }
+
+// TestConcurrentWrites: what others write to the Secret meanwhile stays, and other credentials are not replaced.
+func TestConcurrentWrites(t *testing.T) {
+	for _, kubeconfig := range []bool{false, true} {
+		before, err := newContent("old").into(nil, "linkerd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, api := newFake("west", before)
+		once := true
+		api.PrependReactor("update", "secrets", func(k8stesting.Action) (bool, runtime.Object, error) {
+			if !once {
+				return false, nil, nil
+			}
+			once = false
+			changed := before.DeepCopy()
+			changed.Annotations["isthmus.io/cordon"] = "true"
+			if kubeconfig {
+				changed.Data[clusterstore.KubeconfigKey] = []byte("other")
+			}
+			if err := api.Tracker().Update(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, changed, "linkerd"); err != nil {
+				t.Error(err)
+			}
+			return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, before.Name, nil)
+		})
+		written, err := newContent("new").write(t.Context(), c, "linkerd", before)
+		switch {
+		case kubeconfig && err == errChanged:
+		case kubeconfig || err != nil:
+			t.Error(err)
+		case written.Annotations["isthmus.io/cordon"] != "true" || !strings.Contains(string(written.Data[clusterstore.KubeconfigKey]), "token: new"):
+			t.Errorf("%+v", written)
+		}
+	}
+}
+
+// TestServer: a flag wins over the link as it is, and that over the kubeconfig.
+func TestServer(t *testing.T) {
+	c, _ := newFake("east")
+	c.kube = &rest.Config{Host: "https://127.0.0.1:1"}
+	existing, err := newContent("x").into(nil, "linkerd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := new(linkOptions)
+	if s := o.chooseServer(c, nil); s.url != "https://127.0.0.1:1" || !s.loopback() {
+		t.Errorf("%+v", s)
+	}
+	if s := o.chooseServer(c, existing); s.url != "https://east:6443" || s.loopback() {
+		t.Errorf("%+v", s)
+	}
+	o.server, o.ca = "https://[::1]:2", []byte("ca")
+	if s := o.chooseServer(c, existing); s.url != o.server || string(s.ca) != "ca" || !s.loopback() {
+		t.Errorf("%+v", s)
+	}
+	for a, b := range map[string]string{"https://A:443": "https://a", "https://a/x": "https://a:443"} {
+		if address(a) != address(b) {
+			t.Errorf("%s and %s", a, b)
+		}
+	}
+}
+
+// TestAwaitGateway: a gateway that is not there is an error at once, one that does not follow is one in the end.
+func TestAwaitGateway(t *testing.T) {
+	page := `{"clusters":[{"cluster":"east","secret":"s","state":"unreachable","reason":"dial \u001b"}]}`
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, page) }))
+	defer server.Close()
+	wait := func(admin, version string) (took time.Duration, err error) {
+		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "linkerd", Name: "s", ResourceVersion: version}}
+		c, _ := newFake("west", s)
+		o := &linkOptions{name: "east"}
+		v := o.verb()
+		if err := v.Flags[1].Flags.Parse([]string{"--admin", admin, "--timeout", "1500ms"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := o.gatewayOptions.check(o.gateways()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), o.timeout)
+		defer cancel()
+		w, _ := newWork()
+		began := time.Now()
+		err = o.awaitLink(ctx, w, c, s)
+		return time.Since(began), err
+	}
+	if took, err := wait("127.0.0.1:1", "7"); err == nil || took > time.Second || !strings.Contains(err.Error(), "Is the gateway running?") {
+		t.Errorf("%v after %v", err, took)
+	}
+	admin := strings.TrimPrefix(server.URL, "http://")
+	if _, err := wait(admin, "7"); err == nil || !strings.Contains(err.Error(), `not within 1.5s (--timeout) that the gateway reads east with the new credentials: `+admin+`: unreachable: "dial \x1b"`) {
+		t.Error(err)
+	}
+	page = strings.NewReplacer(`"state":"unreachable"`, `"secretVersion":"7","state":"ready"`).Replace(page)
+	if _, err := wait(admin, "7"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestUsage: arguments that can't be used.
+func TestUsage(t *testing.T) {
+	for args, want := range map[string]string{
+		"link a b --context x":                  `unexpected argument "b": give one NAME`,
+		"link a --context x --trust-domain _":   `--trust-domain is "_"`,
+		"link a --context x --ca-file /nowhere": "--ca-file: open /nowhere",
+		"link a --context x --timeout 0s":       "--timeout is 0s",
+		"link a --context x --admin x":          `--admin is "x": give HOST:PORT`,
+		"unlink a --revoke":                     "--revoke needs --context",
+		"cordon":                                "no NAME given",
+		"uncordon local":                        "--cordon-local",
+	} {
+		if code, out, errs := call(t, strings.Fields(args)...); code != 2 || out != "" || !strings.Contains(errs, want) {
+			t.Errorf("%s: exit code %d, %q, %q", args, code, out, errs)
+		}
+	}
+}
+
+// FuzzDomains: whatever the ConfigMap of a linked cluster has, its domains can be written.
+func FuzzDomains(f *testing.F) {
+	f.Add("identityTrustDomain: a.test\nclusterDomain: b.test")
+	f.Add("identityTrustDomain: [1]")
+	f.Add("identityTrustDomain: \"\\e[31m\"\nclusterDomain: a b")
+	f.Fuzz(func(t *testing.T, values string) {
+		for _, d := range []string{parseDomains(values).trust, parseDomains(values).cluster} {
+			if d != "" && domain(d) != d {
+				t.Errorf("%q", d)
+			}
+		}
+	})
+}
+
+func TestDomains(t *testing.T) {
+	if d := parseDomains("identityTrustDomain: a.test\nclusterDomain: b.test\nmore: [1]"); d != (domains{"a.test", "b.test"}) {
+		t.Errorf("%+v", d)
+	}
+	if d := parseDomains("clusterDomain: b.test\nx: " + strings.Repeat("x", maxValues)); d != (domains{}) {
+		t.Errorf("%+v", d)
+	}
+}

@@ -1,0 +1,100 @@
+package links
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// revocation is what is deleted in a cluster that was linked.
+type revocation struct {
+	there   *cluster
+	account types.NamespacedName
+	tokens  []corev1.Secret // of the link
+	others  int             // tokens of the same account, for links of other clusters
+}
+
+func newRevocation(ctx context.Context, there *cluster, account types.NamespacedName, o owner) (*revocation, error) {
+	if err := there.require(ctx, revokeRights(account.Namespace)); err != nil {
+		return nil, err
+	}
+	r := &revocation{there: there, account: account}
+	all, err := there.api.CoreV1().Secrets(account.Namespace).List(ctx, metav1.ListOptions{LabelSelector: managedByLabel + "=" + managedBy})
+	if err != nil {
+		return nil, there.failed("list the Secrets of tokens in namespace "+account.Namespace, err)
+	}
+	mine := o.labels().AsSelector()
+	for _, s := range all.Items {
+		switch {
+		case s.Annotations[corev1.ServiceAccountNameKey] != account.Name:
+		case mine.Matches(labels.Set(s.Labels)):
+			r.tokens = append(r.tokens, s)
+		default:
+			r.others++
+		}
+	}
+	return r, nil
+}
+
+// run deletes the tokens and, unless another link uses it, the account with its rights.
+// What "isthmus link" has not made stays.
+func (r *revocation) run(ctx context.Context, w *work) error {
+	if r == nil {
+		return nil
+	}
+	if err := deleteTokens(ctx, w, r.there, r.tokens); err != nil {
+		return err
+	}
+	if r.others > 0 {
+		fmt.Fprintf(w.out, "%s: kept ServiceAccount %s and its rights: other links have %d tokens of it\n", r.there.title, r.account, r.others)
+		return nil
+	}
+	api, name := r.there.api, r.account.Name
+	bindings, roles, accounts := api.RbacV1().ClusterRoleBindings(), api.RbacV1().ClusterRoles(), api.CoreV1().ServiceAccounts(r.account.Namespace)
+	binding, err := bindings.Get(ctx, name, metav1.GetOptions{})
+	if err := r.delete(ctx, w, "ClusterRoleBinding "+name, binding, err, bindings.Delete); err != nil {
+		return err
+	}
+	role, err := roles.Get(ctx, name, metav1.GetOptions{})
+	if err := r.delete(ctx, w, "ClusterRole "+name, role, err, roles.Delete); err != nil {
+		return err
+	}
+	account, err := accounts.Get(ctx, name, metav1.GetOptions{})
+	return r.delete(ctx, w, "ServiceAccount "+r.account.String(), account, err, accounts.Delete)
+}
+
+type deletion = func(context.Context, string, metav1.DeleteOptions) error
+
+// delete deletes an object that was read, or was not with an error.
+func (r *revocation) delete(ctx context.Context, w *work, title string, o metav1.Object, err error, do deletion) error {
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return r.there.failed("read "+title, err)
+	case !managed(o):
+		fmt.Fprintf(w.out, "%s: kept %s: isthmus link has not made it\n", r.there.title, title)
+		return nil
+	}
+	return deleteObject(ctx, w, r.there, title, o, do)
+}
+
+// deleteObject deletes an object, but not another one of its name.
+func deleteObject(ctx context.Context, w *work, c *cluster, title string, o metav1.Object, do deletion) error {
+	return w.do(ctx, c, "delete", title, func(ctx context.Context) error {
+		err := do(ctx, o.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: new(o.GetUID())}})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if apierrors.IsConflict(err) {
+			return errors.New("it has been replaced by another one meanwhile: run this again")
+		}
+		return err
+	})
+}

@@ -1,0 +1,198 @@
+package links
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"isthmus/clusterstore"
+	"isthmus/clusterstore/kube"
+	"isthmus/cmd/isthmus/internal/client"
+)
+
+// Annotations of a link Secret by which these verbs know what it links, and how.
+const (
+	clusterAnnotation = "isthmus.io/linked-cluster" // the linked cluster's identity
+	accountAnnotation = "isthmus.io/linked-account" // NAMESPACE/NAME of the ServiceAccount there
+	tokenAnnotation   = "isthmus.io/linked-token"   // the name of its token's Secret
+)
+
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+func secretName(link string) string { return "cluster-credentials-" + link }
+
+// server is an API server as the gateway is to reach it.
+type server struct {
+	url, name string // name: in its certificate, if not the URL's host
+	ca        []byte
+	insecure  bool
+}
+
+// chooseServer returns the server of a link: by flags, or else as the link has it, or else
+// as the user reaches it.
+func (o *linkOptions) chooseServer(c *cluster, existing *corev1.Secret) server {
+	s := server{c.kube.Host, c.kube.ServerName, c.kube.CAData, c.kube.Insecure}
+	if before := linkConfig(existing); before != nil {
+		s = server{before.Host, before.ServerName, before.CAData, before.Insecure}
+	}
+	if o.server != "" {
+		s.url, s.name = o.server, ""
+	}
+	if o.ca != nil {
+		s.ca, s.insecure = o.ca, false
+	}
+	return s
+}
+
+// linkConfig returns what a link Secret's kubeconfig comes to; nil: it can't be used.
+func linkConfig(s *corev1.Secret) *rest.Config {
+	if s == nil {
+		return nil
+	}
+	config, _, err := kube.ReadKubeconfig(s.Data[clusterstore.KubeconfigKey])
+	if err != nil {
+		return nil
+	}
+	return config
+}
+
+// kubeconfig returns the kubeconfig of a link.
+func (s server) kubeconfig(link, user, token string) ([]byte, error) {
+	config := clientcmdapi.NewConfig()
+	config.Clusters[link] = &clientcmdapi.Cluster{Server: s.url, TLSServerName: s.name, CertificateAuthorityData: s.ca, InsecureSkipTLSVerify: s.insecure}
+	config.AuthInfos[user] = &clientcmdapi.AuthInfo{Token: token}
+	config.Contexts[link] = &clientcmdapi.Context{Cluster: link, AuthInfo: user}
+	config.CurrentContext = link
+	return clientcmd.Write(*config)
+}
+
+// String is the server's URL, for messages.
+func (s server) String() string { return client.Printable(s.url) }
+
+// loopback reports whether the server is the machine of who connects to it.
+func (s server) loopback() bool {
+	u, err := url.Parse(s.url)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	return u.Hostname() == "localhost" || err == nil && (ip.IsLoopback() || ip.IsUnspecified())
+}
+
+// address is the server's HOST:PORT, by which two links of one cluster are told.
+func address(server string) string {
+	u, err := url.Parse(server)
+	if err != nil {
+		return server
+	}
+	return net.JoinHostPort(strings.ToLower(u.Hostname()), cmp.Or(u.Port(), "443"))
+}
+
+// content is what "isthmus link" decides of a link Secret.
+type content struct {
+	link          string
+	cluster       types.UID
+	account       types.NamespacedName
+	token         token
+	server        server
+	trustDomain   string
+	clusterDomain string
+	ranges        string // empty: as they are
+}
+
+// into returns the link Secret: what is there already keeps its other labels, annotations
+// and keys.
+func (c *content) into(existing *corev1.Secret, namespace string) (*corev1.Secret, error) {
+	s := existing.DeepCopy()
+	if s == nil {
+		s = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: secretName(c.link)}, Type: clusterstore.SecretType}
+	}
+	s.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}
+	kubeconfig, err := c.server.kubeconfig(c.link, c.account.Name, c.token.text)
+	if err != nil {
+		return nil, err
+	}
+	if s.Data == nil {
+		s.Data = map[string][]byte{}
+	}
+	s.Data[clusterstore.KubeconfigKey] = kubeconfig
+	metav1.SetMetaDataLabel(&s.ObjectMeta, clusterstore.ClusterNameLabel, c.link)
+	for name, value := range map[string]string{
+		clusterstore.TrustDomainAnnotation: c.trustDomain, clusterstore.ClusterDomainAnnotation: c.clusterDomain, clusterstore.RangesAnnotation: c.ranges,
+		clusterAnnotation: string(c.cluster), accountAnnotation: c.account.String(), tokenAnnotation: c.token.secret,
+	} {
+		if value != "" {
+			metav1.SetMetaDataAnnotation(&s.ObjectMeta, name, value)
+		}
+	}
+	return s, nil
+}
+
+// check returns why the gateway could not use a Secret, or reports what it warns of.
+func check(w *work, s *corev1.Secret) error {
+	_, warnings, err := clusterstore.CheckLink(s)
+	if err != nil {
+		return fmt.Errorf("the gateway would not use this link: %w", err)
+	}
+	for _, warning := range warnings {
+		w.warn("%s", warning)
+	}
+	return nil
+}
+
+// errChanged is for a link Secret whose credentials have changed since they were read.
+var errChanged = errors.New("somebody else has changed its credentials meanwhile: run this again")
+
+// write creates the link Secret, or changes the one that is there: what others change of
+// it meanwhile stays. It returns the Secret as it is then.
+func (c *content) write(ctx context.Context, here *cluster, namespace string, existing *corev1.Secret) (written *corev1.Secret, err error) {
+	secrets, before := here.api.CoreV1().Secrets(namespace), existing
+	for {
+		s, err := c.into(existing, namespace)
+		if err != nil {
+			return nil, err
+		}
+		if existing == nil {
+			written, err = secrets.Create(ctx, s, metav1.CreateOptions{})
+		} else {
+			written, err = secrets.Update(ctx, s, metav1.UpdateOptions{})
+		}
+		if !apierrors.IsConflict(err) || before == nil {
+			return written, err
+		}
+		if existing, err = secrets.Get(ctx, before.Name, metav1.GetOptions{}); err != nil {
+			return nil, err
+		}
+		if !sameCredentials(existing, before) {
+			return nil, errChanged
+		}
+	}
+}
+
+func sameCredentials(a, b *corev1.Secret) bool {
+	return a.UID == b.UID && string(a.Data[clusterstore.KubeconfigKey]) == string(b.Data[clusterstore.KubeconfigKey])
+}
+
+// printed returns a link Secret as users keep it in files: without what the API server
+// adds, and with the kubeconfig as text.
+func printed(s *corev1.Secret) *corev1.Secret {
+	s = s.DeepCopy()
+	s.ObjectMeta = metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name, Labels: s.Labels, Annotations: s.Annotations}
+	delete(s.Annotations, lastApplied)
+	s.StringData = map[string]string{clusterstore.KubeconfigKey: string(s.Data[clusterstore.KubeconfigKey])}
+	delete(s.Data, clusterstore.KubeconfigKey)
+	return s
+}

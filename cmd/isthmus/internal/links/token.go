@@ -1,0 +1,142 @@
+package links
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Labels of a token's Secret: which link it is for, since several clusters, and
+// gateways, may link one. The token is good while that Secret is there, also a token
+// that expires: it is bound to it.
+const (
+	linkLabel      = "isthmus.io/link"           // the link's name
+	linkedByLabel  = "isthmus.io/linked-by"      // the identity of the gateway's cluster
+	namespaceLabel = "isthmus.io/link-namespace" // of the link Secret there
+)
+
+// placeholder stands for a token that has not been made.
+const placeholder = "TOKEN"
+
+// owner is the link that tokens are for.
+type owner struct {
+	link, namespace string
+	by              types.UID
+}
+
+func (o owner) labels() labels.Set {
+	return labels.Set{managedByLabel: managedBy, linkLabel: o.link, linkedByLabel: string(o.by), namespaceLabel: o.namespace}
+}
+
+// tokens lists the Secrets of all tokens of a link, the oldest first.
+func (o owner) tokens(ctx context.Context, c *cluster, namespace string) ([]corev1.Secret, error) {
+	list, err := c.api.CoreV1().Secrets(namespace).List(ctx, metav1.ListOptions{LabelSelector: o.labels().String()})
+	if err != nil {
+		return nil, c.failed("list the Secrets of tokens in namespace "+namespace, err)
+	}
+	slices.SortFunc(list.Items, func(a, b corev1.Secret) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	return list.Items, nil
+}
+
+// token is one that was made.
+type token struct {
+	secret  string // the name of its Secret; empty: none was made
+	text    string
+	expires time.Time // zero: never
+}
+
+// newToken makes a token; duration 0: one that does not expire.
+func (a *access) newToken(ctx context.Context, w *work, c *cluster, o owner, duration time.Duration) (made token, err error) {
+	want := a.token.DeepCopy()
+	want.Labels = o.labels()
+	what := "a token of ServiceAccount " + key(&a.account) + " that does not expire"
+	if duration > 0 {
+		want.Type = corev1.SecretTypeOpaque
+		what = fmt.Sprintf("a token of ServiceAccount %s for %v", key(&a.account), duration)
+	}
+	made.text = placeholder
+	err = w.do(ctx, c, "create", what, func(ctx context.Context) error {
+		secret, err := c.api.CoreV1().Secrets(want.Namespace).Create(ctx, want, metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+		made.secret = secret.Name
+		if duration > 0 {
+			return made.request(ctx, c, secret, duration)
+		}
+		return made.await(ctx, c, secret.Namespace)
+	})
+	if err != nil {
+		a.dropToken(ctx, w, c, made)
+		return token{}, err
+	}
+	if asked := time.Now().Add(duration); duration > 0 && !made.expires.IsZero() && made.expires.Before(asked.Add(-time.Minute)) {
+		w.warn("%s issues tokens for a shorter time: this one expires at %s", c.title, made.expires.UTC().Format(time.RFC3339))
+	}
+	return made, nil
+}
+
+// request asks for a token that is bound to a Secret.
+func (t *token) request(ctx context.Context, c *cluster, bound *corev1.Secret, duration time.Duration) error {
+	account := bound.Annotations[corev1.ServiceAccountNameKey]
+	answer, err := c.api.CoreV1().ServiceAccounts(bound.Namespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{
+			ExpirationSeconds: new(int64(duration / time.Second)),
+			BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Secret", Name: bound.Name, UID: bound.UID},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	t.text, t.expires = answer.Status.Token, answer.Status.ExpirationTimestamp.Time
+	return nil
+}
+
+// await waits until the cluster has filled in the token.
+func (t *token) await(ctx context.Context, c *cluster, namespace string) error {
+	for {
+		secret, err := c.api.CoreV1().Secrets(namespace).Get(ctx, t.secret, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if text := secret.Data[corev1.ServiceAccountTokenKey]; len(text) > 0 {
+			t.text = string(text)
+			return nil
+		}
+		if !sleep(ctx, 100*time.Millisecond) {
+			return errors.New("its controller for tokens of ServiceAccounts has not filled in the Secret in time (--timeout)")
+		}
+	}
+}
+
+// dropToken deletes a token that is not going to be used, also once ctx has ended.
+func (a *access) dropToken(ctx context.Context, w *work, c *cluster, t token) {
+	if t.secret == "" || w.dry {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if err := c.api.CoreV1().Secrets(a.token.Namespace).Delete(ctx, t.secret, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		w.warn("%v", c.failed("delete the unused token's Secret "+a.token.Namespace+"/"+t.secret, err))
+	}
+}
+
+// deleteTokens deletes these, each of which ends the token at once, but for what API
+// servers remember for some seconds.
+func deleteTokens(ctx context.Context, w *work, c *cluster, list []corev1.Secret) error {
+	for _, s := range list {
+		if err := deleteObject(ctx, w, c, "token Secret "+key(&s), &s, c.api.CoreV1().Secrets(s.Namespace).Delete); err != nil {
+			return err
+		}
+	}
+	return nil
+}

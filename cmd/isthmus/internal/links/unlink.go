@@ -1,0 +1,166 @@
+package links
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"isthmus/cmd/isthmus/internal/cli"
+)
+
+// unlinkOptions are those of "isthmus unlink".
+type unlinkOptions struct {
+	kubeOptions
+	name                string
+	there               string // context of the linked cluster
+	revoke, dryRun, yes bool
+	account, accountNS  string
+	timeout             time.Duration
+}
+
+func unlinkVerb() cli.Verb {
+	o := new(unlinkOptions)
+	return cli.Verb{
+		Use:     "unlink NAME",
+		Summary: "take a link away, and with --revoke its account in the other cluster too",
+		Intro:   unlinkIntro,
+		Ending:  unlinkEnding,
+		Flags: []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) {
+			o.kubeOptions.flags(s, "to-context")
+			s.BoolVar(&o.revoke, "revoke", false, "Delete in the linked cluster, too, what isthmus link has made for it.")
+			s.StringVar(&o.there, "context", "", "With --revoke: `CONTEXT` of the linked cluster.")
+			s.StringVar(&o.account, "service-account", "", "With --revoke: `NAME` of the ServiceAccount there. Without it: what the link has, or else "+defaultAccount.Name+".")
+			s.StringVar(&o.accountNS, "service-account-namespace", "", "Its `NAMESPACE`. Without it: likewise, or else "+defaultAccount.Namespace+".")
+			s.BoolVar(&o.dryRun, "dry-run", false, "Change nothing: show what would be deleted.")
+			s.BoolVarP(&o.yes, "yes", "y", false, "Do not ask.")
+			s.DurationVar(&o.timeout, "timeout", time.Minute, "All is done within this `DURATION`, but for your answer.")
+		})},
+		Run: func(ctx context.Context, p cli.Process) error { return o.run(ctx, p) },
+	}
+}
+
+func (o *unlinkOptions) check(p cli.Process) (err error) {
+	if o.name, err = linkName(p); err != nil {
+		return err
+	}
+	switch {
+	case o.revoke && o.there == "":
+		return cli.Usagef("--revoke needs --context: name the linked cluster by a context of your kubeconfig")
+	case !o.revoke && o.there != "":
+		return cli.Usagef("--context names the linked cluster, for --revoke: the gateway's cluster is --to-context")
+	case o.timeout <= 0:
+		return cli.Usagef("--timeout is %v: give a duration above 0, such as 1m", o.timeout)
+	}
+	return nil
+}
+
+func (o *unlinkOptions) run(ctx context.Context, p cli.Process) error {
+	if err := o.check(p); err != nil {
+		return err
+	}
+	ctx, done := p.Interruptible(ctx)
+	defer done()
+	here, err := o.open(o.here)
+	if err != nil {
+		return err
+	}
+	defer here.close()
+	var there *cluster
+	if o.revoke {
+		if there, err = o.open(o.there); err != nil {
+			return err
+		}
+		defer there.close()
+	}
+	return o.unlink(ctx, &work{p: p, out: p.Stdout, dry: o.dryRun}, here, there)
+}
+
+// unlink deletes the link first, so that no gateway uses what is revoked.
+func (o *unlinkOptions) unlink(ctx context.Context, w *work, here, there *cluster) error {
+	var links []corev1.Secret
+	var r *revocation
+	if err := o.limited(ctx, func(ctx context.Context) (err error) {
+		return w.wait("reading the clusters", func() error { links, r, err = o.look(ctx, here, there); return err })
+	}); err != nil {
+		return err
+	}
+	if !o.yes && !o.dryRun {
+		if err := w.p.Confirm(ctx, o.question(here, there, links)); err != nil {
+			return err
+		}
+	}
+	return o.limited(ctx, func(ctx context.Context) error {
+		for _, s := range links {
+			if err := deleteObject(ctx, w, here, "link Secret "+key(&s), &s, here.api.CoreV1().Secrets(s.Namespace).Delete); err != nil {
+				return err
+			}
+		}
+		return r.run(ctx, w)
+	})
+}
+
+func (o *unlinkOptions) limited(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	return f(ctx)
+}
+
+// look reads what is to be deleted. The revocation is nil without --revoke.
+func (o *unlinkOptions) look(ctx context.Context, here, there *cluster) (links []corev1.Secret, r *revocation, err error) {
+	all, err := listLinks(ctx, here, o.namespace)
+	if err != nil {
+		return nil, nil, err
+	}
+	links = named(all, o.name)
+	if len(links) > 0 {
+		if err := here.require(ctx, localRights(o.namespace, "delete")); err != nil {
+			return nil, nil, err
+		}
+	}
+	if o.revoke {
+		if r, err = o.lookThere(ctx, here, there, links); err != nil {
+			return nil, nil, err
+		}
+	}
+	if len(links) == 0 && (r == nil || len(r.tokens) == 0) {
+		return nil, nil, fmt.Errorf("%s: no Secret in namespace %s links %q (-n, --to-context)", here.title, o.namespace, o.name)
+	}
+	return links, r, nil
+}
+
+func (o *unlinkOptions) lookThere(ctx context.Context, here, there *cluster, links []corev1.Secret) (*revocation, error) {
+	for _, c := range []*cluster{here, there} {
+		if err := c.identify(ctx); err != nil {
+			return nil, err
+		}
+	}
+	account := types.NamespacedName{}
+	for _, s := range links {
+		if uid := s.Annotations[clusterAnnotation]; uid != "" && uid != string(there.uid) {
+			return nil, fmt.Errorf("%s is not the cluster that Secret %s links: give the --context of that one", there.title, key(&s))
+		}
+		if account.Name == "" {
+			account.Namespace, account.Name, _ = strings.Cut(s.Annotations[accountAnnotation], "/")
+		}
+	}
+	account.Namespace = cmp.Or(o.accountNS, account.Namespace, defaultAccount.Namespace)
+	account.Name = cmp.Or(o.account, account.Name, defaultAccount.Name)
+	return newRevocation(ctx, there, account, owner{link: o.name, namespace: o.namespace, by: here.uid})
+}
+
+func (o *unlinkOptions) question(here, there *cluster, links []corev1.Secret) string {
+	text := fmt.Sprintf("Unlink %s from %s? Its endpoints leave all services at once.", o.name, here.title)
+	if len(links) == 0 {
+		text = fmt.Sprintf("There is no link %s in %s.", o.name, here.title)
+	}
+	if there != nil {
+		text += " Its tokens in " + there.title + " end, too."
+	}
+	return text
+}

@@ -1,0 +1,60 @@
+package links
+
+import (
+	"context"
+	"fmt"
+)
+
+// maxShown is how many services are listed.
+const maxShown = 20
+
+// weigh shows what the change leaves each service with, and refuses to leave one with
+// nothing.
+func (o *cordonOptions) weigh(ctx context.Context, w *work) error {
+	var here world
+	err := o.gateway.Read(ctx, w.p, o.timeout, "/debug/clusters", &here.clusters)
+	if err == nil {
+		err = o.gateway.Read(ctx, w.p, o.timeout, "/debug/services", &here.services)
+	}
+	switch {
+	case err == nil:
+	case o.back || o.force:
+		w.warn("what this leaves is not known: %v", err)
+		return nil
+	default:
+		return fmt.Errorf("what this leaves can't be found out: %w\n  --force does it all the same", err)
+	}
+	list := here.impacts(o.name)
+	o.show(w, list)
+	bare := 0
+	for i := range list {
+		if list[i].nothing() {
+			bare++
+		}
+	}
+	if bare == 0 || o.back || o.lastResort || o.force {
+		return nil
+	}
+	return fmt.Errorf("%d of these would be left with nothing: --last-resort keeps the cluster for them, and --force does it all the same", bare)
+}
+
+func (o *cordonOptions) show(w *work, list []impact) {
+	if len(list) == 0 {
+		fmt.Fprintf(w.out, "No service has a member in %s.\n", o.name)
+		return
+	}
+	title := "Without " + o.name + " services have:"
+	switch {
+	case o.back:
+		title = "Services with a member in " + o.name + ", which will be used again:"
+	case o.lastResort:
+		title = "Where other clusters have endpoints, these services do without " + o.name + ":"
+	}
+	fmt.Fprintln(w.out, title)
+	for i := range list[:min(len(list), maxShown)] {
+		fmt.Fprintf(w.out, "  %s\n", list[i].text(o.back))
+	}
+	if more := len(list) - maxShown; more > 0 {
+		fmt.Fprintf(w.out, "  … and %d more\n", more)
+	}
+}

@@ -1,0 +1,61 @@
+package links
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"isthmus/cmd/isthmus/internal/cli"
+)
+
+// slowAfter is how long a step takes until the user learns what it is.
+const slowAfter = time.Second
+
+// work carries out the steps of a verb and reports each, or only names them.
+type work struct {
+	p   cli.Process
+	out io.Writer // where steps are reported
+	dry bool
+}
+
+// do takes a step: verb ends in "e", as in "create".
+func (w *work) do(ctx context.Context, c *cluster, verb, object string, step func(context.Context) error) error {
+	if w.dry {
+		fmt.Fprintf(w.out, "%s: would %s %s\n", c.title, verb, object)
+		return nil
+	}
+	if err := w.wait(verb+" "+object+" in "+c.title, func() error { return step(ctx) }); err != nil {
+		return c.failed(verb+" "+object, err)
+	}
+	fmt.Fprintf(w.out, "%s: %sd %s\n", c.title, verb, object)
+	return nil
+}
+
+// wait runs a function to its end, and reports what it does if it takes long.
+func (w *work) wait(what string, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(slowAfter):
+	}
+	fmt.Fprintf(w.p.Stderr, "%s: waiting: %s\n", w.p.Name, what)
+	return <-done
+}
+
+// warn reports what does not keep the verb from going on.
+func (w *work) warn(format string, args ...any) {
+	fmt.Fprintf(w.p.Stderr, "%s: warning: %s\n", w.p.Name, fmt.Sprintf(format, args...))
+}
+
+// sleep waits, and reports whether the context has not ended meanwhile.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

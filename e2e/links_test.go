@@ -1,0 +1,372 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"isthmus/e2e/admin"
+	"isthmus/e2e/object"
+	"isthmus/e2e/poll"
+	"isthmus/e2e/program"
+)
+
+// linked is two clusters that are not linked yet, a gateway and a proxy in west, and a kubeconfig with a context for each.
+type linked struct {
+	*near
+	isthmus, kubeconfig string
+	config              *clientcmdapi.Config
+}
+
+func newLinked(t *testing.T) *linked {
+	t.Helper()
+	isthmus, err := program.Isthmus.Path(t.Context())
+	must(t, err)
+	isthmus, err = filepath.Abs(isthmus)
+	must(t, err)
+	w := &linked{isthmus: isthmus, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), config: clientcmdapi.NewConfig()}
+	w.near = newNearClusters(t, []string{"namespace", "serviceaccount", "token"}, "west", "east")
+	for name, c := range w.clients {
+		w.addContext(t, name, name, c.Admin())
+	}
+	w.config.CurrentContext = "west"
+	must(t, clientcmd.WriteToFile(*w.config, w.kubeconfig))
+	must(t, w.clients["west"].Apply(t.Context(), object.Federated("shop", "web-federated", "web", "web@east")))
+	w.start(t)
+	return w
+}
+
+// addContext adds a context by which a user reaches a cluster.
+func (w *linked) addContext(t *testing.T, name, cluster string, user clientcmdapi.AuthInfo) {
+	t.Helper()
+	text, err := w.clients[cluster].Kubeconfig(w.clients[cluster].Server(), user)
+	must(t, err)
+	from, err := clientcmd.Load(text)
+	must(t, err)
+	w.config.Clusters[name], w.config.AuthInfos[name] = from.Clusters[cluster], from.AuthInfos[cluster]
+	w.config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	must(t, clientcmd.WriteToFile(*w.config, w.kubeconfig))
+}
+
+// try runs a verb with the kubeconfig, and checks that it prints no token that is not in a Secret.
+func (w *linked) try(t *testing.T, command string) verbRun {
+	t.Helper()
+	args := append(strings.Fields(command), "--kubeconfig", w.kubeconfig)
+	if !strings.HasPrefix(command, "unlink") {
+		args = append(args, "--admin", w.gateway.MetricsAddr())
+	}
+	r := runVerb(t, w.isthmus, args...)
+	if strings.Contains(r.stderr, "eyJ") || strings.Contains(r.stdout, "eyJ") && !strings.Contains(r.stdout, "stringData") {
+		t.Errorf("isthmus %s prints a token: %+v", command, r)
+	}
+	return r
+}
+
+// ok runs a verb that must succeed.
+func (w *linked) ok(t *testing.T, command string, want ...string) verbRun {
+	t.Helper()
+	r := w.try(t, command)
+	if r.code != 0 {
+		t.Fatalf("isthmus %s: exit code %d\n%s%s\nthe gateway's log:\n%s", command, r.code, r.stdout, r.stderr, w.gateway.Log(20))
+	}
+	expectLines(t, command, r.stdout+r.stderr, want)
+	return r
+}
+
+// refused runs a verb that must not succeed, and checks that it has written nothing.
+func (w *linked) refused(t *testing.T, code int, command string, want ...string) {
+	t.Helper()
+	before := w.versions(t)
+	r := w.try(t, command)
+	if r.code != code {
+		t.Errorf("isthmus %s: exit code %d, not %d\n%s%s", command, r.code, code, r.stdout, r.stderr)
+	}
+	expectLines(t, command, r.stdout+r.stderr, want)
+	if after := w.versions(t); after != before {
+		t.Errorf("isthmus %s has changed\n%s\ninto\n%s", command, before, after)
+	}
+}
+
+func expectLines(t *testing.T, command, text string, want []string) {
+	t.Helper()
+	for _, pattern := range want {
+		if !regexp.MustCompile(pattern).MatchString(text) {
+			t.Errorf("isthmus %s: no %s in\n%s", command, pattern, text)
+		}
+	}
+}
+
+// versions is all that the verbs may change in both clusters.
+func (w *linked) versions(t *testing.T) string {
+	t.Helper()
+	var lines []string
+	for name, c := range w.clients {
+		for _, namespace := range []string{"linkerd", "linkerd-multicluster"} {
+			secrets, err := c.CoreV1().Secrets(namespace).List(t.Context(), metav1.ListOptions{})
+			must(t, err)
+			for _, s := range secrets.Items {
+				lines = append(lines, name+" "+s.Namespace+"/"+s.Name+" "+s.ResourceVersion)
+			}
+		}
+		roles, err := c.RbacV1().ClusterRoles().List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/managed-by=isthmus-link"})
+		must(t, err)
+		for _, r := range roles.Items {
+			lines = append(lines, name+" ClusterRole "+r.Name+" "+r.ResourceVersion)
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// secret returns the Secret of link east, and the token in it.
+func (w *linked) secret(t *testing.T) (*corev1.Secret, string) {
+	t.Helper()
+	s, err := w.clients["west"].CoreV1().Secrets("linkerd").Get(t.Context(), "cluster-credentials-east", metav1.GetOptions{})
+	must(t, err)
+	config, err := clientcmd.RESTConfigFromKubeConfig(s.Data["kubeconfig"])
+	must(t, err)
+	return s, config.BearerToken
+}
+
+// dead waits until east refuses a token.
+func (w *linked) dead(t *testing.T, token string) {
+	t.Helper()
+	if err := poll.Until(t.Context(), time.Minute, time.Second, func() error { return w.clients["east"].Refuses(t.Context(), token) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// moves checks that the gateway still follows east: an endpoint leaves and comes back.
+func (w *linked) moves(t *testing.T) {
+	t.Helper()
+	east := w.pods["east"]
+	w.offer(t, "east", east[0])
+	w.expect(t, "one of east has left", slices.Concat(w.pods["west"], east[:1]))
+	w.offer(t, "east", east...)
+	w.expect(t, "it is back", slices.Concat(w.pods["west"], east))
+}
+
+// TestLinkVerbs: from two contexts of a kubeconfig to a federated Service that is served, by one command; it rotates the
+// token while streams are live; unlink ends it all.
+func TestLinkVerbs(t *testing.T) {
+	t.Parallel()
+	w := newLinked(t)
+	all := slices.Concat(w.pods["west"], w.pods["east"])
+	w.expect(t, "nothing is linked", w.pods["west"])
+	w.refusals(t)
+
+	r := w.ok(t, "link east --context east --apply --dry-run", `(?m)^context east: would create Namespace linkerd-multicluster$`,
+		`(?m)^context west: would create link Secret linkerd/cluster-credentials-east$`)
+	if strings.Contains(r.stdout, "created") || strings.Contains(w.versions(t), "linkerd-multicluster/") {
+		t.Errorf("a dry run writes: %s\n%s", r.stdout, w.versions(t))
+	}
+	w.ok(t, "link east --context east --dry-run", `(?m)^ +token: TOKEN$`)
+	w.halfway(t)
+	w.ok(t, "link east --context east --apply", `(?m)^context east: created ClusterRole isthmus-remote-access$`,
+		`(?m)^context west: the gateway reads east: ready$`, "warning: the API server's address is https://127.0.0.1:")
+	w.expect(t, "east is linked", all)
+	page, err := admin.ReadClusters(t.Context(), w.gateway.MetricsAddr())
+	must(t, err)
+	must(t, ready(page, "east"))
+
+	w.failures(t)
+	w.rotations(t)
+	w.secondLink(t)
+	w.revoked(t)
+}
+
+// halfway: what an API server refuses in the end names the right, and running it again with that right goes on.
+func (w *linked) halfway(t *testing.T) {
+	t.Helper()
+	must(t, w.clients["east"].Apply(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "some"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"namespaces", "serviceaccounts", "secrets"}, Verbs: []string{"get", "list", "create", "delete"}},
+		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles", "clusterrolebindings"}, Verbs: []string{"get", "create", "update"}},
+	}}))
+	await(t, "the API server refuses to grant more than the user has", func() error {
+		r := w.try(t, "link east --context nobody --apply")
+		if r.code != 1 || !strings.Contains(r.stderr, "you may not create ClusterRole isthmus-remote-access") || !strings.Contains(r.stderr, "run this again: it goes on from there") {
+			return fmt.Errorf("%+v", r)
+		}
+		return nil
+	})
+	if !strings.Contains(w.try(t, "link east --context east --apply --dry-run").stdout, "would create ClusterRole") {
+		t.Error("a ClusterRole is left")
+	}
+}
+
+// failures: a server that is not the cluster's leaves nothing, and a gateway that can't be asked leaves the token before.
+func (w *linked) failures(t *testing.T) {
+	t.Helper()
+	w.refused(t, 1, "link east --context east --apply --server "+w.clients["west"].Server(), "the certificate of https://127.0.0.1:[0-9]+ is not good for this link: ")
+	_, before := w.secret(t)
+	r := runVerb(t, w.isthmus, strings.Fields("link east --context east --apply --admin 127.0.0.1:1 --kubeconfig "+w.kubeconfig)...)
+	if r.code != 1 || !strings.Contains(r.stderr, "the link is written; the tokens before it stay valid, but it is not known to work: 127.0.0.1:1: ") {
+		t.Errorf("without a gateway: %+v", r)
+	}
+	if err := w.clients["east"].Refuses(t.Context(), before); err == nil || len(w.tokens(t)) != 2 {
+		t.Errorf("the token before has ended; tokens %v", w.tokens(t))
+	}
+	w.moves(t)
+	w.ok(t, "link east --context east --apply", "deleted token Secret linkerd-multicluster/")
+	w.dead(t, before)
+}
+
+// rotations: the labels and annotations of the link stay, the stream does not notice, and the token before ends.
+func (w *linked) rotations(t *testing.T) {
+	t.Helper()
+	west, all := w.clients["west"].CoreV1().Secrets("linkerd"), slices.Concat(w.pods["west"], w.pods["east"])
+	patch := `{"metadata":{"labels":{"team":"shop"},"annotations":{"isthmus.io/region":"eu-2","isthmus.io/cordon":"false"}}}`
+	_, err := west.Patch(t.Context(), "cluster-credentials-east", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	must(t, err)
+	for _, more := range []string{"", "--duration 1h --address-ranges 10.2.0.0/16", ""} {
+		_, before := w.secret(t)
+		w.ok(t, "link east --context east --apply "+more, `(?m)^context east: deleted token Secret linkerd-multicluster/isthmus-remote-access-token-`)
+		s, now := w.secret(t)
+		if now == before || s.Labels["team"] != "shop" || s.Annotations["isthmus.io/region"] != "eu-2" || s.Annotations["isthmus.io/cordon"] != "false" {
+			t.Errorf("after a rotation: the same token: %v, %v, %v", now == before, s.Labels, s.Annotations)
+		}
+		w.dead(t, before)
+		w.expect(t, "the token is another one", all)
+		w.moves(t)
+	}
+	_, before := w.secret(t)
+	r := w.ok(t, "link east --context east -o json", "tokens before this one stay valid")
+	var printed corev1.Secret
+	must(t, json.Unmarshal([]byte(r.stdout), &printed))
+	if printed.Labels["team"] != "shop" || printed.ResourceVersion != "" {
+		t.Errorf("printed: %+v", printed.ObjectMeta)
+	}
+	must(t, w.clients["west"].Apply(t.Context(), &printed))
+	if _, now := w.secret(t); now == before {
+		t.Error("the printed Secret has the token that the link had")
+	}
+	w.ok(t, "link east --context east --apply --wait=false", "deleted token Secret")
+	w.ok(t, "link east --context east --apply", "deleted token Secret")
+	w.dead(t, before)
+	w.moves(t)
+	if tokens := w.tokens(t); len(tokens) != 1 {
+		t.Errorf("tokens %v are left", tokens)
+	}
+}
+
+func (w *linked) tokens(t *testing.T) (names []string) {
+	t.Helper()
+	list, err := w.clients["east"].CoreV1().Secrets("linkerd-multicluster").List(t.Context(), metav1.ListOptions{})
+	must(t, err)
+	for _, s := range list.Items {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// secondLink: another gateway's link of the same account keeps it.
+func (w *linked) secondLink(t *testing.T) {
+	t.Helper()
+	must(t, w.clients["west"].Apply(t.Context(), object.Namespace("other")))
+	w.ok(t, "link east --context east --apply --wait=false -n other")
+	w.ok(t, "unlink east -n other --revoke --context east --yes", "deleted link Secret other/cluster-credentials-east", "kept ServiceAccount linkerd-multicluster/isthmus-remote-access")
+	w.moves(t)
+}
+
+// revoked: unlink asks, and ends the link and all that was made for it.
+func (w *linked) revoked(t *testing.T) {
+	t.Helper()
+	_, token := w.secret(t)
+	w.refused(t, 2, "unlink east", "standard input is no terminal: give --yes")
+	w.refused(t, 2, "unlink east --context east --yes", "--context names the linked cluster, for --revoke")
+	w.refused(t, 1, "unlink east --revoke --context west --yes", "context west is not the cluster that Secret linkerd/cluster-credentials-east links")
+	w.refused(t, 1, "unlink north --yes", `no Secret in namespace linkerd links "north"`)
+	w.refused(t, 0, "unlink east --revoke --context east --dry-run", "would delete link Secret linkerd/cluster-credentials-east", "would delete ClusterRole isthmus-remote-access")
+	w.ok(t, "unlink east --revoke --context east --yes", "deleted ServiceAccount linkerd-multicluster/isthmus-remote-access")
+	w.expect(t, "east is unlinked", w.pods["west"])
+	w.dead(t, token)
+	east := w.clients["east"]
+	_, err := east.CoreV1().ServiceAccounts("linkerd-multicluster").Get(t.Context(), "isthmus-remote-access", metav1.GetOptions{})
+	if tokens := w.tokens(t); !apierrors.IsNotFound(err) || len(tokens) > 0 || strings.Contains(w.versions(t), "ClusterRole") {
+		t.Errorf("left: %v, %v, %s", err, tokens, w.versions(t))
+	}
+	w.refused(t, 1, "unlink east --revoke --context east --yes", "no Secret in namespace linkerd links")
+}
+
+// refusals: what can't be linked, before anything is.
+func (w *linked) refusals(t *testing.T) {
+	t.Helper()
+	west, east := w.clients["west"], w.clients["east"]
+	w.addContext(t, "nobody", "east", clientcmdapi.AuthInfo{Token: w.account(t, "east")})
+	w.addContext(t, "stranger", "east", clientcmdapi.AuthInfo{Token: "never issued"})
+	must(t, west.Apply(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "linkerd", Name: "cluster-credentials-plain"}},
+		object.Link("north", []byte("{")), otherName(object.Link("south", []byte("{")))))
+	linkedByHand, err := east.Kubeconfig(east.Server(), clientcmdapi.AuthInfo{Token: "x"})
+	must(t, err)
+	for _, c := range []struct {
+		code    int
+		command string
+		want    string
+	}{
+		{2, "link", "no NAME given"},
+		{2, "link east", "no --context given"},
+		{2, "link local --context east", "stands for the cluster that the gateway runs in"},
+		{2, "link East --context east", `NAME is "East"`},
+		{1, "link east --context nowhere", "no context nowhere\n  Choose one by --context: east, "},
+		{2, "link east --context east --duration 1m", "give at least 10m"},
+		{2, "link east --context east -o table", `-o is "table": give yaml or json`},
+		{1, "link west --context west --apply", "context west and context west are the same cluster"},
+		{1, "link plain --context east --apply", "Secret linkerd/cluster-credentials-plain is there, and is no link"},
+		{1, "link south --context east --apply", "south is linked already, by Secret linkerd/by-hand"},
+		{1, "link east --context stranger --apply", "refuses your credentials: log in"},
+		{1, "link east --context nobody --apply", `you may not read namespace kube-system, by which clusters are told apart`},
+		{1, "link east --context east --apply --server https://127.0.0.1:1/?x", "server is a URL with a query"},
+		{1, "link east --context east --apply --address-ranges x", `the gateway would not use this link: annotation isthmus.io/address-ranges`},
+	} {
+		w.refused(t, c.code, c.command, regexp.QuoteMeta(c.want))
+	}
+	w.rights(t)
+	must(t, west.Apply(t.Context(), object.Link("hand", linkedByHand)))
+	w.refused(t, 1, "link east --context east --apply", "is linked already, as hand by Secret linkerd/cluster-credentials-hand")
+	for _, name := range []string{"cluster-credentials-hand", "cluster-credentials-north", "by-hand", "cluster-credentials-plain"} {
+		must(t, west.CoreV1().Secrets("linkerd").Delete(t.Context(), name, metav1.DeleteOptions{}))
+	}
+}
+
+func otherName(s *corev1.Secret) *corev1.Secret { s.Name = "by-hand"; return s }
+
+// account returns the token of a ServiceAccount without rights.
+func (w *linked) account(t *testing.T, where string) string {
+	t.Helper()
+	must(t, w.clients[where].Apply(t.Context(), object.ServiceAccount("shop", "nobody")))
+	token, err := w.clients[where].Token(t.Context(), "shop", "nobody")
+	must(t, err)
+	return token
+}
+
+// rights: those that are missing are named, all at once.
+func (w *linked) rights(t *testing.T) {
+	t.Helper()
+	east := w.clients["east"]
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "some"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"namespaces", "serviceaccounts"}, Verbs: []string{"get", "create"}},
+	}}
+	must(t, east.Apply(t.Context(), role, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "some"},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "some"},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "shop", Name: "nobody"}}}))
+	await(t, "the role takes effect", func() error {
+		if r := w.try(t, "link east --context nobody --apply"); !strings.Contains(r.stderr, "create clusterroles") {
+			return fmt.Errorf("%+v", r)
+		}
+		return nil
+	})
+	w.refused(t, 1, "link east --context nobody --apply", `(?s)context nobody: you may not\n.*  create clusterroles.rbac.authorization.k8s.io\n.*  create secrets in namespace linkerd-multicluster\n.*Nothing has been changed`)
+}
