@@ -355,7 +355,7 @@ func TestChanging(t *testing.T) {
 
 // TestRelistPause: however many services differ, a resource is listed again once a minute.
 func TestRelistPause(t *testing.T) {
-	audited(t, MinInterval, []federation.ClusterName{"east"}, func(w *world) {
+	audited(t, 2*time.Minute, []federation.ClusterName{"east"}, func(w *world) {
 		c := w.clusters["east"]
 		c.look = func(federation.ServiceID) ([]cluster.Looked, error) { return []cluster.Looked{one("a", 1, "x")}, nil }
 		w.change(func() {

@@ -18,8 +18,8 @@
 //   - Clusters don't wait for each other. One that is not ready is skipped, which is a result.
 //   - A difference that goes away by itself within Settle is not counted. One that changes
 //     begins anew. One that changes all the time is given up, and is a result.
-//   - A resource of a cluster is listed again once a minute at most. Its objects stay
-//     meanwhile.
+//   - A resource of a cluster is listed again once a minute at most, or once in a shorter
+//     Interval. Its objects stay meanwhile.
 //   - What a result has of a cluster is bounded, and fit to be shown.
 //
 // Run starts a goroutine for each cluster that there is something to do for, and waits for

@@ -130,7 +130,7 @@ func (a *Auditor) look(ctx context.Context, w *worker, j *job) {
 	}
 	a.markHealed(healed)
 	for _, resource := range j.wrong() {
-		w.heal(c, resource)
+		w.heal(c, resource, min(relistPause, a.opts.Interval))
 	}
 	j.looks++
 	if len(j.open) > 0 && j.looks < maxLooks {
@@ -143,9 +143,9 @@ func (a *Auditor) look(ctx context.Context, w *worker, j *job) {
 	a.conclude(w, j)
 }
 
-// heal has a resource listed again, if that was not done just now.
-func (w *worker) heal(c Cluster, resource string) {
-	if at, done := w.relisted[resource]; done && time.Since(at) < relistPause {
+// heal has a resource listed again, if that was not done less than a pause ago.
+func (w *worker) heal(c Cluster, resource string, pause time.Duration) {
+	if at, done := w.relisted[resource]; done && time.Since(at) < pause {
 		return
 	}
 	w.relisted[resource] = time.Now()
