@@ -22,6 +22,7 @@ func TestArrows(t *testing.T) {
 		"isthmus/clusterstore":         but("isthmus/local/..."),
 		"isthmus/clusterstore/cluster": but("isthmus/local/...", "isthmus/clusterstore"),
 		"isthmus/clusterstore/audit":   but("isthmus/local/...", "isthmus/clusterstore"),
+		"isthmus/clusterstore/check":   but("isthmus/local/...", "isthmus/cmd/..."),
 		"isthmus/clusterstore/budget":  {outside},
 		"isthmus/clusterstore/follow": but("isthmus/local/...", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/kube",
 			"isthmus/clusterstore/crd", "isthmus/clusterstore/serviceprofile"),

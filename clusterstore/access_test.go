@@ -1,0 +1,65 @@
+package clusterstore
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// describe lists accesses as SECRET CLUSTER TOKEN and what is wrong.
+func describe(list []Access) (lines []string) {
+	for _, a := range list {
+		line := fmt.Sprintf("%s %s", a.Secret, a.Cluster)
+		if a.REST != nil {
+			line += " " + a.REST.BearerToken
+			if s := fmt.Sprintf("%v %+v", a, a); strings.Contains(s, a.REST.BearerToken) {
+				line += " shows its token: " + s
+			}
+		}
+		if a.UsedInstead != "" {
+			line += " used: " + a.UsedInstead
+		}
+		if a.Refused != nil {
+			line += " refused"
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// TestAccesses: a Store's, and those of its Secrets by themselves, are the same but for a Secret
+// that has become invalid.
+func TestAccesses(t *testing.T) {
+	odd := secret("odd", "north", "x", 3)
+	delete(odd.Annotations, trustDomainAnnotation)
+	other := secret("other", "south", "x", 3)
+	other.Type = corev1.SecretTypeOpaque
+	secrets := []*corev1.Secret{secret("a", "east", "young", 0), secret("b", "east", "old", 5), odd}
+	inBubble(t, func(e *env) {
+		e.sync(1)
+		var plain []corev1.Secret
+		for _, s := range append(secrets, other) {
+			plain = append(plain, *s)
+		}
+		want := []string{"b east old", "odd north refused", "a east used: b"}
+		if got := describe(e.store.Accesses()); !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+		if got := describe(ReadAccesses(plain)); !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+		bad := secret("b", "east", "old", 5)
+		delete(bad.Annotations, trustDomainAnnotation)
+		e.put(bad)
+		want[0] = "b east old refused"
+		if got := describe(e.store.Accesses()); !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+		if s := e.store.Service("east", web); s != nil {
+			t.Errorf("Service %+v", s)
+		}
+	}, secrets...)
+}

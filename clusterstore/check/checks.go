@@ -1,0 +1,37 @@
+package check
+
+import "slices"
+
+// Sections of results.
+const (
+	sectionAPI      = "Kubernetes API"
+	sectionLinks    = "Links"
+	sectionTrust    = "Trust"
+	sectionNetworks = "Networks"
+	// SectionServices is for federated services, of which only a gateway knows.
+	SectionServices = "Services"
+)
+
+// Names of checks.
+const (
+	API         = "api"          // an API server answers, and which version
+	ClockSkew   = "clock-skew"   // its clock is as the own one
+	Rights      = "rights"       // what the credentials in use permit
+	CRDs        = "crds"         // Linkerd's kinds that it serves
+	LinkSecrets = "link-secrets" // that they can be read
+	LinkSecret  = "link-secret"  // one of them
+	LinkExpiry  = "link-expiry"  // how long its credentials are good
+	LinkState   = "link-state"   // of the cluster, as the gateway has it
+	Anchors     = "trust-anchors"
+	PodNetworks = "pod-networks"
+
+	Members     = "members"     // of federated services: that they serve
+	Ports       = "ports"       // that they have the ports
+	Addresses   = "addresses"   // that none is offered twice
+	Definitions = "definitions" // annotations and labels
+)
+
+// Checks are the names of all checks, in the order of results.
+var Checks = []string{API, ClockSkew, Rights, CRDs, LinkSecrets, LinkSecret, LinkState, LinkExpiry, Anchors, PodNetworks, Members, Ports, Addresses, Definitions}
+
+func order(name string) int { return slices.Index(Checks, name) }

@@ -1,0 +1,297 @@
+package check
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"isthmus/clusterstore/budget"
+	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/kube"
+	"isthmus/federation"
+)
+
+// Limits of one cluster.
+const (
+	firstAnswer  = 3 * time.Second // until its API server has answered at all
+	clusterLimit = 8 * time.Second // for all its checks
+)
+
+// What a clock may be off. Tokens and certificates are refused by clocks that differ by
+// minutes; a few seconds are within what the check can see.
+const (
+	skewWarning = 30 * time.Second
+	skewFailure = 5 * time.Minute
+)
+
+// kinds are the custom resources that are read.
+var kinds = []schema.GroupVersionResource{
+	crd.ProfileVersion.WithResource("serviceprofiles"),
+	crd.PolicyVersion.WithResource("servers"),
+	crd.WorkloadVersion.WithResource("externalworkloads"),
+}
+
+// look is the checks of one cluster's API server.
+type look struct {
+	// fixed
+	cluster   federation.ClusterName
+	namespace string // of the control plane
+	rest      *rest.Config
+	rights    []Right
+	account   string // whose rights they are; empty: those of the credentials
+	kinds     []schema.GroupVersionResource
+	manifest  string // that grants the rights
+	memory    *budget.Budget
+	report    *Report
+
+	client *kube.Client
+
+	// What comes out, for comparison with others:
+	answers    bool
+	anchors    anchors
+	anchorsErr error
+	network    network
+	networkErr error
+}
+
+// name is the cluster's, for results.
+func (l *look) name() string { return l.cluster.String() }
+
+func (l *look) add(section, check string, level Level, text, hint string) {
+	l.report.Add(Result{Section: section, Check: check, Object: l.name(), Level: level, Text: text, Hint: hint})
+}
+
+// run asks the API server. What it finds is in the report, or in the fields of l.
+func (l *look) run(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, clusterLimit)
+	defer cancel()
+	ctx, request := l.memory.Begin(ctx, "an answer", nil)
+	defer request.End()
+	client, err := kube.New(l.cluster, l.rest, nil)
+	if err != nil {
+		l.add(sectionAPI, API, Failure, "no client can be made of its credentials: "+err.Error(), "check the certificates in its kubeconfig")
+		l.skip("its API server can't be asked")
+		return
+	}
+	defer client.Close()
+	l.client = client
+	if !l.ask(ctx) {
+		l.skip("its API server does not answer")
+		return
+	}
+	l.answers = true
+	l.checkRights(ctx)
+	l.checkKinds(ctx)
+	l.anchors, l.anchorsErr = readAnchors(ctx, client.Core, l.namespace)
+	l.network, l.networkErr = readNetwork(ctx, client.Core, l.name())
+}
+
+// each does one request, which counts for the cluster's memory and waits for its turn to be
+// decoded by itself.
+func each(ctx context.Context, do func(context.Context) error) error {
+	ctx, request := budget.From(ctx).Another(ctx)
+	defer request.End()
+	err := do(ctx)
+	if over := request.Err(); over != nil {
+		return over
+	}
+	return err
+}
+
+// ask returns whether the API server answers, and reports that, its version and its clock.
+func (l *look) ask(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, firstAnswer)
+	defer cancel()
+	var v kube.Version
+	err := each(ctx, func(ctx context.Context) (err error) {
+		v, err = l.client.Version(ctx)
+		return err
+	})
+	switch {
+	case err == nil:
+		l.add(sectionAPI, API, OK, "its API server answers, version "+v.GitVersion, "")
+	case !v.Date.IsZero() && ctx.Err() == nil: // it refuses, and has a clock
+		l.add(sectionAPI, API, Failure, err.Error(), l.hintOfServer("check what the kubeconfig's server is, and whether its credentials are still good"))
+	default:
+		if ctx.Err() != nil {
+			err = fmt.Errorf("no answer within %v", firstAnswer)
+		}
+		l.add(sectionAPI, API, Failure, "its API server can't be reached: "+err.Error(), l.hintOfServer("check the address and the network between the two"))
+		l.add(sectionAPI, ClockSkew, Unchecked, "its API server does not answer", "")
+		return false
+	}
+	l.checkClock(v)
+	return err == nil
+}
+
+func (l *look) hintOfServer(hint string) string {
+	if l.cluster == federation.Local {
+		return hint + "; see --kubeconfig"
+	}
+	return fmt.Sprintf("%s; to renew the link: isthmus link %s --context CONTEXT --apply", hint, l.name())
+}
+
+// checkClock compares clocks. The server answered at some time between Sent and Received, and
+// its time is cut to seconds.
+func (l *look) checkClock(v kube.Version) {
+	if v.Date.IsZero() {
+		l.add(sectionAPI, ClockSkew, Unchecked, "its API server sends no Date", "")
+		return
+	}
+	level, text := clockSkew(v)
+	hint := ""
+	if level != OK {
+		hint = "synchronize the clocks of both clusters' nodes (NTP): tokens and certificates are good or not by them"
+	}
+	l.add(sectionAPI, ClockSkew, level, text, hint)
+}
+
+func clockSkew(v kube.Version) (Level, string) {
+	var skew time.Duration // how much it is ahead, at least
+	switch earliest, latest := v.Sent.Add(-time.Second), v.Received; {
+	case v.Date.Before(earliest):
+		skew = v.Date.Sub(earliest)
+	case v.Date.After(latest):
+		skew = v.Date.Sub(latest)
+	}
+	off, way := skew.Abs(), "ahead"
+	if skew < 0 {
+		way = "behind"
+	}
+	text := fmt.Sprintf("its clock is %s %s", roughly(off), way)
+	switch {
+	case off >= skewFailure:
+		return Failure, text
+	case off >= skewWarning:
+		return Warning, text
+	case off < time.Second:
+		return OK, "its clock agrees"
+	}
+	return OK, text
+}
+
+// checkRights reports what the credentials do not permit, with the worst of it as the level.
+func (l *look) checkRights(ctx context.Context) {
+	if len(l.rights) == 0 {
+		return
+	}
+	hint := "kubectl apply -f " + l.manifest
+	if l.cluster != federation.Local {
+		hint = "in that cluster: " + hint
+	}
+	client, err := l.client.Clientset()
+	var list []missing
+	if err == nil {
+		list, err = missingRights(ctx, l.asker(client), l.namespace, l.rights)
+	}
+	if err != nil {
+		l.unchecked(sectionAPI, Rights, err, hint)
+		return
+	}
+	if len(list) == 0 {
+		l.add(sectionAPI, Rights, OK, "all rights are granted", "")
+		return
+	}
+	worst := OK
+	var texts []string
+	for _, m := range list {
+		if rank(m.Level) > rank(worst) {
+			worst = m.Level
+		}
+	}
+	for _, m := range list {
+		if m.Level == worst {
+			texts = append(texts, fmt.Sprintf("%v (%s)", m, m.Lost))
+		}
+	}
+	text := "not permitted: " + strings.Join(texts, "; ")
+	if worst == Unchecked { // what is optional is not wrong
+		worst, text = OK, "all needed rights are granted; optional and not granted: "+strings.Join(texts, "; ")
+		hint = ""
+	}
+	l.add(sectionAPI, Rights, worst, text, hint)
+}
+
+// asker returns how rights are asked for.
+func (l *look) asker(client kubernetes.Interface) asker {
+	if l.account != "" {
+		return askFor(client, l.account)
+	}
+	return askOwn(client)
+}
+
+// checkKinds reports which custom resources the API server does not have.
+func (l *look) checkKinds(ctx context.Context) {
+	if len(l.kinds) == 0 {
+		return
+	}
+	var absent []string
+	for _, k := range l.kinds {
+		served, err := l.client.Serves(ctx, k)
+		if err != nil {
+			l.unchecked(sectionAPI, CRDs, err, "")
+			return
+		}
+		if !served {
+			absent = append(absent, k.GroupResource().String())
+		}
+	}
+	if len(absent) > 0 {
+		l.add(sectionAPI, CRDs, Warning, "not installed: "+strings.Join(absent, ", "), "install Linkerd's CRDs: linkerd install --crds | kubectl apply -f -")
+		return
+	}
+	l.add(sectionAPI, CRDs, OK, "Linkerd's CRDs are installed", "")
+}
+
+// unchecked reports that a check has no answer.
+func (l *look) unchecked(section, check string, err error, hint string) {
+	text := l.printable(err)
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		text = "no time was left"
+	}
+	l.add(section, check, Unchecked, text, hint)
+}
+
+// printable is the text of an error, without the client's token.
+func (l *look) printable(err error) string {
+	if l.client == nil {
+		return err.Error()
+	}
+	return l.client.Printable(err).Error()
+}
+
+// skip reports what can't be checked since the API server does not answer.
+func (l *look) skip(why string) {
+	if len(l.rights) > 0 {
+		l.add(sectionAPI, Rights, Unchecked, why, "")
+	}
+	if len(l.kinds) > 0 {
+		l.add(sectionAPI, CRDs, Unchecked, why, "")
+	}
+	l.anchorsErr, l.networkErr = errors.New(why), errors.New(why)
+}
+
+// mayNotRead returns the level, text and hint of what could not be read. Nothing is wrong with
+// what the credentials may not read; what is absent is.
+func (l *look) mayNotRead(what string, err error) (level Level, text, hint string) {
+	switch {
+	case isForbidden(err):
+		hint = "to permit it, in that cluster: kubectl apply -f " + l.manifest
+		if l.cluster == federation.Local {
+			hint = "to permit it: kubectl apply -f " + l.manifest
+		}
+		return Unchecked, "the credentials may not read " + what, hint
+	case apierrors.IsNotFound(err):
+		return Unchecked, what + " is not there", ""
+	case errors.Is(err, context.DeadlineExceeded):
+		return Unchecked, "no time was left to read " + what, ""
+	}
+	return Unchecked, l.printable(err), ""
+}

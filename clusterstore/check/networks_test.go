@@ -1,0 +1,42 @@
+package check
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func networkOf(name string, ranges ...string) network {
+	n := network{cluster: name}
+	for _, r := range ranges {
+		n.ranges = append(n.ranges, netip.MustParsePrefix(r))
+	}
+	return n
+}
+
+// TestOverlapsOfAny: the same pairs of clusters are found as by comparing each range with each.
+func TestOverlapsOfAny(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var list []network
+		for i := range rapid.IntRange(1, 5).Draw(t, "clusters") {
+			n := network{cluster: string(rune('a' + i))}
+			for range rapid.IntRange(0, 5).Draw(t, "ranges") {
+				a := netip.AddrFrom4([4]byte{10, rapid.ByteRange(0, 3).Draw(t, "b"), rapid.ByteRange(0, 3).Draw(t, "c") << 6, 0})
+				n.ranges = append(n.ranges, netip.PrefixFrom(a, rapid.IntRange(7, 24).Draw(t, "bits")).Masked())
+			}
+			list = append(list, n)
+		}
+		found := overlaps(list)
+		for j, b := range list {
+			for i, a := range list[:j] {
+				want := slices.ContainsFunc(a.ranges, func(x netip.Prefix) bool { return slices.ContainsFunc(b.ranges, x.Overlaps) })
+				got := slices.ContainsFunc(found[b.cluster], func(o overlap) bool { return o.with == a.cluster && o.ofRange.Overlaps(o.withThis) })
+				if want != got {
+					t.Fatalf("%d and %d: %v, want %v: %v", i, j, got, want, list)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,216 @@
+package check
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"isthmus/clusterstore"
+	"isthmus/clusterstore/budget"
+	"isthmus/federation"
+)
+
+const (
+	// Limit is how long a Run may take.
+	Limit = 20 * time.Second
+	// parallel clusters are asked at a time.
+	parallel = 16
+)
+
+// Memory that the answers of one cluster, and of all together, may take while they are decoded.
+const (
+	clusterMemory = 16 << 20
+	allMemory     = 128 << 20
+)
+
+// Config is what a Run is about.
+type Config struct {
+	Namespace string       // of the control plane, where link Secrets are
+	Local     *rest.Config // how the own cluster is reached
+	// Account is the ServiceAccount, NAMESPACE/NAME, that is to have the gateway's rights there;
+	// empty: the credentials of Local are.
+	Account string
+	// Links are the link Secrets. LinksErr is why they can't be read; nil: they can.
+	Links    []clusterstore.Access
+	LinksErr error
+}
+
+// Run checks the own cluster and all links, and returns what it has found.
+func Run(ctx context.Context, c Config) []Result {
+	ctx, cancel := context.WithTimeout(ctx, Limit)
+	defer cancel()
+	report := new(Report)
+	now := time.Now()
+	memory := budget.NewPool(budget.Limits{Cluster: clusterMemory, All: allMemory})
+	here := &look{
+		cluster: federation.Local, namespace: c.Namespace, rest: c.Local, rights: LocalRights(), account: c.Account, kinds: kinds, manifest: "manifests/rbac.yaml",
+		report: report,
+	}
+	all := []*look{here}
+	c.checkSecrets(report, now)
+	for _, a := range c.sorted() {
+		if a.REST != nil {
+			all = append(all, &look{
+				cluster: a.Cluster, namespace: c.Namespace, rest: a.REST, rights: LinkRights(), manifest: "manifests/remote-access.yaml", report: report,
+			})
+		}
+	}
+	runAll(ctx, all, memory)
+	compareAllAnchors(all, now)
+	compareNetworks(all)
+	return report.Results()
+}
+
+// sorted returns the links by the name of the cluster.
+func (c *Config) sorted() []clusterstore.Access {
+	return slices.SortedStableFunc(slices.Values(c.Links), func(a, b clusterstore.Access) int { return cmp.Compare(a.Cluster, b.Cluster) })
+}
+
+// runAll asks clusters, some at a time. Those for which there is no time are skipped.
+func runAll(ctx context.Context, all []*look, memory *budget.Pool) {
+	var running sync.WaitGroup
+	next := make(chan *look)
+	for range min(parallel, len(all)) {
+		running.Go(func() {
+			for l := range next {
+				l.memory = memory.Add()
+				l.run(ctx)
+				l.memory.Close()
+			}
+		})
+	}
+	for i, l := range all {
+		select {
+		case next <- l:
+			continue
+		case <-ctx.Done():
+		}
+		for _, late := range all[i:] {
+			const why = "no time was left"
+			late.add(sectionAPI, API, Unchecked, why, "")
+			late.add(sectionAPI, ClockSkew, Unchecked, why, "")
+			late.skip(why)
+		}
+		break
+	}
+	close(next)
+	running.Wait()
+}
+
+// checkSecrets reports which link Secrets can be used, and for how long.
+func (c *Config) checkSecrets(report *Report, now time.Time) {
+	if c.LinksErr != nil {
+		report.Add(Result{
+			Section: sectionLinks, Check: LinkSecrets, Level: Failure, Text: "link Secrets can't be read: " + c.LinksErr.Error(),
+			Hint: "grant what manifests/rbac.yaml has for secrets in namespace " + c.Namespace,
+		})
+		if len(c.Links) == 0 {
+			return
+		}
+	} else {
+		report.Add(Result{Section: sectionLinks, Check: LinkSecrets, Level: OK, Text: fmt.Sprintf("link Secrets can be read: there are %d", len(c.Links))})
+	}
+	for _, a := range c.Links {
+		checkSecret(report, a, c.Namespace)
+		if a.REST != nil {
+			checkExpiry(report, a, now)
+		}
+	}
+}
+
+func checkSecret(report *Report, a clusterstore.Access, namespace string) {
+	add := func(level Level, text, hint string) {
+		report.Add(Result{Section: sectionLinks, Check: LinkSecret, Object: a.Secret, Level: level, Text: text, Hint: hint})
+	}
+	describe := fmt.Sprintf("kubectl describe secret -n %s %s", namespace, a.Secret)
+	switch {
+	case a.Refused != nil && a.REST != nil:
+		add(Failure, fmt.Sprintf("can't be used as it is now, and the version before is, for cluster %s: %v", a.Cluster, a.Refused), "undo the last change: "+describe)
+	case a.Refused != nil:
+		add(Failure, "can't be used: "+a.Refused.Error(), "write it anew (isthmus link NAME --context CONTEXT --apply), or mend it: "+describe)
+	case a.UsedInstead != "":
+		add(Failure, fmt.Sprintf("is one of two for cluster %s: Secret %s, which is older, is used", a.Cluster, a.UsedInstead),
+			"delete the one that is not wanted, or give it another label multicluster.linkerd.io/cluster-name")
+	case len(a.Warnings) > 0:
+		add(Warning, "links cluster "+a.Cluster.String()+" insecurely: "+strings.Join(a.Warnings, "; "), "write it anew with the API server's certificate authority")
+	default:
+		add(OK, "links cluster "+a.Cluster.String(), "")
+	}
+}
+
+func checkExpiry(report *Report, a clusterstore.Access, now time.Time) {
+	x := Result{Section: sectionLinks, Check: LinkExpiry, Object: a.Cluster.String(), Level: OK, Text: "its credentials do not expire"}
+	if what, at := credentialExpiry(a.REST); what != "" {
+		x.Level, x.Text = expiry(now, at, soonCredentials)
+		x.Text = "its " + what + " " + x.Text
+	}
+	if x.Level != OK {
+		x.Hint = fmt.Sprintf("renew the link: isthmus link %s --context CONTEXT --apply", a.Cluster)
+	}
+	report.Add(x)
+}
+
+// compareAllAnchors reports the anchors of each cluster, and how they fit to the own ones. The
+// first of all is the own cluster.
+func compareAllAnchors(all []*look, now time.Time) {
+	here := all[0]
+	for _, l := range all {
+		what := "ConfigMap " + l.namespace + "/" + anchorsConfigMap
+		if l.anchorsErr != nil {
+			level, text, hint := l.mayNotRead(what, l.anchorsErr)
+			l.add(sectionTrust, Anchors, level, text, hint)
+			continue
+		}
+		level, text := l.anchors.expiry(now)
+		if l != here && here.anchorsErr == nil {
+			if differ, how := compareAnchors(here.anchors, l.anchors); rank(differ) >= rank(level) {
+				level, text = differ, how
+			}
+		}
+		hint := ""
+		if level != OK {
+			hint = "rotate trust anchors in all clusters alike: https://linkerd.io/2/tasks/manually-rotating-control-plane-tls-credentials/"
+		}
+		l.add(sectionTrust, Anchors, level, text, hint)
+	}
+}
+
+// compareNetworks reports which clusters' Pod CIDRs overlap.
+func compareNetworks(all []*look) {
+	var known []network
+	for _, l := range all {
+		if l.networkErr == nil && l.answers {
+			known = append(known, l.network)
+		}
+	}
+	found := overlaps(known)
+	for _, l := range all {
+		switch over := found[l.name()]; {
+		case l.networkErr != nil:
+			level, text, hint := l.mayNotRead("Nodes", l.networkErr)
+			l.add(sectionNetworks, PodNetworks, level, text, hint)
+		case len(over) > 0:
+			var texts []string
+			for _, o := range over[:min(len(over), 5)] {
+				texts = append(texts, o.String())
+			}
+			if more := len(over) - len(texts); more > 0 {
+				texts = append(texts, fmt.Sprintf("%d more", more))
+			}
+			l.add(sectionNetworks, PodNetworks, Warning, "Pod CIDRs overlap: "+strings.Join(texts, "; "),
+				"federated Services need flat networks, in which an address is one Pod's: give new clusters other --cluster-cidr ranges")
+		case len(l.network.ranges) == 0:
+			l.add(sectionNetworks, PodNetworks, Unchecked, "its Nodes have no Pod CIDR", "some network plugins don't use them: compare their own ranges")
+		case l.network.partly:
+			l.add(sectionNetworks, PodNetworks, OK, fmt.Sprintf("its Pod CIDRs overlap no other's, as far as %d of its Nodes have them", maxNodes), "")
+		default:
+			l.add(sectionNetworks, PodNetworks, OK, "its Pod CIDRs overlap no other's", "")
+		}
+	}
+}
