@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
-	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
 )
 
@@ -74,27 +73,6 @@ func accesses(list []*credentials, accepted func(federation.ClusterName) *creden
 		all = append(all, a)
 	}
 	return all
-}
-
-// Service returns a Service of a linked cluster as it is known; nil: it is not, or the
-// cluster has not synced.
-func (s *Store) Service(name federation.ClusterName, id federation.ServiceID) *cluster.Service {
-	s.mu.Lock()
-	l := s.links[name]
-	s.mu.Unlock()
-	if l == nil {
-		return nil
-	}
-	v := l.published.Load()
-	if v == nil || v.state != cluster.Ready && v.state != cluster.Stale {
-		return nil
-	}
-	if c, ok := v.cluster.(interface {
-		Service(federation.ServiceID) *cluster.Service
-	}); ok {
-		return c.Service(id)
-	}
-	return nil
 }
 
 // String names what it is, without credentials.

@@ -58,8 +58,5 @@ func TestAccesses(t *testing.T) {
 		if got := describe(e.store.Accesses()); !slices.Equal(got, want) {
 			t.Errorf("%q, want %q", got, want)
 		}
-		if s := e.store.Service("east", web); s != nil {
-			t.Errorf("Service %+v", s)
-		}
 	}, secrets...)
 }

@@ -204,6 +204,9 @@ func (l *Local) Followed() (*cluster.Cluster, cluster.State) {
 	return c, l.state
 }
 
+// Service returns what is kept of a Service of the cluster; nil: there is none.
+func (l *Local) Service(id federation.ServiceID) *cluster.Service { return l.cluster.Service(id) }
+
 // Profile watches the profile of a destination. There is always one, once Synced is
 // closed. Watches of equal keys share one profile, and a profile that equals the one
 // before is not published. The caller closes the watch.

@@ -8,7 +8,9 @@ const (
 	sectionLinks    = "Links"
 	sectionTrust    = "Trust"
 	sectionNetworks = "Networks"
-	// SectionServices is for federated services, of which only a gateway knows.
+	// Those of which only a gateway knows.
+	SectionGateway  = "Gateway"
+	SectionLinks    = sectionLinks
 	SectionServices = "Services"
 )
 
@@ -21,7 +23,7 @@ const (
 	LinkSecrets = "link-secrets" // that they can be read
 	LinkSecret  = "link-secret"  // one of them
 	LinkExpiry  = "link-expiry"  // how long its credentials are good
-	LinkState   = "link-state"   // of the cluster, as the gateway has it
+	LinkState   = "link-state"   // whether the gateway follows the cluster, and its standing
 	Anchors     = "trust-anchors"
 	PodNetworks = "pod-networks"
 
@@ -29,9 +31,11 @@ const (
 	Ports       = "ports"       // that they have the ports
 	Addresses   = "addresses"   // that none is offered twice
 	Definitions = "definitions" // annotations and labels
+
+	SliceWriter = "slice-writer" // that one replica writes EndpointSlices, and can
 )
 
 // Checks are the names of all checks, in the order of results.
-var Checks = []string{API, ClockSkew, Rights, CRDs, LinkSecrets, LinkSecret, LinkState, LinkExpiry, Anchors, PodNetworks, Members, Ports, Addresses, Definitions}
+var Checks = []string{API, ClockSkew, Rights, CRDs, LinkSecrets, LinkSecret, LinkState, LinkExpiry, Anchors, PodNetworks, SliceWriter, Members, Ports, Addresses, Definitions}
 
 func order(name string) int { return slices.Index(Checks, name) }

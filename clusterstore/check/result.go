@@ -48,16 +48,19 @@ func (r *Report) Add(x Result) {
 	r.results = append(r.results, x)
 }
 
-// Results returns what has been added: sections and checks in the order of [Checks], then
-// by object.
+// Results returns what has been added, [Sorted].
 func (r *Report) Results() []Result {
 	r.mu.Lock()
 	list := slices.Clone(r.results)
 	r.mu.Unlock()
-	slices.SortStableFunc(list, func(a, b Result) int {
+	return bound(Sorted(list))
+}
+
+// Sorted joins lists of results: checks are in the order of [Checks], and then by object.
+func Sorted(lists ...[]Result) []Result {
+	return slices.SortedStableFunc(slices.Values(slices.Concat(lists...)), func(a, b Result) int {
 		return cmp.Or(cmp.Compare(order(a.Check), order(b.Check)), cmp.Compare(a.Object, b.Object))
 	})
-	return bound(list)
 }
 
 // bound leaves out what is too much of one check.

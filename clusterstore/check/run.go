@@ -9,10 +9,12 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"isthmus/clusterstore"
 	"isthmus/clusterstore/budget"
+	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 )
 
@@ -39,6 +41,9 @@ type Config struct {
 	// Links are the link Secrets. LinksErr is why they can't be read; nil: they can.
 	Links    []clusterstore.Access
 	LinksErr error
+	// Preflight: there is no gateway, and the credentials of Local are a user's. What these
+	// do not permit is no failure.
+	Preflight bool
 }
 
 // Run checks the own cluster and all links, and returns what it has found.
@@ -66,6 +71,25 @@ func Run(ctx context.Context, c Config) []Result {
 	compareNetworks(all)
 	return report.Results()
 }
+
+// ReadLinks reads the link Secrets of a namespace, as a gateway there does.
+func ReadLinks(ctx context.Context, from *rest.Config, namespace string) ([]clusterstore.Access, error) {
+	client, err := kube.New(federation.Local, from, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, clusterLimit)
+	defer cancel()
+	list, err := client.Core.Secrets(namespace).List(ctx, metav1.ListOptions{FieldSelector: "type=" + clusterstore.SecretType, Limit: maxLinks})
+	if err != nil {
+		return nil, client.Printable(err)
+	}
+	return clusterstore.ReadAccesses(list.Items), nil
+}
+
+// maxLinks are read by ReadLinks.
+const maxLinks = 1000
 
 // sorted returns the links by the name of the cluster.
 func (c *Config) sorted() []clusterstore.Access {
@@ -106,8 +130,12 @@ func runAll(ctx context.Context, all []*look, memory *budget.Pool) {
 // checkSecrets reports which link Secrets can be used, and for how long.
 func (c *Config) checkSecrets(report *Report, now time.Time) {
 	if c.LinksErr != nil {
+		level := Failure
+		if c.Preflight {
+			level = Unchecked
+		}
 		report.Add(Result{
-			Section: sectionLinks, Check: LinkSecrets, Level: Failure, Text: "link Secrets can't be read: " + c.LinksErr.Error(),
+			Section: sectionLinks, Check: LinkSecrets, Level: level, Text: "link Secrets can't be read: " + c.LinksErr.Error(),
 			Hint: "grant what manifests/rbac.yaml has for secrets in namespace " + c.Namespace,
 		})
 		if len(c.Links) == 0 {

@@ -33,17 +33,16 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // api is an API server with what checks ask for.
 type api struct {
-	refused  []string // rights, as "list pods"
-	kinds    map[string][]string
-	anchors  string // nil: the ConfigMap is not there
-	cidrs    []string
-	ahead    time.Duration // of its clock
-	status   int           // of all answers; 0: as asked for
-	body     string        // with status
-	mayRead  func(resource string) bool
-	silent   bool // it answers nothing
-	unblock  chan struct{}
-	requests chan string
+	refused []string // rights, as "list pods"
+	kinds   map[string][]string
+	anchors string // nil: the ConfigMap is not there
+	cidrs   []string
+	ahead   time.Duration // of its clock
+	status  int           // of all answers; 0: as asked for
+	body    string        // with status
+	mayRead func(resource string) bool
+	silent  bool // it answers nothing
+	unblock chan struct{}
 }
 
 func newAPI(anchors, cidr string) *api {

@@ -35,6 +35,7 @@ type admin struct {
 	ready   func() bool
 	pages   map[string]func() any // by path; answered as JSON
 	explain http.Handler          // of /debug/explain; nil: there is none
+	check   http.Handler          // of /debug/check; nil: there is none
 	metrics *prometheus.Registry
 	pprof   bool
 	log     *zap.Logger
@@ -50,6 +51,9 @@ func (a *admin) handler() http.Handler {
 	}
 	if a.explain != nil {
 		mux.Handle("/debug/explain", a.explain)
+	}
+	if a.check != nil {
+		mux.Handle("/debug/check", a.check)
 	}
 	// promhttp's own limit counts a scrape until it is rendered, also one that has timed
 	// out, and this one until the client has taken it.

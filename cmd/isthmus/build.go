@@ -17,6 +17,7 @@ import (
 	"isthmus/clusterstore"
 	"isthmus/clusterstore/audit"
 	"isthmus/clusterstore/budget"
+	"isthmus/clusterstore/check"
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/kube"
 	"isthmus/cmd/isthmus/internal/logging"
@@ -92,6 +93,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	g.shutdown = newShutdown(o, api, g.server, log)
 	g.admin = &admin{
 		ready: g.ready.Load, pages: debugPages(here, store, table, api, writer, auditor), explain: newExplainer(o, here, store, api).handler(),
+		check:   newChecker(&checked{check.Config{Namespace: o.namespace, Local: cfg}, here, store, table, writer}).handler(),
 		metrics: registry, pprof: o.pprof, log: logging.WithOwnLimit(log),
 	}
 	return g, nil

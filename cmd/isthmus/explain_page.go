@@ -36,10 +36,10 @@ type explainPage struct {
 	Refused    string            `json:"refused,omitempty"` // how a new stream would be refused; empty: it would be served
 	Set        explainedSet      `json:"set"`
 	Preference *preferenceEntry  `json:"preference,omitempty"`
-	Tiers      *clientsEntry     `json:"tiers,omitempty"` // that the client uses, if it does not simply get everything
-	Members    []explainedMember `json:"members"`         // in order of precedence
-	Verdicts   map[string]int    `json:"verdicts"`        // how many addresses have which
-	Addresses  explainedList     `json:"addresses"`
+	Tiers      *clientsEntry     `json:"tiers,omitempty"`         // that the client uses, if it does not simply get everything
+	Members    []explainedMember `json:"members"`                 // in order of precedence
+	Verdicts   map[string]int    `json:"verdicts"`                // how many addresses have which
+	Addresses  pageList          `json:"addresses"`               // of explainedEntry
 	More       int               `json:"moreAddresses,omitempty"` // that are not listed
 	// Held is what proxies have of the service, whatever client the page is about.
 	Held     []grpcapi.HeldView `json:"streams"`

@@ -53,7 +53,7 @@ func newProgram(name string) *cli.Program {
 		Intro: "isthmus is a multicluster federation gateway for Linkerd proxies.",
 		Groups: []cli.Group{
 			{Title: "Serve", Verbs: []cli.Verb{gateway}},
-			{Title: "Look into a gateway that runs", Verbs: client.Verbs()},
+			{Title: "Look into a gateway that runs", Verbs: client.Verbs(checkFromHere)},
 			{Title: "Link clusters", Verbs: links.Verbs()},
 			{Title: "Other", Verbs: []cli.Verb{client.VersionVerb(ownBuild(), writeVersion)}},
 		},
@@ -62,6 +62,7 @@ func newProgram(name string) *cli.Program {
 			"isthmus link east --context east --apply",
 			"isthmus clusters",
 			"isthmus services shop/web --context west",
+			"isthmus check --wait 5m",
 			"isthmus get web.shop.svc.cluster.local:80",
 			"isthmus profile 10.0.0.1:80 --addr localhost:8086",
 		},

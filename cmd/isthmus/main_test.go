@@ -88,7 +88,7 @@ func TestHelpIsComplete(t *testing.T) {
 // TestUsageErrors: one line on stderr with what to do, and exit code 2.
 func TestUsageErrors(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"serve", `isthmus: unknown verb "serve": gateway, clusters, services, explain, get, profile, link, unlink, cordon, uncordon, version, completion and help are known (isthmus --help explains)`},
+		{"serve", `isthmus: unknown verb "serve": gateway, clusters, services, explain, check, get, profile, link, unlink, cordon, uncordon, version, completion and help are known (isthmus --help explains)`},
 		{"servces", `isthmus: unknown verb "servces": did you mean services? (isthmus --help explains)`},
 		{"help serve", `isthmus help: unknown verb "serve"`},
 		{"version now", `isthmus version: unexpected argument "now"`},

@@ -45,13 +45,13 @@ func TestPace(t *testing.T) {
 // TestExplainsArePaced: who explains can rest.
 func TestExplainsArePaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := (&explainer{explain: func(_ context.Context, q grpcapi.Question) (*grpcapi.Explanation, error) {
+		h := (&explainer{authorities: *someAuthorities(), explain: func(_ context.Context, q grpcapi.Question) (*grpcapi.Explanation, error) {
 			time.Sleep(paceWork)
 			q.Rest()
 			return nil, status.Error(13, "done")
 		}}).handler()
 		began := time.Now()
-		if w := getExplain(h, url.Values{"authority": {"web"}}); w.Code != http.StatusServiceUnavailable || time.Since(began) != 10*paceWork {
+		if w := getExplain(h, url.Values{"authority": {"web.shop.svc.cluster.local:80"}}); w.Code != http.StatusServiceUnavailable || time.Since(began) != 10*paceWork {
 			t.Errorf("%d after %v", w.Code, time.Since(began))
 		}
 	})

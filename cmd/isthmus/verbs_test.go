@@ -6,10 +6,12 @@ import (
 	"net/http/httptest"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"isthmus/clusterstore/check"
 	"isthmus/federation"
 )
 
@@ -19,7 +21,7 @@ func TestVerbsHaveAllFields(t *testing.T) {
 	fill(reflect.ValueOf(&clusters).Elem())
 	services := make([]serviceEntry, 1)
 	fill(reflect.ValueOf(&services).Elem())
-	var explained explainPage
+	explained := explainPage{Addresses: make(explainedEntries, 1)}
 	fill(reflect.ValueOf(&explained).Elem())
 	pages := map[string]any{"/debug/clusters": clusters, "/debug/services": services, "/debug/explain": explained}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { servePage(w, pages[r.URL.Path]) }))
@@ -52,11 +54,13 @@ func TestVerbsHaveAllFields(t *testing.T) {
 
 // TestVerbKnowsVerdicts: isthmus explain has a sentence for each verdict of the gateway.
 func TestVerbKnowsVerdicts(t *testing.T) {
+	var entries explainedEntries
 	page := explainPage{Authority: "web:80", Verdicts: map[string]int{}}
 	for v := range federation.OtherFamily + 1 {
 		page.Verdicts[v.String()] = 1
-		page.Addresses = append(page.Addresses, explainedEntry{Address: "10.0.0.1", Verdict: v.String()})
+		entries = append(entries, explainedEntry{Address: "10.0.0.1", Verdict: v.String()})
 	}
+	page.Addresses = entries
 	page.Set.Endpoints = 1
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { servePage(w, page) }))
 	defer server.Close()
@@ -71,6 +75,12 @@ func TestVerbKnowsVerdicts(t *testing.T) {
 		}
 	}
 }
+
+// explainedEntries is a pageList of entries that are made already.
+type explainedEntries []explainedEntry
+
+func (l explainedEntries) Len() int     { return len(l) }
+func (l explainedEntries) At(i int) any { return &l[i] }
 
 // fill gives a value, and all that is in it, something that is not zero.
 func fill(v reflect.Value) {
@@ -93,6 +103,8 @@ func fill(v reflect.Value) {
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
 		fill(v.Index(0))
+	case reflect.Interface:
+		fill(reflect.ValueOf(v.Interface()).Index(0)) // a list that is there already
 	case reflect.Map:
 		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
 		fill(key)
@@ -105,5 +117,34 @@ func fill(v reflect.Value) {
 		}
 	default:
 		panic("a field of kind " + v.Kind().String())
+	}
+}
+
+// TestCheckHasAllFields: the verb reads all that the page of checks has.
+func TestCheckHasAllFields(t *testing.T) {
+	var page checkPage
+	fill(reflect.ValueOf(&page).Elem())
+	page.Results[0].Level = check.Warning
+	mux := http.NewServeMux()
+	mux.HandleFunc("/debug/check", func(w http.ResponseWriter, _ *http.Request) { servePage(w, page) })
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	admin := strings.TrimPrefix(server.URL, "http://")
+	code, out, err := call("check", "-o", "json", "--admin", admin)
+	var got struct {
+		Gateways []struct {
+			Version, Replica string
+			Leading          bool
+		}
+		Results []check.Result
+	}
+	if decodeErr := json.Unmarshal([]byte(out), &got); decodeErr != nil || code != 0 {
+		t.Fatalf("%v: exit code %d, %s: %s", decodeErr, code, err, out)
+	}
+	if len(got.Gateways) != 1 || got.Gateways[0].Version != page.Version || got.Gateways[0].Replica != page.Replica || !got.Gateways[0].Leading {
+		t.Errorf("%+v", got.Gateways)
+	}
+	if !slices.Contains(got.Results, page.Results[0]) {
+		t.Errorf("%+v does not have %+v", got.Results, page.Results[0])
 	}
 }

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // newProgram returns isthmus with the verbs of this package.
 func newProgram() *cli.Program {
-	return &cli.Program{Name: "isthmus", Groups: []cli.Group{{Title: "Verbs", Verbs: Verbs()}}}
+	return &cli.Program{Name: "isthmus", Groups: []cli.Group{{Title: "Verbs", Verbs: Verbs(nil)}}}
 }
 
 // call runs the program and returns its exit code and output.

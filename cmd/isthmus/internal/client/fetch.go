@@ -35,7 +35,7 @@ func (t target) fetch(ctx context.Context, path string, into any) (at time.Time,
 	case http.StatusBadRequest:
 		return at, cli.Usagef("%s", refusal(body))
 	default:
-		return at, fmt.Errorf("%s answers %s for %s: %s", t.name, printable(answer.Status), path, t.another())
+		return at, statusError{answer.StatusCode, fmt.Sprintf("%s answers %s for %s: %s", t.name, printable(answer.Status), path, t.another())}
 	}
 	if err := json.NewDecoder(body).Decode(into); err != nil {
 		if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
@@ -60,6 +60,14 @@ func refusal(body io.Reader) string {
 	text, _ := io.ReadAll(io.LimitReader(body, 1000))
 	return printable(strings.TrimSpace(string(text)))
 }
+
+// statusError is that a gateway answers otherwise than by a page.
+type statusError struct {
+	code int
+	text string
+}
+
+func (e statusError) Error() string { return e.text }
 
 // another asks whether something else than a gateway answers.
 func (t target) another() string {

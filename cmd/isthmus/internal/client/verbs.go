@@ -3,7 +3,7 @@ package client
 import "isthmus/cmd/isthmus/internal/cli"
 
 // Verbs returns all verbs of this package, in the order of the program's
-// overview.
-func Verbs() []cli.Verb {
-	return []cli.Verb{clustersVerb(), servicesVerb(), explainVerb(), getVerb(), profileVerb()}
+// overview. preflight is for checks where there is no gateway.
+func Verbs(preflight Preflighter) []cli.Verb {
+	return []cli.Verb{clustersVerb(), servicesVerb(), explainVerb(), checkVerb(preflight), getVerb(), profileVerb()}
 }

@@ -40,7 +40,7 @@ func (c *Cluster) Gateways(ctx context.Context) ([]Gateway, error) {
 		return nil, c.explain(err, "list Pods", "list pods")
 	}
 	if len(pods) == 0 {
-		return nil, c.noPods(ctx)
+		return nil, NoGateway{c.noPods(ctx)}
 	}
 	var ready []Gateway
 	var others []string
@@ -52,7 +52,7 @@ func (c *Cluster) Gateways(ctx context.Context) ([]Gateway, error) {
 		ready = append(ready, c.gateway(&pods[i]))
 	}
 	if len(ready) == 0 {
-		return nil, fmt.Errorf("no gateway in namespace %s is ready: %s\n  --pod asks one that is not ready", printable(c.options.Namespace), some(others))
+		return nil, NoGateway{fmt.Errorf("no gateway in namespace %s is ready: %s\n  --pod asks one that is not ready", printable(c.options.Namespace), some(others))}
 	}
 	return ready, nil
 }

@@ -1,0 +1,231 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/cmd/isthmus/internal/reach"
+)
+
+// checkTimeout is by default for all checks of a gateway: 250 clusters of which many do not answer.
+const checkTimeout = 30 * time.Second
+
+// checkOptions are those of "isthmus check".
+type checkOptions struct {
+	adminOptions
+	wait      time.Duration
+	every     time.Duration // the checks are repeated while it waits
+	account   string
+	version   string // of this program
+	preflight Preflighter
+}
+
+func checkVerb(preflight Preflighter) cli.Verb {
+	o := &checkOptions{every: 2 * time.Second, version: ownVersion(), preflight: preflight}
+	return cli.Verb{
+		Use:     "check",
+		Summary: "check all that a gateway needs, before it is installed and while it runs, and what to do",
+		Intro:   checkIntro,
+		Ending:  checkEnding,
+		Flags: []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) {
+			o.adminOptions.flags(s)
+			o.timeout = checkTimeout
+			timeout := s.Lookup("timeout")
+			timeout.DefValue, timeout.Usage = checkTimeout.String(), "The checks must be done within this `DURATION`, each time."
+			s.DurationVar(&o.wait, "wait", 0, "Repeat the checks until none has failed, for this `DURATION` at most.")
+			s.StringVar(&o.account, "service-account", "isthmus", "`NAME` of the ServiceAccount that a gateway is to have, where there is none yet.")
+		})},
+		Values: outputs,
+		Run:    func(ctx context.Context, p cli.Process) error { return runCheck(ctx, p, o) },
+	}
+}
+
+// ownVersion is the program's, as a gateway shows its own.
+func ownVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return cmp.Or(info.Main.Version, "unknown")
+	}
+	return "unknown"
+}
+
+// runCheck checks once, or until nothing has failed.
+func runCheck(ctx context.Context, p cli.Process, o *checkOptions) error {
+	if err := p.NoArguments("check"); err != nil {
+		return err
+	}
+	if err := o.check(); err != nil {
+		return err
+	}
+	if o.wait < 0 {
+		return cli.Usagef("--wait is %v: give a duration, such as 5m", o.wait)
+	}
+	ctx, done := p.Interruptible(ctx)
+	defer done()
+	s, err := o.untilFine(ctx, p)
+	if err != nil {
+		return err
+	}
+	s.colours, s.marks = wantsColour(p.Stdout), marksOf(os.Getenv)
+	if err := s.print(p.Stdout, o.asJSON()); err != nil {
+		return err
+	}
+	if n := s.count(levelFailure); n > 0 {
+		return fmt.Errorf("%s: what to do is shown beneath each", count(n, "check has failed", "checks have failed"))
+	}
+	return nil
+}
+
+// untilFine checks again and again, for as long as --wait, and returns what it found last.
+func (o *checkOptions) untilFine(ctx context.Context, p cli.Process) (*checkState, error) {
+	began := time.Now()
+	for before := ""; ; {
+		s, err := o.once(ctx, p)
+		if err == nil && s.count(levelFailure) == 0 || ctx.Err() != nil || time.Since(began)+o.every > o.wait {
+			return s, err
+		}
+		if why := s.why(err); why != before {
+			fmt.Fprintf(p.Stderr, "%s: waiting, for %v at most: %s\n", p.Name, o.wait, why)
+			before = why
+		}
+		if !sleep(ctx, o.every) {
+			return s, err
+		}
+	}
+}
+
+// once runs all checks: those of each gateway or, where there is none, from here.
+func (o *checkOptions) once(ctx context.Context, p cli.Process) (*checkState, error) {
+	answers, err := o.readAll(ctx, p, "/debug/check", func() any { return new(checkPage) })
+	if none, ok := errors.AsType[reach.NoGateway](err); ok {
+		return o.fromHere(ctx, p, none)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := &checkState{at: time.Now(), from: fromGateway}
+	s.merge(answers, o.version)
+	audits, err := o.readAll(ctx, p, "/debug/audit", func() any { return new(auditPage) })
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range audits {
+		s.addAudit(a)
+	}
+	s.sort()
+	return s, nil
+}
+
+// fromHere runs the checks that need no gateway, by the user's kubeconfig.
+func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, why error) (*checkState, error) {
+	s := &checkState{at: time.Now(), from: fromHere}
+	text, hint, _ := strings.Cut(why.Error(), "\n")
+	s.results = []CheckResult{{Section: sectionGateway, Check: checkGateway, Level: levelFailure, Text: text,
+		Hint: cmp.Or(strings.TrimSpace(hint), "look for it") + "; if there is none yet, and all else is fine, install one (README.md)"}}
+	var found []CheckResult
+	err := o.await(ctx, p, func(ctx context.Context, w *waiting) error {
+		cluster, err := o.pods.Open()
+		if err != nil {
+			return err
+		}
+		defer cluster.Close()
+		w.on("the checks from here", "at least one cluster")
+		found = o.preflight(ctx, Preflight{cluster.Config(), o.pods.Namespace, o.account})
+		return ctx.Err()
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.results = append(s.results, found...)
+	s.sort()
+	return s, nil
+}
+
+// addAudit adds what a gateway's audit has found last. A gateway need not have one.
+func (s *checkState) addAudit(a answer) {
+	x := CheckResult{Section: sectionAudit, Check: checkAudit, Level: levelOK}
+	if len(s.gateways) > 1 {
+		x.Gateway = a.gateway
+	}
+	page, _ := a.value.(*auditPage)
+	status, refused := errors.AsType[statusError](a.err)
+	switch {
+	case refused && status.code == http.StatusNotFound:
+		x.Level, x.Text = levelUnchecked, "this gateway has no audit"
+	case a.err != nil:
+		x.Level, x.Text = levelUnchecked, a.err.Error()
+	case page.Interval == "off":
+		x.Level, x.Text = levelUnchecked, "audit is off (--audit)"
+	case page.Last.IsZero():
+		x.Text = "nothing has been audited yet"
+	default:
+		x.Level, x.Text, x.Hint = page.verdict()
+	}
+	s.results = append(s.results, x)
+}
+
+// verdict describes the newest results: a difference that has stayed is a failure, one that was
+// healed a warning.
+func (a *auditPage) verdict() (level, text, hint string) {
+	const look = "/debug/audit of the gateway has the last results"
+	for _, r := range a.Results {
+		for _, d := range r.Differences {
+			level, healed := levelFailure, "not healed"
+			if d.Healed {
+				level, healed = levelWarning, "healed"
+			}
+			return level, fmt.Sprintf("%s of %s: %s %s: %s (%s)", r.Resource, r.Cluster, r.Service, d.Object, d.Problem, healed), look + "; report this with the gateway's log"
+		}
+	}
+	for _, r := range a.Results {
+		if r.Error != "" {
+			return levelWarning, fmt.Sprintf("%s of %s can't be audited: %s", r.Service, r.Cluster, r.Error), look
+		}
+	}
+	return levelOK, fmt.Sprintf("what is served is what the API has, as of %s: %s", a.Last.Local().Format("15:04:05"), count(a.Differences, "difference since the start", "differences since the start")), ""
+}
+
+const checkIntro = `isthmus check checks all that a gateway needs, section by section: API servers, rights,
+link Secrets and how long they are good, clocks, trust anchors, Pod networks, federated
+services, replicas, and the last audit. What is wrong is followed by what to do.
+
+Each replica of the gateway is asked, and checks from its own network with the links'
+credentials. Where there is no gateway that is ready, the same checks run from here,
+with your kubeconfig, so that they can be done before it is installed. With --admin only
+the gateway there is asked, and your kubeconfig is not used.
+
+Usage: isthmus check [FLAGS]`
+
+const checkEnding = `Marks (plain text where the locale is not UTF-8):
+  ✓ [ok]    fine
+  ‼ [warn]  works, and part of it does not, or soon will not
+  ✗ [fail]  does not work
+  ? [skip]  could not be checked: what may not be read, or does not answer
+
+-o json prints one object in a line:
+  {"time":…, "from":"gateway" or "here",
+   "gateways":[{"gateway":"NAMESPACE/POD" or "HOST:PORT", "version":…, "replica":…,
+     "leading":BOOL, "error":…}],
+   "client":…, "failures":N, "warnings":N, "unchecked":N,
+   "results":[{"section":…, "check":…, "object":…, "level":…, "text":…, "hint":…,
+     "gateway":…}]}
+Levels are ok, warning, failure and unchecked. Objects are clusters, Secrets, Services
+(NAMESPACE/NAME) or gateways. Fields without a value are left out; gateway is there if
+others do not find the same.
+
+Exit code 1 if a check has failed or no check could be done, 0 also with warnings.
+
+Examples:
+  isthmus check
+  isthmus check --context west -n linkerd
+  isthmus check --wait 5m && kubectl apply -f federated-services.yaml
+  isthmus check -o json | jq -r '.results[] | select(.level == "failure") | .text'`

@@ -1,0 +1,249 @@
+package client
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Sections and checks of this package's own.
+const (
+	sectionGateway = "Gateway"
+	sectionAudit   = "Audit"
+
+	checkGateway  = "gateway"  // it is there, and answers
+	checkVersion  = "version"  // of the gateway and of this program
+	checkReplicas = "replicas" // they agree, and one of them writes EndpointSlices
+	checkAudit    = "audit"
+)
+
+// sections are those of results, in order.
+var sections = []string{sectionGateway, "Kubernetes API", "Links", "Trust", "Networks", "Services", sectionAudit}
+
+// Where the checks were done.
+const (
+	fromGateway = "gateway"
+	fromHere    = "here"
+)
+
+// checkState is what all checks have found.
+type checkState struct {
+	at       time.Time
+	from     string
+	client   string
+	gateways []checkedGateway
+	results  []CheckResult
+	colours  bool
+	marks    marks
+}
+
+type checkedGateway struct {
+	Gateway string `json:"gateway"`
+	Version string `json:"version,omitempty"`
+	Replica string `json:"replica,omitempty"`
+	Leading bool   `json:"leading"`
+	Error   string `json:"error,omitempty"`
+}
+
+// checkSnapshot is a state as -o json has it.
+type checkSnapshot struct {
+	Time      time.Time        `json:"time"`
+	From      string           `json:"from"`
+	Gateways  []checkedGateway `json:"gateways"`
+	Client    string           `json:"client,omitempty"`
+	Failures  int              `json:"failures"`
+	Warnings  int              `json:"warnings"`
+	Unchecked int              `json:"unchecked"`
+	Results   []CheckResult    `json:"results"`
+}
+
+func (s *checkState) snapshot() checkSnapshot {
+	return checkSnapshot{
+		Time: s.at, From: s.from, Gateways: append([]checkedGateway{}, s.gateways...), Client: s.client,
+		Failures: s.count(levelFailure), Warnings: s.count(levelWarning), Unchecked: s.count(levelUnchecked), Results: append([]CheckResult{}, s.results...),
+	}
+}
+
+// count returns how many results have a level.
+func (s *checkState) count(level string) (n int) {
+	if s == nil {
+		return 0
+	}
+	for _, r := range s.results {
+		if r.Level == level {
+			n++
+		}
+	}
+	return n
+}
+
+// why is what a state still waits for, in words; err is why there is none.
+func (s *checkState) why(err error) string {
+	if err != nil {
+		first, _, _ := strings.Cut(err.Error(), "\n")
+		return first
+	}
+	for _, r := range s.results {
+		if r.Level == levelFailure {
+			return fmt.Sprintf("%s, first %s", count(s.count(levelFailure), "failure", "failures"), printable(r.line()))
+		}
+	}
+	return ""
+}
+
+// line is a result in one line, without its hint.
+func (r CheckResult) line() string {
+	text := r.Text
+	if r.Level == levelUnchecked {
+		text = "not checked: " + text
+	}
+	if r.Object != "" {
+		text = r.Object + ": " + text
+	}
+	if r.Gateway != "" {
+		text += " (" + r.Gateway + ")"
+	}
+	return text
+}
+
+func (s *checkState) add(r CheckResult) { s.results = append(s.results, r) }
+
+// sort orders results by section, and leaves them in order otherwise.
+func (s *checkState) sort() {
+	place := func(r CheckResult) int {
+		if i := slices.Index(sections, r.Section); i >= 0 {
+			return i
+		}
+		return len(sections)
+	}
+	slices.SortStableFunc(s.results, func(a, b CheckResult) int { return place(a) - place(b) })
+	for i := range s.results { // what a gateway sends may be of any version
+		if rank(s.results[i].Level) < 0 {
+			s.results[i].Level = levelUnchecked
+		}
+	}
+}
+
+func rank(level string) int {
+	return slices.Index([]string{levelOK, levelUnchecked, levelWarning, levelFailure}, level)
+}
+
+// resultKey is what two replicas' results are compared by.
+type resultKey struct{ check, object string }
+
+// merge joins the answers of replicas. What all find alike is there once; of what they find
+// otherwise, each one's is there with its name, and that is a result too.
+func (s *checkState) merge(answers []answer, client string) {
+	s.client = client
+	var pages []*checkPage
+	var names []string
+	for _, a := range answers {
+		g := checkedGateway{Gateway: a.gateway}
+		if a.err != nil {
+			var hint string
+			g.Error, hint, _ = strings.Cut(a.err.Error(), "\n")
+			s.add(CheckResult{Section: sectionGateway, Check: checkGateway, Object: a.gateway, Level: levelFailure, Text: g.Error,
+				Hint: cmp.Or(strings.TrimSpace(hint), "look at its log; a gateway that is older than this program may have no checks: upgrade it")})
+			s.gateways = append(s.gateways, g)
+			continue
+		}
+		page := a.value.(*checkPage)
+		g.Version, g.Replica, g.Leading = page.Version, page.Replica, page.Leading
+		s.gateways = append(s.gateways, g)
+		s.add(CheckResult{Section: sectionGateway, Check: checkGateway, Object: a.gateway, Level: levelOK, Text: "it answers"})
+		s.addVersion(g, client)
+		pages, names = append(pages, page), append(names, a.gateway)
+	}
+	differing := s.mergeResults(pages, names)
+	if len(pages) > 1 {
+		s.addReplicas(differing)
+	}
+}
+
+func (s *checkState) addVersion(g checkedGateway, client string) {
+	x := CheckResult{Section: sectionGateway, Check: checkVersion, Object: g.Gateway, Level: levelOK, Text: "its version is that of this program, " + client}
+	if g.Version != client {
+		x.Level, x.Text = levelWarning, fmt.Sprintf("its version is %s, that of this program %s", cmp.Or(g.Version, "not known"), client)
+		x.Hint = "use the same version of both, so that all checks and fields are there"
+	}
+	s.add(x)
+}
+
+// mergeResults adds the results of pages, and returns what the replicas do not agree on.
+func (s *checkState) mergeResults(pages []*checkPage, names []string) (differing []string) {
+	byKey := make(map[resultKey][][]CheckResult) // of each page
+	var order []resultKey
+	for i, page := range pages {
+		for _, r := range page.Results {
+			k := resultKey{r.Check, r.Object}
+			if byKey[k] == nil {
+				order = append(order, k)
+				byKey[k] = make([][]CheckResult, len(pages))
+			}
+			r.Gateway = names[i]
+			byKey[k][i] = append(byKey[k][i], r)
+		}
+	}
+	for _, k := range order {
+		lists := byKey[k]
+		all := slices.Concat(lists...)
+		worst := slices.MaxFunc(all, func(a, b CheckResult) int { return rank(a.Level) - rank(b.Level) })
+		switch {
+		case alike(lists):
+			for _, r := range lists[0] { // a Service may have several of one check
+				r.Gateway = ""
+				s.add(r)
+			}
+		case worst.Level != levelOK:
+			differing = append(differing, strings.TrimSpace(k.check+" "+k.object))
+			for _, r := range all {
+				if r.Level != levelOK {
+					s.add(r)
+				}
+			}
+		case k.object != "":
+			differing = append(differing, k.check+" "+k.object)
+			s.add(worst)
+		default: // a summary, which others do not have since they find something
+		}
+	}
+	return differing
+}
+
+// alike reports whether all replicas have the same levels of one check of one object.
+func alike(lists [][]CheckResult) bool {
+	for _, list := range lists[1:] {
+		if !slices.EqualFunc(lists[0], list, func(a, b CheckResult) bool { return a.Level == b.Level }) {
+			return false
+		}
+	}
+	return true
+}
+
+// addReplicas reports whether the replicas agree, and whether one of them writes.
+func (s *checkState) addReplicas(differing []string) {
+	x := CheckResult{Section: sectionGateway, Check: checkReplicas, Level: levelOK, Text: fmt.Sprintf("%d replicas agree", len(s.gateways))}
+	if len(differing) > 0 {
+		x.Level, x.Text = levelWarning, "the replicas differ: "+some(differing)
+		x.Hint = "check again in some seconds; if it stays, compare: isthmus clusters --pod NAME"
+	}
+	s.add(x)
+	var leaders []string
+	for _, g := range s.gateways {
+		if g.Leading {
+			leaders = append(leaders, g.Gateway)
+		}
+	}
+	x = CheckResult{Section: sectionGateway, Check: checkReplicas, Level: levelOK, Text: "one of them writes EndpointSlices: " + strings.Join(leaders, "")}
+	switch {
+	case len(leaders) > 1:
+		x.Level, x.Text = levelFailure, "more than one of them writes EndpointSlices: "+strings.Join(leaders, ", ")
+		x.Hint = "each replica needs a name of its own in $HOSTNAME, and all of them the same Lease"
+	case len(leaders) == 0:
+		x.Level, x.Text = levelWarning, "none of them writes EndpointSlices"
+		x.Hint = "check again in some seconds: that is so after one has ended"
+	}
+	s.add(x)
+}

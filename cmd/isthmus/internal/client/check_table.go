@@ -1,0 +1,156 @@
+package client
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// marks are how levels are shown, and what precedes a hint.
+type marks struct {
+	byLevel map[string]string
+	hint    string
+}
+
+var (
+	unicodeMarks = marks{map[string]string{levelOK: "✓", levelWarning: "‼", levelFailure: "✗", levelUnchecked: "?"}, "→"}
+	asciiMarks   = marks{map[string]string{levelOK: "[ok]  ", levelWarning: "[warn]", levelFailure: "[fail]", levelUnchecked: "[skip]"}, "->"}
+)
+
+// marksOf returns those that the locale of an environment has.
+func marksOf(getenv func(string) string) marks {
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if value := strings.ToLower(getenv(name)); value != "" { // the first one decides, as in setlocale
+			if strings.Contains(value, "utf-8") || strings.Contains(value, "utf8") {
+				return unicodeMarks
+			}
+			break
+		}
+	}
+	return asciiMarks
+}
+
+var levelColours = map[string]colour{levelOK: green, levelWarning: yellow, levelFailure: red, levelUnchecked: plain}
+
+// print prints the state as a line of JSON, or for people.
+func (s *checkState) print(w io.Writer, asJSON bool) error {
+	text := s.table()
+	if asJSON {
+		var err error
+		if text, err = jsonLine(s.snapshot()); err != nil {
+			return fmt.Errorf("print the results: %w", err)
+		}
+	}
+	if _, err := w.Write(text); err != nil {
+		return fmt.Errorf("print the results: %w", err)
+	}
+	return nil
+}
+
+// table returns the results by section, and a summary.
+func (s *checkState) table() []byte {
+	var b bytes.Buffer
+	if s.from == fromHere {
+		b.WriteString("No gateway can be asked: what follows was checked from here, not from its network.\n\n")
+	}
+	for rest := s.results; len(rest) > 0; {
+		n := prefix(rest, func(r CheckResult) string { return r.Section })
+		fmt.Fprintf(&b, "%s\n", printable(rest[0].Section))
+		for section := rest[:n]; len(section) > 0; {
+			m := prefix(section, func(r CheckResult) string { return r.Check })
+			s.writeCheck(&b, section[:m])
+			section = section[m:]
+		}
+		b.WriteByte('\n')
+		rest = rest[n:]
+	}
+	b.WriteString(s.summary() + "\n")
+	return b.Bytes()
+}
+
+// prefix returns how many results have the same of something as the first one.
+func prefix(list []CheckResult, of func(CheckResult) string) int {
+	if i := slices.IndexFunc(list, func(r CheckResult) bool { return of(r) != of(list[0]) }); i >= 0 {
+		return i
+	}
+	return len(list)
+}
+
+// maxFine is how many lines one check has at most for what is fine.
+const maxFine = 5
+
+// writeCheck writes the results of one check: what is fine is summed up.
+func (s *checkState) writeCheck(b *bytes.Buffer, list []CheckResult) {
+	var texts []string
+	objects := make(map[string][]string) // by text, of what is fine
+	var bad []CheckResult
+	fine := 0
+	for _, r := range list {
+		if r.Level != levelOK {
+			bad = append(bad, r)
+			continue
+		}
+		fine++
+		if r.Gateway != "" {
+			r.Text += " (" + r.Gateway + ")"
+		}
+		if objects[r.Text] == nil {
+			texts = append(texts, r.Text)
+			objects[r.Text] = []string{}
+		}
+		if r.Object != "" {
+			objects[r.Text] = append(objects[r.Text], r.Object)
+		}
+	}
+	if len(texts) > maxFine {
+		s.writeLine(b, levelOK, fmt.Sprintf("%d are fine (%s): -o json has each", fine, list[0].Check))
+		texts = nil
+	}
+	for _, text := range texts {
+		if names := objects[text]; len(names) > 0 {
+			text = some(names) + ": " + text
+		}
+		s.writeLine(b, levelOK, text)
+	}
+	s.writeBad(b, bad)
+}
+
+// writeBad writes what is not fine, the worst first, with what to do.
+func (s *checkState) writeBad(b *bytes.Buffer, bad []CheckResult) {
+	slices.SortStableFunc(bad, func(x, y CheckResult) int { return rank(y.Level) - rank(x.Level) })
+	for i, r := range bad[:min(len(bad), maxLines)] {
+		s.writeLine(b, r.Level, r.line())
+		if last := i == min(len(bad), maxLines)-1; r.Hint != "" && (last || bad[i+1].Hint != r.Hint) {
+			fmt.Fprintf(b, "      %s %s\n", s.marks.hint, printable(r.Hint))
+		}
+	}
+	if more := len(bad) - maxLines; more > 0 {
+		s.writeLine(b, bad[maxLines].Level, fmt.Sprintf("%d more like these: -o json has all", more))
+	}
+}
+
+func (s *checkState) writeLine(b *bytes.Buffer, level, text string) {
+	mark := s.marks.byLevel[level]
+	if s.colours {
+		mark = levelColours[level].paint(mark)
+	}
+	fmt.Fprintf(b, "  %s %s\n", mark, printable(text))
+}
+
+// summary counts what is not fine.
+func (s *checkState) summary() string {
+	var parts []string
+	for _, n := range []struct {
+		level, one, many string
+	}{{levelFailure, "failure", "failures"}, {levelWarning, "warning", "warnings"}, {levelUnchecked, "not checked", "not checked"}} {
+		if found := s.count(n.level); found > 0 {
+			parts = append(parts, count(found, n.one, n.many))
+		}
+	}
+	if len(parts) == 0 {
+		return fmt.Sprintf("All is fine: %s.", count(len(s.results), "check", "checks"))
+	}
+	return strings.Join(parts, ", ") + "."
+}

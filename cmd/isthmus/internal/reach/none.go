@@ -1,0 +1,11 @@
+package reach
+
+import "k8s.io/client-go/rest"
+
+// NoGateway is the error where no gateway can be asked: there is none, or none is ready.
+type NoGateway struct{ error }
+
+func (e NoGateway) Unwrap() error { return e.error }
+
+// Config returns how the cluster is reached. It has credentials.
+func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
