@@ -21,8 +21,8 @@ import (
 const (
 	// Limit is how long a Run may take.
 	Limit = 20 * time.Second
-	// parallel clusters are asked at a time.
-	parallel = 16
+	// parallel clusters are asked at a time: 250 of which none answers take 18 s.
+	parallel = 48
 )
 
 // Memory that the answers of one cluster, and of all together, may take while they are decoded.

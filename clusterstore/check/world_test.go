@@ -134,7 +134,9 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // start serves an API until the test ends.
 func (a *api) start(t *testing.T) *httptest.Server {
 	t.Helper()
-	s := httptest.NewTLSServer(a)
+	s := httptest.NewUnstartedServer(a)
+	s.EnableHTTP2 = true // as API servers do
+	s.StartTLS()
 	t.Cleanup(s.Close)
 	t.Cleanup(func() { close(a.unblock) })
 	return s

@@ -179,12 +179,18 @@ func (a *auditPage) verdict() (level, text, hint string) {
 	const look = "/debug/audit of the gateway has the last results"
 	for _, r := range a.Results {
 		for _, d := range r.Differences {
-			level, healed := levelFailure, "not healed"
+			now, how := levelFailure, "not healed"
 			if d.Healed {
-				level, healed = levelWarning, "healed"
+				now, how = levelWarning, "healed"
 			}
-			return level, fmt.Sprintf("%s of %s: %s %s: %s (%s)", r.Resource, r.Cluster, r.Service, d.Object, d.Problem, healed), look + "; report this with the gateway's log"
+			if rank(now) > rank(level) {
+				level, hint = now, look+"; report this with the gateway's log"
+				text = fmt.Sprintf("%s of %s: %s %s: %s (%s)", r.Resource, r.Cluster, r.Service, d.Object, d.Problem, how)
+			}
 		}
+	}
+	if level != "" {
+		return level, text, hint
 	}
 	for _, r := range a.Results {
 		if r.Error != "" {

@@ -1,0 +1,43 @@
+package check
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"isthmus/clusterstore"
+	"isthmus/federation"
+)
+
+// TestManyClusters: many links are checked within the limit, and each has its results.
+func TestManyClusters(t *testing.T) {
+	w := newWorld(t)
+	local, east := w.local.start(t), w.east.start(t)
+	secret := linkSecret(t, "link", "east", east, w)
+	one := clusterstore.ReadAccesses(append(w.secrets, secret))[0]
+	var links []clusterstore.Access
+	const clusters = 60
+	for i := range clusters {
+		a := one
+		a.Cluster, a.Secret = federation.ClusterName(fmt.Sprintf("c%03d", i)), fmt.Sprint("link-", i)
+		links = append(links, a)
+	}
+	began := time.Now()
+	results := Run(t.Context(), Config{
+		Namespace: "linkerd", Local: &rest.Config{Host: local.URL, TLSClientConfig: rest.TLSClientConfig{CAData: authority(local)}}, Links: links,
+	})
+	t.Logf("%d results after %v", len(results), time.Since(began))
+	fine := make(map[string]int)
+	for _, r := range results {
+		if r.Level == OK {
+			fine[r.Check]++
+		}
+	}
+	for _, name := range []string{API, ClockSkew, Rights, LinkSecret, LinkExpiry, Anchors} {
+		if fine[name] < clusters {
+			t.Errorf("%s: %d clusters are fine", name, fine[name])
+		}
+	}
+}

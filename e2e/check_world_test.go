@@ -1,0 +1,205 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"isthmus/e2e/cluster"
+	"isthmus/e2e/gateway"
+	"isthmus/e2e/kube"
+	"isthmus/e2e/object"
+	"isthmus/e2e/program"
+)
+
+// checkedWorld is a cluster of gateways and one that is linked, with all that isthmus check looks for, and nothing wrong.
+type checkedWorld struct {
+	*testing.T
+	west, east *kube.Client
+	eastServer *cluster.Cluster
+	kubeconfig string // a gateway's
+	isthmus    string
+	anchor     string
+}
+
+func newCheckedWorld(t *testing.T) *checkedWorld {
+	servers := startClusters(t, []string{"namespace", "serviceaccount"}, "west", "east")
+	w := &checkedWorld{T: t, west: client(t, servers[0]), east: client(t, servers[1]), eastServer: servers[1], anchor: anchorPEM(t, 365*24*time.Hour)}
+	path, err := program.Isthmus.Path(t.Context())
+	must(t, err)
+	w.isthmus, err = filepath.Abs(path)
+	must(t, err)
+	ctx := t.Context()
+	must(t, w.west.Apply(ctx, object.Namespace("linkerd"), object.Namespace("shop"), w.node("west-1", "10.244.0.0/24"), w.anchors(w.anchor)))
+	must(t, w.east.Apply(ctx, object.Namespace("linkerd"), object.Namespace("linkerd-multicluster"), object.Namespace("shop"), w.node("east-1", "10.245.0.0/24"), w.anchors(w.anchor)))
+	applyManifest(t, w.west, "rbac.yaml")
+	applyManifest(t, w.east, "remote-access.yaml")
+	w.kubeconfig = gatewayKubeconfig(t, w.west)
+	must(t, w.west.Apply(ctx, object.Link("east", w.link(w.east.Server(), w.eastServer.REST().CAData, 30*24*time.Hour))))
+	return w
+}
+
+func (w *checkedWorld) node(name, cidr string) *corev1.Node {
+	n := object.Node(name, "zone-1")
+	n.Spec.PodCIDR, n.Spec.PodCIDRs = cidr, []string{cidr}
+	return n
+}
+
+func (w *checkedWorld) anchors(text string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: "linkerd", Name: "linkerd-identity-trust-roots"},
+		Data: map[string]string{"ca-bundle.crt": text},
+	}
+}
+
+// link returns a kubeconfig for the linked cluster at some server, with a token that is good for so long.
+func (w *checkedWorld) link(server string, authority []byte, good time.Duration) []byte {
+	w.Helper()
+	seconds := int64(good.Seconds())
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
+	answer, err := w.east.CoreV1().ServiceAccounts("linkerd-multicluster").CreateToken(w.Context(), "isthmus-remote-access", request, metav1.CreateOptions{})
+	must(w.T, err)
+	text, err := object.Kubeconfig("east", clientcmdapi.Cluster{Server: server, CertificateAuthorityData: authority}, clientcmdapi.AuthInfo{Token: answer.Status.Token})
+	must(w.T, err)
+	return text
+}
+
+// put writes objects, and deletes them when the case is over.
+func (w *checkedWorld) put(t *testing.T, to *kube.Client, objects ...runtime.Object) {
+	t.Helper()
+	must(t, to.Apply(t.Context(), objects...))
+	for _, o := range objects {
+		u, err := kube.Unstructured(o)
+		must(t, err)
+		resource, _, err := to.Resource(u.GroupVersionKind())
+		must(t, err)
+		t.Cleanup(func() {
+			err := to.In(resource, u.GetNamespace()).Delete(w.Context(), u.GetName(), metav1.DeleteOptions{})
+			if err != nil && !apierrors.IsNotFound(err) {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// instead writes an object, and the one before it when the case is over.
+func (w *checkedWorld) instead(t *testing.T, to *kube.Client, before, now runtime.Object) {
+	t.Helper()
+	must(t, to.Apply(t.Context(), now))
+	t.Cleanup(func() { must(t, to.Apply(w.Context(), before)) })
+}
+
+// service is a Service with one endpoint at an address.
+func (w *checkedWorld) service(t *testing.T, to *kube.Client, name, ip string) {
+	t.Helper()
+	w.put(t, to, object.Service("shop", name), object.Slice("shop", name, "a", object.Endpoint(ip)))
+}
+
+// watch keeps a stream open for a service until the case is over.
+func (w *checkedWorld) watch(t *testing.T, g *gateway.Gateway, name string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), w.isthmus, "get", object.Authority("shop", name), "--addr", g.Addr())
+	must(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Wait() }) // killed by the context
+}
+
+// checkOutput is what isthmus check -o json prints.
+type checkOutput struct {
+	From    string
+	Results []struct{ Section, Check, Object, Level, Text, Hint, Gateway string }
+}
+
+// check runs isthmus check, and returns its exit code and what is not fine, but for the audit.
+func (w *checkedWorld) check(t *testing.T, args ...string) (code int, bad []string, out checkOutput) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), w.isthmus, append([]string{"check", "-o", "json"}, args...)...)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(stdout.Bytes(), &out); err != nil {
+		t.Fatalf("%v: %s%s", err, &stdout, &stderr)
+	}
+	for _, r := range out.Results {
+		if r.Level == "ok" || r.Check == "audit" {
+			continue
+		}
+		bad = append(bad, strings.TrimSpace(fmt.Sprintf("%s %s %s", r.Level, r.Check, r.Object))+": "+r.Text)
+		if r.Hint == "" && r.Level != "unchecked" {
+			t.Errorf("no hint what to do: %+v", r)
+		}
+	}
+	slices.Sort(bad)
+	return cmd.ProcessState.ExitCode(), bad, out
+}
+
+// ahead is a proxy before the linked cluster's API server whose clock is ahead by so much. It returns its address and
+// certificate authority.
+func (w *checkedWorld) ahead(t *testing.T, by time.Duration) (server string, authority []byte) {
+	t.Helper()
+	target, err := url.Parse(w.east.Server())
+	must(t, err)
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(w.eastServer.REST().CAData)
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}
+	proxy.Transport, proxy.FlushInterval = transport, -1
+	proxy.ModifyResponse = func(r *http.Response) error {
+		r.Header.Set("Date", time.Now().Add(by).UTC().Format(http.TimeFormat))
+		return nil
+	}
+	s := httptest.NewTLSServer(proxy)
+	t.Cleanup(func() { s.CloseClientConnections(); s.Close(); transport.CloseIdleConnections() })
+	return s.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+}
+
+// anchorPEM returns a trust anchor that is good for so long.
+func anchorPEM(t *testing.T, good time.Duration) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	now := time.Now()
+	template := &x509.Certificate{SerialNumber: big.NewInt(now.UnixNano()), NotBefore: now.Add(-48 * time.Hour), NotAfter: now.Add(good), IsCA: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	must(t, err)
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+}
+
+// without applies a manifest in which a text is another, and the manifest as it is when the case is over.
+func (w *checkedWorld) without(t *testing.T, apply func(context.Context, string) error, file, text, other string) {
+	t.Helper()
+	manifest, err := os.ReadFile(filepath.Join("..", "manifests", file))
+	must(t, err)
+	if !strings.Contains(string(manifest), text) {
+		t.Fatalf("%s does not contain %s", file, text)
+	}
+	must(t, apply(t.Context(), strings.Replace(string(manifest), text, other, 1)))
+	t.Cleanup(func() { must(t, apply(w.Context(), string(manifest))) })
+}
