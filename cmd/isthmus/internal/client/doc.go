@@ -1,6 +1,8 @@
 // Package client has the verbs with which people look into a gateway that runs.
 // "isthmus clusters", "isthmus services" and "isthmus explain" read pages of its admin
 // server.
+// "isthmus check" reads the pages of all replicas on which they check what they need, and
+// runs the same checks from here where there is no gateway.
 // "isthmus get" and "isthmus profile" open the streams that a proxy opens, and
 // show what the proxy would hold after each message.
 //
@@ -17,7 +19,7 @@
 //     stream. What takes longer than a second says what it waits for.
 //   - Exit code 0 if what was asked for is printed, whatever it is; 1 if it could not
 //     be, with why and what to do. explain also ends with 1 if the client gets nothing
-//     of what was asked about.
+//     of what was asked about, and check if a check has failed.
 //   - get and profile open one stream and end with it: exit code 1, the status code,
 //     and what that code means for this RPC and what a proxy does then. A signal ends
 //     them with exit code 0; with --once, so does the first state. A signal also ends
