@@ -4,7 +4,7 @@
 //	isthmus clusters
 //	isthmus get web.shop.svc.cluster.local:80
 //
-// The verb gateway serves the Destination API; clusters, services, get and profile,
+// The verb gateway serves the Destination API; clusters, services, check, get and profile,
 // which are in internal/client, look into a gateway that runs. "isthmus help" lists
 // all verbs. Called kubectl-isthmus, it is a plugin of kubectl. This package has the rest: the gateway's flags (options.go,
 // options_preference.go), how its parts are put together (build.go), started and ended
