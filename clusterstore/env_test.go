@@ -103,9 +103,10 @@ type env struct {
 
 	forbidden atomic.Bool // listing Secrets is
 
-	mu    sync.Mutex
-	made  []*scripted
-	links []string // every Link that differs from the one before it
+	mu      sync.Mutex
+	made    []*scripted
+	links   []string // every Link that differs from the one before it
+	changes []cluster.Change
 }
 
 // inBubble runs a test with a Store that is started with these Secrets. With a nil one,
@@ -124,7 +125,7 @@ func inBubble(t *testing.T, f func(*env), secrets ...*corev1.Secret) {
 				e.put(s)
 			}
 		}
-		store, err := NewStore(&kube.Client{Core: e.client.CoreV1(), NoWatchList: true}, Options{Namespace: "linkerd", Table: e.table, Log: zap.New(core)})
+		store, err := NewStore(&kube.Client{Core: e.client.CoreV1(), NoWatchList: true}, Options{Namespace: "linkerd", Table: e.table, Log: zap.New(core), Report: e.report})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -166,6 +166,7 @@ func (l *link) promote() {
 	l.setLink()
 	if old != nil {
 		l.log.Info("credentials rotated", zap.String("secret", l.serving.creds.secret))
+		l.report(cluster.CredentialsChanged, "new credentials are in use", nil, false)
 		old.stop()
 	}
 }
@@ -179,6 +180,7 @@ func (l *link) unlink() {
 	l.next, l.serving = nil, nil
 	l.setLink()
 	l.log.Info("cluster unlinked")
+	l.report(cluster.StateChanged, "unlinked", nil, false)
 	next.stop()
 	serving.stop()
 	l.store.opts.Metrics.Requests().Forget(l.name)
@@ -208,6 +210,7 @@ func (l *link) updateState() {
 			l.next.failed = true
 			l.log.Warn("new credentials do not work; the old ones stay in use",
 				zap.String("secret", l.next.creds.secret), zap.Error(err))
+			l.report(cluster.CredentialsChanged, "new credentials do not work; the old ones stay in use", err, true)
 		}
 	}
 }
@@ -219,6 +222,9 @@ func (l *link) setState(s cluster.State, why error) {
 	}
 	before := l.state
 	l.state, l.since = s, time.Now()
+	if s != cluster.Rejected { // unlink and the Secret's refusal are reported
+		l.report(cluster.StateChanged, string(s), why, s != cluster.Ready && s != cluster.Pending)
+	}
 	switch s {
 	case cluster.Pending:
 		c := l.next.creds
@@ -238,6 +244,14 @@ func (l *link) setState(s cluster.State, why error) {
 			l.log.Info("cluster ready")
 		}
 	}
+}
+
+// report reports a change, with an error that is behind it, if there is one.
+func (l *link) report(kind cluster.ChangeKind, text string, why error, problem bool) {
+	if why != nil {
+		text += ": " + why.Error()
+	}
+	l.store.opts.Report(cluster.Change{Cluster: l.name, Kind: kind, Text: text, Problem: problem})
 }
 
 // logDuplicates logs once which Secrets are not used because an older one has the

@@ -121,6 +121,7 @@ func (l *link) logStanding() {
 		why = "not cordoned, and not lost by its when-lost and lost-after"
 	}
 	l.log.Info("standing of a cluster changed", zap.Stringer("standing", now), zap.Stringer("before", s.logged), zap.String("reason", why))
+	l.report(cluster.StandingChanged, now.String()+": "+why, nil, now != federation.InService)
 	s.logged = now
 }
 

@@ -42,6 +42,10 @@ type Options struct {
 	// while it is lost, which it is once its API has not been followed for LostAfter.
 	WhenLost  federation.Standing
 	LostAfter time.Duration // 0: DefaultLostAfter
+
+	// Report is called, by several goroutines, when a link's state or standing or the
+	// credentials in use change, and when a link Secret is refused. It must not block.
+	Report func(cluster.Change) // nil: not called
 }
 
 func (o *Options) validate() error {
@@ -53,6 +57,9 @@ func (o *Options) validate() error {
 	}
 	if o.Log == nil {
 		o.Log = zap.NewNop()
+	}
+	if o.Report == nil {
+		o.Report = func(cluster.Change) {}
 	}
 	switch {
 	case o.Namespace == "":
@@ -222,6 +229,7 @@ func (s *Store) logRefused(now snapshot, logged map[string]string) {
 			logged[c.secret] = why
 			s.opts.Log.Warn("link Secret can't be used", zap.String("secret", c.secret),
 				zap.Stringer("cluster", c.cluster), zap.Error(c.refused))
+			s.opts.Report(cluster.Change{Cluster: c.cluster, Text: fmt.Sprintf("link Secret %s can't be used: %s", c.secret, why), Problem: true})
 		}
 	}
 	for secret := range logged {

@@ -35,6 +35,9 @@ type Options struct {
 	Cordon federation.Standing
 	// Region is where the cluster is; empty: where all of its Nodes are.
 	Region string
+	// Report is called when the cluster's state changes, and with a standing that is not in
+	// service. It must not block.
+	Report func(cluster.Change) // nil: not called
 }
 
 func (o *Options) validate() error {
@@ -47,6 +50,9 @@ func (o *Options) validate() error {
 	if o.Preference == nil {
 		p := DefaultPreference()
 		o.Preference = &p
+	}
+	if o.Report == nil {
+		o.Report = func(cluster.Change) {}
 	}
 	if o.Table == nil {
 		return errors.New("local: Options.Table is nil")
@@ -87,6 +93,7 @@ type Local struct {
 	prefer   *federation.Preference // of Services without annotations
 	cordon   federation.Standing
 	region   string // of Options
+	reported func(cluster.Change)
 	moved    *cluster.RegionSignal
 	synced   chan struct{}
 	services *fair.Dirty[federation.ServiceID] // to be defined; by namespace
@@ -124,6 +131,7 @@ func create(o Options, newCluster func(cluster.Config) (localCluster, error)) (*
 		prefer:   o.Preference,
 		cordon:   o.Cordon,
 		region:   o.Region,
+		reported: o.Report,
 		moved:    cluster.NewRegionSignal(),
 		log:      o.Log.With(zap.Stringer("cluster", federation.Local)),
 		synced:   make(chan struct{}),
@@ -239,6 +247,13 @@ func (l *Local) setState(s cluster.State, why error) {
 		l.state, l.since = s, time.Now()
 	}
 	l.mu.Unlock()
+	if before != s {
+		text := string(s)
+		if why != nil {
+			text += ": " + why.Error()
+		}
+		l.reported(cluster.Change{Cluster: federation.Local, Text: text, Problem: s == cluster.Unreachable || s == cluster.Stale})
+	}
 	switch {
 	case before == s || s == cluster.Pending:
 	case s == cluster.Unreachable:

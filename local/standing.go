@@ -3,6 +3,7 @@ package local
 import (
 	"go.uber.org/zap"
 
+	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
 )
 
@@ -38,5 +39,6 @@ func (l *Local) cordonReason() string {
 func (l *Local) logCordon() {
 	if why := l.cordonReason(); why != "" {
 		l.log.Info("the local cluster is not in service", zap.Stringer("standing", l.cordon), zap.String("reason", why))
+		l.reported(cluster.Change{Cluster: federation.Local, Kind: cluster.StandingChanged, Text: l.cordon.String() + ": " + why, Problem: true})
 	}
 }
