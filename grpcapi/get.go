@@ -184,6 +184,7 @@ func (st *getStream) stalled() {
 		m.stalled.Inc()
 		m.getOverflow.inc(st.target.service, st.name())
 		st.server.log.Warn("stream ended: its proxy takes no updates", zap.String("service", st.name()))
+		st.server.opts.Stalled(st.name())
 	}
 }
 

@@ -36,6 +36,10 @@ type Options struct {
 	IdleViews int           // how many idle views are kept at most, of each RPC; default 1024
 	IdleBytes int           // how much memory they take at most in all, by estimate, of each RPC; default 20 MiB
 
+	// Stalled is called with what a stream is about that ends since its proxy takes nothing. It
+	// must not block. Default: not called.
+	Stalled func(destination string)
+
 	Log        *zap.Logger           // default: none
 	Registerer prometheus.Registerer // default: metrics are not exported
 }
@@ -56,6 +60,9 @@ func (o Options) validate() (Options, error) {
 	o.IdleBytes = cmp.Or(o.IdleBytes, 20<<20)
 	if o.Log == nil {
 		o.Log = zap.NewNop()
+	}
+	if o.Stalled == nil {
+		o.Stalled = func(string) {}
 	}
 	if o.Registerer == nil {
 		o.Registerer = prometheus.NewRegistry()

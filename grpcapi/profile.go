@@ -114,6 +114,7 @@ func (st *profileStream) stalled() {
 	if st.end(statusStalled) {
 		st.countStall()
 		st.server.log.Warn("stream ended: its proxy takes no updates", zap.String("profile", st.name()))
+		st.server.opts.Stalled(st.name())
 	}
 }
 

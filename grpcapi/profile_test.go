@@ -1,6 +1,7 @@
 package grpcapi
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -202,7 +203,8 @@ func TestProfileStall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, Options{Pace: -1, Stall: time.Minute})
+				var stalled []string
+				w := newWorld(t, Options{Pace: -1, Stall: time.Minute, Stalled: func(destination string) { stalled = append(stalled, destination) }})
 				w.profiles.put(tc.key, tc.profile)
 				m := w.server.metrics
 				time.Sleep(time.Second)
@@ -215,6 +217,9 @@ func TestProfileStall(t *testing.T) {
 				c.fails(t, codes.Unavailable, "taken no update")
 				if c.status.Code() != codes.Unavailable {
 					t.Errorf("the transport was given %v", c.status)
+				}
+				if !slices.Equal(stalled, []string{tc.authority}) {
+					t.Errorf("reported as %q", stalled)
 				}
 				services, endpoints := series(m.profileOverflow), value(m.endpointProfileOverflow)
 				if tc.service {

@@ -1,6 +1,7 @@
 package grpcapi
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -203,7 +204,8 @@ func TestConflation(t *testing.T) {
 
 func TestStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{Pace: -1, Stall: time.Minute})
+		var stalled []string
+		w := newWorld(t, Options{Pace: -1, Stall: time.Minute, Stalled: func(destination string) { stalled = append(stalled, destination) }})
 		w.offer("", pods("10.0.0.1:80")...)
 		c := w.get(webAddr, "", gated)
 		defer c.hangUp()
@@ -225,8 +227,8 @@ func TestStall(t *testing.T) {
 		if c.status.Code() != codes.Unavailable {
 			t.Errorf("the transport was given %v", c.status)
 		}
-		if n := w.server.metrics.getOverflow.count(webAddr); n != 1 {
-			t.Errorf("counted %v times", n)
+		if n := w.server.metrics.getOverflow.count(webAddr); n != 1 || !slices.Equal(stalled, []string{webAddr}) {
+			t.Errorf("counted %v times, reported as %q", n, stalled)
 		}
 	})
 }
