@@ -122,6 +122,9 @@ type SteeredService struct {
 	MoreViews       int            // how many are left out
 }
 
+// TiersFor are those that clients of a zone use, in words.
+func (s SteeredService) TiersFor(zone string) string { return s.Preference.firstTiers(s.InUse[zone]) }
+
 // SteeredView is what one kind of client uses of a service port.
 type SteeredView struct {
 	Preference *Preference // of the service; never nil
