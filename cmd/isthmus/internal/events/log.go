@@ -1,0 +1,184 @@
+package events
+
+import (
+	"cmp"
+	"container/list"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+const (
+	// Most is how many events a Log keeps.
+	Most = 500
+	// MostOfObject is how many of one kind are about one object.
+	MostOfObject = 40
+
+	maxObject = 253 // bytes of an event's object; that is how long a name may be in Kubernetes
+	maxText   = 400 // bytes of an event's text
+)
+
+// Kind is what an event is about.
+type Kind string
+
+// The kinds of events.
+const (
+	Cluster  Kind = "cluster"  // the state of a cluster
+	Standing Kind = "standing" // how far a cluster is taken out of all services
+	Rotation Kind = "rotation" // of a link's credentials
+	Tier     Kind = "tier"     // which tiers the clients of a service use
+	Stall    Kind = "stall"    // of a stream whose proxy takes nothing
+	Audit    Kind = "audit"    // a difference between what the gateway knows and what an API server has
+)
+
+// Event is something that has happened, once or several times.
+type Event struct {
+	Kind    Kind      `json:"kind"`
+	Object  string    `json:"object"` // the cluster, service or destination that it is about
+	Text    string    `json:"text"`
+	Problem bool      `json:"problem"` // or else it is as it should be, or back to that
+	At      time.Time `json:"at"`      // the last time
+	First   time.Time `json:"first"`   // the first time, as far as that is known
+	Count   int       `json:"count"`   // how often
+}
+
+// Log has the last events.
+type Log struct {
+	mu      sync.Mutex
+	version uint64
+	kept    map[key]*list.Element // of one of the lists in kinds, whose values are *Event
+	kinds   map[Kind]*list.List   // the oldest first
+	objects map[key]int           // how many are kept, by kind and object; the key has no text
+}
+
+// key is what makes two events one.
+type key struct {
+	kind         Kind
+	object, text string
+}
+
+// NewLog returns a log without events.
+func NewLog() *Log {
+	return &Log{kept: make(map[key]*list.Element), kinds: make(map[Kind]*list.List), objects: make(map[key]int)}
+}
+
+// Add adds what happens now. Of the event it reads Kind, Object, Text and Problem.
+func (l *Log) Add(e Event) {
+	e.Object, e.Text = Printable(e.Object, maxObject), Printable(e.Text, maxText)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.version++
+	now := time.Now() // under the lock, so that the lists are in order
+	k := key{e.Kind, e.Object, e.Text}
+	if at, again := l.kept[k]; again {
+		old := at.Value.(*Event)
+		old.At, old.Count, old.Problem = now, old.Count+1, e.Problem
+		l.kinds[e.Kind].MoveToBack(at)
+		return
+	}
+	e.At, e.First, e.Count = now, now, 1
+	if l.kinds[e.Kind] == nil {
+		l.kinds[e.Kind] = list.New()
+	}
+	l.kept[k] = l.kinds[e.Kind].PushBack(&e)
+	l.objects[key{e.Kind, e.Object, ""}]++
+	switch {
+	case l.objects[key{e.Kind, e.Object, ""}] > MostOfObject:
+		l.remove(l.oldestOf(e.Kind, e.Object))
+	case len(l.kept) > Most:
+		l.remove(l.longest().Front())
+	}
+}
+
+// oldestOf returns the oldest event of the kind that is about an object, of which there is
+// one.
+func (l *Log) oldestOf(kind Kind, object string) *list.Element {
+	at := l.kinds[kind].Front()
+	for at.Value.(*Event).Object != object {
+		at = at.Next()
+	}
+	return at
+}
+
+// longest returns the kind with most events; of equals, that whose oldest is older.
+func (l *Log) longest() *list.List {
+	var longest *list.List
+	for _, one := range l.kinds {
+		if longest == nil || one.Len() > longest.Len() ||
+			one.Len() == longest.Len() && one.Len() > 0 && one.Front().Value.(*Event).At.Before(longest.Front().Value.(*Event).At) {
+			longest = one
+		}
+	}
+	return longest
+}
+
+func (l *Log) remove(at *list.Element) {
+	e := at.Value.(*Event)
+	l.kinds[e.Kind].Remove(at)
+	delete(l.kept, key{e.Kind, e.Object, e.Text})
+	object := key{e.Kind, e.Object, ""}
+	if l.objects[object]--; l.objects[object] == 0 {
+		delete(l.objects, object)
+	}
+}
+
+// Version changes with every Add.
+func (l *Log) Version() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.version
+}
+
+// Newest returns all events, the newest first.
+func (l *Log) Newest() []Event {
+	l.mu.Lock()
+	all := make([]Event, 0, len(l.kept))
+	for _, one := range l.kinds {
+		for at := one.Front(); at != nil; at = at.Next() {
+			all = append(all, *at.Value.(*Event))
+		}
+	}
+	l.mu.Unlock()
+	slices.SortFunc(all, func(a, b Event) int {
+		return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Text, b.Text))
+	})
+	return all
+}
+
+// Printable returns the text with everything replaced that is no printable character. Of
+// what is longer than so many bytes the end is left out, for which there is an ellipsis.
+func Printable(text string, most int) string {
+	const rest = "…"
+	if len(text) <= most && plain(text) {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		if !unicode.IsPrint(r) {
+			r = unicode.ReplacementChar
+		}
+		if b.Len()+utf8.RuneLen(r) > most {
+			kept := b.String()
+			for len(kept)+len(rest) > most {
+				_, size := utf8.DecodeLastRuneInString(kept)
+				kept = kept[:len(kept)-size]
+			}
+			return kept + rest
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+// plain reports whether a text has nothing but printable ASCII, as most have.
+func plain(text string) bool {
+	for i := range len(text) {
+		if text[i] < ' ' || text[i] > '~' {
+			return false
+		}
+	}
+	return true
+}

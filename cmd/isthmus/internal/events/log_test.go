@@ -1,0 +1,118 @@
+package events_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"isthmus/cmd/isthmus/internal/events"
+)
+
+func TestRepeatsAreFolded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := events.NewLog()
+		began := time.Now()
+		for range 1000 {
+			log.Add(events.Event{Kind: events.Cluster, Object: "east", Text: "stale", Problem: true})
+			time.Sleep(time.Second)
+			log.Add(events.Event{Kind: events.Cluster, Object: "east", Text: "ready"})
+		}
+		got := log.Newest()
+		if len(got) != 2 || got[0].Text != "ready" || got[1].Text != "stale" || !got[1].Problem {
+			t.Fatalf("%+v", got)
+		}
+		if e := got[0]; e.Count != 1000 || !e.First.Equal(began.Add(time.Second)) || !e.At.Equal(began.Add(1000*time.Second)) {
+			t.Errorf("%+v", e)
+		}
+		if log.Version() != 2000 {
+			t.Errorf("version %d", log.Version())
+		}
+	})
+}
+
+// TestManyDoNotPushOutFew: neither a cluster that fails for ever new reasons nor thousands of
+// services make the log forget what else has happened.
+func TestManyDoNotPushOutFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := events.NewLog()
+		add := func(kind events.Kind, object, text string) {
+			log.Add(events.Event{Kind: kind, Object: object, Text: text})
+			time.Sleep(time.Millisecond)
+		}
+		add(events.Rotation, "north", "rotated")
+		add(events.Cluster, "north", "ready")
+		for i := range 1000 {
+			add(events.Cluster, "east", fmt.Sprint("stale: reason ", i))
+		}
+		for i := range 10_000 {
+			add(events.Tier, fmt.Sprint("shop/web-", i), "more tiers")
+		}
+		count := map[string]int{}
+		for _, e := range log.Newest() {
+			count[string(e.Kind)+" "+e.Object]++
+			count[string(e.Kind)]++
+		}
+		if count["rotation north"] != 1 || count["cluster north"] != 1 || count["cluster east"] != events.MostOfObject {
+			t.Errorf("%v", count)
+		}
+		if want := events.Most - 1 - 1 - events.MostOfObject; count["tier"] != want {
+			t.Errorf("%d tier events, want %d", count["tier"], want)
+		}
+		newest := log.Newest()
+		if newest[0].Object != "shop/web-9999" || len(newest) != events.Most {
+			t.Errorf("%d events, the newest %+v", len(newest), newest[0])
+		}
+	})
+}
+
+func TestTextsAreBoundedAndPrintable(t *testing.T) {
+	log := events.NewLog()
+	log.Add(events.Event{Kind: "k", Object: strings.Repeat("o", 1000), Text: "\x1b[31m\u202ered\n" + strings.Repeat("ü", 1000)})
+	e := log.Newest()[0]
+	if len(e.Object) > 253 || len(e.Text) > 400 || !strings.HasSuffix(e.Text, "ü…") || !strings.HasPrefix(e.Text, "\ufffd[31m\ufffdred\ufffdü") {
+		t.Errorf("%q %q", e.Object, e.Text)
+	}
+}
+
+func FuzzPrintable(f *testing.F) {
+	f.Add("plain", 10)
+	f.Add("\xff\x1bü", 3)
+	f.Fuzz(func(t *testing.T, text string, most int) {
+		most = max(3, most%1000)
+		got := events.Printable(text, most)
+		if len(got) > most || !utf8.ValidString(got) || strings.ContainsFunc(got, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			t.Errorf("%q in %d bytes: %q", text, most, got)
+		}
+	})
+}
+
+func TestConcurrentUse(t *testing.T) {
+	log := events.NewLog()
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for n := range 500 {
+				log.Add(events.Event{Kind: events.Kind(fmt.Sprint(i % 3)), Object: fmt.Sprint(n % 50), Text: fmt.Sprint(n)})
+				if n%50 == 0 {
+					log.Newest()
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n := len(log.Newest()); n != events.Most {
+		t.Errorf("%d events", n)
+	}
+}
+
+func BenchmarkAdd(b *testing.B) {
+	log := events.NewLog()
+	for i := 0; b.Loop(); i++ {
+		log.Add(events.Event{Kind: events.Tier, Object: fmt.Sprint("shop/web-", i%10_000), Text: "clients use more tiers"})
+	}
+}
