@@ -13,6 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
+
+	"isthmus/cmd/isthmus/internal/overview"
 )
 
 // What a scrape or a page costs grows with streams and clusters, so few are served at
@@ -30,12 +32,13 @@ const (
 )
 
 // admin is the HTTP server for kubelet, Prometheus and people. It answers any
-// method.
+// method, but for the page at /.
 type admin struct {
 	ready   func() bool
 	pages   map[string]func() any // by path; answered as JSON
 	explain http.Handler          // of /debug/explain; nil: there is none
 	check   http.Handler          // of /debug/check; nil: there is none
+	page    *overview.Page        // at /; nil: there is none
 	metrics *prometheus.Registry
 	pprof   bool
 	log     *zap.Logger
@@ -54,6 +57,10 @@ func (a *admin) handler() http.Handler {
 	}
 	if a.check != nil {
 		mux.Handle("/debug/check", a.check)
+	}
+	if a.page != nil {
+		mux.Handle("/{$}", a.page)
+		mux.Handle("/page/", a.page)
 	}
 	// promhttp's own limit counts a scrape until it is rendered, also one that has timed
 	// out, and this one until the client has taken it.
@@ -97,6 +104,9 @@ func (a *admin) serve(ctx context.Context, l net.Listener) error {
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    maxAdminHeader,
 		ErrorLog:          zap.NewStdLog(a.log),
+	}
+	if a.page != nil {
+		server.RegisterOnShutdown(a.page.End)
 	}
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(l) }()

@@ -42,7 +42,7 @@ func (o *auditOptions) check() error {
 }
 
 // newAuditor returns what audits watched services.
-func newAuditor(interval time.Duration, here *local.Local, store *clusterstore.Store, table *federation.Table, log *zap.Logger, registry *prometheus.Registry) (*audit.Auditor, error) {
+func newAuditor(interval time.Duration, here *local.Local, store *clusterstore.Store, table *federation.Table, log *zap.Logger, registry *prometheus.Registry, happened eventLog) (*audit.Auditor, error) {
 	a, err := audit.New(audit.Options{
 		Interval: interval,
 		Services: table.WatchedServices,
@@ -60,6 +60,7 @@ func newAuditor(interval time.Duration, here *local.Local, store *clusterstore.S
 		Clusters:   func() []federation.ClusterName { return append(store.Names(), federation.Local) },
 		Log:        logging.WithOwnLimit(log),
 		Registerer: registry,
+		Report:     happened.audited,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("--audit: %w", err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,9 @@ import (
 	"isthmus/clusterstore/check"
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/kube"
+	"isthmus/cmd/isthmus/internal/events"
 	"isthmus/cmd/isthmus/internal/logging"
+	"isthmus/cmd/isthmus/internal/overview"
 	"isthmus/federation"
 	"isthmus/grpcapi"
 	"isthmus/local"
@@ -37,8 +40,9 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	}
 	registry := newRegistry()
 	refused, conflict := reportAddresses(log)
+	happened := eventLog{events.NewLog()}
 	table := federation.NewTable(federation.Options{
-		IPv6: o.ipv6, Report: reportMember(log), ReportRefused: refused, ReportConflict: conflict, ReportTiers: reportTiers(log),
+		IPv6: o.ipv6, Report: reportMember(log), ReportRefused: refused, ReportConflict: conflict, ReportTiers: happened.alsoTiers(reportTiers(log)),
 	})
 	registry.MustRegister(newFederationMetrics(table, o.serviceMetrics), newTierMetrics(table))
 	metrics, err := cluster.NewMetrics(registry)
@@ -48,7 +52,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	rules := o.rules(log)
 	here, err := local.New(local.Options{
 		REST: cfg, TrustDomain: o.trustDomain, ClusterDomain: o.domain, Rules: rules, Table: table, Log: log, Metrics: metrics,
-		Preference: o.preference, Cordon: o.cordon, Region: o.region,
+		Preference: o.preference, Cordon: o.cordon, Region: o.region, Report: happened.clusterChanged,
 	})
 	if err != nil {
 		return nil, err
@@ -56,16 +60,18 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	registry.MustRegister(here)
 	store, err := newStore(cfg, clusterstore.Options{
 		Namespace: o.namespace, Rules: rules, Table: table, Log: log, Registerer: registry, Metrics: metrics,
-		Memory: budget.NewPool(clusterLimits(usableMemory(), o.clusterBytes)), WhenLost: o.lost, LostAfter: o.lostAfter,
+		Memory: budget.NewPool(clusterLimits(usableMemory(), o.clusterBytes)), WhenLost: o.lost, LostAfter: o.lostAfter, Report: happened.clusterChanged,
 	})
 	if err != nil {
 		return nil, err
 	}
-	api, err := grpcapi.New(table, here, o.server(log, registry))
+	serving := o.server(log, registry)
+	serving.Stalled = happened.stalled
+	api, err := grpcapi.New(table, here, serving)
 	if err != nil {
 		return nil, err
 	}
-	auditor, err := newAuditor(o.audit, here, store, table, log, registry)
+	auditor, err := newAuditor(o.audit, here, store, table, log, registry, happened)
 	if err != nil {
 		return nil, err
 	}
@@ -92,10 +98,15 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	g.server = api.GRPC(g.traces.options()...)
 	g.shutdown = newShutdown(o, api, g.server, log)
 	g.admin = &admin{
-		ready: g.ready.Load, pages: debugPages(here, store, table, api, writer, auditor), explain: newExplainer(o, here, store, api).handler(),
+		ready: g.ready.Load, pages: debugPages(here, store, table, api, writer, auditor, happened), explain: newExplainer(o, here, store, api).handler(),
 		check:   newChecker(&checked{check.Config{Namespace: o.namespace, Local: cfg}, here, store, table, writer}).handler(),
 		metrics: registry, pprof: o.pprof, log: logging.WithOwnLimit(log),
 	}
+	shown := &overviewOf{
+		table: table, log: happened, views: api.Views, here: here.Status, links: store.Status, problems: here.Problems, portsOf: here.PortsOf,
+		ready: g.ready.Load, domain: cmp.Or(o.domain, "cluster.local"),
+	}
+	g.admin.page = overview.New(overview.Options{Look: shown.look})
 	return g, nil
 }
 
@@ -108,13 +119,14 @@ func newRegistry() *prometheus.Registry {
 }
 
 // debugPages returns the pages of the admin server, by path.
-func debugPages(here *local.Local, store *clusterstore.Store, table *federation.Table, api *grpcapi.Server, writer sliceWriter, auditor *audit.Auditor) map[string]func() any {
+func debugPages(here *local.Local, store *clusterstore.Store, table *federation.Table, api *grpcapi.Server, writer sliceWriter, auditor *audit.Auditor, happened eventLog) map[string]func() any {
 	return map[string]func() any{
 		"/debug/version":  func() any { return ownBuild() },
 		"/debug/clusters": func() any { return writer.addTo(newClustersPage(here, store, table)) },
 		"/debug/services": func() any { return newServicesPage(table, api.Views(), here.Problems()) },
 		"/debug/streams":  func() any { return newStreamsPage(api.Views()) },
 		"/debug/audit":    func() any { return auditor.Status() },
+		"/debug/events":   func() any { return newEventsPage(happened) },
 	}
 }
 

@@ -1,0 +1,183 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"isthmus/clusterstore"
+	"isthmus/clusterstore/audit"
+	"isthmus/clusterstore/cluster"
+	"isthmus/cmd/isthmus/internal/events"
+	"isthmus/cmd/isthmus/internal/overview"
+	"isthmus/federation"
+	"isthmus/grpcapi"
+	"isthmus/local"
+)
+
+// offering is a source with every Service, each with one endpoint that no other has.
+type offering struct{ cluster, missing int }
+
+func (o offering) State(id federation.ServiceID) federation.ServiceState {
+	if o.missing > 0 && strings.HasSuffix(id.Name, "7") {
+		return federation.Missing
+	}
+	return federation.Present
+}
+func (o offering) Reader(id federation.ServiceID, _ uint16) federation.Reader {
+	var n int
+	_, _ = fmt.Sscanf(id.Name, "web-%d", &n) // other names have number 0
+	addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(o.cluster), byte(n >> 8), byte(n)}), 80)
+	return sharing{federation.Share{State: o.State(id), Slices: []*federation.Slice{{Endpoints: []*federation.Endpoint{{Addr: addr}}}}}}
+}
+
+type sharing struct{ federation.Share }
+
+func (s sharing) Read() federation.Share { return s.Share }
+
+// overviewWorld is a table with so many clusters and federated services of three members each, all
+// of them watched.
+func overviewWorld(tb testing.TB, clusters, services int) *overviewOf {
+	table := federation.NewTable(federation.Options{})
+	o := &overviewOf{
+		table: table, log: eventLog{events.NewLog()}, here: func() local.Status {
+			return local.Status{Status: cluster.Status{State: cluster.Ready, Standing: "in-service"}}
+		},
+		ready: func() bool { return true }, domain: "cluster.local", portsOf: func(federation.ServiceID) []uint16 { return []uint16{80, 8080} },
+		problems: func() []local.Problem { return nil },
+	}
+	var links []clusterstore.LinkStatus
+	for i := range clusters {
+		name := federation.ClusterName(fmt.Sprintf("c%03d", i))
+		links = append(links, clusterstore.LinkStatus{Cluster: name, Secret: "s", Status: cluster.Status{State: cluster.Ready, Standing: "in-service"}})
+		table.Link(name, federation.Ready, offering{cluster: i, missing: i % 2})
+	}
+	o.links = func() []clusterstore.LinkStatus { return links }
+	var views []grpcapi.ViewStatus
+	for i := range services {
+		id := federation.ServiceID{Namespace: fmt.Sprint("ns-", i%100), Name: fmt.Sprint("web-", i)}
+		d := &federation.Definition{Federated: true}
+		for m := range 3 {
+			d.Members = append(d.Members, federation.Member{Cluster: links[(i+m)%clusters].Cluster, Service: id})
+		}
+		table.Define(id, d)
+		tb.Cleanup(table.Watch(federation.Key{Service: id, Port: 80}).Close)
+		views = append(views, grpcapi.ViewStatus{Method: "Get", Destination: id.Name, Service: id, Streams: 1 + i%3})
+	}
+	o.views = func() []grpcapi.ViewStatus { return views }
+	return o
+}
+
+func TestOverview(t *testing.T) {
+	o := overviewWorld(t, 4, 8)
+	plain, mirrored, typo := federation.ServiceID{Namespace: "a", Name: "plain"}, federation.ServiceID{Namespace: "a", Name: "cart-c001"}, federation.ServiceID{Namespace: "a", Name: "typo"}
+	for id, member := range map[federation.ServiceID]federation.Member{
+		plain: {Service: plain}, mirrored: {Cluster: "c001", Service: federation.ServiceID{Namespace: "a", Name: "cart"}}, typo: {Service: typo},
+	} {
+		o.table.Define(id, &federation.Definition{Members: []federation.Member{member}})
+	}
+	unknown := federation.ServiceID{Namespace: "a", Name: "unknown"}
+	defer o.table.Watch(federation.Key{Service: unknown, Port: 81}).Close()
+	o.problems = func() []local.Problem { return []local.Problem{{Service: "a/typo", Problems: []string{"<b>\x1b[1m"}}} }
+	links := o.links()
+	links[2].Standing, links[2].StandingReason = "withdrawn", "cordoned\n"
+	w := o.look()
+	if len(w.Clusters) != 5 || w.Clusters[0].Name != "local" || w.Clusters[3].StandingReason != "cordoned\ufffd" || len(w.Streams) != 8 {
+		t.Errorf("%+v", w.Clusters)
+	}
+	got := map[string]string{}
+	for _, s := range w.Services {
+		text := fmt.Sprintf("%s :%d %v streams=%d serving=%d endpoints=%d %q", s.Kind, s.Port, s.Ports, s.Streams, s.Serving, s.Endpoints, s.Problems)
+		for _, m := range s.Members {
+			text += fmt.Sprintf(" | %s %s %d %s %s", m.Cluster, m.Service, m.Endpoints, m.Reason, m.Standing)
+		}
+		got[s.Namespace+"/"+s.Name] = text
+	}
+	for name, want := range map[string]string{
+		"ns-0/web-0":  `federated :80 [80 8080] streams=1 serving=3 endpoints=3 [] | c000  1   | c001  1   | c002  1  withdrawn`,
+		"ns-7/web-7":  `federated :80 [80 8080] streams=2 serving=1 endpoints=1 [] | c003  0 no such Service in the cluster  | c000  1   | c001  0 no such Service in the cluster `,
+		"a/cart-c001": `mirrored :80 [80 8080] streams=0 serving=1 endpoints=0 [] | c001 a/cart 0  `,
+		"a/typo":      `plain :80 [80 8080] streams=0 serving=1 endpoints=0 ["<b>` + "\ufffd" + `[1m"] | local  0  `,
+		"a/unknown":   `undefined :81 [80 81 8080] streams=0 serving=0 endpoints=0 []`,
+		"a/plain":     "",
+	} {
+		if got[name] != want {
+			t.Errorf("%s:\n%s, want\n%s", name, got[name], want)
+		}
+	}
+}
+
+// TestManyMembers: those that do not serve are listed, whatever the number of others.
+func TestManyMembers(t *testing.T) {
+	o := overviewWorld(t, 60, 1)
+	id := federation.ServiceID{Namespace: "a", Name: "web-7"}
+	d := &federation.Definition{Federated: true}
+	for i := range 60 {
+		d.Members = append(d.Members, federation.Member{Cluster: federation.ClusterName(fmt.Sprintf("c%03d", i)), Service: id})
+	}
+	d.Members = append(d.Members[:40:40], d.Members[58:]...)
+	o.table.Define(id, d)
+	for _, s := range o.look().Services {
+		if s.Name == "web-7" && (len(s.Members) != overview.MaxMembers || s.MoreMembers != 30 || s.Serving != 21 || s.Members[0].Reason == "") {
+			t.Errorf("%+v", s)
+		}
+	}
+}
+
+func TestEventsPage(t *testing.T) {
+	l := eventLog{events.NewLog()}
+	l.clusterChanged(cluster.Change{Cluster: "east", Text: "stale: gone", Problem: true})
+	l.clusterChanged(cluster.Change{Cluster: "east", Kind: cluster.StandingChanged, Text: "withdrawn: lost"})
+	l.clusterChanged(cluster.Change{Kind: cluster.CredentialsChanged, Text: "new credentials are in use"})
+	l.stalled("web.shop.svc.cluster.local:80")
+	l.audited(audit.Finding{Cluster: "east", Resource: "pods", Object: "shop/web-1", Problem: "missing"})
+	reported := 0
+	web := federation.ServiceID{Namespace: "shop", Name: "web"}
+	tiers := l.alsoTiers(func(federation.TierChange) { reported++ })
+	tiers(federation.TierChange{Service: web, Zone: "a", Preference: &federation.Preference{}, From: 1, To: 2, Why: "why"})
+	tiers(federation.TierChange{Service: web, Preference: &federation.Preference{}, From: 2, To: 1, Why: "why"})
+	var text strings.Builder
+	if err := writePage(&text, newEventsPage(l), func() {}); err != nil {
+		t.Fatal(err)
+	}
+	var page struct {
+		Most   int
+		Events []map[string]any
+	}
+	if err := json.Unmarshal([]byte(text.String()), &page); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]bool{}
+	for _, e := range page.Events {
+		got[fmt.Sprint(e["kind"], " ", e["object"], " ", e["problem"], " ", e["text"])] = true
+	}
+	for _, want := range []string{
+		"cluster east true stale: gone", "standing east false withdrawn: lost", "rotation local false new credentials are in use",
+		"stall web.shop.svc.cluster.local:80 true a stream ended: its proxy takes no updates", "audit east true pods shop/web-1: missing; listed again",
+		"tier shop/web true clients in zone a use more tiers: any, last-resort (why)", "tier shop/web false clients use fewer tiers: any (why)",
+	} {
+		if !got[want] {
+			t.Errorf("%q is not there: %v", want, got)
+		}
+	}
+	if page.Most != events.Most || len(page.Events) != 7 || reported != 2 {
+		t.Errorf("%d of %d events, %d reported", len(page.Events), page.Most, reported)
+	}
+}
+
+// BenchmarkOverview is one look at the gateway for the page at /.
+func BenchmarkOverview(b *testing.B) {
+	for _, n := range []struct{ clusters, services int }{{3, 100}, {250, 10_000}} {
+		b.Run(fmt.Sprintf("clusters=%d/services=%d", n.clusters, n.services), func(b *testing.B) {
+			o := overviewWorld(b, n.clusters, n.services)
+			b.ReportAllocs()
+			for b.Loop() {
+				if w := o.look(); len(w.Services) != n.services {
+					b.Fatal(len(w.Services))
+				}
+			}
+		})
+	}
+}
