@@ -58,6 +58,9 @@ handover: tools ## how a gateway that goes hands its proxies over, for many flag
 sim: tools ## a gateway amid clusters and clients that misbehave as SEEDS (default 10) say; SIM_FLAGS as of isthmus-sim -help
 	$(BIN)/isthmus-sim -gateway $(BIN)/isthmus -seed 1 -seeds $(or $(SEEDS),10) $(SIM_FLAGS)
 
+screenshots: tools ## docs/page.png and docs/page-dark.png anew; needs Chromium
+	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane go test -count=1 -v -run TestPage ./page -screenshots $(CURDIR)/docs
+
 lint: progress ## gofmt, vet, staticcheck, in both modules
 	@echo '== lint'
 	@out=$$("$$(go env GOROOT)/bin/gofmt" -l .) || exit 1; test -z "$$out" || { echo "$$out"; exit 1; }
@@ -100,4 +103,4 @@ vulncheck: ## known vulnerabilities in what is built; asks vuln.go.dev
 clean: ## remove what was built
 	rm -rf $(BIN) out
 
-.PHONY: help progress build tools demo test unit e2e faults handover sim lint generate bench growth microbench fuzz vulncheck clean
+.PHONY: help progress build tools demo test unit e2e faults handover sim screenshots lint generate bench growth microbench fuzz vulncheck clean

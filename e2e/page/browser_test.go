@@ -1,0 +1,211 @@
+package page
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/accessibility"
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	cdppage "github.com/chromedp/cdproto/page"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"isthmus/e2e/poll"
+)
+
+// chromium returns the path of a Chromium, or leaves the test out.
+func chromium(t *testing.T) string {
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	const missing = "there is no Chromium on this machine (chromium or google-chrome in $PATH), so the gateway's page is NOT tested"
+	if os.Getenv("CI") == "true" {
+		t.Fatal(missing + ": CI needs one")
+	}
+	t.Skip(missing)
+	return ""
+}
+
+// browser is a page in Chromium, and what must not happen in it.
+type browser struct {
+	t   *testing.T
+	ctx context.Context
+
+	mu       sync.Mutex
+	requests []string // that were sent, whatever became of them
+	seen     int      // how many there were before
+	faults   []string // dialogs, exceptions, errors on the console, violations of the policy
+}
+
+func newBrowser(t *testing.T, path string) *browser {
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.Flag("disable-background-networking", true), chromedp.WindowSize(1440, 900))
+	allocated, cancel := chromedp.NewExecAllocator(context.Background(), options...)
+	t.Cleanup(cancel)
+	b := &browser{t: t}
+	b.ctx, cancel = chromedp.NewContext(allocated, chromedp.WithListener(b.listen))
+	t.Cleanup(cancel)
+	// The first call starts the browser, which lives as long as its context: so that has no limit.
+	if err := chromedp.Do(b.ctx, call(accessibility.Enable, cdp.Empty{})); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// call is one call of the DevTools protocol as an action.
+func call[P, R any](c cdp.Command[P, R], p P) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, c, p)
+		return err
+	})
+}
+
+func (b *browser) listen(event any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch e := event.(type) {
+	case *network.EventRequestWillBeSent:
+		b.requests = append(b.requests, e.Request.URL)
+	case *cdppage.EventJavascriptDialogOpening:
+		b.faults = append(b.faults, "a dialog opens: "+e.Message)
+	case *runtime.EventExceptionThrown:
+		text, err := json.Marshal(e.ExceptionDetails)
+		b.faults = append(b.faults, fmt.Sprintf("an exception: %s %v", text, err))
+	case *runtime.EventConsoleAPICalled:
+		text, err := json.Marshal(e.Args)
+		b.faults = append(b.faults, fmt.Sprintf("console.%s: %s %v", e.Type, text, err))
+	case *log.EventEntryAdded: // errors of the network, and violations of the policy
+		b.faults = append(b.faults, fmt.Sprintf("%s %s: %s %s", e.Entry.Source, e.Entry.Level, e.Entry.Text, e.Entry.URL))
+	}
+}
+
+// noFaults checks that nothing went wrong, but for those that contain one of these texts, and that
+// nothing was asked of anybody but the gateway. It begins anew.
+func (b *browser) noFaults(origin string, but ...string) {
+	b.t.Helper()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, f := range b.faults {
+		if !slices.ContainsFunc(but, func(text string) bool { return strings.Contains(f, text) }) {
+			b.t.Error(f)
+		}
+	}
+	if b.seen += len(b.requests); b.seen == 0 {
+		b.t.Error("no request is seen: this test can't see where they go")
+	}
+	for _, url := range b.requests {
+		if !strings.HasPrefix(url, origin) {
+			b.t.Errorf("something is asked of another: %s", url)
+		}
+	}
+	b.faults, b.requests = nil, nil
+}
+
+func (b *browser) run(actions ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, 30*time.Second)
+	defer cancel()
+	if err := chromedp.Do(ctx, actions...); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// get returns what an action does.
+func get[T any](b *browser, action chromedp.Action[T]) T {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, 30*time.Second)
+	defer cancel()
+	v, err := chromedp.Run(ctx, action)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return v
+}
+
+// script runs a script on the page.
+func (b *browser) script(text string) {
+	b.t.Helper()
+	get(b, chromedp.Evaluate[bool](text+"; true"))
+}
+
+// text is what an element shows.
+func (b *browser) text(selector string) string {
+	b.t.Helper()
+	return get(b, chromedp.Evaluate[string](fmt.Sprintf("document.querySelector(%q)?.innerText ?? ''", selector)))
+}
+
+// is evaluates a condition.
+func (b *browser) is(condition string) bool {
+	b.t.Helper()
+	return get(b, chromedp.Evaluate[bool]("!!("+condition+")"))
+}
+
+// shows waits until an element shows all of these texts.
+func (b *browser) shows(selector string, texts ...string) {
+	b.t.Helper()
+	err := poll.Until(b.t.Context(), time.Minute, 100*time.Millisecond, func() error {
+		got := strings.Join(strings.Fields(b.text(selector)), " ")
+		for _, text := range texts {
+			if !strings.Contains(got, text) {
+				return fmt.Errorf("%s does not show %q, but %q", selector, text, got)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// holds waits until a condition holds.
+func (b *browser) holds(condition string) {
+	b.t.Helper()
+	if err := poll.Until(b.t.Context(), 30*time.Second, 50*time.Millisecond, func() error {
+		if !b.is(condition) {
+			return fmt.Errorf("not: %s", condition)
+		}
+		return nil
+	}); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// scheme chooses what the page learns of its viewer's preference.
+func (b *browser) scheme(name string) {
+	b.t.Helper()
+	b.run(call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}}))
+}
+
+// named checks that everything one can use has a name, as screen readers have it, and returns how many there are.
+func (b *browser) named() (n int) {
+	b.t.Helper()
+	tree := get(b, func(ctx context.Context, t *chromedp.Target) (accessibility.GetFullAXTreeResult, error) {
+		return cdp.Call(ctx, t, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
+	})
+	for _, node := range tree.Nodes {
+		if node.Ignored || node.Role == nil {
+			continue
+		}
+		switch role := strings.Trim(string(node.Role.Value), `"`); role {
+		case "button", "link", "textbox", "searchbox", "combobox", "table", "dialog", "search", "navigation", "heading":
+			n++
+			if node.Name == nil || strings.Trim(string(node.Name.Value), `" `) == "" {
+				b.t.Errorf("a %s has no name: node %d", role, node.BackendDOMNodeID)
+			}
+		}
+	}
+	return n
+}

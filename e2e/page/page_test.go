@@ -1,0 +1,325 @@
+package page
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"isthmus/e2e/cluster"
+	"isthmus/e2e/gateway"
+	"isthmus/e2e/object"
+	"isthmus/e2e/proxy"
+	"isthmus/e2e/shop"
+)
+
+var (
+	screenshots = flag.String("screenshots", "", "write screenshots into this `folder`")
+	long        = flag.Bool("long", false, "look at a page of 250 clusters and 10,000 services")
+)
+
+// hostile is what a text must not do: open a dialog, load something, write into the console, or hide what follows.
+const hostile = "<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m\u202e"
+
+// world is the shop in three clusters, a gateway, and its page.
+type world struct {
+	*browser
+	shops   map[string]*shop.Cluster
+	servers map[string]*cluster.Cluster
+	gateway *gateway.Gateway
+	origin  string
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{browser: newBrowser(t, chromium(t)), shops: map[string]*shop.Cluster{}, servers: map[string]*cluster.Cluster{}}
+	var configs []cluster.Config
+	names := []string{"west", "east", "north"}
+	for _, name := range names {
+		configs = append(configs, cluster.Config{Name: name, Dir: filepath.Join(t.TempDir(), name), Controllers: []string{"namespace", "serviceaccount", "token", "endpointslice", "gc"}})
+	}
+	servers, err := cluster.StartAll(t.Context(), configs...)
+	w.must(err)
+	var deployed sync.WaitGroup
+	for i, s := range servers {
+		w.atEnd(s.Close)
+		c, err := shop.New(s.Name(), byte(i+1), s.REST())
+		w.must(err)
+		w.shops[s.Name()], w.servers[s.Name()] = c, s
+		w.background(c)
+		deployed.Go(func() {
+			if err := c.Deploy(t.Context(), 3-i, 2); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	deployed.Wait()
+	west := w.shops["west"]
+	w.must(west.Mirror(t.Context()))
+	access, err := west.GatewayAccess(t.Context())
+	w.must(err)
+	for _, name := range names[1:] {
+		kubeconfig, err := w.shops[name].RemoteAccess(t.Context(), "remote-access-token-1")
+		w.must(err)
+		w.must(west.Link(t.Context(), name, kubeconfig))
+	}
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	w.must(os.WriteFile(path, access, 0o600))
+	w.gateway, err = gateway.Start(t.Context(), gateway.Config{Kubeconfig: path, Args: []string{"-shutdown-delay=0s", "-drain=0s"}})
+	w.must(err)
+	w.atEnd(w.gateway.Stop)
+	w.origin = "http://" + w.gateway.MetricsAddr()
+	w.subscribe("web-federated.shop.svc.cluster.local:80")
+	return w
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) atEnd(do func() error) {
+	w.t.Cleanup(func() {
+		if err := do(); err != nil {
+			w.t.Error(err)
+		}
+	})
+}
+
+// background makes the cluster's Deployments into Pods until the test ends.
+func (w *world) background(c *shop.Cluster) {
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.Run(ctx)
+	}()
+	w.t.Cleanup(func() {
+		stop()
+		<-done
+		c.Close()
+	})
+}
+
+func (w *world) subscribe(authority string) {
+	conn, err := proxy.Dial(w.gateway.Addr())
+	w.must(err)
+	s := proxy.NewStream(proxy.Config{Conn: conn, Kind: proxy.Get, Authority: authority, Token: fmt.Sprintf(`{"ns":"shop","nodeName":%q}`, w.shops["west"].Node())})
+	w.atEnd(conn.Close)
+	w.t.Cleanup(s.Close)
+	w.must(s.Open(context.Background()))
+}
+
+func (w *world) annotate(service, name, value string) {
+	w.t.Helper()
+	annotations := map[string]any{name: value}
+	if value == "" {
+		annotations[name] = nil // removes it
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+	w.must(err)
+	_, err = w.shops["west"].CoreV1().Services(shop.Namespace).Patch(w.t.Context(), service, types.MergePatchType, patch, metav1.PatchOptions{})
+	w.must(err)
+}
+
+// TestPage looks at the page as somebody who operates the gateway does, while things happen.
+func TestPage(t *testing.T) {
+	w := newWorld(t)
+	w.run(chromedp.Navigate(w.origin + "/"))
+	w.shows("#connection", "Live")
+	w.shows("#clusters tbody", "local", "✓ ready", "east", "north", "in-service")
+	w.shows("#services tbody", "shop/web-federated", "local 3", "east 2", "north 1", "shop/cart-east mirrored")
+	w.shows("#streams tbody", "web-federated.shop.svc.cluster.local:80", "endpoints")
+	w.shows("#events tbody", "state east", "ready")
+	w.shows("#summary", "3 all ready", "all fine")
+	for _, step := range []struct {
+		name string
+		do   func(*world)
+	}{
+		{"methods", (*world).methods}, {"search", (*world).search}, {"keyboard", (*world).keyboard}, {"dark and narrow", (*world).looks},
+		{"names", (*world).names}, {"a cluster goes and returns", (*world).clusterGoes}, {"screenshots", (*world).screenshots},
+		{"hostile texts", (*world).hostileTexts}, {"the gateway restarts", (*world).restarts},
+	} {
+		if !t.Run(step.name, func(t *testing.T) {
+			defer func(outer *testing.T) { w.t = outer }(w.t)
+			w.t = t
+			step.do(w)
+		}) {
+			t.FailNow()
+		}
+	}
+}
+
+func (w *world) methods() {
+	for _, path := range []string{"/", "/page/data", "/page/live", "/page/main.js"} {
+		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
+			request, err := http.NewRequestWithContext(w.t.Context(), method, w.origin+path, strings.NewReader("x"))
+			w.must(err)
+			answer, err := http.DefaultClient.Do(request)
+			w.must(err)
+			answer.Body.Close()
+			if answer.StatusCode != http.StatusMethodNotAllowed {
+				w.t.Errorf("%s %s: %s", method, path, answer.Status)
+			}
+		}
+	}
+}
+
+func (w *world) search() {
+	w.run(chromedp.SendKeys(chromedp.CSS("#services input[type=search]"), "CART"))
+	w.holds("document.querySelectorAll('#services tbody tr').length === 1")
+	w.shows("#services", "cart-east", "1 service of 2")
+	w.run(chromedp.SendKeys(chromedp.CSS("#services input[type=search]"), "zzz"))
+	w.shows("#services", "None of 2 services matches.")
+	w.run(chromedp.Reload()) // the search is part of the address
+	w.shows("#services", "None of 2 services matches.")
+	w.run(chromedp.Navigate(w.origin + "/"))
+	w.shows("#services tbody", "web-federated", "cart-east")
+	w.noFaults(w.origin)
+}
+
+// keyboard opens the explanation of a service without a mouse, and closes it.
+func (w *world) keyboard() {
+	const on = "document.activeElement?.dataset?.focus === 'service shop/web-federated'"
+	w.script("document.querySelector('#services [name=sort]').focus()")
+	for range 10 {
+		if w.is(on) {
+			break
+		}
+		w.run(chromedp.KeyEvent(kb.Tab))
+	}
+	if !w.is(on) || w.is("getComputedStyle(document.activeElement).outlineStyle === 'none'") {
+		w.t.Fatal("Tab does not lead to the service's button, or its focus can't be seen")
+	}
+	w.run(chromedp.KeyEvent(kb.Enter))
+	w.holds("document.getElementById('explain').open")
+	w.shows("#explanation", "served: 6 endpoints", "local", "east", "north", "10.1.0.1:8080", "served 6", "1 stream")
+	if n := w.named(); n < 8 {
+		w.t.Errorf("%d controls", n)
+	}
+	w.run(chromedp.SendKeys(chromedp.CSS("#explain input[name=node]"), w.shops["west"].Node()+kb.Enter))
+	w.shows("#explanation", "node west-node-a", "zone west-1a")
+	w.run(chromedp.KeyEvent(kb.Escape))
+	w.holds("!document.getElementById('explain').open")
+	w.holds(on) // the focus is back
+	w.run(chromedp.Click(chromedp.CSS("#services tbody tr:last-child button")))
+	w.holds("document.getElementById('explain').open")
+	w.run(chromedp.Click(chromedp.CSS("#explain .close")))
+	w.holds("!document.getElementById('explain').open")
+	w.noFaults(w.origin)
+}
+
+// looks: colours follow the viewer's preference, and at 320 pixels, which is 400% of 1280, nothing is cut off.
+func (w *world) looks() {
+	const light = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number).reduce((a, b) => a + b) > 600"
+	for _, scheme := range []string{"light", "dark"} {
+		w.scheme(scheme)
+		if w.is(light) != (scheme == "light") {
+			w.t.Errorf("the background does not suit %s", scheme)
+		}
+	}
+	w.scheme("light")
+	w.run(chromedp.EmulateViewport(320, 640))
+	if w.is("document.documentElement.scrollWidth > 320") {
+		w.t.Error("the page is wider than 320 pixels")
+	}
+	w.shows("#services tbody", "web-federated", "local 3")
+	w.run(chromedp.EmulateViewport(1440, 900))
+}
+
+func (w *world) names() {
+	if n := w.named(); n < 20 {
+		w.t.Errorf("only %d controls", n)
+	}
+}
+
+// clusterGoes: what changes shows without a reload, and a focus stays where it is.
+func (w *world) clusterGoes() {
+	w.script("window.notReloaded = true; document.querySelector('[data-focus=\"service shop/web-federated\"]').focus()")
+	w.must(w.servers["east"].Kill())
+	w.shows("#clusters tbody tr:first-child", "east", "! stale")
+	w.shows("#summary", "1 stale")
+	w.shows("#events tbody tr:first-child", "! state east", "stale: ")
+	w.must(w.servers["east"].Restart(w.t.Context()))
+	w.shows("#summary", "3 all ready")
+	w.shows("#events tbody", "✓ state east ready — 2 times")
+	_, err := w.shops["west"].Scale(w.t.Context(), "web", 5)
+	w.must(err)
+	w.shows("#services tbody", "local 5")
+	if !w.is("window.notReloaded && document.activeElement.dataset.focus === 'service shop/web-federated'") {
+		w.t.Error("the page was loaded again, or the focus is lost")
+	}
+	w.noFaults(w.origin)
+}
+
+// hostileTexts come from Services, links and clusters, and are shown as they are.
+func (w *world) hostileTexts() {
+	w.annotate("cart-east", "isthmus.io/prefer", hostile)
+	link := object.Link("evil", []byte("apiVersion: v1\nkind: Config\n"+`current-context: "<img src=x onerror=alert(3)>"`))
+	w.must(w.shops["west"].Apply(w.t.Context(), link))
+	w.shows("#services tbody", "wrong annotation", "<script>alert(1)</script>")
+	w.shows("#clusters tbody", "evil", "✗ rejected")
+	w.shows("#events tbody", "evil", "can't be used")
+	w.run(chromedp.Click(chromedp.CSS("[data-focus='service shop/cart-east']")))
+	w.shows("#explanation", "<script>alert(1)</script>")
+	w.run(chromedp.SendKeys(chromedp.CSS("#explain input[name=namespace]"), `"<img src=x onerror=alert(4)>`+kb.Enter))
+	w.shows("#explanation", "<img src=x onerror=alert(4)>")
+	w.run(chromedp.Click(chromedp.CSS("#explain .close")))
+	if w.is("document.querySelectorAll('main script, main img, #explain script, #explain img').length > 0") {
+		w.t.Error("a text has become markup")
+	}
+	if w.is(`/[\u0000-\u0008\u000b-\u001f\u202a-\u202e]/.test(document.body.textContent)`) {
+		w.t.Error("a control character has come through")
+	}
+	w.noFaults(w.origin)
+	w.must(w.shops["west"].Unlink(w.t.Context(), "evil"))
+	w.annotate("cart-east", "isthmus.io/prefer", "")
+}
+
+// restarts: that the connection is lost shows, and once the gateway is back the page is live again without a reload.
+func (w *world) restarts() {
+	w.script(`window.states = []; new MutationObserver(() => states.push(document.getElementById("connection").dataset.state))
+		.observe(document.getElementById("connection"), {attributes: true})`)
+	w.must(w.gateway.Restart(w.t.Context()))
+	w.holds("states.includes('lost') && states.at(-1) === 'live' && !document.body.classList.contains('lost')")
+	w.shows("#clusters tbody", "local", "north")
+	w.noFaults(w.origin, "ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_EMPTY_RESPONSE", "ERR_CONNECTION_RESET")
+}
+
+// screenshots writes those of the README, of a world in which something is wrong.
+func (w *world) screenshots() {
+	if *screenshots == "" {
+		w.t.Log("none are asked for by -screenshots")
+		return
+	}
+	west := w.shops["west"]
+	w.annotate("web-federated", "isthmus.io/prefer", "local, any")
+	w.annotate("web-federated", "isthmus.io/min-ready", "4")
+	_, err := west.AnnotateLink(w.t.Context(), "north", map[string]string{"isthmus.io/cordon": "last-resort"})
+	w.must(err)
+	_, err = west.Scale(w.t.Context(), "web", 3)
+	w.must(err)
+	w.must(w.servers["east"].Kill())
+	w.shows("#services tbody", "more tiers in use", "north 1 as shop/web last-resort")
+	w.shows("#clusters tbody", "! stale")
+	w.run(chromedp.EmulateViewport(1360, 800))
+	w.script("document.activeElement.blur(); window.scrollTo(0, 0)")
+	for scheme, name := range map[string]string{"light": "page.png", "dark": "page-dark.png"} {
+		w.scheme(scheme)
+		image := get(w.browser, chromedp.CaptureScreenshot())
+		w.must(os.WriteFile(filepath.Join(*screenshots, name), image, 0o644))
+	}
+}
