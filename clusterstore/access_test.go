@@ -34,7 +34,7 @@ func describe(list []Access) (lines []string) {
 // that has become invalid.
 func TestAccesses(t *testing.T) {
 	odd := secret("odd", "north", "x", 3)
-	delete(odd.Annotations, trustDomainAnnotation)
+	delete(odd.Annotations, TrustDomainAnnotation)
 	other := secret("other", "south", "x", 3)
 	other.Type = corev1.SecretTypeOpaque
 	secrets := []*corev1.Secret{secret("a", "east", "young", 0), secret("b", "east", "old", 5), odd}
@@ -52,7 +52,7 @@ func TestAccesses(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 		bad := secret("b", "east", "old", 5)
-		delete(bad.Annotations, trustDomainAnnotation)
+		delete(bad.Annotations, TrustDomainAnnotation)
 		e.put(bad)
 		want[0] = "b east old refused"
 		if got := describe(e.store.Accesses()); !slices.Equal(got, want) {
