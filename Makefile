@@ -13,7 +13,8 @@ help: ## print this
 progress:
 	@cd e2e && go build -o $(PROGRESS) ./cmd/progress
 
-build: progress ## build bin/isthmus
+build: export CGO_ENABLED := 0
+build: progress ## build bin/isthmus, which needs no other file
 	$(call compile,.,the gateway,./cmd/isthmus)
 	go build -ldflags='-s -w' -o $(BIN)/isthmus ./cmd/isthmus
 
