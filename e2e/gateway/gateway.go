@@ -32,8 +32,18 @@ type Config struct {
 	Args       []string      // flags after those of BaseArgs
 	Env        []string      // KEY=VALUE, beyond the environment of this process
 	Hostname   string        // identifies it among replicas; empty: isthmus-0
+	Pod        *Pod          // instead of the fields above; nil: a process of this machine
 	Output     io.Writer     // gets the log as well; nil: nothing does
 	StopLimit  time.Duration // instead of the constant of this name; 0: that
+}
+
+// Pod is a gateway as a container runs it: with these arguments and this environment, and nothing else. But it has the
+// addresses that Start chooses, since it shares this machine's.
+type Pod struct {
+	Path string // of the command, within the jail
+	Args []string
+	Env  []string // KEY=VALUE
+	Jail program.Jail
 }
 
 // BaseArgs are the flags, without addresses and kubeconfig, of the environment that scenarios are written for.
@@ -67,7 +77,7 @@ type Gateway struct {
 // Start runs a gateway on free ports of 127.0.0.1 and returns when it is ready. ctx bounds the wait only: the gateway
 // runs until Stop or the end of this process.
 func Start(ctx context.Context, cfg Config) (*Gateway, error) {
-	if cfg.Binary == "" {
+	if cfg.Binary == "" && cfg.Pod == nil {
 		binary, err := program.Isthmus.Path(ctx)
 		if err != nil {
 			return nil, err
@@ -192,12 +202,7 @@ func (g *Gateway) Signal(sig syscall.Signal) error {
 func (g *Gateway) launch(ctx context.Context, more []string) error {
 	g.life.Lock()
 	defer g.life.Unlock()
-	args := slices.Concat([]string{"gateway",
-		"-addr=" + g.Addr(), "-metrics-addr=" + g.MetricsAddr(), "-kubeconfig=" + g.cfg.Kubeconfig,
-	}, BaseArgs(), g.cfg.Args, more)
-	proc, err := program.Start(program.Config{
-		Path: g.cfg.Binary, Args: args, Env: append([]string{"HOSTNAME=" + g.cfg.Hostname}, g.cfg.Env...), Output: g.log,
-	})
+	proc, err := program.Start(g.command(more))
 	if err != nil {
 		return fmt.Errorf("start the gateway: %w", err)
 	}
@@ -213,6 +218,20 @@ func (g *Gateway) launch(ctx context.Context, more []string) error {
 		return fmt.Errorf("the gateway %w\nits log ends with:\n%s", err, g.Log(20))
 	}
 	return nil
+}
+
+// command is the process to start.
+func (g *Gateway) command(more []string) program.Config {
+	addresses := []string{"-addr=" + g.Addr(), "-metrics-addr=" + g.MetricsAddr()}
+	if pod := g.cfg.Pod; pod != nil {
+		return program.Config{Path: pod.Path, Args: slices.Concat(pod.Args, addresses, more), Env: pod.Env, Jail: &pod.Jail, Output: g.log}
+	}
+	return program.Config{
+		Path:   g.cfg.Binary,
+		Args:   slices.Concat([]string{"gateway", "-kubeconfig=" + g.cfg.Kubeconfig}, addresses, BaseArgs(), g.cfg.Args, more),
+		Env:    append([]string{"HOSTNAME=" + g.cfg.Hostname}, g.cfg.Env...),
+		Output: g.log,
+	}
 }
 
 // ready returns an error unless /ready answers with 200. It keeps no connections: a gateway that has been restarted must

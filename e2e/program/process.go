@@ -17,10 +17,17 @@ type Config struct {
 	Path   string
 	Args   []string
 	Env    []string  // KEY=VALUE, beyond the environment of this process
+	Jail   *Jail     // nil: it runs as this process does
 	Output io.Writer // gets standard output and standard error
 	// Announces means that the first line of standard output is for AwaitLine. What follows it is dropped, and Output
 	// gets standard error only.
 	Announces bool
+}
+
+// Jail is what a process runs in, as it would in a container: with no environment but Config.Env.
+type Jail struct {
+	Root string // this folder is all files that there are, and Config.Path is within it
+	User int    // who it runs as, user and group
 }
 
 // Process is a child of this process. Its standard input is a pipe that ends with this process at the latest. On Linux the
@@ -44,6 +51,12 @@ func Start(cfg Config) (*Process, error) {
 	p.cmd.WaitDelay = time.Second // for output that a child of the process holds open
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(p.cmd.SysProcAttr)
+	if cfg.Jail != nil {
+		if err := cfg.Jail.confine(p.cmd.SysProcAttr); err != nil {
+			return nil, err
+		}
+		p.cmd.Env, p.cmd.Dir = cfg.Env, "/"
+	}
 	var err error
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
