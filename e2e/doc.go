@@ -4,7 +4,7 @@
 // What is tested where:
 //
 //   - testdata/cases: what a proxy must be sent, as scripts that package scenario runs (TestConformance).
-//   - This package besides: manifests, recipes of the README, metrics and dashboards, sets and profiles that are large, EndpointSlices for
+//   - This package besides: manifests and installs, recipes of the README, metrics and dashboards, sets and profiles that are large, EndpointSlices for
 //     ExternalWorkloads.
 //   - faults, handover: clusters, links and proxies that fail; gateways that end while proxies are connected.
 //   - sim: many clusters that change at random, by a seed.
@@ -12,7 +12,8 @@
 //
 // What tests are made of:
 //
-//   - cluster and gateway run a real API server and the gateway, each as a process; prometheus does so with Prometheus.
+//   - cluster and gateway run a real API server and the gateway, each as a process; prometheus does so with Prometheus. pod runs
+//     the gateway as the container of a Pod would.
 //   - apisim is a simulated API server, of which hundreds fit into one process. A test compares it with a real one.
 //   - proxy is the model of a proxy, faultproxy a network that fails.
 //   - kubelet is a node that forwards ports; reach has the tests of how people get at gateways.

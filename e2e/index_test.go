@@ -21,7 +21,7 @@ import (
 
 //go:generate go test -run ^TestIndex$ . -update
 
-var update = flag.Bool("update", false, "write testdata/README.md anew")
+var update = flag.Bool("update", false, "write files anew that follow from others")
 
 // TestIndex: testdata/README.md lists all cases and, for each behaviour, what proves it. Both follow from the cases' first
 // lines and from the IDs of behaviours in Go tests and faults; make generate writes them. Every behaviour has a proof.

@@ -1,0 +1,296 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"isthmus/e2e/admin"
+	"isthmus/e2e/kube"
+	"isthmus/e2e/object"
+)
+
+const patchedImage = "registry.example.com/isthmus:v1"
+
+// linkerdValues are values of Linkerd's chart, by what they change of linkerd-destination.
+var linkerdValues = map[string]func(*appsv1.Deployment){
+	"plain": func(*appsv1.Deployment) {},
+	"ha": func(d *appsv1.Deployment) {
+		d.Spec.Replicas = new(int32(3))
+		destination(d).Resources = corev1.ResourceRequirements{
+			Requests: corev1.ResourceList{"cpu": resource.MustParse("100m"), "memory": resource.MustParse("50Mi")},
+			Limits:   corev1.ResourceList{"memory": resource.MustParse("250Mi")},
+		}
+	},
+	"native sidecar": func(d *appsv1.Deployment) {
+		spec := &d.Spec.Template.Spec
+		proxy := spec.Containers[0]
+		proxy.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+		spec.InitContainers = append(spec.InitContainers, proxy)
+		spec.Containers = spec.Containers[1:]
+	},
+	"more arguments": func(d *appsv1.Deployment) {
+		c := destination(d)
+		c.Args = append(c.Args, "-ext-endpoint-zone-weights", "-trace-collector=127.0.0.1:1")
+		c.Env = append(c.Env, corev1.EnvVar{Name: "EXTRA", Value: "kept"})
+	},
+}
+
+// destination is the container in whose place Isthmus comes.
+func destination(d *appsv1.Deployment) *corev1.Container {
+	containers := d.Spec.Template.Spec.Containers
+	i := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == "destination" })
+	return &containers[i]
+}
+
+// rendered is Linkerd's manifest by some values.
+func rendered(t *testing.T, values string) []*unstructured.Unstructured {
+	t.Helper()
+	text, err := os.ReadFile("testdata/linkerd/destination.yaml")
+	must(t, err)
+	objects, err := kube.Parse(string(text))
+	must(t, err)
+	d := find[appsv1.Deployment](t, objects, "Deployment", "linkerd-destination")
+	linkerdValues[values](d)
+	changed, err := kube.Unstructured(d)
+	must(t, err)
+	return slices.Concat(objects[:len(objects)-1], []*unstructured.Unstructured{changed})
+}
+
+// patched is what kustomize makes of Linkerd's manifest by manifests/linkerd.
+func patched(t *testing.T, values string) []*unstructured.Unstructured {
+	t.Helper()
+	return build(t, overlay(t, kustomization{
+		Resources: []string{"linkerd.yaml"}, Components: []string{"linkerd"},
+		Images: []map[string]any{{"name": "isthmus", "newName": "registry.example.com/isthmus", "newTag": "v1"}},
+	}, map[string][]byte{"linkerd.yaml": manifestOf(t, rendered(t, values))}))
+}
+
+// manifestOf writes objects as YAML documents.
+func manifestOf(t *testing.T, objects []*unstructured.Unstructured) []byte {
+	t.Helper()
+	var text bytes.Buffer
+	for _, o := range objects {
+		document, err := yaml.Marshal(o.Object)
+		must(t, err)
+		fmt.Fprintf(&text, "---\n%s", document)
+	}
+	return text.Bytes()
+}
+
+func inLinkerd(t *testing.T, values string) *appsv1.Deployment {
+	t.Helper()
+	return find[appsv1.Deployment](t, patched(t, values), "Deployment", "linkerd-destination")
+}
+
+// TestLinkerdPatch: in place of Linkerd's destination container Isthmus gets the same arguments, environment, ports, probes,
+// limits and mounts; of all objects only its image is another one. The kustomize component and the post-renderer agree.
+func TestLinkerdPatch(t *testing.T) {
+	for values := range linkerdValues {
+		t.Run(values, func(t *testing.T) {
+			want := rendered(t, values)
+			d := find[appsv1.Deployment](t, want, "Deployment", "linkerd-destination")
+			destination(d).Image = patchedImage
+			changed, err := kube.Unstructured(d)
+			must(t, err)
+			want[len(want)-1] = changed
+			sameObjects(t, "kustomize", patched(t, values), want)
+			sameObjects(t, "post-renderer.sh", postRendered(t, manifestOf(t, rendered(t, values))), want)
+
+			given := rendered(t, values)
+			for _, o := range append(given, want...) {
+				o.SetNamespace("mesh")
+			}
+			sameObjects(t, "post-renderer.sh in another namespace", postRendered(t, manifestOf(t, given)), want)
+		})
+	}
+}
+
+// sameObjects compares objects field by field, in any order of the objects.
+func sameObjects(t *testing.T, what string, got, want []*unstructured.Unstructured) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Errorf("%s: %d objects, not %d", what, len(got), len(want))
+	}
+	for _, w := range want {
+		i := slices.IndexFunc(got, func(g *unstructured.Unstructured) bool {
+			return g.GetKind() == w.GetKind() && g.GetName() == w.GetName()
+		})
+		if i < 0 {
+			t.Errorf("%s: there is no %s %s", what, w.GetKind(), w.GetName())
+			continue
+		}
+		for _, d := range differences("", got[i].Object, w.Object) {
+			t.Errorf("%s: %s %s: %s", what, w.GetKind(), w.GetName(), d)
+		}
+	}
+}
+
+// differences lists the fields in which two values differ.
+func differences(path string, got, want any) (list []string) {
+	switch w := want.(type) {
+	case map[string]any:
+		g, _ := got.(map[string]any)
+		for key := range g {
+			if _, there := w[key]; !there {
+				list = append(list, fmt.Sprintf("%s.%s is new: %v", path, key, g[key]))
+			}
+		}
+		for key := range w {
+			list = append(list, differences(path+"."+key, g[key], w[key])...)
+		}
+	case []any:
+		g, _ := got.([]any)
+		if len(g) != len(w) {
+			return []string{fmt.Sprintf("%s has %d elements, not %d", path, len(g), len(w))}
+		}
+		for i := range w {
+			list = append(list, differences(fmt.Sprintf("%s[%d]", path, i), g[i], w[i])...)
+		}
+	default:
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			list = append(list, fmt.Sprintf("%s is %v, not %v", path, got, want))
+		}
+	}
+	return list
+}
+
+// postRendered runs post-renderer.sh, with this test's binary in the place of kubectl kustomize.
+func postRendered(t *testing.T, text []byte) []*unstructured.Unstructured {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), manifest(t, "linkerd/post-renderer.sh"))
+	cmd.Env = append(os.Environ(), "ISTHMUS_IMAGE="+patchedImage, "KUSTOMIZE="+os.Args[0], asKustomize+"=1")
+	cmd.Stdin = bytes.NewReader(text)
+	var complaint strings.Builder
+	cmd.Stderr = &complaint
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("post-renderer.sh: %v\n%s", err, complaint.String())
+	}
+	objects, err := kube.Parse(string(out))
+	must(t, err)
+	return objects
+}
+
+// With this variable set, the test's binary is a command that builds a kustomization.
+const asKustomize = "TEST_KUSTOMIZE"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asKustomize) == "" {
+		os.Exit(m.Run())
+	}
+	objects, err := kustomize(os.Args[1])
+	for _, o := range objects {
+		document, failed := yaml.Marshal(o.Object)
+		fmt.Printf("---\n%s", document)
+		if failed != nil {
+			err = failed
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// TestPostRendererComplains: it ends with what is missing, and prints no objects.
+func TestPostRendererComplains(t *testing.T) {
+	for _, c := range []struct{ env, input, want string }{
+		{"ISTHMUS_IMAGE=", "", "ISTHMUS_IMAGE is not set"},
+		{"KUSTOMIZE=no-such-command build", "", "no-such-command is not in PATH"},
+		{"", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: other}\n", "linkerd-destination"},
+	} {
+		cmd := exec.CommandContext(t.Context(), manifest(t, "linkerd/post-renderer.sh"))
+		cmd.Env = append(os.Environ(), "ISTHMUS_IMAGE="+patchedImage, "KUSTOMIZE="+os.Args[0], asKustomize+"=1", "TMPDIR="+t.TempDir(), c.env)
+		cmd.Stdin = strings.NewReader(c.input)
+		var out, complaint strings.Builder
+		cmd.Stdout, cmd.Stderr = &out, &complaint
+		err := cmd.Run()
+		left, _ := filepath.Glob(filepath.Join(strings.TrimPrefix(cmd.Env[len(cmd.Env)-2], "TMPDIR="), "*"))
+		if err == nil || out.Len() > 0 || !strings.Contains(complaint.String(), c.want) || len(left) > 0 {
+			t.Errorf("%s: %v, prints %q, complains %q, leaves %q", c.env, err, out.String(), complaint.String(), left)
+		}
+	}
+}
+
+// TestInLinkerd: with what Linkerd's Deployment gives the container, and Linkerd's rights alone, the gateway serves, within the
+// limit of the HA values. Applying Linkerd's manifest again takes everything back.
+func TestInLinkerd(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	servers := startClusters(t, []string{"namespace", "serviceaccount", "token"}, "west", "east")
+	west, east := client(t, servers[0]), client(t, servers[1])
+	must(t, west.Apply(ctx, object.Namespace("linkerd")))
+	must(t, east.Apply(ctx, object.Namespace("linkerd-multicluster")))
+	rights, err := os.ReadFile("testdata/linkerd/rights.yaml")
+	must(t, err)
+	must(t, west.ApplyYAML(ctx, string(rights)))
+	apply(t, west, rendered(t, "ha"))
+	before := deploymentOf(t, west)
+	apply(t, west, patched(t, "ha"))
+	apply(t, east, build(t, manifest(t, "link")))
+	linkTo(t, west, east, servers[1])
+	offerShop(t, west, "10.81.1.1")
+	offerShop(t, east, "10.81.2.1")
+	must(t, west.Apply(ctx, object.Federated("shop", "web-federated", "web", "web@east")))
+
+	d := deploymentOf(t, west) // as the API server has completed it
+	if image := destination(d).Image; image != patchedImage {
+		t.Fatalf("the image is %s", image)
+	}
+	cfg := podOf(d, "linkerd-destination-0")
+	cfg.Container = "destination"
+	g := startPod(t, servers[0], west, cfg)
+	await(t, "both clusters are ready, with all their resources", func() error {
+		page, err := admin.ReadClusters(ctx, g.MetricsAddr())
+		if err != nil {
+			return err
+		}
+		return ready(page, "east")
+	})
+	awaitShop(t, openShop(t, g), "10.81.1.1", "10.81.2.1")
+	checkProbes(t, *destination(d), g)
+	checkSliceWriter(t, west, g, "linkerd-destination-0")
+	limit := destination(d).Resources.Limits.Memory().Value()
+	if rss := residentMemory(t, g.Pid()); rss > limit/2 {
+		t.Errorf("it takes %d MiB of the %d MiB that it has before there is any load", rss>>20, limit>>20)
+	}
+
+	apply(t, west, rendered(t, "ha"))
+	if after := deploymentOf(t, west); !reflect.DeepEqual(after.Spec, before.Spec) {
+		t.Errorf("taken back, it is\n%+v\nand was\n%+v", after.Spec, before.Spec)
+	}
+}
+
+func deploymentOf(t *testing.T, c *kube.Client) *appsv1.Deployment {
+	t.Helper()
+	d, err := c.AppsV1().Deployments("linkerd").Get(t.Context(), "linkerd-destination", metav1.GetOptions{})
+	must(t, err)
+	return d
+}
+
+// residentMemory returns how much memory a process takes, in bytes.
+func residentMemory(t *testing.T, pid int) int64 {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	must(t, err)
+	_, rest, _ := strings.Cut(string(text), "VmRSS:")
+	var kib int64
+	if _, err := fmt.Sscan(rest, &kib); err != nil {
+		t.Fatalf("process %d: VmRSS: %v", pid, err)
+	}
+	return kib << 10
+}

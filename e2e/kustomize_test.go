@@ -1,0 +1,182 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+
+	"isthmus/e2e/kube"
+)
+
+// build returns what kubectl kustomize would print for a folder.
+func build(t *testing.T, dir string) []*unstructured.Unstructured {
+	t.Helper()
+	objects, err := kustomize(dir)
+	if err != nil {
+		t.Fatalf("%s: %v", dir, err)
+	}
+	return objects
+}
+
+func kustomize(dir string) ([]*unstructured.Unstructured, error) {
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	if err != nil {
+		return nil, err
+	}
+	text, err := built.AsYaml()
+	if err != nil {
+		return nil, err
+	}
+	return kube.Parse(string(text))
+}
+
+// kustomization is what these tests write and read of one.
+type kustomization struct {
+	Kind               string           `json:"kind,omitempty"`
+	Resources          []string         `json:"resources,omitempty"`
+	Components         []string         `json:"components,omitempty"`
+	Namespace          string           `json:"namespace,omitempty"`
+	Images             []map[string]any `json:"images,omitempty"`
+	ConfigMapGenerator []struct {
+		Files []string `json:"files"`
+	} `json:"configMapGenerator,omitempty"`
+}
+
+// overlay writes a kustomization as users do, into a folder of its own with some files, and returns that. Resources and
+// components are these files, or folders of manifests.
+func overlay(t *testing.T, k kustomization, files map[string][]byte) string {
+	t.Helper()
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	must(t, err)
+	for name, text := range files {
+		must(t, os.WriteFile(filepath.Join(dir, name), text, 0o644))
+	}
+	for _, list := range [][]string{k.Resources, k.Components} {
+		for i, name := range list {
+			if files[name] != nil {
+				continue
+			}
+			if list[i], err = filepath.Rel(dir, manifest(t, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	text, err := yaml.Marshal(k)
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), text, 0o644))
+	return dir
+}
+
+// named returns the object of a kind and name.
+func named(t *testing.T, objects []*unstructured.Unstructured, kind, name string) *unstructured.Unstructured {
+	t.Helper()
+	i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == kind && o.GetName() == name })
+	if i < 0 {
+		t.Fatalf("there is no %s %s", kind, name)
+	}
+	return objects[i]
+}
+
+// find returns the object of a kind and name as its type, which must know all its fields.
+func find[T any](t *testing.T, objects []*unstructured.Unstructured, kind, name string) *T {
+	t.Helper()
+	typed := new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(named(t, objects, kind, name).Object, typed, true); err != nil {
+		t.Fatalf("%s %s: %v", kind, name, err)
+	}
+	return typed
+}
+
+// apply writes objects as kubectl apply does.
+func apply(t *testing.T, c *kube.Client, objects []*unstructured.Unstructured) {
+	t.Helper()
+	for _, o := range objects {
+		must(t, c.Apply(t.Context(), o))
+	}
+}
+
+// TestKustomizations: each folder of manifests that has a kustomization can be built, fetches nothing for that, and uses all
+// its files. A component has no objects of its own to be built from: there it is only checked which files it uses.
+func TestKustomizations(t *testing.T) {
+	var found []string
+	err := filepath.WalkDir(manifest(t, "."), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.Name() != "kustomization.yaml" {
+			return err
+		}
+		dir := filepath.Dir(path)
+		found = append(found, strings.TrimPrefix(dir, manifest(t, ".")+"/"))
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		var k kustomization
+		if err := yaml.Unmarshal(text, &k); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		if err := usesItsFiles(dir, k); err != nil {
+			t.Errorf("%s: %v", dir, err)
+		}
+		if k.Kind != "Component" {
+			if objects, err := kustomize(dir); err != nil || len(objects) == 0 {
+				t.Errorf("%s: %d objects, %v", dir, len(objects), err)
+			}
+		}
+		return nil
+	})
+	must(t, err)
+	if want := []string{"dashboards", "install", "install/podmonitor", "link", "linkerd", "monitoring"}; !slices.Equal(found, want) {
+		t.Errorf("kustomizations in %q, not in %q: these are what other tests apply", found, want)
+	}
+}
+
+// usesItsFiles returns an error unless what a kustomization names is there, and names all YAML and JSON files beside it.
+func usesItsFiles(dir string, k kustomization) (err error) {
+	known := map[string]bool{"kustomization.yaml": true}
+	for _, list := range [][]string{k.Resources, k.Components} {
+		for _, name := range list {
+			known[name] = true
+		}
+	}
+	for _, g := range k.ConfigMapGenerator {
+		for _, f := range g.Files {
+			_, file, _ := strings.Cut(f, "=")
+			known[file] = true
+		}
+	}
+	for name := range known {
+		if _, missing := os.Stat(filepath.Join(dir, name)); missing != nil {
+			err = errors.Join(err, missing)
+		}
+	}
+	files, failed := os.ReadDir(dir)
+	for _, f := range files {
+		if ext := filepath.Ext(f.Name()); (ext == ".yaml" || ext == ".json") && !known[f.Name()] {
+			err = errors.Join(err, fmt.Errorf("%s is not used", f.Name()))
+		}
+	}
+	return errors.Join(err, failed)
+}
+
+// TestRights: the rights that are applied by kustomize are those that the gateway's own checks and verbs know.
+func TestRights(t *testing.T) {
+	for _, name := range []string{"install/rbac.yaml", "link/remote-access.yaml"} {
+		applied, err := os.ReadFile(manifest(t, name))
+		must(t, err)
+		known, err := os.ReadFile(manifest(t, filepath.Base(name)))
+		must(t, err)
+		if string(applied) != string(known) {
+			t.Errorf("manifests/%s differs from manifests/%s: copy what is newer", name, filepath.Base(name))
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/yaml"
+)
+
+//go:generate go test -run ^TestPrometheusRule$ . -update
+
+// TestPrometheusRule: manifests/monitoring has the rules of manifests/alerts, as the Prometheus operator takes them. make
+// generate writes it.
+func TestPrometheusRule(t *testing.T) {
+	alerts, err := os.ReadFile(manifest(t, "alerts/isthmus.yaml"))
+	must(t, err)
+	_, groups, found := strings.Cut(string(alerts), "\ngroups:\n")
+	if !found {
+		t.Fatal("manifests/alerts/isthmus.yaml has no groups")
+	}
+	text := `# Generated from ../alerts/isthmus.yaml by make generate, for the Prometheus operator.
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: isthmus
+spec:
+  groups:
+`
+	for line := range strings.Lines(groups) {
+		text += "  " + line
+	}
+	path := manifest(t, "monitoring/prometheusrule.yaml")
+	if *update {
+		must(t, os.WriteFile(path, []byte(text), 0o644))
+	}
+	is, err := os.ReadFile(path)
+	must(t, err)
+	if string(is) != text {
+		t.Error("manifests/monitoring/prometheusrule.yaml does not follow from manifests/alerts any more: run make generate")
+	}
+	var rules struct{ Groups []any }
+	must(t, yaml.Unmarshal(alerts, &rules))
+	if len(rules.Groups) == 0 {
+		t.Fatal("manifests/alerts has no groups")
+	}
+	built := named(t, build(t, manifest(t, "monitoring")), "PrometheusRule", "isthmus")
+	for _, d := range differences("spec.groups", built.Object["spec"].(map[string]any)["groups"], rules.Groups) {
+		t.Error(d)
+	}
+}
+
+// TestMonitoring applies manifests/monitoring and the component podmonitor. Grafana's sidecar and the Prometheus operator,
+// whose definitions are stand-ins here, find what they look for.
+func TestMonitoring(t *testing.T) {
+	t.Parallel()
+	server := startClusters(t, []string{"namespace", "serviceaccount"}, "west")[0]
+	c := client(t, server)
+	must(t, c.ApplyYAML(t.Context(), definition("PodMonitor", "podmonitors")+"---\n"+definition("PrometheusRule", "prometheusrules")))
+	await(t, "the definitions are served", func() error {
+		list, err := c.Discovery().ServerResourcesForGroupVersion("monitoring.coreos.com/v1")
+		if err == nil && len(list.APIResources) != 2 {
+			err = fmt.Errorf("%d of them", len(list.APIResources))
+		}
+		return err
+	})
+	c = client(t, server) // which knows them
+	must(t, c.Apply(t.Context(), restricted("linkerd"), restricted("monitoring")))
+
+	monitored := build(t, overlay(t, kustomization{Resources: []string{"install"}, Components: []string{"install/podmonitor"}, Namespace: "linkerd"}, nil))
+	alone := build(t, overlay(t, kustomization{Resources: []string{"monitoring"}, Namespace: "monitoring"}, nil))
+	apply(t, c, monitored)
+	apply(t, c, alone)
+	for name, file := range map[string]string{"isthmus-dashboard-clusters": "clusters", "isthmus-dashboard-gateway": "gateway"} {
+		m := find[corev1.ConfigMap](t, alone, "ConfigMap", name)
+		text, err := os.ReadFile(manifest(t, "dashboards/"+file+".json"))
+		must(t, err)
+		if got := m.Data["isthmus-"+file+".json"]; got != string(text) || !json.Valid(text) || m.Labels["grafana_dashboard"] != "1" || len(m.Data) != 1 {
+			t.Errorf("ConfigMap %s: labels %v, %d files, of which one has %d bytes instead of %d", name, m.Labels, len(m.Data), len(got), len(text))
+		}
+	}
+	monitor := named(t, monitored, "PodMonitor", "isthmus")
+	wanted, _, err := unstructured.NestedStringMap(monitor.Object, "spec", "selector", "matchLabels")
+	pods := find[appsv1.Deployment](t, monitored, "Deployment", "isthmus").Spec.Template
+	if err != nil || len(wanted) == 0 || !labels.SelectorFromSet(wanted).Matches(labels.Set(pods.Labels)) {
+		t.Errorf("PodMonitor selects %v, which is not %v: %v", wanted, pods.Labels, err)
+	}
+	endpoints, _, err := unstructured.NestedSlice(monitor.Object, "spec", "podMetricsEndpoints")
+	if err != nil || len(endpoints) != 1 || endpoints[0].(map[string]any)["port"] != "admin" || endpoints[0].(map[string]any)["path"] != "/metrics" {
+		t.Errorf("PodMonitor scrapes %v, %v", endpoints, err)
+	}
+}
+
+// definition is a CRD of the Prometheus operator that accepts anything.
+func definition(kind, plural string) string {
+	return strings.NewReplacer("KIND", kind, "PLURAL", plural).Replace(`apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: PLURAL.monitoring.coreos.com}
+spec:
+  group: monitoring.coreos.com
+  scope: Namespaced
+  names: {kind: KIND, listKind: KINDList, plural: PLURAL}
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`)
+}
