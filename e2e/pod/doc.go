@@ -14,5 +14,5 @@
 //   - The user is the one that the template names.
 //
 // What it does not know of a template is an error: a test must not pass because something was left out. Addresses are those that
-// package gateway chooses, and there is no limit of memory.
+// package gateway chooses; there is no limit of memory, and no /proc.
 package pod

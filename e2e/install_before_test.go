@@ -1,0 +1,111 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"isthmus/e2e/admin"
+	"isthmus/e2e/gateway"
+	"isthmus/e2e/kube"
+	"isthmus/e2e/object"
+)
+
+// TestInstallBeforeLinkerd installs the gateway, in a namespace of the user's choice, into a cluster that has none of Linkerd's
+// definitions. It is ready, for which it must be allowed to read Secrets of its own namespace, shows what is missing, and
+// follows it as soon as it is there.
+func TestInstallBeforeLinkerd(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	server := startClusters(t, []string{"namespace", "serviceaccount"}, "west")[0]
+	west := client(t, server)
+	removed := removeDefinitions(t, west)
+	objects := build(t, overlay(t, kustomization{Resources: []string{"install"}, Namespace: "mesh"}, nil))
+	must(t, west.Apply(ctx, restricted("mesh")))
+	apply(t, west, objects)
+	offerShop(t, west, "10.82.1.1")
+	must(t, west.Apply(ctx, object.Federated("shop", "web-federated", "web")))
+
+	d := find[appsv1.Deployment](t, objects, "Deployment", "isthmus")
+	g := startPod(t, server, west, podOf(d, "isthmus-0"))
+	awaitShop(t, openShop(t, g), "10.82.1.1")
+	await(t, "the page shows what is missing", func() error {
+		return missing(t, g, "externalworkloads", "servers", "serviceprofiles")
+	})
+	for _, o := range removed {
+		must(t, west.Apply(ctx, o))
+	}
+	await(t, "nothing is missing any more", func() error { return missing(t, g) })
+	west = client(t, server) // which knows the definitions
+	must(t, west.Apply(ctx, object.OpaqueServer("shop", "web", "web", object.Port)))
+	await(t, "a Server is followed", func() error {
+		page, err := admin.ReadClusters(ctx, g.MetricsAddr())
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(page.Local.Resources, func(r admin.Resource) bool { return r.Resource == "servers" })
+		if i < 0 || page.Local.Resources[i].Objects != 1 {
+			return fmt.Errorf("the own cluster has %+v", page.Local.Resources)
+		}
+		return nil
+	})
+}
+
+// missing returns an error unless the page shows that these resources of the own cluster, and no others, can't be read.
+func missing(t *testing.T, g *gateway.Gateway, resources ...string) error {
+	t.Helper()
+	page, err := admin.ReadClusters(t.Context(), g.MetricsAddr())
+	if err != nil {
+		return err
+	}
+	if page.Local.State != "ready" {
+		return fmt.Errorf("the own cluster is %s", page.Local.State)
+	}
+	var names []string
+	for _, r := range page.Local.Resources {
+		if r.Err != "" {
+			names = append(names, r.Resource)
+		}
+	}
+	if slices.Sort(names); !slices.Equal(names, resources) {
+		return fmt.Errorf("%q are missing: %+v", names, page.Local.Resources)
+	}
+	return nil
+}
+
+var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+
+// removeDefinitions deletes the definitions of Linkerd's resources, and returns once nothing is left of them.
+func removeDefinitions(t *testing.T, c *kube.Client) (removed []*unstructured.Unstructured) {
+	t.Helper()
+	api := c.Dynamic.Resource(definitions)
+	list, err := api.List(t.Context(), metav1.ListOptions{})
+	must(t, err)
+	for i := range list.Items {
+		o := &list.Items[i]
+		must(t, api.Delete(t.Context(), o.GetName(), metav1.DeleteOptions{}))
+		removed = append(removed, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+			"metadata": map[string]any{"name": o.GetName()}, "spec": o.Object["spec"],
+		}})
+	}
+	if len(removed) != 4 {
+		t.Fatalf("%d definitions, of which four are expected", len(removed))
+	}
+	for _, version := range []string{"linkerd.io/v1alpha2", "policy.linkerd.io/v1beta3", "workload.linkerd.io/v1beta1"} {
+		await(t, version+" is gone", func() error {
+			if _, err := c.Discovery().ServerResourcesForGroupVersion(version); !apierrors.IsNotFound(err) {
+				return errors.Join(errors.New("it is there"), err)
+			}
+			return nil
+		})
+	}
+	return removed
+}
