@@ -217,6 +217,7 @@ func TestLooks(t *testing.T) {
 		time.Sleep(time.Minute)
 		s.looks.Store(0)
 		time.Sleep(time.Hour)
+		synctest.Wait() // what has dropped it is over
 		if n := s.looks.Load(); n != 0 || s.newest != nil {
 			t.Errorf("%d looks though nobody looks; kept: %v", n, s.newest != nil)
 		}
