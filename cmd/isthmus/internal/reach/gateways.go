@@ -26,8 +26,8 @@ type Gateway struct {
 	cluster             *Cluster
 }
 
-// String returns NAMESPACE/NAME.
-func (g Gateway) String() string { return g.Namespace + "/" + g.Name }
+// String returns NAMESPACE/NAME, printable.
+func (g Gateway) String() string { return printable(g.Namespace + "/" + g.Name) }
 
 // Gateways returns those that are ready, by name: at least one. One that the options
 // name need not be ready.
