@@ -20,18 +20,21 @@ type Answer struct {
 	Err     error // why there is no value
 }
 
-// Flags adds the flag by which users name the gateway.
+// Flags adds the flags by which users name the gateway.
 func (g *Gateway) Flags(s *pflag.FlagSet) {
+	g.admin.flag = "--admin"
 	s.StringVar(&g.admin.address, "admin", "", "`HOST:PORT` of the gateway's admin server, which is its --metrics-addr. Without it: all that are ready in Pods, reached through the API server.")
+	s.StringVar(&g.admin.pods.Pod, "pod", "", "`NAME` of the gateway's Pod. Without it: those that are ready.")
 }
 
 // Check returns a usage error unless the flags are good. Without --admin, gateways are
-// found by pods.
+// found by pods, and --pod chooses among them.
 func (g *Gateway) Check(pods reach.Options) error {
 	g.admin.output, g.admin.timeout = "json", time.Minute
 	if err := g.admin.check(); err != nil {
 		return err
 	}
+	pods.Pod = g.admin.pods.Pod
 	g.admin.pods = pods
 	return nil
 }

@@ -22,11 +22,13 @@ import (
 type kubeOptions struct {
 	kubeconfig string
 	here       string // context of the gateway's cluster
+	hereFlag   string // by which users name it
 	namespace  string // of link Secrets there
 }
 
 // flags adds the flags. The gateway's cluster is named by hereFlag.
 func (o *kubeOptions) flags(s *pflag.FlagSet, hereFlag string) {
+	o.hereFlag = "--" + hereFlag
 	s.StringVar(&o.kubeconfig, "kubeconfig", "", "`FILE` with your contexts. Without it: those that KUBECONFIG names, or else ~/.kube/config.")
 	s.StringVar(&o.here, hereFlag, "", "`CONTEXT` of the cluster that the gateway runs in. Without it: the current one.")
 	s.StringVarP(&o.namespace, "namespace", "n", "linkerd", "`NAMESPACE` of that cluster's link Secrets, and of the gateway's Pods.")
@@ -41,9 +43,16 @@ type cluster struct {
 	http  *http.Client
 }
 
-// open returns the cluster of a context; empty: the current one. It sends nothing.
-func (o *kubeOptions) open(context string) (*cluster, error) {
-	config, name, err := (&reach.Options{Kubeconfig: o.kubeconfig, Context: context}).Config()
+// openHere returns the gateway's cluster. It sends nothing.
+func (o *kubeOptions) openHere() (*cluster, error) { return open(o.gateways()) }
+
+// openThere returns the linked cluster, of a context. It sends nothing.
+func (o *kubeOptions) openThere(context string) (*cluster, error) {
+	return open(reach.Options{Kubeconfig: o.kubeconfig, Context: context})
+}
+
+func open(by reach.Options) (*cluster, error) {
+	config, name, err := by.Config()
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +70,7 @@ func (o *kubeOptions) open(context string) (*cluster, error) {
 // gateways are where the verbs look for gateways: by the kubeconfig, in the namespace of
 // the link Secrets.
 func (o *kubeOptions) gateways() reach.Options {
-	return reach.Options{Kubeconfig: o.kubeconfig, Context: o.here, Namespace: o.namespace}
+	return reach.Options{Kubeconfig: o.kubeconfig, Context: o.here, Namespace: o.namespace, ContextFlag: o.hereFlag}
 }
 
 // close closes connections that are not in use.

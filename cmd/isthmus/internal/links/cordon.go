@@ -84,7 +84,7 @@ func (o *cordonOptions) run(ctx context.Context, p cli.Process) error {
 	}
 	ctx, done := p.Interruptible(ctx)
 	defer done()
-	here, err := o.open(o.here)
+	here, err := o.openHere()
 	if err != nil {
 		return err
 	}

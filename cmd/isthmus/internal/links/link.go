@@ -155,12 +155,12 @@ func (o *linkOptions) run(ctx context.Context, p cli.Process) error {
 	defer done()
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	there, err := o.open(o.there)
+	there, err := o.openThere(o.there)
 	if err != nil {
 		return err
 	}
 	defer there.close()
-	here, err := o.open(o.here)
+	here, err := o.openHere()
 	if err != nil {
 		return err
 	}

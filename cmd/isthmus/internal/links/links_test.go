@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -239,17 +240,40 @@ func TestAwaitGateway(t *testing.T) {
 // TestUsage: arguments that can't be used.
 func TestUsage(t *testing.T) {
 	for args, want := range map[string]string{
-		"link a b --context x":                  `unexpected argument "b": give one NAME`,
-		"link a --context x --trust-domain _":   `--trust-domain is "_"`,
-		"link a --context x --ca-file /nowhere": "--ca-file: open /nowhere",
-		"link a --context x --timeout 0s":       "--timeout is 0s",
-		"link a --context x --admin x":          `--admin is "x": give HOST:PORT`,
-		"unlink a --revoke":                     "--revoke needs --context",
-		"cordon":                                "no NAME given",
-		"uncordon local":                        "--cordon-local",
+		"link a b --context x":                   `unexpected argument "b": give one NAME`,
+		"link a --context x --trust-domain _":    `--trust-domain is "_"`,
+		"link a --context x --ca-file /nowhere":  "--ca-file: open /nowhere",
+		"link a --context x --timeout 0s":        "--timeout is 0s",
+		"link a --context x --admin x":           `--admin is "x": give HOST:PORT`,
+		"link a --context x --admin h:1 --pod p": "--admin goes straight to a gateway, --pod looks for it: give one of them",
+		"cordon a --admin h:1 --pod p":           "give one of them",
+		"unlink a --revoke":                      "--revoke needs --context",
+		"cordon":                                 "no NAME given",
+		"uncordon local":                         "--cordon-local",
 	} {
 		if code, out, errs := call(t, strings.Fields(args)...); code != 2 || out != "" || !strings.Contains(errs, want) {
 			t.Errorf("%s: exit code %d, %q, %q", args, code, out, errs)
+		}
+	}
+}
+
+// TestContextFlags: an error names the flag by which that cluster is chosen.
+func TestContextFlags(t *testing.T) {
+	kubeconfig := filepath.Join(t.TempDir(), "config")
+	text := `{"kind":"Config","apiVersion":"v1","clusters":[{"name":"c","cluster":{"server":"https://127.0.0.1:1"}}],"contexts":[{"name":"a","context":{"cluster":"c"}}]}`
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]string{
+		"link e --context none":                           "no context none\n  Choose one by --context: a",
+		"link e --context a":                              "no current context\n  Choose one by --to-context: a",
+		"link e --context a --to-context none":            "no context none\n  Choose one by --to-context: a",
+		"unlink e --yes --to-context none":                "no context none\n  Choose one by --to-context: a",
+		"unlink e --to-context a --revoke --context none": "no context none\n  Choose one by --context: a",
+		"cordon e --yes --context none":                   "no context none\n  Choose one by --context: a",
+	} {
+		if code, _, errs := call(t, append(strings.Fields(args), "--kubeconfig", kubeconfig)...); code != 1 || !strings.Contains(errs, want) {
+			t.Errorf("%s: exit code %d, %q", args, code, errs)
 		}
 	}
 }

@@ -66,14 +66,14 @@ func (o *unlinkOptions) run(ctx context.Context, p cli.Process) error {
 	}
 	ctx, done := p.Interruptible(ctx)
 	defer done()
-	here, err := o.open(o.here)
+	here, err := o.openHere()
 	if err != nil {
 		return err
 	}
 	defer here.close()
 	var there *cluster
 	if o.revoke {
-		if there, err = o.open(o.there); err != nil {
+		if there, err = o.openThere(o.there); err != nil {
 			return err
 		}
 		defer there.close()

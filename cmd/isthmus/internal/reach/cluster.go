@@ -58,7 +58,7 @@ func (c *Cluster) explain(err error, does, right string) error {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("%s does not accept the credentials of the kubeconfig\n  Log in again, or choose another context by --context", c.name)
+		return fmt.Errorf("%s does not accept the credentials of the kubeconfig\n  Log in again, or choose another context by %s", c.name, c.options.contextFlag())
 	case apierrors.IsForbidden(err):
 		return c.forbidden(err.Error(), does, right)
 	}
@@ -68,7 +68,7 @@ func (c *Cluster) explain(err error, does, right string) error {
 	if failed, ok := errors.AsType[*url.Error](err); ok { // without the request, which helps nobody
 		err = failed.Err
 	}
-	return fmt.Errorf("%s does not answer: %s\n  Is it reachable from here? --context chooses another cluster, --addr and --admin go straight to a gateway", c.name, printable(err.Error()))
+	return fmt.Errorf("%s does not answer: %s\n  Is it reachable from here? %s chooses another cluster, --addr and --admin go straight to a gateway", c.name, printable(err.Error()), c.options.contextFlag())
 }
 
 // forbidden names the right that is missing.

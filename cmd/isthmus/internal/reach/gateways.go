@@ -76,7 +76,7 @@ func (c *Cluster) labelled(ctx context.Context, namespace string) ([]v1.Pod, err
 // noPods is the error for a namespace without gateways. It names others that have some,
 // if the user may know.
 func (c *Cluster) noPods(ctx context.Context) error {
-	hint := "-n names another namespace, --context another cluster"
+	hint := "-n names another namespace, " + c.options.contextFlag() + " another cluster"
 	var namespaces []string
 	for _, selector := range selectors {
 		if list, err := c.core.Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: maxPods}); err == nil {

@@ -1,6 +1,7 @@
 package reach
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -21,7 +22,11 @@ type Options struct {
 	Kubeconfig, Context string
 	Namespace           string // of the gateways
 	Pod                 string // the only gateway; empty: all
+	// ContextFlag is the flag by which users choose Context, for messages; empty: --context.
+	ContextFlag string
 }
+
+func (o *Options) contextFlag() string { return cmp.Or(o.ContextFlag, "--context") }
 
 // Flags adds the flags, which store into o.
 func (o *Options) Flags(s *pflag.FlagSet) {
@@ -98,11 +103,11 @@ func (o *Options) chosen(kubeconfig *api.Config) (string, error) {
 	case kubeconfig.Contexts[name] != nil, name == "" && len(known) == 0:
 		return name, nil
 	case name == "":
-		return "", fmt.Errorf("the kubeconfig has no current context\n  Choose one by --context: %s", some(known))
+		return "", fmt.Errorf("the kubeconfig has no current context\n  Choose one by %s: %s", o.contextFlag(), some(known))
 	case len(known) == 0:
 		return "", fmt.Errorf("the kubeconfig has no context %s, nor any other\n  Name another file by --kubeconfig", printable(name))
 	}
-	return "", fmt.Errorf("the kubeconfig has no context %s\n  Choose one by --context: %s", printable(name), some(known))
+	return "", fmt.Errorf("the kubeconfig has no context %s\n  Choose one by %s: %s", printable(name), o.contextFlag(), some(known))
 }
 
 // quoted is what parsers quote of a file: it might be a credential.
