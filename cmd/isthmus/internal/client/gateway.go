@@ -39,17 +39,9 @@ func (g *Gateway) Check(pods reach.Options) error {
 	return nil
 }
 
-// Read reads a page of one gateway into a value. It waits no longer than limit, and
-// reports on standard error what it waits for.
-func (g *Gateway) Read(ctx context.Context, p cli.Process, limit time.Duration, path string, into any) error {
-	once := g.admin
-	once.timeout = limit
-	_, err := once.read(ctx, p, path, into)
-	return err
-}
-
-// ReadAll likewise reads a page of every gateway, each into a value that newValue
-// returns. It returns an error if none could be asked at all.
+// ReadAll reads a page of every gateway, each into a value that newValue returns. It
+// waits no longer than limit, and reports on standard error what it waits for. It
+// returns an error if none could be asked at all.
 func (g *Gateway) ReadAll(ctx context.Context, p cli.Process, limit time.Duration, path string, newValue func() any) (list []Answer, err error) {
 	once := g.admin
 	once.timeout = limit

@@ -54,8 +54,39 @@ type impact struct {
 	left    int      // endpoints, or clusters that serve, once that one is out
 }
 
-// impacts lists all services that a cluster is in, those that would be left with nothing
-// first.
+// impacts lists all services that a cluster is in, as gateways show them, those that would
+// be left with nothing first. Each gateway has proxies of its own: where several show a
+// port, their streams add up, and the least that one sees is what is left.
+func impacts(gateways []world, name string) (list []impact) {
+	type port struct {
+		service string
+		number  uint16
+	}
+	places, followed := map[port]int{}, map[string]bool{}
+	for i := range gateways {
+		for _, one := range gateways[i].impacts(name) {
+			followed[one.service] = followed[one.service] || one.port != 0
+			at := port{one.service, one.port}
+			place, shown := places[at]
+			if !shown {
+				places[at] = len(list)
+				list = append(list, one)
+				continue
+			}
+			before := list[place]
+			streams := before.streams + one.streams
+			if one.worse(&before) {
+				list[place] = one
+			}
+			list[place].streams = streams
+		}
+	}
+	list = slices.DeleteFunc(list, func(i impact) bool { return i.port == 0 && followed[i.service] })
+	slices.SortStableFunc(list, func(a, b impact) int { return min(a.left, 1) - min(b.left, 1) })
+	return list
+}
+
+// impacts lists all services that a cluster is in, as this gateway shows them.
 func (w *world) impacts(name string) (list []impact) {
 	for i := range w.services {
 		s := &w.services[i]
@@ -69,7 +100,6 @@ func (w *world) impacts(name string) (list []impact) {
 			list = append(list, w.watched(s, j, name))
 		}
 	}
-	slices.SortStableFunc(list, func(a, b impact) int { return min(a.left, 1) - min(b.left, 1) })
 	return list
 }
 
@@ -153,6 +183,14 @@ func (w *world) cluster(name string) (entry clusterEntry, found bool) {
 		}
 	}
 	return entry, found
+}
+
+// worse reports whether less is left than by what another gateway shows of the same port.
+func (i *impact) worse(than *impact) bool {
+	if i.nothing() != than.nothing() {
+		return i.nothing()
+	}
+	return i.left < than.left
 }
 
 // nothing reports whether the service would lose all that it has.

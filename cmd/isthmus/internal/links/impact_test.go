@@ -36,7 +36,7 @@ func TestImpact(t *testing.T) {
 			t.Errorf("%s:\n%q, want\n%q", c.service, list, c.want)
 		}
 	}
-	if list := impactsOf(t, port("", "local 2", "east 3")+","+port("", "east 3")); len(list) != 2 || !strings.Contains(list[0], "NOTHING") {
+	if list := impactsOf(t, port("", "local 2", "east 3")+","+strings.ReplaceAll(port("", "east 3"), `"s"`, `"other"`)); len(list) != 2 || !strings.Contains(list[0], "NOTHING") {
 		t.Errorf("%q", list)
 	}
 }
@@ -56,18 +56,45 @@ func port(prefer string, members ...string) string {
 	return `{"service":"s","streams":4,` + preference + `"members":[` + strings.Join(names, ",") + `],"ports":[{"port":80,"members":[` + strings.Join(offers, ",") + `]}]}`
 }
 
-func impactsOf(t *testing.T, services string) (list []string) {
+// impactsOf returns what becomes of services without cluster east, of each gateway those that it shows.
+func impactsOf(t *testing.T, gateways ...string) (list []string) {
 	t.Helper()
-	var w world
-	for text, into := range map[string]any{impactClusters: &w.clusters, "[" + services + "]": &w.services} {
-		if err := json.Unmarshal([]byte(text), into); err != nil {
-			t.Fatal(err)
+	worlds := make([]world, len(gateways))
+	for i, services := range gateways {
+		w := &worlds[i]
+		for text, into := range map[string]any{impactClusters: &w.clusters, "[" + services + "]": &w.services} {
+			if err := json.Unmarshal([]byte(text), into); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
-	for _, i := range w.impacts("east") {
+	for _, i := range impacts(worlds, "east") {
 		list = append(list, i.text(false))
 	}
 	return list
+}
+
+// TestImpactOfReplicas: what the proxies of any replica follow counts, and the least that one shows.
+func TestImpactOfReplicas(t *testing.T) {
+	const unwatched = `{"service":"s","members":[{"cluster":"east"},{"cluster":"north"}]}`
+	other := strings.ReplaceAll(port("", "local 0", "east 1"), `"s"`, `"other"`)
+	for _, c := range []struct {
+		gateways []string
+		want     string
+	}{
+		{[]string{port("", "local 2", "east 3"), port("", "local 2", "east 3")}, "s port 80: 2 of 5 endpoints (now local 2, east 3, 8 streams)"},
+		{[]string{port("", "local 2", "east 3"), port("", "local 1", "east 3")}, "s port 80: 1 of 4 endpoints (now local 1, east 3, 8 streams)"},
+		{[]string{port("", "local 0", "east 3"), port("", "local 0", "east 0")}, "s port 80: NOTHING (now local 0, east 3, 8 streams)"},
+		{[]string{port("", "local 0", "east 0"), port("", "local 0", "east 3")}, "s port 80: NOTHING (now local 0, east 3, 8 streams)"},
+		{[]string{unwatched, port("", "local 2", "east 3")}, "s port 80: 2 of 5 endpoints (now local 2, east 3, 4 streams)"},
+		{[]string{unwatched, unwatched}, "s: 1 other clusters serve it (now east, north, without streams)"},
+		{[]string{port("", "local 2", "east 3"), other}, "other port 80: NOTHING (now local 0, east 1, 4 streams);s port 80: 2 of 5 endpoints (now local 2, east 3, 4 streams)"},
+		{nil, ""},
+	} {
+		if list := impactsOf(t, c.gateways...); strings.Join(list, ";") != c.want {
+			t.Errorf("%s:\n%q, want\n%q", c.gateways, list, c.want)
+		}
+	}
 }
 
 // FuzzImpact: whatever the pages of a gateway have, nothing reaches the terminal that it would obey.
@@ -79,7 +106,7 @@ func FuzzImpact(f *testing.F) {
 		if json.Unmarshal([]byte(clusters), &w.clusters) != nil || json.Unmarshal([]byte(services), &w.services) != nil {
 			return
 		}
-		for _, i := range w.impacts("east") {
+		for _, i := range impacts([]world{w, w}, "east") {
 			for _, r := range i.text(false) + i.text(true) {
 				if !unicode.IsPrint(r) {
 					t.Fatalf("%q in %q", r, i.text(false))

@@ -3,6 +3,8 @@ package links
 import (
 	"context"
 	"fmt"
+
+	"isthmus/cmd/isthmus/internal/client"
 )
 
 // maxShown is how many services are listed.
@@ -11,11 +13,7 @@ const maxShown = 20
 // weigh shows what the change leaves each service with, and refuses to leave one with
 // nothing.
 func (o *cordonOptions) weigh(ctx context.Context, w *work) error {
-	var here world
-	err := o.gateway.Read(ctx, w.p, o.timeout, "/debug/clusters", &here.clusters)
-	if err == nil {
-		err = o.gateway.Read(ctx, w.p, o.timeout, "/debug/services", &here.services)
-	}
+	gateways, err := o.look(ctx, w)
 	switch {
 	case err == nil:
 	case o.back || o.force:
@@ -24,7 +22,7 @@ func (o *cordonOptions) weigh(ctx context.Context, w *work) error {
 	default:
 		return fmt.Errorf("what this leaves can't be found out: %w\n  --force does it all the same", err)
 	}
-	list := here.impacts(o.name)
+	list := impacts(gateways, o.name)
 	o.show(w, list)
 	bare := 0
 	for i := range list {
@@ -36,6 +34,36 @@ func (o *cordonOptions) weigh(ctx context.Context, w *work) error {
 		return nil
 	}
 	return fmt.Errorf("%d of these would be left with nothing: --last-resort keeps the cluster for them, and --force does it all the same", bare)
+}
+
+// look reads what every gateway shows.
+func (o *cordonOptions) look(ctx context.Context, w *work) (list []world, err error) {
+	clusters, err := o.gateway.ReadAll(ctx, w.p, o.timeout, "/debug/clusters", func() any { return new(clustersPage) })
+	if err != nil {
+		return nil, err
+	}
+	services, err := o.gateway.ReadAll(ctx, w.p, o.timeout, "/debug/services", func() any { return new([]serviceEntry) })
+	if err != nil {
+		return nil, err
+	}
+	shown := map[string]clustersPage{}
+	for _, c := range clusters {
+		if c.Err != nil {
+			return nil, c.Err
+		}
+		shown[c.Gateway] = *c.Value.(*clustersPage)
+	}
+	for _, s := range services {
+		if s.Err != nil {
+			return nil, s.Err
+		}
+		page, ok := shown[s.Gateway]
+		if !ok {
+			return nil, fmt.Errorf("the gateway %s has only just begun: run this again", client.Printable(s.Gateway))
+		}
+		list = append(list, world{page, *s.Value.(*[]serviceEntry)})
+	}
+	return list, nil
 }
 
 func (o *cordonOptions) show(w *work, list []impact) {
