@@ -23,7 +23,10 @@ import (
 	"isthmus/e2e/program"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// A connection that is closed twice waits a second for somebody who asks why the second time failed.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/moby/spdystream.(*Connection).shutdown"))
+}
 
 // world is a cluster with a node, and a folder for the isthmus command.
 type world struct {
