@@ -204,7 +204,7 @@ func checkProbes(t *testing.T, c corev1.Container, g *gateway.Gateway) {
 	}
 	help := gatewayHelp(t)
 	for port, flag := range map[int32]string{8086: "addr", 9996: "metrics-addr"} {
-		if !regexp.MustCompile(fmt.Sprintf(`(?ms)^  --%s .*?Default: :%d\.$`, flag, port)).MatchString(help) ||
+		if !regexp.MustCompile(fmt.Sprintf(`(?ms)^  --%s .*?Default:\s+:%d\.$`, flag, port)).MatchString(help) ||
 			!slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.ContainerPort == port }) {
 			t.Errorf("port %d is not the default of --%s, or not the container's", port, flag)
 		}

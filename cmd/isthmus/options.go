@@ -59,7 +59,7 @@ func gatewayFlags(o *options) *cli.Flags {
 	f := cli.NewFlags("gateway", gatewayIntro, gatewayEnding)
 	f.Section("Addresses", func(s *flag.FlagSet) {
 		s.StringVar(&o.addr, "addr", ":8086", "`HOST:PORT` of the gRPC server for proxies. It is listened on once the gateway is ready.")
-		s.StringVar(&o.metricsAddr, "metrics-addr", ":9996", "`HOST:PORT` of the admin HTTP server: /ping, /ready, /metrics, a page for people at /, /debug/clusters, /debug/services, /debug/streams, /debug/events, /debug/explain, /debug/audit, /debug/version.")
+		s.StringVar(&o.metricsAddr, "metrics-addr", ":9996", "`HOST:PORT` of the admin HTTP server: /ping, /ready, /metrics, a page for people at /, /debug/clusters, /debug/services, /debug/streams, /debug/events, /debug/explain, /debug/check, /debug/audit, /debug/version.")
 	})
 	f.Section("The cluster the gateway runs in", func(s *flag.FlagSet) {
 		s.StringVar(&o.kubeconfig, "kubeconfig", "", "Kubeconfig `FILE` to reach the cluster with. Without it: $KUBECONFIG, ~/.kube/config, or the Pod's ServiceAccount.")
