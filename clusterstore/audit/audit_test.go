@@ -291,7 +291,7 @@ func TestSettle(t *testing.T) {
 					return []cluster.Looked{tt.looks[min(n, len(tt.looks))-1]}, nil
 				}
 				w.change(func() { w.services = []federation.WatchedService{service("web", "east")} })
-				w.rest(time.Hour - time.Second)
+				w.rest(time.Hour) // at whose end the last ones are due
 				w.change(func() { w.services = nil })
 				w.rest(10 * time.Minute)
 				for i, l := range c.looked[1:] {
@@ -334,6 +334,37 @@ func TestSettle(t *testing.T) {
 	}
 }
 
+// TestCountedThenGone: an audit that has counted something does not end as one that was skipped or
+// has failed, whatever becomes of the cluster.
+func TestCountedThenGone(t *testing.T) {
+	for name, goes := range map[string]func(w *world, c *fakeCluster){
+		"stale": func(w *world, c *fakeCluster) { w.change(func() { c.state = cluster.Stale }) },
+		"unlinked": func(_ *world, c *fakeCluster) {
+			c.look = func(federation.ServiceID) ([]cluster.Looked, error) { return nil, errors.New("gone") }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			audited(t, time.Hour, []federation.ClusterName{"east"}, func(w *world) {
+				c := w.clusters["east"]
+				c.look = func(federation.ServiceID) ([]cluster.Looked, error) { return []cluster.Looked{one("a", 1, "x")}, nil }
+				w.change(func() { w.services = []federation.WatchedService{service("web", "east")} })
+				for w.Status().Differences == 0 {
+					w.rest(time.Second)
+				}
+				goes(w, c)
+				w.change(func() { w.services = nil })
+				w.rest(time.Minute)
+				lines := strings.Join(metricstest.Lines(t, w.registry), "\n")
+				for _, want := range []string{"outcome=different 1", "outcome=skipped 0", "outcome=failed 0"} {
+					if !strings.Contains(lines, "isthmus_audits_total cluster=east "+want) {
+						t.Errorf("no %s in\n%s", want, lines)
+					}
+				}
+			})
+		})
+	}
+}
+
 // TestChanging: what differs at every look and is never the same is given up.
 func TestChanging(t *testing.T) {
 	audited(t, time.Hour, []federation.ClusterName{"east"}, func(w *world) {
@@ -343,7 +374,7 @@ func TestChanging(t *testing.T) {
 			return []cluster.Looked{one("a", n, "x")}, nil
 		}
 		w.change(func() { w.services = []federation.WatchedService{service("web", "east")} })
-		w.rest(time.Hour - time.Second)
+		w.rest(time.Hour) // at whose end the last ones are due
 		w.change(func() { w.services = nil })
 		w.rest(10 * time.Minute)
 		s := w.Status()

@@ -80,7 +80,6 @@ type Auditor struct {
 type round struct {
 	first, began time.Time // of the first one, of this one
 	done         int       // services that have been audited in it
-	of           int       // services that are watched
 }
 
 // New checks the options and registers metrics. It starts nothing.
@@ -141,7 +140,6 @@ func (a *Auditor) begin(ctx context.Context, running *sync.WaitGroup, before, no
 	a.logLate(now)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.round.of = len(services)
 	if n := now.Sub(a.round.first) / a.opts.Interval; a.round.first.Add(n * a.opts.Interval).After(a.round.began) {
 		a.round.began, a.round.done = a.round.first.Add(n*a.opts.Interval), 0
 	}

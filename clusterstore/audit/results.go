@@ -140,14 +140,15 @@ func (a *Auditor) conclude(w *worker, j *job) {
 			list = append(list, j.result(w.name, l, why))
 		}
 	}
-	if len(j.counted) > 0 {
-		how = different
-	}
 	a.finish(w, j, how, list)
 }
 
-// finish ends the audit of a service of a cluster with these results.
+// finish ends the audit of a service of a cluster with these results. What was counted in it counts,
+// however it ends.
 func (a *Auditor) finish(w *worker, j *job, how outcome, list []*Result) {
+	if len(j.counted) > 0 {
+		how = different
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, r := range list {
