@@ -24,7 +24,7 @@ const (
 	scrapeTimeout = 30 * time.Second
 	scrapeTake    = 10 * time.Second // in which a client has to take a scrape: Prometheus waits no longer either
 
-	maxPages = 4                // at once, and as many of pprof; more wait for pageWait, then get 503 too
+	maxPages = 4                // at once, as many of /page/data, and of pprof; more wait for pageWait, then get 503 too
 	pageWait = 5 * time.Second  // enough for many people at once
 	pageTake = 30 * time.Second // in which a client has to take a page
 
@@ -61,6 +61,7 @@ func (a *admin) handler() http.Handler {
 	if a.page != nil {
 		mux.Handle("/{$}", a.page)
 		mux.Handle("/page/", a.page)
+		mux.Handle("/page/data", newTurns(maxPages, pageWait, 0).limit(a.page)) // which limits how long it may take itself
 	}
 	// promhttp's own limit counts a scrape until it is rendered, also one that has timed
 	// out, and this one until the client has taken it.
