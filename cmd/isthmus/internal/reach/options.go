@@ -56,15 +56,6 @@ func (o *Options) loader() clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context})
 }
 
-// Contexts returns the names of the kubeconfig's contexts, sorted.
-func (o *Options) Contexts() ([]string, error) {
-	kubeconfig, err := o.loader().RawConfig()
-	if err != nil {
-		return nil, unreadable(err)
-	}
-	return slices.Sorted(maps.Keys(kubeconfig.Contexts)), nil
-}
-
 // Config returns how to reach the cluster, and the name of the context; "" is that
 // of the Pod in which this process runs.
 func (o *Options) Config() (*rest.Config, string, error) {
