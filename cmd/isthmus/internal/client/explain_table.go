@@ -74,7 +74,7 @@ func (s *explainState) table() (string, []byte, error) {
 	}
 	s.writeMembers(&b)
 	s.writeAddresses(&b)
-	writeList(&b, "What to do", p.remedies(), maxLines)
+	writeList(&b, "What to do", p.remedies(cmp.Or(s.node, p.Client.Node, p.Client.Zone) != ""), maxLines)
 	s.writeHeld(&b)
 	return s.headline(), b.Bytes(), nil
 }
@@ -118,7 +118,7 @@ func (s *explainState) writeMembers(b *bytes.Buffer) {
 	t.head("CLUSTER", "SERVICE", "STATE", "SINCE", "STANDING", "PORTS", "SERVED", "CHANGED", "WHY NOT")
 	for _, m := range s.page.Members {
 		t.row(cell{text: m.Cluster}, cell{text: m.Service}, cell{m.State, stateColour(m.State)}, cell{text: age(s.at, m.Since)},
-			cell{m.Standing, standingColour(m.Standing)}, cell{text: m.ports()}, cell{text: s.page.servedOf(m)}, cell{text: age(s.at, m.Changed)}, cell{text: m.whyNot()})
+			cell{m.Standing, standingColour(m.Standing)}, cell{text: m.ports()}, cell{text: s.page.servedOf(m)}, cell{text: age(s.at, m.Changed)}, cell{text: s.page.whyNot(m)})
 	}
 	t.write(b, "  ")
 }
@@ -136,7 +136,12 @@ func (p *explainPage) servedOf(m explainedMember) string {
 	if p.More > 0 {
 		return ""
 	}
-	got, all := 0, 0
+	got, all := p.countOf(m)
+	return fmt.Sprintf("%d of %d", got, all)
+}
+
+// countOf counts the addresses of a member that are on the page: those that are served, and all.
+func (p *explainPage) countOf(m explainedMember) (got, all int) {
 	for _, a := range p.Addresses {
 		if a.Cluster == m.Cluster && a.Service == m.Service {
 			if all++; a.Verdict == served {
@@ -144,10 +149,10 @@ func (p *explainPage) servedOf(m explainedMember) string {
 			}
 		}
 	}
-	return fmt.Sprintf("%d of %d", got, all)
+	return got, all
 }
 
-func (m *explainedMember) whyNot() string {
+func (p *explainPage) whyNot(m explainedMember) string {
 	var why []string
 	for _, text := range []string{m.Reason, m.StandingReason} {
 		if text != "" {
@@ -156,6 +161,14 @@ func (m *explainedMember) whyNot() string {
 	}
 	if m.NodeLocal {
 		why = append(why, "internalTrafficPolicy is Local")
+	}
+	if m.Reason == "" && len(m.Ports) == 0 && p.More == 0 {
+		switch got, all := p.countOf(m); {
+		case got > 0:
+			why = append(why, "its Service does not have the port: the Pods' own port of that number is used")
+		case all == 0:
+			why = append(why, "its EndpointSlices have no addresses")
+		}
 	}
 	return strings.Join(why, "; ")
 }
@@ -237,8 +250,9 @@ func (p *explainPage) byCount() []string {
 	})
 }
 
-// remedies has a line for each thing that may be wrong, and what to do about it.
-func (p *explainPage) remedies() (list []string) {
+// remedies has a line for each thing that may be wrong, and what to do about it. placed: it is
+// known where the client runs.
+func (p *explainPage) remedies(placed bool) (list []string) {
 	if !p.Defined {
 		list = append(list, "no such Service: see whether name, namespace and port are those that the application dials: kubectl get service -A")
 	}
@@ -248,7 +262,11 @@ func (p *explainPage) remedies() (list []string) {
 		}
 	}
 	for _, v := range p.byCount() {
-		if remedy := verdicts[v].remedy; remedy != "" {
+		remedy := verdicts[v].remedy
+		if ofNode[v] && !placed {
+			remedy = "give the client's node by --node"
+		}
+		if remedy != "" {
 			list = append(list, fmt.Sprintf("%s (%d): %s", v, p.Verdicts[v], remedy))
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -57,14 +58,37 @@ Addresses:
 What to do:
   east is stale: its API does not answer any more; what it had stays: isthmus clusters shows why
   north is unreachable: its API has never answered: isthmus clusters shows why; check server and credentials of its link Secret
-  hinted-to-other-zones (1): give the client's node by --node; or see what writes the hints
+  hinted-to-other-zones (1): that keeps traffic in its zone; to end it, take trafficDistribution and service.kubernetes.io/topology-mode off the Service, or see what writes the hints
   not-ready (1): look at its readiness: kubectl describe pod, in its cluster
-  other-node (1): give the client's node by --node
+  other-node (1): run its Pods on the client's node too, or set the Service's internalTrafficPolicy to Cluster
 Proxies:
   DESTINATION                    NODE  ZONE  STREAMS  UP TO DATE  WAIT  SLOW  VERSION  ENDPOINTS  LAST MESSAGE
   web.shop.svc.cluster.local:80  -     a     4        1           1     2     3        2          1s
   … and 2 more: -o json lists 1 of them
 `
+
+// TestExplainMembers: why a member that is there offers nothing, or another port; and what to do
+// about a verdict that the client's node decides on, if nobody has named the node.
+func TestExplainMembers(t *testing.T) {
+	const page = `{"authority": "web.shop.svc.cluster.local:80", "defined": true, "set": {"endpoints": 1},
+  "members": [{"cluster": "a", "service": "shop/web", "state": "ready", "ports": []}, {"cluster": "b", "service": "shop/web", "state": "ready", "ports": []}, {"cluster": "c", "service": "shop/web", "state": "ready", "ports": [8080]}],
+  "verdicts": {"served": 1, "other-node": 1},
+  "addresses": [{"cluster": "b", "service": "shop/web", "address": "10.0.0.1:80", "verdict": "served"}, {"cluster": "c", "service": "shop/web", "address": "10.0.0.2:8080", "verdict": "other-node"}]}`
+	admin := startAdmin(t, map[string]http.HandlerFunc{"/debug/explain": text(page)})
+	_, out, _ := call("explain", "shop/web", "--admin", admin)
+	for _, want := range []string{
+		`(?m)^  a .* 0 of 0 .* its EndpointSlices have no addresses$`, `(?m)^  b .* 1 of 1 .* its Service does not have the port: .*$`,
+		`(?m)^  c .* 0 of 1 +- +-$`, `(?m)^  other-node \(1\): give the client's node by --node$`,
+	} {
+		if !regexp.MustCompile(want).MatchString(out) {
+			t.Errorf("no %s in\n%s", want, out)
+		}
+	}
+	_, out, _ = call("explain", "shop/web", "--admin", admin, "--node", "n")
+	if !strings.Contains(out, "other-node (1): run its Pods on the client's node too") {
+		t.Errorf("with --node:\n%s", out)
+	}
+}
 
 // asked keeps the questions that a page gets.
 type asked struct{ last url.Values }

@@ -12,7 +12,7 @@ var verdicts = map[string]verdictWords{
 	"no-such-service": {"the cluster has no such Service, or one of type ExternalName",
 		"create the Service in that cluster, or take the cluster out of the definition"},
 	"no-such-port": {"its EndpointSlice does not have the port",
-		"compare the ports of the Service and of its EndpointSlices: kubectl get service,endpointslice -o yaml"},
+		"no container of the Pod has a port with the name of the Service's targetPort, or the slice is not of this Service: kubectl get service,endpointslice,pod -o yaml"},
 	"terminating": {"it is not ready, and being shut down", ""},
 	"not-ready":   {"it is not ready", "look at its readiness: kubectl describe pod, in its cluster"},
 	"stands-for-something-else": {"it stands for something that is neither a Pod nor an ExternalWorkload",
@@ -30,13 +30,16 @@ var verdicts = map[string]verdictWords{
 	"cluster-lost":            {"its cluster is withdrawn, since its API is not followed", "see why: isthmus clusters"},
 	"taken":                   {"another member or slice before it has it", "if these are different Pods, the networks of the clusters overlap"},
 	"other-instance":          {"it does not have the hostname that was asked for", ""},
-	"other-node":              {"traffic stays on the client's node, by internalTrafficPolicy", "give the client's node by --node"},
+	"other-node":              {"traffic stays on the client's node, by internalTrafficPolicy", "run its Pods on the client's node too, or set the Service's internalTrafficPolicy to Cluster"},
 	"in-no-tier":              {"no tier of the preference names it", "add a tier such as any to isthmus.io/prefer, if it is to be used"},
 	"tier-not-in-use":         {"its tier is not needed now", ""},
-	"hinted-to-other-zones":   {"it is hinted to other zones than the client's", "give the client's node by --node; or see what writes the hints"},
+	"hinted-to-other-zones":   {"it is hinted to other zones than the client's", "that keeps traffic in its zone; to end it, take trafficDistribution and service.kubernetes.io/topology-mode off the Service, or see what writes the hints"},
 	"ipv6-off":                {"the gateway does not serve IPv6", "run the gateway with --enable-ipv6, if clients can reach it"},
 	"other-address-preferred": {"clients get its Pod by an IPv6 address", ""},
 }
+
+// ofNode are the verdicts that the client's node decides on.
+var ofNode = map[string]bool{"other-node": true, "hinted-to-other-zones": true}
 
 // stateRemedies is what to do about a member's cluster in a state.
 var stateRemedies = map[string]string{
