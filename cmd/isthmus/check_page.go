@@ -136,7 +136,7 @@ func linkResult(name string, s cluster.Status) check.Result {
 	case cluster.Pending:
 		x.Level, x.Hint = check.Warning, "it has just been linked: wait, for half a minute at most"
 	default:
-		x.Level, x.Hint = check.Failure, "isthmus clusters shows what can't be read, and since when; its API server must be reachable from the gateway's Pods"
+		x.Level, x.Hint = check.Failure, "see the checks of its API server and of rights; isthmus clusters shows what can't be read, and since when"
 	}
 	if s.Standing != federation.InService.String() && x.Level == check.OK {
 		x.Level, x.Text = check.Warning, fmt.Sprintf("it is ready and %s: %s", s.Standing, s.StandingReason)

@@ -104,6 +104,17 @@ func TestLinkResult(t *testing.T) {
 	}
 }
 
+// TestMemberHint: what to do depends on why the member does not serve.
+func TestMemberHint(t *testing.T) {
+	for link, want := range map[federation.LinkState]string{
+		federation.Ready: "create the Service there", federation.Unlinked: "correct the cluster's name", federation.Pending: "see why the cluster can't be read",
+	} {
+		if hint := memberHint(federation.Unserved{Status: federation.MemberStatus{Link: link}}); !strings.HasPrefix(hint, want) {
+			t.Errorf("%v: %s, want %s…", link, hint, want)
+		}
+	}
+}
+
 func TestServiceChecks(t *testing.T) {
 	web := federation.ServiceID{Namespace: "shop", Name: "web"}
 	member := func(c federation.ClusterName) federation.Member {
@@ -131,7 +142,18 @@ func TestServiceChecks(t *testing.T) {
 				}
 				return ports(cluster.ServicePort{Name: "http", Number: 8080}, cluster.ServicePort{Name: "x", Number: 99})
 			})
-		}, []string{"warning ports shop/web: shop/web of cluster east has no port 80 (http is 8080 there), 81: clients of that port get none of its endpoints"}},
+		}, []string{"warning ports shop/web: shop/web of cluster east has no port 80 (http is 8080 there), 81: clients of that port are sent to that port of its Pods"}},
+		"a preference": {func(c *serviceChecks) {
+			own := ports()
+			named := func(c federation.ClusterName) federation.Tier {
+				return federation.Tier{{Kind: federation.Named, Cluster: c}}
+			}
+			d := &federation.Definition{Preference: &federation.Preference{Tiers: []federation.Tier{named("east"), named("esat"), {{Kind: federation.AnyCluster}}}}}
+			linked := map[federation.ClusterName]bool{"east": true}
+			c.preferred(web, own, d, linked) // it is the gateway's
+			own.Annotations = map[string]string{"isthmus.io/prefer": "east, esat, any"}
+			c.preferred(web, own, d, linked)
+		}, []string{"warning definitions shop/web: annotation isthmus.io/prefer: no cluster esat is linked"}},
 		"addresses": {func(c *serviceChecks) {
 			c.addresses([]federation.WatchedPort{{Service: web, Port: 80, Members: []federation.WatchedMember{{Member: member("east")}, {Member: member("north"), Yielded: 2}}}})
 		}, []string{"warning addresses shop/web: port 80: 2 addresses of shop/web of cluster north are offered by another member too"}},

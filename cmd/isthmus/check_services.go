@@ -30,6 +30,10 @@ func (g *checked) checkServices(report *check.Report) {
 	c := serviceChecks{report, make(map[string]bool)}
 	federated := 0
 	definitions := g.table.Definitions()
+	linked := make(map[federation.ClusterName]bool)
+	for _, l := range g.store.Status() {
+		linked[l.Cluster] = true
+	}
 	for id, d := range definitions {
 		if len(remoteMembers(d)) == 0 && !d.Federated {
 			continue
@@ -37,6 +41,7 @@ func (g *checked) checkServices(report *check.Report) {
 		federated++
 		if own := g.here.Service(id); own != nil {
 			c.ports(id, own, d, g.memberPorts)
+			c.preferred(id, own, d, linked)
 		}
 	}
 	c.members(g.table.Unserved(), definitions)
@@ -93,13 +98,38 @@ func (c *serviceChecks) members(unserved []federation.Unserved, definitions map[
 		if d := definitions[u.Service]; d != nil && missing[u.Service] == len(d.Members) {
 			level = check.Failure
 		}
-		c.add(check.Members, u.Service.String(), level, fmt.Sprintf("%v of cluster %v does not serve: %v", u.Member.Service, u.Member.Cluster, u.Status),
-			fmt.Sprintf("create the Service there, or take that member out of the annotations of Service %v", u.Service))
+		c.add(check.Members, u.Service.String(), level, fmt.Sprintf("%v of cluster %v does not serve: %v", u.Member.Service, u.Member.Cluster, u.Status), memberHint(u))
 	}
 }
 
-// ports reports the ports of a service that a member's Service does not have: it offers none
-// of its endpoints to clients of these.
+func memberHint(u federation.Unserved) string {
+	switch u.Status.Link {
+	case federation.Ready:
+		return fmt.Sprintf("create the Service there, or take that member out of the annotations of Service %v", u.Service)
+	case federation.Unlinked:
+		return fmt.Sprintf("correct the cluster's name in the annotations of Service %v, or link it: isthmus link NAME --context CONTEXT --apply", u.Service)
+	}
+	return "see why the cluster can't be read, among the checks of links and API servers, and by: isthmus clusters"
+}
+
+// preferred reports the clusters that a Service's own preference names and that are not linked:
+// their tiers are always empty.
+func (c *serviceChecks) preferred(id federation.ServiceID, own *cluster.Service, d *federation.Definition, linked map[federation.ClusterName]bool) {
+	if _, own := own.Annotations["isthmus.io/prefer"]; !own || d.Preference == nil {
+		return
+	}
+	for _, tier := range d.Preference.Tiers {
+		for _, term := range tier {
+			if term.Kind == federation.Named && !linked[term.Cluster] {
+				c.add(check.Definitions, id.String(), check.Warning, fmt.Sprintf("annotation isthmus.io/prefer: no cluster %v is linked", term.Cluster),
+					"correct the name in the annotation, or link it: isthmus link NAME --context CONTEXT --apply")
+			}
+		}
+	}
+}
+
+// ports reports the ports of a service that a member's Service does not have: clients of these
+// are sent to its Pods at that very port.
 func (c *serviceChecks) ports(id federation.ServiceID, own *cluster.Service, d *federation.Definition, of func(federation.Member) *cluster.Service) {
 	for _, m := range d.Members {
 		there := of(m)
@@ -118,7 +148,7 @@ func (c *serviceChecks) ports(id federation.ServiceID, own *cluster.Service, d *
 			lacks = append(lacks, text)
 		}
 		if len(lacks) > 0 {
-			c.add(check.Ports, id.String(), check.Warning, fmt.Sprintf("%v of cluster %v has no port %s: clients of that port get none of its endpoints", m.Service, m.Cluster, strings.Join(lacks, ", ")),
+			c.add(check.Ports, id.String(), check.Warning, fmt.Sprintf("%v of cluster %v has no port %s: clients of that port are sent to that port of its Pods", m.Service, m.Cluster, strings.Join(lacks, ", ")),
 				"give both Services the same port numbers; their target ports may differ")
 		}
 	}
