@@ -82,8 +82,8 @@ func (l *look) run(ctx context.Context) {
 	}
 	defer client.Close()
 	l.client = client
-	if !l.ask(ctx) {
-		l.skip("its API server does not answer")
+	if answers, why := l.ask(ctx); !answers {
+		l.skip(why)
 		return
 	}
 	l.answers = true
@@ -105,8 +105,9 @@ func each(ctx context.Context, do func(context.Context) error) error {
 	return err
 }
 
-// ask returns whether the API server answers, and reports that, its version and its clock.
-func (l *look) ask(ctx context.Context) bool {
+// ask returns whether the API server answers or else why more need not be asked, and reports
+// that, its version and its clock.
+func (l *look) ask(ctx context.Context) (answers bool, why string) {
 	ctx, cancel := context.WithTimeout(ctx, firstAnswer)
 	defer cancel()
 	var v kube.Version
@@ -125,10 +126,10 @@ func (l *look) ask(ctx context.Context) bool {
 		}
 		l.add(sectionAPI, API, Failure, "its API server can't be reached: "+err.Error(), l.hintOfServer("check the address and the network between the two"))
 		l.add(sectionAPI, ClockSkew, Unchecked, "its API server does not answer", "")
-		return false
+		return false, "its API server does not answer"
 	}
 	l.checkClock(v)
-	return err == nil
+	return err == nil, "its API server answers with an error"
 }
 
 func (l *look) hintOfServer(hint string) string {
