@@ -82,7 +82,7 @@ func findLink(ctx context.Context, here *cluster, namespace, name string) (exist
 	}
 	for _, s := range named(all, name) {
 		if s.Name != secretName(name) {
-			return nil, nil, fmt.Errorf("%s: %s is linked already, by Secret %s: delete that (isthmus unlink %s), or choose another NAME", here.title, name, key(&s), name)
+			return nil, nil, fmt.Errorf("%s: %s is linked already, by Secret %s: delete that, or choose another NAME; isthmus unlink %s deletes all that link it", here.title, name, key(&s), name)
 		}
 	}
 	return existing, all, nil
