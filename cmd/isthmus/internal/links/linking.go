@@ -2,12 +2,15 @@ package links
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"isthmus/cmd/isthmus/internal/client"
@@ -22,6 +25,7 @@ type linking struct {
 	existing    *corev1.Secret  // the link as it is; nil: there is none
 	before      []corev1.Secret // Secrets of its tokens
 	content     content
+	unsure      bool // the link Secret may have been written, though that has failed
 }
 
 // link makes or renews the link: first the account, then its token, and the link Secret
@@ -40,7 +44,12 @@ func (o *linkOptions) link(ctx context.Context, w *work, here, there *cluster) e
 	}
 	l.content.token = made
 	written, err := l.deliver(ctx, w)
-	if err != nil {
+	switch {
+	case err == nil:
+	case l.unsure:
+		w.warn("the link Secret may have been written all the same, so its new token stays: run this again, it deletes what is not used")
+		return err
+	default:
 		l.access.dropToken(ctx, w, there, made)
 		return err
 	}
@@ -125,9 +134,23 @@ func (l *linking) deliver(ctx context.Context, w *work) (written *corev1.Secret,
 	}
 	err = w.do(ctx, l.here, verb, "link Secret "+key(secret), func(ctx context.Context) error {
 		written, err = l.content.write(ctx, l.here, l.o.namespace, l.existing)
+		l.unsure = mayBeDone(err)
 		return err
 	})
 	return written, err
+}
+
+// mayBeDone reports whether a write that has failed may have been done all the same: the
+// API server has not answered, or its answer leaves that open.
+func mayBeDone(err error) bool {
+	if err == nil || errors.Is(err, errChanged) {
+		return false
+	}
+	switch apierrors.ReasonForError(err) {
+	case metav1.StatusReasonUnknown, metav1.StatusReasonTimeout, metav1.StatusReasonServerTimeout, metav1.StatusReasonInternalError, metav1.StatusReasonServiceUnavailable:
+		return true
+	}
+	return false
 }
 
 func printSecret(w io.Writer, s *corev1.Secret, format string) (err error) {
