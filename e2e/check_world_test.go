@@ -43,13 +43,15 @@ type checkedWorld struct {
 	*testing.T
 	west, east *kube.Client
 	eastServer *cluster.Cluster
-	kubeconfig string // a gateway's
+	more       []*kube.Client // besides
+	kubeconfig string         // a gateway's
 	isthmus    string
 	anchor     string
 }
 
-func newCheckedWorld(t *testing.T) *checkedWorld {
-	servers := startClusters(t, []string{"namespace", "serviceaccount"}, "west", "east")
+// newCheckedWorld starts the two, and more that have the same, and are not linked.
+func newCheckedWorld(t *testing.T, more ...string) *checkedWorld {
+	servers := startClusters(t, []string{"namespace", "serviceaccount", "token", "endpointslice"}, append([]string{"west", "east"}, more...)...)
 	w := &checkedWorld{T: t, west: client(t, servers[0]), east: client(t, servers[1]), eastServer: servers[1], anchor: anchorPEM(t, 365*24*time.Hour)}
 	path, err := program.Isthmus.Path(t.Context())
 	must(t, err)
@@ -57,9 +59,16 @@ func newCheckedWorld(t *testing.T) *checkedWorld {
 	must(t, err)
 	ctx := t.Context()
 	must(t, w.west.Apply(ctx, object.Namespace("linkerd"), object.Namespace("shop"), w.node("west-1", "10.244.0.0/24"), w.anchors(w.anchor)))
-	must(t, w.east.Apply(ctx, object.Namespace("linkerd"), object.Namespace("linkerd-multicluster"), object.Namespace("shop"), w.node("east-1", "10.245.0.0/24"), w.anchors(w.anchor)))
 	applyManifest(t, w.west, "rbac.yaml")
-	applyManifest(t, w.east, "remote-access.yaml")
+	for i, server := range servers[1:] {
+		linked, cidr := w.east, fmt.Sprintf("10.%d.0.0/24", 245+i)
+		if i > 0 {
+			linked = client(t, server)
+			w.more = append(w.more, linked)
+		}
+		must(t, linked.Apply(ctx, object.Namespace("linkerd"), object.Namespace("linkerd-multicluster"), object.Namespace("shop"), w.node(server.Name()+"-1", cidr), w.anchors(w.anchor)))
+		applyManifest(t, linked, "remote-access.yaml")
+	}
 	w.kubeconfig = gatewayKubeconfig(t, w.west)
 	must(t, w.west.Apply(ctx, object.Link("east", w.link(w.east.Server(), w.eastServer.REST().CAData, 30*24*time.Hour))))
 	return w
