@@ -11,7 +11,7 @@ type Question struct {
 	Key  Key
 	Addr netip.Addr // only this address, at any port; zero: all
 	Most int        // addresses to list; the others are counted
-	Rest func()     // called after each slice, and may wait; nil: nothing is
+	Rest func()     // called after each piece of work, such as a slice, and may wait; may be nil
 }
 
 // Explanation is what clients of a key get at a moment, and why not the rest.

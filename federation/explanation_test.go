@@ -230,7 +230,7 @@ func TestExplainRefused(t *testing.T) {
 		table.Watch(k).Close() // nothing is locked
 		east.Explain(webID, 80)
 	}})
-	if rests != 2 { // once for the share's slice, once for the source's
+	if rests != 3 { // once for the merge, once for the share's slice, once for the source's
 		t.Errorf("%d rests", rests)
 	}
 	ended, end := context.WithCancel(t.Context())

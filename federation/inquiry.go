@@ -52,6 +52,7 @@ func (s *watchedService) inquire(q Question) (x *inquiry, ok bool) {
 func (x *inquiry) choose() {
 	p := x.port
 	x.won, _ = merge(p.offers)
+	x.rest()
 	if p.steering == nil {
 		x.omitted.choose(p.merged, x.ipv6, p.summary.byNode, x.Key.Client)
 		return
@@ -62,11 +63,13 @@ func (x *inquiry) choose() {
 			for _, e := range l.Endpoints {
 				x.offered[e] = struct{}{}
 			}
+			x.rest()
 		}
 	}
 	pass := newPass(p, x.ipv6)
 	pass.omitted = x.omitted
 	pass.pick(pass.tally(x.Key.Client), x.cut, x.Key.Client.Zone)
+	x.rest()
 }
 
 // makeRoom makes room for the endpoints that will be listed.

@@ -18,11 +18,12 @@ import (
 	"isthmus/grpcapi"
 )
 
-// Explaining a large service takes as much as a first stream of it, so few are explained at
-// once, not for long, and each at its pace.
+// Explaining a large service takes as much as a first stream of it, so one is explained at
+// a time, not for long, and at its pace.
 const (
-	maxExplains  = 2                // at once; more wait for pageWait, then get 429 Too Many Requests
+	maxExplains  = 1                // at once: two would keep twice as much in memory; more wait, then get 429 Too Many Requests
 	explainLimit = 10 * time.Second // of one
+	explainWait  = 15 * time.Second // for a turn: longer than one takes
 	maxExplained = 10_000           // addresses that a page lists
 )
 
@@ -122,8 +123,8 @@ type explainer struct {
 
 // handler returns the page's handler, which serves in turns.
 func (x *explainer) handler() http.Handler {
-	turns := newTurns(maxExplains, pageWait, pageTake)
-	turns.busyCode, turns.busy = http.StatusTooManyRequests, "two services are being explained, and that takes its time: try again"
+	turns := newTurns(maxExplains, explainWait, pageTake)
+	turns.busyCode, turns.busy = http.StatusTooManyRequests, "another service is being explained, and that takes its time: try again"
 	return turns.limit(http.HandlerFunc(x.serve))
 }
 

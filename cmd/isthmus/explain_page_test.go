@@ -162,7 +162,7 @@ func TestExplainRefusals(t *testing.T) {
 	}
 }
 
-// TestExplainsAreBounded: two are answered at a time. Others wait their turn, and get 429 after
+// TestExplainsAreBounded: one is answered at a time. Others wait their turn, and get 429 after
 // some time.
 func TestExplainsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -186,7 +186,7 @@ func TestExplainsAreBounded(t *testing.T) {
 		if code := <-codes; code != http.StatusServiceUnavailable || running != maxExplains+1 {
 			t.Errorf("%d, %d have run", code, running)
 		}
-		time.Sleep(pageWait)
+		time.Sleep(explainWait)
 		synctest.Wait()
 		if len(codes) != 1 || <-codes != http.StatusTooManyRequests {
 			t.Error("the last one was not refused")

@@ -24,7 +24,7 @@ type ExplainScale struct {
 	Blocks    int // with explanations; there is one more without
 }
 
-// askers ask for explanations. The gateway makes two at a time, so that one waits.
+// askers ask for explanations. The gateway makes one at a time, so that two wait.
 const askers = 3
 
 // explain lets services change under open streams, block after block, while one of 10,000 endpoints is explained again and

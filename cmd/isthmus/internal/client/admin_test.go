@@ -37,8 +37,8 @@ func TestAdminFails(t *testing.T) {
 			http.Error(w, "try \x1b again", http.StatusServiceUnavailable)
 		}, 1, `ADMIN is busy: "try \\x1b again"`},
 		{"too many", func(w http.ResponseWriter, _ *http.Request) {
-			http.Error(w, "two services are being explained: try again", http.StatusTooManyRequests)
-		}, 1, `ADMIN is busy: two services are being explained: try again`},
+			http.Error(w, "another service is being explained: try again", http.StatusTooManyRequests)
+		}, 1, `ADMIN is busy: another service is being explained: try again`},
 		{"wrong question", func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "no \x1b service", http.StatusBadRequest)
 		}, 2, `^isthmus clusters: "no \\x1b service" \(isthmus clusters --help explains\)`},
