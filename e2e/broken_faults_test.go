@@ -68,11 +68,11 @@ var faults = []fault{
 	}, {
 		name: "a right that a link lacks",
 		spoil: func(t *testing.T, w *brokenWorld) {
-			applyManifest(t, w.north, "remote-access.yaml", "[endpointslices]", "[leases]")
+			applyManifest(t, w.north, "link/remote-access.yaml", "[endpointslices]", "[leases]")
 		},
-		mend: func(t *testing.T, w *brokenWorld) { applyManifest(t, w.north, "remote-access.yaml") },
+		mend: func(t *testing.T, w *brokenWorld) { applyManifest(t, w.north, "link/remote-access.yaml") },
 		check: []finding{
-			{`failure rights north: not permitted: get, list, watch endpointslices\.discovery\.k8s\.io \(the cluster does not join\)`, "in that cluster: kubectl apply -f manifests/remote-access.yaml"},
+			{`failure rights north: not permitted: get, list, watch endpointslices\.discovery\.k8s\.io \(the cluster does not join\)`, "in that cluster: kubectl apply -f manifests/link/remote-access.yaml"},
 			{"failure link-state north: it is unreachable: endpointslices: .* is forbidden: .*", "see the checks of its API server and of rights; .*"},
 		},
 	}, {

@@ -59,7 +59,7 @@ func newCheckedWorld(t *testing.T, more ...string) *checkedWorld {
 	must(t, err)
 	ctx := t.Context()
 	must(t, w.west.Apply(ctx, object.Namespace("linkerd"), object.Namespace("shop"), w.node("west-1", "10.244.0.0/24"), w.anchors(w.anchor)))
-	applyManifest(t, w.west, "rbac.yaml")
+	applyManifest(t, w.west, "install/rbac.yaml")
 	for i, server := range servers[1:] {
 		linked, cidr := w.east, fmt.Sprintf("10.%d.0.0/24", 245+i)
 		if i > 0 {
@@ -67,7 +67,7 @@ func newCheckedWorld(t *testing.T, more ...string) *checkedWorld {
 			w.more = append(w.more, linked)
 		}
 		must(t, linked.Apply(ctx, object.Namespace("linkerd"), object.Namespace("linkerd-multicluster"), object.Namespace("shop"), w.node(server.Name()+"-1", cidr), w.anchors(w.anchor)))
-		applyManifest(t, linked, "remote-access.yaml")
+		applyManifest(t, linked, "link/remote-access.yaml")
 	}
 	w.kubeconfig = gatewayKubeconfig(t, w.west)
 	must(t, w.west.Apply(ctx, object.Link("east", w.link(w.east.Server(), w.eastServer.REST().CAData, 30*24*time.Hour))))

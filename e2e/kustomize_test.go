@@ -167,16 +167,3 @@ func usesItsFiles(dir string, k kustomization) (err error) {
 	}
 	return errors.Join(err, failed)
 }
-
-// TestRights: the rights that are applied by kustomize are those that the gateway's own checks and verbs know.
-func TestRights(t *testing.T) {
-	for _, name := range []string{"install/rbac.yaml", "link/remote-access.yaml"} {
-		applied, err := os.ReadFile(manifest(t, name))
-		must(t, err)
-		known, err := os.ReadFile(manifest(t, filepath.Base(name)))
-		must(t, err)
-		if string(applied) != string(known) {
-			t.Errorf("manifests/%s differs from manifests/%s: copy what is newer", name, filepath.Base(name))
-		}
-	}
-}

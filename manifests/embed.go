@@ -2,8 +2,8 @@ package manifests
 
 import _ "embed" // RemoteAccess
 
-// RemoteAccess is remote-access.yaml: what "isthmus link" makes in the cluster that it
-// links, but for names and the token.
+// RemoteAccess is link/remote-access.yaml: what "isthmus link" makes in the cluster that
+// it links, but for names and the token.
 //
-//go:embed remote-access.yaml
+//go:embed link/remote-access.yaml
 var RemoteAccess []byte

@@ -23,7 +23,7 @@ type Right struct {
 
 var read = []string{"get", "list", "watch"}
 
-// LocalRights are those that the gateway has in its own cluster: manifests/rbac.yaml.
+// LocalRights are those that the gateway has in its own cluster: manifests/install/rbac.yaml.
 func LocalRights() []Right {
 	return []Right{
 		{"", "pods", read, "", false, Failure, "the gateway does not get ready"},
@@ -43,7 +43,7 @@ func LocalRights() []Right {
 	}
 }
 
-// LinkRights are those of a link's credentials in its cluster: manifests/remote-access.yaml.
+// LinkRights are those of a link's credentials in its cluster: manifests/link/remote-access.yaml.
 func LinkRights() []Right {
 	return []Right{
 		{"", "pods", read, "", false, Failure, "the cluster does not join"},

@@ -54,7 +54,7 @@ func Run(ctx context.Context, c Config) []Result {
 	now := time.Now()
 	memory := budget.NewPool(budget.Limits{Cluster: clusterMemory, All: allMemory})
 	here := &look{
-		cluster: federation.Local, namespace: c.Namespace, rest: c.Local, rights: LocalRights(), account: c.Account, kinds: kinds, manifest: "manifests/rbac.yaml",
+		cluster: federation.Local, namespace: c.Namespace, rest: c.Local, rights: LocalRights(), account: c.Account, kinds: kinds, manifest: "manifests/install/rbac.yaml",
 		report: report,
 	}
 	all := []*look{here}
@@ -62,7 +62,7 @@ func Run(ctx context.Context, c Config) []Result {
 	for _, a := range c.sorted() {
 		if a.REST != nil {
 			all = append(all, &look{
-				cluster: a.Cluster, namespace: c.Namespace, rest: a.REST, rights: LinkRights(), manifest: "manifests/remote-access.yaml", report: report,
+				cluster: a.Cluster, namespace: c.Namespace, rest: a.REST, rights: LinkRights(), manifest: "manifests/link/remote-access.yaml", report: report,
 			})
 		}
 	}
@@ -136,7 +136,7 @@ func (c *Config) checkSecrets(report *Report, now time.Time) {
 		}
 		report.Add(Result{
 			Section: sectionLinks, Check: LinkSecrets, Level: level, Text: "link Secrets can't be read: " + c.LinksErr.Error(),
-			Hint: "grant what manifests/rbac.yaml has for secrets in namespace " + c.Namespace,
+			Hint: "grant what manifests/install/rbac.yaml has for secrets in namespace " + c.Namespace,
 		})
 		if len(c.Links) == 0 {
 			return

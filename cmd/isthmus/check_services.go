@@ -177,13 +177,13 @@ func checkWriter(report *check.Report, s externalworkload.Status) {
 	switch {
 	case s.LeaseError != "":
 		x.Level, x.Text = check.Warning, "the Lease of the replica that writes EndpointSlices can't be used: "+s.LeaseError
-		x.Hint = "grant what manifests/rbac.yaml has for leases"
+		x.Hint = "grant what manifests/install/rbac.yaml has for leases"
 	case s.Holder == "":
 		x.Level, x.Text = check.Warning, "no replica holds the Lease for writing EndpointSlices"
 		x.Hint = "that is so for some seconds after a replica has ended; if it stays: isthmus clusters shows why"
 	case s.Error != "":
 		x.Level, x.Text = check.Warning, "EndpointSlices for ExternalWorkloads can't be written: "+s.Error
-		x.Hint = "grant what manifests/rbac.yaml has for endpointslices"
+		x.Hint = "grant what manifests/install/rbac.yaml has for endpointslices"
 	}
 	report.Add(x)
 }

@@ -32,7 +32,7 @@ type stage struct {
 	churn           *churn
 }
 
-// rights are those of manifests/remote-access.yaml, for the ServiceAccount of a namespace.
+// rights are those of manifests/link/remote-access.yaml, for the ServiceAccount of a namespace.
 const rights = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole

@@ -29,7 +29,7 @@ const (
 func managed(o metav1.Object) bool { return o.GetLabels()[managedByLabel] == managedBy }
 
 // access is what lets a ServiceAccount of a linked cluster read what the gateway needs:
-// that of manifests/remote-access.yaml, under the names that the user has chosen.
+// that of manifests/link/remote-access.yaml, under the names that the user has chosen.
 type access struct {
 	account corev1.ServiceAccount
 	role    rbacv1.ClusterRole
@@ -161,7 +161,7 @@ func (a *access) ensureBinding(ctx context.Context, w *work, c *cluster) error {
 }
 
 func (c *cluster) foreign(object, why string) error {
-	return fmt.Errorf("%s: %s is there, and %s: choose another --service-account, or make it what manifests/remote-access.yaml has", c.title, object, why)
+	return fmt.Errorf("%s: %s is there, and %s: choose another --service-account, or make it what manifests/link/remote-access.yaml has", c.title, object, why)
 }
 
 // unless returns an error if there is one.

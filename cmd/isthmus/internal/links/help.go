@@ -1,7 +1,7 @@
 package links
 
 const linkIntro = `isthmus link makes a link to a cluster of your kubeconfig: there the ServiceAccount, its
-rights to read (those of manifests/remote-access.yaml) and a token; and the link Secret
+rights to read (those of manifests/link/remote-access.yaml) and a token; and the link Secret
 for the gateway's cluster, which it prints or, with --apply, writes. Run again it
 rotates the token: streams do not notice.
 

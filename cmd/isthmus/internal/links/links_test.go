@@ -59,7 +59,7 @@ func newFake(title string, objects ...runtime.Object) (*cluster, *fake.Clientset
 	return &cluster{title: title, api: api, uid: types.UID("uid-" + title)}, api
 }
 
-// TestAccess: what is made is what manifests/remote-access.yaml has, under the names that were asked for.
+// TestAccess: what is made is what manifests/link/remote-access.yaml has, under the names that were asked for.
 func TestAccess(t *testing.T) {
 	a, err := newAccess(types.NamespacedName{Namespace: "ns", Name: "reader"})
 	if err != nil {
