@@ -27,6 +27,11 @@ tools: build ## build the end-to-end programs too: real API servers, scenario ru
 	$(call compile,e2e/tools,Prometheus,-tags=remove_all_sd tool)
 	cd e2e/tools && $(PROGRESS) run linking go build -ldflags='-s -w' -tags=remove_all_sd -o $(BIN)/ tool
 
+manifests: progress ## what would be applied, as YAML: FOLDER=install|linkerd|link|monitoring IMAGE= VERSION= NAMESPACE= WITH= LINKERD=FILE
+	@cd e2e && $(PROGRESS) compile 'make manifests' ./cmd/manifests >&2 && go build -o $(BIN)/manifests ./cmd/manifests
+	@$(BIN)/manifests manifests FOLDER='$(FOLDER)' IMAGE='$(IMAGE)' VERSION='$(VERSION)' DESCRIBED="$$(git describe --tags --always --dirty 2>&-)" \
+	  NAMESPACE='$(NAMESPACE)' WITH='$(WITH)' LINKERD='$(LINKERD)'
+
 demo: build ## three real clusters, linked, and a live view of a federated service (KEEP=1: leave it running)
 	$(call compile,e2e,the demo and its API servers,./cmd/controlplane ./cmd/demo)
 	cd e2e && $(PROGRESS) run linking go build -ldflags='-s -w' -o $(BIN)/ ./cmd/controlplane ./cmd/demo
@@ -107,4 +112,4 @@ vulncheck: ## known vulnerabilities in what is built; asks vuln.go.dev
 clean: ## remove what was built
 	rm -rf $(BIN) out
 
-.PHONY: help progress build tools demo test unit e2e faults handover sim screenshots lint generate bench growth microbench fuzz vulncheck clean
+.PHONY: help progress build tools manifests demo test unit e2e faults handover sim screenshots lint generate bench growth microbench fuzz vulncheck clean

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+// A folder of manifests that can be printed.
+type folder struct {
+	image     bool // it has one
+	namespace bool // it can be put into any
+	linkerd   bool // it is a component, which changes Linkerd's own manifest
+}
+
+var folders = map[string]folder{
+	"install":    {image: true, namespace: true},
+	"linkerd":    {image: true, linkerd: true},
+	"link":       {namespace: true},
+	"monitoring": {namespace: true},
+	"dashboards": {namespace: true},
+}
+
+var variables = []string{"FOLDER", "WITH", "IMAGE", "VERSION", "DESCRIBED", "NAMESPACE", "LINKERD"}
+
+// build returns the objects of a folder of manifests, as YAML. Each argument is NAME=VALUE.
+func build(manifests fs.FS, args []string) ([]byte, error) {
+	v, err := parse(args)
+	if err != nil {
+		return nil, err
+	}
+	name := v["FOLDER"]
+	f, ok := folders[name]
+	if !ok {
+		return nil, fmt.Errorf("FOLDER=%s: there is no such folder: choose install, linkerd, link, monitoring or dashboards", name)
+	}
+	if err := f.check(v); err != nil {
+		return nil, err
+	}
+	k, err := f.overlay(manifests, v)
+	if err != nil {
+		return nil, err
+	}
+	// Everything is in memory: nothing is written, and a kustomization reaches no file but those of manifests.
+	disk := filesys.MakeFsInMemory()
+	if err := copyAll(disk, manifests); err != nil {
+		return nil, err
+	}
+	if f.linkerd {
+		text, err := os.ReadFile(v["LINKERD"])
+		if err != nil {
+			return nil, fmt.Errorf("LINKERD=%s: %w", v["LINKERD"], err)
+		}
+		if err := disk.WriteFile("/linkerd.yaml", text); err != nil {
+			return nil, err
+		}
+	}
+	return run(disk, k, v)
+}
+
+func parse(args []string) (map[string]string, error) {
+	v := make(map[string]string)
+	for _, arg := range args {
+		name, value, ok := strings.Cut(arg, "=")
+		if !ok || !slices.Contains(variables, name) {
+			return nil, fmt.Errorf("%q: give NAME=VALUE, of %s", arg, strings.Join(variables, ", "))
+		}
+		v[name] = strings.TrimSpace(value)
+	}
+	if v["FOLDER"] == "" {
+		v["FOLDER"] = "install"
+	}
+	return v, nil
+}
+
+// check refuses what would have no effect, and a namespace that no cluster takes.
+func (f folder) check(v map[string]string) error {
+	for _, name := range []string{"IMAGE", "VERSION"} {
+		if v[name] != "" && !f.image {
+			return fmt.Errorf("%s=%s: FOLDER=%s has no image: leave %s out", name, v[name], v["FOLDER"], name)
+		}
+	}
+	namespace := v["NAMESPACE"]
+	if namespace != "" && !f.namespace {
+		return fmt.Errorf("NAMESPACE=%s: FOLDER=%s leaves objects where LINKERD has them: leave NAMESPACE out", namespace, v["FOLDER"])
+	}
+	if wrong := validation.IsDNS1123Label(namespace); namespace != "" && len(wrong) > 0 {
+		return fmt.Errorf("NAMESPACE=%s can't be the name of a namespace: %s", namespace, strings.Join(wrong, "; "))
+	}
+	if f.linkerd && v["LINKERD"] == "" {
+		return fmt.Errorf("FOLDER=%s changes Linkerd's own manifest: give a file with it, as helm template writes it: LINKERD=linkerd.yaml", v["FOLDER"])
+	}
+	if !f.linkerd && v["LINKERD"] != "" {
+		return fmt.Errorf("LINKERD=%s: only FOLDER=linkerd reads it: leave it out", v["LINKERD"])
+	}
+	return nil
+}
+
+func copyAll(to filesys.FileSystem, manifests fs.FS) error {
+	return fs.WalkDir(manifests, ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(manifests, path)
+		if err != nil {
+			return err
+		}
+		return to.WriteFile("/manifests/"+path, text)
+	})
+}
+
+func run(disk filesys.FileSystem, k types.Kustomization, v map[string]string) ([]byte, error) {
+	text, err := yaml.Marshal(k)
+	if err != nil {
+		return nil, err
+	}
+	if err := disk.WriteFile("/kustomization.yaml", text); err != nil {
+		return nil, err
+	}
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(disk, "/")
+	switch {
+	case err != nil && v["LINKERD"] != "":
+		return nil, fmt.Errorf("LINKERD=%s can't be changed: is it Linkerd's manifest, with Deployment linkerd-destination and its container destination? %w", v["LINKERD"], err)
+	case err != nil:
+		return nil, err
+	case built.Size() == 0:
+		return nil, errors.New("there is no object") // else an empty text would be applied
+	}
+	return built.AsYaml()
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const root = "../../.."
+
+var tree = os.DirFS(filepath.Join(root, "manifests"))
+
+const linkerd = "../../testdata/linkerd/destination.yaml"
+
+// TestBuild: what is printed has the image, the version and the namespace that were asked for.
+func TestBuild(t *testing.T) {
+	digest := "sha256:" + strings.Repeat("0a", 32)
+	for _, c := range []struct {
+		args      string
+		has, lack []string // lines
+	}{
+		{"DESCRIBED=v1-3-g1a", []string{"image: isthmus:v1-3-g1a", "namespace: linkerd", "app.kubernetes.io/version: v1-3-g1a", "kind: NetworkPolicy"}, []string{"image: isthmus:dev"}},
+		{"VERSION=v2 DESCRIBED=v1", []string{"image: isthmus:v2"}, nil},
+		{"IMAGE=registry.example.com:5000/mesh/isthmus VERSION=v2", []string{"image: registry.example.com:5000/mesh/isthmus:v2"}, nil},
+		{"IMAGE=registry.example.com/isthmus:v3 DESCRIBED=v1", []string{"image: registry.example.com/isthmus:v3", "app.kubernetes.io/version: v3"}, nil},
+		{"IMAGE=registry.example.com/isthmus:v3 VERSION=v3", []string{"image: registry.example.com/isthmus:v3"}, nil},
+		{"IMAGE=isthmus@" + digest + " DESCRIBED=v1", []string{"image: isthmus@" + digest}, []string{"app.kubernetes.io/version: v1"}},
+		{"IMAGE=isthmus@" + digest + " VERSION=v1", []string{"image: isthmus@" + digest, "app.kubernetes.io/version: v1"}, nil},
+		{"IMAGE=isthmus:v4@" + digest, []string{"image: isthmus:v4@" + digest, "app.kubernetes.io/version: v4"}, nil},
+		{"VERSION=_unlabelled_", []string{"image: isthmus:_unlabelled_"}, []string{"app.kubernetes.io/version: _unlabelled_"}},
+		{"NAMESPACE=mesh VERSION=v1", []string{"namespace: mesh"}, []string{"namespace: linkerd"}},
+		{"WITH=podmonitor VERSION=v1", []string{"kind: PodMonitor"}, nil},
+		{"FOLDER=link", []string{"namespace: linkerd-multicluster", "name: isthmus-remote-access"}, []string{"kind: Deployment"}},
+		{"FOLDER=link NAMESPACE=mesh DESCRIBED=v1", []string{"namespace: mesh"}, []string{"namespace: linkerd-multicluster"}},
+		{"FOLDER=monitoring NAMESPACE=mon", []string{"kind: PrometheusRule", "kind: ConfigMap", "namespace: mon"}, nil},
+		{"FOLDER=dashboards", []string{"kind: ConfigMap"}, []string{"kind: PrometheusRule"}},
+		{"FOLDER=linkerd LINKERD=" + linkerd + " IMAGE=registry.example.com/isthmus VERSION=v1",
+			[]string{"image: registry.example.com/isthmus:v1", "name: linkerd-destination"}, []string{"app.kubernetes.io/version: v1", "kind: Pod", "image: isthmus:dev"}},
+	} {
+		text, err := build(tree, strings.Fields(c.args))
+		if err != nil {
+			t.Errorf("%s: %v", c.args, err)
+		}
+		var lines []string
+		for line := range strings.Lines(string(text)) {
+			lines = append(lines, strings.TrimPrefix(strings.TrimSpace(line), "- "))
+		}
+		for _, line := range c.has {
+			if !slices.Contains(lines, line) {
+				t.Errorf("%s: has no line %q", c.args, line)
+			}
+		}
+		for _, line := range c.lack {
+			if slices.Contains(lines, line) {
+				t.Errorf("%s: has the line %q", c.args, line)
+			}
+		}
+	}
+}
+
+// TestRefused: what can't be printed as asked is an error that names the variable, and prints nothing.
+func TestRefused(t *testing.T) {
+	other := filepath.Join(t.TempDir(), "other.yaml")
+	if err := os.WriteFile(other, []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: other}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]string{
+		"FOLDER=instal":                              `^FOLDER=instal: there is no such folder: choose install,`,
+		"FOLDER=../docs":                             `^FOLDER=\.\./docs: there is no such folder`,
+		"FOLDERS=install":                            `^"FOLDERS=install": give NAME=VALUE, of FOLDER,`,
+		"install":                                    `^"install": give NAME=VALUE`,
+		"FOLDER=install":                             `^IMAGE=isthmus has no tag, and git describe knows none: give it: VERSION=v1$`,
+		"IMAGE=Isthmus:v1":                           `^IMAGE=Isthmus:v1 is no image: give it as`,
+		"IMAGE=isthmus@sha256:1234":                  `^IMAGE=isthmus@sha256:1234 is no image`,
+		"IMAGE=isthmus:v1 VERSION=v2":                `^IMAGE=isthmus:v1 has another tag than VERSION=v2: give one of them$`,
+		"VERSION=v1+dirty":                           `^VERSION=v1\+dirty can't be an image's tag`,
+		"FOLDER=link IMAGE=isthmus:v1":               `^IMAGE=isthmus:v1: FOLDER=link has no image: leave IMAGE out$`,
+		"FOLDER=monitoring VERSION=v1":               `^VERSION=v1: FOLDER=monitoring has no image: leave VERSION out$`,
+		"NAMESPACE=My_Mesh":                          `^NAMESPACE=My_Mesh can't be the name of a namespace: `,
+		"FOLDER=linkerd":                             `^FOLDER=linkerd changes Linkerd's own manifest: give a file with it`,
+		"FOLDER=linkerd NAMESPACE=mesh LINKERD=a":    `^NAMESPACE=mesh: FOLDER=linkerd leaves objects where LINKERD has them`,
+		"FOLDER=linkerd VERSION=v1 LINKERD=absent":   `^LINKERD=absent: .*no such file`,
+		"FOLDER=linkerd VERSION=v1 LINKERD=" + other: `^LINKERD=\S+ can't be changed: is it Linkerd's manifest, with Deployment linkerd-destination`,
+		"LINKERD=linkerd.yaml":                       `^LINKERD=linkerd\.yaml: only FOLDER=linkerd reads it: leave it out$`,
+		"VERSION=v1 WITH=podmonitors":                `^WITH=podmonitors: FOLDER=install has no component "podmonitors"; it has \[.*"podmonitor"`,
+		"FOLDER=link WITH=podmonitor":                `^WITH=podmonitor: FOLDER=link has no component "podmonitor"; it has \[\]$`,
+	} {
+		text, err := build(tree, strings.Fields(args))
+		if err == nil || len(text) > 0 || !regexp.MustCompile(want).MatchString(err.Error()) {
+			t.Errorf("%s: %d bytes, error %v, not %s", args, len(text), err, want)
+		}
+	}
+}
+
+// TestMake: make passes its variables on, and prints nothing else to standard output.
+func TestMake(t *testing.T) {
+	for _, args := range []string{
+		"FOLDER=install WITH=podmonitor IMAGE=registry.example.com/isthmus VERSION=v1 NAMESPACE=mesh",
+		"FOLDER=linkerd IMAGE=isthmus:v1 LINKERD=e2e/testdata/linkerd/destination.yaml",
+	} {
+		out, complaint, err := runMake(t, strings.Fields(args)...)
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", args, err, complaint)
+		}
+		want, err := build(tree, strings.Fields(strings.Replace(args, "LINKERD=e2e", "LINKERD=../..", 1)))
+		if err != nil || out != string(want) {
+			t.Errorf("%s: %v, prints\n%s\nnot\n%s", args, err, out, want)
+		}
+	}
+	out, complaint, err := runMake(t, "FOLDER=none")
+	if err == nil || out != "" || !strings.Contains(complaint, "manifests: FOLDER=none: there is no such folder") {
+		t.Errorf("FOLDER=none: %v, prints %q and complains %q", err, out, complaint)
+	}
+}
+
+func runMake(t *testing.T, args ...string) (out, complaint string, err error) {
+	cmd := exec.CommandContext(t.Context(), "make", append([]string{"manifests"}, args...)...)
+	cmd.Dir = root
+	// Of a make that runs this test nothing is passed on.
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "MAKE") || strings.HasPrefix(v, "MFLAGS=") })
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err = cmd.Run()
+	return stdout.String(), stderr.String(), err
+}

@@ -1,0 +1,39 @@
+// Manifests prints what would be applied to a cluster: a folder of manifests, built as kubectl kustomize builds it, with
+// the image and its version filled in.
+//
+//	make manifests IMAGE=registry.example.com/isthmus VERSION=v1 | kubectl apply -f -
+//
+// Its arguments are make's variables, so that its errors name what the user has written.
+package main
+
+import (
+	"fmt"
+	"os"
+)
+
+const usage = `usage: manifests DIR [NAME=VALUE...]
+
+DIR is the folder with all the manifests. An empty VALUE is the default.
+
+  FOLDER=install      which of them: install, linkerd, link, monitoring or dashboards
+  WITH=A,B            components of it, as podmonitor and policy of install
+  IMAGE=isthmus       the image, with its registry; also with a tag or a digest
+  VERSION=v1          its tag, unless IMAGE has one
+  DESCRIBED=v1-3-g1a  the tag if nothing else names one
+  NAMESPACE=linkerd   the namespace; by default that of the folder
+  LINKERD=FILE        for FOLDER=linkerd: Linkerd's own manifest, as helm template writes it`
+
+func main() {
+	if len(os.Args) < 2 {
+		fmt.Fprintln(os.Stderr, usage)
+		os.Exit(2)
+	}
+	text, err := build(os.DirFS(os.Args[1]), os.Args[2:])
+	if err == nil {
+		_, err = os.Stdout.Write(text)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "manifests:", err)
+		os.Exit(1)
+	}
+}
