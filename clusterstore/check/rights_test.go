@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -33,6 +34,42 @@ func TestRightsAreThoseOfManifests(t *testing.T) {
 		slices.Sort(checked)
 		if !slices.Equal(checked, granted) {
 			t.Errorf("%s grants\n%s\nchecked are\n%s", file, strings.Join(granted, "\n"), strings.Join(checked, "\n"))
+		}
+	}
+}
+
+// TestRightsAreDocumented: docs/operations.md lists what is checked, and so what manifests grant, with what is lost without it,
+// each once.
+func TestRightsAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ([a-z, ]+) \\| (everywhere|its namespace) \\| .+ \\| (.+) \\|$")
+	for title, rights := range map[string][]Right{"Rights in its own cluster": LocalRights(), "Rights in a linked cluster": LinkRights()} {
+		_, section, found := strings.Cut(string(text), "\n### "+title+"\n")
+		if !found {
+			t.Errorf("docs/operations.md has no section %q", title)
+		}
+		section, _, _ = strings.Cut(section, "\n##")
+		var documented, checked []string
+		for _, r := range row.FindAllStringSubmatch(section, -1) {
+			documented = append(documented, strings.Join(r[1:], " | "))
+		}
+		if n := strings.Count(section, "\n| `"); n != len(documented) {
+			t.Errorf("%s: of %d rows %d can be read", title, n, len(documented))
+		}
+		for _, r := range rights {
+			where := "everywhere"
+			if r.InNamespace {
+				where = "its namespace"
+			}
+			checked = append(checked, strings.Join([]string{r.String(), strings.Join(r.Verbs, ", "), where, r.Lost}, " | "))
+		}
+		slices.Sort(documented)
+		slices.Sort(checked)
+		if !slices.Equal(documented, checked) {
+			t.Errorf("%s: documented are\n%s\nchecked are\n%s", title, strings.Join(documented, "\n"), strings.Join(checked, "\n"))
 		}
 	}
 }

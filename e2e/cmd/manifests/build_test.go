@@ -35,6 +35,8 @@ func TestBuild(t *testing.T) {
 		{"VERSION=_unlabelled_", []string{"image: isthmus:_unlabelled_"}, []string{"app.kubernetes.io/version: _unlabelled_"}},
 		{"NAMESPACE=mesh VERSION=v1", []string{"namespace: mesh"}, []string{"namespace: linkerd"}},
 		{"WITH=podmonitor VERSION=v1", []string{"kind: PodMonitor"}, nil},
+		{"WITH=podmonitor,policy VERSION=v1 NAMESPACE=mesh", []string{"kind: PodMonitor", "kind: AuthorizationPolicy", "namespace: mesh"}, []string{"namespace: linkerd"}},
+		{"FOLDER=linkerd WITH=policy IMAGE=isthmus:v1 LINKERD=" + linkerd, []string{"kind: AuthorizationPolicy"}, nil},
 		{"FOLDER=link", []string{"namespace: linkerd-multicluster", "name: isthmus-remote-access"}, []string{"kind: Deployment"}},
 		{"FOLDER=link NAMESPACE=mesh DESCRIBED=v1", []string{"namespace: mesh"}, []string{"namespace: linkerd-multicluster"}},
 		{"FOLDER=monitoring NAMESPACE=mon", []string{"kind: PrometheusRule", "kind: ConfigMap", "namespace: mon"}, nil},
