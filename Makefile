@@ -29,7 +29,7 @@ tools: build ## build the end-to-end programs too: real API servers, scenario ru
 
 manifests: progress ## what would be applied, as YAML: FOLDER=install|linkerd|link|monitoring IMAGE= VERSION= NAMESPACE= WITH= LINKERD=FILE
 	@cd e2e && $(PROGRESS) compile 'make manifests' ./cmd/manifests >&2 && go build -o $(BIN)/manifests ./cmd/manifests
-	@$(BIN)/manifests manifests FOLDER='$(FOLDER)' IMAGE='$(IMAGE)' VERSION='$(VERSION)' DESCRIBED="$$(git describe --tags --always --dirty 2>&-)" \
+	@$(BIN)/manifests manifests FOLDER='$(FOLDER)' IMAGE='$(if $(filter-out file,$(origin IMAGE)),$(IMAGE))' VERSION='$(VERSION)' \
 	  NAMESPACE='$(NAMESPACE)' WITH='$(WITH)' LINKERD='$(LINKERD)'
 
 demo: build ## three real clusters, linked, and a live view of a federated service (KEEP=1: leave it running)

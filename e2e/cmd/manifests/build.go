@@ -30,7 +30,7 @@ var folders = map[string]folder{
 	"dashboards": {namespace: true},
 }
 
-var variables = []string{"FOLDER", "WITH", "IMAGE", "VERSION", "DESCRIBED", "NAMESPACE", "LINKERD"}
+var variables = []string{"FOLDER", "WITH", "IMAGE", "VERSION", "NAMESPACE", "LINKERD"}
 
 // build returns the objects of a folder of manifests, as YAML. Each argument is NAME=VALUE.
 func build(manifests fs.FS, args []string) ([]byte, error) {

@@ -17,9 +17,8 @@ DIR is the folder with all the manifests. An empty VALUE is the default.
 
   FOLDER=install      which of them: install, linkerd, link, monitoring or dashboards
   WITH=A,B            components of it, as podmonitor and policy of install
-  IMAGE=isthmus       the image, with its registry; also with a tag or a digest
-  VERSION=v1          its tag, unless IMAGE has one
-  DESCRIBED=v1-3-g1a  the tag if nothing else names one
+  IMAGE=isthmus:dev   the image, with its registry, and a tag or a digest
+  VERSION=v1          what labels name, and the image's tag unless IMAGE has one or a digest
   NAMESPACE=linkerd   the namespace; by default that of the folder
   LINKERD=FILE        for FOLDER=linkerd: Linkerd's own manifest, as helm template writes it`
 

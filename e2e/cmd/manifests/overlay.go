@@ -51,8 +51,10 @@ func components(manifests fs.FS, folder string) (names []string) {
 
 // imageOf returns what is to stand in the place of image isthmus, and its version if it is known.
 func imageOf(v map[string]string) (image types.Image, version string, err error) {
-	given := v["IMAGE"]
-	if given == "" {
+	given, version := v["IMAGE"], v["VERSION"]
+	if given == "" && version == "" {
+		given = "isthmus:dev" // as the kustomization has it
+	} else if given == "" {
 		given = "isthmus"
 	}
 	ref, err := reference.Parse(given)
@@ -67,19 +69,14 @@ func imageOf(v map[string]string) (image types.Image, version string, err error)
 	if t, ok := ref.(reference.Tagged); ok {
 		image.NewTag = t.Tag()
 	}
-	version = v["VERSION"]
-	switch {
-	case image.NewTag != "" && version != "" && image.NewTag != version:
-		return image, "", fmt.Errorf("IMAGE=%s has another tag than VERSION=%s: give one of them", given, version)
-	case image.NewTag != "":
-		return image, image.NewTag, nil
-	case image.Digest != "":
-		return image, version, nil // the digest decides; the version is for people
-	case version == "":
-		version = v["DESCRIBED"]
-	}
 	if version == "" {
-		return image, "", fmt.Errorf("IMAGE=%s has no tag, and git describe knows none: give it: VERSION=v1", given)
+		version = image.NewTag
+	}
+	switch {
+	case image.NewTag != "" || image.Digest != "":
+		return image, version, nil
+	case version == "":
+		return image, "", fmt.Errorf("IMAGE=%s has no tag, so that it is not known which one to run: give it, or VERSION=v1", given)
 	}
 	if _, err := reference.WithTag(named, version); err != nil {
 		return image, "", fmt.Errorf("VERSION=%s can't be an image's tag: letters, digits, dots, dashes and underscores can, 128 of them", version)
