@@ -7,6 +7,7 @@
 //   - This package besides: manifests and installs, recipes of the README, metrics and dashboards, sets and profiles that are large, EndpointSlices for
 //     ExternalWorkloads.
 //   - faults, handover: clusters, links and proxies that fail; gateways that end while proxies are connected.
+//   - scripts: the repository's shell scripts.
 //   - sim: many clusters that change at random, by a seed.
 //   - bench: what a gateway costs.
 //

@@ -6,7 +6,8 @@
 //   - link.yaml: an example of a link Secret;
 //   - dashboards: for Grafana;
 //   - alerts: alerting rules for Prometheus;
-//   - monitoring: both as objects of a cluster.
+//   - monitoring: both as objects of a cluster;
+//   - k3d: a demo in three clusters on one machine with docker.
 //
 // All folders but alerts are for kubectl apply -k; docs/install.md explains them. "isthmus
 // link" embeds remote-access.yaml; nothing else imports this package. The end-to-end tests

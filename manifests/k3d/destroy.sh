@@ -1,0 +1,26 @@
+#!/bin/sh
+# Removes all that demo.sh makes: the clusters, their network, the image, and out/k3d with kubeconfigs and certificates.
+# It needs docker and k3d, and can be run again after it has failed.
+set -u
+
+here=$(cd "$(dirname "$0")" && pwd) || exit 1
+root=$(cd "$here/../.." && pwd) || exit 1
+script=destroy.sh
+# shellcheck source=lib.sh source-path=SCRIPTDIR
+. "$here/lib.sh"
+
+need 'docker=it runs the clusters' 'k3d=it makes clusters of docker containers'
+all=
+for c in $clusters; do all="$all cluster:$c"; done
+all="$all network image state"
+# Things are words without blanks.
+# shellcheck disable=SC2086
+[ -n "$(titles $all)" ] || {
+  note 'there is nothing to remove'
+  exit 0
+}
+# shellcheck disable=SC2086
+remove $all
+# shellcheck disable=SC2086
+[ -z "$left" ] || fail "could not remove $(titles $left): see the messages above, and run this again"
+note 'all that demo.sh makes is removed'
