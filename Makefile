@@ -70,7 +70,7 @@ sim: tools ## a gateway amid clusters and clients that misbehave as SEEDS (defau
 screenshots: tools ## docs/page.png and docs/page-dark.png anew; needs Chromium
 	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane go test -count=1 -v -run TestPage ./page -screenshots $(CURDIR)/docs
 
-lint: progress ## gofmt, vet, staticcheck, in both modules
+lint: progress ## gofmt, vet, staticcheck, in both modules; shell scripts
 	@echo '== lint'
 	@out=$$("$$(go env GOROOT)/bin/gofmt" -l .) || exit 1; test -z "$$out" || { echo "$$out"; exit 1; }
 	$(call compile,.,staticcheck itself,honnef.co/go/tools/cmd/staticcheck)
@@ -78,6 +78,7 @@ lint: progress ## gofmt, vet, staticcheck, in both modules
 	@$(PROGRESS) run lint go vet ./... && $(PROGRESS) run lint go tool staticcheck ./...
 	$(call compile,e2e,lint,-test ./...)
 	@cd e2e && $(PROGRESS) run lint go vet ./... && $(PROGRESS) run lint go tool staticcheck ./...
+	@cd e2e && $(PROGRESS) test 'shell scripts' -run '^TestScripts' ./scripts
 
 generate: ## write generated code anew
 	go generate ./...
