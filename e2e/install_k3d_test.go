@@ -22,7 +22,7 @@ func TestK3dShop(t *testing.T) {
 	west, east := client(t, servers[0]), client(t, servers[1])
 	must(t, west.Apply(ctx, object.Namespace("linkerd")))
 	must(t, east.Apply(ctx, object.Namespace("linkerd-multicluster")))
-	applyManifest(t, west, "rbac.yaml")
+	applyManifest(t, west, "install/rbac.yaml")
 	apply(t, east, build(t, manifest(t, "link")))
 	linkTo(t, west, east, servers[1])
 
