@@ -16,6 +16,9 @@ import (
 func TestArrows(t *testing.T) {
 	const outside = "." // anything but the standard library and the package itself
 	serving := []string{"isthmus/grpcapi/...", "github.com/linkerd/...", "google.golang.org/grpc/..."}
+	clusters := []string{ // all but types, and clients of them
+		"isthmus/clusterstore", "isthmus/clusterstore/audit", "isthmus/clusterstore/budget", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow", "isthmus/clusterstore/kube",
+	}
 	but := func(more ...string) []string { return append(more, serving...) }
 	for pkg, forbidden := range map[string][]string{
 		"isthmus/federation":           {outside},
@@ -28,6 +31,7 @@ func TestArrows(t *testing.T) {
 			"isthmus/clusterstore/crd", "isthmus/clusterstore/serviceprofile"),
 		"isthmus/clusterstore/kube":           but("isthmus/local/...", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow"),
 		"isthmus/clusterstore/serviceprofile": but("isthmus/local/...", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow"),
+		"isthmus/clusterstore/typed":          but("isthmus/local/...", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow", "isthmus/clusterstore/kube", "isthmus/federation"),
 		"isthmus/clusterstore/crd":            but("isthmus/local/...", "isthmus/clusterstore/...", "isthmus/federation", "k8s.io/client-go/..."),
 		"isthmus/local":                       but("isthmus/clusterstore"),
 		"isthmus/local/externalworkload":      but("isthmus/local", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow", "isthmus/clusterstore/kube"),
@@ -36,8 +40,8 @@ func TestArrows(t *testing.T) {
 		"isthmus/clusterstore/fair":           {outside},
 
 		"isthmus/cmd/isthmus/internal/cli":     but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/isthmus/internal/client", "isthmus/cmd/isthmus/internal/reach", "k8s.io/..."),
-		"isthmus/cmd/isthmus/internal/client":  {"isthmus/federation", "isthmus/grpcapi/...", "isthmus/clusterstore/...", "isthmus/local/..."},
-		"isthmus/cmd/isthmus/internal/reach":   but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/isthmus/internal/cli"),
+		"isthmus/cmd/isthmus/internal/client":  append([]string{"isthmus/federation", "isthmus/grpcapi/...", "isthmus/local/..."}, clusters...),
+		"isthmus/cmd/isthmus/internal/reach":   but(append([]string{"isthmus/federation", "isthmus/local/...", "isthmus/cmd/isthmus/internal/cli"}, clusters...)...),
 		"isthmus/cmd/isthmus/internal/links":   {"isthmus/grpcapi/...", "isthmus/local/..."},
 		"isthmus/cmd/isthmus/internal/logging": but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/isthmus/internal/cli"),
 	} {
@@ -55,6 +59,44 @@ func TestArrows(t *testing.T) {
 			t.Errorf("e2e must not reach %s", dep)
 		}
 	}
+}
+
+// TestSmall keeps out of the binary what a single import would bring. client-go's clientset, its
+// typed clients, its informers and its package leaderelection come with the types of every API
+// group, 10 MB. Templates make the linker keep all methods of all types.
+func TestSmall(t *testing.T) {
+	groups := []string{
+		"k8s.io/api/authentication/v1", "k8s.io/api/authorization/v1", "k8s.io/api/coordination/v1", "k8s.io/api/core/v1",
+		"k8s.io/api/discovery/v1", "k8s.io/api/rbac/v1",
+	}
+	heavy := []string{
+		"k8s.io/client-go/kubernetes/...", "k8s.io/client-go/applyconfigurations/...", "k8s.io/client-go/informers/...",
+		"k8s.io/client-go/tools/leaderelection/...", "k8s.io/client-go/discovery/...", "k8s.io/client-go/dynamic/...",
+		"isthmus/clusterstore/typed/typedtest", "k8s.io/kubectl/...", "k8s.io/apiextensions-apiserver/...", "sigs.k8s.io/controller-runtime/...",
+		"github.com/spf13/cobra/doc/...", "golang.org/x/net/trace/...", "html/template/...", "net/rpc/...",
+	}
+	deps := dependencies(t, ".", "isthmus/cmd/isthmus", "-tags=grpcnotrace") // as the Makefile builds it
+	for _, dep := range deps {
+		for _, f := range heavy {
+			if covers(f, dep) {
+				t.Errorf("isthmus/cmd/isthmus must not reach %s: use clusterstore/typed for Kubernetes' own kinds, crd for Linkerd's", dep)
+			}
+		}
+		if strings.HasPrefix(dep, "k8s.io/api/") && !slices.Contains(groups, dep) {
+			t.Errorf("isthmus/cmd/isthmus reaches %s: is a whole API group needed?", dep)
+		}
+	}
+	for _, g := range groups {
+		if !slices.Contains(deps, g) {
+			t.Errorf("isthmus/cmd/isthmus does not reach %s: take it off the list", g)
+		}
+	}
+	for _, dep := range dependencies(t, ".", "isthmus/clusterstore/typed/typedtest") {
+		if covers(heavy[0], dep) {
+			return
+		}
+	}
+	t.Errorf("no package is covered by %s", heavy[0])
 }
 
 // TestImportsOfWire: the bytes that proxies are sent follow from federation's types,
@@ -115,9 +157,9 @@ func covers(pattern, pkg string) bool {
 
 // dependencies lists all that a package reaches outside the standard library,
 // itself last.
-func dependencies(t *testing.T, dir, pkg string) []string {
+func dependencies(t *testing.T, dir, pkg string, flags ...string) []string {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", pkg)
+	cmd := exec.Command("go", append(append([]string{"list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}"}, flags...), pkg)...)
 	cmd.Dir = dir
 	out, err := cmd.Output()
 	if err != nil {

@@ -29,6 +29,7 @@ import (
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/follow"
 	"isthmus/clusterstore/kube"
+	"isthmus/clusterstore/typed/typedtest"
 	"isthmus/federation"
 )
 
@@ -125,7 +126,7 @@ func inBubble(t *testing.T, f func(*env), secrets ...*corev1.Secret) {
 				e.put(s)
 			}
 		}
-		store, err := NewStore(&kube.Client{Core: e.client.CoreV1(), NoWatchList: true}, Options{Namespace: "linkerd", Table: e.table, Log: zap.New(core), Report: e.report})
+		store, err := NewStore(&kube.Client{Clients: typedtest.Clients(e.client)}, Options{Namespace: "linkerd", Table: e.table, Log: zap.New(core), Report: e.report})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,6 +23,7 @@ import (
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/crd"
 	"isthmus/clusterstore/kube"
+	"isthmus/clusterstore/typed/typedtest"
 )
 
 // shop is a cluster's API with the Service web and one endpoint of it.
@@ -59,7 +60,7 @@ func (e *env) onFakes(apis map[string]*fake.Clientset) {
 			})
 		}
 		cfg.Client = &kube.Client{
-			Core: api.CoreV1(), Discovery: api.DiscoveryV1(), Metadata: metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()), NoWatchList: true,
+			Clients: typedtest.Clients(api), Metadata: metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()),
 			Servers: absent[*crd.ServerList]{}, Workloads: absent[*crd.ExternalWorkloadList]{}, Profiles: absent[*crd.ServiceProfileList]{},
 		}
 		return cluster.New(cfg)

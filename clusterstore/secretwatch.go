@@ -28,7 +28,7 @@ func (s *Store) watchSecrets(ctx context.Context) {
 	}}
 	follow.NewGroup(options, follow.New(follow.Kind[*corev1.Secret, *credentials]{
 		Name: "secrets", Needed: true,
-		Calls:  follow.CallsOf(s.client.Core.Secrets(s.opts.Namespace)),
+		Calls:  follow.CallsOf(s.client.Secrets(s.opts.Namespace)),
 		Fields: "type=" + SecretType,
 		Compact: func(o *corev1.Secret) (c *credentials, ok bool) {
 			if o.Type != SecretType {

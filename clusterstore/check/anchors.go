@@ -11,7 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"isthmus/clusterstore/typed"
 )
 
 // Where Linkerd's proxies have their trust anchors from.
@@ -24,10 +25,10 @@ const (
 type anchors []*x509.Certificate
 
 // readAnchors reads them from a cluster.
-func readAnchors(ctx context.Context, core corev1client.CoreV1Interface, namespace string) (anchors, error) {
+func readAnchors(ctx context.Context, from *typed.Clients, namespace string) (anchors, error) {
 	var m *corev1.ConfigMap
 	err := each(ctx, func(ctx context.Context) (err error) {
-		m, err = core.ConfigMaps(namespace).Get(ctx, anchorsConfigMap, metav1.GetOptions{})
+		m, err = from.ConfigMaps(namespace).Get(ctx, anchorsConfigMap, metav1.GetOptions{})
 		return err
 	})
 	if err != nil {

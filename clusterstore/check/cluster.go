@@ -9,7 +9,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"isthmus/clusterstore/budget"
@@ -89,8 +88,8 @@ func (l *look) run(ctx context.Context) {
 	l.answers = true
 	l.checkRights(ctx)
 	l.checkKinds(ctx)
-	l.anchors, l.anchorsErr = readAnchors(ctx, client.Core, l.namespace)
-	l.network, l.networkErr = readNetwork(ctx, client.Core, l.name())
+	l.anchors, l.anchorsErr = readAnchors(ctx, client.Clients, l.namespace)
+	l.network, l.networkErr = readNetwork(ctx, client.Clients, l.name())
 }
 
 // each does one request, which counts for the cluster's memory and waits for its turn to be
@@ -187,11 +186,7 @@ func (l *look) checkRights(ctx context.Context) {
 	if l.cluster != federation.Local {
 		hint = "in that cluster: " + hint
 	}
-	client, err := l.client.Clientset()
-	var list []missing
-	if err == nil {
-		list, err = missingRights(ctx, l.asker(client), l.namespace, l.rights)
-	}
+	list, err := missingRights(ctx, l.asker(), l.namespace, l.rights)
 	if err != nil {
 		l.unchecked(sectionAPI, Rights, err, hint)
 		return
@@ -221,11 +216,11 @@ func (l *look) checkRights(ctx context.Context) {
 }
 
 // asker returns how rights are asked for.
-func (l *look) asker(client kubernetes.Interface) asker {
+func (l *look) asker() asker {
 	if l.account != "" {
-		return askFor(client, l.account)
+		return askFor(l.client.Clients, l.account)
 	}
-	return askOwn(client)
+	return askOwn(l.client.Clients)
 }
 
 // checkKinds reports which custom resources the API server does not have.

@@ -8,7 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"isthmus/clusterstore/typed"
 )
 
 // Nodes are read in pages, since each has some ten kilobytes.
@@ -27,13 +28,13 @@ type network struct {
 }
 
 // readNetwork reads the Pod CIDRs of a cluster's Nodes.
-func readNetwork(ctx context.Context, core corev1client.CoreV1Interface, cluster string) (network, error) {
+func readNetwork(ctx context.Context, from *typed.Clients, cluster string) (network, error) {
 	n := network{cluster: cluster}
 	options, read := metav1.ListOptions{Limit: nodePage}, 0
 	for {
 		var page *corev1.NodeList
 		err := each(ctx, func(ctx context.Context) (err error) {
-			page, err = core.Nodes().List(ctx, options)
+			page, err = from.Nodes.List(ctx, options)
 			return err
 		})
 		if err != nil {

@@ -8,7 +8,8 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
+
+	"isthmus/clusterstore/typed"
 )
 
 // Right is what a cluster is asked to permit, as a rule of a manifest has it.
@@ -83,10 +84,10 @@ func (m missing) String() string { return strings.Join(m.verbs, ", ") + " " + m.
 type asker func(context.Context, *authorizationv1.ResourceAttributes) (bool, error)
 
 // askOwn is about the client's own rights.
-func askOwn(client kubernetes.Interface) asker {
+func askOwn(client *typed.Clients) asker {
 	return func(ctx context.Context, asked *authorizationv1.ResourceAttributes) (bool, error) {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: asked}}
-		answer, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		answer, err := client.SelfSubjectAccessReviews.Create(ctx, review, metav1.CreateOptions{})
 		if err != nil {
 			return false, err
 		}
@@ -95,14 +96,14 @@ func askOwn(client kubernetes.Interface) asker {
 }
 
 // askFor is about the rights of a ServiceAccount, NAMESPACE/NAME.
-func askFor(client kubernetes.Interface, account string) asker {
+func askFor(client *typed.Clients, account string) asker {
 	namespace, name, _ := strings.Cut(account, "/")
 	return func(ctx context.Context, asked *authorizationv1.ResourceAttributes) (bool, error) {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			ResourceAttributes: asked, User: "system:serviceaccount:" + namespace + ":" + name,
 			Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
 		}}
-		answer, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		answer, err := client.SubjectAccessReviews.Create(ctx, review, metav1.CreateOptions{})
 		if err != nil {
 			return false, err
 		}

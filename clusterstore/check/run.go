@@ -81,7 +81,7 @@ func ReadLinks(ctx context.Context, from *rest.Config, namespace string) ([]clus
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(ctx, clusterLimit)
 	defer cancel()
-	list, err := client.Core.Secrets(namespace).List(ctx, metav1.ListOptions{FieldSelector: "type=" + clusterstore.SecretType, Limit: maxLinks})
+	list, err := client.Secrets(namespace).List(ctx, metav1.ListOptions{FieldSelector: "type=" + clusterstore.SecretType, Limit: maxLinks})
 	if err != nil {
 		return nil, client.Printable(err)
 	}

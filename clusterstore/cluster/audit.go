@@ -64,7 +64,7 @@ func (c *Cluster) Relist(resource string) {
 // lookAtService also returns the Service's selector; empty: it selects nothing.
 func (c *Cluster) lookAtService(ctx context.Context, from *looking, svc federation.ServiceID) (Looked, string) {
 	l := newLook(from, c.services())
-	l.list = listOf(c.cfg.Client.Core.Services(svc.Namespace))
+	l.list = listOf(c.cfg.Client.Services(svc.Namespace))
 	l.kept = func(key string) (*Service, bool) {
 		e := c.state.services[serviceID(key)]
 		if e == nil {
@@ -119,13 +119,13 @@ func (c *Cluster) lookAtSlices(ctx context.Context, from *looking, svc federatio
 	}
 	if !c.cfg.Rules.EndpointSlices {
 		l := newLook(from, c.endpoints())
-		l.list, l.kept, l.same = listOf(c.cfg.Client.Core.Endpoints(svc.Namespace)), kept, (*sliceData).equal
+		l.list, l.kept, l.same = listOf(c.cfg.Client.Endpoints(svc.Namespace)), kept, (*sliceData).equal
 		l.listed = func(_ *coreEndpoints, d *sliceData) { names.add(d) }
 		l.one(ctx, svc.Name)
 		return l.Looked, names
 	}
 	l := newLook(from, c.slices())
-	l.list, l.kept, l.same = listOf(c.cfg.Client.Discovery.EndpointSlices(svc.Namespace)), kept, (*sliceData).equal
+	l.list, l.kept, l.same = listOf(c.cfg.Client.EndpointSlices(svc.Namespace)), kept, (*sliceData).equal
 	l.listed = func(_ *discoveryv1.EndpointSlice, d *sliceData) { names.add(d) }
 	selector := labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: svc.Name}).String()
 	if l.all(ctx, metav1.ListOptions{LabelSelector: selector}) {
@@ -140,7 +140,7 @@ func (c *Cluster) lookAtSlices(ctx context.Context, from *looking, svc federatio
 
 func (c *Cluster) lookAtPods(ctx context.Context, from *looking, svc federation.ServiceID, selector string) Looked {
 	l := newLook(from, c.pods())
-	l.list = listOf(c.cfg.Client.Core.Pods(svc.Namespace))
+	l.list = listOf(c.cfg.Client.Pods(svc.Namespace))
 	l.kept = func(key string) (placedPod, bool) { return c.state.placed(key) }
 	l.same = placedPod.same
 	if selector == "" || l.all(ctx, metav1.ListOptions{LabelSelector: selector}) {

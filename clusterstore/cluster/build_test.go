@@ -19,6 +19,7 @@ import (
 
 	"isthmus/clusterstore/crd"
 	"isthmus/clusterstore/kube"
+	"isthmus/clusterstore/typed/typedtest"
 	"isthmus/federation"
 )
 
@@ -38,8 +39,8 @@ func newFakeAPI(objects ...runtime.Object) *fakeAPI {
 }
 
 func (a *fakeAPI) client() *kube.Client {
-	return &kube.Client{Core: a.typed.CoreV1(), Discovery: a.typed.DiscoveryV1(), Metadata: a.meta,
-		Servers: a.crd.servers(), Workloads: a.crd.workloads(), Profiles: a.crd.profiles(), NoWatchList: true}
+	return &kube.Client{Clients: typedtest.Clients(a.typed), Metadata: a.meta,
+		Servers: a.crd.servers(), Workloads: a.crd.workloads(), Profiles: a.crd.profiles()}
 }
 
 var testRules = Rules{ControllerNamespace: "linkerd", DefaultOpaquePorts: ports("25,3306"), EndpointSlices: true}

@@ -23,7 +23,7 @@ type (
 func (c *Cluster) endpoints() follow.Kind[*coreEndpoints, *sliceData] {
 	return follow.Kind[*coreEndpoints, *sliceData]{
 		Name: "endpoints", Needed: true,
-		Calls: follow.CallsOf(c.cfg.Client.Core.Endpoints("")),
+		Calls: follow.CallsOf(c.cfg.Client.Endpoints("")),
 		Compact: func(o *coreEndpoints) (*sliceData, bool) {
 			return compactEndpoints(o, c.state.addresses != nil)
 		},

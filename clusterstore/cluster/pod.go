@@ -119,7 +119,7 @@ func (t template) malformed() bool { return t.controlPlane != "" && t.proxy == p
 func (c *Cluster) pods() follow.Kind[*corev1.Pod, placedPod] {
 	return follow.Kind[*corev1.Pod, placedPod]{
 		Name: "pods", Needed: true,
-		Calls:   follow.CallsOf(c.cfg.Client.Core.Pods("")),
+		Calls:   follow.CallsOf(c.cfg.Client.Pods("")),
 		Compact: c.compactPod,
 		Into:    lockedStore[placedPod]{c.state, c.state.podStore()},
 		Changed: c.logMalformed,

@@ -34,7 +34,7 @@ type ServicePort struct {
 func (c *Cluster) services() follow.Kind[*corev1.Service, *Service] {
 	k := follow.Kind[*corev1.Service, *Service]{
 		Name: "services", Needed: true,
-		Calls: follow.CallsOf(c.cfg.Client.Core.Services("")),
+		Calls: follow.CallsOf(c.cfg.Client.Services("")),
 		Compact: func(o *corev1.Service) (*Service, bool) {
 			return c.cfg.Rules.compactService(o, c.cfg.OnService != nil), true
 		},

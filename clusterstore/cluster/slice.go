@@ -54,7 +54,7 @@ const hintEnd = "\x00"
 func (c *Cluster) slices() follow.Kind[*discoveryv1.EndpointSlice, *sliceData] {
 	return follow.Kind[*discoveryv1.EndpointSlice, *sliceData]{
 		Name: "endpointslices", Needed: true,
-		Calls: follow.CallsOf(c.cfg.Client.Discovery.EndpointSlices("")),
+		Calls: follow.CallsOf(c.cfg.Client.EndpointSlices("")),
 		Compact: func(o *discoveryv1.EndpointSlice) (*sliceData, bool) {
 			return compactSlice(o, c.state.addresses != nil)
 		},

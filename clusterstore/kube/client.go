@@ -10,29 +10,23 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/gentype"
-	"k8s.io/client-go/kubernetes"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	discoveryv1client "k8s.io/client-go/kubernetes/typed/discovery/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
 	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/typed"
 	"isthmus/federation"
 )
 
-// Client has the clients of one cluster's API, one for each group of resources. [New]
+// Client has the clients of one cluster's API, one for each kind. [New]
 // makes one with all the limits of this package; tests fill in fakes. It is safe for
 // concurrent use.
 type Client struct {
-	Core      corev1client.CoreV1Interface
-	Discovery discoveryv1client.DiscoveryV1Interface
+	*typed.Clients
 	Metadata  metadata.Interface
 	Servers   Lister[*crd.ServerList]
 	Workloads Lister[*crd.ExternalWorkloadList]
 	Profiles  Lister[*crd.ServiceProfileList]
-
-	// NoWatchList: the API can't stream a list (test fakes can't).
-	NoWatchList bool
 
 	config    *rest.Config // the effective one, with the limits of this package
 	http      *http.Client
@@ -63,10 +57,7 @@ func New(name federation.ClusterName, from *rest.Config, requests *Requests) (*C
 	}
 	client.Transport = requests.transport(name, client.Transport)
 	c := &Client{config: cfg, http: client, closeIdle: closeIdle}
-	if c.Core, err = corev1client.NewForConfigAndClient(cfg, client); err != nil {
-		return nil, err
-	}
-	if c.Discovery, err = discoveryv1client.NewForConfigAndClient(cfg, client); err != nil {
+	if c.Clients, err = typed.New(cfg, client); err != nil {
 		return nil, err
 	}
 	if c.Metadata, err = metadata.NewForConfigAndClient(metadata.ConfigFor(cfg), client); err != nil {
@@ -110,12 +101,6 @@ func (c *Client) addCustom() error {
 	c.Profiles = gentype.NewClientWithList("serviceprofiles", profile, parameters, "",
 		func() *crd.ServiceProfile { return &crd.ServiceProfile{} }, func() *crd.ServiceProfileList { return &crd.ServiceProfileList{} })
 	return nil
-}
-
-// Clientset returns a client of all of Kubernetes' own resources, over the same
-// connections. The Client must be made by [New].
-func (c *Client) Clientset() (kubernetes.Interface, error) {
-	return kubernetes.NewForConfigAndClient(c.config, c.http)
 }
 
 // Close closes idle connections. Requests under way go on.

@@ -88,8 +88,8 @@ func TestNoRedirect(t *testing.T) {
 	}
 	replicaSets := c.Metadata.Resource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"})
 	for name, ask := range map[string]calls{
-		"pods":              {listed(c.Core.Pods("").List), c.Core.Pods("").Watch},
-		"endpointslices":    {listed(c.Discovery.EndpointSlices("").List), c.Discovery.EndpointSlices("").Watch},
+		"pods":              {listed(c.Pods("").List), c.Pods("").Watch},
+		"endpointslices":    {listed(c.EndpointSlices("").List), c.EndpointSlices("").Watch},
 		"replicasets":       {listed(replicaSets.List), replicaSets.Watch},
 		"servers":           {listed(c.Servers.List), c.Servers.Watch},
 		"externalworkloads": {listed(c.Workloads.List), c.Workloads.Watch},

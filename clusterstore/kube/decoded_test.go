@@ -195,7 +195,7 @@ func TestOtherEncodings(t *testing.T) {
 			w.Header().Set("Content-Type", contentType)
 			fmt.Fprintf(w, `{"items":[%s{}]}`, strings.Repeat("{},", measuredFrom))
 		}), true)
-		if _, err := client.Core.Pods("").List(t.Context(), metav1.ListOptions{}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := client.Pods("").List(t.Context(), metav1.ListOptions{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("a list of type %s: %v", contentType, err)
 		}
 	}

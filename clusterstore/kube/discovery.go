@@ -67,5 +67,5 @@ func (c *Client) discover(ctx context.Context, path string, into runtime.Object)
 	// Each answer has the turn to be decoded for itself: the next one may take long to come.
 	ctx, request := budget.From(ctx).Another(ctx)
 	defer request.End()
-	return c.Core.RESTClient().Get().AbsPath(path).Do(ctx).Into(into)
+	return c.REST.Get().AbsPath(path).Do(ctx).Into(into)
 }

@@ -6,7 +6,7 @@
 //
 //	cfg, warnings, err := kube.ReadKubeconfig(secret.Data["kubeconfig"])
 //	client, err := kube.New("east", cfg, requests)
-//	pods, err := client.Core.Pods("").List(ctx, metav1.ListOptions{})
+//	pods, err := client.Pods("").List(ctx, metav1.ListOptions{})
 //
 // What callers may rely on:
 //

@@ -122,7 +122,7 @@ func TestEndlessEvent(t *testing.T) {
 		b := budget.NewPool(budget.Limits{Cluster: 64 << 20, All: 128 << 20}).Add()
 		why := make(chan error, 2)
 		ctx, _ := b.Begin(t.Context(), "pods", func(err error) { why <- err })
-		w, err := client.Core.Pods("").Watch(ctx, metav1.ListOptions{})
+		w, err := client.Pods("").Watch(ctx, metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +149,7 @@ func TestListBudget(t *testing.T) {
 	client := hostileClient(t, h, true)
 	b := budget.NewPool(budget.Limits{Cluster: 16 << 20, All: 32 << 20}).Add()
 	ctx, r := b.Begin(t.Context(), "a list of pods", nil)
-	_, err := client.Core.Pods("").List(ctx, metav1.ListOptions{})
+	_, err := client.Pods("").List(ctx, metav1.ListOptions{})
 	if !errors.Is(err, budget.ErrOver) || !errors.Is(r.Err(), budget.ErrOver) {
 		t.Errorf("an endless list: %v, %v", err, r.Err())
 	}
@@ -167,7 +167,7 @@ func TestListBudget(t *testing.T) {
 		w.Write(text)
 	}), true)
 	ctx, r = b.Begin(t.Context(), "a list of pods", nil)
-	list, err := client.Core.Pods("").List(ctx, metav1.ListOptions{})
+	list, err := client.Pods("").List(ctx, metav1.ListOptions{})
 	if err != nil || len(list.Items) != 100 {
 		t.Fatal(err)
 	}
@@ -225,11 +225,11 @@ func TestCrowdedAnswers(t *testing.T) {
 			}
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			_, err := client.Core.Pods("").List(begin(), metav1.ListOptions{})
+			_, err := client.Pods("").List(begin(), metav1.ListOptions{})
 			if !errors.Is(err, budget.ErrOver) {
 				t.Errorf("a list of %s: %v", name, err)
 			}
-			w, err := client.Core.Pods("").Watch(begin(), metav1.ListOptions{})
+			w, err := client.Pods("").Watch(begin(), metav1.ListOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -96,7 +96,7 @@ func hostileClient(t *testing.T, handler http.Handler, http2 bool) *Client {
 // verbs are requests of all kinds that the gateway sends.
 var verbs = map[string]func(context.Context, *Client) error{
 	"watch": func(ctx context.Context, c *Client) error {
-		w, err := c.Discovery.EndpointSlices("").Watch(ctx, metav1.ListOptions{})
+		w, err := c.EndpointSlices("").Watch(ctx, metav1.ListOptions{})
 		if err == nil {
 			w.Stop()
 		}
@@ -110,15 +110,15 @@ var verbs = map[string]func(context.Context, *Client) error{
 		return err
 	},
 	"list": func(ctx context.Context, c *Client) error {
-		_, err := c.Core.Pods("").List(ctx, metav1.ListOptions{})
+		_, err := c.Pods("").List(ctx, metav1.ListOptions{})
 		return err
 	},
 	"create": func(ctx context.Context, c *Client) error {
-		_, err := c.Core.Services("ns").Create(ctx, &corev1.Service{}, metav1.CreateOptions{})
+		_, err := c.Services("ns").Create(ctx, &corev1.Service{}, metav1.CreateOptions{})
 		return err
 	},
 	"delete": func(ctx context.Context, c *Client) error {
-		return c.Core.Services("ns").Delete(ctx, "web", metav1.DeleteOptions{})
+		return c.Services("ns").Delete(ctx, "web", metav1.DeleteOptions{})
 	},
 }
 

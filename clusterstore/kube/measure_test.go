@@ -149,7 +149,7 @@ func crowded(n int) map[string][]byte {
 		"numbers":           list("1"),
 		"Pods in protobuf":  wrapped("PodList", "v1", []byte(strings.Repeat("\x12\x00", n))),
 		"escaped":           []byte(`{"kind":"PodList","apiVersion":"v1","it\u0065ms":[` + strings.Repeat("{},", n) + `{}]}`),
-		"other kinds":       []byte(`{"kind":"CronJobList","apiVersion":"batch/v1","items":[` + strings.Repeat("{},", n) + `{}]}`),
+		"other kinds":       []byte(`{"kind":"PodTemplateList","apiVersion":"v1","items":[` + strings.Repeat("{},", n) + `{}]}`),
 		"containers":        []byte(`{"kind":"Pod","apiVersion":"v1","spec":{"containers":[` + strings.Repeat("{},", n) + `{}]}}`),
 		"binary containers": wrapped("Pod", "v1", protowire.AppendBytes([]byte{0x12}, []byte(strings.Repeat("\x12\x00", n)))),
 	}

@@ -30,7 +30,7 @@ func (c *Client) Version(ctx context.Context) (v Version, err error) {
 	if c.config == nil {
 		return v, errors.New("this client has no version")
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.Core.RESTClient().Get().AbsPath("/version").URL().String(), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.REST.Get().AbsPath("/version").URL().String(), nil)
 	if err != nil {
 		return v, err
 	}

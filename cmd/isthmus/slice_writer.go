@@ -34,10 +34,6 @@ func newSliceWriter(c sliceWriterConfig) (sliceWriter, error) {
 	}
 	api, err := kube.New(federation.Local, c.rest, c.metrics.Requests())
 	if err != nil {
-		return sliceWriter{}, fmt.Errorf("client for ExternalWorkloads: %w", err)
-	}
-	client, err := api.Clientset()
-	if err != nil {
 		return sliceWriter{}, fmt.Errorf("client for EndpointSlices: %w", err)
 	}
 	name, err := replicaName()
@@ -45,7 +41,7 @@ func newSliceWriter(c sliceWriterConfig) (sliceWriter, error) {
 		return sliceWriter{}, err
 	}
 	w, err := externalworkload.New(externalworkload.Options{
-		Client:       client,
+		Client:       api.Clients,
 		Workloads:    api.Workloads,
 		Namespace:    c.options.namespace,
 		Identity:     name,

@@ -41,7 +41,7 @@
 //
 // New and Run are called once; Status may be called at any time. While it leads, a
 // writer has a goroutine for each of three informers and some that write, and all
-// objects that it has read; otherwise only the elector's, and no objects.
+// objects that it has read; otherwise no goroutine but Run's, and no objects.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package externalworkload

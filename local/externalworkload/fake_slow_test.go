@@ -10,6 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 	discoveryv1client "k8s.io/client-go/kubernetes/typed/discovery/v1"
+
+	"isthmus/clusterstore/typed"
+	"isthmus/clusterstore/typed/typedtest"
 )
 
 // slowness makes updates of slices hang.
@@ -56,22 +59,13 @@ func (s *slowness) counts() (begun, aborted int) {
 	return s.begun, s.aborted
 }
 
-type slowClient struct {
-	*fake.Clientset
-	slow *slowness
-}
-
-func (c slowClient) DiscoveryV1() discoveryv1client.DiscoveryV1Interface {
-	return slowDiscovery{c.Clientset.DiscoveryV1(), c.slow}
-}
-
-type slowDiscovery struct {
-	discoveryv1client.DiscoveryV1Interface
-	slow *slowness
-}
-
-func (d slowDiscovery) EndpointSlices(namespace string) discoveryv1client.EndpointSliceInterface {
-	return slowSlices{d.DiscoveryV1Interface.EndpointSlices(namespace), d.slow}
+// clients are those of a fake, with slices that are slow.
+func (s *slowness) clients(api *fake.Clientset) *typed.Clients {
+	c := typedtest.Clients(api)
+	c.EndpointSlices = func(namespace string) typed.Resource[*discoveryv1.EndpointSlice, *discoveryv1.EndpointSliceList] {
+		return slowSlices{api.DiscoveryV1().EndpointSlices(namespace), s}
+	}
+	return c
 }
 
 type slowSlices struct {

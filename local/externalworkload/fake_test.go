@@ -27,23 +27,26 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/typed/typedtest"
 )
 
 // testTerm is a term that does not run: its informers hold what a test adds.
 type testTerm struct {
 	*term
-	t testing.TB
+	api *fake.Clientset
+	t   testing.TB
 }
 
 func newTestTerm(t testing.TB) testTerm {
 	t.Helper()
-	w, err := New(Options{Client: fake.NewClientset(), Workloads: newFakeWorkloads(), Namespace: "linkerd", Identity: "a"})
+	api := fake.NewClientset()
+	w, err := New(Options{Client: typedtest.Clients(api), Workloads: newFakeWorkloads(), Namespace: "linkerd", Identity: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	term := newTerm(w, func() bool { return true })
 	t.Cleanup(term.queue.ShutDown)
-	return testTerm{term, t}
+	return testTerm{term, api, t}
 }
 
 func (x testTerm) add(svc *corev1.Service) {
@@ -169,7 +172,7 @@ func (c *cluster) start(identity string) *replica {
 	workloads.WatchReactionChain = c.workloads.WatchReactionChain
 	core, log := observer.New(zap.DebugLevel)
 	r := &replica{c: c, log: log, registry: prometheus.NewRegistry()}
-	w, err := New(Options{Client: slowClient{client, &c.slow}, Workloads: workloads, Namespace: "linkerd", Identity: identity,
+	w, err := New(Options{Client: c.slow.clients(client), Workloads: workloads, Namespace: "linkerd", Identity: identity,
 		QueueMetrics: true, Registerer: r.registry, Log: zap.New(core)})
 	if err != nil {
 		c.t.Fatal(err)

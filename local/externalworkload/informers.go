@@ -30,7 +30,7 @@ var byNamespace = cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexF
 
 // newInformers sets the term's informers. The term runs them.
 func (t *term) newInformers() {
-	services, slices := t.o.Client.CoreV1().Services(""), ourSlices{t.o.Client.DiscoveryV1().EndpointSlices("")}
+	services, slices := t.o.Client.Services(""), ourSlices{t.o.Client.EndpointSlices("")}
 	t.services = newInformer(t, t.o.Client, services, resource{
 		name: "services", example: &corev1.Service{}, strip: stripService, handler: t.onService(),
 		SharedIndexInformerOptions: cache.SharedIndexInformerOptions{ResyncPeriod: resync, Indexers: byNamespace},

@@ -12,6 +12,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"isthmus/clusterstore/typed/typedtest"
 )
 
 var errAway = errors.New("no answer")
@@ -105,15 +108,15 @@ func TestReleaseUnanswered(t *testing.T) {
 // its timer fires.
 func TestStoodStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLock(nil, "linkerd", "a")
-		if l.held() {
+		e := newElection(typedtest.Clients(fake.NewClientset()), "linkerd", "a", func(string, error) {})
+		if e.held() {
 			t.Error("held from the start")
 		}
-		l.end = func(error) {}
-		l.renewed(time.Now())
-		defer l.close()
+		if !e.take(t.Context()) {
+			t.Fatal("the Lease is not taken")
+		}
 		term, svc := newTestTerm(t), aService("web", "80/8080")
-		term.held = l.held
+		term.held = e.held
 		term.add(svc)
 		if err := term.workloads.GetIndexer().Add(aWorkload("vm-1", "10.0.0.1", "8080")); err != nil {
 			t.Fatal(err)
@@ -122,7 +125,9 @@ func TestStoodStill(t *testing.T) {
 		if err := term.sync(t.Context(), t.Context(), nameOf(svc)); !errors.Is(err, errNotRenewed) {
 			t.Errorf("written without the Lease: %v", err)
 		}
-		l.renewed(time.Now())
+		if err := e.renew(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		time.Sleep(renewDeadline - 1)
 		if err := term.sync(t.Context(), t.Context(), nameOf(svc)); err != nil {
 			t.Errorf("not written with it: %v", err)

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 )
 
@@ -132,7 +131,7 @@ func TestDeletesWhatItSaw(t *testing.T) {
 	if err := term.sync(t.Context(), t.Context(), nameOf(svc)); err != nil {
 		t.Error(err)
 	}
-	for _, a := range term.o.Client.(*fake.Clientset).Actions() {
+	for _, a := range term.api.Actions() {
 		if d, ok := a.(clienttesting.DeleteActionImpl); ok {
 			if p := d.DeleteOptions.Preconditions; p == nil || *p.UID != "uid" || *p.ResourceVersion != "7" {
 				t.Errorf("preconditions %+v", p)

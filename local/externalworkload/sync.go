@@ -135,7 +135,7 @@ func (t *term) execute(work, lease context.Context, p plan, name types.Namespace
 func (t *term) write(ctx context.Context, op operation, s *discoveryv1.EndpointSlice) (err error) {
 	ctx, stop := context.WithTimeout(ctx, writeTimeout)
 	defer stop()
-	api := t.o.Client.DiscoveryV1().EndpointSlices(s.Namespace)
+	api := t.o.Client.EndpointSlices(s.Namespace)
 	switch op {
 	case removes:
 		err = api.Delete(ctx, s.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion}})

@@ -7,25 +7,22 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/klog/v2"
 
 	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/typed"
 )
 
 // Options are a Writer's.
 type Options struct {
-	Client    kubernetes.Interface // of the local cluster
-	Workloads WorkloadClient       // of the same
-	Namespace string               // of the control plane: the Lease is there
-	Identity  string               // by which the Lease is held; no other replica may have the same
+	Client    *typed.Clients // of the local cluster
+	Workloads WorkloadClient // of the same
+	Namespace string         // of the control plane: the Lease is there
+	Identity  string         // by which the Lease is held; no other replica may have the same
 	// QueueMetrics exports the metrics of the work queue.
 	QueueMetrics bool
 	Registerer   prometheus.Registerer // nil: no metrics
@@ -97,64 +94,14 @@ func (w *Writer) Run(ctx context.Context) error {
 	w.since = time.Now()
 	w.mu.Unlock()
 	for {
-		if err := w.runElection(ctx); err != nil {
-			return err
-		}
+		e := newElection(w.o.Client, w.o.Namespace, w.o.Identity, w.observeLease)
+		e.run(ctx, func(term context.Context) { w.lead(ctx, term, e.held) })
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(retryPeriod):
 		}
 	}
-}
-
-// runElection takes part in one election and, if elected, leads for one term. It
-// returns once the Lease is released, or lost.
-func (w *Writer) runElection(ctx context.Context) error {
-	// The election outlives ctx until the last write has ended: it ends with a
-	// release, after which another replica writes. The elector's own log is
-	// discarded, since observeLease logs all that matters.
-	base := klog.NewContext(context.WithoutCancel(ctx), logr.Discard())
-	election, withdraw := context.WithCancel(base)
-	defer withdraw()
-	term, end := context.WithCancelCause(election)
-	defer end(nil)
-
-	l := newLock(w.o.Client.CoordinationV1(), w.o.Namespace, w.o.Identity)
-	l.observe, l.end = w.observeLease, end
-	defer l.close()
-	elected := make(chan struct{}, 1)
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock:            l,
-		LeaseDuration:   leaseDuration,
-		RenewDeadline:   renewDeadline,
-		RetryPeriod:     retryPeriod,
-		ReleaseOnCancel: true,
-		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(context.Context) { elected <- struct{}{} },
-			OnStoppedLeading: func() {},
-		},
-	})
-	if err != nil {
-		return fmt.Errorf("EndpointSlice writer: %w", err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		elector.Run(election)
-		end(errNotRenewed) // without effect: the lock has ended the term before
-	}()
-	select {
-	case <-ctx.Done():
-	case <-elected:
-		w.lead(ctx, term, l.held)
-	}
-	withdraw()
-	<-done
-	if ctx.Err() != nil {
-		l.releaseUnsure(base)
-	}
-	return nil
 }
 
 // lead writes for one term, until it or ctx ends. The write under way is finished when

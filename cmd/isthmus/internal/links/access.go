@@ -97,7 +97,7 @@ func (a *access) ensure(ctx context.Context, w *work, c *cluster) error {
 
 func (a *access) ensureNamespace(ctx context.Context, w *work, c *cluster) error {
 	name := a.account.Namespace
-	namespaces := c.api.CoreV1().Namespaces()
+	namespaces := c.api.Namespaces
 	_, err := namespaces.Get(ctx, name, metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
 		return c.unless(err, "read namespace "+name)
@@ -109,7 +109,7 @@ func (a *access) ensureNamespace(ctx context.Context, w *work, c *cluster) error
 }
 
 func (a *access) ensureAccount(ctx context.Context, w *work, c *cluster) error {
-	accounts, name := c.api.CoreV1().ServiceAccounts(a.account.Namespace), "ServiceAccount "+key(&a.account)
+	accounts, name := c.api.ServiceAccounts(a.account.Namespace), "ServiceAccount "+key(&a.account)
 	_, err := accounts.Get(ctx, a.account.Name, metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
 		return c.unless(err, "read "+name)
@@ -121,7 +121,7 @@ func (a *access) ensureAccount(ctx context.Context, w *work, c *cluster) error {
 }
 
 func (a *access) ensureRole(ctx context.Context, w *work, c *cluster) error {
-	roles, name := c.api.RbacV1().ClusterRoles(), "ClusterRole "+a.role.Name
+	roles, name := c.api.ClusterRoles, "ClusterRole "+a.role.Name
 	found, err := roles.Get(ctx, a.role.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -144,7 +144,7 @@ func (a *access) ensureRole(ctx context.Context, w *work, c *cluster) error {
 }
 
 func (a *access) ensureBinding(ctx context.Context, w *work, c *cluster) error {
-	bindings, name := c.api.RbacV1().ClusterRoleBindings(), "ClusterRoleBinding "+a.binding.Name
+	bindings, name := c.api.ClusterRoleBindings, "ClusterRoleBinding "+a.binding.Name
 	found, err := bindings.Get(ctx, a.binding.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):

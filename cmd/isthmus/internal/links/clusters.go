@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"isthmus/clusterstore/typed"
 	"isthmus/cmd/isthmus/internal/client"
 	"isthmus/cmd/isthmus/internal/reach"
 )
@@ -37,7 +37,7 @@ func (o *kubeOptions) flags(s *pflag.FlagSet, hereFlag string) {
 // cluster is one that a verb works with, as the user may reach it.
 type cluster struct {
 	title string // for messages
-	api   kubernetes.Interface
+	api   *typed.Clients
 	uid   types.UID // of its namespace kube-system, which stands for the cluster; empty: not read
 	kube  *rest.Config
 	http  *http.Client
@@ -61,7 +61,7 @@ func open(by reach.Options) (*cluster, error) {
 	if c.http, err = rest.HTTPClientFor(config); err != nil {
 		return nil, c.failed("use the kubeconfig", err)
 	}
-	if c.api, err = kubernetes.NewForConfigAndClient(config, c.http); err != nil {
+	if c.api, err = typed.New(config, c.http); err != nil {
 		return nil, c.failed("use the kubeconfig", err)
 	}
 	return c, nil
@@ -82,7 +82,7 @@ func (c *cluster) close() {
 
 // identify reads the cluster's identity.
 func (c *cluster) identify(ctx context.Context) error {
-	system, err := c.api.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	system, err := c.api.Namespaces.Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 	if err != nil {
 		return c.failed("read namespace kube-system, by which clusters are told apart", err)
 	}

@@ -40,7 +40,7 @@ func checkNewName(name string) error {
 
 // listLinks returns all link Secrets of a namespace.
 func listLinks(ctx context.Context, here *cluster, namespace string) ([]corev1.Secret, error) {
-	list, err := here.api.CoreV1().Secrets(namespace).List(ctx, metav1.ListOptions{
+	list, err := here.api.Secrets(namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("type", clusterstore.SecretType).String(),
 	})
 	if err != nil {
@@ -61,7 +61,7 @@ func named(list []corev1.Secret, name string) (of []corev1.Secret) {
 
 // findLink returns the Secret of a link; nil: there is none yet, and nothing is in the way.
 func findLink(ctx context.Context, here *cluster, namespace, name string) (existing *corev1.Secret, all []corev1.Secret, err error) {
-	existing, err = here.api.CoreV1().Secrets(namespace).Get(ctx, secretName(name), metav1.GetOptions{})
+	existing, err = here.api.Secrets(namespace).Get(ctx, secretName(name), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		existing = nil
 	} else if err != nil {

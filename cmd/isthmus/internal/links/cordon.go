@@ -200,7 +200,7 @@ func (o *cordonOptions) write(ctx context.Context, w *work, here *cluster, s *co
 		return err
 	}
 	return w.do(ctx, here, "update", "link Secret "+key(s), func(ctx context.Context) error {
-		written, err := here.api.CoreV1().Secrets(s.Namespace).Patch(ctx, s.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		written, err := here.api.Secrets(s.Namespace).Patch(ctx, s.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 		if err == nil {
 			*s = *written
 		}

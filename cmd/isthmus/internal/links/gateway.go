@@ -94,7 +94,7 @@ func (o *gatewayOptions) askAll(ctx context.Context, w *work, limit time.Duratio
 // awaitLink waits until the gateway reads the cluster with the credentials of this Secret.
 func (o *linkOptions) awaitLink(ctx context.Context, w *work, here *cluster, written *corev1.Secret) error {
 	return o.awaitGateway(ctx, w, "reads "+o.name+" with the new credentials", func(page clustersPage) (bool, string, error) {
-		now, err := here.api.CoreV1().Secrets(written.Namespace).Get(ctx, written.Name, metav1.GetOptions{})
+		now, err := here.api.Secrets(written.Namespace).Get(ctx, written.Name, metav1.GetOptions{})
 		if err != nil {
 			return false, "", here.failed("read the link Secret again", err)
 		}

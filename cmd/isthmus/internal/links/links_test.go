@@ -24,6 +24,7 @@ import (
 	k8stesting "k8s.io/client-go/testing"
 
 	"isthmus/clusterstore"
+	"isthmus/clusterstore/typed/typedtest"
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/cli/clitest"
 )
@@ -56,7 +57,7 @@ func newWork() (*work, *bytes.Buffer) {
 
 func newFake(title string, objects ...runtime.Object) (*cluster, *fake.Clientset) {
 	api := fake.NewClientset(objects...)
-	return &cluster{title: title, api: api, uid: types.UID("uid-" + title)}, api
+	return &cluster{title: title, api: typedtest.Clients(api), uid: types.UID("uid-" + title)}, api
 }
 
 // TestAccess: what is made is what manifests/link/remote-access.yaml has, under the names that were asked for.

@@ -25,7 +25,7 @@ func newRevocation(ctx context.Context, there *cluster, account types.Namespaced
 		return nil, err
 	}
 	r := &revocation{there: there, account: account}
-	all, err := there.api.CoreV1().Secrets(account.Namespace).List(ctx, metav1.ListOptions{LabelSelector: managedByLabel + "=" + managedBy})
+	all, err := there.api.Secrets(account.Namespace).List(ctx, metav1.ListOptions{LabelSelector: managedByLabel + "=" + managedBy})
 	if err != nil {
 		return nil, there.failed("list the Secrets of tokens in namespace "+account.Namespace, err)
 	}
@@ -56,7 +56,7 @@ func (r *revocation) run(ctx context.Context, w *work) error {
 		return nil
 	}
 	api, name := r.there.api, r.account.Name
-	bindings, roles, accounts := api.RbacV1().ClusterRoleBindings(), api.RbacV1().ClusterRoles(), api.CoreV1().ServiceAccounts(r.account.Namespace)
+	bindings, roles, accounts := api.ClusterRoleBindings, api.ClusterRoles, api.ServiceAccounts(r.account.Namespace)
 	binding, err := bindings.Get(ctx, name, metav1.GetOptions{})
 	if err := r.delete(ctx, w, "ClusterRoleBinding "+name, binding, err, bindings.Delete); err != nil {
 		return err

@@ -39,7 +39,7 @@ func (o owner) labels() labels.Set {
 
 // tokens lists the Secrets of all tokens of a link, the oldest first.
 func (o owner) tokens(ctx context.Context, c *cluster, namespace string) ([]corev1.Secret, error) {
-	list, err := c.api.CoreV1().Secrets(namespace).List(ctx, metav1.ListOptions{LabelSelector: o.labels().String()})
+	list, err := c.api.Secrets(namespace).List(ctx, metav1.ListOptions{LabelSelector: o.labels().String()})
 	if err != nil {
 		return nil, c.failed("list the Secrets of tokens in namespace "+namespace, err)
 	}
@@ -65,7 +65,7 @@ func (a *access) newToken(ctx context.Context, w *work, c *cluster, o owner, dur
 	}
 	made.text = placeholder
 	err = w.do(ctx, c, "create", what, func(ctx context.Context) error {
-		secret, err := c.api.CoreV1().Secrets(want.Namespace).Create(ctx, want, metav1.CreateOptions{})
+		secret, err := c.api.Secrets(want.Namespace).Create(ctx, want, metav1.CreateOptions{})
 		if err != nil {
 			return err
 		}
@@ -88,12 +88,12 @@ func (a *access) newToken(ctx context.Context, w *work, c *cluster, o owner, dur
 // request asks for a token that is bound to a Secret.
 func (t *token) request(ctx context.Context, c *cluster, bound *corev1.Secret, duration time.Duration) error {
 	account := bound.Annotations[corev1.ServiceAccountNameKey]
-	answer, err := c.api.CoreV1().ServiceAccounts(bound.Namespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{
+	answer, err := c.api.CreateToken(ctx, bound.Namespace, account, &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{
 			ExpirationSeconds: new(int64(duration / time.Second)),
 			BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Secret", Name: bound.Name, UID: bound.UID},
 		},
-	}, metav1.CreateOptions{})
+	})
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (t *token) request(ctx context.Context, c *cluster, bound *corev1.Secret, d
 // await waits until the cluster has filled in the token.
 func (t *token) await(ctx context.Context, c *cluster, namespace string) error {
 	for {
-		secret, err := c.api.CoreV1().Secrets(namespace).Get(ctx, t.secret, metav1.GetOptions{})
+		secret, err := c.api.Secrets(namespace).Get(ctx, t.secret, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -125,7 +125,7 @@ func (a *access) dropToken(ctx context.Context, w *work, c *cluster, t token) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	if err := c.api.CoreV1().Secrets(a.token.Namespace).Delete(ctx, t.secret, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if err := c.api.Secrets(a.token.Namespace).Delete(ctx, t.secret, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		w.warn("%v", c.failed("delete the unused token's Secret "+a.token.Namespace+"/"+t.secret, err))
 	}
 }
@@ -134,7 +134,7 @@ func (a *access) dropToken(ctx context.Context, w *work, c *cluster, t token) {
 // servers remember for some seconds.
 func deleteTokens(ctx context.Context, w *work, c *cluster, list []corev1.Secret) error {
 	for _, s := range list {
-		if err := deleteObject(ctx, w, c, "token Secret "+key(&s), &s, c.api.CoreV1().Secrets(s.Namespace).Delete); err != nil {
+		if err := deleteObject(ctx, w, c, "token Secret "+key(&s), &s, c.api.Secrets(s.Namespace).Delete); err != nil {
 			return err
 		}
 	}

@@ -12,11 +12,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"isthmus/clusterstore"
 	"isthmus/clusterstore/kube"
+	"isthmus/clusterstore/typed"
 	"isthmus/cmd/isthmus/internal/client"
 )
 
@@ -37,7 +37,7 @@ func (c *content) try(ctx context.Context, w *work, s *corev1.Secret) error {
 		return err
 	}
 	defer utilnet.CloseIdleConnectionsFor(http.Transport)
-	api, err := kubernetes.NewForConfigAndClient(config, http)
+	api, err := typed.New(config, http)
 	if err != nil {
 		return err
 	}
@@ -60,9 +60,9 @@ func (c *content) try(ctx context.Context, w *work, s *corev1.Secret) error {
 
 // whoami asks for the name that belongs to the credentials. A token that is refused is
 // tried again: one of several API servers may not know it yet.
-func (c *content) whoami(ctx context.Context, api kubernetes.Interface) (string, error) {
+func (c *content) whoami(ctx context.Context, api *typed.Clients) (string, error) {
 	for {
-		review, err := api.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		review, err := api.SelfSubjectReviews.Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 		if err == nil {
 			return review.Status.UserInfo.Username, nil
 		}

@@ -97,7 +97,7 @@ func (o *unlinkOptions) unlink(ctx context.Context, w *work, here, there *cluste
 	}
 	return o.limited(ctx, func(ctx context.Context) error {
 		for _, s := range links {
-			if err := deleteObject(ctx, w, here, "link Secret "+key(&s), &s, here.api.CoreV1().Secrets(s.Namespace).Delete); err != nil {
+			if err := deleteObject(ctx, w, here, "link Secret "+key(&s), &s, here.api.Secrets(s.Namespace).Delete); err != nil {
 				return err
 			}
 		}

@@ -12,8 +12,9 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+
+	"isthmus/clusterstore/typed"
 )
 
 // Cluster is where gateways are looked for. Its methods may be called from several
@@ -23,7 +24,7 @@ type Cluster struct {
 	name    string // for messages
 	config  *rest.Config
 	http    *http.Client
-	core    *corev1.CoreV1Client
+	api     *typed.Clients
 }
 
 // Open reads the kubeconfig, and asks no server. The Cluster must be closed.
@@ -39,7 +40,7 @@ func (o *Options) Open() (*Cluster, error) {
 	if c.http, err = rest.HTTPClientFor(config); err != nil {
 		return nil, unreadable(err)
 	}
-	if c.core, err = corev1.NewForConfigAndClient(config, c.http); err != nil {
+	if c.api, err = typed.New(config, c.http); err != nil {
 		return nil, unreadable(err)
 	}
 	return c, nil

@@ -47,7 +47,7 @@ func (g Gateway) Dial(ctx context.Context, port int) (*Conn, error) {
 }
 
 func (g Gateway) dial(ctx context.Context, port int) (*Conn, error) {
-	connection, err := g.cluster.upgrade(ctx, g.cluster.core.RESTClient().Post().
+	connection, err := g.cluster.upgrade(ctx, g.cluster.api.REST.Post().
 		Resource("pods").Namespace(g.Namespace).Name(g.Name).SubResource("portforward").URL())
 	if err != nil {
 		return nil, g.explain(err)

@@ -10,9 +10,10 @@ import (
 	"time"
 	"unicode"
 
-	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/streaming/pkg/httpstream"
+
+	"isthmus/clusterstore/typed"
 )
 
 // says is an API server that has the same answer to every request.
@@ -62,11 +63,11 @@ func FuzzGateways(f *testing.F) {
 			return
 		}
 		config := &rest.Config{Host: "http://127.0.0.1:1", QPS: -1, WarningHandler: rest.NoWarnings{}}
-		core, err := corev1.NewForConfigAndClient(config, &http.Client{Transport: says{code, body}})
+		api, err := typed.New(config, &http.Client{Transport: says{code, body}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := &Cluster{options: Options{Namespace: "linkerd", Pod: pod}, name: "the API server", config: config, core: core}
+		c := &Cluster{options: Options{Namespace: "linkerd", Pod: pod}, name: "the API server", config: config, api: api}
 		gateways, err := c.Gateways(t.Context())
 		if err == nil && len(gateways) == 0 {
 			t.Error("neither a gateway nor an error")

@@ -61,7 +61,7 @@ func (c *Cluster) Gateways(ctx context.Context) ([]Gateway, error) {
 // name.
 func (c *Cluster) labelled(ctx context.Context, namespace string) ([]v1.Pod, error) {
 	for _, selector := range selectors {
-		list, err := c.core.Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: maxPods})
+		list, err := c.api.Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: maxPods})
 		if err != nil {
 			return nil, err
 		}
@@ -79,7 +79,7 @@ func (c *Cluster) noPods(ctx context.Context) error {
 	hint := "-n names another namespace, " + c.options.contextFlag() + " another cluster"
 	var namespaces []string
 	for _, selector := range selectors {
-		if list, err := c.core.Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: maxPods}); err == nil {
+		if list, err := c.api.Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: maxPods}); err == nil {
 			for _, p := range list.Items {
 				namespaces = append(namespaces, p.Namespace)
 			}
@@ -95,7 +95,7 @@ func (c *Cluster) noPods(ctx context.Context) error {
 // named returns the gateway that the options name.
 func (c *Cluster) named(ctx context.Context) ([]Gateway, error) {
 	o := c.options
-	pod, err := c.core.Pods(o.Namespace).Get(ctx, o.Pod, metav1.GetOptions{})
+	pod, err := c.api.Pods(o.Namespace).Get(ctx, o.Pod, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		hint := "-n names another namespace"
