@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 
@@ -54,6 +55,7 @@ type look struct {
 
 	// What comes out, for comparison with others:
 	answers    bool
+	refused    bool // the API server takes the credentials for nobody's
 	anchors    anchors
 	anchorsErr error
 	network    network
@@ -114,6 +116,7 @@ func (l *look) ask(ctx context.Context) (answers bool, why string) {
 		v, err = l.client.Version(ctx)
 		return err
 	})
+	l.refused = v.Status == http.StatusUnauthorized
 	switch {
 	case err == nil:
 		l.add(sectionAPI, API, OK, "its API server answers, version "+v.GitVersion, "")

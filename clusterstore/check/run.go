@@ -58,7 +58,7 @@ func Run(ctx context.Context, c Config) []Result {
 		report: report,
 	}
 	all := []*look{here}
-	c.checkSecrets(report, now)
+	c.checkSecrets(report)
 	for _, a := range c.sorted() {
 		if a.REST != nil {
 			all = append(all, &look{
@@ -67,6 +67,7 @@ func Run(ctx context.Context, c Config) []Result {
 		}
 	}
 	runAll(ctx, all, memory)
+	checkAllExpiry(all[1:], now)
 	compareAllAnchors(all, now)
 	compareNetworks(all)
 	return report.Results()
@@ -127,8 +128,8 @@ func runAll(ctx context.Context, all []*look, memory *budget.Pool) {
 	running.Wait()
 }
 
-// checkSecrets reports which link Secrets can be used, and for how long.
-func (c *Config) checkSecrets(report *Report, now time.Time) {
+// checkSecrets reports which link Secrets can be used.
+func (c *Config) checkSecrets(report *Report) {
 	if c.LinksErr != nil {
 		level := Failure
 		if c.Preflight {
@@ -146,9 +147,6 @@ func (c *Config) checkSecrets(report *Report, now time.Time) {
 	}
 	for _, a := range c.Links {
 		checkSecret(report, a, c.Namespace)
-		if a.REST != nil {
-			checkExpiry(report, a, now)
-		}
 	}
 }
 
@@ -172,16 +170,24 @@ func checkSecret(report *Report, a clusterstore.Access, namespace string) {
 	}
 }
 
-func checkExpiry(report *Report, a clusterstore.Access, now time.Time) {
-	x := Result{Section: sectionLinks, Check: LinkExpiry, Object: a.Cluster.String(), Level: OK, Text: "its credentials do not expire"}
-	if what, at := credentialExpiry(a.REST); what != "" {
-		x.Level, x.Text = expiry(now, at, soonCredentials)
-		x.Text = "its " + what + " " + x.Text
+// checkAllExpiry reports for how long the links' credentials are good. Where the API server has refused them, how long they
+// would be says little, unless that time is over.
+func checkAllExpiry(links []*look, now time.Time) {
+	for _, l := range links {
+		level, text := OK, "its credentials do not expire"
+		if what, at := credentialExpiry(l.rest); what != "" {
+			level, text = expiry(now, at, soonCredentials)
+			text = "its " + what + " " + text
+		}
+		if l.refused && level != Failure {
+			level, text = Unchecked, "the API server refuses its credentials"
+		}
+		hint := ""
+		if level != OK {
+			hint = fmt.Sprintf("renew the link: isthmus link %s --context CONTEXT --apply", l.cluster)
+		}
+		l.add(sectionLinks, LinkExpiry, level, text, hint)
 	}
-	if x.Level != OK {
-		x.Hint = fmt.Sprintf("renew the link: isthmus link %s --context CONTEXT --apply", a.Cluster)
-	}
-	report.Add(x)
 }
 
 // compareAllAnchors reports the anchors of each cluster, and how they fit to the own ones. The

@@ -73,6 +73,7 @@ func TestRun(t *testing.T) {
 			w.east.status, w.east.body = http.StatusUnauthorized, "your token is "+w.token
 		},
 			[]string{"failure api east: the API server answers 401 Unauthorized for its version", "unchecked rights east: its API server answers with an error",
+				"unchecked link-expiry east: the API server refuses its credentials",
 				"unchecked trust-anchors east: its API server answers with an error", "unchecked pod-networks east: its API server answers with an error"}},
 		"a cluster that is silent": {func(_ *testing.T, w *world) { w.east.silent = true },
 			[]string{"failure api east: its API server can't be reached: no answer within 3s", "unchecked clock-skew east: its API server does not answer", "unchecked rights east: its API server does not answer",

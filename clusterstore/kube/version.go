@@ -18,6 +18,7 @@ const maxVersion = 4 << 10
 // Version is what an API server answers about itself.
 type Version struct {
 	GitVersion string // such as v1.36.3; not cleaned of what a terminal may obey
+	Status     int    // of HTTP; 0: there was no answer
 	// Date is when the server answered, by its clock, in whole seconds; zero: it did not send it.
 	Date time.Time
 	// Sent and Received are when that was, by the clock of this process.
@@ -41,6 +42,7 @@ func (c *Client) Version(ctx context.Context) (v Version, err error) {
 		return v, c.Printable(err)
 	}
 	defer answer.Body.Close()
+	v.Status = answer.StatusCode
 	v.Date, _ = http.ParseTime(answer.Header.Get("Date"))
 	if answer.StatusCode != http.StatusOK {
 		return v, fmt.Errorf("the API server answers %d %s for its version", answer.StatusCode, http.StatusText(answer.StatusCode))
