@@ -86,7 +86,7 @@ func TestCheck(t *testing.T) {
 			w.service(t, w.east, "web", "10.250.0.1")
 			w.put(t, w.west, object.Federated("shop", "web-federated", "web", "web@east"))
 		}, func(t *testing.T, g *gateway.Gateway) { w.watch(t, g, "web-federated") },
-			[]string{`warning addresses shop/web-federated: port 80: 1 addresses of shop/web of cluster east are offered by another member too: 10\.250\.0\.1:\d+ is sent from .*`}},
+			[]string{`warning addresses shop/web-federated: port 80: another member too offers 1 address of shop/web of cluster east: 10\.250\.0\.1:\d+ is sent from .*`}},
 		{"an annotation", func(t *testing.T) {
 			s := object.Federated("shop", "web-federated", "", "web@east@@")
 			s.Annotations[object.RemoteDiscovery] = "web@east,@"

@@ -279,7 +279,7 @@ func TestSettle(t *testing.T) {
 		"it changes, then lasts":    {[]cluster.Looked{one("a", 1, "x"), one("a", 2, "x"), one("a", 2, "x"), equal}, 1, true, "different", ""},
 		"another object":            {[]cluster.Looked{one("a", 1, "x"), {Resource: "endpointslices", Differences: []cluster.Difference{{Object: "b", ID: 2}}}, equal}, 0, false, "same", ""},
 		"it fails in between":       {[]cluster.Looked{one("a", 1, "x"), {Resource: "endpointslices", Err: errors.New("no")}, one("a", 1, "x"), equal}, 1, true, "different", ""},
-		"it is not healed":          {[]cluster.Looked{one("a", 1, "x")}, 1, false, "different", "1 objects still differ after a new list"},
+		"it is not healed":          {[]cluster.Looked{one("a", 1, "x")}, 1, false, "different", "1 object still differs after a new list"},
 		"it can't be looked at":     {[]cluster.Looked{{Resource: "endpointslices", Err: errors.New("no")}}, 0, false, "failed", "no"},
 		"another one after healing": {[]cluster.Looked{one("a", 1, "x"), one("a", 1, "x"), one("a", 2, "x"), equal}, 1, true, "different", ""},
 	} {
@@ -378,7 +378,7 @@ func TestChanging(t *testing.T) {
 		w.change(func() { w.services = nil })
 		w.rest(10 * time.Minute)
 		s := w.Status()
-		if s.Differences != 0 || n != maxLooks || len(c.relisted) != 0 || len(s.Results) != 1 || !strings.Contains(s.Results[0].Error, "change all the time") {
+		if s.Differences != 0 || n != maxLooks || len(c.relisted) != 0 || len(s.Results) != 1 || !strings.Contains(s.Results[0].Error, "changes all the time") {
 			t.Errorf("%d looks: %+v", n, s)
 		}
 	})

@@ -106,9 +106,17 @@ func (j *job) remains(resource string) string {
 	}
 	switch {
 	case lasting > 0:
-		return fmt.Sprintf("%d objects still differ after a new list", lasting)
+		return plural(lasting, "1 object still differs", "%d objects still differ") + " after a new list"
 	case changing > 0:
-		return fmt.Sprintf("%d objects differ and change all the time: not compared", changing)
+		return plural(changing, "1 object differs and changes", "%d objects differ and change") + " all the time: not compared"
 	}
 	return ""
+}
+
+// plural is a text about a number of objects: of one, or a format for more.
+func plural(n int, single, many string) string {
+	if n == 1 {
+		return single
+	}
+	return fmt.Sprintf(many, n)
 }

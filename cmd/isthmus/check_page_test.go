@@ -156,7 +156,7 @@ func TestServiceChecks(t *testing.T) {
 		}, []string{"warning definitions shop/web: annotation isthmus.io/prefer: no cluster esat is linked"}},
 		"addresses": {func(c *serviceChecks) {
 			c.addresses([]federation.WatchedPort{{Service: web, Port: 80, Members: []federation.WatchedMember{{Member: member("east")}, {Member: member("north"), Yielded: 2}}}})
-		}, []string{"warning addresses shop/web: port 80: 2 addresses of shop/web of cluster north are offered by another member too"}},
+		}, []string{"warning addresses shop/web: port 80: another member too offers 2 addresses of shop/web of cluster north"}},
 		"the Lease": {func(c *serviceChecks) {
 			checkWriter(c.report, externalworkload.Status{Holder: "a", LeaseError: "forbidden"})
 		}, []string{"warning slice-writer : the Lease of the replica that writes EndpointSlices can't be used: forbidden"}},

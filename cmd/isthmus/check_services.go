@@ -161,7 +161,7 @@ func (c *serviceChecks) addresses(watched []federation.WatchedPort) {
 			if m.Yielded == 0 {
 				continue
 			}
-			text := fmt.Sprintf("port %d: %d addresses of %v of cluster %v are offered by another member too", w.Port, m.Yielded, m.Member.Service, m.Member.Cluster)
+			text := fmt.Sprintf("port %d: another member too offers %s of %v of cluster %v", w.Port, addresses(m.Yielded), m.Member.Service, m.Member.Cluster)
 			if len(m.Conflicts) > 0 {
 				text += fmt.Sprintf(": %v", m.Conflicts[0])
 			}
@@ -169,6 +169,14 @@ func (c *serviceChecks) addresses(watched []federation.WatchedPort) {
 				"either two clusters use the same addresses, or one of them is linked twice; isthmus.io/address-ranges on link Secrets keeps them apart (docs/links.md)")
 		}
 	}
+}
+
+// addresses is a number of them.
+func addresses(n int) string {
+	if n == 1 {
+		return "1 address"
+	}
+	return fmt.Sprintf("%d addresses", n)
 }
 
 // checkWriter reports whether some replica writes EndpointSlices for ExternalWorkloads.

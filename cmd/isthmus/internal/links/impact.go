@@ -205,11 +205,11 @@ func (i *impact) text(back bool) string {
 	name, left := client.Printable(i.service), ""
 	if i.port == 0 {
 		now += ", without streams"
-		left = fmt.Sprintf("%d other clusters serve it", i.left)
+		left = "served by " + number(i.left, "other cluster")
 	} else {
 		name = fmt.Sprintf("%s port %d", name, i.port)
-		now += fmt.Sprintf(", %d streams", i.streams)
-		left = fmt.Sprintf("%d of %d endpoints", i.left, i.left+i.gone)
+		now += ", " + number(i.streams, "stream")
+		left = fmt.Sprintf("%d of %s", i.left, number(i.left+i.gone, "endpoint"))
 	}
 	switch {
 	case back:
@@ -222,3 +222,11 @@ func (i *impact) text(back bool) string {
 
 // maxClusters is how many clusters of a service are listed.
 const maxClusters = 6
+
+// number is a number with its noun.
+func number(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

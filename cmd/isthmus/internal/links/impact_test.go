@@ -29,7 +29,7 @@ func TestImpact(t *testing.T) {
 		{port("east, any", "local 2", "east 3"), "s port 80: 2 of 5 endpoints (now local 2, east 3, 4 streams)"},
 		{`{"service":"s","members":[{"cluster":"east"}]}`, "s: NOTHING (now east, without streams)"},
 		{`{"service":"s","members":[{"cluster":"east"},{"cluster":"north","reason":"no such Service"}]}`, "s: NOTHING (now east, north, without streams)"},
-		{`{"service":"s","members":[{"cluster":"east"},{"cluster":"north"}]}`, "s: 1 other clusters serve it (now east, north, without streams)"},
+		{`{"service":"s","members":[{"cluster":"east"},{"cluster":"north"}]}`, "s: served by 1 other cluster (now east, north, without streams)"},
 		{`{"service":"s","members":[{"cluster":"north"}]}`, ""},
 	} {
 		if list := impactsOf(t, c.service); strings.Join(list, ";") != c.want {
@@ -87,7 +87,7 @@ func TestImpactOfReplicas(t *testing.T) {
 		{[]string{port("", "local 0", "east 3"), port("", "local 0", "east 0")}, "s port 80: NOTHING (now local 0, east 3, 8 streams)"},
 		{[]string{port("", "local 0", "east 0"), port("", "local 0", "east 3")}, "s port 80: NOTHING (now local 0, east 3, 8 streams)"},
 		{[]string{unwatched, port("", "local 2", "east 3")}, "s port 80: 2 of 5 endpoints (now local 2, east 3, 4 streams)"},
-		{[]string{unwatched, unwatched}, "s: 1 other clusters serve it (now east, north, without streams)"},
+		{[]string{unwatched, unwatched}, "s: served by 1 other cluster (now east, north, without streams)"},
 		{[]string{port("", "local 2", "east 3"), other}, "other port 80: NOTHING (now local 0, east 1, 4 streams);s port 80: 2 of 5 endpoints (now local 2, east 3, 4 streams)"},
 		{nil, ""},
 	} {
