@@ -34,7 +34,7 @@ func (g *Gateway) Check(pods reach.Options) error {
 	if err := g.admin.check(); err != nil {
 		return err
 	}
-	pods.Pod = g.admin.pods.Pod
+	pods.Pod, pods.AddressFlag = g.admin.pods.Pod, g.admin.flag
 	g.admin.pods = pods
 	return nil
 }

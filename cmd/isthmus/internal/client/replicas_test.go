@@ -67,9 +67,9 @@ func TestCompared(t *testing.T) {
 func TestWithoutKubeconfig(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("KUBECONFIG", t.TempDir()+"/none")
-	for _, verb := range []string{"clusters", "services", "get web:80", "profile web:80"} {
+	for verb, flag := range map[string]string{"clusters": "--admin", "services": "--admin", "get web:80": "--addr", "profile web:80": "--addr"} {
 		code, out, err := call(strings.Fields(verb)...)
-		if code != 1 || out != "" || !strings.Contains(err, "no cluster to look in: there is neither $KUBECONFIG nor ~/.kube/config\n  Name a file by --kubeconfig") {
+		if code != 1 || out != "" || !strings.Contains(err, "no cluster to look in: there is neither $KUBECONFIG nor ~/.kube/config\n  Name a file by --kubeconfig, or go straight to a gateway by "+flag+"\n") {
 			t.Errorf("%s: exit code %d, %q, %q", verb, code, out, err)
 		}
 	}

@@ -17,7 +17,7 @@ type targeting struct {
 }
 
 func (o *targeting) flags(s *pflag.FlagSet, flag, usage string) {
-	o.flag = "--" + flag
+	o.flag, o.pods.AddressFlag = "--"+flag, "--"+flag
 	s.StringVar(&o.address, flag, "", usage+" Without it: one in a Pod, found by the kubeconfig, and reached through the API server.")
 	o.pods.Flags(s)
 }

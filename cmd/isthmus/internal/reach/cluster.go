@@ -69,7 +69,7 @@ func (c *Cluster) explain(err error, does, right string) error {
 	if failed, ok := errors.AsType[*url.Error](err); ok { // without the request, which helps nobody
 		err = failed.Err
 	}
-	return fmt.Errorf("%s does not answer: %s\n  Is it reachable from here? %s chooses another cluster, --addr and --admin go straight to a gateway", c.name, printable(err.Error()), c.options.contextFlag())
+	return fmt.Errorf("%s does not answer: %s\n  Is it reachable from here? %s chooses another cluster%s", c.name, printable(err.Error()), c.options.contextFlag(), c.options.straight("; to go straight to a gateway: "))
 }
 
 // forbidden names the right that is missing.

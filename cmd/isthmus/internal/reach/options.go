@@ -24,9 +24,19 @@ type Options struct {
 	Pod                 string // the only gateway; empty: all
 	// ContextFlag is the flag by which users choose Context, for messages; empty: --context.
 	ContextFlag string
+	// AddressFlag is the flag by which users name a gateway's address instead, for messages; empty: there is none.
+	AddressFlag string
 }
 
 func (o *Options) contextFlag() string { return cmp.Or(o.ContextFlag, "--context") }
+
+// straight is a hint at AddressFlag; empty: there is no such flag.
+func (o *Options) straight(hint string) string {
+	if o.AddressFlag == "" {
+		return ""
+	}
+	return hint + o.AddressFlag
+}
 
 // Flags adds the flags, which store into o.
 func (o *Options) Flags(s *pflag.FlagSet) {
@@ -71,7 +81,7 @@ func (o *Options) Config() (*rest.Config, string, error) {
 	config, err := loader.ClientConfig()
 	switch {
 	case clientcmd.IsEmptyConfig(err):
-		return nil, "", errors.New("no cluster to look in: there is neither $KUBECONFIG nor ~/.kube/config\n  Name a file by --kubeconfig, or go straight to a gateway by its address (--admin, or --addr for its gRPC server)")
+		return nil, "", errors.New("no cluster to look in: there is neither $KUBECONFIG nor ~/.kube/config\n  Name a file by --kubeconfig" + o.straight(", or go straight to a gateway by "))
 	case err != nil:
 		return nil, "", unreadable(err)
 	}
