@@ -211,7 +211,7 @@ func (w *world) keyboard() {
 		w.t.Errorf("%d controls", n)
 	}
 	w.run(chromedp.SendKeys(chromedp.CSS("#explain input[name=node]"), w.shops["west"].Node()+kb.Enter))
-	w.shows("#explanation", "node west-node-a", "zone west-1a")
+	w.shows("#explanation", "on node west-node-a, in zone west-1a")
 	w.run(chromedp.KeyEvent(kb.Escape))
 	w.holds("!document.getElementById('explain').open")
 	w.holds(on) // the focus is back

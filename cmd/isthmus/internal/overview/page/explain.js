@@ -1,5 +1,5 @@
 // The dialog that explains a service: what becomes of each address.
-import { age, badge, count, el, plural, table, tableRow } from "./show.js";
+import { age, badge, count, el, plural, stateSeverity, table, tableRow } from "./show.js";
 
 const most = 200; // addresses that are shown
 const dialog = document.getElementById("explain");
@@ -70,15 +70,15 @@ function explanation(x, url) {
 }
 
 function clientText(c) {
-  const parts = [c.namespace && "namespace " + c.namespace, c.node && "node " + c.node, c.zone && "zone " + c.zone].filter(Boolean);
-  return parts.length ? " for a client in " + parts.join(", ") : " for a client that shows neither node nor namespace";
+  const parts = [c.namespace && "in namespace " + c.namespace, c.node && "on node " + c.node, c.zone && "in zone " + c.zone].filter(Boolean);
+  return parts.length ? " for a client " + parts.join(", ") : " for a client that shows neither node nor namespace";
 }
 
 function members(list) {
-  const columns = [["Cluster"], ["Service"], ["State"], ["Standing"], ["Changed"], ["Why", "wide"]];
+  const columns = [["Cluster"], ["Service", "name"], ["State"], ["Standing"], ["Changed"], ["Why", "wide"]];
   const [element, body] = table("Members", columns);
   for (const m of list) {
-    body.append(tableRow(columns, [el("strong", {}, m.cluster), m.service, badge(m.reason ? 3 : 0, m.state), m.standing, m.changed ? [age(m.changed), " ago"] : "–",
+    body.append(tableRow(columns, [el("strong", {}, m.cluster), m.service, badge(m.reason ? 3 : stateSeverity[m.state] ?? 3, m.state), m.standing, m.changed ? [age(m.changed), " ago"] : "–",
       [m.reason && el("p", {}, m.reason), m.standingReason && el("p", {}, m.standingReason)]], m.reason ? 3 : 0));
   }
   return [el("h3", {}, "Members"), list.length ? element : el("p", { class: "empty" }, "No cluster is a member of it.")];
@@ -94,7 +94,7 @@ function verdicts(x) {
 // addresses has those that are not served first.
 function addresses(x) {
   if (!x.addresses.length) return el("p", { class: "empty" }, "No member knows any address.");
-  const columns = [["Address"], ["Verdict", "wide"], ["Cluster"], ["Stands for"], ["Zone"]];
+  const columns = [["Address", "name"], ["Verdict", "wide"], ["Cluster"], ["Stands for", "wide"], ["Zone", "name"]];
   const [element, body] = table("Addresses", columns);
   const list = [...x.addresses.filter((a) => a.verdict !== "served"), ...x.addresses.filter((a) => a.verdict === "served")];
   for (const a of list.slice(0, most)) {

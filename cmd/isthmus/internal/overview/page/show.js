@@ -52,6 +52,9 @@ export function showAges() {
   }
 }
 
+// stateSeverity is how bad a cluster's state is, for a badge.
+export const stateSeverity = { ready: 0, pending: 1, stale: 2, unreachable: 3, rejected: 3 };
+
 const symbols = ["✓", "◐", "!", "✗"];
 
 // badge is a word with a colour and a symbol for how bad it is, from 0 to 3.

@@ -1,8 +1,7 @@
 // The four tables: what their cells show.
-import { age, badge, count, el, plural, table, tableRow } from "./show.js";
+import { age, badge, count, el, plural, stateSeverity, table, tableRow } from "./show.js";
 import { openExplain } from "./explain.js";
 
-const stateSeverity = { ready: 0, pending: 1, stale: 2, unreachable: 3, rejected: 3 };
 const standingSeverity = { "in-service": 0, "last-resort": 1, withdrawn: 2 };
 
 function clusterCells(c) {
