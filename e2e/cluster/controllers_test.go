@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,6 +43,21 @@ func checkControllers(t *testing.T, client kubernetes.Interface) {
 		role, err := client.RbacV1().ClusterRoles().Get(ctx, "view", metav1.GetOptions{})
 		if err == nil && len(role.Rules) == 0 {
 			err = fmt.Errorf("it has no rules")
+		}
+		return err
+	})
+	labels := map[string]string{"app": "idle"}
+	idle := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "idle"}, Spec: appsv1.DeploymentSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "idle", Image: "none"}}}},
+	}}
+	if err := kube.Create(ctx, client.AppsV1().Deployments(ns), idle); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "deployment makes a Pod", func() error {
+		pods, err := client.CoreV1().Pods(ns).List(ctx, metav1.ListOptions{LabelSelector: "app=idle"})
+		if err == nil && len(pods.Items) != 1 {
+			err = fmt.Errorf("there are %d", len(pods.Items))
 		}
 		return err
 	})
