@@ -18,8 +18,8 @@
 //   - apisim is a simulated API server, of which hundreds fit into one process. A test compares it with a real one.
 //   - proxy is the model of a proxy, faultproxy a network that fails.
 //   - kubelet is a node that forwards ports; reach has the tests of how people get at gateways.
-//   - object builds Kubernetes objects, kube writes them to real API servers, admin reads the gateway's metrics and debug
-//     pages, poll waits.
+//   - object builds Kubernetes objects, kube writes them to real API servers, kubectl does what users do there,
+//     admin reads the gateway's metrics and debug pages, poll waits.
 //
 // ARCHITECTURE.md, at the root of the repository, shows how the packages of the gateway work together.
 package e2e

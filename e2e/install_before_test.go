@@ -27,13 +27,13 @@ func TestInstallBeforeLinkerd(t *testing.T) {
 	server := startClusters(t, []string{"namespace", "serviceaccount"}, "west")[0]
 	west := client(t, server)
 	removed := removeDefinitions(t, west)
-	objects := build(t, overlay(t, kustomization{Resources: []string{"install"}, Namespace: "mesh"}, nil))
+	dir := overlay(t, kustomization{Resources: []string{"install"}, Namespace: "mesh"}, nil)
 	must(t, west.Apply(ctx, restricted("mesh")))
-	apply(t, west, objects)
+	mustShell(t, server, "kubectl apply -k "+dir)
 	offerShop(t, west, "10.82.1.1")
 	must(t, west.Apply(ctx, object.Federated("shop", "web-federated", "web")))
 
-	d := find[appsv1.Deployment](t, objects, "Deployment", "isthmus")
+	d := find[appsv1.Deployment](t, build(t, dir), "Deployment", "isthmus")
 	g := startPod(t, server, west, podOf(d, "isthmus-0"))
 	awaitShop(t, openShop(t, g), "10.82.1.1")
 	await(t, "the page shows what is missing", func() error {

@@ -14,7 +14,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -168,11 +167,11 @@ func differences(path string, got, want any) (list []string) {
 	return list
 }
 
-// postRendered runs post-renderer.sh, with this test's binary in the place of kubectl kustomize.
+// postRendered runs post-renderer.sh.
 func postRendered(t *testing.T, text []byte) []*unstructured.Unstructured {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), manifest(t, "linkerd/post-renderer.sh"))
-	cmd.Env = append(os.Environ(), "ISTHMUS_IMAGE="+patchedImage, "KUSTOMIZE="+os.Args[0], asKustomize+"=1")
+	cmd.Env = append(userEnvironment(t), "ISTHMUS_IMAGE="+patchedImage)
 	cmd.Stdin = bytes.NewReader(text)
 	var complaint strings.Builder
 	cmd.Stderr = &complaint
@@ -185,27 +184,6 @@ func postRendered(t *testing.T, text []byte) []*unstructured.Unstructured {
 	return objects
 }
 
-// With this variable set, the test's binary is a command that builds a kustomization.
-const asKustomize = "TEST_KUSTOMIZE"
-
-func TestMain(m *testing.M) {
-	if os.Getenv(asKustomize) == "" {
-		os.Exit(m.Run())
-	}
-	objects, err := kustomize(os.Args[1])
-	for _, o := range objects {
-		document, failed := yaml.Marshal(o.Object)
-		fmt.Printf("---\n%s", document)
-		if failed != nil {
-			err = failed
-		}
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
-
 // TestPostRendererComplains: it ends with what is missing, and prints no objects.
 func TestPostRendererComplains(t *testing.T) {
 	for _, c := range []struct{ env, input, want string }{
@@ -214,7 +192,7 @@ func TestPostRendererComplains(t *testing.T) {
 		{"", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: other}\n", "linkerd-destination"},
 	} {
 		cmd := exec.CommandContext(t.Context(), manifest(t, "linkerd/post-renderer.sh"))
-		cmd.Env = append(os.Environ(), "ISTHMUS_IMAGE="+patchedImage, "KUSTOMIZE="+os.Args[0], asKustomize+"=1", "TMPDIR="+t.TempDir(), c.env)
+		cmd.Env = append(userEnvironment(t), "ISTHMUS_IMAGE="+patchedImage, "TMPDIR="+t.TempDir(), c.env)
 		cmd.Stdin = strings.NewReader(c.input)
 		var out, complaint strings.Builder
 		cmd.Stdout, cmd.Stderr = &out, &complaint
@@ -239,7 +217,7 @@ func TestInLinkerd(t *testing.T) {
 	must(t, err)
 	must(t, west.ApplyYAML(ctx, string(rights)))
 	apply(t, west, rendered(t, "ha"))
-	before := deploymentOf(t, west)
+	before := deploymentNamed(t, west, "linkerd-destination")
 	apply(t, west, patched(t, "ha"))
 	apply(t, east, build(t, manifest(t, "link")))
 	linkTo(t, west, east, servers[1])
@@ -247,7 +225,7 @@ func TestInLinkerd(t *testing.T) {
 	offerShop(t, east, "10.81.2.1")
 	must(t, west.Apply(ctx, object.Federated("shop", "web-federated", "web", "web@east")))
 
-	d := deploymentOf(t, west) // as the API server has completed it
+	d := deploymentNamed(t, west, "linkerd-destination") // as the API server has completed it
 	if image := destination(d).Image; image != patchedImage {
 		t.Fatalf("the image is %s", image)
 	}
@@ -270,16 +248,9 @@ func TestInLinkerd(t *testing.T) {
 	}
 
 	apply(t, west, rendered(t, "ha"))
-	if after := deploymentOf(t, west); !reflect.DeepEqual(after.Spec, before.Spec) {
+	if after := deploymentNamed(t, west, "linkerd-destination"); !reflect.DeepEqual(after.Spec, before.Spec) {
 		t.Errorf("taken back, it is\n%+v\nand was\n%+v", after.Spec, before.Spec)
 	}
-}
-
-func deploymentOf(t *testing.T, c *kube.Client) *appsv1.Deployment {
-	t.Helper()
-	d, err := c.AppsV1().Deployments("linkerd").Get(t.Context(), "linkerd-destination", metav1.GetOptions{})
-	must(t, err)
-	return d
 }
 
 // residentMemory returns how much memory a process takes, in bytes.

@@ -1,0 +1,157 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"isthmus/e2e/admin"
+	"isthmus/e2e/kube"
+	"isthmus/e2e/object"
+)
+
+// installed are the commands of README.md by which the gateway is installed.
+type installed struct {
+	image     string // that they name
+	own       []string
+	inLinkerd []string
+	back      string
+}
+
+// readInstall reads the section. What makes the image is not run here: package image tests it.
+func readInstall(t *testing.T) installed {
+	t.Helper()
+	blocks := readCommands(t, "Install")
+	if len(blocks) != 3 || len(blocks[0]) != 3 || len(blocks[1]) != 3 || len(blocks[2]) != 1 {
+		t.Fatalf("not three commands for each way, and one back: %q", blocks)
+	}
+	found := regexp.MustCompile(`^make image IMAGE=(\S+) && docker push (\S+)$`).FindStringSubmatch(blocks[0][0])
+	if found == nil || found[1] != found[2] || blocks[1][0] != blocks[0][0] {
+		t.Fatalf("the first commands do not make the same image: %q, %q", blocks[0][0], blocks[1][0])
+	}
+	return installed{found[1], blocks[0][1:], blocks[1][1:], blocks[2][0]}
+}
+
+// TestInstallAsDocumented runs the README's commands for a gateway on its own, in a namespace that then enforces the Pod
+// security standard restricted. Its Pods are made and admitted, and one of them, as a process, serves.
+func TestInstallAsDocumented(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	readme := readInstall(t)
+	server := startClusters(t, []string{"namespace", "serviceaccount", "deployment"}, "west")[0]
+	west := client(t, server)
+	mustShell(t, server, readme.own[0])
+	must(t, west.Apply(ctx, restricted("linkerd")))
+	mustShell(t, server, "kubectl apply -k manifests/install")
+	if image := deploymentNamed(t, west, "isthmus").Spec.Template.Spec.Containers[0].Image; image != "isthmus:dev" {
+		t.Errorf("kubectl apply -k alone installs %s", image)
+	}
+	mustShell(t, server, readme.own[1])
+	if again := mustShell(t, server, readme.own[1]); !strings.Contains(again, "deployment.apps/isthmus unchanged\n") {
+		t.Errorf("the second time, the Pods are replaced:\n%s", again)
+	}
+	d := deploymentNamed(t, west, "isthmus")
+	if image := d.Spec.Template.Spec.Containers[0].Image; image != readme.image {
+		t.Errorf("the image is %s, not %s", image, readme.image)
+	}
+	await(t, "a Pod is admitted", func() error { return podsMade(t, west, d) })
+
+	offerShop(t, west, "10.83.1.1")
+	must(t, west.Apply(ctx, object.Federated("shop", "web-federated", "web")))
+	awaitShop(t, openShop(t, startPod(t, server, west, podOf(d, "isthmus-0"))), "10.83.1.1")
+}
+
+// podsMade returns an error unless the Deployment's controllers have made Pods of its image, which were admitted.
+func podsMade(t *testing.T, c *kube.Client, d *appsv1.Deployment) error {
+	pods, err := c.CoreV1().Pods(d.Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(d.Spec.Selector)})
+	if err != nil {
+		return err
+	}
+	var made int32
+	for _, p := range pods.Items {
+		if p.Spec.Containers[0].Image == d.Spec.Template.Spec.Containers[0].Image {
+			made++
+		}
+	}
+	if made == 0 {
+		return fmt.Errorf("none of %d Pods has the image %s: %+v", len(pods.Items), d.Spec.Template.Spec.Containers[0].Image, deploymentNamed(t, c, d.Name).Status)
+	}
+	return nil
+}
+
+// TestInLinkerdAsDocumented runs the README's commands for a gateway in Linkerd's place, after Linkerd's own Deployment has been
+// applied. Only the image changes, the gateway serves with what results, and one command takes everything back.
+func TestInLinkerdAsDocumented(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	readme := readInstall(t)
+	server := startClusters(t, []string{"namespace", "serviceaccount", "deployment"}, "west")[0]
+	west := client(t, server)
+	must(t, west.Apply(ctx, object.Namespace("linkerd")))
+	rights, err := os.ReadFile("testdata/linkerd/rights.yaml")
+	must(t, err)
+	must(t, west.ApplyYAML(ctx, string(rights)))
+	manifest := filepath.Join(t.TempDir(), "linkerd.yaml")
+	must(t, os.WriteFile(manifest, manifestOf(t, rendered(t, "ha")), 0o600))
+	mustShell(t, server, "kubectl apply -f "+manifest)
+	before := deploymentNamed(t, west, "linkerd-destination")
+	await(t, "Linkerd's is the first revision", func() error { return revisions(t, west, 1) })
+
+	mustShell(t, server, readme.inLinkerd[0])
+	d := deploymentNamed(t, west, "linkerd-destination")
+	want := before.DeepCopy()
+	destination(want).Image = readme.image
+	sameSpec(t, "with Isthmus", d, want)
+	await(t, "Isthmus is the second revision", func() error { return revisions(t, west, 2) })
+	if out, err := shell(t, server, readme.inLinkerd[1]+" --timeout=1s"); err == nil || !strings.Contains(out, "Waiting for deployment \"linkerd-destination\" rollout to finish") {
+		t.Errorf("nothing runs here, and %s does not wait: %v\n%s", readme.inLinkerd[1], err, out)
+	}
+	offerShop(t, west, "10.84.1.1")
+	must(t, west.Apply(ctx, object.Federated("shop", "web-federated", "web")))
+	cfg := podOf(d, "linkerd-destination-0")
+	cfg.Container = "destination"
+	g := startPod(t, server, west, cfg)
+	awaitShop(t, openShop(t, g), "10.84.1.1")
+	if _, err := admin.Get(ctx, g.MetricsAddr(), destination(d).ReadinessProbe.HTTPGet.Path); err != nil {
+		t.Error(err)
+	}
+
+	mustShell(t, server, readme.back)
+	sameSpec(t, "taken back", deploymentNamed(t, west, "linkerd-destination"), before)
+}
+
+// revisions returns an error unless linkerd-destination has had so many.
+func revisions(t *testing.T, c *kube.Client, n int) error {
+	list, err := c.AppsV1().ReplicaSets("linkerd").List(t.Context(), metav1.ListOptions{})
+	if err == nil && len(list.Items) != n {
+		err = fmt.Errorf("there are %d ReplicaSets", len(list.Items))
+	}
+	return err
+}
+
+// sameSpec compares what two Deployments are to be, field by field.
+func sameSpec(t *testing.T, what string, got, want *appsv1.Deployment) {
+	t.Helper()
+	var spec [2]map[string]any
+	for i, d := range []*appsv1.Deployment{got, want} {
+		o, err := kube.Unstructured(&appsv1.Deployment{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, Spec: d.Spec})
+		must(t, err)
+		spec[i] = o.Object
+	}
+	for _, d := range differences("", spec[0], spec[1]) {
+		t.Errorf("%s: %s", what, d)
+	}
+}
+
+func deploymentNamed(t *testing.T, c *kube.Client, name string) *appsv1.Deployment {
+	t.Helper()
+	d, err := c.AppsV1().Deployments("linkerd").Get(t.Context(), name, metav1.GetOptions{})
+	must(t, err)
+	return d
+}
