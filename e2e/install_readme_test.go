@@ -44,7 +44,7 @@ func TestInstallAsDocumented(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	readme := readInstall(t)
-	server := startClusters(t, []string{"namespace", "serviceaccount", "deployment"}, "west")[0]
+	server := startClusters(t, []string{"namespace", "serviceaccount", "deployment", "replicaset"}, "west")[0]
 	west := client(t, server)
 	mustShell(t, server, readme.own[0])
 	must(t, west.Apply(ctx, restricted("linkerd")))
@@ -91,7 +91,7 @@ func TestInLinkerdAsDocumented(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	readme := readInstall(t)
-	server := startClusters(t, []string{"namespace", "serviceaccount", "deployment"}, "west")[0]
+	server := startClusters(t, []string{"namespace", "serviceaccount", "deployment", "replicaset"}, "west")[0]
 	west := client(t, server)
 	must(t, west.Apply(ctx, object.Namespace("linkerd")))
 	rights, err := os.ReadFile("testdata/linkerd/rights.yaml")

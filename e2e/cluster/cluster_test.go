@@ -63,7 +63,7 @@ func startTwo(t *testing.T) (west, east *cluster.Cluster) {
 		cluster.Config{Name: "west", Dir: filepath.Join(dir, "west"), Binary: binary},
 		// A path that no socket could have.
 		cluster.Config{Name: "east", Dir: filepath.Join(dir, strings.Repeat("long", 30), "east"), Binary: binary,
-			Controllers: []string{"namespace", "serviceaccount", "token", "endpointslice", "gc", "clusterrole", "deployment"}})
+			Controllers: []string{"namespace", "serviceaccount", "token", "endpointslice", "gc", "clusterrole", "deployment", "replicaset", "disruption"}})
 	if err != nil {
 		t.Fatal(err)
 	}

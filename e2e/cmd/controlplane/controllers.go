@@ -22,11 +22,9 @@ import (
 	"k8s.io/controller-manager/pkg/informerfactory"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/controller/clusterroleaggregation"
-	"k8s.io/kubernetes/pkg/controller/deployment"
 	"k8s.io/kubernetes/pkg/controller/endpointslice"
 	"k8s.io/kubernetes/pkg/controller/garbagecollector"
 	"k8s.io/kubernetes/pkg/controller/namespace"
-	"k8s.io/kubernetes/pkg/controller/replicaset"
 	"k8s.io/kubernetes/pkg/controller/serviceaccount"
 	jwt "k8s.io/kubernetes/pkg/serviceaccount"
 
@@ -60,6 +58,8 @@ var controllers = map[string]func(context.Context, *controllerDeps) (controllerL
 	"gc":             newGarbageCollector,
 	"clusterrole":    newClusterRoleController,
 	"deployment":     newDeploymentController,
+	"replicaset":     newReplicaSetController,
+	"disruption":     newDisruptionController,
 }
 
 func controllerNames() []string { return slices.Sorted(maps.Keys(controllers)) }
@@ -162,23 +162,6 @@ func newClusterRoleController(_ context.Context, d *controllerDeps) (controllerL
 	const workers = 2
 	c := clusterroleaggregation.NewClusterRoleAggregation(d.informers.Rbac().V1().ClusterRoles(), d.client.RbacV1())
 	return func(ctx context.Context) { c.Run(ctx, workers) }, nil
-}
-
-// newDeploymentController makes ReplicaSets of Deployments, and Pods of those. As nothing runs the Pods, none is ever ready.
-func newDeploymentController(ctx context.Context, d *controllerDeps) (controllerLoop, error) {
-	const workers = 2
-	apps, pods := d.informers.Apps().V1(), d.informers.Core().V1().Pods()
-	c, err := deployment.NewDeploymentController(ctx, apps.Deployments(), apps.ReplicaSets(), pods, d.client)
-	if err != nil {
-		return nil, err
-	}
-	sets := replicaset.NewReplicaSetController(ctx, apps.ReplicaSets(), pods, d.client, replicaset.BurstReplicas)
-	return func(ctx context.Context) {
-		var wg sync.WaitGroup
-		wg.Go(func() { c.Run(ctx, workers) })
-		wg.Go(func() { sets.Run(ctx, workers) })
-		wg.Wait()
-	}, nil
 }
 
 // newGarbageCollector deletes what belongs to owners that are gone, or that
