@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os/exec"
 	"slices"
+	"syscall"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -42,7 +43,9 @@ func startPod(t *testing.T, server *cluster.Cluster, c *kube.Client, cfg pod.Con
 	p, err := pod.New(t.Context(), cfg)
 	must(t, err)
 	atEnd(t, p.Close)
-	return startGateway(t, gateway.Config{Pod: p.Gateway()})
+	g := startGateway(t, gateway.Config{Pod: p.Gateway()})
+	atEnd(t, func() error { return g.Signal(syscall.SIGKILL) }) // by SIGTERM, it would serve for its whole grace
+	return g
 }
 
 // linkTo links a cluster by link.yaml, with its placeholders filled in: by the account of manifests/link.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -160,9 +161,12 @@ func newShutdown(o *options, api *grpcapi.Server, server *grpc.Server, log *zap.
 	return &shutdown{
 		streams: api.Streams, markNotServing: api.MarkNotServing, drain: api.Drain, waitUnused: api.WaitUnused, finish: api.Finish,
 		graceful: server.GracefulStop, abort: server.Stop,
-		delay: o.delay, spread: o.drain, log: log,
+		delay: o.delay, spread: o.drain, always: inPod(), log: log,
 	}
 }
+
+// inPod returns whether this is a Pod's container, and so may be a replica that proxies find by DNS.
+func inPod() bool { return os.Getenv("KUBERNETES_SERVICE_HOST") != "" }
 
 // newStore returns the store of linked clusters, with a client of its own for
 // the Secrets.

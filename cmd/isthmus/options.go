@@ -93,7 +93,7 @@ func gatewayFlags(o *options) *cli.Flags {
 		s.StringVar(&o.viewMemory, "view-memory", "", "`QUANTITY` of memory, such as 512Mi, that the sets and profiles that proxies have asked for may take, by estimate. Beyond it, a call that asks for something new gets ResourceExhausted; those that are open stay, and what others have asked for is served. Empty: a quarter of what the process may use (see --cluster-memory), at most 1Gi.")
 		s.DurationVar(&o.delay, "shutdown-delay", 23*time.Second, "On SIGTERM, go on serving, but not ready, for this `DURATION`, so that proxies learn by DNS where other replicas are; --drain follows. With --drain it must be at least a second less than the Pod's terminationGracePeriodSeconds. The safest choice is a grace of 60 s with --shutdown-delay=32s --drain=20s; see docs/operations.md.")
 		s.DurationVar(&o.drain, "drain", 6*time.Second, "After --shutdown-delay, end the streams that are open then, spread over this `DURATION`, so that other replicas do not get all proxies at once. Proxies that come back are served until then; at the end of it the listener is closed and the streams that are left end. 0: all at once. "+
-			"The process ends at most a second after the two: keep their sum a second below terminationGracePeriodSeconds (30, unless the Pod sets it). Both are skipped while no stream is open.")
+			"The process ends at most a second after the two: keep their sum a second below terminationGracePeriodSeconds (30, unless the Pod sets it). Outside of a Pod both are skipped while no stream is open.")
 		s.IntVar(&o.queue, "stream-queue-capacity", 100, "A `NUMBER` above 0; without effect, since streams have no queues. For the arguments of a Linkerd install.")
 	})
 	f.Section("Logs, metrics, traces", func(s *flag.FlagSet) {

@@ -43,15 +43,17 @@ type shutdown struct {
 	abort          func()                                    // stops the server now, and with that graceful
 	delay          time.Duration                             // before drain
 	spread         time.Duration                             // over which drain ends the streams
+	always         bool                                      // serve for both times also without streams
 	log            *zap.Logger
 }
 
 // run hands the proxies over to other replicas while it serves, and then stops the
-// server, which listens on l. Without open streams it only stops the server. Each
-// step has a limit, so that run returns whatever clients do.
+// server, which listens on l. Each step has a limit, so that run returns whatever
+// clients do. Without open streams it only stops the server, unless always is set:
+// proxies that are at replicas that go too may know this one alone by DNS.
 func (s *shutdown) run(l *trackingListener) {
 	s.markNotServing()
-	if n := s.streams(); n > 0 {
+	if n := s.streams(); n > 0 || s.always {
 		s.log.Info("shutdown: waiting for clients to go elsewhere", zap.Int("streams", n), zap.Duration("for", s.delay))
 		s.handOver()
 		s.log.Info("shutdown: serving ends", zap.Int("streams", s.streams()))
@@ -60,8 +62,8 @@ func (s *shutdown) run(l *trackingListener) {
 }
 
 // handOver waits for delay, and then ends the open streams, unless that is to
-// happen all at once: then stop does it. It returns when the two times are over, or
-// all proxies have gone.
+// happen all at once: then stop does it. It returns when the two times are over, or,
+// unless always is set, all proxies have gone.
 func (s *shutdown) handOver() {
 	ctx, cancel := context.WithTimeout(context.Background(), s.delay+s.spread)
 	var draining sync.WaitGroup
@@ -75,7 +77,9 @@ func (s *shutdown) handOver() {
 			}
 		})
 	}
-	if s.waitUnused(ctx, goneAfter) {
+	if s.always {
+		<-ctx.Done()
+	} else if s.waitUnused(ctx, goneAfter) {
 		s.log.Info("shutdown: all clients have gone elsewhere")
 	}
 	cancel()

@@ -85,24 +85,29 @@ func TestShutdown(t *testing.T) {
 		open        int
 		goes, stops time.Duration
 		want        []string
+		always      bool
 	}{
-		{"no streams", 0, 0, 0, []string{"0s markNotServing", "0s stop", "1ms finish", "1ms stopped"}},
-		{"streams", 3, 0, time.Millisecond, []string{"0s markNotServing", "23s drain", "29s stop", "29.001s finish", "29.002s stopped"}},
+		{"no streams", 0, 0, 0, []string{"0s markNotServing", "0s stop", "1ms finish", "1ms stopped"}, false},
+		{"streams", 3, 0, time.Millisecond, []string{"0s markNotServing", "23s drain", "29s stop", "29.001s finish", "29.002s stopped"}, false},
 		{"all go while it drains", 3, 25 * time.Second, time.Millisecond,
-			[]string{"0s markNotServing", "23s drain", "26s waitUnused", "26s stop", "26.001s finish", "26.002s stopped"}},
+			[]string{"0s markNotServing", "23s drain", "26s waitUnused", "26s stop", "26.001s finish", "26.002s stopped"}, false},
 		{"all go before that", 3, 7 * time.Second, time.Millisecond,
-			[]string{"0s markNotServing", "8s waitUnused", "8s stop", "8.001s finish", "8.002s stopped"}},
+			[]string{"0s markNotServing", "8s waitUnused", "8s stop", "8.001s finish", "8.002s stopped"}, false},
 		{"the last goes too late", 3, 28500 * time.Millisecond, time.Millisecond,
-			[]string{"0s markNotServing", "23s drain", "29s stop", "29.001s finish", "29.002s stopped"}},
-		{"other calls", 0, 0, 200 * time.Millisecond, []string{"0s markNotServing", "0s stop", "1ms finish", "201ms stopped"}},
-		{"calls that do not end", 0, 0, time.Hour, []string{"0s markNotServing", "0s stop", "1ms finish", "300ms abort", "300ms stopped"}},
-		{"nothing ends", 1, 0, time.Hour, []string{"0s markNotServing", "23s drain", "29s stop", "29.001s finish", "29.3s abort", "29.3s stopped"}},
+			[]string{"0s markNotServing", "23s drain", "29s stop", "29.001s finish", "29.002s stopped"}, false},
+		{"other calls", 0, 0, 200 * time.Millisecond, []string{"0s markNotServing", "0s stop", "1ms finish", "201ms stopped"}, false},
+		{"calls that do not end", 0, 0, time.Hour, []string{"0s markNotServing", "0s stop", "1ms finish", "300ms abort", "300ms stopped"}, false},
+		{"nothing ends", 1, 0, time.Hour, []string{"0s markNotServing", "23s drain", "29s stop", "29.001s finish", "29.3s abort", "29.3s stopped"}, false},
+		{"no streams, in a Pod", 0, 0, 0, []string{"0s markNotServing", "23s drain", "29s stop", "29.001s finish", "29.001s stopped"}, true},
+		{"all go, in a Pod", 3, 7 * time.Second, 0, []string{"0s markNotServing", "23s drain", "29s stop", "29.001s finish", "29.001s stopped"}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRecord(c.open)
 				r.goes, r.stops = c.goes, c.stops
-				r.shutdown().run(r.listener)
+				down := r.shutdown()
+				down.always = c.always
+				down.run(r.listener)
 				slices.Sort(r.lines[len(r.lines)-2:]) // what happens at the same time has no order
 				if !slices.Equal(r.lines, c.want) {
 					t.Errorf("%q, want %q", r.lines, c.want)
