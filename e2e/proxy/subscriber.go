@@ -44,6 +44,7 @@ type SubscriberConfig struct {
 type Opening struct {
 	Addr  string    // of the replica
 	Lost  time.Time // when the stream before it ended; zero for the first
+	Why   error     // how that ended: its gRPC status; nil: OK
 	First time.Time // when its first message came
 }
 
@@ -67,6 +68,7 @@ type Subscriber struct {
 	openings []Opening
 	refusals []Refusal
 	lost     time.Time
+	why      error
 }
 
 // NewSubscriber returns a Subscriber that knows the records as they are now. It does nothing until Run.
@@ -167,14 +169,14 @@ func (s *Subscriber) connect(ctx context.Context) (Conn, string) {
 func (s *Subscriber) noteBegin(addr string, first time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.openings = append(s.openings, Opening{Addr: addr, Lost: s.lost, First: first})
+	s.openings = append(s.openings, Opening{Addr: addr, Lost: s.lost, Why: s.why, First: first})
 }
 
 func (s *Subscriber) noteEnd(begun bool, addr string, last Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if begun {
-		s.lost = last.EndedAt
+		s.lost, s.why = last.EndedAt, last.Err
 	} else {
 		s.refusals = append(s.refusals, Refusal{addr, last.EndedAt, last.Err})
 	}

@@ -97,6 +97,9 @@ func (answers) CloseSend() error             { return nil }
 func (a answers) Context() context.Context   { return a.ctx }
 func (answers) SendMsg(any) error            { return nil }
 
+// gone is how a stream ends.
+var gone = status.Error(codes.Unavailable, "gone")
+
 func (a answers) RecvMsg(m any) error {
 	select {
 	case u := <-a.first:
@@ -106,7 +109,7 @@ func (a answers) RecvMsg(m any) error {
 	}
 	select {
 	case <-a.over:
-		return status.Error(codes.Unavailable, "gone")
+		return gone
 	case <-a.ctx.Done():
 		return a.ctx.Err()
 	}
@@ -152,14 +155,14 @@ func TestSubscriberFollowsDNS(t *testing.T) {
 		r.stop("a")
 		r.begin("a")
 		time.Sleep(5 * time.Second)
-		r.check(t, s, proxy.Opening{Addr: "a", First: r.start}, proxy.Opening{Addr: "a", Lost: r.at(20 * time.Second), First: r.at(20100 * ms)})
+		r.check(t, s, proxy.Opening{Addr: "a", First: r.start}, proxy.Opening{Addr: "a", Lost: r.at(20 * time.Second), Why: gone, First: r.at(20100 * ms)})
 		time.Sleep(16 * time.Second)
 		r.stop("a")
 		r.begin("a")
 		time.Sleep(time.Minute)
 		r.check(t, s, proxy.Opening{Addr: "a", First: r.start},
-			proxy.Opening{Addr: "a", Lost: r.at(20 * time.Second), First: r.at(20100 * ms)},
-			proxy.Opening{Addr: "b", Lost: r.at(41 * time.Second), First: r.at(41100 * ms)})
+			proxy.Opening{Addr: "a", Lost: r.at(20 * time.Second), Why: gone, First: r.at(20100 * ms)},
+			proxy.Opening{Addr: "b", Lost: r.at(41 * time.Second), Why: gone, First: r.at(41100 * ms)})
 	})
 }
 
@@ -181,7 +184,7 @@ func TestSubscriberBacksOff(t *testing.T) {
 		r.begin("a")
 		time.Sleep(10 * time.Second)
 		r.check(t, s, proxy.Opening{Addr: "a", First: r.at(222300 * ms)},
-			proxy.Opening{Addr: "a", Lost: r.at(222400 * ms), First: r.at(222700 * ms)})
+			proxy.Opening{Addr: "a", Lost: r.at(222400 * ms), Why: gone, First: r.at(222700 * ms)})
 	})
 }
 
