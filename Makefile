@@ -64,6 +64,10 @@ handover: tools ## how a gateway that goes hands its proxies over, for many flag
 	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane HANDOVER_BEFORE=$(abspath $(BEFORE)) \
 	  go test -count=1 -timeout 60m -v -run Tables ./handover -long
 
+rolling: tools ## ten rolling updates of the Deployments of manifests/ while proxies use them: half an hour; prints figures
+	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane \
+	  go test -count=1 -timeout 90m -v -run '^TestRollingUpdates$$' . -long
+
 sim: tools ## a gateway amid clusters and clients that misbehave as SEEDS (default 10) say; SIM_FLAGS as of isthmus-sim -help
 	$(BIN)/isthmus-sim -gateway $(BIN)/isthmus -seed 1 -seeds $(or $(SEEDS),10) $(SIM_FLAGS)
 
@@ -113,4 +117,4 @@ vulncheck: ## known vulnerabilities in what is built; asks vuln.go.dev
 clean: ## remove what was built
 	rm -rf $(BIN) out
 
-.PHONY: help progress build tools manifests demo test unit e2e faults handover sim screenshots lint generate bench growth microbench fuzz vulncheck clean
+.PHONY: help progress build tools manifests demo test unit e2e faults handover rolling sim screenshots lint generate bench growth microbench fuzz vulncheck clean

@@ -146,6 +146,9 @@ func TestTimesAddUp(t *testing.T) {
 			if needs := hook + delay + drain + time.Second; needs > grace || delay == 0 {
 				t.Errorf("%s: preStop %v, --shutdown-delay %v, --drain %v and a second are more than the grace of %v", name, hook, delay, drain, grace)
 			}
+			if ready := time.Duration(own.Spec.MinReadySeconds) * time.Second; name == "install" && (delay <= 30*time.Second || ready <= delay+drain) {
+				t.Errorf("--shutdown-delay %v is not longer than DNS caches live, or minReadySeconds %v not than it and --drain %v", delay, ready, drain)
+			}
 		}
 	}
 }
