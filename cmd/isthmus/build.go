@@ -114,7 +114,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 // newRegistry returns a registry with the metrics of the process.
 func newRegistry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewBuildInfoCollector(),
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewBuildInfoCollector(), newBuildMetric(buildInfo()),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return registry
 }

@@ -28,6 +28,8 @@ func runGateway(ctx context.Context, p cli.Process) error {
 	if err := logging.BridgeKlog(log, o.level); err != nil {
 		return err
 	}
+	built := ownBuild()
+	log.Info("gateway starts", zap.String("version", built.Version), zap.String("commit", built.Commit), zap.String("go", built.Go))
 	tuneMemory(log)
 	g, err := newGateway(o, log)
 	if err != nil {

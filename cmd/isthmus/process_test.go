@@ -147,7 +147,7 @@ func TestProcessWithoutAPI(t *testing.T) {
 	}
 	metrics := p.get("/metrics")
 	for _, name := range []string{"cluster_store_size 0", "isthmus_streams 0", "isthmus_endpointslice_writer_leading 0",
-		`workqueue_depth{name="endpoints_controller_workqueue"} 0`, "go_goroutines", "process_resident_memory_bytes", "go_build_info",
+		`workqueue_depth{name="endpoints_controller_workqueue"} 0`, "go_goroutines", "process_resident_memory_bytes", "go_build_info", `isthmus_build_info{goversion="go`,
 		`grpc_server_started_total{grpc_method="Get",grpc_service="io.linkerd.proxy.destination.Destination",grpc_type="server_stream"} 0`} {
 		if !strings.Contains(metrics, name) {
 			t.Errorf("no %s in the metrics", name)
@@ -158,7 +158,7 @@ func TestProcessWithoutAPI(t *testing.T) {
 		t.Errorf("exit code %d", c)
 	}
 	text := p.log.Await(t, "shutdown: done")
-	for _, want := range []string{`--default-opaque-ports: \"x\" is not a port`, `"level":"error"`, `--outbound-transport-mode is \"x\"`, `"signal":"terminated"`} {
+	for _, want := range []string{`--default-opaque-ports: \"x\" is not a port`, `"level":"error"`, `"msg":"gateway starts","version":"`, `--outbound-transport-mode is \"x\"`, `"signal":"terminated"`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in the log:\n%s", want, text)
 		}

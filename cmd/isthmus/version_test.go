@@ -32,3 +32,16 @@ func TestVersion(t *testing.T) {
 		})
 	}
 }
+
+// TestRevision: of a program that was built from what is not committed, the label shows so.
+func TestRevision(t *testing.T) {
+	for want, settings := range map[string][]debug.BuildSetting{
+		"unknown":      nil,
+		"abc":          {{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.modified", Value: "false"}},
+		"abc-modified": {{Key: "vcs.revision", Value: "abc"}, {Key: "vcs.modified", Value: "true"}},
+	} {
+		if got := revision(&debug.BuildInfo{Settings: settings}); got != want {
+			t.Errorf("%q, not %q", got, want)
+		}
+	}
+}
