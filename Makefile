@@ -5,6 +5,10 @@ BIN  := $(CURDIR)/bin
 # gRPC's traces by golang.org/x/net/trace, which nothing here uses, have HTML templates, and templates can call any method of
 # anything: the linker would keep all of them, a third of the binary.
 SMALL := grpcnotrace
+# bin/isthmus is what an image has for the platform, byte for byte: no paths of this machine are in it, and the commit is, if
+# this is git's and git may read it.
+COMMIT  := $(shell git ls-files --error-unmatch go.mod >/dev/null 2>&1 && echo true || echo false)
+GATEWAY := -trimpath -buildvcs=$(COMMIT) -tags=$(SMALL) -ldflags='-s -w$(if $(VERSION), -X main.release=$(VERSION))' ./cmd/isthmus
 # What takes long says how far it is: $(call compile,MODULE,WHAT FOR,FLAGS AND PACKAGES) ahead of what needs those.
 PROGRESS := $(BIN)/progress
 COMMA    := ,
@@ -18,8 +22,24 @@ progress:
 
 build: export CGO_ENABLED := 0
 build: progress ## build bin/isthmus, which needs no other file
-	$(call compile,.,the gateway,-tags=$(SMALL) ./cmd/isthmus)
-	go build -tags=$(SMALL) -ldflags='-s -w' -o $(BIN)/isthmus ./cmd/isthmus
+	$(call compile,.,the gateway,$(GATEWAY))
+	go build -o $(BIN)/isthmus $(GATEWAY)
+
+PLATFORMS ?= linux/amd64,linux/arm64
+IMAGE     ?= isthmus
+target     = GOOS=$(firstword $(subst /, ,$1)) GOARCH=$(lastword $(subst /, ,$1))
+binary     = out/image/isthmus-$(subst /,-,$1)
+define platform
+	@export $(call target,$1) && $(PROGRESS) compile 'the gateway for $1' $(GATEWAY)
+	$(call target,$1) go build -o $(call binary,$1) $(GATEWAY)
+
+endef
+image: export CGO_ENABLED := 0
+image: progress ## a container image in out/image, and in docker where there is one (IMAGE= VERSION= PLATFORMS=OS/ARCH,...)
+	cd e2e/image && go build -o $(BIN)/image .
+	rm -rf out/image
+	$(foreach p,$(subst $(COMMA), ,$(PLATFORMS)),$(call platform,$p))
+	$(BIN)/image -tag '$(IMAGE)' -version '$(VERSION)' $(foreach p,$(subst $(COMMA), ,$(PLATFORMS)),$(call binary,$p))
 
 tools: build ## build the end-to-end programs too: real API servers, scenario runner, demo, Prometheus
 	$(call compile,e2e,API servers and other programs,./cmd/...)
@@ -52,6 +72,7 @@ ifdef E2E
 	$(BIN)/scenario -gateway $(BIN)/isthmus -controlplane $(BIN)/controlplane -run '$(E2E)' e2e/testdata/cases
 else
 	$(call compile,e2e,end to end,-test ./...)
+	@cd e2e/image && $(PROGRESS) test 'the image' ./...
 	@cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane ISTHMUS_PROMETHEUS=$(BIN)/prometheus ISTHMUS_PROMTOOL=$(BIN)/promtool \
 	  $(PROGRESS) test 'end to end' -p 2 -parallel 2 -count=1 -timeout 40m ./...
 endif
@@ -74,7 +95,7 @@ sim: tools ## a gateway amid clusters and clients that misbehave as SEEDS (defau
 screenshots: tools ## docs/page.png and docs/page-dark.png anew; needs Chromium
 	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane go test -count=1 -v -run TestPage ./page -screenshots $(CURDIR)/docs
 
-lint: progress ## gofmt, vet, staticcheck, in both modules; shell scripts
+lint: progress ## gofmt, vet, staticcheck, in all modules; shell scripts
 	@echo '== lint'
 	@out=$$("$$(go env GOROOT)/bin/gofmt" -l .) || exit 1; test -z "$$out" || { echo "$$out"; exit 1; }
 	$(call compile,.,staticcheck itself,honnef.co/go/tools/cmd/staticcheck)
@@ -82,6 +103,7 @@ lint: progress ## gofmt, vet, staticcheck, in both modules; shell scripts
 	@$(PROGRESS) run lint go vet ./... && $(PROGRESS) run lint go tool staticcheck ./...
 	$(call compile,e2e,lint,-test ./...)
 	@cd e2e && $(PROGRESS) run lint go vet ./... && $(PROGRESS) run lint go tool staticcheck ./...
+	@cd e2e/image && $(PROGRESS) run lint go vet ./... && $(PROGRESS) run lint go tool staticcheck ./...
 	@cd e2e && $(PROGRESS) test 'shell scripts' -run '^TestScripts' ./scripts
 
 generate: ## write generated code anew
@@ -117,4 +139,4 @@ vulncheck: ## known vulnerabilities in what is built; asks vuln.go.dev
 clean: ## remove what was built
 	rm -rf $(BIN) out
 
-.PHONY: help progress build tools manifests demo test unit e2e faults handover rolling sim screenshots lint generate bench growth microbench fuzz vulncheck clean
+.PHONY: help progress build image tools manifests demo test unit e2e faults handover rolling sim screenshots lint generate bench growth microbench fuzz vulncheck clean

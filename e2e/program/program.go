@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 )
 
@@ -16,15 +17,17 @@ type Program struct {
 	Name string // it is built to bin/Name
 	Env  string // the environment variable that names a ready-made one
 
-	module string // the folder of its module, from the repository's root
-	source string // its package
-	tags   string // to build it with
-	env    string // KEY=VALUE, to build it with
+	module string   // the folder of its module, from the repository's root
+	source string   // its package
+	flags  []string // to build it with
+	env    string   // KEY=VALUE, to build it with
 }
 
 var (
 	// Isthmus is the product, built as the Makefile does. As in its image, it needs no other file.
-	Isthmus = Program{Name: "isthmus", Env: "ISTHMUS_BINARY", module: ".", source: "./cmd/isthmus", tags: "grpcnotrace", env: "CGO_ENABLED=0"}
+	Isthmus = Program{
+		Name: "isthmus", Env: "ISTHMUS_BINARY", module: ".", source: "./cmd/isthmus", flags: []string{"-trimpath", "-tags=grpcnotrace"}, env: "CGO_ENABLED=0",
+	}
 	// Controlplane runs clusters. Its first build takes minutes; one that
 	// finds it up to date takes about a second.
 	Controlplane = Program{Name: "controlplane", Env: "ISTHMUS_CONTROLPLANE", module: "e2e", source: "./cmd/controlplane"}
@@ -38,7 +41,7 @@ var (
 // tool is a tool of the module e2e/tools, which keeps what Prometheus depends on
 // apart from everything else.
 func tool(name, env string) Program {
-	return Program{Name: name, Env: env, module: "e2e/tools", source: "github.com/prometheus/prometheus/cmd/" + name, tags: "remove_all_sd"}
+	return Program{Name: name, Env: env, module: "e2e/tools", source: "github.com/prometheus/prometheus/cmd/" + name, flags: []string{"-tags=remove_all_sd"}}
 }
 
 // Path returns the path of the command, once it is there and up to date. Several
@@ -71,7 +74,7 @@ func (p Program) Path(ctx context.Context) (path string, err error) {
 	}
 	path = filepath.Join(bin, p.Name)
 	// -s -w, as in the Makefile: a third smaller, without symbols and DWARF.
-	cmd := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-tags="+p.tags, "-o", path, p.source)
+	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"build", "-ldflags=-s -w", "-o", path}, p.flags, []string{p.source})...)
 	cmd.Dir = filepath.Join(root, p.module)
 	if p.env != "" {
 		cmd.Env = append(os.Environ(), p.env)

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// platformImage is the image for one platform.
+type platformImage struct {
+	image    v1.Image
+	platform v1.Platform
+	sbom     []byte
+}
+
+// image makes the image of one binary.
+func (b *binary) image(ctx context.Context) (platformImage, error) {
+	fail := func(err error) (platformImage, error) { return platformImage{}, err }
+	packages, err := b.packages(ctx)
+	if err != nil {
+		return fail(err)
+	}
+	goroot, err := output(ctx, "go", "env", "GOROOT")
+	if err != nil {
+		return fail(err)
+	}
+	texts, err := notices(packages, goroot)
+	if err != nil {
+		return fail(err)
+	}
+	sbom, err := b.sbom(dependencies(packages))
+	if err != nil {
+		return fail(err)
+	}
+	if texts["licenses/"+rootsModule+"/LICENSE"], err = rootsLicence(ctx); err != nil {
+		return fail(err)
+	}
+	texts["etc/ssl/certs/ca-certificates.crt"], texts["isthmus.cdx.json"] = roots(), sbom
+	beside, err := layer(texts, 0o444, b.time)
+	if err != nil {
+		return fail(err)
+	}
+	program, err := layer(map[string][]byte{"isthmus": b.data}, 0o555, b.time)
+	if err != nil {
+		return fail(err)
+	}
+	base, err := mutate.ConfigFile(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON), b.config())
+	if err != nil {
+		return fail(err)
+	}
+	image, err := mutate.Append(base,
+		b.added(beside, "certificates, licences and SBOM"),
+		b.added(program, "the program"))
+	return platformImage{image, b.platform(), sbom}, err
+}
+
+// added is a layer with its line of history.
+func (b *binary) added(layer v1.Layer, what string) mutate.Addendum {
+	return mutate.Addendum{Layer: layer, History: v1.History{Created: v1.Time{Time: b.time}, CreatedBy: "make image", Comment: what}}
+}
+
+// config is how the image is run: the user is the one that manifests/install names. Arguments come from there, or from
+// Linkerd's chart; without any the program prints its help.
+func (b *binary) config() *v1.ConfigFile {
+	return &v1.ConfigFile{
+		OS: b.platform().OS, Architecture: b.platform().Architecture, Created: v1.Time{Time: b.time},
+		RootFS: v1.RootFS{Type: "layers"},
+		Config: v1.Config{
+			User: "65532:65532", Entrypoint: []string{"/isthmus"}, WorkingDir: "/",
+			Env:          []string{"PATH=/"}, // for `kubectl exec POD -- isthmus`
+			ExposedPorts: map[string]struct{}{"8086/tcp": {}, "9996/tcp": {}},
+			Labels:       b.labels(),
+		},
+	}
+}
+
+// labels are those that the OCI has names for.
+func (b *binary) labels() map[string]string {
+	labels := map[string]string{
+		"title": "Isthmus", "description": "A multicluster federation gateway for Linkerd proxies.", "licenses": "Apache-2.0",
+		"created": b.time.Format(time.RFC3339), "version": b.version, "revision": b.settings["vcs.revision"],
+	}
+	named := make(map[string]string)
+	for key, value := range labels {
+		if value != "" {
+			named["org.opencontainers.image."+key] = value
+		}
+	}
+	return named
+}
+
+// writeLayout writes images as one OCI layout, and returns the digest of its only entry: their index.
+func writeLayout(dir string, tag name.Tag, images map[string]platformImage) (v1.Hash, error) {
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for _, platform := range slices.Sorted(maps.Keys(images)) {
+		p := images[platform]
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: p.image, Descriptor: v1.Descriptor{Platform: &p.platform}})
+	}
+	path, err := layout.Write(dir, empty.Index)
+	if err != nil {
+		return v1.Hash{}, err
+	}
+	err = path.AppendIndex(index, layout.WithAnnotations(map[string]string{
+		"org.opencontainers.image.ref.name": tag.TagStr(),
+		"io.containerd.image.name":          containerdName(tag),
+	}))
+	if err != nil {
+		return v1.Hash{}, err
+	}
+	return index.Digest()
+}

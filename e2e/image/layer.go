@@ -1,0 +1,56 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"io"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// layer has some files, which anybody may read and nobody write.
+func layer(files map[string][]byte, mode fs.FileMode, when time.Time) (v1.Layer, error) {
+	var text bytes.Buffer
+	w := tar.NewWriter(&text)
+	made := make(map[string]bool)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		for _, dir := range folders(name) {
+			if made[dir] {
+				continue
+			}
+			made[dir] = true
+			if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: 0o755, ModTime: when}); err != nil {
+				return nil, err
+			}
+		}
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: int64(mode), ModTime: when, Size: int64(len(files[name]))}); err != nil {
+			return nil, err
+		}
+		if _, err := w.Write(files[name]); err != nil {
+			return nil, err
+		}
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return tarball.LayerFromOpener(
+		func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text.Bytes())), nil },
+		tarball.WithCompressionLevel(gzip.DefaultCompression), tarball.WithCompressedCaching, tarball.WithMediaType(types.OCILayer))
+}
+
+// folders returns the folders that a file is in, outermost first.
+func folders(name string) []string {
+	dir := path.Dir(name)
+	if dir == "." {
+		return nil
+	}
+	return append(folders(dir), dir)
+}
