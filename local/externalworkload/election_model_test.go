@@ -51,7 +51,7 @@ func (c *contenders) begins(name string, may func() bool) {
 // start starts a replica that takes part in elections. When it is stopped, it goes on
 // writing for a while.
 func (c *contenders) start(name string, skew, drains time.Duration, seed uint64) (stop func()) {
-	client := &leaseClient{api: c.api, skew: skew, around: unreliable(rand.New(rand.NewPCG(seed, 2)), c.faults.Load)}
+	client := &leaseClient{api: c.api, skew: skew, way: unreliable(rand.New(rand.NewPCG(seed, 2)), c.faults.Load)}
 	ctx, cancel := context.WithCancel(c.t.Context())
 	done := make(chan struct{})
 	go func() {

@@ -111,13 +111,32 @@ func TestSlowRead(t *testing.T) {
 		e := a.election("a")
 		e.take(t.Context())
 		time.Sleep(leaseDuration - time.Second)
-		a.around = func(_ context.Context, do func() (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
+		a.setWay(func(_ context.Context, do func() (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
 			l, err := do() // as it was before a renewal that is under way
 			time.Sleep(2 * time.Second)
 			return l, err
-		}
+		})
 		if e.take(t.Context()) {
 			t.Error("taken by what was known before the Lease had expired")
+		}
+	})
+}
+
+// TestSlowWrite: what is written counts from when that began.
+func TestSlowWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &leaseClient{api: &leaseAPI{}}
+		c.setWay(func(_ context.Context, do func() (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
+			l, err := do()
+			time.Sleep(3 * time.Second)
+			return l, err
+		})
+		e := c.election("a")
+		if !e.take(t.Context()) || !e.held() { // a read and a write
+			t.Fatal("not taken")
+		}
+		if time.Sleep(renewDeadline - 3*time.Second); e.held() {
+			t.Error("held for longer than since the write began")
 		}
 	})
 }
@@ -156,13 +175,13 @@ func TestKeep(t *testing.T) {
 		}, time.Hour, nil},
 		"edited before each renewal": {func(api *leaseAPI, c *leaseClient) {
 			var last time.Time
-			c.around = func(_ context.Context, do func() (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
+			c.setWay(func(_ context.Context, do func() (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
 				if time.Since(last) > time.Second {
 					api.edit(func(l *coordinationv1.Lease) { l.Labels = map[string]string{"x": time.Now().String()} })
 				}
 				last = time.Now()
 				return do()
-			}
+			})
 		}, time.Hour, nil},
 		"taken": {func(api *leaseAPI, _ *leaseClient) {
 			api.edit(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new("b") })
@@ -172,26 +191,26 @@ func TestKeep(t *testing.T) {
 		}, retryPeriod, errTaken},
 		"deleted": {func(api *leaseAPI, _ *leaseClient) { api.remove() }, retryPeriod, errDeleted},
 		"refused": {func(_ *leaseAPI, c *leaseClient) {
-			c.around = func(context.Context, func() (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
+			c.setWay(func(context.Context, func() (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
 				return nil, errAway
-			}
+			})
 		}, renewDeadline, errNotRenewed},
 		"silent": {func(_ *leaseAPI, c *leaseClient) {
-			c.around = func(ctx context.Context, _ func() (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
+			c.setWay(func(ctx context.Context, _ func() (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
 				<-ctx.Done()
 				return nil, ctx.Err()
-			}
+			})
 		}, renewDeadline, errNotRenewed},
 		"one hangs": {func(_ *leaseAPI, c *leaseClient) {
 			hung := false
-			c.around = func(ctx context.Context, do func() (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
+			c.setWay(func(ctx context.Context, do func() (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
 				if !hung {
 					hung = true
 					<-ctx.Done()
 					return nil, ctx.Err()
 				}
 				return do()
-			}
+			})
 		}, time.Hour, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -203,15 +222,15 @@ func TestKeep(t *testing.T) {
 				defer stop()
 				time.Sleep(retryPeriod + time.Millisecond) // it was just renewed
 				x.happens(api, client)
-				began, writes := time.Now(), api.writes
+				began, writes := time.Now(), api.written()
 				select {
 				case why := <-ended:
 					took := time.Since(began)
 					if !errors.Is(why, x.why) || x.why == nil || took > x.within {
 						t.Errorf("it ended after %v: %v", took, why)
 					}
-					if x.why != errNotRenewed && api.writes != writes {
-						t.Errorf("%d writes by one that has lost the Lease", api.writes-writes)
+					if x.why != errNotRenewed && api.written() != writes {
+						t.Errorf("%d writes by one that has lost the Lease", api.written()-writes)
 					}
 				case <-time.After(x.within + time.Millisecond):
 					if x.why != nil {
@@ -235,14 +254,14 @@ func TestReleased(t *testing.T) {
 		_, stop := ofTerm(t, client.election("a"))
 		time.Sleep(time.Minute)
 		edits := maxReleases - 1
-		client.around = func(_ context.Context, do func() (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
+		client.setWay(func(_ context.Context, do func() (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
 			l, err := do()
 			if edits > 0 && err == nil { // between the read and the write
 				edits--
 				api.edit(func(l *coordinationv1.Lease) { l.Labels = map[string]string{"edit": time.Now().String()} })
 			}
 			return l, err
-		}
+		})
 		stop()
 		s := api.spec()
 		if *s.HolderIdentity != "" || *s.LeaseDurationSeconds != 1 || *s.LeaseTransitions != 0 || time.Since(s.RenewTime.Time) > time.Second {
@@ -269,7 +288,7 @@ func TestReleased(t *testing.T) {
 			client := &leaseClient{api: api}
 			e := client.election("a")
 			requests := 0
-			client.around = func(_ context.Context, do func() (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
+			client.setWay(func(_ context.Context, do func() (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
 				if requests++; requests != 2 { // the second takes it
 					return do()
 				}
@@ -281,7 +300,7 @@ func TestReleased(t *testing.T) {
 					err = x.err
 				}
 				return l, err
-			}
+			})
 			_, stop := ofTerm(t, e)
 			stop()
 			if got := *api.spec().HolderIdentity; got != x.want {

@@ -87,6 +87,13 @@ func (a *leaseAPI) remove() {
 	a.lease = nil
 }
 
+// written returns how many writes were carried out.
+func (a *leaseAPI) written() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.writes
+}
+
 func (a *leaseAPI) spec() coordinationv1.LeaseSpec {
 	l, err := a.get()
 	if err != nil {
@@ -100,18 +107,31 @@ type leaseClient struct {
 	typed.Resource[*coordinationv1.Lease, *coordinationv1.LeaseList] // nil
 	api                                                              *leaseAPI
 	skew                                                             time.Duration // of the replica's clock, as it shows in the Lease
-	// around carries out a request, or not; nil: it does.
-	around func(ctx context.Context, do func() (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error)
+
+	mu  sync.Mutex
+	way way // of requests; nil: they are carried out
+}
+
+// way carries out a request, or not.
+type way func(ctx context.Context, do func() (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error)
+
+func (c *leaseClient) setWay(w way) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.way = w
 }
 
 func (c *leaseClient) do(ctx context.Context, do func() (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if c.around == nil {
+	c.mu.Lock()
+	w := c.way
+	c.mu.Unlock()
+	if w == nil {
 		return do()
 	}
-	return c.around(ctx, do)
+	return w(ctx, do)
 }
 
 func (c *leaseClient) Get(ctx context.Context, _ string, _ metav1.GetOptions) (*coordinationv1.Lease, error) {
@@ -143,7 +163,7 @@ func (c *leaseClient) election(identity string) *election {
 
 // unreliable lets requests take long, fail, be carried out without an answer, or after they
 // were given up.
-func unreliable(random *rand.Rand, faults func() bool) func(context.Context, func() (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
+func unreliable(random *rand.Rand, faults func() bool) way {
 	var mu sync.Mutex
 	roll := func(n int) int {
 		mu.Lock()
