@@ -31,7 +31,11 @@ func churn(ctx context.Context, l *Lab, at subject) (_ Sample, err error) {
 		return nil, err
 	}
 	first, before, bytes, began := max(1, l.first[f.name]), streams.Received(), streams.Bytes(), time.Now()
-	written, err := changes(ctx, at, f, scale)
+	var list []service
+	for i := range scale.Rounds * scale.World.App {
+		list = append(list, f.of(i%scale.World.App))
+	}
+	written, err := changes(ctx, at, list, scale.Rate)
 	if err != nil {
 		return nil, err
 	}
@@ -59,9 +63,10 @@ func churn(ctx context.Context, l *Lab, at subject) (_ Sample, err error) {
 	}, nil
 }
 
-// changes makes the changes, as evenly over time as the API servers take them, and returns for each authority when they
-// were made. A service is always changed by the same writer: it can't be changed by two at a time, however long one takes.
-func changes(ctx context.Context, at subject, f family, scale Scale) (map[string][]time.Time, error) {
+// changes makes the changes of a list, so many a second or as evenly over time as the API servers take them, and returns for
+// each authority when they were made. A service is always changed by the same writer: it can't be changed by two at a time,
+// however long one takes.
+func changes(ctx context.Context, at subject, list []service, rate int) (map[string][]time.Time, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var (
@@ -85,13 +90,15 @@ func changes(ctx context.Context, at subject, f family, scale Scale) (map[string
 			}
 		})
 	}
-	began, every := time.Now(), time.Second/time.Duration(scale.Rate)
-	for i := range scale.Rounds * scale.World.App {
+	began, every, of := time.Now(), time.Second/time.Duration(rate), map[service]int{} // of: the writer of each
+	for i, s := range list {
 		if poll.Pause(ctx, time.Until(began.Add(time.Duration(i)*every))) != nil {
 			break
 		}
-		app := i % scale.World.App
-		due[app%writers] <- f.of(app)
+		if _, ok := of[s]; !ok {
+			of[s] = len(of) % writers
+		}
+		due[of[s]] <- s
 	}
 	for _, d := range due {
 		close(d)

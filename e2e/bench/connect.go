@@ -32,7 +32,8 @@ func connect(f family) func(context.Context, *Lab, subject) (Sample, error) {
 		if err != nil {
 			return nil, err
 		}
-		first, err := l.stormed(ctx, at, f, nil)
+		open := func() (*load.Load, error) { return l.open(ctx, at, f, f.count(l.cfg.Scale.World)) }
+		first, err := reopen(ctx, at, open, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -40,28 +41,28 @@ func connect(f family) func(context.Context, *Lab, subject) (Sample, error) {
 		if err != nil {
 			return nil, errors.Join(err, first.streams.Close())
 		}
-		again, err := l.stormed(ctx, at, f, first.streams)
+		again, err := reopen(ctx, at, open, first.streams)
 		if err != nil {
 			return nil, err
 		}
 		streams := float64(again.streams.Streams())
 		return Sample{
 			"cpu": first.cpu.Seconds(), "all": milliseconds(first.took), "bytes": float64(first.streams.Bytes()) / streams,
-			"memory":    (float64(held.RSS) - float64(memory.RSS)) / 1000 / streams,
+			"memory":    perStream(memory, held, again.streams),
 			"reconnect": again.cpu.Seconds(), "again": milliseconds(again.took),
 		}, again.streams.Close()
 	}
 }
 
-// stormed is what it took to have all streams.
-type stormed struct {
+// opened is what it took to have all streams.
+type opened struct {
 	streams *load.Load
 	cpu     time.Duration
 	took    time.Duration
 }
 
-// stormed ends the streams that there were, if any, and opens all.
-func (l *Lab) stormed(ctx context.Context, at subject, f family, before *load.Load) (s stormed, err error) {
+// reopen ends the streams that there were, if any, and opens all.
+func reopen(ctx context.Context, at subject, open func() (*load.Load, error), before *load.Load) (s opened, err error) {
 	start, err := proc.CPU(at.Pid())
 	if err != nil {
 		return s, err
@@ -72,7 +73,7 @@ func (l *Lab) stormed(ctx context.Context, at subject, f family, before *load.Lo
 			return s, err
 		}
 	}
-	if s.streams, err = l.open(ctx, at, f, f.count(l.cfg.Scale.World)); err != nil {
+	if s.streams, err = open(); err != nil {
 		return s, err
 	}
 	s.took = latest(s.streams).Sub(began)
@@ -85,6 +86,11 @@ func (l *Lab) stormed(ctx context.Context, at subject, f family, before *load.Lo
 		return s, errors.Join(err, s.streams.Close())
 	}
 	return s, nil
+}
+
+// perStream returns the kilobytes that each stream has made a server take.
+func perStream(before, with proc.Memory, streams *load.Load) float64 {
+	return (float64(with.RSS) - float64(before.RSS)) / 1000 / float64(streams.Streams())
 }
 
 // latest returns when the last message came.

@@ -22,6 +22,7 @@ type Scale struct {
 	Rate    int // changes a second, of all Services with few Pods in turn
 	Rounds  int // how often each of those is changed
 	Repeats int // of short trials
+	Proxies ProxiesScale
 	Spill   SpillScale
 	Explain ExplainScale
 	Settle  time.Duration // how long a fresh server has, at most, to give back memory that it needed to start
@@ -31,7 +32,8 @@ type Scale struct {
 func Full() Scale {
 	return Scale{
 		World:   world.Scale{Web: 100, WebPods: 50, App: 1000, AppPods: 5},
-		Streams: 10_000, Conns: 100, Flips: 20, Rate: 500, Rounds: 15, Repeats: 5, Settle: 10 * time.Second,
+		Streams: 10_000, Conns: 100, Flips: 20, Rate: 500, Rounds: 15, Repeats: 3, Settle: 10 * time.Second,
+		Proxies: ProxiesScale{Many: Crowd{3000, 4}, Busy: Crowd{1000, 20}, Changed: 400, Rate: 300},
 		Spill:   SpillScale{Services: 1000, Endpoints: 50, Pods: 5000, Over: 30 * time.Second, After: 10 * time.Second, Return: 5 * time.Second},
 		Explain: ExplainScale{Services: 1000, Endpoints: 5, Large: 50, Rate: 250, Changes: 4000, Blocks: 3},
 	}
@@ -91,14 +93,15 @@ func Open(ctx context.Context, cfg Config, trials []Trial) (_ *Lab, err error) {
 	if !slices.ContainsFunc(trials, func(t Trial) bool { return t.own == nil }) {
 		return l, nil
 	}
-	if err := l.fill(ctx); err != nil {
+	if err := l.fill(ctx, trials); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
 }
 
-// fill starts and fills clusters, unless there are some, and records what the measured server answers.
-func (l *Lab) fill(ctx context.Context) (err error) {
+// fill starts and fills clusters, unless there are some, and records what the measured server answers to the families of
+// trials.
+func (l *Lab) fill(ctx context.Context, trials []Trial) (err error) {
 	kubeconfigs := l.cfg.Kubeconfigs
 	if kubeconfigs == nil {
 		if kubeconfigs, l.close, err = StartClusters(ctx, l.cfg); err != nil {
@@ -112,7 +115,7 @@ func (l *Lab) fill(ctx context.Context) (err error) {
 	if err := l.world.Load(ctx); err != nil {
 		return err
 	}
-	if err := l.record(ctx); err != nil {
+	if err := l.record(ctx, trials); err != nil {
 		return fmt.Errorf("record the server's answers: %w", err)
 	}
 	return nil
@@ -121,47 +124,51 @@ func (l *Lab) fill(ctx context.Context) (err error) {
 // Close ends the clusters, if the lab has started them.
 func (l *Lab) Close() error { return l.close() }
 
-// family is a kind of streams: their call, and the services that they are spread over.
+// Methods of the Destination service.
+const getMethod, profileMethod = "Get", "GetProfile"
+
+// family is a kind of streams: the services that they are spread over, whose method is the same.
 type family struct {
 	name   string
 	method string
 	count  func(world.Scale) int
 	of     func(i int) service
-	crowd  func(Scale) (streams, conns int) // nil: those of the scale
 }
 
-// with returns the family with another number of streams and connections.
-func (f family) with(crowd func(Scale) (streams, conns int)) family {
-	f.crowd = crowd
-	return f
-}
-
-// Crowds as meshes have them: few streams on each of many connections. At full scale these are 12,000 streams over 3,000
-// connections, and 20,000 over 1,000.
-func manyProxies(s Scale) (streams, conns int) { return s.Streams * 6 / 5, s.Conns * 30 }
-func busyProxies(s Scale) (streams, conns int) { return s.Streams * 2, s.Conns * 10 }
+func webs(s world.Scale) int { return s.Web }
+func apps(s world.Scale) int { return s.App }
 
 var (
-	webLocal = family{"web", "Get", func(s world.Scale) int { return s.Web },
-		func(i int) service { return service{world.Authority(world.Web(i)), 0, world.Web(i)} }, nil}
-	webFederated = family{"web federated", "Get", func(s world.Scale) int { return s.Web },
-		func(i int) service { return service{world.Authority(world.Federated(world.Web(i))), 1, world.Web(i)} }, nil}
-	appFederated = family{"app federated", "Get", func(s world.Scale) int { return s.App },
-		func(i int) service {
-			return service{world.Authority(world.Federated(world.App(i))), i % len(world.Names), world.App(i)}
-		}, nil}
-	profiles = family{"profiles", "GetProfile", func(s world.Scale) int { return s.App },
-		func(i int) service { return service{world.Authority(world.App(i)), 0, world.App(i)} }, nil}
+	webLocal = family{"web", getMethod, webs, func(i int) service {
+		return service{method: getMethod, authority: world.Authority(world.Web(i)), name: world.Web(i)}
+	}}
+	webFederated = family{"web federated", getMethod, webs, func(i int) service {
+		return service{method: getMethod, authority: world.Authority(world.Federated(world.Web(i))), cluster: 1, name: world.Web(i)}
+	}}
+	appLocal = family{"app", getMethod, apps, func(i int) service {
+		return service{method: getMethod, authority: world.Authority(world.App(i)), name: world.App(i)}
+	}}
+	// appFederated has its changes in all clusters in turn. Those in the local one change the local Service too.
+	appFederated = family{"app federated", getMethod, apps, func(i int) service {
+		s := service{method: getMethod, authority: world.Authority(world.Federated(world.App(i))), cluster: i % len(world.Names), name: world.App(i)}
+		if s.cluster == 0 {
+			s.also = appLocal.of(i).authority
+		}
+		return s
+	}}
+	profilesLocal = family{"profiles", profileMethod, apps, func(i int) service {
+		return service{method: profileMethod, authority: world.Authority(world.App(i)), name: world.App(i)}
+	}}
+	profilesFederated = family{"profiles federated", profileMethod, apps, func(i int) service {
+		name := world.Federated(world.App(i))
+		return service{method: profileMethod, authority: world.Authority(name), name: name}
+	}}
 )
 
 // open opens all streams, spread over the first few services of a family.
 func (l *Lab) open(ctx context.Context, at subject, f family, services int) (*load.Load, error) {
-	streams, conns := l.cfg.Scale.Streams, l.cfg.Scale.Conns
-	if f.crowd != nil {
-		streams, conns = f.crowd(l.cfg.Scale)
-	}
-	cfg := load.Config{Addr: at.Addr(), Method: f.method, Conns: conns, First: l.first[f.name]}
-	for i := range streams {
+	cfg := load.Config{Addr: at.Addr(), Method: f.method, Conns: l.cfg.Scale.Conns, First: l.first[f.name]}
+	for i := range l.cfg.Scale.Streams {
 		cfg.Targets = append(cfg.Targets, load.Target{
 			Authority: f.of(i % services).authority, Token: world.Token(i),
 		})
@@ -176,12 +183,12 @@ type turns struct {
 }
 
 // next returns 0 and 1 in turn.
-func (t *turns) next(authority string) int {
+func (t *turns) next(service string) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.count == nil {
 		t.count = map[string]int{}
 	}
-	t.count[authority]++
-	return (t.count[authority] + 1) % 2
+	t.count[service]++
+	return (t.count[service] + 1) % 2
 }

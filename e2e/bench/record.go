@@ -12,17 +12,27 @@ import (
 	"isthmus/e2e/bench/load"
 )
 
-// record asks the measured server for everything once, one stream for each service, and writes what it answers.
-func (l *Lab) record(ctx context.Context) (err error) {
+// record asks the measured server once for everything that trials are about, one stream for each service, and writes what
+// it answers.
+func (l *Lab) record(ctx context.Context, trials []Trial) (err error) {
+	asked := map[string]bool{}
+	for _, t := range trials {
+		for _, f := range t.families {
+			asked[f.name] = true
+		}
+	}
 	at, err := l.start(ctx, Gateway)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, at.Stop()) }()
 	r := floor.Recording{Get: map[string]floor.Answer{}, GetProfile: map[string]floor.Answer{}}
-	for _, f := range []family{webLocal, webFederated, appFederated, profiles} {
+	for _, f := range []family{webLocal, webFederated, appLocal, appFederated, profilesLocal, profilesFederated} {
+		if !asked[f.name] {
+			continue
+		}
 		to := r.Get
-		if f.method != "Get" {
+		if f.method == profileMethod {
 			to = r.GetProfile
 		}
 		if err := l.recordFamily(ctx, at, f, to); err != nil {
@@ -36,7 +46,7 @@ func (l *Lab) record(ctx context.Context) (err error) {
 const quiet = time.Second
 
 // recordFamily adds what the services of a family answer. All that are changed in one cluster have the steps of the first
-// of these, whose endpoint is taken away and brought back: those of the others have the same sizes.
+// of these, which is changed and changed back: those of the others have the same sizes.
 func (l *Lab) recordFamily(ctx context.Context, at subject, f family, to map[string]floor.Answer) (err error) {
 	cfg := load.Config{Addr: at.Addr(), Method: f.method, Conns: l.cfg.Scale.Conns, Keep: true}
 	services := f.count(l.cfg.Scale.World)
@@ -56,7 +66,7 @@ func (l *Lab) recordFamily(ctx context.Context, at subject, f family, to map[str
 		return err
 	}
 	streams.Messages(func(t load.Target, messages [][]byte) { to[t.Authority] = floor.Answer{First: messages} })
-	if l.first[f.name], err = uniform(to, cfg.Targets); err != nil || f.method != "Get" {
+	if l.first[f.name], err = uniform(to, cfg.Targets); err != nil {
 		return err
 	}
 	steps := make(map[int][][]byte) // by cluster
@@ -72,7 +82,7 @@ func (l *Lab) recordFamily(ctx context.Context, at subject, f family, to map[str
 	return nil
 }
 
-// recordSteps returns what a service's stream is sent for an endpoint that goes, and for the same that is back.
+// recordSteps returns what a service's stream is sent for a change, such as an endpoint that goes, and for the way back.
 func (l *Lab) recordSteps(ctx context.Context, at subject, streams *load.Load, s service) (steps [][]byte, err error) {
 	for range 2 {
 		if _, err := at.change(ctx, s); err != nil {

@@ -209,7 +209,7 @@ func floorLoad(t *testing.T, authorities ...string) *load.Load {
 		}
 	})
 	for a := range r.Get {
-		if err := p.Step(a, 0); err != nil {
+		if err := p.Step("Get", a, 0); err != nil {
 			t.Fatal(err)
 		}
 	}

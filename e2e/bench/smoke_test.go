@@ -30,18 +30,19 @@ func TestMain(m *testing.M) {
 // floorCommand runs the test's binary as the floor.
 func floorCommand() []string { return []string{"/usr/bin/env", beFloor + "=1", os.Args[0]} }
 
+// smokeScale is so small that all trials take seconds.
+var smokeScale = Scale{
+	World: world.Scale{Web: 4, WebPods: 5, App: 10, AppPods: 2}, Streams: 40, Conns: 4,
+	Flips: 2, Rate: 5, Rounds: 2, Repeats: 1, Settle: time.Second,
+	Proxies: ProxiesScale{Many: Crowd{12, 4}, Busy: Crowd{5, 8}, Changed: 4, Rate: 20},
+	Spill:   SpillScale{Services: 4, Endpoints: 5, Pods: 10, Over: time.Second, After: time.Second, Return: time.Second},
+	Explain: ExplainScale{Services: 10, Endpoints: 2, Large: 2, Rate: 20, Changes: 20, Blocks: 1},
+}
+
 // TestSmoke makes all trials, small, with real API servers and the gateway as a process. At this size it means
 // nothing whether targets are met.
 func TestSmoke(t *testing.T) {
-	cfg := Config{
-		Dir: t.TempDir(), Floor: floorCommand(), Log: t.Logf,
-		Scale: Scale{
-			World: world.Scale{Web: 4, WebPods: 5, App: 10, AppPods: 2}, Streams: 40, Conns: 4,
-			Flips: 2, Rate: 5, Rounds: 2, Repeats: 1, Settle: time.Second,
-			Spill:   SpillScale{Services: 4, Endpoints: 5, Pods: 10, Over: time.Second, After: time.Second, Return: time.Second},
-			Explain: ExplainScale{Services: 10, Endpoints: 2, Large: 2, Rate: 20, Changes: 20, Blocks: 1},
-		},
-	}
+	cfg := Config{Dir: t.TempDir(), Floor: floorCommand(), Log: t.Logf, Scale: smokeScale}
 	lab, err := Open(t.Context(), cfg, Trials())
 	if err != nil {
 		t.Fatal(err)
@@ -62,9 +63,10 @@ func TestSmoke(t *testing.T) {
 		if r.Trial == "idle" {
 			continue
 		}
-		floor, gateway := r.Samples[Floor][0]["bytes"], r.Samples[Gateway][0]["bytes"]
-		if floor == 0 || floor != gateway {
-			t.Errorf("%s: the floor sent %v bytes, the gateway %v", r.Trial, floor, gateway)
+		for _, key := range []string{"bytes", "update bytes"} {
+			if floor, gateway := r.Samples[Floor][0][key], r.Samples[Gateway][0][key]; floor != gateway || floor == 0 && key == "bytes" {
+				t.Errorf("%s, %s: %v of the floor, %v of the gateway", r.Trial, key, floor, gateway)
+			}
 		}
 	}
 	alone := map[string]bool{"resident memory, no streams": true, "explanations a second": true, "an explanation takes, median": true}

@@ -112,7 +112,7 @@ func (l *Lab) spillFloor(ctx context.Context, t tape) (_ Sample, err error) {
 		if err := poll.Pause(ctx, time.Until(m.began.Add(step.after))); err != nil {
 			return nil, err
 		}
-		if err := p.Step(step.authority, step.number); err != nil {
+		if err := p.Step("Get", step.authority, step.number); err != nil {
 			return nil, err
 		}
 		ordered[step.authority] = append(ordered[step.authority], time.Now())

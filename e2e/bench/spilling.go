@@ -122,13 +122,8 @@ func (m *spilling) end(ctx context.Context) (Sample, error) {
 	return Sample{
 		"all": (cpu - m.cpu).Seconds(), "cpu": microseconds(cpu-m.cpu) / messages, "messages": messages / float64(m.streams.Streams()),
 		"bytes":  float64(m.streams.Bytes()-m.bytes) / messages,
-		"memory": m.perStream(m.opened), "spilled": m.perStream(m.spilled),
+		"memory": perStream(m.before, m.opened, m.streams), "spilled": perStream(m.before, m.spilled, m.streams),
 	}, nil
-}
-
-// perStream returns the kilobytes that each stream has made the server take.
-func (m *spilling) perStream(now proc.Memory) float64 {
-	return (float64(now.RSS) - float64(m.before.RSS)) / 1000 / float64(m.streams.Streams())
 }
 
 // tape is what one stream of each service has been sent, and when.

@@ -22,16 +22,18 @@ const (
 type subject interface {
 	Addr() string
 	Pid() int
-	// change changes one endpoint of a service, and returns when the streams could be sent the change.
+	// change changes one endpoint of a service, or its profile if the method is that of profiles, and returns when the streams
+	// could be sent the change.
 	change(ctx context.Context, s service) (time.Time, error)
 	Stop() error
 }
 
 // service is what a stream subscribes to, and where it can be changed.
 type service struct {
-	authority string
-	cluster   int    // by number
-	slice     string // the name of the Service there
+	method, authority string
+	cluster           int    // by number
+	name              string // of the Service there
+	also              string // another authority that changes with it; empty: none
 }
 
 // measured is a server that follows the clusters.
@@ -47,7 +49,10 @@ func (m *measured) Pid() int     { return m.pid }
 func (m *measured) Stop() error  { return m.stop() }
 
 func (m *measured) change(ctx context.Context, s service) (time.Time, error) {
-	at, _, err := m.world.Flip(ctx, s.cluster, s.slice)
+	if s.method == profileMethod {
+		return m.world.FlipProfile(ctx, s.cluster, s.name)
+	}
+	at, _, err := m.world.Flip(ctx, s.cluster, s.name)
 	return at, err
 }
 
@@ -58,7 +63,11 @@ type bare struct {
 }
 
 func (b bare) change(_ context.Context, s service) (time.Time, error) {
-	err := b.Step(s.authority, b.turns.next(s.authority))
+	turn := b.turns.next(s.method + " " + s.authority)
+	err := b.Step(s.method, s.authority, turn)
+	if s.also != "" {
+		err = errors.Join(err, b.Step(s.method, s.also, turn))
+	}
 	return time.Now(), err
 }
 

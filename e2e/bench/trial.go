@@ -10,13 +10,13 @@ import (
 
 // Trial is one thing that is done to a server, and what is measured.
 type Trial struct {
-	Name    string
-	Repeats int // 0: those of the scale
-	Metrics []Metric
-	Alone   bool // the floor has no such trial
-	run     func(context.Context, *Lab, subject) (Sample, error)
-	family  family
-	own     func(context.Context, *Lab) (map[Kind]Sample, error) // not nil: instead of run, with clusters and servers of its own
+	Name     string
+	Repeats  int // 0: those of the scale
+	Metrics  []Metric
+	Alone    bool // the floor has no such trial
+	run      func(context.Context, *Lab, subject) (Sample, error)
+	families []family
+	own      func(context.Context, *Lab) (map[Kind]Sample, error) // not nil: instead of run, with clusters and servers of its own
 }
 
 // Metric is one number of a trial, and what it may be at most.
@@ -31,21 +31,23 @@ type Metric struct {
 // Sample is what one run of a trial measured, by the metrics' keys.
 type Sample map[string]float64
 
-const atFloor = 1.5 // the target of most figures, times the floor
+// Targets, times the floor.
+const (
+	atFloor   = 1.5 // of most figures
+	asProxies = 1.3 // of streams that are spread as proxies have them
+)
 
 // Trials are all trials, in the order in which they are made.
 func Trials() []Trial {
 	return []Trial{
 		{Name: "idle", Repeats: 1, Alone: true, run: idle, Metrics: []Metric{{Key: "rss", Label: "resident memory, no streams", Unit: "MB", Most: 100}}},
-		storm("connect local", webLocal),
-		storm("connect federated", webFederated),
-		storm("connect 1,000 services", appFederated),
-		storm("profiles", profiles),
-		storm("3,000 × 4", webFederated.with(manyProxies)),
-		storm("1,000 × 20", webFederated.with(busyProxies)),
+		connects("connect local", webLocal),
+		connects("connect federated", webFederated),
+		proxies("proxies 3,000 × 4", func(s ProxiesScale) Crowd { return s.Many }),
+		proxies("proxies 1,000 × 20", func(s ProxiesScale) Crowd { return s.Busy }),
 		steps("fan-out local", webLocal),
 		steps("fan-out federated", webFederated),
-		{Name: "churn", family: appFederated, Repeats: 1, run: churn, Metrics: []Metric{
+		{Name: "churn", families: []family{appLocal, appFederated}, Repeats: 1, run: churn, Metrics: []Metric{
 			{Key: "rate", Label: "changes a second", Unit: ""},
 			{Key: "cpu", Label: "CPU a delivered update", Unit: "µs"}, // no target: here the gateway reads a change for every ten updates
 			{Key: "share", Label: "CPU of one core", Unit: "%"},
@@ -75,9 +77,9 @@ func Trials() []Trial {
 	}
 }
 
-// storm opens all streams of a family.
-func storm(name string, f family) Trial {
-	return Trial{Name: name, family: f, run: connect(f), Metrics: []Metric{
+// connects opens all streams of a family.
+func connects(name string, f family) Trial {
+	return Trial{Name: name, families: []family{f}, run: connect(f), Metrics: []Metric{
 		{Key: "cpu", Label: "CPU to connect all", Unit: "s", Ratio: atFloor},
 		{Key: "all", Label: "the last has its first message", Unit: "ms"},
 		{Key: "memory", Label: "memory a stream", Unit: "kB", Ratio: atFloor},
@@ -85,8 +87,19 @@ func storm(name string, f family) Trial {
 	}}
 }
 
+// proxies opens streams as proxies have them, and changes some of what they are of.
+func proxies(name string, of func(ProxiesScale) Crowd) Trial {
+	return Trial{Name: name, families: []family{appLocal, appFederated, profilesLocal, profilesFederated}, run: meshed(of), Metrics: []Metric{
+		{Key: "cpu", Label: "CPU to connect all", Unit: "s", Ratio: asProxies},
+		{Key: "all", Label: "the last has its first message", Unit: "ms"},
+		{Key: "memory", Label: "memory a stream, with its share of the connection's", Unit: "kB", Ratio: 1},
+		{Key: "update", Label: "CPU a delivered update", Unit: "µs", Ratio: asProxies},
+		{Key: "reconnect", Label: "CPU to drop and reconnect all", Unit: "s", Ratio: atFloor},
+	}}
+}
+
 func steps(name string, f family) Trial {
-	return Trial{Name: name, family: f, Repeats: 1, run: fanOut(f), Metrics: []Metric{
+	return Trial{Name: name, families: []family{f}, Repeats: 1, run: fanOut(f), Metrics: []Metric{
 		{Key: "cpu", Label: "CPU a delivered update", Unit: "µs", Ratio: atFloor},
 		{Key: "last", Label: "the last stream has it", Unit: "ms", Ratio: atFloor},
 	}}
@@ -121,7 +134,12 @@ func (l *Lab) cannot(t Trial) error {
 	if t.own != nil && l.cfg.Addr != "" {
 		return errors.New("it is made with clusters of its own, which only the gateway follows")
 	}
-	return l.absent[t.family.name]
+	for _, f := range t.families {
+		if err := l.absent[f.name]; err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sample makes a trial, as often as it is to be made.

@@ -25,7 +25,7 @@ var recording = floor.Recording{
 		"web:80":  {First: [][]byte{[]byte("add"), bytes.Repeat([]byte("more"), 1000)}, Steps: [][]byte{[]byte("away"), []byte("back")}},
 		"cart:80": {First: [][]byte{[]byte("none")}},
 	},
-	GetProfile: map[string]floor.Answer{"web:80": {First: [][]byte{[]byte("profile")}}},
+	GetProfile: map[string]floor.Answer{"web:80": {First: [][]byte{[]byte("profile")}, Steps: [][]byte{[]byte("other profile")}}},
 }
 
 // running is a floor that ends with its input.
@@ -78,10 +78,13 @@ func TestServe(t *testing.T) {
 	first, steps := recording.Get["web:80"].First, recording.Get["web:80"].Steps
 	check(web, first...)
 	// Steps are never lost, however fast they come.
-	fmt.Fprint(r.input, "0 web:80\n1 web:80\n0 web:80\n")
+	fmt.Fprint(r.input, "0 Get web:80\n1 Get web:80\n0 Get web:80\n")
 	check(web, append(slices.Clone(first), steps[0], steps[1], steps[0])...)
 	check(cart, []byte("none"))
 	check(profile, []byte("profile"))
+	fmt.Fprint(r.input, "0 GetProfile web:80\n")
+	check(profile, []byte("profile"), []byte("other profile"))
+	check(web, append(slices.Clone(first), steps[0], steps[1], steps[0])...) // these are another method's
 	// Who comes later begins as all do.
 	check(open("Get", "web:80", 2), first...)
 	r.input.Close()
@@ -91,7 +94,7 @@ func TestServe(t *testing.T) {
 }
 
 func TestServeRefuses(t *testing.T) {
-	for _, line := range []string{"0 nobody:80", "2 web:80", "-1 web:80", "0 cart:80", "x web:80", ""} {
+	for _, line := range []string{"0 Get nobody:80", "2 Get web:80", "-1 Get web:80", "0 Get cart:80", "1 GetProfile web:80", "0 Put web:80", "0 web:80", "x Get web:80", ""} {
 		r := serve(t)
 		fmt.Fprintln(r.input, line)
 		if err := <-r.ended; err == nil {

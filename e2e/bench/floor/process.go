@@ -16,7 +16,7 @@ import (
 )
 
 // Serve runs a server of a recording on a free port of 127.0.0.1. It writes its address to out as the first line, takes
-// steps from in, one a line ("NUMBER AUTHORITY"), and ends with in.
+// steps from in, one a line ("NUMBER METHOD AUTHORITY"), and ends with in.
 func Serve(recording string, in io.Reader, out io.Writer) (err error) {
 	r, err := ReadRecording(recording)
 	if err != nil {
@@ -40,12 +40,13 @@ func Serve(recording string, in io.Reader, out io.Writer) (err error) {
 	}
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
-		number, authority, _ := strings.Cut(lines.Text(), " ")
+		number, of, _ := strings.Cut(lines.Text(), " ")
+		method, authority, _ := strings.Cut(of, " ")
 		n, err := strconv.Atoi(number)
 		if err != nil {
-			return fmt.Errorf("%q is not NUMBER AUTHORITY: %w", lines.Text(), err)
+			return fmt.Errorf("%q is not NUMBER METHOD AUTHORITY: %w", lines.Text(), err)
 		}
-		if err := s.Step(authority, n); err != nil {
+		if err := s.Step(method, authority, n); err != nil {
 			return err
 		}
 	}
@@ -78,9 +79,9 @@ func (p *Process) Addr() string { return p.addr }
 // Pid returns the process's id.
 func (p *Process) Pid() int { return p.proc.Pid() }
 
-// Step sends the step of that number to all streams of an authority.
-func (p *Process) Step(authority string, number int) error {
-	_, err := fmt.Fprintf(p.proc, "%d %s\n", number, authority)
+// Step sends the step of that number to all streams that have called a method for an authority.
+func (p *Process) Step(method, authority string, number int) error {
+	_, err := fmt.Fprintf(p.proc, "%d %s %s\n", number, method, authority)
 	return err
 }
 

@@ -41,11 +41,11 @@ func (s *Server) GetProfile(req *pb.GetDestination, out grpc.ServerStreamingServ
 	return serve(s.profiles, req.GetPath(), out)
 }
 
-// Step sends all streams that have called Get for an authority the step of that number.
-func (s *Server) Step(authority string, number int) error {
-	t := s.gets[authority]
+// Step sends all streams that have called a method, Get or GetProfile, for an authority the step of that number.
+func (s *Server) Step(method, authority string, number int) error {
+	t := map[string]map[string]*topic{"Get": s.gets, "GetProfile": s.profiles}[method][authority]
 	if t == nil || number < 0 || number >= len(t.steps) {
-		return fmt.Errorf("no step %d of %q is recorded", number, authority)
+		return fmt.Errorf("no step %d of %s %q is recorded", number, method, authority)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

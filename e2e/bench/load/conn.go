@@ -3,6 +3,7 @@ package load
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +24,8 @@ const (
 	service      = "/io.linkerd.proxy.destination.Destination/"
 	streamWindow = 64<<10 - 1 // HTTP/2's default
 	connWindow   = 1 << 20
-	buffer       = 32 << 10
+	mostBuffer   = 32 << 10 // of a connection, each way
+	ofStream     = 1 << 10  // of the buffer: that of thousands of connections of few streams is a large part of what they cost here
 )
 
 // conn is one connection and its streams.
@@ -48,6 +50,7 @@ func dial(ctx context.Context, cfg Config, l *Load) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	buffer := min(mostBuffer, (1+len(cfg.Targets)/cfg.Conns)*ofStream)
 	c := &conn{load: l, tcp: tcp, out: bufio.NewWriterSize(tcp, buffer)}
 	c.framer = http2.NewFramer(c.out, bufio.NewReaderSize(tcp, buffer))
 	c.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
@@ -82,7 +85,7 @@ func (c *conn) open(cfg Config, targets []Target) error {
 		for i, t := range targets {
 			block.Reset()
 			for _, h := range []hpack.HeaderField{
-				{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: service + cfg.Method},
+				{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: service + cmp.Or(t.Method, cfg.Method)},
 				{Name: ":authority", Value: cfg.Addr}, {Name: "content-type", Value: "application/grpc"}, {Name: "te", Value: "trailers"},
 			} {
 				if err := encoder.WriteField(h); err != nil {

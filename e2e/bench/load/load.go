@@ -12,7 +12,7 @@ import (
 // Config is what to open.
 type Config struct {
 	Addr    string
-	Method  string // Get or GetProfile
+	Method  string // Get or GetProfile, of the targets that have none of their own
 	Conns   int
 	Targets []Target // one stream each; the first go to the first connection, and so on in turn
 	First   int      // how many messages a stream begins with; 0: one
@@ -22,7 +22,8 @@ type Config struct {
 // Target is what one stream subscribes to.
 type Target struct {
 	Authority, Token string
-	Keep             bool // keep the messages' bytes, though Config.Keep does not ask for it
+	Method           string // empty: Config.Method
+	Keep             bool   // keep the messages' bytes, though Config.Keep does not ask for it
 }
 
 // Load is a set of open streams.

@@ -132,6 +132,35 @@ func TestFirst(t *testing.T) {
 	}
 }
 
+// TestMethods: targets of one authority may call different methods.
+func TestMethods(t *testing.T) {
+	server := destinationtest.Start(t)
+	updates := make(chan *pb.Update, 1)
+	updates <- destinationtest.Add("10.0.0.1:80")
+	server.OnGet("web:80", destinationtest.Send(updates))
+	server.OnProfile("web:80", func(stream grpc.ServerStreamingServer[pb.DestinationProfile]) error {
+		if err := stream.Send(&pb.DestinationProfile{FullyQualifiedName: "web"}); err != nil {
+			return err
+		}
+		<-stream.Context().Done()
+		return nil
+	})
+	l, err := load.Open(limited(t), load.Config{Addr: server.Addr(), Method: "Get", Conns: 1, Keep: true, Targets: []load.Target{{Authority: "web:80"}, {Authority: "web:80", Method: "GetProfile"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]proto.Message{"": destinationtest.Add("10.0.0.1:80"), "GetProfile": &pb.DestinationProfile{FullyQualifiedName: "web"}}
+	l.Messages(func(to load.Target, messages [][]byte) {
+		got := want[to.Method].ProtoReflect().New().Interface()
+		if len(messages) != 1 || proto.Unmarshal(messages[0], got) != nil || !proto.Equal(got, want[to.Method]) {
+			t.Errorf("%s: %q", to.Method, messages)
+		}
+	})
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestOpenFails(t *testing.T) {
 	server := destinationtest.Start(t)
 	server.OnGet("ends:80", func(stream grpc.ServerStreamingServer[pb.Update]) error {

@@ -8,6 +8,7 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -56,6 +57,7 @@ type member struct {
 
 	mu     sync.Mutex
 	slices map[string]*discoveryv1.EndpointSlice // by Service
+	opaque map[string]bool                       // Services whose port is
 }
 
 // New returns the world of these kubeconfigs, one for each of Names. Nothing is asked or written yet.
@@ -69,19 +71,19 @@ func New(kubeconfigs []string) (*World, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cluster %s: %w", Names[i], err)
 		}
-		client, err := newClient(cfg)
+		client, err := NewClient(cfg)
 		if err != nil {
 			return nil, fmt.Errorf("cluster %s: %w", Names[i], err)
 		}
 		w.clusters = append(w.clusters, &member{
-			name: Names[i], number: byte(i + 1), kubeconfig: path, client: client, slices: map[string]*discoveryv1.EndpointSlice{},
+			name: Names[i], number: byte(i + 1), kubeconfig: path, client: client, slices: map[string]*discoveryv1.EndpointSlice{}, opaque: map[string]bool{},
 		})
 	}
 	return w, nil
 }
 
-// newClient returns a client that is not slowed down and costs little.
-func newClient(cfg *rest.Config) (kubernetes.Interface, error) {
+// NewClient returns a client that is not slowed down and costs little.
+func NewClient(cfg *rest.Config) (kubernetes.Interface, error) {
 	cfg.QPS = -1
 	cfg.ContentType = "application/vnd.kubernetes.protobuf"
 	cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
@@ -91,14 +93,21 @@ func newClient(cfg *rest.Config) (kubernetes.Interface, error) {
 // Kubeconfig returns the path of the kubeconfig of the cluster that the measured server is local to.
 func (w *World) Kubeconfig() string { return w.clusters[0].kubeconfig }
 
-// Load reads the slices, which Flip needs to know.
+// Load reads the slices and Services, which Flip and FlipProfile need to know.
 func (w *World) Load(ctx context.Context) error {
 	for _, m := range w.clusters {
 		list, err := m.client.DiscoveryV1().EndpointSlices(Namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return fmt.Errorf("cluster %s: %w", m.name, err)
 		}
+		services, err := m.client.CoreV1().Services(Namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return fmt.Errorf("cluster %s: %w", m.name, err)
+		}
 		m.mu.Lock()
+		for _, s := range services.Items {
+			_, m.opaque[s.Name] = s.Annotations[object.OpaquePorts]
+		}
 		for i := range list.Items {
 			m.slices[list.Items[i].Labels[discoveryv1.LabelServiceName]] = &list.Items[i]
 		}
@@ -132,4 +141,26 @@ func (w *World) Flip(ctx context.Context, cluster int, service string) (at time.
 		turn = 1
 	}
 	return at, turn, nil
+}
+
+// FlipProfile makes a Service's port opaque, or not any more if that has been done, which changes its profile but no
+// endpoint, and returns when the API server had answered. Only one goroutine at a time may flip the same Service.
+func (w *World) FlipProfile(ctx context.Context, cluster int, service string) (at time.Time, err error) {
+	m := w.clusters[cluster]
+	m.mu.Lock()
+	opaque := !m.opaque[service]
+	m.mu.Unlock()
+	value := "null"
+	if opaque {
+		value = fmt.Sprintf("%q", fmt.Sprint(object.ServicePort))
+	}
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%s}}}`, object.OpaquePorts, value)
+	if _, err := m.client.CoreV1().Services(Namespace).Patch(ctx, service, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return at, fmt.Errorf("cluster %s: %w", m.name, err)
+	}
+	at = time.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.opaque[service] = opaque
+	return at, nil
 }
