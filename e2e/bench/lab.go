@@ -25,6 +25,7 @@ type Scale struct {
 	Proxies ProxiesScale
 	Spill   SpillScale
 	Explain ExplainScale
+	Storm   StormScale
 	Settle  time.Duration // how long a fresh server has, at most, to give back memory that it needed to start
 }
 
@@ -34,6 +35,7 @@ func Full() Scale {
 		World:   world.Scale{Web: 100, WebPods: 50, App: 1000, AppPods: 5},
 		Streams: 10_000, Conns: 100, Flips: 20, Rate: 500, Rounds: 15, Repeats: 3, Settle: 10 * time.Second,
 		Proxies: ProxiesScale{Many: Crowd{3000, 4}, Busy: Crowd{1000, 20}, Changed: 400, Rate: 300},
+		Storm:   StormScale{Proxies: Crowd{3000, 4}, Services: 1000, Endpoints: 5, Servers: 700, Profiles: 1000, Over: 6 * time.Second, Later: time.Minute},
 		Spill:   SpillScale{Services: 1000, Endpoints: 50, Pods: 5000, Over: 30 * time.Second, After: 10 * time.Second, Return: 5 * time.Second},
 		Explain: ExplainScale{Services: 1000, Endpoints: 5, Large: 50, Rate: 250, Changes: 4000, Blocks: 3},
 	}

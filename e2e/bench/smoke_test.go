@@ -35,6 +35,7 @@ var smokeScale = Scale{
 	World: world.Scale{Web: 4, WebPods: 5, App: 10, AppPods: 2}, Streams: 40, Conns: 4,
 	Flips: 2, Rate: 5, Rounds: 2, Repeats: 1, Settle: time.Second,
 	Proxies: ProxiesScale{Many: Crowd{12, 4}, Busy: Crowd{5, 8}, Changed: 4, Rate: 20},
+	Storm:   StormScale{Proxies: Crowd{12, 4}, Services: 10, Endpoints: 2, Servers: 3, Profiles: 10, Over: 100 * time.Millisecond},
 	Spill:   SpillScale{Services: 4, Endpoints: 5, Pods: 10, Over: time.Second, After: time.Second, Return: time.Second},
 	Explain: ExplainScale{Services: 10, Endpoints: 2, Large: 2, Rate: 20, Changes: 20, Blocks: 1},
 }
@@ -63,13 +64,16 @@ func TestSmoke(t *testing.T) {
 		if r.Trial == "idle" {
 			continue
 		}
-		for _, key := range []string{"bytes", "update bytes"} {
+		for _, key := range []string{"bytes", "update bytes", "refused"} {
 			if floor, gateway := r.Samples[Floor][0][key], r.Samples[Gateway][0][key]; floor != gateway || floor == 0 && key == "bytes" {
 				t.Errorf("%s, %s: %v of the floor, %v of the gateway", r.Trial, key, floor, gateway)
 			}
 		}
 	}
-	alone := map[string]bool{"resident memory, no streams": true, "explanations a second": true, "an explanation takes, median": true}
+	alone := map[string]bool{
+		"resident memory, no streams": true, "explanations a second": true, "an explanation takes, median": true,
+		"resident memory of the killed replica": true, "of the other, at most": true, "of the other a minute later, beyond that": true,
+	}
 	for _, row := range Rows(results) {
 		if math.IsNaN(row.Measured) || math.IsNaN(row.Floor) != alone[row.Label] {
 			t.Errorf("nothing measured: %+v", row)

@@ -74,6 +74,16 @@ func Trials() []Trial {
 			{Key: "rate", Label: "explanations a second", Unit: ""},
 			{Key: "took", Label: "an explanation takes, median", Unit: "ms"},
 		}},
+		{Name: "storm", Repeats: 1, own: storm, Metrics: []Metric{
+			{Key: "first p50", Label: "a first message takes, median", Unit: "ms"},
+			{Key: "first", Label: "the slowest first message takes", Unit: "ms", Most: 1000},
+			{Key: "after", Label: "the last proxy has it after the kill by", Unit: "ms"},
+			{Key: "refused", Label: "connections that failed", Unit: "%", Most: 0.01},
+			{Key: "cpu", Label: "CPU to take over", Unit: "s"},
+			{Key: "calm", Label: "resident memory of the killed replica", Unit: "MB"},
+			{Key: "peak", Label: "of the other, at most", Unit: "MB"},
+			{Key: "rest", Label: "of the other a minute later, beyond that", Unit: "%", Most: 10},
+		}},
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"os"
 
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"isthmus/e2e/apisim"
@@ -23,6 +22,9 @@ type Config struct {
 	Pods      int // in each cluster, which endpoints are in turn, so that several Services have the same; 0: each its own
 	Large     int // slices, of a hundred endpoints, of one more Service, which has the number after the others; 0: there is none
 
+	Servers  int // in each cluster: each is of a port of some Pods
+	Profiles int // ServiceProfiles of the first Services, in the local cluster
+
 	Joined      bool              // federated Services join the local cluster's Services too
 	Annotations map[string]string // of federated Services
 }
@@ -37,7 +39,9 @@ type Fleet struct {
 // member is one cluster.
 type member struct {
 	api    *apisim.Server
-	slices map[string]*discoveryv1.EndpointSlice // by Service: the one that is flipped
+	number int
+	slices map[string][]*discoveryv1.EndpointSlice // by Service
+	pods   int                                     // written so far
 }
 
 // Start runs a fleet until Close.
@@ -54,9 +58,9 @@ func Start(cfg Config) (f *Fleet, err error) {
 			return nil, err
 		}
 		api.Misbehave(apisim.Faults{NoStreamedLists: true}) // lists in pages are kinder to the memory of both sides
-		c := &member{api: api, slices: map[string]*discoveryv1.EndpointSlice{}}
+		c := &member{api: api, number: i, slices: map[string][]*discoveryv1.EndpointSlice{}}
 		f.clusters = append(f.clusters, c)
-		if err := c.fill(cfg, i); err != nil {
+		if err := errors.Join(c.fill(cfg), c.rule(cfg)); err != nil {
 			return nil, err
 		}
 	}
@@ -101,95 +105,35 @@ func (f *Fleet) kubeconfig(i int) ([]byte, error) {
 // Flip makes one endpoint of a Service in a cluster not ready, or ready again if that has been done.
 func (f *Fleet) Flip(cluster int, service string) error {
 	c := f.clusters[cluster]
-	slice := c.slices[service]
-	if slice == nil {
-		return fmt.Errorf("cluster %s has no slice of Service %s", name(cluster), service)
+	slice, err := c.middle(service)
+	if err != nil {
+		return err
 	}
 	ready := slice.Endpoints[len(slice.Endpoints)/2].Conditions.Ready
 	*ready = !*ready
 	return c.api.Put(slice)
 }
 
+// middle returns the slice of a Service that is changed.
+func (c *member) middle(service string) (*discoveryv1.EndpointSlice, error) {
+	all := c.slices[service]
+	if all == nil {
+		return nil, fmt.Errorf("cluster %s has no slice of Service %s", name(c.number), service)
+	}
+	return all[len(all)/2], nil
+}
+
 // Scale makes all endpoints of a Service's slice in a cluster ready, or none, in one write.
 func (f *Fleet) Scale(cluster int, service string, ready bool) error {
 	c := f.clusters[cluster]
-	slice := c.slices[service]
-	if slice == nil {
-		return fmt.Errorf("cluster %s has no slice of Service %s", name(cluster), service)
+	slice, err := c.middle(service)
+	if err != nil {
+		return err
 	}
 	for i := range slice.Endpoints {
 		*slice.Endpoints[i].Conditions.Ready = ready
 	}
 	return c.api.Put(slice)
-}
-
-// inLarge is how many endpoints a slice of the large Service has, as Kubernetes writes them.
-const inLarge = 100
-
-// count returns how many Services a cluster has.
-func (c Config) count() int { return c.Services + min(1, c.Large) }
-
-// fill writes a cluster's Services, slices and Pods.
-func (c *member) fill(cfg Config, number int) error {
-	f := filler{member: c, cfg: cfg, number: number}
-	for s := range cfg.Services {
-		if err := f.service(s, cfg.Slices, cfg.Endpoints); err != nil {
-			return err
-		}
-	}
-	if cfg.Large == 0 {
-		return nil
-	}
-	return f.service(cfg.Services, cfg.Large, inLarge)
-}
-
-// filler fills a cluster.
-type filler struct {
-	*member
-	cfg          Config
-	number       int // of the cluster
-	slices, pods int // so far
-}
-
-// service writes a Service with its slices, and their Pods.
-func (f *filler) service(i, slices, endpoints int) error {
-	name, _ := Service(i, false)
-	if err := f.api.Put(object.Service(world.Namespace, name)); err != nil {
-		return err
-	}
-	for n := range slices {
-		slice := object.Slice(world.Namespace, name, fmt.Sprintf("%05d", f.slices))
-		for range endpoints {
-			e, err := f.endpoint()
-			if err != nil {
-				return err
-			}
-			slice.Endpoints = append(slice.Endpoints, e)
-		}
-		if err := f.api.Put(slice); err != nil {
-			return err
-		}
-		if n == slices/2 {
-			f.member.slices[name] = slice
-		}
-		f.slices++
-	}
-	return nil
-}
-
-// endpoint returns the next endpoint, and writes its Pod if there is none yet.
-func (f *filler) endpoint() (discoveryv1.Endpoint, error) {
-	i := f.pods
-	if f.cfg.Pods > 0 {
-		i %= f.cfg.Pods
-	}
-	pod := newPod(i)
-	e := object.PodEndpoint(address(f.number, i), world.Namespace, pod.Name)
-	f.pods++
-	if i < f.pods-1 {
-		return e, nil
-	}
-	return e, f.api.Put(pod)
 }
 
 // federate adds to the local cluster the links, and the Services that join the linked clusters'.
@@ -226,14 +170,4 @@ func (f *Fleet) federate() error {
 		}
 	}
 	return nil
-}
-
-func address(cluster, i int) string {
-	return fmt.Sprintf("10.%d.%d.%d", cluster<<2|i>>16, i>>8&0xff, i&0xff)
-}
-
-func newPod(i int) *corev1.Pod {
-	p := object.Mesh(object.Pod(world.Namespace, fmt.Sprintf("web-5f79f964bc-%06d", i), ""))
-	p.Labels[object.HashLabel] = "5f79f964bc"
-	return p
 }

@@ -1,0 +1,101 @@
+package fleet
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"isthmus/e2e/bench/world"
+	"isthmus/e2e/object"
+)
+
+// inLarge is how many endpoints a slice of the large Service has, as Kubernetes writes them.
+const inLarge = 100
+
+// count returns how many Services a cluster has.
+func (c Config) count() int { return c.Services + min(1, c.Large) }
+
+// fill writes a cluster's Services, slices and Pods.
+func (c *member) fill(cfg Config) error {
+	f := filler{member: c, cfg: cfg}
+	for s := range cfg.Services {
+		if err := f.service(s, cfg.Slices, cfg.Endpoints); err != nil {
+			return err
+		}
+	}
+	if cfg.Large == 0 {
+		return nil
+	}
+	return f.service(cfg.Services, cfg.Large, inLarge)
+}
+
+// filler fills a cluster.
+type filler struct {
+	*member
+	cfg       Config
+	written   int // slices
+	endpoints int
+}
+
+// service writes a Service with its slices, and their Pods.
+func (f *filler) service(i, slices, endpoints int) error {
+	name, _ := Service(i, false)
+	if err := f.api.Put(object.Service(world.Namespace, name)); err != nil {
+		return err
+	}
+	for range slices {
+		slice := object.Slice(world.Namespace, name, fmt.Sprintf("%05d", f.written))
+		for range endpoints {
+			e, err := f.endpoint()
+			if err != nil {
+				return err
+			}
+			slice.Endpoints = append(slice.Endpoints, e)
+		}
+		if err := f.api.Put(slice); err != nil {
+			return err
+		}
+		f.slices[name] = append(f.slices[name], slice)
+		f.written++
+	}
+	return nil
+}
+
+// endpoint returns the next endpoint, and writes its Pod if there is none yet.
+func (f *filler) endpoint() (discoveryv1.Endpoint, error) {
+	i := f.endpoints
+	f.endpoints++
+	if f.cfg.Pods > 0 && i >= f.cfg.Pods {
+		return f.endpointOf(i % f.cfg.Pods), nil
+	}
+	return f.newPod(f.cfg)
+}
+
+// newPod writes the next Pod, and returns its endpoint.
+func (c *member) newPod(cfg Config) (discoveryv1.Endpoint, error) {
+	i := c.pods
+	c.pods++
+	pod := newPod(i)
+	if cfg.Servers > 0 {
+		pod.Labels["app"] = app(i % cfg.Servers)
+	}
+	return c.endpointOf(i), c.api.Put(pod)
+}
+
+// endpointOf returns the endpoint of a Pod.
+func (c *member) endpointOf(pod int) discoveryv1.Endpoint {
+	return object.PodEndpoint(address(c.number, pod), world.Namespace, podName(pod))
+}
+
+func address(cluster, i int) string {
+	return fmt.Sprintf("10.%d.%d.%d", cluster<<2|i>>16, i>>8&0xff, i&0xff)
+}
+
+func podName(i int) string { return fmt.Sprintf("web-5f79f964bc-%06d", i) }
+
+func newPod(i int) *corev1.Pod {
+	p := object.Mesh(object.Pod(world.Namespace, podName(i), ""))
+	p.Labels[object.HashLabel] = "5f79f964bc"
+	return p
+}
