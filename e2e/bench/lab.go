@@ -26,7 +26,10 @@ type Scale struct {
 	Spill   SpillScale
 	Explain ExplainScale
 	Storm   StormScale
-	Settle  time.Duration // how long a fresh server has, at most, to give back memory that it needed to start
+
+	Cold, ColdLarge ColdScale
+
+	Settle time.Duration // how long a fresh server has, at most, to give back memory that it needed to start
 }
 
 // Full is the scale that the targets are for.
@@ -36,6 +39,7 @@ func Full() Scale {
 		Streams: 10_000, Conns: 100, Flips: 20, Rate: 500, Rounds: 15, Repeats: 3, Settle: 10 * time.Second,
 		Proxies: ProxiesScale{Many: Crowd{3000, 4}, Busy: Crowd{1000, 20}, Changed: 400, Rate: 300},
 		Storm:   StormScale{Proxies: Crowd{3000, 4}, Services: 1000, Endpoints: 5, Servers: 700, Profiles: 1000, Over: 6 * time.Second, Later: time.Minute},
+		Cold:    ColdScale{Clusters: 3, Services: 1000, Endpoints: 5, Repeats: 3}, ColdLarge: ColdScale{Clusters: 20, Services: 1000, Endpoints: 10, Repeats: 2},
 		Spill:   SpillScale{Services: 1000, Endpoints: 50, Pods: 5000, Over: 30 * time.Second, After: 10 * time.Second, Return: 5 * time.Second},
 		Explain: ExplainScale{Services: 1000, Endpoints: 5, Large: 50, Rate: 250, Changes: 4000, Blocks: 3},
 	}
@@ -49,6 +53,7 @@ type Config struct {
 	Isthmus      string   // the gateway's program; empty: program.Isthmus
 	Controlplane string   // the clusters' program; empty: program.Controlplane
 	Floor        []string // the command that runs floor.Serve; the recording's path is appended
+	List         []string // the command that runs fleet.List and prints the number; the kubeconfig's path is appended
 
 	Addr string // of another server to measure, which follows the clusters; empty: the gateway
 	Pid  int    // that server's process
@@ -58,8 +63,8 @@ type Config struct {
 
 func (c *Config) validate() error {
 	switch {
-	case c.Dir == "" || len(c.Floor) == 0:
-		return errors.New("bench: Config has no Dir or no Floor")
+	case c.Dir == "" || len(c.Floor) == 0 || len(c.List) == 0:
+		return errors.New("bench: Config has no Dir, no Floor or no List")
 	case (c.Addr == "") != (c.Pid == 0):
 		return errors.New("bench: another server needs both Addr and Pid")
 	case c.Addr != "" && c.Kubeconfigs == nil:

@@ -195,7 +195,7 @@ func floorLoad(t *testing.T, authorities ...string) *load.Load {
 	if err := r.Write(path); err != nil {
 		t.Fatal(err)
 	}
-	p, err := floor.Start(t.Context(), append(floorCommand(), path)...)
+	p, err := floor.Start(t.Context(), append(selfCommand("floor"), path)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,6 +74,8 @@ func Trials() []Trial {
 			{Key: "rate", Label: "explanations a second", Unit: ""},
 			{Key: "took", Label: "an explanation takes, median", Unit: "ms"},
 		}},
+		coldStarts("cold start 3 × 5,000", func(s Scale) ColdScale { return s.Cold }),
+		coldStarts("cold start 20 × 10,000", func(s Scale) ColdScale { return s.ColdLarge }),
 		{Name: "storm", Repeats: 1, own: storm, Metrics: []Metric{
 			{Key: "first p50", Label: "a first message takes, median", Unit: "ms"},
 			{Key: "first", Label: "the slowest first message takes", Unit: "ms", Most: 1000},
@@ -112,6 +114,18 @@ func steps(name string, f family) Trial {
 	return Trial{Name: name, families: []family{f}, Repeats: 1, run: fanOut(f), Metrics: []Metric{
 		{Key: "cpu", Label: "CPU a delivered update", Unit: "µs", Ratio: atFloor},
 		{Key: "last", Label: "the last stream has it", Unit: "ms", Ratio: atFloor},
+	}}
+}
+
+// coldStarts starts a server again and again.
+func coldStarts(name string, of func(Scale) ColdScale) Trial {
+	return Trial{Name: name, Repeats: 1, own: coldStart(of), Metrics: []Metric{
+		{Key: "ready", Label: "from start to ready", Unit: "s", Ratio: atFloor},
+		{Key: "first", Label: "from start to a first message", Unit: "s", Ratio: atFloor},
+		{Key: "whole", Label: "from start to the endpoints of all clusters", Unit: "s"},
+		{Key: "cpu", Label: "CPU", Unit: "s"},
+		{Key: "stays", Label: "what stays resident", Unit: "MB"},
+		{Key: "most", Label: "resident memory at most, of what stays", Unit: "×", Most: 2},
 	}}
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"isthmus/e2e/bench"
+	"isthmus/e2e/bench/fleet"
 	"isthmus/e2e/bench/floor"
 	"isthmus/e2e/bench/world"
 	"isthmus/e2e/cmd/internal/cli"
@@ -36,6 +37,7 @@ exit status 1.
   bench growth [FLAGS]    measure how costs grow; needs no API servers
   bench page [FLAGS]      write the results of both to docs/performance.md
   bench floor FILE        the floor; what FILE holds is recorded by bench
+  bench list KUBECONFIG   the floor of a cold start; lists what the gateway reads
 
 Another Destination server is measured so: bench clusters, start the server,
 bench -addr HOST:PORT -pid PID. It is not restarted between trials, so memory a
@@ -96,7 +98,7 @@ func (o options) config(p process) (bench.Config, error) {
 	}
 	cfg := bench.Config{
 		Scale: bench.Full(), Dir: o.out, Addr: o.addr, Pid: o.pid,
-		Isthmus: filepath.Join(o.bin, "isthmus"), Controlplane: filepath.Join(o.bin, "controlplane"), Floor: []string{self, "floor"},
+		Isthmus: filepath.Join(o.bin, "isthmus"), Controlplane: filepath.Join(o.bin, "controlplane"), Floor: []string{self, "floor"}, List: []string{self, "list"},
 		Log: func(format string, args ...any) { fmt.Fprintf(p.stderr, format+"\n", args...) },
 	}
 	if o.attach || o.addr != "" {
@@ -118,6 +120,14 @@ func run(ctx context.Context, args []string, p process) error {
 		return floor.Serve(args[0], p.stdin, p.stdout)
 	case verb == "floor":
 		return cli.Usagef("floor takes one argument, the file with the recording")
+	case verb == "list" && len(args) == 1:
+		n, err := fleet.List(ctx, args[0])
+		if err == nil {
+			fmt.Fprintln(p.stdout, n)
+		}
+		return err
+	case verb == "list":
+		return cli.Usagef("list takes one argument, the kubeconfig of a simulated cluster")
 	}
 	o, err := parse(args, p)
 	if err != nil {

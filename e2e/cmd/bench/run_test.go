@@ -17,9 +17,9 @@ func quiet() process { return process{strings.NewReader(""), io.Discard, io.Disc
 
 func TestUsage(t *testing.T) {
 	for _, args := range [][]string{
-		{"-nothing"}, {"-run", "("}, {"-run", "no such trial"}, {"fly"}, {"floor"}, {"floor", "a", "b"}, {"-addr", "127.0.0.1:1"}, {"-pid", "1"}, {"page", "more"},
+		{"-nothing"}, {"-run", "("}, {"-run", "no such trial"}, {"fly"}, {"floor"}, {"floor", "a", "b"}, {"list"}, {"-addr", "127.0.0.1:1"}, {"-pid", "1"}, {"page", "more"},
 	} {
-		args = append(args[:len(args):len(args)], map[bool][]string{true: {"-out", t.TempDir()}}[args[0] != "floor" && args[0] != "page"]...)
+		args = append(args[:len(args):len(args)], map[bool][]string{true: {"-out", t.TempDir()}}[args[0] != "floor" && args[0] != "list" && args[0] != "page"]...)
 		if err := run(t.Context(), args, quiet()); !errors.As(err, new(cli.UsageError)) {
 			t.Errorf("%q: %v", args, err)
 		}
