@@ -26,6 +26,7 @@ type Scale struct {
 	Spill   SpillScale
 	Explain ExplainScale
 	Storm   StormScale
+	Hot     HotScale
 
 	Cold, ColdLarge ColdScale
 
@@ -40,6 +41,7 @@ func Full() Scale {
 		Proxies: ProxiesScale{Many: Crowd{3000, 4}, Busy: Crowd{1000, 20}, Changed: 400, Rate: 300},
 		Storm:   StormScale{Proxies: Crowd{3000, 4}, Services: 1000, Endpoints: 5, Servers: 700, Profiles: 1000, Over: 6 * time.Second, Later: time.Minute},
 		Cold:    ColdScale{Clusters: 3, Services: 1000, Endpoints: 5, Repeats: 3}, ColdLarge: ColdScale{Clusters: 20, Services: 1000, Endpoints: 10, Repeats: 2},
+		Hot:     HotScale{Proxies: Crowd{1000, 20}, Slices: 50, Endpoints: 100, Over: time.Minute},
 		Spill:   SpillScale{Services: 1000, Endpoints: 50, Pods: 5000, Over: 30 * time.Second, After: 10 * time.Second, Return: 5 * time.Second},
 		Explain: ExplainScale{Services: 1000, Endpoints: 5, Large: 50, Rate: 250, Changes: 4000, Blocks: 3},
 	}

@@ -76,6 +76,18 @@ func Trials() []Trial {
 		}},
 		coldStarts("cold start 3 × 5,000", func(s Scale) ColdScale { return s.Cold }),
 		coldStarts("cold start 20 × 10,000", func(s Scale) ColdScale { return s.ColdLarge }),
+		{Name: "hot service", Repeats: 1, Alone: true, own: hot, Metrics: []Metric{
+			{Key: "all", Label: "the last stream has its first message after", Unit: "s"},
+			{Key: "late p50", Label: "a stream has the last change after, median", Unit: "ms"},
+			{Key: "late", Label: "the last stream has the last change after", Unit: "ms", Most: 1000},
+			{Key: "sent", Label: "sent to a stream", Unit: "MB"},
+			{Key: "ratio", Label: "of the least that adds and removes can take", Unit: "×", Most: 1.2},
+			{Key: "messages", Label: "messages to a stream", Unit: ""},
+			{Key: "share", Label: "CPU of one core meanwhile", Unit: "%"},
+			{Key: "memory", Label: "memory a stream, before", Unit: "kB"},
+			{Key: "peak", Label: "resident memory at most", Unit: "MB"},
+			{Key: "most", Label: "of that with all streams before", Unit: "×", Most: 4}, // the collector lets what is in use triple
+		}},
 		{Name: "storm", Repeats: 1, own: storm, Metrics: []Metric{
 			{Key: "first p50", Label: "a first message takes, median", Unit: "ms"},
 			{Key: "first", Label: "the slowest first message takes", Unit: "ms", Most: 1000},

@@ -76,7 +76,7 @@ func (c *conn) send(frames func(*http2.Framer) error) error {
 func (c *conn) open(cfg Config, targets []Target) error {
 	c.mu.Lock()
 	for _, t := range targets {
-		c.streams = append(c.streams, &stream{target: t, keep: cfg.Keep || t.Keep})
+		c.streams = append(c.streams, &stream{target: t, keep: cfg.Keep || t.Keep, newest: cfg.Newest})
 	}
 	c.mu.Unlock()
 	var block bytes.Buffer

@@ -17,6 +17,7 @@ type Config struct {
 	Targets []Target // one stream each; the first go to the first connection, and so on in turn
 	First   int      // how many messages a stream begins with; 0: one
 	Keep    bool     // keep the bytes of all messages
+	Newest  bool     // of the times when a stream's messages came, keep the newest only
 }
 
 // Target is what one stream subscribes to.
@@ -121,7 +122,7 @@ func (l *Load) ended(ctx context.Context) error {
 
 // missing returns how many messages have to come so that each stream has n.
 func (l *Load) missing(n int) (missing int64) {
-	l.each(func(s *stream) { missing += int64(max(0, n-len(s.arrivals))) })
+	l.each(func(s *stream) { missing += int64(max(0, n-s.count)) })
 	return missing
 }
 
@@ -164,7 +165,8 @@ func (l *Load) Received() int { return int(l.total.Load()) }
 // Bytes returns how large all that has come is, as encoded, with five bytes more for each message.
 func (l *Load) Bytes() int { return int(l.bytes.Load()) }
 
-// Arrivals calls a function for each stream with the times when its messages came, in order.
+// Arrivals calls a function for each stream with the times when its messages came, in order. With Config.Newest there is only
+// the last.
 func (l *Load) Arrivals(yield func(t Target, at []time.Time)) {
 	l.each(func(s *stream) { yield(s.target, s.arrivals) })
 }

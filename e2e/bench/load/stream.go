@@ -13,6 +13,8 @@ const prefix = 5
 type stream struct {
 	target   Target
 	keep     bool
+	newest   bool
+	count    int // of messages
 	arrivals []time.Time
 	kept     [][]byte
 
@@ -40,7 +42,11 @@ func (s *stream) take(data []byte, now time.Time) (done int) {
 		if s.left > 0 {
 			return done
 		}
+		if s.newest {
+			s.arrivals = s.arrivals[:0]
+		}
 		s.arrivals = append(s.arrivals, now)
+		s.count++
 		if s.keep {
 			s.kept = append(s.kept, slices.Clone(s.message))
 		}
