@@ -8,15 +8,25 @@ import (
 
 // Limits are a Pool's, in bytes.
 type Limits struct {
-	Cluster int64 // of one cluster
-	All     int64 // of all clusters together
+	Cluster int64 // that may be kept of one cluster; while it is read it may take reading more
+	All     int64 // of all clusters together, with what is being read
 }
+
+// reading is the part of what may be kept that is left, or comes on top, for lists and events
+// on their way: a cluster of which as much is kept as may be has to be read to become smaller.
+const reading = 4
 
 // Usage is what a cluster takes, by estimate, and what it may take, in bytes.
 type Usage struct {
 	Used  int64 `json:"used"`
 	Limit int64 `json:"limit"`
 }
+
+// nearPercent is what Near means.
+const nearPercent = 80
+
+// Near reports whether the cluster takes so much of what it may take that it is worth a look.
+func (u Usage) Near() bool { return u.Limit > 0 && u.Used >= u.Limit/100*nearPercent }
 
 // ErrOver is in every error about a cluster that takes too much.
 var ErrOver = errors.New("over budget")
@@ -52,7 +62,8 @@ type Budget struct {
 	pool *Pool // fixed
 
 	// under pool.mu
-	used   int64
+	used   int64 // with what is kept
+	kept   int64
 	closed bool
 }
 
@@ -75,7 +86,7 @@ func (b *Budget) Close() {
 	}
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
-	b.used, b.closed = 0, true
+	b.used, b.kept, b.closed = 0, 0, true
 	delete(b.pool.budgets, b)
 }
 
@@ -89,9 +100,15 @@ func (b *Budget) Usage() Usage {
 	return Usage{Used: b.used, Limit: b.pool.limits.Cluster}
 }
 
-// Charge takes n bytes for what is named, or refuses them by an [Error] and takes none.
-// A negative n gives bytes back, which is never refused.
-func (b *Budget) Charge(n int64, what string) error {
+// Charge takes n bytes for what is named and on its way, or refuses them by an [Error] and
+// takes none. A negative n gives bytes back, which is never refused.
+func (b *Budget) Charge(n int64, what string) error { return b.charge(n, 0, what) }
+
+// Keep is Charge for what is kept.
+func (b *Budget) Keep(n int64, what string) error { return b.charge(n, n, what) }
+
+// charge takes n bytes, of which so many are kept.
+func (b *Budget) charge(n, kept int64, what string) error {
 	if b == nil {
 		return nil
 	}
@@ -101,36 +118,47 @@ func (b *Budget) Charge(n int64, what string) error {
 		return nil
 	}
 	if n > 0 {
-		if err := b.refuse(n, what); err != nil {
+		if err := b.refuse(n, kept, what); err != nil {
 			return err
 		}
 	}
-	b.used += n
+	b.used, b.kept = b.used+n, b.kept+kept
 	return nil
 }
 
-// refuse returns why n more bytes are too much; nil: they are not. pool.mu is held.
-func (b *Budget) refuse(n int64, what string) error {
-	if limit := b.pool.limits.Cluster; n > limit-b.used {
+// refuse returns why n more bytes are too much, of which so many are kept; nil: they are not.
+// pool.mu is held.
+func (b *Budget) refuse(n, kept int64, what string) error {
+	limit := b.pool.limits.Cluster
+	if n > limit+limit/reading-b.used || kept > 0 && kept > limit-b.kept {
 		return Errorf("%s would take %s more, by estimate, and the cluster has %s of the %s that --cluster-memory allows",
 			what, size(n), size(b.used), size(limit))
 	}
-	part := b.pool.limits.All / 2 / int64(len(b.pool.budgets))
-	if b.used+n <= part {
-		return nil
-	}
-	// Beyond its part a cluster takes from the common half.
-	common := b.used + n - part
-	for other := range b.pool.budgets {
-		if other != b {
-			common += max(0, other.used-part)
-		}
-	}
-	if half := b.pool.limits.All / 2; common > half {
+	all, half := b.pool.limits.All, b.pool.limits.All/2
+	if b.beyond(n, (*Budget).takes) > half || kept > 0 && b.beyond(kept, (*Budget).keeps) > half-half/reading {
 		return Errorf("%s would take %s more, by estimate, the cluster has %s, and all linked clusters together have no more to spare "+
-			"of their %s: raise the gateway's memory limit, or link fewer clusters", what, size(n), size(b.used), size(b.pool.limits.All))
+			"of their %s: raise the gateway's memory limit, or link fewer clusters", what, size(n), size(b.used), size(all))
 	}
 	return nil
+}
+
+func (b *Budget) takes() int64 { return b.used }
+func (b *Budget) keeps() int64 { return b.kept }
+
+// beyond returns how much all clusters would have beyond their parts if this one had n more; 0
+// if it has that within its own. pool.mu is held.
+func (b *Budget) beyond(n int64, has func(*Budget) int64) int64 {
+	part := b.pool.limits.All / 2 / int64(len(b.pool.budgets))
+	common := has(b) + n - part
+	if common <= 0 {
+		return 0
+	}
+	for other := range b.pool.budgets {
+		if other != b {
+			common += max(0, has(other)-part)
+		}
+	}
+	return common
 }
 
 // size returns a number of bytes for people.

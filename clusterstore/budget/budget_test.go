@@ -27,20 +27,27 @@ func TestPool(t *testing.T) {
 			b := rapid.SampledFrom(all).Draw(t, "cluster")
 			before := b.Usage().Used
 			n := rapid.Int64Range(-before, 2*l.Cluster).Draw(t, "bytes")
-			err := b.Charge(n, "x")
+			charge, most := b.Charge, l.Cluster
+			if keep := rapid.Bool().Draw(t, "keep"); keep {
+				n = max(n, -b.kept)
+				charge, most = b.Keep, l.Cluster-(before-b.kept)
+			} else {
+				n = max(n, b.kept-before)
+			}
+			err := charge(n, "x")
 			after := b.Usage().Used
 			switch {
 			case err == nil && after != before+n, err != nil && after != before:
 				t.Fatalf("%d bytes for %d: now %d, %v", n, before, after, err)
 			case err != nil && !errors.Is(err, ErrOver):
 				t.Fatalf("refused by %v", err)
-			case err != nil && before+n <= min(l.Cluster, part):
+			case err != nil && before+n <= min(most, part):
 				t.Fatalf("%d bytes are refused, of the part of %d: %v", before+n, part, err)
 			}
 			sum := int64(0)
 			for _, b := range all {
-				if used := b.Usage().Used; used > l.Cluster {
-					t.Fatalf("a cluster has %d", used)
+				if used := b.Usage().Used; used > l.Cluster+l.Cluster/4 || b.kept > l.Cluster || b.kept > used {
+					t.Fatalf("a cluster has %d, and keeps %d", used, b.kept)
 				}
 				sum += b.Usage().Used
 			}
@@ -55,10 +62,10 @@ func TestPool(t *testing.T) {
 func TestError(t *testing.T) {
 	pool := NewPool(Limits{Cluster: 64 << 20, All: 96 << 20})
 	b := pool.Add()
-	if err := b.Charge(60<<20, "x"); err != nil {
+	if err := b.Keep(60<<20, "x"); err != nil {
 		t.Fatal(err)
 	}
-	err := b.Charge(5<<20, "the pods kept")
+	err := b.Keep(5<<20, "the pods kept")
 	want := "over budget: the pods kept would take 5.0 MiB more, by estimate, and the cluster has 60.0 MiB of the 64.0 MiB that --cluster-memory allows"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
@@ -72,6 +79,44 @@ func TestError(t *testing.T) {
 	}
 }
 
+// TestReading: a cluster of which as much is kept as may be can still be read, and so can others
+// when one has all that clusters share.
+func TestReading(t *testing.T) {
+	pool := NewPool(Limits{Cluster: 400, All: 400})
+	b, other := pool.Add(), pool.Add()
+	for b.Keep(1, "x") == nil {
+	}
+	if b.kept != 100+150 { // its part, and three quarters of what is shared
+		t.Errorf("%d is kept", b.kept)
+	}
+	if err := other.Keep(101, "x"); !errors.Is(err, ErrOver) {
+		t.Errorf("beyond its part another keeps: %v", err)
+	}
+	if err := errors.Join(other.Keep(100, "x"), other.Charge(50, "a list")); err != nil {
+		t.Error(err)
+	}
+	pool = NewPool(Limits{Cluster: 400, All: 4000})
+	b = pool.Add()
+	if err := errors.Join(b.Keep(400, "x"), b.Charge(100, "a list")); err != nil {
+		t.Error(err)
+	}
+	if err := b.Charge(1, "a list"); !errors.Is(err, ErrOver) {
+		t.Errorf("more than a quarter more: %v", err)
+	}
+	if err := b.Keep(1, "x"); !errors.Is(err, ErrOver) {
+		t.Errorf("more is kept: %v", err)
+	}
+}
+
+// TestNear: a cluster's budget is worth a look from 80 % on; without a budget there is none.
+func TestNear(t *testing.T) {
+	for u, want := range map[Usage]bool{{}: false, {Used: 79, Limit: 100}: false, {Used: 80, Limit: 100}: true, {Used: 1 << 40, Limit: 1 << 40}: true} {
+		if u.Near() != want {
+			t.Errorf("%+v: %v", u, !want)
+		}
+	}
+}
+
 // TestRequest: what an answer takes is given back at its end, and its first error is
 // reported once.
 func TestRequest(t *testing.T) {
@@ -81,7 +126,7 @@ func TestRequest(t *testing.T) {
 	if From(ctx) != r {
 		t.Fatal("the context has another request")
 	}
-	if err := r.Took(100); err != nil || b.Usage().Used != 100*Factor {
+	if err := r.Took(125); err != nil || b.Usage().Used != 125*Factor {
 		t.Fatalf("%v, %+v", err, b.Usage())
 	}
 	for range 2 {

@@ -12,14 +12,15 @@
 // What callers may rely on:
 //
 //   - All figures are estimates, in bytes. What is kept of an object is estimated by its
-//     owner ([Budget.Charge]); what an answer takes while it is decoded is estimated as
+//     owner ([Budget.Keep]); what an answer takes while it is decoded is estimated as
 //     [Factor] times its decompressed size, as its bytes come, and once all are there as
 //     [Beyond] that, by what its objects will take ([Request.Charge]).
-//   - A cluster never has more than Limits.Cluster, and all together never more than
+//   - Of a cluster never more than Limits.Cluster is kept, and it never has more than a
+//     quarter more than that: so one that has become small can be read. All together never have more than
 //     Limits.All, or half more if clusters come while others have all of that. Half of
 //     Limits.All is divided into equal parts, one for each Budget: a cluster gets its
 //     part, whatever the others take. The other half is for those that need more, first
-//     come, first served.
+//     come, first served; a quarter of it is left for what is being read.
 //   - What would be too much is refused by an [Error], which has how much, and of what.
 //     Nothing waits for memory. Only the decoding of whole lists waits, for its turn: one
 //     list at a time in all linked clusters, once all bytes of it are there, so that no

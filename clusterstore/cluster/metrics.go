@@ -95,7 +95,7 @@ func newDescs() descs {
 	d.memory = prometheus.NewDesc("isthmus_cluster_memory_bytes",
 		"What a linked cluster makes the gateway keep and decode, by estimate.", []string{"cluster"}, nil)
 	d.mostMemory = prometheus.NewDesc("isthmus_cluster_memory_limit_bytes",
-		"What a linked cluster may make the gateway keep and decode (--cluster-memory).", []string{"cluster"}, nil)
+		"What may be kept of a linked cluster (--cluster-memory); decoding may take a quarter more.", []string{"cluster"}, nil)
 	for _, k := range kinds {
 		d.caches = append(d.caches, prometheus.NewDesc(k.cache+"_cache_size",
 			fmt.Sprintf("Number of %s kept of a cluster.", k.resource), []string{"cluster"}, nil))

@@ -40,9 +40,9 @@ func refusalOf(err error) refusal {
 // requested again as soon as discovery has it. Whatever else an error means, the objects
 // stay. A resource over budget is left alone too.
 func (r *Resource) pause(ctx context.Context) {
-	if r.over.paused {
-		r.over.paused = false
-		sleep(ctx, overPause)
+	if rest := r.over.pause; rest > 0 {
+		r.over.pause = 0
+		sleep(ctx, rest)
 		return
 	}
 	why := r.refused

@@ -28,12 +28,14 @@ func (r *Resource) tryList(ctx context.Context, opts metav1.ListOptions) (runtim
 	if opts.ResourceVersion == "0" {
 		opts.ResourceVersion = "" // for version "0" servers ignore the limit and send all objects at once
 	}
+	if r.over.probation.Load() != nil {
+		opts.Limit = richPage // a whole page may be more than there is room for
+	}
 	limited, stop := context.WithTimeout(ctx, listTimeout)
 	defer stop()
 	opts.FieldSelector = r.fields
 	if opts.Continue == "" {
-		r.feed.beginList()
-		r.useNewest(&opts)
+		r.beginList(&opts)
 	}
 	limited, request := r.begin(limited, "a list of ")
 	defer request.End()
@@ -75,9 +77,9 @@ func (r *Resource) tryWatch(ctx context.Context, opts metav1.ListOptions) (watch
 	if err := r.admit(ctx); err != nil {
 		return nil, err
 	}
+	r.over.listing = time.Time{}
 	if lists {
-		r.feed.beginList()
-		r.useNewest(&opts)
+		r.beginList(&opts)
 	}
 	opts.FieldSelector = r.fields
 	watchCtx, _ := r.begin(ctx, "") // ends with the watch's body
@@ -106,6 +108,13 @@ func (r *Resource) tryWatch(ctx context.Context, opts metav1.ListOptions) (watch
 	r.failed(ctx, err)
 	r.nextListErr = hidden{err}
 	return nil, r.nextListErr
+}
+
+// beginList is called before the first request of a list.
+func (r *Resource) beginList(opts *metav1.ListOptions) {
+	r.over.listing = time.Now()
+	r.feed.beginList()
+	r.useNewest(opts)
 }
 
 // useNewest makes the request for a list one that the API server answers from its storage, if

@@ -20,7 +20,7 @@
 //   - Every failure is in the Group's Health at once, and is retried after less than
 //     4 s; a resource that is optional, and forbidden or absent, within 30 s, and
 //     within 10 s of the moment that discovery has it; one that is over budget within
-//     30 s.
+//     30 s or, if finding that out takes long, a minute.
 //   - What is kept, and lists and answers of API discovery on their way, never take more than
 //     [Options].Budget. A list that is too large changes nothing, and an event that makes
 //     the objects too many is left out until the next list. The Group is then unhealthy,

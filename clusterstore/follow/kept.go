@@ -91,7 +91,7 @@ func (k *kept) drop(key string) {
 // charge sets stored and listed, unless the budget refuses that.
 func (k *kept) charge(stored, listed int64) error {
 	has := max(stored, listed)
-	if err := k.budget.Charge(has-k.has, k.what); err != nil {
+	if err := k.budget.Keep(has-k.has, k.what); err != nil {
 		return err
 	}
 	k.stored, k.listed, k.has = stored, listed, has

@@ -9,9 +9,13 @@ import (
 )
 
 const (
-	// overPause is how long a resource that is over budget is left alone: each attempt
-	// may cost as much as the budget allows. With the backoff on top it stays below 30 s.
+	// overPause is how long a resource that is over budget is left alone at least: each
+	// attempt may cost as much as the budget allows. With the backoff on top it stays below 30 s.
 	overPause = 20 * time.Second
+	// overRest is how many times as long as an attempt took it is left alone after that, for
+	// maxOverPause at most: with a large budget reading alone takes seconds of processor time.
+	overRest     = 4
+	maxOverPause = time.Minute
 	// overProof is how long it must have been followed after that to count as healthy.
 	overProof = 3 * time.Second
 )
@@ -20,7 +24,10 @@ const (
 type overBudget struct {
 	now       atomic.Pointer[error] // why, since the reflector's goroutine last looked; nil: it is not
 	probation atomic.Pointer[error] // why it has been, and is not healthy yet; nil: it has not
-	paused    bool                  // of the reflector's goroutine: nothing is requested for overPause
+
+	// of the reflector's goroutine
+	listing time.Time     // when the list under way has begun; zero: none is
+	pause   time.Duration // nothing is requested for so long; 0: there is no pause
 
 	// proof ends the probation; it may be nil. When the Group is stopped, a list may still be
 	// under way in a goroutine of the reflector's.
@@ -62,7 +69,10 @@ func (r *Resource) takeOver() error {
 	}
 	r.stopProof()
 	r.feed.beginList()
-	r.over.paused = true
+	r.over.pause = overPause
+	if began := r.over.listing; !began.IsZero() {
+		r.over.pause = min(max(overPause, overRest*time.Since(began)), maxOverPause)
+	}
 	r.lastErr = *why
 	return hidden{*why}
 }

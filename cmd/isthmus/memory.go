@@ -57,13 +57,13 @@ func usableMemory() int64 {
 }
 
 // clusterLimits returns what linked clusters may make a process take that may use so much
-// memory. cluster is --cluster-memory, or 0. A quarter of the memory is for one cluster,
-// half for all: the rest is for the gateway's own cluster, proxies, and garbage.
+// memory. cluster is --cluster-memory, or 0. A quarter of the memory is for what is kept of one
+// cluster, half for all: the rest is for the gateway's own cluster, proxies, and garbage.
 func clusterLimits(usable, cluster int64) budget.Limits {
 	if cluster == 0 {
 		cluster = max(minClusterMemory, min(usable/4, mostClusterMemory))
 	}
-	return budget.Limits{Cluster: cluster, All: max(usable/2, cluster)}
+	return budget.Limits{Cluster: cluster, All: max(usable/2, cluster+cluster/2)}
 }
 
 // parseMemory parses a quantity of so many bytes at least. Empty is 0.

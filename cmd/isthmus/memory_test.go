@@ -34,8 +34,8 @@ func TestClusterLimits(t *testing.T) {
 	}{
 		{250 << 20, 0, budget.Limits{Cluster: 250 << 18, All: 125 << 20}},
 		{250 << 20, 32 << 20, budget.Limits{Cluster: 32 << 20, All: 125 << 20}},
-		{250 << 20, 200 << 20, budget.Limits{Cluster: 200 << 20, All: 200 << 20}},
-		{40 << 20, 0, budget.Limits{Cluster: minClusterMemory, All: 20 << 20}},
+		{250 << 20, 200 << 20, budget.Limits{Cluster: 200 << 20, All: 300 << 20}},
+		{40 << 20, 0, budget.Limits{Cluster: minClusterMemory, All: 24 << 20}},
 		{64 << 30, 0, budget.Limits{Cluster: mostClusterMemory, All: 32 << 30}},
 	} {
 		if got := clusterLimits(tt.usable, tt.flag); got != tt.want {

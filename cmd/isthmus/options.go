@@ -69,7 +69,7 @@ func gatewayFlags(o *options) *cli.Flags {
 		s.BoolVar(&o.slices, "enable-endpoint-slices", true, "Read EndpointSlices, in all clusters; otherwise core Endpoints. Also write EndpointSlices for Services that select ExternalWorkloads, in turns with the other replicas.")
 	})
 	f.Section("Linked clusters", func(s *flag.FlagSet) {
-		s.StringVar(&o.clusterMemory, "cluster-memory", "", "`QUANTITY` of memory, such as 64Mi, that one linked cluster may make the gateway take, by estimate: what is kept of its objects, and what it sends while that is decoded. Beyond it the cluster keeps what it had, and is stale. "+
+		s.StringVar(&o.clusterMemory, "cluster-memory", "", "`QUANTITY` of memory, such as 64Mi, that may be kept of one linked cluster, by estimate; what it sends may take a quarter more while that is decoded. Beyond it the cluster keeps what it had, and is stale until it is small again. The gateway's own cluster has no such limit. "+
 			"Empty: a quarter of what the process may use (the container's memory limit, less if GOMEMLIMIT is less, or without one the machine's memory), at most 1Gi. All linked clusters together may take half of what the process may use.")
 	})
 	f.Section("Whether what is known is right", o.auditFlag)

@@ -1,0 +1,163 @@
+package follow
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"isthmus/clusterstore/budget"
+)
+
+// flooded is an API with so many objects, whose lists come in pages that are charged as
+// they are read, and whose every page takes a while.
+type flooded struct {
+	mu      sync.Mutex
+	objects int
+	page    time.Duration
+	events  events      // of the newest watch
+	lists   []time.Time // when they began
+}
+
+// perObject is what reading one takes, before Factor.
+const perObject = 64
+
+func (f *flooded) calls() Calls {
+	return Calls{
+		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			f.mu.Lock()
+			n, page := f.objects, f.page
+			first := 0
+			if _, err := fmt.Sscan(o.Continue, &first); err != nil {
+				f.lists = append(f.lists, time.Now())
+			}
+			f.mu.Unlock()
+			time.Sleep(page)
+			n -= first
+			list := &corev1.SecretList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
+			if int64(n) > o.Limit {
+				n = int(o.Limit)
+				list.Continue = fmt.Sprint(first + n)
+			}
+			if err := budget.From(ctx).Took(perObject * int64(n)); err != nil {
+				return nil, err
+			}
+			for i := range n {
+				list.Items = append(list.Items, *secret(fmt.Sprint("n", first+i)))
+			}
+			return list, nil
+		},
+		Watch: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.events = events{make(chan watch.Event), make(chan struct{})}
+			return watch.NewStreamWatcher(f.events, nil), nil
+		},
+	}
+}
+
+func (f *flooded) become(objects int, page time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.objects, f.page = objects, page
+}
+
+// flood sends events of new objects until the watch is ended.
+func (f *flooded) flood() {
+	f.mu.Lock()
+	to := f.events
+	f.mu.Unlock()
+	for i := 0; to.send(watch.Added, secret(fmt.Sprint("flood", i))); i++ {
+	}
+}
+
+// followFlooded follows the APIs, with one budget, until the test ends.
+func followFlooded(t *testing.T, apis ...*flooded) (*Group, *budget.Budget) {
+	b := budget.NewPool(budget.Limits{Cluster: 64 << 10, All: 1 << 20}).Add()
+	var all []*Resource
+	for i, f := range apis {
+		all = append(all, New(Kind[*corev1.Secret, bool]{
+			Name: fmt.Sprint("secrets", i), Needed: true, Calls: f.calls(), Into: names{},
+			Compact: func(*corev1.Secret) (bool, bool) { return true, true },
+		}))
+	}
+	group := NewGroup(Options{NoWatchList: true, Budget: b}, all...)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); group.Run(ctx, nil) }()
+	t.Cleanup(func() { cancel(); <-done })
+	time.Sleep(time.Minute)
+	synctest.Wait()
+	if h := group.Health(); h.Err != nil || !h.Lost.IsZero() {
+		t.Fatalf("at first: %+v", h)
+	}
+	return group, b
+}
+
+// TestRecovery: what is kept of several resources takes all of the budget, so that there is
+// hardly room to read any of them. Once they are small again, they are all read and followed.
+func TestRecovery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one, two := &flooded{objects: 2}, &flooded{objects: 2}
+		group, b := followFlooded(t, one, two)
+		var both sync.WaitGroup
+		both.Go(one.flood)
+		both.Go(two.flood)
+		both.Wait()
+		// As many are more than there is room for at once.
+		one.become(80, 0)
+		two.become(80, 0)
+		synctest.Wait()
+		h := group.Health()
+		if h.Lost.IsZero() || h.Resources[0].Err == "" || h.Resources[1].Err == "" {
+			t.Fatalf("over budget: %+v", h)
+		}
+		if free := 64<<10 - b.Usage().Used; free > 1<<10 {
+			t.Fatalf("%d bytes are free", free)
+		}
+		time.Sleep(overPause + 10*time.Second)
+		synctest.Wait()
+		if h = group.Health(); h.Err != nil || !h.Lost.IsZero() || h.Resources[0].Objects != 80 || h.Resources[1].Objects != 80 {
+			t.Errorf("afterwards: %+v, %+v", h, b.Usage())
+		}
+	})
+}
+
+// TestOverRest: the longer it takes to find out that a list is too much, the longer the
+// resource is left alone, up to a minute; and it is followed again after the first list that fits.
+func TestOverRest(t *testing.T) {
+	for page, want := range map[time.Duration]time.Duration{time.Second: overPause, 2 * time.Second: 40 * time.Second, 10 * time.Second: maxOverPause} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &flooded{objects: 2}
+			group, _ := followFlooded(t, f)
+			f.flood()
+			f.become(1_000_000, page)
+			time.Sleep(10 * time.Minute)
+			synctest.Wait()
+			if h := group.Health(); h.Lost.IsZero() {
+				t.Fatalf("over budget: %+v", h)
+			}
+			f.mu.Lock()
+			for i, at := range f.lists[2:] { // after the first, and the one that follows events
+				const pages = 5 // that there is room for
+				if rest := at.Sub(f.lists[i+1]) - pages*page; rest < want || rest > want+5*time.Second {
+					t.Errorf("pages of %v: after a list of %d it is left alone for %v, not %v", page, pages, rest, want)
+				}
+			}
+			f.mu.Unlock()
+			f.become(2, 0)
+			time.Sleep(want + 6*page + 10*time.Second)
+			synctest.Wait()
+			if h := group.Health(); h.Err != nil || !h.Lost.IsZero() || h.Resources[0].Objects != 2 {
+				t.Errorf("afterwards: %+v", h)
+			}
+		})
+	}
+}
