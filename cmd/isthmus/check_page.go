@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"time"
 
+	"isthmus/clusterstore/budget"
 	"isthmus/clusterstore/check"
 	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
@@ -126,14 +128,24 @@ func (g *checked) checkLinks(report *check.Report) {
 	}
 }
 
+// moreMemory is what to do for a cluster that needs more memory.
+const moreMemory = "raise --cluster-memory, and the gateway's memory limit with it"
+
 func linkResult(name string, s cluster.Status) check.Result {
 	x := check.Result{Section: check.SectionLinks, Check: check.LinkState, Object: name, Level: check.OK, Text: "it is " + string(s.State)}
 	if s.Reason != "" {
 		x.Text += ": " + s.Reason
 	}
-	switch s.State {
-	case cluster.Ready:
-	case cluster.Pending:
+	over := strings.Contains(s.Reason, budget.ErrOver.Error())
+	switch {
+	case s.State == cluster.Ready && s.Memory.Near():
+		x.Level = check.Warning
+		x.Text += fmt.Sprintf(", and takes %d %% of the memory that a linked cluster may take", 100*s.Memory.Used/s.Memory.Limit)
+		x.Hint = moreMemory + ": beyond its budget a cluster is stale"
+	case s.State == cluster.Ready:
+	case over:
+		x.Level, x.Hint = check.Failure, "see what it has so much of: isthmus clusters; if it is to be so large, "+moreMemory
+	case s.State == cluster.Pending:
 		x.Level, x.Hint = check.Warning, "it has just been linked: wait, for half a minute at most"
 	default:
 		x.Level, x.Hint = check.Failure, "see the checks of its API server and of rights; isthmus clusters shows what can't be read, and since when"

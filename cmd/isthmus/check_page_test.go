@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"isthmus/clusterstore/budget"
 	"isthmus/clusterstore/check"
 	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
@@ -95,9 +96,15 @@ func TestLinkResult(t *testing.T) {
 		{cluster.Status{State: cluster.Ready, Standing: "withdrawn", StandingReason: "cordoned"}, "warning it is ready and withdrawn: cordoned"},
 		{cluster.Status{State: cluster.Pending, Standing: "in-service"}, "warning it is pending"},
 		{cluster.Status{State: cluster.Stale, Standing: "in-service", Reason: "refused"}, "failure it is stale: refused"},
+		{cluster.Status{State: cluster.Stale, Standing: "in-service", Reason: "pods: over budget: too much"}, "failure it is stale: pods: over budget: too much"},
+		{cluster.Status{State: cluster.Ready, Standing: "in-service", Memory: budget.Usage{Used: 900, Limit: 1000}},
+			"warning it is ready, and takes 90 % of the memory that a linked cluster may take"},
 		{cluster.Status{State: cluster.Unreachable, Standing: "last-resort", Reason: "refused"}, "failure it is unreachable: refused"},
 	} {
 		x := linkResult("east", c.status)
+		if about := strings.Contains(x.Text, "over budget") || c.status.Memory.Near(); about != strings.Contains(x.Hint, "--cluster-memory") {
+			t.Errorf("%s: to do: %s", x.Text, x.Hint)
+		}
 		if got := string(x.Level) + " " + x.Text; got != c.want || (x.Hint == "") != (x.Level == check.OK) {
 			t.Errorf("%s (%s), want %s", got, x.Hint, c.want)
 		}

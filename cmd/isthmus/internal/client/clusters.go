@@ -125,6 +125,7 @@ const clustersEnding = `The table:
   STANDING    in-service; last-resort or withdrawn: a cordon, or it is lost
   SERVICES, SLICES, PODS
               how many objects of it the gateway has
+  MEMORY      how much it takes of what a linked cluster may (--cluster-memory), by estimate
   LAST EVENT  how long ago anything came from its API
   WHY NOT     why it is not ready, or not in service
 Problems of any kind follow: of links, of what the gateway may read, of Services'

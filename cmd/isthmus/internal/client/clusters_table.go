@@ -53,7 +53,7 @@ func (c clusterEntry) lasting() clusterEntry {
 // table has a line for each cluster, and one for each problem.
 func (s *clustersState) table() (string, []byte, error) {
 	t := cells{colours: s.colours}
-	t.head("CLUSTER", "STATE", "SINCE", "STANDING", "REGION", "SERVICES", "SLICES", "PODS", "LAST EVENT", "WHY NOT")
+	t.head("CLUSTER", "STATE", "SINCE", "STANDING", "REGION", "SERVICES", "SLICES", "PODS", "MEMORY", "LAST EVENT", "WHY NOT")
 	t.row(s.row(s.page.Local)...)
 	for _, c := range s.page.Clusters {
 		t.row(s.row(c)...)
@@ -72,7 +72,7 @@ func (s *clustersState) row(c clusterEntry) []cell {
 	return []cell{
 		{text: c.Cluster}, {c.State, stateColour(c.State)}, {text: age(s.at, c.Since)}, {c.Standing, standingColour(c.Standing)}, {text: c.Region},
 		{text: c.objects("services")}, {text: c.objects("endpointslices", "endpoints")}, {text: c.objects("pods")},
-		{text: age(s.at, c.LastEvent)}, {text: c.whyNot()},
+		{c.Memory.share(), c.Memory.colour()}, {text: age(s.at, c.LastEvent)}, {text: c.whyNot()},
 	}
 }
 
@@ -86,6 +86,32 @@ func (c *clusterEntry) objects(names ...string) string {
 		}
 	}
 	return ""
+}
+
+// nearLimit is the part of its budget, in percent, from which a cluster's is worth a look.
+const nearLimit = 80
+
+// percent is how much a linked cluster takes of what it may.
+func (m memoryEntry) percent() int64 {
+	if m.Limit == 0 {
+		return 0
+	}
+	return int64(100 * float64(m.Used) / float64(m.Limit))
+}
+
+// share is empty for a cluster without a budget.
+func (m memoryEntry) share() string {
+	if m.Limit == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d %%", m.percent())
+}
+
+func (m memoryEntry) colour() colour {
+	if m.percent() >= nearLimit {
+		return yellow
+	}
+	return plain
 }
 
 func (c *clusterEntry) whyNot() string {

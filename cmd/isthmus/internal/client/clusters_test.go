@@ -24,7 +24,7 @@ var clustersJSON = `{
   "linkSecrets": {"listed": true, "reason": "no route to host"},
   "clusters": [
     {"cluster": "east", "secret": "cluster-credentials-east", "state": "stale", "since": ` + before(90*time.Second) + `, "lastEvent": ` + before(2*time.Minute) + `,
-      "reason": "dial tcp: connection refused", "standing": "withdrawn", "standingReason": "cordoned", "warnings": ["the Secret expires"],
+      "reason": "dial tcp: connection refused", "memory": {"used": 53687091, "limit": 67108864}, "standing": "withdrawn", "standingReason": "cordoned", "warnings": ["the Secret expires"],
       "resources": [{"resource": "services", "objects": 7, "err": "dial tcp: connection refused"}]},
     {"secret": "odd", "state": "rejected", "since": ` + before(0) + `, "reason": "no label"}],
   "unservedMembers": [{"service": "shop/all", "cluster": "east", "member": "shop/web", "reason": "no such Service"}],
@@ -34,10 +34,10 @@ var clustersJSON = `{
 }`
 
 const clustersTable = `12:00:00.000  ADMIN: 2 links (1 rejected, 1 stale)
-  CLUSTER  STATE     SINCE  STANDING    REGION   SERVICES  SLICES  PODS  LAST EVENT  WHY NOT
-  local    ready     3h     in-service  eu-west  120       118     950   2s          -
-  east     stale     90s    withdrawn   -        7         -       -     2m          dial tcp: connection refused; cordoned
-  -        rejected  0s     -           -        -         -       -     -           Secret odd; no label
+  CLUSTER  STATE     SINCE  STANDING    REGION   SERVICES  SLICES  PODS  MEMORY  LAST EVENT  WHY NOT
+  local    ready     3h     in-service  eu-west  120       118     950   -       2s          -
+  east     stale     90s    withdrawn   -        7         -       -     79 %    2m          dial tcp: connection refused; cordoned
+  -        rejected  0s     -           -        -         -       -     -       -           Secret odd; no label
 Problems of clusters:
   link Secrets can't be read: no route to host
   local: servers: forbidden
@@ -66,8 +66,8 @@ func TestClustersTable(t *testing.T) {
 	admin = startAdmin(t, map[string]http.HandlerFunc{"/debug/clusters": text(`{"local": {"cluster": "local", "state": "pending"}, "linkSecrets": {}}`)})
 	code, out, err = call("clusters", "--admin", admin)
 	if want := shown(`12:00:00.000  ADMIN: no links
-  CLUSTER  STATE    SINCE  STANDING  REGION  SERVICES  SLICES  PODS  LAST EVENT  WHY NOT
-  local    pending  -      -         -       -         -       -     -           -
+  CLUSTER  STATE    SINCE  STANDING  REGION  SERVICES  SLICES  PODS  MEMORY  LAST EVENT  WHY NOT
+  local    pending  -      -         -       -         -       -     -       -           -
 Problems of clusters:
   link Secrets have not been listed yet
 `, admin); code != 0 || err != "" || out != want {
@@ -92,6 +92,17 @@ func TestClustersColours(t *testing.T) {
 	clean := strings.NewReplacer(string(red), "", string(green), "", string(yellow), "", "\x1b[0m", "").Replace(string(painted))
 	if clean != string(without) || strings.Contains(string(without), "\x1b") {
 		t.Errorf("%q, want %q", clean, without)
+	}
+}
+
+// TestMemoryShare: a cluster near the end of its budget stands out, and one without a budget has none.
+func TestMemoryShare(t *testing.T) {
+	for text, m := range map[string]memoryEntry{
+		"": {}, "0 %": {Used: 1, Limit: 64 << 20}, "79 %": {Used: 799, Limit: 1000}, "80 %": {Used: 800, Limit: 1000}, "100 %": {Used: 1 << 62, Limit: 1 << 62},
+	} {
+		if want := map[bool]colour{false: plain, true: yellow}[m.Used >= 800]; m.share() != text || m.colour() != want {
+			t.Errorf("%+v: %q in %q", m, m.share(), m.colour())
+		}
 	}
 }
 
