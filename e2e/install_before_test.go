@@ -18,7 +18,7 @@ import (
 	"isthmus/e2e/object"
 )
 
-// TestInstallBeforeLinkerd installs the gateway, in a namespace of the user's choice, into a cluster that has none of Linkerd's
+// TestInstallBeforeLinkerd installs the gateway, in a namespace of another name, into a cluster that has none of Linkerd's
 // definitions. It is ready, for which it must be allowed to read Secrets of its own namespace, shows what is missing, and
 // follows it as soon as it is there.
 func TestInstallBeforeLinkerd(t *testing.T) {

@@ -2,7 +2,7 @@
 # Replaces the destination container of a rendered Linkerd chart by Isthmus:
 #
 #   ISTHMUS_IMAGE=registry.example.com/isthmus:v1 helm upgrade linkerd-control-plane \
-#     linkerd-edge/linkerd-control-plane --reuse-values --post-renderer ./post-renderer.sh
+#     linkerd-edge/linkerd-control-plane -n linkerd --reuse-values --post-renderer ./post-renderer.sh
 #
 # That is Helm 3's way. It reads objects from standard input and writes them to standard
 # output, so it also goes between helm template and kubectl apply. It needs kubectl, or
