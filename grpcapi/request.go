@@ -164,6 +164,9 @@ func readToken(s string) token {
 	if s == "" {
 		return t
 	}
+	if t, ok := plainToken(s); ok {
+		return t
+	}
 	err := json.Unmarshal([]byte(s), &t)
 	if err == nil {
 		return t
@@ -175,6 +178,53 @@ func readToken(s string) token {
 		return token{Namespace: ns}
 	}
 	return token{}
+}
+
+// jsonSpace is what JSON ignores between its texts.
+const jsonSpace = " \t\r\n"
+
+// plainToken reads a JSON object as proxies write it: of known fields, whose values are
+// ASCII without escapes. ok is false for anything else. encoding/json would read it too, but
+// needs so much stack that it is a tenth of what a new stream costs; see
+// docs/performance.md.
+func plainToken(s string) (t token, ok bool) {
+	rest, ok := strings.CutPrefix(strings.Trim(s, jsonSpace), "{")
+	for ok {
+		var name, value string
+		if name, rest, ok = plainText(rest); !ok {
+			break
+		}
+		if rest, ok = strings.CutPrefix(strings.TrimLeft(rest, jsonSpace), ":"); !ok {
+			break
+		}
+		if value, rest, ok = plainText(rest); !ok {
+			break
+		}
+		value = strings.Clone(value) // it is kept, and the token is not
+		switch name {
+		case "ns":
+			t.Namespace = value
+		case "nodeName":
+			t.Node = value
+		case "pod":
+			t.Pod = value
+		default:
+			return token{}, false
+		}
+		if rest = strings.TrimLeft(rest, jsonSpace); rest == "}" {
+			return t, true
+		}
+		rest, ok = strings.CutPrefix(rest, ",")
+	}
+	return token{}, false
+}
+
+// plainText cuts off the text in quotes that a string begins with.
+func plainText(s string) (text, rest string, ok bool) {
+	s, ok = strings.CutPrefix(strings.TrimLeft(s, jsonSpace), `"`)
+	text, rest, closed := strings.Cut(s, `"`)
+	special := func(r rune) bool { return r < ' ' || r > '~' || r == '\\' }
+	return text, rest, ok && closed && !strings.ContainsFunc(text, special)
 }
 
 // addNamespace adds the client's namespace to a key, if it can make a difference.

@@ -1,6 +1,7 @@
 package grpcapi
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -143,11 +144,37 @@ func TestParseToken(t *testing.T) {
 	}
 }
 
+// TestPlainToken: what proxies send needs no encoding/json, and what is unusual is left to it.
+func TestPlainToken(t *testing.T) {
+	for s, plain := range map[string]bool{
+		`{"ns":"a","nodeName":"b","pod":"c"}`: true, "{\"ns\":\"a\", \"nodeName\" : \"b\",\n\t\"pod\":\"c\" }\n": true, `{"ns":"a","ns":""}`: true,
+		`{"ns":"a","NodeName":"b"}`: false, `{"ns":"a\n"}`: false, `{"ns":"ä"}`: false, "{\"ns\":\"a\x00\"}": false, `{"ns":"a","x":"y"}`: false,
+		`{"ns":null}`: false, `{"ns":"a",}`: false, `{"ns":"a"}}`: false, `{"ns" "a"}`: false, `{"ns":"a`: false, `"ns":"a"}`: false, `{}`: false, "": false,
+	} {
+		got, ok := plainToken(s)
+		if ok != plain {
+			t.Errorf("%q: read %v", s, ok)
+		}
+		asJSON(t, s, got, ok)
+	}
+}
+
+// asJSON checks that what has been read is what encoding/json reads.
+func asJSON(t *testing.T, s string, got token, ok bool) {
+	t.Helper()
+	var want token
+	if err := json.Unmarshal([]byte(s), &want); ok && (err != nil || got != want) {
+		t.Errorf("%q: got %+v, and JSON has %+v, %v", s, got, want, err)
+	}
+}
+
 func FuzzToken(f *testing.F) {
-	for _, s := range []string{`{"ns":"a","nodeName":"b","pod":"c"}`, "ns:x", "", "{", `{"nodeName":{}}`} {
+	for _, s := range []string{`{"ns":"a","nodeName":"b","pod":"c"}`, "ns:x", "", "{", `{"nodeName":{}}`, `{"ns" : "a" , "pod":"b\n"} `} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
+		plain, ok := plainToken(s)
+		asJSON(t, s, plain, ok)
 		got := parseToken(s)
 		if ns, ok := strings.CutPrefix(s, "ns:"); ok && !strings.Contains(ns, ":") {
 			if got != (token{Namespace: ns}) && (got != (token{}) || len(ns) <= 63) {
