@@ -47,6 +47,7 @@ type Cluster struct {
 	Cluster, Secret, State, Reason string
 	Warnings                       []string
 	Resources                      []Resource
+	Memory                         struct{ Used, Limit int64 } // of a linked one, by estimate
 }
 
 // Resource is the part of a cluster about one kind of object.

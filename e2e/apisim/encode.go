@@ -24,7 +24,8 @@ const (
 // marshaler is what client-go's types can do.
 type marshaler interface{ Marshal() ([]byte, error) }
 
-// encode sets the object's encodings to what from holds, as the version that it is of.
+// encode sets the object's encoding to what from holds, as the version that it is of. Nearly everybody asks for protobuf, so
+// that JSON of what has that is made when it is asked for.
 func (o *object) encode(k kind, from runtime.Object) error {
 	from = from.DeepCopyObject()
 	m, err := meta.Accessor(from)
@@ -39,11 +40,10 @@ func (o *object) encode(k kind, from runtime.Object) error {
 		o.secretType = string(secret.Type)
 	}
 	if typed, ok := from.(marshaler); ok {
-		if o.protobuf, err = typed.Marshal(); err != nil {
-			return err
-		}
+		o.protobuf, err = typed.Marshal()
+		return err
 	}
-	o.text, err = json.Marshal(from)
+	o.json, err = json.Marshal(from)
 	return err
 }
 
@@ -51,13 +51,26 @@ func (o *object) encode(k kind, from runtime.Object) error {
 func (o *object) decode(k kind) (runtime.Object, error) {
 	if o.protobuf == nil {
 		u := &unstructured.Unstructured{}
-		return u, json.Unmarshal(o.text, &u.Object)
+		return u, json.Unmarshal(o.json, &u.Object)
 	}
 	typed, err := scheme.Scheme.New(k.GroupVersionKind)
 	if err != nil {
 		return nil, err
 	}
 	return typed, typed.(interface{ Unmarshal([]byte) error }).Unmarshal(o.protobuf)
+}
+
+// text returns the object's JSON.
+func (o *object) text(k kind) ([]byte, error) {
+	if o.protobuf == nil {
+		return o.json, nil
+	}
+	whole, err := o.decode(k)
+	if err != nil {
+		return nil, err
+	}
+	whole.GetObjectKind().SetGroupVersionKind(k.GroupVersionKind)
+	return json.Marshal(whole)
 }
 
 // contentType returns that of the answer.
@@ -120,11 +133,12 @@ func wrap(of metav1.TypeMeta, raw []byte) ([]byte, error) {
 
 // text returns the object's JSON, or that of its metadata, as it was asked for.
 func (r *request) text(o *object) ([]byte, error) {
-	if !r.metadata {
-		return o.text, nil
+	text, err := o.text(r.kind)
+	if !r.metadata || err != nil {
+		return text, err
 	}
 	var partial metav1.PartialObjectMetadata
-	if err := json.Unmarshal(o.text, &partial); err != nil {
+	if err := json.Unmarshal(text, &partial); err != nil {
 		return nil, fmt.Errorf("%s %s: %w", r.Kind, o.key(), err)
 	}
 	partial.TypeMeta = r.typeMeta("")

@@ -42,8 +42,8 @@ type object struct {
 	created         metav1.Time
 	version         uint64
 	secretType      string
-	text            []byte // its JSON
 	protobuf        []byte // nil: kinds of CRDs have none
+	json            []byte // of those
 }
 
 func (o *object) key() string { return o.namespace + "/" + o.name }

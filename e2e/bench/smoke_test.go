@@ -53,6 +53,9 @@ var smokeScale = Scale{
 	Hot:     HotScale{Proxies: Crowd{6, 5}, Slices: 3, Endpoints: 4, Over: time.Second},
 	Spill:   SpillScale{Services: 4, Endpoints: 5, Pods: 10, Over: time.Second, After: time.Second, Return: time.Second},
 	Explain: ExplainScale{Services: 10, Endpoints: 2, Large: 2, Rate: 20, Changes: 20, Blocks: 1},
+	Many: ManyScale{Linked: 4, Services: 5, Endpoints: 2, Spread: 2, Streams: 40, Conns: 10,
+		Rates: Rates{Node: 1, Endpoint: 3, Label: 3}, Over: 2 * time.Second},
+	Blast: BlastScale{Linked: 3, Services: 20, Rate: 20, Events: 2000, Fits: 200, Budget: "16Mi", Quiet: 1, Flood: 1},
 }
 
 // TestSmoke makes all trials, small, with real API servers and the gateway as a process. At this size it means
@@ -72,7 +75,8 @@ func TestSmoke(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := map[string]bool{"idle": true, "cold start 3 × 5,000": true, "cold start 20 × 10,000": true, "hot service": true} // the floor is sent nothing that could be compared
+	own := map[string]bool{"idle": true, "cold start 3 × 5,000": true, "cold start 20 × 10,000": true, "hot service": true,
+		"clusters": true, "blast": true} // the floor is sent nothing that could be compared
 	for _, r := range results {
 		if r.Absent != "" {
 			t.Fatalf("%s: %s", r.Trial, r.Absent)
@@ -90,9 +94,10 @@ func TestSmoke(t *testing.T) {
 		"resident memory, no streams": true, "explanations a second": true, "an explanation takes, median": true,
 		"CPU": true, "what stays resident": true, "resident memory at most, of what stays": true,
 		"resident memory of the killed replica": true, "of the other, at most": true, "of the other a minute later, beyond that": true,
+		"beyond: of its budget the cluster has": true, "it is followed again, so long after the flood": true,
 	}
 	for _, row := range Rows(results) {
-		if math.IsNaN(row.Measured) || math.IsNaN(row.Floor) != (alone[row.Label] || row.Trial == "hot service") {
+		if math.IsNaN(row.Measured) || math.IsNaN(row.Floor) != (alone[row.Label] || row.Trial == "hot service" || row.Trial == "clusters") {
 			t.Errorf("nothing measured: %+v", row)
 		}
 	}

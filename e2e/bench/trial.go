@@ -98,6 +98,8 @@ func Trials() []Trial {
 			{Key: "peak", Label: "of the other, at most", Unit: "MB"},
 			{Key: "rest", Label: "of the other a minute later, beyond that", Unit: "%", Most: 10},
 		}},
+		manyTrial(),
+		blastTrial(),
 	}
 }
 

@@ -20,7 +20,7 @@ func (c Config) count() int { return c.Services + min(1, c.Large) }
 func (c *member) fill(cfg Config) error {
 	f := filler{member: c, cfg: cfg}
 	for s := range cfg.Services {
-		if err := f.service(s, cfg.Slices, cfg.Endpoints); err != nil {
+		if err := f.service(cfg.first(c.number)+s, cfg.Slices, cfg.Endpoints); err != nil {
 			return err
 		}
 	}
@@ -89,7 +89,8 @@ func (c *member) endpointOf(pod int) discoveryv1.Endpoint {
 }
 
 func address(cluster, i int) string {
-	return fmt.Sprintf("10.%d.%d.%d", cluster<<2|i>>16, i>>8&0xff, i&0xff)
+	n := cluster<<18 | i
+	return fmt.Sprintf("%d.%d.%d.%d", 10+n>>24, n>>16&0xff, n>>8&0xff, n&0xff)
 }
 
 func podName(i int) string { return fmt.Sprintf("web-5f79f964bc-%06d", i) }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 
@@ -24,6 +25,10 @@ type Config struct {
 
 	Servers  int // in each cluster: each is of a port of some Pods
 	Profiles int // ServiceProfiles of the first Services, in the local cluster
+
+	// Spread is how many linked clusters have the same Services, which the next so many have not: federated Services join
+	// these alone. 0: all have the same.
+	Spread int
 
 	Joined      bool              // federated Services join the local cluster's Services too
 	Annotations map[string]string // of federated Services
@@ -138,7 +143,7 @@ func (f *Fleet) Scale(cluster int, service string, ready bool) error {
 
 // federate adds to the local cluster the links, and the Services that join the linked clusters'.
 func (f *Fleet) federate() error {
-	var linked []string
+	members := map[int][]string{} // of each federated Service, by number
 	local := f.clusters[0]
 	for i := 1; i <= f.cfg.Linked; i++ {
 		kubeconfig, err := f.kubeconfig(i)
@@ -148,22 +153,19 @@ func (f *Fleet) federate() error {
 		if err := local.api.Put(object.Link(name(i), kubeconfig)); err != nil {
 			return err
 		}
-		linked = append(linked, name(i))
+		for s := range f.cfg.count() {
+			s += f.cfg.first(i)
+			service, _ := Service(s, false)
+			members[s] = append(members[s], service+"@"+name(i))
+		}
 	}
-	for s := range f.cfg.count() {
-		if len(linked) == 0 {
-			break
-		}
+	for _, s := range slices.Sorted(maps.Keys(members)) {
 		service, _ := Service(s, false)
-		var members []string
-		for _, cluster := range linked {
-			members = append(members, service+"@"+cluster)
-		}
 		own := ""
 		if f.cfg.Joined {
 			own = service
 		}
-		o := object.Federated(world.Namespace, world.Federated(service), own, members...)
+		o := object.Federated(world.Namespace, world.Federated(service), own, members[s]...)
 		maps.Copy(o.Annotations, f.cfg.Annotations)
 		if err := local.api.Put(o); err != nil {
 			return err

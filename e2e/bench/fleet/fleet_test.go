@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -226,6 +228,42 @@ func TestPolicy(t *testing.T) {
 	for i, p := range pods.Items {
 		if want := fmt.Sprintf("app-%04d", i%2); p.Labels["app"] != want {
 			t.Errorf("%s has app=%s, not %s", p.Name, p.Labels["app"], want)
+		}
+	}
+}
+
+// TestSpread: clusters of a group have Services that others have not, and federated Services join the clusters of one group. Many
+// clusters have Pods at addresses of their own.
+func TestSpread(t *testing.T) {
+	f, cfg := started(t, fleet.Config{Linked: 100, Services: 2, Slices: 1, Endpoints: 1, Spread: 50})
+	services, err := clients(t, cfg)["application/json"].CoreV1().Services("").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(services.Items) != 2+4 {
+		t.Fatalf("%v, %v", services, err)
+	}
+	members := strings.Split(services.Items[5].Annotations["multicluster.linkerd.io/remote-discovery"], ",")
+	if len(members) != 50 || members[0] != "svc-00003@"+fleet.Name(51) || members[49] != "svc-00003@"+fleet.Name(100) {
+		t.Errorf("%s joins %v", services.Items[5].Name, members)
+	}
+	had := map[string]bool{}
+	for i := range 101 {
+		kubeconfig, err := f.Server(i).Kubeconfig(f.Server(i).Addr(), "none")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg, err := clientcmd.RESTConfigFromKubeConfig(kubeconfig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slices, err := clients(t, cfg)["application/json"].DiscoveryV1().EndpointSlices("").List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(slices.Items) != 2 {
+			t.Fatalf("%v, %v", slices, err)
+		}
+		for _, s := range slices.Items {
+			address := s.Endpoints[0].Addresses[0]
+			if had[address] || net.ParseIP(address) == nil {
+				t.Errorf("cluster %d has %s", i, address)
+			}
+			had[address] = true
 		}
 	}
 }
