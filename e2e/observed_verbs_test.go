@@ -49,8 +49,8 @@ func (o *observed) verbs(t *testing.T) {
 	}{
 		{"clusters", []string{
 			`^\d\d:\d\d:\d\d\.000  ` + regexp.QuoteMeta(admin) + `: 3 links \(2 ready, 1 unreachable\)\n  CLUSTER  STATE  `,
-			`(?m)^  local    ready        \d+\w+ +in-service   \S+ +\d+ +\d+ +\d+ +\w+ +-$`,
-			`(?m)^  east     ready        \d+\w+ +in-service `,
+			`(?m)^  local    ready        \d+\w+ +in-service   \S+ +\d+ +\d+ +\d+ +- +\w+ +-$`,
+			`(?m)^  east     ready        \d+\w+ +in-service   - +\d+ +\d+ +\d+ +\d+ % `,
 			`(?m)^  dead     unreachable  \d+\w+ +last-resort  .*(refused|EOF|reset)`,
 		}},
 		{"services", []string{
