@@ -129,10 +129,13 @@ func (b *Budget) charge(n, kept int64, what string) error {
 // refuse returns why n more bytes are too much, of which so many are kept; nil: they are not.
 // pool.mu is held.
 func (b *Budget) refuse(n, kept int64, what string) error {
-	limit := b.pool.limits.Cluster
+	limit, has := b.pool.limits.Cluster, b.used
+	if kept > 0 {
+		has = b.kept
+	}
 	if n > limit+limit/reading-b.used || kept > 0 && kept > limit-b.kept {
 		return Errorf("%s would take %s more, by estimate, and the cluster has %s of the %s that --cluster-memory allows",
-			what, size(n), size(b.used), size(limit))
+			what, size(n), size(has), size(limit))
 	}
 	all, half := b.pool.limits.All, b.pool.limits.All/2
 	if b.beyond(n, (*Budget).takes) > half || kept > 0 && b.beyond(kept, (*Budget).keeps) > half-half/reading {

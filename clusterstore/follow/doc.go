@@ -26,6 +26,8 @@
 //     the objects too many is left out until the next list. The Group is then unhealthy,
 //     whether the resource is needed or not, until it has been watched for some seconds;
 //     not if the resource is aside ([Kind].Aside).
+//   - Of a Group with a Budget no more than 10,000 events a second are handled, after 20,000
+//     at once; the others wait at the server.
 //   - A list in which nothing comes any more fails within 10 s if it is streamed, and
 //     within 30 s if it comes in pages. (Other timeouts are the client's: see
 //     clusterstore/kube.)

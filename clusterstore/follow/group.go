@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"isthmus/clusterstore/budget"
 	"isthmus/federation"
 )
@@ -21,7 +23,7 @@ type Options struct {
 	// happened for some minutes. It may be called by several goroutines.
 	Trouble func(resource, text string)
 	// Budget counts what is kept and decoded. nil: neither is limited, but for one
-	// event (see clusterstore/kube).
+	// event (see clusterstore/kube), and events are handled as fast as they come.
 	Budget *budget.Budget
 }
 
@@ -32,6 +34,7 @@ type Group struct {
 	options   Options
 	resources []*Resource
 	done      chan struct{} // closed once synced
+	events    *rate.Limiter // of all watches; nil: without a budget
 
 	version   federation.Latest[struct{}]
 	lastEvent atomic.Int64 // unix nanoseconds
@@ -51,6 +54,9 @@ func NewGroup(o Options, resources ...*Resource) *Group {
 		o.Printable = func(err error) error { return err }
 	}
 	g := &Group{options: o, resources: resources, done: make(chan struct{})}
+	if o.Budget != nil {
+		g.events = rate.NewLimiter(eventRate, eventBurst)
+	}
 	for _, r := range resources {
 		r.group = g
 		r.feed.useBudget()

@@ -28,6 +28,13 @@ const (
 	maxOutdated = 5
 )
 
+// How many events of a cluster with a budget are handled at most: eventRate a second, after
+// eventBurst at once. Each takes some 20 µs of processor time.
+const (
+	eventRate  = 10_000
+	eventBurst = 20_000
+)
+
 var (
 	errPoorPages = fmt.Errorf("the API server sent %d pages of a list in a row with fewer than %d of the %d objects requested, and announced more",
 		maxPoorPages, richPage, pageSize)

@@ -122,7 +122,8 @@ func TestRecovery(t *testing.T) {
 		if free := 64<<10 - b.Usage().Used; free > 1<<10 {
 			t.Fatalf("%d bytes are free", free)
 		}
-		time.Sleep(overPause + 10*time.Second)
+		// What has become larger meanwhile may have to wait for the other to become smaller.
+		time.Sleep(2 * (overPause + 10*time.Second))
 		synctest.Wait()
 		if h = group.Health(); h.Err != nil || !h.Lost.IsZero() || h.Resources[0].Objects != 80 || h.Resources[1].Objects != 80 {
 			t.Errorf("afterwards: %+v, %+v", h, b.Usage())
@@ -158,6 +159,52 @@ func TestOverRest(t *testing.T) {
 			if h := group.Health(); h.Err != nil || !h.Lost.IsZero() || h.Resources[0].Objects != 2 {
 				t.Errorf("afterwards: %+v", h)
 			}
+		})
+	}
+}
+
+// TestEventRate: events without end of one resource are handled at a rate that leaves the
+// processor to others; those of another resource of the cluster do not wait for them, and what waits
+// ends with the Group. Without a budget there is no such rate.
+func TestEventRate(t *testing.T) {
+	for _, bounded := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			busy, calm := &flooded{}, &flooded{}
+			var b *budget.Budget
+			if bounded {
+				b = budget.NewPool(budget.Limits{Cluster: 1 << 30, All: 1 << 30}).Add()
+			}
+			known := names{}
+			follow := func(f *flooded, into names) *Resource {
+				return New(Kind[*corev1.Secret, bool]{Name: "secrets", Calls: f.calls(), Into: into, Compact: func(*corev1.Secret) (bool, bool) { return true, true }})
+			}
+			group := NewGroup(Options{NoWatchList: true, Budget: b}, follow(busy, names{}), follow(calm, known))
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() { defer close(done); group.Run(ctx, nil) }()
+			time.Sleep(time.Minute)
+			synctest.Wait()
+
+			began, sent := time.Now(), 0
+			for ; sent < 50_000; sent++ {
+				busy.events.send(watch.Modified, secret("same"))
+			}
+			took, want := time.Since(began), time.Duration(0)
+			if bounded {
+				want = (50_000 - eventBurst) * time.Second / eventRate
+			}
+			if took < want-time.Millisecond || took > want+time.Millisecond {
+				t.Errorf("%d events are handled in %v, not %v", sent, took, want)
+			}
+			at := time.Now()
+			calm.events.send(watch.Added, secret("calm"))
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
+			if !known["ns/calm"] || time.Since(at) > time.Millisecond {
+				t.Errorf("another resource's event has waited")
+			}
+			cancel()
+			<-done
 		})
 	}
 }

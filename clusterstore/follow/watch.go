@@ -91,7 +91,7 @@ func (g *guardedWatch) run() {
 				return
 			}
 			g.look(e)
-			if !g.send(e) || e.Type == watch.Error { // after that nothing comes
+			if !g.pace() || !g.send(e) || e.Type == watch.Error { // after that nothing comes
 				return
 			}
 			silence.Reset(g.patience())
@@ -132,6 +132,27 @@ func (g *guardedWatch) patience() time.Duration {
 		return listSilence
 	}
 	return watchSilence
+}
+
+// pace waits until the cluster may have one more event handled. What comes meanwhile waits in
+// the connection, and so at the server. It returns false once the watch is stopped.
+func (g *guardedWatch) pace() bool {
+	all := g.resource.group.events
+	if all == nil || g.lists {
+		return true
+	}
+	wait := all.Reserve().Delay()
+	if wait == 0 {
+		return true
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-g.done:
+		return false
+	}
 }
 
 // send returns false once the watch is stopped.
