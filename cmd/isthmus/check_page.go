@@ -1,11 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -96,7 +94,7 @@ func (g *checked) ask(ctx context.Context) []check.Result {
 
 // page adds what the gateway knows to what API servers have answered.
 func (g *checked) page(answers []check.Result) checkPage {
-	page := checkPage{Version: buildVersion()}
+	page := checkPage{Version: ownBuild().Version}
 	report := new(check.Report)
 	g.checkLinks(report)
 	g.checkServices(report)
@@ -107,15 +105,6 @@ func (g *checked) page(answers []check.Result) checkPage {
 	}
 	page.Results = check.Sorted(answers, report.Results())
 	return page
-}
-
-// buildVersion is the program's version, without its name.
-func buildVersion() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	return cmp.Or(info.Main.Version, "unknown")
 }
 
 // checkLinks reports the state and the standing of each cluster.

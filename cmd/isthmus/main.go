@@ -53,7 +53,7 @@ func newProgram(name string) *cli.Program {
 		Intro: "isthmus is a multicluster federation gateway for Linkerd proxies.",
 		Groups: []cli.Group{
 			{Title: "Serve", Verbs: []cli.Verb{gateway}},
-			{Title: "Look into a gateway that runs", Verbs: client.Verbs(checkFromHere)},
+			{Title: "Look into a gateway that runs", Verbs: client.Verbs(ownBuild(), checkFromHere)},
 			{Title: "Link clusters", Verbs: links.Verbs()},
 			{Title: "Other", Verbs: []cli.Verb{client.VersionVerb(ownBuild(), writeVersion)}},
 		},

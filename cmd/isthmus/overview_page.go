@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"os"
-	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -53,9 +52,7 @@ func (o *overviewOf) look() *overview.World {
 	}
 	addStandings(w.Services, clusters)
 	w.Gateway.Name, _ = os.Hostname()
-	if info, ok := debug.ReadBuildInfo(); ok {
-		w.Gateway.Version = version(info)
-	}
+	w.Gateway.Version = version(buildInfo())
 	for _, v := range views {
 		if v.Streams > 0 {
 			w.Streams = append(w.Streams, overview.Stream{Method: v.Method, Destination: shown(v.Destination), Node: shown(v.Node),

@@ -3,6 +3,7 @@ package main
 import (
 	"runtime/debug"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -43,5 +44,25 @@ func TestRevision(t *testing.T) {
 		if got := revision(&debug.BuildInfo{Settings: settings}); got != want {
 			t.Errorf("%q, not %q", got, want)
 		}
+	}
+}
+
+// TestRelease: what make's VERSION names the program is what all that show its version have, and what "isthmus check" compares.
+func TestRelease(t *testing.T) {
+	release = "v9.8.7"
+	t.Cleanup(func() { release = "" })
+	p := startProcess(t, startAPI(t))
+	eventually(t, "ready", func() bool { return p.get("/ready") == "ok" })
+	for path, want := range map[string]string{"/debug/version": `"v9.8.7"`, "/debug/check": `"v9.8.7"`, "/page/data": `"isthmus v9.8.7"`, "/metrics": `version="v9.8.7"`} {
+		if got := p.get(path); !strings.Contains(got, want) {
+			t.Errorf("%s has no %s", path, want)
+		}
+	}
+	if _, out, _ := call("check", "--admin", p.metricsAddr); !strings.Contains(out, "its version is that of this program, v9.8.7") {
+		t.Errorf("isthmus check shows another version:\n%s", out)
+	}
+	p.signals <- syscall.SIGTERM
+	if c := <-p.code; c != 0 {
+		t.Errorf("exit code %d", c)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -30,8 +29,8 @@ type checkOptions struct {
 	preflight Preflighter
 }
 
-func checkVerb(preflight Preflighter) cli.Verb {
-	o := &checkOptions{every: 2 * time.Second, version: ownVersion(), preflight: preflight}
+func checkVerb(own Build, preflight Preflighter) cli.Verb {
+	o := &checkOptions{every: 2 * time.Second, version: own.Version, preflight: preflight}
 	return cli.Verb{
 		Use:     "check",
 		Summary: "check all that a gateway needs, before it is installed and while it runs, and what to do",
@@ -39,23 +38,13 @@ func checkVerb(preflight Preflighter) cli.Verb {
 		Ending:  checkEnding,
 		Flags: []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) {
 			o.adminOptions.flags(s)
-			o.timeout = checkTimeout
-			timeout := s.Lookup("timeout")
-			timeout.DefValue, timeout.Usage = checkTimeout.String(), "The checks must be done within this `DURATION`, each time."
+			o.allow(checkTimeout, s, "The checks must be done within this `DURATION`, each time.")
 			s.DurationVar(&o.wait, "wait", 0, "Repeat the checks until none has failed, for this `DURATION` at most.")
 			s.StringVar(&o.account, "service-account", "isthmus", "`NAME` of the ServiceAccount that a gateway is to have, where there is none yet.")
 		})},
 		Values: outputs,
 		Run:    func(ctx context.Context, p cli.Process) error { return runCheck(ctx, p, o) },
 	}
-}
-
-// ownVersion is the program's, as a gateway shows its own.
-func ownVersion() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		return cmp.Or(info.Main.Version, "unknown")
-	}
-	return "unknown"
 }
 
 // runCheck checks once, or until nothing has failed.

@@ -24,7 +24,7 @@ import (
 
 // checkJSON is a page of a gateway whose version is that of this program.
 func checkJSON(results ...CheckResult) string {
-	text, err := json.Marshal(checkPage{Version: ownVersion(), Replica: "isthmus-0", Leading: true, At: noon, Results: results})
+	text, err := json.Marshal(checkPage{Version: testBuild.Version, Replica: "isthmus-0", Leading: true, At: noon, Results: results})
 	if err != nil {
 		panic(err)
 	}
@@ -68,7 +68,7 @@ func TestCheckTable(t *testing.T) {
 	other := fine
 	other.Object = "east"
 	admin := startAdmin(t, map[string]http.HandlerFunc{"/debug/check": text(checkJSON(fine, other, warning, failure, unread))})
-	want := strings.NewReplacer("ADMIN", admin, "VERSION", ownVersion()).Replace(checkTable)
+	want := strings.NewReplacer("ADMIN", admin, "VERSION", testBuild.Version).Replace(checkTable)
 	code, out, err := call("check", "--admin", admin)
 	if code != 1 || out != want || !strings.Contains(err, "1 check has failed") {
 		t.Errorf("exit code %d, stderr %q, stdout:\n%s\nwant:\n%s", code, err, out, want)
@@ -247,7 +247,7 @@ func TestCheckWaits(t *testing.T) {
 	}})
 	run := func(wait time.Duration) (string, string, error) {
 		var out, errs bytes.Buffer
-		o := &checkOptions{adminOptions: adminOptions{printing: printing{"table", time.Minute}, targeting: targeting{flag: "--admin", address: admin}}, wait: wait, every: time.Millisecond, version: ownVersion()}
+		o := &checkOptions{adminOptions: adminOptions{printing: printing{"table", time.Minute}, targeting: targeting{flag: "--admin", address: admin}}, wait: wait, every: time.Millisecond, version: testBuild.Version}
 		err := runCheck(t.Context(), cli.Process{Name: "isthmus check", Stdout: &out, Stderr: &errs}, o)
 		return out.String(), errs.String(), err
 	}
@@ -280,7 +280,7 @@ func TestCheckFromHere(t *testing.T) {
 		}
 		return []CheckResult{fine}
 	}
-	program := &cli.Program{Name: "isthmus", Groups: []cli.Group{{Title: "Verbs", Verbs: Verbs(preflight)}}}
+	program := &cli.Program{Name: "isthmus", Groups: []cli.Group{{Title: "Verbs", Verbs: Verbs(testBuild, preflight)}}}
 	var out, errs bytes.Buffer
 	code := program.Run(t.Context(), cli.Process{
 		Args: []string{"check", "--kubeconfig", file, "-n", "mesh", "--service-account", "dst"}, Stdout: &out, Stderr: &errs, Signals: make(chan os.Signal),

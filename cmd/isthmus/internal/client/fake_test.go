@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // newProgram returns isthmus with the verbs of this package.
 func newProgram() *cli.Program {
-	return &cli.Program{Name: "isthmus", Groups: []cli.Group{{Title: "Verbs", Verbs: Verbs(nil)}}}
+	return &cli.Program{Name: "isthmus", Groups: []cli.Group{{Title: "Verbs", Verbs: Verbs(testBuild, nil)}}}
 }
 
 // call runs the program and returns its exit code and output.
@@ -80,3 +80,6 @@ func startFake(t *testing.T) (*fakeGateway, string) {
 	t.Cleanup(func() { server.Stop(); wg.Wait() })
 	return f, l.Addr().String()
 }
+
+// testBuild is what this program was built from.
+var testBuild = Build{Version: "v1.2.3"}

@@ -87,6 +87,12 @@ func (o *printing) flags(s *pflag.FlagSet, timeout string) {
 	s.DurationVar(&o.timeout, "timeout", 10*time.Second, timeout)
 }
 
+// allow replaces the default of --timeout, and what it is for.
+func (o *printing) allow(limit time.Duration, s *pflag.FlagSet, usage string) {
+	flag := s.Lookup("timeout")
+	o.timeout, flag.DefValue, flag.Usage = limit, limit.String(), usage
+}
+
 func (o *printing) check() error {
 	if o.output != "table" && o.output != "json" {
 		return cli.Usagef("-o is %q: give table or json", o.output)

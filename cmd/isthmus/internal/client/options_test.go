@@ -9,7 +9,7 @@ import (
 )
 
 func TestHelpIsComplete(t *testing.T) {
-	for _, v := range Verbs(nil) {
+	for _, v := range Verbs(testBuild, nil) {
 		clitest.CheckHelp(t, v)
 		var b bytes.Buffer
 		v.Help(&b)

@@ -3,7 +3,8 @@ package client
 import "isthmus/cmd/isthmus/internal/cli"
 
 // Verbs returns all verbs of this package, in the order of the program's
-// overview. preflight is for checks where there is no gateway.
-func Verbs(preflight Preflighter) []cli.Verb {
-	return []cli.Verb{clustersVerb(), servicesVerb(), explainVerb(), checkVerb(preflight), getVerb(), profileVerb()}
+// overview. own is what this program was built from; preflight is for checks where there is
+// no gateway.
+func Verbs(own Build, preflight Preflighter) []cli.Verb {
+	return []cli.Verb{clustersVerb(), servicesVerb(), explainVerb(), checkVerb(own, preflight), getVerb(), profileVerb()}
 }
