@@ -220,3 +220,14 @@ func FuzzExplainQuery(f *testing.F) {
 		}
 	})
 }
+
+// TestExplainIsAwaited: by default "isthmus explain" waits for longer than a gateway lets it wait for its turn, and explains.
+func TestExplainIsAwaited(t *testing.T) {
+	_, help, _ := call("explain", "--help")
+	_, text, _ := strings.Cut(help, "--timeout")
+	_, text, _ = strings.Cut(text, "Default: ")
+	text, _, _ = strings.Cut(text, ".")
+	if limit, err := time.ParseDuration(text); err != nil || limit <= explainWait+explainLimit {
+		t.Errorf("--timeout is %q, not more than %v (%v)", text, explainWait+explainLimit, err)
+	}
+}

@@ -5,11 +5,15 @@ import (
 	"encoding/json"
 	"net/netip"
 	"net/url"
+	"time"
 
 	"github.com/spf13/pflag"
 
 	"isthmus/cmd/isthmus/internal/cli"
 )
+
+// explainTimeout is by default for an explanation: a gateway lets it wait for its turn, or refuses it after a while.
+const explainTimeout = 30 * time.Second
 
 // explainOptions are those of "isthmus explain".
 type explainOptions struct {
@@ -26,6 +30,7 @@ func explainVerb() cli.Verb {
 		Ending:  explainEnding,
 		Flags: []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) {
 			o.adminOptions.flags(s)
+			o.allow(explainTimeout, s, "The gateways must have answered within this `DURATION`. Each explains one service at a time, and others wait.")
 			s.StringVar(&o.token, "token", "", "Context token of the client's proxy, as `JSON`"+`: {"ns":"shop","nodeName":"node-1"}.`)
 			s.StringVar(&o.node, "node", "", "`NODE` that the client runs on, in place of a token: it decides on zones.")
 			s.StringVar(&o.address, "address", "", "Only this `IP` address.")
