@@ -165,8 +165,11 @@ func newShutdown(o *options, api *grpcapi.Server, server *grpc.Server, log *zap.
 	}
 }
 
+// inPodVariable is one that Kubernetes gives every container.
+const inPodVariable = "KUBERNETES_SERVICE_HOST"
+
 // inPod returns whether this is a Pod's container, and so may be a replica that proxies find by DNS.
-func inPod() bool { return os.Getenv("KUBERNETES_SERVICE_HOST") != "" }
+func inPod() bool { return os.Getenv(inPodVariable) != "" }
 
 // newStore returns the store of linked clusters, with a client of its own for
 // the Secrets.

@@ -13,7 +13,10 @@ import (
 	"isthmus/cmd/isthmus/internal/cli/clitest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	_ = os.Unsetenv(inPodVariable) // tests may run in a Pod, where gateways take their time to end
+	goleak.VerifyTestMain(m)
+}
 
 // call runs isthmus and returns its exit code and output.
 func call(args ...string) (code int, stdout, stderr string) {

@@ -146,3 +146,13 @@ func TestShutdownWithinTheGrace(t *testing.T) {
 		t.Errorf("shutdown may take %v", worst)
 	}
 }
+
+// TestInPod: what Kubernetes gives every container is how a gateway knows that it is one.
+func TestInPod(t *testing.T) {
+	for host, want := range map[string]bool{"": false, "10.0.0.1": true} {
+		t.Setenv(inPodVariable, host)
+		if s := newShutdown(new(options), nil, nil, zap.NewNop()); s.always != want {
+			t.Errorf("%q: %t", host, s.always)
+		}
+	}
+}

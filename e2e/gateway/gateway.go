@@ -227,9 +227,10 @@ func (g *Gateway) command(more []string) program.Config {
 		return program.Config{Path: pod.Path, Args: slices.Concat(pod.Args, addresses, more), Env: pod.Env, Jail: &pod.Jail, Output: g.log}
 	}
 	return program.Config{
-		Path:   g.cfg.Binary,
-		Args:   slices.Concat([]string{"gateway", "-kubeconfig=" + g.cfg.Kubeconfig}, addresses, BaseArgs(), g.cfg.Args, more),
-		Env:    append([]string{"HOSTNAME=" + g.cfg.Hostname}, g.cfg.Env...),
+		Path: g.cfg.Binary,
+		Args: slices.Concat([]string{"gateway", "-kubeconfig=" + g.cfg.Kubeconfig}, addresses, BaseArgs(), g.cfg.Args, more),
+		// As outside of a Pod, even if this process is in one: there a gateway takes its time to end.
+		Env:    append([]string{"HOSTNAME=" + g.cfg.Hostname, "KUBERNETES_SERVICE_HOST="}, g.cfg.Env...),
 		Output: g.log,
 	}
 }

@@ -41,7 +41,7 @@ func pretend(how string) error {
 		key, value, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
 		flags[key] = value
 	}
-	fmt.Printf("started as %s with %s, HOSTNAME=%s\n", os.Args[1], strings.Join(os.Args[2:], " "), os.Getenv("HOSTNAME"))
+	fmt.Printf("started as %s with %s, API server %q, HOSTNAME=%s\n", os.Args[1], strings.Join(os.Args[2:], " "), os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("HOSTNAME"))
 	if how == "refuse" || flags["refuse"] != "" {
 		return errors.New("refused")
 	}
@@ -85,6 +85,7 @@ func start(t *testing.T, how string, cfg gateway.Config) (*gateway.Gateway, erro
 }
 
 func TestStartRestartStop(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1") // as where tests run in a Pod
 	var output strings.Builder
 	g, err := start(t, "serve", gateway.Config{Args: []string{"-pace=1ms"}, Output: &output})
 	if err != nil {
@@ -94,7 +95,7 @@ func TestStartRestartStop(t *testing.T) {
 		t.Error(err)
 	}
 	log := g.Log(10)
-	for _, want := range []string{"started as gateway", "-kubeconfig=/west/kubeconfig", "-enable-ipv6=false", "-pace=1ms", "HOSTNAME=isthmus-0"} {
+	for _, want := range []string{"started as gateway", "-kubeconfig=/west/kubeconfig", "-enable-ipv6=false", "-pace=1ms", `API server ""`, "HOSTNAME=isthmus-0"} {
 		if !strings.Contains(log, want) {
 			t.Errorf("%q is not in the log:\n%s", want, log)
 		}
@@ -106,7 +107,7 @@ func TestStartRestartStop(t *testing.T) {
 	if g.Addr() != addr || g.MetricsAddr() != metrics || g.Pid() == pid {
 		t.Errorf("restarted at %s and %s as %d", g.Addr(), g.MetricsAddr(), g.Pid())
 	}
-	if log := g.Log(2); !strings.Contains(log, "terminated\nstarted") || !strings.HasSuffix(log, "-pace=1ms -enable-ipv6=true, HOSTNAME=isthmus-0") {
+	if log := g.Log(2); !strings.Contains(log, "terminated\nstarted") || !strings.HasSuffix(log, `-pace=1ms -enable-ipv6=true, API server "", HOSTNAME=isthmus-0`) {
 		t.Errorf("the log after a restart:\n%s", log)
 	}
 	if err := g.Stop(); err != nil {
