@@ -115,13 +115,14 @@ func (s *watchedService) setMember(p *port, i int, now contribution, why origin)
 	before := p.members[i]
 	p.members[i] = now
 	merged := p.replaceOffer(i, now.kept)
+	recount := p.steering != nil && !sameBehind(before.kept, now.kept)
 	changed := !same(merged, p.merged) || before.status != now.status || before.nodeLocal != now.nodeLocal
 	if changed {
 		p.members[i].noteChange(s.table.opts.Now())
 	}
-	if changed || before.undeclared != now.undeclared || !slices.Equal(before.declared, now.declared) || p.steering.countsUnready() {
+	if changed || before.undeclared != now.undeclared || !slices.Equal(before.declared, now.declared) || p.steering.countsUnready() || recount {
 		d := s.table.definition(s.id)
-		s.update(p, d, merged, false, why)
+		s.update(p, d, merged, recount, why)
 		if before.status != now.status {
 			s.table.report(s.id, d, p.members)
 		}

@@ -223,6 +223,9 @@ func (x *inquiry) describe(a *ExplainedAddress) {
 			a.Tier = st.preference.tierName(i)
 		}
 	}
+	if a.Verdict == OtherInstance && a.Endpoint != nil && x.gateway(a) {
+		a.Detail = "an instance can't be addressed through a gateway"
+	}
 	if a.Verdict != Taken {
 		return
 	}
@@ -234,4 +237,9 @@ func (x *inquiry) describe(a *ExplainedAddress) {
 			}
 		}
 	}
+}
+
+// gateway reports whether an address is a gateway's.
+func (x *inquiry) gateway(a *ExplainedAddress) bool {
+	return slices.ContainsFunc(x.port.members[a.Member].raw, func(l *Slice) bool { return l.Behind != nil && l.Name == a.Slice })
 }

@@ -109,7 +109,7 @@ func (r rules) screen(s, known *Slice) *screened {
 		}
 		switch {
 		case refused && out == nil:
-			out = &screened{kept: &Slice{Name: s.Name, Endpoints: slices.Clone(s.Endpoints[:i])}}
+			out = &screened{kept: &Slice{Name: s.Name, Endpoints: slices.Clone(s.Endpoints[:i]), Behind: s.Behind}}
 			fallthrough
 		case refused:
 			out.refused.count(why)
@@ -129,7 +129,7 @@ func (r rules) screenUnready(s *Slice, out *screened) *screened {
 		known = keep(known, func(e *Endpoint) bool { return r.within.Contains(e.Addr.Addr()) })
 	}
 	if out == nil && len(known) < len(s.Unready) {
-		out = &screened{kept: &Slice{Name: s.Name, Endpoints: s.Endpoints}}
+		out = &screened{kept: &Slice{Name: s.Name, Endpoints: s.Endpoints, Behind: s.Behind}}
 	}
 	if out != nil {
 		out.kept.Unready = known

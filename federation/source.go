@@ -24,7 +24,15 @@ type Slice struct {
 	// terminating. They are counted, and never served. Only Addr, Kind, Cluster, Zone,
 	// Node, Hostname and Twin are set. Sorted by Addr, one per Addr.
 	Unready []*Endpoint
+	// Behind is set for gateways of a cluster on another network: each of the Endpoints leads
+	// to all of it. It counts in their place when tiers are chosen. nil: the Endpoints stand
+	// for themselves.
+	Behind *Behind
 }
+
+// Behind is how many endpoints can be reached through each address of a Slice. It is
+// immutable.
+type Behind struct{ Ready, Unready int }
 
 // Share is what one cluster offers of a service port.
 type Share struct {

@@ -24,6 +24,7 @@ type offered struct {
 	nodeLocal bool
 	slices    map[string][]Endpoint // addresses with port 0
 	unready   map[string][]Endpoint // those that are known and not ready, of the same slices
+	behind    map[string]*Behind    // of slices of gateways
 	left      map[string][]string   // those that are in no share, as ADDRESS=VERDICT
 }
 
@@ -39,7 +40,7 @@ func (c *cluster) service(id ServiceID) *offered {
 }
 
 func newOffered() *offered {
-	return &offered{state: Present, slices: make(map[string][]Endpoint), unready: make(map[string][]Endpoint), left: make(map[string][]string)}
+	return &offered{state: Present, slices: make(map[string][]Endpoint), unready: make(map[string][]Endpoint), left: make(map[string][]string), behind: make(map[string]*Behind)}
 }
 
 // setUnready sets the addresses of a slice that are not ready.
@@ -47,6 +48,13 @@ func (c *cluster) setUnready(id ServiceID, slice string, eps ...Endpoint) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.service(id).unready[slice] = eps
+}
+
+// setBehind sets what is behind the addresses of a slice.
+func (c *cluster) setBehind(id ServiceID, slice string, ready, unready int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.service(id).behind[slice] = &Behind{ready, unready}
 }
 
 func (c *cluster) set(id ServiceID, slice string, eps ...Endpoint) {
@@ -90,8 +98,8 @@ func (r *clusterReader) Read() Share {
 	}
 	share := Share{State: s.state, NodeLocal: s.nodeLocal}
 	for _, name := range s.names() {
-		now := &Slice{Name: name, Endpoints: r.at(s.slices[name]), Unready: r.at(s.unready[name])}
-		if old := r.last[name]; old != nil && equalLists(old.Endpoints, now.Endpoints) && equalLists(old.Unready, now.Unready) {
+		now := &Slice{Name: name, Endpoints: r.at(s.slices[name]), Unready: r.at(s.unready[name]), Behind: s.behind[name]}
+		if old := r.last[name]; old != nil && old.Behind == now.Behind && equalLists(old.Endpoints, now.Endpoints) && equalLists(old.Unready, now.Unready) {
 			now = old
 		}
 		r.last[name] = now

@@ -183,7 +183,9 @@ func (p *placement) only(o offer, s Standing) offer {
 	has := func(e *Endpoint) bool { return p.standingOf(e) == s }
 	var list offer
 	for _, l := range o {
-		if one := (&Slice{Name: l.Name, Endpoints: keep(l.Endpoints, has), Unready: keep(l.Unready, has)}); len(one.Endpoints)+len(one.Unready) > 0 {
+		one := &Slice{Name: l.Name, Endpoints: keep(l.Endpoints, has), Unready: keep(l.Unready, has)}
+		one.Behind = l.Behind.part(len(one.Endpoints), len(l.Endpoints))
+		if len(one.Endpoints)+len(one.Unready) > 0 {
 			list = append(list, one)
 		}
 	}

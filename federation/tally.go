@@ -30,7 +30,8 @@ type pass struct {
 	byHostname map[string]hosted // of all instances; nil: nobody has asked yet
 	nodes      map[string]bool   // that have endpoints, if clients see only their node's
 	tallies    map[tallyKey]*tally
-	omitted    omitted // of one client's explanation; nil: nobody asks
+	gateways   []gateways // that the port's members have on offer
+	omitted    omitted    // of one client's explanation; nil: nobody asks
 }
 
 // hosted is what an instance has.
@@ -44,6 +45,7 @@ func newPass(p *port, ipv6 bool) *pass {
 			x.nodes[e.Node] = true
 		}
 	}
+	x.gateways = p.gateways()
 	return x
 }
 
@@ -113,6 +115,7 @@ func (x *pass) count(c Client) *tally {
 	if len(unready) > 0 {
 		t.counts.known = st.countPlaces(st.places(family(mergeSorted(ready, unready), x.ipv6), c.Zone))
 	}
+	x.countBehind(t, one, c)
 	return t
 }
 

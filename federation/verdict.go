@@ -34,6 +34,13 @@ const (
 	PodUnknown
 	// Unusable: its ExternalWorkload can't be used.
 	Unusable
+	// BehindGateway: its cluster is on another network, and clients reach it through the
+	// cluster's gateways.
+	BehindGateway
+	// GatewayDead: it is a gateway that does not answer, and another of its cluster does.
+	GatewayDead
+	// NothingBehind: it is a gateway, and the Service has no ready endpoint behind it.
+	NothingBehind
 
 	// What keeps it out of all sets.
 
@@ -71,7 +78,8 @@ const (
 var verdictWords = [...]string{
 	Served: "served", NoSuchService: "no-such-service", NoSuchPort: "no-such-port", Terminating: "terminating", NotReady: "not-ready",
 	OtherTarget: "stands-for-something-else", UnusableText: "unusable-text", NotRoutable: "not-routable", PodUnknown: "pod-not-known",
-	Unusable: "unusable", Unread: "just-changed", OutsideRanges: "outside-ranges", Owned: "owned-by-local-cluster",
+	Unusable: "unusable", BehindGateway: "behind-a-gateway", GatewayDead: "gateway-dead", NothingBehind: "nothing-behind-the-gateway",
+	Unread: "just-changed", OutsideRanges: "outside-ranges", Owned: "owned-by-local-cluster",
 	ClusterCordoned: "cluster-cordoned", ClusterLost: "cluster-lost", Taken: "taken", OtherInstance: "other-instance",
 	OtherNode: "other-node", Unpreferred: "in-no-tier", TierNotUsed: "tier-not-in-use", OtherZones: "hinted-to-other-zones",
 	IPv6Off: "ipv6-off", OtherFamily: "other-address-preferred",

@@ -1,0 +1,77 @@
+package federation
+
+import "slices"
+
+// gateways are what a member behind gateways has on offer.
+type gateways struct {
+	*Slice
+	cluster ClusterName
+}
+
+// gateways returns what of the offers counts with what is behind it.
+func (p *port) gateways() (list []gateways) {
+	for i, o := range p.offers {
+		for _, l := range o {
+			if l.Behind != nil {
+				list = append(list, gateways{l, p.members[i%len(p.members)].member.Cluster})
+			}
+		}
+	}
+	return list
+}
+
+// countBehind makes gateways count with what is behind them, of which the addresses in the
+// list have been counted. However many of a member's gateways are left, all of it can be
+// reached. Clients of an instance, and those that are limited to their node, have no gateways.
+func (x *pass) countBehind(t *tally, counted []*Endpoint, c Client) {
+	st, counts := x.port.steering, &t.counts
+	if len(x.gateways) == 0 || c.Instance != "" || x.port.summary.byNode {
+		return
+	}
+	counts.ready, counts.known = slices.Clone(counts.ready), slices.Clone(counts.known)
+	for _, g := range x.gateways {
+		n, place := 0, st.tierOf(&Endpoint{Cluster: g.cluster}, "")
+		for _, e := range g.Endpoints {
+			if i, ok := find(counted, e.Addr); ok && counted[i].Equal(e) {
+				n, place = n+1, st.tierOf(e, c.Zone)
+			}
+		}
+		if place == st.unnamed() {
+			continue
+		}
+		ready := 0 // without an address of its own that is served, it can't be reached
+		if n > 0 {
+			ready = g.Behind.Ready
+		}
+		counts.ready[place] += ready - n
+		counts.known[place] += ready - n
+		if st.countsUnready() {
+			counts.known[place] += g.Behind.Ready - ready + g.Behind.Unready
+		}
+		if place < st.tiers && !st.byCluster[g.cluster].turning {
+			counts.others += ready - n
+		}
+	}
+}
+
+// part is the part of it that so many of the addresses stand for, rounded up.
+func (b *Behind) part(addresses, of int) *Behind {
+	if b == nil || addresses == of {
+		return b
+	}
+	share := func(n int) int { return (n*addresses + of - 1) / of }
+	return &Behind{share(b.Ready), share(b.Unready)}
+}
+
+// sameBehind reports whether the same is behind the gateways of two offers.
+func sameBehind(a, b offer) bool {
+	count := func(o offer) (n Behind) {
+		for _, l := range o {
+			if l.Behind != nil {
+				n.Ready, n.Unready = n.Ready+l.Behind.Ready, n.Unready+l.Behind.Unready
+			}
+		}
+		return n
+	}
+	return count(a) == count(b)
+}
