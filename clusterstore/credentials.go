@@ -52,6 +52,7 @@ type credentials struct {
 	rest        *rest.Config
 	server      string // host and port, for logs and pages
 	trustDomain string
+	domain      string            // the cluster's DNS domain
 	ranges      federation.Ranges // nil: all addresses
 	hash        [sha256.Size]byte // of all that a Cluster is made from
 	warnings    []string
@@ -121,7 +122,7 @@ func (c *credentials) readContent(s *corev1.Secret) (reason string, err error) {
 	if err != nil {
 		return reasonKubeconfig, err
 	}
-	c.rest, c.warnings, c.trustDomain = cfg, warnings, trustDomain
+	c.rest, c.warnings, c.trustDomain, c.domain = cfg, warnings, trustDomain, clusterDomain
 	if u, err := url.Parse(cfg.Host); err == nil {
 		c.server = u.Host
 	}

@@ -44,6 +44,7 @@ type scripted struct {
 	synced   chan struct{}
 	health   federation.Latest[cluster.Health]
 	region   atomic.Pointer[string]
+	gateways atomic.Pointer[[]*cluster.Gateway]
 	running  chan struct{} // closed by Run
 	stopped  chan struct{} // closed when Run returns
 }
@@ -76,6 +77,21 @@ func (c *scripted) recover() {
 	c.health.Set(healthOf(follow.Health{LastEvent: time.Now()}))
 	synctest.Wait()
 }
+func (c *scripted) Gateways() (list []*cluster.Gateway, more int) {
+	if l := c.gateways.Load(); l != nil {
+		return *l, 0
+	}
+	return nil, 0
+}
+
+// setGateways sets the cluster's gateways.
+func (c *scripted) setGateways(list ...*cluster.Gateway) {
+	c.gateways.Store(&list)
+	c.cfg.GatewaysChanged()
+	time.Sleep(cluster.RegionPause) // changes of a second are passed on together
+	synctest.Wait()
+}
+
 func (c *scripted) Region() string {
 	if r := c.region.Load(); r != nil {
 		return *r

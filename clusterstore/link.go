@@ -26,8 +26,9 @@ type link struct {
 
 	mailbox   federation.Latest[[]*credentials] // all Secrets with its name, oldest first
 	region    *cluster.RegionSignal             // of its clusters
-	published atomic.Pointer[linkSnapshot]      // for status and metrics
-	settled   bool                              // under store.mu: it has been something else than pending
+	gateways  linkGateways
+	published atomic.Pointer[linkSnapshot] // for status and metrics
+	settled   bool                         // under store.mu: it has been something else than pending
 
 	accepted   *credentials // what next or, without next, serving is made from
 	serving    *runningCluster
@@ -41,7 +42,7 @@ type link struct {
 // run returns when there are no more Secrets with the link's name, or ctx ends: then
 // it stops its clusters, and the table keeps what it has.
 func (l *link) run(ctx context.Context) {
-	defer func() { l.next.stop(); l.serving.stop() }()
+	defer func() { l.next.stop(); l.serving.stop(); l.gateways.end() }()
 	for ctx.Err() == nil {
 		list, newer := l.mailbox.Get()
 		l.reconcile(ctx, list)
@@ -58,7 +59,9 @@ func (l *link) reconcile(ctx context.Context, list []*credentials) {
 	want := pick(list, l.accepted)
 	l.useRules(list, want)
 	l.useCredentials(ctx, want)
+	l.useGateways(ctx)
 	l.promote()
+	l.useGateways(ctx) // again: the serving cluster may be another one
 	l.updateState()
 	l.setLink()
 	l.logStanding()
@@ -76,7 +79,10 @@ func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	var synced, next, serving <-chan struct{}
 	var overdue <-chan time.Time
 	if l.next != nil {
-		synced, next = l.next.cluster.Synced(), l.next.healthChanged
+		next = l.next.healthChanged
+		if c := l.next.cluster.Synced(); !closed(c) { // otherwise it waits for its gateways
+			synced = c
+		}
 		if !l.next.overdue {
 			overdue = time.After(time.Until(l.next.deadline))
 		}
@@ -93,6 +99,8 @@ func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	case <-overdue:
 	case <-l.standing.untilLost():
 	case <-l.region.C:
+	case <-l.gateways.found.C:
+	case <-l.gateways.changed.C:
 	}
 }
 
@@ -144,6 +152,8 @@ func (l *link) start(ctx context.Context, creds *credentials) {
 		},
 		Nodes:         true, // also with a region by annotation, which may be removed
 		RegionChanged: l.region.Changed,
+
+		GatewaysChanged: l.gateways.found.Changed, // also with its own network's, which may be replaced
 	})
 	if err != nil {
 		made = failedCluster{err}
@@ -158,7 +168,7 @@ func (l *link) start(ctx context.Context, creds *credentials) {
 // promote makes next the serving cluster once it has synced. The table gets it in one
 // step; only then is the cluster that served before stopped.
 func (l *link) promote() {
-	if l.next == nil || !closed(l.next.cluster.Synced()) {
+	if l.next == nil || !closed(l.next.cluster.Synced()) || l.serving == nil && !l.gateways.settled() {
 		return
 	}
 	old := l.serving
@@ -184,6 +194,8 @@ func (l *link) unlink() {
 	next.stop()
 	serving.stop()
 	l.store.opts.Metrics.Requests().Forget(l.name)
+	l.gateways.end()
+	l.store.forgetProbes(l.name)
 }
 
 // updateState sets the state that follows from the clusters' health, and logs

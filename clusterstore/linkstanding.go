@@ -22,12 +22,22 @@ type linkStanding struct {
 	linkedAt  time.Time     // since when there is a cluster; zero: there is none
 	lostSince time.Time     // since when its API is not followed; zero: it is followed
 	lost      federation.Standing
+	dead      bool // it is reached through gateways, and none answers
 	region    string
 	logged    federation.Standing
 }
 
 // effective is what the cluster's standing comes to.
-func (s *linkStanding) effective() federation.Standing { return max(s.rules.cordon, s.lost) }
+func (s *linkStanding) effective() federation.Standing { return max(s.rules.cordon, s.notByHand()) }
+
+// notByHand is how far the cluster is taken out because it is not followed, or can't be
+// reached.
+func (s *linkStanding) notByHand() federation.Standing {
+	if s.dead {
+		return max(s.lost, federation.LastResort)
+	}
+	return s.lost
+}
 
 // useRules makes the standing follow the newest version of the Secret whose credentials
 // are in use, even if these are of an older version: a Secret with content that can't be
@@ -73,7 +83,7 @@ func (l *link) setLink() {
 	now := federation.Link{State: federation.Pending}
 	switch {
 	case l.serving != nil:
-		now.State, now.Source, now.Within = federation.Ready, l.serving.cluster, l.serving.creds.ranges
+		now.State, now.Source, now.Within = federation.Ready, l.readable(), l.serving.creds.ranges
 		s.lostSince = l.serving.cluster.Health().Lost
 		if s.region == "" {
 			s.region = l.serving.cluster.Region()
@@ -85,7 +95,8 @@ func (l *link) setLink() {
 	if s.mayBeLost() && !time.Now().Before(s.dueAt()) {
 		s.lost = s.rules.whenLost
 	}
-	now.Region, now.Cordon, now.CordonOver, now.Lost = s.region, s.rules.cordon, s.rules.cordonOver, s.lost
+	s.dead = l.gateways.allDead()
+	now.Region, now.Cordon, now.CordonOver, now.Lost = s.region, s.rules.cordon, s.rules.cordonOver, s.notByHand()
 	l.store.setLink(l.name, now)
 }
 
@@ -144,6 +155,9 @@ func (s *linkStanding) reason() string {
 	}
 	if s.lost != federation.InService {
 		list = append(list, fmt.Sprintf("lost for %v", time.Since(s.lostSince).Truncate(time.Second)))
+	}
+	if s.dead {
+		list = append(list, "none of its gateways answers")
 	}
 	return strings.Join(list, "; ")
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"isthmus/clusterstore/cluster"
+	"isthmus/clusterstore/gateways"
 	"isthmus/federation"
 )
 
@@ -75,11 +76,15 @@ type linkSnapshot struct {
 	next     linkedCluster // in a rotation: the one that will replace cluster
 	failed   bool          // next has not worked so far
 	standing linkStanding
+
+	// Only if the cluster is on another network:
+	tracker *gateways.Tracker
+	problem []string // of its gateways
 }
 
 // publish makes the link's present fields visible to other goroutines.
 func (l *link) publish() {
-	v := &linkSnapshot{state: l.state, since: l.since, accepted: l.accepted, standing: l.standing}
+	v := &linkSnapshot{state: l.state, since: l.since, accepted: l.accepted, standing: l.standing, tracker: l.gateways.tracker, problem: l.gateways.problem}
 	switch {
 	case l.serving != nil:
 		v.cluster = l.serving.cluster
@@ -115,6 +120,7 @@ func (v *linkSnapshot) describe(st *cluster.Status, grace time.Duration) {
 	st.LastEvent, st.Resources, st.Memory = h.LastEvent, h.Resources, h.Memory
 	st.Standing, st.StandingReason, st.Region = v.standing.effective().String(), v.standing.reason(), v.standing.region
 	st.Warnings = slices.Concat(v.accepted.warnings, v.standing.rules.warnings, h.Warnings())
+	v.describeGateways(st)
 	switch {
 	case v.state == cluster.Ready:
 	case h.Err != nil:

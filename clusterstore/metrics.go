@@ -12,9 +12,14 @@ import (
 type storeMetrics struct {
 	store                                         *Store
 	size, secrets, rotation, rejected, unreadable *prometheus.Desc
+	alive                                         *prometheus.Desc
 }
 
 func registerStore(s *Store, r prometheus.Registerer) error {
+	s.probes = newProbes()
+	if err := r.Register(s.probes); err != nil {
+		return err
+	}
 	return r.Register(&storeMetrics{
 		store: s,
 		size: prometheus.NewDesc("cluster_store_size",
@@ -27,12 +32,14 @@ func registerStore(s *Store, r prometheus.Registerer) error {
 			"Number of link Secrets that can't be used as they are, by reason.", []string{"reason"}, nil),
 		unreadable: prometheus.NewDesc("isthmus_link_secrets_unreadable",
 			"1 while link Secrets can't be read, so that links stay as they are.", nil, nil),
+		alive: prometheus.NewDesc("isthmus_gateway_alive",
+			"1 while an address of a gateway of a cluster on another network answers probes, 0 while it does not; absent for those that are not probed.", []string{"cluster", "address"}, nil),
 	})
 }
 
 func (m *storeMetrics) Describe(ch chan<- *prometheus.Desc) {
 	cluster.Describe(ch)
-	for _, d := range []*prometheus.Desc{m.size, m.secrets, m.rotation, m.rejected, m.unreadable} {
+	for _, d := range []*prometheus.Desc{m.size, m.secrets, m.rotation, m.rejected, m.unreadable, m.alive} {
 		ch <- d
 	}
 }
@@ -52,6 +59,9 @@ func (m *storeMetrics) Collect(ch chan<- prometheus.Metric) {
 		}
 		ch <- cluster.StandingSeries(name, v.standing.effective())
 		gauge(m.rotation, boolToFloat(v.failed), string(name))
+		for address, alive := range v.probed() {
+			gauge(m.alive, boolToFloat(alive), string(name), address)
+		}
 	}
 	gauge(m.size, float64(size))
 	now, _ := m.store.secrets.Get()

@@ -20,6 +20,7 @@ type linkedCluster interface {
 	Health() cluster.Health
 	HealthChanged() <-chan struct{}
 	Region() string
+	Gateways() (list []*cluster.Gateway, more int)
 }
 
 // runningCluster is a Cluster made from one version of credentials. It runs from
@@ -85,8 +86,9 @@ func (f failedCluster) Synced() <-chan struct{}       { return nil }
 func (f failedCluster) Health() cluster.Health {
 	return cluster.Health{Health: follow.Health{Err: f.err}}
 }
-func (f failedCluster) HealthChanged() <-chan struct{} { return nil }
-func (f failedCluster) Region() string                 { return "" }
+func (f failedCluster) HealthChanged() <-chan struct{}      { return nil }
+func (f failedCluster) Region() string                      { return "" }
+func (f failedCluster) Gateways() ([]*cluster.Gateway, int) { return nil, 0 }
 
 func (f failedCluster) State(federation.ServiceID) federation.ServiceState { return federation.Missing }
 func (f failedCluster) Reader(federation.ServiceID, uint16) federation.Reader {

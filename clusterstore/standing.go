@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"isthmus/clusterstore/gateways"
 	"isthmus/federation"
 )
 
@@ -19,6 +20,10 @@ const (
 	whenLostAnnotation   = "isthmus.io/when-lost"   // keep, last-resort or withdraw
 	lostAfterAnnotation  = "isthmus.io/lost-after"  // MinLostAfter to MaxLostAfter
 	regionAnnotation     = "isthmus.io/region"      // a name, in place of the label of the cluster's Nodes
+
+	networkAnnotation          = "isthmus.io/network"           // a name; another than the gateway's: Pods can't be reached
+	gatewayAddressesAnnotation = "isthmus.io/gateway-addresses" // HOST:PORT,..., in place of the gateways that the cluster has
+	gatewayIdentityAnnotation  = "isthmus.io/gateway-identity"  // in place of theirs
 )
 
 // Limits of durations. A watch that breaks is there again within a second: a cluster
@@ -36,8 +41,11 @@ type standingRules struct {
 	cordonOver time.Duration
 	whenLost   federation.Standing // InService: being lost changes nothing
 	lostAfter  time.Duration
-	region     string   // empty: that of the cluster's Nodes
-	warnings   []string // which annotations can't be read
+	region     string            // empty: that of the cluster's Nodes
+	network    string            // of the cluster's Pods
+	gateways   []gateways.Target // without identities; nil: those that the cluster has
+	identity   string            // of all gateways; empty: that which each has
+	warnings   []string          // which annotations can't be read
 }
 
 // defaultRules are for a Secret without annotations.
@@ -53,6 +61,9 @@ func readStanding(annotations map[string]string, defaults standingRules) standin
 	readValue(&r, whenLostAnnotation, &r.rules.whenLost, words{"keep", "last-resort", "withdraw"}.read)
 	readValue(&r, lostAfterAnnotation, &r.rules.lostAfter, within{MinLostAfter, MaxLostAfter}.read)
 	readValue(&r, regionAnnotation, &r.rules.region, readRegion)
+	r.readNetwork()
+	readValue(&r, gatewayAddressesAnnotation, &r.rules.gateways, readGatewayAddresses)
+	readValue(&r, gatewayIdentityAnnotation, &r.rules.identity, readGatewayIdentity)
 	return r.rules
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -37,6 +38,7 @@ type Options struct {
 	Metrics    *cluster.Metrics      // of its clusters; nil: no metrics
 	Grace      time.Duration         // 0: DefaultGrace
 	Memory     *budget.Pool          // that the linked clusters may take; nil: no limit
+	Network    string                // that the gateway is on: Pods of linked clusters on others can't be reached
 
 	// What link Secrets may set otherwise: how far a cluster's endpoints are taken out
 	// while it is lost, which it is once its API has not been followed for LostAfter.
@@ -89,6 +91,9 @@ type Store struct {
 	create  func(*rest.Config, cluster.Config) (linkedCluster, error)
 	setLink func(federation.ClusterName, federation.Link) // the table's
 	settled chan struct{}
+	probes  *prometheus.HistogramVec                               // nil: no metrics
+	lookUp  func(context.Context, string) ([]netip.Addr, error)    // nil: the host's resolver
+	probe   func(context.Context, netip.Addr, cluster.Probe) error // nil: HTTP
 
 	secrets federation.Latest[snapshot]
 	readErr atomic.Pointer[error] // why Secrets can't be read; nil: they can, as far as known
@@ -174,7 +179,7 @@ func (s *Store) dispatch(now snapshot, start func(*link)) {
 		delete(lists, name)
 	}
 	for name, list := range lists {
-		l := &link{store: s, name: name, log: s.opts.Log.With(zap.Stringer("cluster", name)), region: cluster.NewRegionSignal()}
+		l := &link{store: s, name: name, log: s.opts.Log.With(zap.Stringer("cluster", name)), region: cluster.NewRegionSignal(), gateways: linkGateways{found: cluster.NewRegionSignal(), changed: cluster.NewRegionSignal()}}
 		l.mailbox.Set(list)
 		s.links[name] = l
 		start(l)

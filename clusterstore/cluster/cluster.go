@@ -41,6 +41,10 @@ type Config struct {
 	// before Synced. No lock is held then, and it may call methods of the Cluster. It must
 	// not block.
 	RegionChanged func()
+	// GatewaysChanged, if set, is called after the result of Gateways has changed, also
+	// before Synced. No lock is held then, and it may call methods of the Cluster. It must
+	// not block.
+	GatewaysChanged func()
 	// OnNode, if set, makes the cluster follow its Nodes too, and gets every one
 	// added, changed or deleted, in order, from one goroutine. It must not block.
 	OnNode func(name, zone string, exists bool)
@@ -60,6 +64,7 @@ type Rules struct {
 	ControllerNamespace string // of the control plane whose Pods have identities
 	DefaultOpaquePorts  Ports  // of Pods without annotation
 	EndpointSlices      bool   // false: read core Endpoints instead
+	LoopbackGateways    bool   // gateways of other networks may have loopback addresses: for tests
 }
 
 // Cluster follows one cluster's API and is a [federation.Source] of its endpoints:

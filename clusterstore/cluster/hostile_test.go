@@ -77,7 +77,7 @@ func FuzzJoin(f *testing.F) {
 
 func checkAddrs(t *testing.T, list []*federation.Endpoint) {
 	for i, e := range list {
-		if ip := e.Addr.Addr(); !ip.IsValid() || ip.Is4In6() || ip.Zone() != "" || !routable(ip) {
+		if ip := e.Addr.Addr(); !ip.IsValid() || ip.Is4In6() || ip.Zone() != "" || !Routable(ip) {
 			t.Errorf("address %v", e.Addr)
 		}
 		if i > 0 && list[i-1].Addr.Compare(e.Addr) >= 0 {

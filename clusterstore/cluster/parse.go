@@ -32,9 +32,9 @@ func parseIP(s string) (netip.Addr, bool) {
 	return ip.Unmap(), true
 }
 
-// routable reports whether an address can be another host's, which API servers demand
+// Routable reports whether an address can be another host's, which API servers demand
 // of endpoints. Without that check another cluster could send proxies to themselves.
-func routable(ip netip.Addr) bool {
+func Routable(ip netip.Addr) bool {
 	return !ip.IsUnspecified() && !ip.IsLoopback() && !ip.IsMulticast() && !ip.IsLinkLocalUnicast()
 }
 
@@ -44,7 +44,7 @@ func readIP(text string) (netip.Addr, federation.Verdict) {
 	switch {
 	case !ok:
 		return ip, federation.UnusableText
-	case !routable(ip):
+	case !Routable(ip):
 		return ip, federation.NotRoutable
 	}
 	return ip, federation.Served

@@ -16,6 +16,7 @@ type Service struct {
 	ExternalName bool // of type ExternalName
 	NodeLocal    bool // internalTrafficPolicy is Local
 	Ports        []ServicePort
+	Gateway      *Gateway // with Config.GatewaysChanged; nil: it is none
 
 	// Only with Config.OnService:
 	ClusterIPs  []netip.Addr
@@ -36,9 +37,16 @@ func (c *Cluster) services() follow.Kind[*corev1.Service, *Service] {
 		Name: "services", Needed: true,
 		Calls: follow.CallsOf(c.cfg.Client.Services("")),
 		Compact: func(o *corev1.Service) (*Service, bool) {
-			return c.cfg.Rules.compactService(o, c.cfg.OnService != nil), true
+			s := c.cfg.Rules.compactService(o, c.cfg.OnService != nil)
+			if c.cfg.GatewaysChanged != nil {
+				s.Gateway = c.cfg.Rules.readGateway(o)
+			}
+			return s, true
 		},
 		Into: lockedStore[*Service]{c.state, c.state.serviceStore()},
+	}
+	if c.cfg.GatewaysChanged != nil {
+		k.Applied = c.updateGateways
 	}
 	if onService := c.cfg.OnService; onService != nil {
 		k.Changed = func(key string, s *Service, _ bool) { onService(serviceID(key), s) }
@@ -121,6 +129,6 @@ func keepMetadata(from map[string]string) map[string]string {
 
 func (s *Service) equal(o *Service) bool {
 	return s.ExternalName == o.ExternalName && s.NodeLocal == o.NodeLocal &&
-		slices.Equal(s.Ports, o.Ports) && slices.Equal(s.ClusterIPs, o.ClusterIPs) && s.OpaquePorts == o.OpaquePorts &&
+		slices.Equal(s.Ports, o.Ports) && slices.Equal(s.ClusterIPs, o.ClusterIPs) && s.OpaquePorts == o.OpaquePorts && s.Gateway.equal(o.Gateway) &&
 		maps.Equal(s.Labels, o.Labels) && maps.Equal(s.Annotations, o.Annotations)
 }

@@ -65,6 +65,7 @@ func (s *state) serviceStore() storeFuncs[*Service] {
 			}
 			s.setServiceAddresses(id, e.spec, v)
 			e.spec = v
+			s.gateways.set(id, v.Gateway)
 			s.mark(id)
 			return result
 		},
@@ -76,6 +77,7 @@ func (s *state) serviceStore() storeFuncs[*Service] {
 			}
 			s.setServiceAddresses(id, e.spec, nil)
 			e.spec = nil
+			s.gateways.set(id, nil)
 			s.sweepService(id)
 			s.mark(id)
 			return true

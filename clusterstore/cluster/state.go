@@ -42,6 +42,7 @@ type state struct {
 	replicaSets map[string]*owner
 	jobs        map[string]*owner
 	nodes       nodeIndex
+	gateways    gateways
 }
 
 func newState(cluster federation.ClusterName, trustDomain, controllerNamespace string) *state {
@@ -58,6 +59,7 @@ func newState(cluster federation.ClusterName, trustDomain, controllerNamespace s
 		replicaSets:         make(map[string]*owner),
 		jobs:                make(map[string]*owner),
 		nodes:               newNodeIndex(),
+		gateways:            gateways{byService: make(map[federation.ServiceID]*Gateway)},
 	}
 }
 

@@ -38,9 +38,23 @@ type Status struct {
 	Memory    budget.Usage `json:"memory,omitzero"`    // that it makes the gateway take, by estimate, and may; linked clusters only
 	// Standing is how far its endpoints are taken out of all services, as a
 	// federation.Standing is written. StandingReason is why; empty: it is in service.
-	Standing       string                  `json:"standing,omitempty"`
-	StandingReason string                  `json:"standingReason,omitempty"`
-	Region         string                  `json:"region,omitempty"` // where it is; empty: not known
-	Warnings       []string                `json:"warnings,omitempty"`
-	Resources      []follow.ResourceHealth `json:"resources,omitempty"`
+	Standing       string `json:"standing,omitempty"`
+	StandingReason string `json:"standingReason,omitempty"`
+	Region         string `json:"region,omitempty"` // where it is; empty: not known
+	// Network is set if it is another than the gateway's: the cluster is reached through
+	// Gateways then.
+	Network   string                  `json:"network,omitempty"`
+	Gateways  []GatewayStatus         `json:"gateways,omitempty"`
+	Warnings  []string                `json:"warnings,omitempty"`
+	Resources []follow.ResourceHealth `json:"resources,omitempty"`
+}
+
+// GatewayStatus describes one address of a cluster's gateways, for people.
+type GatewayStatus struct {
+	Address  string    `json:"address"`
+	Name     string    `json:"name,omitempty"` // that was resolved to it
+	Identity string    `json:"identity"`
+	State    string    `json:"state"`            // alive, dead, not-probed-yet, or not-probed: it is not known how
+	Since    time.Time `json:"since,omitzero"`   // since when it is alive or dead
+	Reason   string    `json:"reason,omitempty"` // why the last probe has failed
 }

@@ -1,0 +1,225 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"isthmus/federation"
+)
+
+// What makes a Service one of Linkerd's gateways, by Linkerd's multicluster chart.
+const (
+	gatewayAnnotation  = "mirror.linkerd.io/multicluster-gateway" // true
+	identityAnnotation = "mirror.linkerd.io/gateway-identity"
+	pathAnnotation     = "mirror.linkerd.io/probe-path"
+	periodAnnotation   = "mirror.linkerd.io/probe-period" // seconds, or a duration such as 3s
+
+	gatewayPort = "mc-gateway"
+	probePort   = "mc-probe"
+)
+
+// Bounds of what a cluster has of gateways.
+const (
+	maxGateways    = 16              // Services, the first by namespace and name
+	maxHosts       = 16              // addresses and names of each
+	maxPath        = 256             // bytes of a probe's path
+	minProbePeriod = time.Second     // shorter ones count as this
+	maxProbePeriod = 5 * time.Minute // longer ones count as this
+	probePeriod    = 3 * time.Second // if it can't be read; the chart's
+)
+
+// Gateway is a Service through which others reach the cluster's Services. It is immutable.
+type Gateway struct {
+	Service  federation.ServiceID
+	IPs      []netip.Addr // that it is reached at: its load balancer's or, without one, its external IPs
+	Names    []string     // likewise, names to be resolved
+	Port     uint16       // for traffic; 0: it has none, and can't be used
+	Identity string       // of its proxy; empty: it has none, and can't be used
+	Probe    Probe
+	More     int // addresses and names that are left out: there are too many, or they can't be used
+}
+
+// Probe is how to find out whether a gateway is alive: GET PATH at the same address. The
+// zero value: there is no way.
+type Probe struct {
+	Port   uint16
+	Path   string // begins with a slash
+	Period time.Duration
+}
+
+// readGateway reads a Service; nil: it is no gateway.
+func (r Rules) readGateway(o *corev1.Service) *Gateway {
+	if o.Annotations[gatewayAnnotation] != "true" {
+		return nil
+	}
+	g := &Gateway{Service: federation.ServiceID{Namespace: o.Namespace, Name: o.Name}}
+	if name := o.Annotations[identityAnnotation]; IsHostname(name) {
+		g.Identity = name
+	}
+	var probed uint16
+	for _, p := range o.Spec.Ports {
+		number, ok := portNumber(&p.Port)
+		switch {
+		case !ok || !tcp(string(p.Protocol)):
+		case p.Name == gatewayPort:
+			g.Port = cmp.Or(g.Port, number)
+		case p.Name == probePort:
+			probed = cmp.Or(probed, number)
+		}
+	}
+	if path := o.Annotations[pathAnnotation]; probed != 0 && probePath(path) {
+		g.Probe = Probe{Port: probed, Path: path, Period: readPeriod(o.Annotations[periodAnnotation])}
+	}
+	for _, i := range o.Status.LoadBalancer.Ingress {
+		g.addHost(cmp.Or(i.IP, i.Hostname), r.GatewayRoutable)
+	}
+	if len(g.IPs)+len(g.Names) == 0 {
+		for _, ip := range o.Spec.ExternalIPs {
+			g.addHost(ip, r.GatewayRoutable)
+		}
+	}
+	return g
+}
+
+// Problem describes, for people, why the gateway can't be used, or not with all its addresses;
+// empty: it can.
+func (g *Gateway) Problem() string {
+	switch {
+	case g.Port == 0:
+		return "it has no TCP port named " + gatewayPort
+	case g.Identity == "":
+		return "its annotation " + identityAnnotation + " is missing, or no name of an identity"
+	case len(g.IPs)+len(g.Names) == 0 && g.More == 0:
+		return "it has no address: its load balancer has none yet, or there is none (status.loadBalancer.ingress, spec.externalIPs)"
+	case g.More > 0:
+		return fmt.Sprintf("addresses that are not used, since they could not be another host's or are more than %d: %d", maxHosts, g.More)
+	}
+	return ""
+}
+
+// addHost adds an address or a name. Those that could not be another host's are left out.
+func (g *Gateway) addHost(text string, routable func(netip.Addr) bool) {
+	ip, isIP := parseIP(text)
+	switch {
+	case len(g.IPs)+len(g.Names) == maxHosts:
+		g.More++
+	case isIP && routable(ip):
+		if !slices.Contains(g.IPs, ip) {
+			g.IPs = append(g.IPs, ip)
+		}
+	case !isIP && IsHostname(text):
+		if !slices.Contains(g.Names, text) {
+			g.Names = append(g.Names, strings.Clone(text))
+		}
+	default:
+		g.More++
+	}
+}
+
+// IsHostname reports whether a text can be the name of a host, or of an identity: labels of
+// letters, digits, hyphens and underscores, which dots separate.
+func IsHostname(text string) bool {
+	if text == "" || len(text) > 253 {
+		return false
+	}
+	for label := range strings.SplitSeq(strings.TrimSuffix(text, "."), ".") {
+		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
+			return false
+		}
+		for _, c := range []byte(label) {
+			if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_') {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// probePath reports whether a text can be sent as the path of a request.
+func probePath(text string) bool {
+	if len(text) > maxPath || !strings.HasPrefix(text, "/") || strings.HasPrefix(text, "//") {
+		return false
+	}
+	for _, c := range []byte(text) {
+		if c <= ' ' || c >= 0x7f || strings.IndexByte(`"#<>\^`+"`{|}", c) >= 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func readPeriod(text string) time.Duration {
+	d := probePeriod
+	if n, err := strconv.Atoi(text); err == nil {
+		d = time.Duration(min(max(n, 0), int(maxProbePeriod/time.Second))) * time.Second
+	} else if parsed, err := time.ParseDuration(text); err == nil {
+		d = parsed
+	}
+	return min(max(d, minProbePeriod), maxProbePeriod)
+}
+
+// GatewayRoutable reports whether a gateway can have an address: whether it can be another
+// host's.
+func (r Rules) GatewayRoutable(ip netip.Addr) bool {
+	return Routable(ip) || r.LoopbackGateways && ip.IsLoopback()
+}
+
+func (g *Gateway) equal(o *Gateway) bool {
+	return g == o || g != nil && o != nil && g.Service == o.Service && slices.Equal(g.IPs, o.IPs) && slices.Equal(g.Names, o.Names) &&
+		g.Port == o.Port && g.Identity == o.Identity && g.Probe == o.Probe && g.More == o.More
+}
+
+// gateways are the cluster's, with those that can't be used.
+type gateways struct {
+	byService map[federation.ServiceID]*Gateway
+	changed   bool // since updateGateways was called last
+}
+
+// set sets what a Service is as a gateway; nil: none.
+func (x *gateways) set(id federation.ServiceID, to *Gateway) {
+	switch before := x.byService[id]; {
+	case before.equal(to):
+		return
+	case to == nil:
+		delete(x.byService, id)
+	default:
+		x.byService[id] = to
+	}
+	x.changed = true
+}
+
+// Gateways returns the cluster's gateways, sorted by namespace and name, and how many more
+// there are.
+func (c *Cluster) Gateways() (list []*Gateway, more int) {
+	c.state.mu.RLock()
+	for _, g := range c.state.gateways.byService {
+		list = append(list, g)
+	}
+	c.state.mu.RUnlock()
+	slices.SortFunc(list, func(a, b *Gateway) int {
+		return cmp.Or(strings.Compare(a.Service.Namespace, b.Service.Namespace), strings.Compare(a.Service.Name, b.Service.Name))
+	})
+	if more = len(list) - maxGateways; more > 0 {
+		return list[:maxGateways], more
+	}
+	return list, 0
+}
+
+// updateGateways is called after a whole list, or an event, so that no part of a list counts.
+func (c *Cluster) updateGateways() {
+	s := c.state
+	s.mu.Lock()
+	changed := s.gateways.changed
+	s.gateways.changed = false
+	s.mu.Unlock()
+	if changed {
+		c.cfg.GatewaysChanged()
+	}
+}

@@ -1,0 +1,20 @@
+// Package gateways makes clusters on other networks part of services: the addresses of their
+// Pods mean nothing here, those of their gateways do.
+//
+// A [Tracker] follows the gateways of one cluster: it resolves names, probes addresses, and
+// has the [Address] list of those to use. A [Source] is such a cluster as the table reads it:
+// each service port has the gateways in place of the endpoints behind them, while there is a
+// ready one.
+//
+// What callers may rely on:
+//
+//   - A gateway counts as alive until three probes in a row have failed, and again after one
+//     has succeeded. Dead ones are left out while another of the cluster is alive.
+//   - What a name was resolved to last stays while it can't be resolved.
+//   - What a linked cluster names as gateway gets few requests ([MostAddresses] addresses, one
+//     at a time for each), none longer than five seconds, without credentials, and follows no
+//     redirect.
+//
+// A Tracker's Run starts a goroutine for each address that is probed, and waits for them. All
+// else is safe for concurrent use.
+package gateways

@@ -1,0 +1,129 @@
+package gateways
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+
+	"isthmus/clusterstore/cluster"
+)
+
+const (
+	deadAfter   = 3 // failures in a row
+	probeTake   = 5 * time.Second
+	probeAnswer = 4 << 10 // bytes that are read of an answer, and of its header
+)
+
+// probed is what a prober asks. Gateways of one address and probe share one.
+type probed struct {
+	ip    netip.Addr
+	probe cluster.Probe
+}
+
+// prober is what is known by probing. All under Tracker.mu.
+type prober struct {
+	cancel   context.CancelFunc // fixed
+	failures int                // in a row
+	failure  string
+	since    time.Time // of being alive or dead; zero: not known yet
+}
+
+// startProber starts to probe. t.mu is held.
+func (t *Tracker) startProber(ctx context.Context, running *sync.WaitGroup, key probed) {
+	ctx, cancel := context.WithCancel(ctx)
+	p := &prober{cancel: cancel}
+	t.probers[key] = p
+	running.Go(func() {
+		for ctx.Err() == nil {
+			began := time.Now()
+			err := t.probe(ctx, key)
+			if ctx.Err() != nil {
+				return
+			}
+			t.note(p, err)
+			wait := time.NewTimer(max(key.probe.Period-time.Since(began), 0))
+			select {
+			case <-wait.C:
+			case <-ctx.Done():
+			}
+			wait.Stop()
+		}
+	})
+}
+
+// probe probes once.
+func (t *Tracker) probe(ctx context.Context, key probed) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTake)
+	defer cancel()
+	began := time.Now()
+	defer func() { t.cfg.Probed(time.Since(began)) }()
+	return t.cfg.Probe(ctx, key.ip, key.probe)
+}
+
+// note notes a probe's result.
+func (t *Tracker) note(p *prober, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	dead := p.failures >= deadAfter
+	if err == nil {
+		p.failures, p.failure = 0, ""
+	} else {
+		p.failures, p.failure = min(p.failures+1, deadAfter), err.Error()
+	}
+	if now := p.failures >= deadAfter; p.since.IsZero() && (now || err == nil) || now != dead {
+		p.since = time.Now()
+	}
+	t.publish()
+}
+
+// client sends probes: to the address itself, without proxy, redirects or connections that
+// are used again.
+var client = &http.Client{
+	Transport: &http.Transport{
+		DialContext:            (&net.Dialer{Timeout: probeTake}).DialContext,
+		DisableKeepAlives:      true,
+		DisableCompression:     true,
+		MaxResponseHeaderBytes: probeAnswer,
+	},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+// get is alive if GET is answered by 200.
+func get(ctx context.Context, ip netip.Addr, probe cluster.Probe) error {
+	url := "http://" + net.JoinHostPort(ip.String(), strconv.Itoa(int(probe.Port))) + probe.Path
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("User-Agent", "isthmus")
+	answer, err := client.Do(r)
+	if err != nil {
+		return unwrap(err)
+	}
+	defer answer.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, probeAnswer))
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("answers %d, not 200", answer.StatusCode)
+	}
+	return nil
+}
+
+// unwrap returns the error without the URL, and without what the answer's text may have put
+// into it.
+func unwrap(err error) error {
+	var op *net.OpError
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("no answer within %v", probeTake)
+	case errors.As(err, &op):
+		return op
+	}
+	return errors.New("what it answers is no HTTP")
+}

@@ -1,0 +1,134 @@
+package gateways
+
+import (
+	"iter"
+	"slices"
+	"strconv"
+	"sync"
+
+	"isthmus/federation"
+)
+
+// Source is a cluster behind its gateways, as they are at one moment. It is immutable: when
+// they change, the cluster gets another one.
+type Source struct {
+	Cluster   federation.Source // what is behind them
+	Name      federation.ClusterName
+	Domain    string    // the cluster's DNS domain
+	Addresses []Address // of its gateways; dead ones are not used unless all are
+}
+
+// sliceName is the slice of the gateways' addresses, in explanations.
+const sliceName = "gateways"
+
+var _ federation.Explainer = (*Source)(nil)
+
+// Same reports whether the two are the same to clients. s may be nil.
+func (s *Source) Same(o *Source) bool {
+	return s != nil && s.Cluster == o.Cluster && s.Name == o.Name && s.Domain == o.Domain && sameUse(s.Addresses, o.Addresses)
+}
+
+// State returns what kind of Service the cluster has.
+func (s *Source) State(svc federation.ServiceID) federation.ServiceState { return s.Cluster.State(svc) }
+
+// Reader returns a reader of the gateways, as they lead to one service port.
+func (s *Source) Reader(svc federation.ServiceID, port uint16) federation.Reader {
+	return &reader{behind: s.Cluster.Reader(svc, port), port: port, endpoints: sync.OnceValue(func() []*federation.Endpoint { return s.endpoints(svc, port) })}
+}
+
+// reader reads one service port. The endpoints do not change.
+type reader struct {
+	behind    federation.Reader
+	port      uint16
+	endpoints func() []*federation.Endpoint
+	last      *federation.Slice // nil: nothing was offered
+}
+
+// Read returns the gateways, if there is anything behind them. Ports that the Service does not
+// declare can't be reached through them.
+func (r *reader) Read() federation.Share {
+	share := r.behind.Read()
+	out := federation.Share{State: share.State, Undeclared: share.Undeclared, Declared: share.Declared}
+	if share.State != federation.Present || share.Undeclared || r.port == federation.AnyPort {
+		return out
+	}
+	now := count(share.Slices)
+	if now == (federation.Behind{}) {
+		r.last = nil
+		return out
+	}
+	if r.last == nil || *r.last.Behind != now {
+		r.last = &federation.Slice{Name: sliceName, Behind: &now}
+		if now.Ready > 0 {
+			r.last.Endpoints = r.endpoints()
+		}
+	}
+	out.Slices = []*federation.Slice{r.last}
+	return out
+}
+
+// count counts endpoints. Those of a service of both families have an address of each.
+func count(list []*federation.Slice) federation.Behind {
+	var byFamily [2][2]int
+	for _, l := range list {
+		for i, eps := range [...][]*federation.Endpoint{l.Endpoints, l.Unready} {
+			for _, e := range eps {
+				if e.Addr.Addr().Is4() {
+					byFamily[i][0]++
+				} else {
+					byFamily[i][1]++
+				}
+			}
+		}
+	}
+	return federation.Behind{Ready: max(byFamily[0][0], byFamily[0][1]), Unready: max(byFamily[1][0], byFamily[1][1])}
+}
+
+// endpoints returns the gateways as endpoints of a service port: as those of a mirror of
+// Linkerd's that leads there.
+func (s *Source) endpoints(svc federation.ServiceID, port uint16) []*federation.Endpoint {
+	group := []federation.Label{
+		{Name: "namespace", Value: svc.Namespace}, {Name: "service", Value: svc.Name},
+		{Name: "target_cluster", Value: string(s.Name)}, {Name: "target_service", Value: svc.Name}, {Name: "target_service_namespace", Value: svc.Namespace},
+	}
+	var list []*federation.Endpoint
+	for _, a := range used(s.Addresses) {
+		list = append(list, &federation.Endpoint{
+			Addr: a.Addr, Kind: federation.Address, Cluster: s.Name, Group: group,
+			Identity:  federation.Identity{DNS: a.Identity},
+			Authority: svc.Name + "." + svc.Namespace + ".svc." + s.Domain + ":" + strconv.Itoa(int(port)),
+		})
+	}
+	slices.SortFunc(list, func(a, b *federation.Endpoint) int { return a.Addr.Compare(b.Addr) })
+	return list
+}
+
+// Explain implements [federation.Explainer]: what is behind the gateways, and why a gateway is
+// not used.
+func (s *Source) Explain(svc federation.ServiceID, port uint16) iter.Seq[federation.Considered] {
+	return func(yield func(federation.Considered) bool) {
+		ready := false
+		if x, ok := s.Cluster.(federation.Explainer); ok {
+			for c := range x.Explain(svc, port) {
+				if c.Verdict == federation.Served {
+					ready, c.Verdict = true, federation.BehindGateway
+				}
+				if !yield(c) {
+					return
+				}
+			}
+		}
+		for _, a := range s.Addresses {
+			c := federation.Considered{Slice: sliceName, Addr: a.Addr, Changed: a.Since}
+			switch {
+			case !ready:
+				c.Verdict = federation.NothingBehind
+			case a.Dead && !AllDead(s.Addresses):
+				c.Verdict, c.Detail = federation.GatewayDead, a.Failure
+			}
+			if !yield(c) {
+				return
+			}
+		}
+	}
+}

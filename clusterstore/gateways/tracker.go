@@ -1,0 +1,255 @@
+package gateways
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"isthmus/clusterstore/cluster"
+	"isthmus/federation"
+)
+
+const (
+	resolveEvery = 30 * time.Second
+	resolveTake  = 5 * time.Second // for all names together
+)
+
+// Config configures a Tracker.
+type Config struct {
+	// Changed is called when Addresses has another list of addresses to use, or gateways in
+	// it have died or come to life. It must not block.
+	Changed func()
+	// Probed is called after each probe. nil: it is not.
+	Probed func(took time.Duration)
+
+	Resolve  func(ctx context.Context, name string) ([]netip.Addr, error)          // nil: by the host's resolver
+	Probe    func(ctx context.Context, addr netip.Addr, probe cluster.Probe) error // nil: an HTTP request
+	Routable func(netip.Addr) bool                                                 // of what names are resolved to; nil: cluster.Routable
+}
+
+// Tracker follows the gateways of one cluster.
+type Tracker struct {
+	cfg     Config
+	targets federation.Latest[*[]Target] // nil: not set yet
+	settled chan struct{}
+
+	mu        sync.Mutex
+	resolved  map[string]resolved // by name
+	list      []Address
+	probers   map[probed]*prober
+	published federation.Latest[[]Address]
+}
+
+// resolved is what a name stands for.
+type resolved struct {
+	ips     []netip.Addr // sorted; when it was resolved last
+	failure error        // of the last try
+}
+
+// New returns a Tracker without targets.
+func New(cfg Config) *Tracker {
+	if cfg.Resolve == nil {
+		cfg.Resolve = func(ctx context.Context, name string) ([]netip.Addr, error) {
+			return net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+		}
+	}
+	if cfg.Probe == nil {
+		cfg.Probe = get
+	}
+	if cfg.Routable == nil {
+		cfg.Routable = cluster.Routable
+	}
+	if cfg.Probed == nil {
+		cfg.Probed = func(time.Duration) {}
+	}
+	return &Tracker{cfg: cfg, settled: make(chan struct{}), resolved: make(map[string]resolved), probers: make(map[probed]*prober)}
+}
+
+// Set sets what leads to the cluster. It does not block.
+func (t *Tracker) Set(targets []Target) { t.targets.Set(&targets) }
+
+// Settled returns a channel that is closed once the first targets have been followed up:
+// names have been resolved, or can't be. Config.Changed is called then too.
+func (t *Tracker) Settled() <-chan struct{} { return t.settled }
+
+// Addresses returns the gateways' addresses, in the order of the targets. The list is not
+// written to.
+func (t *Tracker) Addresses() []Address {
+	list, _ := t.published.Get()
+	return list
+}
+
+// Failures returns, for people, which names can't be resolved, and why.
+func (t *Tracker) Failures() (list []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for name, r := range t.resolved {
+		if r.failure != nil {
+			list = append(list, "gateway "+name+": "+r.failure.Error())
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// Run follows the targets until ctx ends. What was known last stays readable.
+func (t *Tracker) Run(ctx context.Context) {
+	var probers sync.WaitGroup
+	defer probers.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for ctx.Err() == nil {
+		var again <-chan time.Time
+		targets, newer := t.targets.Get()
+		if targets != nil {
+			again = t.follow(ctx, &probers, *targets)
+		}
+		select {
+		case <-ctx.Done():
+		case <-newer:
+		case <-again:
+		}
+	}
+}
+
+// follow follows up targets, and returns when names are to be resolved again.
+func (t *Tracker) follow(ctx context.Context, probers *sync.WaitGroup, targets []Target) (again <-chan time.Time) {
+	t.use(ctx, probers, targets) // names that are known need not wait for those that are not
+	names := namesOf(targets)
+	t.resolve(ctx, names)
+	if len(names) > 0 {
+		t.use(ctx, probers, targets)
+		again = time.After(resolveEvery)
+	}
+	if !isClosed(t.settled) {
+		close(t.settled)
+		t.cfg.Changed()
+	}
+	return again
+}
+
+// isClosed reports whether a channel that is never sent on is closed.
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+func namesOf(targets []Target) (names []string) {
+	for _, x := range targets {
+		if !x.IP.IsValid() && !slices.Contains(names, x.Name) && len(names) < MostAddresses {
+			names = append(names, x.Name)
+		}
+	}
+	return names
+}
+
+// resolve resolves names, all at once, and forgets all others.
+func (t *Tracker) resolve(ctx context.Context, names []string) {
+	ctx, cancel := context.WithTimeout(ctx, resolveTake)
+	defer cancel()
+	found := make([]resolved, len(names))
+	var all sync.WaitGroup
+	for i, name := range names {
+		all.Go(func() { found[i].ips, found[i].failure = t.lookUp(ctx, name) })
+	}
+	all.Wait()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	before := t.resolved
+	t.resolved = make(map[string]resolved, len(names))
+	for i, name := range names {
+		if found[i].failure != nil {
+			found[i].ips = before[name].ips
+		}
+		t.resolved[name] = found[i]
+	}
+}
+
+// lookUp resolves a name, to addresses that could be another host's.
+func (t *Tracker) lookUp(ctx context.Context, name string) ([]netip.Addr, error) {
+	ips, err := t.cfg.Resolve(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	var list []netip.Addr
+	for _, ip := range ips {
+		if ip = ip.Unmap(); ip.Zone() == "" && t.cfg.Routable(ip) {
+			list = append(list, ip)
+		}
+	}
+	if len(list) == 0 {
+		return nil, errors.New("it has no address that could be another host's")
+	}
+	slices.SortFunc(list, netip.Addr.Compare)
+	return slices.Compact(list), nil
+}
+
+// use makes the list of addresses, and probes those that are to be.
+func (t *Tracker) use(ctx context.Context, running *sync.WaitGroup, targets []Target) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if list := t.addresses(targets); len(list) > 0 || len(targets) == 0 {
+		t.list = list // otherwise names that are new can't be resolved (yet): those before stay
+	}
+	needed := make(map[probed]bool)
+	for _, a := range t.list {
+		if a.Probe == (cluster.Probe{}) {
+			continue
+		}
+		key := probed{a.Addr.Addr(), a.Probe}
+		if needed[key] = true; t.probers[key] == nil {
+			t.startProber(ctx, running, key)
+		}
+	}
+	for key, p := range t.probers {
+		if !needed[key] {
+			p.cancel()
+			delete(t.probers, key)
+		}
+	}
+	t.publish()
+}
+
+// addresses returns the targets' addresses as far as they are known, each once.
+func (t *Tracker) addresses(targets []Target) (list []Address) {
+	seen := make(map[netip.AddrPort]bool)
+	for _, x := range targets {
+		ips := []netip.Addr{x.IP}
+		if !x.IP.IsValid() {
+			ips = t.resolved[x.Name].ips
+		}
+		for _, ip := range ips {
+			addr := netip.AddrPortFrom(ip, x.Port)
+			if seen[addr] || len(list) == MostAddresses {
+				continue
+			}
+			seen[addr] = true
+			list = append(list, Address{Addr: addr, Identity: x.Identity, Name: x.Name, Probe: x.Probe})
+		}
+	}
+	return list
+}
+
+// publish publishes the list with what probes have found. t.mu is held.
+func (t *Tracker) publish() {
+	list := slices.Clone(t.list)
+	for i := range list {
+		a := &list[i]
+		if p := t.probers[probed{a.Addr.Addr(), a.Probe}]; p != nil {
+			a.Dead, a.Since, a.Failure = p.failures >= deadAfter, p.since, p.failure
+		}
+	}
+	before, _ := t.published.Get()
+	t.published.Set(list)
+	if !sameUse(before, list) && isClosed(t.settled) {
+		t.cfg.Changed()
+	}
+}

@@ -1,0 +1,191 @@
+package clusterstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"isthmus/clusterstore/cluster"
+	"isthmus/clusterstore/gateways"
+	"isthmus/federation"
+)
+
+// linkGateways is how a link's cluster is reached if it is on another network than the
+// gateway. Its link's goroutine writes it.
+type linkGateways struct {
+	found   *cluster.RegionSignal // the cluster has other gateway Services
+	changed *cluster.RegionSignal // there are other addresses, or one has died or come to life
+	tracker *gateways.Tracker     // nil: the cluster's Pods are reached themselves
+	targets []gateways.Target     // that the tracker has
+	problem []string              // why there are none, or not all
+	cancel  context.CancelFunc    // with tracker
+	done    chan struct{}         // with tracker
+	source  *gateways.Source      // that the table has; nil: none yet
+}
+
+// useGateways makes the tracker follow what leads to the cluster, if its Pods can't be
+// reached.
+func (l *link) useGateways(ctx context.Context) {
+	g := &l.gateways
+	from := cmp.Or(l.serving, l.next)
+	if from == nil || l.standing.rules.network == l.store.opts.Network {
+		g.end()
+		return
+	}
+	if g.tracker == nil {
+		g.start(ctx, gateways.Config{
+			Changed: g.changed.Changed,
+			Probed:  func(took time.Duration) { l.store.probed(l.name, took) },
+			Resolve: l.store.lookUp, Probe: l.store.probe,
+			Routable: l.store.opts.Rules.GatewayRoutable,
+		})
+	}
+	targets, problem := l.standing.rules.targets(from.cluster.Gateways())
+	g.problem = problem
+	if g.targets == nil || !slices.Equal(g.targets, targets) {
+		g.targets = slices.Concat([]gateways.Target{}, targets)
+		g.tracker.Set(targets)
+	}
+}
+
+func (g *linkGateways) start(ctx context.Context, cfg gateways.Config) {
+	ctx, g.cancel = context.WithCancel(ctx)
+	t, done := gateways.New(cfg), make(chan struct{})
+	g.tracker, g.done = t, done
+	go func() { defer close(done); t.Run(ctx) }()
+}
+
+// end ends the tracker, if there is one.
+func (g *linkGateways) end() {
+	if g.tracker == nil {
+		return
+	}
+	g.cancel()
+	<-g.done
+	*g = linkGateways{found: g.found, changed: g.changed}
+}
+
+// targets returns what leads to a cluster that has these gateways, and what is wrong.
+func (r *standingRules) targets(found []*cluster.Gateway, more int) (list []gateways.Target, problem []string) {
+	switch {
+	case r.gateways != nil:
+		list = slices.Clone(r.gateways)
+		identity := r.identity
+		for _, g := range found {
+			identity = cmp.Or(identity, g.Identity)
+		}
+		for i := range list {
+			list[i].Identity = identity
+		}
+		if identity == "" {
+			return nil, []string{"annotation " + gatewayAddressesAnnotation + " needs " + gatewayIdentityAnnotation + ": no Service of the cluster has the gateways' identity"}
+		}
+		return list, nil
+	case len(found) == 0:
+		return nil, []string{"the cluster is on another network, and has no gateway: no Service there has the annotation mirror.linkerd.io/multicluster-gateway: \"true\""}
+	}
+	for _, g := range found {
+		g := *g
+		g.Identity = cmp.Or(r.identity, g.Identity)
+		list = append(list, gateways.Targets([]*cluster.Gateway{&g})...)
+		if why := g.Problem(); why != "" {
+			problem = append(problem, fmt.Sprintf("gateway %v: %s", g.Service, why))
+		}
+	}
+	if more > 0 {
+		problem = append(problem, fmt.Sprintf("the cluster has %d gateway Services more than are used", more))
+	}
+	return list, problem
+}
+
+// readable returns what the table reads of the serving cluster.
+func (l *link) readable() federation.Source {
+	g := &l.gateways
+	switch {
+	case g.tracker == nil:
+		g.source = nil
+		return l.serving.cluster
+	case !g.settled(): // it was on the gateway's network so far
+		return l.serving.cluster
+	}
+	now := &gateways.Source{Cluster: l.serving.cluster, Name: l.name, Domain: l.serving.creds.domain, Addresses: g.tracker.Addresses()}
+	if !g.source.Same(now) {
+		g.source = now
+	}
+	return g.source
+}
+
+// settled reports whether it is known how the cluster is reached.
+func (g *linkGateways) settled() bool { return g.tracker == nil || closed(g.tracker.Settled()) }
+
+// allDead reports whether the cluster is reached through gateways, and none answers.
+func (g *linkGateways) allDead() bool {
+	return g.tracker != nil && gateways.AllDead(g.tracker.Addresses())
+}
+
+// describeGateways fills in how a cluster on another network is reached.
+func (v *linkSnapshot) describeGateways(st *cluster.Status) {
+	if v.tracker == nil {
+		return
+	}
+	st.Network = v.standing.rules.network
+	unprobed := 0
+	for _, a := range v.tracker.Addresses() {
+		x := cluster.GatewayStatus{Address: a.Addr.String(), Name: a.Name, Identity: a.Identity, State: "alive", Since: a.Since, Reason: a.Failure}
+		switch {
+		case a.Probe == (cluster.Probe{}):
+			x.State = "not-probed"
+			unprobed++
+		case a.Dead:
+			x.State = "dead"
+		case a.Since.IsZero():
+			x.State = "not-probed-yet"
+		}
+		st.Gateways = append(st.Gateways, x)
+	}
+	st.Warnings = slices.Concat(st.Warnings, v.problem, v.tracker.Failures())
+	if unprobed > 0 {
+		st.Warnings = append(st.Warnings, fmt.Sprintf("gateways that are not probed, since it is not known how (annotation mirror.linkerd.io/probe-path and port mc-probe of the gateway's Service): %d", unprobed))
+	}
+}
+
+// probed returns which of the cluster's gateways are alive, of those that have been probed.
+func (v *linkSnapshot) probed() map[string]bool {
+	if v.tracker == nil {
+		return nil
+	}
+	list := make(map[string]bool)
+	for _, a := range v.tracker.Addresses() {
+		if a.Probe != (cluster.Probe{}) && !a.Since.IsZero() {
+			list[a.Addr.String()] = !a.Dead
+		}
+	}
+	return list
+}
+
+// newProbes returns the metric of what probes take.
+func newProbes() *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "isthmus_gateway_probe_seconds",
+		Help:    "How long probes of a linked cluster's gateways take, whatever comes of them.",
+		Buckets: []float64{.001, .005, .025, .1, .5, 1, 5},
+	}, []string{"cluster"})
+}
+
+// probed counts a probe.
+func (s *Store) probed(name federation.ClusterName, took time.Duration) {
+	if s.probes != nil {
+		s.probes.WithLabelValues(string(name)).Observe(took.Seconds())
+	}
+}
+
+// forgetProbes forgets those of a cluster that is linked no more.
+func (s *Store) forgetProbes(name federation.ClusterName) {
+	if s.probes != nil {
+		s.probes.DeleteLabelValues(string(name))
+	}
+}
