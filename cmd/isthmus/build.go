@@ -60,7 +60,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	}
 	registry.MustRegister(here)
 	store, err := newStore(cfg, clusterstore.Options{
-		Namespace: o.namespace, Rules: rules, Table: table, Log: log, Registerer: registry, Metrics: metrics,
+		Namespace: o.namespace, Rules: rules, Table: table, Log: log, Registerer: registry, Metrics: metrics, Network: o.network,
 		Memory: budget.NewPool(clusterLimits(usableMemory(), o.clusterBytes)), WhenLost: o.lost, LostAfter: o.lostAfter, Report: happened.clusterChanged,
 	})
 	if err != nil {
@@ -210,12 +210,17 @@ func noneIfZero(d time.Duration) time.Duration {
 	return d
 }
 
+// loopbackGateways is the environment variable by which tests let gateways of other networks
+// have loopback addresses.
+const loopbackGateways = "ISTHMUS_TEST_LOOPBACK_GATEWAYS"
+
 // rules returns how all clusters are read.
 func (o *options) rules(log *zap.Logger) cluster.Rules {
 	return cluster.Rules{
 		ControllerNamespace: o.namespace,
 		DefaultOpaquePorts:  o.defaultPorts(log),
 		EndpointSlices:      o.slices,
+		LoopbackGateways:    os.Getenv(loopbackGateways) == "true",
 	}
 }
 

@@ -19,6 +19,7 @@ type preferenceOptions struct {
 	prefer, minReady        string
 	returnAfter, returnOver string
 	cordonLocal, region     string
+	network                 string
 	whenLost                string
 	lostAfter               time.Duration
 
@@ -42,6 +43,7 @@ func (o *preferenceOptions) preferenceFlags(s *flag.FlagSet) {
 func (o *preferenceOptions) standingFlags(s *flag.FlagSet) {
 	s.StringVar(&o.cordonLocal, "cordon-local", "false", "`CORDON` true takes the endpoints of the gateway's own cluster out of all services, last-resort serves them only while a service has no other ready endpoint, false serves them. Linked clusters have the annotation isthmus.io/cordon of their link Secrets.")
 	s.StringVar(&o.region, "region", "", "`NAME` of the region that the gateway's own cluster is in, for the term region of --prefer. Empty: the one that all its Nodes have as their label topology.kubernetes.io/region.")
+	s.StringVar(&o.network, "network", "", "`NAME` of the network that the gateway's own cluster is on. The Pods of a linked cluster whose link Secret has another one as its annotation isthmus.io/network can't be reached from here: its Linkerd gateways are served in their place. Empty: the network without a name, that link Secrets without the annotation are on too.")
 	s.StringVar(&o.whenLost, "when-lost", "keep", "`ACTION` for a linked cluster whose API has not been followed for --lost-after: keep its endpoints, serve them as last-resort only, or withdraw them until it is followed again. "+
 		"An API server may be out of reach while its cluster works, and proxies find endpoints that do not answer by themselves: so keep is the safe choice. A link Secret's annotation isthmus.io/when-lost replaces it.")
 	s.DurationVar(&o.lostAfter, "lost-after", clusterstore.DefaultLostAfter, "`DURATION` after which --when-lost applies, from 1s to 24h. A link Secret's annotation isthmus.io/lost-after replaces it.")
@@ -72,6 +74,9 @@ func (o *preferenceOptions) check() error {
 	case o.region != "" && len(validation.IsValidLabelValue(o.region)) > 0:
 		return cli.Usagef("--region is %q: give the name of a region as Nodes have it in their label: at most %d letters, digits, dashes, dots and underscores, the first and last a letter or digit",
 			o.region, validation.LabelValueMaxLength)
+	}
+	if err := clusterstore.CheckNetwork(o.network); err != nil {
+		return cli.Usagef("--network: %w", err)
 	}
 	return nil
 }
