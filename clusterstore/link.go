@@ -65,6 +65,7 @@ func (l *link) reconcile(ctx context.Context, list []*credentials) {
 	l.updateState()
 	l.setLink()
 	l.logStanding()
+	l.logGateways()
 	l.logDuplicates(list)
 	l.publish()
 	if l.state != cluster.Pending {
@@ -194,8 +195,9 @@ func (l *link) unlink() {
 	next.stop()
 	serving.stop()
 	l.store.opts.Metrics.Requests().Forget(l.name)
-	l.gateways.end()
-	l.store.forgetProbes(l.name)
+	if l.gateways.end() {
+		l.store.forgetProbes(l.name)
+	}
 }
 
 // updateState sets the state that follows from the clusters' health, and logs

@@ -3,11 +3,14 @@ package clusterstore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
 
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/gateways"
@@ -25,6 +28,7 @@ type linkGateways struct {
 	cancel  context.CancelFunc    // with tracker
 	done    chan struct{}         // with tracker
 	source  *gateways.Source      // that the table has; nil: none yet
+	dead    map[string]bool       // addresses, as they were logged
 }
 
 // useGateways makes the tracker follow what leads to the cluster, if its Pods can't be
@@ -33,8 +37,13 @@ func (l *link) useGateways(ctx context.Context) {
 	g := &l.gateways
 	from := cmp.Or(l.serving, l.next)
 	if from == nil || l.standing.rules.network == l.store.opts.Network {
-		g.end()
+		if g.end() {
+			l.store.forgetProbes(l.name)
+		}
 		return
+	}
+	if l.serving == nil && !closed(from.cluster.Synced()) {
+		return // what it has is not known yet
 	}
 	if g.tracker == nil {
 		g.start(ctx, gateways.Config{
@@ -44,7 +53,8 @@ func (l *link) useGateways(ctx context.Context) {
 			Routable: l.store.opts.Rules.GatewayRoutable,
 		})
 	}
-	targets, problem := l.standing.rules.targets(from.cluster.Gateways())
+	found, more := from.cluster.Gateways()
+	targets, problem := l.standing.rules.targets(found, more, l.store.opts.Rules.GatewayRoutable)
 	g.problem = problem
 	if g.targets == nil || !slices.Equal(g.targets, targets) {
 		g.targets = slices.Concat([]gateways.Target{}, targets)
@@ -59,32 +69,42 @@ func (g *linkGateways) start(ctx context.Context, cfg gateways.Config) {
 	go func() { defer close(done); t.Run(ctx) }()
 }
 
-// end ends the tracker, if there is one.
-func (g *linkGateways) end() {
+// end ends the tracker, and reports whether there was one.
+func (g *linkGateways) end() bool {
 	if g.tracker == nil {
-		return
+		return false
 	}
 	g.cancel()
 	<-g.done
 	*g = linkGateways{found: g.found, changed: g.changed}
+	return true
+}
+
+// namedTargets returns what the link Secret names, and what is wrong.
+func (r *standingRules) namedTargets(found []*cluster.Gateway, routable func(netip.Addr) bool) (list []gateways.Target, problem []string) {
+	identity := r.identity
+	for _, g := range found {
+		identity = cmp.Or(identity, g.Identity)
+	}
+	if identity == "" {
+		return nil, []string{"annotation " + gatewayAddressesAnnotation + " needs " + gatewayIdentityAnnotation + ": no Service of the cluster has the gateways' identity"}
+	}
+	for _, x := range r.gateways {
+		if x.IP.IsValid() && !routable(x.IP) {
+			problem = append(problem, fmt.Sprintf("annotation %s: %v could not be another host's; it is not used", gatewayAddressesAnnotation, x.IP))
+			continue
+		}
+		x.Identity = identity
+		list = append(list, x)
+	}
+	return list, problem
 }
 
 // targets returns what leads to a cluster that has these gateways, and what is wrong.
-func (r *standingRules) targets(found []*cluster.Gateway, more int) (list []gateways.Target, problem []string) {
+func (r *standingRules) targets(found []*cluster.Gateway, more int, routable func(netip.Addr) bool) (list []gateways.Target, problem []string) {
 	switch {
 	case r.gateways != nil:
-		list = slices.Clone(r.gateways)
-		identity := r.identity
-		for _, g := range found {
-			identity = cmp.Or(identity, g.Identity)
-		}
-		for i := range list {
-			list[i].Identity = identity
-		}
-		if identity == "" {
-			return nil, []string{"annotation " + gatewayAddressesAnnotation + " needs " + gatewayIdentityAnnotation + ": no Service of the cluster has the gateways' identity"}
-		}
-		return list, nil
+		return r.namedTargets(found, routable)
 	case len(found) == 0:
 		return nil, []string{"the cluster is on another network, and has no gateway: no Service there has the annotation mirror.linkerd.io/multicluster-gateway: \"true\""}
 	}
@@ -125,6 +145,30 @@ func (g *linkGateways) settled() bool { return g.tracker == nil || closed(g.trac
 // allDead reports whether the cluster is reached through gateways, and none answers.
 func (g *linkGateways) allDead() bool {
 	return g.tracker != nil && gateways.AllDead(g.tracker.Addresses())
+}
+
+// logGateways logs which gateways have died, or answer again.
+func (l *link) logGateways() {
+	g := &l.gateways
+	if g.tracker == nil {
+		return
+	}
+	before := g.dead
+	g.dead = make(map[string]bool)
+	for _, a := range g.tracker.Addresses() {
+		address := a.Addr.String()
+		switch {
+		case a.Dead:
+			if g.dead[address] = true; before[address] {
+				continue
+			}
+			l.log.Warn("gateway does not answer probes", zap.String("gateway", address), zap.String("error", a.Failure))
+			l.report(cluster.GatewayChanged, "gateway "+address+" does not answer probes", errors.New(a.Failure), true)
+		case before[address]:
+			l.log.Info("gateway answers probes again", zap.String("gateway", address))
+			l.report(cluster.GatewayChanged, "gateway "+address+" answers probes again", nil, false)
+		}
+	}
 }
 
 // describeGateways fills in how a cluster on another network is reached.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 
 	"isthmus/clusterstore/cluster"
@@ -288,5 +289,120 @@ func FuzzGatewayAddresses(f *testing.F) {
 				t.Errorf("%q: %+v", text, x)
 			}
 		}
+	})
+}
+
+// TestGatewaysFirst: a cluster is served once its gateways are known, which are not asked for
+// before the cluster is: clients do not get an answer without it.
+func TestGatewaysFirst(t *testing.T) {
+	inBubble(t, func(e *env) {
+		f := new(outside)
+		f.resolve("lb.example", "192.0.2.1")
+		f.prepare(e.store)
+		lookUp := e.store.lookUp
+		e.store.lookUp = func(ctx context.Context, name string) ([]netip.Addr, error) {
+			time.Sleep(3 * time.Second)
+			return lookUp(ctx, name)
+		}
+		e.put(with(secret("s", "east", "t1", 0), "network", "far"))
+		g := gateway()
+		g.Names = []string{"lb.example"}
+		e.last(1).setGateways(g)
+		e.pass(10 * time.Second)
+		e.status("s east pending")
+		e.sync(1)
+		if set, _ := e.watch.Get(); set.Complete {
+			t.Error("clients have the whole set without the gateways")
+		}
+		e.pass(3 * time.Second)
+		e.reached(through("192.0.2.1:4143"))
+		e.status("s east ready !gateways that are not probed…")
+	})
+}
+
+// TestGatewaysReported: what becomes of gateways is logged and reported once.
+func TestGatewaysReported(t *testing.T) {
+	inBubble(t, func(e *env) {
+		f := new(outside)
+		f.prepare(e.store)
+		e.put(with(secret("s", "east", "t1", 0), "network", "far"))
+		e.last(1).setGateways(probed(gateway("192.0.2.1", "192.0.2.2")))
+		e.sync(1)
+		e.reported("east 0 pending", "east 0 ready")
+		f.kill("192.0.2.1")
+		e.pass(time.Minute)
+		e.reported("east 3 !gateway 192.0.2.1:4143 does not answer probes: connection refused")
+		f.kill("192.0.2.1", "192.0.2.2")
+		e.pass(time.Minute)
+		e.reported("east 1 !last-resort: none of its gateways answers", "east 3 !gateway 192.0.2.2:4143 does not answer probes: connection refused")
+		f.kill("192.0.2.2")
+		e.pass(time.Minute)
+		e.reported("east 1 in-service: not cordoned, and its API is followed", "east 3 gateway 192.0.2.1:4143 answers probes again")
+		e.put(secret("s", "east", "t1", 0))
+		e.pass(time.Minute)
+		e.reported()
+		if n := e.logs.FilterMessage("gateway does not answer probes").Len(); n != 2 {
+			t.Errorf("%d lines for gateways that have died", n)
+		}
+		if n := e.logs.FilterMessage("gateway answers probes again").Len(); n != 1 {
+			t.Errorf("%d lines for gateways that are back", n)
+		}
+	})
+}
+
+// TestGatewaysNotRoutable: what a link Secret names could be another host's, too.
+func TestGatewaysNotRoutable(t *testing.T) {
+	inBubble(t, func(e *env) {
+		e.sync(1)
+		e.reached("192.0.2.1:2 gw.example web.shop.svc.cluster.test:80")
+		e.status("s east ready !annotation isthmus.io/gateway-addresses: 127.0.0.1 could not be another host's; it is not used !gateways that…")
+	}, with(secret("s", "east", "t1", 0), "network", "far", "gateway-addresses", "127.0.0.1:1,192.0.2.1:2", "gateway-identity", "gw.example"))
+}
+
+// TestGatewayMetrics: there are series of gateways while there are gateways that are probed.
+func TestGatewayMetrics(t *testing.T) {
+	inBubble(t, func(e *env) {
+		registry := prometheus.NewRegistry()
+		if err := registerStore(e.store, registry); err != nil {
+			t.Fatal(err)
+		}
+		has := func(want ...string) {
+			t.Helper()
+			var got []string
+			families, err := registry.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range families {
+				for _, m := range f.GetMetric() {
+					switch f.GetName() {
+					case "isthmus_gateway_alive":
+						got = append(got, fmt.Sprint(m.GetLabel()[0].GetValue(), " ", m.GetLabel()[1].GetValue(), " ", m.GetGauge().GetValue()))
+					case "isthmus_gateway_probe_seconds":
+						got = append(got, fmt.Sprint(m.GetLabel()[0].GetValue(), " ", m.GetHistogram().GetSampleCount() > 0))
+					}
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%q, want %q", got, want)
+			}
+		}
+		f := new(outside)
+		f.prepare(e.store)
+		e.put(secret("s", "east", "t1", 0))
+		e.last(1).setGateways(probed(gateway("192.0.2.1", "192.0.2.2")))
+		e.sync(1)
+		has()
+		f.kill("192.0.2.1")
+		e.put(with(secret("s", "east", "t1", 0), "network", "far"))
+		has("192.0.2.2:4143 east 1", "east true") // the other has failed once
+		e.pass(3 * time.Second)
+		has("192.0.2.1:4143 east 0", "192.0.2.2:4143 east 1", "east true")
+		e.put(secret("s", "east", "t1", 0))
+		has()
+		e.put(with(secret("s", "east", "t1", 0), "network", "far"))
+		has("192.0.2.2:4143 east 1", "east true")
+		e.remove("s")
+		has()
 	})
 }

@@ -61,7 +61,7 @@ func readGatewayAddresses(text string) (list []gateways.Target, err error) {
 }
 
 func readGatewayIdentity(text string) (string, error) {
-	if !cluster.IsHostname(text) {
+	if !cluster.IsIdentity(text) {
 		return "", fmt.Errorf("%s is no identity such as linkerd-gateway.linkerd-multicluster.serviceaccount.identity.linkerd.cluster.local", quote(text))
 	}
 	return text, nil

@@ -22,20 +22,22 @@ func (p *port) gateways() (list []gateways) {
 
 // countBehind makes gateways count with what is behind them, of which the addresses in the
 // list have been counted. However many of a member's gateways are left, all of it can be
-// reached. Clients of an instance, and those that are limited to their node, have no gateways.
+// reached. Clients of an instance have no gateways.
 func (x *pass) countBehind(t *tally, counted []*Endpoint, c Client) {
 	st, counts := x.port.steering, &t.counts
-	if len(x.gateways) == 0 || c.Instance != "" || x.port.summary.byNode {
+	if len(x.gateways) == 0 || c.Instance != "" {
 		return
 	}
 	counts.ready, counts.known = slices.Clone(counts.ready), slices.Clone(counts.known)
 	for _, g := range x.gateways {
-		n, place := 0, st.tierOf(&Endpoint{Cluster: g.cluster}, "")
+		n, some := 0, &Endpoint{Cluster: g.cluster}
 		for _, e := range g.Endpoints {
+			some = e // all have the same standing, and are in no zone
 			if i, ok := find(counted, e.Addr); ok && counted[i].Equal(e) {
-				n, place = n+1, st.tierOf(e, c.Zone)
+				n++
 			}
 		}
+		place := st.tierOf(some, "")
 		if place == st.unnamed() {
 			continue
 		}

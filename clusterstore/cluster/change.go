@@ -10,6 +10,7 @@ const (
 	StateChanged       ChangeKind = iota // the cluster's state
 	StandingChanged                      // its standing
 	CredentialsChanged                   // it is read with new credentials, or they don't work
+	GatewayChanged                       // one of its gateways has died, or answers again
 )
 
 // Change is a change of a cluster, local or linked, that whoever runs it reports, for people. It

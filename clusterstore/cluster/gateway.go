@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,8 +61,8 @@ func (r Rules) readGateway(o *corev1.Service) *Gateway {
 		return nil
 	}
 	g := &Gateway{Service: federation.ServiceID{Namespace: o.Namespace, Name: o.Name}}
-	if name := o.Annotations[identityAnnotation]; IsHostname(name) {
-		g.Identity = name
+	if name := o.Annotations[identityAnnotation]; IsIdentity(name) {
+		g.Identity = strings.Clone(name)
 	}
 	var probed uint16
 	for _, p := range o.Spec.Ports {
@@ -75,7 +76,7 @@ func (r Rules) readGateway(o *corev1.Service) *Gateway {
 		}
 	}
 	if path := o.Annotations[pathAnnotation]; probed != 0 && probePath(path) {
-		g.Probe = Probe{Port: probed, Path: path, Period: readPeriod(o.Annotations[periodAnnotation])}
+		g.Probe = Probe{Port: probed, Path: strings.Clone(path), Period: readPeriod(o.Annotations[periodAnnotation])}
 	}
 	for _, i := range o.Status.LoadBalancer.Ingress {
 		g.addHost(cmp.Or(i.IP, i.Hostname), r.GatewayRoutable)
@@ -123,8 +124,11 @@ func (g *Gateway) addHost(text string, routable func(netip.Addr) bool) {
 	}
 }
 
-// IsHostname reports whether a text can be the name of a host, or of an identity: labels of
-// letters, digits, hyphens and underscores, which dots separate.
+// IsIdentity reports whether a text can be the name of a proxy's identity.
+func IsIdentity(text string) bool { return IsHostname(text) && !strings.HasSuffix(text, ".") }
+
+// IsHostname reports whether a text can be the name of a host: labels of letters, digits,
+// hyphens and underscores, which dots separate.
 func IsHostname(text string) bool {
 	if text == "" || len(text) > 253 {
 		return false
@@ -152,7 +156,8 @@ func probePath(text string) bool {
 			return false
 		}
 	}
-	return true
+	_, err := url.ParseRequestURI(text) // escapes
+	return err == nil
 }
 
 func readPeriod(text string) time.Duration {

@@ -18,7 +18,7 @@ import (
 const (
 	deadAfter   = 3 // failures in a row
 	probeTake   = 5 * time.Second
-	probeAnswer = 4 << 10 // bytes that are read of an answer, and of its header
+	probeAnswer = 4 << 10 // bytes that are read of an answer's header
 )
 
 // probed is what a prober asks. Gateways of one address and probe share one.
@@ -83,19 +83,16 @@ func (t *Tracker) note(p *prober, err error) {
 	t.publish()
 }
 
-// client sends probes: to the address itself, without proxy, redirects or connections that
-// are used again.
-var client = &http.Client{
-	Transport: &http.Transport{
-		DialContext:            (&net.Dialer{Timeout: probeTake}).DialContext,
-		DisableKeepAlives:      true,
-		DisableCompression:     true,
-		MaxResponseHeaderBytes: probeAnswer,
-	},
-	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+// transport sends probes: to the address itself, without proxy or connections that are used
+// again. It follows no redirects.
+var transport = &http.Transport{
+	DialContext:            (&net.Dialer{Timeout: probeTake}).DialContext,
+	DisableKeepAlives:      true,
+	DisableCompression:     true,
+	MaxResponseHeaderBytes: probeAnswer,
 }
 
-// get is alive if GET is answered by 200.
+// get is alive if GET is answered by 200. The answer's body is not read.
 func get(ctx context.Context, ip netip.Addr, probe cluster.Probe) error {
 	url := "http://" + net.JoinHostPort(ip.String(), strconv.Itoa(int(probe.Port))) + probe.Path
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -103,27 +100,27 @@ func get(ctx context.Context, ip netip.Addr, probe cluster.Probe) error {
 		return err
 	}
 	r.Header.Set("User-Agent", "isthmus")
-	answer, err := client.Do(r)
+	answer, err := transport.RoundTrip(r)
 	if err != nil {
-		return unwrap(err)
+		return shorten(err)
 	}
-	defer answer.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, probeAnswer))
+	_ = answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
 		return fmt.Errorf("answers %d, not 200", answer.StatusCode)
 	}
 	return nil
 }
 
-// unwrap returns the error without the URL, and without what the answer's text may have put
-// into it.
-func unwrap(err error) error {
+// shorten returns the error without what the answer's text may have put into it.
+func shorten(err error) error {
 	var op *net.OpError
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("no answer within %v", probeTake)
 	case errors.As(err, &op):
 		return op
+	case errors.Is(err, io.EOF):
+		return errors.New("closes the connection without an answer")
 	}
-	return errors.New("what it answers is no HTTP")
+	return errors.New("what it answers is no HTTP, or too long")
 }

@@ -107,21 +107,29 @@ func (s *Source) endpoints(svc federation.ServiceID, port uint16) []*federation.
 // not used.
 func (s *Source) Explain(svc federation.ServiceID, port uint16) iter.Seq[federation.Considered] {
 	return func(yield func(federation.Considered) bool) {
-		ready := false
 		if x, ok := s.Cluster.(federation.Explainer); ok {
 			for c := range x.Explain(svc, port) {
 				if c.Verdict == federation.Served {
-					ready, c.Verdict = true, federation.BehindGateway
+					c.Verdict = federation.BehindGateway
+					if len(s.Addresses) == 0 {
+						c.Detail = "no address of a gateway is known"
+					}
 				}
 				if !yield(c) {
 					return
 				}
 			}
 		}
+		if len(s.Addresses) == 0 {
+			return
+		}
+		share := s.Reader(svc, port).Read()
 		for _, a := range s.Addresses {
 			c := federation.Considered{Slice: sliceName, Addr: a.Addr, Changed: a.Since}
 			switch {
-			case !ready:
+			case share.State == federation.Present && (share.Undeclared || port == federation.AnyPort):
+				c.Verdict, c.Detail = federation.NoSuchPort, "the Service does not declare the port"
+			case len(share.Slices) == 0 || share.Slices[0].Behind.Ready == 0:
 				c.Verdict = federation.NothingBehind
 			case a.Dead && !AllDead(s.Addresses):
 				c.Verdict, c.Detail = federation.GatewayDead, a.Failure

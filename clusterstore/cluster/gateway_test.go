@@ -1,0 +1,231 @@
+package cluster
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"isthmus/federation"
+)
+
+const chartIdentity = "linkerd-gateway.linkerd-multicluster.serviceaccount.identity.linkerd.cluster.local"
+
+// chartGateway is the gateway Service as Linkerd's multicluster chart writes it, with what a
+// load balancer has added.
+func chartGateway(ingress ...corev1.LoadBalancerIngress) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "linkerd-multicluster", Name: "linkerd-gateway",
+			Labels: map[string]string{"linkerd.io/extension": "multicluster"},
+			Annotations: map[string]string{
+				"mirror.linkerd.io/gateway-identity":     chartIdentity,
+				"mirror.linkerd.io/probe-period":         "3",
+				"mirror.linkerd.io/probe-path":           "/ready",
+				"mirror.linkerd.io/multicluster-gateway": "true",
+				"linkerd.io/created-by":                  "linkerd/helm",
+			},
+		},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeLoadBalancer, Selector: map[string]string{"app": "linkerd-gateway"},
+			Ports: []corev1.ServicePort{
+				{Name: "mc-gateway", Port: 4143, Protocol: corev1.ProtocolTCP},
+				{Name: "mc-probe", Port: 4191, Protocol: corev1.ProtocolTCP},
+			},
+		},
+		Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: ingress}},
+	}
+}
+
+func balancedBy(hosts ...string) (list []corev1.LoadBalancerIngress) {
+	for _, h := range hosts {
+		if _, err := netip.ParseAddr(h); err == nil {
+			list = append(list, corev1.LoadBalancerIngress{IP: h})
+		} else {
+			list = append(list, corev1.LoadBalancerIngress{Hostname: h})
+		}
+	}
+	return list
+}
+
+// describe is what tests compare.
+func (g *Gateway) describe() string {
+	if g == nil {
+		return "none"
+	}
+	text := fmt.Sprintf("%v%v:%d %s", g.IPs, g.Names, g.Port, g.Identity)
+	if g.Probe != (Probe{}) {
+		text += fmt.Sprintf(" probe %d%s every %v", g.Probe.Port, g.Probe.Path, g.Probe.Period)
+	}
+	if g.More > 0 {
+		text += fmt.Sprintf(" and %d more", g.More)
+	}
+	return text
+}
+
+func TestReadGateway(t *testing.T) {
+	annotate := func(name, value string) func(*corev1.Service) {
+		return func(s *corev1.Service) { s.Annotations["mirror.linkerd.io/"+name] = value }
+	}
+	const probed = " probe 4191/ready every 3s"
+	for _, c := range []struct {
+		ingress string
+		change  func(*corev1.Service)
+		want    string // $ stands for the chart's identity
+	}{
+		{"192.0.2.1", nil, "[192.0.2.1][]:4143 $" + probed},
+		{"192.0.2.1 2001:db8::1 192.0.2.1", nil, "[192.0.2.1 2001:db8::1][]:4143 $" + probed},
+		{"lb.example", nil, "[][lb.example]:4143 $" + probed},
+		{"", nil, "[][]:4143 $" + probed},
+		{"192.0.2.1", annotate("multicluster-gateway", "false"), "none"},
+		{"192.0.2.1", annotate("multicluster-gateway", ""), "none"},
+		{"", func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"198.51.100.1", "127.0.0.1"} }, "[198.51.100.1][]:4143 $" + probed + " and 1 more"},
+		{"192.0.2.1", func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"198.51.100.1"} }, "[192.0.2.1][]:4143 $" + probed},
+		{"192.0.2.1", func(s *corev1.Service) { s.Spec.Ports = nil }, "[192.0.2.1][]:0 $"},
+		{"192.0.2.1", func(s *corev1.Service) { s.Spec.Ports[0].Protocol = corev1.ProtocolUDP }, "[192.0.2.1][]:0 $" + probed},
+		{"192.0.2.1", func(s *corev1.Service) { s.Spec.Ports[0].Port = 70000; s.Spec.Ports[1].Port = -1 }, "[192.0.2.1][]:0 $"},
+		{"192.0.2.1", func(s *corev1.Service) { s.Spec.Ports[1].Name = "probe" }, "[192.0.2.1][]:4143 $"},
+		{"192.0.2.1", annotate("probe-path", ""), "[192.0.2.1][]:4143 $"},
+		{"192.0.2.1", annotate("probe-path", "ready"), "[192.0.2.1][]:4143 $"},
+		{"192.0.2.1", annotate("probe-path", "//evil.example/"), "[192.0.2.1][]:4143 $"},
+		{"192.0.2.1", annotate("probe-path", "/%zz"), "[192.0.2.1][]:4143 $"},
+		{"192.0.2.1", annotate("probe-path", "/a HTTP/1.1\r\nHost: x"), "[192.0.2.1][]:4143 $"},
+		{"192.0.2.1", annotate("probe-path", "/"+strings.Repeat("x", 1000)), "[192.0.2.1][]:4143 $"},
+		{"192.0.2.1", annotate("probe-period", "10s"), "[192.0.2.1][]:4143 $ probe 4191/ready every 10s"},
+		{"192.0.2.1", annotate("probe-period", "0"), "[192.0.2.1][]:4143 $ probe 4191/ready every 1s"},
+		{"192.0.2.1", annotate("probe-period", "-1ns"), "[192.0.2.1][]:4143 $ probe 4191/ready every 1s"},
+		{"192.0.2.1", annotate("probe-period", "9223372036854775807"), "[192.0.2.1][]:4143 $ probe 4191/ready every 5m0s"},
+		{"192.0.2.1", annotate("probe-period", "soon"), "[192.0.2.1][]:4143 $" + probed},
+		{"192.0.2.1", annotate("gateway-identity", ""), "[192.0.2.1][]:4143 " + probed},
+		{"192.0.2.1", annotate("gateway-identity", "a b"), "[192.0.2.1][]:4143 " + probed},
+		{"192.0.2.1", annotate("gateway-identity", "gw.example."), "[192.0.2.1][]:4143 " + probed},
+		{"192.0.2.1", annotate("gateway-identity", "gw.\x00example"), "[192.0.2.1][]:4143 " + probed},
+		{"192.0.2.1", annotate("gateway-identity", strings.Repeat("a.", 500)+"b"), "[192.0.2.1][]:4143 " + probed},
+		{"127.0.0.1 ::1 0.0.0.0 169.254.169.254 224.0.0.1 fe80::1 ::ffff:127.0.0.1 fe80::1%eth0", nil, "[][]:4143 $" + probed + " and 8 more"},
+		{"-x a..b a_b.example <b> a/b [::1]", nil, "[][a_b.example]:4143 $" + probed + " and 5 more"},
+	} {
+		s := chartGateway(balancedBy(strings.Fields(c.ingress)...)...)
+		if c.change != nil {
+			c.change(s)
+		}
+		if got, want := (Rules{}).readGateway(s).describe(), strings.ReplaceAll(c.want, "$", chartIdentity); got != want {
+			t.Errorf("%s %v: %s, want %s", c.ingress, s.Annotations, got, want)
+		}
+	}
+}
+
+// TestManyGatewayAddresses: of hundreds of addresses, few are kept.
+func TestManyGatewayAddresses(t *testing.T) {
+	var hosts []string
+	for i := range 300 {
+		hosts = append(hosts, fmt.Sprintf("192.0.%d.%d", i/200, i%200), fmt.Sprintf("n%d.example", i))
+	}
+	g := (Rules{}).readGateway(chartGateway(balancedBy(hosts...)...))
+	if len(g.IPs) != maxHosts/2 || len(g.Names) != maxHosts/2 || g.More != 600-maxHosts {
+		t.Errorf("%d addresses, %d names, %d more", len(g.IPs), len(g.Names), g.More)
+	}
+	if want := "addresses that are not used, since they could not be another host's or are more than 16: 584"; g.Problem() != want {
+		t.Errorf("%s", g.Problem())
+	}
+}
+
+// TestLoopbackGateways: only tests let loopback be another host's.
+func TestLoopbackGateways(t *testing.T) {
+	s := chartGateway(balancedBy("127.0.0.1", "169.254.0.1")...)
+	if got := (Rules{LoopbackGateways: true}).readGateway(s).IPs; len(got) != 1 || !got[0].IsLoopback() {
+		t.Errorf("%v", got)
+	}
+}
+
+// TestFollowGateways: the cluster's gateways follow its Services, each change is reported once,
+// and what is no gateway reports nothing.
+func TestFollowGateways(t *testing.T) {
+	c := &Cluster{state: newState("east", "", ""), cfg: Config{}}
+	changes := 0
+	c.cfg.GatewaysChanged = func() { changes++ }
+	store := c.state.serviceStore()
+	expect := func(reported bool, want ...string) {
+		t.Helper()
+		changes = 0
+		c.updateGateways()
+		list, more := c.Gateways()
+		var got []string
+		for _, g := range list {
+			got = append(got, g.Service.String())
+		}
+		if !slices.Equal(got, want) || more != 0 || (changes == 1) != reported || changes > 1 {
+			t.Errorf("%q and %d more after %d reports, want %q", got, more, changes, want)
+		}
+	}
+	set := func(s *corev1.Service) {
+		v := c.cfg.Rules.compactService(s, false)
+		v.Gateway = c.cfg.Rules.readGateway(s)
+		store.put(s.Namespace+"/"+s.Name, v)
+	}
+	expect(false)
+	set(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}})
+	expect(false)
+	set(chartGateway())
+	expect(true, "linkerd-multicluster/linkerd-gateway")
+	set(chartGateway())
+	expect(false, "linkerd-multicluster/linkerd-gateway")
+	set(chartGateway(balancedBy("192.0.2.1")...))
+	expect(true, "linkerd-multicluster/linkerd-gateway")
+	second := chartGateway()
+	second.Namespace = "a"
+	set(second)
+	expect(true, "a/linkerd-gateway", "linkerd-multicluster/linkerd-gateway")
+	second.Annotations = nil
+	set(second)
+	expect(true, "linkerd-multicluster/linkerd-gateway")
+	store.drop("linkerd-multicluster/linkerd-gateway")
+	expect(true)
+}
+
+// TestManyGateways: of many gateway Services the first by name are used.
+func TestManyGateways(t *testing.T) {
+	c := &Cluster{state: newState("east", "", "")}
+	for i := range 100 {
+		id := federation.ServiceID{Namespace: "x", Name: fmt.Sprintf("g%02d", 99-i)}
+		c.state.gateways.set(id, &Gateway{Service: id})
+	}
+	list, more := c.Gateways()
+	if len(list) != maxGateways || more != 100-maxGateways || list[0].Service.Name != "g00" || list[15].Service.Name != "g15" {
+		t.Errorf("%d and %d more, %v first", len(list), more, list[0].Service)
+	}
+}
+
+// FuzzReadGateway: what is read of a gateway can be connected to, probed and sent to proxies,
+// and is bounded.
+func FuzzReadGateway(f *testing.F) {
+	f.Add("192.0.2.1", "lb.example", "198.51.100.1", chartIdentity, "/ready", "3", int32(4143), int32(4191))
+	f.Add("::ffff:127.0.0.1", "a..b", "fe80::1%eth0", "a\nb", "/%zz?x#y", "-1h", int32(0), int32(70000))
+	f.Fuzz(func(t *testing.T, ip, name, external, identity, path, period string, port, probe int32) {
+		s := chartGateway(corev1.LoadBalancerIngress{IP: ip}, corev1.LoadBalancerIngress{Hostname: name})
+		s.Spec.ExternalIPs = []string{external}
+		s.Spec.Ports[0].Port, s.Spec.Ports[1].Port = port, probe
+		s.Annotations[identityAnnotation], s.Annotations[pathAnnotation], s.Annotations[periodAnnotation] = identity, path, period
+		g := (Rules{}).readGateway(s)
+		for _, ip := range g.IPs {
+			if !ip.IsValid() || ip.Is4In6() || ip.Zone() != "" || !Routable(ip) {
+				t.Errorf("address %v", ip)
+			}
+		}
+		for _, n := range append(slices.Clone(g.Names), g.Identity) {
+			if n != "" && !IsHostname(n) || len(n) > 253 || strings.ContainsAny(n, " \r\n\x00:/@%") {
+				t.Errorf("name %q", n)
+			}
+		}
+		if g.Port != 0 && int32(g.Port) != port || len(g.Problem()) > 300 {
+			t.Errorf("port %d of %d; %s", g.Port, port, g.Problem())
+		}
+		if p := g.Probe; p != (Probe{}) && (p.Port == 0 || p.Path[0] != '/' || len(p.Path) > maxPath || strings.ContainsAny(p.Path, " \r\n") || p.Period < time.Second || p.Period > maxProbePeriod) {
+			t.Errorf("probe %+v", p)
+		}
+	})
+}

@@ -1,0 +1,265 @@
+package gateways
+
+import (
+	"fmt"
+	"iter"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"isthmus/federation"
+)
+
+var web = federation.ServiceID{Namespace: "shop", Name: "web"}
+
+// behind is a cluster behind gateways: a Source of one share.
+type behind struct {
+	share      federation.Share
+	considered []federation.Considered
+}
+
+func (b *behind) State(federation.ServiceID) federation.ServiceState { return b.share.State }
+func (b *behind) Reader(federation.ServiceID, uint16) federation.Reader {
+	return readerFunc(func() federation.Share { return b.share })
+}
+func (b *behind) Explain(federation.ServiceID, uint16) iter.Seq[federation.Considered] {
+	return slices.Values(b.considered)
+}
+
+type readerFunc func() federation.Share
+
+func (f readerFunc) Read() federation.Share { return f() }
+
+// set sets what is behind, in one slice.
+func (b *behind) set(ready, unready []string) {
+	l := &federation.Slice{Name: "s", Endpoints: endpointsAt(ready), Unready: endpointsAt(unready)}
+	b.share = federation.Share{State: federation.Present, Slices: []*federation.Slice{l}}
+	b.considered = nil
+	for i, e := range slices.Concat(l.Endpoints, l.Unready) {
+		c := federation.Considered{Slice: l.Name, Addr: e.Addr}
+		if i >= len(ready) {
+			c.Verdict = federation.NotReady
+		}
+		b.considered = append(b.considered, c)
+	}
+}
+
+func endpointsAt(ips []string) (list []*federation.Endpoint) {
+	for _, ip := range ips {
+		list = append(list, &federation.Endpoint{Addr: netip.AddrPortFrom(netip.MustParseAddr(ip), 80), Kind: federation.Pod, Cluster: "east"})
+	}
+	return list
+}
+
+func gatewaySource(b *behind, list ...string) *Source {
+	s := &Source{Cluster: b, Name: "east", Domain: "east.local"}
+	for _, text := range list {
+		a := Address{Identity: "gw.example"}
+		if text[0] == '!' {
+			a.Dead, a.Failure, text = true, "refused", text[1:]
+			a.Since = time.Unix(1, 0)
+		}
+		a.Addr = netip.AddrPortFrom(netip.MustParseAddr(text), 4143)
+		s.Addresses = append(s.Addresses, a)
+	}
+	return s
+}
+
+// offers are the addresses that a share has, and what is behind them.
+func offers(share federation.Share) string {
+	text := ""
+	for _, l := range share.Slices {
+		text += fmt.Sprint(*l.Behind)
+		for _, e := range l.Endpoints {
+			text += " " + e.Addr.String()
+		}
+		for range l.Unready {
+			text += " unready"
+		}
+	}
+	return text
+}
+
+// TestRead: gateways are there while something is ready behind them, and are the same for as
+// long as nothing changes.
+func TestRead(t *testing.T) {
+	b := new(behind)
+	r := gatewaySource(b, "192.0.2.2", "!192.0.2.3", "192.0.2.1").Reader(web, 80)
+	expect := func(want string) federation.Share {
+		t.Helper()
+		share := r.Read()
+		if got := offers(share); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+		return share
+	}
+	if share := expect(""); share.State != federation.Missing {
+		t.Errorf("%v", share.State)
+	}
+	const both = " 192.0.2.1:4143 192.0.2.2:4143"
+	b.set([]string{"10.0.0.1"}, []string{"10.0.0.2"})
+	first := expect("{1 1}" + both).Slices[0]
+	if again := expect("{1 1}" + both).Slices[0]; again != first {
+		t.Error("an unchanged slice is another one")
+	}
+	b.set([]string{"10.0.0.3"}, []string{"10.0.0.4"}) // others, as many
+	if again := expect("{1 1}" + both).Slices[0]; again != first {
+		t.Error("an unchanged slice is another one")
+	}
+	b.set([]string{"10.0.0.1", "10.0.0.3"}, nil)
+	second := expect("{2 0}" + both).Slices[0]
+	if second == first || second.Endpoints[0] != first.Endpoints[0] {
+		t.Error("a changed slice is the same one, or its endpoints are not")
+	}
+	b.set(nil, []string{"10.0.0.1", "10.0.0.3"})
+	expect("{0 2}")
+	b.set(nil, nil)
+	expect("")
+	b.set([]string{"10.0.0.1"}, nil)
+	expect("{1 0}" + both)
+	b.share.State = federation.ExternalName
+	if share := expect(""); share.State != federation.ExternalName {
+		t.Errorf("%v", share.State)
+	}
+}
+
+// TestReadFamilies: a Pod with an address of each family counts once.
+func TestReadFamilies(t *testing.T) {
+	b := new(behind)
+	for _, c := range []struct {
+		ready, unready []string
+		want           string
+	}{
+		{[]string{"10.0.0.1", "fd00::1"}, nil, "{1 0}"},
+		{[]string{"10.0.0.1", "10.0.0.2", "fd00::1"}, []string{"10.0.0.3", "fd00::3"}, "{2 1}"},
+		{[]string{"fd00::1", "fd00::2"}, []string{"10.0.0.3"}, "{2 1}"},
+	} {
+		b.set(c.ready, c.unready)
+		if got := offers(gatewaySource(b).Reader(web, 80).Read()); got != c.want {
+			t.Errorf("%v, %v: %s, want %s", c.ready, c.unready, got, c.want)
+		}
+	}
+}
+
+// TestUndeclaredPort: a port that the Service does not declare can't be reached, and that is
+// what is explained.
+func TestUndeclaredPort(t *testing.T) {
+	b := new(behind)
+	b.set([]string{"10.0.0.1"}, nil)
+	b.share.Undeclared, b.share.Declared = true, []uint16{80}
+	s := gatewaySource(b, "192.0.2.1")
+	for _, port := range []uint16{81, federation.AnyPort} {
+		share := s.Reader(web, port).Read()
+		if offers(share) != "" || !share.Undeclared || !slices.Equal(share.Declared, b.share.Declared) {
+			t.Errorf("%+v", share)
+		}
+		var got []string
+		for c := range s.Explain(web, port) {
+			got = append(got, fmt.Sprint(c.Addr, " ", c.Verdict))
+		}
+		if want := []string{"10.0.0.1:80 behind-a-gateway", "192.0.2.1:4143 no-such-port"}; !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// TestEndpoints: a gateway is rendered as that of a mirror is.
+func TestEndpoints(t *testing.T) {
+	b := new(behind)
+	b.set([]string{"10.0.0.1"}, nil)
+	e := gatewaySource(b, "192.0.2.1").Reader(web, 8080).Read().Slices[0].Endpoints[0]
+	if e.Authority != "web.shop.svc.east.local:8080" || e.Identity.DNS != "gw.example" || e.Cluster != "east" || e.Kind != federation.Address || e.Zone != "" || e.Hostname != "" {
+		t.Errorf("%+v", e)
+	}
+	labels := make(map[string]string)
+	for i, l := range e.Group {
+		labels[l.Name] = l.Value
+		if i > 0 && e.Group[i-1].Name >= l.Name {
+			t.Errorf("%s is not sorted", l.Name)
+		}
+	}
+	for name, want := range map[string]string{"target_cluster": "east", "target_service": "web", "target_service_namespace": "shop"} {
+		if labels[name] != want {
+			t.Errorf("%s is %q", name, labels[name])
+		}
+	}
+}
+
+// TestExplain: what is explained as served is what is served, and each of the others has its
+// reason.
+func TestExplain(t *testing.T) {
+	for _, ready := range [][]string{nil, {"10.0.0.1"}} {
+		for _, list := range [][]string{nil, {"192.0.2.1"}, {"!192.0.2.1"}, {"192.0.2.1", "!192.0.2.2"}, {"!192.0.2.1", "!192.0.2.2"}} {
+			for _, state := range []federation.ServiceState{federation.Present, federation.Missing} {
+				b := new(behind)
+				b.set(ready, []string{"10.0.0.9"})
+				b.share.State = state
+				s := gatewaySource(b, list...)
+				var served, explained []netip.AddrPort
+				for _, l := range s.Reader(web, 80).Read().Slices {
+					for _, e := range l.Endpoints {
+						served = append(served, e.Addr)
+					}
+				}
+				for c := range s.Explain(web, 80) {
+					right := true
+					switch {
+					case c.Slice != sliceName:
+						right = c.Verdict == federation.BehindGateway && (c.Detail != "") == (len(list) == 0) || c.Verdict == federation.NotReady
+					case c.Verdict == federation.Served:
+						explained = append(explained, c.Addr)
+					case c.Verdict == federation.NothingBehind:
+						right = len(ready) == 0 || state == federation.Missing
+					case c.Verdict == federation.GatewayDead:
+						right = c.Detail == "refused" && c.Changed == time.Unix(1, 0) && slices.Contains(list, "!"+c.Addr.Addr().String())
+					default:
+						right = false
+					}
+					if !right {
+						t.Errorf("%v behind %v: %v %v %q", ready, list, c.Addr, c.Verdict, c.Detail)
+					}
+				}
+				if !slices.Equal(served, explained) {
+					t.Errorf("%v behind %v: served are %v, explained as served %v", ready, list, served, explained)
+				}
+			}
+		}
+	}
+}
+
+// TestExplainStops: whoever has seen enough gets no more.
+func TestExplainStops(t *testing.T) {
+	b := new(behind)
+	b.set([]string{"10.0.0.1"}, nil)
+	for most := 1; most <= 3; most++ {
+		n := 0
+		for range gatewaySource(b, "192.0.2.1", "192.0.2.2").Explain(web, 80) {
+			if n++; n == most {
+				break
+			}
+		}
+		if n != most {
+			t.Errorf("%d, want %d", n, most)
+		}
+	}
+}
+
+// TestSame: a source is another one if clients get something else.
+func TestSame(t *testing.T) {
+	b := new(behind)
+	a, o := gatewaySource(b, "192.0.2.1"), gatewaySource(b, "192.0.2.1")
+	o.Addresses[0].Failure, o.Addresses[0].Since = "once", time.Unix(9, 0)
+	if !a.Same(o) || (*Source)(nil).Same(a) {
+		t.Error("same is another, or nothing is the same")
+	}
+	for i, other := range []*Source{gatewaySource(new(behind), "192.0.2.1"), gatewaySource(b), gatewaySource(b, "!192.0.2.1"), gatewaySource(b, "192.0.2.2")} {
+		if a.Same(other) {
+			t.Errorf("%d is the same", i)
+		}
+	}
+	o.Domain = "other.local"
+	if a.Same(o) {
+		t.Error("another domain is the same")
+	}
+}

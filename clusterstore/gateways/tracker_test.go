@@ -1,0 +1,312 @@
+package gateways
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"isthmus/clusterstore/cluster"
+)
+
+// outside is what names are resolved to, and which addresses answer probes.
+type outside struct {
+	mu        sync.Mutex
+	names     map[string][]string
+	dead      map[string]bool
+	takes     time.Duration  // to resolve a name
+	probes    map[string]int // by address
+	atOnce    map[string]int // that are being probed, by address
+	probeTake time.Duration
+}
+
+func (o *outside) resolve(ctx context.Context, name string) (list []netip.Addr, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	takes := o.takes
+	o.mu.Unlock()
+	select {
+	case <-time.After(takes):
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	o.mu.Lock()
+	if err == nil && o.names[name] == nil {
+		err = errors.New("no such host")
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, text := range o.names[name] {
+		list = append(list, netip.MustParseAddr(text))
+	}
+	return list, nil
+}
+
+func (o *outside) probe(_ context.Context, ip netip.Addr, _ cluster.Probe) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	a := ip.String()
+	if o.atOnce[a]++; o.atOnce[a] > 1 {
+		panic("two probes of one address at once")
+	}
+	take := o.probeTake
+	o.mu.Unlock()
+	time.Sleep(take)
+	o.mu.Lock()
+	o.atOnce[a]--
+	o.probes[a]++
+	if o.dead[a] {
+		return errors.New("connection refused")
+	}
+	return nil
+}
+
+func (o *outside) set(change func()) { o.mu.Lock(); change(); o.mu.Unlock() }
+
+// tracked is a Tracker in a bubble.
+type tracked struct {
+	*Tracker
+	t       *testing.T
+	out     *outside
+	changes int // calls of Changed, under out.mu
+}
+
+// track runs a test with a Tracker, and ends that.
+func track(t *testing.T, f func(x *tracked)) {
+	synctest.Test(t, func(t *testing.T) {
+		out := &outside{names: make(map[string][]string), dead: make(map[string]bool), probes: make(map[string]int), atOnce: make(map[string]int)}
+		x := &tracked{t: t, out: out}
+		x.Tracker = New(Config{Changed: func() { out.set(func() { x.changes++ }) }, Resolve: out.resolve, Probe: out.probe})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); x.Run(ctx) }()
+		f(x)
+		cancel()
+		<-done
+	})
+}
+
+// pass lets time pass.
+func (x *tracked) pass(d time.Duration) { time.Sleep(d); synctest.Wait() }
+
+// has checks the addresses, with ! for dead ones and ? for those that are not known to be
+// alive or dead.
+func (x *tracked) has(want ...string) {
+	x.t.Helper()
+	synctest.Wait()
+	var got []string
+	for _, a := range x.Addresses() {
+		mark := ""
+		switch {
+		case a.Dead:
+			mark = "!"
+		case a.Since.IsZero():
+			mark = "?"
+		}
+		got = append(got, mark+a.Addr.String())
+	}
+	if !slices.Equal(got, want) {
+		x.t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// changed checks how often Changed was called since the last call.
+func (x *tracked) changed(want int) {
+	x.t.Helper()
+	synctest.Wait()
+	x.out.set(func() {
+		if x.changes != want {
+			x.t.Errorf("%d changes, want %d", x.changes, want)
+		}
+		x.changes = 0
+	})
+}
+
+// target is one that is probed every second.
+func target(host string) Target {
+	x := Target{Port: 4143, Identity: "gw.example", Probe: cluster.Probe{Port: 4191, Path: "/ready", Period: time.Second}}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		x.IP = ip
+	} else {
+		x.Name = host
+	}
+	return x
+}
+
+// TestDeadAfterThree: three failures in a row are needed to be dead, one success to be alive.
+func TestDeadAfterThree(t *testing.T) {
+	track(t, func(x *tracked) {
+		dead := func(is bool) { x.out.set(func() { x.out.dead["192.0.2.1"] = is }) }
+		x.pass(time.Millisecond)
+		dead(true)
+		x.Set([]Target{target("192.0.2.1")})
+		x.has("?192.0.2.1:4143") // after one failure it is not known
+		x.changed(1)             // settled
+		x.pass(time.Second)
+		x.has("?192.0.2.1:4143")
+		dead(false)
+		x.pass(time.Second)
+		x.has("192.0.2.1:4143")
+		dead(true)
+		x.pass(2 * time.Second)
+		dead(false)
+		x.pass(time.Second)
+		dead(true)
+		x.pass(2 * time.Second)
+		x.has("192.0.2.1:4143") // no three in a row so far
+		x.changed(0)
+		x.pass(time.Second)
+		x.has("!192.0.2.1:4143")
+		x.changed(1)
+		if a := x.Addresses()[0]; a.Failure != "connection refused" || a.Since != time.Now() {
+			t.Errorf("dead since %v, not now; %q", a.Since, a.Failure)
+		}
+		x.pass(time.Minute)
+		x.changed(0)
+		dead(false)
+		x.pass(time.Second)
+		x.has("192.0.2.1:4143")
+		x.changed(1)
+	})
+}
+
+// TestOneProbeAtATime: a slow gateway is not probed more often; one that has gone, or is not to
+// be probed any more, not at all.
+func TestOneProbeAtATime(t *testing.T) {
+	track(t, func(x *tracked) {
+		x.out.probeTake = 4 * time.Second
+		first, same := target("192.0.2.1"), target("192.0.2.1")
+		same.Port++ // another address of the same gateway
+		x.Set([]Target{first, same})
+		x.pass(41 * time.Second)
+		x.out.set(func() {
+			if n := x.out.probes["192.0.2.1"]; n != 10 {
+				t.Errorf("%d probes in 41 s, want 10", n)
+			}
+			clear(x.out.probes)
+		})
+		x.has("192.0.2.1:4143", "192.0.2.1:4144")
+		unprobed := target("192.0.2.1")
+		unprobed.Probe = cluster.Probe{}
+		x.Set([]Target{unprobed})
+		x.pass(5 * time.Second)
+		x.out.set(func() { clear(x.out.probes) })
+		x.pass(time.Minute)
+		x.has("?192.0.2.1:4143")
+		x.out.set(func() {
+			if len(x.out.probes) > 0 {
+				t.Errorf("probed are %v", x.out.probes)
+			}
+		})
+	})
+}
+
+// TestNames: names are resolved every 30 s, and what they were resolved to last stays.
+func TestNames(t *testing.T) {
+	track(t, func(x *tracked) {
+		resolve := func(name string, to ...string) { x.out.set(func() { x.out.names[name] = to }) }
+		resolve("lb.example", "192.0.2.2", "192.0.2.1", "::ffff:192.0.2.1", "127.0.0.1", "fe80::1%eth0")
+		x.Set([]Target{target("192.0.2.9"), target("lb.example"), target("lb.example")})
+		x.has("192.0.2.9:4143", "192.0.2.1:4143", "192.0.2.2:4143")
+		x.out.set(func() { x.out.dead["192.0.2.1"] = true })
+		x.pass(3 * time.Second)
+		resolve("lb.example", "192.0.2.1", "192.0.2.3")
+		x.pass(26 * time.Second)
+		x.has("192.0.2.9:4143", "!192.0.2.1:4143", "192.0.2.2:4143")
+		x.pass(time.Second)
+		x.has("192.0.2.9:4143", "!192.0.2.1:4143", "192.0.2.3:4143") // still dead
+		x.out.set(func() { delete(x.out.names, "lb.example") })
+		x.pass(30 * time.Second)
+		x.has("192.0.2.9:4143", "!192.0.2.1:4143", "192.0.2.3:4143")
+		if got := x.Failures(); !slices.Equal(got, []string{"gateway lb.example: no such host"}) {
+			t.Errorf("%q", got)
+		}
+		x.Set([]Target{target("192.0.2.9")})
+		x.has("192.0.2.9:4143")
+		if got := x.Failures(); got != nil {
+			t.Errorf("%q", got)
+		}
+		x.Set(nil)
+		x.has()
+	})
+}
+
+// TestSettled: with names, it takes until these have been resolved, or can't be.
+func TestSettled(t *testing.T) {
+	for _, known := range []bool{true, false} {
+		track(t, func(x *tracked) {
+			x.out.takes = 3 * time.Second
+			if known {
+				x.out.names["lb.example"] = []string{"192.0.2.1"}
+			}
+			x.pass(time.Minute)
+			if isClosed(x.Settled()) {
+				t.Error("it is settled without targets")
+			}
+			x.Set([]Target{target("lb.example")})
+			x.pass(2 * time.Second)
+			if isClosed(x.Settled()) {
+				t.Error("it is settled before the name is resolved")
+			}
+			x.pass(2 * time.Second)
+			if !isClosed(x.Settled()) {
+				t.Error("it is not settled")
+			}
+			x.changed(1)
+			x.out.set(func() { x.out.takes = time.Hour }) // a resolver that hangs
+			x.Set([]Target{target("slow.example"), target("192.0.2.5")})
+			x.has("192.0.2.5:4143") // it holds up no other
+			x.pass(resolveTake)
+			if got := x.Failures(); !slices.Equal(got, []string{"gateway slow.example: context deadline exceeded"}) {
+				t.Errorf("%q", got)
+			}
+		})
+	}
+}
+
+// TestTrackerBounded: many names with many addresses come to few that are used and probed.
+func TestTrackerBounded(t *testing.T) {
+	track(t, func(x *tracked) {
+		var targets []Target
+		for i := range 300 {
+			name := fmt.Sprintf("n%d.example", i)
+			for k := range 200 {
+				x.out.names[name] = append(x.out.names[name], fmt.Sprintf("198.51.%d.%d", i%16, k))
+			}
+			targets = append(targets, target(name))
+		}
+		x.Set(targets)
+		x.pass(time.Minute)
+		if n := len(x.Addresses()); n != MostAddresses {
+			t.Errorf("%d addresses", n)
+		}
+		x.out.set(func() {
+			if n := len(x.out.probes); n != MostAddresses {
+				t.Errorf("%d are probed", n)
+			}
+		})
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if len(x.resolved) != MostAddresses {
+			t.Errorf("%d names are resolved", len(x.resolved))
+		}
+	})
+}
+
+// TestTargets: a gateway without port or identity leads nowhere.
+func TestTargets(t *testing.T) {
+	g := func(port uint16, identity string) *cluster.Gateway {
+		return &cluster.Gateway{Port: port, Identity: identity, IPs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}, Names: []string{"lb.example"}}
+	}
+	list := Targets([]*cluster.Gateway{g(0, "gw.example"), g(1, ""), g(2, "gw.example")})
+	if got := fmt.Sprint(list); len(list) != 2 || strings.Contains(got, " 1 ") || list[0].IP != g(0, "").IPs[0] || list[1].Name != "lb.example" || list[1].Port != 2 || list[1].Identity != "gw.example" {
+		t.Errorf("%s", got)
+	}
+}
