@@ -53,3 +53,11 @@ func drawEndpoints(t *rapid.T) []Endpoint {
 		}
 	}), 0, 4, func(e Endpoint) netip.AddrPort { return e.Addr }).Draw(t, "endpoints")
 }
+
+// drawGateways draws those of a service: each service has its own authority.
+func drawGateways(t *rapid.T, id ServiceID) (list []Endpoint) {
+	for _, e := range drawEndpoints(t) {
+		list = append(list, Endpoint{Addr: e.Addr, Kind: Address, Identity: e.Identity, Authority: id.Name})
+	}
+	return list
+}

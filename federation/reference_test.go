@@ -78,7 +78,14 @@ func (m *model) write(t *rapid.T) {
 	c, id := drawCluster.Draw(t, "cluster"), drawService.Draw(t, "service")
 	src, slice := m.cluster(c), rapid.SampledFrom([]string{"s1", "s2", "s3"}).Draw(t, "slice")
 	src.set(id, slice, drawEndpoints(t)...)
-	if m.steered {
+	src.setUnready(id, slice)
+	delete(src.services[id].behind, slice)
+	switch {
+	case !m.steered:
+	case c != Local && rapid.Float64Range(0, 1).Draw(t, "gateways") > 0.6:
+		src.set(id, slice, drawGateways(t, id)...)
+		src.setBehind(id, slice, rapid.IntRange(0, 4).Draw(t, "ready"), rapid.IntRange(0, 3).Draw(t, "unready"))
+	default:
 		src.setUnready(id, slice, drawEndpoints(t)...)
 	}
 	src.services[id].state = rapid.SampledFrom([]ServiceState{Present, Present, Present, Missing, ExternalName}).Draw(t, "state")

@@ -17,6 +17,7 @@ type facts struct {
 	tierOf  func(*Endpoint) int
 	readyOf []int // by tier
 	knownOf []int
+	behind  []reached
 	others  int  // ready, in a tier, of a cluster of which no part is of last resort
 	hints   bool // apply
 }
@@ -76,7 +77,69 @@ func (h *history) facts(x instant, k Key) *facts {
 		}
 	}
 	f.readyOf, f.knownOf = count(f.ready), count(append(slices.Clone(f.ready), f.unready...))
+	if k.Client.Instance == "" {
+		f.countReached(h, x)
+	}
 	return f
+}
+
+// reached is what is behind gateways.
+type reached struct {
+	cluster  ClusterName
+	gateways []*Endpoint // in some order
+	Behind
+}
+
+// countReached counts what is behind gateways in place of them: all of it, if any of them is
+// served, and otherwise none as ready.
+func (f *facts) countReached(h *history, x instant) {
+	served := h.oneFamily(f.ready)
+	for _, b := range f.behind {
+		by, tier, n := h.standing(f.d, b.cluster, x), f.tierOf(&Endpoint{Cluster: b.cluster}), 0
+		for _, g := range b.gateways {
+			tier = f.tierOf(g)
+			if slices.ContainsFunc(served, g.Equal) {
+				n++
+			}
+		}
+		if tier > len(f.tiers) {
+			continue
+		}
+		ready := 0
+		if n > 0 {
+			ready = b.Ready
+		}
+		f.readyOf[tier] += ready - n
+		f.knownOf[tier] += b.Ready + b.Unready - n
+		if tier < len(f.tiers) && !slices.Contains(by[:], LastResort) {
+			f.others += ready - n
+		}
+	}
+}
+
+// reach notes what can be reached through a slice's gateways of one standing. A part of them
+// stands for a part of it.
+func (f *facts) reach(c ClusterName, s *Slice, within Ranges, by standings, pass Standing) {
+	if s.Behind == nil {
+		return
+	}
+	r, all := reached{cluster: c, Behind: *s.Behind}, 0
+	for _, e := range s.Endpoints {
+		if within.Contains(e.Addr.Addr()) {
+			if all++; by[partOf(e)] == pass {
+				r.gateways = append(r.gateways, e)
+			}
+		}
+	}
+	n := len(r.gateways)
+	switch {
+	case by == uniform(pass):
+	case n == 0:
+		return
+	default:
+		r.Ready, r.Unready = (r.Ready*n+all-1)/all, (r.Unready*n+all-1)/all
+	}
+	f.behind = append(f.behind, r)
 }
 
 // offered returns what wins each address, and what is not ready at the others.
@@ -103,6 +166,7 @@ func (f *facts) offered(h *history, m moment, x instant, port uint16) (ready, un
 			for _, s := range share.Slices {
 				add(ready, s.Endpoints)
 				add(unready, s.Unready)
+				f.reach(mem.Cluster, s, within, standing, pass)
 			}
 		}
 	}
