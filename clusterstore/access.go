@@ -24,6 +24,7 @@ type Access struct {
 	// REST is nil if the Secret is not used.
 	REST     *rest.Config
 	Warnings []string // what is insecure about it
+	Network  string   // of the cluster's Pods, by its annotation
 }
 
 // Accesses returns one entry for every Secret of the link type, the oldest first. A Secret
@@ -66,7 +67,7 @@ func accesses(list []*credentials, accepted func(federation.ClusterName) *creden
 		switch used := accepted(c.cluster); {
 		case used == nil:
 		case used.secret == c.secret:
-			a.REST, a.Warnings = used.rest, used.warnings
+			a.REST, a.Warnings, a.Network = used.rest, used.warnings, used.standing.network
 		case c.refused == nil:
 			a.UsedInstead = used.secret
 		}

@@ -179,22 +179,27 @@ func (v *linkSnapshot) describeGateways(st *cluster.Status) {
 	st.Network = v.standing.rules.network
 	unprobed := 0
 	for _, a := range v.tracker.Addresses() {
-		x := cluster.GatewayStatus{Address: a.Addr.String(), Name: a.Name, Identity: a.Identity, State: "alive", Since: a.Since, Reason: a.Failure}
+		x := cluster.GatewayStatus{Address: a.Addr.String(), Name: a.Name, Identity: a.Identity, State: cluster.GatewayAlive, Since: a.Since, Reason: a.Failure}
 		switch {
 		case a.Probe == (cluster.Probe{}):
-			x.State = "not-probed"
+			x.State = cluster.GatewayNotProbed
 			unprobed++
 		case a.Dead:
-			x.State = "dead"
+			x.State = cluster.GatewayDead
 		case a.Since.IsZero():
-			x.State = "not-probed-yet"
+			x.State = cluster.GatewayUnknown
 		}
 		st.Gateways = append(st.Gateways, x)
 	}
-	st.Warnings = slices.Concat(st.Warnings, v.problem, v.tracker.Failures())
+	problems := slices.Concat(v.problem, v.tracker.Failures())
 	if unprobed > 0 {
-		st.Warnings = append(st.Warnings, fmt.Sprintf("gateways that are not probed, since it is not known how (annotation mirror.linkerd.io/probe-path and port mc-probe of the gateway's Service): %d", unprobed))
+		problems = append(problems, fmt.Sprintf("gateways that are not probed, since it is not known how (annotation mirror.linkerd.io/probe-path and port mc-probe of the gateway's Service): %d", unprobed))
 	}
+	st.Warnings = slices.Concat(st.Warnings, problems)
+	if st.Network == unreadableNetwork {
+		problems = append(problems, "annotation "+networkAnnotation+" of the link Secret can't be read")
+	}
+	st.GatewayProblems = problems
 }
 
 // probed returns which of the cluster's gateways are alive, of those that have been probed.

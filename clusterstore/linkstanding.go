@@ -157,7 +157,7 @@ func (s *linkStanding) reason() string {
 		list = append(list, fmt.Sprintf("lost for %v", time.Since(s.lostSince).Truncate(time.Second)))
 	}
 	if s.dead {
-		list = append(list, "none of its gateways answers")
+		list = append(list, cluster.NoGatewayAnswers)
 	}
 	return strings.Join(list, "; ")
 }

@@ -32,6 +32,9 @@ func (s *Store) SecretsListed() (listed bool, err error) {
 	return now.listed, err
 }
 
+// Network returns the network that the gateway is on.
+func (s *Store) Network() string { return s.opts.Network }
+
 // Status returns one entry for every Secret of the link type, used or not, the oldest
 // first.
 func (s *Store) Status() []LinkStatus {

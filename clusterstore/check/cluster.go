@@ -48,6 +48,7 @@ type look struct {
 	account   string // whose rights they are; empty: those of the credentials
 	kinds     []schema.GroupVersionResource
 	manifest  string // that grants the rights
+	on        string // the network of its Pods
 	memory    *budget.Budget
 	report    *Report
 

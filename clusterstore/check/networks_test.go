@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"isthmus/federation"
 )
 
 func networkOf(name string, ranges ...string) network {
@@ -39,4 +41,25 @@ func TestOverlapsOfAny(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestOtherNetworks: Pod CIDRs of clusters on different networks may overlap.
+func TestOtherNetworks(t *testing.T) {
+	report := new(Report)
+	one := func(name, on string) *look {
+		return &look{
+			cluster: federation.ClusterName(name), on: on, answers: true, report: report,
+			network: network{cluster: name, ranges: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}},
+		}
+	}
+	compareNetworks([]*look{one("a", ""), one("b", "far"), one("c", "far"), one("d", "farther")})
+	var bad []string
+	for _, x := range report.Results() {
+		if x.Level != OK {
+			bad = append(bad, x.Object)
+		}
+	}
+	if !slices.Equal(bad, []string{"c"}) {
+		t.Errorf("overlaps of %q, want of c with b", bad)
+	}
 }

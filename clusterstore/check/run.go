@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -41,6 +42,7 @@ type Config struct {
 	// Links are the link Secrets. LinksErr is why they can't be read; nil: they can.
 	Links    []clusterstore.Access
 	LinksErr error
+	Network  string // that the own cluster is on
 	// Preflight: there is no gateway, and the credentials of Local are a user's. What these
 	// do not permit is no failure.
 	Preflight bool
@@ -55,14 +57,14 @@ func Run(ctx context.Context, c Config) []Result {
 	memory := budget.NewPool(budget.Limits{Cluster: clusterMemory, All: allMemory})
 	here := &look{
 		cluster: federation.Local, namespace: c.Namespace, rest: c.Local, rights: LocalRights(), account: c.Account, kinds: kinds, manifest: "manifests/install/rbac.yaml",
-		report: report,
+		report: report, on: c.Network,
 	}
 	all := []*look{here}
 	c.checkSecrets(report)
 	for _, a := range c.sorted() {
 		if a.REST != nil {
 			all = append(all, &look{
-				cluster: a.Cluster, namespace: c.Namespace, rest: a.REST, rights: LinkRights(), manifest: "manifests/link/remote-access.yaml", report: report,
+				cluster: a.Cluster, namespace: c.Namespace, rest: a.REST, rights: LinkRights(), manifest: "manifests/link/remote-access.yaml", report: report, on: a.Network,
 			})
 		}
 	}
@@ -215,15 +217,17 @@ func compareAllAnchors(all []*look, now time.Time) {
 	}
 }
 
-// compareNetworks reports which clusters' Pod CIDRs overlap.
+// compareNetworks reports which clusters' Pod CIDRs overlap, of those on one network.
 func compareNetworks(all []*look) {
-	var known []network
+	known, found := make(map[string][]network), make(map[string][]overlap)
 	for _, l := range all {
 		if l.networkErr == nil && l.answers {
-			known = append(known, l.network)
+			known[l.on] = append(known[l.on], l.network)
 		}
 	}
-	found := overlaps(known)
+	for _, list := range known {
+		maps.Copy(found, overlaps(list))
+	}
 	for _, l := range all {
 		switch over := found[l.name()]; {
 		case l.networkErr != nil:
@@ -238,7 +242,7 @@ func compareNetworks(all []*look) {
 				texts = append(texts, fmt.Sprintf("%d more", more))
 			}
 			l.add(sectionNetworks, PodNetworks, Warning, "Pod CIDRs overlap: "+strings.Join(texts, "; "),
-				"federated Services need flat networks, in which an address is one Pod's: give new clusters other --cluster-cidr ranges")
+				"federated Services need flat networks, in which an address is one Pod's: give new clusters other --cluster-cidr ranges, or reach them through gateways (annotation isthmus.io/network of the link Secret)")
 		case len(l.network.ranges) == 0:
 			l.add(sectionNetworks, PodNetworks, Unchecked, "its Nodes have no Pod CIDR", "some network plugins don't use them: compare their own ranges")
 		case l.network.partly:

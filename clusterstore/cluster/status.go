@@ -43,18 +43,31 @@ type Status struct {
 	Region         string `json:"region,omitempty"` // where it is; empty: not known
 	// Network is set if it is another than the gateway's: the cluster is reached through
 	// Gateways then.
-	Network   string                  `json:"network,omitempty"`
-	Gateways  []GatewayStatus         `json:"gateways,omitempty"`
-	Warnings  []string                `json:"warnings,omitempty"`
-	Resources []follow.ResourceHealth `json:"resources,omitempty"`
+	Network  string          `json:"network,omitempty"`
+	Gateways []GatewayStatus `json:"gateways,omitempty"`
+	// GatewayProblems are those of the Warnings that are about gateways.
+	GatewayProblems []string                `json:"-"`
+	Warnings        []string                `json:"warnings,omitempty"`
+	Resources       []follow.ResourceHealth `json:"resources,omitempty"`
 }
+
+// NoGatewayAnswers is the StandingReason of a cluster all of whose gateways are dead.
+const NoGatewayAnswers = "none of its gateways answers"
+
+// States of gateways.
+const (
+	GatewayAlive     = "alive"
+	GatewayDead      = "dead"
+	GatewayUnknown   = "not-probed-yet"
+	GatewayNotProbed = "not-probed" // it is not known how
+)
 
 // GatewayStatus describes one address of a cluster's gateways, for people.
 type GatewayStatus struct {
 	Address  string    `json:"address"`
 	Name     string    `json:"name,omitempty"` // that was resolved to it
 	Identity string    `json:"identity"`
-	State    string    `json:"state"`            // alive, dead, not-probed-yet, or not-probed: it is not known how
+	State    string    `json:"state"`            // such as GatewayAlive
 	Since    time.Time `json:"since,omitzero"`   // since when it is alive or dead
 	Reason   string    `json:"reason,omitempty"` // why the last probe has failed
 }

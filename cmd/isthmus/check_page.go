@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,6 +86,7 @@ func (c *checker) answers(ctx context.Context) ([]check.Result, time.Time, bool)
 func (g *checked) ask(ctx context.Context) []check.Result {
 	config := g.config
 	config.Links = g.store.Accesses()
+	config.Network = g.store.Network()
 	listed, err := g.store.SecretsListed()
 	if config.LinksErr = err; !listed && err == nil {
 		config.LinksErr = errNotListed
@@ -114,6 +116,9 @@ func (g *checked) checkLinks(report *check.Report) {
 		if l.State != cluster.Rejected { // those are reported with their Secrets
 			report.Add(linkResult(l.Cluster.String(), l.Status))
 		}
+		if l.Network != "" && (l.State == cluster.Ready || l.State == cluster.Stale) {
+			report.Add(gatewaysResult(l.Cluster.String(), l.Status))
+		}
 	}
 }
 
@@ -139,9 +144,40 @@ func linkResult(name string, s cluster.Status) check.Result {
 	default:
 		x.Level, x.Hint = check.Failure, "see the checks of its API server and of rights; isthmus clusters shows what can't be read, and since when"
 	}
-	if s.Standing != federation.InService.String() && x.Level == check.OK {
+	if s.Standing != federation.InService.String() && x.Level == check.OK && s.StandingReason != cluster.NoGatewayAnswers {
 		x.Level, x.Text = check.Warning, fmt.Sprintf("it is ready and %s: %s", s.Standing, s.StandingReason)
 		x.Hint = "if that is not wanted any more: isthmus uncordon " + name
+	}
+	return x
+}
+
+// gatewaysResult reports whether a cluster on another network can be reached.
+func gatewaysResult(name string, s cluster.Status) check.Result {
+	x := check.Result{Section: check.SectionLinks, Check: check.Gateways, Object: name, Level: check.OK, Text: fmt.Sprintf("it is on network %s, and has %d gateway addresses", s.Network, len(s.Gateways))}
+	var dead []string
+	for _, g := range s.Gateways {
+		if g.State == cluster.GatewayDead {
+			dead = append(dead, fmt.Sprintf("%s (%s)", g.Address, g.Reason))
+		}
+	}
+	problems := slices.Clone(s.GatewayProblems)
+	switch {
+	case len(s.Gateways) == 0:
+		x.Level, x.Text = check.Failure, "no gateway of it can be used"
+		x.Hint = "give the gateway's Service there what Linkerd's multicluster chart does (an address of a load balancer, a port mc-gateway, the annotation mirror.linkerd.io/gateway-identity), " +
+			"or name gateways on the link Secret by isthmus.io/gateway-addresses and isthmus.io/gateway-identity"
+	case len(dead) > 0:
+		problems = append([]string{"gateways that do not answer probes: " + strings.Join(dead, ", ")}, problems...)
+		x.Hint = "see that the gateway's Pods run, and that its ports mc-gateway and mc-probe can be reached from here"
+		x.Level, x.Text = check.Warning, fmt.Sprintf("%d of %d gateway addresses are dead", len(dead), len(s.Gateways))
+		if len(dead) == len(s.Gateways) {
+			x.Level, x.Text = check.Failure, "none of its gateways answers: it is served only where a service has no other endpoint"
+		}
+	case len(problems) > 0:
+		x.Level, x.Hint = check.Warning, "correct that at the gateway's Service in that cluster, or on the link Secret: isthmus clusters shows each address"
+	}
+	if len(problems) > 0 {
+		x.Text += "; " + strings.Join(problems, "; ")
 	}
 	return x
 }

@@ -17,6 +17,7 @@ type eventLog struct{ *events.Log }
 func (l eventLog) clusterChanged(c cluster.Change) {
 	kind := map[cluster.ChangeKind]events.Kind{
 		cluster.StateChanged: events.Cluster, cluster.StandingChanged: events.Standing, cluster.CredentialsChanged: events.Rotation,
+		cluster.GatewayChanged: events.Gateway,
 	}[c.Kind]
 	l.Add(events.Event{Kind: kind, Object: c.Cluster.String(), Text: c.Text, Problem: c.Problem})
 }

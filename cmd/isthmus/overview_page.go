@@ -86,7 +86,12 @@ func shownClusters(here cluster.Status, links []clusterstore.LinkStatus) []overv
 }
 
 func shownCluster(name, secret string, st cluster.Status) overview.Cluster {
+	var gateways []overview.Through
+	for _, g := range st.Gateways {
+		gateways = append(gateways, overview.Through{Address: g.Address, State: g.State, Reason: shown(g.Reason)})
+	}
 	return overview.Cluster{
+		Network: shown(st.Network), Gateways: gateways,
 		Name: shown(name), Secret: shown(secret), State: string(st.State), Since: st.Since, Reason: shown(st.Reason), Region: shown(st.Region),
 		Standing: st.Standing, StandingReason: shown(st.StandingReason), Server: shown(st.Server), Warnings: shownAll(st.Warnings),
 	}

@@ -128,6 +128,8 @@ const clustersEnding = `The table:
   MEMORY      how much it takes of what a linked cluster may (--cluster-memory), by estimate
   LAST EVENT  how long ago anything came from its API
   WHY NOT     why it is not ready, or not in service
+The Linkerd gateways of clusters on other networks follow, with whether each is alive,
+dead (it does not answer probes), not-probed-yet, or not-probed: it is not known how.
 Problems of any kind follow: of links, of what the gateway may read, of Services'
 annotations, and members of services that are not served.
 
@@ -138,7 +140,9 @@ it: in links, and their states, standings and regions. --watch asks the first on
   {"time":…, "gateway":"HOST:PORT",
    "local":{"cluster":…, "secret":…, "secretVersion":…, "state":…, "since":TIME,
      "lastEvent":TIME, "server":"HOST:PORT", "reason":…, "memory":{"used":BYTES, "limit":BYTES},
-     "standing":…, "standingReason":…, "region":…, "warnings":[…],
+     "standing":…, "standingReason":…, "region":…, "network":…,
+     "gateways":[{"address":"HOST:PORT", "name":…, "identity":…, "state":…, "since":TIME,
+       "reason":…}], "warnings":[…],
      "resources":[{"resource":…, "needed":BOOL, "synced":BOOL, "objects":N,
        "err":…, "trouble":…}]},
    "linkSecrets":{"listed":BOOL, "reason":…}, "clusters":[as local],

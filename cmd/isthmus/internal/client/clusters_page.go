@@ -27,8 +27,20 @@ type clusterEntry struct {
 	Standing       string          `json:"standing,omitempty"`
 	StandingReason string          `json:"standingReason,omitempty"`
 	Region         string          `json:"region,omitempty"`
+	Network        string          `json:"network,omitempty"`
+	Gateways       []throughEntry  `json:"gateways,omitempty"`
 	Warnings       []string        `json:"warnings,omitempty"`
 	Resources      []resourceEntry `json:"resources,omitempty"`
+}
+
+// throughEntry is an address of a gateway through which a cluster is reached.
+type throughEntry struct {
+	Address  string    `json:"address"`
+	Name     string    `json:"name,omitempty"`
+	Identity string    `json:"identity"`
+	State    string    `json:"state"`
+	Since    time.Time `json:"since,omitzero"`
+	Reason   string    `json:"reason,omitempty"`
 }
 
 type memoryEntry struct {

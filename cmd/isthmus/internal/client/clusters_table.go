@@ -60,12 +60,41 @@ func (s *clustersState) table() (string, []byte, error) {
 	}
 	var b bytes.Buffer
 	t.write(&b, "  ")
+	s.writeGateways(&b)
 	for _, list := range s.page.troubles() {
 		writeList(&b, list.title, list.lines, maxLines)
 	}
 	summary, lines := compared(s.others)
 	writeList(&b, "Where the other gateways differ", lines, maxLines)
 	return s.page.headline() + summary, b.Bytes(), nil
+}
+
+// writeGateways writes a line for each gateway of a cluster on another network.
+func (s *clustersState) writeGateways(b *bytes.Buffer) {
+	t := cells{colours: s.colours}
+	t.head("CLUSTER", "NETWORK", "GATEWAY", "STATE", "SINCE", "NAME", "IDENTITY", "WHY NOT")
+	some := false
+	for _, c := range s.page.Clusters {
+		for _, g := range c.Gateways {
+			some = true
+			t.row(cell{text: c.Cluster}, cell{text: c.Network}, cell{text: g.Address}, cell{g.State, gatewayColour(g.State)}, cell{text: age(s.at, g.Since)},
+				cell{text: g.Name}, cell{text: g.Identity}, cell{text: g.Reason})
+		}
+	}
+	if some {
+		b.WriteString("\n")
+		t.write(b, "  ")
+	}
+}
+
+func gatewayColour(state string) colour {
+	switch state {
+	case "alive":
+		return green
+	case "dead":
+		return red
+	}
+	return plain
 }
 
 func (s *clustersState) row(c clusterEntry) []cell {

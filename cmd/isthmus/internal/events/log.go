@@ -29,6 +29,7 @@ const (
 	Cluster  Kind = "cluster"  // the state of a cluster
 	Standing Kind = "standing" // how far a cluster is taken out of all services
 	Rotation Kind = "rotation" // of a link's credentials
+	Gateway  Kind = "gateway"  // of a cluster on another network: it has died, or answers again
 	Tier     Kind = "tier"     // which tiers the clients of a service use
 	Stall    Kind = "stall"    // of a stream whose proxy takes nothing
 	Audit    Kind = "audit"    // a difference between what the gateway knows and what an API server has

@@ -40,8 +40,17 @@ type Cluster struct {
 	Standing       string    `json:"standing,omitempty"`
 	StandingReason string    `json:"standingReason,omitempty"`
 	Region         string    `json:"region,omitempty"`
+	Network        string    `json:"network,omitempty"` // that it is on, if it is reached through gateways
+	Gateways       []Through `json:"gateways,omitempty"`
 	Server         string    `json:"server,omitempty"`
 	Warnings       []string  `json:"warnings,omitempty"`
+}
+
+// Through is an address of a gateway through which a cluster is reached.
+type Through struct {
+	Address string `json:"address"`
+	State   string `json:"state"`
+	Reason  string `json:"reason,omitempty"`
 }
 
 // severity is how much somebody should look at it.

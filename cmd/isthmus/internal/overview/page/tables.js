@@ -11,8 +11,14 @@ function clusterCells(c) {
     badge(stateSeverity[c.state] ?? 3, c.state),
     age(c.since),
     c.standing ? badge(standingSeverity[c.standing] ?? 2, c.standing) : "–",
-    [why.map((w) => el("p", {}, w)), !why.length && el("span", { class: "dim" }, c.server ?? "")],
+    [c.network && el("p", {}, el("span", { class: "dim" }, "network "), c.network), gatewayList(c.gateways ?? []), why.map((w) => el("p", {}, w)), !why.length && el("span", { class: "dim" }, c.server ?? "")],
   ];
+}
+
+function gatewayList(gateways) {
+  return gateways.length > 0 && el("ul", { class: "chips" }, gateways.map((g) =>
+    el("li", { class: "chip" + (g.state === "dead" ? " bad" : ""), title: g.reason ?? "" },
+      g.state === "dead" && el("span", { "aria-hidden": "true", class: "symbol" }, "✗ "), g.address, g.state !== "alive" && el("span", { class: "dim" }, " " + g.state))));
 }
 
 function condition(s, severity) {
@@ -59,7 +65,7 @@ function streamCells(s) {
   ];
 }
 
-const kinds = { cluster: "state", standing: "standing", rotation: "credentials", tier: "tiers", stall: "stall", audit: "audit" };
+const kinds = { cluster: "state", standing: "standing", rotation: "credentials", gateway: "gateway", tier: "tiers", stall: "stall", audit: "audit" };
 
 function eventCells(e) {
   return [
