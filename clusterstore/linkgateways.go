@@ -197,7 +197,7 @@ func (v *linkSnapshot) describeGateways(st *cluster.Status) {
 	}
 	st.Warnings = slices.Concat(st.Warnings, problems)
 	if st.Network == unreadableNetwork {
-		problems = append(problems, "annotation "+networkAnnotation+" of the link Secret can't be read")
+		problems = append(problems, "annotation "+NetworkAnnotation+" of the link Secret can't be read")
 	}
 	st.GatewayProblems = problems
 }

@@ -28,11 +28,11 @@ func CheckNetwork(text string) error {
 
 // readNetwork reads the annotation for the cluster's network.
 func (r *standingReader) readNetwork() {
-	text := strings.TrimSpace(r.annotations[networkAnnotation])
+	text := strings.TrimSpace(r.annotations[NetworkAnnotation])
 	r.rules.network = text
 	if err := CheckNetwork(text); err != nil {
 		r.rules.network = unreadableNetwork
-		r.rules.warnings = append(r.rules.warnings, fmt.Sprintf("annotation %s: %v; it counts as another network than the gateway's", networkAnnotation, err))
+		r.rules.warnings = append(r.rules.warnings, fmt.Sprintf("annotation %s: %v; it counts as another network than the gateway's", NetworkAnnotation, err))
 	}
 }
 

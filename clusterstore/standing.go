@@ -21,7 +21,7 @@ const (
 	lostAfterAnnotation  = "isthmus.io/lost-after"  // MinLostAfter to MaxLostAfter
 	regionAnnotation     = "isthmus.io/region"      // a name, in place of the label of the cluster's Nodes
 
-	networkAnnotation          = "isthmus.io/network"           // a name; another than the gateway's: Pods can't be reached
+	NetworkAnnotation          = "isthmus.io/network"           // a name; another than the gateway's: Pods can't be reached
 	gatewayAddressesAnnotation = "isthmus.io/gateway-addresses" // HOST:PORT,..., in place of the gateways that the cluster has
 	gatewayIdentityAnnotation  = "isthmus.io/gateway-identity"  // in place of theirs
 )

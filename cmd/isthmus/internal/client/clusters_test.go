@@ -171,3 +171,28 @@ func TestClustersWatchEnds(t *testing.T) {
 		t.Errorf("%v after %d reads, stderr %q, stdout:\n%s", err, reads.Load(), errs.String(), out.String())
 	}
 }
+
+// TestClustersGateways: gateways of clusters on other networks have a line each, and are in the
+// JSON.
+func TestClustersGateways(t *testing.T) {
+	page := `{"local": {"cluster": "local", "state": "ready", "standing": "in-service"}, "linkSecrets": {"listed": true}, "clusters": [
+ {"cluster": "east", "state": "ready", "standing": "in-service", "network": "far", "gateways": [
+  {"address": "192.0.2.1:4143", "name": "lb.example", "identity": "gw.example", "state": "alive", "since": "2026-08-01T09:00:00Z"},
+  {"address": "192.0.2.2:4143", "identity": "gw.example", "state": "dead", "since": "2026-08-01T11:58:30Z", "reason": "answers 503, \u001b[31mnot 200"}]}]}`
+	admin := startAdmin(t, map[string]http.HandlerFunc{"/debug/clusters": text(page)})
+	code, out, err := call("clusters", "--admin", admin)
+	for _, want := range []string{"CLUSTER", "NETWORK", "lb.example", "192.0.2.2:4143  dead", "answers 503, "} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q", want)
+		}
+	}
+	if code != 0 || err != "" || strings.Contains(out, "\x1b") {
+		t.Errorf("exit code %d, stderr %q, stdout:\n%s", code, err, out)
+	}
+	_, out, _ = call("clusters", "--admin", admin, "-o", "json")
+	for _, want := range []string{`"network":"far"`, `"address":"192.0.2.2:4143"`, `"state":"dead"`, `"name":"lb.example"`, `"identity":"gw.example"`, `"reason":"answers 503, `} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %s in %s", want, out)
+		}
+	}
+}

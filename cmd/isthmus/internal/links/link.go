@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"isthmus/clusterstore"
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/client"
 	"isthmus/cmd/isthmus/internal/reach"
@@ -48,7 +49,7 @@ type linkOptions struct {
 	server, caFile             string
 	ca                         []byte
 	trustDomain, clusterDomain string
-	ranges                     string
+	ranges, network            string
 
 	account, accountNamespace string
 	duration                  time.Duration
@@ -90,6 +91,7 @@ func (o *linkOptions) contentFlags(s *pflag.FlagSet) {
 	s.StringVar(&o.trustDomain, "trust-domain", "", "Trust `DOMAIN` of the cluster's Linkerd. Without it: that of the link as it is, or else what its ConfigMap linkerd-config has, or else "+defaultDomain+".")
 	s.StringVar(&o.clusterDomain, "cluster-domain", "", "Cluster `DOMAIN`. Without it: likewise.")
 	s.StringVar(&o.ranges, "address-ranges", "", "Networks of the cluster's Pods, as `CIDRS` divided by commas: no other addresses are taken from it. Without it: those of the link as it is; a link without them may offer any address.")
+	s.StringVar(&o.network, "network", "", "`NAME` of the network that the cluster's Pods are on. If it is another than the gateway's (its flag --network), the cluster is reached through its Linkerd gateways. Without it: that of the link as it is, or else the network without a name.")
 }
 
 func (o *linkOptions) accountFlags(s *pflag.FlagSet) {
@@ -120,6 +122,9 @@ func (o *linkOptions) check(p cli.Process) (err error) {
 		if value != "" && domain(value) == "" {
 			return cli.Usagef("--%s is %q: give a domain such as %s", flag, value, defaultDomain)
 		}
+	}
+	if err := clusterstore.CheckNetwork(o.network); err != nil {
+		return cli.Usagef("--network: %w", err)
 	}
 	if o.caFile != "" {
 		if o.ca, err = readFile(o.caFile); err != nil {

@@ -74,7 +74,7 @@ func (l *linking) look(ctx context.Context, w *work) (err error) {
 	if err := checkCluster(here, there, o.name, l.existing, all); err != nil {
 		return err
 	}
-	l.content = content{link: o.name, cluster: there.uid, account: o.chooseAccount(l.existing), server: o.chooseServer(there, l.existing), ranges: o.ranges}
+	l.content = content{link: o.name, cluster: there.uid, account: o.chooseAccount(l.existing), server: o.chooseServer(there, l.existing), ranges: o.ranges, network: o.network}
 	if l.access, err = newAccess(l.content.account); err != nil {
 		return err
 	}

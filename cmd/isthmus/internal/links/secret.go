@@ -111,6 +111,7 @@ type content struct {
 	trustDomain   string
 	clusterDomain string
 	ranges        string // empty: as they are
+	network       string // likewise
 }
 
 // into returns the link Secret: what is there already keeps its other labels, annotations
@@ -132,7 +133,8 @@ func (c *content) into(existing *corev1.Secret, namespace string) (*corev1.Secre
 	metav1.SetMetaDataLabel(&s.ObjectMeta, clusterstore.ClusterNameLabel, c.link)
 	for name, value := range map[string]string{
 		clusterstore.TrustDomainAnnotation: c.trustDomain, clusterstore.ClusterDomainAnnotation: c.clusterDomain, clusterstore.RangesAnnotation: c.ranges,
-		clusterAnnotation: string(c.cluster), accountAnnotation: c.account.String(), tokenAnnotation: c.token.secret,
+		clusterstore.NetworkAnnotation: c.network,
+		clusterAnnotation:              string(c.cluster), accountAnnotation: c.account.String(), tokenAnnotation: c.token.secret,
 	} {
 		if value != "" {
 			metav1.SetMetaDataAnnotation(&s.ObjectMeta, name, value)
