@@ -91,7 +91,7 @@ func (r *standingRules) namedTargets(found []*cluster.Gateway, routable func(net
 	}
 	for _, x := range r.gateways {
 		if x.IP.IsValid() && !routable(x.IP) {
-			problem = append(problem, fmt.Sprintf("annotation %s: %v could not be another host's; it is not used", gatewayAddressesAnnotation, x.IP))
+			problem = append(problem, fmt.Sprintf("annotation %s: %v could not be another host's address, and is not used", gatewayAddressesAnnotation, x.IP))
 			continue
 		}
 		x.Identity = identity

@@ -355,7 +355,7 @@ func TestGatewaysNotRoutable(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.sync(1)
 		e.reached("192.0.2.1:2 gw.example web.shop.svc.cluster.test:80")
-		e.status("s east ready !annotation isthmus.io/gateway-addresses: 127.0.0.1 could not be another host's; it is not used !gateways that…")
+		e.status("s east ready !annotation isthmus.io/gateway-addresses: 127.0.0.1 could not be another host's address, and is not used !gateways that…")
 	}, with(secret("s", "east", "t1", 0), "network", "far", "gateway-addresses", "127.0.0.1:1,192.0.2.1:2", "gateway-identity", "gw.example"))
 }
 
