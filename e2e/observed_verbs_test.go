@@ -48,10 +48,11 @@ func (o *observed) verbs(t *testing.T) {
 		want []string // patterns
 	}{
 		{"clusters", []string{
-			`^\d\d:\d\d:\d\d\.000  ` + regexp.QuoteMeta(admin) + `: 3 links \(2 ready, 1 unreachable\)\n  CLUSTER  STATE  `,
+			`^\d\d:\d\d:\d\d\.000  ` + regexp.QuoteMeta(admin) + `: 4 links \(3 ready, 1 unreachable\)\n  CLUSTER  STATE  `,
 			`(?m)^  local    ready        \d+\w+ +in-service   \S+ +\d+ +\d+ +\d+ +- +\w+ +-$`,
 			`(?m)^  east     ready        \d+\w+ +in-service   - +\d+ +\d+ +\d+ +\d+ % `,
 			`(?m)^  dead     unreachable  \d+\w+ +last-resort  .*(refused|EOF|reset)`,
+			`(?m)^  behind   elsewhere  127\.0\.0\.1:4143  alive  +\d+\w+ +- +gateway\.test  `,
 		}},
 		{"services", []string{
 			`(?m)^  shop/web-federated +federated +local, (east, north|north, east) +80: local \d+, (east \d+, north \d+|north \d+, east \d+) +[1-9]\d* +local `,
@@ -88,7 +89,7 @@ func (o *observed) verbsForPrograms(t *testing.T, isthmus, admin string) {
 	}
 	r := runVerb(t, isthmus, "clusters", "-o", "json", "--admin", admin)
 	if err := json.Unmarshal([]byte(r.stdout), &clusters); err != nil || strings.Count(r.stdout, "\n") != 1 ||
-		clusters.Gateway != admin || clusters.Local.State != "ready" || len(clusters.Clusters) != 3 {
+		clusters.Gateway != admin || clusters.Local.State != "ready" || len(clusters.Clusters) != 4 {
 		t.Errorf("%v, %+v of %+v", err, clusters, r)
 	}
 	var services struct {

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -67,6 +71,7 @@ func newObserved(t *testing.T) *observed {
 		must(o.t, west.Link(t.Context(), remote, kubeconfig))
 	}
 	o.linkDead()
+	o.linkBehind()
 	o.startGateways(access)
 	o.updates()
 	return o
@@ -100,11 +105,38 @@ func (o *observed) linkDead() {
 	must(o.t, o.shops["west"].Apply(o.t.Context(), link))
 }
 
+// linkBehind links north once more, as a cluster on another network that is reached through a gateway.
+func (o *observed) linkBehind() {
+	answers := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	o.t.Cleanup(answers.Close)
+	at := netip.MustParseAddrPort(answers.Listener.Addr().String())
+	through := object.Service(shop.Namespace, "gateway")
+	through.Annotations = map[string]string{
+		"mirror.linkerd.io/multicluster-gateway": "true", "mirror.linkerd.io/gateway-identity": "gateway.test",
+		"mirror.linkerd.io/probe-path": "/ready", "mirror.linkerd.io/probe-period": "1",
+	}
+	through.Spec.Ports = []corev1.ServicePort{{Name: "mc-gateway", Port: 4143}, {Name: "mc-probe", Port: int32(at.Port())}}
+	through.Spec.Type = corev1.ServiceTypeLoadBalancer
+	north := o.shops["north"]
+	must(o.t, north.Apply(o.t.Context(), through))
+	services := north.CoreV1().Services(shop.Namespace)
+	made, err := services.Get(o.t.Context(), through.Name, metav1.GetOptions{})
+	must(o.t, err)
+	made.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: at.Addr().String()}}
+	_, err = services.UpdateStatus(o.t.Context(), made, metav1.UpdateOptions{})
+	must(o.t, err)
+	kubeconfig, err := north.RemoteAccess(o.t.Context(), "remote-access-token-2")
+	must(o.t, err)
+	link := object.Link("behind", kubeconfig)
+	link.Annotations["isthmus.io/network"] = "elsewhere"
+	must(o.t, o.shops["west"].Apply(o.t.Context(), link))
+}
+
 func (o *observed) startGateways(kubeconfig []byte) {
 	path := filepath.Join(o.t.TempDir(), "kubeconfig")
 	must(o.t, os.WriteFile(path, kubeconfig, 0o600))
 	for _, args := range [][]string{{"-service-metrics"}, {"-enable-endpoint-slices=false"}} {
-		o.gateways = append(o.gateways, startGateway(o.t, gateway.Config{Kubeconfig: path,
+		o.gateways = append(o.gateways, startGateway(o.t, gateway.Config{Kubeconfig: path, Env: []string{"ISTHMUS_TEST_LOOPBACK_GATEWAYS=true"},
 			Args: append(args, "-target-cluster-label=true", "-shutdown-delay=0s", "-drain=0s", "-stream-stall-timeout=1s")}))
 	}
 }
