@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -143,8 +144,9 @@ func (g *Gateway) Pid() int {
 	return g.proc.Pid()
 }
 
-// Restart stops the gateway and starts it again at the same addresses, with these flags after those of its Config.
-// It returns when the gateway is ready again.
+// Restart stops the gateway and starts it again at the same addresses, with these flags after those of its Config. Words
+// that do not begin with a dash are NAME=VALUE of its environment, after those of its Config. It returns when the gateway
+// is ready again.
 func (g *Gateway) Restart(ctx context.Context, args ...string) error {
 	if err := g.end(); err != nil {
 		return err
@@ -223,14 +225,22 @@ func (g *Gateway) launch(ctx context.Context, more []string) error {
 // command is the process to start.
 func (g *Gateway) command(more []string) program.Config {
 	addresses := []string{"-addr=" + g.Addr(), "-metrics-addr=" + g.MetricsAddr()}
+	var env []string
+	more = slices.DeleteFunc(slices.Clone(more), func(word string) bool {
+		if flag := strings.HasPrefix(word, "-"); flag {
+			return false
+		}
+		env = append(env, word)
+		return true
+	})
 	if pod := g.cfg.Pod; pod != nil {
-		return program.Config{Path: pod.Path, Args: slices.Concat(pod.Args, addresses, more), Env: pod.Env, Jail: &pod.Jail, Output: g.log}
+		return program.Config{Path: pod.Path, Args: slices.Concat(pod.Args, addresses, more), Env: slices.Concat(pod.Env, env), Jail: &pod.Jail, Output: g.log}
 	}
 	return program.Config{
 		Path: g.cfg.Binary,
 		Args: slices.Concat([]string{"gateway", "-kubeconfig=" + g.cfg.Kubeconfig}, addresses, BaseArgs(), g.cfg.Args, more),
 		// As outside of a Pod, even if this process is in one: there a gateway takes its time to end.
-		Env:    append([]string{"HOSTNAME=" + g.cfg.Hostname, "KUBERNETES_SERVICE_HOST="}, g.cfg.Env...),
+		Env:    slices.Concat([]string{"HOSTNAME=" + g.cfg.Hostname, "KUBERNETES_SERVICE_HOST="}, g.cfg.Env, env),
 		Output: g.log,
 	}
 }

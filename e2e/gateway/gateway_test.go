@@ -101,13 +101,13 @@ func TestStartRestartStop(t *testing.T) {
 		}
 	}
 	addr, metrics, pid := g.Addr(), g.MetricsAddr(), g.Pid()
-	if err := g.Restart(t.Context(), "-enable-ipv6=true"); err != nil {
+	if err := g.Restart(t.Context(), "HOSTNAME=other", "-enable-ipv6=true"); err != nil {
 		t.Fatal(err)
 	}
 	if g.Addr() != addr || g.MetricsAddr() != metrics || g.Pid() == pid {
 		t.Errorf("restarted at %s and %s as %d", g.Addr(), g.MetricsAddr(), g.Pid())
 	}
-	if log := g.Log(2); !strings.Contains(log, "terminated\nstarted") || !strings.HasSuffix(log, `-pace=1ms -enable-ipv6=true, API server "", HOSTNAME=isthmus-0`) {
+	if log := g.Log(2); !strings.Contains(log, "terminated\nstarted") || !strings.HasSuffix(log, `-pace=1ms -enable-ipv6=true, API server "", HOSTNAME=other`) {
 		t.Errorf("the log after a restart:\n%s", log)
 	}
 	if err := g.Stop(); err != nil {

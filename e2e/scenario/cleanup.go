@@ -21,6 +21,9 @@ func (r *run) end(ctx context.Context) error {
 		s.end()
 	}
 	errs := []error{r.undoFaults(ctx), r.eachCluster(func(w *writer) error { return r.removeAll(ctx, w) })}
+	for _, s := range r.answering {
+		errs = append(errs, s.close())
+	}
 	if r.linked() {
 		// The next case may link another cluster by the same name; to a gateway that has not seen the name go yet that
 		// would be a rotation.

@@ -38,6 +38,8 @@ func (p *parser) command(words []string) (action, error) {
 		"pod":             {parseObject(podObject), 3, -1, "CLUSTER [NS/]NAME IP[,IP] [options]"},
 		"svc":             {parseObject(svcObject), 3, -1, "CLUSTER [NS/]NAME PORTS [options]"},
 		"slice":           {parseSlice, 4, -1, "CLUSTER [NS/]NAME SERVICE PORTS [ENDPOINT...] [options]"},
+		"gateway":         {parseObject(gatewayObject), 3, -1, "CLUSTER [NS/]NAME HOSTS [options]"},
+		"answers":         {parseAnswers, 2, 2, "IP:PORT CODE|none"},
 		"ew":              {parseObject(ewObject), 3, -1, "CLUSTER [NS/]NAME IP[,IP] [options]"},
 		"link":            {parseLink, 3, -1, "REMOTE as NAME [options]"},
 		"relink":          {parseLink, 3, -1, "REMOTE as NAME [options]"},
@@ -75,7 +77,7 @@ func (p *parser) command(words []string) (action, error) {
 		"start":           {parseFault((*run).start), 1, 1, "CLUSTER"},
 		"pause":           {parseFault((*run).pause), 1, 1, "CLUSTER"},
 		"resume":          {parseFault((*run).resume), 1, 1, "CLUSTER"},
-		"restart-gateway": {parseRestart, 0, -1, "[FLAG...]"},
+		"restart-gateway": {parseRestart, 0, -1, "[FLAG|NAME=VALUE...]"},
 		"skip-unless":     {parseSkipUnless, 1, 1, "gateway|faults|slow"},
 	}
 	c, ok := commands[name]

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -33,8 +34,9 @@ type run struct {
 	noted           map[string]float64 // by the regular expression of a metric: what it added up to
 	verb            *verbRun           // the last one; nil: none yet
 	stopped, paused map[string]bool    // clusters
-	disturbed       bool               // the local cluster's API has been stopped or paused
-	flagged         bool               // the gateway runs with flags of the case
+	answering       map[netip.AddrPort]*answering
+	disturbed       bool // the local cluster's API has been stopped or paused
+	flagged         bool // the gateway runs with flags of the case
 }
 
 func newRun(life context.Context, runner *Runner, c *Case) *run {
@@ -42,6 +44,7 @@ func newRun(life context.Context, runner *Runner, c *Case) *run {
 		runner: runner, c: c, life: life, streams: map[string]*stream{},
 		namespaces: map[string]map[string]bool{}, objects: map[string][]written{},
 		noted: map[string]float64{}, stopped: map[string]bool{}, paused: map[string]bool{},
+		answering: map[netip.AddrPort]*answering{},
 	}
 	for name := range runner.writers {
 		r.namespaces[name] = map[string]bool{}

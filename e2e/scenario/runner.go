@@ -37,7 +37,8 @@ type Gateway interface {
 	Log(lines int) string
 }
 
-// Restarter is a Gateway that can be started anew, with more flags.
+// Restarter is a Gateway that can be started anew, with more flags. Words NAME=VALUE, which flags can't be, go into its
+// environment.
 type Restarter interface {
 	Restart(ctx context.Context, args ...string) error
 }

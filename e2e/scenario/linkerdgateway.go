@@ -1,0 +1,108 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+)
+
+// gatewayObject makes a Service of Linkerd's gateway, as Linkerd's multicluster chart does; hosts is "-" or the addresses
+// and names of its load balancer.
+func gatewayObject(o object, hosts string, words []string) error {
+	opt, err := readOptions(words, "external-ip=", "identity=", "port=", "probe=", "period=")
+	if err != nil {
+		return err
+	}
+	var errs []error
+	one := func(key, otherwise string) string {
+		v, err := opt.one(key, otherwise)
+		errs = append(errs, err)
+		return v
+	}
+	identity, period := one("identity", "gateway.identity.example"), one("period", "1s")
+	annotations := object{"mirror.linkerd.io/multicluster-gateway": "true"}
+	if identity != "" {
+		annotations["mirror.linkerd.io/gateway-identity"] = identity
+	}
+	var ports []any
+	add := func(name, text string) {
+		n, err := number(text)
+		errs = append(errs, err)
+		ports = append(ports, object{"name": name, "port": n, "protocol": "TCP"})
+	}
+	add("mc-gateway", one("port", "4143"))
+	if probe := one("probe", ""); probe != "" {
+		add("mc-probe", probe)
+		annotations["mirror.linkerd.io/probe-path"], annotations["mirror.linkerd.io/probe-period"] = "/ready", period
+	}
+	for key, value := range opt.annotations {
+		annotations[key] = value
+	}
+	opt.annotations = annotations
+	setKind(o, "v1", "Service", opt, nil)
+	spec := object{"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false, "ports": ports}
+	if ips := opt.values["external-ip"]; len(ips) > 0 {
+		spec["externalIPs"] = asAny(ips)
+	}
+	o["spec"] = spec
+	ingress, err := ingressOf(hosts)
+	o["status"] = object{"loadBalancer": object{"ingress": ingress}}
+	return errors.Join(append(errs, err)...)
+}
+
+// ingressOf returns the status of a load balancer with these addresses and names.
+func ingressOf(hosts string) ([]any, error) {
+	ingress := []any{}
+	for _, word := range list(hosts) {
+		texts, err := expand(word)
+		if err != nil {
+			return nil, err
+		}
+		for _, text := range texts {
+			if _, err := netip.ParseAddr(text); err == nil {
+				ingress = append(ingress, object{"ip": text})
+			} else {
+				ingress = append(ingress, object{"hostname": text})
+			}
+		}
+	}
+	return ingress, nil
+}
+
+// parseAnswers is for: answers IP:PORT CODE|none.
+func parseAnswers(_ *parser, args []string) (action, error) {
+	addr, err := netip.ParseAddrPort(args[0])
+	if err != nil || !addr.Addr().IsLoopback() {
+		return nil, fmt.Errorf("%q is no IP:PORT of this machine itself", args[0])
+	}
+	code := 0
+	if args[1] != "none" {
+		n, err := number(args[1])
+		if err != nil || n < 200 || n > 599 {
+			return nil, fmt.Errorf("%q is neither none nor a status of HTTP from 200 to 599", args[1])
+		}
+		code = int(n)
+	}
+	return func(ctx context.Context, r *run) error { return r.answers(ctx, addr, code) }, nil
+}
+
+// answers makes a server answer with a status from now on; 0: it is no longer there.
+func (r *run) answers(ctx context.Context, addr netip.AddrPort, code int) error {
+	s := r.answering[addr]
+	switch {
+	case s == nil && code == 0:
+		return fmt.Errorf("nothing answers at %s", addr)
+	case code == 0:
+		delete(r.answering, addr)
+		return s.close()
+	case s == nil:
+		s, err := startAnswering(ctx, addr, code)
+		if err == nil {
+			r.answering[addr] = s
+		}
+		return err
+	}
+	s.code.Store(int64(code))
+	return nil
+}
