@@ -119,10 +119,10 @@ func caseFiles(t *testing.T, folders string) []string {
 	return files
 }
 
-// TestCaseAddresses: no two cases share a network 10.X.Y.0/24 of pods, a cluster IP, or an IPv6 address. What one leaves behind
+// TestCaseAddresses: no two cases share an address of a pod, a cluster IP, an IPv6 address, or a network 127.1.X of this machine. What one leaves behind
 // for a moment does not meet the next.
 func TestCaseAddresses(t *testing.T) {
-	address := regexp.MustCompile(`\b10\.(0\.\d+|[1-9]\d*)\.\d+\b|\bfd00:[0-9a-f:]+\b`)
+	address := regexp.MustCompile(`\b10\.(0\.\d+|[1-9]\d*)\.\d+\b|\bfd00:[0-9a-f:]+\b|\b127\.1\.\d+\.`)
 	user := map[string]string{}
 	for _, file := range caseFiles(t, "cases") {
 		text, err := os.ReadFile(file)
