@@ -52,10 +52,10 @@ manifests: progress ## what would be applied, as YAML: FOLDER=install|linkerd|li
 	@$(BIN)/manifests manifests FOLDER='$(FOLDER)' IMAGE='$(if $(filter-out file,$(origin IMAGE)),$(IMAGE))' VERSION='$(VERSION)' \
 	  NAMESPACE='$(NAMESPACE)' WITH='$(WITH)' LINKERD='$(LINKERD)'
 
-demo: build ## three real clusters, linked, and a live view of a federated service (KEEP=1: leave it running)
+demo: build ## three real clusters, linked, and a live view of a federated service (KEEP=1: leave it running; NETWORKS=1: with one behind gateways)
 	$(call compile,e2e,the demo and its API servers,./cmd/controlplane ./cmd/demo)
 	cd e2e && $(PROGRESS) run linking go build -ldflags='-s -w' -o $(BIN)/ ./cmd/controlplane ./cmd/demo
-	@$(BIN)/demo --bin $(BIN) $(if $(filter-out 0 no,$(KEEP)),--keep)
+	@$(BIN)/demo --bin $(BIN) $(if $(filter-out 0 no,$(NETWORKS)),--networks) $(if $(filter-out 0 no,$(KEEP)),--keep)
 
 test: lint unit e2e ## everything
 	@echo 'All tests have passed.'

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -102,4 +103,16 @@ func (c *Cluster) Unlink(ctx context.Context, remote string) error {
 		return fmt.Errorf("cluster %s: unlink %s: %w", c.Name, remote, err)
 	}
 	return nil
+}
+
+// LinkerdGateway is one of the gateways by which others reach the cluster's Services.
+type LinkerdGateway struct {
+	Name  string         // of its Service
+	Addr  netip.AddrPort // of its load balancer
+	Probe uint16         // the port at that address where it answers probes
+}
+
+// Gateways writes gateways of the cluster. It has to be linked already.
+func (c *Cluster) Gateways(ctx context.Context, list ...LinkerdGateway) error {
+	return c.apply(ctx, "linkerd-gateway.yaml", list)
 }

@@ -45,6 +45,7 @@ type demo struct {
 	want     endpoints              // what the proxy should see by now
 	tiers    func(endpoints) string // that the table shows; nil: it shows none
 	cordoned []netip.AddrPort       // north's endpoints before its cordon
+	gateways []*playedGateway       // north's
 	eastGone time.Time              // when its API server was killed
 	undo     []func() error
 }
@@ -105,7 +106,7 @@ func (d *demo) background(ctx context.Context, loop func(context.Context)) {
 // play is the whole demo.
 func (d *demo) play(ctx context.Context) error {
 	d.screen.print("Isthmus demo: one federated Service over three Kubernetes clusters\n")
-	for _, act := range []func(context.Context) error{d.setUp, d.story, d.preference, d.compare} {
+	for _, act := range []func(context.Context) error{d.setUp, d.story, d.preference, d.networks, d.compare} {
 		if err := act(ctx); err != nil {
 			return err
 		}

@@ -24,6 +24,7 @@ are written to the API as if they ran.
 
   demo                  about a minute; exit status 1 if anything is not as it should be
   demo --keep           then leave it all running, to look around, until Ctrl-C
+  demo --networks       show a cluster on another network too, behind two gateways
   demo --dir DIR        keep the clusters' state and all logs in DIR
 
 West is local to the gateway; east and north are linked to it, by the Secrets and
@@ -48,6 +49,7 @@ Flags:
 // options are the command line.
 type options struct {
 	bin, dir string
+	networks bool
 	keep     bool
 }
 
@@ -56,6 +58,7 @@ func parse(args []string, stdout io.Writer) (options, error) {
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
 	flags.StringVar(&o.bin, "bin", "", "the `folder` with the programs isthmus and controlplane (default: that of demo, or else they are built)")
 	flags.StringVar(&o.dir, "dir", "", "the `folder` for state and logs; it stays (default: a temporary one, removed at the end)")
+	flags.BoolVar(&o.networks, "networks", false, "have north on another network for a while, where web is reached through gateways")
 	flags.BoolVar(&o.keep, "keep", false, "leave everything running at the end, until Ctrl-C")
 	flags.SetOutput(io.Discard)
 	flags.Usage = func() {

@@ -108,6 +108,27 @@ func TestDemo(t *testing.T) {
 	check()
 }
 
+// TestDemoNetworks is the demo with a cluster on another network.
+func TestDemoNetworks(t *testing.T) {
+	isthmus, err := program.Isthmus.Path(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, check := nothingLeft(t)
+	out := &watched{}
+	err = run(t.Context(), []string{"--networks", "--bin", programs(t, isthmus)}, out)
+	t.Log("\n" + out.text.String())
+	if err != nil {
+		t.Error(err)
+	}
+	for _, line := range []string{"\n  annotate north's link with its network ", "\n  the other one fails too ", "All as it should be"} {
+		if !strings.Contains(out.text.String(), line) {
+			t.Errorf("it does not print %q", line)
+		}
+	}
+	check()
+}
+
 // TestGatewayFails has a gateway that ends at once.
 func TestGatewayFails(t *testing.T) {
 	broken := filepath.Join(t.TempDir(), "broken")

@@ -137,8 +137,12 @@ func (d *demo) startGateway(ctx context.Context) error {
 		return err
 	}
 	d.later(log.Close)
+	var env []string
+	if d.options.networks { // whose gateways are on this machine
+		env = []string{"ISTHMUS_TEST_LOOPBACK_GATEWAYS=true"}
+	}
 	d.gateway, err = gateway.Start(ctx, gateway.Config{
-		Binary: d.isthmus, Kubeconfig: d.path("gateway.kubeconfig"), Output: log,
+		Binary: d.isthmus, Kubeconfig: d.path("gateway.kubeconfig"), Output: log, Env: env,
 		Args: []string{ // as Linkerd's chart sets them by default, and then our own
 			"-outbound-transport-mode=transport-header",
 			`-meshed-http2-client-params={"keep_alive":{"interval":{"seconds":10},"timeout":{"seconds":3},"while_idle":true}}`,
