@@ -47,7 +47,8 @@ type Cluster struct {
 	Cluster, Secret, State, Reason string
 	Warnings                       []string
 	Resources                      []Resource
-	Memory                         struct{ Used, Limit int64 } // of a linked one, by estimate
+	Memory                         struct{ Used, Limit int64 }       // of a linked one, by estimate
+	Gateways                       []struct{ Address, State string } // of a cluster on another network
 }
 
 // Resource is the part of a cluster about one kind of object.

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -61,10 +62,10 @@ func (w *world) wrong(c *client, a answer, away map[*cluster]bool) error {
 		}
 	}
 	switch exists, _ := now.Get.Exists(); {
-	case len(away) > 0 && len(want) == 0 && len(got) == 0:
-		return nil // it may be refused, since nothing is known
+	case len(away) > 0 && len(want) == 0 && (len(got) == 0 || now.Phase != proxy.Open):
+		return nil // it may be refused, since nothing is known: then it has what it had before
 	case now.Phase != proxy.Open:
-		return fmt.Errorf("the stream is not open: %w", now.Err)
+		return fmt.Errorf("the stream is not open, and should have %v: %w", slices.SortedFunc(maps.Keys(want), netip.AddrPort.Compare), now.Err)
 	case exists != a.exists:
 		return fmt.Errorf("exists=%v, should be %v", exists, a.exists)
 	}
@@ -117,7 +118,11 @@ func textOf(e proxy.Endpoint) string {
 	case h.GetH2() != nil:
 		hint = "h2"
 	}
-	return describe(e.Labels(), e.Weighted.GetTlsIdentity().GetDnsLikeIdentity().GetName(), hint)
+	labels := e.Labels()
+	if authority := e.Weighted.GetAuthorityOverride().GetAuthorityOverride(); authority != "" {
+		labels[authorityLabel] = authority
+	}
+	return describe(labels, e.Weighted.GetTlsIdentity().GetDnsLikeIdentity().GetName(), hint)
 }
 
 // shared reports whether several clusters may have the address.

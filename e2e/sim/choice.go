@@ -47,14 +47,16 @@ type tierCount struct{ ready, known int }
 // answer adds what clients get to an answer.
 func (c *choice) answer(a *answer) {
 	tierOf, counts, inReserve := c.merge(a), make([]tierCount, max(1, len(c.preference.tiers))), 0
-	for _, tier := range tierOf {
-		if tier == len(counts) {
+	for addr, tier := range tierOf {
+		switch {
+		case tier == len(counts):
 			inReserve++
-		} else {
+		case a.served[addr].labels[authorityLabel] == "": // not a gateway
 			counts[tier].ready++
 			counts[tier].known++
 		}
 	}
+	c.countBehind(counts)
 	for addr, at := range c.unready() {
 		ready, served := tierOf[addr]
 		if tier := c.tier(at.of, at.zone); tier >= 0 && (!served || ready == len(counts)) {
@@ -71,11 +73,28 @@ func (c *choice) answer(a *answer) {
 		}
 	}
 	a.least = max(1, c.preference.count)
+	if slices.ContainsFunc(c.shares, func(s share) bool { return s.behind != nil }) {
+		a.least = 1 // one gateway may stand for all
+	}
 	a.vague = c.vague(min(use, len(counts)))
 	for _, s := range c.shares {
 		for addr, e := range s.ready {
 			a.offers[offer{addr, s.cluster.name, s.pods[addr]}] = c.grade(s.cluster, addr, e.zone)
 		}
+	}
+}
+
+// countBehind counts what can be reached through gateways: all of it, if one of them is served.
+func (c *choice) countBehind(counts []tierCount) {
+	for _, s := range c.shares {
+		tier := c.tier(s.cluster, "")
+		if s.behind == nil || tier < 0 || c.standing(s.cluster) != inService {
+			continue
+		}
+		if len(s.ready) > 0 {
+			counts[tier].ready += s.behind.ready
+		}
+		counts[tier].known += s.behind.known
 	}
 }
 
@@ -185,7 +204,7 @@ func (c *choice) grade(of *cluster, addr netip.AddrPort, zone string) grade {
 		return unused
 	}
 	switch {
-	case s == lastResort:
+	case s == lastResort || of.probing && c.world.behind(of):
 		return reserved
 	case tier == 0:
 		return certain

@@ -22,6 +22,8 @@
 //   - A cluster that is cut off is not checked, but others are, and what it offered before and goes on to offer must stay. Where
 //     what it offers decides which tiers are in use, clients may hold any of them. A cordon works on it all the same, and one
 //     that can't be reached is lost.
+//   - A cluster on another network is its gateways, as far as there is something behind them. Which of them answer the gateway
+//     finds out in time: until it has, they are no more than better than nothing. A round waits for that too.
 //   - Limits of time apply when the machine is fast enough: a first message that is late counts only in rounds in which the
 //     simulator itself was never paused for long, and is counted in others.
 //

@@ -8,7 +8,7 @@ import (
 type gatewayFlags struct {
 	prefer, minReady, returnAfter, returnOver string // for Services without annotations
 	whenLost                                  string // for link Secrets without
-	cordonLocal, region                       string // of the local cluster
+	cordonLocal, region, network              string // of the local cluster
 }
 
 // newFlags chooses flags by the seed. Times are short, since each round waits until they are over.
@@ -22,6 +22,7 @@ func newFlags(seed uint64) gatewayFlags {
 		whenLost:    pick(w, []string{"keep", "keep", "last-resort", "withdraw"}),
 		cordonLocal: pick(w, []string{"false", "false", "false", "false", "false", "last-resort", "true"}),
 		region:      pick(w, []string{"", "", "region-1"}),
+		network:     pick(w, []string{"", "", "", networkName}),
 	}
 }
 
@@ -29,7 +30,7 @@ func newFlags(seed uint64) gatewayFlags {
 func (f gatewayFlags) args() []string {
 	return []string{
 		"-prefer=" + f.prefer, "-min-ready=" + f.minReady, "-return-after=" + f.returnAfter, "-return-over=" + f.returnOver,
-		"-when-lost=" + f.whenLost, "-lost-after=1s", "-cordon-local=" + f.cordonLocal, "-region=" + f.region,
+		"-when-lost=" + f.whenLost, "-lost-after=1s", "-cordon-local=" + f.cordonLocal, "-region=" + f.region, "-network=" + f.network,
 	}
 }
 

@@ -125,11 +125,13 @@ type share struct {
 	ready   map[netip.AddrPort]endpoint
 	pods    map[netip.AddrPort]string // of ready
 	known   map[netip.AddrPort]string // the zones of those that are not ready
+	behind  *tierCount                // ready are gateways, and this is behind each; nil: they are Pods
 }
 
 // share returns what a cluster has of a service.
 func (w *world) share(c *cluster, service string) share {
-	s := share{c, map[netip.AddrPort]endpoint{}, map[netip.AddrPort]string{}, map[netip.AddrPort]string{}}
+	s := share{cluster: c, ready: map[netip.AddrPort]endpoint{}, pods: map[netip.AddrPort]string{}, known: map[netip.AddrPort]string{}}
+	behind := w.behind(c)
 	for _, l := range c.slicesOf(service) {
 		port, ok := slicePort(l)
 		if !ok {
@@ -140,7 +142,7 @@ func (w *world) share(c *cluster, service string) share {
 			for _, ip := range e.Addresses {
 				addr := netip.AddrPortFrom(netip.MustParseAddr(ip), port)
 				switch {
-				case c.number != 0 && w.owned(ip):
+				case c.number != 0 && !behind && w.owned(ip):
 				case !*e.Conditions.Ready:
 					s.known[addr] = *e.Zone
 				case pod != nil:
@@ -149,7 +151,23 @@ func (w *world) share(c *cluster, service string) share {
 			}
 		}
 	}
+	if behind {
+		return s.throughGateways(service)
+	}
 	return s
+}
+
+// throughGateways is the share of a cluster whose Pods can't be reached.
+func (s share) throughGateways(service string) share {
+	for addr := range s.ready {
+		delete(s.known, addr)
+	}
+	n := tierCount{ready: len(s.ready), known: len(s.ready) + len(s.known)}
+	through := share{cluster: s.cluster, ready: s.cluster.through(service, n.ready), pods: map[netip.AddrPort]string{}, behind: &n}
+	for addr := range through.ready {
+		through.pods[addr] = "(gateway)"
+	}
+	return through
 }
 
 // slicePort is the port of the name that all Services here have.

@@ -30,6 +30,7 @@ func (w *world) startGateway(ctx context.Context, args ...string) (*gateway.Gate
 	return gateway.Start(ctx, gateway.Config{
 		Binary: w.cfg.Gateway, Kubeconfig: kubeconfig, Output: w.cfg.Log,
 		Args: append([]string{"-target-cluster-label=true"}, args...),
+		Env:  []string{"ISTHMUS_TEST_LOOPBACK_GATEWAYS=true"}, // those that the simulator plays
 	})
 }
 

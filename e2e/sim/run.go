@@ -127,31 +127,35 @@ func (s *simulation) step() error {
 	w := s.world
 	for { // until there was something to do it with
 		switch n := w.rng.IntN(100); {
-		case n < 70:
+		case n < 68:
 			if s.change(endpointSteps, pick(w, w.clusters), pick(w, w.services)) {
 				return w.err
 			}
-		case n < 78:
+		case n < 76:
 			if s.change(definitionSteps, w.clusters[0], pick(w, w.services)) {
 				return w.err
 			}
-		case n < 82:
+		case n < 80:
 			if s.change(standingSteps, pick(w, w.clusters[1:]), "") {
 				return w.err
 			}
-		case n < 86:
+		case n < 84:
 			if s.change(linkSteps, pick(w, w.clusters[1:]), "") {
 				return w.err
 			}
-		case n < 90:
+		case n < 88:
+			if s.change(gatewaySteps, pick(w, w.clusters[1:]), "") {
+				return w.err
+			}
+		case n < 91:
 			if s.change(faultSteps, pick(w, w.clusters), "") {
 				return w.err
 			}
-		case n < 92:
+		case n < 93:
 			if s.change(forgeSteps, pick(w, w.clusters), pick(w, w.services)) {
 				return w.err
 			}
-		case n < 94:
+		case n < 95:
 			if s.change(tenantSteps, pick(w, w.clusters), "") {
 				return w.err
 			}

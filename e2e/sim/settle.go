@@ -27,6 +27,9 @@ func (s *simulation) settle(ctx context.Context, round int) error {
 	if left := time.Until(w.lagging); left > 0 {
 		within += left
 	}
+	if err := s.probed(ctx, within); err != nil {
+		return s.failure(round, nil, err)
+	}
 	for _, c := range s.clients.all {
 		for {
 			changed := c.stream.Changed()

@@ -68,6 +68,9 @@ func (w *world) whenLost(c *cluster) standing {
 // learns late, so that it is doubtful whether the cluster is lost; while it can't be reached, it certainly is.
 func (w *world) standing(c *cluster) (s standing, doubtful bool) {
 	s, lost := w.cordon(c), w.whenLost(c)
+	if w.silenced(c) {
+		s = max(s, lastResort)
+	}
 	switch {
 	case lost <= s:
 		return s, false

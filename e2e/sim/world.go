@@ -44,6 +44,9 @@ type cluster struct {
 	tenant   *corev1.Service // of the local cluster: the tenant's federated one
 
 	spreadUntil time.Time // a change of its cordon may take effect until then
+
+	gateways []*played // that it can have; none of the local cluster
+	probing  bool      // the gateway may not know which of them answer
 }
 
 func newWorld(cfg Config) (*world, error) {
@@ -75,6 +78,11 @@ func newCluster(number int, authority *apisim.Authority) (*cluster, error) {
 	if c.proxy, err = faultproxy.Start(c.api.Addr()); err != nil {
 		return nil, errors.Join(err, c.api.Close())
 	}
+	if number > 0 {
+		if err := c.playGateways(); err != nil {
+			return nil, errors.Join(err, c.closeGateways(), c.proxy.Close(), c.api.Close())
+		}
+	}
 	return c, nil
 }
 
@@ -82,7 +90,7 @@ func (w *world) close() error {
 	errs := make([]error, len(w.clusters))
 	var all sync.WaitGroup
 	for i, c := range w.clusters {
-		all.Go(func() { errs[i] = errors.Join(c.proxy.Close(), c.api.Close()) })
+		all.Go(func() { errs[i] = errors.Join(c.closeGateways(), c.proxy.Close(), c.api.Close()) })
 	}
 	all.Wait()
 	return errors.Join(errs...)
@@ -145,6 +153,7 @@ func (w *world) fill() {
 		}
 		if c.number > 0 {
 			w.relink(c)
+			w.fillGateways(c)
 		}
 	}
 	for _, s := range w.services {

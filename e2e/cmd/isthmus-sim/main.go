@@ -25,7 +25,8 @@ usage: isthmus-sim [flags]
 
 It starts light API servers, a real gateway that is local to the first of them, and model
 proxies. Then, step by step, services grow, shrink, move and change; clusters are linked,
-unlinked, cordoned and given other credentials; Services prefer some clusters to others;
+unlinked, cordoned, given other credentials and put behind gateways, which move, die and come
+back; Services prefer some clusters to others;
 API servers refuse, fall silent, forget or fail; clients reconnect, leave or stop reading.
 Checked are
 

@@ -1,0 +1,234 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"isthmus/e2e/admin"
+	"isthmus/e2e/object"
+	"isthmus/e2e/poll"
+)
+
+// Some linked clusters are on another network than the gateway: clients reach them through Linkerd's gateways, which come and
+// go, move, die and are back. They are HTTP servers of the simulator as far as probes.
+
+// networkKey is the annotation of a link Secret for the network of a cluster's Pods.
+const networkKey = "isthmus.io/network"
+
+// networkName is one that the gateway may be on, and clusters.
+const networkName = "far"
+
+const (
+	mostGateways    = 3 // of a cluster
+	gatewayName     = "linkerd-gateway-"
+	gatewayIdentity = "linkerd-gateway.linkerd-multicluster.serviceaccount.identity.linkerd.cluster.local"
+	probePeriod     = 1 // seconds
+)
+
+// played is a Linkerd gateway of a cluster. It answers probes from the beginning, whether there is a Service of it or not.
+type played struct {
+	number int
+	moved  bool // to another port
+	dead   atomic.Bool
+	probe  uint16 // port
+	server http.Server
+	ended  chan error
+}
+
+// playGateways starts the gateways that a cluster can have.
+func (c *cluster) playGateways() error {
+	for i := range mostGateways {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return fmt.Errorf("a gateway: %w", err)
+		}
+		g := &played{number: i, probe: l.Addr().(*net.TCPAddr).AddrPort().Port(), ended: make(chan error, 1)}
+		g.server.Handler, g.server.ReadHeaderTimeout = g, 10*time.Second
+		go func() { g.ended <- g.server.Serve(l) }()
+		c.gateways = append(c.gateways, g)
+	}
+	return nil
+}
+
+// ServeHTTP answers a probe.
+func (g *played) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	if g.dead.Load() {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+}
+
+func (c *cluster) closeGateways() error {
+	var errs []error
+	for _, g := range c.gateways {
+		errs = append(errs, g.server.Close())
+		if err := <-g.ended; !errors.Is(err, http.ErrServerClosed) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// addr is where clients reach a gateway of a cluster. They never do.
+func (c *cluster) addr(g *played) netip.AddrPort {
+	port := 20000 + c.number*2*mostGateways + 2*g.number
+	if g.moved {
+		port++
+	}
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(port))
+}
+
+// service is what makes it a gateway of a cluster.
+func (c *cluster) service(g *played) *corev1.Service {
+	port := func(name string, number uint16) corev1.ServicePort {
+		return corev1.ServicePort{Name: name, Port: int32(number), Protocol: corev1.ProtocolTCP}
+	}
+	o := headless(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s%d", gatewayName, g.number), Annotations: map[string]string{
+		"mirror.linkerd.io/multicluster-gateway": "true", "mirror.linkerd.io/gateway-identity": gatewayIdentity,
+		"mirror.linkerd.io/probe-path": "/ready", "mirror.linkerd.io/probe-period": fmt.Sprint(probePeriod),
+	}}})
+	o.Spec.Ports = []corev1.ServicePort{port("mc-gateway", c.addr(g).Port()), port("mc-probe", g.probe)}
+	o.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: c.addr(g).Addr().String()}}
+	return o
+}
+
+// there returns the gateways that have Services, and of these the ones that answer.
+func (c *cluster) there() (all, alive []*played) {
+	for _, g := range c.gateways {
+		if c.services[fmt.Sprintf("%s%d", gatewayName, g.number)] == nil {
+			continue
+		}
+		if all = append(all, g); !g.dead.Load() {
+			alive = append(alive, g)
+		}
+	}
+	return all, alive
+}
+
+// behind reports whether clients reach a cluster through its gateways. A network that can't be read is another one.
+func (w *world) behind(c *cluster) bool {
+	return c.number != 0 && c.annotation(networkKey) != w.flags.network
+}
+
+// silenced reports whether a cluster is reached through gateways, and none answers.
+func (w *world) silenced(c *cluster) bool {
+	all, alive := c.there()
+	return w.behind(c) && len(all) > 0 && len(alive) == 0
+}
+
+// through returns the gateways as endpoints of a service, if there is anything behind them.
+func (c *cluster) through(service string, ready int) map[netip.AddrPort]endpoint {
+	list := map[netip.AddrPort]endpoint{}
+	all, alive := c.there()
+	if ready == 0 {
+		return list
+	}
+	if len(alive) == 0 {
+		alive = all
+	}
+	for _, g := range alive {
+		list[c.addr(g)] = endpoint{cluster: c, tls: gatewayIdentity, hint: "h2", labels: map[string]string{
+			"namespace": namespace, "service": service, authorityLabel: fmt.Sprintf("%s:%d", fullName(service), object.ServicePort),
+			"target_cluster": c.name, "target_service": service, "target_service_namespace": namespace,
+		}}
+	}
+	return list
+}
+
+// authorityLabel stands for the authority that requests get, which is no label.
+const authorityLabel = "(authority)"
+
+// gatewaySteps change gateways of a cluster, and whether it has to be reached through them.
+var gatewaySteps = []step{
+	{"network", 4, func(w *world, c *cluster, _ string) string {
+		return w.annotate(c, networkKey, []string{"", "", networkName, networkName, "no network!"})
+	}},
+	{"gateway comes or goes", 3, func(w *world, c *cluster, _ string) string {
+		g, gone := pick(w, c.gateways), "gone"
+		c.probing = true
+		o := c.service(g)
+		if c.services[o.Name] != nil {
+			w.delete(c, "", o)
+		} else {
+			gone = "there"
+			w.put(c, "", o)
+		}
+		return fmt.Sprintf("%s is %s", o.Name, gone)
+	}},
+	{"gateway moves", 3, func(w *world, c *cluster, _ string) string {
+		g := pick(w, c.gateways)
+		if c.services[c.service(g).Name] == nil {
+			return ""
+		}
+		g.moved, c.probing = !g.moved, true
+		w.put(c, "", c.service(g))
+		return fmt.Sprintf("%s%d is at %s", gatewayName, g.number, c.addr(g))
+	}},
+	{"gateway dies or is back", 4, func(w *world, c *cluster, _ string) string {
+		g := pick(w, c.gateways)
+		c.probing = true
+		g.dead.Store(!g.dead.Load())
+		w.written("")
+		return fmt.Sprintf("%s%d dead=%v", gatewayName, g.number, g.dead.Load())
+	}},
+}
+
+// fillGateways puts some clusters on another network.
+func (w *world) fillGateways(c *cluster) {
+	for _, g := range c.gateways {
+		if w.chance(2) {
+			w.put(c, "", c.service(g))
+		}
+	}
+	if w.chance(3) {
+		w.annotate(c, networkKey, []string{networkName})
+	}
+}
+
+// probed waits until the gateway knows which gateways answer, of clusters whose changes reach it.
+func (s *simulation) probed(ctx context.Context, within time.Duration) error {
+	away := s.world.away()
+	reached := func(c *cluster) bool { return !away[c] && c.link.accepted != "" && c.link.good() }
+	err := poll.Until(ctx, within, 50*time.Millisecond, func() error {
+		page, err := admin.ReadClusters(ctx, s.gateway.MetricsAddr())
+		for _, c := range s.world.clusters[1:] {
+			if err == nil && s.world.behind(c) && reached(c) {
+				err = s.world.probed(c, page)
+			}
+		}
+		return err
+	})
+	for _, c := range s.world.clusters[1:] {
+		c.probing = c.probing && !reached(c)
+	}
+	return err
+}
+
+// probed returns why the page does not have a cluster's gateways as they are; nil: it has.
+func (w *world) probed(c *cluster, page admin.Clusters) error {
+	want, got := map[string]string{}, map[string]string{}
+	all, _ := c.there()
+	for _, g := range all {
+		want[c.addr(g).String()] = map[bool]string{false: "alive", true: "dead"}[g.dead.Load()]
+	}
+	for _, x := range page.Clusters {
+		for _, g := range x.Gateways {
+			if x.Cluster == c.name {
+				got[g.Address] = g.State
+			}
+		}
+	}
+	if maps.Equal(got, want) {
+		return nil
+	}
+	return fmt.Errorf("the gateway shows the gateways of %s as %v, not %v", c.name, got, want)
+}

@@ -1,0 +1,98 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"isthmus/e2e/admin"
+	"isthmus/e2e/object"
+)
+
+// TestThroughGateways: what clients hold in the end of c001 behind two gateways, beside the Pods of the local cluster and of c002.
+func TestThroughGateways(t *testing.T) {
+	for _, x := range []struct {
+		name        string
+		annotations map[string]string
+		change      func(*world, *cluster)
+		want        string
+	}{
+		{name: "gateways", want: "00 01 20 :20006 :20008"},
+		{name: "the gateway is on that network too", change: func(w *world, _ *cluster) { w.flags.network = networkName }, want: "00 01 10 11"},
+		{name: "a network that can't be read", change: func(_ *world, c *cluster) { c.link.secrets[0].annotations[networkKey] = "no network!" },
+			want: "00 01 20 :20006 :20008"},
+		{name: "one is dead", change: func(_ *world, c *cluster) { c.gateways[0].dead.Store(true) }, want: "00 01 20 :20008"},
+		{name: "both are", change: func(_ *world, c *cluster) { c.gateways[0].dead.Store(true); c.gateways[1].dead.Store(true) }, want: "00 01 20"},
+		{name: "both are, and there is nothing else", annotations: map[string]string{preferKey: "c001"},
+			change: func(_ *world, c *cluster) { c.gateways[0].dead.Store(true); c.gateways[1].dead.Store(true) }, want: ":20006 :20008"},
+		{name: "one moves", change: func(_ *world, c *cluster) { c.gateways[1].moved = true }, want: "00 01 20 :20006 :20009"},
+		{name: "none", change: func(_ *world, c *cluster) { delete(c.services, gatewayName+"0"); delete(c.services, gatewayName+"1") }, want: "00 01 20"},
+		{name: "nothing behind them", change: func(_ *world, c *cluster) { clear(c.slices) }, want: "00 01 20"},
+		{name: "what is behind suffices", annotations: map[string]string{preferKey: "c001, any", minReadyKey: "2"}, want: ":20006 :20008"},
+		{name: "through one of them too", annotations: map[string]string{preferKey: "c001, any", minReadyKey: "2"},
+			change: func(_ *world, c *cluster) { c.gateways[0].dead.Store(true) }, want: ":20008"},
+		{name: "it does not suffice", annotations: map[string]string{preferKey: "c001, any", minReadyKey: "3"}, want: "00 01 20 :20006 :20008"},
+		{name: "a zone does not name them", annotations: map[string]string{preferKey: "zone"}, want: "00 20"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			w := newSteered(t)
+			c := w.clusters[1]
+			c.gateways = []*played{{number: 0}, {number: 1}, {number: 2}}
+			c.set(c.service(c.gateways[0]), true)
+			c.set(c.service(c.gateways[1]), true)
+			c.link.secrets[0].annotations[networkKey] = networkName
+			o := object.Federated(namespace, "s00-all", "s00", "s00@c001", "s00@c002")
+			maps.Copy(o.Annotations, x.annotations)
+			w.clusters[0].set(o, true)
+			if x.change != nil {
+				x.change(w, c)
+			}
+			if got := w.ask(view{"s00-all", "zone-1"}).withGateways(); got != x.want {
+				t.Errorf("got %q, want %q", got, x.want)
+			}
+		})
+	}
+}
+
+// withGateways is as String, with gateways as their ports.
+func (a answer) withGateways() string {
+	var list []string
+	pods := answer{endpoints: maps.Clone(a.endpoints)}
+	for addr, e := range a.endpoints {
+		if e.tls == gatewayIdentity {
+			list = append(list, fmt.Sprintf(":%d", addr.Port()))
+			delete(pods.endpoints, addr)
+		}
+	}
+	slices.Sort(list)
+	return strings.TrimSpace(pods.String() + " " + strings.Join(list, " "))
+}
+
+// TestProbed: a cluster's gateways are known once the page has all of them, and as they are.
+func TestProbed(t *testing.T) {
+	w := newSteered(t)
+	c := w.clusters[1]
+	c.gateways = []*played{{number: 0}, {number: 1}}
+	c.set(c.service(c.gateways[0]), true)
+	type gateway = struct{ Address, State string }
+	for _, x := range []struct {
+		list []gateway
+		dead bool
+		ok   bool
+	}{
+		{[]gateway{{"127.0.0.1:20006", "alive"}}, false, true},
+		{[]gateway{{"127.0.0.1:20006", "alive"}}, true, false},
+		{[]gateway{{"127.0.0.1:20006", "dead"}}, true, true},
+		{[]gateway{{"127.0.0.1:20006", "not-probed-yet"}}, false, false},
+		{[]gateway{{"127.0.0.1:20006", "alive"}, {"127.0.0.1:20008", "alive"}}, false, false},
+		{nil, false, false},
+	} {
+		c.gateways[0].dead.Store(x.dead)
+		page := admin.Clusters{Clusters: []admin.Cluster{{Cluster: "c001", Gateways: x.list}, {Cluster: "c002"}}}
+		if err := w.probed(c, page); (err == nil) != x.ok {
+			t.Errorf("%v, dead=%v: %v", x.list, x.dead, err)
+		}
+	}
+}
