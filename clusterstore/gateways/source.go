@@ -2,6 +2,7 @@ package gateways
 
 import (
 	"iter"
+	"net/netip"
 	"slices"
 	"strconv"
 	"sync"
@@ -67,21 +68,35 @@ func (r *reader) Read() federation.Share {
 	return out
 }
 
-// count counts endpoints. Those of a service of both families have an address of each.
-func count(list []*federation.Slice) federation.Behind {
-	var byFamily [2][2]int
-	for _, l := range list {
-		for i, eps := range [...][]*federation.Endpoint{l.Endpoints, l.Unready} {
-			for _, e := range eps {
+// count counts endpoints, an address that several slices have once. Those of a service of both
+// families have an address of each.
+func count(list []*federation.Slice) (n federation.Behind) {
+	var counted map[netip.AddrPort]bool // nil: there is one slice, which has each once
+	if len(list) > 1 {
+		counted = make(map[netip.AddrPort]bool)
+	}
+	number := func(of func(*federation.Slice) []*federation.Endpoint) int {
+		v4, v6 := 0, 0
+		for _, l := range list {
+			for _, e := range of(l) {
+				if counted[e.Addr] {
+					continue
+				}
+				if counted != nil {
+					counted[e.Addr] = true
+				}
 				if e.Addr.Addr().Is4() {
-					byFamily[i][0]++
+					v4++
 				} else {
-					byFamily[i][1]++
+					v6++
 				}
 			}
 		}
+		return max(v4, v6)
 	}
-	return federation.Behind{Ready: max(byFamily[0][0], byFamily[0][1]), Unready: max(byFamily[1][0], byFamily[1][1])}
+	n.Ready = number(func(l *federation.Slice) []*federation.Endpoint { return l.Endpoints })
+	n.Unready = number(func(l *federation.Slice) []*federation.Endpoint { return l.Unready })
+	return n
 }
 
 // endpoints returns the gateways as endpoints of a service port: as those of a mirror of

@@ -124,6 +124,19 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// TestReadTwoSlices: an address that moves from one slice to another is in both for a moment, and counts once; as
+// ready if one has it so.
+func TestReadTwoSlices(t *testing.T) {
+	b := &behind{share: federation.Share{State: federation.Present, Slices: []*federation.Slice{
+		{Name: "a", Endpoints: endpointsAt([]string{"10.0.0.1", "10.0.0.2"}), Unready: endpointsAt([]string{"10.0.0.3", "10.0.0.4"})},
+		{Name: "b", Endpoints: endpointsAt([]string{"10.0.0.2", "10.0.0.3"}), Unready: endpointsAt([]string{"10.0.0.4"})},
+	}}}
+	share := gatewaySource(b, "192.0.2.1").Reader(web, 80).Read()
+	if got, want := *share.Slices[0].Behind, (federation.Behind{Ready: 3, Unready: 1}); got != want {
+		t.Errorf("%+v is behind, not %+v", got, want)
+	}
+}
+
 // TestReadFamilies: a Pod with an address of each family counts once.
 func TestReadFamilies(t *testing.T) {
 	b := new(behind)
