@@ -125,6 +125,19 @@ func (w *world) silenced(c *cluster) bool {
 	return w.behind(c) && len(all) > 0 && len(alive) == 0
 }
 
+// throughGateways is the share of a cluster whose Pods can't be reached.
+func (s share) throughGateways(service string) share {
+	for addr := range s.ready {
+		delete(s.known, addr)
+	}
+	n := tierCount{ready: len(s.ready), known: len(s.ready) + len(s.known)}
+	through := share{cluster: s.cluster, ready: s.cluster.through(service, n.ready), pods: map[netip.AddrPort]string{}, behind: &n}
+	for addr := range through.ready {
+		through.pods[addr] = "(gateway)"
+	}
+	return through
+}
+
 // through returns the gateways as endpoints of a service, if there is anything behind them.
 func (c *cluster) through(service string, ready int) map[netip.AddrPort]endpoint {
 	list := map[netip.AddrPort]endpoint{}

@@ -157,19 +157,6 @@ func (w *world) share(c *cluster, service string) share {
 	return s
 }
 
-// throughGateways is the share of a cluster whose Pods can't be reached.
-func (s share) throughGateways(service string) share {
-	for addr := range s.ready {
-		delete(s.known, addr)
-	}
-	n := tierCount{ready: len(s.ready), known: len(s.ready) + len(s.known)}
-	through := share{cluster: s.cluster, ready: s.cluster.through(service, n.ready), pods: map[netip.AddrPort]string{}, behind: &n}
-	for addr := range through.ready {
-		through.pods[addr] = "(gateway)"
-	}
-	return through
-}
-
 // slicePort is the port of the name that all Services here have.
 func slicePort(l *discoveryv1.EndpointSlice) (uint16, bool) {
 	for _, p := range l.Ports {
