@@ -52,6 +52,7 @@ var accepted = map[string]string{
 	"return-over":                "9s",
 	"cordon-local":               "last-resort",
 	"region":                     "eu-1",
+	"network":                    "dc-1",
 	"when-lost":                  "withdraw",
 	"lost-after":                 "1h0m0s",
 	"audit":                      "10m",
