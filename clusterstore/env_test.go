@@ -42,6 +42,8 @@ type scripted struct {
 	cfg      cluster.Config
 	endpoint *federation.Endpoint
 	synced   chan struct{}
+	syncAt   int // if not 0: it syncs when its link asks for the so manieth time
+	asked    int
 	health   federation.Latest[cluster.Health]
 	region   atomic.Pointer[string]
 	gateways atomic.Pointer[[]*cluster.Gateway]
@@ -55,7 +57,12 @@ func (c *scripted) Run(ctx context.Context) error {
 	<-ctx.Done()
 	return nil
 }
-func (c *scripted) Synced() <-chan struct{}                               { return c.synced }
+func (c *scripted) Synced() <-chan struct{} {
+	if c.asked++; c.asked == c.syncAt {
+		close(c.synced)
+	}
+	return c.synced
+}
 func (c *scripted) Health() cluster.Health                                { h, _ := c.health.Get(); return h }
 func (c *scripted) HealthChanged() <-chan struct{}                        { _, ch := c.health.Get(); return ch }
 func (c *scripted) State(federation.ServiceID) federation.ServiceState    { return federation.Present }
@@ -119,6 +126,7 @@ type env struct {
 	done   chan struct{}
 
 	forbidden atomic.Bool // listing Secrets is
+	syncAt    int         // of clusters that will be made
 
 	mu      sync.Mutex
 	made    []*scripted
@@ -184,7 +192,7 @@ func (e *env) create(from *rest.Config, cfg cluster.Config) (linkedCluster, erro
 	addr := netip.AddrFrom4([4]byte{10, 0, 0, byte(len(e.made) + 1)})
 	c := &scripted{
 		rest: from, cfg: cfg, synced: make(chan struct{}), running: make(chan struct{}), stopped: make(chan struct{}),
-		endpoint: &federation.Endpoint{Addr: netip.AddrPortFrom(addr, 80), Cluster: cfg.Name},
+		endpoint: &federation.Endpoint{Addr: netip.AddrPortFrom(addr, 80), Cluster: cfg.Name}, syncAt: e.syncAt,
 	}
 	e.made = append(e.made, c)
 	return c, nil

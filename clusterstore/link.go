@@ -81,8 +81,8 @@ func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	var overdue <-chan time.Time
 	if l.next != nil {
 		next = l.next.healthChanged
-		if c := l.next.cluster.Synced(); !closed(c) { // otherwise it waits for its gateways
-			synced = c
+		if l.gateways.settled() { // otherwise it waits for its gateways
+			synced = l.next.cluster.Synced()
 		}
 		if !l.next.overdue {
 			overdue = time.After(time.Until(l.next.deadline))
@@ -169,7 +169,7 @@ func (l *link) start(ctx context.Context, creds *credentials) {
 // promote makes next the serving cluster once it has synced. The table gets it in one
 // step; only then is the cluster that served before stopped.
 func (l *link) promote() {
-	if l.next == nil || !closed(l.next.cluster.Synced()) || l.serving == nil && !l.gateways.settled() {
+	if l.next == nil || !closed(l.next.cluster.Synced()) || l.serving == nil && l.elsewhere() && !l.gateways.known() {
 		return
 	}
 	old := l.serving

@@ -36,7 +36,7 @@ type linkGateways struct {
 func (l *link) useGateways(ctx context.Context) {
 	g := &l.gateways
 	from := cmp.Or(l.serving, l.next)
-	if from == nil || l.standing.rules.network == l.store.opts.Network {
+	if from == nil || !l.elsewhere() {
 		if g.end() {
 			l.store.forgetProbes(l.name)
 		}
@@ -138,6 +138,12 @@ func (l *link) readable() federation.Source {
 	}
 	return g.source
 }
+
+// elsewhere reports whether the cluster is on another network than the gateway.
+func (l *link) elsewhere() bool { return l.standing.rules.network != l.store.opts.Network }
+
+// known reports whether there are gateways to use, or is known that there are none.
+func (g *linkGateways) known() bool { return g.tracker != nil && closed(g.tracker.Settled()) }
 
 // settled reports whether it is known how the cluster is reached.
 func (g *linkGateways) settled() bool { return g.tracker == nil || closed(g.tracker.Settled()) }

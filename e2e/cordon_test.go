@@ -23,7 +23,7 @@ func TestCordonVerbs(t *testing.T) {
 	all, west := slices.Concat(w.pods["west"], w.pods["east"]), w.pods["west"]
 	w.expect(t, "east is linked", all)
 
-	w.refused(t, 2, "cordon east", "shop/web-federated port 80: 4 of 6 endpoints .now local 4, east 2, 1 streams.", "standard input is no terminal: give --yes")
+	w.refused(t, 2, "cordon east", "shop/web-federated port 80: 4 of 6 endpoints .now local 4, east 2, 1 stream.", "standard input is no terminal: give --yes")
 	w.refused(t, 0, "cordon east --dry-run", "would update link Secret linkerd/cluster-credentials-east")
 	w.refused(t, 2, "cordon local --yes", "its cordon is the gateway's flag --cordon-local")
 	w.refused(t, 2, "cordon east --yes --over 2h", "--over is 2h0m0s: give 0s to 1h0m0s")
