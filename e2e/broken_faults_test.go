@@ -55,7 +55,7 @@ var faults = []fault{
 		},
 		mend: verb("unlink", "emea", "--yes"),
 		check: append(unchecked("emea", "its API server answers with an error", "rights", "trust-anchors", "pod-networks"),
-			finding{"unchecked link-expiry emea: the API server refuses its credentials", ""},
+			finding{"unchecked link-expiry emea: the API server refuses its credentials", "renew the link: isthmus link emea .*"},
 			finding{"failure api emea: the API server answers 401 Unauthorized for its version", ".*whether its credentials are still good; to renew the link: isthmus link emea .*"},
 			finding{"failure link-state emea: it is unreachable: .*Unauthorized", "see the checks of its API server .*"}),
 	}, {
