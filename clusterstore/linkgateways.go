@@ -55,6 +55,9 @@ func (l *link) useGateways(ctx context.Context) {
 	}
 	found, more := from.cluster.Gateways()
 	targets, problem := l.standing.rules.targets(found, more, l.store.opts.Rules.GatewayRoutable)
+	for i := range targets {
+		targets[i].Within = &from.creds.ranges
+	}
 	g.problem = problem
 	if g.targets == nil || !slices.Equal(g.targets, targets) {
 		g.targets = slices.Concat([]gateways.Target{}, targets)
@@ -183,10 +186,13 @@ func (v *linkSnapshot) describeGateways(st *cluster.Status) {
 		return
 	}
 	st.Network = v.standing.rules.network
-	unprobed := 0
+	unprobed, outside := 0, 0
 	for _, a := range v.tracker.Addresses() {
 		x := cluster.GatewayStatus{Address: a.Addr.String(), Name: a.Name, Identity: a.Identity, State: cluster.GatewayAlive, Since: a.Since, Reason: a.Failure}
 		switch {
+		case a.Outside:
+			x.State = cluster.GatewayOutside
+			outside++
 		case a.Probe == (cluster.Probe{}):
 			x.State = cluster.GatewayNotProbed
 			unprobed++
@@ -198,6 +204,9 @@ func (v *linkSnapshot) describeGateways(st *cluster.Status) {
 		st.Gateways = append(st.Gateways, x)
 	}
 	problems := slices.Concat(v.problem, v.tracker.Failures())
+	if outside > 0 {
+		problems = append(problems, fmt.Sprintf("gateways outside the address ranges of the link (annotation %s), which are not used: %d", RangesAnnotation, outside))
+	}
 	if unprobed > 0 {
 		problems = append(problems, fmt.Sprintf("gateways that are not probed, since it is not known how (annotation mirror.linkerd.io/probe-path and port mc-probe of the gateway's Service): %d", unprobed))
 	}

@@ -145,6 +145,8 @@ type outside struct {
 	mu    sync.Mutex
 	names map[string][]netip.Addr
 	dead  map[string]bool
+
+	probed []string // each once
 }
 
 // prepare makes a Store use it.
@@ -160,11 +162,21 @@ func (f *outside) prepare(s *Store) {
 	s.probe = func(_ context.Context, ip netip.Addr, _ cluster.Probe) error {
 		f.mu.Lock()
 		defer f.mu.Unlock()
+		if !slices.Contains(f.probed, ip.String()) {
+			f.probed = append(f.probed, ip.String())
+		}
 		if f.dead[ip.String()] {
 			return errors.New("connection refused")
 		}
 		return nil
 	}
+}
+
+// probedAddresses returns the addresses that have been probed.
+func (f *outside) probedAddresses() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.probed)
 }
 
 // kill makes these addresses, and no others, dead.
@@ -217,6 +229,38 @@ func TestGatewaysDie(t *testing.T) {
 		f.kill()
 		e.pass(3 * time.Second)
 		e.reached("10.0.0.2:80", both[0], both[1])
+		e.standing("s", "in-service")
+	})
+}
+
+// TestGatewaysOutsideRanges: gateways outside the link's address ranges are neither probed nor
+// used, and do not keep a dead one within these from being the last that stays.
+func TestGatewaysOutsideRanges(t *testing.T) {
+	s := func(pairs ...string) *corev1.Secret {
+		return with(secret("s", "east", "t1", 0), append(pairs, "network", "far")...)
+	}
+	inBubble(t, func(e *env) {
+		f := new(outside)
+		f.prepare(e.store)
+		f.resolve("lb.example", "192.0.2.3")
+		e.put(s("address-ranges", "192.0.2.1/32"))
+		g := probed(gateway("192.0.2.1", "192.0.2.2"))
+		g.Names = []string{"lb.example"}
+		e.last(1).setGateways(g)
+		e.sync(1)
+		e.reached(through("192.0.2.1:4143"))
+		e.pass(5 * time.Second)
+		if got := f.probedAddresses(); !slices.Equal(got, []string{"192.0.2.1"}) {
+			t.Errorf("probed are %q", got)
+		}
+		e.status("s east ready !gateways outside the address ranges of the link (annotation isthmus.io/address-ranges), which are not used: 2")
+		f.kill("192.0.2.1")
+		e.pass(5 * time.Second)
+		e.reached(through("192.0.2.1:4143"))
+		e.standing("s", "last-resort: none of its gateways answers")
+		e.put(s("address-ranges", "192.0.2.0/24"))
+		e.pass(5 * time.Second)
+		e.reached(through("192.0.2.2:4143"), through("192.0.2.3:4143"))
 		e.standing("s", "in-service")
 	})
 }

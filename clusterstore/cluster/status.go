@@ -59,7 +59,8 @@ const (
 	GatewayAlive     = "alive"
 	GatewayDead      = "dead"
 	GatewayUnknown   = "not-probed-yet"
-	GatewayNotProbed = "not-probed" // it is not known how
+	GatewayNotProbed = "not-probed"     // it is not known how
+	GatewayOutside   = "outside-ranges" // of the link: it is neither probed nor used
 )
 
 // GatewayStatus describes one address of a cluster's gateways, for people.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"isthmus/clusterstore/cluster"
+	"isthmus/federation"
 )
 
 // MostAddresses is how many addresses of a cluster's gateways are used: the first ones, as
@@ -19,6 +20,7 @@ type Target struct {
 	Port     uint16
 	Identity string // of the gateway's proxy
 	Probe    cluster.Probe
+	Within   *federation.Ranges // the addresses that may be used; nil: all
 }
 
 // Targets returns what leads to a cluster by its gateway Services, in their order. Those
@@ -44,6 +46,7 @@ type Address struct {
 	Identity string
 	Name     string // that was resolved to it; empty: none was
 	Probe    cluster.Probe
+	Outside  bool      // of the link's ranges: the table refuses it, and it is not probed
 	Dead     bool      // probes fail
 	Since    time.Time // since when it is dead, or alive; zero: it has not been probed yet, or is not
 	Failure  string    // of the last probe, if it has failed
@@ -51,12 +54,21 @@ type Address struct {
 
 // sameUse reports whether clients use two lists in the same way.
 func sameUse(a, b []Address) bool {
-	return slices.EqualFunc(a, b, func(a, b Address) bool { return a.Addr == b.Addr && a.Identity == b.Identity && a.Dead == b.Dead })
+	return slices.EqualFunc(a, b, func(a, b Address) bool {
+		return a.Addr == b.Addr && a.Identity == b.Identity && a.Outside == b.Outside && a.Dead == b.Dead
+	})
 }
 
-// AllDead reports whether there are gateways, and each is dead.
+// AllDead reports whether there are gateways that may be used, and each is dead.
 func AllDead(list []Address) bool {
-	return len(list) > 0 && !slices.ContainsFunc(list, func(a Address) bool { return !a.Dead })
+	dead := false
+	for _, a := range list {
+		if !a.Outside && !a.Dead {
+			return false
+		}
+		dead = dead || a.Dead
+	}
+	return dead
 }
 
 // used returns those that clients get: without dead ones, unless all are.

@@ -201,7 +201,7 @@ func (t *Tracker) use(ctx context.Context, running *sync.WaitGroup, targets []Ta
 	}
 	needed := make(map[probed]bool)
 	for _, a := range t.list {
-		if a.Probe == (cluster.Probe{}) {
+		if a.Outside || a.Probe == (cluster.Probe{}) {
 			continue
 		}
 		key := probed{a.Addr.Addr(), a.Probe}
@@ -232,7 +232,8 @@ func (t *Tracker) addresses(targets []Target) (list []Address) {
 				continue
 			}
 			seen[addr] = true
-			list = append(list, Address{Addr: addr, Identity: x.Identity, Name: x.Name, Probe: x.Probe})
+			outside := x.Within != nil && !x.Within.Contains(ip)
+			list = append(list, Address{Addr: addr, Identity: x.Identity, Name: x.Name, Probe: x.Probe, Outside: outside})
 		}
 	}
 	return list
@@ -243,7 +244,7 @@ func (t *Tracker) publish() {
 	list := slices.Clone(t.list)
 	for i := range list {
 		a := &list[i]
-		if p := t.probers[probed{a.Addr.Addr(), a.Probe}]; p != nil {
+		if p := t.probers[probed{a.Addr.Addr(), a.Probe}]; p != nil && !a.Outside {
 			a.Dead, a.Since, a.Failure = p.failures >= deadAfter, p.since, p.failure
 		}
 	}

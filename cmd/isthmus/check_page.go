@@ -154,23 +154,24 @@ func linkResult(name string, s cluster.Status) check.Result {
 // gatewaysResult reports whether a cluster on another network can be reached.
 func gatewaysResult(name string, s cluster.Status) check.Result {
 	x := check.Result{Section: check.SectionLinks, Check: check.Gateways, Object: name, Level: check.OK, Text: fmt.Sprintf("it is on network %s, and has %d gateway addresses", s.Network, len(s.Gateways))}
+	usable := slices.DeleteFunc(slices.Clone(s.Gateways), func(g cluster.GatewayStatus) bool { return g.State == cluster.GatewayOutside })
 	var dead []string
-	for _, g := range s.Gateways {
+	for _, g := range usable {
 		if g.State == cluster.GatewayDead {
 			dead = append(dead, fmt.Sprintf("%s (%s)", g.Address, g.Reason))
 		}
 	}
 	problems := slices.Clone(s.GatewayProblems)
 	switch {
-	case len(s.Gateways) == 0:
+	case len(usable) == 0:
 		x.Level, x.Text = check.Failure, "no gateway of it can be used"
 		x.Hint = "give the gateway's Service there what Linkerd's multicluster chart does (an address of a load balancer, a port mc-gateway, the annotation mirror.linkerd.io/gateway-identity), " +
-			"or name gateways on the link Secret by isthmus.io/gateway-addresses and isthmus.io/gateway-identity"
+			"or name gateways on the link Secret by isthmus.io/gateway-addresses and isthmus.io/gateway-identity, within its isthmus.io/address-ranges if it has these"
 	case len(dead) > 0:
 		problems = append([]string{"gateways that do not answer probes: " + strings.Join(dead, ", ")}, problems...)
 		x.Hint = "see that the gateway's Pods run, and that its ports mc-gateway and mc-probe can be reached from here"
-		x.Level, x.Text = check.Warning, fmt.Sprintf("%d of %d gateway addresses are dead", len(dead), len(s.Gateways))
-		if len(dead) == len(s.Gateways) {
+		x.Level, x.Text = check.Warning, fmt.Sprintf("%d of %d gateway addresses are dead", len(dead), len(usable))
+		if len(dead) == len(usable) {
 			x.Level, x.Text = check.Failure, "none of its gateways answers: it is served only where a service has no other endpoint"
 		}
 	case len(problems) > 0:

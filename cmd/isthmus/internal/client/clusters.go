@@ -129,7 +129,8 @@ const clustersEnding = `The table:
   LAST EVENT  how long ago anything came from its API
   WHY NOT     why it is not ready, or not in service
 The Linkerd gateways of clusters on other networks follow, with whether each is alive,
-dead (it does not answer probes), not-probed-yet, or not-probed: it is not known how.
+dead (it does not answer probes), not-probed-yet, not-probed (it is not known how), or
+outside-ranges: the link's address ranges leave it out.
 Problems of any kind follow: of links, of what the gateway may read, of Services'
 annotations, and members of services that are not served.
 
