@@ -244,7 +244,7 @@ func (t *Tracker) publish() {
 	list := slices.Clone(t.list)
 	for i := range list {
 		a := &list[i]
-		if p := t.probers[probed{a.Addr.Addr(), a.Probe}]; p != nil && !a.Outside {
+		if p := t.probers[probed{a.Addr.Addr(), a.Probe}]; p != nil {
 			a.Dead, a.Since, a.Failure = p.failures >= deadAfter, p.since, p.failure
 		}
 	}
