@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -56,27 +55,18 @@ func blastTrial() Trial {
 // the same, to an API server that nobody follows, so that what it takes to write it is no difference.
 func blast(ctx context.Context, l *Lab) (samples map[Kind]Sample, err error) {
 	s := l.cfg.Scale.Blast
-	f, err := fleet.Start(fleet.Config{Linked: s.Linked, Services: s.Services, Slices: 1, Endpoints: 1})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }()
 	unread, err := apisim.Start("unread", nil)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, unread.Close()) }()
-	kubeconfig := filepath.Join(l.cfg.Dir, "blast.kubeconfig")
-	if err := f.WriteKubeconfig(kubeconfig); err != nil {
-		return nil, err
-	}
-	g, err := startGateway(ctx, l.cfg.Isthmus, kubeconfig, "-cluster-memory="+s.Budget)
+	f, err := follow(ctx, l.cfg, fleet.Config{Linked: s.Linked, Services: s.Services, Slices: 1, Endpoints: 1}, "-cluster-memory="+s.Budget)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, g.Check(ctx), g.Stop()) }()
-	b := &blasting{scale: s, fleet: f, gateway: g, elsewhere: &flood{server: unread}, flood: &flood{server: f.Server(flooding)}}
-	if b.streams, err = l.openBlasted(ctx, g, s); err != nil {
+	defer func() { err = errors.Join(err, f.end(ctx)) }()
+	b := &blasting{followed: f, scale: s, elsewhere: &flood{server: unread}, flood: &flood{server: f.fleet.Server(flooding)}}
+	if b.streams, err = l.openBlasted(ctx, f.gateway, s); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, b.streams.Close()) }()
@@ -95,9 +85,8 @@ func (l *Lab) openBlasted(ctx context.Context, g *gateway.Gateway, s BlastScale)
 
 // blasting is the trial while it runs.
 type blasting struct {
+	*followed
 	scale            BlastScale
-	fleet            *fleet.Fleet
-	gateway          *gateway.Gateway
 	streams          *load.Load
 	flood, elsewhere *flood
 }

@@ -15,24 +15,19 @@ import (
 
 // block lets Services change for so many rounds beside a flood, and returns what that was like.
 func (b *blasting) block(ctx context.Context, flood *flood, rounds, most int) (Sample, error) {
-	pid := b.gateway.Pid()
-	if err := proc.ResetPeak(pid); err != nil {
-		return nil, err
-	}
-	start, err := proc.CPU(pid)
+	m, err := startPeakMeter(b.gateway.Pid(), b.streams)
 	if err != nil {
 		return nil, err
 	}
-	began := time.Now()
 	flood.start(ctx, b.scale.Events, most)
 	written, err := b.changes(ctx, rounds)
-	took := time.Since(began)
-	end, failed := proc.CPU(pid)
+	took := time.Since(m.began)
+	cpu, failed := m.cpu()
 	events, wrong := flood.end()
 	if err := errors.Join(err, failed, wrong, settle(ctx, b.streams)); err != nil {
 		return nil, err
 	}
-	peak, err := proc.Peak(pid)
+	peak, err := proc.Peak(m.pid)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +37,7 @@ func (b *blasting) block(ctx context.Context, flood *flood, rounds, most int) (S
 	}
 	return Sample{
 		"p50": percentile(delays, 50), "p99": percentile(delays, 99), "most": delays[len(delays)-1],
-		"share": 100 * (end - start).Seconds() / took.Seconds(), "peak": megabytes(peak), "events": float64(events) / took.Seconds(),
+		"share": share(cpu, took), "peak": megabytes(peak), "events": float64(events) / took.Seconds(),
 	}, nil
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"isthmus/e2e/bench/load"
-	"isthmus/e2e/bench/proc"
 	"isthmus/e2e/poll"
 )
 
@@ -18,19 +17,13 @@ const writers = 16
 // churn opens all streams, spread over many services, and changes these in turn at a fixed rate.
 func churn(ctx context.Context, l *Lab, at subject) (_ Sample, err error) {
 	f, scale := appFederated, l.cfg.Scale
-	streams, err := l.open(ctx, at, f, scale.World.App)
+	m, err := l.meter(ctx, at, f, scale.World.App)
 	if err != nil {
 		return nil, err
 	}
+	streams := m.streams
 	defer func() { err = errors.Join(err, streams.Close()) }()
-	if err := poll.Pause(ctx, aftermath); err != nil {
-		return nil, err
-	}
-	start, err := proc.CPU(at.Pid())
-	if err != nil {
-		return nil, err
-	}
-	first, before, bytes, began := max(1, l.first[f.name]), streams.Received(), streams.Bytes(), time.Now()
+	first := max(1, l.first[f.name])
 	var list []service
 	for i := range scale.Rounds * scale.World.App {
 		list = append(list, f.of(i%scale.World.App))
@@ -39,26 +32,26 @@ func churn(ctx context.Context, l *Lab, at subject) (_ Sample, err error) {
 	if err != nil {
 		return nil, err
 	}
-	took := time.Since(began)
+	took := time.Since(m.began)
 	if err := streams.Await(ctx, first+scale.Rounds); err != nil {
 		return nil, err
 	}
 	if err := poll.Pause(ctx, aftermath); err != nil {
 		return nil, err
 	}
-	end, err := proc.CPU(at.Pid())
+	cpu, err := m.cpu()
 	if err != nil {
 		return nil, err
 	}
-	updates := streams.Received() - before
+	updates := m.messages()
 	if want := scale.Rounds * streams.Streams(); updates != want {
 		return nil, fmt.Errorf("%d updates, not %d: can't match updates with changes", updates, want)
 	}
 	delays := propagation(streams, written, first)
 	return Sample{
 		"rate": float64(scale.Rounds*scale.World.App) / took.Seconds(),
-		"cpu":  microseconds(end-start) / float64(updates), "share": 100 * (end - start).Seconds() / took.Seconds(),
-		"bytes": float64(streams.Bytes()-bytes) / float64(updates),
+		"cpu":  microseconds(cpu) / float64(updates), "share": share(cpu, took),
+		"bytes": m.bytes() / float64(updates),
 		"p50":   percentile(delays, 50), "p99": percentile(delays, 99), "most": delays[len(delays)-1],
 	}, nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -31,15 +30,11 @@ type ColdScale struct {
 func coldStart(of func(Scale) ColdScale) func(context.Context, *Lab) (map[Kind]Sample, error) {
 	return func(ctx context.Context, l *Lab) (samples map[Kind]Sample, err error) {
 		s := of(l.cfg.Scale)
-		f, err := fleet.Start(fleet.Config{Linked: s.Clusters - 1, Services: s.Services, Slices: 1, Endpoints: s.Endpoints, Joined: true})
+		f, kubeconfig, err := startFleet(l.cfg, fleet.Config{Linked: s.Clusters - 1, Services: s.Services, Slices: 1, Endpoints: s.Endpoints, Joined: true})
 		if err != nil {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, f.Close()) }()
-		kubeconfig := filepath.Join(l.cfg.Dir, "cold.kubeconfig")
-		if err := f.WriteKubeconfig(kubeconfig); err != nil {
-			return nil, err
-		}
 		all := map[Kind][]Sample{}
 		for range s.Repeats {
 			listed, err := l.list(ctx, s, kubeconfig)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"isthmus/e2e/bench/fleet"
@@ -33,22 +32,14 @@ const askers = 3
 // of those with explanations the median.
 func explain(ctx context.Context, l *Lab) (samples map[Kind]Sample, err error) {
 	s := l.cfg.Scale.Explain
-	f, err := fleet.Start(fleet.Config{Linked: 1, Services: s.Services, Slices: 1, Endpoints: s.Endpoints, Large: s.Large, Joined: true})
+	what := fleet.Config{Linked: 1, Services: s.Services, Slices: 1, Endpoints: s.Endpoints, Large: s.Large, Joined: true}
+	f, err := follow(ctx, l.cfg, what, "-enable-pprof")
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	kubeconfig := filepath.Join(l.cfg.Dir, "explain.kubeconfig")
-	if err := f.WriteKubeconfig(kubeconfig); err != nil {
-		return nil, err
-	}
-	g, err := startGateway(ctx, l.cfg.Isthmus, kubeconfig, "-enable-pprof")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, g.Check(ctx), g.Stop()) }()
-	x := &explaining{scale: s, fleet: f, gateway: g}
-	if x.streams, err = l.openExplained(ctx, g, s); err != nil {
+	defer func() { err = errors.Join(err, f.end(ctx)) }()
+	x := &explaining{followed: f, scale: s}
+	if x.streams, err = l.openExplained(ctx, f.gateway, s); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, x.streams.Close()) }()

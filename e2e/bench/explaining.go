@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-
 	"sync"
 	"time"
 
@@ -18,14 +17,12 @@ import (
 	"isthmus/e2e/bench/load"
 	"isthmus/e2e/bench/proc"
 	"isthmus/e2e/bench/world"
-	"isthmus/e2e/gateway"
 )
 
 // explaining is the trial while it runs.
 type explaining struct {
+	*followed
 	scale   ExplainScale
-	fleet   *fleet.Fleet
-	gateway *gateway.Gateway
 	streams *load.Load
 	next    int // Service that is changed
 }
@@ -86,31 +83,27 @@ func combine(blocks []Sample, by func([]float64) float64) Sample {
 
 // block lets services change for a while, and returns what that was like.
 func (x *explaining) block(ctx context.Context, explained bool) (Sample, error) {
-	pid := x.gateway.Pid()
-	if err := proc.ResetPeak(pid); err != nil {
-		return nil, err
-	}
-	start, err := proc.CPU(pid)
+	had := map[string]int{}
+	x.streams.Arrivals(func(to load.Target, at []time.Time) { had[to.Authority] = len(at) })
+	m, err := startPeakMeter(x.gateway.Pid(), x.streams)
 	if err != nil {
 		return nil, err
 	}
-	began, messages, bytes, had := time.Now(), x.streams.Received(), x.streams.Bytes(), map[string]int{}
-	x.streams.Arrivals(func(to load.Target, at []time.Time) { had[to.Authority] = len(at) })
 	asked := x.ask(ctx, explained)
 	written, err := x.changesUnder(ctx, 1)
 	answers, failed := asked.end()
 	if err := errors.Join(err, failed); err != nil {
 		return nil, err
 	}
-	end, err := proc.CPU(pid)
+	cpu, err := m.cpu()
 	if err != nil {
 		return nil, err
 	}
-	took := time.Since(began)
+	took := time.Since(m.began)
 	if err := settle(ctx, x.streams); err != nil {
 		return nil, err
 	}
-	peak, err := proc.Peak(pid)
+	peak, err := proc.Peak(m.pid)
 	if err != nil {
 		return nil, err
 	}
@@ -120,8 +113,8 @@ func (x *explaining) block(ctx context.Context, explained bool) (Sample, error) 
 	}
 	s := Sample{
 		"p50": percentile(delays, 50), "p99": percentile(delays, 99), "most": delays[len(delays)-1],
-		"share": 100 * (end - start).Seconds() / took.Seconds(), "peak": megabytes(peak),
-		"bytes": float64(x.streams.Bytes()-bytes) / float64(x.streams.Received()-messages),
+		"share": share(cpu, took), "peak": megabytes(peak),
+		"bytes": m.bytes() / float64(m.messages()),
 	}
 	if explained {
 		s["rate"], s["took"] = float64(len(answers))/took.Seconds(), median(answers)

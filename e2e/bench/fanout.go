@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"isthmus/e2e/bench/load"
-	"isthmus/e2e/bench/proc"
 	"isthmus/e2e/poll"
 )
 
@@ -17,19 +16,13 @@ const flipEvery = 500 * time.Millisecond
 // fanOut opens all streams to one service, and flips one of its endpoints again and again.
 func fanOut(f family) func(context.Context, *Lab, subject) (Sample, error) {
 	return func(ctx context.Context, l *Lab, at subject) (_ Sample, err error) {
-		streams, err := l.open(ctx, at, f, 1)
+		m, err := l.meter(ctx, at, f, 1)
 		if err != nil {
 			return nil, err
 		}
+		streams := m.streams
 		defer func() { err = errors.Join(err, streams.Close()) }()
-		if err := poll.Pause(ctx, aftermath); err != nil {
-			return nil, err
-		}
-		start, err := proc.CPU(at.Pid())
-		if err != nil {
-			return nil, err
-		}
-		before, bytes, flips := streams.Received(), streams.Bytes(), l.cfg.Scale.Flips
+		flips := l.cfg.Scale.Flips
 		var lasts, medians []float64
 		tick := time.NewTicker(flipEvery)
 		defer tick.Stop()
@@ -44,17 +37,17 @@ func fanOut(f family) func(context.Context, *Lab, subject) (Sample, error) {
 		if err := poll.Pause(ctx, flipEvery); err != nil {
 			return nil, err
 		}
-		end, err := proc.CPU(at.Pid())
+		cpu, err := m.cpu()
 		if err != nil {
 			return nil, err
 		}
-		updates := streams.Received() - before
+		updates := m.messages()
 		if want := flips * streams.Streams(); updates != want {
 			return nil, fmt.Errorf("%d updates for %d flips, not %d", updates, flips, want)
 		}
 		return Sample{
-			"cpu": microseconds(end-start) / float64(updates), "last": median(lasts), "p50": median(medians),
-			"bytes": float64(streams.Bytes()-bytes) / float64(updates),
+			"cpu": microseconds(cpu) / float64(updates), "last": median(lasts), "p50": median(medians),
+			"bytes": m.bytes() / float64(updates),
 		}, nil
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"isthmus/e2e/bench/fleet"
@@ -155,19 +154,10 @@ func subscription(ctx context.Context, cfg Config, s GrowthScale, services int) 
 func withFleet(ctx context.Context, cfg Config, what fleet.Config, do func(f *fleet.Fleet, addr string, pid int) (float64, error)) (cost float64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, trialLimit)
 	defer cancel()
-	f, err := fleet.Start(what)
+	f, err := follow(ctx, cfg, what, "-pace=0s")
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	kubeconfig := filepath.Join(cfg.Dir, "fleet.kubeconfig")
-	if err := f.WriteKubeconfig(kubeconfig); err != nil {
-		return 0, err
-	}
-	g, err := startGateway(ctx, cfg.Isthmus, kubeconfig, "-pace=0s")
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, g.Stop()) }()
-	return do(f, g.Addr(), g.Pid())
+	defer func() { err = errors.Join(err, f.end(ctx)) }()
+	return do(f.fleet, f.gateway.Addr(), f.gateway.Pid())
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 	"isthmus/e2e/bench/load"
 	"isthmus/e2e/bench/proc"
 	"isthmus/e2e/bench/world"
-	"isthmus/e2e/gateway"
 	"isthmus/e2e/poll"
 )
 
@@ -38,29 +36,20 @@ const (
 // hot opens all streams to one Service, and restarts all its Pods.
 func hot(ctx context.Context, l *Lab) (samples map[Kind]Sample, err error) {
 	s := l.cfg.Scale.Hot
-	f, err := fleet.Start(fleet.Config{Services: 1, Slices: s.Slices, Endpoints: s.Endpoints})
+	f, err := follow(ctx, l.cfg, fleet.Config{Services: 1, Slices: s.Slices, Endpoints: s.Endpoints})
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	kubeconfig := filepath.Join(l.cfg.Dir, "hot.kubeconfig")
-	if err := f.WriteKubeconfig(kubeconfig); err != nil {
-		return nil, err
-	}
-	g, err := startGateway(ctx, l.cfg.Isthmus, kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, g.Check(ctx), g.Stop()) }()
+	defer func() { err = errors.Join(err, f.end(ctx)) }()
 	name, authority := fleet.Service(0, false)
-	h := &heat{scale: s, gateway: g, authority: authority}
-	if h.rolling, err = f.Restart(name, 1+s.Slices*s.Endpoints/60); err != nil {
+	h := &heat{followed: f, scale: s, authority: authority}
+	if h.rolling, err = f.fleet.Restart(name, 1+s.Slices*s.Endpoints/60); err != nil {
 		return nil, err
 	}
-	if h.before, err = proc.Settled(ctx, g.Pid(), l.cfg.Scale.Settle); err != nil {
+	if h.before, err = proc.Settled(ctx, f.gateway.Pid(), l.cfg.Scale.Settle); err != nil {
 		return nil, err
 	}
-	cfg := load.Config{Addr: g.Addr(), Method: getMethod, Conns: s.Proxies.Conns, Newest: true}
+	cfg := load.Config{Addr: f.gateway.Addr(), Method: getMethod, Conns: s.Proxies.Conns, Newest: true}
 	for i := range s.Proxies.Conns * s.Proxies.Streams {
 		cfg.Targets = append(cfg.Targets, load.Target{Authority: authority, Token: world.Token(i), Keep: i < folds})
 	}
@@ -80,8 +69,8 @@ func hot(ctx context.Context, l *Lab) (samples map[Kind]Sample, err error) {
 
 // heat is the trial while it runs.
 type heat struct {
+	*followed
 	scale     HotScale
-	gateway   *gateway.Gateway
 	authority string
 	rolling   *fleet.Rolling
 	before    proc.Memory // without streams
@@ -102,20 +91,19 @@ func (h *heat) restart(ctx context.Context) (Sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	start, err := proc.CPU(pid)
+	m, err := startMeter(pid, h.streams)
 	if err != nil {
 		return nil, err
 	}
-	began, messages, bytes := time.Now(), h.streams.Received(), h.streams.Bytes()
 	over, err := h.roll(ctx)
 	if err != nil {
 		return nil, err
 	}
-	took := over.Sub(began)
+	took := over.Sub(m.began)
 	if err := settle(ctx, h.streams); err != nil {
 		return nil, err
 	}
-	end, err := proc.CPU(pid)
+	cpu, err := m.cpu()
 	if err != nil {
 		return nil, err
 	}
@@ -131,10 +119,10 @@ func (h *heat) restart(ctx context.Context) (Sample, error) {
 	h.streams.Arrivals(func(_ load.Target, at []time.Time) { late = append(late, milliseconds(at[len(at)-1].Sub(over))) })
 	sorted(late)
 	streams := float64(h.streams.Streams())
-	sent := float64(h.streams.Bytes()-bytes) / streams
+	sent := m.bytes() / streams
 	return Sample{
 		"late p50": percentile(late, 50), "late p99": percentile(late, 99), "late": percentile(late, 100), "sent": sent / 1e6, "ratio": sent / float64(whole+least),
-		"messages": float64(h.streams.Received()-messages) / streams, "share": 100 * (end - start).Seconds() / took.Seconds(),
+		"messages": float64(m.messages()) / streams, "share": share(cpu, took),
 		"memory": perStream(h.before, held, h.streams), "held": megabytes(held.RSS), "peak": megabytes(peak), "most": float64(peak) / float64(held.RSS),
 	}, nil
 }

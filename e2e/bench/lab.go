@@ -11,6 +11,7 @@ import (
 
 	"isthmus/e2e/bench/load"
 	"isthmus/e2e/bench/world"
+	"isthmus/e2e/poll"
 )
 
 // Scale is how much is measured with.
@@ -188,6 +189,22 @@ func (l *Lab) open(ctx context.Context, at subject, f family, services int) (*lo
 		})
 	}
 	return load.Open(ctx, cfg)
+}
+
+// meter opens all streams, spread over the first few services of a family, and measures once that is over.
+func (l *Lab) meter(ctx context.Context, at subject, f family, services int) (*meter, error) {
+	streams, err := l.open(ctx, at, f, services)
+	if err != nil {
+		return nil, err
+	}
+	if err := poll.Pause(ctx, aftermath); err != nil {
+		return nil, errors.Join(err, streams.Close())
+	}
+	m, err := startMeter(at.Pid(), streams)
+	if err != nil {
+		return nil, errors.Join(err, streams.Close())
+	}
+	return m, nil
 }
 
 // turns counts changes of services.

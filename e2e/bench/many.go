@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"isthmus/e2e/admin"
@@ -46,22 +45,13 @@ func manyTrial() Trial {
 // many lets hundreds of clusters change as they do, under open streams. There is no floor: it follows no clusters.
 func many(ctx context.Context, l *Lab) (samples map[Kind]Sample, err error) {
 	s := l.cfg.Scale.Many
-	f, err := fleet.Start(fleet.Config{Linked: s.Linked, Services: s.Services, Slices: 1, Endpoints: s.Endpoints, Spread: s.Spread})
+	what := fleet.Config{Linked: s.Linked, Services: s.Services, Slices: 1, Endpoints: s.Endpoints, Spread: s.Spread}
+	f, err := follow(ctx, l.cfg, what, "-enable-pprof")
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	kubeconfig := filepath.Join(l.cfg.Dir, "clusters.kubeconfig")
-	if err := f.WriteKubeconfig(kubeconfig); err != nil {
-		return nil, err
-	}
-	started := time.Now()
-	g, err := startGateway(ctx, l.cfg.Isthmus, kubeconfig, "-enable-pprof")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, g.Check(ctx), g.Stop()) }()
-	ready := time.Since(started)
+	defer func() { err = errors.Join(err, f.end(ctx)) }()
+	g := f.gateway
 	idle, err := proc.Settled(ctx, g.Pid(), l.cfg.Scale.Settle)
 	if err != nil {
 		return nil, err
@@ -71,7 +61,7 @@ func many(ctx context.Context, l *Lab) (samples map[Kind]Sample, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, streams.Close()) }()
-	sample, err := newManyChanges(f, s).measure(ctx, g.Pid(), streams)
+	sample, err := newManyChanges(f.fleet, s).measure(ctx, g.Pid(), streams)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +69,7 @@ func many(ctx context.Context, l *Lab) (samples map[Kind]Sample, err error) {
 	if err != nil {
 		return nil, err
 	}
-	sample["ready"], sample["idle"], sample["heap"] = ready.Seconds(), megabytes(idle.RSS), megabytes(uint64(heap))
+	sample["ready"], sample["idle"], sample["heap"] = f.ready.Seconds(), megabytes(idle.RSS), megabytes(uint64(heap))
 	return map[Kind]Sample{Gateway: sample}, nil
 }
 
@@ -103,19 +93,15 @@ func openMany(ctx context.Context, addr string, s ManyScale) (*load.Load, error)
 
 // measure lets the clusters change for a while.
 func (m *manyChanges) measure(ctx context.Context, pid int, streams *load.Load) (Sample, error) {
-	if err := proc.ResetPeak(pid); err != nil {
-		return nil, err
-	}
-	start, err := proc.CPU(pid)
+	cost, err := startPeakMeter(pid, streams)
 	if err != nil {
 		return nil, err
 	}
-	began := time.Now()
 	if err := m.run(ctx); err != nil {
 		return nil, err
 	}
-	took := time.Since(began)
-	end, err := proc.CPU(pid)
+	took := time.Since(cost.began)
+	cpu, err := cost.cpu()
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +117,7 @@ func (m *manyChanges) measure(ctx context.Context, pid int, streams *load.Load) 
 		return nil, err
 	}
 	return Sample{
-		"rate": float64(m.count) / took.Seconds(), "share": 100 * (end - start).Seconds() / took.Seconds(), "memory": megabytes(peak),
+		"rate": float64(m.count) / took.Seconds(), "share": share(cpu, took), "memory": megabytes(peak),
 		"p50": percentile(delays, 50), "p99": percentile(delays, 99), "most": delays[len(delays)-1],
 	}, nil
 }

@@ -84,31 +84,30 @@ func (l *Lab) update(ctx context.Context, at subject, o opened, before proc.Memo
 	if err != nil {
 		return nil, err
 	}
-	received, connected := o.streams.Received(), o.streams.Bytes()
-	start, err := proc.CPU(at.Pid())
+	list := l.edits()
+	m, err := startMeter(at.Pid(), o.streams)
 	if err != nil {
 		return nil, err
 	}
-	began, list := time.Now(), l.edits()
 	if _, err := changes(ctx, at, list, l.cfg.Scale.Proxies.Rate); err != nil {
 		return nil, err
 	}
-	took := time.Since(began)
+	took := time.Since(m.began)
 	if err := settle(ctx, o.streams); err != nil {
 		return nil, err
 	}
-	end, err := proc.CPU(at.Pid())
+	cpu, err := m.cpu()
 	if err != nil {
 		return nil, err
 	}
-	updates := o.streams.Received() - received
+	updates := m.messages()
 	if want := expected(o.streams, list); updates != want {
 		return nil, fmt.Errorf("%d updates for %d changes, not %d", updates, len(list), want)
 	}
 	return Sample{
 		"cpu": o.cpu.Seconds(), "all": milliseconds(o.took), "memory": perStream(before, held, o.streams),
-		"update": microseconds(end-start) / float64(updates), "rate": float64(len(list)) / took.Seconds(),
-		"bytes": float64(connected) / float64(o.streams.Streams()), "update bytes": float64(o.streams.Bytes()-connected) / float64(updates),
+		"update": microseconds(cpu) / float64(updates), "rate": float64(len(list)) / took.Seconds(),
+		"bytes": float64(m.beforeBytes) / float64(o.streams.Streams()), "update bytes": m.bytes() / float64(updates),
 	}, nil
 }
 

@@ -27,15 +27,8 @@ type SpillScale struct {
 // Then the floor sends what one stream of each service was sent, when it was. The clusters are of package fleet: 150,000
 // endpoints would make those of the other trials too large.
 func spill(ctx context.Context, l *Lab) (samples map[Kind]Sample, err error) {
-	s := l.cfg.Scale.Spill
-	f, err := fleet.Start(fleet.Config{Linked: 2, Services: s.Services, Slices: 1, Endpoints: s.Endpoints, Pods: s.Pods, Joined: true, Annotations: map[string]string{
-		"isthmus.io/prefer": "local, any", "isthmus.io/return-after": s.After.String(), "isthmus.io/return-over": s.Return.String(),
-	}})
+	of, played, err := l.spillGateway(ctx)
 	if err != nil {
-		return nil, err
-	}
-	of, played, err := l.spillGateway(ctx, f)
-	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, fmt.Errorf("the gateway: %w", err)
 	}
 	bare, err := l.spillFloor(ctx, played)
@@ -46,23 +39,22 @@ func spill(ctx context.Context, l *Lab) (samples map[Kind]Sample, err error) {
 }
 
 // spillGateway makes the trial on the gateway.
-func (l *Lab) spillGateway(ctx context.Context, f *fleet.Fleet) (_ Sample, played tape, err error) {
-	s, kubeconfig := l.cfg.Scale.Spill, filepath.Join(l.cfg.Dir, "spill.kubeconfig")
-	if err := f.WriteKubeconfig(kubeconfig); err != nil {
-		return nil, played, err
-	}
-	g, err := startGateway(ctx, l.cfg.Isthmus, kubeconfig)
+func (l *Lab) spillGateway(ctx context.Context) (_ Sample, played tape, err error) {
+	s := l.cfg.Scale.Spill
+	f, err := follow(ctx, l.cfg, fleet.Config{Linked: 2, Services: s.Services, Slices: 1, Endpoints: s.Endpoints, Pods: s.Pods, Joined: true, Annotations: map[string]string{
+		"isthmus.io/prefer": "local, any", "isthmus.io/return-after": s.After.String(), "isthmus.io/return-over": s.Return.String(),
+	}})
 	if err != nil {
 		return nil, played, err
 	}
-	defer func() { err = errors.Join(err, g.Check(ctx), g.Stop()) }()
-	m, err := l.openSpilling(ctx, g.Addr(), g.Pid())
+	defer func() { err = errors.Join(err, f.end(ctx)) }()
+	m, err := l.openSpilling(ctx, f.gateway.Addr(), f.gateway.Pid())
 	if err != nil {
 		return nil, played, err
 	}
 	defer func() { err = errors.Join(err, m.streams.Close()) }()
 
-	gone, err := m.scale(ctx, s, f, false)
+	gone, err := m.scale(ctx, s, f.fleet, false)
 	if err != nil {
 		return nil, played, err
 	}
@@ -70,7 +62,7 @@ func (l *Lab) spillGateway(ctx context.Context, f *fleet.Fleet) (_ Sample, playe
 	if err := m.readMemory(); err != nil {
 		return nil, played, err
 	}
-	back, err := m.scale(ctx, s, f, true)
+	back, err := m.scale(ctx, s, f.fleet, true)
 	if err != nil {
 		return nil, played, err
 	}

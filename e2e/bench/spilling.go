@@ -17,21 +17,15 @@ import (
 
 // spilling is the trial while it runs.
 type spilling struct {
-	pid     int
-	streams *load.Load
+	*meter
 	before  proc.Memory // without streams
 	opened  proc.Memory // with all of them
 	spilled proc.Memory // when all have spilled
-
-	began    time.Time
-	cpu      time.Duration // the server's, at that time
-	messages int           // of all streams, at that time
-	bytes    int
 }
 
 // openSpilling opens all streams, spread over all services. The messages of one stream of each are kept.
 func (l *Lab) openSpilling(ctx context.Context, addr string, pid int) (_ *spilling, err error) {
-	m := &spilling{pid: pid}
+	m := &spilling{}
 	if m.before, err = proc.Settled(ctx, pid, l.cfg.Scale.Settle); err != nil {
 		return nil, err
 	}
@@ -41,25 +35,25 @@ func (l *Lab) openSpilling(ctx context.Context, addr string, pid int) (_ *spilli
 		_, authority := fleet.Service(i%services, true)
 		cfg.Targets = append(cfg.Targets, load.Target{Authority: authority, Token: world.Token(i), Keep: i < services})
 	}
-	if m.streams, err = load.Open(ctx, cfg); err != nil {
+	streams, err := load.Open(ctx, cfg)
+	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			m.streams.Close()
+			streams.Close()
 		}
 	}()
 	if err := poll.Pause(ctx, aftermath); err != nil {
 		return nil, err
 	}
-	if n := m.streams.Received(); n != m.streams.Streams() {
-		return nil, fmt.Errorf("%d streams began with %d messages, not one each", m.streams.Streams(), n)
+	if n := streams.Received(); n != streams.Streams() {
+		return nil, fmt.Errorf("%d streams began with %d messages, not one each", streams.Streams(), n)
 	}
 	if m.opened, err = proc.ReadMemory(pid); err != nil {
 		return nil, err
 	}
-	m.messages, m.bytes, m.began = m.streams.Received(), m.streams.Bytes(), time.Now()
-	m.cpu, err = proc.CPU(pid)
+	m.meter, err = startMeter(pid, streams)
 	return m, err
 }
 
@@ -114,14 +108,14 @@ func (m *spilling) end(ctx context.Context) (Sample, error) {
 	if err := settle(ctx, m.streams); err != nil {
 		return nil, err
 	}
-	cpu, err := proc.CPU(m.pid)
+	cpu, err := m.cpu()
 	if err != nil {
 		return nil, err
 	}
-	messages := float64(m.streams.Received() - m.messages)
+	messages := float64(m.messages())
 	return Sample{
-		"all": (cpu - m.cpu).Seconds(), "cpu": microseconds(cpu-m.cpu) / messages, "messages": messages / float64(m.streams.Streams()),
-		"bytes":  float64(m.streams.Bytes()-m.bytes) / messages,
+		"all": cpu.Seconds(), "cpu": microseconds(cpu) / messages, "messages": messages / float64(m.streams.Streams()),
+		"bytes":  m.bytes() / messages,
 		"memory": perStream(m.before, m.opened, m.streams), "spilled": perStream(m.before, m.spilled, m.streams),
 	}, nil
 }

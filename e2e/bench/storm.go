@@ -31,14 +31,14 @@ type StormScale struct {
 // The floor is two bare servers that send what the gateway's streams began with.
 func storm(ctx context.Context, l *Lab) (samples map[Kind]Sample, err error) {
 	s := l.cfg.Scale.Storm
-	f, err := fleet.Start(fleet.Config{
+	f, kubeconfig, err := startFleet(l.cfg, fleet.Config{
 		Linked: 2, Services: s.Services, Slices: 1, Endpoints: s.Endpoints, Servers: s.Servers, Profiles: s.Profiles, Joined: true,
 	})
 	if err != nil {
 		return nil, err
 	}
 	recording := filepath.Join(l.cfg.Dir, "storm.json")
-	of, err := l.stormGateways(ctx, f, recording)
+	of, err := l.stormGateways(ctx, kubeconfig, recording)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, fmt.Errorf("the gateway: %w", err)
 	}
@@ -57,11 +57,7 @@ type replica interface {
 }
 
 // stormGateways makes the trial with two gateways, and records what the streams begin with.
-func (l *Lab) stormGateways(ctx context.Context, f *fleet.Fleet, recording string) (_ Sample, err error) {
-	kubeconfig := filepath.Join(l.cfg.Dir, "storm.kubeconfig")
-	if err := f.WriteKubeconfig(kubeconfig); err != nil {
-		return nil, err
-	}
+func (l *Lab) stormGateways(ctx context.Context, kubeconfig, recording string) (_ Sample, err error) {
 	var two [2]replica
 	for i := range two {
 		g, err := startGateway(ctx, l.cfg.Isthmus, kubeconfig)
