@@ -9,6 +9,22 @@ import (
 	"testing"
 )
 
+// TestAlone: each trial's name, as make bench BENCH=REGEX has it, makes that trial and no other.
+func TestAlone(t *testing.T) {
+	for _, one := range Trials() {
+		name, err := regexp.Compile(one.Name)
+		if err != nil || strings.ContainsAny(one.Name, "'$") {
+			t.Errorf("%q is no regular expression that make takes: %v", one.Name, err)
+			continue
+		}
+		for _, other := range Trials() {
+			if name.MatchString(other.Name) != (one.Name == other.Name) {
+				t.Errorf("BENCH=%q, trial %q: made is %v", one.Name, other.Name, name.MatchString(other.Name))
+			}
+		}
+	}
+}
+
 // TestDocumentedTrials: each make bench BENCH=REGEX in the documentation makes some trial.
 func TestDocumentedTrials(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/*.md")
@@ -34,4 +50,66 @@ func TestDocumentedTrials(t *testing.T) {
 	if named < 10 {
 		t.Errorf("only %d trials are named", named)
 	}
+}
+
+// TestPerformancePage: the page describes all trials, in their order, and has a row for each of their figures and no other,
+// with the target that it has.
+func TestPerformancePage(t *testing.T) {
+	text, err := os.ReadFile("../../docs/performance.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names, figures []string
+	for _, trial := range Trials() {
+		names = append(names, trial.Name)
+		for _, row := range Rows([]Result{{Trial: trial.Name, metrics: trial.Metrics}}) {
+			figures = append(figures, strings.Join([]string{row.Trial, row.Label, row.cells()[4]}, " | "))
+		}
+	}
+	var described []string
+	for _, row := range tableRows(t, string(text), "| trial | what is done |\n|---|---|\n") {
+		described = append(described, row[0])
+	}
+	if !slices.Equal(described, names) {
+		t.Errorf("the page describes the trials\n%q, and there are\n%q", described, names)
+	}
+	var measured []string
+	for _, row := range tableRows(t, string(text), "| figure | | floor | gateway | ratio | target | |\n|---|---|---|---|---|---|---|\n") {
+		measured = append(measured, strings.Join([]string{row[0], row[1], row[5]}, " | "))
+	}
+	for _, f := range slices.Concat(figures, measured) {
+		if there, is := count(measured, f), count(figures, f); there != 1 || is != 1 {
+			t.Errorf("the page has figure %q %d times, the trials %d times", f, there, is)
+		}
+	}
+}
+
+// tableRows returns the cells of the table on a page that has this head.
+func tableRows(t *testing.T, page, head string) (list [][]string) {
+	t.Helper()
+	_, rest, ok := strings.Cut(page, head)
+	if !ok {
+		t.Fatalf("the page has no table %q", head)
+	}
+	for line := range strings.Lines(rest) {
+		line, ok := strings.CutPrefix(strings.TrimSpace(line), "|")
+		if !ok {
+			break
+		}
+		cells := strings.Split(strings.TrimSuffix(line, "|"), "|")
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		list = append(list, cells)
+	}
+	return list
+}
+
+func count(list []string, s string) (n int) {
+	for _, x := range list {
+		if x == s {
+			n++
+		}
+	}
+	return n
 }

@@ -162,18 +162,23 @@ func measure(ctx context.Context, o options, cfg bench.Config, stdout io.Writer)
 		return err
 	}
 	defer func() { err = errors.Join(err, lab.Close()) }()
-	results, err := lab.Run(ctx, trials)
-	if err != nil {
-		return err
+	results, failed := lab.Run(ctx, trials)
+	if len(results) == 0 {
+		return failed
 	}
-	report := bench.NewReport(cfg, results)
-	if err := report.Write(filepath.Join(o.out, reportFile)); err != nil {
+	return errors.Join(failed, keep(bench.NewReport(cfg, results), time.Since(began), o, stdout))
+}
+
+// keep writes and prints what has been measured, be it not all trials. It is an error if a target is missed.
+func keep(report *bench.Report, took time.Duration, o options, stdout io.Writer) error {
+	path := filepath.Join(o.out, reportFile)
+	if err := report.Write(path); err != nil {
 		return err
 	}
 	if err := report.Print(stdout); err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "\nmeasured in %.0f s; all of it is in %s\n", time.Since(began).Seconds(), filepath.Join(o.out, reportFile))
+	fmt.Fprintf(stdout, "\nmeasured in %.0f s; all of it is in %s\n", took.Seconds(), path)
 	return report.Err()
 }
 

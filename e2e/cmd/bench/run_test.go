@@ -1,13 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"isthmus/e2e/bench"
 	"isthmus/e2e/cmd/internal/cli"
@@ -27,6 +31,38 @@ func TestUsage(t *testing.T) {
 	var out strings.Builder
 	if err := run(t.Context(), []string{"-help"}, process{nil, &out, io.Discard}); !errors.Is(err, flag.ErrHelp) || !strings.Contains(out.String(), "bench clusters") || !strings.Contains(out.String(), "-pid") {
 		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
+// TestMissed: a run that misses a target ends with an error, and is printed and kept all the same.
+func TestMissed(t *testing.T) {
+	idle, o := bench.Trials()[0], options{out: t.TempDir()}
+	for _, x := range []struct {
+		rss  float64
+		want string
+	}{{idle.Metrics[0].Most, ""}, {idle.Metrics[0].Most + 1, "over target: idle: " + idle.Metrics[0].Label}} {
+		text := fmt.Sprintf(`{"Results": [{"Trial": "idle", "Samples": {"gateway": [{"rss": %f}]}}]}`, x.rss)
+		must(t, os.WriteFile(filepath.Join(o.out, reportFile), []byte(text), 0o600))
+		report, err := bench.ReadReport(filepath.Join(o.out, reportFile))
+		must(t, err)
+		must(t, os.Remove(filepath.Join(o.out, reportFile)))
+		var out strings.Builder
+		if err := keep(report, time.Minute, o, &out); fmt.Sprint(err) != cmp.Or(x.want, "<nil>") {
+			t.Errorf("%g MB: %v", x.rss, err)
+		}
+		if kept, err := bench.ReadReport(filepath.Join(o.out, reportFile)); err != nil || !reflect.DeepEqual(kept, report) {
+			t.Errorf("kept is %+v, %v", kept, err)
+		}
+		if line := fmt.Sprintf("%.0f MB", x.rss); !strings.Contains(out.String(), line) {
+			t.Errorf("%q is not printed:\n%s", line, out.String())
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
