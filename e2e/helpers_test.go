@@ -67,6 +67,18 @@ func ready(p admin.Clusters, name string) error {
 	return nil
 }
 
+// awaitReady waits until the gateway's own cluster and a linked one are ready with every resource.
+func awaitReady(t *testing.T, g *gateway.Gateway, name string) {
+	t.Helper()
+	await(t, "both clusters are ready, with all their resources", func() error {
+		page, err := admin.ReadClusters(t.Context(), g.MetricsAddr())
+		if err != nil {
+			return err
+		}
+		return ready(page, name)
+	})
+}
+
 // await waits up to a minute until check returns no error.
 func await(t *testing.T, what string, check func() error) {
 	t.Helper()

@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"isthmus/e2e/admin"
 	"isthmus/e2e/gateway"
 	"isthmus/e2e/object"
 )
@@ -53,12 +52,6 @@ func TestK3dShop(t *testing.T) {
 	must(t, west.Apply(ctx, object.Pod("shop", "web-0", "web"), object.Slice("shop", "web", "1", object.PodEndpoint("10.41.0.9", "shop", "web-0"))))
 	must(t, east.Apply(ctx, object.Pod("shop", "web-0", "web"), object.Slice("shop", "web", "1", object.PodEndpoint("10.42.0.9", "shop", "web-0"))))
 	g := startGateway(t, gateway.Config{Kubeconfig: gatewayKubeconfig(t, west)})
-	await(t, "both clusters are ready", func() error {
-		page, err := admin.ReadClusters(ctx, g.MetricsAddr())
-		if err != nil {
-			return err
-		}
-		return ready(page, "east")
-	})
+	awaitReady(t, g, "east")
 	awaitShop(t, openShop(t, g), "10.41.0.9", "10.42.0.9")
 }

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"isthmus/e2e/admin"
 	"isthmus/e2e/kube"
 	"isthmus/e2e/object"
 )
@@ -232,13 +231,7 @@ func TestInLinkerd(t *testing.T) {
 	cfg := podOf(d, "linkerd-destination-0")
 	cfg.Container = "destination"
 	g := startPod(t, servers[0], west, cfg)
-	await(t, "both clusters are ready, with all their resources", func() error {
-		page, err := admin.ReadClusters(ctx, g.MetricsAddr())
-		if err != nil {
-			return err
-		}
-		return ready(page, "east")
-	})
+	awaitReady(t, g, "east")
 	awaitShop(t, openShop(t, g), "10.81.1.1", "10.81.2.1")
 	checkProbes(t, *destination(d), g)
 	checkSliceWriter(t, west, g, "linkerd-destination-0")

@@ -47,13 +47,7 @@ func TestInstall(t *testing.T) {
 	must(t, west.Apply(ctx, object.Federated("shop", "web-federated", "web", "web@east")))
 
 	g := startPod(t, servers[0], west, podOf(deployment, "isthmus-0"))
-	await(t, "both clusters are ready, with all their resources", func() error {
-		page, err := admin.ReadClusters(ctx, g.MetricsAddr())
-		if err != nil {
-			return err
-		}
-		return ready(page, "east")
-	})
+	awaitReady(t, g, "east")
 	stream := openShop(t, g)
 	awaitShop(t, stream, "10.80.1.1", "10.80.2.1")
 	t.Run("probes", func(t *testing.T) { checkProbes(t, deployment.Spec.Template.Spec.Containers[0], g) })

@@ -87,41 +87,32 @@ func nothingLeft(t *testing.T) (state string, check func()) {
 
 // TestDemo is the whole demo, with Ctrl-C when it would go on for ever.
 func TestDemo(t *testing.T) {
-	isthmus, err := program.Isthmus.Path(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, check := nothingLeft(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	out := &watched{line: "Everything is left running", then: cancel}
-	err = run(ctx, []string{"--keep", "--bin", programs(t, isthmus)}, out)
-	t.Log("\n" + out.text.String())
-	if err != nil {
-		t.Error(err)
-	}
-	for _, line := range []string{"\n  kill east's API server ", "\n  cordon north by its link ", "All as it should be"} {
-		if !strings.Contains(out.text.String(), line) {
-			t.Errorf("it does not print %q", line)
-		}
-	}
-	check()
+	play(ctx, t, "--keep", &watched{line: "Everything is left running", then: cancel},
+		"\n  kill east's API server ", "\n  cordon north by its link ")
 }
 
 // TestDemoNetworks is the demo with a cluster on another network.
 func TestDemoNetworks(t *testing.T) {
+	play(t.Context(), t, "--networks", &watched{},
+		"\n  annotate north's link with its network ", "\n  the other one fails too ")
+}
+
+// play runs a demo to its end, and checks that it prints these lines and that all is as it should be.
+func play(ctx context.Context, t *testing.T, flag string, out *watched, lines ...string) {
+	t.Helper()
 	isthmus, err := program.Isthmus.Path(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, check := nothingLeft(t)
-	out := &watched{}
-	err = run(t.Context(), []string{"--networks", "--bin", programs(t, isthmus)}, out)
+	err = run(ctx, []string{flag, "--bin", programs(t, isthmus)}, out)
 	t.Log("\n" + out.text.String())
 	if err != nil {
 		t.Error(err)
 	}
-	for _, line := range []string{"\n  annotate north's link with its network ", "\n  the other one fails too ", "All as it should be"} {
+	for _, line := range append(lines, "All as it should be") {
 		if !strings.Contains(out.text.String(), line) {
 			t.Errorf("it does not print %q", line)
 		}
