@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"isthmus/e2e/apisim"
 	"isthmus/e2e/gateway"
@@ -45,23 +46,33 @@ func newActor(t *testing.T, name string, does misdeed, objects ...runtime.Object
 	target, err := url.Parse("http://" + api.Addr())
 	must(t, err)
 	transport := &http.Transport{}
-	forward := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: transport, FlushInterval: -1}
 	a := &actor{name: name, api: api, requests: make(map[string]int), began: time.Now()}
-	a.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	a.server = intercept(t, target, transport, func(w http.ResponseWriter, r *http.Request, forward func()) {
 		resource := path.Base(r.URL.Path)
 		a.count(resource)
 		if does == nil || !does(w, r, resource) {
-			defer func() { _ = recover() }() // how a ReverseProxy ends an answer that breaks off
-			forward.ServeHTTP(w, r)
+			forward()
 		}
-	}))
-	t.Cleanup(func() {
-		a.server.Listener.Close()
-		a.server.CloseClientConnections()
-		a.server.Close()
-		transport.CloseIdleConnections()
 	})
 	return a
+}
+
+// intercept starts a server in front of another one, until the test ends: answer answers requests, or has them forwarded.
+func intercept(t *testing.T, target *url.URL, transport http.RoundTripper, answer func(w http.ResponseWriter, r *http.Request, forward func())) *httptest.Server {
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: transport, FlushInterval: -1}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer(w, r, func() {
+			defer func() { _ = recover() }() // how a ReverseProxy ends an answer that breaks off
+			proxy.ServeHTTP(w, r)
+		})
+	}))
+	t.Cleanup(func() {
+		server.Listener.Close()
+		server.CloseClientConnections()
+		server.Close()
+		utilnet.CloseIdleConnectionsFor(transport)
+	})
+	return server
 }
 
 func (a *actor) count(resource string) {

@@ -5,14 +5,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
 	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 )
 
@@ -40,12 +38,7 @@ func newBadGateway(t *testing.T, at *site) *badGateway {
 	target, err := url.Parse(config.Host)
 	must(t, err)
 	b := &badGateway{}
-	forward := &httputil.ReverseProxy{
-		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
-		Transport:     transport,
-		FlushInterval: -1,
-	}
-	b.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	b.server = intercept(t, target, transport, func(w http.ResponseWriter, r *http.Request, forward func()) {
 		isWatch := r.URL.Query().Get("watch") == "true"
 		if isWatch && b.broken.Load() {
 			b.answerWithoutEnd(w, r)
@@ -55,14 +48,7 @@ func newBadGateway(t *testing.T, at *site) *badGateway {
 			b.watching.Add(1)
 			defer b.watching.Add(-1)
 		}
-		defer func() { _ = recover() }() // how a ReverseProxy ends an answer that breaks off
-		forward.ServeHTTP(w, r)
-	}))
-	t.Cleanup(func() {
-		b.server.Listener.Close()
-		b.server.CloseClientConnections()
-		b.server.Close()
-		utilnet.CloseIdleConnectionsFor(transport)
+		forward()
 	})
 	return b
 }
