@@ -137,6 +137,19 @@ func namedPort(text string) (name, port string) {
 	return "", text
 }
 
+// tcpPort is a port under this key, with a name if there is one.
+func tcpPort(key, name, port string) (object, error) {
+	n, err := number(port)
+	if err != nil {
+		return nil, err
+	}
+	p := object{key: n, "protocol": "TCP"}
+	if name != "" {
+		p["name"] = name
+	}
+	return p, nil
+}
+
 // list splits at commas; "-" has nothing.
 func list(text string) []string {
 	if text == "-" {
@@ -166,14 +179,10 @@ func svcObject(o object, ports string, words []string) error {
 	var all []any
 	for _, text := range list(ports) {
 		name, rest := namedPort(text)
-		portText, target, hasTarget := strings.Cut(rest, "/")
-		port, err := number(portText)
+		port, target, hasTarget := strings.Cut(rest, "/")
+		p, err := tcpPort("port", name, port)
 		if err != nil {
 			return err
-		}
-		p := object{"port": port, "protocol": "TCP"}
-		if name != "" {
-			p["name"] = name
 		}
 		if hasTarget {
 			p["targetPort"] = target
@@ -243,14 +252,10 @@ func ewObject(o object, ips string, words []string) error {
 		addrs = append(addrs, object{"ip": ip})
 	}
 	for _, text := range opt.values["port"] {
-		name, portText := namedPort(text)
-		port, err := number(portText)
+		name, port := namedPort(text)
+		p, err := tcpPort("port", name, port)
 		if err != nil {
 			return err
-		}
-		p := object{"port": port, "protocol": "TCP"}
-		if name != "" {
-			p["name"] = name
 		}
 		ports = append(ports, p)
 	}

@@ -93,14 +93,10 @@ func containerPorts(texts []string) ([]any, error) {
 	var ports []any
 	for _, text := range texts {
 		name, rest := namedPort(text)
-		portText, hostText, hasHost := strings.Cut(rest, "@")
-		port, err := number(portText)
+		port, hostText, hasHost := strings.Cut(rest, "@")
+		p, err := tcpPort("containerPort", name, port)
 		if err != nil {
 			return nil, err
-		}
-		p := object{"containerPort": port, "protocol": "TCP"}
-		if name != "" {
-			p["name"] = name
 		}
 		if hasHost {
 			if p["hostPort"], err = number(hostText); err != nil {
