@@ -58,9 +58,6 @@ func signalCommand(ctx context.Context, verb string, args []string, stdout io.Wr
 	if err != nil {
 		return err
 	}
-	if err := checkNames(names); err != nil {
-		return err
-	}
 	dirs, err := root.dirs(names)
 	if err != nil {
 		return err

@@ -40,9 +40,6 @@ func startCommand(ctx context.Context, args []string, stdout io.Writer) error {
 	if _, err := parseControllers(*list); err != nil {
 		return err
 	}
-	if err := checkNames(names); err != nil {
-		return err
-	}
 	dirs, err := root.dirs(names)
 	if err != nil {
 		return err
@@ -116,8 +113,11 @@ func startOne(ctx context.Context, dir state.Dir, args []string) error {
 // root is the folder with a folder for each cluster in it.
 type root struct{ path string }
 
-// dirs returns the clusters' folders by absolute paths.
+// dirs returns the folders, by absolute paths, of clusters as they are named on the command line.
 func (r *root) dirs(names []string) ([]state.Dir, error) {
+	if err := checkNames(names); err != nil {
+		return nil, err
+	}
 	absolute, err := r.absolute()
 	if err != nil {
 		return nil, err
