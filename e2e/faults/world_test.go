@@ -66,14 +66,7 @@ func (w *world) watch(t *testing.T) {
 	var watching sync.WaitGroup
 	watching.Go(func() { w.pulse.Run(life) })
 	watching.Go(func() {
-		tick := time.NewTicker(200 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-life.Done():
-				return
-			case <-tick.C:
-			}
+		for poll.Pause(life, 200*time.Millisecond) == nil {
 			if err := w.well(life); err != nil && life.Err() == nil {
 				t.Errorf("at %s: %v", time.Now().Format("15:04:05.000"), err)
 			}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"isthmus/e2e/kube"
+	"isthmus/e2e/poll"
 	"isthmus/e2e/proxy"
 )
 
@@ -92,14 +93,7 @@ func (n *Nodes) fail(err error) {
 func (n *Nodes) Run(ctx context.Context) {
 	var lives sync.WaitGroup
 	defer lives.Wait()
-	tick := time.NewTicker(look)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for poll.Pause(ctx, look) == nil {
 		pods, err := n.cfg.Client.CoreV1().Pods(n.cfg.Namespace).List(ctx, metav1.ListOptions{LabelSelector: n.cfg.Selector})
 		if err != nil {
 			continue
