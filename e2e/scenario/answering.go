@@ -16,6 +16,7 @@ import (
 // answering is an HTTP server that plays a Linkerd gateway's probe: it answers GET /ready.
 type answering struct {
 	code   atomic.Int64
+	asked  atomic.Int64 // how often
 	server http.Server
 	ended  chan error
 }
@@ -39,6 +40,7 @@ func startAnswering(ctx context.Context, addr netip.AddrPort, code int) (*answer
 
 // ServeHTTP refuses what no probe would send: its caller takes the answer for that of a dead gateway.
 func (s *answering) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.asked.Add(1)
 	switch {
 	case r.Method == http.MethodGet && r.URL.RequestURI() == "/elsewhere":
 		w.WriteHeader(http.StatusOK)

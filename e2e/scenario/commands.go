@@ -40,6 +40,7 @@ func (p *parser) command(words []string) (action, error) {
 		"slice":           {parseSlice, 4, -1, "CLUSTER [NS/]NAME SERVICE PORTS [ENDPOINT...] [options]"},
 		"gateway":         {parseObject(gatewayObject), 3, -1, "CLUSTER [NS/]NAME HOSTS [options]"},
 		"answers":         {parseAnswers, 2, 2, "IP:PORT CODE|none"},
+		"unasked":         {parseUnasked, 1, 1, "IP:PORT"},
 		"ew":              {parseObject(ewObject), 3, -1, "CLUSTER [NS/]NAME IP[,IP] [options]"},
 		"link":            {parseLink, 3, -1, "REMOTE as NAME [options]"},
 		"relink":          {parseLink, 3, -1, "REMOTE as NAME [options]"},

@@ -70,11 +70,34 @@ func ingressOf(hosts string) ([]any, error) {
 	return ingress, nil
 }
 
+func ownAddress(text string) (netip.AddrPort, error) {
+	addr, err := netip.ParseAddrPort(text)
+	if err != nil || !addr.Addr().IsLoopback() {
+		return addr, fmt.Errorf("%q is no IP:PORT of this machine itself", text)
+	}
+	return addr, nil
+}
+
+// parseUnasked is for: unasked IP:PORT.
+func parseUnasked(_ *parser, args []string) (action, error) {
+	addr, err := ownAddress(args[0])
+	return func(_ context.Context, r *run) error {
+		s := r.answering[addr]
+		if s == nil {
+			return fmt.Errorf("nothing answers at %s", addr)
+		}
+		if n := s.asked.Load(); n > 0 {
+			return fmt.Errorf("%s has been asked %d times", addr, n)
+		}
+		return nil
+	}, err
+}
+
 // parseAnswers is for: answers IP:PORT CODE|none.
 func parseAnswers(_ *parser, args []string) (action, error) {
-	addr, err := netip.ParseAddrPort(args[0])
-	if err != nil || !addr.Addr().IsLoopback() {
-		return nil, fmt.Errorf("%q is no IP:PORT of this machine itself", args[0])
+	addr, err := ownAddress(args[0])
+	if err != nil {
+		return nil, err
 	}
 	code := 0
 	if args[1] != "none" {

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"testing"
 )
 
@@ -41,10 +42,33 @@ func TestAnswers(t *testing.T) {
 	if result, _ := runScript(t, newDouble(t), "answers "+addr+" none\n", true); result.Err == nil {
 		t.Error("nothing answers, and the case has ended it")
 	}
-	for _, bad := range []string{"answers 192.0.2.1:80 200", "answers x 200", "answers 127.0.0.1:80 99", "answers 127.0.0.1:80 ok"} {
+	for _, bad := range []string{"unasked 192.0.2.1:80", "answers 192.0.2.1:80 200", "answers x 200", "answers 127.0.0.1:80 99", "answers 127.0.0.1:80 ok"} {
 		if _, err := Parse("bad.txtar", []byte(bad)); err == nil {
 			t.Errorf("%s: no mistake", bad)
 		}
+	}
+}
+
+// TestUnasked: a server that has been asked, or is not there, fails the case.
+func TestUnasked(t *testing.T) {
+	ctx, addr := t.Context(), netip.MustParseAddrPort("127.0.0.1:4191")
+	unasked, err := parseUnasked(nil, []string{addr.String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &answering{}
+	s.code.Store(http.StatusOK)
+	r := &run{answering: map[netip.AddrPort]*answering{}}
+	if unasked(ctx, r) == nil {
+		t.Error("nothing answers there")
+	}
+	r.answering[addr] = s
+	if err := unasked(ctx, r); err != nil {
+		t.Error(err)
+	}
+	s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/other", nil))
+	if unasked(ctx, r) == nil {
+		t.Error("it has been asked")
 	}
 }
 
