@@ -64,6 +64,9 @@ func Start(cfg Config) (*Process, error) {
 	started := make(chan error)
 	go p.run(started)
 	if err := <-started; err != nil {
+		if cfg.Jail != nil {
+			err = fmt.Errorf("in a jail, for which this process must be root or may make user namespaces: %w", err)
+		}
 		return nil, err
 	}
 	return p, nil

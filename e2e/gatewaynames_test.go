@@ -1,0 +1,139 @@
+package e2e
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"isthmus/e2e/admin"
+	"isthmus/e2e/gateway"
+	"isthmus/e2e/object"
+	"isthmus/e2e/program"
+)
+
+// TestGatewayNames: of the names of a load balancer, one gets another address, one no longer resolves, and one resolves to
+// what could not be another host's. Nothing else changes. Streams follow the first, keep what is known of the others, and
+// never have nothing: NW-06, NW-16.
+func TestGatewayNames(t *testing.T) {
+	t.Parallel()
+	w := newNearClusters(t, []string{"namespace", "serviceaccount"}, "west", "east")
+	kubeconfig, err := os.ReadFile(w.servers["east"].Kubeconfig())
+	must(t, err)
+	link := object.Link("east", kubeconfig)
+	link.Annotations["isthmus.io/network"] = "far"
+	must(t, w.clients["west"].Apply(t.Context(), link, object.Federated("shop", "web-federated", "", "web@east")))
+	w.balance(t, "moves.example", "ends.example", "spoils.example")
+	names := hosts{"moves.example": "192.0.2.1", "ends.example": "192.0.2.2", "spoils.example": "192.0.2.3", "other.example": "192.0.2.4"}
+	file := w.startWithHosts(t, names)
+	w.through(t, "the names are resolved", "192.0.2.1", "192.0.2.2", "192.0.2.3")
+	w.warns(t, map[string]bool{"gateway ends.example: ": false, "gateway spoils.example: ": false})
+
+	w.stream.Mark()
+	names["moves.example"], names["spoils.example"] = "198.51.100.1", "127.0.0.1"
+	delete(names, "ends.example")
+	names.write(t, file)
+	w.through(t, "a name has moved", "192.0.2.2", "192.0.2.3", "198.51.100.1")
+	must(t, w.stream.Flapped(gatewayAt("192.0.2.2"), gatewayAt("192.0.2.3")))
+	w.warns(t, map[string]bool{"gateway ends.example: ": true, "gateway spoils.example: it has no address that could be another host's": true})
+
+	w.balance(t, "ends.example", "spoils.example", "other.example")
+	w.through(t, "the load balancer has another name", "192.0.2.2", "192.0.2.3", "192.0.2.4")
+	must(t, w.stream.Flapped(gatewayAt("192.0.2.2"), gatewayAt("192.0.2.3")))
+}
+
+// balance gives east a gateway whose load balancer has these names.
+func (w *near) balance(t *testing.T, names ...string) {
+	t.Helper()
+	must(t, w.clients["east"].ApplyYAML(t.Context(), fmt.Sprintf(`
+apiVersion: v1
+kind: Service
+metadata:
+  name: gateway
+  namespace: shop
+  annotations: {mirror.linkerd.io/multicluster-gateway: "true", mirror.linkerd.io/gateway-identity: gateway.test}
+spec: {type: LoadBalancer, allocateLoadBalancerNodePorts: false, ports: [{name: mc-gateway, port: %d}]}
+status: {loadBalancer: {ingress: [{hostname: %s}]}}
+`, gatewayAt("0.0.0.0").Port(), strings.Join(names, "}, {hostname: "))))
+}
+
+// gatewayAt is where east's gateway is reached at an address.
+func gatewayAt(ip string) netip.AddrPort {
+	return netip.AddrPortFrom(netip.MustParseAddr(ip), 4143)
+}
+
+// through waits until the proxy has the gateways at these addresses, in order, and nothing else.
+func (w *near) through(t *testing.T, what string, ips ...string) {
+	t.Helper()
+	var want []netip.AddrPort
+	for _, ip := range ips {
+		want = append(want, gatewayAt(ip))
+	}
+	await(t, what, func() error {
+		if got := w.stream.Snapshot().Get.Addrs(); !slices.Equal(got, want) {
+			return fmt.Errorf("the proxy has %v, not %v", got, want)
+		}
+		return nil
+	})
+}
+
+// warns waits until the gateway shows warnings about east that begin with these texts, or does not.
+func (w *near) warns(t *testing.T, want map[string]bool) {
+	t.Helper()
+	await(t, "what the gateway warns of", func() error {
+		page, err := admin.ReadClusters(t.Context(), w.gateway.MetricsAddr())
+		if err != nil {
+			return err
+		}
+		for text, shown := range want {
+			begins := func(warning string) bool { return strings.HasPrefix(warning, text) }
+			if warnings := page.Clusters[0].Warnings; slices.ContainsFunc(warnings, begins) != shown {
+				return fmt.Errorf("%q is to be among the warnings: %t; they are %q", text, shown, warnings)
+			}
+		}
+		return nil
+	})
+}
+
+// hosts is the address of each name that can be resolved.
+type hosts map[string]string
+
+// write replaces the file in one step, as a kubelet does.
+func (h hosts) write(t *testing.T, file string) {
+	t.Helper()
+	var text strings.Builder
+	for name, ip := range h {
+		fmt.Fprintln(&text, ip, name)
+	}
+	must(t, os.WriteFile(file+".new", []byte(text.String()), 0o644))
+	must(t, os.Rename(file+".new", file))
+}
+
+// startWithHosts runs the gateway where names are resolved by a file and nothing else, and opens the proxy's stream. It
+// returns the file's path.
+func (w *near) startWithHosts(t *testing.T, names hosts) (file string) {
+	t.Helper()
+	root := t.TempDir()
+	copied := func(from, to string, mode os.FileMode) {
+		text, err := os.ReadFile(from)
+		must(t, err)
+		must(t, os.WriteFile(filepath.Join(root, to), text, mode))
+	}
+	binary, err := program.Isthmus.Path(t.Context())
+	must(t, err)
+	copied(binary, "isthmus", 0o555)
+	copied(w.servers["west"].Kubeconfig(), "kubeconfig", 0o444)
+	must(t, os.Mkdir(filepath.Join(root, "etc"), 0o755))
+	must(t, os.WriteFile(filepath.Join(root, "etc", "nsswitch.conf"), []byte("hosts: files\n"), 0o444))
+	file = filepath.Join(root, "etc", "hosts")
+	names.write(t, file)
+	args := append([]string{"gateway", "-kubeconfig=/kubeconfig", "-shutdown-delay=0s", "-drain=0s"}, gateway.BaseArgs()...)
+	w.gateway = startGateway(t, gateway.Config{Pod: &gateway.Pod{
+		Path: "/isthmus", Args: args, Env: []string{"HOSTNAME=isthmus-0"}, Jail: program.Jail{Root: root, User: 65532},
+	}})
+	w.subscribe(t)
+	return file
+}
