@@ -24,13 +24,6 @@ const (
 	clusterLimit = 8 * time.Second // for all its checks
 )
 
-// What a clock may be off. Tokens and certificates are refused by clocks that differ by
-// minutes; a few seconds are within what the check can see.
-const (
-	skewWarning = 30 * time.Second
-	skewFailure = 5 * time.Minute
-)
-
 // kinds are the custom resources that are read.
 var kinds = []schema.GroupVersionResource{
 	crd.ProfileVersion.WithResource("serviceprofiles"),
@@ -140,91 +133,6 @@ func (l *look) hintOfServer(hint string) string {
 		return hint + "; see --kubeconfig"
 	}
 	return fmt.Sprintf("%s; to renew the link: isthmus link %s --context CONTEXT --apply", hint, l.name())
-}
-
-// checkClock compares clocks. The server answered at some time between Sent and Received, and
-// its time is cut to seconds.
-func (l *look) checkClock(v kube.Version) {
-	if v.Date.IsZero() {
-		l.add(sectionAPI, ClockSkew, Unchecked, "its API server sends no Date", "")
-		return
-	}
-	level, text := clockSkew(v)
-	hint := ""
-	if level != OK {
-		hint = "synchronize the clocks of both clusters' nodes (NTP): tokens and certificates are good or not by them"
-	}
-	l.add(sectionAPI, ClockSkew, level, text, hint)
-}
-
-func clockSkew(v kube.Version) (Level, string) {
-	var skew time.Duration // how much it is ahead, at least
-	switch earliest, latest := v.Sent.Add(-time.Second), v.Received; {
-	case v.Date.Before(earliest):
-		skew = v.Date.Sub(earliest)
-	case v.Date.After(latest):
-		skew = v.Date.Sub(latest)
-	}
-	off, way := skew.Abs(), "ahead"
-	if skew < 0 {
-		way = "behind"
-	}
-	text := fmt.Sprintf("its clock is %s %s", roughly(off), way)
-	switch {
-	case off >= skewFailure:
-		return Failure, text
-	case off >= skewWarning:
-		return Warning, text
-	case off < time.Second:
-		return OK, "its clock agrees"
-	}
-	return OK, text
-}
-
-// checkRights reports what the credentials do not permit, with the worst of it as the level.
-func (l *look) checkRights(ctx context.Context) {
-	if len(l.rights) == 0 {
-		return
-	}
-	hint := "kubectl apply -f " + l.manifest
-	if l.cluster != federation.Local {
-		hint = "in that cluster: " + hint
-	}
-	list, err := missingRights(ctx, l.asker(), l.namespace, l.rights)
-	if err != nil {
-		l.unchecked(sectionAPI, Rights, err, hint)
-		return
-	}
-	if len(list) == 0 {
-		l.add(sectionAPI, Rights, OK, "all rights are granted", "")
-		return
-	}
-	worst := OK
-	var texts []string
-	for _, m := range list {
-		if rank(m.Level) > rank(worst) {
-			worst = m.Level
-		}
-	}
-	for _, m := range list {
-		if m.Level == worst {
-			texts = append(texts, fmt.Sprintf("%v (%s)", m, m.Lost))
-		}
-	}
-	text := "not permitted: " + strings.Join(texts, "; ")
-	if worst == Unchecked { // what is optional is not wrong
-		worst, text = OK, "all needed rights are granted; optional and not granted: "+strings.Join(texts, "; ")
-		hint = ""
-	}
-	l.add(sectionAPI, Rights, worst, text, hint)
-}
-
-// asker returns how rights are asked for.
-func (l *look) asker() asker {
-	if l.account != "" {
-		return askFor(l.client.Clients, l.account)
-	}
-	return askOwn(l.client.Clients)
 }
 
 // checkKinds reports which custom resources the API server does not have.

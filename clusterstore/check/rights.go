@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"isthmus/clusterstore/typed"
+	"isthmus/federation"
 )
 
 // Right is what a cluster is asked to permit, as a rule of a manifest has it.
@@ -70,6 +71,52 @@ func (r Right) String() string {
 		s += "/" + r.Name
 	}
 	return s
+}
+
+// checkRights reports what the credentials do not permit, with the worst of it as the level.
+func (l *look) checkRights(ctx context.Context) {
+	if len(l.rights) == 0 {
+		return
+	}
+	hint := "kubectl apply -f " + l.manifest
+	if l.cluster != federation.Local {
+		hint = "in that cluster: " + hint
+	}
+	list, err := missingRights(ctx, l.asker(), l.namespace, l.rights)
+	if err != nil {
+		l.unchecked(sectionAPI, Rights, err, hint)
+		return
+	}
+	if len(list) == 0 {
+		l.add(sectionAPI, Rights, OK, "all rights are granted", "")
+		return
+	}
+	worst := OK
+	var texts []string
+	for _, m := range list {
+		if rank(m.Level) > rank(worst) {
+			worst = m.Level
+		}
+	}
+	for _, m := range list {
+		if m.Level == worst {
+			texts = append(texts, fmt.Sprintf("%v (%s)", m, m.Lost))
+		}
+	}
+	text := "not permitted: " + strings.Join(texts, "; ")
+	if worst == Unchecked { // what is optional is not wrong
+		worst, text = OK, "all needed rights are granted; optional and not granted: "+strings.Join(texts, "; ")
+		hint = ""
+	}
+	l.add(sectionAPI, Rights, worst, text, hint)
+}
+
+// asker returns how rights are asked for.
+func (l *look) asker() asker {
+	if l.account != "" {
+		return askFor(l.client.Clients, l.account)
+	}
+	return askOwn(l.client.Clients)
 }
 
 // missing is a right of which some verbs are not permitted.

@@ -55,6 +55,17 @@ func (g *checked) checkServices(report *check.Report) {
 	c.fine(check.Definitions, "all annotations and labels can be used")
 }
 
+// memberPorts returns the ports of a member's Service; nil: it is not known.
+func (g *checked) memberPorts(m federation.Member) *cluster.Service {
+	if m.Cluster == federation.Local {
+		return g.here.Service(m.Service)
+	}
+	if c, state := g.store.Followed(m.Cluster); c != nil && (state == cluster.Ready || state == cluster.Stale) {
+		return c.Service(m.Service)
+	}
+	return nil
+}
+
 func services(n int) string {
 	switch n {
 	case 0:

@@ -1,0 +1,112 @@
+package clusterstore
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"isthmus/clusterstore/cluster"
+	"isthmus/federation"
+)
+
+// logGateways logs which gateways have died, or answer again.
+func (l *link) logGateways() {
+	g := &l.gateways
+	if g.tracker == nil {
+		return
+	}
+	before := g.dead
+	g.dead = make(map[string]bool)
+	for _, a := range g.tracker.Addresses() {
+		address := a.Addr.String()
+		switch {
+		case a.Dead:
+			if g.dead[address] = true; before[address] {
+				continue
+			}
+			l.log.Warn("gateway does not answer probes", zap.String("gateway", address), zap.String("error", a.Failure))
+			l.report(cluster.GatewayChanged, "gateway "+address+" does not answer probes", errors.New(a.Failure), true)
+		case before[address]:
+			l.log.Info("gateway answers probes again", zap.String("gateway", address))
+			l.report(cluster.GatewayChanged, "gateway "+address+" answers probes again", nil, false)
+		}
+	}
+}
+
+// describeGateways fills in how a cluster on another network is reached.
+func (v *linkSnapshot) describeGateways(st *cluster.Status) {
+	if v.tracker == nil {
+		return
+	}
+	st.Network = v.standing.rules.network
+	unprobed, outside := 0, 0
+	for _, a := range v.tracker.Addresses() {
+		x := cluster.GatewayStatus{Address: a.Addr.String(), Name: a.Name, Identity: a.Identity, State: cluster.GatewayAlive, Since: a.Since, Reason: a.Failure}
+		switch {
+		case a.Outside:
+			x.State = cluster.GatewayOutside
+			outside++
+		case a.Probe == (cluster.Probe{}):
+			x.State = cluster.GatewayNotProbed
+			unprobed++
+		case a.Dead:
+			x.State = cluster.GatewayDead
+		case a.Since.IsZero():
+			x.State = cluster.GatewayUnknown
+		}
+		st.Gateways = append(st.Gateways, x)
+	}
+	problems := slices.Concat(v.problem, v.tracker.Failures())
+	if outside > 0 {
+		problems = append(problems, fmt.Sprintf("gateways outside the address ranges of the link (annotation %s), which are not used: %d", RangesAnnotation, outside))
+	}
+	if unprobed > 0 {
+		problems = append(problems, fmt.Sprintf("gateways that are not probed, since it is not known how (annotation mirror.linkerd.io/probe-path and port mc-probe of the gateway's Service): %d", unprobed))
+	}
+	st.Warnings = slices.Concat(st.Warnings, problems)
+	if st.Network == unreadableNetwork {
+		problems = append(problems, "annotation "+NetworkAnnotation+" of the link Secret can't be read")
+	}
+	st.GatewayProblems = problems
+}
+
+// probed returns which of the cluster's gateways are alive, of those that have been probed.
+func (v *linkSnapshot) probed() map[string]bool {
+	if v.tracker == nil {
+		return nil
+	}
+	list := make(map[string]bool)
+	for _, a := range v.tracker.Addresses() {
+		if a.Probe != (cluster.Probe{}) && !a.Since.IsZero() {
+			list[a.Addr.String()] = !a.Dead
+		}
+	}
+	return list
+}
+
+// newProbes returns the metric of what probes take.
+func newProbes() *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "isthmus_gateway_probe_seconds",
+		Help:    "How long probes of a linked cluster's gateways take, whatever comes of them.",
+		Buckets: []float64{.001, .005, .025, .1, .5, 1, 5},
+	}, []string{"cluster"})
+}
+
+// probed counts a probe.
+func (s *Store) probed(name federation.ClusterName, took time.Duration) {
+	if s.probes != nil {
+		s.probes.WithLabelValues(string(name)).Observe(took.Seconds())
+	}
+}
+
+// forgetProbes forgets those of a cluster that is linked no more.
+func (s *Store) forgetProbes(name federation.ClusterName) {
+	if s.probes != nil {
+		s.probes.DeleteLabelValues(string(name))
+	}
+}
