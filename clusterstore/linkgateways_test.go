@@ -2,81 +2,16 @@ package clusterstore
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/netip"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/gateways"
-	"isthmus/federation"
 )
-
-const gatewayIdentity = "gw.multi.example"
-
-// gateway is a gateway Service of a cluster.
-func gateway(ips ...string) *cluster.Gateway {
-	g := &cluster.Gateway{Service: federation.ServiceID{Namespace: "multi", Name: "gw"}, Port: 4143, Identity: gatewayIdentity}
-	for _, ip := range ips {
-		g.IPs = append(g.IPs, netip.MustParseAddr(ip))
-	}
-	return g
-}
-
-// probed is a gateway that is probed once a second.
-func probed(g *cluster.Gateway) *cluster.Gateway {
-	g.Probe = cluster.Probe{Port: 4191, Path: "/ready", Period: time.Second}
-	return g
-}
-
-// reached checks what clients of web get.
-func (e *env) reached(want ...string) {
-	e.t.Helper()
-	e.pass(cluster.RegionPause) // changes of a second are passed on together
-	set, _ := e.watch.Get()
-	var got []string
-	for _, x := range set.Endpoints {
-		text := x.Addr.String()
-		if x.Authority != "" {
-			text += " " + x.Identity.DNS + " " + x.Authority
-		}
-		got = append(got, text)
-	}
-	if !slices.Equal(got, want) {
-		e.t.Errorf("clients get %q, not %q", got, want)
-	}
-}
-
-// through is what clients get of a gateway.
-func through(addr string) string {
-	return addr + " " + gatewayIdentity + " web.shop.svc.cluster.test:80"
-}
-
-// neverEmpty fails if clients of web have nothing, until the test ends.
-func (e *env) neverEmpty() (stop func()) {
-	done, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		for {
-			set, newer := e.watch.Get()
-			if len(set.Endpoints) == 0 {
-				e.t.Error("clients have nothing")
-			}
-			select {
-			case <-newer:
-			case <-done:
-				return
-			}
-		}
-	}()
-	return func() { close(done); <-ended }
-}
 
 // TestGateways: a cluster on another network offers its gateways. What is edited follows in
 // one step.
@@ -140,73 +75,11 @@ func TestGatewaysMissing(t *testing.T) {
 	}, with(secret("s", "east", "t1", 0), "network", "far"))
 }
 
-// outside is what names are resolved to, and which addresses answer probes.
-type outside struct {
-	mu    sync.Mutex
-	names map[string][]netip.Addr
-	dead  map[string]bool
-
-	probed []string // each once
-}
-
-// prepare makes a Store use it.
-func (f *outside) prepare(s *Store) {
-	s.lookUp = func(_ context.Context, name string) ([]netip.Addr, error) {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if ips := f.names[name]; ips != nil {
-			return ips, nil
-		}
-		return nil, errors.New("no such host")
-	}
-	s.probe = func(_ context.Context, ip netip.Addr, _ cluster.Probe) error {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if !slices.Contains(f.probed, ip.String()) {
-			f.probed = append(f.probed, ip.String())
-		}
-		if f.dead[ip.String()] {
-			return errors.New("connection refused")
-		}
-		return nil
-	}
-}
-
-// probedAddresses returns the addresses that have been probed.
-func (f *outside) probedAddresses() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return slices.Clone(f.probed)
-}
-
-// kill makes these addresses, and no others, dead.
-func (f *outside) kill(ips ...string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.dead = make(map[string]bool)
-	for _, ip := range ips {
-		f.dead[ip] = true
-	}
-}
-
-// resolve sets what a name is resolved to.
-func (f *outside) resolve(name string, ips ...string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.names = map[string][]netip.Addr{}
-	for _, ip := range ips {
-		f.names[name] = append(f.names[name], netip.MustParseAddr(ip))
-	}
-}
-
 // TestGatewaysDie: dead gateways leave while another of the service is left, of their cluster
 // or another.
 func TestGatewaysDie(t *testing.T) {
 	inBubble(t, func(e *env) {
-		f := new(outside)
-		f.prepare(e.store)
-		e.put(with(secret("s", "east", "t1", 0), "network", "far"))
-		e.last(1).setGateways(probed(gateway("192.0.2.1", "192.0.2.2")))
+		f := e.linkBehind(probed(gateway("192.0.2.1", "192.0.2.2")), "network", "far")
 		e.sync(1)
 		defer e.neverEmpty()()
 		both := []string{through("192.0.2.1:4143"), through("192.0.2.2:4143")}
@@ -236,17 +109,11 @@ func TestGatewaysDie(t *testing.T) {
 // TestGatewaysOutsideRanges: gateways outside the link's address ranges are neither probed nor
 // used, and do not keep a dead one within these from being the last that stays.
 func TestGatewaysOutsideRanges(t *testing.T) {
-	s := func(pairs ...string) *corev1.Secret {
-		return with(secret("s", "east", "t1", 0), append(pairs, "network", "far")...)
-	}
 	inBubble(t, func(e *env) {
-		f := new(outside)
-		f.prepare(e.store)
-		f.resolve("lb.example", "192.0.2.3")
-		e.put(s("address-ranges", "192.0.2.1/32"))
 		g := probed(gateway("192.0.2.1", "192.0.2.2"))
 		g.Names = []string{"lb.example"}
-		e.last(1).setGateways(g)
+		f := e.linkBehind(g, "network", "far", "address-ranges", "192.0.2.1/32")
+		f.resolve("lb.example", "192.0.2.3")
 		e.sync(1)
 		e.reached(through("192.0.2.1:4143"))
 		e.pass(5 * time.Second)
@@ -258,7 +125,7 @@ func TestGatewaysOutsideRanges(t *testing.T) {
 		e.pass(5 * time.Second)
 		e.reached(through("192.0.2.1:4143"))
 		e.standing("s", "last-resort: none of its gateways answers")
-		e.put(s("address-ranges", "192.0.2.0/24"))
+		e.put(with(secret("s", "east", "t1", 0), "network", "far", "address-ranges", "192.0.2.0/24"))
 		e.pass(5 * time.Second)
 		e.reached(through("192.0.2.2:4143"), through("192.0.2.3:4143"))
 		e.standing("s", "in-service")
@@ -269,13 +136,8 @@ func TestGatewaysOutsideRanges(t *testing.T) {
 // while that fails.
 func TestGatewayNames(t *testing.T) {
 	inBubble(t, func(e *env) {
-		f := new(outside)
+		f := e.linkBehind(named("lb.example"), "network", "far")
 		f.resolve("lb.example", "192.0.2.1", "127.0.0.1", "::ffff:192.0.2.2")
-		f.prepare(e.store)
-		e.put(with(secret("s", "east", "t1", 0), "network", "far"))
-		g := gateway()
-		g.Names = []string{"lb.example"}
-		e.last(1).setGateways(g)
 		e.sync(1)
 		e.reached(through("192.0.2.1:4143"), through("192.0.2.2:4143"))
 		defer e.neverEmpty()()
@@ -290,9 +152,7 @@ func TestGatewayNames(t *testing.T) {
 		e.pass(31 * time.Second)
 		e.reached(through("192.0.2.7:4143"))
 		e.status("s east ready !gateway lb.example: it has no address that could be another host's !gateways that…")
-		next := gateway()
-		next.Names = []string{"new.example"} // not there yet
-		e.made[0].setGateways(next)
+		e.made[0].setGateways(named("new.example")) // not there yet
 		e.reached(through("192.0.2.7:4143"))
 		f.resolve("new.example", "192.0.2.8")
 		e.pass(31 * time.Second)
@@ -315,43 +175,17 @@ func TestGatewaysBounded(t *testing.T) {
 	}, with(secret("s", "east", "t1", 0), "network", "far"))
 }
 
-// FuzzGatewayAddresses: what is accepted can be connected to.
-func FuzzGatewayAddresses(f *testing.F) {
-	for _, text := range []string{"192.0.2.1:4143", "[2001:db8::1]:1,gw.example:2", "gw:0", ":1", "a:b:1", "fe80::1%eth0:1"} {
-		f.Add(text)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		list, err := readGatewayAddresses(text)
-		if err != nil {
-			if len(fmt.Sprint(err)) > 1000 {
-				t.Errorf("an error of %d bytes", len(fmt.Sprint(err)))
-			}
-			return
-		}
-		for _, x := range list {
-			if x.Port == 0 || len(list) > gateways.MostAddresses || x.IP.IsValid() == (x.Name != "") || x.Name != "" && !cluster.IsHostname(x.Name) {
-				t.Errorf("%q: %+v", text, x)
-			}
-		}
-	})
-}
-
 // TestGatewaysFirst: a cluster is served once its gateways are known, which are not asked for
 // before the cluster is: clients do not get an answer without it.
 func TestGatewaysFirst(t *testing.T) {
 	inBubble(t, func(e *env) {
-		f := new(outside)
+		f := e.linkBehind(named("lb.example"), "network", "far")
 		f.resolve("lb.example", "192.0.2.1")
-		f.prepare(e.store)
 		lookUp := e.store.lookUp
 		e.store.lookUp = func(ctx context.Context, name string) ([]netip.Addr, error) {
 			time.Sleep(3 * time.Second)
 			return lookUp(ctx, name)
 		}
-		e.put(with(secret("s", "east", "t1", 0), "network", "far"))
-		g := gateway()
-		g.Names = []string{"lb.example"}
-		e.last(1).setGateways(g)
 		e.pass(10 * time.Second)
 		e.status("s east pending")
 		e.sync(1)
@@ -364,36 +198,6 @@ func TestGatewaysFirst(t *testing.T) {
 	})
 }
 
-// TestGatewaysReported: what becomes of gateways is logged and reported once.
-func TestGatewaysReported(t *testing.T) {
-	inBubble(t, func(e *env) {
-		f := new(outside)
-		f.prepare(e.store)
-		e.put(with(secret("s", "east", "t1", 0), "network", "far"))
-		e.last(1).setGateways(probed(gateway("192.0.2.1", "192.0.2.2")))
-		e.sync(1)
-		e.reported("east 0 pending", "east 0 ready")
-		f.kill("192.0.2.1")
-		e.pass(time.Minute)
-		e.reported("east 3 !gateway 192.0.2.1:4143 does not answer probes: connection refused")
-		f.kill("192.0.2.1", "192.0.2.2")
-		e.pass(time.Minute)
-		e.reported("east 1 !last-resort: none of its gateways answers", "east 3 !gateway 192.0.2.2:4143 does not answer probes: connection refused")
-		f.kill("192.0.2.2")
-		e.pass(time.Minute)
-		e.reported("east 1 in-service: not cordoned, and its API is followed", "east 3 gateway 192.0.2.1:4143 answers probes again")
-		e.put(secret("s", "east", "t1", 0))
-		e.pass(time.Minute)
-		e.reported()
-		if n := e.logs.FilterMessage("gateway does not answer probes").Len(); n != 2 {
-			t.Errorf("%d lines for gateways that have died", n)
-		}
-		if n := e.logs.FilterMessage("gateway answers probes again").Len(); n != 1 {
-			t.Errorf("%d lines for gateways that are back", n)
-		}
-	})
-}
-
 // TestGatewaysNotRoutable: what a link Secret names could be another host's, too.
 func TestGatewaysNotRoutable(t *testing.T) {
 	inBubble(t, func(e *env) {
@@ -401,52 +205,4 @@ func TestGatewaysNotRoutable(t *testing.T) {
 		e.reached("192.0.2.1:2 gw.example web.shop.svc.cluster.test:80")
 		e.status("s east ready !annotation isthmus.io/gateway-addresses: 127.0.0.1 could not be another host's address, and is not used !gateways that…")
 	}, with(secret("s", "east", "t1", 0), "network", "far", "gateway-addresses", "127.0.0.1:1,192.0.2.1:2", "gateway-identity", "gw.example"))
-}
-
-// TestGatewayMetrics: there are series of gateways while there are gateways that are probed.
-func TestGatewayMetrics(t *testing.T) {
-	inBubble(t, func(e *env) {
-		registry := prometheus.NewRegistry()
-		if err := registerStore(e.store, registry); err != nil {
-			t.Fatal(err)
-		}
-		has := func(want ...string) {
-			t.Helper()
-			var got []string
-			families, err := registry.Gather()
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, f := range families {
-				for _, m := range f.GetMetric() {
-					switch f.GetName() {
-					case "isthmus_gateway_alive":
-						got = append(got, fmt.Sprint(m.GetLabel()[0].GetValue(), " ", m.GetLabel()[1].GetValue(), " ", m.GetGauge().GetValue()))
-					case "isthmus_gateway_probe_seconds":
-						got = append(got, fmt.Sprint(m.GetLabel()[0].GetValue(), " ", m.GetHistogram().GetSampleCount() > 0))
-					}
-				}
-			}
-			if !slices.Equal(got, want) {
-				t.Errorf("%q, want %q", got, want)
-			}
-		}
-		f := new(outside)
-		f.prepare(e.store)
-		e.put(secret("s", "east", "t1", 0))
-		e.last(1).setGateways(probed(gateway("192.0.2.1", "192.0.2.2")))
-		e.sync(1)
-		has()
-		f.kill("192.0.2.1")
-		e.put(with(secret("s", "east", "t1", 0), "network", "far"))
-		has("192.0.2.2:4143 east 1", "east true") // the other has failed once
-		e.pass(3 * time.Second)
-		has("192.0.2.1:4143 east 0", "192.0.2.2:4143 east 1", "east true")
-		e.put(secret("s", "east", "t1", 0))
-		has()
-		e.put(with(secret("s", "east", "t1", 0), "network", "far"))
-		has("192.0.2.2:4143 east 1", "east true")
-		e.remove("s")
-		has()
-	})
 }
