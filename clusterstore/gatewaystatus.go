@@ -1,6 +1,7 @@
 package clusterstore
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -42,7 +43,7 @@ func (v *linkSnapshot) describeGateways(st *cluster.Status) {
 	if v.tracker == nil {
 		return
 	}
-	st.Network = v.standing.rules.network
+	st.Network = cmp.Or(v.standing.rules.network, namelessNetwork)
 	unprobed, outside := 0, 0
 	for _, a := range v.tracker.Addresses() {
 		x := cluster.GatewayStatus{Address: a.Addr.String(), Name: a.Name, Identity: a.Identity, State: cluster.GatewayAlive, Since: a.Since, Reason: a.Failure}
@@ -60,7 +61,7 @@ func (v *linkSnapshot) describeGateways(st *cluster.Status) {
 		}
 		st.Gateways = append(st.Gateways, x)
 	}
-	problems := slices.Concat(v.problem, v.tracker.Failures())
+	problems := slices.Concat(v.problem, v.tracker.Problems())
 	if outside > 0 {
 		problems = append(problems, fmt.Sprintf("gateways outside the address ranges of the link (annotation %s), which are not used: %d", RangesAnnotation, outside))
 	}

@@ -20,6 +20,7 @@ type linkGateways struct {
 	changed *cluster.RegionSignal // there are other addresses, or one has died or come to life
 	tracker *gateways.Tracker     // nil: the cluster's Pods are reached themselves
 	targets []gateways.Target     // that the tracker has
+	named   bool                  // the link Secret has a part in targets
 	problem []string              // why there are none, or not all
 	cancel  context.CancelFunc    // with tracker
 	done    chan struct{}         // with tracker
@@ -46,15 +47,28 @@ func (l *link) useGateways(ctx context.Context) {
 			Changed: g.changed.Changed,
 			Probed:  func(took time.Duration) { l.store.probed(l.name, took) },
 			Resolve: l.store.lookUp, Probe: l.store.probe,
-			Routable: l.store.opts.Rules.GatewayRoutable,
+			Routable: l.store.opts.Rules.GatewayRoutable, IPv4Only: !l.store.opts.IPv6,
 		})
 	}
+	g.follow(&l.standing.rules, from, l.store.opts.Rules.GatewayRoutable)
+}
+
+// follow makes the tracker follow what leads to the cluster by these rules.
+func (g *linkGateways) follow(r *standingRules, from *runningCluster, routable func(netip.Addr) bool) {
 	found, more := from.cluster.Gateways()
-	targets, problem := l.standing.rules.targets(found, more, l.store.opts.Rules.GatewayRoutable)
+	targets, problem := r.targets(found, more, routable)
+	named := r.gateways != nil || r.identity != ""
+	switch {
+	case !cluster.IsHostname(from.creds.domain):
+		targets, problem = nil, []string{fmt.Sprintf("annotation %s: %s is no DNS domain: gateways find Services by their names in it", ClusterDomainAnnotation, quote(from.creds.domain))}
+	case len(targets) == 0 && r.unread && g.named:
+		targets, named = slices.Clone(g.targets), true
+		problem = []string{"the link Secret's annotations for gateways can't be read; the gateways that they named before stay in use"}
+	}
 	for i := range targets {
 		targets[i].Within = &from.creds.ranges
 	}
-	g.problem = problem
+	g.problem, g.named = problem, named && len(targets) > 0
 	if g.targets == nil || !slices.Equal(g.targets, targets) {
 		g.targets = slices.Concat([]gateways.Target{}, targets)
 		g.tracker.Set(targets)

@@ -206,3 +206,76 @@ func TestGatewaysNotRoutable(t *testing.T) {
 		e.status("s east ready !annotation isthmus.io/gateway-addresses: 127.0.0.1 could not be another host's address, and is not used !gateways that…")
 	}, with(secret("s", "east", "t1", 0), "network", "far", "gateway-addresses", "127.0.0.1:1,192.0.2.1:2", "gateway-identity", "gw.example"))
 }
+
+// TestGatewaysOfNamelessNetwork: a gateway with a network of its own reaches clusters of the network without a name
+// through gateways, and shows so.
+func TestGatewaysOfNamelessNetwork(t *testing.T) {
+	inBubble(t, func(e *env) {
+		e.store.opts.Network = "here"
+		e.put(secret("s", "east", "t1", 0))
+		e.last(1).setGateways(gateway("192.0.2.1"))
+		e.sync(1)
+		e.reached(through("192.0.2.1:4143"))
+		if got := e.store.Status()[0].Network; got != namelessNetwork {
+			t.Errorf("the status has network %q", got)
+		}
+	})
+}
+
+// TestGatewaysOfBothFamilies: where clients get IPv4 addresses only, gateways at IPv6 ones are neither probed nor used,
+// and do not keep a dead one from being the last that stays.
+func TestGatewaysOfBothFamilies(t *testing.T) {
+	inBubble(t, func(e *env) {
+		f := e.linkBehind(probed(gateway("192.0.2.1", "2001:db8::1")), "network", "far")
+		f.kill("192.0.2.1")
+		e.sync(1)
+		e.pass(5 * time.Second)
+		e.reached(through("192.0.2.1:4143"))
+		e.standing("s", "last-resort: none of its gateways answers")
+		if got := f.probedAddresses(); !slices.Equal(got, []string{"192.0.2.1"}) {
+			t.Errorf("probed are %q", got)
+		}
+		e.status("s east ready")
+		e.made[0].setGateways(probed(gateway("2001:db8::1")))
+		e.reached()
+		e.status("s east ready !addresses of gateways that are not used, since clients get no IPv6 addresses: 1")
+	})
+}
+
+// TestGatewaysUnreadable: an edit that makes the annotations for gateways unreadable takes no gateway out, unless
+// others are found.
+func TestGatewaysUnreadable(t *testing.T) {
+	s := func(pairs ...string) *corev1.Secret {
+		return with(secret("s", "east", "t1", 0), append(pairs, "network", "far")...)
+	}
+	inBubble(t, func(e *env) {
+		const named = "198.51.100.1:443 link.example web.shop.svc.cluster.test:80"
+		e.sync(1)
+		e.reached(named)
+		e.put(s("gateway-addresses", "198.51.100.1", "gateway-identity", "link.example"))
+		e.reached(named)
+		e.status(`s east ready !annotation isthmus.io/gateway-addresses: "198.51.100.1" is no HOST:PORT…; the gateways that they named before stay in use !gateways that are not probed, since it is not known how (annotation mirror.linkerd.io/probe-path and port mc-probe of the gateway's Service): 1`)
+		e.put(s("gateway-addresses", "198.51.100.1:443", "gateway-identity", "no name"))
+		e.reached(named)
+		e.made[0].setGateways(gateway("192.0.2.1"))
+		e.reached("198.51.100.1:443 " + gatewayIdentity + " web.shop.svc.cluster.test:80")
+		e.put(s("gateway-addresses", "198.51.100.1"))
+		e.reached(through("192.0.2.1:4143"))
+		e.made[0].setGateways()
+		e.reached() // these were not the link's
+	}, s("gateway-addresses", "198.51.100.1:443", "gateway-identity", "link.example"))
+}
+
+// TestGatewaysNeedDomain: without a domain of the cluster nothing can be addressed through gateways.
+func TestGatewaysNeedDomain(t *testing.T) {
+	for _, domain := range []string{"", "a b", "x\n"} {
+		s := with(secret("s", "east", "t1", 0), "network", "far")
+		s.Annotations[ClusterDomainAnnotation] = domain
+		inBubble(t, func(e *env) {
+			e.made[0].setGateways(gateway("192.0.2.1"))
+			e.sync(1)
+			e.reached()
+			e.status("s east ready !annotation multicluster.linkerd.io/cluster-domain: " + quote(domain) + " is no DNS domain:…")
+		}, s)
+	}
+}

@@ -17,6 +17,10 @@ import (
 // another one: to send traffic to Pods that can't be reached would be worse.
 const unreadableNetwork = "(can't be read)"
 
+// namelessNetwork stands, for people, for the network without a name, which clusters without
+// the annotation are on.
+const namelessNetwork = "(without a name)"
+
 // CheckNetwork returns why a text can't be the name of a network; nil: it can.
 func CheckNetwork(text string) error {
 	if text != "" && len(validation.IsValidLabelValue(text)) > 0 {

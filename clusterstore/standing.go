@@ -45,6 +45,7 @@ type standingRules struct {
 	network    string            // of the cluster's Pods
 	gateways   []gateways.Target // without identities; nil: those that the cluster has
 	identity   string            // of all gateways; empty: that which each has
+	unread     bool              // gateways or identity: its annotation is there, and can't be read
 	warnings   []string          // which annotations can't be read
 }
 
@@ -62,8 +63,9 @@ func readStanding(annotations map[string]string, defaults standingRules) standin
 	readValue(&r, lostAfterAnnotation, &r.rules.lostAfter, within{MinLostAfter, MaxLostAfter}.read)
 	readValue(&r, regionAnnotation, &r.rules.region, readRegion)
 	r.readNetwork()
-	readValue(&r, gatewayAddressesAnnotation, &r.rules.gateways, readGatewayAddresses)
-	readValue(&r, gatewayIdentityAnnotation, &r.rules.identity, readGatewayIdentity)
+	addresses := readValue(&r, gatewayAddressesAnnotation, &r.rules.gateways, readGatewayAddresses)
+	identity := readValue(&r, gatewayIdentityAnnotation, &r.rules.identity, readGatewayIdentity)
+	r.rules.unread = !addresses || !identity
 	return r.rules
 }
 
@@ -73,18 +75,19 @@ type standingReader struct {
 }
 
 // readValue sets into if the annotation is there and can be read. Blanks around its
-// value do not matter.
-func readValue[T any](r *standingReader, annotation string, into *T, read func(string) (T, error)) {
+// value do not matter. It reports false if the annotation is there and can't be read.
+func readValue[T any](r *standingReader, annotation string, into *T, read func(string) (T, error)) bool {
 	text, ok := r.annotations[annotation]
 	if !ok {
-		return
+		return true
 	}
 	value, err := read(strings.TrimSpace(text))
 	if err != nil {
 		r.rules.warnings = append(r.rules.warnings, fmt.Sprintf("annotation %s: %v; it counts as absent", annotation, err))
-		return
+		return false
 	}
 	*into = value
+	return true
 }
 
 // words are how users write each federation.Standing.

@@ -39,6 +39,7 @@ type Options struct {
 	Grace      time.Duration         // 0: DefaultGrace
 	Memory     *budget.Pool          // that the linked clusters may take; nil: no limit
 	Network    string                // that the gateway is on: Pods of linked clusters on others can't be reached
+	IPv6       bool                  // clients get IPv6 addresses, as by the Table's Options
 
 	// What link Secrets may set otherwise: how far a cluster's endpoints are taken out
 	// while it is lost, which it is once its API has not been followed for LostAfter.

@@ -57,7 +57,7 @@ type Probe struct {
 
 // readGateway reads a Service; nil: it is no gateway.
 func (r Rules) readGateway(o *corev1.Service) *Gateway {
-	if o.Annotations[gatewayAnnotation] != "true" {
+	if o.Annotations[gatewayAnnotation] != "true" || !IsHostname(o.Namespace) || !IsHostname(o.Name) {
 		return nil
 	}
 	g := &Gateway{Service: federation.ServiceID{Namespace: o.Namespace, Name: o.Name}}

@@ -119,6 +119,20 @@ func TestReadGateway(t *testing.T) {
 	}
 }
 
+// TestGatewayNames: a Service whose name no Service can have is no gateway: people are shown its name.
+func TestGatewayNames(t *testing.T) {
+	for _, name := range []string{"", "a\nb", "\x1b[31m", "<b>", strings.Repeat("a.", 1000) + "b"} {
+		s := chartGateway(balancedBy("192.0.2.1")...)
+		if s.Name = name; (Rules{}).readGateway(s) != nil {
+			t.Errorf("a gateway with name %.20q", name)
+		}
+		s = chartGateway(balancedBy("192.0.2.1")...)
+		if s.Namespace = name; (Rules{}).readGateway(s) != nil {
+			t.Errorf("a gateway in namespace %.20q", name)
+		}
+	}
+}
+
 // TestManyGatewayAddresses: of hundreds of addresses, few are kept.
 func TestManyGatewayAddresses(t *testing.T) {
 	var hosts []string

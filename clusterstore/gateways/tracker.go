@@ -2,7 +2,6 @@ package gateways
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/netip"
 	"slices"
@@ -29,6 +28,7 @@ type Config struct {
 	Resolve  func(ctx context.Context, name string) ([]netip.Addr, error)          // nil: by the host's resolver
 	Probe    func(ctx context.Context, addr netip.Addr, probe cluster.Probe) error // nil: an HTTP request
 	Routable func(netip.Addr) bool                                                 // of what names are resolved to; nil: cluster.Routable
+	IPv4Only bool                                                                  // clients get no IPv6 addresses, so that those of gateways are no use
 }
 
 // Tracker follows the gateways of one cluster.
@@ -40,14 +40,9 @@ type Tracker struct {
 	mu        sync.Mutex
 	resolved  map[string]resolved // by name
 	list      []Address
+	left      left // what of the targets is not in the list
 	probers   map[probed]*prober
 	published federation.Latest[[]Address]
-}
-
-// resolved is what a name stands for.
-type resolved struct {
-	ips     []netip.Addr // sorted; when it was resolved last
-	failure error        // of the last try
 }
 
 // New returns a Tracker without targets.
@@ -80,19 +75,6 @@ func (t *Tracker) Settled() <-chan struct{} { return t.settled }
 // written to.
 func (t *Tracker) Addresses() []Address {
 	list, _ := t.published.Get()
-	return list
-}
-
-// Failures returns, for people, which names can't be resolved, and why.
-func (t *Tracker) Failures() (list []string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for name, r := range t.resolved {
-		if r.failure != nil {
-			list = append(list, "gateway "+name+": "+r.failure.Error())
-		}
-	}
-	slices.Sort(list)
 	return list
 }
 
@@ -142,62 +124,12 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-func namesOf(targets []Target) (names []string) {
-	for _, x := range targets {
-		if !x.IP.IsValid() && !slices.Contains(names, x.Name) && len(names) < MostAddresses {
-			names = append(names, x.Name)
-		}
-	}
-	return names
-}
-
-// resolve resolves names, all at once, and forgets all others.
-func (t *Tracker) resolve(ctx context.Context, names []string) {
-	ctx, cancel := context.WithTimeout(ctx, resolveTake)
-	defer cancel()
-	found := make([]resolved, len(names))
-	var all sync.WaitGroup
-	for i, name := range names {
-		all.Go(func() { found[i].ips, found[i].failure = t.lookUp(ctx, name) })
-	}
-	all.Wait()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	before := t.resolved
-	t.resolved = make(map[string]resolved, len(names))
-	for i, name := range names {
-		if found[i].failure != nil {
-			found[i].ips = before[name].ips
-		}
-		t.resolved[name] = found[i]
-	}
-}
-
-// lookUp resolves a name, to addresses that could be another host's.
-func (t *Tracker) lookUp(ctx context.Context, name string) ([]netip.Addr, error) {
-	ips, err := t.cfg.Resolve(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	var list []netip.Addr
-	for _, ip := range ips {
-		if ip = ip.Unmap(); ip.Zone() == "" && t.cfg.Routable(ip) {
-			list = append(list, ip)
-		}
-	}
-	if len(list) == 0 {
-		return nil, errors.New("it has no address that could be another host's")
-	}
-	slices.SortFunc(list, netip.Addr.Compare)
-	return slices.Compact(list), nil
-}
-
 // use makes the list of addresses, and probes those that are to be.
 func (t *Tracker) use(ctx context.Context, running *sync.WaitGroup, targets []Target) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if list := t.addresses(targets); len(list) > 0 || len(targets) == 0 {
-		t.list = list // otherwise names that are new can't be resolved (yet): those before stay
+	if list, left, waiting := t.addresses(targets); len(list) > 0 || !waiting {
+		t.list, t.left = list, left // otherwise names that are new can't be resolved (yet): those before stay
 	}
 	needed := make(map[probed]bool)
 	for _, a := range t.list {
@@ -218,25 +150,46 @@ func (t *Tracker) use(ctx context.Context, running *sync.WaitGroup, targets []Ta
 	t.publish()
 }
 
-// addresses returns the targets' addresses as far as they are known, each once.
-func (t *Tracker) addresses(targets []Target) (list []Address) {
-	seen := make(map[netip.AddrPort]bool)
+// left counts addresses that are not used.
+type left struct {
+	beyond int // MostAddresses
+	ipv6   int // with Config.IPv4Only
+}
+
+// addresses returns the targets' addresses as far as they are known, each once. It is waiting
+// if there are names of which none is known.
+func (t *Tracker) addresses(targets []Target) (list []Address, left left, waiting bool) {
+	seen, names := make(map[netip.AddrPort]bool), namesOf(targets)
 	for _, x := range targets {
 		ips := []netip.Addr{x.IP}
-		if !x.IP.IsValid() {
+		switch {
+		case x.IP.IsValid():
+		case !slices.Contains(names, x.Name):
+			left.beyond++ // as one address: it is not resolved
+			continue
+		default:
 			ips = t.resolved[x.Name].ips
+			waiting = waiting || len(ips) == 0
 		}
 		for _, ip := range ips {
 			addr := netip.AddrPortFrom(ip, x.Port)
-			if seen[addr] || len(list) == MostAddresses {
+			if seen[addr] {
 				continue
 			}
 			seen[addr] = true
+			switch {
+			case t.cfg.IPv4Only && ip.Is6():
+				left.ipv6++
+				continue
+			case len(list) == MostAddresses:
+				left.beyond++
+				continue
+			}
 			outside := x.Within != nil && !x.Within.Contains(ip)
 			list = append(list, Address{Addr: addr, Identity: x.Identity, Name: x.Name, Probe: x.Probe, Outside: outside})
 		}
 	}
-	return list
+	return list, left, waiting
 }
 
 // publish publishes the list with what probes have found. t.mu is held.

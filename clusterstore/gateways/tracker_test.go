@@ -225,12 +225,12 @@ func TestNames(t *testing.T) {
 		x.out.set(func() { delete(x.out.names, "lb.example") })
 		x.pass(30 * time.Second)
 		x.has("192.0.2.9:4143", "!192.0.2.1:4143", "192.0.2.3:4143")
-		if got := x.Failures(); !slices.Equal(got, []string{"gateway lb.example: no such host"}) {
+		if got := x.Problems(); !slices.Equal(got, []string{"gateway lb.example: no such host"}) {
 			t.Errorf("%q", got)
 		}
 		x.Set([]Target{target("192.0.2.9")})
 		x.has("192.0.2.9:4143")
-		if got := x.Failures(); got != nil {
+		if got := x.Problems(); got != nil {
 			t.Errorf("%q", got)
 		}
 		x.Set(nil)
@@ -264,7 +264,7 @@ func TestSettled(t *testing.T) {
 			x.Set([]Target{target("slow.example"), target("192.0.2.5")})
 			x.has("192.0.2.5:4143") // it holds up no other
 			x.pass(resolveTake)
-			if got := x.Failures(); !slices.Equal(got, []string{"gateway slow.example: context deadline exceeded"}) {
+			if got := x.Problems(); !slices.Equal(got, []string{"gateway slow.example: context deadline exceeded"}) {
 				t.Errorf("%q", got)
 			}
 		})
@@ -292,6 +292,9 @@ func TestTrackerBounded(t *testing.T) {
 				t.Errorf("%d are probed", n)
 			}
 		})
+		if got := x.Problems(); !slices.Equal(got, []string{"addresses of gateways that are not used, since they are more than 16: 3468"}) {
+			t.Errorf("%q", got)
+		}
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		if len(x.resolved) != MostAddresses {
