@@ -35,10 +35,17 @@ type prober struct {
 	since    time.Time // of being alive or dead; zero: not known yet
 }
 
-// startProber starts to probe. t.mu is held.
-func (t *Tracker) startProber(ctx context.Context, running *sync.WaitGroup, key probed) {
+// startProber starts to probe. What is known of the address by a probe that is needed no more
+// stays until this one shows otherwise. t.mu is held.
+func (t *Tracker) startProber(ctx context.Context, running *sync.WaitGroup, key probed, needed map[probed]bool) {
 	ctx, cancel := context.WithCancel(ctx)
-	p := &prober{cancel: cancel}
+	p := new(prober)
+	for other, before := range t.probers {
+		if other.ip == key.ip && !needed[other] {
+			*p = *before
+		}
+	}
+	p.cancel = cancel
 	t.probers[key] = p
 	running.Go(func() {
 		for ctx.Err() == nil {

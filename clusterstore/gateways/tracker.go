@@ -133,12 +133,13 @@ func (t *Tracker) use(ctx context.Context, running *sync.WaitGroup, targets []Ta
 	}
 	needed := make(map[probed]bool)
 	for _, a := range t.list {
-		if a.Outside || a.Probe == (cluster.Probe{}) {
-			continue
+		if !a.Outside && a.Probe != (cluster.Probe{}) {
+			needed[probed{a.Addr.Addr(), a.Probe}] = true
 		}
-		key := probed{a.Addr.Addr(), a.Probe}
-		if needed[key] = true; t.probers[key] == nil {
-			t.startProber(ctx, running, key)
+	}
+	for key := range needed {
+		if t.probers[key] == nil {
+			t.startProber(ctx, running, key, needed)
 		}
 	}
 	for key, p := range t.probers {

@@ -208,6 +208,39 @@ func TestOneProbeAtATime(t *testing.T) {
 	})
 }
 
+// TestProbeEdited: a gateway that is probed in another way is dead, or alive, until that way shows otherwise.
+func TestProbeEdited(t *testing.T) {
+	track(t, func(x *tracked) {
+		x.out.dead["192.0.2.1"] = true
+		first, second := target("192.0.2.1"), target("192.0.2.2")
+		x.Set([]Target{first, second})
+		x.pass(3 * time.Second)
+		x.has("!192.0.2.1:4143", "192.0.2.2:4143")
+		x.changed(2)
+		edit := func(path string) {
+			first.Probe.Path, second.Probe.Path = path, path
+			x.Set([]Target{first, second})
+		}
+		edit("/live")
+		x.has("!192.0.2.1:4143", "192.0.2.2:4143")
+		x.out.set(func() { x.out.dead["192.0.2.2"] = true })
+		x.pass(time.Second)
+		edit("/elsewhere") // the second failure in a row
+		x.pass(500 * time.Millisecond)
+		x.has("!192.0.2.1:4143", "192.0.2.2:4143")
+		x.changed(0)
+		x.pass(time.Second)
+		x.has("!192.0.2.1:4143", "!192.0.2.2:4143")
+		third := first
+		third.Port, third.Probe.Port = 4144, 4192 // another gateway at an address of a dead one
+		x.Set([]Target{first, second, third})
+		x.has("!192.0.2.1:4143", "!192.0.2.2:4143", "?192.0.2.1:4144")
+		x.out.set(func() { clear(x.out.dead) })
+		edit("/ready")
+		x.has("192.0.2.1:4143", "192.0.2.2:4143")
+	})
+}
+
 // TestNames: names are resolved every 30 s, and what they were resolved to last stays.
 func TestNames(t *testing.T) {
 	track(t, func(x *tracked) {
