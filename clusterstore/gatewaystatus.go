@@ -44,13 +44,16 @@ func (v *linkSnapshot) describeGateways(st *cluster.Status) {
 		return
 	}
 	st.Network = cmp.Or(v.standing.rules.network, namelessNetwork)
-	unprobed, outside := 0, 0
+	unprobed, outside, ipv6 := 0, 0, 0
 	for _, a := range v.tracker.Addresses() {
 		x := cluster.GatewayStatus{Address: a.Addr.String(), Name: a.Name, Identity: a.Identity, State: cluster.GatewayAlive, Since: a.Since, Reason: a.Failure}
 		switch {
 		case a.Outside:
 			x.State = cluster.GatewayOutside
 			outside++
+		case a.IPv6Off:
+			x.State = cluster.GatewayIPv6Off
+			ipv6++
 		case a.Probe == (cluster.Probe{}):
 			x.State = cluster.GatewayNotProbed
 			unprobed++
@@ -64,6 +67,9 @@ func (v *linkSnapshot) describeGateways(st *cluster.Status) {
 	problems := slices.Concat(v.problem, v.tracker.Problems())
 	if outside > 0 {
 		problems = append(problems, fmt.Sprintf("gateways outside the address ranges of the link (annotation %s), which are not used: %d", RangesAnnotation, outside))
+	}
+	if n := len(st.Gateways); n > 0 && ipv6 == n { // otherwise clients have the others
+		problems = append(problems, fmt.Sprintf("gateways at IPv6 addresses, which clients do not get (--enable-ipv6=false): %d", n))
 	}
 	if unprobed > 0 {
 		problems = append(problems, fmt.Sprintf("gateways that are not probed, since it is not known how (annotation mirror.linkerd.io/probe-path and port mc-probe of the gateway's Service): %d", unprobed))

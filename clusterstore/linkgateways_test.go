@@ -238,7 +238,7 @@ func TestGatewaysOfBothFamilies(t *testing.T) {
 		e.status("s east ready")
 		e.made[0].setGateways(probed(gateway("2001:db8::1")))
 		e.reached()
-		e.status("s east ready !addresses of gateways that are not used, since clients get no IPv6 addresses: 1")
+		e.status("s east ready !gateways at IPv6 addresses, which clients do not get (--enable-ipv6=false): 1")
 	})
 }
 

@@ -61,6 +61,7 @@ const (
 	GatewayUnknown   = "not-probed-yet"
 	GatewayNotProbed = "not-probed"     // it is not known how
 	GatewayOutside   = "outside-ranges" // of the link: it is neither probed nor used
+	GatewayIPv6Off   = "ipv6-off"       // clients get no IPv6 addresses: likewise
 )
 
 // GatewayStatus describes one address of a cluster's gateways, for people.

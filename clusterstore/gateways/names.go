@@ -26,11 +26,8 @@ func (t *Tracker) Problems() (list []string) {
 		}
 	}
 	slices.Sort(list)
-	if t.left.beyond > 0 {
-		list = append(list, fmt.Sprintf("addresses of gateways that are not used, since they are more than %d: %d", MostAddresses, t.left.beyond))
-	}
-	if t.left.ipv6 > 0 && len(t.list) == 0 { // otherwise clients have the others
-		list = append(list, fmt.Sprintf("addresses of gateways that are not used, since clients get no IPv6 addresses: %d", t.left.ipv6))
+	if t.left > 0 {
+		list = append(list, fmt.Sprintf("addresses of gateways that are not used, since they are more than %d: %d", MostAddresses, t.left))
 	}
 	return list
 }

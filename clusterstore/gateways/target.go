@@ -47,6 +47,7 @@ type Address struct {
 	Name     string // that was resolved to it; empty: none was
 	Probe    cluster.Probe
 	Outside  bool      // of the link's ranges: the table refuses it, and it is not probed
+	IPv6Off  bool      // an IPv6 address, where clients get none: likewise
 	Dead     bool      // probes fail
 	Since    time.Time // since when it is dead, or alive; zero: it has not been probed yet, or is not
 	Failure  string    // of the last probe, if it has failed
@@ -59,11 +60,14 @@ func sameUse(a, b []Address) bool {
 	})
 }
 
+// usable reports whether clients may get it.
+func (a *Address) usable() bool { return !a.Outside && !a.IPv6Off }
+
 // AllDead reports whether there are gateways that may be used, and each is dead.
 func AllDead(list []Address) bool {
 	dead := false
 	for _, a := range list {
-		if !a.Outside && !a.Dead {
+		if a.usable() && !a.Dead {
 			return false
 		}
 		dead = dead || a.Dead

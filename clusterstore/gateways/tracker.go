@@ -28,7 +28,7 @@ type Config struct {
 	Resolve  func(ctx context.Context, name string) ([]netip.Addr, error)          // nil: by the host's resolver
 	Probe    func(ctx context.Context, addr netip.Addr, probe cluster.Probe) error // nil: an HTTP request
 	Routable func(netip.Addr) bool                                                 // of what names are resolved to; nil: cluster.Routable
-	IPv4Only bool                                                                  // clients get no IPv6 addresses, so that those of gateways are no use
+	IPv4Only bool                                                                  // clients get no IPv6 addresses
 }
 
 // Tracker follows the gateways of one cluster.
@@ -40,7 +40,7 @@ type Tracker struct {
 	mu        sync.Mutex
 	resolved  map[string]resolved // by name
 	list      []Address
-	left      left // what of the targets is not in the list
+	left      int // how many addresses are not in it, since it has MostAddresses
 	probers   map[probed]*prober
 	published federation.Latest[[]Address]
 }
@@ -128,12 +128,12 @@ func isClosed(c <-chan struct{}) bool {
 func (t *Tracker) use(ctx context.Context, running *sync.WaitGroup, targets []Target) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if list, left, waiting := t.addresses(targets); len(list) > 0 || !waiting {
+	if list, left := t.addresses(targets); len(list) > 0 || len(targets) == 0 {
 		t.list, t.left = list, left // otherwise names that are new can't be resolved (yet): those before stay
 	}
 	needed := make(map[probed]bool)
 	for _, a := range t.list {
-		if !a.Outside && a.Probe != (cluster.Probe{}) {
+		if a.usable() && a.Probe != (cluster.Probe{}) {
 			needed[probed{a.Addr.Addr(), a.Probe}] = true
 		}
 	}
@@ -151,26 +151,19 @@ func (t *Tracker) use(ctx context.Context, running *sync.WaitGroup, targets []Ta
 	t.publish()
 }
 
-// left counts addresses that are not used.
-type left struct {
-	beyond int // MostAddresses
-	ipv6   int // with Config.IPv4Only
-}
-
-// addresses returns the targets' addresses as far as they are known, each once. It is waiting
-// if there are names of which none is known.
-func (t *Tracker) addresses(targets []Target) (list []Address, left left, waiting bool) {
+// addresses returns the targets' addresses as far as they are known, each once, and how many
+// are left out, since they are too many.
+func (t *Tracker) addresses(targets []Target) (list []Address, left int) {
 	seen, names := make(map[netip.AddrPort]bool), namesOf(targets)
 	for _, x := range targets {
 		ips := []netip.Addr{x.IP}
 		switch {
 		case x.IP.IsValid():
 		case !slices.Contains(names, x.Name):
-			left.beyond++ // as one address: it is not resolved
+			left++ // as one address: it is not resolved
 			continue
 		default:
 			ips = t.resolved[x.Name].ips
-			waiting = waiting || len(ips) == 0
 		}
 		for _, ip := range ips {
 			addr := netip.AddrPortFrom(ip, x.Port)
@@ -178,19 +171,17 @@ func (t *Tracker) addresses(targets []Target) (list []Address, left left, waitin
 				continue
 			}
 			seen[addr] = true
-			switch {
-			case t.cfg.IPv4Only && ip.Is6():
-				left.ipv6++
-				continue
-			case len(list) == MostAddresses:
-				left.beyond++
+			if len(list) == MostAddresses {
+				left++
 				continue
 			}
-			outside := x.Within != nil && !x.Within.Contains(ip)
-			list = append(list, Address{Addr: addr, Identity: x.Identity, Name: x.Name, Probe: x.Probe, Outside: outside})
+			list = append(list, Address{
+				Addr: addr, Identity: x.Identity, Name: x.Name, Probe: x.Probe,
+				Outside: x.Within != nil && !x.Within.Contains(ip), IPv6Off: t.cfg.IPv4Only && ip.Is6(),
+			})
 		}
 	}
-	return list, left, waiting
+	return list, left
 }
 
 // publish publishes the list with what probes have found. t.mu is held.

@@ -56,7 +56,9 @@ func linkResult(name string, s cluster.Status) check.Result {
 // gatewaysResult reports whether a cluster on another network can be reached.
 func gatewaysResult(name string, s cluster.Status) check.Result {
 	x := check.Result{Section: check.SectionLinks, Check: check.Gateways, Object: name, Level: check.OK, Text: fmt.Sprintf("it is on network %s, and has %d gateway addresses", s.Network, len(s.Gateways))}
-	usable := slices.DeleteFunc(slices.Clone(s.Gateways), func(g cluster.GatewayStatus) bool { return g.State == cluster.GatewayOutside })
+	usable := slices.DeleteFunc(slices.Clone(s.Gateways), func(g cluster.GatewayStatus) bool {
+		return g.State == cluster.GatewayOutside || g.State == cluster.GatewayIPv6Off
+	})
 	var dead []string
 	for _, g := range usable {
 		if g.State == cluster.GatewayDead {

@@ -53,6 +53,7 @@ func TestGatewaysResult(t *testing.T) {
 		{through("alive", "dead"), "", check.Warning, "1 of 2 gateway addresses are dead; gateways that do not answer probes: 192.0.2.1:4143 (refused)", "mc-probe"},
 		{through("dead"), "a name", check.Failure, "none of its gateways answers: it is served only where a service has no other endpoint; gateways that do not answer probes: 192.0.2.0:4143 (refused); a name", "mc-probe"},
 		{through("outside-ranges", "dead"), "", check.Failure, "none of its gateways answers: it is served only where a service has no other endpoint; gateways that do not answer probes: 192.0.2.1:4143 (refused)", "mc-probe"},
+		{through("ipv6-off", "dead"), "", check.Failure, "none of its gateways answers: it is served only where a service has no other endpoint; gateways that do not answer probes: 192.0.2.1:4143 (refused)", "mc-probe"},
 		{through("outside-ranges"), "gateways outside", check.Failure, "no gateway of it can be used; gateways outside", "isthmus.io/address-ranges"},
 		{through("not-probed"), "gateways that are not probed", check.Warning, "it is on network far, and has 1 gateway addresses; gateways that are not probed", "isthmus clusters"},
 	} {

@@ -130,7 +130,8 @@ const clustersEnding = `The table:
   WHY NOT     why it is not ready, or not in service
 The Linkerd gateways of clusters on other networks follow, with whether each is alive,
 dead (it does not answer probes), not-probed-yet, not-probed (it is not known how), or
-outside-ranges: the link's address ranges leave it out.
+outside-ranges: the link's address ranges leave it out. ipv6-off: it has an IPv6 address,
+which clients do not get.
 Problems of any kind follow: of links, of what the gateway may read, of Services'
 annotations, and members of services that are not served.
 
