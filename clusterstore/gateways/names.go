@@ -42,8 +42,9 @@ func namesOf(targets []Target) (names []string) {
 	return names
 }
 
-// resolve resolves names, all at once, and forgets all others.
-func (t *Tracker) resolve(ctx context.Context, names []string) {
+// resolve resolves names, all at once, and forgets all others. It reports whether each is
+// known, by this time or one before.
+func (t *Tracker) resolve(ctx context.Context, names []string) (known bool) {
 	ctx, cancel := context.WithTimeout(ctx, resolveTake)
 	defer cancel()
 	found := make([]resolved, len(names))
@@ -56,12 +57,15 @@ func (t *Tracker) resolve(ctx context.Context, names []string) {
 	defer t.mu.Unlock()
 	before := t.resolved
 	t.resolved = make(map[string]resolved, len(names))
+	known = true
 	for i, name := range names {
 		if found[i].failure != nil {
 			found[i].ips = before[name].ips
 		}
+		known = known && len(found[i].ips) > 0
 		t.resolved[name] = found[i]
 	}
+	return known
 }
 
 // lookUp resolves a name, to addresses that could be another host's.

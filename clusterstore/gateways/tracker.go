@@ -14,6 +14,7 @@ import (
 
 const (
 	resolveEvery = 30 * time.Second
+	resolveSoon  = 5 * time.Second // while there are names that have not been resolved yet
 	resolveTake  = 5 * time.Second // for all names together
 )
 
@@ -102,10 +103,13 @@ func (t *Tracker) Run(ctx context.Context) {
 func (t *Tracker) follow(ctx context.Context, probers *sync.WaitGroup, targets []Target) (again <-chan time.Time) {
 	t.use(ctx, probers, targets) // names that are known need not wait for those that are not
 	names := namesOf(targets)
-	t.resolve(ctx, names)
+	known := t.resolve(ctx, names)
 	if len(names) > 0 {
 		t.use(ctx, probers, targets)
 		again = time.After(resolveEvery)
+	}
+	if !known {
+		again = time.After(resolveSoon)
 	}
 	if !isClosed(t.settled) {
 		close(t.settled)

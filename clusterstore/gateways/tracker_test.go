@@ -271,6 +271,27 @@ func TestNames(t *testing.T) {
 	})
 }
 
+// TestNamesUnknown: a name that has not been resolved yet is tried again sooner than one that has.
+func TestNamesUnknown(t *testing.T) {
+	track(t, func(x *tracked) {
+		x.Set([]Target{target("lb.example"), target("192.0.2.9")})
+		x.has("192.0.2.9:4143")
+		x.out.set(func() { x.out.names["lb.example"] = []string{"192.0.2.1"} })
+		x.pass(resolveSoon)
+		x.has("192.0.2.1:4143", "192.0.2.9:4143")
+		x.out.set(func() { x.out.names["lb.example"] = []string{"192.0.2.2"} })
+		x.pass(resolveEvery - time.Second)
+		x.has("192.0.2.1:4143", "192.0.2.9:4143")
+		x.out.set(func() { delete(x.out.names, "lb.example") })
+		x.pass(time.Second)
+		x.out.set(func() { x.out.names["lb.example"] = []string{"192.0.2.2"} })
+		x.pass(resolveEvery - time.Second)
+		x.has("192.0.2.1:4143", "192.0.2.9:4143") // what it was is known
+		x.pass(time.Second)
+		x.has("192.0.2.2:4143", "192.0.2.9:4143")
+	})
+}
+
 // TestSettled: with names, it takes until these have been resolved, or can't be.
 func TestSettled(t *testing.T) {
 	for _, known := range []bool{true, false} {
