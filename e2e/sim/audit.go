@@ -122,21 +122,29 @@ func (a *audit) dips(c *client) error {
 	if c.kind != proxy.Get || !c.marked {
 		return nil
 	}
-	k, addrs, inService := a.known[c.view()], map[netip.AddrPort]bool{}, map[netip.AddrPort]bool{}
+	k := a.known[c.view()]
+	usable, inService := k.lasted()
+	least := max(min(1, usable), min(k.least, inService))
+	if n, after := c.stream.Fewest(); n < least {
+		return fmt.Errorf("%d endpoints after message %s; there always were %d that could be used, and %d had to be ready", n, after, usable, k.least)
+	}
+	return nil
+}
+
+// lasted returns how many endpoints there have been all the time, by themselves or through some gateway, and how many of
+// them in service by themselves.
+func (k *known) lasted() (usable, inService int) {
+	all, served := map[netip.AddrPort]bool{}, map[netip.AddrPort]bool{}
 	for o := range k.before {
 		switch k.always[o] {
 		case certain, useful:
-			inService[o.addr] = true
+			served[o.addr] = true
 			fallthrough
 		case reserved:
-			addrs[o.addr] = true
+			all[o.addr] = true
 		}
 	}
-	least := max(min(1, len(addrs)), min(k.least, len(inService)))
-	if n, after := c.stream.Fewest(); n < least {
-		return fmt.Errorf("%d endpoints after message %s; there always were %d that could be used, and %d had to be ready", n, after, len(addrs), k.least)
-	}
-	return nil
+	return len(all), len(served)
 }
 
 // flaps returns why a client has not had all the time what was there all the time.

@@ -81,8 +81,16 @@ func (c *choice) answer(a *answer) {
 		for addr, e := range s.ready {
 			a.offers[offer{addr, s.cluster.name, s.pods[addr]}] = c.grade(s.cluster, addr, e.zone)
 		}
+		for addr, l := range s.lasting {
+			if c.grade(s.cluster, addr, l.zone) > unused && c.grade(s.cluster, addr, "") > unused {
+				a.offers[offer{addr, s.cluster.name, l.pod + eitherWay}] = reserved
+			}
+		}
 	}
 }
+
+// eitherWay marks the offer of a Pod as that of some way to it: the Pod's address, or a gateway's. Clients may hold any.
+const eitherWay = " (either way)"
 
 // countBehind counts what can be reached through gateways: all of it, if one of them is served.
 func (c *choice) countBehind(counts []tierCount) {

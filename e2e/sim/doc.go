@@ -24,6 +24,8 @@
 //     that can't be reached is lost.
 //   - A cluster on another network is its gateways, as far as there is something behind them. Which of them answer the gateway
 //     finds out in time: until it has, they are no more than better than nothing. A round waits for that too.
+//   - What is behind a cluster that always has some gateway has a way there, whichever: while the cluster goes to another network
+//     and back, and its gateways come, go, move and die, clients are never left with none for as long as a Pod stays.
 //   - Limits of time apply when the machine is fast enough: a first message that is late counts only in rounds in which the
 //     simulator itself was never paused for long, and is counted in others.
 //

@@ -114,6 +114,11 @@ func (c *cluster) there() (all, alive []*played) {
 	return all, alive
 }
 
+func (c *cluster) hasGateway() bool {
+	all, _ := c.there()
+	return len(all) > 0
+}
+
 // behind reports whether clients reach a cluster through its gateways. A network that can't be read is another one.
 func (w *world) behind(c *cluster) bool {
 	return c.number != 0 && c.annotation(networkKey) != w.flags.network
@@ -131,7 +136,7 @@ func (s share) throughGateways(service string) share {
 		delete(s.known, addr)
 	}
 	n := tierCount{ready: len(s.ready), known: len(s.ready) + len(s.known)}
-	through := share{cluster: s.cluster, ready: s.cluster.through(service, n.ready), pods: map[netip.AddrPort]string{}, behind: &n}
+	through := share{cluster: s.cluster, ready: s.cluster.through(service, n.ready), pods: map[netip.AddrPort]string{}, behind: &n, lasting: s.lasting}
 	for addr := range through.ready {
 		through.pods[addr] = "(gateway)"
 	}

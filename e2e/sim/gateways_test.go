@@ -9,6 +9,7 @@ import (
 
 	"isthmus/e2e/admin"
 	"isthmus/e2e/object"
+	"isthmus/e2e/proxy"
 )
 
 // TestThroughGateways: what clients hold in the end of c001 behind two gateways, beside the Pods of the local cluster and of c002.
@@ -94,5 +95,53 @@ func TestProbed(t *testing.T) {
 		if err := w.probed(c, page); (err == nil) != x.ok {
 			t.Errorf("%v, dead=%v: %v", x.list, x.dead, err)
 		}
+	}
+}
+
+// TestEitherWay: how many endpoints of c001 clients have a way to all the time, whatever happens to its network and its gateways.
+func TestEitherWay(t *testing.T) {
+	network := func(w *world, name string) { w.clusters[1].link.secrets[0].annotations[networkKey] = name }
+	there := func(w *world, n int, is bool) { c := w.clusters[1]; c.set(c.service(c.gateways[n]), is) }
+	for _, x := range []struct {
+		name   string
+		prefer string
+		change []func(*world) // one after the other
+		want   int
+	}{
+		{name: "nothing", want: 3}, // with the gateway itself
+		{name: "it gets flat", change: []func(*world){func(w *world) { network(w, "") }}, want: 2},
+		{name: "and goes back", change: []func(*world){func(w *world) { network(w, "") }, func(w *world) { network(w, networkName) }}, want: 2},
+		{name: "the gateway moves", change: []func(*world){func(w *world) { w.clusters[1].gateways[0].moved = true }}, want: 2},
+		{name: "the gateway dies", change: []func(*world){func(w *world) { w.clusters[1].gateways[0].dead.Store(true) }}, want: 3},
+		{name: "another comes, and it goes", change: []func(*world){func(w *world) { there(w, 1, true) }, func(w *world) { there(w, 0, false) }}, want: 2},
+		{name: "it goes, and another comes", change: []func(*world){func(w *world) { there(w, 0, false) }, func(w *world) { there(w, 1, true) }}},
+		{name: "a Pod stays", change: []func(*world){func(w *world) { network(w, "") },
+			func(w *world) { *w.clusters[1].slices["s00-000"].Endpoints[0].Conditions.Ready = false }}, want: 1},
+		{name: "none stays", change: []func(*world){func(w *world) { clear(w.clusters[1].slices) }}},
+		{name: "it is withdrawn meanwhile", change: []func(*world){func(w *world) { w.clusters[1].link.secrets[0].annotations[cordonKey] = "true" }}},
+		{name: "gateways are in no zone", prefer: "zone"},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			w := newSteered(t)
+			c := w.clusters[1]
+			c.gateways = []*played{{number: 0}, {number: 1}}
+			there(w, 0, true)
+			network(w, networkName)
+			o := object.Federated(namespace, "s00-all", "", "s00@c001")
+			o.Annotations[preferKey] = x.prefer
+			w.clusters[0].set(o, true)
+			one := newClient(nil, proxy.Get, "s00-all", "", "zone-1")
+			cs := &clients{all: []*client{one}}
+			a := newAudit(w, cs)
+			a.mark(cs)
+			a.mark(cs)
+			for _, change := range x.change {
+				change(w)
+				a.written("")
+			}
+			if n, _ := a.known[one.view()].lasted(); n != x.want {
+				t.Errorf("%d are left, want %d: %v", n, x.want, a.known[one.view()].always)
+			}
+		})
 	}
 }

@@ -126,12 +126,18 @@ type share struct {
 	pods    map[netip.AddrPort]string // of ready
 	known   map[netip.AddrPort]string // the zones of those that are not ready
 	behind  *tierCount                // ready are gateways, and this is behind each; nil: they are Pods
+	lasting map[netip.AddrPort]lasting
 }
+
+// lasting is a Pod that clients have a way to whichever network its cluster is on: it can be reached itself, and through
+// some gateway.
+type lasting struct{ pod, zone string }
 
 // share returns what a cluster has of a service.
 func (w *world) share(c *cluster, service string) share {
-	s := share{cluster: c, ready: map[netip.AddrPort]endpoint{}, pods: map[netip.AddrPort]string{}, known: map[netip.AddrPort]string{}}
-	behind := w.behind(c)
+	s := share{cluster: c, ready: map[netip.AddrPort]endpoint{}, pods: map[netip.AddrPort]string{}, known: map[netip.AddrPort]string{},
+		lasting: map[netip.AddrPort]lasting{}}
+	behind, gateways := w.behind(c), c.hasGateway()
 	for _, l := range c.slicesOf(service) {
 		port, ok := slicePort(l)
 		if !ok {
@@ -147,6 +153,9 @@ func (w *world) share(c *cluster, service string) share {
 					s.known[addr] = *e.Zone
 				case pod != nil:
 					s.ready[addr], s.pods[addr] = c.describe(service, pod, *e.Zone, port), pod.Name
+					if gateways && !shared(addr) && !w.owned(ip) {
+						s.lasting[addr] = lasting{pod.Name, *e.Zone}
+					}
 				}
 			}
 		}
