@@ -135,7 +135,10 @@ func (a *audit) dips(c *client) error {
 // them in service by themselves.
 func (k *known) lasted() (usable, inService int) {
 	all, served := map[netip.AddrPort]bool{}, map[netip.AddrPort]bool{}
-	for o := range k.before {
+	for o, known := range k.before {
+		if !known {
+			continue
+		}
 		switch k.always[o] {
 		case certain, useful:
 			served[o.addr] = true

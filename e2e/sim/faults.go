@@ -31,12 +31,14 @@ func FaultNames() (names []string) {
 	return names
 }
 
-// Faults that make a difference to what is checked. What clusters with the last two have is asked for again only within lag.
+// Faults that make a difference to what is checked. What clusters with the last two have is asked for again only within lag and
+// longLag: the longer an answer that did not end has taken, the longer the gateway waits.
 const (
 	refuse   = "refuse"   // so are connections: the gateway knows at once
 	optional = "optional" // resources are refused that the gateway can do without
 	hostile  = "hostile"  // answers do not end
 	lag      = 30 * time.Second
+	longLag  = time.Minute
 )
 
 // lastingFaults are there until they are healed.
@@ -146,9 +148,19 @@ func (w *world) heal(c *cluster) string {
 	c.api.Misbehave(apisim.Faults{})
 	w.err = errors.Join(w.err, c.proxy.Set(faultproxy.Mode{}))
 	name := c.fault.name
-	if name == optional || name == hostile {
-		w.lagging = time.Now().Add(lag)
+	switch name {
+	case optional:
+		w.lag(lag)
+	case hostile:
+		w.lag(longLag)
 	}
 	c.fault = nil
 	return fmt.Sprintf("%s is over", name)
+}
+
+// lag notes that a fault may show for so long.
+func (w *world) lag(d time.Duration) {
+	if until := time.Now().Add(d); until.After(w.lagging) {
+		w.lagging = until
+	}
 }

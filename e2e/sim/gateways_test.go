@@ -134,6 +134,9 @@ func TestEitherWay(t *testing.T) {
 			cs := &clients{all: []*client{one}}
 			a := newAudit(w, cs)
 			a.mark(cs)
+			if n, _ := a.known[one.view()].lasted(); n != 0 {
+				t.Fatalf("the gateway need not know any of the %d yet", n)
+			}
 			a.mark(cs)
 			for _, change := range x.change {
 				change(w)
