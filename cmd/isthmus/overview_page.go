@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -26,6 +27,9 @@ func shownAll(texts []string) []string {
 	var list []string
 	for _, t := range texts[:min(len(texts), most)] {
 		list = append(list, shown(t))
+	}
+	if more := len(texts) - most; more > 0 {
+		list = append(list, fmt.Sprintf("and %d more", more))
 	}
 	return list
 }

@@ -76,7 +76,7 @@ func newWorld(t *testing.T) *world {
 	}
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	w.must(os.WriteFile(path, access, 0o600))
-	w.gateway, err = gateway.Start(t.Context(), gateway.Config{Kubeconfig: path, Args: []string{"-shutdown-delay=0s", "-drain=0s"}})
+	w.gateway, err = gateway.Start(t.Context(), gateway.Config{Kubeconfig: path, Env: []string{"ISTHMUS_TEST_LOOPBACK_GATEWAYS=true"}, Args: []string{"-shutdown-delay=0s", "-drain=0s"}})
 	w.must(err)
 	w.atEnd(w.gateway.Stop)
 	w.origin = "http://" + w.gateway.MetricsAddr()
@@ -150,7 +150,7 @@ func TestPage(t *testing.T) {
 		do   func(*world)
 	}{
 		{"methods", (*world).methods}, {"search", (*world).search}, {"keyboard", (*world).keyboard}, {"dark and narrow", (*world).looks},
-		{"names", (*world).names}, {"a cluster goes and returns", (*world).clusterGoes}, {"screenshots", (*world).screenshots},
+		{"names", (*world).names}, {"networks", (*world).networks}, {"a cluster goes and returns", (*world).clusterGoes}, {"screenshots", (*world).screenshots},
 		{"hostile texts", (*world).hostileTexts}, {"the gateway restarts", (*world).restarts},
 	} {
 		if !t.Run(step.name, func(t *testing.T) {
@@ -278,15 +278,21 @@ func (w *world) hostileTexts() {
 	w.run(chromedp.SendKeys(chromedp.CSS("#explain input[name=namespace]"), `"<img src=x onerror=alert(4)>`+kb.Enter))
 	w.shows("#explanation", "<img src=x onerror=alert(4)>")
 	w.run(chromedp.Click(chromedp.CSS("#explain .close")))
+	w.onlyText()
+	w.noFaults(w.origin)
+	w.must(w.shops["west"].Unlink(w.t.Context(), "evil"))
+	w.annotate("cart-east", "isthmus.io/prefer", "")
+}
+
+// onlyText checks that no text has become markup, and none has control characters.
+func (w *world) onlyText() {
+	w.t.Helper()
 	if w.is("document.querySelectorAll('main script, main img, #explain script, #explain img').length > 0") {
 		w.t.Error("a text has become markup")
 	}
 	if w.is(`/[\u0000-\u0008\u000b-\u001f\u202a-\u202e]/.test(document.body.textContent)`) {
 		w.t.Error("a control character has come through")
 	}
-	w.noFaults(w.origin)
-	w.must(w.shops["west"].Unlink(w.t.Context(), "evil"))
-	w.annotate("cart-east", "isthmus.io/prefer", "")
 }
 
 // restarts: that the connection is lost shows, and once the gateway is back the page is live again without a reload.

@@ -119,10 +119,11 @@ are NAMESPACE/SERVICE and SERVICE.NAMESPACE, with :PORT or the Service's only po
 const explainEnding = `The tables:
   Members     what the service is made of: the state of each cluster and since when, its
               standing, the PORTS that this one resolves to there, how many addresses
-              are SERVED, when what it offers last CHANGED while proxies watch it, and
-              WHY NOT
+              are SERVED (and how many are behind gateways, which stand for them), when
+              what it offers last CHANGED while proxies watch it, and WHY NOT
   Addresses   each with a verdict, what it stands FOR, when its slice last CHANGED in
-              the gateway, and WHY. Of many, those that are not served come first
+              the gateway, and WHY. Of many, those that are not served come first,
+              and those behind gateways last
   Proxies     of this replica: how many STREAMS have each set of endpoints, are up to
               date, WAIT for their first message, or are SLOW: they have not taken a
               message for a second

@@ -5,9 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -88,7 +86,11 @@ func (s *explainState) headline() string {
 	case p.Federated:
 		text += " (federated)"
 	}
-	if n := p.total(); n > 0 || s.address.IsValid() {
+	n, behind := p.total(), p.Verdicts[behindGateway]
+	if behind > 0 && !s.address.IsValid() {
+		return fmt.Sprintf("%s: %d of %s served, and %d behind gateways", text, p.Verdicts[served], count(n-behind, "address", "addresses"), behind)
+	}
+	if n > 0 || s.address.IsValid() {
 		return fmt.Sprintf("%s: %d of %s served", text, p.Verdicts[served], count(n, "address", "addresses"))
 	}
 	return text + ": no addresses"
@@ -136,20 +138,36 @@ func (p *explainPage) servedOf(m explainedMember) string {
 	if p.More > 0 {
 		return ""
 	}
-	got, all := p.countOf(m)
-	return fmt.Sprintf("%d of %d", got, all)
+	n := p.countOf(m)
+	text := fmt.Sprintf("%d of %d", n.served, n.all-n.behind)
+	if n.behind > 0 {
+		text += fmt.Sprintf(", %d behind", n.behind)
+	}
+	return text
 }
 
-// countOf counts the addresses of a member that are on the page: those that are served, and all.
-func (p *explainPage) countOf(m explainedMember) (got, all int) {
+// memberCount is how many addresses of a member are on the page.
+type memberCount struct {
+	all, served int
+	behind      int  // gateways
+	noGateway   bool // there is none for these
+}
+
+func (p *explainPage) countOf(m explainedMember) (n memberCount) {
 	for _, a := range p.Addresses {
-		if a.Cluster == m.Cluster && a.Service == m.Service {
-			if all++; a.Verdict == served {
-				got++
-			}
+		if a.Cluster != m.Cluster || a.Service != m.Service {
+			continue
+		}
+		n.all++
+		switch a.Verdict {
+		case served:
+			n.served++
+		case behindGateway:
+			n.behind++
+			n.noGateway = n.noGateway || a.Detail != ""
 		}
 	}
-	return got, all
+	return n
 }
 
 func (p *explainPage) whyNot(m explainedMember) string {
@@ -162,92 +180,19 @@ func (p *explainPage) whyNot(m explainedMember) string {
 	if m.NodeLocal {
 		why = append(why, "internalTrafficPolicy is Local")
 	}
-	if m.Reason == "" && len(m.Ports) == 0 && p.More == 0 {
-		switch got, all := p.countOf(m); {
-		case got > 0:
-			why = append(why, "its Service does not have the port: the Pods' own port of that number is used")
-		case all == 0:
-			why = append(why, "its EndpointSlices have no addresses")
-		}
+	if m.Reason != "" || p.More > 0 {
+		return strings.Join(why, "; ")
+	}
+	switch n := p.countOf(m); {
+	case n.noGateway:
+		why = append(why, "no address of a gateway is known: isthmus clusters shows why")
+	case len(m.Ports) > 0:
+	case n.served > 0:
+		why = append(why, "its Service does not have the port: the Pods' own port of that number is used")
+	case n.all == 0:
+		why = append(why, "its EndpointSlices have no addresses")
 	}
 	return strings.Join(why, "; ")
-}
-
-// maxAddressLines is how many addresses are shown of a service of many.
-const maxAddressLines = 40
-
-func (s *explainState) writeAddresses(b *bytes.Buffer) {
-	list := slices.Clone(s.page.Addresses)
-	if len(list) == 0 {
-		return
-	}
-	title, more := "Addresses", 0
-	if n := s.page.total(); len(list) > maxAddressLines && !s.address.IsValid() {
-		slices.SortStableFunc(list, func(a, b explainedEntry) int { return cmp.Compare(a.rank(), b.rank()) })
-		list, more = list[:maxAddressLines], n-maxAddressLines
-		title = fmt.Sprintf("Addresses (%s)", s.page.counts())
-	}
-	fmt.Fprintf(b, "%s:\n", printable(title))
-	t := cells{colours: s.colours}
-	t.head("CLUSTER", "SLICE", "ADDRESS", "VERDICT", "FOR", "ZONE", "TIER", "CHANGED", "WHY")
-	for _, a := range list {
-		t.row(cell{text: a.Cluster}, cell{text: a.Slice}, cell{text: a.Address}, cell{a.Verdict, verdictColour(a.Verdict)}, cell{text: a.Target},
-			cell{text: a.Zone}, cell{text: a.Tier}, cell{text: age(s.at, a.Changed)}, cell{text: a.why()})
-	}
-	t.write(b, "  ")
-	if more > 0 {
-		fmt.Fprintf(b, "  … and %d more: --address IP shows one, -o json %d of them\n", more, len(s.page.Addresses))
-	}
-}
-
-// rank orders addresses of which not all are shown.
-func (a *explainedEntry) rank() int {
-	if a.Verdict == served {
-		return 1
-	}
-	return 0
-}
-
-// why is the verdict in a sentence, with what is known about it.
-func (a *explainedEntry) why() string {
-	text := cmp.Or(verdicts[a.Verdict].why, a.Verdict)
-	switch a.Verdict {
-	case "other-node":
-		text += ": " + cmp.Or(a.Node, "its node is not known")
-	case "hinted-to-other-zones":
-		text += ": " + some(a.Hints)
-	case "other-instance":
-		text += ": " + cmp.Or(a.Hostname, "it has none")
-	}
-	if a.Detail != "" {
-		text += ": " + a.Detail
-	}
-	return text
-}
-
-func verdictColour(verdict string) colour {
-	switch verdict {
-	case served:
-		return green
-	case "tier-not-in-use", "hinted-to-other-zones", "other-node", "other-instance", "other-address-preferred", "just-changed":
-		return plain
-	}
-	return red
-}
-
-// counts has how many addresses have each verdict, the most frequent first.
-func (p *explainPage) counts() string {
-	var list []string
-	for _, v := range p.byCount() {
-		list = append(list, fmt.Sprintf("%d %s", p.Verdicts[v], v))
-	}
-	return strings.Join(list, ", ")
-}
-
-func (p *explainPage) byCount() []string {
-	return slices.SortedFunc(maps.Keys(p.Verdicts), func(a, b string) int {
-		return cmp.Or(cmp.Compare(p.Verdicts[b], p.Verdicts[a]), strings.Compare(a, b))
-	})
 }
 
 // remedies has a line for each thing that may be wrong, and what to do about it. placed: it is

@@ -4,7 +4,11 @@ package client
 // about it, if there is something.
 type verdictWords struct{ why, remedy string }
 
-const served = "served"
+// Verdicts that are no fault. What is behind a gateway is reached through that, which is another address.
+const (
+	served        = "served"
+	behindGateway = "behind-a-gateway"
+)
 
 // verdicts has the words for all verdicts of a gateway of this version.
 var verdicts = map[string]verdictWords{
@@ -22,9 +26,9 @@ var verdicts = map[string]verdictWords{
 	"not-routable": {"no other host can have it: loopback, link-local, multicast or unspecified", "correct what writes the EndpointSlice"},
 	"pod-not-known": {"the gateway does not know what it stands for, not yet or not any more",
 		"see whether that Pod or ExternalWorkload exists in its cluster, and whether the link may read those: isthmus clusters"},
-	"unusable":         {"its ExternalWorkload can't be used", "correct the ExternalWorkload"},
-	"behind-a-gateway": {"its cluster is on another network: clients reach it through the cluster's gateways", ""},
-	"gateway-dead":     {"the gateway does not answer probes, and another of its cluster does", "see why it does not answer: isthmus clusters"},
+	"unusable":     {"its ExternalWorkload can't be used", "correct the ExternalWorkload"},
+	behindGateway:  {"its cluster is on another network: clients reach it through the cluster's gateways", ""},
+	"gateway-dead": {"the gateway does not answer probes, and another of its cluster does", "see why it does not answer: isthmus clusters"},
 	"nothing-behind-the-gateway": {"the Service has no ready endpoint behind the gateway",
 		"look at the Service's Pods in that cluster"},
 	"just-changed":            {"it has just changed", "ask again"},

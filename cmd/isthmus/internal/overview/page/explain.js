@@ -91,16 +91,31 @@ function verdicts(x) {
     list.map(([verdict, n]) => el("li", { class: "chip" + (verdict === "served" ? " good" : "") }, verdict + " " + count(n))))];
 }
 
-// addresses has those that are not served first.
+// behindGateway is no fault: such addresses are reached, through gateways that are in the list.
+const behindGateway = "behind-a-gateway";
+
+function verdictSeverity(verdict) {
+  if (verdict === "served") return 0;
+  return verdict === behindGateway ? 1 : 2;
+}
+
+// standsFor is what has an address, and where the cluster has it from.
+function standsFor(a) {
+  if (a.slice === "gateways") return "Gateway of " + a.cluster;
+  return [a.target ?? "–", el("span", { class: "dim" }, " " + a.slice)];
+}
+
+// addresses has those with a problem first, and those behind gateways last: there may be many.
 function addresses(x) {
   if (!x.addresses.length) return el("p", { class: "empty" }, "No member knows any address.");
   const columns = [["Address", "name"], ["Verdict", "wide"], ["Cluster"], ["Stands for", "wide"], ["Zone", "name"]];
   const [element, body] = table("Addresses", columns);
-  const list = [...x.addresses.filter((a) => a.verdict !== "served"), ...x.addresses.filter((a) => a.verdict === "served")];
+  const rank = (a) => ({ served: 1, [behindGateway]: 2 })[a.verdict] ?? 0;
+  const list = x.addresses.toSorted((a, b) => rank(a) - rank(b));
   for (const a of list.slice(0, most)) {
-    const served = a.verdict === "served";
-    body.append(tableRow(columns, [el("code", {}, a.address), [badge(served ? 0 : 2, a.verdict), a.detail && el("p", {}, a.detail)], a.cluster,
-      [a.target ?? "–", el("span", { class: "dim" }, " " + a.slice)], [a.zone ?? "–", a.tier && el("span", { class: "dim" }, " tier " + a.tier)]], served ? 0 : 2));
+    const severity = verdictSeverity(a.verdict);
+    body.append(tableRow(columns, [el("code", {}, a.address), [badge(severity, a.verdict), a.detail && el("p", {}, a.detail)], a.cluster,
+      standsFor(a), [a.zone ?? "–", a.tier && el("span", { class: "dim" }, " tier " + a.tier)]], severity));
   }
   const rest = list.length - most + (x.moreAddresses ?? 0);
   return [element, list.length > most && el("p", { class: "dim" }, "and " + plural(Math.max(0, rest), "more address", "more addresses"))];

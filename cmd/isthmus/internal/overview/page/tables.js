@@ -11,14 +11,23 @@ function clusterCells(c) {
     badge(stateSeverity[c.state] ?? 3, c.state),
     age(c.since),
     c.standing ? badge(standingSeverity[c.standing] ?? 2, c.standing) : "–",
-    [c.network && el("p", {}, el("span", { class: "dim" }, "network "), c.network), gatewayList(c.gateways ?? []), why.map((w) => el("p", {}, w)), !why.length && el("span", { class: "dim" }, c.server ?? "")],
+    [behind(c), why.map((w) => el("p", {}, w)), !why.length && el("span", { class: "dim" }, c.server ?? "")],
   ];
 }
 
-function gatewayList(gateways) {
-  return gateways.length > 0 && el("ul", { class: "chips" }, gateways.map((g) =>
-    el("li", { class: "chip" + (g.state === "dead" ? " bad" : ""), title: g.reason ?? "" },
-      g.state === "dead" && el("span", { "aria-hidden": "true", class: "symbol" }, "✗ "), g.address, g.state !== "alive" && el("span", { class: "dim" }, " " + g.state))));
+// behind is how a cluster on another network is reached.
+function behind(c) {
+  const gateways = c.gateways ?? [];
+  return c.network && [
+    el("p", {}, el("span", { class: "dim" }, "on network "), c.network, el("span", { class: "dim" }, gateways.length ? ", reached through its gateways" : ", and no gateway of it is known")),
+    gateways.length > 0 && el("ul", { class: "chips", "aria-label": "Gateways" }, gateways.map(gatewayChip)),
+  ];
+}
+
+function gatewayChip(g) {
+  const dead = g.state === "dead";
+  return el("li", { class: "chip" + (dead ? " bad" : "") }, dead && el("span", { "aria-hidden": "true", class: "symbol" }, "✗ "), g.address,
+    el("span", { class: dead ? "" : "dim" }, " " + g.state + (g.reason ? ": " + g.reason : "")));
 }
 
 function condition(s, severity) {

@@ -1,0 +1,98 @@
+package client
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// maxAddressLines is how many addresses are shown of a service of many.
+const maxAddressLines = 40
+
+func (s *explainState) writeAddresses(b *bytes.Buffer) {
+	list := slices.Clone(s.page.Addresses)
+	if len(list) == 0 {
+		return
+	}
+	title, more := "Addresses", 0
+	if n := s.page.total(); len(list) > maxAddressLines && !s.address.IsValid() {
+		slices.SortStableFunc(list, func(a, b explainedEntry) int { return cmp.Compare(a.rank(), b.rank()) })
+		list, more = list[:maxAddressLines], n-maxAddressLines
+		title = fmt.Sprintf("Addresses (%s)", s.page.counts())
+	}
+	fmt.Fprintf(b, "%s:\n", printable(title))
+	t := cells{colours: s.colours}
+	t.head("CLUSTER", "SLICE", "ADDRESS", "VERDICT", "FOR", "ZONE", "TIER", "CHANGED", "WHY")
+	for _, a := range list {
+		t.row(cell{text: a.Cluster}, cell{text: a.Slice}, cell{text: a.Address}, cell{a.Verdict, verdictColour(a.Verdict)}, cell{text: a.standsFor()},
+			cell{text: a.Zone}, cell{text: a.Tier}, cell{text: age(s.at, a.Changed)}, cell{text: a.why()})
+	}
+	t.write(b, "  ")
+	if more > 0 {
+		fmt.Fprintf(b, "  … and %d more: --address IP shows one, -o json %d of them\n", more, len(s.page.Addresses))
+	}
+}
+
+// standsFor is what has the address. Of a gateway the page has neither slice nor target.
+func (a *explainedEntry) standsFor() string {
+	if a.Slice == "gateways" {
+		return "gateway of " + a.Cluster
+	}
+	return a.Target
+}
+
+// rank orders addresses of which not all are shown.
+func (a *explainedEntry) rank() int {
+	switch a.Verdict {
+	case served:
+		return 1
+	case behindGateway:
+		return 2
+	}
+	return 0
+}
+
+// why is the verdict in a sentence, with what is known about it.
+func (a *explainedEntry) why() string {
+	text := cmp.Or(verdicts[a.Verdict].why, a.Verdict)
+	switch a.Verdict {
+	case "other-node":
+		text += ": " + cmp.Or(a.Node, "its node is not known")
+	case "hinted-to-other-zones":
+		text += ": " + some(a.Hints)
+	case "other-instance":
+		text += ": " + cmp.Or(a.Hostname, "it has none")
+	}
+	if a.Detail != "" {
+		text += ": " + a.Detail
+	}
+	return text
+}
+
+func verdictColour(verdict string) colour {
+	switch verdict {
+	case served:
+		return green
+	case behindGateway, "tier-not-in-use", "hinted-to-other-zones", "other-node", "other-instance", "other-address-preferred", "just-changed":
+		return plain
+	}
+	return red
+}
+
+// counts has how many addresses have each verdict, the most frequent first.
+func (p *explainPage) counts() string {
+	var list []string
+	for _, v := range p.byCount() {
+		list = append(list, fmt.Sprintf("%d %s", p.Verdicts[v], v))
+	}
+	return strings.Join(list, ", ")
+}
+
+func (p *explainPage) byCount() []string {
+	return slices.SortedFunc(maps.Keys(p.Verdicts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(p.Verdicts[b], p.Verdicts[a]), strings.Compare(a, b))
+	})
+}
