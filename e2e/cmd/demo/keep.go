@@ -14,7 +14,7 @@ import (
 func (d *demo) lookAround(ctx context.Context) {
 	bin := filepath.Dir(d.isthmus)
 	d.screen.print("\nEverything is left running until Ctrl-C. To look around, in another terminal:\n\n")
-	for _, way := range [][2]string{
+	ways := [][2]string{
 		{"what a proxy sees, live", bin + "/isthmus get " + federated + " --addr " + d.gateway.Addr()},
 		{"of a remote-discovery mirror", bin + "/isthmus get " + mirror + " --addr " + d.gateway.Addr()},
 		{"the same by reflection", `grpcurl -plaintext -d '{"path":"` + federated + `"}' ` + d.gateway.Addr() + " " + destination + "/Get"},
@@ -27,7 +27,12 @@ func (d *demo) lookAround(ctx context.Context) {
 		{"unlink north", "kubectl --kubeconfig " + d.servers[west].Kubeconfig() + " -n linkerd delete secret cluster-credentials-north"},
 		{"hang east's API server", bin + "/controlplane pause --dir " + d.dir + " east     (and resume)"},
 		{"the gateway's log", "tail -f " + d.path("gateway.log")},
-	} {
+	}
+	if d.options.networks {
+		ways = append(ways, [2]string{"have north on another network again",
+			"kubectl --kubeconfig " + d.servers[west].Kubeconfig() + " -n linkerd annotate secret cluster-credentials-north isthmus.io/network=far"})
+	}
+	for _, way := range ways {
 		d.screen.print("  # %s\n  %s\n", way[0], way[1])
 	}
 	d.screen.print("\nWhat the proxy of before sees from now on:\n\n")
