@@ -19,13 +19,13 @@ import (
 // TestStreamsKeepSmallStacks: an open stream's goroutine has a stack of 4 KiB, also after it has
 // been sent updates. Of each update one stream of a view is the first to send it, which encodes
 // it: that may leave it with 8 KiB for good. Which stream that is depends on what else the
-// machine does, so each time it may be another.
+// machine does, so each time it may be another, and on a busy machine some more grow. If all
+// did, it would be 8 KiB for each.
 func TestStreamsKeepSmallStacks(t *testing.T) {
 	const (
 		streams, views, turns = 10_000, 1000, 4
-		small, large, slack   = 4 << 10, 8 << 10, 100 // bytes
+		most                  = 7 << 10 // bytes
 	)
-	const most = small + (large-small)*turns*views/streams + slack
 	for _, method := range []string{"Get", "GetProfile"} {
 		t.Run(method, func(t *testing.T) {
 			w := newWorld(t, Options{Pace: -1, Linger: -1, Log: zap.NewNop()})
