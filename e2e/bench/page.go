@@ -62,7 +62,7 @@ func (g *Growth) markdown() string {
 	for _, l := range g.Lines {
 		fmt.Fprintf(&b, "| %s |", l.Title)
 		for _, p := range l.Points {
-			fmt.Fprintf(&b, " %d %s: %.0f %s |", p.X, l.X, p.Cost, l.Unit)
+			fmt.Fprintf(&b, " %d %s: %s |", p.X, l.X, number(p.Cost, l.Unit))
 		}
 		b.WriteString("\n")
 	}

@@ -40,11 +40,11 @@ func (c Crowd) proxy(conn, services int, name func(int) string) (list []load.Tar
 	return list
 }
 
-// targets returns the streams of all proxies in the order of load.Config, with the Services of package world.
-func (c Crowd) targets(services int) []load.Target {
+// targets returns the streams of all proxies in the order of load.Config.
+func (c Crowd) targets(services int, name func(int) string) []load.Target {
 	list := make([]load.Target, c.Conns*c.Streams)
 	for conn := range c.Conns {
-		for n, t := range c.proxy(conn, services, world.App) {
+		for n, t := range c.proxy(conn, services, name) {
 			list[conn+n*c.Conns] = t
 		}
 	}
@@ -55,7 +55,7 @@ func (c Crowd) targets(services int) []load.Target {
 func meshed(of func(ProxiesScale) Crowd) func(context.Context, *Lab, subject) (Sample, error) {
 	return func(ctx context.Context, l *Lab, at subject) (_ Sample, err error) {
 		crowd := of(l.cfg.Scale.Proxies)
-		cfg := load.Config{Addr: at.Addr(), Conns: crowd.Conns, Targets: crowd.targets(l.cfg.Scale.World.App)}
+		cfg := load.Config{Addr: at.Addr(), Conns: crowd.Conns, Targets: crowd.targets(l.cfg.Scale.World.App, world.App)}
 		open := func() (*load.Load, error) { return load.Open(ctx, cfg) }
 		before, err := proc.Settled(ctx, at.Pid(), l.cfg.Scale.Settle)
 		if err != nil {

@@ -146,6 +146,42 @@ func TestSVG(t *testing.T) {
 	}
 }
 
+// TestRows: panels are in rows of three.
+func TestRows(t *testing.T) {
+	four := &Growth{Lines: append(growth.Lines[:2:2], growth.Lines...)}
+	if svg := four.SVG(); !strings.Contains(svg, `viewBox="0 0 900 480"`) || !strings.Contains(svg, `"translate(0,240)"`) || strings.Contains(svg, `"translate(900,`) {
+		t.Error(svg)
+	}
+}
+
+// TestAxis: costs that differ tenfold are on a logarithmic axis.
+func TestAxis(t *testing.T) {
+	for _, x := range []struct {
+		costs  []float64
+		want   axis
+		middle float64 // is drawn in the middle
+		marks  int
+	}{
+		{[]float64{30, 299}, axis{0, 400}, 200, 3},
+		{[]float64{0, 5}, axis{0, 6}, 3, 3},
+		{[]float64{50, 2300}, axis{10, 10_000}, math.Sqrt(100_000), 4},
+		{[]float64{0.1, 0.99}, axis{0, 2}, 1, 3},
+		{[]float64{0.15, 46}, axis{0.1, 100}, math.Sqrt(10), 4},
+	} {
+		var points []Point
+		for _, c := range x.costs {
+			points = append(points, Point{X: 1, Cost: c})
+		}
+		a := axisOf(points)
+		if math.Abs(a.bottom-x.want.bottom) > 1e-9 || math.Abs(a.top-x.want.top) > 1e-9 || len(a.marks()) != x.marks {
+			t.Errorf("%v are from %v to %v, with marks %v", x.costs, a.bottom, a.top, a.marks())
+		}
+		if y := a.place(x.middle); math.Abs(y-plotTop-plotHeight/2.0) > 1e-6 {
+			t.Errorf("%v is at %v", x.middle, y)
+		}
+	}
+}
+
 func TestUpdatePage(t *testing.T) {
 	const page = "# Speed\n<!-- figures -->\nold\n<!-- end of figures -->\ntext\n<!-- growth -->\n<!-- end of growth -->\nend\n"
 	r := &Report{Machine: Machine{2, "linux", "amd64", "go1.26"}, Results: sample[:1]}
@@ -155,7 +191,7 @@ func TestUpdatePage(t *testing.T) {
 	}
 	for _, want := range []string{
 		"# Speed\n<!-- figures -->\nMeasured with 2 cores, linux/amd64, go1.26:\n\n| figure", "\n| connect | CPU | 0.25 s | 0.40 s | 1.60 | ≤ 1.5 × floor | over |\n",
-		"<!-- end of figures -->\ntext\n", "| one change, by size | 100 endpoints: 310 µs | 1000 endpoints: 320 µs | 10000 endpoints: 360 µs |\n", "<!-- end of growth -->\nend\n",
+		"<!-- end of figures -->\ntext\n", "| one change, by size | 100 endpoints: 310 µs | 1000 endpoints: 320 µs | 10000 endpoints: 360 µs |\n| a <subscription> | 10 Services: 30.0 µs |\n", "<!-- end of growth -->\nend\n",
 	} {
 		if !strings.Contains(updated, want) {
 			t.Errorf("%q is not in it:\n%s", want, updated)

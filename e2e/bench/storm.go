@@ -161,10 +161,7 @@ func (l *Lab) stormed(ctx context.Context, two [2]replica, recording string) (Sa
 func (s StormScale) targets() (list [][]load.Target) {
 	kept := map[load.Target]bool{}
 	for conn := range s.Proxies.Conns {
-		own := s.Proxies.proxy(conn, s.Services, func(i int) string {
-			service, _ := fleet.Service(i, false)
-			return service
-		})
+		own := s.Proxies.proxy(conn, s.Services, fleetName)
 		for i, t := range own {
 			t.Token = ""
 			own[i].Keep = !kept[t]

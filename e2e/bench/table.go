@@ -50,8 +50,11 @@ func (r Row) cells() []string {
 	return []string{r.Label, r.number(r.Floor), r.number(r.Measured), ratio, target, string(r.Verdict())}
 }
 
+// number writes a number of the figure.
+func (r Row) number(v float64) string { return number(v, r.Unit) }
+
 // number writes a number with about three digits.
-func (r Row) number(v float64) string {
+func number(v float64, unit string) string {
 	if math.IsNaN(v) {
 		return "–"
 	}
@@ -62,5 +65,5 @@ func (r Row) number(v float64) string {
 	case a >= 10:
 		digits = 1
 	}
-	return strings.TrimSpace(fmt.Sprintf("%.*f %s", digits, v, r.Unit))
+	return strings.TrimSpace(fmt.Sprintf("%.*f %s", digits, v, unit))
 }

@@ -30,6 +30,8 @@ type Config struct {
 	// these alone. 0: all have the same.
 	Spread int
 
+	TLS bool // API servers are reached by TLS and HTTP/2, as real ones are, and not by plain HTTP/1.1, which costs them less
+
 	Joined      bool              // federated Services join the local cluster's Services too
 	Annotations map[string]string // of federated Services
 }
@@ -57,11 +59,18 @@ func Start(cfg Config) (f *Fleet, err error) {
 			err = errors.Join(err, f.Close())
 		}
 	}()
+	var authority *apisim.Authority
+	if cfg.TLS {
+		if authority, err = apisim.NewAuthority(); err != nil {
+			return nil, err
+		}
+	}
 	for i := range cfg.Linked + 1 {
-		api, err := apisim.Start(name(i), nil)
+		api, err := apisim.Start(name(i), authority)
 		if err != nil {
 			return nil, err
 		}
+		api.Admit(user)
 		api.Misbehave(apisim.Faults{NoStreamedLists: true}) // lists in pages are kinder to the memory of both sides
 		c := &member{api: api, number: i, slices: map[string][]*discoveryv1.EndpointSlice{}}
 		f.clusters = append(f.clusters, c)
@@ -80,6 +89,9 @@ func (f *Fleet) Close() error {
 	}
 	return errors.Join(errs...)
 }
+
+// user is who reads the clusters.
+const user = "gateway"
 
 // name is that of a cluster, by number.
 func name(i int) string { return fmt.Sprintf("c%02d", i) }
@@ -104,7 +116,7 @@ func (f *Fleet) WriteKubeconfig(path string) error {
 
 func (f *Fleet) kubeconfig(i int) ([]byte, error) {
 	api := f.clusters[i].api
-	return api.Kubeconfig(api.Addr(), "none")
+	return api.Kubeconfig(api.Addr(), user)
 }
 
 // Flip makes one endpoint of a Service in a cluster not ready, or ready again if that has been done.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -265,5 +266,24 @@ func TestSpread(t *testing.T) {
 			}
 			had[address] = true
 		}
+	}
+}
+
+// TestTLS: if it is asked for, clusters are reached by TLS and HTTP/2.
+func TestTLS(t *testing.T) {
+	for secured, major := range map[bool]int{false: 1, true: 2} {
+		_, cfg := started(t, fleet.Config{Linked: 1, Services: 2, Slices: 1, Endpoints: 3, TLS: secured})
+		client, err := rest.HTTPClientFor(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := client.Get(cfg.Host + "/api/v1/services")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := answer.Body.Close(); err != nil || answer.StatusCode != http.StatusOK || answer.ProtoMajor != major {
+			t.Errorf("TLS %v: %s by HTTP/%d, %v", secured, answer.Status, answer.ProtoMajor, err)
+		}
+		client.CloseIdleConnections()
 	}
 }
