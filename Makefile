@@ -113,7 +113,7 @@ generate: ## write generated code anew
 bench: tools ## what the gateway costs beside a bare gRPC server (BENCH=REGEX: only these; ADDR=, PID=: another server)
 	@$(BIN)/bench -run '$(BENCH)' $(if $(ADDR)$(PID),-addr '$(ADDR)' -pid '$(PID)')
 
-growth: tools ## how the gateway's costs grow with endpoints, clusters and Services
+growth: tools ## how the gateway's costs grow with endpoints, clusters, Services, streams and connections
 	@$(BIN)/bench growth
 
 microbench: ## benchmarks of the hot paths

@@ -50,9 +50,9 @@ func connectCrowd(ctx context.Context, cfg Config, s GrowthScale, streams, conns
 		}
 		wave := load.Config{Addr: f.gateway.Addr(), Conns: conns / waves, Targets: crowd.targets(c.Services, fleetName)}
 		for range waves {
-			open, err := load.Open(ctx, wave)
-			if err != nil {
-				return nil, err
+			open, failed := load.Open(ctx, wave)
+			if failed != nil {
+				return nil, failed
 			}
 			defer func() { err = errors.Join(err, open.Close()) }()
 		}

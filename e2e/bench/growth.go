@@ -53,7 +53,7 @@ func FullGrowth() GrowthScale {
 		Crowds: CrowdScale{
 			Services: 1000, Endpoints: 10, Streams: []int{1200, 12_000, 120_000}, Each: 12, Conns: []int{100, 1000, 10_000}, Of: 12_000,
 		},
-		Linked: LinkedScale{Clusters: []int{25, 250, 2500}, Services: 10, Endpoints: 10, Spread: 25, Rest: 15 * time.Second},
+		Linked: LinkedScale{Clusters: []int{20, 200, 2000}, Services: 10, Endpoints: 10, Spread: 20, Rest: 15 * time.Second},
 	}
 }
 

@@ -22,6 +22,7 @@ type LinkedScale struct {
 
 func linkedLines() []Line {
 	return []Line{
+		{Title: "linked clusters, memory at most, at start", Unit: "MB"},
 		{Title: "linked clusters, memory at rest", Unit: "MB"},
 		{Title: "linked clusters, CPU at rest, of one core", Unit: "%"},
 		{Title: "linked clusters, CPU to start", Unit: "s"},
@@ -37,7 +38,7 @@ func linkedClusters(ctx context.Context, cfg Config, s GrowthScale, clusters int
 	return withFleet(ctx, cfg, what, func(f *followed) ([]float64, error) {
 		pid, began := f.gateway.Pid(), time.Now()
 		read := func() error { return allRead(ctx, f.gateway.MetricsAddr(), clusters) }
-		if err := poll.Until(ctx, trialLimit, 100*time.Millisecond, read); err != nil {
+		if err := poll.Until(ctx, trialLimit, time.Second, read); err != nil {
 			return nil, err
 		}
 		took := f.ready + time.Since(began)
@@ -59,9 +60,13 @@ func linkedClusters(ctx context.Context, cfg Config, s GrowthScale, clusters int
 		if err != nil {
 			return nil, err
 		}
+		peak, err := proc.Peak(pid)
+		if err != nil {
+			return nil, err
+		}
 		memory, err := proc.ReadMemory(pid)
 		return []float64{
-			megabytes(memory.RSS), 100 * (end - rested).Seconds() / c.Rest.Seconds(), started.Seconds(), took.Seconds(),
+			megabytes(peak), megabytes(memory.RSS), 100 * (end - rested).Seconds() / c.Rest.Seconds(), started.Seconds(), took.Seconds(),
 		}, err
 	})
 }

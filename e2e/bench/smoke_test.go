@@ -116,7 +116,7 @@ func TestGrowthSmoke(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(g.Lines) != 11 {
+	if len(g.Lines) != 12 {
 		t.Errorf("%d lines", len(g.Lines))
 	}
 	for _, l := range g.Lines {
