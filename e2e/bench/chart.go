@@ -36,7 +36,7 @@ func (l Line) draw(b *strings.Builder) {
 	text := func(x, y float64, anchor, s string) {
 		fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="%s">%s</text>`+"\n", x, y, anchor, html.EscapeString(s))
 	}
-	text(plotLeft, plotTop-18, "start", fmt.Sprintf("%s, %s", l.Title, l.Unit))
+	text(plotLeft-40, plotTop-18, "start", fmt.Sprintf("%s, %s", l.Title, l.Unit))
 	for _, mark := range costs.marks() {
 		y := costs.place(mark)
 		fmt.Fprintf(b, `<path d="M%d %.1fh%d" stroke="#ddd"/>`+"\n", plotLeft, y, plotWidth)

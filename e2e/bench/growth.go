@@ -76,7 +76,7 @@ func (s GrowthScale) curves() []curve {
 		{s.Clusters, "clusters", s.Repeats, []Line{{Title: "one change, by the number of clusters", Unit: "µs"}}, changeByClusters},
 		{s.Services, "Services", s.Repeats, []Line{{Title: "one subscription, by the number of Services", Unit: "µs"}}, subscription},
 		{c.Streams, "streams", s.Repeats, crowdLines(fmt.Sprintf("%d a connection", c.Each)), crowdByStreams},
-		{c.Conns, "connections", s.Repeats, crowdLines(fmt.Sprintf("of %d", c.Of)), crowdByConns},
+		{c.Conns, "connections", s.Repeats, crowdLines(fmt.Sprintf("of %d in all", c.Of)), crowdByConns},
 		{s.Linked.Clusters, "clusters", 1, linkedLines(), linkedClusters},
 	}
 }

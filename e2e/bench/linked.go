@@ -66,7 +66,7 @@ func linkedClusters(ctx context.Context, cfg Config, s GrowthScale, clusters int
 		}
 		memory, err := proc.ReadMemory(pid)
 		return []float64{
-			megabytes(peak), megabytes(memory.RSS), 100 * (end - rested).Seconds() / c.Rest.Seconds(), started.Seconds(), took.Seconds(),
+			megabytes(peak), megabytes(memory.RSS), share(end-rested, c.Rest), started.Seconds(), took.Seconds(),
 		}, err
 	})
 }
