@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -81,6 +82,31 @@ func TestPerformancePage(t *testing.T) {
 		if there, is := count(measured, f), count(figures, f); there != 1 || is != 1 {
 			t.Errorf("the page has figure %q %d times, the trials %d times", f, there, is)
 		}
+	}
+}
+
+// TestGrowthPage: the page has all that make growth measures, at the sizes at which it does, and nothing else.
+func TestGrowthPage(t *testing.T) {
+	text, err := os.ReadFile("../../docs/performance.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got []string
+	for _, c := range FullGrowth().curves() {
+		for _, l := range c.lines {
+			for _, x := range c.points {
+				want = append(want, fmt.Sprintf("%s | %d %s", l.Title, x, c.x))
+			}
+		}
+	}
+	for _, row := range tableRows(t, string(text), "| cost of | at | | |\n|---|---|---|---|\n") {
+		for _, cell := range row[1:] {
+			at, _, _ := strings.Cut(cell, ":")
+			got = append(got, row[0]+" | "+at)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the page has\n%q, and measured is\n%q", got, want)
 	}
 }
 
