@@ -33,8 +33,9 @@ type eventBody struct {
 	request  *budget.Request // may be nil
 	frame    frame           // of the content type
 	protobuf bool
+	what     string // an event, in errors
 	event    int64  // bytes of the present event so far
-	begun    []byte // those of earlier reads
+	begun    []byte // those of earlier reads, in a buffer for all events
 	charged  int64  // for the dearest event: client-go keeps buffers of that size
 	err      error
 }
@@ -43,6 +44,7 @@ type eventBody struct {
 // of protobuf.
 func newEventBody(ctx context.Context, cancel context.CancelCauseFunc, body io.ReadCloser, mediaType string) *eventBody {
 	b := &eventBody{ReadCloser: body, cancel: cancel, request: budget.From(ctx), frame: &jsonFrame{}}
+	b.what = "an event of " + cmp.Or(b.request.What(), "a watch")
 	if b.protobuf = mediaType == runtime.ContentTypeProtobuf; b.protobuf {
 		b.frame = &protobufFrame{}
 	}
@@ -69,29 +71,33 @@ func (b *eventBody) count(data []byte) error {
 		n, size, ended := b.frame.next(data)
 		b.event += int64(n)
 		if max(b.event, size) > maxEvent {
-			return budget.Errorf("an event of %s is larger than %d MiB", b.what(), maxEvent>>20)
+			return budget.Errorf("%s is larger than %d MiB", b.what, maxEvent>>20)
 		}
 		if err := b.charge(budget.Factor * b.event); err != nil {
 			return err
 		}
-		switch {
-		case !ended:
-			b.begun = append(b.begun, data[:n]...)
-		case len(b.begun) == 0:
-			if err := b.end(data[:n]); err != nil {
-				return err
-			}
-		default:
-			if err := b.end(append(b.begun, data[:n]...)); err != nil {
-				return err
-			}
-			if b.begun = b.begun[:0]; cap(b.begun) > largeEvent {
-				b.begun = nil
-			}
+		if err := b.part(data[:n], ended); err != nil {
+			return err
 		}
 		data = data[n:]
 	}
 	return nil
+}
+
+// part adds to the present event, whose last part it may be.
+func (b *eventBody) part(data []byte, last bool) error {
+	if last && len(b.begun) == 0 {
+		return b.end(data)
+	}
+	b.begun = append(b.begun, data...)
+	if !last {
+		return nil
+	}
+	err := b.end(b.begun)
+	if b.begun = b.begun[:0]; cap(b.begun) > largeEvent {
+		b.begun = nil
+	}
+	return err
 }
 
 // end charges what a whole event takes once it is decoded.
@@ -101,7 +107,7 @@ func (b *eventBody) end(event []byte) error {
 	if b.protobuf {
 		event = event[min(len(event), frameHeader):]
 	}
-	objects, err := measureEvent(event, b.protobuf, "an event of "+b.what())
+	objects, err := measureEvent(event, b.protobuf, b.what)
 	if err != nil {
 		return err
 	}
@@ -119,9 +125,6 @@ func (b *eventBody) charge(size int64) error {
 	b.charged = size
 	return nil
 }
-
-// what names what is watched.
-func (b *eventBody) what() string { return cmp.Or(b.request.What(), "a watch") }
 
 func (b *eventBody) Close() error {
 	defer b.cancel(nil)

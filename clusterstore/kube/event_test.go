@@ -39,6 +39,26 @@ func ends(f frame, text []byte, part int) (list []int) {
 	return list
 }
 
+// TestEventsShareABuffer: an event that comes in parts, as client-go reads every one of protobuf, leaves no garbage.
+func TestEventsShareABuffer(t *testing.T) {
+	for _, mediaType := range []string{apiruntime.ContentTypeProtobuf, apiruntime.ContentTypeJSON} {
+		event := []byte(`{"object":"` + strings.Repeat("x", 500) + `"}`)
+		if mediaType == apiruntime.ContentTypeProtobuf {
+			event = append(binary.BigEndian.AppendUint32(nil, 500), make([]byte, 500)...)
+		}
+		body := newEventBody(t.Context(), nil, nil, mediaType)
+		if garbage := testing.AllocsPerRun(100, func() {
+			for _, part := range [][]byte{event[:frameHeader], event[frameHeader:]} {
+				if err := body.count(part); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}); garbage != 0 {
+			t.Errorf("%s: %v allocations for each event", mediaType, garbage)
+		}
+	}
+}
+
 // FuzzJSONFrame: events end where the decoder of JSON finds their ends, so that no event is
 // longer for client-go than it was counted.
 func FuzzJSONFrame(f *testing.F) {
