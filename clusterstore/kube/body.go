@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -105,12 +107,20 @@ type boundedBody struct {
 	tooLarge, tooSlow error
 	request           *budget.Request // its caller ends it; may be nil
 	whole             bool            // it is decoded as a whole: its objects are measured before
-	have              []byte          // what has come, if it is
+	have              *bytes.Buffer   // what has come, if it is; nil: nothing
 
 	ctx    context.Context // the request's
 	cancel context.CancelCauseFunc
 	timer  *time.Timer // cancels ctx with errTooSlow
 }
+
+// collected are buffers for what has come of answers: without them there would be as much
+// garbage as the lists of a start have bytes, several times.
+var collected = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// maxCollected is how large a buffer may be that is used again, in bytes: pages of ordinary
+// objects have less.
+const maxCollected = 2 << 20
 
 // newBoundedBody sets the limits to a body, and starts its time. A body that has become
 // too slow is ended by the context of its request, since nothing else ends a Read that
@@ -131,16 +141,13 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 		return 0, over
 	}
 	if b.whole {
-		b.have = append(b.have, p[:n]...)
+		b.collect(p[:n])
 	}
 	if err == io.EOF && b.whole {
 		// All is there. What comes next is decoding, which takes no part in the time that
 		// the server has.
 		b.timer.Stop()
-		if late := b.request.AwaitTurn(b.ctx); late != nil {
-			return n, late
-		}
-		if refused := b.measure(); refused != nil {
+		if refused := b.admit(); refused != nil {
 			return n, refused
 		}
 	}
@@ -150,16 +157,32 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// measure charges what the objects of the answer take once they are decoded.
-func (b *boundedBody) measure() error {
-	size := int64(len(b.have))
-	objects, err := measureAnswer(b.have, cmp.Or(b.request.What(), "an answer"))
+// collect keeps what has come until all is there.
+func (b *boundedBody) collect(p []byte) {
+	if b.have == nil {
+		b.have = collected.Get().(*bytes.Buffer)
+	}
+	b.have.Write(p)
+}
+
+// admit waits until the answer may be decoded, and charges what its objects take then. They
+// are measured before, since that takes processor time and no memory.
+func (b *boundedBody) admit() error {
+	size := int64(b.have.Len())
+	objects, err := measureAnswer(b.have.Bytes(), cmp.Or(b.request.What(), "an answer"))
+	if b.have.Cap() <= maxCollected {
+		b.have.Reset()
+		collected.Put(b.have)
+	}
 	b.have, b.whole = nil, false
 	if errors.Is(err, budget.ErrOver) {
 		b.request.Fail(err)
 	}
 	if err != nil {
 		return err
+	}
+	if late := b.request.AwaitTurn(b.ctx); late != nil {
+		return late
 	}
 	return b.request.Charge(budget.Beyond(size, objects))
 }

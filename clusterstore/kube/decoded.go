@@ -75,13 +75,25 @@ func measureEvent(data []byte, protobuf bool, what string) (int64, error) {
 // measures it.
 func interpret(data []byte) (schema.GroupVersionKind, []byte, walkFunc) {
 	if bytes.HasPrefix(data, protobufPrefix) {
-		var object runtime.Unknown
-		if object.Unmarshal(data[len(protobufPrefix):]) != nil {
-			return schema.GroupVersionKind{}, nil, measureProtobuf
-		}
-		return object.GroupVersionKind(), object.Raw, measureProtobuf
+		kind, raw := unwrap(data[len(protobufPrefix):])
+		return kind, raw, measureProtobuf
 	}
 	return interpretJSON(data), data, measureJSON
+}
+
+// unwrap returns what an encoded [runtime.Unknown] has, as its Unmarshal does, but without a
+// copy. Of what that refuses, client-go decodes nothing.
+func unwrap(data []byte) (kind schema.GroupVersionKind, raw []byte) {
+	var object runtime.Unknown
+	eachField(data, func(number int32, value []byte) {
+		switch number {
+		case 1:
+			_ = object.TypeMeta.Unmarshal(value)
+		case 2:
+			raw = value
+		}
+	})
+	return object.GroupVersionKind(), raw
 }
 
 // walkFunc adds to m what a value of a type takes besides its own size.

@@ -1,61 +1,116 @@
 package kube
 
-import "reflect"
+import (
+	"reflect"
+	"sync"
+)
 
 // measureProtobuf is the walkFunc of protobuf. Like Kubernetes' decoders, which tolerate
 // more than others, it ends where the message is not valid.
-func measureProtobuf(m *measure, t reflect.Type, data []byte) {
-	if t == quantityType {
+func measureProtobuf(m *measure, t reflect.Type, data []byte) { m.message(shapeOf(t), data) }
+
+// shape is what is to be known of a type, looked up once: a list has a hundred fields for
+// each of its Pods.
+type shape struct {
+	of      reflect.Type
+	pointed int64        // what of is, if it is a pointer, takes besides what it leads to
+	kind    reflect.Kind // of what it leads to, as are all of these
+	parsed  bool         // a quantity
+	number  bool         // a list of numbers
+	element int64        // what an element of a list takes
+	table   int64        // what a map takes without its entries
+	entry   int64        // what an entry of a map takes
+	many    int64        // what an element takes of a list that is the value of a map; 0: it is no list
+	elem    *shape       // of a list or a map
+	fields  []*shape     // of a struct, by number; nil: there is none
+}
+
+var (
+	shapesMu sync.Mutex
+	shapes   = make(map[reflect.Type]*shape)
+)
+
+func shapeOf(t reflect.Type) *shape {
+	shapesMu.Lock()
+	defer shapesMu.Unlock()
+	return newShape(t)
+}
+
+// newShape is called with shapesMu, so that nobody sees a shape without its parts.
+func newShape(of reflect.Type) *shape {
+	if s := shapes[of]; s != nil {
+		return s
+	}
+	s := &shape{of: of}
+	shapes[of] = s // before its parts: one may be of the same type
+	var pointers, table, entry measure
+	t := pointers.object(of)
+	s.pointed, s.kind, s.parsed = pointers.size, t.Kind(), t == quantityType
+	switch s.kind {
+	case reflect.Slice:
+		elem := t.Elem()
+		s.elem, s.element, s.number = newShape(elem), 2*int64(elem.Size()), flat(elem)
+	case reflect.Map:
+		table.table(t)
+		entry.entry(t)
+		s.elem, s.table, s.entry = newShape(t.Elem()), table.size, entry.size
+		if value := t.Elem(); value.Kind() == reflect.Slice {
+			s.many = int64(value.Elem().Size())
+		}
+	case reflect.Struct:
+		for number, t := range fieldsOf(t).protobuf {
+			s.fields = append(s.fields, make([]*shape, max(0, int(number)+1-len(s.fields)))...)
+			s.fields[number] = newShape(t)
+		}
+	}
+	return s
+}
+
+// flat reports whether values of a type are numbers.
+func flat(t reflect.Type) bool { return t.Kind() >= reflect.Bool && t.Kind() <= reflect.Complex128 }
+
+// message counts the fields of a struct.
+func (m *measure) message(s *shape, data []byte) {
+	if s.parsed {
 		eachField(data, func(_ int32, value []byte) { m.text(len(value)); m.parse(string(value)) })
 		return
 	}
-	if t.Kind() != reflect.Struct {
-		return
-	}
-	fields, last := fieldsOf(t).protobuf, int32(0)
+	last := int32(0)
 	eachField(data, func(number int32, value []byte) {
-		if t := fields[number]; t != nil {
-			m.field(t, value, last != number)
+		if number >= 0 && int(number) < len(s.fields) && s.fields[number] != nil {
+			m.field(s.fields[number], value, last != number)
 		}
 		last = number
 	})
 }
 
 // field counts the value of a field; nil: a number. first: it is not known to have a map.
-func (m *measure) field(t reflect.Type, value []byte, first bool) {
-	t = m.object(t)
-	switch t.Kind() {
-	case reflect.String:
+func (m *measure) field(s *shape, value []byte, first bool) {
+	m.size += s.pointed
+	switch {
+	case s.kind == reflect.String, s.kind == reflect.Slice && s.elem.kind == reflect.Uint8:
 		m.text(len(value))
-	case reflect.Slice:
-		elem := t.Elem()
-		switch kind := elem.Kind(); {
-		case kind == reflect.Uint8:
-			m.text(len(value))
-		case kind >= reflect.Bool && kind <= reflect.Complex128: // one, or many that are packed
-			m.size += 2 * int64(elem.Size()) * int64(max(1, len(value)))
-		default:
-			m.element(elem)
-			m.own(elem, func() int { m.field(elem, value, true); return len(value) })
-		}
-	case reflect.Map:
+	case s.number: // one, or many that are packed
+		m.size += s.element * int64(max(1, len(value)))
+	case s.kind == reflect.Slice:
+		m.size += s.element
+		m.own(s.elem.of, func() int { m.field(s.elem, value, true); return len(value) })
+	case s.kind == reflect.Map:
 		if first {
-			m.table(t)
+			m.size += s.table
 		}
-		m.entry(t)
+		m.size += s.entry
 		eachField(value, func(number int32, part []byte) {
 			switch number {
 			case 1:
 				m.text(len(part))
 			case 2:
-				if t.Elem().Kind() == reflect.Slice { // a message of its own, with an element in each two bytes at most
-					m.size += int64(len(part)) * int64(t.Elem().Elem().Size())
-				}
-				m.field(t.Elem(), part, true)
+				m.size += int64(len(part)) * s.many // a message of its own, with an element in each two bytes at most
+				m.field(s.elem, part, true)
 			}
 		})
-	case reflect.Struct:
-		measureProtobuf(m, t, value)
+	case s.kind == reflect.Struct:
+		m.message(s, value)
 	}
 }
 
