@@ -118,7 +118,6 @@ func (f *feed[O, T]) Replace(list []any, _ string) error {
 	}
 	listed := make(map[string]struct{}, len(list))
 	var present []*compacted[T]
-	sizes := make(map[string]int64)
 	for _, o := range list {
 		c, err := f.convert(o)
 		if err != nil {
@@ -127,7 +126,6 @@ func (f *feed[O, T]) Replace(list []any, _ string) error {
 		f.resource.lag.seen(c.updated)
 		if c.ok {
 			listed[c.key] = struct{}{}
-			sizes[c.key] = c.size
 			present = append(present, c)
 		}
 	}
@@ -139,7 +137,13 @@ func (f *feed[O, T]) Replace(list []any, _ string) error {
 	for _, key := range gone {
 		f.drop(key)
 	}
-	f.kept.replace(sizes)
+	f.kept.replace(len(present), func(yield func(string, int64) bool) {
+		for _, c := range present {
+			if !yield(c.key, c.size) {
+				return
+			}
+		}
+	})
 	f.resource.listed()
 	f.applied()
 	f.resource.markTried()

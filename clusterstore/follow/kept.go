@@ -1,6 +1,8 @@
 package follow
 
 import (
+	"hash/maphash"
+	"iter"
 	"maps"
 
 	"isthmus/clusterstore/budget"
@@ -10,21 +12,28 @@ import (
 // or, while a list is read that is larger, those of the list. So a cluster that fits does
 // fit while it is listed anew. It belongs to the resource's goroutine. nil charges nothing.
 type kept struct {
-	budget *budget.Budget   // fixed
-	what   string           // fixed: for errors
-	sizes  map[string]int64 // of the objects in the Store, by key
-	most   int              // that sizes has had since it was made
-	stored int64            // their sum
-	listed int64            // of the list that is being read
-	has    int64            // that is charged
+	budget *budget.Budget    // fixed
+	what   string            // fixed: for errors
+	seed   maphash.Seed      // fixed
+	sizes  map[keyHash]int64 // of the objects in the Store
+	most   int               // that sizes has had since it was made
+	stored int64             // their sum
+	listed int64             // of the list that is being read
+	has    int64             // that is charged
 }
+
+// keyHash stands for the key of an object, which would take several times as much. Of two
+// objects with the same one, which nobody can bring about, the newest counts.
+type keyHash uint64
 
 func newKept(b *budget.Budget, resource string) *kept {
 	if b == nil {
 		return nil
 	}
-	return &kept{budget: b, what: "what is kept of " + resource, sizes: make(map[string]int64)}
+	return &kept{budget: b, what: "what is kept of " + resource, seed: maphash.MakeSeed(), sizes: make(map[keyHash]int64)}
 }
+
+func (k *kept) hash(key string) keyHash { return keyHash(maphash.String(k.seed, key)) }
 
 // sizeOf is [sizeOf], or 0 if nothing is charged.
 func (k *kept) sizeOf(key string, value any) int64 {
@@ -49,13 +58,16 @@ func (k *kept) list(size int64) error {
 	return k.charge(k.stored, k.listed+size)
 }
 
-// replace records that the Store has these objects and no others, all of which have been
-// charged by list.
-func (k *kept) replace(sizes map[string]int64) {
+// replace records that the Store has these n objects and no others, all of which have been
+// charged by list. It gets their keys and sizes.
+func (k *kept) replace(n int, objects iter.Seq2[string, int64]) {
 	if k == nil {
 		return
 	}
-	stored := int64(0)
+	sizes, stored := make(map[keyHash]int64, n), int64(0)
+	for key, size := range objects {
+		sizes[k.hash(key)] = size
+	}
 	for size := range maps.Values(sizes) {
 		stored += size
 	}
@@ -68,10 +80,11 @@ func (k *kept) put(key string, size int64) error {
 	if k == nil {
 		return nil
 	}
-	if err := k.charge(k.stored-k.sizes[key]+size, k.listed); err != nil {
+	h := k.hash(key)
+	if err := k.charge(k.stored-k.sizes[h]+size, k.listed); err != nil {
 		return err
 	}
-	k.sizes[key] = size
+	k.sizes[h] = size
 	k.most = max(k.most, len(k.sizes))
 	return nil
 }
@@ -81,8 +94,9 @@ func (k *kept) drop(key string) {
 	if k == nil {
 		return
 	}
-	_ = k.charge(k.stored-k.sizes[key], k.listed) // gives back
-	delete(k.sizes, key)
+	h := k.hash(key)
+	_ = k.charge(k.stored-k.sizes[h], k.listed) // gives back
+	delete(k.sizes, h)
 	if len(k.sizes) < k.most/4 { // a map keeps the room that it had
 		k.sizes, k.most = maps.Collect(maps.All(k.sizes)), len(k.sizes)
 	}
