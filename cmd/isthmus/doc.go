@@ -22,7 +22,7 @@
 //   - The admin address is open from the start and closed last. Its page at /, for
 //     people, is in internal/overview, and the events on it in internal/events. It serves two
 //     scrapes at a time, refuses others, and ends those that take half a minute.
-//   - GOGC is 200 unless the environment sets it.
+//   - GOGC follows what is in use, unless the environment sets it.
 //   - A trace collector that can't be used is logged, no more.
 //   - After SIGTERM proxies are handed over to other replicas before serving ends;
 //     a second signal ends the process at once. The last spans of traces have half a

@@ -30,7 +30,7 @@ func runGateway(ctx context.Context, p cli.Process) error {
 	}
 	built := ownBuild()
 	log.Info("gateway starts", zap.String("version", built.Version), zap.String("commit", built.Commit), zap.String("go", built.Go))
-	tuneMemory(log)
+	limitMemory(log)
 	g, err := newGateway(o, log)
 	if err != nil {
 		return err
@@ -108,10 +108,13 @@ func (g *gateway) run(ctx context.Context) error {
 	return nil
 }
 
-// lastParts returns the parts that end last: the admin server, which listens on l,
-// and traces, so that the last spans are sent.
+// lastParts returns the parts that end last: the admin server, which listens on l, what
+// sets GOGC, and traces, so that the last spans are sent.
 func (g *gateway) lastParts(l net.Listener) []part {
-	parts := []part{{name: "admin server", run: func(ctx context.Context) error { return g.admin.serve(ctx, l) }}}
+	parts := []part{
+		{name: "admin server", run: func(ctx context.Context) error { return g.admin.serve(ctx, l) }},
+		{name: "garbage collector", run: newGCTuner().run},
+	}
 	if g.traces != nil {
 		parts = append(parts, part{name: "traces", run: g.traces.run})
 	}

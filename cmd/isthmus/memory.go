@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"runtime/debug"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -12,11 +11,6 @@ import (
 
 	"isthmus/clusterstore/budget"
 )
-
-// gcPercent is how much garbage there may be, in percent of the live heap. The heap
-// of an idle gateway is small, so that with Go's default of 100 it would collect
-// again and again while thousands of proxies connect.
-const gcPercent = 200
 
 const (
 	// unknownMemory is what a process may use where the system does not say, in bytes.
@@ -34,12 +28,9 @@ const (
 	mostViewMemory = 1 << 30
 )
 
-// tuneMemory sets gcPercent, and a memory limit for Go of 90 % of the container's, unless
-// the environment has a GOGC or a GOMEMLIMIT.
-func tuneMemory(log *zap.Logger) {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
+// limitMemory sets a memory limit for Go of 90 % of the container's, unless the environment
+// has a GOMEMLIMIT.
+func limitMemory(log *zap.Logger) {
 	_, err := memlimit.Set() // 90 %, unless there is a GOMEMLIMIT
 	if err != nil && !errors.Is(err, memlimit.ErrCgroupsNotSupported) && !errors.Is(err, memlimit.ErrNoCgroup) {
 		log.Warn("the container's memory limit can't be read: set GOMEMLIMIT to 90 % of it", zap.Error(err))

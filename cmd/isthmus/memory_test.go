@@ -5,25 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/zap"
-
 	"isthmus/clusterstore/budget"
 )
-
-// TestTuneMemory: a GOGC of the environment wins.
-func TestTuneMemory(t *testing.T) {
-	const before = 70
-	defer debug.SetGCPercent(debug.SetGCPercent(before))
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
-	for env, want := range map[string]int{"": gcPercent, "50": before, "off": before} {
-		t.Setenv("GOGC", env)
-		debug.SetGCPercent(before)
-		tuneMemory(zap.NewNop())
-		if got := debug.SetGCPercent(before); got != want {
-			t.Errorf("GOGC=%s: %d, not %d", env, got, want)
-		}
-	}
-}
 
 // TestClusterLimits: what linked clusters may take leaves as much for all else, unless the
 // flag asks for more.

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"os"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+)
+
+// How much garbage there may be: garbage bytes, but from leastGCPercent to mostGCPercent of
+// what is in use. The heap of an idle gateway is small, so that with Go's default of 100 it
+// would collect again and again while thousands of proxies connect; and of a large heap the
+// same percentage is memory that the gateway could do without.
+const (
+	mostGCPercent  = 200
+	leastGCPercent = 25
+	garbage        = 96 << 20
+)
+
+// gcTunePace is how often GOGC follows what is in use. What comes all at once, as proxies
+// do when another replica ends, is mostly over before it is lowered.
+const gcTunePace = 500 * time.Millisecond
+
+// gcTuner sets GOGC by what is in use, unless the environment has one.
+type gcTuner struct {
+	percent int // the newest that was set
+	inUse   []metrics.Sample
+}
+
+func newGCTuner() *gcTuner {
+	c := &gcTuner{percent: mostGCPercent}
+	// What GOGC is a percentage of.
+	for _, name := range []string{"/gc/heap/live:bytes", "/gc/scan/stack:bytes", "/gc/scan/globals:bytes"} {
+		c.inUse = append(c.inUse, metrics.Sample{Name: name})
+	}
+	return c
+}
+
+// run adjusts until ctx ends.
+func (c *gcTuner) run(ctx context.Context) error {
+	if os.Getenv("GOGC") != "" {
+		<-ctx.Done()
+		return nil
+	}
+	debug.SetGCPercent(c.percent)
+	tick := time.NewTicker(gcTunePace)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			c.adjust()
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// adjust sets GOGC by what the last collection has found in use. It leaves small differences
+// alone, since setting it stops all goroutines for a moment.
+func (c *gcTuner) adjust() {
+	metrics.Read(c.inUse)
+	var inUse uint64
+	for _, s := range c.inUse {
+		inUse += s.Value.Uint64()
+	}
+	percent := gcPercentOf(inUse)
+	if d := percent - c.percent; 8*max(d, -d) > c.percent {
+		c.percent = percent
+		debug.SetGCPercent(percent)
+	}
+}
+
+// gcPercentOf returns GOGC for so many bytes in use.
+func gcPercentOf(inUse uint64) int {
+	return int(min(mostGCPercent, max(leastGCPercent, 100*garbage/max(inUse, 1))))
+}

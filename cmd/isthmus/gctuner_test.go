@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"runtime"
+	"runtime/debug"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestGCPercentOf(t *testing.T) {
+	for inUse, want := range map[uint64]int{0: mostGCPercent, garbage / 4: mostGCPercent, garbage / 2: mostGCPercent, garbage: 100, 2 * garbage: 50, 4 * garbage: leastGCPercent, 40 * garbage: leastGCPercent} {
+		if got := gcPercentOf(inUse); got != want {
+			t.Errorf("%d in use: %d, not %d", inUse, got, want)
+		}
+	}
+}
+
+// TestGCTuner: GOGC follows what is in use, both ways.
+func TestGCTuner(t *testing.T) {
+	t.Setenv("GOGC", "")
+	defer debug.SetGCPercent(debug.SetGCPercent(100))
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- newGCTuner().run(ctx) }()
+		percent := func() int {
+			runtime.GC()
+			for range 2 {
+				synctest.Wait()
+				time.Sleep(gcTunePace)
+			}
+			synctest.Wait()
+			now := debug.SetGCPercent(50)
+			debug.SetGCPercent(now)
+			return now
+		}
+		if got := percent(); got <= leastGCPercent { // other tests may have left something
+			t.Errorf("little in use: %d", got)
+		}
+		large := make([]byte, 4*garbage)
+		if got := percent(); got != leastGCPercent {
+			t.Errorf("%d bytes in use: %d", len(large), got)
+		}
+		runtime.KeepAlive(large)
+		large = nil
+		if got := percent(); got <= leastGCPercent {
+			t.Errorf("little in use again: %d", got)
+		}
+		end()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestGCTunerLeavesGOGC: a GOGC of the environment wins.
+func TestGCTunerLeavesGOGC(t *testing.T) {
+	const before = 70
+	defer debug.SetGCPercent(debug.SetGCPercent(before))
+	for _, env := range []string{"50", "off"} {
+		t.Setenv("GOGC", env)
+		synctest.Test(t, func(t *testing.T) {
+			ctx, end := context.WithTimeout(t.Context(), 3*gcTunePace)
+			defer end()
+			if err := newGCTuner().run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		if got := debug.SetGCPercent(before); got != before {
+			t.Errorf("GOGC=%s: set to %d", env, got)
+		}
+	}
+}
