@@ -49,7 +49,7 @@ func newHTTPClient(name federation.ClusterName, cfg *rest.Config) (*http.Client,
 	if err != nil {
 		return nil, nil, err
 	}
-	wrapped, err := rest.HTTPWrappersForConfig(cfg, transport)
+	wrapped, err := rest.HTTPWrappersForConfig(cfg, &firstAlone{next: transport})
 	if err != nil {
 		return nil, nil, fmt.Errorf("credentials: %w", err)
 	}

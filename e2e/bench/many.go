@@ -45,7 +45,7 @@ func manyTrial() Trial {
 // many lets hundreds of clusters change as they do, under open streams. There is no floor: it follows no clusters.
 func many(ctx context.Context, l *Lab) (samples map[Kind]Sample, err error) {
 	s := l.cfg.Scale.Many
-	what := fleet.Config{Linked: s.Linked, Services: s.Services, Slices: 1, Endpoints: s.Endpoints, Spread: s.Spread}
+	what := fleet.Config{Linked: s.Linked, Services: s.Services, Slices: 1, Endpoints: s.Endpoints, Spread: s.Spread, TLS: true}
 	f, err := follow(ctx, l.cfg, what, "-enable-pprof")
 	if err != nil {
 		return nil, err
