@@ -113,8 +113,8 @@ generate: ## write generated code anew
 bench: tools ## what the gateway costs beside a bare gRPC server (BENCH=REGEX: only these; ADDR=, PID=: another server)
 	@$(BIN)/bench -run '$(BENCH)' $(if $(ADDR)$(PID),-addr '$(ADDR)' -pid '$(PID)')
 
-growth: tools ## how the gateway's costs grow with endpoints, clusters, Services, streams and connections
-	@$(BIN)/bench growth
+growth: tools ## how the gateway's costs grow with endpoints, clusters, Services, streams and connections (BENCH=REGEX: only these)
+	@$(BIN)/bench growth -run '$(BENCH)'
 
 microbench: ## benchmarks of the hot paths
 	go test -run '^$$' -bench . -benchmem ./federation ./grpcapi/... ./clusterstore/cluster

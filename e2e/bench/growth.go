@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"time"
 
 	"isthmus/e2e/bench/fleet"
@@ -81,16 +83,23 @@ func (s GrowthScale) curves() []curve {
 	}
 }
 
-// MeasureGrowth measures the gateway, with clusters of package fleet.
-func MeasureGrowth(ctx context.Context, cfg Config, s GrowthScale) (*Growth, error) {
+// MeasureGrowth measures the gateway, with clusters of package fleet: the lines of those titles, and those that are measured
+// with them. None is an error.
+func MeasureGrowth(ctx context.Context, cfg Config, s GrowthScale, titles *regexp.Regexp) (*Growth, error) {
 	g := &Growth{Machine: thisMachine()}
 	for _, c := range s.curves() {
+		if !slices.ContainsFunc(c.lines, func(l Line) bool { return titles.MatchString(l.Title) }) {
+			continue
+		}
 		for _, x := range c.points {
 			if err := c.measure(ctx, cfg, s, x); err != nil {
 				return nil, fmt.Errorf("%s, %d: %w", c.lines[0].Title, x, err)
 			}
 		}
 		g.Lines = append(g.Lines, c.lines...)
+	}
+	if g.Lines == nil {
+		return nil, fmt.Errorf("%q matches no title of a line, such as %q", titles, s.curves()[0].lines[0].Title)
 	}
 	return g, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -112,7 +113,7 @@ func TestGrowthSmoke(t *testing.T) {
 		Crowds: CrowdScale{Services: 10, Endpoints: 2, Streams: []int{480, 960}, Each: 12, Conns: []int{20, 240}, Of: 480},
 		Linked: LinkedScale{Clusters: []int{2, 4}, Services: 3, Endpoints: 2, Spread: 2, Rest: 100 * time.Millisecond},
 	}
-	g, err := MeasureGrowth(t.Context(), Config{Dir: t.TempDir(), Log: t.Logf}, scale)
+	g, err := MeasureGrowth(t.Context(), Config{Dir: t.TempDir(), Log: t.Logf}, scale, regexp.MustCompile(""))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,5 +125,12 @@ func TestGrowthSmoke(t *testing.T) {
 		if len(l.Points) != 2 || !nothing && (!(l.Points[0].Cost > 0) || !(l.Points[1].Cost > 0)) {
 			t.Errorf("%+v", l)
 		}
+	}
+}
+
+// TestGrowthOfNothing: a pattern that matches no line is an error, before anything is measured.
+func TestGrowthOfNothing(t *testing.T) {
+	if _, err := MeasureGrowth(t.Context(), Config{}, FullGrowth(), regexp.MustCompile("^no such line$")); err == nil {
+		t.Error("no error")
 	}
 }

@@ -58,7 +58,7 @@ func parse(args []string, p process) (o options, err error) {
 	flags.StringVar(&o.bin, "bin", "", "the `folder` with the programs isthmus and controlplane (default: that of bench)")
 	flags.StringVar(&o.out, "out", filepath.Join("out", "bench"), "the `folder` for results and the clusters' state")
 	flags.StringVar(&o.docs, "docs", "docs", "the `folder` of the page")
-	flags.StringVar(&o.run, "run", "", "only the trials whose name this `regexp` matches")
+	flags.StringVar(&o.run, "run", "", "only the trials whose name this `regexp` matches, or of growth lines by their titles")
 	flags.BoolVar(&o.attach, "attach", false, "use the clusters of bench clusters, which is running")
 	flags.StringVar(&o.addr, "addr", "", "`HOST:PORT` of another Destination server, which follows the clusters of bench clusters")
 	flags.IntVar(&o.pid, "pid", 0, "that server's process `id`")
@@ -184,7 +184,11 @@ func keep(report *bench.Report, took time.Duration, o options, stdout io.Writer)
 
 // growth measures how costs grow.
 func growth(ctx context.Context, o options, cfg bench.Config) error {
-	g, err := bench.MeasureGrowth(ctx, cfg, bench.FullGrowth())
+	titles, err := regexp.Compile(o.run)
+	if err != nil {
+		return cli.Usagef("-run: %w", err)
+	}
+	g, err := bench.MeasureGrowth(ctx, cfg, bench.FullGrowth(), titles)
 	if err != nil {
 		return err
 	}
