@@ -55,7 +55,7 @@ func linkResult(name string, s cluster.Status) check.Result {
 
 // gatewaysResult reports whether a cluster on another network can be reached.
 func gatewaysResult(name string, s cluster.Status) check.Result {
-	x := check.Result{Section: check.SectionLinks, Check: check.Gateways, Object: name, Level: check.OK, Text: fmt.Sprintf("it is on network %s, and has %d gateway addresses", s.Network, len(s.Gateways))}
+	x := check.Result{Section: check.SectionLinks, Check: check.Gateways, Object: name, Level: check.OK, Text: fmt.Sprintf("it is on network %s, and its gateways have %s", s.Network, addresses(len(s.Gateways)))}
 	usable := slices.DeleteFunc(slices.Clone(s.Gateways), func(g cluster.GatewayStatus) bool {
 		return g.State == cluster.GatewayOutside || g.State == cluster.GatewayIPv6Off
 	})
@@ -74,7 +74,7 @@ func gatewaysResult(name string, s cluster.Status) check.Result {
 	case len(dead) > 0:
 		problems = append([]string{"gateways that do not answer probes: " + strings.Join(dead, ", ")}, problems...)
 		x.Hint = "see that the gateway's Pods run, and that its ports mc-gateway and mc-probe can be reached from here"
-		x.Level, x.Text = check.Warning, fmt.Sprintf("%d of %d gateway addresses are dead", len(dead), len(usable))
+		x.Level, x.Text = check.Warning, fmt.Sprintf("gateway addresses that are dead: %d of %d", len(dead), len(usable))
 		if len(dead) == len(usable) {
 			x.Level, x.Text = check.Failure, "none of its gateways answers: it is served only where a service has no other endpoint"
 		}

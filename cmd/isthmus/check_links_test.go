@@ -48,14 +48,14 @@ func TestGatewaysResult(t *testing.T) {
 		level      check.Level
 		text, hint string // parts
 	}{
-		{through("alive", "not-probed-yet"), "", check.OK, "it is on network far, and has 2 gateway addresses", ""},
+		{through("alive", "not-probed-yet"), "", check.OK, "it is on network far, and its gateways have 2 addresses", ""},
 		{nil, "no Service there", check.Failure, "no gateway of it can be used; no Service there", "isthmus.io/gateway-addresses"},
-		{through("alive", "dead"), "", check.Warning, "1 of 2 gateway addresses are dead; gateways that do not answer probes: 192.0.2.1:4143 (refused)", "mc-probe"},
+		{through("alive", "dead"), "", check.Warning, "gateway addresses that are dead: 1 of 2; gateways that do not answer probes: 192.0.2.1:4143 (refused)", "mc-probe"},
 		{through("dead"), "a name", check.Failure, "none of its gateways answers: it is served only where a service has no other endpoint; gateways that do not answer probes: 192.0.2.0:4143 (refused); a name", "mc-probe"},
 		{through("outside-ranges", "dead"), "", check.Failure, "none of its gateways answers: it is served only where a service has no other endpoint; gateways that do not answer probes: 192.0.2.1:4143 (refused)", "mc-probe"},
 		{through("ipv6-off", "dead"), "", check.Failure, "none of its gateways answers: it is served only where a service has no other endpoint; gateways that do not answer probes: 192.0.2.1:4143 (refused)", "mc-probe"},
 		{through("outside-ranges"), "gateways outside", check.Failure, "no gateway of it can be used; gateways outside", "isthmus.io/address-ranges"},
-		{through("not-probed"), "gateways that are not probed", check.Warning, "it is on network far, and has 1 gateway addresses; gateways that are not probed", "isthmus clusters"},
+		{through("not-probed"), "gateways that are not probed", check.Warning, "it is on network far, and its gateways have 1 address; gateways that are not probed", "isthmus clusters"},
 	} {
 		s := cluster.Status{State: cluster.Ready, Network: "far", Gateways: c.gateways}
 		if c.problem != "" {
