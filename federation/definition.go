@@ -20,6 +20,9 @@ type Definition struct {
 type MemberStatus struct {
 	Link    LinkState
 	Service ServiceState // only meaningful while Link is Ready
+	// Unreached: the Service is there, and no gateway that leads to it can be used. Only
+	// [Table.Unserved] sets it.
+	Unreached bool
 }
 
 // Serving reports whether the member contributes the endpoints of its Service.
@@ -34,6 +37,8 @@ func (s MemberStatus) String() string {
 		return "no such Service in the cluster"
 	case s.Service == ExternalName:
 		return "Service is of type ExternalName"
+	case s.Unreached:
+		return "no gateway of the cluster can be used"
 	}
 	return "serving"
 }

@@ -44,8 +44,8 @@ type Unserved struct {
 }
 
 // Unserved lists the members of federated and mirrored services that do not serve
-// now, watched or not, sorted by service and then in definition order. It calls
-// Source.State for every such member, so it takes longer the more there are.
+// now, or can't be reached, watched or not, sorted by service and then in definition order.
+// It calls Source.State for every such member, so it takes longer the more there are.
 func (t *Table) Unserved() []Unserved {
 	t.mu.Lock()
 	definitions, links := maps.Clone(t.definitions), maps.Clone(t.links)
@@ -61,7 +61,11 @@ func (t *Table) Unserved() []Unserved {
 			if l.State == Ready {
 				status.Service = l.Source.State(m.Service)
 			}
-			if !status.Serving() {
+			if status.Serving() {
+				r, ok := l.Source.(Reachable)
+				status.Unreached = ok && !r.Reachable()
+			}
+			if !status.Serving() || status.Unreached {
 				list = append(list, Unserved{id, m, status})
 			}
 		}

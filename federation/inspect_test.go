@@ -44,6 +44,32 @@ func TestYields(t *testing.T) {
 	}
 }
 
+// outOfReach is a cluster of which nothing can be reached.
+type outOfReach struct{ *cluster }
+
+func (outOfReach) Reachable() bool { return false }
+
+// TestUnservedOutOfReach: a member that can't be reached does not serve; what is wrong with a Service itself comes first.
+func TestUnservedOutOfReach(t *testing.T) {
+	web, none := ServiceID{"ns", "web"}, ServiceID{"ns", "none"}
+	table, east := NewTable(Options{}), newCluster("east")
+	east.set(web, "s")
+	table.Define(web, &Definition{Federated: true, Members: []Member{{"east", web}, {"east", none}}})
+	unserved := func(source Source) (list []string) {
+		table.Link("east", Ready, source)
+		for _, u := range table.Unserved() {
+			list = append(list, u.Member.Service.Name+": "+u.Status.String())
+		}
+		return list
+	}
+	if got := unserved(east); !slices.Equal(got, []string{"none: no such Service in the cluster"}) {
+		t.Errorf("%q", got)
+	}
+	if got := unserved(outOfReach{east}); !slices.Equal(got, []string{"web: no gateway of the cluster can be used", "none: no such Service in the cluster"}) {
+		t.Errorf("%q", got)
+	}
+}
+
 // TestOrigin: a set has the cluster and the time of its newest change; neither, if
 // that was a change of a link.
 func TestOrigin(t *testing.T) {

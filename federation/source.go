@@ -56,6 +56,12 @@ type Source interface {
 	Reader(ServiceID, uint16) Reader
 }
 
+// Reachable may be implemented by a Source of which it can be that nothing at all can be
+// reached from here. Its members exist then, and contribute nothing.
+type Reachable interface {
+	Reachable() bool
+}
+
 // Reader reads one service port of one cluster, again and again. It may keep
 // what it read last, to return unchanged Slices again. It is used by one goroutine
 // at a time.

@@ -22,7 +22,10 @@ type Source struct {
 // sliceName is the slice of the gateways' addresses, in explanations.
 const sliceName = "gateways"
 
-var _ federation.Explainer = (*Source)(nil)
+var (
+	_ federation.Explainer = (*Source)(nil)
+	_ federation.Reachable = (*Source)(nil)
+)
 
 // Same reports whether the two are the same to clients. s may be nil.
 func (s *Source) Same(o *Source) bool {
@@ -31,6 +34,11 @@ func (s *Source) Same(o *Source) bool {
 
 // State returns what kind of Service the cluster has.
 func (s *Source) State(svc federation.ServiceID) federation.ServiceState { return s.Cluster.State(svc) }
+
+// Reachable reports whether there is a gateway that may be used, dead or alive.
+func (s *Source) Reachable() bool {
+	return slices.ContainsFunc(s.Addresses, func(a Address) bool { return a.usable() })
+}
 
 // Reader returns a reader of the gateways, as they lead to one service port.
 func (s *Source) Reader(svc federation.ServiceID, port uint16) federation.Reader {

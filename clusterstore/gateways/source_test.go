@@ -258,6 +258,21 @@ func TestExplainStops(t *testing.T) {
 	}
 }
 
+// TestReachable: a cluster can be reached while there is a gateway that may be used, even a dead one.
+func TestReachable(t *testing.T) {
+	s := gatewaySource(new(behind), "192.0.2.1", "!2001:db8::1")
+	s.Addresses[0].Outside = true
+	if !s.Reachable() {
+		t.Error("a dead gateway is not served as the last one")
+	}
+	if s.Addresses[1].IPv6Off = true; s.Reachable() {
+		t.Error("it can be reached by addresses that may not be used")
+	}
+	if s.Addresses = nil; s.Reachable() {
+		t.Error("it can be reached without an address")
+	}
+}
+
 // TestSame: a source is another one if clients get something else.
 func TestSame(t *testing.T) {
 	b := new(behind)

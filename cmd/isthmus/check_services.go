@@ -114,10 +114,12 @@ func (c *serviceChecks) members(unserved []federation.Unserved, definitions map[
 }
 
 func memberHint(u federation.Unserved) string {
-	switch u.Status.Link {
-	case federation.Ready:
+	switch {
+	case u.Status.Unreached:
+		return "see the check of the cluster's gateways"
+	case u.Status.Link == federation.Ready:
 		return fmt.Sprintf("create the Service there, or take that member out of the annotations of Service %v", u.Service)
-	case federation.Unlinked:
+	case u.Status.Link == federation.Unlinked:
 		return fmt.Sprintf("correct the cluster's name in the annotations of Service %v, or link it: isthmus link NAME --context CONTEXT --apply", u.Service)
 	}
 	return "see why the cluster can't be read, among the checks of links and API servers, and by: isthmus clusters"

@@ -27,11 +27,12 @@ func found(r *check.Report) (bad []string) {
 
 // TestMemberHint: what to do depends on why the member does not serve.
 func TestMemberHint(t *testing.T) {
-	for link, want := range map[federation.LinkState]string{
-		federation.Ready: "create the Service there", federation.Unlinked: "correct the cluster's name", federation.Pending: "see why the cluster can't be read",
+	for status, want := range map[federation.MemberStatus]string{
+		{Link: federation.Ready}: "create the Service there", {Link: federation.Unlinked}: "correct the cluster's name", {Link: federation.Pending}: "see why the cluster can't be read",
+		{Link: federation.Ready, Service: federation.Present, Unreached: true}: "see the check of the cluster's gateways",
 	} {
-		if hint := memberHint(federation.Unserved{Status: federation.MemberStatus{Link: link}}); !strings.HasPrefix(hint, want) {
-			t.Errorf("%v: %s, want %s…", link, hint, want)
+		if hint := memberHint(federation.Unserved{Status: status}); !strings.HasPrefix(hint, want) {
+			t.Errorf("%v: %s, want %s…", status, hint, want)
 		}
 	}
 }
