@@ -1,139 +1,21 @@
 package page
 
 import (
-	"context"
-	"encoding/json"
 	"flag"
-	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
-
-	"isthmus/e2e/cluster"
-	"isthmus/e2e/gateway"
-	"isthmus/e2e/object"
-	"isthmus/e2e/proxy"
-	"isthmus/e2e/shop"
 )
 
 var (
 	screenshots = flag.String("screenshots", "", "write screenshots into this `folder`")
 	long        = flag.Bool("long", false, "look at a page of 250 clusters and 10,000 services")
 )
-
-// hostile is what a text must not do: open a dialog, load something, write into the console, or hide what follows.
-const hostile = "<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m\u202e"
-
-// world is the shop in three clusters, a gateway, and its page.
-type world struct {
-	*browser
-	shops   map[string]*shop.Cluster
-	servers map[string]*cluster.Cluster
-	gateway *gateway.Gateway
-	origin  string
-}
-
-func newWorld(t *testing.T) *world {
-	w := &world{browser: newBrowser(t, chromium(t)), shops: map[string]*shop.Cluster{}, servers: map[string]*cluster.Cluster{}}
-	var configs []cluster.Config
-	names := []string{"west", "east", "north"}
-	for _, name := range names {
-		configs = append(configs, cluster.Config{Name: name, Dir: filepath.Join(t.TempDir(), name), Controllers: []string{"namespace", "serviceaccount", "token", "endpointslice", "gc"}})
-	}
-	servers, err := cluster.StartAll(t.Context(), configs...)
-	w.must(err)
-	var deployed sync.WaitGroup
-	for i, s := range servers {
-		w.atEnd(s.Close)
-		c, err := shop.New(s.Name(), byte(i+1), s.REST())
-		w.must(err)
-		w.shops[s.Name()], w.servers[s.Name()] = c, s
-		w.background(c)
-		deployed.Go(func() {
-			if err := c.Deploy(t.Context(), 3-i, 2); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	deployed.Wait()
-	west := w.shops["west"]
-	w.must(west.Mirror(t.Context()))
-	access, err := west.GatewayAccess(t.Context())
-	w.must(err)
-	for _, name := range names[1:] {
-		kubeconfig, err := w.shops[name].RemoteAccess(t.Context(), "remote-access-token-1")
-		w.must(err)
-		w.must(west.Link(t.Context(), name, kubeconfig))
-	}
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	w.must(os.WriteFile(path, access, 0o600))
-	w.gateway, err = gateway.Start(t.Context(), gateway.Config{Kubeconfig: path, Env: []string{"ISTHMUS_TEST_LOOPBACK_GATEWAYS=true"}, Args: []string{"-shutdown-delay=0s", "-drain=0s"}})
-	w.must(err)
-	w.atEnd(w.gateway.Stop)
-	w.origin = "http://" + w.gateway.MetricsAddr()
-	w.subscribe("web-federated.shop.svc.cluster.local:80")
-	return w
-}
-
-func (w *world) must(err error) {
-	w.t.Helper()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-}
-
-func (w *world) atEnd(do func() error) {
-	w.t.Cleanup(func() {
-		if err := do(); err != nil {
-			w.t.Error(err)
-		}
-	})
-}
-
-// background makes the cluster's Deployments into Pods until the test ends.
-func (w *world) background(c *shop.Cluster) {
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		c.Run(ctx)
-	}()
-	w.t.Cleanup(func() {
-		stop()
-		<-done
-		c.Close()
-	})
-}
-
-func (w *world) subscribe(authority string) {
-	conn, err := proxy.Dial(w.gateway.Addr())
-	w.must(err)
-	s := proxy.NewStream(proxy.Config{Conn: conn, Kind: proxy.Get, Authority: authority, Token: fmt.Sprintf(`{"ns":"shop","nodeName":%q}`, w.shops["west"].Node())})
-	w.atEnd(conn.Close)
-	w.t.Cleanup(s.Close)
-	w.must(s.Open(context.Background()))
-}
-
-func (w *world) annotate(service, name, value string) {
-	w.t.Helper()
-	annotations := map[string]any{name: value}
-	if value == "" {
-		annotations[name] = nil // removes it
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
-	w.must(err)
-	_, err = w.shops["west"].CoreV1().Services(shop.Namespace).Patch(w.t.Context(), service, types.MergePatchType, patch, metav1.PatchOptions{})
-	w.must(err)
-}
 
 // TestPage looks at the page as somebody who operates the gateway does, while things happen.
 func TestPage(t *testing.T) {
@@ -263,36 +145,6 @@ func (w *world) clusterGoes() {
 		w.t.Error("the page was loaded again, or the focus is lost")
 	}
 	w.noFaults(w.origin)
-}
-
-// hostileTexts come from Services, links and clusters, and are shown as they are.
-func (w *world) hostileTexts() {
-	w.annotate("cart-east", "isthmus.io/prefer", hostile)
-	link := object.Link("evil", []byte("apiVersion: v1\nkind: Config\n"+`current-context: "<img src=x onerror=alert(3)>"`))
-	w.must(w.shops["west"].Apply(w.t.Context(), link))
-	w.shows("#services tbody", "wrong annotation", "<script>alert(1)</script>")
-	w.shows("#clusters tbody", "evil", "✗ rejected")
-	w.shows("#events tbody", "evil", "can't be used")
-	w.run(chromedp.Click(chromedp.CSS("[data-focus='service shop/cart-east']")))
-	w.shows("#explanation", "<script>alert(1)</script>")
-	w.run(chromedp.SendKeys(chromedp.CSS("#explain input[name=namespace]"), `"<img src=x onerror=alert(4)>`+kb.Enter))
-	w.shows("#explanation", "<img src=x onerror=alert(4)>")
-	w.run(chromedp.Click(chromedp.CSS("#explain .close")))
-	w.onlyText()
-	w.noFaults(w.origin)
-	w.must(w.shops["west"].Unlink(w.t.Context(), "evil"))
-	w.annotate("cart-east", "isthmus.io/prefer", "")
-}
-
-// onlyText checks that no text has become markup, and none has control characters.
-func (w *world) onlyText() {
-	w.t.Helper()
-	if w.is("document.querySelectorAll('main script, main img, #explain script, #explain img').length > 0") {
-		w.t.Error("a text has become markup")
-	}
-	if w.is(`/[\u0000-\u0008\u000b-\u001f\u202a-\u202e]/.test(document.body.textContent)`) {
-		w.t.Error("a control character has come through")
-	}
 }
 
 // restarts: that the connection is lost shows, and once the gateway is back the page is live again without a reload.
