@@ -10,6 +10,8 @@
 //
 //   - A gateway counts as alive until three probes in a row have failed, and again after one
 //     has succeeded. Dead ones are left out while another of the cluster is alive.
+//   - An address that has gone, of a name that has other ones each time, is as dead or alive as
+//     before if it comes back within ten minutes.
 //   - What a name was resolved to last stays while it can't be resolved.
 //   - What a linked cluster names as gateway gets few requests ([MostAddresses] addresses, one
 //     at a time for each), none longer than five seconds, without credentials, and follows no

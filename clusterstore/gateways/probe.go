@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -27,25 +29,43 @@ type probed struct {
 	probe cluster.Probe
 }
 
-// prober is what is known by probing. All under Tracker.mu.
-type prober struct {
-	cancel   context.CancelFunc // fixed
-	failures int                // in a row
+// health is what is known by probing.
+type health struct {
+	failures int // in a row
 	failure  string
 	since    time.Time // of being alive or dead; zero: not known yet
 }
 
+// prober probes. All under Tracker.mu.
+type prober struct {
+	cancel context.CancelFunc // fixed
+	health
+}
+
+// gone is what was known of an address when it was probed last.
+type gone struct {
+	health
+	at time.Time
+}
+
+// remember keeps what a prober that has been cancelled knows, for some time: an address that
+// comes back, or is probed in another way, is not unknown. t.mu is held.
+func (t *Tracker) remember(ip netip.Addr, p *prober) {
+	maps.DeleteFunc(t.gone, func(_ netip.Addr, g gone) bool { return time.Since(g.at) > rememberFor })
+	if len(t.gone) == mostRemembered {
+		delete(t.gone, slices.MinFunc(slices.Collect(maps.Keys(t.gone)), func(a, b netip.Addr) int { return t.gone[a].at.Compare(t.gone[b].at) }))
+	}
+	t.gone[ip] = gone{p.health, time.Now()}
+}
+
 // startProber starts to probe. What is known of the address by a probe that is needed no more
 // stays until this one shows otherwise. t.mu is held.
-func (t *Tracker) startProber(ctx context.Context, running *sync.WaitGroup, key probed, needed map[probed]bool) {
+func (t *Tracker) startProber(ctx context.Context, running *sync.WaitGroup, key probed) {
 	ctx, cancel := context.WithCancel(ctx)
-	p := new(prober)
-	for other, before := range t.probers {
-		if other.ip == key.ip && !needed[other] {
-			*p = *before
-		}
+	p := &prober{cancel: cancel}
+	if g := t.gone[key.ip]; time.Since(g.at) <= rememberFor {
+		p.health = g.health
 	}
-	p.cancel = cancel
 	t.probers[key] = p
 	running.Go(func() {
 		for ctx.Err() == nil {

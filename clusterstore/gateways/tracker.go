@@ -16,6 +16,9 @@ const (
 	resolveEvery = 30 * time.Second
 	resolveSoon  = 5 * time.Second // while there are names that have not been resolved yet
 	resolveTake  = 5 * time.Second // for all names together
+
+	rememberFor    = 10 * time.Minute // what is known of an address that has gone: names may have others each time
+	mostRemembered = 64               // addresses
 )
 
 // Config configures a Tracker.
@@ -43,6 +46,7 @@ type Tracker struct {
 	list      []Address
 	left      int // how many addresses are not in it, since it has MostAddresses
 	probers   map[probed]*prober
+	gone      map[netip.Addr]gone // addresses that are probed no more
 	published federation.Latest[[]Address]
 }
 
@@ -62,7 +66,7 @@ func New(cfg Config) *Tracker {
 	if cfg.Probed == nil {
 		cfg.Probed = func(time.Duration) {}
 	}
-	return &Tracker{cfg: cfg, settled: make(chan struct{}), resolved: make(map[string]resolved), probers: make(map[probed]*prober)}
+	return &Tracker{cfg: cfg, settled: make(chan struct{}), resolved: make(map[string]resolved), probers: make(map[probed]*prober), gone: make(map[netip.Addr]gone)}
 }
 
 // Set sets what leads to the cluster. It does not block.
@@ -141,16 +145,20 @@ func (t *Tracker) use(ctx context.Context, running *sync.WaitGroup, targets []Ta
 			needed[probed{a.Addr.Addr(), a.Probe}] = true
 		}
 	}
-	for key := range needed {
-		if t.probers[key] == nil {
-			t.startProber(ctx, running, key, needed)
-		}
-	}
 	for key, p := range t.probers {
 		if !needed[key] {
 			p.cancel()
 			delete(t.probers, key)
+			t.remember(key.ip, p)
 		}
+	}
+	for key := range needed {
+		if t.probers[key] == nil {
+			t.startProber(ctx, running, key)
+		}
+	}
+	for key := range needed {
+		delete(t.gone, key.ip)
 	}
 	t.publish()
 }

@@ -241,57 +241,6 @@ func TestProbeEdited(t *testing.T) {
 	})
 }
 
-// TestNames: names are resolved every 30 s, and what they were resolved to last stays.
-func TestNames(t *testing.T) {
-	track(t, func(x *tracked) {
-		resolve := func(name string, to ...string) { x.out.set(func() { x.out.names[name] = to }) }
-		resolve("lb.example", "192.0.2.2", "192.0.2.1", "::ffff:192.0.2.1", "127.0.0.1", "fe80::1%eth0")
-		x.Set([]Target{target("192.0.2.9"), target("lb.example"), target("lb.example")})
-		x.has("192.0.2.9:4143", "192.0.2.1:4143", "192.0.2.2:4143")
-		x.out.set(func() { x.out.dead["192.0.2.1"] = true })
-		x.pass(3 * time.Second)
-		resolve("lb.example", "192.0.2.1", "192.0.2.3")
-		x.pass(26 * time.Second)
-		x.has("192.0.2.9:4143", "!192.0.2.1:4143", "192.0.2.2:4143")
-		x.pass(time.Second)
-		x.has("192.0.2.9:4143", "!192.0.2.1:4143", "192.0.2.3:4143") // still dead
-		x.out.set(func() { delete(x.out.names, "lb.example") })
-		x.pass(30 * time.Second)
-		x.has("192.0.2.9:4143", "!192.0.2.1:4143", "192.0.2.3:4143")
-		if got := x.Problems(); !slices.Equal(got, []string{"gateway lb.example: no such host"}) {
-			t.Errorf("%q", got)
-		}
-		x.Set([]Target{target("192.0.2.9")})
-		x.has("192.0.2.9:4143")
-		if got := x.Problems(); got != nil {
-			t.Errorf("%q", got)
-		}
-		x.Set(nil)
-		x.has()
-	})
-}
-
-// TestNamesUnknown: a name that has not been resolved yet is tried again sooner than one that has.
-func TestNamesUnknown(t *testing.T) {
-	track(t, func(x *tracked) {
-		x.Set([]Target{target("lb.example"), target("192.0.2.9")})
-		x.has("192.0.2.9:4143")
-		x.out.set(func() { x.out.names["lb.example"] = []string{"192.0.2.1"} })
-		x.pass(resolveSoon)
-		x.has("192.0.2.1:4143", "192.0.2.9:4143")
-		x.out.set(func() { x.out.names["lb.example"] = []string{"192.0.2.2"} })
-		x.pass(resolveEvery - time.Second)
-		x.has("192.0.2.1:4143", "192.0.2.9:4143")
-		x.out.set(func() { delete(x.out.names, "lb.example") })
-		x.pass(time.Second)
-		x.out.set(func() { x.out.names["lb.example"] = []string{"192.0.2.2"} })
-		x.pass(resolveEvery - time.Second)
-		x.has("192.0.2.1:4143", "192.0.2.9:4143") // what it was is known
-		x.pass(time.Second)
-		x.has("192.0.2.2:4143", "192.0.2.9:4143")
-	})
-}
-
 // TestSettled: with names, it takes until these have been resolved, or can't be.
 func TestSettled(t *testing.T) {
 	for _, known := range []bool{true, false} {
