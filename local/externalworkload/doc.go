@@ -40,8 +40,11 @@
 // Services with unnamed ports.
 //
 // New and Run are called once; Status may be called at any time. While it leads, a
-// writer has a goroutine for each of three informers and some that write, and all
-// objects that it has read; otherwise no goroutine but Run's, and no objects.
+// writer follows ExternalWorkloads and slices that are marked as ours, and, while there
+// is any of these, all Services (idle.go): the first workload of a cluster waits until
+// they are listed. It stops a minute or two after the last is gone. It has a goroutine for
+// each of these informers and some that write; otherwise no goroutine but Run's, and no
+// objects.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package externalworkload

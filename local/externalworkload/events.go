@@ -28,6 +28,7 @@ func (t *term) onWorkload() cache.ResourceEventHandler {
 		AddFunc: func(o any) {
 			if w, ok := o.(*crd.ExternalWorkload); ok {
 				t.workloadChanged(nil, w)
+				t.arrive()
 			}
 		},
 		UpdateFunc: func(before, after any) {
@@ -52,6 +53,7 @@ func (t *term) onSlice() cache.ResourceEventHandler {
 			if s, ok := o.(*discoveryv1.EndpointSlice); ok && t.tracker.ShouldSync(s) {
 				t.mark(serviceOf(s))
 			}
+			t.arrive()
 		},
 		UpdateFunc: func(before, after any) {
 			b, ok := before.(*discoveryv1.EndpointSlice)

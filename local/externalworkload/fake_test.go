@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -148,11 +149,14 @@ type replica struct {
 	log      *observer.ObservedLogs
 	registry *prometheus.Registry
 	stop     func() // ends Run and waits for it
+
+	serviceWatches atomic.Int32 // that have not been stopped
 }
 
 // start runs a replica, on a client of its own.
 func (c *cluster) start(identity string) *replica {
 	c.t.Helper()
+	r := &replica{c: c, registry: prometheus.NewRegistry()}
 	client := new(fake.Clientset)
 	client.AddReactor("*", "*", c.react(identity))
 	client.AddReactor("*", "*", clienttesting.ObjectReaction(c.api.Tracker()))
@@ -164,6 +168,10 @@ func (c *cluster) start(identity string) *replica {
 		if err == nil {
 			w = watch.Filter(w, selected(a.(clienttesting.WatchActionImpl).WatchRestrictions.Labels))
 		}
+		if err == nil && a.GetResource().Resource == "services" {
+			r.serviceWatches.Add(1)
+			w = counted{w, sync.OnceFunc(func() { r.serviceWatches.Add(-1) })}
+		}
 		return true, w, err
 	})
 	workloads := &fakeWorkloads{&clienttesting.Fake{}, c.workloads.tracker}
@@ -171,7 +179,7 @@ func (c *cluster) start(identity string) *replica {
 	workloads.ReactionChain = append(workloads.ReactionChain, c.workloads.ReactionChain...)
 	workloads.WatchReactionChain = c.workloads.WatchReactionChain
 	core, log := observer.New(zap.DebugLevel)
-	r := &replica{c: c, log: log, registry: prometheus.NewRegistry()}
+	r.log = log
 	w, err := New(Options{Client: c.slow.clients(client), Workloads: workloads, Namespace: "linkerd", Identity: identity,
 		QueueMetrics: true, Registerer: r.registry, Log: zap.New(core)})
 	if err != nil {

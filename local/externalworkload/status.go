@@ -20,7 +20,7 @@ type Status struct {
 	LeaseError string `json:"leaseError,omitempty"`
 
 	// Only while it leads:
-	Synced   bool      `json:"synced"`   // all that it reads has been listed
+	Synced   bool      `json:"synced"`   // all that it needs has been listed
 	Services int       `json:"services"` // with slices that are marked as ours
 	Slices   int       `json:"slices"`   // that are marked as ours
 	Error    string    `json:"error,omitempty"`
@@ -51,7 +51,7 @@ func (w *Writer) Status() Status {
 		Error: w.lastFailure.text, ErrorAt: w.lastFailure.at, Problems: make([]Problem, 0, len(w.problems)), Unread: maps.Clone(w.unread),
 	}
 	if w.term != nil {
-		s.Synced = w.term.isSynced()
+		s.Synced = w.term.synced.Load()
 		s.Services, s.Slices = w.term.size()
 	}
 	for svc, list := range w.problems {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -32,7 +33,8 @@ const (
 )
 
 // term is one term of leadership: all objects that are read, and the queue of Services
-// to sync. It is dropped with the Lease, so that a replica that waits holds nothing.
+// to sync. It is dropped with the Lease, so that a replica that waits holds nothing. When
+// nothing needs Services any more, another one takes its place, which has not read them.
 type term struct {
 	// fixed
 	*Writer
@@ -42,7 +44,8 @@ type term struct {
 	order                       *order // of the queue
 	backoff                     workqueue.TypedRateLimiter[types.NamespacedName]
 	tracker                     *endpointutil.EndpointSliceTracker
-	synced                      chan struct{} // closed once all is listed
+	arrived                     chan struct{} // has a value after a workload or slice has been added
+	synced                      atomic.Bool   // all that is needed now is listed
 
 	changes changes // of workloads, for the queue's keys workloadsOf
 	written times   // when slices were last written
@@ -63,44 +66,39 @@ func newTerm(w *Writer, held func() bool) *term {
 		order:   order,
 		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](minBackoff, maxBackoff),
 		tracker: endpointutil.NewEndpointSliceTracker(),
-		synced:  make(chan struct{}),
+		arrived: make(chan struct{}, 1),
 	}
 	t.newInformers()
 	return t
 }
 
-// run runs the informers and syncs Services until work ends, and returns when the last
+// run follows workloads and slices and, while there are any, Services too, which it
+// syncs. It returns when work ends or there have been none for a while, and the last
 // writes have ended. The end of lease cancels these.
 func (t *term) run(work, lease context.Context) {
+	work, stop := context.WithCancel(work)
 	var all sync.WaitGroup
-	for _, i := range []cache.SharedIndexInformer{t.services, t.workloads, t.slices} {
-		all.Go(func() { i.RunWithContext(work) })
-	}
-	if cache.WaitForCacheSync(work.Done(), t.services.HasSynced, t.workloads.HasSynced, t.slices.HasSynced) {
-		close(t.synced)
-		t.log.Info("Services and ExternalWorkloads are listed", zap.Int("services", len(t.services.GetIndexer().ListKeys())),
-			zap.Int("externalWorkloads", len(t.workloads.GetIndexer().ListKeys())))
-		defer context.AfterFunc(work, t.queue.ShutDown)()
-		for range workers {
-			all.Go(func() {
-				for t.next(work, lease) {
-				}
-			})
+	all.Go(func() { t.workloads.RunWithContext(work) })
+	all.Go(func() { t.slices.RunWithContext(work) })
+	if cache.WaitForCacheSync(work.Done(), t.workloads.HasSynced, t.slices.HasSynced) && t.awaitObjects(work) {
+		all.Go(func() { t.services.RunWithContext(work) })
+		if cache.WaitForCacheSync(work.Done(), t.services.HasSynced) {
+			t.synced.Store(true)
+			t.log.Info("Services and ExternalWorkloads are listed", zap.Int("services", len(t.services.GetIndexer().ListKeys())),
+				zap.Int("externalWorkloads", len(t.workloads.GetIndexer().ListKeys())))
+			for range workers {
+				all.Go(func() {
+					for t.next(work, lease) {
+					}
+				})
+			}
+			t.awaitIdle(work)
 		}
-		<-work.Done()
 	}
+	stop()
+	t.queue.ShutDown() // so that the workers end
 	all.Wait()
-	t.queue.ShutDown()
 	t.metrics.queue.reset()
-}
-
-func (t *term) isSynced() bool {
-	select {
-	case <-t.synced:
-		return true
-	default:
-		return false
-	}
 }
 
 // mark adds a Service to the queue.

@@ -111,9 +111,11 @@ func (w *Writer) lead(ctx, term context.Context, held func() bool) {
 	work, stop := context.WithCancel(term)
 	defer stop()
 	defer context.AfterFunc(ctx, stop)()
-	t := newTerm(w, held)
-	w.setTerm(t)
-	t.run(work, term)
+	for work.Err() == nil {
+		t := newTerm(w, held)
+		w.setTerm(t)
+		t.run(work, term)
+	}
 	w.setTerm(nil)
 	why := context.Cause(term)
 	if ctx.Err() != nil {
@@ -122,11 +124,14 @@ func (w *Writer) lead(ctx, term context.Context, held func() bool) {
 	w.log.Info("this replica does not write EndpointSlices any more", zap.String("reason", why.Error()))
 }
 
-// setTerm begins a term for Status; nil: it has ended.
+// setTerm begins a term for Status, maybe in place of another; nil: it has ended.
 func (w *Writer) setTerm(t *term) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.term, w.since = t, time.Now()
+	if (t == nil) != (w.term == nil) {
+		w.since = time.Now()
+	}
+	w.term = t
 	clear(w.problems)
 	clear(w.unread)
 	w.lastFailure = failure{}
