@@ -3,6 +3,7 @@ package federation
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"net/netip"
 	"slices"
@@ -125,61 +126,86 @@ func (c Conflict) String() string {
 
 // Watched lists all watched ports, sorted by service and port.
 func (t *Table) Watched() []WatchedPort {
-	t.mu.Lock()
-	services := slices.Collect(maps.Values(t.watched))
-	t.mu.Unlock()
-	list := make([]WatchedPort, 0, len(services))
-	for _, s := range services {
-		for _, p := range s.snapshots() {
-			list = append(list, p.count(s.id))
-		}
+	var list []WatchedPort
+	for w := range t.EachWatched() {
+		w.Members = slices.Clone(w.Members)
+		list = append(list, w)
 	}
 	slices.SortFunc(list, func(a, b WatchedPort) int { return cmp.Or(a.Service.compare(b.Service), cmp.Compare(a.Port, b.Port)) })
 	return list
+}
+
+// EachWatched is Watched without a list, for those that only count: the Members of a port are
+// overwritten by those of the next one. Services come in no order, the ports of one together.
+func (t *Table) EachWatched() iter.Seq[WatchedPort] {
+	return func(yield func(WatchedPort) bool) {
+		t.mu.Lock()
+		services := slices.Collect(maps.Values(t.watched))
+		t.mu.Unlock()
+		var ports []portSnapshot
+		var members []WatchedMember
+		for _, s := range services {
+			ports = s.snapshots(ports)
+			for i := range ports {
+				members = ports[i].count(members)
+				if !yield(WatchedPort{s.id, ports[i].number, members}) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // portSnapshot is a copy of a port's fields, to be read without its lock.
 type portSnapshot struct {
 	number    uint16
 	members   []contribution
-	offers    []offer
+	offers    []offer // nil if nothing is contested
 	contested []netip.AddrPort
 }
 
-func (s *watchedService) snapshots() []portSnapshot {
+// snapshots copies the service's ports into list, whose memory it uses again.
+func (s *watchedService) snapshots(list []portSnapshot) []portSnapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list := make([]portSnapshot, 0, len(s.ports))
+	list = slices.Grow(list[:0], len(s.ports))
 	for _, p := range s.ports {
-		list = append(list, portSnapshot{p.number, slices.Clone(p.members), slices.Clone(p.offers), slices.Collect(maps.Keys(p.contested))})
+		list = list[:len(list)+1]
+		to := &list[len(list)-1]
+		to.number, to.members, to.offers, to.contested = p.number, append(to.members[:0], p.members...), nil, nil
+		if len(p.contested) > 0 {
+			to.offers, to.contested = slices.Clone(p.offers), slices.Collect(maps.Keys(p.contested))
+		}
 	}
 	return list
 }
 
-// count counts what the members offer. An address that one member offers in two
-// slices is not yielded.
-func (p *portSnapshot) count(id ServiceID) WatchedPort {
-	w := WatchedPort{Service: id, Port: p.number, Members: make([]WatchedMember, len(p.members))}
-	for i, c := range p.members {
-		w.Members[i] = WatchedMember{Member: c.member, Status: c.status, Updates: c.updates, Refused: c.refused()}
+// count counts what the members offer, in list, whose memory it uses again. An address that
+// one member offers in two slices is not yielded.
+func (p *portSnapshot) count(list []WatchedMember) []WatchedMember {
+	list = list[:0]
+	for i := range p.members {
+		c := &p.members[i]
+		m := WatchedMember{Member: c.member, Status: c.status, Updates: c.updates, Refused: c.refused()}
 		for _, s := range c.raw {
-			w.Members[i].Offered += len(s.Endpoints)
+			m.Offered += len(s.Endpoints)
 		}
+		list = append(list, m)
 	}
-	p.addYields(w.Members)
-	return w
+	p.addYields(list)
+	return list
 }
 
 // addYields counts, for each member, the addresses that an earlier member wins.
 func (p *portSnapshot) addYields(members []WatchedMember) {
 	const none = -1
 	type place struct{ first, last int } // members that offer it, so far
+	if len(p.contested) == 0 {
+		return
+	}
 	offered := make(map[netip.AddrPort]place, len(p.contested))
 	for _, addr := range p.contested {
 		offered[addr] = place{none, none}
-	}
-	if len(offered) == 0 {
-		return
 	}
 	for i, o := range p.offers {
 		i %= len(members) // see steering.offers

@@ -1,7 +1,12 @@
 package grpcapi
 
 import (
+	"cmp"
+	"iter"
+	"slices"
 	"strconv"
+
+	dto "github.com/prometheus/client_model/go"
 
 	"isthmus/federation"
 )
@@ -27,83 +32,129 @@ type memberCount struct {
 	exists            bool
 }
 
+// endpointsScrape is one scrape of the series about endpoints.
+type endpointsScrape struct {
+	updates   *counterTotals[memberSeries, memberOrigin]
+	counts    map[memberSeries]memberCount
+	sent      map[federation.ClusterName]int
+	byCluster map[federation.ClusterName]int // of one view's endpoints
+}
+
 func (c *collector) collectEndpoints(to results) {
-	watched := make(map[federation.Key]federation.WatchedPort)
-	for _, w := range c.server.table.Watched() {
-		watched[federation.Key{Service: w.Service, Port: w.Port}] = w
+	updates := &c.endpoints
+	x := endpointsScrape{
+		updates: updates, counts: make(map[memberSeries]memberCount, len(updates.totals)),
+		sent: make(map[federation.ClusterName]int), byCluster: make(map[federation.ClusterName]int),
 	}
-	sent := make(map[federation.ClusterName]int)
 	for cluster := range c.server.table.Linked() {
-		sent[cluster] = 0
+		x.sent[cluster] = 0
 	}
-	counts, updates := make(map[memberSeries]*memberCount), c.endpoints.startScrape()
-	for _, u := range c.server.getViews.uses() {
-		if u.streams == 0 {
+	updates.startScrape()
+	views := openViews(c.server.getViews.uses())
+	for w := range c.server.table.EachWatched() {
+		if len(w.Members) == 0 {
 			continue
 		}
-		byCluster := countByCluster(u.newest.Endpoints)
-		for cluster, n := range byCluster {
-			sent[cluster] += n * u.streams
-		}
-		members := watched[federation.Key{Service: u.key.Service, Port: u.key.Port}].Members
-		if len(members) == 0 { // not defined: counted for the local cluster
-			members = []federation.WatchedMember{{Member: federation.Member{Service: u.key.Service}, Status: federation.MemberStatus{Link: federation.Ready}}}
-		}
-		for _, p := range members {
-			if p.Status.Link == federation.Unlinked {
-				continue
-			}
-			s := seriesOf(p.Member, u)
-			m := counts[s]
-			if m == nil {
-				m = &memberCount{}
-				counts[s] = m
-			}
-			m.subscribers += u.streams
-			m.pods = max(m.pods, shareOf(p, members, byCluster))
-			m.exists = p.Status.Serving()
-			updates.add(s, updates.increase(memberOrigin{s, u.key.Service}, p.Updates, p.Updates))
+		for u := range views.take(federation.Key{Service: w.Service, Port: w.Port}) {
+			x.count(u, w.Members)
 		}
 	}
-	totals := updates.finish()
+	for i := range views { // those that are left are not defined: counted for the local cluster
+		if u := &views[i]; u.streams > 0 {
+			x.count(u, []federation.WatchedMember{{Member: federation.Member{Service: u.key.Service}, Status: federation.MemberStatus{Link: federation.Ready}}})
+		}
+	}
+	updates.finish()
+	c.sendMembers(to, x.counts)
+	for cluster, n := range x.sent {
+		to.gauge(c.endpointsSent, n, cluster.String())
+	}
+}
+
+// getUses are the views of Get streams, sorted by service and port.
+type getUses []viewUse[federation.Key, *federation.Set]
+
+// openViews returns those of the views that have streams.
+func openViews(all getUses) getUses {
+	open := slices.DeleteFunc(all, func(u viewUse[federation.Key, *federation.Set]) bool { return u.streams == 0 })
+	slices.SortFunc(open, func(a, b viewUse[federation.Key, *federation.Set]) int { return comparePorts(a.key, b.key) })
+	return open
+}
+
+// take yields the views of that service and port, and leaves them without streams.
+func (list getUses) take(k federation.Key) iter.Seq[*viewUse[federation.Key, *federation.Set]] {
+	return func(yield func(*viewUse[federation.Key, *federation.Set]) bool) {
+		i, _ := slices.BinarySearchFunc(list, k, func(u viewUse[federation.Key, *federation.Set], k federation.Key) int { return comparePorts(u.key, k) })
+		for ; i < len(list) && comparePorts(list[i].key, k) == 0; i++ {
+			if !yield(&list[i]) {
+				return
+			}
+			list[i].streams = 0
+		}
+	}
+}
+
+func comparePorts(a, b federation.Key) int {
+	return cmp.Or(cmp.Compare(a.Service.Namespace, b.Service.Namespace), cmp.Compare(a.Service.Name, b.Service.Name), cmp.Compare(a.Port, b.Port))
+}
+
+// count counts a view, whose members these are.
+func (x *endpointsScrape) count(u *viewUse[federation.Key, *federation.Set], members []federation.WatchedMember) {
+	clear(x.byCluster)
+	for _, e := range u.newest.Endpoints {
+		x.byCluster[e.Cluster]++
+	}
+	for cluster, n := range x.byCluster {
+		x.sent[cluster] += n * u.streams
+	}
+	for i := range members {
+		p := &members[i]
+		if p.Status.Link == federation.Unlinked {
+			continue
+		}
+		s := seriesOf(p.Member, u)
+		m := x.counts[s]
+		m.subscribers += u.streams
+		m.pods = max(m.pods, shareOf(p, members, x.byCluster))
+		m.exists = p.Status.Serving()
+		x.counts[s] = m
+		x.updates.add(s, x.updates.increase(memberOrigin{s, u.key.Service}, p.Updates, p.Updates))
+	}
+}
+
+// sendMembers sends the series about members.
+func (c *collector) sendMembers(to results, counts map[memberSeries]memberCount) {
+	all := make(labelPairs)
 	for s, m := range counts {
-		labels := []string{s.member.Cluster.String(), s.member.Service.Namespace, s.member.Service.Name, strconv.Itoa(int(s.port)), s.hostname, s.node}
-		exists := 0
+		labels := []*dto.LabelPair{
+			all.pair("cluster", s.member.Cluster.String()), all.pair("hostname", s.hostname), all.pair("namespace", s.member.Service.Namespace),
+			all.pair("nodename", s.node), all.pair("port", strconv.Itoa(int(s.port))), all.pair("service", s.member.Service.Name),
+		}
+		exists := 0.0
 		if m.exists {
 			exists = 1
 		}
-		to.gauge(c.subscribers, m.subscribers, labels...)
-		to.counter(c.updates, totals[s], labels...)
-		to.gauge(c.pods, m.pods, labels...)
-		to.gauge(c.exists, exists, labels...)
-	}
-	for cluster, n := range sent {
-		to.gauge(c.endpointsSent, n, cluster.String())
+		to.ch <- &constSeries{c.subscribers, labels, float64(m.subscribers), writeGauge}
+		to.ch <- &constSeries{c.updates, labels, float64(c.endpoints.total(s)), writeCounter}
+		to.ch <- &constSeries{c.pods, labels, float64(m.pods), writeGauge}
+		to.ch <- &constSeries{c.exists, labels, exists, writeGauge}
 	}
 }
 
 // seriesOf returns the series that a view counts for. A view without endpoints counts
 // without its hostname and node: clients can make up any number of them.
-func seriesOf(m federation.Member, u viewUse[federation.Key, *federation.Set]) memberSeries {
+func seriesOf(m federation.Member, u *viewUse[federation.Key, *federation.Set]) memberSeries {
 	if len(u.newest.Endpoints) == 0 {
 		return memberSeries{member: m, port: u.key.Port}
 	}
 	return memberSeries{m, u.key.Port, u.key.Client.Instance, u.key.Client.Node}
 }
 
-func countByCluster(list []*federation.Endpoint) map[federation.ClusterName]int {
-	counts := make(map[federation.ClusterName]int)
-	for _, e := range list {
-		counts[e.Cluster]++
-	}
-	return counts
-}
-
 // shareOf returns how many of a view's endpoints are the member's. If its cluster has
 // several members of the service, it returns how many the member offers.
-func shareOf(p federation.WatchedMember, all []federation.WatchedMember, byCluster map[federation.ClusterName]int) int {
-	for _, other := range all {
-		if other.Member.Cluster == p.Member.Cluster && other.Member != p.Member {
+func shareOf(p *federation.WatchedMember, all []federation.WatchedMember, byCluster map[federation.ClusterName]int) int {
+	for i := range all {
+		if other := &all[i]; other.Member.Cluster == p.Member.Cluster && other.Member != p.Member {
 			return p.Offered
 		}
 	}

@@ -8,7 +8,8 @@ type profileSeries struct{ namespace, profile string }
 
 func (c *collector) collectProfiles(to results) {
 	profiles, services, workloads := make(map[profileSeries]int), make(map[federation.ServiceID]int), 0
-	updates := c.profiles.startScrape()
+	updates := &c.profiles
+	updates.startScrape()
 	updates.add(profileSeries{}, 0) // so that this series never ends
 	for _, u := range c.server.profileViews.uses() {
 		n := updates.increase(u.key, u.updates, 0) // of an idle view too, which may be used again
@@ -34,14 +35,14 @@ func (c *collector) collectProfiles(to results) {
 			updates.add(s, n)
 		}
 	}
-	totals := updates.finish()
+	updates.finish()
 	for s, n := range profiles {
 		to.gauge(c.profileSubscribers, n, s.namespace, s.profile)
-		to.counter(c.profileUpdates, totals[s], s.namespace, s.profile)
+		to.counter(c.profileUpdates, updates.total(s), s.namespace, s.profile)
 	}
 	for service, n := range services {
 		to.gauge(c.serviceSubscribers, n, service.Namespace, service.Name)
 	}
 	to.gauge(c.workloadSubscribers, workloads)
-	to.counter(c.workloadUpdates, totals[profileSeries{}])
+	to.counter(c.workloadUpdates, updates.total(profileSeries{}))
 }

@@ -24,16 +24,37 @@ func TestCounterTotals(t *testing.T) {
 		{nil, 0},                                 // nothing left
 		{[]source{{3, 1, 0}}, 1},                 // the series begins again
 	} {
-		s := counts.startScrape()
+		counts.startScrape()
 		for _, x := range step.sources {
-			s.add("web", s.increase(x.id, x.n, x.base))
+			counts.add("web", counts.increase(x.id, x.n, x.base))
 		}
-		totals := s.finish()
-		if totals["web"] != step.want {
-			t.Errorf("scrape %d: %d, want %d", i, totals["web"], step.want)
+		counts.finish()
+		if n := counts.total("web"); n != step.want {
+			t.Errorf("scrape %d: %d, want %d", i, n, step.want)
 		}
-		if _, ok := totals["web"]; ok != (step.sources != nil) {
+		if _, ok := counts.totals["web"]; ok != (step.sources != nil) {
 			t.Errorf("scrape %d: the series is there: %t", i, ok)
 		}
+	}
+}
+
+// TestCounterTotalsKeepNothing: the same series again need no memory, and the many that have
+// gone keep none.
+func TestCounterTotalsKeepNothing(t *testing.T) {
+	var counts counterTotals[int, int]
+	scrape := func(sources int) {
+		counts.startScrape()
+		for i := range sources {
+			counts.add(i, counts.increase(i, 1, 0))
+		}
+		counts.finish()
+	}
+	scrape(1000)
+	if n := testing.AllocsPerRun(10, func() { scrape(1000) }); n > 0 {
+		t.Errorf("%v allocations for a scrape like the last one", n)
+	}
+	scrape(10)
+	if len(counts.totals) != 10 || len(counts.seen) != 10 || counts.total(9) != 1 || counts.total(10) != 0 {
+		t.Errorf("%d series of %d sources are left", len(counts.totals), len(counts.seen))
 	}
 }

@@ -103,7 +103,7 @@ func (m *federationMetrics) collectMembers(linked map[federation.ClusterName]fed
 func (m *federationMetrics) collectWatched(linked map[federation.ClusterName]federation.LinkState, gauge gaugeFunc) {
 	offered, yielded := perCluster(linked), perCluster(linked)
 	outside, owned := perCluster(linked), perCluster(linked)
-	for _, w := range m.table.Watched() {
+	for w := range m.table.EachWatched() {
 		for _, p := range w.Members {
 			if p.Status.Link == federation.Unlinked {
 				continue

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"testing"
+
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"isthmus/federation"
+	"isthmus/grpcapi"
+)
+
+// tens is a source with every Service, each with ten endpoints that no other has.
+type tens struct {
+	federation.ClusterName
+	number int
+}
+
+func (s tens) State(federation.ServiceID) federation.ServiceState { return federation.Present }
+func (s tens) Reader(id federation.ServiceID, _ uint16) federation.Reader {
+	var n int
+	_, _ = fmt.Sscanf(id.Name, "web-%d", &n)
+	slice := &federation.Slice{}
+	for i := range 10 {
+		n := n*10 + i
+		addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(s.number), byte(n >> 8), byte(n)}), 80)
+		slice.Endpoints = append(slice.Endpoints, &federation.Endpoint{Addr: addr, Cluster: s.ClusterName})
+	}
+	return sharing{federation.Share{State: federation.Present, Slices: []*federation.Slice{slice}}}
+}
+
+// nodeZones has Nodes whose zones have their names, and no profiles.
+type nodeZones struct{}
+
+func (nodeZones) Zone(node string) (string, <-chan struct{})                           { return node, nil }
+func (nodeZones) Profile(federation.ProfileKey) *federation.Watch[*federation.Profile] { return nil }
+
+// scrapedWorld serves the metrics of a gateway with 250 linked clusters of 1,000 endpoints each, and 1,000 federated
+// services of 25 members, each with a Get stream from each of three zones.
+func scrapedWorld(b *testing.B) http.Handler {
+	registry, table := prometheus.NewRegistry(), federation.NewTable(federation.Options{})
+	server, err := grpcapi.New(table, nodeZones{}, grpcapi.Options{Registerer: registry, Log: zap.NewNop()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	registry.MustRegister(newFederationMetrics(table, false), newTierMetrics(table))
+	for i := range 250 {
+		name := federation.ClusterName(fmt.Sprintf("c%03d", i))
+		table.Link(name, federation.Ready, tens{name, i})
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	destination := server.GRPC()
+	done := make(chan error)
+	go func() { done <- destination.Serve(listener) }()
+	conn, err := grpc.NewClient("passthrough:///"+listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		_ = conn.Close()
+		destination.Stop()
+		<-done
+	})
+	for i := range 1000 {
+		id, d := federation.ServiceID{Namespace: "bench", Name: fmt.Sprintf("web-%d", i%100)}, &federation.Definition{Federated: true}
+		for m := range 25 {
+			d.Members = append(d.Members, federation.Member{Cluster: federation.ClusterName(fmt.Sprintf("c%03d", i/100*25+m)), Service: id})
+		}
+		federated := federation.ServiceID{Namespace: "bench", Name: fmt.Sprintf("web-%d-federated", i)}
+		table.Define(federated, d)
+		for zone := range 3 {
+			stream, err := pb.NewDestinationClient(conn).Get(context.Background(), &pb.GetDestination{
+				Path: federated.Name + ".bench.svc.cluster.local:80", ContextToken: fmt.Sprintf(`{"ns":"bench","nodeName":"n%d"}`, zone),
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+			if _, err := stream.Recv(); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	return (&admin{metrics: registry, log: zap.NewNop()}).handler()
+}
+
+// countedAnswer is an answer of which only the size is kept.
+type countedAnswer struct {
+	*httptest.ResponseRecorder
+	bytes int
+}
+
+func (a *countedAnswer) Write(p []byte) (int, error) { a.bytes += len(p); return len(p), nil }
+
+// BenchmarkScrape is one scrape of a gateway with many clusters.
+func BenchmarkScrape(b *testing.B) {
+	metrics, request := scrapedWorld(b), httptest.NewRequest(http.MethodGet, "/metrics", nil)
+	request.Header.Set("Accept-Encoding", "gzip") // as Prometheus does
+	b.ReportAllocs()
+	var answer countedAnswer
+	for b.Loop() {
+		answer = countedAnswer{ResponseRecorder: httptest.NewRecorder()}
+		if metrics.ServeHTTP(&answer, request); answer.Code != http.StatusOK || answer.bytes == 0 {
+			b.Fatal(answer.Code)
+		}
+	}
+	b.ReportMetric(float64(answer.bytes), "B/answer")
+}
