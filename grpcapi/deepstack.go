@@ -8,7 +8,7 @@ import (
 // runDeep runs f on a goroutine of its own, and returns or panics when f does.
 //
 // It is for what needs more stack than the 4 KiB that the goroutine of a call gets by
-// with: to receive the request, to send the first messages, to encode. The goroutine of
+// with as long as its stream has few updates: to receive the request, to send the first messages, to encode. The goroutine of
 // a call lives for as long as its stream, up to an hour, half of its stack is taken by
 // gRPC's own frames, and Go shrinks a stack only if less than a quarter of it is in use.
 // docs/performance.md has what this saves.

@@ -101,33 +101,28 @@ func sendUpdates(ctx context.Context, p producer) error {
 	}
 }
 
-// sendAll sends the frames, one after the other.
+// sendAll sends the messages, one after the other. If the proxy does not take one within
+// Options.Stall, onStall ends the stream. The error has a gRPC code.
+//
+// It calls SendMsg itself: with the frame of one more function, to wake the goroutine that
+// writes to the connection would need more than 4 KiB of stack (see runDeep).
 func (st *stream) sendAll(ctx context.Context, frames []*wire.Frame) error {
 	for i, f := range frames {
 		if i > 0 {
 			st.now = time.Now()
 		}
-		if err := st.send(ctx, f, st.now); err != nil {
+		st.guardSend(st.now)
+		err := st.out.SendMsg(f)
+		st.guardAge()
+		if err != nil && ctx.Err() != nil {
+			return st.endError(ctx)
+		}
+		if err != nil {
 			return err
 		}
+		st.sentAt = st.now
+		st.takenAt.Store(st.server.clock(st.now))
 	}
-	return nil
-}
-
-// send sends a message. If the proxy does not take it within Options.Stall, onStall ends
-// the stream. The error has a gRPC code.
-func (st *stream) send(ctx context.Context, f *wire.Frame, now time.Time) error {
-	st.guardSend(now)
-	err := st.out.SendMsg(f)
-	st.guardAge()
-	if err != nil && ctx.Err() != nil {
-		return st.endError(ctx)
-	}
-	if err != nil {
-		return err
-	}
-	st.sentAt = now
-	st.takenAt.Store(st.server.clock(now))
 	return nil
 }
 
