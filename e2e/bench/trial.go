@@ -52,7 +52,7 @@ func Trials() []Trial {
 			{Key: "cpu", Label: "CPU a delivered update", Unit: "µs"}, // no target: here the gateway reads a change for every ten updates
 			{Key: "share", Label: "CPU of one core", Unit: "%"},
 			{Key: "p50", Label: "propagation, median", Unit: "ms"},
-			{Key: "p99", Label: "propagation, 99th percentile", Unit: "ms"},
+			{Key: "p99", Label: "propagation, 99th percentile", Unit: "ms", Ratio: 10},
 		}},
 		{Name: "spill", Repeats: 1, own: spill, Metrics: []Metric{
 			{Key: "spill p99", Label: "a service has spilled, 99th percentile", Unit: "ms"},
