@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +17,7 @@ import (
 	"isthmus/e2e/gateway"
 	"isthmus/e2e/kube"
 	"isthmus/e2e/object"
+	"isthmus/e2e/poll"
 )
 
 // TestInstallBeforeLinkerd installs the gateway, in a namespace of another name, into a cluster that has none of Linkerd's
@@ -99,6 +101,15 @@ func removeDefinitions(t *testing.T, c *kube.Client) (removed []*unstructured.Un
 	if len(removed) != 4 {
 		t.Fatalf("%d definitions, of which four are expected", len(removed))
 	}
+	// An API server looks after a minute whether objects of a definition are gone, if it could not at once.
+	err = poll.Until(t.Context(), 3*time.Minute, 100*time.Millisecond, func() error {
+		list, err := api.List(t.Context(), metav1.ListOptions{})
+		if err == nil && len(list.Items) > 0 {
+			err = fmt.Errorf("definition %s is still there: %v", list.Items[0].GetName(), list.Items[0].Object["status"])
+		}
+		return err
+	})
+	must(t, err)
 	for _, version := range []string{"linkerd.io/v1alpha2", "policy.linkerd.io/v1beta3", "workload.linkerd.io/v1beta1"} {
 		await(t, version+" is gone", func() error {
 			if _, err := c.Discovery().ServerResourcesForGroupVersion(version); !apierrors.IsNotFound(err) {
