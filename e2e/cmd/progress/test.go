@@ -98,7 +98,7 @@ func (t *tests) take(e event) string {
 	case ended && e.Test != "":
 		text := p.texts[e.Test]
 		delete(p.texts, e.Test)
-		if p.over++; e.Action == "fail" && text != nil {
+		if p.over++; e.Action != "pass" && text != nil { // nobody may take what is skipped for passed
 			return text.String()
 		}
 	case ended:

@@ -24,6 +24,10 @@ func TestRead(t *testing.T) {
 {"Action":"fail","Package":"p","Test":"TestB"}
 {"Action":"output","Package":"p","Output":"FAIL\tp\t1s\n"}
 {"Action":"fail","Package":"p"}`, "it is broken\nFAIL\tp\t1s\n"},
+		"one is skipped": {`{"Action":"output","Package":"p","Test":"TestB","Output":"NOT tested\n"}
+{"Action":"skip","Package":"p","Test":"TestB"}
+{"Action":"output","Package":"p","Output":"ok  \tp\t1s\n"}
+{"Action":"pass","Package":"p"}`, "NOT tested\nok  \tp\t1s\n"},
 		"a panic": {`{"Action":"output","Package":"p","Test":"TestB","Output":"panic: broken\n"}
 {"Action":"output","Package":"p","Output":"FAIL\tp\t1s\n"}
 {"Action":"fail","Package":"p"}`, "FAIL\tp\t1s\npanic: broken\n"},
