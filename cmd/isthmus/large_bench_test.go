@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -15,8 +14,6 @@ import (
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"go.uber.org/zap"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -159,27 +156,16 @@ func (api *crowdAPI) serve(b *testing.B) pb.Destination_GetClient {
 	if err != nil {
 		b.Fatal(err)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	destination := server.GRPC()
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = here.Run(ctx) })
-	running.Go(func() { _ = destination.Serve(listener) })
-	conn, err := grpc.NewClient("passthrough:///"+listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		b.Fatal(err)
-	}
 	b.Cleanup(func() {
-		_ = conn.Close()
-		destination.Stop()
 		cancel()
 		apiserver.CloseClientConnections()
 		apiserver.Close()
 		running.Wait()
 	})
+	conn := connect(b, server)
 	<-here.Synced()
 	stream, err := pb.NewDestinationClient(conn).Get(ctx, &pb.GetDestination{Path: "web.ns.svc.cluster.local:80"})
 	if err != nil {

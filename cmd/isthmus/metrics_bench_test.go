@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -12,8 +11,6 @@ import (
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 
 	"isthmus/federation"
 	"isthmus/grpcapi"
@@ -57,22 +54,7 @@ func scrapedWorld(b *testing.B) http.Handler {
 		name := federation.ClusterName(fmt.Sprintf("c%03d", i))
 		table.Link(name, federation.Ready, tens{name, i})
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	destination := server.GRPC()
-	done := make(chan error)
-	go func() { done <- destination.Serve(listener) }()
-	conn, err := grpc.NewClient("passthrough:///"+listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		_ = conn.Close()
-		destination.Stop()
-		<-done
-	})
+	conn := connect(b, server)
 	for i := range 1000 {
 		id, d := federation.ServiceID{Namespace: "bench", Name: fmt.Sprintf("web-%d", i%100)}, &federation.Definition{Federated: true}
 		for m := range 25 {
