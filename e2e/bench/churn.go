@@ -14,8 +14,12 @@ import (
 // writers is how many changes may be under way at a time.
 const writers = 16
 
-// churn opens all streams, spread over many services, and changes these in turn at a fixed rate.
+// churn opens all streams, spread over many services, and changes these in turn at a fixed rate. The floor, which follows
+// no clusters, steps when they are changed.
 func churn(ctx context.Context, l *Lab, at subject) (_ Sample, err error) {
+	if b, ok := at.(bare); ok {
+		at = beside{b, l.world}
+	}
 	f, scale := appFederated, l.cfg.Scale
 	m, err := l.meter(ctx, at, f, scale.World.App)
 	if err != nil {
@@ -28,6 +32,11 @@ func churn(ctx context.Context, l *Lab, at subject) (_ Sample, err error) {
 	for i := range scale.Rounds * scale.World.App {
 		list = append(list, f.of(i%scale.World.App))
 	}
+	plain, err := watchPlainly(ctx, l.world)
+	if err != nil {
+		return nil, err
+	}
+	defer plain.stop()
 	written, err := changes(ctx, at, list, scale.Rate)
 	if err != nil {
 		return nil, err
@@ -48,11 +57,16 @@ func churn(ctx context.Context, l *Lab, at subject) (_ Sample, err error) {
 		return nil, fmt.Errorf("%d updates, not %d: can't match updates with changes", updates, want)
 	}
 	delays := propagation(streams, written, first)
+	watched, err := plain.delays(list[:scale.World.App], written)
+	if err != nil {
+		return nil, err
+	}
 	return Sample{
 		"rate": float64(scale.Rounds*scale.World.App) / took.Seconds(),
 		"cpu":  microseconds(cpu) / float64(updates), "share": share(cpu, took),
 		"bytes": m.bytes() / float64(updates),
 		"p50":   percentile(delays, 50), "p99": percentile(delays, 99), "most": delays[len(delays)-1],
+		"watch p99": percentile(watched, 99),
 	}, nil
 }
 

@@ -71,6 +71,19 @@ func (b bare) change(_ context.Context, s service) (time.Time, error) {
 	return time.Now(), err
 }
 
+// beside is a floor that steps once the clusters have been changed as for the gateway: it has no more of the processors.
+type beside struct {
+	bare
+	world *world.World
+}
+
+func (b beside) change(ctx context.Context, s service) (time.Time, error) {
+	if _, _, err := b.world.Flip(ctx, s.cluster, s.name); err != nil {
+		return time.Time{}, err
+	}
+	return b.bare.change(ctx, s)
+}
+
 // start starts a server of a kind.
 func (l *Lab) start(ctx context.Context, kind Kind) (subject, error) {
 	switch {

@@ -53,6 +53,7 @@ func Trials() []Trial {
 			{Key: "share", Label: "CPU of one core", Unit: "%"},
 			{Key: "p50", Label: "propagation, median", Unit: "ms"},
 			{Key: "p99", Label: "propagation, 99th percentile", Unit: "ms", Ratio: 10},
+			{Key: "watch p99", Label: "a watch that does nothing else has it, 99th percentile", Unit: "ms"},
 		}},
 		{Name: "spill", Repeats: 1, own: spill, Metrics: []Metric{
 			{Key: "spill p99", Label: "a service has spilled, 99th percentile", Unit: "ms"},
