@@ -63,29 +63,23 @@ type opened struct {
 
 // reopen ends the streams that there were, if any, and opens all.
 func reopen(ctx context.Context, at subject, open func() (*load.Load, error), before *load.Load) (s opened, err error) {
-	start, err := proc.CPU(at.Pid())
-	if err != nil {
-		return s, err
-	}
-	began := time.Now()
-	if before != nil {
-		if err := before.Close(); err != nil {
-			return s, err
+	s.cpu, err = cpuOf(ctx, at.Pid(), func() (err error) {
+		began := time.Now()
+		if before != nil {
+			if err := before.Close(); err != nil {
+				return err
+			}
 		}
+		if s.streams, err = open(); err != nil {
+			return err
+		}
+		s.took = latest(s.streams).Sub(began)
+		return nil
+	})
+	if err != nil && s.streams != nil {
+		err = errors.Join(err, s.streams.Close())
 	}
-	if s.streams, err = open(); err != nil {
-		return s, err
-	}
-	s.took = latest(s.streams).Sub(began)
-	err = poll.Pause(ctx, aftermath)
-	if err == nil {
-		s.cpu, err = proc.CPU(at.Pid())
-		s.cpu -= start
-	}
-	if err != nil {
-		return s, errors.Join(err, s.streams.Close())
-	}
-	return s, nil
+	return s, err
 }
 
 // perStream returns the kilobytes that each stream has made a server take.

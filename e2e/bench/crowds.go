@@ -7,7 +7,6 @@ import (
 	"isthmus/e2e/bench/fleet"
 	"isthmus/e2e/bench/load"
 	"isthmus/e2e/bench/proc"
-	"isthmus/e2e/poll"
 )
 
 // CrowdScale is how many streams there are on how many connections, of the Services of two clusters.
@@ -44,28 +43,29 @@ func connectCrowd(ctx context.Context, cfg Config, s GrowthScale, streams, conns
 		if err != nil {
 			return nil, err
 		}
-		start, err := proc.CPU(pid)
-		if err != nil {
-			return nil, err
-		}
 		wave := load.Config{Addr: f.gateway.Addr(), Conns: conns / waves, Targets: crowd.targets(c.Services, fleetName)}
-		for range waves {
-			open, failed := load.Open(ctx, wave)
-			if failed != nil {
-				return nil, failed
+		var open []*load.Load
+		defer func() {
+			for _, l := range open {
+				err = errors.Join(err, l.Close())
 			}
-			defer func() { err = errors.Join(err, open.Close()) }()
-		}
-		if err := poll.Pause(ctx, aftermath); err != nil {
-			return nil, err
-		}
-		end, err := proc.CPU(pid)
+		}()
+		cpu, err := cpuOf(ctx, pid, func() error {
+			for range waves {
+				l, err := load.Open(ctx, wave)
+				if err != nil {
+					return err
+				}
+				open = append(open, l)
+			}
+			return nil
+		})
 		if err != nil {
 			return nil, err
 		}
 		with, err := proc.ReadMemory(pid)
 		return []float64{
-			(float64(with.RSS) - float64(before.RSS)) / 1000 / float64(streams), microseconds(end-start) / float64(streams),
+			(float64(with.RSS) - float64(before.RSS)) / 1000 / float64(streams), microseconds(cpu) / float64(streams),
 		}, err
 	})
 }

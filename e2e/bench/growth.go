@@ -147,23 +147,18 @@ func changeCost(ctx context.Context, cfg Config, s GrowthScale, what fleet.Confi
 		if err := poll.Pause(ctx, aftermath); err != nil {
 			return nil, err
 		}
-		start, err := proc.CPU(pid)
-		if err != nil {
-			return nil, err
-		}
-		for first, i := streams.Received(), 1; i <= s.Changes; i++ {
-			if err := f.fleet.Flip(linked, service); err != nil {
-				return nil, err
+		cpu, err := cpuOf(ctx, pid, func() error {
+			for first, i := streams.Received(), 1; i <= s.Changes; i++ {
+				if err := f.fleet.Flip(linked, service); err != nil {
+					return err
+				}
+				if err := streams.Await(ctx, first+i); err != nil {
+					return err
+				}
 			}
-			if err := streams.Await(ctx, first+i); err != nil {
-				return nil, err
-			}
-		}
-		if err := poll.Pause(ctx, aftermath); err != nil {
-			return nil, err
-		}
-		end, err := proc.CPU(pid)
-		return []float64{microseconds(end-start) / float64(s.Changes)}, err
+			return nil
+		})
+		return []float64{microseconds(cpu) / float64(s.Changes)}, err
 	})
 }
 
@@ -179,17 +174,15 @@ func subscription(ctx context.Context, cfg Config, s GrowthScale, services int) 
 		if _, err := proc.Settled(ctx, pid, s.Settle); err != nil {
 			return nil, err
 		}
-		start, err := proc.CPU(pid)
-		if err != nil {
-			return nil, err
+		var streams *load.Load
+		cpu, err := cpuOf(ctx, pid, func() (err error) {
+			streams, err = load.Open(ctx, open)
+			return err
+		})
+		if streams != nil {
+			err = errors.Join(err, streams.Close())
 		}
-		streams, err := load.Open(ctx, open)
-		if err != nil {
-			return nil, err
-		}
-		err = poll.Pause(ctx, aftermath)
-		end, cpuErr := proc.CPU(pid)
-		return []float64{microseconds(end-start) / float64(s.Streams)}, errors.Join(err, cpuErr, streams.Close())
+		return []float64{microseconds(cpu) / float64(s.Streams)}, err
 	})
 }
 

@@ -1,10 +1,12 @@
 package bench
 
 import (
+	"context"
 	"time"
 
 	"isthmus/e2e/bench/load"
 	"isthmus/e2e/bench/proc"
+	"isthmus/e2e/poll"
 )
 
 // meter measures, since a moment, what streams are sent and what that costs the server.
@@ -42,6 +44,22 @@ func (m *meter) messages() int { return m.streams.Received() - m.before }
 
 // bytes returns how large these were in all.
 func (m *meter) bytes() float64 { return float64(m.streams.Bytes() - m.beforeBytes) }
+
+// cpuOf does something, and returns the processor time that it cost a process, until a while later.
+func cpuOf(ctx context.Context, pid int, do func() error) (time.Duration, error) {
+	start, err := proc.CPU(pid)
+	if err != nil {
+		return 0, err
+	}
+	if err := do(); err != nil {
+		return 0, err
+	}
+	if err := poll.Pause(ctx, aftermath); err != nil {
+		return 0, err
+	}
+	end, err := proc.CPU(pid)
+	return end - start, err
+}
 
 // share returns what part of one core processor time is, in percent.
 func share(cpu, took time.Duration) float64 { return 100 * cpu.Seconds() / took.Seconds() }

@@ -118,29 +118,21 @@ func (l *Lab) stormed(ctx context.Context, two [2]replica, recording string) (Sa
 	if err != nil {
 		return nil, err
 	}
-	start, err := proc.CPU(two[1].Pid())
-	if err != nil {
-		return nil, err
-	}
 	if err := proc.ResetPeak(two[1].Pid()); err != nil {
 		return nil, err
 	}
 	killed := time.Now()
-	if err := two[0].Kill(); err != nil {
-		return nil, err
-	}
-	if err := proxies.Await(ctx, trialLimit, 2*s.Proxies.Conns); err != nil {
-		return nil, err
-	}
-	if err := poll.Pause(ctx, aftermath); err != nil {
-		return nil, err
-	}
-	end, err := proc.CPU(two[1].Pid())
+	cpu, err := cpuOf(ctx, two[1].Pid(), func() error {
+		if err := two[0].Kill(); err != nil {
+			return err
+		}
+		return proxies.Await(ctx, trialLimit, 2*s.Proxies.Conns)
+	})
 	if err != nil {
 		return nil, err
 	}
 	sample := storms(proxies, killed)
-	sample["cpu"] = (end - start).Seconds()
+	sample["cpu"] = cpu.Seconds()
 	if recording == "" {
 		return sample, nil
 	}
