@@ -21,10 +21,14 @@ import (
 // Explaining a large service takes as much as a first stream of it, so one is explained at
 // a time, not for long, and at its pace.
 const (
-	maxExplains  = 1                // at once: two would keep twice as much in memory; more wait, then get 429 Too Many Requests
+	maxExplains  = 1                // made at once: two would keep twice as much in memory; more wait, then get 429 Too Many Requests
 	explainLimit = 10 * time.Second // of one
 	explainWait  = 15 * time.Second // for a turn: longer than one takes
 	maxExplained = 10_000           // addresses that a page lists
+
+	// maxExplainClients is how many requests there may be at once, with those whose answer is
+	// made and not taken: some 4 MB if it has as many addresses as a page lists.
+	maxExplainClients = 8
 )
 
 // explainPage is /debug/explain: what becomes of each address of a service for one client.
@@ -121,11 +125,20 @@ type explainer struct {
 	problems    func(federation.ServiceID) []string
 }
 
-// handler returns the page's handler, which serves in turns.
+// handler returns the page's handler. Answers are made in turns, each as a whole before the
+// client gets the first of it: one that takes it slowly keeps nobody else waiting.
 func (x *explainer) handler() http.Handler {
-	turns := newTurns(maxExplains, explainWait, pageTake)
-	turns.busyCode, turns.busy = http.StatusTooManyRequests, "another service is being explained, and that takes its time: try again"
-	return turns.limit(http.HandlerFunc(x.serve))
+	making, clients := newTurns(maxExplains, explainWait, 0), newTurns(maxExplainClients, 0, pageTake)
+	for _, t := range []*turns{making, clients} {
+		t.busyCode, t.busy = http.StatusTooManyRequests, "another service is being explained, and that takes its time: try again"
+	}
+	made := making.limit(http.HandlerFunc(x.serve))
+	return clients.limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer := &wholeAnswer{header: w.Header(), code: http.StatusOK}
+		made.ServeHTTP(answer, r)
+		w.WriteHeader(answer.code)
+		_, _ = answer.body.WriteTo(w) // the client may have gone
+	}))
 }
 
 func (x *explainer) serve(w http.ResponseWriter, r *http.Request) {

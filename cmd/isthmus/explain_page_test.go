@@ -195,6 +195,46 @@ func TestExplainsAreBounded(t *testing.T) {
 	})
 }
 
+// untaken is an answer that its client takes once that is closed.
+type untaken struct {
+	*httptest.ResponseRecorder
+	taken chan struct{}
+}
+
+func (u untaken) Write(p []byte) (int, error) { <-u.taken; return u.ResponseRecorder.Write(p) }
+
+// TestSlowClientsOfExplain: a client that does not take its answer keeps nobody else waiting, until
+// there are so many that their answers would take much memory.
+func TestSlowClientsOfExplain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, taken := newExplainedGateway(t), make(chan struct{})
+		var answers []untaken
+		for range maxExplainClients - 1 {
+			w := untaken{httptest.NewRecorder(), taken}
+			answers = append(answers, w)
+			go h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/debug/explain?authority=shop/web", nil))
+			synctest.Wait()
+		}
+		began := time.Now()
+		if w := getExplain(h, url.Values{"authority": {"shop/web"}}); w.Code != http.StatusOK || !time.Now().Equal(began) {
+			t.Errorf("%d after %v: %s", w.Code, time.Since(began), w.Body)
+		}
+		go h.ServeHTTP(untaken{httptest.NewRecorder(), taken}, httptest.NewRequest(http.MethodGet, "/debug/explain?authority=shop/web", nil))
+		synctest.Wait()
+		if w := getExplain(h, url.Values{"authority": {"shop/web"}}); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") == "" {
+			t.Errorf("one more: %d %s", w.Code, w.Body)
+		}
+		close(taken)
+		synctest.Wait()
+		want := getExplain(h, url.Values{"authority": {"shop/web"}})
+		for _, w := range answers {
+			if w.Code != want.Code || w.Body.String() != want.Body.String() || !maps.EqualFunc(w.Header(), want.Header(), slices.Equal) {
+				t.Fatalf("%d %v, want %d %v", w.Code, w.Header(), want.Code, want.Header())
+			}
+		}
+	})
+}
+
 // FuzzExplainQuery: whatever is asked gets an answer that does nothing to a terminal or a
 // browser, and of which refusals are short.
 func FuzzExplainQuery(f *testing.F) {
