@@ -21,6 +21,8 @@
 //     state is stale, or unreachable if it has never synced, and it is tried again.
 //   - A cluster comes and goes with its Secrets. One that can't be reached is retried
 //     for ever, and keeps the endpoints that were read before.
+//   - Of many clusters 32 at a time are started, which others wait for: until they have
+//     synced or a request has failed, and for a second at most.
 //   - Of several Secrets with one cluster name the oldest valid one is used. An edit
 //     that makes a Secret invalid changes nothing but its status.
 //   - A link's address ranges change in one step, without a new connection, and so do the

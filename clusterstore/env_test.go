@@ -47,11 +47,13 @@ type scripted struct {
 	health   federation.Latest[cluster.Health]
 	region   atomic.Pointer[string]
 	gateways atomic.Pointer[[]*cluster.Gateway]
+	began    time.Time     // when Run was called
 	running  chan struct{} // closed by Run
 	stopped  chan struct{} // closed when Run returns
 }
 
 func (c *scripted) Run(ctx context.Context) error {
+	c.began = time.Now()
 	close(c.running)
 	defer close(c.stopped)
 	<-ctx.Done()

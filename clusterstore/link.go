@@ -74,17 +74,20 @@ func (l *link) reconcile(ctx context.Context, list []*credentials) {
 }
 
 // wait returns when there may be something to reconcile: newer is closed, a cluster
-// has synced, a cluster's health or region has changed, the grace is over, or the cluster
-// is lost.
+// has its turn or has synced, a cluster's health or region has changed, the grace is over,
+// or the cluster is lost.
 func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
-	var synced, next, serving <-chan struct{}
+	var began, synced, next, serving <-chan struct{}
 	var overdue <-chan time.Time
 	if l.next != nil {
 		next = l.next.healthChanged
 		if l.gateways.settled() { // otherwise it waits for its gateways
 			synced = l.next.cluster.Synced()
 		}
-		if !l.next.overdue {
+		if l.next.waits {
+			began = l.next.began
+		}
+		if !l.next.deadline.IsZero() && !l.next.overdue {
 			overdue = time.After(time.Until(l.next.deadline))
 		}
 	}
@@ -97,6 +100,7 @@ func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	case <-synced:
 	case <-next:
 	case <-serving:
+	case <-began:
 	case <-overdue:
 	case <-l.standing.untilLost():
 	case <-l.region.C:
@@ -135,10 +139,10 @@ func (l *link) useRanges(want *credentials) {
 }
 
 // start makes a new next, in place of the one that there may be. If that is pending,
-// the new one inherits its deadline: edits don't prolong the grace.
+// the new one inherits its deadline, if it has had its turn: edits don't prolong the grace.
 func (l *link) start(ctx context.Context, creds *credentials) {
 	l.next.stop()
-	deadline := time.Now().Add(l.store.opts.Grace)
+	var deadline time.Time
 	if l.state == cluster.Pending && l.next != nil {
 		deadline = l.next.deadline
 	}
@@ -163,7 +167,7 @@ func (l *link) start(ctx context.Context, creds *credentials) {
 	if l.serving == nil {
 		l.setState(cluster.Pending, nil)
 	}
-	l.next.start(ctx, l.log)
+	l.next.start(ctx, l.store.starts, l.log)
 }
 
 // promote makes next the serving cluster once it has synced. The table gets it in one

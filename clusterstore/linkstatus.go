@@ -78,6 +78,7 @@ type linkSnapshot struct {
 	cluster  linkedCluster // the serving one or, if there is none yet, the next one
 	next     linkedCluster // in a rotation: the one that will replace cluster
 	failed   bool          // next has not worked so far
+	waits    bool          // cluster does, for its turn to start
 	standing linkStanding
 
 	// Only if the cluster is on another network:
@@ -98,7 +99,7 @@ func (l *link) publish() {
 			v.next, v.failed = l.next.cluster, l.next.failed
 		}
 	case l.next != nil:
-		v.cluster = l.next.cluster
+		v.cluster, v.waits = l.next.cluster, l.next.waits
 	}
 	l.published.Store(v)
 }
@@ -128,6 +129,8 @@ func (v *linkSnapshot) describe(st *cluster.Status, grace time.Duration) {
 	case v.state == cluster.Ready:
 	case h.Err != nil:
 		st.Reason = h.Err.Error()
+	case v.waits:
+		st.Reason = fmt.Sprintf("waits for its turn: %d clusters at a time are connected to", maxStarts)
 	case v.state == cluster.Unreachable:
 		st.Reason = fmt.Sprintf("not synced within %v", grace)
 	}

@@ -3,6 +3,7 @@ package clusterstore
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -29,20 +30,31 @@ type runningCluster struct {
 	cluster       linkedCluster
 	creds         *credentials
 	grace         time.Duration
-	deadline      time.Time       // when it should have synced
+	waits         bool            // problem has seen that it has not had its turn
+	deadline      time.Time       // when it should have synced; zero: not known before its turn
 	overdue       bool            // problem has seen that the deadline is over
 	healthChanged <-chan struct{} // closed when the health changes that health returned last
 	failed        bool            // logged as not working
 
 	cancel context.CancelFunc
+	began  chan struct{} // closed when it has its turn
 	done   chan struct{}
 }
 
-func (r *runningCluster) start(ctx context.Context, log *zap.Logger) {
+// start runs the cluster once it has its turn.
+func (r *runningCluster) start(ctx context.Context, turns starts, log *zap.Logger) {
 	ctx, r.cancel = context.WithCancel(ctx)
-	r.done = make(chan struct{})
+	r.began, r.done = make(chan struct{}), make(chan struct{})
+	synced := r.cluster.Synced()
 	go func() {
 		defer close(r.done)
+		if !turns.take(ctx) {
+			return
+		}
+		close(r.began)
+		var turn sync.WaitGroup
+		defer turn.Wait()
+		turn.Go(func() { turns.giveBack(ctx, r.cluster, synced) })
 		if err := r.cluster.Run(ctx); err != nil && ctx.Err() == nil {
 			log.Error("cluster ended by itself", zap.Error(err))
 		}
@@ -68,7 +80,7 @@ func (r *runningCluster) health() cluster.Health {
 // or it takes too long; nil: nothing is known to be wrong.
 func (r *runningCluster) problem() error {
 	h := r.health()
-	r.overdue = !time.Now().Before(r.deadline)
+	r.overdue = r.late()
 	switch {
 	case h.Err != nil:
 		return h.Err
@@ -76,6 +88,15 @@ func (r *runningCluster) problem() error {
 		return fmt.Errorf("not synced within %v", r.grace)
 	}
 	return nil
+}
+
+// late returns whether the deadline is over, which counts from the cluster's turn on.
+func (r *runningCluster) late() bool {
+	r.waits = !closed(r.began)
+	if r.deadline.IsZero() && !r.waits {
+		r.deadline = time.Now().Add(r.grace)
+	}
+	return !r.deadline.IsZero() && !time.Now().Before(r.deadline)
 }
 
 // failedCluster takes the place of a Cluster that could not be made.

@@ -92,6 +92,7 @@ type Store struct {
 	create  func(*rest.Config, cluster.Config) (linkedCluster, error)
 	setLink func(federation.ClusterName, federation.Link) // the table's
 	settled chan struct{}
+	starts  starts
 	probes  *prometheus.HistogramVec                               // nil: no metrics
 	lookUp  func(context.Context, string) ([]netip.Addr, error)    // nil: the host's resolver
 	probe   func(context.Context, netip.Addr, cluster.Probe) error // nil: HTTP
@@ -115,6 +116,7 @@ func NewStore(client *kube.Client, o Options) (*Store, error) {
 		opts:    o,
 		settled: make(chan struct{}),
 		setLink: o.Table.SetLink,
+		starts:  newStarts(),
 		links:   make(map[federation.ClusterName]*link),
 	}
 	s.create = s.newCluster

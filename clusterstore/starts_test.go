@@ -1,0 +1,174 @@
+package clusterstore
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const startTurn = startSteps * startStep
+
+// many returns so many link Secrets.
+func many(n int) (list []*corev1.Secret) {
+	for i := range n {
+		list = append(list, secret(fmt.Sprintf("s%04d", i), fmt.Sprintf("c%04d", i), "t1", 0))
+	}
+	return list
+}
+
+// begun returns the clusters that have begun, in the order in which they were made.
+func (e *env) begun() (list []*scripted) {
+	for _, c := range e.made {
+		if closed(c.running) {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// states counts the links by state and reason.
+func (e *env) states() string {
+	count := make(map[string]int)
+	for _, s := range e.store.Status() {
+		count[fmt.Sprintf("%s %s", s.State, s.Reason)]++
+	}
+	return fmt.Sprint(count)
+}
+
+// TestStartsAreBounded: of many clusters some are started at a time. One that has synced, or
+// does not work, makes room for another at once.
+func TestStartsAreBounded(t *testing.T) {
+	const all = maxStarts + 10
+	inBubble(t, func(e *env) {
+		for done := 0; done < all; done++ {
+			begun := e.begun()
+			if want := min(all, done+maxStarts); len(begun) != want {
+				e.t.Fatalf("%d clusters have begun once %d are ready, not %d", len(begun), done, want)
+			}
+			for _, c := range begun {
+				switch {
+				case closed(c.synced) || c.Health().Err != nil:
+					continue
+				case done%2 == 0:
+					c.sync()
+				default:
+					c.fail("connection refused")
+				}
+				break
+			}
+		}
+		e.settled(true)
+	}, many(all)...)
+}
+
+// TestHungClustersHoldUpNone: half of the clusters accept connections and never answer. All
+// others are ready soon, in whatever order they are started.
+func TestHungClustersHoldUpNone(t *testing.T) {
+	const all, reading = 100, 100 * time.Millisecond
+	inBubble(t, func(e *env) {
+		began := time.Now()
+		for ready := 0; ready < all/2; e.pass(reading / 10) {
+			for _, c := range e.begun() {
+				answers := c.cfg.Name.String() >= fmt.Sprintf("c%04d", all/2)
+				if answers && !closed(c.synced) && time.Since(c.began) >= reading {
+					c.sync()
+					ready++
+				}
+			}
+			underWay := 0
+			for _, c := range e.begun() {
+				if !closed(c.synced) && time.Since(c.began) < startTurn {
+					underWay++
+				}
+			}
+			if underWay > maxStarts {
+				e.t.Fatalf("%d clusters are being started", underWay)
+			}
+		}
+		turns := time.Duration((all/2 + maxStarts - 1) / maxStarts)
+		if took := time.Since(began); took > turns*(startTurn+reading) {
+			t.Errorf("all that answer are ready after %v", took)
+		}
+		e.settled(false)
+		e.pass(turns*startTurn + DefaultGrace)
+		e.settled(true)
+	}, many(all)...)
+}
+
+// TestTheGraceBeginsWithTheTurn: a cluster that has waited for its turn has as much time to
+// sync as any other.
+func TestTheGraceBeginsWithTheTurn(t *testing.T) {
+	inBubble(t, func(e *env) {
+		if got, want := e.states(), fmt.Sprintf("map[pending :%d pending waits for its turn: %d clusters at a time are connected to:1]", maxStarts, maxStarts); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		e.pass(startTurn)
+		if got, want := e.states(), fmt.Sprintf("map[pending :%d]", maxStarts+1); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		e.pass(DefaultGrace - time.Nanosecond)
+		if got, want := e.states(), fmt.Sprintf("map[pending :1 unreachable not synced within 30s:%d]", maxStarts); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		e.settled(false)
+		e.pass(time.Nanosecond)
+		e.settled(true)
+	}, many(maxStarts+1)...)
+}
+
+// TestRemovedWhileItWaits: a cluster whose Secret goes before its turn comes is never started,
+// and takes no turn.
+func TestRemovedWhileItWaits(t *testing.T) {
+	inBubble(t, func(e *env) {
+		var waiting *scripted
+		for _, c := range e.made {
+			if !closed(c.running) {
+				waiting = c
+			}
+		}
+		e.remove("s" + waiting.cfg.Name.String()[1:])
+		for _, c := range e.begun() {
+			c.sync()
+		}
+		if closed(waiting.running) || len(e.begun()) != maxStarts {
+			t.Errorf("%d clusters have begun", len(e.begun()))
+		}
+		e.settled(true)
+		if n := len(e.store.starts); n != 0 {
+			t.Errorf("%d turns were not given back", n)
+		}
+	}, many(maxStarts+1)...)
+}
+
+// TestRotationsTakeTurns: new credentials are tried in turn too; the old ones serve meanwhile.
+func TestRotationsTakeTurns(t *testing.T) {
+	inBubble(t, func(e *env) {
+		for len(e.begun()) < len(e.made) || e.states() != fmt.Sprintf("map[ready :%d]", len(e.made)) {
+			for _, c := range e.begun() {
+				if !closed(c.synced) {
+					c.sync()
+				}
+			}
+		}
+		before := len(e.made)
+		for _, s := range many(before) {
+			s.Data[KubeconfigKey] = []byte(kubeconfig("t2"))
+			if _, err := e.client.CoreV1().Secrets("linkerd").Update(t.Context(), s, metav1.UpdateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if n := len(e.begun()); n != before+maxStarts { // 8 wait
+			t.Errorf("%d of %d clusters have begun", n-before, len(e.made)-before)
+		}
+		for _, c := range e.made[:before] {
+			if c.isStopped() {
+				t.Error("a cluster that serves was stopped")
+			}
+		}
+	}, many(maxStarts+8)...)
+}
