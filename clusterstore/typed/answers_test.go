@@ -40,7 +40,7 @@ func (a answer) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 }
 
 // encoded is an object in protobuf.
-func encoded(t *testing.T, o runtime.Object) string {
+func encoded(t testing.TB, o runtime.Object) string {
 	t.Helper()
 	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
 	if !ok {
@@ -96,6 +96,14 @@ func TestAnswers(t *testing.T) {
 		"a Pod":                    {200, json, "", `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"x"},"spec":{"unknown":1,"nodeName":"n"}}`},
 		"a Pod in protobuf":        {200, runtime.ContentTypeProtobuf, "", encoded(t, pod)},
 		"a list":                   {200, json, "", `{"kind":"PodList","apiVersion":"v1","metadata":{"continue":"c"},"items":[{},{"metadata":{"name":"y"}}]}`},
+		"a list in protobuf":       {200, runtime.ContentTypeProtobuf, "", encoded(t, page(3))},
+		"an empty one":             {200, runtime.ContentTypeProtobuf, "", encoded(t, page(0))},
+		"of another kind":          {200, runtime.ContentTypeProtobuf, "", encoded(t, &corev1.SecretList{Items: make([]corev1.Secret, 2)})},
+		"cut off":                  {200, runtime.ContentTypeProtobuf, "", encoded(t, page(3))[:200]},
+		"damaged":                  {200, runtime.ContentTypeProtobuf, "", strings.ReplaceAll(encoded(t, page(3)), "\x0a\x05web-1", "\x0a\x7fweb-1")},
+		"of no kind":               {200, runtime.ContentTypeProtobuf, "", strings.ReplaceAll(encoded(t, page(3)), "\x12\x07PodList", "\x1a\x07PodList")},
+		"success in protobuf":      {200, runtime.ContentTypeProtobuf, "", encoded(t, &metav1.Status{Status: metav1.StatusSuccess})},
+		"failure in protobuf":      {200, runtime.ContentTypeProtobuf, "", encoded(t, &conflict)},
 		"no kind":                  {200, json, "", `{"metadata":{"name":"x"}}`},
 		"no type of content":       {200, "", "", `{"metadata":{"name":"x"}}`},
 		"another kind":             {200, json, "", `{"kind":"Secret","apiVersion":"v1","metadata":{"name":"x"}}`},

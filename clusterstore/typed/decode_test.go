@@ -1,0 +1,75 @@
+package typed_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+
+	"isthmus/clusterstore/typed"
+)
+
+// sends answers every request with an object in protobuf, without a network.
+type sends string
+
+func (s sends) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{
+		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {runtime.ContentTypeProtobuf}},
+		Body: io.NopCloser(strings.NewReader(string(s))), Request: r,
+	}, nil
+}
+
+func (s sends) clients(t testing.TB) *typed.Clients {
+	clients, err := typed.New(&rest.Config{Host: "http://api", QPS: -1}, &http.Client{Transport: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return clients
+}
+
+// page is a list of meshed Pods.
+func page(n int) *corev1.PodList {
+	list := &corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}}
+	for i := range n {
+		list.Items = append(list.Items, corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("web-%d", i), Namespace: "shop", Labels: map[string]string{"app": "web"}},
+			Spec:       corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{{Name: "web"}, {Name: "linkerd-proxy"}}},
+			Status:     corev1.PodStatus{PodIP: "10.0.0.1", Phase: corev1.PodRunning},
+		})
+	}
+	return list
+}
+
+// TestSizedLists: a list in protobuf has room for what is in it and no more, and nothing of
+// it is of the list that is decoded next.
+func TestSizedLists(t *testing.T) {
+	for _, n := range []int{300, 0, 1, 7} {
+		list, err := sends(encoded(t, page(n))).clients(t).Pods("").List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(list.Items) != n || cap(list.Items) != n {
+			t.Fatalf("%d Pods, with room for %d, instead of %d: %v", len(list.Items), cap(list.Items), n, err)
+		}
+		_, _ = sends(encoded(t, page(400))).clients(t).Services("").List(t.Context(), metav1.ListOptions{})
+		for i, pod := range list.Items {
+			if want := fmt.Sprintf("web-%d", i); pod.Name != want || pod.Spec.Containers[1].Name != "linkerd-proxy" {
+				t.Fatalf("Pod %d is %+v", i, pod)
+			}
+		}
+	}
+}
+
+// BenchmarkDecodeList is what it takes to read and decode a page of meshed Pods.
+func BenchmarkDecodeList(b *testing.B) {
+	pods := sends(encoded(b, page(500))).clients(b).Pods("")
+	b.ReportAllocs()
+	for b.Loop() {
+		if list, err := pods.List(b.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 500 {
+			b.Fatal(err)
+		}
+	}
+}
