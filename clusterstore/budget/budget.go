@@ -16,6 +16,10 @@ type Limits struct {
 // on their way: a cluster of which as much is kept as may be has to be read to become smaller.
 const reading = 4
 
+// turns is how many lists are decoded at once. With one, a second processor has little to do
+// while a gateway starts; with more, what is decoded at once would be more.
+const turns = 2
+
 // Usage is what a cluster takes, by estimate, and what it may take, in bytes.
 type Usage struct {
 	Used  int64 `json:"used"`
@@ -46,7 +50,7 @@ func Errorf(format string, args ...any) *Error { return &Error{fmt.Sprintf(forma
 type Pool struct {
 	// fixed
 	limits Limits
-	turn   chan struct{} // has an element while a list is being decoded
+	turn   chan struct{} // has an element for each list that is being decoded
 
 	mu      sync.Mutex // guards the rest, and the fields of the budgets
 	budgets map[*Budget]struct{}
@@ -54,7 +58,7 @@ type Pool struct {
 
 // NewPool returns a Pool without budgets.
 func NewPool(l Limits) *Pool {
-	return &Pool{limits: l, turn: make(chan struct{}, 1), budgets: make(map[*Budget]struct{})}
+	return &Pool{limits: l, turn: make(chan struct{}, turns), budgets: make(map[*Budget]struct{})}
 }
 
 // Budget is the memory of one cluster.

@@ -150,23 +150,26 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// TestTurns: one list is decoded at a time, in all clusters; who waits can give up.
+// TestTurns: two lists are decoded at a time, in all clusters; who waits can give up.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pool := NewPool(Limits{Cluster: 1, All: 2})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		_, first := pool.Add().Begin(ctx, "a", nil)
-		_, late := pool.Add().Begin(ctx, "b", nil)
+		_, second := pool.Add().Begin(ctx, "b", nil)
+		_, late := pool.Add().Begin(ctx, "c", nil)
 		for range 2 { // a turn is taken once
-			if err := first.AwaitTurn(ctx); err != nil {
-				t.Fatal(err)
+			for _, r := range []*Request{first, second} {
+				if err := r.AwaitTurn(ctx); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
 		brief, stop := context.WithTimeout(ctx, time.Second)
 		defer stop()
 		if err := late.AwaitTurn(brief); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("two lists are decoded at once: %v", err)
+			t.Errorf("three lists are decoded at once: %v", err)
 		}
 		var waiting sync.WaitGroup
 		waiting.Go(func() {
@@ -177,6 +180,7 @@ func TestTurns(t *testing.T) {
 		synctest.Wait()
 		first.End()
 		waiting.Wait()
+		second.End()
 		late.End()
 	})
 }

@@ -22,8 +22,8 @@
 //     part, whatever the others take. The other half is for those that need more, first
 //     come, first served; a quarter of it is left for what is being read.
 //   - What would be too much is refused by an [Error], which has how much, and of what.
-//     Nothing waits for memory. Only the decoding of whole lists waits, for its turn: one
-//     list at a time in all linked clusters, once all bytes of it are there, so that no
+//     Nothing waits for memory. Only the decoding of whole lists waits, for its turn: two
+//     lists at a time in all linked clusters, once all bytes of them are there, so that no
 //     cluster can hold up another by being slow.
 //   - A nil *Pool has nil Budgets, and a nil *Budget refuses nothing: so it is for the
 //     gateway's own cluster.

@@ -27,7 +27,7 @@ type Request struct {
 
 	mu    sync.Mutex
 	taken int64 // of the budget
-	turn  bool  // it has the pool's turn
+	turn  bool  // it has one of the pool's turns
 	ended bool
 	err   error
 }
@@ -113,7 +113,7 @@ func (r *Request) Err() error {
 	return r.err
 }
 
-// AwaitTurn waits until no other list is being decoded. The turn is kept until End. The
+// AwaitTurn waits until at most one other list is being decoded. The turn is kept until End. The
 // caller has the whole list, and nothing that it waits for until End depends on a server.
 func (r *Request) AwaitTurn(ctx context.Context) error {
 	if r == nil || r.budget == nil {

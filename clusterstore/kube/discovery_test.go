@@ -67,11 +67,12 @@ func TestServes(t *testing.T) {
 }
 
 // TestServesBudget: answers of API discovery count for the budget while they are decoded,
-// one at a time. Between them no turn is taken, so that a slow server keeps no other
-// cluster's lists waiting.
+// in turn. Between them no turn is taken, so that a slow server keeps no other cluster's
+// lists waiting.
 func TestServesBudget(t *testing.T) {
 	pool := budget.NewPool(budget.Limits{Cluster: 8 << 20, All: 32 << 20})
 	b, other := pool.Add(), pool.Add()
+	defer takeTurn(t, pool).End()
 	large := false
 	client := hostileClient(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -104,4 +105,13 @@ func TestServesBudget(t *testing.T) {
 		}
 		request.End()
 	}
+}
+
+// takeTurn takes one of the two turns to decode a list.
+func takeTurn(t *testing.T, pool *budget.Pool) *budget.Request {
+	ctx, r := pool.Add().Begin(t.Context(), "a list that is being decoded", nil)
+	if err := r.AwaitTurn(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return r
 }

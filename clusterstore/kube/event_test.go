@@ -167,7 +167,8 @@ func TestEndlessEvent(t *testing.T) {
 func TestListBudget(t *testing.T) {
 	h := &hostile{status: http.StatusOK, contentType: "application/json", gzipped: true}
 	client := hostileClient(t, h, true)
-	b := budget.NewPool(budget.Limits{Cluster: 16 << 20, All: 32 << 20}).Add()
+	pool := budget.NewPool(budget.Limits{Cluster: 16 << 20, All: 64 << 20})
+	b := pool.Add()
 	ctx, r := b.Begin(t.Context(), "a list of pods", nil)
 	_, err := client.Pods("").List(ctx, metav1.ListOptions{})
 	if !errors.Is(err, budget.ErrOver) || !errors.Is(r.Err(), budget.ErrOver) {
@@ -198,6 +199,7 @@ func TestListBudget(t *testing.T) {
 	if min := int64(len(list.Items)) * int64(unsafe.Sizeof(corev1.Pod{})); objects < min {
 		t.Errorf("Pods of %d bytes are measured as %d", min, objects)
 	}
+	defer takeTurn(t, pool).End()
 	waits, late := b.Begin(t.Context(), "another list", nil)
 	brief, stop := context.WithTimeout(waits, 10*time.Millisecond)
 	defer stop()
