@@ -5,17 +5,21 @@ import (
 	"os"
 	"runtime/debug"
 	"runtime/metrics"
+	"sync/atomic"
 	"time"
 )
 
 // How much garbage there may be: garbage bytes, but from leastGCPercent to mostGCPercent of
 // what is in use. The heap of an idle gateway is small, so that with Go's default of 100 it
 // would collect again and again while thousands of proxies connect; and of a large heap the
-// same percentage is memory that the gateway could do without.
+// same percentage is memory that the gateway could do without. Until the gateway is ready no
+// proxy waits for the collector, and what is in use grows faster than GOGC follows: then it is
+// garbageAtStart.
 const (
 	mostGCPercent  = 200
 	leastGCPercent = 25
 	garbage        = 96 << 20
+	garbageAtStart = 72 << 20
 )
 
 // gcTunePace is how often GOGC follows what is in use. What comes all at once, as proxies
@@ -24,12 +28,13 @@ const gcTunePace = 500 * time.Millisecond
 
 // gcTuner sets GOGC by what is in use, unless the environment has one.
 type gcTuner struct {
-	percent int // the newest that was set
+	ready   *atomic.Bool // the gateway is; fixed
+	percent int          // the newest that was set
 	inUse   []metrics.Sample
 }
 
-func newGCTuner() *gcTuner {
-	c := &gcTuner{percent: mostGCPercent}
+func newGCTuner(ready *atomic.Bool) *gcTuner {
+	c := &gcTuner{ready: ready, percent: mostGCPercent}
 	// What GOGC is a percentage of.
 	for _, name := range []string{"/gc/heap/live:bytes", "/gc/scan/stack:bytes", "/gc/scan/globals:bytes"} {
 		c.inUse = append(c.inUse, metrics.Sample{Name: name})
@@ -64,14 +69,18 @@ func (c *gcTuner) adjust() {
 	for _, s := range c.inUse {
 		inUse += s.Value.Uint64()
 	}
-	percent := gcPercentOf(inUse)
+	most := uint64(garbageAtStart)
+	if c.ready.Load() {
+		most = garbage
+	}
+	percent := gcPercentOf(inUse, most)
 	if d := percent - c.percent; 8*max(d, -d) > c.percent {
 		c.percent = percent
 		debug.SetGCPercent(percent)
 	}
 }
 
-// gcPercentOf returns GOGC for so many bytes in use.
-func gcPercentOf(inUse uint64) int {
+// gcPercentOf returns GOGC for so many bytes in use, and so many of garbage.
+func gcPercentOf(inUse, garbage uint64) int {
 	return int(min(mostGCPercent, max(leastGCPercent, 100*garbage/max(inUse, 1))))
 }

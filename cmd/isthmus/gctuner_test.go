@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"runtime/debug"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,20 +12,21 @@ import (
 
 func TestGCPercentOf(t *testing.T) {
 	for inUse, want := range map[uint64]int{0: mostGCPercent, garbage / 4: mostGCPercent, garbage / 2: mostGCPercent, garbage: 100, 2 * garbage: 50, 4 * garbage: leastGCPercent, 40 * garbage: leastGCPercent} {
-		if got := gcPercentOf(inUse); got != want {
+		if got := gcPercentOf(inUse, garbage); got != want {
 			t.Errorf("%d in use: %d, not %d", inUse, got, want)
 		}
 	}
 }
 
-// TestGCTuner: GOGC follows what is in use, both ways.
+// TestGCTuner: GOGC follows what is in use, both ways, and is lower until the gateway is ready.
 func TestGCTuner(t *testing.T) {
 	t.Setenv("GOGC", "")
 	defer debug.SetGCPercent(debug.SetGCPercent(100))
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		ended := make(chan error)
-		go func() { ended <- newGCTuner().run(ctx) }()
+		var ready atomic.Bool
+		go func() { ended <- newGCTuner(&ready).run(ctx) }()
 		percent := func() int {
 			runtime.GC()
 			for range 2 {
@@ -39,6 +41,14 @@ func TestGCTuner(t *testing.T) {
 		if got := percent(); got <= leastGCPercent { // other tests may have left something
 			t.Errorf("little in use: %d", got)
 		}
+		some := make([]byte, garbage)
+		starting := percent()
+		ready.Store(true)
+		if got := percent(); got <= starting {
+			t.Errorf("as much is in use: %d, and %d until the gateway is ready", got, starting)
+		}
+		runtime.KeepAlive(some)
+		some = nil
 		large := make([]byte, 4*garbage)
 		if got := percent(); got != leastGCPercent {
 			t.Errorf("%d bytes in use: %d", len(large), got)
@@ -64,7 +74,7 @@ func TestGCTunerLeavesGOGC(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, end := context.WithTimeout(t.Context(), 3*gcTunePace)
 			defer end()
-			if err := newGCTuner().run(ctx); err != nil {
+			if err := newGCTuner(new(atomic.Bool)).run(ctx); err != nil {
 				t.Error(err)
 			}
 		})
