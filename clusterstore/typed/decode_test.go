@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"isthmus/clusterstore/typed"
@@ -61,6 +63,30 @@ func TestSizedLists(t *testing.T) {
 			}
 		}
 	}
+}
+
+// FuzzSizedLists: what becomes of a list is what client-go's clientset makes of it, whatever is sent.
+func FuzzSizedLists(f *testing.F) {
+	for _, seed := range []string{
+		encoded(f, page(3)), encoded(f, page(3))[:200], encoded(f, page(0)), encoded(f, &corev1.SecretList{Items: make([]corev1.Secret, 2)}),
+		strings.ReplaceAll(encoded(f, page(3)), "\x0a\x05web-1", "\x0a\x7fweb-1"), "k8s\x00", "{}", "",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, body string) {
+		if len(body) > 1<<10 {
+			return // two bytes may be a Pod
+		}
+		client, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: "http://api", QPS: -1}, &http.Client{Transport: sends(body)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours, failed := sends(body).clients(t).Pods("").List(t.Context(), metav1.ListOptions{})
+		theirs, err := client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
+		if fmt.Sprint(failed) != fmt.Sprint(err) || err == nil && !reflect.DeepEqual(ours.Items, theirs.Items) && len(ours.Items)+len(theirs.Items) > 0 {
+			t.Errorf("%v, %v\nclient-go makes of it\n%v, %v", ours, failed, theirs, err)
+		}
+	})
 }
 
 // BenchmarkDecodeList is what it takes to read and decode a page of meshed Pods.
