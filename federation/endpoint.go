@@ -40,13 +40,15 @@ type Endpoint struct {
 	Node     string   // the Pod's node; empty for everything else
 	Hostname string   // the endpoint's hostname in its slice
 	Twin     string   // identifies its Pod or Workload within the cluster: IPv4 and IPv6 addresses of one have the same; empty: none
+	Name     string   // its Pod's or Workload's, which is sent as NameLabel; empty: none
 	Hints    []string // zone hints (hints.forZones), sorted
 
 	// Group is shared by the endpoints of one slice: labels that are the
 	// same for all of them (service, namespace, target_…), sorted by name.
 	Group []Label
-	// Labels are its own, sorted by name, without those that are made of
-	// other fields: zone, zone_locality, target_cluster.
+	// Labels are those of its Pod or Workload, sorted by name, without those that are made
+	// of other fields: NameLabel, zone, zone_locality, target_cluster. Endpoints of siblings
+	// may share them.
 	Labels []Label
 
 	Identity  Identity
@@ -71,10 +73,20 @@ type Endpoint struct {
 // clients and to the choice of what clients see.
 func (e *Endpoint) Equal(o *Endpoint) bool {
 	return e == o || e.Addr == o.Addr && e.Kind == o.Kind && e.Cluster == o.Cluster &&
-		e.Zone == o.Zone && e.Node == o.Node && e.Hostname == o.Hostname && e.Twin == o.Twin &&
+		e.Zone == o.Zone && e.Node == o.Node && e.Hostname == o.Hostname && e.Twin == o.Twin && e.Name == o.Name &&
 		e.Identity == o.Identity && e.Authority == o.Authority &&
 		e.Meshed == o.Meshed && e.Opaque == o.Opaque && e.InboundPort == o.InboundPort && sameRules(e.Ports, o.Ports) &&
 		slices.Equal(e.Hints, o.Hints) && slices.Equal(e.Group, o.Group) && slices.Equal(e.Labels, o.Labels)
+}
+
+// NameLabel returns the label with the name of its Pod or Workload. It returns false if it
+// has none.
+func (e *Endpoint) NameLabel() (Label, bool) {
+	name := "pod"
+	if e.Kind == Workload {
+		name = "external_workload"
+	}
+	return Label{Name: name, Value: e.Name}, e.Name != ""
 }
 
 // compareAddr orders endpoints by address.

@@ -9,16 +9,12 @@ import (
 	"isthmus/federation"
 )
 
-// labels appends the labels of an endpoint of the Pod or ExternalWorkload, sorted by
-// name.
-func (p *pod) labels(labels []federation.Label, t *template) []federation.Label {
-	_, name := p.id(t)
-	if t.external() {
-		labels = append(labels, federation.Label{Name: "external_workload", Value: name})
-	} else {
-		labels = append(labels,
-			federation.Label{Name: "pod", Value: name},
-			federation.Label{Name: "serviceaccount", Value: t.serviceAccount})
+// labels returns the labels that an endpoint of the Pod or ExternalWorkload has in common
+// with those of its siblings, sorted by name.
+func (p *pod) labels(t *template) []federation.Label {
+	labels := make([]federation.Label, 0, 4)
+	if !t.external() {
+		labels = append(labels, federation.Label{Name: "serviceaccount", Value: t.serviceAccount})
 	}
 	if t.controlPlane != "" {
 		labels = append(labels, federation.Label{Name: "control_plane_ns", Value: t.controlPlane})
@@ -77,7 +73,7 @@ func sendable(e *federation.Endpoint) bool {
 			}
 		}
 	}
-	for _, text := range [...]string{e.Zone, e.Identity.DNS, e.Identity.URI, e.Identity.ServerName, e.Authority} {
+	for _, text := range [...]string{e.Name, e.Zone, e.Identity.DNS, e.Identity.URI, e.Identity.ServerName, e.Authority} {
 		if !sendableText(text) {
 			return false
 		}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,7 +20,12 @@ func describe(e *federation.Endpoint) string {
 			parts = append(parts, name+"="+value)
 		}
 	}
-	for _, l := range append(append([]federation.Label(nil), e.Group...), e.Labels...) {
+	own := slices.Clone(e.Labels)
+	if name, ok := e.NameLabel(); ok {
+		own = append(own, name)
+	}
+	slices.SortFunc(own, func(a, b federation.Label) int { return strings.Compare(a.Name, b.Name) })
+	for _, l := range slices.Concat(e.Group, own) {
 		parts = append(parts, l.Name+":"+l.Value)
 	}
 	add("zone", e.Zone)
@@ -41,6 +47,31 @@ func describe(e *federation.Endpoint) string {
 		parts = append(parts, fmt.Sprint("inbound=", e.InboundPort))
 	}
 	return strings.Join(parts, " ")
+}
+
+// TestSiblingsShareLabels: endpoints of Pods that differ in name and node alone share the
+// labels of both, and those of others do not.
+func TestSiblingsShareLabels(t *testing.T) {
+	w := newWorld(t, nil)
+	on := func(node string) func(o *corev1.Pod) { return func(o *corev1.Pod) { o.Spec.NodeName = node } }
+	w.put(
+		aService("web", "http=80"),
+		aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 pod=q", "10.0.0.3 pod=r"),
+		aPod("p", meshed, on("node-1")), aPod("q", meshed, on("node-2")), aPod("r", meshed, podLabel("pod-template-hash", "abc")),
+	)
+	list := w.read("web", 80).Slices[0].Endpoints
+	p, q, r := list[0], list[1], list[2]
+	if &p.Labels[0] != &q.Labels[0] {
+		t.Error("siblings have labels of their own")
+	}
+	for i, want := range []string{"pod:p", "pod:q", "pod:r pod_template_hash:abc"} {
+		if got := describe(list[i]); !strings.Contains(got, want+" ") {
+			t.Errorf("%s: no %s", got, want)
+		}
+	}
+	if p.Node != "node-1" || q.Node != "node-2" || len(r.Labels) != len(p.Labels)+1 {
+		t.Errorf("nodes %s and %s, labels %v", p.Node, q.Node, r.Labels)
+	}
 }
 
 // TestPodEndpoint: the whole endpoint of a Pod's address.

@@ -100,7 +100,7 @@ func checkShare(t *testing.T, share federation.Share) {
 			}
 		}
 		for _, e := range l.Endpoints {
-			if !utf8.ValidString(describe(&federation.Endpoint{Addr: e.Addr, Group: e.Group, Labels: e.Labels, Zone: e.Zone, Identity: e.Identity, Authority: e.Authority})) {
+			if !utf8.ValidString(describe(&federation.Endpoint{Addr: e.Addr, Name: e.Name, Group: e.Group, Labels: e.Labels, Zone: e.Zone, Identity: e.Identity, Authority: e.Authority})) {
 				t.Errorf("not UTF-8: %q", describe(e))
 			}
 			for j := 1; j < len(e.Labels); j++ {

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 	"unique"
@@ -19,12 +18,10 @@ type joiner struct {
 	data      *sliceData
 	group     []federation.Label
 
-	// The endpoint in the making, and a buffer for its labels.
-	made   federation.Endpoint
-	labels []federation.Label
+	made federation.Endpoint // in the making
 
 	// The Pod of the previous address, and what follows from it: the next one
-	// usually has the same.
+	// usually is its sibling, and has the same but for the node.
 	prefix       string // of the keys of all Pods of its namespace
 	facts        podFacts
 	template     template
@@ -33,7 +30,9 @@ type joiner struct {
 	policyOpaque bool                  // a Server makes that port opaque
 	rules        *federation.PortRules // of endpoints of any port; nil: not looked up yet
 	identity     federation.Identity
-	node         string
+	labels       []federation.Label // the endpoints of all siblings share them
+	node         unique.Handle[string]
+	nodeName     string
 	hints        unique.Handle[string]
 	zones        []string
 }
@@ -75,7 +74,6 @@ func (j *joiner) take(before []*federation.Endpoint) (*federation.Endpoint, fede
 		return nil, federation.UnusableText
 	}
 	e := j.made
-	e.Labels = slices.Clone(e.Labels)
 	return &e, federation.Served
 }
 
@@ -105,11 +103,10 @@ func (j *joiner) pod(e *federation.Endpoint, p *pod) federation.Verdict {
 		return federation.Unusable
 	}
 	port := e.Addr.Port()
-	e.Kind, e.Twin, e.Node = federation.Pod, p.key, j.node
+	e.Kind, e.Twin, e.Name, e.Node = federation.Pod, p.key, strings.TrimPrefix(p.key, j.prefix), j.nodeName
 	if t.external() {
 		e.Kind = federation.Workload
 	}
-	j.labels = p.labels(j.labels[:0], t)
 	e.Labels = j.labels
 	if port == federation.AnyPort {
 		j.anyPort(e)
@@ -147,13 +144,17 @@ func (j *joiner) anyPort(e *federation.Endpoint) {
 // usePod sets the joiner's fields that depend on the Pod and its namespace, unless the
 // previous Pod had the same.
 func (j *joiner) usePod(p *pod) {
-	if j.facts == p.facts && strings.HasPrefix(p.key, j.prefix) {
+	if j.node != p.facts.node {
+		j.node, j.nodeName = p.facts.node, p.facts.node.Value()
+	}
+	if j.facts.siblings(p.facts) && strings.HasPrefix(p.key, j.prefix) {
 		return
 	}
-	j.facts, j.template, j.node = p.facts, p.facts.fullTemplate(), p.facts.node.Value()
+	j.facts, j.template = p.facts, p.facts.fullTemplate()
 	namespace, name := p.id(&j.template)
 	j.prefix = strings.TrimSuffix(p.key, name)
 	j.identity = j.state.identity(namespace, &j.template)
+	j.labels = p.labels(&j.template)
 	j.namespace, j.policyPort, j.rules = namespace, 0, nil
 }
 

@@ -67,6 +67,9 @@ func (f podFacts) fullTemplate() template {
 
 func (f podFacts) known() bool { return f != podFacts{} }
 
+// siblings reports whether two Pods have the same facts but for the node.
+func (f podFacts) siblings(o podFacts) bool { return f.template == o.template && f.traits == o.traits }
+
 // external reports whether known facts are an ExternalWorkload's.
 func (f podFacts) external() bool {
 	t := f.template.Value()

@@ -68,6 +68,9 @@ func endpoints() *rapid.Generator[*federation.Endpoint] {
 			Group:       rapid.SampledFrom([][]federation.Label{nil, wiretest.Labels("service", "x"), wiretest.Labels("service", "x", "target_cluster", "w")}).Draw(t, "group"),
 			Labels:      wiretest.Labels("pod", text.Draw(t, "pod"), text.Draw(t, "name")+"!", "v"),
 		}
+		if e.Kind != federation.Address && rapid.Bool().Draw(t, "named") {
+			e.Name, e.Labels = e.Labels[0].Value+"x", e.Labels[1:]
+		}
 		switch rapid.IntRange(0, 2).Draw(t, "identity") {
 		case 1:
 			e.Identity = federation.Identity{DNS: text.Draw(t, "dns"), ServerName: text.Draw(t, "sni")}
@@ -89,6 +92,9 @@ func reference(o Options, zone string, ep *federation.Endpoint) *pb.WeightedAddr
 	}
 	for _, l := range slices.Concat(ep.Group, ep.Labels) {
 		a.MetricLabels[l.Name] = l.Value
+	}
+	if ep.Name != "" {
+		a.MetricLabels[map[federation.Kind]string{federation.Pod: "pod", federation.Workload: "external_workload"}[ep.Kind]] = ep.Name
 	}
 	if ep.Kind != federation.Address {
 		a.MetricLabels["zone"] = ep.Zone

@@ -31,7 +31,7 @@ const labelRoom = 16
 
 // labels appends all labels of an endpoint to list. No two have the same name.
 func (e *Encoder) labels(list []federation.Label, ep *federation.Endpoint) []federation.Label {
-	list = append(append(list, ep.Group...), ep.Labels...)
+	list = appendOwn(append(list, ep.Group...), ep)
 	if ep.Kind != federation.Address {
 		list = append(list, federation.Label{Name: "zone", Value: ep.Zone})
 	}
@@ -40,6 +40,15 @@ func (e *Encoder) labels(list []federation.Label, ep *federation.Endpoint) []fed
 		list = append(list, federation.Label{Name: targetCluster, Value: string(ep.Cluster)})
 	}
 	return e.explain(list, ep)
+}
+
+// appendOwn appends the labels of an endpoint's Pod or Workload.
+func appendOwn(list []federation.Label, ep *federation.Endpoint) []federation.Label {
+	list = append(list, ep.Labels...)
+	if name, ok := ep.NameLabel(); ok {
+		list = append(list, name)
+	}
+	return list
 }
 
 // explain appends the labels that only clients get who ask for them.

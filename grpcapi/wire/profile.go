@@ -92,7 +92,8 @@ func (e *Encoder) appendEndpointProfile(b []byte, ep *federation.Endpoint) []byt
 	return nested(b, profileEndpoint, func(b []byte) []byte {
 		b = nested(b, addrAddr, func(b []byte) []byte { return appendTCP(b, ep.Addr) })
 		b = appendNumber(b, addrWeight, weight)
-		for _, l := range ep.Labels {
+		var room [labelRoom]federation.Label
+		for _, l := range appendOwn(room[:0], ep) {
 			b = appendLabel(b, addrLabels, l.Name, l.Value)
 		}
 		if ep.Kind != federation.Address {
