@@ -2,6 +2,7 @@ package grpcapi
 
 import (
 	"sync"
+	"time"
 
 	"isthmus/federation"
 	"isthmus/grpcapi/wire"
@@ -10,16 +11,21 @@ import (
 // maxSteps is how many steps to the newest set a view keeps.
 const maxSteps = 8
 
+// firstKept is how long a view keeps the messages that streams begin with: most of these come
+// together, and of large sets the messages are a large part of what the gateway has.
+const firstKept = time.Second
+
 // getView is the view of one federation.Key, shared by all Get streams of that key:
 // the sets that the table publishes, with their encoded messages. Each message is
 // encoded once, by the first stream that needs it, and all streams send the same
-// bytes. That includes streams that missed the same sets: they need the same step.
+// bytes. That includes streams that missed the same sets: they need the same step. The
+// messages that streams begin with are encoded anew after firstKept.
 type getView struct {
 	viewBase[federation.Key, *federation.Set]
 	enc wire.Encoder
 
 	// under mu
-	full    *lazyFrames   // of the newest set; nil: not needed yet
+	full    *lazyFrames   // of the newest set; nil: not needed lately
 	steps   []*lazyFrames // to the newest set, the latest last
 	charged uint64        // the version of the set that the budget has last been charged for
 }
@@ -111,8 +117,18 @@ func (v *getView) lazyFull(set *federation.Set) *lazyFrames {
 	f := &lazyFrames{to: set, frames: sync.OnceValue(func() []*wire.Frame { return v.enc.Full(set) })}
 	if v.full == nil || v.full.to.Version < set.Version {
 		v.full = f
+		time.AfterFunc(firstKept, func() { v.forgetFull(f) })
 	}
 	return f
+}
+
+// forgetFull forgets first messages, unless others are there by now.
+func (v *getView) forgetFull(f *lazyFrames) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.full == f {
+		v.full = nil
+	}
 }
 
 // step returns the messages of the step from one set (of this or of another view) to

@@ -2,6 +2,8 @@ package grpcapi
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,14 +64,18 @@ func TestIdleViewsStayForAWhile(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Linger: 30 * time.Second})
 		w.offer("", pods("10.0.0.1:80")...)
 		first := w.get(webAddr, "")
-		frame := first.sees(t, "add 10.0.0.1:80")[0].frame
+		first.sees(t, "add 10.0.0.1:80")
 		first.hangUp()
 		w.views(t, 1, 1)
+		warm := slices.Collect(maps.Values(w.server.getViews.all))[0]
 		time.Sleep(30*time.Second - time.Nanosecond)
 		again := w.get(webAddr, "")
 		w.views(t, 1, 0)
-		if got := again.sees(t, "add 10.0.0.1:80")[0].frame; got != frame {
-			t.Error("a warm view encoded its set again")
+		again.sees(t, "add 10.0.0.1:80")
+		for _, v := range w.server.getViews.all {
+			if v != warm {
+				t.Error("the warm view was not used")
+			}
 		}
 		time.Sleep(time.Minute) // in use: nothing expires
 		w.views(t, 1, 0)
@@ -224,6 +230,35 @@ func TestStepsAreBounded(t *testing.T) {
 	if len(v.steps) != 1 {
 		t.Errorf("%d steps to the newest set", len(v.steps))
 	}
+}
+
+// TestFirstMessagesAreShared: streams that begin with the newest set share its messages, for a
+// while.
+func TestFirstMessagesAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v, newest := &getView{}, &federation.Set{Version: 1}
+		kept := func() *lazyFrames {
+			synctest.Wait()
+			v.mu.Lock()
+			defer v.mu.Unlock()
+			return v.full
+		}
+		one := v.lazyFull(newest)
+		time.Sleep(firstKept - time.Nanosecond)
+		if v.lazyFull(newest) != one {
+			t.Error("they were encoded again")
+		}
+		newer := &federation.Set{Version: 2}
+		other := v.lazyFull(newer)
+		time.Sleep(time.Nanosecond)
+		if kept() != other {
+			t.Error("those of a newer set went early")
+		}
+		time.Sleep(firstKept)
+		if kept() != nil {
+			t.Error("they are kept")
+		}
+	})
 }
 
 // TestLateExpiry: the timer of an earlier lease closes nothing.
