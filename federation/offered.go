@@ -9,17 +9,21 @@ import (
 
 // offeredAddrs counts how often linked clusters offer an address to watched ports, so that a
 // change of an address that none of them offers costs one look-up. Keys have no
-// pointers, to be cheap for the garbage collector.
+// pointers, to be cheap for the garbage collector, and no more bytes than they need.
 type offeredAddrs struct {
-	mu    sync.Mutex // a leaf in the lock order
-	count map[[16]byte]uint32
+	mu sync.Mutex // a leaf in the lock order
+	v4 map[[4]byte]uint32
+	v6 map[[16]byte]uint32
 }
 
 // has reports whether any linked cluster offers the address.
 func (o *offeredAddrs) has(a netip.Addr) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.count[a.As16()] > 0
+	if a = a.Unmap(); a.Is4() {
+		return o.v4[a.As4()] > 0
+	}
+	return o.v6[a.As16()] > 0
 }
 
 // replace counts a member's offer in place of the one before.
@@ -29,14 +33,28 @@ func (o *offeredAddrs) replace(old, new offer) {
 	forEachOffered(old, new, func(a, b *Endpoint) {
 		switch {
 		case a == nil:
-			o.count[b.Addr.Addr().As16()]++
+			o.add(b.Addr.Addr(), 1)
 		case b == nil:
-			key := a.Addr.Addr().As16()
-			if o.count[key]--; o.count[key] == 0 {
-				delete(o.count, key)
-			}
+			o.add(a.Addr.Addr(), -1)
 		}
 	})
+}
+
+// add counts an address once more, or less. o.mu is held.
+func (o *offeredAddrs) add(a netip.Addr, n int) {
+	if a = a.Unmap(); a.Is4() {
+		addTo(o.v4, a.As4(), n)
+	} else {
+		addTo(o.v6, a.As16(), n)
+	}
+}
+
+func addTo[K comparable](count map[K]uint32, key K, n int) {
+	if now := uint32(int(count[key]) + n); now == 0 {
+		delete(count, key)
+	} else {
+		count[key] = now
+	}
 }
 
 // OwnerChanged asks the local cluster's Owner again about an address, and publishes what

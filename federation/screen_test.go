@@ -68,8 +68,8 @@ func newScreenWorld(t *testing.T) *screenWorld {
 	w.watch = w.table.Watch(Key{Service: webID, Port: 80})
 	t.Cleanup(func() {
 		w.watch.Close()
-		if len(w.table.offered.count) > 0 {
-			t.Errorf("%d addresses are still counted", len(w.table.offered.count))
+		if n := len(w.table.offered.v4) + len(w.table.offered.v6); n > 0 {
+			t.Errorf("%d addresses are still counted", n)
 		}
 	})
 	return w
@@ -251,8 +251,8 @@ func TestScreenReference(t *testing.T) {
 		})
 		w.Close()
 		second.Close()
-		if len(table.offered.count) > 0 {
-			t.Errorf("%d addresses are still counted", len(table.offered.count))
+		if n := len(table.offered.v4) + len(table.offered.v6); n > 0 {
+			t.Errorf("%d addresses are still counted", n)
 		}
 	})
 }

@@ -66,7 +66,7 @@ func NewTable(o Options) *Table {
 		watched:     make(map[ServiceID]*watchedService),
 		byMember:    make(map[ClusterName]map[ServiceID][]*watchedService),
 		reported:    make(map[serviceMember]MemberStatus),
-		offered:     offeredAddrs{count: make(map[[16]byte]uint32)},
+		offered:     offeredAddrs{v4: make(map[[4]byte]uint32), v6: make(map[[16]byte]uint32)},
 	}
 }
 
