@@ -89,6 +89,10 @@ func (s *state) putPod(key string, facts podFacts) follow.Effect {
 	if p.facts == facts {
 		return follow.Same
 	}
+	if facts.traits == s.traits {
+		facts.traits = s.traits // Pods are listed by name, siblings one after the other: they share one copy
+	}
+	s.traits = facts.traits
 	result := follow.Replaced
 	if p.facts.known() {
 		s.countMalformed(p.facts, -1)

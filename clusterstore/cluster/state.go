@@ -34,6 +34,7 @@ type state struct {
 	now         time.Time // when the event being handled came
 	clock       uint64    // the newest stamp; never used twice
 	malformed   int       // Pods whose proxy's addresses can't be read
+	traits      string    // of the Pod that was put last
 	services    map[federation.ServiceID]*service
 	slices      map[string]*slice
 	pods        *podIndex          // and ExternalWorkloads
