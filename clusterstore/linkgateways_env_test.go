@@ -114,7 +114,7 @@ func (e *env) reached(want ...string) {
 	for _, x := range set.Endpoints {
 		text := x.Addr.String()
 		if x.Authority != "" {
-			text += " " + x.Identity.DNS + " " + x.Authority
+			text += " " + x.Identity.Value().DNS + " " + x.Authority
 		}
 		got = append(got, text)
 	}

@@ -44,7 +44,7 @@ func (e *Endpoint) ValueAt(port uint16) Endpoint {
 	at.Addr = netip.AddrPortFrom(e.Addr.Addr(), port)
 	at.Opaque = r.Opaque != nil && r.Opaque.Contains(port)
 	if r.Skipped != nil && r.Skipped.Contains(port) {
-		at.Meshed, at.Identity = false, Identity{}
+		at.Meshed, at.Identity = false, nil
 	}
 	if slices.Contains(r.Own[:], port) {
 		at.InboundPort = 0

@@ -49,7 +49,7 @@ func drawEndpoints(t *rapid.T) []Endpoint {
 			Twin:     pod[0],
 			Zone:     pod[1],
 			Hints:    rapid.SampledFrom([][]string{nil, {"z1"}, {"z1", "z2"}}).Draw(t, "hints"),
-			Identity: Identity{DNS: rapid.SampledFrom([]string{"", "i"}).Draw(t, "identity")},
+			Identity: &Identity{DNS: rapid.SampledFrom([]string{"", "i"}).Draw(t, "identity")},
 		}
 	}), 0, 4, func(e Endpoint) netip.AddrPort { return e.Addr }).Draw(t, "endpoints")
 }

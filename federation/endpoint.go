@@ -28,12 +28,19 @@ type Identity struct {
 	ServerName string // SNI; empty: not sent
 }
 
+// Value returns the identity, the zero value of nil.
+func (i *Identity) Value() Identity {
+	if i == nil {
+		return Identity{}
+	}
+	return *i
+}
+
 // Endpoint is everything that is sent to a proxy about one address, except what
 // depends on the gateway's flags or on the client. It is immutable: never written
 // after it has been published or returned.
 type Endpoint struct {
 	Addr    netip.AddrPort // never an IPv4-mapped IPv6 address, never with a zone
-	Kind    Kind
 	Cluster ClusterName
 
 	Zone     string   // as its slice has it; empty: unknown. That of bare addresses is not sent
@@ -51,9 +58,10 @@ type Endpoint struct {
 	// may share them.
 	Labels []Label
 
-	Identity  Identity
-	Authority string // authority override; empty: none
+	Identity  *Identity // endpoints of siblings may share it; nil: none
+	Authority string    // authority override; empty: none
 
+	Kind Kind
 	// Meshed: a Linkerd proxy receives this port's traffic, so that protocol
 	// hints and HTTP/2 parameters make sense.
 	Meshed bool
@@ -74,7 +82,7 @@ type Endpoint struct {
 func (e *Endpoint) Equal(o *Endpoint) bool {
 	return e == o || e.Addr == o.Addr && e.Kind == o.Kind && e.Cluster == o.Cluster &&
 		e.Zone == o.Zone && e.Node == o.Node && e.Hostname == o.Hostname && e.Twin == o.Twin && e.Name == o.Name &&
-		e.Identity == o.Identity && e.Authority == o.Authority &&
+		e.Identity.Value() == o.Identity.Value() && e.Authority == o.Authority &&
 		e.Meshed == o.Meshed && e.Opaque == o.Opaque && e.InboundPort == o.InboundPort && sameRules(e.Ports, o.Ports) &&
 		slices.Equal(e.Hints, o.Hints) && slices.Equal(e.Group, o.Group) && slices.Equal(e.Labels, o.Labels)
 }

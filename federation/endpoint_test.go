@@ -19,7 +19,7 @@ func TestEndpointEqual(t *testing.T) {
 	others := Endpoint{
 		Addr: netip.MustParseAddrPort("10.0.0.2:80"), Kind: Pod, Cluster: "east", Zone: "a", Node: "n", Hostname: "h", Twin: "t", Name: "p",
 		Hints: []string{"a"}, Group: []Label{{Name: "service", Value: "web"}}, Labels: []Label{{Name: "pod", Value: "q"}},
-		Identity: Identity{DNS: "x"}, Authority: "x", Meshed: true, Opaque: true, InboundPort: 4143, Ports: &PortRules{RemoteName: "x"},
+		Identity: &Identity{DNS: "x"}, Authority: "x", Meshed: true, Opaque: true, InboundPort: 4143, Ports: &PortRules{RemoteName: "x"},
 	}
 	for i := range reflect.TypeFor[Endpoint]().NumField() {
 		changed, field := endpoint(), reflect.TypeFor[Endpoint]().Field(i).Name

@@ -154,7 +154,7 @@ func endpoint(s string) (Endpoint, error) {
 		case "twin":
 			e.Twin = v
 		case "id":
-			e.Identity.DNS = v
+			e.Identity = &Identity{DNS: v}
 		case "bare":
 			e.Kind = Address
 		default:

@@ -73,7 +73,7 @@ func sendable(e *federation.Endpoint) bool {
 			}
 		}
 	}
-	for _, text := range [...]string{e.Name, e.Zone, e.Identity.DNS, e.Identity.URI, e.Identity.ServerName, e.Authority} {
+	for _, text := range [...]string{e.Name, e.Zone, e.Identity.Value().DNS, e.Identity.Value().URI, e.Identity.Value().ServerName, e.Authority} {
 		if !sendableText(text) {
 			return false
 		}

@@ -33,9 +33,9 @@ func describe(e *federation.Endpoint) string {
 	add("host", e.Hostname)
 	add("twin", e.Twin)
 	add("hints", strings.Join(e.Hints, "+"))
-	add("id", e.Identity.DNS)
-	add("uri", e.Identity.URI)
-	add("sni", e.Identity.ServerName)
+	add("id", e.Identity.Value().DNS)
+	add("uri", e.Identity.Value().URI)
+	add("sni", e.Identity.Value().ServerName)
 	add("authority", e.Authority)
 	if e.Meshed {
 		parts = append(parts, "meshed")
@@ -176,7 +176,7 @@ func TestPodFacts(t *testing.T) {
 func TestNoIdentityWithoutTrustDomain(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.TrustDomain = "" })
 	w.put(aService("web"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"), aPod("p", meshed))
-	if e := w.read("web", 80).Slices[0].Endpoints[0]; e.Identity != (federation.Identity{}) || !e.Meshed || e.InboundPort != 4143 {
+	if e := w.read("web", 80).Slices[0].Endpoints[0]; e.Identity != nil || !e.Meshed || e.InboundPort != 4143 {
 		t.Errorf("%s", describe(e))
 	}
 }

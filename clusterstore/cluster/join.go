@@ -29,8 +29,8 @@ type joiner struct {
 	policyPort   uint16                // the port of policyOpaque; zero: not looked up yet
 	policyOpaque bool                  // a Server makes that port opaque
 	rules        *federation.PortRules // of endpoints of any port; nil: not looked up yet
-	identity     federation.Identity
-	labels       []federation.Label // the endpoints of all siblings share them
+	identity     *federation.Identity  // the endpoints of all siblings share it
+	labels       []federation.Label    // the endpoints of all siblings share them
 	node         unique.Handle[string]
 	nodeName     string
 	hints        unique.Handle[string]
@@ -81,7 +81,9 @@ func (j *joiner) take(before []*federation.Endpoint) (*federation.Endpoint, fede
 // was written by hand, or a gateway to another cluster.
 func (j *joiner) bare(e *federation.Endpoint) {
 	e.Kind = federation.Address
-	e.Identity.DNS = j.data.mirror.identity
+	if name := j.data.mirror.identity; name != "" {
+		e.Identity = &federation.Identity{DNS: name}
+	}
 	name := j.data.mirror.remoteName
 	switch {
 	case j.requested == federation.AnyPort:
@@ -160,15 +162,15 @@ func (j *joiner) usePod(p *pod) {
 
 // identity is the TLS identity of a Pod's proxy. That of Pods of other control planes
 // is not known. ExternalWorkloads have theirs in their spec.
-func (s *state) identity(namespace string, t *template) federation.Identity {
+func (s *state) identity(namespace string, t *template) *federation.Identity {
 	if t.external() {
-		return t.identity.Value()
+		return new(t.identity.Value())
 	}
 	if s.trustDomain == "" || t.controlPlane == "" || t.controlPlane != s.controllerNamespace {
-		return federation.Identity{}
+		return nil
 	}
 	name := t.serviceAccount + "." + namespace + ".serviceaccount.identity." + s.controllerNamespace + "." + s.trustDomain
-	return federation.Identity{DNS: name, ServerName: name}
+	return &federation.Identity{DNS: name, ServerName: name}
 }
 
 func splitHints(s string) []string {

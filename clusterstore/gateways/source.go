@@ -118,7 +118,7 @@ func (s *Source) endpoints(svc federation.ServiceID, port uint16) []*federation.
 	for _, a := range used(s.Addresses) {
 		list = append(list, &federation.Endpoint{
 			Addr: a.Addr, Kind: federation.Address, Cluster: s.Name, Group: group,
-			Identity:  federation.Identity{DNS: a.Identity},
+			Identity:  &federation.Identity{DNS: a.Identity},
 			Authority: svc.Name + "." + svc.Namespace + ".svc." + s.Domain + ":" + strconv.Itoa(int(port)),
 		})
 	}

@@ -182,7 +182,7 @@ func TestEndpoints(t *testing.T) {
 	b := new(behind)
 	b.set([]string{"10.0.0.1"}, nil)
 	e := gatewaySource(b, "192.0.2.1").Reader(web, 8080).Read().Slices[0].Endpoints[0]
-	if e.Authority != "web.shop.svc.east.local:8080" || e.Identity.DNS != "gw.example" || e.Cluster != "east" || e.Kind != federation.Address || e.Zone != "" || e.Hostname != "" {
+	if e.Authority != "web.shop.svc.east.local:8080" || e.Identity.Value().DNS != "gw.example" || e.Cluster != "east" || e.Kind != federation.Address || e.Zone != "" || e.Hostname != "" {
 		t.Errorf("%+v", e)
 	}
 	labels := make(map[string]string)

@@ -258,7 +258,7 @@ func newExplainedEntry(a *federation.ExplainedAddress, m *explainedMember, port 
 		e.Hints = printables(at.Hints)
 	}
 	if a.Verdict == federation.Served {
-		e.Identity = printable(at.Identity.DNS + at.Identity.URI) // one of them, or none
+		e.Identity = printable(at.Identity.Value().DNS + at.Identity.Value().URI) // one of them, or none
 	}
 	return e
 }

@@ -53,7 +53,7 @@ func (e *Encoder) appendAddr(b []byte, ep *federation.Endpoint, shared []federat
 // appendPeer appends the fields of a WeightedAddr that describe how to connect to
 // the endpoint: identity, protocol, HTTP/2 parameters, authority.
 func (e *Encoder) appendPeer(b []byte, ep *federation.Endpoint) []byte {
-	b = appendIdentity(b, ep.Identity)
+	b = appendIdentity(b, ep.Identity.Value())
 	if meshed(ep) {
 		b = e.appendHint(b, ep)
 		b = append(b, e.http2...)
@@ -71,7 +71,7 @@ func meshed(ep *federation.Endpoint) bool {
 	case federation.Workload:
 		return true
 	case federation.Address:
-		return identified(ep.Identity)
+		return identified(ep.Identity.Value())
 	}
 	return ep.Meshed
 }

@@ -73,9 +73,9 @@ func endpoints() *rapid.Generator[*federation.Endpoint] {
 		}
 		switch rapid.IntRange(0, 2).Draw(t, "identity") {
 		case 1:
-			e.Identity = federation.Identity{DNS: text.Draw(t, "dns"), ServerName: text.Draw(t, "sni")}
+			e.Identity = &federation.Identity{DNS: text.Draw(t, "dns"), ServerName: text.Draw(t, "sni")}
 		case 2:
-			e.Identity = federation.Identity{URI: text.Draw(t, "uri"), ServerName: text.Draw(t, "sni")}
+			e.Identity = &federation.Identity{URI: text.Draw(t, "uri"), ServerName: text.Draw(t, "sni")}
 		}
 		return e
 	})
@@ -107,14 +107,14 @@ func reference(o Options, zone string, ep *federation.Endpoint) *pb.WeightedAddr
 		a.AuthorityOverride = &pb.AuthorityOverride{AuthorityOverride: ep.Authority}
 	}
 	id := &pb.TlsIdentity{}
-	if ep.Identity.ServerName != "" {
-		id.ServerName = &pb.TlsIdentity_DnsLikeIdentity{Name: ep.Identity.ServerName}
+	if ep.Identity.Value().ServerName != "" {
+		id.ServerName = &pb.TlsIdentity_DnsLikeIdentity{Name: ep.Identity.Value().ServerName}
 	}
-	if ep.Identity.DNS != "" {
-		id.Strategy = &pb.TlsIdentity_DnsLikeIdentity_{DnsLikeIdentity: &pb.TlsIdentity_DnsLikeIdentity{Name: ep.Identity.DNS}}
+	if ep.Identity.Value().DNS != "" {
+		id.Strategy = &pb.TlsIdentity_DnsLikeIdentity_{DnsLikeIdentity: &pb.TlsIdentity_DnsLikeIdentity{Name: ep.Identity.Value().DNS}}
 		a.TlsIdentity = id
-	} else if ep.Identity.URI != "" {
-		id.Strategy = &pb.TlsIdentity_UriLikeIdentity_{UriLikeIdentity: &pb.TlsIdentity_UriLikeIdentity{Uri: ep.Identity.URI}}
+	} else if ep.Identity.Value().URI != "" {
+		id.Strategy = &pb.TlsIdentity_UriLikeIdentity_{UriLikeIdentity: &pb.TlsIdentity_UriLikeIdentity{Uri: ep.Identity.Value().URI}}
 		a.TlsIdentity = id
 	}
 	hint := &pb.ProtocolHint{}

@@ -50,7 +50,7 @@ func TestGolden(t *testing.T) {
 	vm := &federation.Endpoint{
 		Addr: netip.MustParseAddrPort("200.1.1.1:80"), Kind: federation.Workload,
 		Labels:   wiretest.Labels("external_workload", "wlkd-1", "workloadgroup", "wg-name"),
-		Identity: federation.Identity{URI: "spiffe://root/wlkd-1", ServerName: "wlkd-1.vm.example"}, Meshed: true, InboundPort: 4143,
+		Identity: &federation.Identity{URI: "spiffe://root/wlkd-1", ServerName: "wlkd-1.vm.example"}, Meshed: true, InboundPort: 4143,
 	}
 	vmText := func(hint string) string {
 		return `addrs{addr{ip{ipv4:3355508993} port:80} weight:10000 ` + label("external_workload", "wlkd-1") + label("workloadgroup", "wg-name") + noZone +
@@ -59,7 +59,7 @@ func TestGolden(t *testing.T) {
 	gateway := &federation.Endpoint{
 		Addr: netip.MustParseAddrPort("192.0.2.7:4143"), Kind: federation.Address, Authority: "some-auth.com:2",
 		Group:    wiretest.Labels("namespace", "ns", "service", "web-east", "target_cluster", "east"),
-		Identity: federation.Identity{DNS: "some-identity"},
+		Identity: &federation.Identity{DNS: "some-identity"},
 	}
 	gatewayText := `addr{ip{ipv4:3221225991} port:4143} weight:10000 ` + label("zone_locality", "unknown")
 	gatewaySet := ` ` + label("namespace", "ns") + label("service", "web-east") + label("target_cluster", "east")
@@ -87,10 +87,10 @@ func TestGolden(t *testing.T) {
 		{"G-06 empty http2 params", Options{H2Upgrade: true, MeshedHTTP2: &pb.Http2ClientParams{}}, "", wiretest.Shop(),
 			`addrs{` + shopAddr + shopLabels + noZone + shopID + `http2{} protocol_hint{h2{}}}` + shopSet},
 		{"G-07 unmeshed", Options{H2Upgrade: true, ForceOpaqueTransport: true, MeshedHTTP2: wiretest.HTTP2Params()}, "",
-			with(wiretest.Shop(), func(e *federation.Endpoint) { e.Meshed, e.Identity = false, federation.Identity{} }),
+			with(wiretest.Shop(), func(e *federation.Endpoint) { e.Meshed, e.Identity = false, nil }),
 			`addrs{` + shopAddr + shopLabels + noZone + `}` + shopSet},
 		{"meshed by another control plane", h2, "",
-			with(wiretest.Shop(), func(e *federation.Endpoint) { e.Identity = federation.Identity{} }),
+			with(wiretest.Shop(), func(e *federation.Endpoint) { e.Identity = nil }),
 			`addrs{` + shopAddr + shopLabels + noZone + `protocol_hint{h2{}}}` + shopSet},
 		{"X-09 no inbound port", Options{H2Upgrade: true, ForceOpaqueTransport: true}, "",
 			with(wiretest.Shop(), func(e *federation.Endpoint) { e.InboundPort = 0 }),
@@ -112,7 +112,7 @@ func TestGolden(t *testing.T) {
 		{"target cluster, local", Options{H2Upgrade: true, TargetClusterLabel: true}, "", wiretest.Shop(),
 			`addrs{` + shopAddr + shopLabels + noZone + shopID + `protocol_hint{h2{}}}` + shopSet},
 		{"target cluster, set by the slice", Options{H2Upgrade: true, TargetClusterLabel: true}, "",
-			with(gateway, func(e *federation.Endpoint) { e.Cluster = "north"; e.Identity = federation.Identity{} }),
+			with(gateway, func(e *federation.Endpoint) { e.Cluster = "north"; e.Identity = nil }),
 			`addrs{` + gatewayText + `authority_override{authority_override:"some-auth.com:2"}}` + gatewaySet},
 		{"X-04 gateway", Options{H2Upgrade: true, ForceOpaqueTransport: true, MeshedHTTP2: wiretest.HTTP2Params()}, "west-1a", gateway,
 			`addrs{` + gatewayText + `tls_identity{dns_like_identity{name:"some-identity"}} ` + chart2 + `protocol_hint{h2{}} authority_override{authority_override:"some-auth.com:2"}}` + gatewaySet},

@@ -130,12 +130,12 @@ func TestGoldenEndpointProfiles(t *testing.T) {
 		change(e)
 		return e
 	}
-	unmeshed := func(e *federation.Endpoint) { e.Meshed, e.Identity, e.InboundPort = false, federation.Identity{}, 0 }
+	unmeshed := func(e *federation.Endpoint) { e.Meshed, e.Identity, e.InboundPort = false, nil, 0 }
 	none := func(*federation.Endpoint) {}
 	vm := func(opaque bool) *federation.Endpoint {
 		return &federation.Endpoint{
 			Addr: netip.MustParseAddrPort("200.1.1.1:8989"), Kind: federation.Workload, Opaque: opaque, Meshed: true, InboundPort: 4143,
-			Labels: wiretest.Labels("external_workload", "vm", "namespace", "ns"), Identity: federation.Identity{URI: "spiffe://root/vm", ServerName: "vm.example"},
+			Labels: wiretest.Labels("external_workload", "vm", "namespace", "ns"), Identity: &federation.Identity{URI: "spiffe://root/vm", ServerName: "vm.example"},
 		}
 	}
 	bare := func(addr string, opaque bool) *federation.Endpoint {

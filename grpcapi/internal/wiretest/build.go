@@ -36,7 +36,7 @@ func Shop() *federation.Endpoint {
 		Group: Labels("namespace", "simple-app", "service", "simple-app-v1"),
 		Labels: Labels("control_plane_ns", "linkerd", "deployment", "simple-app-v1", "pod", "simple-app-v1-57b57f8947-b6bpd",
 			"pod_template_hash", "57b57f8947", "serviceaccount", "default"),
-		Identity: federation.Identity{DNS: id, ServerName: id}, Meshed: true, InboundPort: 4143,
+		Identity: &federation.Identity{DNS: id, ServerName: id}, Meshed: true, InboundPort: 4143,
 	}
 }
 
