@@ -23,8 +23,13 @@ const (
 )
 
 // gcTunePace is how often GOGC follows what is in use. What comes all at once, as proxies
-// do when another replica ends, is mostly over before it is lowered.
-const gcTunePace = 500 * time.Millisecond
+// do when another replica ends, is mostly over before it is lowered. Where more than large is
+// in use that would be too much, and GOGC follows at once.
+const (
+	gcTunePace     = 500 * time.Millisecond
+	gcTunePaceFast = 50 * time.Millisecond
+	large          = 2 * garbage
+)
 
 // gcTuner sets GOGC by what is in use, unless the environment has one.
 type gcTuner struct {
@@ -49,12 +54,12 @@ func (c *gcTuner) run(ctx context.Context) error {
 		return nil
 	}
 	debug.SetGCPercent(c.percent)
-	tick := time.NewTicker(gcTunePace)
-	defer tick.Stop()
+	next := time.NewTimer(gcTunePace)
+	defer next.Stop()
 	for {
 		select {
-		case <-tick.C:
-			c.adjust()
+		case <-next.C:
+			next.Reset(c.adjust())
 		case <-ctx.Done():
 			return nil
 		}
@@ -62,8 +67,9 @@ func (c *gcTuner) run(ctx context.Context) error {
 }
 
 // adjust sets GOGC by what the last collection has found in use. It leaves small differences
-// alone, since setting it stops all goroutines for a moment.
-func (c *gcTuner) adjust() {
+// alone, since setting it stops all goroutines for a moment. It returns after how long it is to
+// be called next.
+func (c *gcTuner) adjust() time.Duration {
 	metrics.Read(c.inUse)
 	var inUse uint64
 	for _, s := range c.inUse {
@@ -78,6 +84,10 @@ func (c *gcTuner) adjust() {
 		c.percent = percent
 		debug.SetGCPercent(percent)
 	}
+	if inUse > large {
+		return gcTunePaceFast
+	}
+	return gcTunePace
 }
 
 // gcPercentOf returns GOGC for so many bytes in use, and so many of garbage.

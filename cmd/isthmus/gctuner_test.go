@@ -49,12 +49,15 @@ func TestGCTuner(t *testing.T) {
 		}
 		runtime.KeepAlive(some)
 		some = nil
-		large := make([]byte, 4*garbage)
+		ballast := make([]byte, 4*garbage)
 		if got := percent(); got != leastGCPercent {
-			t.Errorf("%d bytes in use: %d", len(large), got)
+			t.Errorf("%d bytes in use: %d", len(ballast), got)
 		}
-		runtime.KeepAlive(large)
-		large = nil
+		if pace := newGCTuner(&ready).adjust(); pace != gcTunePaceFast {
+			t.Errorf("%d bytes in use: looked at again after %v", len(ballast), pace)
+		}
+		runtime.KeepAlive(ballast)
+		ballast = nil
 		if got := percent(); got <= leastGCPercent {
 			t.Errorf("little in use again: %d", got)
 		}
