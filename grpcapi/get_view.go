@@ -11,15 +11,18 @@ import (
 // maxSteps is how many steps to the newest set a view keeps.
 const maxSteps = 8
 
-// firstKept is how long a view keeps the messages that streams begin with: most of these come
-// together, and of large sets the messages are a large part of what the gateway has.
-const firstKept = time.Second
+// firstKept is how long a view of a large set keeps the messages that streams begin with: most of
+// these come together, and such messages are a large part of what the gateway has.
+const (
+	firstKept     = time.Second
+	manyEndpoints = 64 // endpoints
+)
 
 // getView is the view of one federation.Key, shared by all Get streams of that key:
 // the sets that the table publishes, with their encoded messages. Each message is
 // encoded once, by the first stream that needs it, and all streams send the same
-// bytes. That includes streams that missed the same sets: they need the same step. The
-// messages that streams begin with are encoded anew after firstKept.
+// bytes. That includes streams that missed the same sets: they need the same step. Those
+// that streams of a large set begin with are encoded anew after firstKept.
 type getView struct {
 	viewBase[federation.Key, *federation.Set]
 	enc wire.Encoder
@@ -117,7 +120,9 @@ func (v *getView) lazyFull(set *federation.Set) *lazyFrames {
 	f := &lazyFrames{to: set, frames: sync.OnceValue(func() []*wire.Frame { return v.enc.Full(set) })}
 	if v.full == nil || v.full.to.Version < set.Version {
 		v.full = f
-		time.AfterFunc(firstKept, func() { v.forgetFull(f) })
+		if len(set.Endpoints) >= manyEndpoints {
+			time.AfterFunc(firstKept, func() { v.forgetFull(f) })
+		}
 	}
 	return f
 }
