@@ -71,11 +71,14 @@ func isOf(o runtime.Object, kind schema.GroupVersionKind) bool {
 // countItems returns how many objects an encoded list has. They are field 2 of the lists of all kinds.
 func countItems(list []byte) (n int) {
 	for {
-		number, _, size := protowire.ConsumeField(list)
+		number, kind, size := protowire.ConsumeField(list)
 		if size <= 0 {
 			return n // the end, or no protobuf
 		}
 		if number == 2 {
+			if kind != protowire.BytesType {
+				return n // Unmarshal refuses it, and nobody has measured it
+			}
 			n++
 		}
 		list = list[size:]
