@@ -48,14 +48,17 @@ type scripted struct {
 	region   atomic.Pointer[string]
 	gateways atomic.Pointer[[]*cluster.Gateway]
 	began    time.Time     // when Run was called
-	running  chan struct{} // closed by Run
+	running  chan struct{} // closed by Run, unless its context has ended
 	stopped  chan struct{} // closed when Run returns
 }
 
 func (c *scripted) Run(ctx context.Context) error {
+	defer close(c.stopped)
+	if ctx.Err() != nil {
+		return nil
+	}
 	c.began = time.Now()
 	close(c.running)
-	defer close(c.stopped)
 	<-ctx.Done()
 	return nil
 }

@@ -48,13 +48,12 @@ func (r *runningCluster) start(ctx context.Context, turns starts, log *zap.Logge
 	synced := r.cluster.Synced()
 	go func() {
 		defer close(r.done)
-		if !turns.take(ctx) {
-			return
-		}
-		close(r.began)
 		var turn sync.WaitGroup
 		defer turn.Wait()
-		turn.Go(func() { turns.giveBack(ctx, r.cluster, synced) })
+		if turns.take(ctx) { // if not, Run only gives back what the cluster has
+			close(r.began)
+			turn.Go(func() { turns.giveBack(ctx, r.cluster, synced) })
+		}
 		if err := r.cluster.Run(ctx); err != nil && ctx.Err() == nil {
 			log.Error("cluster ended by itself", zap.Error(err))
 		}

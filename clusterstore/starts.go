@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// maxStarts is how many clusters are connected to and read for the first time at once. If
+// maxStarts is how many clusters begin to be connected to and read at once. If
 // hundreds are while the processors are busy, each takes so long that connections and lists time
 // out and begin anew, and none becomes ready.
 const maxStarts = 32

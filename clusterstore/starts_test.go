@@ -121,7 +121,7 @@ func TestTheGraceBeginsWithTheTurn(t *testing.T) {
 }
 
 // TestRemovedWhileItWaits: a cluster whose Secret goes before its turn comes is never started,
-// and takes no turn.
+// gives back what it has, and takes no turn.
 func TestRemovedWhileItWaits(t *testing.T) {
 	inBubble(t, func(e *env) {
 		var waiting *scripted
@@ -136,6 +136,9 @@ func TestRemovedWhileItWaits(t *testing.T) {
 		}
 		if closed(waiting.running) || len(e.begun()) != maxStarts {
 			t.Errorf("%d clusters have begun", len(e.begun()))
+		}
+		if !waiting.isStopped() {
+			t.Error("it keeps its budget")
 		}
 		e.settled(true)
 		if n := len(e.store.starts); n != 0 {
