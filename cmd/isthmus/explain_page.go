@@ -27,7 +27,7 @@ const (
 	maxExplained = 10_000           // addresses that a page lists
 
 	// maxExplainClients is how many requests there may be at once, with those whose answer is
-	// made and not taken: some 4 MB if it has as many addresses as a page lists.
+	// made and not taken: each has up to maxWhole.
 	maxExplainClients = 8
 )
 
@@ -134,10 +134,9 @@ func (x *explainer) handler() http.Handler {
 	}
 	made := making.limit(http.HandlerFunc(x.serve))
 	return clients.limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer := &wholeAnswer{header: w.Header(), code: http.StatusOK}
+		answer := &wholeAnswer{header: w.Header()}
 		made.ServeHTTP(answer, r)
-		w.WriteHeader(answer.code)
-		_, _ = answer.body.WriteTo(w) // the client may have gone
+		answer.send(w, "the answer has too long texts to be made: ask for one address, by address=10.0.0.1")
 	}))
 }
 
