@@ -121,17 +121,18 @@ func (v *getView) lazyFull(set *federation.Set) *lazyFrames {
 	if v.full == nil || v.full.to.Version < set.Version {
 		v.full = f
 		if len(set.Endpoints) >= manyEndpoints {
-			time.AfterFunc(firstKept, func() { v.forgetFull(f) })
+			version := set.Version // not f, which would be kept for as long, whatever comes
+			time.AfterFunc(firstKept, func() { v.forgetFull(version) })
 		}
 	}
 	return f
 }
 
-// forgetFull forgets first messages, unless others are there by now.
-func (v *getView) forgetFull(f *lazyFrames) {
+// forgetFull forgets first messages, unless those of another set are there by now.
+func (v *getView) forgetFull(version uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.full == f {
+	if v.full != nil && v.full.to.Version == version {
 		v.full = nil
 	}
 }

@@ -135,7 +135,7 @@ func (c *Cluster) endpointAt(p *pod, addr netip.AddrPort, q *policyReader) *fede
 	if !c.state.addresses.locations[p].life.runs() || j.pod(&made, p) != federation.Served {
 		return c.bareAddress(addr)
 	}
-	made.Labels = append(made.Labels, federation.Label{Name: "namespace", Value: j.namespace})
+	made.Labels = append(slices.Clip(made.Labels), federation.Label{Name: "namespace", Value: j.namespace})
 	slices.SortFunc(made.Labels, func(a, b federation.Label) int { return cmp.Compare(a.Name, b.Name) })
 	if !sendable(&made) {
 		return c.bareAddress(addr)

@@ -12,7 +12,6 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"isthmus/clusterstore/budget"
-	"isthmus/clusterstore/crd"
 	"isthmus/clusterstore/typed"
 )
 
@@ -29,7 +28,7 @@ const (
 var protobufPrefix = []byte("k8s\x00")
 
 // schemes have the kinds that clients decode.
-var schemes = []*runtime.Scheme{typed.Scheme, crd.NewScheme(), metainternal.Scheme}
+var schemes = []*runtime.Scheme{typed.Scheme, customScheme, metainternal.Scheme}
 
 // measureAnswer returns how many bytes an answer takes at most while it is decoded, in
 // addition to its own. A few bytes can stand for a large struct of Go: two are an empty

@@ -90,7 +90,7 @@ func (c *gcTuner) adjust() time.Duration {
 	return gcTunePace
 }
 
-// gcPercentOf returns GOGC for so many bytes in use, and so many of garbage.
-func gcPercentOf(inUse, garbage uint64) int {
-	return int(min(mostGCPercent, max(leastGCPercent, 100*garbage/max(inUse, 1))))
+// gcPercentOf returns GOGC for so many bytes in use, and so many of garbage at most.
+func gcPercentOf(inUse, most uint64) int {
+	return int(min(mostGCPercent, max(leastGCPercent, 100*most/max(inUse, 1))))
 }
