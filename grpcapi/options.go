@@ -33,7 +33,7 @@ type Options struct {
 
 	ViewBytes int           // how much memory views may take in all, by estimate, before calls that need more are refused; default 1 GiB
 	Linger    time.Duration // how long an idle view is kept; default 30s, negative: not at all
-	IdleViews int           // how many idle views are kept at most, of each RPC; default 8192
+	IdleViews int           // how many idle views are kept at most, of each RPC; default 1024
 	IdleBytes int           // how much memory they take at most in all, by estimate, of each RPC; default 20 MiB
 
 	// Stalled is called with what a stream is about that ends since its proxy takes nothing. It
@@ -56,7 +56,7 @@ func (o Options) validate() (Options, error) {
 	o.ConcurrentStreams = cmp.Or(o.ConcurrentStreams, 10_000)
 	o.ViewBytes = cmp.Or(o.ViewBytes, 1<<30)
 	o.Linger = cmp.Or(o.Linger, 30*time.Second)
-	o.IdleViews = cmp.Or(o.IdleViews, 8192)
+	o.IdleViews = cmp.Or(o.IdleViews, 1024)
 	o.IdleBytes = cmp.Or(o.IdleBytes, 20<<20)
 	if o.Log == nil {
 		o.Log = zap.NewNop()

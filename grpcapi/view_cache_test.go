@@ -85,25 +85,6 @@ func TestIdleViewsStayForAWhile(t *testing.T) {
 	})
 }
 
-// TestIdleViewsOfAReplica: when all proxies of a replica reconnect at once, they find the
-// views of as many Services as a large mesh has.
-func TestIdleViewsOfAReplica(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const all = 4000
-		w := newWorld(t, Options{Pace: -1})
-		w.offer("", pods("10.0.0.1:80")...)
-		var calls []*caller
-		for p := range all {
-			calls = append(calls, w.get(fmt.Sprintf("web.shop.svc.cluster.local:%d", p+1), ""))
-		}
-		w.views(t, all, 0)
-		for _, c := range calls {
-			c.hangUp()
-		}
-		w.views(t, all, all)
-	})
-}
-
 // TestIdleViewsAreBounded: in number, and in memory: a client that asks for every port
 // of a large service in turn does not fill it.
 func TestIdleViewsAreBounded(t *testing.T) {
