@@ -19,7 +19,7 @@ const (
 	mostGCPercent  = 200
 	leastGCPercent = 25
 	garbage        = 96 << 20
-	garbageAtStart = 72 << 20
+	garbageAtStart = 48 << 20
 )
 
 // gcTunePace is how often GOGC follows what is in use. What comes all at once, as proxies

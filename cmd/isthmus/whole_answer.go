@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"net/http"
 )
@@ -10,11 +9,16 @@ import (
 // with as many addresses as a page lists has. Texts of clusters can make it as large as they like.
 const maxWhole = 16 << 20
 
+// wholePiece is how much of it is in one piece, in bytes. One buffer that grows would leave as much
+// again as garbage.
+const wholePiece = 64 << 10
+
 // wholeAnswer is an answer that is made before its client gets any of it.
 type wholeAnswer struct {
 	header http.Header
 	code   int // 0: not known yet
-	body   bytes.Buffer
+	pieces [][]byte
+	size   int
 	over   bool // there was more than maxWhole
 }
 
@@ -30,12 +34,22 @@ func (a *wholeAnswer) WriteHeader(code int) {
 
 // Write implements http.ResponseWriter.
 func (a *wholeAnswer) Write(p []byte) (int, error) {
-	if a.over = a.over || a.body.Len()+len(p) > maxWhole; a.over {
-		a.body = bytes.Buffer{}
+	if a.over = a.over || a.size+len(p) > maxWhole; a.over {
+		a.pieces = nil
 		return 0, errors.New("too large")
 	}
 	a.WriteHeader(http.StatusOK)
-	return a.body.Write(p)
+	a.size += len(p)
+	for rest := p; len(rest) > 0; {
+		last := len(a.pieces) - 1
+		if last < 0 || len(a.pieces[last]) == wholePiece {
+			a.pieces = append(a.pieces, make([]byte, 0, wholePiece))
+			last++
+		}
+		n := min(len(rest), wholePiece-len(a.pieces[last]))
+		a.pieces[last], rest = append(a.pieces[last], rest[:n]...), rest[n:]
+	}
+	return len(p), nil
 }
 
 // send sends the answer, or hint instead of one that is too large.
@@ -46,5 +60,9 @@ func (a *wholeAnswer) send(w http.ResponseWriter, hint string) {
 	}
 	a.WriteHeader(http.StatusOK)
 	w.WriteHeader(a.code)
-	_, _ = a.body.WriteTo(w) // the client may have gone
+	for _, piece := range a.pieces {
+		if _, err := w.Write(piece); err != nil {
+			return // the client has gone
+		}
+	}
 }
