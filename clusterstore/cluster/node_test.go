@@ -229,6 +229,9 @@ func TestEndlessNodes(t *testing.T) {
 		t.Errorf("%d regions are kept", len(x.regions))
 	}
 	took := heap() - before
+	for range 10 { // texts that are unique go once a goroutine of the runtime has noticed that they are garbage
+		took = min(took, heap()-before)
+	}
 	runtime.KeepAlive(w)
 	if took > limit/2 {
 		t.Errorf("%d KiB are left", took>>10)
