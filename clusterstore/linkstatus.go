@@ -78,7 +78,7 @@ type linkSnapshot struct {
 	cluster  linkedCluster // the serving one or, if there is none yet, the next one
 	next     linkedCluster // in a rotation: the one that will replace cluster
 	failed   bool          // next has not worked so far
-	waits    bool          // cluster does, for its turn to start
+	waits    bool          // for its turn to start: next or, if there is none, cluster
 	standing linkStanding
 
 	// Only if the cluster is on another network:
@@ -96,7 +96,7 @@ func (l *link) publish() {
 			v.version = l.serving.creds.version
 		}
 		if l.next != nil {
-			v.next, v.failed = l.next.cluster, l.next.failed
+			v.next, v.failed, v.waits = l.next.cluster, l.next.failed, l.next.waits
 		}
 	case l.next != nil:
 		v.cluster, v.waits = l.next.cluster, l.next.waits
@@ -129,13 +129,15 @@ func (v *linkSnapshot) describe(st *cluster.Status, grace time.Duration) {
 	case v.state == cluster.Ready:
 	case h.Err != nil:
 		st.Reason = h.Err.Error()
-	case v.waits:
+	case v.waits && v.next == nil:
 		st.Reason = fmt.Sprintf("waits for its turn: %d clusters at a time are connected to", maxStarts)
 	case v.state == cluster.Unreachable:
 		st.Reason = fmt.Sprintf("not synced within %v", grace)
 	}
 	switch {
 	case v.next == nil:
+	case v.waits:
+		st.Warnings = append(st.Warnings, fmt.Sprintf("new credentials wait for their turn to be tried: %d clusters at a time are connected to; the old ones are in use", maxStarts))
 	case !v.failed:
 		st.Warnings = append(st.Warnings, "new credentials are being tried; the old ones are in use")
 	case v.next.Health().Err != nil:

@@ -2,12 +2,15 @@ package clusterstore
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"isthmus/clusterstore/cluster"
 )
 
 const startTurn = startSteps * startStep
@@ -167,6 +170,17 @@ func TestRotationsTakeTurns(t *testing.T) {
 		synctest.Wait()
 		if n := len(e.begun()); n != before+maxStarts { // 8 wait
 			t.Errorf("%d of %d clusters have begun", n-before, len(e.made)-before)
+		}
+		waiting := 0
+		for _, st := range e.store.Status() {
+			if st.State != cluster.Ready || len(st.Warnings) != 1 || !strings.HasSuffix(st.Warnings[0], "; the old ones are in use") {
+				t.Errorf("%s is %s, %q", st.Cluster, st.State, st.Warnings)
+			} else if strings.HasPrefix(st.Warnings[0], "new credentials wait for their turn") {
+				waiting++
+			}
+		}
+		if waiting != before-maxStarts {
+			t.Errorf("of %d links the new credentials wait", waiting)
 		}
 		for _, c := range e.made[:before] {
 			if c.isStopped() {
