@@ -171,7 +171,7 @@ func TestSharedLabels(t *testing.T) {
 		"linked":             {eps{ep(func(e *federation.Endpoint) { e.Cluster = "east" }), ep(func(e *federation.Endpoint) { e.Cluster = "east" })}, strings.Replace(all, "zone ", "target_cluster zone ", 1)},
 		"two linked":         {eps{ep(func(e *federation.Endpoint) { e.Cluster = "east" }), ep(func(e *federation.Endpoint) { e.Cluster = "north" })}, all},
 		"local and linked":   {eps{ep(same), ep(func(e *federation.Endpoint) { e.Cluster = "east" })}, all},
-		"a bare address":     {eps{ep(same), ep(func(e *federation.Endpoint) { e.Kind, e.Labels, e.Zone = federation.Address, nil, "" })}, "namespace service"},
+		"a bare address":     {eps{ep(same), ep(func(e *federation.Endpoint) { e.Kind, e.Name, e.Labels, e.Zone = federation.Address, "", nil, "" })}, "namespace service"},
 		"no endpoint labels": {eps{ep(func(e *federation.Endpoint) { e.Labels = nil }), ep(func(e *federation.Endpoint) { e.Labels = nil })}, "namespace service zone zone_locality"},
 	} {
 		o := Options{TargetClusterLabel: true}

@@ -34,7 +34,8 @@ func Shop() *federation.Endpoint {
 	return &federation.Endpoint{
 		Addr: netip.MustParseAddrPort("10.23.0.27:5678"), Kind: federation.Pod,
 		Group: Labels("namespace", "simple-app", "service", "simple-app-v1"),
-		Labels: Labels("control_plane_ns", "linkerd", "deployment", "simple-app-v1", "pod", "simple-app-v1-57b57f8947-b6bpd",
+		Name:  "simple-app-v1-57b57f8947-b6bpd",
+		Labels: Labels("control_plane_ns", "linkerd", "deployment", "simple-app-v1",
 			"pod_template_hash", "57b57f8947", "serviceaccount", "default"),
 		Identity: &federation.Identity{DNS: id, ServerName: id}, Meshed: true, InboundPort: 4143,
 	}
@@ -46,7 +47,7 @@ func Many(n, labelBytes int) []*federation.Endpoint {
 	for i := range list {
 		e := Shop()
 		e.Addr = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 80)
-		e.Labels = Labels("pod", fmt.Sprintf("pod-%07d", i)+strings.Repeat("x", labelBytes))
+		e.Name, e.Labels = fmt.Sprintf("pod-%07d", i)+strings.Repeat("x", labelBytes), nil
 		list[i] = e
 	}
 	return list
