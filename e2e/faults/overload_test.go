@@ -139,7 +139,7 @@ func (s *stage) large(t *testing.T) {
 		_, err := s.west.slice(t.Context(), s.name, "large", fmt.Sprint(n), block(byte(200+n), largeSlice)...)
 		must(t, err)
 	}
-	stream := s.subscribe(t, proxy.Get, "large", s.name)
+	stream := s.subscribeToNew(t, proxy.Get, "large", s.name)
 	defer stream.Close()
 	await(t, patience, func() error {
 		if n := stream.Snapshot().Get.Len(); n != slices*largeSlice {

@@ -37,12 +37,12 @@ func TestSilentWatches(t *testing.T) {
 	for _, a := range actors {
 		w.awaitState(t, a.name, "ready", recovery)
 		must(t, own.Put(object.Mirror("ns", a.name, a.name, "far")))
-		streams[a] = w.subscribe(t, proxy.Get, a.name, "ns")
+		streams[a] = w.subscribeToNew(t, proxy.Get, a.name, "ns")
 	}
 	has := func(a *actor, addr string) func() error {
 		return func() error {
 			if now := streams[a].Snapshot(); !now.Get.Has(netip.MustParseAddrPort(addr)) {
-				return fmt.Errorf("%s: %s is missing: %v", a.name, addr, now.Get.Addrs())
+				return fmt.Errorf("%s: %s is missing: %v (%v)", a.name, addr, now.Get.Addrs(), now.Err)
 			}
 			return nil
 		}

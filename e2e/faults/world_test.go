@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"isthmus/e2e/admin"
 	"isthmus/e2e/faultproxy"
 	"isthmus/e2e/gateway"
@@ -174,5 +177,23 @@ func (w *world) subscribe(t *testing.T, kind proxy.Kind, service, namespace stri
 	s := proxy.NewStream(proxy.Config{Conn: conn, Kind: kind, Authority: service + "." + namespace + ".svc.cluster.local:80", Pulse: &w.pulse})
 	t.Cleanup(s.Close)
 	must(t, s.Open(t.Context()))
+	return s
+}
+
+// subscribeToNew is as subscribe, of a Service that has just been made: it asks again while the gateway does not know
+// that, as proxies do. It returns once the stream has begun.
+func (w *world) subscribeToNew(t *testing.T, kind proxy.Kind, service, namespace string) *proxy.Stream {
+	t.Helper()
+	s := w.subscribe(t, kind, service, namespace)
+	await(t, patience, func() error {
+		now := s.Snapshot()
+		if now.Messages > 0 {
+			return nil
+		}
+		if status.Code(now.Err) == codes.NotFound {
+			must(t, s.Open(t.Context()))
+		}
+		return fmt.Errorf("a stream of %s has not begun: %v", service, now.Err)
+	})
 	return s
 }
