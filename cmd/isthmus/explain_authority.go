@@ -113,14 +113,3 @@ func (a *authorities) ofAddress(ip netip.Addr, port string) (string, error) {
 	return "", fmt.Errorf("%v is no Service's cluster IP, nor a Pod's, in the gateway's cluster: clients that dial it connect straight to it. "+
 		"If it is an address of a linked cluster, name the service that clients dial, and give this address by address (--address)", ip)
 }
-
-// maxRepeated is how much of a text an answer has, in bytes: names of objects are shorter.
-const maxRepeated = 400
-
-// beginning returns a text, or its beginning if it is long.
-func beginning(text string) string {
-	if len(text) > maxRepeated {
-		return strings.ToValidUTF8(text[:maxRepeated], "") + "…"
-	}
-	return text
-}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"isthmus/grpcapi"
+)
+
+// TestExplainRefusals: questions that can't be answered get a code and a text.
+func TestExplainRefusals(t *testing.T) {
+	h := newExplainedGateway(t)
+	for _, c := range []struct{ authority, address, want string }{
+		{"", "", "authority is missing"},
+		{"web", "", `"web" is no service of the cluster domain cluster.local`},
+		{"a.web.shop.x.svc.cluster.local", "", "Invalid authority: a.web"},
+		{"10.0.0.1:80", "", "10.0.0.1 belongs to Pod shop/web-1"},
+		{"web.shop.svc.cluster.local", "web", "no IP address"},
+		{"web.shop.svc.cluster.local", "fe80::1%eth0", "no IP address"},
+	} {
+		if w := getExplain(h, url.Values{"authority": {c.authority}, "address": {c.address}}); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), c.want) {
+			t.Errorf("%+v: %d %s", c, w.Code, w.Body)
+		}
+	}
+	late := &explainer{authorities: *someAuthorities(), explain: func(ctx context.Context, _ grpcapi.Question) (*grpcapi.Explanation, error) {
+		if _, ok := ctx.Deadline(); !ok {
+			t.Error("an explanation may take any time")
+		}
+		return nil, status.Error(codes.DeadlineExceeded, "too much")
+	}}
+	if w := getExplain(late.handler(), url.Values{"authority": {"shop/web"}}); w.Code != http.StatusServiceUnavailable || w.Body.String() != "too much\n" {
+		t.Errorf("too late: %d %s", w.Code, w.Body)
+	}
+}
+
+// TestExplainsAreBounded: one is answered at a time. Others wait their turn, and get 429 after
+// some time.
+func TestExplainsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow, codes := make(chan struct{}), make(chan int, 10)
+		running := 0
+		h := (&explainer{authorities: *someAuthorities(), explain: func(context.Context, grpcapi.Question) (*grpcapi.Explanation, error) {
+			running++
+			<-slow
+			return nil, status.Error(13, "done")
+		}}).handler()
+		request := func() { codes <- getExplain(h, url.Values{"authority": {"shop/web"}}).Code }
+		for range maxExplains + 2 {
+			go request()
+			synctest.Wait()
+		}
+		if running != maxExplains || len(codes) > 0 {
+			t.Fatalf("%d run, %d have been answered", running, len(codes))
+		}
+		slow <- struct{}{} // the next one begins
+		synctest.Wait()
+		if code := <-codes; code != http.StatusServiceUnavailable || running != maxExplains+1 {
+			t.Errorf("%d, %d have run", code, running)
+		}
+		time.Sleep(explainWait)
+		synctest.Wait()
+		if len(codes) != 1 || <-codes != http.StatusTooManyRequests {
+			t.Error("the last one was not refused")
+		}
+		close(slow)
+	})
+}
+
+// untaken is an answer that its client takes once that is closed.
+type untaken struct {
+	*httptest.ResponseRecorder
+	taken chan struct{}
+}
+
+func (u untaken) Write(p []byte) (int, error) { <-u.taken; return u.ResponseRecorder.Write(p) }
+
+// TestSlowClientsOfExplain: a client that does not take its answer keeps nobody else waiting, until
+// there are so many that their answers would take much memory.
+func TestSlowClientsOfExplain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, taken := newExplainedGateway(t), make(chan struct{})
+		var answers []untaken
+		for range maxExplainClients - 1 {
+			w := untaken{httptest.NewRecorder(), taken}
+			answers = append(answers, w)
+			go h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/debug/explain?authority=shop/web", nil))
+			synctest.Wait()
+		}
+		began := time.Now()
+		if w := getExplain(h, url.Values{"authority": {"shop/web"}}); w.Code != http.StatusOK || !time.Now().Equal(began) {
+			t.Errorf("%d after %v: %s", w.Code, time.Since(began), w.Body)
+		}
+		go h.ServeHTTP(untaken{httptest.NewRecorder(), taken}, httptest.NewRequest(http.MethodGet, "/debug/explain?authority=shop/web", nil))
+		synctest.Wait()
+		if w := getExplain(h, url.Values{"authority": {"shop/web"}}); w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") == "" {
+			t.Errorf("one more: %d %s", w.Code, w.Body)
+		}
+		close(taken)
+		synctest.Wait()
+		want := getExplain(h, url.Values{"authority": {"shop/web"}})
+		for _, w := range answers {
+			if w.Code != want.Code || w.Body.String() != want.Body.String() || !maps.EqualFunc(w.Header(), want.Header(), slices.Equal) {
+				t.Fatalf("%d %v, want %d %v", w.Code, w.Header(), want.Code, want.Header())
+			}
+		}
+	})
+}
+
+// FuzzExplainQuery: whatever is asked gets an answer that does nothing to a terminal or a
+// browser, and of which refusals are short.
+func FuzzExplainQuery(f *testing.F) {
+	for _, query := range []string{
+		"authority=shop/web", "authority=web.shop.svc.cluster.local:80&token={%22ns%22:%22shop%22}&address=10.1.0.2", "authority=%1b[31m<b>", "authority=10.0.0.1:80",
+		"authority=a.b.c.d.svc.cluster.local:99999", "authority=shop/api&address=fe80::1%25eth0", "authority=shop/%c2%9b&token=ns:%00", "authority=i.web.shop.svc:0", "%zz",
+	} {
+		f.Add(query)
+	}
+	h := newExplainedGateway(f)
+	f.Fuzz(func(t *testing.T, query string) {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/debug/explain", RawQuery: query}, Header: http.Header{}})
+		body := w.Body.String()
+		if i := strings.IndexFunc(body, func(r rune) bool { return !unicode.IsPrint(r) && r != '\n' }); i >= 0 {
+			t.Fatalf("%d: the answer has %q", w.Code, body[i:min(i+20, len(body))])
+		}
+		switch {
+		case w.Code == http.StatusOK && json.Valid(w.Body.Bytes()) && !strings.Contains(body, "<"):
+		case w.Code == http.StatusBadRequest && len(body) < 1000 && strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain"):
+		default:
+			t.Fatalf("%d: %s", w.Code, body)
+		}
+	})
+}
+
+// TestExplainIsAwaited: by default "isthmus explain" waits for longer than a gateway lets it wait for its turn, and explains.
+func TestExplainIsAwaited(t *testing.T) {
+	_, help, _ := call("explain", "--help")
+	_, text, _ := strings.Cut(help, "--timeout")
+	_, text, _ = strings.Cut(text, "Default: ")
+	text, _, _ = strings.Cut(text, ".")
+	if limit, err := time.ParseDuration(text); err != nil || limit <= explainWait+explainLimit {
+		t.Errorf("--timeout is %q, not more than %v (%v)", text, explainWait+explainLimit, err)
+	}
+}
