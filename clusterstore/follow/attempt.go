@@ -46,6 +46,9 @@ func (r *Resource) tryList(ctx context.Context, opts metav1.ListOptions) (runtim
 		r.watchUnproven = true
 		compact, err = r.feed.compactList(list)
 	}
+	if err == nil && opts.Continue == "" {
+		r.foresee(compact)
+	}
 	if over := r.takeOver(); over != nil {
 		return nil, over
 	}
@@ -71,8 +74,8 @@ func (r *Resource) tryWatch(ctx context.Context, opts metav1.ListOptions) (watch
 		}
 		return nil, err
 	}
-	if lists && r.streams >= maxStreams {
-		return nil, errNoStreams // the reflector will list
+	if lists && (r.streams >= maxStreams || r.over.probation.Load() != nil) {
+		return nil, errNoStreams // the reflector will list in pages, of which the first shows how many objects there are
 	}
 	if err := r.admit(ctx); err != nil {
 		return nil, err

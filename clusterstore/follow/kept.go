@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"iter"
 	"maps"
+	"math"
 
 	"isthmus/clusterstore/budget"
 )
@@ -56,6 +57,15 @@ func (k *kept) list(size int64) error {
 		return nil
 	}
 	return k.charge(k.stored, k.listed+size)
+}
+
+// foresee returns why a list would be refused of which n objects have been listed, and so many more are to come, if these are
+// as large as those; nil: it would not.
+func (k *kept) foresee(n, more int64) error {
+	if k == nil || n == 0 {
+		return nil
+	}
+	return k.budget.Foresee(k.listed/n*(n+min(more, math.MaxInt32))-k.has, k.what)
 }
 
 // replace records that the Store has these n objects and no others, all of which have been

@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+
 	"isthmus/clusterstore/budget"
 )
 
@@ -18,6 +20,9 @@ const (
 	maxOverPause = time.Minute
 	// overProof is how long it must have been followed after that to count as healthy.
 	overProof = 3 * time.Second
+	// maxForeseen is how many lists in a row may be refused by their first pages: what
+	// comes after these may be smaller.
+	maxForeseen = 4
 )
 
 // overBudget is what a Resource knows about being over budget.
@@ -26,8 +31,9 @@ type overBudget struct {
 	probation atomic.Pointer[error] // why it has been, and is not healthy yet; nil: it has not
 
 	// of the reflector's goroutine
-	listing time.Time     // when the list under way has begun; zero: none is
-	pause   time.Duration // nothing is requested for so long; 0: there is no pause
+	listing  time.Time     // when the list under way has begun; zero: none is
+	pause    time.Duration // nothing is requested for so long; 0: there is no pause
+	foreseen int           // lists, in a row, that were refused by their first pages
 
 	// proof ends the probation; it may be nil. When the Group is stopped, a list may still be
 	// under way in a goroutine of the reflector's.
@@ -50,6 +56,21 @@ func (r *Resource) exceed(err error) {
 		r.markTried()
 	}
 	r.unreadable(err, err)
+}
+
+// foresee refuses a list if its first page shows that there are too many objects: a resource
+// that was over budget mostly still is, and to read on until there is no more room costs
+// as much as the budget allows.
+func (r *Resource) foresee(first *metainternal.List) {
+	left := first.RemainingItemCount
+	if left == nil || r.over.foreseen == maxForeseen || r.over.probation.Load() == nil {
+		r.over.foreseen = 0
+		return
+	}
+	if err := r.feed.foresee(int64(len(first.Items)), *left); err != nil {
+		r.over.foreseen++
+		r.exceed(err)
+	}
 }
 
 // stopWatch ends the watch under way, from the reflector's goroutine.

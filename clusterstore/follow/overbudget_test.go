@@ -25,8 +25,9 @@ import (
 // greedy is an API whose lists never end while it is bad: in pages, or streamed.
 type greedy struct {
 	*api
-	bad      bool // under mu, as the rest
-	attempts int
+	bad      bool   // under mu, as the rest
+	attempts int    // lists while it is bad
+	streamed int    // of these, that were to be streamed
 	events   events // of the newest watch
 }
 
@@ -90,6 +91,7 @@ func (g *greedy) calls() Calls {
 			go g.stream(g.events, g.bad)
 			if g.bad {
 				g.attempts++
+				g.streamed++
 			}
 		}
 		return watch.NewStreamWatcher(g.events, nil), nil
@@ -194,6 +196,9 @@ func testOverBudget(t *testing.T, streams, needed bool) {
 	g.mu.Lock()
 	if g.attempts < 20 || g.attempts > 31 {
 		t.Errorf("%d attempts in ten minutes", g.attempts)
+	}
+	if g.streamed > 0 {
+		t.Errorf("%d lists are streamed, which do not show how many objects are to come", g.streamed)
 	}
 	g.bad = false
 	g.mu.Unlock()

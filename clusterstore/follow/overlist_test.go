@@ -3,6 +3,8 @@ package follow
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -19,11 +21,14 @@ import (
 // flooded is an API with so many objects, whose lists come in pages that are charged as
 // they are read, and whose every page takes a while.
 type flooded struct {
+	counts  bool // pages have how many objects come after them
+	long    int  // so many objects at the beginning have long names
 	mu      sync.Mutex
 	objects int
 	page    time.Duration
 	events  events      // of the newest watch
 	lists   []time.Time // when they began
+	pages   []int       // of each list, that were requested
 }
 
 // perObject is what reading one takes, before Factor.
@@ -33,24 +38,32 @@ func (f *flooded) calls() Calls {
 	return Calls{
 		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			f.mu.Lock()
-			n, page := f.objects, f.page
+			all, page := f.objects, f.page
 			first := 0
 			if _, err := fmt.Sscan(o.Continue, &first); err != nil {
-				f.lists = append(f.lists, time.Now())
+				f.lists, f.pages = append(f.lists, time.Now()), append(f.pages, 0)
 			}
+			f.pages[len(f.pages)-1]++
 			f.mu.Unlock()
 			time.Sleep(page)
-			n -= first
+			n := all - first
 			list := &corev1.SecretList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
 			if int64(n) > o.Limit {
 				n = int(o.Limit)
 				list.Continue = fmt.Sprint(first + n)
+				if left := int64(all - first - n); f.counts {
+					list.RemainingItemCount = &left
+				}
 			}
 			if err := budget.From(ctx).Took(perObject * int64(n)); err != nil {
 				return nil, err
 			}
 			for i := range n {
-				list.Items = append(list.Items, *secret(fmt.Sprint("n", first+i)))
+				name := fmt.Sprint("n", first+i)
+				if first+i < f.long {
+					name += strings.Repeat("x", 250)
+				}
+				list.Items = append(list.Items, *secret(name))
 			}
 			return list, nil
 		},
@@ -161,6 +174,51 @@ func TestOverRest(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestForeseen: of a resource that is over budget one page is read when that shows that there are too many objects
+// still, and all that there is room for every fifth time. Once there are few it is followed again.
+func TestForeseen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &flooded{objects: 2, counts: true}
+		group, _ := followFlooded(t, f)
+		f.flood()
+		f.become(1_000_000, 0)
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		f.mu.Lock()
+		if want := []int{1, 1, 1, 1, 1, 5, 1, 1, 1, 1, 5}; !slices.Equal(f.pages[:len(want)], want) { // the first is before the flood
+			t.Errorf("pages of lists: %d, want %d", f.pages, want)
+		}
+		f.mu.Unlock()
+		if h := group.Health(); h.Lost.IsZero() || !strings.Contains(h.Err.Error(), "over budget: what is kept of secrets0 would take ") {
+			t.Errorf("over budget: %+v", h)
+		}
+		f.become(100, 0)
+		time.Sleep(overPause + 10*time.Second)
+		synctest.Wait()
+		if h := group.Health(); h.Err != nil || !h.Lost.IsZero() || h.Resources[0].Objects != 100 {
+			t.Errorf("afterwards: %+v", h)
+		}
+	})
+}
+
+// TestForeseenWrongly: a resource of which the first page has objects much larger than the others is followed again too.
+func TestForeseenWrongly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &flooded{objects: 2, counts: true, long: richPage}
+		group, _ := followFlooded(t, f)
+		f.flood()
+		f.become(130, 0)
+		time.Sleep((maxForeseen + 1) * (overPause + 5*time.Second))
+		synctest.Wait()
+		if h := group.Health(); h.Err != nil || !h.Lost.IsZero() || h.Resources[0].Objects != 130 {
+			t.Errorf("afterwards: %+v", h)
+		}
+		if want := []int{1, 1, 1, 1, 1, 3}; !slices.Equal(f.pages, want) {
+			t.Errorf("pages of lists: %d, want %d", f.pages, want)
+		}
+	})
 }
 
 // TestEventRate: events without end of one resource are handled at a rate that leaves the
