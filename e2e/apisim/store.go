@@ -3,11 +3,11 @@ package apisim
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/google/btree"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,11 +28,11 @@ type store struct {
 
 // table is the objects of one kind.
 type table struct {
-	objects map[string]*object // by key
-	events  []event            // the newest ones, of ascending versions
-	dropped int                // how many there were before these
-	oldest  uint64             // the oldest version that can be watched from
-	changed chan struct{}      // closed, and replaced, after each event
+	objects *btree.BTreeG[*object] // in the order of their keys, so that a list of tens of thousands is not sorted
+	events  []event                // the newest ones, of ascending versions
+	dropped int                    // how many there were before these
+	oldest  uint64                 // the oldest version that can be watched from
+	changed chan struct{}          // closed, and replaced, after each event
 }
 
 // object is one version of an object. It is immutable.
@@ -48,6 +48,12 @@ type object struct {
 
 func (o *object) key() string { return o.namespace + "/" + o.name }
 
+func (o *object) before(other *object) bool {
+	return o.namespace < other.namespace || o.namespace == other.namespace && o.name < other.name
+}
+
+const treeDegree = 32
+
 type event struct {
 	kind watch.EventType
 	*object
@@ -56,7 +62,7 @@ type event struct {
 func newStore() *store {
 	s := &store{version: 1, tables: make(map[string]*table)}
 	for _, k := range kinds {
-		s.tables[k.resource] = &table{objects: make(map[string]*object), oldest: 1, changed: make(chan struct{})}
+		s.tables[k.resource] = &table{objects: btree.NewG(treeDegree, (*object).before), oldest: 1, changed: make(chan struct{})}
 	}
 	return s
 }
@@ -71,8 +77,9 @@ func (s *store) put(o runtime.Object) error {
 	defer s.mu.Unlock()
 	t := s.tables[k.resource]
 	made := &object{namespace: m.GetNamespace(), name: m.GetName(), version: s.version + 1}
-	change, old := watch.Modified, t.objects[made.key()]
-	if old == nil {
+	change := watch.Modified
+	old, had := t.objects.Get(made)
+	if !had {
 		change = watch.Added
 		made.uid, made.created = types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012x", made.version)), metav1.NewTime(time.Now().Truncate(time.Second))
 	} else {
@@ -81,7 +88,7 @@ func (s *store) put(o runtime.Object) error {
 	if err := made.encode(k, o); err != nil {
 		return err
 	}
-	t.objects[made.key()] = made
+	t.objects.ReplaceOrInsert(made)
 	s.note(t, event{change, made})
 	return nil
 }
@@ -95,8 +102,8 @@ func (s *store) remove(o runtime.Object) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.tables[k.resource]
-	old := t.objects[m.GetNamespace()+"/"+m.GetName()]
-	if old == nil {
+	old, had := t.objects.Get(&object{namespace: m.GetNamespace(), name: m.GetName()})
+	if !had {
 		return fmt.Errorf("%s %s/%s to delete does not exist", k.Kind, m.GetNamespace(), m.GetName())
 	}
 	last, err := old.decode(k)
@@ -108,7 +115,7 @@ func (s *store) remove(o runtime.Object) error {
 	if err := gone.encode(k, last); err != nil {
 		return err
 	}
-	delete(t.objects, old.key())
+	t.objects.Delete(old)
 	s.note(t, event{watch.Deleted, &gone})
 	return nil
 }
@@ -148,13 +155,13 @@ func (s *store) compact() {
 func (s *store) snapshot(of target, keep func(*object) bool) ([]*object, uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list := slices.Collect(maps.Values(s.tables[of.resource].objects))
-	list = slices.DeleteFunc(list, func(o *object) bool { return !keep(o) })
-	slices.SortFunc(list, func(a, b *object) int {
-		if a.namespace != b.namespace {
-			return cmp.Compare(a.namespace, b.namespace)
+	objects := s.tables[of.resource].objects
+	list := make([]*object, 0, objects.Len())
+	objects.Ascend(func(o *object) bool {
+		if keep(o) {
+			list = append(list, o)
 		}
-		return cmp.Compare(a.name, b.name)
+		return true
 	})
 	return list, s.version
 }
