@@ -62,7 +62,7 @@ func (k *kept) list(size int64) error {
 // foresee returns why a list would be refused of which n objects have been listed, and so many more are to come, if these are
 // as large as those; nil: it would not.
 func (k *kept) foresee(n, more int64) error {
-	if k == nil || n == 0 {
+	if k == nil || n == 0 || more <= 0 {
 		return nil
 	}
 	return k.budget.Foresee(k.listed/n*(n+min(more, math.MaxInt32))-k.has, k.what)
