@@ -113,8 +113,8 @@ func (e *env) reached(want ...string) {
 	var got []string
 	for _, x := range set.Endpoints {
 		text := x.Addr.String()
-		if x.Authority != "" {
-			text += " " + x.Identity.Value().DNS + " " + x.Authority
+		if c := x.Common.Get(); c.Authority != "" {
+			text += " " + c.Identity.DNS + " " + c.Authority
 		}
 		got = append(got, text)
 	}

@@ -43,16 +43,28 @@ func (e *Endpoint) ValueAt(port uint16) Endpoint {
 	at.Ports = nil
 	at.Addr = netip.AddrPortFrom(e.Addr.Addr(), port)
 	at.Opaque = r.Opaque != nil && r.Opaque.Contains(port)
-	if r.Skipped != nil && r.Skipped.Contains(port) {
-		at.Meshed, at.Identity = false, nil
-	}
+	skipped := r.Skipped != nil && r.Skipped.Contains(port)
+	at.Meshed = at.Meshed && !skipped
 	if slices.Contains(r.Own[:], port) {
 		at.InboundPort = 0
 	}
-	if r.RemoteName != "" {
-		at.Authority = r.RemoteName + ":" + strconv.Itoa(int(port))
+	if skipped || r.RemoteName != "" {
+		at.Common = e.commonAt(port, skipped)
 	}
 	return at
+}
+
+// commonAt returns what an endpoint for any port has in common with others at one port, which
+// may bypass the proxy.
+func (e *Endpoint) commonAt(port uint16, skipped bool) *Common {
+	c := *e.Common.Get()
+	if skipped {
+		c.Identity = Identity{}
+	}
+	if name := e.Ports.RemoteName; name != "" {
+		c.Authority = name + ":" + strconv.Itoa(int(port))
+	}
+	return &c
 }
 
 // sameRules compares two endpoints' rules.

@@ -49,7 +49,7 @@ func drawEndpoints(t *rapid.T) []Endpoint {
 			Twin:     pod[0],
 			Zone:     pod[1],
 			Hints:    rapid.SampledFrom([][]string{nil, {"z1"}, {"z1", "z2"}}).Draw(t, "hints"),
-			Identity: &Identity{DNS: rapid.SampledFrom([]string{"", "i"}).Draw(t, "identity")},
+			Common:   &Common{Identity: Identity{DNS: rapid.SampledFrom([]string{"", "i"}).Draw(t, "identity")}},
 		}
 	}), 0, 4, func(e Endpoint) netip.AddrPort { return e.Addr }).Draw(t, "endpoints")
 }
@@ -57,7 +57,7 @@ func drawEndpoints(t *rapid.T) []Endpoint {
 // drawGateways draws those of a service: each service has its own authority.
 func drawGateways(t *rapid.T, id ServiceID) (list []Endpoint) {
 	for _, e := range drawEndpoints(t) {
-		list = append(list, Endpoint{Addr: e.Addr, Kind: Address, Identity: e.Identity, Authority: id.Name})
+		list = append(list, Endpoint{Addr: e.Addr, Kind: Address, Common: &Common{Identity: e.Common.Identity, Authority: id.Name}})
 	}
 	return list
 }

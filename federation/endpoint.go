@@ -28,12 +28,34 @@ type Identity struct {
 	ServerName string // SNI; empty: not sent
 }
 
-// Value returns the identity, the zero value of nil.
-func (i *Identity) Value() Identity {
-	if i == nil {
-		return Identity{}
+// Common is what the endpoints of siblings in a slice have in common, so that they can share
+// it. It is immutable.
+type Common struct {
+	// Group is the same for all endpoints of the slice: labels of service, namespace,
+	// target_…, sorted by name.
+	Group []Label
+	// Labels are those of its Pod or Workload, sorted by name, without those that are made
+	// of other fields: NameLabel, zone, zone_locality, target_cluster.
+	Labels    []Label
+	Identity  Identity
+	Authority string // authority override; empty: none
+}
+
+// nothing is what an endpoint without Common has in common with others.
+var nothing Common
+
+// Get returns c, or for nil one that has nothing.
+func (c *Common) Get() *Common {
+	if c == nil {
+		return &nothing
 	}
-	return *i
+	return c
+}
+
+// Equal reports whether the two have the same content. Nil is equal to the zero value.
+func (c *Common) Equal(o *Common) bool {
+	a, b := c.Get(), o.Get()
+	return a == b || a.Identity == b.Identity && a.Authority == b.Authority && slices.Equal(a.Group, b.Group) && slices.Equal(a.Labels, b.Labels)
 }
 
 // Endpoint is everything that is sent to a proxy about one address, except what
@@ -50,16 +72,7 @@ type Endpoint struct {
 	Name     string   // its Pod's or Workload's, which is sent as NameLabel; empty: none
 	Hints    []string // zone hints (hints.forZones), sorted
 
-	// Group is shared by the endpoints of one slice: labels that are the
-	// same for all of them (service, namespace, target_…), sorted by name.
-	Group []Label
-	// Labels are those of its Pod or Workload, sorted by name, without those that are made
-	// of other fields: NameLabel, zone, zone_locality, target_cluster. Endpoints of siblings
-	// may share them.
-	Labels []Label
-
-	Identity  *Identity // endpoints of siblings may share it; nil: none
-	Authority string    // authority override; empty: none
+	Common *Common // endpoints of siblings may share it; nil: none of it
 
 	Kind Kind
 	// Meshed: a Linkerd proxy receives this port's traffic, so that protocol
@@ -82,9 +95,8 @@ type Endpoint struct {
 func (e *Endpoint) Equal(o *Endpoint) bool {
 	return e == o || e.Addr == o.Addr && e.Kind == o.Kind && e.Cluster == o.Cluster &&
 		e.Zone == o.Zone && e.Node == o.Node && e.Hostname == o.Hostname && e.Twin == o.Twin && e.Name == o.Name &&
-		e.Identity.Value() == o.Identity.Value() && e.Authority == o.Authority &&
 		e.Meshed == o.Meshed && e.Opaque == o.Opaque && e.InboundPort == o.InboundPort && sameRules(e.Ports, o.Ports) &&
-		slices.Equal(e.Hints, o.Hints) && slices.Equal(e.Group, o.Group) && slices.Equal(e.Labels, o.Labels)
+		slices.Equal(e.Hints, o.Hints) && e.Common.Equal(o.Common)
 }
 
 // NameLabel returns the label with the name of its Pod or Workload. It returns false if it

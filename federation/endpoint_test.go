@@ -10,25 +10,44 @@ import (
 // Equal does not compare would never reach clients that have the endpoint already.
 func TestEndpointEqual(t *testing.T) {
 	endpoint := func() Endpoint {
-		return Endpoint{Addr: netip.MustParseAddrPort("10.0.0.1:80"), Labels: []Label{{Name: "pod", Value: "p"}}}
-	}
-	a, b := endpoint(), endpoint()
-	if !a.Equal(&b) || !a.Equal(&a) {
-		t.Error("the same is not equal")
+		return Endpoint{Addr: netip.MustParseAddrPort("10.0.0.1:80"), Common: &Common{Labels: []Label{{Name: "pod", Value: "p"}}}}
 	}
 	others := Endpoint{
 		Addr: netip.MustParseAddrPort("10.0.0.2:80"), Kind: Pod, Cluster: "east", Zone: "a", Node: "n", Hostname: "h", Twin: "t", Name: "p",
-		Hints: []string{"a"}, Group: []Label{{Name: "service", Value: "web"}}, Labels: []Label{{Name: "pod", Value: "q"}},
-		Identity: &Identity{DNS: "x"}, Authority: "x", Meshed: true, Opaque: true, InboundPort: 4143, Ports: &PortRules{RemoteName: "x"},
+		Hints: []string{"a"}, Common: &Common{Labels: []Label{{Name: "pod", Value: "q"}}}, Meshed: true, Opaque: true, InboundPort: 4143, Ports: &PortRules{RemoteName: "x"},
 	}
-	for i := range reflect.TypeFor[Endpoint]().NumField() {
-		changed, field := endpoint(), reflect.TypeFor[Endpoint]().Field(i).Name
+	checkEqual(t, endpoint, others, (*Endpoint).Equal)
+}
+
+// TestCommonEqual: so are what endpoints have in common. None is the same as nothing.
+func TestCommonEqual(t *testing.T) {
+	common := func() Common { return Common{Labels: []Label{{Name: "pod", Value: "p"}}} }
+	others := Common{
+		Group: []Label{{Name: "service", Value: "web"}}, Labels: []Label{{Name: "pod", Value: "q"}},
+		Identity: Identity{DNS: "x"}, Authority: "x",
+	}
+	checkEqual(t, common, others, (*Common).Equal)
+	if none := (*Common)(nil); !none.Equal(new(Common)) || !new(Common).Equal(none) || none.Equal(&others) {
+		t.Error("nil is not equal to nothing")
+	}
+}
+
+// checkEqual checks that values are equal only if all of their fields are. In others each
+// field differs.
+func checkEqual[T any](t *testing.T, value func() T, others T, equal func(a, b *T) bool) {
+	t.Helper()
+	a, b := value(), value()
+	if !equal(&a, &b) || !equal(&a, &a) {
+		t.Error("the same is not equal")
+	}
+	for i := range reflect.TypeFor[T]().NumField() {
+		changed, field := value(), reflect.TypeFor[T]().Field(i).Name
 		other := reflect.ValueOf(others).Field(i)
 		if other.IsZero() {
 			t.Fatalf("this test has no other %s", field)
 		}
 		reflect.ValueOf(&changed).Elem().Field(i).Set(other)
-		if a.Equal(&changed) || changed.Equal(&a) {
+		if equal(&a, &changed) || equal(&changed, &a) {
 			t.Errorf("with another %s it is equal", field)
 		}
 	}

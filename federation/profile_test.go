@@ -10,13 +10,13 @@ import (
 // are compared by content.
 func TestProfileEqual(t *testing.T) {
 	endpoint := func() *Endpoint {
-		return &Endpoint{Addr: netip.MustParseAddrPort("10.0.0.1:80"), Labels: []Label{{Name: "pod", Value: "p"}}}
+		return &Endpoint{Addr: netip.MustParseAddrPort("10.0.0.1:80"), Common: &Common{Labels: []Label{{Name: "pod", Value: "p"}}}}
 	}
 	a, b := Profile{Endpoint: endpoint()}, Profile{Endpoint: endpoint()}
 	if !a.Equal(&b) || !a.Equal(&a) {
 		t.Error("the same is not equal")
 	}
-	b.Endpoint.Labels[0].Value = "q"
+	b.Endpoint.Common.Labels[0].Value = "q"
 	if a.Equal(&b) || a.Equal(&Profile{}) || (&Profile{}).Equal(&a) || a.Equal(nil) {
 		t.Error("another endpoint is equal")
 	}

@@ -213,8 +213,8 @@ func (w *world) printSteps() {
 		added, removed := Diff(x.last, now)
 		for _, e := range added {
 			fmt.Fprintf(&w.out, " +%v@%v", e.Addr.Addr(), e.Cluster)
-			if e.Identity.Value().DNS != "" {
-				fmt.Fprintf(&w.out, "(%s)", e.Identity.Value().DNS)
+			if id := e.Common.Get().Identity.DNS; id != "" {
+				fmt.Fprintf(&w.out, "(%s)", id)
 			}
 		}
 		for _, a := range removed {

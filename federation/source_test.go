@@ -154,7 +154,7 @@ func endpoint(s string) (Endpoint, error) {
 		case "twin":
 			e.Twin = v
 		case "id":
-			e.Identity = &Identity{DNS: v}
+			e.Common = &Common{Identity: Identity{DNS: v}}
 		case "bare":
 			e.Kind = Address
 		default:

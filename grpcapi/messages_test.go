@@ -13,11 +13,11 @@ import (
 // addresses. The numbers are those of the reference's test cases.
 func TestMessagesOfEachKind(t *testing.T) {
 	gateway := func(e *federation.Endpoint) {
-		e.Kind, e.Meshed, e.InboundPort, e.Twin, e.Labels = federation.Address, false, 0, "", nil
-		e.Identity, e.Authority = &federation.Identity{DNS: "some-identity"}, "some-auth.com:2"
+		e.Kind, e.Meshed, e.InboundPort, e.Twin, e.Common.Labels = federation.Address, false, 0, "", nil
+		e.Common.Identity, e.Common.Authority = federation.Identity{DNS: "some-identity"}, "some-auth.com:2"
 	}
 	workload := func(e *federation.Endpoint) {
-		e.Kind, e.Identity = federation.Workload, &federation.Identity{URI: "spiffe://root/vm", ServerName: "vm.example"}
+		e.Kind, e.Common.Identity = federation.Workload, federation.Identity{URI: "spiffe://root/vm", ServerName: "vm.example"}
 	}
 	type step struct{ offer, want string }
 	two := []step{{"10.0.0.1:80 10.0.0.2:80", "add 10.0.0.1:80 10.0.0.2:80"}, {"10.0.0.2:80", "remove 10.0.0.1:80"}}

@@ -24,7 +24,7 @@ func TestEndpointProfilesOverTime(t *testing.T) {
 	}
 	host := func(name string, change func(*federation.Endpoint)) *federation.Profile {
 		e := pod("10.0.0.1:80")
-		e.Labels = wiretest.Labels("namespace", "shop", "pod", name)
+		e.Common.Labels = wiretest.Labels("namespace", "shop", "pod", name)
 		change(e)
 		return endpointProfile(e)
 	}

@@ -93,8 +93,10 @@ func sliceOf(c federation.ClusterName, eps ...*federation.Endpoint) *federation.
 func pod(addr string) *federation.Endpoint {
 	return &federation.Endpoint{
 		Addr: netip.MustParseAddrPort(addr), Kind: federation.Pod, Twin: "shop/" + addr,
-		Group:  []federation.Label{{Name: "namespace", Value: "shop"}, {Name: "service", Value: "web"}},
-		Labels: []federation.Label{{Name: "pod", Value: "web-" + addr}},
+		Common: &federation.Common{
+			Group:  []federation.Label{{Name: "namespace", Value: "shop"}, {Name: "service", Value: "web"}},
+			Labels: []federation.Label{{Name: "pod", Value: "web-" + addr}},
+		},
 		Meshed: true, InboundPort: 4143,
 	}
 }

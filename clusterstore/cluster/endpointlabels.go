@@ -66,14 +66,15 @@ const maxText = 1 << 10
 // sendable reports whether all texts of an endpoint are UTF-8 and not too long. Others
 // can't be encoded, and must not spoil the message for other clusters' endpoints.
 func sendable(e *federation.Endpoint) bool {
-	for _, list := range [...][]federation.Label{e.Group, e.Labels} {
+	c := e.Common.Get()
+	for _, list := range [...][]federation.Label{c.Group, c.Labels} {
 		for _, l := range list {
 			if !sendableText(l.Name) || !sendableText(l.Value) {
 				return false
 			}
 		}
 	}
-	for _, text := range [...]string{e.Name, e.Zone, e.Identity.Value().DNS, e.Identity.Value().URI, e.Identity.Value().ServerName, e.Authority} {
+	for _, text := range [...]string{e.Name, e.Zone, c.Identity.DNS, c.Identity.URI, c.Identity.ServerName, c.Authority} {
 		if !sendableText(text) {
 			return false
 		}

@@ -123,7 +123,7 @@ func TestWorkloadLife(t *testing.T) {
 		var list []string
 		for _, l := range reader.Read().Slices {
 			for _, e := range l.Endpoints {
-				list = append(list, e.Addr.Addr().String()+" "+e.Identity.Value().URI)
+				list = append(list, e.Addr.Addr().String()+" "+e.Common.Identity.URI)
 			}
 		}
 		if got := strings.Join(list, ", "); got != want {

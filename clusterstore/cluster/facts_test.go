@@ -20,12 +20,13 @@ func describe(e *federation.Endpoint) string {
 			parts = append(parts, name+"="+value)
 		}
 	}
-	own := slices.Clone(e.Labels)
+	common := e.Common.Get()
+	own := slices.Clone(common.Labels)
 	if name, ok := e.NameLabel(); ok {
 		own = append(own, name)
 	}
 	slices.SortFunc(own, func(a, b federation.Label) int { return strings.Compare(a.Name, b.Name) })
-	for _, l := range slices.Concat(e.Group, own) {
+	for _, l := range slices.Concat(common.Group, own) {
 		parts = append(parts, l.Name+":"+l.Value)
 	}
 	add("zone", e.Zone)
@@ -33,10 +34,10 @@ func describe(e *federation.Endpoint) string {
 	add("host", e.Hostname)
 	add("twin", e.Twin)
 	add("hints", strings.Join(e.Hints, "+"))
-	add("id", e.Identity.Value().DNS)
-	add("uri", e.Identity.Value().URI)
-	add("sni", e.Identity.Value().ServerName)
-	add("authority", e.Authority)
+	add("id", common.Identity.DNS)
+	add("uri", common.Identity.URI)
+	add("sni", common.Identity.ServerName)
+	add("authority", common.Authority)
 	if e.Meshed {
 		parts = append(parts, "meshed")
 	}
@@ -49,9 +50,9 @@ func describe(e *federation.Endpoint) string {
 	return strings.Join(parts, " ")
 }
 
-// TestSiblingsShareLabels: endpoints of Pods that differ in name and node alone share the
-// labels of both, and those of others do not.
-func TestSiblingsShareLabels(t *testing.T) {
+// TestSiblingsShare: endpoints of Pods that differ in name and node alone share what they have in
+// common, also after one of them has changed, and those of others do not.
+func TestSiblingsShare(t *testing.T) {
 	w := newWorld(t, nil)
 	on := func(node string) func(o *corev1.Pod) { return func(o *corev1.Pod) { o.Spec.NodeName = node } }
 	w.put(
@@ -59,18 +60,23 @@ func TestSiblingsShareLabels(t *testing.T) {
 		aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 pod=q", "10.0.0.3 pod=r"),
 		aPod("p", meshed, on("node-1")), aPod("q", meshed, on("node-2")), aPod("r", meshed, podLabel("pod-template-hash", "abc")),
 	)
-	list := w.read("web", 80).Slices[0].Endpoints
+	reader := w.Reader(federation.ServiceID{Namespace: "ns", Name: "web"}, 80)
+	list := reader.Read().Slices[0].Endpoints
 	p, q, r := list[0], list[1], list[2]
-	if &p.Labels[0] != &q.Labels[0] {
-		t.Error("siblings have labels of their own")
+	if p.Common != q.Common {
+		t.Error("siblings share nothing")
 	}
 	for i, want := range []string{"pod:p", "pod:q", "pod:r pod_template_hash:abc"} {
 		if got := describe(list[i]); !strings.Contains(got, want+" ") {
 			t.Errorf("%s: no %s", got, want)
 		}
 	}
-	if p.Node != "node-1" || q.Node != "node-2" || len(r.Labels) != len(p.Labels)+1 {
-		t.Errorf("nodes %s and %s, labels %v", p.Node, q.Node, r.Labels)
+	if p.Node != "node-1" || q.Node != "node-2" || len(r.Common.Labels) != len(p.Common.Labels)+1 {
+		t.Errorf("nodes %s and %s, labels %v", p.Node, q.Node, r.Common.Labels)
+	}
+	w.put(aPod("q", meshed, on("node-3")))
+	if now := reader.Read().Slices[0].Endpoints[1]; now.Node != "node-3" || now.Common != p.Common {
+		t.Errorf("on another node, %s shares nothing", describe(now))
 	}
 }
 
@@ -176,7 +182,7 @@ func TestPodFacts(t *testing.T) {
 func TestNoIdentityWithoutTrustDomain(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.TrustDomain = "" })
 	w.put(aService("web"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"), aPod("p", meshed))
-	if e := w.read("web", 80).Slices[0].Endpoints[0]; e.Identity != nil || !e.Meshed || e.InboundPort != 4143 {
+	if e := w.read("web", 80).Slices[0].Endpoints[0]; e.Common.Identity != (federation.Identity{}) || !e.Meshed || e.InboundPort != 4143 {
 		t.Errorf("%s", describe(e))
 	}
 }
@@ -219,7 +225,7 @@ func TestOwners(t *testing.T) {
 					w.put(p)
 				}
 				got := ""
-				for _, l := range w.read("web", 80).Slices[0].Endpoints[0].Labels {
+				for _, l := range w.read("web", 80).Slices[0].Endpoints[0].Common.Labels {
 					if l.Name != "pod" && l.Name != "serviceaccount" {
 						got += l.Name + ":" + l.Value
 					}

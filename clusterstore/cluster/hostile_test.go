@@ -100,12 +100,13 @@ func checkShare(t *testing.T, share federation.Share) {
 			}
 		}
 		for _, e := range l.Endpoints {
-			if !utf8.ValidString(describe(&federation.Endpoint{Addr: e.Addr, Name: e.Name, Group: e.Group, Labels: e.Labels, Zone: e.Zone, Identity: e.Identity, Authority: e.Authority})) {
+			if !utf8.ValidString(describe(&federation.Endpoint{Addr: e.Addr, Name: e.Name, Zone: e.Zone, Common: e.Common})) {
 				t.Errorf("not UTF-8: %q", describe(e))
 			}
-			for j := 1; j < len(e.Labels); j++ {
-				if e.Labels[j-1].Name >= e.Labels[j].Name {
-					t.Errorf("labels %v", e.Labels)
+			labels := e.Common.Get().Labels
+			for j := 1; j < len(labels); j++ {
+				if labels[j-1].Name >= labels[j].Name {
+					t.Errorf("labels %v", labels)
 				}
 			}
 		}

@@ -18,7 +18,8 @@ type joiner struct {
 	data      *sliceData
 	group     []federation.Label
 
-	made federation.Endpoint // in the making
+	made   federation.Endpoint // in the making
+	common *federation.Common  // of the previous endpoint: its siblings share it
 
 	// The Pod of the previous address, and what follows from it: the next one
 	// usually is its sibling, and has the same but for the node.
@@ -29,8 +30,8 @@ type joiner struct {
 	policyPort   uint16                // the port of policyOpaque; zero: not looked up yet
 	policyOpaque bool                  // a Server makes that port opaque
 	rules        *federation.PortRules // of endpoints of any port; nil: not looked up yet
-	identity     *federation.Identity  // the endpoints of all siblings share it
-	labels       []federation.Label    // the endpoints of all siblings share them
+	identity     federation.Identity
+	labels       []federation.Label
 	node         unique.Handle[string]
 	nodeName     string
 	hints        unique.Handle[string]
@@ -48,7 +49,6 @@ func (j *joiner) endpoint(a *address, port uint16, before []*federation.Endpoint
 		Cluster:  j.state.cluster,
 		Hostname: a.hostname,
 		Hints:    j.zones,
-		Group:    j.group,
 	}
 	if a.target == "" {
 		j.bare(&j.made)
@@ -77,20 +77,30 @@ func (j *joiner) take(before []*federation.Endpoint) (*federation.Endpoint, fede
 	return &e, federation.Served
 }
 
+// share returns what an endpoint has in common with its siblings: that of the previous one, if
+// it is the same.
+func (j *joiner) share(c federation.Common) *federation.Common {
+	c.Group = j.group
+	if !j.common.Equal(&c) {
+		another := c
+		j.common = &another
+	}
+	return j.common
+}
+
 // bare fills in an endpoint for an address without Pod or ExternalWorkload: one that
 // was written by hand, or a gateway to another cluster.
 func (j *joiner) bare(e *federation.Endpoint) {
 	e.Kind = federation.Address
-	if name := j.data.mirror.identity; name != "" {
-		e.Identity = &federation.Identity{DNS: name}
-	}
+	common := federation.Common{Identity: federation.Identity{DNS: j.data.mirror.identity}}
 	name := j.data.mirror.remoteName
 	switch {
 	case j.requested == federation.AnyPort:
 		e.Ports = &federation.PortRules{RemoteName: name}
 	case name != "":
-		e.Authority = name + ":" + strconv.Itoa(int(j.requested))
+		common.Authority = name + ":" + strconv.Itoa(int(j.requested))
 	}
+	e.Common = j.share(common)
 }
 
 // pod fills in an endpoint of a Pod or ExternalWorkload. It returns Served, or why it can't:
@@ -109,19 +119,22 @@ func (j *joiner) pod(e *federation.Endpoint, p *pod) federation.Verdict {
 	if t.external() {
 		e.Kind = federation.Workload
 	}
-	e.Labels = j.labels
+	common := federation.Common{Labels: j.labels, Identity: j.identity}
 	if port == federation.AnyPort {
 		j.anyPort(e)
+		e.Common = j.share(common)
 		return federation.Served
 	}
 	if j.policyPort != port {
 		j.policyPort, j.policyOpaque = port, j.policy.opaque(j.state, j.namespace, p.facts, port)
 	}
 	e.Opaque = t.opaque.Contains(port) || j.policyOpaque
-	if skipped := t.skip.Contains(port); !skipped {
+	if t.skip.Contains(port) {
+		common.Identity = federation.Identity{}
+	} else {
 		e.Meshed = t.controlPlane != "" || t.external()
-		e.Identity = j.identity
 	}
+	e.Common = j.share(common)
 	if port != t.proxy.admin && port != t.proxy.control {
 		e.InboundPort = t.proxy.inbound
 	}
@@ -139,7 +152,6 @@ func (j *joiner) anyPort(e *federation.Endpoint) {
 	}
 	e.Ports = j.rules
 	e.Meshed = t.controlPlane != "" || t.external()
-	e.Identity = j.identity
 	e.InboundPort = t.proxy.inbound
 }
 
@@ -162,15 +174,15 @@ func (j *joiner) usePod(p *pod) {
 
 // identity is the TLS identity of a Pod's proxy. That of Pods of other control planes
 // is not known. ExternalWorkloads have theirs in their spec.
-func (s *state) identity(namespace string, t *template) *federation.Identity {
+func (s *state) identity(namespace string, t *template) federation.Identity {
 	if t.external() {
-		return new(t.identity.Value())
+		return t.identity.Value()
 	}
 	if s.trustDomain == "" || t.controlPlane == "" || t.controlPlane != s.controllerNamespace {
-		return nil
+		return federation.Identity{}
 	}
 	name := t.serviceAccount + "." + namespace + ".serviceaccount.identity." + s.controllerNamespace + "." + s.trustDomain
-	return &federation.Identity{DNS: name, ServerName: name}
+	return federation.Identity{DNS: name, ServerName: name}
 }
 
 func splitHints(s string) []string {

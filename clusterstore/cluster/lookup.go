@@ -135,8 +135,10 @@ func (c *Cluster) endpointAt(p *pod, addr netip.AddrPort, q *policyReader) *fede
 	if !c.state.addresses.locations[p].life.runs() || j.pod(&made, p) != federation.Served {
 		return c.bareAddress(addr)
 	}
-	made.Labels = append(slices.Clip(made.Labels), federation.Label{Name: "namespace", Value: j.namespace})
-	slices.SortFunc(made.Labels, func(a, b federation.Label) int { return cmp.Compare(a.Name, b.Name) })
+	common := *made.Common.Get()
+	common.Labels = append(slices.Clip(common.Labels), federation.Label{Name: "namespace", Value: j.namespace})
+	slices.SortFunc(common.Labels, func(a, b federation.Label) int { return cmp.Compare(a.Name, b.Name) })
+	made.Common = &common
 	if !sendable(&made) {
 		return c.bareAddress(addr)
 	}

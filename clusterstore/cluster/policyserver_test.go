@@ -192,8 +192,8 @@ func TestServersOfTheirNamespace(t *testing.T) {
 			t.Errorf("%q is opaque, want %q", got, want)
 		}
 		for i, e := range w.read("web", 8080).Slices[0].Endpoints {
-			if want := []string{"default.ns.", "default.other.", "default.ns."}[i]; !strings.HasPrefix(e.Identity.Value().DNS, want) {
-				t.Errorf("%v has identity %s", e.Addr, e.Identity.Value().DNS)
+			if want := []string{"default.ns.", "default.other.", "default.ns."}[i]; !strings.HasPrefix(e.Common.Identity.DNS, want) {
+				t.Errorf("%v has identity %s", e.Addr, e.Common.Identity.DNS)
 			}
 		}
 	}

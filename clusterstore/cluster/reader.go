@@ -123,6 +123,9 @@ func (r *reader) read(list []*slice, ref portRef) {
 // used again.
 func (r *reader) join(l *slice, ref portRef, before *federation.Slice) *federation.Slice {
 	j := joiner{state: r.state, policy: &r.policy, requested: r.port, data: l.data, group: groupLabels(l.data, r.state.cluster)}
+	if len(before.Endpoints) > 0 {
+		j.common = before.Endpoints[0].Common // what changes shares it with what does not
+	}
 	made := &federation.Slice{Name: l.key}
 	for i := range l.data.subsets {
 		sub := &l.data.subsets[i]

@@ -117,9 +117,10 @@ func (s *Source) endpoints(svc federation.ServiceID, port uint16) []*federation.
 	var list []*federation.Endpoint
 	for _, a := range used(s.Addresses) {
 		list = append(list, &federation.Endpoint{
-			Addr: a.Addr, Kind: federation.Address, Cluster: s.Name, Group: group,
-			Identity:  &federation.Identity{DNS: a.Identity},
-			Authority: svc.Name + "." + svc.Namespace + ".svc." + s.Domain + ":" + strconv.Itoa(int(port)),
+			Addr: a.Addr, Kind: federation.Address, Cluster: s.Name, Common: &federation.Common{
+				Group: group, Identity: federation.Identity{DNS: a.Identity},
+				Authority: svc.Name + "." + svc.Namespace + ".svc." + s.Domain + ":" + strconv.Itoa(int(port)),
+			},
 		})
 	}
 	slices.SortFunc(list, func(a, b *federation.Endpoint) int { return a.Addr.Compare(b.Addr) })

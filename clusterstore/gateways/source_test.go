@@ -182,13 +182,13 @@ func TestEndpoints(t *testing.T) {
 	b := new(behind)
 	b.set([]string{"10.0.0.1"}, nil)
 	e := gatewaySource(b, "192.0.2.1").Reader(web, 8080).Read().Slices[0].Endpoints[0]
-	if e.Authority != "web.shop.svc.east.local:8080" || e.Identity.Value().DNS != "gw.example" || e.Cluster != "east" || e.Kind != federation.Address || e.Zone != "" || e.Hostname != "" {
+	if e.Common.Authority != "web.shop.svc.east.local:8080" || e.Common.Identity.DNS != "gw.example" || e.Cluster != "east" || e.Kind != federation.Address || e.Zone != "" || e.Hostname != "" {
 		t.Errorf("%+v", e)
 	}
 	labels := make(map[string]string)
-	for i, l := range e.Group {
+	for i, l := range e.Common.Group {
 		labels[l.Name] = l.Value
-		if i > 0 && e.Group[i-1].Name >= l.Name {
+		if i > 0 && e.Common.Group[i-1].Name >= l.Name {
 			t.Errorf("%s is not sorted", l.Name)
 		}
 	}

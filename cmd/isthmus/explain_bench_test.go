@@ -16,7 +16,7 @@ func BenchmarkExplainPage(b *testing.B) {
 	for i := range maxExplained {
 		e := &federation.Endpoint{
 			Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 80), Kind: federation.Pod, Node: "node-1", Zone: "a",
-			Twin: fmt.Sprintf("shop/web-5f79f964bc-%05d", i), Identity: &federation.Identity{DNS: "web.shop.serviceaccount.identity.linkerd.cluster.local"},
+			Twin: fmt.Sprintf("shop/web-5f79f964bc-%05d", i), Common: &federation.Common{Identity: federation.Identity{DNS: "web.shop.serviceaccount.identity.linkerd.cluster.local"}},
 		}
 		x.Addresses = append(x.Addresses, federation.ExplainedAddress{Considered: federation.Considered{Slice: "shop/web-1", Addr: e.Addr, Target: e.Twin}, Endpoint: e})
 	}

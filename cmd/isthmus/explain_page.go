@@ -170,7 +170,8 @@ func newExplainedEntry(a *federation.ExplainedAddress, m *explainedMember, port 
 		e.Hints = printables(at.Hints)
 	}
 	if a.Verdict == federation.Served {
-		e.Identity = printable(at.Identity.Value().DNS + at.Identity.Value().URI) // one of them, or none
+		id := at.Common.Get().Identity
+		e.Identity = printable(id.DNS + id.URI) // one of them, or none
 	}
 	return e
 }

@@ -15,7 +15,7 @@ func BenchmarkEncodeFull(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			list := wiretest.Many(n, 0)
 			for _, e := range list {
-				e.Labels = wiretest.Shop().Labels
+				e.Common = wiretest.Shop().Common
 			}
 			e := encoderFor(b, Options{H2Upgrade: true, ForceOpaqueTransport: true, TargetClusterLabel: true, MeshedHTTP2: wiretest.HTTP2Params()}, "")
 			set := &federation.Set{Endpoints: list}

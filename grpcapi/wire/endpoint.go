@@ -53,13 +53,14 @@ func (e *Encoder) appendAddr(b []byte, ep *federation.Endpoint, shared []federat
 // appendPeer appends the fields of a WeightedAddr that describe how to connect to
 // the endpoint: identity, protocol, HTTP/2 parameters, authority.
 func (e *Encoder) appendPeer(b []byte, ep *federation.Endpoint) []byte {
-	b = appendIdentity(b, ep.Identity.Value())
+	common := ep.Common.Get()
+	b = appendIdentity(b, common.Identity)
 	if meshed(ep) {
 		b = e.appendHint(b, ep)
 		b = append(b, e.http2...)
 	}
-	if ep.Authority != "" {
-		b = wrapped(b, addrAuthority, ep.Authority)
+	if common.Authority != "" {
+		b = wrapped(b, addrAuthority, common.Authority)
 	}
 	return b
 }
@@ -71,7 +72,7 @@ func meshed(ep *federation.Endpoint) bool {
 	case federation.Workload:
 		return true
 	case federation.Address:
-		return identified(ep.Identity.Value())
+		return identified(ep.Common.Get().Identity)
 	}
 	return ep.Meshed
 }

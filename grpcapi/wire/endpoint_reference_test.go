@@ -62,20 +62,26 @@ func endpoints() *rapid.Generator[*federation.Endpoint] {
 			Addr:    netip.AddrPortFrom(ip, rapid.Uint16().Draw(t, "port")),
 			Kind:    rapid.SampledFrom([]federation.Kind{federation.Address, federation.Pod, federation.Workload}).Draw(t, "kind"),
 			Cluster: rapid.SampledFrom([]federation.ClusterName{"", "east"}).Draw(t, "cluster"),
-			Zone:    text.Draw(t, "zone"), Authority: text.Draw(t, "authority"),
-			Meshed: rapid.Bool().Draw(t, "meshed"), Opaque: rapid.Bool().Draw(t, "opaque"),
+			Zone:    text.Draw(t, "zone"),
+			Meshed:  rapid.Bool().Draw(t, "meshed"), Opaque: rapid.Bool().Draw(t, "opaque"),
 			InboundPort: rapid.SampledFrom([]uint16{0, 1, 4143, 65535}).Draw(t, "inbound"),
-			Group:       rapid.SampledFrom([][]federation.Label{nil, wiretest.Labels("service", "x"), wiretest.Labels("service", "x", "target_cluster", "w")}).Draw(t, "group"),
-			Labels:      wiretest.Labels("pod", text.Draw(t, "pod"), text.Draw(t, "name")+"!", "v"),
+		}
+		common := federation.Common{
+			Group:     rapid.SampledFrom([][]federation.Label{nil, wiretest.Labels("service", "x"), wiretest.Labels("service", "x", "target_cluster", "w")}).Draw(t, "group"),
+			Labels:    wiretest.Labels("pod", text.Draw(t, "pod"), text.Draw(t, "name")+"!", "v"),
+			Authority: text.Draw(t, "authority"),
 		}
 		if e.Kind != federation.Address && rapid.Bool().Draw(t, "named") {
-			e.Name, e.Labels = e.Labels[0].Value+"x", e.Labels[1:]
+			e.Name, common.Labels = common.Labels[0].Value+"x", common.Labels[1:]
 		}
 		switch rapid.IntRange(0, 2).Draw(t, "identity") {
 		case 1:
-			e.Identity = &federation.Identity{DNS: text.Draw(t, "dns"), ServerName: text.Draw(t, "sni")}
+			common.Identity = federation.Identity{DNS: text.Draw(t, "dns"), ServerName: text.Draw(t, "sni")}
 		case 2:
-			e.Identity = &federation.Identity{URI: text.Draw(t, "uri"), ServerName: text.Draw(t, "sni")}
+			common.Identity = federation.Identity{URI: text.Draw(t, "uri"), ServerName: text.Draw(t, "sni")}
+		}
+		if !rapid.Bool().Draw(t, "nothing in common") {
+			e.Common = &common
 		}
 		return e
 	})
@@ -90,7 +96,8 @@ func reference(o Options, zone string, ep *federation.Endpoint) *pb.WeightedAddr
 	if o.TargetClusterLabel && ep.Cluster != "" {
 		a.MetricLabels["target_cluster"] = string(ep.Cluster)
 	}
-	for _, l := range slices.Concat(ep.Group, ep.Labels) {
+	common := ep.Common.Get()
+	for _, l := range slices.Concat(common.Group, common.Labels) {
 		a.MetricLabels[l.Name] = l.Value
 	}
 	if ep.Name != "" {
@@ -103,18 +110,18 @@ func reference(o Options, zone string, ep *federation.Endpoint) *pb.WeightedAddr
 	if zone != "" && ep.Zone != "" && ep.Kind != federation.Address {
 		a.MetricLabels["zone_locality"] = map[bool]string{true: "local", false: "remote"}[zone == ep.Zone]
 	}
-	if ep.Authority != "" {
-		a.AuthorityOverride = &pb.AuthorityOverride{AuthorityOverride: ep.Authority}
+	if common.Authority != "" {
+		a.AuthorityOverride = &pb.AuthorityOverride{AuthorityOverride: common.Authority}
 	}
 	id := &pb.TlsIdentity{}
-	if ep.Identity.Value().ServerName != "" {
-		id.ServerName = &pb.TlsIdentity_DnsLikeIdentity{Name: ep.Identity.Value().ServerName}
+	if common.Identity.ServerName != "" {
+		id.ServerName = &pb.TlsIdentity_DnsLikeIdentity{Name: common.Identity.ServerName}
 	}
-	if ep.Identity.Value().DNS != "" {
-		id.Strategy = &pb.TlsIdentity_DnsLikeIdentity_{DnsLikeIdentity: &pb.TlsIdentity_DnsLikeIdentity{Name: ep.Identity.Value().DNS}}
+	if common.Identity.DNS != "" {
+		id.Strategy = &pb.TlsIdentity_DnsLikeIdentity_{DnsLikeIdentity: &pb.TlsIdentity_DnsLikeIdentity{Name: common.Identity.DNS}}
 		a.TlsIdentity = id
-	} else if ep.Identity.Value().URI != "" {
-		id.Strategy = &pb.TlsIdentity_UriLikeIdentity_{UriLikeIdentity: &pb.TlsIdentity_UriLikeIdentity{Uri: ep.Identity.Value().URI}}
+	} else if common.Identity.URI != "" {
+		id.Strategy = &pb.TlsIdentity_UriLikeIdentity_{UriLikeIdentity: &pb.TlsIdentity_UriLikeIdentity{Uri: common.Identity.URI}}
 		a.TlsIdentity = id
 	}
 	hint := &pb.ProtocolHint{}

@@ -49,17 +49,22 @@ func label(name, value string) string {
 func TestGolden(t *testing.T) {
 	vm := &federation.Endpoint{
 		Addr: netip.MustParseAddrPort("200.1.1.1:80"), Kind: federation.Workload,
-		Labels:   wiretest.Labels("external_workload", "wlkd-1", "workloadgroup", "wg-name"),
-		Identity: &federation.Identity{URI: "spiffe://root/wlkd-1", ServerName: "wlkd-1.vm.example"}, Meshed: true, InboundPort: 4143,
+		Common: &federation.Common{
+			Labels:   wiretest.Labels("external_workload", "wlkd-1", "workloadgroup", "wg-name"),
+			Identity: federation.Identity{URI: "spiffe://root/wlkd-1", ServerName: "wlkd-1.vm.example"},
+		},
+		Meshed: true, InboundPort: 4143,
 	}
 	vmText := func(hint string) string {
 		return `addrs{addr{ip{ipv4:3355508993} port:80} weight:10000 ` + label("external_workload", "wlkd-1") + label("workloadgroup", "wg-name") + noZone +
 			`tls_identity{uri_like_identity{uri:"spiffe://root/wlkd-1"} server_name{name:"wlkd-1.vm.example"}} protocol_hint{` + hint + `}}`
 	}
 	gateway := &federation.Endpoint{
-		Addr: netip.MustParseAddrPort("192.0.2.7:4143"), Kind: federation.Address, Authority: "some-auth.com:2",
-		Group:    wiretest.Labels("namespace", "ns", "service", "web-east", "target_cluster", "east"),
-		Identity: &federation.Identity{DNS: "some-identity"},
+		Addr: netip.MustParseAddrPort("192.0.2.7:4143"), Kind: federation.Address,
+		Common: &federation.Common{
+			Group:    wiretest.Labels("namespace", "ns", "service", "web-east", "target_cluster", "east"),
+			Identity: federation.Identity{DNS: "some-identity"}, Authority: "some-auth.com:2",
+		},
 	}
 	gatewayText := `addr{ip{ipv4:3221225991} port:4143} weight:10000 ` + label("zone_locality", "unknown")
 	gatewaySet := ` ` + label("namespace", "ns") + label("service", "web-east") + label("target_cluster", "east")
@@ -67,6 +72,7 @@ func TestGolden(t *testing.T) {
 
 	with := func(e *federation.Endpoint, f func(*federation.Endpoint)) *federation.Endpoint {
 		e = new(*e)
+		e.Common = new(*e.Common.Get())
 		f(e)
 		return e
 	}
@@ -87,10 +93,10 @@ func TestGolden(t *testing.T) {
 		{"G-06 empty http2 params", Options{H2Upgrade: true, MeshedHTTP2: &pb.Http2ClientParams{}}, "", wiretest.Shop(),
 			`addrs{` + shopAddr + shopLabels + noZone + shopID + `http2{} protocol_hint{h2{}}}` + shopSet},
 		{"G-07 unmeshed", Options{H2Upgrade: true, ForceOpaqueTransport: true, MeshedHTTP2: wiretest.HTTP2Params()}, "",
-			with(wiretest.Shop(), func(e *federation.Endpoint) { e.Meshed, e.Identity = false, nil }),
+			with(wiretest.Shop(), func(e *federation.Endpoint) { e.Meshed, e.Common.Identity = false, federation.Identity{} }),
 			`addrs{` + shopAddr + shopLabels + noZone + `}` + shopSet},
 		{"meshed by another control plane", h2, "",
-			with(wiretest.Shop(), func(e *federation.Endpoint) { e.Identity = nil }),
+			with(wiretest.Shop(), func(e *federation.Endpoint) { e.Common.Identity = federation.Identity{} }),
 			`addrs{` + shopAddr + shopLabels + noZone + `protocol_hint{h2{}}}` + shopSet},
 		{"X-09 no inbound port", Options{H2Upgrade: true, ForceOpaqueTransport: true}, "",
 			with(wiretest.Shop(), func(e *federation.Endpoint) { e.InboundPort = 0 }),
@@ -112,11 +118,11 @@ func TestGolden(t *testing.T) {
 		{"target cluster, local", Options{H2Upgrade: true, TargetClusterLabel: true}, "", wiretest.Shop(),
 			`addrs{` + shopAddr + shopLabels + noZone + shopID + `protocol_hint{h2{}}}` + shopSet},
 		{"target cluster, set by the slice", Options{H2Upgrade: true, TargetClusterLabel: true}, "",
-			with(gateway, func(e *federation.Endpoint) { e.Cluster = "north"; e.Identity = nil }),
+			with(gateway, func(e *federation.Endpoint) { e.Cluster = "north"; e.Common.Identity = federation.Identity{} }),
 			`addrs{` + gatewayText + `authority_override{authority_override:"some-auth.com:2"}}` + gatewaySet},
 		{"X-04 gateway", Options{H2Upgrade: true, ForceOpaqueTransport: true, MeshedHTTP2: wiretest.HTTP2Params()}, "west-1a", gateway,
 			`addrs{` + gatewayText + `tls_identity{dns_like_identity{name:"some-identity"}} ` + chart2 + `protocol_hint{h2{}} authority_override{authority_override:"some-auth.com:2"}}` + gatewaySet},
-		{"X-03 gateway, no H2 upgrade", Options{}, "", with(gateway, func(e *federation.Endpoint) { e.Authority = "" }),
+		{"X-03 gateway, no H2 upgrade", Options{}, "", with(gateway, func(e *federation.Endpoint) { e.Common.Authority = "" }),
 			`addrs{` + gatewayText + `tls_identity{dns_like_identity{name:"some-identity"}}}` + gatewaySet},
 		{"X-05 bare, IPv6", Options{H2Upgrade: true, MeshedHTTP2: wiretest.HTTP2Params()}, "", bare,
 			`addrs{addr{ip{ipv6{first:2306139568115548160 last:148}} port:8989} weight:10000 ` + label("zone_locality", "unknown") + `}`},
@@ -125,7 +131,7 @@ func TestGolden(t *testing.T) {
 		{"X-18 external workload, forced", Options{ForceOpaqueTransport: true}, "", vm, vmText(`h2{} opaque_transport{inbound_port:4143}`)},
 		{"X-19 external workload, own inbound port", Options{ForceOpaqueTransport: true}, "", with(vm, func(e *federation.Endpoint) { e.InboundPort = 1111 }),
 			vmText(`h2{} opaque_transport{inbound_port:1111}`)},
-		{"text that is no UTF-8", Options{}, "", &federation.Endpoint{Addr: bare.Addr, Labels: wiretest.Labels("pod", "a\xffb")},
+		{"text that is no UTF-8", Options{}, "", &federation.Endpoint{Addr: bare.Addr, Common: &federation.Common{Labels: wiretest.Labels("pod", "a\xffb")}},
 			`addrs{addr{ip{ipv6{first:2306139568115548160 last:148}} port:8989} weight:10000 ` + label("pod", "a\uFFFDb") + label("zone_locality", "unknown") + `}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -161,18 +167,22 @@ func TestSharedLabels(t *testing.T) {
 		list eps
 		want string
 	}{
-		"one":                {eps{ep(same)}, "namespace service"},
-		"alike":              {eps{ep(same), ep(same), ep(same)}, all},
-		"one slice":          {eps{ep(func(e *federation.Endpoint) { e.Group = group }), ep(func(e *federation.Endpoint) { e.Group = group })}, all},
-		"other service":      {eps{ep(same), ep(func(e *federation.Endpoint) { e.Group = wiretest.Labels("namespace", "simple-app", "service", "cart") }), ep(same)}, strings.Replace(all, "service ", "", 1)},
-		"no group":           {eps{ep(same), ep(func(e *federation.Endpoint) { e.Group = nil }), ep(same)}, "control_plane_ns deployment pod_template_hash serviceaccount zone zone_locality"},
-		"other zone":         {eps{ep(same), ep(func(e *federation.Endpoint) { e.Zone = "b" })}, strings.TrimSuffix(all, " zone zone_locality")},
-		"two other zones":    {eps{ep(func(e *federation.Endpoint) { e.Zone = "c" }), ep(func(e *federation.Endpoint) { e.Zone = "b" })}, strings.Replace(all, "zone ", "", 1)},
-		"linked":             {eps{ep(func(e *federation.Endpoint) { e.Cluster = "east" }), ep(func(e *federation.Endpoint) { e.Cluster = "east" })}, strings.Replace(all, "zone ", "target_cluster zone ", 1)},
-		"two linked":         {eps{ep(func(e *federation.Endpoint) { e.Cluster = "east" }), ep(func(e *federation.Endpoint) { e.Cluster = "north" })}, all},
-		"local and linked":   {eps{ep(same), ep(func(e *federation.Endpoint) { e.Cluster = "east" })}, all},
-		"a bare address":     {eps{ep(same), ep(func(e *federation.Endpoint) { e.Kind, e.Name, e.Labels, e.Zone = federation.Address, "", nil, "" })}, "namespace service"},
-		"no endpoint labels": {eps{ep(func(e *federation.Endpoint) { e.Labels = nil }), ep(func(e *federation.Endpoint) { e.Labels = nil })}, "namespace service zone zone_locality"},
+		"one":       {eps{ep(same)}, "namespace service"},
+		"alike":     {eps{ep(same), ep(same), ep(same)}, all},
+		"one slice": {eps{ep(func(e *federation.Endpoint) { e.Common.Group = group }), ep(func(e *federation.Endpoint) { e.Common.Group = group })}, all},
+		"other service": {eps{ep(same), ep(func(e *federation.Endpoint) {
+			e.Common.Group = wiretest.Labels("namespace", "simple-app", "service", "cart")
+		}), ep(same)}, strings.Replace(all, "service ", "", 1)},
+		"no group":         {eps{ep(same), ep(func(e *federation.Endpoint) { e.Common.Group = nil }), ep(same)}, "control_plane_ns deployment pod_template_hash serviceaccount zone zone_locality"},
+		"other zone":       {eps{ep(same), ep(func(e *federation.Endpoint) { e.Zone = "b" })}, strings.TrimSuffix(all, " zone zone_locality")},
+		"two other zones":  {eps{ep(func(e *federation.Endpoint) { e.Zone = "c" }), ep(func(e *federation.Endpoint) { e.Zone = "b" })}, strings.Replace(all, "zone ", "", 1)},
+		"linked":           {eps{ep(func(e *federation.Endpoint) { e.Cluster = "east" }), ep(func(e *federation.Endpoint) { e.Cluster = "east" })}, strings.Replace(all, "zone ", "target_cluster zone ", 1)},
+		"two linked":       {eps{ep(func(e *federation.Endpoint) { e.Cluster = "east" }), ep(func(e *federation.Endpoint) { e.Cluster = "north" })}, all},
+		"local and linked": {eps{ep(same), ep(func(e *federation.Endpoint) { e.Cluster = "east" })}, all},
+		"a bare address": {eps{ep(same), ep(func(e *federation.Endpoint) {
+			e.Kind, e.Name, e.Common.Labels, e.Zone = federation.Address, "", nil, ""
+		})}, "namespace service"},
+		"no endpoint labels": {eps{ep(func(e *federation.Endpoint) { e.Common.Labels = nil }), ep(func(e *federation.Endpoint) { e.Common.Labels = nil })}, "namespace service zone zone_locality"},
 	} {
 		o := Options{TargetClusterLabel: true}
 		enc := encoderFor(t, o, "a")
@@ -186,7 +196,7 @@ func TestSharedLabels(t *testing.T) {
 			if got, want := p.Endpoints[e.Addr].MetricLabels, reference(o, "a", e).MetricLabels; !maps.Equal(got, want) {
 				t.Errorf("%s: %v has the labels %v, want %v", name, e.Addr, got, want)
 			}
-			for _, l := range e.Labels {
+			for _, l := range e.Common.Labels {
 				if l.Name == "pod" && u.Addrs[i].MetricLabels["pod"] != l.Value {
 					t.Errorf("%s: %v does not name its pod", name, e.Addr)
 				}

@@ -31,12 +31,13 @@ const labelRoom = 16
 
 // labels appends all labels of an endpoint to list. No two have the same name.
 func (e *Encoder) labels(list []federation.Label, ep *federation.Endpoint) []federation.Label {
-	list = appendOwn(append(list, ep.Group...), ep)
+	group := ep.Common.Get().Group
+	list = appendOwn(append(list, group...), ep)
 	if ep.Kind != federation.Address {
 		list = append(list, federation.Label{Name: "zone", Value: ep.Zone})
 	}
 	list = append(list, federation.Label{Name: "zone_locality", Value: e.locality(ep)})
-	if e.options.TargetClusterLabel && ep.Cluster != federation.Local && !slices.ContainsFunc(ep.Group, isTargetCluster) {
+	if e.options.TargetClusterLabel && ep.Cluster != federation.Local && !slices.ContainsFunc(group, isTargetCluster) {
 		list = append(list, federation.Label{Name: targetCluster, Value: string(ep.Cluster)})
 	}
 	return e.explain(list, ep)
@@ -44,7 +45,7 @@ func (e *Encoder) labels(list []federation.Label, ep *federation.Endpoint) []fed
 
 // appendOwn appends the labels of an endpoint's Pod or Workload.
 func appendOwn(list []federation.Label, ep *federation.Endpoint) []federation.Label {
-	list = append(list, ep.Labels...)
+	list = append(list, ep.Common.Get().Labels...)
 	if name, ok := ep.NameLabel(); ok {
 		list = append(list, name)
 	}
@@ -85,7 +86,7 @@ func isTargetCluster(l federation.Label) bool { return l.Name == targetCluster }
 // only: then the message has the same form as one of Linkerd's controller.
 func (e *Encoder) sharedLabels(list []*federation.Endpoint) []federation.Label {
 	if len(list) == 1 {
-		return list[0].Group
+		return list[0].Common.Get().Group
 	}
 	var room [labelRoom]federation.Label
 	shared := slices.DeleteFunc(e.labels(nil, list[0]), identifies)

@@ -39,7 +39,9 @@ func compareProfiles(t *rapid.T) {
 			federation.NoService, federation.NoPort, federation.NoAddress, federation.NoInstance, federation.Ambiguous}).Draw(t, "reason")}
 	case 1:
 		p = &federation.Profile{Endpoint: endpoints().Draw(t, "endpoint")}
-		p.Endpoint.Group = nil
+		if c := p.Endpoint.Common; c != nil {
+			c.Group = nil
+		}
 	case 2:
 		p.Routes = serviceProfiles().Draw(t, "routes")
 	}

@@ -122,7 +122,7 @@ func TestGoldenServiceProfiles(t *testing.T) {
 // TestGoldenEndpointProfiles likewise.
 func TestGoldenEndpointProfiles(t *testing.T) {
 	namespaced := func(e *federation.Endpoint) *federation.Endpoint {
-		e.Group, e.Labels = nil, append(wiretest.Labels("namespace", "simple-app"), e.Labels...)
+		e.Common.Group, e.Common.Labels = nil, append(wiretest.Labels("namespace", "simple-app"), e.Common.Labels...)
 		return e
 	}
 	meshed := func(change func(*federation.Endpoint)) *federation.Endpoint {
@@ -130,12 +130,17 @@ func TestGoldenEndpointProfiles(t *testing.T) {
 		change(e)
 		return e
 	}
-	unmeshed := func(e *federation.Endpoint) { e.Meshed, e.Identity, e.InboundPort = false, nil, 0 }
+	unmeshed := func(e *federation.Endpoint) {
+		e.Meshed, e.Common.Identity, e.InboundPort = false, federation.Identity{}, 0
+	}
 	none := func(*federation.Endpoint) {}
 	vm := func(opaque bool) *federation.Endpoint {
 		return &federation.Endpoint{
 			Addr: netip.MustParseAddrPort("200.1.1.1:8989"), Kind: federation.Workload, Opaque: opaque, Meshed: true, InboundPort: 4143,
-			Labels: wiretest.Labels("external_workload", "vm", "namespace", "ns"), Identity: &federation.Identity{URI: "spiffe://root/vm", ServerName: "vm.example"},
+			Common: &federation.Common{
+				Labels:   wiretest.Labels("external_workload", "vm", "namespace", "ns"),
+				Identity: federation.Identity{URI: "spiffe://root/vm", ServerName: "vm.example"},
+			},
 		}
 	}
 	bare := func(addr string, opaque bool) *federation.Endpoint {

@@ -130,7 +130,8 @@ func TestAnyPort(t *testing.T) {
 		for i := from; i < to; i++ {
 			s.Endpoints = append(s.Endpoints, &federation.Endpoint{
 				Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), federation.AnyPort), Kind: federation.Pod, Meshed: true,
-				Identity: &federation.Identity{DNS: "web"}, InboundPort: 4143, Ports: rules, Labels: []federation.Label{{Name: "pod", Value: "web"}},
+				InboundPort: 4143, Ports: rules,
+				Common: &federation.Common{Identity: federation.Identity{DNS: "web"}, Labels: []federation.Label{{Name: "pod", Value: "web"}}},
 			})
 		}
 		return s
