@@ -78,6 +78,9 @@ func (s *subset) addCore(e *coreEndpointAddress, namespace string, left *leftOut
 		left.add(e.TargetRef, federation.OtherTarget, e.IP)
 		return
 	}
-	none := unique.Make("")
-	s.add(address{hostname: e.Hostname, target: target, zone: none, hints: none}, e.TargetRef, left, e.IP)
+	a := address{target: target, place: unique.Make(place{})}
+	if e.Hostname != "" {
+		a.hostname = new(e.Hostname) // not a part of the object, which would be kept
+	}
+	s.add(a, e.TargetRef, left, e.IP)
 }

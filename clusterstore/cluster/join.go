@@ -34,25 +34,27 @@ type joiner struct {
 	labels       []federation.Label
 	node         unique.Handle[string]
 	nodeName     string
-	hints        unique.Handle[string]
-	zones        []string
+	at           unique.Handle[place]
+	place        place
+	hints        []string
 }
 
 // endpoint returns the endpoint of an address, or an equal one from before; nil: there
 // is none that can be served, and why.
 func (j *joiner) endpoint(a *address, port uint16, before []*federation.Endpoint) (*federation.Endpoint, federation.Verdict) {
-	if j.hints != a.hints {
-		j.hints, j.zones = a.hints, splitHints(a.hints.Value())
+	if j.at != a.place {
+		j.at, j.place = a.place, a.place.Value()
+		j.hints = splitHints(j.place.hints)
 	}
 	j.made = federation.Endpoint{
 		Addr:     netip.AddrPortFrom(a.ip, port),
 		Cluster:  j.state.cluster,
-		Hostname: a.hostname,
-		Hints:    j.zones,
+		Hostname: value(a.hostname),
+		Hints:    j.hints,
 	}
 	if a.target == "" {
 		j.bare(&j.made)
-		if zone := a.zone.Value(); sendableText(zone) {
+		if zone := j.place.zone; sendableText(zone) {
 			j.made.Zone = zone
 		}
 		return j.take(before)
@@ -60,7 +62,7 @@ func (j *joiner) endpoint(a *address, port uint16, before []*federation.Endpoint
 	if why := j.pod(&j.made, a.pod); why != federation.Served {
 		return nil, why
 	}
-	j.made.Zone = a.zone.Value()
+	j.made.Zone = j.place.zone
 	return j.take(before)
 }
 

@@ -123,7 +123,7 @@ func (s *state) setServiceAddresses(id federation.ServiceID, from, to *Service) 
 // if none of these has it, of the others, which are not ready, or in a slice without
 // ports. (The Pods of a StatefulSet find each other before they are ready.)
 func (e *service) byHostname(hostname string) (*slice, *address) {
-	named := func(a address) bool { return a.hostname == hostname }
+	named := func(a address) bool { return value(a.hostname) == hostname }
 	for _, l := range e.slices {
 		for _, sub := range l.data.subsets {
 			if i := slices.IndexFunc(sub.addresses, named); i >= 0 {

@@ -41,11 +41,16 @@ type slicePort struct {
 // address is one address that is to be served.
 type address struct {
 	ip       netip.Addr
-	hostname string
-	target   string                // key of its Pod or ExternalWorkload; empty: a bare address
-	zone     unique.Handle[string] // as the slice has it
-	hints    unique.Handle[string] // zones, sorted, each followed by hintEnd
-	pod      *pod                  // the target, while the slice is in the state
+	target   string               // key of its Pod or ExternalWorkload; empty: a bare address
+	place    unique.Handle[place] // most addresses of a zone have the same
+	hostname *string              // nil or empty: none, as most
+	pod      *pod                 // the target, while the slice is in the state
+}
+
+// place is where an address is, as the slice has it.
+type place struct {
+	zone  string
+	hints string // zones, sorted, each followed by hintEnd
 }
 
 const hintEnd = "\x00"
@@ -125,10 +130,9 @@ func (s *subset) addEndpoint(e *discoveryv1.Endpoint, namespace string, left *le
 		return
 	}
 	a := address{
-		hostname: value(e.Hostname),
 		target:   target,
-		zone:     unique.Make(value(e.Zone)),
-		hints:    unique.Make(zoneHints(e.Hints)),
+		place:    unique.Make(place{zone: value(e.Zone), hints: zoneHints(e.Hints)}),
+		hostname: e.Hostname,
 	}
 	s.add(a, e.TargetRef, left, e.Addresses...)
 }
@@ -257,6 +261,9 @@ func (d *sliceData) equal(o *sliceData) bool {
 }
 
 func (a address) same(b address) bool {
-	a.pod, b.pod = nil, nil
+	if value(a.hostname) != value(b.hostname) {
+		return false
+	}
+	a.pod, b.pod, a.hostname, b.hostname = nil, nil, nil, nil
 	return a == b
 }
