@@ -13,25 +13,31 @@ import (
 // or, while a list is read that is larger, those of the list. So a cluster that fits does
 // fit while it is listed anew. It belongs to the resource's goroutine. nil charges nothing.
 type kept struct {
-	budget *budget.Budget    // fixed
-	what   string            // fixed: for errors
-	seed   maphash.Seed      // fixed
-	sizes  map[keyHash]int64 // of the objects in the Store
-	most   int               // that sizes has had since it was made
-	stored int64             // their sum
-	listed int64             // of the list that is being read
-	has    int64             // that is charged
+	budget *budget.Budget     // fixed
+	what   string             // fixed: for errors
+	seed   maphash.Seed       // fixed
+	sizes  map[keyHash]size32 // of the objects in the Store
+	most   int                // that sizes has had since it was made
+	stored int64              // their sum
+	listed int64              // of the list that is being read
+	has    int64              // that is charged
 }
 
 // keyHash stands for the key of an object, which would take several times as much. Of two
-// objects with the same one, which nobody can bring about, the newest counts.
-type keyHash uint64
+// objects with the same one, which nobody can bring about and one of 100,000 has, the newest
+// counts.
+type keyHash uint32
+
+// size32 is the size of an object, in bytes: 4 GiB for more.
+type size32 uint32
+
+func newSize32(size int64) size32 { return size32(min(size, math.MaxUint32)) }
 
 func newKept(b *budget.Budget, resource string) *kept {
 	if b == nil {
 		return nil
 	}
-	return &kept{budget: b, what: "what is kept of " + resource, seed: maphash.MakeSeed(), sizes: make(map[keyHash]int64)}
+	return &kept{budget: b, what: "what is kept of " + resource, seed: maphash.MakeSeed(), sizes: make(map[keyHash]size32)}
 }
 
 func (k *kept) hash(key string) keyHash { return keyHash(maphash.String(k.seed, key)) }
@@ -74,12 +80,12 @@ func (k *kept) replace(n int, objects iter.Seq2[string, int64]) {
 	if k == nil {
 		return
 	}
-	sizes, stored := make(map[keyHash]int64, n), int64(0)
+	sizes, stored := make(map[keyHash]size32, n), int64(0)
 	for key, size := range objects {
-		sizes[k.hash(key)] = size
+		sizes[k.hash(key)] = newSize32(size)
 	}
 	for size := range maps.Values(sizes) {
-		stored += size
+		stored += int64(size)
 	}
 	k.sizes, k.most = sizes, len(sizes)
 	_ = k.charge(stored, 0) // gives back: list has charged as much
@@ -90,11 +96,11 @@ func (k *kept) put(key string, size int64) error {
 	if k == nil {
 		return nil
 	}
-	h := k.hash(key)
-	if err := k.charge(k.stored-k.sizes[h]+size, k.listed); err != nil {
+	h, now := k.hash(key), newSize32(size)
+	if err := k.charge(k.stored-int64(k.sizes[h])+int64(now), k.listed); err != nil {
 		return err
 	}
-	k.sizes[h] = size
+	k.sizes[h] = now
 	k.most = max(k.most, len(k.sizes))
 	return nil
 }
@@ -105,7 +111,7 @@ func (k *kept) drop(key string) {
 		return
 	}
 	h := k.hash(key)
-	_ = k.charge(k.stored-k.sizes[h], k.listed) // gives back
+	_ = k.charge(k.stored-int64(k.sizes[h]), k.listed) // gives back
 	delete(k.sizes, h)
 	if len(k.sizes) < k.most/4 { // a map keeps the room that it had
 		k.sizes, k.most = maps.Collect(maps.All(k.sizes)), len(k.sizes)
