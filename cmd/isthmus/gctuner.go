@@ -9,17 +9,19 @@ import (
 	"time"
 )
 
-// How much garbage there may be: garbage bytes, but from leastGCPercent to mostGCPercent of
-// what is in use. The heap of an idle gateway is small, so that with Go's default of 100 it
+// How much garbage there may be: garbage bytes, or garbageOfMuch where more than much is in
+// use, but from leastGCPercent to mostGCPercent of what is in use. The heap of an idle gateway is small, so that with Go's default of 100 it
 // would collect again and again while thousands of proxies connect; and of a large heap the
 // same percentage is memory that the gateway could do without. Until the gateway is ready no
 // proxy waits for the collector, and what is in use grows faster than GOGC follows: then it is
 // garbageAtStart.
 const (
 	mostGCPercent  = 200
-	leastGCPercent = 25
+	leastGCPercent = 15
 	garbage        = 96 << 20
 	garbageAtStart = 48 << 20
+	garbageOfMuch  = 64 << 20
+	much           = 320 << 20
 )
 
 // gcTunePace is how often GOGC follows what is in use. What comes all at once, as proxies
@@ -75,11 +77,7 @@ func (c *gcTuner) adjust() time.Duration {
 	for _, s := range c.inUse {
 		inUse += s.Value.Uint64()
 	}
-	most := uint64(garbageAtStart)
-	if c.ready.Load() {
-		most = garbage
-	}
-	percent := gcPercentOf(inUse, most)
+	percent := gcPercentOf(inUse, mostGarbage(inUse, c.ready.Load()))
 	if d := percent - c.percent; 8*max(d, -d) > c.percent {
 		c.percent = percent
 		debug.SetGCPercent(percent)
@@ -88,6 +86,17 @@ func (c *gcTuner) adjust() time.Duration {
 		return gcTunePaceFast
 	}
 	return gcTunePace
+}
+
+// mostGarbage returns how many bytes of garbage there may be with so many in use.
+func mostGarbage(inUse uint64, ready bool) uint64 {
+	switch {
+	case !ready:
+		return garbageAtStart
+	case inUse > much:
+		return garbageOfMuch
+	}
+	return garbage
 }
 
 // gcPercentOf returns GOGC for so many bytes in use, and so many of garbage at most.

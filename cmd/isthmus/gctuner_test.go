@@ -11,7 +11,7 @@ import (
 )
 
 func TestGCPercentOf(t *testing.T) {
-	for inUse, want := range map[uint64]int{0: mostGCPercent, garbage / 4: mostGCPercent, garbage / 2: mostGCPercent, garbage: 100, 2 * garbage: 50, 4 * garbage: leastGCPercent, 40 * garbage: leastGCPercent} {
+	for inUse, want := range map[uint64]int{0: mostGCPercent, garbage / 4: mostGCPercent, garbage / 2: mostGCPercent, garbage: 100, 2 * garbage: 50, 8 * garbage: leastGCPercent, 40 * garbage: leastGCPercent} {
 		if got := gcPercentOf(inUse, garbage); got != want {
 			t.Errorf("%d in use: %d, not %d", inUse, got, want)
 		}
@@ -49,7 +49,12 @@ func TestGCTuner(t *testing.T) {
 		}
 		runtime.KeepAlive(some)
 		some = nil
-		ballast := make([]byte, 4*garbage)
+		ballast := make([]byte, much)
+		if got := percent(); got > 100*garbageOfMuch/much || got <= leastGCPercent {
+			t.Errorf("%d bytes in use: %d", len(ballast), got)
+		}
+		runtime.KeepAlive(ballast)
+		ballast = make([]byte, 100*garbageOfMuch/leastGCPercent)
 		if got := percent(); got != leastGCPercent {
 			t.Errorf("%d bytes in use: %d", len(ballast), got)
 		}
