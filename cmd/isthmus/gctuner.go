@@ -10,11 +10,11 @@ import (
 )
 
 // How much garbage there may be: garbage bytes, or garbageOfMuch where more than much is in
-// use, but from leastGCPercent to mostGCPercent of what is in use. The heap of an idle gateway is small, so that with Go's default of 100 it
-// would collect again and again while thousands of proxies connect; and of a large heap the
-// same percentage is memory that the gateway could do without. Until the gateway is ready no
-// proxy waits for the collector, and what is in use grows faster than GOGC follows: then it is
-// garbageAtStart.
+// use, but from leastGCPercent to mostGCPercent of what is in use. The heap of an idle gateway
+// is small, so that with Go's default of 100 it would collect again and again while thousands
+// of proxies connect; and of a large heap the same percentage is memory that the gateway could
+// do without. Until the gateway is ready no proxy waits for the collector, and what is in use
+// grows faster than GOGC follows: then it is garbageAtStart.
 const (
 	mostGCPercent  = 200
 	leastGCPercent = 15
