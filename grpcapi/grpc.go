@@ -23,6 +23,9 @@ const (
 	// allows. Unless it is given, gRPC lets the windows of a client that sends much grow
 	// to 16 MiB.
 	requestWindow = 64<<10 - 1
+	// readBuffer is the memory that a connection keeps to read from. A call takes some
+	// hundred bytes, and what else a proxy sends a dozen.
+	readBuffer = 1 << 10
 )
 
 // GRPC returns a gRPC server with the Destination service, health and
@@ -43,7 +46,7 @@ func (s *Server) GRPC(extra ...grpc.ServerOption) *grpc.Server {
 		grpc.MaxRecvMsgSize(maxRequest),
 		grpc.MaxHeaderListSize(maxRequest),
 		grpc.StaticStreamWindowSize(requestWindow),
-		grpc.ReadBufferSize(4 << 10),
+		grpc.ReadBufferSize(readBuffer),
 		grpc.WaitForHandlers(true),
 	}
 	g := grpc.NewServer(append(options, extra...)...)
