@@ -34,7 +34,7 @@ func (e *Endpoint) At(port uint16) *Endpoint {
 }
 
 // ValueAt is At as a value: to look at all endpoints of a set at a port, without
-// keeping them.
+// keeping them. It allocates only for a port that bypasses the proxy, and with a RemoteName.
 func (e *Endpoint) ValueAt(port uint16) Endpoint {
 	r, at := e.Ports, *e
 	if r == nil || port == AnyPort {

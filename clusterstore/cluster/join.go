@@ -70,6 +70,7 @@ func (j *joiner) endpoint(a *address, port uint16, before []*federation.Endpoint
 // sent, and why.
 func (j *joiner) take(before []*federation.Endpoint) (*federation.Endpoint, federation.Verdict) {
 	if i, ok := findAddr(before, j.made.Addr); ok && before[i].Equal(&j.made) {
+		j.common = before[i].Common // not the equal one that share may have made
 		return before[i], federation.Served
 	}
 	if !sendable(&j.made) {

@@ -84,7 +84,7 @@ func (e *Encoder) addSharing(shared []federation.Label, list []*federation.Endpo
 	return pack(updateAdd, head, len(list), most, func(b []byte, i int) []byte {
 		ep := list[i]
 		if ep.Ports != nil {
-			at := ep.ValueAt(e.port) // no allocation for each endpoint of each stream
+			at := ep.ValueAt(e.port) // not At: no allocation for each endpoint of each stream, unless the port bypasses the proxy
 			return nested(b, setAddrs, func(b []byte) []byte { return e.appendAddr(b, &at, shared) })
 		}
 		return nested(b, setAddrs, func(b []byte) []byte { return e.appendAddr(b, ep, shared) })
