@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"fmt"
 	"hash/maphash"
 	"iter"
 	"maps"
@@ -71,7 +72,8 @@ func (k *kept) foresee(n, more int64) error {
 	if k == nil || n == 0 || more <= 0 {
 		return nil
 	}
-	return k.budget.Foresee(k.listed/n*(n+min(more, math.MaxInt32))-k.has, k.what)
+	all := n + min(more, math.MaxInt32)
+	return k.budget.Foresee(k.listed/n*all-k.has, fmt.Sprintf("%s, for the %d objects that the API server announces,", k.what, all))
 }
 
 // replace records that the Store has these n objects and no others, all of which have been

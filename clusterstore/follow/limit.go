@@ -2,6 +2,7 @@ package follow
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -38,7 +39,7 @@ const (
 var (
 	errPoorPages = fmt.Errorf("the API server sent %d pages of a list in a row with fewer than %d of the %d objects requested, and announced more",
 		maxPoorPages, richPage, pageSize)
-	errNoStreams = fmt.Errorf("%d streamed lists have not come to their end", maxStreams)
+	errNoStreams = errors.New("lists are read in pages: streamed ones have not come to their end, or do not show how many objects there are")
 )
 
 // admit waits until another request may be sent.

@@ -34,6 +34,7 @@ type overBudget struct {
 	listing  time.Time     // when the list under way has begun; zero: none is
 	pause    time.Duration // nothing is requested for so long; 0: there is no pause
 	foreseen int           // lists, in a row, that were refused by their first pages
+	guessed  bool          // the newest list was
 
 	// proof ends the probation; it may be nil. When the Group is stopped, a list may still be
 	// under way in a goroutine of the reflector's.
@@ -64,11 +65,11 @@ func (r *Resource) exceed(err error) {
 func (r *Resource) foresee(first *metainternal.List) {
 	left := first.RemainingItemCount
 	if left == nil || r.over.foreseen == maxForeseen || r.over.probation.Load() == nil {
-		r.over.foreseen = 0
 		return
 	}
 	if err := r.feed.foresee(int64(len(first.Items)), *left); err != nil {
 		r.over.foreseen++
+		r.over.guessed = true
 		r.exceed(err)
 	}
 }
@@ -87,6 +88,11 @@ func (r *Resource) takeOver() error {
 	why := r.over.now.Swap(nil)
 	if why == nil {
 		return nil
+	}
+	if r.over.guessed {
+		r.over.guessed = false
+	} else {
+		r.over.foreseen = 0 // this list has been read as far as there was room
 	}
 	r.stopProof()
 	r.feed.beginList()

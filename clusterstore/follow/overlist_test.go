@@ -2,6 +2,7 @@ package follow
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,6 +24,7 @@ import (
 type flooded struct {
 	counts  bool // pages have how many objects come after them
 	long    int  // so many objects at the beginning have long names
+	breaks  int  // the list of that number breaks off at its second page
 	mu      sync.Mutex
 	objects int
 	page    time.Duration
@@ -44,7 +46,11 @@ func (f *flooded) calls() Calls {
 				f.lists, f.pages = append(f.lists, time.Now()), append(f.pages, 0)
 			}
 			f.pages[len(f.pages)-1]++
+			broken := len(f.pages) == f.breaks && f.pages[f.breaks-1] == 2
 			f.mu.Unlock()
+			if broken {
+				return nil, errors.New("connection lost")
+			}
 			time.Sleep(page)
 			n := all - first
 			list := &corev1.SecretList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
@@ -191,7 +197,7 @@ func TestForeseen(t *testing.T) {
 			t.Errorf("pages of lists: %d, want %d", f.pages, want)
 		}
 		f.mu.Unlock()
-		if h := group.Health(); h.Lost.IsZero() || !strings.Contains(h.Err.Error(), "over budget: what is kept of secrets0 would take ") {
+		if h := group.Health(); h.Lost.IsZero() || !strings.Contains(h.Err.Error(), "over budget: what is kept of secrets0, for the 1000000 objects that the API server announces, would take ") {
 			t.Errorf("over budget: %+v", h)
 		}
 		f.become(100, 0)
@@ -216,6 +222,23 @@ func TestForeseenWrongly(t *testing.T) {
 			t.Errorf("afterwards: %+v", h)
 		}
 		if want := []int{1, 1, 1, 1, 1, 3}; !slices.Equal(f.pages, want) {
+			t.Errorf("pages of lists: %d, want %d", f.pages, want)
+		}
+	})
+}
+
+// TestForeseenBreak: when the list breaks off that is to be read as far as there is room, the next one is instead.
+func TestForeseenBreak(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &flooded{objects: 2, counts: true, breaks: 6}
+		followFlooded(t, f)
+		f.flood()
+		f.become(1_000_000, 0)
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if want := []int{1, 1, 1, 1, 1, 2, 5, 1}; !slices.Equal(f.pages[:len(want)], want) {
 			t.Errorf("pages of lists: %d, want %d", f.pages, want)
 		}
 	})
