@@ -136,7 +136,7 @@ func (v *linkSnapshot) describe(st *cluster.Status, grace time.Duration) {
 	}
 	switch {
 	case v.next == nil:
-	case v.waits:
+	case v.waits && !v.failed:
 		st.Warnings = append(st.Warnings, fmt.Sprintf("new credentials wait for their turn to be tried: %d clusters at a time are connected to; the old ones are in use", maxStarts))
 	case !v.failed:
 		st.Warnings = append(st.Warnings, "new credentials are being tried; the old ones are in use")

@@ -1,6 +1,7 @@
 package clusterstore
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"isthmus/clusterstore/cluster"
 )
@@ -188,4 +190,34 @@ func TestRotationsTakeTurns(t *testing.T) {
 			}
 		}
 	}, many(maxStarts+8)...)
+}
+
+// TestRotationThatCannotBeMade: credentials of which no client can be made do not work, whether or not they have had their
+// turn.
+func TestRotationThatCannotBeMade(t *testing.T) {
+	inBubble(t, func(e *env) {
+		for len(e.begun()) < len(e.made) || e.states() != fmt.Sprintf("map[ready :%d]", len(e.made)) {
+			for _, c := range e.begun() {
+				if !closed(c.synced) {
+					c.sync()
+				}
+			}
+		}
+		e.store.create = func(*rest.Config, cluster.Config) (linkedCluster, error) { return nil, errors.New("no client") }
+		for range maxStarts {
+			e.store.starts <- struct{}{}
+		}
+		s := many(1)[0]
+		s.Data[KubeconfigKey] = []byte(kubeconfig("t2"))
+		if _, err := e.client.CoreV1().Secrets("linkerd").Update(t.Context(), s, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if st := e.store.Status()[0]; len(st.Warnings) != 1 || st.Warnings[0] != "new credentials do not work, the old ones are in use: no client" {
+			t.Errorf("%s, %q", st.State, st.Warnings)
+		}
+		for range maxStarts {
+			<-e.store.starts
+		}
+	}, many(1)...)
 }
