@@ -9,18 +9,19 @@ import (
 	"time"
 )
 
-// How much garbage there may be: garbage bytes, or garbageOfMuch where more than much is in
-// use, but from leastGCPercent to mostGCPercent of what is in use. The heap of an idle gateway
-// is small, so that with Go's default of 100 it would collect again and again while thousands
-// of proxies connect; and of a large heap the same percentage is memory that the gateway could
-// do without. Until the gateway is ready no proxy waits for the collector, and what is in use
-// grows faster than GOGC follows: then it is garbageAtStart.
+// How much garbage there may be: garbage bytes, but mostGCPercent of what is in use at most; where
+// more than much is in use garbageOfMuch or, if that is more, percentOfMuch. The heap of an idle
+// gateway is small, so that with Go's default of 100 it would collect again and again while
+// thousands of proxies connect; and of a large heap the same percentage is memory that the gateway
+// could do without. Until the gateway is ready no proxy waits for the collector, and what is in
+// use grows faster than GOGC follows: then it is garbageAtStart or, if that is more, percentAtStart.
 const (
 	mostGCPercent  = 200
-	leastGCPercent = 15
 	garbage        = 96 << 20
 	garbageAtStart = 48 << 20
+	percentAtStart = 25
 	garbageOfMuch  = 64 << 20
+	percentOfMuch  = 15
 	much           = 320 << 20
 )
 
@@ -92,14 +93,14 @@ func (c *gcTuner) adjust() time.Duration {
 func mostGarbage(inUse uint64, ready bool) uint64 {
 	switch {
 	case !ready:
-		return garbageAtStart
+		return max(garbageAtStart, inUse*percentAtStart/100)
 	case inUse > much:
-		return garbageOfMuch
+		return max(garbageOfMuch, inUse*percentOfMuch/100)
 	}
 	return garbage
 }
 
 // gcPercentOf returns GOGC for so many bytes in use, and so many of garbage at most.
 func gcPercentOf(inUse, most uint64) int {
-	return int(min(mostGCPercent, max(leastGCPercent, 100*most/max(inUse, 1))))
+	return int(min(mostGCPercent, (100*most+inUse/2)/max(inUse, 1)))
 }

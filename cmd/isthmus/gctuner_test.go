@@ -11,9 +11,22 @@ import (
 )
 
 func TestGCPercentOf(t *testing.T) {
-	for inUse, want := range map[uint64]int{0: mostGCPercent, garbage / 4: mostGCPercent, garbage / 2: mostGCPercent, garbage: 100, 2 * garbage: 50, 8 * garbage: leastGCPercent, 40 * garbage: leastGCPercent} {
-		if got := gcPercentOf(inUse, garbage); got != want {
-			t.Errorf("%d in use: %d, not %d", inUse, got, want)
+	for inUse, want := range map[uint64]struct{ atStart, ready int }{
+		0:            {mostGCPercent, mostGCPercent},
+		garbage / 4:  {mostGCPercent, mostGCPercent},
+		garbage / 2:  {100, mostGCPercent},
+		garbage:      {50, 100},
+		2 * garbage:  {percentAtStart, 50},
+		much:         {percentAtStart, 30},
+		much + 1:     {percentAtStart, 20},
+		8 * garbage:  {percentAtStart, percentOfMuch},
+		40 * garbage: {percentAtStart, percentOfMuch},
+	} {
+		if got := gcPercentOf(inUse, mostGarbage(inUse, false)); got != want.atStart {
+			t.Errorf("%d in use at start: %d, not %d", inUse, got, want.atStart)
+		}
+		if got := gcPercentOf(inUse, mostGarbage(inUse, true)); got != want.ready {
+			t.Errorf("%d in use: %d, not %d", inUse, got, want.ready)
 		}
 	}
 }
@@ -38,7 +51,7 @@ func TestGCTuner(t *testing.T) {
 			debug.SetGCPercent(now)
 			return now
 		}
-		if got := percent(); got <= leastGCPercent { // other tests may have left something
+		if got := percent(); got <= percentOfMuch { // other tests may have left something
 			t.Errorf("little in use: %d", got)
 		}
 		some := make([]byte, garbage)
@@ -50,12 +63,12 @@ func TestGCTuner(t *testing.T) {
 		runtime.KeepAlive(some)
 		some = nil
 		ballast := make([]byte, much)
-		if got := percent(); got > 100*garbageOfMuch/much || got <= leastGCPercent {
+		if got := percent(); got > 100*garbageOfMuch/much || got <= percentOfMuch {
 			t.Errorf("%d bytes in use: %d", len(ballast), got)
 		}
 		runtime.KeepAlive(ballast)
-		ballast = make([]byte, 100*garbageOfMuch/leastGCPercent)
-		if got := percent(); got != leastGCPercent {
+		ballast = make([]byte, 100*garbageOfMuch/percentOfMuch)
+		if got := percent(); got != percentOfMuch {
 			t.Errorf("%d bytes in use: %d", len(ballast), got)
 		}
 		if pace := newGCTuner(&ready).adjust(); pace != gcTunePaceFast {
@@ -63,7 +76,7 @@ func TestGCTuner(t *testing.T) {
 		}
 		runtime.KeepAlive(ballast)
 		ballast = nil
-		if got := percent(); got <= leastGCPercent {
+		if got := percent(); got <= percentOfMuch {
 			t.Errorf("little in use again: %d", got)
 		}
 		end()
