@@ -15,11 +15,14 @@ import (
 	"isthmus/e2e/poll"
 )
 
+const mostGarbage = 4 << 30
+
 // block lets Services change for so many rounds beside a flood, and returns what that was like. The garbage of this process,
 // which has the API servers and the client, is collected before: what would wait for that is not the gateway's delay.
 func (b *blasting) block(ctx context.Context, flood *flood, rounds, most int) (Sample, error) {
 	runtime.GC()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(mostGarbage)) // from there on it collects
 	m, err := startPeakMeter(b.gateway.Pid(), b.streams)
 	if err != nil {
 		return nil, err
