@@ -111,19 +111,6 @@ func (b *Budget) Charge(n int64, what string) error { return b.charge(n, 0, what
 // Keep is Charge for what is kept.
 func (b *Budget) Keep(n int64, what string) error { return b.charge(n, n, what) }
 
-// Foresee returns why Keep would refuse n bytes now; nil: it would not.
-func (b *Budget) Foresee(n int64, what string) error {
-	if b == nil || n <= 0 {
-		return nil
-	}
-	b.pool.mu.Lock()
-	defer b.pool.mu.Unlock()
-	if b.closed {
-		return nil
-	}
-	return b.refuse(n, n, what)
-}
-
 // charge takes n bytes, of which so many are kept.
 func (b *Budget) charge(n, kept int64, what string) error {
 	if b == nil {

@@ -21,8 +21,8 @@
 //     Limits.All is divided into equal parts, one for each Budget: a cluster gets its
 //     part, whatever the others take. The other half is for those that need more, first
 //     come, first served; a quarter of it is left for what is being read.
-//   - What would be too much is refused by an [Error], which has how much, and of what;
-//     [Budget.Foresee] has it in advance. Nothing waits for memory. Only the decoding of whole lists waits, for its turn: two
+//   - What would be too much is refused by an [Error], which has how much, and of what.
+//     Nothing waits for memory. Only the decoding of whole lists waits, for its turn: two
 //     lists at a time in all linked clusters, once all bytes of them are there, so that no
 //     cluster can hold up another by being slow.
 //   - A nil *Pool has nil Budgets, and a nil *Budget refuses nothing: so it is for the

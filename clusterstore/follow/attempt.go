@@ -29,7 +29,8 @@ func (r *Resource) tryList(ctx context.Context, opts metav1.ListOptions) (runtim
 		opts.ResourceVersion = "" // for version "0" servers ignore the limit and send all objects at once
 	}
 	if r.over.probation.Load() != nil {
-		opts.Limit = richPage // a whole page may be more than there is room for
+		opts.Limit = richPage     // a whole page may be more than there is room for
+		opts.ResourceVersion = "" // of another version a list in pages is what there was then, which was too much
 	}
 	limited, stop := context.WithTimeout(ctx, listTimeout)
 	defer stop()
@@ -115,7 +116,7 @@ func (r *Resource) tryWatch(ctx context.Context, opts metav1.ListOptions) (watch
 
 // beginList is called before the first request of a list.
 func (r *Resource) beginList(opts *metav1.ListOptions) {
-	r.over.listing = time.Now()
+	r.over.listing, r.over.announced = time.Now(), 0
 	r.feed.beginList()
 	r.useNewest(opts)
 }

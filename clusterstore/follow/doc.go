@@ -21,8 +21,8 @@
 //     4 s; a resource that is optional, and forbidden or absent, within 30 s, and
 //     within 10 s of the moment that discovery has it; one that is over budget within
 //     30 s or, if finding that out takes long, a minute. Four times in a row it may fail
-//     then by the first page of a list, if that shows that there are too many objects:
-//     five minutes, if that page has much larger objects than the others.
+//     then by the first page of a list, if that announces as many objects as were too many:
+//     five minutes, if these have become smaller.
 //   - What is kept, and lists and answers of API discovery on their way, never take more than
 //     [Options].Budget. A list that is too large changes nothing, and an event that makes
 //     the objects too many is left out until the next list. The Group is then unhealthy,

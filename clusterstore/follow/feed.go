@@ -72,8 +72,6 @@ func (f *feed[O, T]) useBudget() { f.kept = newKept(f.resource.group.options.Bud
 
 func (f *feed[O, T]) beginList() { f.kept.beginList() }
 
-func (f *feed[O, T]) foresee(listed, more int64) error { return f.kept.foresee(listed, more) }
-
 // exceed ends the watch: its objects are beyond the budget.
 func (f *feed[O, T]) exceed(err error) {
 	f.resource.exceed(err)

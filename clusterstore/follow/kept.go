@@ -1,7 +1,6 @@
 package follow
 
 import (
-	"fmt"
 	"hash/maphash"
 	"iter"
 	"maps"
@@ -64,16 +63,6 @@ func (k *kept) list(size int64) error {
 		return nil
 	}
 	return k.charge(k.stored, k.listed+size)
-}
-
-// foresee returns why a list would be refused of which n objects have been listed, and so many more are to come, if these are
-// as large as those; nil: it would not.
-func (k *kept) foresee(n, more int64) error {
-	if k == nil || n == 0 || more <= 0 {
-		return nil
-	}
-	all := n + min(more, math.MaxInt32)
-	return k.budget.Foresee(k.listed/n*all-k.has, fmt.Sprintf("%s, for the %d objects that the API server announces,", k.what, all))
 }
 
 // replace records that the Store has these n objects and no others, all of which have been

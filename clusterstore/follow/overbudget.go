@@ -20,8 +20,8 @@ const (
 	maxOverPause = time.Minute
 	// overProof is how long it must have been followed after that to count as healthy.
 	overProof = 3 * time.Second
-	// maxForeseen is how many lists in a row may be refused by their first pages: what
-	// comes after these may be smaller.
+	// maxForeseen is how many lists in a row may be refused by their first pages: the
+	// objects may have become smaller.
 	maxForeseen = 4
 )
 
@@ -31,10 +31,12 @@ type overBudget struct {
 	probation atomic.Pointer[error] // why it has been, and is not healthy yet; nil: it has not
 
 	// of the reflector's goroutine
-	listing  time.Time     // when the list under way has begun; zero: none is
-	pause    time.Duration // nothing is requested for so long; 0: there is no pause
-	foreseen int           // lists, in a row, that were refused by their first pages
-	guessed  bool          // the newest list was
+	listing   time.Time     // when the list under way has begun; zero: none is
+	pause     time.Duration // nothing is requested for so long; 0: there is no pause
+	announced int64         // objects of the list under way, which is read; 0: not known
+	tooMany   int64         // so many objects have been too many; 0: not known
+	foreseen  int           // lists, in a row, that were refused by their first pages
+	guessed   bool          // the newest list was
 
 	// proof ends the probation; it may be nil. When the Group is stopped, a list may still be
 	// under way in a goroutine of the reflector's.
@@ -59,19 +61,22 @@ func (r *Resource) exceed(err error) {
 	r.unreadable(err, err)
 }
 
-// foresee refuses a list if its first page shows that there are too many objects: a resource
+// foresee refuses a list if its first page announces as many objects as have been too many: a resource
 // that was over budget mostly still is, and to read on until there is no more room costs
 // as much as the budget allows.
 func (r *Resource) foresee(first *metainternal.List) {
-	left := first.RemainingItemCount
-	if left == nil || r.over.foreseen == maxForeseen || r.over.probation.Load() == nil {
+	if first.RemainingItemCount == nil {
 		return
 	}
-	if err := r.feed.foresee(int64(len(first.Items)), *left); err != nil {
-		r.over.foreseen++
-		r.over.guessed = true
-		r.exceed(err)
+	announced := int64(len(first.Items)) + *first.RemainingItemCount
+	why := r.over.probation.Load()
+	if why == nil || r.over.tooMany == 0 || announced < r.over.tooMany || r.over.foreseen == maxForeseen {
+		r.over.announced = announced
+		return
 	}
+	r.over.foreseen++
+	r.over.guessed = true
+	r.exceed(*why)
 }
 
 // stopWatch ends the watch under way, from the reflector's goroutine.
@@ -89,15 +94,19 @@ func (r *Resource) takeOver() error {
 	if why == nil {
 		return nil
 	}
-	if r.over.guessed {
+	began := r.over.listing
+	switch {
+	case r.over.guessed:
 		r.over.guessed = false
-	} else {
-		r.over.foreseen = 0 // this list has been read as far as there was room
+	case began.IsZero():
+		r.over.foreseen, r.over.tooMany = 0, r.objects.Load()+1
+	default: // the list has been read as far as there was room
+		r.over.foreseen, r.over.tooMany = 0, r.over.announced
 	}
 	r.stopProof()
 	r.feed.beginList()
 	r.over.pause = overPause
-	if began := r.over.listing; !began.IsZero() {
+	if !began.IsZero() {
 		r.over.pause = min(max(overPause, overRest*time.Since(began)), maxOverPause)
 	}
 	r.lastErr = *why

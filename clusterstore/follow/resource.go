@@ -76,9 +76,8 @@ type feeder interface {
 	cache.TransformingStore
 	compactList(runtime.Object) (*metainternal.List, error)
 	clear()
-	beginList()                       // a list is read from its first object on
-	foresee(listed, more int64) error // why a list would be over budget if what is to come is like what has been listed
-	useBudget()                       // is called before anything else
+	beginList() // a list is read from its first object on
+	useBudget() // is called before anything else
 }
 
 // New returns a Resource for a kind of object. Pass it to [NewGroup]: the Group starts
