@@ -133,7 +133,7 @@ SIGTERM or SIGINT ends it gently, a second one at once.
 
 In a container with a memory limit, GOMEMLIMIT is 90 % of that unless set: rather
 than be killed, the gateway then collects garbage more often. GOGC follows what is
-in use unless set: 200 of little, 25 of much.`
+in use unless set: 200 with little in use, 15 with much.`
 
 // check returns what is wrong with the flags' values, and sets the fields that are
 // derived from them.
