@@ -54,20 +54,30 @@ func (st *getStream) next(ctx context.Context) ([]*wire.Frame, error) {
 		case <-st.zoneChanged:
 			st.updateZone()
 		}
-		if !st.pause() {
+		if !st.pause() || !st.takeTurn() {
 			return nil, st.endError(ctx)
 		}
-		set, replaced, ok := st.newest()
-		st.replaced = replaced
-		if !ok {
-			continue
-		}
-		isUpdate := set != st.sent && !st.viewChanged
-		if frames := st.advance(set); len(frames) > 0 {
-			st.isUpdate = isUpdate
+		frames := st.produce()
+		st.endTurn()
+		if len(frames) > 0 {
 			return frames, nil
 		}
 	}
+}
+
+// produce returns the messages that bring the proxy to the newest set, if any.
+func (st *getStream) produce() []*wire.Frame {
+	set, replaced, ok := st.newest()
+	st.replaced = replaced
+	if !ok {
+		return nil
+	}
+	isUpdate := set != st.sent && !st.viewChanged
+	frames := st.advance(set)
+	if len(frames) > 0 {
+		st.isUpdate = isUpdate
+	}
+	return frames
 }
 
 // advance returns the messages that bring the proxy to the set, if any, and stores it

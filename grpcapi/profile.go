@@ -63,11 +63,13 @@ func (st *profileStream) next(ctx context.Context) ([]*wire.Frame, error) {
 			return nil, st.endError(ctx)
 		case <-st.replaced:
 		}
-		if !st.pause() {
+		if !st.pause() || !st.takeTurn() {
 			return nil, st.endError(ctx)
 		}
 		var newest *profileVariant
-		if newest, st.replaced = st.view.variant(st.sentRoutes); st.advance(newest) {
+		newest, st.replaced = st.view.variant(st.sentRoutes)
+		st.endTurn()
+		if st.advance(newest) {
 			return newest.frames, nil
 		}
 	}

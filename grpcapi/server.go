@@ -38,6 +38,7 @@ type Server struct {
 	profileViews *viewCache[federation.ProfileKey, *federation.Profile, *profileView]
 	metrics      *metrics
 	health       *health.Server
+	turns        turns
 
 	mu       sync.Mutex
 	streams  map[*stream]struct{}
@@ -63,6 +64,7 @@ func New(table *federation.Table, dir Directory, o Options) (*Server, error) {
 	s := &Server{
 		table: table, dir: dir, opts: o, log: o.Log, began: time.Now().Add(-1),
 		health:  health.NewServer(),
+		turns:   newTurns(),
 		streams: make(map[*stream]struct{}),
 		emptyAt: time.Now(),
 		emptied: make(chan struct{}, 1),
