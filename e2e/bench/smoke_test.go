@@ -48,7 +48,7 @@ func selfCommand(other string) []string {
 // smokeScale is so small that all trials take seconds.
 var smokeScale = Scale{
 	World: world.Scale{Web: 4, WebPods: 5, App: 10, AppPods: 2}, Streams: 40, Conns: 4,
-	Flips: 2, Rate: 5, Rounds: 2, Repeats: 1, Settle: time.Second,
+	Flips: 2, Rate: 5, Rounds: 2, Repeats: 1, Settle: time.Second, Idle: 100 * time.Millisecond,
 	Proxies: ProxiesScale{Many: Crowd{12, 4}, Busy: Crowd{5, 8}, Changed: 4, Rate: 20},
 	Storm:   StormScale{Proxies: Crowd{12, 4}, Services: 10, Endpoints: 2, Servers: 3, Profiles: 10, Over: 100 * time.Millisecond},
 	Cold:    ColdScale{Clusters: 3, Services: 4, Endpoints: 2, Repeats: 1}, ColdLarge: ColdScale{Clusters: 5, Services: 4, Endpoints: 2, Repeats: 1},

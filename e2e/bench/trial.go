@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"runtime"
 	"time"
+
+	"isthmus/e2e/bench/proc"
 )
 
 // Trial is one thing that is done to a server, and what is measured.
@@ -157,6 +159,9 @@ func (l *Lab) Run(ctx context.Context, trials []Trial) ([]Result, error) {
 			results = append(results, r)
 			continue
 		}
+		if err := l.awaitIdle(ctx, t); err != nil {
+			return results, err
+		}
 		began := time.Now()
 		var err error
 		if r.Samples, err = l.sample(ctx, t); err != nil {
@@ -166,6 +171,23 @@ func (l *Lab) Run(ctx context.Context, trials []Trial) ([]Result, error) {
 		results = append(results, r)
 	}
 	return results, nil
+}
+
+// awaitIdle waits until a machine is idle, of which a trial needs all processors. What does not end makes the trial's
+// figures worse, and those of the floor: the log has it then.
+func (l *Lab) awaitIdle(ctx context.Context, t Trial) error {
+	const enough, look = 0.1, time.Second
+	busy := 0.0
+	for began := time.Now(); time.Since(began) < l.cfg.Scale.Idle; {
+		var err error
+		if busy, err = proc.Busy(ctx, min(look, l.cfg.Scale.Idle)); err != nil || busy < enough {
+			return err
+		}
+	}
+	if busy > 0 {
+		l.cfg.Log("%s: other work has %.0f %% of the processors, so its figures say little", t.Name, 100*busy)
+	}
+	return nil
 }
 
 // cannot returns why a trial is not made.
