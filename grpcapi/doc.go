@@ -46,7 +46,9 @@
 // WaitUnused. Every open stream has one goroutine, its gRPC handler's, with a small
 // stack: what needs a larger one runs on another goroutine (runDeep). It does not use
 // grpc.NumStreamWorkers: streams live for up to an hour and would occupy all of those.
-// Streams with equal keys share a view, and with it every encoded message.
+// Streams with equal keys share a view, and with it every encoded message. Of all streams a
+// few at a time produce updates (turns), so that what reads the watches does not wait behind
+// thousands of them.
 //
 // ARCHITECTURE.md, at the module's root, describes how the packages work together.
 package grpcapi

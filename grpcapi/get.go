@@ -30,6 +30,7 @@ type getStream struct {
 	isUpdate    bool            // sent is a newer set of the same view as the one sent before
 	explaining  *explaining     // nil: the client is a proxy
 	emptySince  time.Time       // since when the set is empty while a cluster is pending; zero: it is not
+	heldBack    bool            // the newest set is not sent for that reason
 }
 
 func (s *Server) newGet(to target, who token, out sink, transport statusWriter) *getStream {
@@ -57,16 +58,16 @@ func (st *getStream) next(ctx context.Context) ([]*wire.Frame, error) {
 		if !st.pause() || !st.takeTurn() {
 			return nil, st.endError(ctx)
 		}
-		frames := st.produce()
-		st.endTurn()
-		if len(frames) > 0 {
+		if frames := st.produce(); len(frames) > 0 {
 			return frames, nil
 		}
 	}
 }
 
-// produce returns the messages that bring the proxy to the newest set, if any.
+// produce returns the messages that bring the proxy to the newest set, if any. It ends the
+// stream's turn, also when it panics.
 func (st *getStream) produce() []*wire.Frame {
+	defer st.endTurn()
 	set, replaced, ok := st.newest()
 	st.replaced = replaced
 	if !ok {
@@ -87,6 +88,7 @@ func (st *getStream) produce() []*wire.Frame {
 func (st *getStream) advance(set *federation.Set) []*wire.Frame {
 	zone := st.view.key.Client.Zone
 	all := st.explaining.outdated(set) || zone != st.sentZone
+	st.heldBack = false
 	if set == st.sent && !all {
 		return nil
 	}
@@ -95,8 +97,10 @@ func (st *getStream) advance(set *federation.Set) []*wire.Frame {
 		st.emptySince = time.Time{}
 	case st.emptySince.IsZero():
 		st.emptySince = time.Now()
+		st.heldBack = true
 		return nil
 	case time.Since(st.emptySince) < st.server.opts.FirstFrame:
+		st.heldBack = true
 		return nil
 	}
 	st.explaining.use(set)
@@ -125,14 +129,10 @@ func (st *getStream) alone() alone {
 // emptyTimeout returns a channel that fires when an empty set has been held back for
 // long enough; nil: none is held back.
 func (st *getStream) emptyTimeout() <-chan time.Time {
-	if st.emptySince.IsZero() {
+	if !st.heldBack {
 		return nil
 	}
-	left := st.server.opts.FirstFrame - time.Since(st.emptySince)
-	if left <= 0 {
-		return nil
-	}
-	return st.after(left)
+	return st.after(max(0, st.server.opts.FirstFrame-time.Since(st.emptySince)))
 }
 
 // newest returns the newest set for the client, from the view of its current key. ok

@@ -66,13 +66,17 @@ func (st *profileStream) next(ctx context.Context) ([]*wire.Frame, error) {
 		if !st.pause() || !st.takeTurn() {
 			return nil, st.endError(ctx)
 		}
-		var newest *profileVariant
-		newest, st.replaced = st.view.variant(st.sentRoutes)
-		st.endTurn()
-		if st.advance(newest) {
+		if newest := st.newest(); st.advance(newest) {
 			return newest.frames, nil
 		}
 	}
+}
+
+// newest returns the newest variant. It ends the stream's turn, also when it panics.
+func (st *profileStream) newest() (v *profileVariant) {
+	defer st.endTurn()
+	v, st.replaced = st.view.variant(st.sentRoutes)
+	return v
 }
 
 // advance stores a variant as sent, and returns whether it has to be sent for that. As

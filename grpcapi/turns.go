@@ -5,16 +5,21 @@ import (
 	"time"
 )
 
-// turnsPerProcessor is how many streams may be at producing messages, for each processor.
+// turnsPerProcessor is how many streams may produce updates at a time, for each processor.
 const turnsPerProcessor = 8
 
-// turns has a value for each stream that is producing messages. Go runs goroutines in the
-// order in which they become able to run. A change of a service that most proxies use makes tens of thousands
-// of streams able to run, and what reads the watches would wait behind them, again for
-// each step that an event takes. So the streams wait for a turn instead: the next events
-// come in time, and a stream whose turn is late skips what has been replaced meanwhile.
+// turns is a semaphore, with a value for each stream that is producing an update. First
+// messages need no turn. Go runs goroutines roughly in the order in which they become
+// runnable. A change of a service that most proxies use makes tens of thousands of streams
+// runnable. The goroutines that read watches and publish sets would wait behind all of
+// them, several times for each event. With turns they do not, and a stream that waits for
+// its turn skips sets that are replaced meanwhile.
+//
+// A stream keeps its turn while another one encodes the step that both need, or publishes
+// a set of the service: that is the longest that others wait for it.
 type turns chan struct{}
 
+// newTurns returns turns for the processors that there are now.
 func newTurns() turns { return make(turns, turnsPerProcessor*runtime.GOMAXPROCS(0)) }
 
 // takeTurn waits for a turn, which endTurn gives back. It returns false if the stream ends

@@ -4,12 +4,16 @@ import (
 	"net/netip"
 	"testing"
 	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
 
 	"isthmus/federation"
 )
 
 // TestTurns: while no turn is free streams send nothing, and can end; after that they send
-// the newest state alone.
+// only the
+// newest state.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, key := newWorld(t, Options{Pace: -1}), addrKey("10.0.0.1:80")
@@ -19,6 +23,9 @@ func TestTurns(t *testing.T) {
 		w.offer("", pods("10.0.0.1:80")...)
 		w.profiles.put(key, opaque(false))
 		get, profile, leaves := w.get(webAddr, ""), w.getProfile("10.0.0.1:80", ""), w.get(webAddr, "")
+		defer get.hangUp()
+		defer profile.hangUp()
+		defer leaves.hangUp()
 		get.sees(t, "add 10.0.0.1:80")
 		profile.sees(t, "endpoint 10.0.0.1:80")
 		leaves.sees(t, "add 10.0.0.1:80")
@@ -33,7 +40,8 @@ func TestTurns(t *testing.T) {
 			profile.sees(t, "")
 			leaves.sees(t, "")
 		}
-		leaves.hangUp()
+		leaves.cancel()
+		leaves.fails(t, codes.Canceled, "")
 
 		<-w.server.turns
 		get.sees(t, "add 10.0.0.3:80")
@@ -46,22 +54,77 @@ func TestTurns(t *testing.T) {
 	})
 }
 
-// TestSlowProxiesHoldNoTurn: however many proxies take no message, others get theirs.
+// TestSlowProxiesHoldNoTurn: however many proxies take no further message, others get theirs.
 func TestSlowProxiesHoldNoTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1})
 		w.offer("", pods("10.0.0.1:80")...)
+		key := addrKey("10.0.0.1:80")
+		profileOf := func(opaque bool) *federation.Profile {
+			return endpointProfile(&federation.Endpoint{Addr: netip.MustParseAddrPort("10.0.0.1:80"), Opaque: opaque})
+		}
+		w.profiles.put(key, profileOf(false))
 		for range 2 * cap(w.server.turns) {
-			c := w.get(webAddr, "", gated)
-			defer c.hangUp()
-			c.gate <- struct{}{}
+			for _, c := range []*caller{w.get(webAddr, "", gated), w.getProfile("10.0.0.1:80", "", gated)} {
+				defer c.hangUp()
+				c.gate <- struct{}{}
+			}
 		}
 		quick := w.get(webAddr, "")
 		defer quick.hangUp()
 		quick.sees(t, "add 10.0.0.1:80")
+		w.profiles.put(key, profileOf(true))
 		w.offer("", pods("10.0.0.1:80", "10.0.0.2:80")...)
 		quick.sees(t, "add 10.0.0.2:80")
 		w.offer("", pods("10.0.0.1:80")...)
 		quick.sees(t, "remove 10.0.0.2:80")
 	})
+}
+
+// TestPaceAfterTurn: the pace counts from the moment at which an update is produced.
+func TestPaceAfterTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{Pace: time.Second})
+		w.offer("", pods("10.0.0.1:80")...)
+		c := w.get(webAddr, "")
+		defer c.hangUp()
+		c.sees(t, "add 10.0.0.1:80")
+		time.Sleep(time.Minute)
+		for range cap(w.server.turns) {
+			w.server.turns <- struct{}{}
+		}
+		w.offer("", pods("10.0.0.1:80", "10.0.0.2:80")...)
+		time.Sleep(time.Minute)
+		<-w.server.turns
+		c.sees(t, "add 10.0.0.2:80")
+		w.offer("", pods("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80")...)
+		time.Sleep(time.Second - time.Nanosecond)
+		c.sees(t, "")
+		time.Sleep(time.Nanosecond)
+		c.sees(t, "add 10.0.0.3:80")
+	})
+}
+
+// TestPanicEndsTurn: here for want of a view.
+func TestPanicEndsTurn(t *testing.T) {
+	w := newWorld(t, Options{})
+	get := w.server.newGet(target{}, token{}, nil, nil)
+	profile := w.server.newProfile(federation.ProfileKey{}, nil, nil)
+	for name, produce := range map[string]func(){
+		"Get":        func() { get.produce() },
+		"GetProfile": func() { profile.newest() },
+	} {
+		w.server.turns <- struct{}{}
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			produce()
+		}()
+		if n := len(w.server.turns); n != 0 {
+			t.Fatalf("%s: %d turns are taken", name, n)
+		}
+	}
 }
