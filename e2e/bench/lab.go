@@ -34,7 +34,7 @@ type Scale struct {
 	Cold, ColdLarge ColdScale
 
 	Settle time.Duration // how long a fresh server has, at most, to give back memory that it needed to start
-	Idle   time.Duration // how long a trial waits, at most, until the machine has nothing else to do
+	Idle   time.Duration // how long each run of a trial waits, at most, for idle processors
 }
 
 // Full is the scale that the targets are for.

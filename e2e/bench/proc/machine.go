@@ -3,6 +3,7 @@ package proc
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -12,8 +13,8 @@ import (
 	"isthmus/e2e/poll"
 )
 
-// Busy returns the part of the processors' time, over the next while, that somebody uses: from 0, all are idle, to 1.
-// Waiting for a disk is idle here, and what a hypervisor takes is used.
+// Busy measures for a while and returns which part of all processors' time was in use: 0 is none, 1 is all. Waiting for a
+// disk counts as idle, and what a hypervisor takes (steal) as in use.
 func Busy(ctx context.Context, over time.Duration) (float64, error) {
 	before, err := readTimes()
 	if err != nil {
@@ -26,10 +27,16 @@ func Busy(ctx context.Context, over time.Duration) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if after.all <= before.all {
-		return 0, fmt.Errorf("/proc/stat counts no time in %v", over)
+	return after.busySince(before)
+}
+
+// busySince returns which part of the time since before was not idle. The kernel's counts of waiting and of steal may go
+// back a little.
+func (t times) busySince(before times) (float64, error) {
+	if t.all <= before.all {
+		return 0, errors.New("/proc/stat counts no time")
 	}
-	return 1 - (after.idle-before.idle)/(after.all-before.all), nil
+	return min(1, max(0, 1-(t.idle-before.idle)/(t.all-before.all))), nil
 }
 
 // times are those of all processors since the machine's start, in ticks.

@@ -18,8 +18,19 @@ func TestParseTimes(t *testing.T) {
 }
 
 func TestBusy(t *testing.T) {
-	busy, err := Busy(t.Context(), 100*time.Millisecond)
-	if err != nil || busy < 0 || busy > 1 {
-		t.Errorf("%v, %v", busy, err)
+	before := times{idle: 450, all: 513}
+	for after, want := range map[times]float64{
+		{idle: 460, all: 533}: 0.5, {idle: 450, all: 514}: 1, {idle: 460, all: 523}: 0,
+		{idle: 449, all: 514}: 1, {idle: 460, all: 520}: 0, // what the kernel counts has gone back
+	} {
+		if got, err := after.busySince(before); err != nil || got != want {
+			t.Errorf("%+v: %v, not %v; %v", after, got, want, err)
+		}
+	}
+	if got, err := before.busySince(before); err == nil {
+		t.Errorf("%v without any time", got)
+	}
+	if got, err := Busy(t.Context(), 100*time.Millisecond); err != nil || got < 0 || got > 1 {
+		t.Errorf("%v, %v", got, err)
 	}
 }

@@ -1,4 +1,5 @@
-// Package proc reads what a process costs from a Linux kernel: its processor time and its memory.
+// Package proc reads from a Linux kernel what a process costs, its processor time and its memory, and how busy the machine
+// is.
 package proc
 
 import (

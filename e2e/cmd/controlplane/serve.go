@@ -158,9 +158,8 @@ func serve(ctx context.Context, opts serveOptions, stdout io.Writer) (err error)
 	}
 }
 
-// limitMemory keeps the process small, unless its environment sets other limits.
-// The limit is for what peaks alone: 5,000 Pods and ten minutes of events are 240 MiB in use, and a limit near that lets
-// the garbage collector have half of all processors for as long as the events are kept.
+// limitMemory keeps garbage small and bounds peaks, unless the environment sets other limits. With 5,000 Pods, and some
+// minutes of many writes, 240 MiB are in use. A limit near that lets the garbage collector take half of all processors.
 func limitMemory() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50)
