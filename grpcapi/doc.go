@@ -47,8 +47,8 @@
 // stack: what needs a larger one runs on another goroutine (runDeep). It does not use
 // grpc.NumStreamWorkers: streams live for up to an hour and would occupy all of those.
 // Streams with equal keys share a view, and with it every encoded message. Of all streams a
-// few at a time produce updates (turns), so that what reads the watches does not wait behind
-// thousands of them.
+// few at a time produce updates (turns), so that the goroutines that read watches do not
+// wait behind thousands of them.
 //
 // ARCHITECTURE.md, at the module's root, describes how the packages work together.
 package grpcapi

@@ -68,6 +68,7 @@ func (st *getStream) next(ctx context.Context) ([]*wire.Frame, error) {
 // stream's turn, also when it panics.
 func (st *getStream) produce() []*wire.Frame {
 	defer st.endTurn()
+	st.heldBack = false // if there is no set now, another one follows
 	set, replaced, ok := st.newest()
 	st.replaced = replaced
 	if !ok {
@@ -88,7 +89,6 @@ func (st *getStream) produce() []*wire.Frame {
 func (st *getStream) advance(set *federation.Set) []*wire.Frame {
 	zone := st.view.key.Client.Zone
 	all := st.explaining.outdated(set) || zone != st.sentZone
-	st.heldBack = false
 	if set == st.sent && !all {
 		return nil
 	}

@@ -11,17 +11,18 @@ import (
 	"isthmus/federation"
 )
 
+// addressProfile is the profile of an address.
+func addressProfile(opaque bool) *federation.Profile {
+	return endpointProfile(&federation.Endpoint{Addr: netip.MustParseAddrPort("10.0.0.1:80"), Opaque: opaque})
+}
+
 // TestTurns: while no turn is free streams send nothing, and can end; after that they send
-// only the
-// newest state.
+// only the newest state.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, key := newWorld(t, Options{Pace: -1}), addrKey("10.0.0.1:80")
-		opaque := func(is bool) *federation.Profile {
-			return endpointProfile(&federation.Endpoint{Addr: netip.MustParseAddrPort("10.0.0.1:80"), Opaque: is})
-		}
 		w.offer("", pods("10.0.0.1:80")...)
-		w.profiles.put(key, opaque(false))
+		w.profiles.put(key, addressProfile(false))
 		get, profile, leaves := w.get(webAddr, ""), w.getProfile("10.0.0.1:80", ""), w.get(webAddr, "")
 		defer get.hangUp()
 		defer profile.hangUp()
@@ -33,7 +34,7 @@ func TestTurns(t *testing.T) {
 		for range cap(w.server.turns) {
 			w.server.turns <- struct{}{}
 		}
-		w.profiles.put(key, opaque(true))
+		w.profiles.put(key, addressProfile(true))
 		for _, addr := range []string{"10.0.0.2:80", "10.0.0.3:80"} {
 			w.offer("", pods("10.0.0.1:80", addr)...)
 			get.sees(t, "")
@@ -60,10 +61,7 @@ func TestSlowProxiesHoldNoTurn(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1})
 		w.offer("", pods("10.0.0.1:80")...)
 		key := addrKey("10.0.0.1:80")
-		profileOf := func(opaque bool) *federation.Profile {
-			return endpointProfile(&federation.Endpoint{Addr: netip.MustParseAddrPort("10.0.0.1:80"), Opaque: opaque})
-		}
-		w.profiles.put(key, profileOf(false))
+		w.profiles.put(key, addressProfile(false))
 		for range 2 * cap(w.server.turns) {
 			for _, c := range []*caller{w.get(webAddr, "", gated), w.getProfile("10.0.0.1:80", "", gated)} {
 				defer c.hangUp()
@@ -73,7 +71,7 @@ func TestSlowProxiesHoldNoTurn(t *testing.T) {
 		quick := w.get(webAddr, "")
 		defer quick.hangUp()
 		quick.sees(t, "add 10.0.0.1:80")
-		w.profiles.put(key, profileOf(true))
+		w.profiles.put(key, addressProfile(true))
 		w.offer("", pods("10.0.0.1:80", "10.0.0.2:80")...)
 		quick.sees(t, "add 10.0.0.2:80")
 		w.offer("", pods("10.0.0.1:80")...)
@@ -81,7 +79,8 @@ func TestSlowProxiesHoldNoTurn(t *testing.T) {
 	})
 }
 
-// TestPaceAfterTurn: the pace counts from the moment at which an update is produced.
+// TestPaceAfterTurn: the pace counts from when a stream has its turn, not from when it began
+// to wait for one.
 func TestPaceAfterTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: time.Second})
@@ -105,7 +104,8 @@ func TestPaceAfterTurn(t *testing.T) {
 	})
 }
 
-// TestPanicEndsTurn: here for want of a view.
+// TestPanicEndsTurn: a stream that panics while it produces an update gives its turn back.
+// These panic since they have no view.
 func TestPanicEndsTurn(t *testing.T) {
 	w := newWorld(t, Options{})
 	get := w.server.newGet(target{}, token{}, nil, nil)
