@@ -2,6 +2,7 @@ package grpcapi
 
 import (
 	"net/netip"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"isthmus/federation"
+	"isthmus/grpcapi/internal/wiretest"
 )
 
 // addressProfile is the profile of an address.
@@ -127,4 +129,24 @@ func TestPanicEndsTurn(t *testing.T) {
 			t.Fatalf("%s: %d turns are taken", name, n)
 		}
 	}
+}
+
+// TestTurnLastsForProduction: a stream has its turn until its messages are encoded. Its view's
+// lock, without which it can't look for them, makes it wait there.
+func TestTurnLastsForProduction(t *testing.T) {
+	w := newWorld(t, Options{Pace: -1})
+	w.offer("", pods("10.0.0.1:80")...)
+	c := w.get(webAddr, "")
+	defer c.hangUp()
+	wiretest.Until(t, "the first message", func() bool { return len(c.take()) == 1 })
+	view := w.server.getViews.acquire(w.server.table.Key(web, 80, federation.Client{}))
+	defer w.server.getViews.release(view)
+	view.mu.Lock()
+	unlock := sync.OnceFunc(view.mu.Unlock)
+	defer unlock()
+	w.offer("", pods("10.0.0.1:80", "10.0.0.2:80")...)
+	wiretest.Until(t, "its turn", func() bool { return len(w.server.turns) == 1 })
+	unlock()
+	wiretest.Until(t, "the update", func() bool { return len(c.take()) == 1 })
+	wiretest.Until(t, "no turn", func() bool { return len(w.server.turns) == 0 })
 }
