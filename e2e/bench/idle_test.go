@@ -7,27 +7,23 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
 
 // TestAwaitIdle: other work that does not end is logged.
 func TestAwaitIdle(t *testing.T) {
-	stop := make(chan struct{})
+	var stop atomic.Bool
 	var work sync.WaitGroup
 	for range runtime.NumCPU() {
 		work.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
+			for !stop.Load() {
 			}
 		})
 	}
 	defer work.Wait()
-	defer close(stop)
+	defer stop.Store(true)
 	var log []string
 	l := &Lab{cfg: Config{
 		Scale: Scale{Idle: 300 * time.Millisecond},
