@@ -1,0 +1,58 @@
+package follow
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"isthmus/clusterstore/budget"
+)
+
+// TestOptionalLost: an optional resource that has been forbidden for long is lost from when
+// it is over budget; a needed one since it failed.
+func TestOptionalLost(t *testing.T) {
+	for _, needed := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			r := New(Kind[*corev1.Secret, bool]{Name: "secrets", Needed: needed, Into: names{}})
+			g := NewGroup(Options{}, r)
+			g.setSynced()
+			failed := time.Now()
+			g.setFailed(&r.state, errors.New("forbidden"))
+			time.Sleep(time.Hour)
+			want := failed
+			if !needed {
+				want = time.Now()
+			}
+			r.exceed(budget.Errorf("too much"))
+			time.Sleep(time.Minute)
+			r.exceed(budget.Errorf("too much"))
+			if got := g.Health().Lost; !got.Equal(want) {
+				t.Errorf("needed %v: lost at %v, want %v", needed, got, want)
+			}
+			g.setFailed(&r.state, errors.New("forbidden"))
+			if got := g.Health().Lost; got.IsZero() == needed {
+				t.Errorf("needed %v: lost at %v", needed, got)
+			}
+		})
+	}
+}
+
+// TestAside: a resource that nothing that is served depends on makes no Group unhealthy.
+func TestAside(t *testing.T) {
+	for _, aside := range []bool{false, true} {
+		r := New(Kind[*corev1.Secret, bool]{Name: "secrets", Aside: aside, Into: names{}})
+		g := NewGroup(Options{}, r)
+		g.setSynced()
+		r.exceed(budget.Errorf("too much"))
+		h := g.Health()
+		if healthy := h.Err == nil && h.Lost.IsZero(); healthy != aside {
+			t.Errorf("aside %v: %v, lost %v", aside, h.Err, h.Lost)
+		}
+		if h.Resources[0].Err == "" {
+			t.Errorf("aside %v: the error is not shown", aside)
+		}
+	}
+}
