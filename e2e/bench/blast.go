@@ -36,17 +36,17 @@ const floodLimit = 90 * time.Second
 
 func blastTrial() Trial {
 	return Trial{Name: "blast", Repeats: 1, own: blast, Metrics: []Metric{
-		{Key: "p99", Label: "a flood within the budget: the last stream has a change of another cluster, 99th percentile", Unit: "ms", Ratio: 2},
-		{Key: "over p99", Label: "a flood beyond it: the same", Unit: "ms", Ratio: 2},
-		{Key: "p50", Label: "within: the same, median", Unit: "ms"},
-		{Key: "over p50", Label: "beyond: the same, median", Unit: "ms"},
-		{Key: "peak", Label: "within: resident memory, at most", Unit: "MB"},
-		{Key: "over peak", Label: "beyond: resident memory, at most", Unit: "MB"},
-		{Key: "share", Label: "within: CPU of one core", Unit: "%"},
-		{Key: "over share", Label: "beyond: CPU of one core", Unit: "%"},
+		{Key: "p99", Label: "within the budget: the last stream has another cluster's change, 99th percentile", Unit: "ms", Ratio: 2},
+		{Key: "over p99", Label: "beyond the budget: the last stream has another cluster's change, 99th percentile", Unit: "ms", Ratio: 2},
+		{Key: "p50", Label: "within the budget: the same, median", Unit: "ms"},
+		{Key: "over p50", Label: "beyond the budget: the same, median", Unit: "ms"},
+		{Key: "peak", Label: "within the budget: peak resident memory", Unit: "MB"},
+		{Key: "over peak", Label: "beyond the budget: peak resident memory", Unit: "MB"},
+		{Key: "share", Label: "within the budget: CPU of one core", Unit: "%"},
+		{Key: "over share", Label: "beyond the budget: CPU of one core", Unit: "%"},
 		{Key: "events", Label: "events a second of the flood", Unit: ""},
-		{Key: "budget", Label: "beyond: of its budget the cluster has", Unit: "%", Most: 125},
-		{Key: "back", Label: "it is followed again, so long after the flood", Unit: "s", Most: 60},
+		{Key: "budget", Label: "beyond the budget: how much of it is used", Unit: "%", Most: 125},
+		{Key: "back", Label: "the cluster is followed again, after the flood", Unit: "s", Most: 60},
 	}}
 }
 

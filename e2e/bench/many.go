@@ -33,11 +33,11 @@ func manyTrial() Trial {
 	return Trial{Name: "clusters", Repeats: 1, own: many, Metrics: []Metric{
 		{Key: "rate", Label: "changes a second, of all clusters", Unit: ""},
 		{Key: "share", Label: "CPU of one core", Unit: "%", Most: 50},
-		{Key: "memory", Label: "resident memory, at most, with all streams", Unit: "MB", Most: 600},
+		{Key: "memory", Label: "peak resident memory, with all streams", Unit: "MB", Most: 600},
 		{Key: "heap", Label: "of that, heap in use after a collection", Unit: "MB"},
 		{Key: "idle", Label: "resident memory without streams", Unit: "MB"},
 		{Key: "p50", Label: "the last stream has a change, median", Unit: "ms"},
-		{Key: "p99", Label: "the last stream has it, 99th percentile", Unit: "ms", Most: 100},
+		{Key: "p99", Label: "the last stream has a change, 99th percentile", Unit: "ms", Most: 100},
 		{Key: "ready", Label: "process start to ready", Unit: "s"},
 	}}
 }

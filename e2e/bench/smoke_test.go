@@ -94,9 +94,9 @@ func TestSmoke(t *testing.T) {
 	}
 	alone := map[string]bool{
 		"resident memory, no streams": true, "explanations a second": true, "an explanation takes, median": true,
-		"CPU": true, "what stays resident": true, "resident memory at most, of what stays": true,
-		"resident memory of the killed replica": true, "of the other, at most": true, "of the other a minute later, beyond that": true,
-		"beyond: of its budget the cluster has": true, "it is followed again, so long after the flood": true,
+		"CPU": true, "resident memory, settled": true, "peak resident memory, relative to settled": true,
+		"resident memory of the killed replica": true, "peak resident memory of the other replica": true, "resident memory of the other replica a minute later, above the killed one's": true,
+		"beyond the budget: how much of it is used": true, "the cluster is followed again, after the flood": true,
 	}
 	for _, row := range Rows(results) {
 		if math.IsNaN(row.Measured) || math.IsNaN(row.Floor) != (alone[row.Label] || row.Trial == "hot service" || row.Trial == "clusters") {
