@@ -161,21 +161,6 @@ func TestEmptyWhilePending(t *testing.T) {
 	})
 }
 
-// TestEmptySetIsDue: the time for which an empty set is held back may be over before the
-// stream begins to wait for that.
-func TestEmptySetIsDue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		st := newWorld(t, Options{}).server.newGet(target{}, token{}, nil, nil)
-		defer st.close()
-		st.heldBack, st.emptySince = true, time.Now().Add(-time.Hour)
-		<-st.emptyTimeout()
-		st.heldBack = false
-		if st.emptyTimeout() != nil {
-			t.Error("waits for a set that is not held back")
-		}
-	})
-}
-
 func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: 50 * time.Millisecond})

@@ -12,11 +12,12 @@ const turnsPerProcessor = 8
 // messages need no turn. Go runs goroutines roughly in the order in which they become
 // runnable. A change of a service that most proxies use makes tens of thousands of streams
 // runnable. The goroutines that read watches and publish sets would wait behind all of
-// them, several times for each event. With turns they do not, and a stream that waits for
-// its turn skips sets that are replaced meanwhile.
+// them, several times for each event, until each has produced its update. With turns they
+// wait only until each has begun to wait for its turn, and a stream that waits for its
+// turn skips sets that are replaced meanwhile.
 //
-// A stream keeps its turn while another one encodes the step that both need, or publishes
-// a set of the service: that is the longest that others wait for it.
+// A stream has its turn while it looks up its set and encodes the messages, or waits for
+// another stream that encodes the same ones. It may also switch to another view.
 type turns chan struct{}
 
 // newTurns returns turns for the processors that there are now.

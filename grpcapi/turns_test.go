@@ -81,6 +81,27 @@ func TestSlowProxiesHoldNoTurn(t *testing.T) {
 	})
 }
 
+// TestPaceHoldsNoTurn: a stream that waits for its pace takes no turn before that is over.
+func TestPaceHoldsNoTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, key := newWorld(t, Options{Pace: time.Second}), addrKey("10.0.0.1:80")
+		w.offer("", pods("10.0.0.1:80")...)
+		w.profiles.put(key, addressProfile(false))
+		for range 2 * cap(w.server.turns) {
+			for _, c := range []*caller{w.get(webAddr, ""), w.getProfile("10.0.0.1:80", "")} {
+				defer c.hangUp()
+			}
+		}
+		synctest.Wait()
+		w.offer("", pods("10.0.0.1:80", "10.0.0.2:80")...)
+		w.profiles.put(key, addressProfile(true))
+		synctest.Wait()
+		if n := len(w.server.turns); n != 0 {
+			t.Errorf("%d turns are taken", n)
+		}
+	})
+}
+
 // TestPaceAfterTurn: the pace counts from when a stream has its turn, not from when it began
 // to wait for one.
 func TestPaceAfterTurn(t *testing.T) {
