@@ -27,7 +27,7 @@ type ColdScale struct {
 }
 
 // coldStart starts the gateway, again and again, and in turn what the floor is here: a process that lists the same objects.
-func coldStart(of func(Scale) ColdScale) func(context.Context, *Lab) (map[Kind]Sample, error) {
+func coldStart(name string, of func(Scale) ColdScale) func(context.Context, *Lab) (map[Kind]Sample, error) {
 	return func(ctx context.Context, l *Lab) (samples map[Kind]Sample, err error) {
 		s := of(l.cfg.Scale)
 		f, kubeconfig, err := startFleet(l.cfg, fleet.Config{Linked: s.Clusters - 1, Services: s.Services, Slices: 1, Endpoints: s.Endpoints, Joined: true})
@@ -37,9 +37,15 @@ func coldStart(of func(Scale) ColdScale) func(context.Context, *Lab) (map[Kind]S
 		defer func() { err = errors.Join(err, f.Close()) }()
 		all := map[Kind][]Sample{}
 		for range s.Repeats {
+			if err := l.awaitIdle(ctx, name+", the plain list"); err != nil {
+				return nil, err
+			}
 			listed, err := l.list(ctx, s, kubeconfig)
 			if err != nil {
 				return nil, fmt.Errorf("the plain list: %w", err)
+			}
+			if err := l.awaitIdle(ctx, name+", the gateway"); err != nil {
+				return nil, err
 			}
 			started, err := l.coldGateway(ctx, s, kubeconfig)
 			if err != nil {

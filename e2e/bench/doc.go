@@ -12,7 +12,8 @@
 //   - Memory is resident memory (RSS) beyond what the process had before the streams, once that had settled.
 //   - Delays count from the API server's answer to the write, or for the floor from the order to step, until the client
 //     has the whole message.
-//   - A run begins once the processors are idle: what another leaves to collect or to compact would count.
+//   - A run begins once the processors are idle, or after 20 s: what the one before leaves to collect or to compact would count.
+//     Trials with simulated clusters wait once, but for cold starts, which wait before each start.
 //   - What is to cost nothing beside the streams, as explaining does, is held against the same gateway without it.
 //   - The floor's bytes are recorded from the measured server, so that their sizes can't differ.
 //

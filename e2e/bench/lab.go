@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"isthmus/e2e/bench/load"
+	"isthmus/e2e/bench/proc"
 	"isthmus/e2e/bench/world"
 	"isthmus/e2e/poll"
 )
@@ -91,9 +92,10 @@ func (c *Config) validate() error {
 type Lab struct {
 	cfg       Config
 	world     *world.World
-	recording string           // the file
-	first     map[string]int   // how many messages a stream of a family begins with
-	absent    map[string]error // families that the measured server does not serve
+	recording string                                                         // the file
+	first     map[string]int                                                 // how many messages a stream of a family begins with
+	absent    map[string]error                                               // families that the measured server does not serve
+	busy      func(ctx context.Context, over time.Duration) (float64, error) // which part of the processors is in use
 	close     func() error
 }
 
@@ -104,7 +106,7 @@ func Open(ctx context.Context, cfg Config, trials []Trial) (_ *Lab, err error) {
 	}
 	l := &Lab{
 		cfg: cfg, recording: filepath.Join(cfg.Dir, "recording.json"),
-		first: map[string]int{}, absent: map[string]error{}, close: func() error { return nil },
+		first: map[string]int{}, absent: map[string]error{}, busy: proc.Busy, close: func() error { return nil },
 	}
 	if !slices.ContainsFunc(trials, func(t Trial) bool { return t.own == nil }) {
 		return l, nil

@@ -34,7 +34,7 @@ func manyTrial() Trial {
 		{Key: "rate", Label: "changes a second, of all clusters", Unit: ""},
 		{Key: "share", Label: "CPU of one core", Unit: "%", Most: 50},
 		{Key: "memory", Label: "peak resident memory, with all streams", Unit: "MB", Most: 600},
-		{Key: "heap", Label: "of that, heap in use after a collection", Unit: "MB"},
+		{Key: "heap", Label: "heap in use after a collection, with all streams", Unit: "MB"},
 		{Key: "idle", Label: "resident memory without streams", Unit: "MB"},
 		{Key: "p50", Label: "the last stream has a change, median", Unit: "ms"},
 		{Key: "p99", Label: "the last stream has a change, 99th percentile", Unit: "ms", Most: 100},

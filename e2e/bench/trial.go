@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"time"
 )
 
@@ -53,7 +52,7 @@ func Trials() []Trial {
 			{Key: "share", Label: "CPU of one core", Unit: "%"},
 			{Key: "p50", Label: "propagation, median", Unit: "ms"},
 			{Key: "p99", Label: "propagation, 99th percentile", Unit: "ms", Ratio: 10},
-			{Key: "watch p99", Label: "a watch that does nothing else has it, 99th percentile", Unit: "ms"},
+			{Key: "watch p99", Label: "a watch that does nothing else has a change, 99th percentile", Unit: "ms"},
 		}},
 		{Name: "spill", Repeats: 1, own: spill, Metrics: []Metric{
 			{Key: "spill p99", Label: "a service has spilled, 99th percentile", Unit: "ms"},
@@ -108,7 +107,7 @@ func Trials() []Trial {
 func connects(name string, f family) Trial {
 	return Trial{Name: name, families: []family{f}, run: connect(f), Metrics: []Metric{
 		{Key: "cpu", Label: "CPU to connect all", Unit: "s", Ratio: atFloor},
-		{Key: "all", Label: "the last has its first message", Unit: "ms"},
+		{Key: "all", Label: "the last stream has its first message", Unit: "ms"},
 		{Key: "memory", Label: "memory a stream", Unit: "kB", Ratio: atFloor},
 		{Key: "reconnect", Label: "CPU to drop and reconnect all", Unit: "s", Ratio: atFloor},
 	}}
@@ -118,7 +117,7 @@ func connects(name string, f family) Trial {
 func proxies(name string, of func(ProxiesScale) Crowd) Trial {
 	return Trial{Name: name, families: []family{appLocal, appFederated, profilesLocal, profilesFederated}, run: meshed(of), Metrics: []Metric{
 		{Key: "cpu", Label: "CPU to connect all", Unit: "s", Ratio: asProxies},
-		{Key: "all", Label: "the last has its first message", Unit: "ms"},
+		{Key: "all", Label: "the last stream has its first message", Unit: "ms"},
 		{Key: "memory", Label: "memory a stream, with its share of the connection's", Unit: "kB", Ratio: 1},
 		{Key: "update", Label: "CPU a delivered update", Unit: "µs", Ratio: asProxies},
 		{Key: "reconnect", Label: "CPU to drop and reconnect all", Unit: "s", Ratio: atFloor},
@@ -128,13 +127,13 @@ func proxies(name string, of func(ProxiesScale) Crowd) Trial {
 func steps(name string, f family) Trial {
 	return Trial{Name: name, families: []family{f}, Repeats: 1, run: fanOut(f), Metrics: []Metric{
 		{Key: "cpu", Label: "CPU a delivered update", Unit: "µs", Ratio: atFloor},
-		{Key: "last", Label: "the last stream has it", Unit: "ms", Ratio: atFloor},
+		{Key: "last", Label: "the last stream has a change", Unit: "ms", Ratio: atFloor},
 	}}
 }
 
 // coldStarts starts a server again and again.
 func coldStarts(name string, of func(Scale) ColdScale) Trial {
-	return Trial{Name: name, Repeats: 1, own: coldStart(of), Metrics: []Metric{
+	return Trial{Name: name, Repeats: 1, own: coldStart(name, of), Metrics: []Metric{
 		{Key: "ready", Label: "from start to ready", Unit: "s", Ratio: atFloor},
 		{Key: "first", Label: "from start to a first message", Unit: "s", Ratio: atFloor},
 		{Key: "whole", Label: "from start to the endpoints of all clusters", Unit: "s"},
@@ -186,7 +185,7 @@ func (l *Lab) sample(ctx context.Context, t Trial) (map[Kind][]Sample, error) {
 	samples := map[Kind][]Sample{}
 	for range l.repeats(t) {
 		if t.own != nil {
-			if err := l.awaitIdle(ctx, t); err != nil {
+			if err := l.awaitIdle(ctx, t.Name); err != nil {
 				return nil, err
 			}
 			ctx, cancel := context.WithTimeout(ctx, 2*trialLimit)
@@ -204,7 +203,7 @@ func (l *Lab) sample(ctx context.Context, t Trial) (map[Kind][]Sample, error) {
 			if kind == Floor && t.Alone {
 				continue
 			}
-			if err := l.awaitIdle(ctx, t); err != nil {
+			if err := l.awaitIdle(ctx, fmt.Sprintf("%s of the %s", t.Name, kind)); err != nil {
 				return nil, err
 			}
 			s, err := l.try(ctx, t, kind)
@@ -228,7 +227,6 @@ func (l *Lab) repeats(t Trial) int {
 func (l *Lab) try(ctx context.Context, t Trial, kind Kind) (_ Sample, err error) {
 	ctx, cancel := context.WithTimeout(ctx, trialLimit)
 	defer cancel()
-	runtime.GC() // what the trial before has left is not to be cleaned up during this one
 	at, err := l.start(ctx, kind)
 	if err != nil {
 		return nil, err
