@@ -30,8 +30,8 @@ const reportFile, growthFile = "bench.json", "growth.json"
 
 const help = `bench measures the gateway, side by side with a bare gRPC server that sends the
 same bytes ("the floor"), and prints a table. Targets that are missed end it with
-exit status 1. Each run of a trial waits for idle processors, for 20 s at most, and
-then logs how busy they are.
+exit status 1. Trials wait for idle processors, for 20 s at most; if these are still
+busy then, the log has how much of them is in use.
 
   bench [FLAGS]           start three API servers, fill them, measure
   bench clusters [FLAGS]  only start and fill them, and print how to reach them
