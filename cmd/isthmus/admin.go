@@ -37,7 +37,7 @@ type admin struct {
 	ready   func() bool
 	pages   map[string]func() any // by path; answered as JSON
 	explain http.Handler          // of /debug/explain; nil: there is none
-	check   http.Handler          // of /debug/check; nil: there is none
+	check   *checker              // of /debug/check; nil: there is none
 	page    *overview.Page        // at /; nil: there is none
 	metrics *prometheus.Registry
 	pprof   bool
@@ -56,7 +56,7 @@ func (a *admin) handler() http.Handler {
 		mux.Handle("/debug/explain", a.explain)
 	}
 	if a.check != nil {
-		mux.Handle("/debug/check", a.check)
+		mux.Handle("/debug/check", a.check.handler())
 	}
 	if a.page != nil {
 		mux.Handle("/{$}", a.page)
@@ -108,6 +108,9 @@ func (a *admin) serve(ctx context.Context, l net.Listener) error {
 	}
 	if a.page != nil {
 		server.RegisterOnShutdown(a.page.End)
+	}
+	if a.check != nil {
+		server.RegisterOnShutdown(a.check.end)
 	}
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(l) }()

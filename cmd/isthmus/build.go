@@ -98,9 +98,10 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	}
 	g.server = api.GRPC(g.traces.options()...)
 	g.shutdown = newShutdown(o, api, g.server, log)
+	checks := &checked{check.Config{Namespace: o.namespace, Local: cfg}, here, store, table, writer}
 	g.admin = &admin{
 		ready: g.ready.Load, pages: debugPages(here, store, table, api, writer, auditor, happened), explain: newExplainer(o, here, store, api).handler(),
-		check:   newChecker(&checked{check.Config{Namespace: o.namespace, Local: cfg}, here, store, table, writer}).handler(),
+		check:   newChecker(checks.ask, checks.page),
 		metrics: registry, pprof: o.pprof, log: logging.WithOwnLimit(log),
 	}
 	shown := &overviewOf{

@@ -3,14 +3,15 @@ package main
 import (
 	"context"
 	"net/http"
+	"sync"
 	"time"
 
 	"isthmus/clusterstore/check"
 )
 
 const (
-	checkKept = 10 * time.Second            // for so long a result is good for further requests
-	checkWait = check.Limit + 5*time.Second // for a turn, and for checks that another request has begun
+	checkKept = 10 * time.Second            // from when API servers are asked: what is found is good for further requests
+	checkWait = check.Limit + 5*time.Second // for a turn, and then for what is found
 )
 
 // checkPage is /debug/check: what is right and wrong with what the gateway needs, as the
@@ -24,19 +25,29 @@ type checkPage struct {
 }
 
 // checker answers /debug/check. One request has API servers asked; others that come meanwhile,
-// and for checkKept after that, get what it finds. What the gateway knows by itself is new in
-// each answer.
+// and until checkKept after that began, get what it finds, also if the first client leaves. What
+// the gateway knows by itself is new in each answer.
 type checker struct {
-	ask  func(context.Context) []check.Result // fixed
-	page func([]check.Result) checkPage       // fixed
-	slot chan struct{}                        // has an element while the rest is used
+	ask  func(context.Context) []check.Result // fixed, as are the next three
+	page func([]check.Result) checkPage
+	life context.Context // of all asking, which no request ends
+	end  context.CancelFunc
 
-	last []check.Result
-	at   time.Time // of last
+	mu     sync.Mutex
+	newest *asking // nil: none yet
 }
 
-func newChecker(g *checked) *checker {
-	return &checker{ask: g.ask, page: g.page, slot: make(chan struct{}, 1)}
+// asking is one round of questions to all API servers.
+type asking struct {
+	began time.Time
+	done  chan struct{}  // closed when it has ended
+	found []check.Result // once it has ended
+}
+
+func newChecker(ask func(context.Context) []check.Result, page func([]check.Result) checkPage) *checker {
+	c := &checker{ask: ask, page: page}
+	c.life, c.end = context.WithCancel(context.Background())
+	return c
 }
 
 func (c *checker) handler() http.Handler {
@@ -46,34 +57,42 @@ func (c *checker) handler() http.Handler {
 func (c *checker) serve(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), checkWait)
 	defer cancel()
-	answers, at, ok := c.answers(ctx)
-	if !ok {
-		http.Error(w, "other checks are under way, and take their time: try again", http.StatusServiceUnavailable)
+	a := c.current()
+	select {
+	case <-a.done:
+	case <-ctx.Done():
+		http.Error(w, "the API servers take their time: try again", http.StatusServiceUnavailable)
 		return
 	}
-	page := c.page(answers)
-	page.At = at
+	page := c.page(a.found)
+	page.At = a.began
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	servePage(w, page)
 }
 
-// answers returns what API servers have answered, and when, or false if the context ends first.
-func (c *checker) answers(ctx context.Context) ([]check.Result, time.Time, bool) {
-	select {
-	case c.slot <- struct{}{}:
-	case <-ctx.Done():
-		return nil, time.Time{}, false
+// current returns the newest asking, or begins another if that is old.
+func (c *checker) current() *asking {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if a := c.newest; a != nil {
+		select {
+		case <-a.done:
+			if time.Since(a.began) < checkKept {
+				return a
+			}
+		default:
+			return a
+		}
 	}
-	defer func() { <-c.slot }()
-	if !c.at.IsZero() && time.Since(c.at) < checkKept {
-		return c.last, c.at, true
-	}
-	found := c.ask(ctx)
-	if ctx.Err() != nil { // it was cut short
-		return nil, time.Time{}, false
-	}
-	c.last, c.at = found, time.Now()
-	return c.last, c.at, true
+	a := &asking{began: time.Now(), done: make(chan struct{})}
+	c.newest = a
+	go func() {
+		defer close(a.done)
+		ctx, cancel := context.WithTimeout(c.life, check.Limit)
+		defer cancel()
+		a.found = c.ask(ctx)
+	}()
+	return a
 }
 
 // ask asks the API servers.

@@ -28,42 +28,61 @@ func askChecks(t *testing.T, h http.Handler, ctx context.Context) (code int, pag
 	return w.Code, page
 }
 
-// TestChecker: API servers are asked once for all who ask meanwhile and within ten seconds, but
-// what the gateway knows is new each time. A request that goes away spoils nothing.
+// TestChecker: API servers are asked once for all who ask meanwhile and within ten seconds of
+// that, also by clients that leave at once, but what the gateway knows is new each time.
 func TestChecker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var asked, pages atomic.Int64
-		c := &checker{slot: make(chan struct{}, 1), ask: func(ctx context.Context) []check.Result {
-			asked.Add(1)
+		var asked, cut, pages atomic.Int64
+		c := newChecker(func(ctx context.Context) []check.Result {
+			text := fmt.Sprint(asked.Add(1))
 			select {
 			case <-time.After(3 * time.Second):
 			case <-ctx.Done():
+				cut.Add(1)
 			}
-			return []check.Result{{Check: check.API, Text: fmt.Sprint(asked.Load())}}
-		}, page: func(r []check.Result) checkPage {
+			return []check.Result{{Check: check.API, Text: text}}
+		}, func(r []check.Result) checkPage {
 			return checkPage{Replica: fmt.Sprint(pages.Add(1)), Results: r}
-		}}
-		h := c.handler()
-		gone, goes := context.WithTimeout(t.Context(), time.Second)
-		defer goes()
-		if code, _ := askChecks(t, h, gone); code != http.StatusServiceUnavailable || asked.Load() != 1 {
-			t.Errorf("%d for a request that went away, asked %d times", code, asked.Load())
+		})
+		h, began := c.handler(), time.Now()
+		for range 100 { // for two seconds in all
+			gone, goes := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			askChecks(t, h, gone)
+			goes()
+		}
+		if asked.Load() != 1 || pages.Load() != 0 {
+			t.Errorf("asked %d times, %d pages for clients that left", asked.Load(), pages.Load())
 		}
 		var all sync.WaitGroup
 		for range 4 {
 			all.Go(func() {
-				if code, page := askChecks(t, h, t.Context()); code != 200 || page.Results[0].Text != "2" {
+				if code, page := askChecks(t, h, t.Context()); code != 200 || page.Results[0].Text != "1" || !page.At.Equal(began) {
 					t.Errorf("%d, %+v", code, page)
 				}
 			})
 		}
 		all.Wait()
-		if asked.Load() != 2 || pages.Load() != 4 {
-			t.Errorf("asked %d times, %d pages", asked.Load(), pages.Load())
+		time.Sleep(checkKept - time.Since(began) - time.Millisecond)
+		if _, page := askChecks(t, h, t.Context()); page.Results[0].Text != "1" || pages.Load() != 5 {
+			t.Errorf("%+v, %d pages", page, pages.Load())
+		}
+		time.Sleep(time.Millisecond)
+		began = time.Now()
+		if _, page := askChecks(t, h, t.Context()); page.Results[0].Text != "2" || !page.At.Equal(began) || time.Since(began) != 3*time.Second {
+			t.Errorf("%+v after %v", page, time.Since(began))
+		}
+		if cut.Load() != 0 {
+			t.Errorf("%d were cut short", cut.Load())
 		}
 		time.Sleep(checkKept)
-		if _, page := askChecks(t, h, t.Context()); page.Results[0].Text != "3" || !page.At.Equal(time.Now()) {
-			t.Errorf("%+v", page)
+		go askChecks(t, h, t.Context())
+		synctest.Wait()
+		if c.end(); asked.Load() != 3 {
+			t.Errorf("asked %d times", asked.Load())
+		}
+		synctest.Wait()
+		if cut.Load() != 1 {
+			t.Error("the gateway's end does not end it")
 		}
 	})
 }
