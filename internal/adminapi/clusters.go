@@ -1,0 +1,167 @@
+package adminapi
+
+import "time"
+
+// Clusters is /debug/clusters: where endpoints come from, and everything that keeps some from being served.
+type Clusters struct {
+	Local    Cluster      `json:"local"`
+	Secrets  LinkSecrets  `json:"linkSecrets"`
+	Clusters []Cluster    `json:"clusters"`         // one for every link Secret, used or not, the oldest first
+	Unserved []Unserved   `json:"unservedMembers"`  // of federated and mirrored services
+	Refused  []Refused    `json:"refusedEndpoints"` // by cluster
+	Problems []Problem    `json:"problems"`         // of Services' annotations and labels
+	Writer   *SliceWriter `json:"endpointSliceWriter,omitempty"`
+}
+
+// LinkSecrets shows whether the gateway can read the link Secrets at all.
+type LinkSecrets struct {
+	Listed bool   `json:"listed"`
+	Reason string `json:"reason,omitempty"` // why they can't be read now
+}
+
+// Cluster is the gateway's own cluster, or one link Secret and the state of its cluster.
+type Cluster struct {
+	Cluster string `json:"cluster,omitempty"` // empty: the Secret's label is missing or invalid
+	Secret  string `json:"secret,omitempty"`  // its name; empty: the own cluster
+	// SecretVersion is the Secret's resourceVersion that the cluster is read with; empty:
+	// it has not been read, or is read with another Secret.
+	SecretVersion string `json:"secretVersion,omitempty"`
+	ClusterStatus
+}
+
+// ClusterState is whether a cluster's API can be read.
+type ClusterState string
+
+// A cluster's states.
+const (
+	// Rejected: its link Secret can't be used, or an older one is used.
+	Rejected ClusterState = "rejected"
+	// Pending: started, not yet synced.
+	Pending ClusterState = "pending"
+	// Unreachable: it has not synced yet, and has failed or taken too long. It is
+	// retried.
+	Unreachable ClusterState = "unreachable"
+	// Ready: it has synced, and its endpoints are served.
+	Ready ClusterState = "ready"
+	// Stale: it was ready, and its API can't be read now. The endpoints that were
+	// read before are served.
+	Stale ClusterState = "stale"
+)
+
+// How far a cluster's endpoints are taken out of all services.
+const (
+	InService  = "in-service"
+	LastResort = "last-resort" // they are used where a service has no other
+	Withdrawn  = "withdrawn"
+)
+
+// ClusterStatus is a cluster's state.
+type ClusterStatus struct {
+	State     ClusterState `json:"state"`
+	Since     time.Time    `json:"since"`              // since when it has that state
+	LastEvent time.Time    `json:"lastEvent,omitzero"` // when anything last came from its API
+	Server    string       `json:"server,omitempty"`   // its API's host and port
+	Reason    string       `json:"reason,omitempty"`   // why it is not ready, as far as known
+	Memory    Memory       `json:"memory,omitzero"`    // of linked clusters
+	// Standing is InService, LastResort or Withdrawn. StandingReason is why; empty: it is
+	// in service.
+	Standing       string `json:"standing,omitempty"`
+	StandingReason string `json:"standingReason,omitempty"`
+	Region         string `json:"region,omitempty"` // where it is; empty: not known
+	// Network is set if it is another than the gateway's: the cluster is reached through
+	// Gateways then.
+	Network  string           `json:"network,omitempty"`
+	Gateways []ClusterGateway `json:"gateways,omitempty"`
+	// GatewayProblems are those of the Warnings that are about gateways.
+	GatewayProblems []string   `json:"-"`
+	Warnings        []string   `json:"warnings,omitempty"`
+	Resources       []Resource `json:"resources,omitempty"`
+}
+
+// Memory is what a cluster makes the gateway use, by estimate, and what it may, in bytes.
+type Memory struct {
+	Used  int64 `json:"used"`
+	Limit int64 `json:"limit"`
+}
+
+// nearPercent is what Near means.
+const nearPercent = 80
+
+// Near reports whether the cluster uses so much of what it may use that it is worth a look.
+func (m Memory) Near() bool { return m.Limit > 0 && m.Used >= m.Limit/100*nearPercent }
+
+// States of gateways.
+const (
+	GatewayAlive     = "alive"
+	GatewayDead      = "dead"
+	GatewayUnknown   = "not-probed-yet"
+	GatewayNotProbed = "not-probed"     // it is not known how
+	GatewayOutside   = "outside-ranges" // of the link: it is neither probed nor used
+	GatewayIPv6Off   = "ipv6-off"       // clients get no IPv6 addresses: likewise
+)
+
+// ClusterGateway is one address of the gateways through which a cluster on another network is reached.
+type ClusterGateway struct {
+	Address  string    `json:"address"`        // IP:PORT
+	Name     string    `json:"name,omitempty"` // that was resolved to it
+	Identity string    `json:"identity"`       // that the gateway has in TLS
+	State    string    `json:"state"`          // such as GatewayAlive
+	Since    time.Time `json:"since,omitzero"` // since when it is alive or dead
+	Reason   string    `json:"reason,omitempty"`
+}
+
+// Resource is one kind of object that the gateway reads of a cluster.
+type Resource struct {
+	Resource string `json:"resource"`      // such as pods
+	Needed   bool   `json:"needed"`        // without it the cluster is not ready
+	Synced   bool   `json:"synced"`        // it has been listed
+	Objects  int    `json:"objects"`       // that the gateway keeps
+	Err      string `json:"err,omitempty"` // newest failure, if it still lasts: unreachable, forbidden, absent, …
+	// Trouble is what the API server does that is no failure and yet makes the
+	// resource be requested again and again, once a second at most.
+	Trouble string `json:"trouble,omitempty"`
+}
+
+// Unserved is a member of a service that does not serve, or can't be reached.
+type Unserved struct {
+	Service string `json:"service"`
+	Cluster string `json:"cluster"`
+	Member  string `json:"member"` // the Service's name in that cluster
+	Reason  string `json:"reason"`
+}
+
+// Refused is what a linked cluster offers to ports that proxies watch, and what is not taken
+// from it.
+type Refused struct {
+	Cluster  string   `json:"cluster"`
+	Outside  int      `json:"outsideRanges"`  // addresses outside the ranges that the link Secret allows
+	Owned    int      `json:"localAddresses"` // at addresses of the own cluster's Services and Pods
+	Examples []string `json:"examples"`       // two at most
+}
+
+// Problem is what can't be used of one Service, wholly or in part.
+type Problem struct {
+	Service  string   `json:"service"`
+	Problems []string `json:"problems"`
+}
+
+// SliceWriter is who writes EndpointSlices for ExternalWorkloads, and what fails.
+type SliceWriter struct {
+	Identity string    `json:"identity"` // this replica's
+	Holder   string    `json:"holder"`   // of the Lease, as last seen; empty: none, or not known
+	Leading  bool      `json:"leading"`  // this replica writes
+	Since    time.Time `json:"since"`    // when it began, or stopped, to lead
+	// LeaseError is why the Lease can't be used; empty: it can.
+	LeaseError string `json:"leaseError,omitempty"`
+
+	// Only while it leads:
+	Synced   bool      `json:"synced"`   // all that it needs has been listed
+	Services int       `json:"services"` // with slices that are marked as its own
+	Slices   int       `json:"slices"`   // that are marked as its own
+	Error    string    `json:"error,omitempty"`
+	ErrorAt  time.Time `json:"errorAt,omitzero"`
+
+	Problems []Problem `json:"problems"` // what can't be written, and is left out
+	// Unread has why resources can't be read, by resource; it keeps trying.
+	Unread map[string]string `json:"unread,omitempty"`
+}

@@ -1,0 +1,20 @@
+// Package adminapi has the types of what a gateway's admin server shows as JSON. The gateway writes them, and its page at /, the
+// verbs and the tests read them, so that each thing has one type and its documentation one place.
+//
+// The pages, and the type of each:
+//
+//	/debug/audit     [Audit]
+//	/debug/check     [Check]
+//	/debug/clusters  [Clusters]
+//	/debug/events    [Events]
+//	/debug/explain   [Explanation]
+//	/debug/services  a list of [Service]
+//	/debug/streams   [Streams]
+//	/debug/version   [Version]
+//
+// A field with omitempty or omitzero in its tag is left out where it has no value. Durations are written as in Go, such as 1h0m0s,
+// times as in RFC 3339. A service is written NAMESPACE/NAME. The gateway's own cluster has the name "local". Nothing here holds
+// credentials.
+//
+// Fields may be added. Whoever reads a page has to expect ones that it does not know.
+package adminapi
