@@ -27,6 +27,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"isthmus/clusterstore/cluster"
+	"isthmus/clusterstore/decode/decodetest"
 	"isthmus/clusterstore/follow"
 	"isthmus/clusterstore/kube"
 	"isthmus/clusterstore/typed/typedtest"
@@ -155,7 +156,8 @@ func inBubble(t *testing.T, f func(*env), secrets ...*corev1.Secret) {
 				e.put(s)
 			}
 		}
-		store, err := NewStore(&kube.Client{Clients: typedtest.Clients(e.client)}, Options{Namespace: "linkerd", Table: e.table, Log: zap.New(core), Report: e.report})
+		clients := typedtest.Clients(e.client)
+		store, err := NewStore(&kube.Client{Clients: clients, Sources: decodetest.Sources(clients, nil)}, Options{Namespace: "linkerd", Table: e.table, Log: zap.New(core), Report: e.report})
 		if err != nil {
 			t.Fatal(err)
 		}

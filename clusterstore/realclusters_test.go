@@ -22,6 +22,7 @@ import (
 
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode/decodetest"
 	"isthmus/clusterstore/kube"
 	"isthmus/clusterstore/typed/typedtest"
 )
@@ -63,6 +64,10 @@ func (e *env) onFakes(apis map[string]*fake.Clientset) {
 			Clients: typedtest.Clients(api), Metadata: metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()),
 			Servers: absent[*crd.ServerList]{}, Workloads: absent[*crd.ExternalWorkloadList]{}, Profiles: absent[*crd.ServiceProfileList]{},
 		}
+		cfg.Client.Sources = decodetest.Sources(cfg.Client.Clients, cfg.Client.Metadata)
+		cfg.Client.Sources.Servers = decodetest.New[*crd.Server](cfg.Client.Servers)
+		cfg.Client.Sources.Workloads = decodetest.New[*crd.ExternalWorkload](cfg.Client.Workloads)
+		cfg.Client.Sources.Profiles = decodetest.New[*crd.ServiceProfile](cfg.Client.Profiles)
 		return cluster.New(cfg)
 	}
 	e.store.opts.Rules.EndpointSlices = true

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode/decodetest"
 	"isthmus/clusterstore/kube"
 	"isthmus/clusterstore/typed/typedtest"
 	"isthmus/federation"
@@ -39,8 +40,13 @@ func newFakeAPI(objects ...runtime.Object) *fakeAPI {
 }
 
 func (a *fakeAPI) client() *kube.Client {
-	return &kube.Client{Clients: typedtest.Clients(a.typed), Metadata: a.meta,
+	c := &kube.Client{Clients: typedtest.Clients(a.typed), Metadata: a.meta,
 		Servers: a.crd.servers(), Workloads: a.crd.workloads(), Profiles: a.crd.profiles()}
+	c.Sources = decodetest.Sources(c.Clients, c.Metadata)
+	c.Sources.Servers = decodetest.New[*crd.Server](c.Servers)
+	c.Sources.Workloads = decodetest.New[*crd.ExternalWorkload](c.Workloads)
+	c.Sources.Profiles = decodetest.New[*crd.ServiceProfile](c.Profiles)
+	return c
 }
 
 var testRules = Rules{ControllerNamespace: "linkerd", DefaultOpaquePorts: ports("25,3306"), EndpointSlices: true}

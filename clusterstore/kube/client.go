@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
+	"isthmus/clusterstore/decode/decodetest"
 	"isthmus/clusterstore/typed"
 	"isthmus/federation"
 )
@@ -23,6 +25,7 @@ import (
 // concurrent use.
 type Client struct {
 	*typed.Clients
+	Sources   decode.Sources // of what is followed
 	Metadata  metadata.Interface
 	Servers   Lister[*crd.ServerList]
 	Workloads Lister[*crd.ExternalWorkloadList]
@@ -68,6 +71,10 @@ func New(name federation.ClusterName, from *rest.Config, requests *Requests) (*C
 	if err := c.addCustom(); err != nil {
 		return nil, err
 	}
+	c.Sources = decodetest.Sources(c.Clients, c.Metadata)
+	c.Sources.Servers = decodetest.New[*crd.Server](c.Servers)
+	c.Sources.Workloads = decodetest.New[*crd.ExternalWorkload](c.Workloads)
+	c.Sources.Profiles = decodetest.New[*crd.ServiceProfile](c.Profiles)
 	return c, nil
 }
 

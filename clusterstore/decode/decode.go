@@ -1,0 +1,77 @@
+package decode
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"isthmus/clusterstore/crd"
+)
+
+// Object is what is decoded: a struct of Kubernetes or of package crd in which only the
+// fields that are used are set.
+type Object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// Source lists and watches one kind of an API server. It is safe for concurrent use.
+type Source[O Object] interface {
+	// List requests a list, or one page of it, and calls each for every object as it comes.
+	// The object, and all that it refers to, texts included, is valid until each returns:
+	// keep copies. A refused object comes without O, and the list goes on. An error of each
+	// ends the list and is returned. The ListMeta is complete once List has returned.
+	List(ctx context.Context, o metav1.ListOptions, each func(O, *Refused) error) (metav1.ListMeta, error)
+	// Watch begins a watch, which ends with ctx or by Close.
+	Watch(ctx context.Context, o metav1.ListOptions) (Events[O], error)
+}
+
+// Events are those of one watch. Next is called by one goroutine at a time; Close may be
+// called by another one.
+type Events[O Object] interface {
+	// Next waits for the next event and calls each for it, whose error it returns. The
+	// object is valid until each returns, as that of [Source].List. An ERROR event is not
+	// for each: it is returned as an [apierrors.APIStatus]. io.EOF: the server has ended
+	// the watch.
+	Next(each func(Event[O]) error) error
+	// Close ends the watch, and a Next that waits. It may be called several times.
+	Close() error
+}
+
+// Event is one of a watch: ADDED, MODIFIED, DELETED or BOOKMARK. The objects of the last two
+// have metadata only, and are never refused.
+type Event[O Object] struct {
+	Type    watch.EventType
+	Object  O
+	Refused *Refused // not nil: there is no Object
+}
+
+// Refused is an object that is not decoded: it is too large, or beyond a bound.
+type Refused struct {
+	Namespace, Name string // which it has, as any other
+	ResourceVersion string
+	Err             error
+}
+
+// Sources are those of one API server, for all namespaces. Their lists and watches have the
+// limits of this package.
+type Sources struct {
+	Pods           Source[*corev1.Pod]
+	Services       Source[*corev1.Service]
+	EndpointSlices Source[*discoveryv1.EndpointSlice]
+	//lint:ignore SA1019 they are read with --enable-endpoint-slices=false
+	Endpoints Source[*corev1.Endpoints]
+	// Secrets is for those of a namespace.
+	Secrets func(namespace string) Source[*corev1.Secret]
+
+	// Of these only the metadata is read.
+	ReplicaSets, Jobs, Nodes Source[*metav1.PartialObjectMetadata]
+
+	Servers   Source[*crd.Server]
+	Workloads Source[*crd.ExternalWorkload]
+	Profiles  Source[*crd.ServiceProfile]
+}

@@ -1,0 +1,117 @@
+// Package decodetest makes Sources of client-go's clients, so that tests can use its fakes.
+package decodetest
+
+import (
+	"context"
+	"io"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
+
+	"isthmus/clusterstore/decode"
+	"isthmus/clusterstore/typed"
+)
+
+// Sources are those of Kubernetes' own kinds. Without metadata there are none of which only
+// that is read.
+func Sources(c *typed.Clients, m metadata.Interface) decode.Sources {
+	partial := func(group, resource string) decode.Source[*metav1.PartialObjectMetadata] {
+		if m == nil {
+			return nil
+		}
+		from := m.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource})
+		return New[*metav1.PartialObjectMetadata](from)
+	}
+	return decode.Sources{
+		Pods:           namespaced(c.Pods)(""),
+		Services:       namespaced(c.Services)(""),
+		EndpointSlices: namespaced(c.EndpointSlices)(""),
+		Endpoints:      namespaced(c.Endpoints)(""),
+		Secrets:        namespaced(c.Secrets),
+		ReplicaSets:    partial("apps", "replicasets"), Jobs: partial("batch", "jobs"), Nodes: partial("", "nodes"),
+	}
+}
+
+func namespaced[O decode.Object, L runtime.Object](from typed.Namespaced[O, L]) func(string) decode.Source[O] {
+	return func(namespace string) decode.Source[O] { return New[O](from(namespace)) }
+}
+
+// Lister is a client of one kind.
+type Lister[L runtime.Object] interface {
+	List(context.Context, metav1.ListOptions) (L, error)
+	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
+
+// New returns a Source of what a client lists and watches, which are objects O.
+func New[O decode.Object, L runtime.Object](from Lister[L]) decode.Source[O] {
+	return Fake[O](from.List, from.Watch)
+}
+
+// Fake returns a Source of what the functions list and watch, which are objects O.
+func Fake[O decode.Object, L runtime.Object](
+	list func(context.Context, metav1.ListOptions) (L, error),
+	watch func(context.Context, metav1.ListOptions) (watch.Interface, error),
+) decode.Source[O] {
+	return source[O, L]{list, watch}
+}
+
+type source[O decode.Object, L runtime.Object] struct {
+	list  func(context.Context, metav1.ListOptions) (L, error)
+	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
+
+func (s source[O, L]) List(ctx context.Context, o metav1.ListOptions, each func(O, *decode.Refused) error) (all metav1.ListMeta, err error) {
+	list, err := s.list(ctx, o)
+	if err != nil {
+		return all, err
+	}
+	from, err := meta.ListAccessor(list)
+	if err != nil {
+		return all, err
+	}
+	all = metav1.ListMeta{ResourceVersion: from.GetResourceVersion(), Continue: from.GetContinue(), RemainingItemCount: from.GetRemainingItemCount()}
+	return all, meta.EachListItem(list, func(one runtime.Object) error { return each(one.(O), nil) })
+}
+
+func (s source[O, L]) Watch(ctx context.Context, o metav1.ListOptions) (decode.Events[O], error) {
+	w, err := s.watch(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return &events[O]{from: w, ctx: ctx, closed: make(chan struct{})}, nil
+}
+
+type events[O decode.Object] struct {
+	from   watch.Interface
+	ctx    context.Context
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (e *events[O]) Next(each func(decode.Event[O]) error) error {
+	select {
+	case <-e.closed:
+		return io.ErrClosedPipe
+	case <-e.ctx.Done():
+		return e.ctx.Err()
+	case event, ok := <-e.from.ResultChan():
+		switch {
+		case !ok:
+			return io.EOF
+		case event.Type == watch.Error:
+			return apierrors.FromObject(event.Object)
+		}
+		return each(decode.Event[O]{Type: event.Type, Object: event.Object.(O)})
+	}
+}
+
+func (e *events[O]) Close() error {
+	e.once.Do(func() { close(e.closed); e.from.Stop() })
+	return nil
+}
