@@ -31,9 +31,9 @@ type Client struct {
 	Workloads Lister[*crd.ExternalWorkloadList]
 	Profiles  Lister[*crd.ServiceProfileList]
 
-	config    *rest.Config // the effective one, with the limits of this package
-	http      *http.Client
-	closeIdle func()
+	config *rest.Config // the effective one, with the limits of this package
+	http   *http.Client
+	close  func() // its connections
 }
 
 // Lister is a client of one resource, in all namespaces.
@@ -56,12 +56,12 @@ func New(name federation.ClusterName, from *rest.Config, requests *Requests) (*C
 	if cfg.UserAgent == "" {
 		cfg.UserAgent = "isthmus"
 	}
-	client, closeIdle, err := newHTTPClient(name, cfg)
+	client, closeAll, err := newHTTPClient(name, cfg)
 	if err != nil {
 		return nil, err
 	}
 	client.Transport = requests.transport(name, client.Transport)
-	c := &Client{config: cfg, http: client, closeIdle: closeIdle}
+	c := &Client{config: cfg, http: client, close: closeAll}
 	if c.Clients, err = typed.New(cfg, client); err != nil {
 		return nil, err
 	}
@@ -117,10 +117,10 @@ func (c *Client) addCustom() error {
 	return nil
 }
 
-// Close closes idle connections. Requests under way go on.
+// Close closes the client's connections. Requests fail then, also those that are under way.
 func (c *Client) Close() {
-	if c.closeIdle != nil {
-		c.closeIdle()
+	if c.close != nil {
+		c.close()
 	}
 }
 

@@ -43,12 +43,14 @@ var (
 // maxHeader is the largest header of an answer that is read, in bytes.
 const maxHeader = 256 << 10
 
-// newHTTPClient returns a client, and a function that closes its idle connections.
+// newHTTPClient returns a client, and a function that closes its connections.
 func newHTTPClient(name federation.ClusterName, cfg *rest.Config) (*http.Client, func(), error) {
 	transport, err := newTransport(name, cfg)
 	if err != nil {
 		return nil, nil, err
 	}
+	open := new(connections)
+	transport.DialContext = open.counted(transport.DialContext)
 	wrapped, err := rest.HTTPWrappersForConfig(cfg, &firstAlone{next: transport})
 	if err != nil {
 		return nil, nil, fmt.Errorf("credentials: %w", err)
@@ -57,7 +59,7 @@ func newHTTPClient(name federation.ClusterName, cfg *rest.Config) (*http.Client,
 	// requests elsewhere.
 	return &http.Client{Transport: singleTry{wrapped}, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
-	}}, transport.CloseIdleConnections, nil
+	}}, func() { transport.CloseIdleConnections(); open.close() }, nil
 }
 
 func newTransport(name federation.ClusterName, cfg *rest.Config) (*http.Transport, error) {
