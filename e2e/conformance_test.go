@@ -2,15 +2,12 @@ package e2e
 
 import (
 	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"isthmus/e2e/scenario"
 )
@@ -27,26 +24,17 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	files := caseFiles(t, "cases")
 	queue := make(chan string)
-	var over atomic.Int64
 	var players sync.WaitGroup
 	for range max(1, *environments) {
 		s := &stage{t: t}
 		players.Go(func() {
 			for file := range queue {
 				t.Run(strings.TrimSuffix(filepath.Base(file), scenario.Extension), func(t *testing.T) { s.play(t, file) })
-				over.Add(1)
 			}
 		})
 	}
-	tick := time.NewTicker(30 * time.Second)
-	defer tick.Stop()
-	for len(files) > 0 {
-		select {
-		case queue <- files[0]:
-			files = files[1:]
-		case <-tick.C:
-			fmt.Printf("progress: %d cases of TestConformance are over, %d are to come\n", over.Load(), len(files))
-		}
+	for _, file := range files {
+		queue <- file
 	}
 	close(queue)
 	players.Wait()
