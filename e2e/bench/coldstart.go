@@ -148,3 +148,16 @@ func folded(messages [][]byte) (*proxy.GetState, error) {
 	}
 	return state, nil
 }
+
+// combine combines what runs have of each key.
+func combine(runs []Sample, by func([]float64) float64) Sample {
+	all := Sample{}
+	for key := range runs[0] {
+		var values []float64
+		for _, r := range runs {
+			values = append(values, r[key])
+		}
+		all[key] = by(values)
+	}
+	return all
+}

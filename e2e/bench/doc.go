@@ -14,7 +14,6 @@
 //     has the whole message.
 //   - A run begins once the processors are idle, or after 20 s: what the one before leaves to collect or to compact would count.
 //     Trials with simulated clusters wait once, but for cold starts, which wait before each start.
-//   - What is to cost nothing beside the streams, as explaining does, is held against the same gateway without it.
 //   - The floor's bytes are recorded from the measured server, so that their sizes can't differ.
 //
 // ARCHITECTURE.md, at the root of the repository, shows how the packages of the gateway work together.

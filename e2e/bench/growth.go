@@ -47,7 +47,7 @@ type GrowthScale struct {
 	Linked LinkedScale
 }
 
-// FullGrowth is the scale of the chart.
+// FullGrowth is the scale of the page.
 func FullGrowth() GrowthScale {
 	return GrowthScale{
 		Endpoints: []int{100, 1000, 10_000}, Clusters: []int{1, 10, 50}, Services: []int{10, 1000, 10_000},

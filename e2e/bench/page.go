@@ -43,7 +43,7 @@ func (m Machine) String() string {
 	return fmt.Sprintf("%d cores, %s/%s, %s", m.Cores, m.OS, m.Arch, m.Go)
 }
 
-// UpdatePage puts the figures, and the numbers of the chart, in their places on a page.
+// UpdatePage puts the figures, and the table of growth, in their places on a page.
 func UpdatePage(page string, r *Report, g *Growth) (string, error) {
 	var table strings.Builder
 	if err := WriteMarkdown(&table, Rows(r.Results)); err != nil {

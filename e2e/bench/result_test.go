@@ -1,9 +1,7 @@
 package bench
 
 import (
-	"encoding/xml"
 	"errors"
-	"io"
 	"math"
 	"path/filepath"
 	"reflect"
@@ -124,63 +122,6 @@ var growth = &Growth{Lines: []Line{
 	{Title: "one change, by size", X: "endpoints", Unit: "µs", Points: []Point{{X: 100, Cost: 310}, {X: 1000, Cost: 320}, {X: 10_000, Cost: 360.4}}},
 	{Title: "a <subscription>", X: "Services", Unit: "µs", Points: []Point{{X: 10, Cost: 30}}},
 }}
-
-func TestSVG(t *testing.T) {
-	svg := growth.SVG()
-	for d := xml.NewDecoder(strings.NewReader(svg)); ; {
-		if _, err := d.Token(); errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			t.Fatalf("%v\n%s", err, svg)
-		}
-	}
-	for _, want := range []string{">one change, by size, µs<", ">360<", ">10000<", ">endpoints<", "a &lt;subscription&gt;", ">600<"} {
-		if !strings.Contains(svg, want) {
-			t.Errorf("%s is not in it", want)
-		}
-	}
-	for _, x := range []struct{ cost, want float64 }{{0, 1}, {0.5, 1}, {80, 100}, {90, 200}, {170, 200}, {180, 400}, {340, 400}, {350, 600}, {870, 2000}} {
-		if got := axisTop([]Point{{Cost: x.cost}}); got != x.want {
-			t.Errorf("the axis for %v goes to %v, want %v", x.cost, got, x.want)
-		}
-	}
-}
-
-// TestRows: panels are in rows of three.
-func TestRows(t *testing.T) {
-	four := &Growth{Lines: append(growth.Lines[:2:2], growth.Lines...)}
-	if svg := four.SVG(); !strings.Contains(svg, `viewBox="0 0 900 480"`) || !strings.Contains(svg, `"translate(0,240)"`) || strings.Contains(svg, `"translate(900,`) {
-		t.Error(svg)
-	}
-}
-
-// TestAxis: costs that differ tenfold are on a logarithmic axis.
-func TestAxis(t *testing.T) {
-	for _, x := range []struct {
-		costs  []float64
-		want   axis
-		middle float64 // is drawn in the middle
-		marks  int
-	}{
-		{[]float64{30, 299}, axis{0, 400}, 200, 3},
-		{[]float64{0, 5}, axis{0, 6}, 3, 3},
-		{[]float64{50, 2300}, axis{10, 10_000}, math.Sqrt(100_000), 4},
-		{[]float64{0.1, 0.99}, axis{0, 2}, 1, 3},
-		{[]float64{0.15, 46}, axis{0.1, 100}, math.Sqrt(10), 4},
-	} {
-		var points []Point
-		for _, c := range x.costs {
-			points = append(points, Point{X: 1, Cost: c})
-		}
-		a := axisOf(points)
-		if math.Abs(a.bottom-x.want.bottom) > 1e-9 || math.Abs(a.top-x.want.top) > 1e-9 || len(a.marks()) != x.marks {
-			t.Errorf("%v are from %v to %v, with marks %v", x.costs, a.bottom, a.top, a.marks())
-		}
-		if y := a.place(x.middle); math.Abs(y-plotTop-plotHeight/2.0) > 1e-6 {
-			t.Errorf("%v is at %v", x.middle, y)
-		}
-	}
-}
 
 func TestUpdatePage(t *testing.T) {
 	const page = "# Speed\n<!-- figures -->\nold\n<!-- end of figures -->\ntext\n<!-- growth -->\n<!-- end of growth -->\nend\n"

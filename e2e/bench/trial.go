@@ -64,16 +64,6 @@ func Trials() []Trial {
 			{Key: "memory", Label: "memory a stream", Unit: "kB", Ratio: 2},
 			{Key: "spilled", Label: "memory a stream, once all have spilled", Unit: "kB"}, // no target: most of it is what the collector leaves
 		}},
-		{Name: "explain", Repeats: 1, own: explain, Metrics: []Metric{
-			{Key: "p50", Label: "the last stream has a change, median", Unit: "ms", Ratio: atFloor},
-			{Key: "p99", Label: "the last stream has a change, 99th percentile", Unit: "ms", Ratio: atFloor},
-			{Key: "most", Label: "the last stream has a change, slowest", Unit: "ms"}, // no target: it is one of thousands
-			{Key: "peak", Label: "peak resident memory", Unit: "MB", Ratio: 1.2},
-			{Key: "heap", Label: "heap in use, once explanations have ended", Unit: "MB", Ratio: 1.1},
-			{Key: "share", Label: "CPU of one core", Unit: "%"},
-			{Key: "rate", Label: "explanations a second", Unit: ""},
-			{Key: "took", Label: "an explanation takes, median", Unit: "ms"},
-		}},
 		coldStarts("cold start 3 × 5,000", func(s Scale) ColdScale { return s.Cold }),
 		coldStarts("cold start 20 × 10,000", func(s Scale) ColdScale { return s.ColdLarge }),
 		{Name: "hot service", Repeats: 1, Alone: true, own: hot, Metrics: []Metric{

@@ -10,12 +10,6 @@ import (
 	"isthmus/e2e/object"
 )
 
-// inLarge is how many endpoints a slice of the large Service has, as Kubernetes writes them.
-const inLarge = 100
-
-// count returns how many Services a cluster has.
-func (c Config) count() int { return c.Services + min(1, c.Large) }
-
 // fill writes a cluster's Services, slices and Pods.
 func (c *member) fill(cfg Config) error {
 	f := filler{member: c, cfg: cfg}
@@ -24,10 +18,7 @@ func (c *member) fill(cfg Config) error {
 			return err
 		}
 	}
-	if cfg.Large == 0 {
-		return nil
-	}
-	return f.service(cfg.Services, cfg.Large, inLarge)
+	return nil
 }
 
 // filler fills a cluster.

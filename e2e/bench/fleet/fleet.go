@@ -21,7 +21,6 @@ type Config struct {
 	Slices    int // of each Service
 	Endpoints int // of each slice, all meshed Pods
 	Pods      int // in each cluster, which endpoints are in turn, so that several Services have the same; 0: each its own
-	Large     int // slices, of a hundred endpoints, of one more Service, which has the number after the others; 0: there is none
 
 	Servers  int // in each cluster: each is of a port of some Pods
 	Profiles int // ServiceProfiles of the first Services, in the local cluster
@@ -165,7 +164,7 @@ func (f *Fleet) federate() error {
 		if err := local.api.Put(object.Link(name(i), kubeconfig)); err != nil {
 			return err
 		}
-		for s := range f.cfg.count() {
+		for s := range f.cfg.Services {
 			s += f.cfg.first(i)
 			service, _ := Service(s, false)
 			members[s] = append(members[s], service+"@"+name(i))

@@ -152,44 +152,6 @@ func TestScale(t *testing.T) {
 	}
 }
 
-// TestLarge: besides the others there is a Service of many slices, which can be flipped like these.
-func TestLarge(t *testing.T) {
-	f, cfg := started(t, fleet.Config{Linked: 1, Services: 2, Slices: 1, Endpoints: 3, Large: 2, Joined: true})
-	k := clients(t, cfg)["application/json"]
-	large, authority := fleet.Service(2, true)
-	if err := f.Flip(0, large); err != nil {
-		t.Fatal(err)
-	}
-	list, err := k.DiscoveryV1().EndpointSlices("").List(t.Context(), metav1.ListOptions{})
-	if err != nil || len(list.Items) != 4 {
-		t.Fatalf("%v, %v", list, err)
-	}
-	ready := 0 // of the large Service
-	for _, s := range list.Items {
-		if s.Labels[discoveryv1.LabelServiceName] != large {
-			continue
-		}
-		for _, e := range s.Endpoints {
-			if *e.Conditions.Ready {
-				ready++
-			}
-		}
-	}
-	if ready != 199 {
-		t.Errorf("%d endpoints are ready, not all of 200 but one", ready)
-	}
-	if pods, err := k.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{}); err != nil || len(pods.Items) != 206 {
-		t.Errorf("%d Pods, %v", len(pods.Items), err)
-	}
-	services, err := k.CoreV1().Services("").List(t.Context(), metav1.ListOptions{})
-	if err != nil || len(services.Items) != 6 {
-		t.Fatalf("%v, %v", services, err)
-	}
-	if s := services.Items[5]; s.Name+"."+s.Namespace+".svc.cluster.local:80" != authority || s.Annotations["multicluster.linkerd.io/remote-discovery"] != large+"@c01" {
-		t.Errorf("%s is %v", authority, s)
-	}
-}
-
 // TestPolicy: Servers are in all clusters and select Pods by their labels, ServiceProfiles are in the local one.
 func TestPolicy(t *testing.T) {
 	_, cfg := started(t, fleet.Config{Linked: 1, Services: 2, Slices: 1, Endpoints: 3, Servers: 2, Profiles: 1})

@@ -36,7 +36,7 @@ busy then, the log has how much of them is in use.
   bench [FLAGS]           start three API servers, fill them, measure
   bench clusters [FLAGS]  only start and fill them, and print how to reach them
   bench growth [FLAGS]    measure how costs grow; needs no API servers
-  bench page [FLAGS]      write the results of both to docs/performance.md
+  bench page [FLAGS]      write the results of both to e2e/bench/README.md
   bench floor FILE        the floor; what FILE holds is recorded by bench
   bench list KUBECONFIG   the floor of a cold start; lists what the gateway reads
 
@@ -58,7 +58,7 @@ func parse(args []string, p process) (o options, err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.StringVar(&o.bin, "bin", "", "the `folder` with the programs isthmus and controlplane (default: that of bench)")
 	flags.StringVar(&o.out, "out", filepath.Join("out", "bench"), "the `folder` for results and the clusters' state")
-	flags.StringVar(&o.docs, "docs", "docs", "the `folder` of the page")
+	flags.StringVar(&o.docs, "docs", filepath.Join("e2e", "bench"), "the `folder` of the page")
 	flags.StringVar(&o.run, "run", "", "only the trials whose name this `regexp` matches, or of growth lines by their titles")
 	flags.BoolVar(&o.attach, "attach", false, "use the clusters of bench clusters, which is running")
 	flags.StringVar(&o.addr, "addr", "", "`HOST:PORT` of another Destination server, which follows the clusters of bench clusters")
@@ -196,7 +196,7 @@ func growth(ctx context.Context, o options, cfg bench.Config) error {
 	return g.Write(filepath.Join(o.out, growthFile))
 }
 
-// page brings the page on performance, and its chart, up to date with the results.
+// page brings the page on performance up to date with the results.
 func page(o options) error {
 	report, err := bench.ReadReport(filepath.Join(o.out, reportFile))
 	if err != nil {
@@ -206,7 +206,7 @@ func page(o options) error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(o.docs, "performance.md")
+	path := filepath.Join(o.docs, "README.md")
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
@@ -215,9 +215,7 @@ func page(o options) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	return errors.Join(
-		os.WriteFile(path, []byte(updated), 0o644),
-		os.WriteFile(filepath.Join(o.docs, "growth.svg"), []byte(growth.SVG()), 0o644))
+	return os.WriteFile(path, []byte(updated), 0o644)
 }
 
 func chosen(pattern string) ([]bench.Trial, error) {
