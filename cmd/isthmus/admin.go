@@ -39,6 +39,7 @@ type admin struct {
 	explain http.Handler          // of /debug/explain; nil: there is none
 	check   *checker              // of /debug/check; nil: there is none
 	page    *overview.Page        // at /; nil: there is none
+	hosts   *adminHosts           // by which names pages may be asked for; nil: by any
 	metrics *prometheus.Registry
 	pprof   bool
 	log     *zap.Logger
@@ -83,7 +84,10 @@ func (a *admin) handler() http.Handler {
 			mux.Handle(path, profiles.limit(profile))
 		}
 	}
-	return mux
+	if a.hosts == nil {
+		return mux
+	}
+	return a.hosts.guard(mux)
 }
 
 func (a *admin) serveReady(w http.ResponseWriter, _ *http.Request) {

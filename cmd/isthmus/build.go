@@ -101,8 +101,8 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	checks := &checked{check.Config{Namespace: o.namespace, Local: cfg}, here, store, table, writer}
 	g.admin = &admin{
 		ready: g.ready.Load, pages: debugPages(here, store, table, api, writer, auditor, happened), explain: newExplainer(o, here, store, api).handler(),
-		check:   newChecker(checks.ask, checks.page),
-		metrics: registry, pprof: o.pprof, log: logging.WithOwnLimit(log),
+		check: newChecker(checks.ask, checks.page),
+		hosts: newAdminHosts(o.domain, o.namespace, o.hosts), metrics: registry, pprof: o.pprof, log: logging.WithOwnLimit(log),
 	}
 	shown := &overviewOf{
 		table: table, log: happened, views: api.Views, here: here.Status, links: store.Status, problems: here.Problems, portsOf: here.PortsOf,

@@ -115,6 +115,7 @@ func TestUsageErrors(t *testing.T) {
 		{"gateway --drain=-1s", "--drain is -1s: give a duration of 0 or more"},
 		{"gateway --addr=8086", `--addr is "8086": give HOST:PORT, or :PORT for all`},
 		{"gateway --metrics-addr=localhost", `--metrics-addr is "localhost": give HOST:PORT`},
+		{"gateway --admin-hosts=https://a.example", `--admin-hosts has "https://a.example": give DNS names without scheme and port`},
 		{"gateway --log-level=loud", `--log-level is "loud": give panic, fatal, error, warn, info, debug or trace`},
 		{"gateway --meshed-http2-client-params={", "--meshed-http2-client-params: unexpected end of JSON input: give JSON like"},
 		{`gateway --meshed-http2-client-params={"keep_alive":1}`, "--meshed-http2-client-params: json: cannot unmarshal number"},

@@ -20,7 +20,7 @@ import (
 
 // options are the values of the gateway's flags.
 type options struct {
-	addr, metricsAddr              string
+	addr, metricsAddr, adminHosts  string
 	kubeconfig, namespace          string
 	trustDomain, domain            string
 	opaquePorts, transport, http2  string
@@ -41,6 +41,7 @@ type options struct {
 
 	// derived from the flags by check
 	level          logging.Level
+	hosts          []string              // --admin-hosts
 	viewBytes      int64                 // --view-memory; 0: not given
 	http2Params    *pb.Http2ClientParams // nil: none
 	forceTransport bool
@@ -60,6 +61,7 @@ func gatewayFlags(o *options) *cli.Flags {
 	f.Section("Addresses", func(s *flag.FlagSet) {
 		s.StringVar(&o.addr, "addr", ":8086", "`HOST:PORT` of the gRPC server for proxies. It is listened on once the gateway is ready.")
 		s.StringVar(&o.metricsAddr, "metrics-addr", ":9996", "`HOST:PORT` of the admin HTTP server: /ping, /ready, /metrics, a page for people at /, /debug/clusters, /debug/services, /debug/streams, /debug/events, /debug/explain, /debug/check, /debug/audit, /debug/version.")
+		s.StringVar(&o.adminHosts, "admin-hosts", "", "`NAMES`, divided by commas, by which browsers may reach the admin server's pages too, such as gateway.example.com. Without it they may by IP addresses, localhost, names without a dot, and names below the cluster domain, .svc and the gateway's namespace. Others are refused, since a site can make its own name resolve to the gateway. /metrics, /ping and /ready are answered by any name.")
 	})
 	f.Section("The cluster the gateway runs in", func(s *flag.FlagSet) {
 		s.StringVar(&o.kubeconfig, "kubeconfig", "", "Kubeconfig `FILE` to reach the cluster with. Without it: $KUBECONFIG, ~/.kube/config, or the Pod's ServiceAccount.")
@@ -170,6 +172,9 @@ func (o *options) check() error {
 		return cli.Usagef("--log-level is %q: give %s", o.logLevel, logging.LevelNames)
 	}
 	var err error
+	if o.hosts, err = parseAdminHosts(o.adminHosts); err != nil {
+		return err
+	}
 	if o.clusterBytes, err = parseMemory(o.clusterMemory, minClusterMemory); err != nil {
 		return cli.Usagef("--cluster-memory %w", err)
 	}

@@ -18,6 +18,7 @@ import (
 var accepted = map[string]string{
 	"addr":                       "127.0.0.1:1",
 	"metrics-addr":               "127.0.0.1:2",
+	"admin-hosts":                "gateway.example.com",
 	"kubeconfig":                 "/k",
 	"controller-namespace":       "l5d",
 	"outbound-transport-mode":    "transport-header",
