@@ -3,6 +3,7 @@ package grpcapi
 import (
 	"context"
 	"net"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -32,6 +33,7 @@ type clientConnection struct {
 	credentials.AuthInfo
 	began time.Time // fixed, as is conn
 	conn  net.Conn
+	addr  netip.Addr // the client's; invalid: not known; fixed
 
 	stalled   atomic.Int32 // streams that have ended as stalled
 	reflected atomic.Int32 // answers of reflection
@@ -45,6 +47,14 @@ func connectionOf(ctx context.Context) *clientConnection {
 	}
 	conn, _ := p.AuthInfo.(*clientConnection)
 	return conn
+}
+
+// clientOf returns the address of a call's client; invalid: not known.
+func clientOf(ctx context.Context) netip.Addr {
+	if conn := connectionOf(ctx); conn != nil {
+		return conn.addr
+	}
+	return netip.Addr{}
 }
 
 // noteStall counts a stream that has ended as stalled, and closes the connection if it
@@ -77,7 +87,12 @@ func newConnectionCredentials() connectionCredentials {
 // ServerHandshake implements credentials.TransportCredentials.
 func (c connectionCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	conn, info, err := c.TransportCredentials.ServerHandshake(conn)
-	return conn, &clientConnection{AuthInfo: info, began: time.Now(), conn: conn}, err
+	return conn, &clientConnection{AuthInfo: info, began: time.Now(), conn: conn, addr: addrOf(conn)}, err
+}
+
+func addrOf(conn net.Conn) netip.Addr {
+	addr, _ := conn.RemoteAddr().(*net.TCPAddr)
+	return addr.AddrPort().Addr().Unmap().WithZone("") // nil has an invalid one
 }
 
 // Clone implements credentials.TransportCredentials.

@@ -39,8 +39,10 @@
 //     reflection see maxReflected. All other answers are small, and a call has one of
 //     Options.ConcurrentStreams until its client has taken what it was sent.
 //   - No stream is refused until Finish, also during a Drain, but for those that would
-//     need more memory than Options.ViewBytes. Ports that no member of a service declares
-//     share a view, whatever their number.
+//     need more memory than Options.ViewBytes, for which calls count as well. A client
+//     address that takes less than others is served also then, within limits
+//     (clients.mayExceed). Ports that no member of a service declares share a view,
+//     whatever their number.
 //
 // Concurrency: the methods of a Server may be called by any goroutine, except for
 // WaitUnused. Every open stream has one goroutine, its gRPC handler's, with a small

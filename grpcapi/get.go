@@ -21,6 +21,7 @@ type getStream struct {
 	zoneChanged <-chan struct{} // closed once the client's zone may have changed; nil: never
 	view        *getView        // of the client's key
 	fits        bool            // the view is within the budget
+	began       int             // what the view takes, if this stream was the first to need it
 	replaced    <-chan struct{} // closed once the set returned by newest last is replaced
 
 	sent        *federation.Set // the set that the proxy has, or is being sent; nil: none yet
@@ -182,7 +183,7 @@ func (st *getStream) switchView() bool {
 		defer st.server.getViews.release(old) // after the new one watches, so that the service stays watched
 	}
 	st.view = st.server.getViews.acquire(key)
-	st.fits = st.view.startWatch(st.server.table.Watch, st.server.budget, costOfSet)
+	st.fits, st.began = st.view.startWatch(st.server.table.Watch, st.server.budget, costOfSet)
 	st.usedView.Store(st.view)
 	return true
 }

@@ -58,9 +58,12 @@ func (st *getStream) first() ([]*wire.Frame, error) {
 	if err := st.refusal(set); err != nil {
 		return nil, err
 	}
-	isAlone := set.AnyPort || st.explaining != nil
-	if !st.fits && !st.server.roomFor(0) || isAlone && !st.server.roomFor(int64(costOfSet(set))) {
-		return nil, st.server.budget.refuse(st.name())
+	isAlone, alone := set.AnyPort || st.explaining != nil, 0
+	if isAlone {
+		alone = costOfSet(set)
+	}
+	if err := st.admit(st.name(), st.fits, st.began, alone); err != nil {
+		return nil, err
 	}
 	st.sent, st.sentZone, st.viewChanged = set, st.view.key.Client.Zone, false
 	st.heldSet.Store(set)

@@ -15,9 +15,11 @@ import (
 )
 
 const (
-	// maxRequest is more than any request to this server takes, and any call's headers,
-	// which gRPC keeps for as long as the call is open.
+	// maxRequest is more than any request to this server takes.
 	maxRequest = 16 << 10
+	// maxHeaders is more than any call's headers take, with 32 bytes for each. gRPC keeps
+	// them for as long as the call is open.
+	maxHeaders = 4 << 10
 	// requestWindow is how many bytes a client may send on a call before the gateway has
 	// received them, and at once on a connection: HTTP/2's default, and the least that gRPC
 	// allows. Unless it is given, gRPC lets the windows of a client that sends much grow
@@ -37,14 +39,14 @@ func (s *Server) GRPC(extra ...grpc.ServerOption) *grpc.Server {
 		grpc.ForceServerCodecV2(wire.NewCodec()),
 		grpc.ChainUnaryInterceptor(s.metrics.calls.unary),
 		grpc.ChainStreamInterceptor(s.metrics.calls.stream()),
-		grpc.InTapHandle(s.metrics.calls.tap),
+		grpc.InTapHandle(s.tap),
 		grpc.ConnectionTimeout(s.opts.Request),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(maximumAge(s.opts.ConnectionAge, keepalive.ServerParameters{Time: 30 * time.Second})),
 		grpc.MaxConcurrentStreams(s.opts.ConcurrentStreams),
 		grpc.Creds(newConnectionCredentials()),
 		grpc.MaxRecvMsgSize(maxRequest),
-		grpc.MaxHeaderListSize(maxRequest),
+		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.StaticStreamWindowSize(requestWindow),
 		grpc.ReadBufferSize(readBuffer),
 		grpc.WaitForHandlers(true),

@@ -31,7 +31,7 @@ type Options struct {
 	ConnectionAge     time.Duration // when a proxy is made to use another connection; default 30m, negative: never
 	ConcurrentStreams uint32        // how many calls a connection may have at a time; default 10,000
 
-	ViewBytes int           // how much memory views may take in all, by estimate, before calls that need more are refused; default 1 GiB
+	ViewBytes int           // how much memory calls and views may take in all, by estimate, before calls that need more are refused; default 1 GiB
 	Linger    time.Duration // how long an idle view is kept; default 30s, negative: not at all
 	IdleViews int           // how many idle views are kept at most, of each RPC; default 1024
 	IdleBytes int           // how much memory they take at most in all, by estimate, of each RPC; default 20 MiB
@@ -75,7 +75,7 @@ func (o Options) validate() (Options, error) {
 	case o.FirstFrame < 0:
 		return o, fmt.Errorf("first frame timeout is negative: %v", o.FirstFrame)
 	case o.ViewBytes < 0:
-		return o, fmt.Errorf("bytes of views are negative: %d", o.ViewBytes)
+		return o, fmt.Errorf("bytes of calls and views are negative: %d", o.ViewBytes)
 	case o.IdleViews < 0:
 		return o, fmt.Errorf("number of idle views is negative: %d", o.IdleViews)
 	case o.IdleBytes < 0:

@@ -19,6 +19,7 @@ type profileStream struct {
 	key        federation.ProfileKey
 	view       *profileView    // nil: not prepared yet
 	fits       bool            // the view is within the budget
+	began      int             // what the view takes, if this stream was the first to need it
 	replaced   <-chan struct{} // closed once the profile of the newest variant is replaced
 	sent       *profileVariant // what the proxy has, or is being sent; nil: nothing yet
 	sentRoutes sentRoutes
@@ -33,7 +34,7 @@ func (s *Server) newProfile(key federation.ProfileKey, out sink, transport statu
 // prepare implements producer.
 func (st *profileStream) prepare() (ready bool) {
 	st.view = st.server.profileViews.acquire(st.key)
-	st.fits = st.view.startWatch(st.server.dir.Profile, st.server.budget, costOfProfile)
+	st.fits, st.began = st.view.startWatch(st.server.dir.Profile, st.server.budget, costOfProfile)
 	return true
 }
 
@@ -47,8 +48,8 @@ func (st *profileStream) first() ([]*wire.Frame, error) {
 	if err := st.refusal(newest.profile); err != nil {
 		return nil, err
 	}
-	if !st.fits && !st.server.roomFor(0) {
-		return nil, st.server.budget.refuse(st.name())
+	if err := st.admit(st.name(), st.fits, st.began, 0); err != nil {
+		return nil, err
 	}
 	st.advance(newest)
 	st.now = time.Now()

@@ -31,19 +31,27 @@ func (c *countedCall) RecvMsg(m any) error {
 	return err
 }
 
-// tap is a tap.ServerInHandle. gRPC receives the request of a unary call before it
-// calls interceptors, so the deadline of such a call is set here, where its headers have
-// come. It is one for the whole call: the answers of unary methods do not take time.
+// tap is a tap.ServerInHandle: gRPC calls it when the headers of a call have come.
+func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
+	ctx, err := s.budget.admit(ctx, clientOf(ctx), info)
+	if err != nil {
+		return ctx, err
+	}
+	return s.metrics.calls.tap(ctx, info), nil
+}
+
+// tap counts a unary call, and sets its deadline. gRPC receives the request of a unary call before it
+// calls interceptors, so the deadline of such a call is set here. It is one for the whole call: the answers of unary methods do not take time.
 //
 // Their streams have no deadline here, because a context that ends ends the call.
-func (c *callMetrics) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
+func (c *callMetrics) tap(ctx context.Context, info *tap.Info) context.Context {
 	m := c.methods[info.FullMethodName]
 	if m == nil || !m.unary {
-		return ctx, nil
+		return ctx
 	}
 	c.open.Add(1)
 	context.AfterFunc(ctx, func() { c.open.Add(-1) }) // gRPC cancels it at the end of the call
 	ctx, cancel := context.WithTimeout(ctx, c.requestTimeout)
 	_ = cancel // it ends with its parent
-	return ctx, nil
+	return ctx
 }

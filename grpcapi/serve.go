@@ -47,7 +47,7 @@ func (c *call) accept() {
 		return
 	}
 	st := p.common()
-	st.done = c.ctx.Done()
+	st.done, st.from = c.ctx.Done(), clientOf(c.ctx)
 	if end := c.server.endOfAge(c.ctx); !end.IsZero() {
 		st.endAt.Store(c.server.clock(end))
 	}

@@ -2,6 +2,7 @@ package grpcapi
 
 import (
 	"context"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -61,6 +62,8 @@ type stream struct {
 	out       sink
 	transport statusWriter
 
+	from    netip.Addr      // that counts for the stream's memory; invalid: not known; fixed by accept
+	owes    int64           // what counts for it, but for the call: see admit
 	done    <-chan struct{} // the context's Done channel, kept since ctx.Done() is slow for each message; fixed by accept
 	now     time.Time       // when the messages to send next were produced
 	sentAt  time.Time       // when the last message was sent: at the beginning of SendMsg
@@ -219,6 +222,7 @@ func (st *stream) close() {
 	if st.guard != nil {
 		st.guard.Stop()
 	}
+	st.server.budget.clients.add(st.from, -st.owes)
 }
 
 // after is time.After with the stream's one timer.

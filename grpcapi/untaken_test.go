@@ -5,12 +5,14 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc/codes"
@@ -28,6 +30,7 @@ type bareClient struct {
 	frames  *http2.Framer
 	headers bytes.Buffer
 	encoder *hpack.Encoder
+	more    [][2]string   // headers of each call, besides those that it needs
 	next    uint32        // stream
 	ends    chan string   // how streams end: a gRPC code, or RST_STREAM
 	over    chan struct{} // closed when the connection is
@@ -91,9 +94,9 @@ func (c *bareClient) call(method string, request proto.Message) error {
 		return err
 	}
 	c.headers.Reset()
-	for _, h := range [][2]string{
+	for _, h := range append([][2]string{
 		{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "x"}, {"content-type", "application/grpc"}, {"te", "trailers"},
-	} {
+	}, c.more...) {
 		if err := c.encoder.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}); err != nil {
 			return err
 		}
@@ -126,7 +129,8 @@ func (c *bareClient) ended(t *testing.T, n int) map[string]int {
 // a connection may have, also when it is over for the server.
 func TestUntakenAnswers(t *testing.T) {
 	const most, calls = 100, 1000
-	w := newWorld(t, Options{ConcurrentStreams: most})
+	r := prometheus.NewRegistry()
+	w := newWorld(t, Options{ConcurrentStreams: most, Registerer: r})
 	c := newBareClient(t, listening(t, w.server.GRPC()))
 	for range calls {
 		if err := c.call(healthpb.Health_Check_FullMethodName, &healthpb.HealthCheckRequest{}); err != nil {
@@ -135,6 +139,13 @@ func TestUntakenAnswers(t *testing.T) {
 	}
 	if got := c.ended(t, calls-most); got["REFUSED_STREAM"] != calls-most {
 		t.Errorf("calls end with %v", got)
+	}
+	wiretest.Until(t, "none is open", func() bool { return openCalls(t, r) == 0 })
+	for range 3 {
+		runtime.GC()
+	}
+	if got := w.server.budget.used.Load(); got < most*callBytes {
+		t.Errorf("calls whose answers are not taken count for %d bytes", got)
 	}
 	if err := c.frames.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1000}); err != nil { // now it takes them
 		t.Fatal(err)
@@ -148,6 +159,7 @@ func TestUntakenAnswers(t *testing.T) {
 	if got := c.ended(t, 1); got["0"] != 1 {
 		t.Errorf("a later call ends with %v", got)
 	}
+	wiretest.Until(t, "nothing counts any more", func() bool { runtime.GC(); return w.server.budget.used.Load() == 0 })
 }
 
 // TestLongQuote: the status of a call repeats a bounded part of what was asked.

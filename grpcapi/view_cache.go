@@ -30,19 +30,21 @@ type viewBase[K comparable, T any] struct {
 }
 
 // startWatch starts the watch, unless it has been started, and takes what it costs of
-// the budget. It returns false if that is too much: then streams that are not served
-// yet must not use the view.
-func (b *viewBase[K, T]) startWatch(watch func(K) *federation.Watch[T], of *budget, cost func(T) int) (fits bool) {
+// the budget, which it returns; began is 0 if the watch has been started. fits is whether
+// that is within the budget: else streams that are not served yet may not use the view,
+// unless stream.admit lets them.
+func (b *viewBase[K, T]) startWatch(watch func(K) *federation.Watch[T], of *budget, cost func(T) int) (fits bool, began int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.watch == nil {
 		b.watch = watch(b.key)
 		newest, _ := b.watch.Get()
-		b.budget, b.cost = of, int64(cost(newest))
+		began = cost(newest)
+		b.budget, b.cost = of, int64(began)
 		b.fitted = of.take(b.cost)
 	}
 	b.fitted = b.fitted || of.fits(0)
-	return b.fitted
+	return b.fitted, began
 }
 
 // charge changes what the view takes of the budget. b.mu is held.
@@ -137,7 +139,13 @@ func (c *viewCache[K, T, V]) removeIdle(b *viewBase[K, T]) {
 	b.expiry.Stop()
 	b.expiry = nil
 	c.idle.Remove(b.key)
-	c.weight -= b.weight
+	c.addWeight(-b.weight)
+}
+
+// addWeight changes what the idle views take. c.mu is held.
+func (c *viewCache[K, T, V]) addWeight(bytes int) {
+	c.weight += bytes
+	c.budget.idle.Add(int64(bytes))
 }
 
 // release ends one stream's use of a view.
@@ -168,7 +176,7 @@ func (c *viewCache[K, T, V]) retire(v V) (old []*viewBase[K, T]) {
 		old = append(old, c.evictOldest())
 	}
 	c.idle.Add(b.key, v)
-	c.weight += b.weight
+	c.addWeight(b.weight)
 	b.leases++
 	lease := b.leases
 	b.expiry = time.AfterFunc(c.linger, func() { c.expire(v, lease) })

@@ -21,10 +21,10 @@ const (
 	// minClusterMemory is the least that --cluster-memory may be, in bytes: a page of a
 	// list of ordinary Pods needs that much while it is decoded.
 	minClusterMemory = 16 << 20
-	// minViewMemory is the least that --view-memory may be, in bytes: some hundred small Services.
+	// minViewMemory is the least that --view-memory may be, in bytes: a hundred calls.
 	minViewMemory = 1 << 20
-	// mostViewMemory is the largest default of --view-memory, in bytes: sets of three
-	// million endpoints.
+	// mostViewMemory is the largest default of --view-memory, in bytes: 100,000 calls, or
+	// sets of three million endpoints.
 	mostViewMemory = 1 << 30
 )
 
@@ -72,12 +72,11 @@ func parseMemory(text string, least int64) (int64, error) {
 	return q.Value(), nil
 }
 
-// viewLimit returns what views may take of a process that may use so much memory, in
-// bytes. view is --view-memory, or 0. What a view takes is an estimate without garbage, so
-// it is a quarter only.
+// viewLimit returns what calls and views may take of a process that may use so much
+// memory, in bytes. view is --view-memory, or 0.
 func viewLimit(usable, view int64) int {
 	if view == 0 {
-		view = max(minViewMemory, min(usable/4, mostViewMemory))
+		view = max(minViewMemory, min(usable/2, mostViewMemory))
 	}
 	return int(view)
 }

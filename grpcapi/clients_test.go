@@ -1,0 +1,217 @@
+package grpcapi
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"testing"
+	"time"
+
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+
+	"isthmus/grpcapi/internal/wiretest"
+)
+
+// TestMayExceed: who may have more when there is no more memory.
+func TestMayExceed(t *testing.T) {
+	const limit = 100
+	a, b, c := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("fd00::3")
+	for _, x := range []struct {
+		name string
+		has  map[netip.Addr]int64
+		may  []netip.Addr
+	}{
+		{"the only one", map[netip.Addr]int64{a: 101}, nil},
+		{"one of two", map[netip.Addr]int64{a: 100, b: 1}, []netip.Addr{b}},
+		{"equal ones", map[netip.Addr]int64{a: 50, b: 50}, nil},
+		{"less than the average", map[netip.Addr]int64{a: 60, b: 20, c: 30}, []netip.Addr{b, c}},
+		{"the average", map[netip.Addr]int64{a: 60, b: 10, c: 35}, []netip.Addr{b}},
+		{"less than the average, but not than an equal part of the limit", map[netip.Addr]int64{a: 100, b: 10, c: 34}, []netip.Addr{b}},
+		{"half more than the limit", map[netip.Addr]int64{a: 140, b: 10}, []netip.Addr{b}},
+		{"even more", map[netip.Addr]int64{a: 141, b: 10}, nil},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			var all clients
+			for client, bytes := range x.has {
+				all.add(client, bytes)
+			}
+			var may []netip.Addr
+			for _, client := range []netip.Addr{a, b, c} {
+				if x.has[client] > 0 && all.mayExceed(client, limit) {
+					may = append(may, client)
+				}
+			}
+			if fmt.Sprint(may) != fmt.Sprint(x.may) {
+				t.Errorf("%v may exceed the limit, want %v", may, x.may)
+			}
+			for client, bytes := range x.has {
+				all.add(client, -bytes)
+			}
+			if all.all != 0 || len(all.by) != 0 {
+				t.Errorf("%d bytes of %d clients are left", all.all, len(all.by))
+			}
+		})
+	}
+}
+
+// TestAdmit: calls count with their headers. Beyond the budget the client with most calls
+// is refused, and another is not. Idle views make room, and views never take more of the
+// budget than calls leave, but for half of it.
+func TestAdmit(t *testing.T) {
+	const cost = callBytes + headerBytes + 1000
+	large := &tap.Info{FullMethodName: "/m", Header: metadata.MD{strings.Repeat("k", 200): {strings.Repeat("v", 800)}}}
+	a, b := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+	w := newWorld(t, Options{ViewBytes: 10 * cost})
+	budget := w.server.budget
+	var open []context.Context
+	try := func(client netip.Addr, want bool) {
+		t.Helper()
+		ctx, err := budget.admit(t.Context(), client, large)
+		if (err == nil) != want || err != nil && status.Code(err) != codes.ResourceExhausted {
+			t.Fatalf("a call of %v with %d bytes in use: %v", client, budget.used.Load(), err)
+		}
+		if err == nil {
+			open = append(open, ctx)
+		}
+	}
+	for range 10 {
+		try(a, true)
+	}
+	if got := budget.used.Load(); got != 10*cost {
+		t.Errorf("ten calls take %d bytes, want %d", got, 10*cost)
+	}
+	try(a, false)
+	try(b, true)
+	try(a, false)
+	if got := budget.used.Load(); got != 11*cost {
+		t.Errorf("eleven calls take %d bytes, want %d", got, 11*cost)
+	}
+	runtime.KeepAlive(open)
+	open = nil
+	wiretest.Until(t, "nothing is left of the calls", func() bool { runtime.GC(); return budget.used.Load() == 0 })
+
+	budget.used.Add(20 * cost) // views
+	for range 5 {
+		try(a, true)
+	}
+	try(a, false)
+	budget.idle.Add(16 * cost)
+	try(a, true)
+	try(a, false)
+	runtime.KeepAlive(open)
+	budget.idle.Add(-16 * cost)
+	budget.used.Add(-20 * cost)
+}
+
+// TestCallsThatAreOver: memory of calls that are over is had again by the time that it is
+// needed, also if there is no other reason for a collection.
+func TestCallsThatAreOver(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	b, client := newWorld(t, Options{ViewBytes: 10 * callBytes}).server.budget, netip.MustParseAddr("10.0.0.1")
+	for range 10 {
+		if _, err := b.admit(t.Context(), client, &tap.Info{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := b.admit(t.Context(), client, &tap.Info{}); err == nil {
+		t.Fatal("one call more is not refused")
+	}
+	wiretest.Until(t, "nothing is in use", func() bool { return b.used.Load() == 0 })
+}
+
+// TestViewOfASmallClient: when there is no more memory for views either, those that a client
+// needs which takes less than others are served, and not those of the one that takes most.
+func TestViewOfASmallClient(t *testing.T) {
+	const limit = 10 * callBytes
+	w := newWorld(t, Options{Pace: -1, Linger: -1, ViewBytes: limit})
+	w.offer("", pods("10.0.0.1:80")...)
+	addr := listening(t, w.server.GRPC())
+	large, small := connectFrom(t, "127.0.0.1", addr), connectFrom(t, "127.0.0.2", addr)
+	w.server.budget.used.Add(limit)
+	w.server.budget.clients.add(netip.MustParseAddr("127.0.0.1"), limit)
+	s, _ := get(t, large, webAddr, "")
+	endsWith(t, s, "a view of the large client", codes.ResourceExhausted)
+	s, _ = get(t, small, webAddr, "")
+	receive(t, s, "add 10.0.0.1:80")
+}
+
+// connectFrom connects from an address of this machine until the end of the test.
+func connectFrom(t *testing.T, client, addr string) *grpc.ClientConn {
+	t.Helper()
+	from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(client)}}
+	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) { return from.DialContext(ctx, "tcp", addr) }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// TestLargeHeaders: a client that opens calls of every kind with headers as large as they may
+// be, also without a request, takes no more memory than there is, and no other's place.
+func TestLargeHeaders(t *testing.T) {
+	const limit, calls = 8 << 20, 1000
+	w := newWorld(t, Options{Pace: -1, ViewBytes: limit, Request: time.Hour})
+	w.offer("", pods("10.0.0.1:80")...)
+	addr := listening(t, w.server.GRPC())
+	hostile, proxy := connectFrom(t, "127.0.0.1", addr), connectFrom(t, "127.0.0.2", addr)
+
+	headers := metadata.Pairs("large", strings.Repeat("x", 3000))
+	ctx, hangUp := context.WithTimeout(metadata.NewOutgoingContext(t.Context(), headers), time.Minute)
+	defer hangUp()
+	refused := make(chan error, calls)
+	methods := []string{
+		pb.Destination_Get_FullMethodName, pb.Destination_GetProfile_FullMethodName, healthpb.Health_Check_FullMethodName,
+		healthpb.Health_Watch_FullMethodName, reflectionpb.ServerReflection_ServerReflectionInfo_FullMethodName,
+	}
+	for i := range calls {
+		s, err := hostile.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, methods[i%len(methods)])
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { refused <- s.RecvMsg(new(healthpb.HealthCheckResponse)) }()
+	}
+	for range calls * 2 / 5 { // of reflection a fifth is, whatever their headers
+		if err := <-refused; status.Code(err) != codes.ResourceExhausted {
+			t.Fatal(err)
+		}
+	}
+	if got := w.server.budget.used.Load(); got > limit || got < limit/2 {
+		t.Errorf("calls take %d bytes of %d", got, limit)
+	}
+	for range 20 {
+		s, _ := get(t, proxy, webAddr, "")
+		receive(t, s, "add 10.0.0.1:80")
+	}
+	hangUp()
+	wiretest.Until(t, "what is left are the proxy's calls", func() bool {
+		runtime.GC()
+		return w.server.budget.calls.Load() < 20*(callBytes+1000)
+	})
+}
+
+// TestTooLargeHeaders: a call with larger headers is refused before the server sees it.
+func TestTooLargeHeaders(t *testing.T) {
+	w := newWorld(t, Options{})
+	c := newBareClient(t, listening(t, w.server.GRPC()))
+	c.more = [][2]string{{"large", strings.Repeat("x", maxHeaders)}}
+	if err := c.call(healthpb.Health_Check_FullMethodName, &healthpb.HealthCheckRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.ended(t, 1); got["FRAME_SIZE_ERROR"] != 1 {
+		t.Errorf("it ends with %v", got)
+	}
+}
