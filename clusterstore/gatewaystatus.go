@@ -12,6 +12,7 @@ import (
 
 	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
+	"isthmus/internal/adminapi"
 )
 
 // logGateways logs which gateways have died, or answer again.
@@ -46,21 +47,21 @@ func (v *linkSnapshot) describeGateways(st *cluster.Status) {
 	st.Network = cmp.Or(v.standing.rules.network, namelessNetwork)
 	unprobed, outside, ipv6 := 0, 0, 0
 	for _, a := range v.tracker.Addresses() {
-		x := cluster.GatewayStatus{Address: a.Addr.String(), Name: a.Name, Identity: a.Identity, State: cluster.GatewayAlive, Since: a.Since, Reason: a.Failure}
+		x := adminapi.ClusterGateway{Address: a.Addr.String(), Name: a.Name, Identity: a.Identity, State: adminapi.GatewayAlive, Since: a.Since, Reason: a.Failure}
 		switch {
 		case a.Outside:
-			x.State = cluster.GatewayOutside
+			x.State = adminapi.GatewayOutside
 			outside++
 		case a.IPv6Off:
-			x.State = cluster.GatewayIPv6Off
+			x.State = adminapi.GatewayIPv6Off
 			ipv6++
 		case a.Probe == (cluster.Probe{}):
-			x.State = cluster.GatewayNotProbed
+			x.State = adminapi.GatewayNotProbed
 			unprobed++
 		case a.Dead:
-			x.State = cluster.GatewayDead
+			x.State = adminapi.GatewayDead
 		case a.Since.IsZero():
-			x.State = cluster.GatewayUnknown
+			x.State = adminapi.GatewayUnknown
 		}
 		st.Gateways = append(st.Gateways, x)
 	}

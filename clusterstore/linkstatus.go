@@ -8,18 +8,8 @@ import (
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/gateways"
 	"isthmus/federation"
+	"isthmus/internal/adminapi"
 )
-
-// LinkStatus describes one link Secret and the state of its cluster, for people. It
-// never holds credentials.
-type LinkStatus struct {
-	Cluster federation.ClusterName `json:"cluster,omitempty"` // empty: the Secret's label is missing or invalid
-	Secret  string                 `json:"secret,omitempty"`
-	// SecretVersion is the Secret's resourceVersion that the cluster is read with; empty:
-	// it has not been read, or is read with another Secret.
-	SecretVersion string `json:"secretVersion,omitempty"`
-	cluster.Status
-}
 
 // SecretsListed reports whether the link Secrets have been listed yet, and why they
 // can't be read at the moment; nil: they can. While they can't, links stay as they
@@ -37,24 +27,24 @@ func (s *Store) Network() string { return s.opts.Network }
 
 // Status returns one entry for every Secret of the link type, used or not, the oldest
 // first.
-func (s *Store) Status() []LinkStatus {
+func (s *Store) Status() []adminapi.Cluster {
 	now, _ := s.secrets.Get()
 	links := s.publishedLinks()
-	list := make([]LinkStatus, 0, len(now.secrets))
+	list := make([]adminapi.Cluster, 0, len(now.secrets))
 	for _, c := range now.secrets {
 		list = append(list, s.status(c, links[c.cluster]))
 	}
 	return list
 }
 
-func (s *Store) status(c *credentials, v *linkSnapshot) LinkStatus {
-	st := LinkStatus{
-		Cluster: c.cluster, Secret: c.secret,
-		Status: cluster.Status{State: cluster.Rejected, Since: c.read, Server: c.server},
+func (s *Store) status(c *credentials, v *linkSnapshot) adminapi.Cluster {
+	st := adminapi.Cluster{
+		Cluster: string(c.cluster), Secret: c.secret,
+		ClusterStatus: cluster.Status{State: cluster.Rejected, Since: c.read, Server: c.server},
 	}
 	switch {
 	case v != nil && v.accepted != nil && v.accepted.secret == c.secret:
-		v.describe(&st.Status, s.opts.Grace)
+		v.describe(&st.ClusterStatus, s.opts.Grace)
 		st.SecretVersion = v.version
 		if c.refused != nil {
 			st.Warnings = append(st.Warnings, fmt.Sprintf("the Secret as it is now can't be used: %v; its previous version is used", c.refused))

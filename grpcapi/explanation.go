@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"isthmus/federation"
+	"isthmus/internal/adminapi"
 )
 
 // Question asks what a proxy gets that sends this authority and context token in a Get.
@@ -26,9 +27,9 @@ type Explanation struct {
 	Port      uint16
 	Namespace string // of the client, from its token
 	Client    federation.Client
-	Refusal   error      // with which a new stream would be refused now; nil: it would be served
-	Held      []HeldView // what proxies have of the service, the views with the most streams first
-	MoreHeld  int        // how many views are left out
+	Refusal   error               // with which a new stream would be refused now; nil: it would be served
+	Held      []adminapi.HeldView // what proxies have of the service, the views with the most streams first
+	MoreHeld  int                 // how many views are left out
 }
 
 // Explain explains what a proxy gets. It uses the view that the proxy's stream would use,

@@ -6,21 +6,8 @@ import (
 	"time"
 
 	"isthmus/federation"
+	"isthmus/internal/adminapi"
 )
-
-// HeldView is what the streams of one view have, of clients that get the same.
-type HeldView struct {
-	Destination string    `json:"destination"`
-	Node        string    `json:"node,omitempty"`
-	Zone        string    `json:"zone,omitempty"`
-	Streams     int       `json:"streams"`
-	Version     uint64    `json:"version"`              // of the newest set
-	Endpoints   int       `json:"endpoints"`            // of the newest set
-	UpToDate    int       `json:"upToDate"`             // streams that have it, or are being sent it
-	Waiting     int       `json:"waiting,omitempty"`    // streams that have been sent nothing yet
-	Slow        int       `json:"slow,omitempty"`       // streams whose proxy has not taken a message for a second
-	LastMessage time.Time `json:"lastMessage,omitzero"` // to any of them
-}
 
 const (
 	slowAfter = time.Second
@@ -28,14 +15,16 @@ const (
 	maxHeld = 100
 )
 
+// heldView is a HeldView while its streams are counted.
+type heldView struct {
+	adminapi.HeldView
+	newest *federation.Set
+}
+
 // heldViews describes the views of a service that streams use, and counts those that are
 // left out.
-func (s *Server) heldViews(svc federation.ServiceID) (list []HeldView, more int) {
-	type view struct {
-		HeldView
-		newest *federation.Set
-	}
-	views := make(map[*getView]*view)
+func (s *Server) heldViews(svc federation.ServiceID) (list []adminapi.HeldView, more int) {
+	views := make(map[*getView]*heldView)
 	now := s.clock(time.Now())
 	for _, st := range s.streamsOf(svc) {
 		v := st.usedView.Load()
@@ -43,18 +32,18 @@ func (s *Server) heldViews(svc federation.ServiceID) (list []HeldView, more int)
 		if held == nil {
 			set, _ := v.get()
 			k := v.key
-			held = &view{newest: set, HeldView: HeldView{
+			held = &heldView{newest: set, HeldView: adminapi.HeldView{
 				Destination: target{k.Service, k.Client.Instance, k.Port}.authority(s.opts.ClusterDomain),
 				Node:        k.Client.Node, Zone: k.Client.Zone, Version: set.Version, Endpoints: len(set.Endpoints),
 			}}
 			views[v] = held
 		}
-		held.count(s, st, held.newest, now)
+		held.count(s, st, now)
 	}
 	for _, held := range views {
 		list = append(list, held.HeldView)
 	}
-	slices.SortFunc(list, func(a, b HeldView) int {
+	slices.SortFunc(list, func(a, b adminapi.HeldView) int {
 		return cmp.Or(cmp.Compare(b.Streams, a.Streams), cmp.Compare(a.Destination, b.Destination), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Zone, b.Zone))
 	})
 	n := min(len(list), maxHeld)
@@ -74,12 +63,12 @@ func (s *Server) streamsOf(svc federation.ServiceID) (list []*stream) {
 }
 
 // count counts a stream of the view.
-func (h *HeldView) count(s *Server, st *stream, newest *federation.Set, now int64) {
+func (h *heldView) count(s *Server, st *stream, now int64) {
 	h.Streams++
 	switch st.heldSet.Load() {
 	case nil:
 		h.Waiting++
-	case newest:
+	case h.newest:
 		h.UpToDate++
 	}
 	if since := st.sending.Load(); since != 0 && time.Duration(now-since) >= slowAfter {

@@ -5,19 +5,13 @@ import (
 	"slices"
 
 	"isthmus/federation"
+	"isthmus/internal/adminapi"
 )
 
 // ViewStatus describes a view, for debug pages.
 type ViewStatus struct {
-	Method      string `json:"method"`      // Get or GetProfile
-	Destination string `json:"destination"` // as in the requests
-	Node        string `json:"node,omitempty"`
-	Zone        string `json:"zone,omitempty"`
-	Namespace   string `json:"namespace,omitempty"` // of clients, where it matters
-	Streams     int    `json:"streams"`             // 0: it is idle
-	Endpoints   int    `json:"endpoints"`           // that its streams are sent
-
-	Service federation.ServiceID `json:"-"` // zero: the destination is an address
+	adminapi.View
+	Service federation.ServiceID // zero: the destination is an address
 }
 
 // Views lists all views, those with the most streams first.
@@ -25,13 +19,13 @@ func (s *Server) Views() []ViewStatus {
 	var list []ViewStatus
 	for _, u := range s.getViews.uses() {
 		k := u.key
-		list = append(list, ViewStatus{
+		list = append(list, ViewStatus{Service: k.Service, View: adminapi.View{
 			Method: "Get", Destination: target{k.Service, k.Client.Instance, k.Port}.authority(s.opts.ClusterDomain),
-			Node: k.Client.Node, Zone: k.Client.Zone, Streams: u.streams, Endpoints: len(u.newest.Endpoints), Service: k.Service,
-		})
+			Node: k.Client.Node, Zone: k.Client.Zone, Streams: u.streams, Endpoints: len(u.newest.Endpoints),
+		}})
 	}
 	for _, u := range s.profileViews.uses() {
-		v := ViewStatus{Method: "GetProfile", Namespace: u.key.Namespace, Streams: u.streams, Service: u.key.Service}
+		v := ViewStatus{Service: u.key.Service, View: adminapi.View{Method: "GetProfile", Namespace: u.key.Namespace, Streams: u.streams}}
 		if v.Destination = u.key.Addr.String(); !u.key.Addr.IsValid() {
 			v.Destination = targetOf(u.key).authority(s.opts.ClusterDomain)
 		}

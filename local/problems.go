@@ -7,24 +7,19 @@ import (
 	"go.uber.org/zap"
 
 	"isthmus/federation"
+	"isthmus/internal/adminapi"
 )
-
-// Problem is one Service with annotations or labels that can't be used.
-type Problem struct {
-	Service  string   `json:"service"` // namespace/name
-	Problems []string `json:"problems"`
-}
 
 // Problems lists the Services whose annotations or labels can't be used, wholly or
 // in part, sorted by name.
-func (l *Local) Problems() []Problem {
+func (l *Local) Problems() []adminapi.Problem {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	list := make([]Problem, 0, len(l.problems))
+	list := make([]adminapi.Problem, 0, len(l.problems))
 	for id, problems := range l.problems {
-		list = append(list, Problem{id.String(), problems})
+		list = append(list, adminapi.Problem{Service: id.String(), Problems: problems})
 	}
-	slices.SortFunc(list, func(a, b Problem) int {
+	slices.SortFunc(list, func(a, b adminapi.Problem) int {
 		return cmp.Compare(a.Service, b.Service)
 	})
 	return list

@@ -5,20 +5,15 @@ import (
 
 	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
+	"isthmus/internal/adminapi"
 )
 
-// Status is the state of the cluster, for people, in the form of a link's status.
-type Status struct {
-	Cluster string `json:"cluster"`
-	cluster.Status
-}
-
 // Status returns the cluster's state now.
-func (l *Local) Status() Status {
+func (l *Local) Status() adminapi.Cluster {
 	h := l.cluster.Health()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	st := Status{Cluster: federation.Local.String(), Status: cluster.Status{
+	st := adminapi.Cluster{Cluster: federation.Local.String(), ClusterStatus: cluster.Status{
 		State:     cmp.Or(l.state, cluster.Pending),
 		Since:     l.since,
 		Server:    l.server,

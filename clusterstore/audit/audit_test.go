@@ -19,6 +19,7 @@ import (
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/internal/metricstest"
 	"isthmus/federation"
+	"isthmus/internal/adminapi"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -309,7 +310,7 @@ func TestSettle(t *testing.T) {
 				if (len(c.relisted) > 0) != (tt.want > 0) || len(c.relisted) > 2 || tt.healed && len(c.relisted) != 1 {
 					t.Errorf("listed again: %v", c.relisted)
 				}
-				var shown []Difference
+				var shown []adminapi.AuditDifference
 				errs := ""
 				for _, r := range s.Results {
 					shown = append(shown, r.Differences...)
@@ -318,7 +319,7 @@ func TestSettle(t *testing.T) {
 						t.Errorf("%+v", r)
 					}
 				}
-				if len(shown) != tt.want || tt.want > 0 && shown[0] != (Difference{"a", "differs", tt.healed}) || errs != tt.errs || len(s.Results) == 0 {
+				if len(shown) != tt.want || tt.want > 0 && shown[0] != (adminapi.AuditDifference{Object: "a", Problem: "differs", Healed: tt.healed}) || errs != tt.errs || len(s.Results) == 0 {
 					t.Errorf("results %+v", s.Results)
 				}
 				for _, want := range []string{
@@ -460,9 +461,9 @@ func TestOff(t *testing.T) {
 func TestResults(t *testing.T) {
 	a := &Auditor{opts: Options{Services: func() []federation.WatchedService { return nil }}}
 	for i := range 100 {
-		r := &Result{Compared: i}
+		r := &result{AuditResult: adminapi.AuditResult{Compared: i}}
 		if i%10 == 0 {
-			r.differences = []*Difference{{Object: fmt.Sprint(i)}}
+			r.differences = []*adminapi.AuditDifference{{Object: fmt.Sprint(i)}}
 		}
 		a.add(r)
 	}

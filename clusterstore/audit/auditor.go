@@ -71,7 +71,7 @@ type Auditor struct {
 	round   round
 	workers map[federation.ClusterName]*worker
 	counts  map[federation.ClusterName]*counts
-	results []*Result // newest first
+	results []*result // newest first
 	last    time.Time
 	total   uint64
 }

@@ -7,6 +7,7 @@ import (
 
 	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
+	"isthmus/internal/adminapi"
 )
 
 // job is one audit of a service of one cluster. Unless noted otherwise it belongs to the
@@ -30,12 +31,12 @@ type sight struct {
 	difference cluster.Difference
 	since      time.Time
 	counted    bool
-	shown      *Difference // the newest that was counted of the object; nil: none
+	shown      *adminapi.AuditDifference // the newest that was counted of the object; nil: none
 }
 
 // judge compares what a look has found with what was found before. It returns the differences
 // that count from now on, by resource, and those that have gone after they counted.
-func (j *job) judge(all []cluster.Looked, now time.Time) (counted map[string][]*sight, healed []*Difference) {
+func (j *job) judge(all []cluster.Looked, now time.Time) (counted map[string][]*sight, healed []*adminapi.AuditDifference) {
 	counted = make(map[string][]*sight)
 	if j.looked == nil {
 		j.looked, j.open, j.counted = make(map[string]cluster.Looked), make(map[string][]*sight), make(map[string]bool)

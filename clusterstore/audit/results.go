@@ -11,46 +11,13 @@ import (
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
+	"isthmus/internal/adminapi"
 )
 
-// Status is what an Auditor has done and does.
-type Status struct {
-	Interval    string    `json:"interval"` // such as 1h0m0s, or off
-	Services    int       `json:"services"` // that are watched
-	Round       Round     `json:"round,omitzero"`
-	Last        time.Time `json:"last,omitzero"` // when a member of a service was last audited
-	Waiting     int       `json:"waiting"`       // members of services that are due
-	Late        []string  `json:"late"`          // clusters with services that have waited for longer than the interval
-	Differences uint64    `json:"differences"`   // that have been counted
-	Results     []Result  `json:"results"`       // newest first; of those without differences only as many as there is room for
-}
-
-// Round is the present interval.
-type Round struct {
-	Began time.Time `json:"began"`
-	Done  int       `json:"done"` // services that have been audited in it
-	Of    int       `json:"of"`   // services that are watched
-}
-
-// Result is what was found of one resource of a service of a cluster.
-type Result struct {
-	At          time.Time    `json:"at"`
-	Service     string       `json:"service"` // namespace/name in that cluster
-	Cluster     string       `json:"cluster"`
-	Resource    string       `json:"resource,omitempty"` // empty: none was looked at
-	Compared    int          `json:"compared"`           // objects
-	Differences []Difference `json:"differences"`
-	More        int          `json:"moreDifferences,omitempty"` // that were seen and are not listed
-	Error       string       `json:"error,omitempty"`           // why not all was compared, or does not become equal
-
-	differences []*Difference // what Differences will be; guarded by Auditor.mu
-}
-
-// Difference is an object of which something else was known than the API had.
-type Difference struct {
-	Object  string `json:"object"`  // namespace/name
-	Problem string `json:"problem"` // missing in the gateway, not in the API, or differs
-	Healed  bool   `json:"healed"`  // it is not different any more
+// result is an AuditResult while its Differences may still be healed.
+type result struct {
+	adminapi.AuditResult
+	differences []*adminapi.AuditDifference // what Differences will be; guarded by Auditor.mu
 }
 
 const (
@@ -70,11 +37,11 @@ const (
 )
 
 // result returns what is known of a resource; why: why not all was compared.
-func (j *job) result(name federation.ClusterName, l cluster.Looked, why string) *Result {
-	return &Result{
+func (j *job) result(name federation.ClusterName, l cluster.Looked, why string) *result {
+	return &result{AuditResult: adminapi.AuditResult{
 		At: time.Now(), Service: shown(j.service.String()), Cluster: shown(name.String()),
 		Resource: l.Resource, Compared: l.Compared, More: l.More, Error: shown(why),
-	}
+	}}
 }
 
 // shown returns a text that is fit to be shown.
@@ -95,7 +62,7 @@ func (a *Auditor) count(w *worker, j *job, resource string, list []*sight) {
 	for _, s := range list {
 		f := Finding{Cluster: result.Cluster, Service: result.Service, Resource: resource, Object: s.difference.Object, Problem: string(s.difference.Problem)}
 		found = append(found, f)
-		s.shown = &Difference{Object: f.Object, Problem: f.Problem}
+		s.shown = &adminapi.AuditDifference{Object: f.Object, Problem: f.Problem}
 		result.differences = append(result.differences, s.shown)
 	}
 	a.mu.Lock()
@@ -114,7 +81,7 @@ func (a *Auditor) count(w *worker, j *job, resource string, list []*sight) {
 }
 
 // markHealed notes that differences have gone.
-func (a *Auditor) markHealed(list []*Difference) {
+func (a *Auditor) markHealed(list []*adminapi.AuditDifference) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, d := range list {
@@ -125,7 +92,7 @@ func (a *Auditor) markHealed(list []*Difference) {
 // conclude ends the audit of a service of a cluster that was looked at.
 func (a *Auditor) conclude(w *worker, j *job) {
 	how := same
-	var list []*Result
+	var list []*result
 	for _, resource := range j.order {
 		l, why := j.looked[resource], j.remains(resource)
 		if l.Err != nil {
@@ -145,7 +112,7 @@ func (a *Auditor) conclude(w *worker, j *job) {
 
 // finish ends the audit of a service of a cluster with these results. What was counted in it counts,
 // however it ends.
-func (a *Auditor) finish(w *worker, j *job, how outcome, list []*Result) {
+func (a *Auditor) finish(w *worker, j *job, how outcome, list []*result) {
 	if len(j.counted) > 0 {
 		how = different
 	}
@@ -161,7 +128,7 @@ func (a *Auditor) finish(w *worker, j *job, how outcome, list []*Result) {
 
 // add adds a result. If there are too many, the oldest without differences goes first. a.mu is
 // held.
-func (a *Auditor) add(r *Result) {
+func (a *Auditor) add(r *result) {
 	a.results = slices.Insert(a.results, 0, r)
 	if len(a.results) <= maxResults {
 		return
@@ -177,13 +144,13 @@ func (a *Auditor) add(r *Result) {
 }
 
 // Status returns what the Auditor has done and does.
-func (a *Auditor) Status() Status {
-	s := Status{Interval: "off", Services: len(a.opts.Services()), Late: []string{}, Results: []Result{}}
+func (a *Auditor) Status() adminapi.Audit {
+	s := adminapi.Audit{Interval: "off", Services: len(a.opts.Services()), Late: []string{}, Results: []adminapi.AuditResult{}}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.opts.Interval > 0 {
 		s.Interval = a.opts.Interval.String()
-		s.Round = Round{Began: a.round.began, Done: a.round.done, Of: s.Services}
+		s.Round = adminapi.AuditRound{Began: a.round.began, Done: a.round.done, Of: s.Services}
 	}
 	s.Last, s.Differences = a.last, a.total
 	for _, w := range a.workers {
@@ -194,8 +161,8 @@ func (a *Auditor) Status() Status {
 	}
 	slices.Sort(s.Late)
 	for _, r := range a.results {
-		one := *r
-		one.Differences, one.differences = []Difference{}, nil
+		one := r.AuditResult
+		one.Differences = []adminapi.AuditDifference{}
 		for _, d := range r.differences {
 			one.Differences = append(one.Differences, *d)
 		}

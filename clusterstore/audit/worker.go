@@ -111,7 +111,7 @@ func (a *Auditor) look(ctx context.Context, w *worker, j *job) {
 		if state != "" {
 			why = "the cluster is " + string(state)
 		}
-		a.finish(w, j, skipped, []*Result{j.result(w.name, cluster.Looked{}, why)})
+		a.finish(w, j, skipped, []*result{j.result(w.name, cluster.Looked{}, why)})
 		return
 	}
 	all, err := c.Look(ctx, j.service, w.limiter.Wait)
@@ -119,7 +119,7 @@ func (a *Auditor) look(ctx context.Context, w *worker, j *job) {
 		return
 	}
 	if err != nil {
-		a.finish(w, j, failed, []*Result{j.result(w.name, cluster.Looked{}, err.Error())})
+		a.finish(w, j, failed, []*result{j.result(w.name, cluster.Looked{}, err.Error())})
 		return
 	}
 	counted, healed := j.judge(all, time.Now())

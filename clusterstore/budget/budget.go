@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+
+	"isthmus/internal/adminapi"
 )
 
 // Limits are a Pool's, in bytes.
@@ -19,18 +21,6 @@ const reading = 4
 // turns is how many lists are decoded at once. With one, a second processor has little to do
 // while a gateway starts; with more, what is decoded at once would be more.
 const turns = 2
-
-// Usage is what a cluster takes, by estimate, and what it may take, in bytes.
-type Usage struct {
-	Used  int64 `json:"used"`
-	Limit int64 `json:"limit"`
-}
-
-// nearPercent is what Near means.
-const nearPercent = 80
-
-// Near reports whether the cluster takes so much of what it may take that it is worth a look.
-func (u Usage) Near() bool { return u.Limit > 0 && u.Used >= u.Limit/100*nearPercent }
 
 // ErrOver is in every error about a cluster that takes too much.
 var ErrOver = errors.New("over budget")
@@ -95,13 +85,13 @@ func (b *Budget) Close() {
 }
 
 // Usage returns what the cluster has now. Without a Budget it is zero.
-func (b *Budget) Usage() Usage {
+func (b *Budget) Usage() adminapi.Memory {
 	if b == nil {
-		return Usage{}
+		return adminapi.Memory{}
 	}
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
-	return Usage{Used: b.used, Limit: b.pool.limits.Cluster}
+	return adminapi.Memory{Used: b.used, Limit: b.pool.limits.Cluster}
 }
 
 // Charge takes n bytes for what is named and on its way, or refuses them by an [Error] and

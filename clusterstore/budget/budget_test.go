@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"isthmus/internal/adminapi"
 )
 
 // TestPool: whatever clusters ask for, none has more than its limit, all together not more
@@ -110,7 +112,7 @@ func TestReading(t *testing.T) {
 
 // TestNear: a cluster's budget is worth a look from 80 % on; without a budget there is none.
 func TestNear(t *testing.T) {
-	for u, want := range map[Usage]bool{{}: false, {Used: 79, Limit: 100}: false, {Used: 80, Limit: 100}: true, {Used: 1 << 40, Limit: 1 << 40}: true} {
+	for u, want := range map[adminapi.Memory]bool{{}: false, {Used: 79, Limit: 100}: false, {Used: 80, Limit: 100}: true, {Used: 1 << 40, Limit: 1 << 40}: true} {
 		if u.Near() != want {
 			t.Errorf("%+v: %v", u, !want)
 		}

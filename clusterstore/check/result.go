@@ -8,28 +8,22 @@ import (
 	"sync"
 
 	"isthmus/clusterstore/kube"
+	"isthmus/internal/adminapi"
 )
 
 // Level is how a check ended.
-type Level string
+type Level = adminapi.CheckLevel
 
 // The levels, from best to worst.
 const (
-	OK        Level = "ok"
-	Unchecked Level = "unchecked" // nobody knows: it may not be read, or there was no time
-	Warning   Level = "warning"   // it works, and part of it does not or will soon not
-	Failure   Level = "failure"
+	OK        = adminapi.CheckOK
+	Unchecked = adminapi.CheckUnchecked
+	Warning   = adminapi.CheckWarning
+	Failure   = adminapi.CheckFailure
 )
 
 // Result is how one check of one object ended.
-type Result struct {
-	Section string `json:"section"`
-	Check   string `json:"check"`            // the check's name, which is stable
-	Object  string `json:"object,omitempty"` // a cluster, a Secret or a service
-	Level   Level  `json:"level"`
-	Text    string `json:"text"`
-	Hint    string `json:"hint,omitempty"` // what to do; only of what is not OK
-}
+type Result = adminapi.CheckResult
 
 // MaxOfOne is how many results that are not OK one check has at most. One more counts the rest.
 const MaxOfOne = 200

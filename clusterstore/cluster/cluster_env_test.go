@@ -21,8 +21,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"isthmus/clusterstore/crd"
-	"isthmus/clusterstore/follow"
 	"isthmus/federation"
+	"isthmus/internal/adminapi"
 )
 
 // trouble makes a fake API misbehave: per verb and resource ("list pods",
@@ -200,12 +200,12 @@ func (r *running) create(o runtime.Object) {
 	synctest.Wait()
 }
 
-func (r *running) resource(name string) follow.ResourceHealth {
+func (r *running) resource(name string) adminapi.Resource {
 	for _, h := range r.Health().Resources {
 		if h.Resource == name {
 			return h
 		}
 	}
 	r.t.Fatalf("no resource %s", name)
-	return follow.ResourceHealth{}
+	return adminapi.Resource{}
 }

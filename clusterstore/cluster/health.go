@@ -3,8 +3,8 @@ package cluster
 import (
 	"fmt"
 
-	"isthmus/clusterstore/budget"
 	"isthmus/clusterstore/follow"
+	"isthmus/internal/adminapi"
 )
 
 // Health shows whether a cluster's API can be read, and which of its objects can't be
@@ -22,7 +22,7 @@ type Health struct {
 	// RejectedProfiles counts the ServiceProfiles that can't be used at all.
 	RejectedProfiles int
 	// Memory is what the cluster takes of its budget; zero: it has none.
-	Memory budget.Usage
+	Memory adminapi.Memory
 }
 
 // Health returns the cluster's present health.

@@ -7,9 +7,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"isthmus/clusterstore/follow"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
+	"isthmus/internal/adminapi"
 )
 
 // kinds are the resources, with their names in the metrics NAME_cache_size and
@@ -143,7 +143,7 @@ func Series(name federation.ClusterName, s State, h Health) []prometheus.Metric 
 			prometheus.MustNewConstMetric(series.mostMemory, prometheus.GaugeValue, float64(m.Limit), name.String()))
 	}
 	for i, k := range kinds {
-		at := slices.IndexFunc(h.Resources, func(r follow.ResourceHealth) bool { return r.Resource == k.resource })
+		at := slices.IndexFunc(h.Resources, func(r adminapi.Resource) bool { return r.Resource == k.resource })
 		size := 0
 		switch {
 		case at >= 0:

@@ -8,13 +8,14 @@ import (
 	"isthmus/clusterstore/follow"
 	"isthmus/clusterstore/internal/metricstest"
 	"isthmus/federation"
+	"isthmus/internal/adminapi"
 )
 
 // TestSeries: the metrics of a cluster's caches have the names of those of Linkerd's
 // destination controller; of endpoints and endpointslices, the one not read is 0.
 func TestSeries(t *testing.T) {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectorOf(Series("east", Ready, Health{Health: follow.Health{Resources: []follow.ResourceHealth{
+	registry.MustRegister(collectorOf(Series("east", Ready, Health{Health: follow.Health{Resources: []adminapi.Resource{
 		{Resource: "pods", Objects: 3}, {Resource: "endpointslices", Objects: 2}, {Resource: "servers"},
 	}}})))
 	metricstest.Check(t, registry,

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"isthmus/clusterstore/budget"
+	"isthmus/internal/adminapi"
 )
 
 // Health shows whether the resources of an API can be listed and watched.
@@ -13,19 +14,7 @@ type Health struct {
 	Err       error     // the newest failure of a needed resource, or over budget, that still lasts; nil: none
 	Lost      time.Time // since when a synced, needed resource can't be read, or any but one aside is over budget; zero: all can
 	LastEvent time.Time // when anything last came: a list, an event or a bookmark; zero: nothing yet
-	Resources []ResourceHealth
-}
-
-// ResourceHealth is the part of one resource.
-type ResourceHealth struct {
-	Resource string `json:"resource"`
-	Needed   bool   `json:"needed"`
-	Synced   bool   `json:"synced"`
-	Objects  int    `json:"objects"`       // in the Store
-	Err      string `json:"err,omitempty"` // newest failure, if it still lasts: unreachable, forbidden, absent, …
-	// Trouble is what the API server does that is no failure and yet makes the
-	// resource be requested again and again, once a second at most.
-	Trouble string `json:"trouble,omitempty"`
+	Resources []adminapi.Resource
 }
 
 // resourceState is a resource's part of the health, under Group.mu.
@@ -105,7 +94,7 @@ func (g *Group) Health() Health {
 	var newest time.Time
 	for _, r := range g.resources {
 		s := r.state
-		one := ResourceHealth{Resource: r.name, Needed: r.needed, Synced: s.synced, Objects: int(r.objects.Load()), Trouble: r.trouble.now()}
+		one := adminapi.Resource{Resource: r.name, Needed: r.needed, Synced: s.synced, Objects: int(r.objects.Load()), Trouble: r.trouble.now()}
 		if s.err != nil {
 			one.Err = s.err.Error()
 		}

@@ -15,6 +15,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+
+	"isthmus/internal/adminapi"
 )
 
 func newAdmin(pprof bool) (*admin, *atomic.Bool) {
@@ -23,7 +25,7 @@ func newAdmin(pprof bool) (*admin, *atomic.Bool) {
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "forty_two"}, func() float64 { return 42 }))
 	return &admin{
 		ready:   ready.Load,
-		pages:   map[string]func() any{"/debug/clusters": func() any { return clustersPage{} }},
+		pages:   map[string]func() any{"/debug/clusters": func() any { return adminapi.Clusters{} }},
 		metrics: reg,
 		pprof:   pprof,
 		log:     zap.NewNop(),

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"isthmus/clusterstore/audit"
+	"isthmus/internal/adminapi"
 )
 
 // TestAuditPage: the page has the fields that others read.
 func TestAuditPage(t *testing.T) {
 	var page strings.Builder
-	if err := writePage(&page, audit.Status{Interval: "off", Late: []string{}, Results: []audit.Result{{Service: "ns/web", Differences: []audit.Difference{{Object: "ns/a", Problem: "differs"}}}}}, func() {}); err != nil {
+	if err := writePage(&page, adminapi.Audit{Interval: "off", Late: []string{}, Results: []adminapi.AuditResult{{Service: "ns/web", Differences: []adminapi.AuditDifference{{Object: "ns/a", Problem: "differs"}}}}}, func() {}); err != nil {
 		t.Fatal(err)
 	}
 	want := `{"interval":"off","services":0,"waiting":0,"late":[],"differences":0,"results":[{"at":"0001-01-01T00:00:00Z","service":"ns/web","cluster":"","compared":0,"differences":[{"object":"ns/a","problem":"differs","healed":false}]}]}`

@@ -27,6 +27,7 @@ import (
 	"isthmus/cmd/isthmus/internal/overview"
 	"isthmus/federation"
 	"isthmus/grpcapi"
+	"isthmus/internal/adminapi"
 	"isthmus/local"
 )
 
@@ -138,7 +139,7 @@ func newExplainer(o *options, here *local.Local, store *clusterstore.Store, api 
 		authorities: authorities{o.domain, here.Ports, here.OwnerOf},
 		explain:     api.Explain,
 		clusters: func() map[federation.ClusterName]cluster.Status {
-			return statusByCluster(here.Status().Status, store.Status())
+			return statusByCluster(here.Status().ClusterStatus, store.Status())
 		},
 		problems: here.ProblemsOf,
 	}
@@ -146,11 +147,12 @@ func newExplainer(o *options, here *local.Local, store *clusterstore.Store, api 
 
 // statusByCluster has the status of each cluster. Of several link Secrets for one, at most one
 // is in use; the others are rejected.
-func statusByCluster(here cluster.Status, links []clusterstore.LinkStatus) map[federation.ClusterName]cluster.Status {
+func statusByCluster(here cluster.Status, links []adminapi.Cluster) map[federation.ClusterName]cluster.Status {
 	all := make(map[federation.ClusterName]cluster.Status, len(links)+1)
 	for _, l := range links {
-		if old, known := all[l.Cluster]; !known || old.State == cluster.Rejected {
-			all[l.Cluster] = l.Status
+		name := federation.ClusterName(l.Cluster)
+		if old, known := all[name]; !known || old.State == cluster.Rejected {
+			all[name] = l.ClusterStatus
 		}
 	}
 	all[federation.Local] = here // also in place of Secrets without a cluster's name

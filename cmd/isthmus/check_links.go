@@ -9,17 +9,18 @@ import (
 	"isthmus/clusterstore/check"
 	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
+	"isthmus/internal/adminapi"
 )
 
 // checkLinks reports the state and the standing of each cluster.
 func (g *checked) checkLinks(report *check.Report) {
-	report.Add(linkResult(federation.Local.String(), g.here.Status().Status))
+	report.Add(linkResult(federation.Local.String(), g.here.Status().ClusterStatus))
 	for _, l := range g.store.Status() {
 		if l.State != cluster.Rejected { // those are reported with their Secrets
-			report.Add(linkResult(l.Cluster.String(), l.Status))
+			report.Add(linkResult(l.Cluster, l.ClusterStatus))
 		}
 		if l.Network != "" && (l.State == cluster.Ready || l.State == cluster.Stale) {
-			report.Add(gatewaysResult(l.Cluster.String(), l.Status))
+			report.Add(gatewaysResult(l.Cluster, l.ClusterStatus))
 		}
 	}
 }
@@ -56,12 +57,12 @@ func linkResult(name string, s cluster.Status) check.Result {
 // gatewaysResult reports whether a cluster on another network can be reached.
 func gatewaysResult(name string, s cluster.Status) check.Result {
 	x := check.Result{Section: check.SectionLinks, Check: check.Gateways, Object: name, Level: check.OK, Text: fmt.Sprintf("it is on network %s, and its gateways have %s", s.Network, addresses(len(s.Gateways)))}
-	usable := slices.DeleteFunc(slices.Clone(s.Gateways), func(g cluster.GatewayStatus) bool {
-		return g.State == cluster.GatewayOutside || g.State == cluster.GatewayIPv6Off
+	usable := slices.DeleteFunc(slices.Clone(s.Gateways), func(g adminapi.ClusterGateway) bool {
+		return g.State == adminapi.GatewayOutside || g.State == adminapi.GatewayIPv6Off
 	})
 	var dead []string
 	for _, g := range usable {
-		if g.State == cluster.GatewayDead {
+		if g.State == adminapi.GatewayDead {
 			dead = append(dead, fmt.Sprintf("%s (%s)", g.Address, g.Reason))
 		}
 	}

@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"isthmus/clusterstore/budget"
 	"isthmus/clusterstore/check"
 	"isthmus/clusterstore/cluster"
+	"isthmus/internal/adminapi"
 )
 
 func TestLinkResult(t *testing.T) {
@@ -20,7 +20,7 @@ func TestLinkResult(t *testing.T) {
 		{cluster.Status{State: cluster.Pending, Standing: "in-service"}, "warning it is pending"},
 		{cluster.Status{State: cluster.Stale, Standing: "in-service", Reason: "refused"}, "failure it is stale: refused"},
 		{cluster.Status{State: cluster.Stale, Standing: "in-service", Reason: "pods: over budget: too much"}, "failure it is stale: pods: over budget: too much"},
-		{cluster.Status{State: cluster.Ready, Standing: "in-service", Memory: budget.Usage{Used: 900, Limit: 1000}},
+		{cluster.Status{State: cluster.Ready, Standing: "in-service", Memory: adminapi.Memory{Used: 900, Limit: 1000}},
 			"warning it is ready, and takes 90 % of the memory that a linked cluster may take"},
 		{cluster.Status{State: cluster.Unreachable, Standing: "last-resort", Reason: "refused"}, "failure it is unreachable: refused"},
 	} {
@@ -36,14 +36,14 @@ func TestLinkResult(t *testing.T) {
 
 // TestGatewaysResult: whatever keeps gateways from being used is reported, with a next step.
 func TestGatewaysResult(t *testing.T) {
-	through := func(states ...string) (list []cluster.GatewayStatus) {
+	through := func(states ...string) (list []adminapi.ClusterGateway) {
 		for i, state := range states {
-			list = append(list, cluster.GatewayStatus{Address: fmt.Sprintf("192.0.2.%d:4143", i), State: state, Reason: "refused"})
+			list = append(list, adminapi.ClusterGateway{Address: fmt.Sprintf("192.0.2.%d:4143", i), State: state, Reason: "refused"})
 		}
 		return list
 	}
 	for _, c := range []struct {
-		gateways   []cluster.GatewayStatus
+		gateways   []adminapi.ClusterGateway
 		problem    string
 		level      check.Level
 		text, hint string // parts

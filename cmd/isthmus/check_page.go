@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"isthmus/clusterstore/check"
+	"isthmus/internal/adminapi"
 )
 
 const (
@@ -14,22 +15,12 @@ const (
 	checkWait = check.Limit + 5*time.Second // for a turn, and then for what is found
 )
 
-// checkPage is /debug/check: what is right and wrong with what the gateway needs, as the
-// gateway finds it from its own network.
-type checkPage struct {
-	Version string         `json:"version"` // of the gateway
-	Replica string         `json:"replica"` // its name in the Lease
-	Leading bool           `json:"leading"` // it writes EndpointSlices
-	At      time.Time      `json:"at"`      // when API servers were asked
-	Results []check.Result `json:"results"`
-}
-
 // checker answers /debug/check. One request has API servers asked; others that come meanwhile,
 // and until checkKept after that began, get what it finds, also if the first client leaves. What
 // the gateway knows by itself is new in each answer.
 type checker struct {
 	ask  func(context.Context) []check.Result // fixed, as are the next three
-	page func([]check.Result) checkPage
+	page func([]check.Result) adminapi.Check
 	life context.Context // of all asking, which no request ends
 	end  context.CancelFunc
 
@@ -44,7 +35,7 @@ type asking struct {
 	found []check.Result // once it has ended
 }
 
-func newChecker(ask func(context.Context) []check.Result, page func([]check.Result) checkPage) *checker {
+func newChecker(ask func(context.Context) []check.Result, page func([]check.Result) adminapi.Check) *checker {
 	c := &checker{ask: ask, page: page}
 	c.life, c.end = context.WithCancel(context.Background())
 	return c
@@ -108,8 +99,8 @@ func (g *checked) ask(ctx context.Context) []check.Result {
 }
 
 // page adds what the gateway knows to what API servers have answered.
-func (g *checked) page(answers []check.Result) checkPage {
-	page := checkPage{Version: ownBuild().Version}
+func (g *checked) page(answers []check.Result) adminapi.Check {
+	page := adminapi.Check{Version: ownBuild().Version}
 	report := new(check.Report)
 	g.checkLinks(report)
 	g.checkServices(report)

@@ -13,10 +13,11 @@ import (
 	"time"
 
 	"isthmus/clusterstore/check"
+	"isthmus/internal/adminapi"
 )
 
 // askChecks requests the page once.
-func askChecks(t *testing.T, h http.Handler, ctx context.Context) (code int, page checkPage) {
+func askChecks(t *testing.T, h http.Handler, ctx context.Context) (code int, page adminapi.Check) {
 	t.Helper()
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "/debug/check", nil))
@@ -41,8 +42,8 @@ func TestChecker(t *testing.T) {
 				cut.Add(1)
 			}
 			return []check.Result{{Check: check.API, Text: text}}
-		}, func(r []check.Result) checkPage {
-			return checkPage{Replica: fmt.Sprint(pages.Add(1)), Results: r}
+		}, func(r []check.Result) adminapi.Check {
+			return adminapi.Check{Replica: fmt.Sprint(pages.Add(1)), Results: r}
 		})
 		h, began := c.handler(), time.Now()
 		for range 100 { // for two seconds in all

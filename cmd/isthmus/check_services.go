@@ -10,8 +10,8 @@ import (
 	"isthmus/clusterstore/check"
 	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
+	"isthmus/internal/adminapi"
 	"isthmus/local"
-	"isthmus/local/externalworkload"
 )
 
 // checked is what the checks of a gateway are about.
@@ -32,7 +32,7 @@ func (g *checked) checkServices(report *check.Report) {
 	definitions := g.table.Definitions()
 	linked := make(map[federation.ClusterName]bool)
 	for _, l := range g.store.Status() {
-		linked[l.Cluster] = true
+		linked[federation.ClusterName(l.Cluster)] = true
 	}
 	for id, d := range definitions {
 		if len(remoteMembers(d)) == 0 && !d.Federated {
@@ -193,7 +193,7 @@ func addresses(n int) string {
 }
 
 // checkWriter reports whether some replica writes EndpointSlices for ExternalWorkloads.
-func checkWriter(report *check.Report, s externalworkload.Status) {
+func checkWriter(report *check.Report, s adminapi.SliceWriter) {
 	x := check.Result{Section: check.SectionGateway, Check: check.SliceWriter, Level: check.OK, Text: "EndpointSlices for ExternalWorkloads are written by " + s.Holder}
 	switch {
 	case s.LeaseError != "":

@@ -9,7 +9,7 @@ import (
 	"isthmus/clusterstore/check"
 	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
-	"isthmus/local/externalworkload"
+	"isthmus/internal/adminapi"
 )
 
 // found returns the results that are not OK, one in a line.
@@ -80,11 +80,11 @@ func TestServiceChecks(t *testing.T) {
 			c.addresses([]federation.WatchedPort{{Service: web, Port: 80, Members: []federation.WatchedMember{{Member: member("east")}, {Member: member("north"), Yielded: 2}}}})
 		}, []string{"warning addresses shop/web: port 80: another member too offers 2 addresses of shop/web of cluster north"}},
 		"the Lease": {func(c *serviceChecks) {
-			checkWriter(c.report, externalworkload.Status{Holder: "a", LeaseError: "forbidden"})
+			checkWriter(c.report, adminapi.SliceWriter{Holder: "a", LeaseError: "forbidden"})
 		}, []string{"warning slice-writer : the Lease of the replica that writes EndpointSlices can't be used: forbidden"}},
-		"nobody's Lease":       {func(c *serviceChecks) { checkWriter(c.report, externalworkload.Status{}) }, []string{"warning slice-writer : no replica holds the Lease for writing EndpointSlices"}},
-		"writing":              {func(c *serviceChecks) { checkWriter(c.report, externalworkload.Status{Holder: "a", Error: "conflict"}) }, []string{"warning slice-writer : EndpointSlices for ExternalWorkloads can't be written: conflict"}},
-		"a Lease that is held": {func(c *serviceChecks) { checkWriter(c.report, externalworkload.Status{Holder: "a"}) }, nil},
+		"nobody's Lease":       {func(c *serviceChecks) { checkWriter(c.report, adminapi.SliceWriter{}) }, []string{"warning slice-writer : no replica holds the Lease for writing EndpointSlices"}},
+		"writing":              {func(c *serviceChecks) { checkWriter(c.report, adminapi.SliceWriter{Holder: "a", Error: "conflict"}) }, []string{"warning slice-writer : EndpointSlices for ExternalWorkloads can't be written: conflict"}},
+		"a Lease that is held": {func(c *serviceChecks) { checkWriter(c.report, adminapi.SliceWriter{Holder: "a"}) }, nil},
 	} {
 		report := new(check.Report)
 		c.do(&serviceChecks{report, make(map[string]bool)})

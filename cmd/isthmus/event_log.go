@@ -7,6 +7,7 @@ import (
 	"isthmus/clusterstore/cluster"
 	"isthmus/cmd/isthmus/internal/events"
 	"isthmus/federation"
+	"isthmus/internal/adminapi"
 )
 
 // eventLog has the events of /debug/events and of the page at /. Its methods are called where
@@ -15,11 +16,11 @@ type eventLog struct{ *events.Log }
 
 // clusterChanged is for local.Options.Report and clusterstore.Options.Report.
 func (l eventLog) clusterChanged(c cluster.Change) {
-	kind := map[cluster.ChangeKind]events.Kind{
-		cluster.StateChanged: events.Cluster, cluster.StandingChanged: events.Standing, cluster.CredentialsChanged: events.Rotation,
-		cluster.GatewayChanged: events.Gateway,
+	kind := map[cluster.ChangeKind]adminapi.EventKind{
+		cluster.StateChanged: adminapi.EventCluster, cluster.StandingChanged: adminapi.EventStanding, cluster.CredentialsChanged: adminapi.EventRotation,
+		cluster.GatewayChanged: adminapi.EventGateway,
 	}[c.Kind]
-	l.Add(events.Event{Kind: kind, Object: c.Cluster.String(), Text: c.Text, Problem: c.Problem})
+	l.Add(adminapi.Event{Kind: kind, Object: c.Cluster.String(), Text: c.Text, Problem: c.Problem})
 }
 
 // alsoTiers returns a federation.Options.ReportTiers that calls report too.
@@ -39,24 +40,20 @@ func (l eventLog) tiersChanged(c federation.TierChange) {
 	if c.Zone != "" {
 		where = " in zone " + c.Zone
 	}
-	l.Add(events.Event{Kind: events.Tier, Object: c.Service.String(), Problem: c.To > c.From,
+	l.Add(adminapi.Event{Kind: adminapi.EventTier, Object: c.Service.String(), Problem: c.To > c.From,
 		Text: fmt.Sprintf("clients%s use %s tiers: %s (%s)", where, more, c.Tiers(), c.Why)})
 }
 
 // stalled is for grpcapi.Options.Stalled.
 func (l eventLog) stalled(destination string) {
-	l.Add(events.Event{Kind: events.Stall, Object: destination, Text: "a stream ended: its proxy takes no updates", Problem: true})
+	l.Add(adminapi.Event{Kind: adminapi.EventStall, Object: destination, Text: "a stream ended: its proxy takes no updates", Problem: true})
 }
 
 // audited is for audit.Options.Report.
 func (l eventLog) audited(f audit.Finding) {
-	l.Add(events.Event{Kind: events.Audit, Object: f.Cluster, Text: fmt.Sprintf("%s %s: %s; listed again", f.Resource, f.Object, f.Problem), Problem: true})
+	l.Add(adminapi.Event{Kind: adminapi.EventAudit, Object: f.Cluster, Text: fmt.Sprintf("%s %s: %s; listed again", f.Resource, f.Object, f.Problem), Problem: true})
 }
 
-// eventsPage is /debug/events: what has happened lately, the newest first.
-type eventsPage struct {
-	Most   int            `json:"most"` // that are kept
-	Events []events.Event `json:"events"`
+func newEventsPage(l eventLog) adminapi.Events {
+	return adminapi.Events{Most: events.Most, Events: l.Newest()}
 }
-
-func newEventsPage(l eventLog) eventsPage { return eventsPage{events.Most, l.Newest()} }

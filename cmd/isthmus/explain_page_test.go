@@ -14,10 +14,10 @@ import (
 	"time"
 	"unicode"
 
-	"isthmus/clusterstore"
 	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
 	"isthmus/grpcapi"
+	"isthmus/internal/adminapi"
 )
 
 // explained is a source with one slice, and what it leaves out.
@@ -62,9 +62,9 @@ func newExplainedGateway(t testing.TB) http.Handler {
 	return (&explainer{
 		authorities: *someAuthorities(), explain: api.Explain,
 		clusters: func() map[federation.ClusterName]cluster.Status {
-			return statusByCluster(cluster.Status{State: cluster.Ready}, []clusterstore.LinkStatus{
-				{Cluster: "north", Status: cluster.Status{State: cluster.Rejected}},
-				{Cluster: "north", Status: cluster.Status{State: cluster.Unreachable, Reason: "dial" + hostile}},
+			return statusByCluster(cluster.Status{State: cluster.Ready}, []adminapi.Cluster{
+				{Cluster: "north", ClusterStatus: cluster.Status{State: cluster.Rejected}},
+				{Cluster: "north", ClusterStatus: cluster.Status{State: cluster.Unreachable, Reason: "dial" + hostile}},
 			})
 		},
 		problems: func(id federation.ServiceID) []string { return []string{"about " + id.String()} },

@@ -7,13 +7,12 @@ import (
 	"slices"
 	"strings"
 
-	"isthmus/clusterstore"
 	"isthmus/clusterstore/cluster"
 	"isthmus/cmd/isthmus/internal/events"
 	"isthmus/cmd/isthmus/internal/overview"
 	"isthmus/federation"
 	"isthmus/grpcapi"
-	"isthmus/local"
+	"isthmus/internal/adminapi"
 )
 
 // maxShownText is how many bytes of a text the page at / shows; /debug/clusters and
@@ -39,9 +38,9 @@ type overviewOf struct {
 	table    *federation.Table
 	log      eventLog
 	views    func() []grpcapi.ViewStatus
-	here     func() local.Status
-	links    func() []clusterstore.LinkStatus
-	problems func() []local.Problem
+	here     func() adminapi.Cluster
+	links    func() []adminapi.Cluster
+	problems func() []adminapi.Problem
 	portsOf  func(federation.ServiceID) []uint16 // that a Service declares
 	ready    func() bool
 	domain   string
@@ -49,7 +48,7 @@ type overviewOf struct {
 
 // look returns the gateway as it is now.
 func (o *overviewOf) look() *overview.World {
-	views, clusters := o.views(), shownClusters(o.here().Status, o.links())
+	views, clusters := o.views(), shownClusters(o.here().ClusterStatus, o.links())
 	w := &overview.World{
 		Gateway: overview.Gateway{Ready: o.ready(), Domain: o.domain}, Events: o.log.Newest(),
 		Clusters: clusters, Services: o.services(views),
@@ -81,10 +80,10 @@ func addStandings(services []overview.Service, clusters []overview.Cluster) {
 	}
 }
 
-func shownClusters(here cluster.Status, links []clusterstore.LinkStatus) []overview.Cluster {
+func shownClusters(here cluster.Status, links []adminapi.Cluster) []overview.Cluster {
 	list := []overview.Cluster{shownCluster(federation.Local.String(), "", here)}
 	for _, l := range links {
-		list = append(list, shownCluster(string(l.Cluster), l.Secret, l.Status))
+		list = append(list, shownCluster(l.Cluster, l.Secret, l.ClusterStatus))
 	}
 	return list
 }

@@ -7,14 +7,13 @@ import (
 	"strings"
 	"testing"
 
-	"isthmus/clusterstore"
 	"isthmus/clusterstore/audit"
 	"isthmus/clusterstore/cluster"
 	"isthmus/cmd/isthmus/internal/events"
 	"isthmus/cmd/isthmus/internal/overview"
 	"isthmus/federation"
 	"isthmus/grpcapi"
-	"isthmus/local"
+	"isthmus/internal/adminapi"
 )
 
 // offering is a source with every Service, each with one endpoint that no other has.
@@ -42,29 +41,29 @@ func (s sharing) Read() federation.Share { return s.Share }
 func overviewWorld(tb testing.TB, clusters, services int) *overviewOf {
 	table := federation.NewTable(federation.Options{})
 	o := &overviewOf{
-		table: table, log: eventLog{events.NewLog()}, here: func() local.Status {
-			return local.Status{Status: cluster.Status{State: cluster.Ready, Standing: "in-service"}}
+		table: table, log: eventLog{events.NewLog()}, here: func() adminapi.Cluster {
+			return adminapi.Cluster{ClusterStatus: cluster.Status{State: cluster.Ready, Standing: "in-service"}}
 		},
 		ready: func() bool { return true }, domain: "cluster.local", portsOf: func(federation.ServiceID) []uint16 { return []uint16{80, 8080} },
-		problems: func() []local.Problem { return nil },
+		problems: func() []adminapi.Problem { return nil },
 	}
-	var links []clusterstore.LinkStatus
+	var links []adminapi.Cluster
 	for i := range clusters {
 		name := federation.ClusterName(fmt.Sprintf("c%03d", i))
-		links = append(links, clusterstore.LinkStatus{Cluster: name, Secret: "s", Status: cluster.Status{State: cluster.Ready, Standing: "in-service"}})
+		links = append(links, adminapi.Cluster{Cluster: string(name), Secret: "s", ClusterStatus: cluster.Status{State: cluster.Ready, Standing: "in-service"}})
 		table.Link(name, federation.Ready, offering{cluster: i, missing: i % 2})
 	}
-	o.links = func() []clusterstore.LinkStatus { return links }
+	o.links = func() []adminapi.Cluster { return links }
 	var views []grpcapi.ViewStatus
 	for i := range services {
 		id := federation.ServiceID{Namespace: fmt.Sprint("ns-", i%100), Name: fmt.Sprint("web-", i)}
 		d := &federation.Definition{Federated: true}
 		for m := range 3 {
-			d.Members = append(d.Members, federation.Member{Cluster: links[(i+m)%clusters].Cluster, Service: id})
+			d.Members = append(d.Members, federation.Member{Cluster: federation.ClusterName(links[(i+m)%clusters].Cluster), Service: id})
 		}
 		table.Define(id, d)
 		tb.Cleanup(table.Watch(federation.Key{Service: id, Port: 80}).Close)
-		views = append(views, grpcapi.ViewStatus{Method: "Get", Destination: id.Name, Service: id, Streams: 1 + i%3})
+		views = append(views, grpcapi.ViewStatus{Service: id, View: adminapi.View{Method: "Get", Destination: id.Name, Streams: 1 + i%3}})
 	}
 	o.views = func() []grpcapi.ViewStatus { return views }
 	return o
@@ -80,7 +79,9 @@ func TestOverview(t *testing.T) {
 	}
 	unknown := federation.ServiceID{Namespace: "a", Name: "unknown"}
 	defer o.table.Watch(federation.Key{Service: unknown, Port: 81}).Close()
-	o.problems = func() []local.Problem { return []local.Problem{{Service: "a/typo", Problems: []string{"<b>\x1b[1m"}}} }
+	o.problems = func() []adminapi.Problem {
+		return []adminapi.Problem{{Service: "a/typo", Problems: []string{"<b>\x1b[1m"}}}
+	}
 	links := o.links()
 	links[2].Standing, links[2].StandingReason = "withdrawn", "cordoned\n"
 	w := o.look()

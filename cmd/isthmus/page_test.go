@@ -8,23 +8,21 @@ import (
 	"io"
 	"testing"
 
-	"isthmus/federation"
 	"isthmus/grpcapi"
-	"isthmus/local"
-	"isthmus/local/externalworkload"
+	"isthmus/internal/adminapi"
 )
 
 // TestPageIsIndentedJSON: a page that is written piece by piece is what encoding/json makes of it as a whole.
 func TestPageIsIndentedJSON(t *testing.T) {
-	views := []grpcapi.ViewStatus{{Method: "Get", Destination: "<web>", Streams: 2}, {Method: "GetProfile", Node: "node-1"}}
+	views := []grpcapi.ViewStatus{{View: adminapi.View{Method: "Get", Destination: "<web>", Streams: 2}}, {View: adminapi.View{Method: "GetProfile", Node: "node-1"}}}
 	for _, page := range []any{
-		[]serviceEntry(nil),
-		[]serviceEntry{},
-		[]serviceEntry{{Service: "shop/web", Ports: []portEntry{{80, []portMemberEntry{{Cluster: "local", Service: "shop/web", Endpoints: 1}}}}}, {Service: "shop/all"}},
-		clustersPage{},
-		clustersPage{
-			Secrets: secretsEntry{Reason: `"no"`}, Problems: []local.Problem{{}, {}},
-			Unserved: []unservedEntry{{"a", federation.ClusterName("east"), "b", "c"}}, Writer: &externalworkload.Status{},
+		[]adminapi.Service(nil),
+		[]adminapi.Service{},
+		[]adminapi.Service{{Service: "shop/web", Ports: []adminapi.Port{{Port: 80, Members: []adminapi.PortMember{{Cluster: "local", Service: "shop/web", Endpoints: 1}}}}}, {Service: "shop/all"}},
+		adminapi.Clusters{},
+		adminapi.Clusters{
+			Secrets: adminapi.LinkSecrets{Reason: `"no"`}, Problems: []adminapi.Problem{{}, {}},
+			Unserved: []adminapi.Unserved{{Service: "a", Cluster: "east", Member: "b", Reason: "c"}}, Writer: &adminapi.SliceWriter{},
 		},
 		newStreamsPage(views),
 		newStreamsPage(nil),
@@ -51,7 +49,7 @@ func (l *longest) Write(p []byte) (int, error) {
 
 // TestPageIsWrittenInPieces: what is in memory of a page does not grow with it, and a client that has gone ends it.
 func TestPageIsWrittenInPieces(t *testing.T) {
-	page := make([]serviceEntry, 10_000)
+	page := make([]adminapi.Service, 10_000)
 	for i := range page {
 		page[i].Service = fmt.Sprintf("shop/web-%d", i)
 	}

@@ -20,6 +20,7 @@ import (
 
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/cli/clitest"
+	"isthmus/internal/adminapi"
 )
 
 // objects are what the fake API server holds, by the end of the path.
@@ -96,7 +97,7 @@ func TestProcess(t *testing.T) {
 	if code != 0 || !strings.Contains(out, "10.0.0.1:8080  local    -     any ") {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, err)
 	}
-	var page clustersPage
+	var page adminapi.Clusters
 	if err := json.Unmarshal([]byte(p.get("/debug/clusters")), &page); err != nil || page.Local.State != "ready" {
 		t.Errorf("%+v, %v", page, err)
 	}
@@ -132,7 +133,7 @@ func TestProcess(t *testing.T) {
 // the gateway from being ready, and does not keep it from ending.
 func TestProcessWithoutAPI(t *testing.T) {
 	p := startProcess(t, freeAddr(t), "--default-opaque-ports=25,x,80-90", "--outbound-transport-mode=x")
-	var page clustersPage
+	var page adminapi.Clusters
 	eventually(t, "the local cluster is reported", func() bool {
 		return json.Unmarshal([]byte(p.get("/debug/clusters")), &page) == nil && page.Local.State == "unreachable"
 	})

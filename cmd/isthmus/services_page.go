@@ -7,49 +7,11 @@ import (
 
 	"isthmus/federation"
 	"isthmus/grpcapi"
-	"isthmus/local"
+	"isthmus/internal/adminapi"
 )
 
-// serviceEntry is one service on /debug/services.
-type serviceEntry struct {
-	Service   string        `json:"service"`
-	Federated bool          `json:"federated"`
-	Members   []memberEntry `json:"members"` // in definition order
-	Ports     []portEntry   `json:"ports"`   // that proxies watch
-	Streams   int           `json:"streams"`
-
-	Problems   []string         `json:"problems,omitempty"`   // of its annotations and labels
-	Preference *preferenceEntry `json:"preference,omitempty"` // that is asked for, whether or not it makes a difference
-	Clients    []clientsEntry   `json:"clients,omitempty"`    // what they use, if they don't simply get everything
-	// MoreClients is how many kinds of clients are left out.
-	MoreClients int `json:"moreClients,omitempty"`
-}
-
-type memberEntry struct {
-	Cluster string `json:"cluster"`
-	Service string `json:"service"`          // its name in that cluster
-	Reason  string `json:"reason,omitempty"` // why it does not serve; empty: it does
-}
-
-type portEntry struct {
-	Port    uint16            `json:"port"`
-	Members []portMemberEntry `json:"members"`
-}
-
-type portMemberEntry struct {
-	Cluster   string `json:"cluster"`
-	Service   string `json:"service"`
-	Endpoints int    `json:"endpoints"`           // on offer
-	Conflicts int    `json:"conflicts,omitempty"` // addresses that another member wins
-	Refused   int    `json:"refused,omitempty"`   // addresses that are not taken from its cluster
-	Updates   uint64 `json:"updates"`             // while it is watched
-
-	ConflictsWith []string `json:"conflictsWith,omitempty"` // which member wins them, the first ten
-	Refusals      []string `json:"refusals,omitempty"`      // why they are not, the first ten
-}
-
-func newPortMemberEntry(m federation.WatchedMember) portMemberEntry {
-	e := portMemberEntry{
+func newPortMemberEntry(m federation.WatchedMember) adminapi.PortMember {
+	e := adminapi.PortMember{
 		Cluster: m.Member.Cluster.String(), Service: m.Member.Service.String(),
 		Endpoints: m.Offered, Conflicts: m.Yielded, Refused: m.Refused.Outside + m.Refused.Owned, Updates: m.Updates,
 	}
@@ -63,11 +25,11 @@ func newPortMemberEntry(m federation.WatchedMember) portMemberEntry {
 }
 
 // servicesPage is /debug/services while it is made.
-type servicesPage map[federation.ServiceID]*serviceEntry
+type servicesPage map[federation.ServiceID]*adminapi.Service
 
 // newServicesPage lists, by name, the services that are federated or mirrored, that
 // proxies watch or that have problems, with their members.
-func newServicesPage(t *federation.Table, views []grpcapi.ViewStatus, problems []local.Problem) []serviceEntry {
+func newServicesPage(t *federation.Table, views []grpcapi.ViewStatus, problems []adminapi.Problem) []adminapi.Service {
 	services := make(servicesPage)
 	services.addWatched(t.Watched())
 	for _, v := range views {
@@ -81,18 +43,18 @@ func newServicesPage(t *federation.Table, views []grpcapi.ViewStatus, problems [
 	}
 	services.addDefinitions(t)
 	services.addSteered(t.Steered())
-	list := make([]serviceEntry, 0, len(services))
+	list := make([]adminapi.Service, 0, len(services))
 	for _, s := range services {
 		list = append(list, *s)
 	}
-	slices.SortFunc(list, func(a, b serviceEntry) int { return cmp.Compare(a.Service, b.Service) })
+	slices.SortFunc(list, func(a, b adminapi.Service) int { return cmp.Compare(a.Service, b.Service) })
 	return list
 }
 
 // entry returns a service's, which it adds if there is none.
-func (p servicesPage) entry(id federation.ServiceID) *serviceEntry {
+func (p servicesPage) entry(id federation.ServiceID) *adminapi.Service {
 	if p[id] == nil {
-		p[id] = &serviceEntry{Service: id.String(), Members: []memberEntry{}, Ports: []portEntry{}}
+		p[id] = &adminapi.Service{Service: id.String(), Members: []adminapi.Member{}, Ports: []adminapi.Port{}}
 	}
 	return p[id]
 }
@@ -100,7 +62,7 @@ func (p servicesPage) entry(id federation.ServiceID) *serviceEntry {
 // addWatched adds the ports that proxies watch.
 func (p servicesPage) addWatched(list []federation.WatchedPort) {
 	for _, w := range list {
-		port := portEntry{Port: w.Port, Members: []portMemberEntry{}}
+		port := adminapi.Port{Port: w.Port, Members: []adminapi.PortMember{}}
 		for _, m := range w.Members {
 			port.Members = append(port.Members, newPortMemberEntry(m))
 		}
@@ -128,7 +90,7 @@ func (p servicesPage) addDefinitions(t *federation.Table) {
 			s.Preference = newPreferenceEntry(d.Preference)
 		}
 		for _, m := range d.Members {
-			s.Members = append(s.Members, memberEntry{m.Cluster.String(), m.Service.String(), reasons[id][m]})
+			s.Members = append(s.Members, adminapi.Member{Cluster: m.Cluster.String(), Service: m.Service.String(), Reason: reasons[id][m]})
 		}
 	}
 }

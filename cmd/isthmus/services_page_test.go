@@ -11,7 +11,7 @@ import (
 	"isthmus/cmd/isthmus/internal/cli/clitest"
 	"isthmus/federation"
 	"isthmus/grpcapi"
-	"isthmus/local"
+	"isthmus/internal/adminapi"
 )
 
 // TestServicesPage: services that are federated or watched or that have problems, with what each member adds.
@@ -25,14 +25,14 @@ func TestServicesPage(t *testing.T) {
 	table.Link(federation.Local, federation.Ready, newOffers(federation.Local, "web", "10.0.0.1:80"))
 	w := table.Watch(federation.Key{Service: id("web"), Port: 80})
 	defer w.Close()
-	views := []grpcapi.ViewStatus{{Service: id("web"), Streams: 2}, {Service: id("web"), Streams: 1}, {Service: id("idle")}, {Streams: 5}}
-	got := newServicesPage(table, views, []local.Problem{{Service: "shop/odd", Problems: []string{"bad"}}, {Service: "shop/quiet", Problems: []string{"worse"}}})
-	want := []serviceEntry{
-		{Service: "shop/all", Federated: true, Members: []memberEntry{{"local", "shop/web", ""}, {"east", "shop/web", "cluster is unlinked"}}, Ports: []portEntry{}},
-		{Service: "shop/odd", Members: []memberEntry{}, Ports: []portEntry{}, Problems: []string{"bad"}},
-		{Service: "shop/quiet", Members: []memberEntry{{"local", "shop/quiet", ""}}, Ports: []portEntry{}, Problems: []string{"worse"}},
-		{Service: "shop/web", Members: []memberEntry{{"local", "shop/web", ""}}, Streams: 3,
-			Ports: []portEntry{{80, []portMemberEntry{{Cluster: "local", Service: "shop/web", Endpoints: 1}}}}},
+	views := []grpcapi.ViewStatus{{Service: id("web"), View: adminapi.View{Streams: 2}}, {Service: id("web"), View: adminapi.View{Streams: 1}}, {Service: id("idle")}, {View: adminapi.View{Streams: 5}}}
+	got := newServicesPage(table, views, []adminapi.Problem{{Service: "shop/odd", Problems: []string{"bad"}}, {Service: "shop/quiet", Problems: []string{"worse"}}})
+	want := []adminapi.Service{
+		{Service: "shop/all", Federated: true, Members: []adminapi.Member{{Cluster: "local", Service: "shop/web"}, {Cluster: "east", Service: "shop/web", Reason: "cluster is unlinked"}}, Ports: []adminapi.Port{}},
+		{Service: "shop/odd", Members: []adminapi.Member{}, Ports: []adminapi.Port{}, Problems: []string{"bad"}},
+		{Service: "shop/quiet", Members: []adminapi.Member{{Cluster: "local", Service: "shop/quiet"}}, Ports: []adminapi.Port{}, Problems: []string{"worse"}},
+		{Service: "shop/web", Members: []adminapi.Member{{Cluster: "local", Service: "shop/web"}}, Streams: 3,
+			Ports: []adminapi.Port{{Port: 80, Members: []adminapi.PortMember{{Cluster: "local", Service: "shop/web", Endpoints: 1}}}}},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("page %+v, want %+v", got, want)
@@ -52,7 +52,7 @@ func TestRefusedOnPages(t *testing.T) {
 	table.SetLink("east", federation.Link{State: federation.Ready, Source: newOffers("east", "web", "10.0.0.1:80", "10.0.0.99:80", "10.1.0.1:80", "10.1.0.2:80"), Within: federation.NewRanges(netip.MustParsePrefix("10.0.0.0/24"))})
 	table.Link("north", federation.Ready, newOffers("north", "web", "10.0.0.1:80"))
 	defer table.Watch(federation.Key{Service: web, Port: 80}).Close()
-	want := []portMemberEntry{
+	want := []adminapi.PortMember{
 		{Cluster: "east", Service: "shop/web", Endpoints: 4, Refused: 3, Refusals: []string{
 			"10.0.0.99:80 belongs to Pod shop/mine of the local cluster",
 			"10.1.0.1:80 is outside the address ranges of the link", "10.1.0.2:80 is outside the address ranges of the link"}},
@@ -61,7 +61,7 @@ func TestRefusedOnPages(t *testing.T) {
 	if got := newServicesPage(table, nil, nil)[0].Ports[0].Members; !reflect.DeepEqual(got, want) {
 		t.Errorf("services: %+v, want %+v", got, want)
 	}
-	if got, want := newRefused(table.Watched()), []refusedEntry{{Cluster: "east", Outside: 2, Owned: 1, Examples: []string{
+	if got, want := newRefused(table.Watched()), []adminapi.Refused{{Cluster: "east", Outside: 2, Owned: 1, Examples: []string{
 		"shop/web of east, offered to shop/web: 10.0.0.99:80 belongs to Pod shop/mine of the local cluster",
 		"shop/web of east, offered to shop/web: 10.1.0.1:80 is outside the address ranges of the link"}}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("clusters: %+v, want %+v", got, want)
@@ -77,11 +77,11 @@ func TestPagesOfProcess(t *testing.T) {
 		end <- newProgram("isthmus").Run(t.Context(), cli.Process{Args: []string{"get", "web.shop.svc.cluster.local", "--addr", p.addr}, Stdout: live, Stderr: live})
 	}()
 	live.Await(t, "1 endpoint ")
-	var streams streamsPage
+	var streams adminapi.Streams
 	if err := json.Unmarshal([]byte(p.get("/debug/streams")), &streams); err != nil || streams.Streams != 1 || streams.Views[0].Destination != "web.shop.svc.cluster.local:80" || streams.Views[0].Endpoints != 1 {
 		t.Errorf("%+v, %v", streams, err)
 	}
-	var services []serviceEntry
+	var services []adminapi.Service
 	if err := json.Unmarshal([]byte(p.get("/debug/services")), &services); err != nil || len(services) != 1 || services[0].Streams != 1 || services[0].Ports[0].Members[0].Endpoints != 1 {
 		t.Errorf("%+v, %v", services, err)
 	}

@@ -2,46 +2,13 @@ package main
 
 import (
 	"fmt"
-	"strings"
-	"time"
-
 	"isthmus/federation"
+	"isthmus/internal/adminapi"
+	"strings"
 )
 
-// preferenceEntry is which endpoints of a service clients get, as users write it.
-type preferenceEntry struct {
-	Prefer      string `json:"prefer"`
-	MinReady    string `json:"minReady"`
-	ReturnAfter string `json:"returnAfter"`
-	ReturnOver  string `json:"returnOver"`
-}
-
-func newPreferenceEntry(p *federation.Preference) *preferenceEntry {
-	return &preferenceEntry{p.String(), p.MinReady.String(), p.ReturnAfter.String(), p.ReturnOver.String()}
-}
-
-// clientsEntry is what one kind of client uses of a service port.
-type clientsEntry struct {
-	Port     uint16      `json:"port"` // 0: all ports that no cluster's Service declares
-	Zone     string      `json:"zone"` // empty: not known
-	Instance string      `json:"instance,omitempty"`
-	Node     string      `json:"node,omitempty"` // where it matters
-	Tiers    []tierEntry `json:"tiers"`          // in order; the last may be that of clusters of last resort
-	Since    time.Time   `json:"since"`          // since when those in use are
-	Why      string      `json:"why"`            // why they were taken into use then
-	// WaitsFor is what must come before clients use fewer tiers; empty: nothing, since
-	// they use one, or some of the endpoints leave at Next.
-	WaitsFor string     `json:"returnWaitsFor,omitempty"`
-	Next     *time.Time `json:"nextStep,omitempty"` // when endpoints leave, unless something changes before
-}
-
-// tierEntry is what one tier has.
-type tierEntry struct {
-	Tier  string `json:"tier"`
-	InUse bool   `json:"inUse"`
-	Ready int    `json:"ready"`
-	Known int    `json:"known,omitempty"` // ready or not, where min-ready is a percentage
-	Sent  int    `json:"sent"`            // to these clients
+func newPreferenceEntry(p *federation.Preference) *adminapi.Preference {
+	return &adminapi.Preference{Prefer: p.String(), MinReady: p.MinReady.String(), ReturnAfter: p.ReturnAfter.String(), ReturnOver: p.ReturnOver.String()}
 }
 
 // addSteered adds what clients use of services that have a preference, or of which a
@@ -56,13 +23,13 @@ func (p servicesPage) addSteered(list []federation.SteeredService) {
 	}
 }
 
-func newClientsEntry(v federation.SteeredView, p *federation.Preference) clientsEntry {
-	e := clientsEntry{
+func newClientsEntry(v federation.SteeredView, p *federation.Preference) adminapi.Clients {
+	e := adminapi.Clients{
 		Port: v.Port, Zone: v.Client.Zone, Instance: v.Client.Instance, Node: v.Client.Node,
-		Since: v.Since, Why: v.Why, Tiers: make([]tierEntry, len(v.Tiers)),
+		Since: v.Since, Why: v.Why, Tiers: make([]adminapi.Tier, len(v.Tiers)),
 	}
 	for i, t := range v.Tiers {
-		e.Tiers[i] = tierEntry{Tier: t.Name, InUse: i < v.InUse, Ready: t.Ready, Sent: t.Sent}
+		e.Tiers[i] = adminapi.Tier{Tier: t.Name, InUse: i < v.InUse, Ready: t.Ready, Sent: t.Sent}
 		if p.MinReady.Percent > 0 {
 			e.Tiers[i].Known = t.Known
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"isthmus/federation"
+	"isthmus/internal/adminapi"
 )
 
 // tiered is a table with one watched service that prefers the own cluster to east and
@@ -39,7 +40,7 @@ func (w *tiered) local(addrs ...string) {
 }
 
 // clients returns what the page shows of them.
-func (w *tiered) clients() []clientsEntry { return newServicesPage(w.Table, nil, nil)[0].Clients }
+func (w *tiered) clients() []adminapi.Clients { return newServicesPage(w.Table, nil, nil)[0].Clients }
 
 // TestTiersOnPage: the page shows the preference, each tier with its counts, why those in
 // use are, and what a return waits for or when it happens.
@@ -47,32 +48,32 @@ func TestTiersOnPage(t *testing.T) {
 	w := newTiered(t, federation.Preference{MinReady: federation.MinReady{Count: 2}, ReturnAfter: 10 * time.Second}, federation.Options{})
 	start := w.now
 	s := newServicesPage(w.Table, nil, nil)[0]
-	if want := (&preferenceEntry{"local, east+north", "2", "10s", "0s"}); !reflect.DeepEqual(s.Preference, want) {
+	if want := (&adminapi.Preference{Prefer: "local, east+north", MinReady: "2", ReturnAfter: "10s", ReturnOver: "0s"}); !reflect.DeepEqual(s.Preference, want) {
 		t.Errorf("preference %+v, want %+v", s.Preference, want)
 	}
-	check := func(want clientsEntry) {
+	check := func(want adminapi.Clients) {
 		t.Helper()
 		want.Port = 80
 		inA := want
 		inA.Zone = "a"
-		if got := w.clients(); !reflect.DeepEqual(got, []clientsEntry{want, inA}) {
+		if got := w.clients(); !reflect.DeepEqual(got, []adminapi.Clients{want, inA}) {
 			t.Errorf("clients\n %+v, want\n %+v, and the same in zone a", got, want)
 		}
 	}
-	check(clientsEntry{Since: start, Why: "local: 2 ready, min-ready is 2",
-		Tiers: []tierEntry{{"local", true, 2, 0, 2}, {"east+north", false, 1, 0, 0}}})
+	check(adminapi.Clients{Since: start, Why: "local: 2 ready, min-ready is 2",
+		Tiers: []adminapi.Tier{{Tier: "local", InUse: true, Ready: 2, Sent: 2}, {Tier: "east+north", Ready: 1}}})
 
 	w.now = w.now.Add(time.Minute)
 	spilled := w.now
 	w.local("10.0.0.1:80")
-	check(clientsEntry{Since: spilled, Why: "local: 1 ready, min-ready is 2", WaitsFor: "local: 1 ready, min-ready is 2",
-		Tiers: []tierEntry{{"local", true, 1, 0, 1}, {"east+north", true, 1, 0, 1}}})
+	check(adminapi.Clients{Since: spilled, Why: "local: 1 ready, min-ready is 2", WaitsFor: "local: 1 ready, min-ready is 2",
+		Tiers: []adminapi.Tier{{Tier: "local", InUse: true, Ready: 1, Sent: 1}, {Tier: "east+north", InUse: true, Ready: 1, Sent: 1}}})
 
 	w.now = w.now.Add(time.Minute)
 	w.local("10.0.0.1:80", "10.0.0.2:80")
 	next := w.now.Add(10 * time.Second)
-	check(clientsEntry{Since: spilled, Why: "local: 1 ready, min-ready is 2", Next: &next,
-		Tiers: []tierEntry{{"local", true, 2, 0, 2}, {"east+north", true, 1, 0, 1}}})
+	check(adminapi.Clients{Since: spilled, Why: "local: 1 ready, min-ready is 2", Next: &next,
+		Tiers: []adminapi.Tier{{Tier: "local", InUse: true, Ready: 2, Sent: 2}, {Tier: "east+north", InUse: true, Ready: 1, Sent: 1}}})
 }
 
 // TestPercentOnPage: with a limit in percent the page shows how many endpoints are known.
@@ -83,7 +84,7 @@ func TestPercentOnPage(t *testing.T) {
 	w.Link(federation.Local, federation.Ready, mine)
 	const why = "local: 1 of 3 ready, min-ready is 50%"
 	got := w.clients()[0]
-	if want := []tierEntry{{"local", true, 1, 3, 1}, {"east+north", true, 1, 1, 1}}; !reflect.DeepEqual(got.Tiers, want) || got.Why != why || got.WaitsFor != why {
+	if want := []adminapi.Tier{{Tier: "local", InUse: true, Ready: 1, Known: 3, Sent: 1}, {Tier: "east+north", InUse: true, Ready: 1, Known: 1, Sent: 1}}; !reflect.DeepEqual(got.Tiers, want) || got.Why != why || got.WaitsFor != why {
 		t.Errorf("%+v, want tiers %+v", got, want)
 	}
 }
@@ -95,7 +96,7 @@ func TestLastResortOnPage(t *testing.T) {
 	w.SetLink("east", federation.Link{State: federation.Ready, Source: newOffers("east", "web", "10.1.0.1:80"), Cordon: federation.LastResort})
 	w.local()
 	got := w.clients()[0]
-	if want := []tierEntry{{"any", true, 0, 0, 0}, {"last-resort", true, 1, 0, 1}}; !reflect.DeepEqual(got.Tiers, want) || got.WaitsFor != "any: none is ready" {
+	if want := []adminapi.Tier{{Tier: "any", InUse: true}, {Tier: "last-resort", InUse: true, Ready: 1, Sent: 1}}; !reflect.DeepEqual(got.Tiers, want) || got.WaitsFor != "any: none is ready" {
 		t.Errorf("%+v, want tiers %+v", got, want)
 	}
 }

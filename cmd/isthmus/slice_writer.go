@@ -11,6 +11,7 @@ import (
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
+	"isthmus/internal/adminapi"
 	"isthmus/local/externalworkload"
 )
 
@@ -73,7 +74,7 @@ func (w sliceWriter) parts() []part {
 }
 
 // addTo adds the writer's status to a page.
-func (w sliceWriter) addTo(page clustersPage) clustersPage {
+func (w sliceWriter) addTo(page adminapi.Clusters) adminapi.Clusters {
 	if w.Writer != nil {
 		page.Writer = new(w.Status())
 	}

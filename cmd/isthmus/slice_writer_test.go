@@ -7,6 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"k8s.io/client-go/rest"
+
+	"isthmus/internal/adminapi"
 )
 
 // TestReplicaName: the name is $HOSTNAME, or else the machine's.
@@ -35,7 +37,7 @@ func TestWriterFollowsFlags(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := len(w.parts()); n != x.parts || (w.addTo(clustersPage{}).Writer != nil) != x.slices {
+		if n := len(w.parts()); n != x.parts || (w.addTo(adminapi.Clusters{}).Writer != nil) != x.slices {
 			t.Errorf("%+v: %d parts", x, n)
 		}
 		families, err := registry.Gather()

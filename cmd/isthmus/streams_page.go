@@ -1,17 +1,15 @@
 package main
 
-import "isthmus/grpcapi"
+import (
+	"isthmus/grpcapi"
+	"isthmus/internal/adminapi"
+)
 
-// streamsPage is /debug/streams: what proxies watch, and how many streams share it.
-type streamsPage struct {
-	Streams int                  `json:"streams"`
-	Views   []grpcapi.ViewStatus `json:"views"`
-}
-
-func newStreamsPage(views []grpcapi.ViewStatus) streamsPage {
-	page := streamsPage{Views: views}
+func newStreamsPage(views []grpcapi.ViewStatus) adminapi.Streams {
+	page := adminapi.Streams{}
 	for _, v := range views {
 		page.Streams += v.Streams
+		page.Views = append(page.Views, v.View)
 	}
 	return page
 }

@@ -9,16 +9,16 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"isthmus/cmd/isthmus/internal/client"
+	"isthmus/internal/adminapi"
 )
 
 // release is what make's VERSION names the program. Without one the Go tool names it, by git's tags and commit.
 var release string
 
 // ownBuild is what this program was built from, which is /debug/version of a gateway too.
-func ownBuild() client.Build {
+func ownBuild() adminapi.Build {
 	info := buildInfo()
-	return client.Build{Version: cmp.Or(info.Main.Version, "unknown"), Commit: commit(info), Go: runtime.Version()}
+	return adminapi.Build{Version: cmp.Or(info.Main.Version, "unknown"), Commit: commit(info), Go: runtime.Version()}
 }
 
 // writeVersion prints what a bug report should begin with.

@@ -10,7 +10,7 @@
 //	/debug/explain   [Explanation]
 //	/debug/services  a list of [Service]
 //	/debug/streams   [Streams]
-//	/debug/version   [Version]
+//	/debug/version   [Build]
 //
 // A field with omitempty or omitzero in its tag is left out where it has no value. Durations are written as in Go, such as 1h0m0s,
 // times as in RFC 3339. A service is written NAMESPACE/NAME. The gateway's own cluster has the name "local". Nothing here holds

@@ -8,33 +8,9 @@ import (
 
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/types"
+
+	"isthmus/internal/adminapi"
 )
-
-// Status is who writes, and what fails.
-type Status struct {
-	Identity string    `json:"identity"` // this replica's
-	Holder   string    `json:"holder"`   // of the Lease, as last seen; empty: none, or not known
-	Leading  bool      `json:"leading"`  // this replica writes
-	Since    time.Time `json:"since"`    // when it began, or stopped, to lead
-	// LeaseError is why the Lease can't be used; empty: it can.
-	LeaseError string `json:"leaseError,omitempty"`
-
-	// Only while it leads:
-	Synced   bool      `json:"synced"`   // all that it needs has been listed
-	Services int       `json:"services"` // with slices that are marked as ours
-	Slices   int       `json:"slices"`   // that are marked as ours
-	Error    string    `json:"error,omitempty"`
-	ErrorAt  time.Time `json:"errorAt,omitzero"`
-	Problems []Problem `json:"problems"` // what can't be written, and is left out
-	// Unread has why resources can't be read, by resource; it keeps trying.
-	Unread map[string]string `json:"unread,omitempty"`
-}
-
-// Problem is what is left out of a Service's slices.
-type Problem struct {
-	Service  string   `json:"service"` // namespace/name
-	Problems []string `json:"problems"`
-}
 
 // failure is an error that is tried again.
 type failure struct {
@@ -43,21 +19,21 @@ type failure struct {
 }
 
 // Status returns the state now. It is safe for concurrent use.
-func (w *Writer) Status() Status {
+func (w *Writer) Status() adminapi.SliceWriter {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := Status{
+	s := adminapi.SliceWriter{
 		Identity: w.o.Identity, Holder: w.holder, Leading: w.term != nil, Since: w.since, LeaseError: w.leaseErr,
-		Error: w.lastFailure.text, ErrorAt: w.lastFailure.at, Problems: make([]Problem, 0, len(w.problems)), Unread: maps.Clone(w.unread),
+		Error: w.lastFailure.text, ErrorAt: w.lastFailure.at, Problems: make([]adminapi.Problem, 0, len(w.problems)), Unread: maps.Clone(w.unread),
 	}
 	if w.term != nil {
 		s.Synced = w.term.synced.Load()
 		s.Services, s.Slices = w.term.size()
 	}
 	for svc, list := range w.problems {
-		s.Problems = append(s.Problems, Problem{svc.String(), list})
+		s.Problems = append(s.Problems, adminapi.Problem{Service: svc.String(), Problems: list})
 	}
-	slices.SortFunc(s.Problems, func(a, b Problem) int { return cmp.Compare(a.Service, b.Service) })
+	slices.SortFunc(s.Problems, func(a, b adminapi.Problem) int { return cmp.Compare(a.Service, b.Service) })
 	return s
 }
 

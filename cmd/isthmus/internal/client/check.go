@@ -14,6 +14,7 @@ import (
 
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/reach"
+	"isthmus/internal/adminapi"
 )
 
 // checkTimeout is by default for all checks of a gateway: 250 clusters of which many do not answer.
@@ -29,7 +30,7 @@ type checkOptions struct {
 	preflight Preflighter
 }
 
-func checkVerb(own Build, preflight Preflighter) cli.Verb {
+func checkVerb(own adminapi.Build, preflight Preflighter) cli.Verb {
 	o := &checkOptions{every: 2 * time.Second, version: own.Version, preflight: preflight}
 	return cli.Verb{
 		Use:     "check",
@@ -68,7 +69,7 @@ func runCheck(ctx context.Context, p cli.Process, o *checkOptions) error {
 	if err := s.print(p.Stdout, o.asJSON()); err != nil {
 		return err
 	}
-	if n := s.count(levelFailure); n > 0 {
+	if n := s.count(adminapi.CheckFailure); n > 0 {
 		return fmt.Errorf("%s: what to do is shown beneath each", count(n, "check has failed", "checks have failed"))
 	}
 	return nil
@@ -79,7 +80,7 @@ func (o *checkOptions) untilFine(ctx context.Context, p cli.Process) (*checkStat
 	began := time.Now()
 	for before := ""; ; {
 		s, err := o.once(ctx, p)
-		if err == nil && s.count(levelFailure) == 0 || ctx.Err() != nil || time.Since(began)+o.every > o.wait {
+		if err == nil && s.count(adminapi.CheckFailure) == 0 || ctx.Err() != nil || time.Since(began)+o.every > o.wait {
 			return s, err
 		}
 		if why := s.why(err); why != before {
@@ -94,7 +95,7 @@ func (o *checkOptions) untilFine(ctx context.Context, p cli.Process) (*checkStat
 
 // once runs all checks: those of each gateway or, where there is none, from here.
 func (o *checkOptions) once(ctx context.Context, p cli.Process) (*checkState, error) {
-	answers, err := o.readAll(ctx, p, "/debug/check", func() any { return new(checkPage) })
+	answers, err := o.readAll(ctx, p, "/debug/check", func() any { return new(adminapi.Check) })
 	if none, ok := errors.AsType[reach.NoGateway](err); ok {
 		return o.fromHere(ctx, p, none)
 	}
@@ -103,7 +104,7 @@ func (o *checkOptions) once(ctx context.Context, p cli.Process) (*checkState, er
 	}
 	s := &checkState{at: time.Now(), from: fromGateway}
 	s.merge(answers, o.version)
-	audits, err := o.readAll(ctx, p, "/debug/audit", func() any { return new(auditPage) })
+	audits, err := o.readAll(ctx, p, "/debug/audit", func() any { return new(adminapi.Audit) })
 	if err != nil {
 		return nil, err
 	}
@@ -118,9 +119,9 @@ func (o *checkOptions) once(ctx context.Context, p cli.Process) (*checkState, er
 func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, why error) (*checkState, error) {
 	s := &checkState{at: time.Now(), from: fromHere}
 	text, hint, _ := strings.Cut(why.Error(), "\n")
-	s.results = []CheckResult{{Section: sectionGateway, Check: checkGateway, Level: levelFailure, Text: text,
+	s.results = []adminapi.CheckResult{{Section: sectionGateway, Check: checkGateway, Level: adminapi.CheckFailure, Text: text,
 		Hint: cmp.Or(strings.TrimSpace(hint), "look for it") + "; if there is none yet, and all else is fine, install one (README.md)"}}
-	var found []CheckResult
+	var found []adminapi.CheckResult
 	err := o.await(ctx, p, func(ctx context.Context, w *waiting) error {
 		cluster, err := o.pods.Open()
 		if err != nil {
@@ -141,36 +142,36 @@ func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, why error) (
 
 // addAudit adds what a gateway's audit has found last. A gateway need not have one.
 func (s *checkState) addAudit(a answer) {
-	x := CheckResult{Section: sectionAudit, Check: checkAudit, Level: levelOK}
+	x := adminapi.CheckResult{Section: sectionAudit, Check: checkAudit, Level: adminapi.CheckOK}
 	if len(s.gateways) > 1 {
 		x.Gateway = a.gateway
 	}
-	page, _ := a.value.(*auditPage)
+	page, _ := a.value.(*adminapi.Audit)
 	status, refused := errors.AsType[statusError](a.err)
 	switch {
 	case refused && status.code == http.StatusNotFound:
-		x.Level, x.Text = levelUnchecked, "this gateway has no audit"
+		x.Level, x.Text = adminapi.CheckUnchecked, "this gateway has no audit"
 	case a.err != nil:
-		x.Level, x.Text = levelUnchecked, a.err.Error()
+		x.Level, x.Text = adminapi.CheckUnchecked, a.err.Error()
 	case page.Interval == "off":
-		x.Level, x.Text = levelUnchecked, "audit is off (--audit)"
+		x.Level, x.Text = adminapi.CheckUnchecked, "audit is off (--audit)"
 	case page.Last.IsZero():
 		x.Text = "nothing has been audited yet"
 	default:
-		x.Level, x.Text, x.Hint = page.verdict()
+		x.Level, x.Text, x.Hint = auditVerdict(page)
 	}
 	s.results = append(s.results, x)
 }
 
-// verdict describes the newest results: a difference that has stayed is a failure, one that was
+// auditVerdict describes the newest results: a difference that has stayed is a failure, one that was
 // healed a warning.
-func (a *auditPage) verdict() (level, text, hint string) {
+func auditVerdict(a *adminapi.Audit) (level adminapi.CheckLevel, text, hint string) {
 	const look = "/debug/audit of the gateway has the last results"
 	for _, r := range a.Results {
 		for _, d := range r.Differences {
-			now, how := levelFailure, "not healed"
+			now, how := adminapi.CheckFailure, "not healed"
 			if d.Healed {
-				now, how = levelWarning, "healed"
+				now, how = adminapi.CheckWarning, "healed"
 			}
 			if rank(now) > rank(level) {
 				level, hint = now, look+"; report this with the gateway's log"
@@ -183,10 +184,10 @@ func (a *auditPage) verdict() (level, text, hint string) {
 	}
 	for _, r := range a.Results {
 		if r.Error != "" {
-			return levelWarning, fmt.Sprintf("%s of %s can't be audited: %s", r.Service, r.Cluster, r.Error), look
+			return adminapi.CheckWarning, fmt.Sprintf("%s of %s can't be audited: %s", r.Service, r.Cluster, r.Error), look
 		}
 	}
-	return levelOK, fmt.Sprintf("what is served is what the API has, as of %s: %s", a.Last.Local().Format("15:04:05"), count(a.Differences, "difference since the start", "differences since the start")), ""
+	return adminapi.CheckOK, fmt.Sprintf("what is served is what the API has, as of %s: %s", a.Last.Local().Format("15:04:05"), count(int(a.Differences), "difference since the start", "differences since the start")), ""
 }
 
 const checkIntro = `isthmus check checks all that a gateway needs, section by section: API servers, rights,

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"isthmus/internal/adminapi"
 )
 
 // Sections and checks of this package's own.
@@ -34,7 +36,7 @@ type checkState struct {
 	from     string
 	client   string
 	gateways []checkedGateway
-	results  []CheckResult
+	results  []adminapi.CheckResult
 	colours  bool
 	marks    marks
 }
@@ -49,25 +51,25 @@ type checkedGateway struct {
 
 // checkSnapshot is a state as -o json has it.
 type checkSnapshot struct {
-	Time      time.Time        `json:"time"`
-	From      string           `json:"from"`
-	Gateways  []checkedGateway `json:"gateways"`
-	Client    string           `json:"client,omitempty"`
-	Failures  int              `json:"failures"`
-	Warnings  int              `json:"warnings"`
-	Unchecked int              `json:"unchecked"`
-	Results   []CheckResult    `json:"results"`
+	Time      time.Time              `json:"time"`
+	From      string                 `json:"from"`
+	Gateways  []checkedGateway       `json:"gateways"`
+	Client    string                 `json:"client,omitempty"`
+	Failures  int                    `json:"failures"`
+	Warnings  int                    `json:"warnings"`
+	Unchecked int                    `json:"unchecked"`
+	Results   []adminapi.CheckResult `json:"results"`
 }
 
 func (s *checkState) snapshot() checkSnapshot {
 	return checkSnapshot{
 		Time: s.at, From: s.from, Gateways: append([]checkedGateway{}, s.gateways...), Client: s.client,
-		Failures: s.count(levelFailure), Warnings: s.count(levelWarning), Unchecked: s.count(levelUnchecked), Results: append([]CheckResult{}, s.results...),
+		Failures: s.count(adminapi.CheckFailure), Warnings: s.count(adminapi.CheckWarning), Unchecked: s.count(adminapi.CheckUnchecked), Results: append([]adminapi.CheckResult{}, s.results...),
 	}
 }
 
 // count returns how many results have a level.
-func (s *checkState) count(level string) (n int) {
+func (s *checkState) count(level adminapi.CheckLevel) (n int) {
 	if s == nil {
 		return 0
 	}
@@ -86,17 +88,17 @@ func (s *checkState) why(err error) string {
 		return first
 	}
 	for _, r := range s.results {
-		if r.Level == levelFailure {
-			return fmt.Sprintf("%s, first %s", count(s.count(levelFailure), "failure", "failures"), printable(r.line()))
+		if r.Level == adminapi.CheckFailure {
+			return fmt.Sprintf("%s, first %s", count(s.count(adminapi.CheckFailure), "failure", "failures"), printable(resultLine(r)))
 		}
 	}
 	return ""
 }
 
-// line is a result in one line, without its hint.
-func (r CheckResult) line() string {
+// resultLine is a result in one line, without its hint.
+func resultLine(r adminapi.CheckResult) string {
 	text := r.Text
-	if r.Level == levelUnchecked {
+	if r.Level == adminapi.CheckUnchecked {
 		text = "not checked: " + text
 	}
 	if r.Object != "" {
@@ -108,26 +110,26 @@ func (r CheckResult) line() string {
 	return text
 }
 
-func (s *checkState) add(r CheckResult) { s.results = append(s.results, r) }
+func (s *checkState) add(r adminapi.CheckResult) { s.results = append(s.results, r) }
 
 // sort orders results by section, and leaves them in order otherwise.
 func (s *checkState) sort() {
-	place := func(r CheckResult) int {
+	place := func(r adminapi.CheckResult) int {
 		if i := slices.Index(sections, r.Section); i >= 0 {
 			return i
 		}
 		return len(sections)
 	}
-	slices.SortStableFunc(s.results, func(a, b CheckResult) int { return place(a) - place(b) })
+	slices.SortStableFunc(s.results, func(a, b adminapi.CheckResult) int { return place(a) - place(b) })
 	for i := range s.results { // what a gateway sends may be of any version
 		if rank(s.results[i].Level) < 0 {
-			s.results[i].Level = levelUnchecked
+			s.results[i].Level = adminapi.CheckUnchecked
 		}
 	}
 }
 
-func rank(level string) int {
-	return slices.Index([]string{levelOK, levelUnchecked, levelWarning, levelFailure}, level)
+func rank(level adminapi.CheckLevel) int {
+	return slices.Index([]adminapi.CheckLevel{adminapi.CheckOK, adminapi.CheckUnchecked, adminapi.CheckWarning, adminapi.CheckFailure}, level)
 }
 
 // resultKey is what two replicas' results are compared by.
@@ -137,22 +139,22 @@ type resultKey struct{ check, object string }
 // otherwise, each one's is there with its name, and that is a result too.
 func (s *checkState) merge(answers []answer, client string) {
 	s.client = client
-	var pages []*checkPage
+	var pages []*adminapi.Check
 	var names []string
 	for _, a := range answers {
 		g := checkedGateway{Gateway: a.gateway}
 		if a.err != nil {
 			var hint string
 			g.Error, hint, _ = strings.Cut(a.err.Error(), "\n")
-			s.add(CheckResult{Section: sectionGateway, Check: checkGateway, Object: a.gateway, Level: levelFailure, Text: g.Error,
+			s.add(adminapi.CheckResult{Section: sectionGateway, Check: checkGateway, Object: a.gateway, Level: adminapi.CheckFailure, Text: g.Error,
 				Hint: cmp.Or(strings.TrimSpace(hint), "look at its log; a gateway that is older than this program may have no checks: upgrade it")})
 			s.gateways = append(s.gateways, g)
 			continue
 		}
-		page := a.value.(*checkPage)
+		page := a.value.(*adminapi.Check)
 		g.Version, g.Replica, g.Leading = page.Version, page.Replica, page.Leading
 		s.gateways = append(s.gateways, g)
-		s.add(CheckResult{Section: sectionGateway, Check: checkGateway, Object: a.gateway, Level: levelOK, Text: "it answers"})
+		s.add(adminapi.CheckResult{Section: sectionGateway, Check: checkGateway, Object: a.gateway, Level: adminapi.CheckOK, Text: "it answers"})
 		s.addVersion(g, client)
 		pages, names = append(pages, page), append(names, a.gateway)
 	}
@@ -163,24 +165,24 @@ func (s *checkState) merge(answers []answer, client string) {
 }
 
 func (s *checkState) addVersion(g checkedGateway, client string) {
-	x := CheckResult{Section: sectionGateway, Check: checkVersion, Object: g.Gateway, Level: levelOK, Text: "its version is that of this program, " + client}
+	x := adminapi.CheckResult{Section: sectionGateway, Check: checkVersion, Object: g.Gateway, Level: adminapi.CheckOK, Text: "its version is that of this program, " + client}
 	if g.Version != client {
-		x.Level, x.Text = levelWarning, fmt.Sprintf("its version is %s, that of this program %s", cmp.Or(g.Version, "not known"), client)
+		x.Level, x.Text = adminapi.CheckWarning, fmt.Sprintf("its version is %s, that of this program %s", cmp.Or(g.Version, "not known"), client)
 		x.Hint = "use the same version of both, so that all checks and fields are there"
 	}
 	s.add(x)
 }
 
 // mergeResults adds the results of pages, and returns what the replicas do not agree on.
-func (s *checkState) mergeResults(pages []*checkPage, names []string) (differing []string) {
-	byKey := make(map[resultKey][][]CheckResult) // of each page
+func (s *checkState) mergeResults(pages []*adminapi.Check, names []string) (differing []string) {
+	byKey := make(map[resultKey][][]adminapi.CheckResult) // of each page
 	var order []resultKey
 	for i, page := range pages {
 		for _, r := range page.Results {
 			k := resultKey{r.Check, r.Object}
 			if byKey[k] == nil {
 				order = append(order, k)
-				byKey[k] = make([][]CheckResult, len(pages))
+				byKey[k] = make([][]adminapi.CheckResult, len(pages))
 			}
 			r.Gateway = names[i]
 			byKey[k][i] = append(byKey[k][i], r)
@@ -189,17 +191,17 @@ func (s *checkState) mergeResults(pages []*checkPage, names []string) (differing
 	for _, k := range order {
 		lists := byKey[k]
 		all := slices.Concat(lists...)
-		worst := slices.MaxFunc(all, func(a, b CheckResult) int { return rank(a.Level) - rank(b.Level) })
+		worst := slices.MaxFunc(all, func(a, b adminapi.CheckResult) int { return rank(a.Level) - rank(b.Level) })
 		switch {
 		case alike(lists):
 			for _, r := range lists[0] { // a Service may have several of one check
 				r.Gateway = ""
 				s.add(r)
 			}
-		case worst.Level != levelOK:
+		case worst.Level != adminapi.CheckOK:
 			differing = append(differing, strings.TrimSpace(k.check+" "+k.object))
 			for _, r := range all {
-				if r.Level != levelOK {
+				if r.Level != adminapi.CheckOK {
 					s.add(r)
 				}
 			}
@@ -213,9 +215,9 @@ func (s *checkState) mergeResults(pages []*checkPage, names []string) (differing
 }
 
 // alike reports whether all replicas have the same levels of one check of one object.
-func alike(lists [][]CheckResult) bool {
+func alike(lists [][]adminapi.CheckResult) bool {
 	for _, list := range lists[1:] {
-		if !slices.EqualFunc(lists[0], list, func(a, b CheckResult) bool { return a.Level == b.Level }) {
+		if !slices.EqualFunc(lists[0], list, func(a, b adminapi.CheckResult) bool { return a.Level == b.Level }) {
 			return false
 		}
 	}
@@ -224,9 +226,9 @@ func alike(lists [][]CheckResult) bool {
 
 // addReplicas reports whether the replicas agree, and whether one of them writes.
 func (s *checkState) addReplicas(differing []string) {
-	x := CheckResult{Section: sectionGateway, Check: checkReplicas, Level: levelOK, Text: fmt.Sprintf("%d replicas agree", len(s.gateways))}
+	x := adminapi.CheckResult{Section: sectionGateway, Check: checkReplicas, Level: adminapi.CheckOK, Text: fmt.Sprintf("%d replicas agree", len(s.gateways))}
 	if len(differing) > 0 {
-		x.Level, x.Text = levelWarning, "the replicas differ: "+some(differing)
+		x.Level, x.Text = adminapi.CheckWarning, "the replicas differ: "+some(differing)
 		x.Hint = "check again in some seconds; if it stays, compare: isthmus clusters --pod NAME"
 	}
 	s.add(x)
@@ -236,13 +238,13 @@ func (s *checkState) addReplicas(differing []string) {
 			leaders = append(leaders, g.Gateway)
 		}
 	}
-	x = CheckResult{Section: sectionGateway, Check: checkReplicas, Level: levelOK, Text: "one of them writes EndpointSlices: " + strings.Join(leaders, "")}
+	x = adminapi.CheckResult{Section: sectionGateway, Check: checkReplicas, Level: adminapi.CheckOK, Text: "one of them writes EndpointSlices: " + strings.Join(leaders, "")}
 	switch {
 	case len(leaders) > 1:
-		x.Level, x.Text = levelFailure, "more than one of them writes EndpointSlices: "+strings.Join(leaders, ", ")
+		x.Level, x.Text = adminapi.CheckFailure, "more than one of them writes EndpointSlices: "+strings.Join(leaders, ", ")
 		x.Hint = "each replica needs a name of its own in $HOSTNAME, and all of them the same Lease"
 	case len(leaders) == 0:
-		x.Level, x.Text = levelWarning, "none of them writes EndpointSlices"
+		x.Level, x.Text = adminapi.CheckWarning, "none of them writes EndpointSlices"
 		x.Hint = "check again in some seconds: that is so after one has ended"
 	}
 	s.add(x)

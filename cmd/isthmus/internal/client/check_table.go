@@ -6,17 +6,19 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"isthmus/internal/adminapi"
 )
 
 // marks are how levels are shown, and what precedes a hint.
 type marks struct {
-	byLevel map[string]string
+	byLevel map[adminapi.CheckLevel]string
 	hint    string
 }
 
 var (
-	unicodeMarks = marks{map[string]string{levelOK: "✓", levelWarning: "‼", levelFailure: "✗", levelUnchecked: "?"}, "→"}
-	asciiMarks   = marks{map[string]string{levelOK: "[ok]  ", levelWarning: "[warn]", levelFailure: "[fail]", levelUnchecked: "[skip]"}, "->"}
+	unicodeMarks = marks{map[adminapi.CheckLevel]string{adminapi.CheckOK: "✓", adminapi.CheckWarning: "‼", adminapi.CheckFailure: "✗", adminapi.CheckUnchecked: "?"}, "→"}
+	asciiMarks   = marks{map[adminapi.CheckLevel]string{adminapi.CheckOK: "[ok]  ", adminapi.CheckWarning: "[warn]", adminapi.CheckFailure: "[fail]", adminapi.CheckUnchecked: "[skip]"}, "->"}
 )
 
 // marksOf returns those that the locale of an environment has.
@@ -32,7 +34,7 @@ func marksOf(getenv func(string) string) marks {
 	return asciiMarks
 }
 
-var levelColours = map[string]colour{levelOK: green, levelWarning: yellow, levelFailure: red, levelUnchecked: plain}
+var levelColours = map[adminapi.CheckLevel]colour{adminapi.CheckOK: green, adminapi.CheckWarning: yellow, adminapi.CheckFailure: red, adminapi.CheckUnchecked: plain}
 
 // print prints the state as a line of JSON, or for people.
 func (s *checkState) print(w io.Writer, asJSON bool) error {
@@ -56,10 +58,10 @@ func (s *checkState) table() []byte {
 		b.WriteString("No gateway can be asked: what follows was checked from here, not from its network.\n\n")
 	}
 	for rest := s.results; len(rest) > 0; {
-		n := prefix(rest, func(r CheckResult) string { return r.Section })
+		n := prefix(rest, func(r adminapi.CheckResult) string { return r.Section })
 		fmt.Fprintf(&b, "%s\n", printable(rest[0].Section))
 		for section := rest[:n]; len(section) > 0; {
-			m := prefix(section, func(r CheckResult) string { return r.Check })
+			m := prefix(section, func(r adminapi.CheckResult) string { return r.Check })
 			s.writeCheck(&b, section[:m])
 			section = section[m:]
 		}
@@ -71,8 +73,8 @@ func (s *checkState) table() []byte {
 }
 
 // prefix returns how many results have the same of something as the first one.
-func prefix(list []CheckResult, of func(CheckResult) string) int {
-	if i := slices.IndexFunc(list, func(r CheckResult) bool { return of(r) != of(list[0]) }); i >= 0 {
+func prefix(list []adminapi.CheckResult, of func(adminapi.CheckResult) string) int {
+	if i := slices.IndexFunc(list, func(r adminapi.CheckResult) bool { return of(r) != of(list[0]) }); i >= 0 {
 		return i
 	}
 	return len(list)
@@ -82,13 +84,13 @@ func prefix(list []CheckResult, of func(CheckResult) string) int {
 const maxFine = 5
 
 // writeCheck writes the results of one check: what is fine is summed up.
-func (s *checkState) writeCheck(b *bytes.Buffer, list []CheckResult) {
+func (s *checkState) writeCheck(b *bytes.Buffer, list []adminapi.CheckResult) {
 	var texts []string
 	objects := make(map[string][]string) // by text, of what is fine
-	var bad []CheckResult
+	var bad []adminapi.CheckResult
 	fine := 0
 	for _, r := range list {
-		if r.Level != levelOK {
+		if r.Level != adminapi.CheckOK {
 			bad = append(bad, r)
 			continue
 		}
@@ -105,23 +107,23 @@ func (s *checkState) writeCheck(b *bytes.Buffer, list []CheckResult) {
 		}
 	}
 	if len(texts) > maxFine {
-		s.writeLine(b, levelOK, fmt.Sprintf("%d are fine (%s): -o json has each", fine, list[0].Check))
+		s.writeLine(b, adminapi.CheckOK, fmt.Sprintf("%d are fine (%s): -o json has each", fine, list[0].Check))
 		texts = nil
 	}
 	for _, text := range texts {
 		if names := objects[text]; len(names) > 0 {
 			text = some(names) + ": " + text
 		}
-		s.writeLine(b, levelOK, text)
+		s.writeLine(b, adminapi.CheckOK, text)
 	}
 	s.writeBad(b, bad)
 }
 
 // writeBad writes what is not fine, the worst first, with what to do.
-func (s *checkState) writeBad(b *bytes.Buffer, bad []CheckResult) {
-	slices.SortStableFunc(bad, func(x, y CheckResult) int { return rank(y.Level) - rank(x.Level) })
+func (s *checkState) writeBad(b *bytes.Buffer, bad []adminapi.CheckResult) {
+	slices.SortStableFunc(bad, func(x, y adminapi.CheckResult) int { return rank(y.Level) - rank(x.Level) })
 	for i, r := range bad[:min(len(bad), maxLines)] {
-		s.writeLine(b, r.Level, r.line())
+		s.writeLine(b, r.Level, resultLine(r))
 		if last := i == min(len(bad), maxLines)-1; r.Hint != "" && (last || bad[i+1].Hint != r.Hint) {
 			fmt.Fprintf(b, "      %s %s\n", s.marks.hint, printable(r.Hint))
 		}
@@ -131,7 +133,7 @@ func (s *checkState) writeBad(b *bytes.Buffer, bad []CheckResult) {
 	}
 }
 
-func (s *checkState) writeLine(b *bytes.Buffer, level, text string) {
+func (s *checkState) writeLine(b *bytes.Buffer, level adminapi.CheckLevel, text string) {
 	mark := s.marks.byLevel[level]
 	if s.colours {
 		mark = levelColours[level].paint(mark)
@@ -143,8 +145,9 @@ func (s *checkState) writeLine(b *bytes.Buffer, level, text string) {
 func (s *checkState) summary() string {
 	var parts []string
 	for _, n := range []struct {
-		level, one, many string
-	}{{levelFailure, "failure", "failures"}, {levelWarning, "warning", "warnings"}, {levelUnchecked, "not checked", "not checked"}} {
+		level     adminapi.CheckLevel
+		one, many string
+	}{{adminapi.CheckFailure, "failure", "failures"}, {adminapi.CheckWarning, "warning", "warnings"}, {adminapi.CheckUnchecked, "not checked", "not checked"}} {
 		if found := s.count(n.level); found > 0 {
 			parts = append(parts, count(found, n.one, n.many))
 		}

@@ -20,11 +20,12 @@ import (
 	"time"
 
 	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/internal/adminapi"
 )
 
 // checkJSON is a page of a gateway whose version is that of this program.
-func checkJSON(results ...CheckResult) string {
-	text, err := json.Marshal(checkPage{Version: testBuild.Version, Replica: "isthmus-0", Leading: true, At: noon, Results: results})
+func checkJSON(results ...adminapi.CheckResult) string {
+	text, err := json.Marshal(adminapi.Check{Version: testBuild.Version, Replica: "isthmus-0", Leading: true, At: noon, Results: results})
 	if err != nil {
 		panic(err)
 	}
@@ -32,10 +33,10 @@ func checkJSON(results ...CheckResult) string {
 }
 
 var (
-	fine    = CheckResult{Section: "Kubernetes API", Check: "api", Object: "local", Level: "ok", Text: "it answers"}
-	warning = CheckResult{Section: "Trust", Check: "trust-anchors", Object: "east", Level: "warning", Text: "they expire", Hint: "rotate them"}
-	failure = CheckResult{Section: "Links", Check: "link-secret", Object: "odd", Level: "failure", Text: "no \x1b[2Jlabel", Hint: "mend it\nnow"}
-	unread  = CheckResult{Section: "Networks", Check: "pod-networks", Object: "east", Level: "unchecked", Text: "may not read Nodes"}
+	fine    = adminapi.CheckResult{Section: "Kubernetes API", Check: "api", Object: "local", Level: "ok", Text: "it answers"}
+	warning = adminapi.CheckResult{Section: "Trust", Check: "trust-anchors", Object: "east", Level: "warning", Text: "they expire", Hint: "rotate them"}
+	failure = adminapi.CheckResult{Section: "Links", Check: "link-secret", Object: "odd", Level: "failure", Text: "no \x1b[2Jlabel", Hint: "mend it\nnow"}
+	unread  = adminapi.CheckResult{Section: "Networks", Check: "pod-networks", Object: "east", Level: "unchecked", Text: "may not read Nodes"}
 )
 
 const checkTable = `Gateway
@@ -97,8 +98,8 @@ func TestMarks(t *testing.T) {
 		{map[string]string{"LANG": "en_US.UTF-8"}, "✓"}, {map[string]string{"LC_CTYPE": "C.utf8"}, "✓"},
 		{map[string]string{"LANG": "en_US.UTF-8", "LC_ALL": "C"}, "[ok]  "}, {nil, "[ok]  "}, {map[string]string{"LANG": "de_DE"}, "[ok]  "},
 	} {
-		if m := marksOf(func(name string) string { return c.env[name] }); m.byLevel[levelOK] != c.want {
-			t.Errorf("%v: %q, want %q", c.env, m.byLevel[levelOK], c.want)
+		if m := marksOf(func(name string) string { return c.env[name] }); m.byLevel[adminapi.CheckOK] != c.want {
+			t.Errorf("%v: %q, want %q", c.env, m.byLevel[adminapi.CheckOK], c.want)
 		}
 	}
 }
@@ -116,7 +117,7 @@ func TestCheckMany(t *testing.T) {
 		s.add(good)
 	}
 	s.sort()
-	slices.SortStableFunc(s.results, func(a, b CheckResult) int { return strings.Compare(a.Check, b.Check) })
+	slices.SortStableFunc(s.results, func(a, b adminapi.CheckResult) int { return strings.Compare(a.Check, b.Check) })
 	out := string(s.table())
 	for _, want := range []string{"[ok]   c0, c1, c2, c3, c4 and 95 more: it answers\n", "[ok]   100 are fine (link-expiry): -o json has each\n", "[warn] c19: they expire\n      -> rotate them\n  [warn] 80 more like these: -o json has all\n"} {
 		if !strings.Contains(out, want) {
@@ -145,7 +146,7 @@ func TestCheckFields(t *testing.T) {
 		listed = append(listed, m[1])
 	}
 	slices.Sort(listed)
-	if have := fields(checkSnapshot{}, checkedGateway{}, CheckResult{}); !slices.Equal(have, listed) {
+	if have := fields(checkSnapshot{}, checkedGateway{}, adminapi.CheckResult{}); !slices.Equal(have, listed) {
 		t.Errorf("the help lists\n%q, there are\n%q", listed, have)
 	}
 }
@@ -153,29 +154,29 @@ func TestCheckFields(t *testing.T) {
 // TestCheckReplicas: what replicas find alike is there once; what they find otherwise is there
 // with their names, and counts.
 func TestCheckReplicas(t *testing.T) {
-	leader, other := &checkPage{Version: "v1", Leading: true, Results: []CheckResult{fine, warning}}, &checkPage{Version: "v1", Results: []CheckResult{fine, warning}}
-	away := CheckResult{Section: "Kubernetes API", Check: "api", Object: "east", Level: "failure", Text: "it does not answer", Hint: "look"}
+	leader, other := &adminapi.Check{Version: "v1", Leading: true, Results: []adminapi.CheckResult{fine, warning}}, &adminapi.Check{Version: "v1", Results: []adminapi.CheckResult{fine, warning}}
+	away := adminapi.CheckResult{Section: "Kubernetes API", Check: "api", Object: "east", Level: "failure", Text: "it does not answer", Hint: "look"}
 	there := away
 	there.Level, there.Text = "ok", "it answers"
-	summary := CheckResult{Section: "Services", Check: "members", Level: "ok", Text: "all serve"}
-	member := CheckResult{Section: "Services", Check: "members", Object: "shop/web", Level: "warning", Text: "one does not serve", Hint: "look"}
+	summary := adminapi.CheckResult{Section: "Services", Check: "members", Level: "ok", Text: "all serve"}
+	member := adminapi.CheckResult{Section: "Services", Check: "members", Object: "shop/web", Level: "warning", Text: "one does not serve", Hint: "look"}
 	for name, c := range map[string]struct {
-		pages []*checkPage
+		pages []*adminapi.Check
 		errs  []error
 		want  []string
 	}{
-		"alike": {[]*checkPage{leader, other}, nil, []string{"warning trust-anchors east"}},
-		"one finds more": {[]*checkPage{leader, {Version: "v1", Results: []CheckResult{fine, warning, away}}}, nil,
+		"alike": {[]*adminapi.Check{leader, other}, nil, []string{"warning trust-anchors east"}},
+		"one finds more": {[]*adminapi.Check{leader, {Version: "v1", Results: []adminapi.CheckResult{fine, warning, away}}}, nil,
 			[]string{"failure api east (b)", "warning replicas : the replicas differ: api east", "warning trust-anchors east"}},
-		"they differ": {[]*checkPage{{Version: "v1", Leading: true, Results: []CheckResult{there}}, {Version: "v1", Results: []CheckResult{away}}}, nil,
+		"they differ": {[]*adminapi.Check{{Version: "v1", Leading: true, Results: []adminapi.CheckResult{there}}, {Version: "v1", Results: []adminapi.CheckResult{away}}}, nil,
 			[]string{"failure api east (b)", "warning replicas : the replicas differ: api east"}},
-		"a summary here, two results there": {[]*checkPage{{Version: "v1", Leading: true, Results: []CheckResult{summary}}, {Version: "v1", Results: []CheckResult{member, member}}}, nil,
+		"a summary here, two results there": {[]*adminapi.Check{{Version: "v1", Leading: true, Results: []adminapi.CheckResult{summary}}, {Version: "v1", Results: []adminapi.CheckResult{member, member}}}, nil,
 			[]string{"warning members shop/web (b)", "warning members shop/web (b)", "warning replicas : the replicas differ: members shop/web"}},
-		"another version": {[]*checkPage{leader, {Version: "v0", Results: leader.Results}}, nil,
+		"another version": {[]*adminapi.Check{leader, {Version: "v0", Results: leader.Results}}, nil,
 			[]string{"warning trust-anchors east", "warning version b: its version is v0, that of this program v1"}},
-		"two writers": {[]*checkPage{leader, leader}, nil, []string{"failure replicas : more than one of them writes EndpointSlices: a, b", "warning trust-anchors east"}},
-		"no writer":   {[]*checkPage{other, other}, nil, []string{"warning replicas : none of them writes EndpointSlices", "warning trust-anchors east"}},
-		"one silent": {[]*checkPage{leader, nil}, []error{nil, errors.New("it has not answered\n  Is it there?")},
+		"two writers": {[]*adminapi.Check{leader, leader}, nil, []string{"failure replicas : more than one of them writes EndpointSlices: a, b", "warning trust-anchors east"}},
+		"no writer":   {[]*adminapi.Check{other, other}, nil, []string{"warning replicas : none of them writes EndpointSlices", "warning trust-anchors east"}},
+		"one silent": {[]*adminapi.Check{leader, nil}, []error{nil, errors.New("it has not answered\n  Is it there?")},
 			[]string{"failure gateway b: it has not answered", "warning trust-anchors east"}},
 	} {
 		s := new(checkState)
@@ -190,10 +191,10 @@ func TestCheckReplicas(t *testing.T) {
 		s.merge(answers, "v1")
 		var bad []string
 		for _, r := range s.results {
-			if r.Level == levelOK {
+			if r.Level == adminapi.CheckOK {
 				continue
 			}
-			line := r.Level + " " + r.Check + " " + r.Object
+			line := string(r.Level) + " " + r.Check + " " + r.Object
 			if r.Section == sectionGateway {
 				line += ": " + r.Text
 			}
@@ -229,7 +230,7 @@ func TestCheckAudit(t *testing.T) {
 			t.Fatal(err, out)
 		}
 		last := got.Results[len(got.Results)-1]
-		if line := last.Level + " " + last.Text; last.Check != checkAudit || !strings.HasPrefix(line, want) || (code == 1) != (last.Level == levelFailure) {
+		if line := string(last.Level) + " " + last.Text; last.Check != checkAudit || !strings.HasPrefix(line, want) || (code == 1) != (last.Level == adminapi.CheckFailure) {
 			t.Errorf("%s: exit code %d, %s, want %s", page, code, line, want)
 		}
 	}
@@ -274,11 +275,11 @@ func TestCheckFromHere(t *testing.T) {
 	if err := os.WriteFile(file, []byte(kubeconfig), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	preflight := func(_ context.Context, p Preflight) []CheckResult {
+	preflight := func(_ context.Context, p Preflight) []adminapi.CheckResult {
 		if p.Config.Host != api.URL || p.Namespace != "mesh" || p.Account != "dst" {
 			t.Errorf("server %s, %s/%s", p.Config.Host, p.Namespace, p.Account)
 		}
-		return []CheckResult{fine}
+		return []adminapi.CheckResult{fine}
 	}
 	program := &cli.Program{Name: "isthmus", Groups: []cli.Group{{Title: "Verbs", Verbs: Verbs(testBuild, preflight)}}}
 	var out, errs bytes.Buffer
@@ -299,7 +300,7 @@ func FuzzCheckPage(f *testing.F) {
 	f.Fuzz(func(t *testing.T, one, two string) {
 		var answers []answer
 		for _, text := range []string{one, two} {
-			a := answer{gateway: "g", value: new(checkPage)}
+			a := answer{gateway: "g", value: new(adminapi.Check)}
 			if err := json.Unmarshal([]byte(text), a.value); err != nil {
 				a.err = err
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/internal/adminapi"
 )
 
 // clustersOptions are those of "isthmus clusters".
@@ -74,11 +75,11 @@ func (o *clustersOptions) read(ctx context.Context, p cli.Process) (*clustersSta
 		s.at, err = o.adminOptions.read(ctx, p, path, &s.page)
 		return s, err
 	}
-	shown, others, err := o.readEach(ctx, p, path, func() any { return new(clustersPage) }, func(page any) facts { return page.(*clustersPage).facts() })
+	shown, others, err := o.readEach(ctx, p, path, func() any { return new(adminapi.Clusters) }, func(page any) facts { return clusterFacts(page.(*adminapi.Clusters)) })
 	if err != nil {
 		return nil, err
 	}
-	s.page, s.at, s.others = *shown.value.(*clustersPage), shown.at, others
+	s.page, s.at, s.others = *shown.value.(*adminapi.Clusters), shown.at, others
 	return s, nil
 }
 

@@ -8,11 +8,13 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"isthmus/internal/adminapi"
 )
 
 // clustersState is a page of clusters to be shown.
 type clustersState struct {
-	page    clustersPage
+	page    adminapi.Clusters
 	others  []otherEntry
 	at      time.Time // by the gateway's clock
 	colours bool
@@ -22,7 +24,7 @@ type clustersState struct {
 type clustersSnapshot struct {
 	Time    time.Time `json:"time"`
 	Gateway string    `json:"gateway"`
-	clustersPage
+	adminapi.Clusters
 	Others []otherEntry `json:"otherGateways,omitempty"`
 }
 
@@ -33,16 +35,16 @@ func (s *clustersState) snapshot(at time.Time, authority string) any {
 // lasting is the page without what changes all the time.
 func (s *clustersState) lasting() any {
 	page := s.page
-	page.Local = page.Local.lasting()
+	page.Local = lasting(page.Local)
 	page.Clusters = slices.Clone(page.Clusters)
 	for i, c := range page.Clusters {
-		page.Clusters[i] = c.lasting()
+		page.Clusters[i] = lasting(c)
 	}
 	return page
 }
 
-func (c clusterEntry) lasting() clusterEntry {
-	c.LastEvent, c.Memory = time.Time{}, memoryEntry{}
+func lasting(c adminapi.Cluster) adminapi.Cluster {
+	c.LastEvent, c.Memory = time.Time{}, adminapi.Memory{}
 	c.Resources = slices.Clone(c.Resources)
 	for i := range c.Resources {
 		c.Resources[i].Objects = 0
@@ -61,12 +63,12 @@ func (s *clustersState) table() (string, []byte, error) {
 	var b bytes.Buffer
 	t.write(&b, "  ")
 	s.writeGateways(&b)
-	for _, list := range s.page.troubles() {
+	for _, list := range clustersTroubles(&s.page) {
 		writeList(&b, list.title, list.lines, maxLines)
 	}
 	summary, lines := compared(s.others)
 	writeList(&b, "Where the other gateways differ", lines, maxLines)
-	return s.page.headline() + summary, b.Bytes(), nil
+	return clustersHeadline(&s.page) + summary, b.Bytes(), nil
 }
 
 // writeGateways writes a line for each gateway of a cluster on another network.
@@ -97,16 +99,16 @@ func gatewayColour(state string) colour {
 	return plain
 }
 
-func (s *clustersState) row(c clusterEntry) []cell {
+func (s *clustersState) row(c adminapi.Cluster) []cell {
 	return []cell{
-		{text: c.Cluster}, {c.State, stateColour(c.State)}, {text: age(s.at, c.Since)}, {c.Standing, standingColour(c.Standing)}, {text: c.Region},
-		{text: c.objects("services")}, {text: c.objects("endpointslices", "endpoints")}, {text: c.objects("pods")},
-		{c.Memory.share(), c.Memory.colour()}, {text: age(s.at, c.LastEvent)}, {text: c.whyNot()},
+		{text: c.Cluster}, {string(c.State), stateColour(string(c.State))}, {text: age(s.at, c.Since)}, {c.Standing, standingColour(c.Standing)}, {text: c.Region},
+		{text: objectsOf(&c, "services")}, {text: objectsOf(&c, "endpointslices", "endpoints")}, {text: objectsOf(&c, "pods")},
+		{memoryShare(c.Memory), memoryColour(c.Memory)}, {text: age(s.at, c.LastEvent)}, {text: whyNotReady(&c)},
 	}
 }
 
-// objects counts what the gateway has of the first of these resources that it reads.
-func (c *clusterEntry) objects(names ...string) string {
+// objectsOf counts what the gateway has of the first of these resources that it reads.
+func objectsOf(c *adminapi.Cluster, names ...string) string {
 	for _, name := range names {
 		for _, r := range c.Resources {
 			if r.Resource == name {
@@ -117,33 +119,22 @@ func (c *clusterEntry) objects(names ...string) string {
 	return ""
 }
 
-// nearLimit is the part of its budget, in percent, from which a cluster's is worth a look.
-const nearLimit = 80
-
-// percent is how much a linked cluster takes of what it may.
-func (m memoryEntry) percent() int64 {
-	if m.Limit == 0 {
-		return 0
-	}
-	return int64(100 * float64(m.Used) / float64(m.Limit))
-}
-
-// share is empty for a cluster without a budget.
-func (m memoryEntry) share() string {
+// memoryShare is how much a linked cluster takes of what it may; empty for a cluster without a budget.
+func memoryShare(m adminapi.Memory) string {
 	if m.Limit == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d %%", m.percent())
+	return fmt.Sprintf("%d %%", int64(100*float64(m.Used)/float64(m.Limit)))
 }
 
-func (m memoryEntry) colour() colour {
-	if m.percent() >= nearLimit {
+func memoryColour(m adminapi.Memory) colour {
+	if m.Near() {
 		return yellow
 	}
 	return plain
 }
 
-func (c *clusterEntry) whyNot() string {
+func whyNotReady(c *adminapi.Cluster) string {
 	var why []string
 	if c.Reason != "" {
 		why = append(why, c.Reason)
@@ -174,12 +165,12 @@ func standingColour(standing string) colour {
 	return yellow
 }
 
-// headline counts the links by state.
-func (p *clustersPage) headline() string {
+// clustersHeadline counts the links by state.
+func clustersHeadline(p *adminapi.Clusters) string {
 	if len(p.Clusters) == 0 {
 		return "no links"
 	}
-	per := make(map[string]int)
+	per := make(map[adminapi.ClusterState]int)
 	for _, c := range p.Clusters {
 		per[c.State]++
 	}
@@ -196,11 +187,11 @@ type trouble struct {
 	lines []string
 }
 
-// troubles returns everything that the table has no room for.
-func (p *clustersPage) troubles() []trouble {
-	links, services := p.linkTroubles(), []string{}
-	for _, c := range append([]clusterEntry{p.Local}, p.Clusters...) {
-		links = append(links, c.troubles()...)
+// clustersTroubles returns everything that the table has no room for.
+func clustersTroubles(p *adminapi.Clusters) []trouble {
+	links, services := linkTroubles(p), []string{}
+	for _, c := range append([]adminapi.Cluster{p.Local}, p.Clusters...) {
+		links = append(links, clusterTroubles(&c)...)
 	}
 	for _, r := range p.Refused {
 		line := fmt.Sprintf("%s: %s refused: %d outside of its address ranges, %d at addresses of the local cluster", r.Cluster, count(r.Outside+r.Owned, "endpoint", "endpoints"), r.Outside, r.Owned)
@@ -215,11 +206,11 @@ func (p *clustersPage) troubles() []trouble {
 	}
 	return []trouble{
 		{"Problems of clusters", links}, {"Problems of services", services}, {"Members that are not served", unserved},
-		{"Problems of EndpointSlices for ExternalWorkloads", p.Writer.troubles()},
+		{"Problems of EndpointSlices for ExternalWorkloads", writerTroubles(p.Writer)},
 	}
 }
 
-func (p *clustersPage) linkTroubles() []string {
+func linkTroubles(p *adminapi.Clusters) []string {
 	switch {
 	case p.Secrets.Reason != "":
 		return []string{"link Secrets can't be read: " + p.Secrets.Reason}
@@ -229,8 +220,8 @@ func (p *clustersPage) linkTroubles() []string {
 	return nil
 }
 
-// troubles leaves out what the table has as the reason.
-func (c *clusterEntry) troubles() []string {
+// clusterTroubles leaves out what the table has as the reason.
+func clusterTroubles(c *adminapi.Cluster) []string {
 	list := slices.Clone(c.Warnings)
 	for _, r := range c.Resources {
 		for _, text := range []string{r.Err, r.Trouble} {
@@ -242,7 +233,7 @@ func (c *clusterEntry) troubles() []string {
 	return prefixed(c.Cluster, list)
 }
 
-func (w *writerEntry) troubles() (list []string) {
+func writerTroubles(w *adminapi.SliceWriter) (list []string) {
 	if w == nil {
 		return nil
 	}

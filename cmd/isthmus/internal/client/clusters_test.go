@@ -14,6 +14,7 @@ import (
 
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/cli/clitest"
+	"isthmus/internal/adminapi"
 )
 
 var clustersJSON = `{
@@ -97,18 +98,18 @@ func TestClustersColours(t *testing.T) {
 
 // TestMemoryShare: a cluster near the end of its budget stands out, and one without a budget has none.
 func TestMemoryShare(t *testing.T) {
-	for text, m := range map[string]memoryEntry{
+	for text, m := range map[string]adminapi.Memory{
 		"": {}, "0 %": {Used: 1, Limit: 64 << 20}, "79 %": {Used: 799, Limit: 1000}, "80 %": {Used: 800, Limit: 1000}, "100 %": {Used: 1 << 62, Limit: 1 << 62},
 	} {
-		if want := map[bool]colour{false: plain, true: yellow}[m.Used >= 800]; m.share() != text || m.colour() != want {
-			t.Errorf("%+v: %q in %q", m, m.share(), m.colour())
+		if want := map[bool]colour{false: plain, true: yellow}[m.Used >= 800]; memoryShare(m) != text || memoryColour(m) != want {
+			t.Errorf("%+v: %q in %q", m, memoryShare(m), memoryColour(m))
 		}
 	}
 }
 
 // TestClustersLong: a list that nobody asked for by name is short.
 func TestClustersLong(t *testing.T) {
-	s := clustersState{page: clustersPage{Unserved: make([]unservedEntry, 50)}}
+	s := clustersState{page: adminapi.Clusters{Unserved: make([]adminapi.Unserved, 50)}}
 	_, lines, _ := s.table()
 	if n := bytes.Count(lines, []byte("\n")); n != 2+2+1+maxLines+1 || !strings.HasSuffix(string(lines), "  … and 30 more: -o json has all\n") {
 		t.Errorf("%d lines:\n%s", n, lines)

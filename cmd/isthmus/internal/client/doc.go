@@ -41,8 +41,7 @@
 // and an entry in [Verbs]. A verb that opens a stream is a session (stream.go)
 // with a state of its own, as get_state.go and get_table.go are those of get. One that
 // reads a page embeds adminOptions (admin.go), whose read asks one gateway and readAll
-// every one, and has the types of the page, without
-// the gateway's code, in a file of their own.
+// every one, and has the page's type from internal/adminapi.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package client

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"isthmus/internal/adminapi"
 )
 
 // maxAddressLines is how many addresses are shown of a service of many.
@@ -18,17 +20,17 @@ func (s *explainState) writeAddresses(b *bytes.Buffer) {
 		return
 	}
 	title, more := "Addresses", 0
-	if n := s.page.total(); len(list) > maxAddressLines && !s.address.IsValid() {
-		slices.SortStableFunc(list, func(a, b explainedEntry) int { return cmp.Compare(a.rank(), b.rank()) })
+	if n := totalOf(&s.page); len(list) > maxAddressLines && !s.address.IsValid() {
+		slices.SortStableFunc(list, func(a, b adminapi.ExplainedAddress) int { return cmp.Compare(rankOf(&a), rankOf(&b)) })
 		list, more = list[:maxAddressLines], n-maxAddressLines
-		title = fmt.Sprintf("Addresses (%s)", s.page.counts())
+		title = fmt.Sprintf("Addresses (%s)", countsOf(&s.page))
 	}
 	fmt.Fprintf(b, "%s:\n", printable(title))
 	t := cells{colours: s.colours}
 	t.head("CLUSTER", "SLICE", "ADDRESS", "VERDICT", "FOR", "ZONE", "TIER", "CHANGED", "WHY")
 	for _, a := range list {
-		t.row(cell{text: a.Cluster}, cell{text: a.Slice}, cell{text: a.Address}, cell{a.Verdict, verdictColour(a.Verdict)}, cell{text: a.standsFor()},
-			cell{text: a.Zone}, cell{text: a.Tier}, cell{text: age(s.at, a.Changed)}, cell{text: a.why()})
+		t.row(cell{text: a.Cluster}, cell{text: a.Slice}, cell{text: a.Address}, cell{a.Verdict, verdictColour(a.Verdict)}, cell{text: standsFor(&a)},
+			cell{text: a.Zone}, cell{text: a.Tier}, cell{text: age(s.at, a.Changed)}, cell{text: whyOf(&a)})
 	}
 	t.write(b, "  ")
 	if more > 0 {
@@ -37,15 +39,15 @@ func (s *explainState) writeAddresses(b *bytes.Buffer) {
 }
 
 // standsFor is what has the address. Of a gateway the page has neither slice nor target.
-func (a *explainedEntry) standsFor() string {
+func standsFor(a *adminapi.ExplainedAddress) string {
 	if a.Slice == "gateways" {
 		return "gateway of " + a.Cluster
 	}
 	return a.Target
 }
 
-// rank orders addresses of which not all are shown.
-func (a *explainedEntry) rank() int {
+// rankOf orders addresses of which not all are shown.
+func rankOf(a *adminapi.ExplainedAddress) int {
 	switch a.Verdict {
 	case served:
 		return 1
@@ -55,8 +57,8 @@ func (a *explainedEntry) rank() int {
 	return 0
 }
 
-// why is the verdict in a sentence, with what is known about it.
-func (a *explainedEntry) why() string {
+// whyOf is the verdict in a sentence, with what is known about it.
+func whyOf(a *adminapi.ExplainedAddress) string {
 	text := cmp.Or(verdicts[a.Verdict].why, a.Verdict)
 	switch a.Verdict {
 	case "other-node":
@@ -82,16 +84,16 @@ func verdictColour(verdict string) colour {
 	return red
 }
 
-// counts has how many addresses have each verdict, the most frequent first.
-func (p *explainPage) counts() string {
+// countsOf has how many addresses have each verdict, the most frequent first.
+func countsOf(p *adminapi.Explanation) string {
 	var list []string
-	for _, v := range p.byCount() {
+	for _, v := range byCount(p) {
 		list = append(list, fmt.Sprintf("%d %s", p.Verdicts[v], v))
 	}
 	return strings.Join(list, ", ")
 }
 
-func (p *explainPage) byCount() []string {
+func byCount(p *adminapi.Explanation) []string {
 	return slices.SortedFunc(maps.Keys(p.Verdicts), func(a, b string) int {
 		return cmp.Or(cmp.Compare(p.Verdicts[b], p.Verdicts[a]), strings.Compare(a, b))
 	})

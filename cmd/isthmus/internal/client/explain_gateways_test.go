@@ -5,14 +5,16 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"isthmus/internal/adminapi"
 )
 
 // behindPage is a service of one cluster with so many Pods behind gateways, each with a verdict.
-func behindPage(pods int, gateways ...string) explainPage {
-	p := explainPage{Authority: "web:80", Defined: true, Federated: true, Verdicts: map[string]int{}}
+func behindPage(pods int, gateways ...string) adminapi.Explanation {
+	p := adminapi.Explanation{Authority: "web:80", Defined: true, Federated: true, Verdicts: map[string]int{}}
 	add := func(slice, address, verdict, target string) {
 		p.Verdicts[verdict]++
-		p.Addresses = append(p.Addresses, explainedEntry{Cluster: "north", Service: "shop/web", Slice: slice, Address: address, Verdict: verdict, Target: target})
+		p.Addresses = append(p.Addresses, adminapi.ExplainedAddress{Cluster: "north", Service: "shop/web", Slice: slice, Address: address, Verdict: verdict, Target: target})
 	}
 	for i := range pods {
 		add("shop/web-x", fmt.Sprintf("10.3.0.%d:8080", i), behindGateway, "Pod shop/web")
@@ -25,7 +27,7 @@ func behindPage(pods int, gateways ...string) explainPage {
 			p.Addresses[i].Detail = "no address of a gateway is known"
 		}
 	}
-	p.Members = []explainedMember{{Cluster: "north", Service: "shop/web", State: "ready", Standing: "in-service", Ports: []uint16{4143, 8080}}}
+	p.Members = []adminapi.ExplainedMember{{Cluster: "north", Service: "shop/web", State: "ready", Standing: "in-service", Ports: []uint16{4143, 8080}}}
 	return p
 }
 
@@ -33,7 +35,7 @@ func behindPage(pods int, gateways ...string) explainPage {
 func TestExplainGateways(t *testing.T) {
 	for _, x := range []struct {
 		name    string
-		page    explainPage
+		page    adminapi.Explanation
 		address string
 		want    []string
 	}{

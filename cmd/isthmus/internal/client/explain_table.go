@@ -9,11 +9,13 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"isthmus/internal/adminapi"
 )
 
 // explainState is a page about a service to be shown.
 type explainState struct {
-	page    explainPage
+	page    adminapi.Explanation
 	address netip.Addr // that was asked for; not valid: all
 	node    string     // that was asked for
 	at      time.Time  // by the gateway's clock
@@ -24,7 +26,7 @@ type explainState struct {
 type explainSnapshot struct {
 	Time    time.Time `json:"time"`
 	Gateway string    `json:"gateway"`
-	explainPage
+	adminapi.Explanation
 }
 
 func (s *explainState) snapshot(at time.Time, authority string) any {
@@ -37,7 +39,7 @@ func (s *explainState) unserved() error {
 	switch {
 	case s.address.IsValid() && p.Verdicts[served] > 0 && p.Refused == "":
 		return nil
-	case s.address.IsValid() && p.total() == 0:
+	case s.address.IsValid() && totalOf(p) == 0:
 		return fmt.Errorf("no EndpointSlice of %s has %v\n  Is it a Pod of that Service, in a cluster of the table? One that is not selected has no EndpointSlice", printable(p.Authority), s.address)
 	case s.address.IsValid():
 		return fmt.Errorf("this client does not get %v", s.address)
@@ -49,8 +51,8 @@ func (s *explainState) unserved() error {
 	return nil
 }
 
-// total is how many addresses there are.
-func (p *explainPage) total() (n int) {
+// totalOf is how many addresses there are.
+func totalOf(p *adminapi.Explanation) (n int) {
 	for _, count := range p.Verdicts {
 		n += count
 	}
@@ -67,12 +69,12 @@ func (s *explainState) table() (string, []byte, error) {
 	}
 	writeList(&b, "Problems of the Service", p.Problems, maxLines)
 	if p.Tiers != nil {
-		e := serviceEntry{Service: p.Authority, Preference: p.Preference, Clients: []clientsEntry{*p.Tiers}}
-		e.writeClients(&b, s.at, s.colours)
+		e := adminapi.Service{Service: p.Authority, Preference: p.Preference, Clients: []adminapi.Clients{*p.Tiers}}
+		writeClients(&e, &b, s.at, s.colours)
 	}
 	s.writeMembers(&b)
 	s.writeAddresses(&b)
-	writeList(&b, "What to do", p.remedies(cmp.Or(s.node, p.Client.Node, p.Client.Zone) != ""), maxLines)
+	writeList(&b, "What to do", remedies(p, cmp.Or(s.node, p.Client.Node, p.Client.Zone) != ""), maxLines)
 	s.writeHeld(&b)
 	return s.headline(), b.Bytes(), nil
 }
@@ -86,7 +88,7 @@ func (s *explainState) headline() string {
 	case p.Federated:
 		text += " (federated)"
 	}
-	n, behind := p.total(), p.Verdicts[behindGateway]
+	n, behind := totalOf(p), p.Verdicts[behindGateway]
 	if behind > 0 && !s.address.IsValid() {
 		return fmt.Sprintf("%s: %d of %s served, and %d behind gateways", text, p.Verdicts[served], count(n-behind, "address", "addresses"), behind)
 	}
@@ -120,12 +122,12 @@ func (s *explainState) writeMembers(b *bytes.Buffer) {
 	t.head("CLUSTER", "SERVICE", "STATE", "SINCE", "STANDING", "PORTS", "SERVED", "CHANGED", "WHY NOT")
 	for _, m := range s.page.Members {
 		t.row(cell{text: m.Cluster}, cell{text: m.Service}, cell{m.State, stateColour(m.State)}, cell{text: age(s.at, m.Since)},
-			cell{m.Standing, standingColour(m.Standing)}, cell{text: m.ports()}, cell{text: s.page.servedOf(m)}, cell{text: age(s.at, m.Changed)}, cell{text: s.page.whyNot(m)})
+			cell{m.Standing, standingColour(m.Standing)}, cell{text: portsOf(&m)}, cell{text: servedOf(&s.page, m)}, cell{text: age(s.at, m.Changed)}, cell{text: whyNotServed(&s.page, m)})
 	}
 	t.write(b, "  ")
 }
 
-func (m *explainedMember) ports() string {
+func portsOf(m *adminapi.ExplainedMember) string {
 	var list []string
 	for _, p := range m.Ports {
 		list = append(list, strconv.Itoa(int(p)))
@@ -134,11 +136,11 @@ func (m *explainedMember) ports() string {
 }
 
 // servedOf counts the addresses of a member; empty: not all of them are on the page.
-func (p *explainPage) servedOf(m explainedMember) string {
+func servedOf(p *adminapi.Explanation, m adminapi.ExplainedMember) string {
 	if p.More > 0 {
 		return ""
 	}
-	n := p.countOf(m)
+	n := countOf(p, m)
 	text := fmt.Sprintf("%d of %d", n.served, n.all-n.behind)
 	if n.behind > 0 {
 		text += fmt.Sprintf(", %d behind", n.behind)
@@ -153,7 +155,7 @@ type memberCount struct {
 	noGateway   bool // there is none for these
 }
 
-func (p *explainPage) countOf(m explainedMember) (n memberCount) {
+func countOf(p *adminapi.Explanation, m adminapi.ExplainedMember) (n memberCount) {
 	for _, a := range p.Addresses {
 		if a.Cluster != m.Cluster || a.Service != m.Service {
 			continue
@@ -170,7 +172,7 @@ func (p *explainPage) countOf(m explainedMember) (n memberCount) {
 	return n
 }
 
-func (p *explainPage) whyNot(m explainedMember) string {
+func whyNotServed(p *adminapi.Explanation, m adminapi.ExplainedMember) string {
 	var why []string
 	for _, text := range []string{m.Reason, m.StandingReason} {
 		if text != "" {
@@ -183,7 +185,7 @@ func (p *explainPage) whyNot(m explainedMember) string {
 	if m.Reason != "" || p.More > 0 {
 		return strings.Join(why, "; ")
 	}
-	switch n := p.countOf(m); {
+	switch n := countOf(p, m); {
 	case n.noGateway:
 		why = append(why, "no address of a gateway is known: isthmus clusters shows why")
 	case len(m.Ports) > 0:
@@ -197,7 +199,7 @@ func (p *explainPage) whyNot(m explainedMember) string {
 
 // remedies has a line for each thing that may be wrong, and what to do about it. placed: it is
 // known where the client runs.
-func (p *explainPage) remedies(placed bool) (list []string) {
+func remedies(p *adminapi.Explanation, placed bool) (list []string) {
 	if !p.Defined {
 		list = append(list, "no such Service: see whether name, namespace and port are those that the application dials: kubectl get service -A")
 	}
@@ -206,7 +208,7 @@ func (p *explainPage) remedies(placed bool) (list []string) {
 			list = append(list, m.Cluster+" is "+m.State+": "+remedy)
 		}
 	}
-	for _, v := range p.byCount() {
+	for _, v := range byCount(p) {
 		remedy := verdicts[v].remedy
 		if ofNode[v] && !placed {
 			remedy = "give the client's node by --node"

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"isthmus/internal/adminapi"
 )
 
 var explainJSON = `{
@@ -166,14 +168,14 @@ func TestExplainExitCode(t *testing.T) {
 }
 
 // manyPage has 100 addresses that are served and one, the last, that is not.
-func manyPage(n int) explainPage {
-	p := explainPage{Authority: "web:80", Defined: true, Verdicts: map[string]int{served: n, "not-ready": 1}, More: 7}
+func manyPage(n int) adminapi.Explanation {
+	p := adminapi.Explanation{Authority: "web:80", Defined: true, Verdicts: map[string]int{served: n, "not-ready": 1}, More: 7}
 	for i := range n {
-		p.Addresses = append(p.Addresses, explainedEntry{Cluster: "east", Address: fmt.Sprint("10.0.0.", i), Verdict: served})
-		p.Held = append(p.Held, heldEntry{Destination: "web"})
+		p.Addresses = append(p.Addresses, adminapi.ExplainedAddress{Cluster: "east", Address: fmt.Sprint("10.0.0.", i), Verdict: served})
+		p.Held = append(p.Held, adminapi.HeldView{Destination: "web"})
 	}
-	p.Addresses = append(p.Addresses, explainedEntry{Cluster: "east", Address: "10.9.9.9", Verdict: "not-ready"})
-	p.Members = []explainedMember{{Cluster: "east", State: "ready"}}
+	p.Addresses = append(p.Addresses, adminapi.ExplainedAddress{Cluster: "east", Address: "10.9.9.9", Verdict: "not-ready"})
+	p.Members = []adminapi.ExplainedMember{{Cluster: "east", State: "ready"}}
 	return p
 }
 
@@ -206,7 +208,7 @@ func TestExplainMany(t *testing.T) {
 // TestExplainEmpty: what is shown of a service without anything, and that colours change
 // nothing but colours.
 func TestExplainEmpty(t *testing.T) {
-	s := &explainState{page: explainPage{Authority: "web:80", Refused: "NotFound: none"}, node: "n1", at: noon}
+	s := &explainState{page: adminapi.Explanation{Authority: "web:80", Refused: "NotFound: none"}, node: "n1", at: noon}
 	headline, lines, err := s.table()
 	if want := "Client: node n1, whose zone the gateway does not know\nA new stream is refused: NotFound: none\nWhat to do:\n" +
 		"  no such Service: see whether name, namespace and port are those that the application dials: kubectl get service -A\n" +

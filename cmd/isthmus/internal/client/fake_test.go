@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 
 	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/internal/adminapi"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -82,4 +83,4 @@ func startFake(t *testing.T) (*fakeGateway, string) {
 }
 
 // testBuild is what this program was built from.
-var testBuild = Build{Version: "v1.2.3"}
+var testBuild = adminapi.Build{Version: "v1.2.3"}

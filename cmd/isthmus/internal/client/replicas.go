@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/internal/adminapi"
 )
 
 // otherEntry is what another gateway has that the one which is shown does not have, and
@@ -99,21 +100,21 @@ func compared(others []otherEntry) (summary string, lines []string) {
 	return fmt.Sprintf("; %d gateways differ", len(others)+1), lines
 }
 
-// facts are the links, with what they are in.
-func (p *clustersPage) facts() facts {
-	all := map[string]string{"the local cluster": p.Local.fact()}
+// clusterFacts are the links, with what they are in.
+func clusterFacts(p *adminapi.Clusters) facts {
+	all := map[string]string{"the local cluster": clusterFact(&p.Local)}
 	for _, c := range p.Clusters {
 		key := "cluster " + c.Cluster
 		if c.Cluster == "" {
 			key = "Secret " + c.Secret
 		}
-		all[key] = c.fact()
+		all[key] = clusterFact(&c)
 	}
 	return facts{all: all}
 }
 
-func (c *clusterEntry) fact() string {
-	return strings.Join(slices.DeleteFunc([]string{c.State, c.Standing, c.Region}, func(s string) bool { return s == "" }), " ")
+func clusterFact(c *adminapi.Cluster) string {
+	return strings.Join(slices.DeleteFunc([]string{string(c.State), c.Standing, c.Region}, func(s string) bool { return s == "" }), " ")
 }
 
 // facts are the services that do not depend on a gateway's proxies, with their members,
@@ -131,7 +132,7 @@ func (s *servicesState) facts() facts {
 		}
 		slices.Sort(members)
 		text := "of " + strings.Join(members, ", ")
-		if kind := e.kind(); kind == "federated" || kind == "mirror" {
+		if kind := kindOf(&e); kind == "federated" || kind == "mirror" {
 			f.all[e.Service] = text
 		} else {
 			f.common[e.Service] = text

@@ -4,35 +4,37 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"isthmus/internal/adminapi"
 )
 
 // TestDifferences: what a gateway lacks, has beyond the other, or has otherwise.
 func TestDifferences(t *testing.T) {
-	clusters := func(east string) *clustersPage {
-		p := &clustersPage{Local: clusterEntry{State: "ready", Standing: "in-service"}}
+	clusters := func(east string) *adminapi.Clusters {
+		p := &adminapi.Clusters{Local: adminapi.Cluster{ClusterStatus: adminapi.ClusterStatus{State: "ready", Standing: "in-service"}}}
 		if east != "" {
-			p.Clusters = []clusterEntry{{Cluster: "east", State: east, Standing: "in-service"}}
+			p.Clusters = []adminapi.Cluster{{Cluster: "east", ClusterStatus: adminapi.ClusterStatus{State: adminapi.ClusterState(east), Standing: "in-service"}}}
 		}
 		return p
 	}
-	services := func(list ...serviceEntry) *servicesState { return &servicesState{services: list} }
-	web := func(port uint16, endpoints int, members ...string) serviceEntry {
-		e := serviceEntry{Service: "shop/web", Federated: true, Ports: []portEntry{{Port: port, Members: []portMemberEntry{{Cluster: "east", Endpoints: endpoints}}}}}
+	services := func(list ...adminapi.Service) *servicesState { return &servicesState{services: list} }
+	web := func(port uint16, endpoints int, members ...string) adminapi.Service {
+		e := adminapi.Service{Service: "shop/web", Federated: true, Ports: []adminapi.Port{{Port: port, Members: []adminapi.PortMember{{Cluster: "east", Endpoints: endpoints}}}}}
 		for _, m := range members {
-			e.Members = append(e.Members, memberEntry{Cluster: m})
+			e.Members = append(e.Members, adminapi.Member{Cluster: m})
 		}
 		return e
 	}
-	plain := serviceEntry{Service: "shop/plain", Members: []memberEntry{{Cluster: "local"}}}
+	plain := adminapi.Service{Service: "shop/plain", Members: []adminapi.Member{{Cluster: "local"}}}
 	for _, c := range []struct {
 		name        string
 		here, there facts
 		want        string
 	}{
-		{"alike", clusters("ready").facts(), clusters("ready").facts(), ""},
-		{"another state", clusters("ready").facts(), clusters("stale").facts(), "cluster east: stale in-service, and not ready in-service"},
-		{"missing", clusters("ready").facts(), clusters("").facts(), "cluster east is not there"},
-		{"more", clusters("").facts(), clusters("ready").facts(), "cluster east is there only: ready in-service"},
+		{"alike", clusterFacts(clusters("ready")), clusterFacts(clusters("ready")), ""},
+		{"another state", clusterFacts(clusters("ready")), clusterFacts(clusters("stale")), "cluster east: stale in-service, and not ready in-service"},
+		{"missing", clusterFacts(clusters("ready")), clusterFacts(clusters("")), "cluster east is not there"},
+		{"more", clusterFacts(clusters("")), clusterFacts(clusters("ready")), "cluster east is there only: ready in-service"},
 		{"fewer members", services(web(80, 3, "east", "local")).facts(), services(web(80, 3, "local")).facts(), "shop/web: of local, and not of east, local"},
 		{"the order of members", services(web(80, 3, "east", "local")).facts(), services(web(80, 3, "local", "east")).facts(), ""},
 		{"endpoints", services(web(80, 3)).facts(), services(web(80, 2)).facts(), "shop/web port 80: east 2, and not east 3"},

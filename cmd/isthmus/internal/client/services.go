@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/internal/adminapi"
 )
 
 func servicesVerb() cli.Verb {
@@ -38,9 +39,9 @@ func runServices(ctx context.Context, p cli.Process, o *adminOptions) error {
 	ctx, done := p.Interruptible(ctx)
 	defer done()
 	newState := func() *servicesState { return &servicesState{names: names, colours: wantsColour(p.Stdout)} }
-	shown, others, err := o.readEach(ctx, p, "/debug/services", func() any { return new([]serviceEntry) }, func(page any) facts {
+	shown, others, err := o.readEach(ctx, p, "/debug/services", func() any { return new([]adminapi.Service) }, func(page any) facts {
 		s := newState()
-		s.services = slices.Clone(*page.(*[]serviceEntry))
+		s.services = slices.Clone(*page.(*[]adminapi.Service))
 		s.choose()
 		return s.facts()
 	})
@@ -48,7 +49,7 @@ func runServices(ctx context.Context, p cli.Process, o *adminOptions) error {
 		return err
 	}
 	s := newState()
-	s.services, s.at, s.others = *shown.value.(*[]serviceEntry), shown.at, others
+	s.services, s.at, s.others = *shown.value.(*[]adminapi.Service), shown.at, others
 	missing := s.choose()
 	if err := (&screen{w: p.Stdout, authority: o.gateway, asJSON: o.asJSON()}).show(s, s.at); err != nil {
 		return err

@@ -8,11 +8,13 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"isthmus/internal/adminapi"
 )
 
 // servicesState is a page of services to be shown.
 type servicesState struct {
-	services []serviceEntry
+	services []adminapi.Service
 	others   []otherEntry
 	names    []serviceName // that were asked for; none: all
 	at       time.Time     // by the gateway's clock
@@ -21,14 +23,14 @@ type servicesState struct {
 
 // servicesSnapshot is the line of "isthmus services -o json".
 type servicesSnapshot struct {
-	Time     time.Time      `json:"time"`
-	Gateway  string         `json:"gateway"`
-	Services []serviceEntry `json:"services"`
-	Others   []otherEntry   `json:"otherGateways,omitempty"`
+	Time     time.Time          `json:"time"`
+	Gateway  string             `json:"gateway"`
+	Services []adminapi.Service `json:"services"`
+	Others   []otherEntry       `json:"otherGateways,omitempty"`
 }
 
 func (s *servicesState) snapshot(at time.Time, authority string) any {
-	return servicesSnapshot{at, authority, append([]serviceEntry{}, s.services...), s.others}
+	return servicesSnapshot{at, authority, append([]adminapi.Service{}, s.services...), s.others}
 }
 
 // choose keeps the services that were asked for, and returns the names that there are
@@ -38,7 +40,7 @@ func (s *servicesState) choose() (missing []string) {
 		return nil
 	}
 	found := make([]bool, len(s.names))
-	s.services = slices.DeleteFunc(s.services, func(e serviceEntry) bool {
+	s.services = slices.DeleteFunc(s.services, func(e adminapi.Service) bool {
 		keep := false
 		for i, n := range s.names {
 			if n.is(e.Service) {
@@ -64,9 +66,9 @@ func (s *servicesState) table() (string, []byte, error) {
 		t := cells{colours: s.colours}
 		t.head("SERVICE", "KIND", "MEMBERS", "ENDPOINTS", "STREAMS", "TIERS", "PROBLEMS")
 		for _, e := range s.services {
-			list := e.troubles()
+			list := serviceTroubles(&e)
 			problems = append(problems, list...)
-			t.row(e.row(len(list))...)
+			t.row(serviceRow(&e, len(list))...)
 		}
 		t.write(&b, "  ")
 	}
@@ -74,7 +76,7 @@ func (s *servicesState) table() (string, []byte, error) {
 	if len(s.names) > 0 {
 		limit = len(problems)
 		for _, e := range s.services {
-			e.writeClients(&b, s.at, s.colours)
+			writeClients(&e, &b, s.at, s.colours)
 		}
 	}
 	writeList(&b, "Problems", problems, limit)
@@ -83,19 +85,19 @@ func (s *servicesState) table() (string, []byte, error) {
 	return count(len(s.services), "service", "services") + summary, b.Bytes(), nil
 }
 
-func (e *serviceEntry) row(problems int) []cell {
+func serviceRow(e *adminapi.Service, problems int) []cell {
 	wrong := cell{text: strconv.Itoa(problems)}
 	if problems > 0 {
 		wrong.colour = red
 	}
-	tiers := cell{text: e.tiersInUse()}
-	if e.spilled() {
+	tiers := cell{text: tiersInUse(e)}
+	if spilled(e) {
 		tiers.colour = yellow
 	}
-	return []cell{{text: e.Service}, {text: e.kind()}, {text: e.members()}, {text: e.endpoints()}, {text: strconv.Itoa(e.Streams)}, tiers, wrong}
+	return []cell{{text: e.Service}, {text: kindOf(e)}, {text: memberNames(e)}, {text: endpointsOf(e)}, {text: strconv.Itoa(e.Streams)}, tiers, wrong}
 }
 
-func (e *serviceEntry) kind() string {
+func kindOf(e *adminapi.Service) string {
 	switch {
 	case e.Federated:
 		return "federated"
@@ -107,7 +109,7 @@ func (e *serviceEntry) kind() string {
 	return "mirror"
 }
 
-func (e *serviceEntry) members() string {
+func memberNames(e *adminapi.Service) string {
 	var clusters []string
 	for _, m := range e.Members {
 		clusters = append(clusters, m.Cluster)
@@ -115,8 +117,8 @@ func (e *serviceEntry) members() string {
 	return some(clusters)
 }
 
-// endpoints counts those of each port by cluster.
-func (e *serviceEntry) endpoints() string {
+// endpointsOf counts those of each port by cluster.
+func endpointsOf(e *adminapi.Service) string {
 	var ports []string
 	for _, p := range e.Ports {
 		var clusters []string
@@ -132,10 +134,10 @@ func (e *serviceEntry) endpoints() string {
 }
 
 // tiersInUse is what the clients use, each set once.
-func (e *serviceEntry) tiersInUse() string {
+func tiersInUse(e *adminapi.Service) string {
 	var sets []string
 	for _, c := range e.Clients {
-		if set := c.inUse(); !slices.Contains(sets, set) {
+		if set := inUse(&c); !slices.Contains(sets, set) {
 			sets = append(sets, set)
 		}
 	}
@@ -143,11 +145,11 @@ func (e *serviceEntry) tiersInUse() string {
 }
 
 // spilled reports whether any clients use more than the first tier.
-func (e *serviceEntry) spilled() bool {
-	return slices.ContainsFunc(e.Clients, func(c clientsEntry) bool { return len(c.Tiers) > 1 && c.Tiers[1].InUse })
+func spilled(e *adminapi.Service) bool {
+	return slices.ContainsFunc(e.Clients, func(c adminapi.Clients) bool { return len(c.Tiers) > 1 && c.Tiers[1].InUse })
 }
 
-func (c *clientsEntry) inUse() string {
+func inUse(c *adminapi.Clients) string {
 	var names []string
 	for _, t := range c.Tiers {
 		if t.InUse {
@@ -157,8 +159,8 @@ func (c *clientsEntry) inUse() string {
 	return strings.Join(names, ", ")
 }
 
-// troubles returns all that is wrong with the service.
-func (e *serviceEntry) troubles() []string {
+// serviceTroubles returns all that is wrong with the service.
+func serviceTroubles(e *adminapi.Service) []string {
 	list := prefixed(e.Service, e.Problems)
 	for _, m := range e.Members {
 		if m.Reason != "" {
@@ -181,7 +183,7 @@ func (e *serviceEntry) troubles() []string {
 
 // writeClients appends what the service's clients use, if they don't simply get
 // everything.
-func (e *serviceEntry) writeClients(b *bytes.Buffer, now time.Time, colours bool) {
+func writeClients(e *adminapi.Service, b *bytes.Buffer, now time.Time, colours bool) {
 	if e.Preference == nil {
 		return
 	}
@@ -194,8 +196,8 @@ func (e *serviceEntry) writeClients(b *bytes.Buffer, now time.Time, colours bool
 	t := cells{colours: colours}
 	t.head("PORT", "ZONE", "INSTANCE", "NODE", "IN USE", "AVAILABLE", "SINCE", "WHY", "RETURN")
 	for _, c := range e.Clients {
-		t.row(cell{text: c.port()}, cell{text: c.Zone}, cell{text: c.Instance}, cell{text: c.Node}, cell{text: c.inUse()}, cell{text: c.available()},
-			cell{text: age(now, c.Since)}, cell{text: c.Why}, cell{text: c.returns(now)})
+		t.row(cell{text: portOf(&c)}, cell{text: c.Zone}, cell{text: c.Instance}, cell{text: c.Node}, cell{text: inUse(&c)}, cell{text: available(&c)},
+			cell{text: age(now, c.Since)}, cell{text: c.Why}, cell{text: returns(&c, now)})
 	}
 	t.write(b, "  ")
 	if e.MoreClients > 0 {
@@ -203,14 +205,14 @@ func (e *serviceEntry) writeClients(b *bytes.Buffer, now time.Time, colours bool
 	}
 }
 
-func (c *clientsEntry) port() string {
+func portOf(c *adminapi.Clients) string {
 	if c.Port == 0 {
 		return "others"
 	}
 	return strconv.Itoa(int(c.Port))
 }
 
-func (c *clientsEntry) available() string {
+func available(c *adminapi.Clients) string {
 	var tiers []string
 	for _, t := range c.Tiers {
 		text := fmt.Sprintf("%s %d", t.Tier, t.Ready)
@@ -222,7 +224,7 @@ func (c *clientsEntry) available() string {
 	return strings.Join(tiers, ", ")
 }
 
-func (c *clientsEntry) returns(now time.Time) string {
+func returns(c *adminapi.Clients, now time.Time) string {
 	if c.Next != nil {
 		return "in " + max(0, c.Next.Sub(now)).Round(time.Second).String()
 	}

@@ -9,26 +9,19 @@ import (
 	"github.com/spf13/pflag"
 
 	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/internal/adminapi"
 )
-
-// Build is what a program was built from: /debug/version of a gateway, and part of what
-// "isthmus version -o json" prints.
-type Build struct {
-	Version string `json:"version"`
-	Commit  string `json:"commit"`
-	Go      string `json:"go"`
-}
 
 // gatewayBuild is what one gateway was built from, or why that is not known.
 type gatewayBuild struct {
 	Gateway string `json:"gateway"`
-	*Build
+	*adminapi.Build
 	Error string `json:"error,omitempty"`
 }
 
 // versions is the line of "isthmus version -o json".
 type versions struct {
-	Client   Build          `json:"client"`
+	Client   adminapi.Build `json:"client"`
 	Gateways []gatewayBuild `json:"gateways,omitempty"`
 	Error    string         `json:"error,omitempty"`
 }
@@ -40,7 +33,7 @@ type versionOptions struct {
 }
 
 // VersionVerb is the verb "version". Of this program it prints details, or own as JSON.
-func VersionVerb(own Build, details func(io.Writer)) cli.Verb {
+func VersionVerb(own adminapi.Build, details func(io.Writer)) cli.Verb {
 	o := new(versionOptions)
 	return cli.Verb{
 		Use:       "version",
@@ -60,7 +53,7 @@ func VersionVerb(own Build, details func(io.Writer)) cli.Verb {
 
 // runVersion prints the versions. A gateway that can't be asked is no failure: this
 // program's version is there.
-func runVersion(ctx context.Context, p cli.Process, o *versionOptions, own Build, details func(io.Writer)) error {
+func runVersion(ctx context.Context, p cli.Process, o *versionOptions, own adminapi.Build, details func(io.Writer)) error {
 	if err := p.NoArguments("version"); err != nil {
 		return err
 	}
@@ -89,7 +82,7 @@ func runVersion(ctx context.Context, p cli.Process, o *versionOptions, own Build
 
 // ask adds the versions of gateways.
 func (v *versions) ask(ctx context.Context, p cli.Process, o *adminOptions) {
-	answers, err := o.readAll(ctx, p, "/debug/version", func() any { return new(Build) })
+	answers, err := o.readAll(ctx, p, "/debug/version", func() any { return new(adminapi.Build) })
 	if err != nil {
 		v.Error = err.Error()
 		return
@@ -99,7 +92,7 @@ func (v *versions) ask(ctx context.Context, p cli.Process, o *adminOptions) {
 		if a.err != nil {
 			g.Error = a.err.Error()
 		} else {
-			g.Build = a.value.(*Build)
+			g.Build = a.value.(*adminapi.Build)
 		}
 		v.Gateways = append(v.Gateways, g)
 	}

@@ -11,11 +11,12 @@ import (
 	"testing"
 
 	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/internal/adminapi"
 )
 
 // TestVersion: this program's version is there whatever a gateway answers.
 func TestVersion(t *testing.T) {
-	own := Build{"v1.2.3", "abc", "go1.26"}
+	own := adminapi.Build{Version: "v1.2.3", Commit: "abc", Go: "go1.26"}
 	page := `{"version":"v1.2.3","commit":"abc","go":"go1.26"}`
 	for _, c := range []struct {
 		name, args     string

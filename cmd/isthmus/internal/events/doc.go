@@ -2,7 +2,7 @@
 // /debug/events show it.
 //
 //	log := events.NewLog()
-//	log.Add(events.Event{Kind: events.Cluster, Object: "east", Text: "stale: connection refused", Problem: true})
+//	log.Add(adminapi.Event{Kind: adminapi.EventCluster, Object: "east", Text: "stale: connection refused", Problem: true})
 //	newest := log.Newest()
 //
 // Guarantees:

@@ -9,6 +9,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"isthmus/internal/adminapi"
 )
 
 const (
@@ -21,53 +23,28 @@ const (
 	maxText   = 400 // bytes of an event's text
 )
 
-// Kind is what an event is about.
-type Kind string
-
-// The kinds of events.
-const (
-	Cluster  Kind = "cluster"  // the state of a cluster
-	Standing Kind = "standing" // how far a cluster is taken out of all services
-	Rotation Kind = "rotation" // of a link's credentials
-	Gateway  Kind = "gateway"  // of a cluster on another network: it has died, or answers again
-	Tier     Kind = "tier"     // which tiers the clients of a service use
-	Stall    Kind = "stall"    // of a stream whose proxy takes nothing
-	Audit    Kind = "audit"    // a difference between what the gateway knows and what an API server has
-)
-
-// Event is something that has happened, once or several times.
-type Event struct {
-	Kind    Kind      `json:"kind"`
-	Object  string    `json:"object"` // the cluster, service or destination that it is about
-	Text    string    `json:"text"`
-	Problem bool      `json:"problem"` // or else it is as it should be, or back to that
-	At      time.Time `json:"at"`      // the last time
-	First   time.Time `json:"first"`   // the first time, as far as that is known
-	Count   int       `json:"count"`   // how often
-}
-
 // Log has the last events.
 type Log struct {
 	mu      sync.Mutex
 	version uint64
-	kept    map[key]*list.Element // of one of the lists in kinds, whose values are *Event
-	kinds   map[Kind]*list.List   // the oldest first
-	objects map[key]int           // how many are kept, by kind and object; the key has no text
+	kept    map[key]*list.Element             // of one of the lists in kinds, whose values are *adminapi.Event
+	kinds   map[adminapi.EventKind]*list.List // the oldest first
+	objects map[key]int                       // how many are kept, by kind and object; the key has no text
 }
 
 // key is what makes two events one.
 type key struct {
-	kind         Kind
+	kind         adminapi.EventKind
 	object, text string
 }
 
 // NewLog returns a log without events.
 func NewLog() *Log {
-	return &Log{kept: make(map[key]*list.Element), kinds: make(map[Kind]*list.List), objects: make(map[key]int)}
+	return &Log{kept: make(map[key]*list.Element), kinds: make(map[adminapi.EventKind]*list.List), objects: make(map[key]int)}
 }
 
 // Add adds what happens now. Of the event it reads Kind, Object, Text and Problem.
-func (l *Log) Add(e Event) {
+func (l *Log) Add(e adminapi.Event) {
 	e.Object, e.Text = Printable(e.Object, maxObject), Printable(e.Text, maxText)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,7 +52,7 @@ func (l *Log) Add(e Event) {
 	now := time.Now() // under the lock, so that the lists are in order
 	k := key{e.Kind, e.Object, e.Text}
 	if at, again := l.kept[k]; again {
-		old := at.Value.(*Event)
+		old := at.Value.(*adminapi.Event)
 		old.At, old.Count, old.Problem = now, old.Count+1, e.Problem
 		l.kinds[e.Kind].MoveToBack(at)
 		return
@@ -96,9 +73,9 @@ func (l *Log) Add(e Event) {
 
 // oldestOf returns the oldest event of the kind that is about an object, of which there is
 // one.
-func (l *Log) oldestOf(kind Kind, object string) *list.Element {
+func (l *Log) oldestOf(kind adminapi.EventKind, object string) *list.Element {
 	at := l.kinds[kind].Front()
-	for at.Value.(*Event).Object != object {
+	for at.Value.(*adminapi.Event).Object != object {
 		at = at.Next()
 	}
 	return at
@@ -109,7 +86,7 @@ func (l *Log) longest() *list.List {
 	var longest *list.List
 	for _, one := range l.kinds {
 		if longest == nil || one.Len() > longest.Len() ||
-			one.Len() == longest.Len() && one.Len() > 0 && one.Front().Value.(*Event).At.Before(longest.Front().Value.(*Event).At) {
+			one.Len() == longest.Len() && one.Len() > 0 && one.Front().Value.(*adminapi.Event).At.Before(longest.Front().Value.(*adminapi.Event).At) {
 			longest = one
 		}
 	}
@@ -117,7 +94,7 @@ func (l *Log) longest() *list.List {
 }
 
 func (l *Log) remove(at *list.Element) {
-	e := at.Value.(*Event)
+	e := at.Value.(*adminapi.Event)
 	l.kinds[e.Kind].Remove(at)
 	delete(l.kept, key{e.Kind, e.Object, e.Text})
 	object := key{e.Kind, e.Object, ""}
@@ -134,16 +111,16 @@ func (l *Log) Version() uint64 {
 }
 
 // Newest returns all events, the newest first.
-func (l *Log) Newest() []Event {
+func (l *Log) Newest() []adminapi.Event {
 	l.mu.Lock()
-	all := make([]Event, 0, len(l.kept))
+	all := make([]adminapi.Event, 0, len(l.kept))
 	for _, one := range l.kinds {
 		for at := one.Front(); at != nil; at = at.Next() {
-			all = append(all, *at.Value.(*Event))
+			all = append(all, *at.Value.(*adminapi.Event))
 		}
 	}
 	l.mu.Unlock()
-	slices.SortFunc(all, func(a, b Event) int {
+	slices.SortFunc(all, func(a, b adminapi.Event) int {
 		return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Text, b.Text))
 	})
 	return all

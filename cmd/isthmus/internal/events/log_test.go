@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"isthmus/cmd/isthmus/internal/events"
+	"isthmus/internal/adminapi"
 )
 
 func TestRepeatsAreFolded(t *testing.T) {
@@ -18,9 +19,9 @@ func TestRepeatsAreFolded(t *testing.T) {
 		log := events.NewLog()
 		began := time.Now()
 		for range 1000 {
-			log.Add(events.Event{Kind: events.Cluster, Object: "east", Text: "stale", Problem: true})
+			log.Add(adminapi.Event{Kind: adminapi.EventCluster, Object: "east", Text: "stale", Problem: true})
 			time.Sleep(time.Second)
-			log.Add(events.Event{Kind: events.Cluster, Object: "east", Text: "ready"})
+			log.Add(adminapi.Event{Kind: adminapi.EventCluster, Object: "east", Text: "ready"})
 		}
 		got := log.Newest()
 		if len(got) != 2 || got[0].Text != "ready" || got[1].Text != "stale" || !got[1].Problem {
@@ -40,17 +41,17 @@ func TestRepeatsAreFolded(t *testing.T) {
 func TestManyDoNotPushOutFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := events.NewLog()
-		add := func(kind events.Kind, object, text string) {
-			log.Add(events.Event{Kind: kind, Object: object, Text: text})
+		add := func(kind adminapi.EventKind, object, text string) {
+			log.Add(adminapi.Event{Kind: kind, Object: object, Text: text})
 			time.Sleep(time.Millisecond)
 		}
-		add(events.Rotation, "north", "rotated")
-		add(events.Cluster, "north", "ready")
+		add(adminapi.EventRotation, "north", "rotated")
+		add(adminapi.EventCluster, "north", "ready")
 		for i := range 1000 {
-			add(events.Cluster, "east", fmt.Sprint("stale: reason ", i))
+			add(adminapi.EventCluster, "east", fmt.Sprint("stale: reason ", i))
 		}
 		for i := range 10_000 {
-			add(events.Tier, fmt.Sprint("shop/web-", i), "more tiers")
+			add(adminapi.EventTier, fmt.Sprint("shop/web-", i), "more tiers")
 		}
 		count := map[string]int{}
 		for _, e := range log.Newest() {
@@ -72,7 +73,7 @@ func TestManyDoNotPushOutFew(t *testing.T) {
 
 func TestTextsAreBoundedAndPrintable(t *testing.T) {
 	log := events.NewLog()
-	log.Add(events.Event{Kind: "k", Object: strings.Repeat("o", 1000), Text: "\x1b[31m\u202ered\n" + strings.Repeat("ü", 1000)})
+	log.Add(adminapi.Event{Kind: "k", Object: strings.Repeat("o", 1000), Text: "\x1b[31m\u202ered\n" + strings.Repeat("ü", 1000)})
 	e := log.Newest()[0]
 	if len(e.Object) > 253 || len(e.Text) > 400 || !strings.HasSuffix(e.Text, "ü…") || !strings.HasPrefix(e.Text, "\ufffd[31m\ufffdred\ufffdü") {
 		t.Errorf("%q %q", e.Object, e.Text)
@@ -97,7 +98,7 @@ func TestConcurrentUse(t *testing.T) {
 	for i := range 8 {
 		all.Go(func() {
 			for n := range 500 {
-				log.Add(events.Event{Kind: events.Kind(fmt.Sprint(i % 3)), Object: fmt.Sprint(n % 50), Text: fmt.Sprint(n)})
+				log.Add(adminapi.Event{Kind: adminapi.EventKind(fmt.Sprint(i % 3)), Object: fmt.Sprint(n % 50), Text: fmt.Sprint(n)})
 				if n%50 == 0 {
 					log.Newest()
 				}
@@ -113,6 +114,6 @@ func TestConcurrentUse(t *testing.T) {
 func BenchmarkAdd(b *testing.B) {
 	log := events.NewLog()
 	for i := 0; b.Loop(); i++ {
-		log.Add(events.Event{Kind: events.Tier, Object: fmt.Sprint("shop/web-", i%10_000), Text: "clients use more tiers"})
+		log.Add(adminapi.Event{Kind: adminapi.EventTier, Object: fmt.Sprint("shop/web-", i%10_000), Text: "clients use more tiers"})
 	}
 }

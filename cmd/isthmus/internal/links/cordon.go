@@ -16,6 +16,7 @@ import (
 	"isthmus/clusterstore"
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/client"
+	"isthmus/internal/adminapi"
 )
 
 // cordonOptions are those of "isthmus cordon" and "isthmus uncordon".
@@ -115,7 +116,7 @@ func (o *cordonOptions) cordon(ctx context.Context, w *work, here *cluster) erro
 	if w.dry {
 		return nil
 	}
-	err = o.awaitGateway(ctx, w, "follows", func(page clustersPage) (bool, string, error) { return o.followed(page, links) })
+	err = o.awaitGateway(ctx, w, "follows", func(page adminapi.Clusters) (bool, string, error) { return o.followed(page, links) })
 	if err != nil {
 		return fmt.Errorf("it is written, but not known to have reached the gateway: %w", err)
 	}
@@ -210,7 +211,7 @@ func (o *cordonOptions) write(ctx context.Context, w *work, here *cluster, s *co
 
 // followed reports whether the gateway shows what was written: the standing, or that it has
 // read that version of a Secret.
-func (o *cordonOptions) followed(page clustersPage, links []corev1.Secret) (done bool, why string, err error) {
+func (o *cordonOptions) followed(page adminapi.Clusters, links []corev1.Secret) (done bool, why string, err error) {
 	why = "it has no such link: does it read link Secrets of namespace " + o.namespace + "?"
 	for _, c := range page.Clusters {
 		if c.Cluster != o.name || c.Standing == "" {
@@ -218,7 +219,7 @@ func (o *cordonOptions) followed(page clustersPage, links []corev1.Secret) (done
 		}
 		why = "its standing of " + o.name + " is " + client.Printable(c.Standing)
 		switch {
-		case o.back && c.Standing == inService, !o.back && !o.lastResort && c.Standing == withdrawn, o.lastResort && c.Standing != inService:
+		case o.back && c.Standing == adminapi.InService, !o.back && !o.lastResort && c.Standing == adminapi.Withdrawn, o.lastResort && c.Standing != adminapi.InService:
 			return true, "", nil
 		case slices.ContainsFunc(links, func(s corev1.Secret) bool { return s.Name == c.Secret && s.ResourceVersion == c.SecretVersion }):
 			return true, "", nil

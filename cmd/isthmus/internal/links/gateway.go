@@ -11,30 +11,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"isthmus/cmd/isthmus/internal/client"
+	"isthmus/internal/adminapi"
 )
-
-// clustersPage is /debug/clusters of a gateway, as far as these verbs need it.
-type clustersPage struct {
-	Local    clusterEntry   `json:"local"`
-	Clusters []clusterEntry `json:"clusters"`
-}
-
-type clusterEntry struct {
-	Cluster       string   `json:"cluster"`
-	Secret        string   `json:"secret"`
-	SecretVersion string   `json:"secretVersion"`
-	State         string   `json:"state"`
-	Reason        string   `json:"reason"`
-	Standing      string   `json:"standing"`
-	Region        string   `json:"region"`
-	Warnings      []string `json:"warnings"`
-}
 
 // pollEvery is how often a page is read while something is awaited.
 const pollEvery = 500 * time.Millisecond
 
 // shows is what a gateway's page must show: why is what it lacks, and err that it never will.
-type shows func(clustersPage) (done bool, why string, err error)
+type shows func(adminapi.Clusters) (done bool, why string, err error)
 
 // awaitGateway waits until every gateway shows what is expected. If none can be asked at
 // all, that is an error at once, since there may be none.
@@ -70,7 +54,7 @@ func (o *gatewayOptions) awaitGateway(ctx context.Context, w *work, what string,
 // askAll returns why a gateway does not show what is expected (empty: all do), and whether
 // any has answered.
 func (o *gatewayOptions) askAll(ctx context.Context, w *work, limit time.Duration, expected shows) (why string, reached bool, err error) {
-	answers, err := o.gateway.ReadAll(ctx, w.p, limit, "/debug/clusters", func() any { return new(clustersPage) })
+	answers, err := o.gateway.ReadAll(ctx, w.p, limit, "/debug/clusters", func() any { return new(adminapi.Clusters) })
 	if err != nil {
 		return err.Error(), false, nil
 	}
@@ -80,7 +64,7 @@ func (o *gatewayOptions) askAll(ctx context.Context, w *work, limit time.Duratio
 			lacks = a.Err.Error()
 		} else {
 			reached = true
-			if done, lacks, err = expected(*a.Value.(*clustersPage)); err != nil {
+			if done, lacks, err = expected(*a.Value.(*adminapi.Clusters)); err != nil {
 				return "", true, err
 			}
 		}
@@ -93,7 +77,7 @@ func (o *gatewayOptions) askAll(ctx context.Context, w *work, limit time.Duratio
 
 // awaitLink waits until the gateway reads the cluster with the credentials of this Secret.
 func (o *linkOptions) awaitLink(ctx context.Context, w *work, here *cluster, written *corev1.Secret) error {
-	return o.awaitGateway(ctx, w, "reads "+o.name+" with the new credentials", func(page clustersPage) (bool, string, error) {
+	return o.awaitGateway(ctx, w, "reads "+o.name+" with the new credentials", func(page adminapi.Clusters) (bool, string, error) {
 		now, err := here.api.Secrets(written.Namespace).Get(ctx, written.Name, metav1.GetOptions{})
 		if err != nil {
 			return false, "", here.failed("read the link Secret again", err)
@@ -103,16 +87,16 @@ func (o *linkOptions) awaitLink(ctx context.Context, w *work, here *cluster, wri
 		}
 		for _, c := range page.Clusters {
 			if c.Secret == written.Name {
-				return c.SecretVersion == now.ResourceVersion && c.State == "ready", c.describe(), nil
+				return c.SecretVersion == now.ResourceVersion && c.State == "ready", describeCluster(&c), nil
 			}
 		}
 		return false, fmt.Sprintf("it has no link Secret %s: does it read those of namespace %s?", written.Name, written.Namespace), nil
 	})
 }
 
-// describe returns a cluster's state, and what is wrong with it.
-func (c *clusterEntry) describe() string {
-	text := client.Printable(c.State)
+// describeCluster returns a cluster's state, and what is wrong with it.
+func describeCluster(c *adminapi.Cluster) string {
+	text := client.Printable(string(c.State))
 	if c.Reason != "" {
 		text += ": " + client.Printable(c.Reason)
 	}

@@ -6,42 +6,13 @@ import (
 	"strings"
 
 	"isthmus/cmd/isthmus/internal/client"
-)
-
-// serviceEntry is one service of /debug/services of a gateway, as far as these verbs need it.
-type serviceEntry struct {
-	Service string        `json:"service"`
-	Members []memberEntry `json:"members"`
-	Ports   []struct {
-		Port    uint16 `json:"port"`
-		Members []struct {
-			Cluster   string `json:"cluster"`
-			Endpoints int    `json:"endpoints"`
-			Conflicts int    `json:"conflicts"`
-			Refused   int    `json:"refused"`
-		} `json:"members"`
-	} `json:"ports"`
-	Streams    int `json:"streams"`
-	Preference *struct {
-		Prefer string `json:"prefer"`
-	} `json:"preference"`
-}
-
-type memberEntry struct {
-	Cluster string `json:"cluster"`
-	Reason  string `json:"reason"`
-}
-
-// Standings, as pages have them.
-const (
-	inService = "in-service"
-	withdrawn = "withdrawn"
+	"isthmus/internal/adminapi"
 )
 
 // world is what a gateway shows, to find out what a cordon leaves.
 type world struct {
-	clusters clustersPage
-	services []serviceEntry
+	clusters adminapi.Clusters
+	services []adminapi.Service
 }
 
 // impact is what a port of a service has from each cluster, now and without one of them.
@@ -90,7 +61,7 @@ func impacts(gateways []world, name string) (list []impact) {
 func (w *world) impacts(name string) (list []impact) {
 	for i := range w.services {
 		s := &w.services[i]
-		if !slices.ContainsFunc(s.Members, func(m memberEntry) bool { return m.Cluster == name }) {
+		if !slices.ContainsFunc(s.Members, func(m adminapi.Member) bool { return m.Cluster == name }) {
 			continue
 		}
 		if len(s.Ports) == 0 {
@@ -103,7 +74,7 @@ func (w *world) impacts(name string) (list []impact) {
 	return list
 }
 
-func (w *world) watched(s *serviceEntry, port int, name string) impact {
+func (w *world) watched(s *adminapi.Service, port int, name string) impact {
 	p := &s.Ports[port]
 	i := impact{service: s.Service, port: p.Port, streams: s.Streams}
 	for _, m := range p.Members {
@@ -119,7 +90,7 @@ func (w *world) watched(s *serviceEntry, port int, name string) impact {
 	return i
 }
 
-func (w *world) unwatched(s *serviceEntry, name string) impact {
+func (w *world) unwatched(s *adminapi.Service, name string) impact {
 	i := impact{service: s.Service}
 	for _, m := range s.Members {
 		i.now = append(i.now, client.Printable(m.Cluster))
@@ -136,9 +107,9 @@ func (w *world) unwatched(s *serviceEntry, name string) impact {
 // uses reports whether a service may use a cluster's endpoints: that is not withdrawn, and
 // a tier of the service's preference names it for all clients. Tiers that name zones are
 // not counted, since what they have depends on the client.
-func (w *world) uses(s *serviceEntry, cluster string) bool {
+func (w *world) uses(s *adminapi.Service, cluster string) bool {
 	entry, found := w.cluster(cluster)
-	if !found || entry.Standing == withdrawn {
+	if !found || entry.Standing == adminapi.Withdrawn {
 		return false
 	}
 	if s.Preference == nil {
@@ -173,7 +144,7 @@ func (w *world) uses(s *serviceEntry, cluster string) bool {
 
 // cluster returns the entry of a cluster that can serve: of several Secrets for it, that
 // of the one in use.
-func (w *world) cluster(name string) (entry clusterEntry, found bool) {
+func (w *world) cluster(name string) (entry adminapi.Cluster, found bool) {
 	if name == "local" {
 		return w.clusters.Local, true
 	}

@@ -114,8 +114,8 @@ func FuzzImpact(f *testing.F) {
 			}
 		}
 		for _, c := range w.clusters.Clusters {
-			if strings.ContainsFunc(c.describe(), func(r rune) bool { return !unicode.IsPrint(r) }) {
-				t.Fatalf("%q", c.describe())
+			if strings.ContainsFunc(describeCluster(&c), func(r rune) bool { return !unicode.IsPrint(r) }) {
+				t.Fatalf("%q", describeCluster(&c))
 			}
 		}
 	})

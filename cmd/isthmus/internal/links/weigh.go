@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"isthmus/cmd/isthmus/internal/client"
+	"isthmus/internal/adminapi"
 )
 
 // maxShown is how many services are listed.
@@ -38,20 +39,20 @@ func (o *cordonOptions) weigh(ctx context.Context, w *work) error {
 
 // look reads what every gateway shows.
 func (o *cordonOptions) look(ctx context.Context, w *work) (list []world, err error) {
-	clusters, err := o.gateway.ReadAll(ctx, w.p, o.timeout, "/debug/clusters", func() any { return new(clustersPage) })
+	clusters, err := o.gateway.ReadAll(ctx, w.p, o.timeout, "/debug/clusters", func() any { return new(adminapi.Clusters) })
 	if err != nil {
 		return nil, err
 	}
-	services, err := o.gateway.ReadAll(ctx, w.p, o.timeout, "/debug/services", func() any { return new([]serviceEntry) })
+	services, err := o.gateway.ReadAll(ctx, w.p, o.timeout, "/debug/services", func() any { return new([]adminapi.Service) })
 	if err != nil {
 		return nil, err
 	}
-	shown := map[string]clustersPage{}
+	shown := map[string]adminapi.Clusters{}
 	for _, c := range clusters {
 		if c.Err != nil {
 			return nil, c.Err
 		}
-		shown[c.Gateway] = *c.Value.(*clustersPage)
+		shown[c.Gateway] = *c.Value.(*adminapi.Clusters)
 	}
 	for _, s := range services {
 		if s.Err != nil {
@@ -61,7 +62,7 @@ func (o *cordonOptions) look(ctx context.Context, w *work) (list []world, err er
 		if !ok {
 			return nil, fmt.Errorf("the gateway %s has only just begun: run this again", client.Printable(s.Gateway))
 		}
-		list = append(list, world{page, *s.Value.(*[]serviceEntry)})
+		list = append(list, world{page, *s.Value.(*[]adminapi.Service)})
 	}
 	return list, nil
 }

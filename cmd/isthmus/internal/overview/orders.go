@@ -3,7 +3,7 @@ package overview
 import (
 	"cmp"
 
-	"isthmus/cmd/isthmus/internal/events"
+	"isthmus/internal/adminapi"
 )
 
 var clusterOrders = orders[Cluster]{
@@ -51,4 +51,4 @@ func byDestination(a, b row[Stream]) int {
 }
 
 // eventOrders has one order, in which they are.
-var eventOrders = orders[events.Event]{{"newest", func(_, _ row[events.Event]) int { return 0 }}}
+var eventOrders = orders[adminapi.Event]{{"newest", func(_, _ row[adminapi.Event]) int { return 0 }}}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"isthmus/cmd/isthmus/internal/events"
+	"isthmus/internal/adminapi"
 )
 
 const (
@@ -96,17 +97,17 @@ func (w *World) sections(q query) map[string]any {
 	clusters := rowsOf(w, "clusters", w.Clusters, (*Cluster).severity, clusterOrders, q["clusters"].sort)
 	services := rowsOf(w, "services", w.Services, (*Service).severity, serviceOrders, q["services"].sort)
 	streams := rowsOf(w, "streams", w.Streams, func(*Stream) int { return 0 }, streamOrders, q["streams"].sort)
-	happened := rowsOf(w, "events", w.Events, func(*events.Event) int { return 0 }, eventOrders, "")
+	happened := rowsOf(w, "events", w.Events, func(*adminapi.Event) int { return 0 }, eventOrders, "")
 	return map[string]any{
 		"summary":  w.summary(clusters, services),
 		"clusters": find(clusters, q["clusters"], (*Cluster).text, showProblems),
 		"services": find(services, q["services"], (*Service).text, showService),
 		"streams":  find(streams, q["streams"], (*Stream).text, func(r row[Stream], show string) bool { return r.of.Method == show }),
-		"events":   find(happened, q["events"], eventText, func(r row[events.Event], show string) bool { return string(r.of.Kind) == show }),
+		"events":   find(happened, q["events"], eventText, func(r row[adminapi.Event], show string) bool { return string(r.of.Kind) == show }),
 	}
 }
 
-func eventText(e *events.Event) string { return e.Object + "\n" + e.Text + "\n" + string(e.Kind) }
+func eventText(e *adminapi.Event) string { return e.Object + "\n" + e.Text + "\n" + string(e.Kind) }
 
 func showProblems[T any](r row[T], show string) bool { return show != "problems" || r.severity > 0 }
 

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"isthmus/cmd/isthmus/internal/events"
+	"isthmus/internal/adminapi"
 )
 
 // World is the gateway as it is at one moment. It must not be written once it is shown.
@@ -16,7 +16,7 @@ type World struct {
 	Clusters []Cluster // link Secrets that are not used too
 	Services []Service // that are federated or mirrored, that proxies watch, or that have problems
 	Streams  []Stream
-	Events   []events.Event // the newest first
+	Events   []adminapi.Event // the newest first
 
 	mu     sync.Mutex
 	sorted map[string]any // by table and order: its rows; made when they are first asked for

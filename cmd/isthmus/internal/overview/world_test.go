@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"isthmus/cmd/isthmus/internal/events"
+	"isthmus/internal/adminapi"
 )
 
 // large is a World with so many clusters and services.
@@ -116,7 +116,7 @@ func TestSummary(t *testing.T) {
 	w := large(3, 10)
 	w.Clusters[0].State, w.Clusters[1].Standing = "stale", "withdrawn"
 	w.Services[1].Serving, w.Services[2].Problems = 0, []string{"p"}
-	w.Events = []events.Event{{Kind: "tier"}}
+	w.Events = []adminapi.Event{{Kind: "tier"}}
 	s := w.sections(ask(""))["summary"].(summary)
 	if s.Clusters["ready"] != 2 || s.Clusters["stale"] != 1 || s.TakenOut != 1 || s.Services != 10 || s.Troubled != 2 || s.Unserved != 1 || s.Streams != 24 || s.Views != 10 {
 		t.Errorf("%+v", s)

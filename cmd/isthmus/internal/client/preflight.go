@@ -1,0 +1,19 @@
+package client
+
+import (
+	"context"
+
+	"k8s.io/client-go/rest"
+
+	"isthmus/internal/adminapi"
+)
+
+// Preflight is what is checked where there is no gateway.
+type Preflight struct {
+	Config    *rest.Config // how a user reaches the cluster
+	Namespace string       // where a gateway is to run
+	Account   string       // its ServiceAccount there
+}
+
+// Preflighter runs the checks of a gateway from here.
+type Preflighter func(context.Context, Preflight) []adminapi.CheckResult
