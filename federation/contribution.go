@@ -88,57 +88,78 @@ func (s *watchedService) readMember(m Member, at time.Time) {
 			s.table.offered.replace(now.raw, raw) // before it asks for owners: see OwnerChanged
 		}
 		now.replace(raw)
-		s.setMember(p, i, now, origin{m.Cluster, at})
+		s.setMembers(p, []memberChange{{i, now}}, origin{m.Cluster, at})
 	}
 	s.settle()
 }
 
 // screenAddr screens again what linked clusters offer at an address, and publishes what
-// has changed.
+// has changed: once for all members, since otherwise an address that two of them offer, and that
+// has got an owner, would be taken from the second one for a moment.
 func (s *watchedService) screenAddr(a netip.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.ports {
+		var now []memberChange
 		for i, c := range p.members {
 			has := func(l *Slice) bool { return l.hasAddr(a) }
 			if c.rules.owner != nil && slices.ContainsFunc(c.raw, has) {
 				c.screen(c.raw, func(_ int, l *Slice) (*Slice, bool) { return nil, has(l) })
-				s.setMember(p, i, c, origin{})
+				now = append(now, memberChange{i, c})
 			}
 		}
+		s.setMembers(p, now, origin{})
 	}
 	s.settle()
 }
 
-// setMember stores a member's contribution, and publishes what has changed.
-func (s *watchedService) setMember(p *port, i int, now contribution, why origin) {
-	before := p.members[i]
-	p.members[i] = now
-	merged := p.replaceOffer(i, now.kept)
-	recount := p.steering != nil && !sameBehind(before.kept, now.kept)
-	changed := !same(merged, p.merged) || before.status != now.status || before.nodeLocal != now.nodeLocal
-	if changed {
-		p.members[i].noteChange(s.table.opts.Now())
+// memberChange is what a member contributes now.
+type memberChange struct {
+	place int // in port.members
+	contribution
+}
+
+// setMembers stores members' contributions, and publishes what has changed, at once. It leaves
+// in list those of before.
+func (s *watchedService) setMembers(p *port, list []memberChange, why origin) {
+	if len(list) == 0 {
+		return
 	}
-	if changed || before.undeclared != now.undeclared || !slices.Equal(before.declared, now.declared) || p.steering.countsUnready() || recount {
+	merged, publish, recount, report := p.merged, p.steering.countsUnready(), false, false
+	for k := range list {
+		before, now := &list[k].contribution, &p.members[list[k].place]
+		*before, *now = *now, *before
+		last := merged
+		merged = p.replaceOffer(merged, list[k].place, now.kept)
+		otherStatus := before.status != now.status
+		if !same(merged, last) || otherStatus || before.nodeLocal != now.nodeLocal {
+			now.noteChange(s.table.opts.Now())
+			publish = true
+		}
+		publish = publish || before.undeclared != now.undeclared || !slices.Equal(before.declared, now.declared)
+		recount = recount || p.steering != nil && !sameBehind(before.kept, now.kept)
+		report = report || otherStatus
+	}
+	if publish || recount {
 		d := s.table.definition(s.id)
 		s.update(p, d, merged, recount, why)
-		if before.status != now.status {
+		if report {
 			s.table.report(s.id, d, p.members)
 		}
 	}
-	s.reportRefused(p, &p.members[i], &before)
+	for k := range list {
+		s.reportRefused(p, &p.members[list[k].place], &list[k].contribution)
+	}
 	s.reportConflict(p)
 }
 
 // replaceOffer stores what is kept of a member's offer, and returns the merged list that
-// follows from it.
-func (p *port) replaceOffer(i int, kept offer) []*Endpoint {
+// follows from it, given the one before.
+func (p *port) replaceOffer(merged []*Endpoint, i int, kept offer) []*Endpoint {
 	inService, lastResort := kept, offer(nil)
 	if p.steering != nil {
 		inService, lastResort = p.steering.members[i].divide(kept)
 	}
-	merged := p.merged
 	replace := func(i int, o offer) {
 		old := p.offers[i]
 		p.offers[i] = o

@@ -111,6 +111,21 @@ func (w *screenWorld) refused(i, outside, owned int) {
 	}
 }
 
+// TestOwnedAddressOfTwo: an address that two linked clusters offer leaves the endpoints of both
+// in one step, and comes back so.
+func TestOwnedAddressOfTwo(t *testing.T) {
+	w := newScreenWorld(t)
+	w.offer(w.east, "a", "10.1.0.1", "10.1.0.2")
+	w.offer(w.north, "a", "10.1.0.1")
+	w.serves(2, "10.1.0.1:80@east", "10.1.0.2:80@east")
+	w.home.own(w.table, "10.1.0.1", "Pod ns/p")
+	w.serves(3, "10.1.0.2:80@east")
+	w.refused(1, 0, 1)
+	w.refused(2, 0, 1)
+	w.home.own(w.table, "10.1.0.1", "")
+	w.serves(4, "10.1.0.1:80@east", "10.1.0.2:80@east")
+}
+
 // TestOwnedAddress: a local object's address leaves a linked cluster's endpoints in one
 // step, whichever comes first, and comes back when the object has left. Each episode is
 // reported once.
