@@ -85,7 +85,7 @@ func (s *watchedService) readMember(m Member, at time.Time) {
 		now := p.members[i]
 		raw := now.read()
 		if m.Cluster != Local {
-			s.table.offered.replace(now.raw, raw) // before it asks for owners: see OwnerChanged
+			s.table.offered.replace(s.number, now.raw, raw) // before it asks for owners: see OwnerChanged
 		}
 		now.replace(raw)
 		s.setMembers(p, []memberChange{{i, now}}, origin{m.Cluster, at})

@@ -41,6 +41,8 @@ type Table struct {
 	definitions map[ServiceID]*Definition
 	links       map[ClusterName]link
 	watched     map[ServiceID]*watchedService
+	numbered    map[uint32]*watchedService // those of watched, by number
+	lastNumber  uint32
 	byMember    map[ClusterName]map[ServiceID][]*watchedService // the lists are replaced, not written
 	reported    map[serviceMember]MemberStatus                  // members that do not serve, as last reported
 
@@ -66,7 +68,8 @@ func NewTable(o Options) *Table {
 		watched:     make(map[ServiceID]*watchedService),
 		byMember:    make(map[ClusterName]map[ServiceID][]*watchedService),
 		reported:    make(map[serviceMember]MemberStatus),
-		offered:     offeredAddrs{v4: make(map[[4]byte]uint32), v6: make(map[[16]byte]uint32)},
+		numbered:    make(map[uint32]*watchedService),
+		offered:     newOfferedAddrs(),
 	}
 }
 
@@ -177,8 +180,8 @@ func (t *Table) Watch(k Key) *Watch[*Set] {
 	t.mu.Lock()
 	s := t.watched[k.Service]
 	if s == nil {
-		s = &watchedService{table: t, id: k.Service, ports: make(map[uint16]*port)}
-		t.watched[k.Service] = s
+		s = &watchedService{table: t, id: k.Service, number: t.newNumber(), ports: make(map[uint16]*port)}
+		t.watched[k.Service], t.numbered[s.number] = s, s
 		t.index(s, t.definitions[k.Service])
 	}
 	s.refs++
@@ -196,12 +199,24 @@ func (t *Table) Watch(k Key) *Watch[*Set] {
 	})
 }
 
+// newNumber returns a number that no watched service has, and that is not everyService. t.mu
+// is held.
+func (t *Table) newNumber() uint32 {
+	for {
+		t.lastNumber++
+		if t.lastNumber != everyService && t.numbered[t.lastNumber] == nil {
+			return t.lastNumber
+		}
+	}
+}
+
 // release ends one watch's use of a service.
 func (t *Table) release(s *watchedService) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if s.refs--; s.refs == 0 {
 		delete(t.watched, s.id)
+		delete(t.numbered, s.number)
 		t.unindex(s, t.definitions[s.id])
 	}
 }

@@ -9,8 +9,9 @@ import (
 
 // watchedService is a service that has at least one watch.
 type watchedService struct {
-	table *Table    // fixed
-	id    ServiceID // fixed
+	table  *Table // fixed, as are id and number
+	id     ServiceID
+	number uint32 // in Table.numbered
 
 	refs   int         // under table.mu: its watches
 	byNode atomic.Bool // its sets depend on the client's node

@@ -1,0 +1,98 @@
+package federation
+
+import (
+	"fmt"
+	"net/netip"
+	"runtime"
+	"testing"
+	"time"
+)
+
+const crowd = 5000
+
+// crowdedTable has 5,000 watched services with a member in a linked cluster: ten endpoints of
+// its own; 10.2.0.1, which two of them have; 10.3.0.1, which a hundred have; and 10.4.0.1, which
+// all have.
+func crowdedTable(b *testing.B) (*Table, *home) {
+	table, h, east := NewTable(Options{}), newHome(), newCluster("east")
+	table.Link(Local, Ready, h)
+	table.Link("east", Ready, east)
+	for i := range crowd {
+		id := ServiceID{fmt.Sprint("ns-", i%50), fmt.Sprint("web-", i)}
+		var list []Endpoint
+		add := func(a netip.Addr) { list = append(list, Endpoint{Addr: netip.AddrPortFrom(a, 0), Kind: Pod}) }
+		for k := range 10 {
+			add(netip.AddrFrom4([4]byte{10, 1 << 4, byte(i >> 4), byte(i&15<<4 + k)}))
+		}
+		for a, every := range map[string]int{"10.2.0.1": crowd / 2, "10.3.0.1": crowd / 100, "10.4.0.1": 1} {
+			if i%every == 0 {
+				add(netip.MustParseAddr(a))
+			}
+		}
+		east.set(id, "s", list...)
+		table.Define(id, &Definition{Federated: true, Members: []Member{{"east", id}}})
+		w := table.Watch(Key{Service: id, Port: 80})
+		b.Cleanup(w.Close)
+	}
+	return table, h
+}
+
+// BenchmarkOwnerChangedAmongMany: as BenchmarkOwnerChanged, with 5,000 watched services, of
+// which none, one, two, a hundred and all have the address.
+func BenchmarkOwnerChangedAmongMany(b *testing.B) {
+	table, h := crowdedTable(b)
+	for offeredBy, addr := range map[string]string{"none": "10.200.0.1", "one": "10.16.0.1", "two": "10.2.0.1", "100": "10.3.0.1", "all": "10.4.0.1"} {
+		b.Run("services="+offeredBy, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				h.own(table, addr, "Pod ns/p")
+				h.own(table, addr, "")
+			}
+		})
+	}
+}
+
+// BenchmarkChangedAmongMany: a service that has an address which 5,000 have, and nobody
+// else's, is without endpoints and gets them back.
+func BenchmarkChangedAmongMany(b *testing.B) {
+	table, _ := crowdedTable(b)
+	id := ServiceID{"ns-7", "web-7"}
+	east := table.links["east"].Source.(*cluster)
+	before := east.services[id].slices["s"]
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, list := range [][]Endpoint{nil, before} {
+			east.set(id, "s", list...)
+			table.Changed("east", id, time.Time{})
+		}
+	}
+}
+
+// BenchmarkOfferedMemory: what counting an address takes, that one service offers.
+func BenchmarkOfferedMemory(b *testing.B) {
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	const addrs = 100_000
+	var taken uint64
+	for b.Loop() {
+		b.StopTimer()
+		slice := &Slice{}
+		for i := range addrs {
+			slice.Endpoints = append(slice.Endpoints, &Endpoint{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 80)})
+		}
+		before := heap()
+		b.StartTimer()
+		o := newOfferedAddrs()
+		o.replace(1, nil, offer{slice})
+		b.StopTimer()
+		taken = heap() - before
+		runtime.KeepAlive(&o)
+		runtime.KeepAlive(slice)
+		b.StartTimer()
+	}
+	b.ReportMetric(float64(taken)/addrs, "B/addr")
+}
