@@ -8,7 +8,6 @@ import (
 	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
-	"fmt"
 	"io"
 	"log"
 	"math/big"
@@ -17,7 +16,9 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,13 +35,24 @@ import (
 type apiServer struct {
 	name    string
 	hostile map[string]http.HandlerFunc // by method and path
-	asked   []string
+
+	mu    sync.Mutex
+	asked []string
+}
+
+// requests returns what it has been asked, by method and path.
+func (s *apiServer) requests() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.asked)
 }
 
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	sent, _ := io.ReadAll(r.Body)
 	what := r.Method + " " + r.URL.Path
+	s.mu.Lock()
 	s.asked = append(s.asked, what)
+	s.mu.Unlock()
 	if answer := s.hostile[what]; answer != nil {
 		answer(w, r)
 		return
@@ -189,9 +201,7 @@ func TestHostileCluster(t *testing.T) {
 func TestRedirects(t *testing.T) {
 	for _, verb := range []string{"link east --apply", "unlink east --revoke --yes"} {
 		for _, first := range []bool{true, false} {
-			reached := 0
 			other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-				reached++
 				t.Errorf("%s: %s %s with token %q", verb, r.Method, r.URL.Path, r.Header.Get("Authorization"))
 			}))
 			defer other.Close()
@@ -204,7 +214,7 @@ func TestRedirects(t *testing.T) {
 			}
 			kubeconfig, east, _ := hostileWorld(t, map[string]http.HandlerFunc{path: redirect})
 			code, _, errs := call(t, append(strings.Fields(verb), "--context", "east", "--kubeconfig", kubeconfig)...)
-			if code != 1 || !strings.Contains(errs, "answers with status 307, which is not followed") || len(east.asked) == 0 {
+			if code != 1 || !strings.Contains(errs, "answers with status 307, which is not followed") || len(east.requests()) == 0 {
 				t.Errorf("%s: exit code %d, %s", verb, code, errs)
 			}
 		}
@@ -248,8 +258,8 @@ func TestWrongAuthority(t *testing.T) {
 	}
 	kubeconfig, east, _ := hostileWorld(t, nil)
 	code, _, errs = call(t, "link", "east", "--context", "east", "--kubeconfig", kubeconfig, "--ca-file", otherAuthority(t))
-	if code != 1 || !strings.Contains(errs, "is not good for this link: it was issued by O=Acme Co") || !strings.Contains(fmt.Sprint(east.asked), "DELETE "+tokens+"/t1") {
-		t.Errorf("exit code %d, %s, asked %v", code, errs, east.asked)
+	if code != 1 || !strings.Contains(errs, "is not good for this link: it was issued by O=Acme Co") || !slices.Contains(east.requests(), "DELETE "+tokens+"/t1") {
+		t.Errorf("exit code %d, %s, asked %v", code, errs, east.requests())
 	}
 }
 

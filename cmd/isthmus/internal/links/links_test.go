@@ -222,7 +222,7 @@ func TestAwaitGateway(t *testing.T) {
 		defer cancel()
 		w, _ := newWork()
 		began := time.Now()
-		err = o.awaitLink(ctx, w, c, s)
+		_, err = o.awaitLink(ctx, w, c, s)
 		return time.Since(began), err
 	}
 	if took, err := wait("127.0.0.1:1", "7"); err == nil || took > time.Second || !strings.Contains(err.Error(), "Is the gateway running?") {
