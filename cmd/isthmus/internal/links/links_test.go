@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,10 +35,28 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // call runs a verb and returns its exit code and output.
 func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	var out, errs bytes.Buffer
+	var out, errs buffer
 	program := &cli.Program{Name: "isthmus", Groups: []cli.Group{{Title: "Verbs", Verbs: Verbs()}}}
 	code = program.Run(t.Context(), cli.Process{Args: args, Stdout: &out, Stderr: &errs, Signals: make(chan os.Signal)})
 	return code, out.String(), errs.String()
+}
+
+// buffer is one that steps of a verb, and what waits for them, write to at the same time.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(text []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(text)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
 }
 
 func TestHelp(t *testing.T) {
