@@ -63,6 +63,8 @@ func TestExplain(t *testing.T) {
 		{"no address", 80, []runtime.Object{web, aSlice("s", "web", "http=8080", "nonsense", "10.0.0.300 unready", long)},
 			"s nonsense unusable-text | s 10.0.0.300 not-ready | s " + long[:maxLeftText] + "... unusable-text"},
 		{"not routable", 80, []runtime.Object{web, aSlice("s", "web", "http=8080", "127.0.0.1", "224.0.0.1")}, "s 127.0.0.1:0 not-routable | s 224.0.0.1:0 not-routable"},
+		{"no host's", 80, []runtime.Object{web, aSlice("s", "web", "http=8080", "0.0.0.5", "255.255.255.255", "240.0.0.1")},
+			"s 240.0.0.1:8080 served | s 0.0.0.5:0 not-routable | s 255.255.255.255:0 not-routable"},
 		{"Pod not known", 80, []runtime.Object{web, aSlice("s", "web", "http=8080", "10.0.0.1 pod=p")}, "s 10.0.0.1:8080 pod-not-known, Pod ns/p"},
 		{"ExternalWorkload not known", 80, []runtime.Object{web, aSlice("s", "web", "http=8080", "10.0.0.1 ew=v")}, "s 10.0.0.1:8080 pod-not-known, ExternalWorkload ns/v"},
 		{"unusable", 80, []runtime.Object{web, invalid, aSlice("s", "web", "http=8080", "10.0.0.1 ew=v")}, "s 10.0.0.1:8080 unusable, ExternalWorkload ns/v, spec is strange"},

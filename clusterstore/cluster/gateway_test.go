@@ -106,7 +106,7 @@ func TestReadGateway(t *testing.T) {
 		{"192.0.2.1", annotate("gateway-identity", "gw.example."), "[192.0.2.1][]:4143 " + probed},
 		{"192.0.2.1", annotate("gateway-identity", "gw.\x00example"), "[192.0.2.1][]:4143 " + probed},
 		{"192.0.2.1", annotate("gateway-identity", strings.Repeat("a.", 500)+"b"), "[192.0.2.1][]:4143 " + probed},
-		{"127.0.0.1 ::1 0.0.0.0 169.254.169.254 224.0.0.1 fe80::1 ::ffff:127.0.0.1 fe80::1%eth0", nil, "[][]:4143 $" + probed + " and 8 more"},
+		{"127.0.0.1 ::1 0.0.0.0 169.254.169.254 224.0.0.1 fe80::1 ::ffff:127.0.0.1 fe80::1%eth0 0.0.0.5 255.255.255.255 ::ffff:0.1.2.3", nil, "[][]:4143 $" + probed + " and 11 more"},
 		{"-x a..b a_b.example <b> a/b [::1]", nil, "[][a_b.example]:4143 $" + probed + " and 5 more"},
 	} {
 		s := chartGateway(balancedBy(strings.Fields(c.ingress)...)...)

@@ -32,10 +32,19 @@ func parseIP(s string) (netip.Addr, bool) {
 	return ip.Unmap(), true
 }
 
-// Routable reports whether an address can be another host's, which API servers demand
-// of endpoints. Without that check another cluster could send proxies to themselves.
+// thisNetwork are addresses by which hosts that do not know theirs yet mean themselves (RFC 1122).
+var thisNetwork = netip.PrefixFrom(netip.IPv4Unspecified(), 8)
+
+// limitedBroadcast is all hosts of the sender's network.
+var limitedBroadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
+
+// Routable reports whether an address can be another host's. Without that check another
+// cluster could send proxies to themselves. API servers refuse most of these addresses in
+// endpoints. The rest of 240.0.0.0/4 is reserved, but Linux connects to it, and there are Pod
+// networks in it.
 func Routable(ip netip.Addr) bool {
-	return !ip.IsUnspecified() && !ip.IsLoopback() && !ip.IsMulticast() && !ip.IsLinkLocalUnicast()
+	return !ip.IsUnspecified() && !ip.IsLoopback() && !ip.IsMulticast() && !ip.IsLinkLocalUnicast() &&
+		!thisNetwork.Contains(ip) && ip != limitedBroadcast
 }
 
 // readIP reads an address that an endpoint may have: Served, or why it may not.

@@ -92,6 +92,11 @@ func addressTypes(svc *corev1.Service) []discoveryv1.AddressType {
 	return types
 }
 
+// noHost reports whether no host has an address: it is of the network 0.0.0.0/8, or the limited broadcast.
+func noHost(ip netip.Addr) bool {
+	return ip.Is4() && (ip.As4()[0] == 0 || ip == netip.AddrFrom4([4]byte{255, 255, 255, 255}))
+}
+
 // addressesOf returns a workload's addresses by type, in their order and once each.
 // IPv4 addresses written as IPv6 ones count as IPv4. It leaves out those that API
 // servers would refuse or that can't be a host's.
@@ -104,7 +109,7 @@ func addressesOf(w *crd.ExternalWorkload, problem func(string, ...any)) map[disc
 		case err != nil || ip.Zone() != "":
 			problem("%.80q is no IP address", x.IP)
 			continue
-		case ip.IsUnspecified() || ip.IsLoopback() || ip.IsMulticast() || ip.IsLinkLocalUnicast():
+		case ip.IsUnspecified() || ip.IsLoopback() || ip.IsMulticast() || ip.IsLinkLocalUnicast() || noHost(ip):
 			problem("%v can't be the address of an endpoint", ip)
 			continue
 		}

@@ -26,6 +26,8 @@ func TestProblems(t *testing.T) {
 		{"loopback", aService("web", "80/8080"), aWorkload("vm-1", "127.0.0.1", "8080"), "", "vm-1: 127.0.0.1 can't be the address of an endpoint"},
 		{"link-local", families(aService("web", "80/8080")), aWorkload("vm-1", "fe80::1", "8080"), "", "vm-1: fe80::1 can't be the address of an endpoint"},
 		{"multicast", aService("web", "80/8080"), aWorkload("vm-1", "239.0.0.1", "8080"), "", "vm-1: 239.0.0.1 can't be the address of an endpoint"},
+		{"this network", aService("web", "80/8080"), aWorkload("vm-1", "0.0.0.5", "8080"), "", "vm-1: 0.0.0.5 can't be the address of an endpoint"},
+		{"broadcast", aService("web", "80/8080"), aWorkload("vm-1", "255.255.255.255", "8080"), "", "vm-1: 255.255.255.255 can't be the address of an endpoint"},
 		{"unspecified", families(aService("web", "80/8080")), aWorkload("vm-1", "::", "8080"), "", "vm-1: :: can't be the address of an endpoint"},
 		{"IPv4 in IPv6", aService("web", "80/8080"), aWorkload("vm-1", "::ffff:10.0.0.1", "8080"), "IPv4 =8080/TCP: vm-1=10.0.0.1", ""},
 		{"unreadable", aService("web", "80/8080"), change(aWorkload("vm-1", "10.0.0.1", "8080"), func(w *crd.ExternalWorkload) { w.Invalid = "spec: no" }), "", "vm-1: can't be read: spec: no"},

@@ -23,7 +23,7 @@ var verdicts = map[string]verdictWords{
 		"correct targetRef in the EndpointSlice, or leave it out"},
 	"unusable-text": {"it can't be read, or a text of it can't be sent to proxies",
 		"look at the EndpointSlice, and at the Pod's labels, for texts that are too long or not UTF-8"},
-	"not-routable": {"no other host can have it: loopback, link-local, multicast or unspecified", "correct what writes the EndpointSlice"},
+	"not-routable": {"no other host can have it: loopback, link-local, multicast, 255.255.255.255, or of 0.0.0.0/8", "correct what writes the EndpointSlice"},
 	"pod-not-known": {"the gateway does not know what it stands for, not yet or not any more",
 		"see whether that Pod or ExternalWorkload exists in its cluster, and whether the link may read those: isthmus clusters"},
 	"unusable":     {"its ExternalWorkload can't be used", "correct the ExternalWorkload"},
