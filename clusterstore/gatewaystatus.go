@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -40,12 +41,15 @@ func (l *link) logGateways() {
 }
 
 // describeGateways fills in how a cluster on another network is reached.
-func (v *linkSnapshot) describeGateways(st *cluster.Status) {
+//
+// ownProblems is what is not known of the own network.
+func (v *linkSnapshot) describeGateways(st *cluster.Status, ownProblems []string) {
 	if v.tracker == nil {
 		return
 	}
 	st.Network = cmp.Or(v.standing.rules.network, namelessNetwork)
-	unprobed, outside, ipv6 := 0, 0, 0
+	outside, ipv6 := 0, 0
+	var unknown, own []string // that are not probed
 	for _, a := range v.tracker.Addresses() {
 		x := adminapi.ClusterGateway{Address: a.Addr.String(), Name: a.Name, Identity: a.Identity, State: adminapi.GatewayAlive, Since: a.Since, Reason: a.Failure}
 		switch {
@@ -57,7 +61,10 @@ func (v *linkSnapshot) describeGateways(st *cluster.Status) {
 			ipv6++
 		case a.Probe == (cluster.Probe{}):
 			x.State = adminapi.GatewayNotProbed
-			unprobed++
+			unknown = append(unknown, x.Address)
+		case a.Own != "":
+			x.State, x.Reason = adminapi.GatewayNotProbed, a.Own
+			own = append(own, fmt.Sprintf("gateway %s is not probed, and is used also when it is dead: %s", x.Address, a.Own))
 		case a.Dead:
 			x.State = adminapi.GatewayDead
 		case a.Since.IsZero():
@@ -65,15 +72,18 @@ func (v *linkSnapshot) describeGateways(st *cluster.Status) {
 		}
 		st.Gateways = append(st.Gateways, x)
 	}
-	problems := slices.Concat(v.problem, v.tracker.Problems())
+	problems := slices.Concat(v.problem, v.tracker.Problems(), own)
 	if outside > 0 {
 		problems = append(problems, fmt.Sprintf("gateways outside the address ranges of the link (annotation %s), which are not used: %d", RangesAnnotation, outside))
 	}
 	if n := len(st.Gateways); n > 0 && ipv6 == n { // otherwise clients have the others
 		problems = append(problems, fmt.Sprintf("gateways at IPv6 addresses, which clients do not get (--enable-ipv6=false): %d", n))
 	}
-	if unprobed > 0 {
-		problems = append(problems, fmt.Sprintf("gateways that are not probed, since it is not known how (annotation mirror.linkerd.io/probe-path and port mc-probe of the gateway's Service): %d", unprobed))
+	if len(unknown) > 0 {
+		problems = append(problems, "gateways that are not probed, since it is not known how (annotation mirror.linkerd.io/probe-path and port mc-probe of the gateway's Service), and are used also when they are dead: "+strings.Join(unknown, ", "))
+	}
+	if len(st.Gateways) > len(unknown) { // some are probed
+		problems = append(problems, ownProblems...)
 	}
 	st.Warnings = slices.Concat(st.Warnings, problems)
 	if st.Network == unreadableNetwork {
@@ -89,7 +99,7 @@ func (v *linkSnapshot) probed() map[string]bool {
 	}
 	list := make(map[string]bool)
 	for _, a := range v.tracker.Addresses() {
-		if a.Probe != (cluster.Probe{}) && !a.Since.IsZero() {
+		if a.Probe != (cluster.Probe{}) && a.Own == "" && !a.Since.IsZero() {
 			list[a.Addr.String()] = !a.Dead
 		}
 	}

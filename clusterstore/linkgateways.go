@@ -46,7 +46,7 @@ func (l *link) useGateways(ctx context.Context) {
 		g.start(ctx, gateways.Config{
 			Changed: g.changed.Changed,
 			Probed:  func(took time.Duration) { l.store.probed(l.name, took) },
-			Resolve: l.store.lookUp, Probe: l.store.probe,
+			Resolve: l.store.lookUp, Probe: l.store.probe, Own: l.store.own.owner,
 			Routable: l.store.opts.Rules.GatewayRoutable, IPv4Only: !l.store.opts.IPv6,
 		})
 	}

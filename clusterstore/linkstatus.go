@@ -44,7 +44,7 @@ func (s *Store) status(c *credentials, v *linkSnapshot) adminapi.Cluster {
 	}
 	switch {
 	case v != nil && v.accepted != nil && v.accepted.secret == c.secret:
-		v.describe(&st.ClusterStatus, s.opts.Grace)
+		v.describe(&st.ClusterStatus, s.opts.Grace, s.own.problems())
 		st.SecretVersion = v.version
 		if c.refused != nil {
 			st.Warnings = append(st.Warnings, fmt.Sprintf("the Secret as it is now can't be used: %v; its previous version is used", c.refused))
@@ -108,13 +108,13 @@ func (s *Store) publishedLinks() map[federation.ClusterName]*linkSnapshot {
 }
 
 // describe fills in the status of a link's cluster.
-func (v *linkSnapshot) describe(st *cluster.Status, grace time.Duration) {
+func (v *linkSnapshot) describe(st *cluster.Status, grace time.Duration, ownProblems []string) {
 	h := v.cluster.Health()
 	st.State, st.Since, st.Server = v.state, v.since, v.accepted.server
 	st.LastEvent, st.Resources, st.Memory = h.LastEvent, h.Resources, h.Memory
 	st.Standing, st.StandingReason, st.Region = v.standing.effective().String(), v.standing.reason(), v.standing.region
 	st.Warnings = slices.Concat(v.accepted.warnings, v.standing.rules.warnings, h.Warnings())
-	v.describeGateways(st)
+	v.describeGateways(st, ownProblems)
 	switch {
 	case v.state == cluster.Ready:
 	case h.Err != nil:

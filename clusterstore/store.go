@@ -40,6 +40,7 @@ type Options struct {
 	Memory     *budget.Pool          // that the linked clusters may take; nil: no limit
 	Network    string                // that the gateway is on: Pods of linked clusters on others can't be reached
 	IPv6       bool                  // clients get IPv6 addresses, as by the Table's Options
+	Local      Local                 // whose addresses are not probed as gateways of other clusters; nil: not known
 
 	// What link Secrets may set otherwise: how far a cluster's endpoints are taken out
 	// while it is lost, which it is once its API has not been followed for LostAfter.
@@ -96,6 +97,7 @@ type Store struct {
 	probes  *prometheus.HistogramVec                               // nil: no metrics
 	lookUp  func(context.Context, string) ([]netip.Addr, error)    // nil: the host's resolver
 	probe   func(context.Context, netip.Addr, cluster.Probe) error // nil: HTTP
+	own     *ownNetwork
 
 	secrets federation.Latest[snapshot]
 	readErr atomic.Pointer[error] // why Secrets can't be read; nil: they can, as far as known
@@ -119,6 +121,7 @@ func NewStore(client *kube.Client, o Options) (*Store, error) {
 		starts:  newStarts(),
 		links:   make(map[federation.ClusterName]*link),
 	}
+	s.own = newOwnNetwork(client, o.Local, o.Log)
 	s.create = s.newCluster
 	if o.Registerer != nil {
 		if err := registerStore(s, o.Registerer); err != nil {
@@ -145,6 +148,7 @@ func (s *Store) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { s.watchSecrets(ctx) })
+	running.Go(func() { s.own.run(ctx) })
 	logged := make(map[string]string)
 	for {
 		now, newer := s.secrets.Get()

@@ -27,3 +27,6 @@ func (l *Local) OwnerOf(ip netip.Addr) (owner string, service *federation.Servic
 	}
 	return l.cluster.Owner(ip), service
 }
+
+// Owner names the Pod or Service that has an address; empty: none has.
+func (l *Local) Owner(ip netip.Addr) string { return l.cluster.Owner(ip) }

@@ -13,10 +13,12 @@
 //   - An address that has gone, of a name that has other ones each time, is as dead or alive as
 //     before if it comes back within ten minutes.
 //   - What a name was resolved to last stays while it can't be resolved.
-//   - What a linked cluster names as gateway gets few requests ([MostAddresses] addresses, one
-//     at a time for each), none longer than five seconds, without credentials, and follows no
-//     redirect.
+//   - Each port and path that is probed is dead or alive by itself.
+//   - What a linked cluster names as gateway gets few requests ([MostAddresses] addresses, for
+//     each IP one at a time and one a second, whatever is probed there), none longer than five
+//     seconds, without credentials, and follows no redirect.
+//   - What Config.Own says is of the own network gets none, and counts as alive.
 //
-// A Tracker's Run starts a goroutine for each address that is probed, and waits for them. All
-// else is safe for concurrent use.
+// A Tracker's Run starts a goroutine for each IP that is probed, and waits for them. All else
+// is safe for concurrent use.
 package gateways

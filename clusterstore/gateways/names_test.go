@@ -79,9 +79,9 @@ func TestRememberedBounded(t *testing.T) {
 			x.pass(2 * time.Second)
 		}
 		x.mu.Lock()
-		_, newest := x.gone[netip.MustParseAddr("198.51.18.0")]
-		if n := len(x.gone); n != mostRemembered || !newest {
-			t.Errorf("%d are remembered; of those that have just gone: %v", n, newest)
+		newest := x.probed[keyOf(netip.MustParseAddr("198.51.18.0"), target("").Probe)] != nil
+		if n := len(x.probed); n != mostRemembered+MostAddresses || !newest {
+			t.Errorf("%d are known, with those that are needed; of those that have just gone: %v", n, newest)
 		}
 		x.mu.Unlock()
 		x.pass(rememberFor)
@@ -89,7 +89,7 @@ func TestRememberedBounded(t *testing.T) {
 		x.pass(time.Second)
 		x.mu.Lock()
 		defer x.mu.Unlock()
-		if n := len(x.gone); n != MostAddresses {
+		if n := len(x.probed); n != MostAddresses {
 			t.Errorf("%d are remembered, of which the last %d have just gone", n, MostAddresses)
 		}
 	})

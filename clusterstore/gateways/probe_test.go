@@ -119,7 +119,7 @@ func TestProbeTakes(t *testing.T) {
 			transport = &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return here, nil }, DisableKeepAlives: true}
 			tracker := New(Config{})
 			began := time.Now()
-			err := tracker.probe(t.Context(), probed{netip.MustParseAddr("192.0.2.1"), cluster.Probe{Port: 1, Path: "/"}})
+			err := tracker.probe(t.Context(), netip.MustParseAddr("192.0.2.1"), cluster.Probe{Port: 1, Path: "/"})
 			if fmt.Sprint(err) != "no answer within 5s" || time.Since(began) != probeTake {
 				t.Errorf("%q: %v after %v", answer, err, time.Since(began))
 			}

@@ -17,8 +17,8 @@ const (
 	resolveSoon  = 5 * time.Second // while there are names that have not been resolved yet
 	resolveTake  = 5 * time.Second // for all names together
 
-	rememberFor    = 10 * time.Minute // what is known of an address that has gone: names may have others each time
-	mostRemembered = 64               // addresses
+	rememberFor    = 10 * time.Minute // what is known by a probe that is not needed now: names may have other addresses each time
+	mostRemembered = 64               // such probes
 )
 
 // Config configures a Tracker.
@@ -33,6 +33,10 @@ type Config struct {
 	Probe    func(ctx context.Context, addr netip.Addr, probe cluster.Probe) error // nil: an HTTP request
 	Routable func(netip.Addr) bool                                                 // of what names are resolved to; nil: cluster.Routable
 	IPv4Only bool                                                                  // clients get no IPv6 addresses
+	// Own names what of the gateway's own cluster or host has an address, which is not probed then;
+	// empty: nothing. It is called before each probe, and may block until that is known or ctx ends.
+	// nil: nothing has any address.
+	Own func(ctx context.Context, ip netip.Addr) string
 }
 
 // Tracker follows the gateways of one cluster.
@@ -45,8 +49,8 @@ type Tracker struct {
 	resolved  map[string]resolved // by name
 	list      []Address
 	left      int // how many addresses are not in it, since it has MostAddresses
-	probers   map[probed]*prober
-	gone      map[netip.Addr]gone // addresses that are probed no more
+	probed    map[probeKey]*probed
+	hosts     map[netip.Addr]*host // that are probed
 	published federation.Latest[[]Address]
 }
 
@@ -66,7 +70,10 @@ func New(cfg Config) *Tracker {
 	if cfg.Probed == nil {
 		cfg.Probed = func(time.Duration) {}
 	}
-	return &Tracker{cfg: cfg, settled: make(chan struct{}), resolved: make(map[string]resolved), probers: make(map[probed]*prober), gone: make(map[netip.Addr]gone)}
+	if cfg.Own == nil {
+		cfg.Own = func(context.Context, netip.Addr) string { return "" }
+	}
+	return &Tracker{cfg: cfg, settled: make(chan struct{}), resolved: make(map[string]resolved), probed: make(map[probeKey]*probed), hosts: make(map[netip.Addr]*host)}
 }
 
 // Set sets what leads to the cluster. It does not block.
@@ -85,15 +92,15 @@ func (t *Tracker) Addresses() []Address {
 
 // Run follows the targets until ctx ends. What was known last stays readable.
 func (t *Tracker) Run(ctx context.Context) {
-	var probers sync.WaitGroup
-	defer probers.Wait()
+	var hosts sync.WaitGroup
+	defer hosts.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for ctx.Err() == nil {
 		var again <-chan time.Time
 		targets, newer := t.targets.Get()
 		if targets != nil {
-			again = t.follow(ctx, &probers, *targets)
+			again = t.follow(ctx, &hosts, *targets)
 		}
 		select {
 		case <-ctx.Done():
@@ -104,12 +111,12 @@ func (t *Tracker) Run(ctx context.Context) {
 }
 
 // follow follows up targets, and returns when names are to be resolved again.
-func (t *Tracker) follow(ctx context.Context, probers *sync.WaitGroup, targets []Target) (again <-chan time.Time) {
-	t.use(ctx, probers, targets) // names that are known need not wait for those that are not
+func (t *Tracker) follow(ctx context.Context, running *sync.WaitGroup, targets []Target) (again <-chan time.Time) {
+	t.use(ctx, running, targets) // names that are known need not wait for those that are not
 	names := namesOf(targets)
 	known := t.resolve(ctx, names)
 	if len(names) > 0 {
-		t.use(ctx, probers, targets)
+		t.use(ctx, running, targets)
 		again = time.After(resolveEvery)
 	}
 	if !known {
@@ -136,30 +143,11 @@ func isClosed(c <-chan struct{}) bool {
 func (t *Tracker) use(ctx context.Context, running *sync.WaitGroup, targets []Target) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	before := t.list
 	if list, left := t.addresses(targets); len(list) > 0 || len(targets) == 0 {
 		t.list, t.left = list, left // otherwise names that are new can't be resolved (yet): those before stay
 	}
-	needed := make(map[probed]bool)
-	for _, a := range t.list {
-		if a.usable() && a.Probe != (cluster.Probe{}) {
-			needed[probed{a.Addr.Addr(), a.Probe}] = true
-		}
-	}
-	for key, p := range t.probers {
-		if !needed[key] {
-			p.cancel()
-			delete(t.probers, key)
-			t.remember(key.ip, p)
-		}
-	}
-	for key := range needed {
-		if t.probers[key] == nil {
-			t.startProber(ctx, running, key)
-		}
-	}
-	for key := range needed {
-		delete(t.gone, key.ip)
-	}
+	t.useProbes(ctx, running, before, t.list)
 	t.publish()
 }
 
@@ -201,7 +189,12 @@ func (t *Tracker) publish() {
 	list := slices.Clone(t.list)
 	for i := range list {
 		a := &list[i]
-		if p := t.probers[probed{a.Addr.Addr(), a.Probe}]; p != nil {
+		h := t.hosts[a.Addr.Addr()]
+		switch p := t.probed[keyOf(a.Addr.Addr(), a.Probe)]; {
+		case p == nil || p.period == 0:
+		case h != nil && h.own != "":
+			a.Own = h.own
+		default:
 			a.Dead, a.Since, a.Failure = p.failures >= deadAfter, p.since, p.failure
 		}
 	}

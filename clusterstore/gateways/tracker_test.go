@@ -19,10 +19,12 @@ import (
 type outside struct {
 	mu        sync.Mutex
 	names     map[string][]string
-	dead      map[string]bool
-	takes     time.Duration  // to resolve a name
-	probes    map[string]int // by address
-	atOnce    map[string]int // that are being probed, by address
+	dead      map[string]bool      // by address, or address and port
+	own       map[string]string    // what of the own cluster has an address
+	takes     time.Duration        // to resolve a name
+	probes    map[string]int       // by address
+	began     map[string]time.Time // the last probe, by address
+	atOnce    map[string]int       // that are being probed, by address
 	probeTake time.Duration
 }
 
@@ -49,23 +51,33 @@ func (o *outside) resolve(ctx context.Context, name string) (list []netip.Addr, 
 	return list, nil
 }
 
-func (o *outside) probe(_ context.Context, ip netip.Addr, _ cluster.Probe) error {
+func (o *outside) probe(_ context.Context, ip netip.Addr, p cluster.Probe) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	a := ip.String()
 	if o.atOnce[a]++; o.atOnce[a] > 1 {
 		panic("two probes of one address at once")
 	}
+	if d := time.Since(o.began[a]); d < perHost {
+		panic(fmt.Sprintf("two probes of one address within %v", d))
+	}
+	o.began[a] = time.Now()
 	take := o.probeTake
 	o.mu.Unlock()
 	time.Sleep(take)
 	o.mu.Lock()
 	o.atOnce[a]--
 	o.probes[a]++
-	if o.dead[a] {
+	if o.dead[a] || o.dead[netip.AddrPortFrom(ip, p.Port).String()] {
 		return errors.New("connection refused")
 	}
 	return nil
+}
+
+func (o *outside) owner(_ context.Context, ip netip.Addr) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.own[ip.String()]
 }
 
 func (o *outside) set(change func()) { o.mu.Lock(); change(); o.mu.Unlock() }
@@ -81,9 +93,12 @@ type tracked struct {
 // track runs a test with a Tracker, and ends that.
 func track(t *testing.T, f func(x *tracked)) {
 	synctest.Test(t, func(t *testing.T) {
-		out := &outside{names: make(map[string][]string), dead: make(map[string]bool), probes: make(map[string]int), atOnce: make(map[string]int)}
+		out := &outside{
+			names: make(map[string][]string), dead: make(map[string]bool), own: make(map[string]string),
+			probes: make(map[string]int), began: make(map[string]time.Time), atOnce: make(map[string]int),
+		}
 		x := &tracked{t: t, out: out}
-		x.Tracker = New(Config{Changed: func() { out.set(func() { x.changes++ }) }, Resolve: out.resolve, Probe: out.probe})
+		x.Tracker = New(Config{Changed: func() { out.set(func() { x.changes++ }) }, Resolve: out.resolve, Probe: out.probe, Own: out.owner})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); x.Run(ctx) }()
@@ -96,8 +111,8 @@ func track(t *testing.T, f func(x *tracked)) {
 // pass lets time pass.
 func (x *tracked) pass(d time.Duration) { time.Sleep(d); synctest.Wait() }
 
-// has checks the addresses, with ! for dead ones and ? for those that are not known to be
-// alive or dead.
+// has checks the addresses, with ! for dead ones, ? for those that are not known to be alive or dead,
+// and = for those that something of the own cluster has.
 func (x *tracked) has(want ...string) {
 	x.t.Helper()
 	synctest.Wait()
@@ -107,6 +122,8 @@ func (x *tracked) has(want ...string) {
 		switch {
 		case a.Dead:
 			mark = "!"
+		case a.Own != "":
+			mark = "="
 		case a.Since.IsZero():
 			mark = "?"
 		}
@@ -225,8 +242,8 @@ func TestProbeEdited(t *testing.T) {
 		x.has("!192.0.2.1:4143", "192.0.2.2:4143")
 		x.out.set(func() { x.out.dead["192.0.2.2"] = true })
 		x.pass(time.Second)
-		edit("/elsewhere") // the second failure in a row
-		x.pass(500 * time.Millisecond)
+		edit("/elsewhere")
+		x.pass(1500 * time.Millisecond) // the second failure in a row
 		x.has("!192.0.2.1:4143", "192.0.2.2:4143")
 		x.changed(0)
 		x.pass(time.Second)
@@ -235,9 +252,124 @@ func TestProbeEdited(t *testing.T) {
 		third.Port, third.Probe.Port = 4144, 4192 // another gateway at an address of a dead one
 		x.Set([]Target{first, second, third})
 		x.has("!192.0.2.1:4143", "!192.0.2.2:4143", "?192.0.2.1:4144")
+		edit("/ready") // as which it has been probed before
+		x.has("!192.0.2.1:4143", "192.0.2.2:4143")
 		x.out.set(func() { clear(x.out.dead) })
-		edit("/ready")
+		x.pass(time.Second)
 		x.has("192.0.2.1:4143", "192.0.2.2:4143")
+	})
+}
+
+// TestHostsTakeTurns: each port and path of an address has a turn, and a health of its own, also when it
+// comes back.
+func TestHostsTakeTurns(t *testing.T) {
+	track(t, func(x *tracked) {
+		var targets []Target
+		for i := range uint16(3) {
+			one := target("192.0.2.1")
+			one.Port += i
+			one.Probe.Port += i
+			targets = append(targets, one)
+		}
+		rare := target("192.0.2.1")
+		rare.Port, rare.Probe.Path, rare.Probe.Period = 1, "/rare", time.Minute
+		targets = append(targets, rare)
+		x.out.dead["192.0.2.1:4192"] = true
+		x.Set(targets)
+		x.pass(10 * time.Second)
+		x.has("192.0.2.1:4143", "!192.0.2.1:4144", "192.0.2.1:4145", "192.0.2.1:1")
+		x.out.set(func() {
+			if n := x.out.probes["192.0.2.1"]; n != 10 && n != 11 { // one begins now
+				t.Errorf("%d probes in 10 s", n)
+			}
+		})
+		x.Set(targets[2:])
+		x.pass(time.Second)
+		x.Set(targets)
+		x.has("192.0.2.1:4143", "!192.0.2.1:4144", "192.0.2.1:4145", "192.0.2.1:1")
+	})
+}
+
+// TestPathsChange: however a cluster changes where and how an address is probed, it is probed once a
+// second; outside checks that.
+func TestPathsChange(t *testing.T) {
+	track(t, func(x *tracked) {
+		for i := range 100 {
+			one := target("192.0.2.1")
+			one.Probe.Path = fmt.Sprintf("/%d", i)
+			x.Set([]Target{one})
+			x.pass(130 * time.Millisecond)
+			if i%7 == 0 {
+				x.Set(nil)
+				x.pass(130 * time.Millisecond)
+			}
+		}
+		x.out.set(func() {
+			if n := x.out.probes["192.0.2.1"]; n < 10 {
+				t.Errorf("%d probes in 15 s", n)
+			}
+		})
+	})
+}
+
+// TestOwnIsNotProbed: what has an address in the own cluster is not probed, and is as alive as one that it
+// is not known how to probe.
+func TestOwnIsNotProbed(t *testing.T) {
+	track(t, func(x *tracked) {
+		own := func(what string) { x.out.set(func() { x.out.own["192.0.2.1"] = what; clear(x.out.probes) }) }
+		own("Pod shop/web")
+		x.out.dead["192.0.2.1"] = true
+		x.Set([]Target{target("192.0.2.1"), target("192.0.2.2")})
+		x.pass(10 * time.Second)
+		x.has("=192.0.2.1:4143", "192.0.2.2:4143")
+		if a := x.Addresses()[0]; a.Own != "Pod shop/web" || !a.Since.IsZero() || a.Failure != "" {
+			t.Errorf("%+v", a)
+		}
+		x.changed(1)
+		x.out.set(func() {
+			if x.out.probes["192.0.2.1"] != 0 || x.out.probes["192.0.2.2"] == 0 {
+				t.Errorf("probes: %v", x.out.probes)
+			}
+		})
+		own("")
+		x.pass(4 * time.Second)
+		x.has("!192.0.2.1:4143", "192.0.2.2:4143")
+		x.changed(1)
+		own("Node n")
+		x.pass(time.Second)
+		x.has("=192.0.2.1:4143", "192.0.2.2:4143")
+		x.changed(1)
+	})
+}
+
+// TestOwnUnknown: while it is not known whether something has an address, it is not probed, which holds up
+// nothing.
+func TestOwnUnknown(t *testing.T) {
+	track(t, func(x *tracked) {
+		known := make(chan struct{})
+		x.cfg.Own = func(ctx context.Context, _ netip.Addr) string {
+			select {
+			case <-known:
+			case <-ctx.Done():
+			}
+			return ""
+		}
+		x.Set([]Target{target("192.0.2.1")})
+		x.pass(time.Minute)
+		x.has("?192.0.2.1:4143")
+		x.changed(1)
+		if len(x.out.probes) > 0 {
+			t.Errorf("probes: %v", x.out.probes)
+		}
+		x.Set([]Target{target("192.0.2.2")})
+		x.has("?192.0.2.2:4143")
+		close(known)
+		x.has("192.0.2.2:4143")
+		x.out.set(func() {
+			if x.out.probes["192.0.2.1"] > 0 {
+				t.Error("it is probed after it has gone")
+			}
+		})
 	})
 }
 

@@ -60,7 +60,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	}
 	registry.MustRegister(here)
 	store, err := newStore(cfg, clusterstore.Options{
-		Namespace: o.namespace, Rules: rules, Table: table, Log: log, Registerer: registry, Metrics: metrics, Network: o.network, IPv6: o.ipv6,
+		Namespace: o.namespace, Rules: rules, Table: table, Log: log, Registerer: registry, Metrics: metrics, Network: o.network, IPv6: o.ipv6, Local: here,
 		Memory: budget.NewPool(clusterLimits(usableMemory(), o.clusterBytes)), WhenLost: o.lost, LostAfter: o.lostAfter, Report: happened.clusterChanged,
 	})
 	if err != nil {

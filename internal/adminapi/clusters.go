@@ -95,7 +95,7 @@ const (
 	GatewayAlive     = "alive"
 	GatewayDead      = "dead"
 	GatewayUnknown   = "not-probed-yet"
-	GatewayNotProbed = "not-probed"     // it is not known how
+	GatewayNotProbed = "not-probed"     // it is not known how, or for its Reason: it is used also when it is dead
 	GatewayOutside   = "outside-ranges" // of the link: it is neither probed nor used
 	GatewayIPv6Off   = "ipv6-off"       // clients get no IPv6 addresses: likewise
 )

@@ -1,0 +1,263 @@
+package clusterstore
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"isthmus/clusterstore/kube"
+	"isthmus/federation"
+)
+
+// Local is the gateway's own cluster.
+type Local interface {
+	Synced() <-chan struct{}
+	// Owner names the Pod or Service that has an address; empty: none has.
+	Owner(netip.Addr) string
+}
+
+const (
+	ownEvery  = 5 * time.Minute  // Nodes and ServiceCIDRs are listed again
+	ownRetry  = 30 * time.Second // likewise, if they could not be
+	nodePage  = 100              // Nodes, of which each has some ten kilobytes
+	ownNoFact = "gateways at such addresses may be probed"
+)
+
+// ownNetwork knows which addresses the gateway's own cluster and host have: whoever names the gateways
+// of a linked cluster must not make the gateway send probes there, to its own admin port for example.
+//
+// Nodes and ServiceCIDRs are listed, not followed: they change rarely, and only gateways that are probed
+// need them. While there are none, nothing is listed.
+type ownNetwork struct {
+	client     *kube.Client // of the own cluster
+	local      Local        // nil: no Pod or Service is known
+	interfaces func() ([]net.Addr, error)
+	nodes      func(context.Context, metav1.ListOptions) (*corev1.NodeList, error) // of the own cluster
+	services   func(context.Context) ([]string, error)                             // its ServiceCIDRs
+	log        *zap.Logger
+
+	asked chan struct{} // what is known has become old; it has room for one
+	known federation.Latest[*ownAddresses]
+}
+
+// ownAddresses is what was read at one time. It is immutable.
+type ownAddresses struct {
+	due      time.Time // when it has become old
+	host     []netip.Addr
+	nodes    map[netip.Addr]string // names
+	pods     federation.Ranges     // of Nodes; nil: none
+	services federation.Ranges     // nil: none
+	problems []string              // what could not be read, for people
+}
+
+func newOwnNetwork(client *kube.Client, local Local, log *zap.Logger) *ownNetwork {
+	return &ownNetwork{
+		client: client, local: local, log: log, asked: make(chan struct{}, 1), interfaces: net.InterfaceAddrs,
+		nodes: func(ctx context.Context, page metav1.ListOptions) (*corev1.NodeList, error) {
+			return client.Nodes.List(ctx, page)
+		},
+		services: func(ctx context.Context) ([]string, error) { return serviceCIDRs(ctx, client) },
+	}
+}
+
+// run reads what is asked for, until ctx ends.
+func (o *ownNetwork) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-o.asked:
+		}
+		before, _ := o.known.Get()
+		if before != nil && time.Now().Before(before.due) {
+			continue
+		}
+		if now := o.read(ctx, before); ctx.Err() == nil {
+			o.known.Set(now)
+		}
+	}
+}
+
+// owner describes what has an address; empty: nothing of the own cluster or host, as far as that is known.
+// It waits until there has been a try to find out, or ctx ends.
+func (o *ownNetwork) owner(ctx context.Context, ip netip.Addr) string {
+	for {
+		now, newer := o.known.Get()
+		if now == nil || !time.Now().Before(now.due) {
+			select {
+			case o.asked <- struct{}{}:
+			default:
+			}
+		}
+		if now != nil && time.Now().Before(now.due.Add(ownEvery)) {
+			return o.ownerBy(ctx, now, ip)
+		}
+		select {
+		case <-newer:
+		case <-ctx.Done():
+			return ""
+		}
+	}
+}
+
+func (o *ownNetwork) ownerBy(ctx context.Context, now *ownAddresses, ip netip.Addr) string {
+	const of = " of the gateway's own cluster"
+	if o.local != nil {
+		select {
+		case <-o.local.Synced():
+		case <-ctx.Done():
+			return ""
+		}
+		if owner := o.local.Owner(ip); owner != "" {
+			return owner + of + " has the address"
+		}
+	}
+	switch node := now.nodes[ip]; {
+	case node != "":
+		return "Node " + node + of + " has the address"
+	case slices.Contains(now.host, ip):
+		return "the gateway's own host has the address"
+	case now.pods != nil && now.pods.Contains(ip):
+		return "it is an address for Pods" + of + " (podCIDRs of its Nodes)"
+	case now.services != nil && now.services.Contains(ip):
+		return "it is an address for Services" + of + " (ServiceCIDRs)"
+	}
+	return ""
+}
+
+// problems returns, for people, what is not known of the own cluster and host.
+func (o *ownNetwork) problems() []string {
+	if now, _ := o.known.Get(); now != nil {
+		return now.problems
+	}
+	return nil
+}
+
+// read reads all. What can't be read is as it was before.
+func (o *ownNetwork) read(ctx context.Context, before *ownAddresses) *ownAddresses {
+	now := new(ownAddresses)
+	if before != nil {
+		*now = *before
+		now.problems = nil
+	}
+	now.due = time.Now().Add(ownEvery)
+	failed := func(what string, err error) {
+		if !apierrors.IsForbidden(err) {
+			now.due = time.Now().Add(ownRetry)
+		}
+		err = o.client.Printable(err)
+		now.problems = append(now.problems, fmt.Sprintf("%s of the gateway's own cluster can't be listed (%v): %s", what, err, ownNoFact))
+	}
+	if err := now.readHost(o.interfaces); err != nil {
+		now.problems = append(now.problems, fmt.Sprintf("the addresses of the gateway's own host can't be listed (%v): %s", err, ownNoFact))
+	}
+	if err := now.readNodes(ctx, o.nodes); err != nil {
+		failed("Nodes", err)
+	}
+	if err := now.readServices(ctx, o.services); err != nil {
+		failed("ServiceCIDRs", err)
+	}
+	if len(now.problems) > 0 && (before == nil || !slices.Equal(before.problems, now.problems)) && ctx.Err() == nil {
+		o.log.Warn("not all addresses of the gateway's own network are known", zap.Strings("problems", now.problems))
+	}
+	return now
+}
+
+// readHost reads the addresses of the gateway's own host, which in a Pod is the Pod. Loopback is left out: whether
+// gateways may have that is decided where they are read.
+func (a *ownAddresses) readHost(interfaces func() ([]net.Addr, error)) error {
+	list, err := interfaces()
+	if err != nil {
+		return err
+	}
+	a.host = nil
+	for _, x := range list {
+		if n, ok := x.(*net.IPNet); ok {
+			if ip, ok := netip.AddrFromSlice(n.IP); ok && !ip.Unmap().IsLoopback() {
+				a.host = append(a.host, ip.Unmap())
+			}
+		}
+	}
+	return nil
+}
+
+func (a *ownAddresses) readNodes(ctx context.Context, page func(context.Context, metav1.ListOptions) (*corev1.NodeList, error)) error {
+	nodes, pods := make(map[netip.Addr]string), []netip.Prefix(nil)
+	for options := (metav1.ListOptions{Limit: nodePage}); ; {
+		list, err := page(ctx, options)
+		if err != nil {
+			return err
+		}
+		for i := range list.Items {
+			n := &list.Items[i]
+			for _, at := range n.Status.Addresses {
+				if ip, err := netip.ParseAddr(at.Address); err == nil { // others are names
+					nodes[ip.Unmap()] = strings.Clone(n.Name)
+				}
+			}
+			pods = appendPrefixes(pods, append(slices.Clone(n.Spec.PodCIDRs), n.Spec.PodCIDR))
+		}
+		if options.Continue = list.Continue; list.Continue == "" || len(list.Items) == 0 {
+			break
+		}
+	}
+	a.nodes, a.pods = nodes, federation.NewRanges(pods...)
+	return nil
+}
+
+// readServices reads the ServiceCIDRs. API servers before Kubernetes 1.33 have none.
+func (a *ownAddresses) readServices(ctx context.Context, list func(context.Context) ([]string, error)) error {
+	texts, err := list(ctx)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	a.services = federation.NewRanges(appendPrefixes(nil, texts)...)
+	return nil
+}
+
+// serviceCIDRs lists ServiceCIDRs. Of the generated types of their API group nothing else is needed.
+func serviceCIDRs(ctx context.Context, client *kube.Client) (texts []string, err error) {
+	answer := client.REST.Get().AbsPath("/apis/networking.k8s.io/v1/servicecidrs").SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx)
+	if err := answer.Error(); err != nil {
+		return nil, err
+	}
+	body, err := answer.Raw()
+	if err != nil {
+		return nil, err
+	}
+	var list struct {
+		Items []struct {
+			Spec struct {
+				CIDRs []string `json:"cidrs"`
+			} `json:"spec"`
+		} `json:"items"`
+	}
+	if err := json.Unmarshal(body, &list); err != nil {
+		return nil, err
+	}
+	for i := range list.Items {
+		texts = append(texts, list.Items[i].Spec.CIDRs...)
+	}
+	return texts, nil
+}
+
+// appendPrefixes appends those of the texts that are prefixes.
+func appendPrefixes(list []netip.Prefix, texts []string) []netip.Prefix {
+	for _, text := range texts {
+		if p, err := netip.ParsePrefix(text); err == nil {
+			list = append(list, p)
+		}
+	}
+	return list
+}
