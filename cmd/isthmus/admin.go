@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,7 +25,7 @@ const (
 	scrapeTimeout = 30 * time.Second
 	scrapeTake    = 10 * time.Second // in which a client has to take a scrape: Prometheus waits no longer either
 
-	maxPages = 4                // at once, as many of /page/data, and of pprof; more wait for pageWait, then get 503 too
+	maxPages = 4                // at once, and as many of pprof; more wait for pageWait, then get 503 too
 	pageWait = 5 * time.Second  // enough for many people at once
 	pageTake = 30 * time.Second // in which a client has to take a page
 
@@ -38,7 +39,7 @@ type admin struct {
 	pages   map[string]func() any // by path; answered as JSON
 	explain http.Handler          // of /debug/explain; nil: there is none
 	check   *checker              // of /debug/check; nil: there is none
-	page    *overview.Page        // at /; nil: there is none
+	lists   *listPages            // view=list of some of pages; nil: there are none, and no page at /
 	hosts   *adminHosts           // by which names pages may be asked for; nil: by any
 	metrics *prometheus.Registry
 	pprof   bool
@@ -51,7 +52,11 @@ func (a *admin) handler() http.Handler {
 	mux.HandleFunc("/ready", a.serveReady)
 	pages := newTurns(maxPages, pageWait, pageTake)
 	for path, page := range a.pages {
-		mux.Handle(path, pages.limit(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { servePage(w, page()) })))
+		var handler http.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { servePage(w, page()) })
+		if a.lists != nil && slices.Contains(listed, path) {
+			handler = a.lists.or(handler)
+		}
+		mux.Handle(path, pages.limit(handler))
 	}
 	if a.explain != nil {
 		mux.Handle("/debug/explain", a.explain)
@@ -59,10 +64,10 @@ func (a *admin) handler() http.Handler {
 	if a.check != nil {
 		mux.Handle("/debug/check", a.check.handler())
 	}
-	if a.page != nil {
-		mux.Handle("/{$}", a.page)
-		mux.Handle("/page/", a.page)
-		mux.Handle("/page/data", newTurns(maxPages, pageWait, 0).limit(a.page)) // which limits how long it may take itself
+	if a.lists != nil {
+		page := overview.Handler()
+		mux.Handle("/{$}", page)
+		mux.Handle("/page/", page)
 	}
 	// promhttp's own limit counts a scrape until it is rendered, also one that has timed
 	// out, and this one until the client has taken it.
@@ -109,9 +114,6 @@ func (a *admin) serve(ctx context.Context, l net.Listener) error {
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    maxAdminHeader,
 		ErrorLog:          zap.NewStdLog(a.log),
-	}
-	if a.page != nil {
-		server.RegisterOnShutdown(a.page.End)
 	}
 	if a.check != nil {
 		server.RegisterOnShutdown(a.check.end)

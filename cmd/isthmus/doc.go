@@ -20,7 +20,7 @@
 //     work unchanged ("destination" is an alias of "gateway").
 //   - The gRPC address is listened on once the gateway is ready, and not before.
 //   - The admin address is open from the start and closed last. Its page at /, for
-//     people, is in internal/overview, and the events on it in internal/events. It serves two
+//     people, is in internal/overview, and the lists that this asks for in internal/lists. It serves two
 //     scrapes at a time, refuses others, and ends those that take half a minute.
 //   - GOGC follows what is in use, unless the environment sets it.
 //   - A trace collector that can't be used is logged, no more.

@@ -4,21 +4,16 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"isthmus/cmd/isthmus/internal/overview"
 )
 
 // ask requests a path on a connection of its own, and does not read the answer.
@@ -147,35 +142,6 @@ func TestTurnsEnd(t *testing.T) {
 			stuck.Close()
 		})
 	}
-}
-
-// TestPageDataInTurns: of viewers that are not served live four are served at a time, and those that
-// wait for too long get 503.
-func TestPageDataInTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		looks := make(chan struct{})
-		a, _ := newAdmin(false)
-		a.page = overview.New(overview.Options{Look: func() *overview.World { <-looks; return new(overview.World) }})
-		h := a.handler()
-		answers := make([]*httptest.ResponseRecorder, maxPages+3)
-		var all sync.WaitGroup
-		for i := range answers {
-			answers[i] = httptest.NewRecorder()
-			all.Go(func() { h.ServeHTTP(answers[i], httptest.NewRequest(http.MethodGet, "/page/data", nil)) })
-		}
-		time.Sleep(pageWait + time.Second)
-		file := httptest.NewRecorder()
-		h.ServeHTTP(file, httptest.NewRequest(http.MethodGet, "/", nil))
-		close(looks)
-		all.Wait()
-		got := map[int]int{}
-		for _, answer := range answers {
-			got[answer.Code]++
-		}
-		if want := map[int]int{http.StatusOK: maxPages, http.StatusServiceUnavailable: 3}; !maps.Equal(got, want) || file.Code != http.StatusOK {
-			t.Errorf("%v, want %v; the page itself: %d", got, want, file.Code)
-		}
-	})
 }
 
 // TestLargeHeaders: a request whose header is larger than any that kubelet, Prometheus

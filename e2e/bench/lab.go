@@ -29,6 +29,7 @@ type Scale struct {
 	Storm   StormScale
 	Hot     HotScale
 	Many    ManyScale
+	Viewers ViewersScale
 	Blast   BlastScale
 
 	Cold, ColdLarge ColdScale
@@ -49,6 +50,8 @@ func Full() Scale {
 		Spill: SpillScale{Services: 1000, Endpoints: 50, Pods: 5000, Over: 30 * time.Second, After: 10 * time.Second, Return: 5 * time.Second},
 		Many: ManyScale{Linked: 250, Services: 100, Endpoints: 10, Spread: 25, Streams: 10_000, Conns: 2000,
 			Rates: Rates{Node: 0.1, Endpoint: 1, Label: 0.2}, Over: time.Minute},
+		Viewers: ViewersScale{Viewers: 10, ManyScale: ManyScale{Linked: 250, Services: 40, Endpoints: 2, Spread: 2, Streams: 5000, Conns: 500,
+			Rates: Rates{Endpoint: 0.4}, Over: 30 * time.Second}},
 		Blast: BlastScale{Linked: 20, Services: 500, Rate: 250, Events: 5000, Fits: 5000, Budget: "64Mi", Quiet: 5, Flood: 8},
 	}
 }

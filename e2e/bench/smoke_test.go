@@ -56,6 +56,8 @@ var smokeScale = Scale{
 	Spill: SpillScale{Services: 4, Endpoints: 5, Pods: 10, Over: time.Second, After: time.Second, Return: time.Second},
 	Many: ManyScale{Linked: 4, Services: 5, Endpoints: 2, Spread: 2, Streams: 40, Conns: 10,
 		Rates: Rates{Node: 1, Endpoint: 3, Label: 3}, Over: 2 * time.Second},
+	Viewers: ViewersScale{Viewers: 2, ManyScale: ManyScale{Linked: 4, Services: 5, Endpoints: 2, Spread: 2, Streams: 40, Conns: 10,
+		Rates: Rates{Endpoint: 3}, Over: 2 * time.Second}},
 	Blast: BlastScale{Linked: 3, Services: 20, Rate: 20, Events: 2000, Fits: 200, Budget: "16Mi", Quiet: 1, Flood: 1},
 }
 
@@ -77,7 +79,7 @@ func TestSmoke(t *testing.T) {
 		t.Fatal(err)
 	}
 	own := map[string]bool{"idle": true, "cold start 3 × 5,000": true, "cold start 20 × 10,000": true, "hot service": true,
-		"clusters": true, "blast": true} // the floor is sent nothing that could be compared
+		"clusters": true, "viewers": true, "blast": true} // the floor is sent nothing that could be compared
 	for _, r := range results {
 		if r.Absent != "" {
 			t.Fatalf("%s: %s", r.Trial, r.Absent)
@@ -98,7 +100,7 @@ func TestSmoke(t *testing.T) {
 		"beyond the budget: how much of it is used": true, "the cluster is followed again, after the flood": true,
 	}
 	for _, row := range Rows(results) {
-		if math.IsNaN(row.Measured) || math.IsNaN(row.Floor) != (alone[row.Label] || row.Trial == "hot service" || row.Trial == "clusters") {
+		if math.IsNaN(row.Measured) || math.IsNaN(row.Floor) != (alone[row.Label] || row.Trial == "hot service" || row.Trial == "clusters" || row.Trial == "viewers") {
 			t.Errorf("nothing measured: %+v", row)
 		}
 	}

@@ -89,6 +89,7 @@ func Trials() []Trial {
 			{Key: "rest", Label: "resident memory of the other replica a minute later, above the killed one's", Unit: "%", Most: 10},
 		}},
 		manyTrial(),
+		viewersTrial(),
 		blastTrial(),
 	}
 }

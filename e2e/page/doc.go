@@ -3,5 +3,6 @@
 //
 // Without Chromium its test is left out, and reports that; in CI (CI=true) that is a failure. .ci/run installs it.
 //
-// TestLarge needs none: it measures what the page costs with many clusters, services and viewers. The other test makes the README's screenshots, docs/page.png and docs/page-dark.png: `make screenshots`.
+// It makes the README's screenshots too, docs/page.png and docs/page-dark.png: `make screenshots`. What the page costs with many
+// clusters, services and viewers is the trial "viewers" of package bench.
 package page

@@ -2,20 +2,27 @@ package page
 
 import (
 	"flag"
+	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"isthmus/e2e/admin"
+	"isthmus/e2e/poll"
 )
 
-var (
-	screenshots = flag.String("screenshots", "", "write screenshots into this `folder`")
-	long        = flag.Bool("long", false, "look at a page of 250 clusters and 10,000 services")
-)
+var screenshots = flag.String("screenshots", "", "write screenshots into this `folder`")
 
 // TestPage looks at the page as somebody who operates the gateway does, while things happen.
 func TestPage(t *testing.T) {
@@ -31,9 +38,9 @@ func TestPage(t *testing.T) {
 		name string
 		do   func(*world)
 	}{
-		{"methods", (*world).methods}, {"search", (*world).search}, {"keyboard", (*world).keyboard}, {"dark and narrow", (*world).looks},
+		{"methods and names", (*world).refused}, {"search", (*world).search}, {"sort", (*world).sort}, {"keyboard", (*world).keyboard}, {"dark and narrow", (*world).looks},
 		{"names", (*world).names}, {"networks", (*world).networks}, {"a cluster goes and returns", (*world).clusterGoes}, {"screenshots", (*world).screenshots},
-		{"hostile texts", (*world).hostileTexts}, {"the gateway restarts", (*world).restarts},
+		{"hostile texts", (*world).hostileTexts}, {"hidden", (*world).hidden}, {"the gateway restarts", (*world).restarts}, {"503", (*world).unavailable},
 	} {
 		if !t.Run(step.name, func(t *testing.T) {
 			defer func(outer *testing.T) { w.t = outer }(w.t)
@@ -45,17 +52,28 @@ func TestPage(t *testing.T) {
 	}
 }
 
-func (w *world) methods() {
-	for _, path := range []string{"/", "/page/data", "/page/live", "/page/main.js"} {
-		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete} {
-			request, err := http.NewRequestWithContext(w.t.Context(), method, w.origin+path, strings.NewReader("x"))
-			w.must(err)
-			answer, err := http.DefaultClient.Do(request)
-			w.must(err)
-			answer.Body.Close()
-			if answer.StatusCode != http.StatusMethodNotAllowed {
-				w.t.Errorf("%s %s: %s", method, path, answer.Status)
-			}
+// refused is what the gateway does not answer: what would change something, and what another site's page can ask for.
+func (w *world) refused() {
+	ask := func(method, path string, change func(*http.Request)) int {
+		request, err := http.NewRequestWithContext(w.t.Context(), method, w.origin+path, nil)
+		w.must(err)
+		change(request)
+		answer, err := http.DefaultClient.Do(request)
+		w.must(err)
+		answer.Body.Close()
+		return answer.StatusCode
+	}
+	for _, path := range []string{"/", "/page/main.js", "/debug/services?view=list"} {
+		if code := ask(http.MethodGet, path, func(r *http.Request) { r.Host = "rebound.example:9996" }); code != http.StatusForbidden {
+			w.t.Errorf("%s by the name of another site: %d", path, code)
+		}
+		if code := ask(http.MethodGet, path, func(r *http.Request) { r.Host = "isthmus.linkerd.svc.cluster.local:9996" }); code != http.StatusOK {
+			w.t.Errorf("%s by a name of the cluster: %d", path, code)
+		}
+	}
+	for _, path := range []string{"/", "/page/main.js"} {
+		if code := ask(http.MethodPost, path, func(*http.Request) {}); code != http.StatusMethodNotAllowed {
+			w.t.Errorf("POST %s: %d", path, code)
 		}
 	}
 }
@@ -71,6 +89,30 @@ func (w *world) search() {
 	w.run(chromedp.Navigate(w.origin + "/"))
 	w.shows("#services tbody", "web-federated", "cart-east")
 	w.noFaults(w.origin)
+}
+
+// sort chooses another order, which is part of the address, and a part of the services.
+func (w *world) sort() {
+	const first = "#services tbody tr:first-child"
+	w.shows(first, "cart-east")
+	w.choose("#services [name=sort]", "streams")
+	w.shows(first, "web-federated")
+	w.run(chromedp.Reload())
+	w.shows(first, "web-federated")
+	w.choose("#services [name=show]", "mirrored")
+	w.shows("#services", "cart-east", "1 service of 2")
+	w.run(chromedp.Navigate(w.origin + "/?services.sort=nonsense&services.page=x&services.show=plain&clusters.sort=name"))
+	w.shows("#services", "None of 2 services matches.")
+	w.shows("#clusters tbody tr:first-child", "local")
+	w.run(chromedp.Navigate(w.origin + "/"))
+	w.shows(first, "cart-east")
+	w.noFaults(w.origin)
+}
+
+// choose chooses from a list.
+func (w *world) choose(selector, value string) {
+	w.t.Helper()
+	w.script(fmt.Sprintf("{ const s = document.querySelector(%q); s.value = %q; s.dispatchEvent(new Event('input', {bubbles: true})) }", selector, value))
 }
 
 // keyboard opens the explanation of a service without a mouse, and closes it.
@@ -147,14 +189,72 @@ func (w *world) clusterGoes() {
 	w.noFaults(w.origin)
 }
 
-// restarts: that the connection is lost shows, and once the gateway is back the page is live again without a reload.
+// hidden: a page that nobody sees asks for nothing, and shows what has changed once it is seen again.
+func (w *world) hidden() {
+	visible := func(is bool) {
+		w.script(fmt.Sprintf("Object.defineProperty(document, 'hidden', {configurable: true, value: %v}); document.dispatchEvent(new Event('visibilitychange'))", !is))
+	}
+	w.shows("#services tbody", "local 5")
+	visible(false)
+	_, err := w.shops["west"].Scale(w.t.Context(), "web", 4)
+	w.must(err)
+	w.must(poll.Until(w.t.Context(), time.Minute, 100*time.Millisecond, func() error {
+		text, err := admin.Get(w.t.Context(), w.gateway.MetricsAddr(), "/debug/services?view=list&q=web-federated")
+		if err == nil && !strings.Contains(text, `"cluster":"local","service":"shop/web","endpoints":4`) {
+			err = fmt.Errorf("the gateway does not know yet: %s", text)
+		}
+		return err
+	}))
+	w.must(poll.Pause(w.t.Context(), 3*time.Second)) // in which a page that is seen would ask
+	if got := w.text("#services tbody"); !strings.Contains(got, "local 5") {
+		w.t.Errorf("a hidden page has asked: %s", got)
+	}
+	visible(true)
+	w.shows("#services tbody", "local 4")
+	w.noFaults(w.origin)
+}
+
+// restarts: that the gateway does not answer shows, and once it is back the page is live again without a reload.
 func (w *world) restarts() {
-	w.script(`window.states = []; new MutationObserver(() => states.push(document.getElementById("connection").dataset.state))
-		.observe(document.getElementById("connection"), {attributes: true})`)
+	w.script("window.notReloaded = true")
+	w.must(w.gateway.Signal(syscall.SIGTERM))
+	<-w.gateway.Exited()
+	w.shows("#connection", "The gateway does not answer. Trying again; what is shown may be old.")
+	w.shows("#services tbody", "web-federated")
 	w.must(w.gateway.Restart(w.t.Context()))
-	w.holds("states.includes('lost') && states.at(-1) === 'live' && !document.body.classList.contains('lost')")
+	w.shows("#connection", "Live")
+	w.holds("window.notReloaded && !document.body.classList.contains('lost')")
 	w.shows("#clusters tbody", "local", "north")
 	w.noFaults(w.origin, "ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_EMPTY_RESPONSE", "ERR_CONNECTION_RESET")
+}
+
+// unavailable: what the gateway answers otherwise than by lists shows, and what was there stays.
+func (w *world) unavailable() {
+	target, err := url.Parse(w.origin)
+	w.must(err)
+	var busy atomic.Bool
+	forward := httputil.NewSingleHostReverseProxy(target)
+	front := httptest.NewServer(http.HandlerFunc(func(answer http.ResponseWriter, r *http.Request) {
+		if busy.Load() {
+			http.Error(answer, "too many <b>requests", http.StatusServiceUnavailable)
+			return
+		}
+		forward.ServeHTTP(answer, r)
+	}))
+	defer front.Close()
+	w.run(chromedp.Navigate(front.URL + "/"))
+	w.shows("#connection", "Live")
+	w.shows("#services tbody", "web-federated")
+	busy.Store(true)
+	w.shows("#connection", "The gateway answers 503: too many <b>requests. Trying again; what is shown may be old.")
+	w.shows("#services tbody", "web-federated")
+	w.run(chromedp.Click(chromedp.CSS("#services tbody tr:last-child button")))
+	w.shows("#explanation", "too many <b>requests")
+	w.run(chromedp.Click(chromedp.CSS("#explain .close")))
+	busy.Store(false)
+	w.shows("#connection", "Live")
+	w.holds("!document.body.classList.contains('lost')")
+	w.noFaults(front.URL, "503 (Service Unavailable)")
 }
 
 // screenshots writes those of the README, of a world in which something is wrong.

@@ -3,6 +3,7 @@
 //
 // The pages, and the type of each:
 //
+//	/debug/audit     [Audit]
 //	/debug/check     [Check]
 //	/debug/clusters  [Clusters]
 //	/debug/events    [Events]
@@ -10,6 +11,10 @@
 //	/debug/services  a list of [Service]
 //	/debug/streams   [Streams]
 //	/debug/version   [Build]
+//
+// Some of clusters, services, streams and events are asked for by view=list, with q (words to search for), show (a part of the lines), sort,
+// limit and page: the answer is a [ClusterList], [ServiceList], [StreamList] or [EventList], and its ETag the number of the snapshot that all
+// readers share.
 //
 // A field with omitempty or omitzero in its tag is left out where it has no value. Durations are written as in Go, such as 1h0m0s,
 // times as in RFC 3339. A service is written NAMESPACE/NAME. The gateway's own cluster has the name "local". Nothing here holds

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"isthmus/clusterstore/audit"
 	"isthmus/clusterstore/cluster"
 	"isthmus/cmd/isthmus/internal/events"
-	"isthmus/cmd/isthmus/internal/overview"
 	"isthmus/federation"
 	"isthmus/grpcapi"
 	"isthmus/internal/adminapi"
@@ -35,11 +35,11 @@ type sharing struct{ federation.Share }
 
 func (s sharing) Read() federation.Share { return s.Share }
 
-// overviewWorld is a table with so many clusters and federated services of three members each, all
+// testContent is a table with so many clusters and federated services of three members each, all
 // of them watched.
-func overviewWorld(tb testing.TB, clusters, services int) *overviewOf {
+func testContent(tb testing.TB, clusters, services int) *listContent {
 	table := federation.NewTable(federation.Options{})
-	o := &overviewOf{
+	o := &listContent{
 		table: table, log: eventLog{events.NewLog()}, here: func() adminapi.Cluster {
 			return adminapi.Cluster{ClusterStatus: cluster.Status{State: cluster.Ready, Standing: "in-service"}}
 		},
@@ -68,8 +68,8 @@ func overviewWorld(tb testing.TB, clusters, services int) *overviewOf {
 	return o
 }
 
-func TestOverview(t *testing.T) {
-	o := overviewWorld(t, 4, 8)
+func TestListContent(t *testing.T) {
+	o := testContent(t, 4, 8)
 	plain, mirrored, typo := federation.ServiceID{Namespace: "a", Name: "plain"}, federation.ServiceID{Namespace: "a", Name: "cart-c001"}, federation.ServiceID{Namespace: "a", Name: "typo"}
 	for id, member := range map[federation.ServiceID]federation.Member{
 		plain: {Service: plain}, mirrored: {Cluster: "c001", Service: federation.ServiceID{Namespace: "a", Name: "cart"}}, typo: {Service: typo},
@@ -83,8 +83,8 @@ func TestOverview(t *testing.T) {
 	}
 	links := o.links()
 	links[2].Standing, links[2].StandingReason = "withdrawn", "cordoned\n"
-	w := o.look()
-	if len(w.Clusters) != 5 || w.Clusters[0].Name != "local" || w.Clusters[3].StandingReason != "cordoned\ufffd" || len(w.Streams) != 8 {
+	w := o.now()
+	if len(w.Clusters) != 5 || w.Clusters[0].Cluster != "local" || w.Clusters[3].StandingReason != "cordoned\ufffd" || len(w.Streams) != 8 {
 		t.Errorf("%+v", w.Clusters)
 	}
 	got := map[string]string{}
@@ -111,7 +111,7 @@ func TestOverview(t *testing.T) {
 
 // TestManyMembers: those that do not serve are listed, whatever the number of others.
 func TestManyMembers(t *testing.T) {
-	o := overviewWorld(t, 60, 1)
+	o := testContent(t, 60, 1)
 	id := federation.ServiceID{Namespace: "a", Name: "web-7"}
 	d := &federation.Definition{Federated: true}
 	for i := range 60 {
@@ -119,8 +119,8 @@ func TestManyMembers(t *testing.T) {
 	}
 	d.Members = append(d.Members[:40:40], d.Members[58:]...)
 	o.table.Define(id, d)
-	for _, s := range o.look().Services {
-		if s.Name == "web-7" && (len(s.Members) != overview.MaxMembers || s.MoreMembers != 30 || s.Serving != 21 || s.Members[0].Reason == "") {
+	for _, s := range o.now().Services {
+		if s.Name == "web-7" && (len(s.Members) != maxMembers || s.MoreMembers != 30 || s.Serving != 21 || s.Members[0].Reason == "") {
 			t.Errorf("%+v", s)
 		}
 	}
@@ -132,6 +132,7 @@ func TestEventsPage(t *testing.T) {
 	l.clusterChanged(cluster.Change{Cluster: "east", Kind: cluster.StandingChanged, Text: "withdrawn: lost"})
 	l.clusterChanged(cluster.Change{Kind: cluster.CredentialsChanged, Text: "new credentials are in use"})
 	l.stalled("web.shop.svc.cluster.local:80")
+	l.audited(audit.Finding{Cluster: "east", Resource: "pods", Object: "shop/web-1", Problem: "missing"})
 	reported := 0
 	web := federation.ServiceID{Namespace: "shop", Name: "web"}
 	tiers := l.alsoTiers(func(federation.TierChange) { reported++ })
@@ -154,26 +155,26 @@ func TestEventsPage(t *testing.T) {
 	}
 	for _, want := range []string{
 		"cluster east true stale: gone", "standing east false withdrawn: lost", "rotation local false new credentials are in use",
-		"stall web.shop.svc.cluster.local:80 true a stream ended: its proxy takes no updates",
+		"stall web.shop.svc.cluster.local:80 true a stream ended: its proxy takes no updates", "audit east true pods shop/web-1: missing; listed again",
 		"tier shop/web true clients in zone a use more tiers: any, last-resort (why)", "tier shop/web false clients use fewer tiers: any (why)",
 	} {
 		if !got[want] {
 			t.Errorf("%q is not there: %v", want, got)
 		}
 	}
-	if page.Most != events.Most || len(page.Events) != 6 || reported != 2 {
+	if page.Most != events.Most || len(page.Events) != 7 || reported != 2 {
 		t.Errorf("%d of %d events, %d reported", len(page.Events), page.Most, reported)
 	}
 }
 
-// BenchmarkOverview is one look at the gateway for the page at /.
-func BenchmarkOverview(b *testing.B) {
+// BenchmarkListContent is making the lists anew, which the page at / asks for.
+func BenchmarkListContent(b *testing.B) {
 	for _, n := range []struct{ clusters, services int }{{3, 100}, {250, 10_000}} {
 		b.Run(fmt.Sprintf("clusters=%d/services=%d", n.clusters, n.services), func(b *testing.B) {
-			o := overviewWorld(b, n.clusters, n.services)
+			o := testContent(b, n.clusters, n.services)
 			b.ReportAllocs()
 			for b.Loop() {
-				if w := o.look(); len(w.Services) != n.services {
+				if w := o.now(); len(w.Services) != n.services {
 					b.Fatal(len(w.Services))
 				}
 			}

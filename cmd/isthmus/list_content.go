@@ -7,16 +7,15 @@ import (
 	"slices"
 	"strings"
 
-	"isthmus/clusterstore/cluster"
 	"isthmus/cmd/isthmus/internal/events"
-	"isthmus/cmd/isthmus/internal/overview"
+	"isthmus/cmd/isthmus/internal/lists"
 	"isthmus/federation"
 	"isthmus/grpcapi"
 	"isthmus/internal/adminapi"
 )
 
-// maxShownText is how many bytes of a text the page at / shows; /debug/clusters and
-// /debug/services have all of it.
+// maxShownText is how many bytes of a text the lists have; /debug/clusters and /debug/services
+// have all of it.
 const maxShownText = 500
 
 func shown(text string) string { return events.Printable(text, maxShownText) }
@@ -33,8 +32,8 @@ func shownAll(texts []string) []string {
 	return list
 }
 
-// overviewOf is what the page at / is made from.
-type overviewOf struct {
+// listContent is what the lists are made from.
+type listContent struct {
 	table    *federation.Table
 	log      eventLog
 	views    func() []grpcapi.ViewStatus
@@ -46,32 +45,35 @@ type overviewOf struct {
 	domain   string
 }
 
-// look returns the gateway as it is now.
-func (o *overviewOf) look() *overview.World {
-	views, clusters := o.views(), shownClusters(o.here().ClusterStatus, o.links())
-	w := &overview.World{
-		Gateway: overview.Gateway{Ready: o.ready(), Domain: o.domain}, Events: o.log.Newest(),
-		Clusters: clusters, Services: o.services(views),
+// now returns the gateway as it is now.
+func (l *listContent) now() lists.Content {
+	views, clusters := l.views(), shownClusters(l.here(), l.links())
+	c := lists.Content{
+		Gateway:  adminapi.Gateway{Ready: l.ready(), Domain: l.domain, Version: version(buildInfo())},
+		Clusters: clusters, Services: l.services(views), Events: l.log.Newest(), MostEvents: events.Most,
 	}
-	addStandings(w.Services, clusters)
-	w.Gateway.Name, _ = os.Hostname()
-	w.Gateway.Version = version(buildInfo())
+	c.Gateway.Name, _ = os.Hostname()
+	addStandings(c.Services, clusters)
 	for _, v := range views {
 		if v.Streams > 0 {
-			w.Streams = append(w.Streams, overview.Stream{Method: v.Method, Destination: shown(v.Destination), Node: shown(v.Node),
-				Zone: shown(v.Zone), Namespace: shown(v.Namespace), Streams: v.Streams, Endpoints: v.Endpoints})
+			one := v.View
+			one.Destination, one.Node, one.Zone, one.Namespace = shown(v.Destination), shown(v.Node), shown(v.Zone), shown(v.Namespace)
+			c.Streams = append(c.Streams, one)
 		}
 	}
-	return w
+	return c
 }
 
 // addStandings adds, to members, the standing of their cluster if that is taken out.
-func addStandings(services []overview.Service, clusters []overview.Cluster) {
+func addStandings(services []adminapi.ServiceLine, clusters []adminapi.Cluster) {
 	out := make(map[string]string)
 	for _, c := range clusters {
-		if c.Standing != federation.InService.String() && c.Standing != "" {
-			out[c.Name] = c.Standing
+		if c.Standing != adminapi.InService && c.Standing != "" {
+			out[c.Cluster] = c.Standing
 		}
+	}
+	if len(out) == 0 {
+		return
 	}
 	for _, s := range services {
 		for i := range s.Members {
@@ -80,28 +82,25 @@ func addStandings(services []overview.Service, clusters []overview.Cluster) {
 	}
 }
 
-func shownClusters(here cluster.Status, links []adminapi.Cluster) []overview.Cluster {
-	list := []overview.Cluster{shownCluster(federation.Local.String(), "", here)}
-	for _, l := range links {
-		list = append(list, shownCluster(l.Cluster, l.Secret, l.ClusterStatus))
+func shownClusters(here adminapi.Cluster, links []adminapi.Cluster) []adminapi.Cluster {
+	here.Cluster = federation.Local.String()
+	list := append([]adminapi.Cluster{here}, links...)
+	for i := range list {
+		c := &list[i]
+		c.Cluster, c.Secret, c.Reason, c.Region = shown(c.Cluster), shown(c.Secret), shown(c.Reason), shown(c.Region)
+		c.StandingReason, c.Server, c.Network, c.Warnings = shown(c.StandingReason), shown(c.Server), shown(c.Network), shownAll(c.Warnings)
+		c.Gateways = slices.Clone(c.Gateways)
+		for j := range c.Gateways {
+			g := &c.Gateways[j]
+			g.Name, g.Identity, g.Reason = shown(g.Name), shown(g.Identity), shown(g.Reason)
+		}
+		c.Resources, c.Memory = nil, adminapi.Memory{}
 	}
 	return list
 }
 
-func shownCluster(name, secret string, st cluster.Status) overview.Cluster {
-	var gateways []overview.Through
-	for _, g := range st.Gateways {
-		gateways = append(gateways, overview.Through{Address: g.Address, State: g.State, Reason: shown(g.Reason)})
-	}
-	return overview.Cluster{
-		Network: shown(st.Network), Gateways: gateways,
-		Name: shown(name), Secret: shown(secret), State: string(st.State), Since: st.Since, Reason: shown(st.Reason), Region: shown(st.Region),
-		Standing: st.Standing, StandingReason: shown(st.StandingReason), Server: shown(st.Server), Warnings: shownAll(st.Warnings),
-	}
-}
-
 // services lists those that /debug/services lists.
-func (o *overviewOf) services(views []grpcapi.ViewStatus) []overview.Service {
+func (l *listContent) services(views []grpcapi.ViewStatus) []adminapi.ServiceLine {
 	streams := make(map[federation.ServiceID]int)
 	for _, v := range views {
 		if v.Service != (federation.ServiceID{}) {
@@ -109,26 +108,26 @@ func (o *overviewOf) services(views []grpcapi.ViewStatus) []overview.Service {
 		}
 	}
 	watched := make(map[federation.ServiceID][]federation.WatchedPort)
-	for _, w := range o.table.Watched() {
+	for _, w := range l.table.Watched() {
 		watched[w.Service] = append(watched[w.Service], w)
 	}
 	problems := make(map[federation.ServiceID][]string)
-	for _, p := range o.problems() {
+	for _, p := range l.problems() {
 		namespace, name, _ := strings.Cut(p.Service, "/")
 		problems[federation.ServiceID{Namespace: namespace, Name: name}] = p.Problems
 	}
 	unserved := make(map[federation.ServiceID]map[federation.Member]string)
-	for _, u := range o.table.Unserved() {
+	for _, u := range l.table.Unserved() {
 		if unserved[u.Service] == nil {
 			unserved[u.Service] = make(map[federation.Member]string)
 		}
 		unserved[u.Service][u.Member] = u.Status.String()
 	}
-	definitions := o.table.Definitions()
-	list := make([]overview.Service, 0, len(definitions))
+	definitions := l.table.Definitions()
+	list := make([]adminapi.ServiceLine, 0, len(definitions))
 	add := func(id federation.ServiceID, d *federation.Definition) {
 		ports := watched[id]
-		s := overview.Service{
+		s := adminapi.ServiceLine{
 			Namespace: shown(id.Namespace), Name: shown(id.Name), Kind: kindOf(d), Watched: len(ports) > 0,
 			Streams: streams[id], Problems: shownAll(problems[id]),
 		}
@@ -136,7 +135,7 @@ func (o *overviewOf) services(views []grpcapi.ViewStatus) []overview.Service {
 			s.Prefer = shown(d.Preference.String())
 		}
 		addMembers(&s, d, ports, unserved[id])
-		s.Ports, s.Port = o.knownPorts(id, ports)
+		s.Ports, s.Port = l.knownPorts(id, ports)
 		list = append(list, s)
 	}
 	for id, d := range definitions {
@@ -150,7 +149,7 @@ func (o *overviewOf) services(views []grpcapi.ViewStatus) []overview.Service {
 			add(id, nil)
 		}
 	}
-	addTiers(list, o.table.TiersInUse())
+	addTiers(list, l.table.TiersInUse())
 	return list
 }
 
@@ -166,16 +165,19 @@ func kindOf(d *federation.Definition) string {
 	return "mirrored"
 }
 
+// maxMembers is how many members of a service a line has.
+const maxMembers = 12
+
 // addMembers adds the members, with the endpoints of the first of the watched ports.
-func addMembers(s *overview.Service, d *federation.Definition, ports []federation.WatchedPort, unserved map[federation.Member]string) {
-	s.Members = []overview.Member{}
+func addMembers(s *adminapi.ServiceLine, d *federation.Definition, ports []federation.WatchedPort, unserved map[federation.Member]string) {
+	s.Members = []adminapi.MemberLine{}
 	if d == nil {
 		return
 	}
-	s.Members = make([]overview.Member, 0, len(d.Members))
-	var idle []overview.Member // that do not serve
+	s.Members = make([]adminapi.MemberLine, 0, len(d.Members))
+	var idle []adminapi.MemberLine // that do not serve
 	for i, m := range d.Members {
-		shownMember := overview.Member{Cluster: shown(m.Cluster.String())}
+		shownMember := adminapi.MemberLine{Cluster: shown(m.Cluster.String())}
 		if m.Service.Namespace != s.Namespace || m.Service.Name != s.Name {
 			shownMember.Service = shown(m.Service.String())
 		}
@@ -190,24 +192,24 @@ func addMembers(s *overview.Service, d *federation.Definition, ports []federatio
 		}
 		s.Members = append(s.Members, shownMember)
 	}
-	if s.MoreMembers = len(s.Members) - overview.MaxMembers; s.MoreMembers <= 0 {
+	if s.MoreMembers = len(s.Members) - maxMembers; s.MoreMembers <= 0 {
 		s.MoreMembers = 0
 		return
 	}
-	serving := slices.DeleteFunc(slices.Clone(s.Members), func(m overview.Member) bool { return m.Reason != "" })
-	s.Members = slices.Concat(idle, serving)[:overview.MaxMembers:overview.MaxMembers]
+	serving := slices.DeleteFunc(slices.Clone(s.Members), func(m adminapi.MemberLine) bool { return m.Reason != "" })
+	s.Members = slices.Concat(idle, serving)[:maxMembers:maxMembers]
 }
 
 // knownPorts returns the ports that proxies watch, and those that the Service declares, and which of
 // them the page is about: that of addMembers.
-func (o *overviewOf) knownPorts(id federation.ServiceID, watched []federation.WatchedPort) (all []uint16, first uint16) {
+func (l *listContent) knownPorts(id federation.ServiceID, watched []federation.WatchedPort) (all []uint16, first uint16) {
 	const most = 20
 	for _, w := range watched {
 		if w.Port != 0 { // 0 stands for all that are not declared
 			all = append(all, w.Port)
 		}
 	}
-	all = append(all, o.portsOf(id)...)
+	all = append(all, l.portsOf(id)...)
 	if len(all) == 0 {
 		return nil, 0
 	}
@@ -218,15 +220,15 @@ func (o *overviewOf) knownPorts(id federation.ServiceID, watched []federation.Wa
 }
 
 // addTiers adds the tiers in use where clients do not simply get everything.
-func addTiers(list []overview.Service, steered []federation.SteeredService) {
+func addTiers(list []adminapi.ServiceLine, steered []federation.SteeredService) {
 	const most = 6 // zones
-	tiers := make(map[string][]overview.Tiers, len(steered))
+	tiers := make(map[string][]adminapi.ZoneTiers, len(steered))
 	for _, one := range steered {
-		var use []overview.Tiers
+		var use []adminapi.ZoneTiers
 		for zone, n := range one.InUse {
-			use = append(use, overview.Tiers{Zone: shown(zone), InUse: shown(one.TiersFor(zone)), Count: n})
+			use = append(use, adminapi.ZoneTiers{Zone: shown(zone), InUse: shown(one.TiersFor(zone)), Count: n})
 		}
-		slices.SortFunc(use, func(a, b overview.Tiers) int {
+		slices.SortFunc(use, func(a, b adminapi.ZoneTiers) int {
 			return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Zone, b.Zone))
 		})
 		tiers[one.Service.String()] = use[:min(len(use), most)]

@@ -1,0 +1,81 @@
+package lists
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"isthmus/internal/adminapi"
+)
+
+// list is lines that can be asked for.
+type list[T any] struct {
+	lines []T
+	kind  *kind[T]
+	texts func() []string // of all lines, in lower case; made when they are first searched
+}
+
+// kind is how lines of a type are searched and sorted.
+type kind[T any] struct {
+	text  func(*T) string
+	parts named[func(*T) bool]     // that may be shown; nil: all
+	order named[func(a, b *T) int] // nil: as they are
+}
+
+func newList[T any](k *kind[T], lines []T) list[T] {
+	return list[T]{lines, k, sync.OnceValue(func() []string {
+		texts := make([]string, len(lines))
+		for i := range lines {
+			texts[i] = strings.ToLower(k.text(&lines[i]))
+		}
+		return texts
+	})}
+}
+
+// find returns the lines that a query asks for.
+func (l *list[T]) find(q Query) (adminapi.List[T], error) {
+	var none adminapi.List[T]
+	order, err := l.kind.order.get("sort", q.Sort)
+	if err != nil {
+		return none, err
+	}
+	part, err := l.kind.parts.get("show", q.Show)
+	if err != nil {
+		return none, err
+	}
+	words := strings.Fields(q.Search)
+	var texts []string
+	if len(words) > 0 {
+		texts = l.texts()
+	}
+	var found []*T
+	for i := range l.lines {
+		if line := &l.lines[i]; (part == nil || part(line)) && (len(words) == 0 || hasAll(texts[i], words)) {
+			found = append(found, line)
+		}
+	}
+	if order != nil {
+		slices.SortFunc(found, order)
+	}
+	return cut(found, len(l.lines), q), nil
+}
+
+// cut returns one page.
+func cut[T any](found []*T, all int, q Query) adminapi.List[T] {
+	answer := adminapi.List[T]{All: all, Matching: len(found), Pages: max(1, (len(found)+q.Limit-1)/q.Limit), Lines: []T{}}
+	answer.Page = min(q.Page, answer.Pages)
+	first := (answer.Page - 1) * q.Limit
+	for _, line := range found[first:min(first+q.Limit, len(found))] {
+		answer.Lines = append(answer.Lines, *line)
+	}
+	return answer
+}
+
+func hasAll(text string, words []string) bool {
+	for _, w := range words {
+		if !strings.Contains(text, w) {
+			return false
+		}
+	}
+	return true
+}

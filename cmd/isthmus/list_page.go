@@ -1,0 +1,56 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"path"
+	"time"
+
+	"isthmus/cmd/isthmus/internal/lists"
+)
+
+// listed are the pages that have lists.
+var listed = []string{"/debug/clusters", "/debug/services", "/debug/streams", "/debug/events"}
+
+// listPages answers view=list of the pages that have it: lines that are searched, sorted and cut. The
+// page at / shows them. All clients get theirs from one snapshot.
+type listPages struct {
+	snapshots *shared[*lists.Snapshot]
+}
+
+func newListPages(content func() lists.Content) *listPages {
+	return &listPages{newShared(func() *lists.Snapshot { return lists.NewSnapshot(content()) })}
+}
+
+// or returns a handler of a page and its list, which the last element of the path names.
+func (l *listPages) or(page http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch view := r.URL.Query().Get("view"); view {
+		case "":
+			page.ServeHTTP(w, r)
+		case "list":
+			l.serve(w, r)
+		default:
+			http.Error(w, fmt.Sprintf("view is %.20q: give list, or no view for all there is", view), http.StatusBadRequest)
+		}
+	})
+}
+
+func (l *listPages) serve(w http.ResponseWriter, r *http.Request) {
+	q, err := lists.ParseQuery(r.URL.Query())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	snapshot, number := l.snapshots.get()
+	answer, err := snapshot.Answer(path.Base(r.URL.Path), q)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("ETag", fmt.Sprintf(`"%d"`, number)) // of all lists: queries differ by their URL
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(answer))
+}

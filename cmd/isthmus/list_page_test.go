@@ -1,0 +1,71 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"isthmus/cmd/isthmus/internal/lists"
+	"isthmus/internal/adminapi"
+)
+
+// TestListPages: a list is sent once for each snapshot, and lists are views of the pages that there were.
+func TestListPages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		service := adminapi.ServiceLine{Namespace: "shop", Name: "web", Kind: "federated", Serving: 1}
+		made := 0
+		a, _ := newAdmin(false)
+		a.pages["/debug/services"] = func() any { return "everything" }
+		a.lists = newListPages(func() lists.Content {
+			made++
+			return lists.Content{Services: []adminapi.ServiceLine{service, {Namespace: "shop", Name: "cart", Kind: "plain"}}}
+		})
+		h := a.handler()
+		ask := func(path, etag string) *httptest.ResponseRecorder {
+			r := httptest.NewRequest(http.MethodGet, path, nil)
+			r.Header.Set("If-None-Match", etag)
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			return w
+		}
+		first := ask("/debug/services?view=list&q=web", "")
+		var list adminapi.ServiceList
+		if err := json.Unmarshal(first.Body.Bytes(), &list); err != nil || first.Code != http.StatusOK || first.Header().Get("Content-Type") != "application/json" || list.All != 2 || list.Matching != 1 || list.Lines[0].Name != "web" {
+			t.Errorf("%v: %d %s", err, first.Code, first.Body)
+		}
+		etag := first.Header().Get("ETag")
+		if again := ask("/debug/services?view=list&q=web", etag); again.Code != http.StatusNotModified || again.Body.Len() > 0 || again.Header().Get("ETag") != etag {
+			t.Errorf("of the same snapshot: %d %v %s", again.Code, again.Header(), again.Body)
+		}
+		if other := ask("/debug/clusters?view=list", ""); other.Header().Get("ETag") != etag || made != 1 {
+			t.Errorf("the lists are of %d snapshots, %s and %s", made, etag, other.Header().Get("ETag"))
+		}
+		time.Sleep(2 * time.Second)
+		service.Serving = 0
+		if later := ask("/debug/services?view=list&q=web", etag); later.Code != http.StatusOK || later.Header().Get("ETag") == etag || !strings.Contains(later.Body.String(), `"severity":3`) {
+			t.Errorf("of the next snapshot: %d %s", later.Code, later.Body)
+		}
+		for path, want := range map[string]string{
+			"/debug/services":                       `"everything"`,
+			"/debug/services?view=all":              `view is "all": give list`,
+			"/debug/services?view=list&sort=colour": `sort is "colour": give problems, name`,
+			"/debug/services?view=list&limit=0":     `limit is "0": give a number from 1`,
+		} {
+			code := http.StatusBadRequest
+			if path == "/debug/services" {
+				code = http.StatusOK
+			}
+			if w := ask(path, ""); w.Code != code || !strings.HasPrefix(w.Body.String(), want) {
+				t.Errorf("%s: %d %s", path, w.Code, w.Body)
+			}
+		}
+		if page := ask("/", ""); page.Code != http.StatusOK || !strings.Contains(page.Body.String(), "<h1>") {
+			t.Errorf("the page: %d", page.Code)
+		}
+		time.Sleep(time.Hour) // the last snapshot is dropped
+	})
+}

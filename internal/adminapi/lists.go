@@ -1,0 +1,98 @@
+package adminapi
+
+// List is what a page answers to view=list: lines that match, in the order that was asked for, from one page of them. It is embedded in
+// [ClusterList], [ServiceList], [StreamList] and [EventList], which add totals.
+type List[T any] struct {
+	All      int `json:"all"`      // lines that there are
+	Matching int `json:"matching"` // of these, that match
+	Page     int `json:"page"`     // from 1
+	Pages    int `json:"pages"`    // with so many lines each as was asked for; 1 or more
+	Lines    []T `json:"lines"`
+}
+
+// Severity is how much somebody should look at a line.
+type Severity int
+
+// The severities.
+const (
+	Fine    Severity = iota
+	Notable          // it works, otherwise than usual
+	Partial          // part of it does not work, or not yet
+	Broken
+)
+
+// ClusterList is /debug/clusters?view=list.
+type ClusterList struct {
+	Gateway  Gateway              `json:"gateway"`
+	States   map[ClusterState]int `json:"states"`   // how many clusters have which
+	TakenOut int                  `json:"takenOut"` // clusters that are not in service
+	List[ClusterLine]
+}
+
+// Gateway is the replica that answers.
+type Gateway struct {
+	Name    string `json:"name"` // of its Pod or machine
+	Version string `json:"version"`
+	Ready   bool   `json:"ready"`
+	Domain  string `json:"domain"` // of the cluster's names
+}
+
+// ClusterLine is a cluster, without its resources and memory. The own one has the name "local". Texts are shortened.
+type ClusterLine struct {
+	Cluster
+	Severity Severity `json:"severity"`
+}
+
+// ServiceList is /debug/services?view=list.
+type ServiceList struct {
+	Troubled int `json:"troubled"` // services that are Partial or Broken
+	Unserved int `json:"unserved"` // of these, that are Broken
+	List[ServiceLine]
+}
+
+// ServiceLine is a service in short. Texts are shortened.
+type ServiceLine struct {
+	Namespace   string       `json:"namespace"`
+	Name        string       `json:"name"`
+	Kind        string       `json:"kind"`                  // federated, mirrored, plain, or undefined: there is no such Service
+	Port        uint16       `json:"port,omitempty"`        // the one that Endpoints are about; 0: no port is known
+	Ports       []uint16     `json:"ports,omitempty"`       // those that are known, at most 20
+	Watched     bool         `json:"watched"`               // by proxies: only then the endpoints are known
+	Members     []MemberLine `json:"members"`               // at most 12, then those that do not serve first
+	MoreMembers int          `json:"moreMembers,omitempty"` // that are not listed
+	Serving     int          `json:"serving"`               // how many of all members do
+	Endpoints   int          `json:"endpoints"`             // of all members
+	Streams     int          `json:"streams"`
+	Problems    []string     `json:"problems,omitempty"` // of its annotations and labels
+	Prefer      string       `json:"prefer,omitempty"`   // its tiers; empty: clients simply get everything
+	Tiers       []ZoneTiers  `json:"tiers,omitempty"`    // that clients use, if they don't simply get everything; at most 6
+	Severity    Severity     `json:"severity"`
+}
+
+// MemberLine is what a cluster has for a service.
+type MemberLine struct {
+	Cluster   string `json:"cluster"`
+	Service   string `json:"service,omitempty"` // its name there, if it is another
+	Endpoints int    `json:"endpoints"`
+	Reason    string `json:"reason,omitempty"`   // why it does not serve; empty: it does
+	Standing  string `json:"standing,omitempty"` // of the cluster; empty: it is in service
+}
+
+// ZoneTiers are the tiers that clients of a zone use.
+type ZoneTiers struct {
+	Zone  string `json:"zone,omitempty"` // empty: not known
+	InUse string `json:"inUse"`          // their names
+	Count int    `json:"count"`
+}
+
+// StreamList is /debug/streams?view=list. Views that no stream uses are left out, and texts are shortened.
+type StreamList struct {
+	Streams int `json:"streams"` // of all views
+	List[View]
+}
+
+// EventList is /debug/events?view=list.
+type EventList struct {
+	Most int `json:"most"` // that are kept
+	List[Event]
+}
