@@ -43,6 +43,9 @@ func (s *Server) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	*s = Server{TypeMeta: o.TypeMeta, ObjectMeta: o.ObjectMeta}
-	s.Spec, s.Invalid = part[ServerSpec]("spec", o.Spec)
+	s.Read(o.Spec, nil)
 	return nil
 }
+
+// Read reads the spec, whatever it contains.
+func (s *Server) Read(spec, _ []byte) { s.Spec, s.Invalid = part[ServerSpec]("spec", spec) }

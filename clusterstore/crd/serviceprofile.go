@@ -110,6 +110,11 @@ func (p *ServiceProfile) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	*p = ServiceProfile{TypeMeta: o.TypeMeta, ObjectMeta: o.ObjectMeta}
-	p.Spec, p.Invalid = part[ServiceProfileSpec]("spec", o.Spec)
+	p.Read(o.Spec, nil)
 	return nil
+}
+
+// Read reads the spec, whatever it contains.
+func (p *ServiceProfile) Read(spec, _ []byte) {
+	p.Spec, p.Invalid = part[ServiceProfileSpec]("spec", spec)
 }

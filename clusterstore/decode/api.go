@@ -1,0 +1,245 @@
+package decode
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"isthmus/clusterstore/crd"
+)
+
+const (
+	// maxObject is how large an object may be, in bytes. etcd takes requests of 1.5 MiB by default.
+	maxObject = 4 << 20
+	// maxSmall is the size up to which objects are read into buffers that all share.
+	maxSmall = 64 << 10
+	// maxFrame ends an answer: no object that an API server has comes near it.
+	maxFrame = 16 << 20
+	// maxList is for a list, or a page of one, decompressed.
+	maxList = 256 << 20
+	// maxStatus is for an error, and for the metadata of a list.
+	maxStatus = 64 << 10
+	// listTimeout is how long a list may take.
+	listTimeout = 40 * time.Second
+)
+
+// api is an API server.
+type api struct {
+	http *http.Client
+	base *url.URL
+	// large has an element while an object larger than maxSmall is read or decoded: one at a time, so that
+	// a server which lets all its watches wait within a large object takes the memory of one.
+	large chan struct{}
+}
+
+// endpoint is where an API server has one of its resources.
+type endpoint struct {
+	*api
+	path string
+	of   schema.GroupResource
+}
+
+// NewSources returns the sources of the API server at a URL. It sends nothing. The client
+// follows no redirects and bounds the bodies of errors, and of nothing else.
+func NewSources(client *http.Client, base *url.URL) Sources {
+	a := &api{client, base, make(chan struct{}, 1)}
+	return Sources{
+		Pods:           newProtobuf(a, corev1.SchemeGroupVersion, "pods", "", pods),
+		Services:       newProtobuf(a, corev1.SchemeGroupVersion, "services", "", services),
+		EndpointSlices: newProtobuf(a, discoveryv1.SchemeGroupVersion, "endpointslices", "", endpointSlices),
+		Endpoints:      newProtobuf(a, corev1.SchemeGroupVersion, "endpoints", "", endpoints),
+		Secrets: func(namespace string) Source[*corev1.Secret] {
+			return newProtobuf(a, corev1.SchemeGroupVersion, "secrets", namespace, secrets)
+		},
+		ReplicaSets: newProtobuf(a, schema.GroupVersion{Group: "apps", Version: "v1"}, "replicasets", "", partials),
+		Jobs:        newProtobuf(a, schema.GroupVersion{Group: "batch", Version: "v1"}, "jobs", "", partials),
+		Nodes:       newProtobuf(a, corev1.SchemeGroupVersion, "nodes", "", partials),
+		Servers:     newJSON(a, crd.PolicyVersion, "servers", "Server", (*crd.Server).Read),
+		Workloads:   newJSON(a, crd.WorkloadVersion, "externalworkloads", "ExternalWorkload", (*crd.ExternalWorkload).Read),
+		Profiles:    newJSON(a, crd.ProfileVersion, "serviceprofiles", "ServiceProfile", (*crd.ServiceProfile).Read),
+	}
+}
+
+func newEndpoint(a *api, v schema.GroupVersion, name, namespace string) endpoint {
+	path := "/apis/" + v.String()
+	if v.Group == "" {
+		path = "/api/" + v.Version
+	}
+	if namespace != "" {
+		path += "/namespaces/" + url.PathEscape(namespace)
+	}
+	return endpoint{a, path + "/" + name, v.WithResource(name).GroupResource()}
+}
+
+// get sends a request. A status other than 200 is an [apierrors.StatusError]; so are all answers
+// of another content type an error.
+func (r *endpoint) get(ctx context.Context, o metav1.ListOptions, accept string) (io.ReadCloser, error) {
+	query, err := metav1.ParameterCodec.EncodeParameters(&o, schema.GroupVersion{Version: "v1"})
+	if err != nil {
+		return nil, err
+	}
+	at := r.base.JoinPath(r.path)
+	at.RawQuery = query.Encode()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Accept", accept)
+	response, err := r.http.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	contentType, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	wanted, _, _ := strings.Cut(accept, ";")
+	switch {
+	case response.StatusCode != http.StatusOK:
+		err = r.failure(response, contentType)
+	case contentType != wanted && wanted == runtime.ContentTypeProtobuf && contentType == runtime.ContentTypeJSON:
+		err = fmt.Errorf("API server %s answered in JSON, in which objects of Kubernetes' own kinds are not read: API servers answer in protobuf, as was requested; check what is in front of it", r.base.Host)
+	case contentType != wanted:
+		err = fmt.Errorf("API server %s answered by content of another type than %s: check that the kubeconfig's server is an API server, and what is in front of it", r.base.Host, wanted)
+	}
+	if err != nil {
+		response.Body.Close()
+		return nil, err
+	}
+	return response.Body, nil
+}
+
+// failure returns the error that an answer is, as client-go does.
+func (r *endpoint) failure(response *http.Response, contentType string) error {
+	text, _ := io.ReadAll(io.LimitReader(response.Body, maxStatus)) // what has come is enough
+	var err error
+	switch contentType {
+	case runtime.ContentTypeJSON:
+		err = jsonStatus(text)
+	case runtime.ContentTypeProtobuf:
+		kind, raw := unwrap(text)
+		err = protobufStatus(kind, raw)
+	}
+	if err != nil {
+		return err
+	}
+	message := "unknown"
+	if strings.HasPrefix(contentType, "text/") {
+		message = string(bytes.TrimSpace(text[:min(len(text), 2<<10)]))
+	}
+	return apierrors.NewGenericServerResponse(response.StatusCode, http.MethodGet, r.of, "", message, 0, true)
+}
+
+var statusKind = metav1.SchemeGroupVersion.WithKind("Status").Kind
+
+// statusError is nil for what is not a failure.
+func statusError(s *metav1.Status) error {
+	if s.Status != metav1.StatusFailure {
+		return nil
+	}
+	return &apierrors.StatusError{ErrStatus: *s}
+}
+
+func jsonStatus(text []byte) error {
+	var status metav1.Status
+	if len(text) > maxStatus || utiljson.Unmarshal(text, &status) != nil || status.Kind != statusKind {
+		return nil
+	}
+	return statusError(&status)
+}
+
+func protobufStatus(kind schema.GroupVersionKind, raw []byte) error {
+	var status metav1.Status
+	if len(raw) > maxStatus || kind.Kind != statusKind || status.Unmarshal(raw) != nil {
+		return nil
+	}
+	return statusError(&status)
+}
+
+// errEvent is for ERROR events that say nothing.
+var errEvent = errors.New("the API server ended the watch by an error that is no Status, or too large")
+
+// errType is for events whose type is not one of Kubernetes'. It does not quote it: client-go takes
+// certain texts for the regular end of a watch.
+var errType = errors.New("the API server sent an event of a type that does not exist: check that the server is an API server")
+
+// errKind is for objects of another kind.
+func errKind(what, wanted string) error {
+	return fmt.Errorf("the API server sent %s of another kind than %s: check that the server is an API server", what, wanted)
+}
+
+// errCut is for a list that ends before its end.
+func errCut(err error) error {
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return fmt.Errorf("the list is cut off: %w", err)
+}
+
+func errFrame(size uint64) error {
+	return fmt.Errorf("the API server sent an object of %d bytes, or more, which none has: check that the server is an API server", size)
+}
+
+// hold waits until a large object may be read.
+func (a *api) hold(ctx context.Context) (release func(), err error) {
+	select {
+	case a.large <- struct{}{}:
+		return func() { <-a.large }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// buffers are for small objects.
+var buffers = sync.Pool{New: func() any { return new([maxSmall]byte) }}
+
+// bounded fails after a number of bytes.
+type bounded struct {
+	io.Reader
+	left int64
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, fmt.Errorf("the API server's answer is larger than %d MiB", maxList>>20)
+	}
+	n, err := b.Reader.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	return n, err
+}
+
+// stream is a watch under way.
+type stream struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	body   io.ReadCloser
+}
+
+func (r *endpoint) begin(ctx context.Context, o metav1.ListOptions, accept string) (*stream, error) {
+	o.Watch = true
+	ctx, cancel := context.WithCancel(ctx)
+	body, err := r.get(ctx, o, accept)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	return &stream{ctx, cancel, body}, nil
+}
+
+func (s *stream) Close() error {
+	s.cancel()
+	return s.body.Close()
+}

@@ -1,0 +1,154 @@
+package decode
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+)
+
+// message is what client-go's types can do.
+type message interface {
+	Object
+	Marshal() ([]byte, error)
+	Unmarshal([]byte) error
+}
+
+// held is a kind whose table is held against client-go's own decoding.
+type held struct {
+	name   string
+	used   string
+	empty  func() message
+	decode func(data []byte, each func(Object) error) error
+}
+
+func hold[T any, O interface {
+	*T
+	message
+}](k *kind[T], used string) held {
+	return held{k.Kind, used, func() message { return O(new(T)) }, func(data []byte, each func(Object) error) error {
+		return k.use(func(d *decoder[T]) error {
+			if err := d.table.decode(&d.object, data); err != nil {
+				return err
+			}
+			return each(O(&d.object))
+		})
+	}}
+}
+
+var heldKinds = []held{
+	hold[corev1.Pod](pods, usedPod), hold[corev1.Service](services, usedService), hold[discoveryv1.EndpointSlice](endpointSlices, usedSlice),
+	hold[coreEndpoints](endpoints, usedEndpoints), hold[corev1.Secret](secrets, usedSecret), hold[metav1.PartialObjectMetadata](partials, usedMeta),
+}
+
+// compare decodes data by the table and by client-go. It returns the errors.
+func (h held) compare(t testing.TB, data []byte) (ours, theirs error) {
+	want := h.empty()
+	if theirs = want.Unmarshal(bytes.Clone(data)); theirs == nil {
+		prune(want, h.used)
+	}
+	ours = h.decode(data, func(got Object) error {
+		if theirs == nil && !equality.Semantic.DeepEqual(got, Object(want)) {
+			t.Errorf("%s: got\n%+v\nwant\n%+v", h.name, got, want)
+		}
+		return nil
+	})
+	return ours, theirs
+}
+
+// TestTables: of every object tables decode what client-go does, and only what is used.
+func TestTables(t *testing.T) {
+	for _, h := range heldKinds {
+		t.Run(h.name, func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) {
+				m := maker{rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1))}
+				o := h.empty()
+				m.make(o)
+				data, err := o.Marshal()
+				if err != nil {
+					rt.Fatal(err)
+				}
+				if ours, theirs := h.compare(t, data); ours != nil || theirs != nil {
+					rt.Fatalf("ours: %v, client-go's: %v", ours, theirs)
+				}
+			})
+		})
+	}
+}
+
+// TestTablesDecodeUsed: if all fields of an object are set, so are all that are used.
+func TestTablesDecodeUsed(t *testing.T) {
+	for _, h := range heldKinds {
+		seen := make(map[string]bool)
+		for seed := range uint64(300) {
+			o := h.empty()
+			maker{rand.New(rand.NewPCG(seed, 2))}.make(o)
+			prune(o, h.used)
+			for _, path := range splitPaths(h.used) {
+				seen[path] = seen[path] || isSet(reflect.ValueOf(o), path)
+			}
+		}
+		for path, ok := range seen {
+			if !ok {
+				t.Errorf("%s: no object has %s: the tests compare nothing of it", h.name, path)
+			}
+		}
+	}
+}
+
+// FuzzTables: of garbled bytes that client-go can decode, tables decode the same, or refuse them.
+func FuzzTables(f *testing.F) {
+	for i, h := range heldKinds {
+		for seed := range uint64(5) {
+			o := h.empty()
+			maker{rand.New(rand.NewPCG(seed, uint64(i)))}.make(o)
+			data, err := o.Marshal()
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(uint8(i), data)
+		}
+	}
+	f.Fuzz(func(t *testing.T, kind uint8, data []byte) {
+		h := heldKinds[int(kind)%len(heldKinds)]
+		h.compare(t, data)
+		_, _ = refuse(data, errMalformed)
+	})
+}
+
+// TestGarbledTables does a part of what the fuzz test does at each run: it changes bytes of objects.
+func TestGarbledTables(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 7))
+	both, refused := 0, 0
+	for range 20_000 {
+		h := heldKinds[random.IntN(len(heldKinds))]
+		o := h.empty()
+		maker{random}.make(o)
+		data, err := o.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 1 + random.IntN(3) {
+			data[random.IntN(len(data))] = byte(random.IntN(256))
+		}
+		data = data[:len(data)-random.IntN(2)*random.IntN(len(data))]
+		switch ours, theirs := h.compare(t, data); {
+		case ours == nil && theirs == nil:
+			both++
+		case theirs == nil:
+			refused++
+		}
+		if t.Failed() {
+			return
+		}
+	}
+	if both < 1000 || refused > both/20 {
+		t.Errorf("%d were decoded by both, %d by client-go alone", both, refused)
+	}
+}
