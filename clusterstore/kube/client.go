@@ -15,7 +15,6 @@ import (
 
 	"isthmus/clusterstore/crd"
 	"isthmus/clusterstore/decode"
-	"isthmus/clusterstore/decode/decodetest"
 	"isthmus/clusterstore/typed"
 	"isthmus/federation"
 )
@@ -56,11 +55,11 @@ func New(name federation.ClusterName, from *rest.Config, requests *Requests) (*C
 	if cfg.UserAgent == "" {
 		cfg.UserAgent = "isthmus"
 	}
-	client, closeAll, err := newHTTPClient(name, cfg)
+	next, closeAll, err := newRoundTripper(name, cfg)
 	if err != nil {
 		return nil, err
 	}
-	client.Transport = requests.transport(name, client.Transport)
+	client := newHTTPClient(requests.transport(name, singleTry{next: next}))
 	c := &Client{config: cfg, http: client, close: closeAll}
 	if c.Clients, err = typed.New(cfg, client); err != nil {
 		return nil, err
@@ -71,10 +70,7 @@ func New(name federation.ClusterName, from *rest.Config, requests *Requests) (*C
 	if err := c.addCustom(); err != nil {
 		return nil, err
 	}
-	c.Sources = decodetest.Sources(c.Clients, c.Metadata)
-	c.Sources.Servers = decodetest.New[*crd.Server](c.Servers)
-	c.Sources.Workloads = decodetest.New[*crd.ExternalWorkload](c.Workloads)
-	c.Sources.Profiles = decodetest.New[*crd.ServiceProfile](c.Profiles)
+	c.Sources = decode.NewSources(newHTTPClient(requests.transport(name, singleTry{next, true})), c.REST.Get().AbsPath("/").URL())
 	return c, nil
 }
 

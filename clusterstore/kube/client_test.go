@@ -36,7 +36,7 @@ func TestLostConnections(t *testing.T) {
 		if wrapped := (&url.Error{Op: "Get", Err: err}); !utilnet.IsProbableEOF(wrapped) && !utilnet.IsTimeout(wrapped) {
 			t.Errorf("client-go does not ignore %v", err)
 		}
-		client := http.Client{Transport: singleTry{roundTrip(func(*http.Request) (*http.Response, error) { return nil, err })}}
+		client := http.Client{Transport: singleTry{next: roundTrip(func(*http.Request) (*http.Response, error) { return nil, err })}}
 		_, got := client.Get("http://east")
 		if !errors.Is(got, err) || utilnet.IsProbableEOF(got) || utilnet.IsTimeout(got) {
 			t.Errorf("%v became %v", err, got)
@@ -50,7 +50,7 @@ func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f
 
 // TestNoWarnings: client-go does not get an API server's warnings, which it would log.
 func TestNoWarnings(t *testing.T) {
-	client := http.Client{Transport: singleTry{roundTrip(func(*http.Request) (*http.Response, error) {
+	client := http.Client{Transport: singleTry{next: roundTrip(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Warning": {`299 - "deprecated"`}}, Body: http.NoBody}, nil
 	})}}
 	response, err := client.Get("https://east/api/v1/pods")

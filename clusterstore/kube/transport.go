@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -40,11 +41,16 @@ var (
 	errNoAnswer = fmt.Errorf("the API server did not begin to answer within %v", beginTimeout)
 )
 
+// maxWaiting is how much of an answer may have come and wait to be read, in bytes. net/http's own
+// figure is 4 MiB, for each watch.
+const maxWaiting = 512 << 10
+
 // maxHeader is the largest header of an answer that is read, in bytes.
 const maxHeader = 256 << 10
 
-// newHTTPClient returns a client, and a function that closes its connections.
-func newHTTPClient(name federation.ClusterName, cfg *rest.Config) (*http.Client, func(), error) {
+// newRoundTripper returns what sends requests with the client's credentials, and a function that
+// closes its connections.
+func newRoundTripper(name federation.ClusterName, cfg *rest.Config) (http.RoundTripper, func(), error) {
 	transport, err := newTransport(name, cfg)
 	if err != nil {
 		return nil, nil, err
@@ -55,11 +61,15 @@ func newHTTPClient(name federation.ClusterName, cfg *rest.Config) (*http.Client,
 	if err != nil {
 		return nil, nil, fmt.Errorf("credentials: %w", err)
 	}
-	// API servers don't redirect, and a linked cluster must not send the gateway's
-	// requests elsewhere.
-	return &http.Client{Transport: singleTry{wrapped}, CheckRedirect: func(*http.Request, []*http.Request) error {
+	return wrapped, func() { transport.CloseIdleConnections(); open.close() }, nil
+}
+
+// newHTTPClient returns a client that follows no redirects: API servers don't redirect, and a
+// linked cluster must not send the gateway's requests elsewhere.
+func newHTTPClient(t http.RoundTripper) *http.Client {
+	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
-	}}, func() { transport.CloseIdleConnections(); open.close() }, nil
+	}}
 }
 
 func newTransport(name federation.ClusterName, cfg *rest.Config) (*http.Transport, error) {
@@ -77,7 +87,7 @@ func newTransport(name federation.ClusterName, cfg *rest.Config) (*http.Transpor
 		IdleConnTimeout:        90 * time.Second,
 		DisableCompression:     cfg.DisableCompression,
 		ForceAttemptHTTP2:      true,
-		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout, MaxReceiveBufferPerStream: maxWaiting},
 	}
 	if dial := cfg.Dial; dial != nil {
 		t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -107,7 +117,10 @@ func newDialer() *net.Dialer {
 // as long as the server's Retry-After asks for: the resource's loop decides when to
 // retry, and the health has to show each failure. It bounds how often net/http does so.
 // It also drops warnings, which client-go would log, and bounds the bodies of answers.
-type singleTry struct{ next http.RoundTripper }
+type singleTry struct {
+	next http.RoundTripper
+	open bool // only the bodies of errors are bounded: the others are read by package decode
+}
 
 func (s singleTry) RoundTrip(request *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(request.Context())
@@ -118,12 +131,27 @@ func (s singleTry) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	response.Header.Del("Retry-After")
 	response.Header.Del("Warning")
+	if s.open && response.StatusCode == http.StatusOK {
+		response.Body = &endingBody{response.Body, cancel}
+		return response, nil
+	}
 	if err := boundBody(ctx, cancel, request, response); err != nil {
 		response.Body.Close()
 		cancel(nil)
 		return nil, err
 	}
 	return response, nil
+}
+
+// endingBody ends its request when it is closed.
+type endingBody struct {
+	io.ReadCloser
+	cancel context.CancelCauseFunc
+}
+
+func (b *endingBody) Close() error {
+	defer b.cancel(nil)
+	return b.ReadCloser.Close()
 }
 
 // begin sends a request and returns when the header of the answer has come, or when one

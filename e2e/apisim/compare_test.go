@@ -15,10 +15,10 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"isthmus/e2e/apisim"
 	"isthmus/e2e/cluster"
 	"isthmus/e2e/kube"
 	"isthmus/e2e/object"
+	"isthmus/internal/apisim"
 )
 
 // namespace is what all objects are in. A real server makes none there by itself.

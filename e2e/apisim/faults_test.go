@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"isthmus/e2e/apisim"
+	"isthmus/internal/apisim"
 )
 
 const services = "/api/v1/services"

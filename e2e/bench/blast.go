@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"isthmus/e2e/admin"
-	"isthmus/e2e/apisim"
 	"isthmus/e2e/bench/fleet"
 	"isthmus/e2e/bench/load"
 	"isthmus/e2e/bench/world"
 	"isthmus/e2e/gateway"
 	"isthmus/e2e/poll"
+	"isthmus/internal/apisim"
 )
 
 // BlastScale is how much there is while one of the linked clusters floods.

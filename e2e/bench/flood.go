@@ -9,9 +9,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"isthmus/e2e/apisim"
 	"isthmus/e2e/object"
 	"isthmus/e2e/poll"
+	"isthmus/internal/apisim"
 )
 
 const (

@@ -15,9 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
-	"isthmus/e2e/apisim"
 	"isthmus/e2e/gateway"
 	"isthmus/e2e/object"
+	"isthmus/internal/apisim"
 )
 
 // actor is the API server of a linked cluster that misbehaves.

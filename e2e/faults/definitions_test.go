@@ -11,10 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"isthmus/e2e/apisim"
 	"isthmus/e2e/gateway"
 	"isthmus/e2e/object"
 	"isthmus/e2e/proxy"
+	"isthmus/internal/apisim"
 )
 
 // largeService is a federated Service of many members, whose definition is dear: its members are in one linked cluster.

@@ -14,11 +14,11 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	"isthmus/e2e/apisim"
 	"isthmus/e2e/bench/proc"
 	"isthmus/e2e/gateway"
 	"isthmus/e2e/object"
 	"isthmus/e2e/proxy"
+	"isthmus/internal/apisim"
 )
 
 const (

@@ -14,11 +14,11 @@ import (
 	"google.golang.org/grpc"
 
 	"isthmus/e2e/admin"
-	"isthmus/e2e/apisim"
 	"isthmus/e2e/bench/proc"
 	"isthmus/e2e/gateway"
 	"isthmus/e2e/object"
 	"isthmus/e2e/proxy"
+	"isthmus/internal/apisim"
 )
 
 // TestMultitude: clients ask for ever new names of one Service of 300 endpoints: ports that it does not declare, and

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"isthmus/e2e/apisim"
 	"isthmus/e2e/faultproxy"
+	"isthmus/internal/apisim"
 )
 
 // fault is something that is wrong with a cluster for a while.

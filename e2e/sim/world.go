@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"isthmus/e2e/apisim"
 	"isthmus/e2e/faultproxy"
+	"isthmus/internal/apisim"
 )
 
 // world is the clusters with all that is in them. Only the steps change it, and what they do depends on the seed alone.

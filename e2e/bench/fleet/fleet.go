@@ -9,9 +9,9 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	"isthmus/e2e/apisim"
 	"isthmus/e2e/bench/world"
 	"isthmus/e2e/object"
+	"isthmus/internal/apisim"
 )
 
 // Config is what there is.

@@ -3,7 +3,7 @@ package fleet
 import (
 	corev1 "k8s.io/api/core/v1"
 
-	"isthmus/e2e/apisim"
+	"isthmus/internal/apisim"
 )
 
 // first returns the number of a cluster's first Service.

@@ -7,8 +7,7 @@
 //   - Lists are pages of one moment, in the order of keys. Watches go on from a list's version without a gap, or end
 //     because the version has expired; they may begin with all objects, after which comes a bookmark.
 //   - Deletions bring the object as it last was, with the version of its deletion.
-//   - Answers are in protobuf or JSON, as the client prefers, of whole objects or, if asked for, of their metadata alone (in
-//     JSON). Objects of CRDs are in JSON.
+//   - Answers are in protobuf or JSON, as the client prefers, of whole objects or, if asked for, of their metadata alone. Objects of CRDs are in JSON.
 //   - A request that fails is answered with a Status.
 //   - API discovery has the groups, and the resources of each version, that are served. It has no aggregated form.
 //

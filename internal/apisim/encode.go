@@ -1,9 +1,11 @@
 package apisim
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strconv"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -93,42 +95,110 @@ func (r *request) typeMeta(suffix string) metav1.TypeMeta {
 	return metav1.TypeMeta{Kind: r.Kind + suffix, APIVersion: r.GroupVersion().String()}
 }
 
-func (r *request) encodeList(head metav1.ListMeta, objects []*object) ([]byte, error) {
+// writeList writes a list of n objects. In protobuf all must be as large as the first one, or there is no telling how large
+// the list is before it is made.
+func (r *request) writeList(w io.Writer, head metav1.ListMeta, n int, object func(i int) ([]byte, error)) error {
+	begin, before, end := "", "", "]}"
+	of := r.typeMeta("List")
 	if r.protobuf {
-		return encodeProtobufList(r.typeMeta("List"), head, objects)
-	}
-	list := struct {
-		metav1.TypeMeta `json:",inline"`
-		metav1.ListMeta `json:"metadata"`
-		Items           []json.RawMessage `json:"items"`
-	}{r.typeMeta("List"), head, make([]json.RawMessage, 0, len(objects))}
-	for _, o := range objects {
-		text, err := r.text(o)
+		text, err := head.Marshal()
 		if err != nil {
-			return nil, err
+			return err
 		}
-		list.Items = append(list.Items, text)
+		one, err := object(0)
+		if err != nil {
+			return err
+		}
+		before = string(protowire.AppendVarint(protowire.AppendTag(nil, 2, protowire.BytesType), uint64(len(one))))
+		begin, err = r.beginList(text, n*(len(before)+len(one)))
+		if end = ""; err != nil {
+			return err
+		}
+	} else {
+		text, err := json.Marshal(head)
+		if err != nil {
+			return err
+		}
+		begin = fmt.Sprintf(`{"kind":%q,"apiVersion":%q,"metadata":%s,"items":[`, of.Kind, of.APIVersion, text)
 	}
-	return json.Marshal(list)
+	_, err := io.WriteString(w, begin)
+	for i := range n {
+		var text []byte
+		if err == nil {
+			text, err = object(i)
+		}
+		if err == nil {
+			_, err = io.WriteString(w, before)
+		}
+		if err == nil {
+			_, err = w.Write(text)
+		}
+		if !r.protobuf {
+			before = ","
+		}
+	}
+	if err == nil {
+		_, err = io.WriteString(w, end)
+	}
+	return err
 }
 
-// encodeProtobufList encodes a list as that of every kind is: field 1 is its metadata, field 2 are the objects.
-func encodeProtobufList(of metav1.TypeMeta, head metav1.ListMeta, objects []*object) ([]byte, error) {
+// beginList returns what is before the objects of a list, which have so many bytes. A list is encoded as that of every kind is:
+// field 1 is its metadata, field 2 are the objects.
+func (r *request) beginList(head []byte, objects int) (string, error) {
+	of := r.typeMeta("List")
+	list := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), head)
+	typed, err := (&runtime.TypeMeta{APIVersion: of.APIVersion, Kind: of.Kind}).Marshal()
+	if err != nil {
+		return "", err
+	}
+	begin := protowire.AppendBytes(protowire.AppendTag(bytes.Clone(protobufPrefix), 1, protowire.BytesType), typed)
+	begin = protowire.AppendVarint(protowire.AppendTag(begin, 2, protowire.BytesType), uint64(len(list)+objects))
+	return string(append(begin, list...)), nil
+}
+
+func (r *request) encodeList(head metav1.ListMeta, objects []*object) ([]byte, error) {
+	var list []byte
+	if !r.protobuf {
+		var text bytes.Buffer
+		err := r.writeList(&text, head, len(objects), func(i int) ([]byte, error) { return r.text(objects[i]) })
+		return text.Bytes(), err
+	}
+	for _, o := range objects {
+		list = protowire.AppendBytes(protowire.AppendTag(list, 2, protowire.BytesType), r.raw(o))
+	}
 	text, err := head.Marshal()
 	if err != nil {
 		return nil, err
 	}
-	list := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), text)
-	for _, o := range objects {
-		list = protowire.AppendBytes(protowire.AppendTag(list, 2, protowire.BytesType), o.protobuf)
-	}
-	return wrap(of, list)
+	begin, err := r.beginList(text, len(list))
+	return append([]byte(begin), list...), err
 }
+
+// raw returns the object in protobuf, or its metadata, which is field 1 of all kinds.
+func (r *request) raw(o *object) []byte {
+	if !r.metadata {
+		return o.protobuf
+	}
+	for rest := o.protobuf; len(rest) > 0; {
+		number, _, n := protowire.ConsumeField(rest)
+		if n < 0 {
+			return nil
+		}
+		if number == 1 {
+			return rest[:n]
+		}
+		rest = rest[n:]
+	}
+	return nil
+}
+
+var protobufPrefix = []byte("k8s\x00")
 
 // wrap adds to an encoded object of what kind it is, as Kubernetes does with all but the objects of lists.
 func wrap(of metav1.TypeMeta, raw []byte) ([]byte, error) {
 	text, err := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: of.APIVersion, Kind: of.Kind}, Raw: raw}).Marshal()
-	return append([]byte("k8s\x00"), text...), err
+	return append(bytes.Clone(protobufPrefix), text...), err
 }
 
 // text returns the object's JSON, or that of its metadata, as it was asked for.
@@ -148,10 +218,21 @@ func (r *request) text(o *object) ([]byte, error) {
 // event returns what a watch sends about an object.
 func (r *request) event(e event) ([]byte, error) {
 	if r.protobuf {
-		return frame(e.kind, r.typeMeta(""), e.protobuf)
+		return r.encodeEvent(e.kind, r.raw(e.object))
 	}
 	text, err := r.text(e.object)
-	return line(e.kind, text), err
+	if err != nil {
+		return nil, err
+	}
+	return r.encodeEvent(e.kind, text)
+}
+
+// encodeEvent is event for an object that is encoded.
+func (r *request) encodeEvent(kind watch.EventType, object []byte) ([]byte, error) {
+	if r.protobuf {
+		return frame(kind, r.typeMeta(""), object)
+	}
+	return line(kind, object), nil
 }
 
 // extra returns what a watch sends besides: a bookmark or why it ends.

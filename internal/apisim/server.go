@@ -17,9 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-
-	k8s "isthmus/e2e/object"
 )
 
 // Authority issues the certificates of servers. Making one takes a while, so servers share it.
@@ -147,7 +146,10 @@ func (s *Server) Kubeconfig(addr, token string) ([]byte, error) {
 	if s.authority != nil {
 		cluster = clientcmdapi.Cluster{Server: "https://" + addr, CertificateAuthorityData: s.authority.pem}
 	}
-	return k8s.Kubeconfig(s.name, cluster, clientcmdapi.AuthInfo{Token: token})
+	config := clientcmdapi.NewConfig()
+	config.Clusters[s.name], config.AuthInfos[s.name] = &cluster, &clientcmdapi.AuthInfo{Token: token}
+	config.Contexts[s.name], config.CurrentContext = &clientcmdapi.Context{Cluster: s.name, AuthInfo: s.name}, s.name
+	return clientcmd.Write(*config)
 }
 
 func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
@@ -172,7 +174,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	case slices.Contains(faults.Forbidden, ask.resource) || slices.Contains(faults.Forbidden, "*"):
 		refuse(w, forbidden(ask.target))
 	case faults.Endless.answers(ask):
-		defer context.AfterFunc(alive, func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) })()
+		defer cutWith(alive, w)()
 		_ = faults.Endless.answer(w, ask) // fails if the client has gone, or watches are cut
 	case !ask.options.Watch:
 		s.list(w, ask)
@@ -186,6 +188,21 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// cutWith ends what is written once ctx ends. The caller calls the result before it returns: net/http uses the writer for
+// something else after that.
+func cutWith(ctx context.Context, w http.ResponseWriter) (stop func()) {
+	done := make(chan struct{})
+	cancel := context.AfterFunc(ctx, func() {
+		defer close(done)
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) // every writer of net/http can
+	})
+	return func() {
+		if !cancel() {
+			<-done
+		}
+	}
+}
+
 var errNotServed = errors.New("not served")
 
 func parse(r *http.Request) (*request, error) {
@@ -195,7 +212,7 @@ func parse(r *http.Request) (*request, error) {
 	}
 	accept := r.Header.Get("Accept")
 	ask := &request{target: of, metadata: strings.Contains(accept, "as=PartialObjectMetadata")}
-	ask.protobuf = strings.Contains(accept, protobufType) && !ask.metadata && scheme.Scheme.Recognizes(of.GroupVersionKind)
+	ask.protobuf = strings.Contains(accept, protobufType) && scheme.Scheme.Recognizes(of.GroupVersionKind)
 	query := r.URL.Query()
 	if err := metav1.Convert_url_Values_To_v1_ListOptions(&query, &ask.options, nil); err != nil {
 		return nil, err
