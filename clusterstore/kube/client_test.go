@@ -140,11 +140,12 @@ func TestEndlessAnswer(t *testing.T) {
 		fmt.Fprint(w, "{}")
 	}))
 	defer server.Close()
-	client, closeIdle, err := newHTTPClient("east", &rest.Config{Host: server.URL})
+	next, closeAll, err := newRoundTripper("east", &rest.Config{Host: server.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer closeIdle()
+	defer closeAll()
+	client := newHTTPClient(singleTry{next: next})
 	for url, want := range map[string]bool{"/pods": true, "/pods?watch=false": true, "/pods?watch=true": false} {
 		answer, err := client.Get(server.URL + url)
 		if err != nil {
