@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"slices"
+	"strings"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,7 +36,7 @@ func (c *Cluster) endpoints() follow.Kind[*coreEndpoints, *sliceData] {
 // that ask for a hostname. They have no zones.
 func compactEndpoints(o *coreEndpoints, hosts bool) (*sliceData, bool) {
 	d := &sliceData{
-		service: federation.ServiceID{Namespace: shared(o.Namespace), Name: o.Name},
+		service: federation.ServiceID{Namespace: shared(o.Namespace), Name: strings.Clone(o.Name)},
 		mirror:  readMirror(&o.ObjectMeta),
 	}
 	var kept subset
@@ -80,7 +81,7 @@ func (s *subset) addCore(e *coreEndpointAddress, namespace string, left *leftOut
 	}
 	a := address{target: target, place: unique.Make(place{})}
 	if e.Hostname != "" {
-		a.hostname = new(e.Hostname) // not a part of the object, which would be kept
+		a.hostname = new(strings.Clone(e.Hostname))
 	}
 	s.add(a, e.TargetRef, left, e.IP)
 }

@@ -60,7 +60,7 @@ func (r Rules) readGateway(o *corev1.Service) *Gateway {
 	if o.Annotations[gatewayAnnotation] != "true" || !IsHostname(o.Namespace) || !IsHostname(o.Name) {
 		return nil
 	}
-	g := &Gateway{Service: federation.ServiceID{Namespace: o.Namespace, Name: o.Name}}
+	g := &Gateway{Service: federation.ServiceID{Namespace: strings.Clone(o.Namespace), Name: strings.Clone(o.Name)}}
 	if name := o.Annotations[identityAnnotation]; IsIdentity(name) {
 		g.Identity = strings.Clone(name)
 	}

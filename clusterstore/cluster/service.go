@@ -120,7 +120,7 @@ func keepMetadata(from map[string]string) map[string]string {
 				if kept == nil {
 					kept = make(map[string]string)
 				}
-				kept[k] = v
+				kept[strings.Clone(k)] = strings.Clone(v)
 			}
 		}
 	}

@@ -88,7 +88,7 @@ func compactSlice(o *discoveryv1.EndpointSlice, hosts bool) (*sliceData, bool) {
 	if service == "" || o.AddressType == discoveryv1.AddressTypeFQDN {
 		return nil, false
 	}
-	d := &sliceData{service: federation.ServiceID{Namespace: shared(o.Namespace), Name: service}, mirror: readMirror(&o.ObjectMeta)}
+	d := &sliceData{service: federation.ServiceID{Namespace: shared(o.Namespace), Name: strings.Clone(service)}, mirror: readMirror(&o.ObjectMeta)}
 	var named []address
 	if hosts {
 		named = hostsOf(o)
@@ -130,9 +130,11 @@ func (s *subset) addEndpoint(e *discoveryv1.Endpoint, namespace string, left *le
 		return
 	}
 	a := address{
-		target:   target,
-		place:    unique.Make(place{zone: value(e.Zone), hints: zoneHints(e.Hints)}),
-		hostname: e.Hostname,
+		target: target,
+		place:  unique.Make(place{zone: value(e.Zone), hints: zoneHints(e.Hints)}),
+	}
+	if e.Hostname != nil {
+		a.hostname = new(strings.Clone(*e.Hostname))
 	}
 	s.add(a, e.TargetRef, left, e.Addresses...)
 }
@@ -217,9 +219,9 @@ func zoneHints(h *discoveryv1.EndpointHints) string {
 
 func readMirror(o *metav1.ObjectMeta) mirror {
 	return mirror{
-		cluster:    o.Labels[mirrorClusterLabel],
-		identity:   o.Annotations[gatewayIdentityAnnotation],
-		remoteName: o.Annotations[remoteNameAnnotation],
+		cluster:    strings.Clone(o.Labels[mirrorClusterLabel]),
+		identity:   strings.Clone(o.Annotations[gatewayIdentityAnnotation]),
+		remoteName: strings.Clone(o.Annotations[remoteNameAnnotation]),
 	}
 }
 

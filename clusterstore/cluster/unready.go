@@ -95,7 +95,7 @@ func newUnready(target, hostname, zone, node string) unready {
 	if targetKind(target) != federation.Pod {
 		node = ""
 	}
-	return unready{hostname: hostname, target: target, zone: unique.Make(zone), node: unique.Make(node)}
+	return unready{hostname: strings.Clone(hostname), target: target, zone: unique.Make(zone), node: unique.Make(node)}
 }
 
 // addTo adds an address that is not ready, with each of the IPs.

@@ -22,6 +22,7 @@ import (
 // kind is one of Kubernetes' own kinds.
 type kind[T any] struct {
 	schema.GroupVersionKind
+	copies   bool // texts are not lent, since many are kept
 	decoders sync.Pool
 }
 
@@ -43,6 +44,8 @@ var (
 	secrets        = newKind(corev1.SchemeGroupVersion.WithKind("Secret"), secretTable)
 	partials       = newKind(partialVersion.WithKind("PartialObjectMetadata"), partialTable)
 )
+
+func init() { secrets.copies = true }
 
 // partialVersion has the group that [metav1.SchemeGroupVersion] lacks.
 var partialVersion = schema.GroupVersion{Group: metav1.GroupName, Version: "v1"}
@@ -94,6 +97,9 @@ func newProtobuf[T any, O interface {
 
 // object decodes one object and calls each. What is not whole is refused for err.
 func (s *protobuf[T, O]) object(data []byte, whole error, each func(O, *Refused) error) error {
+	if s.copies {
+		data = bytes.Clone(data)
+	}
 	return s.use(func(d *decoder[T]) error {
 		err := whole
 		if err == nil {

@@ -95,10 +95,10 @@ func CallsOf[L runtime.Object](client Lister[L]) Calls {
 	}
 }
 
-// JoinKey names an object within its kind: namespace/name, or the name alone.
+// JoinKey names an object within its kind: namespace/name, or the name alone. It is a copy.
 func JoinKey(namespace, name string) string {
 	if namespace == "" {
-		return name
+		return strings.Clone(name)
 	}
 	return namespace + "/" + name
 }
