@@ -108,6 +108,9 @@ func readMetadata(data []byte, m *metav1.ObjectMeta) error {
 		case "managedFields":
 			err = readUpdates(value, m)
 		}
+		if err == nil && max(len(m.Name), len(m.Namespace), len(m.ResourceVersion)) > maxName {
+			err = fmt.Errorf("its %s is longer than %d bytes", key, maxName)
+		}
 		return err
 	})
 }

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // maker makes objects whose fields are all set now and then.
@@ -35,6 +36,12 @@ func (m maker) fill(v reflect.Value, depth int) {
 		v.Set(reflect.ValueOf(metav1.Time{Time: time.Unix(int64(m.IntN(1<<31)), 0)}))
 		return
 	case *resource.Quantity:
+		return
+	case *metav1.FieldsV1:
+		v.Set(reflect.ValueOf(metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:a":{}}}`)}))
+		return
+	case *intstr.IntOrString:
+		v.Set(reflect.ValueOf(intstr.Parse(m.text())))
 		return
 	}
 	switch v.Kind() {

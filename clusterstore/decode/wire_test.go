@@ -1,0 +1,417 @@
+package decode
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// sends is an API server that answers every request by the same.
+type sends struct {
+	code        int
+	contentType string
+	body        io.Reader
+}
+
+func (s sends) RoundTrip(*http.Request) (*http.Response, error) {
+	if s.code == 0 {
+		s.code = http.StatusOK
+	}
+	return &http.Response{StatusCode: s.code, Header: http.Header{"Content-Type": {s.contentType}}, Body: io.NopCloser(s.body)}, nil
+}
+
+func (s sends) sources() Sources {
+	return NewSources(&http.Client{Transport: s}, &url.URL{Scheme: "https", Host: "east"})
+}
+
+func binarySource(body []byte) Sources {
+	return sends{0, protobufType, bytes.NewReader(body)}.sources()
+}
+
+func textSource(body string) Sources {
+	return sends{0, "application/json; charset=utf-8", strings.NewReader(body)}.sources()
+}
+
+var podKind = corev1.SchemeGroupVersion.WithKind("Pod")
+
+// wrapped is an object as API servers send it by itself.
+func wrapped(t testing.TB, kind schema.GroupVersionKind, raw []byte) []byte {
+	version, name := kind.ToAPIVersionAndKind()
+	data, err := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: version, Kind: name}, Raw: raw}).Marshal()
+	must(t, err)
+	return append([]byte("k8s\x00"), data...)
+}
+
+// podList is a list of encoded Pods.
+func podList(t testing.TB, pods ...[]byte) []byte {
+	head, err := (&metav1.ListMeta{ResourceVersion: "7", Continue: "more"}).Marshal()
+	must(t, err)
+	list := appendField(nil, 1, head)
+	for _, p := range pods {
+		list = appendField(list, 2, p)
+	}
+	of := podKind
+	of.Kind += "List"
+	return wrapped(t, of, list)
+}
+
+func appendField(to []byte, number protowire.Number, data []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(to, number, protowire.BytesType), data)
+}
+
+// frame is an event as watches send it.
+func frame(t testing.TB, as string, object []byte) []byte {
+	event, err := (&metav1.WatchEvent{Type: as, Object: runtime.RawExtension{Raw: object}}).Marshal()
+	must(t, err)
+	return append(binary.BigEndian.AppendUint32(nil, uint32(len(event))), event...)
+}
+
+// pod is an encoded Pod, with a field of its spec that is not used of so many bytes.
+func pod(t testing.TB, name string, size int, options ...func(*corev1.Pod)) []byte {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, ResourceVersion: "v" + name}, Spec: corev1.PodSpec{SchedulerName: strings.Repeat("x", size)}}
+	for _, f := range options {
+		f(p)
+	}
+	data, err := p.Marshal()
+	must(t, err)
+	return data
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// describe is what a callback has got.
+func describe[O Object](o O, refused *Refused) string {
+	if refused != nil {
+		return fmt.Sprintf("%s/%s@%s: %v", refused.Namespace, refused.Name, refused.ResourceVersion, refused.Err)
+	}
+	return fmt.Sprintf("%s/%s@%s", o.GetNamespace(), o.GetName(), o.GetResourceVersion())
+}
+
+func listed[O Object](from Source[O]) (got []string, list metav1.ListMeta, err error) {
+	list, err = from.List(context.Background(), metav1.ListOptions{}, func(o O, refused *Refused) error {
+		got = append(got, describe(o, refused))
+		return nil
+	})
+	return got, list, err
+}
+
+func watched[O Object](t testing.TB, from Source[O]) (got []string, err error) {
+	w, err := from.Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
+	for err == nil {
+		err = w.Next(func(e Event[O]) error {
+			got = append(got, fmt.Sprint(e.Type, " ", describe(e.Object, e.Refused)))
+			return nil
+		})
+	}
+	return got, err
+}
+
+func equal(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if g, w := strings.Join(got, "\n"), strings.Join(want, "\n"); g != w {
+		t.Errorf("got\n%s\nwant\n%s", g, w)
+	}
+}
+
+// TestList: objects come one by one, whatever their size, and a list goes on after one that is refused.
+func TestList(t *testing.T) {
+	largeMeta := func(p *corev1.Pod) { p.Annotations = map[string]string{"a": strings.Repeat("x", 100<<10)} }
+	large, largest := pod(t, "c", maxObject), pod(t, "f", maxObject, largeMeta)
+	got, list, err := listed(binarySource(podList(t,
+		pod(t, "a", 0), pod(t, "b", maxSmall), large, pod(t, "d", maxObject-200), pod(t, "e", 0, largeMeta), largest,
+		append(pod(t, "g", 0), 0xff), pod(t, "h", 0),
+	)).Pods)
+	must(t, err)
+	equal(t, got, "ns/a@va", "ns/b@vb", fmt.Sprintf("ns/c@vc: it is larger than 4 MiB (%d bytes)", len(large)), "ns/d@vd", "ns/e@ve",
+		fmt.Sprintf("ns/f@vf: it is larger than 4 MiB (%d bytes)", len(largest)), "ns/g@vg: it is not valid protobuf", "ns/h@vh")
+	if list.ResourceVersion != "7" || list.Continue != "more" {
+		t.Errorf("%+v", list)
+	}
+	failure := errors.New("enough")
+	_, err = binarySource(podList(t, pod(t, "a", 0), pod(t, "b", 0))).Pods.List(t.Context(), metav1.ListOptions{}, func(*corev1.Pod, *Refused) error { return failure })
+	if err != failure {
+		t.Error(err)
+	}
+}
+
+const serverText = `{"apiVersion":"policy.linkerd.io/v1beta3","kind":"Server","metadata":{"namespace":"ns","name":%q,"resourceVersion":"1"},"spec":{"port":80}}`
+
+// TestJSONList: the list's metadata may come after its items, and so may its kind.
+func TestJSONList(t *testing.T) {
+	item := func(name string) string { return fmt.Sprintf(serverText, name) }
+	large := strings.Replace(item("b"), `"port":80`, `"x":"`+strings.Repeat("x", maxSmall)+`"`, 1)
+	tooLarge := strings.Replace(item("c"), `"port":80`, `"x":"`+strings.Repeat("x", maxObject)+`"`, 1)
+	empty := strings.Replace(item("d"), `80`, "["+strings.Repeat("{},", maxValues)+"{}]", 1)
+	wrong := strings.Replace(item("e"), `"name"`, `"labels":{"a":1},"name"`, 1)
+	got, list, err := listed(textSource(` { "items" : [` + item("a") + " ,\n" + large + "," + tooLarge + "," + empty + "," + wrong + "," + item("f") +
+		`], "x":[{"y":"]}"}], "metadata":{"resourceVersion":"7","continue":"more"},"kind":"ServerList","apiVersion":"policy.linkerd.io/v1beta3"}`).Servers)
+	must(t, err)
+	equal(t, got, "ns/a@1", "ns/b@1", fmt.Sprintf("ns/c@1: it is larger than 4 MiB (%d bytes)", len(tooLarge)), "ns/d@1: its spec and status have more than 50000 values",
+		"ns/e@1: it is not valid JSON", "ns/f@1")
+	if list.ResourceVersion != "7" || list.Continue != "more" {
+		t.Errorf("%+v", list)
+	}
+	if got, _, err := listed(textSource(`{"kind":"ServerList","apiVersion":"policy.linkerd.io/v1beta3","metadata":{},"items":null}`).Servers); err != nil || got != nil {
+		t.Errorf("%s, %v", got, err)
+	}
+	blanks := strings.Repeat(" \n\t\r", 1<<20)
+	got, _, err = listed(textSource(blanks + `{` + blanks + `"items"` + blanks + `:[` + blanks + strings.Replace(item("a"), `"port":`, `"port":`+strings.Repeat(" ", 3<<20), 1) + blanks +
+		`],"kind":"ServerList","apiVersion":"policy.linkerd.io/v1beta3"}`).Servers)
+	must(t, err)
+	equal(t, got, "ns/a@1")
+}
+
+// TestCutOff: wherever an answer is cut off, that is an error, and no regular end.
+func TestCutOff(t *testing.T) {
+	whole := podList(t, pod(t, "a", 0), pod(t, "b", 10))
+	for n := range len(whole) - 4 { // after the list come two empty texts
+		if _, _, err := listed(binarySource(whole[:n]).Pods); err == nil || !strings.Contains(err.Error(), "cut off") {
+			t.Errorf("%d of %d bytes: %v", n, len(whole), err)
+		}
+	}
+	text := `{"kind":"ServerList","apiVersion":"policy.linkerd.io/v1beta3","metadata":{},"items":[` + fmt.Sprintf(serverText, "a") + `,` + fmt.Sprintf(serverText, "b") + `]}`
+	for n := range len(text) {
+		if _, _, err := listed(textSource(text[:n]).Servers); err == nil || !strings.Contains(err.Error(), "cut off") {
+			t.Errorf("%q: %v", text[:n], err)
+		}
+	}
+	event := frame(t, "ADDED", wrapped(t, podKind, pod(t, "a", 0)))
+	for n := range len(event) {
+		if _, err := watched(t, binarySource(append(bytes.Clone(event), event[:n]...)).Pods); n > 0 && err != io.ErrUnexpectedEOF || n == 0 && err != io.EOF {
+			t.Errorf("%d of %d bytes: %v", n, len(event), err)
+		}
+	}
+	line := `{"type":"ADDED","object":` + fmt.Sprintf(serverText, "a") + `}`
+	for n := range len(line) {
+		if _, err := watched(t, textSource(line+"\n"+line[:n]).Servers); n > 0 && err != io.ErrUnexpectedEOF || n == 0 && err != io.EOF {
+			t.Errorf("%q: %v", line[:n], err)
+		}
+	}
+}
+
+// TestNoKey: an object that could be any ends the answer.
+func TestNoKey(t *testing.T) {
+	long := strings.Repeat("x", maxName+1)
+	version := func(p *corev1.Pod) { p.ResourceVersion = long }
+	for name, p := range map[string][]byte{
+		"no name": pod(t, "", 0), "a long name": pod(t, long, 0), "nothing": nil, "too large, with no name": pod(t, "", maxObject), "too large, with a long one": pod(t, long, maxObject),
+	} {
+		if got, _, err := listed(binarySource(podList(t, p)).Pods); err != errNoKey || got != nil {
+			t.Errorf("%s: %s, %v", name, got, err)
+		}
+		for _, as := range []string{"ADDED", "DELETED"} {
+			if got, err := watched(t, binarySource(frame(t, as, wrapped(t, podKind, p))).Pods); err != errNoKey || got != nil {
+				t.Errorf("%s: %s, %v", name, got, err)
+			}
+		}
+	}
+	got, _, err := listed(binarySource(podList(t, pod(t, "a", 0, version))).Pods)
+	must(t, err)
+	equal(t, got, "ns/a@: its resourceVersion is longer than 253 bytes")
+	for _, name := range []string{"", long} {
+		event := `{"type":"DELETED","object":` + fmt.Sprintf(serverText, name) + `}`
+		if got, err := watched(t, textSource(event).Servers); err != errNoKey || got != nil {
+			t.Errorf("%q: %s, %v", name, got, err)
+		}
+	}
+}
+
+// TestOther: what is no answer to the request is an error.
+func TestOther(t *testing.T) {
+	other := schema.GroupVersionKind{Version: "v1", Kind: "ServiceList"}
+	for want, err := range map[string]error{
+		"a list of another kind than PodList":    listError(binarySource(wrapped(t, other, nil)).Pods),
+		"in JSON, in which objects":              listError(textSource("{}").Pods),
+		"content of another type":                listError(sends{0, "text/html", strings.NewReader("<html>")}.sources().Pods),
+		"is no list in protobuf":                 listError(binarySource([]byte("<html>")).Pods),
+		"an object of 16777":                     listError(binarySource(podList(t, pod(t, "a", maxFrame))).Pods),
+		"a list of another kind than ServerList": listError(textSource(`{"items":[],"kind":"PodList","apiVersion":"v1"}`).Servers),
+		"is no list in JSON":                     listError(textSource(`[]`).Servers),
+		"an event of another kind than Pod":      watchError(t, binarySource(frame(t, "ADDED", wrapped(t, other, pod(t, "a", 0)))).Pods),
+		"an object of 2147483647 bytes":          watchError(t, binarySource([]byte("\x7f\xff\xff\xff")).Pods),
+		"an event of another kind than Server":   watchError(t, textSource(`{"type":"ADDED","object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}}`).Servers),
+		"an event that is no JSON":               watchError(t, textSource(`{"type" "ADDED"}`).Servers),
+		"in JSON, in which":                      watchError(t, textSource(`{}`).Pods),
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	const reset = "read: connection reset by peer"
+	if !utilnet.IsProbableEOF(errors.New(reset)) {
+		t.Error("client-go does not take this for the end of a watch")
+	}
+	for _, err := range []error{
+		watchError(t, binarySource(frame(t, reset, wrapped(t, podKind, pod(t, "a", 0)))).Pods),
+		watchError(t, textSource(`{"type":"`+reset+`","object":`+fmt.Sprintf(serverText, "a")+`}`).Servers),
+	} {
+		if err != errType || utilnet.IsProbableEOF(err) {
+			t.Error(err)
+		}
+	}
+}
+
+func listError[O Object](from Source[O]) error { _, _, err := listed(from); return err }
+
+func watchError[O Object](t *testing.T, from Source[O]) error { _, err := watched(t, from); return err }
+
+// TestWatch: events of all types, and what ends a watch. Deletions and bookmarks are never refused.
+func TestWatch(t *testing.T) {
+	many := func(p *corev1.Pod) { p.Spec.Containers = make([]corev1.Container, podContainers.each+1) }
+	owners := func(p *corev1.Pod) { p.OwnerReferences = make([]metav1.OwnerReference, maxOwners+1) }
+	bookmark := pod(t, "", 0, func(p *corev1.Pod) {
+		p.Namespace, p.ResourceVersion, p.Annotations = "", "9", map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+	})
+	expired, err := (&metav1.Status{Status: metav1.StatusFailure, Code: 410, Reason: metav1.StatusReasonExpired, Message: "too old"}).Marshal()
+	must(t, err)
+	status := metav1.SchemeGroupVersion.WithKind("Status")
+	status.Group = ""
+	large := frame(t, "MODIFIED", wrapped(t, podKind, pod(t, "d", maxObject+maxEnvelope)))
+	var body []byte
+	for _, e := range [][]byte{
+		frame(t, "ADDED", wrapped(t, podKind, pod(t, "a", 0))), frame(t, "MODIFIED", wrapped(t, podKind, pod(t, "b", maxSmall))),
+		frame(t, "MODIFIED", wrapped(t, podKind, pod(t, "c", 0, many))), large,
+		frame(t, "DELETED", wrapped(t, podKind, pod(t, "e", 0, many))), frame(t, "DELETED", wrapped(t, podKind, pod(t, "f", maxObject+maxEnvelope))),
+		frame(t, "DELETED", wrapped(t, podKind, pod(t, "g", 0, owners))), frame(t, "BOOKMARK", wrapped(t, podKind, bookmark)),
+		frame(t, "ERROR", wrapped(t, status, expired)),
+	} {
+		body = append(body, e...)
+	}
+	got, err := watched(t, binarySource(body).Pods)
+	if !apierrors.IsResourceExpired(err) {
+		t.Errorf("the end is %v", err)
+	}
+	equal(t, got, "ADDED ns/a@va", "MODIFIED ns/b@vb", "MODIFIED ns/c@vc: it has more than 1000 containers", fmt.Sprintf("MODIFIED ns/d@vd: it is larger than 4 MiB (%d bytes)", len(large)-4),
+		"DELETED ns/e@ve", "DELETED ns/f@vf", "DELETED ns/g@vg", "BOOKMARK /@9")
+
+	// An error that would take a lot of memory, if all of it were decoded.
+	causes := bytes.Repeat(appendField(nil, 4, nil), 1<<20)
+	if err := watchError(t, binarySource(frame(t, "ERROR", wrapped(t, status, appendField(nil, 5, causes)))).Pods); err != errEvent {
+		t.Error(err)
+	}
+	if err := watchError(t, textSource(`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","details":{"causes":[`+strings.Repeat("{},", 1<<19)+`{}]}}}`).Servers); err != errEvent {
+		t.Error(err)
+	}
+}
+
+// TestJSONWatch is TestWatch for what comes in JSON.
+func TestJSONWatch(t *testing.T) {
+	event := func(as, name string, more string) string {
+		return fmt.Sprintf(`{"type":%q,"object":%s}`+"\n", as, strings.Replace(fmt.Sprintf(serverText, name), `"port":80`, more, 1))
+	}
+	many, large := `"port":[`+strings.Repeat("1,", maxValues)+"1]", `"x":"`+strings.Repeat("x", maxObject)+`"`
+	got, err := watched(t, textSource(event("ADDED", "a", `"port":1`)+event("MODIFIED", "b", many)+event("MODIFIED", "c", large)+event("DELETED", "d", many)+event("DELETED", "e", large)+
+		`{"object":{"metadata":{"annotations":{"k8s.io/initial-events-end":"true"},"resourceVersion":"9"},"kind":"Server","apiVersion":"policy.linkerd.io/v1beta3"},"type":"BOOKMARK"}`+
+		`{"type":"ERROR","object":{"kind":"Status","status":"Failure","code":410,"reason":"Expired"}}`).Servers)
+	if !apierrors.IsResourceExpired(err) {
+		t.Errorf("the end is %v", err)
+	}
+	equal(t, got, "ADDED ns/a@1", "MODIFIED ns/b@1: its spec and status have more than 50000 values", fmt.Sprintf("MODIFIED ns/c@1: it is larger than 4 MiB (%d bytes)", len(event("MODIFIED", "c", large))-1),
+		"DELETED ns/d@1", "DELETED ns/e@1", "BOOKMARK /@9")
+}
+
+// TestFailures: what an API server answers instead is the error that client-go would return.
+func TestFailures(t *testing.T) {
+	status := `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no pods for you","reason":"Forbidden","code":403}`
+	for _, x := range []struct {
+		sends
+		is func(error) bool
+	}{
+		{sends{403, "application/json", strings.NewReader(status)}, apierrors.IsForbidden},
+		{sends{404, "text/plain; charset=utf-8", strings.NewReader("404 page not found")}, apierrors.IsNotFound},
+		{sends{504, protobufType, bytes.NewReader(wrapped(t, schema.GroupVersionKind{Version: "v1", Kind: "Status"}, appendField(appendField(nil, 2, []byte("Failure")), 4, []byte("Timeout"))))}, apierrors.IsTimeout},
+		{sends{503, "text/html", strings.NewReader("<html>")}, apierrors.IsServiceUnavailable},
+		{sends{302, "text/html", strings.NewReader("")}, func(err error) bool { return errors.As(err, new(apierrors.APIStatus)) }},
+		{sends{500, "application/json", strings.NewReader(strings.Repeat("[", 1<<20))}, apierrors.IsInternalError},
+	} {
+		if err := listError(x.sources().Pods); !x.is(err) {
+			t.Errorf("%d: %v", x.code, err)
+		}
+		if err := watchError(t, x.sources().Servers); err == nil {
+			t.Errorf("%d: no error", x.code)
+		}
+	}
+}
+
+// TestLargeWait: of one API server one large object is in memory at a time.
+func TestLargeWait(t *testing.T) {
+	from := binarySource(podList(t, pod(t, "a", maxSmall)))
+	a := from.Pods.(*protobuf[corev1.Pod, *corev1.Pod]).api
+	release, err := a.hold(t.Context())
+	must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() {
+		_, err := from.Pods.List(ctx, metav1.ListOptions{}, func(*corev1.Pod, *Refused) error { return nil })
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		t.Fatalf("it did not wait: %v", err)
+	case a.large <- struct{}{}:
+		t.Fatal("two are held")
+	default:
+	}
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	release()
+}
+
+// FuzzAnswers: whatever a server sends, what comes of it has a name.
+func FuzzAnswers(f *testing.F) {
+	f.Add(podList(f, pod(f, "a", 0), pod(f, "b", 5)), frame(f, "ADDED", wrapped(f, podKind, pod(f, "a", 3))))
+	f.Add([]byte(`{"kind":"ServerList","apiVersion":"policy.linkerd.io/v1beta3","items":[`+fmt.Sprintf(serverText, "a")+`],"metadata":{}}`),
+		[]byte(`{"type":"ADDED","object":`+fmt.Sprintf(serverText, "a")+`}`+"\n"+`{"type":"DELETED","object":`+fmt.Sprintf(serverText, "a")+`}`))
+	f.Fuzz(func(t *testing.T, list, events []byte) {
+		fuzzAnswers(t, binarySource(list).Pods, binarySource(events).Pods)
+		fuzzAnswers(t, textSource(string(list)).Servers, textSource(string(events)).Servers)
+	})
+}
+
+func fuzzAnswers[O Object](t *testing.T, lists, watches Source[O]) {
+	look := func(o O, refused *Refused) {
+		if name := describe(o, refused); strings.Contains(name, "/@") || len(name) > 2000 {
+			t.Errorf("got %s", name)
+		}
+	}
+	_, _ = lists.List(t.Context(), metav1.ListOptions{}, func(o O, refused *Refused) error { look(o, refused); return nil })
+	w, err := watches.Watch(t.Context(), metav1.ListOptions{})
+	must(t, err)
+	defer w.Close()
+	for err == nil {
+		err = w.Next(func(e Event[O]) error {
+			if e.Type != watch.Bookmark {
+				look(e.Object, e.Refused)
+			}
+			return nil
+		})
+	}
+}
