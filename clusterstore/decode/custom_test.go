@@ -2,13 +2,13 @@ package decode
 
 import (
 	"encoding/json"
-	"math/rand/v2"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"pgregory.net/rapid"
 
 	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode/corpus"
 )
 
 const usedCustom = "ObjectMeta.Name ObjectMeta.Namespace ObjectMeta.ResourceVersion ObjectMeta.Labels ObjectMeta.Annotations " +
@@ -40,9 +40,9 @@ func compareCustom[T any, O interface {
 // TestCustom: of every object in JSON is decoded what client-go would, of what is used.
 func TestCustom(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		m := maker{rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 3))}
+		m := newMaker(rapid.Uint64().Draw(rt, "seed"), 3)
 		i := m.IntN(len(heldCustom))
-		data := m.custom(rt, i)
+		data := customObject(m, rt, i)
 		if ours, theirs := heldCustom[i](t, data); ours != nil || theirs != nil {
 			rt.Fatalf("%s: ours: %v, client-go's: %v", data, ours, theirs)
 		}
@@ -59,10 +59,10 @@ func TestCustom(t *testing.T) {
 	}
 }
 
-// custom is an object in JSON.
-func (m maker) custom(t interface{ Fatal(...any) }, kind int) []byte {
+// customObject is an object in JSON.
+func customObject(m corpus.Maker, t interface{ Fatal(...any) }, kind int) []byte {
 	o := []Object{&crd.Server{}, &crd.ExternalWorkload{}, &crd.ServiceProfile{}}[kind]
-	m.make(o)
+	m.Make(o)
 	data, err := json.Marshal(o)
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +74,7 @@ func (m maker) custom(t interface{ Fatal(...any) }, kind int) []byte {
 func FuzzCustom(f *testing.F) {
 	for i := range heldCustom {
 		for seed := range uint64(4) {
-			f.Add(uint8(i), maker{rand.New(rand.NewPCG(seed, 4))}.custom(f, i))
+			f.Add(uint8(i), customObject(newMaker(seed, 4), f, i))
 		}
 	}
 	f.Fuzz(func(t *testing.T, kind uint8, data []byte) {

@@ -147,19 +147,23 @@ type (
 )
 
 func endpointsTable(r *room) table[coreEndpoints] {
-	addresses := func(at func(*coreSubset) *[]coreAddress) field[coreSubset] {
-		return list(r, "addresses", coreAddresses, table[coreAddress]{
+	addresses := func(ready bool, at func(*coreSubset) *[]coreAddress) field[coreSubset] {
+		t := table[coreAddress]{
 			1: text("subsets.addresses.ip", maxText, func(a *coreAddress) *string { return &a.IP }),
 			2: optional(r, referenceTable(), func(a *coreAddress) **corev1.ObjectReference { return &a.TargetRef }),
 			3: text("subsets.addresses.hostname", maxText, func(a *coreAddress) *string { return &a.Hostname }),
 			4: optionalText(r, "subsets.addresses.nodeName", maxText, func(a *coreAddress) **string { return &a.NodeName }),
-		}, nil, at)
+		}
+		if ready {
+			t = t[:4] // the Pod says where it is
+		}
+		return list(r, "addresses", coreAddresses, t, nil, at)
 	}
 	return table[coreEndpoints]{
 		metadataNumber: sub(metadata(r), func(o *coreEndpoints) *metav1.ObjectMeta { return &o.ObjectMeta }),
 		2: list(r, "subsets", coreSubsets, table[coreSubset]{
-			1: addresses(func(s *coreSubset) *[]coreAddress { return &s.Addresses }),
-			2: addresses(func(s *coreSubset) *[]coreAddress { return &s.NotReadyAddresses }),
+			1: addresses(true, func(s *coreSubset) *[]coreAddress { return &s.Addresses }),
+			2: addresses(false, func(s *coreSubset) *[]coreAddress { return &s.NotReadyAddresses }),
 			3: list(r, "ports", corePorts, table[corePort]{
 				1: text("subsets.ports.name", maxText, func(p *corePort) *string { return &p.Name }),
 				2: number(func(p *corePort) *int32 { return &p.Port }),

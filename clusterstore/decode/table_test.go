@@ -2,8 +2,8 @@ package decode
 
 import (
 	"bytes"
-	"math/rand/v2"
 	"reflect"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
+
+	"isthmus/clusterstore/decode/corpus"
 )
 
 // message is what client-go's types can do.
@@ -43,8 +45,8 @@ func hold[T any, O interface {
 }
 
 var heldKinds = []held{
-	hold[corev1.Pod](pods, usedPod), hold[corev1.Service](services, usedService), hold[discoveryv1.EndpointSlice](endpointSlices, usedSlice),
-	hold[coreEndpoints](endpoints, usedEndpoints), hold[corev1.Secret](secrets, usedSecret), hold[metav1.PartialObjectMetadata](partials, usedMeta),
+	hold[corev1.Pod](pods, corpus.UsedPod), hold[corev1.Service](services, corpus.UsedService), hold[discoveryv1.EndpointSlice](endpointSlices, corpus.UsedSlice),
+	hold[coreEndpoints](endpoints, corpus.UsedEndpoints), hold[corev1.Secret](secrets, corpus.UsedSecret), hold[metav1.PartialObjectMetadata](partials, corpus.UsedMeta),
 }
 
 // compare decodes data by the table and by client-go. It returns the errors.
@@ -67,9 +69,9 @@ func TestTables(t *testing.T) {
 	for _, h := range heldKinds {
 		t.Run(h.name, func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
-				m := maker{rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 1))}
+				m := newMaker(rapid.Uint64().Draw(rt, "seed"), 1)
 				o := h.empty()
-				m.make(o)
+				m.Make(o)
 				data, err := o.Marshal()
 				if err != nil {
 					rt.Fatal(err)
@@ -88,10 +90,10 @@ func TestTablesDecodeUsed(t *testing.T) {
 		seen := make(map[string]bool)
 		for seed := range uint64(300) {
 			o := h.empty()
-			maker{rand.New(rand.NewPCG(seed, 2))}.make(o)
+			newMaker(seed, 2).Make(o)
 			prune(o, h.used)
-			for _, path := range splitPaths(h.used) {
-				seen[path] = seen[path] || isSet(reflect.ValueOf(o), path)
+			for _, path := range strings.Fields(h.used) {
+				seen[path] = seen[path] || corpus.IsSet(reflect.ValueOf(o), path)
 			}
 		}
 		for path, ok := range seen {
@@ -107,7 +109,7 @@ func FuzzTables(f *testing.F) {
 	for i, h := range heldKinds {
 		for seed := range uint64(5) {
 			o := h.empty()
-			maker{rand.New(rand.NewPCG(seed, uint64(i)))}.make(o)
+			newMaker(seed, uint64(i)).Make(o)
 			data, err := o.Marshal()
 			if err != nil {
 				f.Fatal(err)
@@ -124,12 +126,12 @@ func FuzzTables(f *testing.F) {
 
 // TestGarbledTables does a part of what the fuzz test does at each run: it changes bytes of objects.
 func TestGarbledTables(t *testing.T) {
-	random := rand.New(rand.NewPCG(7, 7))
+	random := newMaker(7, 7)
 	both, refused := 0, 0
 	for range 20_000 {
 		h := heldKinds[random.IntN(len(heldKinds))]
 		o := h.empty()
-		maker{random}.make(o)
+		random.Make(o)
 		data, err := o.Marshal()
 		if err != nil {
 			t.Fatal(err)

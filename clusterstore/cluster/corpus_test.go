@@ -1,0 +1,252 @@
+package cluster
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"isthmus/clusterstore/decode"
+	"isthmus/clusterstore/decode/corpus"
+	"isthmus/federation"
+)
+
+// corpusSize is how many objects there are of each kind.
+const corpusSize = 400
+
+// isKept is all that is kept of an object.
+type isKept struct {
+	Namespace, Name, Version string
+	Updated                  int64
+	Value                    any
+}
+
+func newKept(o decode.Object, value any) isKept {
+	k := isKept{Namespace: strings.Clone(o.GetNamespace()), Name: strings.Clone(o.GetName()), Version: strings.Clone(o.GetResourceVersion()), Value: value}
+	for _, f := range o.GetManagedFields() {
+		if f.Operation == metav1.ManagedFieldsOperationUpdate && f.Time != nil {
+			k.Updated = max(k.Updated, f.Time.Unix())
+		}
+	}
+	return k
+}
+
+// corpusKind is a kind of which objects are read by client-go's types and by package decode.
+type corpusKind struct {
+	schema.GroupVersionKind
+	used string
+	make func(corpus.Maker) []byte                                 // an encoded object
+	old  func(data []byte, change func(decode.Object)) isKept      // decoded as client-go does
+	all  func(t *testing.T, from decode.Sources) (listed []isKept) // decoded by package decode
+}
+
+type protobufObject interface {
+	decode.Object
+	Marshal() ([]byte, error)
+	Unmarshal([]byte) error
+}
+
+func newCorpusKind[T any, O interface {
+	*T
+	protobufObject
+}](kind schema.GroupVersionKind, used string, spice func(corpus.Maker, O), from func(decode.Sources) decode.Source[O], compact func(O) any) corpusKind {
+	return corpusKind{GroupVersionKind: kind, used: used,
+		make: func(m corpus.Maker) []byte {
+			o := O(new(T))
+			m.Make(o)
+			spice(m, o)
+			data, err := o.Marshal()
+			if err != nil {
+				panic(err)
+			}
+			return data
+		},
+		old: func(data []byte, change func(decode.Object)) isKept {
+			o := O(new(T))
+			if err := o.Unmarshal(data); err != nil {
+				panic(err)
+			}
+			if change != nil {
+				change(o)
+			}
+			return newKept(o, compact(o))
+		},
+		all: func(t *testing.T, s decode.Sources) (listed []isKept) {
+			_, err := from(s).List(t.Context(), metav1.ListOptions{}, func(o O, refused *decode.Refused) error {
+				if refused != nil {
+					return refused.Err
+				}
+				listed = append(listed, newKept(o, compact(o)))
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return listed
+		},
+	}
+}
+
+func corpusKinds(t *testing.T) []corpusKind {
+	cfg := testConfig()
+	cfg.Rules.LoopbackGateways = true
+	cfg.OnService = func(federation.ServiceID, *Service) {}
+	cfg.ProfileChanged = func(Topic, time.Time) {}
+	c := newOn(newFakeAPI(), cfg)
+	partial := schema.GroupVersionKind{Group: "meta.k8s.io", Version: "v1", Kind: "PartialObjectMetadata"}
+	return []corpusKind{
+		newCorpusKind(corev1.SchemeGroupVersion.WithKind("Pod"), corpus.UsedPod, spicePod, func(s decode.Sources) decode.Source[*corev1.Pod] { return s.Pods }, func(o *corev1.Pod) any {
+			p, _ := c.compactPod(o)
+			return p
+		}),
+		newCorpusKind(corev1.SchemeGroupVersion.WithKind("Service"), corpus.UsedService, spiceService, func(s decode.Sources) decode.Source[*corev1.Service] { return s.Services }, func(o *corev1.Service) any {
+			s := c.cfg.Rules.compactService(o, true)
+			s.Gateway = c.cfg.Rules.readGateway(o)
+			return s
+		}),
+		newCorpusKind(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), corpus.UsedSlice, spiceSlice, func(s decode.Sources) decode.Source[*discoveryv1.EndpointSlice] { return s.EndpointSlices }, func(o *discoveryv1.EndpointSlice) any {
+			d, ok := compactSlice(o, true)
+			return []any{d, ok}
+		}),
+		newCorpusKind(corev1.SchemeGroupVersion.WithKind("Endpoints"), corpus.UsedEndpoints, spiceEndpoints, func(s decode.Sources) decode.Source[*coreEndpoints] { return s.Endpoints }, func(o *coreEndpoints) any {
+			d, ok := compactEndpoints(o, true)
+			return []any{d, ok}
+		}),
+		newCorpusKind(partial, corpus.UsedMeta, func(corpus.Maker, *metav1.PartialObjectMetadata) {}, func(s decode.Sources) decode.Source[*metav1.PartialObjectMetadata] { return s.Nodes }, func(o *metav1.PartialObjectMetadata) any {
+			owner, _ := compactOwner(o)
+			node, _ := compactNode(o)
+			return []any{owner, node}
+		}),
+	}
+}
+
+// spicePod makes some Pods meshed ones.
+func spicePod(m corpus.Maker, o *corev1.Pod) {
+	if m.IntN(2) == 0 {
+		return
+	}
+	o.Labels = map[string]string{controlPlaneLabel: "linkerd", "app": "web"}
+	o.Annotations = map[string]string{opaqueAnnotation: "25,http", skipAnnotation: "4222"}
+	o.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web-1", UID: "x"}}
+	proxy := corev1.Container{Name: proxyContainer, Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: int32(m.IntN(1000)), HostPort: int32(m.IntN(100)), Protocol: "TCP"}}}
+	for _, name := range []string{inboundListenEnv, "OTHER", adminListenEnv, controlListenEnv} {
+		proxy.Env = append(proxy.Env, corev1.EnvVar{Name: name, Value: fmt.Sprint("0.0.0.0:", 4000+m.IntN(1000))})
+	}
+	if m.IntN(2) == 0 {
+		o.Spec.Containers = append(o.Spec.Containers, proxy)
+	} else {
+		o.Spec.InitContainers = append(o.Spec.InitContainers, proxy)
+	}
+}
+
+// spiceService makes some Services gateways.
+func spiceService(m corpus.Maker, o *corev1.Service) {
+	if m.IntN(2) == 0 {
+		return
+	}
+	o.Name, o.Namespace = "gateway", "linkerd-multicluster"
+	o.Annotations = map[string]string{gatewayAnnotation: "true", identityAnnotation: "gateway.id", pathAnnotation: "/ready", periodAnnotation: "3", opaqueAnnotation: "probe"}
+	o.Labels = map[string]string{"isthmus.io/x": "y", "other": "z"}
+	o.Spec.Ports = []corev1.ServicePort{{Name: gatewayPort, Port: 4142, Protocol: "UDP"}, {Name: gatewayPort, Port: 4143, Protocol: "TCP"}, {Name: probePort, Port: 4191}}
+}
+
+func spiceSlice(m corpus.Maker, o *discoveryv1.EndpointSlice) {
+	if m.IntN(2) == 0 {
+		o.AddressType = "IPv4"
+		o.Labels = map[string]string{discoveryv1.LabelServiceName: "web", mirrorClusterLabel: "east"}
+		o.Annotations = map[string]string{gatewayIdentityAnnotation: "id", remoteNameAnnotation: "name"}
+	}
+	for i := range 4 {
+		o.Endpoints = append(o.Endpoints, discoveryv1.Endpoint{
+			Addresses: []string{fmt.Sprint("10.0.1.", m.IntN(256))}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: fmt.Sprint("web-", i)},
+			Conditions: discoveryv1.EndpointConditions{Ready: new(i%2 == 0)}, NodeName: new("n1"), Hostname: new(fmt.Sprint("web-", i)), Zone: new("z1"),
+			Hints: &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "z1"}, {Name: "z2"}}},
+		})
+	}
+	o.OwnerReferences = append([]metav1.OwnerReference{{Kind: "Service", Name: "web"}}, o.OwnerReferences...)
+}
+
+func spiceEndpoints(m corpus.Maker, o *coreEndpoints) {
+	address := corev1.EndpointAddress{IP: fmt.Sprint("10.0.1.", m.IntN(256)), NodeName: new("n1"), TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "web-1"}}
+	o.Subsets = append(o.Subsets, coreEndpointSubset{Addresses: []corev1.EndpointAddress{address}, NotReadyAddresses: []corev1.EndpointAddress{address}})
+}
+
+// sameList is an API server that has the same list for every request.
+type sameList []byte
+
+func (a sameList) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/vnd.kubernetes.protobuf"}}, Body: io.NopCloser(bytes.NewReader(a))}, nil
+}
+
+func (k corpusKind) sources(t *testing.T, objects [][]byte) decode.Sources {
+	var list []byte
+	for _, o := range objects {
+		list = protowire.AppendBytes(protowire.AppendTag(list, 2, protowire.BytesType), o)
+	}
+	version, kind := k.ToAPIVersionAndKind()
+	data, err := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: version, Kind: kind + "List"}, Raw: list}).Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decode.NewSources(&http.Client{Transport: sameList(append([]byte("k8s\x00"), data...))}, &url.URL{Scheme: "https", Host: "east"})
+}
+
+// TestKeptAsClientGo: of each object is kept what was kept when client-go decoded all of it; also once the memory that it came
+// in has been used for others.
+func TestKeptAsClientGo(t *testing.T) {
+	for _, k := range corpusKinds(t) {
+		m := corpus.Maker{Rand: rand.New(rand.NewPCG(1, 1))}
+		var objects [][]byte
+		for range corpusSize {
+			objects = append(objects, k.make(m))
+		}
+		got := k.all(t, k.sources(t, objects))
+		if len(got) != corpusSize {
+			t.Fatalf("%s: %d objects", k.Kind, len(got))
+		}
+		for i, o := range objects {
+			if want := k.old(o, nil); !reflect.DeepEqual(got[i], want) {
+				t.Fatalf("%s: got\n%+v\nwant\n%+v", k.Kind, got[i], want)
+			}
+		}
+	}
+}
+
+// TestUsedFields: what is kept depends on each field that is decoded, or decoding it is for nothing.
+func TestUsedFields(t *testing.T) {
+	needed := make(map[string]bool)
+	for _, k := range corpusKinds(t) {
+		m := corpus.Maker{Rand: rand.New(rand.NewPCG(2, 2))}
+		for range corpusSize {
+			data := k.make(m)
+			want := k.old(data, nil)
+			for _, path := range strings.Fields(k.used) {
+				name := path // of metadata one table is for all kinds
+				if !strings.HasPrefix(path, "ObjectMeta.") {
+					name = k.Kind + "." + path
+				}
+				needed[name] = needed[name] || !reflect.DeepEqual(want, k.old(data, func(o decode.Object) { corpus.Zero(reflect.ValueOf(o), path) }))
+			}
+		}
+	}
+	needed["ObjectMeta.CreationTimestamp"] = true // by link Secrets
+	for path, is := range needed {
+		if !is {
+			t.Errorf("%s is decoded and not used", path)
+		}
+	}
+}
