@@ -60,6 +60,7 @@ type endpoint struct {
 func NewSources(client *http.Client, base *url.URL) Sources {
 	a := &api{client, base, make(chan struct{}, 1)}
 	return Sources{
+		Serves:         a.serves,
 		Pods:           newProtobuf(a, corev1.SchemeGroupVersion, "pods", "", pods),
 		Services:       newProtobuf(a, corev1.SchemeGroupVersion, "services", "", services),
 		EndpointSlices: newProtobuf(a, discoveryv1.SchemeGroupVersion, "endpointslices", "", endpointSlices),
@@ -181,12 +182,12 @@ func errKind(what, wanted string) error {
 	return fmt.Errorf("the API server sent %s of another kind than %s: check that the server is an API server", what, wanted)
 }
 
-// errCut is for a list that ends before its end.
+// errCut is for an answer that ends before its end.
 func errCut(err error) error {
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
 	}
-	return fmt.Errorf("the list is cut off: %w", err)
+	return fmt.Errorf("the answer is cut off: %w", err)
 }
 
 func errFrame(size uint64) error {
@@ -209,12 +210,12 @@ var buffers = sync.Pool{New: func() any { return new([maxSmall]byte) }}
 // bounded fails after a number of bytes.
 type bounded struct {
 	io.Reader
-	left int64
+	left, most int64
 }
 
 func (b *bounded) Read(p []byte) (int, error) {
 	if b.left <= 0 {
-		return 0, fmt.Errorf("the API server's answer is larger than %d MiB", maxList>>20)
+		return 0, fmt.Errorf("the API server's answer is larger than %d MiB", b.most>>20)
 	}
 	n, err := b.Reader.Read(p[:min(int64(len(p)), b.left)])
 	b.left -= int64(n)

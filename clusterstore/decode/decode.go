@@ -7,6 +7,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"isthmus/clusterstore/crd"
@@ -70,6 +71,10 @@ type Sources struct {
 
 	// Of these only the metadata is read.
 	ReplicaSets, Jobs, Nodes Source[*metav1.PartialObjectMetadata]
+
+	// Serves asks API discovery whether the API server has a resource in this version. An error means that it is not
+	// known: discovery fails, is forbidden, contradicts itself, or answers what no API server would. Fakes have none.
+	Serves func(context.Context, schema.GroupVersionResource) (bool, error)
 
 	Servers   Source[*crd.Server]
 	Workloads Source[*crd.ExternalWorkload]

@@ -220,7 +220,7 @@ func (s *custom[T, O]) List(ctx context.Context, o metav1.ListOptions, each func
 	defer body.Close()
 	from := readers.Get().(*bufio.Reader)
 	defer readers.Put(from)
-	from.Reset(&bounded{body, maxList})
+	from.Reset(&bounded{body, maxList, maxList})
 	defer from.Reset(nil)
 	l := textList{values: values{from: from, api: s.api, ctx: ctx}}
 	if err := l.read(func(data []byte, whole error) error { return s.object(data, whole, each) }); err != nil {
@@ -250,14 +250,7 @@ type textList struct {
 var errNoTextList = errors.New("the API server's answer is no list in JSON: check that the server is an API server")
 
 func (l *textList) read(each func(data []byte, whole error) error) error {
-	err := l.all('{', '}', func() error {
-		key, err := l.text()
-		if err != nil {
-			return err
-		}
-		if err := l.expect(':'); err != nil {
-			return err
-		}
+	return errCutText(l.object(func(key string) (err error) {
 		switch key {
 		case "items":
 			return l.items(each)
@@ -273,10 +266,14 @@ func (l *textList) read(each func(data []byte, whole error) error) error {
 		case "apiVersion":
 			l.version, err = l.text()
 		default:
-			err = l.value(func([]byte, error) error { return nil })
+			err = l.skip()
 		}
 		return err
-	})
+	}))
+}
+
+// errCutText makes the end of what is read the error that it is.
+func errCutText(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errCut(io.EOF)
 	}
@@ -287,7 +284,7 @@ func (l *textList) read(each func(data []byte, whole error) error) error {
 func (l *textList) items(each func(data []byte, whole error) error) error {
 	c, err := l.first()
 	if err == nil && c == 'n' {
-		return l.value(func([]byte, error) error { return nil })
+		return l.skip()
 	}
 	return l.all('[', ']', func() error { return l.value(each) })
 }
@@ -350,6 +347,22 @@ func (v *values) all(open, end byte, next func() error) error {
 		}
 	}
 }
+
+// object calls member before the value of each member of an object, which it reads.
+func (v *values) object(member func(key string) error) error {
+	return v.all('{', '}', func() error {
+		key, err := v.text()
+		if err == nil {
+			err = v.expect(':')
+		}
+		if err != nil {
+			return err
+		}
+		return member(key)
+	})
+}
+
+func (v *values) skip() error { return v.value(func([]byte, error) error { return nil }) }
 
 // text reads a short text.
 func (v *values) text() (text string, err error) {

@@ -143,7 +143,7 @@ func (s *protobuf[T, O]) List(ctx context.Context, o metav1.ListOptions, each fu
 	defer body.Close()
 	from := readers.Get().(*bufio.Reader)
 	defer readers.Put(from)
-	from.Reset(&bounded{body, maxList})
+	from.Reset(&bounded{body, maxList, maxList})
 	l := wireList{from: from, api: s.api, ctx: ctx, kind: s.GroupVersionKind}
 	l.kind.Kind += "List"
 	err = l.read(func(data []byte, whole error) error { return s.object(data, whole, each) })

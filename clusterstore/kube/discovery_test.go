@@ -1,17 +1,12 @@
 package kube
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"isthmus/clusterstore/budget"
 )
 
 const (
@@ -66,52 +61,21 @@ func TestServes(t *testing.T) {
 	}
 }
 
-// TestServesBudget: answers of API discovery count for the budget while they are decoded,
-// in turn. Between them no turn is taken, so that a slow server keeps no other cluster's
-// lists waiting.
-func TestServesBudget(t *testing.T) {
-	pool := budget.NewPool(budget.Limits{Cluster: 8 << 20, All: 32 << 20})
-	b, other := pool.Add(), pool.Add()
-	defer takeTurn(t, pool).End()
-	large := false
-	client := hostileClient(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		if r.URL.Path == "/apis" {
-			ctx, request := other.Begin(context.Background(), "a list of another cluster", nil)
-			defer request.End()
-			ctx, stop := context.WithTimeout(ctx, 10*time.Second)
-			defer stop()
-			if err := request.AwaitTurn(ctx); err != nil {
-				t.Error("the turn is taken between two answers")
+// TestLargeDiscovery: an answer of API discovery that is no API server's is not read as a whole.
+func TestLargeDiscovery(t *testing.T) {
+	for _, item := range []string{`{"name":"` + strings.Repeat("x", 256) + `"},`, `{},`} {
+		client := hostileClient(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, err := fmt.Fprint(w, `{"kind":"APIResourceList","resources":[`)
+			for sent := 0; err == nil && sent < 64<<20; sent += len(item) {
+				_, err = fmt.Fprint(w, item)
 			}
-			w.WriteHeader(http.StatusNotFound)
-			return
+			if err == nil {
+				t.Error("all of it was read")
+			}
+		}), false)
+		if _, err := client.Serves(t.Context(), schema.GroupVersionResource{Group: "policy.linkerd.io", Version: "v1beta3", Resource: "servers"}); err == nil {
+			t.Error("no error")
 		}
-		if large {
-			_, _ = fmt.Fprintf(w, `{"resources":[%s{}]}`, strings.Repeat(`{"name":"x"},`, 1<<18))
-			return
-		}
-		w.WriteHeader(http.StatusNotFound)
-		_, _ = w.Write([]byte(notFoundStatus))
-	}), false)
-	for _, large = range []bool{false, true} {
-		ctx, request := b.Begin(t.Context(), "API discovery for servers", nil)
-		_, err := client.Serves(ctx, schema.GroupVersionResource{Group: "policy.linkerd.io", Version: "v1beta3", Resource: "servers"})
-		if errors.Is(err, budget.ErrOver) != large || err == nil {
-			t.Errorf("large %v: %v", large, err)
-		}
-		if used := b.Usage().Used; used != 0 {
-			t.Errorf("large %v: %d bytes are taken", large, used)
-		}
-		request.End()
 	}
-}
-
-// takeTurn takes one of the two turns to decode a list.
-func takeTurn(t *testing.T, pool *budget.Pool) *budget.Request {
-	ctx, r := pool.Add().Begin(t.Context(), "a list that is being decoded", nil)
-	if err := r.AwaitTurn(ctx); err != nil {
-		t.Fatal(err)
-	}
-	return r
 }

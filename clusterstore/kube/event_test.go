@@ -266,3 +266,12 @@ func TestCrowdedAnswers(t *testing.T) {
 		}
 	}
 }
+
+// takeTurn takes one of the two turns to decode a list.
+func takeTurn(t *testing.T, pool *budget.Pool) *budget.Request {
+	ctx, r := pool.Add().Begin(t.Context(), "a list that is being decoded", nil)
+	if err := r.AwaitTurn(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
