@@ -136,7 +136,7 @@ func create(o Options, newCluster func(cluster.Config) (localCluster, error)) (*
 		log:      o.Log.With(zap.Stringer("cluster", federation.Local)),
 		synced:   make(chan struct{}),
 		services: fair.NewDirty[federation.ServiceID](),
-		zones:    zones{nodes: make(map[string]*federation.Latest[string])},
+		zones:    newZones(),
 		problems: make(map[federation.ServiceID][]string),
 	}
 	l.profiles = newProfiles(l.profile)
@@ -186,8 +186,11 @@ func (l *Local) Run(ctx context.Context) error {
 		case <-changed:
 		case <-l.moved.C:
 			l.setLink(&link)
+		case <-l.zones.changed.C:
+			l.zones.apply()
 		case <-synced:
 			synced = nil
+			l.zones.apply() // clients are served next, and must not wait for their zones
 			l.services.Drain(ctx, l.define)
 			link.State, link.Source = federation.Ready, l.cluster
 			l.setLink(&link)

@@ -3,14 +3,30 @@ package local
 import (
 	"sync"
 
+	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
 )
 
-// zones has the zone of every node.
+// zones has the zone of every node. Changes are passed on as those of regions are: the first at once, those
+// of the following second together. Each wakes the streams of a node, and whoever may label Nodes, or make
+// and delete them, must not keep the gateway busy with that.
 type zones struct {
+	changed *cluster.RegionSignal // apply is due
+
 	mu       sync.Mutex
+	pending  map[string]zoneChange // by node: what apply will do
 	nodes    map[string]*federation.Latest[string]
 	appeared federation.Latest[struct{}] // replaced when a node appears
+}
+
+// zoneChange is a node's zone; exists is false if the node was deleted.
+type zoneChange struct {
+	zone   string
+	exists bool
+}
+
+func newZones() zones {
+	return zones{changed: cluster.NewRegionSignal(), pending: make(map[string]zoneChange), nodes: make(map[string]*federation.Latest[string])}
 }
 
 // Zone returns the zone of a node, and a channel that is closed when the zone may
@@ -33,23 +49,38 @@ func (z *zones) get(node string) (string, <-chan struct{}) {
 	return "", appeared
 }
 
-// set stores a node's zone; exists is false if the node was deleted.
+// set notes a node's zone; exists is false if the node was deleted.
 func (z *zones) set(node, zone string, exists bool) {
 	z.mu.Lock()
+	z.pending[node] = zoneChange{zone, exists}
+	z.mu.Unlock()
+	z.changed.Changed()
+}
+
+// apply passes on all that has been noted.
+func (z *zones) apply() {
+	z.mu.Lock()
 	defer z.mu.Unlock()
-	latest := z.nodes[node]
-	switch {
-	case exists && latest == nil:
-		latest = &federation.Latest[string]{}
-		latest.Set(zone)
-		z.nodes[node] = latest
-		z.appeared.Set(struct{}{})
-	case exists:
-		if now, _ := latest.Get(); now != zone {
-			latest.Set(zone)
+	appeared := false
+	for node, now := range z.pending {
+		latest := z.nodes[node]
+		switch {
+		case now.exists && latest == nil:
+			latest = &federation.Latest[string]{}
+			latest.Set(now.zone)
+			z.nodes[node] = latest
+			appeared = true
+		case now.exists:
+			if before, _ := latest.Get(); before != now.zone {
+				latest.Set(now.zone)
+			}
+		case latest != nil:
+			delete(z.nodes, node)
+			latest.Set("")
 		}
-	case latest != nil:
-		delete(z.nodes, node)
-		latest.Set("")
+	}
+	clear(z.pending)
+	if appeared {
+		z.appeared.Set(struct{}{})
 	}
 }

@@ -4,13 +4,16 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
-	"isthmus/federation"
+	"isthmus/clusterstore/cluster"
 )
 
-func newZones() *Local {
-	return &Local{zones: zones{nodes: make(map[string]*federation.Latest[string])}}
-}
+func localWithZones() *Local { return &Local{zones: newZones()} }
+
+// setNow sets a node's zone, which is passed on at once.
+func (z *zones) setNow(node, zone string, exists bool) { z.set(node, zone, exists); z.apply() }
 
 func isClosed(c <-chan struct{}) bool {
 	select {
@@ -22,7 +25,7 @@ func isClosed(c <-chan struct{}) bool {
 }
 
 func TestZone(t *testing.T) {
-	l := newZones()
+	l := localWithZones()
 	want := func(node, zone string) <-chan struct{} {
 		t.Helper()
 		got, changed := l.Zone(node)
@@ -41,38 +44,38 @@ func TestZone(t *testing.T) {
 		}
 	}
 	unknown := want("n1", "")
-	l.zones.set("n2", "b", true)
+	l.zones.setNow("n2", "b", true)
 	moved("another node appears", unknown, true)
 	unknown = want("n1", "")
 	n2 := want("n2", "b")
-	l.zones.set("n2", "b", true)
+	l.zones.setNow("n2", "b", true)
 	moved("no change", n2, false)
-	l.zones.set("n2", "c", true)
+	l.zones.setNow("n2", "c", true)
 	moved("relabelled", n2, true)
 	moved("another node is relabelled", unknown, false)
-	l.zones.set("n1", "", true)
+	l.zones.setNow("n1", "", true)
 	moved("it appears", unknown, true)
 	n1, n2 := want("n1", ""), want("n2", "c")
-	l.zones.set("n1", "a", true)
+	l.zones.setNow("n1", "a", true)
 	moved("labelled", n1, true)
-	l.zones.set("n2", "", false)
+	l.zones.setNow("n2", "", false)
 	moved("gone", n2, true)
 	n2 = want("n2", "")
-	l.zones.set("n2", "", false)
+	l.zones.setNow("n2", "", false)
 	moved("gone again", n2, false)
-	l.zones.set("n2", "d", true)
+	l.zones.setNow("n2", "d", true)
 	moved("back", n2, true)
 	want("n2", "d")
 }
 
 func TestZoneOfNoNode(t *testing.T) {
-	if zone, changed := newZones().Zone(""); zone != "" || changed != nil {
+	if zone, changed := localWithZones().Zone(""); zone != "" || changed != nil {
 		t.Errorf("zone %q, changed %v", zone, changed)
 	}
 }
 
 func TestUnknownNodesLeaveNothing(t *testing.T) {
-	l := newZones()
+	l := localWithZones()
 	_, first := l.Zone("x")
 	for i := range 1000 {
 		if _, c := l.Zone(strconv.Itoa(i)); c != first {
@@ -87,7 +90,7 @@ func TestUnknownNodesLeaveNothing(t *testing.T) {
 // TestZoneIsNeverMissed: a caller that asks again whenever the channel is closed ends
 // up with the newest zone.
 func TestZoneIsNeverMissed(t *testing.T) {
-	l := newZones()
+	l := localWithZones()
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
@@ -101,8 +104,53 @@ func TestZoneIsNeverMissed(t *testing.T) {
 		})
 	}
 	for i := range 1000 {
-		l.zones.set("n", strconv.Itoa(i), i%3 > 0)
+		l.zones.setNow("n", strconv.Itoa(i), i%3 > 0)
 	}
-	l.zones.set("n", "last", true)
+	l.zones.setNow("n", "last", true)
 	all.Wait()
+}
+
+// TestRestlessZones: a Node whose zone changes all the time, or that comes and goes, wakes its clients once a
+// second, and those of unknown Nodes too. The last zone is not missed, and what is known before clients are
+// served is passed on by then.
+func TestRestlessZones(t *testing.T) {
+	inBubble(t, func(e *env) {
+		for i := range 5 {
+			e.cluster.cfg.OnNode("n"+strconv.Itoa(i), "a", true)
+		}
+		e.sync()
+		for i := range 5 {
+			if zone, _ := e.local.Zone("n" + strconv.Itoa(i)); zone != "a" {
+				t.Errorf("when clients are served, node %d is in zone %q", i, zone)
+			}
+		}
+		for _, x := range []struct {
+			asked string
+			flap  func(i int)
+		}{
+			{"n1", func(i int) { e.cluster.cfg.OnNode("n1", strconv.Itoa(i), true) }},
+			{"n1", func(i int) { e.cluster.cfg.OnNode("n1", strconv.Itoa(i), i%2 > 0) }},
+			{"unknown", func(i int) { e.cluster.cfg.OnNode("n1", strconv.Itoa(i), i%2 > 0) }},
+		} {
+			time.Sleep(2 * cluster.RegionPause)
+			wakes := 0
+			for i := range 1000 { // in ten seconds
+				_, changed := e.local.Zone(x.asked)
+				x.flap(i)
+				time.Sleep(cluster.RegionPause / 100)
+				synctest.Wait()
+				if isClosed(changed) {
+					wakes++
+				}
+			}
+			if wakes > 12 {
+				t.Errorf("a client of node %s was woken %d times in ten seconds", x.asked, wakes)
+			}
+			time.Sleep(cluster.RegionPause)
+			synctest.Wait()
+			if zone, _ := e.local.Zone("n1"); zone != "999" {
+				t.Errorf("the last zone is %q", zone)
+			}
+		}
+	})
 }
