@@ -28,7 +28,7 @@ type link struct {
 	region    *cluster.RegionSignal             // of its clusters
 	gateways  linkGateways
 	published atomic.Pointer[linkSnapshot] // for status and metrics
-	settled   bool                         // under store.mu: it has been something else than pending
+	settled   bool                         // under store.mu: it has been something else than pending, or waits for names of gateways only
 
 	accepted   *credentials // what next or, without next, serving is made from
 	serving    *runningCluster
@@ -68,7 +68,7 @@ func (l *link) reconcile(ctx context.Context, list []*credentials) {
 	l.logGateways()
 	l.logDuplicates(list)
 	l.publish()
-	if l.state != cluster.Pending {
+	if l.state != cluster.Pending || l.gateways.late() {
 		l.store.markSettled(l)
 	}
 }
@@ -103,6 +103,7 @@ func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	case <-began:
 	case <-overdue:
 	case <-l.standing.untilLost():
+	case <-l.gateways.untilLate():
 	case <-l.region.C:
 	case <-l.gateways.found.C:
 	case <-l.gateways.changed.C:

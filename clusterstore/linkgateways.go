@@ -22,6 +22,7 @@ type linkGateways struct {
 	targets []gateways.Target     // that the tracker has
 	named   bool                  // the link Secret has a part in targets
 	problem []string              // why there are none, or not all
+	began   time.Time             // with tracker
 	cancel  context.CancelFunc    // with tracker
 	done    chan struct{}         // with tracker
 	source  *gateways.Source      // that the table has; nil: none yet
@@ -78,7 +79,7 @@ func (g *linkGateways) follow(r *standingRules, from *runningCluster, routable f
 func (g *linkGateways) start(ctx context.Context, cfg gateways.Config) {
 	ctx, g.cancel = context.WithCancel(ctx)
 	t, done := gateways.New(cfg), make(chan struct{})
-	g.tracker, g.done = t, done
+	g.tracker, g.done, g.began = t, done, time.Now()
 	go func() { defer close(done); t.Run(ctx) }()
 }
 
@@ -160,6 +161,20 @@ func (g *linkGateways) known() bool { return g.tracker != nil && closed(g.tracke
 
 // settled reports whether it is known how the cluster is reached.
 func (g *linkGateways) settled() bool { return g.tracker == nil || closed(g.tracker.Settled()) }
+
+// namesTake is how long names of gateways may keep the gateway from being ready, once their cluster has synced.
+const namesTake = time.Second
+
+// late reports whether it has taken namesTake to find out how the cluster is reached.
+func (g *linkGateways) late() bool { return !g.settled() && time.Since(g.began) >= namesTake }
+
+// untilLate returns a channel that gets something when late will be true; nil: it is, or will not be.
+func (g *linkGateways) untilLate() <-chan time.Time {
+	if g.settled() || g.late() {
+		return nil
+	}
+	return time.After(time.Until(g.began.Add(namesTake)))
+}
 
 // allDead reports whether the cluster is reached through gateways, and none answers.
 func (g *linkGateways) allDead() bool {

@@ -198,6 +198,28 @@ func TestGatewaysFirst(t *testing.T) {
 	})
 }
 
+// TestGatewayNameWithoutAnswer: a name of a gateway that gets no answer keeps the gateway from being ready for a second.
+// Its link stays pending for as long as the name may take.
+func TestGatewayNameWithoutAnswer(t *testing.T) {
+	inBubble(t, func(e *env) {
+		e.linkBehind(named("slow.example"), "network", "far")
+		e.store.lookUp = func(ctx context.Context, _ string) ([]netip.Addr, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		e.pass(10 * time.Second)
+		e.settled(false)
+		e.sync(1)
+		e.pass(namesTake - time.Millisecond)
+		e.settled(false)
+		e.pass(time.Millisecond)
+		e.settled(true)
+		e.status("s east pending…")
+		e.pass(4 * time.Second)
+		e.status("s east ready !gateway slow.example: context deadline exceeded")
+	}, with(secret("s", "east", "t1", 0), "network", "far"))
+}
+
 // TestGatewaysNotRoutable: what a link Secret names could be another host's, too.
 func TestGatewaysNotRoutable(t *testing.T) {
 	inBubble(t, func(e *env) {

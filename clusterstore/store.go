@@ -165,8 +165,8 @@ func (s *Store) Run(ctx context.Context) error {
 }
 
 // Settled returns a channel that is closed once the Secrets have been listed and no
-// link is pending: each has been found ready, unreachable or rejected. Links that come
-// later don't matter.
+// link is pending: each has been found ready, unreachable or rejected, or has waited for
+// names of its gateways for a second. Links that come later don't matter.
 func (s *Store) Settled() <-chan struct{} { return s.settled }
 
 // dispatch gives every link its Secrets, oldest first, and starts links for new names.
