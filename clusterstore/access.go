@@ -23,8 +23,11 @@ type Access struct {
 	UsedInstead string
 	// REST is nil if the Secret is not used.
 	REST     *rest.Config
-	Warnings []string // what is insecure about it
+	Insecure []string // what is insecure about its kubeconfig
 	Network  string   // of the cluster's Pods, by its annotation
+	// Unread has an entry for each annotation of the Secret as it is now that can't be read:
+	// why, and what holds in its place. It has those of a Secret that is not used, too.
+	Unread []string
 }
 
 // Accesses returns one entry for every Secret of the link type, the oldest first. A Secret
@@ -63,11 +66,11 @@ func ReadAccesses(secrets []corev1.Secret) []Access {
 func accesses(list []*credentials, accepted func(federation.ClusterName) *credentials) []Access {
 	all := make([]Access, 0, len(list))
 	for _, c := range list {
-		a := Access{Cluster: c.cluster, Secret: c.secret, Refused: c.refused}
+		a := Access{Cluster: c.cluster, Secret: c.secret, Refused: c.refused, Unread: c.standing.warnings}
 		switch used := accepted(c.cluster); {
 		case used == nil:
 		case used.secret == c.secret:
-			a.REST, a.Warnings, a.Network = used.rest, used.warnings, used.standing.network
+			a.REST, a.Insecure, a.Network = used.rest, used.warnings, c.standing.network
 		case c.refused == nil:
 			a.UsedInstead = used.secret
 		}

@@ -25,6 +25,10 @@ func describe(list []Access) (lines []string) {
 		if a.Refused != nil {
 			line += " refused"
 		}
+		for _, w := range a.Unread {
+			annotation, _, _ := strings.Cut(w, ":")
+			line += " unread: " + annotation
+		}
 		lines = append(lines, line)
 	}
 	return lines
@@ -37,14 +41,16 @@ func TestAccesses(t *testing.T) {
 	delete(odd.Annotations, TrustDomainAnnotation)
 	other := secret("other", "south", "x", 3)
 	other.Type = corev1.SecretTypeOpaque
-	secrets := []*corev1.Secret{secret("a", "east", "young", 0), secret("b", "east", "old", 5), odd}
+	old := secret("b", "east", "old", 5)
+	old.Annotations[lostAfterAnnotation] = "10"
+	secrets := []*corev1.Secret{secret("a", "east", "young", 0), old, odd}
 	inBubble(t, func(e *env) {
 		e.sync(1)
 		var plain []corev1.Secret
 		for _, s := range append(secrets, other) {
 			plain = append(plain, *s)
 		}
-		want := []string{"b east old", "odd north refused", "a east used: b"}
+		want := []string{"b east old unread: annotation isthmus.io/lost-after", "odd north refused", "a east used: b"}
 		if got := describe(e.store.Accesses()); !slices.Equal(got, want) {
 			t.Errorf("%q, want %q", got, want)
 		}
@@ -53,8 +59,9 @@ func TestAccesses(t *testing.T) {
 		}
 		bad := secret("b", "east", "old", 5)
 		delete(bad.Annotations, TrustDomainAnnotation)
+		bad.Annotations[CordonAnnotation] = "ture"
 		e.put(bad)
-		want[0] = "b east old refused"
+		want[0] = "b east old refused unread: annotation isthmus.io/cordon"
 		if got := describe(e.store.Accesses()); !slices.Equal(got, want) {
 			t.Errorf("%q, want %q", got, want)
 		}

@@ -86,9 +86,6 @@ func (v *linkSnapshot) describeGateways(st *cluster.Status, ownProblems []string
 		problems = append(problems, ownProblems...)
 	}
 	st.Warnings = slices.Concat(st.Warnings, problems)
-	if st.Network == unreadableNetwork {
-		problems = append(problems, "annotation "+NetworkAnnotation+" of the link Secret can't be read")
-	}
 	st.GatewayProblems = problems
 }
 

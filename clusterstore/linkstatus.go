@@ -52,7 +52,7 @@ func (s *Store) status(c *credentials, v *linkSnapshot) adminapi.Cluster {
 	case c.refused != nil:
 		st.Reason = c.refused.Error()
 	case v != nil && v.accepted != nil:
-		st.Reason = fmt.Sprintf("duplicate: Secret %s is used for this cluster; this one will be once that is deleted", v.accepted.secret)
+		st.Reason = fmt.Sprintf("duplicate: Secret %s is used for cluster %s until it is deleted", v.accepted.secret, c.cluster)
 	default:
 		st.State = cluster.Pending // just read: its link has not published yet
 	}
@@ -113,7 +113,8 @@ func (v *linkSnapshot) describe(st *cluster.Status, grace time.Duration, ownProb
 	st.State, st.Since, st.Server = v.state, v.since, v.accepted.server
 	st.LastEvent, st.Resources, st.Memory = h.LastEvent, h.Resources, h.Memory
 	st.Standing, st.StandingReason, st.Region = v.standing.effective().String(), v.standing.reason(), v.standing.region
-	st.Warnings = slices.Concat(v.accepted.warnings, v.standing.rules.warnings, h.Warnings())
+	st.ObjectWarnings = h.Warnings()
+	st.Warnings = slices.Concat(v.accepted.warnings, v.standing.rules.warnings, st.ObjectWarnings)
 	v.describeGateways(st, ownProblems)
 	switch {
 	case v.state == cluster.Ready:

@@ -102,6 +102,15 @@ var faults = []fault{
 		mend:  verb("uncordon", "south", "--yes"),
 		check: []finding{{"warning link-state south: it is ready and withdrawn: cordoned by annotation .* of Secret linkerd/cluster-credentials-south", "if that is not wanted any more: isthmus uncordon south"}},
 	}, {
+		name: "a cordon with a typo",
+		spoil: func(t *testing.T, w *brokenWorld) {
+			s := object.Link("north", w.access(t, w.north, "isthmus-remote-access", month))
+			s.Annotations["isthmus.io/cordon"] = "ture"
+			must(t, w.west.Apply(t.Context(), s))
+		},
+		mend:  verb("uncordon", "north", "--yes"),
+		check: []finding{{`failure link-secret cluster-credentials-north: annotation isthmus\.io/cordon: "ture" is none of false, last-resort, true; it counts as absent`, "correct the annotation, or remove it: kubectl edit secret -n linkerd cluster-credentials-north; .*"}},
+	}, {
 		name: "trust anchors that differ",
 		spoil: func(t *testing.T, w *brokenWorld) {
 			must(t, w.south.Apply(t.Context(), w.anchors(anchorPEM(t, 3*month))))

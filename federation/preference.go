@@ -59,7 +59,7 @@ func (t Term) String() string {
 	switch {
 	case t.Kind != Named:
 		return TermWords[t.Kind]
-	case slices.Contains(TermWords[:], string(t.Cluster)):
+	case slices.ContainsFunc(TermWords[:], func(w string) bool { return strings.EqualFold(w, string(t.Cluster)) }):
 		return "cluster/" + string(t.Cluster)
 	}
 	return string(t.Cluster)

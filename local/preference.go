@@ -134,8 +134,11 @@ func parseTiers(value string) ([]federation.Tier, error) {
 // parseTerm reads a term without blanks around it.
 func parseTerm(word string) (federation.Term, error) {
 	for kind, w := range federation.TermWords {
-		if word == w {
+		switch {
+		case word == w:
 			return federation.Term{Kind: federation.TermKind(kind)}, nil
+		case strings.EqualFold(word, w):
+			return federation.Term{}, fmt.Errorf("%s differs from %s by case only: write %[2]s or, for a linked cluster of that name, %s%[1]s", word, w, namedCluster)
 		}
 	}
 	name, explicit := strings.CutPrefix(word, namedCluster)

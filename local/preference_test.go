@@ -57,8 +57,8 @@ func TestParseTiers(t *testing.T) {
 		{"any, east", `[ANY]["east"]`, ""},
 		{"cluster/east", `["east"]`, ""},
 		{"cluster/zone, cluster/any, any", `["zone"]["any"][ANY]`, ""},
+		{"cluster/LOCAL, cluster/Any", `["LOCAL"]["Any"]`, ""},
 		{"cluster/region+region", `["region" REGION]`, ""},
-		{"Local, LOCAL, local", `["Local"]["LOCAL"][LOCAL]`, ""}, // names are compared as they are
 		{"eu-1.prod_a, 9", `["eu-1.prod_a"]["9"]`, ""},
 		{"cluster", `["cluster"]`, ""},
 		{longest, `["` + longest + `"]`, ""},
@@ -79,6 +79,7 @@ func TestParseTiers(t *testing.T) {
 		{"any, east, any", "", "any is there twice"},
 		{"east, cluster/east", "", "east is there twice"},
 		{"cluster/zone, cluster/zone", "", "cluster/zone is there twice"},
+		{"east, LOCAL", "", "tier 2: LOCAL differs from local by case only: write local or, for a linked cluster of that name, cluster/LOCAL"},
 		{"cluster/", "", "tier 1: cluster/ has no name"},
 		{"cluster/ east", "", `"cluster/ east" is neither`},
 		{"cluster/local", "", "no linked cluster can be called local: write local"},
@@ -293,7 +294,7 @@ func TestHostilePreference(t *testing.T) {
 // Whatever is written: what is read is within the bounds and is read again from what is
 // shown of it, and an error is short.
 func FuzzPreference(f *testing.F) {
-	for _, value := range []string{"local, any", "zone, local+east, cluster/zone, any", "any", "east,,", "a+a", "cluster/", "50%", "3", "10s", "1h", "-1", "\xff, ö"} {
+	for _, value := range []string{"local, any", "zone, local+east, cluster/zone, any", "any", "east,,", "a+a", "cluster/", "cluster/ANY", "50%", "3", "10s", "1h", "-1", "\xff, ö"} {
 		f.Add(value)
 	}
 	f.Fuzz(func(t *testing.T, value string) {

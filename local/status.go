@@ -25,6 +25,7 @@ func (l *Local) Status() adminapi.Cluster {
 		StandingReason: l.cordonReason(),
 		Region:         l.currentRegion(),
 	}}
+	st.ObjectWarnings = st.Warnings
 	if h.Err != nil {
 		st.Reason = h.Err.Error()
 	}

@@ -24,6 +24,7 @@ const (
 	LinkSecret  = "link-secret"  // one of them
 	LinkExpiry  = "link-expiry"  // how long its credentials are good
 	LinkState   = "link-state"   // whether the gateway follows the cluster, and its standing
+	Objects     = "objects"      // of the cluster, that they can be read and used
 	Gateways    = "gateways"     // that those of a cluster on another network can be used
 	Anchors     = "trust-anchors"
 	PodNetworks = "pod-networks"
@@ -37,6 +38,6 @@ const (
 )
 
 // Checks are the names of all checks, in the order of results.
-var Checks = []string{API, ClockSkew, Rights, CRDs, LinkSecrets, LinkSecret, LinkState, Gateways, LinkExpiry, Anchors, PodNetworks, SliceWriter, Members, Ports, Addresses, Definitions}
+var Checks = []string{API, ClockSkew, Rights, CRDs, LinkSecrets, LinkSecret, LinkState, Objects, Gateways, LinkExpiry, Anchors, PodNetworks, SliceWriter, Members, Ports, Addresses, Definitions}
 
 func order(name string) int { return slices.Index(Checks, name) }

@@ -14,8 +14,7 @@ const (
 	skewFailure = 5 * time.Minute
 )
 
-// checkClock compares clocks. The server answered at some time between Sent and Received, and
-// its time is cut to seconds.
+// checkClock compares clocks.
 func (l *look) checkClock(v kube.Version) {
 	if v.Date.IsZero() {
 		l.add(sectionAPI, ClockSkew, Unchecked, "its API server sends no Date", "")
@@ -29,14 +28,11 @@ func (l *look) checkClock(v kube.Version) {
 	l.add(sectionAPI, ClockSkew, level, text, hint)
 }
 
+// clockSkew describes how much a clock is off. The server answered at some time between Sent
+// and Received, and its time is cut to seconds: so the middle of each is compared.
 func clockSkew(v kube.Version) (Level, string) {
-	var skew time.Duration // how much it is ahead, at least
-	switch earliest, latest := v.Sent.Add(-time.Second), v.Received; {
-	case v.Date.Before(earliest):
-		skew = v.Date.Sub(earliest)
-	case v.Date.After(latest):
-		skew = v.Date.Sub(latest)
-	}
+	skew := v.Date.Add(time.Second / 2).Sub(v.Sent.Add(v.Received.Sub(v.Sent) / 2)) // how much it is ahead
+	margin := v.Received.Sub(v.Sent)/2 + time.Second/2                              // clocks that agree may seem that far apart
 	off, way := skew.Abs(), "ahead"
 	if skew < 0 {
 		way = "behind"
@@ -47,7 +43,7 @@ func clockSkew(v kube.Version) (Level, string) {
 		return Failure, text
 	case off >= skewWarning:
 		return Warning, text
-	case off < time.Second:
+	case off < margin+time.Second:
 		return OK, "its clock agrees"
 	}
 	return OK, text

@@ -39,6 +39,7 @@ type look struct {
 	rest      *rest.Config
 	rights    []Right
 	account   string // whose rights they are; empty: those of the credentials
+	pre       bool   // the account need not be there yet
 	kinds     []schema.GroupVersionResource
 	manifest  string // that grants the rights
 	on        string // the network of its Pods

@@ -92,15 +92,18 @@ func expiry(now, at time.Time, soon time.Duration) (level Level, text string) {
 	return OK, fmt.Sprintf("is good until %s", when)
 }
 
-// roughly is a duration in its largest unit.
+// roughly is a duration in words: rounded, in the largest unit that it has nearly two of.
 func roughly(d time.Duration) string {
 	for _, u := range []struct {
-		size      time.Duration
-		one, many string
-	}{{24 * time.Hour, "day", "days"}, {time.Hour, "hour", "hours"}, {time.Minute, "minute", "minutes"}, {time.Second, "second", "seconds"}} {
-		if n := int(d / u.size); n > 0 {
-			return fmt.Sprintf("%d %s", n, map[bool]string{true: u.one, false: u.many}[n == 1])
+		size time.Duration
+		name string
+	}{{24 * time.Hour, "days"}, {time.Hour, "hours"}, {time.Minute, "minutes"}} {
+		if d >= u.size*19/10 {
+			return fmt.Sprintf("%d %s", d.Round(u.size)/u.size, u.name)
 		}
 	}
-	return "less than a second"
+	if seconds := d.Round(time.Second) / time.Second; seconds != 1 {
+		return fmt.Sprintf("%d seconds", seconds)
+	}
+	return "1 second"
 }

@@ -24,13 +24,14 @@ const (
 type network struct {
 	cluster string
 	ranges  []netip.Prefix
+	nodes   int  // that were read
 	partly  bool // there are more Nodes than are read
 }
 
 // readNetwork reads the Pod CIDRs of a cluster's Nodes.
 func readNetwork(ctx context.Context, from *typed.Clients, cluster string) (network, error) {
 	n := network{cluster: cluster}
-	options, read := metav1.ListOptions{Limit: nodePage}, 0
+	options := metav1.ListOptions{Limit: nodePage}
 	for {
 		var page *corev1.NodeList
 		err := each(ctx, func(ctx context.Context) (err error) {
@@ -48,9 +49,9 @@ func readNetwork(ctx context.Context, from *typed.Clients, cluster string) (netw
 				}
 			}
 		}
-		read += len(page.Items)
+		n.nodes += len(page.Items)
 		options.Continue = page.Continue
-		if n.partly = options.Continue != "" && read >= maxNodes; n.partly || options.Continue == "" || len(page.Items) == 0 {
+		if n.partly = options.Continue != "" && n.nodes >= maxNodes; n.partly || options.Continue == "" || len(page.Items) == 0 {
 			break
 		}
 	}

@@ -49,7 +49,7 @@ func TestOtherNetworks(t *testing.T) {
 	one := func(name, on string) *look {
 		return &look{
 			cluster: federation.ClusterName(name), on: on, answers: true, report: report,
-			network: network{cluster: name, ranges: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}},
+			network: network{cluster: name, nodes: 1, ranges: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}},
 		}
 	}
 	compareNetworks([]*look{one("a", ""), one("b", "far"), one("c", "far"), one("d", "farther")})

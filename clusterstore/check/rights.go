@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"isthmus/clusterstore/typed"
@@ -79,6 +80,10 @@ func (l *look) checkRights(ctx context.Context) {
 	if len(l.rights) == 0 {
 		return
 	}
+	if l.pre && l.noAccount(ctx) {
+		l.add(sectionAPI, Rights, Unchecked, "there is no ServiceAccount "+l.account+" yet", "the installation makes it and grants what it needs; --service-account names another")
+		return
+	}
 	hint := "kubectl apply -f " + l.manifest
 	if l.cluster != federation.Local {
 		hint = "in that cluster: " + hint
@@ -110,6 +115,16 @@ func (l *look) checkRights(ctx context.Context) {
 		hint = ""
 	}
 	l.add(sectionAPI, Rights, worst, text, hint)
+}
+
+// noAccount reports whether the API server says that the account is not there.
+func (l *look) noAccount(ctx context.Context) bool {
+	namespace, name, _ := strings.Cut(l.account, "/")
+	err := each(ctx, func(ctx context.Context) error {
+		_, err := l.client.ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
+		return err
+	})
+	return apierrors.IsNotFound(err)
 }
 
 // asker returns how rights are asked for.

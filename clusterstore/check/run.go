@@ -46,6 +46,8 @@ type Config struct {
 	// Preflight: there is no gateway, and the credentials of Local are a user's. What these
 	// do not permit is no failure.
 	Preflight bool
+	// Pre: nothing is installed yet, so that Account need not be there.
+	Pre bool
 }
 
 // Run checks the own cluster and all links, and returns what it has found.
@@ -56,7 +58,7 @@ func Run(ctx context.Context, c Config) []Result {
 	now := time.Now()
 	memory := budget.NewPool(budget.Limits{Cluster: clusterMemory, All: allMemory})
 	here := &look{
-		cluster: federation.Local, namespace: c.Namespace, rest: c.Local, rights: LocalRights(), account: c.Account, kinds: kinds, manifest: "manifests/install/rbac.yaml",
+		cluster: federation.Local, namespace: c.Namespace, rest: c.Local, rights: LocalRights(), account: c.Account, pre: c.Pre, kinds: kinds, manifest: "manifests/install/rbac.yaml",
 		report: report, on: c.Network,
 	}
 	all := []*look{here}
@@ -152,6 +154,7 @@ func (c *Config) checkSecrets(report *Report) {
 	}
 }
 
+// checkSecret reports whether a Secret can be used, and each thing that is wrong with it.
 func checkSecret(report *Report, a clusterstore.Access, namespace string) {
 	add := func(level Level, text, hint string) {
 		report.Add(Result{Section: sectionLinks, Check: LinkSecret, Object: a.Secret, Level: level, Text: text, Hint: hint})
@@ -161,14 +164,18 @@ func checkSecret(report *Report, a clusterstore.Access, namespace string) {
 	case a.Refused != nil && a.REST != nil:
 		add(Failure, fmt.Sprintf("can't be used as it is now, and the version before is, for cluster %s: %v", a.Cluster, a.Refused), "undo the last change: "+describe)
 	case a.Refused != nil:
-		add(Failure, "can't be used: "+a.Refused.Error(), "write it anew (isthmus link NAME --context CONTEXT --apply), or mend it: "+describe)
+		add(Failure, "can't be used: "+a.Refused.Error(), "write it anew (isthmus link NAME --context CONTEXT --apply), or correct it: "+describe)
 	case a.UsedInstead != "":
 		add(Failure, fmt.Sprintf("is one of two for cluster %s: Secret %s, which is older, is used", a.Cluster, a.UsedInstead),
 			"delete the one that is not wanted, or give it another label multicluster.linkerd.io/cluster-name")
-	case len(a.Warnings) > 0:
-		add(Warning, "links cluster "+a.Cluster.String()+" insecurely: "+strings.Join(a.Warnings, "; "), "write it anew with the API server's certificate authority")
-	default:
+	case len(a.Insecure)+len(a.Unread) == 0:
 		add(OK, "links cluster "+a.Cluster.String(), "")
+	}
+	for _, why := range a.Insecure {
+		add(Warning, "links cluster "+a.Cluster.String()+" insecurely: "+why, "write it anew with the API server's certificate authority")
+	}
+	for _, why := range a.Unread {
+		add(Failure, why, fmt.Sprintf("correct the annotation, or remove it: kubectl edit secret -n %s %s; docs/links.md has what it may be", namespace, a.Secret))
 	}
 }
 
@@ -243,6 +250,8 @@ func compareNetworks(all []*look) {
 			}
 			l.add(sectionNetworks, PodNetworks, Warning, "Pod CIDRs overlap: "+strings.Join(texts, "; "),
 				"federated Services need flat networks, in which an address is one Pod's: give new clusters other --cluster-cidr ranges, or reach them through gateways (annotation isthmus.io/network of the link Secret)")
+		case l.network.nodes == 0:
+			l.add(sectionNetworks, PodNetworks, OK, "it has no Nodes", "")
 		case len(l.network.ranges) == 0:
 			l.add(sectionNetworks, PodNetworks, Unchecked, "its Nodes have no Pod CIDR", "some network plugins don't use them: compare their own ranges")
 		case l.network.partly:

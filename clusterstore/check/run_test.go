@@ -2,6 +2,7 @@ package check
 
 import (
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -23,6 +24,13 @@ func TestRun(t *testing.T) {
 		"a right of the account": {func(_ *testing.T, w *world) {
 			w.account, w.local.refused = "linkerd/isthmus", []string{"system:serviceaccount:linkerd:isthmus list jobs"}
 		}, []string{"warning rights local: not permitted: list jobs.batch (labels do not name CronJobs)"}},
+		"before an installation": {func(_ *testing.T, w *world) {
+			w.account, w.pre, w.local.refused = "linkerd/isthmus", true, []string{"system:serviceaccount:linkerd:isthmus list pods"}
+		}, []string{"unchecked rights local: there is no ServiceAccount linkerd/isthmus yet"}},
+		"before an installation, with an account that lacks a right": {func(_ *testing.T, w *world) {
+			w.account, w.pre, w.local.refused = "linkerd/isthmus", true, []string{"system:serviceaccount:linkerd:isthmus list jobs"}
+			w.local.account = "isthmus"
+		}, []string{"warning rights local: not permitted: list jobs.batch (labels do not name CronJobs)"}},
 		"a right in the linked one": {func(_ *testing.T, w *world) { w.east.refused = []string{"watch services"} },
 			[]string{"failure rights east: not permitted: watch services (the cluster does not join)"}},
 		"an optional right": {func(_ *testing.T, w *world) { w.east.refused = []string{"list externalworkloads"} }, nil},
@@ -39,6 +47,23 @@ func TestRun(t *testing.T) {
 		"a Secret for the same name": {func(t *testing.T, w *world) {
 			w.secrets = []corev1.Secret{linkSecret(t, "second", "east", newAPI("", "").start(t), w)}
 		}, []string{"failure link-secret second: is one of two for cluster east: Secret link-east, which is older, is used"}},
+		"a cordon with a typo": {func(_ *testing.T, w *world) { w.annotate("isthmus.io/cordon", "ture") },
+			[]string{`failure link-secret link-east: annotation isthmus.io/cordon: "ture" is none of false, last-resort, true; it counts as absent`}},
+		"two annotations that can't be read": {func(_ *testing.T, w *world) {
+			w.annotate("isthmus.io/cordon", "yes")
+			w.annotate("isthmus.io/lost-after", "10")
+		}, []string{`failure link-secret link-east: annotation isthmus.io/cordon: "yes" is none of false, last-resort, true; it counts as absent`,
+			`failure link-secret link-east: annotation isthmus.io/lost-after: "10" is no duration such as 90s or 5m; it counts as absent`}},
+		"a cordon with a typo, of a Secret that can't be used": {func(_ *testing.T, w *world) {
+			w.annotate("isthmus.io/cordon", "ture")
+			w.annotate("isthmus.io/address-ranges", "10")
+		}, []string{`failure link-secret link-east: can't be used: annotation isthmus.io/address-ranges: …`,
+			`failure link-secret link-east: annotation isthmus.io/cordon: "ture" is none of false, last-resort, true; it counts as absent`}},
+		"a link that is insecure": {func(_ *testing.T, w *world) {
+			w.secret = func(s *corev1.Secret) {
+				s.Data["kubeconfig"] = regexp.MustCompile(`"certificate-authority-data":"[^"]*"`).ReplaceAll(s.Data["kubeconfig"], []byte(`"insecure-skip-tls-verify":true`))
+			}
+		}, []string{"warning link-secret link-east: links cluster east insecurely: …"}},
 		"an expired token": {func(_ *testing.T, w *world) { w.token = jwt(time.Unix(1e9, 0)) },
 			[]string{"failure link-expiry east: its token has expired, at 2001-09-09 01:46 UTC"}},
 		"a token that expires soon": {func(_ *testing.T, w *world) { w.token = jwt(time.Now().Add(49 * time.Hour)) },
@@ -46,9 +71,9 @@ func TestRun(t *testing.T) {
 		"a client certificate that expires soon": {func(t *testing.T, w *world) {
 			cert, key := certificate(t, 90*time.Minute)
 			w.cert, w.key = []byte(cert), []byte(key)
-		}, []string{"warning link-expiry east: its client certificate expires in 1 hour, at …"}},
-		"a clock that is ahead":  {func(_ *testing.T, w *world) { w.east.ahead = 2 * time.Minute }, []string{"warning clock-skew east: its clock is 1 minute ahead"}},
-		"a clock that is behind": {func(_ *testing.T, w *world) { w.east.ahead = -time.Hour }, []string{"failure clock-skew east: its clock is 59 minutes behind"}},
+		}, []string{"warning link-expiry east: its client certificate expires in 90 minutes, at …"}},
+		"a clock that is ahead":  {func(_ *testing.T, w *world) { w.east.ahead = 2 * time.Minute }, []string{"warning clock-skew east: its clock is 2 minutes ahead"}},
+		"a clock that is behind": {func(_ *testing.T, w *world) { w.east.ahead = -time.Hour }, []string{"failure clock-skew east: its clock is 60 minutes behind"}},
 		"other anchors": {func(_ *testing.T, w *world) { w.east.anchors = other },
 			[]string{"failure trust-anchors east: no trust anchor in common with the local cluster: proxies refuse each other's identities"}},
 		"more anchors": {func(_ *testing.T, w *world) { w.east.anchors += other },
@@ -67,6 +92,8 @@ func TestRun(t *testing.T) {
 			[]string{"unchecked trust-anchors east: ConfigMap linkerd-identity-trust-roots: ca-bundle.crt has no certificate"}},
 		"networks that overlap": {func(_ *testing.T, w *world) { w.east.cidrs = []string{"10.9.0.0/24", "10.1.4.0/24"} },
 			[]string{"warning pod-networks east: Pod CIDRs overlap: 10.1.4.0/24 overlaps 10.1.0.0/16 of local"}},
+		"no Nodes":             {func(_ *testing.T, w *world) { w.east.cidrs = nil }, nil},
+		"Nodes without a CIDR": {func(_ *testing.T, w *world) { w.east.cidrs = []string{""} }, []string{"unchecked pod-networks east: its Nodes have no Pod CIDR"}},
 		"Nodes that may not be read": {func(_ *testing.T, w *world) { w.east.mayRead = func(r string) bool { return r != "nodes" } },
 			[]string{"unchecked pod-networks east: the credentials may not read Nodes"}},
 		"credentials that are refused": {func(_ *testing.T, w *world) {
@@ -85,6 +112,11 @@ func TestRun(t *testing.T) {
 			c.change(t, w)
 			bad, all := w.run(t)
 			for i := range bad {
+				if i < len(c.want) {
+					if want, cut := strings.CutSuffix(c.want[i], ": …"); cut && strings.HasPrefix(bad[i], want) {
+						bad[i] = c.want[i]
+					}
+				}
 				for _, before := range []string{"at ", "until "} {
 					if text, when, cut := strings.Cut(bad[i], before+"20"); cut && i < len(c.want) && strings.HasSuffix(c.want[i], "…") && strings.Contains(when, "UTC") {
 						bad[i] = text + before + "…"

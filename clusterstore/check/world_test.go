@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
+	"maps"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -38,6 +39,7 @@ type api struct {
 	kinds   map[string][]string
 	anchors string // nil: the ConfigMap is not there
 	cidrs   []string
+	account string        // a ServiceAccount in namespace linkerd
 	ahead   time.Duration // of its clock
 	status  int           // of all answers; 0: as asked for
 	body    string        // with status
@@ -106,6 +108,8 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	case path == "/api/v1/namespaces/linkerd/configmaps/"+anchorsConfigMap && a.anchors != "":
 		answer(corev1.ConfigMap{TypeMeta: metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"}, Data: map[string]string{anchorsKey: a.anchors}})
+	case path == "/api/v1/namespaces/linkerd/serviceaccounts/"+a.account && a.account != "":
+		answer(corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{Kind: "ServiceAccount", APIVersion: "v1"}})
 	case path == "/api/v1/nodes":
 		list := corev1.NodeList{TypeMeta: metav1.TypeMeta{Kind: "NodeList", APIVersion: "v1"}}
 		for _, cidr := range a.cidrs {
@@ -150,6 +154,8 @@ type world struct {
 	cert, key   []byte // of the link, instead of a token
 	secrets     []corev1.Secret
 	account     string
+	pre         bool
+	annotations map[string]string // of the link
 	secret      func(*corev1.Secret)
 }
 
@@ -158,16 +164,25 @@ func newWorld(t *testing.T) *world {
 	return &world{local: newAPI(anchor, "10.1.0.0/16"), east: newAPI(anchor, "10.2.0.0/16"), token: jwt(time.Now().Add(30 * 24 * time.Hour))}
 }
 
+// annotate adds an annotation to the link Secret.
+func (w *world) annotate(name, value string) {
+	if w.annotations == nil {
+		w.annotations = make(map[string]string)
+	}
+	w.annotations[name] = value
+}
+
 // run runs the checks and returns those that are not OK, one in a line.
 func (w *world) run(t *testing.T) (bad []string, all []Result) {
 	t.Helper()
 	local, east := w.local.start(t), w.east.start(t)
 	secret := linkSecret(t, "link-east", "east", east, w)
+	maps.Copy(secret.Annotations, w.annotations)
 	if w.secret != nil {
 		w.secret(&secret)
 	}
 	all = Run(t.Context(), Config{
-		Namespace: "linkerd", Account: w.account,
+		Namespace: "linkerd", Account: w.account, Pre: w.pre,
 		Local: &rest.Config{Host: local.URL, BearerToken: "local-token", TLSClientConfig: rest.TLSClientConfig{CAData: authority(local)}},
 		Links: clusterstore.ReadAccesses(append([]corev1.Secret{secret}, w.secrets...)),
 	})

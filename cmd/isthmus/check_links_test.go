@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,32 +11,53 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-func TestLinkResult(t *testing.T) {
+// linkFound returns what a check adds for a cluster, a line for each result. There is a next step
+// for all that is not OK.
+func linkFound(t *testing.T, run func(*check.Report, string, *cluster.Status), s cluster.Status) (lines, hints []string) {
+	t.Helper()
+	report := new(check.Report)
+	run(report, "east", &s)
+	for _, x := range report.Results() {
+		if (x.Hint == "") != (x.Level == check.OK) || x.Object != "east" {
+			t.Errorf("%+v", x)
+		}
+		lines, hints = append(lines, fmt.Sprintf("%s %s", x.Level, x.Text)), append(hints, x.Hint)
+	}
+	return lines, hints
+}
+
+func TestCheckLink(t *testing.T) {
 	for _, c := range []struct {
 		status cluster.Status
-		want   string
+		want   []string
 	}{
-		{cluster.Status{State: cluster.Ready, Standing: "in-service"}, "ok it is ready"},
-		{cluster.Status{State: cluster.Ready, Standing: "withdrawn", StandingReason: "cordoned"}, "warning it is ready and withdrawn: cordoned"},
-		{cluster.Status{State: cluster.Pending, Standing: "in-service"}, "warning it is pending"},
-		{cluster.Status{State: cluster.Stale, Standing: "in-service", Reason: "refused"}, "failure it is stale: refused"},
-		{cluster.Status{State: cluster.Stale, Standing: "in-service", Reason: "pods: over budget: too much"}, "failure it is stale: pods: over budget: too much"},
+		{cluster.Status{State: cluster.Ready, Standing: "in-service"}, []string{"ok it is ready"}},
+		{cluster.Status{State: cluster.Ready, Standing: "withdrawn", StandingReason: "cordoned"}, []string{"warning it is ready and withdrawn: cordoned"}},
+		{cluster.Status{State: cluster.Pending, Standing: "in-service"}, []string{"warning it is pending"}},
+		{cluster.Status{State: cluster.Stale, Standing: "in-service", Reason: "refused"}, []string{"failure it is stale: refused"}},
+		{cluster.Status{State: cluster.Stale, Standing: "withdrawn", StandingReason: "cordoned", Reason: "refused"}, []string{"failure it is stale: refused", "warning it is withdrawn: cordoned"}},
+		{cluster.Status{State: cluster.Stale, Standing: "in-service", Reason: "pods: over budget: too much"}, []string{"failure it is stale: pods: over budget: too much"}},
 		{cluster.Status{State: cluster.Ready, Standing: "in-service", Memory: adminapi.Memory{Used: 900, Limit: 1000}},
-			"warning it is ready, and takes 90 % of the memory that a linked cluster may take"},
-		{cluster.Status{State: cluster.Unreachable, Standing: "last-resort", Reason: "refused"}, "failure it is unreachable: refused"},
+			[]string{"ok it is ready", "warning it takes 90 % of the memory that a linked cluster may take"}},
+		{cluster.Status{State: cluster.Ready, Standing: "withdrawn", StandingReason: "cordoned", Memory: adminapi.Memory{Used: 900, Limit: 1000}},
+			[]string{"warning it is ready and withdrawn: cordoned", "warning it takes 90 % of the memory that a linked cluster may take"}},
+		{cluster.Status{State: cluster.Unreachable, Standing: "last-resort", StandingReason: "lost", Reason: "refused"}, []string{"failure it is unreachable: refused", "warning it is last-resort: lost"}},
+		{cluster.Status{State: cluster.Ready, Standing: "last-resort", StandingReason: cluster.NoGatewayAnswers}, []string{"ok it is ready"}}, // dead gateways are no cordon
+		{cluster.Status{State: cluster.Ready, Standing: "in-service", ObjectWarnings: []string{"left out: a", "left out: b"}, Resources: []adminapi.Resource{{Resource: "pods", Trouble: "it ends watches"}}},
+			[]string{"ok it is ready", "warning left out: a", "warning left out: b", "warning pods: it ends watches"}},
 	} {
-		x := linkResult("east", c.status)
-		if about := strings.Contains(x.Text, "over budget") || c.status.Memory.Near(); about != strings.Contains(x.Hint, "--cluster-memory") {
-			t.Errorf("%s: to do: %s", x.Text, x.Hint)
+		lines, hints := linkFound(t, checkLink, c.status)
+		if !slices.Equal(lines, c.want) {
+			t.Errorf("%q, want %q", lines, c.want)
 		}
-		if got := string(x.Level) + " " + x.Text; got != c.want || (x.Hint == "") != (x.Level == check.OK) {
-			t.Errorf("%s (%s), want %s", got, x.Hint, c.want)
+		if about := strings.Contains(c.status.Reason, "over budget") || c.status.Memory.Near(); about != strings.Contains(strings.Join(hints, " "), "--cluster-memory") {
+			t.Errorf("%q: to do: %q", lines, hints)
 		}
 	}
 }
 
-// TestGatewaysResult: whatever keeps gateways from being used is reported, with a next step.
-func TestGatewaysResult(t *testing.T) {
+// TestCheckGateways: whatever keeps gateways from being used is reported, with a next step.
+func TestCheckGateways(t *testing.T) {
 	through := func(states ...string) (list []adminapi.ClusterGateway) {
 		for i, state := range states {
 			list = append(list, adminapi.ClusterGateway{Address: fmt.Sprintf("192.0.2.%d:4143", i), State: state, Reason: "refused"})
@@ -43,31 +65,23 @@ func TestGatewaysResult(t *testing.T) {
 		return list
 	}
 	for _, c := range []struct {
-		gateways   []adminapi.ClusterGateway
-		problem    string
-		level      check.Level
-		text, hint string // parts
+		gateways []adminapi.ClusterGateway
+		problems []string
+		want     []string
+		hint     string // part of the first one
 	}{
-		{through("alive", "not-probed-yet"), "", check.OK, "it is on network far, and its gateways have 2 addresses", ""},
-		{nil, "no Service there", check.Failure, "no gateway of it can be used; no Service there", "isthmus.io/gateway-addresses"},
-		{through("alive", "dead"), "", check.Warning, "gateway addresses that are dead: 1 of 2; gateways that do not answer probes: 192.0.2.1:4143 (refused)", "mc-probe"},
-		{through("dead"), "a name", check.Failure, "none of its gateways answers: it is served only where a service has no other endpoint; gateways that do not answer probes: 192.0.2.0:4143 (refused); a name", "mc-probe"},
-		{through("outside-ranges", "dead"), "", check.Failure, "none of its gateways answers: it is served only where a service has no other endpoint; gateways that do not answer probes: 192.0.2.1:4143 (refused)", "mc-probe"},
-		{through("ipv6-off", "dead"), "", check.Failure, "none of its gateways answers: it is served only where a service has no other endpoint; gateways that do not answer probes: 192.0.2.1:4143 (refused)", "mc-probe"},
-		{through("outside-ranges"), "gateways outside", check.Failure, "no gateway of it can be used; gateways outside", "isthmus.io/address-ranges"},
-		{through("not-probed"), "gateways that are not probed", check.Warning, "it is on network far, and its gateways have 1 address; gateways that are not probed", "isthmus clusters"},
+		{through("alive", "not-probed-yet"), nil, []string{"ok it is on network far, and its gateways have 2 addresses"}, ""},
+		{nil, []string{"no Service there"}, []string{"failure no gateway of it can be used", "warning no Service there"}, "isthmus.io/gateway-addresses"},
+		{through("alive", "dead"), nil, []string{"warning gateways that do not answer probes, 1 of 2: 192.0.2.1:4143 (refused)"}, "mc-probe"},
+		{through("dead"), []string{"a name"}, []string{"failure none of its gateways answers probes: 192.0.2.0:4143 (refused)", "warning a name"}, "where a service has no other endpoint"},
+		{through("outside-ranges", "dead"), nil, []string{"failure none of its gateways answers probes: 192.0.2.1:4143 (refused)"}, "mc-probe"},
+		{through("ipv6-off", "dead"), nil, []string{"failure none of its gateways answers probes: 192.0.2.1:4143 (refused)"}, "mc-probe"},
+		{through("outside-ranges"), []string{"gateways outside"}, []string{"failure no gateway of it can be used", "warning gateways outside"}, "isthmus.io/address-ranges"},
+		{through("not-probed"), []string{"gateways that are not probed"}, []string{"warning gateways that are not probed"}, "isthmus clusters"},
 	} {
-		s := cluster.Status{State: cluster.Ready, Network: "far", Gateways: c.gateways}
-		if c.problem != "" {
-			s.GatewayProblems = []string{c.problem}
+		lines, hints := linkFound(t, checkGateways, cluster.Status{State: cluster.Ready, Network: "far", Gateways: c.gateways, GatewayProblems: c.problems})
+		if !slices.Equal(lines, c.want) || !strings.Contains(hints[0], c.hint) {
+			t.Errorf("%q, want %q; to do: %q", lines, c.want, hints)
 		}
-		x := gatewaysResult("east", s)
-		if x.Level != c.level || x.Text != c.text || !strings.Contains(x.Hint, c.hint) || (x.Hint == "") != (c.level == check.OK) {
-			t.Errorf("%+v, want %v %q %q", x, c.level, c.text, c.hint)
-		}
-	}
-	s := cluster.Status{State: cluster.Ready, Standing: "last-resort", StandingReason: cluster.NoGatewayAnswers}
-	if x := linkResult("east", s); x.Level != check.OK {
-		t.Errorf("dead gateways are no cordon: %+v", x)
 	}
 }

@@ -47,7 +47,9 @@ func (g *checked) checkServices(report *check.Report) {
 	c.members(g.table.Unserved(), definitions)
 	c.addresses(g.table.Watched())
 	for _, p := range g.here.Problems() {
-		c.add(check.Definitions, p.Service, check.Warning, strings.Join(p.Problems, "; "), "mend the Service's annotations and labels; docs/links.md and docs/preference.md have what they may be")
+		for _, problem := range p.Problems {
+			c.add(check.Definitions, p.Service, check.Warning, problem, "correct the Service's annotations and labels; docs/links.md and docs/preference.md have what they may be")
+		}
 	}
 	c.fine(check.Members, services(federated))
 	c.fine(check.Ports, "all members have the ports that are asked for")

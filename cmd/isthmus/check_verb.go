@@ -13,6 +13,6 @@ import (
 func checkFromHere(ctx context.Context, p client.Preflight) []adminapi.CheckResult {
 	links, err := check.ReadLinks(ctx, p.Config, p.Namespace)
 	return check.Run(ctx, check.Config{
-		Namespace: p.Namespace, Local: p.Config, Account: p.Namespace + "/" + p.Account, Links: links, LinksErr: err, Preflight: true,
+		Namespace: p.Namespace, Local: p.Config, Account: p.Namespace + "/" + p.Account, Links: links, LinksErr: err, Preflight: true, Pre: p.Pre,
 	})
 }

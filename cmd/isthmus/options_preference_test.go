@@ -39,6 +39,7 @@ func TestPreferenceFlagErrors(t *testing.T) {
 		"--prefer=":            `--prefer: it is empty: write tiers, best first, such as "local, any"`,
 		"--prefer=local,,any":  "--prefer: tier 2 is empty",
 		"--prefer=east+east":   "--prefer: east is there twice",
+		"--prefer=Zone,any":    "--prefer: tier 1: Zone differs from zone by case only",
 		"--prefer=a b":         `--prefer: tier 1: "a b" is neither zone, local, region, remote or any nor the name of a cluster`,
 		"--min-ready=0":        `--min-ready: it is "0": write how many endpoints have to be ready`,
 		"--min-ready=101%":     `--min-ready: it is "101%"`,

@@ -21,8 +21,8 @@ func (w *world) shows(t *testing.T, pattern, args string) {
 	})
 }
 
-// TestCheckReplicas: check asks every replica, and shows whether they agree, what one of them finds alone, and that one
-// can't be asked. cordon waits for each of them, or for the one that --pod names.
+// TestCheckReplicas: check asks every replica, and shows whether they agree, what one of them finds alone, that one
+// can't be asked, and that one is not ready. cordon waits for each of them, or for the one that --pod names.
 func TestCheckReplicas(t *testing.T) {
 	w := newWorld(t)
 	w.gateway(t, isthmusPod("isthmus-0"))
@@ -53,4 +53,10 @@ func TestCheckReplicas(t *testing.T) {
 		expectation{"check", 1, `(?m)^  \S+ +linkerd/isthmus-3: port 9996 of Pod linkerd/isthmus-3 can't be reached: `, "checks have failed"},
 		expectation{"cordon gone --yes", 1, "", "what this leaves can't be found out: port 9996 of Pod linkerd/isthmus-3 can't be reached: "},
 	)
+	must(t, w.node.SetReady(t.Context(), "linkerd", "isthmus-3", false))
+	w.expect(t,
+		expectation{"check --wait 3s", 1, `(?m)^  \S+ +linkerd/isthmus-3: its Pod is not ready: running, not ready\n      \S+ kubectl describe pod -n linkerd isthmus-3 shows why; --pod isthmus-3 `, `isthmus check: waiting, for 3s at most: .*linkerd/isthmus-3: its Pod is not ready`},
+		expectation{"uncordon gone --yes --timeout 2s", 1, "updated link Secret", `linkerd/isthmus-3: Pod linkerd/isthmus-3 is not ready: running, not ready`},
+	)
+	w.shows(t, agree, "check")
 }

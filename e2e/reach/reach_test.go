@@ -106,9 +106,12 @@ func TestReplicas(t *testing.T) {
 		t.Errorf("%v, %+v of %+v", err, page, r)
 	}
 	must(t, w.node.SetReady(t.Context(), "linkerd", "isthmus-3", false))
-	w.expect(t, expectation{"clusters", 0, "; 3 gateways differ\n", ""})
+	w.expect(t,
+		expectation{"clusters", 0, `; 4 gateways differ\n(?s).*\n  linkerd/isthmus-3 can't be asked: Pod linkerd/isthmus-3 is not ready: running, not ready\n`, ""},
+		expectation{"version", 0, "gateway linkerd/isthmus-1: ", "the version of gateways is not known: Pod linkerd/isthmus-3 is not ready: running, not ready\n"},
+	)
 	must(t, w.node.Delete(t.Context(), "linkerd", "isthmus-0"))
-	w.expect(t, expectation{"clusters", 0, `^\S+  linkerd/isthmus-1: .*; 2 gateways differ\n`, ""})
+	w.expect(t, expectation{"clusters", 0, `^\S+  linkerd/isthmus-1: .*; 3 gateways differ\n`, ""})
 }
 
 // TestErrors: what is in the way is named, with what to do, and within the time that was given.

@@ -72,8 +72,10 @@ type ClusterStatus struct {
 	// Gateways then.
 	Network  string           `json:"network,omitempty"`
 	Gateways []ClusterGateway `json:"gateways,omitempty"`
-	// GatewayProblems are those of the Warnings that are about gateways.
+	// GatewayProblems and ObjectWarnings are those of the Warnings that are about gateways, and
+	// about the cluster's other objects.
 	GatewayProblems []string   `json:"-"`
+	ObjectWarnings  []string   `json:"-"`
 	Warnings        []string   `json:"warnings,omitempty"`
 	Resources       []Resource `json:"resources,omitempty"`
 }

@@ -23,6 +23,7 @@ const checkTimeout = 30 * time.Second
 // checkOptions are those of "isthmus check".
 type checkOptions struct {
 	adminOptions
+	pre       bool // what is there before an installation is checked, from here
 	wait      time.Duration
 	every     time.Duration // the checks are repeated while it waits
 	account   string
@@ -40,8 +41,9 @@ func checkVerb(own adminapi.Build, preflight Preflighter) cli.Verb {
 		Flags: []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) {
 			o.adminOptions.flags(s)
 			o.allow(checkTimeout, s, "The checks must be done within this `DURATION`, each time.")
+			s.BoolVar(&o.pre, "pre", false, "Check what is there before an installation: no gateway is looked for, and its rights need not be granted yet.")
 			s.DurationVar(&o.wait, "wait", 0, "Repeat the checks until none has failed, for this `DURATION` at most.")
-			s.StringVar(&o.account, "service-account", "isthmus", "`NAME` of the ServiceAccount that a gateway is to have, where there is none yet.")
+			s.StringVar(&o.account, "service-account", "isthmus", "`NAME` of the ServiceAccount that a gateway is to have, where there is none yet or with --pre.")
 		})},
 		Values: outputs,
 		Run:    func(ctx context.Context, p cli.Process) error { return runCheck(ctx, p, o) },
@@ -56,7 +58,12 @@ func runCheck(ctx context.Context, p cli.Process, o *checkOptions) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	if o.wait < 0 {
+	switch {
+	case o.pre && o.address != "":
+		return cli.Usagef("--pre looks for no gateway, --admin names one: give one of them")
+	case o.pre && o.pods.Pod != "":
+		return cli.Usagef("--pre looks for no gateway, --pod names one: give one of them")
+	case o.wait < 0:
 		return cli.Usagef("--wait is %v: give a duration, such as 5m", o.wait)
 	}
 	ctx, done := p.Interruptible(ctx)
@@ -93,8 +100,12 @@ func (o *checkOptions) untilFine(ctx context.Context, p cli.Process) (*checkStat
 	}
 }
 
-// once runs all checks: those of each gateway or, where there is none, from here.
+// once runs all checks: those of each gateway or, before an installation and where there is
+// none, from here.
 func (o *checkOptions) once(ctx context.Context, p cli.Process) (*checkState, error) {
+	if o.pre {
+		return o.fromHere(ctx, p, nil)
+	}
 	answers, err := o.readAll(ctx, p, "/debug/check", func() any { return new(adminapi.Check) })
 	if none, ok := errors.AsType[reach.NoGateway](err); ok {
 		return o.fromHere(ctx, p, none)
@@ -115,12 +126,15 @@ func (o *checkOptions) once(ctx context.Context, p cli.Process) (*checkState, er
 	return s, nil
 }
 
-// fromHere runs the checks that need no gateway, by the user's kubeconfig.
+// fromHere runs the checks that need no gateway, by the user's kubeconfig. why is that no
+// gateway can be asked, which is a failure; nil: none is looked for.
 func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, why error) (*checkState, error) {
 	s := &checkState{at: time.Now(), from: fromHere}
-	text, hint, _ := strings.Cut(why.Error(), "\n")
-	s.results = []adminapi.CheckResult{{Section: sectionGateway, Check: checkGateway, Level: adminapi.CheckFailure, Text: text,
-		Hint: cmp.Or(strings.TrimSpace(hint), "look for it") + "; if there is none yet, and all else is fine, install one (README.md)"}}
+	if why != nil {
+		text, hint, _ := strings.Cut(why.Error(), "\n")
+		s.add(adminapi.CheckResult{Section: sectionGateway, Check: checkGateway, Level: adminapi.CheckFailure, Text: text,
+			Hint: cmp.Or(strings.TrimSpace(hint), "look for it") + "; before an installation: isthmus check --pre"})
+	}
 	var found []adminapi.CheckResult
 	err := o.await(ctx, p, func(ctx context.Context, w *waiting) error {
 		cluster, err := o.pods.Open()
@@ -129,7 +143,7 @@ func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, why error) (
 		}
 		defer cluster.Close()
 		w.on("the checks from here", "at least one cluster")
-		found = o.preflight(ctx, Preflight{cluster.Config(), o.pods.Namespace, o.account})
+		found = o.preflight(ctx, Preflight{cluster.Config(), o.pods.Namespace, o.account, o.pre})
 		return ctx.Err()
 	})
 	if err != nil {
@@ -195,9 +209,10 @@ link Secrets and how long they are good, clocks, trust anchors, Pod networks, fe
 services, replicas, and the last audit. What is wrong is followed by what to do.
 
 Each replica of the gateway is asked, and checks from its own network with the links'
-credentials. Where there is no gateway that is ready, the same checks run from here,
-with your kubeconfig, so that they can be done before it is installed. With --admin only
-the gateway there is asked, and your kubeconfig is not used.
+credentials. A replica that is not ready is a failure, and is not asked. Where none is
+ready, that is one too, and the other checks run from here, with your kubeconfig.
+With --pre no gateway is looked for, and what is there before an installation is checked
+in that way. With --admin only the gateway there is asked, and your kubeconfig is not used.
 
 Usage: isthmus check [FLAGS]`
 
@@ -221,6 +236,7 @@ others do not find the same.
 Exit code 1 if a check has failed or no check could be done, 0 also with warnings.
 
 Examples:
+  isthmus check --pre && kubectl apply -k manifests/install
   isthmus check
   isthmus check --context west -n linkerd
   isthmus check --wait 5m && kubectl apply -f federated-services.yaml

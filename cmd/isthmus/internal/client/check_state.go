@@ -2,6 +2,7 @@ package client
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -143,6 +144,12 @@ func (s *checkState) merge(answers []answer, client string) {
 	var names []string
 	for _, a := range answers {
 		g := checkedGateway{Gateway: a.gateway}
+		if e, ok := errors.AsType[*notReadyError](a.err); ok {
+			g.Error = "its Pod is not ready: " + e.why
+			s.add(adminapi.CheckResult{Section: sectionGateway, Check: checkGateway, Object: a.gateway, Level: adminapi.CheckFailure, Text: g.Error, Hint: e.hint})
+			s.gateways = append(s.gateways, g)
+			continue
+		}
 		if a.err != nil {
 			var hint string
 			g.Error, hint, _ = strings.Cut(a.err.Error(), "\n")
@@ -160,7 +167,7 @@ func (s *checkState) merge(answers []answer, client string) {
 	}
 	differing := s.mergeResults(pages, names)
 	if len(pages) > 1 {
-		s.addReplicas(differing)
+		s.addReplicas(len(pages), differing)
 	}
 }
 
@@ -224,9 +231,9 @@ func alike(lists [][]adminapi.CheckResult) bool {
 	return true
 }
 
-// addReplicas reports whether the replicas agree, and whether one of them writes.
-func (s *checkState) addReplicas(differing []string) {
-	x := adminapi.CheckResult{Section: sectionGateway, Check: checkReplicas, Level: adminapi.CheckOK, Text: fmt.Sprintf("%d replicas agree", len(s.gateways))}
+// addReplicas reports whether the replicas that have answered agree, and whether one of them writes.
+func (s *checkState) addReplicas(answered int, differing []string) {
+	x := adminapi.CheckResult{Section: sectionGateway, Check: checkReplicas, Level: adminapi.CheckOK, Text: fmt.Sprintf("%d replicas agree", answered)}
 	if len(differing) > 0 {
 		x.Level, x.Text = adminapi.CheckWarning, "the replicas differ: "+some(differing)
 		x.Hint = "check again in some seconds; if it stays, compare: isthmus clusters --pod NAME"

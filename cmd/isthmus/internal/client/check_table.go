@@ -55,7 +55,7 @@ func (s *checkState) print(w io.Writer, asJSON bool) error {
 func (s *checkState) table() []byte {
 	var b bytes.Buffer
 	if s.from == fromHere {
-		b.WriteString("No gateway can be asked: what follows was checked from here, not from its network.\n\n")
+		b.WriteString("No gateway was asked: what follows was checked from here, not from its network.\n\n")
 	}
 	for rest := s.results; len(rest) > 0; {
 		n := prefix(rest, func(r adminapi.CheckResult) string { return r.Section })

@@ -176,6 +176,8 @@ func TestCheckReplicas(t *testing.T) {
 			[]string{"warning trust-anchors east", "warning version b: its version is v0, that of this program v1"}},
 		"two writers": {[]*adminapi.Check{leader, leader}, nil, []string{"failure replicas : more than one of them writes EndpointSlices: a, b", "warning trust-anchors east"}},
 		"no writer":   {[]*adminapi.Check{other, other}, nil, []string{"warning replicas : none of them writes EndpointSlices", "warning trust-anchors east"}},
+		"one that is not ready": {[]*adminapi.Check{leader, other, nil}, []error{nil, nil, &notReadyError{"ns/c", "CrashLoopBackOff", "look"}},
+			[]string{"failure gateway c: its Pod is not ready: CrashLoopBackOff", "warning trust-anchors east"}},
 		"one silent": {[]*adminapi.Check{leader, nil}, []error{nil, errors.New("it has not answered\n  Is it there?")},
 			[]string{"failure gateway b: it has not answered", "warning trust-anchors east"}},
 	} {
@@ -189,6 +191,9 @@ func TestCheckReplicas(t *testing.T) {
 			answers = append(answers, a)
 		}
 		s.merge(answers, "v1")
+		if n := len(c.pages); c.errs != nil && slices.ContainsFunc(s.results, func(r adminapi.CheckResult) bool { return r.Text == fmt.Sprint(n, " replicas agree") }) {
+			t.Errorf("%s: %d replicas agree, of which some have not answered", name, n)
+		}
 		var bad []string
 		for _, r := range s.results {
 			if r.Level == adminapi.CheckOK {
@@ -275,20 +280,33 @@ func TestCheckFromHere(t *testing.T) {
 	if err := os.WriteFile(file, []byte(kubeconfig), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	pre := false
 	preflight := func(_ context.Context, p Preflight) []adminapi.CheckResult {
-		if p.Config.Host != api.URL || p.Namespace != "mesh" || p.Account != "dst" {
-			t.Errorf("server %s, %s/%s", p.Config.Host, p.Namespace, p.Account)
+		if p.Config.Host != api.URL || p.Namespace != "mesh" || p.Account != "dst" || p.Pre != pre {
+			t.Errorf("server %s, %s/%s, before an installation: %v", p.Config.Host, p.Namespace, p.Account, p.Pre)
 		}
 		return []adminapi.CheckResult{fine}
 	}
-	program := &cli.Program{Name: "isthmus", Groups: []cli.Group{{Title: "Verbs", Verbs: Verbs(testBuild, preflight)}}}
-	var out, errs bytes.Buffer
-	code := program.Run(t.Context(), cli.Process{
-		Args: []string{"check", "--kubeconfig", file, "-n", "mesh", "--service-account", "dst"}, Stdout: &out, Stderr: &errs, Signals: make(chan os.Signal),
-	})
-	for _, want := range []string{"No gateway can be asked: what follows was checked from here", "[fail] no gateway in namespace mesh", "if there is none yet, and all else is fine, install one", "[ok]   local: it answers"} {
-		if code != 1 || !strings.Contains(out.String(), want) {
-			t.Errorf("exit code %d, no %q in\n%s%s", code, want, &out, &errs)
+	check := func(args ...string) (code int, out string) {
+		program := &cli.Program{Name: "isthmus", Groups: []cli.Group{{Title: "Verbs", Verbs: Verbs(testBuild, preflight)}}}
+		var stdout, stderr bytes.Buffer
+		args = append([]string{"check", "--kubeconfig", file, "-n", "mesh", "--service-account", "dst"}, args...)
+		code = program.Run(t.Context(), cli.Process{Args: args, Stdout: &stdout, Stderr: &stderr, Signals: make(chan os.Signal)})
+		return code, stdout.String() + stderr.String()
+	}
+	code, out := check()
+	for _, want := range []string{"No gateway was asked: what follows was checked from here", "[fail] no gateway in namespace mesh", "; before an installation: isthmus check --pre\n", "[ok]   local: it answers"} {
+		if code != 1 || !strings.Contains(out, want) {
+			t.Errorf("exit code %d, no %q in\n%s", code, want, out)
+		}
+	}
+	pre = true
+	if code, out := check("--pre"); code != 0 || !strings.Contains(out, "All is fine: 1 check.") || strings.Contains(out, "[fail]") {
+		t.Errorf("exit code %d\n%s", code, out)
+	}
+	for _, other := range []string{"--admin=127.0.0.1:1", "--pod=isthmus-0"} {
+		if code, _, out := call("check", "--pre", other); code != 2 {
+			t.Errorf("%s: exit code %d\n%s", other, code, out)
 		}
 	}
 }

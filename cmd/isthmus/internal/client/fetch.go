@@ -21,6 +21,9 @@ const maxPage = 256 << 20
 
 // fetch reads a page into a value, and returns when the gateway sent it.
 func (t target) fetch(ctx context.Context, path string, into any) (at time.Time, err error) {
+	if t.notReady != nil {
+		return at, t.notReady
+	}
 	answer, done, err := t.ask(ctx, path)
 	if err != nil {
 		return at, err

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -15,9 +16,10 @@ type Gateway struct{ admin adminOptions }
 
 // Answer is a page of one gateway.
 type Answer struct {
-	Gateway string // HOST:PORT, or NAMESPACE/POD
-	Value   any
-	Err     error // why there is no value
+	Gateway  string // HOST:PORT, or NAMESPACE/POD
+	Value    any
+	Err      error // why there is no value
+	NotReady bool  // it has not been asked, since its Pod is not ready: Err has why
 }
 
 // Flags adds the flags by which users name the gateway.
@@ -39,7 +41,7 @@ func (g *Gateway) Check(pods reach.Options) error {
 	return nil
 }
 
-// ReadAll reads a page of every gateway, each into a value that newValue returns. It
+// ReadAll reads a page of every gateway that is ready, each into a value that newValue returns. It
 // waits no longer than limit, and reports on standard error what it waits for. It
 // returns an error if none could be asked at all.
 func (g *Gateway) ReadAll(ctx context.Context, p cli.Process, limit time.Duration, path string, newValue func() any) (list []Answer, err error) {
@@ -47,7 +49,8 @@ func (g *Gateway) ReadAll(ctx context.Context, p cli.Process, limit time.Duratio
 	once.timeout = limit
 	answers, err := once.readAll(ctx, p, path, newValue)
 	for _, a := range answers {
-		list = append(list, Answer{a.gateway, a.value, a.err})
+		_, notReady := errors.AsType[*notReadyError](a.err)
+		list = append(list, Answer{a.gateway, a.value, a.err, notReady})
 	}
 	return list, err
 }

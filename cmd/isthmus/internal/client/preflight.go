@@ -13,6 +13,7 @@ type Preflight struct {
 	Config    *rest.Config // how a user reaches the cluster
 	Namespace string       // where a gateway is to run
 	Account   string       // its ServiceAccount there
+	Pre       bool         // before an installation: the account need not be there yet
 }
 
 // Preflighter runs the checks of a gateway from here.

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -36,10 +37,20 @@ func (o *targeting) check() error {
 type target struct {
 	name string                                     // HOST:PORT, or NAMESPACE/POD
 	dial func(context.Context) (*reach.Conn, error) // nil: the name is its address
+	// notReady is set if it is not asked, since its Pod is not ready.
+	notReady error
 }
 
-// find returns the gateways that the flags choose, at least one. The function that it
-// returns must be called once none of them is in use.
+// notReadyError is that the Pod of a gateway is not ready.
+type notReadyError struct{ pod, why, hint string }
+
+func (e *notReadyError) Error() string {
+	return fmt.Sprintf("Pod %s is not ready: %s\n  %s", e.pod, e.why, e.hint)
+}
+
+// find returns the gateways that the flags choose: at least one that can be asked, and after
+// those the replicas that are not ready. The function that it returns must be called once none
+// of them is in use.
 func (o *targeting) find(ctx context.Context, w *waiting, port func(reach.Gateway) int) ([]target, func(), error) {
 	if o.address != "" {
 		return []target{{name: o.address}}, func() {}, nil
@@ -56,16 +67,22 @@ func (o *targeting) find(ctx context.Context, w *waiting, port func(reach.Gatewa
 	}
 	var targets []target
 	for _, g := range gateways {
-		targets = append(targets, target{g.String(), func(ctx context.Context) (*reach.Conn, error) { return g.Dial(ctx, port(g)) }})
+		t := target{name: g.String(), dial: func(ctx context.Context) (*reach.Conn, error) { return g.Dial(ctx, port(g)) }}
+		if g.NotReady != "" {
+			t.notReady = &notReadyError{g.String(), g.NotReady, fmt.Sprintf("kubectl describe pod -n %s %s shows why; --pod %[2]s asks it all the same", printable(g.Namespace), printable(g.Name))}
+		}
+		targets = append(targets, t)
 	}
 	return targets, cluster.Close, nil
 }
 
-// names returns the names of targets, for messages.
+// names returns the names of the targets that are asked, for messages.
 func names(targets []target) string {
 	list := make([]string, 0, len(targets))
 	for _, t := range targets {
-		list = append(list, t.name)
+		if t.notReady == nil {
+			list = append(list, t.name)
+		}
 	}
 	return strings.Join(list, " and ")
 }

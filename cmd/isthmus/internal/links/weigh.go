@@ -49,12 +49,19 @@ func (o *cordonOptions) look(ctx context.Context, w *work) (list []world, err er
 	}
 	shown := map[string]adminapi.Clusters{}
 	for _, c := range clusters {
+		if c.NotReady {
+			continue
+		}
 		if c.Err != nil {
 			return nil, c.Err
 		}
 		shown[c.Gateway] = *c.Value.(*adminapi.Clusters)
 	}
 	for _, s := range services {
+		if s.NotReady { // it may know little, and must not keep a cluster from being taken out
+			w.warn("what this leaves of proxies of %s is not known: %v", client.Printable(s.Gateway), s.Err)
+			continue
+		}
 		if s.Err != nil {
 			return nil, s.Err
 		}

@@ -4,7 +4,7 @@
 //	cluster, err := options.Open()
 //	…
 //	defer cluster.Close()
-//	gateways, err := cluster.Gateways(ctx) // those that are ready, by name
+//	gateways, err := cluster.Gateways(ctx) // those that are ready, by name, then the others
 //	…
 //	conn, err := gateways[0].Dial(ctx, gateways[0].AdminPort)
 //

@@ -23,14 +23,17 @@ const maxPods = 200
 type Gateway struct {
 	Namespace, Name     string
 	AdminPort, GRPCPort int // those that its container declares, or the default ones
-	cluster             *Cluster
+	// NotReady is why the Pod is not ready, printable; empty: it is, or it was asked for by name.
+	NotReady string
+	cluster  *Cluster
 }
 
 // String returns NAMESPACE/NAME, printable.
 func (g Gateway) String() string { return printable(g.Namespace + "/" + g.Name) }
 
-// Gateways returns those that are ready, by name: at least one. One that the options
-// name need not be ready.
+// Gateways returns those that are ready, by name, at least one, and after them those that are
+// not ready and may become so, with the reason: neither those that terminate nor those that
+// have ended. One that the options name need not be ready.
 func (c *Cluster) Gateways(ctx context.Context) ([]Gateway, error) {
 	if c.options.Pod != "" {
 		return c.named(ctx)
@@ -42,19 +45,28 @@ func (c *Cluster) Gateways(ctx context.Context) ([]Gateway, error) {
 	if len(pods) == 0 {
 		return nil, NoGateway{c.noPods(ctx)}
 	}
-	var ready []Gateway
+	var ready, waiting []Gateway
 	var others []string
 	for i := range pods {
-		if why := notReady(&pods[i]); why != "" {
-			others = append(others, pods[i].Name+" ("+why+")")
+		g := c.gateway(&pods[i])
+		if g.NotReady = notReady(&pods[i]); g.NotReady == "" {
+			ready = append(ready, g)
 			continue
 		}
-		ready = append(ready, c.gateway(&pods[i]))
+		others = append(others, pods[i].Name+" ("+g.NotReady+")")
+		if g.NotReady = printable(g.NotReady); !ends(&pods[i]) {
+			waiting = append(waiting, g)
+		}
 	}
 	if len(ready) == 0 {
 		return nil, NoGateway{fmt.Errorf("no gateway in namespace %s is ready: %s\n  --pod asks one that is not ready", printable(c.options.Namespace), some(others))}
 	}
-	return ready, nil
+	return append(ready, waiting...), nil
+}
+
+// ends reports whether a Pod does not become ready any more.
+func ends(pod *v1.Pod) bool {
+	return pod.DeletionTimestamp != nil || pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }
 
 // labelled returns the Pods of a namespace that have the first label that any has, by

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -122,6 +123,47 @@ func TestNotReady(t *testing.T) {
 		if got := notReady(p); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+}
+
+// TestGateways: those that are ready come first, then those that may become so, with the reason; neither what ends nor what has ended.
+func TestGateways(t *testing.T) {
+	pod := func(name string, phase v1.PodPhase, ready v1.ConditionStatus, change func(*v1.Pod)) v1.Pod {
+		p := v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "linkerd", Name: name}, Status: v1.PodStatus{Phase: phase, Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: ready}}}}
+		if change != nil {
+			change(&p)
+		}
+		return p
+	}
+	list := []v1.Pod{
+		pod("a", v1.PodRunning, v1.ConditionFalse, func(p *v1.Pod) {
+			p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "isthmus", State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "\x1bCrash"}}}}
+		}),
+		pod("b", v1.PodRunning, v1.ConditionTrue, nil),
+		pod("c", v1.PodFailed, v1.ConditionFalse, nil),
+		pod("d", v1.PodRunning, v1.ConditionTrue, func(p *v1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Now()} }),
+		pod("e", v1.PodPending, v1.ConditionFalse, nil),
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		json.NewEncoder(w).Encode(v1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, Items: list})
+	}))
+	t.Cleanup(server.Close)
+	c := open(t, server.URL)
+	gateways, err := c.Gateways(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, g := range gateways {
+		got = append(got, g.Name+" "+g.NotReady)
+	}
+	if want := []string{"b ", `a "container isthmus waits: \x1bCrash"`, "e pending"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	list = slices.Delete(list, 1, 2)
+	if _, err = c.Gateways(t.Context()); err == nil || !strings.Contains(err.Error(), "no gateway in namespace linkerd is ready: ") || !strings.Contains(err.Error(), "d (terminating), e (pending)") {
+		t.Error(err)
 	}
 }
 
