@@ -17,14 +17,13 @@ func TestArrows(t *testing.T) {
 	const outside = "." // anything but the standard library and the package itself
 	serving := []string{"isthmus/grpcapi/...", "github.com/linkerd/...", "google.golang.org/grpc/..."}
 	clusters := []string{ // all but types, and clients of them
-		"isthmus/clusterstore", "isthmus/clusterstore/audit", "isthmus/clusterstore/budget", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow", "isthmus/clusterstore/kube",
+		"isthmus/clusterstore", "isthmus/clusterstore/budget", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow", "isthmus/clusterstore/kube",
 	}
 	but := func(more ...string) []string { return append(more, serving...) }
 	for pkg, forbidden := range map[string][]string{
 		"isthmus/federation":           {outside},
 		"isthmus/clusterstore":         but("isthmus/local/..."),
 		"isthmus/clusterstore/cluster": but("isthmus/local/...", "isthmus/clusterstore"),
-		"isthmus/clusterstore/audit":   but("isthmus/local/...", "isthmus/clusterstore"),
 		"isthmus/clusterstore/check":   but("isthmus/local/...", "isthmus/cmd/..."),
 		"isthmus/clusterstore/budget":  but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "k8s.io/..."),
 		"isthmus/clusterstore/follow": but("isthmus/local/...", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/kube",

@@ -1,9 +1,6 @@
 package clusterstore
 
 import (
-	"maps"
-	"slices"
-
 	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
 )
@@ -23,11 +20,4 @@ func (s *Store) Followed(name federation.ClusterName) (*cluster.Cluster, cluster
 	}
 	c, _ := v.cluster.(*cluster.Cluster)
 	return c, v.state
-}
-
-// Names returns the names of all links.
-func (s *Store) Names() []federation.ClusterName {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Collect(maps.Keys(s.links))
 }

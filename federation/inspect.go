@@ -75,25 +75,6 @@ func (t *Table) Unserved() []Unserved {
 	return list
 }
 
-// WatchedService is a service that is watched, and what it is made of.
-type WatchedService struct {
-	Service ServiceID
-	Members []Member // in definition order. They must not be written
-}
-
-// WatchedServices lists the services that are watched and defined, in no order.
-func (t *Table) WatchedServices() []WatchedService {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	list := make([]WatchedService, 0, len(t.watched))
-	for id := range t.watched {
-		if d := t.definitions[id]; d != nil {
-			list = append(list, WatchedService{id, d.Members})
-		}
-	}
-	return list
-}
-
 // WatchedPort is a port of a service that is watched.
 type WatchedPort struct {
 	Service ServiceID

@@ -94,24 +94,3 @@ func TestOrigin(t *testing.T) {
 	table.Unlink("east")
 	expect("", time.Time{})
 }
-
-// TestWatchedServices: those that are watched and defined, with their members as they are now.
-func TestWatchedServices(t *testing.T) {
-	table, web := NewTable(Options{}), ServiceID{"ns", "web"}
-	members := []Member{{Local, web}, {"east", web}}
-	table.Define(ServiceID{"ns", "unwatched"}, &Definition{Members: members})
-	undefined := table.Watch(Key{Service: ServiceID{"ns", "undefined"}, Port: 80})
-	defer undefined.Close()
-	table.Define(web, &Definition{Members: members, Federated: true})
-	if list := table.WatchedServices(); len(list) != 0 {
-		t.Errorf("before it is watched: %v", list)
-	}
-	w := table.Watch(Key{Service: web, Port: 80})
-	if list := table.WatchedServices(); len(list) != 1 || list[0].Service != web || !slices.Equal(list[0].Members, members) {
-		t.Errorf("%v", list)
-	}
-	w.Close()
-	if list := table.WatchedServices(); len(list) != 0 {
-		t.Errorf("after it is watched: %v", list)
-	}
-}

@@ -207,14 +207,6 @@ func (l *Local) Run(ctx context.Context) error {
 // linked as ready.
 func (l *Local) Synced() <-chan struct{} { return l.synced }
 
-// Followed returns the cluster and its state.
-func (l *Local) Followed() (*cluster.Cluster, cluster.State) {
-	c, _ := l.cluster.(*cluster.Cluster)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return c, l.state
-}
-
 // Service returns what is kept of a Service of the cluster; nil: there is none.
 func (l *Local) Service(id federation.ServiceID) *cluster.Service { return l.cluster.Service(id) }
 

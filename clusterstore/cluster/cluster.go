@@ -80,7 +80,6 @@ type Cluster struct {
 	resources []*follow.Resource
 	group     *follow.Group // runs the resources
 	started   sync.Once
-	looks     looks
 }
 
 var _ federation.Source = (*Cluster)(nil)
@@ -133,10 +132,8 @@ func (c *Cluster) Run(ctx context.Context) error {
 			all.Go(func() { a.owners.Run(ctx, func(ip netip.Addr, _ time.Time) { c.cfg.OwnerChanged(ip) }) })
 		}
 	}
-	c.looks.open(ctx)
 	c.group.Run(ctx, c.state.goLive)
 	all.Wait()
-	c.looks.close()
 	c.cfg.Client.Close()
 	c.cfg.Budget.Close()
 	return nil

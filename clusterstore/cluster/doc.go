@@ -15,8 +15,7 @@
 // match Servers), externalworkload.go, serviceprofile.go, endpoints.go. resources.go lists them. reader.go and join.go make
 // endpoints; lookup.go, claim.go and location.go find the owner of an address, for
 // profiles, and addressowner.go whether it has any, for the table. explain.go
-// has what becomes of each address of a Service, from the same join. audit.go and look.go compare
-// what is kept of a Service with what the API has.
+// has what becomes of each address of a Service, from the same join.
 //
 // What callers may rely on:
 //

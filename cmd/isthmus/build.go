@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"isthmus/clusterstore"
-	"isthmus/clusterstore/audit"
 	"isthmus/clusterstore/budget"
 	"isthmus/clusterstore/check"
 	"isthmus/clusterstore/cluster"
@@ -72,10 +71,6 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	auditor, err := newAuditor(o.audit, here, store, table, log, registry, happened)
-	if err != nil {
-		return nil, err
-	}
 	writer, err := newSliceWriter(sliceWriterConfig{cfg, o, log, registry, metrics})
 	if err != nil {
 		return nil, err
@@ -89,7 +84,6 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 		},
 		alongside: []part{
 			{name: "preferences", run: func(ctx context.Context) error { return runTicks(ctx, table) }},
-			{name: "audit", run: auditor.Run},
 		},
 		endFirst: writer.parts(),
 		ready:    new(atomic.Bool),
@@ -100,7 +94,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	g.shutdown = newShutdown(o, api, g.server, log)
 	checks := &checked{check.Config{Namespace: o.namespace, Local: cfg}, here, store, table, writer}
 	g.admin = &admin{
-		ready: g.ready.Load, pages: debugPages(here, store, table, api, writer, auditor, happened), explain: newExplainer(o, here, store, api).handler(),
+		ready: g.ready.Load, pages: debugPages(here, store, table, api, writer, happened), explain: newExplainer(o, here, store, api).handler(),
 		check: newChecker(checks.ask, checks.page),
 		hosts: newAdminHosts(o.domain, o.namespace, o.hosts), metrics: registry, pprof: o.pprof, log: logging.WithOwnLimit(log),
 	}
@@ -121,13 +115,12 @@ func newRegistry() *prometheus.Registry {
 }
 
 // debugPages returns the pages of the admin server, by path.
-func debugPages(here *local.Local, store *clusterstore.Store, table *federation.Table, api *grpcapi.Server, writer sliceWriter, auditor *audit.Auditor, happened eventLog) map[string]func() any {
+func debugPages(here *local.Local, store *clusterstore.Store, table *federation.Table, api *grpcapi.Server, writer sliceWriter, happened eventLog) map[string]func() any {
 	return map[string]func() any{
 		"/debug/version":  func() any { return ownBuild() },
 		"/debug/clusters": func() any { return writer.addTo(newClustersPage(here, store, table)) },
 		"/debug/services": func() any { return newServicesPage(table, api.Views(), here.Problems()) },
 		"/debug/streams":  func() any { return newStreamsPage(api.Views()) },
-		"/debug/audit":    func() any { return auditor.Status() },
 		"/debug/events":   func() any { return newEventsPage(happened) },
 	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 
-	"isthmus/clusterstore/audit"
 	"isthmus/clusterstore/cluster"
 	"isthmus/cmd/isthmus/internal/events"
 	"isthmus/federation"
@@ -47,11 +46,6 @@ func (l eventLog) tiersChanged(c federation.TierChange) {
 // stalled is for grpcapi.Options.Stalled.
 func (l eventLog) stalled(destination string) {
 	l.Add(adminapi.Event{Kind: adminapi.EventStall, Object: destination, Text: "a stream ended: its proxy takes no updates", Problem: true})
-}
-
-// audited is for audit.Options.Report.
-func (l eventLog) audited(f audit.Finding) {
-	l.Add(adminapi.Event{Kind: adminapi.EventAudit, Object: f.Cluster, Text: fmt.Sprintf("%s %s: %s; listed again", f.Resource, f.Object, f.Problem), Problem: true})
 }
 
 func newEventsPage(l eventLog) adminapi.Events {

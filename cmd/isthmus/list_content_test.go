@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"isthmus/clusterstore/audit"
 	"isthmus/clusterstore/cluster"
 	"isthmus/cmd/isthmus/internal/events"
 	"isthmus/federation"
@@ -132,7 +131,6 @@ func TestEventsPage(t *testing.T) {
 	l.clusterChanged(cluster.Change{Cluster: "east", Kind: cluster.StandingChanged, Text: "withdrawn: lost"})
 	l.clusterChanged(cluster.Change{Kind: cluster.CredentialsChanged, Text: "new credentials are in use"})
 	l.stalled("web.shop.svc.cluster.local:80")
-	l.audited(audit.Finding{Cluster: "east", Resource: "pods", Object: "shop/web-1", Problem: "missing"})
 	reported := 0
 	web := federation.ServiceID{Namespace: "shop", Name: "web"}
 	tiers := l.alsoTiers(func(federation.TierChange) { reported++ })
@@ -155,14 +153,14 @@ func TestEventsPage(t *testing.T) {
 	}
 	for _, want := range []string{
 		"cluster east true stale: gone", "standing east false withdrawn: lost", "rotation local false new credentials are in use",
-		"stall web.shop.svc.cluster.local:80 true a stream ended: its proxy takes no updates", "audit east true pods shop/web-1: missing; listed again",
+		"stall web.shop.svc.cluster.local:80 true a stream ended: its proxy takes no updates",
 		"tier shop/web true clients in zone a use more tiers: any, last-resort (why)", "tier shop/web false clients use fewer tiers: any (why)",
 	} {
 		if !got[want] {
 			t.Errorf("%q is not there: %v", want, got)
 		}
 	}
-	if page.Most != events.Most || len(page.Events) != 7 || reported != 2 {
+	if page.Most != events.Most || len(page.Events) != 6 || reported != 2 {
 		t.Errorf("%d of %d events, %d reported", len(page.Events), page.Most, reported)
 	}
 }

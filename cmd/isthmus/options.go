@@ -36,8 +36,8 @@ type options struct {
 	traces                         string
 	serviceMetrics                 bool
 	pprof, queueMetrics, isVersion bool
+	audit                          string
 	preferenceOptions
-	auditOptions
 
 	// derived from the flags by check
 	level          logging.Level
@@ -60,7 +60,7 @@ func gatewayFlags(o *options) *cli.Flags {
 	f := cli.NewFlags("gateway", gatewayIntro, gatewayEnding)
 	f.Section("Addresses", func(s *flag.FlagSet) {
 		s.StringVar(&o.addr, "addr", ":8086", "`HOST:PORT` of the gRPC server for proxies. It is listened on once the gateway is ready.")
-		s.StringVar(&o.metricsAddr, "metrics-addr", ":9996", "`HOST:PORT` of the admin HTTP server: /ping, /ready, /metrics, a page for people at /, /debug/clusters, /debug/services, /debug/streams, /debug/events, /debug/explain, /debug/check, /debug/audit, /debug/version.")
+		s.StringVar(&o.metricsAddr, "metrics-addr", ":9996", "`HOST:PORT` of the admin HTTP server: /ping, /ready, /metrics, a page for people at /, /debug/clusters, /debug/services, /debug/streams, /debug/events, /debug/explain, /debug/check, /debug/version.")
 		s.StringVar(&o.adminHosts, "admin-hosts", "", "`NAMES`, divided by commas, by which browsers may reach the admin server's pages too, such as gateway.example.com. Without it they may by IP addresses, localhost, names without a dot, and names below the cluster domain, .svc and the gateway's namespace. Others are refused, since a site can make its own name resolve to the gateway. /metrics, /ping and /ready are answered by any name.")
 	})
 	f.Section("The cluster the gateway runs in", func(s *flag.FlagSet) {
@@ -74,7 +74,6 @@ func gatewayFlags(o *options) *cli.Flags {
 		s.StringVar(&o.clusterMemory, "cluster-memory", "", "`QUANTITY` of memory, such as 64Mi, that may be kept of one linked cluster, by estimate; what it sends may take a quarter more while that is decoded. Beyond it the cluster keeps what it had, and is stale until it is small again. The gateway's own cluster has no such limit. "+
 			"Empty: a quarter of what the process may use (the container's memory limit, less if GOMEMLIMIT is less, or without one the machine's memory), at most 1Gi. All linked clusters together may take half of what the process may use.")
 	})
-	f.Section("Whether what is known is right", o.auditFlag)
 	f.Section("Which clusters clients use", o.preferenceFlags)
 	f.Section("Clusters that are taken out", o.standingFlags)
 	f.Section("What proxies are sent", func(s *flag.FlagSet) {
@@ -97,6 +96,7 @@ func gatewayFlags(o *options) *cli.Flags {
 		s.DurationVar(&o.drain, "drain", 6*time.Second, "After --shutdown-delay, end the streams that are open then, spread over this `DURATION`, so that other replicas do not get all proxies at once. Proxies that come back are served until then; at the end of it the listener is closed and the streams that are left end. 0: all at once. "+
 			"The process ends at most a second after the two: keep their sum a second below terminationGracePeriodSeconds (30, unless the Pod sets it). Outside of a Pod both are skipped while no stream is open.")
 		s.IntVar(&o.queue, "stream-queue-capacity", 100, "A `NUMBER` above 0; without effect, since streams have no queues. For the arguments of a Linkerd install.")
+		s.StringVar(&o.audit, "audit", "", "A `DURATION`; without effect, with a warning: there are no audits any more. For arguments of older versions.")
 	})
 	f.Section("Logs, metrics, traces", func(s *flag.FlagSet) {
 		s.StringVar(&o.logLevel, "log-level", "info", "`LEVEL` of the log: "+logging.LevelNames+". With debug and trace, client libraries log more too.")
@@ -187,9 +187,6 @@ func (o *options) check() error {
 	if err := o.preferenceOptions.check(); err != nil {
 		return err
 	}
-	if err := o.auditOptions.check(); err != nil {
-		return err
-	}
 	o.complete()
 	return nil
 }
@@ -200,6 +197,9 @@ func (o *options) complete() {
 	const fallback = "cluster.local"
 	if o.trustDomain == "" {
 		warn("--identity-trust-domain is not given: %s is used", fallback)
+	}
+	if o.audit != "" {
+		warn("--audit is without effect, since there are no audits any more: remove it from the arguments")
 	}
 	if o.domain == "" {
 		warn("--cluster-domain is not given: %s is used", fallback)

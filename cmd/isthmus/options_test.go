@@ -126,6 +126,7 @@ func TestNotes(t *testing.T) {
 		{nil, []note{{"--identity-trust-domain is not given: cluster.local is used", false}, {"--cluster-domain is not given: cluster.local is used", false}}},
 		{append(domains, "--outbound-transport-mode=x"), []note{{`--outbound-transport-mode is "x": transparent is used; transport-header would be the other mode`, true}}},
 		{append(domains, "--outbound-transport-mode=transport-header", "--log-format=json"), nil},
+		{append(domains, "--audit=1h"), []note{{"--audit is without effect, since there are no audits any more: remove it from the arguments", false}}},
 		{append(domains, "--log-format=xml"), []note{{`--log-format is "xml": plain is used; json would be the other format`, false}}},
 		{append(domains, `--meshed-http2-client-params={"keepAlive":{}}`), []note{{`--meshed-http2-client-params: json: unknown field "keepAlive": skipped`, false}}},
 	} {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -115,13 +114,6 @@ func (o *checkOptions) once(ctx context.Context, p cli.Process) (*checkState, er
 	}
 	s := &checkState{at: time.Now(), from: fromGateway}
 	s.merge(answers, o.version)
-	audits, err := o.readAll(ctx, p, "/debug/audit", func() any { return new(adminapi.Audit) })
-	if err != nil {
-		return nil, err
-	}
-	for _, a := range audits {
-		s.addAudit(a)
-	}
 	s.sort()
 	return s, nil
 }
@@ -154,59 +146,9 @@ func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, why error) (
 	return s, nil
 }
 
-// addAudit adds what a gateway's audit has found last. A gateway need not have one.
-func (s *checkState) addAudit(a answer) {
-	x := adminapi.CheckResult{Section: sectionAudit, Check: checkAudit, Level: adminapi.CheckOK}
-	if len(s.gateways) > 1 {
-		x.Gateway = a.gateway
-	}
-	page, _ := a.value.(*adminapi.Audit)
-	status, refused := errors.AsType[statusError](a.err)
-	switch {
-	case refused && status.code == http.StatusNotFound:
-		x.Level, x.Text = adminapi.CheckUnchecked, "this gateway has no audit"
-	case a.err != nil:
-		x.Level, x.Text = adminapi.CheckUnchecked, a.err.Error()
-	case page.Interval == "off":
-		x.Level, x.Text = adminapi.CheckUnchecked, "audit is off (--audit)"
-	case page.Last.IsZero():
-		x.Text = "nothing has been audited yet"
-	default:
-		x.Level, x.Text, x.Hint = auditVerdict(page)
-	}
-	s.results = append(s.results, x)
-}
-
-// auditVerdict describes the newest results: a difference that has stayed is a failure, one that was
-// healed a warning.
-func auditVerdict(a *adminapi.Audit) (level adminapi.CheckLevel, text, hint string) {
-	const look = "/debug/audit of the gateway has the last results"
-	for _, r := range a.Results {
-		for _, d := range r.Differences {
-			now, how := adminapi.CheckFailure, "not healed"
-			if d.Healed {
-				now, how = adminapi.CheckWarning, "healed"
-			}
-			if rank(now) > rank(level) {
-				level, hint = now, look+"; report this with the gateway's log"
-				text = fmt.Sprintf("%s of %s: %s %s: %s (%s)", r.Resource, r.Cluster, r.Service, d.Object, d.Problem, how)
-			}
-		}
-	}
-	if level != "" {
-		return level, text, hint
-	}
-	for _, r := range a.Results {
-		if r.Error != "" {
-			return adminapi.CheckWarning, fmt.Sprintf("%s of %s can't be audited: %s", r.Service, r.Cluster, r.Error), look
-		}
-	}
-	return adminapi.CheckOK, fmt.Sprintf("what is served is what the API has, as of %s: %s", a.Last.Local().Format("15:04:05"), count(int(a.Differences), "difference since the start", "differences since the start")), ""
-}
-
 const checkIntro = `isthmus check checks all that a gateway needs, section by section: API servers, rights,
 link Secrets and how long they are good, clocks, trust anchors, Pod networks, federated
-services, replicas, and the last audit. What is wrong is followed by what to do.
+services, and replicas. What is wrong is followed by what to do.
 
 Each replica of the gateway is asked, and checks from its own network with the links'
 credentials. A replica that is not ready is a failure, and is not asked. Where none is

@@ -14,16 +14,14 @@ import (
 // Sections and checks of this package's own.
 const (
 	sectionGateway = "Gateway"
-	sectionAudit   = "Audit"
 
 	checkGateway  = "gateway"  // it is there, and answers
 	checkVersion  = "version"  // of the gateway and of this program
 	checkReplicas = "replicas" // they agree, and one of them writes EndpointSlices
-	checkAudit    = "audit"
 )
 
 // sections are those of results, in order.
-var sections = []string{sectionGateway, "Kubernetes API", "Links", "Trust", "Networks", "Services", sectionAudit}
+var sections = []string{sectionGateway, "Kubernetes API", "Links", "Trust", "Networks", "Services"}
 
 // Where the checks were done.
 const (

@@ -57,10 +57,7 @@ Trust
 Networks
   ? east: not checked: may not read Nodes
 
-Audit
-  ? not checked: this gateway has no audit
-
-1 failure, 1 warning, 2 not checked.
+1 failure, 1 warning, 1 not checked.
 `
 
 // TestCheckTable: each level, exit codes, and plain text where the locale has no more.
@@ -80,7 +77,7 @@ func TestCheckTable(t *testing.T) {
 		t.Errorf("stdout:\n%s\nwant:\n%s", out, plain)
 	}
 	admin = startAdmin(t, map[string]http.HandlerFunc{"/debug/check": text(checkJSON(fine, warning, unread))})
-	if code, out, err := call("check", "--admin", admin); code != 0 || err != "" || !strings.Contains(out, "1 warning, 2 not checked.\n") {
+	if code, out, err := call("check", "--admin", admin); code != 0 || err != "" || !strings.Contains(out, "1 warning, 1 not checked.\n") {
 		t.Errorf("exit code %d, stderr %q, stdout:\n%s", code, err, out)
 	}
 	for _, args := range [][]string{{"check", "east"}, {"check", "--wait", "-1s"}, {"check", "--wait", "soon"}, {"check", "-o", "yaml"}, {"check", "--admin", "x"}} {
@@ -214,29 +211,6 @@ func TestCheckReplicas(t *testing.T) {
 		slices.Sort(bad)
 		if !slices.Equal(bad, c.want) {
 			t.Errorf("%s:\n  %s\nwant\n  %s", name, strings.Join(bad, "\n  "), strings.Join(c.want, "\n  "))
-		}
-	}
-}
-
-func TestCheckAudit(t *testing.T) {
-	for page, want := range map[string]string{
-		`{"interval":"off"}`: "unchecked audit is off (--audit)",
-		`{"interval":"1h0m0s","services":3,"round":{"done":0},"waiting":3,"late":[],"differences":0,"results":[]}`:                                                                                                             "ok nothing has been audited yet",
-		`{"interval":"1h0m0s","last":"2026-09-01T12:00:00Z","differences":2,"results":[{"service":"shop/web","cluster":"east","compared":7,"differences":[]}]}`:                                                                "ok what is served is what the API has, as of " + noon.Local().Format("15:04:05") + ": 2 differences since the start",
-		`{"interval":"1h0m0s","last":"2026-09-01T12:00:00Z","differences":1,"results":[{"service":"shop/web","cluster":"east","resource":"pods","differences":[{"object":"shop/web-1","problem":"missing","healed":true}]}]}`:  "warning pods of east: shop/web shop/web-1: missing (healed)",
-		`{"interval":"1h0m0s","last":"2026-09-01T12:00:00Z","differences":1,"results":[{"service":"shop/web","cluster":"east","resource":"pods","differences":[{"object":"shop/web-1","problem":"missing","healed":false}]}]}`: "failure pods of east: shop/web shop/web-1: missing (not healed)",
-		`{"interval":"1h0m0s","last":"2026-09-01T12:00:00Z","results":[{"service":"shop/web","cluster":"east","error":"forbidden","differences":[]}]}`:                                                                         "warning shop/web of east can't be audited: forbidden",
-		`[]`: "unchecked ",
-	} {
-		admin := startAdmin(t, map[string]http.HandlerFunc{"/debug/check": text(checkJSON(fine)), "/debug/audit": text(page)})
-		code, out, _ := call("check", "--admin", admin, "-o", "json")
-		var got checkSnapshot
-		if err := json.Unmarshal([]byte(out), &got); err != nil {
-			t.Fatal(err, out)
-		}
-		last := got.Results[len(got.Results)-1]
-		if line := string(last.Level) + " " + last.Text; last.Check != checkAudit || !strings.HasPrefix(line, want) || (code == 1) != (last.Level == adminapi.CheckFailure) {
-			t.Errorf("%s: exit code %d, %s, want %s", page, code, line, want)
 		}
 	}
 }
