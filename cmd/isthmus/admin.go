@@ -38,6 +38,7 @@ type admin struct {
 	ready   func() bool
 	pages   map[string]func() any // by path; answered as JSON
 	explain http.Handler          // of /debug/explain; nil: there is none
+	impact  http.Handler          // of /debug/impact; nil: there is none
 	check   *checker              // of /debug/check; nil: there is none
 	lists   *listPages            // view=list of some of pages; nil: there are none, and no page at /
 	hosts   *adminHosts           // by which names pages may be asked for; nil: by any
@@ -60,6 +61,9 @@ func (a *admin) handler() http.Handler {
 	}
 	if a.explain != nil {
 		mux.Handle("/debug/explain", a.explain)
+	}
+	if a.impact != nil {
+		mux.Handle("/debug/impact", pages.limit(a.impact))
 	}
 	if a.check != nil {
 		mux.Handle("/debug/check", a.check.handler())

@@ -95,7 +95,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	checks := &checked{check.Config{Namespace: o.namespace, Local: cfg}, here, store, table, writer}
 	g.admin = &admin{
 		ready: g.ready.Load, pages: debugPages(here, store, table, api, writer, happened), explain: newExplainer(o, here, store, api).handler(),
-		check: newChecker(checks.ask, checks.page),
+		check: newChecker(checks.ask, checks.page), impact: &impactPage{table, api.Views},
 		hosts: newAdminHosts(o.domain, o.namespace, o.hosts), metrics: registry, pprof: o.pprof, log: logging.WithOwnLimit(log),
 	}
 	content := &listContent{

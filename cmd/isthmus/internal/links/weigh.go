@@ -3,6 +3,7 @@ package links
 import (
 	"context"
 	"fmt"
+	"net/url"
 
 	"isthmus/cmd/isthmus/internal/client"
 	"isthmus/internal/adminapi"
@@ -23,58 +24,48 @@ func (o *cordonOptions) weigh(ctx context.Context, w *work) error {
 	default:
 		return fmt.Errorf("what this leaves can't be found out: %w\n  --force does it all the same", err)
 	}
-	list := impacts(gateways, o.name)
+	list := impacts(gateways)
 	o.show(w, list)
-	bare := 0
+	nothing := 0
 	for i := range list {
-		if list[i].nothing() {
-			bare++
+		if bare(&list[i]) {
+			nothing++
 		}
 	}
-	if bare == 0 || o.back || o.lastResort || o.force {
+	if nothing == 0 || o.back || o.lastResort || o.force {
 		return nil
 	}
-	return fmt.Errorf("%d of these would be left with nothing: --last-resort keeps the cluster for them, and --force does it all the same", bare)
+	return fmt.Errorf("%d of these would be left with nothing: --last-resort keeps the cluster for them, and --force does it all the same", nothing)
 }
 
-// look reads what every gateway shows.
-func (o *cordonOptions) look(ctx context.Context, w *work) (list []world, err error) {
-	clusters, err := o.gateway.ReadAll(ctx, w.p, o.timeout, "/debug/clusters", func() any { return new(adminapi.Clusters) })
+// look asks every gateway what the change leaves.
+func (o *cordonOptions) look(ctx context.Context, w *work) (list []*adminapi.Impact, err error) {
+	standing := adminapi.Withdrawn
+	switch {
+	case o.back:
+		standing = adminapi.InService
+	case o.lastResort:
+		standing = adminapi.LastResort
+	}
+	path := "/debug/impact?" + url.Values{"cluster": {o.name}, "standing": {standing}}.Encode()
+	answers, err := o.gateway.ReadAll(ctx, w.p, o.timeout, path, func() any { return new(adminapi.Impact) })
 	if err != nil {
 		return nil, err
 	}
-	services, err := o.gateway.ReadAll(ctx, w.p, o.timeout, "/debug/services", func() any { return new([]adminapi.Service) })
-	if err != nil {
-		return nil, err
-	}
-	shown := map[string]adminapi.Clusters{}
-	for _, c := range clusters {
-		if c.NotReady {
-			continue
+	for _, a := range answers {
+		switch {
+		case a.NotReady: // it may know little, and must not keep a cluster from being taken out
+			w.warn("what this leaves of proxies of %s is not known: %v", client.Printable(a.Gateway), a.Err)
+		case a.Err != nil:
+			return nil, a.Err
+		default:
+			list = append(list, a.Value.(*adminapi.Impact))
 		}
-		if c.Err != nil {
-			return nil, c.Err
-		}
-		shown[c.Gateway] = *c.Value.(*adminapi.Clusters)
-	}
-	for _, s := range services {
-		if s.NotReady { // it may know little, and must not keep a cluster from being taken out
-			w.warn("what this leaves of proxies of %s is not known: %v", client.Printable(s.Gateway), s.Err)
-			continue
-		}
-		if s.Err != nil {
-			return nil, s.Err
-		}
-		page, ok := shown[s.Gateway]
-		if !ok {
-			return nil, fmt.Errorf("the gateway %s has only just begun: run this again", client.Printable(s.Gateway))
-		}
-		list = append(list, world{page, *s.Value.(*[]adminapi.Service)})
 	}
 	return list, nil
 }
 
-func (o *cordonOptions) show(w *work, list []impact) {
+func (o *cordonOptions) show(w *work, list []adminapi.ServiceImpact) {
 	if len(list) == 0 {
 		fmt.Fprintf(w.out, "No service has a member in %s.\n", o.name)
 		return
@@ -88,7 +79,7 @@ func (o *cordonOptions) show(w *work, list []impact) {
 	}
 	fmt.Fprintln(w.out, title)
 	for i := range list[:min(len(list), maxShown)] {
-		fmt.Fprintf(w.out, "  %s\n", list[i].text(o.back))
+		fmt.Fprintf(w.out, "  %s\n", impactText(&list[i], o.back))
 	}
 	if more := len(list) - maxShown; more > 0 {
 		fmt.Fprintf(w.out, "  … and %d more\n", more)

@@ -1,0 +1,198 @@
+package federation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// impactWorld is a federated service of three clusters. Each has a member with these endpoints.
+type impactWorld struct {
+	*Table
+	now      time.Time
+	clusters map[ClusterName]*cluster
+	watches  map[Client]*Watch[*Set]
+}
+
+func newImpactWorld(p *Preference) *impactWorld {
+	w := &impactWorld{now: time.Unix(1e9, 0), clusters: make(map[ClusterName]*cluster), watches: make(map[Client]*Watch[*Set])}
+	w.Table = NewTable(Options{Now: func() time.Time { return w.now }})
+	d := &Definition{Federated: true, Preference: p}
+	for _, name := range []ClusterName{Local, "east", "north"} {
+		w.clusters[name] = newCluster(name)
+		w.clusters[name].set(webID, "empty")
+		d.Members = append(d.Members, Member{name, webID})
+		w.Link(name, Ready, w.clusters[name])
+	}
+	w.Define(webID, d)
+	return w
+}
+
+func (w *impactWorld) watch(clients ...Client) {
+	for _, c := range clients {
+		if w.watches[c] == nil {
+			w.watches[c] = w.Watch(Key{Service: webID, Port: 80, Client: c})
+		}
+	}
+}
+
+func (w *impactWorld) close() {
+	for _, x := range w.watches {
+		x.Close()
+	}
+}
+
+// has returns what a client has of each cluster.
+func (w *impactWorld) has(c Client) (list []ClusterCount) {
+	set, _ := w.watches[c].Get()
+	for _, name := range []ClusterName{Local, "east", "north"} {
+		n := 0
+		for _, e := range set.Endpoints {
+			if e.Cluster == name {
+				n++
+			}
+		}
+		list = append(list, ClusterCount{name, n})
+	}
+	return list
+}
+
+// TestImpact: what is left without cluster east.
+func TestImpact(t *testing.T) {
+	z1, z2 := Client{Zone: "z1"}, Client{Zone: "z2"}
+	for _, c := range []struct {
+		name, prefer       string
+		min                MinReady
+		local, east, north string // endpoints
+		clients            []Client
+		want               string
+	}{
+		{"no preference", "any", MinReady{}, "10.0.0.1 10.0.0.2", "10.0.1.1", "", []Client{{}}, "port 80: local 2, east 1, north 0 → local 2, east 0, north 0"},
+		{"all that there is", "any", MinReady{}, "", "10.0.1.1", "", []Client{{}}, "port 80: local 0, east 1, north 0 → local 0, east 0, north 0 bare"},
+		{"nothing before", "any", MinReady{}, "", "", "", []Client{{}}, "port 80: local 0, east 0, north 0 → local 0, east 0, north 0"},
+		{"a tier that is not in use", "local, any", MinReady{}, "10.0.0.1", "10.0.1.1", "", []Client{{}}, "port 80: local 1, east 0, north 0 → local 1, east 0, north 0"},
+		{"the next tier", "east, north, any", MinReady{}, "10.0.0.1", "10.0.1.1", "10.0.2.1", []Client{{}}, "port 80: local 0, east 1, north 0 → local 0, east 0, north 1"},
+		{"what no tier names", "east, north", MinReady{}, "10.0.0.1", "10.0.1.1", "", []Client{{}}, "port 80: local 0, east 1, north 0 → local 0, east 0, north 0 bare"},
+		// These three the text of the preference does not show.
+		{"min-ready", "east, north, any", MinReady{Count: 2}, "10.0.0.1", "10.0.1.1 10.0.1.2", "10.0.2.1", []Client{{}}, "port 80: local 0, east 2, north 0 → local 1, east 0, north 1"},
+		{"a tier of zones", "zone, north", MinReady{}, "10.0.0.1,zone=z1", "10.0.1.2,zone=z2", "", []Client{z1, z2}, "port 80, zone z2: local 0, east 1, north 0 → local 0, east 0, north 0 bare"},
+		{"a tier of zones that is enough", "zone", MinReady{}, "10.0.0.1,zone=z1 10.0.0.2,zone=z2", "10.0.1.2,zone=z2", "", []Client{z1, z2}, "port 80, zone z2: local 1, east 1, north 0 → local 1, east 0, north 0"},
+		{"addresses that fall to another member", "any", MinReady{}, "", "10.0.1.1 10.0.1.2", "10.0.1.1 10.0.2.1", []Client{{}}, "port 80: local 0, east 2, north 1 → local 0, east 0, north 2"},
+		{"nobody watches it", "any", MinReady{}, "", "10.0.1.1", "10.0.2.1 10.0.2.2", nil, "unwatched: local 1, east 1, north 1 → local 1, east 0, north 1"},
+		{"nobody watches what no tier names", "east", MinReady{}, "10.0.0.1", "10.0.1.1", "", nil, "unwatched: local 0, east 1, north 0 → local 0, east 0, north 0 bare"},
+		{"nobody watches a tier of zones", "zone", MinReady{}, "10.0.0.1", "10.0.1.1", "", nil, "unwatched: local 1, east 1, north 1 → local 1, east 0, north 1"},
+		{"clients of an instance", "any", MinReady{}, "10.0.0.1", "10.0.1.1,host=h1", "", []Client{{Instance: "h1"}}, "port 80: local 1, east 1, north 0 → local 1, east 0, north 0"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := &Preference{MinReady: c.min}
+			if c.prefer != "any" {
+				p.Tiers = tiersOf(c.prefer)
+			}
+			w := newImpactWorld(p)
+			defer w.close()
+			for name, texts := range map[ClusterName]string{Local: c.local, "east": c.east, "north": c.north} {
+				for i, text := range strings.Fields(texts) {
+					e, err := endpoint(text)
+					if err != nil {
+						t.Fatal(err)
+					}
+					w.clusters[name].set(webID, fmt.Sprint(i), e)
+				}
+			}
+			w.watch(c.clients...)
+			list, err := w.Impact(t.Context(), "east", Withdrawn)
+			if err != nil || len(list) != 1 || list[0].Service != webID {
+				t.Fatalf("%v, %+v", err, list)
+			}
+			if got := list[0].text(); got != c.want {
+				t.Errorf("%s\nwant\n%s", got, c.want)
+			}
+		})
+	}
+}
+
+func (i *Impact) text() string {
+	text := "unwatched"
+	if i.Watched {
+		text = fmt.Sprint("port ", i.Port)
+	}
+	if i.Client.Zone != "" {
+		text += ", zone " + i.Client.Zone
+	}
+	counts := func(list []ClusterCount) string {
+		var words []string
+		for _, c := range list {
+			words = append(words, fmt.Sprintf("%v %d", c.Cluster, c.Count))
+		}
+		return strings.Join(words, ", ")
+	}
+	text += ": " + counts(i.Now) + " → " + counts(i.Then)
+	if i.Bare() {
+		text += " bare"
+	}
+	return text
+}
+
+// TestImpactIsWhatFollows: what is foreseen for the clients that are left with least is what
+// they have once the change is over, and no client has less.
+func TestImpactIsWhatFollows(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newImpactWorld(drawPreference(t))
+		defer w.close()
+		for _, name := range []ClusterName{Local, "east", "north"} {
+			w.clusters[name].set(webID, "a", drawEndpoints(t)...)
+			w.clusters[name].setUnready(webID, "a", drawEndpoints(t)...)
+			w.clusters[name].service(webID).nodeLocal = name == Local && rapid.Bool().Draw(t, "node-local")
+		}
+		standing := func(label string) Standing { return Standing(rapid.IntRange(0, 2).Draw(t, label)) }
+		w.SetLink("north", Link{State: Ready, Source: w.clusters["north"], Cordon: standing("north")})
+		w.SetLink("east", Link{State: Ready, Source: w.clusters["east"], Cordon: standing("east before")})
+		for range rapid.IntRange(1, 4).Draw(t, "clients") {
+			w.watch(Client{Zone: rapid.SampledFrom([]string{"", "z1", "z2"}).Draw(t, "zone"), Node: rapid.SampledFrom([]string{"", "n1", "n2"}).Draw(t, "node")})
+		}
+		to := standing("east")
+		list, err := w.Impact(context.Background(), "east", to)
+		if err != nil || len(list) != 1 || !list[0].Watched {
+			t.Fatalf("%v, %+v", err, list)
+		}
+		said := list[0]
+		if now := w.has(said.Client); !slices.Equal(now, said.Now) {
+			t.Fatalf("%+v has %v now, not %v", said.Client, now, said.Now)
+		}
+		before := make(map[Client][]ClusterCount)
+		for c := range w.watches {
+			before[c] = w.has(c)
+		}
+		w.SetLink("east", Link{State: Ready, Source: w.clusters["east"], Cordon: to})
+		for range 30 {
+			w.now = w.now.Add(time.Second)
+			w.Tick()
+		}
+		if then := w.has(said.Client); !slices.Equal(then, said.Then) {
+			t.Fatalf("%+v, with %v before: has %v then, not %v", said.Client, said.Now, then, said.Then)
+		}
+		for c := range w.watches {
+			if one := (Impact{Client: c, Now: before[c], Then: w.has(c)}); one.worse(&said) {
+				t.Fatalf("%+v is left with less: %s, not %s", c, one.text(), said.text())
+			}
+		}
+	})
+}
+
+func TestImpactEnds(t *testing.T) {
+	w := newImpactWorld(nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if list, err := w.Impact(ctx, "east", Withdrawn); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, %v", list, err)
+	}
+	if list, err := w.Impact(t.Context(), "south", Withdrawn); err != nil || len(list) != 0 {
+		t.Errorf("of a cluster that is in no service: %v, %v", list, err)
+	}
+}
