@@ -103,15 +103,17 @@ func (t *Table) unwatchedImpact(id ServiceID, c ClusterName, s Standing) Impact 
 	return Impact{Service: id, Now: count(in), Then: count(in.cordoned(c, s))}
 }
 
-// trial is a port as it would be after a change, and the clients that it has now.
+// trial is a copy of a port, and of the clients that it has now, to be made anew as it would be
+// after a change.
 type trial struct {
 	*port
+	in      inputs // as they would be
+	now     func() time.Time
 	ipv6    bool
-	at      time.Time
 	clients map[Client]*Set // of the whole service, with what they get now
 }
 
-// trials returns the ports of the service as they would be with another cordon of a cluster.
+// trials copies the service's ports, for another cordon of a cluster.
 func (s *watchedService) trials(c ClusterName, to Standing) (list []*trial) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,40 +123,41 @@ func (s *watchedService) trials(c ClusterName, to Standing) (list []*trial) {
 	}
 	in = in.cordoned(c, to)
 	for _, p := range s.ports {
-		x := &trial{port: p.remade(in, newSteering(in, s.table.opts.Now)), ipv6: s.table.opts.IPv6, at: s.table.opts.Now(), clients: make(map[Client]*Set)}
+		x := &trial{in: in, now: s.table.opts.Now, ipv6: s.table.opts.IPv6, clients: make(map[Client]*Set)}
+		x.port = &port{number: p.number, members: slices.Clone(p.members), merged: p.merged}
 		for to := range p.whole.each {
 			x.clients[to.client], _ = to.latest.Get()
-		}
-		if len(p.whole) == 0 { // clients of instances only: what the service has counts
-			x.clients[Client{}] = &Set{Endpoints: choose(p.merged, x.ipv6, false, Client{})}
 		}
 		list = append(list, x)
 	}
 	return list
 }
 
-// remade returns a port, without clients, that follows from other inputs, and what its members
-// have been read to offer.
-func (p *port) remade(in inputs, st *steering) *port {
-	next := &port{number: p.number, steering: st}
-	kept := make([]offer, len(in.links))
-	for i, l := range in.links {
-		c := contribution{member: in.definition.Members[i]}
-		if known := memberIn(p.members, c.member); known != nil {
+// remake makes the port as it would be, from what its members have been read to offer.
+func (x *trial) remake() {
+	before, st := x.members, newSteering(x.in, x.now)
+	x.port = &port{number: x.number, steering: st}
+	kept := make([]offer, len(x.in.links))
+	for i, l := range x.in.links {
+		c := contribution{member: x.in.definition.Members[i]}
+		if known := memberIn(before, c.member); known != nil {
 			c = *known
 		}
 		c.status.Link = l.State
-		next.members, kept[i] = append(next.members, c), c.kept
+		x.members, kept[i] = append(x.members, c), c.kept
 	}
-	next.offers = st.offers(kept)
-	next.merged, _ = merge(next.offers)
-	next.unready = st.unready(next.offers, next.merged)
-	next.summary = summarize(in.definition, next.members, st)
-	return next
+	x.offers = st.offers(kept)
+	x.merged, _ = merge(x.offers)
+	x.unready = st.unready(x.offers, x.merged)
+	x.summary = summarize(x.in.definition, x.members, st)
 }
 
 // impact finds out which of the clients are left with least.
 func (x *trial) impact(id ServiceID) Impact {
+	if len(x.clients) == 0 { // those of instances only: what the service has counts
+		x.clients[Client{}] = &Set{Endpoints: choose(x.merged, x.ipv6, false, Client{})}
+	}
+	x.remake()
 	var worst *Impact
 	pass := newPass(x.port, x.ipv6)
 	for client, set := range x.clients {
@@ -172,7 +175,7 @@ func (x *trial) choose(pass *pass, c Client) []*Endpoint {
 		return choose(x.merged, x.ipv6, x.summary.byNode, c)
 	}
 	t, v := pass.tally(c), &tierView{tiers: x.steering.preference.Tiers}
-	return pass.pick(t, v.decide(x.steering, t.counts, x.at), c.Zone)
+	return pass.pick(t, v.decide(x.steering, t.counts, x.now()), c.Zone)
 }
 
 // count counts endpoints by the clusters of the members.
