@@ -38,6 +38,7 @@ func TestArrows(t *testing.T) {
 		"isthmus/cmd/isthmus":                 {"isthmus/e2e/..."},
 		"isthmus/clusterstore/fair":           {outside},
 		"isthmus/internal/adminapi":           {outside},
+		"isthmus/clusterstore/guard":          {outside},
 
 		"isthmus/cmd/isthmus/internal/cli":     but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/isthmus/internal/client", "isthmus/cmd/isthmus/internal/reach", "k8s.io/..."),
 		"isthmus/cmd/isthmus/internal/client":  append([]string{"isthmus/federation", "isthmus/grpcapi/...", "isthmus/local/..."}, clusters...),

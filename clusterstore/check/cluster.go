@@ -14,6 +14,7 @@ import (
 
 	"isthmus/clusterstore/budget"
 	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/guard"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 )
@@ -118,10 +119,16 @@ func (l *look) ask(ctx context.Context) (answers bool, why string) {
 	case !v.Date.IsZero() && ctx.Err() == nil: // it refuses, and has a clock
 		l.add(sectionAPI, API, Failure, err.Error(), l.hintOfServer("check what the kubeconfig's server is, and whether its credentials are still good"))
 	default:
-		if ctx.Err() != nil {
+		hint := "check the address and the network between the two"
+		if invalid, authority := guard.Certificate(err); invalid != "" {
+			err, hint = errors.New("its certificate is not good: "+invalid), "check that the address is the API server's, and by which name its certificate is good"
+			if authority {
+				hint = "correct the certificate authority of the kubeconfig, or the address if it is not the API server's"
+			}
+		} else if ctx.Err() != nil {
 			err = fmt.Errorf("no answer within %v", firstAnswer)
 		}
-		l.add(sectionAPI, API, Failure, "its API server can't be reached: "+err.Error(), l.hintOfServer("check the address and the network between the two"))
+		l.add(sectionAPI, API, Failure, "its API server can't be reached: "+err.Error(), l.hintOfServer(hint))
 		l.add(sectionAPI, ClockSkew, Unchecked, "its API server does not answer", "")
 		return false, "its API server does not answer"
 	}

@@ -58,7 +58,11 @@ func boundBody(ctx context.Context, cancel context.CancelCauseFunc, request *htt
 		}
 		response.Body = newEventBody(ctx, cancel, response.Body, mediaType)
 	case isWatch || status < 200 || status > 299:
-		// The status is the error. A body that is cut off only makes its text shorter.
+		// The status is the error. A body that is cut off only makes its text shorter, and one of a
+		// type that is not decoded has none.
+		if checkType(request, response) != nil {
+			response.Header.Del("Content-Type")
+		}
 		response.Body = newBoundedBody(ctx, cancel, response.Body, boundedBody{left: maxError, tooLarge: io.EOF, tooSlow: io.EOF}, errorTimeout)
 	default:
 		if err := checkType(request, response); err != nil {

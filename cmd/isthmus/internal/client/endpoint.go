@@ -44,6 +44,9 @@ func decodeEndpoint(w *pb.WeightedAddr, setLabels map[string]string) (endpoint, 
 	if err != nil {
 		return endpoint{}, err
 	}
+	if len(setLabels)+len(w.GetMetricLabels()) > maxLabels {
+		return endpoint{}, fmt.Errorf("endpoint %v with more than %d labels", addr, maxLabels)
+	}
 	e := endpoint{
 		Address:     addr,
 		Weight:      w.GetWeight(),

@@ -11,13 +11,18 @@ import (
 	"strings"
 	"time"
 
+	"isthmus/clusterstore/guard"
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/reach"
 )
 
-// maxPage is how much of a page is read, in bytes: more than a gateway with 10,000
-// services in 250 clusters has to show.
-const maxPage = 256 << 20
+// maxPage is how much of a page is read, in bytes: what a gateway has to show of 50,000
+// federated services of three clusters.
+const maxPage = 32 << 20
+
+// pageLimits are how many elements and fields a page may have. One of maxPage bytes about
+// services has fewer.
+var pageLimits = guard.Limits{Elements: 500_000, Fields: 3_000_000}
 
 // fetch reads a page into a value, and returns when the gateway sent it.
 func (t target) fetch(ctx context.Context, path string, into any) (at time.Time, err error) {
@@ -40,7 +45,7 @@ func (t target) fetch(ctx context.Context, path string, into any) (at time.Time,
 	default:
 		return at, statusError{answer.StatusCode, fmt.Sprintf("%s answers %s for %s: %s", t.name, printable(answer.Status), path, t.another())}
 	}
-	if err := json.NewDecoder(body).Decode(into); err != nil {
+	if err := json.NewDecoder(guard.JSON(body, pageLimits)).Decode(into); err != nil {
 		if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return at, fmt.Errorf("%s of %s has more than %d bytes", path, t.name, tooLarge.Limit)
 		}

@@ -2,11 +2,18 @@ package client
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"time"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+)
+
+// What is kept of what a server sends: more than any gateway does.
+const (
+	maxEndpoints = 100_000
+	maxLabels    = 64 // of an endpoint, with those of its message
 )
 
 // getState is what a proxy holds after the messages of one Get stream. Its zero
@@ -39,7 +46,7 @@ func (s *getState) add(set *pb.WeightedAddrSet) error {
 		return errors.New("an add without addresses: a proxy drops it")
 	}
 	if s.endpoints == nil {
-		s.endpoints = make(map[netip.AddrPort]endpoint, len(set.GetAddrs()))
+		s.endpoints = make(map[netip.AddrPort]endpoint)
 	}
 	s.known, s.exists = true, true
 	var bad error
@@ -48,6 +55,9 @@ func (s *getState) add(set *pb.WeightedAddrSet) error {
 		if err != nil {
 			bad = err
 			continue
+		}
+		if _, known := s.endpoints[e.Address]; !known && len(s.endpoints) == maxEndpoints {
+			return fmt.Errorf("more than %d endpoints: the others are not shown", maxEndpoints)
 		}
 		s.endpoints[e.Address] = e
 	}

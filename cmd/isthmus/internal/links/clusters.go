@@ -7,12 +7,14 @@ import (
 	"net/http"
 
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
+	"isthmus/clusterstore/guard"
 	"isthmus/clusterstore/typed"
 	"isthmus/cmd/isthmus/internal/client"
 	"isthmus/cmd/isthmus/internal/reach"
@@ -90,9 +92,34 @@ func (c *cluster) identify(ctx context.Context) error {
 	return nil
 }
 
+// Secrets are listed in pages. A cluster that has more of them than this is none of ours.
+const (
+	secretsOfPage = 500
+	maxPages      = 8
+)
+
+// listSecrets lists Secrets of a namespace.
+func (c *cluster) listSecrets(ctx context.Context, namespace string, which metav1.ListOptions) (all []corev1.Secret, err error) {
+	which.Limit = secretsOfPage
+	for range maxPages {
+		list, err := c.api.Secrets(namespace).List(ctx, which)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, list.Items...)
+		if which.Continue = list.Continue; which.Continue == "" {
+			return all, nil
+		}
+	}
+	return nil, fmt.Errorf("there are more than %d", maxPages*secretsOfPage)
+}
+
 // failed returns the error of a request, with what to do about it.
 func (c *cluster) failed(doing string, err error) error {
 	text := client.Printable(err.Error())
+	if invalid, _ := guard.Certificate(err); invalid != "" {
+		return fmt.Errorf("%s: could not %s: its certificate is not good: %s\n  Is it the API server of that cluster? Correct its server or its certificate authority in the kubeconfig", c.title, doing, invalid)
+	}
 	switch {
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("interrupted: could not %s in %s", doing, c.title)

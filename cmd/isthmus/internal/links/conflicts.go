@@ -40,13 +40,13 @@ func checkNewName(name string) error {
 
 // listLinks returns all link Secrets of a namespace.
 func listLinks(ctx context.Context, here *cluster, namespace string) ([]corev1.Secret, error) {
-	list, err := here.api.Secrets(namespace).List(ctx, metav1.ListOptions{
+	list, err := here.listSecrets(ctx, namespace, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("type", clusterstore.SecretType).String(),
 	})
 	if err != nil {
 		return nil, here.failed("list link Secrets in namespace "+namespace, err)
 	}
-	return list.Items, nil
+	return list, nil
 }
 
 // named returns those of a cluster name.

@@ -17,7 +17,9 @@
 // Guarantees:
 //
 //   - A verb that fails leaves no token that is not used, nor a link that its cluster refuses:
-//     running it again completes it.
+//     running it again completes it. A rotation that the gateway does not follow is undone.
+//   - Clusters are asked by guarded clients (clusterstore/guard), and YAML of theirs is not
+//     decoded, so that aliases do not grow.
 //   - The gateway's own reader checks a link Secret before it is written.
 //   - No write loses what somebody else has written meanwhile, and no token ends before the
 //     gateway reads the cluster with the one that replaces it.

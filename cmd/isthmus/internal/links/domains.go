@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"context"
 
+	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"sigs.k8s.io/yaml"
 
 	"isthmus/clusterstore"
 )
@@ -52,16 +52,25 @@ func readDomains(ctx context.Context, w *work, c *cluster) domains {
 const maxValues = 256 << 10
 
 // parseDomains reads the values of a Linkerd install. What can't be read or used is left
-// out.
-func parseDomains(text string) domains {
-	var values struct {
-		IdentityTrustDomain string `json:"identityTrustDomain"`
-		ClusterDomain       string `json:"clusterDomain"`
+// out. The text is parsed, and not decoded: that would copy what each YAML alias stands for.
+func parseDomains(text string) (d domains) {
+	var document yaml.Node
+	if len(text) > maxValues || yaml.Unmarshal([]byte(text), &document) != nil || len(document.Content) != 1 || document.Content[0].Kind != yaml.MappingNode {
+		return d
 	}
-	if len(text) > maxValues || yaml.Unmarshal([]byte(text), &values) != nil {
-		return domains{}
+	values := document.Content[0].Content
+	for i := 0; i+1 < len(values); i += 2 {
+		if values[i+1].Kind != yaml.ScalarNode {
+			continue
+		}
+		switch values[i].Value {
+		case "identityTrustDomain":
+			d.trust = domain(values[i+1].Value)
+		case "clusterDomain":
+			d.cluster = domain(values[i+1].Value)
+		}
 	}
-	return domains{domain(values.IdentityTrustDomain), domain(values.ClusterDomain)}
+	return d
 }
 
 func domain(text string) string {

@@ -76,8 +76,10 @@ func (o *gatewayOptions) askAll(ctx context.Context, w *work, limit time.Duratio
 }
 
 // awaitLink waits until the gateway reads the cluster with the credentials of this Secret.
-func (o *linkOptions) awaitLink(ctx context.Context, w *work, here *cluster, written *corev1.Secret) error {
-	return o.awaitGateway(ctx, w, "reads "+o.name+" with the new credentials", func(page adminapi.Clusters) (bool, string, error) {
+// If it does not, before is whether all gateways that were asked went on with those before.
+func (o *linkOptions) awaitLink(ctx context.Context, w *work, here *cluster, written *corev1.Secret) (before bool, err error) {
+	with, without := 0, 0
+	err = o.awaitGateway(ctx, w, "reads "+o.name+" with the new credentials", func(page adminapi.Clusters) (bool, string, error) {
 		now, err := here.api.Secrets(written.Namespace).Get(ctx, written.Name, metav1.GetOptions{})
 		if err != nil {
 			return false, "", here.failed("read the link Secret again", err)
@@ -87,11 +89,17 @@ func (o *linkOptions) awaitLink(ctx context.Context, w *work, here *cluster, wri
 		}
 		for _, c := range page.Clusters {
 			if c.Secret == written.Name {
+				if c.State == "ready" {
+					with++
+				} else {
+					without++
+				}
 				return c.SecretVersion == now.ResourceVersion && c.State == "ready", describeCluster(&c), nil
 			}
 		}
 		return false, fmt.Sprintf("it has no link Secret %s: does it read those of namespace %s?", written.Name, written.Namespace), nil
 	})
+	return with > 0 && without == 0, err
 }
 
 // describeCluster returns a cluster's state, and what is wrong with it.

@@ -12,8 +12,9 @@ metrics and pages.`
 
 const linkEnding = `What is there already stays: labels and annotations of the link, such as a cordon, and
 what no flag changes. A token ends only once the gateway shows that it reads the cluster
-with the new one; without that it stays valid, and running this again completes it. Of
-several replicas all that are ready must show it.
+with the new one. Of several replicas all that are ready must show it. If one goes on with
+the token before, the link becomes what it was, and the new token ends; otherwise both
+stay, and running this again completes it.
 
 Refused: another Secret that links NAME; the gateway's own cluster; a cluster that is
 linked under another name; rights or an account of that name that isthmus link has not

@@ -124,6 +124,9 @@ func (l *linking) deliver(ctx context.Context, w *work) (written *corev1.Secret,
 		if err := w.wait("trying the link's credentials", func() error { return l.content.try(ctx, w, secret) }); err != nil {
 			return nil, err
 		}
+		if ctx.Err() != nil { // nothing is written any more
+			return nil, l.here.failed("write the link", ctx.Err())
+		}
 	}
 	if !l.o.apply {
 		return nil, printSecret(w.p.Stdout, printed(secret), l.o.output)
@@ -177,15 +180,42 @@ func (l *linking) finish(ctx context.Context, w *work, written *corev1.Secret) e
 		fmt.Fprintf(w.out, "%s: would wait until the gateway reads %s with the new token\n", l.here.title, o.name)
 		return deleteTokens(ctx, w, l.there, l.before)
 	}
-	if err := o.awaitLink(ctx, w, l.here, written); err != nil {
-		left := ""
-		if len(l.before) > 0 {
-			left = "; the tokens before it stay valid"
-		}
-		return fmt.Errorf("the link is written%s, but it is not known to work: %w\n  See isthmus clusters, and run this again once that is mended; --wait=false does not ask the gateway", left, err)
+	if before, err := o.awaitLink(ctx, w, l.here, written); err != nil {
+		return l.unfinished(ctx, w, written, before, err)
 	}
 	fmt.Fprintf(w.out, "%s: the gateway reads %s: ready\n", l.here.title, o.name)
 	return deleteTokens(ctx, w, l.there, l.before)
+}
+
+// unfinished returns the error for a link that is not known to work. before: every gateway reads the cluster with
+// the token before: then the link becomes what it was, and the new token ends.
+func (l *linking) unfinished(ctx context.Context, w *work, written *corev1.Secret, before bool, err error) error {
+	const again = "See isthmus clusters, and run this again once that is corrected"
+	if before && l.existing != nil && l.restore(ctx, w, written) {
+		l.access.dropToken(ctx, w, l.there, l.content.token)
+		return fmt.Errorf("the link is as it was, and the new token is deleted: %w\n  %s", err, again)
+	}
+	left := ""
+	if len(l.before) > 0 {
+		left = "; the tokens before it stay valid"
+	}
+	return fmt.Errorf("the link is written%s, but it is not known to work: %w\n  %s; --wait=false does not ask the gateway", left, err, again)
+}
+
+// restore writes the link Secret as it was, and reports whether that is done: not if somebody else has changed it.
+func (l *linking) restore(ctx context.Context, w *work, written *corev1.Secret) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	was := l.existing.DeepCopy()
+	was.ResourceVersion = written.ResourceVersion
+	err := w.do(ctx, l.here, "restore", "link Secret "+key(was), func(ctx context.Context) error {
+		_, err := l.here.api.Secrets(was.Namespace).Update(ctx, was, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
+		w.warn("%v", err)
+	}
+	return err == nil
 }
 
 // deleteSuperseded deletes the tokens that are older than the one that the link had until

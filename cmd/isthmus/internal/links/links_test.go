@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,10 +35,28 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // call runs a verb and returns its exit code and output.
 func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	var out, errs bytes.Buffer
+	var out, errs buffer
 	program := &cli.Program{Name: "isthmus", Groups: []cli.Group{{Title: "Verbs", Verbs: Verbs()}}}
 	code = program.Run(t.Context(), cli.Process{Args: args, Stdout: &out, Stderr: &errs, Signals: make(chan os.Signal)})
 	return code, out.String(), errs.String()
+}
+
+// buffer is one that steps of a verb, and what waits for them, write to at the same time.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(text []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(text)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
 }
 
 func TestHelp(t *testing.T) {
@@ -222,7 +241,7 @@ func TestAwaitGateway(t *testing.T) {
 		defer cancel()
 		w, _ := newWork()
 		began := time.Now()
-		err = o.awaitLink(ctx, w, c, s)
+		_, err = o.awaitLink(ctx, w, c, s)
 		return time.Since(began), err
 	}
 	if took, err := wait("127.0.0.1:1", "7"); err == nil || took > time.Second || !strings.Contains(err.Error(), "Is the gateway running?") {

@@ -25,12 +25,12 @@ func newRevocation(ctx context.Context, there *cluster, account types.Namespaced
 		return nil, err
 	}
 	r := &revocation{there: there, account: account}
-	all, err := there.api.Secrets(account.Namespace).List(ctx, metav1.ListOptions{LabelSelector: managedByLabel + "=" + managedBy})
+	all, err := there.listSecrets(ctx, account.Namespace, metav1.ListOptions{LabelSelector: managedByLabel + "=" + managedBy})
 	if err != nil {
 		return nil, there.failed("list the Secrets of tokens in namespace "+account.Namespace, err)
 	}
 	mine := o.labels().AsSelector()
-	for _, s := range all.Items {
+	for _, s := range all {
 		switch {
 		case s.Annotations[corev1.ServiceAccountNameKey] != account.Name:
 		case mine.Matches(labels.Set(s.Labels)):

@@ -39,12 +39,12 @@ func (o owner) labels() labels.Set {
 
 // tokens lists the Secrets of all tokens of a link, the oldest first.
 func (o owner) tokens(ctx context.Context, c *cluster, namespace string) ([]corev1.Secret, error) {
-	list, err := c.api.Secrets(namespace).List(ctx, metav1.ListOptions{LabelSelector: o.labels().String()})
+	list, err := c.listSecrets(ctx, namespace, metav1.ListOptions{LabelSelector: o.labels().String()})
 	if err != nil {
 		return nil, c.failed("list the Secrets of tokens in namespace "+namespace, err)
 	}
-	slices.SortFunc(list.Items, func(a, b corev1.Secret) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
-	return list.Items, nil
+	slices.SortFunc(list, func(a, b corev1.Secret) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	return list, nil
 }
 
 // token is one that was made.

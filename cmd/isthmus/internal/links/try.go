@@ -2,8 +2,6 @@ package links
 
 import (
 	"context"
-	"crypto/tls"
-	"errors"
 	"fmt"
 	"time"
 
@@ -15,9 +13,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"isthmus/clusterstore"
+	"isthmus/clusterstore/guard"
 	"isthmus/clusterstore/kube"
 	"isthmus/clusterstore/typed"
 	"isthmus/cmd/isthmus/internal/client"
+	"isthmus/cmd/isthmus/internal/reach"
 )
 
 // tryFor is how long a link's credentials are tried.
@@ -32,6 +32,7 @@ func (c *content) try(ctx context.Context, w *work, s *corev1.Secret) error {
 		return err
 	}
 	config.UserAgent = "isthmus-links"
+	reach.Guard(config)
 	http, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return err
@@ -44,10 +45,10 @@ func (c *content) try(ctx context.Context, w *work, s *corev1.Secret) error {
 	ctx, cancel := context.WithTimeout(ctx, tryFor)
 	defer cancel()
 	who, err := c.whoami(ctx, api)
-	invalid, badCertificate := errors.AsType[*tls.CertificateVerificationError](err)
+	invalid, _ := guard.Certificate(err)
 	switch want := fmt.Sprintf("system:serviceaccount:%s:%s", c.account.Namespace, c.account.Name); {
-	case badCertificate:
-		return fmt.Errorf("the certificate of %s is not good for this link: %s: give the right --server and --ca-file", c.server, client.Printable(invalid.Err.Error()))
+	case invalid != "":
+		return fmt.Errorf("the certificate of %s is not good for this link: %s: give the right --server and --ca-file", c.server, invalid)
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("%s refuses the new token: is it the API server of that cluster? (--server)", c.server)
 	case err != nil:

@@ -14,6 +14,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
+	"isthmus/clusterstore/guard"
 	"isthmus/clusterstore/typed"
 )
 
@@ -65,6 +66,9 @@ func (c *Cluster) explain(err error, does, right string) error {
 	}
 	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
 		return fmt.Errorf("%s does not %s: %s", c.name, does, printable(status.ErrStatus.Message))
+	}
+	if invalid, _ := guard.Certificate(err); invalid != "" {
+		return fmt.Errorf("%s can't be used, since its certificate is not good: %s\n  Correct its server or its certificate authority in the kubeconfig, or choose another context by %s", c.name, invalid, c.options.contextFlag())
 	}
 	if failed, ok := errors.AsType[*url.Error](err); ok { // without the request, which helps nobody
 		err = failed.Err

@@ -17,6 +17,8 @@
 //     the API server, over a websocket or, where that is refused, over SPDY.
 //   - Credentials work as they do for kubectl: tokens, certificates, exec plugins,
 //     OpenID Connect, or the ServiceAccount of a Pod. None is in any error.
+//   - No redirect is followed, no token leaves by plain HTTP, and an answer takes no more than
+//     clusterstore/guard lets it.
 //   - Nothing lasts longer than its context, but for a program that the kubeconfig
 //     names to get credentials: that may outlive it.
 //   - Errors name what could not be reached, why, and what to do. They are printable,

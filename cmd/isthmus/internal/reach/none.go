@@ -7,5 +7,10 @@ type NoGateway struct{ error }
 
 func (e NoGateway) Unwrap() error { return e.error }
 
-// Config returns how the cluster is reached. It has credentials.
-func (c *Cluster) Config() *rest.Config { return rest.CopyConfig(c.config) }
+// Config returns how the cluster is reached, for clients with limits of their own
+// (clusterstore/kube). It has credentials.
+func (c *Cluster) Config() *rest.Config {
+	config := rest.CopyConfig(c.config)
+	config.WrapTransport = nil
+	return config
+}

@@ -11,10 +11,13 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // what kubeconfigs may name to get credentials
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
+
+	"isthmus/clusterstore/guard"
 )
 
 // Options choose a cluster, and gateways in it. Their flags are those of kubectl.
@@ -67,7 +70,7 @@ func (o *Options) loader() clientcmd.ClientConfig {
 }
 
 // Config returns how to reach the cluster, and the name of the context; "" is that
-// of the Pod in which this process runs.
+// of the Pod in which this process runs. Its clients are guarded: see [Guard].
 func (o *Options) Config() (*rest.Config, string, error) {
 	loader := o.loader()
 	kubeconfig, err := loader.RawConfig()
@@ -89,8 +92,16 @@ func (o *Options) Config() (*rest.Config, string, error) {
 	if err := rest.LoadTLSFiles(config); err != nil {
 		return nil, "", unreadable(err)
 	}
-	config.WarningHandler = rest.NoWarnings{}
+	Guard(config)
 	return config, chosen, nil
+}
+
+// Guard lets the clients of a config take no more of an API server than [guard.Transport]
+// does, and JSON only, and show no warnings of it.
+func Guard(config *rest.Config) {
+	config.WarningHandler = rest.NoWarnings{}
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	config.Wrap(guard.Transport)
 }
 
 // chosen returns the name of the context, which exists; "": the kubeconfig has none.

@@ -257,3 +257,38 @@ func TestConnLost(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestRedirect: where an API server sends whoever wants a port, by a redirect, nobody goes, least of all with a token.
+func TestRedirect(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("%s %s with token %q", r.Method, r.URL.Path, r.Header.Get("Authorization"))
+	}))
+	defer other.Close()
+	asked := 0
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		http.Redirect(w, r, other.URL+r.URL.Path, http.StatusTemporaryRedirect)
+	}))
+	defer server.Close()
+	text := strings.Replace(kubeconfig(server.URL), `{"server"`, `{"insecure-skip-tls-verify":true,"server"`, 1)
+	c, err := (&Options{Kubeconfig: write(t, text), Namespace: "linkerd"}).Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for what, do := range map[string]func() error{
+		"list": func() error { _, err := c.Gateways(t.Context()); return err },
+		"dial": func() error {
+			conn, err := Gateway{Namespace: "linkerd", Name: "isthmus-0", cluster: c}.Dial(t.Context(), 9996)
+			if err == nil {
+				conn.Close()
+			}
+			return err
+		},
+	} {
+		asked = 0
+		if err := do(); err == nil || asked == 0 || !strings.Contains(err.Error(), "307") {
+			t.Errorf("%s: asked %d times, %v", what, asked, err)
+		}
+	}
+}

@@ -1,0 +1,255 @@
+package guard
+
+import (
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// ask sends a request to a handler, over TLS unless plain, and returns what can be read of the answer.
+func ask(t *testing.T, plain bool, path, token string, handler http.HandlerFunc) (status int, body string, err error) {
+	t.Helper()
+	server := httptest.NewUnstartedServer(handler)
+	if plain {
+		server.Start()
+	} else {
+		server.StartTLS()
+	}
+	defer server.Close()
+	client := server.Client()
+	client.Transport = Transport(client.Transport)
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+path, strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, "", err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(text), err
+}
+
+// send answers with a status, a type of content, and a body of a text that is repeated.
+func send(status int, kind, text string, times int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", kind)
+		w.WriteHeader(status)
+		for range times {
+			if _, err := io.WriteString(w, text); err != nil {
+				return
+			}
+		}
+	}
+}
+
+// TestTransport: what is let through of an answer, and what is not.
+func TestTransport(t *testing.T) {
+	const json, kB = "application/json", 1 << 10
+	blank := strings.Repeat(" ", kB)
+	for name, c := range map[string]struct {
+		path   string
+		answer http.HandlerFunc
+		status int
+		size   int
+		want   string // in the error
+	}{
+		"an answer": {"/x", send(200, json, "{}", 1), 200, 2, ""},
+		"without type": {"/x", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header()["Content-Type"] = nil
+			io.WriteString(w, "{}")
+		}, 200, 2, ""},
+		"as large as it may be":   {"/x", send(200, json, blank, MaxAnswer/kB), 200, MaxAnswer, ""},
+		"larger":                  {"/x", send(200, json, blank, MaxAnswer/kB+1), 200, MaxAnswer, "the answer has more than 1 MiB"},
+		"a list":                  {"/x?limit=5", send(200, json, blank, MaxList/kB), 200, MaxList, ""},
+		"a larger one":            {"/x?limit=5", send(200, json, blank, MaxList/kB+1), 200, MaxList, "the answer has more than 16 MiB"},
+		"an error":                {"/x", send(403, json, "{}", 1), 403, 2, ""},
+		"a text":                  {"/x", send(503, "text/plain", "x", 1), 503, 1, ""},
+		"an endless error":        {"/x", send(500, json, blank, 1<<20), 500, MaxError, ""},
+		"an endless text":         {"/x?limit=5", send(500, "text/html", blank, 1<<20), 500, MaxError, ""},
+		"many elements":           {"/x?limit=5", send(200, json, "[{},{},{},{}],{}", 1<<20), 200, -1, "the JSON has too many elements"},
+		"many brackets":           {"/x?limit=5", send(200, json, "[", 1<<20), 200, -1, "the JSON is nested too deeply"},
+		"many fields in an error": {"/x", send(403, json, "{\"\":0},", 1<<20), 403, MaxError, ""},
+		"YAML":                    {"/x", send(200, "application/yaml", "a: b", 1), 0, 0, "answers with content that is not JSON"},
+		"protobuf":                {"/x", send(200, "application/vnd.kubernetes.protobuf", "k8s", 1), 0, 0, "answers with content that is not JSON"},
+		"an error in YAML":        {"/x", send(403, "application/yaml", "a: b", 1), 403, 0, ""},
+		"no type of content":      {"/x", send(200, ";", "{}", 1), 0, 0, "answers with content that is not JSON"},
+		"a redirect":              {"/x", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/y", http.StatusTemporaryRedirect) }, 0, 0, "answers with status 307, which is not followed"},
+		"another status":          {"/x", send(304, json, "", 0), 0, 0, "answers with status 304"},
+		"an upgrade":              {"/x", upgrade, 0, 0, "answers with status 101"},
+		"an upgrade, for a port":  {"/api/v1/namespaces/n/pods/p/portforward", upgrade, 101, 5, ""},
+		"no upgrade, for a port ": {"/api/v1/namespaces/n/pods/p/portforward", send(500, "text/plain", blank, 1<<20), 500, MaxError, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, body, err := ask(t, false, c.path, "SECRET", c.answer)
+			if status != c.status || c.size >= 0 && len(body) != c.size || (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("status %d, %d bytes, %v", status, len(body), err)
+			}
+		})
+	}
+}
+
+func upgrade(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Connection", "Upgrade")
+	w.Header().Set("Upgrade", "x")
+	w.WriteHeader(http.StatusSwitchingProtocols)
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return
+	}
+	io.WriteString(conn, "hello")
+	conn.Close()
+}
+
+// TestPlain: no token is sent by plain HTTP. Without one a request is.
+func TestPlain(t *testing.T) {
+	asked := 0
+	count := func(w http.ResponseWriter, _ *http.Request) { asked++; io.WriteString(w, "{}") }
+	if _, _, err := ask(t, true, "/x", "SECRET", count); !errors.Is(err, errPlain) || asked != 0 {
+		t.Errorf("asked %d times, %v", asked, err)
+	}
+	w := func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		count(w, r)
+	}
+	if status, _, err := ask(t, true, "/x", "", w); err != nil || status != 200 || asked != 1 {
+		t.Errorf("asked %d times, status %d, %v", asked, status, err)
+	}
+}
+
+// TestJSON: what is counted, whatever is within strings.
+func TestJSON(t *testing.T) {
+	for text, want := range map[string]Limits{
+		"":                           {},
+		"1":                          {},
+		"[]":                         {},
+		"{ }":                        {},
+		"[1]":                        {1, 0},
+		"[[],[ ],{}]":                {3, 0},
+		"[1,[2,3]]":                  {4, 0},
+		`{"a":1, "b":[1,2]}`:         {2, 2},
+		`{"a":{"b":{"c":[]}}}`:       {0, 3},
+		`["a,b","[{,\",","\\",null]`: {4, 0},
+		"{}, {}":                     {},
+		"]]]":                        {},
+	} {
+		if got := parts(t, text); got != want {
+			t.Errorf("%s: %+v, want %+v", text, got, want)
+		}
+		for _, less := range []Limits{{want.Elements - 1, want.Fields}, {want.Elements, want.Fields - 1}} {
+			if less.Elements < 0 || less.Fields < 0 {
+				continue
+			}
+			if _, err := io.ReadAll(JSON(strings.NewReader(text), less)); err != errElements && err != errFields {
+				t.Errorf("%s with %+v: %v", text, less, err)
+			}
+		}
+	}
+	if _, err := io.ReadAll(JSON(strings.NewReader(strings.Repeat("[", maxDepth+1)), Limits{1e6, 1e6})); err != errDepth {
+		t.Error(err)
+	}
+}
+
+// parts returns the least limits with which a text can be read.
+func parts(t *testing.T, text string) Limits {
+	t.Helper()
+	c := &counter{from: strings.NewReader(text), left: Limits{1e6, 1e6}}
+	if got, err := io.ReadAll(c); err != nil || string(got) != text {
+		t.Fatalf("%s: %q, %v", text, got, err)
+	}
+	return Limits{1e6 - c.left.Elements, 1e6 - c.left.Fields}
+}
+
+// FuzzJSON: of what is JSON exactly the parts are counted that a decoder finds.
+func FuzzJSON(f *testing.F) {
+	for _, text := range []string{"", "[1,{\"a\":[]}]", `{"a":"\"}]","b":[[],[1, 2]]}`, "[}", `"\`, "[,]", "{},{}"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		got := &counter{from: strings.NewReader(text), left: Limits{1e6, 1e6}}
+		if _, err := io.ReadAll(got); err != nil && err != errDepth {
+			t.Fatal(err)
+		}
+		if !json.Valid([]byte(text)) {
+			return
+		}
+		var want Limits
+		d := json.NewDecoder(strings.NewReader(text))
+		countValue(t, d, &want)
+		if counted := (Limits{1e6 - got.left.Elements, 1e6 - got.left.Fields}); counted != want {
+			t.Errorf("%s: %+v, want %+v", text, counted, want)
+		}
+	})
+}
+
+// countValue counts the parts of the next value.
+func countValue(t *testing.T, d *json.Decoder, n *Limits) {
+	t.Helper()
+	token, err := d.Token()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != json.Delim('[') && token != json.Delim('{') {
+		return
+	}
+	for d.More() {
+		if token == json.Delim('[') {
+			n.Elements++
+		} else {
+			n.Fields++
+			if _, err := d.Token(); err != nil { // its name
+				t.Fatal(err)
+			}
+		}
+		countValue(t, d, n)
+	}
+	if _, err := d.Token(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCertificate: a certificate of another authority is told from one that is bad otherwise, and from other errors.
+func TestCertificate(t *testing.T) {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	get := func(url string, authorities *x509.CertPool) error {
+		client := server.Client()
+		transport := client.Transport.(*http.Transport).Clone()
+		transport.TLSClientConfig.RootCAs = authorities
+		defer transport.CloseIdleConnections()
+		client.Transport = transport
+		answer, err := client.Get(url)
+		if err == nil {
+			answer.Body.Close()
+		}
+		return err
+	}
+	own := x509.NewCertPool()
+	own.AddCert(server.Certificate())
+	if why, authority := Certificate(get(server.URL, x509.NewCertPool())); !authority || why != "it was issued by O=Acme Co, which is not the certificate authority that the kubeconfig has" {
+		t.Errorf("%q, %v", why, authority)
+	}
+	if why, authority := Certificate(get(strings.Replace(server.URL, "127.0.0.1", "localhost", 1), own)); authority || !strings.Contains(why, "not localhost") {
+		t.Errorf("%q, %v", why, authority)
+	}
+	for _, err := range []error{get(server.URL, own), get("https://127.0.0.1:1", own), errors.New("x509: certificate signed by unknown authority")} {
+		if why, authority := Certificate(err); why != "" || authority {
+			t.Errorf("%v: %q", err, why)
+		}
+	}
+}

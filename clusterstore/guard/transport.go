@@ -1,0 +1,117 @@
+package guard
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+)
+
+// Limits of the body of an answer, in bytes, decompressed.
+const (
+	// MaxAnswer is for everything but a page of a list: one object, a review, a token.
+	MaxAnswer = 1 << 20
+	// MaxList is for a page of a list, which is what a request with a limit asks for.
+	MaxList = 16 << 20
+	// MaxError is for an error: what comes after it is left out.
+	MaxError = 64 << 10
+)
+
+// answerLimits are for the elements of one answer: the 200 Pods of a page have some ten thousand
+// elements of arrays, and their managed fields ten times as many fields.
+var answerLimits = Limits{Elements: 100_000, Fields: 1_000_000}
+
+var errPlain = errors.New("its address is plain HTTP, by which no token is sent: give one that begins with https://")
+
+// Transport returns a RoundTripper that sends requests by next, to an API server, and bounds
+// the answers. It is for [k8s.io/client-go/rest.Config.Wrap], which puts it beneath what adds
+// credentials: next is then what connects. An upgrade of the connection is let through for
+// forwarded ports only.
+func Transport(next http.RoundTripper) http.RoundTripper { return transport{next} }
+
+type transport struct{ next http.RoundTripper }
+
+// WrappedRoundTripper lets client-go find what connects, for its idle connections.
+func (t transport) WrappedRoundTripper() http.RoundTripper { return t.next }
+
+func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.URL.Scheme != "https" && request.Header.Get("Authorization") != "" {
+		if request.Body != nil {
+			request.Body.Close()
+		}
+		return nil, errPlain
+	}
+	host, list, forward := request.URL.Host, request.URL.Query().Has("limit"), strings.HasSuffix(request.URL.Path, "/portforward")
+	response, err := t.next.RoundTrip(request)
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode == http.StatusSwitchingProtocols && forward {
+		return response, nil // the body is the connection
+	}
+	limit := int64(MaxAnswer)
+	if list {
+		limit = MaxList
+	}
+	if err := bound(response, limit); err != nil {
+		response.Body.Close()
+		return nil, fmt.Errorf("%s %w", host, err)
+	}
+	return response, nil
+}
+
+// bound bounds the body of an answer, or returns why it is not read at all.
+func bound(response *http.Response, limit int64) error {
+	status := response.StatusCode
+	kind, _, err := mime.ParseMediaType(cmp.Or(response.Header.Get("Content-Type"), "application/json"))
+	isJSON, isText := err == nil && kind == "application/json", err == nil && strings.HasPrefix(kind, "text/")
+	switch {
+	case status < 200 || status >= 300 && status < 400:
+		return fmt.Errorf("answers with status %d, which is not followed: is it an API server?", status)
+	case status >= 400 && !isJSON && !isText:
+		response.Header.Del("Content-Type") // the status is enough
+		response.Body = body{http.NoBody, response.Body}
+		return nil
+	case status >= 400:
+		limited(response, MaxError, io.EOF)
+	case isJSON:
+		limited(response, limit, fmt.Errorf("the answer has more than %d MiB", limit>>20))
+	default:
+		return fmt.Errorf("answers with content that is not JSON: is it an API server?")
+	}
+	if isJSON {
+		response.Body = body{JSON(response.Body, answerLimits), response.Body}
+	}
+	return nil
+}
+
+// limited lets size bytes of a body be read, and one read beyond that fail.
+func limited(response *http.Response, size int64, beyond error) {
+	response.Body = body{&limitedReader{response.Body, size, beyond}, response.Body}
+}
+
+type body struct {
+	io.Reader
+	io.Closer
+}
+
+type limitedReader struct {
+	from   io.Reader
+	left   int64
+	beyond error
+}
+
+func (l *limitedReader) Read(b []byte) (int, error) {
+	if l.left < 0 {
+		return 0, l.beyond
+	}
+	// One byte more than there may be tells a body of just that size from a larger one.
+	n, err := l.from.Read(b[:min(int64(len(b)), l.left+1)])
+	if l.left -= int64(n); l.left < 0 {
+		return n - 1, l.beyond
+	}
+	return n, err
+}
