@@ -19,9 +19,8 @@ import (
 
 // runGateway runs the gateway until it fails or the process gets a signal. After a
 // second signal it returns at once, with everything still running.
-func runGateway(ctx context.Context, p cli.Process) error {
-	o, err := parseGateway(p)
-	if o == nil {
+func runGateway(ctx context.Context, p cli.Process, o *options) error {
+	if done, err := o.accept(p); done || err != nil {
 		return err
 	}
 	log := logging.New(o.level, o.logFormat, p.Stderr)

@@ -41,22 +41,16 @@ func calledAs(file string) (name string, first []string) {
 
 // newProgram returns the program with all its verbs, for one run.
 func newProgram(name string) *cli.Program {
-	gateway := cli.Verb{
-		Use:     "gateway",
-		Aliases: []string{"destination"}, // as in the arguments of a Linkerd install
-		Summary: "serve Linkerd's Destination API over this and all linked clusters",
-		Own:     gatewayFlags(new(options)),
-		Run:     runGateway,
-	}
 	return &cli.Program{
 		Name:  name,
 		Intro: "isthmus is a multicluster federation gateway for Linkerd proxies.",
 		Groups: []cli.Group{
-			{Title: "Serve", Verbs: []cli.Verb{gateway}},
+			{Title: "Serve", Verbs: []cli.Verb{gatewayVerb(new(options))}},
 			{Title: "Look into a gateway that runs", Verbs: client.Verbs(ownBuild(), checkFromHere)},
 			{Title: "Link clusters", Verbs: links.Verbs()},
 			{Title: "Other", Verbs: []cli.Verb{client.VersionVerb(ownBuild(), writeVersion)}},
 		},
+		Short: map[string][]string{"-version": {"version", "--client"}, "--version": {"version", "--client"}},
 		Examples: []string{
 			"isthmus gateway --kubeconfig ~/.kube/config",
 			"isthmus link east --context east --apply",

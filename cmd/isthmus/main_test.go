@@ -74,7 +74,7 @@ func TestCalledAs(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	for _, args := range []string{"help", "help gateway", "gateway -help", "help get", "help completion"} {
+	for _, args := range []string{"help", "help gateway", "gateway -help", "help get"} {
 		out.Reset()
 		code := newProgram("kubectl isthmus").Run(t.Context(), cli.Process{Args: strings.Fields(args), Stdout: &out, Stderr: &out})
 		rest := strings.ReplaceAll(out.String(), "kubectl isthmus ", "")
@@ -85,7 +85,7 @@ func TestCalledAs(t *testing.T) {
 }
 
 func TestHelpIsComplete(t *testing.T) {
-	clitest.CheckHelp(t, cli.Verb{Own: gatewayFlags(&options{})})
+	clitest.CheckHelp(t, gatewayVerb(&options{}))
 }
 
 // TestUsageErrors: one line on stderr with what to do, and exit code 2.
@@ -93,16 +93,16 @@ func TestUsageErrors(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"serve", `isthmus: unknown verb "serve": gateway, clusters, services, explain, check, get, profile, link, unlink, cordon, uncordon, version, completion and help are known (isthmus --help explains)`},
 		{"servces", `isthmus: unknown verb "servces": did you mean services? (isthmus --help explains)`},
-		{"help serve", `isthmus help: unknown verb "serve"`},
+		{"help serve", `isthmus: unknown verb "serve"`},
 		{"version now", `isthmus version: unexpected argument "now"`},
-		{"gateway --nonsense", "isthmus gateway: flag provided but not defined: -nonsense (isthmus gateway --help explains)"},
-		{"destination --pace=soon", `isthmus destination: invalid value "soon" for flag -pace`},
+		{"gateway --nonsense", "isthmus gateway: unknown flag: --nonsense (isthmus gateway --help explains)"},
+		{"destination --pace=soon", `isthmus destination: invalid argument "soon" for "--pace" flag`},
 		{"gateway --enable-ipv6 false", `isthmus gateway: unexpected argument "false": flags start with a dash, and a boolean's value follows "="`},
 		{"gateway -- --pace=1s", `isthmus gateway: unexpected argument "--pace=1s"`},
 		{"gateway --enable-endpoint-slices=false", "--enable-ipv6 needs EndpointSlices: give --enable-ipv6=false or"},
 		{"gateway --stream-queue-capacity=0", "--stream-queue-capacity is 0: give a number above 0"},
 		{"gateway --stream-queue-capacity=-1", "--stream-queue-capacity is -1: give a number above 0"},
-		{"gateway --stream-queue-capacity=many", `invalid value "many" for flag -stream-queue-capacity`},
+		{"gateway --stream-queue-capacity=many", `invalid argument "many" for "--stream-queue-capacity" flag`},
 		{"gateway --controller-namespace=", "--controller-namespace is empty: give the namespace"},
 		{"gateway --stream-stall-timeout=0", "--stream-stall-timeout is 0s: give a duration above 0"},
 		{"gateway --max-connection-age=1ms", "--max-connection-age is 1ms: give a duration of a second or more, such as 30m, or 0 for none"},

@@ -2,9 +2,9 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"math"
 	"net"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"isthmus/cmd/isthmus/internal/cli"
@@ -55,28 +56,38 @@ type note struct {
 	isError bool // or else a warning
 }
 
-// gatewayFlags are the flags of the verb gateway.
-func gatewayFlags(o *options) *cli.Flags {
-	f := cli.NewFlags("gateway", gatewayIntro, gatewayEnding)
-	f.Section("Addresses", func(s *flag.FlagSet) {
+// gatewayVerb is the verb that serves. Its flags store into o.
+func gatewayVerb(o *options) cli.Verb {
+	v := cli.Verb{
+		Use:     "gateway",
+		Aliases: []string{"destination"}, // as in the arguments of a Linkerd install
+		Summary: "serve Linkerd's Destination API over this and all linked clusters",
+		Intro:   gatewayIntro,
+		Ending:  gatewayEnding,
+		Run:     func(ctx context.Context, p cli.Process) error { return runGateway(ctx, p, o) },
+	}
+	section := func(title string, define func(*pflag.FlagSet)) {
+		v.Flags = append(v.Flags, cli.NewSection(title, define))
+	}
+	section("Addresses", func(s *pflag.FlagSet) {
 		s.StringVar(&o.addr, "addr", ":8086", "`HOST:PORT` of the gRPC server for proxies. It is listened on once the gateway is ready.")
 		s.StringVar(&o.metricsAddr, "metrics-addr", ":9996", "`HOST:PORT` of the admin HTTP server: /ping, /ready, /metrics, a page for people at /, /debug/clusters, /debug/services, /debug/streams, /debug/events, /debug/explain, /debug/check, /debug/version.")
 		s.StringVar(&o.adminHosts, "admin-hosts", "", "`NAMES`, divided by commas, by which browsers may reach the admin server's pages too, such as gateway.example.com. Without it they may by IP addresses, localhost, names without a dot, and names below the cluster domain, .svc and the gateway's namespace. Others are refused, since a site can make its own name resolve to the gateway. /metrics, /ping and /ready are answered by any name.")
 	})
-	f.Section("The cluster the gateway runs in", func(s *flag.FlagSet) {
+	section("The cluster the gateway runs in", func(s *pflag.FlagSet) {
 		s.StringVar(&o.kubeconfig, "kubeconfig", "", "Kubeconfig `FILE` to reach the cluster with. Without it: $KUBECONFIG, ~/.kube/config, or the Pod's ServiceAccount.")
 		s.StringVar(&o.namespace, "controller-namespace", "linkerd", "`NAMESPACE` of Linkerd's control plane: link Secrets are read there, and Pods of that control plane get an identity.")
 		s.StringVar(&o.domain, "cluster-domain", "", "DNS `DOMAIN` of the cluster. Empty: cluster.local, with a warning.")
 		s.StringVar(&o.trustDomain, "identity-trust-domain", "", "Trust `DOMAIN` of the cluster's identities. Empty: cluster.local, with a warning.")
 		s.BoolVar(&o.slices, "enable-endpoint-slices", true, "Read EndpointSlices, in all clusters; otherwise core Endpoints. Also write EndpointSlices for Services that select ExternalWorkloads, in turns with the other replicas.")
 	})
-	f.Section("Linked clusters", func(s *flag.FlagSet) {
+	section("Linked clusters", func(s *pflag.FlagSet) {
 		s.StringVar(&o.clusterMemory, "cluster-memory", "", "`QUANTITY` of memory, such as 64Mi, that may be kept of one linked cluster, by estimate; what it sends may take a quarter more while that is decoded. Beyond it the cluster keeps what it had, and is stale until it is small again. The gateway's own cluster has no such limit. "+
 			"Empty: a quarter of what the process may use (the container's memory limit, less if GOMEMLIMIT is less, or without one the machine's memory), at most 1Gi. All linked clusters together may take half of what the process may use.")
 	})
-	f.Section("Which clusters clients use", o.preferenceFlags)
-	f.Section("Clusters that are taken out", o.standingFlags)
-	f.Section("What proxies are sent", func(s *flag.FlagSet) {
+	section("Which clusters clients use", o.preferenceFlags)
+	section("Clusters that are taken out", o.standingFlags)
+	section("What proxies are sent", func(s *pflag.FlagSet) {
 		s.BoolVar(&o.ipv6, "enable-ipv6", true, "Send IPv6 addresses, and prefer a Pod's IPv6 address to its IPv4 one. Needs EndpointSlices.")
 		s.BoolVar(&o.h2Upgrade, "enable-h2-upgrade", true, "Hint that meshed Pods take HTTP/2, so that proxies upgrade.")
 		s.StringVar(&o.transport, "outbound-transport-mode", "transparent", "`MODE` transport-header sends traffic to every meshed Pod through its proxy's inbound port, transparent does so for opaque ports only.")
@@ -86,7 +97,7 @@ func gatewayFlags(o *options) *cli.Flags {
 		s.BoolVar(&o.zoneWeights, "ext-endpoint-zone-weights", false, "Experimental: endpoints in the client's zone get ten times the weight.")
 		s.BoolVar(&o.targetCluster, "target-cluster-label", true, "Label the metrics of endpoints in linked clusters target_cluster=NAME.")
 	})
-	f.Section("Streams", func(s *flag.FlagSet) {
+	section("Streams", func(s *pflag.FlagSet) {
 		s.DurationVar(&o.pace, "pace", 50*time.Millisecond, "After a message, wait this `DURATION` before looking for the next change, so that many changes become few messages. 0: do not wait.")
 		s.DurationVar(&o.stall, "stream-stall-timeout", time.Minute, "End a stream whose proxy has taken nothing for this `DURATION` although there is something to send.")
 		s.DurationVar(&o.maxAge, "max-connection-age", 30*time.Minute, "Move the streams of a connection that is older than this `DURATION`, more or less, to new connections one by one, so that a replica that has been restarted gets proxies again. Proxies keep their endpoints meanwhile. 0: never.")
@@ -98,7 +109,7 @@ func gatewayFlags(o *options) *cli.Flags {
 		s.IntVar(&o.queue, "stream-queue-capacity", 100, "A `NUMBER` above 0; without effect, since streams have no queues. For the arguments of a Linkerd install.")
 		s.StringVar(&o.audit, "audit", "", "A `DURATION`; without effect, with a warning: there are no audits any more. For arguments of older versions.")
 	})
-	f.Section("Logs, metrics, traces", func(s *flag.FlagSet) {
+	section("Logs, metrics, traces", func(s *pflag.FlagSet) {
 		s.StringVar(&o.logLevel, "log-level", "info", "`LEVEL` of the log: "+logging.LevelNames+". With debug and trace, client libraries log more too.")
 		s.StringVar(&o.logFormat, "log-format", "plain", "`FORMAT` of the log: plain or json.")
 		s.StringVar(&o.traces, "trace-collector", "", "`HOST:PORT` of an OpenTelemetry collector, which gets a span for every call (OTLP over gRPC, no TLS). Empty: no traces.")
@@ -107,7 +118,7 @@ func gatewayFlags(o *options) *cli.Flags {
 		s.BoolVar(&o.queueMetrics, "export-queue-metrics", true, "Export the work queue metrics (workqueue_*) of the writer of EndpointSlices for ExternalWorkloads.")
 		s.BoolVar(&o.isVersion, "version", false, "Print the version and exit.")
 	})
-	return f
+	return v
 }
 
 const gatewayIntro = `isthmus gateway serves Linkerd's Destination API: it watches the cluster it runs
@@ -239,28 +250,17 @@ func (o *options) parseHTTP2() error {
 	return nil
 }
 
-// parseGateway reads the gateway's arguments. If they ask for help or the version,
-// it prints that and returns no options.
-func parseGateway(p cli.Process) (*options, error) {
-	var o options
-	f := gatewayFlags(&o)
-	rest, err := f.Parse(p.Args)
+// accept checks the gateway's arguments, once its flags are read. done: they ask for the
+// version, which is printed.
+func (o *options) accept(p cli.Process) (done bool, err error) {
 	switch {
-	case err != nil:
-		return nil, err
-	case f.HelpAsked():
-		p.PrintHelp(f.Help)
-		return nil, nil
 	case o.isVersion:
 		writeVersion(p.Stdout)
-		return nil, nil
-	case len(rest) > 0:
-		return nil, cli.Usagef("unexpected argument %q: flags start with a dash, and a boolean's value follows \"=\"", rest[0])
+		return true, nil
+	case len(p.Args) > 0:
+		return false, cli.Usagef("unexpected argument %q: flags start with a dash, and a boolean's value follows \"=\"", p.Args[0])
 	}
-	if err := o.check(); err != nil {
-		return nil, err
-	}
-	return &o, nil
+	return false, o.check()
 }
 
 // checkPositive checks that a proxy can use a duration, if there is one.

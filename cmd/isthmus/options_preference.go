@@ -1,11 +1,11 @@
 package main
 
 import (
-	"flag"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"isthmus/clusterstore"
@@ -29,7 +29,7 @@ type preferenceOptions struct {
 	lost       federation.Standing    // of linked clusters that are lost
 }
 
-func (o *preferenceOptions) preferenceFlags(s *flag.FlagSet) {
+func (o *preferenceOptions) preferenceFlags(s *pflag.FlagSet) {
 	p := local.DefaultPreference()
 	s.StringVar(&o.prefer, "prefer", p.String(), "`TIERS` of endpoints, best first, divided by commas, as in \"zone, local, any\". A tier is one term or several joined by +: "+
 		"zone (the client's), local (the gateway's own cluster), region (clusters in its region, see --region), remote (all linked clusters), any (all clusters), or a linked cluster's name (cluster/NAME if it is called like one of these). "+
@@ -40,7 +40,7 @@ func (o *preferenceOptions) preferenceFlags(s *flag.FlagSet) {
 	s.StringVar(&o.returnOver, "return-over", "0s", "Spread the dropping over this `DURATION`, about a tenth of the endpoints at a time, from 0s to 10m. 0s: all at once.")
 }
 
-func (o *preferenceOptions) standingFlags(s *flag.FlagSet) {
+func (o *preferenceOptions) standingFlags(s *pflag.FlagSet) {
 	s.StringVar(&o.cordonLocal, "cordon-local", "false", "`CORDON` true takes the endpoints of the gateway's own cluster out of all services, last-resort serves them only while a service has no other ready endpoint, false serves them. Linked clusters have the annotation isthmus.io/cordon of their link Secrets.")
 	s.StringVar(&o.region, "region", "", "`NAME` of the region that the gateway's own cluster is in, for the term region of --prefer. Empty: the one that all its Nodes have as their label topology.kubernetes.io/region.")
 	s.StringVar(&o.network, "network", "", "`NAME` of the network that the gateway's own cluster is on. The Pods of a linked cluster whose link Secret has another one as its annotation isthmus.io/network can't be reached from here: its Linkerd gateways are served in their place. Empty: the network without a name, that link Secrets without the annotation are on too.")

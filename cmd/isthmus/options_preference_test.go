@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"reflect"
 	"strings"
 	"testing"
@@ -53,8 +52,9 @@ func TestPreferenceFlagErrors(t *testing.T) {
 		"--lost-after=25h":     "--lost-after is 25h0m0s: give a duration from 1s to 24h",
 		"--region=eu 1":        `--region is "eu 1": give the name of a region`,
 	} {
-		o, err := parseGateway(cli.Process{Args: []string{arg}, Stdout: io.Discard, Stderr: io.Discard})
-		if o != nil || err == nil || !strings.HasPrefix(err.Error(), want) {
+		o := new(options)
+		err := run(gatewayVerb(o), []string{arg}, func(p cli.Process) error { _, err := o.accept(p); return err })
+		if err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", arg, err, want)
 		}
 		if _, ok := err.(cli.UsageError); !ok {

@@ -14,9 +14,6 @@
 // A verb is run once its flags are read: [Process].Args are its arguments without
 // flags. A program is run once, since the flags of its verbs keep their values.
 //
-// A verb whose command line is not ours to choose has [Flags] of its own, and parses
-// its arguments itself: so the gateway's command line stays as it is.
-//
 // Guarantees:
 //
 //   - Exit code 0 for what went as asked, 1 for what failed, 2 for arguments that

@@ -6,37 +6,8 @@ import (
 	"io"
 	"strings"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
-
-// helpCommand is "help [VERB]".
-func helpCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "help [VERB]",
-		ValidArgsFunction: func(c *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
-			for _, verb := range c.Root().Commands() {
-				if len(args) == 0 && verb.IsAvailableCommand() {
-					names = append(names, cobra.CompletionWithDesc(verb.Name(), verb.Short))
-				}
-			}
-			return names, cobra.ShellCompDirectiveNoFileComp
-		},
-		DisableFlagParsing: true, // "help --help" is as good as "help"
-		RunE: func(c *cobra.Command, args []string) error {
-			if len(args) == 0 || args[0] == "help" || isHelp(args[0]) {
-				return c.Root().Help()
-			}
-			verb, _, err := c.Root().Find(args[:1])
-			if err != nil {
-				return err
-			}
-			if verb == c.Root() {
-				return unknownVerb(c.Root(), args)
-			}
-			return verb.Help()
-		},
-	}
-}
 
 // overview prints all verbs, by group.
 func (g *Program) overview(w io.Writer) {
@@ -45,13 +16,12 @@ func (g *Program) overview(w io.Writer) {
 	for i, group := range g.Groups {
 		fmt.Fprintf(w, "\n%s:\n", group.Title)
 		for _, v := range group.Verbs {
+			verb, _, _ := strings.Cut(v.Use, " ")
 			summary := v.Summary
 			for _, a := range v.Aliases {
-				if !strings.HasPrefix(a, "-") {
-					summary += " (alias: " + a + ")"
-				}
+				summary += " (alias: " + a + ")"
 			}
-			printVerb(w, v.name(), summary)
+			printVerb(w, verb, summary)
 		}
 		if i == len(g.Groups)-1 {
 			printVerb(w, "completion", completionSummary)
@@ -71,34 +41,24 @@ func printVerb(w io.Writer, name, summary string) {
 	}
 }
 
-// flagHelp is one flag's part of the help.
-type flagHelp struct {
-	name, short  string
-	value        string // what its value is called; empty: it is a boolean
-	usage        string
-	defaultValue string
-}
-
-func (f flagHelp) print(w io.Writer) {
-	dashed := "--" + f.name
-	switch {
-	case len(f.name) == 1:
-		dashed = "-" + f.name
-	case f.short != "":
-		dashed = "-" + f.short + ", " + dashed
+// printFlag prints a flag's part of the help.
+func printFlag(w io.Writer, f *pflag.Flag) {
+	value, usage := pflag.UnquoteUsage(f)
+	dashed := "--" + f.Name
+	if f.Shorthand != "" {
+		dashed = "-" + f.Shorthand + ", " + dashed
 	}
-	if f.value != "" {
-		dashed += " " + strings.ToUpper(f.value)
+	if value != "" {
+		dashed += " " + strings.ToUpper(value)
+	}
+	switch {
+	case f.DefValue == "":
+	case value == "" && f.DefValue == "true":
+		usage += fmt.Sprintf(" Default: true (--%s=false turns it off).", f.Name)
+	default:
+		usage += fmt.Sprintf(" Default: %s.", f.DefValue)
 	}
 	fmt.Fprintf(w, "  %s\n", dashed)
-	usage := f.usage
-	switch {
-	case f.defaultValue == "":
-	case f.value == "" && f.defaultValue == "true":
-		usage += fmt.Sprintf(" Default: true (--%s=false turns it off).", f.name)
-	default:
-		usage += fmt.Sprintf(" Default: %s.", f.defaultValue)
-	}
 	for _, line := range wrap(usage, 72) {
 		fmt.Fprintf(w, "        %s\n", line)
 	}
@@ -128,13 +88,13 @@ func printRenamed(w io.Writer, text func(io.Writer), name string) {
 	io.WriteString(w, strings.ReplaceAll(b.String(), lastWord(name)+" ", name+" "))
 }
 
-func lastWord(name string) string {
-	_, last := cutLast(name)
-	return last
-}
+func lastWord(name string) string { return name[strings.LastIndex(name, " ")+1:] }
 
-// cutLast returns what is before a text's last word, and that word.
-func cutLast(text string) (before, last string) {
-	i := strings.LastIndex(text, " ")
-	return text[:max(i, 0)], text[i+1:]
-}
+const completionSummary = "print a script by which your shell completes verbs and flags"
+
+// pluginHelp follows cobra's help of the verb completion.
+const pluginHelp = `
+As kubectl plugin: kubectl asks a program kubectl_complete-PROGRAM, which may be a
+link to this one:
+  ln -s "$(command -v PROGRAM)" ~/.local/bin/kubectl-PROGRAM
+  ln -s "$(command -v PROGRAM)" ~/.local/bin/kubectl_complete-PROGRAM`

@@ -20,13 +20,6 @@ type Process struct {
 	Interactive    bool             // somebody at a terminal answers on Stdin what Stderr asks
 }
 
-// PrintHelp prints a help text that is written with the name of program, with the one
-// by which the user called it.
-func (p Process) PrintHelp(help func(io.Writer)) {
-	name, _ := cutLast(p.Name)
-	printRenamed(p.Stdout, help, name)
-}
-
 // NoArguments returns a usage error if there are any.
 func (p Process) NoArguments(verb string) error {
 	if len(p.Args) > 0 {

@@ -9,7 +9,11 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
+
+// CompleteVerb is the verb that shells call to complete the arguments that follow.
+const CompleteVerb = cobra.ShellCompRequestCmd
 
 // Program is a set of verbs under one name.
 type Program struct {
@@ -19,6 +23,8 @@ type Program struct {
 	Intro    string // the first line of the overview
 	Groups   []Group
 	Examples []string
+	// Short has what a first argument such as --version stands for.
+	Short map[string][]string
 }
 
 // Group is some verbs, under a title of the overview.
@@ -31,7 +37,7 @@ type Group struct {
 // 1 if the verb has failed, 2 for a UsageError. It prints errors to p.Stderr.
 func (g *Program) Run(ctx context.Context, p Process) int {
 	root := g.root(p)
-	root.SetArgs(g.normal(p.Args))
+	root.SetArgs(g.normal(root, p.Args))
 	c, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return 0
@@ -53,39 +59,38 @@ func called(c *cobra.Command) string {
 	return c.CommandPath()
 }
 
-// normal returns the arguments as cobra takes them: a verb in place of an alias that
-// begins with a dash, and two dashes before names of flags. It is never nil: that
-// would stand for those of the process.
-func (g *Program) normal(args []string) []string {
+// normal returns the arguments as cobra takes them: two dashes before names of flags, since
+// one stands for letters, and "VERB --help" for "help VERB". It is never nil: that would
+// stand for those of the process.
+func (g *Program) normal(root *cobra.Command, args []string) []string {
 	args = append([]string{}, args...)
+	known := map[string]bool{"help": true}
+	for _, c := range root.Commands() {
+		c.Flags().VisitAll(func(f *pflag.Flag) { known[f.Name] = len(f.Name) > 1 })
+	}
+	for i, a := range args {
+		if a == "--" {
+			break
+		}
+		given, _, _ := strings.Cut(a, "=")
+		if name, dash := strings.CutPrefix(given, "-"); dash && known[name] {
+			args[i] = "-" + a
+		}
+	}
 	if len(args) == 0 {
 		return args
 	}
-	if isHelp(args[0]) {
-		args[0] = "help"
-	}
-	for v := range g.verbs {
-		switch {
-		case strings.HasPrefix(args[0], "-") && slices.Contains(v.Aliases, args[0]):
-			args = slices.Concat([]string{v.name()}, v.AliasArgs, args[1:])
-		case v.Own == nil && (args[0] == v.name() || slices.Contains(v.Aliases, args[0])):
-			v.doubleDash(args[1:])
+	if args[0] == "help" {
+		args = args[1:min(len(args), 2)]
+		if c, _, _ := root.Find(args); c == root && len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+			return args // which is no verb
 		}
+		return append(args, "--help")
+	}
+	if full := g.Short[args[0]]; full != nil {
+		return slices.Concat(full, args[1:])
 	}
 	return args
-}
-
-func isHelp(arg string) bool { return slices.Contains([]string{"-h", "--h", "-help", "--help"}, arg) }
-
-// verbs is all verbs, in the order of the overview.
-func (g *Program) verbs(yield func(*Verb) bool) {
-	for _, group := range g.Groups {
-		for i := range group.Verbs {
-			if !yield(&group.Verbs[i]) {
-				return
-			}
-		}
-	}
 }
 
 // root returns the program for cobra.
@@ -104,31 +109,38 @@ func (g *Program) root(p Process) *cobra.Command {
 	}
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usagef("%w: the verb comes first", err) })
-	helps := map[*cobra.Command]func(io.Writer){}
-	add := func(v *Verb) *cobra.Command {
-		c := v.command()
-		c.RunE = func(c *cobra.Command, args []string) error {
-			own := p
-			own.Name, own.Args = called(c), args
-			return v.Run(c.Context(), own)
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		if c == root {
+			err = fmt.Errorf("%w: the verb comes first", err)
 		}
-		root.AddCommand(c)
-		helps[c] = v.Help
-		return c
-	}
-	for v := range g.verbs {
-		add(v)
-	}
-	add(completionVerb(root)).ValidArgs = shells
-	root.SetHelpFunc(func(c *cobra.Command, _ []string) {
-		help, ok := helps[c]
-		if !ok {
-			help = g.overview
-		}
-		printRenamed(p.Stdout, help, g.Name)
+		return UsageError{err}
 	})
-	root.SetHelpCommand(helpCommand())
+	helps := map[*cobra.Command]func(io.Writer){root: g.overview}
+	for i := range g.Groups {
+		for j := range g.Groups[i].Verbs {
+			v := &g.Groups[i].Verbs[j]
+			c := v.command()
+			c.RunE = func(c *cobra.Command, args []string) error {
+				own := p
+				own.Name, own.Args = called(c), args
+				return v.Run(c.Context(), own)
+			}
+			root.AddCommand(c)
+			helps[c] = v.Help
+		}
+	}
+	root.InitDefaultCompletionCmd()
+	if c, _, err := root.Find([]string{"completion"}); err == nil {
+		c.Short, c.Long = completionSummary, c.Long+strings.ReplaceAll(pluginHelp, "PROGRAM", root.Name())
+	}
+	ordinary := root.HelpFunc()
+	root.SetHelpFunc(func(c *cobra.Command, args []string) {
+		if help := helps[c]; help != nil {
+			printRenamed(p.Stdout, help, g.Name)
+			return
+		}
+		ordinary(c, args)
+	})
 	return root
 }
 

@@ -36,12 +36,10 @@ type versionOptions struct {
 func VersionVerb(own adminapi.Build, details func(io.Writer)) cli.Verb {
 	o := new(versionOptions)
 	return cli.Verb{
-		Use:       "version",
-		Aliases:   []string{"-version", "--version"},
-		AliasArgs: []string{"--client"},
-		Summary:   "print the version and what it was built with, and those of gateways: put it into bug reports",
-		Intro:     versionIntro,
-		Ending:    versionEnding,
+		Use:     "version",
+		Summary: "print the version and what it was built with, and those of gateways: put it into bug reports",
+		Intro:   versionIntro,
+		Ending:  versionEnding,
 		Flags: []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) {
 			s.BoolVar(&o.clientOnly, "client", false, "Print that of this program only, and ask no gateway.")
 			o.adminOptions.flags(s)

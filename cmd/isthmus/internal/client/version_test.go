@@ -28,7 +28,6 @@ func TestVersion(t *testing.T) {
 		{"another", "version", text(strings.ReplaceAll(page, "1.2.3", "1.\\u001b")), 0, "DETAILS\ngateway ADMIN: \"v1.\\x1b\", commit abc, go1.26 (not that of this program)\n", ""},
 		{"older", "version", http.NotFound, 0, "DETAILS\n", "isthmus version: the version of gateways is not known: ADMIN answers 404 Not Found for /debug/version: is it"},
 		{"this only", "version --client", text(page), 0, "DETAILS\n", ""},
-		{"this only, as a flag", "--version", text(page), 0, "DETAILS\n", ""},
 		{"json", "version -o json", text(page), 0, `{"client":{"version":"v1.2.3","commit":"abc","go":"go1.26"},"gateways":[{"gateway":"ADMIN","version":"v1.2.3","commit":"abc","go":"go1.26"}]}` + "\n", ""},
 		{"arguments", "version x", text(page), 2, "", `isthmus version: unexpected argument "x"`},
 	} {

@@ -16,10 +16,7 @@ func CheckHelp(t *testing.T, v cli.Verb) {
 	t.Helper()
 	var b bytes.Buffer
 	v.Help(&b)
-	names := []string{}
-	if v.Own != nil {
-		names = v.Own.Names()
-	}
+	var names []string
 	for _, s := range v.Flags {
 		s.Flags.VisitAll(func(x *pflag.Flag) { names = append(names, x.Name) })
 	}
