@@ -40,16 +40,21 @@ type cells struct {
 	colours bool
 }
 
-// head adds the row of titles.
-func (t *cells) head(titles ...string) {
-	row := make([]cell, len(titles))
-	for i, title := range titles {
-		row[i].text = title
+// row adds a row, of texts and of cells.
+func (t *cells) row(values ...any) {
+	row := make([]cell, len(values))
+	for i, v := range values {
+		switch v := v.(type) {
+		case cell:
+			row[i] = v
+		case string:
+			row[i].text = v
+		default:
+			row[i].text = fmt.Sprint(v)
+		}
 	}
-	t.row(row...)
+	t.rows = append(t.rows, row)
 }
-
-func (t *cells) row(row ...cell) { t.rows = append(t.rows, row) }
 
 // write appends the rows, each with an indent.
 func (t *cells) write(b *bytes.Buffer, indent string) {

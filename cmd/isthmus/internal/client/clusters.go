@@ -141,27 +141,11 @@ Of several gateways the first that answers is shown, and where the others differ
 it: in links, and their states, standings and regions. --watch asks the first only.
 
 -o json prints one object in a line, with --watch one for each change:
-  {"time":…, "gateway":"HOST:PORT",
-   "local":{"cluster":…, "secret":…, "secretVersion":…, "state":…, "since":TIME,
-     "lastEvent":TIME, "server":"HOST:PORT", "reason":…, "memory":{"used":BYTES, "limit":BYTES},
-     "standing":…, "standingReason":…, "region":…, "network":…,
-     "gateways":[{"address":"HOST:PORT", "name":…, "identity":…, "state":…, "since":TIME,
-       "reason":…}], "warnings":[…],
-     "resources":[{"resource":…, "needed":BOOL, "synced":BOOL, "objects":N,
-       "err":…, "trouble":…}]},
-   "linkSecrets":{"listed":BOOL, "reason":…}, "clusters":[as local],
-   "unservedMembers":[{"service":…, "cluster":…, "member":…, "reason":…}],
-   "refusedEndpoints":[{"cluster":…, "outsideRanges":N, "localAddresses":N,
-     "examples":[…]}],
-   "problems":[{"service":…, "problems":[…]}],
-   "endpointSliceWriter":{"identity":…, "holder":…, "leading":BOOL, "since":TIME,
-     "leaseError":…, "synced":BOOL, "services":N, "slices":N, "error":…,
-     "errorAt":TIME, "problems":[as above], "unread":{RESOURCE:…}},
+  {"time":…, "gateway":…, the fields of /debug/clusters,
    "otherGateways":[{"gateway":…, "error":…, "differences":[…]}]}
-Fields without a value are left out. Services are NAMESPACE/NAME. What is a change: not
+"gateway" is HOST:PORT, or NAMESPACE/POD. The type Clusters of internal/adminapi explains
+each field of the page: go doc isthmus/internal/adminapi.Clusters. What is a change: not
 lastEvent, memory, nor objects.
-
-"gateway" is HOST:PORT, or NAMESPACE/POD.
 
 Exit code 1 if no gateway can be asked, whatever they have to show.
 

@@ -55,7 +55,7 @@ func lasting(c adminapi.Cluster) adminapi.Cluster {
 // table has a line for each cluster, and one for each problem.
 func (s *clustersState) table() (string, []byte, error) {
 	t := cells{colours: s.colours}
-	t.head("CLUSTER", "STATE", "SINCE", "STANDING", "REGION", "SERVICES", "SLICES", "PODS", "MEMORY", "LAST EVENT", "WHY NOT")
+	t.row("CLUSTER", "STATE", "SINCE", "STANDING", "REGION", "SERVICES", "SLICES", "PODS", "MEMORY", "LAST EVENT", "WHY NOT")
 	t.row(s.row(s.page.Local)...)
 	for _, c := range s.page.Clusters {
 		t.row(s.row(c)...)
@@ -74,13 +74,13 @@ func (s *clustersState) table() (string, []byte, error) {
 // writeGateways writes a line for each gateway of a cluster on another network.
 func (s *clustersState) writeGateways(b *bytes.Buffer) {
 	t := cells{colours: s.colours}
-	t.head("CLUSTER", "NETWORK", "GATEWAY", "STATE", "SINCE", "NAME", "IDENTITY", "WHY NOT")
+	t.row("CLUSTER", "NETWORK", "GATEWAY", "STATE", "SINCE", "NAME", "IDENTITY", "WHY NOT")
 	some := false
 	for _, c := range s.page.Clusters {
 		for _, g := range c.Gateways {
 			some = true
-			t.row(cell{text: c.Cluster}, cell{text: c.Network}, cell{text: g.Address}, cell{g.State, gatewayColour(g.State)}, cell{text: age(s.at, g.Since)},
-				cell{text: g.Name}, cell{text: g.Identity}, cell{text: g.Reason})
+			t.row(c.Cluster, c.Network, g.Address, cell{g.State, gatewayColour(g.State)}, age(s.at, g.Since),
+				g.Name, g.Identity, g.Reason)
 		}
 	}
 	if some {
@@ -99,11 +99,11 @@ func gatewayColour(state string) colour {
 	return plain
 }
 
-func (s *clustersState) row(c adminapi.Cluster) []cell {
-	return []cell{
-		{text: c.Cluster}, {string(c.State), stateColour(string(c.State))}, {text: age(s.at, c.Since)}, {c.Standing, standingColour(c.Standing)}, {text: c.Region},
-		{text: objectsOf(&c, "services")}, {text: objectsOf(&c, "endpointslices", "endpoints")}, {text: objectsOf(&c, "pods")},
-		{memoryShare(c.Memory), memoryColour(c.Memory)}, {text: age(s.at, c.LastEvent)}, {text: whyNotReady(&c)},
+func (s *clustersState) row(c adminapi.Cluster) []any {
+	return []any{
+		c.Cluster, cell{string(c.State), stateColour(string(c.State))}, age(s.at, c.Since), cell{c.Standing, standingColour(c.Standing)}, c.Region,
+		objectsOf(&c, "services"), objectsOf(&c, "endpointslices", "endpoints"), objectsOf(&c, "pods"),
+		cell{memoryShare(c.Memory), memoryColour(c.Memory)}, age(s.at, c.LastEvent), whyNotReady(&c),
 	}
 }
 

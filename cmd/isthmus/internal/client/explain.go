@@ -128,26 +128,9 @@ const explainEnding = `The tables:
               date, WAIT for their first message, or are SLOW: they have not taken a
               message for a second
 
--o json prints one object in a line:
-  {"time":…, "gateway":"HOST:PORT", "authority":…,
-   "client":{"namespace":…, "node":…, "zone":…, "instance":…},
-   "defined":BOOL, "federated":BOOL, "problems":[…], "refused":"CODE: WHY",
-   "set":{"version":N, "endpoints":N, "complete":BOOL, "changed":TIME, "origin":…},
-   "preference":{"prefer":…, "minReady":…, "returnAfter":…, "returnOver":…},
-   "tiers":{"port":N, "zone":…, "instance":…, "node":…, "tiers":[{"tier":…,
-     "inUse":BOOL, "ready":N, "known":N, "sent":N}], "since":TIME, "why":…,
-     "returnWaitsFor":…, "nextStep":TIME},
-   "members":[{"cluster":…, "service":"NAMESPACE/NAME", "state":…, "since":TIME,
-     "reason":…, "standing":…, "standingReason":…, "nodeLocal":BOOL, "ports":[N],
-     "changed":TIME, "updates":N}],
-   "verdicts":{VERDICT:N},
-   "addresses":[{"cluster":…, "service":…, "slice":…, "address":"IP:PORT",
-     "verdict":…, "detail":…, "changed":TIME, "target":…, "tier":…, "zone":…,
-     "node":…, "hostname":…, "hints":[ZONE], "identity":…}], "moreAddresses":N,
-   "streams":[{"destination":…, "node":…, "zone":…, "streams":N, "version":N,
-     "endpoints":N, "upToDate":N, "waiting":N, "slow":N, "lastMessage":TIME}],
-   "moreStreamViews":N}
-Fields without a value are left out.
+-o json prints one object in a line: {"time":…, "gateway":…, the fields of
+/debug/explain}. The type Explanation of internal/adminapi explains each:
+go doc isthmus/internal/adminapi.Explanation.
 
 Exit code 0 if the client gets endpoints; with --address, if it gets that one. 1 if not,
 or if the gateway can't be asked. Clusters that are missing do not change it: isthmus

@@ -27,10 +27,10 @@ func (s *explainState) writeAddresses(b *bytes.Buffer) {
 	}
 	fmt.Fprintf(b, "%s:\n", printable(title))
 	t := cells{colours: s.colours}
-	t.head("CLUSTER", "SLICE", "ADDRESS", "VERDICT", "FOR", "ZONE", "TIER", "CHANGED", "WHY")
+	t.row("CLUSTER", "SLICE", "ADDRESS", "VERDICT", "FOR", "ZONE", "TIER", "CHANGED", "WHY")
 	for _, a := range list {
-		t.row(cell{text: a.Cluster}, cell{text: a.Slice}, cell{text: a.Address}, cell{a.Verdict, verdictColour(a.Verdict)}, cell{text: standsFor(&a)},
-			cell{text: a.Zone}, cell{text: a.Tier}, cell{text: age(s.at, a.Changed)}, cell{text: whyOf(&a)})
+		t.row(a.Cluster, a.Slice, a.Address, cell{a.Verdict, verdictColour(a.Verdict)}, standsFor(&a),
+			a.Zone, a.Tier, age(s.at, a.Changed), whyOf(&a))
 	}
 	t.write(b, "  ")
 	if more > 0 {

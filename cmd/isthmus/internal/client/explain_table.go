@@ -119,10 +119,10 @@ func (s *explainState) writeMembers(b *bytes.Buffer) {
 	}
 	b.WriteString("Members:\n")
 	t := cells{colours: s.colours}
-	t.head("CLUSTER", "SERVICE", "STATE", "SINCE", "STANDING", "PORTS", "SERVED", "CHANGED", "WHY NOT")
+	t.row("CLUSTER", "SERVICE", "STATE", "SINCE", "STANDING", "PORTS", "SERVED", "CHANGED", "WHY NOT")
 	for _, m := range s.page.Members {
-		t.row(cell{text: m.Cluster}, cell{text: m.Service}, cell{m.State, stateColour(m.State)}, cell{text: age(s.at, m.Since)},
-			cell{m.Standing, standingColour(m.Standing)}, cell{text: portsOf(&m)}, cell{text: servedOf(&s.page, m)}, cell{text: age(s.at, m.Changed)}, cell{text: whyNotServed(&s.page, m)})
+		t.row(m.Cluster, m.Service, cell{m.State, stateColour(m.State)}, age(s.at, m.Since),
+			cell{m.Standing, standingColour(m.Standing)}, portsOf(&m), servedOf(&s.page, m), age(s.at, m.Changed), whyNotServed(&s.page, m))
 	}
 	t.write(b, "  ")
 }
@@ -227,10 +227,10 @@ func (s *explainState) writeHeld(b *bytes.Buffer) {
 	}
 	b.WriteString("Proxies:\n")
 	t := cells{colours: s.colours}
-	t.head("DESTINATION", "NODE", "ZONE", "STREAMS", "UP TO DATE", "WAIT", "SLOW", "VERSION", "ENDPOINTS", "LAST MESSAGE")
+	t.row("DESTINATION", "NODE", "ZONE", "STREAMS", "UP TO DATE", "WAIT", "SLOW", "VERSION", "ENDPOINTS", "LAST MESSAGE")
 	for _, h := range s.page.Held[:min(maxLines, len(s.page.Held))] {
-		t.row(cell{text: h.Destination}, cell{text: h.Node}, cell{text: h.Zone}, cell{text: strconv.Itoa(h.Streams)}, cell{text: strconv.Itoa(h.UpToDate)},
-			troubled(h.Waiting), troubled(h.Slow), cell{text: strconv.FormatUint(h.Version, 10)}, cell{text: strconv.Itoa(h.Endpoints)}, cell{text: age(s.at, h.LastMessage)})
+		t.row(h.Destination, h.Node, h.Zone, strconv.Itoa(h.Streams), strconv.Itoa(h.UpToDate),
+			troubled(h.Waiting), troubled(h.Slow), strconv.FormatUint(h.Version, 10), strconv.Itoa(h.Endpoints), age(s.at, h.LastMessage))
 	}
 	t.write(b, "  ")
 	if more := len(s.page.Held) - maxLines; more > 0 || s.page.MoreHeld > 0 {

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
-	"text/tabwriter"
 )
 
 // table has a line for each endpoint.
@@ -17,27 +15,24 @@ func (s *getState) table() (string, []byte, error) {
 		return headline(s.exists, list), nil, nil
 	}
 	takenOut := slices.ContainsFunc(list, func(e endpoint) bool { return e.Standing != "" && e.Standing != "in-service" })
-	var b bytes.Buffer
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, row(takenOut, "ADDRESS", "CLUSTER", "ZONE", "TIER", "STANDING", "WEIGHT", "HINTS", "POD", "IDENTITY"))
+	row := func(values ...any) []any {
+		if !takenOut {
+			values = slices.Delete(values, standingColumn, standingColumn+1)
+		}
+		return values
+	}
+	var t cells
+	t.row(row("ADDRESS", "CLUSTER", "ZONE", "TIER", "STANDING", "WEIGHT", "HINTS", "POD", "IDENTITY")...)
 	for _, e := range list {
-		fmt.Fprintln(t, row(takenOut, e.Address.String(), printable(e.cluster()), printable(e.zone()), printable(e.Tier), printable(e.Standing),
-			strconv.Itoa(int(e.Weight)), printable(e.hints()), printable(e.pod()), printable(e.peer())))
+		t.row(row(e.Address, e.cluster(), e.zone(), e.Tier, e.Standing, e.Weight, e.hints(), e.pod(), e.peer())...)
 	}
-	err := t.Flush()
-	return headline(s.exists, list), b.Bytes(), err
+	var b bytes.Buffer
+	t.write(&b, "  ")
+	return headline(s.exists, list), b.Bytes(), nil
 }
 
-// standingColumn is that of STANDING.
+// standingColumn is that of STANDING, which is left out while all are in service.
 const standingColumn = 4
-
-// row is a row of the table, with or without standings.
-func row(standings bool, cells ...string) string {
-	if !standings {
-		cells = slices.Delete(cells, standingColumn, standingColumn+1)
-	}
-	return "  " + strings.Join(cells, "\t")
-}
 
 // headline counts the endpoints, also by cluster.
 func headline(exists bool, list []endpoint) string {

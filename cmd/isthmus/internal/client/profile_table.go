@@ -3,11 +3,9 @@ package client
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 )
 
 // table has a line for each field that has a value, and one for each route.
@@ -23,9 +21,8 @@ func (p *profile) table() (string, []byte, error) {
 	default:
 		return headline, nil, nil
 	}
-	var b bytes.Buffer
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	row := func(name, value string) { fmt.Fprintf(t, "  %s\t%s\n", name, printable(value)) }
+	var t cells
+	row := func(name, value string) { t.row(name, value) }
 	row("opaque", yesOrNo(p.Opaque))
 	row("retries", p.Budget.String())
 	if p.Endpoint != nil {
@@ -37,16 +34,18 @@ func (p *profile) table() (string, []byte, error) {
 	for _, o := range p.Overrides {
 		row("overrides", fmt.Sprintf("%s weight %d", o.Authority, o.Weight))
 	}
-	err := t.Flush()
-	if err == nil && len(p.Routes) > 0 {
-		err = writeRoutes(&b, p.Routes)
-	}
-	return headline, b.Bytes(), err
+	var b bytes.Buffer
+	t.write(&b, "  ")
+	writeRoutes(&b, p.Routes)
+	return headline, b.Bytes(), nil
 }
 
-func writeRoutes(w io.Writer, routes []route) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "  ROUTE\tRETRY\tTIMEOUT\tCONDITION\tRESPONSES")
+func writeRoutes(b *bytes.Buffer, routes []route) {
+	if len(routes) == 0 {
+		return
+	}
+	var t cells
+	t.row("ROUTE", "RETRY", "TIMEOUT", "CONDITION", "RESPONSES")
 	for _, r := range routes {
 		var classes []string
 		for _, c := range r.Responses {
@@ -56,10 +55,9 @@ func writeRoutes(w io.Writer, routes []route) error {
 			}
 			classes = append(classes, c.Condition+outcome)
 		}
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\n", printable(r.Name), yesOrNo(r.Retryable),
-			printable(r.Timeout), printable(r.Condition), printable(strings.Join(classes, ", ")))
+		t.row(r.Name, yesOrNo(r.Retryable), r.Timeout, r.Condition, strings.Join(classes, ", "))
 	}
-	return t.Flush()
+	t.write(b, "  ")
 }
 
 // rows are the lines of an endpoint in the table of a profile.

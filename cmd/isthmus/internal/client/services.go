@@ -116,19 +116,10 @@ Of several gateways the first that answers is shown, and where the others differ
 it: in services, their members, and the endpoints of ports that proxies of both watch.
 
 -o json prints one object in a line:
-  {"time":…, "gateway":"HOST:PORT", "services":[{"service":"NAMESPACE/NAME",
-   "federated":BOOL, "members":[{"cluster":…, "service":…, "reason":…}],
-   "ports":[{"port":N, "members":[{"cluster":…, "service":…, "endpoints":N,
-     "conflicts":N, "refused":N, "updates":N, "conflictsWith":[…],
-     "refusals":[…]}]}],
-   "streams":N, "problems":[…],
-   "preference":{"prefer":…, "minReady":…, "returnAfter":…, "returnOver":…},
-   "clients":[{"port":N, "zone":…, "instance":…, "node":…, "tiers":[{"tier":…,
-     "inUse":BOOL, "ready":N, "known":N, "sent":N}], "since":TIME, "why":…,
-     "returnWaitsFor":…, "nextStep":TIME}],
-   "moreClients":N}],
+  {"time":…, "gateway":…, "services":[those of /debug/services],
    "otherGateways":[{"gateway":…, "error":…, "differences":[…]}]}
-Fields without a value are left out. "gateway" is HOST:PORT, or NAMESPACE/POD.
+"gateway" is HOST:PORT, or NAMESPACE/POD. The type Service of internal/adminapi explains
+each field of a service: go doc isthmus/internal/adminapi.Service.
 
 Exit code 1 if no gateway can be asked, or the first does not have a service that is
 named.

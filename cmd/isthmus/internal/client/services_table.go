@@ -64,7 +64,7 @@ func (s *servicesState) table() (string, []byte, error) {
 	var problems []string
 	if len(s.services) > 0 {
 		t := cells{colours: s.colours}
-		t.head("SERVICE", "KIND", "MEMBERS", "ENDPOINTS", "STREAMS", "TIERS", "PROBLEMS")
+		t.row("SERVICE", "KIND", "MEMBERS", "ENDPOINTS", "STREAMS", "TIERS", "PROBLEMS")
 		for _, e := range s.services {
 			list := serviceTroubles(&e)
 			problems = append(problems, list...)
@@ -85,7 +85,7 @@ func (s *servicesState) table() (string, []byte, error) {
 	return count(len(s.services), "service", "services") + summary, b.Bytes(), nil
 }
 
-func serviceRow(e *adminapi.Service, problems int) []cell {
+func serviceRow(e *adminapi.Service, problems int) []any {
 	wrong := cell{text: strconv.Itoa(problems)}
 	if problems > 0 {
 		wrong.colour = red
@@ -94,7 +94,7 @@ func serviceRow(e *adminapi.Service, problems int) []cell {
 	if spilled(e) {
 		tiers.colour = yellow
 	}
-	return []cell{{text: e.Service}, {text: kindOf(e)}, {text: memberNames(e)}, {text: endpointsOf(e)}, {text: strconv.Itoa(e.Streams)}, tiers, wrong}
+	return []any{e.Service, kindOf(e), memberNames(e), endpointsOf(e), e.Streams, tiers, wrong}
 }
 
 func kindOf(e *adminapi.Service) string {
@@ -194,10 +194,10 @@ func writeClients(e *adminapi.Service, b *bytes.Buffer, now time.Time, colours b
 		return
 	}
 	t := cells{colours: colours}
-	t.head("PORT", "ZONE", "INSTANCE", "NODE", "IN USE", "AVAILABLE", "SINCE", "WHY", "RETURN")
+	t.row("PORT", "ZONE", "INSTANCE", "NODE", "IN USE", "AVAILABLE", "SINCE", "WHY", "RETURN")
 	for _, c := range e.Clients {
-		t.row(cell{text: portOf(&c)}, cell{text: c.Zone}, cell{text: c.Instance}, cell{text: c.Node}, cell{text: inUse(&c)}, cell{text: available(&c)},
-			cell{text: age(now, c.Since)}, cell{text: c.Why}, cell{text: returns(&c, now)})
+		t.row(portOf(&c), c.Zone, c.Instance, c.Node, inUse(&c), available(&c),
+			age(now, c.Since), c.Why, returns(&c, now))
 	}
 	t.write(b, "  ")
 	if e.MoreClients > 0 {
