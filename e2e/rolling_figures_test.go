@@ -125,7 +125,7 @@ func mostWithin(length time.Duration, moments []time.Time) (most int) {
 	return most
 }
 
-// check checks what docs/operations.md states.
+// check checks what docs/operations.md and handover/README.md state.
 func (f rollingFigures) check(t *testing.T) {
 	t.Helper()
 	const limit = 2 * time.Second

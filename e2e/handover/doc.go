@@ -16,7 +16,7 @@
 // Times are by the clock of the proxies' process. While that, or the machine, stands still, limits do not apply:
 // package pulse notices such pauses, and they are subtracted.
 //
-// The suite is short by default: the default flags. With -long it prints the table of docs/operations.md for many flags,
+// The suite is short by default: the default flags. With -long it prints the tables of README.md for many flags,
 // and with HANDOVER_BEFORE for another gateway too.
 //
 // ARCHITECTURE.md, at the root of the repository, shows how the packages of the gateway work together.
