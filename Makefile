@@ -37,10 +37,10 @@ tools: build ## build the end-to-end programs too: real API servers, scenario ru
 	cd e2e && go build -ldflags='-s -w' -o $(BIN)/ ./cmd/bench ./cmd/controlplane ./cmd/demo ./cmd/isthmus-sim ./cmd/scenario
 	cd e2e/tools && go build -ldflags='-s -w' -tags=remove_all_sd -o $(BIN)/ tool
 
-manifests: ## what would be applied, as YAML: FOLDER=install|linkerd|link|monitoring IMAGE= VERSION= NAMESPACE= WITH= LINKERD=FILE
+manifests: ## what would be applied, as YAML: FOLDER=install|linkerd|link|monitoring IMAGE= VERSION= NAMESPACE= WITH= LINKERD=FILE RUNBOOKS=URL
 	@cd e2e && go build -o $(BIN)/manifests ./cmd/manifests
 	@$(BIN)/manifests manifests FOLDER='$(FOLDER)' IMAGE='$(if $(filter-out file,$(origin IMAGE)),$(IMAGE))' VERSION='$(VERSION)' \
-	  NAMESPACE='$(NAMESPACE)' WITH='$(WITH)' LINKERD='$(LINKERD)'
+	  NAMESPACE='$(NAMESPACE)' WITH='$(WITH)' LINKERD='$(LINKERD)' RUNBOOKS='$(RUNBOOKS)'
 
 demo: build ## three real clusters, linked, and a live view of a federated service (KEEP=1: leave it running; NETWORKS=1: with one behind gateways)
 	cd e2e && go build -ldflags='-s -w' -o $(BIN)/ ./cmd/controlplane ./cmd/demo

@@ -20,17 +20,18 @@ type folder struct {
 	image     bool // it has one
 	namespace bool // it can be put into any
 	linkerd   bool // it is a component, which changes Linkerd's own manifest
+	alerts    bool // it has the PrometheusRule
 }
 
 var folders = map[string]folder{
 	"install":    {image: true, namespace: true},
 	"linkerd":    {image: true, linkerd: true},
 	"link":       {namespace: true},
-	"monitoring": {namespace: true},
+	"monitoring": {namespace: true, alerts: true},
 	"dashboards": {namespace: true},
 }
 
-var variables = []string{"FOLDER", "WITH", "IMAGE", "VERSION", "NAMESPACE", "LINKERD"}
+var variables = []string{"FOLDER", "WITH", "IMAGE", "VERSION", "NAMESPACE", "LINKERD", "RUNBOOKS"}
 
 // build returns the objects of a folder of manifests, as YAML. Each argument is NAME=VALUE.
 func build(manifests fs.FS, args []string) ([]byte, error) {
@@ -54,6 +55,11 @@ func build(manifests fs.FS, args []string) ([]byte, error) {
 	disk := filesys.MakeFsInMemory()
 	if err := copyAll(disk, manifests); err != nil {
 		return nil, err
+	}
+	if v["RUNBOOKS"] != "" {
+		if err := addRunbooks(disk, v["RUNBOOKS"]); err != nil {
+			return nil, err
+		}
 	}
 	if f.linkerd {
 		text, err := os.ReadFile(v["LINKERD"])
@@ -102,7 +108,14 @@ func (f folder) check(v map[string]string) error {
 	if !f.linkerd && v["LINKERD"] != "" {
 		return fmt.Errorf("LINKERD=%s: only FOLDER=linkerd reads it: leave it out", v["LINKERD"])
 	}
-	return nil
+	runbooks := v["RUNBOOKS"]
+	if runbooks == "" {
+		return nil
+	}
+	if !f.alerts {
+		return fmt.Errorf("RUNBOOKS=%s: only FOLDER=monitoring has alerts: leave it out", runbooks)
+	}
+	return checkRunbooks(runbooks)
 }
 
 func copyAll(to filesys.FileSystem, manifests fs.FS) error {

@@ -40,6 +40,10 @@ func TestBuild(t *testing.T) {
 		{"FOLDER=link", []string{"namespace: linkerd-multicluster", "name: isthmus-remote-access"}, []string{"kind: Deployment"}},
 		{"FOLDER=link NAMESPACE=mesh", []string{"namespace: mesh"}, []string{"namespace: linkerd-multicluster"}},
 		{"FOLDER=monitoring NAMESPACE=mon", []string{"kind: PrometheusRule", "kind: ConfigMap", "namespace: mon"}, nil},
+		{"FOLDER=monitoring RUNBOOKS=https://git.example.com/isthmus/docs/operations.md?ref=v1", []string{
+			"runbook_url: https://git.example.com/isthmus/docs/operations.md?ref=v1#isthmusclusterstale",
+			"runbook_url: https://git.example.com/isthmus/docs/operations.md?ref=v1#isthmuscordonforgotten", "alert: IsthmusCordonForgotten",
+		}, nil},
 		{"FOLDER=dashboards", []string{"kind: ConfigMap"}, []string{"kind: PrometheusRule"}},
 		{"FOLDER=linkerd LINKERD=" + linkerd + " IMAGE=registry.example.com/isthmus VERSION=v1",
 			[]string{"image: registry.example.com/isthmus:v1", "name: linkerd-destination"}, []string{"app.kubernetes.io/version: v1", "kind: Pod", "image: isthmus:dev"}},
@@ -83,6 +87,10 @@ func TestRefused(t *testing.T) {
 		"FOLDER=link IMAGE=isthmus:v1":               `^IMAGE=isthmus:v1: FOLDER=link has no image: leave IMAGE out$`,
 		"FOLDER=monitoring VERSION=v1":               `^VERSION=v1: FOLDER=monitoring has no image: leave VERSION out$`,
 		"NAMESPACE=My_Mesh":                          `^NAMESPACE=My_Mesh can't be the name of a namespace: `,
+		"RUNBOOKS=https://git.example.com/":          `^RUNBOOKS=\S+: only FOLDER=monitoring has alerts: leave it out$`,
+		"FOLDER=monitoring RUNBOOKS=docs":            `^RUNBOOKS=docs is not the address of a page`,
+		"FOLDER=monitoring RUNBOOKS=https://a/b#c":   `^RUNBOOKS=\S+ is not the address of a page`,
+		"FOLDER=monitoring RUNBOOKS=https://a/{{b}}": `^RUNBOOKS=\S+ is not the address of a page`,
 		"FOLDER=linkerd":                             `^FOLDER=linkerd changes Linkerd's own manifest: give a file with it`,
 		"FOLDER=linkerd NAMESPACE=mesh LINKERD=a":    `^NAMESPACE=mesh: FOLDER=linkerd leaves objects where LINKERD has them`,
 		"FOLDER=linkerd VERSION=v1 LINKERD=absent":   `^LINKERD=absent: .*no such file`,
@@ -103,6 +111,7 @@ func TestMake(t *testing.T) {
 	for _, args := range []string{
 		"FOLDER=install WITH=podmonitor IMAGE=registry.example.com/isthmus VERSION=v1 NAMESPACE=mesh",
 		"FOLDER=linkerd IMAGE=isthmus:v1 LINKERD=e2e/testdata/linkerd/destination.yaml",
+		"FOLDER=monitoring RUNBOOKS=https://git.example.com/isthmus/docs/operations.md",
 	} {
 		out, complaint, err := runMake(t, strings.Fields(args)...)
 		if err != nil {
