@@ -15,7 +15,8 @@ type Impact struct {
 	// is over. Otherwise no port of the service is watched, and each cluster that serves counts 1.
 	Watched bool
 	Port    uint16 // if Watched; AnyPort: all ports that no cluster's Service declares
-	// Client is one of those who are left with least, of the clients of the whole service.
+	// Client is one of those who are left with least, of the clients of the whole service; zero: all
+	// have and are left with the same.
 	Client    Client
 	Now, Then []ClusterCount // of the members' clusters, in definition order
 }
@@ -159,12 +160,17 @@ func (x *trial) impact(id ServiceID) Impact {
 	}
 	x.remake()
 	var worst *Impact
+	alike := true
 	pass := newPass(x.port, x.ipv6)
 	for client, set := range x.clients {
 		one := Impact{Service: id, Watched: true, Port: x.number, Client: client, Now: x.count(set.Endpoints), Then: x.count(x.choose(pass, client))}
+		alike = alike && (worst == nil || slices.Equal(one.Now, worst.Now) && slices.Equal(one.Then, worst.Then))
 		if worst == nil || one.worse(worst) {
 			worst = &one
 		}
+	}
+	if alike {
+		worst.Client = Client{}
 	}
 	return *worst
 }

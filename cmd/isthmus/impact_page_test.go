@@ -38,7 +38,7 @@ func TestImpactPage(t *testing.T) {
 	if code != http.StatusOK || got.Cluster != "east" || got.Standing != "last-resort" || len(got.Services) != 1 {
 		t.Fatalf("%d, %+v", code, got)
 	}
-	if s := got.Services[0]; s.Service != "shop/web" || !s.Watched || s.Port != 80 || s.Zone != "z1" || s.Streams != 5 || len(s.Now) != 2 || len(s.Then) != 2 || s.Then[1].Cluster != "east" {
+	if s := got.Services[0]; s.Service != "shop/web" || !s.Watched || s.Port != 80 || s.Zone != "" || s.Streams != 5 || len(s.Now) != 2 || len(s.Then) != 2 || s.Then[1].Cluster != "east" {
 		t.Errorf("%+v", s)
 	}
 	if code, got := ask("?cluster=north&standing=withdrawn"); code != http.StatusOK || got.Services == nil || len(got.Services) != 0 {

@@ -15,7 +15,7 @@ type ServiceImpact struct {
 	// that serves it counts 1.
 	Watched bool   `json:"watched"`
 	Port    uint16 `json:"port"`              // if Watched; 0: all ports that no cluster's Service declares
-	Zone    string `json:"zone,omitempty"`    // of the clients that are left with least, which Now and Then are about
+	Zone    string `json:"zone,omitempty"`    // of the clients that are left with least, which Now and Then are about; empty also if all are alike
 	Node    string `json:"node,omitempty"`    // likewise, where it matters
 	Streams int    `json:"streams,omitempty"` // of the whole service
 	// Now is what these clients get, and Then what they get once the change is over, and any change of tiers that follows from it.
