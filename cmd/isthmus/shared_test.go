@@ -2,6 +2,7 @@ package main
 
 import (
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,23 +12,23 @@ import (
 // often if that takes long, and not at all while nobody asks.
 func TestShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		made, takes := 0, time.Duration(0)
-		s := newShared(func() *int {
+		var made atomic.Int64
+		takes := time.Duration(0)
+		s := newShared(func() *int64 {
 			time.Sleep(takes)
-			made++
-			n := made
+			n := made.Add(1)
 			return &n
 		})
 		// readers has several readers ask ten times a second for so long, and returns how often it was made.
-		readers := func(long time.Duration) int {
-			before := made
+		readers := func(long time.Duration) int64 {
+			before := made.Load()
 			var all sync.WaitGroup
 			for range 10 {
 				all.Go(func() {
 					last := uint64(0)
 					for began := time.Now(); time.Since(began) < long; time.Sleep(100 * time.Millisecond) {
 						value, number := s.get()
-						if *value > made || number < last {
+						if *value > made.Load() || number < last {
 							t.Errorf("number %d after %d", number, last)
 						}
 						last = number
@@ -35,7 +36,7 @@ func TestShared(t *testing.T) {
 				})
 			}
 			all.Wait()
-			return made - before
+			return made.Load() - before
 		}
 		if n := readers(time.Minute); n != 60 {
 			t.Errorf("made %d times in a minute", n)
@@ -47,13 +48,14 @@ func TestShared(t *testing.T) {
 		}
 		_, number := s.get()
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if s.kept || s.newest != nil {
 			t.Error("it is kept though nobody asks")
 		}
-		before := made
+		before := made.Load()
 		time.Sleep(time.Hour)
-		if made != before {
-			t.Errorf("made %d times though nobody asks", made-before)
+		if n := made.Load() - before; n != 0 {
+			t.Errorf("made %d times though nobody asks", n)
 		}
 		if _, later := s.get(); later <= number {
 			t.Errorf("number %d after %d", later, number)
