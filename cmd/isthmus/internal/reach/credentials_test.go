@@ -1,0 +1,75 @@
+package reach
+
+import (
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// TestCredentials: what the gateway refuses in link Secrets works in a user's kubeconfig, as in kubectl: programs, files,
+// impersonation, and a proxy.
+func TestCredentials(t *testing.T) {
+	var mu sync.Mutex
+	var token, user string
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		token, user = r.Header.Get("Authorization"), r.Header.Get("Impersonate-User")
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"namespace":"linkerd","name":"p"},"status":{"conditions":[{"type":"Ready","status":"True"}]}}]}`)
+	}))
+	defer server.Close()
+	proxied := 0
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		proxied++
+		mu.Unlock()
+		there, err := net.Dial("tcp", r.Host)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer there.Close()
+		w.WriteHeader(http.StatusOK)
+		here, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer here.Close()
+		go func() { io.Copy(there, here); there.Close() }()
+		io.Copy(here, there)
+	}))
+	defer proxy.Close()
+	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	program := `{"exec":{"apiVersion":"client.authentication.k8s.io/v1","interactiveMode":"Never","command":"sh","args":["-c",` +
+		`"echo '{\"kind\":\"ExecCredential\",\"apiVersion\":\"client.authentication.k8s.io/v1\",\"status\":{\"token\":\"FROM-EXEC\"}}'"]}}`
+	for name, c := range map[string]struct{ user, token, as string }{
+		"a program":     {program, "Bearer FROM-EXEC", ""},
+		"a file":        {fmt.Sprintf(`{"tokenFile":%q}`, write(t, "FROM-FILE")), "Bearer FROM-FILE", ""},
+		"impersonation": {`{"token":"SECRET","as":"somebody"}`, "Bearer SECRET", "somebody"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := strings.NewReplacer(`{"token":"SECRET"}`, c.user, `{"server"`, fmt.Sprintf(`{"certificate-authority-data":%q,"proxy-url":%q,"server"`, ca, proxy.URL)).Replace(kubeconfig(server.URL))
+			cluster, err := (&Options{Kubeconfig: write(t, text), Namespace: "linkerd"}).Open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			gateways, err := cluster.Gateways(t.Context())
+			cluster.Close()
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil || len(gateways) != 1 || token != c.token || user != c.as || proxied == 0 {
+				t.Errorf("%v, %v, token %q, user %q, %d connections through the proxy", gateways, err, token, user, proxied)
+			}
+			proxied = 0
+		})
+	}
+}
