@@ -153,6 +153,8 @@ func (l *link) start(ctx context.Context, creds *credentials) {
 		Rules:       l.store.opts.Rules,
 		Log:         l.log,
 		Metrics:     l.store.opts.Metrics,
+		Relist:      l.store.opts.Relist,
+		Drifted:     l.store.opts.Report,
 		Changed: func(svc federation.ServiceID, at time.Time) {
 			l.store.opts.Table.Changed(l.name, svc, at)
 		},

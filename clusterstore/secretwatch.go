@@ -25,10 +25,12 @@ func (s *Store) watchSecrets(ctx context.Context) {
 	known := make(secretCache)
 	options := follow.Options{Printable: s.client.Printable, NoWatchList: s.client.NoWatchList, Trouble: func(_, text string) {
 		s.opts.Log.Info("link Secrets have to be requested again and again", zap.String("reason", text))
+	}, Relist: s.opts.Relist, Drift: func(d follow.Drift) {
+		s.opts.Log.Warn("what was kept of a link Secret was not what the API has; it is corrected", zap.String("secret", d.Object), zap.String("problem", string(d.Problem)))
 	}}
 	follow.NewGroup(options, follow.New(follow.Kind[*corev1.Secret, *credentials]{
 		Name: "secrets", Needed: true,
-		Calls:  follow.CallsOf(s.client.Secrets(s.opts.Namespace)),
+		Source: s.client.Sources.Secrets(s.opts.Namespace),
 		Fields: "type=" + SecretType,
 		Compact: func(o *corev1.Secret) (c *credentials, ok bool) {
 			if o.Type != SecretType {
@@ -37,6 +39,7 @@ func (s *Store) watchSecrets(ctx context.Context) {
 			return readSecret(o, time.Now(), s.opts.defaultRules()), true
 		},
 		Into:    known,
+		Same:    (*credentials).same,
 		Applied: func() { s.secrets.Set(known.snapshot()) },
 		Report:  s.reportReadable,
 	})).Run(ctx, nil)
@@ -62,6 +65,12 @@ func (s *Store) reportReadable(err error) {
 // [follow.Store].
 type secretCache map[string]*credentials
 
+// Get returns the newest version of a Secret.
+func (s secretCache) Get(key string) (*credentials, bool) { return s[key], s[key] != nil }
+
+// same reports whether it is the same version of a Secret.
+func (c *credentials) same(o *credentials) bool { return c.version == o.version && c.version != "" }
+
 // Put stores a Secret, unless it is the version that is there already.
 func (s secretCache) Put(key string, c *credentials) follow.Effect {
 	old := s[key]
@@ -69,7 +78,7 @@ func (s secretCache) Put(key string, c *credentials) follow.Effect {
 	case old == nil:
 		s[key] = c
 		return follow.Added
-	case old.version == c.version && c.version != "":
+	case old.same(c):
 		return follow.Same
 	}
 	s[key] = c

@@ -10,13 +10,9 @@ import (
 
 // Limits are a Pool's, in bytes.
 type Limits struct {
-	Cluster int64 // that may be kept of one cluster; while it is read it may take reading more
-	All     int64 // of all clusters together, with what is being read
+	Cluster int64 // that may be kept of one cluster
+	All     int64 // of all clusters together, with lists that are being read
 }
-
-// reading is the part of what may be kept that is left, or comes on top, for lists and events
-// on their way: a cluster of which as much is kept as may be has to be read to become smaller.
-const reading = 4
 
 // turns is how many lists are decoded at once. With one, a second processor has little to do
 // while a gateway starts; with more, what is decoded at once would be more.
@@ -56,8 +52,8 @@ type Budget struct {
 	pool *Pool // fixed
 
 	// under pool.mu
-	used   int64 // with what is kept
-	kept   int64
+	used   int64 // all that is there of it
+	counts int64 // for Limits.Cluster
 	closed bool
 }
 
@@ -80,7 +76,7 @@ func (b *Budget) Close() {
 	}
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
-	b.used, b.kept, b.closed = 0, 0, true
+	b.used, b.counts, b.closed = 0, 0, true
 	delete(b.pool.budgets, b)
 }
 
@@ -94,15 +90,9 @@ func (b *Budget) Usage() adminapi.Memory {
 	return adminapi.Memory{Used: b.used, Limit: b.pool.limits.Cluster}
 }
 
-// Charge takes n bytes for what is named and on its way, or refuses them by an [Error] and
-// takes none. A negative n gives bytes back, which is never refused.
-func (b *Budget) Charge(n int64, what string) error { return b.charge(n, 0, what) }
-
-// Keep is Charge for what is kept.
-func (b *Budget) Keep(n int64, what string) error { return b.charge(n, n, what) }
-
-// charge takes n bytes, of which so many are kept.
-func (b *Budget) charge(n, kept int64, what string) error {
+// Keep takes so many bytes, of which some count for the limit of the cluster alone, or refuses them by an
+// [Error] and takes none. Negative ones are given back, which is never refused.
+func (b *Budget) Keep(used, counts int64, what string) error {
 	if b == nil {
 		return nil
 	}
@@ -111,51 +101,64 @@ func (b *Budget) charge(n, kept int64, what string) error {
 	if b.closed {
 		return nil
 	}
-	if n > 0 {
-		if err := b.refuse(n, kept, what); err != nil {
-			return err
-		}
+	if err := b.refuse(used, counts, what); err != nil {
+		return err
 	}
-	b.used, b.kept = b.used+n, b.kept+kept
+	b.used, b.counts = b.used+used, b.counts+counts
 	return nil
 }
 
-// refuse returns why n more bytes are too much, of which so many are kept; nil: they are not.
-// pool.mu is held.
-func (b *Budget) refuse(n, kept int64, what string) error {
-	limit, has := b.pool.limits.Cluster, b.used
-	if kept > 0 {
-		has = b.kept
+// Change is Keep for what may not be refused: what takes less than before, or as much under another name.
+func (b *Budget) Change(used, counts int64) {
+	if b == nil {
+		return
 	}
-	if n > limit+limit/reading-b.used || kept > 0 && kept > limit-b.kept {
-		return Errorf("%s would take %s more, by estimate, and the cluster has %s of the %s that --cluster-memory allows",
-			what, size(n), size(has), size(limit))
+	b.pool.mu.Lock()
+	defer b.pool.mu.Unlock()
+	if !b.closed {
+		b.used, b.counts = b.used+used, b.counts+counts
+	}
+}
+
+// Fits returns the error by which so many more bytes would be refused for the limit of the cluster alone.
+func (b *Budget) Fits(counts int64, what string) error {
+	if b == nil {
+		return nil
+	}
+	b.pool.mu.Lock()
+	defer b.pool.mu.Unlock()
+	return b.refuse(0, counts, what)
+}
+
+// refuse returns why so many more bytes are too much; nil: they are not. pool.mu is held.
+func (b *Budget) refuse(used, counts int64, what string) error {
+	limit := b.pool.limits.Cluster
+	if counts > 0 && counts > limit-b.counts {
+		return Errorf("%s would take %s more, and the cluster has %s of the %s that --cluster-memory allows", what, size(counts), size(b.counts), size(limit))
 	}
 	all, half := b.pool.limits.All, b.pool.limits.All/2
-	if b.beyond(n, (*Budget).takes) > half || kept > 0 && b.beyond(kept, (*Budget).keeps) > half-half/reading {
-		return Errorf("%s would take %s more, by estimate, the cluster has %s, and all linked clusters together have no more to spare "+
-			"of their %s: raise the gateway's memory limit, or link fewer clusters", what, size(n), size(b.used), size(all))
+	mine, others := b.beyond(used), int64(0)
+	for other := range b.pool.budgets {
+		if other != b {
+			others += other.beyond(0)
+		}
+	}
+	if used > 0 && mine > half/2 {
+		return Errorf("%s would take %s more, the cluster has %s, and of the %s of all linked clusters one can't have more: raise the gateway's memory limit",
+			what, size(used), size(b.used), size(all))
+	}
+	if used > 0 && mine > 0 && mine > half-others {
+		return Errorf("%s would take %s more, the cluster has %s, and all linked clusters together have no more to spare "+
+			"of their %s: raise the gateway's memory limit, or link fewer clusters", what, size(used), size(b.used), size(all))
 	}
 	return nil
 }
 
-func (b *Budget) takes() int64 { return b.used }
-func (b *Budget) keeps() int64 { return b.kept }
-
-// beyond returns how much all clusters would have beyond their parts if this one had n more; 0
-// if it has that within its own. pool.mu is held.
-func (b *Budget) beyond(n int64, has func(*Budget) int64) int64 {
-	part := b.pool.limits.All / 2 / int64(len(b.pool.budgets))
-	common := has(b) + n - part
-	if common <= 0 {
-		return 0
-	}
-	for other := range b.pool.budgets {
-		if other != b {
-			common += max(0, has(other)-part)
-		}
-	}
-	return common
+// beyond returns how much the cluster would have beyond its part if it had n more; 0 if it has that within
+// it. pool.mu is held.
+func (b *Budget) beyond(n int64) int64 {
+	part := b.pool.limits.All / 2 / int64(max(1, len(b.pool.budgets)))
+	return max(0, b.used+n-part)
 }
 
 // size returns a number of bytes for people.

@@ -14,8 +14,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// TestPool: whatever clusters ask for, none has more than its limit, all together not more
-// than theirs, and each gets its equal part of one half.
+// TestPool: whatever clusters ask for, none keeps more than its limit, all together take not more
+// than theirs, each gets its equal part of one half, and none more than half of the other.
 func TestPool(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := Limits{Cluster: rapid.Int64Range(1, 200).Draw(t, "limit"), All: rapid.Int64Range(1, 1000).Draw(t, "all")}
@@ -27,29 +27,27 @@ func TestPool(t *testing.T) {
 		part := l.All / 2 / int64(len(all))
 		for range rapid.IntRange(1, 100).Draw(t, "charges") {
 			b := rapid.SampledFrom(all).Draw(t, "cluster")
-			before := b.Usage().Used
-			n := rapid.Int64Range(-before, 2*l.Cluster).Draw(t, "bytes")
-			charge, most := b.Charge, l.Cluster
-			if keep := rapid.Bool().Draw(t, "keep"); keep {
-				n = max(n, -b.kept)
-				charge, most = b.Keep, l.Cluster-(before-b.kept)
-			} else {
-				n = max(n, b.kept-before)
-			}
-			err := charge(n, "x")
-			after := b.Usage().Used
+			used, counts := b.used, b.counts
+			n := rapid.Int64Range(-used, 2*l.Cluster).Draw(t, "bytes")
+			c := rapid.Int64Range(-counts, 2*l.Cluster).Draw(t, "of them count")
+			fits := b.Fits(c, "x")
+			err := b.Keep(n, c, "x")
 			switch {
-			case err == nil && after != before+n, err != nil && after != before:
-				t.Fatalf("%d bytes for %d: now %d, %v", n, before, after, err)
+			case err == nil && (b.used != used+n || b.counts != counts+c), err != nil && (b.used != used || b.counts != counts):
+				t.Fatalf("%d and %d bytes for %d and %d: now %d and %d, %v", n, c, used, counts, b.used, b.counts, err)
 			case err != nil && !errors.Is(err, ErrOver):
 				t.Fatalf("refused by %v", err)
-			case err != nil && before+n <= min(most, part):
-				t.Fatalf("%d bytes are refused, of the part of %d: %v", before+n, part, err)
+			case err != nil && used+n <= part && counts+c <= l.Cluster:
+				t.Fatalf("%d bytes are refused, of the part of %d: %v", used+n, part, err)
+			case err != nil && n <= 0 && c <= 0:
+				t.Fatalf("it may not give back: %v", err)
+			case fits != nil && err == nil:
+				t.Fatalf("%d do not fit, and are kept", c)
 			}
 			sum := int64(0)
 			for _, b := range all {
-				if used := b.Usage().Used; used > l.Cluster+l.Cluster/4 || b.kept > l.Cluster || b.kept > used {
-					t.Fatalf("a cluster has %d, and keeps %d", used, b.kept)
+				if b.counts > l.Cluster || b.used-part > l.All/4 {
+					t.Fatalf("a cluster has %d, of which %d count", b.used, b.counts)
 				}
 				sum += b.Usage().Used
 			}
@@ -64,49 +62,51 @@ func TestPool(t *testing.T) {
 func TestError(t *testing.T) {
 	pool := NewPool(Limits{Cluster: 64 << 20, All: 96 << 20})
 	b := pool.Add()
-	if err := b.Keep(60<<20, "x"); err != nil {
+	if err := b.Keep(60<<20, 60<<20, "x"); err != nil {
 		t.Fatal(err)
 	}
-	err := b.Keep(5<<20, "the pods kept")
-	want := "over budget: the pods kept would take 5.0 MiB more, by estimate, and the cluster has 60.0 MiB of the 64.0 MiB that --cluster-memory allows"
+	err := b.Keep(5<<20, 5<<20, "the pods kept")
+	want := "over budget: the pods kept would take 5.0 MiB more, and the cluster has 60.0 MiB of the 64.0 MiB that --cluster-memory allows"
 	if err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
-	if err = pool.Add().Charge(61<<20, "a list of pods"); err == nil || !strings.Contains(err.Error(), "all linked clusters together have no more to spare of their 96.0 MiB") {
+	other := pool.Add()
+	if err = other.Keep(49<<20, 49<<20, "a list"); err == nil || !strings.Contains(err.Error(), "of the 96.0 MiB of all linked clusters one can't have more") {
+		t.Error(err)
+	}
+	if err = other.Keep(48<<20, 48<<20, "a list"); err == nil || !strings.Contains(err.Error(), "all linked clusters together have no more to spare of their 96.0 MiB") {
 		t.Error(err)
 	}
 	b.Close()
-	if err := pool.Add().Charge(61<<20, "x"); err != nil {
-		t.Errorf("after one has gone: %v", err)
+	if err := errors.Join(b.Keep(1<<40, 1<<40, "x"), other.Keep(60<<20, 60<<20, "x")); err != nil || b.Usage().Used != 0 {
+		t.Errorf("after one has gone: %v, %+v", err, b.Usage())
+	}
+	var none *Budget
+	none.Change(1, 1)
+	none.Close()
+	if none.Keep(1, 1, "x") != nil || none.Fits(1, "x") != nil || none.Usage() != (adminapi.Memory{}) {
+		t.Error("without a budget something is refused")
 	}
 }
 
-// TestReading: a cluster of which as much is kept as may be can still be read, and so can others
-// when one has all that clusters share.
-func TestReading(t *testing.T) {
-	pool := NewPool(Limits{Cluster: 400, All: 400})
-	b, other := pool.Add(), pool.Add()
-	for b.Keep(1, "x") == nil {
-	}
-	if b.kept != 100+150 { // its part, and three quarters of what is shared
-		t.Errorf("%d is kept", b.kept)
-	}
-	if err := other.Keep(101, "x"); !errors.Is(err, ErrOver) {
-		t.Errorf("beyond its part another keeps: %v", err)
-	}
-	if err := errors.Join(other.Keep(100, "x"), other.Charge(50, "a list")); err != nil {
+// TestFirstComer: a cluster within its limit that is read first leaves enough to another one, within its limit, that
+// is read later. What is kept stays also when parts become smaller.
+func TestFirstComer(t *testing.T) {
+	const m = 1 << 20
+	pool := NewPool(Limits{Cluster: 120 * m, All: 240 * m})
+	first, second := pool.Add(), pool.Add()
+	if err := errors.Join(first.Keep(110*m, 110*m, "x"), second.Keep(73*m, 73*m, "x"), second.Keep(47*m, 47*m, "x")); err != nil {
 		t.Error(err)
 	}
-	pool = NewPool(Limits{Cluster: 400, All: 4000})
-	b = pool.Add()
-	if err := errors.Join(b.Keep(400, "x"), b.Charge(100, "a list")); err != nil {
-		t.Error(err)
+	third := pool.Add()
+	if err := third.Keep(40*m, 40*m, "x"); err != nil {
+		t.Errorf("its part: %v", err)
 	}
-	if err := b.Charge(1, "a list"); !errors.Is(err, ErrOver) {
-		t.Errorf("more than a quarter more: %v", err)
+	if err := first.Keep(1, 1, "x"); !errors.Is(err, ErrOver) {
+		t.Errorf("beyond what is shared: %v", err)
 	}
-	if err := b.Keep(1, "x"); !errors.Is(err, ErrOver) {
-		t.Errorf("more is kept: %v", err)
+	if got := first.Usage(); got != (adminapi.Memory{Used: 110 * m, Limit: 120 * m}) {
+		t.Errorf("%+v", got)
 	}
 }
 
@@ -128,7 +128,7 @@ func TestRequest(t *testing.T) {
 	if From(ctx) != r {
 		t.Fatal("the context has another request")
 	}
-	if err := r.Took(125); err != nil || b.Usage().Used != 125*Factor {
+	if err := r.Took(100); err != nil || b.Usage().Used != 100*Factor {
 		t.Fatalf("%v, %+v", err, b.Usage())
 	}
 	for range 2 {

@@ -78,7 +78,7 @@ func (r *Request) Charge(n int64) error {
 		r.mu.Unlock()
 		return nil
 	}
-	err := r.budget.Charge(n, r.what)
+	err := r.budget.Keep(n, n, r.what)
 	if err == nil {
 		r.taken += n
 	}
@@ -145,7 +145,7 @@ func (r *Request) End() {
 	defer r.mu.Unlock()
 	r.ended = true
 	if r.taken > 0 {
-		_ = r.budget.Charge(-r.taken, "") // is never refused
+		r.budget.Change(-r.taken, -r.taken)
 		r.taken = 0
 	}
 	if r.turn {

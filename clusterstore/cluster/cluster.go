@@ -24,7 +24,13 @@ type Config struct {
 	Rules       Rules        // the same for all clusters
 	Log         *zap.Logger
 	Metrics     *Metrics       // the same for all clusters; nil: no metrics
-	Budget      *budget.Budget // of what is kept and decoded, closed when Run returns; nil: no limit
+	Budget      *budget.Budget // of what is kept, closed when Run returns; nil: no limit
+
+	// Relist is the time in which each resource is listed once beside its watch, so that what has
+	// drifted is corrected. 0: never.
+	Relist time.Duration
+	// Drifted, if set, is called for each object that is. It may be called by several goroutines.
+	Drifted func(Change)
 
 	// Changed is called when what the cluster offers of a service may have
 	// changed; at is when the first event behind it came. It is called in turn by
@@ -107,11 +113,23 @@ func New(cfg Config) (*Cluster, error) {
 		Printable:   cfg.Client.Printable,
 		NoWatchList: cfg.Client.NoWatchList,
 		Budget:      cfg.Budget,
+		Relist:      cfg.Relist,
+		Drift:       c.drifted,
 		Trouble: func(resource, text string) {
 			cfg.Log.Info("a resource has to be requested again and again", zap.String("resource", resource), zap.String("reason", text))
 		},
 	}, c.resources...)
 	return c, nil
+}
+
+// drifted logs and reports an object that had drifted.
+func (c *Cluster) drifted(d follow.Drift) {
+	object := kube.Printable(errors.New(d.Object)).Error()
+	c.cfg.Log.Warn("what was kept of an object was not what the API has; it is corrected",
+		zap.String("resource", d.Resource), zap.String("object", object), zap.String("problem", string(d.Problem)))
+	if c.cfg.Drifted != nil {
+		c.cfg.Drifted(Change{Cluster: c.cfg.Name, Kind: ObjectDrifted, Text: fmt.Sprintf("%s %s: %s", d.Resource, object, d.Problem), Problem: true})
+	}
 }
 
 // Run follows the cluster until ctx ends, and returns once all its goroutines

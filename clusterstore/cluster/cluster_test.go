@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode/decodetest"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 )
@@ -304,8 +305,9 @@ func TestHangingOptional(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := testConfig()
 		cfg.Client = newFakeAPI().client()
-		cfg.Client.Metadata = hangingMetadata{cfg.Client.Metadata}
-		cfg.Client.Servers, cfg.Client.Workloads = hanging[*crd.ServerList]{cfg.Client.Servers}, hanging[*crd.ExternalWorkloadList]{cfg.Client.Workloads}
+		cfg.Client.Sources = decodetest.Sources(cfg.Client.Clients, hangingMetadata{cfg.Client.Metadata})
+		cfg.Client.Sources.Servers = decodetest.New[*crd.Server](hanging[*crd.ServerList]{cfg.Client.Servers})
+		cfg.Client.Sources.Workloads = decodetest.New[*crd.ExternalWorkload](hanging[*crd.ExternalWorkloadList]{cfg.Client.Workloads})
 		c, err := New(cfg)
 		if err != nil {
 			t.Fatal(err)

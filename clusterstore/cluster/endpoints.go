@@ -24,11 +24,14 @@ type (
 func (c *Cluster) endpoints() follow.Kind[*coreEndpoints, *sliceData] {
 	return follow.Kind[*coreEndpoints, *sliceData]{
 		Name: "endpoints", Needed: true,
-		Calls: follow.CallsOf(c.cfg.Client.Endpoints("")),
+		Source: c.cfg.Client.Sources.Endpoints,
 		Compact: func(o *coreEndpoints) (*sliceData, bool) {
 			return compactEndpoints(o, c.state.addresses != nil)
 		},
-		Into: lockedStore[*sliceData]{c.state, c.state.sliceStore()},
+		Into:   lockedStore[*sliceData]{c.state, c.state.sliceStore()},
+		Refers: (*sliceData).refers,
+		Shared: (*sliceData).shared,
+		Same:   (*sliceData).same,
 	}
 }
 

@@ -28,7 +28,11 @@ const (
 func (c *Cluster) workloads() follow.Kind[*crd.ExternalWorkload, placedPod] {
 	return follow.Kind[*crd.ExternalWorkload, placedPod]{
 		Name:    "externalworkloads",
-		Calls:   custom(c, c.cfg.Client.Workloads, crd.WorkloadVersion, "externalworkloads"),
+		Source:  c.cfg.Client.Sources.Workloads,
+		Serves:  c.serves(crd.WorkloadVersion.WithResource("externalworkloads")),
+		Refers:  placedPod.refers,
+		Shared:  placedPod.shared,
+		Same:    placedPod.same,
 		Compact: c.compactWorkload,
 		Into:    lockedStore[placedPod]{c.state, c.state.workloadStore()},
 	}
@@ -105,6 +109,7 @@ func (s *state) workloadStore() storeFuncs[placedPod] {
 			s.setUnusable("ExternalWorkload "+key, o.facts.template.Value().invalid)
 			return s.putPlaced(workloadPrefix+key, o)
 		},
+		get: func(key string) (placedPod, bool) { return s.placed(workloadPrefix + key) },
 		drop: func(key string) bool {
 			s.setUnusable("ExternalWorkload "+key, "")
 			return s.dropPod(workloadPrefix + key)

@@ -1,9 +1,12 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 
 	"isthmus/clusterstore/follow"
+	"isthmus/clusterstore/kube"
 	"isthmus/internal/adminapi"
 )
 
@@ -38,6 +41,18 @@ func (c *Cluster) Health() Health {
 func (h Health) Warnings() (list []string) {
 	if h.MalformedProxies > 0 {
 		list = append(list, fmt.Sprintf("meshed pods without readable proxy listen addresses (LINKERD2_PROXY_*_LISTEN_ADDR), served without transport header: %d", h.MalformedProxies))
+	}
+	for _, r := range h.Resources {
+		if r.Refused == 0 {
+			continue
+		}
+		var some []string
+		for _, o := range h.Refused {
+			if o.Resource == r.Resource {
+				some = append(some, fmt.Sprintf("%s (%s)", kube.Printable(errors.New(o.Key)), o.Why))
+			}
+		}
+		list = append(list, fmt.Sprintf("%s that are not read, so that what was read of them before stays: %d, such as %s", r.Resource, r.Refused, strings.Join(some, ", ")))
 	}
 	const most = 10 // users of the cluster may write any number of malformed objects
 	for _, text := range h.Unusable[:min(most, len(h.Unusable))] {

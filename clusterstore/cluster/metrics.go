@@ -80,6 +80,7 @@ var series = newDescs()
 type descs struct {
 	state, stale, standing *prometheus.Desc
 	memory, mostMemory     *prometheus.Desc
+	refused, drift         *prometheus.Desc
 	caches                 []*prometheus.Desc // as kinds
 }
 
@@ -93,9 +94,13 @@ func newDescs() descs {
 	d.standing = prometheus.NewDesc("isthmus_cluster_standing",
 		"1 for how far a cluster's endpoints are taken out of all services: in-service, last-resort or withdrawn.", []string{"cluster", "standing"}, nil)
 	d.memory = prometheus.NewDesc("isthmus_cluster_memory_bytes",
-		"What a linked cluster makes the gateway keep and decode, by estimate.", []string{"cluster"}, nil)
+		"What the gateway keeps of a linked cluster, with lists that are being read.", []string{"cluster"}, nil)
 	d.mostMemory = prometheus.NewDesc("isthmus_cluster_memory_limit_bytes",
-		"What may be kept of a linked cluster (--cluster-memory); decoding may take a quarter more.", []string{"cluster"}, nil)
+		"What may be kept of a linked cluster (--cluster-memory).", []string{"cluster"}, nil)
+	d.refused = prometheus.NewDesc("isthmus_objects_refused",
+		"Objects of a cluster that are too large, or beyond a bound, to be read. Earlier versions of them stay.", []string{"cluster", "resource"}, nil)
+	d.drift = prometheus.NewDesc("isthmus_drift_total",
+		"Objects of which something else was kept than a cluster's API had, and that have been corrected (--relist).", []string{"cluster", "resource"}, nil)
 	for _, k := range kinds {
 		d.caches = append(d.caches, prometheus.NewDesc(k.cache+"_cache_size",
 			fmt.Sprintf("Number of %s kept of a cluster.", k.resource), []string{"cluster"}, nil))
@@ -111,6 +116,8 @@ func Describe(ch chan<- *prometheus.Desc) {
 	ch <- series.standing
 	ch <- series.memory
 	ch <- series.mostMemory
+	ch <- series.refused
+	ch <- series.drift
 	for _, c := range series.caches {
 		ch <- c
 	}
@@ -130,7 +137,7 @@ func StandingSeries(name federation.ClusterName, s federation.Standing) promethe
 // Series returns the metrics of a cluster's health, linked or local, now.
 func Series(name federation.ClusterName, s State, h Health) []prometheus.Metric {
 	seconds := 0.0
-	if s == Stale && !h.Lost.IsZero() {
+	if (s == Stale || s == Unreachable) && !h.Lost.IsZero() {
 		seconds = time.Since(h.Lost).Seconds()
 	}
 	list := []prometheus.Metric{
@@ -141,6 +148,11 @@ func Series(name federation.ClusterName, s State, h Health) []prometheus.Metric 
 		list = append(list,
 			prometheus.MustNewConstMetric(series.memory, prometheus.GaugeValue, float64(m.Used), name.String()),
 			prometheus.MustNewConstMetric(series.mostMemory, prometheus.GaugeValue, float64(m.Limit), name.String()))
+	}
+	for _, r := range h.Resources {
+		list = append(list,
+			prometheus.MustNewConstMetric(series.refused, prometheus.GaugeValue, float64(r.Refused), name.String(), r.Resource),
+			prometheus.MustNewConstMetric(series.drift, prometheus.CounterValue, float64(r.Drifted), name.String(), r.Resource))
 	}
 	for i, k := range kinds {
 		at := slices.IndexFunc(h.Resources, func(r adminapi.Resource) bool { return r.Resource == k.resource })

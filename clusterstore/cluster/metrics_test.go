@@ -16,13 +16,19 @@ import (
 func TestSeries(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectorOf(Series("east", Ready, Health{Health: follow.Health{Resources: []adminapi.Resource{
-		{Resource: "pods", Objects: 3}, {Resource: "endpointslices", Objects: 2}, {Resource: "servers"},
+		{Resource: "pods", Objects: 3, Refused: 2, Drifted: 7}, {Resource: "endpointslices", Objects: 2}, {Resource: "servers"},
 	}}})))
 	metricstest.Check(t, registry,
 		"endpoints_cache_size cluster=east 0",
 		"endpointslices_cache_size cluster=east 2",
 		"isthmus_cluster_stale_seconds cluster=east 0",
 		"isthmus_cluster_state cluster=east state=ready 1",
+		"isthmus_drift_total cluster=east resource=endpointslices 0",
+		"isthmus_drift_total cluster=east resource=pods 7",
+		"isthmus_drift_total cluster=east resource=servers 0",
+		"isthmus_objects_refused cluster=east resource=endpointslices 0",
+		"isthmus_objects_refused cluster=east resource=pods 2",
+		"isthmus_objects_refused cluster=east resource=servers 0",
 		"pod_cache_size cluster=east 3",
 		"server_cache_size cluster=east 0",
 	)

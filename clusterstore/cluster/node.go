@@ -4,6 +4,7 @@ import (
 	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"isthmus/clusterstore/follow"
 	"isthmus/federation"
@@ -32,9 +33,12 @@ func newNodeIndex() nodeIndex {
 func (c *Cluster) nodes() follow.Kind[*metav1.PartialObjectMetadata, nodeLabels] {
 	k := follow.Kind[*metav1.PartialObjectMetadata, nodeLabels]{
 		Name: "nodes", Aside: c.cfg.Name != federation.Local, // of linked clusters only the region follows from them
-		Calls:   c.metadata("", "nodes"),
+		Source:  c.cfg.Client.Sources.Nodes,
+		Serves:  c.serves(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}),
 		Compact: compactNode,
 		Into:    lockedStore[nodeLabels]{c.state, c.state.nodeStore()},
+		Shared:  nodeLabels.shared,
+		Same:    func(a, b nodeLabels) bool { return a == b },
 		Applied: c.updateRegion,
 	}
 	if c.cfg.OnNode != nil {
@@ -114,6 +118,7 @@ func (s *state) nodeStore() storeFuncs[nodeLabels] {
 			x.countRegion(old.region, -1)
 			return follow.Replaced
 		},
+		get: func(name string) (n nodeLabels, ok bool) { n, ok = x.byName[name]; return n, ok },
 		drop: func(name string) bool {
 			old, ok := x.byName[name]
 			if ok {

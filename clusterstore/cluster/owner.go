@@ -6,7 +6,9 @@ import (
 	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"isthmus/clusterstore/decode"
 	"isthmus/clusterstore/follow"
 )
 
@@ -30,19 +32,21 @@ const (
 
 // replicaSets and jobs follow ReplicaSets and Jobs.
 func (c *Cluster) replicaSets() follow.Kind[*metav1.PartialObjectMetadata, unique.Handle[reference]] {
-	return c.owners("apps", "replicasets", kindReplicaSet)
+	return c.owners(c.cfg.Client.Sources.ReplicaSets, "apps", "replicasets", kindReplicaSet)
 }
 
 func (c *Cluster) jobs() follow.Kind[*metav1.PartialObjectMetadata, unique.Handle[reference]] {
-	return c.owners("batch", "jobs", kindJob)
+	return c.owners(c.cfg.Client.Sources.Jobs, "batch", "jobs", kindJob)
 }
 
-func (c *Cluster) owners(group, resource, kind string) follow.Kind[*metav1.PartialObjectMetadata, unique.Handle[reference]] {
+func (c *Cluster) owners(source decode.Source[*metav1.PartialObjectMetadata], group, resource, kind string) follow.Kind[*metav1.PartialObjectMetadata, unique.Handle[reference]] {
 	return follow.Kind[*metav1.PartialObjectMetadata, unique.Handle[reference]]{
 		Name:    resource,
-		Calls:   c.metadata(group, resource),
+		Source:  source,
+		Serves:  c.serves(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}),
 		Compact: compactOwner,
 		Into:    lockedStore[unique.Handle[reference]]{c.state, c.state.ownerStore(kind)},
+		Same:    func(a, b unique.Handle[reference]) bool { return a == b },
 	}
 }
 
@@ -135,6 +139,12 @@ func (s *state) ownerStore(kindName string) storeFuncs[unique.Handle[reference]]
 			o.parent = parent
 			touch(o)
 			return result
+		},
+		get: func(key string) (parent unique.Handle[reference], ok bool) {
+			if o := all[key]; o != nil {
+				return o.parent, o.known()
+			}
+			return parent, false
 		},
 		drop: func(key string) bool {
 			o := all[key]

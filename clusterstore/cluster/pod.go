@@ -122,9 +122,12 @@ func (t template) malformed() bool { return t.controlPlane != "" && t.proxy == p
 func (c *Cluster) pods() follow.Kind[*corev1.Pod, placedPod] {
 	return follow.Kind[*corev1.Pod, placedPod]{
 		Name: "pods", Needed: true,
-		Calls:   follow.CallsOf(c.cfg.Client.Pods("")),
+		Source:  c.cfg.Client.Sources.Pods,
 		Compact: c.compactPod,
 		Into:    lockedStore[placedPod]{c.state, c.state.podStore()},
+		Refers:  placedPod.refers,
+		Shared:  placedPod.shared,
+		Same:    placedPod.same,
 		Changed: c.logMalformed,
 	}
 }

@@ -64,6 +64,7 @@ func (s *state) sweepPod(p *pod) {
 func (s *state) podStore() storeFuncs[placedPod] {
 	return storeFuncs[placedPod]{
 		put:         s.putPlaced,
+		get:         s.placed,
 		drop:        s.dropPod,
 		prepareDrop: func(key string) { s.setLocation(s.pods.get(key), nil) },
 		keys: func(yield func(string) bool) {
@@ -83,6 +84,21 @@ func (s *state) putPlaced(key string, o placedPod) follow.Effect {
 	}
 	return result
 }
+
+// placed returns what was put.
+func (s *state) placed(key string) (o placedPod, ok bool) {
+	p := s.pods.get(key)
+	if p == nil || !p.facts.known() {
+		return o, false
+	}
+	o.facts = p.facts
+	if s.addresses != nil {
+		o.location = s.addresses.locations[p]
+	}
+	return o, true
+}
+
+func (p placedPod) same(o placedPod) bool { return p.facts == o.facts && p.location.equal(o.location) }
 
 func (s *state) putPod(key string, facts podFacts) follow.Effect {
 	p := s.podFor(key)

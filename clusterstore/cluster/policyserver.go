@@ -25,9 +25,11 @@ type serverFacts struct {
 func (c *Cluster) policyServers() follow.Kind[*crd.Server, *serverFacts] {
 	return follow.Kind[*crd.Server, *serverFacts]{
 		Name:    "servers",
-		Calls:   custom(c, c.cfg.Client.Servers, crd.PolicyVersion, "servers"),
+		Source:  c.cfg.Client.Sources.Servers,
+		Serves:  c.serves(crd.PolicyVersion.WithResource("servers")),
 		Compact: compactServer,
 		Into:    lockedStore[*serverFacts]{c.state, c.state.serverStore()},
+		Same:    (*serverFacts).equal,
 		Changed: func(key string, _ *serverFacts, _ bool) { c.logExcess(key) },
 	}
 }
@@ -97,6 +99,14 @@ func (f *serverFacts) maySelect(t *template) bool {
 func (s *state) serverStore() storeFuncs[*serverFacts] {
 	return storeFuncs[*serverFacts]{
 		put: s.putServer,
+		get: func(key string) (*serverFacts, bool) {
+			namespace, name := follow.SplitKey(key)
+			p := s.policies[namespace]
+			if p == nil {
+				return nil, false
+			}
+			return p.servers[name], p.servers[name] != nil
+		},
 		drop: func(key string) bool {
 			namespace, name := follow.SplitKey(key)
 			p := s.policies[namespace]

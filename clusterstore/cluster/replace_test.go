@@ -5,14 +5,14 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/runtime"
+	"isthmus/clusterstore/decode"
 
 	"isthmus/clusterstore/follow"
 	"isthmus/federation"
 )
 
 // watching calls look after each object of one kind that is put into the state.
-func watching[O runtime.Object, T any](w *world, k follow.Kind[O, T], look func()) {
+func watching[O decode.Object, T any](w *world, k follow.Kind[O, T], look func()) {
 	k.Changed = func(string, T, bool) { look() }
 	r := follow.New(k)
 	follow.NewGroup(follow.Options{}, r)

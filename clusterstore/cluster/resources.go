@@ -3,9 +3,9 @@ package cluster
 import (
 	"context"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"isthmus/clusterstore/decode"
 	"isthmus/clusterstore/follow"
 )
 
@@ -30,23 +30,12 @@ func (c *Cluster) newResources() []*follow.Resource {
 	return all
 }
 
-func resource[O runtime.Object, T any](c *Cluster, k follow.Kind[O, T]) *follow.Resource {
+func resource[O decode.Object, T any](c *Cluster, k follow.Kind[O, T]) *follow.Resource {
 	k.Lag = c.cfg.Metrics.lag(k.Name)
 	return follow.New(k)
 }
 
-// custom returns the calls for a custom resource, which a cluster need not have.
-func custom[L runtime.Object](c *Cluster, client follow.Lister[L], version schema.GroupVersion, resource string) follow.Calls {
-	return c.optional(follow.CallsOf(client), version.WithResource(resource))
-}
-
-func (c *Cluster) optional(calls follow.Calls, resource schema.GroupVersionResource) follow.Calls {
-	calls.Serves = func(ctx context.Context) (bool, error) { return c.cfg.Client.Serves(ctx, resource) }
-	return calls
-}
-
-// metadata returns the calls for an optional resource of which only the metadata is read.
-func (c *Cluster) metadata(group, name string) follow.Calls {
-	resource := schema.GroupVersionResource{Group: group, Version: "v1", Resource: name}
-	return c.optional(follow.CallsOf(c.cfg.Client.Metadata.Resource(resource)), resource)
+// serves returns what asks whether the cluster has an optional resource.
+func (c *Cluster) serves(resource schema.GroupVersionResource) func(context.Context) (bool, error) {
+	return func(ctx context.Context) (bool, error) { return c.cfg.Client.Serves(ctx, resource) }
 }

@@ -35,7 +35,7 @@ type ServicePort struct {
 func (c *Cluster) services() follow.Kind[*corev1.Service, *Service] {
 	k := follow.Kind[*corev1.Service, *Service]{
 		Name: "services", Needed: true,
-		Calls: follow.CallsOf(c.cfg.Client.Services("")),
+		Source: c.cfg.Client.Sources.Services,
 		Compact: func(o *corev1.Service) (*Service, bool) {
 			s := c.cfg.Rules.compactService(o, c.cfg.OnService != nil)
 			if c.cfg.GatewaysChanged != nil {
@@ -44,6 +44,7 @@ func (c *Cluster) services() follow.Kind[*corev1.Service, *Service] {
 			return s, true
 		},
 		Into: lockedStore[*Service]{c.state, c.state.serviceStore()},
+		Same: (*Service).equal,
 	}
 	if c.cfg.GatewaysChanged != nil {
 		k.Applied = c.updateGateways

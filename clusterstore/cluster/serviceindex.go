@@ -69,6 +69,12 @@ func (s *state) serviceStore() storeFuncs[*Service] {
 			s.mark(id)
 			return result
 		},
+		get: func(key string) (*Service, bool) {
+			if e := s.services[serviceID(key)]; e != nil {
+				return e.spec, e.spec != nil
+			}
+			return nil, false
+		},
 		drop: func(key string) bool {
 			id := serviceID(key)
 			e := s.services[id]

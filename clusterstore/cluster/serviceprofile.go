@@ -16,12 +16,14 @@ import (
 // Service.
 func (c *Cluster) profiles() follow.Kind[*crd.ServiceProfile, *serviceprofile.Translated] {
 	return follow.Kind[*crd.ServiceProfile, *serviceprofile.Translated]{
-		Name:  "serviceprofiles",
-		Calls: custom(c, c.cfg.Client.Profiles, crd.ProfileVersion, "serviceprofiles"),
+		Name:   "serviceprofiles",
+		Source: c.cfg.Client.Sources.Profiles,
+		Serves: c.serves(crd.ProfileVersion.WithResource("serviceprofiles")),
 		Compact: func(o *crd.ServiceProfile) (*serviceprofile.Translated, bool) {
 			return serviceprofile.Translate(o), true
 		},
 		Into:    lockedStore[*serviceprofile.Translated]{c.state, c.state.profileStore()},
+		Same:    (*serviceprofile.Translated).Equal,
 		Changed: c.logUnusable,
 	}
 }
@@ -51,6 +53,7 @@ func (s *state) profileStore() storeFuncs[*serviceprofile.Translated] {
 			}
 			return follow.Replaced
 		},
+		get: func(key string) (*serviceprofile.Translated, bool) { return all[key], all[key] != nil },
 		drop: func(key string) bool {
 			if all[key] == nil {
 				return false

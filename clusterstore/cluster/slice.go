@@ -59,11 +59,14 @@ const hintEnd = "\x00"
 func (c *Cluster) slices() follow.Kind[*discoveryv1.EndpointSlice, *sliceData] {
 	return follow.Kind[*discoveryv1.EndpointSlice, *sliceData]{
 		Name: "endpointslices", Needed: true,
-		Calls: follow.CallsOf(c.cfg.Client.EndpointSlices("")),
+		Source: c.cfg.Client.Sources.EndpointSlices,
 		Compact: func(o *discoveryv1.EndpointSlice) (*sliceData, bool) {
 			return compactSlice(o, c.state.addresses != nil)
 		},
 		Into:     lockedStore[*sliceData]{c.state, c.state.sliceStore()},
+		Refers:   (*sliceData).refers,
+		Shared:   (*sliceData).shared,
+		Same:     (*sliceData).same,
 		Together: func(a, b *sliceData) int { return compareServices(a.service, b.service) }, // an endpoint may move from slice to slice
 	}
 }

@@ -19,6 +19,12 @@ type slice struct {
 func (s *state) sliceStore() storeFuncs[*sliceData] {
 	return storeFuncs[*sliceData]{
 		put: s.putSlice,
+		get: func(key string) (*sliceData, bool) {
+			if l := s.slices[key]; l != nil {
+				return l.data, true
+			}
+			return nil, false
+		},
 		drop: func(key string) bool {
 			l := s.slices[key]
 			if l == nil {
@@ -33,6 +39,11 @@ func (s *state) sliceStore() storeFuncs[*sliceData] {
 		},
 		keys: keysOf(s.slices, func(*slice) bool { return true }),
 	}
+}
+
+// same is equal, and compares what explanations have too.
+func (d *sliceData) same(o *sliceData) bool {
+	return d.equal(o) && slices.Equal(d.leftOut(), o.leftOut())
 }
 
 func (s *state) putSlice(key string, data *sliceData) follow.Effect {

@@ -75,6 +75,7 @@ func (s *state) lock() {
 // when they are called.
 type storeFuncs[T any] struct {
 	put  func(key string, value T) follow.Effect
+	get  func(key string) (T, bool) // state.mu is held shared
 	drop func(key string) (existed bool)
 	// prepareDrop, if set, releases the addresses of an object.
 	prepareDrop func(key string)
@@ -91,6 +92,12 @@ func (l lockedStore[T]) Put(key string, value T) follow.Effect {
 	l.state.lock()
 	defer l.state.mu.Unlock()
 	return l.funcs.put(key, value)
+}
+
+func (l lockedStore[T]) Get(key string) (T, bool) {
+	l.state.mu.RLock()
+	defer l.state.mu.RUnlock()
+	return l.funcs.get(key)
 }
 
 // PutTogether makes f's puts one step to readers.

@@ -40,9 +40,8 @@ func refusalOf(err error) refusal {
 // requested again as soon as discovery has it. Whatever else an error means, the objects
 // stay. A resource over budget is left alone too.
 func (r *Resource) pause(ctx context.Context) {
-	if rest := r.over.pause; rest > 0 {
-		r.over.pause = 0
-		sleep(ctx, rest)
+	if r.over != nil {
+		sleep(ctx, min(max(minOverPause, overRest*r.took), maxOverPause))
 		return
 	}
 	why := r.refused
@@ -52,7 +51,7 @@ func (r *Resource) pause(ctx context.Context) {
 	}
 	ctx, stop := context.WithTimeout(ctx, optionalPause)
 	defer stop()
-	if why == forbidden || r.calls.Serves == nil {
+	if why == forbidden || r.serves == nil {
 		<-ctx.Done()
 		return
 	}
@@ -69,14 +68,6 @@ func (r *Resource) pause(ctx context.Context) {
 			return
 		}
 	}
-}
-
-// serves asks API discovery whether the API has the resource. The answers count for the
-// budget; one that is too much is an error, and the resource is not over budget by it.
-func (r *Resource) serves(ctx context.Context) (bool, error) {
-	ctx, request := r.group.options.Budget.Begin(ctx, "API discovery for "+r.name, nil)
-	defer request.End()
-	return r.calls.Serves(ctx)
 }
 
 // sleep returns false if ctx ends first.

@@ -12,8 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"isthmus/clusterstore/budget"
 )
 
 // optionalAPI has an optional kind with one object, unless list and watch fail.
@@ -51,20 +49,16 @@ func (a *optionalAPI) run(t *testing.T, f func(g *Group, known *lockedNames)) {
 	a.server.list = func(metav1.ListOptions) (*corev1.SecretList, error) { return nil, a.now() }
 	a.server.watch = func(metav1.ListOptions) error { return a.now() }
 	a.serves = true
-	calls := a.calls()
-	calls.Serves = func(ctx context.Context) (bool, error) {
+	serves := func(context.Context) (bool, error) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.discover++
-		if budget.From(ctx).What() != "API discovery for secrets" {
-			t.Errorf("the answer counts for no budget")
-		}
 		return a.serves, a.unknown
 	}
 	synctest.Test(t, func(t *testing.T) {
 		known := &lockedNames{names: names{}}
 		g := NewGroup(Options{}, New(Kind[*corev1.Secret, bool]{
-			Name: "secrets", Calls: calls, Into: known, Compact: func(*corev1.Secret) (bool, bool) { return true, true },
+			Name: "secrets", Source: a.calls().source(), Serves: serves, Into: known, Compact: func(*corev1.Secret) (bool, bool) { return true, true }, Same: sameAs[bool],
 		}))
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
@@ -150,11 +144,13 @@ func TestAbsentReturns(t *testing.T) {
 // of all.
 func TestClear(t *testing.T) {
 	var log []string
-	f := feed[*corev1.Secret, bool]{resource: New(Kind[*corev1.Secret, bool]{}), kind: Kind[*corev1.Secret, bool]{
+	r := New(Kind[*corev1.Secret, bool]{
 		Into:    names{"ns/a": true, "ns/b": true},
 		Changed: func(key string, _, ok bool) { log = append(log, key) },
 		Applied: func() { log = append(log, "applied") },
-	}}
+	})
+	NewGroup(Options{}, r)
+	f := r.feed
 	f.clear()
 	f.clear()
 	if slices.Sort(log); !slices.Equal(log, []string{"applied", "ns/a", "ns/b"}) {

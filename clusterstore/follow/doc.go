@@ -4,8 +4,9 @@
 //
 //	pods := follow.New(follow.Kind[*corev1.Pod, string]{
 //		Name: "pods", Needed: true,
-//		Calls:   follow.CallsOf(client.CoreV1().Pods("")),
-//		Compact: func(o *corev1.Pod) (string, bool) { return o.Status.PodIP, true },
+//		Source:  client.Sources.Pods,
+//		Compact: func(o *corev1.Pod) (string, bool) { return strings.Clone(o.Status.PodIP), true },
+//		Same:    func(a, b string) bool { return a == b },
 //		Into:    ips, // a follow.Store[string]
 //	})
 //	follow.NewGroup(follow.Options{}, pods).Run(ctx, nil)
@@ -14,20 +15,21 @@
 //
 //   - An object that was read stays in its Store until the API reports it as deleted,
 //     or no longer has the kind: it answers 404 for an optional resource, and API
-//     discovery confirms that there is none ([Calls].Serves). While the API can't be
+//     discovery confirms that there is none ([Kind].Serves). While the API can't be
 //     reached, all objects stay. It is watched again within 10 s of its return,
 //     however long it was away.
 //   - Every failure is in the Group's Health at once, and is retried after less than
 //     4 s; a resource that is optional, and forbidden or absent, within 30 s, and
-//     within 10 s of the moment that discovery has it; one that is over budget within
-//     30 s or, if finding that out takes long, a minute. Four times in a row it may fail
-//     then by the first page of a list, if that announces as many objects as were too many:
-//     five minutes, if these have become smaller.
-//   - What is kept, and lists and answers of API discovery on their way, never take more than
+//     within 10 s of the moment that discovery has it; one that is over budget after
+//     four times as long as reading it took, 30 s at most.
+//   - What is kept, and lists on their way, never take more than
 //     [Options].Budget. A list that is too large changes nothing, and an event that makes
 //     the objects too many is left out until the next list. The Group is then unhealthy,
-//     whether the resource is needed or not, until it has been watched for some seconds;
+//     whether the resource is needed or not, until a list fits;
 //     not if the resource is aside ([Kind].Aside).
+//   - Of an object that can't be decoded the version that was read before stays, and the Health has it.
+//   - With [Options].Relist each resource is listed once in that time while its watch goes on. Objects that
+//     differ, and that the watch has not touched, once it has come as far as the list, are corrected and reported.
 //   - Of a Group with a Budget no more than 10,000 events a second are handled, after 20,000
 //     at once; the others wait at the server.
 //   - A list in which nothing comes any more fails within 10 s if it is streamed, and
@@ -37,22 +39,21 @@
 //     a new list, which is no failure; so a watch that has fallen silent is noticed
 //     within two minutes. A watch ends at the time that was requested, whether or not
 //     the server ends it.
-//   - [Resource.Relist] makes a watch give way to a list that the API server reads from its
-//     storage; that is no failure either, and no object is missing meanwhile.
 //   - No answer of a server makes a resource send more than one request a second, after
 //     the first five; only a page of a list is requested at once if the one before
 //     brought 50 objects. What the server does to be requested so often is in the
 //     Health, and is logged once ([Options].Trouble).
 //   - After a new list, the objects that are not in it are dropped last, so that
 //     their replacements are there before.
-//   - Each object is compacted ([Kind].Compact) as it is decoded, lists included.
+//   - Each object is compacted ([Kind].Compact) as it is decoded, lists included: of a list just what differs from
+//     the Store is held until its end.
 //
-// [Group.Run] starts one goroutine for each Resource, that of its reflector, and one for
-// each watch under way, and waits for them all. Health, Synced and HealthChanged are safe for concurrent use. No lock
-// of this package is held while a function of the caller's runs.
+// [Group.Run] starts one goroutine for each Resource, that of its reflector, and waits for them all, and for those of
+// client-go that read lists and watches. It checks for drift itself. Health, Synced and HealthChanged are safe for concurrent use. While a function of the caller's runs, no
+// lock is held that one of these takes.
 //
 // It drives client-go's reflectors without informers: an informer would hold every
-// object twice, and has a fixed backoff.
+// object twice, and has a fixed backoff. A reflector gets lists that are empty: their objects are staged here.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package follow

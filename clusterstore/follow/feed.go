@@ -1,135 +1,153 @@
 package follow
 
 import (
+	"context"
 	"slices"
+	"strings"
+	"sync"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/tools/cache"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"isthmus/clusterstore/decode"
 )
 
 // feed is the store that a resource's reflector fills: it compacts each object, of
-// type O, to a T and puts that into the kind's Store. All its methods are called by
-// the reflector, one at a time.
-type feed[O runtime.Object, T any] struct {
+// type O, to a T as it is decoded, and puts that into the kind's Store. All its methods are called by
+// the reflector, one at a time, but for checkDrift.
+type feed[O decode.Object, T any] struct {
 	kind     Kind[O, T]
 	resource *Resource
-	kept     *kept // nil: without a budget
+	kept     *kept     // nil: without a budget
+	stage    *stage[T] // of the list that is being read, or has been; nil: none
+	prints   prints
+
+	// mu is held while the Store is used, which a check does beside the reflector. Only
+	// goroutines of the resource's and that of checks take it.
+	mu      sync.Mutex
+	version string    // up to which all is in the Store; empty: a list is being read
+	check   *check[T] // nil: none is under way
+}
+
+func newFeed[O decode.Object, T any](k Kind[O, T], r *Resource) *feed[O, T] {
+	return &feed[O, T]{kind: k, resource: r, prints: newPrints()}
 }
 
 // compacted is an object on its way from an answer of the API into the Store. It
-// implements runtime.Object, so that reflectors can hold it: the list that they
-// collect is small from the start.
+// implements runtime.Object, so that reflectors can pass it on.
 type compacted[T any] struct {
 	key     string
+	version string
 	value   T
-	ok      bool
-	updated int64 // as lag.updated returns it
-	size    int64 // as sizeOf estimates it; 0: without a budget
+	ok      bool   // it is to be kept
+	refused string // why it could not be decoded; empty: it could
+	updated int64  // as lag.updated returns it
+	size    int64  // that the budget counts, without what is shared; 0: without one
 }
 
 func (c *compacted[T]) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 func (c *compacted[T]) DeepCopyObject() runtime.Object   { return c } // it is never written
 func (c *compacted[T]) GetObjectMeta() metav1.Object {
-	namespace, name := SplitKey(c.key)
-	return &metav1.ObjectMeta{Namespace: namespace, Name: name}
+	return &metav1.ObjectMeta{ResourceVersion: c.version}
 }
 
+// named returns an object of which only its name and version are known.
+func named[T any](namespace, name, version string) *compacted[T] {
+	return &compacted[T]{key: JoinKey(namespace, name), version: strings.Clone(version)}
+}
+
+// compact returns what is kept of an object, or that it is refused.
+func (f *feed[O, T]) compact(o O, refused *decode.Refused) *compacted[T] {
+	if refused != nil {
+		c := named[T](refused.Namespace, refused.Name, refused.ResourceVersion)
+		c.refused = f.resource.refusedText(refused.Err)
+		c.size = refusedSize(c.key, c.refused)
+		return c
+	}
+	c := named[T](o.GetNamespace(), o.GetName(), o.GetResourceVersion())
+	c.value, c.ok = f.kind.Compact(o)
+	c.updated = f.resource.lag.updated(o)
+	if c.ok && f.kept != nil {
+		refers := 0
+		if f.kind.Refers != nil {
+			refers = f.kind.Refers(c.value)
+		}
+		c.size = sizeOf(c.key, c.value, refers, f.kind.Shared != nil)
+	}
+	return c
+}
+
+// convert returns what a reflector got from the feed's own calls, or what a test has put in
+// the place of these.
 func (f *feed[O, T]) convert(o any) (*compacted[T], error) {
 	switch o := o.(type) {
 	case *compacted[T]:
 		return o, nil
 	case O:
-		m, err := meta.Accessor(o)
-		if err != nil {
-			return nil, errUnexpectedType(o)
-		}
-		value, ok := f.kind.Compact(o)
-		key := JoinKey(m.GetNamespace(), m.GetName())
-		return &compacted[T]{key: key, value: value, ok: ok, updated: f.resource.lag.updated(m), size: f.kept.sizeOf(key, value)}, nil
+		return f.compact(o, nil), nil
 	}
 	return nil, errUnexpectedType(o)
 }
 
-func (f *feed[O, T]) Transformer() cache.TransformFunc {
-	return func(o any) (any, error) {
-		c, err := f.convert(o)
-		if err != nil {
-			return c, err
-		}
-		if err := f.kept.list(c.size); err != nil {
-			f.exceed(err)
-			return &compacted[T]{}, nil // the same for all that comes before the watch has ended
-		}
-		return c, nil
-	}
-}
-
 func (f *feed[O, T]) useBudget() { f.kept = newKept(f.resource.group.options.Budget, f.resource.name) }
 
-func (f *feed[O, T]) beginList() { f.kept.beginList() }
-
-// exceed ends the watch: its objects are beyond the budget.
-func (f *feed[O, T]) exceed(err error) {
-	f.resource.exceed(err)
-	f.resource.stopWatch()
+// open requests a watch.
+func (f *feed[O, T]) open(ctx context.Context, opts metav1.ListOptions) (events, error) {
+	from, err := f.kind.Source.Watch(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	return compactedEvents[O, T]{f, from}, nil
 }
 
-// compactList compacts a page of a list.
-func (f *feed[O, T]) compactList(page runtime.Object) (*metainternal.List, error) {
-	from, err := meta.ListAccessor(page)
-	if err != nil {
-		return nil, errUnexpectedType(page)
-	}
-	list := &metainternal.List{ListMeta: metav1.ListMeta{
-		ResourceVersion:    from.GetResourceVersion(),
-		Continue:           from.GetContinue(),
-		RemainingItemCount: from.GetRemainingItemCount(),
-	}}
-	err = meta.EachListItem(page, func(o runtime.Object) error {
-		c, err := f.convert(o)
-		if err != nil {
-			return err
+// compactedEvents are those of a watch.
+type compactedEvents[O decode.Object, T any] struct {
+	feed *feed[O, T]
+	decode.Events[O]
+}
+
+func (e compactedEvents[O, T]) next() (out event, err error) {
+	err = e.Next(func(in decode.Event[O]) error {
+		var c *compacted[T]
+		switch {
+		case in.Refused == nil && (in.Type == watch.Deleted || in.Type == watch.Bookmark):
+			c = named[T](in.Object.GetNamespace(), in.Object.GetName(), in.Object.GetResourceVersion())
+			out.initial = in.Type == watch.Bookmark && in.Object.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
+		default:
+			c = e.feed.compact(in.Object, in.Refused)
 		}
-		if err := f.kept.list(c.size); err != nil {
-			f.resource.exceed(err)
-			return err
-		}
-		list.Items = append(list.Items, c)
+		out.kind, out.object, out.version = in.Type, c, c.version
 		return nil
 	})
-	return list, err
+	return out, err
 }
 
-// Replace puts a whole list into the Store and drops the objects that are not in it.
+// Replace puts what is staged into the Store and drops the objects that are not in it.
 // They are dropped last, so that their replacements (another slice, Pod, Server or
 // ServiceProfile) are there before. But their addresses are released first
 // (PrepareDrop): an address with two owners is ambiguous, and a proxy that got that
-// answer does not ask again.
-func (f *feed[O, T]) Replace(list []any, _ string) error {
-	if over := f.resource.over.now.Load(); over != nil {
-		// The list is not whole, or what comes after it is refused. A reflector does not
-		// stop the watch by which it came.
-		f.resource.stopWatch()
-		return *over
+// answer does not ask again. The list is empty, unless a test has put it in the place of
+// what is staged.
+func (f *feed[O, T]) Replace(list []any, version string) error {
+	if f.stage == nil {
+		f.beginList()
 	}
-	listed := make(map[string]struct{}, len(list))
-	var present []*compacted[T]
 	for _, o := range list {
 		c, err := f.convert(o)
 		if err != nil {
 			return err
 		}
-		f.resource.lag.seen(c.updated)
-		if c.ok {
-			listed[c.key] = struct{}{}
-			present = append(present, c)
+		if err := f.stageObject(c); err != nil {
+			return err
 		}
 	}
-	gone := f.unlisted(listed)
+	staged := f.stage
+	f.stage = nil
+	f.mu.Lock()
+	present := staged.present()
+	gone := f.unlisted(staged)
 	for _, key := range gone {
 		f.kind.Into.PrepareDrop(key)
 	}
@@ -137,13 +155,9 @@ func (f *feed[O, T]) Replace(list []any, _ string) error {
 	for _, key := range gone {
 		f.drop(key)
 	}
-	f.kept.replace(len(present), func(yield func(string, int64) bool) {
-		for _, c := range present {
-			if !yield(c.key, c.size) {
-				return
-			}
-		}
-	})
+	f.keepRefused(staged.refused)
+	f.version = version
+	f.mu.Unlock()
 	f.resource.listed()
 	f.applied()
 	f.resource.markTried()
@@ -152,23 +166,25 @@ func (f *feed[O, T]) Replace(list []any, _ string) error {
 
 // clear drops all objects: the API has none of the kind.
 func (f *feed[O, T]) clear() {
-	gone := f.unlisted(nil)
-	if len(gone) == 0 {
-		return
-	}
+	f.mu.Lock()
+	gone := f.unlisted(newStage[T](f.prints))
 	for _, key := range gone {
 		f.kind.Into.PrepareDrop(key)
 	}
 	for _, key := range gone {
 		f.drop(key)
 	}
-	f.applied()
+	f.keepRefused(nil)
+	f.mu.Unlock()
+	if len(gone) > 0 {
+		f.applied()
+	}
 }
 
-// unlisted returns the keys of the Store that are not in the list.
-func (f *feed[O, T]) unlisted(listed map[string]struct{}) (gone []string) {
+// unlisted returns the keys of the Store that are not staged.
+func (f *feed[O, T]) unlisted(s *stage[T]) (gone []string) {
 	for key := range f.kind.Into.Keys {
-		if _, ok := listed[key]; !ok {
+		if !s.has(key) {
 			gone = append(gone, key)
 		}
 	}
@@ -180,7 +196,7 @@ func (f *feed[O, T]) Add(o any) error { return f.apply(o, f.resource.lag.seen) }
 func (f *feed[O, T]) Update(o any) error { return f.apply(o, f.resource.lag.observe) }
 
 // apply puts an object into the Store, or drops it if it is not to be kept. Before
-// that, measure gets the time of its update.
+// that, measure gets the time of its update. Of an object that is refused, what was kept stays.
 func (f *feed[O, T]) apply(o any, measure func(updated int64)) error {
 	f.resource.group.event()
 	c, err := f.convert(o)
@@ -188,17 +204,90 @@ func (f *feed[O, T]) apply(o any, measure func(updated int64)) error {
 		return err
 	}
 	measure(c.updated)
-	if c.ok {
-		if err := f.kept.put(c.key, c.size); err != nil {
-			f.exceed(err) // and what has been read stays
-			return nil
+	f.mu.Lock()
+	f.touch(c.key)
+	err = f.store(c)
+	f.came(c.version, err)
+	return nil
+}
+
+// came is called with f.mu after something has come by the watch, and gives it back. An error is the
+// budget's: what has been read stays, and the rest is left to a list.
+func (f *feed[O, T]) came(version string, err error) {
+	var corrected []Drift
+	if err == nil {
+		corrected, err = f.reached(version)
+	}
+	f.mu.Unlock()
+	f.applied()
+	f.resource.reportDrift(corrected)
+	if err != nil {
+		f.resource.exceed(err)
+	}
+}
+
+// store puts, drops or refuses an object. f.mu is held.
+func (f *feed[O, T]) store(c *compacted[T]) error {
+	switch {
+	case c.refused != "":
+		if err := f.kept.put(refusedKey(c.key), c.size, nil, nil); err != nil {
+			return err
+		}
+		f.resource.noteRefused(c.key, c.refused)
+		return nil
+	case !c.ok:
+		f.drop(c.key)
+	default:
+		if err := f.kept.put(c.key, c.size, f.handles(c.value), f.handlesOf(c.key)); err != nil {
+			return err
 		}
 		f.put(c)
-	} else {
-		f.drop(c.key)
 	}
-	f.applied()
+	f.forgive(c.key)
 	return nil
+}
+
+// forgive records that an object is not refused any more.
+func (f *feed[O, T]) forgive(key string) {
+	f.kept.drop(refusedKey(key), nil)
+	f.resource.noteRefused(key, "")
+}
+
+// keepRefused records which objects of a list are refused, which have been staged.
+func (f *feed[O, T]) keepRefused(all map[string]string) {
+	for key := range f.resource.setRefused(all) {
+		f.kept.drop(refusedKey(key), nil)
+	}
+	for key, why := range all {
+		f.kept.keep(refusedKey(key), refusedSize(key, why), nil)
+	}
+	f.kept.unstageAll()
+}
+
+// handles returns those of a value.
+func (f *feed[O, T]) handles(value T) handles {
+	if f.kept == nil || f.kind.Shared == nil {
+		return nil
+	}
+	return func(yield func(any) bool) { f.kind.Shared(value, yield) }
+}
+
+// handlesOf returns those of what is in the Store with that key.
+func (f *feed[O, T]) handlesOf(key string) handles {
+	if f.kept == nil || f.kind.Shared == nil {
+		return nil
+	}
+	value, ok := f.kind.Into.Get(key)
+	if !ok {
+		return nil
+	}
+	return f.handles(value)
+}
+
+// same reports whether the Store has that very value.
+func (f *feed[O, T]) same(c *compacted[T]) bool {
+	value, ok := f.kind.Into.Get(c.key)
+	return ok && f.kind.Same(value, c.value)
 }
 
 func (f *feed[O, T]) Delete(o any) error {
@@ -207,13 +296,21 @@ func (f *feed[O, T]) Delete(o any) error {
 	if err != nil {
 		return err
 	}
+	f.mu.Lock()
+	f.touch(c.key)
 	f.drop(c.key)
-	f.applied()
+	f.forgive(c.key)
+	f.came(c.version, nil)
 	return nil
 }
 
-// Bookmark shows only that the watch is alive.
-func (f *feed[O, T]) Bookmark(string) error { f.resource.group.event(); return nil }
+// Bookmark shows that the watch is alive, and how far it has come.
+func (f *feed[O, T]) Bookmark(version string) error {
+	f.resource.group.event()
+	f.mu.Lock()
+	f.came(version, nil)
+	return nil
+}
 
 func (f *feed[O, T]) Resync() error { return nil }
 
@@ -222,7 +319,9 @@ func (f *feed[O, T]) putAll(list []*compacted[T]) {
 	together := f.kind.Together
 	if together == nil {
 		for _, c := range list {
+			before := f.handlesOf(c.key)
 			f.put(c)
+			f.kept.keep(c.key, c.size, before)
 		}
 		return
 	}
@@ -233,7 +332,10 @@ func (f *feed[O, T]) putAll(list []*compacted[T]) {
 		for n < len(list) && compare(list[0], list[n]) == 0 {
 			n++
 		}
-		effects := make([]Effect, n)
+		effects, before := make([]Effect, n), make([]handles, n)
+		for i, c := range list[:n] {
+			before[i] = f.handlesOf(c.key)
+		}
 		f.kind.Into.(Joint[T]).PutTogether(func(put func(string, T) Effect) {
 			for i, c := range list[:n] {
 				effects[i] = put(c.key, c.value)
@@ -241,6 +343,7 @@ func (f *feed[O, T]) putAll(list []*compacted[T]) {
 		})
 		for i, c := range list[:n] {
 			f.hasPut(c, effects[i])
+			f.kept.keep(c.key, c.size, before[i])
 		}
 		list = list[n:]
 	}
@@ -258,7 +361,7 @@ func (f *feed[O, T]) hasPut(c *compacted[T], effect Effect) {
 }
 
 func (f *feed[O, T]) drop(key string) {
-	f.kept.drop(key)
+	f.kept.drop(key, f.handlesOf(key))
 	if existed := f.kind.Into.Drop(key); !existed {
 		return
 	}

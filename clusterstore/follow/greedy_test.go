@@ -16,19 +16,19 @@ import (
 // greedy is an API whose lists never end while it is bad: in pages, or streamed.
 type greedy struct {
 	*api
-	bad      bool   // under mu, as the rest
-	attempts int    // lists while it is bad
-	streamed int    // of these, that were to be streamed
-	events   events // of the newest watch
+	bad      bool       // under mu, as the rest
+	attempts int        // lists while it is bad
+	streamed int        // of these, that were to be streamed
+	events   fakeEvents // of the newest watch
 }
 
-// events is what a watch decodes, and may be sent to after its end.
-type events struct {
+// fakeEvents is what a watch decodes, and may be sent to after its end.
+type fakeEvents struct {
 	next chan watch.Event
 	done chan struct{}
 }
 
-func (e events) Decode() (watch.EventType, runtime.Object, error) {
+func (e fakeEvents) Decode() (watch.EventType, runtime.Object, error) {
 	select {
 	case event := <-e.next:
 		return event.Type, event.Object, nil
@@ -37,9 +37,9 @@ func (e events) Decode() (watch.EventType, runtime.Object, error) {
 	}
 }
 
-func (e events) Close() { close(e.done) }
+func (e fakeEvents) Close() { close(e.done) }
 
-func (e events) send(what watch.EventType, o runtime.Object) (sent bool) {
+func (e fakeEvents) send(what watch.EventType, o runtime.Object) (sent bool) {
 	select {
 	case e.next <- watch.Event{Type: what, Object: o}:
 		return true
@@ -55,7 +55,7 @@ func large(name string) *corev1.Secret {
 	return s
 }
 
-func (g *greedy) calls() Calls {
+func (g *greedy) calls() calls {
 	calls := g.api.calls()
 	list := calls.List
 	calls.List = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -77,7 +77,7 @@ func (g *greedy) calls() Calls {
 	calls.Watch = func(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.events = events{make(chan watch.Event), make(chan struct{})}
+		g.events = fakeEvents{make(chan watch.Event), make(chan struct{})}
 		if o.SendInitialEvents != nil {
 			go g.stream(g.events, g.bad)
 			if g.bad {
@@ -91,7 +91,7 @@ func (g *greedy) calls() Calls {
 }
 
 // stream sends all objects there are, or objects without end.
-func (g *greedy) stream(to events, bad bool) {
+func (g *greedy) stream(to fakeEvents, bad bool) {
 	for i := 0; bad; i++ {
 		if !to.send(watch.Added, large(fmt.Sprint("n", i))) {
 			return
@@ -116,8 +116,9 @@ func (n texts) Put(key, value string) Effect {
 	}
 	return Added
 }
-func (n texts) Drop(key string) bool         { _, had := n[key]; delete(n, key); return had }
-func (n texts) PrepareDrop(string)           {}
-func (n texts) Keys(yield func(string) bool) { maps.Keys(n)(yield) }
+func (n texts) Get(key string) (string, bool) { text, had := n[key]; return text, had }
+func (n texts) Drop(key string) bool          { _, had := n[key]; delete(n, key); return had }
+func (n texts) PrepareDrop(string)            {}
+func (n texts) Keys(yield func(string) bool)  { maps.Keys(n)(yield) }
 
 func objects(g *Group) int { return g.Health().Resources[0].Objects }

@@ -22,9 +22,15 @@ type Options struct {
 	// again and again though it answers them, once for each cause until that has not
 	// happened for some minutes. It may be called by several goroutines.
 	Trouble func(resource, text string)
-	// Budget counts what is kept and decoded. nil: neither is limited, but for one
-	// event (see clusterstore/kube), and events are handled as fast as they come.
+	// Budget counts what is kept and staged. nil: neither is limited, and events are handled as
+	// fast as they come.
 	Budget *budget.Budget
+	// Relist is the time in which each resource is listed once while its watch goes on, to find
+	// what has drifted. 0: never.
+	Relist time.Duration
+	// Drift, if set, is called for each object that had drifted and has been corrected. It may be called by
+	// several goroutines.
+	Drift func(Drift)
 }
 
 // Group follows resources of one API together. It knows when all needed ones have
@@ -36,8 +42,9 @@ type Group struct {
 	done      chan struct{} // closed once synced
 	events    *rate.Limiter // of all watches; nil: without a budget
 
-	version   federation.Latest[struct{}]
-	lastEvent atomic.Int64 // unix nanoseconds
+	version    federation.Latest[struct{}]
+	lastEvent  atomic.Int64 // unix nanoseconds
+	candidates atomic.Int64 // bytes of objects that seem to have drifted
 
 	mu     sync.Mutex
 	synced bool // under mu: the first sync is over
@@ -81,6 +88,9 @@ func (g *Group) Run(ctx context.Context, synced func()) {
 	}
 	g.setSynced()
 	close(g.done)
+	if g.options.Relist > 0 {
+		g.checkDrift(ctx, g.options.Relist)
+	}
 }
 
 // firstSync waits until all needed resources are listed, and each optional one is

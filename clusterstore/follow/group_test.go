@@ -25,8 +25,8 @@ type api struct {
 	watch *watch.FakeWatcher
 }
 
-func (a *api) calls() Calls {
-	return Calls{
+func (a *api) calls() calls {
+	return calls{
 		List: func(_ context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			a.mu.Lock()
 			defer a.mu.Unlock()
@@ -62,6 +62,7 @@ func (n names) Put(key string, _ bool) Effect {
 	n[key] = true
 	return Added
 }
+func (n names) Get(key string) (bool, bool)  { return n[key], n[key] }
 func (n names) Drop(key string) bool         { was := n[key]; delete(n, key); return was }
 func (n names) PrepareDrop(string)           {}
 func (n names) Keys(yield func(string) bool) { maps.Keys(n)(yield) }
@@ -81,8 +82,8 @@ func TestApplied(t *testing.T) {
 		}
 		failing := false
 		r := New(Kind[*corev1.Secret, bool]{
-			Name: "secrets", Needed: true, Calls: a.calls(), Fields: "type=x", Into: known,
-			Compact: func(*corev1.Secret) (bool, bool) { return true, true },
+			Name: "secrets", Needed: true, Source: a.calls().source(), Fields: "type=x", Into: known,
+			Compact: func(*corev1.Secret) (bool, bool) { return true, true }, Same: sameAs[bool],
 			Applied: func() { see(fmt.Sprint(slices.Sorted(maps.Keys(known)))) },
 			Report: func(err error) {
 				if now := err != nil; now != failing {

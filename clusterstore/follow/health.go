@@ -11,9 +11,10 @@ import (
 
 // Health shows whether the resources of an API can be listed and watched.
 type Health struct {
-	Err       error     // the newest failure of a needed resource, or over budget, that still lasts; nil: none
-	Lost      time.Time // since when a synced, needed resource can't be read, or any but one aside is over budget; zero: all can
-	LastEvent time.Time // when anything last came: a list, an event or a bookmark; zero: nothing yet
+	Err       error           // the newest failure of a needed resource, or over budget, that still lasts; nil: none
+	Lost      time.Time       // since when a synced, needed resource can't be read, or any but one aside is over budget, synced or not; zero: all can
+	LastEvent time.Time       // when anything last came: a list, an event or a bookmark; zero: nothing yet
+	Refused   []RefusedObject // a few of each resource that are refused
 	Resources []adminapi.Resource
 }
 
@@ -94,7 +95,9 @@ func (g *Group) Health() Health {
 	var newest time.Time
 	for _, r := range g.resources {
 		s := r.state
-		one := adminapi.Resource{Resource: r.name, Needed: r.needed, Synced: s.synced, Objects: int(r.objects.Load()), Trouble: r.trouble.now()}
+		one := adminapi.Resource{Resource: r.name, Needed: r.needed, Synced: s.synced, Objects: int(r.objects.Load()), Drifted: int(r.drifted.Load()), Trouble: r.trouble.now()}
+		n, some := r.refusedObjects()
+		one.Refused, all.Refused = n, append(all.Refused, some...)
 		if s.err != nil {
 			one.Err = s.err.Error()
 		}
@@ -109,7 +112,7 @@ func (g *Group) Health() Health {
 		if s.lastSeen.After(newest) {
 			newest, all.Err = s.lastSeen, fmt.Errorf("%s: %w", r.name, s.err)
 		}
-		if g.synced && (all.Lost.IsZero() || lost.Before(all.Lost)) {
+		if (g.synced || !s.over.IsZero()) && (all.Lost.IsZero() || lost.Before(all.Lost)) {
 			all.Lost = lost
 		}
 	}

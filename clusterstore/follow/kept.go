@@ -1,120 +1,203 @@
 package follow
 
 import (
-	"hash/maphash"
 	"iter"
 	"maps"
 	"math"
+	"reflect"
 
 	"isthmus/clusterstore/budget"
 )
 
-// kept charges the cluster's budget for the objects of one resource: those in the Store
-// or, while a list is read that is larger, those of the list. So a cluster that fits does
-// fit while it is listed anew. It belongs to the resource's goroutine. nil charges nothing.
+// kept charges the cluster's budget for the objects of one resource: those in the Store and,
+// while a list is read, those that are staged beside them. For the limit of the cluster alone
+// either those in the Store count or those of the list, whichever are more: so a cluster that fits does fit
+// while it is listed anew. Only one goroutine at a time uses it. nil charges nothing.
 type kept struct {
-	budget *budget.Budget     // fixed
-	what   string             // fixed: for errors
-	seed   maphash.Seed       // fixed
-	sizes  map[keyHash]size32 // of the objects in the Store
-	most   int                // that sizes has had since it was made
-	stored int64              // their sum
-	listed int64              // of the list that is being read
-	has    int64              // that is charged
+	budget *budget.Budget   // fixed
+	what   string           // fixed: for errors
+	prints prints           // fixed
+	sizes  map[short]size32 // of the objects in the Store, and of those refused
+	most   int              // that sizes has had since it was made
+	stored int64            // their sum
+	staged int64            // what the list takes that is being read
+	listed int64            // what its objects will take in the Store
+	shared map[any]*share   // by handle
+	common int64            // their sum
+	used   int64            // that is charged
+	counts int64            // of it, that counts for the limit of the cluster
 }
 
-// keyHash stands for the key of an object, which would take several times as much. Of two
-// objects with the same one, which nobody can bring about and one of 100,000 has, the newest
-// counts.
-type keyHash uint32
+// short is a shorter print. Of two objects with the same one, which one of 100,000 has, the newest counts.
+type short uint32
 
-// size32 is the size of an object, in bytes: 4 GiB for more.
+func (k *kept) short(key string) short { return short(k.prints.of(key)) }
+
+// share is what a handle stands for that objects have.
+type share struct {
+	n    int // how often they do
+	size int64
+}
+
+// handles iterates over those of a value. nil has none.
+type handles iter.Seq[any]
+
+func (h handles) all(yield func(any) bool) {
+	if h != nil {
+		h(yield)
+	}
+}
+
+// size32 is the size of an object, in bytes. None has 4 GiB.
 type size32 uint32
-
-func newSize32(size int64) size32 { return size32(min(size, math.MaxUint32)) }
 
 func newKept(b *budget.Budget, resource string) *kept {
 	if b == nil {
 		return nil
 	}
-	return &kept{budget: b, what: "what is kept of " + resource, seed: maphash.MakeSeed(), sizes: make(map[keyHash]size32)}
+	return &kept{budget: b, what: "what is kept of " + resource, prints: newPrints(), sizes: make(map[short]size32), shared: make(map[any]*share)}
 }
 
-func (k *kept) hash(key string) keyHash { return keyHash(maphash.String(k.seed, key)) }
-
-// sizeOf is [sizeOf], or 0 if nothing is charged.
-func (k *kept) sizeOf(key string, value any) int64 {
-	if k == nil {
-		return 0
-	}
-	return sizeOf(key, value)
-}
-
-// beginList forgets what has been listed.
-func (k *kept) beginList() {
-	if k != nil {
-		_ = k.charge(k.stored, 0) // gives back
+// acquire counts the handles of one more value.
+func (k *kept) acquire(of handles) {
+	for h := range of.all {
+		one := k.shared[h]
+		if one == nil {
+			one = &share{size: behind(reflect.ValueOf(h), sizeDepth, true)}
+			k.shared[h] = one
+			k.common += one.size
+		}
+		one.n++
 	}
 }
 
-// list charges one more object of a list.
-func (k *kept) list(size int64) error {
+// release gives back what acquire has counted.
+func (k *kept) release(of handles) {
+	for h := range of.all {
+		one := k.shared[h]
+		if one == nil {
+			continue
+		}
+		if one.n--; one.n == 0 {
+			k.common -= one.size
+			delete(k.shared, h)
+		}
+	}
+}
+
+// stage charges one more object of a list.
+func (k *kept) stage(size int64, of handles) error {
 	if k == nil {
 		return nil
 	}
-	return k.charge(k.stored, k.listed+size)
+	k.acquire(of)
+	err := k.charge(k.stored, k.staged+size, k.listed+size)
+	if err != nil {
+		k.release(of)
+	}
+	return err
 }
 
-// replace records that the Store has these n objects and no others, all of which have been
-// charged by list. It gets their keys and sizes.
-func (k *kept) replace(n int, objects iter.Seq2[string, int64]) {
+func (k *kept) unstage(size int64, of handles) {
+	if k != nil {
+		k.release(of)
+		k.set(k.stored, k.staged-size, k.listed-size)
+	}
+}
+
+// stageSame charges one more object of a list that is in the Store as it is.
+func (k *kept) stageSame(key string) error {
+	if k == nil {
+		return nil
+	}
+	return k.charge(k.stored, k.staged+sameSize, k.listed+int64(k.sizes[k.short(key)]))
+}
+
+func (k *kept) unstageSame(key string) {
+	if k != nil {
+		k.set(k.stored, k.staged-sameSize, k.listed-int64(k.sizes[k.short(key)]))
+	}
+}
+
+// unstageAll forgets what is staged.
+func (k *kept) unstageAll() {
+	if k != nil {
+		k.set(k.stored, 0, 0)
+	}
+}
+
+// announced refuses a list whose first page, of objects of this size at least, announces so many more
+// that they can't be kept even if none is larger.
+func (k *kept) announced(least, more int64) error {
+	if k == nil || more <= 0 || least == 0 {
+		return nil
+	}
+	if more > math.MaxInt64/2/least {
+		more = math.MaxInt64 / 2 / least
+	}
+	return k.budget.Fits(max(k.stored, k.listed+least*more)+k.common-k.counts, k.what)
+}
+
+// keep records that a staged object is in the Store now, in place of one with these handles.
+func (k *kept) keep(key string, size int64, before handles) {
 	if k == nil {
 		return
 	}
-	sizes, stored := make(map[keyHash]size32, n), int64(0)
-	for key, size := range objects {
-		sizes[k.hash(key)] = newSize32(size)
-	}
-	for size := range maps.Values(sizes) {
-		stored += int64(size)
-	}
-	k.sizes, k.most = sizes, len(sizes)
-	_ = k.charge(stored, 0) // gives back: list has charged as much
+	k.release(before)
+	p := k.short(key)
+	k.set(k.stored-int64(k.sizes[p])+size, k.staged-size, k.listed)
+	k.record(p, size)
 }
 
-// put charges an object that is to be put into the Store.
-func (k *kept) put(key string, size int64) error {
+// put charges an object that is to be put into the Store, in place of one with the handles of before.
+func (k *kept) put(key string, size int64, of, before handles) error {
 	if k == nil {
 		return nil
 	}
-	h, now := k.hash(key), newSize32(size)
-	if err := k.charge(k.stored-int64(k.sizes[h])+int64(now), k.listed); err != nil {
+	p := k.short(key)
+	k.acquire(of)
+	if err := k.charge(k.stored-int64(k.sizes[p])+size, k.staged, k.listed); err != nil {
+		k.release(of)
 		return err
 	}
-	k.sizes[h] = now
-	k.most = max(k.most, len(k.sizes))
+	k.release(before)
+	k.set(k.stored, k.staged, k.listed)
+	k.record(p, size)
 	return nil
 }
 
-// drop gives back what an object has that is no longer in the Store.
-func (k *kept) drop(key string) {
+func (k *kept) record(p short, size int64) {
+	k.sizes[p] = size32(size)
+	k.most = max(k.most, len(k.sizes))
+}
+
+// drop gives back what an object with these handles has that is no longer in the Store.
+func (k *kept) drop(key string, of handles) {
 	if k == nil {
 		return
 	}
-	h := k.hash(key)
-	_ = k.charge(k.stored-int64(k.sizes[h]), k.listed) // gives back
-	delete(k.sizes, h)
+	k.release(of)
+	p := k.short(key)
+	k.set(k.stored-int64(k.sizes[p]), k.staged, k.listed)
+	delete(k.sizes, p)
 	if len(k.sizes) < k.most/4 { // a map keeps the room that it had
 		k.sizes, k.most = maps.Collect(maps.All(k.sizes)), len(k.sizes)
 	}
 }
 
-// charge sets stored and listed, unless the budget refuses that.
-func (k *kept) charge(stored, listed int64) error {
-	has := max(stored, listed)
-	if err := k.budget.Keep(has-k.has, k.what); err != nil {
+// charge is set, unless the budget refuses that.
+func (k *kept) charge(stored, staged, listed int64) error {
+	used, counts := stored+staged+k.common, max(stored, listed)+k.common
+	if err := k.budget.Keep(used-k.used, counts-k.counts, k.what); err != nil {
 		return err
 	}
-	k.stored, k.listed, k.has = stored, listed, has
+	k.used, k.counts, k.stored, k.staged, k.listed = used, counts, stored, staged, listed
 	return nil
+}
+
+// set charges what takes no more than before.
+func (k *kept) set(stored, staged, listed int64) {
+	used, counts := stored+staged+k.common, max(stored, listed)+k.common
+	k.budget.Change(used-k.used, counts-k.counts)
+	k.used, k.counts, k.stored, k.staged, k.listed = used, counts, stored, staged, listed
 }

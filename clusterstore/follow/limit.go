@@ -2,10 +2,8 @@ package follow
 
 import (
 	"context"
-	"errors"
 	"fmt"
-
-	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	"time"
 )
 
 // How many requests a Resource sends at most: requestRate a second, after requestBurst
@@ -29,6 +27,14 @@ const (
 	maxOutdated = 5
 )
 
+// A resource that is over budget is left alone for overRest times as long as reading its newest list took, within
+// these limits.
+const (
+	overRest     = 4
+	minOverPause = 5 * time.Second
+	maxOverPause = 30 * time.Second
+)
+
 // How many events of a cluster with a budget are handled at most: eventRate a second, after
 // eventBurst at once. Each takes some 20 µs of processor time.
 const (
@@ -36,49 +42,8 @@ const (
 	eventBurst = 20_000
 )
 
-var (
-	errPoorPages = fmt.Errorf("the API server sent %d pages of a list in a row with fewer than %d of the %d objects requested, and announced more",
-		maxPoorPages, richPage, pageSize)
-	errNoStreams = errors.New("lists are read in pages: streamed ones have not come to their end, or do not show how many objects there are")
-)
+var errPoorPages = fmt.Errorf("the API server sent %d pages of a list in a row with fewer than %d of the %d objects requested, and announced more",
+	maxPoorPages, richPage, pageSize)
 
 // admit waits until another request may be sent.
 func (r *Resource) admit(ctx context.Context) error { return r.requests.Wait(ctx) }
-
-// countPage counts a page that announces more and has few objects, since a server may
-// send such pages without end.
-func (r *Resource) countPage(page *metainternal.List) {
-	if page.Continue == "" || len(page.Items) >= richPage {
-		r.poorPages = 0
-		return
-	}
-	r.poorPages++
-	r.note(poorPages, nil)
-}
-
-// admitPage waits until a page of a list may be requested. A page after one that
-// brought many objects waits for nothing.
-func (r *Resource) admitPage(ctx context.Context, more bool) error {
-	switch {
-	case !more:
-		r.poorPages = 0
-	case r.poorPages == 0:
-		return nil
-	case r.poorPages >= maxPoorPages:
-		r.failed(ctx, errPoorPages)
-		return errPoorPages
-	}
-	return r.admit(ctx)
-}
-
-// startOver returns the error by which the reflector starts over, after an answer that
-// a version is too old or not known yet. If that is the answer again and again, it is a
-// failure.
-func (r *Resource) startOver(ctx context.Context, err error) error {
-	r.note(expiredAtOnce, nil)
-	if r.outdated++; r.outdated > maxOutdated {
-		err = hidden{err} // or the reflector would retry at once
-		r.failed(ctx, err)
-	}
-	return err
-}

@@ -2,8 +2,8 @@ package follow
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -19,27 +19,21 @@ import (
 	"isthmus/clusterstore/budget"
 )
 
-// flooded is an API with so many objects, whose lists come in pages that are charged as
-// they are read, and whose every page takes a while.
+// flooded is an API with so many objects, whose every page takes a while.
 type flooded struct {
 	counts  bool // pages have how many objects come after them
-	long    bool // those that flood adds have long names
-	breaks  int  // the list of that number breaks off at its second page
 	mu      sync.Mutex
 	objects int
 	page    time.Duration
-	events  events      // of the newest watch
+	events  fakeEvents  // of the newest watch
 	lists   []time.Time // when they began
 	pages   []int       // of each list, that were requested
 	old     int         // lists of what there was at a version
 }
 
-// perObject is what reading one takes, before Factor.
-const perObject = 64
-
-func (f *flooded) calls() Calls {
-	return Calls{
-		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+func (f *flooded) calls() calls {
+	return calls{
+		List: func(_ context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			f.mu.Lock()
 			all, page := f.objects, f.page
 			first := 0
@@ -50,11 +44,7 @@ func (f *flooded) calls() Calls {
 				}
 			}
 			f.pages[len(f.pages)-1]++
-			broken := len(f.pages) == f.breaks && f.pages[f.breaks-1] == 2
 			f.mu.Unlock()
-			if broken {
-				return nil, errors.New("connection lost")
-			}
 			time.Sleep(page)
 			n := all - first
 			list := &corev1.SecretList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
@@ -65,9 +55,6 @@ func (f *flooded) calls() Calls {
 					list.RemainingItemCount = &left
 				}
 			}
-			if err := budget.From(ctx).Took(perObject * int64(n)); err != nil {
-				return nil, err
-			}
 			for i := range n {
 				list.Items = append(list.Items, *secret(fmt.Sprint("n", first+i)))
 			}
@@ -76,7 +63,7 @@ func (f *flooded) calls() Calls {
 		Watch: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			f.events = events{make(chan watch.Event), make(chan struct{})}
+			f.events = fakeEvents{make(chan watch.Event), make(chan struct{})}
 			return watch.NewStreamWatcher(f.events, nil), nil
 		},
 	}
@@ -93,11 +80,7 @@ func (f *flooded) flood() {
 	f.mu.Lock()
 	to := f.events
 	f.mu.Unlock()
-	name := "flood"
-	if f.long {
-		name += strings.Repeat("x", 230)
-	}
-	for i := 0; to.send(watch.Added, secret(fmt.Sprint(name, i))); i++ {
+	for i := 0; to.send(watch.Added, secret(fmt.Sprint("flood", i))); i++ {
 	}
 }
 
@@ -107,8 +90,8 @@ func followFlooded(t *testing.T, apis ...*flooded) (*Group, *budget.Budget) {
 	var all []*Resource
 	for i, f := range apis {
 		all = append(all, New(Kind[*corev1.Secret, bool]{
-			Name: fmt.Sprint("secrets", i), Needed: true, Calls: f.calls(), Into: names{},
-			Compact: func(*corev1.Secret) (bool, bool) { return true, true },
+			Name: fmt.Sprint("secrets", i), Needed: true, Source: f.calls().source(), Into: names{},
+			Compact: func(*corev1.Secret) (bool, bool) { return true, true }, Same: sameAs[bool],
 		}))
 	}
 	group := NewGroup(Options{NoWatchList: true, Budget: b}, all...)
@@ -146,7 +129,7 @@ func TestRecovery(t *testing.T) {
 			t.Fatalf("%d bytes are free", free)
 		}
 		// What has become larger meanwhile may have to wait for the other to become smaller.
-		time.Sleep(2 * (overPause + 10*time.Second))
+		time.Sleep(2 * (maxOverPause + 10*time.Second))
 		synctest.Wait()
 		if h = group.Health(); h.Err != nil || !h.Lost.IsZero() || h.Resources[0].Objects != 80 || h.Resources[1].Objects != 80 {
 			t.Errorf("afterwards: %+v, %+v", h, b.Usage())
@@ -155,9 +138,9 @@ func TestRecovery(t *testing.T) {
 }
 
 // TestOverRest: the longer it takes to find out that a list is too much, the longer the
-// resource is left alone, up to a minute; and it is followed again after the first list that fits.
+// resource is left alone; and it is followed again after the first list that fits.
 func TestOverRest(t *testing.T) {
-	for page, want := range map[time.Duration]time.Duration{time.Second: overPause, 2 * time.Second: 40 * time.Second, 10 * time.Second: maxOverPause} {
+	for page, want := range map[time.Duration]time.Duration{time.Second: minOverPause, 3 * time.Second: 12 * time.Second, 10 * time.Second: maxOverPause} {
 		synctest.Test(t, func(t *testing.T) {
 			f := &flooded{objects: 2}
 			group, _ := followFlooded(t, f)
@@ -170,14 +153,16 @@ func TestOverRest(t *testing.T) {
 			}
 			f.mu.Lock()
 			for i, at := range f.lists[2:] { // after the first, and the one that follows events
-				const pages = 5 // that there is room for
-				if rest := at.Sub(f.lists[i+1]) - pages*page; rest < want || rest > want+5*time.Second {
-					t.Errorf("pages of %v: after a list of %d it is left alone for %v, not %v", page, pages, rest, want)
+				if rest := at.Sub(f.lists[i+1]) - page; rest < want || rest > want+5*time.Second {
+					t.Errorf("pages of %v: after a list of %d it is left alone for %v, not %v", page, f.pages[i+1], rest, want)
 				}
+			}
+			if f.old > 0 {
+				t.Errorf("%d lists ask for what there was", f.old)
 			}
 			f.mu.Unlock()
 			f.become(2, 0)
-			time.Sleep(want + 6*page + 10*time.Second)
+			time.Sleep(want + 2*page + 5*time.Second)
 			synctest.Wait()
 			if h := group.Health(); h.Err != nil || !h.Lost.IsZero() || h.Resources[0].Objects != 2 {
 				t.Errorf("afterwards: %+v", h)
@@ -186,9 +171,9 @@ func TestOverRest(t *testing.T) {
 	}
 }
 
-// TestForeseen: of a resource that is over budget one page is read when that announces that there are too many objects
-// still, and all that there is room for every fifth time. Once there are fewer it is followed again.
-func TestForeseen(t *testing.T) {
+// TestAnnounced: a list of which not all can fit, by how many its first page announces, ends with that page. What fits is
+// read, whatever a server announces of it.
+func TestAnnounced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &flooded{objects: 2, counts: true}
 		group, _ := followFlooded(t, f)
@@ -197,58 +182,29 @@ func TestForeseen(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
 		f.mu.Lock()
-		if want := []int{1, 1, 1, 1, 1, 5, 1, 1, 1, 1, 5}; !slices.Equal(f.pages[:len(want)], want) { // the first is before the flood
-			t.Errorf("pages of lists: %d, want %d", f.pages, want)
-		}
-		if f.old > 0 {
-			t.Errorf("%d lists ask for what there was", f.old)
+		if len(f.pages) < 20 || slices.Max(f.pages) > 1 {
+			t.Errorf("pages of lists: %d", f.pages)
 		}
 		f.mu.Unlock()
 		if h := group.Health(); h.Lost.IsZero() || !strings.Contains(h.Err.Error(), "over budget: what is kept of secrets0 would take ") {
 			t.Errorf("over budget: %+v", h)
 		}
 		f.become(100, 0)
-		time.Sleep(overPause + 10*time.Second)
+		time.Sleep(maxOverPause)
 		synctest.Wait()
 		if h := group.Health(); h.Err != nil || !h.Lost.IsZero() || h.Resources[0].Objects != 100 {
 			t.Errorf("afterwards: %+v", h)
 		}
 	})
-}
-
-// TestForeseenWrongly: a resource whose objects have not become fewer, but smaller, is followed again too.
-func TestForeseenWrongly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &flooded{objects: 2, counts: true, long: true}
-		group, _ := followFlooded(t, f)
-		f.flood()
-		f.become(150, 0)
-		time.Sleep((maxForeseen + 1) * (overPause + 5*time.Second))
-		synctest.Wait()
-		if h := group.Health(); h.Err != nil || !h.Lost.IsZero() || h.Resources[0].Objects != 150 {
-			t.Errorf("afterwards: %+v", h)
+	k := newKept(newBudget(1<<20), "pods")
+	if err := k.stage(1000, nil); err != nil {
+		t.Fatal(err)
+	}
+	for more, fits := range map[int64]bool{-1: true, 0: true, 100: true, 1000: true, 1100: false, math.MaxInt64: false} {
+		if err := k.announced(1000, more); (err == nil) != fits || k.budget.Usage().Used != 1000 {
+			t.Errorf("%d more: %v", more, err)
 		}
-		if want := []int{1, 1, 1, 1, 1, 3}; !slices.Equal(f.pages, want) {
-			t.Errorf("pages of lists: %d, want %d", f.pages, want)
-		}
-	})
-}
-
-// TestForeseenBreak: when the list breaks off that is to be read as far as there is room, the next one is instead.
-func TestForeseenBreak(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &flooded{objects: 2, counts: true, breaks: 6}
-		followFlooded(t, f)
-		f.flood()
-		f.become(1_000_000, 0)
-		time.Sleep(5 * time.Minute)
-		synctest.Wait()
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if want := []int{1, 1, 1, 1, 1, 2, 5, 1}; !slices.Equal(f.pages[:len(want)], want) {
-			t.Errorf("pages of lists: %d, want %d", f.pages, want)
-		}
-	})
+	}
 }
 
 // TestEventRate: events without end of one resource are handled at a rate that leaves the
@@ -264,7 +220,7 @@ func TestEventRate(t *testing.T) {
 			}
 			known := names{}
 			follow := func(f *flooded, into names) *Resource {
-				return New(Kind[*corev1.Secret, bool]{Name: "secrets", Calls: f.calls(), Into: into, Compact: func(*corev1.Secret) (bool, bool) { return true, true }})
+				return New(Kind[*corev1.Secret, bool]{Name: "secrets", Source: f.calls().source(), Into: into, Compact: func(*corev1.Secret) (bool, bool) { return true, true }, Same: sameAs[bool]})
 			}
 			group := NewGroup(Options{NoWatchList: true, Budget: b}, follow(busy, names{}), follow(calm, known))
 			ctx, cancel := context.WithCancel(t.Context())

@@ -1,129 +1,96 @@
 package follow
 
 import (
-	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"isthmus/clusterstore/budget"
+	"isthmus/clusterstore/decode"
 )
 
-// TestRefusedEvent: an event that clusterstore/kube refuses makes the resource unreadable at
-// once; it is listed anew after a pause, and healthy only once the watch has lasted.
-func TestRefusedEvent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := &api{names: []string{"a"}}
-		calls := a.calls()
-		watches := calls.Watch
-		var request atomic.Pointer[budget.Request]
-		calls.Watch = func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			request.Store(budget.From(ctx))
-			return watches(ctx, o)
-		}
-		known := names{}
-		group := NewGroup(Options{NoWatchList: true}, New(Kind[*corev1.Secret, bool]{
-			Name: "secrets", Needed: true, Calls: calls, Fields: "type=x", Into: known,
-			Compact: func(*corev1.Secret) (bool, bool) { return true, true },
-		}))
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); group.Run(ctx, nil) }()
-		defer func() { cancel(); <-done }()
-		time.Sleep(time.Minute)
-		for range 3 {
-			request.Load().Fail(budget.Errorf("an event of secrets is larger than 4 MiB"))
-			if h := group.Health(); h.Err == nil || !strings.Contains(h.Err.Error(), "secrets: over budget: an event") || h.Lost.IsZero() {
-				t.Fatalf("%+v", h)
-			}
-			a.mu.Lock()
-			a.names = append(a.names, fmt.Sprint("later", len(a.names)))
-			a.watch.Error(&metav1.Status{Status: metav1.StatusFailure, Code: 500, Reason: metav1.StatusReasonInternalError})
-			a.mu.Unlock()
-			time.Sleep(overPause - 2*time.Second)
+// TestRefused: of an object that is refused, in a list or an event, what was read before stays, and the
+// health has it; until it can be read, or is deleted. That is no failure.
+func TestRefused(t *testing.T) {
+	s := &scripted{version: "5", items: []item{labelled("a", "1"), tooLarge("b")}}
+	s.run(t, Options{NoWatchList: true, Budget: newBudget(1 << 20)}, func(t *testing.T, g *Group, known texts) {
+		expect := func(what string, refused int, want texts) {
+			t.Helper()
 			synctest.Wait()
-			if h := group.Health(); objects(group) == len(a.names) || h.Err == nil {
-				t.Fatalf("it is tried again at once: %+v", h)
+			all := g.Health()
+			h := all.Resources[0]
+			if h.Refused != refused || h.Err != "" || !maps.Equal(known, want) || h.Objects != len(want) {
+				t.Errorf("%s: %+v, %v", what, h, known)
 			}
-			for range 60 { // until it has been listed, after the pause and a backoff
-				if objects(group) == len(a.names) {
-					break
+			for _, o := range all.Refused {
+				if o.Why != "it is larger than 4 MiB" {
+					t.Errorf("%s: %+v", what, o)
 				}
-				time.Sleep(100 * time.Millisecond)
-				synctest.Wait()
-			}
-			if h := group.Health(); objects(group) != len(a.names) || h.Err == nil || !errors.Is(h.Err, budget.ErrOver) {
-				t.Fatalf("%d objects, %+v", objects(group), h)
 			}
 		}
-		time.Sleep(overProof + 10*time.Second)
-		if h := group.Health(); h.Err != nil || !h.Lost.IsZero() {
-			t.Errorf("afterwards: %+v", h)
+		expect("in a list", 1, texts{"ns/a": "1"})
+		w := s.newest()
+		w.event(watch.Modified, "6", tooLarge("a"))
+		expect("an event", 2, texts{"ns/a": "1"})
+		w.event(watch.Added, "7", labelled("b", "2"))
+		expect("it is smaller", 1, texts{"ns/a": "1", "ns/b": "2"})
+		w.event(watch.Deleted, "8", labelled("a", ""))
+		expect("it is deleted", 0, texts{"ns/b": "2"})
+
+		before := g.options.Budget.Usage().Used
+		for i := range 100 {
+			w.event(watch.Modified, fmt.Sprint(9+i), tooLarge("b"))
 		}
+		expect("again and again", 1, texts{"ns/b": "2"})
+		if after := g.options.Budget.Usage().Used; after <= before || after > before+2*objectSize {
+			t.Errorf("%d bytes are charged, and %d before", after, before)
+		}
+		s.become("200", tooLarge("b"), labelled("c", "3"))
+		_ = w.Close() // the watch is over; the next one gives way to a list
+		s.newest().send(decode.Event[*corev1.Secret]{Type: "ODD", Object: secret("x")})
+		expect("still followed", 1, texts{"ns/b": "2"})
 	})
 }
 
-// refused returns a resource of the server. Of each watch it refuses the event after the
-// objects.
-func (s *server) refused() *Resource {
-	s.stream = func(o metav1.ListOptions, w *watch.FakeWatcher, _ int) {
-		sendInitial(o, w)
-		w.Error(&apierrors.NewInternalError(errors.New("unable to decode an event")).ErrStatus)
+// TestRefusedInStream: of an object that a streamed list has and then refuses, what came first is kept; one that has
+// come again and is not to be kept, or is deleted, is not.
+func TestRefusedInStream(t *testing.T) {
+	event := func(what watch.EventType, i item) decode.Event[*corev1.Secret] {
+		return decode.Event[*corev1.Secret]{Type: what, Object: i.object, Refused: i.refused}
 	}
-	calls := s.calls()
-	watches := calls.Watch
-	calls.Watch = func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-		budget.From(ctx).Fail(budget.Errorf("an event of secrets is larger than 4 MiB"))
-		return watches(ctx, o)
+	s := &scripted{version: "5", stream: []decode.Event[*corev1.Secret]{
+		event(watch.Added, labelled("a", "1")), event(watch.Modified, tooLarge("a")),
+		event(watch.Added, tooLarge("b")), event(watch.Modified, labelled("b", "2")),
+		event(watch.Added, labelled("c", "3")), event(watch.Modified, labelled("c", "none")),
+		event(watch.Added, labelled("d", "4")), event(watch.Deleted, labelled("d", "")),
+		event(watch.Added, labelled("e", "5")), event(watch.Modified, labelled("e", "6")),
+		event(watch.Added, tooLarge("f")), event(watch.Deleted, labelled("f", "")),
+	}}
+	b := newBudget(1 << 20)
+	s.run(t, Options{Budget: b}, func(t *testing.T, g *Group, known texts) {
+		h := g.Health().Resources[0]
+		if want := (texts{"ns/a": "1", "ns/b": "2", "ns/e": "6"}); !maps.Equal(known, want) || h.Refused != 1 || !h.Synced {
+			t.Errorf("%v, %+v", known, h)
+		}
+		k := g.resources[0].feed.(*feed[*corev1.Secret, string]).kept
+		want := 3*sizeOf("ns/a", "1", 0, false) + refusedSize("ns/f", "it is larger than 4 MiB")
+		if k.staged != 0 || k.stored != want || b.Usage().Used != want {
+			t.Errorf("%d staged, %d stored, %d used; want %d", k.staged, k.stored, b.Usage().Used, want)
+		}
+	})
+}
+
+// TestRefusedText: a reason is cut, and is never empty.
+func TestRefusedText(t *testing.T) {
+	r := &Resource{group: &Group{options: Options{Printable: func(err error) error { return err }}}}
+	if got := r.refusedText(fmt.Errorf("%s", strings.Repeat("ä", maxRefusedText))); len(got) > maxRefusedText+3 || !strings.HasSuffix(got, "ä…") {
+		t.Errorf("%q", got)
 	}
-	return New(Kind[*corev1.Secret, bool]{
-		Name: "secrets", Calls: calls, Into: names{}, Compact: func(*corev1.Secret) (bool, bool) { return true, true },
-	})
-}
-
-// TestRefusedIsNoTrouble: that the gateway ends watches is not shown as something that the
-// API server does.
-func TestRefusedIsNoTrouble(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &server{noWatchList: true}
-		group := NewGroup(Options{NoWatchList: true}, s.refused())
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); group.Run(ctx, nil) }()
-		defer func() { cancel(); <-done }()
-		time.Sleep(5 * time.Minute)
-		if h := group.Health().Resources[0]; h.Trouble != "" || h.Err == "" || len(s.opened()) < 2*troubleCount {
-			t.Errorf("%d watches: %+v", len(s.opened()), h)
-		}
-	})
-}
-
-// TestRefusedAfterList: an event that is refused while the objects streamed before it are
-// put into the Store ends that watch too: nothing is left of it when the Group is stopped.
-func TestRefusedAfterList(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &server{}
-		group := NewGroup(Options{}, s.refused())
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		done := make(chan struct{})
-		go func() { defer close(done); group.Run(ctx, nil) }()
-		select {
-		case <-done:
-		case <-time.After(10 * time.Minute):
-			t.Fatal("it can't be stopped")
-		}
-		if open := s.opened(); len(open) != 1 || !open[0].IsStopped() {
-			t.Errorf("%d watches", len(open))
-		}
-	})
+	if got := r.refusedText(fmt.Errorf("")); got == "" {
+		t.Error("there is no reason")
+	}
 }

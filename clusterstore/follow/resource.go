@@ -10,13 +10,14 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
-	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion"
-	"k8s.io/apimachinery/pkg/runtime"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+
+	"isthmus/clusterstore/decode"
 )
 
 // backoff is the time between attempts. It is always less than 4 s, so that a cluster
@@ -24,100 +25,91 @@ import (
 // never written.
 var backoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Cap: 3 * time.Second, Steps: 10, Jitter: 0.3}
 
-const (
-	// backoffReset is how long nothing must fail before the backoff starts over.
-	backoffReset = 30 * time.Second
-	// pageSize is how many objects one page of a list has at most.
-	pageSize = 500
-)
+// backoffReset is how long nothing must fail before the backoff starts over.
+const backoffReset = 30 * time.Second
 
 // Resource follows one kind of object: a reflector lists and watches it and fills the
 // kind's Store. Failures are reported to the Resource's Group.
 type Resource struct {
 	// fixed
-	name    string
-	needed  bool
-	aside   bool
-	example runtime.Object // a nil of the type that watches deliver
-	calls   Calls
-	fields  string
-	report  func(error) // may be nil
-	feed    feeder
-	group   *Group
-	lag     *lag          // of the reflector's goroutine; nil: not measured
-	tried   chan struct{} // closed once listed or, if it is optional, once failed
+	name   string
+	needed bool
+	aside  bool
+	serves func(context.Context) (bool, error) // may be nil
+	fields string
+	report func(error) // may be nil
+	feed   feeder
+	group  *Group
+	lag    *lag          // nil: not measured
+	tried  chan struct{} // closed once listed or, if it is optional, once failed
 
 	triedOnce sync.Once // closes tried
 	objects   atomic.Int64
+	drifted   atomic.Int64
 	trouble   trouble
 	bookmarks atomic.Bool // the API server has shown that it sends them
 	requests  *rate.Limiter
-	watches   sync.WaitGroup // goroutines of watches
-	relist    chan struct{}  // has an element if the watch is to give way to a new list
-	afresh    atomic.Bool    // the next list shall be as new as the server's storage
 
-	state resourceState // under group.mu
+	state    resourceState     // under group.mu
+	unusable map[string]string // under group.mu: why objects are refused, by key
 
-	// of the reflector's goroutine
-	refused       refusal         // why an optional resource is to be left alone
-	nextListErr   error           // the next list fails with this, without a request
-	lastErr       error           // newest failure that was reported
-	watchUnproven bool            // the newest objects came by a list: whether they can be watched is not known yet
-	streams       int             // streamed lists that have begun, since the last list
-	outdated      int             // answers that a version is too old or not known yet, since a watch has begun
-	poorPages     int             // of a list, in a row
-	watching      watch.Interface // the newest watch; nil: none
+	// listing is held while a list is read. The goroutine of a reflector's list is left alone
+	// by the reflector when that ends.
+	listing sync.Mutex
 
-	over overBudget
+	// of the reflector's goroutine, or of its list's, for which it waits
+	refused  refusal         // why an optional resource is to be left alone
+	lastErr  error           // newest failure that was reported
+	began    *opened         // a watch that began with all objects, which have come; nil: none
+	proven   bool            // the newest objects came by a watch
+	streams  int             // streamed lists that have begun, since the last whole one
+	outdated int             // answers that a version is too old or not known yet, since a watch has begun
+	watching watch.Interface // the newest watch; nil: none
+	over     error           // the budget has refused what has come since the last list; nil: it has not
+	crowded  bool            // the budget has refused something, and no list has fitted since
+	took     time.Duration   // reading the newest list
 }
 
-// feeder is a store that a reflector fills.
+// feeder is a store that a reflector fills, and that decodes for it.
 type feeder interface {
-	cache.TransformingStore
-	compactList(runtime.Object) (*metainternal.List, error)
+	cache.ReflectorStore
+	open(context.Context, metav1.ListOptions) (events, error)
+	beginList()
+	stagePage(context.Context, metav1.ListOptions) (metav1.ListMeta, int, error)
+	stageEvent(event) error
+	abandonList()
 	clear()
-	beginList() // a list is read from its first object on
-	useBudget() // is called before anything else
+	useBudget()
+	checkDrift(context.Context) (again bool)
+	endChecks()
 }
 
 // New returns a Resource for a kind of object. Pass it to [NewGroup]: the Group starts
 // it.
-func New[O runtime.Object, T any](k Kind[O, T]) *Resource {
-	var zero O
+func New[O decode.Object, T any](k Kind[O, T]) *Resource {
 	r := &Resource{
-		name:    k.Name,
-		needed:  k.Needed,
-		aside:   k.Aside,
-		example: zero,
-		calls:   k.Calls,
-		fields:  k.Fields,
-		report:  k.Report,
-		tried:   make(chan struct{}),
+		name:   k.Name,
+		needed: k.Needed,
+		aside:  k.Aside,
+		serves: k.Serves,
+		fields: k.Fields,
+		report: k.Report,
+		tried:  make(chan struct{}),
 
 		requests: rate.NewLimiter(requestRate, requestBurst),
-		relist:   make(chan struct{}, 1),
 	}
 	if k.Lag != nil {
 		r.lag = &lag{seconds: k.Lag}
 	}
-	r.feed = &feed[O, T]{kind: k, resource: r}
+	r.feed = newFeed(k, r)
 	return r
 }
 
 // Name is the kind's.
 func (r *Resource) Name() string { return r.name }
 
-// Relist makes the resource be listed again as the API's storage has it, not a cache of the
-// API server's, and watched from there. Objects stay until then. It waits for nothing.
-func (r *Resource) Relist() {
-	select {
-	case r.relist <- struct{}{}:
-	default: // it will be
-	}
-}
-
 // Feed is the store that the reflector fills. For tests without a reflector: they may
-// call it directly, one call at a time.
+// call it directly with objects of the API, one call at a time.
 func (r *Resource) Feed() cache.ReflectorStore { return r.feed }
 
 // run lists and watches until ctx ends. It has a loop of its own, since that of the
@@ -125,16 +117,16 @@ func (r *Resource) Feed() cache.ReflectorStore { return r.feed }
 func (r *Resource) run(ctx context.Context) {
 	discard := logr.Discard() // failures are reported to the health
 	ctx = klog.NewContext(ctx, discard)
-	lw := &cache.ListWatch{ListWithContextFunc: r.tryList, WatchFuncWithContext: r.tryWatch}
-	reflector := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, r), r.example, r.feed, cache.ReflectorOptions{
+	lw := &cache.ListWatch{ListWithContextFunc: r.list, WatchFuncWithContext: r.watch}
+	reflector := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, pagesOnly{}), nil, r.feed, cache.ReflectorOptions{
 		Logger:          &discard,
 		Name:            r.name,
 		TypeDescription: r.name,
 		Backoff:         &backoff,
 	})
-	reflector.WatchListPageSize = pageSize
-	defer r.watches.Wait()
-	defer r.stopProof()
+	defer r.feed.endChecks()
+	defer r.endWatch()
+	defer func() { r.listing.Lock(); defer r.listing.Unlock() }() // a list may be under way
 	_ = backoff.DelayWithReset(clock.RealClock{}, backoffReset).Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		err := reflector.ListAndWatchWithContext(ctx)
 		if err != nil && !errors.Is(err, r.lastErr) {
@@ -147,8 +139,11 @@ func (r *Resource) run(ctx context.Context) {
 	}) // it only returns when ctx ends, with ctx's error
 }
 
-// IsWatchListSemanticsUnSupported is called by reflectors, which find it by this name.
-func (r *Resource) IsWatchListSemanticsUnSupported() bool { return r.group.options.NoWatchList }
+// pagesOnly keeps reflectors from streaming lists by themselves, which would hold all objects
+// beside those that are staged. They find its method by its name.
+type pagesOnly struct{}
+
+func (pagesOnly) IsWatchListSemanticsUnSupported() bool { return true }
 
 func (r *Resource) failed(ctx context.Context, err error) {
 	if ctx.Err() != nil || outdated(err) {
@@ -169,15 +164,27 @@ func (r *Resource) failed(ctx context.Context, err error) {
 
 // listed is called by the feed when all objects of a list are in the Store.
 func (r *Resource) listed() {
-	r.streams = 0
-	r.afresh.Store(false)
-	if r.watchUnproven {
+	r.streams, r.crowded = 0, false
+	if !r.proven {
 		r.readable(r.group.setListed)
 		return
 	}
 	r.outdated = 0
-	r.group.setListed(&r.state)
-	r.healthy()
+	r.readable(r.group.setHealthy)
+}
+
+// exceed records and reports that the resource is over budget. What was read stays. The watch
+// is ended: the next request is a list, after a pause.
+func (r *Resource) exceed(err error) {
+	r.over, r.crowded = err, true
+	r.lastErr = err
+	if !r.needed {
+		r.markTried()
+	}
+	r.unreadable(err, err)
+	if r.watching != nil {
+		r.watching.Stop()
+	}
 }
 
 // markTried lets the Group's first sync go on.

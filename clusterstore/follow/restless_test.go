@@ -25,7 +25,7 @@ type server struct {
 
 	list   func(metav1.ListOptions) (*corev1.SecretList, error)
 	watch  func(metav1.ListOptions) error
-	stream func(o metav1.ListOptions, w *watch.FakeWatcher, n int) // sends the first events of the n-th watch; from 0
+	stream func(o metav1.ListOptions, w *watch.RaceFreeFakeWatcher, n int) // sends the first events of the n-th watch; from 0
 
 	mu       sync.Mutex
 	requests int
@@ -35,7 +35,7 @@ type server struct {
 // openWatch is a watch that has been answered.
 type openWatch struct {
 	metav1.ListOptions
-	*watch.FakeWatcher
+	*watch.RaceFreeFakeWatcher
 }
 
 // opened returns the watches that have been answered, once nothing is under way.
@@ -61,8 +61,8 @@ func (s *server) request(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (s *server) calls() Calls {
-	return Calls{
+func (s *server) calls() calls {
+	return calls{
 		List: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			if err := s.request(ctx); err != nil {
 				return nil, err
@@ -83,7 +83,7 @@ func (s *server) calls() Calls {
 					return nil, err
 				}
 			}
-			w := watch.NewFakeWithChanSize(10, false)
+			w := watch.NewRaceFreeFake()
 			s.mu.Lock()
 			n := len(s.watches)
 			s.watches = append(s.watches, openWatch{o, w})
@@ -99,7 +99,7 @@ func (s *server) calls() Calls {
 }
 
 // sendInitial sends the events that a watch begins with.
-func sendInitial(o metav1.ListOptions, w *watch.FakeWatcher) {
+func sendInitial(o metav1.ListOptions, w *watch.RaceFreeFakeWatcher) {
 	if streamsList(o) {
 		w.Add(secret("a"))
 		w.Action(watch.Bookmark, bookmark(map[string]string{metav1.InitialEventsAnnotationKey: "true"}))
@@ -122,6 +122,12 @@ func (k *lockedNames) Put(key string, v bool) Effect {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.names.Put(key, v)
+}
+
+func (k *lockedNames) Get(key string) (bool, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.names.Get(key)
 }
 
 func (k *lockedNames) Drop(key string) bool {
@@ -153,8 +159,8 @@ func (s *server) run(t *testing.T, f func(g *Group, known *lockedNames, troubles
 			defer mu.Unlock()
 			seen = append(seen, resource+": "+text)
 		}}, New(Kind[*corev1.Secret, bool]{
-			Name: "secrets", Needed: true, Calls: s.calls(), Into: known,
-			Compact: func(*corev1.Secret) (bool, bool) { return true, true },
+			Name: "secrets", Needed: true, Source: s.calls().source(), Into: known,
+			Compact: func(*corev1.Secret) (bool, bool) { return true, true }, Same: sameAs[bool],
 		}))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
@@ -209,30 +215,30 @@ func TestRequestRate(t *testing.T) {
 			return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusGatewayTimeout, Reason: metav1.StatusReasonTimeout,
 				Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}}}}
 		}}, string(expiredAtOnce), true},
-		"events of 410": {&server{stream: func(_ metav1.ListOptions, w *watch.FakeWatcher, _ int) { w.Error(&gone().ErrStatus) }}, string(expiredAtOnce), true},
-		"events of 410 after the objects": {&server{stream: func(o metav1.ListOptions, w *watch.FakeWatcher, _ int) {
+		"events of 410": {&server{stream: func(_ metav1.ListOptions, w *watch.RaceFreeFakeWatcher, _ int) { w.Error(&gone().ErrStatus) }}, string(expiredAtOnce), true},
+		"events of 410 after the objects": {&server{stream: func(o metav1.ListOptions, w *watch.RaceFreeFakeWatcher, _ int) {
 			sendInitial(o, w)
 			w.Error(&gone().ErrStatus)
 		}}, string(expiredAtOnce), true},
-		"events of errors": {&server{stream: func(o metav1.ListOptions, w *watch.FakeWatcher, _ int) {
+		"events of errors": {&server{stream: func(o metav1.ListOptions, w *watch.RaceFreeFakeWatcher, _ int) {
 			sendInitial(o, w)
 			w.Error(&apierrors.NewInternalError(errors.New("no etcd")).ErrStatus)
 			w.Stop()
 		}}, string(failsSoon) + ": Internal error occurred: no etcd", true},
-		"events of 429": {&server{stream: func(o metav1.ListOptions, w *watch.FakeWatcher, _ int) {
+		"events of 429": {&server{stream: func(o metav1.ListOptions, w *watch.RaceFreeFakeWatcher, _ int) {
 			sendInitial(o, w)
 			w.Error(&apierrors.NewTooManyRequestsError("later").ErrStatus)
 		}}, string(failsSoon) + ": Too many requests: later", true},
-		"one bookmark and the end": {&server{stream: func(_ metav1.ListOptions, w *watch.FakeWatcher, _ int) {
+		"one bookmark and the end": {&server{stream: func(_ metav1.ListOptions, w *watch.RaceFreeFakeWatcher, _ int) {
 			w.Action(watch.Bookmark, bookmark(nil))
 			w.Stop()
 		}}, string(endedSoon), true},
-		"the objects and the end": {&server{stream: func(o metav1.ListOptions, w *watch.FakeWatcher, _ int) { sendInitial(o, w); w.Stop() }}, string(endedSoon), true},
-		"one event and the end": {&server{watch: noWatchList, stream: func(_ metav1.ListOptions, w *watch.FakeWatcher, _ int) {
+		"the objects and the end": {&server{stream: func(o metav1.ListOptions, w *watch.RaceFreeFakeWatcher, _ int) { sendInitial(o, w); w.Stop() }}, string(endedSoon), true},
+		"one event and the end": {&server{watch: noWatchList, stream: func(_ metav1.ListOptions, w *watch.RaceFreeFakeWatcher, _ int) {
 			w.Modify(secret("a"))
 			w.Stop()
 		}}, string(endedSoon), true},
-		"the end at once":       {&server{stream: func(_ metav1.ListOptions, w *watch.FakeWatcher, _ int) { w.Stop() }}, string(endedSoon), true},
+		"the end at once":       {&server{stream: func(_ metav1.ListOptions, w *watch.RaceFreeFakeWatcher, _ int) { w.Stop() }}, string(endedSoon), true},
 		"pages without objects": {&server{watch: noWatchList, list: pages(0)}, errPoorPages.Error(), false},
 		"pages of one object":   {&server{watch: noWatchList, list: pages(1)}, errPoorPages.Error(), false},
 		"pages that have expired": {&server{watch: noWatchList, list: func(o metav1.ListOptions) (*corev1.SecretList, error) {
@@ -243,7 +249,7 @@ func TestRequestRate(t *testing.T) {
 				return nil, nil // without pages
 			}
 			return pages(1)(o)
-		}}, "", true}, // the list without pages is good
+		}}, "too old resource version", false}, // it starts over each time
 		"failures": {&server{
 			watch: func(metav1.ListOptions) error { return apierrors.NewInternalError(errors.New("no etcd")) },
 			list: func(metav1.ListOptions) (*corev1.SecretList, error) {

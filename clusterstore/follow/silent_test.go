@@ -32,7 +32,7 @@ func TestSilentWatch(t *testing.T) {
 					}
 					return list, nil
 				}
-				s.stream = func(o metav1.ListOptions, w *watch.FakeWatcher, n int) {
+				s.stream = func(o metav1.ListOptions, w *watch.RaceFreeFakeWatcher, n int) {
 					if n > 0 && streamsList(o) {
 						w.Add(secret(missed))
 					}
@@ -73,7 +73,7 @@ func TestSilentWatch(t *testing.T) {
 // watch fails, and the resource is lost within two minutes.
 func TestSilentServer(t *testing.T) {
 	var silent atomic.Bool
-	s := &server{stream: func(o metav1.ListOptions, w *watch.FakeWatcher, _ int) {
+	s := &server{stream: func(o metav1.ListOptions, w *watch.RaceFreeFakeWatcher, _ int) {
 		if !silent.Load() {
 			sendInitial(o, w)
 		}

@@ -3,68 +3,88 @@ package follow
 import (
 	"net/netip"
 	"reflect"
+	"strings"
 	"time"
 )
 
+// What is counted of the memory that objects take, in bytes. A test of clusterstore/cluster holds them against
+// the heap.
 const (
-	// objectSize is what an object takes besides its key and its fields, in bytes: its
-	// places in the Store and its indexes.
-	objectSize = 256
-	// indexFactor stands for what refers to the parts of an object, such as indexes of
-	// addresses, and placeholders of objects that it names.
-	indexFactor = 4
+	// objectSize is what an object takes besides its key and its fields: its places in the Store and
+	// its indexes.
+	objectSize = 288
+	// referenceSize is what an object takes that another one names, and that need not exist.
+	referenceSize = 192
+	// sharedSize is what a value takes that the process has once ([unique.Handle]), besides its
+	// contents.
+	sharedSize = 256
+	// partSize is what anything takes that a value refers to, besides its contents.
+	partSize = 16
+	// sameSize is what an object of a list takes that is in the Store as it is.
+	sameSize = 32
 	// sizeDepth is how deep values are looked into.
 	sizeDepth = 16
 )
 
-// sizeOf estimates what is kept of an object, in bytes. What objects share counts for each
-// of them: a cluster decides itself whether its objects are alike.
-func sizeOf(key string, value any) int64 {
+// sizeOf returns what is counted for an object that names so many others, in bytes; without what handles stand
+// for, if that is counted for all objects together.
+func sizeOf(key string, value any, refers int, shares bool) int64 {
 	v := reflect.ValueOf(value)
-	size := behind(v, sizeDepth)
+	size := behind(v, sizeDepth, !shares)
 	if v.IsValid() {
 		size += int64(v.Type().Size())
 	}
-	return objectSize + int64(len(key)) + indexFactor*size
+	return objectSize + int64(len(key)) + size + referenceSize*int64(refers)
 }
 
 // Values of these types refer to what the process has once.
 var timeType, addrType = reflect.TypeFor[time.Time](), reflect.TypeFor[netip.Addr]()
 
-// behind returns how many bytes a value refers to, besides its own.
-func behind(v reflect.Value, depth int) (size int64) {
+// behind returns how many bytes a value refers to, besides its own; with or without what handles stand for.
+func behind(v reflect.Value, depth int, handles bool) (size int64) {
 	if depth == 0 || !v.IsValid() {
 		return 0
 	}
 	switch v.Kind() {
 	case reflect.String:
-		return int64(v.Len())
+		if v.Len() > 0 {
+			size = partSize + int64(v.Len())
+		}
 	case reflect.Pointer, reflect.Interface:
 		if v.IsNil() {
 			return 0
 		}
-		return int64(v.Elem().Type().Size()) + behind(v.Elem(), depth-1)
+		return partSize + int64(v.Elem().Type().Size()) + behind(v.Elem(), depth-1, handles)
 	case reflect.Struct:
-		if t := v.Type(); t == timeType || t == addrType {
+		t := v.Type()
+		switch {
+		case t == timeType || t == addrType:
 			return 0
+		case t.PkgPath() == "unique" && strings.HasPrefix(t.Name(), "Handle["):
+			if !handles {
+				return 0
+			}
+			size = sharedSize
 		}
 		for i := range v.NumField() {
-			size += behind(v.Field(i), depth-1)
+			size += behind(v.Field(i), depth-1, handles)
 		}
 	case reflect.Slice:
-		size = int64(v.Cap()) * int64(v.Type().Elem().Size())
+		if size = int64(v.Cap()) * int64(v.Type().Elem().Size()); size > 0 {
+			size += partSize
+		}
 		fallthrough
 	case reflect.Array:
 		if flat(v.Type().Elem().Kind()) {
 			return size
 		}
 		for i := range v.Len() {
-			size += behind(v.Index(i), depth-1)
+			size += behind(v.Index(i), depth-1, handles)
 		}
 	case reflect.Map:
 		each := int64(v.Type().Key().Size() + v.Type().Elem().Size())
 		for i := v.MapRange(); i.Next(); {
-			size += 2*each + behind(i.Key(), depth-1) + behind(i.Value(), depth-1)
+			size += 2*each + behind(i.Key(), depth-1, handles) + behind(i.Value(), depth-1, handles)
 		}
 	}
 	return size

@@ -1,13 +1,19 @@
 package follow
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -28,41 +34,104 @@ const (
 	shortWatch = 10 * time.Second
 )
 
+// Why a watch is ended from here.
 var (
+	errSilent  = errors.New("nothing has come")
+	errOverdue = errors.New("the server does not end the watch")
+	errStopped = errors.New("the watch is stopped")
+)
+
+var (
+	errNoStream    = errors.New("lists are not streamed")
 	errSilentList  = fmt.Errorf("the API server began to stream a list and then sent nothing for %v", listSilence)
-	errRelist      = apierrors.NewTimeoutError("the watch gives way to a new list", 0)
 	errSilentWatch = apierrors.NewTimeoutError(fmt.Sprintf("neither an event nor a bookmark has come for %v", watchSilence), 0)
 )
 
-// guardedWatch is a watch that ends by itself when nothing comes any more, or when it
-// lasts longer than requested. It is the reflector's, but for its goroutine.
-type guardedWatch struct {
-	from     watch.Interface // the server's
-	resource *Resource
-	began    time.Time
-	overdue  *time.Timer
-	result   chan watch.Event
-	done     chan struct{} // closed by Stop
-	stop     sync.Once
-
-	// of its goroutine
-	lists bool // the objects that it begins with have not all come
+// event is one of a watch, compacted.
+type event struct {
+	kind    watch.EventType
+	object  runtime.Object // the feed's
+	version string
+	initial bool // a bookmark: the objects that the watch begins with have all come
 }
 
-// guard starts the goroutine of a watch, which ends after Stop, or when the server ends
-// the watch.
-func (r *Resource) guard(from watch.Interface, o metav1.ListOptions) watch.Interface {
+// events are those of one watch, as the feed decodes them.
+type events interface {
+	next() (event, error)
+	Close() error
+}
+
+// opened is a watch that ends by itself when nothing comes any more, or when it lasts longer
+// than requested. It is the decoder of a reflector's watch.
+type opened struct {
+	from             events // the server's
+	resource         *Resource
+	began            time.Time
+	silence, overdue *time.Timer
+	cause            atomic.Pointer[error] // why it is ended from here; nil: it is not
+	done             chan struct{}         // closed by Close
+	stop             sync.Once
+
+	// of whoever calls next
+	lists bool // the objects that it begins with have not all come
+	ended bool
+}
+
+// watch continues with the watch that the list has begun, or starts one from the version of the
+// list or of what came last.
+func (r *Resource) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	if r.over != nil {
+		return nil, r.over // the objects are listed again after a pause
+	}
+	o := r.began
+	if r.began = nil; o == nil {
+		r.endWatch()
+		if err := r.admit(ctx); err != nil {
+			return nil, err
+		}
+		var err error
+		if o, err = r.open(ctx, opts); err != nil {
+			return nil, r.unwatched(ctx, err)
+		}
+		r.proven, r.outdated = true, 0
+		r.readable(r.group.setHealthy)
+	}
+	r.watching = watch.NewStreamWatcherWithLogger(logr.Discard(), o, nil)
+	return r.watching, nil
+}
+
+// unwatched returns what a reflector gets after a watch could not be started. If it saw that the
+// server was unreachable it would, once that is back, just watch from the last version; but the
+// server may have been restored from a backup, and its versions count from there: such a watch would
+// miss changes. So it is to list again.
+func (r *Resource) unwatched(ctx context.Context, err error) error {
+	if outdated(err) {
+		return r.startOver(ctx, err)
+	}
+	r.failed(ctx, err)
+	if errors.As(err, new(apierrors.APIStatus)) {
+		return err // an answer
+	}
+	err = errors.New(err.Error())
+	r.lastErr = err
+	return err
+}
+
+// open requests a watch.
+func (r *Resource) open(ctx context.Context, opts metav1.ListOptions) (*opened, error) {
+	opts.FieldSelector = r.fields
+	from, err := r.feed.open(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
 	limit := defaultWatchTime
-	if o.TimeoutSeconds != nil {
-		limit = time.Duration(*o.TimeoutSeconds) * time.Second
+	if opts.TimeoutSeconds != nil {
+		limit = time.Duration(*opts.TimeoutSeconds) * time.Second
 	}
-	g := &guardedWatch{
-		from: from, resource: r, began: time.Now(), lists: streamsList(o),
-		overdue: time.NewTimer(limit + watchOverrun),
-		result:  make(chan watch.Event), done: make(chan struct{}),
-	}
-	r.watches.Go(g.run)
-	return g
+	o := &opened{from: from, resource: r, began: time.Now(), done: make(chan struct{}), lists: streamsList(opts)}
+	o.silence = time.AfterFunc(o.patience(), func() { o.end(errSilent) })
+	o.overdue = time.AfterFunc(limit+watchOverrun, func() { o.end(errOverdue) })
+	return o, nil
 }
 
 // streamsList reports whether a watch begins with all objects.
@@ -70,65 +139,79 @@ func streamsList(o metav1.ListOptions) bool {
 	return o.SendInitialEvents != nil && *o.SendInitialEvents
 }
 
-func (g *guardedWatch) ResultChan() <-chan watch.Event { return g.result }
-
-func (g *guardedWatch) Stop() {
-	g.stop.Do(func() { close(g.done); g.from.Stop() })
-}
-
-// run passes on what comes. Time counts only while it waits for the server.
-func (g *guardedWatch) run() {
-	defer close(g.result)
-	defer g.Stop()
-	defer g.overdue.Stop()
-	silence := time.NewTimer(g.patience())
-	defer silence.Stop()
-	for {
-		select {
-		case e, ok := <-g.from.ResultChan():
-			if !ok {
-				g.ended()
-				return
-			}
-			g.look(e)
-			if !g.pace() || !g.send(e) || e.Type == watch.Error { // after that nothing comes
-				return
-			}
-			silence.Reset(g.patience())
-		case <-silence.C:
-			g.endSilent()
-			return
-		case <-g.overdue.C:
-			g.resource.note(overdueWatch, nil)
-			return // the reflector goes on from the last version
-		case <-g.relistAsked():
-			g.giveWay()
-			return
-		case <-g.done:
-			return
+// endWatch ends the watches of before, and waits for the goroutine of the reflector's.
+func (r *Resource) endWatch() {
+	if r.began != nil {
+		r.began.Close()
+		r.began = nil
+	}
+	if r.watching != nil {
+		r.watching.Stop()
+		for range r.watching.ResultChan() {
 		}
+		r.watching = nil
 	}
 }
 
-// relistAsked returns what has an element once a new list is asked for. A list that is under
-// way may have begun before that, so it comes to its end first.
-func (g *guardedWatch) relistAsked() <-chan struct{} {
-	if g.lists {
-		return nil
-	}
-	return g.resource.relist
+// end ends the watch from here.
+func (o *opened) end(why error) {
+	o.cause.CompareAndSwap(nil, &why)
+	_ = o.from.Close()
 }
 
-// giveWay ends the watch so that the reflector lists again.
-func (g *guardedWatch) giveWay() {
-	g.resource.afresh.Store(true)
-	if !g.send(watch.Event{Type: watch.Error, Object: &errRelist.ErrStatus}) {
-		g.resource.Relist() // the watch was over: the next one gives way
-	}
+// Close ends the watch, and a next or Decode that waits.
+func (o *opened) Close() {
+	o.stop.Do(func() {
+		close(o.done)
+		o.silence.Stop()
+		o.overdue.Stop()
+		_ = o.from.Close()
+	})
 }
 
-func (g *guardedWatch) patience() time.Duration {
-	if g.lists {
+// Decode returns the next event, when the cluster may have it handled.
+func (o *opened) Decode() (watch.EventType, runtime.Object, error) {
+	if o.ended {
+		return "", nil, io.EOF
+	}
+	e, err := o.next()
+	if err == nil && o.pace() {
+		return e.kind, e.object, nil
+	}
+	o.ended = true
+	if status := o.failure(err); status != nil {
+		return watch.Error, status, nil
+	}
+	return "", nil, io.EOF
+}
+
+// next waits for the next event. Time counts only while it waits.
+func (o *opened) next() (event, error) {
+	o.silence.Reset(o.patience())
+	e, err := o.from.next()
+	o.silence.Stop()
+	select {
+	case <-o.done:
+		return event{}, errStopped
+	default:
+	}
+	if err != nil {
+		if why := o.cause.Load(); why != nil {
+			err = *why
+		}
+		o.note(err)
+		return event{}, err
+	}
+	if e.initial {
+		o.lists = false
+	} else if e.kind == watch.Bookmark {
+		o.resource.bookmarks.Store(true)
+	}
+	return e, nil
+}
+
+func (o *opened) patience() time.Duration {
+	if o.lists {
 		return listSilence
 	}
 	return watchSilence
@@ -136,9 +219,9 @@ func (g *guardedWatch) patience() time.Duration {
 
 // pace waits until the cluster may have one more event handled. What comes meanwhile waits in
 // the connection, and so at the server. It returns false once the watch is stopped.
-func (g *guardedWatch) pace() bool {
-	all := g.resource.group.events
-	if all == nil || g.lists {
+func (o *opened) pace() bool {
+	all := o.resource.group.events
+	if all == nil {
 		return true
 	}
 	wait := all.Reserve().Delay()
@@ -150,68 +233,62 @@ func (g *guardedWatch) pace() bool {
 	select {
 	case <-timer.C:
 		return true
-	case <-g.done:
+	case <-o.done:
 		return false
 	}
 }
 
-// send returns false once the watch is stopped.
-func (g *guardedWatch) send(e watch.Event) bool {
-	select {
-	case g.result <- e:
-		return true
-	case <-g.done:
-		return false
-	}
-}
-
-// look notes what an event shows of the watch.
-func (g *guardedWatch) look(e watch.Event) {
-	switch e.Type {
-	case watch.Error:
-		if time.Since(g.began) < shortWatch && g.resource.over.now.Load() == nil { // or else it is the budget
-			err := apierrors.FromObject(e.Object)
-			if outdated(err) {
-				g.resource.note(expiredAtOnce, nil)
-			} else {
-				g.resource.note(failsSoon, err)
-			}
-		}
-	case watch.Bookmark:
-		if o, err := meta.Accessor(e.Object); err == nil && o.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true" {
-			g.lists = false
-			return
-		}
-		g.resource.bookmarks.Store(true)
-	}
-}
-
-// ended notes that the server has ended the watch without an error.
-func (g *guardedWatch) ended() {
-	select {
-	case <-g.done: // the reflector has
-		return
-	default:
-	}
-	if time.Since(g.began) < shortWatch {
-		g.resource.note(endedSoon, nil)
-	}
-}
-
-// endSilent ends a watch by which nothing comes any more. A list that was not streamed
-// to its end has failed. Otherwise the reflector lists again, which shows whether the
-// server still answers, and what has been missed: a new watch could be as silent.
-func (g *guardedWatch) endSilent() {
-	r := g.resource
-	if !g.lists {
-		if r.bookmarks.Load() { // else nothing may have changed
+// note shows what the end of a watch says of the server.
+func (o *opened) note(err error) {
+	r, soon := o.resource, time.Since(o.began) < shortWatch
+	switch {
+	case err == errSilent:
+		if !o.lists && r.bookmarks.Load() { // else nothing may have changed
 			r.note(silentWatch, nil)
 		}
-		g.send(watch.Event{Type: watch.Error, Object: &errSilentWatch.ErrStatus})
-		return
+	case err == errOverdue:
+		r.note(overdueWatch, nil)
+	case !soon:
+	case outdated(err):
+		r.note(expiredAtOnce, nil)
+	case broken(err):
+		r.note(endedSoon, nil)
+	default:
+		r.note(failsSoon, err)
 	}
-	if !r.needed {
-		r.markTried()
+}
+
+// broken reports whether a watch is just over: a new one goes on where it has ended.
+func broken(err error) bool {
+	return err == io.EOF || err == errOverdue || err == errStopped || utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err)
+}
+
+// failure returns the event by which a reflector lists again; nil: it watches on from the version
+// that came last. A watch that has fallen silent gives way to a list, which shows whether the server
+// still answers, and what has been missed: a new watch could be as silent.
+func (o *opened) failure(err error) *metav1.Status {
+	var status apierrors.APIStatus
+	switch {
+	case err == nil:
+		return nil // it is stopped
+	case err == errSilent:
+		return &errSilentWatch.ErrStatus
+	case errors.As(err, &status):
+		s := status.Status()
+		return &s
+	case broken(err):
+		return nil
 	}
-	r.unreadable(errSilentList, errSilentList)
+	return &apierrors.NewInternalError(err).ErrStatus
+}
+
+// unlisted returns why a list that was streamed has not come to its end, or errNoStream.
+func (o *opened) unlisted(err error) error {
+	switch {
+	case err == errSilent:
+		return errSilentList
+	case outdated(err), isOver(err):
+		return err
+	}
+	return errNoStream
 }

@@ -114,11 +114,13 @@ type ClusterGateway struct {
 
 // Resource is one kind of object that the gateway reads of a cluster.
 type Resource struct {
-	Resource string `json:"resource"`      // such as pods
-	Needed   bool   `json:"needed"`        // without it the cluster is not ready
-	Synced   bool   `json:"synced"`        // it has been listed
-	Objects  int    `json:"objects"`       // that the gateway keeps
-	Err      string `json:"err,omitempty"` // newest failure, if it still lasts: unreachable, forbidden, absent, …
+	Resource string `json:"resource"`          // such as pods
+	Needed   bool   `json:"needed"`            // without it the cluster is not ready
+	Synced   bool   `json:"synced"`            // it has been listed
+	Objects  int    `json:"objects"`           // that the gateway keeps
+	Refused  int    `json:"refused,omitempty"` // that can't be decoded: what was read of them before stays
+	Drifted  int    `json:"drifted,omitempty"` // of which something else was kept than the API had, and that have been corrected
+	Err      string `json:"err,omitempty"`     // newest failure, if it still lasts: unreachable, forbidden, absent, …
 	// Trouble is what the API server does that is no failure and yet makes the
 	// resource be requested again and again, once a second at most.
 	Trouble string `json:"trouble,omitempty"`

@@ -1,0 +1,72 @@
+package follow
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+)
+
+const (
+	// maxRefusedText is how much of the reason is kept why an object is refused, in bytes.
+	maxRefusedText = 200
+	// shownRefused is how many refused objects of a resource its health names.
+	shownRefused = 3
+)
+
+// RefusedObject is an object that could not be decoded: it is too large, or beyond a bound. What was
+// read of it before stays.
+type RefusedObject struct {
+	Resource string
+	Key      string // as [JoinKey] makes it
+	Why      string // fit to be shown
+}
+
+// refusedText returns why an object is refused, to be kept. It is not empty.
+func (r *Resource) refusedText(why error) string {
+	text := cmp.Or(r.group.options.Printable(why).Error(), "it can't be decoded")
+	if len(text) > maxRefusedText {
+		text = strings.ToValidUTF8(text[:maxRefusedText], "") + "…"
+	}
+	return text
+}
+
+// refusedKey is what an object that is refused is charged by. No object has such a key.
+func refusedKey(key string) string { return "//" + key }
+
+// refusedSize is what it takes to know that, in bytes.
+func refusedSize(key, why string) int64 { return sizeOf(key, why, 0, false) }
+
+// setRefused records which objects of a list are refused, and returns those of before.
+func (r *Resource) setRefused(all map[string]string) (before map[string]string) {
+	r.group.mu.Lock()
+	defer r.group.mu.Unlock()
+	before, r.unusable = r.unusable, all
+	return before
+}
+
+// noteRefused records that an object is refused; empty: it is not.
+func (r *Resource) noteRefused(key, why string) {
+	r.group.mu.Lock()
+	defer r.group.mu.Unlock()
+	if why == "" {
+		delete(r.unusable, key)
+		return
+	}
+	if r.unusable == nil {
+		r.unusable = make(map[string]string)
+	}
+	r.unusable[key] = why
+}
+
+// refusedObjects returns how many objects are refused, and a few of them. group.mu is held.
+func (r *Resource) refusedObjects() (n int, some []RefusedObject) {
+	keys := slices.Collect(maps.Keys(r.unusable))
+	if len(keys) > shownRefused {
+		slices.Sort(keys)
+	}
+	for _, key := range keys[:min(len(keys), shownRefused)] {
+		some = append(some, RefusedObject{r.name, key, r.unusable[key]})
+	}
+	return len(r.unusable), some
+}

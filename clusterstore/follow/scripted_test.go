@@ -1,0 +1,162 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"isthmus/clusterstore/budget"
+	"isthmus/clusterstore/decode"
+)
+
+// item is a Secret of a list, or one that is refused.
+type item struct {
+	object  *corev1.Secret
+	refused *decode.Refused
+}
+
+func labelled(name, x string) item {
+	s := secret(name)
+	s.Labels = map[string]string{"x": x}
+	return item{object: s}
+}
+
+func tooLarge(name string) item {
+	return item{refused: &decode.Refused{Namespace: "ns", Name: name, ResourceVersion: "2", Err: errors.New("it is larger than 4 MiB")}}
+}
+
+// scripted is a Source whose lists and events a test makes.
+type scripted struct {
+	mu      sync.Mutex
+	items   []item
+	version string
+	pause   time.Duration                  // before the items of a list
+	stream  []decode.Event[*corev1.Secret] // that a streamed list begins with; nil: the items
+	lists   int
+	watches []*scriptedEvents
+}
+
+func (s *scripted) List(ctx context.Context, _ metav1.ListOptions, each func(*corev1.Secret, *decode.Refused) error) (metav1.ListMeta, error) {
+	s.mu.Lock()
+	items, meta, pause := s.items, metav1.ListMeta{ResourceVersion: s.version}, s.pause
+	s.lists++
+	s.mu.Unlock()
+	sleep(ctx, pause)
+	for _, i := range items {
+		if err := each(i.object, i.refused); err != nil {
+			return meta, err
+		}
+	}
+	return meta, nil
+}
+
+func (s *scripted) Watch(_ context.Context, o metav1.ListOptions) (decode.Events[*corev1.Secret], error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := &scriptedEvents{next: make(chan decode.Event[*corev1.Secret]), done: make(chan struct{})}
+	s.watches = append(s.watches, e)
+	if streamsList(o) {
+		first := s.stream
+		for _, i := range s.items {
+			if s.stream == nil {
+				first = append(first, decode.Event[*corev1.Secret]{Type: watch.Added, Object: i.object, Refused: i.refused})
+			}
+		}
+		go func() {
+			for _, one := range first {
+				e.send(one)
+			}
+			e.bookmark(s.version, true)
+		}()
+	}
+	return e, nil
+}
+
+// become changes what is listed.
+func (s *scripted) become(version string, items ...item) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.version, s.items = version, items
+}
+
+// newest returns the newest watch, once nothing is under way.
+func (s *scripted) newest() *scriptedEvents {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.watches[len(s.watches)-1]
+}
+
+type scriptedEvents struct {
+	next chan decode.Event[*corev1.Secret]
+	done chan struct{}
+	once sync.Once
+}
+
+func (e *scriptedEvents) Next(each func(decode.Event[*corev1.Secret]) error) error {
+	select {
+	case event := <-e.next:
+		return each(event)
+	case <-e.done:
+		return io.ErrClosedPipe
+	}
+}
+
+func (e *scriptedEvents) Close() error {
+	e.once.Do(func() { close(e.done) })
+	return nil
+}
+
+func (e *scriptedEvents) send(event decode.Event[*corev1.Secret]) {
+	select {
+	case e.next <- event:
+	case <-e.done:
+	}
+}
+
+// event sends an event of an item with that version.
+func (e *scriptedEvents) event(what watch.EventType, version string, i item) {
+	if i.object != nil {
+		i.object = i.object.DeepCopy()
+		i.object.ResourceVersion = version
+	}
+	e.send(decode.Event[*corev1.Secret]{Type: what, Object: i.object, Refused: i.refused})
+}
+
+func (e *scriptedEvents) bookmark(version string, initial bool) {
+	o := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}}
+	if initial {
+		o.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+	}
+	e.send(decode.Event[*corev1.Secret]{Type: watch.Bookmark, Object: o})
+}
+
+// run follows the Source in a bubble for as long as f takes.
+func (s *scripted) run(t *testing.T, o Options, f func(t *testing.T, g *Group, known texts)) {
+	synctest.Test(t, func(t *testing.T) {
+		known := texts{}
+		g := NewGroup(o, New(Kind[*corev1.Secret, string]{
+			Name: "secrets", Needed: true, Source: s, Into: known,
+			Compact: func(o *corev1.Secret) (string, bool) { return o.Labels["x"], o.Labels["x"] != "none" }, Same: sameAs[string],
+		}))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); g.Run(ctx, nil) }()
+		synctest.Wait()
+		f(t, g, known)
+		cancel()
+		<-done
+	})
+}
+
+func newBudget(limit int64) *budget.Budget {
+	return budget.NewPool(budget.Limits{Cluster: limit, All: 4 * limit}).Add()
+}

@@ -1,0 +1,158 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"hash/maphash"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"isthmus/clusterstore/decode"
+)
+
+// print stands for the key of an object, which takes several times as much. Two objects do not have the
+// same one: nobody outside can bring that about.
+type print uint64
+
+// prints makes prints.
+type prints struct{ seed maphash.Seed }
+
+func newPrints() prints { return prints{maphash.MakeSeed()} }
+
+func (p prints) of(key string) print { return print(maphash.String(p.seed, key)) }
+
+// stage has the objects of a list until its end. Of those that are in the Store just as they are only
+// prints are kept.
+type stage[T any] struct {
+	prints  prints
+	list    []*compacted[T] // in the order in which they came; nil: another version has come
+	at      map[string]int  // where in list
+	same    map[print]struct{}
+	refused map[string]string // why, by key. An earlier version may be in list, in same, or in the Store
+}
+
+func newStage[T any](p prints) *stage[T] {
+	return &stage[T]{prints: p, at: make(map[string]int), same: make(map[print]struct{}), refused: make(map[string]string)}
+}
+
+// has reports whether there is an object with that key, or one was refused.
+func (s *stage[T]) has(key string) bool {
+	_, listed := s.at[key]
+	_, refused := s.refused[key]
+	return listed || refused || s.isSame(s.prints.of(key))
+}
+
+func (s *stage[T]) isSame(p print) bool {
+	_, ok := s.same[p]
+	return ok
+}
+
+// present returns the objects that are to be put into the Store.
+func (s *stage[T]) present() []*compacted[T] {
+	list := s.list[:0]
+	for _, c := range s.list {
+		if c != nil {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// beginList forgets what has been staged. No check goes on meanwhile.
+func (f *feed[O, T]) beginList() {
+	f.mu.Lock()
+	f.version = ""
+	f.endCheck()
+	f.mu.Unlock()
+	f.abandonList()
+	f.stage = newStage[T](f.prints)
+}
+
+func (f *feed[O, T]) abandonList() {
+	if f.stage != nil {
+		for _, c := range f.stage.present() {
+			f.kept.unstage(c.size, f.handles(c.value))
+		}
+	}
+	f.stage = nil
+	f.kept.unstageAll()
+}
+
+// stagePage reads one page.
+func (f *feed[O, T]) stagePage(ctx context.Context, opts metav1.ListOptions) (metav1.ListMeta, int, error) {
+	n, least := 0, int64(0)
+	list, err := f.kind.Source.List(ctx, opts, func(o O, refused *decode.Refused) error {
+		c := f.compact(o, refused)
+		if n++; n == 1 || c.size < least {
+			least = c.size
+		}
+		return f.stageObject(c)
+	})
+	if left := list.RemainingItemCount; err == nil && opts.Continue == "" && left != nil {
+		err = f.kept.announced(least, *left)
+	}
+	return list, n, err
+}
+
+// stageEvent stages what has happened before the end of a list that is streamed.
+func (f *feed[O, T]) stageEvent(e event) error {
+	c := e.object.(*compacted[T])
+	switch e.kind {
+	case watch.Deleted:
+		f.unstageObject(c.key)
+		f.unstageRefused(c.key)
+		return nil
+	case watch.Bookmark:
+		return nil
+	case watch.Added, watch.Modified:
+		return f.stageObject(c)
+	}
+	return errors.New("the API server sent an event of an unknown type")
+}
+
+// stageObject stages an object in place of what there is with its key. One that is refused leaves that as
+// it is.
+func (f *feed[O, T]) stageObject(c *compacted[T]) error {
+	s := f.stage
+	f.unstageRefused(c.key)
+	if c.refused != "" {
+		s.refused[c.key] = c.refused
+		return f.kept.stage(c.size, nil)
+	}
+	f.unstageObject(c.key)
+	if !c.ok {
+		return nil
+	}
+	f.resource.lag.seen(c.updated)
+	f.mu.Lock()
+	same := f.same(c)
+	f.mu.Unlock()
+	if same {
+		s.same[s.prints.of(c.key)] = struct{}{}
+		return f.kept.stageSame(c.key)
+	}
+	s.at[c.key] = len(s.list)
+	s.list = append(s.list, c)
+	return f.kept.stage(c.size, f.handles(c.value))
+}
+
+func (f *feed[O, T]) unstageObject(key string) {
+	s := f.stage
+	if at, ok := s.at[key]; ok {
+		f.kept.unstage(s.list[at].size, f.handles(s.list[at].value))
+		s.list[at] = nil
+		delete(s.at, key)
+	}
+	if p := s.prints.of(key); s.isSame(p) {
+		f.kept.unstageSame(key)
+		delete(s.same, p)
+	}
+}
+
+func (f *feed[O, T]) unstageRefused(key string) {
+	if why, ok := f.stage.refused[key]; ok {
+		f.kept.unstage(refusedSize(key, why), nil)
+		delete(f.stage.refused, key)
+	}
+}
