@@ -2,15 +2,19 @@ package e2e
 
 import (
 	"bufio"
+	"encoding/binary"
 	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"strings"
 	"sync"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
 	"isthmus/e2e/cluster"
@@ -40,14 +44,15 @@ func newSwallower(t *testing.T, c *cluster.Cluster) *swallower {
 			r.Out.Header.Del("Authorization") // the administrator's comes in its place
 			if r.In.URL.Query().Get("watch") != "" {
 				r.Out.Header.Del("Accept-Encoding")
-				if r.In.Header.Get("Accept") == "application/vnd.kubernetes.protobuf,application/json" {
-					r.Out.Header.Set("Accept", "application/json") // an event is a line
-				}
 			}
 		},
 		ModifyResponse: func(r *http.Response) error {
 			if r.Request.URL.Query().Get("watch") != "" && r.StatusCode == http.StatusOK {
-				r.Body = &lossy{swallower: s, body: r.Body, lines: bufio.NewReader(r.Body)}
+				l := &lossy{swallower: s, body: r.Body, from: bufio.NewReader(r.Body)}
+				if l.next = l.line; strings.HasPrefix(r.Header.Get("Content-Type"), runtime.ContentTypeProtobuf) {
+					l.next = l.frame
+				}
+				r.Body = l
 			}
 			return nil
 		},
@@ -78,23 +83,13 @@ func (s *swallower) left() (n int) {
 }
 
 // swallows reports whether an event is to be lost, and counts it.
-func (s *swallower) swallows(line []byte) bool {
-	var e struct {
-		Type   string
-		Object struct {
-			Metadata struct{ Name string }
-		}
-	}
-	if json.Unmarshal(line, &e) != nil {
-		return false
-	}
+func (s *swallower) swallows(event string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	what := e.Type + " " + e.Object.Metadata.Name
-	if s.loses[what] == 0 {
+	if s.loses[event] == 0 {
 		return false
 	}
-	s.loses[what]--
+	s.loses[event]--
 	return true
 }
 
@@ -102,18 +97,53 @@ func (s *swallower) swallows(line []byte) bool {
 type lossy struct {
 	swallower *swallower
 	body      io.Closer
-	lines     *bufio.Reader
-	rest      []byte // of a line that is being read
+	from      *bufio.Reader
+	next      func() (encoded []byte, event string, err error)
+	rest      []byte // of an event that is being read
+}
+
+// line reads an event in JSON.
+func (l *lossy) line() ([]byte, string, error) {
+	line, err := l.from.ReadBytes('\n')
+	var e struct {
+		Type   string
+		Object struct {
+			Metadata struct{ Name string }
+		}
+	}
+	if err != nil || json.Unmarshal(line, &e) != nil {
+		return line, "", err
+	}
+	return line, e.Type + " " + e.Object.Metadata.Name, nil
+}
+
+// frame reads an event in protobuf.
+func (l *lossy) frame() ([]byte, string, error) {
+	length, err := l.from.Peek(4)
+	if err != nil {
+		return nil, "", err
+	}
+	frame := make([]byte, 4+binary.BigEndian.Uint32(length))
+	if _, err := io.ReadFull(l.from, frame); err != nil {
+		return nil, "", err
+	}
+	var e metav1.WatchEvent
+	var o runtime.Unknown
+	var m metav1.PartialObjectMetadata // has its metadata where all kinds have theirs
+	if e.Unmarshal(frame[4:]) != nil || len(e.Object.Raw) < 4 || o.Unmarshal(e.Object.Raw[4:]) != nil || m.Unmarshal(o.Raw) != nil {
+		return frame, "", nil
+	}
+	return frame, e.Type + " " + m.Name, nil
 }
 
 func (l *lossy) Read(p []byte) (int, error) {
 	for len(l.rest) == 0 {
-		line, err := l.lines.ReadBytes('\n')
+		encoded, event, err := l.next()
 		if err != nil {
-			return copy(p, line), err
+			return copy(p, encoded), err
 		}
-		if !l.swallower.swallows(line) {
-			l.rest = line
+		if !l.swallower.swallows(event) {
+			l.rest = encoded
 		}
 	}
 	n := copy(p, l.rest)

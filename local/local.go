@@ -35,8 +35,10 @@ type Options struct {
 	Cordon federation.Standing
 	// Region is where the cluster is; empty: where all of its Nodes are.
 	Region string
-	// Report is called when the cluster's state changes, and with a standing that is not in
-	// service. It must not block.
+	// Relist is as cluster.Config has it.
+	Relist time.Duration
+	// Report is called when the cluster's state changes, with a standing that is not in
+	// service, and when an object had drifted. It must not block.
 	Report func(cluster.Change) // nil: not called
 }
 
@@ -151,6 +153,8 @@ func create(o Options, newCluster func(cluster.Config) (localCluster, error)) (*
 		Rules:          o.Rules,
 		Log:            l.log,
 		Metrics:        o.Metrics,
+		Relist:         o.Relist,
+		Drifted:        o.Report,
 		Changed:        func(svc federation.ServiceID, at time.Time) { o.Table.Changed(federation.Local, svc, at) },
 		OnService:      func(id federation.ServiceID, _ *cluster.Service) { l.services.Add(id.Namespace, id, time.Now()) },
 		OnNode:         l.zones.set,

@@ -52,7 +52,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	rules := o.rules(log)
 	here, err := local.New(local.Options{
 		REST: cfg, TrustDomain: o.trustDomain, ClusterDomain: o.domain, Rules: rules, Table: table, Log: log, Metrics: metrics,
-		Preference: o.preference, Cordon: o.cordon, Region: o.region, Report: happened.clusterChanged,
+		Preference: o.preference, Cordon: o.cordon, Region: o.region, Relist: o.relist, Report: happened.clusterChanged,
 	})
 	if err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	registry.MustRegister(here)
 	store, err := newStore(cfg, clusterstore.Options{
 		Namespace: o.namespace, Rules: rules, Table: table, Log: log, Registerer: registry, Metrics: metrics, Network: o.network, IPv6: o.ipv6, Local: here,
-		Memory: budget.NewPool(clusterLimits(usableMemory(), o.clusterBytes)), WhenLost: o.lost, LostAfter: o.lostAfter, Report: happened.clusterChanged,
+		Memory: budget.NewPool(clusterLimits(usableMemory(), o.clusterBytes)), WhenLost: o.lost, LostAfter: o.lostAfter, Relist: o.relist, Report: happened.clusterChanged,
 	})
 	if err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ type eventLog struct{ *events.Log }
 func (l eventLog) clusterChanged(c cluster.Change) {
 	kind := map[cluster.ChangeKind]adminapi.EventKind{
 		cluster.StateChanged: adminapi.EventCluster, cluster.StandingChanged: adminapi.EventStanding, cluster.CredentialsChanged: adminapi.EventRotation,
-		cluster.GatewayChanged: adminapi.EventGateway,
+		cluster.GatewayChanged: adminapi.EventGateway, cluster.ObjectDrifted: adminapi.EventDrift,
 	}[c.Kind]
 	l.Add(adminapi.Event{Kind: kind, Object: c.Cluster.String(), Text: c.Text, Problem: c.Problem})
 }

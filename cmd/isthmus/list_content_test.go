@@ -130,6 +130,7 @@ func TestEventsPage(t *testing.T) {
 	l.clusterChanged(cluster.Change{Cluster: "east", Text: "stale: gone", Problem: true})
 	l.clusterChanged(cluster.Change{Cluster: "east", Kind: cluster.StandingChanged, Text: "withdrawn: lost"})
 	l.clusterChanged(cluster.Change{Kind: cluster.CredentialsChanged, Text: "new credentials are in use"})
+	l.clusterChanged(cluster.Change{Cluster: "east", Kind: cluster.ObjectDrifted, Text: "pods shop/web-1: it was missing", Problem: true})
 	l.stalled("web.shop.svc.cluster.local:80")
 	reported := 0
 	web := federation.ServiceID{Namespace: "shop", Name: "web"}
@@ -153,14 +154,14 @@ func TestEventsPage(t *testing.T) {
 	}
 	for _, want := range []string{
 		"cluster east true stale: gone", "standing east false withdrawn: lost", "rotation local false new credentials are in use",
-		"stall web.shop.svc.cluster.local:80 true a stream ended: its proxy takes no updates",
+		"stall web.shop.svc.cluster.local:80 true a stream ended: its proxy takes no updates", "drift east true pods shop/web-1: it was missing",
 		"tier shop/web true clients in zone a use more tiers: any, last-resort (why)", "tier shop/web false clients use fewer tiers: any (why)",
 	} {
 		if !got[want] {
 			t.Errorf("%q is not there: %v", want, got)
 		}
 	}
-	if page.Most != events.Most || len(page.Events) != 6 || reported != 2 {
+	if page.Most != events.Most || len(page.Events) != 7 || reported != 2 {
 		t.Errorf("%d of %d events, %d reported", len(page.Events), page.Most, reported)
 	}
 }

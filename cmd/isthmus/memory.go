@@ -15,12 +15,12 @@ import (
 const (
 	// unknownMemory is what a process may use where the system does not say, in bytes.
 	unknownMemory = 4 << 30
-	// mostClusterMemory is the largest default of --cluster-memory, in bytes: a cluster of
-	// 100,000 Pods needs a quarter of it.
+	// mostClusterMemory is the largest default of --cluster-memory, in bytes: several times what a cluster of
+	// 100,000 Pods needs.
 	mostClusterMemory = 1 << 30
-	// minClusterMemory is the least that --cluster-memory may be, in bytes: a page of a
-	// list of ordinary Pods needs that much while it is decoded.
-	minClusterMemory = 16 << 20
+	// minClusterMemory is the least that --cluster-memory may be, in bytes: some 3,000 ordinary
+	// Pods.
+	minClusterMemory = 4 << 20
 	// minViewMemory is the least that --view-memory may be, in bytes: a hundred calls.
 	minViewMemory = 1 << 20
 	// mostViewMemory is the largest default of --view-memory, in bytes: 100,000 calls, or
@@ -49,12 +49,13 @@ func usableMemory() int64 {
 
 // clusterLimits returns what linked clusters may make a process take that may use so much
 // memory. cluster is --cluster-memory, or 0. A quarter of the memory is for what is kept of one
-// cluster, half for all: the rest is for the gateway's own cluster, proxies, and garbage.
+// cluster, half for all: the rest is for the gateway's own cluster, proxies, and garbage. Twice what one may
+// have is the least by which each of two clusters gets it.
 func clusterLimits(usable, cluster int64) budget.Limits {
 	if cluster == 0 {
 		cluster = max(minClusterMemory, min(usable/4, mostClusterMemory))
 	}
-	return budget.Limits{Cluster: cluster, All: max(usable/2, cluster+cluster/2)}
+	return budget.Limits{Cluster: cluster, All: max(usable/2, 2*cluster)}
 }
 
 // parseMemory parses a quantity of so many bytes at least. Empty is 0.

@@ -17,8 +17,8 @@ func TestClusterLimits(t *testing.T) {
 	}{
 		{250 << 20, 0, budget.Limits{Cluster: 250 << 18, All: 125 << 20}},
 		{250 << 20, 32 << 20, budget.Limits{Cluster: 32 << 20, All: 125 << 20}},
-		{250 << 20, 200 << 20, budget.Limits{Cluster: 200 << 20, All: 300 << 20}},
-		{40 << 20, 0, budget.Limits{Cluster: minClusterMemory, All: 24 << 20}},
+		{250 << 20, 200 << 20, budget.Limits{Cluster: 200 << 20, All: 400 << 20}},
+		{12 << 20, 0, budget.Limits{Cluster: minClusterMemory, All: 8 << 20}},
 		{64 << 30, 0, budget.Limits{Cluster: mostClusterMemory, All: 32 << 30}},
 	} {
 		if got := clusterLimits(tt.usable, tt.flag); got != tt.want {
@@ -48,7 +48,7 @@ func TestParseMemory(t *testing.T) {
 			t.Errorf("%q: %d, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"x", "64MB", "-64Mi", "0", "15Mi"} {
+	for _, text := range []string{"x", "64MB", "-64Mi", "0", "3Mi"} {
 		if _, err := parseMemory(text, minClusterMemory); err == nil || !strings.Contains(err.Error(), "give") {
 			t.Errorf("%q: %v", text, err)
 		}

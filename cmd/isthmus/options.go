@@ -37,7 +37,7 @@ type options struct {
 	traces                         string
 	serviceMetrics                 bool
 	pprof, queueMetrics, isVersion bool
-	audit                          string
+	relistText, audit              string
 	preferenceOptions
 
 	// derived from the flags by check
@@ -46,7 +46,8 @@ type options struct {
 	viewBytes      int64                 // --view-memory; 0: not given
 	http2Params    *pb.Http2ClientParams // nil: none
 	forceTransport bool
-	clusterBytes   int64  // --cluster-memory; 0: not given
+	clusterBytes   int64 // --cluster-memory; 0: not given
+	relist         time.Duration
 	notes          []note // to be logged once there is a logger
 }
 
@@ -82,8 +83,13 @@ func gatewayVerb(o *options) cli.Verb {
 		s.BoolVar(&o.slices, "enable-endpoint-slices", true, "Read EndpointSlices, in all clusters; otherwise core Endpoints. Also write EndpointSlices for Services that select ExternalWorkloads, in turns with the other replicas.")
 	})
 	section("Linked clusters", func(s *pflag.FlagSet) {
-		s.StringVar(&o.clusterMemory, "cluster-memory", "", "`QUANTITY` of memory, such as 64Mi, that may be kept of one linked cluster, by estimate; what it sends may take a quarter more while that is decoded. Beyond it the cluster keeps what it had, and is stale until it is small again. The gateway's own cluster has no such limit. "+
+		s.StringVar(&o.clusterMemory, "cluster-memory", "", "`QUANTITY` of memory, such as 64Mi, that may be kept of one linked cluster. Beyond it the cluster keeps what it had, and is stale until it is small again. The gateway's own cluster has no such limit. "+
 			"Empty: a quarter of what the process may use (the container's memory limit, less if GOMEMLIMIT is less, or without one the machine's memory), at most 1Gi. All linked clusters together may take half of what the process may use.")
+	})
+	section("Whether what is known is right", func(s *pflag.FlagSet) {
+		s.StringVar(&o.relistText, "relist", "1h", "`INTERVAL`, from 10s to 168h, in which each resource of a cluster is listed once, more or less, while its watch goes on. "+
+			"Objects of which something else is kept than is listed, though the watch has brought all that there was, are corrected, counted in isthmus_drift_total, and logged. off: nothing is listed again.")
+		s.StringVar(&o.audit, "audit", "", "A `DURATION`; without effect, with a warning: --relist has taken its place. For arguments of older versions.")
 	})
 	section("Which clusters clients use", o.preferenceFlags)
 	section("Clusters that are taken out", o.standingFlags)
@@ -107,7 +113,6 @@ func gatewayVerb(o *options) cli.Verb {
 		s.DurationVar(&o.drain, "drain", 6*time.Second, "After --shutdown-delay, end the streams that are open then, spread over this `DURATION`, so that other replicas do not get all proxies at once. Proxies that come back are served until then; at the end of it the listener is closed and the streams that are left end. 0: all at once. "+
 			"The process ends at most a second after the two: keep their sum a second below terminationGracePeriodSeconds (30, unless the Pod sets it). Outside of a Pod both are skipped while no stream is open.")
 		s.IntVar(&o.queue, "stream-queue-capacity", 100, "A `NUMBER` above 0; without effect, since streams have no queues. For the arguments of a Linkerd install.")
-		s.StringVar(&o.audit, "audit", "", "A `DURATION`; without effect, with a warning: there are no audits any more. For arguments of older versions.")
 	})
 	section("Logs, metrics, traces", func(s *pflag.FlagSet) {
 		s.StringVar(&o.logLevel, "log-level", "info", "`LEVEL` of the log: "+logging.LevelNames+". With debug and trace, client libraries log more too.")
@@ -198,8 +203,23 @@ func (o *options) check() error {
 	if err := o.preferenceOptions.check(); err != nil {
 		return err
 	}
+	if o.relist, err = parseRelist(o.relistText); err != nil {
+		return err
+	}
 	o.complete()
 	return nil
+}
+
+// parseRelist parses --relist; off is 0.
+func parseRelist(text string) (time.Duration, error) {
+	if text == "off" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 10*time.Second || d > 7*24*time.Hour {
+		return 0, cli.Usagef("--relist is %q: give off, or a duration from 10s to 168h, such as 1h", text)
+	}
+	return d, nil
 }
 
 // complete replaces missing and unknown values by their defaults, and notes that.
@@ -210,7 +230,7 @@ func (o *options) complete() {
 		warn("--identity-trust-domain is not given: %s is used", fallback)
 	}
 	if o.audit != "" {
-		warn("--audit is without effect, since there are no audits any more: remove it from the arguments")
+		warn("--audit is without effect, since --relist has taken its place: remove it from the arguments")
 	}
 	if o.domain == "" {
 		warn("--cluster-domain is not given: %s is used", fallback)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,6 +62,7 @@ var accepted = map[string]string{
 	"when-lost":                  "withdraw",
 	"lost-after":                 "1h0m0s",
 	"audit":                      "10m",
+	"relist":                     "10m",
 }
 
 // TestAccepted: each flag with one dash and two, the value after "=" or, unless
@@ -149,12 +151,26 @@ func TestNotes(t *testing.T) {
 		{nil, []note{{"--identity-trust-domain is not given: cluster.local is used", false}, {"--cluster-domain is not given: cluster.local is used", false}}},
 		{append(domains, "--outbound-transport-mode=x"), []note{{`--outbound-transport-mode is "x": transparent is used; transport-header would be the other mode`, true}}},
 		{append(domains, "--outbound-transport-mode=transport-header", "--log-format=json"), nil},
-		{append(domains, "--audit=1h"), []note{{"--audit is without effect, since there are no audits any more: remove it from the arguments", false}}},
+		{append(domains, "--audit=1h"), []note{{"--audit is without effect, since --relist has taken its place: remove it from the arguments", false}}},
 		{append(domains, "--log-format=xml"), []note{{`--log-format is "xml": plain is used; json would be the other format`, false}}},
 		{append(domains, `--meshed-http2-client-params={"keepAlive":{}}`), []note{{`--meshed-http2-client-params: json: unknown field "keepAlive": skipped`, false}}},
 	} {
 		if got := parsed(t, c.args...).notes; !slices.Equal(got, c.want) {
 			t.Errorf("%v: %v, want %v", c.args, got, c.want)
+		}
+	}
+}
+
+// TestRelistFlag: off, and durations that make sense.
+func TestRelistFlag(t *testing.T) {
+	for text, want := range map[string]time.Duration{"off": 0, "1h": time.Hour, "10s": 10 * time.Second, "168h": 168 * time.Hour} {
+		if o := parsed(t, "--relist="+text); o.relist != want {
+			t.Errorf("%s: %v", text, o.relist)
+		}
+	}
+	for _, text := range []string{"", "on", "0", "0s", "9s", "169h", "-1h", "1"} {
+		if _, err := parseRelist(text); err == nil || !strings.Contains(err.Error(), "--relist is ") {
+			t.Errorf("%q is accepted: %v", text, err)
 		}
 	}
 }

@@ -188,7 +188,7 @@ func (w *world) overBudget(ctx context.Context, name string) error {
 	if err := errors.Join(err, err2, err3); err != nil {
 		return err
 	}
-	if limit == 0 || used > limit+limit/4 { // a quarter more while it is read
+	if limit == 0 || used > 2*limit { // what is kept, and a list beside it
 		return fmt.Errorf("cluster %s is charged %v bytes of %v", name, used, limit)
 	}
 	return nil
