@@ -13,6 +13,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
 	"isthmus/clusterstore/kube"
@@ -132,29 +136,20 @@ func TestPages(t *testing.T) {
 	const pods = 1200
 	old := func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()
-		w.Header().Set("Content-Type", "application/json")
 		if q.Has("sendInitialEvents") {
+			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusUnprocessableEntity)
 			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)
 			return
 		}
 		if q.Has("watch") {
+			w.Header().Set("Content-Type", watchType(r))
 			w.(http.Flusher).Flush()
 			<-r.Context().Done()
 			return
 		}
 		if !strings.HasSuffix(r.URL.Path, "/pods") {
-			kind := map[string]string{
-				"services":          "v1 ServiceList",
-				"endpointslices":    "discovery.k8s.io/v1 EndpointSliceList",
-				"servers":           "policy.linkerd.io/v1beta3 ServerList",
-				"externalworkloads": "workload.linkerd.io/v1beta1 ExternalWorkloadList",
-			}[path.Base(r.URL.Path)]
-			if kind == "" {
-				kind = "meta.k8s.io/v1 PartialObjectMetadataList"
-			}
-			version, kind, _ := strings.Cut(kind, " ")
-			fmt.Fprintf(w, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"7"}}`, kind, version)
+			emptyAnswer(w, r)
 			return
 		}
 		if q.Get("limit") != "500" || q.Get("resourceVersion") != "" {
@@ -165,11 +160,11 @@ func TestPages(t *testing.T) {
 		if last < pods {
 			next = strconv.Itoa(last)
 		}
-		var items []string
+		list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: next}}
 		for i := first; i < last; i++ {
-			items = append(items, fmt.Sprintf(`{"metadata":{"namespace":"ns","name":"p%d"}}`, i))
+			list.Items = append(list.Items, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint("p", i)}})
 		}
-		fmt.Fprintf(w, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7","continue":%q},"items":[%s]}`, next, strings.Join(items, ","))
+		answer(w, "v1", "PodList", list)
 	}
 	served(t, http.HandlerFunc(old), func(c *Cluster) {
 		<-c.Synced()
@@ -182,15 +177,47 @@ func TestPages(t *testing.T) {
 	})
 }
 
+// answer answers by an object in protobuf.
+func answer(w http.ResponseWriter, version, kind string, o interface{ Marshal() ([]byte, error) }) {
+	raw, err := o.Marshal()
+	if err != nil {
+		panic(err)
+	}
+	unknown := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: version, Kind: kind}, Raw: raw}
+	if raw, err = unknown.Marshal(); err != nil {
+		panic(err)
+	}
+	w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
+	_, _ = w.Write(append([]byte("k8s\x00"), raw...))
+}
+
+// watchType is what an API server answers a watch by.
+func watchType(r *http.Request) string {
+	if strings.Contains(r.Header.Get("Accept"), "protobuf") {
+		return runtime.ContentTypeProtobuf + ";stream=watch"
+	}
+	return "application/json"
+}
+
 // emptyAnswer answers a request for a list as an empty cluster would.
 func emptyAnswer(w http.ResponseWriter, r *http.Request) {
-	kind := map[string]string{"services": "v1 ServiceList", "pods": "v1 PodList", "endpointslices": "discovery.k8s.io/v1 EndpointSliceList"}[path.Base(r.URL.Path)]
-	if kind == "" {
-		kind = "meta.k8s.io/v1 PartialObjectMetadataList"
+	meta := metav1.ListMeta{ResourceVersion: "7"}
+	switch path.Base(r.URL.Path) {
+	case "services":
+		answer(w, "v1", "ServiceList", &corev1.ServiceList{ListMeta: meta})
+	case "pods":
+		answer(w, "v1", "PodList", &corev1.PodList{ListMeta: meta})
+	case "endpointslices":
+		answer(w, "discovery.k8s.io/v1", "EndpointSliceList", &discoveryv1.EndpointSliceList{ListMeta: meta})
+	case "servers":
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"kind":"ServerList","apiVersion":"policy.linkerd.io/v1beta3","metadata":{"resourceVersion":"7"},"items":[]}`)
+	case "externalworkloads":
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"kind":"ExternalWorkloadList","apiVersion":"workload.linkerd.io/v1beta1","metadata":{"resourceVersion":"7"},"items":[]}`)
+	default:
+		answer(w, "meta.k8s.io/v1", "PartialObjectMetadataList", &metav1.PartialObjectMetadataList{ListMeta: meta})
 	}
-	version, kind, _ := strings.Cut(kind, " ")
-	w.Header().Set("Content-Type", "application/json")
-	fmt.Fprintf(w, `{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"7"}}`, kind, version)
 }
 
 // TestHeaderAndThenNothing: an answer that pauses for too long after its header fails and
@@ -209,7 +236,7 @@ func TestHeaderAndThenNothing(t *testing.T) {
 				case streamed && !x.streams || streamed && healthy.Load():
 					w.WriteHeader(http.StatusUnprocessableEntity) // "list instead"
 				case r.URL.Query().Has("watch") || !healthy.Load():
-					w.Header().Set("Content-Type", "application/json")
+					w.Header().Set("Content-Type", watchType(r))
 					w.WriteHeader(http.StatusOK)
 					w.(http.Flusher).Flush()
 					<-r.Context().Done()
