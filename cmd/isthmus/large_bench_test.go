@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -17,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
 	"isthmus/clusterstore/cluster"
@@ -50,7 +50,7 @@ func benchmarkOneSlice(b *testing.B, count int) {
 		slice := api.slices[count/2]
 		slice.Endpoints = slices.Clone(slice.Endpoints)
 		slice.Endpoints[42].Conditions.Ready = &ready
-		events[i] = encode(map[string]any{"type": "MODIFIED", "object": slice})
+		events[i] = eventInProtobuf("MODIFIED", "discovery.k8s.io/v1", "EndpointSlice", &slice)
 	}
 	turn := 0
 	b.ReportAllocs()
@@ -67,7 +67,7 @@ func benchmarkOneSlice(b *testing.B, count int) {
 // crowdAPI is as much of an API server as a cluster needs that has one Service
 // with many meshed pods: lists, and a watch of its slices.
 type crowdAPI struct {
-	lists  map[string]any // by resource
+	lists  map[string][]byte // by resource
 	slices []discoveryv1.EndpointSlice
 	events chan []byte // to the watch of slices
 }
@@ -103,10 +103,10 @@ func newCrowdAPI(count int) *crowdAPI {
 		}
 		api.slices = append(api.slices, slice)
 	}
-	api.lists = map[string]any{
-		"services":       corev1.ServiceList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceList"}, ListMeta: version, Items: []corev1.Service{web}},
-		"pods":           corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, ListMeta: version, Items: pods},
-		"endpointslices": discoveryv1.EndpointSliceList{TypeMeta: metav1.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSliceList"}, ListMeta: version, Items: api.slices},
+	api.lists = map[string][]byte{
+		"services":       inProtobuf("v1", "ServiceList", &corev1.ServiceList{ListMeta: version, Items: []corev1.Service{web}}),
+		"pods":           inProtobuf("v1", "PodList", &corev1.PodList{ListMeta: version, Items: pods}),
+		"endpointslices": inProtobuf("discovery.k8s.io/v1", "EndpointSliceList", &discoveryv1.EndpointSliceList{ListMeta: version, Items: api.slices}),
 	}
 	return api
 }
@@ -114,14 +114,14 @@ func newCrowdAPI(count int) *crowdAPI {
 func (api *crowdAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	resource, query := path.Base(r.URL.Path), r.URL.Query()
 	list, ok := api.lists[resource]
-	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
 	switch {
 	case !ok:
 		w.WriteHeader(http.StatusNotFound) // it is optional
 	case query.Get("sendInitialEvents") != "":
 		w.WriteHeader(http.StatusUnprocessableEntity) // it is an old one
 	case query.Get("watch") == "":
-		_, _ = w.Write(encode(list)) // or the other side has gone
+		_, _ = w.Write(list) // or the other side has gone
 	default:
 		_ = http.NewResponseController(w).Flush()
 		events := api.events
@@ -172,12 +172,4 @@ func (api *crowdAPI) serve(b *testing.B) pb.Destination_GetClient {
 		b.Fatal(err)
 	}
 	return stream
-}
-
-func encode(o any) []byte {
-	text, err := json.Marshal(o)
-	if err != nil {
-		panic(err)
-	}
-	return text
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -17,24 +16,37 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/cli/clitest"
 	"isthmus/internal/adminapi"
 )
 
-// objects are what the fake API server holds, by the end of the path.
-var objects = map[string]struct{ kind, items string }{
-	"/api/v1/services": {"v1 ServiceList", `{"metadata":{"name":"web","namespace":"shop","annotations":{"isthmus.io/prefer":"zone, any"}},"spec":{"ports":[{"name":"http","port":80,"targetPort":8080}]}}`},
-	"/apis/discovery.k8s.io/v1/endpointslices": {"discovery.k8s.io/v1 EndpointSliceList",
-		`{"metadata":{"name":"web-1","namespace":"shop","labels":{"kubernetes.io/service-name":"web"}},"addressType":"IPv4",
-		  "ports":[{"name":"http","port":8080,"protocol":"TCP"}],"endpoints":[{"addresses":["10.0.0.1"],"conditions":{"ready":true}}]}`},
-	"/api/v1/pods":                       {"v1 PodList", ""},
-	"/api/v1/namespaces/linkerd/secrets": {"v1 SecretList", ""},
-	"/api/v1/nodes":                      {"meta.k8s.io/v1 PartialObjectMetadataList", ""},
-	"/apis/apps/v1/replicasets":          {"meta.k8s.io/v1 PartialObjectMetadataList", ""},
-	"/apis/batch/v1/jobs":                {"meta.k8s.io/v1 PartialObjectMetadataList", ""},
+// objects are what the fake API server holds, by path.
+var objects = map[string][]byte{
+	"/api/v1/services": inProtobuf("v1", "ServiceList", &corev1.ServiceList{ListMeta: atOne, Items: []corev1.Service{{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", Annotations: map[string]string{"isthmus.io/prefer": "zone, any"}},
+		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(8080)}}},
+	}}}),
+	"/apis/discovery.k8s.io/v1/endpointslices": inProtobuf("discovery.k8s.io/v1", "EndpointSliceList", &discoveryv1.EndpointSliceList{ListMeta: atOne, Items: []discoveryv1.EndpointSlice{{
+		ObjectMeta:  metav1.ObjectMeta{Name: "web-1", Namespace: "shop", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(8080)), Protocol: new(corev1.ProtocolTCP)}},
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}}},
+	}}}),
+	"/api/v1/pods":                       inProtobuf("v1", "PodList", &corev1.PodList{ListMeta: atOne}),
+	"/api/v1/namespaces/linkerd/secrets": inProtobuf("v1", "SecretList", &corev1.SecretList{ListMeta: atOne}),
+	"/api/v1/nodes":                      inProtobuf("meta.k8s.io/v1", "PartialObjectMetadataList", &metav1.PartialObjectMetadataList{ListMeta: atOne}),
+	"/apis/apps/v1/replicasets":          inProtobuf("meta.k8s.io/v1", "PartialObjectMetadataList", &metav1.PartialObjectMetadataList{ListMeta: atOne}),
+	"/apis/batch/v1/jobs":                inProtobuf("meta.k8s.io/v1", "PartialObjectMetadataList", &metav1.PartialObjectMetadataList{ListMeta: atOne}),
 }
+
+var atOne = metav1.ListMeta{ResourceVersion: "1"}
 
 // startAPI serves lists of objects, and watches in which nothing happens.
 func startAPI(t *testing.T) (addr string) {
@@ -44,20 +56,22 @@ func startAPI(t *testing.T) (addr string) {
 		w.Header().Set("Content-Type", "application/json")
 		list, ok := objects[r.URL.Path]
 		q := r.URL.Query()
-		switch version, kind, _ := strings.Cut(list.kind, " "); {
+		switch {
 		case !ok:
 			http.NotFound(w, r)
 		case q.Get("sendInitialEvents") == "true": // not here: list first
 			w.WriteHeader(http.StatusUnprocessableEntity)
 			io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)
 		case q.Get("watch") == "true":
+			w.Header().Set("Content-Type", runtime.ContentTypeProtobuf+";stream=watch")
 			w.(http.Flusher).Flush()
 			select {
 			case <-r.Context().Done():
 			case <-stop:
 			}
 		default:
-			fmt.Fprintf(w, `{"apiVersion":%q,"kind":%q,"metadata":{"resourceVersion":"1"},"items":[%s]}`, version, kind, list.items)
+			w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
+			_, _ = w.Write(list)
 		}
 	}))
 	t.Cleanup(func() { close(stop); server.Close() })
