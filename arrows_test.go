@@ -27,7 +27,7 @@ func TestArrows(t *testing.T) {
 		"isthmus/clusterstore/check":   but("isthmus/local/...", "isthmus/cmd/..."),
 		"isthmus/clusterstore/budget":  but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "k8s.io/..."),
 		"isthmus/clusterstore/follow": but("isthmus/local/...", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/kube",
-			"isthmus/clusterstore/crd", "isthmus/clusterstore/serviceprofile"),
+			"isthmus/clusterstore/serviceprofile"),
 		"isthmus/clusterstore/kube":           but("isthmus/local/...", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow"),
 		"isthmus/clusterstore/serviceprofile": but("isthmus/local/...", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow"),
 		"isthmus/clusterstore/typed":          but("isthmus/local/...", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow", "isthmus/clusterstore/kube", "isthmus/federation"),
