@@ -2,8 +2,10 @@ package cluster
 
 import (
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"isthmus/clusterstore/follow"
 	"isthmus/clusterstore/internal/metricstest"
@@ -32,6 +34,22 @@ func TestSeries(t *testing.T) {
 		"pod_cache_size cluster=east 3",
 		"server_cache_size cluster=east 0",
 	)
+}
+
+// TestStaleSeries: a cluster that was never ready, since it is over budget, is stale since then.
+func TestStaleSeries(t *testing.T) {
+	lost := Health{Health: follow.Health{Lost: time.Now().Add(-time.Hour)}}
+	for state, want := range map[State]float64{Stale: 3600, Unreachable: 3600, Ready: 0} {
+		for _, m := range Series("east", state, lost) {
+			var d dto.Metric
+			if m.Desc() != series.stale {
+				continue
+			}
+			if err := m.Write(&d); err != nil || d.GetGauge().GetValue() < want || d.GetGauge().GetValue() > want+60 {
+				t.Errorf("%s: %v, %v", state, d.GetGauge().GetValue(), err)
+			}
+		}
+	}
 }
 
 // TestStandingSeries: whoever collects it has described it.
