@@ -115,10 +115,7 @@ type countedCall struct {
 	began   time.Time
 }
 
-// begin counts a call. It has a stack frame of its own so that the interceptors',
-// which stay as long as the call does, are small.
-//
-//go:noinline
+// begin counts a call.
 func (c *callMetrics) begin(ss grpc.ServerStream, name string) *countedCall {
 	m := c.methods[name]
 	m.started.Inc()

@@ -63,7 +63,7 @@ func (w *world) getProfile(authority, namespace string, with ...func(*caller)) *
 
 // serve serves a stream whose request has been received.
 func serve(ctx context.Context, p producer) error {
-	return p.common().server.serve(ctx, func() (producer, error) { return p, nil })
+	return p.common().server.serve(ctx, p)
 }
 
 func newCaller(run func(*caller) error, with []func(*caller)) *caller {

@@ -14,7 +14,7 @@ import (
 const (
 	// callBytes is about how much memory a call takes, but for its headers: its goroutine's
 	// stack, and what gRPC and its stream keep.
-	callBytes = 10 << 10
+	callBytes = 11 << 10
 	// headerBytes is about how much gRPC takes for each of a call's headers, but for the
 	// texts, which it keeps for as long as the call.
 	headerBytes = 64

@@ -99,15 +99,12 @@ func (v *getView) fullFramesFor(a alone, set *federation.Set) []*wire.Frame {
 }
 
 // stepFor returns the messages of a step for one stream alone.
-func (v *getView) stepFor(a alone, from, to *federation.Set, all bool) (frames []*wire.Frame) {
+func (v *getView) stepFor(a alone, from, to *federation.Set, all bool) []*wire.Frame {
 	v.mu.Lock()
 	v.chargeFor(to)
 	v.mu.Unlock()
-	runDeep(func() {
-		enc := a.encoder(v)
-		frames = a.budget.hold(enc.Step(from, to, all))
-	})
-	return frames
+	enc := a.encoder(v)
+	return a.budget.hold(enc.Step(from, to, all))
 }
 
 func (v *getView) lazyFull(set *federation.Set) *lazyFrames {
@@ -152,11 +149,7 @@ func (v *getView) lazyStep(from, to *federation.Set, all bool) *lazyFrames {
 			return f
 		}
 	}
-	f := &lazyFrames{from: from, to: to, all: all}
-	f.frames = sync.OnceValue(func() (frames []*wire.Frame) {
-		runDeep(func() { frames = v.enc.Step(from, to, all) })
-		return frames
-	})
+	f := &lazyFrames{from: from, to: to, all: all, frames: sync.OnceValue(func() []*wire.Frame { return v.enc.Step(from, to, all) })}
 	v.keepStep(f)
 	return f
 }

@@ -4,6 +4,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -52,7 +53,7 @@ func (s *Server) GRPC(extra ...grpc.ServerOption) *grpc.Server {
 		grpc.WaitForHandlers(true),
 	}
 	g := grpc.NewServer(append(options, extra...)...)
-	g.RegisterService(s.service(), s)
+	pb.RegisterDestinationServer(g, destinationService{Server: s})
 	healthpb.RegisterHealthServer(g, s.health)
 	s.registerReflection(g)
 	s.metrics.calls.prepare(g.GetServiceInfo())

@@ -12,62 +12,44 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// service describes the Destination service as the generated code does, except for the
-// handlers: generated ones receive the request before they call the server, ours
-// receive it on a goroutine with a deeper stack ([runDeep]).
-func (s *Server) service() *grpc.ServiceDesc {
-	desc := pb.Destination_ServiceDesc
-	desc.HandlerType = (*any)(nil) // the Server does not have the methods that generated handlers call
-	desc.Streams = []grpc.StreamDesc{
-		{StreamName: "Get", Handler: s.handler(s.receiveGet), ServerStreams: true},
-		{StreamName: "GetProfile", Handler: s.handler(s.receiveProfile), ServerStreams: true},
-	}
-	return &desc
+// destinationService implements the Destination service.
+type destinationService struct {
+	pb.UnimplementedDestinationServer
+	*Server
 }
 
-// handler returns a gRPC handler for the calls whose request receive receives.
-func (s *Server) handler(receive func(grpc.ServerStream) (producer, error)) grpc.StreamHandler {
-	return func(_ any, out grpc.ServerStream) error {
-		return s.serve(out.Context(), func() (producer, error) { return receive(out) })
-	}
-}
-
-// receiveGet receives the request of a Get.
-func (s *Server) receiveGet(out grpc.ServerStream) (producer, error) {
-	path, who, transport, err := s.receive(out, "get")
+// Get implements pb.DestinationServer.
+func (s destinationService) Get(req *pb.GetDestination, out pb.Destination_GetServer) error {
+	path, who, transport, err := s.read(out.Context(), req, "get")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	to, err := parseAuthority(path, s.opts.ClusterDomain)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	st := s.newGet(to, who, out, transport)
 	if asksForTiers(out.Context()) {
 		st.explaining = new(explaining)
 	}
-	return st, nil
+	return s.serve(out.Context(), st)
 }
 
-// receiveProfile receives the request of a GetProfile.
-func (s *Server) receiveProfile(out grpc.ServerStream) (producer, error) {
-	path, who, transport, err := s.receive(out, "get profile")
+// GetProfile implements pb.DestinationServer.
+func (s destinationService) GetProfile(req *pb.GetDestination, out pb.Destination_GetProfileServer) error {
+	path, who, transport, err := s.read(out.Context(), req, "get profile")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	key, err := parseDestination(path, s.opts.ClusterDomain)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return s.newProfile(who.addNamespace(key), out, transport), nil
+	return s.serve(out.Context(), s.newProfile(who.addNamespace(key), out, transport))
 }
 
-// receive receives a request of either RPC.
-func (s *Server) receive(out grpc.ServerStream, method string) (path string, who token, transport statusWriter, err error) {
-	req, ctx := &pb.GetDestination{}, out.Context()
-	if err := out.RecvMsg(req); err != nil {
-		return "", token{}, nil, err
-	}
+// read reads a request of either RPC.
+func (s *Server) read(ctx context.Context, req *pb.GetDestination, method string) (path string, who token, transport statusWriter, err error) {
 	if transport, err = transportOf(ctx); err != nil {
 		return "", token{}, nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
@@ -30,49 +31,83 @@ import (
 // 1,000 service ports, and by which method.
 const crowdOf = "GRPCAPI_CROWD_OF"
 
-// BenchmarkGetProfileMemory is what 10,000 open GetProfile streams of 1,000
-// services take of the server's memory: ours, and that of a bare server that
-// sends ready-made bytes. The clients are another process.
+const (
+	crowdSize = 10_000 // streams
+	updates   = 50     // to each stream
+)
+
+// BenchmarkGetProfileMemory is what 10,000 open GetProfile streams of 1,000 services take of
+// the server's memory after fifty updates: ours, and that of a bare server that sends
+// ready-made bytes. The clients are another process.
 func BenchmarkGetProfileMemory(b *testing.B) {
 	b.Run("floor", func(b *testing.B) {
 		g := grpc.NewServer(grpc.ForceServerCodecV2(wire.NewCodec()))
 		v := newWorld(b, Options{Log: zap.NewNop()}).server.profileViews.create(webKey)
-		pb.RegisterDestinationServer(g, &floor{frame: v.enc.Profile(wiretest.WebProfile("a"), v.routings.Of(wiretest.ServiceProfile("a"), 80))})
-		benchmarkMemory(b, g)
+		f := &floor{frame: v.enc.Profile(wiretest.WebProfile("a"), v.routings.Of(wiretest.ServiceProfile("a"), 80))}
+		f.update.Store(new(make(chan struct{})))
+		pb.RegisterDestinationServer(g, f)
+		benchmarkMemory(b, g, func(int) { close(*f.update.Swap(new(make(chan struct{})))) }, f.sent.Load)
 	})
 	b.Run("isthmus", func(b *testing.B) {
-		w := newWorld(b, Options{Linger: -1, Log: zap.NewNop()})
-		for p := range 1000 {
-			w.profiles.put(federation.ProfileKey{Service: web, Port: uint16(1 + p)}, wiretest.WebProfile("a"))
+		w := newWorld(b, Options{Linger: -1, Pace: -1, Log: zap.NewNop()})
+		put := func(turn int) {
+			for p := range 1000 {
+				profile := wiretest.WebProfile("a")
+				if turn%2 == 1 {
+					profile = with(profile, opaque)
+				}
+				w.profiles.put(federation.ProfileKey{Service: web, Port: uint16(1 + p)}, profile)
+			}
 		}
-		benchmarkMemory(b, w.server.GRPC())
+		put(0)
+		g := w.server.GRPC()
+		sent := w.server.metrics.calls.methods[pb.Destination_GetProfile_FullMethodName].sent
+		benchmarkMemory(b, g, put, func() int64 { return int64(value(sent)) })
 	})
 }
 
-// floor answers everything with one message.
+// floor answers everything with the same message, again and again.
 type floor struct {
 	pb.UnimplementedDestinationServer
-	frame *wire.Frame
+	frame  *wire.Frame
+	update atomic.Pointer[chan struct{}] // closed for the next message
+	sent   atomic.Int64
 }
 
 func (f *floor) GetProfile(_ *pb.GetDestination, out pb.Destination_GetProfileServer) error {
-	if err := out.SendMsg(f.frame); err != nil {
-		return err
+	for {
+		next := *f.update.Load()
+		if err := out.SendMsg(f.frame); err != nil {
+			return err
+		}
+		f.sent.Add(1)
+		select {
+		case <-out.Context().Done():
+			return out.Context().Err()
+		case <-next:
+		}
 	}
-	<-out.Context().Done()
-	return out.Context().Err()
 }
 
-func benchmarkMemory(b *testing.B, g *grpc.Server) {
+// benchmarkMemory measures a server that sends each stream a message when update is called, and
+// counts what it has sent.
+func benchmarkMemory(b *testing.B, g *grpc.Server, update func(turn int), sent func() int64) {
 	addr := listening(b, g)
-	var taken uint64
+	var first, taken uint64
 	for b.Loop() {
-		before := inUse()
+		before, already := inUse(), sent()
 		hangUp := crowd(b, addr, "GetProfile")
+		first = inUse() - before
+		for turn := range updates {
+			update(1 + turn)
+			want := already + crowdSize*int64(turn+2)
+			wiretest.Until(b, "all have the update", func() bool { return sent() >= want })
+		}
 		taken = inUse() - before
 		hangUp()
 	}
-	b.ReportMetric(float64(taken)/10_000, "B/stream")
+	b.ReportMetric(float64(first)/crowdSize, "B/stream-at-first")
+	b.ReportMetric(float64(taken)/crowdSize, "B/stream")
 }
 
 // listening serves until the test ends, and returns the address.

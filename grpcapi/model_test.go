@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -332,3 +333,9 @@ func (m *model) check(t *testing.T) {
 		c.mu.Unlock()
 	}
 }
+
+// raceEnabled reports whether the race detector is on.
+var raceEnabled = func() bool {
+	info, _ := debug.ReadBuildInfo()
+	return slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+}()

@@ -84,7 +84,5 @@ func (v *profileView) variant(last sentRoutes) (newest *profileVariant, replaced
 }
 
 func (v *profileView) encode(p *federation.Profile, r *wire.Routing) *profileVariant {
-	x := &profileVariant{profile: p, routing: r}
-	runDeep(func() { x.frames = []*wire.Frame{v.enc.Profile(p, r)} })
-	return x
+	return &profileVariant{profile: p, routing: r, frames: []*wire.Frame{v.enc.Profile(p, r)}}
 }

@@ -51,9 +51,8 @@ var (
 	statusStalled  = status.New(codes.Unavailable, "the proxy has taken no update for too long")
 )
 
-// stream is what the streams of both RPCs have in common. Only one goroutine at a
-// time uses it, its handler's or one that the handler waits for (runDeep); end alone may
-// be called by any.
+// stream is what the streams of both RPCs have in common. Only its handler's
+// goroutine uses it; end alone may be called by any.
 //
 // There is no queue: a stream remembers what it has sent last, and what changes in
 // between is never sent. So a slow proxy blocks its own stream only.
@@ -62,9 +61,9 @@ type stream struct {
 	out       sink
 	transport statusWriter
 
-	from    netip.Addr      // that counts for the stream's memory; invalid: not known; fixed by accept
+	from    netip.Addr      // that counts for the stream's memory; invalid: not known; fixed by serve
 	owes    int64           // what counts for it, but for the call: see admit
-	done    <-chan struct{} // the context's Done channel, kept since ctx.Done() is slow for each message; fixed by accept
+	done    <-chan struct{} // the context's Done channel, kept since ctx.Done() is slow for each message; fixed by serve
 	now     time.Time       // when the messages to send next were produced
 	sentAt  time.Time       // when the last message was sent: at the beginning of SendMsg
 	timer   *time.Timer     // for waiting; nil before the first use
@@ -106,9 +105,6 @@ func sendUpdates(ctx context.Context, p producer) error {
 
 // sendAll sends the messages, one after the other. If the proxy does not take one within
 // Options.Stall, onStall ends the stream. The error has a gRPC code.
-//
-// It calls SendMsg itself: with the frame of one more function, to wake the goroutine that
-// writes to the connection would need more than 4 KiB of stack (see runDeep).
 func (st *stream) sendAll(ctx context.Context, frames []*wire.Frame) error {
 	for i, f := range frames {
 		if i > 0 {

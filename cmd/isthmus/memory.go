@@ -23,9 +23,9 @@ const (
 	minClusterMemory = 4 << 20
 	// minViewMemory is the least that --view-memory may be, in bytes: a hundred calls.
 	minViewMemory = 1 << 20
-	// mostViewMemory is the largest default of --view-memory, in bytes: 100,000 calls, or
-	// sets of three million endpoints.
-	mostViewMemory = 1 << 30
+	// mostViewMemory is the largest default of --view-memory, in bytes: 170,000 calls, or
+	// sets of six million endpoints.
+	mostViewMemory = 2 << 30
 )
 
 // limitMemory sets a memory limit for Go of 90 % of the container's, unless the environment

@@ -31,7 +31,7 @@ func TestClusterLimits(t *testing.T) {
 	}
 }
 
-// TestViewLimit: views may take a quarter, unless the flag asks for something else.
+// TestViewLimit: calls and views may take half, unless the flag asks for something else.
 func TestViewLimit(t *testing.T) {
 	for _, tt := range []struct{ usable, flag, want int64 }{
 		{250 << 20, 0, 250 << 19}, {250 << 20, 2 << 20, 2 << 20}, {1 << 20, 0, minViewMemory}, {64 << 30, 0, mostViewMemory},
