@@ -106,7 +106,8 @@ func TestSmall(t *testing.T) {
 func TestImportsOfWire(t *testing.T) {
 	allowed := []string{
 		"isthmus/federation", "github.com/linkerd/linkerd2-proxy-api/go/destination", "github.com/linkerd/linkerd2-proxy-api/go/http_types",
-		"google.golang.org/protobuf/encoding/protowire", "google.golang.org/protobuf/proto",
+		"github.com/linkerd/linkerd2-proxy-api/go/meta",
+		"google.golang.org/protobuf/encoding/protowire", "google.golang.org/protobuf/proto", "google.golang.org/protobuf/types/known/durationpb",
 		"google.golang.org/grpc/encoding", "google.golang.org/grpc/encoding/proto", "google.golang.org/grpc/mem",
 	}
 	out, err := exec.Command("go", "list", "-f", `{{join .Imports "\n"}}`, "isthmus/grpcapi/wire").Output()

@@ -1,20 +1,11 @@
 package wire
 
 import (
-	"strings"
-	"time"
-
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // onlyField is the number of the field in messages that wrap one value.
 const onlyField protowire.Number = 1
-
-// Field numbers of Duration.
-const (
-	durationSeconds protowire.Number = 1
-	durationNanos   protowire.Number = 2
-)
 
 // nested appends a field that is a message; body appends the fields of that message.
 func nested(b []byte, field protowire.Number, body func([]byte) []byte) []byte {
@@ -42,7 +33,7 @@ func wrapped(b []byte, field protowire.Number, s string) []byte {
 // appendText appends a string as valid UTF-8: proxies reject anything else.
 func appendText(b []byte, field protowire.Number, s string) []byte {
 	b = protowire.AppendTag(b, field, protowire.BytesType)
-	return protowire.AppendString(b, strings.ToValidUTF8(s, "\uFFFD"))
+	return protowire.AppendString(b, valid(s))
 }
 
 func appendNumber(b []byte, field protowire.Number, n uint64) []byte {
@@ -51,19 +42,4 @@ func appendNumber(b []byte, field protowire.Number, n uint64) []byte {
 
 func appendEmpty(b []byte, field protowire.Number) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.BytesType), 0)
-}
-
-func appendDuration(b []byte, field protowire.Number, d time.Duration) []byte {
-	return nested(b, field, func(b []byte) []byte {
-		b = appendNumber(b, durationSeconds, uint64(d/time.Second))
-		return appendNumber(b, durationNanos, uint64(d%time.Second))
-	})
-}
-
-// appendTrue appends a bool, unless it is false.
-func appendTrue(b []byte, field protowire.Number, v bool) []byte {
-	if !v {
-		return b
-	}
-	return appendNumber(b, field, 1)
 }

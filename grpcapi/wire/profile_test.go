@@ -191,7 +191,7 @@ func TestLargeRouting(t *testing.T) {
 	}
 	var reported []int
 	e, rs := encoderFor(t, Options{}, ""), NewRoutings(func(_ *federation.ServiceProfile, bytes int) { reported = append(reported, bytes) })
-	rest := len(appendRouting(nil, routes(3<<20), 80)) - 3<<20
+	rest := len(marshal(routing(routes(3<<20), 80))) - 3<<20
 	size := func(sp *federation.ServiceProfile, opaque bool) int {
 		p := wiretest.WebProfile()
 		p.Routes, p.Opaque = sp, opaque
@@ -220,7 +220,7 @@ func TestLongestNames(t *testing.T) {
 	p := wiretest.WebProfile()
 	p.Opaque, p.Port, p.Service = true, 65535, federation.ServiceID{Namespace: long, Name: long}
 	p.Name = long + "." + long + ".svc." + strings.Repeat("x", 253)
-	if n := len(appendServiceProfile(nil, p)); n > maxProfile-maxRouting {
+	if n := len(marshal(serviceProfile(p))); n > maxProfile-maxRouting {
 		t.Errorf("%d bytes beside the routing", n)
 	}
 }

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bytes"
 	"runtime"
 	"sync"
 	"weak"
@@ -54,7 +53,7 @@ type Routings struct {
 // it, and with the size of its routing, when a profile with that routing is encoded
 // for the first time.
 func NewRoutings(tooLarge func(sp *federation.ServiceProfile, bytes int)) *Routings {
-	b := bytes.Clone(appendRouting(nil, &federation.ServiceProfile{}, 0))
+	b := marshal(routing(&federation.ServiceProfile{}, 0))
 	return &Routings{
 		tooLarge: tooLarge, plain: &Routing{data: func() mem.SliceBuffer { return b }},
 		all: make(map[routingKey]weak.Pointer[Routing]),
@@ -91,10 +90,10 @@ func (rs *Routings) forget(k routingKey, w weak.Pointer[Routing]) {
 
 // encode encodes a routing or, if it is too large for proxies, the default.
 func (rs *Routings) encode(k routingKey) mem.SliceBuffer {
-	b := appendRouting(nil, k.profile, k.port)
+	b := marshal(routing(k.profile, k.port))
 	if len(b) > maxRouting {
 		rs.tooLarge(k.profile, len(b))
 		return rs.plain.data()
 	}
-	return bytes.Clone(b)
+	return b
 }
