@@ -19,6 +19,31 @@ func TestReference(t *testing.T) {
 	})
 }
 
+// TestReferenceOfFormerMembers: endpoints that were sent while their cluster had a member are in no
+// tier once a preference begins without it, so that they keep no tier in use.
+func TestReferenceOfFormerMembers(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m, id := newModel(t, true), ServiceID{"ns", "a"}
+		for i, c := range []ClusterName{Local, "east", "north"} {
+			m.cluster(c).set(id, "s1", Endpoint{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}), 80), Kind: Pod})
+			m.links[c] = Link{State: Ready, Source: m.cluster(c)}
+			m.table.SetLink(c, m.links[c])
+		}
+		define := func(d *Definition) {
+			m.defs[id] = d
+			m.table.Define(id, d)
+		}
+		define(&Definition{Federated: true, Members: []Member{{Local, id}, {"east", id}}})
+		k := Key{Service: id, Port: 80}
+		m.keys["w"], m.since[k], m.watches["w"] = k, 0, &watched{w: m.table.Watch(k)}
+		defer m.watches["w"].w.Close()
+		m.check(t)
+		tiers := []Tier{{{Kind: LocalCluster}}, {{Kind: Remote}}}
+		define(&Definition{Federated: true, Members: []Member{{Local, id}, {"north", id}}, Preference: &Preference{Tiers: tiers, ReturnAfter: time.Minute}})
+		m.check(t)
+	})
+}
+
 // model is a table beside the history of what it has been given.
 type model struct {
 	*world

@@ -237,6 +237,9 @@ func (f *facts) names(c ClusterName, m moment) int {
 // tierOf returns the tier of an endpoint; as many as there are: last resort; more: none.
 func (h *history) tierOf(x instant, k Key, f *facts, e *Endpoint) int {
 	first := f.names(e.Cluster, h.moments[x.moment])
+	if !slices.ContainsFunc(f.d.Members, func(m Member) bool { return m.Cluster == e.Cluster }) {
+		return len(f.tiers) + 1 // it was sent while its cluster had a member
+	}
 	for i, tier := range f.tiers {
 		if i < first && slices.Contains(tier, Term{Kind: ClientZone}) && k.Client.Zone != "" && e.Zone == k.Client.Zone {
 			first = i
