@@ -50,7 +50,7 @@ func (x *pass) countBehind(t *tally, counted []*Endpoint, c Client) {
 		if st.countsUnready() {
 			counts.known[place] += g.Behind.Ready - ready + g.Behind.Unready
 		}
-		if place < st.tiers && !st.byCluster[g.cluster].turning {
+		if place < st.tiers && !st.byCluster[g.cluster].partlyLastResort {
 			counts.others += ready - n
 		}
 	}

@@ -26,9 +26,10 @@ type placement struct {
 	lost     bool // it would not be withdrawn if its API were followed
 	// spread is set while the parts' standings differ; standing is the lowest then.
 	spread *standings
-	// turning: some parts are of last resort, the others will be or have been. The others do
-	// not make these unneeded: where there is nothing else, they would have to take everything.
-	turning bool
+	// partlyLastResort: some parts are of last resort, and others in service, on the way there or
+	// back. The parts in service do not make those of last resort unneeded: where there is
+	// nothing else, they would have to take all requests.
+	partlyLastResort bool
 	// unused: its endpoints are never served. There is no need to wait for its cluster, and
 	// they take no address from others.
 	unused bool
@@ -125,7 +126,7 @@ func (st *steering) stand(p *placement, l *link, federated bool, now time.Time) 
 	}
 	p.standing, p.lost = slices.Min(list[:]), l.Lost == Withdrawn && l.Cordon != Withdrawn
 	if list != uniform(p.standing) {
-		p.spread, p.turning = &list, slices.Contains(list[:], LastResort)
+		p.spread, p.partlyLastResort = &list, slices.Contains(list[:], LastResort)
 	}
 	if !next.IsZero() && (st.next.IsZero() || next.Before(st.next)) {
 		st.next = next

@@ -9,7 +9,7 @@ type tally struct {
 	counts tierCounts
 	list   []*Endpoint            // without those of other instances, and those that traffic policy leaves out
 	places []int                  // of list: their tiers
-	left   map[cut][]*Endpoint    // of list, by a cut
+	left   map[cut][]*Endpoint    // what cuts keep of list
 	picked map[choice][]*Endpoint // what clients get of that
 }
 
@@ -107,7 +107,7 @@ func (x *pass) count(c Client) *tally {
 	}
 	t.counts.ready = st.countPlaces(places)
 	for i, e := range one {
-		if places[i] < st.tiers && !st.byCluster[e.Cluster].turning {
+		if places[i] < st.tiers && !st.byCluster[e.Cluster].partlyLastResort {
 			t.counts.others++
 		}
 	}
@@ -153,12 +153,12 @@ func mergeSorted(a, b []*Endpoint) []*Endpoint {
 	return append(append(list, a...), b...)
 }
 
-// pick returns the endpoints that clients of a zone get of what a cut leaves: the whole list
+// pick returns the endpoints that clients of a zone get of what a cut keeps: the whole list
 // if that is all. Zone hints apply to it, unless zones are a term of the preference.
 func (x *pass) pick(t *tally, c cut, zone string) []*Endpoint {
 	list, ok := t.picked[choice{c, zone}]
 	if !ok {
-		list = x.omitted.note(TierNotUsed, t.list, t.leave(c))
+		list = x.omitted.note(TierNotUsed, t.list, t.kept(c))
 		if !x.port.summary.byNode && !x.zoned() {
 			list = x.omitted.note(OtherZones, list, inZone(list, zone))
 		}
@@ -168,15 +168,15 @@ func (x *pass) pick(t *tally, c cut, zone string) []*Endpoint {
 	return list
 }
 
-// leave returns the endpoints that a cut leaves.
-func (t *tally) leave(c cut) []*Endpoint {
+// kept returns the endpoints that a cut does not leave out.
+func (t *tally) kept(c cut) []*Endpoint {
 	list, ok := t.left[c]
 	if ok {
 		return list
 	}
 	list = make([]*Endpoint, 0, len(t.list))
 	for i, e := range t.list {
-		if c.leaves(t.places[i], e) {
+		if c.keeps(t.places[i], e) {
 			list = append(list, e)
 		}
 	}
@@ -187,8 +187,8 @@ func (t *tally) leave(c cut) []*Endpoint {
 	return list
 }
 
-// leaves reports whether clients get an endpoint at that place.
-func (c cut) leaves(place int, e *Endpoint) bool {
+// keeps reports whether clients get an endpoint at that place.
+func (c cut) keeps(place int, e *Endpoint) bool {
 	if place >= len(c) || c[place] == parts {
 		return false // no tier names it, or the tier is not in use
 	}
