@@ -11,7 +11,6 @@ type Question struct {
 	Key  Key
 	Addr netip.Addr // only this address, at any port; zero: all
 	Most int        // addresses to list; the others are counted
-	Rest func()     // called after each piece of work, such as a slice, and may wait; may be nil
 }
 
 // Explanation is what clients of a key get at a moment, and why not the rest.
@@ -20,7 +19,7 @@ type Explanation struct {
 	Set        *Set        // what clients get
 	Steered    *SteeredView
 	Members    []ExplainedMember  // in definition order
-	Addresses  []ExplainedAddress // by member and slice; within one slice, those of the Share come first
+	Addresses  []ExplainedAddress // by member and slice, within one slice those of the Share first; if there is no room for all, those that are not served come before all others
 	Verdicts   map[Verdict]int    // how many addresses have which, listed or not
 	More       int                // how many are not listed
 }
@@ -66,5 +65,6 @@ func (t *Table) Explain(ctx context.Context, q Question) (*Explanation, bool) {
 	for i := range x.port.members {
 		x.member(ctx, i)
 	}
+	x.unservedFirst()
 	return x.result, ctx.Err() == nil
 }

@@ -224,19 +224,44 @@ func TestExplainRefused(t *testing.T) {
 	if _, ok := table.Explain(t.Context(), Question{Key: Key{Service: webID, Port: 80, Client: Client{Zone: "z"}}}); ok {
 		t.Error("a client that does not watch is explained")
 	}
-	rests := 0
-	table.Explain(t.Context(), Question{Key: k, Most: 10, Rest: func() {
-		rests++
-		table.Watch(k).Close() // nothing is locked
-		east.Explain(webID, 80)
-	}})
-	if rests != 3 { // once for the merge, once for the share's slice, once for the source's
-		t.Errorf("%d rests", rests)
-	}
 	ended, end := context.WithCancel(t.Context())
 	end()
 	if _, ok := table.Explain(ended, Question{Key: k}); ok {
 		t.Error("explained after the end")
+	}
+}
+
+// TestExplainListsWhatIsMissing: if there is no room for all addresses, those that clients do not get are
+// listed first, and those that they get while there is room.
+func TestExplainListsWhatIsMissing(t *testing.T) {
+	local, east := newCluster(Local), newCluster("east")
+	var eps []Endpoint
+	for i := range 8 {
+		e, _ := endpoint(fmt.Sprintf("10.%d.0.%d", i/4, i)) // 10.1 is not within the link's ranges
+		eps = append(eps, e)
+	}
+	local.set(webID, "s", eps...)
+	east.set(webID, "s", eps...)
+	table := NewTable(Options{})
+	table.Link(Local, Ready, local)
+	table.SetLink("east", Link{State: Ready, Source: east, Within: NewRanges(netip.MustParsePrefix("10.0.0.0/16"))})
+	table.Define(webID, &Definition{Federated: true, Members: []Member{{Local, webID}, {"east", webID}}})
+	k := Key{Service: webID, Port: 80}
+	defer table.Watch(k).Close()
+	for most, want := range map[int]string{
+		0:  "",
+		3:  "0 taken, 1 taken, 2 taken",
+		10: "0 taken, 1 taken, 2 taken, 3 taken, 4 outside-ranges, 5 outside-ranges, 6 outside-ranges, 7 outside-ranges, 0 served, 1 served",
+		16: "0 served, 1 served, 2 served, 3 served, 4 served, 5 served, 6 served, 7 served, 0 taken, 1 taken, 2 taken, 3 taken, 4 outside-ranges, 5 outside-ranges, 6 outside-ranges, 7 outside-ranges",
+	} {
+		x, ok := table.Explain(t.Context(), Question{Key: k, Most: most})
+		var got []string
+		for _, a := range x.Addresses {
+			got = append(got, fmt.Sprint(a.Addr.Addr().As4()[3], " ", a.Verdict))
+		}
+		if strings.Join(got, ", ") != want || !ok || x.More != 16-most || x.Verdicts[Served] != 8 {
+			t.Errorf("%d at most:\ngot  %s\nwant %s\n%d more, %v", most, strings.Join(got, ", "), want, x.More, x.Verdicts)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package federation
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -18,6 +19,7 @@ type inquiry struct {
 	offered map[*Endpoint]struct{} // where clients are steered: what is not withdrawn, and may be in a tier
 	omitted omitted
 	result  *Explanation
+	served  []int // the places of those in result.Addresses that are served
 }
 
 // inquire copies what the key's set is made of; not ok: the key is not watched.
@@ -52,7 +54,6 @@ func (s *watchedService) inquire(q Question) (x *inquiry, ok bool) {
 func (x *inquiry) choose() {
 	p := x.port
 	x.won, _ = merge(p.offers)
-	x.rest()
 	if p.steering == nil {
 		x.omitted.choose(p.merged, x.ipv6, p.summary.byNode, x.Key.Client)
 		return
@@ -63,13 +64,11 @@ func (x *inquiry) choose() {
 			for _, e := range l.Endpoints {
 				x.offered[e] = struct{}{}
 			}
-			x.rest()
 		}
 	}
 	pass := newPass(p, x.ipv6)
 	pass.omitted = x.omitted
 	pass.pick(pass.tally(x.Key.Client), x.cut, x.Key.Client.Zone)
-	x.rest()
 }
 
 // makeRoom makes room for the endpoints that will be listed.
@@ -93,7 +92,7 @@ func (x *inquiry) member(ctx context.Context, i int) {
 		m.Standing, m.Spreading, m.Lost = st.members[i].standing, st.members[i].spread != nil, st.members[i].lost
 	}
 	x.result.Members = append(x.result.Members, m)
-	first, known := len(x.result.Addresses), make(map[string]*Slice, len(c.raw))
+	known := make(map[string]*Slice, len(c.raw))
 	for k, l := range c.raw {
 		known[l.Name] = l
 		for _, e := range l.Endpoints {
@@ -105,13 +104,13 @@ func (x *inquiry) member(ctx context.Context, i int) {
 			}
 			x.add(ExplainedAddress{Considered: Considered{Slice: l.Name, Addr: e.Addr, Target: e.Twin, Verdict: NotReady}, Member: i, Endpoint: e})
 		}
-		x.rest()
 	}
 	if source, ok := c.src.(Explainer); ok {
 		changed := x.leftOut(ctx, i, known, source)
-		for k := range x.result.Addresses[first:] {
-			a := &x.result.Addresses[first+k]
-			a.Changed = changed[a.Slice]
+		for k := range x.result.Addresses {
+			if a := &x.result.Addresses[k]; a.Member == i {
+				a.Changed = changed[a.Slice]
+			}
 		}
 	}
 	slices.Sort(x.result.Members[i].Ports)
@@ -131,7 +130,6 @@ func (x *inquiry) leftOut(ctx context.Context, i int, known map[string]*Slice, s
 			return nil
 		}
 		if a.Slice != slice {
-			x.rest()
 			slice, changed[a.Slice] = a.Slice, a.Changed
 			clear(added)
 		}
@@ -150,13 +148,6 @@ func (x *inquiry) leftOut(ctx context.Context, i int, known map[string]*Slice, s
 	return changed
 }
 
-// rest lets whoever asks wait.
-func (x *inquiry) rest() {
-	if x.Rest != nil {
-		x.Rest()
-	}
-}
-
 // add counts an address, and lists it while there is room.
 func (x *inquiry) add(a ExplainedAddress) {
 	r := x.result
@@ -167,12 +158,27 @@ func (x *inquiry) add(a ExplainedAddress) {
 		return
 	}
 	r.Verdicts[a.Verdict]++
-	if len(r.Addresses) == x.Most {
-		r.More++
+	if len(r.Addresses) < x.Most {
+		x.describe(&a)
+		if a.Verdict == Served {
+			x.served = append(x.served, len(r.Addresses))
+		}
+		r.Addresses = append(r.Addresses, a)
 		return
 	}
-	x.describe(&a)
-	r.Addresses = append(r.Addresses, a)
+	r.More++
+	if last := len(x.served) - 1; a.Verdict != Served && last >= 0 {
+		x.describe(&a)
+		r.Addresses = append(slices.Delete(r.Addresses, x.served[last], x.served[last]+1), a)
+		x.served = x.served[:last] // before it
+	}
+}
+
+// unservedFirst moves the addresses that are served to the end if there are more than are listed.
+func (x *inquiry) unservedFirst() {
+	if x.result.More > 0 {
+		slices.SortStableFunc(x.result.Addresses, func(a, b ExplainedAddress) int { return cmp.Compare(min(b.Verdict, 1), min(a.Verdict, 1)) })
+	}
 }
 
 // endpoint explains an endpoint of a slice of a member's share.

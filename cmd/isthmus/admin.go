@@ -21,19 +21,20 @@ import (
 // What a scrape or a page costs grows with streams and clusters, so few are served at
 // once. /ping and /ready cost nothing and wait for none of them.
 const (
-	maxScrapes    = 2 // at once; more get 503 Service Unavailable
-	scrapeTimeout = 30 * time.Second
-	scrapeTake    = 10 * time.Second // in which a client has to take a scrape: Prometheus waits no longer either
+	maxScrapes    = 2                // at once
+	scrapeTimeout = 30 * time.Second // for making one
+	scrapeTake    = 10 * time.Second // in which a client has to take it then: Prometheus waits no longer either
 
-	maxPages = 4                // at once, and as many of pprof; more wait for pageWait, then get 503 too
-	pageWait = 5 * time.Second  // enough for many people at once
-	pageTake = 30 * time.Second // in which a client has to take a page
+	maxPages    = 4                // at once, as many of pprof
+	pageWait    = 5 * time.Second  // for a turn, also of scrapes; enough for many people at once
+	pageTake    = 30 * time.Second // in which a page is made, and a client has to take it
+	profileTake = 5 * time.Minute  // a CPU profile takes as long as was asked for
 
 	maxAdminHeader = 16 << 10 // of a request, in bytes; browsers send a few hundred, cookies some kilobytes
 )
 
-// admin is the HTTP server for kubelet, Prometheus and people. It answers any
-// method, but for the page at /.
+// admin is the HTTP server for kubelet, Prometheus and people. It changes nothing: but for kubelet's
+// probes, it answers GET and HEAD only.
 type admin struct {
 	ready   func() bool
 	pages   map[string]func() any // by path; answered as JSON
@@ -51,22 +52,22 @@ func (a *admin) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/ping", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "pong\n") })
 	mux.HandleFunc("/ready", a.serveReady)
-	pages := newTurns(maxPages, pageWait, pageTake)
+	pages := &limiter{turns: maxPages, wait: pageWait, take: pageTake}
 	for path, page := range a.pages {
-		var handler http.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { servePage(w, page()) })
+		handler := sharedPage(page)
 		if a.lists != nil && slices.Contains(listed, path) {
 			handler = a.lists.or(handler)
 		}
-		mux.Handle(path, pages.limit(handler))
+		mux.Handle("GET "+path, pages.limit(handler))
 	}
 	if a.explain != nil {
-		mux.Handle("/debug/explain", a.explain)
+		mux.Handle("GET /debug/explain", a.explain)
 	}
 	if a.impact != nil {
-		mux.Handle("/debug/impact", pages.limit(a.impact))
+		mux.Handle("GET /debug/impact", pages.limit(a.impact))
 	}
 	if a.check != nil {
-		mux.Handle("/debug/check", a.check.handler())
+		mux.Handle("GET /debug/check", a.check.handler())
 	}
 	if a.lists != nil {
 		page := overview.Handler()
@@ -75,20 +76,22 @@ func (a *admin) handler() http.Handler {
 	}
 	// promhttp's own limit counts a scrape until it is rendered, also one that has timed
 	// out, and this one until the client has taken it.
-	mux.Handle("/metrics", newTurns(maxScrapes, 0, scrapeTake).limit(promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{
+	scrapes := &limiter{turns: maxScrapes, wait: pageWait, take: scrapeTimeout + scrapeTake}
+	mux.Handle("GET /metrics", scrapes.limit(promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{
 		Registry:            a.metrics,
 		ErrorLog:            zap.NewStdLog(a.log),
 		MaxRequestsInFlight: maxScrapes,
 		Timeout:             scrapeTimeout,
 	})))
 	if a.pprof {
-		profiles := newTurns(maxPages, pageWait, 0) // a CPU profile takes as long as was asked for
+		profiles := &limiter{turns: maxPages, wait: pageWait, take: profileTake}
 		for path, profile := range map[string]http.HandlerFunc{
-			"/debug/pprof/":        pprof.Index,
-			"/debug/pprof/cmdline": pprof.Cmdline,
-			"/debug/pprof/profile": pprof.Profile,
-			"/debug/pprof/symbol":  pprof.Symbol,
-			"/debug/pprof/trace":   pprof.Trace,
+			"GET /debug/pprof/":        pprof.Index,
+			"GET /debug/pprof/cmdline": pprof.Cmdline,
+			"GET /debug/pprof/profile": pprof.Profile,
+			"GET /debug/pprof/symbol":  pprof.Symbol,
+			"POST /debug/pprof/symbol": pprof.Symbol, // as "go tool pprof" asks
+			"GET /debug/pprof/trace":   pprof.Trace,
 		} {
 			mux.Handle(path, profiles.limit(profile))
 		}
@@ -114,7 +117,7 @@ func (a *admin) serve(ctx context.Context, l net.Listener) error {
 		Handler:           a.handler(),
 		ReadHeaderTimeout: 15 * time.Second,
 		ReadTimeout:       30 * time.Second,
-		WriteTimeout:      5 * time.Minute, // a CPU profile takes as long as was asked for
+		WriteTimeout:      profileTake,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    maxAdminHeader,
 		ErrorLog:          zap.NewStdLog(a.log),

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"io"
@@ -48,7 +49,7 @@ func TestAdmin(t *testing.T) {
 		{path: "/debug/pprof/", pprof: true, code: 200, body: "goroutine"},
 		{path: "/debug/pprof/cmdline", pprof: true, code: 200, body: ".test"},
 		{path: "/debug/pprof/heap", pprof: true, code: 200},
-		{path: "/debug/pprof/nonsense", pprof: true, code: 404},
+		{path: "/debug/pprof/symbol", pprof: true, code: 200, body: "num_symbols: 1"},
 		{path: "/", code: 404},
 		{path: "/live", code: 404},
 		{path: "/ping/x", code: 404},
@@ -60,6 +61,12 @@ func TestAdmin(t *testing.T) {
 			w := httptest.NewRecorder()
 			a.handler().ServeHTTP(w, httptest.NewRequest(method, c.path, nil))
 			body := w.Body.String()
+			if method == http.MethodPost && c.code == 200 && c.path != "/ping" && c.path != "/ready" && c.path != "/debug/pprof/symbol" {
+				if w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != "GET, HEAD" {
+					t.Errorf("POST %s: %d, allowed are %s", c.path, w.Code, w.Header().Get("Allow"))
+				}
+				continue
+			}
 			if w.Code != c.code || !strings.Contains(body, c.body) || strings.HasSuffix(c.body, "\n") && body != c.body {
 				t.Errorf("%s %+v: %d %q", method, c, w.Code, body)
 			}
@@ -67,31 +74,103 @@ func TestAdmin(t *testing.T) {
 	}
 }
 
-// TestScrapesAreBounded: at most two slow scrapes run at a time, and none for long.
+// TestScrapesAreBounded: at most two slow scrapes run at a time, of one address one, and none for long.
 func TestScrapesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _ := newAdmin(false)
-		slow := make(chan struct{})
-		a.metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "slow"}, func() float64 { <-slow; return 1 }))
-		handler, codes := a.handler(), make(chan int, maxScrapes+1)
-		for range maxScrapes + 1 {
+		slow, running := make(chan struct{}), new(atomic.Int64)
+		a.metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "slow"}, func() float64 { running.Add(1); <-slow; return 1 }))
+		handler, codes := a.handler(), make(chan int, 4)
+		scrape := func(addr string) {
 			go func() {
-				w := httptest.NewRecorder()
-				handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+				r, w := httptest.NewRequest(http.MethodGet, "/metrics", nil), httptest.NewRecorder()
+				r.RemoteAddr = addr
+				handler.ServeHTTP(w, r)
 				codes <- w.Code
 			}()
+			synctest.Wait()
 		}
+		scrape("10.0.0.1:1")
+		scrape("10.0.0.1:2")
+		scrape("10.0.0.2:1")
+		scrape("10.0.0.3:1")
+		if running.Load() != maxScrapes {
+			t.Errorf("%d run, want %d", running.Load(), maxScrapes)
+		}
+		time.Sleep(pageWait)
 		synctest.Wait()
-		if len(codes) != 1 || <-codes != http.StatusServiceUnavailable {
-			t.Error("one scrape too many was not refused at once")
+		if len(codes) != 2 || <-codes != http.StatusServiceUnavailable || <-codes != http.StatusServiceUnavailable {
+			t.Error("two scrapes too many were not refused")
 		}
-		time.Sleep(scrapeTimeout)
+		time.Sleep(scrapeTimeout - pageWait)
 		synctest.Wait()
 		if len(codes) != maxScrapes || <-codes != http.StatusServiceUnavailable {
 			t.Errorf("%d slow scrapes have ended, want %d", len(codes), maxScrapes)
 		}
 		close(slow)
 	})
+}
+
+// TestUnreadPages: clients that do not read what they have asked for keep neither kubelet nor
+// other clients from their answers.
+func TestUnreadPages(t *testing.T) {
+	a, ready := newAdmin(false)
+	ready.Store(true)
+	text := strings.Repeat("x", 8<<20)
+	a.pages = map[string]func() any{"/debug/large": func() any { return []string{text} }}
+	desc := prometheus.NewDesc("large", "A large series.", []string{"text"}, nil)
+	a.metrics.MustRegister(collectorFunc(func(ch chan<- prometheus.Metric) {
+		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, 1, text)
+	}))
+	addr, stop := serve(t, a)
+	defer stop()
+	for _, path := range []string{"/debug/large", "/metrics"} {
+		for range 60 {
+			ask(t, addr, "GET "+path+" HTTP/1.1\r\nHost: gateway\r\n\r\n")
+		}
+	}
+	other := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).DialContext}}
+	for range 3 {
+		for _, path := range []string{"/ready", "/debug/large", "/metrics"} {
+			resp, err := other.Get("http://" + addr + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if err != nil || resp.StatusCode != http.StatusOK || path != "/ready" && len(body) < len(text) {
+				t.Errorf("%s: %s, %d bytes, %v", path, resp.Status, len(body), err)
+			}
+		}
+	}
+}
+
+// collectorFunc is a prometheus.Collector without a description.
+type collectorFunc func(chan<- prometheus.Metric)
+
+// Describe implements prometheus.Collector.
+func (f collectorFunc) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (f collectorFunc) Collect(ch chan<- prometheus.Metric) { f(ch) }
+
+// TestLargeHeaders: a request whose header is larger than any that kubelet, Prometheus
+// or a browser sends is refused, and little of it is read.
+func TestLargeHeaders(t *testing.T) {
+	a, _ := newAdmin(false)
+	addr, stop := serve(t, a)
+	defer stop()
+	for size, want := range map[int]int{8 << 10: http.StatusOK, 32 << 10: http.StatusRequestHeaderFieldsTooLarge} {
+		conn := ask(t, addr, "GET /ping HTTP/1.1\r\nHost: gateway\r\nX: "+strings.Repeat("x", size)+"\r\n\r\n")
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != want {
+			t.Errorf("a header of %d bytes: %s", size, resp.Status)
+		}
+		conn.Close()
+	}
 }
 
 func TestClustersIsJSON(t *testing.T) {

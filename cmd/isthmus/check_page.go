@@ -42,7 +42,7 @@ func newChecker(ask func(context.Context) []check.Result, page func([]check.Resu
 }
 
 func (c *checker) handler() http.Handler {
-	return newTurns(maxPages, checkWait, pageTake).limit(http.HandlerFunc(c.serve))
+	return (&limiter{turns: maxPages, wait: checkWait, take: checkWait + pageTake}).limit(http.HandlerFunc(c.serve))
 }
 
 func (c *checker) serve(w http.ResponseWriter, r *http.Request) {
@@ -57,8 +57,7 @@ func (c *checker) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	page := c.page(a.found)
 	page.At = a.began
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	servePage(w, page)
+	encodePage(page).serve(w)
 }
 
 // current returns the newest asking, or begins another if that is old.

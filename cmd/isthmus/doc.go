@@ -20,8 +20,10 @@
 //     work unchanged ("destination" is an alias of "gateway").
 //   - The gRPC address is listened on once the gateway is ready, and not before.
 //   - The admin address is open from the start and closed last. Its page at /, for
-//     people, is in internal/overview, and the lists that this asks for in internal/lists. It serves two
-//     scrapes at a time, refuses others, and ends those that take half a minute.
+//     people, is in internal/overview, and the lists that this asks for in internal/lists.
+//     Readers of a page share it (shared.go), and clients take turns by their addresses
+//     (limiter.go): two scrapes at a time, which end after half a minute, four pages, one
+//     explanation.
 //   - GOGC follows what is in use, unless the environment sets it.
 //   - A trace collector that can't be used is logged, no more.
 //   - After SIGTERM proxies are handed over to other replicas before serving ends;

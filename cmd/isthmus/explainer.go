@@ -16,16 +16,14 @@ import (
 	"isthmus/grpcapi"
 )
 
-// Explaining a large service takes as much as a first stream of it, so one is explained at
-// a time, not for long, and at its pace.
 const (
-	maxExplains  = 1                // made at once: two would keep twice as much in memory; more wait, then get 429 Too Many Requests
+	maxExplains  = 1                // made at once: two would keep twice as much in memory
 	explainLimit = 10 * time.Second // of one
-	explainWait  = 15 * time.Second // for a turn: longer than one takes
-	maxExplained = 10_000           // addresses that a page lists
+	explainWait  = 10 * time.Second // for a turn, after pageWait for being one of maxExplainClients
+	maxExplained = 500              // addresses that a page lists
 
 	// maxExplainClients is how many requests there may be at once, with those whose answer is
-	// made and not taken: each has up to maxWhole.
+	// made and not taken: each has up to maxKept.
 	maxExplainClients = 8
 )
 
@@ -35,21 +33,15 @@ type explainer struct {
 	explain     func(context.Context, grpcapi.Question) (*grpcapi.Explanation, error)
 	clusters    func() map[federation.ClusterName]cluster.Status
 	problems    func(federation.ServiceID) []string
+
+	making limiter // of answers; a client that takes its own slowly keeps no other one waiting
 }
 
-// handler returns the page's handler. Answers are made in turns, each as a whole before the
-// client gets the first of it: one that takes it slowly keeps nobody else waiting.
+// handler returns the page's handler.
 func (x *explainer) handler() http.Handler {
-	making, clients := newTurns(maxExplains, explainWait, 0), newTurns(maxExplainClients, 0, pageTake)
-	for _, t := range []*turns{making, clients} {
-		t.busyCode, t.busy = http.StatusTooManyRequests, "another service is being explained, and that takes its time: try again"
-	}
-	made := making.limit(http.HandlerFunc(x.serve))
-	return clients.limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer := &wholeAnswer{header: w.Header()}
-		made.ServeHTTP(answer, r)
-		answer.send(w, "the answer has too long texts to be made: ask for one address, by address=10.0.0.1")
-	}))
+	x.making.turns, x.making.wait = maxExplains, explainWait
+	clients := &limiter{turns: maxExplainClients, wait: pageWait, take: explainWait + explainLimit + pageTake}
+	return clients.limit(http.HandlerFunc(x.serve))
 }
 
 func (x *explainer) serve(w http.ResponseWriter, r *http.Request) {
@@ -58,21 +50,33 @@ func (x *explainer) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, printable(err.Error()), http.StatusBadRequest)
 		return
 	}
-	p := newPace(r.Context())
-	q.Rest = p.rest
-	ctx, cancel := context.WithTimeout(r.Context(), explainLimit)
+	end, ok := x.making.turn(w, r)
+	if !ok {
+		return
+	}
+	page, err := x.page(r.Context(), q)
+	end()
+	switch {
+	case status.Code(err) == codes.InvalidArgument:
+		http.Error(w, printable(status.Convert(err).Message()), http.StatusBadRequest)
+	case err != nil:
+		http.Error(w, printable(status.Convert(err).Message()), http.StatusServiceUnavailable)
+	case !page.small():
+		http.Error(w, "the answer has too long texts to be made: ask for one address, by address=10.0.0.1", http.StatusInsufficientStorage)
+	default:
+		page.serve(w)
+	}
+}
+
+// page answers a question.
+func (x *explainer) page(ctx context.Context, q grpcapi.Question) (encodedPage, error) {
+	ctx, cancel := context.WithTimeout(ctx, explainLimit)
 	defer cancel()
 	answer, err := x.explain(ctx, q)
 	if err != nil {
-		code := http.StatusServiceUnavailable
-		if status.Code(err) == codes.InvalidArgument {
-			code = http.StatusBadRequest
-		}
-		http.Error(w, printable(status.Convert(err).Message()), code)
-		return
+		return encodedPage{}, err
 	}
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	servePaced(w, newExplainPage(answer, x.clusters(), x.problems(answer.Service)), p.rest)
+	return encodePage(newExplainPage(answer, x.clusters(), x.problems(answer.Service))), nil
 }
 
 // question reads what is asked.

@@ -40,7 +40,7 @@ func (p *impactPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			Now: impactCounts(i.Now), Then: impactCounts(i.Then),
 		})
 	}
-	servePage(w, page)
+	encodePage(page).serve(w)
 }
 
 func impactCounts(list []federation.ClusterCount) []adminapi.ImpactCount {

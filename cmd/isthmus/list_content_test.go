@@ -137,15 +137,12 @@ func TestEventsPage(t *testing.T) {
 	tiers := l.alsoTiers(func(federation.TierChange) { reported++ })
 	tiers(federation.TierChange{Service: web, Zone: "a", Preference: &federation.Preference{}, From: 1, To: 2, Why: "why"})
 	tiers(federation.TierChange{Service: web, Preference: &federation.Preference{}, From: 2, To: 1, Why: "why"})
-	var text strings.Builder
-	if err := writePage(&text, newEventsPage(l), func() {}); err != nil {
-		t.Fatal(err)
-	}
+	text := encodePage(newEventsPage(l)).text
 	var page struct {
 		Most   int
 		Events []map[string]any
 	}
-	if err := json.Unmarshal([]byte(text.String()), &page); err != nil {
+	if err := json.Unmarshal(text, &page); err != nil {
 		t.Fatal(err)
 	}
 	got := map[string]bool{}

@@ -10,6 +10,11 @@ import (
 	"isthmus/cmd/isthmus/internal/lists"
 )
 
+const (
+	listFor     = time.Second // at least: for so long a snapshot is good
+	listRestFor = 50          // times as long as making it has taken, if that is more: lists are read all the time
+)
+
 // listed are the pages that have lists.
 var listed = []string{"/debug/clusters", "/debug/services", "/debug/streams", "/debug/events"}
 
@@ -20,7 +25,7 @@ type listPages struct {
 }
 
 func newListPages(content func() lists.Content) *listPages {
-	return &listPages{newShared(func() *lists.Snapshot { return lists.NewSnapshot(content()) })}
+	return &listPages{newShared(listFor, listRestFor, nil, func() *lists.Snapshot { return lists.NewSnapshot(content()) })}
 }
 
 // or returns a handler of a page and its list, which the last element of the path names.
@@ -43,14 +48,14 @@ func (l *listPages) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	snapshot, number := l.snapshots.get()
-	answer, err := snapshot.Answer(path.Base(r.URL.Path), q)
+	m := l.snapshots.get()
+	answer, err := m.value.Answer(path.Base(r.URL.Path), q)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("ETag", fmt.Sprintf(`"%d"`, number)) // of all lists: queries differ by their URL
+	w.Header().Set("ETag", fmt.Sprintf(`"%d"`, m.number)) // of all lists: queries differ by their URL
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(answer))
 }

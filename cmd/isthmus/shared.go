@@ -1,56 +1,60 @@
 package main
 
-import "time"
-
-const (
-	shareFor = time.Second // at least: for so long a shared value is good
-	restFor  = 50          // times as long as making it has taken, if that is more
+import (
+	"sync/atomic"
+	"time"
+	"weak"
 )
 
-// shared is a value that takes time to make and that many clients ask for. It is made when somebody
-// asks, so seldom that all that ask cost a fiftieth of a core for it, and dropped when nobody does.
+// shareMost is how old a shared value gets.
+const shareMost = 30 * time.Second
+
+// shared is a value that takes time to make and that many clients ask for. Those who ask while it is made, or for some
+// time after, get the same, so that all of them together cost a part of a processor, however many they are.
 type shared[T any] struct {
-	fresh func() T // not called again before it has returned
+	make  func() T      // not called again before it has returned
+	least time.Duration // for so long a value is good
+	times int           // as long as making it has taken, if that is more: for so long it is good then, up to shareMost
+	small func(T) bool  // whether it may stay in memory while nobody uses it; nil: any may
 
-	making chan struct{} // has a value while somebody has the fields below; making may take long
-	newest T
-	number uint64 // of newest
-	kept   bool   // there is a newest
-	madeAt time.Time
-	rest   time.Duration // until it may be made anew
-	forget *time.Timer   // drops newest once nobody asks
+	making chan struct{} // has a value while somebody has newest; making may take long
+	number uint64        // of newest
+	newest weak.Pointer[made[T]]
+	kept   atomic.Pointer[made[T]] // newest while it is good, if it is small
 }
 
-func newShared[T any](fresh func() T) *shared[T] {
-	return &shared[T]{fresh: fresh, making: make(chan struct{}, 1)}
+// made is a value, which goes once nobody uses it or it is no longer good.
+type made[T any] struct {
+	value  T
+	number uint64 // grows, also when the gateway starts anew
+	until  time.Time
 }
 
-// get returns the value as it was a moment ago, and its number, which grows, also when the gateway
-// starts anew. Callers share the value.
-func (s *shared[T]) get() (T, uint64) {
+func newShared[T any](least time.Duration, times int, small func(T) bool, make func() T) *shared[T] {
+	return &shared[T]{make: make, least: least, times: times, small: small, making: newSlot()}
+}
+
+func newSlot() chan struct{} { return make(chan struct{}, 1) }
+
+// get returns the value as it was a moment ago. Callers share it, for as long as one of them has the pointer.
+func (s *shared[T]) get() *made[T] {
 	s.making <- struct{}{}
 	defer func() { <-s.making }()
-	if s.kept && time.Since(s.madeAt) < s.rest {
-		return s.newest, s.number
+	last := s.newest.Value()
+	if last != nil && time.Now().Before(last.until) {
+		return last
 	}
+	last = nil // it may go while its successor is made
 	began := time.Now()
-	s.newest, s.kept = s.fresh(), true
-	s.madeAt = time.Now()
-	s.number = max(s.number+1, uint64(s.madeAt.UnixNano()))
-	s.rest = max(shareFor, restFor*s.madeAt.Sub(began))
-	if s.forget != nil {
-		s.forget.Stop()
+	s.number = max(s.number+1, uint64(began.UnixNano()))
+	m := &made[T]{value: s.make(), number: s.number}
+	now := time.Now()
+	good := min(shareMost, max(s.least, time.Duration(s.times)*now.Sub(began)))
+	m.until = now.Add(good)
+	s.newest = weak.Make(m)
+	if s.small == nil || s.small(m.value) {
+		s.kept.Store(m)
+		time.AfterFunc(good, func() { s.kept.CompareAndSwap(m, nil) })
 	}
-	s.forget = time.AfterFunc(2*s.rest, s.drop)
-	return s.newest, s.number
-}
-
-// drop frees the memory of what nobody asks for any more.
-func (s *shared[T]) drop() {
-	s.making <- struct{}{}
-	defer func() { <-s.making }()
-	if time.Since(s.madeAt) >= 2*s.rest {
-		var none T
-		s.newest, s.kept = none, false
-	}
+	return m
 }

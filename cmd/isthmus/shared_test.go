@@ -1,70 +1,120 @@
 package main
 
 import (
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 )
 
-// TestShared: the value is made once a second at most, whatever the number of those that ask, less
-// often if that takes long, and not at all while nobody asks.
+// TestShared: those who ask while a value is made, or soon after, get the same one.
 func TestShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var made atomic.Int64
-		takes := time.Duration(0)
-		s := newShared(func() *int64 {
-			time.Sleep(takes)
-			n := made.Add(1)
-			return &n
-		})
-		// readers has several readers ask ten times a second for so long, and returns how often it was made.
-		readers := func(long time.Duration) int64 {
-			before := made.Load()
-			var all sync.WaitGroup
-			for range 10 {
-				all.Go(func() {
-					last := uint64(0)
-					for began := time.Now(); time.Since(began) < long; time.Sleep(100 * time.Millisecond) {
-						value, number := s.get()
-						if *value > made.Load() || number < last {
-							t.Errorf("number %d after %d", number, last)
-						}
-						last = number
-					}
-				})
-			}
-			all.Wait()
-			return made.Load() - before
+		made := 0 // by one after the other
+		cost := 100 * time.Millisecond
+		s := newShared(50*time.Millisecond, 9, func(int) bool { return true }, func() int { made++; time.Sleep(cost); return made })
+		var all sync.WaitGroup
+		for range 16 {
+			all.Go(func() {
+				if got := s.get().value; got != 1 {
+					t.Errorf("value %d", got)
+				}
+			})
 		}
-		if n := readers(time.Minute); n != 60 {
-			t.Errorf("made %d times in a minute", n)
+		all.Wait()
+		first := s.get()
+		time.Sleep(9*cost - time.Nanosecond)
+		if s.get() != first {
+			t.Error("made anew too early")
 		}
-		takes = 200 * time.Millisecond // so it is made every 10.2 s, or 100 ms later
-		readers(time.Minute)
-		if n := readers(1020 * time.Second); n < 98 || n > 101 {
-			t.Errorf("made %d times in 1,020 s, though each takes 0.2 s", n)
+		cost = time.Millisecond
+		time.Sleep(time.Nanosecond)
+		second := s.get()
+		if second.value != 2 || second.number <= first.number {
+			t.Errorf("then %+v, before %+v", *second, *first)
 		}
-		_, number := s.get()
-		time.Sleep(time.Minute)
-		synctest.Wait()
-		if s.kept || s.newest != nil {
-			t.Error("it is kept though nobody asks")
+		time.Sleep(50*time.Millisecond - time.Nanosecond)
+		if s.get() != second {
+			t.Error("made anew before the least time")
 		}
-		before := made.Load()
-		time.Sleep(time.Hour)
-		if n := made.Load() - before; n != 0 {
-			t.Errorf("made %d times though nobody asks", n)
+		cost = time.Hour
+		time.Sleep(time.Nanosecond)
+		third := s.get()
+		time.Sleep(shareMost)
+		cost = 0
+		fourth := s.get()
+		if another := newShared(0, 0, nil, func() int { return 0 }); another.get().number < fourth.number { // as of a gateway that starts anew
+			t.Error("the number of another process is lower")
 		}
-		if _, later := s.get(); later <= number {
-			t.Errorf("number %d after %d", later, number)
+		if third.value != 3 || fourth.value != 4 {
+			t.Errorf("%d, and %d after %v", third.value, fourth.value, shareMost)
 		}
-		time.Sleep(time.Minute)
-		another := newShared(func() int { return 0 }) // of a gateway that starts anew
-		if _, later := another.get(); later <= number {
-			t.Errorf("number %d of a new process after %d", later, number)
-		}
-		time.Sleep(time.Minute)
 	})
+}
+
+// TestSharedIsDropped: a value goes as soon as it is no longer good, and a large one as soon as nobody uses it.
+func TestSharedIsDropped(t *testing.T) {
+	for name, c := range map[string]struct {
+		size int
+		kept bool
+	}{"small": {1 << 20, true}, "large": {maxKept + 1, false}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var text weak.Pointer[byte]
+				s := newShared(time.Second, 9, encodedPage.small, func() encodedPage {
+					p := encodedPage{text: make([]byte, c.size)}
+					text = weak.Make(&p.text[0])
+					return p
+				})
+				m := s.get()
+				runtime.GC()
+				if s.get() != m {
+					t.Error("it is not shared while somebody uses it")
+				}
+				runtime.KeepAlive(m)
+				runtime.GC()
+				if got := text.Value() != nil; got != c.kept {
+					t.Errorf("it is there while it is good and nobody uses it: %t", got)
+				}
+				time.Sleep(time.Second)
+				synctest.Wait()
+				runtime.GC()
+				if text.Value() != nil {
+					t.Error("it is there once it is no longer good")
+				}
+			})
+		})
+	}
+}
+
+// TestPagesAreShared: sixteen readers get the same page, which is indented JSON.
+func TestPagesAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		made := 0
+		h := sharedPage(func() any { made++; time.Sleep(time.Millisecond); return []string{"<a>"} })
+		var all sync.WaitGroup
+		for range 16 {
+			all.Go(func() {
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+				if w.Body.String() != "[\n  \"\\u003ca\\u003e\"\n]\n" || w.Header().Get("Content-Type") != "application/json" || w.Header().Get("X-Content-Type-Options") != "nosniff" {
+					t.Errorf("%v %s", w.Header(), w.Body)
+				}
+			})
+		}
+		all.Wait()
+		if made != 1 {
+			t.Errorf("made %d times", made)
+		}
+	})
+	w := httptest.NewRecorder()
+	encodePage(func() {}).serve(w)
+	if w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), "the page can't be written") {
+		t.Errorf("a page that can't be encoded: %d %s", w.Code, w.Body)
+	}
 }

@@ -19,7 +19,7 @@ func TestVerbKnowsVerdicts(t *testing.T) {
 		page.Addresses = append(page.Addresses, adminapi.ExplainedAddress{Address: "10.0.0.1", Verdict: v.String()})
 	}
 	page.Set.Endpoints = 1
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { servePage(w, page) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { encodePage(page).serve(w) }))
 	defer server.Close()
 	code, out, err := call("explain", "shop/web", "--admin", strings.TrimPrefix(server.URL, "http://"))
 	if code != 0 {
