@@ -40,7 +40,7 @@ func TestRunbookHasAlerts(t *testing.T) {
 		entries = append(entries, name)
 		text, _, _ = strings.Cut(text, "\n## ")
 		for _, part := range []string{"- **Means**", "- **Look at**", "- **Do**"} {
-			if strings.Count(text, "\n"+part) != 1 {
+			if strings.Count("\n"+text, "\n"+part) != 1 {
 				t.Errorf("the entry of %s does not have %q once", name, part)
 			}
 		}
