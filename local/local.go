@@ -75,6 +75,7 @@ type localCluster interface {
 	Instance(svc federation.ServiceID, hostname string, port uint16) *federation.Endpoint
 	Service(federation.ServiceID) *cluster.Service
 	Region() string
+	Exposed(netip.Addr) string
 	ServiceProfile(namespace, name string) (p *federation.ServiceProfile, exists bool)
 }
 

@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"slices"
 	"sync"
 	"testing"
@@ -44,6 +45,7 @@ func (c *scripted) Synced() <-chan struct{}                               { retu
 func (c *scripted) Health() cluster.Health                                { h, _ := c.health.Get(); return h }
 func (c *scripted) HealthChanged() <-chan struct{}                        { _, ch := c.health.Get(); return ch }
 func (c *scripted) Region() string                                        { region, _ := c.region.Get(); return region }
+func (c *scripted) Exposed(netip.Addr) string                             { return "" }
 func (c *scripted) State(federation.ServiceID) federation.ServiceState    { return federation.Present }
 func (c *scripted) Reader(federation.ServiceID, uint16) federation.Reader { return c }
 func (c *scripted) Read() federation.Share                                { return federation.Share{State: federation.Present} }

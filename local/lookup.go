@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"net/netip"
 
 	"isthmus/federation"
@@ -28,5 +29,8 @@ func (l *Local) OwnerOf(ip netip.Addr) (owner string, service *federation.Servic
 	return l.cluster.Owner(ip), service
 }
 
-// Owner names the Pod or Service that has an address; empty: none has.
-func (l *Local) Owner(ip netip.Addr) string { return l.cluster.Owner(ip) }
+// Owner names the Pod or Service that has an address, also one by which a Service is reached from
+// outside; empty: none has.
+func (l *Local) Owner(ip netip.Addr) string {
+	return cmp.Or(l.cluster.Owner(ip), l.cluster.Exposed(ip))
+}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"net/netip"
+	"slices"
 
 	"isthmus/federation"
 )
@@ -25,6 +26,21 @@ func (c *Cluster) Owner(ip netip.Addr) string {
 	}
 	if list := s.addresses.pods[ip]; len(list) > 0 {
 		return "Pod " + list[0].key
+	}
+	return ""
+}
+
+// Exposed names a Service that is reached from outside by an address, one of its
+// externalIPs or of its load balancer; empty: none is. It looks at all Services, and
+// needs Config.OnService.
+func (c *Cluster) Exposed(ip netip.Addr) string {
+	s := c.state
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for id, e := range s.services {
+		if e.spec != nil && slices.Contains(e.spec.External, ip) {
+			return "Service " + id.String()
+		}
 	}
 	return ""
 }

@@ -46,3 +46,20 @@ func TestOwner(t *testing.T) {
 		is("a deleted Service", "10.0.9.1", "")
 	})
 }
+
+// TestExposed: addresses by which a Service is reached from outside, which own nothing.
+func TestExposed(t *testing.T) {
+	inCluster(t, func(c *Config, _ *trouble) { withAddresses(c) }, func(r *running) {
+		s := aService("web", "http=80")
+		s.Spec.ExternalIPs = []string{"198.51.100.1"}
+		s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "198.51.100.2"}, {Hostname: "lb.example.com"}}
+		r.create(s)
+		synctest.Wait()
+		for addr, want := range map[string]string{"198.51.100.1": "Service ns/web", "198.51.100.2": "Service ns/web", "198.51.100.3": ""} {
+			ip := netip.MustParseAddr(addr)
+			if got := r.Exposed(ip); got != want || r.Owner(ip) != "" {
+				t.Errorf("%s: %q is exposed by it, %q has it, want %q and nothing", addr, got, r.Owner(ip), want)
+			}
+		}
+	})
+}

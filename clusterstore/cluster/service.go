@@ -20,6 +20,7 @@ type Service struct {
 
 	// Only with Config.OnService:
 	ClusterIPs  []netip.Addr
+	External    []netip.Addr      // spec.externalIPs and those of its load balancer
 	OpaquePorts Ports             // ports whose protocol is not detected
 	Labels      map[string]string // those with a prefix of keptMetadata
 	Annotations map[string]string // likewise
@@ -71,7 +72,7 @@ func (r Rules) compactService(o *corev1.Service, full bool) *Service {
 	}
 	s.Ports = slices.Clip(s.Ports)
 	if full {
-		s.ClusterIPs = clusterIPs(o)
+		s.ClusterIPs, s.External = clusterIPs(o), externalIPs(o)
 		s.OpaquePorts = r.DefaultOpaquePorts
 		if list, ok := o.Annotations[opaqueAnnotation]; ok {
 			s.OpaquePorts, _ = ParsePorts(list, s.numbers()) // as for Pods, items that can't be read are left out
@@ -113,6 +114,17 @@ func clusterIPs(o *corev1.Service) (ips []netip.Addr) {
 	return ips
 }
 
+// externalIPs reads the addresses by which the Service is reached from outside.
+func externalIPs(o *corev1.Service) (ips []netip.Addr) {
+	for _, s := range o.Spec.ExternalIPs {
+		ips = addIP(ips, s)
+	}
+	for i := range o.Status.LoadBalancer.Ingress {
+		ips = addIP(ips, o.Status.LoadBalancer.Ingress[i].IP)
+	}
+	return ips
+}
+
 func keepMetadata(from map[string]string) map[string]string {
 	var kept map[string]string
 	for k, v := range from {
@@ -130,6 +142,6 @@ func keepMetadata(from map[string]string) map[string]string {
 
 func (s *Service) equal(o *Service) bool {
 	return s.ExternalName == o.ExternalName && s.NodeLocal == o.NodeLocal &&
-		slices.Equal(s.Ports, o.Ports) && slices.Equal(s.ClusterIPs, o.ClusterIPs) && s.OpaquePorts == o.OpaquePorts && s.Gateway.equal(o.Gateway) &&
+		slices.Equal(s.Ports, o.Ports) && slices.Equal(s.ClusterIPs, o.ClusterIPs) && slices.Equal(s.External, o.External) && s.OpaquePorts == o.OpaquePorts && s.Gateway.equal(o.Gateway) &&
 		maps.Equal(s.Labels, o.Labels) && maps.Equal(s.Annotations, o.Annotations)
 }
