@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -26,11 +25,7 @@ type anchors []*x509.Certificate
 
 // readAnchors reads them from a cluster.
 func readAnchors(ctx context.Context, from *typed.Clients, namespace string) (anchors, error) {
-	var m *corev1.ConfigMap
-	err := each(ctx, func(ctx context.Context) (err error) {
-		m, err = from.ConfigMaps(namespace).Get(ctx, anchorsConfigMap, metav1.GetOptions{})
-		return err
-	})
+	m, err := from.ConfigMaps(namespace).Get(ctx, anchorsConfigMap, metav1.GetOptions{})
 	if err != nil {
 		return nil, err
 	}

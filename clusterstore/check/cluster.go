@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"isthmus/clusterstore/budget"
 	"isthmus/clusterstore/crd"
 	"isthmus/clusterstore/guard"
 	"isthmus/clusterstore/kube"
@@ -44,7 +43,6 @@ type look struct {
 	kinds     []schema.GroupVersionResource
 	manifest  string // that grants the rights
 	on        string // the network of its Pods
-	memory    *budget.Budget
 	report    *Report
 
 	client *kube.Client
@@ -69,8 +67,6 @@ func (l *look) add(section, check string, level Level, text, hint string) {
 func (l *look) run(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, clusterLimit)
 	defer cancel()
-	ctx, request := l.memory.Begin(ctx, "an answer", nil)
-	defer request.End()
 	client, err := kube.New(l.cluster, l.rest, nil)
 	if err != nil {
 		l.add(sectionAPI, API, Failure, "no client can be made of its credentials: "+err.Error(), "check the certificates in its kubeconfig")
@@ -87,19 +83,7 @@ func (l *look) run(ctx context.Context) {
 	l.checkRights(ctx)
 	l.checkKinds(ctx)
 	l.anchors, l.anchorsErr = readAnchors(ctx, client.Clients, l.namespace)
-	l.network, l.networkErr = readNetwork(ctx, client.Clients, l.name())
-}
-
-// each does one request, which counts for the cluster's memory and waits for its turn to be
-// decoded by itself.
-func each(ctx context.Context, do func(context.Context) error) error {
-	ctx, request := budget.From(ctx).Another(ctx)
-	defer request.End()
-	err := do(ctx)
-	if over := request.Err(); over != nil {
-		return over
-	}
-	return err
+	l.network, l.networkErr = readNetwork(ctx, client.Sources.NodeRanges, l.name())
 }
 
 // ask returns whether the API server answers or else why more need not be asked, and reports
@@ -107,11 +91,7 @@ func each(ctx context.Context, do func(context.Context) error) error {
 func (l *look) ask(ctx context.Context) (answers bool, why string) {
 	ctx, cancel := context.WithTimeout(ctx, firstAnswer)
 	defer cancel()
-	var v kube.Version
-	err := each(ctx, func(ctx context.Context) (err error) {
-		v, err = l.client.Version(ctx)
-		return err
-	})
+	v, err := l.client.Version(ctx)
 	l.refused = v.Status == http.StatusUnauthorized
 	switch {
 	case err == nil:

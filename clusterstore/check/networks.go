@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"isthmus/clusterstore/typed"
+	"isthmus/clusterstore/decode"
 )
 
 // Nodes are read in pages, since each has some ten kilobytes.
@@ -29,29 +29,28 @@ type network struct {
 }
 
 // readNetwork reads the Pod CIDRs of a cluster's Nodes.
-func readNetwork(ctx context.Context, from *typed.Clients, cluster string) (network, error) {
+func readNetwork(ctx context.Context, from decode.Source[*corev1.Node], cluster string) (network, error) {
 	n := network{cluster: cluster}
 	options := metav1.ListOptions{Limit: nodePage}
 	for {
-		var page *corev1.NodeList
-		err := each(ctx, func(ctx context.Context) (err error) {
-			page, err = from.Nodes.List(ctx, options)
-			return err
-		})
-		if err != nil {
-			return n, err
-		}
-		for i := range page.Items {
-			spec := &page.Items[i].Spec
-			for _, text := range append(slices.Clone(spec.PodCIDRs), spec.PodCIDR) {
+		before := n.nodes
+		page, err := from.List(ctx, options, func(node *corev1.Node, refused *decode.Refused) error {
+			if refused != nil {
+				return fmt.Errorf("Node %s: %w", refused.Name, refused.Err)
+			}
+			for _, text := range append(node.Spec.PodCIDRs, node.Spec.PodCIDR) {
 				if p, err := netip.ParsePrefix(text); err == nil && len(n.ranges) < maxRanges {
 					n.ranges = append(n.ranges, p.Masked())
 				}
 			}
+			n.nodes++
+			return nil
+		})
+		if err != nil {
+			return n, err
 		}
-		n.nodes += len(page.Items)
 		options.Continue = page.Continue
-		if n.partly = options.Continue != "" && n.nodes >= maxNodes; n.partly || options.Continue == "" || len(page.Items) == 0 {
+		if n.partly = options.Continue != "" && n.nodes >= maxNodes; n.partly || options.Continue == "" || n.nodes == before {
 			break
 		}
 	}

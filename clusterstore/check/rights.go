@@ -222,9 +222,5 @@ func askOne(ctx context.Context, ask asker, namespace string, r Right, verb stri
 	if r.InNamespace || r.Name != "" {
 		asked.Namespace = namespace
 	}
-	err = each(ctx, func(ctx context.Context) (err error) {
-		allowed, err = ask(ctx, asked)
-		return err
-	})
-	return allowed, err
+	return ask(ctx, asked)
 }

@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/rest"
 
 	"isthmus/clusterstore"
-	"isthmus/clusterstore/budget"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 )
@@ -24,12 +23,6 @@ const (
 	Limit = 20 * time.Second
 	// parallel clusters are asked at a time: 250 of which none answers take 18 s.
 	parallel = 48
-)
-
-// Memory that the answers of one cluster, and of all together, may take while they are decoded.
-const (
-	clusterMemory = 16 << 20
-	allMemory     = 128 << 20
 )
 
 // Config is what a Run is about.
@@ -56,7 +49,6 @@ func Run(ctx context.Context, c Config) []Result {
 	defer cancel()
 	report := new(Report)
 	now := time.Now()
-	memory := budget.NewPool(budget.Limits{Cluster: clusterMemory, All: allMemory})
 	here := &look{
 		cluster: federation.Local, namespace: c.Namespace, rest: c.Local, rights: LocalRights(), account: c.Account, pre: c.Pre, kinds: kinds, manifest: "manifests/install/rbac.yaml",
 		report: report, on: c.Network,
@@ -70,7 +62,7 @@ func Run(ctx context.Context, c Config) []Result {
 			})
 		}
 	}
-	runAll(ctx, all, memory)
+	runAll(ctx, all)
 	checkAllExpiry(all[1:], now)
 	compareAllAnchors(all, now)
 	compareNetworks(all)
@@ -102,15 +94,13 @@ func (c *Config) sorted() []clusterstore.Access {
 }
 
 // runAll asks clusters, some at a time. Those for which there is no time are skipped.
-func runAll(ctx context.Context, all []*look, memory *budget.Pool) {
+func runAll(ctx context.Context, all []*look) {
 	var running sync.WaitGroup
 	next := make(chan *look)
 	for range min(parallel, len(all)) {
 		running.Go(func() {
 			for l := range next {
-				l.memory = memory.Add()
 				l.run(ctx)
-				l.memory.Close()
 			}
 		})
 	}

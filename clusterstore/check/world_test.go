@@ -24,6 +24,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 
@@ -111,11 +112,14 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case path == "/api/v1/namespaces/linkerd/serviceaccounts/"+a.account && a.account != "":
 		answer(corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{Kind: "ServiceAccount", APIVersion: "v1"}})
 	case path == "/api/v1/nodes":
-		list := corev1.NodeList{TypeMeta: metav1.TypeMeta{Kind: "NodeList", APIVersion: "v1"}}
-		for _, cidr := range a.cidrs {
-			list.Items = append(list.Items, corev1.Node{Spec: corev1.NodeSpec{PodCIDR: cidr, PodCIDRs: []string{cidr}}})
+		var list corev1.NodeList
+		for i, cidr := range a.cidrs {
+			list.Items = append(list.Items, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i)}, Spec: corev1.NodeSpec{PodCIDR: cidr, PodCIDRs: []string{cidr}}})
 		}
-		answer(list)
+		raw, _ := list.Marshal()
+		data, _ := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{Kind: "NodeList", APIVersion: "v1"}, Raw: raw}).Marshal()
+		w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf")
+		_, _ = w.Write(append([]byte("k8s\x00"), data...))
 	case path == "/apis":
 		list := metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{{Name: "apps"}}}
 		answer(list)

@@ -70,6 +70,7 @@ func NewSources(client *http.Client, base *url.URL) Sources {
 		},
 		ReplicaSets: newProtobuf(a, schema.GroupVersion{Group: "apps", Version: "v1"}, "replicasets", "", partials),
 		Jobs:        newProtobuf(a, schema.GroupVersion{Group: "batch", Version: "v1"}, "jobs", "", partials),
+		NodeRanges:  newProtobuf(a, corev1.SchemeGroupVersion, "nodes", "", nodes),
 		Nodes:       newProtobuf(a, corev1.SchemeGroupVersion, "nodes", "", partials),
 		Servers:     newJSON(a, crd.PolicyVersion, "servers", "Server", (*crd.Server).Read),
 		Workloads:   newJSON(a, crd.WorkloadVersion, "externalworkloads", "ExternalWorkload", (*crd.ExternalWorkload).Read),

@@ -69,6 +69,8 @@ type Sources struct {
 	// Secrets is for those of a namespace.
 	Secrets func(namespace string) Source[*corev1.Secret]
 
+	// NodeRanges are Nodes, with their Pod CIDRs and no metadata but their names.
+	NodeRanges Source[*corev1.Node]
 	// Of these only the metadata is read.
 	ReplicaSets, Jobs, Nodes Source[*metav1.PartialObjectMetadata]
 

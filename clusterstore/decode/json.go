@@ -253,7 +253,7 @@ func (l *textList) read(each func(data []byte, whole error) error) error {
 	return errCutText(l.object(func(key string) (err error) {
 		switch key {
 		case "items":
-			return l.items(each)
+			return l.all('[', ']', func() error { return l.value(each) })
 		case "metadata":
 			return l.value(func(data []byte, whole error) error {
 				if whole != nil || len(data) > maxStatus || utiljson.Unmarshal(data, &l.meta) != nil {
@@ -278,15 +278,6 @@ func errCutText(err error) error {
 		return errCut(io.EOF)
 	}
 	return err
-}
-
-// items reads the objects: a list, or null.
-func (l *textList) items(each func(data []byte, whole error) error) error {
-	c, err := l.first()
-	if err == nil && c == 'n' {
-		return l.skip()
-	}
-	return l.all('[', ']', func() error { return l.value(each) })
 }
 
 // values are values of JSON as they come.
@@ -321,8 +312,11 @@ func (v *values) expect(wanted byte) error {
 	return err
 }
 
-// all calls next for each element of an object or list, of which it reads all around them.
+// all calls next for each element of an object or list, of which it reads all around them. null has none.
 func (v *values) all(open, end byte, next func() error) error {
+	if c, err := v.first(); err == nil && c == 'n' {
+		return v.skip()
+	}
 	if err := v.expect(open); err != nil {
 		return err
 	}

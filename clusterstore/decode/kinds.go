@@ -181,6 +181,18 @@ func secretTable(r *room) table[corev1.Secret] {
 	}
 }
 
+func nodeTable(r *room) table[corev1.Node] {
+	return table[corev1.Node]{
+		metadataNumber: sub(table[metav1.ObjectMeta]{
+			1: text("name", maxName, func(m *metav1.ObjectMeta) *string { return &m.Name }),
+		}, func(o *corev1.Node) *metav1.ObjectMeta { return &o.ObjectMeta }),
+		2: sub(table[corev1.NodeSpec]{
+			1: text("spec.podCIDR", maxText, func(s *corev1.NodeSpec) *string { return &s.PodCIDR }),
+			7: texts(r, "spec.podCIDRs", fewTexts, func(s *corev1.NodeSpec) *[]string { return &s.PodCIDRs }),
+		}, func(o *corev1.Node) *corev1.NodeSpec { return &o.Spec }),
+	}
+}
+
 func partialTable(r *room) table[metav1.PartialObjectMetadata] {
 	return table[metav1.PartialObjectMetadata]{
 		metadataNumber: sub(metadata(r), func(o *metav1.PartialObjectMetadata) *metav1.ObjectMeta { return &o.ObjectMeta }),

@@ -42,6 +42,7 @@ var (
 	endpointSlices = newKind(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), sliceTable)
 	endpoints      = newKind(corev1.SchemeGroupVersion.WithKind("Endpoints"), endpointsTable)
 	secrets        = newKind(corev1.SchemeGroupVersion.WithKind("Secret"), secretTable)
+	nodes          = newKind(corev1.SchemeGroupVersion.WithKind("Node"), nodeTable)
 	partials       = newKind(partialVersion.WithKind("PartialObjectMetadata"), partialTable)
 )
 

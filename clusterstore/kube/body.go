@@ -1,30 +1,29 @@
 package kube
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net/http"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"isthmus/clusterstore/budget"
+	"isthmus/federation"
 )
 
-// Limits of the body of an answer, decompressed. client-go reads all bodies but those
-// of watches as a whole, those of errors included, and would read on until there is no
-// memory left.
+// Limits of the body of an answer that client-go reads, decompressed: that of a single object, or
+// of an error. It reads bodies as a whole, and would read on until there is no memory left. What
+// is followed has other limits: package decode reads it object by object.
 const (
-	// maxAnswer is for a page of a list, in bytes.
-	maxAnswer = 256 << 20
-	// answerTimeout is for a body from the end of the header on. clusterstore/follow
-	// gives a page of a list 30 s in all: this is for other requests.
+	// maxAnswer is in bytes. A page of Nodes has less, and etcd takes objects of 1.5 MiB: those
+	// that are read by themselves are small.
+	maxAnswer = 1 << 20
+	// maxOwnAnswer is for answers of the own cluster, whose Services the slice writer lists by client-go.
+	maxOwnAnswer = 64 << 20
+	// answerTimeout is for a body from the end of the header on.
 	answerTimeout = 40 * time.Second
 	// maxError is for the body of an error: an API server's have a few hundred bytes,
 	// a load balancer's page some kilobytes.
@@ -34,16 +33,24 @@ const (
 )
 
 var (
-	errTooLarge = fmt.Errorf("the API server's answer is larger than %d MiB", maxAnswer>>20)
+	errTooLarge = errors.New("the API server's answer is larger than it may be")
 	errTooSlow  = fmt.Errorf("the API server began to answer and did not come to an end within %v", answerTimeout)
 )
 
-// boundBody limits the body of an answer in bytes and in time, and by the budget of the
-// request, if it has one. Only the body of a watch with status 200 has no limits but
-// those of its events: for any other status client-go reads it as a whole, for watches
-// too. cancel ends the request's ctx; it is called once the body is closed.
-// The error is for an answer that client-go would neither read nor close.
-func boundBody(ctx context.Context, cancel context.CancelCauseFunc, request *http.Request, response *http.Response) error {
+// limitFor is how large an answer of a cluster may be that client-go reads, in bytes.
+func limitFor(name federation.ClusterName) int64 {
+	if name == federation.Local {
+		return maxOwnAnswer
+	}
+	return maxAnswer
+}
+
+// boundBody limits the body of an answer in bytes and in time. Only the body of a watch with
+// status 200 has no limits, which the slice writer has of the own cluster alone: for any other
+// status client-go reads it as a whole, for watches too. cancel ends the request's ctx; it is
+// called once the body is closed. The error is for an answer that client-go would neither read
+// nor close.
+func boundBody(ctx context.Context, cancel context.CancelCauseFunc, most int64, request *http.Request, response *http.Response) error {
 	watching := request.URL.Query().Get("watch")
 	isWatch := watching != "" && watching != "false"
 	switch status := response.StatusCode; {
@@ -52,11 +59,10 @@ func boundBody(ctx context.Context, cancel context.CancelCauseFunc, request *htt
 		// with the request's context.
 		return fmt.Errorf("API server %s switched protocols, which was not requested: check that the kubeconfig's server is an API server", request.URL.Host)
 	case isWatch && status == http.StatusOK:
-		mediaType, err := checkWatchType(request, response)
-		if err != nil {
+		if err := checkWatchType(request, response); err != nil {
 			return err
 		}
-		response.Body = newEventBody(ctx, cancel, response.Body, mediaType)
+		response.Body = &endingBody{response.Body, cancel}
 	case isWatch || status < 200 || status > 299:
 		// The status is the error. A body that is cut off only makes its text shorter, and one of a
 		// type that is not decoded has none.
@@ -69,26 +75,24 @@ func boundBody(ctx context.Context, cancel context.CancelCauseFunc, request *htt
 			return err
 		}
 		response.Body = newBoundedBody(ctx, cancel, response.Body, boundedBody{
-			left:     maxAnswer,
-			tooLarge: fmt.Errorf("%s: %w", request.URL.Host, errTooLarge),
+			left:     most,
+			tooLarge: fmt.Errorf("%s: %w: %d MiB", request.URL.Host, errTooLarge, most>>20),
 			tooSlow:  fmt.Errorf("%s: %w", request.URL.Host, errTooSlow),
-			request:  budget.From(ctx),
-			whole:    true,
 		}, answerTimeout)
 	}
 	return nil
 }
 
-// checkWatchType returns the content type of a watch without its parameters, or an error
-// if client-go can't read that. It would leave the body, and with it the connection, open.
-func checkWatchType(request *http.Request, response *http.Response) (string, error) {
+// checkWatchType returns an error for a watch of a content type that client-go can't read. It
+// would leave the body, and with it the connection, open.
+func checkWatchType(request *http.Request, response *http.Response) error {
 	contentType := response.Header.Get("Content-Type")
 	mediaType, _, _ := mime.ParseMediaType(contentType)
 	switch mediaType {
 	case "", runtime.ContentTypeJSON, runtime.ContentTypeProtobuf:
-		return mediaType, nil
+		return nil
 	}
-	return "", fmt.Errorf("API server %s answered a watch by content of type %q, which is not an API server's: check that the kubeconfig's server is an API server, and what is in front of it",
+	return fmt.Errorf("API server %s answered a watch by content of type %q, which is not an API server's: check that the kubeconfig's server is an API server, and what is in front of it",
 		request.URL.Host, Clip(contentType))
 }
 
@@ -103,28 +107,16 @@ func checkType(request *http.Request, response *http.Response) error {
 	return nil
 }
 
-// boundedBody fails beyond a size, beyond the budget, and after a time. io.EOF instead of
-// an error cuts it off.
+// boundedBody fails beyond a size and after a time. io.EOF instead of an error cuts it off.
 type boundedBody struct {
 	io.ReadCloser
 	left              int64
 	tooLarge, tooSlow error
-	request           *budget.Request // its caller ends it; may be nil
-	whole             bool            // it is decoded as a whole: its objects are measured before
-	have              *bytes.Buffer   // what has come, if it is; nil: nothing
 
 	ctx    context.Context // the request's
 	cancel context.CancelCauseFunc
 	timer  *time.Timer // cancels ctx with errTooSlow
 }
-
-// collected are buffers for what has come of answers: without them there would be as much
-// garbage as the lists of a start have bytes, several times.
-var collected = sync.Pool{New: func() any { return new(bytes.Buffer) }}
-
-// maxCollected is how large a buffer may be that is used again, in bytes: pages of ordinary
-// objects have less.
-const maxCollected = 2 << 20
 
 // newBoundedBody sets the limits to a body, and starts its time. A body that has become
 // too slow is ended by the context of its request, since nothing else ends a Read that
@@ -141,54 +133,10 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	}
 	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
 	b.left -= int64(n)
-	if over := b.request.Took(int64(n)); over != nil {
-		return 0, over
-	}
-	if b.whole {
-		b.collect(p[:n])
-	}
-	if err == io.EOF && b.whole {
-		// All is there. What comes next is decoding, which takes no part in the time that
-		// the server has.
-		b.timer.Stop()
-		if refused := b.admit(); refused != nil {
-			return n, refused
-		}
-	}
 	if err != nil && err != io.EOF && errors.Is(context.Cause(b.ctx), errTooSlow) {
 		err = b.tooSlow
 	}
 	return n, err
-}
-
-// collect keeps what has come until all is there.
-func (b *boundedBody) collect(p []byte) {
-	if b.have == nil {
-		b.have = collected.Get().(*bytes.Buffer)
-	}
-	b.have.Write(p)
-}
-
-// admit waits until the answer may be decoded, and charges what its objects take then. They
-// are measured before, since that takes processor time and no memory.
-func (b *boundedBody) admit() error {
-	size := int64(b.have.Len())
-	objects, err := measureAnswer(b.have.Bytes(), cmp.Or(b.request.What(), "an answer"))
-	if b.have.Cap() <= maxCollected {
-		b.have.Reset()
-		collected.Put(b.have)
-	}
-	b.have, b.whole = nil, false
-	if errors.Is(err, budget.ErrOver) {
-		b.request.Fail(err)
-	}
-	if err != nil {
-		return err
-	}
-	if late := b.request.AwaitTurn(b.ctx); late != nil {
-		return late
-	}
-	return b.request.Charge(budget.Beyond(size, objects))
 }
 
 func (b *boundedBody) Close() error {

@@ -59,7 +59,7 @@ func New(name federation.ClusterName, from *rest.Config, requests *Requests) (*C
 	if err != nil {
 		return nil, err
 	}
-	client := newHTTPClient(requests.transport(name, singleTry{next: next}))
+	client := newHTTPClient(requests.transport(name, singleTry{next, limitFor(name)}))
 	c := &Client{config: cfg, http: client, close: closeAll}
 	if c.Clients, err = typed.New(cfg, client); err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func New(name federation.ClusterName, from *rest.Config, requests *Requests) (*C
 	if err := c.addCustom(); err != nil {
 		return nil, err
 	}
-	c.Sources = decode.NewSources(newHTTPClient(requests.transport(name, singleTry{next, true})), c.REST.Get().AbsPath("/").URL())
+	c.Sources = decode.NewSources(newHTTPClient(requests.transport(name, singleTry{next: next})), c.REST.Get().AbsPath("/").URL())
 	return c, nil
 }
 

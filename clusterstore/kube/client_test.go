@@ -145,7 +145,7 @@ func TestEndlessAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer closeAll()
-	client := newHTTPClient(singleTry{next: next})
+	client := newHTTPClient(singleTry{next, maxAnswer})
 	for url, want := range map[string]bool{"/pods": true, "/pods?watch=false": true, "/pods?watch=true": false} {
 		answer, err := client.Get(server.URL + url)
 		if err != nil {

@@ -29,6 +29,7 @@ func TestServes(t *testing.T) {
 	}{
 		"there":                       {version: answer{200, withServers}, serves: true},
 		"another resource":            {version: answer{200, withoutServers}},
+		"no resources":                {version: answer{200, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"policy.linkerd.io/v1beta3","resources":null}`}},
 		"another version":             {version: answer{404, notFoundStatus}, groups: answer{200, fmt.Sprintf(groupList, "v1beta4")}},
 		"a contradiction":             {version: answer{404, notFoundStatus}, groups: answer{200, fmt.Sprintf(groupList, "v1beta3")}, unknown: true},
 		"everything is not found":     {version: answer{404, notFoundStatus}, groups: answer{404, notFoundStatus}, unknown: true},

@@ -22,6 +22,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"isthmus/clusterstore/decode"
 )
 
 // hostile is a server over a real socket that answers every request by a status and a
@@ -96,21 +98,32 @@ func hostileClient(t *testing.T, handler http.Handler, http2 bool) *Client {
 // verbs are requests of all kinds that the gateway sends.
 var verbs = map[string]func(context.Context, *Client) error{
 	"watch": func(ctx context.Context, c *Client) error {
-		w, err := c.EndpointSlices("").Watch(ctx, metav1.ListOptions{})
+		w, err := c.Sources.EndpointSlices.Watch(ctx, metav1.ListOptions{})
 		if err == nil {
-			w.Stop()
+			w.Close()
 		}
 		return err
 	},
 	"watch of a custom resource": func(ctx context.Context, c *Client) error {
-		w, err := c.Servers.Watch(ctx, metav1.ListOptions{})
+		w, err := c.Sources.Servers.Watch(ctx, metav1.ListOptions{})
+		if err == nil {
+			w.Close()
+		}
+		return err
+	},
+	"watch of the slice writer": func(ctx context.Context, c *Client) error {
+		w, err := c.Services("").Watch(ctx, metav1.ListOptions{})
 		if err == nil {
 			w.Stop()
 		}
 		return err
 	},
 	"list": func(ctx context.Context, c *Client) error {
-		_, err := c.Pods("").List(ctx, metav1.ListOptions{})
+		_, err := c.Sources.Pods.List(ctx, metav1.ListOptions{}, func(*corev1.Pod, *decode.Refused) error { return nil })
+		return err
+	},
+	"get": func(ctx context.Context, c *Client) error {
+		_, err := c.Services("ns").Get(ctx, "web", metav1.GetOptions{})
 		return err
 	},
 	"create": func(ctx context.Context, c *Client) error {
@@ -176,8 +189,8 @@ func TestUnreadableWatch(t *testing.T) {
 					h.ServeHTTP(w, r)
 				}), http2)
 				began := time.Now()
-				for _, verb := range []string{"watch", "watch of a custom resource"} {
-					if err := verbs[verb](t.Context(), client); err == nil || !strings.Contains(err.Error(), strings.Split(contentType, ";")[0]) {
+				for _, verb := range []string{"watch", "watch of a custom resource", "watch of the slice writer", "list"} {
+					if err := verbs[verb](t.Context(), client); err == nil || !strings.Contains(err.Error(), "content of") {
 						t.Errorf("%s: %v", verb, err)
 					}
 				}
@@ -273,7 +286,7 @@ func TestPausingAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-					Transport: singleTry{next: roundTrip(func(r *http.Request) (*http.Response, error) {
+					Transport: singleTry{most: maxAnswer, next: roundTrip(func(r *http.Request) (*http.Response, error) {
 						return &http.Response{StatusCode: tt.status, Header: http.Header{}, Body: pausing{r.Context()}, Request: r}, nil
 					})}}
 				ctx, cancel := context.WithTimeoutCause(t.Context(), time.Hour, context.Canceled)

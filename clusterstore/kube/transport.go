@@ -119,7 +119,7 @@ func newDialer() *net.Dialer {
 // It also drops warnings, which client-go would log, and bounds the bodies of answers.
 type singleTry struct {
 	next http.RoundTripper
-	open bool // only the bodies of errors are bounded: the others are read by package decode
+	most int64 // of an answer that is no error, in bytes; 0: package decode reads it, with its own limits
 }
 
 func (s singleTry) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -131,11 +131,11 @@ func (s singleTry) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	response.Header.Del("Retry-After")
 	response.Header.Del("Warning")
-	if s.open && response.StatusCode == http.StatusOK {
+	if s.most == 0 && response.StatusCode == http.StatusOK {
 		response.Body = &endingBody{response.Body, cancel}
 		return response, nil
 	}
-	if err := boundBody(ctx, cancel, request, response); err != nil {
+	if err := boundBody(ctx, cancel, s.most, request, response); err != nil {
 		response.Body.Close()
 		cancel(nil)
 		return nil, err

@@ -150,3 +150,16 @@ func TestAnswers(t *testing.T) {
 		t.Errorf("only %d outcomes differ", len(seen))
 	}
 }
+
+// page is a list of meshed Pods.
+func page(n int) *corev1.PodList {
+	list := &corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: "next"}}
+	for i := range n {
+		list.Items = append(list.Items, corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("web-%d", i), Namespace: "shop", Labels: map[string]string{"app": "web"}},
+			Spec:       corev1.PodSpec{NodeName: "node-1", Containers: []corev1.Container{{Name: "web"}, {Name: "linkerd-proxy"}}},
+			Status:     corev1.PodStatus{PodIP: "10.0.0.1", Phase: corev1.PodRunning},
+		})
+	}
+	return list
+}

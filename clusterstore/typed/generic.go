@@ -47,7 +47,7 @@ type groups struct {
 
 func (g *groups) client(v schema.GroupVersion) rest.Interface {
 	c := rest.CopyConfig(g.config)
-	c.GroupVersion, c.NegotiatedSerializer, c.APIPath = &v, sizedLists{codecs.WithoutConversion()}, "/apis"
+	c.GroupVersion, c.NegotiatedSerializer, c.APIPath = &v, codecs.WithoutConversion(), "/apis"
 	if v.Group == "" {
 		c.APIPath = "/api"
 	}
