@@ -31,6 +31,7 @@ func TestArrows(t *testing.T) {
 		"isthmus/clusterstore/kube":           but("isthmus/local/...", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow"),
 		"isthmus/clusterstore/serviceprofile": but("isthmus/local/...", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow"),
 		"isthmus/clusterstore/typed":          but("isthmus/local/...", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow", "isthmus/clusterstore/kube", "isthmus/federation"),
+		"isthmus/clusterstore/decode":         but("isthmus/local/...", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow", "isthmus/clusterstore/kube", "isthmus/federation", "k8s.io/client-go/..."),
 		"isthmus/clusterstore/crd":            but("isthmus/local/...", "isthmus/clusterstore/...", "isthmus/federation", "k8s.io/client-go/..."),
 		"isthmus/local":                       but("isthmus/clusterstore"),
 		"isthmus/local/externalworkload":      but("isthmus/local", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow", "isthmus/clusterstore/kube"),
@@ -73,7 +74,7 @@ func TestSmall(t *testing.T) {
 	heavy := []string{
 		"k8s.io/client-go/kubernetes/...", "k8s.io/client-go/applyconfigurations/...", "k8s.io/client-go/informers/...",
 		"k8s.io/client-go/tools/leaderelection/...", "k8s.io/client-go/discovery/...", "k8s.io/client-go/dynamic/...",
-		"isthmus/clusterstore/typed/typedtest", "k8s.io/kubectl/...", "k8s.io/apiextensions-apiserver/...", "sigs.k8s.io/controller-runtime/...",
+		"isthmus/clusterstore/typed/typedtest", "isthmus/clusterstore/decode/corpus", "isthmus/clusterstore/decode/decodetest", "isthmus/internal/apisim", "k8s.io/kubectl/...", "k8s.io/apiextensions-apiserver/...", "sigs.k8s.io/controller-runtime/...",
 		"github.com/spf13/cobra/doc/...", "golang.org/x/net/trace/...", "html/template/...", "net/rpc/...",
 	}
 	deps := dependencies(t, ".", "isthmus/cmd/isthmus", "-tags=grpcnotrace") // as the Makefile builds it

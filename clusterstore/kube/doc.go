@@ -6,7 +6,7 @@
 //
 //	cfg, warnings, err := kube.ReadKubeconfig(secret.Data["kubeconfig"])
 //	client, err := kube.New("east", cfg, requests)
-//	pods, err := client.Pods("").List(ctx, metav1.ListOptions{})
+//	list, err := client.Sources.Pods.List(ctx, metav1.ListOptions{}, each)
 //
 // What callers may rely on:
 //
@@ -20,18 +20,12 @@
 //     refuses a request again and again (GOAWAY, reset streams): it gets it three times
 //     at most. A watch that pauses is not: that is for the reader to notice
 //     (clusterstore/follow does).
-//   - No answer but a watch with status 200 is longer than 256 MiB or lasts longer than
-//     40 s. Of the body of an error 64 KiB are read, for 5 s at most; the error has the
-//     status in any case. That holds for every verb and encoding (body.go).
-//   - An event of a watch has 4 MiB at most, whatever the encoding. The bytes of lists and
-//     of large events count for the [budget.Request] of their context, if it has one,
-//     decompressed and as they come, and lists are decoded in turn (event.go, body.go).
-//   - What an answer or event takes once it is decoded is measured before that, by the types
-//     that it will be decoded to (decoded.go), and counts too: two bytes can stand for a
-//     Pod of 1.2 kB. One object has 4 MiB, and takes 32 MiB at most, in a list or an event,
-//     with a budget or without. A quantity whose digits would take hours to compute is
-//     refused.
-//   - Nothing but JSON and protobuf is decoded: YAML and CBOR are refused.
+//   - What is followed comes by [Client].Sources, which package decode bounds, object by object.
+//     Any other answer of a linked cluster is 1 MiB at most, decompressed, and lasts 40 s at most;
+//     of the own cluster, whose Services and slices the slice writer lists by client-go, 64 MiB. Of
+//     the body of an error 64 KiB are read, for 5 s at most; the error has the status in any
+//     case (body.go). net/http keeps 512 KiB at most of an answer that nobody reads.
+//   - Of what client-go decodes nothing but JSON and protobuf is: YAML and CBOR are refused.
 //   - No redirect is followed, no protocol switched, and client-go retries nothing by
 //     itself, whatever Retry-After a server sends.
 //   - A request without answer is an error that client-go does not mistake for the
