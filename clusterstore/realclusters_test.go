@@ -60,14 +60,11 @@ func (e *env) onFakes(apis map[string]*fake.Clientset) {
 				return true, nil, apierrors.NewUnauthorized("who are you?")
 			})
 		}
-		cfg.Client = &kube.Client{
-			Clients: typedtest.Clients(api), Metadata: metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()),
-			Servers: absent[*crd.ServerList]{}, Workloads: absent[*crd.ExternalWorkloadList]{}, Profiles: absent[*crd.ServiceProfileList]{},
-		}
-		cfg.Client.Sources = decodetest.Sources(cfg.Client.Clients, cfg.Client.Metadata)
-		cfg.Client.Sources.Servers = decodetest.New[*crd.Server](cfg.Client.Servers)
-		cfg.Client.Sources.Workloads = decodetest.New[*crd.ExternalWorkload](cfg.Client.Workloads)
-		cfg.Client.Sources.Profiles = decodetest.New[*crd.ServiceProfile](cfg.Client.Profiles)
+		cfg.Client = &kube.Client{Clients: typedtest.Clients(api)}
+		cfg.Client.Sources = decodetest.Sources(cfg.Client.Clients, metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()))
+		cfg.Client.Sources.Servers = decodetest.New[*crd.Server](absent[*crd.ServerList]{})
+		cfg.Client.Sources.Workloads = decodetest.New[*crd.ExternalWorkload](absent[*crd.ExternalWorkloadList]{})
+		cfg.Client.Sources.Profiles = decodetest.New[*crd.ServiceProfile](absent[*crd.ServiceProfileList]{})
 		return cluster.New(cfg)
 	}
 	e.store.opts.Rules.EndpointSlices = true

@@ -14,10 +14,6 @@ type Limits struct {
 	All     int64 // of all clusters together, with lists that are being read
 }
 
-// turns is how many lists are decoded at once. With one, a second processor has little to do
-// while a gateway starts; with more, what is decoded at once would be more.
-const turns = 2
-
 // ErrOver is in every error about a cluster that takes too much.
 var ErrOver = errors.New("over budget")
 
@@ -36,7 +32,6 @@ func Errorf(format string, args ...any) *Error { return &Error{fmt.Sprintf(forma
 type Pool struct {
 	// fixed
 	limits Limits
-	turn   chan struct{} // has an element for each list that is being decoded
 
 	mu      sync.Mutex // guards the rest, and the fields of the budgets
 	budgets map[*Budget]struct{}
@@ -44,7 +39,7 @@ type Pool struct {
 
 // NewPool returns a Pool without budgets.
 func NewPool(l Limits) *Pool {
-	return &Pool{limits: l, turn: make(chan struct{}, turns), budgets: make(map[*Budget]struct{})}
+	return &Pool{limits: l, budgets: make(map[*Budget]struct{})}
 }
 
 // Budget is the memory of one cluster.

@@ -1,13 +1,9 @@
 package budget
 
 import (
-	"context"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"pgregory.net/rapid"
 
@@ -117,72 +113,4 @@ func TestNear(t *testing.T) {
 			t.Errorf("%+v: %v", u, !want)
 		}
 	}
-}
-
-// TestRequest: what an answer takes is given back at its end, and its first error is
-// reported once.
-func TestRequest(t *testing.T) {
-	b := NewPool(Limits{Cluster: 100 * Factor, All: 1000 * Factor}).Add()
-	var got []error
-	ctx, r := b.Begin(t.Context(), "a list of pods", func(err error) { got = append(got, err) })
-	if From(ctx) != r {
-		t.Fatal("the context has another request")
-	}
-	if err := r.Took(100); err != nil || b.Usage().Used != 100*Factor {
-		t.Fatalf("%v, %+v", err, b.Usage())
-	}
-	for range 2 {
-		if err := r.Took(1); !errors.Is(err, ErrOver) || !errors.Is(r.Err(), ErrOver) {
-			t.Errorf("beyond the limit: %v, %v", err, r.Err())
-		}
-	}
-	if len(got) != 1 {
-		t.Errorf("reported: %v", got)
-	}
-	r.End()
-	r.End()
-	if err := r.Took(50); err != nil || b.Usage().Used != 0 {
-		t.Errorf("at the end: %v, %+v", err, b.Usage())
-	}
-	var none *Request
-	none.End()
-	none.Fail(ErrOver)
-	if none.Took(1) != nil || none.AwaitTurn(t.Context()) != nil || none.Err() != nil || From(t.Context()) != nil {
-		t.Error("a request that does not exist does something")
-	}
-}
-
-// TestTurns: two lists are decoded at a time, in all clusters; who waits can give up.
-func TestTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pool := NewPool(Limits{Cluster: 1, All: 2})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		_, first := pool.Add().Begin(ctx, "a", nil)
-		_, second := pool.Add().Begin(ctx, "b", nil)
-		_, late := pool.Add().Begin(ctx, "c", nil)
-		for range 2 { // a turn is taken once
-			for _, r := range []*Request{first, second} {
-				if err := r.AwaitTurn(ctx); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		brief, stop := context.WithTimeout(ctx, time.Second)
-		defer stop()
-		if err := late.AwaitTurn(brief); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("three lists are decoded at once: %v", err)
-		}
-		var waiting sync.WaitGroup
-		waiting.Go(func() {
-			if err := late.AwaitTurn(ctx); err != nil {
-				t.Error(err)
-			}
-		})
-		synctest.Wait()
-		first.End()
-		waiting.Wait()
-		second.End()
-		late.End()
-	})
 }

@@ -120,10 +120,7 @@ func (l *look) checkRights(ctx context.Context) {
 // noAccount reports whether the API server says that the account is not there.
 func (l *look) noAccount(ctx context.Context) bool {
 	namespace, name, _ := strings.Cut(l.account, "/")
-	err := each(ctx, func(ctx context.Context) error {
-		_, err := l.client.ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
-		return err
-	})
+	_, err := l.client.ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
 	return apierrors.IsNotFound(err)
 }
 

@@ -10,7 +10,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"isthmus/clusterstore/crd"
-	"isthmus/clusterstore/kube"
+	"isthmus/clusterstore/decode/decodetest"
 )
 
 // fakeCRDs is a fake API of custom resources.
@@ -40,7 +40,7 @@ var (
 	profilesResource  = crd.ProfileVersion.WithResource("serviceprofiles")
 )
 
-func (f *fakeCRDs) servers() kube.Lister[*crd.ServerList] {
+func (f *fakeCRDs) servers() decodetest.Lister[*crd.ServerList] {
 	return gentype.NewFakeClientWithList(f.Fake, "", serversResource, schema.GroupVersionKind(crd.PolicyVersion.WithKind("Server")),
 		func() *crd.Server { return &crd.Server{} }, func() *crd.ServerList { return &crd.ServerList{} },
 		func(dst, src *crd.ServerList) { dst.ListMeta = src.ListMeta },
@@ -48,7 +48,7 @@ func (f *fakeCRDs) servers() kube.Lister[*crd.ServerList] {
 		func(l *crd.ServerList, items []*crd.Server) { l.Items = gentype.FromPointerSlice(items) })
 }
 
-func (f *fakeCRDs) workloads() kube.Lister[*crd.ExternalWorkloadList] {
+func (f *fakeCRDs) workloads() decodetest.Lister[*crd.ExternalWorkloadList] {
 	return gentype.NewFakeClientWithList(f.Fake, "", workloadsResource, schema.GroupVersionKind(crd.WorkloadVersion.WithKind("ExternalWorkload")),
 		func() *crd.ExternalWorkload { return &crd.ExternalWorkload{} }, func() *crd.ExternalWorkloadList { return &crd.ExternalWorkloadList{} },
 		func(dst, src *crd.ExternalWorkloadList) { dst.ListMeta = src.ListMeta },
@@ -58,7 +58,7 @@ func (f *fakeCRDs) workloads() kube.Lister[*crd.ExternalWorkloadList] {
 		})
 }
 
-func (f *fakeCRDs) profiles() kube.Lister[*crd.ServiceProfileList] {
+func (f *fakeCRDs) profiles() decodetest.Lister[*crd.ServiceProfileList] {
 	return gentype.NewFakeClientWithList(f.Fake, "", profilesResource, schema.GroupVersionKind(crd.ProfileVersion.WithKind("ServiceProfile")),
 		func() *crd.ServiceProfile { return &crd.ServiceProfile{} }, func() *crd.ServiceProfileList { return &crd.ServiceProfileList{} },
 		func(dst, src *crd.ServiceProfileList) { dst.ListMeta = src.ListMeta },

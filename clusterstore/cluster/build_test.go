@@ -40,12 +40,11 @@ func newFakeAPI(objects ...runtime.Object) *fakeAPI {
 }
 
 func (a *fakeAPI) client() *kube.Client {
-	c := &kube.Client{Clients: typedtest.Clients(a.typed), Metadata: a.meta,
-		Servers: a.crd.servers(), Workloads: a.crd.workloads(), Profiles: a.crd.profiles()}
-	c.Sources = decodetest.Sources(c.Clients, c.Metadata)
-	c.Sources.Servers = decodetest.New[*crd.Server](c.Servers)
-	c.Sources.Workloads = decodetest.New[*crd.ExternalWorkload](c.Workloads)
-	c.Sources.Profiles = decodetest.New[*crd.ServiceProfile](c.Profiles)
+	c := &kube.Client{Clients: typedtest.Clients(a.typed)}
+	c.Sources = decodetest.Sources(c.Clients, a.meta)
+	c.Sources.Servers = decodetest.New[*crd.Server](a.crd.servers())
+	c.Sources.Workloads = decodetest.New[*crd.ExternalWorkload](a.crd.workloads())
+	c.Sources.Profiles = decodetest.New[*crd.ServiceProfile](a.crd.profiles())
 	return c
 }
 

@@ -17,7 +17,6 @@ import (
 
 	"isthmus/clusterstore/crd"
 	"isthmus/clusterstore/decode/decodetest"
-	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 )
 
@@ -279,7 +278,7 @@ func TestCallbacks(t *testing.T) {
 }
 
 // hanging is a client whose lists get no answer.
-type hanging[L runtime.Object] struct{ kube.Lister[L] }
+type hanging[L runtime.Object] struct{ decodetest.Lister[L] }
 
 func (hanging[L]) List(ctx context.Context, _ metav1.ListOptions) (none L, err error) {
 	<-ctx.Done()
@@ -304,10 +303,11 @@ func (g hangingGetter) List(ctx context.Context, o metav1.ListOptions) (*metav1.
 func TestHangingOptional(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := testConfig()
-		cfg.Client = newFakeAPI().client()
-		cfg.Client.Sources = decodetest.Sources(cfg.Client.Clients, hangingMetadata{cfg.Client.Metadata})
-		cfg.Client.Sources.Servers = decodetest.New[*crd.Server](hanging[*crd.ServerList]{cfg.Client.Servers})
-		cfg.Client.Sources.Workloads = decodetest.New[*crd.ExternalWorkload](hanging[*crd.ExternalWorkloadList]{cfg.Client.Workloads})
+		api := newFakeAPI()
+		cfg.Client = api.client()
+		cfg.Client.Sources = decodetest.Sources(cfg.Client.Clients, hangingMetadata{api.meta})
+		cfg.Client.Sources.Servers = decodetest.New[*crd.Server](hanging[*crd.ServerList]{api.crd.servers()})
+		cfg.Client.Sources.Workloads = decodetest.New[*crd.ExternalWorkload](hanging[*crd.ExternalWorkloadList]{api.crd.workloads()})
 		c, err := New(cfg)
 		if err != nil {
 			t.Fatal(err)

@@ -6,11 +6,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/gentype"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
 	"isthmus/clusterstore/crd"
@@ -25,10 +23,7 @@ import (
 type Client struct {
 	*typed.Clients
 	Sources   decode.Sources // of what is followed
-	Metadata  metadata.Interface
-	Servers   Lister[*crd.ServerList]
-	Workloads Lister[*crd.ExternalWorkloadList]
-	Profiles  Lister[*crd.ServiceProfileList]
+	Workloads Lister[*crd.ExternalWorkloadList] // for the slice writer, which needs all of them
 
 	config *rest.Config // the effective one, with the limits of this package
 	http   *http.Client
@@ -64,10 +59,7 @@ func New(name federation.ClusterName, from *rest.Config, requests *Requests) (*C
 	if c.Clients, err = typed.New(cfg, client); err != nil {
 		return nil, err
 	}
-	if c.Metadata, err = metadata.NewForConfigAndClient(metadata.ConfigFor(cfg), client); err != nil {
-		return nil, err
-	}
-	if err := c.addCustom(); err != nil {
+	if err := c.addWorkloads(); err != nil {
 		return nil, err
 	}
 	c.Sources = decode.NewSources(newHTTPClient(requests.transport(name, singleTry{next: next})), c.REST.Get().AbsPath("/").URL())
@@ -81,35 +73,18 @@ var (
 	customParameters = runtime.NewParameterCodec(customScheme)
 )
 
-// addCustom adds the clients of custom resources, which API servers send as JSON only.
-func (c *Client) addCustom() error {
+// addWorkloads adds the client of ExternalWorkloads, which API servers send as JSON only.
+func (c *Client) addWorkloads() error {
 	cfg := rest.CopyConfig(c.config)
 	cfg.APIPath = "/apis"
 	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
-	cfg.NegotiatedSerializer = customCodecs
-	group := func(v schema.GroupVersion) (*rest.RESTClient, error) {
-		cfg := rest.CopyConfig(cfg)
-		cfg.GroupVersion = &v
-		return rest.RESTClientForConfigAndClient(cfg, c.http)
-	}
-	policy, err := group(crd.PolicyVersion)
+	cfg.NegotiatedSerializer, cfg.GroupVersion = customCodecs, &crd.WorkloadVersion
+	client, err := rest.RESTClientForConfigAndClient(cfg, c.http)
 	if err != nil {
 		return err
 	}
-	workload, err := group(crd.WorkloadVersion)
-	if err != nil {
-		return err
-	}
-	profile, err := group(crd.ProfileVersion)
-	if err != nil {
-		return err
-	}
-	c.Servers = gentype.NewClientWithList("servers", policy, customParameters, "",
-		func() *crd.Server { return &crd.Server{} }, func() *crd.ServerList { return &crd.ServerList{} })
-	c.Workloads = gentype.NewClientWithList("externalworkloads", workload, customParameters, "",
+	c.Workloads = gentype.NewClientWithList("externalworkloads", client, customParameters, "",
 		func() *crd.ExternalWorkload { return &crd.ExternalWorkload{} }, func() *crd.ExternalWorkloadList { return &crd.ExternalWorkloadList{} })
-	c.Profiles = gentype.NewClientWithList("serviceprofiles", profile, customParameters, "",
-		func() *crd.ServiceProfile { return &crd.ServiceProfile{} }, func() *crd.ServiceProfileList { return &crd.ServiceProfileList{} })
 	return nil
 }
 

@@ -16,11 +16,11 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
+	"isthmus/clusterstore/decode"
 	"isthmus/federation"
 )
 
@@ -86,25 +86,36 @@ func TestNoRedirect(t *testing.T) {
 		list  func(context.Context, metav1.ListOptions) error
 		watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
 	}
-	replicaSets := c.Metadata.Resource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"})
 	for name, ask := range map[string]calls{
-		"pods":              {listed(c.Pods("").List), c.Pods("").Watch},
-		"endpointslices":    {listed(c.EndpointSlices("").List), c.EndpointSlices("").Watch},
-		"replicasets":       {listed(replicaSets.List), replicaSets.Watch},
-		"servers":           {listed(c.Servers.List), c.Servers.Watch},
+		"services":          {listed(c.Services("").List), c.Services("").Watch},
 		"externalworkloads": {listed(c.Workloads.List), c.Workloads.Watch},
-		"serviceprofiles":   {listed(c.Profiles.List), c.Profiles.Watch},
+		"pods":              {listedFrom(c.Sources.Pods), watchedFrom(c.Sources.Pods)},
+		"replicasets":       {listedFrom(c.Sources.ReplicaSets), watchedFrom(c.Sources.ReplicaSets)},
+		"servers":           {listedFrom(c.Sources.Servers), watchedFrom(c.Sources.Servers)},
 	} {
 		if err := ask.list(t.Context(), metav1.ListOptions{}); err == nil {
 			t.Errorf("%s: a redirect was followed", name)
 		}
-		if w, err := ask.watch(t.Context(), metav1.ListOptions{}); err == nil {
-			w.Stop()
+		if _, err := ask.watch(t.Context(), metav1.ListOptions{}); err == nil {
 			t.Errorf("%s: a redirect was followed", name)
 		}
 	}
 	if !asked.Load() {
 		t.Error("the server got no request with token and user agent")
+	}
+}
+
+func listedFrom[O decode.Object](s decode.Source[O]) func(context.Context, metav1.ListOptions) error {
+	return func(ctx context.Context, o metav1.ListOptions) error {
+		_, err := s.List(ctx, o, func(O, *decode.Refused) error { return nil })
+		return err
+	}
+}
+
+func watchedFrom[O decode.Object](s decode.Source[O]) func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+	return func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+		_, err := s.Watch(ctx, o)
+		return nil, err
 	}
 }
 
