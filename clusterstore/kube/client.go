@@ -22,7 +22,7 @@ import (
 // concurrent use.
 type Client struct {
 	*typed.Clients
-	Sources   decode.Sources // of what is followed
+	Sources   decode.Sources                    // of what is followed
 	Workloads Lister[*crd.ExternalWorkloadList] // for the slice writer, which needs all of them
 
 	config *rest.Config // the effective one, with the limits of this package
