@@ -10,11 +10,13 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"isthmus/clusterstore"
 	"isthmus/clusterstore/kube"
+	"isthmus/clusterstore/typed"
 	"isthmus/federation"
 )
 
@@ -69,24 +71,28 @@ func Run(ctx context.Context, c Config) []Result {
 	return report.Results()
 }
 
-// ReadLinks reads the link Secrets of a namespace, as a gateway there does.
-func ReadLinks(ctx context.Context, from *rest.Config, namespace string) ([]clusterstore.Access, error) {
-	client, err := kube.New(federation.Local, from, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
+// ReadLinks reads the link Secrets of a namespace, as a gateway there does. It reads pages, so
+// that the clients may bound each.
+func ReadLinks(ctx context.Context, api *typed.Clients, namespace string) ([]clusterstore.Access, error) {
 	ctx, cancel := context.WithTimeout(ctx, clusterLimit)
 	defer cancel()
-	list, err := client.Secrets(namespace).List(ctx, metav1.ListOptions{FieldSelector: "type=" + clusterstore.SecretType, Limit: maxLinks})
-	if err != nil {
-		return nil, client.Printable(err)
+	var secrets []corev1.Secret
+	options := metav1.ListOptions{FieldSelector: "type=" + clusterstore.SecretType, Limit: linksOfPage}
+	for len(secrets) < maxLinks {
+		list, err := api.Secrets(namespace).List(ctx, options)
+		if err != nil {
+			return nil, kube.Printable(err)
+		}
+		secrets = append(secrets, list.Items...)
+		if options.Continue = list.Continue; options.Continue == "" {
+			return clusterstore.ReadAccesses(secrets), nil
+		}
 	}
-	return clusterstore.ReadAccesses(list.Items), nil
+	return nil, fmt.Errorf("there are more than %d link Secrets", maxLinks)
 }
 
-// maxLinks are read by ReadLinks.
-const maxLinks = 1000
+// Link Secrets that ReadLinks reads.
+const maxLinks, linksOfPage = 4000, 200
 
 // sorted returns the links by the name of the cluster.
 func (c *Config) sorted() []clusterstore.Access {

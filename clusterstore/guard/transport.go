@@ -30,9 +30,16 @@ var errPlain = errors.New("its address is plain HTTP, by which no token is sent:
 // the answers. It is for [k8s.io/client-go/rest.Config.Wrap], which puts it beneath what adds
 // credentials: next is then what connects. An upgrade of the connection is let through for
 // forwarded ports only.
-func Transport(next http.RoundTripper) http.RoundTripper { return transport{next} }
+func Transport(next http.RoundTripper) http.RoundTripper { return transport{next, false} }
 
-type transport struct{ next http.RoundTripper }
+// Sized is [Transport] for a client that has API servers answer in protobuf: of such an answer the
+// size is bounded, and its parts are for the client to bound.
+func Sized(next http.RoundTripper) http.RoundTripper { return transport{next, true} }
+
+type transport struct {
+	next     http.RoundTripper
+	protobuf bool // it may be answered
+}
 
 // WrappedRoundTripper lets client-go find what connects, for its idle connections.
 func (t transport) WrappedRoundTripper() http.RoundTripper { return t.next }
@@ -56,7 +63,7 @@ func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	if list {
 		limit = MaxList
 	}
-	if err := bound(response, limit); err != nil {
+	if err := bound(response, limit, t.protobuf); err != nil {
 		response.Body.Close()
 		return nil, fmt.Errorf("%s %w", host, err)
 	}
@@ -64,7 +71,7 @@ func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 // bound bounds the body of an answer, or returns why it is not read at all.
-func bound(response *http.Response, limit int64) error {
+func bound(response *http.Response, limit int64, protobuf bool) error {
 	status := response.StatusCode
 	kind, _, err := mime.ParseMediaType(cmp.Or(response.Header.Get("Content-Type"), "application/json"))
 	isJSON, isText := err == nil && kind == "application/json", err == nil && strings.HasPrefix(kind, "text/")
@@ -77,7 +84,7 @@ func bound(response *http.Response, limit int64) error {
 		return nil
 	case status >= 400:
 		limited(response, MaxError, io.EOF)
-	case isJSON:
+	case isJSON || protobuf && err == nil && kind == "application/vnd.kubernetes.protobuf":
 		limited(response, limit, fmt.Errorf("the answer has more than %d MiB", limit>>20))
 	default:
 		return fmt.Errorf("answers with content that is not JSON: is it an API server?")

@@ -66,6 +66,9 @@ type answer struct {
 	err     error // why there is no value
 }
 
+// askedAtOnce is how many gateways are asked at a time: each may answer 32 MiB.
+const askedAtOnce = 4
+
 // readAll reads a page of every gateway, each into a value that newValue returns. Those
 // that fail are answers too; there is an error if no gateway could be asked at all.
 func (o *adminOptions) readAll(ctx context.Context, p cli.Process, path string, newValue func() any) ([]answer, error) {
@@ -78,9 +81,12 @@ func (o *adminOptions) readAll(ctx context.Context, p cli.Process, path string, 
 		defer release()
 		w.on(pageOf(path)+" of "+names(targets), names(targets))
 		list := make([]answer, len(targets))
+		slots := make(chan struct{}, askedAtOnce)
 		var wg sync.WaitGroup
 		for i, t := range targets {
 			wg.Go(func() {
+				slots <- struct{}{}
+				defer func() { <-slots }()
 				a := answer{gateway: t.name, value: newValue()}
 				if a.at, a.err = t.fetch(ctx, path, a.value); ctx.Err() != nil && a.err != nil {
 					a.err = late(t.name, o.timeout)

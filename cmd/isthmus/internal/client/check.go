@@ -135,7 +135,7 @@ func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, why error) (
 		}
 		defer cluster.Close()
 		w.on("the checks from here", "at least one cluster")
-		found = o.preflight(ctx, Preflight{cluster.Config(), o.pods.Namespace, o.account, o.pre})
+		found = o.preflight(ctx, Preflight{cluster.Config(), cluster.API(), o.pods.Namespace, o.account, o.pre})
 		return ctx.Err()
 	})
 	if err != nil {

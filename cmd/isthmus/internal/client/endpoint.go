@@ -13,6 +13,7 @@ import (
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	pbnet "github.com/linkerd/linkerd2-proxy-api/go/net"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 )
 
 // endpoint is what a proxy knows about one address, in the form that "isthmus get
@@ -29,6 +30,8 @@ type endpoint struct {
 
 	Tier     string `json:"tier,omitempty"`     // of the service's preference
 	Standing string `json:"standing,omitempty"` // of the endpoint's cluster
+
+	size int // in bytes, as it was sent, with the labels of its message
 }
 
 type identity struct {
@@ -54,7 +57,10 @@ func decodeEndpoint(w *pb.WeightedAddr, setLabels map[string]string) (endpoint, 
 		InboundPort: w.GetProtocolHint().GetOpaqueTransport().GetInboundPort(),
 		Authority:   w.GetAuthorityOverride().GetAuthorityOverride(),
 	}
-	maps.Copy(e.Labels, setLabels)
+	e.size = proto.Size(w)
+	for name, value := range setLabels {
+		e.Labels[name], e.size = value, e.size+len(name)+len(value)
+	}
 	maps.Copy(e.Labels, w.GetMetricLabels())
 	e.Tier, e.Standing = e.takeLabel("isthmus_tier"), e.takeLabel("isthmus_standing")
 	if t := w.GetTlsIdentity(); t != nil {

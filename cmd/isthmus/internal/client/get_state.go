@@ -13,7 +13,8 @@ import (
 // What is kept of what a server sends: more than any gateway does.
 const (
 	maxEndpoints = 100_000
-	maxLabels    = 64 // of an endpoint, with those of its message
+	maxLabels    = 64        // of an endpoint, with those of its message
+	maxBytes     = 128 << 20 // of all endpoints, as they are sent
 )
 
 // getState is what a proxy holds after the messages of one Get stream. Its zero
@@ -21,6 +22,7 @@ const (
 type getState struct {
 	known, exists bool
 	endpoints     map[netip.AddrPort]endpoint
+	bytes         int // of the endpoints
 }
 
 // apply does what a proxy does with a message: the first add replaces what it
@@ -33,7 +35,7 @@ func (s *getState) apply(u *pb.Update) error {
 	case *pb.Update_Remove:
 		return s.remove(u.Remove)
 	case *pb.Update_NoEndpoints:
-		s.known, s.exists, s.endpoints = true, u.NoEndpoints.GetExists(), nil
+		s.known, s.exists, s.endpoints, s.bytes = true, u.NoEndpoints.GetExists(), nil, 0
 		return nil
 	}
 	return errors.New("a message that is neither add, remove nor no_endpoints")
@@ -56,10 +58,14 @@ func (s *getState) add(set *pb.WeightedAddrSet) error {
 			bad = err
 			continue
 		}
-		if _, known := s.endpoints[e.Address]; !known && len(s.endpoints) == maxEndpoints {
+		before, known := s.endpoints[e.Address]
+		switch {
+		case !known && len(s.endpoints) == maxEndpoints:
 			return fmt.Errorf("more than %d endpoints: the others are not shown", maxEndpoints)
+		case s.bytes-before.size+e.size > maxBytes:
+			return fmt.Errorf("endpoints of more than %d MiB: the others are not shown", maxBytes>>20)
 		}
-		s.endpoints[e.Address] = e
+		s.endpoints[e.Address], s.bytes = e, s.bytes-before.size+e.size
 	}
 	return bad
 }
@@ -75,6 +81,7 @@ func (s *getState) remove(set *pb.AddrSet) error {
 			bad = err
 			continue
 		}
+		s.bytes -= s.endpoints[addr].size
 		delete(s.endpoints, addr)
 	}
 	return bad

@@ -81,4 +81,23 @@ func TestHostileSet(t *testing.T) {
 	if err := add(0, 10, nil); err != nil { // those that are there may change
 		t.Error(err)
 	}
+	s = getState{}
+	large := map[string]string{"label": strings.Repeat("x", 4<<20)}
+	for i := range maxBytes / (4 << 20) {
+		if err := add(i%10, 1, large); err != nil || s.bytes > 11*(4<<20) { // those that are replaced count once
+			t.Fatalf("%d: %d bytes, %v", i, s.bytes, err)
+		}
+	}
+	for i := 0; ; i++ {
+		if err := add(i, 1, large); err != nil {
+			break
+		}
+		if s.bytes > maxBytes {
+			t.Fatalf("%d bytes are kept", s.bytes)
+		}
+	}
+	s.apply(&pb.Update{Update: &pb.Update_NoEndpoints{NoEndpoints: &pb.NoEndpoints{}}})
+	if s.bytes != 0 {
+		t.Errorf("%d bytes of no endpoints", s.bytes)
+	}
 }

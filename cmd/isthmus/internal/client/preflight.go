@@ -5,15 +5,17 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"isthmus/clusterstore/typed"
 	"isthmus/internal/adminapi"
 )
 
 // Preflight is what is checked where there is no gateway.
 type Preflight struct {
-	Config    *rest.Config // how a user reaches the cluster
-	Namespace string       // where a gateway is to run
-	Account   string       // its ServiceAccount there
-	Pre       bool         // before an installation: the account need not be there yet
+	Config    *rest.Config   // how a user reaches the cluster
+	API       *typed.Clients // the same, for lists of Secrets
+	Namespace string         // where a gateway is to run
+	Account   string         // its ServiceAccount there
+	Pre       bool           // before an installation: the account need not be there yet
 }
 
 // Preflighter runs the checks of a gateway from here.

@@ -11,6 +11,9 @@ import (
 // maxKept is how many bytes of answers a snapshot keeps.
 const maxKept = 4 << 20
 
+// ofAnswer is what an answer takes besides its bytes and those of its query.
+const ofAnswer = 200
+
 // Content is the gateway as it is at one moment.
 type Content struct {
 	Gateway    adminapi.Gateway
@@ -112,8 +115,8 @@ func (s *Snapshot) Answer(list string, q Query) ([]byte, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.kept+len(answer) <= maxKept {
-		s.answers[key], s.kept = answer, s.kept+len(answer)
+	if size := len(answer) + len(q.Search) + len(q.Sort) + len(q.Show) + ofAnswer; s.kept+size <= maxKept {
+		s.answers[key], s.kept = answer, s.kept+size
 	}
 	return answer, nil
 }

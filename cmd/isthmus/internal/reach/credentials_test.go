@@ -11,6 +11,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"isthmus/clusterstore/kube"
+	"isthmus/federation"
 )
 
 // TestCredentials: what the gateway refuses in link Secrets works in a user's kubeconfig, as in kubectl: programs, files,
@@ -71,5 +77,41 @@ func TestCredentials(t *testing.T) {
 			}
 			proxied = 0
 		})
+	}
+}
+
+// TestConfigIsGuarded: clients with limits of their own send no token by plain HTTP either, and take no more of an answer.
+func TestConfigIsGuarded(t *testing.T) {
+	ask := func(config *rest.Config) error {
+		client, err := kube.New(federation.Local, config, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		_, err = client.ConfigMaps("linkerd").Get(t.Context(), "x", metav1.GetOptions{})
+		return err
+	}
+	plain := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("%s with token %q", r.URL.Path, r.Header.Get("Authorization"))
+	}))
+	defer plain.Close()
+	config := open(t, plain.URL).Config()
+	config.BearerToken = "SECRET" // client-go reads none of a kubeconfig for plain HTTP
+	if err := ask(config); err == nil || !strings.Contains(err.Error(), "plain HTTP") {
+		t.Error(err)
+	}
+	large := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		io.WriteString(w, `{"gitVersion":"`+strings.Repeat("x", 2<<20)+`"}`)
+	}))
+	defer large.Close()
+	text := strings.Replace(kubeconfig(large.URL), `{"server"`, `{"insecure-skip-tls-verify":true,"server"`, 1)
+	c, err := (&Options{Kubeconfig: write(t, text), Namespace: "linkerd"}).Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := ask(c.Config()); err == nil || !strings.Contains(err.Error(), "more than 1 MiB") {
+		t.Errorf("%.300v", err)
 	}
 }

@@ -79,7 +79,7 @@ func (c *Cluster) labelled(ctx context.Context, namespace string) ([]v1.Pod, err
 		}
 		if len(list.Items) > 0 {
 			slices.SortFunc(list.Items, func(a, b v1.Pod) int { return cmp.Compare(a.Name, b.Name) })
-			return list.Items, nil
+			return list.Items[:min(len(list.Items), maxPods)], nil // whatever the API server has sent
 		}
 	}
 	return nil, nil
