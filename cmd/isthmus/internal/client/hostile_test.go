@@ -42,7 +42,7 @@ func TestHostilePages(t *testing.T) {
 			admin := startAdmin(t, map[string]http.HandlerFunc{c.path: c.page})
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			code, out, errs := call(append(strings.Fields(c.verb), "--admin", admin, "--timeout", "1m")...)
+			code, out, errs := call(append(strings.Fields(c.verb), "--admin", admin, "--timeout", "10m")...)
 			runtime.ReadMemStats(&after)
 			if code != 1 || out != "" || !strings.Contains(errs, c.want) {
 				t.Errorf("exit code %d, %.1000s%.1000s", code, out, errs)
