@@ -39,7 +39,8 @@ type endlessCluster struct {
 }
 
 // TestEndlessAnswers: clusters that answer without end, each in another way and all at the same time, with one more that
-// does so from the beginning. Each is over budget and keeps what it had; the gateway takes no more memory than its container
+// does so from the beginning. Each keeps what it had, and shows what is wrong: it is over budget by what it offers, or its
+// resources have why what it sends is not read; the gateway takes no more memory than its container
 // has; other clusters do not notice; and clusters that are well again are followed.
 func TestEndlessAnswers(t *testing.T) {
 	authority, err := apisim.NewAuthority()
@@ -97,14 +98,14 @@ func TestEndlessAnswers(t *testing.T) {
 		c.bad()
 	}
 	for _, c := range bad {
-		w.awaitState(t, c.name, "stale", notice)
+		await(t, endlessRecovery, func() error { return w.showsEndless(t.Context(), c) })
 	}
 	w.awaitState(t, late.name, "unreachable", notice)
 	for turn := byte(2); turn < either[byte](4, 40); turn++ { // while they try again and again
 		must(t, well.offer(turn))
 		arrived(append(first, well.addr(turn))...)
 		for _, c := range append(bad, late) {
-			must(t, w.overBudget(t.Context(), c.name))
+			must(t, w.showsEndless(t.Context(), c))
 		}
 		select {
 		case <-time.After(either(time.Second, 5*time.Second)):
@@ -175,6 +176,24 @@ func (c *endlessCluster) offer(numbers ...byte) error {
 
 func (c *endlessCluster) addr(number byte) netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 200, c.number, number}), object.Port)
+}
+
+// showsEndless returns an error unless it is to be seen that a cluster answers without end.
+func (w *world) showsEndless(ctx context.Context, of *endlessCluster) error {
+	switch of.how {
+	case apisim.EndlessInitialEvents, apisim.EndlessPages, apisim.EndlessLists:
+		return w.overBudget(ctx, of.name)
+	}
+	c, err := w.cluster(ctx, of.name)
+	if err != nil {
+		return err
+	}
+	for _, r := range c.Resources {
+		if r.Err+r.Trouble != "" {
+			return nil
+		}
+	}
+	return fmt.Errorf("cluster %s is %+v: nothing is wrong", of.name, c)
 }
 
 // overBudget returns an error unless the gateway shows that a cluster is over budget, and charges it no more than that.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 )
@@ -145,7 +146,13 @@ func (r *request) endlessObjects(names string) func(i int) ([]byte, error) {
 			Namespace: "endless", Name: fmt.Sprintf("%sn%09d", names, i), ResourceVersion: "1",
 			Labels: map[string]string{"kubernetes.io/service-name": "web", "x": filler},
 		}}
-		if r.protobuf {
+		switch {
+		case r.protobuf && r.resource == "endpointslices": // without an address nobody would keep it
+			return (&discoveryv1.EndpointSlice{
+				ObjectMeta: o.ObjectMeta, AddressType: discoveryv1.AddressTypeIPv4,
+				Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.99.0.1"}}}, Ports: []discoveryv1.EndpointPort{{Port: new(int32(80))}},
+			}).Marshal()
+		case r.protobuf:
 			return o.Marshal()
 		}
 		return json.Marshal(o)
