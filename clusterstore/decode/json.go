@@ -469,7 +469,7 @@ func (s *custom[T, O]) event(data []byte, whole error, each func(Event[O]) error
 		*m = metav1.ObjectMeta{}
 		readKey(object, m)
 	}
-	if as == watch.Deleted && m.Name == "" {
+	if as == watch.Deleted && !isKey(m.Namespace, m.Name) {
 		return errNoKey
 	}
 	return each(Event[O]{Type: as, Object: O(&o)})

@@ -105,15 +105,20 @@ func refuse(data []byte, err error) (*Refused, error) {
 }
 
 func (r *Refused) check() error {
-	if r.Name == "" {
+	if !isKey(r.Namespace, r.Name) {
 		return errNoKey
 	}
 	return nil
 }
 
+// isKey reports whether an object can have these names. A slash in one could make its key another object's.
+func isKey(namespace, name string) bool {
+	return name != "" && !strings.Contains(namespace, "/") && !strings.Contains(name, "/")
+}
+
 // checkKey reports names that no object can have.
 func checkKey(o metav1.Object) error {
-	if o.GetName() == "" || max(len(o.GetName()), len(o.GetNamespace()), len(o.GetResourceVersion())) > maxName {
+	if !isKey(o.GetNamespace(), o.GetName()) || max(len(o.GetName()), len(o.GetNamespace()), len(o.GetResourceVersion())) > maxName {
 		return errNoKey
 	}
 	return nil

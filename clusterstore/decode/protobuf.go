@@ -457,7 +457,7 @@ func (s *protobuf[T, O]) event(data []byte, whole error, each func(Event[O]) err
 		return errKind("an event", s.Kind)
 	case as == watch.Deleted || as == watch.Bookmark:
 		return s.key(object, func(o O) error {
-			if as == watch.Deleted && o.GetName() == "" {
+			if as == watch.Deleted && !isKey(o.GetNamespace(), o.GetName()) {
 				return errNoKey
 			}
 			return each(Event[O]{Type: as, Object: o})

@@ -219,8 +219,11 @@ func TestCutOff(t *testing.T) {
 func TestNoKey(t *testing.T) {
 	long := strings.Repeat("x", maxName+1)
 	version := func(p *corev1.Pod) { p.ResourceVersion = long }
+	slashed := func(p *corev1.Pod) { p.Namespace = "n/s" }
 	for name, p := range map[string][]byte{
 		"no name": pod(t, "", 0), "a long name": pod(t, long, 0), "nothing": nil, "too large, with no name": pod(t, "", maxObject), "too large, with a long one": pod(t, long, maxObject),
+		"a slash": pod(t, "//ns/n", 0), "a slash in the namespace": pod(t, "a", 0, slashed), "too large, with a slash": pod(t, "//ns/n", maxObject),
+		"too large, with a slash in the namespace": pod(t, "a", maxObject, slashed),
 	} {
 		if got, _, err := listed(binarySource(podList(t, p)).Pods); err != errNoKey || got != nil {
 			t.Errorf("%s: %s, %v", name, got, err)
@@ -234,10 +237,16 @@ func TestNoKey(t *testing.T) {
 	got, _, err := listed(binarySource(podList(t, pod(t, "a", 0, version))).Pods)
 	must(t, err)
 	equal(t, got, "ns/a@: its resourceVersion is longer than 253 bytes")
-	for _, name := range []string{"", long} {
-		event := `{"type":"DELETED","object":` + fmt.Sprintf(serverText, name) + `}`
-		if got, err := watched(t, textSource(event).Servers); err != errNoKey || got != nil {
-			t.Errorf("%q: %s, %v", name, got, err)
+	for _, name := range []string{"", long, "//ns/n", `a","namespace":"n/s`} {
+		for _, as := range []string{"ADDED", "DELETED"} {
+			object := strings.Replace(serverText, "%q", `"`+name+`"`, 1)
+			refused := strings.Replace(object, `"spec"`, `"labels":{"a":1},"spec"`, 1)
+			for _, o := range []string{object, refused} {
+				event := `{"type":"` + as + `","object":` + o + `}`
+				if got, err := watched(t, textSource(event).Servers); err != errNoKey || got != nil {
+					t.Errorf("%s: %s, %v", event, got, err)
+				}
+			}
 		}
 	}
 }

@@ -31,7 +31,8 @@ func (r *Resource) refusedText(why error) string {
 	return text
 }
 
-// refusedKey is what an object that is refused is charged by. No object has such a key.
+// refusedKey is what an object that is refused is charged by. No object has such a key: decode lets no name
+// with a slash pass.
 func refusedKey(key string) string { return "//" + key }
 
 // refusedSize is what it takes to know that, in bytes.
