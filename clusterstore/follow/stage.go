@@ -132,9 +132,12 @@ func (f *feed[O, T]) stageObject(c *compacted[T]) error {
 		s.same[s.prints.of(c.key)] = struct{}{}
 		return f.kept.stageSame(c.key)
 	}
+	if err := f.kept.stage(c.size, f.handles(c.value)); err != nil {
+		return err
+	}
 	s.at[c.key] = len(s.list)
 	s.list = append(s.list, c)
-	return f.kept.stage(c.size, f.handles(c.value))
+	return nil
 }
 
 func (f *feed[O, T]) unstageObject(key string) {

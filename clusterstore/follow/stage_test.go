@@ -1,0 +1,60 @@
+package follow
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"unique"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// shares is a Store of what objects share.
+type shares map[string]unique.Handle[string]
+
+func (s shares) Put(key string, value unique.Handle[string]) Effect {
+	_, had := s[key]
+	s[key] = value
+	if had {
+		return Replaced
+	}
+	return Added
+}
+func (s shares) Get(key string) (unique.Handle[string], bool) { h, had := s[key]; return h, had }
+func (s shares) Drop(key string) bool                         { _, had := s[key]; delete(s, key); return had }
+func (s shares) PrepareDrop(string)                           {}
+func (s shares) Keys(yield func(string) bool)                 { maps.Keys(s)(yield) }
+
+// sharingFeed is a feed without a reflector, with a budget, whose objects share their label.
+func sharingFeed(limit int64) *feed[*corev1.Secret, unique.Handle[string]] {
+	r := New(Kind[*corev1.Secret, unique.Handle[string]]{
+		Name: "secrets", Into: shares{}, Same: sameAs[unique.Handle[string]],
+		Compact: func(o *corev1.Secret) (unique.Handle[string], bool) { return unique.Make(o.Labels["x"]), true },
+		Shared:  func(h unique.Handle[string], yield func(any) bool) { yield(h) },
+	})
+	NewGroup(Options{Budget: newBudget(limit)}, r)
+	return r.feed.(*feed[*corev1.Secret, unique.Handle[string]])
+}
+
+// TestStageRefused: a list that the budget refuses leaves charged what is kept, with what that shares with the list.
+func TestStageRefused(t *testing.T) {
+	f := sharingFeed(64 << 10)
+	text := strings.Repeat("x", 40<<10)
+	if err := f.Add(labelled("a", text).object); err != nil {
+		t.Fatal(err)
+	}
+	before := f.kept.budget.Usage().Used
+	f.beginList()
+	staged, err := 0, error(nil)
+	for ; err == nil && staged < 1000; staged++ {
+		err = f.stageObject(f.compact(labelled(fmt.Sprint("n", staged), text).object, nil))
+	}
+	f.abandonList()
+	if !isOver(err) || staged < 10 {
+		t.Errorf("after %d objects: %v", staged, err)
+	}
+	if after := f.kept.budget.Usage().Used; after != before || before < 40<<10 || f.kept.shared[unique.Make(text)].n != 1 {
+		t.Errorf("%d bytes are charged, and %d before", after, before)
+	}
+}
