@@ -2,6 +2,7 @@ package follow
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -146,7 +147,7 @@ func (f *feed[O, T]) Replace(list []any, version string) error {
 	staged := f.stage
 	f.stage = nil
 	f.mu.Lock()
-	present := staged.present()
+	present := slices.Collect(maps.Values(staged.objects))
 	gone := f.unlisted(staged)
 	for _, key := range gone {
 		f.kind.Into.PrepareDrop(key)

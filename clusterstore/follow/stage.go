@@ -26,19 +26,18 @@ func (p prints) of(key string) print { return print(maphash.String(p.seed, key))
 // prints are kept.
 type stage[T any] struct {
 	prints  prints
-	list    []*compacted[T] // in the order in which they came; nil: another version has come
-	at      map[string]int  // where in list
+	objects map[string]*compacted[T] // by key
 	same    map[print]struct{}
 	refused map[string]string // why, by key. An earlier version may be in list, in same, or in the Store
 }
 
 func newStage[T any](p prints) *stage[T] {
-	return &stage[T]{prints: p, at: make(map[string]int), same: make(map[print]struct{}), refused: make(map[string]string)}
+	return &stage[T]{prints: p, objects: make(map[string]*compacted[T]), same: make(map[print]struct{}), refused: make(map[string]string)}
 }
 
 // has reports whether there is an object with that key, or one was refused.
 func (s *stage[T]) has(key string) bool {
-	_, listed := s.at[key]
+	_, listed := s.objects[key]
 	_, refused := s.refused[key]
 	return listed || refused || s.isSame(s.prints.of(key))
 }
@@ -46,17 +45,6 @@ func (s *stage[T]) has(key string) bool {
 func (s *stage[T]) isSame(p print) bool {
 	_, ok := s.same[p]
 	return ok
-}
-
-// present returns the objects that are to be put into the Store.
-func (s *stage[T]) present() []*compacted[T] {
-	list := s.list[:0]
-	for _, c := range s.list {
-		if c != nil {
-			list = append(list, c)
-		}
-	}
-	return list
 }
 
 // beginList forgets what has been staged. No check goes on meanwhile.
@@ -71,7 +59,7 @@ func (f *feed[O, T]) beginList() {
 
 func (f *feed[O, T]) abandonList() {
 	if f.stage != nil {
-		for _, c := range f.stage.present() {
+		for _, c := range f.stage.objects {
 			f.kept.unstage(c.size, f.handles(c.value))
 		}
 	}
@@ -135,17 +123,15 @@ func (f *feed[O, T]) stageObject(c *compacted[T]) error {
 	if err := f.kept.stage(c.size, f.handles(c.value)); err != nil {
 		return err
 	}
-	s.at[c.key] = len(s.list)
-	s.list = append(s.list, c)
+	s.objects[c.key] = c
 	return nil
 }
 
 func (f *feed[O, T]) unstageObject(key string) {
 	s := f.stage
-	if at, ok := s.at[key]; ok {
-		f.kept.unstage(s.list[at].size, f.handles(s.list[at].value))
-		s.list[at] = nil
-		delete(s.at, key)
+	if c, ok := s.objects[key]; ok {
+		f.kept.unstage(c.size, f.handles(c.value))
+		delete(s.objects, key)
 	}
 	if p := s.prints.of(key); s.isSame(p) {
 		f.kept.unstageSame(key)

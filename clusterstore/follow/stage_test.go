@@ -8,6 +8,7 @@ import (
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/watch"
 )
 
 // shares is a Store of what objects share.
@@ -56,5 +57,25 @@ func TestStageRefused(t *testing.T) {
 	}
 	if after := f.kept.budget.Usage().Used; after != before || before < 40<<10 || f.kept.shared[unique.Make(text)].n != 1 {
 		t.Errorf("%d bytes are charged, and %d before", after, before)
+	}
+}
+
+// TestStageAgain: an object that a list has again and again, or that is deleted in between, takes the room of one.
+func TestStageAgain(t *testing.T) {
+	f := sharingFeed(64 << 10)
+	f.beginList()
+	one := func(i int) *compacted[unique.Handle[string]] {
+		return f.compact(labelled("a", fmt.Sprint(i%2)).object, nil)
+	}
+	for i := range 10_000 {
+		if err := f.stageEvent(event{kind: watch.Added, object: one(i)}); err != nil {
+			t.Fatal(err)
+		}
+		if i%3 == 0 {
+			_ = f.stageEvent(event{kind: watch.Deleted, object: one(i)})
+		}
+	}
+	if size := sizeOf("", *f.stage, 0, false); size > 4<<10 || f.kept.staged > 2*objectSize {
+		t.Errorf("a stage of %d bytes, of which %d are charged", size, f.kept.staged)
 	}
 }
