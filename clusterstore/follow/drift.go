@@ -55,6 +55,7 @@ type check[T any] struct {
 	touched    map[print]struct{} // what the watch has brought since it began
 	listed     map[print]struct{}
 	candidates []*compacted[T] // !ok: it is not in the list
+	objects    int             // of the list, to be kept or refused; one that comes again counts again
 	size       int64           // of the candidates
 	more       bool            // there are more of them
 	version    string          // of the list
@@ -138,11 +139,12 @@ func (f *feed[O, T]) checkPage(ctx context.Context, opts metav1.ListOptions, c *
 		switch {
 		case f.check != c:
 			return errStopped
-		case len(c.listed) > int(f.resource.objects.Load())+unknownObjects:
+		case c.objects > int(f.resource.objects.Load())+unknownObjects:
 			return errEnough
 		case one.refused == "" && !one.ok:
 			return nil
 		}
+		c.objects++
 		c.listed[f.prints.of(one.key)] = struct{}{}
 		if one.refused == "" && !f.same(one) {
 			f.suspect(c, one, sizeOf(one.key, one.value, 0, false))

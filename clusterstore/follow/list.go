@@ -3,6 +3,7 @@ package follow
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -16,10 +17,14 @@ const (
 	pageSize = 500
 	// listTimeout is how long one answer to a list may take.
 	listTimeout = 30 * time.Second
+	// maxListTime is how long all pages of a list may take.
+	maxListTime = 5 * time.Minute
 	// watchTime is how long a watch that begins with all objects lasts at least. It lasts up to
 	// twice as long, as a reflector's do.
 	watchTime = 5 * time.Minute
 )
+
+var errLongList = fmt.Errorf("the API server has sent pages of a list for %v, and announced more: check whether it sends objects again and again", maxListTime)
 
 // list reads and stages all objects. The reflector gets their version alone; the feed puts what is
 // staged into the Store.
@@ -77,7 +82,11 @@ func (r *Resource) pages(ctx context.Context, read pageFunc) (version string, er
 
 func (r *Resource) eachPage(ctx context.Context, read pageFunc) (version string, err error) {
 	opts := metav1.ListOptions{Limit: pageSize, FieldSelector: r.fields}
+	began := time.Now()
 	for poor := 0; ; {
+		if time.Since(began) > maxListTime {
+			return "", errLongList
+		}
 		if opts.Continue == "" || poor > 0 {
 			if err := r.admit(ctx); err != nil {
 				return "", err

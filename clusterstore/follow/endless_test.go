@@ -1,0 +1,59 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"isthmus/clusterstore/decode"
+)
+
+// repeating is a Source whose lists have the same objects on every page, for ten minutes.
+type repeating struct{ pages int }
+
+func (r *repeating) List(ctx context.Context, o metav1.ListOptions, each func(*corev1.Secret, *decode.Refused) error) (metav1.ListMeta, error) {
+	r.pages++
+	sleep(ctx, time.Second)
+	if len(o.Continue) > 600 {
+		return metav1.ListMeta{}, errors.New("it has no end")
+	}
+	for i := range 100 {
+		if err := each(labelled(fmt.Sprint("n", i), "x").object, nil); err != nil {
+			return metav1.ListMeta{}, err
+		}
+	}
+	return metav1.ListMeta{ResourceVersion: "5", Continue: o.Continue + "x"}, nil
+}
+
+func (r *repeating) Watch(context.Context, metav1.ListOptions) (decode.Events[*corev1.Secret], error) {
+	return nil, errors.New("there is no watch")
+}
+
+// TestRepeating: a list that has the same objects again and again fails after some minutes, and the health has that. A check
+// ends once that is more than it knows by far.
+func TestRepeating(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := sharingFeed(1 << 20)
+		from := &repeating{}
+		f.kind.Source, f.resource.group.options.NoWatchList = from, true
+		began := time.Now()
+		_, err := f.resource.list(t.Context(), metav1.ListOptions{})
+		if took := time.Since(began); err != errLongList || took < maxListTime || took > maxListTime+listTimeout {
+			t.Errorf("after %v: %v", took, err)
+		}
+		if h := f.resource.group.Health().Resources[0]; h.Err != errLongList.Error() || f.kept.staged != 0 {
+			t.Errorf("%+v", h)
+		}
+		from.pages, f.version = 0, "1"
+		if again := f.checkDrift(t.Context()); !again || from.pages > unknownObjects/100+2 {
+			t.Errorf("a check reads %d pages; %v", from.pages, again)
+		}
+		f.endChecks()
+	})
+}
