@@ -75,14 +75,16 @@ func (b *Budget) Close() {
 	delete(b.pool.budgets, b)
 }
 
-// Usage returns what the cluster has now. Without a Budget it is zero.
+// Usage returns what the cluster has now, and the most that it can have: Limits.Cluster, or its part and what
+// one cluster gets beyond that, if that is less. Without a Budget it is zero.
 func (b *Budget) Usage() adminapi.Memory {
 	if b == nil {
 		return adminapi.Memory{}
 	}
 	b.pool.mu.Lock()
 	defer b.pool.mu.Unlock()
-	return adminapi.Memory{Used: b.used, Limit: b.pool.limits.Cluster}
+	l := b.pool.limits
+	return adminapi.Memory{Used: b.used, Limit: min(l.Cluster, b.pool.part()+l.All/2/2)}
 }
 
 // Keep takes so many bytes, of which some count for the limit of the cluster alone, or refuses them by an
@@ -133,16 +135,19 @@ func (b *Budget) refuse(used, counts int64, what string) error {
 	}
 	all, half := b.pool.limits.All, b.pool.limits.All/2
 	mine, others := b.beyond(used), int64(0)
+	if used <= 0 || mine == 0 {
+		return nil
+	}
 	for other := range b.pool.budgets {
 		if other != b {
 			others += other.beyond(0)
 		}
 	}
-	if used > 0 && mine > half/2 {
+	if mine > half/2 {
 		return Errorf("%s would take %s more, the cluster has %s, and of the %s of all linked clusters one can't have more: raise the gateway's memory limit",
 			what, size(used), size(b.used), size(all))
 	}
-	if used > 0 && mine > 0 && mine > half-others {
+	if mine > half-others {
 		return Errorf("%s would take %s more, the cluster has %s, and all linked clusters together have no more to spare "+
 			"of their %s: raise the gateway's memory limit, or link fewer clusters", what, size(used), size(b.used), size(all))
 	}
@@ -152,9 +157,11 @@ func (b *Budget) refuse(used, counts int64, what string) error {
 // beyond returns how much the cluster would have beyond its part if it had n more; 0 if it has that within
 // it. pool.mu is held.
 func (b *Budget) beyond(n int64) int64 {
-	part := b.pool.limits.All / 2 / int64(max(1, len(b.pool.budgets)))
-	return max(0, b.used+n-part)
+	return max(0, b.used+n-b.pool.part())
 }
+
+// part returns what each cluster gets, whatever the others take. pool.mu is held.
+func (p *Pool) part() int64 { return p.limits.All / 2 / int64(max(1, len(p.budgets))) }
 
 // size returns a number of bytes for people.
 func size(n int64) string {

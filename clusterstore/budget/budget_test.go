@@ -101,8 +101,12 @@ func TestFirstComer(t *testing.T) {
 	if err := first.Keep(1, 1, "x"); !errors.Is(err, ErrOver) {
 		t.Errorf("beyond what is shared: %v", err)
 	}
-	if got := first.Usage(); got != (adminapi.Memory{Used: 110 * m, Limit: 120 * m}) {
+	if got := first.Usage(); got != (adminapi.Memory{Used: 110 * m, Limit: 100 * m}) || !got.Near() { // a third of a half, and a quarter
 		t.Errorf("%+v", got)
+	}
+	third.Close()
+	if got := first.Usage(); got != (adminapi.Memory{Used: 110 * m, Limit: 120 * m}) {
+		t.Errorf("of two: %+v", got)
 	}
 }
 
@@ -112,5 +116,32 @@ func TestNear(t *testing.T) {
 		if u.Near() != want {
 			t.Errorf("%+v: %v", u, !want)
 		}
+	}
+}
+
+// TestNearAmongMany: where there are many clusters, one that is refused more for the limit of all is near that limit.
+func TestNearAmongMany(t *testing.T) {
+	pool := NewPool(Limits{Cluster: 1 << 20, All: 1 << 20})
+	b := pool.Add()
+	for range 99 {
+		pool.Add()
+	}
+	for b.Keep(1<<10, 1<<10, "x") == nil {
+	}
+	if got := b.Usage(); !got.Near() || got.Used > got.Limit || got.Used < got.Limit-1<<10 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// BenchmarkKeep is a charge of one of 2,000 clusters.
+func BenchmarkKeep(b *testing.B) {
+	pool := NewPool(Limits{Cluster: 1 << 30, All: 1 << 40})
+	one := pool.Add()
+	for range 1999 {
+		pool.Add()
+	}
+	for b.Loop() {
+		_ = one.Keep(1000, 1000, "x")
+		one.Change(-1000, -1000)
 	}
 }

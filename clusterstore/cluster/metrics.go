@@ -96,7 +96,7 @@ func newDescs() descs {
 	d.memory = prometheus.NewDesc("isthmus_cluster_memory_bytes",
 		"What the gateway keeps of a linked cluster, with lists that are being read.", []string{"cluster"}, nil)
 	d.mostMemory = prometheus.NewDesc("isthmus_cluster_memory_limit_bytes",
-		"What may be kept of a linked cluster (--cluster-memory).", []string{"cluster"}, nil)
+		"What may be kept of a linked cluster: --cluster-memory, or less where many clusters share the memory.", []string{"cluster"}, nil)
 	d.refused = prometheus.NewDesc("isthmus_objects_refused",
 		"Objects of a cluster that are too large, or beyond a bound, to be read. Earlier versions of them stay.", []string{"cluster", "resource"}, nil)
 	d.drift = prometheus.NewDesc("isthmus_drift_total",
