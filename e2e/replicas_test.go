@@ -37,7 +37,11 @@ func TestReplicas(t *testing.T) {
 	all = slices.Concat(few, w.pods["east"], w.pods["north"])
 	both("two of it are ready")
 	w.offer(t, "west", w.pods["west"]...)
-	awaitState(t, w.stream, "the first part leaves", func(s proxy.Snapshot) bool { return s.Get.Len() < 8 && s.Get.Len() > 4 })
+	for _, s := range []*proxy.Stream{w.stream, other.stream} { // with a Pod that was not ready before
+		awaitState(t, s, "the first part leaves", func(s proxy.Snapshot) bool {
+			return s.Get.Len() < 8 && s.Get.Len() > 4 && s.Get.Has(w.pods["west"][2])
+		})
+	}
 	w.offer(t, "west", few...)
 	both("it is not well again, half way")
 	w.shorten(t, "secret cluster-credentials-east -n linkerd isthmus.io/cordon-over=2s isthmus.io/cordon=true")
