@@ -49,8 +49,9 @@ func usableMemory() int64 {
 
 // clusterLimits returns what linked clusters may make a process take that may use so much
 // memory. cluster is --cluster-memory, or 0. A quarter of the memory is for what is kept of one
-// cluster, half for all: the rest is for the gateway's own cluster, proxies, and garbage. Twice what one may
-// have is the least by which each of two clusters gets it.
+// cluster, half for all. Proxies may take half too (--view-memory): these are limits, not shares,
+// and where both are reached nothing is left for the own cluster and garbage. Twice what one may have
+// is the least by which each of two clusters gets it.
 func clusterLimits(usable, cluster int64) budget.Limits {
 	if cluster == 0 {
 		cluster = max(minClusterMemory, min(usable/4, mostClusterMemory))
