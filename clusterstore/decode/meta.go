@@ -93,11 +93,17 @@ func refuse(data []byte, err error) (*Refused, error) {
 			return
 		}
 		eachPart(data, func(number protowire.Number, data []byte) {
-			into := map[protowire.Number]*string{1: &refused.Name, 3: &refused.Namespace, 6: &refused.ResourceVersion}[number]
-			if into != nil && len(data) <= maxName {
-				*into = string(data)
-			} else if into != nil {
-				*into = ""
+			var text string
+			if len(data) <= maxName {
+				text = string(data)
+			}
+			switch number {
+			case 1:
+				refused.Name = text
+			case 3:
+				refused.Namespace = text
+			case 6:
+				refused.ResourceVersion = text
 			}
 		})
 	})

@@ -240,7 +240,7 @@ func TestNoKey(t *testing.T) {
 	for _, name := range []string{"", long, "//ns/n", `a","namespace":"n/s`} {
 		for _, as := range []string{"ADDED", "DELETED"} {
 			object := strings.Replace(serverText, "%q", `"`+name+`"`, 1)
-			refused := strings.Replace(object, `"spec"`, `"labels":{"a":1},"spec"`, 1)
+			refused := strings.Replace(object, `"resourceVersion"`, `"labels":{"a":1},"resourceVersion"`, 1)
 			for _, o := range []string{object, refused} {
 				event := `{"type":"` + as + `","object":` + o + `}`
 				if got, err := watched(t, textSource(event).Servers); err != errNoKey || got != nil {

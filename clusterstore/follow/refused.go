@@ -2,7 +2,6 @@ package follow
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 )
@@ -62,11 +61,14 @@ func (r *Resource) noteRefused(key, why string) {
 
 // refusedObjects returns how many objects are refused, and a few of them. group.mu is held.
 func (r *Resource) refusedObjects() (n int, some []RefusedObject) {
-	keys := slices.Collect(maps.Keys(r.unusable))
-	if len(keys) > shownRefused {
-		slices.Sort(keys)
+	var keys []string // the first ones, in order
+	for key := range r.unusable {
+		if at, _ := slices.BinarySearch(keys, key); at < shownRefused {
+			keys = slices.Insert(keys, at, key)
+			keys = keys[:min(len(keys), shownRefused)]
+		}
 	}
-	for _, key := range keys[:min(len(keys), shownRefused)] {
+	for _, key := range keys {
 		some = append(some, RefusedObject{r.name, key, r.unusable[key]})
 	}
 	return len(r.unusable), some
