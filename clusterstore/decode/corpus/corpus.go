@@ -78,10 +78,11 @@ func (m Maker) fill(v reflect.Value, depth int) {
 	}
 }
 
-// Make fills an object, which has a name.
+// Make fills an object, which has a name, and no slash in its namespace: those end an answer.
 func (m Maker) Make(o metav1.Object) {
 	m.fill(reflect.ValueOf(o).Elem(), 0)
 	o.SetName(fmt.Sprint("n", m.IntN(1000)))
+	o.SetNamespace(strings.ReplaceAll(o.GetNamespace(), "/", "-"))
 	if m.IntN(4) > 0 {
 		o.SetNamespace("ns")
 	}
