@@ -36,7 +36,7 @@ func readNetwork(ctx context.Context, from decode.Source[*corev1.Node], cluster 
 		before := n.nodes
 		page, err := from.List(ctx, options, func(node *corev1.Node, refused *decode.Refused) error {
 			if refused != nil {
-				return fmt.Errorf("Node %s: %w", refused.Name, refused.Err)
+				return fmt.Errorf("of Node %s: %w", refused.Name, refused.Err)
 			}
 			for _, text := range append(node.Spec.PodCIDRs, node.Spec.PodCIDR) {
 				if p, err := netip.ParsePrefix(text); err == nil && len(n.ranges) < maxRanges {

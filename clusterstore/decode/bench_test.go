@@ -1,10 +1,10 @@
 package decode
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,7 +42,7 @@ func meshedPod(i int) *corev1.Pod {
 	}
 	fields := func(manager string) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{Manager: manager, Operation: "Update", APIVersion: "v1", Time: &now, FieldsType: "FieldsV1",
-			FieldsV1: &metav1.FieldsV1{Raw: bytes.Repeat([]byte(`{"f:metadata":{"f:labels":{"f:app":{}}}}`), 20)}}
+			FieldsV1: metav1.NewFieldsV1(strings.Repeat(`{"f:metadata":{"f:labels":{"f:app":{}}}}`, 20))}
 	}
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{

@@ -38,7 +38,7 @@ func (m Maker) fill(v reflect.Value, depth int) {
 	case *resource.Quantity:
 		return
 	case *metav1.FieldsV1:
-		v.Set(reflect.ValueOf(metav1.FieldsV1{Raw: []byte(`{"f:spec":{"f:a":{}}}`)}))
+		v.Set(reflect.ValueOf(*metav1.NewFieldsV1(`{"f:spec":{"f:a":{}}}`)))
 		return
 	case *intstr.IntOrString:
 		v.Set(reflect.ValueOf(intstr.Parse(m.text())))
