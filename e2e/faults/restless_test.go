@@ -1,12 +1,17 @@
 package faults
 
 import (
+	"encoding/binary"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"isthmus/e2e/admin"
 	"isthmus/e2e/object"
@@ -24,13 +29,45 @@ func apiVersion(resource string) string {
 
 const goneStatus = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410,"message":"too old resource version"}`
 
-// answer answers in JSON.
+// answer answers in JSON, as API servers do if an answer is an error.
 func answer(w http.ResponseWriter, status int, format string, args ...any) bool {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	fmt.Fprintf(w, format+"\n", args...)
 	return true
 }
+
+// inProtobuf encodes an object of Kubernetes' own as a kind.
+func inProtobuf(version, kind string, o interface{ Marshal() ([]byte, error) }) []byte {
+	raw, err := o.Marshal()
+	if err != nil {
+		panic(err)
+	}
+	unknown := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: version, Kind: kind}, Raw: raw}
+	if raw, err = unknown.Marshal(); err != nil {
+		panic(err)
+	}
+	return append([]byte("k8s\x00"), raw...)
+}
+
+// eventOf encodes an event of a watch with an object that is encoded.
+func eventOf(what string, object []byte) []byte {
+	event := metav1.WatchEvent{Type: what, Object: runtime.RawExtension{Raw: object}}
+	data, err := event.Marshal()
+	if err != nil {
+		panic(err)
+	}
+	return append(binary.BigEndian.AppendUint32(nil, uint32(len(data))), data...)
+}
+
+// answerIn answers in protobuf.
+func answerIn(w http.ResponseWriter, mediaType string, data []byte) bool {
+	w.Header().Set("Content-Type", mediaType)
+	_, _ = w.Write(data)
+	return true
+}
+
+const watchType = runtime.ContentTypeProtobuf + ";stream=watch"
 
 // hotLoops are answers that make a careless client ask again at once, and what the gateway shows of it.
 var hotLoops = []struct {
@@ -44,21 +81,22 @@ var hotLoops = []struct {
 		return answer(w, http.StatusGone, goneStatus)
 	}},
 	{"watches-of-one-error", "too old", func(w http.ResponseWriter, r *http.Request, _ string) bool {
-		return isWatch(r) && answer(w, http.StatusOK, `{"type":"ERROR","object":%s}`, goneStatus)
+		status := apierrors.NewResourceExpired("too old resource version").ErrStatus
+		return isWatch(r) && answerIn(w, watchType, eventOf("ERROR", inProtobuf("v1", "Status", &status)))
 	}},
 	{"watches-of-one-bookmark", "ends watches", func(w http.ResponseWriter, r *http.Request, resource string) bool {
-		return isWatch(r) && answer(w, http.StatusOK, `{"type":"BOOKMARK","object":{"kind":%q,"apiVersion":%q,"metadata":{"resourceVersion":"1"}}}`,
-			misdeedKinds[resource], apiVersion(resource))
+		bookmark := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1"}}
+		return isWatch(r) && answerIn(w, watchType, eventOf("BOOKMARK", inProtobuf(apiVersion(resource), misdeedKinds[resource], bookmark)))
 	}},
 	{"watches-that-end-at-once", "ends watches", func(w http.ResponseWriter, r *http.Request, _ string) bool {
-		return isWatch(r) && answer(w, http.StatusOK, "")
+		return isWatch(r) && answerIn(w, watchType, nil)
 	}},
 	{"pages-without-objects", "few objects", func(w http.ResponseWriter, r *http.Request, resource string) bool {
 		if isStreamedList(r) {
 			return answer(w, http.StatusUnprocessableEntity, "{}")
 		}
-		return answer(w, http.StatusOK, `{"kind":"%sList","apiVersion":%q,"metadata":{"resourceVersion":"1","continue":"more"},"items":[]}`,
-			misdeedKinds[resource], apiVersion(resource))
+		list := &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: "1", Continue: "more"}}
+		return answerIn(w, runtime.ContentTypeProtobuf, inProtobuf(apiVersion(resource), misdeedKinds[resource]+"List", list))
 	}},
 }
 

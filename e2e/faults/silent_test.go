@@ -17,7 +17,7 @@ import (
 func TestSilentWatches(t *testing.T) {
 	t.Parallel()
 	var actors []*actor
-	for name, begins := range map[string]string{"nothing": "", "a-part": `{"type":"MODIFIED","object":{"kind":"EndpointSl`} {
+	for name, begins := range map[string][]byte{"nothing": nil, "a-part": eventOf("MODIFIED", make([]byte, 100))[:50]} {
 		actors = append(actors, newActor(t, name, func(w http.ResponseWriter, r *http.Request, resource string) bool {
 			switch {
 			case isStreamedList(r):
@@ -25,8 +25,7 @@ func TestSilentWatches(t *testing.T) {
 			case !isWatch(r):
 				return false
 			}
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = w.Write([]byte(begins))
+			answerIn(w, watchType, begins)
 			w.(http.Flusher).Flush()
 			<-r.Context().Done()
 			return true
