@@ -133,7 +133,7 @@ func (g *Program) root(p Process) *cobra.Command {
 	if c, _, err := root.Find([]string{"completion"}); err == nil {
 		c.Short, c.Long = completionSummary, c.Long+strings.ReplaceAll(pluginHelp, "PROGRAM", root.Name())
 		c.Args, c.RunE = cobra.ArbitraryArgs, func(_ *cobra.Command, args []string) error {
-			return Usagef("completion is there for bash, zsh, fish and powershell, not for %q: name one of these", strings.Join(args, " "))
+			return Usagef("unknown shell %q: name bash, zsh, fish or powershell", strings.Join(args, " "))
 		}
 	}
 	ordinary := root.HelpFunc()
