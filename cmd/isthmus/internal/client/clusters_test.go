@@ -166,7 +166,7 @@ func TestClustersWatchEnds(t *testing.T) {
 		text(clustersJSON)(w, r)
 	}})
 	var out, errs bytes.Buffer
-	o := &clustersOptions{adminOptions: adminOptions{printing: printing{"table", 50 * time.Millisecond}, targeting: targeting{address: admin}}, watch: true, every: time.Millisecond}
+	o := &clustersOptions{adminOptions: adminOptions{printing: printing{"table", 2 * time.Second}, targeting: targeting{address: admin}}, watch: true, every: time.Millisecond}
 	err := runClusters(t.Context(), cli.Process{Name: "isthmus clusters", Stdout: &out, Stderr: &errs}, o)
 	if err == nil || reads.Load() < 3 || strings.Count(errs.String(), "Trying again") != 1 || strings.Count(out.String(), "CLUSTER") != 1 {
 		t.Errorf("%v after %d reads, stderr %q, stdout:\n%s", err, reads.Load(), errs.String(), out.String())
