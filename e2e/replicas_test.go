@@ -9,9 +9,9 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// TestReplicas has two gateways in one cluster, each with a proxy of the same Service, while that spills, and
-// loses a cluster to a cordon in parts: both proxies get the same messages, in the same order
-// and at about the same time.
+// TestReplicas has two gateways in one cluster, each with a proxy of the same Service, while that spills, returns in parts,
+// spills again, and loses a cluster to a cordon in parts: both proxies get the same messages, in the same order and at about the
+// same time.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	w := newNear(t)
@@ -36,12 +36,17 @@ func TestReplicas(t *testing.T) {
 	w.offer(t, "west", few...)
 	all = slices.Concat(few, w.pods["east"], w.pods["north"])
 	both("two of it are ready")
+	w.offer(t, "west", w.pods["west"]...)
+	w.expect(t, "the others have left, part by part", w.pods["west"])
+	other.expect(t, "the others have left, part by part", w.pods["west"])
+	w.offer(t, "west", few...)
+	both("two of it are ready again")
 	w.shorten(t, "secret cluster-credentials-east -n linkerd isthmus.io/cordon-over=2s isthmus.io/cordon=true")
 	all = slices.Concat(few, w.pods["north"])
 	both("east is cordoned")
 
 	a, b := since(w.stream, first), since(other.stream, second)
-	if len(a) < 6 { // and so this test sees parts
+	if len(a) < 8 { // and so this test sees parts
 		t.Errorf("only %d messages: %v", len(a), a)
 	}
 	if !slices.EqualFunc(a, b, func(x, y proxy.Message) bool { return x.Kind == y.Kind && slices.Equal(x.Addrs, y.Addrs) }) {

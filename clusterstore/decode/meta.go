@@ -10,9 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Bounds of metadata. API servers have none for these.
+// Bounds of metadata. API servers have none for these but that of a request, of which etcd takes 1.5 MiB.
 const (
-	maxLabels      = 4_000 // likewise for annotations that are used
+	maxLabels      = 100_000 // of some 15 bytes, in such a request; likewise for annotations that are used
 	maxOwners      = 1_000
 	metadataNumber = 1 // of the field, in all kinds
 )

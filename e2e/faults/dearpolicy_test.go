@@ -24,7 +24,7 @@ const (
 	dear        = "dear"
 	dearPods    = 100
 	dearLabels  = 500 // of each Pod
-	hugeLabels  = 2_000
+	hugeLabels  = 40_000
 	dearServers = 100
 	dearTerms   = 490 // of each Server
 )
