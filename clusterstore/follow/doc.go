@@ -31,7 +31,7 @@
 //   - With [Options].Relist each resource is listed once in that time while its watch goes on. Objects that
 //     differ, and that the watch has not touched, once it has come as far as the list, are corrected and reported.
 //   - Of a Group with a Budget no more than 10,000 events a second are handled, after 20,000
-//     at once; the others wait at the server.
+//     at once, and objects of lists count as events, but for the first list of a resource; the others wait at the server.
 //   - A list in which nothing comes any more fails within 10 s if it is streamed, and
 //     within 30 s if it comes in pages. (Other timeouts are the client's: see
 //     clusterstore/kube.)

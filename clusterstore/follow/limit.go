@@ -35,8 +35,8 @@ const (
 	maxOverPause = 30 * time.Second
 )
 
-// How many events of a cluster with a budget are handled at most: eventRate a second, after
-// eventBurst at once. Each takes some 20 µs of processor time.
+// How many events of a cluster with a budget, and objects of lists but the first, are handled at most: eventRate a
+// second, after eventBurst at once. Each takes some 20 µs of processor time.
 const (
 	eventRate  = 10_000
 	eventBurst = 20_000
@@ -44,6 +44,15 @@ const (
 
 var errPoorPages = fmt.Errorf("the API server sent %d pages of a list in a row with fewer than %d of the %d objects requested, and announced more",
 	maxPoorPages, richPage, pageSize)
+
+// paceList waits until one more object of a list may be handled. Of a resource that has been read, or is over budget, lists count
+// as events do: what a server answers may have it listed again and again.
+func (r *Resource) paceList(ctx context.Context) error {
+	if r.group.events == nil || !r.wasListed && !r.crowded {
+		return nil
+	}
+	return r.group.events.Wait(ctx)
+}
 
 // admit waits until another request may be sent.
 func (r *Resource) admit(ctx context.Context) error { return r.requests.Wait(ctx) }

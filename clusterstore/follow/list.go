@@ -146,7 +146,7 @@ func (r *Resource) stream(ctx context.Context, version string) (string, error) {
 	for {
 		e, err := o.next()
 		if err == nil && !e.initial {
-			err = r.feed.stageEvent(e)
+			err = r.feed.stageEvent(ctx, e)
 		}
 		switch {
 		case err != nil:

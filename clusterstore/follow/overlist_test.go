@@ -171,6 +171,30 @@ func TestOverRest(t *testing.T) {
 	}
 }
 
+// TestListPace: what is read of a resource that has been over budget, or has been listed, is handled at the rate of events.
+func TestListPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New(Kind[*corev1.Secret, bool]{Name: "secrets", Into: names{}})
+		NewGroup(Options{Budget: newBudget(1 << 20)}, r)
+		for i, paced := range []bool{false, true, true} {
+			r.crowded, r.wasListed = i == 1, i == 2
+			began, want := time.Now(), time.Duration(0)
+			for range eventBurst + 2*eventRate {
+				if err := r.paceList(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if paced {
+				want = 2 * time.Second
+			}
+			if took := time.Since(began); took < want-time.Millisecond || took > want+time.Millisecond {
+				t.Errorf("%d: it takes %v, not %v", i, took, want)
+			}
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
 // TestAnnounced: a list of which not all can fit, by how many its first page announces, ends with that page. What fits is
 // read, whatever a server announces of it.
 func TestAnnounced(t *testing.T) {

@@ -68,6 +68,8 @@ type Resource struct {
 	over     error           // the budget has refused what has come since the last list; nil: it has not
 	crowded  bool            // the budget has refused something, and no list has fitted since
 	took     time.Duration   // reading the newest list
+
+	wasListed bool // at least once
 }
 
 // feeder is a store that a reflector fills, and that decodes for it.
@@ -76,7 +78,7 @@ type feeder interface {
 	open(context.Context, metav1.ListOptions) (events, error)
 	beginList()
 	stagePage(context.Context, metav1.ListOptions) (metav1.ListMeta, int, error)
-	stageEvent(event) error
+	stageEvent(context.Context, event) error
 	abandonList()
 	clear()
 	useBudget()
@@ -164,7 +166,7 @@ func (r *Resource) failed(ctx context.Context, err error) {
 
 // listed is called by the feed when all objects of a list are in the Store.
 func (r *Resource) listed() {
-	r.streams, r.crowded = 0, false
+	r.streams, r.crowded, r.wasListed = 0, false, true
 	if !r.proven {
 		r.readable(r.group.setListed)
 		return

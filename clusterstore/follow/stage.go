@@ -75,6 +75,9 @@ func (f *feed[O, T]) stagePage(ctx context.Context, opts metav1.ListOptions) (me
 		if n++; n == 1 || c.size < least {
 			least = c.size
 		}
+		if err := f.resource.paceList(ctx); err != nil {
+			return err
+		}
 		return f.stageObject(c)
 	})
 	if left := list.RemainingItemCount; err == nil && opts.Continue == "" && left != nil {
@@ -84,7 +87,10 @@ func (f *feed[O, T]) stagePage(ctx context.Context, opts metav1.ListOptions) (me
 }
 
 // stageEvent stages what has happened before the end of a list that is streamed.
-func (f *feed[O, T]) stageEvent(e event) error {
+func (f *feed[O, T]) stageEvent(ctx context.Context, e event) error {
+	if err := f.resource.paceList(ctx); err != nil {
+		return err
+	}
 	c := e.object.(*compacted[T])
 	switch e.kind {
 	case watch.Deleted:
@@ -99,9 +105,14 @@ func (f *feed[O, T]) stageEvent(e event) error {
 	return errors.New("the API server sent an event of an unknown type")
 }
 
+var errNoName = errors.New("the API server sent an object without a name: check that the server is an API server")
+
 // stageObject stages an object in place of what there is with its key. One that is refused leaves that as
 // it is.
 func (f *feed[O, T]) stageObject(c *compacted[T]) error {
+	if c.key == "" {
+		return errNoName
+	}
 	s := f.stage
 	f.unstageRefused(c.key)
 	if c.refused != "" {

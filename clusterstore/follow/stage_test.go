@@ -68,11 +68,11 @@ func TestStageAgain(t *testing.T) {
 		return f.compact(labelled("a", fmt.Sprint(i%2)).object, nil)
 	}
 	for i := range 10_000 {
-		if err := f.stageEvent(event{kind: watch.Added, object: one(i)}); err != nil {
+		if err := f.stageEvent(t.Context(), event{kind: watch.Added, object: one(i)}); err != nil {
 			t.Fatal(err)
 		}
 		if i%3 == 0 {
-			_ = f.stageEvent(event{kind: watch.Deleted, object: one(i)})
+			_ = f.stageEvent(t.Context(), event{kind: watch.Deleted, object: one(i)})
 		}
 	}
 	if size := sizeOf("", *f.stage, 0, false); size > 4<<10 || f.kept.staged > 2*objectSize {
