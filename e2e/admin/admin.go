@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -79,7 +80,7 @@ func ReadClusters(ctx context.Context, addr string) (page Clusters, err error) {
 
 // Named returns the parts of a linked cluster, one for each link Secret that names it; of the local one if it is called so.
 func (p Clusters) Named(cluster string) (all []Cluster) {
-	for _, c := range append(p.Clusters, p.Local) {
+	for _, c := range append(slices.Clip(p.Clusters), p.Local) {
 		if c.Cluster == cluster {
 			all = append(all, c)
 		}

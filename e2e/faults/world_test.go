@@ -32,6 +32,8 @@ type world struct {
 	own         *faultproxy.Proxy // between the gateway and west
 	gateway     *gateway.Gateway
 	stages      atomic.Int32
+	clusters    reading[admin.Clusters]
+	metrics     reading[[]admin.Sample]
 	pulse       pulse.Pulse // of this process, which runs on the gateway's machine
 }
 
@@ -93,6 +95,27 @@ func (w *world) well(ctx context.Context) error {
 	return err
 }
 
+// reading is something that all faults read again and again. Those who wait for it share it: the gateway serves few
+// requests at once and answers the others with 503 after a while.
+type reading[T any] struct {
+	mu    sync.Mutex
+	begun time.Time // the last time
+	value T
+	err   error
+}
+
+// read returns what was read after the call of it.
+func (r *reading[T]) read(read func() (T, error)) (T, error) {
+	asked := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err != nil || !r.begun.After(asked) {
+		r.begun = time.Now()
+		r.value, r.err = read()
+	}
+	return r.value, r.err
+}
+
 // page returns a page of the admin server.
 func (w *world) page(ctx context.Context, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -104,7 +127,7 @@ func (w *world) page(ctx context.Context, path string) (string, error) {
 func (w *world) statuses(ctx context.Context, name string) ([]admin.Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	page, err := admin.ReadClusters(ctx, w.gateway.MetricsAddr())
+	page, err := w.clusters.read(func() (admin.Clusters, error) { return admin.ReadClusters(ctx, w.gateway.MetricsAddr()) })
 	return page.Named(name), err
 }
 
@@ -124,7 +147,7 @@ func (w *world) cluster(ctx context.Context, name string) (admin.Cluster, error)
 func (w *world) metric(ctx context.Context, expr string) (float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	samples, err := admin.Metrics(ctx, w.gateway.MetricsAddr())
+	samples, err := w.metrics.read(func() ([]admin.Sample, error) { return admin.Metrics(ctx, w.gateway.MetricsAddr()) })
 	sum, _ := admin.Sum(samples, regexp.MustCompile("^(?:"+expr+")$"))
 	return sum, err
 }
