@@ -52,7 +52,7 @@ func (a *admin) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/ping", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "pong\n") })
 	mux.HandleFunc("/ready", a.serveReady)
-	pages := &limiter{turns: maxPages, wait: pageWait, take: pageTake}
+	pages := newLimiter(maxPages, pageWait, pageTake)
 	for path, page := range a.pages {
 		handler := sharedPage(page)
 		if a.lists != nil && slices.Contains(listed, path) {
@@ -76,7 +76,7 @@ func (a *admin) handler() http.Handler {
 	}
 	// promhttp's own limit counts a scrape until it is rendered, also one that has timed
 	// out, and this one until the client has taken it.
-	scrapes := &limiter{turns: maxScrapes, wait: pageWait, take: scrapeTimeout + scrapeTake}
+	scrapes := newLimiter(maxScrapes, pageWait, scrapeTimeout+scrapeTake)
 	mux.Handle("GET /metrics", scrapes.limit(promhttp.HandlerFor(a.metrics, promhttp.HandlerOpts{
 		Registry:            a.metrics,
 		ErrorLog:            zap.NewStdLog(a.log),
@@ -84,7 +84,7 @@ func (a *admin) handler() http.Handler {
 		Timeout:             scrapeTimeout,
 	})))
 	if a.pprof {
-		profiles := &limiter{turns: maxPages, wait: pageWait, take: profileTake}
+		profiles := newLimiter(maxPages, pageWait, profileTake)
 		for path, profile := range map[string]http.HandlerFunc{
 			"GET /debug/pprof/":        pprof.Index,
 			"GET /debug/pprof/cmdline": pprof.Cmdline,

@@ -42,7 +42,7 @@ func newChecker(ask func(context.Context) []check.Result, page func([]check.Resu
 }
 
 func (c *checker) handler() http.Handler {
-	return (&limiter{turns: maxPages, wait: checkWait, take: checkWait + pageTake}).limit(http.HandlerFunc(c.serve))
+	return newLimiter(maxPages, checkWait, checkWait+pageTake).limit(http.HandlerFunc(c.serve))
 }
 
 func (c *checker) serve(w http.ResponseWriter, r *http.Request) {

@@ -34,13 +34,13 @@ type explainer struct {
 	clusters    func() map[federation.ClusterName]cluster.Status
 	problems    func(federation.ServiceID) []string
 
-	making limiter // of answers; a client that takes its own slowly keeps no other one waiting
+	making *limiter // of answers; a client that takes its own slowly keeps no other one waiting
 }
 
 // handler returns the page's handler.
 func (x *explainer) handler() http.Handler {
-	x.making.turns, x.making.wait = maxExplains, explainWait
-	clients := &limiter{turns: maxExplainClients, wait: pageWait, take: explainWait + explainLimit + pageTake}
+	x.making = newLimiter(maxExplains, explainWait, 0)
+	clients := newLimiter(maxExplainClients, pageWait, explainWait+explainLimit+pageTake)
 	return clients.limit(http.HandlerFunc(x.serve))
 }
 

@@ -86,7 +86,7 @@ func (h *limited) next() string {
 // TestTurns: as many are served at once as may be, the addresses in turns.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newLimited(&limiter{turns: 3, wait: time.Hour})
+		h := newLimited(newLimiter(3, time.Hour, 0))
 		for range 20 {
 			h.ask("a")
 		}
@@ -105,7 +105,7 @@ func TestTurns(t *testing.T) {
 		for range 4 {
 			h.next()
 		}
-		if got := h.turns(3); got != "c a b a" {
+		if got := h.turns(3); got != "b c a a" {
 			t.Errorf("then of %s", got)
 		}
 		for range 23 - 4 {
@@ -120,7 +120,7 @@ func TestTurns(t *testing.T) {
 // TestBusy: one that finds no turn in time gets 503, and does not count any more.
 func TestBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newLimited(&limiter{turns: 1, wait: time.Minute})
+		h := newLimited(newLimiter(1, time.Minute, 0))
 		h.ask("a")
 		h.ask("b")
 		time.Sleep(time.Minute - time.Nanosecond)
@@ -137,6 +137,12 @@ func TestBusy(t *testing.T) {
 		if h.ask("c"); h.turns(1) != "c" {
 			t.Error("the turn is not free")
 		}
+		leave := h.ask("d")
+		h.ask("d")
+		leave()
+		if next := h.next(); next != "d" {
+			t.Errorf("%q is served after one that has left, want another one of its address", next)
+		}
 		h.next()
 	})
 }
@@ -144,7 +150,7 @@ func TestBusy(t *testing.T) {
 // TestTurnsRest: after an answer its turn is not free for nine times as long as it has taken, up to a second.
 func TestTurnsRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newLimited(&limiter{turns: 1, wait: time.Hour})
+		h := newLimited(newLimiter(1, time.Hour, 0))
 		for _, c := range []struct{ took, rest time.Duration }{{time.Millisecond, 9 * time.Millisecond}, {time.Minute, time.Second}} {
 			h.ask("a")
 			h.ask("b")
@@ -174,7 +180,7 @@ func TestTurnsEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			began := make(chan struct{}, 2)
-			l := &limiter{turns: 1, wait: time.Minute, take: time.Second}
+			l := newLimiter(1, time.Minute, time.Second)
 			server := httptest.NewServer(l.limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				began <- struct{}{}
 				if r.URL.Path == "/" {
