@@ -29,6 +29,7 @@ require (
 	golang.org/x/time v0.15.0
 	google.golang.org/grpc v1.85.0
 	google.golang.org/protobuf v1.36.12
+	isthmus/internal/adminapi v0.0.0-00010101000000-000000000000
 	isthmus/internal/apisim v0.0.0-00010101000000-000000000000
 	k8s.io/api v0.37.1
 	k8s.io/apimachinery v0.37.1
@@ -114,4 +115,7 @@ tool (
 	k8s.io/code-generator/cmd/deepcopy-gen
 )
 
-replace isthmus/internal/apisim => ./internal/apisim
+replace (
+	isthmus/internal/adminapi => ./internal/adminapi
+	isthmus/internal/apisim => ./internal/apisim
+)

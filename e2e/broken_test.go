@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"isthmus/internal/adminapi"
 )
 
 // TestBroken: of much that is wrong at once, isthmus check and isthmus explain find each thing and name what to do. Once
@@ -53,7 +55,7 @@ func (w *brokenWorld) checked(t *testing.T, faults []fault, want int) error {
 				errs = append(errs, fmt.Errorf("%s: not found: %s", f.name, x.line))
 				continue
 			}
-			if !slices.ContainsFunc(out.Results, func(r struct{ Section, Check, Object, Level, Text, Hint, Gateway string }) bool {
+			if !slices.ContainsFunc(out.Results, func(r adminapi.CheckResult) bool {
 				return bad[i] == fmt.Sprintf("%s %s %s: %s", r.Level, r.Check, r.Object, r.Text) && matches(x.hint, r.Hint)
 			}) {
 				errs = append(errs, fmt.Errorf("%s: %s: no hint %s", f.name, bad[i], x.hint))
@@ -88,14 +90,13 @@ func (w *brokenWorld) explain(t *testing.T, v *verdict, args ...string) verbRun 
 
 // explained returns an error unless isthmus explain has the verdict, for programs and for people.
 func (w *brokenWorld) explained(t *testing.T, v *verdict) error {
-	var page struct {
-		Addresses []struct{ Address, Verdict string }
-	}
+	var page adminapi.Explanation
 	r := w.explain(t, v, "-o", "json")
 	if err := json.Unmarshal([]byte(r.stdout), &page); err != nil {
 		return fmt.Errorf("%w: %s%s", err, r.stdout, r.stderr)
 	}
-	if v.address != "" && !slices.Contains(page.Addresses, struct{ Address, Verdict string }{v.address, v.verdict}) {
+	has := func(a adminapi.ExplainedAddress) bool { return a.Address == v.address && a.Verdict == v.verdict }
+	if v.address != "" && !slices.ContainsFunc(page.Addresses, has) {
 		return fmt.Errorf("%s is not %s in %+v", v.address, v.verdict, page.Addresses)
 	}
 	if v.address == "" && len(page.Addresses) > 0 {

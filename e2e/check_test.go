@@ -16,6 +16,7 @@ import (
 
 	"isthmus/e2e/gateway"
 	"isthmus/e2e/object"
+	"isthmus/internal/adminapi"
 )
 
 // TestCheck breaks one thing at a time in a world where all is well: isthmus check finds exactly that.
@@ -141,7 +142,7 @@ func (w *checkedWorld) preflight(t *testing.T) {
 		t.Errorf("exit code %d, from %q, found\n%s", code, out.From, strings.Join(bad, "\n"))
 	}
 	for _, want := range []string{"rights local", "rights east", "link-secret cluster-credentials-east", "trust-anchors east", "pod-networks east"} {
-		if !slices.ContainsFunc(out.Results, func(r struct{ Section, Check, Object, Level, Text, Hint, Gateway string }) bool {
+		if !slices.ContainsFunc(out.Results, func(r adminapi.CheckResult) bool {
 			return r.Check+" "+r.Object == want && r.Level == "ok"
 		}) {
 			t.Errorf("%s is not fine: %+v", want, out.Results)

@@ -36,6 +36,7 @@ import (
 	"isthmus/e2e/kube"
 	"isthmus/e2e/object"
 	"isthmus/e2e/program"
+	"isthmus/internal/adminapi"
 )
 
 // checkedWorld is a cluster of gateways and one that is linked, with all that isthmus check looks for, and nothing wrong.
@@ -141,7 +142,7 @@ func (w *checkedWorld) watch(t *testing.T, g *gateway.Gateway, name string) {
 // checkOutput is what isthmus check -o json prints.
 type checkOutput struct {
 	From    string
-	Results []struct{ Section, Check, Object, Level, Text, Hint, Gateway string }
+	Results []adminapi.CheckResult
 }
 
 // check runs isthmus check, and returns its exit code and what is not fine.
@@ -157,11 +158,11 @@ func (w *checkedWorld) check(t *testing.T, args ...string) (code int, bad []stri
 		t.Fatalf("%v: %s%s", err, &stdout, &stderr)
 	}
 	for _, r := range out.Results {
-		if r.Level == "ok" {
+		if r.Level == adminapi.CheckOK {
 			continue
 		}
 		bad = append(bad, strings.TrimSpace(fmt.Sprintf("%s %s %s", r.Level, r.Check, r.Object))+": "+r.Text)
-		if r.Hint == "" && r.Level != "unchecked" {
+		if r.Hint == "" && r.Level != adminapi.CheckUnchecked {
 			t.Errorf("no hint what to do: %+v", r)
 		}
 	}

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -21,6 +20,7 @@ import (
 	"isthmus/e2e/object"
 	"isthmus/e2e/poll"
 	"isthmus/e2e/proxy"
+	"isthmus/internal/adminapi"
 )
 
 // driftWorld is a gateway that lists again and one that does not, both beside west, with east linked. What they watch passes
@@ -115,25 +115,16 @@ func (w *driftWorld) lost(t *testing.T, s *swallower) {
 func (w *driftWorld) found(t *testing.T, shown, text string) {
 	t.Helper()
 	must(t, poll.Until(t.Context(), 3*time.Minute, 200*time.Millisecond, func() error { // bookmarks come once a minute
-		page, err := admin.Get(t.Context(), w.relists.MetricsAddr(), "/debug/events")
+		page, err := admin.Read[adminapi.Events](t.Context(), w.relists.MetricsAddr(), "/debug/events")
 		if err != nil {
 			return err
 		}
-		var all struct {
-			Events []struct {
-				Kind, Object, Text string
-				Problem            bool
-			}
-		}
-		if err := json.Unmarshal([]byte(page), &all); err != nil {
-			return err
-		}
-		for _, e := range all.Events {
-			if e.Kind == "drift" && e.Object == shown && e.Text == text && e.Problem {
+		for _, e := range page.Events {
+			if e.Kind == adminapi.EventDrift && e.Object == shown && e.Text == text && e.Problem {
 				return nil
 			}
 		}
-		return fmt.Errorf("no event %q: %s", text, page)
+		return fmt.Errorf("no event %q: %+v", text, page.Events)
 	}))
 }
 

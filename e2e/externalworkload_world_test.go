@@ -150,7 +150,7 @@ func (v *vms) unready(service string, n int) error {
 // leads returns an error unless a gateway is the one that writes.
 func (v *vms) leads(g *gateway.Gateway) error {
 	page, err := admin.ReadClusters(v.t.Context(), g.MetricsAddr())
-	if err == nil && !(page.Writer.Leading && page.Writer.Synced) {
+	if err == nil && (page.Writer == nil || !page.Writer.Leading || !page.Writer.Synced) {
 		err = fmt.Errorf("status %+v", page.Writer)
 	}
 	return err

@@ -20,6 +20,7 @@ require (
 	golang.org/x/tools v0.52.0
 	google.golang.org/grpc v1.85.0
 	google.golang.org/protobuf v1.36.12
+	isthmus/internal/adminapi v0.0.0-00010101000000-000000000000
 	isthmus/internal/apisim v0.0.0-00010101000000-000000000000
 	k8s.io/api v0.37.1
 	k8s.io/apiextensions-apiserver v0.37.1
@@ -184,6 +185,7 @@ require (
 )
 
 replace (
+	isthmus/internal/adminapi => ../internal/adminapi
 	isthmus/internal/apisim => ../internal/apisim
 	k8s.io/api => k8s.io/api v0.37.1
 	k8s.io/apiextensions-apiserver => k8s.io/apiextensions-apiserver v0.37.1

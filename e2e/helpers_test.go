@@ -11,6 +11,7 @@ import (
 	"isthmus/e2e/gateway"
 	"isthmus/e2e/kube"
 	"isthmus/e2e/poll"
+	"isthmus/internal/adminapi"
 )
 
 // startClusters runs clusters with these controllers until the test ends.
@@ -47,8 +48,8 @@ func client(t *testing.T, c *cluster.Cluster) *kube.Client {
 }
 
 // ready returns why the local cluster or a linked one is not ready with every resource.
-func ready(p admin.Clusters, name string) error {
-	all := append([]admin.Cluster{p.Local}, p.Clusters...)
+func ready(p adminapi.Clusters, name string) error {
+	all := append([]adminapi.Cluster{p.Local}, p.Clusters...)
 	found := false
 	for _, c := range all {
 		found = found || c.Cluster == name

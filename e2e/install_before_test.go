@@ -19,6 +19,7 @@ import (
 	"isthmus/e2e/kube"
 	"isthmus/e2e/object"
 	"isthmus/e2e/poll"
+	"isthmus/internal/adminapi"
 )
 
 // TestInstallBeforeLinkerd installs the gateway, in a namespace of another name, into a cluster that has none of Linkerd's
@@ -53,7 +54,7 @@ func TestInstallBeforeLinkerd(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		i := slices.IndexFunc(page.Local.Resources, func(r admin.Resource) bool { return r.Resource == "servers" })
+		i := slices.IndexFunc(page.Local.Resources, func(r adminapi.Resource) bool { return r.Resource == "servers" })
 		if i < 0 || page.Local.Resources[i].Objects != 1 {
 			return fmt.Errorf("the own cluster has %+v", page.Local.Resources)
 		}

@@ -102,7 +102,7 @@ spec: {meshTLS: {identity: spiffe://root/vm-1, serverName: vm-1}, ports: [{port:
 `))
 	await(t, "an EndpointSlice is written", func() error {
 		page, err := admin.ReadClusters(t.Context(), g.MetricsAddr())
-		if err == nil && (page.Writer.Slices != 1 || !page.Writer.Leading || page.Writer.Holder != name) {
+		if err == nil && (page.Writer == nil || page.Writer.Slices != 1 || !page.Writer.Leading || page.Writer.Holder != name) {
 			err = fmt.Errorf("the writer's status is %+v", page.Writer)
 		}
 		return err

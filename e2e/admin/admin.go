@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"isthmus/internal/adminapi"
 )
 
 // limit bounds a call, besides its context.
@@ -36,51 +38,24 @@ func Get(ctx context.Context, addr, path string) (string, error) {
 	return string(text), err
 }
 
-// Clusters is /debug/clusters, as far as it is used here.
-type Clusters struct {
-	Local    Cluster
-	Clusters []Cluster // one for each link Secret
-	Writer   Writer    `json:"endpointSliceWriter"`
-}
-
-// Cluster is a cluster's, or link Secret's, part of the page.
-type Cluster struct {
-	Cluster, Secret, State, Reason string
-	Warnings                       []string
-	Resources                      []Resource
-	Memory                         struct{ Used, Limit int64 }       // of a linked one, by estimate
-	Gateways                       []struct{ Address, State string } // of a cluster on another network
-}
-
-// Resource is the part of a cluster about one kind of object.
-type Resource struct {
-	Resource     string
-	Synced       bool
-	Objects      int
-	Err, Trouble string
-}
-
-// Writer is the part about the writer of EndpointSlices for ExternalWorkloads.
-type Writer struct {
-	Leading, Synced   bool
-	Holder            string
-	LeaseError, Error string
-	Slices            int
-	Unread            map[string]string
-}
-
-// ReadClusters reads /debug/clusters.
-func ReadClusters(ctx context.Context, addr string) (page Clusters, err error) {
-	text, err := Get(ctx, addr, "/debug/clusters")
+// Read reads a page of JSON.
+func Read[Page any](ctx context.Context, addr, path string) (page Page, err error) {
+	text, err := Get(ctx, addr, path)
 	if err == nil {
 		err = json.Unmarshal([]byte(text), &page)
 	}
 	return page, err
 }
 
-// Named returns the parts of a linked cluster, one for each link Secret that names it; of the local one if it is called so.
-func (p Clusters) Named(cluster string) (all []Cluster) {
-	for _, c := range append(slices.Clip(p.Clusters), p.Local) {
+// ReadClusters reads /debug/clusters.
+func ReadClusters(ctx context.Context, addr string) (adminapi.Clusters, error) {
+	return Read[adminapi.Clusters](ctx, addr, "/debug/clusters")
+}
+
+// Named returns the parts of the page about a linked cluster, one for each link Secret that names it, or about the local one if
+// that is its name.
+func Named(page adminapi.Clusters, cluster string) (all []adminapi.Cluster) {
+	for _, c := range append(slices.Clip(page.Clusters), page.Local) {
 		if c.Cluster == cluster {
 			all = append(all, c)
 		}

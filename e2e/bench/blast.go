@@ -7,12 +7,12 @@ import (
 	"strings"
 	"time"
 
-	"isthmus/e2e/admin"
 	"isthmus/e2e/bench/fleet"
 	"isthmus/e2e/bench/load"
 	"isthmus/e2e/bench/world"
 	"isthmus/e2e/gateway"
 	"isthmus/e2e/poll"
+	"isthmus/internal/adminapi"
 	"isthmus/internal/apisim"
 )
 
@@ -129,7 +129,9 @@ func (b *blasting) measure(ctx context.Context) (map[Kind]Sample, error) {
 // its budget the cluster had and how long it took until it is followed again.
 func (b *blasting) recover(ctx context.Context) (budget, seconds float64, err error) {
 	b.flood.start(ctx, b.scale.Events, 0)
-	err = b.await(ctx, func(c admin.Cluster) bool { return c.State == "stale" && strings.Contains(c.Reason, "over budget: ") })
+	err = b.await(ctx, func(c adminapi.Cluster) bool {
+		return c.State == "stale" && strings.Contains(c.Reason, "over budget: ")
+	})
 	_, wrong := b.flood.end()
 	if err := errors.Join(err, wrong); err != nil {
 		return 0, 0, err
@@ -142,7 +144,7 @@ func (b *blasting) recover(ctx context.Context) (budget, seconds float64, err er
 		return 0, 0, err
 	}
 	began := time.Now()
-	if err := b.await(ctx, func(c admin.Cluster) bool { return c.State == "ready" }); err != nil {
+	if err := b.await(ctx, func(c adminapi.Cluster) bool { return c.State == "ready" }); err != nil {
 		return 0, 0, err
 	}
 	seconds = time.Since(began).Seconds()

@@ -13,6 +13,7 @@ import (
 	"isthmus/e2e/bench/load"
 	"isthmus/e2e/bench/proc"
 	"isthmus/e2e/poll"
+	"isthmus/internal/adminapi"
 )
 
 const mostGarbage = 4 << 30
@@ -74,12 +75,12 @@ func (b *blasting) changes(ctx context.Context, rounds int) (map[string][]time.T
 }
 
 // state returns what the gateway shows of the cluster that floods.
-func (b *blasting) state(ctx context.Context) (c admin.Cluster, err error) {
+func (b *blasting) state(ctx context.Context) (c adminapi.Cluster, err error) {
 	page, err := admin.ReadClusters(ctx, b.gateway.MetricsAddr())
 	if err != nil {
 		return c, err
 	}
-	all := page.Named(fleet.Name(flooding))
+	all := admin.Named(page, fleet.Name(flooding))
 	if len(all) != 1 {
 		return c, fmt.Errorf("the gateway shows %d clusters %s", len(all), fleet.Name(flooding))
 	}
@@ -87,7 +88,7 @@ func (b *blasting) state(ctx context.Context) (c admin.Cluster, err error) {
 }
 
 // await waits until the gateway shows that of the cluster that floods.
-func (b *blasting) await(ctx context.Context, is func(admin.Cluster) bool) error {
+func (b *blasting) await(ctx context.Context, is func(adminapi.Cluster) bool) error {
 	return poll.Until(ctx, floodLimit, 100*time.Millisecond, func() error {
 		c, err := b.state(ctx)
 		if err == nil && !is(c) {

@@ -10,6 +10,7 @@ import (
 	"isthmus/e2e/bench/fleet"
 	"isthmus/e2e/bench/proc"
 	"isthmus/e2e/poll"
+	"isthmus/internal/adminapi"
 )
 
 // LinkedScale is how many clusters are linked.
@@ -77,7 +78,7 @@ func allRead(ctx context.Context, addr string, clusters int) error {
 	if err != nil {
 		return err
 	}
-	if i := slices.IndexFunc(page.Clusters, func(c admin.Cluster) bool { return c.State != "ready" }); i >= 0 {
+	if i := slices.IndexFunc(page.Clusters, func(c adminapi.Cluster) bool { return c.State != "ready" }); i >= 0 {
 		return fmt.Errorf("cluster %s is %s: %s", page.Clusters[i].Cluster, page.Clusters[i].State, page.Clusters[i].Reason)
 	}
 	if n := len(page.Clusters); n != clusters {

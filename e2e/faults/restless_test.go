@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"isthmus/e2e/admin"
 	"isthmus/e2e/object"
+	"isthmus/internal/adminapi"
 )
 
 // kinds of the resources that misdeeds are about.
@@ -115,7 +115,7 @@ func TestHotLoops(t *testing.T) {
 	for _, l := range hotLoops {
 		err := within(t.Context(), recovery, func() error {
 			c, err := w.cluster(t.Context(), l.name)
-			if err == nil && !slices.ContainsFunc(c.Resources, func(r admin.Resource) bool { return strings.Contains(r.Trouble+r.Err, l.shown) }) {
+			if err == nil && !slices.ContainsFunc(c.Resources, func(r adminapi.Resource) bool { return strings.Contains(r.Trouble+r.Err, l.shown) }) {
 				err = fmt.Errorf("no %q is shown: %+v", l.shown, c)
 			}
 			return err

@@ -22,6 +22,7 @@ import (
 	"isthmus/e2e/poll"
 	"isthmus/e2e/proxy"
 	"isthmus/e2e/pulse"
+	"isthmus/internal/adminapi"
 )
 
 // world is what all faults have in common: a gateway beside west, which knows north as a cluster named calm that nothing
@@ -32,7 +33,7 @@ type world struct {
 	own         *faultproxy.Proxy // between the gateway and west
 	gateway     *gateway.Gateway
 	stages      atomic.Int32
-	clusters    reading[admin.Clusters]
+	clusters    reading[adminapi.Clusters]
 	metrics     reading[[]admin.Sample]
 	pulse       pulse.Pulse // of this process, which runs on the gateway's machine
 }
@@ -124,17 +125,17 @@ func (w *world) page(ctx context.Context, path string) (string, error) {
 }
 
 // statuses returns what /debug/clusters shows of all Secrets for a cluster.
-func (w *world) statuses(ctx context.Context, name string) ([]admin.Cluster, error) {
+func (w *world) statuses(ctx context.Context, name string) ([]adminapi.Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	page, err := w.clusters.read(func() (admin.Clusters, error) { return admin.ReadClusters(ctx, w.gateway.MetricsAddr()) })
-	return page.Named(name), err
+	page, err := w.clusters.read(func() (adminapi.Clusters, error) { return admin.ReadClusters(ctx, w.gateway.MetricsAddr()) })
+	return admin.Named(page, name), err
 }
 
 // cluster returns what /debug/clusters shows of a cluster: of the Secret that counts, if there are several.
-func (w *world) cluster(ctx context.Context, name string) (admin.Cluster, error) {
+func (w *world) cluster(ctx context.Context, name string) (adminapi.Cluster, error) {
 	all, err := w.statuses(ctx, name)
-	one := admin.Cluster{State: "absent"}
+	one := adminapi.Cluster{ClusterStatus: adminapi.ClusterStatus{State: "absent"}}
 	for i, c := range all {
 		if i == 0 || c.State != "rejected" {
 			one = c
@@ -161,7 +162,7 @@ func (w *world) awaitState(t *testing.T, name, state string, limit time.Duration
 		if err != nil {
 			return err
 		}
-		if c.State != state {
+		if string(c.State) != state {
 			return fmt.Errorf("cluster %s is %+v, not %s", name, c, state)
 		}
 		shown, err := w.metric(t.Context(), `isthmus_cluster_state\{cluster="`+name+`",state="`+state+`"\}`)

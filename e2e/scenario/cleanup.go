@@ -51,7 +51,7 @@ func (r *run) awaitLocal(ctx context.Context) error {
 				err = errors.Join(err, fmt.Errorf("the gateway does not read the local cluster's %s again: %s", resource.Resource, resource.Err))
 			}
 		}
-		if len(page.Writer.Unread) > 0 {
+		if page.Writer != nil && len(page.Writer.Unread) > 0 {
 			err = errors.Join(err, fmt.Errorf("the writer of EndpointSlices does not read again: %v", page.Writer.Unread))
 		}
 		return err

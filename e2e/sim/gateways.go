@@ -17,6 +17,7 @@ import (
 	"isthmus/e2e/admin"
 	"isthmus/e2e/object"
 	"isthmus/e2e/poll"
+	"isthmus/internal/adminapi"
 )
 
 // Some linked clusters are on another network than the gateway: clients reach them through Linkerd's gateways, which come and
@@ -232,7 +233,7 @@ func (s *simulation) probed(ctx context.Context, within time.Duration) error {
 }
 
 // probed returns why the page does not have a cluster's gateways as they are; nil: it has.
-func (w *world) probed(c *cluster, page admin.Clusters) error {
+func (w *world) probed(c *cluster, page adminapi.Clusters) error {
 	want, got := map[string]string{}, map[string]string{}
 	all, _ := c.there()
 	for _, g := range all {

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"isthmus/e2e/admin"
 	"isthmus/e2e/object"
 	"isthmus/e2e/proxy"
+	"isthmus/internal/adminapi"
 )
 
 // TestThroughGateways: what clients hold in the end of c001 behind two gateways, beside the Pods of the local cluster and of c002.
@@ -77,21 +77,20 @@ func TestProbed(t *testing.T) {
 	c := w.clusters[1]
 	c.gateways = []*played{{number: 0}, {number: 1}}
 	c.set(c.service(c.gateways[0]), true)
-	type gateway = struct{ Address, State string }
 	for _, x := range []struct {
-		list []gateway
+		list []adminapi.ClusterGateway
 		dead bool
 		ok   bool
 	}{
-		{[]gateway{{"127.0.0.1:20006", "alive"}}, false, true},
-		{[]gateway{{"127.0.0.1:20006", "alive"}}, true, false},
-		{[]gateway{{"127.0.0.1:20006", "dead"}}, true, true},
-		{[]gateway{{"127.0.0.1:20006", "not-probed-yet"}}, false, false},
-		{[]gateway{{"127.0.0.1:20006", "alive"}, {"127.0.0.1:20008", "alive"}}, false, false},
+		{[]adminapi.ClusterGateway{{Address: "127.0.0.1:20006", State: "alive"}}, false, true},
+		{[]adminapi.ClusterGateway{{Address: "127.0.0.1:20006", State: "alive"}}, true, false},
+		{[]adminapi.ClusterGateway{{Address: "127.0.0.1:20006", State: "dead"}}, true, true},
+		{[]adminapi.ClusterGateway{{Address: "127.0.0.1:20006", State: "not-probed-yet"}}, false, false},
+		{[]adminapi.ClusterGateway{{Address: "127.0.0.1:20006", State: "alive"}, {Address: "127.0.0.1:20008", State: "alive"}}, false, false},
 		{nil, false, false},
 	} {
 		c.gateways[0].dead.Store(x.dead)
-		page := admin.Clusters{Clusters: []admin.Cluster{{Cluster: "c001", Gateways: x.list}, {Cluster: "c002"}}}
+		page := adminapi.Clusters{Clusters: []adminapi.Cluster{{Cluster: "c001", ClusterStatus: adminapi.ClusterStatus{Gateways: x.list}}, {Cluster: "c002"}}}
 		if err := w.probed(c, page); (err == nil) != x.ok {
 			t.Errorf("%v, dead=%v: %v", x.list, x.dead, err)
 		}

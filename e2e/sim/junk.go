@@ -132,7 +132,7 @@ func junkPod(kind string, i int) *corev1.Pod {
 // podsKnown returns how many Pods of a cluster the gateway knows.
 func podsKnown(ctx context.Context, g *gateway.Gateway, cluster string) (int, error) {
 	page, err := admin.ReadClusters(ctx, g.MetricsAddr())
-	for _, c := range page.Named(cluster) {
+	for _, c := range admin.Named(page, cluster) {
 		for _, r := range c.Resources {
 			if r.Resource == "pods" {
 				return r.Objects, err

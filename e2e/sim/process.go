@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"isthmus/e2e/admin"
 	"isthmus/e2e/gateway"
+	"isthmus/internal/adminapi"
 )
 
 // startGateway runs a gateway that is local to the first cluster, with flags after those that all tests have.
@@ -35,7 +35,7 @@ func (w *world) startGateway(ctx context.Context, args ...string) (*gateway.Gate
 }
 
 // ready returns why a cluster is not ready though it is linked.
-func (c *cluster) ready(page admin.Clusters) error {
+func (c *cluster) ready(page adminapi.Clusters) error {
 	if c.link.accepted == "" {
 		return nil
 	}
@@ -44,7 +44,7 @@ func (c *cluster) ready(page admin.Clusters) error {
 		if x.Cluster != c.name || x.State == "rejected" {
 			continue
 		}
-		state = x.State
+		state = string(x.State)
 		if c.link.good() && strings.Contains(strings.Join(x.Warnings, " "), "new credentials") {
 			state = "not rotated"
 		}

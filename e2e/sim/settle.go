@@ -8,6 +8,7 @@ import (
 
 	"isthmus/e2e/admin"
 	"isthmus/e2e/poll"
+	"isthmus/internal/adminapi"
 )
 
 // arrested is a time between two beats of the pulse that is too long to blame the gateway for being late.
@@ -100,7 +101,7 @@ func (s *simulation) healthy(ctx context.Context) error {
 func (s *simulation) linked(ctx context.Context, within time.Duration) error {
 	var failed error
 	late := poll.Until(ctx, within, 50*time.Millisecond, func() error {
-		var page admin.Clusters
+		var page adminapi.Clusters
 		if page, failed = admin.ReadClusters(ctx, s.gateway.MetricsAddr()); failed != nil {
 			return nil
 		}

@@ -7,6 +7,7 @@ import (
 
 	"isthmus/e2e/admin"
 	"isthmus/e2e/poll"
+	"isthmus/internal/adminapi"
 )
 
 func (d *demo) killEast(ctx context.Context) (none time.Time, note string, err error) {
@@ -55,17 +56,17 @@ func (d *demo) restartNorth(ctx context.Context) (none time.Time, note string, e
 	if err := d.servers[north].Restart(ctx); err != nil {
 		return none, "", err
 	}
-	if err := d.awaitLink(ctx, north, "ready"); err != nil {
+	if err := d.awaitLink(ctx, north, adminapi.Ready); err != nil {
 		return none, "", err
 	}
 	return none, "so that the gateway had to log in again, which only the new token lets it", nil
 }
 
 // awaitLink returns when the gateway shows a linked cluster in a state.
-func (d *demo) awaitLink(ctx context.Context, name, state string) error {
+func (d *demo) awaitLink(ctx context.Context, name string, state adminapi.ClusterState) error {
 	err := poll.Until(ctx, seenLimit, 50*time.Millisecond, func() error {
 		page, err := admin.ReadClusters(ctx, d.gateway.MetricsAddr())
-		if links := page.Named(name); err == nil && (len(links) == 0 || links[0].State != state) {
+		if links := admin.Named(page, name); err == nil && (len(links) == 0 || links[0].State != state) {
 			err = fmt.Errorf("not %s: %+v", state, links)
 		}
 		return err

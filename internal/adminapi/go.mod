@@ -1,0 +1,3 @@
+module isthmus/internal/adminapi
+
+go 1.26.0
