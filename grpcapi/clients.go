@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// callBytes is about how much memory a call takes, but for its headers: its goroutine's
+	// callBytes is about how much memory a call takes, without its headers: its goroutine's
 	// stack, and what gRPC and its stream keep.
 	callBytes = 11 << 10
-	// headerBytes is about how much gRPC takes for each of a call's headers, but for the
+	// headerBytes is about how much gRPC takes for each of a call's headers, without the
 	// texts, which it keeps for as long as the call.
 	headerBytes = 64
 )
@@ -44,7 +44,7 @@ func (c *clients) add(client netip.Addr, bytes int64) {
 }
 
 // mayExceed reports whether a client may have what it has, although there is no more
-// memory: it takes less than the average address, so that nobody can lock out the
+// memory: it takes less than the average address, so that no client can lock out the
 // others. The client with the most calls never does. What all exceed the limit by is
 // half of it at most.
 func (c *clients) mayExceed(client netip.Addr, limit int64) bool {
@@ -63,7 +63,7 @@ type callMemory struct {
 
 type callMemoryKey struct{}
 
-// admit takes a call's memory until gRPC keeps nothing of it any more. The context that
+// admit takes a call's memory for as long as gRPC keeps anything of it. The context that
 // it returns is the call's. Its error refuses the call.
 func (b *budget) admit(ctx context.Context, client netip.Addr, info *tap.Info) (context.Context, error) {
 	taken := callMemory{client, costOfCall(info.Header)}

@@ -68,7 +68,7 @@ func TestMayExceed(t *testing.T) {
 
 // TestAdmit: calls count with their headers. Beyond the budget the client with most calls
 // is refused, and another is not. Idle views make room, and views never take more of the
-// budget than calls leave, but for half of it.
+// budget than calls leave, except for half of it.
 func TestAdmit(t *testing.T) {
 	const cost = callBytes + headerBytes + 1000
 	large := &tap.Info{FullMethodName: "/m", Header: metadata.MD{strings.Repeat("k", 200): {strings.Repeat("v", 800)}}}

@@ -16,7 +16,7 @@ import (
 // What a call has sent stays in gRPC's memory until its client takes it, also after the
 // call: HTTP/2's windows are the client's to open. So a call keeps its place among
 // Options.ConcurrentStreams until the end is on the wire, which bounds the number, and what
-// is large is bounded here. gRPC can't drop what is waiting, but by closing the connection.
+// is large is bounded here. gRPC drops what is waiting only if the connection is closed.
 
 // maxStalled is how many streams of a connection may end as stalled before it is closed.
 // Each can leave up to 64 KiB.

@@ -5,11 +5,11 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// constSeries is one series of a scrape. It is what prometheus.NewConstMetric makes, but for its
-// labels, which it has in common with others: there are as many series as members of services.
+// constSeries is one series of a scrape. Unlike a series of prometheus.NewConstMetric, it shares its
+// labels with others: there are as many series as members of services.
 type constSeries struct {
 	desc   *prometheus.Desc
-	labels []*dto.LabelPair // sorted by name; not written any more
+	labels []*dto.LabelPair // sorted by name; read only
 	value  float64
 	write  func(*dto.Metric, *float64)
 }

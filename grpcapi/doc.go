@@ -29,8 +29,8 @@
 //     has, is sent which tier of the service's preference its endpoints belong to. When
 //     they change, all are sent again.
 //   - A GetProfile is answered at once, with a profile or with a code. Each later
-//     message is a profile that differs from the one before. If the destination does
-//     not exist any more, or not yet, an open stream is sent an empty profile.
+//     message is a profile that differs from the one before. If the destination is
+//     gone, or does not exist yet, an open stream is sent an empty profile.
 //   - A ServiceProfile that is invalid takes no routes away: a proxy that has received
 //     routes of the service keeps them, also while the service is deleted and created
 //     again. Other proxies get the default. While it is ambiguous which object has an
@@ -38,7 +38,7 @@
 //   - What clients do not take is bounded: of Get and GetProfile see maxStalled, of
 //     reflection see maxReflected. All other answers are small, and a call has one of
 //     Options.ConcurrentStreams until its client has taken what it was sent.
-//   - No stream is refused until Finish, also during a Drain, but for those that would
+//   - No stream is refused until Finish, also during a Drain, except those that would
 //     need more memory than Options.ViewBytes, for which calls count as well. A client
 //     address that takes less than others is served also then, within limits
 //     (clients.mayExceed). Ports that no member of a service declares share a view,

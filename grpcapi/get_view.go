@@ -42,8 +42,8 @@ func newGetView(k federation.Key, enc wire.Encoder) *getView {
 // endpointBytes is about how much memory an endpoint takes in a set and its messages.
 const endpointBytes = 300
 
-// viewBytes is about how much memory a view takes, but for endpoints and members, and
-// memberBytes how much a member of the service takes for each port, serving or not.
+// viewBytes is about how much memory a view takes, without its endpoints and members.
+// memberBytes is how much a member of the service takes for each port, serving or not.
 const (
 	viewBytes   = 1 << 10
 	memberBytes = 400

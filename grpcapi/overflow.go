@@ -40,8 +40,8 @@ func newOverflows(t *federation.Table, open iter.Seq[[]string], desc *prometheus
 	return &overflows{table: t, desc: desc, open: open, byLabels: byLabels}
 }
 
-// openGets yields the authorities of open Get streams that have endpoints, but for ports
-// that are not declared.
+// openGets yields the authorities of open Get streams that have endpoints, except those of
+// ports that are not declared.
 func (s *Server) openGets(yield func([]string) bool) {
 	for _, u := range s.getViews.uses() {
 		name := target{u.key.Service, u.key.Client.Instance, u.key.Port}

@@ -62,7 +62,7 @@ type stream struct {
 	transport statusWriter
 
 	from    netip.Addr      // that counts for the stream's memory; invalid: not known; fixed by serve
-	owes    int64           // what counts for it, but for the call: see admit
+	owes    int64           // what counts for it, without the call: see admit
 	done    <-chan struct{} // the context's Done channel, kept since ctx.Done() is slow for each message; fixed by serve
 	now     time.Time       // when the messages to send next were produced
 	sentAt  time.Time       // when the last message was sent: at the beginning of SendMsg
@@ -159,7 +159,7 @@ func (st *stream) markAnswered() {
 
 // expire is called when the guard's time is over: the send takes too long, or the
 // connection is too old. It may be called late, when there is another send already, or
-// none any more: then the timer has been set again.
+// no longer one: then the timer has been set again.
 func (st *stream) expire() {
 	now := st.server.clock(time.Now())
 	sending, end := st.sending.Load(), st.endAt.Load()

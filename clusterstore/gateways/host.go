@@ -91,7 +91,7 @@ func (t *Tracker) useProbes(ctx context.Context, running *sync.WaitGroup, before
 	}
 }
 
-// healthOf returns what is known of an address in the list before; zero: nothing.
+// healthOf returns what is known of an address in the list before. The zero health means nothing.
 func (t *Tracker) healthOf(before []Address, addr netip.AddrPort) health {
 	i := slices.IndexFunc(before, func(a Address) bool { return a.Addr == addr })
 	if i < 0 {

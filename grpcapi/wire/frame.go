@@ -24,8 +24,8 @@ func (f *Frame) Equal(o *Frame) bool {
 // Size is the number of the message's bytes.
 func (f *Frame) Size() int { return f.data.Len() }
 
-// OnFree calls free, on a goroutine of its own, once the garbage collector has found
-// parts of the message to be in use no more, with their number of bytes.
+// OnFree calls free with the size in bytes of each part of the message that the garbage
+// collector frees, on a goroutine of its own.
 func (f *Frame) OnFree(free func(bytes int)) {
 	for _, part := range f.data {
 		if b := part.ReadOnlyData(); len(b) > 0 {
