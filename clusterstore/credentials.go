@@ -13,8 +13,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
+	"isthmus/clusterstore/facts"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
+	"isthmus/internal/adminapi"
 )
 
 // What makes a Secret a link.
@@ -56,6 +58,7 @@ type credentials struct {
 	ranges      federation.Ranges // nil: all addresses
 	hash        [sha256.Size]byte // of all that a Cluster is made from
 	warnings    []string
+	expiry      *adminapi.Expiry // nil: they do not expire
 }
 
 // readSecret reads a Secret of the link type. It does no IO. defaults are for the
@@ -122,7 +125,7 @@ func (c *credentials) readContent(s *corev1.Secret) (reason string, err error) {
 	if err != nil {
 		return reasonKubeconfig, err
 	}
-	c.rest, c.warnings, c.trustDomain, c.domain = cfg, warnings, trustDomain, clusterDomain
+	c.rest, c.warnings, c.trustDomain, c.domain, c.expiry = cfg, warnings, trustDomain, clusterDomain, facts.Expiry(cfg)
 	if u, err := url.Parse(cfg.Host); err == nil {
 		c.server = u.Host
 	}

@@ -22,8 +22,12 @@ func (s *Store) SecretsListed() (listed bool, err error) {
 	return now.listed, err
 }
 
-// Network returns the network that the gateway is on.
-func (s *Store) Network() string { return s.opts.Network }
+// Namespace returns that of the link Secrets.
+func (s *Store) Namespace() string { return s.opts.Namespace }
+
+// OwnRefused returns the requests for link Secrets, and for what is asked about the gateway's own network, that the own
+// cluster's API server has refused.
+func (s *Store) OwnRefused() []adminapi.RefusedRequest { return s.client.Server().Refused }
 
 // Status returns one entry for every Secret of the link type, used or not, the oldest
 // first.
@@ -38,21 +42,23 @@ func (s *Store) Status() []adminapi.Cluster {
 }
 
 func (s *Store) status(c *credentials, v *linkSnapshot) adminapi.Cluster {
-	st := adminapi.Cluster{
-		Cluster: string(c.cluster), Secret: c.secret,
-		ClusterStatus: cluster.Status{State: cluster.Rejected, Since: c.read, Server: c.server},
+	var used *credentials
+	if v != nil {
+		used = v.accepted
 	}
+	st := c.describe(used)
+	st.State, st.Since, st.Server = cluster.Rejected, c.read, c.server
 	switch {
-	case v != nil && v.accepted != nil && v.accepted.secret == c.secret:
-		v.describe(&st.ClusterStatus, s.opts.Grace, s.own.problems())
+	case used != nil && used.secret == c.secret:
+		v.describe(&st, s.opts.Grace, s.own.problems())
 		st.SecretVersion = v.version
 		if c.refused != nil {
 			st.Warnings = append(st.Warnings, fmt.Sprintf("the Secret as it is now can't be used: %v; its previous version is used", c.refused))
 		}
 	case c.refused != nil:
 		st.Reason = c.refused.Error()
-	case v != nil && v.accepted != nil:
-		st.Reason = fmt.Sprintf("duplicate: Secret %s is used for cluster %s until it is deleted", v.accepted.secret, c.cluster)
+	case used != nil:
+		st.Reason = fmt.Sprintf("duplicate: Secret %s is used for cluster %s until it is deleted", used.secret, c.cluster)
 	default:
 		st.State = cluster.Pending // just read: its link has not published yet
 	}
@@ -108,14 +114,16 @@ func (s *Store) publishedLinks() map[federation.ClusterName]*linkSnapshot {
 }
 
 // describe fills in the status of a link's cluster.
-func (v *linkSnapshot) describe(st *cluster.Status, grace time.Duration, ownProblems []string) {
+func (v *linkSnapshot) describe(st *adminapi.Cluster, grace time.Duration, ownProblems []string) {
 	h := v.cluster.Health()
+	h.API.Expiry = v.accepted.expiry
+	st.API = &h.API
 	st.State, st.Since, st.Server = v.state, v.since, v.accepted.server
 	st.LastEvent, st.Resources, st.Memory = h.LastEvent, h.Resources, h.Memory
 	st.Standing, st.StandingReason, st.Region = v.standing.effective().String(), v.standing.reason(), v.standing.region
 	st.ObjectWarnings = h.Warnings()
 	st.Warnings = slices.Concat(v.accepted.warnings, v.standing.rules.warnings, st.ObjectWarnings)
-	v.describeGateways(st, ownProblems)
+	v.describeGateways(&st.ClusterStatus, ownProblems)
 	switch {
 	case v.state == cluster.Ready:
 	case h.Err != nil:
@@ -131,9 +139,11 @@ func (v *linkSnapshot) describe(st *cluster.Status, grace time.Duration, ownProb
 		st.Warnings = append(st.Warnings, fmt.Sprintf("new credentials wait for their turn to be tried: %d clusters at a time are connected to; the old ones are in use", maxStarts))
 	case !v.failed:
 		st.Warnings = append(st.Warnings, "new credentials are being tried; the old ones are in use")
-	case v.next.Health().Err != nil:
-		st.Warnings = append(st.Warnings, fmt.Sprintf("new credentials do not work, the old ones are in use: %v", v.next.Health().Err))
 	default:
-		st.Warnings = append(st.Warnings, "new credentials do not work, the old ones are in use")
+		st.NewCredentials = "new credentials do not work, the old ones are in use"
+		if err := v.next.Health().Err; err != nil {
+			st.NewCredentials += ": " + err.Error()
+		}
+		st.Warnings = append(st.Warnings, st.NewCredentials)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/follow"
 	"isthmus/federation"
+	"isthmus/internal/adminapi"
 )
 
 // linkedCluster is what a link needs of a [cluster.Cluster]. Tests have their own.
@@ -104,7 +105,7 @@ type failedCluster struct{ err error }
 func (f failedCluster) Run(ctx context.Context) error { <-ctx.Done(); return nil }
 func (f failedCluster) Synced() <-chan struct{}       { return nil }
 func (f failedCluster) Health() cluster.Health {
-	return cluster.Health{Health: follow.Health{Err: f.err}}
+	return cluster.Health{Health: follow.Health{Err: f.err}, API: adminapi.APIServer{Error: f.err.Error()}}
 }
 func (f failedCluster) HealthChanged() <-chan struct{}      { return nil }
 func (f failedCluster) Region() string                      { return "" }

@@ -25,7 +25,7 @@ func (l *Local) Status() adminapi.Cluster {
 		StandingReason: l.cordonReason(),
 		Region:         l.currentRegion(),
 	}}
-	st.ObjectWarnings = st.Warnings
+	st.ObjectWarnings, st.API = st.Warnings, &h.API
 	if h.Err != nil {
 		st.Reason = h.Err.Error()
 	}

@@ -1,7 +1,5 @@
 package check
 
-import "slices"
-
 // Sections of results.
 const (
 	sectionAPI      = "Kubernetes API"
@@ -10,8 +8,7 @@ const (
 	sectionNetworks = "Networks"
 	// Those of which only a gateway knows.
 	SectionGateway  = "Gateway"
-	SectionLinks    = sectionLinks
-	SectionServices = "Services"
+	sectionServices = "Services"
 )
 
 // Names of checks.
@@ -39,5 +36,3 @@ const (
 
 // Checks are the names of all checks, in the order of results.
 var Checks = []string{API, ClockSkew, Rights, CRDs, LinkSecrets, LinkSecret, LinkState, Objects, Gateways, LinkExpiry, Anchors, PodNetworks, SliceWriter, Members, Ports, Addresses, Definitions}
-
-func order(name string) int { return slices.Index(Checks, name) }

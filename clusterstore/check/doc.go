@@ -1,27 +1,14 @@
-// Package check finds out whether a gateway has what it needs: that API servers answer, what
-// they permit, whether link Secrets are good and for how long, whether clocks, trust anchors
-// and Pod networks fit together.
+// Package check judges what a gateway shows on its pages /debug/clusters and /debug/services: whether the gateway has what it needs, and
+// what to do where it has not. It asks nobody.
 //
-//	results := check.Run(ctx, check.Config{Namespace: "linkerd", Local: cfg, Links: store.Accesses()})
+//	results := check.Judge(check.Seen{Clusters: page, Services: services})
 //
-// The same checks run at two places. The gateway runs them for a page of its admin server:
-// it alone reaches the linked clusters' API servers from its own network, with the links'
-// credentials. Where there is no gateway yet, "isthmus check" runs them itself, and its
-// answer is about its own network then. What users read (marks, order, summaries) is the
-// verb's.
+// Before an installation there is no page: "isthmus check" fills one in by what it reads from here, with FromHere set.
 //
 // What callers may rely on:
 //
-//   - Run asks only: it creates reviews of the own rights, and nothing that an API server
-//     keeps. It ends within [Limit], or when its context does; what there was no time for is
-//     Unchecked. It waits for all that it starts.
-//   - Link Secrets are read, and clusters are reached, by the gateway's own code
-//     (clusterstore, clusterstore/kube), with its refusals and limits.
-//   - What one cluster answers takes a few megabytes at most, and changes no result of
-//     another but those that compare the two.
-//   - No result has credentials. Texts of clusters are printable and short. There are
-//     [MaxOfOne] results at most of one check that are not OK.
-//   - What may not be read is Unchecked, and its hint is how to permit it.
-//
-// A cluster that does not answer has one Failure; its other checks are Unchecked.
+//   - Each thing that is wrong has a result of its own, with what to do.
+//   - What may not be read is Unchecked, and its hint is how to permit it. A cluster that has not answered has one Failure; its other checks
+//     are Unchecked.
+//   - Texts are those of the page: whoever prints them makes them printable.
 package check

@@ -1,69 +1,73 @@
 package check
 
 import (
-	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"isthmus/clusterstore/decode"
+	"strings"
 )
 
-// Nodes are read in pages, since each has some ten kilobytes.
-const (
-	nodePage = 100
-	maxNodes = 5000
-	// maxRanges of one cluster are kept: comparing takes more the more there are.
-	maxRanges = 1000
-)
-
-// network is the Pod CIDRs of one cluster, sorted, none twice.
+// network is the Pod CIDRs of one cluster.
 type network struct {
 	cluster string
 	ranges  []netip.Prefix
-	nodes   int  // that were read
-	partly  bool // there are more Nodes than are read
 }
 
-// readNetwork reads the Pod CIDRs of a cluster's Nodes.
-func readNetwork(ctx context.Context, from decode.Source[*corev1.Node], cluster string) (network, error) {
+// checkNetworks reports which clusters' Pod CIDRs overlap, of those on one network.
+func checkNetworks(looks []*look) {
+	known, found := make(map[string][]network), make(map[string][]overlap)
+	for _, l := range looks {
+		if n := l.API.Networks; n != nil {
+			known[l.Network] = append(known[l.Network], networkOf(l.Cluster.Cluster, n.CIDRs))
+		}
+	}
+	for _, list := range known {
+		maps.Copy(found, overlaps(list))
+	}
+	for _, l := range looks {
+		l.checkNetwork(found[l.Cluster.Cluster])
+	}
+}
+
+func networkOf(cluster string, cidrs []string) network {
 	n := network{cluster: cluster}
-	options := metav1.ListOptions{Limit: nodePage}
-	for {
-		before := n.nodes
-		page, err := from.List(ctx, options, func(node *corev1.Node, refused *decode.Refused) error {
-			if refused != nil {
-				return fmt.Errorf("of Node %s: %w", refused.Name, refused.Err)
-			}
-			for _, text := range append(node.Spec.PodCIDRs, node.Spec.PodCIDR) {
-				if p, err := netip.ParsePrefix(text); err == nil && len(n.ranges) < maxRanges {
-					n.ranges = append(n.ranges, p.Masked())
-				}
-			}
-			n.nodes++
-			return nil
-		})
-		if err != nil {
-			return n, err
-		}
-		options.Continue = page.Continue
-		if n.partly = options.Continue != "" && n.nodes >= maxNodes; n.partly || options.Continue == "" || n.nodes == before {
-			break
+	for _, text := range cidrs {
+		if p, err := netip.ParsePrefix(text); err == nil {
+			n.ranges = append(n.ranges, p)
 		}
 	}
-	slices.SortFunc(n.ranges, comparePrefixes)
-	n.ranges = slices.Compact(n.ranges)
-	return n, nil
+	return n
 }
 
-func comparePrefixes(a, b netip.Prefix) int {
-	if c := a.Addr().Compare(b.Addr()); c != 0 {
-		return c
+func (l *look) checkNetwork(over []overlap) {
+	add, n := l.about(sectionNetworks, PodNetworks, l.Cluster.Cluster), l.API.Networks
+	switch {
+	case l.why != "":
+		add(Unchecked, l.why, "")
+	case n == nil:
+		add(Unchecked, "not read yet", "")
+	case n.Error != "":
+		add(Unchecked, n.Error, l.toPermit(n.Error))
+	case len(over) > 0:
+		var texts []string
+		for _, o := range over[:min(len(over), 5)] {
+			texts = append(texts, o.String())
+		}
+		if more := len(over) - len(texts); more > 0 {
+			texts = append(texts, fmt.Sprintf("%d more", more))
+		}
+		add(Warning, "Pod CIDRs overlap: "+strings.Join(texts, "; "),
+			"federated Services need flat networks, in which an address is one Pod's: give new clusters other --cluster-cidr ranges, or reach them through gateways (annotation isthmus.io/network of the link Secret)")
+	case n.Nodes == 0:
+		add(OK, "it has no Nodes", "")
+	case len(n.CIDRs) == 0:
+		add(Unchecked, "its Nodes have no Pod CIDR", "some network plugins don't use them: compare their own ranges")
+	case n.Partly:
+		add(OK, fmt.Sprintf("its Pod CIDRs overlap no other's, as far as %d of its Nodes have them", n.Nodes), "")
+	default:
+		add(OK, "its Pod CIDRs overlap no other's", "")
 	}
-	return a.Bits() - b.Bits()
 }
 
 // overlap is a range of one cluster, and one of another that has addresses of it.
@@ -92,7 +96,7 @@ func overlaps(list []network) map[string][]overlap {
 			all = append(all, owned{p, i})
 		}
 	}
-	slices.SortFunc(all, func(a, b owned) int { return comparePrefixes(a.Prefix, b.Prefix) })
+	slices.SortFunc(all, func(a, b owned) int { return a.Compare(b.Prefix) })
 	found := make(map[string][]overlap)
 	seen := make(map[[2]int]bool)
 	var open []owned // ranges that the next one may be in: each has the one after it

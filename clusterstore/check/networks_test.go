@@ -1,21 +1,28 @@
 package check
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
 
-	"isthmus/federation"
+	"isthmus/internal/adminapi"
 )
 
-func networkOf(name string, ranges ...string) network {
-	n := network{cluster: name}
-	for _, r := range ranges {
-		n.ranges = append(n.ranges, netip.MustParsePrefix(r))
+func TestOverlaps(t *testing.T) {
+	list := []network{networkOf("local", []string{"10.0.0.0/8"}), networkOf("east", []string{"10.1.0.0/16", "10.2.0.0/16"}), networkOf("north", []string{"10.1.2.0/24", "fd00::/64"}), networkOf("south", []string{"fd00::/80", "192.168.0.0/16"})}
+	found := overlaps(list)
+	for name, want := range map[string]string{
+		"local": "[]", "east": "[10.1.0.0/16 overlaps 10.0.0.0/8 of local]",
+		"north": "[10.1.2.0/24 overlaps 10.0.0.0/8 of local 10.1.2.0/24 overlaps 10.1.0.0/16 of east]",
+		"south": "[fd00::/80 overlaps fd00::/64 of north]",
+	} {
+		if got := fmt.Sprint(found[name]); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
 	}
-	return n
 }
 
 // TestOverlapsOfAny: the same pairs of clusters are found as by comparing each range with each.
@@ -45,17 +52,16 @@ func TestOverlapsOfAny(t *testing.T) {
 
 // TestOtherNetworks: Pod CIDRs of clusters on different networks may overlap.
 func TestOtherNetworks(t *testing.T) {
-	report := new(Report)
-	one := func(name, on string) *look {
-		return &look{
-			cluster: federation.ClusterName(name), on: on, answers: true, report: report,
-			network: network{cluster: name, nodes: 1, ranges: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}},
-		}
+	seen := Seen{Clusters: adminapi.Clusters{Clusters: []adminapi.Cluster{}}}
+	for _, c := range []struct{ name, on string }{{"a", ""}, {"b", "far"}, {"c", "far"}, {"d", "farther"}} {
+		one := goodCluster(c.name)
+		one.Network, one.State = c.on, ""
+		one.API.Networks = &adminapi.PodNetworks{Nodes: 1, CIDRs: []string{"10.0.0.0/24"}}
+		seen.Clusters.Clusters = append(seen.Clusters.Clusters, one)
 	}
-	compareNetworks([]*look{one("a", ""), one("b", "far"), one("c", "far"), one("d", "farther")})
 	var bad []string
-	for _, x := range report.Results() {
-		if x.Level != OK {
+	for _, x := range Judge(seen) {
+		if x.Check == PodNetworks && x.Level == Warning {
 			bad = append(bad, x.Object)
 		}
 	}

@@ -1,17 +1,12 @@
 package check
 
 import (
-	"context"
 	"fmt"
+	"net/http"
+	"slices"
 	"strings"
-	"sync"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"isthmus/clusterstore/typed"
-	"isthmus/federation"
+	"isthmus/internal/adminapi"
 )
 
 // Right is what a cluster is asked to permit, as a rule of a manifest has it.
@@ -75,149 +70,72 @@ func (r Right) String() string {
 	return s
 }
 
-// checkRights reports what the credentials do not permit, with the worst of it as the level.
-func (l *look) checkRights(ctx context.Context) {
-	if len(l.rights) == 0 {
+// missing returns the verbs of a right that have been refused.
+func (r Right) missing(refused []adminapi.RefusedRequest) (verbs []string) {
+	for _, verb := range r.Verbs {
+		if slices.ContainsFunc(refused, func(x adminapi.RefusedRequest) bool {
+			resource, _, _ := strings.Cut(x.Resource, "/")
+			return x.Status == http.StatusForbidden && x.Verb == verb && (x.Resource == r.String() || r.Name == "" && resource == r.String())
+		}) {
+			verbs = append(verbs, verb)
+		}
+	}
+	return verbs
+}
+
+// checkRights reports what the credentials do not permit, with the worst of it as the level. Of a gateway it is what has been
+// refused: a right that is not used is not known to be missing.
+func (l *look) checkRights(noAccount, notAsked string) {
+	add := l.about(sectionAPI, Rights, l.Cluster.Cluster)
+	switch {
+	case l.why != "":
+		add(Unchecked, l.why, "")
+		return
+	case l.own && noAccount != "":
+		add(Unchecked, "there is no ServiceAccount "+noAccount+" yet", "the installation makes it and grants what it needs; --service-account names another")
 		return
 	}
-	if l.pre && l.noAccount(ctx) {
-		l.add(sectionAPI, Rights, Unchecked, "there is no ServiceAccount "+l.account+" yet", "the installation makes it and grants what it needs; --service-account names another")
+	rights, hint := LinkRights(), "in that cluster: kubectl apply -f "+l.manifest()
+	if l.own {
+		rights, hint = LocalRights(), "kubectl apply -f "+l.manifest()
+	}
+	if notAsked != "" {
+		add(Unchecked, notAsked, hint)
 		return
 	}
-	hint := "kubectl apply -f " + l.manifest
-	if l.cluster != federation.Local {
-		hint = "in that cluster: " + hint
-	}
-	list, err := missingRights(ctx, l.asker(), l.namespace, l.rights)
-	if err != nil {
-		l.unchecked(sectionAPI, Rights, err, hint)
-		return
-	}
-	if len(list) == 0 {
-		l.add(sectionAPI, Rights, OK, "all rights are granted", "")
-		return
-	}
-	worst := OK
-	var texts []string
-	for _, m := range list {
-		if rank(m.Level) > rank(worst) {
-			worst = m.Level
+	worst, texts := OK, map[Level][]string{}
+	for _, r := range rights {
+		if verbs := r.missing(l.API.Refused); len(verbs) > 0 {
+			texts[r.Level] = append(texts[r.Level], fmt.Sprintf("%s %v (%s)", strings.Join(verbs, ", "), r, r.Lost))
+			worst = slices.MaxFunc([]Level{worst, r.Level}, func(a, b Level) int { return Rank(a) - Rank(b) })
 		}
 	}
-	for _, m := range list {
-		if m.Level == worst {
-			texts = append(texts, fmt.Sprintf("%v (%s)", m, m.Lost))
-		}
-	}
-	text := "not permitted: " + strings.Join(texts, "; ")
-	if worst == Unchecked { // what is optional is not wrong
-		worst, text = OK, "all needed rights are granted; optional and not granted: "+strings.Join(texts, "; ")
-		hint = ""
-	}
-	l.add(sectionAPI, Rights, worst, text, hint)
-}
-
-// noAccount reports whether the API server says that the account is not there.
-func (l *look) noAccount(ctx context.Context) bool {
-	namespace, name, _ := strings.Cut(l.account, "/")
-	_, err := l.client.ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
-	return apierrors.IsNotFound(err)
-}
-
-// asker returns how rights are asked for.
-func (l *look) asker() asker {
-	if l.account != "" {
-		return askFor(l.client.Clients, l.account)
-	}
-	return askOwn(l.client.Clients)
-}
-
-// missing is a right of which some verbs are not permitted.
-type missing struct {
-	Right
-	verbs []string
-}
-
-func (m missing) String() string { return strings.Join(m.verbs, ", ") + " " + m.Right.String() }
-
-// asker asks an API server whether it permits something.
-type asker func(context.Context, *authorizationv1.ResourceAttributes) (bool, error)
-
-// askOwn is about the client's own rights.
-func askOwn(client *typed.Clients) asker {
-	return func(ctx context.Context, asked *authorizationv1.ResourceAttributes) (bool, error) {
-		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: asked}}
-		answer, err := client.SelfSubjectAccessReviews.Create(ctx, review, metav1.CreateOptions{})
-		if err != nil {
-			return false, err
-		}
-		return answer.Status.Allowed, nil
+	text := strings.Join(texts[worst], "; ")
+	switch worst {
+	case OK:
+		add(OK, "all rights are granted", "")
+	case Unchecked: // what is optional is not wrong
+		add(OK, "all needed rights are granted; optional and not granted: "+text, "")
+	default:
+		add(worst, "not permitted: "+text, hint)
 	}
 }
 
-// askFor is about the rights of a ServiceAccount, NAMESPACE/NAME.
-func askFor(client *typed.Clients, account string) asker {
-	namespace, name, _ := strings.Cut(account, "/")
-	return func(ctx context.Context, asked *authorizationv1.ResourceAttributes) (bool, error) {
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			ResourceAttributes: asked, User: "system:serviceaccount:" + namespace + ":" + name,
-			Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
-		}}
-		answer, err := client.SubjectAccessReviews.Create(ctx, review, metav1.CreateOptions{})
-		if err != nil {
-			return false, err
-		}
-		return answer.Status.Allowed, nil
+// manifest grants the rights.
+func (l *look) manifest() string {
+	if l.own {
+		return "manifests/install/rbac.yaml"
 	}
+	return "manifests/link/remote-access.yaml"
 }
 
-// askedAtOnce is how many questions about rights are under way to one API server: one after
-// the other would take seconds to a server that is far away.
-const askedAtOnce = 8
-
-// missingRights asks an API server what it permits, and returns what it does not.
-func missingRights(ctx context.Context, ask asker, namespace string, rights []Right) (list []missing, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var asking sync.WaitGroup
-	slots := make(chan struct{}, askedAtOnce)
-	refused := make([][]bool, len(rights))
-	for i, r := range rights {
-		refused[i] = make([]bool, len(r.Verbs))
-		for j, verb := range r.Verbs {
-			slots <- struct{}{}
-			asking.Go(func() {
-				defer func() { <-slots }()
-				allowed, err := askOne(ctx, ask, namespace, r, verb)
-				if err != nil {
-					cancel(fmt.Errorf("%s %v: %w", verb, r, err)) // the first one stays
-				}
-				refused[i][j] = !allowed
-			})
-		}
+// toPermit is what to do about something that could not be read; empty: that is not for want of a right.
+func (l *look) toPermit(why string) string {
+	switch {
+	case !strings.HasPrefix(why, "the credentials may not read"):
+		return ""
+	case l.own:
+		return "to permit it: kubectl apply -f " + l.manifest()
 	}
-	asking.Wait()
-	if err := context.Cause(ctx); err != nil {
-		return nil, err
-	}
-	for i, r := range rights {
-		m := missing{Right: r}
-		for j, verb := range r.Verbs {
-			if refused[i][j] {
-				m.verbs = append(m.verbs, verb)
-			}
-		}
-		if len(m.verbs) > 0 {
-			list = append(list, m)
-		}
-	}
-	return list, nil
-}
-
-func askOne(ctx context.Context, ask asker, namespace string, r Right, verb string) (allowed bool, err error) {
-	asked := &authorizationv1.ResourceAttributes{Group: r.Group, Resource: r.Resource, Name: r.Name, Verb: verb}
-	if r.InNamespace || r.Name != "" {
-		asked.Namespace = namespace
-	}
-	return ask(ctx, asked)
+	return "to permit it, in that cluster: kubectl apply -f " + l.manifest()
 }

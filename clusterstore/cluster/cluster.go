@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
 	"isthmus/clusterstore/budget"
+	"isthmus/clusterstore/facts"
 	"isthmus/clusterstore/follow"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
@@ -86,6 +88,7 @@ type Cluster struct {
 	resources []*follow.Resource
 	group     *follow.Group // runs the resources
 	started   sync.Once
+	facts     atomic.Pointer[facts.Facts] // nil: not read yet
 }
 
 var _ federation.Source = (*Cluster)(nil)
@@ -150,6 +153,9 @@ func (c *Cluster) Run(ctx context.Context) error {
 			all.Go(func() { a.owners.Run(ctx, func(ip netip.Addr, _ time.Time) { c.cfg.OwnerChanged(ip) }) })
 		}
 	}
+	all.Go(func() {
+		facts.Keep(ctx, c.cfg.Client, c.cfg.Rules.ControllerNamespace, c.Synced(), c.cfg.Relist, c.facts.Store)
+	})
 	c.group.Run(ctx, c.state.goLive)
 	all.Wait()
 	c.cfg.Client.Close()

@@ -26,12 +26,16 @@ type Health struct {
 	RejectedProfiles int
 	// Memory is what the cluster takes of its budget; zero: it has none.
 	Memory adminapi.Memory
+	// API is what is known of its API server, without when the credentials expire.
+	API adminapi.APIServer
 }
 
 // Health returns the cluster's present health.
 func (c *Cluster) Health() Health {
 	h := Health{Health: c.group.Health()}
 	h.Memory = c.cfg.Budget.Usage()
+	h.API = c.cfg.Client.Server()
+	c.facts.Load().AddTo(&h.API)
 	h.MalformedProxies = c.state.malformedProxies()
 	h.Unusable, h.RejectedProfiles = c.state.unusableObjects()
 	return h

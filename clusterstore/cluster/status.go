@@ -20,4 +20,4 @@ const (
 type Status = adminapi.ClusterStatus
 
 // NoGatewayAnswers is the StandingReason of a cluster all of whose gateways are dead.
-const NoGatewayAnswers = "none of its gateways answers"
+const NoGatewayAnswers = adminapi.NoGatewayAnswers

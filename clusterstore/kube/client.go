@@ -25,9 +25,10 @@ type Client struct {
 	Sources   decode.Sources                    // of what is followed
 	Workloads Lister[*crd.ExternalWorkloadList] // for the slice writer, which needs all of them
 
-	config *rest.Config // the effective one, with the limits of this package
-	http   *http.Client
-	close  func() // its connections
+	config   *rest.Config // the effective one, with the limits of this package
+	http     *http.Client
+	observer *observer
+	close    func() // its connections
 }
 
 // Lister is a client of one resource, in all namespaces.
@@ -54,15 +55,17 @@ func New(name federation.ClusterName, from *rest.Config, requests *Requests) (*C
 	if err != nil {
 		return nil, err
 	}
-	client := newHTTPClient(requests.transport(name, singleTry{next, limitFor(name)}))
-	c := &Client{config: cfg, http: client, close: closeAll}
+	c := &Client{config: cfg, close: closeAll}
+	c.observer = newObserver(c.Printable)
+	client := newHTTPClient(requests.transport(name, c.observer.over(singleTry{next, limitFor(name)})))
+	c.http = client
 	if c.Clients, err = typed.New(cfg, client); err != nil {
 		return nil, err
 	}
 	if err := c.addWorkloads(); err != nil {
 		return nil, err
 	}
-	c.Sources = decode.NewSources(newHTTPClient(requests.transport(name, singleTry{next: next})), c.REST.Get().AbsPath("/").URL())
+	c.Sources = decode.NewSources(newHTTPClient(requests.transport(name, c.observer.over(singleTry{next: next}))), c.REST.Get().AbsPath("/").URL())
 	return c, nil
 }
 

@@ -6,15 +6,13 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/rest"
 )
 
-// TestVersion: an API server's version and clock, also of one that refuses, and nothing of what
+// TestVersion: an API server's version, and nothing of what
 // it has to say besides.
 func TestVersion(t *testing.T) {
-	date := time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
 		status        int
 		body          string
@@ -29,7 +27,6 @@ func TestVersion(t *testing.T) {
 		{302, ``, "", "302 Found"},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Date", date.Format(http.TimeFormat))
 			w.Header().Set("Location", "http://127.0.0.1:1/")
 			if r.URL.Path != "/version" || r.Header.Get("Authorization") != "Bearer secret" {
 				t.Errorf("asked for %s", r.URL)
@@ -43,8 +40,8 @@ func TestVersion(t *testing.T) {
 		}
 		v, err := client.Version(t.Context())
 		switch {
-		case v.GitVersion != c.version || !v.Date.Equal(date) || v.Sent.IsZero() || v.Received.Before(v.Sent):
-			t.Errorf("%d %.30s: %+v", c.status, c.body, v)
+		case v != c.version:
+			t.Errorf("%d %.30s: %s", c.status, c.body, v)
 		case (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "secret")):
 			t.Errorf("%d %.30s: %v, want %q", c.status, c.body, err, c.want)
 		}

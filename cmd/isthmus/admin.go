@@ -40,7 +40,6 @@ type admin struct {
 	pages   map[string]func() any // by path; answered as JSON
 	explain http.Handler          // of /debug/explain; nil: there is none
 	impact  http.Handler          // of /debug/impact; nil: there is none
-	check   *checker              // of /debug/check; nil: there is none
 	lists   *listPages            // view=list of some of pages; nil: there are none, and no page at /
 	hosts   *adminHosts           // by which names pages may be asked for; nil: by any
 	metrics *prometheus.Registry
@@ -65,9 +64,6 @@ func (a *admin) handler() http.Handler {
 	}
 	if a.impact != nil {
 		mux.Handle("GET /debug/impact", pages.limit(a.impact))
-	}
-	if a.check != nil {
-		mux.Handle("GET /debug/check", a.check.handler())
 	}
 	if a.lists != nil {
 		page := overview.Handler()
@@ -121,9 +117,6 @@ func (a *admin) serve(ctx context.Context, l net.Listener) error {
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    maxAdminHeader,
 		ErrorLog:          zap.NewStdLog(a.log),
-	}
-	if a.check != nil {
-		server.RegisterOnShutdown(a.check.end)
 	}
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(l) }()

@@ -18,7 +18,6 @@ import (
 
 	"isthmus/clusterstore"
 	"isthmus/clusterstore/budget"
-	"isthmus/clusterstore/check"
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/kube"
 	"isthmus/cmd/isthmus/internal/events"
@@ -92,15 +91,15 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	}
 	g.server = api.GRPC(g.traces.options()...)
 	g.shutdown = newShutdown(o, api, g.server, log)
-	checks := &checked{check.Config{Namespace: o.namespace, Local: cfg}, here, store, table, writer}
+	self := o.self(g.ready.Load)
 	g.admin = &admin{
-		ready: g.ready.Load, pages: debugPages(here, store, table, api, writer, happened), explain: newExplainer(o, here, store, api).handler(),
-		check: newChecker(checks.ask, checks.page), impact: &impactPage{table, api.Views},
-		hosts: newAdminHosts(o.domain, o.namespace, o.hosts), metrics: registry, pprof: o.pprof, log: logging.WithOwnLimit(log),
+		ready: g.ready.Load, pages: debugPages(self, here, store, table, api, writer, happened), explain: newExplainer(o, here, store, api).handler(),
+		impact: &impactPage{table, api.Views},
+		hosts:  newAdminHosts(o.domain, o.namespace, o.hosts), metrics: registry, pprof: o.pprof, log: logging.WithOwnLimit(log),
 	}
 	content := &listContent{
 		table: table, log: happened, views: api.Views, here: here.Status, links: store.Status, problems: here.Problems, portsOf: here.PortsOf,
-		ready: g.ready.Load, domain: cmp.Or(o.domain, "cluster.local"),
+		self: self,
 	}
 	g.admin.lists = newListPages(content.now)
 	return g, nil
@@ -114,12 +113,20 @@ func newRegistry() *prometheus.Registry {
 	return registry
 }
 
+// self returns what describes this replica on pages.
+func (o *options) self(ready func() bool) func() adminapi.Gateway {
+	name, _ := os.Hostname()
+	return func() adminapi.Gateway {
+		return adminapi.Gateway{Name: name, Version: ownBuild().Version, Ready: ready(), Domain: cmp.Or(o.domain, "cluster.local")}
+	}
+}
+
 // debugPages returns the pages of the admin server, by path.
-func debugPages(here *local.Local, store *clusterstore.Store, table *federation.Table, api *grpcapi.Server, writer sliceWriter, happened eventLog) map[string]func() any {
+func debugPages(self func() adminapi.Gateway, here *local.Local, store *clusterstore.Store, table *federation.Table, api *grpcapi.Server, writer sliceWriter, happened eventLog) map[string]func() any {
 	return map[string]func() any{
 		"/debug/version":  func() any { return ownBuild() },
-		"/debug/clusters": func() any { return writer.addTo(newClustersPage(here, store, table)) },
-		"/debug/services": func() any { return newServicesPage(table, api.Views(), here.Problems()) },
+		"/debug/clusters": func() any { return writer.addTo(newClustersPage(self(), here, store, table)) },
+		"/debug/services": func() any { return newServicesPage(table, api.Views(), here.Problems(), members{here, store}) },
 		"/debug/streams":  func() any { return newStreamsPage(api.Views()) },
 		"/debug/events":   func() any { return newEventsPage(happened) },
 	}

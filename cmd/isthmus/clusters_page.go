@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"isthmus/clusterstore"
+	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
 	"isthmus/local"
@@ -33,13 +34,14 @@ func newRefused(watched []federation.WatchedPort) []adminapi.Refused {
 	return list
 }
 
-func newClustersPage(here *local.Local, store *clusterstore.Store, table *federation.Table) adminapi.Clusters {
+func newClustersPage(self adminapi.Gateway, here *local.Local, store *clusterstore.Store, table *federation.Table) adminapi.Clusters {
 	listed, err := store.SecretsListed()
-	links := adminapi.LinkSecrets{Listed: listed}
+	links := adminapi.LinkSecrets{Namespace: store.Namespace(), Listed: listed}
 	if err != nil {
 		links.Reason = err.Error()
 	}
-	page := adminapi.Clusters{Secrets: links, Local: here.Status(), Clusters: store.Status(), Unserved: []adminapi.Unserved{}, Refused: newRefused(table.Watched()), Problems: here.Problems()}
+	page := adminapi.Clusters{Gateway: self, Secrets: links, Local: here.Status(), Clusters: store.Status(), Unserved: []adminapi.Unserved{}, Refused: newRefused(table.Watched()), Problems: here.Problems()}
+	addRefused(&page, store.OwnRefused())
 	for _, u := range table.Unserved() {
 		page.Unserved = append(page.Unserved, adminapi.Unserved{
 			Service: u.Service.String(),
@@ -49,4 +51,12 @@ func newClustersPage(here *local.Local, store *clusterstore.Store, table *federa
 		})
 	}
 	return page
+}
+
+// addRefused adds what the own cluster's API server has refused of requests other than those that follow the cluster.
+func addRefused(page *adminapi.Clusters, list []adminapi.RefusedRequest) {
+	if api := page.Local.API; api != nil {
+		api.Refused = append(api.Refused, list...)
+		kube.SortRefused(api.Refused)
+	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -41,18 +40,15 @@ type listContent struct {
 	links    func() []adminapi.Cluster
 	problems func() []adminapi.Problem
 	portsOf  func(federation.ServiceID) []uint16 // that a Service declares
-	ready    func() bool
-	domain   string
+	self     func() adminapi.Gateway
 }
 
 // now returns the gateway as it is now.
 func (l *listContent) now() lists.Content {
 	views, clusters := l.views(), shownClusters(l.here(), l.links())
 	c := lists.Content{
-		Gateway:  adminapi.Gateway{Ready: l.ready(), Domain: l.domain, Version: version(buildInfo())},
-		Clusters: clusters, Services: l.services(views), Events: l.log.Newest(), MostEvents: events.Most,
+		Gateway: l.self(), Clusters: clusters, Services: l.services(views), Events: l.log.Newest(), MostEvents: events.Most,
 	}
-	c.Gateway.Name, _ = os.Hostname()
 	addStandings(c.Services, clusters)
 	for _, v := range views {
 		if v.Streams > 0 {
@@ -94,7 +90,8 @@ func shownClusters(here adminapi.Cluster, links []adminapi.Cluster) []adminapi.C
 			g := &c.Gateways[j]
 			g.Name, g.Identity, g.Reason = shown(g.Name), shown(g.Identity), shown(g.Reason)
 		}
-		c.Resources, c.Memory = nil, adminapi.Memory{}
+		c.Resources, c.Memory, c.API, c.ObjectWarnings, c.GatewayProblems = nil, adminapi.Memory{}, nil, nil, nil
+		c.Insecure, c.Unread, c.SecretRefused, c.NewCredentials = nil, nil, "", "" // Reason and Warnings have them
 	}
 	return list
 }

@@ -29,7 +29,7 @@ type servicesPage map[federation.ServiceID]*adminapi.Service
 
 // newServicesPage lists, by name, the services that are federated or mirrored, that
 // proxies watch or that have problems, with their members.
-func newServicesPage(t *federation.Table, views []grpcapi.ViewStatus, problems []adminapi.Problem) []adminapi.Service {
+func newServicesPage(t *federation.Table, views []grpcapi.ViewStatus, problems []adminapi.Problem, known members) []adminapi.Service {
 	services := make(servicesPage)
 	services.addWatched(t.Watched())
 	for _, v := range views {
@@ -41,7 +41,7 @@ func newServicesPage(t *federation.Table, views []grpcapi.ViewStatus, problems [
 		namespace, name, _ := strings.Cut(p.Service, "/")
 		services.entry(federation.ServiceID{Namespace: namespace, Name: name}).Problems = p.Problems
 	}
-	services.addDefinitions(t)
+	services.addDefinitions(t, known)
 	services.addSteered(t.Steered())
 	list := make([]adminapi.Service, 0, len(services))
 	for _, s := range services {
@@ -72,7 +72,7 @@ func (p servicesPage) addWatched(list []federation.WatchedPort) {
 }
 
 // addDefinitions adds the services that are federated or mirrored, and the members of all.
-func (p servicesPage) addDefinitions(t *federation.Table) {
+func (p servicesPage) addDefinitions(t *federation.Table, known members) {
 	reasons := make(map[federation.ServiceID]map[federation.Member]string)
 	for _, u := range t.Unserved() {
 		if reasons[u.Service] == nil {
@@ -88,9 +88,12 @@ func (p servicesPage) addDefinitions(t *federation.Table) {
 		s.Federated = d.Federated
 		if d.Preference != nil && len(d.Preference.Tiers) > 0 {
 			s.Preference = newPreferenceEntry(d.Preference)
+			s.Preference.Unlinked = known.unlinked(id, d.Preference)
 		}
 		for _, m := range d.Members {
-			s.Members = append(s.Members, adminapi.Member{Cluster: m.Cluster.String(), Service: m.Service.String(), Reason: reasons[id][m]})
+			s.Members = append(s.Members, adminapi.Member{
+				Cluster: m.Cluster.String(), Service: m.Service.String(), Reason: reasons[id][m], LacksPorts: known.lacks(id, m),
+			})
 		}
 	}
 }

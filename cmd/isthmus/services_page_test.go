@@ -26,7 +26,7 @@ func TestServicesPage(t *testing.T) {
 	w := table.Watch(federation.Key{Service: id("web"), Port: 80})
 	defer w.Close()
 	views := []grpcapi.ViewStatus{{Service: id("web"), View: adminapi.View{Streams: 2}}, {Service: id("web"), View: adminapi.View{Streams: 1}}, {Service: id("idle")}, {View: adminapi.View{Streams: 5}}}
-	got := newServicesPage(table, views, []adminapi.Problem{{Service: "shop/odd", Problems: []string{"bad"}}, {Service: "shop/quiet", Problems: []string{"worse"}}})
+	got := newServicesPage(table, views, []adminapi.Problem{{Service: "shop/odd", Problems: []string{"bad"}}, {Service: "shop/quiet", Problems: []string{"worse"}}}, nothing)
 	want := []adminapi.Service{
 		{Service: "shop/all", Federated: true, Members: []adminapi.Member{{Cluster: "local", Service: "shop/web"}, {Cluster: "east", Service: "shop/web", Reason: "cluster is unlinked"}}, Ports: []adminapi.Port{}},
 		{Service: "shop/odd", Members: []adminapi.Member{}, Ports: []adminapi.Port{}, Problems: []string{"bad"}},
@@ -58,7 +58,7 @@ func TestRefusedOnPages(t *testing.T) {
 			"10.1.0.1:80 is outside the address ranges of the link", "10.1.0.2:80 is outside the address ranges of the link"}},
 		{Cluster: "north", Service: "shop/web", Endpoints: 1, Conflicts: 1, ConflictsWith: []string{"10.0.0.1:80 is sent from shop/web of cluster east"}},
 	}
-	if got := newServicesPage(table, nil, nil)[0].Ports[0].Members; !reflect.DeepEqual(got, want) {
+	if got := newServicesPage(table, nil, nil, nothing)[0].Ports[0].Members; !reflect.DeepEqual(got, want) {
 		t.Errorf("services: %+v, want %+v", got, want)
 	}
 	if got, want := newRefused(table.Watched()), []adminapi.Refused{{Cluster: "east", Outside: 2, Owned: 1, Examples: []string{

@@ -40,14 +40,16 @@ func (w *tiered) local(addrs ...string) {
 }
 
 // clients returns what the page shows of them.
-func (w *tiered) clients() []adminapi.Clients { return newServicesPage(w.Table, nil, nil)[0].Clients }
+func (w *tiered) clients() []adminapi.Clients {
+	return newServicesPage(w.Table, nil, nil, nothing)[0].Clients
+}
 
 // TestTiersOnPage: the page shows the preference, each tier with its counts, why those in
 // use are, and what a return waits for or when it happens.
 func TestTiersOnPage(t *testing.T) {
 	w := newTiered(t, federation.Preference{MinReady: federation.MinReady{Count: 2}, ReturnAfter: 10 * time.Second}, federation.Options{})
 	start := w.now
-	s := newServicesPage(w.Table, nil, nil)[0]
+	s := newServicesPage(w.Table, nil, nil, nothing)[0]
 	if want := (&adminapi.Preference{Prefer: "local, east+north", MinReady: "2", ReturnAfter: "10s", ReturnOver: "0s"}); !reflect.DeepEqual(s.Preference, want) {
 		t.Errorf("preference %+v, want %+v", s.Preference, want)
 	}
@@ -108,7 +110,7 @@ func TestTiersOnPageAreBounded(t *testing.T) {
 	for i := range 500 {
 		t.Cleanup(w.Watch(federation.Key{Service: w.web, Port: 80, Client: federation.Client{Instance: fmt.Sprint("no-such-", i)}}).Close)
 	}
-	s := newServicesPage(w.Table, nil, nil)[0]
+	s := newServicesPage(w.Table, nil, nil, nothing)[0]
 	if len(s.Clients) != 100 || s.MoreClients != 402 || s.Clients[0].Instance != "" || s.Clients[1].Zone != "a" {
 		t.Errorf("%d kinds of clients and %d more, the first are %+v", len(s.Clients), s.MoreClients, s.Clients[:2])
 	}

@@ -19,6 +19,7 @@ import (
 // one.
 type sliceWriter struct {
 	*externalworkload.Writer // nil: the gateway works without EndpointSlices
+	api                      *kube.Client
 }
 
 type sliceWriterConfig struct {
@@ -50,7 +51,7 @@ func newSliceWriter(c sliceWriterConfig) (sliceWriter, error) {
 		Registerer:   c.registry,
 		Log:          c.log,
 	})
-	return sliceWriter{w}, err
+	return sliceWriter{w, api}, err
 }
 
 // replicaName returns the name of this replica in the Lease: its Pod's.
@@ -77,6 +78,7 @@ func (w sliceWriter) parts() []part {
 func (w sliceWriter) addTo(page adminapi.Clusters) adminapi.Clusters {
 	if w.Writer != nil {
 		page.Writer = new(w.Status())
+		addRefused(&page, w.api.Server().Refused)
 	}
 	return page
 }

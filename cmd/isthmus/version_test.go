@@ -53,7 +53,7 @@ func TestRelease(t *testing.T) {
 	t.Cleanup(func() { release = "" })
 	p := startProcess(t, startAPI(t))
 	eventually(t, "ready", func() bool { return p.get("/ready") == "ok" })
-	for path, want := range map[string]string{"/debug/version": `"v9.8.7"`, "/debug/check": `"v9.8.7"`, "/debug/clusters?view=list": `"isthmus v9.8.7"`, "/metrics": `version="v9.8.7"`} {
+	for path, want := range map[string]string{"/debug/version": `"v9.8.7"`, "/debug/clusters": `"v9.8.7"`, "/debug/clusters?view=list": `"v9.8.7"`, "/metrics": `version="v9.8.7"`} {
 		if got := p.get(path); !strings.Contains(got, want) {
 			t.Errorf("%s has no %s", path, want)
 		}

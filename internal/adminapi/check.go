@@ -1,26 +1,14 @@
 package adminapi
 
-import "time"
-
-// Check is /debug/check: what is right and wrong with what the gateway needs, as the gateway finds it from its own network.
-type Check struct {
-	Version string        `json:"version"` // of the gateway
-	Replica string        `json:"replica"` // its name in the Lease
-	Leading bool          `json:"leading"` // it writes EndpointSlices
-	At      time.Time     `json:"at"`      // when API servers were asked
-	Results []CheckResult `json:"results"`
-}
-
-// CheckResult is how one check of one object ended.
+// CheckResult is how one check of one object ended, as "isthmus check" prints it.
 type CheckResult struct {
 	Section string     `json:"section"`
 	Check   string     `json:"check"`            // the check's name, which is stable
 	Object  string     `json:"object,omitempty"` // a cluster, a Secret or a service
 	Level   CheckLevel `json:"level"`
 	Text    string     `json:"text"`
-	Hint    string     `json:"hint,omitempty"` // what to do; only of what is not CheckOK
-	// Gateway is the one that finds it, if others do not. Gateways leave it out; "isthmus check" fills it in.
-	Gateway string `json:"gateway,omitempty"`
+	Hint    string     `json:"hint,omitempty"`    // what to do; of what is OK there is none
+	Gateway string     `json:"gateway,omitempty"` // the one that finds it, if others do not
 }
 
 // CheckLevel is how good a result is.

@@ -4,6 +4,7 @@ import "time"
 
 // Clusters is /debug/clusters: where endpoints come from, and everything that keeps some from being served.
 type Clusters struct {
+	Gateway  Gateway      `json:"replica"` // that answers
 	Local    Cluster      `json:"local"`
 	Secrets  LinkSecrets  `json:"linkSecrets"`
 	Clusters []Cluster    `json:"clusters"`         // one for every link Secret, used or not, the oldest first
@@ -15,8 +16,9 @@ type Clusters struct {
 
 // LinkSecrets shows whether the gateway can read the link Secrets at all.
 type LinkSecrets struct {
-	Listed bool   `json:"listed"`
-	Reason string `json:"reason,omitempty"` // why they can't be read now
+	Namespace string `json:"namespace"`
+	Listed    bool   `json:"listed"`
+	Reason    string `json:"reason,omitempty"` // why they can't be read now
 }
 
 // Cluster is the gateway's own cluster, or one link Secret and the state of its cluster.
@@ -26,6 +28,15 @@ type Cluster struct {
 	// SecretVersion is the Secret's resourceVersion that the cluster is read with; empty:
 	// it has not been read, or is read with another Secret.
 	SecretVersion string `json:"secretVersion,omitempty"`
+	// SecretRefused is why the Secret as it is now can't be used; empty: it can. UsedInstead is the older one that is used for
+	// the cluster.
+	SecretRefused string   `json:"secretRefused,omitempty"`
+	UsedInstead   string   `json:"usedInstead,omitempty"`
+	Insecure      []string `json:"insecure,omitempty"` // what is insecure about the kubeconfig that is used
+	// Unread has an entry for each annotation of the Secret as it is now that can't be read: why, and what holds in its place.
+	Unread []string `json:"unread,omitempty"`
+	// NewCredentials is why the newest credentials do not work while older ones are in use; empty: they do, or are being tried.
+	NewCredentials string `json:"newCredentials,omitempty"`
 	ClusterStatus
 }
 
@@ -74,11 +85,15 @@ type ClusterStatus struct {
 	Gateways []ClusterGateway `json:"gateways,omitempty"`
 	// GatewayProblems and ObjectWarnings are those of the Warnings that are about gateways, and
 	// about the cluster's other objects.
-	GatewayProblems []string   `json:"-"`
-	ObjectWarnings  []string   `json:"-"`
+	GatewayProblems []string   `json:"gatewayProblems,omitempty"`
+	ObjectWarnings  []string   `json:"objectWarnings,omitempty"`
 	Warnings        []string   `json:"warnings,omitempty"`
 	Resources       []Resource `json:"resources,omitempty"`
+	API             *APIServer `json:"api,omitempty"` // nil: the cluster is not read
 }
+
+// NoGatewayAnswers is the StandingReason of a cluster on another network all of whose gateways are dead.
+const NoGatewayAnswers = "none of its gateways answers"
 
 // Memory is what a cluster makes the gateway use, by estimate, and what it may, in bytes.
 type Memory struct {

@@ -3,7 +3,6 @@
 //
 // The pages, and the type of each:
 //
-//	/debug/check     [Check]
 //	/debug/clusters  [Clusters]
 //	/debug/events    [Events]
 //	/debug/explain   [Explanation]

@@ -23,6 +23,9 @@ type Member struct {
 	Cluster string `json:"cluster"`
 	Service string `json:"service"`          // its name in that cluster
 	Reason  string `json:"reason,omitempty"` // why it does not serve; empty: it does
+	// LacksPorts are the ports of the service that the member's Service does not have, and what it has instead: clients of these are
+	// sent to its Pods at that very port.
+	LacksPorts []string `json:"lacksPorts,omitempty"`
 }
 
 // Port is a port of a service that proxies watch.
@@ -50,6 +53,8 @@ type Preference struct {
 	MinReady    string `json:"minReady"`
 	ReturnAfter string `json:"returnAfter"`
 	ReturnOver  string `json:"returnOver"`
+	// Unlinked are the clusters that the service's own annotation names and that are not linked: their tiers are always empty.
+	Unlinked []string `json:"unlinked,omitempty"`
 }
 
 // Clients is what one kind of client uses of a service port.

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"net"
-	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
 
 	"isthmus/cmd/isthmus/internal/cli"
 )
@@ -72,6 +72,15 @@ const askedAtOnce = 4
 // readAll reads a page of every gateway, each into a value that newValue returns. Those
 // that fail are answers too; there is an error if no gateway could be asked at all.
 func (o *adminOptions) readAll(ctx context.Context, p cli.Process, path string, newValue func() any) ([]answer, error) {
+	return o.askAll(ctx, p, pageOf(path), func(ctx context.Context, t target) (any, time.Time, error) {
+		value := newValue()
+		at, err := t.fetch(ctx, path, value)
+		return value, at, err
+	})
+}
+
+// askAll is readAll for whatever is asked; what describes that.
+func (o *adminOptions) askAll(ctx context.Context, p cli.Process, what string, ask func(context.Context, target) (any, time.Time, error)) ([]answer, error) {
 	var answers []answer
 	err := o.await(ctx, p, func(ctx context.Context, w *waiting) error {
 		targets, release, err := o.find(ctx, w, adminPort)
@@ -79,22 +88,21 @@ func (o *adminOptions) readAll(ctx context.Context, p cli.Process, path string, 
 			return err
 		}
 		defer release()
-		w.on(pageOf(path)+" of "+names(targets), names(targets))
+		w.on(what+" of "+names(targets), names(targets))
 		list := make([]answer, len(targets))
-		slots := make(chan struct{}, askedAtOnce)
-		var wg sync.WaitGroup
+		var asking errgroup.Group
+		asking.SetLimit(askedAtOnce)
 		for i, t := range targets {
-			wg.Go(func() {
-				slots <- struct{}{}
-				defer func() { <-slots }()
-				a := answer{gateway: t.name, value: newValue()}
-				if a.at, a.err = t.fetch(ctx, path, a.value); ctx.Err() != nil && a.err != nil {
+			asking.Go(func() error {
+				a := answer{gateway: t.name}
+				if a.value, a.at, a.err = ask(ctx, t); ctx.Err() != nil && a.err != nil {
 					a.err = late(t.name, o.timeout)
 				}
 				list[i] = a
+				return nil
 			})
 		}
-		wg.Wait()
+		_ = asking.Wait() // each has its own error
 		if err := ctx.Err(); errors.Is(err, context.Canceled) {
 			return err
 		}

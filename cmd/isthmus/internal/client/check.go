@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"isthmus/clusterstore/check"
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/reach"
 	"isthmus/internal/adminapi"
@@ -75,7 +76,7 @@ func runCheck(ctx context.Context, p cli.Process, o *checkOptions) error {
 	if err := s.print(p.Stdout, o.asJSON()); err != nil {
 		return err
 	}
-	if n := s.count(adminapi.CheckFailure); n > 0 {
+	if n := s.count(check.Failure); n > 0 {
 		return fmt.Errorf("%s: what to do is shown beneath each", count(n, "check has failed", "checks have failed"))
 	}
 	return nil
@@ -86,7 +87,7 @@ func (o *checkOptions) untilFine(ctx context.Context, p cli.Process) (*checkStat
 	began := time.Now()
 	for before := ""; ; {
 		s, err := o.once(ctx, p)
-		if err == nil && s.count(adminapi.CheckFailure) == 0 || ctx.Err() != nil || time.Since(began)+o.every > o.wait {
+		if err == nil && s.count(check.Failure) == 0 || ctx.Err() != nil || time.Since(began)+o.every > o.wait {
 			return s, err
 		}
 		if why := s.why(err); why != before {
@@ -105,7 +106,14 @@ func (o *checkOptions) once(ctx context.Context, p cli.Process) (*checkState, er
 	if o.pre {
 		return o.fromHere(ctx, p, nil)
 	}
-	answers, err := o.readAll(ctx, p, "/debug/check", func() any { return new(adminapi.Check) })
+	answers, err := o.askAll(ctx, p, "/debug/clusters and /debug/services", func(ctx context.Context, t target) (any, time.Time, error) {
+		seen := new(check.Seen)
+		at, err := t.fetch(ctx, "/debug/clusters", &seen.Clusters)
+		if err == nil {
+			_, err = t.fetch(ctx, "/debug/services", &seen.Services)
+		}
+		return seen, at, err
+	})
 	if none, ok := errors.AsType[reach.NoGateway](err); ok {
 		return o.fromHere(ctx, p, none)
 	}
@@ -124,10 +132,10 @@ func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, why error) (
 	s := &checkState{at: time.Now(), from: fromHere}
 	if why != nil {
 		text, hint, _ := strings.Cut(why.Error(), "\n")
-		s.add(adminapi.CheckResult{Section: sectionGateway, Check: checkGateway, Level: adminapi.CheckFailure, Text: text,
+		s.add(check.Result{Section: sectionGateway, Check: checkGateway, Level: check.Failure, Text: text,
 			Hint: cmp.Or(strings.TrimSpace(hint), "look for it") + "; before an installation: isthmus check --pre"})
 	}
-	var found []adminapi.CheckResult
+	var found check.Seen
 	err := o.await(ctx, p, func(ctx context.Context, w *waiting) error {
 		cluster, err := o.pods.Open()
 		if err != nil {
@@ -141,7 +149,7 @@ func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, why error) (
 	if err != nil {
 		return nil, err
 	}
-	s.results = append(s.results, found...)
+	s.results = append(s.results, check.Judge(found)...)
 	s.sort()
 	return s, nil
 }
@@ -150,11 +158,12 @@ const checkIntro = `isthmus check checks all that a gateway needs, section by se
 link Secrets and how long they are good, clocks, trust anchors, Pod networks, federated
 services, and replicas. What is wrong is followed by what to do.
 
-Each replica of the gateway is asked, and checks from its own network with the links'
-credentials. A replica that is not ready is a failure, and is not asked. Where none is
-ready, that is one too, and the other checks run from here, with your kubeconfig.
-With --pre no gateway is looked for, and what is there before an installation is checked
-in that way. With --admin only the gateway there is asked, and your kubeconfig is not used.
+What each replica of the gateway shows on /debug/clusters and /debug/services is judged:
+it has seen the clusters from its own network, with the links' credentials. A replica that
+is not ready is a failure, and is not asked. Where none is ready, that is one too, and the
+clusters are looked at from here, with your kubeconfig. With --pre no gateway is looked for,
+and what is there before an installation is checked in that way. With --admin only the
+gateway there is asked, and your kubeconfig is not used.
 
 Usage: isthmus check [FLAGS]`
 

@@ -8,12 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"isthmus/internal/adminapi"
+	"isthmus/clusterstore/check"
 )
 
 // Sections and checks of this package's own.
 const (
-	sectionGateway = "Gateway"
+	sectionGateway = check.SectionGateway
 
 	checkGateway  = "gateway"  // it is there, and answers
 	checkVersion  = "version"  // of the gateway and of this program
@@ -35,7 +35,7 @@ type checkState struct {
 	from     string
 	client   string
 	gateways []checkedGateway
-	results  []adminapi.CheckResult
+	results  []check.Result
 	colours  bool
 	marks    marks
 }
@@ -50,25 +50,25 @@ type checkedGateway struct {
 
 // checkSnapshot is a state as -o json has it.
 type checkSnapshot struct {
-	Time      time.Time              `json:"time"`
-	From      string                 `json:"from"`
-	Gateways  []checkedGateway       `json:"gateways"`
-	Client    string                 `json:"client,omitempty"`
-	Failures  int                    `json:"failures"`
-	Warnings  int                    `json:"warnings"`
-	Unchecked int                    `json:"unchecked"`
-	Results   []adminapi.CheckResult `json:"results"`
+	Time      time.Time        `json:"time"`
+	From      string           `json:"from"`
+	Gateways  []checkedGateway `json:"gateways"`
+	Client    string           `json:"client,omitempty"`
+	Failures  int              `json:"failures"`
+	Warnings  int              `json:"warnings"`
+	Unchecked int              `json:"unchecked"`
+	Results   []check.Result   `json:"results"`
 }
 
 func (s *checkState) snapshot() checkSnapshot {
 	return checkSnapshot{
 		Time: s.at, From: s.from, Gateways: append([]checkedGateway{}, s.gateways...), Client: s.client,
-		Failures: s.count(adminapi.CheckFailure), Warnings: s.count(adminapi.CheckWarning), Unchecked: s.count(adminapi.CheckUnchecked), Results: append([]adminapi.CheckResult{}, s.results...),
+		Failures: s.count(check.Failure), Warnings: s.count(check.Warning), Unchecked: s.count(check.Unchecked), Results: append([]check.Result{}, s.results...),
 	}
 }
 
 // count returns how many results have a level.
-func (s *checkState) count(level adminapi.CheckLevel) (n int) {
+func (s *checkState) count(level check.Level) (n int) {
 	if s == nil {
 		return 0
 	}
@@ -87,17 +87,17 @@ func (s *checkState) why(err error) string {
 		return first
 	}
 	for _, r := range s.results {
-		if r.Level == adminapi.CheckFailure {
-			return fmt.Sprintf("%s, first %s", count(s.count(adminapi.CheckFailure), "failure", "failures"), printable(resultLine(r)))
+		if r.Level == check.Failure {
+			return fmt.Sprintf("%s, first %s", count(s.count(check.Failure), "failure", "failures"), printable(resultLine(r)))
 		}
 	}
 	return ""
 }
 
 // resultLine is a result in one line, without its hint.
-func resultLine(r adminapi.CheckResult) string {
+func resultLine(r check.Result) string {
 	text := r.Text
-	if r.Level == adminapi.CheckUnchecked {
+	if r.Level == check.Unchecked {
 		text = "not checked: " + text
 	}
 	if r.Object != "" {
@@ -109,26 +109,22 @@ func resultLine(r adminapi.CheckResult) string {
 	return text
 }
 
-func (s *checkState) add(r adminapi.CheckResult) { s.results = append(s.results, r) }
+func (s *checkState) add(r check.Result) { s.results = append(s.results, r) }
 
 // sort orders results by section, and leaves them in order otherwise.
 func (s *checkState) sort() {
-	place := func(r adminapi.CheckResult) int {
+	place := func(r check.Result) int {
 		if i := slices.Index(sections, r.Section); i >= 0 {
 			return i
 		}
 		return len(sections)
 	}
-	slices.SortStableFunc(s.results, func(a, b adminapi.CheckResult) int { return place(a) - place(b) })
+	slices.SortStableFunc(s.results, func(a, b check.Result) int { return place(a) - place(b) })
 	for i := range s.results { // what a gateway sends may be of any version
-		if rank(s.results[i].Level) < 0 {
-			s.results[i].Level = adminapi.CheckUnchecked
+		if check.Rank(s.results[i].Level) < 0 {
+			s.results[i].Level = check.Unchecked
 		}
 	}
-}
-
-func rank(level adminapi.CheckLevel) int {
-	return slices.Index([]adminapi.CheckLevel{adminapi.CheckOK, adminapi.CheckUnchecked, adminapi.CheckWarning, adminapi.CheckFailure}, level)
 }
 
 // resultKey is what two replicas' results are compared by.
@@ -138,56 +134,59 @@ type resultKey struct{ check, object string }
 // otherwise, each one's is there with its name, and that is a result too.
 func (s *checkState) merge(answers []answer, client string) {
 	s.client = client
-	var pages []*adminapi.Check
+	var found [][]check.Result
 	var names []string
 	for _, a := range answers {
 		g := checkedGateway{Gateway: a.gateway}
 		if e, ok := errors.AsType[*notReadyError](a.err); ok {
 			g.Error = "its Pod is not ready: " + e.why
-			s.add(adminapi.CheckResult{Section: sectionGateway, Check: checkGateway, Object: a.gateway, Level: adminapi.CheckFailure, Text: g.Error, Hint: e.hint})
+			s.add(check.Result{Section: sectionGateway, Check: checkGateway, Object: a.gateway, Level: check.Failure, Text: g.Error, Hint: e.hint})
 			s.gateways = append(s.gateways, g)
 			continue
 		}
 		if a.err != nil {
 			var hint string
 			g.Error, hint, _ = strings.Cut(a.err.Error(), "\n")
-			s.add(adminapi.CheckResult{Section: sectionGateway, Check: checkGateway, Object: a.gateway, Level: adminapi.CheckFailure, Text: g.Error,
+			s.add(check.Result{Section: sectionGateway, Check: checkGateway, Object: a.gateway, Level: check.Failure, Text: g.Error,
 				Hint: cmp.Or(strings.TrimSpace(hint), "look at its log; a gateway that is older than this program may have no checks: upgrade it")})
 			s.gateways = append(s.gateways, g)
 			continue
 		}
-		page := a.value.(*adminapi.Check)
-		g.Version, g.Replica, g.Leading = page.Version, page.Replica, page.Leading
+		page := a.value.(*check.Seen)
+		g.Version = page.Gateway.Version
+		if w := page.Writer; w != nil {
+			g.Replica, g.Leading = w.Identity, w.Leading
+		}
 		s.gateways = append(s.gateways, g)
-		s.add(adminapi.CheckResult{Section: sectionGateway, Check: checkGateway, Object: a.gateway, Level: adminapi.CheckOK, Text: "it answers"})
+		s.add(check.Result{Section: sectionGateway, Check: checkGateway, Object: a.gateway, Level: check.OK, Text: "it answers"})
 		s.addVersion(g, client)
-		pages, names = append(pages, page), append(names, a.gateway)
+		found, names = append(found, check.Judge(*page)), append(names, a.gateway)
 	}
-	differing := s.mergeResults(pages, names)
-	if len(pages) > 1 {
-		s.addReplicas(len(pages), differing)
+	differing := s.mergeResults(found, names)
+	if len(found) > 1 {
+		s.addReplicas(len(found), differing)
 	}
 }
 
 func (s *checkState) addVersion(g checkedGateway, client string) {
-	x := adminapi.CheckResult{Section: sectionGateway, Check: checkVersion, Object: g.Gateway, Level: adminapi.CheckOK, Text: "its version is that of this program, " + client}
+	x := check.Result{Section: sectionGateway, Check: checkVersion, Object: g.Gateway, Level: check.OK, Text: "its version is that of this program, " + client}
 	if g.Version != client {
-		x.Level, x.Text = adminapi.CheckWarning, fmt.Sprintf("its version is %s, that of this program %s", cmp.Or(g.Version, "not known"), client)
+		x.Level, x.Text = check.Warning, fmt.Sprintf("its version is %s, that of this program %s", cmp.Or(g.Version, "not known"), client)
 		x.Hint = "use the same version of both, so that all checks and fields are there"
 	}
 	s.add(x)
 }
 
 // mergeResults adds the results of pages, and returns what the replicas do not agree on.
-func (s *checkState) mergeResults(pages []*adminapi.Check, names []string) (differing []string) {
-	byKey := make(map[resultKey][][]adminapi.CheckResult) // of each page
+func (s *checkState) mergeResults(found [][]check.Result, names []string) (differing []string) {
+	byKey := make(map[resultKey][][]check.Result) // of each replica
 	var order []resultKey
-	for i, page := range pages {
-		for _, r := range page.Results {
+	for i, results := range found {
+		for _, r := range results {
 			k := resultKey{r.Check, r.Object}
 			if byKey[k] == nil {
 				order = append(order, k)
-				byKey[k] = make([][]adminapi.CheckResult, len(pages))
+				byKey[k] = make([][]check.Result, len(found))
 			}
 			r.Gateway = names[i]
 			byKey[k][i] = append(byKey[k][i], r)
@@ -196,17 +195,17 @@ func (s *checkState) mergeResults(pages []*adminapi.Check, names []string) (diff
 	for _, k := range order {
 		lists := byKey[k]
 		all := slices.Concat(lists...)
-		worst := slices.MaxFunc(all, func(a, b adminapi.CheckResult) int { return rank(a.Level) - rank(b.Level) })
+		worst := slices.MaxFunc(all, func(a, b check.Result) int { return check.Rank(a.Level) - check.Rank(b.Level) })
 		switch {
 		case alike(lists):
 			for _, r := range lists[0] { // a Service may have several of one check
 				r.Gateway = ""
 				s.add(r)
 			}
-		case worst.Level != adminapi.CheckOK:
+		case worst.Level != check.OK:
 			differing = append(differing, strings.TrimSpace(k.check+" "+k.object))
 			for _, r := range all {
-				if r.Level != adminapi.CheckOK {
+				if r.Level != check.OK {
 					s.add(r)
 				}
 			}
@@ -220,9 +219,9 @@ func (s *checkState) mergeResults(pages []*adminapi.Check, names []string) (diff
 }
 
 // alike reports whether all replicas have the same levels of one check of one object.
-func alike(lists [][]adminapi.CheckResult) bool {
+func alike(lists [][]check.Result) bool {
 	for _, list := range lists[1:] {
-		if !slices.EqualFunc(lists[0], list, func(a, b adminapi.CheckResult) bool { return a.Level == b.Level }) {
+		if !slices.EqualFunc(lists[0], list, func(a, b check.Result) bool { return a.Level == b.Level }) {
 			return false
 		}
 	}
@@ -231,9 +230,9 @@ func alike(lists [][]adminapi.CheckResult) bool {
 
 // addReplicas reports whether the replicas that have answered agree, and whether one of them writes.
 func (s *checkState) addReplicas(answered int, differing []string) {
-	x := adminapi.CheckResult{Section: sectionGateway, Check: checkReplicas, Level: adminapi.CheckOK, Text: fmt.Sprintf("%d replicas agree", answered)}
+	x := check.Result{Section: sectionGateway, Check: checkReplicas, Level: check.OK, Text: fmt.Sprintf("%d replicas agree", answered)}
 	if len(differing) > 0 {
-		x.Level, x.Text = adminapi.CheckWarning, "the replicas differ: "+some(differing)
+		x.Level, x.Text = check.Warning, "the replicas differ: "+some(differing)
 		x.Hint = "check again in some seconds; if it stays, compare: isthmus clusters --pod NAME"
 	}
 	s.add(x)
@@ -243,13 +242,13 @@ func (s *checkState) addReplicas(answered int, differing []string) {
 			leaders = append(leaders, g.Gateway)
 		}
 	}
-	x = adminapi.CheckResult{Section: sectionGateway, Check: checkReplicas, Level: adminapi.CheckOK, Text: "one of them writes EndpointSlices: " + strings.Join(leaders, "")}
+	x = check.Result{Section: sectionGateway, Check: checkReplicas, Level: check.OK, Text: "one of them writes EndpointSlices: " + strings.Join(leaders, "")}
 	switch {
 	case len(leaders) > 1:
-		x.Level, x.Text = adminapi.CheckFailure, "more than one of them writes EndpointSlices: "+strings.Join(leaders, ", ")
+		x.Level, x.Text = check.Failure, "more than one of them writes EndpointSlices: "+strings.Join(leaders, ", ")
 		x.Hint = "each replica needs a name of its own in $HOSTNAME, and all of them the same Lease"
 	case len(leaders) == 0:
-		x.Level, x.Text = adminapi.CheckWarning, "none of them writes EndpointSlices"
+		x.Level, x.Text = check.Warning, "none of them writes EndpointSlices"
 		x.Hint = "check again in some seconds: that is so after one has ended"
 	}
 	s.add(x)

@@ -7,18 +7,18 @@ import (
 	"slices"
 	"strings"
 
-	"isthmus/internal/adminapi"
+	"isthmus/clusterstore/check"
 )
 
 // marks are how levels are shown, and what precedes a hint.
 type marks struct {
-	byLevel map[adminapi.CheckLevel]string
+	byLevel map[check.Level]string
 	hint    string
 }
 
 var (
-	unicodeMarks = marks{map[adminapi.CheckLevel]string{adminapi.CheckOK: "✓", adminapi.CheckWarning: "‼", adminapi.CheckFailure: "✗", adminapi.CheckUnchecked: "?"}, "→"}
-	asciiMarks   = marks{map[adminapi.CheckLevel]string{adminapi.CheckOK: "[ok]  ", adminapi.CheckWarning: "[warn]", adminapi.CheckFailure: "[fail]", adminapi.CheckUnchecked: "[skip]"}, "->"}
+	unicodeMarks = marks{map[check.Level]string{check.OK: "✓", check.Warning: "‼", check.Failure: "✗", check.Unchecked: "?"}, "→"}
+	asciiMarks   = marks{map[check.Level]string{check.OK: "[ok]  ", check.Warning: "[warn]", check.Failure: "[fail]", check.Unchecked: "[skip]"}, "->"}
 )
 
 // marksOf returns those that the locale of an environment has.
@@ -34,7 +34,7 @@ func marksOf(getenv func(string) string) marks {
 	return asciiMarks
 }
 
-var levelColours = map[adminapi.CheckLevel]colour{adminapi.CheckOK: green, adminapi.CheckWarning: yellow, adminapi.CheckFailure: red, adminapi.CheckUnchecked: plain}
+var levelColours = map[check.Level]colour{check.OK: green, check.Warning: yellow, check.Failure: red, check.Unchecked: plain}
 
 // print prints the state as a line of JSON, or for people.
 func (s *checkState) print(w io.Writer, asJSON bool) error {
@@ -58,10 +58,10 @@ func (s *checkState) table() []byte {
 		b.WriteString("No gateway was asked: what follows was checked from here, not from its network.\n\n")
 	}
 	for rest := s.results; len(rest) > 0; {
-		n := prefix(rest, func(r adminapi.CheckResult) string { return r.Section })
+		n := prefix(rest, func(r check.Result) string { return r.Section })
 		fmt.Fprintf(&b, "%s\n", printable(rest[0].Section))
 		for section := rest[:n]; len(section) > 0; {
-			m := prefix(section, func(r adminapi.CheckResult) string { return r.Check })
+			m := prefix(section, func(r check.Result) string { return r.Check })
 			s.writeCheck(&b, section[:m])
 			section = section[m:]
 		}
@@ -73,8 +73,8 @@ func (s *checkState) table() []byte {
 }
 
 // prefix returns how many results have the same of something as the first one.
-func prefix(list []adminapi.CheckResult, of func(adminapi.CheckResult) string) int {
-	if i := slices.IndexFunc(list, func(r adminapi.CheckResult) bool { return of(r) != of(list[0]) }); i >= 0 {
+func prefix(list []check.Result, of func(check.Result) string) int {
+	if i := slices.IndexFunc(list, func(r check.Result) bool { return of(r) != of(list[0]) }); i >= 0 {
 		return i
 	}
 	return len(list)
@@ -84,13 +84,13 @@ func prefix(list []adminapi.CheckResult, of func(adminapi.CheckResult) string) i
 const maxFine = 5
 
 // writeCheck writes the results of one check: what is fine is summed up.
-func (s *checkState) writeCheck(b *bytes.Buffer, list []adminapi.CheckResult) {
+func (s *checkState) writeCheck(b *bytes.Buffer, list []check.Result) {
 	var texts []string
 	objects := make(map[string][]string) // by text, of what is fine
-	var bad []adminapi.CheckResult
+	var bad []check.Result
 	fine := 0
 	for _, r := range list {
-		if r.Level != adminapi.CheckOK {
+		if r.Level != check.OK {
 			bad = append(bad, r)
 			continue
 		}
@@ -107,21 +107,21 @@ func (s *checkState) writeCheck(b *bytes.Buffer, list []adminapi.CheckResult) {
 		}
 	}
 	if len(texts) > maxFine {
-		s.writeLine(b, adminapi.CheckOK, fmt.Sprintf("%d are fine (%s): -o json has each", fine, list[0].Check))
+		s.writeLine(b, check.OK, fmt.Sprintf("%d are fine (%s): -o json has each", fine, list[0].Check))
 		texts = nil
 	}
 	for _, text := range texts {
 		if names := objects[text]; len(names) > 0 {
 			text = some(names) + ": " + text
 		}
-		s.writeLine(b, adminapi.CheckOK, text)
+		s.writeLine(b, check.OK, text)
 	}
 	s.writeBad(b, bad)
 }
 
 // writeBad writes what is not fine, the worst first, with what to do.
-func (s *checkState) writeBad(b *bytes.Buffer, bad []adminapi.CheckResult) {
-	slices.SortStableFunc(bad, func(x, y adminapi.CheckResult) int { return rank(y.Level) - rank(x.Level) })
+func (s *checkState) writeBad(b *bytes.Buffer, bad []check.Result) {
+	slices.SortStableFunc(bad, func(x, y check.Result) int { return check.Rank(y.Level) - check.Rank(x.Level) })
 	for i, r := range bad[:min(len(bad), maxLines)] {
 		s.writeLine(b, r.Level, resultLine(r))
 		if last := i == min(len(bad), maxLines)-1; r.Hint != "" && (last || bad[i+1].Hint != r.Hint) {
@@ -133,7 +133,7 @@ func (s *checkState) writeBad(b *bytes.Buffer, bad []adminapi.CheckResult) {
 	}
 }
 
-func (s *checkState) writeLine(b *bytes.Buffer, level adminapi.CheckLevel, text string) {
+func (s *checkState) writeLine(b *bytes.Buffer, level check.Level, text string) {
 	mark := s.marks.byLevel[level]
 	if s.colours {
 		mark = levelColours[level].paint(mark)
@@ -145,9 +145,9 @@ func (s *checkState) writeLine(b *bytes.Buffer, level adminapi.CheckLevel, text 
 func (s *checkState) summary() string {
 	var parts []string
 	for _, n := range []struct {
-		level     adminapi.CheckLevel
+		level     check.Level
 		one, many string
-	}{{adminapi.CheckFailure, "failure", "failures"}, {adminapi.CheckWarning, "warning", "warnings"}, {adminapi.CheckUnchecked, "not checked", "not checked"}} {
+	}{{check.Failure, "failure", "failures"}, {check.Warning, "warning", "warnings"}, {check.Unchecked, "not checked", "not checked"}} {
 		if found := s.count(n.level); found > 0 {
 			parts = append(parts, count(found, n.one, n.many))
 		}

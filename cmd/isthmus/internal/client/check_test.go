@@ -19,53 +19,95 @@ import (
 	"testing"
 	"time"
 
+	"isthmus/clusterstore/check"
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/internal/adminapi"
 )
 
-// checkJSON is a page of a gateway whose version is that of this program.
-func checkJSON(results ...adminapi.CheckResult) string {
-	text, err := json.Marshal(adminapi.Check{Version: testBuild.Version, Replica: "isthmus-0", Leading: true, At: noon, Results: results})
+// goodPages are those of a gateway whose version is that of this program, and with which nothing is wrong.
+func goodPages() (adminapi.Clusters, []adminapi.Service) {
+	api := &adminapi.APIServer{
+		Answered: noon, Clock: &adminapi.Clock{}, Version: "v1.36.3", Networks: &adminapi.PodNetworks{},
+		Anchors: &adminapi.TrustAnchors{List: []adminapi.Anchor{{SHA256: "a", Expires: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)}}},
+	}
+	ready := adminapi.ClusterStatus{State: adminapi.Ready, Standing: adminapi.InService, API: api}
+	return adminapi.Clusters{
+		Gateway: adminapi.Gateway{Version: testBuild.Version}, Local: adminapi.Cluster{ClusterStatus: ready}, Secrets: adminapi.LinkSecrets{Namespace: "linkerd", Listed: true},
+		Clusters: []adminapi.Cluster{{Cluster: "east", Secret: "link-east", ClusterStatus: ready}},
+		Writer:   &adminapi.SliceWriter{Identity: "isthmus-0", Holder: "isthmus-0", Leading: true},
+	}, nil
+}
+
+// checkedAdmin serves what is left of good pages once they are spoiled.
+func checkedAdmin(t *testing.T, spoil func(*adminapi.Clusters)) string {
+	t.Helper()
+	clusters, services := goodPages()
+	spoil(&clusters)
+	return startAdmin(t, map[string]http.HandlerFunc{"/debug/clusters": text(jsonOf(clusters)), "/debug/services": text(jsonOf(services))})
+}
+
+func jsonOf(v any) string {
+	text, err := json.Marshal(v)
 	if err != nil {
 		panic(err)
 	}
 	return string(text)
 }
 
+// spoiled has a thing of each level.
+func spoiled(c *adminapi.Clusters) {
+	c.Clusters[0].API.Networks = nil // of both: they share it
+	c.Clusters = append(c.Clusters, adminapi.Cluster{Secret: "odd", SecretRefused: "no \x1b[2Jlabel", ClusterStatus: adminapi.ClusterStatus{State: adminapi.Rejected}})
+	c.Clusters[0].Standing, c.Clusters[0].StandingReason = adminapi.Withdrawn, "cordoned"
+}
+
 var (
-	fine    = adminapi.CheckResult{Section: "Kubernetes API", Check: "api", Object: "local", Level: "ok", Text: "it answers"}
-	warning = adminapi.CheckResult{Section: "Trust", Check: "trust-anchors", Object: "east", Level: "warning", Text: "they expire", Hint: "rotate them"}
-	failure = adminapi.CheckResult{Section: "Links", Check: "link-secret", Object: "odd", Level: "failure", Text: "no \x1b[2Jlabel", Hint: "mend it\nnow"}
-	unread  = adminapi.CheckResult{Section: "Networks", Check: "pod-networks", Object: "east", Level: "unchecked", Text: "may not read Nodes"}
+	fine    = check.Result{Section: "Kubernetes API", Check: "api", Object: "local", Level: "ok", Text: "it answers"}
+	warning = check.Result{Section: "Trust", Check: "trust-anchors", Object: "east", Level: "warning", Text: "they expire", Hint: "rotate them"}
 )
 
 const checkTable = `Gateway
   ✓ ADMIN: it answers
   ✓ ADMIN: its version is that of this program, VERSION
+  ✓ EndpointSlices for ExternalWorkloads are written by isthmus-0
 
 Kubernetes API
-  ✓ local, east: it answers
+  ✓ east, local: its API server answers, version v1.36.3
+  ✓ east, local: its clock agrees
+  ✓ east, local: all rights are granted
+  ✓ local: Linkerd's CRDs are installed
 
 Links
-  ✗ "odd: no \x1b[2Jlabel"
-      → "mend it\nnow"
+  ✓ link Secrets can be read: there are 2
+  ✓ link-east: links cluster east
+  ✗ "odd: can't be used: no \x1b[2Jlabel"
+      → write it anew (isthmus link NAME --context CONTEXT --apply), or correct it: kubectl describe secret -n linkerd odd
+  ✓ local: it is ready
+  ‼ east: it is ready and withdrawn: cordoned
+      → if that is not wanted any more: isthmus uncordon east
+  ✓ east: its credentials do not expire
 
 Trust
-  ‼ east: they expire
-      → rotate them
+  ✓ east: the same trust anchors as here
+  ✓ local: the trust anchor is good until 2100-01-01 00:00 UTC
 
 Networks
-  ? east: not checked: may not read Nodes
+  ? east: not checked: not read yet
+  ? local: not checked: not read yet
 
-1 failure, 1 warning, 1 not checked.
+Services
+  ✓ there are no federated or mirrored services
+  ✓ all members have the ports that are asked for
+  ✓ no address that proxies watch is offered twice
+  ✓ all annotations and labels can be used
+
+1 failure, 1 warning, 2 not checked.
 `
 
 // TestCheckTable: each level, exit codes, and plain text where the locale has no more.
 func TestCheckTable(t *testing.T) {
 	t.Setenv("LC_ALL", "C.UTF-8")
-	other := fine
-	other.Object = "east"
-	admin := startAdmin(t, map[string]http.HandlerFunc{"/debug/check": text(checkJSON(fine, other, warning, failure, unread))})
+	admin := checkedAdmin(t, spoiled)
 	want := strings.NewReplacer("ADMIN", admin, "VERSION", testBuild.Version).Replace(checkTable)
 	code, out, err := call("check", "--admin", admin)
 	if code != 1 || out != want || !strings.Contains(err, "1 check has failed") {
@@ -76,8 +118,8 @@ func TestCheckTable(t *testing.T) {
 	if _, out, _ := call("check", "--admin", admin); out != plain {
 		t.Errorf("stdout:\n%s\nwant:\n%s", out, plain)
 	}
-	admin = startAdmin(t, map[string]http.HandlerFunc{"/debug/check": text(checkJSON(fine, warning, unread))})
-	if code, out, err := call("check", "--admin", admin); code != 0 || err != "" || !strings.Contains(out, "1 warning, 1 not checked.\n") {
+	admin = checkedAdmin(t, func(c *adminapi.Clusters) { spoiled(c); c.Clusters = c.Clusters[:1] })
+	if code, out, err := call("check", "--admin", admin); code != 0 || err != "" || !strings.Contains(out, "1 warning, 2 not checked.\n") {
 		t.Errorf("exit code %d, stderr %q, stdout:\n%s", code, err, out)
 	}
 	for _, args := range [][]string{{"check", "east"}, {"check", "--wait", "-1s"}, {"check", "--wait", "soon"}, {"check", "-o", "yaml"}, {"check", "--admin", "x"}} {
@@ -95,8 +137,8 @@ func TestMarks(t *testing.T) {
 		{map[string]string{"LANG": "en_US.UTF-8"}, "✓"}, {map[string]string{"LC_CTYPE": "C.utf8"}, "✓"},
 		{map[string]string{"LANG": "en_US.UTF-8", "LC_ALL": "C"}, "[ok]  "}, {nil, "[ok]  "}, {map[string]string{"LANG": "de_DE"}, "[ok]  "},
 	} {
-		if m := marksOf(func(name string) string { return c.env[name] }); m.byLevel[adminapi.CheckOK] != c.want {
-			t.Errorf("%v: %q, want %q", c.env, m.byLevel[adminapi.CheckOK], c.want)
+		if m := marksOf(func(name string) string { return c.env[name] }); m.byLevel[check.OK] != c.want {
+			t.Errorf("%v: %q, want %q", c.env, m.byLevel[check.OK], c.want)
 		}
 	}
 }
@@ -114,7 +156,7 @@ func TestCheckMany(t *testing.T) {
 		s.add(good)
 	}
 	s.sort()
-	slices.SortStableFunc(s.results, func(a, b adminapi.CheckResult) int { return strings.Compare(a.Check, b.Check) })
+	slices.SortStableFunc(s.results, func(a, b check.Result) int { return strings.Compare(a.Check, b.Check) })
 	out := string(s.table())
 	for _, want := range []string{"[ok]   c0, c1, c2, c3, c4 and 95 more: it answers\n", "[ok]   100 are fine (link-expiry): -o json has each\n", "[warn] c19: they expire\n      -> rotate them\n  [warn] 80 more like these: -o json has all\n"} {
 		if !strings.Contains(out, want) {
@@ -143,7 +185,7 @@ func TestCheckFields(t *testing.T) {
 		listed = append(listed, m[1])
 	}
 	slices.Sort(listed)
-	if have := fields(checkSnapshot{}, checkedGateway{}, adminapi.CheckResult{}); !slices.Equal(have, listed) {
+	if have := fields(checkSnapshot{}, checkedGateway{}, check.Result{}); !slices.Equal(have, listed) {
 		t.Errorf("the help lists\n%q, there are\n%q", listed, have)
 	}
 }
@@ -151,32 +193,40 @@ func TestCheckFields(t *testing.T) {
 // TestCheckReplicas: what replicas find alike is there once; what they find otherwise is there
 // with their names, and counts.
 func TestCheckReplicas(t *testing.T) {
-	leader, other := &adminapi.Check{Version: "v1", Leading: true, Results: []adminapi.CheckResult{fine, warning}}, &adminapi.Check{Version: "v1", Results: []adminapi.CheckResult{fine, warning}}
-	away := adminapi.CheckResult{Section: "Kubernetes API", Check: "api", Object: "east", Level: "failure", Text: "it does not answer", Hint: "look"}
-	there := away
-	there.Level, there.Text = "ok", "it answers"
-	summary := adminapi.CheckResult{Section: "Services", Check: "members", Level: "ok", Text: "all serve"}
-	member := adminapi.CheckResult{Section: "Services", Check: "members", Object: "shop/web", Level: "warning", Text: "one does not serve", Hint: "look"}
+	page := func(changes ...func(*check.Seen)) *check.Seen {
+		s := new(check.Seen)
+		s.Clusters, s.Services = goodPages()
+		s.Writer.Leading = false
+		for _, change := range append([]func(*check.Seen){cordoned}, changes...) {
+			change(s)
+		}
+		return s
+	}
+	leads := func(s *check.Seen) { s.Writer.Leading = true }
+	away := func(s *check.Seen) { c := *s.Local.API; c.Error = "refused"; s.Clusters.Clusters[0].API = &c }
+	member := func(s *check.Seen) {
+		s.Services = []adminapi.Service{{Service: "shop/web", Members: []adminapi.Member{{Cluster: "east"}, {Cluster: "a", Reason: "gone"}, {Cluster: "b", Reason: "gone"}}}}
+	}
+	leader, other := page(leads), page()
+	const cordon = "warning link-state east"
 	for name, c := range map[string]struct {
-		pages []*adminapi.Check
+		pages []*check.Seen
 		errs  []error
 		want  []string
 	}{
-		"alike": {[]*adminapi.Check{leader, other}, nil, []string{"warning trust-anchors east"}},
-		"one finds more": {[]*adminapi.Check{leader, {Version: "v1", Results: []adminapi.CheckResult{fine, warning, away}}}, nil,
-			[]string{"failure api east (b)", "warning replicas : the replicas differ: api east", "warning trust-anchors east"}},
-		"they differ": {[]*adminapi.Check{{Version: "v1", Leading: true, Results: []adminapi.CheckResult{there}}, {Version: "v1", Results: []adminapi.CheckResult{away}}}, nil,
-			[]string{"failure api east (b)", "warning replicas : the replicas differ: api east"}},
-		"a summary here, two results there": {[]*adminapi.Check{{Version: "v1", Leading: true, Results: []adminapi.CheckResult{summary}}, {Version: "v1", Results: []adminapi.CheckResult{member, member}}}, nil,
-			[]string{"warning members shop/web (b)", "warning members shop/web (b)", "warning replicas : the replicas differ: members shop/web"}},
-		"another version": {[]*adminapi.Check{leader, {Version: "v0", Results: leader.Results}}, nil,
-			[]string{"warning trust-anchors east", "warning version b: its version is v0, that of this program v1"}},
-		"two writers": {[]*adminapi.Check{leader, leader}, nil, []string{"failure replicas : more than one of them writes EndpointSlices: a, b", "warning trust-anchors east"}},
-		"no writer":   {[]*adminapi.Check{other, other}, nil, []string{"warning replicas : none of them writes EndpointSlices", "warning trust-anchors east"}},
-		"one that is not ready": {[]*adminapi.Check{leader, other, nil}, []error{nil, nil, &notReadyError{"ns/c", "CrashLoopBackOff", "look"}},
-			[]string{"failure gateway c: its Pod is not ready: CrashLoopBackOff", "warning trust-anchors east"}},
-		"one silent": {[]*adminapi.Check{leader, nil}, []error{nil, errors.New("it has not answered\n  Is it there?")},
-			[]string{"failure gateway b: it has not answered", "warning trust-anchors east"}},
+		"alike": {[]*check.Seen{leader, other}, nil, []string{cordon}},
+		"one finds more": {[]*check.Seen{leader, page(away)}, nil,
+			[]string{"failure api east (b)", cordon, "warning replicas : the replicas differ: api east"}},
+		"a summary here, two results there": {[]*check.Seen{leader, page(member)}, nil,
+			[]string{cordon, "warning members shop/web (b)", "warning members shop/web (b)", "warning replicas : the replicas differ: members shop/web"}},
+		"another version": {[]*check.Seen{leader, page(func(s *check.Seen) { s.Gateway.Version = "v0" })}, nil,
+			[]string{cordon, "warning version b: its version is v0, that of this program " + testBuild.Version}},
+		"two writers": {[]*check.Seen{leader, leader}, nil, []string{"failure replicas : more than one of them writes EndpointSlices: a, b", cordon}},
+		"no writer":   {[]*check.Seen{other, other}, nil, []string{cordon, "warning replicas : none of them writes EndpointSlices"}},
+		"one that is not ready": {[]*check.Seen{leader, other, nil}, []error{nil, nil, &notReadyError{"ns/c", "CrashLoopBackOff", "look"}},
+			[]string{"failure gateway c: its Pod is not ready: CrashLoopBackOff", cordon}},
+		"one silent": {[]*check.Seen{leader, nil}, []error{nil, errors.New("it has not answered\n  Is it there?")},
+			[]string{"failure gateway b: it has not answered", cordon}},
 	} {
 		s := new(checkState)
 		var answers []answer
@@ -187,13 +237,13 @@ func TestCheckReplicas(t *testing.T) {
 			}
 			answers = append(answers, a)
 		}
-		s.merge(answers, "v1")
-		if n := len(c.pages); c.errs != nil && slices.ContainsFunc(s.results, func(r adminapi.CheckResult) bool { return r.Text == fmt.Sprint(n, " replicas agree") }) {
+		s.merge(answers, testBuild.Version)
+		if n := len(c.pages); c.errs != nil && slices.ContainsFunc(s.results, func(r check.Result) bool { return r.Text == fmt.Sprint(n, " replicas agree") }) {
 			t.Errorf("%s: %d replicas agree, of which some have not answered", name, n)
 		}
 		var bad []string
 		for _, r := range s.results {
-			if r.Level == adminapi.CheckOK {
+			if r.Level == check.OK {
 				continue
 			}
 			line := string(r.Level) + " " + r.Check + " " + r.Object
@@ -215,15 +265,23 @@ func TestCheckReplicas(t *testing.T) {
 	}
 }
 
+func cordoned(s *check.Seen) {
+	s.Clusters.Clusters[0].Standing, s.Clusters.Clusters[0].StandingReason = adminapi.Withdrawn, "cordoned"
+}
+
 // TestCheckWaits: the checks are repeated until none has failed, or the time is over.
 func TestCheckWaits(t *testing.T) {
 	var asked atomic.Int64
-	admin := startAdmin(t, map[string]http.HandlerFunc{"/debug/check": func(w http.ResponseWriter, _ *http.Request) {
+	clusters, services := goodPages()
+	good := jsonOf(clusters)
+	spoiled(&clusters)
+	bad := jsonOf(clusters)
+	admin := startAdmin(t, map[string]http.HandlerFunc{"/debug/services": text(jsonOf(services)), "/debug/clusters": func(w http.ResponseWriter, _ *http.Request) {
 		if asked.Add(1) < 4 {
-			io.WriteString(w, checkJSON(failure))
+			io.WriteString(w, bad)
 			return
 		}
-		io.WriteString(w, checkJSON(fine))
+		io.WriteString(w, good)
 	}})
 	run := func(wait time.Duration) (string, string, error) {
 		var out, errs bytes.Buffer
@@ -255,27 +313,29 @@ func TestCheckFromHere(t *testing.T) {
 		t.Fatal(err)
 	}
 	pre := false
-	preflight := func(_ context.Context, p Preflight) []adminapi.CheckResult {
+	preflight := func(_ context.Context, p Preflight) check.Seen {
 		if p.Config.Host != api.URL || p.Namespace != "mesh" || p.Account != "dst" || p.Pre != pre {
 			t.Errorf("server %s, %s/%s, before an installation: %v", p.Config.Host, p.Namespace, p.Account, p.Pre)
 		}
-		return []adminapi.CheckResult{fine}
+		seen := check.Seen{FromHere: true}
+		seen.Clusters, _ = goodPages()
+		return seen
 	}
-	check := func(args ...string) (code int, out string) {
+	run := func(args ...string) (code int, out string) {
 		program := &cli.Program{Name: "isthmus", Groups: []cli.Group{{Title: "Verbs", Verbs: Verbs(testBuild, preflight)}}}
 		var stdout, stderr bytes.Buffer
 		args = append([]string{"check", "--kubeconfig", file, "-n", "mesh", "--service-account", "dst"}, args...)
 		code = program.Run(t.Context(), cli.Process{Args: args, Stdout: &stdout, Stderr: &stderr, Signals: make(chan os.Signal)})
 		return code, stdout.String() + stderr.String()
 	}
-	code, out := check()
-	for _, want := range []string{"No gateway was asked: what follows was checked from here", "[fail] no gateway in namespace mesh", "; before an installation: isthmus check --pre\n", "[ok]   local: it answers"} {
+	code, out := run()
+	for _, want := range []string{"No gateway was asked: what follows was checked from here", "[fail] no gateway in namespace mesh", "; before an installation: isthmus check --pre\n", "local: its API server answers"} {
 		if code != 1 || !strings.Contains(out, want) {
 			t.Errorf("exit code %d, no %q in\n%s", code, want, out)
 		}
 	}
 	pre = true
-	if code, out := check("--pre"); code != 0 || !strings.Contains(out, "All is fine: 1 check.") || strings.Contains(out, "[fail]") {
+	if code, out := run("--pre"); code != 0 || !strings.Contains(out, "All is fine: ") || strings.Contains(out, "[fail]") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
 	for _, other := range []string{"--admin=127.0.0.1:1", "--pod=isthmus-0"} {
@@ -287,15 +347,17 @@ func TestCheckFromHere(t *testing.T) {
 
 // FuzzCheckPage: whatever gateways send, nothing reaches the terminal that it may obey.
 func FuzzCheckPage(f *testing.F) {
-	f.Add(checkJSON(fine, warning, failure, unread), checkJSON(fine))
-	f.Add(`{"results":[{"level":"\u001b","object":"\u202e"}]}`, `{}`)
-	f.Fuzz(func(t *testing.T, one, two string) {
+	clusters, _ := goodPages()
+	good := jsonOf(clusters)
+	spoiled(&clusters)
+	f.Add(jsonOf(clusters), good, `[]`)
+	f.Add(`{"clusters":[{"cluster":"\u001b","secret":"\u202e","api":{"podNetworks":{"cidrs":["x","10.0.0.0/8"]},"clock":{"aheadSeconds":1e300}}}]}`, `{}`, `[{"service":"\u001b","members":[{"reason":"\u001b"}]}]`)
+	f.Fuzz(func(t *testing.T, one, two, services string) {
 		var answers []answer
 		for _, text := range []string{one, two} {
-			a := answer{gateway: "g", value: new(adminapi.Check)}
-			if err := json.Unmarshal([]byte(text), a.value); err != nil {
-				a.err = err
-			}
+			seen := new(check.Seen)
+			a := answer{gateway: "g", value: seen}
+			a.err = errors.Join(json.Unmarshal([]byte(text), &seen.Clusters), json.Unmarshal([]byte(services), &seen.Services))
 			answers = append(answers, a)
 		}
 		s := &checkState{marks: asciiMarks}

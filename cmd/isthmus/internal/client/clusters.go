@@ -145,7 +145,7 @@ it: in links, and their states, standings and regions. --watch asks the first on
    "otherGateways":[{"gateway":…, "error":…, "differences":[…]}]}
 "gateway" is HOST:PORT, or NAMESPACE/POD. The type Clusters of internal/adminapi explains
 each field of the page: go doc isthmus/internal/adminapi.Clusters. What is a change: not
-lastEvent, memory, nor objects.
+lastEvent, memory, api, nor objects.
 
 Exit code 1 if no gateway can be asked, whatever they have to show.
 

@@ -44,7 +44,7 @@ func (s *clustersState) lasting() any {
 }
 
 func lasting(c adminapi.Cluster) adminapi.Cluster {
-	c.LastEvent, c.Memory = time.Time{}, adminapi.Memory{}
+	c.LastEvent, c.Memory, c.API = time.Time{}, adminapi.Memory{}, nil
 	c.Resources = slices.Clone(c.Resources)
 	for i := range c.Resources {
 		c.Resources[i].Objects = 0

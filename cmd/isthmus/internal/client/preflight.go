@@ -5,8 +5,8 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"isthmus/clusterstore/check"
 	"isthmus/clusterstore/typed"
-	"isthmus/internal/adminapi"
 )
 
 // Preflight is what is checked where there is no gateway.
@@ -18,5 +18,5 @@ type Preflight struct {
 	Pre       bool           // before an installation: the account need not be there yet
 }
 
-// Preflighter runs the checks of a gateway from here.
-type Preflighter func(context.Context, Preflight) []adminapi.CheckResult
+// Preflighter looks from here at what a gateway shows.
+type Preflighter func(context.Context, Preflight) check.Seen

@@ -490,7 +490,7 @@ function showSummary() {
   const { gateway, states, takenOut } = clusters;
   domain = gateway.domain;
   document.title = "Isthmus · " + gateway.name;
-  document.getElementById("gateway").textContent = gateway.name + (gateway.ready ? "" : " · not ready") + " · " + gateway.version;
+  document.getElementById("gateway").textContent = gateway.name + (gateway.ready ? "" : " · not ready") + " · isthmus " + gateway.version;
   const list = ["rejected", "unreachable", "stale", "pending"].filter((n) => states[n]).map((n) => count(states[n]) + " " + n);
   if (takenOut) list.push(count(takenOut) + " taken out");
   const bad = states.rejected || states.unreachable || states.stale;

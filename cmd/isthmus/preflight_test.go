@@ -1,6 +1,7 @@
-package check
+package main
 
 import (
+	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
@@ -9,11 +10,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"isthmus/clusterstore/check"
 )
 
-// TestRun: each world has one thing that is wrong, and exactly that is found.
-func TestRun(t *testing.T) {
-	other, _ := certificate(t, 24*time.Hour*365)
+// TestPreflight: each world has one thing that is wrong, and exactly that is found.
+func TestPreflight(t *testing.T) {
+	other, _ := pemCertificate(t, 24*time.Hour*365)
 	for name, c := range map[string]struct {
 		change func(*testing.T, *world)
 		want   []string
@@ -22,13 +25,13 @@ func TestRun(t *testing.T) {
 		"a right in the own cluster": {func(_ *testing.T, w *world) { w.local.refused = []string{"list secrets", "watch pods"} },
 			[]string{"failure rights local: not permitted: watch pods (the gateway does not get ready); list secrets (no cluster is linked)"}},
 		"a right of the account": {func(_ *testing.T, w *world) {
-			w.account, w.local.refused = "linkerd/isthmus", []string{"system:serviceaccount:linkerd:isthmus list jobs"}
+			w.local.refused = []string{"list jobs"}
 		}, []string{"warning rights local: not permitted: list jobs.batch (labels do not name CronJobs)"}},
 		"before an installation": {func(_ *testing.T, w *world) {
-			w.account, w.pre, w.local.refused = "linkerd/isthmus", true, []string{"system:serviceaccount:linkerd:isthmus list pods"}
+			w.pre, w.local.refused = true, []string{"list pods"}
 		}, []string{"unchecked rights local: there is no ServiceAccount linkerd/isthmus yet"}},
 		"before an installation, with an account that lacks a right": {func(_ *testing.T, w *world) {
-			w.account, w.pre, w.local.refused = "linkerd/isthmus", true, []string{"system:serviceaccount:linkerd:isthmus list jobs"}
+			w.pre, w.local.refused = true, []string{"list jobs"}
 			w.local.account = "isthmus"
 		}, []string{"warning rights local: not permitted: list jobs.batch (labels do not name CronJobs)"}},
 		"a right in the linked one": {func(_ *testing.T, w *world) { w.east.refused = []string{"watch services"} },
@@ -40,12 +43,12 @@ func TestRun(t *testing.T) {
 			w.secrets[0].Name = "odd"
 		}, []string{"failure link-secret odd: can't be used: label multicluster.linkerd.io/cluster-name is missing"}},
 		"a kubeconfig that runs a program": {func(_ *testing.T, w *world) {
-			bad := linkSecret(t, "bad", "north", newAPI("", "").start(t), w)
+			bad := linkSecret(t, "bad", "north", newCheckedAPI("", "").start(t), w)
 			bad.Data["kubeconfig"] = []byte(strings.Replace(string(bad.Data["kubeconfig"]), `"token":`, `"exec":{"apiVersion":"client.authentication.k8s.io/v1","command":"sh"},"token":`, 1))
 			w.secrets = []corev1.Secret{bad}
 		}, []string{"failure link-secret bad: can't be used: kubeconfig has an exec plugin (exec), which is not allowed in a link: use an inline token or client certificate"}},
 		"a Secret for the same name": {func(t *testing.T, w *world) {
-			w.secrets = []corev1.Secret{linkSecret(t, "second", "east", newAPI("", "").start(t), w)}
+			w.secrets = []corev1.Secret{linkSecret(t, "second", "east", newCheckedAPI("", "").start(t), w)}
 		}, []string{"failure link-secret second: is one of two for cluster east: Secret link-east, which is older, is used"}},
 		"a cordon with a typo": {func(_ *testing.T, w *world) { w.annotate("isthmus.io/cordon", "ture") },
 			[]string{`failure link-secret link-east: annotation isthmus.io/cordon: "ture" is none of false, last-resort, true; it counts as absent`}},
@@ -69,7 +72,7 @@ func TestRun(t *testing.T) {
 		"a token that expires soon": {func(_ *testing.T, w *world) { w.token = jwt(time.Now().Add(49 * time.Hour)) },
 			[]string{"warning link-expiry east: its token expires in 2 days, at …"}},
 		"a client certificate that expires soon": {func(t *testing.T, w *world) {
-			cert, key := certificate(t, 90*time.Minute)
+			cert, key := pemCertificate(t, 90*time.Minute)
 			w.cert, w.key = []byte(cert), []byte(key)
 		}, []string{"warning link-expiry east: its client certificate expires in 90 minutes, at …"}},
 		"a clock that is ahead":  {func(_ *testing.T, w *world) { w.east.ahead = 2 * time.Minute }, []string{"warning clock-skew east: its clock is 2 minutes ahead"}},
@@ -79,11 +82,11 @@ func TestRun(t *testing.T) {
 		"more anchors": {func(_ *testing.T, w *world) { w.east.anchors += other },
 			[]string{"warning trust-anchors east: 1 of 1 trust anchors here and of 2 there are the same: proxies with a certificate by another one are refused"}},
 		"an anchor that has expired": {func(t *testing.T, w *world) {
-			old, _ := certificate(t, -time.Hour)
+			old, _ := pemCertificate(t, -time.Hour)
 			w.local.anchors, w.east.anchors = old, old
 		}, []string{"failure trust-anchors east: the trust anchor has expired, at …", "failure trust-anchors local: the trust anchor has expired, at …"}},
 		"an old anchor among good ones": {func(t *testing.T, w *world) {
-			old, _ := certificate(t, -time.Hour)
+			old, _ := pemCertificate(t, -time.Hour)
 			w.local.anchors, w.east.anchors = w.local.anchors+old, w.east.anchors+old
 		}, []string{"warning trust-anchors east: 1 of 2 trust anchors have expired; one is good until …", "warning trust-anchors local: 1 of 2 trust anchors have expired; one is good until …"}},
 		"anchors that may not be read": {func(_ *testing.T, w *world) { w.east.mayRead = func(r string) bool { return r != "configmaps" } },
@@ -130,10 +133,33 @@ func TestRun(t *testing.T) {
 				if text := r.Text + r.Hint + r.Object; strings.Contains(text, w.token) || strings.Contains(text, "local-token") || strings.ContainsRune(text, '\x1b') {
 					t.Errorf("%q has credentials or control characters", text)
 				}
-				if order(r.Check) < 0 || r.Section == "" {
+				if !slices.Contains(check.Checks, r.Check) || r.Section == "" {
 					t.Errorf("%+v is no known check", r)
 				}
 			}
 		})
+	}
+}
+
+// TestPreflightOfMany: each of many links has its results. All are asked at once, and each has 3 s to answer: so many are quick enough
+// on a busy machine too.
+func TestPreflightOfMany(t *testing.T) {
+	const clusters = 12
+	w := newWorld(t)
+	east := newCheckedAPI(w.east.anchors, "10.3.0.0/16").start(t)
+	for i := range clusters - 1 {
+		w.secrets = append(w.secrets, linkSecret(t, fmt.Sprint("link-", i), fmt.Sprintf("c%03d", i), east, w))
+	}
+	_, all := w.run(t)
+	fine := make(map[string]int)
+	for _, r := range all {
+		if r.Level == check.OK {
+			fine[r.Check]++
+		}
+	}
+	for _, name := range []string{check.API, check.ClockSkew, check.Rights, check.LinkSecret, check.LinkExpiry, check.Anchors} {
+		if fine[name] < clusters {
+			t.Errorf("%s: %d clusters are fine", name, fine[name])
+		}
 	}
 }

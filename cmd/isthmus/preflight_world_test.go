@@ -1,4 +1,4 @@
-package check
+package main
 
 import (
 	"crypto/ecdsa"
@@ -20,7 +20,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,14 +28,15 @@ import (
 	"k8s.io/client-go/rest"
 
 	"isthmus/clusterstore"
+	"isthmus/clusterstore/check"
+	"isthmus/clusterstore/facts"
 	"isthmus/clusterstore/typed"
+	"isthmus/cmd/isthmus/internal/client"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
 // api is an API server with what checks ask for.
-type api struct {
-	refused []string // rights, as "list pods"
+type checkedAPI struct {
+	refused []string // rights of ServiceAccount isthmus or of a link, as "list pods"
 	kinds   map[string][]string
 	anchors string // nil: the ConfigMap is not there
 	cidrs   []string
@@ -45,12 +45,13 @@ type api struct {
 	status  int           // of all answers; 0: as asked for
 	body    string        // with status
 	mayRead func(resource string) bool
-	silent  bool // it answers nothing
+	silent  bool            // it answers nothing
+	secrets []corev1.Secret // in namespace linkerd
 	unblock chan struct{}
 }
 
-func newAPI(anchors, cidr string) *api {
-	return &api{
+func newCheckedAPI(anchors, cidr string) *checkedAPI {
+	return &checkedAPI{
 		kinds: map[string][]string{
 			"linkerd.io/v1alpha2": {"serviceprofiles"}, "policy.linkerd.io/v1beta3": {"servers"}, "workload.linkerd.io/v1beta1": {"externalworkloads"},
 		},
@@ -58,7 +59,7 @@ func newAPI(anchors, cidr string) *api {
 	}
 }
 
-func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (a *checkedAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if a.silent {
 		select {
 		case <-a.unblock:
@@ -103,12 +104,14 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			o.Kind, o.APIVersion = "SelfSubjectAccessReview", "authorization.k8s.io/v1"
 			answer(o)
 		case *authorizationv1.SubjectAccessReview:
-			o.Status.Allowed = !slices.Contains(a.refused, o.Spec.User+" "+o.Spec.ResourceAttributes.Verb+" "+o.Spec.ResourceAttributes.Resource)
+			o.Status.Allowed = !slices.Contains(a.refused, strings.TrimPrefix(o.Spec.User, "system:serviceaccount:linkerd:isthmus")+o.Spec.ResourceAttributes.Verb+" "+o.Spec.ResourceAttributes.Resource)
 			o.Kind, o.APIVersion = "SubjectAccessReview", "authorization.k8s.io/v1"
 			answer(o)
 		}
-	case path == "/api/v1/namespaces/linkerd/configmaps/"+anchorsConfigMap && a.anchors != "":
-		answer(corev1.ConfigMap{TypeMeta: metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"}, Data: map[string]string{anchorsKey: a.anchors}})
+	case path == "/api/v1/namespaces/linkerd/secrets":
+		answer(corev1.SecretList{TypeMeta: metav1.TypeMeta{Kind: "SecretList", APIVersion: "v1"}, Items: a.secrets})
+	case path == "/api/v1/namespaces/linkerd/configmaps/"+facts.AnchorsConfigMap && a.anchors != "":
+		answer(corev1.ConfigMap{TypeMeta: metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"}, Data: map[string]string{"ca-bundle.crt": a.anchors}})
 	case path == "/api/v1/namespaces/linkerd/serviceaccounts/"+a.account && a.account != "":
 		answer(corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{Kind: "ServiceAccount", APIVersion: "v1"}})
 	case path == "/api/v1/nodes":
@@ -141,7 +144,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // start serves an API until the test ends.
-func (a *api) start(t *testing.T) *httptest.Server {
+func (a *checkedAPI) start(t *testing.T) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(a)
 	s.EnableHTTP2 = true // as API servers do
@@ -153,19 +156,18 @@ func (a *api) start(t *testing.T) *httptest.Server {
 
 // world is a local cluster and one that is linked, in which all is well until a test changes it.
 type world struct {
-	local, east *api
+	local, east *checkedAPI
 	token       string // of the link
 	cert, key   []byte // of the link, instead of a token
 	secrets     []corev1.Secret
-	account     string
 	pre         bool
 	annotations map[string]string // of the link
 	secret      func(*corev1.Secret)
 }
 
 func newWorld(t *testing.T) *world {
-	anchor, _ := certificate(t, time.Hour*24*365)
-	return &world{local: newAPI(anchor, "10.1.0.0/16"), east: newAPI(anchor, "10.2.0.0/16"), token: jwt(time.Now().Add(30 * 24 * time.Hour))}
+	anchor, _ := pemCertificate(t, time.Hour*24*365)
+	return &world{local: newCheckedAPI(anchor, "10.1.0.0/16"), east: newCheckedAPI(anchor, "10.2.0.0/16"), token: jwt(time.Now().Add(30 * 24 * time.Hour))}
 }
 
 // annotate adds an annotation to the link Secret.
@@ -177,7 +179,7 @@ func (w *world) annotate(name, value string) {
 }
 
 // run runs the checks and returns those that are not OK, one in a line.
-func (w *world) run(t *testing.T) (bad []string, all []Result) {
+func (w *world) run(t *testing.T) (bad []string, all []check.Result) {
 	t.Helper()
 	local, east := w.local.start(t), w.east.start(t)
 	secret := linkSecret(t, "link-east", "east", east, w)
@@ -185,15 +187,22 @@ func (w *world) run(t *testing.T) (bad []string, all []Result) {
 	if w.secret != nil {
 		w.secret(&secret)
 	}
-	all = Run(t.Context(), Config{
-		Namespace: "linkerd", Account: w.account, Pre: w.pre,
-		Local: &rest.Config{Host: local.URL, BearerToken: "local-token", TLSClientConfig: rest.TLSClientConfig{CAData: authority(local)}},
-		Links: clusterstore.ReadAccesses(append([]corev1.Secret{secret}, w.secrets...)),
-	})
+	w.local.secrets = append([]corev1.Secret{secret}, w.secrets...)
+	config := &rest.Config{Host: local.URL, BearerToken: "local-token", TLSClientConfig: rest.TLSClientConfig{CAData: authority(local)}}
+	asking, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer asking.CloseIdleConnections()
+	user, err := typed.New(config, asking)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all = check.Judge(lookFromHere(t.Context(), client.Preflight{Config: config, API: user, Namespace: "linkerd", Account: "isthmus", Pre: w.pre}))
 	for _, r := range all {
-		if r.Level != OK {
+		if r.Level != check.OK {
 			bad = append(bad, fmt.Sprintf("%s %s %s: %s", r.Level, r.Check, r.Object, r.Text))
-			if r.Hint == "" && r.Level != Unchecked {
+			if r.Hint == "" && r.Level != check.Unchecked {
 				t.Errorf("no hint what to do: %+v", r)
 			}
 		}
@@ -229,8 +238,8 @@ func linkSecret(t *testing.T, name, cluster string, server *httptest.Server, w *
 	}
 }
 
-// certificate returns one that is good for so long, and its key, in PEM.
-func certificate(t *testing.T, good time.Duration) (cert, key string) {
+// pemCertificate returns one that is good for so long, and its key, in PEM.
+func pemCertificate(t *testing.T, good time.Duration) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -1,0 +1,93 @@
+package check
+
+import (
+	"fmt"
+	"time"
+
+	"isthmus/internal/adminapi"
+)
+
+// Seen is what is judged.
+type Seen struct {
+	adminapi.Clusters
+	Services []adminapi.Service
+	// FromHere: it was not a gateway that has looked, but somebody from another network, with other rights in the own cluster.
+	// Nothing is known of services then, nor of how clusters are followed.
+	FromHere bool
+	// NoAccount is the ServiceAccount, NAMESPACE/NAME, that is to have the gateway's rights and is not there yet.
+	NoAccount string
+	// NotAsked is why rights could not be asked for, by cluster.
+	NotAsked map[string]string
+}
+
+// Judge returns what is right and wrong, in the order of [Checks].
+func Judge(s Seen) []Result {
+	r, now := new(report), time.Now()
+	s.checkSecrets(r)
+	looks := []*look{newLook(r, s.Local, now)}
+	for _, c := range s.Clusters.Clusters {
+		if c.API != nil { // its Secret is in use
+			looks = append(looks, newLook(r, c, now))
+		}
+	}
+	looks[0].own, looks[0].Cluster.Cluster = true, "local"
+	for _, l := range looks {
+		l.checkServer()
+		l.checkClock()
+		l.checkRights(s.NoAccount, s.NotAsked[l.Cluster.Cluster])
+		if l.own {
+			l.checkKinds()
+		} else {
+			l.checkExpiry()
+		}
+		l.checkAnchors(looks[0])
+		l.checkState()
+	}
+	checkNetworks(looks)
+	if !s.FromHere {
+		s.checkServices(r)
+		s.checkWriter(r)
+	}
+	return r.sorted()
+}
+
+// checkSecrets reports whether link Secrets can be read, which can be used, and each thing that is wrong with one.
+func (s *Seen) checkSecrets(r *report) {
+	add := r.about(sectionLinks, LinkSecrets, "")
+	grant := "grant what manifests/install/rbac.yaml has for secrets in namespace " + s.Secrets.Namespace
+	switch why := s.Secrets.Reason; {
+	case why == "" && s.Secrets.Listed:
+		add(OK, fmt.Sprintf("link Secrets can be read: there are %d", len(s.Clusters.Clusters)), "")
+	case why == "":
+		add(Failure, "link Secrets can't be read: they have not been listed yet", grant)
+	case s.FromHere:
+		add(Unchecked, "link Secrets can't be read: "+why, grant)
+	default:
+		add(Failure, "link Secrets can't be read: "+why, grant)
+	}
+	for i := range s.Clusters.Clusters {
+		checkSecret(r, &s.Clusters.Clusters[i], s.Secrets.Namespace)
+	}
+}
+
+func checkSecret(r *report, c *adminapi.Cluster, namespace string) {
+	add := r.about(sectionLinks, LinkSecret, c.Secret)
+	secret := fmt.Sprintf("secret -n %s %s", namespace, c.Secret)
+	switch {
+	case c.SecretRefused != "" && c.API != nil:
+		add(Failure, fmt.Sprintf("can't be used as it is now, and the version before is, for cluster %s: %s", c.Cluster, c.SecretRefused), "undo the last change: kubectl describe "+secret)
+	case c.SecretRefused != "":
+		add(Failure, "can't be used: "+c.SecretRefused, "write it anew (isthmus link NAME --context CONTEXT --apply), or correct it: kubectl describe "+secret)
+	case c.UsedInstead != "":
+		add(Failure, fmt.Sprintf("is one of two for cluster %s: Secret %s, which is older, is used", c.Cluster, c.UsedInstead),
+			"delete the one that is not wanted, or give it another label multicluster.linkerd.io/cluster-name")
+	case len(c.Insecure)+len(c.Unread) == 0:
+		add(OK, "links cluster "+c.Cluster, "")
+	}
+	for _, why := range c.Insecure {
+		add(Warning, "links cluster "+c.Cluster+" insecurely: "+why, "write it anew with the API server's certificate authority")
+	}
+	for _, why := range c.Unread {
+		add(Failure, why, "correct the annotation, or remove it: kubectl edit "+secret+"; docs/links.md has what it may be")
+	}
+}

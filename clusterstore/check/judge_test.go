@@ -1,0 +1,94 @@
+package check
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"isthmus/internal/adminapi"
+)
+
+// TestJudge: of what a gateway shows exactly what is wrong is found.
+func TestJudge(t *testing.T) {
+	const silent = "its API server does not answer"
+	for name, c := range map[string]struct {
+		change func(own, east *adminapi.Cluster, s *Seen)
+		want   []string
+	}{
+		"all is well": {func(_, _ *adminapi.Cluster, _ *Seen) {}, nil},
+		"rights": {func(own, east *adminapi.Cluster, _ *Seen) {
+			own.API.Refused = []adminapi.RefusedRequest{{Verb: "get", Resource: "leases.coordination.k8s.io/x", Status: 403}, {Verb: "watch", Resource: "pods", Status: 403}}
+			east.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "externalworkloads.workload.linkerd.io", Status: 403}, {Verb: "list", Resource: "jobs.batch", Status: 403}}
+		}, []string{"warning rights east: not permitted: list jobs.batch (labels do not name its CronJobs)", "failure rights local: not permitted: watch pods (the gateway does not get ready)"}},
+		"an optional right": {func(_, east *adminapi.Cluster, _ *Seen) {
+			east.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "nodes", Status: 403}}
+			east.API.Networks = &adminapi.PodNetworks{Error: "the credentials may not read Nodes"}
+		}, []string{"unchecked pod-networks east: the credentials may not read Nodes"}},
+		"kinds": {func(own, east *adminapi.Cluster, _ *Seen) {
+			own.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "servers.policy.linkerd.io", Status: 404}}
+			east.API.Refused = own.API.Refused
+		}, []string{"warning crds local: not installed: servers.policy.linkerd.io"}},
+		"credentials that are refused now": {func(_, east *adminapi.Cluster, _ *Seen) {
+			east.State, east.Reason = adminapi.Stale, "pods: Unauthorized"
+			east.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "pods", Status: 401}}
+		}, []string{"failure api east: the API server answers 401 Unauthorized to list pods", "unchecked rights east: its API server answers with an error", "failure link-state east: it is stale: pods: Unauthorized",
+			"unchecked link-expiry east: the API server refuses its credentials", "unchecked trust-anchors east: its API server answers with an error", "unchecked pod-networks east: its API server answers with an error"}},
+		"an API server that fails": {func(_, east *adminapi.Cluster, _ *Seen) {
+			east.State, east.Reason = adminapi.Stale, "pods: later"
+			east.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "pods", Status: 503}}
+		}, []string{"failure api east: the API server answers 503 Service Unavailable to list pods", "unchecked rights east: its API server answers with an error", "failure link-state east: it is stale: pods: later",
+			"unchecked trust-anchors east: its API server answers with an error", "unchecked pod-networks east: its API server answers with an error"}},
+		"one resource that fails": {func(_, east *adminapi.Cluster, _ *Seen) {
+			east.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "jobs.batch", Status: 500}}
+		}, nil},
+		"an API server that has gone": {func(_, east *adminapi.Cluster, _ *Seen) {
+			east.State, east.Reason, east.API.Error = adminapi.Stale, "pods: refused", "connection refused"
+		}, []string{"failure api east: its API server can't be reached: connection refused", "failure link-state east: it is stale: pods: refused"}},
+		"one that has never answered": {func(_, east *adminapi.Cluster, _ *Seen) {
+			east.State, east.Reason, east.API = adminapi.Unreachable, "pods: refused", &adminapi.APIServer{Error: "connection refused"}
+		}, []string{"failure api east: its API server can't be reached: connection refused", "unchecked clock-skew east: " + silent, "unchecked rights east: " + silent, "failure link-state east: it is unreachable: pods: refused",
+			"unchecked trust-anchors east: " + silent, "unchecked pod-networks east: " + silent}},
+		"another's certificate": {func(_, east *adminapi.Cluster, _ *Seen) {
+			east.API.Error, east.API.Certificate, east.API.OtherAuthority = "tls: no", "it was issued by x", true
+		}, []string{"failure api east: its API server can't be reached: its certificate is not good: it was issued by x"}},
+		"new credentials": {func(_, east *adminapi.Cluster, _ *Seen) {
+			east.NewCredentials = "new credentials do not work, the old ones are in use: Unauthorized"
+		},
+			[]string{"failure link-state east: new credentials do not work, the old ones are in use: Unauthorized"}},
+		"what is not read yet": {func(_, east *adminapi.Cluster, _ *Seen) { east.API.Anchors, east.API.Networks = nil, nil },
+			[]string{"unchecked trust-anchors east: not read yet", "unchecked pod-networks east: not read yet"}},
+		"link Secrets": {func(_, _ *adminapi.Cluster, s *Seen) { s.Secrets = adminapi.LinkSecrets{Reason: "forbidden"} },
+			[]string{"failure link-secrets : link Secrets can't be read: forbidden"}},
+		"a Secret that has become invalid": {func(_, east *adminapi.Cluster, _ *Seen) { east.SecretRefused = "no kubeconfig" },
+			[]string{"failure link-secret link-east: can't be used as it is now, and the version before is, for cluster east: no kubeconfig"}},
+		"a token": {func(_, east *adminapi.Cluster, _ *Seen) {
+			east.API.Expiry = &adminapi.Expiry{What: "token", At: time.Unix(0, 0)}
+		},
+			[]string{"failure link-expiry east: its token has expired, at 1970-01-01 00:00 UTC"}},
+	} {
+		seen := goodSeen()
+		c.change(&seen.Local, &seen.Clusters.Clusters[0], &seen)
+		if got := found(seen); !slices.Equal(got, c.want) {
+			t.Errorf("%s:\n  %s\nwant\n  %s", name, strings.Join(got, "\n  "), strings.Join(c.want, "\n  "))
+		}
+	}
+}
+
+// TestClock: a clock that is off is found beyond what the answer took.
+func TestClock(t *testing.T) {
+	for _, c := range []struct {
+		clock adminapi.Clock
+		want  []string
+	}{
+		{adminapi.Clock{Ahead: 0.9, Within: 0.5}, nil}, {adminapi.Clock{Ahead: -29, Within: 0.5}, nil},
+		{adminapi.Clock{Ahead: 120, Within: 0.5}, []string{"warning clock-skew east: its clock is 2 minutes ahead"}},
+		{adminapi.Clock{Ahead: -3600, Within: 0.5}, []string{"failure clock-skew east: its clock is 60 minutes behind"}},
+	} {
+		seen := goodSeen()
+		seen.Clusters.Clusters[0].API.Clock = &c.clock
+		if got := found(seen); !slices.Equal(got, c.want) {
+			t.Errorf("%+v: %q, want %q", c.clock, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"isthmus/clusterstore/budget"
+	"isthmus/internal/adminapi"
+)
+
+// goodCluster is a linked one with which nothing is wrong.
+func goodCluster(name string) adminapi.Cluster {
+	anchors := &adminapi.TrustAnchors{List: []adminapi.Anchor{{SHA256: "a", Expires: time.Now().Add(1000 * time.Hour)}}}
+	return adminapi.Cluster{
+		Cluster: name, Secret: "link-" + name,
+		ClusterStatus: adminapi.ClusterStatus{State: adminapi.Ready, Standing: adminapi.InService, API: &adminapi.APIServer{
+			Answered: time.Now(), Clock: &adminapi.Clock{Within: 0.5}, Version: "v1.36.3", Anchors: anchors, Networks: &adminapi.PodNetworks{},
+		}},
+	}
+}
+
+// goodSeen is of a gateway with which nothing is wrong.
+func goodSeen() Seen {
+	return Seen{Clusters: adminapi.Clusters{
+		Local: goodCluster("local"), Secrets: adminapi.LinkSecrets{Namespace: "linkerd", Listed: true}, Clusters: []adminapi.Cluster{goodCluster("east")},
+	}}
+}
+
+// linkFound returns what some checks find of a cluster, a line for each result. There is a next step
+// for all that is not OK.
+func linkFound(t *testing.T, s adminapi.ClusterStatus, checks ...string) (lines, hints []string) {
+	t.Helper()
+	seen := goodSeen()
+	s.API = seen.Clusters.Clusters[0].API
+	seen.Clusters.Clusters[0].ClusterStatus = s
+	for _, x := range Judge(seen) {
+		if x.Object != "east" || !slices.Contains(checks, x.Check) {
+			continue
+		}
+		if (x.Hint == "") != (x.Level == OK) {
+			t.Errorf("%+v", x)
+		}
+		lines, hints = append(lines, fmt.Sprintf("%s %s", x.Level, x.Text)), append(hints, x.Hint)
+	}
+	return lines, hints
+}
+
+// TestOverBudget: the reason of such a cluster is found by its words.
+func TestOverBudget(t *testing.T) {
+	if !strings.Contains(budget.ErrOver.Error(), overBudget) {
+		t.Errorf("%v does not have %q", budget.ErrOver, overBudget)
+	}
+}
+
+func TestCheckLink(t *testing.T) {
+	for _, c := range []struct {
+		status adminapi.ClusterStatus
+		want   []string
+	}{
+		{adminapi.ClusterStatus{State: adminapi.Ready, Standing: "in-service"}, []string{"ok it is ready"}},
+		{adminapi.ClusterStatus{State: adminapi.Ready, Standing: "withdrawn", StandingReason: "cordoned"}, []string{"warning it is ready and withdrawn: cordoned"}},
+		{adminapi.ClusterStatus{State: adminapi.Pending, Standing: "in-service"}, []string{"warning it is pending"}},
+		{adminapi.ClusterStatus{State: adminapi.Stale, Standing: "in-service", Reason: "refused"}, []string{"failure it is stale: refused"}},
+		{adminapi.ClusterStatus{State: adminapi.Stale, Standing: "withdrawn", StandingReason: "cordoned", Reason: "refused"}, []string{"failure it is stale: refused", "warning it is withdrawn: cordoned"}},
+		{adminapi.ClusterStatus{State: adminapi.Stale, Standing: "in-service", Reason: "pods: over budget: too much"}, []string{"failure it is stale: pods: over budget: too much"}},
+		{adminapi.ClusterStatus{State: adminapi.Ready, Standing: "in-service", Memory: adminapi.Memory{Used: 900, Limit: 1000}},
+			[]string{"ok it is ready", "warning it takes 90 % of the memory that a linked cluster may take"}},
+		{adminapi.ClusterStatus{State: adminapi.Ready, Standing: "withdrawn", StandingReason: "cordoned", Memory: adminapi.Memory{Used: 900, Limit: 1000}},
+			[]string{"warning it is ready and withdrawn: cordoned", "warning it takes 90 % of the memory that a linked cluster may take"}},
+		{adminapi.ClusterStatus{State: adminapi.Unreachable, Standing: "last-resort", StandingReason: "lost", Reason: "refused"}, []string{"failure it is unreachable: refused", "warning it is last-resort: lost"}},
+		{adminapi.ClusterStatus{State: adminapi.Ready, Standing: "last-resort", StandingReason: adminapi.NoGatewayAnswers}, []string{"ok it is ready"}}, // dead gateways are no cordon
+		{adminapi.ClusterStatus{State: adminapi.Ready, Standing: "in-service", ObjectWarnings: []string{"left out: a", "left out: b"}, Resources: []adminapi.Resource{{Resource: "pods", Trouble: "it ends watches"}}},
+			[]string{"ok it is ready", "warning left out: a", "warning left out: b", "warning pods: it ends watches"}},
+	} {
+		lines, hints := linkFound(t, c.status, LinkState, Objects)
+		if !slices.Equal(lines, c.want) {
+			t.Errorf("%q, want %q", lines, c.want)
+		}
+		if about := strings.Contains(c.status.Reason, "over budget") || c.status.Memory.Near(); about != strings.Contains(strings.Join(hints, " "), "--cluster-memory") {
+			t.Errorf("%q: to do: %q", lines, hints)
+		}
+	}
+}
+
+// TestCheckGateways: whatever keeps gateways from being used is reported, with a next step.
+func TestCheckGateways(t *testing.T) {
+	through := func(states ...string) (list []adminapi.ClusterGateway) {
+		for i, state := range states {
+			list = append(list, adminapi.ClusterGateway{Address: fmt.Sprintf("192.0.2.%d:4143", i), State: state, Reason: "refused"})
+		}
+		return list
+	}
+	for _, c := range []struct {
+		gateways []adminapi.ClusterGateway
+		problems []string
+		want     []string
+		hint     string // part of the first one
+	}{
+		{through("alive", "not-probed-yet"), nil, []string{"ok it is on network far, and its gateways have 2 addresses"}, ""},
+		{nil, []string{"no Service there"}, []string{"failure no gateway of it can be used", "warning no Service there"}, "isthmus.io/gateway-addresses"},
+		{through("alive", "dead"), nil, []string{"warning gateways that do not answer probes, 1 of 2: 192.0.2.1:4143 (refused)"}, "mc-probe"},
+		{through("dead"), []string{"a name"}, []string{"failure none of its gateways answers probes: 192.0.2.0:4143 (refused)", "warning a name"}, "where a service has no other endpoint"},
+		{through("outside-ranges", "dead"), nil, []string{"failure none of its gateways answers probes: 192.0.2.1:4143 (refused)"}, "mc-probe"},
+		{through("ipv6-off", "dead"), nil, []string{"failure none of its gateways answers probes: 192.0.2.1:4143 (refused)"}, "mc-probe"},
+		{through("outside-ranges"), []string{"gateways outside"}, []string{"failure no gateway of it can be used", "warning gateways outside"}, "isthmus.io/address-ranges"},
+		{through("not-probed"), []string{"gateways that are not probed"}, []string{"warning gateways that are not probed"}, "isthmus clusters"},
+	} {
+		lines, hints := linkFound(t, adminapi.ClusterStatus{State: adminapi.Ready, Network: "far", Gateways: c.gateways, GatewayProblems: c.problems}, Gateways)
+		if !slices.Equal(lines, c.want) || !strings.Contains(hints[0], c.hint) {
+			t.Errorf("%q, want %q; to do: %q", lines, c.want, hints)
+		}
+	}
+}

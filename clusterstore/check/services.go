@@ -1,0 +1,136 @@
+package check
+
+import (
+	"fmt"
+	"strings"
+
+	"isthmus/internal/adminapi"
+)
+
+// serviceChecks are the checks of services. Those with a result that is not OK are in bad.
+type serviceChecks struct {
+	*report
+	bad map[string]bool
+}
+
+func (c *serviceChecks) add(check, service string, level Level, text, hint string) {
+	c.bad[check] = true
+	c.about(sectionServices, check, service)(level, text, hint)
+}
+
+// checkServices reports what is wrong with federated and mirrored services.
+func (s *Seen) checkServices(r *report) {
+	c, federated := serviceChecks{r, make(map[string]bool)}, 0
+	for i := range s.Services {
+		x := &s.Services[i]
+		if isFederated(x) {
+			federated++
+		}
+		c.members(x)
+		c.addresses(x)
+		for _, problem := range x.Problems {
+			c.add(Definitions, x.Service, Warning, problem, "correct the Service's annotations and labels; docs/links.md and docs/preference.md have what they may be")
+		}
+		if x.Preference != nil {
+			for _, cluster := range x.Preference.Unlinked {
+				c.add(Definitions, x.Service, Warning, fmt.Sprintf("annotation isthmus.io/prefer: no cluster %s is linked", cluster),
+					"correct the name in the annotation, or link it: isthmus link NAME --context CONTEXT --apply")
+			}
+		}
+	}
+	for _, fine := range []struct{ check, text string }{
+		{Members, services(federated)}, {Ports, "all members have the ports that are asked for"},
+		{Addresses, "no address that proxies watch is offered twice"}, {Definitions, "all annotations and labels can be used"},
+	} {
+		if !c.bad[fine.check] {
+			r.about(sectionServices, fine.check, "")(OK, fine.text, "")
+		}
+	}
+}
+
+// isFederated reports whether the service is federated or mirrored.
+func isFederated(s *adminapi.Service) bool {
+	for _, m := range s.Members {
+		if m.Cluster != "local" {
+			return true
+		}
+	}
+	return s.Federated
+}
+
+func services(n int) string {
+	switch n {
+	case 0:
+		return "there are no federated or mirrored services"
+	case 1:
+		return "1 federated or mirrored service: all members serve"
+	}
+	return fmt.Sprintf("%d federated or mirrored services: all members serve", n)
+}
+
+// members reports those that do not serve, and those that lack ports. A service of which no member serves has failed.
+func (c *serviceChecks) members(s *adminapi.Service) {
+	level := Failure
+	for _, m := range s.Members {
+		if m.Reason == "" {
+			level = Warning
+		}
+	}
+	for _, m := range s.Members {
+		if m.Reason != "" {
+			c.add(Members, s.Service, level, fmt.Sprintf("%s of cluster %s does not serve: %s", m.Service, m.Cluster, m.Reason), memberHint(s.Service, m.Reason))
+		}
+		if len(m.LacksPorts) > 0 {
+			c.add(Ports, s.Service, Warning, fmt.Sprintf("%s of cluster %s has no port %s: clients of that port are sent to that port of its Pods", m.Service, m.Cluster, strings.Join(m.LacksPorts, ", ")),
+				"give both Services the same port numbers; their target ports may differ")
+		}
+	}
+}
+
+// memberHint is what to do about a member that does not serve, by the reason: that of federation.MemberStatus.
+func memberHint(service, reason string) string {
+	switch reason {
+	case "no gateway of the cluster can be used":
+		return "see the check of the cluster's gateways"
+	case "no such Service in the cluster", "Service is of type ExternalName":
+		return "create the Service there, or take that member out of the annotations of Service " + service
+	case "cluster is unlinked":
+		return "correct the cluster's name in the annotations of Service " + service + ", or link it: isthmus link NAME --context CONTEXT --apply"
+	}
+	return "see why the cluster can't be read, among the checks of links and API servers, and by: isthmus clusters"
+}
+
+// addresses reports what two members offer at the same address.
+func (c *serviceChecks) addresses(s *adminapi.Service) {
+	for _, p := range s.Ports {
+		for _, m := range p.Members {
+			if m.Conflicts == 0 {
+				continue
+			}
+			text := fmt.Sprintf("port %d: another member too offers %s of %s of cluster %s", p.Port, addresses(m.Conflicts), m.Service, m.Cluster)
+			if len(m.ConflictsWith) > 0 {
+				text += ": " + m.ConflictsWith[0]
+			}
+			c.add(Addresses, s.Service, Warning, text,
+				"either two clusters use the same addresses, or one of them is linked twice; isthmus.io/address-ranges on link Secrets keeps them apart (docs/links.md)")
+		}
+	}
+}
+
+// checkWriter reports whether some replica writes EndpointSlices for ExternalWorkloads.
+func (s *Seen) checkWriter(r *report) {
+	if s.Writer == nil {
+		return
+	}
+	add := r.about(SectionGateway, SliceWriter, "")
+	switch w := s.Writer; {
+	case w.LeaseError != "":
+		add(Warning, "the Lease of the replica that writes EndpointSlices can't be used: "+w.LeaseError, "grant what manifests/install/rbac.yaml has for leases")
+	case w.Holder == "":
+		add(Warning, "no replica holds the Lease for writing EndpointSlices", "that is so for some seconds after a replica has ended; if it stays: isthmus clusters shows why")
+	case w.Error != "":
+		add(Warning, "EndpointSlices for ExternalWorkloads can't be written: "+w.Error, "grant what manifests/install/rbac.yaml has for endpointslices")
+	default:
+		add(OK, "EndpointSlices for ExternalWorkloads are written by "+w.Holder, "")
+	}
+}

@@ -1,0 +1,77 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"isthmus/federation"
+	"isthmus/internal/adminapi"
+)
+
+// TestMemberHint: what to do depends on why the member does not serve, in federation's words.
+func TestMemberHint(t *testing.T) {
+	for status, want := range map[federation.MemberStatus]string{
+		{Link: federation.Ready}: "create the Service there", {Link: federation.Ready, Service: federation.ExternalName}: "create the Service there",
+		{Link: federation.Unlinked}: "correct the cluster's name", {Link: federation.Pending}: "see why the cluster can't be read",
+		{Link: federation.Ready, Service: federation.Present, Unreached: true}: "see the check of the cluster's gateways",
+	} {
+		if hint := memberHint("shop/web", status.String()); !strings.HasPrefix(hint, want) {
+			t.Errorf("%v: %s, want %s…", status, hint, want)
+		}
+	}
+}
+
+func TestServiceChecks(t *testing.T) {
+	const missing, unlinked = "no such Service in the cluster", "cluster is unlinked"
+	web := func(members ...adminapi.Member) adminapi.Service {
+		for i := range members {
+			members[i].Service = "shop/web"
+		}
+		return adminapi.Service{Service: "shop/web", Federated: true, Members: members}
+	}
+	preferring := web()
+	preferring.Preference = &adminapi.Preference{Unlinked: []string{"esat"}}
+	twice := web()
+	twice.Ports = []adminapi.Port{{Port: 80, Members: []adminapi.PortMember{{Cluster: "east"}, {Cluster: "north", Service: "shop/web", Conflicts: 2}}}}
+	for name, c := range map[string]struct {
+		service adminapi.Service
+		writer  *adminapi.SliceWriter
+		want    []string
+	}{
+		"a member": {web(adminapi.Member{Cluster: "east", Reason: missing}, adminapi.Member{Cluster: "north"}), nil,
+			[]string{"warning members shop/web: shop/web of cluster east does not serve: no such Service in the cluster"}},
+		"all members": {web(adminapi.Member{Cluster: "east", Reason: missing}, adminapi.Member{Cluster: "north", Reason: unlinked}), nil,
+			[]string{"failure members shop/web: shop/web of cluster east does not serve: no such Service in the cluster", "failure members shop/web: shop/web of cluster north does not serve: cluster is unlinked"}},
+		"ports": {web(adminapi.Member{Cluster: "east", LacksPorts: []string{"80 (http is 8080 there)", "81"}}), nil,
+			[]string{"warning ports shop/web: shop/web of cluster east has no port 80 (http is 8080 there), 81: clients of that port are sent to that port of its Pods"}},
+		"a preference": {preferring, nil, []string{"warning definitions shop/web: annotation isthmus.io/prefer: no cluster esat is linked"}},
+		"a problem":    {adminapi.Service{Service: "shop/odd", Problems: []string{"bad"}}, nil, []string{"warning definitions shop/odd: bad"}},
+		"addresses":    {twice, nil, []string{"warning addresses shop/web: port 80: another member too offers 2 addresses of shop/web of cluster north"}},
+		"the Lease": {web(), &adminapi.SliceWriter{Holder: "a", LeaseError: "forbidden"},
+			[]string{"warning slice-writer : the Lease of the replica that writes EndpointSlices can't be used: forbidden"}},
+		"nobody's Lease":       {web(), &adminapi.SliceWriter{}, []string{"warning slice-writer : no replica holds the Lease for writing EndpointSlices"}},
+		"writing":              {web(), &adminapi.SliceWriter{Holder: "a", Error: "conflict"}, []string{"warning slice-writer : EndpointSlices for ExternalWorkloads can't be written: conflict"}},
+		"a Lease that is held": {web(), &adminapi.SliceWriter{Holder: "a"}, nil},
+	} {
+		seen := goodSeen()
+		seen.Services, seen.Writer = []adminapi.Service{c.service}, c.writer
+		if got := found(seen); !slices.Equal(got, c.want) {
+			t.Errorf("%s:\n  %s\nwant\n  %s", name, strings.Join(got, "\n  "), strings.Join(c.want, "\n  "))
+		}
+	}
+}
+
+// found returns the results that are not OK, one in a line.
+func found(s Seen) (bad []string) {
+	for _, x := range Judge(s) {
+		if x.Level != OK {
+			bad = append(bad, fmt.Sprintf("%s %s %s: %s", x.Level, x.Check, x.Object, x.Text))
+			if x.Hint == "" && x.Level != Unchecked {
+				bad = append(bad, "no hint")
+			}
+		}
+	}
+	return bad
+}

@@ -1,0 +1,108 @@
+// Package facts reads what two clusters are compared by, and when credentials expire. A gateway keeps
+// what it reads of each cluster for its page /debug/clusters, by which "isthmus check" judges; before an
+// installation "isthmus check" reads the same from here.
+//
+// What callers may rely on:
+//
+//   - Keep reads once the API server has answered, and again every so often: nothing is read for whoever looks at a page.
+//   - What one cluster answers takes a few megabytes at most while it is read, and some 100 kB that are kept.
+//   - No fact has credentials. Error texts are printable and short.
+package facts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"isthmus/clusterstore/kube"
+	"isthmus/internal/adminapi"
+)
+
+const (
+	retryAfter = 30 * time.Second // if something could not be read, and it is not that the credentials may not
+	readWithin = time.Minute
+	listsFirst = 5 * time.Second // after which facts are read even if the cluster's objects are not listed yet
+)
+
+// Facts are what Read has read. They are immutable.
+type Facts struct {
+	version, versionError string
+	anchors               adminapi.TrustAnchors
+	networks              adminapi.PodNetworks
+}
+
+// AddTo adds the facts to what is known otherwise. f may be nil: nothing has been read yet.
+func (f *Facts) AddTo(s *adminapi.APIServer) {
+	if f != nil {
+		s.Version, s.VersionError, s.Anchors, s.Networks = f.version, f.versionError, &f.anchors, &f.networks
+	}
+}
+
+// Keep passes to store what it reads of a cluster: once that has answered and its objects are listed, and again every so often
+// (0: never again), until ctx ends. namespace is the control plane's.
+func Keep(ctx context.Context, client *kube.Client, namespace string, listed <-chan struct{}, every time.Duration, store func(*Facts)) {
+	select {
+	case <-client.Answered():
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-listed:
+	case <-time.After(listsFirst):
+	case <-ctx.Done():
+		return
+	}
+	for {
+		facts, complete := Read(ctx, client, namespace)
+		if ctx.Err() != nil {
+			return
+		}
+		store(facts)
+		var again <-chan time.Time // never
+		switch {
+		case !complete:
+			again = time.After(retryAfter)
+		case every > 0:
+			again = time.After(every)
+		}
+		select {
+		case <-again:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Read reads them. complete: to read again would be in vain, unless somebody changes something.
+func Read(ctx context.Context, client *kube.Client, namespace string) (f *Facts, complete bool) {
+	ctx, cancel := context.WithTimeout(ctx, readWithin)
+	defer cancel()
+	f, complete = new(Facts), true
+	failed := func(what string, err error) string {
+		switch {
+		case apierrors.IsForbidden(err):
+			return "the credentials may not read " + what
+		case apierrors.IsNotFound(err):
+			return what + " is not there"
+		}
+		complete = false
+		if errors.Is(err, context.DeadlineExceeded) {
+			return "no time was left to read " + what
+		}
+		return client.Printable(err).Error()
+	}
+	var err error
+	if f.version, err = client.Version(ctx); err != nil {
+		f.versionError, complete = kube.Printable(err).Error(), false
+	}
+	if f.anchors.List, err = readAnchors(ctx, client.Clients, namespace); err != nil {
+		f.anchors.Error = failed(fmt.Sprintf("ConfigMap %s/%s", namespace, AnchorsConfigMap), err)
+	}
+	if f.networks, err = readNetworks(ctx, client.Sources.NodeRanges); err != nil {
+		f.networks = adminapi.PodNetworks{Error: failed("Nodes", err)}
+	}
+	return f, complete
+}

@@ -1,0 +1,154 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"isthmus/clusterstore/guard"
+	"isthmus/internal/adminapi"
+)
+
+// maxRefusals of one server are kept. A gateway makes some thirty kinds of requests.
+const maxRefusals = 100
+
+// observer remembers what answers of an API server show besides what was asked for.
+type observer struct {
+	printable func(error) error
+	answered  chan struct{} // closed by the first answer
+
+	mu      sync.Mutex
+	now     adminapi.APIServer // without Refused
+	refused map[adminapi.RefusedRequest]int
+}
+
+func newObserver(printable func(error) error) *observer {
+	return &observer{printable: printable, answered: make(chan struct{}), refused: make(map[adminapi.RefusedRequest]int)}
+}
+
+// over returns a RoundTripper that observes what next does.
+func (o *observer) over(next http.RoundTripper) http.RoundTripper { return observing{next, o} }
+
+type observing struct {
+	next http.RoundTripper
+	*observer
+}
+
+func (o observing) RoundTrip(r *http.Request) (*http.Response, error) {
+	sent := time.Now()
+	response, err := o.next.RoundTrip(r)
+	switch {
+	case err == nil:
+		o.answer(r, response, sent, time.Now())
+	case !errors.Is(r.Context().Err(), context.Canceled): // otherwise nobody waits for it any more
+		o.failure(err)
+	}
+	return response, err
+}
+
+func (o *observer) answer(r *http.Request, response *http.Response, sent, received time.Time) {
+	clock := clockOf(response.Header.Get("Date"), sent, received)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.now.Answered.IsZero() {
+		close(o.answered)
+	}
+	o.now.Answered, o.now.Error, o.now.Certificate, o.now.OtherAuthority = received, "", "", false
+	o.now.Clock = cmp.Or(clock, o.now.Clock)
+	kind := kindOf(r)
+	switch status := response.StatusCode; {
+	case status < 400, status == http.StatusConflict, status == http.StatusGone:
+		delete(o.refused, kind)
+	case o.refused[kind] != 0 || len(o.refused) < maxRefusals:
+		o.refused[kind] = status
+	}
+}
+
+func (o *observer) failure(err error) {
+	certificate, other := guard.Certificate(err)
+	text := o.printable(err).Error()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.now.Error, o.now.Certificate, o.now.OtherAuthority = text, certificate, other
+}
+
+// clockOf compares a server's clock with the own one; nil: its answer has no date. The server answered at some time between
+// sent and received, and its time is cut to seconds: so the middle of each is compared.
+func clockOf(date string, sent, received time.Time) *adminapi.Clock {
+	at, err := http.ParseTime(date)
+	if err != nil {
+		return nil
+	}
+	const half = time.Second / 2
+	took := received.Sub(sent)
+	return &adminapi.Clock{Ahead: at.Add(half).Sub(sent.Add(took / 2)).Seconds(), Within: (took/2 + half).Seconds()}
+}
+
+// kindOf returns the kind of a request, with no status.
+func kindOf(r *http.Request) adminapi.RefusedRequest {
+	verb := map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete"}[r.Method]
+	group, path := "", ""
+	if _, rest, ok := strings.Cut(r.URL.Path, "/apis/"); ok {
+		group, rest, _ = strings.Cut(rest, "/")
+		_, path, _ = strings.Cut(rest, "/") // after the version
+		group = "." + group
+	} else {
+		_, path, _ = strings.Cut(r.URL.Path, "/api/v1/")
+	}
+	parts := strings.Split(path, "/")
+	if parts[0] == "namespaces" && len(parts) > 2 {
+		parts = parts[2:]
+	}
+	resource, named := parts[0]+group, len(parts) > 1
+	watch := r.URL.Query().Get("watch")
+	switch {
+	case path == "": // API discovery, or the version
+		verb, resource = "get", r.URL.Path
+	case verb != "": // whatever its name
+	case named:
+		verb, resource = "get", resource+"/"+parts[1]
+	case watch != "" && watch != "false":
+		verb = "watch"
+	default:
+		verb = "list"
+	}
+	return adminapi.RefusedRequest{Verb: verb, Resource: resource}
+}
+
+// Server returns what requests have shown of the API server so far, without what is read by
+// itself. It holds no credentials.
+func (c *Client) Server() adminapi.APIServer {
+	if c.observer == nil {
+		return adminapi.APIServer{}
+	}
+	c.observer.mu.Lock()
+	defer c.observer.mu.Unlock()
+	now := c.observer.now
+	for kind, status := range c.observer.refused {
+		kind.Status = status
+		now.Refused = append(now.Refused, kind)
+	}
+	SortRefused(now.Refused)
+	return now
+}
+
+// SortRefused sorts by resource and verb.
+func SortRefused(list []adminapi.RefusedRequest) {
+	slices.SortFunc(list, func(a, b adminapi.RefusedRequest) int {
+		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Verb, b.Verb))
+	})
+}
+
+// Answered returns a channel that is closed once the API server has answered anything; nil: the
+// Client was not made by [New].
+func (c *Client) Answered() <-chan struct{} {
+	if c.observer == nil {
+		return nil
+	}
+	return c.observer.answered
+}

@@ -1,0 +1,96 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+)
+
+// TestServer: requests leave what they have shown: an answer, the clock, what was refused and is again permitted, and no credentials.
+func TestServer(t *testing.T) {
+	status := http.StatusForbidden
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Date", time.Now().Add(time.Hour).UTC().Format(http.TimeFormat))
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		io.WriteString(w, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"}}`)
+	}))
+	defer server.Close()
+	client, err := New("east", &rest.Config{Host: server.URL + "/k8s/clusters/c-1", BearerToken: "secret"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	select {
+	case <-client.Answered():
+		t.Error("it has answered before it was asked")
+	default:
+	}
+	ask := func(name string) { _, _ = client.ConfigMaps("ns").Get(t.Context(), name, metav1.GetOptions{}) }
+	ask("a")
+	<-client.Answered()
+	now := client.Server()
+	if got := fmt.Sprint(now.Refused); got != "[{get configmaps/a 403}]" || now.Answered.IsZero() || now.Error != "" {
+		t.Errorf("%+v", now)
+	}
+	if off := now.Clock.Ahead; off < 3500 || off > 3700 || now.Clock.Within < 0.5 {
+		t.Errorf("%+v", now.Clock)
+	}
+	status = http.StatusOK
+	ask("a")
+	if now := client.Server(); len(now.Refused) != 0 {
+		t.Errorf("still refused: %v", now.Refused)
+	}
+	status = http.StatusNotFound
+	for i := range 2 * maxRefusals {
+		ask(fmt.Sprint("n", i))
+	}
+	if n := len(client.Server().Refused); n != maxRefusals {
+		t.Errorf("%d kinds of requests are kept", n)
+	}
+	server.Close()
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, _ = client.ConfigMaps("ns").Get(gone, "a", metav1.GetOptions{})
+	if now := client.Server(); now.Error != "" {
+		t.Errorf("a request that nobody waits for: %s", now.Error)
+	}
+	ask("a")
+	if now := client.Server(); !strings.Contains(now.Error, "refused") || strings.Contains(now.Error, "secret") {
+		t.Errorf("error %q", now.Error)
+	}
+}
+
+// TestKindOf: requests are named as the rights for them are.
+func TestKindOf(t *testing.T) {
+	for request, want := range map[string]string{
+		"GET /api/v1/pods?limit=500":                                     "list pods",
+		"GET /api/v1/pods?watch=true":                                    "watch pods",
+		"GET /api/v1/pods?watch=false":                                   "list pods",
+		"GET /prefix/api/v1/namespaces/linkerd/secrets":                  "list secrets",
+		"GET /api/v1/namespaces/linkerd/configmaps/x":                    "get configmaps/x",
+		"GET /apis/batch/v1/jobs":                                        "list jobs.batch",
+		"GET /apis/coordination.k8s.io/v1/namespaces/n/leases/x":         "get leases.coordination.k8s.io/x",
+		"PUT /apis/coordination.k8s.io/v1/namespaces/n/leases/x":         "update leases.coordination.k8s.io",
+		"PATCH /apis/discovery.k8s.io/v1/namespaces/n/endpointslices/x":  "patch endpointslices.discovery.k8s.io",
+		"DELETE /apis/discovery.k8s.io/v1/namespaces/n/endpointslices/x": "delete endpointslices.discovery.k8s.io",
+		"POST /apis/discovery.k8s.io/v1/namespaces/n/endpointslices":     "create endpointslices.discovery.k8s.io",
+		"GET /version":       "get /version",
+		"GET /apis/batch/v1": "get /apis/batch/v1",
+		"GET /apis":          "get /apis",
+	} {
+		method, url, _ := strings.Cut(request, " ")
+		r := httptest.NewRequest(method, url, nil)
+		if k := kindOf(r); k.Verb+" "+k.Resource != want {
+			t.Errorf("%s: %s %s, want %s", request, k.Verb, k.Resource, want)
+		}
+	}
+}

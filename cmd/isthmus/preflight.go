@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"isthmus/clusterstore"
+	"isthmus/clusterstore/check"
+	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/facts"
+	"isthmus/clusterstore/kube"
+	"isthmus/clusterstore/typed"
+	"isthmus/cmd/isthmus/internal/client"
+	"isthmus/federation"
+	"isthmus/internal/adminapi"
+)
+
+// Limits of a look from here.
+const (
+	lookWithin   = 20 * time.Second // at all clusters
+	lookAtOnce   = 48               // clusters: 250 of which none answers take 18 s
+	firstAnswer  = 3 * time.Second  // of one cluster
+	clusterLimit = 8 * time.Second  // for all that is asked of it
+
+	maxLinks, linksOfPage = 4000, 200 // link Secrets
+)
+
+// lookFromHere fills in what a gateway would show, where there is none: from this machine, with a
+// user's credentials and those of the links.
+func lookFromHere(ctx context.Context, p client.Preflight) check.Seen {
+	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	defer cancel()
+	links, err := readLinks(ctx, p.API, p.Namespace)
+	seen := check.Seen{FromHere: true}
+	seen.Secrets = adminapi.LinkSecrets{Namespace: p.Namespace, Listed: err == nil}
+	if err != nil {
+		seen.Secrets.Reason = err.Error()
+	}
+	own := look{name: federation.Local, rest: p.Config, namespace: p.Namespace, rights: check.LocalRights(), account: p.Account, pre: p.Pre}
+	looks := []*look{&own}
+	for _, a := range links {
+		seen.Clusters.Clusters = append(seen.Clusters.Clusters, a.Cluster)
+		if a.REST != nil {
+			looks = append(looks, &look{name: federation.ClusterName(a.Cluster.Cluster), rest: a.REST, namespace: p.Namespace, rights: check.LinkRights(), found: *a.API})
+		}
+	}
+	var looking errgroup.Group
+	looking.SetLimit(lookAtOnce)
+	for _, l := range looks {
+		looking.Go(func() error { l.run(ctx); return nil })
+	}
+	_ = looking.Wait() // each keeps its own errors
+	seen.NotAsked = make(map[string]string)
+	for _, l := range looks {
+		if l.rightsErr != nil {
+			seen.NotAsked[l.name.String()] = l.rightsErr.Error()
+		}
+	}
+	if own.noAccount {
+		seen.NoAccount = p.Namespace + "/" + p.Account
+	}
+	seen.Local.API = &own.found
+	for i, next := 0, 1; i < len(links); i++ {
+		if links[i].REST != nil {
+			seen.Clusters.Clusters[i].API = &looks[next].found
+			next++
+		}
+	}
+	return seen
+}
+
+// readLinks reads the link Secrets of a namespace, as a gateway there does. It reads pages, so
+// that the client may bound each.
+func readLinks(ctx context.Context, api *typed.Clients, namespace string) ([]clusterstore.Access, error) {
+	ctx, cancel := context.WithTimeout(ctx, clusterLimit)
+	defer cancel()
+	var secrets []corev1.Secret
+	options := metav1.ListOptions{FieldSelector: "type=" + clusterstore.SecretType, Limit: linksOfPage}
+	for len(secrets) < maxLinks {
+		list, err := api.Secrets(namespace).List(ctx, options)
+		if err != nil {
+			return nil, kube.Printable(err)
+		}
+		secrets = append(secrets, list.Items...)
+		if options.Continue = list.Continue; options.Continue == "" {
+			return clusterstore.ReadAccesses(secrets), nil
+		}
+	}
+	return nil, fmt.Errorf("there are more than %d link Secrets", maxLinks)
+}
+
+// look is what is asked of one cluster's API server.
+type look struct {
+	// fixed
+	name      federation.ClusterName
+	rest      *rest.Config
+	namespace string // of the control plane
+	rights    []check.Right
+	account   string // in that namespace, whose rights they are; empty: those of the credentials
+	pre       bool   // the account need not be there yet
+
+	found     adminapi.APIServer
+	rightsErr error // why nobody could be asked for rights
+	noAccount bool
+}
+
+func (l *look) run(ctx context.Context) {
+	if ctx.Err() != nil {
+		return // no time was left
+	}
+	ctx, cancel := context.WithTimeout(ctx, clusterLimit)
+	defer cancel()
+	expiry := l.found.Expiry
+	api, err := kube.New(l.name, l.rest, nil)
+	if err != nil {
+		l.found.Error = "no client can be made of its credentials: " + err.Error()
+		return
+	}
+	defer api.Close()
+	first, stop := context.WithTimeout(ctx, firstAnswer)
+	_, err = api.Version(first)
+	late := first.Err() != nil
+	stop()
+	if err == nil {
+		var known *facts.Facts
+		known, _ = facts.Read(ctx, api, l.namespace)
+		l.found = api.Server()
+		known.AddTo(&l.found)
+		l.found.Refused = unauthorized(l.found.Refused)
+		l.askRights(ctx, api)
+		l.askKinds(ctx, api)
+	} else if l.found = api.Server(); !l.found.Answered.IsZero() {
+		l.found.VersionError = err.Error()
+	} else if late {
+		l.found.Error = fmt.Sprintf("no answer within %v", firstAnswer)
+	}
+	l.found.Expiry = expiry
+}
+
+// unauthorized leaves out what the credentials in use may not do: whose rights matter is asked for.
+func unauthorized(list []adminapi.RefusedRequest) (kept []adminapi.RefusedRequest) {
+	for _, r := range list {
+		if r.Status == http.StatusUnauthorized {
+			kept = append(kept, r)
+		}
+	}
+	return kept
+}
+
+// askKinds finds out which custom resources the own cluster does not have.
+func (l *look) askKinds(ctx context.Context, api *kube.Client) {
+	if l.name != federation.Local {
+		return
+	}
+	for _, k := range []schema.GroupVersionResource{crd.ProfileVersion.WithResource("serviceprofiles"), crd.PolicyVersion.WithResource("servers"), crd.WorkloadVersion.WithResource("externalworkloads")} {
+		x := adminapi.RefusedRequest{Verb: "get", Resource: k.GroupResource().String(), Status: http.StatusNotFound}
+		switch served, err := api.Serves(ctx, k); {
+		case err != nil:
+			x.Status = http.StatusServiceUnavailable // it is not known
+		case served:
+			continue
+		}
+		l.found.Refused = append(l.found.Refused, x)
+	}
+}

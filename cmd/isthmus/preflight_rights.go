@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"isthmus/clusterstore/check"
+	"isthmus/clusterstore/kube"
+	"isthmus/internal/adminapi"
+)
+
+// reviewsAtOnce is how many questions about rights are under way to one API server: one after
+// the other would take seconds to a server that is far away.
+const reviewsAtOnce = 8
+
+// askRights asks the API server which rights it does not grant.
+func (l *look) askRights(ctx context.Context, api *kube.Client) {
+	if l.pre && l.account != "" {
+		_, err := api.ServiceAccounts(l.namespace).Get(ctx, l.account, metav1.GetOptions{})
+		if l.noAccount = apierrors.IsNotFound(err); l.noAccount {
+			return
+		}
+	}
+	var mu sync.Mutex
+	asking, ctx := errgroup.WithContext(ctx)
+	asking.SetLimit(reviewsAtOnce)
+	for _, r := range l.rights {
+		for _, verb := range r.Verbs {
+			asking.Go(func() error {
+				allowed, err := l.mayDo(ctx, api, r, verb)
+				if err != nil {
+					return fmt.Errorf("%s %v: %w", verb, r, err)
+				}
+				if !allowed {
+					mu.Lock()
+					defer mu.Unlock()
+					l.found.Refused = append(l.found.Refused, adminapi.RefusedRequest{Verb: verb, Resource: r.String(), Status: http.StatusForbidden})
+				}
+				return nil
+			})
+		}
+	}
+	if err := asking.Wait(); err != nil {
+		l.rightsErr = api.Printable(err)
+		return
+	}
+	kube.SortRefused(l.found.Refused)
+}
+
+// mayDo asks for one right: of the account by a review of its rights, else of the credentials in use.
+func (l *look) mayDo(ctx context.Context, api *kube.Client, r check.Right, verb string) (bool, error) {
+	asked := &authorizationv1.ResourceAttributes{Group: r.Group, Resource: r.Resource, Name: r.Name, Verb: verb}
+	if r.InNamespace || r.Name != "" {
+		asked.Namespace = l.namespace
+	}
+	if l.account == "" {
+		answer, err := api.SelfSubjectAccessReviews.Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: asked},
+		}, metav1.CreateOptions{})
+		return err == nil && answer.Status.Allowed, err
+	}
+	accounts := "system:serviceaccounts"
+	answer, err := api.SubjectAccessReviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		ResourceAttributes: asked, User: strings.Join([]string{"system:serviceaccount", l.namespace, l.account}, ":"),
+		Groups: []string{accounts, accounts + ":" + l.namespace, "system:authenticated"},
+	}}, metav1.CreateOptions{})
+	return err == nil && answer.Status.Allowed, err
+}
