@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"isthmus/federation"
+
+	"isthmus/internal/legible"
 )
 
 // target is the service port, or the endpoint of it, that an authority names.
@@ -104,10 +106,7 @@ const maxQuoted = 512
 // quoted returns the beginning of what a client has sent, for its status: that waits in
 // memory until the client takes it.
 func quoted(s string) string {
-	if len(s) <= maxQuoted {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxQuoted], "") + "..."
+	return legible.Beginning(s, maxQuoted)
 }
 
 // splitPort splits an authority into host and port, and removes the brackets of an

@@ -16,6 +16,7 @@ import (
 	"isthmus/clusterstore/follow"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
+	"isthmus/internal/legible"
 )
 
 // Config configures a Cluster. Client, Log and Changed are needed.
@@ -127,7 +128,7 @@ func New(cfg Config) (*Cluster, error) {
 
 // drifted logs and reports an object that had drifted.
 func (c *Cluster) drifted(d follow.Drift) {
-	object := kube.Printable(errors.New(d.Object)).Error()
+	object := legible.Text(d.Object, legible.Long)
 	c.cfg.Log.Warn("what was kept of an object was not what the API has; it is corrected",
 		zap.String("resource", d.Resource), zap.String("object", object), zap.String("problem", string(d.Problem)))
 	if c.cfg.Drifted != nil {

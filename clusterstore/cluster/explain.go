@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"isthmus/federation"
+
+	"isthmus/internal/legible"
 )
 
 // leftOut is an address of a slice of which no endpoint is made, whatever the port.
@@ -48,10 +50,7 @@ func (l *leftOuts) add(ref *corev1.ObjectReference, why federation.Verdict, addr
 
 // beginning returns a text that takes at most maxLeftText, and no memory of a longer one.
 func beginning(text string) string {
-	if len(text) > maxLeftText {
-		text = text[:maxLeftText] + "..."
-	}
-	return strings.Clone(strings.ToValidUTF8(text, "\uFFFD"))
+	return strings.Clone(strings.ToValidUTF8(legible.Beginning(text, maxLeftText), "\uFFFD"))
 }
 
 func (d *sliceData) leftOut() []leftOut {

@@ -61,7 +61,7 @@ func TestExplain(t *testing.T) {
 		{"terminating", 80, []runtime.Object{web, aSlice("s", "web", "http=8080", "10.0.0.1 pod=p unready terminating")}, "s 10.0.0.1:0 terminating, Pod ns/p"},
 		{"stands for something else", 80, []runtime.Object{web, aSlice("s", "web", "http=8080", "10.0.0.1 kind=Node", "10.0.0.2 kind=Node unready")}, "s 10.0.0.1:0 stands-for-something-else, Node ns/x | s 10.0.0.2:0 not-ready, Node ns/x"},
 		{"no address", 80, []runtime.Object{web, aSlice("s", "web", "http=8080", "nonsense", "10.0.0.300 unready", long)},
-			"s nonsense unusable-text | s 10.0.0.300 not-ready | s " + long[:maxLeftText] + "... unusable-text"},
+			"s nonsense unusable-text | s 10.0.0.300 not-ready | s " + long[:maxLeftText] + "… unusable-text"},
 		{"not routable", 80, []runtime.Object{web, aSlice("s", "web", "http=8080", "127.0.0.1", "224.0.0.1")}, "s 127.0.0.1:0 not-routable | s 224.0.0.1:0 not-routable"},
 		{"no host's", 80, []runtime.Object{web, aSlice("s", "web", "http=8080", "0.0.0.5", "255.255.255.255", "240.0.0.1")},
 			"s 240.0.0.1:8080 served | s 0.0.0.5:0 not-routable | s 255.255.255.255:0 not-routable"},

@@ -1,13 +1,12 @@
 package cluster
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
 	"isthmus/clusterstore/follow"
-	"isthmus/clusterstore/kube"
 	"isthmus/internal/adminapi"
+	"isthmus/internal/legible"
 )
 
 // Health shows whether a cluster's API can be read, and which of its objects can't be
@@ -53,7 +52,7 @@ func (h Health) Warnings() (list []string) {
 		var some []string
 		for _, o := range h.Refused {
 			if o.Resource == r.Resource {
-				some = append(some, fmt.Sprintf("%s (%s)", kube.Printable(errors.New(o.Key)), o.Why))
+				some = append(some, fmt.Sprintf("%s (%s)", legible.Text(o.Key, legible.Long), o.Why))
 			}
 		}
 		list = append(list, fmt.Sprintf("%s that are not read, so that what was read of them before stays: %d, such as %s", r.Resource, r.Refused, strings.Join(some, ", ")))

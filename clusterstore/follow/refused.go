@@ -3,7 +3,8 @@ package follow
 import (
 	"cmp"
 	"slices"
-	"strings"
+
+	"isthmus/internal/legible"
 )
 
 const (
@@ -23,11 +24,7 @@ type RefusedObject struct {
 
 // refusedText returns why an object is refused, to be kept. It is not empty.
 func (r *Resource) refusedText(why error) string {
-	text := cmp.Or(r.group.options.Printable(why).Error(), "it can't be decoded")
-	if len(text) > maxRefusedText {
-		text = strings.ToValidUTF8(text[:maxRefusedText], "") + "…"
-	}
-	return text
+	return legible.Beginning(cmp.Or(r.group.options.Printable(why).Error(), "it can't be decoded"), maxRefusedText)
 }
 
 // refusedKey is what an object that is refused is charged by. No object has such a key: decode lets no name

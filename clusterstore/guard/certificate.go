@@ -5,8 +5,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"strings"
-	"unicode"
+
+	"isthmus/internal/legible"
 )
 
 // Certificate returns why a server's certificate is not good, printable, if that is why err
@@ -18,18 +18,8 @@ func Certificate(err error) (why string, authority bool) {
 		return "", false
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](failed.Err); !ok || len(failed.UnverifiedCertificates) == 0 {
-		return printable(failed.Err.Error()), false
+		return legible.Text(failed.Err.Error(), legible.Long), false
 	}
 	return fmt.Sprintf("it was issued by %s, which is not the certificate authority that the kubeconfig has",
-		printable(failed.UnverifiedCertificates[0].Issuer.String())), true
-}
-
-// printable cuts a text off after 300 bytes, and leaves out what a terminal may obey.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return ' '
-	}, text[:min(len(text), 300)])
+		legible.Text(failed.UnverifiedCertificates[0].Issuer.String(), legible.Long)), true
 }

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"isthmus/federation"
+
+	"isthmus/internal/legible"
 )
 
 // Limits of the body of an answer that client-go reads, decompressed: that of a single object, or
@@ -93,7 +95,7 @@ func checkWatchType(request *http.Request, response *http.Response) error {
 		return nil
 	}
 	return fmt.Errorf("API server %s answered a watch by content of type %q, which is not an API server's: check that the kubeconfig's server is an API server, and what is in front of it",
-		request.URL.Host, Clip(contentType))
+		request.URL.Host, legible.Beginning(contentType, legible.Short))
 }
 
 // checkType returns an error for what client-go would decode and API servers send only if

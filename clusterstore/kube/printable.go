@@ -4,25 +4,18 @@ import (
 	"errors"
 	"strconv"
 	"strings"
-	"unicode"
+
+	"isthmus/internal/legible"
 )
 
 // Printable makes an error safe to log and show whose text may come from a server or
-// an object: unprintable characters are replaced by blanks, and the text is cut off
-// after 500 bytes. If nothing has to be changed it returns err itself.
+// an object, as [legible.Text] does. If nothing has to be changed it returns err itself.
 func Printable(err error) error {
-	const most = 500
 	text := err.Error()
-	fit := strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return ' '
-	}, text[:min(len(text), most)])
-	if fit == text {
-		return err
+	if fit := legible.Text(text, legible.Long); fit != text {
+		return errors.New(strings.TrimSpace(fit))
 	}
-	return errors.New(strings.TrimSpace(fit))
+	return err
 }
 
 // withoutToken returns err or, if its text has the token, an error without it.
@@ -36,13 +29,4 @@ func withoutToken(err error, token string) error {
 		return errors.New(without)
 	}
 	return err
-}
-
-// Clip shortens a text that an error quotes to 80 bytes.
-func Clip(s string) string {
-	const most = 80
-	if len(s) > most {
-		return s[:most] + "…"
-	}
-	return s
 }

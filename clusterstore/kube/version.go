@@ -9,6 +9,8 @@ import (
 	"net/http"
 
 	"k8s.io/apimachinery/pkg/version"
+
+	"isthmus/internal/legible"
 )
 
 // maxVersion is how much of an answer with a version is read, in bytes.
@@ -40,5 +42,5 @@ func (c *Client) Version(ctx context.Context) (string, error) {
 	if err := json.Unmarshal(text, &info); err != nil || info.GitVersion == "" {
 		return "", errors.New("the answer about its version is not that of an API server")
 	}
-	return Clip(info.GitVersion), nil
+	return legible.Beginning(info.GitVersion, legible.Short), nil
 }

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 
 	"isthmus/clusterstore/crd"
-	"isthmus/clusterstore/kube"
 	"isthmus/federation"
+	"isthmus/internal/legible"
 )
 
 // Limits of a ServiceProfile.
@@ -36,12 +36,12 @@ type Translated struct {
 // is safe to log and show.
 func Translate(o *crd.ServiceProfile) *Translated {
 	if o.Invalid != "" {
-		return &Translated{Problem: kube.Printable(errors.New(o.Invalid)).Error()}
+		return &Translated{Problem: legible.Text(o.Invalid, legible.Long)}
 	}
 	var t translator
 	p, err := t.profile(o)
 	if err != nil {
-		return &Translated{Problem: kube.Printable(err).Error()}
+		return &Translated{Problem: legible.Text(err.Error(), legible.Long)}
 	}
 	return &Translated{Profile: p, Problem: t.problem}
 }
@@ -66,10 +66,10 @@ func (t *translator) profile(o *crd.ServiceProfile) (*federation.ServiceProfile,
 		}
 		made, err := t.route(r)
 		if err != nil {
-			return nil, fmt.Errorf("routes[%d] %q: %w", i, kube.Clip(r.Name), err)
+			return nil, fmt.Errorf("routes[%d] %q: %w", i, legible.Beginning(r.Name, legible.Short), err)
 		}
 		if made.problem != nil && t.problem == "" {
-			t.problem = kube.Printable(fmt.Errorf("routes[%d] %q: %w", i, kube.Clip(r.Name), made.problem)).Error()
+			t.problem = legible.Text(fmt.Sprintf("routes[%d] %q: %v", i, legible.Beginning(r.Name, legible.Short), made.problem), legible.Long)
 		}
 		p.Routes = append(p.Routes, made.Route)
 	}
@@ -137,7 +137,7 @@ func (t *translator) spend(text string) error {
 func duration(name, text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		return 0, fmt.Errorf("%s: %q is not a duration", name, kube.Clip(text))
+		return 0, fmt.Errorf("%s: %q is not a duration", name, legible.Beginning(text, legible.Short))
 	}
 	return d, nil
 }

@@ -7,7 +7,7 @@ import (
 
 	quantity "k8s.io/apimachinery/pkg/api/resource"
 
-	"isthmus/clusterstore/kube"
+	"isthmus/internal/legible"
 )
 
 // weightUnits is the weight that proxies get for a weight of one.
@@ -35,11 +35,11 @@ func weight(text string) (uint32, error) {
 func readQuantity(text string) (quantity.Quantity, error) {
 	number, exponent, _ := strings.Cut(strings.ToLower(text), "e")
 	if len(number) > 40 || len(exponent) > 3 {
-		return quantity.Quantity{}, fmt.Errorf("%q is too long", kube.Clip(text))
+		return quantity.Quantity{}, fmt.Errorf("%q is too long", legible.Beginning(text, legible.Short))
 	}
 	q, err := quantity.ParseQuantity(text)
 	if err != nil {
-		return q, fmt.Errorf("%q is not a quantity", kube.Clip(text))
+		return q, fmt.Errorf("%q is not a quantity", legible.Beginning(text, legible.Short))
 	}
 	return q, nil
 }

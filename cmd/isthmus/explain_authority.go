@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"isthmus/federation"
+
+	"isthmus/internal/legible"
 )
 
 // authorities reads what people write for a service.
@@ -40,7 +42,7 @@ func (a *authorities) complete(text string) (string, error) {
 	id, instance, short := a.shortName(host)
 	if !short {
 		if !strings.HasSuffix(host, ".svc."+a.domain) {
-			return "", fmt.Errorf("%q is no service of the cluster domain %s: %s", beginning(text), a.domain, authorityForms)
+			return "", fmt.Errorf("%q is no service of the cluster domain %s: %s", legible.Beginning(text, maxRepeated), a.domain, authorityForms)
 		}
 		return text, nil
 	}

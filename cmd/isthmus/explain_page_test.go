@@ -95,7 +95,7 @@ func TestExplainPage(t *testing.T) {
 		t.Errorf("fields %q", slices.Sorted(maps.Keys(page)))
 	}
 	text := func(field string) string { b, _ := json.Marshal(page[field]); return string(b) }
-	const odd = `\ufffd[31m\u003c/script\u003e\u003cb\u003e\ufffd\ufffd\ufffd\ufffd`
+	const odd = `\ufffd[31m\u003c/script\u003e\u003cb\u003e\ufffd\ufffd\ufffd `
 	for field, want := range map[string]string{
 		"client":   `{"namespace":"shop","node":"n1","zone":"z1"}`,
 		"problems": `["about shop/web"]`,
@@ -110,8 +110,8 @@ func TestExplainPage(t *testing.T) {
 			`{"address":"10.1.0.1:80","cluster":"east","service":"shop/web","slice":"","verdict":"served"},` +
 			`{"address":"` + odd + `","cluster":"east","detail":"` + odd + `","service":"shop/web","slice":"shop/web-x","target":"` + odd + `","verdict":"unusable-text"},` +
 			`{"address":"10.1.0.2","cluster":"east","service":"shop/web","slice":"shop/web-x","target":"Pod shop/web-2","verdict":"terminating"},` +
-			`{"address":"` + strings.Repeat(`\u003c`, maxRepeated) + `…","changed":"2001-09-09T01:46:40Z","cluster":"east","service":"shop/web","slice":"shop/web-y","target":"` +
-			strings.Repeat(`\u003c`, maxRepeated) + `…","verdict":"unusable-text"}]`,
+			`{"address":"` + strings.Repeat(`\u003c`, maxRepeated-3) + `…","changed":"2001-09-09T01:46:40Z","cluster":"east","service":"shop/web","slice":"shop/web-y","target":"` +
+			strings.Repeat(`\u003c`, maxRepeated-3) + `…","verdict":"unusable-text"}]`,
 	} {
 		want = strings.ReplaceAll(want, `\ufffd`, "\uFFFD")
 		if got := text(field); got != want {

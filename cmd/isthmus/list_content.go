@@ -11,13 +11,14 @@ import (
 	"isthmus/federation"
 	"isthmus/grpcapi"
 	"isthmus/internal/adminapi"
+	"isthmus/internal/legible"
 )
 
 // maxShownText is how many bytes of a text the lists have; /debug/clusters and /debug/services
 // have all of it.
 const maxShownText = 500
 
-func shown(text string) string { return events.Printable(text, maxShownText) }
+func shown(text string) string { return legible.Text(text, maxShownText) }
 
 func shownAll(texts []string) []string {
 	const most = 5

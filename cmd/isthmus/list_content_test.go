@@ -83,7 +83,7 @@ func TestListContent(t *testing.T) {
 	links := o.links()
 	links[2].Standing, links[2].StandingReason = "withdrawn", "cordoned\n"
 	w := o.now()
-	if len(w.Clusters) != 5 || w.Clusters[0].Cluster != "local" || w.Clusters[3].StandingReason != "cordoned\ufffd" || len(w.Streams) != 8 {
+	if len(w.Clusters) != 5 || w.Clusters[0].Cluster != "local" || w.Clusters[3].StandingReason != "cordoned " || len(w.Streams) != 8 {
 		t.Errorf("%+v", w.Clusters)
 	}
 	got := map[string]string{}

@@ -21,6 +21,7 @@ import (
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/cli/clitest"
 	"isthmus/internal/adminapi"
+	"isthmus/internal/legible"
 )
 
 // TestAdminFails: what is wrong with the address, or with what answers there.
@@ -220,7 +221,7 @@ func checkHarmless(t *testing.T, c content) {
 			return // a year that JSON can't have
 		}
 		for _, r := range b.String() {
-			if r != '\n' && unprintable(r) {
+			if r != '\n' && legible.Unprintable(r) {
 				t.Fatalf("%q in %q", r, b.String())
 			}
 		}

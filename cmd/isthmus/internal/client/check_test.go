@@ -22,6 +22,7 @@ import (
 	"isthmus/clusterstore/check"
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/internal/adminapi"
+	"isthmus/internal/legible"
 )
 
 // goodPages are those of a gateway whose version is that of this program, and with which nothing is wrong.
@@ -368,7 +369,7 @@ func FuzzCheckPage(f *testing.F) {
 			t.Fatalf("%v: %s", err, line)
 		}
 		for _, text := range []string{string(s.table()), string(line)} {
-			if strings.ContainsFunc(strings.ReplaceAll(text, "\n", ""), unprintable) {
+			if strings.ContainsFunc(strings.ReplaceAll(text, "\n", ""), legible.Unprintable) {
 				t.Errorf("%q", text)
 			}
 		}

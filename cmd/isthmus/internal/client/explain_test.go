@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"isthmus/internal/adminapi"
+
+	"isthmus/internal/legible"
 )
 
 var explainJSON = `{
@@ -242,7 +244,7 @@ func FuzzExplain(f *testing.F) {
 			return
 		}
 		checkHarmless(t, s)
-		if err := s.unserved(); err != nil && strings.ContainsFunc(strings.ReplaceAll(err.Error(), "\n  ", ""), unprintable) {
+		if err := s.unserved(); err != nil && strings.ContainsFunc(strings.ReplaceAll(err.Error(), "\n  ", ""), legible.Unprintable) {
 			t.Fatalf("%q", err)
 		}
 	})

@@ -1,16 +1,15 @@
 package client
 
 import (
-	"cmp"
 	"encoding/json"
 	"io"
 	"os"
 	"strconv"
-	"strings"
-	"unicode"
 	"unicode/utf16"
 
 	"golang.org/x/term"
+
+	"isthmus/internal/legible"
 )
 
 // clearScreen moves the cursor of a terminal to its start, and clears it.
@@ -29,13 +28,11 @@ func wantsColour(w io.Writer) bool {
 // printable returns s as a cell of a table: quoted if it has characters that a
 // terminal might obey, since servers send what they like, and "-" if it is empty.
 func printable(s string) string {
-	if strings.ContainsFunc(s, unprintable) {
-		return strconv.Quote(s)
+	if s == "" {
+		return "-"
 	}
-	return cmp.Or(s, "-")
+	return legible.Quoted(s)
 }
-
-func unprintable(r rune) bool { return !unicode.IsPrint(r) }
 
 // jsonLine returns a value as a line of JSON, in which characters that a terminal might
 // obey are escaped.
@@ -46,7 +43,7 @@ func jsonLine(v any) ([]byte, error) {
 	}
 	line := make([]byte, 0, len(text)+1)
 	for _, r := range string(text) {
-		if unprintable(r) {
+		if legible.Unprintable(r) {
 			line = appendEscaped(line, r)
 		} else {
 			line = append(line, string(r)...)

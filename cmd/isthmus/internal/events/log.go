@@ -4,13 +4,11 @@ import (
 	"cmp"
 	"container/list"
 	"slices"
-	"strings"
 	"sync"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"isthmus/internal/adminapi"
+	"isthmus/internal/legible"
 )
 
 const (
@@ -45,7 +43,7 @@ func NewLog() *Log {
 
 // Add adds what happens now. Of the event it reads Kind, Object, Text and Problem.
 func (l *Log) Add(e adminapi.Event) {
-	e.Object, e.Text = Printable(e.Object, maxObject), Printable(e.Text, maxText)
+	e.Object, e.Text = legible.Text(e.Object, maxObject), legible.Text(e.Text, maxText)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.version++
@@ -124,39 +122,4 @@ func (l *Log) Newest() []adminapi.Event {
 		return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Text, b.Text))
 	})
 	return all
-}
-
-// Printable returns the text with everything replaced that is no printable character. Of
-// what is longer than so many bytes the end is left out, for which there is an ellipsis.
-func Printable(text string, most int) string {
-	const rest = "…"
-	if len(text) <= most && plain(text) {
-		return text
-	}
-	var b strings.Builder
-	for _, r := range text {
-		if !unicode.IsPrint(r) {
-			r = unicode.ReplacementChar
-		}
-		if b.Len()+utf8.RuneLen(r) > most {
-			kept := b.String()
-			for len(kept)+len(rest) > most {
-				_, size := utf8.DecodeLastRuneInString(kept)
-				kept = kept[:len(kept)-size]
-			}
-			return kept + rest
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
-}
-
-// plain reports whether a text has nothing but printable ASCII, as most have.
-func plain(text string) bool {
-	for i := range len(text) {
-		if text[i] < ' ' || text[i] > '~' {
-			return false
-		}
-	}
-	return true
 }

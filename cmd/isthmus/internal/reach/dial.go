@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/transport/websocket"
 	"k8s.io/streaming/pkg/httpstream"
 	httpspdy "k8s.io/streaming/pkg/httpstream/spdy"
+
+	"isthmus/internal/legible"
 )
 
 // pings keep load balancers from ending a connection on which nothing happens.
@@ -60,7 +62,7 @@ func (g Gateway) dial(ctx context.Context, port int) (*Conn, error) {
 		if _, ok := errors.AsType[*refusedError](err); ok {
 			return nil, err
 		}
-		return nil, fmt.Errorf("the connection to Pod %s can't be used: %s", g, printable(err.Error()))
+		return nil, fmt.Errorf("the connection to Pod %s can't be used: %s", g, legible.Quoted(err.Error()))
 	}
 	return conn, nil
 }
@@ -77,11 +79,11 @@ func (g Gateway) explain(err error) error {
 	case apierrors.IsNotFound(cause):
 		return fmt.Errorf("the Pod %s is gone\n  Ask again: another may have taken its place", g)
 	case answered && !apierrors.IsForbidden(cause) && !apierrors.IsUnauthorized(cause):
-		return fmt.Errorf("%s can't connect to Pod %s: %s\n  It does so through the kubelet of the Pod's node: is that well? --pod asks another gateway", g.cluster, g, printable(status.ErrStatus.Message))
+		return fmt.Errorf("%s can't connect to Pod %s: %s\n  It does so through the kubelet of the Pod's node: is that well? --pod asks another gateway", g.cluster, g, legible.Quoted(status.ErrStatus.Message))
 	case !answered && strings.Contains(cause.Error(), " is forbidden: "): // a text, over SPDY
 		return g.cluster.forbidden(cause.Error(), "forward ports of Pods", right)
 	case !answered && httpstream.IsUpgradeFailure(err):
-		return fmt.Errorf("%s can't connect to Pod %s: %s\n  Is there something between here and the API server that passes neither websockets nor SPDY?", g.cluster, g, printable(cause.Error()))
+		return fmt.Errorf("%s can't connect to Pod %s: %s\n  Is there something between here and the API server that passes neither websockets nor SPDY?", g.cluster, g, legible.Quoted(cause.Error()))
 	}
 	return g.cluster.explain(cause, "forward ports of Pods", right)
 }

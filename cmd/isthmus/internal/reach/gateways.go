@@ -10,6 +10,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"isthmus/internal/legible"
 )
 
 // The labels by which gateways are found: those of an install of its own, and of one
@@ -29,7 +31,7 @@ type Gateway struct {
 }
 
 // String returns NAMESPACE/NAME, printable.
-func (g Gateway) String() string { return printable(g.Namespace + "/" + g.Name) }
+func (g Gateway) String() string { return legible.Quoted(g.Namespace + "/" + g.Name) }
 
 // Gateways returns those that are ready, by name, at least one, and after them those that are
 // not ready and may become so, with the reason: neither those that terminate nor those that
@@ -54,12 +56,12 @@ func (c *Cluster) Gateways(ctx context.Context) ([]Gateway, error) {
 			continue
 		}
 		others = append(others, pods[i].Name+" ("+g.NotReady+")")
-		if g.NotReady = printable(g.NotReady); !ends(&pods[i]) {
+		if g.NotReady = legible.Quoted(g.NotReady); !ends(&pods[i]) {
 			waiting = append(waiting, g)
 		}
 	}
 	if len(ready) == 0 {
-		return nil, NoGateway{fmt.Errorf("no gateway in namespace %s is ready: %s\n  --pod asks one that is not ready", printable(c.options.Namespace), some(others))}
+		return nil, NoGateway{fmt.Errorf("no gateway in namespace %s is ready: %s\n  --pod asks one that is not ready", legible.Quoted(c.options.Namespace), some(others))}
 	}
 	return append(ready, waiting...), nil
 }
@@ -101,7 +103,7 @@ func (c *Cluster) noPods(ctx context.Context) error {
 		slices.Sort(namespaces)
 		hint = "There are such Pods in namespace " + some(slices.Compact(namespaces)) + ": name it by -n"
 	}
-	return fmt.Errorf("no gateway in namespace %s, by %s: no Pod has the label %s\n  %s", printable(c.options.Namespace), c.name, strings.Join(selectors, " or "), hint)
+	return fmt.Errorf("no gateway in namespace %s, by %s: no Pod has the label %s\n  %s", legible.Quoted(c.options.Namespace), c.name, strings.Join(selectors, " or "), hint)
 }
 
 // named returns the gateway that the options name.
@@ -118,7 +120,7 @@ func (c *Cluster) named(ctx context.Context) ([]Gateway, error) {
 			}
 			hint = "Gateways in this namespace: " + some(names)
 		}
-		return nil, fmt.Errorf("no Pod %s in namespace %s, by %s\n  %s", printable(o.Pod), printable(o.Namespace), c.name, hint)
+		return nil, fmt.Errorf("no Pod %s in namespace %s, by %s\n  %s", legible.Quoted(o.Pod), legible.Quoted(o.Namespace), c.name, hint)
 	case err != nil:
 		return nil, c.explain(err, "read Pods", "get pods")
 	}

@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 
 	"isthmus/clusterstore/guard"
+
+	"isthmus/internal/legible"
 )
 
 // Options choose a cluster, and gateways in it. Their flags are those of kubectl.
@@ -117,9 +119,9 @@ func (o *Options) chosen(kubeconfig *api.Config) (string, error) {
 	case name == "":
 		return "", fmt.Errorf("the kubeconfig has no current context\n  Choose one by %s: %s", o.contextFlag(), some(known))
 	case len(known) == 0:
-		return "", fmt.Errorf("the kubeconfig has no context %s, nor any other\n  Name another file by --kubeconfig", printable(name))
+		return "", fmt.Errorf("the kubeconfig has no context %s, nor any other\n  Name another file by --kubeconfig", legible.Quoted(name))
 	}
-	return "", fmt.Errorf("the kubeconfig has no context %s\n  Choose one by %s: %s", printable(name), o.contextFlag(), some(known))
+	return "", fmt.Errorf("the kubeconfig has no context %s\n  Choose one by %s: %s", legible.Quoted(name), o.contextFlag(), some(known))
 }
 
 // quoted is what parsers quote of a file: it might be a credential.
@@ -128,9 +130,9 @@ var quoted = regexp.MustCompile("`[^`]*`")
 // unreadable explains why a kubeconfig can't be used.
 func unreadable(err error) error {
 	if path, ok := errors.AsType[*os.PathError](err); ok {
-		return fmt.Errorf("kubeconfig: %s\n  Name a file that can be read by --kubeconfig, or by $KUBECONFIG", printable(path.Error()))
+		return fmt.Errorf("kubeconfig: %s\n  Name a file that can be read by --kubeconfig, or by $KUBECONFIG", legible.Quoted(path.Error()))
 	}
-	return fmt.Errorf("kubeconfig: %s\n  Mend it, or name another file by --kubeconfig", printable(quoted.ReplaceAllString(err.Error(), "…")))
+	return fmt.Errorf("kubeconfig: %s\n  Mend it, or name another file by --kubeconfig", legible.Quoted(quoted.ReplaceAllString(err.Error(), "…")))
 }
 
 // some returns names for a message, not too many of them.
@@ -138,7 +140,7 @@ func some(names []string) string {
 	const most = 10
 	shown := make([]string, 0, most)
 	for _, n := range names[:min(len(names), most)] {
-		shown = append(shown, printable(n))
+		shown = append(shown, legible.Quoted(n))
 	}
 	text := strings.Join(shown, ", ")
 	if len(names) > most {
