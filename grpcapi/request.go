@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"isthmus/federation"
-
 	"isthmus/internal/legible"
 )
 

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"isthmus/federation"
-
 	"isthmus/internal/legible"
 )
 

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"isthmus/internal/sleep"
 )
 
 const (
@@ -41,7 +43,7 @@ func refusalOf(err error) refusal {
 // stay. A resource over budget is left alone too.
 func (r *Resource) pause(ctx context.Context) {
 	if r.over != nil {
-		sleep(ctx, min(max(minOverPause, overRest*r.took), maxOverPause))
+		sleep.For(ctx, min(max(minOverPause, overRest*r.took), maxOverPause))
 		return
 	}
 	why := r.refused
@@ -64,20 +66,8 @@ func (r *Resource) pause(ctx context.Context) {
 		case !first:
 			return // it is there again
 		}
-		if !sleep(ctx, discoveryPause) || err == nil && there {
+		if !sleep.For(ctx, discoveryPause) || err == nil && there {
 			return
 		}
-	}
-}
-
-// sleep returns false if ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

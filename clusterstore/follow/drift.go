@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"isthmus/clusterstore/decode"
+	"isthmus/internal/sleep"
 )
 
 // Drift is an object of which something else was kept than the API server has, though its watch had
@@ -241,7 +242,7 @@ func (g *Group) checkDrift(ctx context.Context, interval time.Duration) {
 	for {
 		for _, r := range g.resources {
 			wait := time.Duration((0.8 + 0.4*rand.Float64()) * float64(turn))
-			for sleep(ctx, wait) && r.feed.checkDrift(ctx) {
+			for sleep.For(ctx, wait) && r.feed.checkDrift(ctx) {
 				wait = checkAgain
 			}
 			if ctx.Err() != nil {

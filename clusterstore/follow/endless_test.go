@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"isthmus/clusterstore/decode"
+	"isthmus/internal/sleep"
 )
 
 // repeating is a Source whose lists have the same objects on every page, for ten minutes.
@@ -19,7 +20,7 @@ type repeating struct{ pages int }
 
 func (r *repeating) List(ctx context.Context, o metav1.ListOptions, each func(*corev1.Secret, *decode.Refused) error) (metav1.ListMeta, error) {
 	r.pages++
-	sleep(ctx, time.Second)
+	sleep.For(ctx, time.Second)
 	if len(o.Continue) > 600 {
 		return metav1.ListMeta{}, errors.New("it has no end")
 	}

@@ -15,6 +15,7 @@ import (
 
 	"isthmus/clusterstore/budget"
 	"isthmus/clusterstore/decode"
+	"isthmus/internal/sleep"
 )
 
 // item is a Secret of a list, or one that is refused.
@@ -49,7 +50,7 @@ func (s *scripted) List(ctx context.Context, _ metav1.ListOptions, each func(*co
 	items, meta, pause := s.items, metav1.ListMeta{ResourceVersion: s.version}, s.pause
 	s.lists++
 	s.mu.Unlock()
-	sleep(ctx, pause)
+	sleep.For(ctx, pause)
 	for _, i := range items {
 		if err := each(i.object, i.refused); err != nil {
 			return meta, err

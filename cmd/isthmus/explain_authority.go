@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"isthmus/federation"
-
 	"isthmus/internal/legible"
 )
 

@@ -58,30 +58,32 @@ func (o *adminOptions) read(ctx context.Context, p cli.Process, path string, int
 	return sent, nil
 }
 
-// answer is what one gateway has sent.
-type answer struct {
-	gateway string // HOST:PORT, or NAMESPACE/POD
-	value   any
-	at      time.Time
-	err     error // why there is no value
+// Answer is what one gateway has sent.
+type Answer[T any] struct {
+	Gateway string // HOST:PORT, or NAMESPACE/POD
+	Value   *T
+	At      time.Time // by the gateway's clock
+	Err     error     // why there is no value
+}
+
+// NotReady reports whether the gateway has not been asked, since its Pod is not ready: Err has why.
+func (a *Answer[T]) NotReady() bool {
+	_, notReady := errors.AsType[*notReadyError](a.Err)
+	return notReady
 }
 
 // askedAtOnce is how many gateways are asked at a time: each may answer 32 MiB.
 const askedAtOnce = 4
 
-// readAll reads a page of every gateway, each into a value that newValue returns. Those
-// that fail are answers too; there is an error if no gateway could be asked at all.
-func (o *adminOptions) readAll(ctx context.Context, p cli.Process, path string, newValue func() any) ([]answer, error) {
-	return o.askAll(ctx, p, pageOf(path), func(ctx context.Context, t target) (any, time.Time, error) {
-		value := newValue()
-		at, err := t.fetch(ctx, path, value)
-		return value, at, err
-	})
+// readAll reads a page of every gateway. Those that fail are answers too; there is an error if no gateway
+// could be asked at all.
+func readAll[T any](ctx context.Context, p cli.Process, o *adminOptions, path string) ([]Answer[T], error) {
+	return askAll(ctx, p, o, pageOf(path), func(ctx context.Context, t target, into *T) (time.Time, error) { return t.fetch(ctx, path, into) })
 }
 
 // askAll is readAll for whatever is asked; what describes that.
-func (o *adminOptions) askAll(ctx context.Context, p cli.Process, what string, ask func(context.Context, target) (any, time.Time, error)) ([]answer, error) {
-	var answers []answer
+func askAll[T any](ctx context.Context, p cli.Process, o *adminOptions, what string, ask func(context.Context, target, *T) (time.Time, error)) ([]Answer[T], error) {
+	var answers []Answer[T]
 	err := o.await(ctx, p, func(ctx context.Context, w *waiting) error {
 		targets, release, err := o.find(ctx, w, adminPort)
 		if err != nil {
@@ -89,14 +91,14 @@ func (o *adminOptions) askAll(ctx context.Context, p cli.Process, what string, a
 		}
 		defer release()
 		w.on(what+" of "+names(targets), names(targets))
-		list := make([]answer, len(targets))
+		list := make([]Answer[T], len(targets))
 		var asking errgroup.Group
 		asking.SetLimit(askedAtOnce)
 		for i, t := range targets {
 			asking.Go(func() error {
-				a := answer{gateway: t.name}
-				if a.value, a.at, a.err = ask(ctx, t); ctx.Err() != nil && a.err != nil {
-					a.err = late(t.name, o.timeout)
+				a := Answer[T]{Gateway: t.name, Value: new(T)}
+				if a.At, a.Err = ask(ctx, t, a.Value); ctx.Err() != nil && a.Err != nil {
+					a.Err = late(t.name, o.timeout)
 				}
 				list[i] = a
 				return nil

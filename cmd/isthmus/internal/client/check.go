@@ -15,6 +15,7 @@ import (
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/reach"
 	"isthmus/internal/adminapi"
+	"isthmus/internal/sleep"
 )
 
 // checkTimeout is by default for all checks of a gateway: 250 clusters of which many do not answer.
@@ -94,7 +95,7 @@ func (o *checkOptions) untilFine(ctx context.Context, p cli.Process) (*checkStat
 			fmt.Fprintf(p.Stderr, "%s: waiting, for %v at most: %s\n", p.Name, o.wait, why)
 			before = why
 		}
-		if !sleep(ctx, o.every) {
+		if !sleep.For(ctx, o.every) {
 			return s, err
 		}
 	}
@@ -106,13 +107,12 @@ func (o *checkOptions) once(ctx context.Context, p cli.Process) (*checkState, er
 	if o.pre {
 		return o.fromHere(ctx, p, nil)
 	}
-	answers, err := o.askAll(ctx, p, "/debug/clusters and /debug/services", func(ctx context.Context, t target) (any, time.Time, error) {
-		seen := new(check.Seen)
+	answers, err := askAll(ctx, p, &o.adminOptions, "/debug/clusters and /debug/services", func(ctx context.Context, t target, seen *check.Seen) (time.Time, error) {
 		at, err := t.fetch(ctx, "/debug/clusters", &seen.Clusters)
 		if err == nil {
 			_, err = t.fetch(ctx, "/debug/services", &seen.Services)
 		}
-		return seen, at, err
+		return at, err
 	})
 	if none, ok := errors.AsType[reach.NoGateway](err); ok {
 		return o.fromHere(ctx, p, none)

@@ -132,35 +132,32 @@ type resultKey struct{ check, object string }
 
 // merge joins the answers of replicas. What all find alike is there once; of what they find
 // otherwise, each one's is there with its name, and that is a result too.
-func (s *checkState) merge(answers []answer, client string) {
+func (s *checkState) merge(answers []Answer[check.Seen], client string) {
 	s.client = client
 	var found [][]check.Result
 	var names []string
 	for _, a := range answers {
-		g := checkedGateway{Gateway: a.gateway}
-		if e, ok := errors.AsType[*notReadyError](a.err); ok {
-			g.Error = "its Pod is not ready: " + e.why
-			s.add(check.Result{Section: sectionGateway, Check: checkGateway, Object: a.gateway, Level: check.Failure, Text: g.Error, Hint: e.hint})
-			s.gateways = append(s.gateways, g)
-			continue
-		}
-		if a.err != nil {
+		g := checkedGateway{Gateway: a.Gateway}
+		if a.Err != nil {
 			var hint string
-			g.Error, hint, _ = strings.Cut(a.err.Error(), "\n")
-			s.add(check.Result{Section: sectionGateway, Check: checkGateway, Object: a.gateway, Level: check.Failure, Text: g.Error,
-				Hint: cmp.Or(strings.TrimSpace(hint), "look at its log; a gateway that is older than this program may have no checks: upgrade it")})
+			g.Error, hint, _ = strings.Cut(a.Err.Error(), "\n")
+			hint = cmp.Or(strings.TrimSpace(hint), "look at its log")
+			if e, ok := errors.AsType[*notReadyError](a.Err); ok {
+				g.Error, hint = "its Pod is not ready: "+e.why, e.hint
+			}
+			s.add(check.Result{Section: sectionGateway, Check: checkGateway, Object: a.Gateway, Level: check.Failure, Text: g.Error, Hint: hint})
 			s.gateways = append(s.gateways, g)
 			continue
 		}
-		page := a.value.(*check.Seen)
+		page := a.Value
 		g.Version = page.Gateway.Version
 		if w := page.Writer; w != nil {
 			g.Replica, g.Leading = w.Identity, w.Leading
 		}
 		s.gateways = append(s.gateways, g)
-		s.add(check.Result{Section: sectionGateway, Check: checkGateway, Object: a.gateway, Level: check.OK, Text: "it answers"})
+		s.add(check.Result{Section: sectionGateway, Check: checkGateway, Object: a.Gateway, Level: check.OK, Text: "it answers"})
 		s.addVersion(g, client)
-		found, names = append(found, check.Judge(*page)), append(names, a.gateway)
+		found, names = append(found, check.Judge(*page)), append(names, a.Gateway)
 	}
 	differing := s.mergeResults(found, names)
 	if len(found) > 1 {

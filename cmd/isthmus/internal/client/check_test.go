@@ -230,11 +230,11 @@ func TestCheckReplicas(t *testing.T) {
 			[]string{"failure gateway b: it has not answered", cordon}},
 	} {
 		s := new(checkState)
-		var answers []answer
+		var answers []Answer[check.Seen]
 		for i, page := range c.pages {
-			a := answer{gateway: string(rune('a' + i)), value: page}
+			a := Answer[check.Seen]{Gateway: string(rune('a' + i)), Value: page}
 			if c.errs != nil {
-				a.err = c.errs[i]
+				a.Err = c.errs[i]
 			}
 			answers = append(answers, a)
 		}
@@ -354,11 +354,11 @@ func FuzzCheckPage(f *testing.F) {
 	f.Add(jsonOf(clusters), good, `[]`)
 	f.Add(`{"clusters":[{"cluster":"\u001b","secret":"\u202e","api":{"podNetworks":{"cidrs":["x","10.0.0.0/8"]},"clock":{"aheadSeconds":1e300}}}]}`, `{}`, `[{"service":"\u001b","members":[{"reason":"\u001b"}]}]`)
 	f.Fuzz(func(t *testing.T, one, two, services string) {
-		var answers []answer
+		var answers []Answer[check.Seen]
 		for _, text := range []string{one, two} {
 			seen := new(check.Seen)
-			a := answer{gateway: "g", value: seen}
-			a.err = errors.Join(json.Unmarshal([]byte(text), &seen.Clusters), json.Unmarshal([]byte(services), &seen.Services))
+			a := Answer[check.Seen]{Gateway: "g", Value: seen}
+			a.Err = errors.Join(json.Unmarshal([]byte(text), &seen.Clusters), json.Unmarshal([]byte(services), &seen.Services))
 			answers = append(answers, a)
 		}
 		s := &checkState{marks: asciiMarks}

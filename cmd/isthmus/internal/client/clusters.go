@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"isthmus/cmd/isthmus/internal/cli"
-	"isthmus/internal/adminapi"
+	"isthmus/internal/sleep"
 )
 
 // clustersOptions are those of "isthmus clusters".
@@ -55,7 +55,7 @@ func runClusters(ctx context.Context, p cli.Process, o *clustersOptions) error {
 		if err := out.show(s, s.at); err != nil || !o.watch {
 			return err
 		}
-		if !sleep(ctx, o.every) {
+		if !sleep.For(ctx, o.every) {
 			return nil
 		}
 		if s, err = o.readAgain(ctx, p); ctx.Err() != nil {
@@ -75,11 +75,11 @@ func (o *clustersOptions) read(ctx context.Context, p cli.Process) (*clustersSta
 		s.at, err = o.adminOptions.read(ctx, p, path, &s.page)
 		return s, err
 	}
-	shown, others, err := o.readEach(ctx, p, path, func() any { return new(adminapi.Clusters) }, func(page any) facts { return clusterFacts(page.(*adminapi.Clusters)) })
+	shown, others, err := readEach(ctx, p, &o.adminOptions, path, clusterFacts)
 	if err != nil {
 		return nil, err
 	}
-	s.page, s.at, s.others = *shown.value.(*adminapi.Clusters), shown.at, others
+	s.page, s.at, s.others = *shown.Value, shown.At, others
 	return s, nil
 }
 
@@ -98,19 +98,9 @@ func (o *clustersOptions) readAgain(ctx context.Context, p cli.Process) (*cluste
 		if left == o.timeout {
 			fmt.Fprintf(p.Stderr, "%s: %v\n  Trying again, for %v at most.\n", p.Name, err, o.timeout)
 		}
-		if time.Since(began)+o.every >= o.timeout || !sleep(ctx, o.every) {
+		if time.Since(began)+o.every >= o.timeout || !sleep.For(ctx, o.every) {
 			return nil, err
 		}
-	}
-}
-
-// sleep waits, and reports whether the context has not ended meanwhile.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"isthmus/internal/adminapi"
-
 	"isthmus/internal/legible"
 )
 

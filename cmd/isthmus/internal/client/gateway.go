@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -13,14 +12,6 @@ import (
 
 // Gateway is a gateway, or its replicas, whose pages verbs of other packages read.
 type Gateway struct{ admin adminOptions }
-
-// Answer is a page of one gateway.
-type Answer struct {
-	Gateway  string // HOST:PORT, or NAMESPACE/POD
-	Value    any
-	Err      error // why there is no value
-	NotReady bool  // it has not been asked, since its Pod is not ready: Err has why
-}
 
 // Flags adds the flags by which users name the gateway.
 func (g *Gateway) Flags(s *pflag.FlagSet) {
@@ -41,18 +32,12 @@ func (g *Gateway) Check(pods reach.Options) error {
 	return nil
 }
 
-// ReadAll reads a page of every gateway that is ready, each into a value that newValue returns. It
-// waits no longer than limit, and reports on standard error what it waits for. It
-// returns an error if none could be asked at all.
-func (g *Gateway) ReadAll(ctx context.Context, p cli.Process, limit time.Duration, path string, newValue func() any) (list []Answer, err error) {
+// ReadAll reads a page of every gateway that is ready. It waits no longer than limit, and reports on standard
+// error what it waits for. It returns an error if none could be asked at all.
+func ReadAll[T any](ctx context.Context, p cli.Process, g *Gateway, limit time.Duration, path string) ([]Answer[T], error) {
 	once := g.admin
 	once.timeout = limit
-	answers, err := once.readAll(ctx, p, path, newValue)
-	for _, a := range answers {
-		_, notReady := errors.AsType[*notReadyError](a.err)
-		list = append(list, Answer{a.gateway, a.value, a.err, notReady})
-	}
-	return list, err
+	return readAll[T](ctx, p, &once, path)
 }
 
 // Printable returns a text of a server as one that a terminal obeys nothing of, quoted

@@ -27,27 +27,23 @@ type facts struct {
 
 // readEach reads a page of every gateway. It returns the first that answers, and how the
 // others differ from it; there is an error if none answers.
-func (o *adminOptions) readEach(ctx context.Context, p cli.Process, path string, newValue func() any, of func(any) facts) (answer, []otherEntry, error) {
-	answers, err := o.readAll(ctx, p, path, newValue)
+func readEach[T any](ctx context.Context, p cli.Process, o *adminOptions, path string, of func(*T) facts) (shown Answer[T], others []otherEntry, err error) {
+	answers, err := readAll[T](ctx, p, o, path)
 	if err != nil {
-		return answer{}, nil, err
+		return shown, nil, err
 	}
-	first := slices.IndexFunc(answers, func(a answer) bool { return a.err == nil })
+	first := slices.IndexFunc(answers, func(a Answer[T]) bool { return a.Err == nil })
 	if first < 0 {
-		return answer{}, nil, answers[0].err
+		return shown, nil, answers[0].Err
 	}
-	shown := answers[first]
-	o.gateway = shown.gateway
-	var others []otherEntry
-	for i, a := range answers {
-		if i == first {
-			continue
-		}
-		other := otherEntry{Gateway: a.gateway}
-		if a.err != nil {
-			other.Error, _, _ = strings.Cut(a.err.Error(), "\n") // without what to do
+	shown = answers[first]
+	o.gateway = shown.Gateway
+	for _, a := range slices.Delete(answers, first, first+1) {
+		other := otherEntry{Gateway: a.Gateway}
+		if a.Err != nil {
+			other.Error, _, _ = strings.Cut(a.Err.Error(), "\n") // without what to do
 		} else {
-			other.Differences = of(shown.value).differences(of(a.value))
+			other.Differences = of(shown.Value).differences(of(a.Value))
 		}
 		others = append(others, other)
 	}

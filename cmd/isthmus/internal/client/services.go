@@ -38,18 +38,15 @@ func runServices(ctx context.Context, p cli.Process, o *adminOptions) error {
 	}
 	ctx, done := p.Interruptible(ctx)
 	defer done()
-	newState := func() *servicesState { return &servicesState{names: names, colours: wantsColour(p.Stdout)} }
-	shown, others, err := o.readEach(ctx, p, "/debug/services", func() any { return new([]adminapi.Service) }, func(page any) facts {
-		s := newState()
-		s.services = slices.Clone(*page.(*[]adminapi.Service))
+	shown, others, err := readEach(ctx, p, o, "/debug/services", func(page *[]adminapi.Service) facts {
+		s := servicesState{names: names, services: slices.Clone(*page)}
 		s.choose()
 		return s.facts()
 	})
 	if err != nil {
 		return err
 	}
-	s := newState()
-	s.services, s.at, s.others = *shown.value.(*[]adminapi.Service), shown.at, others
+	s := &servicesState{names: names, colours: wantsColour(p.Stdout), services: *shown.Value, at: shown.At, others: others}
 	missing := s.choose()
 	if err := (&screen{w: p.Stdout, authority: o.gateway, asJSON: o.asJSON()}).show(s, s.at); err != nil {
 		return err

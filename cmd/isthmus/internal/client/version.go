@@ -80,17 +80,15 @@ func runVersion(ctx context.Context, p cli.Process, o *versionOptions, own admin
 
 // ask adds the versions of gateways.
 func (v *versions) ask(ctx context.Context, p cli.Process, o *adminOptions) {
-	answers, err := o.readAll(ctx, p, "/debug/version", func() any { return new(adminapi.Build) })
+	answers, err := readAll[adminapi.Build](ctx, p, o, "/debug/version")
 	if err != nil {
 		v.Error = err.Error()
 		return
 	}
 	for _, a := range answers {
-		g := gatewayBuild{Gateway: a.gateway}
-		if a.err != nil {
-			g.Error = a.err.Error()
-		} else {
-			g.Build = a.value.(*adminapi.Build)
+		g := gatewayBuild{Gateway: a.Gateway, Build: a.Value}
+		if a.Err != nil {
+			g.Build, g.Error = nil, a.Err.Error()
 		}
 		v.Gateways = append(v.Gateways, g)
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
+	"isthmus/clusterstore/typed"
 	"isthmus/manifests"
 )
 
@@ -87,52 +88,45 @@ func (a *access) decode(text []byte) error {
 
 // ensure makes what is missing, and brings what "isthmus link" has made up to date.
 func (a *access) ensure(ctx context.Context, w *work, c *cluster) error {
-	for _, step := range []func(context.Context, *work, *cluster) error{a.ensureNamespace, a.ensureAccount, a.ensureRole, a.ensureBinding} {
-		if err := step(ctx, w, c); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (a *access) ensureNamespace(ctx context.Context, w *work, c *cluster) error {
-	name := a.account.Namespace
-	namespaces := c.api.Namespaces
-	_, err := namespaces.Get(ctx, name, metav1.GetOptions{})
-	if !apierrors.IsNotFound(err) {
-		return c.unless(err, "read namespace "+name)
-	}
-	return w.do(ctx, c, "create", "Namespace "+name, func(ctx context.Context) error {
-		_, err := namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a.account.Namespace}}
+	if _, err := ensureOne(ctx, w, c, c.api.Namespaces, "Namespace "+namespace.Name, namespace); err != nil {
 		return err
-	})
+	}
+	if _, err := ensureOne(ctx, w, c, c.api.ServiceAccounts(namespace.Name), "ServiceAccount "+key(&a.account), &a.account); err != nil {
+		return err
+	}
+	if err := a.ensureRole(ctx, w, c); err != nil {
+		return err
+	}
+	name := "ClusterRoleBinding " + a.binding.Name
+	found, err := ensureOne(ctx, w, c, c.api.ClusterRoleBindings, name, &a.binding)
+	if found != nil && err == nil && (found.RoleRef != a.binding.RoleRef || !equality.Semantic.DeepEqual(found.Subjects, a.binding.Subjects)) {
+		return c.foreign(name, "binds another role or account")
+	}
+	return err
 }
 
-func (a *access) ensureAccount(ctx context.Context, w *work, c *cluster) error {
-	accounts, name := c.api.ServiceAccounts(a.account.Namespace), "ServiceAccount "+key(&a.account)
-	_, err := accounts.Get(ctx, a.account.Name, metav1.GetOptions{})
-	if !apierrors.IsNotFound(err) {
-		return c.unless(err, "read "+name)
+// ensureOne creates an object, unless there is one of its name, which it returns.
+func ensureOne[T metav1.Object, L any](ctx context.Context, w *work, c *cluster, of typed.Resource[T, L], title string, want T) (found T, err error) {
+	there, err := of.Get(ctx, want.GetName(), metav1.GetOptions{})
+	switch {
+	case err == nil:
+		return there, nil
+	case !apierrors.IsNotFound(err):
+		return found, c.failed("read "+title, err)
 	}
-	return w.do(ctx, c, "create", name, func(ctx context.Context) error {
-		_, err := accounts.Create(ctx, &a.account, metav1.CreateOptions{})
+	return found, w.do(ctx, c, "create", title, func(ctx context.Context) error {
+		_, err := of.Create(ctx, want, metav1.CreateOptions{})
 		return err
 	})
 }
 
 func (a *access) ensureRole(ctx context.Context, w *work, c *cluster) error {
 	roles, name := c.api.ClusterRoles, "ClusterRole "+a.role.Name
-	found, err := roles.Get(ctx, a.role.Name, metav1.GetOptions{})
+	found, err := ensureOne(ctx, w, c, roles, name, &a.role)
 	switch {
-	case apierrors.IsNotFound(err):
-		return w.do(ctx, c, "create", name, func(ctx context.Context) error {
-			_, err := roles.Create(ctx, &a.role, metav1.CreateOptions{})
-			return err
-		})
-	case err != nil:
-		return c.failed("read "+name, err)
-	case equality.Semantic.DeepEqual(found.Rules, a.role.Rules):
-		return nil
+	case err != nil || found == nil || equality.Semantic.DeepEqual(found.Rules, a.role.Rules):
+		return err
 	case !managed(found):
 		return c.foreign(name, "has other rules")
 	}
@@ -143,33 +137,8 @@ func (a *access) ensureRole(ctx context.Context, w *work, c *cluster) error {
 	})
 }
 
-func (a *access) ensureBinding(ctx context.Context, w *work, c *cluster) error {
-	bindings, name := c.api.ClusterRoleBindings, "ClusterRoleBinding "+a.binding.Name
-	found, err := bindings.Get(ctx, a.binding.Name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return w.do(ctx, c, "create", name, func(ctx context.Context) error {
-			_, err := bindings.Create(ctx, &a.binding, metav1.CreateOptions{})
-			return err
-		})
-	case err != nil:
-		return c.failed("read "+name, err)
-	case found.RoleRef != a.binding.RoleRef || !equality.Semantic.DeepEqual(found.Subjects, a.binding.Subjects):
-		return c.foreign(name, "binds another role or account")
-	}
-	return nil
-}
-
 func (c *cluster) foreign(object, why string) error {
 	return fmt.Errorf("%s: %s is there, and %s: choose another --service-account, or make it what manifests/link/remote-access.yaml has", c.title, object, why)
-}
-
-// unless returns an error if there is one.
-func (c *cluster) unless(err error, doing string) error {
-	if err == nil {
-		return nil
-	}
-	return c.failed(doing, err)
 }
 
 func key(o metav1.Object) string { return o.GetNamespace() + "/" + o.GetName() }

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
 	"isthmus/clusterstore/guard"
@@ -42,7 +40,7 @@ type cluster struct {
 	api   *typed.Clients
 	uid   types.UID // of its namespace kube-system, which stands for the cluster; empty: not read
 	kube  *rest.Config
-	http  *http.Client
+	close func() // connections that are not in use
 }
 
 // openHere returns the gateway's cluster. It sends nothing.
@@ -60,10 +58,7 @@ func open(by reach.Options) (*cluster, error) {
 	}
 	config.QPS, config.UserAgent = -1, "isthmus-links"
 	c := &cluster{title: "context " + client.Printable(name), kube: config}
-	if c.http, err = rest.HTTPClientFor(config); err != nil {
-		return nil, c.failed("use the kubeconfig", err)
-	}
-	if c.api, err = typed.New(config, c.http); err != nil {
+	if c.api, c.close, err = reach.Clients(config); err != nil {
 		return nil, c.failed("use the kubeconfig", err)
 	}
 	return c, nil
@@ -73,13 +68,6 @@ func open(by reach.Options) (*cluster, error) {
 // the link Secrets.
 func (o *kubeOptions) gateways() reach.Options {
 	return reach.Options{Kubeconfig: o.kubeconfig, Context: o.here, Namespace: o.namespace, ContextFlag: o.hereFlag}
-}
-
-// close closes connections that are not in use.
-func (c *cluster) close() {
-	if c != nil && c.http != nil {
-		utilnet.CloseIdleConnectionsFor(c.http.Transport)
-	}
 }
 
 // identify reads the cluster's identity.

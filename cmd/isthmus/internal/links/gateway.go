@@ -12,6 +12,7 @@ import (
 
 	"isthmus/cmd/isthmus/internal/client"
 	"isthmus/internal/adminapi"
+	"isthmus/internal/sleep"
 )
 
 // pollEvery is how often a page is read while something is awaited.
@@ -42,7 +43,7 @@ func (o *gatewayOptions) awaitGateway(ctx context.Context, w *work, what string,
 			told = true
 			fmt.Fprintf(w.p.Stderr, "%s: waiting until the gateway %s, for %v at most\n", w.p.Name, what, o.timeout)
 		}
-		if !sleep(ctx, pollEvery) {
+		if !sleep.For(ctx, pollEvery) {
 			if ctx.Err() == context.Canceled {
 				return fmt.Errorf("interrupted before the gateway %s: %s", what, why)
 			}
@@ -54,7 +55,7 @@ func (o *gatewayOptions) awaitGateway(ctx context.Context, w *work, what string,
 // askAll returns why a gateway does not show what is expected (empty: all do), and whether
 // any has answered.
 func (o *gatewayOptions) askAll(ctx context.Context, w *work, limit time.Duration, expected shows) (why string, reached bool, err error) {
-	answers, err := o.gateway.ReadAll(ctx, w.p, limit, "/debug/clusters", func() any { return new(adminapi.Clusters) })
+	answers, err := client.ReadAll[adminapi.Clusters](ctx, w.p, &o.gateway, limit, "/debug/clusters")
 	if err != nil {
 		return err.Error(), false, nil
 	}
@@ -64,7 +65,7 @@ func (o *gatewayOptions) askAll(ctx context.Context, w *work, limit time.Duratio
 			lacks = a.Err.Error()
 		} else {
 			reached = true
-			if done, lacks, err = expected(*a.Value.(*adminapi.Clusters)); err != nil {
+			if done, lacks, err = expected(*a.Value); err != nil {
 				return "", true, err
 			}
 		}

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+
+	"isthmus/clusterstore/typed"
 )
 
 // revocation is what is deleted in a cluster that was linked.
@@ -56,34 +58,31 @@ func (r *revocation) run(ctx context.Context, w *work) error {
 		return nil
 	}
 	api, name := r.there.api, r.account.Name
-	bindings, roles, accounts := api.ClusterRoleBindings, api.ClusterRoles, api.ServiceAccounts(r.account.Namespace)
-	binding, err := bindings.Get(ctx, name, metav1.GetOptions{})
-	if err := r.delete(ctx, w, "ClusterRoleBinding "+name, binding, err, bindings.Delete); err != nil {
+	if err := revoke(ctx, w, r.there, api.ClusterRoleBindings, "ClusterRoleBinding "+name, name); err != nil {
 		return err
 	}
-	role, err := roles.Get(ctx, name, metav1.GetOptions{})
-	if err := r.delete(ctx, w, "ClusterRole "+name, role, err, roles.Delete); err != nil {
+	if err := revoke(ctx, w, r.there, api.ClusterRoles, "ClusterRole "+name, name); err != nil {
 		return err
 	}
-	account, err := accounts.Get(ctx, name, metav1.GetOptions{})
-	return r.delete(ctx, w, "ServiceAccount "+r.account.String(), account, err, accounts.Delete)
+	return revoke(ctx, w, r.there, api.ServiceAccounts(r.account.Namespace), "ServiceAccount "+r.account.String(), name)
 }
 
-type deletion = func(context.Context, string, metav1.DeleteOptions) error
-
-// delete deletes an object that was read, or was not with an error.
-func (r *revocation) delete(ctx context.Context, w *work, title string, o metav1.Object, err error, do deletion) error {
+// revoke deletes an object, if it is there and "isthmus link" has made it.
+func revoke[T metav1.Object, L any](ctx context.Context, w *work, c *cluster, of typed.Resource[T, L], title, name string) error {
+	o, err := of.Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
-		return r.there.failed("read "+title, err)
+		return c.failed("read "+title, err)
 	case !managed(o):
-		fmt.Fprintf(w.out, "%s: kept %s: isthmus link has not made it\n", r.there.title, title)
+		fmt.Fprintf(w.out, "%s: kept %s: isthmus link has not made it\n", c.title, title)
 		return nil
 	}
-	return deleteObject(ctx, w, r.there, title, o, do)
+	return deleteObject(ctx, w, c, title, o, of.Delete)
 }
+
+type deletion = func(context.Context, string, metav1.DeleteOptions) error
 
 // deleteObject deletes an object, but not another one of its name.
 func deleteObject(ctx context.Context, w *work, c *cluster, title string, o metav1.Object, do deletion) error {

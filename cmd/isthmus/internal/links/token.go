@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+
+	"isthmus/internal/sleep"
 )
 
 // Labels of a token's Secret: which link it is for, since several clusters, and
@@ -112,7 +114,7 @@ func (t *token) await(ctx context.Context, c *cluster, namespace string) error {
 			t.text = string(text)
 			return nil
 		}
-		if !sleep(ctx, 100*time.Millisecond) {
+		if !sleep.For(ctx, 100*time.Millisecond) {
 			return errors.New("its controller for tokens of ServiceAccounts has not filled in the Secret in time (--timeout)")
 		}
 	}

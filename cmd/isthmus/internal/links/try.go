@@ -9,8 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/client-go/rest"
 
 	"isthmus/clusterstore"
 	"isthmus/clusterstore/guard"
@@ -18,6 +16,7 @@ import (
 	"isthmus/clusterstore/typed"
 	"isthmus/cmd/isthmus/internal/client"
 	"isthmus/cmd/isthmus/internal/reach"
+	"isthmus/internal/sleep"
 )
 
 // tryFor is how long a link's credentials are tried.
@@ -33,15 +32,11 @@ func (c *content) try(ctx context.Context, w *work, s *corev1.Secret) error {
 	}
 	config.UserAgent = "isthmus-links"
 	reach.Guard(config)
-	http, err := rest.HTTPClientFor(config)
+	api, done, err := reach.Clients(config)
 	if err != nil {
 		return err
 	}
-	defer utilnet.CloseIdleConnectionsFor(http.Transport)
-	api, err := typed.New(config, http)
-	if err != nil {
-		return err
-	}
+	defer done()
 	ctx, cancel := context.WithTimeout(ctx, tryFor)
 	defer cancel()
 	who, err := c.whoami(ctx, api)
@@ -67,7 +62,7 @@ func (c *content) whoami(ctx context.Context, api *typed.Clients) (string, error
 		if err == nil {
 			return review.Status.UserInfo.Username, nil
 		}
-		if !apierrors.IsUnauthorized(err) || !sleep(ctx, time.Second) {
+		if !apierrors.IsUnauthorized(err) || !sleep.For(ctx, time.Second) {
 			return "", err
 		}
 	}

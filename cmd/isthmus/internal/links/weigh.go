@@ -48,18 +48,18 @@ func (o *cordonOptions) look(ctx context.Context, w *work) (list []*adminapi.Imp
 		standing = adminapi.LastResort
 	}
 	path := "/debug/impact?" + url.Values{"cluster": {o.name}, "standing": {standing}}.Encode()
-	answers, err := o.gateway.ReadAll(ctx, w.p, o.timeout, path, func() any { return new(adminapi.Impact) })
+	answers, err := client.ReadAll[adminapi.Impact](ctx, w.p, &o.gateway, o.timeout, path)
 	if err != nil {
 		return nil, err
 	}
 	for _, a := range answers {
 		switch {
-		case a.NotReady: // it may know little, and must not keep a cluster from being taken out
+		case a.NotReady(): // it may know little, and must not keep a cluster from being taken out
 			w.warn("what this leaves of proxies of %s is not known: %v", client.Printable(a.Gateway), a.Err)
 		case a.Err != nil:
 			return nil, a.Err
 		default:
-			list = append(list, a.Value.(*adminapi.Impact))
+			list = append(list, a.Value)
 		}
 	}
 	return list, nil

@@ -49,13 +49,3 @@ func (w *work) wait(what string, f func() error) error {
 func (w *work) warn(format string, args ...any) {
 	fmt.Fprintf(w.p.Stderr, "%s: warning: %s\n", w.p.Name, fmt.Sprintf(format, args...))
 }
-
-// sleep waits, and reports whether the context has not ended meanwhile.
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}

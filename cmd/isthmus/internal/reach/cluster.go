@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,8 +21,8 @@ type Cluster struct {
 	options Options
 	name    string // for messages
 	config  *rest.Config
-	http    *http.Client
 	api     *typed.Clients
+	close   func()
 }
 
 // Open reads the kubeconfig, and asks no server. The Cluster must be closed.
@@ -36,20 +35,28 @@ func (o *Options) Open() (*Cluster, error) {
 	if chosen != "" {
 		c.name = fmt.Sprintf("the API server of context %s", legible.Quoted(chosen))
 	}
-	if c.http, err = rest.HTTPClientFor(config); err != nil {
-		return nil, unreadable(err)
-	}
-	if c.api, err = typed.New(config, c.http); err != nil {
+	if c.api, c.close, err = Clients(config); err != nil {
 		return nil, unreadable(err)
 	}
 	return c, nil
+}
+
+// Clients returns clients of an API server, and a function that closes their connections that are not in use. They send nothing
+// by themselves.
+func Clients(config *rest.Config) (*typed.Clients, func(), error) {
+	http, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	api, err := typed.New(config, http)
+	return api, func() { utilnet.CloseIdleConnectionsFor(http.Transport) }, err
 }
 
 // String returns the API server's name, for messages.
 func (c *Cluster) String() string { return c.name }
 
 // Close closes connections that are not in use. Those of [Gateway.Dial] stay.
-func (c *Cluster) Close() { utilnet.CloseIdleConnectionsFor(c.http.Transport) }
+func (c *Cluster) Close() { c.close() }
 
 // explain returns an error for a request that has failed: what it was for, and what to
 // do. Errors of the context stay what they are.

@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 
 	"isthmus/clusterstore/guard"
-
 	"isthmus/internal/legible"
 )
 
