@@ -2,7 +2,6 @@ package clusterstore
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/netip"
@@ -14,8 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
+	"isthmus/clusterstore/decode"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 )
@@ -43,8 +42,8 @@ type ownNetwork struct {
 	client     *kube.Client // of the own cluster
 	local      Local        // nil: no Pod or Service is known
 	interfaces func() ([]net.Addr, error)
-	nodes      func(context.Context, metav1.ListOptions) (*corev1.NodeList, error) // of the own cluster
-	services   func(context.Context) ([]string, error)                             // its ServiceCIDRs
+	nodes      decode.Source[*corev1.Node]             // of the own cluster
+	services   func(context.Context) ([]string, error) // its ServiceCIDRs
 	log        *zap.Logger
 
 	asked chan struct{} // what is known has become old; it has room for one
@@ -64,9 +63,7 @@ type ownAddresses struct {
 func newOwnNetwork(client *kube.Client, local Local, log *zap.Logger) *ownNetwork {
 	return &ownNetwork{
 		client: client, local: local, log: log, asked: make(chan struct{}, 1), interfaces: net.InterfaceAddrs,
-		nodes: func(ctx context.Context, page metav1.ListOptions) (*corev1.NodeList, error) {
-			return client.Nodes.List(ctx, page)
-		},
+		nodes:    client.Sources.NodeRanges,
 		services: func(ctx context.Context) ([]string, error) { return serviceCIDRs(ctx, client) },
 	}
 }
@@ -192,23 +189,26 @@ func (a *ownAddresses) readHost(interfaces func() ([]net.Addr, error)) error {
 	return nil
 }
 
-func (a *ownAddresses) readNodes(ctx context.Context, page func(context.Context, metav1.ListOptions) (*corev1.NodeList, error)) error {
+func (a *ownAddresses) readNodes(ctx context.Context, from decode.Source[*corev1.Node]) error {
 	nodes, pods := make(map[netip.Addr]string), []netip.Prefix(nil)
+	read := func(n *corev1.Node, refused *decode.Refused) error {
+		if refused != nil {
+			return fmt.Errorf("Node %s: %w", refused.Name, refused.Err)
+		}
+		for _, at := range n.Status.Addresses {
+			if ip, err := netip.ParseAddr(at.Address); err == nil { // others are names
+				nodes[ip.Unmap()] = strings.Clone(n.Name)
+			}
+		}
+		pods = appendPrefixes(pods, append(slices.Clone(n.Spec.PodCIDRs), n.Spec.PodCIDR))
+		return nil
+	}
 	for options := (metav1.ListOptions{Limit: nodePage}); ; {
-		list, err := page(ctx, options)
+		list, err := from.List(ctx, options, read)
 		if err != nil {
 			return err
 		}
-		for i := range list.Items {
-			n := &list.Items[i]
-			for _, at := range n.Status.Addresses {
-				if ip, err := netip.ParseAddr(at.Address); err == nil { // others are names
-					nodes[ip.Unmap()] = strings.Clone(n.Name)
-				}
-			}
-			pods = appendPrefixes(pods, append(slices.Clone(n.Spec.PodCIDRs), n.Spec.PodCIDR))
-		}
-		if options.Continue = list.Continue; list.Continue == "" || len(list.Items) == 0 {
+		if options.Continue = list.Continue; list.Continue == "" {
 			break
 		}
 	}
@@ -226,16 +226,8 @@ func (a *ownAddresses) readServices(ctx context.Context, list func(context.Conte
 	return nil
 }
 
-// serviceCIDRs lists ServiceCIDRs. Of the generated types of their API group nothing else is needed.
+// serviceCIDRs lists ServiceCIDRs, of which there are few.
 func serviceCIDRs(ctx context.Context, client *kube.Client) (texts []string, err error) {
-	answer := client.REST.Get().AbsPath("/apis/networking.k8s.io/v1/servicecidrs").SetHeader("Accept", runtime.ContentTypeJSON).Do(ctx)
-	if err := answer.Error(); err != nil {
-		return nil, err
-	}
-	body, err := answer.Raw()
-	if err != nil {
-		return nil, err
-	}
 	var list struct {
 		Items []struct {
 			Spec struct {
@@ -243,13 +235,11 @@ func serviceCIDRs(ctx context.Context, client *kube.Client) (texts []string, err
 			} `json:"spec"`
 		} `json:"items"`
 	}
-	if err := json.Unmarshal(body, &list); err != nil {
-		return nil, err
+	err = client.Sources.Document(ctx, "/apis/networking.k8s.io/v1/servicecidrs", &list)
+	for _, o := range list.Items {
+		texts = append(texts, o.Spec.CIDRs...)
 	}
-	for i := range list.Items {
-		texts = append(texts, list.Items[i].Spec.CIDRs...)
-	}
-	return texts, nil
+	return texts, err
 }
 
 // appendPrefixes appends those of the texts that are prefixes.

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
+	"isthmus/clusterstore/decode/decodetest"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
@@ -71,7 +72,7 @@ func (e *env) setOwn() *ownLists {
 		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "n1"}, {Type: corev1.NodeInternalIP, Address: "192.0.2.11"}}},
 	}
 	lists := &ownLists{count: make(map[string]int), fail: make(map[string]error)}
-	e.store.own.nodes = func(_ context.Context, page metav1.ListOptions) (*corev1.NodeList, error) {
+	e.store.own.nodes = decodetest.Fake[*corev1.Node](func(_ context.Context, page metav1.ListOptions) (*corev1.NodeList, error) {
 		if err := lists.note("nodes"); err != nil {
 			return nil, err
 		}
@@ -79,7 +80,7 @@ func (e *env) setOwn() *ownLists {
 			return &corev1.NodeList{ListMeta: metav1.ListMeta{Continue: "next"}, Items: make([]corev1.Node, 1)}, nil
 		}
 		return &corev1.NodeList{Items: []corev1.Node{*node}}, nil
-	}
+	}, nil)
 	e.store.own.services = func(context.Context) ([]string, error) { return []string{"10.96.0.0/16"}, lists.note("servicecidrs") }
 	e.store.own.interfaces = func() ([]net.Addr, error) {
 		return []net.Addr{
@@ -232,7 +233,7 @@ func TestServiceCIDRs(t *testing.T) {
 		answer, want string
 	}{
 		{200, `{"items":[{"spec":{"cidrs":["10.96.0.0/16","fd00::/112"]}},{"spec":{"cidrs":["10.97.0.0/16","x"]}},{}]}`, "[10.96.0.0/16 10.97.0.0/16 fd00::/112] <nil>"},
-		{200, `<html>`, "[] invalid character '<' looking for beginning of value"},
+		{200, `<html>`, "[] the API server's answer is not the JSON that API servers send: check that the server is an API server"},
 		{404, `404 page not found`, "[] <nil>"},
 		{403, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","message":"no","code":403}`, "[] no"},
 	} {

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	"isthmus/clusterstore/crd"
 )
@@ -61,6 +59,7 @@ func NewSources(client *http.Client, base *url.URL) Sources {
 	a := &api{client, base, make(chan struct{}, 1)}
 	return Sources{
 		Serves:         a.serves,
+		Document:       a.document,
 		Pods:           newProtobuf(a, corev1.SchemeGroupVersion, "pods", "", pods),
 		Services:       newProtobuf(a, corev1.SchemeGroupVersion, "services", "", services),
 		EndpointSlices: newProtobuf(a, discoveryv1.SchemeGroupVersion, "endpointslices", "", endpointSlices),
@@ -72,21 +71,26 @@ func NewSources(client *http.Client, base *url.URL) Sources {
 		Jobs:        newProtobuf(a, schema.GroupVersion{Group: "batch", Version: "v1"}, "jobs", "", partials),
 		NodeRanges:  newProtobuf(a, corev1.SchemeGroupVersion, "nodes", "", nodes),
 		Nodes:       newProtobuf(a, corev1.SchemeGroupVersion, "nodes", "", partials),
-		Servers:     newJSON(a, crd.PolicyVersion, "servers", "Server", (*crd.Server).Read),
-		Workloads:   newJSON(a, crd.WorkloadVersion, "externalworkloads", "ExternalWorkload", (*crd.ExternalWorkload).Read),
-		Profiles:    newJSON(a, crd.ProfileVersion, "serviceprofiles", "ServiceProfile", (*crd.ServiceProfile).Read),
+		Servers:     newCustom[crd.Server](a, crd.PolicyVersion, "servers", "Server"),
+		Workloads:   newCustom[crd.ExternalWorkload](a, crd.WorkloadVersion, "externalworkloads", "ExternalWorkload"),
+		Profiles:    newCustom[crd.ServiceProfile](a, crd.ProfileVersion, "serviceprofiles", "ServiceProfile"),
 	}
 }
 
 func newEndpoint(a *api, v schema.GroupVersion, name, namespace string) endpoint {
-	path := "/apis/" + v.String()
-	if v.Group == "" {
-		path = "/api/" + v.Version
-	}
+	path := pathOf(v)
 	if namespace != "" {
 		path += "/namespaces/" + url.PathEscape(namespace)
 	}
 	return endpoint{a, path + "/" + name, v.WithResource(name).GroupResource()}
+}
+
+// pathOf returns where an API server has a version of a group.
+func pathOf(v schema.GroupVersion) string {
+	if v.Group == "" {
+		return "/api/" + v.Version
+	}
+	return "/apis/" + v.String()
 }
 
 // get sends a request. A status other than 200 is an [apierrors.StatusError]; so are all answers
@@ -132,8 +136,9 @@ func (r *endpoint) failure(response *http.Response, contentType string) error {
 	case runtime.ContentTypeJSON:
 		err = jsonStatus(text)
 	case runtime.ContentTypeProtobuf:
-		kind, raw := unwrap(text)
-		err = protobufStatus(kind, raw)
+		if of, raw := unwrap(text); of.Kind == statusKind {
+			err = protobufStatus(raw)
+		}
 	}
 	if err != nil {
 		return err
@@ -155,22 +160,6 @@ func statusError(s *metav1.Status) error {
 	return &apierrors.StatusError{ErrStatus: *s}
 }
 
-func jsonStatus(text []byte) error {
-	var status metav1.Status
-	if len(text) > maxStatus || utiljson.Unmarshal(text, &status) != nil || status.Kind != statusKind {
-		return nil
-	}
-	return statusError(&status)
-}
-
-func protobufStatus(kind schema.GroupVersionKind, raw []byte) error {
-	var status metav1.Status
-	if len(raw) > maxStatus || kind.Kind != statusKind || status.Unmarshal(raw) != nil {
-		return nil
-	}
-	return statusError(&status)
-}
-
 // errEvent is for ERROR events that say nothing.
 var errEvent = errors.New("the API server ended the watch by an error that is no Status, or too large")
 
@@ -183,30 +172,9 @@ func errKind(what, wanted string) error {
 	return fmt.Errorf("the API server sent %s of another kind than %s: check that the server is an API server", what, wanted)
 }
 
-// errCut is for an answer that ends before its end.
-func errCut(err error) error {
-	if err == io.EOF {
-		err = io.ErrUnexpectedEOF
-	}
-	return fmt.Errorf("the answer is cut off: %w", err)
-}
-
 func errFrame(size uint64) error {
 	return fmt.Errorf("the API server sent an object of %d bytes, or more, which none has: check that the server is an API server", size)
 }
-
-// hold waits until a large object may be read.
-func (a *api) hold(ctx context.Context) (release func(), err error) {
-	select {
-	case a.large <- struct{}{}:
-		return func() { <-a.large }, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-// buffers are for small objects.
-var buffers = sync.Pool{New: func() any { return new([maxSmall]byte) }}
 
 // bounded fails after a number of bytes.
 type bounded struct {
@@ -221,27 +189,4 @@ func (b *bounded) Read(p []byte) (int, error) {
 	n, err := b.Reader.Read(p[:min(int64(len(p)), b.left)])
 	b.left -= int64(n)
 	return n, err
-}
-
-// stream is a watch under way.
-type stream struct {
-	ctx    context.Context
-	cancel context.CancelFunc
-	body   io.ReadCloser
-}
-
-func (r *endpoint) begin(ctx context.Context, o metav1.ListOptions, accept string) (*stream, error) {
-	o.Watch = true
-	ctx, cancel := context.WithCancel(ctx)
-	body, err := r.get(ctx, o, accept)
-	if err != nil {
-		cancel()
-		return nil, err
-	}
-	return &stream{ctx, cancel, body}, nil
-}
-
-func (s *stream) Close() error {
-	s.cancel()
-	return s.body.Close()
 }

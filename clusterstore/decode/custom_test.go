@@ -2,83 +2,105 @@ package decode
 
 import (
 	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"pgregory.net/rapid"
 
 	"isthmus/clusterstore/crd"
 	"isthmus/clusterstore/decode/corpus"
 )
 
-const usedCustom = "ObjectMeta.Name ObjectMeta.Namespace ObjectMeta.ResourceVersion ObjectMeta.Labels ObjectMeta.Annotations " +
-	"ObjectMeta.OwnerReferences.Kind ObjectMeta.OwnerReferences.Name ObjectMeta.ManagedFields Spec Status Invalid"
-
-// heldCustom are the kinds in JSON, held against package crd's own way to decode them.
-var heldCustom = []func(t testing.TB, data []byte) (ours, theirs error){
-	compareCustom[crd.Server](textSource("").Servers), compareCustom[crd.ExternalWorkload](textSource("").Workloads), compareCustom[crd.ServiceProfile](textSource("").Profiles),
+// heldCustom are the kinds in JSON, whose lists and events are held against package crd's own way to decode an object.
+var heldCustom = []func(t testing.TB, data string){
+	compareCustom[crd.Server](func(s Sources) Source[*crd.Server] { return s.Servers }, "policy.linkerd.io/v1beta3", "Server"),
+	compareCustom[crd.ExternalWorkload](func(s Sources) Source[*crd.ExternalWorkload] { return s.Workloads }, "workload.linkerd.io/v1beta1", "ExternalWorkload"),
+	compareCustom[crd.ServiceProfile](func(s Sources) Source[*crd.ServiceProfile] { return s.Profiles }, "linkerd.io/v1alpha2", "ServiceProfile"),
 }
 
+// compareCustom reads one object, which is valid JSON, twice in a list, and by an event.
 func compareCustom[T any, O interface {
 	*T
 	Object
 	json.Unmarshaler
-}](from Source[O]) func(t testing.TB, data []byte) (ours, theirs error) {
-	return func(t testing.TB, data []byte) (ours, theirs error) {
-		var got, want T
-		if theirs = O(&want).UnmarshalJSON(data); theirs == nil {
-			prune(O(&want), usedCustom)
+}](from func(Sources) Source[O], version, kind string) func(t testing.TB, data string) {
+	return func(t testing.TB, data string) {
+		var want T
+		whole := O(&want).UnmarshalJSON([]byte(data))
+		n := 0
+		check := func(got O, refused *Refused) error {
+			n++
+			switch {
+			case (refused != nil) != (whole != nil):
+				t.Errorf("%s: refused: %+v, crd's error: %v", data, refused, whole)
+			case refused == nil && !equality.Semantic.DeepEqual(got, O(&want)):
+				t.Errorf("%s: got\n%+v\nwant\n%+v", data, got, want)
+			}
+			return nil
 		}
-		ours = from.(*custom[T, O]).decode(data, &got, false)
-		if ours == nil && theirs == nil && !equality.Semantic.DeepEqual(got, want) {
-			t.Errorf("%s: got\n%+v\nwant\n%+v", data, got, want)
+		list := fmt.Sprintf(`{"apiVersion":%q,"items":[%s,%[2]s],"kind":"%sList"}`, version, data, kind)
+		_, err := from(textSource(list)).List(t.Context(), metav1.ListOptions{}, check)
+		if err != nil && err != errNoKey || err == nil && n != 2 {
+			t.Errorf("%s: %d objects, %v", list, n, err)
 		}
-		return ours, theirs
+		if O(&want).GetObjectKind().GroupVersionKind() != from(textSource("")).(*source[O]).kind || err != nil {
+			return
+		}
+		w, err := from(textSource(`{"type":"MODIFIED","object":`+data+`}`)).Watch(t.Context(), metav1.ListOptions{})
+		must(t, err)
+		defer w.Close()
+		must(t, w.Next(func(e Event[O]) error { return check(e.Object, e.Refused) }))
+		if n != 3 {
+			t.Errorf("%s: no event", data)
+		}
 	}
 }
 
-// TestCustom: of every object in JSON is decoded what client-go would, of what is used.
+// TestCustom: every object in JSON is read as package crd reads it, wherever it comes.
 func TestCustom(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := newMaker(rapid.Uint64().Draw(rt, "seed"), 3)
 		i := m.IntN(len(heldCustom))
-		data := customObject(m, rt, i)
-		if ours, theirs := heldCustom[i](t, data); ours != nil || theirs != nil {
-			rt.Fatalf("%s: ours: %v, client-go's: %v", data, ours, theirs)
-		}
+		heldCustom[i](t, customObject(m, rt, i))
 	})
 	for _, data := range []string{
-		`{}`, `{"metadata":null,"spec":null,"status":null}`, `{"spec":1,"status":[]}`, `{"metadata":{"labels":{"\u0061":"\n\u00e9"}},"spec":{"port":"http"}}`,
+		`{}`, `null`, `7`, `"a"`, `[]`, `{"metadata":null,"spec":null,"status":null}`, `{"metadata":{"name":"a"},"spec":1,"status":[]}`, `{"metadata":{"name":"a","labels":{"b":1}}}`,
+		`{"metadata":{"name":"a","labels":{"\u0061":"\n\u00e9"}},"spec":{"port":"http"}}`, `{"metadata":{"name":"\"]}"},"spec":{"x":"\\"}}`,
 		` { "metadata" : { "name" : "a" , "labels" : { } , "managedFields" : [ ] } , "spec" : { "meshTLS" : { "identity" : "x" } } } `,
 	} {
 		for _, compare := range heldCustom {
-			if ours, theirs := compare(t, []byte(data)); ours != nil || theirs != nil {
-				t.Errorf("%s: ours: %v, client-go's: %v", data, ours, theirs)
-			}
+			compare(t, data)
 		}
 	}
 }
 
+var customKinds = []schema.GroupVersionKind{crd.PolicyVersion.WithKind("Server"), crd.WorkloadVersion.WithKind("ExternalWorkload"), crd.ProfileVersion.WithKind("ServiceProfile")}
+
 // customObject is an object in JSON.
-func customObject(m corpus.Maker, t interface{ Fatal(...any) }, kind int) []byte {
+func customObject(m corpus.Maker, t interface{ Fatal(...any) }, kind int) string {
 	o := []Object{&crd.Server{}, &crd.ExternalWorkload{}, &crd.ServiceProfile{}}[kind]
 	m.Make(o)
+	o.GetObjectKind().SetGroupVersionKind(customKinds[kind])
 	data, err := json.Marshal(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return data
+	return string(data)
 }
 
-// FuzzCustom: of a garbled object that client-go can decode the same is decoded, or it is refused.
+// FuzzCustom does so with any JSON.
 func FuzzCustom(f *testing.F) {
 	for i := range heldCustom {
 		for seed := range uint64(4) {
 			f.Add(uint8(i), customObject(newMaker(seed, 4), f, i))
 		}
 	}
-	f.Fuzz(func(t *testing.T, kind uint8, data []byte) {
-		if len(data) > 0 {
+	f.Fuzz(func(t *testing.T, kind uint8, data string) {
+		if json.Valid([]byte(data)) && len(data) < maxSmall && strings.Count(data, ",")+strings.Count(data, "{")+strings.Count(data, "[") < maxValues {
 			heldCustom[int(kind)%len(heldCustom)](t, data)
 		}
 	})

@@ -44,7 +44,7 @@ type Events[O Object] interface {
 }
 
 // Event is one of a watch: ADDED, MODIFIED, DELETED or BOOKMARK. The objects of the last two
-// have metadata only, and are never refused.
+// are never refused. They may have no more than their names and version.
 type Event[O Object] struct {
 	Type    watch.EventType
 	Object  O
@@ -69,7 +69,7 @@ type Sources struct {
 	// Secrets is for those of a namespace.
 	Secrets func(namespace string) Source[*corev1.Secret]
 
-	// NodeRanges are Nodes, with their Pod CIDRs and no metadata but their names.
+	// NodeRanges are Nodes, with their addresses and Pod CIDRs, and no metadata but their names.
 	NodeRanges Source[*corev1.Node]
 	// Of these only the metadata is read.
 	ReplicaSets, Jobs, Nodes Source[*metav1.PartialObjectMetadata]
@@ -77,6 +77,10 @@ type Sources struct {
 	// Serves asks API discovery whether the API server has a resource in this version. An error means that it is not
 	// known: discovery fails, is forbidden, contradicts itself, or answers what no API server would. Fakes have none.
 	Serves func(context.Context, schema.GroupVersionResource) (bool, error)
+
+	// Document asks for a path and decodes what is answered, which is JSON of 1 MiB at most, as encoding/json does.
+	// An answer other than 200 is an error as those of sources are. Fakes have none.
+	Document func(ctx context.Context, path string, into any) error
 
 	Servers   Source[*crd.Server]
 	Workloads Source[*crd.ExternalWorkload]

@@ -10,25 +10,28 @@
 // What callers may rely on:
 //
 //   - Of each object is decoded what client-go would decode, of the fields in the kind's table
-//     (kinds.go); tests hold the two against each other, and against what is kept. Of annotations
-//     those of Linkerd's and Isthmus's domains are used, of managedFields the time of the newest
-//     update, of variables those with the addresses of a proxy.
+//     (kinds.go); tests hold the two against each other, and against what is kept, also for
+//     what a real API server sends. Of annotations those of Linkerd's and Isthmus's domains are
+//     used, of managedFields the time of the newest update, of variables those with the addresses
+//     of a proxy.
 //   - Neither a list nor a page is ever there as a whole. An object that is small (64 KiB) is
-//     decoded where it was read to, a larger one by itself: of one API server one at a time, so
-//     that one which pauses within large objects takes the memory of one. A watch in which nothing
-//     comes holds no buffer and no object.
+//     read into a buffer that all share, a larger one by itself: of one API server one at a time,
+//     so that one which pauses within large objects takes the memory of one. A watch in which
+//     nothing comes has 1 KiB, and no object.
 //   - An object is refused if it is larger than 4 MiB, has a list or text beyond its bound, or can't
 //     be decoded: the caller learns its name and version, and the answer goes on. Bounds are those
-//     of the API's own validation, where it has one. DELETED events and bookmarks have metadata
-//     only, and are never refused.
+//     of the API's own validation, where it has one. DELETED events and bookmarks are never
+//     refused: if need be they have names and a version only.
 //   - What no API server sends ends the answer: an object without a name, or with one longer than
 //     253 bytes, as no refusal could name it; one larger than 16 MiB; an answer or event of another
-//     kind; a list of more than 256 MiB; Kubernetes' own kinds in JSON. So does a list that is
-//     cut off: it is no short list. No such error has a text that client-go takes for the regular
-//     end of a watch.
+//     kind; a list of more than 256 MiB; 64 KiB of blanks between two values of JSON; Kubernetes' own
+//     kinds in JSON. So does a list that is cut off: it is no short list. No such error has a text
+//     that client-go takes for the regular end of a watch.
 //   - ERROR events, and answers with another status than 200, are the error that client-go makes of
 //     them. Of both, 64 KiB are decoded.
-//   - API discovery is looked through as it comes, up to 1 MiB and 10,000 names ([Sources].Serves).
+//   - What is no list, such as API discovery, has 1 MiB at most ([Sources].Document).
+//   - JSON is decoded only where it has 50,000 values at most: 3 bytes can stand for a struct of a
+//     hundred.
 //
 // Sources are safe for concurrent use. The package starts no goroutine. Decoders, and the memory
 // that they use again, are shared by all API servers; what one keeps is bounded (room.go).
@@ -40,7 +43,7 @@
 //     Pod. A filter over the bytes before it was tried: it took too long for what it saved.
 //   - Texts are lent from the buffer ([unsafe.String]): most are compared or looked up, and few are
 //     kept. Secrets' texts are not lent, since of these most are kept.
-//   - Linkerd's resources come in JSON only. They are few, so what is used of them is copied.
+//   - Linkerd's resources come in JSON only. They are few: package crd decodes them as a whole.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package decode

@@ -33,11 +33,11 @@ func podTable(r *room) table[corev1.Pod] {
 	return table[corev1.Pod]{
 		metadataNumber: sub(metadata(r), func(o *corev1.Pod) *metav1.ObjectMeta { return &o.ObjectMeta }),
 		2: sub(table[corev1.PodSpec]{
-			2:  list(r, "containers", podContainers, containerTable(r), nil, func(s *corev1.PodSpec) *[]corev1.Container { return &s.Containers }),
+			2:  list(r, "containers", podContainers, containerTable(r), func(s *corev1.PodSpec) *[]corev1.Container { return &s.Containers }),
 			8:  text("spec.serviceAccountName", maxName, func(s *corev1.PodSpec) *string { return &s.ServiceAccountName }),
 			10: text("spec.nodeName", maxName, func(s *corev1.PodSpec) *string { return &s.NodeName }),
 			11: boolean(func(s *corev1.PodSpec) *bool { return &s.HostNetwork }),
-			20: list(r, "initContainers", podContainers, containerTable(r), nil, func(s *corev1.PodSpec) *[]corev1.Container { return &s.InitContainers }),
+			20: list(r, "initContainers", podContainers, containerTable(r), func(s *corev1.PodSpec) *[]corev1.Container { return &s.InitContainers }),
 		}, func(o *corev1.Pod) *corev1.PodSpec { return &o.Spec }),
 		3: sub(table[corev1.PodStatus]{
 			1: text("status.phase", maxText, func(s *corev1.PodStatus) *corev1.PodPhase { return &s.Phase }),
@@ -45,10 +45,10 @@ func podTable(r *room) table[corev1.Pod] {
 			6: text("status.podIP", maxText, func(s *corev1.PodStatus) *string { return &s.PodIP }),
 			12: list(r, "status.podIPs", fewTexts, table[corev1.PodIP]{
 				1: text("status.podIPs.ip", maxText, func(p *corev1.PodIP) *string { return &p.IP }),
-			}, nil, func(s *corev1.PodStatus) *[]corev1.PodIP { return &s.PodIPs }),
+			}, func(s *corev1.PodStatus) *[]corev1.PodIP { return &s.PodIPs }),
 			16: list(r, "status.hostIPs", fewTexts, table[corev1.HostIP]{
 				1: text("status.hostIPs.ip", maxText, func(p *corev1.HostIP) *string { return &p.IP }),
-			}, nil, func(s *corev1.PodStatus) *[]corev1.HostIP { return &s.HostIPs }),
+			}, func(s *corev1.PodStatus) *[]corev1.HostIP { return &s.HostIPs }),
 		}, func(o *corev1.Pod) *corev1.PodStatus { return &o.Status }),
 	}
 }
@@ -61,12 +61,14 @@ func containerTable(r *room) table[corev1.Container] {
 			2: number(func(p *corev1.ContainerPort) *int32 { return &p.HostPort }),
 			3: number(func(p *corev1.ContainerPort) *int32 { return &p.ContainerPort }),
 			4: text("containers.ports.protocol", maxText, func(p *corev1.ContainerPort) *corev1.Protocol { return &p.Protocol }),
-		}, nil, func(c *corev1.Container) *[]corev1.ContainerPort { return &c.Ports }),
-		7: list(r, "addresses of proxies", podVariables, table[corev1.EnvVar]{
-			1: text("containers.env.name", unbounded, func(e *corev1.EnvVar) *string { return &e.Name }),
-			2: text("containers.env.value", unbounded, func(e *corev1.EnvVar) *string { return &e.Value }),
-		}, usedVariable, func(c *corev1.Container) *[]corev1.EnvVar { return &c.Env }),
+		}, func(c *corev1.Container) *[]corev1.ContainerPort { return &c.Ports }),
+		7: some(variable, usedVariable, list(r, "addresses of proxies", podVariables, variable, func(c *corev1.Container) *[]corev1.EnvVar { return &c.Env })),
 	}
+}
+
+var variable = table[corev1.EnvVar]{
+	1: text("containers.env.name", unbounded, func(e *corev1.EnvVar) *string { return &e.Name }),
+	2: text("containers.env.value", unbounded, func(e *corev1.EnvVar) *string { return &e.Value }),
 }
 
 // usedVariable reports whether an environment variable is used, or may be: those with the
@@ -83,19 +85,19 @@ func serviceTable(r *room) table[corev1.Service] {
 				1: text("ports.name", maxText, func(p *corev1.ServicePort) *string { return &p.Name }),
 				2: text("ports.protocol", maxText, func(p *corev1.ServicePort) *corev1.Protocol { return &p.Protocol }),
 				3: number(func(p *corev1.ServicePort) *int32 { return &p.Port }),
-			}, nil, func(s *corev1.ServiceSpec) *[]corev1.ServicePort { return &s.Ports }),
+			}, func(s *corev1.ServiceSpec) *[]corev1.ServicePort { return &s.Ports }),
 			3:  text("spec.clusterIP", maxText, func(s *corev1.ServiceSpec) *string { return &s.ClusterIP }),
 			4:  text("spec.type", maxText, func(s *corev1.ServiceSpec) *corev1.ServiceType { return &s.Type }),
 			5:  texts(r, "externalIPs", bound{20_000, 20_000}, func(s *corev1.ServiceSpec) *[]string { return &s.ExternalIPs }),
 			18: texts(r, "clusterIPs", fewTexts, func(s *corev1.ServiceSpec) *[]string { return &s.ClusterIPs }),
-			22: optionalText(r, "spec.internalTrafficPolicy", maxText, func(s *corev1.ServiceSpec) **corev1.ServiceInternalTrafficPolicy { return &s.InternalTrafficPolicy }),
+			22: optional(r, text("spec.internalTrafficPolicy", maxText, self[corev1.ServiceInternalTrafficPolicy]), func(s *corev1.ServiceSpec) **corev1.ServiceInternalTrafficPolicy { return &s.InternalTrafficPolicy }),
 		}, func(o *corev1.Service) *corev1.ServiceSpec { return &o.Spec }),
 		3: sub(table[corev1.ServiceStatus]{
 			1: sub(table[corev1.LoadBalancerStatus]{
 				1: list(r, "addresses of its load balancer", bound{20_000, 20_000}, table[corev1.LoadBalancerIngress]{
 					1: text("status.loadBalancer.ingress.ip", maxText, func(i *corev1.LoadBalancerIngress) *string { return &i.IP }),
 					2: text("status.loadBalancer.ingress.hostname", maxText, func(i *corev1.LoadBalancerIngress) *string { return &i.Hostname }),
-				}, nil, func(s *corev1.LoadBalancerStatus) *[]corev1.LoadBalancerIngress { return &s.Ingress }),
+				}, func(s *corev1.LoadBalancerStatus) *[]corev1.LoadBalancerIngress { return &s.Ingress }),
 			}, func(s *corev1.ServiceStatus) *corev1.LoadBalancerStatus { return &s.LoadBalancer }),
 		}, func(o *corev1.Service) *corev1.ServiceStatus { return &o.Status }),
 	}
@@ -107,23 +109,23 @@ func sliceTable(r *room) table[discoveryv1.EndpointSlice] {
 		2: list(r, "endpoints", sliceEndpoints, table[discoveryv1.Endpoint]{
 			1: texts(r, "addresses of an endpoint", sliceAddresses, func(e *discoveryv1.Endpoint) *[]string { return &e.Addresses }),
 			2: sub(table[discoveryv1.EndpointConditions]{
-				1: optionalBoolean(func(c *discoveryv1.EndpointConditions) **bool { return &c.Ready }),
-				3: optionalBoolean(func(c *discoveryv1.EndpointConditions) **bool { return &c.Terminating }),
+				1: optional(r, boolean(self[bool]), func(c *discoveryv1.EndpointConditions) **bool { return &c.Ready }),
+				3: optional(r, boolean(self[bool]), func(c *discoveryv1.EndpointConditions) **bool { return &c.Terminating }),
 			}, func(e *discoveryv1.Endpoint) *discoveryv1.EndpointConditions { return &e.Conditions }),
-			3: optionalText(r, "endpoints.hostname", maxText, func(e *discoveryv1.Endpoint) **string { return &e.Hostname }),
-			4: optional(r, referenceTable(), func(e *discoveryv1.Endpoint) **corev1.ObjectReference { return &e.TargetRef }),
-			6: optionalText(r, "endpoints.nodeName", maxText, func(e *discoveryv1.Endpoint) **string { return &e.NodeName }),
-			7: optionalText(r, "endpoints.zone", maxText, func(e *discoveryv1.Endpoint) **string { return &e.Zone }),
-			8: optional(r, table[discoveryv1.EndpointHints]{
+			3: optional(r, text("endpoints.hostname", maxText, self[string]), func(e *discoveryv1.Endpoint) **string { return &e.Hostname }),
+			4: optional(r, sub(referenceTable(), self[corev1.ObjectReference]), func(e *discoveryv1.Endpoint) **corev1.ObjectReference { return &e.TargetRef }),
+			6: optional(r, text("endpoints.nodeName", maxText, self[string]), func(e *discoveryv1.Endpoint) **string { return &e.NodeName }),
+			7: optional(r, text("endpoints.zone", maxText, self[string]), func(e *discoveryv1.Endpoint) **string { return &e.Zone }),
+			8: optional(r, sub(table[discoveryv1.EndpointHints]{
 				1: list(r, "zones as hints of an endpoint", sliceHints, table[discoveryv1.ForZone]{
 					1: text("endpoints.hints.forZones.name", maxText, func(z *discoveryv1.ForZone) *string { return &z.Name }),
-				}, nil, func(h *discoveryv1.EndpointHints) *[]discoveryv1.ForZone { return &h.ForZones }),
-			}, func(e *discoveryv1.Endpoint) **discoveryv1.EndpointHints { return &e.Hints }),
-		}, nil, func(o *discoveryv1.EndpointSlice) *[]discoveryv1.Endpoint { return &o.Endpoints }),
+				}, func(h *discoveryv1.EndpointHints) *[]discoveryv1.ForZone { return &h.ForZones }),
+			}, self[discoveryv1.EndpointHints]), func(e *discoveryv1.Endpoint) **discoveryv1.EndpointHints { return &e.Hints }),
+		}, func(o *discoveryv1.EndpointSlice) *[]discoveryv1.Endpoint { return &o.Endpoints }),
 		3: list(r, "ports", slicePorts, table[discoveryv1.EndpointPort]{
-			1: optionalText(r, "ports.name", maxText, func(p *discoveryv1.EndpointPort) **string { return &p.Name }),
-			3: optionalNumber(r, func(p *discoveryv1.EndpointPort) **int32 { return &p.Port }),
-		}, nil, func(o *discoveryv1.EndpointSlice) *[]discoveryv1.EndpointPort { return &o.Ports }),
+			1: optional(r, text("ports.name", maxText, self[string]), func(p *discoveryv1.EndpointPort) **string { return &p.Name }),
+			3: optional(r, number(self[int32]), func(p *discoveryv1.EndpointPort) **int32 { return &p.Port }),
+		}, func(o *discoveryv1.EndpointSlice) *[]discoveryv1.EndpointPort { return &o.Ports }),
 		4: text("addressType", maxText, func(o *discoveryv1.EndpointSlice) *discoveryv1.AddressType { return &o.AddressType }),
 	}
 }
@@ -150,14 +152,14 @@ func endpointsTable(r *room) table[coreEndpoints] {
 	addresses := func(ready bool, at func(*coreSubset) *[]coreAddress) field[coreSubset] {
 		t := table[coreAddress]{
 			1: text("subsets.addresses.ip", maxText, func(a *coreAddress) *string { return &a.IP }),
-			2: optional(r, referenceTable(), func(a *coreAddress) **corev1.ObjectReference { return &a.TargetRef }),
+			2: optional(r, sub(referenceTable(), self[corev1.ObjectReference]), func(a *coreAddress) **corev1.ObjectReference { return &a.TargetRef }),
 			3: text("subsets.addresses.hostname", maxText, func(a *coreAddress) *string { return &a.Hostname }),
-			4: optionalText(r, "subsets.addresses.nodeName", maxText, func(a *coreAddress) **string { return &a.NodeName }),
+			4: optional(r, text("subsets.addresses.nodeName", maxText, self[string]), func(a *coreAddress) **string { return &a.NodeName }),
 		}
 		if ready {
 			t = t[:4] // the Pod says where it is
 		}
-		return list(r, "addresses", coreAddresses, t, nil, at)
+		return list(r, "addresses", coreAddresses, t, at)
 	}
 	return table[coreEndpoints]{
 		metadataNumber: sub(metadata(r), func(o *coreEndpoints) *metav1.ObjectMeta { return &o.ObjectMeta }),
@@ -167,8 +169,8 @@ func endpointsTable(r *room) table[coreEndpoints] {
 			3: list(r, "ports", corePorts, table[corePort]{
 				1: text("subsets.ports.name", maxText, func(p *corePort) *string { return &p.Name }),
 				2: number(func(p *corePort) *int32 { return &p.Port }),
-			}, nil, func(s *coreSubset) *[]corePort { return &s.Ports }),
-		}, nil, func(o *coreEndpoints) *[]coreSubset { return &o.Subsets }),
+			}, func(s *coreSubset) *[]corePort { return &s.Ports }),
+		}, func(o *coreEndpoints) *[]coreSubset { return &o.Subsets }),
 	}
 }
 
@@ -190,6 +192,11 @@ func nodeTable(r *room) table[corev1.Node] {
 			1: text("spec.podCIDR", maxText, func(s *corev1.NodeSpec) *string { return &s.PodCIDR }),
 			7: texts(r, "spec.podCIDRs", fewTexts, func(s *corev1.NodeSpec) *[]string { return &s.PodCIDRs }),
 		}, func(o *corev1.Node) *corev1.NodeSpec { return &o.Spec }),
+		3: sub(table[corev1.NodeStatus]{
+			5: list(r, "addresses", fewTexts, table[corev1.NodeAddress]{
+				2: text("status.addresses.address", maxText, func(a *corev1.NodeAddress) *string { return &a.Address }),
+			}, func(s *corev1.NodeStatus) *[]corev1.NodeAddress { return &s.Addresses }),
+		}, func(o *corev1.Node) *corev1.NodeStatus { return &o.Status }),
 	}
 }
 

@@ -68,18 +68,5 @@ func (s *shelf[E]) next(list []E) bool {
 	return len(list) < cap(list) && len(s.all) < cap(s.all) && &list[:len(list)+1][len(list)] == &s.all[:len(s.all)+1][len(s.all)]
 }
 
-// shrink takes the last value off a list.
-func (s *shelf[E]) shrink(list []E) []E {
-	var zero E
-	last := &list[len(list)-1]
-	*last = zero
-	if n := len(s.all); n > 0 && last == &s.all[n-1] {
-		s.all = s.all[:n-1]
-	} else {
-		s.more--
-	}
-	return list[:len(list)-1]
-}
-
 // one returns a zero value.
 func (s *shelf[E]) one() *E { return &s.grow(nil)[0] }

@@ -81,38 +81,9 @@ func text[T any, S ~string](name string, most int, at func(*T) *S) field[T] {
 	}}
 }
 
-// optionalText is a text that a struct refers to.
-func optionalText[T any, S ~string](r *room, name string, most int, at func(*T) **S) field[T] {
-	all := newShelf[S](r)
-	return field[T]{protowire.BytesType, func(into *T, _ uint64, data []byte) error {
-		if len(data) > most {
-			return fmt.Errorf("its %s is longer than %d bytes", name, most)
-		}
-		p := at(into)
-		if *p == nil {
-			*p = all.one()
-		}
-		**p = lend[S](data)
-		return nil
-	}}
-}
-
 func boolean[T any](at func(*T) *bool) field[T] {
 	return field[T]{protowire.VarintType, func(into *T, value uint64, _ []byte) error {
 		*at(into) = value != 0
-		return nil
-	}}
-}
-
-// What optional booleans refer to. Nobody writes through them.
-var no, yes = false, true
-
-func optionalBoolean[T any](at func(*T) **bool) field[T] {
-	return field[T]{protowire.VarintType, func(into *T, value uint64, _ []byte) error {
-		*at(into) = &no
-		if value != 0 {
-			*at(into) = &yes
-		}
 		return nil
 	}}
 }
@@ -124,34 +95,25 @@ func number[T any](at func(*T) *int32) field[T] {
 	}}
 }
 
-func optionalNumber[T any](r *room, at func(*T) **int32) field[T] {
-	all := newShelf[int32](r)
-	return field[T]{protowire.VarintType, func(into *T, value uint64, _ []byte) error {
-		p := at(into)
-		if *p == nil {
-			*p = all.one()
-		}
-		**p = int32(value)
-		return nil
-	}}
-}
-
 // sub is a message within the struct.
 func sub[T, E any](t table[E], at func(*T) *E) field[T] {
 	return field[T]{protowire.BytesType, func(into *T, _ uint64, data []byte) error { return t.decode(at(into), data) }}
 }
 
-// optional is a message that the struct refers to.
-func optional[T, E any](r *room, t table[E], at func(*T) **E) field[T] {
+// optional is a field that the struct refers to.
+func optional[T, E any](r *room, f field[E], at func(*T) **E) field[T] {
 	all := newShelf[E](r)
-	return field[T]{protowire.BytesType, func(into *T, _ uint64, data []byte) error {
+	return field[T]{f.wire, func(into *T, number uint64, data []byte) error {
 		p := at(into)
 		if *p == nil {
 			*p = all.one()
 		}
-		return t.decode(*p, data)
+		return f.set(*p, number, data)
 	}}
 }
+
+// self is where a field is that is all of what a struct refers to.
+func self[E any](e *E) *E { return e }
 
 // bound is how many elements a list may have, and all lists of the field in one object.
 type bound struct{ each, all int }
@@ -163,23 +125,29 @@ func (b bound) check(name string, list, all int) error {
 	return nil
 }
 
-// list is a list of messages. keep, if set, leaves out the others.
-func list[T, E any](r *room, name string, b bound, t table[E], keep func(*E) bool, at func(*T) *[]E) field[T] {
+// list is a list of messages.
+func list[T, E any](r *room, name string, b bound, t table[E], at func(*T) *[]E) field[T] {
 	all := newShelf[E](r)
 	return field[T]{protowire.BytesType, func(into *T, _ uint64, data []byte) error {
 		l := at(into)
 		*l = all.grow(*l)
-		last := len(*l) - 1
 		if err := b.check(name, len(*l), all.used()); err != nil {
 			return err
 		}
-		if err := t.decode(&(*l)[last], data); err != nil {
+		return t.decode(&(*l)[len(*l)-1], data)
+	}}
+}
+
+// some is a field for those elements alone that keep wants.
+func some[T, E any](t table[E], keep func(*E) bool, f field[T]) field[T] {
+	one := new(E)
+	return field[T]{f.wire, func(into *T, number uint64, data []byte) error {
+		var zero E
+		*one = zero
+		if err := t.decode(one, data); err != nil || !keep(one) {
 			return err
 		}
-		if keep != nil && !keep(&(*l)[last]) {
-			*l = all.shrink(*l)
-		}
-		return nil
+		return f.set(into, number, data)
 	}}
 }
 

@@ -172,19 +172,48 @@ func TestJSONList(t *testing.T) {
 	got, list, err := listed(textSource(` { "items" : [` + item("a") + " ,\n" + large + "," + tooLarge + "," + empty + "," + wrong + "," + item("f") +
 		`], "x":[{"y":"]}"}], "metadata":{"resourceVersion":"7","continue":"more"},"kind":"ServerList","apiVersion":"policy.linkerd.io/v1beta3"}`).Servers)
 	must(t, err)
-	equal(t, got, "ns/a@1", "ns/b@1", fmt.Sprintf("ns/c@1: it is larger than 4 MiB (%d bytes)", len(tooLarge)), "ns/d@1: its spec and status have more than 50000 values",
-		"ns/e@1: it is not valid JSON", "ns/f@1")
+	equal(t, got, "ns/a@1", "ns/b@1", fmt.Sprintf("ns/c@1: it is larger than 4 MiB (%d bytes)", len(tooLarge)), "ns/d@1: it has more than 50000 values",
+		"ns/e@1: json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string", "ns/f@1")
 	if list.ResourceVersion != "7" || list.Continue != "more" {
 		t.Errorf("%+v", list)
 	}
 	if got, _, err := listed(textSource(`{"kind":"ServerList","apiVersion":"policy.linkerd.io/v1beta3","metadata":{},"items":null}`).Servers); err != nil || got != nil {
 		t.Errorf("%s, %v", got, err)
 	}
-	blanks := strings.Repeat(" \n\t\r", 1<<20)
-	got, _, err = listed(textSource(blanks + `{` + blanks + `"items"` + blanks + `:[` + blanks + strings.Replace(item("a"), `"port":`, `"port":`+strings.Repeat(" ", 3<<20), 1) + blanks +
-		`],"kind":"ServerList","apiVersion":"policy.linkerd.io/v1beta3"}`).Servers)
-	must(t, err)
-	equal(t, got, "ns/a@1")
+}
+
+// TestBlanks: some blanks between what comes are read, and no more.
+func TestBlanks(t *testing.T) {
+	object := fmt.Sprintf(serverText, "a")
+	list := func(some string) string {
+		return strings.ReplaceAll(`~{~"items"~:~[~`+object+`~,~`+object+`~]~,~"kind"~:~"ServerList"~,~"apiVersion":"policy.linkerd.io/v1beta3"~}~`, "~", some)
+	}
+	event := `{"type":"ADDED","object":` + object + `}`
+	for _, some := range []string{" ", "\n", "\t\r\n ", strings.Repeat("\n", maxBlanks-1)} {
+		got, _, err := listed(textSource(list(some)).Servers)
+		must(t, err)
+		equal(t, got, "ns/a@1", "ns/a@1")
+		got, err = watched(t, textSource(some+event+some+event+some).Servers)
+		if err != io.EOF {
+			t.Error(err)
+		}
+		equal(t, got, "ADDED ns/a@1", "ADDED ns/a@1")
+	}
+	for _, endless := range []string{" ", "\n"} {
+		for _, before := range []string{"", "{", `{"items":[`, `{"items":[` + object, `{"items":[` + object + ",", `{"items":[],"metadata":{`, `{"kind":`} {
+			body := io.MultiReader(strings.NewReader(before), &repeated{data: []byte(endless)})
+			if _, _, err := listed(sends{0, "application/json", body}.sources().Servers); err == nil || !strings.Contains(err.Error(), "blanks") && !strings.Contains(err.Error(), "an object of") {
+				t.Errorf("blanks after %q: %v", before, err)
+			}
+		}
+		for _, before := range []string{"", event, event + "{", `{"type":`, `{"type":"ADDED","object":`, `{"type":"ADDED","object":` + object} {
+			body := io.MultiReader(strings.NewReader(before), &repeated{data: []byte(endless)})
+			got, err := watched(t, sends{0, "application/json", body}.sources().Servers)
+			if err == nil || !strings.Contains(err.Error(), "64 KiB of blanks") || utilnet.IsProbableEOF(err) {
+				t.Errorf("blanks after %q: %v, %v", before, got, err)
+			}
+		}
+	}
 }
 
 // TestCutOff: wherever an answer is cut off, that is an error, and no regular end.
@@ -261,11 +290,14 @@ func TestOther(t *testing.T) {
 		"is no list in protobuf":                 listError(binarySource([]byte("<html>")).Pods),
 		"an object of 16777":                     listError(binarySource(podList(t, pod(t, "a", maxFrame))).Pods),
 		"a list of another kind than ServerList": listError(textSource(`{"items":[],"kind":"PodList","apiVersion":"v1"}`).Servers),
-		"is no list in JSON":                     listError(textSource(`[]`).Servers),
+		"is not the JSON that API servers send":  listError(textSource(`[]`).Servers),
 		"an event of another kind than Pod":      watchError(t, binarySource(frame(t, "ADDED", wrapped(t, other, pod(t, "a", 0)))).Pods),
 		"an object of 2147483647 bytes":          watchError(t, binarySource([]byte("\x7f\xff\xff\xff")).Pods),
 		"an event of another kind than Server":   watchError(t, textSource(`{"type":"ADDED","object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}}`).Servers),
-		"an event that is no JSON":               watchError(t, textSource(`{"type" "ADDED"}`).Servers),
+		"the JSON that API servers send":         watchError(t, textSource(`{"type" "ADDED"}`).Servers),
+		"not the JSON that API servers":          watchError(t, textSource(`{"type":"ADDED","object":`+fmt.Sprintf(serverText, "a")+`,"object":`+fmt.Sprintf(serverText, "b")+`}`).Servers),
+		"is not the JSON that API":               watchError(t, textSource(`{"type":"ADDED"`+strings.Repeat(`,"x":1`, 10)+`}`).Servers),
+		"is not the JSON":                        watchError(t, textSource(`{"type":"ADDED"}`).Servers),
 		"in JSON, in which":                      watchError(t, textSource(`{}`).Pods),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -301,12 +333,12 @@ func TestWatch(t *testing.T) {
 	must(t, err)
 	status := metav1.SchemeGroupVersion.WithKind("Status")
 	status.Group = ""
-	large := frame(t, "MODIFIED", wrapped(t, podKind, pod(t, "d", maxObject+maxEnvelope)))
+	large := frame(t, "MODIFIED", wrapped(t, podKind, pod(t, "d", maxObject)))
 	var body []byte
 	for _, e := range [][]byte{
 		frame(t, "ADDED", wrapped(t, podKind, pod(t, "a", 0))), frame(t, "MODIFIED", wrapped(t, podKind, pod(t, "b", maxSmall))),
 		frame(t, "MODIFIED", wrapped(t, podKind, pod(t, "c", 0, many))), large,
-		frame(t, "DELETED", wrapped(t, podKind, pod(t, "e", 0, many))), frame(t, "DELETED", wrapped(t, podKind, pod(t, "f", maxObject+maxEnvelope))),
+		frame(t, "DELETED", wrapped(t, podKind, pod(t, "e", 0, many))), frame(t, "DELETED", wrapped(t, podKind, pod(t, "f", maxObject))),
 		frame(t, "DELETED", wrapped(t, podKind, pod(t, "g", 0, owners))), frame(t, "BOOKMARK", wrapped(t, podKind, bookmark)),
 		frame(t, "ERROR", wrapped(t, status, expired)),
 	} {
@@ -334,15 +366,19 @@ func TestJSONWatch(t *testing.T) {
 	event := func(as, name string, more string) string {
 		return fmt.Sprintf(`{"type":%q,"object":%s}`+"\n", as, strings.Replace(fmt.Sprintf(serverText, name), `"port":80`, more, 1))
 	}
+	around := len(event("MODIFIED", "", "")) - len(strings.Replace(fmt.Sprintf(serverText, ""), `"port":80`, "", 1))
 	many, large := `"port":[`+strings.Repeat("1,", maxValues)+"1]", `"x":"`+strings.Repeat("x", maxObject)+`"`
 	got, err := watched(t, textSource(event("ADDED", "a", `"port":1`)+event("MODIFIED", "b", many)+event("MODIFIED", "c", large)+event("DELETED", "d", many)+event("DELETED", "e", large)+
-		`{"object":{"metadata":{"annotations":{"k8s.io/initial-events-end":"true"},"resourceVersion":"9"},"kind":"Server","apiVersion":"policy.linkerd.io/v1beta3"},"type":"BOOKMARK"}`+
+		`{"type":"BOOKMARK","object":{"metadata":{"annotations":{"k8s.io/initial-events-end":"true"},"resourceVersion":"9"},"kind":"Server","apiVersion":"policy.linkerd.io/v1beta3"}}`+
 		`{"type":"ERROR","object":{"kind":"Status","status":"Failure","code":410,"reason":"Expired"}}`).Servers)
 	if !apierrors.IsResourceExpired(err) {
 		t.Errorf("the end is %v", err)
 	}
-	equal(t, got, "ADDED ns/a@1", "MODIFIED ns/b@1: its spec and status have more than 50000 values", fmt.Sprintf("MODIFIED ns/c@1: it is larger than 4 MiB (%d bytes)", len(event("MODIFIED", "c", large))-1),
+	equal(t, got, "ADDED ns/a@1", "MODIFIED ns/b@1: it has more than 50000 values", fmt.Sprintf("MODIFIED ns/c@1: it is larger than 4 MiB (%d bytes)", len(event("MODIFIED", "c", large))-around),
 		"DELETED ns/d@1", "DELETED ns/e@1", "BOOKMARK /@9")
+	if err := watchError(t, textSource(`{"object":`+fmt.Sprintf(serverText, "a")+`,"type":"ADDED"}`).Servers); err != errType {
+		t.Errorf("an object before its type: %v", err)
+	}
 }
 
 // TestFailures: what an API server answers instead is the error that client-go would return.
@@ -371,9 +407,8 @@ func TestFailures(t *testing.T) {
 // TestLargeWait: of one API server one large object is in memory at a time.
 func TestLargeWait(t *testing.T) {
 	from := binarySource(podList(t, pod(t, "a", maxSmall)))
-	a := from.Pods.(*protobuf[corev1.Pod, *corev1.Pod]).api
-	release, err := a.hold(t.Context())
-	must(t, err)
+	a := from.Pods.(*source[*corev1.Pod]).api
+	a.large <- struct{}{}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() {
@@ -391,7 +426,6 @@ func TestLargeWait(t *testing.T) {
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	release()
 }
 
 // FuzzAnswers: whatever a server sends, what comes of it has a name.

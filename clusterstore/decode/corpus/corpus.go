@@ -104,6 +104,7 @@ var (
 	UsedSlice = UsedMeta + "AddressType Endpoints.Addresses Endpoints.Conditions.Ready Endpoints.Conditions.Terminating Endpoints.Hostname " +
 		"Endpoints.TargetRef.Kind Endpoints.TargetRef.Namespace Endpoints.TargetRef.Name Endpoints.NodeName Endpoints.Zone Endpoints.Hints.ForZones.Name Ports.Name Ports.Port"
 	UsedEndpoints = UsedMeta + usedCore("Addresses") + usedCore("NotReadyAddresses") + "Subsets.NotReadyAddresses.NodeName " + "Subsets.Ports.Name Subsets.Ports.Port"
+	UsedNode      = "ObjectMeta.Name Spec.PodCIDR Spec.PodCIDRs Status.Addresses.Address"
 	UsedSecret    = UsedMeta + "Type Data"
 )
 

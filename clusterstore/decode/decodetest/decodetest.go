@@ -6,6 +6,7 @@ import (
 	"io"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,6 +35,7 @@ func Sources(c *typed.Clients, m metadata.Interface) decode.Sources {
 		EndpointSlices: namespaced(c.EndpointSlices)(""),
 		Endpoints:      namespaced(c.Endpoints)(""),
 		Secrets:        namespaced(c.Secrets),
+		NodeRanges:     New[*corev1.Node](c.Nodes),
 		ReplicaSets:    partial("apps", "replicasets"), Jobs: partial("batch", "jobs"), Nodes: partial("", "nodes"),
 	}
 }

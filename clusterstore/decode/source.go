@@ -1,0 +1,212 @@
+package decode
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// format is how the objects of a kind come: in protobuf or in JSON.
+type format[O Object] interface {
+	// accept returns the content type in which to ask for an object or, with the suffix List, for a list.
+	accept(suffix string) string
+	// list reads a list and calls each for the bytes of every object, as [input.part] does.
+	list(in *input, each func(data []byte, whole error) error) (metav1.ListMeta, error)
+	// next reads an event and calls f once, for the bytes of its object. io.EOF: there is none.
+	next(in *input, f func(as watch.EventType, of schema.GroupVersionKind, data []byte, whole error) error) error
+	// decode decodes an object and calls f for it. If whole is set, or the object can't be decoded, f gets that
+	// error, and an object with its names and version only, as far as these can be read.
+	decode(data []byte, whole error, f func(O, error) error) error
+	// status returns the error that an encoded Status stands for; nil: it stands for none.
+	status(data []byte) error
+}
+
+// source is the Source of a kind.
+type source[O Object] struct {
+	endpoint
+	format[O]
+	kind schema.GroupVersionKind
+}
+
+// readers are for lists.
+var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 32<<10) }}
+
+func (s *source[O]) List(ctx context.Context, o metav1.ListOptions, each func(O, *Refused) error) (all metav1.ListMeta, err error) {
+	ctx, stop := context.WithTimeout(ctx, listTimeout)
+	defer stop()
+	body, err := s.get(ctx, o, s.accept("List"))
+	if err != nil {
+		return all, err
+	}
+	defer body.Close()
+	from := readers.Get().(*bufio.Reader)
+	defer readers.Put(from)
+	from.Reset(&bounded{body, maxList, maxList})
+	defer from.Reset(nil)
+	all, err = s.list(&input{from, s.api, ctx}, func(data []byte, whole error) error { return s.object(data, whole, each) })
+	return all, cutOff(err)
+}
+
+// object decodes an object and calls each.
+func (s *source[O]) object(data []byte, whole error, each func(O, *Refused) error) error {
+	return s.decode(data, whole, func(o O, err error) error {
+		version := o.GetResourceVersion()
+		if len(version) > maxName {
+			err, version = fmt.Errorf("its resourceVersion is longer than %d bytes", maxName), ""
+		}
+		switch {
+		case !isKey(o):
+			return errNoKey
+		case err != nil:
+			var none O
+			return each(none, &Refused{o.GetNamespace(), o.GetName(), version, err})
+		}
+		return each(o, nil)
+	})
+}
+
+func (s *source[O]) Watch(ctx context.Context, o metav1.ListOptions) (Events[O], error) {
+	o.Watch = true
+	ctx, cancel := context.WithCancel(ctx)
+	body, err := s.get(ctx, o, s.accept(""))
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	return &events[O]{s, cancel, body, input{bufio.NewReaderSize(body, 1<<10), s.api, ctx}}, nil
+}
+
+// events are those of one watch.
+type events[O Object] struct {
+	source *source[O]
+	cancel context.CancelFunc
+	body   io.Closer
+	in     input
+}
+
+func (e *events[O]) Close() error {
+	e.cancel()
+	return e.body.Close()
+}
+
+func (e *events[O]) Next(each func(Event[O]) error) error {
+	return e.source.next(&e.in, func(as watch.EventType, of schema.GroupVersionKind, data []byte, whole error) error {
+		return e.source.event(as, of, data, whole, each)
+	})
+}
+
+func (s *source[O]) event(as watch.EventType, of schema.GroupVersionKind, data []byte, whole error, each func(Event[O]) error) error {
+	switch as {
+	case watch.Error:
+		if whole == nil && len(data) <= maxStatus && of.Kind == statusKind {
+			if err := s.status(data); err != nil {
+				return err
+			}
+		}
+		return errEvent
+	case watch.Added, watch.Modified, watch.Deleted, watch.Bookmark:
+	default:
+		return errType
+	}
+	if of != s.kind {
+		return errKind("an event", s.kind.Kind)
+	}
+	if as == watch.Added || as == watch.Modified {
+		return s.object(data, whole, func(o O, refused *Refused) error { return each(Event[O]{as, o, refused}) })
+	}
+	return s.decode(data, whole, func(o O, _ error) error {
+		if as == watch.Deleted && !isKey(o) { // a bookmark has no name
+			return errNoKey
+		}
+		return each(Event[O]{Type: as, Object: o})
+	})
+}
+
+// eventType returns a type of events; empty: none has that name.
+func eventType(name []byte) watch.EventType {
+	for _, t := range []watch.EventType{watch.Added, watch.Modified, watch.Deleted, watch.Bookmark, watch.Error} {
+		if string(name) == string(t) {
+			return t
+		}
+	}
+	return ""
+}
+
+// isKey reports whether an object can have the names that it has. A slash in one could make its key another object's.
+func isKey(o metav1.Object) bool {
+	namespace, name := o.GetNamespace(), o.GetName()
+	return name != "" && max(len(namespace), len(name)) <= maxName && !strings.Contains(namespace, "/") && !strings.Contains(name, "/")
+}
+
+// input is an answer as it comes.
+type input struct {
+	*bufio.Reader
+	api *api
+	ctx context.Context
+}
+
+// buffers are for small objects.
+var buffers = sync.Pool{New: func() any { return new([maxSmall]byte) }}
+
+// part reads an object of so many bytes. f gets them until it returns; of an object that is too large it gets the
+// beginning, and an error.
+func (in *input) part(size uint64, f func(data []byte, whole error) error) error {
+	if size > maxFrame {
+		return errFrame(size)
+	}
+	buffer := buffers.Get().(*[maxSmall]byte)
+	defer buffers.Put(buffer)
+	data := buffer[:min(size, maxSmall)]
+	if size > maxSmall && size <= maxObject {
+		release, err := in.hold()
+		if err != nil {
+			return err
+		}
+		defer release()
+		data = make([]byte, size)
+	}
+	if _, err := io.ReadFull(in, data); err != nil {
+		return unexpected(err)
+	}
+	if size <= maxObject {
+		return f(data, nil)
+	}
+	if _, err := in.Discard(int(size) - len(data)); err != nil {
+		return unexpected(err)
+	}
+	return f(data, tooLarge(size))
+}
+
+// hold waits until a large object of the API server may be read.
+func (in *input) hold() (release func(), err error) {
+	select {
+	case in.api.large <- struct{}{}:
+		return func() { <-in.api.large }, nil
+	case <-in.ctx.Done():
+		return nil, in.ctx.Err()
+	}
+}
+
+// unexpected returns an error in place of the end of what is read.
+func unexpected(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// cutOff returns an error that says so if an answer has ended before its end.
+func cutOff(err error) error {
+	if err = unexpected(err); errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("the answer is cut off: %w", err)
+	}
+	return err
+}
