@@ -89,7 +89,7 @@ func newDescs() descs {
 		state: prometheus.NewDesc("isthmus_cluster_state",
 			"1 for the state that a cluster is in: rejected, pending, unreachable, ready or stale.", []string{"cluster", "state"}, nil),
 		stale: prometheus.NewDesc("isthmus_cluster_stale_seconds",
-			"For how long a cluster's API has not been followed; 0 while it is followed.", []string{"cluster"}, nil),
+			"For how long a cluster that was ready has not been followed, or one that was ready or not has been over its budget; else 0.", []string{"cluster"}, nil),
 	}
 	d.standing = prometheus.NewDesc("isthmus_cluster_standing",
 		"1 for how far a cluster's endpoints are taken out of all services: in-service, last-resort or withdrawn.", []string{"cluster", "standing"}, nil)
