@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"isthmus/clusterstore/decode"
 	"isthmus/internal/sleep"
@@ -32,9 +33,25 @@ func (r *repeating) List(ctx context.Context, o metav1.ListOptions, each func(*c
 	return metav1.ListMeta{ResourceVersion: "5", Continue: o.Continue + "x"}, nil
 }
 
-func (r *repeating) Watch(context.Context, metav1.ListOptions) (decode.Events[*corev1.Secret], error) {
-	return nil, errors.New("there is no watch")
+func (r *repeating) Watch(ctx context.Context, _ metav1.ListOptions) (decode.Events[*corev1.Secret], error) {
+	ctx, stop := context.WithCancel(ctx)
+	return &repeatingEvents{ctx, stop}, nil
 }
+
+// repeatingEvents are of one object, one a second.
+type repeatingEvents struct {
+	ctx  context.Context
+	stop context.CancelFunc
+}
+
+func (r *repeatingEvents) Next(each func(decode.Event[*corev1.Secret]) error) error {
+	if !sleep(r.ctx, time.Second) {
+		return r.ctx.Err()
+	}
+	return each(decode.Event[*corev1.Secret]{Type: watch.Added, Object: labelled("n", "x").object})
+}
+
+func (r *repeatingEvents) Close() error { r.stop(); return nil }
 
 // TestRepeating: a list that has the same objects again and again fails after some minutes, and the health has that. A check
 // ends once that is more than it knows by far.
@@ -42,14 +59,24 @@ func TestRepeating(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := sharingFeed(1 << 20)
 		from := &repeating{}
-		f.kind.Source, f.resource.group.options.NoWatchList = from, true
-		began := time.Now()
-		_, err := f.resource.list(t.Context(), metav1.ListOptions{})
-		if took := time.Since(began); err != errLongList || took < maxListTime || took > maxListTime+listTimeout {
-			t.Errorf("after %v: %v", took, err)
-		}
-		if h := f.resource.group.Health().Resources[0]; h.Err != errLongList.Error() || f.kept.staged != 0 {
-			t.Errorf("%+v", h)
+		f.kind.Source = from
+		for _, inPages := range []bool{false, true} {
+			f.resource.group.options.NoWatchList = inPages
+			began := time.Now()
+			go func() {
+				time.Sleep(slowList + 2*time.Second)
+				if h := f.resource.group.Health().Resources[0]; h.Trouble != string(longList) {
+					t.Errorf("a list is under way, and shown is %+v", h)
+				}
+			}()
+			_, err := f.resource.list(t.Context(), metav1.ListOptions{})
+			if took := time.Since(began); err != errLongList || took < maxListTime || took > maxListTime+listTimeout {
+				t.Errorf("after %v: %v", took, err)
+			}
+			if h := f.resource.group.Health().Resources[0]; h.Err != errLongList.Error() || f.kept.staged != 0 {
+				t.Errorf("%+v", h)
+			}
+			time.Sleep(2 * troublePause)
 		}
 		from.pages, f.version = 0, "1"
 		if again := f.checkDrift(t.Context()); !again || from.pages > unknownObjects/100+2 {

@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,14 +18,25 @@ const (
 	pageSize = 500
 	// listTimeout is how long one answer to a list may take.
 	listTimeout = 30 * time.Second
-	// maxListTime is how long all pages of a list may take.
-	maxListTime = 5 * time.Minute
+	// maxListTime is how long a whole list may take. One that takes longer than slowList is shown.
+	maxListTime, slowList = 5 * time.Minute, time.Minute
 	// watchTime is how long a watch that begins with all objects lasts at least. It lasts up to
 	// twice as long, as a reflector's do.
 	watchTime = 5 * time.Minute
 )
 
-var errLongList = fmt.Errorf("the API server has sent pages of a list for %v, and announced more: check whether it sends objects again and again", maxListTime)
+var errLongList = fmt.Errorf("the API server has sent a list for %v, without an end: check whether it sends objects again and again", maxListTime)
+
+// late returns an error for a list that has lasted too long, and shows one that lasts long.
+func (r *Resource) late(began time.Time) error {
+	switch took := time.Since(began); {
+	case took > maxListTime:
+		return errLongList
+	case took > slowList:
+		r.note(longList, nil)
+	}
+	return nil
+}
 
 // list reads and stages all objects. The reflector gets their version alone; the feed puts what is
 // staged into the Store.
@@ -84,8 +96,8 @@ func (r *Resource) eachPage(ctx context.Context, read pageFunc) (version string,
 	opts := metav1.ListOptions{Limit: pageSize, FieldSelector: r.fields}
 	began := time.Now()
 	for poor := 0; ; {
-		if time.Since(began) > maxListTime {
-			return "", errLongList
+		if err := r.late(began); err != nil {
+			return "", err
 		}
 		if opts.Continue == "" || poor > 0 {
 			if err := r.admit(ctx); err != nil {
@@ -146,7 +158,7 @@ func (r *Resource) stream(ctx context.Context, version string) (string, error) {
 	for {
 		e, err := o.next()
 		if err == nil && !e.initial {
-			err = r.feed.stageEvent(ctx, e)
+			err = cmp.Or(r.late(o.began), r.feed.stageEvent(ctx, e))
 		}
 		switch {
 		case err != nil:

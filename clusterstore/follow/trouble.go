@@ -23,6 +23,7 @@ const (
 	expiredAtOnce cause = "the API server answers that a version is too old, or not known yet, as soon as it is requested"
 	poorPages     cause = "the API server sends pages of a list with few objects or none, and announces more"
 	silentWatch   cause = "the API server kept a watch open and sent neither an event nor a bookmark: the objects were listed again"
+	longList      cause = "the API server has been sending a list for more than a minute"
 	overdueWatch  cause = "the API server does not end watches at their timeoutSeconds"
 )
 
@@ -45,7 +46,7 @@ func (t *trouble) add(c cause, text string) bool {
 		t.count, t.text, t.reported = 0, "", make(map[cause]bool)
 	}
 	t.count, t.last = t.count+1, now
-	if t.count < troubleCount && c != silentWatch && c != overdueWatch {
+	if t.count < troubleCount && c != silentWatch && c != overdueWatch && c != longList {
 		return false
 	}
 	known := t.reported[c]

@@ -287,7 +287,7 @@ func (o *opened) unlisted(err error) error {
 	switch {
 	case err == errSilent:
 		return errSilentList
-	case outdated(err), isOver(err):
+	case outdated(err), isOver(err), err == errLongList:
 		return err
 	}
 	return errNoStream
