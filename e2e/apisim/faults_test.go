@@ -97,11 +97,14 @@ func (a *api) read(path string) (int, string) {
 // TestEndless: the ways to answer without end, and what is answered as ever.
 func TestEndless(t *testing.T) {
 	a, s := newServer(t)
+	const servers = "/apis/policy.linkerd.io/v1beta3/servers"
 	const lists, streams, watches = services + "?limit=1", services + "?watch=true&sendInitialEvents=true", services + "?watch=true&resourceVersion=1"
 	for how, endless := range map[apisim.Endless]map[string]bool{
 		apisim.EndlessEvent:         {lists: false, streams: true, watches: true},
 		apisim.EndlessInitialEvents: {lists: false, streams: true},
 		apisim.EndlessPages:         {lists: false, streams: false},
+		apisim.EndlessRepeats:       {lists: false, streams: true},
+		apisim.EndlessBlanks:        {servers: true, servers + "?watch=true": true},
 		apisim.EndlessLists:         {lists: true, streams: false},
 		apisim.EndlessElements:      {lists: true, streams: false},
 		apisim.EndlessObject:        {lists: false, streams: true, watches: true},
@@ -118,6 +121,11 @@ func TestEndless(t *testing.T) {
 	}
 	s.Misbehave(apisim.Faults{Endless: apisim.EndlessPages})
 	first, next := a.list("a page", lists, "", ""), a.list("the next page", lists+"&continue=x", "", "")
+	s.Misbehave(apisim.Faults{Endless: apisim.EndlessRepeats})
+	same, again := a.list("a page", lists, "", ""), a.list("the next page", lists+"&continue=x", "", "")
+	if len(same.Items) < 500 || again.Metadata.Continue == "" || same.Items[0].Name != again.Items[0].Name {
+		t.Errorf("pages of %d objects, %q and %q", len(same.Items), same.Items[0].Name, again.Items[0].Name)
+	}
 	if len(first.Items) < 500 || first.Metadata.Continue == "" || next.Metadata.Continue == first.Metadata.Continue {
 		t.Errorf("pages of %d objects, %q and %q", len(first.Items), first.Metadata.Continue, next.Metadata.Continue)
 	}

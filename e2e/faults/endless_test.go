@@ -57,6 +57,7 @@ func TestEndlessAnswers(t *testing.T) {
 		start("event", 3, apisim.EndlessEvent), start("initial", 4, apisim.EndlessInitialEvents),
 		start("pages", 5, apisim.EndlessPages), start("lists", 6, apisim.EndlessLists),
 		start("elements", 8, apisim.EndlessElements), start("object", 9, apisim.EndlessObject),
+		start("repeats", 10, apisim.EndlessRepeats), start("blanks", 11, apisim.EndlessBlanks),
 	}
 	late := start("late", 7, apisim.EndlessLists)
 	members, mirrored := []string{}, append([]*endlessCluster{well}, bad...)

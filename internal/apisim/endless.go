@@ -28,6 +28,12 @@ const (
 	EndlessInitialEvents Endless = "initial events"
 	// EndlessPages: after every page of a list there is one more, of new objects. Lists are not streamed.
 	EndlessPages Endless = "pages"
+	// EndlessRepeats: after every page of a list there is one more, of the same objects; and streamed lists are of the same
+	// objects again and again.
+	EndlessRepeats Endless = "repeats"
+	// EndlessBlanks: every watch and every list in JSON begins, and then has line breaks only. What is asked for in protobuf
+	// is answered as ever.
+	EndlessBlanks Endless = "blanks"
 	// EndlessLists: every list is one page of 48 MiB, compressed. Lists are not streamed.
 	EndlessLists Endless = "lists"
 	// EndlessElements: every list is one page of 700,000 empty objects, and every watch is sent one event of an object with as
@@ -47,6 +53,8 @@ const (
 // filler is what makes an object large.
 var filler = strings.Repeat("x", 256)
 
+var blanks = strings.Repeat("\n", len(filler))
+
 // answers reports whether a request is answered without end.
 func (e Endless) answers(r *request) bool {
 	switch streams := r.options.Watch && r.initialEvents(); e {
@@ -54,8 +62,10 @@ func (e Endless) answers(r *request) bool {
 		return r.options.Watch || e == EndlessElements
 	case EndlessInitialEvents:
 		return streams
-	case EndlessPages, EndlessLists:
+	case EndlessPages, EndlessLists, EndlessRepeats:
 		return streams || !r.options.Watch
+	case EndlessBlanks:
+		return !r.protobuf
 	}
 	return false
 }
@@ -72,15 +82,22 @@ func (e Endless) answer(w http.ResponseWriter, r *request) error {
 			_, err = w.Write(text)
 		}
 		return err
+	case e == EndlessBlanks:
+		return r.endlessBlanks(w)
 	case e == EndlessInitialEvents:
-		return r.endlessEvents(w)
-	case r.options.Watch:
+		return r.endlessEvents(w, r.endlessObjects(""))
+	case e == EndlessRepeats && r.options.Watch:
+		one := r.endlessObjects("")
+		return r.endlessEvents(w, func(i int) ([]byte, error) { return one(i % endlessPage) })
+	case r.options.Watch: // lists are not streamed
 		refuse(w, failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"))
 		return nil
 	case e == EndlessPages:
 		// Objects that no page has had, and a token for the next one.
 		token := fmt.Sprint(time.Now().UnixNano())
 		return r.writeList(w, metav1.ListMeta{ResourceVersion: "1", Continue: token}, endlessPage, r.endlessObjects(token))
+	case e == EndlessRepeats:
+		return r.writeList(w, metav1.ListMeta{ResourceVersion: "1", Continue: "again"}, endlessPage, r.endlessObjects(""))
 	case e == EndlessElements:
 		return r.writeList(w, metav1.ListMeta{ResourceVersion: "1"}, endlessEmpty, func(int) ([]byte, error) {
 			if r.protobuf {
@@ -120,8 +137,20 @@ func (r *request) endlessEvent(w io.Writer) error {
 	return err
 }
 
-func (r *request) endlessEvents(w io.Writer) error {
-	object := r.endlessObjects("")
+func (r *request) endlessBlanks(w io.Writer) error {
+	text := ""
+	if !r.options.Watch {
+		of := r.typeMeta("List")
+		text = fmt.Sprintf(`{"kind":%q,"apiVersion":%q,"metadata":{},"items":[`, of.Kind, of.APIVersion)
+	}
+	_, err := io.WriteString(w, text)
+	for sent := 0; err == nil && sent < endlessBytes; sent += len(filler) {
+		_, err = io.WriteString(w, blanks)
+	}
+	return err
+}
+
+func (r *request) endlessEvents(w io.Writer, object func(i int) ([]byte, error)) error {
 	for i, sent := 0, 0; sent < endlessBytes; i++ {
 		raw, err := object(i)
 		if err != nil {
