@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -68,9 +66,8 @@ type opened struct {
 	resource         *Resource
 	began            time.Time
 	silence, overdue *time.Timer
-	cause            atomic.Pointer[error] // why it is ended from here; nil: it is not
-	done             chan struct{}         // closed by Close
-	stop             sync.Once
+	ctx              context.Context // ends with the watch; its cause is why it is ended from here
+	stop             context.CancelCauseFunc
 
 	// of whoever calls next
 	lists bool // the objects that it begins with have not all come
@@ -120,15 +117,17 @@ func (r *Resource) unwatched(ctx context.Context, err error) error {
 // open requests a watch.
 func (r *Resource) open(ctx context.Context, opts metav1.ListOptions) (*opened, error) {
 	opts.FieldSelector = r.fields
+	ctx, stop := context.WithCancelCause(ctx)
 	from, err := r.feed.open(ctx, opts)
 	if err != nil {
+		stop(nil)
 		return nil, err
 	}
 	limit := defaultWatchTime
 	if opts.TimeoutSeconds != nil {
 		limit = time.Duration(*opts.TimeoutSeconds) * time.Second
 	}
-	o := &opened{from: from, resource: r, began: time.Now(), done: make(chan struct{}), lists: streamsList(opts)}
+	o := &opened{from: from, resource: r, began: time.Now(), ctx: ctx, stop: stop, lists: streamsList(opts)}
 	o.silence = time.AfterFunc(o.patience(), func() { o.end(errSilent) })
 	o.overdue = time.AfterFunc(limit+watchOverrun, func() { o.end(errOverdue) })
 	return o, nil
@@ -155,18 +154,15 @@ func (r *Resource) endWatch() {
 
 // end ends the watch from here.
 func (o *opened) end(why error) {
-	o.cause.CompareAndSwap(nil, &why)
+	o.stop(why)
 	_ = o.from.Close()
 }
 
 // Close ends the watch, and a next or Decode that waits.
 func (o *opened) Close() {
-	o.stop.Do(func() {
-		close(o.done)
-		o.silence.Stop()
-		o.overdue.Stop()
-		_ = o.from.Close()
-	})
+	o.end(errStopped)
+	o.silence.Stop()
+	o.overdue.Stop()
 }
 
 // Decode returns the next event, when the cluster may have it handled.
@@ -190,14 +186,12 @@ func (o *opened) next() (event, error) {
 	o.silence.Reset(o.patience())
 	e, err := o.from.next()
 	o.silence.Stop()
-	select {
-	case <-o.done:
+	switch why := context.Cause(o.ctx); {
+	case why == errStopped:
 		return event{}, errStopped
-	default:
-	}
-	if err != nil {
-		if why := o.cause.Load(); why != nil {
-			err = *why
+	case err != nil:
+		if why == errSilent || why == errOverdue {
+			err = why
 		}
 		o.note(err)
 		return event{}, err
@@ -218,24 +212,10 @@ func (o *opened) patience() time.Duration {
 }
 
 // pace waits until the cluster may have one more event handled. What comes meanwhile waits in
-// the connection, and so at the server. It returns false once the watch is stopped.
+// the connection, and so at the server. It returns false once the watch is ended.
 func (o *opened) pace() bool {
 	all := o.resource.group.events
-	if all == nil {
-		return true
-	}
-	wait := all.Reserve().Delay()
-	if wait == 0 {
-		return true
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-o.done:
-		return false
-	}
+	return all == nil || all.Wait(o.ctx) == nil
 }
 
 // note shows what the end of a watch says of the server.
