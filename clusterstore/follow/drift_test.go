@@ -13,11 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// driftWorld is a resource that is listed again every four minutes, more or less.
-func driftWorld(t *testing.T, s *scripted, f func(t *testing.T, g *Group, known texts, found func() []string)) {
+// driftWorld is a resource that is listed again once in an interval, more or less.
+func driftWorld(t *testing.T, s *scripted, interval time.Duration, f func(t *testing.T, g *Group, known texts, found func() []string)) {
 	var mu sync.Mutex
 	var seen []string
-	o := Options{NoWatchList: true, Relist: 4 * time.Minute, Budget: newBudget(1 << 20), Drift: func(d Drift) {
+	o := Options{NoWatchList: true, Relist: interval, Budget: newBudget(1 << 20), Drift: func(d Drift) {
 		mu.Lock()
 		defer mu.Unlock()
 		seen = append(seen, fmt.Sprint(d.Resource, " ", d.Object, " ", d.Problem))
@@ -49,7 +49,7 @@ func (s *scripted) awaitCheck(version string) {
 // corrected and reported; nothing else is, and no watch ends.
 func TestDrift(t *testing.T) {
 	s := &scripted{version: "10", items: []item{labelled("a", "1"), labelled("b", "1"), labelled("c", "1"), labelled("d", "1")}}
-	driftWorld(t, s, func(t *testing.T, g *Group, known texts, found func() []string) {
+	driftWorld(t, s, 2*time.Minute, func(t *testing.T, g *Group, known texts, found func() []string) {
 		s.become("20", labelled("a", "2"), labelled("b", "1"), labelled("d", "2"), labelled("e", "1"), labelled("f", "1"))
 		s.awaitCheck("10")
 		w := s.newest()
@@ -74,7 +74,7 @@ func TestDrift(t *testing.T) {
 		s.become("20", labelled("a", "2"), labelled("b", "1"), labelled("d", "3"), labelled("e", "1"))
 		s.awaitCheck("20")
 		time.Sleep(30 * time.Second)
-		w.bookmark("30", false)
+		s.newest().bookmark("30", false)
 		if got := found(); len(got) > 0 {
 			t.Errorf("where nothing has drifted: %q", got)
 		}
@@ -85,24 +85,25 @@ func TestDrift(t *testing.T) {
 // watch ends and the objects are listed anew corrects nothing.
 func TestDriftAbandoned(t *testing.T) {
 	for name, c := range map[string]struct {
-		version string
-		then    func(s *scripted, w *scriptedEvents)
+		version  string
+		interval time.Duration
+		then     func(s *scripted, w *scriptedEvents)
 	}{
-		"the watch stays behind": {"20", func(s *scripted, w *scriptedEvents) {
+		"the watch stays behind": {"20", 4 * time.Minute, func(s *scripted, w *scriptedEvents) {
 			time.Sleep(time.Minute)
 			w.bookmark("19", false)
 			time.Sleep(2 * time.Minute)
 			w.bookmark("20", false)
 		}},
-		"odd versions": {"x20", func(s *scripted, w *scriptedEvents) { w.bookmark("x20", false) }},
-		"a new list": {"20", func(s *scripted, w *scriptedEvents) {
-			time.Sleep(watchSilence + 10*time.Second) // it is listed anew, which finds "2"
+		"odd versions": {"x20", 4 * time.Minute, func(s *scripted, w *scriptedEvents) { w.bookmark("x20", false) }},
+		"a new list": {"20", 2 * time.Minute, func(s *scripted, w *scriptedEvents) {
+			time.Sleep(watchSilence + 10*time.Second) // it is listed anew, which finds "2", before the watch ends at its time
 			s.newest().bookmark("20", false)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &scripted{version: "10", items: []item{labelled("a", "1")}}
-			driftWorld(t, s, func(t *testing.T, g *Group, known texts, found func() []string) {
+			driftWorld(t, s, 2*time.Minute, func(t *testing.T, g *Group, known texts, found func() []string) {
 				w := s.newest()
 				s.become(c.version, labelled("a", "2"))
 				for range 60 { // bookmarks keep the watch until the check begins
@@ -127,7 +128,7 @@ func TestDriftIsBounded(t *testing.T) {
 	s := &scripted{version: "10"}
 	b := newBudget(8 << 20)
 	drifted := 0
-	o := Options{NoWatchList: true, Relist: 4 * time.Minute, Budget: b, Drift: func(Drift) { drifted++ }}
+	o := Options{NoWatchList: true, Relist: 2 * time.Minute, Budget: b, Drift: func(Drift) { drifted++ }}
 	s.run(t, o, func(t *testing.T, g *Group, known texts) {
 		var many []item
 		for i := range 300 {

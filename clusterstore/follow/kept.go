@@ -98,25 +98,12 @@ func (k *kept) stage(size int64, of handles) error {
 	return err
 }
 
-func (k *kept) unstage(size int64, of handles) {
-	if k != nil {
-		k.release(of)
-		k.set(k.stored, k.staged-size, k.listed-size)
-	}
-}
-
 // stageSame charges one more object of a list that is in the Store as it is.
 func (k *kept) stageSame(key string) error {
 	if k == nil {
 		return nil
 	}
 	return k.charge(k.stored, k.staged+sameSize, k.listed+int64(k.sizes[k.short(key)]))
-}
-
-func (k *kept) unstageSame(key string) {
-	if k != nil {
-		k.set(k.stored, k.staged-sameSize, k.listed-int64(k.sizes[k.short(key)]))
-	}
 }
 
 // unstageAll forgets what is staged.

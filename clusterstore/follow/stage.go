@@ -39,12 +39,8 @@ func newStage[T any](p prints) *stage[T] {
 func (s *stage[T]) has(key string) bool {
 	_, listed := s.objects[key]
 	_, refused := s.refused[key]
-	return listed || refused || s.isSame(s.prints.of(key))
-}
-
-func (s *stage[T]) isSame(p print) bool {
-	_, ok := s.same[p]
-	return ok
+	_, same := s.same[s.prints.of(key)]
+	return listed || refused || same
 }
 
 // beginList forgets what has been staged. No check goes on meanwhile.
@@ -59,8 +55,8 @@ func (f *feed[O, T]) beginList() {
 
 func (f *feed[O, T]) abandonList() {
 	if f.stage != nil {
-		for _, c := range f.stage.objects {
-			f.kept.unstage(c.size, f.handles(c.value))
+		for key := range f.stage.objects {
+			f.unstage(key)
 		}
 	}
 	f.stage = nil
@@ -94,8 +90,8 @@ func (f *feed[O, T]) stageEvent(ctx context.Context, e event) error {
 	c := e.object.(*compacted[T])
 	switch e.kind {
 	case watch.Deleted:
-		f.unstageObject(c.key)
-		f.unstageRefused(c.key)
+		f.unstage(c.key)
+		delete(f.stage.refused, c.key)
 		return nil
 	case watch.Bookmark:
 		return nil
@@ -108,18 +104,19 @@ func (f *feed[O, T]) stageEvent(ctx context.Context, e event) error {
 var errNoName = errors.New("the API server sent an object without a name: check that the server is an API server")
 
 // stageObject stages an object in place of what there is with its key. One that is refused leaves that as
-// it is.
+// it is. Each time counts for the budget, until the end of the list: so a list that has the same objects again and again
+// ends.
 func (f *feed[O, T]) stageObject(c *compacted[T]) error {
 	if c.key == "" {
 		return errNoName
 	}
 	s := f.stage
-	f.unstageRefused(c.key)
+	delete(s.refused, c.key)
 	if c.refused != "" {
 		s.refused[c.key] = c.refused
 		return f.kept.stage(c.size, nil)
 	}
-	f.unstageObject(c.key)
+	f.unstage(c.key)
 	if !c.ok {
 		return nil
 	}
@@ -138,21 +135,12 @@ func (f *feed[O, T]) stageObject(c *compacted[T]) error {
 	return nil
 }
 
-func (f *feed[O, T]) unstageObject(key string) {
+// unstage forgets an object.
+func (f *feed[O, T]) unstage(key string) {
 	s := f.stage
 	if c, ok := s.objects[key]; ok {
-		f.kept.unstage(c.size, f.handles(c.value))
+		f.kept.release(f.handles(c.value))
 		delete(s.objects, key)
 	}
-	if p := s.prints.of(key); s.isSame(p) {
-		f.kept.unstageSame(key)
-		delete(s.same, p)
-	}
-}
-
-func (f *feed[O, T]) unstageRefused(key string) {
-	if why, ok := f.stage.refused[key]; ok {
-		f.kept.unstage(refusedSize(key, why), nil)
-		delete(f.stage.refused, key)
-	}
+	delete(s.same, s.prints.of(key))
 }

@@ -60,22 +60,34 @@ func TestStageRefused(t *testing.T) {
 	}
 }
 
-// TestStageAgain: an object that a list has again and again, or that is deleted in between, takes the room of one.
+// TestStageAgain: an object that a list has again and again, or that is deleted in between, takes the room of one, and is charged
+// each time, so that such a list ends. At its end it is charged once.
 func TestStageAgain(t *testing.T) {
 	f := sharingFeed(64 << 10)
 	f.beginList()
 	one := func(i int) *compacted[unique.Handle[string]] {
 		return f.compact(labelled("a", fmt.Sprint(i%2)).object, nil)
 	}
-	for i := range 10_000 {
-		if err := f.stageEvent(t.Context(), event{kind: watch.Added, object: one(i)}); err != nil {
-			t.Fatal(err)
-		}
-		if i%3 == 0 {
-			_ = f.stageEvent(t.Context(), event{kind: watch.Deleted, object: one(i)})
+	n, err := 0, error(nil)
+	for ; err == nil && n < 10_000; n++ {
+		if err = f.stageEvent(t.Context(), event{kind: watch.Added, object: one(n)}); err == nil && n%3 == 0 {
+			_ = f.stageEvent(t.Context(), event{kind: watch.Deleted, object: one(n)})
 		}
 	}
-	if size := sizeOf("", *f.stage, 0, false); size > 4<<10 || f.kept.staged > 2*objectSize {
-		t.Errorf("a stage of %d bytes, of which %d are charged", size, f.kept.staged)
+	if size := sizeOf("", *f.stage, 0, false); size > 4<<10 || !isOver(err) || n < 100 {
+		t.Errorf("a stage of %d bytes; after %d events: %v", size, n, err)
+	}
+	f.abandonList()
+	f.beginList()
+	for i := range 10 {
+		if err := f.stageObject(one(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Replace(nil, "1"); err != nil {
+		t.Fatal(err)
+	}
+	if used, want := f.kept.budget.Usage().Used, one(0).size+f.kept.common; used != want || len(f.kept.shared) != 1 {
+		t.Errorf("%d bytes are charged at the end, not %d; shared: %v", used, want, f.kept.shared)
 	}
 }
