@@ -1,11 +1,9 @@
 package follow
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
-	"isthmus/clusterstore/budget"
 	"isthmus/internal/adminapi"
 )
 
@@ -27,58 +25,58 @@ type resourceState struct {
 	over     time.Time // since when err is that it is over budget; zero: it is not
 }
 
-func (g *Group) setSynced() {
+// update changes the health, and reports whether that is for HealthChanged.
+func (g *Group) update(change func() (report bool)) {
 	g.mu.Lock()
-	g.synced = true
-	g.mu.Unlock()
-	g.version.Set(struct{}{})
+	defer g.mu.Unlock()
+	if change() {
+		g.version.Set(struct{}{})
+	}
+}
+
+func (g *Group) setSynced() {
+	g.update(func() bool { g.synced = true; return true })
 }
 
 // setFailed records that a resource could not be listed or watched.
 func (g *Group) setFailed(s *resourceState, err error) {
-	over := errors.Is(err, budget.ErrOver)
+	over := isOver(err)
 	err = g.options.Printable(err)
 	now := time.Now()
-	g.mu.Lock()
-	changed := s.err == nil || s.err.Error() != err.Error()
-	if s.err == nil {
-		s.since = now
-	}
-	if !over {
-		s.over = time.Time{}
-	} else if s.over.IsZero() {
-		s.over = now
-	}
-	s.err, s.lastSeen = err, now
-	g.mu.Unlock()
-	if changed {
-		g.version.Set(struct{}{})
-	}
+	g.update(func() bool {
+		changed := s.err == nil || s.err.Error() != err.Error()
+		if s.err == nil {
+			s.since = now
+		}
+		if !over {
+			s.over = time.Time{}
+		} else if s.over.IsZero() {
+			s.over = now
+		}
+		s.err, s.lastSeen = err, now
+		return changed
+	})
 }
 
 // setListed records that a resource is listed. An error of it stays until it is
 // watched too: a resource that can only be listed goes out of date.
 func (g *Group) setListed(s *resourceState) {
 	g.event()
-	g.mu.Lock()
-	changed := !s.synced
-	s.synced = true
-	g.mu.Unlock()
-	if changed {
-		g.version.Set(struct{}{})
-	}
+	g.update(func() bool {
+		before := s.synced
+		s.synced = true
+		return !before
+	})
 }
 
 // setHealthy records that a resource is listed and watched.
 func (g *Group) setHealthy(s *resourceState) {
 	g.event()
-	g.mu.Lock()
-	changed := s.err != nil || !s.synced
-	*s = resourceState{synced: true}
-	g.mu.Unlock()
-	if changed {
-		g.version.Set(struct{}{})
-	}
+	g.update(func() bool {
+		before := *s
+		*s = resourceState{synced: true}
+		return before.err != nil || !before.synced
+	})
 }
 
 // event records that something has come.
