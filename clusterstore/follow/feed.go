@@ -1,16 +1,9 @@
 package follow
 
 import (
-	"context"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"isthmus/clusterstore/decode"
 )
@@ -36,94 +29,7 @@ func newFeed[O decode.Object, T any](k Kind[O, T], r *Resource) *feed[O, T] {
 	return &feed[O, T]{kind: k, resource: r, prints: newPrints()}
 }
 
-// compacted is an object on its way from an answer of the API into the Store. It
-// implements runtime.Object, so that reflectors can pass it on.
-type compacted[T any] struct {
-	key     string
-	version string
-	value   T
-	ok      bool   // it is to be kept
-	refused string // why it could not be decoded; empty: it could
-	updated int64  // as lag.updated returns it
-	size    int64  // that the budget counts, without what is shared; 0: without one
-}
-
-func (c *compacted[T]) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
-func (c *compacted[T]) DeepCopyObject() runtime.Object   { return c } // it is never written
-func (c *compacted[T]) GetObjectMeta() metav1.Object {
-	return &metav1.ObjectMeta{ResourceVersion: c.version}
-}
-
-// named returns an object of which only its name and version are known.
-func named[T any](namespace, name, version string) *compacted[T] {
-	return &compacted[T]{key: JoinKey(namespace, name), version: strings.Clone(version)}
-}
-
-// compact returns what is kept of an object, or that it is refused.
-func (f *feed[O, T]) compact(o O, refused *decode.Refused) *compacted[T] {
-	if refused != nil {
-		c := named[T](refused.Namespace, refused.Name, refused.ResourceVersion)
-		c.refused = f.resource.refusedText(refused.Err)
-		c.size = refusedSize(c.key, c.refused)
-		return c
-	}
-	c := named[T](o.GetNamespace(), o.GetName(), o.GetResourceVersion())
-	c.value, c.ok = f.kind.Compact(o)
-	c.updated = f.resource.lag.updated(o)
-	if c.ok && f.kept != nil {
-		refers := 0
-		if f.kind.Refers != nil {
-			refers = f.kind.Refers(c.value)
-		}
-		c.size = sizeOf(c.key, c.value, refers, f.kind.Shared != nil)
-	}
-	return c
-}
-
-// convert returns what a reflector got from the feed's own calls, or what a test has put in
-// the place of these.
-func (f *feed[O, T]) convert(o any) (*compacted[T], error) {
-	switch o := o.(type) {
-	case *compacted[T]:
-		return o, nil
-	case O:
-		return f.compact(o, nil), nil
-	}
-	return nil, errUnexpectedType(o)
-}
-
 func (f *feed[O, T]) useBudget() { f.kept = newKept(f.resource.group.options.Budget, f.resource.name) }
-
-// open requests a watch.
-func (f *feed[O, T]) open(ctx context.Context, opts metav1.ListOptions) (events, error) {
-	from, err := f.kind.Source.Watch(ctx, opts)
-	if err != nil {
-		return nil, err
-	}
-	return compactedEvents[O, T]{f, from}, nil
-}
-
-// compactedEvents are those of a watch.
-type compactedEvents[O decode.Object, T any] struct {
-	feed *feed[O, T]
-	decode.Events[O]
-}
-
-func (e compactedEvents[O, T]) next() (out event, err error) {
-	err = e.Next(func(in decode.Event[O]) error {
-		var c *compacted[T]
-		switch {
-		case in.Refused == nil && (in.Type == watch.Deleted || in.Type == watch.Bookmark):
-			c = named[T](in.Object.GetNamespace(), in.Object.GetName(), in.Object.GetResourceVersion())
-			out.initial = in.Type == watch.Bookmark && in.Object.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
-		default:
-			c = e.feed.compact(in.Object, in.Refused)
-		}
-		out.kind, out.object, out.version = in.Type, c, c.version
-		return nil
-	})
-	return out, err
-}
 
 // Replace puts what is staged into the Store and drops the objects that are not in it.
 // They are dropped last, so that their replacements (another slice, Pod, Server or
@@ -246,43 +152,6 @@ func (f *feed[O, T]) store(c *compacted[T]) error {
 	}
 	f.forgive(c.key)
 	return nil
-}
-
-// forgive records that an object is not refused any more.
-func (f *feed[O, T]) forgive(key string) {
-	f.kept.drop(refusedKey(key), nil)
-	f.resource.noteRefused(key, "")
-}
-
-// keepRefused records which objects of a list are refused, which have been staged.
-func (f *feed[O, T]) keepRefused(all map[string]string) {
-	for key := range f.resource.setRefused(all) {
-		f.kept.drop(refusedKey(key), nil)
-	}
-	for key, why := range all {
-		f.kept.keep(refusedKey(key), refusedSize(key, why), nil)
-	}
-	f.kept.unstageAll()
-}
-
-// handles returns those of a value.
-func (f *feed[O, T]) handles(value T) handles {
-	if f.kept == nil || f.kind.Shared == nil {
-		return nil
-	}
-	return func(yield func(any) bool) { f.kind.Shared(value, yield) }
-}
-
-// handlesOf returns those of what is in the Store with that key.
-func (f *feed[O, T]) handlesOf(key string) handles {
-	if f.kept == nil || f.kind.Shared == nil {
-		return nil
-	}
-	value, ok := f.kind.Into.Get(key)
-	if !ok {
-		return nil
-	}
-	return f.handles(value)
 }
 
 // same reports whether the Store has that very value.

@@ -188,3 +188,23 @@ func (k *kept) set(stored, staged, listed int64) {
 	k.budget.Change(used-k.used, counts-k.counts)
 	k.used, k.counts, k.stored, k.staged, k.listed = used, counts, stored, staged, listed
 }
+
+// handles returns those of a value.
+func (f *feed[O, T]) handles(value T) handles {
+	if f.kept == nil || f.kind.Shared == nil {
+		return nil
+	}
+	return func(yield func(any) bool) { f.kind.Shared(value, yield) }
+}
+
+// handlesOf returns those of what is in the Store with that key.
+func (f *feed[O, T]) handlesOf(key string) handles {
+	if f.kept == nil || f.kind.Shared == nil {
+		return nil
+	}
+	value, ok := f.kind.Into.Get(key)
+	if !ok {
+		return nil
+	}
+	return f.handles(value)
+}

@@ -70,3 +70,20 @@ func (r *Resource) refusedObjects() (n int, some []RefusedObject) {
 	}
 	return len(r.unusable), some
 }
+
+// forgive records that an object is not refused any more.
+func (f *feed[O, T]) forgive(key string) {
+	f.kept.drop(refusedKey(key), nil)
+	f.resource.noteRefused(key, "")
+}
+
+// keepRefused records which objects of a list are refused, which have been staged.
+func (f *feed[O, T]) keepRefused(all map[string]string) {
+	for key := range f.resource.setRefused(all) {
+		f.kept.drop(refusedKey(key), nil)
+	}
+	for key, why := range all {
+		f.kept.keep(refusedKey(key), refusedSize(key, why), nil)
+	}
+	f.kept.unstageAll()
+}

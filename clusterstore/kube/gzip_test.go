@@ -70,8 +70,8 @@ func TestGzipBombs(t *testing.T) {
 		ask  func(context.Context, *Client) error
 		want string
 	}{
-		"a list of one object":         {bomb{json, servers + `{"x":"`, "x"}, listServers, "an object of 16"},
-		"a list of many":               {bomb{json, servers, `{"metadata":{"name":"a"},"spec":{"x":"` + filler + `"}},`}, func(ctx context.Context, c *Client) error {
+		"a list of one object": {bomb{json, servers + `{"x":"`, "x"}, listServers, "an object of 16"},
+		"a list of many": {bomb{json, servers, `{"metadata":{"name":"a"},"spec":{"x":"` + filler + `"}},`}, func(ctx context.Context, c *Client) error {
 			n := 0
 			_, err := c.Sources.Servers.List(ctx, metav1.ListOptions{}, func(*crd.Server, *decode.Refused) error {
 				if n++; n > 1_000 {
