@@ -31,12 +31,8 @@ func newFeed[O decode.Object, T any](k Kind[O, T], r *Resource) *feed[O, T] {
 
 func (f *feed[O, T]) useBudget() { f.kept = newKept(f.resource.group.options.Budget, f.resource.name) }
 
-// Replace puts what is staged into the Store and drops the objects that are not in it.
-// They are dropped last, so that their replacements (another slice, Pod, Server or
-// ServiceProfile) are there before. But their addresses are released first
-// (PrepareDrop): an address with two owners is ambiguous, and a proxy that got that
-// answer does not ask again. The list is empty, unless a test has put it in the place of
-// what is staged.
+// Replace puts what is staged into the Store and drops the objects that are not in it. The
+// list is empty, unless a test has put it in the place of what is staged.
 func (f *feed[O, T]) Replace(list []any, version string) error {
 	if f.stage == nil {
 		f.beginList()
@@ -53,16 +49,7 @@ func (f *feed[O, T]) Replace(list []any, version string) error {
 	staged := f.stage
 	f.stage = nil
 	f.mu.Lock()
-	present := slices.Collect(maps.Values(staged.objects))
-	gone := f.unlisted(staged)
-	for _, key := range gone {
-		f.kind.Into.PrepareDrop(key)
-	}
-	f.putAll(present)
-	for _, key := range gone {
-		f.drop(key)
-	}
-	f.keepRefused(staged.refused)
+	f.replaceAll(staged)
 	f.version = version
 	f.mu.Unlock()
 	f.resource.listed()
@@ -71,31 +58,36 @@ func (f *feed[O, T]) Replace(list []any, version string) error {
 	return nil
 }
 
-// clear drops all objects: the API has none of the kind.
-func (f *feed[O, T]) clear() {
-	f.mu.Lock()
-	gone := f.unlisted(newStage[T](f.prints))
-	for _, key := range gone {
-		f.kind.Into.PrepareDrop(key)
-	}
-	for _, key := range gone {
-		f.drop(key)
-	}
-	f.keepRefused(nil)
-	f.mu.Unlock()
-	if len(gone) > 0 {
-		f.applied()
-	}
-}
-
-// unlisted returns the keys of the Store that are not staged.
-func (f *feed[O, T]) unlisted(s *stage[T]) (gone []string) {
+// replaceAll puts what is staged into the Store, in place of all that is there, and reports whether that
+// dropped anything. Objects are dropped last, so that their replacements (another slice, Pod, Server or
+// ServiceProfile) are there before. But their addresses are released first (PrepareDrop): an address
+// with two owners is ambiguous, and a proxy that got that answer does not ask again. f.mu is held.
+func (f *feed[O, T]) replaceAll(staged *stage[T]) (dropped bool) {
+	var gone []string
 	for key := range f.kind.Into.Keys {
-		if !s.has(key) {
+		if !staged.has(key) {
 			gone = append(gone, key)
 		}
 	}
-	return gone
+	for _, key := range gone {
+		f.kind.Into.PrepareDrop(key)
+	}
+	f.putAll(slices.Collect(maps.Values(staged.objects)))
+	for _, key := range gone {
+		f.drop(key)
+	}
+	f.keepRefused(staged.refused)
+	return len(gone) > 0
+}
+
+// clear drops all objects: the API has none of the kind.
+func (f *feed[O, T]) clear() {
+	f.mu.Lock()
+	dropped := f.replaceAll(newStage[T](f.prints))
+	f.mu.Unlock()
+	if dropped {
+		f.applied()
+	}
 }
 
 func (f *feed[O, T]) Add(o any) error { return f.apply(o, f.resource.lag.seen) }
