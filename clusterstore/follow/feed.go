@@ -29,7 +29,9 @@ func newFeed[O decode.Object, T any](k Kind[O, T], r *Resource) *feed[O, T] {
 	return &feed[O, T]{kind: k, resource: r, prints: newPrints()}
 }
 
-func (f *feed[O, T]) useBudget() { f.kept = newKept(f.resource.group.options.Budget, f.resource.name) }
+func (f *feed[O, T]) useBudget() {
+	f.kept = newKept(f.resource.group.options.Budget, f.resource.name, f.prints)
+}
 
 // Replace puts what is staged into the Store and drops the objects that are not in it. The
 // list is empty, unless a test has put it in the place of what is staged.

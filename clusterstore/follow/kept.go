@@ -14,24 +14,19 @@ import (
 // either those in the Store count or those of the list, whichever are more: so a cluster that fits does fit
 // while it is listed anew. Only one goroutine at a time uses it. nil charges nothing.
 type kept struct {
-	budget *budget.Budget   // fixed
-	what   string           // fixed: for errors
-	prints prints           // fixed
-	sizes  map[short]size32 // of the objects in the Store, and of those refused
-	most   int              // that sizes has had since it was made
-	stored int64            // their sum
-	staged int64            // what the list takes that is being read
-	listed int64            // what its objects will take in the Store
-	shared map[any]*share   // by handle
-	common int64            // their sum
-	used   int64            // that is charged
-	counts int64            // of it, that counts for the limit of the cluster
+	budget *budget.Budget  // fixed
+	what   string          // fixed: for errors
+	prints prints          // fixed
+	sizes  map[print]int64 // of the objects in the Store, and of those refused
+	most   int             // that sizes has had since it was made
+	stored int64           // their sum
+	staged int64           // what the list takes that is being read
+	listed int64           // what its objects will take in the Store
+	shared map[any]*share  // by handle
+	common int64           // their sum
+	used   int64           // that is charged
+	counts int64           // of it, that counts for the limit of the cluster
 }
-
-// short is a shorter print. Of two objects with the same one, which one of 100,000 has, the newest counts.
-type short uint32
-
-func (k *kept) short(key string) short { return short(k.prints.of(key)) }
 
 // share is what a handle stands for that objects have.
 type share struct {
@@ -48,14 +43,11 @@ func (h handles) all(yield func(any) bool) {
 	}
 }
 
-// size32 is the size of an object, in bytes. None has 4 GiB.
-type size32 uint32
-
-func newKept(b *budget.Budget, resource string) *kept {
+func newKept(b *budget.Budget, resource string, p prints) *kept {
 	if b == nil {
 		return nil
 	}
-	return &kept{budget: b, what: "what is kept of " + resource, prints: newPrints(), sizes: make(map[short]size32), shared: make(map[any]*share)}
+	return &kept{budget: b, what: "what is kept of " + resource, prints: p, sizes: make(map[print]int64), shared: make(map[any]*share)}
 }
 
 // acquire counts the handles of one more value.
@@ -103,7 +95,7 @@ func (k *kept) stageSame(key string) error {
 	if k == nil {
 		return nil
 	}
-	return k.charge(k.stored, k.staged+sameSize, k.listed+int64(k.sizes[k.short(key)]))
+	return k.charge(k.stored, k.staged+sameSize, k.listed+k.sizes[k.prints.of(key)])
 }
 
 // unstageAll forgets what is staged.
@@ -131,8 +123,8 @@ func (k *kept) keep(key string, size int64, before handles) {
 		return
 	}
 	k.release(before)
-	p := k.short(key)
-	k.set(k.stored-int64(k.sizes[p])+size, k.staged-size, k.listed)
+	p := k.prints.of(key)
+	k.set(k.stored-k.sizes[p]+size, k.staged-size, k.listed)
 	k.record(p, size)
 }
 
@@ -141,9 +133,9 @@ func (k *kept) put(key string, size int64, of, before handles) error {
 	if k == nil {
 		return nil
 	}
-	p := k.short(key)
+	p := k.prints.of(key)
 	k.acquire(of)
-	if err := k.charge(k.stored-int64(k.sizes[p])+size, k.staged, k.listed); err != nil {
+	if err := k.charge(k.stored-k.sizes[p]+size, k.staged, k.listed); err != nil {
 		k.release(of)
 		return err
 	}
@@ -153,8 +145,8 @@ func (k *kept) put(key string, size int64, of, before handles) error {
 	return nil
 }
 
-func (k *kept) record(p short, size int64) {
-	k.sizes[p] = size32(size)
+func (k *kept) record(p print, size int64) {
+	k.sizes[p] = size
 	k.most = max(k.most, len(k.sizes))
 }
 
@@ -164,8 +156,8 @@ func (k *kept) drop(key string, of handles) {
 		return
 	}
 	k.release(of)
-	p := k.short(key)
-	k.set(k.stored-int64(k.sizes[p]), k.staged, k.listed)
+	p := k.prints.of(key)
+	k.set(k.stored-k.sizes[p], k.staged, k.listed)
 	delete(k.sizes, p)
 	if len(k.sizes) < k.most/4 { // a map keeps the room that it had
 		k.sizes, k.most = maps.Collect(maps.All(k.sizes)), len(k.sizes)

@@ -220,7 +220,7 @@ func TestAnnounced(t *testing.T) {
 			t.Errorf("afterwards: %+v", h)
 		}
 	})
-	k := newKept(newBudget(1<<20), "pods")
+	k := newKept(newBudget(1<<20), "pods", newPrints())
 	if err := k.stage(1000, nil); err != nil {
 		t.Fatal(err)
 	}
