@@ -45,7 +45,7 @@ type repeatingEvents struct {
 }
 
 func (r *repeatingEvents) Next(each func(decode.Event[*corev1.Secret]) error) error {
-	if !sleep(r.ctx, time.Second) {
+	if !sleep.For(r.ctx, time.Second) {
 		return r.ctx.Err()
 	}
 	return each(decode.Event[*corev1.Secret]{Type: watch.Added, Object: labelled("n", "x").object})
