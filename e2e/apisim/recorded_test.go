@@ -65,7 +65,7 @@ func TestRecorded(t *testing.T) {
 	a.must(err)
 	a.must(k.ApplyYAML(t.Context(), string(objects)))
 	_, err = k.CoreV1().Pods(namespace).Patch(t.Context(), "web-1-a", types.MergePatchType, []byte(`{"metadata":{"labels":{"version":"1"}}}`), metav1.PatchOptions{})
-	a.must(err) // to apply is no update
+	a.must(err)                                                                               // to apply is no update
 	a.must(k.CoreV1().Pods(namespace).Delete(t.Context(), "leaving", metav1.DeleteOptions{})) // it has a finalizer
 
 	var now []recording
