@@ -193,7 +193,7 @@ func (a *ownAddresses) readNodes(ctx context.Context, from decode.Source[*corev1
 	nodes, pods := make(map[netip.Addr]string), []netip.Prefix(nil)
 	read := func(n *corev1.Node, refused *decode.Refused) error {
 		if refused != nil {
-			return fmt.Errorf("Node %s: %w", refused.Name, refused.Err)
+			return fmt.Errorf("of Node %s: %w", refused.Name, refused.Err)
 		}
 		for _, at := range n.Status.Addresses {
 			if ip, err := netip.ParseAddr(at.Address); err == nil { // others are names
