@@ -11,7 +11,7 @@ import (
 const anchorsConfigMap = "linkerd-identity-trust-roots"
 
 // checkAnchors reports the trust anchors, and how they fit to the own cluster's.
-func (l *look) checkAnchors(here *look) {
+func (l *clusterCheck) checkAnchors(here *clusterCheck) {
 	add, a := l.about(sectionTrust, Anchors, l.Cluster.Cluster), l.API.Anchors
 	switch {
 	case l.why != "":
@@ -39,7 +39,7 @@ func (l *look) checkAnchors(here *look) {
 	add(level, text, hint)
 }
 
-// anchorsExpiry describes the anchor that is good for longest, and those that are not good any more.
+// anchorsExpiry describes the anchor that is good for longest, and those that have expired.
 func anchorsExpiry(list []adminapi.Anchor, now time.Time) (level Level, text string) {
 	last := slices.MaxFunc(list, func(x, y adminapi.Anchor) int { return x.Expires.Compare(y.Expires) })
 	level, text = expiry(now, last.Expires, soonAnchors)

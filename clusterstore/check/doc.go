@@ -1,5 +1,5 @@
 // Package check judges what a gateway shows on its pages /debug/clusters and /debug/services: whether the gateway has what it needs, and
-// what to do where it has not. It asks nobody.
+// what to do where it has not. It sends no request.
 //
 //	results := check.Judge(check.Seen{Clusters: page, Services: services})
 //

@@ -14,7 +14,7 @@ const (
 
 // checkExpiry reports for how long a link's credentials are good. Where the API server has refused them, how long they
 // would be says little, unless that time is over.
-func (l *look) checkExpiry() {
+func (l *clusterCheck) checkExpiry() {
 	level, text := OK, "its credentials do not expire"
 	if e := l.API.Expiry; e != nil {
 		level, text = expiry(l.now, e.At, soonCredentials)

@@ -24,14 +24,14 @@ type Seen struct {
 func Judge(s Seen) []Result {
 	r, now := new(report), time.Now()
 	s.checkSecrets(r)
-	looks := []*look{newLook(r, s.Local, now)}
+	clusters := []*clusterCheck{newClusterCheck(r, s.Local, now)}
 	for _, c := range s.Clusters.Clusters {
 		if c.API != nil { // its Secret is in use
-			looks = append(looks, newLook(r, c, now))
+			clusters = append(clusters, newClusterCheck(r, c, now))
 		}
 	}
-	looks[0].own, looks[0].Cluster.Cluster = true, "local"
-	for _, l := range looks {
+	clusters[0].own, clusters[0].Cluster.Cluster = true, "local"
+	for _, l := range clusters {
 		l.checkServer()
 		l.checkClock()
 		l.checkRights(s.NoAccount, s.NotAsked[l.Cluster.Cluster])
@@ -40,10 +40,10 @@ func Judge(s Seen) []Result {
 		} else {
 			l.checkExpiry()
 		}
-		l.checkAnchors(looks[0])
+		l.checkAnchors(clusters[0])
 		l.checkState()
 	}
-	checkNetworks(looks)
+	checkNetworks(clusters)
 	if !s.FromHere {
 		s.checkServices(r)
 		s.checkWriter(r)

@@ -16,8 +16,8 @@ const (
 
 // checkState reports the state and the standing of the cluster, and what of it is not used. Each thing that is wrong has a remedy of its
 // own.
-func (l *look) checkState() {
-	if l.State == "" || l.State == adminapi.Rejected { // nobody follows it
+func (l *clusterCheck) checkState() {
+	if l.State == "" || l.State == adminapi.Rejected { // no gateway follows it
 		return
 	}
 	add := l.about(sectionLinks, LinkState, l.Cluster.Cluster)
@@ -65,7 +65,7 @@ func (l *look) checkState() {
 }
 
 // checkGateways reports whether a cluster on another network can be reached.
-func (l *look) checkGateways() {
+func (l *clusterCheck) checkGateways() {
 	add := l.about(sectionLinks, Gateways, l.Cluster.Cluster)
 	usable := slices.DeleteFunc(slices.Clone(l.Gateways), func(g adminapi.ClusterGateway) bool {
 		return g.State == adminapi.GatewayOutside || g.State == adminapi.GatewayIPv6Off

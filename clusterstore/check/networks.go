@@ -15,9 +15,9 @@ type network struct {
 }
 
 // checkNetworks reports which clusters' Pod CIDRs overlap, of those on one network.
-func checkNetworks(looks []*look) {
+func checkNetworks(clusters []*clusterCheck) {
 	known, found := make(map[string][]network), make(map[string][]overlap)
-	for _, l := range looks {
+	for _, l := range clusters {
 		if n := l.API.Networks; n != nil {
 			known[l.Network] = append(known[l.Network], networkOf(l.Cluster.Cluster, n.CIDRs))
 		}
@@ -25,7 +25,7 @@ func checkNetworks(looks []*look) {
 	for _, list := range known {
 		maps.Copy(found, overlaps(list))
 	}
-	for _, l := range looks {
+	for _, l := range clusters {
 		l.checkNetwork(found[l.Cluster.Cluster])
 	}
 }
@@ -40,7 +40,7 @@ func networkOf(cluster string, cidrs []string) network {
 	return n
 }
 
-func (l *look) checkNetwork(over []overlap) {
+func (l *clusterCheck) checkNetwork(over []overlap) {
 	add, n := l.about(sectionNetworks, PodNetworks, l.Cluster.Cluster), l.API.Networks
 	switch {
 	case l.why != "":

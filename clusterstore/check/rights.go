@@ -85,7 +85,7 @@ func (r Right) missing(refused []adminapi.RefusedRequest) (verbs []string) {
 
 // checkRights reports what the credentials do not permit, with the worst of it as the level. Of a gateway it is what has been
 // refused: a right that is not used is not known to be missing.
-func (l *look) checkRights(noAccount, notAsked string) {
+func (l *clusterCheck) checkRights(noAccount, notAsked string) {
 	add := l.about(sectionAPI, Rights, l.Cluster.Cluster)
 	switch {
 	case l.why != "":
@@ -122,15 +122,15 @@ func (l *look) checkRights(noAccount, notAsked string) {
 }
 
 // manifest grants the rights.
-func (l *look) manifest() string {
+func (l *clusterCheck) manifest() string {
 	if l.own {
 		return "manifests/install/rbac.yaml"
 	}
 	return "manifests/link/remote-access.yaml"
 }
 
-// toPermit is what to do about something that could not be read; empty: that is not for want of a right.
-func (l *look) toPermit(why string) string {
+// toPermit is what to do about something that could not be read; empty: no right is missing.
+func (l *clusterCheck) toPermit(why string) string {
 	switch {
 	case !strings.HasPrefix(why, "the credentials may not read"):
 		return ""

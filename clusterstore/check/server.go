@@ -10,8 +10,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// look is the checks of one cluster's API server.
-type look struct {
+// clusterCheck is the checks of one cluster's API server.
+type clusterCheck struct {
 	*report
 	adminapi.Cluster
 	own bool
@@ -20,11 +20,11 @@ type look struct {
 	why string // nothing more can be judged; empty: it can
 }
 
-func newLook(r *report, c adminapi.Cluster, now time.Time) *look {
+func newClusterCheck(r *report, c adminapi.Cluster, now time.Time) *clusterCheck {
 	if c.API == nil {
 		c.API = new(adminapi.APIServer)
 	}
-	return &look{report: r, Cluster: c, now: now}
+	return &clusterCheck{report: r, Cluster: c, now: now}
 }
 
 // What a clock may be off. Tokens and certificates are refused by clocks that differ by
@@ -35,7 +35,7 @@ const (
 )
 
 // checkServer reports whether the API server answers.
-func (l *look) checkServer() {
+func (l *clusterCheck) checkServer() {
 	add, s := l.about(sectionAPI, API, l.Cluster.Cluster), l.API
 	if s.Answered.IsZero() {
 		l.why = "its API server does not answer"
@@ -70,16 +70,16 @@ func (l *look) checkServer() {
 }
 
 // isFailure reports whether an answer means that the API server is no good, and not just one resource.
-func (l *look) isFailure(status int) bool {
+func (l *clusterCheck) isFailure(status int) bool {
 	follows := l.State == adminapi.Ready || l.State == adminapi.Pending || l.State == ""
 	return status == http.StatusUnauthorized || status >= 500 && !follows
 }
 
-func (l *look) unauthorized() bool {
+func (l *clusterCheck) unauthorized() bool {
 	return slices.ContainsFunc(l.API.Refused, func(r adminapi.RefusedRequest) bool { return r.Status == http.StatusUnauthorized })
 }
 
-func (l *look) hintOfServer(hint string) string {
+func (l *clusterCheck) hintOfServer(hint string) string {
 	if l.own {
 		return hint + "; see --kubeconfig"
 	}
@@ -87,7 +87,7 @@ func (l *look) hintOfServer(hint string) string {
 }
 
 // checkClock compares clocks.
-func (l *look) checkClock() {
+func (l *clusterCheck) checkClock() {
 	add, c := l.about(sectionAPI, ClockSkew, l.Cluster.Cluster), l.API.Clock
 	switch {
 	case c == nil && l.API.Answered.IsZero():
@@ -119,7 +119,7 @@ func (l *look) checkClock() {
 var kinds = []string{"serviceprofiles.linkerd.io", "servers.policy.linkerd.io", "externalworkloads.workload.linkerd.io"}
 
 // checkKinds reports which custom resources the own cluster does not have.
-func (l *look) checkKinds() {
+func (l *clusterCheck) checkKinds() {
 	add := l.about(sectionAPI, CRDs, l.Cluster.Cluster)
 	if l.why != "" {
 		add(Unchecked, l.why, "")

@@ -45,7 +45,7 @@ func (o observing) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch {
 	case err == nil:
 		o.answer(r, response, sent, time.Now())
-	case !errors.Is(r.Context().Err(), context.Canceled): // otherwise nobody waits for it any more
+	case !errors.Is(r.Context().Err(), context.Canceled): // otherwise the caller has given up
 		o.failure(err)
 	}
 	return response, err

@@ -23,7 +23,7 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// Limits of a look from here.
+// Limits of what is asked from here.
 const (
 	lookWithin   = 20 * time.Second // at all clusters
 	lookAtOnce   = 48               // clusters: 250 of which none answers take 18 s
@@ -44,22 +44,22 @@ func lookFromHere(ctx context.Context, p client.Preflight) check.Seen {
 	if err != nil {
 		seen.Secrets.Reason = err.Error()
 	}
-	own := look{name: federation.Local, rest: p.Config, namespace: p.Namespace, rights: check.LocalRights(), account: p.Account, pre: p.Pre}
-	looks := []*look{&own}
+	own := inspection{name: federation.Local, rest: p.Config, namespace: p.Namespace, rights: check.LocalRights(), account: p.Account, pre: p.Pre}
+	inspections := []*inspection{&own}
 	for _, a := range links {
 		seen.Clusters.Clusters = append(seen.Clusters.Clusters, a.Cluster)
 		if a.REST != nil {
-			looks = append(looks, &look{name: federation.ClusterName(a.Cluster.Cluster), rest: a.REST, namespace: p.Namespace, rights: check.LinkRights(), found: *a.API})
+			inspections = append(inspections, &inspection{name: federation.ClusterName(a.Cluster.Cluster), rest: a.REST, namespace: p.Namespace, rights: check.LinkRights(), found: *a.API})
 		}
 	}
-	var looking errgroup.Group
-	looking.SetLimit(lookAtOnce)
-	for _, l := range looks {
-		looking.Go(func() error { l.run(ctx); return nil })
+	var inspecting errgroup.Group
+	inspecting.SetLimit(lookAtOnce)
+	for _, l := range inspections {
+		inspecting.Go(func() error { l.run(ctx); return nil })
 	}
-	_ = looking.Wait() // each keeps its own errors
+	_ = inspecting.Wait() // each keeps its own errors
 	seen.NotAsked = make(map[string]string)
-	for _, l := range looks {
+	for _, l := range inspections {
 		if l.rightsErr != nil {
 			seen.NotAsked[l.name.String()] = l.rightsErr.Error()
 		}
@@ -70,7 +70,7 @@ func lookFromHere(ctx context.Context, p client.Preflight) check.Seen {
 	seen.Local.API = &own.found
 	for i, next := 0, 1; i < len(links); i++ {
 		if links[i].REST != nil {
-			seen.Clusters.Clusters[i].API = &looks[next].found
+			seen.Clusters.Clusters[i].API = &inspections[next].found
 			next++
 		}
 	}
@@ -97,8 +97,8 @@ func readLinks(ctx context.Context, api *typed.Clients, namespace string) ([]clu
 	return nil, fmt.Errorf("there are more than %d link Secrets", maxLinks)
 }
 
-// look is what is asked of one cluster's API server.
-type look struct {
+// inspection is what is asked of one cluster's API server.
+type inspection struct {
 	// fixed
 	name      federation.ClusterName
 	rest      *rest.Config
@@ -108,11 +108,11 @@ type look struct {
 	pre       bool   // the account need not be there yet
 
 	found     adminapi.APIServer
-	rightsErr error // why nobody could be asked for rights
+	rightsErr error // why no rights could be asked for
 	noAccount bool
 }
 
-func (l *look) run(ctx context.Context) {
+func (l *inspection) run(ctx context.Context) {
 	if ctx.Err() != nil {
 		return // no time was left
 	}
@@ -156,7 +156,7 @@ func unauthorized(list []adminapi.RefusedRequest) (kept []adminapi.RefusedReques
 }
 
 // askKinds finds out which custom resources the own cluster does not have.
-func (l *look) askKinds(ctx context.Context, api *kube.Client) {
+func (l *inspection) askKinds(ctx context.Context, api *kube.Client) {
 	if l.name != federation.Local {
 		return
 	}

@@ -22,7 +22,7 @@ import (
 const reviewsAtOnce = 8
 
 // askRights asks the API server which rights it does not grant.
-func (l *look) askRights(ctx context.Context, api *kube.Client) {
+func (l *inspection) askRights(ctx context.Context, api *kube.Client) {
 	if l.pre && l.account != "" {
 		_, err := api.ServiceAccounts(l.namespace).Get(ctx, l.account, metav1.GetOptions{})
 		if l.noAccount = apierrors.IsNotFound(err); l.noAccount {
@@ -56,7 +56,7 @@ func (l *look) askRights(ctx context.Context, api *kube.Client) {
 }
 
 // mayDo asks for one right: of the account by a review of its rights, else of the credentials in use.
-func (l *look) mayDo(ctx context.Context, api *kube.Client, r check.Right, verb string) (bool, error) {
+func (l *inspection) mayDo(ctx context.Context, api *kube.Client, r check.Right, verb string) (bool, error) {
 	asked := &authorizationv1.ResourceAttributes{Group: r.Group, Resource: r.Resource, Name: r.Name, Verb: verb}
 	if r.InNamespace || r.Name != "" {
 		asked.Namespace = l.namespace

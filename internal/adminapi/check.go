@@ -17,7 +17,7 @@ type CheckLevel string
 // The levels of results, from best to worst.
 const (
 	CheckOK        CheckLevel = "ok"
-	CheckUnchecked CheckLevel = "unchecked" // nobody knows: it may not be read, or there was no time
+	CheckUnchecked CheckLevel = "unchecked" // it is not known: it may not be read, or there was no time
 	CheckWarning   CheckLevel = "warning"   // it works, and part of it does not or will soon not
 	CheckFailure   CheckLevel = "failure"
 )

@@ -35,7 +35,7 @@ type Set struct {
 	Version   uint64    `json:"version"`
 	Endpoints int       `json:"endpoints"`
 	Complete  bool      `json:"complete"`         // no member's cluster is pending
-	Changed   time.Time `json:"changed,omitzero"` // when the newest change behind it happened, as far as known
+	Changed   time.Time `json:"changed,omitzero"` // when it last changed, as far as known
 	Origin    string    `json:"origin,omitempty"` // with changed: the cluster
 }
 

@@ -15,17 +15,17 @@ import (
 // adminOptions are those of the verbs that read pages of the admin server.
 type adminOptions struct {
 	printing
-	targeting
+	replicaOptions
 	gateway string // the one whose page read has returned: HOST:PORT, or NAMESPACE/POD
 }
 
 func (o *adminOptions) flags(s *pflag.FlagSet) {
-	o.targeting.flags(s, "admin", "`HOST:PORT` of the gateway's admin server, which is its --metrics-addr.")
+	o.replicaOptions.flags(s, "admin", "`HOST:PORT` of the gateway's admin server, which is its --metrics-addr.")
 	o.printing.flags(s, "The gateway must have answered within this `DURATION`.")
 }
 
 func (o *adminOptions) check() error {
-	if err := o.targeting.check(); err != nil {
+	if err := o.replicaOptions.check(); err != nil {
 		return err
 	}
 	if _, _, err := net.SplitHostPort(o.address); o.address != "" && err != nil {
@@ -40,12 +40,12 @@ func (o *adminOptions) read(ctx context.Context, p cli.Process, path string, int
 	var gateway string
 	var sent time.Time
 	err = o.await(ctx, p, func(ctx context.Context, w *waiting) error {
-		targets, release, err := o.find(ctx, w, adminPort)
+		replicas, release, err := o.find(ctx, w, adminPort)
 		if err != nil {
 			return err
 		}
 		defer release()
-		first := targets[0]
+		first := replicas[0]
 		gateway = first.name
 		w.on(pageOf(path)+" of "+gateway, gateway)
 		sent, err = first.fetch(ctx, path, into)
@@ -78,23 +78,23 @@ const askedAtOnce = 4
 // readAll reads a page of every gateway. Those that fail are answers too; there is an error if no gateway
 // could be asked at all.
 func readAll[T any](ctx context.Context, p cli.Process, o *adminOptions, path string) ([]Answer[T], error) {
-	return askAll(ctx, p, o, pageOf(path), func(ctx context.Context, t target, into *T) (time.Time, error) { return t.fetch(ctx, path, into) })
+	return askAll(ctx, p, o, pageOf(path), func(ctx context.Context, t replica, into *T) (time.Time, error) { return t.fetch(ctx, path, into) })
 }
 
 // askAll is readAll for whatever is asked; what describes that.
-func askAll[T any](ctx context.Context, p cli.Process, o *adminOptions, what string, ask func(context.Context, target, *T) (time.Time, error)) ([]Answer[T], error) {
+func askAll[T any](ctx context.Context, p cli.Process, o *adminOptions, what string, ask func(context.Context, replica, *T) (time.Time, error)) ([]Answer[T], error) {
 	var answers []Answer[T]
 	err := o.await(ctx, p, func(ctx context.Context, w *waiting) error {
-		targets, release, err := o.find(ctx, w, adminPort)
+		replicas, release, err := o.find(ctx, w, adminPort)
 		if err != nil {
 			return err
 		}
 		defer release()
-		w.on(what+" of "+names(targets), names(targets))
-		list := make([]Answer[T], len(targets))
+		w.on(what+" of "+names(replicas), names(replicas))
+		list := make([]Answer[T], len(replicas))
 		var asking errgroup.Group
 		asking.SetLimit(askedAtOnce)
-		for i, t := range targets {
+		for i, t := range replicas {
 			asking.Go(func() error {
 				a := Answer[T]{Gateway: t.name, Value: new(T)}
 				if a.At, a.Err = ask(ctx, t, a.Value); ctx.Err() != nil && a.Err != nil {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// colour is what a terminal is told before a text.
+// colour is the escape sequence before a text that begins its colour.
 type colour string
 
 const (
@@ -103,11 +103,11 @@ func writeList(b *bytes.Buffer, title string, lines []string, limit int) {
 
 // some joins the first texts of a list, and counts the rest.
 func some(texts []string) string {
-	const most = 6
-	if len(texts) <= most {
+	const limit = 6
+	if len(texts) <= limit {
 		return strings.Join(texts, ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(texts[:most-1], ", "), len(texts)-most+1)
+	return fmt.Sprintf("%s and %d more", strings.Join(texts[:limit-1], ", "), len(texts)-limit+1)
 }
 
 // age is how long ago something was, as kubectl prints it; empty: never.

@@ -107,7 +107,7 @@ func (o *checkOptions) once(ctx context.Context, p cli.Process) (*checkState, er
 	if o.pre {
 		return o.fromHere(ctx, p, nil)
 	}
-	answers, err := askAll(ctx, p, &o.adminOptions, "/debug/clusters and /debug/services", func(ctx context.Context, t target, seen *check.Seen) (time.Time, error) {
+	answers, err := askAll(ctx, p, &o.adminOptions, "/debug/clusters and /debug/services", func(ctx context.Context, t replica, seen *check.Seen) (time.Time, error) {
 		at, err := t.fetch(ctx, "/debug/clusters", &seen.Clusters)
 		if err == nil {
 			_, err = t.fetch(ctx, "/debug/services", &seen.Services)

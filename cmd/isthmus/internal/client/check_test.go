@@ -286,7 +286,7 @@ func TestCheckWaits(t *testing.T) {
 	}})
 	run := func(wait time.Duration) (string, string, error) {
 		var out, errs bytes.Buffer
-		o := &checkOptions{adminOptions: adminOptions{printing: printing{"table", time.Minute}, targeting: targeting{flag: "--admin", address: admin}}, wait: wait, every: time.Millisecond, version: testBuild.Version}
+		o := &checkOptions{adminOptions: adminOptions{printing: printing{"table", time.Minute}, replicaOptions: replicaOptions{flag: "--admin", address: admin}}, wait: wait, every: time.Millisecond, version: testBuild.Version}
 		err := runCheck(t.Context(), cli.Process{Name: "isthmus check", Stdout: &out, Stderr: &errs}, o)
 		return out.String(), errs.String(), err
 	}

@@ -131,7 +131,7 @@ func TestClustersWatch(t *testing.T) {
 		reads.Add(1)
 		text(*page.Load())(w, r)
 	}})
-	o := &clustersOptions{adminOptions: adminOptions{printing: printing{"json", time.Minute}, targeting: targeting{address: admin}}, watch: true, every: time.Millisecond}
+	o := &clustersOptions{adminOptions: adminOptions{printing: printing{"json", time.Minute}, replicaOptions: replicaOptions{address: admin}}, watch: true, every: time.Millisecond}
 	out, errs, signals, end := clitest.NewOutput(), clitest.NewOutput(), make(chan os.Signal, 1), make(chan error)
 	go func() {
 		end <- runClusters(context.Background(), cli.Process{Name: "isthmus clusters", Stdout: out, Stderr: errs, Signals: signals}, o)
@@ -166,7 +166,7 @@ func TestClustersWatchEnds(t *testing.T) {
 		text(clustersJSON)(w, r)
 	}})
 	var out, errs bytes.Buffer
-	o := &clustersOptions{adminOptions: adminOptions{printing: printing{"table", 2 * time.Second}, targeting: targeting{address: admin}}, watch: true, every: time.Millisecond}
+	o := &clustersOptions{adminOptions: adminOptions{printing: printing{"table", 2 * time.Second}, replicaOptions: replicaOptions{address: admin}}, watch: true, every: time.Millisecond}
 	err := runClusters(t.Context(), cli.Process{Name: "isthmus clusters", Stdout: &out, Stderr: &errs}, o)
 	if err == nil || reads.Load() < 3 || strings.Count(errs.String(), "Trying again") != 1 || strings.Count(out.String(), "CLUSTER") != 1 {
 		t.Errorf("%v after %d reads, stderr %q, stdout:\n%s", err, reads.Load(), errs.String(), out.String())

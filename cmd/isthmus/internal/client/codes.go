@@ -16,7 +16,7 @@ type codeMeanings map[codes.Code]string
 
 // explainEnd returns an error with why a stream has ended, and what a proxy does
 // then.
-func (m codeMeanings) explainEnd(from target, err error) error {
+func (m codeMeanings) explainEnd(from replica, err error) error {
 	if errors.Is(err, io.EOF) {
 		return fmt.Errorf("%s ended the stream without an error: a proxy opens it again", from.name)
 	}
@@ -24,7 +24,7 @@ func (m codeMeanings) explainEnd(from target, err error) error {
 	return fmt.Errorf("%s: %s\n  %s", s.Code(), printable(s.Message()), m.explain(s.Code(), from))
 }
 
-func (m codeMeanings) explain(c codes.Code, from target) string {
+func (m codeMeanings) explain(c codes.Code, from replica) string {
 	if c == codes.Unavailable {
 		return unavailable(from, m[c])
 	}
@@ -41,7 +41,7 @@ func (m codeMeanings) explain(c codes.Code, from target) string {
 }
 
 // unavailable explains codes.Unavailable, with what else it may mean, if anything.
-func unavailable(from target, other string) string {
+func unavailable(from replica, other string) string {
 	running := "is the gateway running and ready?"
 	if from.dial == nil {
 		running += " --addr is its address"

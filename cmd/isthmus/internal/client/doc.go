@@ -1,8 +1,8 @@
 // Package client has the verbs with which people look into a gateway that runs.
 // "isthmus clusters", "isthmus services" and "isthmus explain" read pages of its admin
 // server.
-// "isthmus check" reads the pages of all replicas on which they check what they need, and
-// runs the same checks from here where there is no gateway.
+// "isthmus check" judges what all replicas show (clusterstore/check) and, where there is no
+// gateway, what can be seen from here.
 // "isthmus get" and "isthmus profile" open the streams that a proxy opens, and
 // show what the proxy would hold after each message.
 //

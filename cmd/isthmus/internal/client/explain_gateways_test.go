@@ -12,9 +12,9 @@ import (
 // behindPage is a service of one cluster with so many Pods behind gateways, each with a verdict.
 func behindPage(pods int, gateways ...string) adminapi.Explanation {
 	p := adminapi.Explanation{Authority: "web:80", Defined: true, Federated: true, Verdicts: map[string]int{}}
-	add := func(slice, address, verdict, target string) {
+	add := func(slice, address, verdict, replica string) {
 		p.Verdicts[verdict]++
-		p.Addresses = append(p.Addresses, adminapi.ExplainedAddress{Cluster: "north", Service: "shop/web", Slice: slice, Address: address, Verdict: verdict, Target: target})
+		p.Addresses = append(p.Addresses, adminapi.ExplainedAddress{Cluster: "north", Service: "shop/web", Slice: slice, Address: address, Verdict: verdict, Target: replica})
 	}
 	for i := range pods {
 		add("shop/web-x", fmt.Sprintf("10.3.0.%d:8080", i), behindGateway, "Pod shop/web")

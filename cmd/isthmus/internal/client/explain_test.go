@@ -59,7 +59,7 @@ Addresses:
   east     shop/api-y  10.1.0.3       hinted-to-other-zones  -               -     -      -        it is hinted to other zones than the client's: b, c
   east     shop/api-y  "\x1b[31m"     of-tomorrow            -               -     -      -        of-tomorrow
 What to do:
-  east is stale: its API does not answer any more; what it had stays: isthmus clusters shows why
+  east is stale: its API has stopped answering; what it had stays: isthmus clusters shows why
   north is unreachable: its API has never answered: isthmus clusters shows why; check server and credentials of its link Secret
   hinted-to-other-zones (1): that keeps traffic in its zone; to end it, take trafficDistribution and service.kubernetes.io/topology-mode off the Service, or see what writes the hints
   not-ready (1): look at its readiness: kubectl describe pod, in its cluster

@@ -24,7 +24,7 @@ var verdicts = map[string]verdictWords{
 	"unusable-text": {"it can't be read, or a text of it can't be sent to proxies",
 		"look at the EndpointSlice, and at the Pod's labels, for texts that are too long or not UTF-8"},
 	"not-routable": {"no other host can have it: loopback, link-local, multicast, 255.255.255.255, or of 0.0.0.0/8", "correct what writes the EndpointSlice"},
-	"pod-not-known": {"the gateway does not know what it stands for, not yet or not any more",
+	"pod-not-known": {"the gateway does not know what it stands for, not yet or no longer",
 		"see whether that Pod or ExternalWorkload exists in its cluster, and whether the link may read those: isthmus clusters"},
 	"unusable":     {"its ExternalWorkload can't be used", "correct the ExternalWorkload"},
 	behindGateway:  {"its cluster is on another network: clients reach it through the cluster's gateways", ""},
@@ -55,5 +55,5 @@ var stateRemedies = map[string]string{
 	"rejected":    "its link Secret can't be used: correct that",
 	"pending":     "the gateway has not read it yet: ask again in some seconds",
 	"unreachable": "its API has never answered: isthmus clusters shows why; check server and credentials of its link Secret",
-	"stale":       "its API does not answer any more; what it had stays: isthmus clusters shows why",
+	"stale":       "its API has stopped answering; what it had stays: isthmus clusters shows why",
 }

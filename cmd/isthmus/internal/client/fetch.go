@@ -25,7 +25,7 @@ const maxPage = 32 << 20
 var pageLimits = guard.Limits{Elements: 500_000, Fields: 3_000_000}
 
 // fetch reads a page into a value, and returns when the gateway sent it.
-func (t target) fetch(ctx context.Context, path string, into any) (at time.Time, err error) {
+func (t replica) fetch(ctx context.Context, path string, into any) (at time.Time, err error) {
 	if t.notReady != nil {
 		return at, t.notReady
 	}
@@ -78,7 +78,7 @@ type statusError struct {
 func (e statusError) Error() string { return e.text }
 
 // another asks whether something else than a gateway answers.
-func (t target) another() string {
+func (t replica) another() string {
 	if t.dial == nil {
 		return "is it the admin server of an Isthmus gateway? (--admin)"
 	}
@@ -87,7 +87,7 @@ func (t target) another() string {
 
 // ask requests a page. The function that it returns must be called once the answer has
 // been read.
-func (t target) ask(ctx context.Context, path string) (*http.Response, func(), error) {
+func (t replica) ask(ctx context.Context, path string) (*http.Response, func(), error) {
 	host := t.name
 	transport := &http.Transport{DisableKeepAlives: true} // straight there, without proxy
 	var conn *reach.Conn

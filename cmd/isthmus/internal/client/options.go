@@ -13,7 +13,7 @@ import (
 // options are those of the verbs that open a stream.
 type options struct {
 	printing
-	targeting
+	replicaOptions
 	token string
 	once  bool
 }
@@ -21,7 +21,7 @@ type options struct {
 // flags returns the flags, which store into o.
 func (o *options) flags() []cli.Section {
 	return []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) {
-		o.targeting.flags(s, "addr", "`HOST:PORT` of the gateway's gRPC server, or of Linkerd's destination controller.")
+		o.replicaOptions.flags(s, "addr", "`HOST:PORT` of the gateway's gRPC server, or of Linkerd's destination controller.")
 		s.StringVar(&o.token, "token", "", `Context token of the proxy to stand for, as `+"`JSON`"+`: {"ns":"shop","nodeName":"node-1","pod":"web-1"}; `+
 			`the node decides on zones, the namespace on ServiceProfiles.`)
 		s.BoolVar(&o.once, "once", false, "Print the first state and exit.")
@@ -53,7 +53,7 @@ func (o *options) check() error {
 	if err := checkToken(o.token); err != nil {
 		return err
 	}
-	if err := o.targeting.check(); err != nil {
+	if err := o.replicaOptions.check(); err != nil {
 		return err
 	}
 	return o.printing.check()

@@ -126,7 +126,7 @@ func TestHarmlessTables(t *testing.T) {
 			t.Errorf("%d: %q", i, b.String())
 		}
 	}
-	end := codeMeanings{}.explainEnd(target{name: "a:1"}, status.Error(codes.Internal, "\x1b]0;")).Error()
+	end := codeMeanings{}.explainEnd(replica{name: "a:1"}, status.Error(codes.Internal, "\x1b]0;")).Error()
 	if strings.Contains(end, "\x1b") || !strings.Contains(end, `\x1b]0;`) {
 		t.Errorf("%q", end)
 	}

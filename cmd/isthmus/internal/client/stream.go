@@ -35,7 +35,7 @@ type session[M any] struct {
 	state    state[M]
 	open     func(pb.DestinationClient, context.Context, *pb.GetDestination, ...grpc.CallOption) (grpc.ServerStreamingClient[M], error)
 	meanings codeMeanings
-	from     target        // set by run
+	from     replica       // set by run
 	spent    time.Duration // of the timeout, on finding it
 }
 
@@ -75,11 +75,11 @@ func (s *session[M]) run(ctx context.Context, p cli.Process, authority string) e
 func (s *session[M]) findOne(ctx context.Context, p cli.Process) (release func(), err error) {
 	signalled, done := p.Interruptible(ctx)
 	defer done()
-	var targets []target
+	var replicas []replica
 	err = s.await(signalled, p, func(ctx context.Context, w *waiting) error {
 		found, free, err := s.find(ctx, w, grpcPort)
 		if err == nil {
-			targets, release = found, free
+			replicas, release = found, free
 		}
 		return err
 	})
@@ -89,12 +89,12 @@ func (s *session[M]) findOne(ctx context.Context, p cli.Process) (release func()
 	case err != nil:
 		return nil, err
 	}
-	s.from = targets[0]
+	s.from = replicas[0]
 	return release, nil
 }
 
 // connect returns a connection to a gateway's gRPC server. It is made when it is used.
-func (t target) connect() (*grpc.ClientConn, error) {
+func (t replica) connect() (*grpc.ClientConn, error) {
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),

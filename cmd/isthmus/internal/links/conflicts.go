@@ -110,14 +110,14 @@ func checkCluster(here, there *cluster, name string, existing *corev1.Secret, al
 		}
 		if same {
 			return fmt.Errorf("the cluster of %s is linked already, as %s by Secret %s: its endpoints would count twice; run isthmus link %s, or take that away first (isthmus unlink %s)",
-				there.title, client.Printable(other), key(&s), shown(other), shown(other))
+				there.title, client.Printable(other), key(&s), nameArgument(other), nameArgument(other))
 		}
 	}
 	return nil
 }
 
-// shown returns a name that somebody wrote, for a command that is suggested.
-func shown(name string) string {
+// nameArgument returns a name that somebody wrote as the argument of a command that is suggested.
+func nameArgument(name string) string {
 	if name == "" || strings.HasPrefix(name, "-") {
 		return "NAME"
 	}

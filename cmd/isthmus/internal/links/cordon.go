@@ -135,15 +135,15 @@ func (o *cordonOptions) find(ctx context.Context, w *work, here *cluster) (links
 			return err
 		}
 		if links = named(all, o.name); len(links) == 0 {
-			return fmt.Errorf("%s: no Secret in namespace %s links %q%s (-n, --context)", here.title, o.namespace, o.name, known(all))
+			return fmt.Errorf("%s: no Secret in namespace %s links %q%s (-n, --context)", here.title, o.namespace, o.name, linkNames(all))
 		}
 		return here.require(ctx, localRights(o.namespace, "patch"))
 	})
 	return links, err
 }
 
-// known lists the names of links.
-func known(all []corev1.Secret) string {
+// linkNames lists the names of links, for an error.
+func linkNames(all []corev1.Secret) string {
 	var names []string
 	for _, s := range all {
 		if name := s.Labels[clusterstore.ClusterNameLabel]; name != "" && !slices.Contains(names, name) {

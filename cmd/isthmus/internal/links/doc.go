@@ -5,14 +5,14 @@
 // What the verbs work with are two clusters of the user's kubeconfig (clusters.go): here,
 // which the gateway runs in, and there, which is linked.
 //
-//   - link (link.go, linking.go): looks at both clusters and refuses what can't be
+//   - link (link.go, linking.go): reads both clusters and refuses what can't be
 //     (conflicts.go), makes the account and its rights there (access.go) and a token
 //     (token.go), tries them (try.go), writes the link Secret here (secret.go), waits for
 //     the gateway (gateway.go), and only then deletes the tokens before.
 //   - unlink (unlink.go, revoke.go) deletes in the opposite order, and there only what has
 //     the label of link, and belongs to no other link.
-//   - cordon (cordon.go) works out from the gateway's pages what it leaves (impact.go,
-//     weigh.go).
+//   - cordon (cordon.go) asks all gateways what it leaves (weigh.go), and joins their answers
+//     (impact.go).
 //
 // Guarantees:
 //

@@ -24,7 +24,7 @@ type shows func(adminapi.Clusters) (done bool, why string, err error)
 // awaitGateway waits until every gateway shows what is expected. If none can be asked at
 // all, that is an error at once, since there may be none.
 func (o *gatewayOptions) awaitGateway(ctx context.Context, w *work, what string, expected shows) error {
-	began, told, asked, before := time.Now(), false, false, ""
+	began, reported, asked, before := time.Now(), false, false, ""
 	for {
 		why, reached, err := o.askAll(ctx, w, max(o.timeout-time.Since(began), time.Second), expected)
 		if ctx.Err() != nil && err == nil && why != "" && before != "" {
@@ -39,8 +39,8 @@ func (o *gatewayOptions) awaitGateway(ctx context.Context, w *work, what string,
 		case !asked:
 			return errors.New(why)
 		}
-		if !told && time.Since(began) > slowAfter {
-			told = true
+		if !reported && time.Since(began) > slowAfter {
+			reported = true
 			fmt.Fprintf(w.p.Stderr, "%s: waiting until the gateway %s, for %v at most\n", w.p.Name, what, o.timeout)
 		}
 		if !sleep.For(ctx, pollEvery) {

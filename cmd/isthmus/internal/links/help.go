@@ -67,12 +67,10 @@ and asks. It refuses to leave a service with nothing.
 
 Usage: isthmus cordon NAME [FLAGS]`
 
-const cordonEnding = `What is left is counted by the page of services of every gateway that is ready: for ports
-that proxies follow, the ready endpoints of clusters that are not withdrawn and that the
-service's preference names, as the gateway shows that sees fewest; for other services, the
-clusters that serve. A tier "zone" does not count, since what it has depends on the
-client. The gateway's own cluster has no link: its cordon is the gateway's flag
---cordon-local.
+const cordonEnding = `Every gateway that is ready foresees what is left, by the code that chooses endpoints for
+clients, preferences and zones included: for ports that proxies watch, the endpoints of
+those clients that are left with least; for other services, the clusters that serve.
+The gateway's own cluster has no link: its cordon is the gateway's flag --cordon-local.
 
 The annotation isthmus.io/cordon-over becomes what --over is, and is removed without it.
 All else of the link Secret stays.

@@ -141,13 +141,13 @@ func readFile(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	const most = 64 << 10
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	const limit = 64 << 10
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	switch {
 	case err != nil:
 		return nil, err
-	case len(data) == 0 || len(data) > most:
-		return nil, fmt.Errorf("%s has %d bytes or more: give 1 to %d", name, len(data), most)
+	case len(data) == 0 || len(data) > limit:
+		return nil, fmt.Errorf("%s has %d bytes or more: give 1 to %d", name, len(data), limit)
 	}
 	return data, nil
 }

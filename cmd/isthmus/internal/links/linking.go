@@ -21,7 +21,7 @@ type linking struct {
 	o           *linkOptions
 	here, there *cluster
 	access      *access
-	owner       owner
+	linkKey     linkKey
 	existing    *corev1.Secret  // the link as it is; nil: there is none
 	before      []corev1.Secret // Secrets of its tokens
 	content     content
@@ -32,13 +32,13 @@ type linking struct {
 // last. Tokens that are there end only once the new one is in use.
 func (o *linkOptions) link(ctx context.Context, w *work, here, there *cluster) error {
 	l := &linking{o: o, here: here, there: there}
-	if err := w.wait("reading both clusters", func() error { return l.look(ctx, w) }); err != nil {
+	if err := w.wait("reading both clusters", func() error { return l.read(ctx, w) }); err != nil {
 		return err
 	}
 	if err := l.access.ensure(ctx, w, there); err != nil {
 		return err
 	}
-	made, err := l.access.newToken(ctx, w, there, l.owner, o.duration)
+	made, err := l.access.newToken(ctx, w, there, l.linkKey, o.duration)
 	if err != nil {
 		return err
 	}
@@ -59,8 +59,8 @@ func (o *linkOptions) link(ctx context.Context, w *work, here, there *cluster) e
 	return l.finish(ctx, w, written)
 }
 
-// look reads both clusters, and refuses what can't be.
-func (l *linking) look(ctx context.Context, w *work) (err error) {
+// read reads both clusters, and refuses what can't be.
+func (l *linking) read(ctx context.Context, w *work) (err error) {
 	o, here, there := l.o, l.here, l.there
 	for _, c := range []*cluster{here, there} {
 		if err := c.identify(ctx); err != nil {
@@ -88,8 +88,8 @@ func (l *linking) look(ctx context.Context, w *work) (err error) {
 	}
 	d := o.chooseDomains(ctx, w, there, l.existing)
 	l.content.trustDomain, l.content.clusterDomain = d.trust, d.cluster
-	l.owner = owner{link: o.name, namespace: o.namespace, by: here.uid}
-	if l.before, err = l.owner.tokens(ctx, there, l.content.account.Namespace); err != nil {
+	l.linkKey = linkKey{link: o.name, namespace: o.namespace, by: here.uid}
+	if l.before, err = l.linkKey.tokens(ctx, there, l.content.account.Namespace); err != nil {
 		return err
 	}
 	return l.preview(w)
@@ -100,7 +100,7 @@ func (l *linking) look(ctx context.Context, w *work) (err error) {
 func (l *linking) preview(w *work) error {
 	s := l.content.server
 	if s.loopback() {
-		w.warn("the API server's address is %s, which is your own machine: the gateway hardly reaches it there (--server)", s)
+		w.warn("the API server's address is %s, which is your own machine: the gateway can't reach it there, unless it runs on this machine (--server)", s)
 	}
 	if l.there.kube.Proxy != nil && l.o.server == "" {
 		w.warn("you reach %s through a proxy, which a link can't have: the gateway has to reach %s without (--server)", l.there.title, s)
@@ -124,7 +124,7 @@ func (l *linking) deliver(ctx context.Context, w *work) (written *corev1.Secret,
 		if err := w.wait("trying the link's credentials", func() error { return l.content.try(ctx, w, secret) }); err != nil {
 			return nil, err
 		}
-		if ctx.Err() != nil { // nothing is written any more
+		if ctx.Err() != nil { // nothing is written then
 			return nil, l.here.failed("write the link", ctx.Err())
 		}
 	}
@@ -170,7 +170,7 @@ func printSecret(w io.Writer, s *corev1.Secret, format string) (err error) {
 	return err
 }
 
-// finish deletes the tokens that nothing uses any more.
+// finish deletes the tokens that nothing uses.
 func (l *linking) finish(ctx context.Context, w *work, written *corev1.Secret) error {
 	o := l.o
 	if !o.apply || !o.wait {

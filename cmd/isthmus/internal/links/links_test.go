@@ -144,7 +144,7 @@ func TestNoToken(t *testing.T) {
 	w, _ := newWork()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if _, err := a.newToken(ctx, w, c, owner{link: "east", namespace: "linkerd", by: "u"}, 0); err == nil || !strings.Contains(err.Error(), "has not filled in the Secret") {
+	if _, err := a.newToken(ctx, w, c, linkKey{link: "east", namespace: "linkerd", by: "u"}, 0); err == nil || !strings.Contains(err.Error(), "has not filled in the Secret") {
 		t.Error(err)
 	}
 	if list, err := api.CoreV1().Secrets(a.token.Namespace).List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 0 {

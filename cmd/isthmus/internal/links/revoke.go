@@ -22,7 +22,7 @@ type revocation struct {
 	others  int             // tokens of the same account, for links of other clusters
 }
 
-func newRevocation(ctx context.Context, there *cluster, account types.NamespacedName, o owner) (*revocation, error) {
+func newRevocation(ctx context.Context, there *cluster, account types.NamespacedName, of linkKey) (*revocation, error) {
 	if err := there.require(ctx, revokeRights(account.Namespace)); err != nil {
 		return nil, err
 	}
@@ -31,7 +31,7 @@ func newRevocation(ctx context.Context, there *cluster, account types.Namespaced
 	if err != nil {
 		return nil, there.failed("list the Secrets of tokens in namespace "+account.Namespace, err)
 	}
-	mine := o.labels().AsSelector()
+	mine := of.labels().AsSelector()
 	for _, s := range all {
 		switch {
 		case s.Annotations[corev1.ServiceAccountNameKey] != account.Name:

@@ -92,7 +92,7 @@ func (s server) loopback() bool {
 	return u.Hostname() == "localhost" || err == nil && (ip.IsLoopback() || ip.IsUnspecified())
 }
 
-// address is the server's HOST:PORT, by which two links of one cluster are told.
+// address is the server's HOST:PORT, which two links of one cluster have in common.
 func address(server string) string {
 	u, err := url.Parse(server)
 	if err != nil {

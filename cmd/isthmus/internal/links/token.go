@@ -29,19 +29,19 @@ const (
 // placeholder stands for a token that has not been made.
 const placeholder = "TOKEN"
 
-// owner is the link that tokens are for.
-type owner struct {
+// linkKey names the link that tokens are for, among those of all gateways.
+type linkKey struct {
 	link, namespace string
 	by              types.UID
 }
 
-func (o owner) labels() labels.Set {
-	return labels.Set{managedByLabel: managedBy, linkLabel: o.link, linkedByLabel: string(o.by), namespaceLabel: o.namespace}
+func (k linkKey) labels() labels.Set {
+	return labels.Set{managedByLabel: managedBy, linkLabel: k.link, linkedByLabel: string(k.by), namespaceLabel: k.namespace}
 }
 
 // tokens lists the Secrets of all tokens of a link, the oldest first.
-func (o owner) tokens(ctx context.Context, c *cluster, namespace string) ([]corev1.Secret, error) {
-	list, err := c.listSecrets(ctx, namespace, metav1.ListOptions{LabelSelector: o.labels().String()})
+func (k linkKey) tokens(ctx context.Context, c *cluster, namespace string) ([]corev1.Secret, error) {
+	list, err := c.listSecrets(ctx, namespace, metav1.ListOptions{LabelSelector: k.labels().String()})
 	if err != nil {
 		return nil, c.failed("list the Secrets of tokens in namespace "+namespace, err)
 	}
@@ -57,9 +57,9 @@ type token struct {
 }
 
 // newToken makes a token; duration 0: one that does not expire.
-func (a *access) newToken(ctx context.Context, w *work, c *cluster, o owner, duration time.Duration) (made token, err error) {
+func (a *access) newToken(ctx context.Context, w *work, c *cluster, of linkKey, duration time.Duration) (made token, err error) {
 	want := a.token.DeepCopy()
-	want.Labels = o.labels()
+	want.Labels = of.labels()
 	what := "a token of ServiceAccount " + key(&a.account) + " that does not expire"
 	if duration > 0 {
 		want.Type = corev1.SecretTypeOpaque
@@ -132,8 +132,7 @@ func (a *access) dropToken(ctx context.Context, w *work, c *cluster, t token) {
 	}
 }
 
-// deleteTokens deletes these, each of which ends the token at once, but for what API
-// servers remember for some seconds.
+// deleteTokens deletes these Secrets. Each token ends with its Secret; API servers may accept it for some seconds more.
 func deleteTokens(ctx context.Context, w *work, c *cluster, list []corev1.Secret) error {
 	for _, s := range list {
 		if err := deleteObject(ctx, w, c, "token Secret "+key(&s), &s, c.api.Secrets(s.Namespace).Delete); err != nil {

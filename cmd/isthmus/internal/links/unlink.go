@@ -39,7 +39,7 @@ func unlinkVerb() cli.Verb {
 			s.StringVar(&o.accountNS, "service-account-namespace", "", "Its `NAMESPACE`. Without it: likewise, or else "+defaultAccount.Namespace+".")
 			s.BoolVar(&o.dryRun, "dry-run", false, "Change nothing: show what would be deleted.")
 			s.BoolVarP(&o.yes, "yes", "y", false, "Do not ask.")
-			s.DurationVar(&o.timeout, "timeout", time.Minute, "All is done within this `DURATION`, but for your answer.")
+			s.DurationVar(&o.timeout, "timeout", time.Minute, "All is done within this `DURATION`. It does not count while you are asked.")
 		})},
 		Run: func(ctx context.Context, p cli.Process) error { return o.run(ctx, p) },
 	}
@@ -86,7 +86,7 @@ func (o *unlinkOptions) unlink(ctx context.Context, w *work, here, there *cluste
 	var links []corev1.Secret
 	var r *revocation
 	if err := o.limited(ctx, func(ctx context.Context) (err error) {
-		return w.wait("reading the clusters", func() error { links, r, err = o.look(ctx, here, there); return err })
+		return w.wait("reading the clusters", func() error { links, r, err = o.read(ctx, here, there); return err })
 	}); err != nil {
 		return err
 	}
@@ -111,8 +111,8 @@ func (o *unlinkOptions) limited(ctx context.Context, f func(context.Context) err
 	return f(ctx)
 }
 
-// look reads what is to be deleted. The revocation is nil without --revoke.
-func (o *unlinkOptions) look(ctx context.Context, here, there *cluster) (links []corev1.Secret, r *revocation, err error) {
+// read reads what is to be deleted. The revocation is nil without --revoke.
+func (o *unlinkOptions) read(ctx context.Context, here, there *cluster) (links []corev1.Secret, r *revocation, err error) {
 	all, err := listLinks(ctx, here, o.namespace)
 	if err != nil {
 		return nil, nil, err
@@ -124,7 +124,7 @@ func (o *unlinkOptions) look(ctx context.Context, here, there *cluster) (links [
 		}
 	}
 	if o.revoke {
-		if r, err = o.lookThere(ctx, here, there, links); err != nil {
+		if r, err = o.readThere(ctx, here, there, links); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -134,7 +134,7 @@ func (o *unlinkOptions) look(ctx context.Context, here, there *cluster) (links [
 	return links, r, nil
 }
 
-func (o *unlinkOptions) lookThere(ctx context.Context, here, there *cluster, links []corev1.Secret) (*revocation, error) {
+func (o *unlinkOptions) readThere(ctx context.Context, here, there *cluster, links []corev1.Secret) (*revocation, error) {
 	for _, c := range []*cluster{here, there} {
 		if err := c.identify(ctx); err != nil {
 			return nil, err
@@ -151,7 +151,7 @@ func (o *unlinkOptions) lookThere(ctx context.Context, here, there *cluster, lin
 	}
 	account.Namespace = cmp.Or(o.accountNS, account.Namespace, defaultAccount.Namespace)
 	account.Name = cmp.Or(o.account, account.Name, defaultAccount.Name)
-	return newRevocation(ctx, there, account, owner{link: o.name, namespace: o.namespace, by: here.uid})
+	return newRevocation(ctx, there, account, linkKey{link: o.name, namespace: o.namespace, by: here.uid})
 }
 
 func (o *unlinkOptions) question(here, there *cluster, links []corev1.Secret) string {

@@ -15,7 +15,7 @@ const maxShown = 20
 // weigh shows what the change leaves each service with, and refuses to leave one with
 // nothing.
 func (o *cordonOptions) weigh(ctx context.Context, w *work) error {
-	gateways, err := o.look(ctx, w)
+	gateways, err := o.foresee(ctx, w)
 	switch {
 	case err == nil:
 	case o.back || o.force:
@@ -38,8 +38,8 @@ func (o *cordonOptions) weigh(ctx context.Context, w *work) error {
 	return fmt.Errorf("%d of these would be left with nothing: --last-resort keeps the cluster for them, and --force does it all the same", nothing)
 }
 
-// look asks every gateway what the change leaves.
-func (o *cordonOptions) look(ctx context.Context, w *work) (list []*adminapi.Impact, err error) {
+// foresee asks every gateway what the change leaves.
+func (o *cordonOptions) foresee(ctx context.Context, w *work) (list []*adminapi.Impact, err error) {
 	standing := adminapi.Withdrawn
 	switch {
 	case o.back:

@@ -90,8 +90,7 @@ const closing = 100 * time.Millisecond
 // errLost is the end of the connection to the API server.
 var errLost = errors.New("the connection through the API server is lost")
 
-// Failure returns why nothing comes from the other side any more, if that is not its
-// wish. It waits for the word of the Pod's node, and may be called once Read or Write
+// Failure returns why the connection has failed; nil means that the other side has ended it. It waits for the word of the Pod's node, and may be called once Read or Write
 // has failed.
 func (c *Conn) Failure() error {
 	select {

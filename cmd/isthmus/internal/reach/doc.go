@@ -19,8 +19,8 @@
 //     OpenID Connect, or the ServiceAccount of a Pod. None is in any error.
 //   - No redirect is followed, no token leaves by plain HTTP, and an answer takes no more than
 //     clusterstore/guard lets it.
-//   - Nothing lasts longer than its context, but for a program that the kubeconfig
-//     names to get credentials: that may outlive it.
+//   - Nothing lasts longer than its context, except a program that the kubeconfig
+//     names to get credentials.
 //   - Errors name what could not be reached, why, and what to do. They are printable,
 //     whatever the cluster has sent.
 //   - A Conn that is closed has no goroutine left, nor has a Cluster that is closed.

@@ -66,7 +66,7 @@ func (c *Cluster) Gateways(ctx context.Context) ([]Gateway, error) {
 	return append(ready, waiting...), nil
 }
 
-// ends reports whether a Pod does not become ready any more.
+// ends reports whether a Pod will not become ready again.
 func ends(pod *v1.Pod) bool {
 	return pod.DeletionTimestamp != nil || pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }

@@ -131,19 +131,19 @@ func unreadable(err error) error {
 	if path, ok := errors.AsType[*os.PathError](err); ok {
 		return fmt.Errorf("kubeconfig: %s\n  Name a file that can be read by --kubeconfig, or by $KUBECONFIG", legible.Quoted(path.Error()))
 	}
-	return fmt.Errorf("kubeconfig: %s\n  Mend it, or name another file by --kubeconfig", legible.Quoted(quoted.ReplaceAllString(err.Error(), "…")))
+	return fmt.Errorf("kubeconfig: %s\n  Correct it, or name another file by --kubeconfig", legible.Quoted(quoted.ReplaceAllString(err.Error(), "…")))
 }
 
 // some returns names for a message, not too many of them.
 func some(names []string) string {
-	const most = 10
-	shown := make([]string, 0, most)
-	for _, n := range names[:min(len(names), most)] {
-		shown = append(shown, legible.Quoted(n))
+	const limit = 10
+	quoted := make([]string, 0, limit)
+	for _, n := range names[:min(len(names), limit)] {
+		quoted = append(quoted, legible.Quoted(n))
 	}
-	text := strings.Join(shown, ", ")
-	if len(names) > most {
-		text += fmt.Sprintf(" and %d more", len(names)-most)
+	text := strings.Join(quoted, ", ")
+	if len(names) > limit {
+		text += fmt.Sprintf(" and %d more", len(names)-limit)
 	}
 	return text
 }

@@ -11,19 +11,19 @@ import (
 	"isthmus/cmd/isthmus/internal/reach"
 )
 
-// targeting is how a verb finds gateways: one at an address, or those in a cluster.
-type targeting struct {
+// replicaOptions are how a verb finds gateways: one at an address, or those in a cluster.
+type replicaOptions struct {
 	flag, address string // --admin or --addr, and its value
 	pods          reach.Options
 }
 
-func (o *targeting) flags(s *pflag.FlagSet, flag, usage string) {
+func (o *replicaOptions) flags(s *pflag.FlagSet, flag, usage string) {
 	o.flag, o.pods.AddressFlag = "--"+flag, "--"+flag
 	s.StringVar(&o.address, flag, "", usage+" Without it: one in a Pod, found by the kubeconfig, and reached through the API server.")
 	o.pods.Flags(s)
 }
 
-func (o *targeting) check() error {
+func (o *replicaOptions) check() error {
 	if o.address == "" {
 		return nil
 	}
@@ -33,8 +33,8 @@ func (o *targeting) check() error {
 	return nil
 }
 
-// target is one server of a gateway.
-type target struct {
+// replica is one server of a gateway.
+type replica struct {
 	name string                                     // HOST:PORT, or NAMESPACE/POD
 	dial func(context.Context) (*reach.Conn, error) // nil: the name is its address
 	// notReady is set if it is not asked, since its Pod is not ready.
@@ -51,9 +51,9 @@ func (e *notReadyError) Error() string {
 // find returns the gateways that the flags choose: at least one that can be asked, and after
 // those the replicas that are not ready. The function that it returns must be called once none
 // of them is in use.
-func (o *targeting) find(ctx context.Context, w *waiting, port func(reach.Gateway) int) ([]target, func(), error) {
+func (o *replicaOptions) find(ctx context.Context, w *waiting, port func(reach.Gateway) int) ([]replica, func(), error) {
 	if o.address != "" {
-		return []target{{name: o.address}}, func() {}, nil
+		return []replica{{name: o.address}}, func() {}, nil
 	}
 	cluster, err := o.pods.Open()
 	if err != nil {
@@ -65,21 +65,21 @@ func (o *targeting) find(ctx context.Context, w *waiting, port func(reach.Gatewa
 		cluster.Close()
 		return nil, nil, err
 	}
-	var targets []target
+	var replicas []replica
 	for _, g := range gateways {
-		t := target{name: g.String(), dial: func(ctx context.Context) (*reach.Conn, error) { return g.Dial(ctx, port(g)) }}
+		t := replica{name: g.String(), dial: func(ctx context.Context) (*reach.Conn, error) { return g.Dial(ctx, port(g)) }}
 		if g.NotReady != "" {
 			t.notReady = &notReadyError{g.String(), g.NotReady, fmt.Sprintf("kubectl describe pod -n %s %s shows why; --pod %[2]s asks it all the same", printable(g.Namespace), printable(g.Name))}
 		}
-		targets = append(targets, t)
+		replicas = append(replicas, t)
 	}
-	return targets, cluster.Close, nil
+	return replicas, cluster.Close, nil
 }
 
-// names returns the names of the targets that are asked, for messages.
-func names(targets []target) string {
-	list := make([]string, 0, len(targets))
-	for _, t := range targets {
+// names returns the names of those that are asked, for messages.
+func names(replicas []replica) string {
+	list := make([]string, 0, len(replicas))
+	for _, t := range replicas {
 		if t.notReady == nil {
 			list = append(list, t.name)
 		}
