@@ -7,11 +7,10 @@ import (
 	"encoding/hex"
 	"encoding/pem"
 	"fmt"
+	"net/url"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"isthmus/clusterstore/typed"
+	"isthmus/clusterstore/decode"
 	"isthmus/internal/adminapi"
 )
 
@@ -24,9 +23,11 @@ const (
 // maxCertificates of one text in PEM are read.
 const maxCertificates = 100
 
-func readAnchors(ctx context.Context, from *typed.Clients, namespace string) ([]adminapi.Anchor, error) {
-	m, err := from.ConfigMaps(namespace).Get(ctx, AnchorsConfigMap, metav1.GetOptions{})
-	if err != nil {
+func readAnchors(ctx context.Context, from decode.Sources, namespace string) ([]adminapi.Anchor, error) {
+	var m struct {
+		Data map[string]string `json:"data"`
+	}
+	if err := from.Document(ctx, "/api/v1/namespaces/"+url.PathEscape(namespace)+"/configmaps/"+AnchorsConfigMap, &m); err != nil {
 		return nil, err
 	}
 	text, ok := m.Data[anchorsKey]

@@ -98,7 +98,7 @@ func Read(ctx context.Context, client *kube.Client, namespace string) (f *Facts,
 	if f.version, err = client.Version(ctx); err != nil {
 		f.versionError, complete = kube.Printable(err).Error(), false
 	}
-	if f.anchors.List, err = readAnchors(ctx, client.Clients, namespace); err != nil {
+	if f.anchors.List, err = readAnchors(ctx, client.Sources, namespace); err != nil {
 		f.anchors.Error = failed(fmt.Sprintf("ConfigMap %s/%s", namespace, AnchorsConfigMap), err)
 	}
 	if f.networks, err = readNetworks(ctx, client.Sources.NodeRanges); err != nil {
