@@ -38,6 +38,14 @@ func (p *port) audience(instance string) audience {
 	return p.instances[instance]
 }
 
+// find returns what is published for one kind of client; nil: it is not there.
+func (a audience) find(c Client) *published {
+	if i := slices.IndexFunc(a[c.Node], func(to *published) bool { return to.client == c }); i >= 0 {
+		return a[c.Node][i]
+	}
+	return nil
+}
+
 // join returns what is published for one kind of client, which it adds if there is none.
 func (p *port) join(c Client) (to *published, added bool) {
 	a := p.audience(c.Instance)
@@ -45,10 +53,8 @@ func (p *port) join(c Client) (to *published, added bool) {
 		a = make(audience)
 		p.instances[c.Instance] = a
 	}
-	for _, to := range a[c.Node] {
-		if to.client == c {
-			return to, false
-		}
+	if to := a.find(c); to != nil {
+		return to, false
 	}
 	to = &published{client: c}
 	a[c.Node] = append(a[c.Node], to)

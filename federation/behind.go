@@ -10,10 +10,10 @@ type gateways struct {
 
 // gateways returns what of the offers counts with what is behind it.
 func (p *port) gateways() (list []gateways) {
-	for i, o := range p.offers {
-		for _, l := range o {
+	for _, o := range p.offers {
+		for _, l := range o.offer {
 			if l.Behind != nil {
-				list = append(list, gateways{l, p.members[i%len(p.members)].member.Cluster})
+				list = append(list, gateways{l, p.members[o.member].member.Cluster})
 			}
 		}
 	}

@@ -97,8 +97,8 @@ func BenchmarkChangedUnwatched(b *testing.B) {
 // BenchmarkDiff: two sets of 5,000 that differ in one endpoint.
 func BenchmarkDiff(b *testing.B) {
 	f := newFlip(0, 50)
-	before, c := merge([]offer{f.share[0].Slices})
-	after, _ := remerge(before, c, []offer{f.share[1].Slices}, 0, f.share[0].Slices)
+	before, c := merge(offers{{0, f.share[0].Slices}})
+	after, _ := remerge(before, c, offers{{0, f.share[1].Slices}}, 0, f.share[0].Slices)
 	from, to := &Set{Endpoints: before}, &Set{Endpoints: after}
 	b.ReportAllocs()
 	for b.Loop() {

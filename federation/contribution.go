@@ -156,18 +156,17 @@ func (s *watchedService) setMembers(p *port, list []memberChange, why origin) {
 // replaceOffer stores what is kept of a member's offer, and returns the merged list that
 // follows from it, given the one before.
 func (p *port) replaceOffer(merged []*Endpoint, i int, kept offer) []*Endpoint {
-	inService, lastResort := kept, offer(nil)
-	if p.steering != nil {
-		inService, lastResort = p.steering.members[i].divide(kept)
-	}
-	replace := func(i int, o offer) {
-		old := p.offers[i]
-		p.offers[i] = o
-		merged, p.contested = remerge(merged, p.contested, p.offers, i, old)
-	}
-	replace(i, inService)
-	if n := len(p.members); len(p.offers) > n {
-		replace(n+i, lastResort)
+	inService, lastResort := p.steering.divide(i, kept)
+	for at := range p.offers {
+		o := &p.offers[at]
+		if o.member != i {
+			continue
+		}
+		old := o.offer
+		if o.offer = inService; at >= len(p.members) {
+			o.offer = lastResort
+		}
+		merged, p.contested = remerge(merged, p.contested, p.offers, at, old)
 	}
 	return merged
 }

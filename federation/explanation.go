@@ -3,7 +3,8 @@ package federation
 import (
 	"context"
 	"net/netip"
-	"time"
+
+	"isthmus/internal/adminapi"
 )
 
 // Question is what Table.Explain is asked about.
@@ -15,26 +16,13 @@ type Question struct {
 
 // Explanation is what clients of a key get at a moment, and why not the rest.
 type Explanation struct {
-	Definition *Definition // nil: the service is not defined
-	Set        *Set        // what clients get
-	Steered    *SteeredView
-	Members    []ExplainedMember  // in definition order
+	Definition *Definition        // nil: the service is not defined
+	Set        *Set               // what clients get
+	Tiers      *adminapi.Clients  // that they use; nil: they are not steered
+	Members    []WatchedMember    // in definition order
 	Addresses  []ExplainedAddress // by member and slice, within one slice those of the Share first; if there is no room for all, those that are not served come before all others
 	Verdicts   map[Verdict]int    // how many addresses have which, listed or not
 	More       int                // how many are not listed
-}
-
-// ExplainedMember is a member, and how far it contributes.
-type ExplainedMember struct {
-	Member    Member
-	Status    MemberStatus
-	NodeLocal bool      // internalTrafficPolicy of its Service is Local
-	Standing  Standing  // of its cluster
-	Spreading bool      // its cluster's standing changes part by part
-	Lost      bool      // its cluster is withdrawn because its API is not followed, and not by hand
-	Ports     []uint16  // that the port resolves to in its slices, sorted
-	Changed   time.Time // when its contribution changed last; zero: not since it is watched
-	Updates   uint64    // how often it has since then
 }
 
 // ExplainedAddress is an address of a member's slice.
@@ -61,10 +49,9 @@ func (t *Table) Explain(ctx context.Context, q Question) (*Explanation, bool) {
 		return nil, false
 	}
 	x.choose()
-	x.makeRoom()
 	for i := range x.port.members {
 		x.member(ctx, i)
 	}
-	x.unservedFirst()
+	x.list()
 	return x.result, ctx.Err() == nil
 }

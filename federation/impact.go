@@ -3,45 +3,17 @@ package federation
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
-	"time"
+
+	"isthmus/internal/adminapi"
 )
 
-// Impact is what one port of a service would be left with if a cluster had another standing.
-type Impact struct {
-	Service ServiceID
-	// Watched: proxies watch the port. Now and Then count endpoints: those that the clients get
-	// now, and those that they get once the change, and any change of tiers that follows from it,
-	// is over. Otherwise no port of the service is watched, and each cluster that serves counts 1.
-	Watched bool
-	Port    uint16 // if Watched; AnyPort: all ports that no cluster's Service declares
-	// Client is one of those who are left with least, of the clients of the whole service; zero: all
-	// have and are left with the same.
-	Client    Client
-	Now, Then []ClusterCount // of the members' clusters, in definition order
-}
-
-// ClusterCount is how much of something a cluster has.
-type ClusterCount struct {
-	Cluster ClusterName
-	Count   int
-}
-
-// Bare reports whether the change takes all that there is now.
-func (i *Impact) Bare() bool { return total(i.Now) > 0 && total(i.Then) == 0 }
-
-func total(list []ClusterCount) (n int) {
-	for _, c := range list {
-		n += c.Count
-	}
-	return n
-}
-
 // Impact returns what the services that a cluster is a member of would be left with if it were
-// cordoned to that extent, or with InService not any more: sorted by service and port. Endpoints
-// are chosen as they are for clients, and nothing is changed. It takes about as long as the
-// change itself would. It returns an error if the context ends first.
-func (t *Table) Impact(ctx context.Context, c ClusterName, s Standing) ([]Impact, error) {
+// cordoned to that extent, or with InService not any more: sorted by service and port, without
+// Streams. Endpoints are chosen as they are for clients, and nothing is changed. It takes about
+// as long as the change itself would. It returns an error if the context ends first.
+func (t *Table) Impact(ctx context.Context, c ClusterName, s Standing) ([]adminapi.ServiceImpact, error) {
 	t.mu.Lock()
 	services := make(map[ServiceID]*watchedService) // nil: it is not watched
 	for id, d := range t.definitions {
@@ -50,23 +22,24 @@ func (t *Table) Impact(ctx context.Context, c ClusterName, s Standing) ([]Impact
 		}
 	}
 	t.mu.Unlock()
-	var list []Impact
-	for id, watched := range services {
+	list := []adminapi.ServiceImpact{}
+	for _, id := range slices.SortedFunc(maps.Keys(services), ServiceID.compare) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		var ports []*trial
-		if watched != nil {
-			ports = watched.trials(c, s)
+		in := t.inputs(id)
+		if in.definition == nil {
+			continue // it has just gone
 		}
-		for _, x := range ports {
-			list = append(list, x.impact(id))
+		watched := services[id].trials()
+		for _, x := range watched {
+			list = append(list, x.impact(id, in.cordoned(c, s), t.opts))
 		}
-		if len(ports) == 0 {
-			list = append(list, t.unwatchedImpact(id, c, s))
+		if len(watched) == 0 {
+			now, then := in.serving(t.opts), in.cordoned(c, s).serving(t.opts)
+			list = append(list, adminapi.ServiceImpact{Service: id.String(), Now: now, Then: then})
 		}
 	}
-	slices.SortFunc(list, func(a, b Impact) int { return cmp.Or(a.Service.compare(b.Service), cmp.Compare(a.Port, b.Port)) })
 	return list, nil
 }
 
@@ -82,128 +55,133 @@ func (in inputs) cordoned(c ClusterName, s Standing) inputs {
 	return in
 }
 
-// unwatchedImpact counts the clusters that serve a service.
-func (t *Table) unwatchedImpact(id ServiceID, c ClusterName, s Standing) Impact {
-	count := func(in inputs) (list []ClusterCount) {
-		st := newSteering(in, t.opts.Now)
-		for i, l := range in.links {
-			m, n := in.definition.Members[i], 0
-			if l.State == Ready && !st.unused(i) && l.Source.State(m.Service) == Present {
-				if r, ok := l.Source.(Reachable); !ok || r.Reachable() {
-					n = 1
-				}
-			}
-			list = append(list, ClusterCount{m.Cluster, n})
+// serving counts 1 for each member that serves, and may be used.
+func (in inputs) serving(o Options) (list []adminapi.ImpactCount) {
+	st := newSteering(in, o.Now)
+	for i, m := range in.definition.Members {
+		n := 0
+		if s := in.links[i].status(m.Service); s.Serving() && !s.Unreached && !st.unused(i) {
+			n = 1
 		}
-		return list
+		list = append(list, adminapi.ImpactCount{Cluster: m.Cluster.String(), Count: n})
 	}
-	in := t.inputs(id)
-	if in.definition == nil {
-		return Impact{Service: id}
-	}
-	return Impact{Service: id, Now: count(in), Then: count(in.cordoned(c, s))}
+	return list
 }
 
-// trial is a copy of a port, and of the clients that it has now, to be made anew as it would be
-// after a change.
+// trial is a copy of a port, and of what the clients of the whole service get of it.
 type trial struct {
-	*port
-	in      inputs // as they would be
-	now     func() time.Time
-	ipv6    bool
-	clients map[Client]*Set // of the whole service, with what they get now
+	port
+	clients map[Client][]*Endpoint
 }
 
-// trials copies the service's ports, for another cordon of a cluster.
-func (s *watchedService) trials(c ClusterName, to Standing) (list []*trial) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	in := s.table.inputs(s.id)
-	if in.definition == nil {
+// trials copies the service's ports, by number. nil has none.
+func (s *watchedService) trials() (list []*trial) {
+	if s == nil {
 		return nil
 	}
-	in = in.cordoned(c, to)
-	for _, p := range s.ports {
-		x := &trial{in: in, now: s.table.opts.Now, ipv6: s.table.opts.IPv6, clients: make(map[Client]*Set)}
-		x.port = &port{number: p.number, members: slices.Clone(p.members), merged: p.merged}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, number := range slices.Sorted(maps.Keys(s.ports)) {
+		p, x := s.ports[number], &trial{clients: make(map[Client][]*Endpoint)}
+		p.copyTo(&x.port)
 		for to := range p.whole.each {
-			x.clients[to.client], _ = to.latest.Get()
+			set, _ := to.latest.Get()
+			x.clients[to.client] = set.Endpoints
+		}
+		if len(x.clients) == 0 { // those of instances only: what the service has counts
+			x.clients[Client{}] = choose(p.merged, s.table.opts.IPv6, false, Client{})
 		}
 		list = append(list, x)
 	}
 	return list
 }
 
-// remake makes the port as it would be, from what its members have been read to offer.
-func (x *trial) remake() {
-	before, st := x.members, newSteering(x.in, x.now)
-	x.port = &port{number: x.number, steering: st}
-	kept := make([]offer, len(x.in.links))
-	for i, l := range x.in.links {
-		c := contribution{member: x.in.definition.Members[i]}
-		if known := memberIn(before, c.member); known != nil {
-			c = *known
+// after returns what the clients would get if the service were made of this: what they get of a
+// port that is made of what the members have been read to offer, and that nobody watched before.
+func (x *trial) after(in inputs, o Options) audience {
+	for i := range in.links {
+		if l := &in.links[i]; l.Source != nil {
+			l.Source, l.within = &offering{x, in.definition.Members[i].Cluster}, nil
 		}
-		c.status.Link = l.State
-		x.members, kept[i] = append(x.members, c), c.kept
 	}
-	x.offers = st.offers(kept)
-	x.merged, _ = merge(x.offers)
-	x.unready = st.unready(x.offers, x.merged)
-	x.summary = summarize(x.in.definition, x.members, st)
+	in.owner = nil // what is refused is not offered
+	p := &port{number: x.number, whole: make(audience), moving: make(map[*published]struct{})}
+	for c := range x.clients {
+		p.join(c)
+	}
+	s := &watchedService{table: NewTable(Options{IPv6: o.IPv6, Now: o.Now})}
+	s.rebuildPort(p, in)
+	return p.whole
 }
 
-// impact finds out which of the clients are left with least.
-func (x *trial) impact(id ServiceID) Impact {
-	if len(x.clients) == 0 { // those of instances only: what the service has counts
-		x.clients[Client{}] = &Set{Endpoints: choose(x.merged, x.ipv6, false, Client{})}
+// offering is the Source of a cluster that offers what its members were read to offer, without what was refused.
+type offering struct {
+	*trial
+	cluster ClusterName
+}
+
+func (o *offering) State(id ServiceID) ServiceState { return o.share(id).State }
+
+func (o *offering) Reader(id ServiceID, _ uint16) Reader { return o.share(id) }
+
+func (o *offering) share(id ServiceID) lastRead {
+	c := memberIn(o.members, Member{o.cluster, id})
+	if c == nil {
+		return lastRead{} // its definition has just changed
 	}
-	x.remake()
-	var worst *Impact
+	return lastRead{State: c.status.Service, NodeLocal: c.nodeLocal, Undeclared: c.undeclared, Declared: c.declared, Slices: c.kept}
+}
+
+// lastRead is a Reader of the same Share again and again.
+type lastRead Share
+
+func (r lastRead) Read() Share { return Share(r) }
+
+// impact finds out which of the clients are left with least.
+func (x *trial) impact(id ServiceID, in inputs, o Options) adminapi.ServiceImpact {
+	after := x.after(in, o)
+	var worst *adminapi.ServiceImpact
 	alike := true
-	pass := newPass(x.port, x.ipv6)
-	for client, set := range x.clients {
-		one := Impact{Service: id, Watched: true, Port: x.number, Client: client, Now: x.count(set.Endpoints), Then: x.count(x.choose(pass, client))}
+	for c, now := range x.clients {
+		then, _ := after.find(c).latest.Get()
+		one := adminapi.ServiceImpact{
+			Service: id.String(), Watched: true, Port: x.number, Zone: c.Zone, Node: c.Node,
+			Now: in.count(now), Then: in.count(then.Endpoints),
+		}
 		alike = alike && (worst == nil || slices.Equal(one.Now, worst.Now) && slices.Equal(one.Then, worst.Then))
-		if worst == nil || one.worse(worst) {
+		if worst == nil || compareImpacts(&one, worst) < 0 {
 			worst = &one
 		}
 	}
 	if alike {
-		worst.Client = Client{}
+		worst.Zone, worst.Node = "", ""
 	}
 	return *worst
 }
 
-// choose returns what a client gets, with the tiers that are needed then.
-func (x *trial) choose(pass *pass, c Client) []*Endpoint {
-	if x.steering == nil {
-		return choose(x.merged, x.ipv6, x.summary.byNode, c)
-	}
-	t, v := pass.tally(c), &tierView{tiers: x.steering.preference.Tiers}
-	return pass.pick(t, v.decide(x.steering, t.counts, x.now()), c.Zone)
-}
-
 // count counts endpoints by the clusters of the members.
-func (x *trial) count(endpoints []*Endpoint) (list []ClusterCount) {
+func (in inputs) count(endpoints []*Endpoint) (list []adminapi.ImpactCount) {
 	n := make(map[ClusterName]int)
 	for _, e := range endpoints {
 		n[e.Cluster]++
 	}
-	for _, m := range x.members {
-		if !slices.ContainsFunc(list, func(c ClusterCount) bool { return c.Cluster == m.member.Cluster }) {
-			list = append(list, ClusterCount{m.member.Cluster, n[m.member.Cluster]})
+	for _, m := range in.definition.Members {
+		if name := m.Cluster.String(); !slices.ContainsFunc(list, func(c adminapi.ImpactCount) bool { return c.Cluster == name }) {
+			list = append(list, adminapi.ImpactCount{Cluster: name, Count: n[m.Cluster]})
 		}
 	}
 	return list
 }
 
-// worse reports whether less is left: everything that there was counts before a number. Between
-// equals the order is any, and always the same.
-func (i *Impact) worse(than *Impact) bool {
-	if i.Bare() != than.Bare() {
-		return i.Bare()
+// compareImpacts orders impacts by what clients are left with: those that lose everything that there
+// was come first, then those that are left with least. No two clients are equal.
+func compareImpacts(a, b *adminapi.ServiceImpact) int {
+	bare := func(i *adminapi.ServiceImpact) int {
+		if i.Bare() {
+			return 0
+		}
+		return 1
 	}
-	return cmp.Or(cmp.Compare(total(i.Then), total(than.Then)), cmp.Compare(total(than.Now), total(i.Now)),
-		cmp.Compare(i.Client.Zone, than.Client.Zone), cmp.Compare(i.Client.Node, than.Client.Node)) < 0
+	return cmp.Or(cmp.Compare(bare(a), bare(b)), cmp.Compare(adminapi.Total(a.Then), adminapi.Total(b.Then)), cmp.Compare(adminapi.Total(b.Now), adminapi.Total(a.Now)),
+		cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.Node, b.Node))
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"isthmus/internal/adminapi"
 )
 
 // impactWorld is a federated service of three clusters. Each has a member with these endpoints.
@@ -49,7 +51,7 @@ func (w *impactWorld) close() {
 }
 
 // has returns what a client has of each cluster.
-func (w *impactWorld) has(c Client) (list []ClusterCount) {
+func (w *impactWorld) has(c Client) (list []adminapi.ImpactCount) {
 	set, _ := w.watches[c].Get()
 	for _, name := range []ClusterName{Local, "east", "north"} {
 		n := 0
@@ -58,7 +60,7 @@ func (w *impactWorld) has(c Client) (list []ClusterCount) {
 				n++
 			}
 		}
-		list = append(list, ClusterCount{name, n})
+		list = append(list, adminapi.ImpactCount{Cluster: name.String(), Count: n})
 	}
 	return list
 }
@@ -108,28 +110,28 @@ func TestImpact(t *testing.T) {
 			}
 			w.watch(c.clients...)
 			list, err := w.Impact(t.Context(), "east", Withdrawn)
-			if err != nil || len(list) != 1 || list[0].Service != webID {
+			if err != nil || len(list) != 1 || list[0].Service != webID.String() {
 				t.Fatalf("%v, %+v", err, list)
 			}
-			if got := list[0].text(); got != c.want {
+			if got := impactText(&list[0]); got != c.want {
 				t.Errorf("%s\nwant\n%s", got, c.want)
 			}
 		})
 	}
 }
 
-func (i *Impact) text() string {
+func impactText(i *adminapi.ServiceImpact) string {
 	text := "unwatched"
 	if i.Watched {
 		text = fmt.Sprint("port ", i.Port)
 	}
-	if i.Client.Zone != "" {
-		text += ", zone " + i.Client.Zone
+	if i.Zone != "" {
+		text += ", zone " + i.Zone
 	}
-	counts := func(list []ClusterCount) string {
+	counts := func(list []adminapi.ImpactCount) string {
 		var words []string
 		for _, c := range list {
-			words = append(words, fmt.Sprintf("%v %d", c.Cluster, c.Count))
+			words = append(words, fmt.Sprintf("%s %d", c.Cluster, c.Count))
 		}
 		return strings.Join(words, ", ")
 	}
@@ -162,16 +164,16 @@ func TestImpactIsWhatFollows(t *testing.T) {
 		if err != nil || len(list) != 1 || !list[0].Watched {
 			t.Fatalf("%v, %+v", err, list)
 		}
-		said := list[0]
-		if w.watches[said.Client] == nil { // all are alike
+		said, client := list[0], Client{Zone: list[0].Zone, Node: list[0].Node}
+		if w.watches[client] == nil { // all are alike
 			for c := range w.watches {
-				said.Client = c
+				client = c
 			}
 		}
-		if now := w.has(said.Client); !slices.Equal(now, said.Now) {
-			t.Fatalf("%+v has %v now, not %v", said.Client, now, said.Now)
+		if now := w.has(client); !slices.Equal(now, said.Now) {
+			t.Fatalf("%+v has %v now, not %v", client, now, said.Now)
 		}
-		before := make(map[Client][]ClusterCount)
+		before := make(map[Client][]adminapi.ImpactCount)
 		for c := range w.watches {
 			before[c] = w.has(c)
 		}
@@ -180,13 +182,13 @@ func TestImpactIsWhatFollows(t *testing.T) {
 			w.now = w.now.Add(time.Second)
 			w.Tick()
 		}
-		if then := w.has(said.Client); !slices.Equal(then, said.Then) {
-			t.Fatalf("%+v, with %v before: has %v then, not %v", said.Client, said.Now, then, said.Then)
+		if then := w.has(client); !slices.Equal(then, said.Then) {
+			t.Fatalf("%+v, with %v before: has %v then, not %v", client, said.Now, then, said.Then)
 		}
 		for c := range w.watches {
-			one := Impact{Now: before[c], Then: w.has(c)}
-			if one.Bare() && !said.Bare() || one.Bare() == said.Bare() && total(one.Then) < total(said.Then) {
-				t.Fatalf("%+v is left with less: %s, not %s", c, one.text(), said.text())
+			one := adminapi.ServiceImpact{Now: before[c], Then: w.has(c)}
+			if one.Bare() && !said.Bare() || one.Bare() == said.Bare() && adminapi.Total(one.Then) < adminapi.Total(said.Then) {
+				t.Fatalf("%+v is left with less: %s, not %s", c, impactText(&one), impactText(&said))
 			}
 		}
 	})

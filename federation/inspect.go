@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"time"
 )
 
 // The methods in this file are for metrics and debug pages. They read the state of
@@ -57,22 +58,25 @@ func (t *Table) Unserved() []Unserved {
 			if d.plain(m) {
 				continue
 			}
-			l := links[m.Cluster]
-			status := MemberStatus{Link: l.State}
-			if l.State == Ready {
-				status.Service = l.Source.State(m.Service)
-			}
-			if status.Serving() {
-				r, ok := l.Source.(Reachable)
-				status.Unreached = ok && !r.Reachable()
-			}
-			if !status.Serving() || status.Unreached {
-				list = append(list, Unserved{id, m, status})
+			if s := links[m.Cluster].status(m.Service); !s.Serving() || s.Unreached {
+				list = append(list, Unserved{id, m, s})
 			}
 		}
 	}
 	slices.SortStableFunc(list, func(a, b Unserved) int { return a.Service.compare(b.Service) })
 	return list
+}
+
+// status returns whether the cluster's Service of that name can serve, as its source says now.
+func (l link) status(id ServiceID) (s MemberStatus) {
+	if s.Link = l.State; s.Link == Ready {
+		s.Service = l.Source.State(id)
+	}
+	if s.Serving() {
+		r, ok := l.Source.(Reachable)
+		s.Unreached = ok && !r.Reachable()
+	}
+	return s
 }
 
 // WatchedPort is a port of a service that is watched.
@@ -84,14 +88,20 @@ type WatchedPort struct {
 
 // WatchedMember is what a member contributes to a port that is watched.
 type WatchedMember struct {
-	Member  Member
-	Status  MemberStatus
-	Offered int    // endpoints on offer, refused ones too
-	Yielded int    // how many of their addresses another member wins
-	Updates uint64 // how often its contribution has changed since the port is watched
+	Member    Member
+	Status    MemberStatus
+	NodeLocal bool      // internalTrafficPolicy of its Service is Local
+	Standing  Standing  // of its cluster
+	Spreading bool      // its cluster's standing changes part by part
+	Lost      bool      // its cluster is withdrawn because its API is not followed, and not by hand
+	Updates   uint64    // how often its contribution has changed since the port is watched
+	Changed   time.Time // when it did last; zero: not since then
+	Offered   int       // endpoints on offer, refused ones too
+	Yielded   int       // how many of their addresses another member wins
 
 	Conflicts []Conflict // a few of the addresses that another member wins
 	Refused   Refused    // what is refused of it
+	Ports     []uint16   // of an Explanation: those of its addresses, sorted; a few if there are many
 }
 
 // Conflict is an address that a member offers and another one wins.
@@ -123,12 +133,12 @@ func (t *Table) EachWatched() iter.Seq[WatchedPort] {
 		t.mu.Lock()
 		services := slices.Collect(maps.Values(t.watched))
 		t.mu.Unlock()
-		var ports []portSnapshot
+		var ports []port
 		var members []WatchedMember
 		for _, s := range services {
-			ports = s.snapshots(ports)
+			ports = s.copies(ports)
 			for i := range ports {
-				members = ports[i].count(members)
+				members = ports[i].describe(members[:0])
 				if !yield(WatchedPort{s.id, ports[i].number, members}) {
 					return
 				}
@@ -137,74 +147,75 @@ func (t *Table) EachWatched() iter.Seq[WatchedPort] {
 	}
 }
 
-// portSnapshot is a copy of a port's fields, to be read without its lock.
-type portSnapshot struct {
-	number    uint16
-	members   []contribution
-	offers    []offer // nil if nothing is contested
-	contested []netip.AddrPort
-}
-
-// snapshots copies the service's ports into list, whose memory it uses again.
-func (s *watchedService) snapshots(list []portSnapshot) []portSnapshot {
+// copies copies the service's ports into list, whose memory it uses again.
+func (s *watchedService) copies(list []port) []port {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list = slices.Grow(list[:0], len(s.ports))
 	for _, p := range s.ports {
 		list = list[:len(list)+1]
-		to := &list[len(list)-1]
-		to.number, to.members, to.offers, to.contested = p.number, append(to.members[:0], p.members...), nil, nil
-		if len(p.contested) > 0 {
-			to.offers, to.contested = slices.Clone(p.offers), slices.Collect(maps.Keys(p.contested))
-		}
+		p.copyTo(&list[len(list)-1])
 	}
 	return list
 }
 
-// count counts what the members offer, in list, whose memory it uses again. An address that
-// one member offers in two slices is not yielded.
-func (p *portSnapshot) count(list []WatchedMember) []WatchedMember {
-	list = list[:0]
+// copyTo copies the port, without its clients, to be read without the service's lock. It uses the
+// memory of what to had before.
+func (p *port) copyTo(to *port) {
+	*to = port{
+		number: p.number, members: append(to.members[:0], p.members...), steering: p.steering, offers: append(to.offers[:0], p.offers...),
+		merged: p.merged, unready: p.unready, summary: p.summary,
+	}
+	if len(p.contested) > 0 {
+		to.contested = maps.Clone(p.contested)
+	}
+}
+
+// describe adds the port's members to a list.
+func (p *port) describe(list []WatchedMember) []WatchedMember {
 	for i := range p.members {
 		c := &p.members[i]
-		m := WatchedMember{Member: c.member, Status: c.status, Updates: c.updates, Refused: c.refused()}
+		m := WatchedMember{Member: c.member, Status: c.status, NodeLocal: c.nodeLocal, Updates: c.updates, Changed: c.changed, Refused: c.refused()}
+		if st := p.steering; st != nil {
+			m.Standing, m.Spreading, m.Lost = st.members[i].standing, st.members[i].spread != nil, st.members[i].lost
+		}
 		for _, s := range c.raw {
 			m.Offered += len(s.Endpoints)
 		}
 		list = append(list, m)
 	}
-	p.addYields(list)
+	p.countYields(list)
 	return list
 }
 
-// addYields counts, for each member, the addresses that an earlier member wins.
-func (p *portSnapshot) addYields(members []WatchedMember) {
+// countYields counts, for each member, the addresses that another one wins. An address that one
+// member offers in two slices is not yielded.
+func (p *port) countYields(members []WatchedMember) {
 	const none = -1
-	type place struct{ first, last int } // members that offer it, so far
+	type holders struct{ first, last int } // members that offer it, so far
 	if len(p.contested) == 0 {
 		return
 	}
-	offered := make(map[netip.AddrPort]place, len(p.contested))
-	for _, addr := range p.contested {
-		offered[addr] = place{none, none}
+	seen := make(map[netip.AddrPort]holders, len(p.contested))
+	for addr := range p.contested {
+		seen[addr] = holders{none, none}
 	}
-	for i, o := range p.offers {
-		i %= len(members) // see steering.offers
-		for _, s := range o {
+	for _, o := range p.offers {
+		for _, s := range o.offer {
 			for _, e := range s.Endpoints {
-				at, contested := offered[e.Addr]
+				at, contested := seen[e.Addr]
 				switch {
-				case !contested || at.last == i:
+				case !contested || o.member == at.first || o.member == at.last:
 					continue
 				case at.first == none:
-					at.first = i
+					at.first = o.member
 				default:
-					m := &members[i]
+					m := &members[o.member]
 					if m.Yielded++; len(m.Conflicts) < maxExamples {
 						m.Conflicts = append(m.Conflicts, Conflict{e.Addr, members[at.first].Member})
 					}
 				}
-				offered[e.Addr] = place{at.first, i}
+				seen[e.Addr] = holders{at.first, o.member}
 			}
 		}
 	}

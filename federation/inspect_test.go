@@ -1,7 +1,6 @@
 package federation
 
 import (
-	"maps"
 	"net/netip"
 	"slices"
 	"testing"
@@ -12,7 +11,8 @@ import (
 // offer, once, in however many of its slices it is. Of an address that one member
 // offers nothing is yielded.
 func TestYields(t *testing.T) {
-	slicesOf := func(lists ...string) (o offer) {
+	slicesOf := func(member int, lists ...string) memberOffer {
+		var o offer
 		for _, list := range lists {
 			s := &Slice{}
 			for _, host := range list {
@@ -20,22 +20,23 @@ func TestYields(t *testing.T) {
 			}
 			o = append(o, s)
 		}
-		return o
+		return memberOffer{member, o}
 	}
 	for _, tc := range []struct {
-		offers []offer
+		offers offers
 		want   []int
 	}{
 		{nil, []int{}},
-		{[]offer{slicesOf("ab"), slicesOf("c")}, []int{0, 0}},
-		{[]offer{slicesOf("ab", "b"), slicesOf("c", "c", "d")}, []int{0, 0}},
-		{[]offer{slicesOf("ab"), slicesOf("ab", "bc"), slicesOf("b", "c")}, []int{0, 2, 2}},
-		{[]offer{nil, slicesOf("a", "a"), slicesOf("b"), slicesOf("a", "ab")}, []int{0, 0, 0, 2}},
+		{offers{slicesOf(0, "ab"), slicesOf(1, "c")}, []int{0, 0}},
+		{offers{slicesOf(0, "ab", "b"), slicesOf(1, "c", "c", "d")}, []int{0, 0}},
+		{offers{slicesOf(0, "ab"), slicesOf(1, "ab", "bc"), slicesOf(2, "b", "c")}, []int{0, 2, 2}},
+		{offers{slicesOf(0), slicesOf(1, "a", "a"), slicesOf(2, "b"), slicesOf(3, "a", "ab")}, []int{0, 0, 0, 2}},
+		{offers{slicesOf(0, "a"), slicesOf(1, "ab"), slicesOf(0, "ab"), slicesOf(1, "c")}, []int{1, 1}}, // parts of both are of last resort
 	} {
 		_, contested := merge(tc.offers)
-		p := &portSnapshot{offers: tc.offers, contested: slices.Collect(maps.Keys(contested))}
-		members := make([]WatchedMember, len(tc.offers))
-		p.addYields(members)
+		p := &port{offers: tc.offers, contested: contested}
+		members := make([]WatchedMember, len(tc.want))
+		p.countYields(members)
 		for i, m := range members {
 			if m.Yielded != tc.want[i] || len(m.Conflicts) != tc.want[i] {
 				t.Errorf("%v: member %d yields %d (%v), want %d", tc.offers, i, m.Yielded, m.Conflicts, tc.want[i])

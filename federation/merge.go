@@ -1,15 +1,39 @@
 package federation
 
 import (
+	"iter"
 	"net/netip"
 	"slices"
 )
 
 // offer is what one member has on offer: slices whose pointers stay the same while
-// they are unchanged. The first offer with an address wins it, and within an offer
-// the first slice. The others remain in the list, and take over when the winner
-// leaves.
+// they are unchanged.
 type offer []*Slice
+
+// offers is what a port's members have on offer. The first offer with an address wins it, and
+// within an offer the first slice. The others remain in the list, and take over when the
+// winner leaves.
+type offers []memberOffer
+
+// memberOffer is the offer of the member at a place in port.members, or a part of it: see
+// steering.offers.
+type memberOffer struct {
+	member int
+	offer
+}
+
+// at iterates over the slices that have an address on offer, each with its member's place.
+func (o offers) at(a netip.AddrPort) iter.Seq2[int, *Slice] {
+	return func(yield func(int, *Slice) bool) {
+		for _, one := range o {
+			for _, s := range one.offer {
+				if _, ok := find(s.Endpoints, a); ok && !yield(one.member, s) {
+					return
+				}
+			}
+		}
+	}
+}
 
 // contested holds every address that more than one slice offers, of the same or
 // of different members, and perhaps some that were contested earlier. The winner of
@@ -18,16 +42,16 @@ type offer []*Slice
 type contested map[netip.AddrPort]struct{}
 
 // merge merges all offers from scratch: sorted, one endpoint per address.
-func merge(offers []offer) ([]*Endpoint, contested) {
+func merge(offers offers) ([]*Endpoint, contested) {
 	n := 0
 	for _, o := range offers {
-		for _, s := range o {
+		for _, s := range o.offer {
 			n += len(s.Endpoints)
 		}
 	}
 	all := make([]*Endpoint, 0, n)
 	for _, o := range offers {
-		for _, s := range o {
+		for _, s := range o.offer {
 			all = append(all, s.Endpoints...)
 		}
 	}
@@ -49,8 +73,8 @@ func merge(offers []offer) ([]*Endpoint, contested) {
 // Only addresses of slices whose pointer changed are compared. So the work depends
 // on the size of the changed slice; of the whole set, one list of pointers is
 // copied. If much has changed, merging from scratch is cheaper.
-func remerge(merged []*Endpoint, c contested, offers []offer, i int, old offer) ([]*Endpoint, contested) {
-	list := touchedAddrs(old, offers[i])
+func remerge(merged []*Endpoint, c contested, offers offers, i int, old offer) ([]*Endpoint, contested) {
+	list := touchedAddrs(old, offers[i].offer)
 	if len(list) == 0 {
 		return merged, c
 	}
@@ -171,9 +195,9 @@ func endpointsAt(o offer, i int) []*Endpoint {
 
 // winner returns the endpoint that wins an address, nil if no slice offers it, and
 // whether several slices offer it.
-func winner(offers []offer, a netip.AddrPort) (won *Endpoint, several bool) {
+func winner(offers offers, a netip.AddrPort) (won *Endpoint, several bool) {
 	for _, o := range offers {
-		for _, s := range o {
+		for _, s := range o.offer {
 			if i, ok := find(s.Endpoints, a); ok {
 				if won != nil {
 					return won, true

@@ -21,18 +21,18 @@ func text(list []*Endpoint) (s []string) {
 func TestRemerge(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
-		offers := make([]offer, 3)
+		offers := make(offers, 3)
 		for i := range offers {
 			for range 1 + r.IntN(6) {
-				offers[i] = append(offers[i], randomSlice(r, 40))
+				offers[i].offer = append(offers[i].offer, randomSlice(r, 40))
 			}
 		}
 		merged, known := merge(offers)
 		for range 20 {
 			i := r.IntN(len(offers))
-			old := slices.Clone(offers[i])
+			old := slices.Clone(offers[i].offer)
 			for range 1 + r.IntN(2) {
-				offers[i] = randomChange(r, offers[i])
+				offers[i].offer = randomChange(r, offers[i].offer)
 			}
 			got, c := remerge(merged, known, offers, i, old)
 			want, several := merge(offers)

@@ -90,18 +90,14 @@ func (s *watchedService) reportConflict(p *port) {
 
 // conflictAt returns the first two members that offer the address, if two do.
 func (p *port) conflictAt(addr netip.AddrPort) (loser Member, c Conflict, ok bool) {
-	found := false
-	for i, o := range p.offers {
-		if !slices.ContainsFunc(o, func(s *Slice) bool { _, has := find(s.Endpoints, addr); return has }) {
-			continue
+	winner := -1
+	for i := range p.offers.at(addr) {
+		switch {
+		case winner < 0:
+			winner = i
+		case i != winner:
+			return p.members[i].member, Conflict{addr, p.members[winner].member}, true
 		}
-		if found && p.members[i%len(p.members)].member == c.Winner {
-			continue // part of it is of last resort
-		}
-		if found {
-			return p.members[i%len(p.members)].member, c, true
-		}
-		found, c = true, Conflict{addr, p.members[i%len(p.members)].member}
 	}
 	return loser, c, false
 }

@@ -1,6 +1,7 @@
 package federation
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -121,18 +122,26 @@ func (w *world) printTiers() {
 	}
 	for _, s := range w.table.Steered() {
 		fmt.Fprintf(&w.out, "%v: %v, spills=%d returns=%d\n", s.Service, s.Preference, s.Spills, s.Returns)
-		for _, v := range s.Views {
-			fmt.Fprintf(&w.out, "  zone=%q", v.Client.Zone)
-			if v.Client.Instance != "" {
-				fmt.Fprintf(&w.out, " instance=%q", v.Client.Instance)
+		for _, c := range s.Clients {
+			fmt.Fprintf(&w.out, "  zone=%q", c.Zone)
+			if c.Instance != "" {
+				fmt.Fprintf(&w.out, " instance=%q", c.Instance)
 			}
-			if v.Client.Node != "" {
-				fmt.Fprintf(&w.out, " node=%q", v.Client.Node)
+			if c.Node != "" {
+				fmt.Fprintf(&w.out, " node=%q", c.Node)
 			}
-			fmt.Fprintf(&w.out, ": %d in use since %s (%s), next %s:", v.InUse, at(v.Since), v.Why, at(v.Next))
-			for _, t := range v.Tiers {
-				fmt.Fprintf(&w.out, " %s %d/%d->%d", t.Name, t.Ready, t.Known, t.Sent)
+			var next time.Time
+			if c.Next != nil {
+				next = *c.Next
 			}
+			inUse, tiers := 0, ""
+			for _, t := range c.Tiers {
+				if t.InUse {
+					inUse++
+				}
+				tiers += fmt.Sprintf(" %s %d/%d->%d", t.Tier, t.Ready, cmp.Or(t.Known, t.Ready), t.Sent)
+			}
+			fmt.Fprintf(&w.out, ": %d in use since %s (%s), next %s:%s", inUse, at(c.Since), c.Why, at(next), tiers)
 			w.out.WriteString("\n")
 		}
 	}

@@ -12,12 +12,12 @@ func (st *steering) countsUnready() bool { return st != nil && st.preference.Min
 
 // unready returns the addresses on offer that are known and not merged, since nobody has
 // them ready; sorted, one endpoint per address. nil: they make no difference.
-func (st *steering) unready(offers []offer, merged []*Endpoint) (list []*Endpoint) {
+func (st *steering) unready(offers offers, merged []*Endpoint) (list []*Endpoint) {
 	if !st.countsUnready() {
 		return nil
 	}
 	for _, o := range offers {
-		for _, s := range o {
+		for _, s := range o.offer {
 			for _, e := range s.Unready {
 				if _, ready := find(merged, e.Addr); !ready {
 					list = append(list, e)

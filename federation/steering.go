@@ -148,27 +148,32 @@ func (st *steering) withdrawn(i int) bool { return st != nil && st.members[i].st
 // unused reports whether a member's endpoints are never served.
 func (st *steering) unused(i int) bool { return st != nil && st.members[i].unused }
 
-// offers divides what members offer: those in service first, and then those of last resort,
-// at the same places. Without clusters of last resort it has no second half.
-func (st *steering) offers(kept []offer) []offer {
-	if st == nil {
-		return kept
-	}
-	n := len(kept)
-	list := make([]offer, 2*n)
+// offers lists what members offer: what is in service of all of them first, at the members'
+// places, and then what is of last resort.
+func (st *steering) offers(kept []offer) offers {
+	var first, last offers
 	for i, o := range kept {
-		list[i], list[n+i] = st.members[i].divide(o)
+		inService, lastResort := st.divide(i, o)
+		first = append(first, memberOffer{i, inService})
+		if st.mayBeLastResort(i) {
+			last = append(last, memberOffer{i, lastResort})
+		}
 	}
-	if !slices.ContainsFunc(st.members, func(p placement) bool { return p.spread != nil || p.standing == LastResort }) {
-		return list[:n]
-	}
-	return list
+	return append(first, last...)
 }
 
-// divide divides an offer by its endpoints' standing. What is withdrawn, or never served, is
-// in neither.
-func (p *placement) divide(o offer) (inService, lastResort offer) {
-	switch {
+// mayBeLastResort reports whether some of a member's endpoints can be of last resort.
+func (st *steering) mayBeLastResort(i int) bool {
+	return st != nil && (st.members[i].spread != nil || st.members[i].standing == LastResort)
+}
+
+// divide divides a member's offer by its endpoints' standing. What is withdrawn, or never served,
+// is in neither.
+func (st *steering) divide(i int, o offer) (inService, lastResort offer) {
+	if st == nil {
+		return o, nil
+	}
+	switch p := &st.members[i]; {
 	case p.unused:
 		return nil, nil
 	case p.spread != nil:

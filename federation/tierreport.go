@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
+
+	"isthmus/internal/adminapi"
 )
 
 // TierChange is a change of the tiers that clients of a zone use of a service: of those of
@@ -89,16 +90,6 @@ func (s *watchedService) reportTiers() {
 	}
 }
 
-// tiersInUse returns how many tiers are in use, by zone.
-func (s *watchedService) tiersInUse() map[string]int {
-	worst, _ := s.worst()
-	inUse := make(map[string]int, len(worst))
-	for zone, w := range worst {
-		inUse[zone] = w.tiers.used
-	}
-	return inUse
-}
-
 // Tiers are those in use now, in words.
 func (c TierChange) Tiers() string { return c.Preference.firstTiers(c.To) }
 
@@ -115,51 +106,32 @@ func (r row) describe(st *steering) string {
 // preference, or a member's cluster is taken out.
 type SteeredService struct {
 	Service         ServiceID
-	Preference      *Preference
-	Spills, Returns uint64         // how often clients have got more, and fewer, tiers since the service is watched
-	InUse           map[string]int // the number of tiers in use, by the clients' zone
-	Views           []SteeredView  // sorted by port, instance, zone and node; if there are very many, some of them
-	MoreViews       int            // how many are left out
+	Preference      *Preference        // never nil
+	Spills, Returns uint64             // how often clients have got more, and fewer, tiers since the service is watched
+	InUse           map[string]int     // the number of tiers in use, by the clients' zone
+	Clients         []adminapi.Clients // sorted by port, instance, zone and node; if there are very many, some of them
+	MoreClients     int                // how many are left out
 }
 
 // TiersFor are those that clients of a zone use, in words.
 func (s SteeredService) TiersFor(zone string) string { return s.Preference.firstTiers(s.InUse[zone]) }
 
-// SteeredView is what one kind of client uses of a service port.
-type SteeredView struct {
-	Preference *Preference // of the service; never nil
-	Port       uint16
-	Client     Client
-	Tiers      []TierUse // in order; the last is that of last resort, if there is any
-	InUse      int       // how many of Tiers are in use, from the first
-	Since      time.Time
-	Why        string    // why these are in use
-	Next       time.Time // when endpoints leave next, unless something changes before; zero: none do
-}
-
-// TierUse is what one tier has.
-type TierUse struct {
-	Name         string
-	Ready, Known int // endpoints; Known only matters, and is only counted, with a limit in percent
-	Sent         int // of the endpoints that clients get
-}
-
-// maxViews is how many views of a service a page shows.
-const maxViews = 100
+// maxClients is how many kinds of clients of a service a page shows.
+const maxClients = 100
 
 // Steered lists the watched services that are steered, sorted.
-func (t *Table) Steered() []SteeredService { return t.steered(maxViews) }
+func (t *Table) Steered() []SteeredService { return t.steered(maxClients) }
 
-// TiersInUse is Steered without what takes long: Views and MoreViews.
+// TiersInUse is Steered without what takes long: Clients and MoreClients.
 func (t *Table) TiersInUse() []SteeredService { return t.steered(0) }
 
-func (t *Table) steered(views int) []SteeredService {
+func (t *Table) steered(most int) []SteeredService {
 	t.mu.Lock()
 	services := slices.Collect(maps.Values(t.watched))
 	t.mu.Unlock()
 	var list []SteeredService
 	for _, s := range services {
-		if one, ok := s.describeSteered(views); ok {
+		if one := s.describeSteered(most); one.Preference != nil {
 			list = append(list, one)
 		}
 	}
@@ -167,58 +139,67 @@ func (t *Table) steered(views int) []SteeredService {
 	return list
 }
 
-// describeSteered describes the service, with at most so many views.
-func (s *watchedService) describeSteered(most int) (one SteeredService, ok bool) {
+// describeSteered describes the service, with so many kinds of clients at most; without
+// Preference: it is not steered.
+func (s *watchedService) describeSteered(most int) SteeredService {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	one := SteeredService{Service: s.id, Spills: s.tiers.spills, Returns: s.tiers.returns}
 	for _, number := range slices.Sorted(maps.Keys(s.ports)) {
 		p := s.ports[number]
 		if p.steering == nil {
 			continue
 		}
-		one.Preference, ok = p.steering.preference, true
-		if most > 0 {
-			one.addViews(p, most)
+		one.Preference = p.steering.preference
+		for to := range p.all {
+			switch {
+			case most == 0:
+			case len(one.Clients) < most:
+				one.Clients = append(one.Clients, *p.clients(to))
+			default:
+				one.MoreClients++
+			}
 		}
 	}
-	if !ok {
-		return one, false
+	if one.Preference == nil {
+		return one
 	}
-	slices.SortFunc(one.Views, SteeredView.compare)
-	one.Service, one.Spills, one.Returns, one.InUse = s.id, s.tiers.spills, s.tiers.returns, s.tiersInUse()
-	return one, true
+	worst, _ := s.worst()
+	one.InUse = make(map[string]int, len(worst))
+	for zone, w := range worst {
+		one.InUse[zone] = w.tiers.used
+	}
+	slices.SortFunc(one.Clients, func(a, b adminapi.Clients) int {
+		return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.Node, b.Node))
+	})
+	return one
 }
 
-// addViews adds a port's views, up to so many of the service.
-func (one *SteeredService) addViews(p *port, most int) {
-	for to := range p.all {
-		if len(one.Views) < most {
-			one.Views = append(one.Views, p.steering.view(p.number, to))
-		} else {
-			one.MoreViews++
-		}
+// clients describes what one kind of client uses.
+func (p *port) clients(to *published) *adminapi.Clients {
+	st, v, c := p.steering, to.tiers, to.client
+	one := &adminapi.Clients{Port: p.number, Zone: c.Zone, Instance: c.Instance, Node: c.Node, Since: v.since, Why: v.why.describe(st)}
+	switch {
+	case !v.due.IsZero():
+		one.Next = new(v.due)
+	case v.used > st.lastResort():
+		one.WaitsFor = st.preference.firstTiers(st.tiers) + ": none is ready"
+	case v.used > 1:
+		one.WaitsFor = v.counts.row(v.used - 1).describe(st)
 	}
-}
-
-// view describes what one kind of client uses.
-func (st *steering) view(port uint16, to *published) SteeredView {
-	v := to.tiers
-	view := SteeredView{Preference: st.preference, Port: port, Client: to.client, InUse: v.used, Since: v.since, Why: v.why.describe(st), Next: v.due}
 	sent := make([]int, st.unnamed()+1)
 	set, _ := to.latest.Get()
 	for _, e := range set.Endpoints {
-		sent[st.tierOf(e, to.client.Zone)]++
+		sent[st.tierOf(e, c.Zone)]++
 	}
 	for i := range st.unnamed() {
 		if i == st.lastResort() && v.counts.known[i] == 0 && v.used <= i {
 			break
 		}
-		view.Tiers = append(view.Tiers, TierUse{st.preference.tierName(i), v.counts.ready[i], v.counts.known[i], sent[i]})
+		one.Tiers = append(one.Tiers, adminapi.Tier{Tier: st.preference.tierName(i), InUse: i < v.used, Ready: v.counts.ready[i], Sent: sent[i]})
+		if st.countsUnready() {
+			one.Tiers[i].Known = v.counts.known[i]
+		}
 	}
-	return view
-}
-
-func (v SteeredView) compare(o SteeredView) int {
-	return cmp.Or(cmp.Compare(v.Port, o.Port), cmp.Compare(v.Client.Instance, o.Client.Instance),
-		cmp.Compare(v.Client.Zone, o.Client.Zone), cmp.Compare(v.Client.Node, o.Client.Node))
+	return one
 }

@@ -35,7 +35,7 @@ type port struct {
 	number    uint16
 	members   []contribution // in definition order
 	steering  *steering      // nil: clients get everything
-	offers    []offer        // of the members, at the same places, without what is refused or withdrawn: see steering.offers
+	offers    offers         // of the members, without what is refused or withdrawn: see steering.offers
 	merged    []*Endpoint
 	unready   []*Endpoint // known besides merged, if that makes a difference
 	contested contested   // among the offers

@@ -11,7 +11,7 @@ import (
 
 // BenchmarkExplainPage writes the page of a service with as many addresses as are listed.
 func BenchmarkExplainPage(b *testing.B) {
-	x := &grpcapi.Explanation{Explanation: &federation.Explanation{Set: &federation.Set{}, Members: []federation.ExplainedMember{{}}}}
+	x := &grpcapi.Explanation{Explanation: &federation.Explanation{Set: &federation.Set{}, Members: []federation.WatchedMember{{}}}}
 	for i := range maxExplained {
 		e := &federation.Endpoint{
 			Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 80), Kind: federation.Pod, Node: "node-1", Zone: "a",

@@ -32,10 +32,9 @@ func newExplainPage(x *grpcapi.Explanation, clusters map[federation.ClusterName]
 	if d != nil && d.Preference != nil && len(d.Preference.Tiers) > 0 {
 		page.Preference = newPreferenceEntry(d.Preference)
 	}
-	if x.Steered != nil {
-		tiers := newClientsEntry(*x.Steered, x.Steered.Preference)
-		tiers.Zone, tiers.Instance, tiers.Node = printable(tiers.Zone), printable(tiers.Instance), printable(tiers.Node)
-		page.Tiers = &tiers
+	if page.Tiers = x.Tiers; page.Tiers != nil {
+		t := page.Tiers
+		t.Zone, t.Instance, t.Node = printable(t.Zone), printable(t.Instance), printable(t.Node)
 	}
 	for _, m := range x.Members {
 		page.Members = append(page.Members, newExplainedMember(m, clusters))
@@ -50,7 +49,7 @@ func newExplainPage(x *grpcapi.Explanation, clusters map[federation.ClusterName]
 	return page
 }
 
-func newExplainedMember(m federation.ExplainedMember, clusters map[federation.ClusterName]cluster.Status) adminapi.ExplainedMember {
+func newExplainedMember(m federation.WatchedMember, clusters map[federation.ClusterName]cluster.Status) adminapi.ExplainedMember {
 	e := adminapi.ExplainedMember{
 		Cluster: m.Member.Cluster.String(), Service: m.Member.Service.String(), State: m.Status.Link.String(), Standing: m.Standing.String(),
 		NodeLocal: m.NodeLocal, Ports: append([]uint16{}, m.Ports...), Changed: m.Changed, Updates: m.Updates,

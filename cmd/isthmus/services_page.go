@@ -24,6 +24,10 @@ func newPortMemberEntry(m federation.WatchedMember) adminapi.PortMember {
 	return e
 }
 
+func newPreferenceEntry(p *federation.Preference) *adminapi.Preference {
+	return &adminapi.Preference{Prefer: p.String(), MinReady: p.MinReady.String(), ReturnAfter: p.ReturnAfter.String(), ReturnOver: p.ReturnOver.String()}
+}
+
 // servicesPage is /debug/services while it is made.
 type servicesPage map[federation.ServiceID]*adminapi.Service
 
@@ -42,7 +46,10 @@ func newServicesPage(t *federation.Table, views []grpcapi.ViewStatus, problems [
 		services.entry(federation.ServiceID{Namespace: namespace, Name: name}).Problems = p.Problems
 	}
 	services.addDefinitions(t, known)
-	services.addSteered(t.Steered())
+	for _, one := range t.Steered() {
+		s := services.entry(one.Service)
+		s.Preference, s.Clients, s.MoreClients = newPreferenceEntry(one.Preference), one.Clients, one.MoreClients
+	}
 	list := make([]adminapi.Service, 0, len(services))
 	for _, s := range services {
 		list = append(list, *s)

@@ -28,3 +28,14 @@ type ImpactCount struct {
 	Cluster string `json:"cluster"`
 	Count   int    `json:"count"`
 }
+
+// Bare reports whether clients have something now, and would be left with nothing.
+func (i *ServiceImpact) Bare() bool { return Total(i.Now) > 0 && Total(i.Then) == 0 }
+
+// Total sums up what clients get of all clusters.
+func Total(list []ImpactCount) (n int) {
+	for _, c := range list {
+		n += c.Count
+	}
+	return n
+}
