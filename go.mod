@@ -31,6 +31,7 @@ require (
 	google.golang.org/protobuf v1.36.12
 	isthmus/internal/adminapi v0.0.0-00010101000000-000000000000
 	isthmus/internal/apisim v0.0.0-00010101000000-000000000000
+	isthmus/internal/tierspec v0.0.0-00010101000000-000000000000
 	k8s.io/api v0.37.1
 	k8s.io/apimachinery v0.37.1
 	k8s.io/client-go v0.37.1
@@ -118,4 +119,5 @@ tool (
 replace (
 	isthmus/internal/adminapi => ./internal/adminapi
 	isthmus/internal/apisim => ./internal/apisim
+	isthmus/internal/tierspec => ./internal/tierspec
 )

@@ -22,6 +22,7 @@ require (
 	google.golang.org/protobuf v1.36.12
 	isthmus/internal/adminapi v0.0.0-00010101000000-000000000000
 	isthmus/internal/apisim v0.0.0-00010101000000-000000000000
+	isthmus/internal/tierspec v0.0.0-00010101000000-000000000000
 	k8s.io/api v0.37.1
 	k8s.io/apiextensions-apiserver v0.37.1
 	k8s.io/apimachinery v0.37.1
@@ -187,6 +188,7 @@ require (
 replace (
 	isthmus/internal/adminapi => ../internal/adminapi
 	isthmus/internal/apisim => ../internal/apisim
+	isthmus/internal/tierspec => ../internal/tierspec
 	k8s.io/api => k8s.io/api v0.37.1
 	k8s.io/apiextensions-apiserver => k8s.io/apiextensions-apiserver v0.37.1
 	k8s.io/apimachinery => k8s.io/apimachinery v0.37.1

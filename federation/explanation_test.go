@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"isthmus/internal/tierspec"
 )
 
 // explained returns the explanation of a watched key.
@@ -69,8 +71,9 @@ func (m *model) rightReason(k Key, x *Explanation, a ExplainedAddress) bool {
 	if e == nil {
 		return a.Verdict == NoSuchService && share.State != Present
 	}
-	f := m.facts(now, k)
-	standing := m.standing(f.d, cluster, now)[partOf(e)]
+	set, s := m.facts(now, k)
+	member := &s.Members[a.Member]
+	standing, tier := member.Standings[partOf(e)], s.Tier(s.Federated, member.Cluster, e.Zone, k.Client.Zone)
 	anywhere := func(is func(ExplainedAddress) bool) bool { return slices.ContainsFunc(x.Addresses, is) }
 	switch a.Verdict {
 	case NotReady:
@@ -78,7 +81,7 @@ func (m *model) rightReason(k Key, x *Explanation, a ExplainedAddress) bool {
 	case OutsideRanges:
 		return cluster != Local && !l.Within.Contains(e.Addr.Addr())
 	case ClusterCordoned:
-		return standing == Withdrawn && (l.Lost != Withdrawn || l.Cordon == Withdrawn)
+		return standing == tierspec.Withdrawn && (l.Lost != Withdrawn || l.Cordon == Withdrawn)
 	case ClusterLost:
 		return l.Lost == Withdrawn && l.Cordon != Withdrawn
 	case Taken: // by one that is not kept out before it comes to that
@@ -86,13 +89,13 @@ func (m *model) rightReason(k Key, x *Explanation, a ExplainedAddress) bool {
 	case OtherInstance:
 		return k.Client.Instance != "" && e.Hostname != k.Client.Instance
 	case OtherNode:
-		return cluster == Local && f.set.ByNode && (e.Kind != Pod || k.Client.Node == "" || e.Node != k.Client.Node)
+		return cluster == Local && set.ByNode && (e.Kind != Pod || k.Client.Node == "" || e.Node != k.Client.Node)
 	case Unpreferred:
-		return f.tierOf(e) > len(f.tiers)
+		return tier < 0
 	case TierNotUsed:
-		return f.steered && f.tierOf(e) > 0 && f.tierOf(e) <= len(f.tiers)
+		return tier > 0 || standing == tierspec.LastResort
 	case OtherZones:
-		return f.hints && cluster == Local && !f.set.ByNode && !slices.Contains(e.Hints, k.Client.Zone)
+		return !s.Zoned() && cluster == Local && !set.ByNode && !slices.Contains(e.Hints, k.Client.Zone)
 	case IPv6Off:
 		return !m.ipv6 && e.Addr.Addr().Is6()
 	case OtherFamily:

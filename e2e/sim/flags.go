@@ -2,6 +2,8 @@ package sim
 
 import (
 	"math/rand/v2"
+
+	"isthmus/internal/tierspec"
 )
 
 // gatewayFlags are those of the gateway that differ from seed to seed.
@@ -35,8 +37,8 @@ func (f gatewayFlags) args() []string {
 }
 
 // preference is that of Services without annotations.
-func (f gatewayFlags) preference() preference {
-	return preference{}.read(map[string]string{
+func (f gatewayFlags) preference() tierspec.Preference {
+	return readPreference(tierspec.Preference{}, map[string]string{
 		preferKey: f.prefer, minReadyKey: f.minReady, returnAfterKey: f.returnAfter, returnOverKey: f.returnOver,
 	})
 }

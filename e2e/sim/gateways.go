@@ -18,6 +18,7 @@ import (
 	"isthmus/e2e/object"
 	"isthmus/e2e/poll"
 	"isthmus/internal/adminapi"
+	"isthmus/internal/tierspec"
 )
 
 // Some linked clusters are on another network than the gateway: clients reach them through Linkerd's gateways, which come and
@@ -134,10 +135,10 @@ func (w *world) silenced(c *cluster) bool {
 // throughGateways is the share of a cluster whose Pods can't be reached.
 func (s share) throughGateways(service string) share {
 	for addr := range s.ready {
-		delete(s.known, addr)
+		delete(s.unready, addr)
 	}
-	n := tierCount{ready: len(s.ready), known: len(s.ready) + len(s.known)}
-	through := share{cluster: s.cluster, ready: s.cluster.through(service, n.ready), pods: map[netip.AddrPort]string{}, behind: &n, lasting: s.lasting}
+	n := tierspec.Behind{Ready: len(s.ready), Unready: len(s.unready)}
+	through := share{cluster: s.cluster, ready: s.cluster.through(service, n.Ready), pods: map[netip.AddrPort]string{}, behind: &n, lasting: s.lasting}
 	for addr := range through.ready {
 		through.pods[addr] = "(gateway)"
 	}

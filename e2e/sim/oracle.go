@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"isthmus/e2e/object"
+	"isthmus/internal/tierspec"
 )
 
 // The oracle computes what clients must hold, from nothing but the objects in the clusters and which clusters are linked.
@@ -73,14 +74,15 @@ func (w *world) ask(v view) answer {
 	}
 	a.exists = true
 	mirror := definition.Labels[object.RemoteDiscovery] != ""
-	c := &choice{world: w, zone: v.zone, preference: w.flags.preference().read(definition.Annotations), single: mirror || !federated(definition)}
+	c := &choice{world: w}
+	c.Zone, c.Preference, c.Federated = v.zone, readPreference(w.flags.preference(), definition.Annotations), !mirror && federated(definition)
 	for _, m := range w.members(definition) {
 		switch {
 		case !m.cluster.linked():
 			if mirror {
 				a.code, a.exists = codes.NotFound, false
 			}
-		case mirror && c.standing(m.cluster) == withdrawn:
+		case mirror && c.standing(m.cluster) == tierspec.Withdrawn:
 			// It exists and is empty.
 		case m.cluster.services[m.service] == nil:
 			a.exists = a.exists && !mirror
@@ -124,8 +126,8 @@ type share struct {
 	cluster *cluster
 	ready   map[netip.AddrPort]endpoint
 	pods    map[netip.AddrPort]string // of ready
-	known   map[netip.AddrPort]string // the zones of those that are not ready
-	behind  *tierCount                // ready are gateways, and this is behind each; nil: they are Pods
+	unready map[netip.AddrPort]string // their zones
+	behind  *tierspec.Behind          // ready are gateways, and this is behind each; nil: they are Pods
 	lasting map[netip.AddrPort]lasting
 }
 
@@ -135,7 +137,7 @@ type lasting struct{ pod, zone string }
 
 // share returns what a cluster has of a service.
 func (w *world) share(c *cluster, service string) share {
-	s := share{cluster: c, ready: map[netip.AddrPort]endpoint{}, pods: map[netip.AddrPort]string{}, known: map[netip.AddrPort]string{},
+	s := share{cluster: c, ready: map[netip.AddrPort]endpoint{}, pods: map[netip.AddrPort]string{}, unready: map[netip.AddrPort]string{},
 		lasting: map[netip.AddrPort]lasting{}}
 	behind, gateways := w.behind(c), c.hasGateway()
 	for _, l := range c.slicesOf(service) {
@@ -150,7 +152,7 @@ func (w *world) share(c *cluster, service string) share {
 				switch {
 				case c.number != 0 && !behind && w.owned(ip):
 				case !*e.Conditions.Ready:
-					s.known[addr] = *e.Zone
+					s.unready[addr] = *e.Zone
 				case pod != nil:
 					s.ready[addr], s.pods[addr] = c.describe(service, pod, *e.Zone, port), pod.Name
 					if gateways && !shared(addr) && !w.owned(ip) {

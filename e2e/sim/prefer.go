@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"isthmus/internal/tierspec"
 )
 
 // Annotations of a Service that make up its preference.
@@ -15,37 +17,27 @@ const (
 	returnOverKey  = "isthmus.io/return-over"
 )
 
-// preference is which endpoints of a Service clients get: what its annotations ask for or, where they are silent or can't be
-// read, the gateway's flags.
-type preference struct {
-	tiers                   [][]string // of terms, best first
-	count                   int        // of endpoints that have to be ready; 0: percent applies
-	percent                 int
-	returnAfter, returnOver time.Duration
-}
-
 // bounds of what can be read.
 const (
-	mostTiers       = 16
-	mostTerms       = 64
-	longestAfter    = time.Hour
-	longestOver     = 10 * time.Minute
-	explicitCluster = "cluster/"
+	mostTiers    = 16
+	mostTerms    = 64
+	longestAfter = time.Hour
+	longestOver  = 10 * time.Minute
 )
 
-// read returns the preference with what can be read of these annotations.
-func (p preference) read(annotations map[string]string) preference {
+// readPreference returns what a Service's annotations ask for or, where they are silent or can't be read, the gateway's flags.
+func readPreference(p tierspec.Preference, annotations map[string]string) tierspec.Preference {
 	if tiers, ok := readTiers(annotations[preferKey]); ok {
-		p.tiers = tiers
+		p.Tiers = tiers
 	}
 	if count, percent, ok := readMinReady(annotations[minReadyKey]); ok {
-		p.count, p.percent = count, percent
+		p.Count, p.Percent = count, percent
 	}
 	if d, ok := readDuration(annotations[returnAfterKey], 0, longestAfter); ok {
-		p.returnAfter = d
+		p.ReturnAfter = d
 	}
 	if d, ok := readDuration(annotations[returnOverKey], 0, longestOver); ok {
-		p.returnOver = d
+		p.ReturnOver = d
 	}
 	return p
 }
@@ -58,9 +50,9 @@ func readTiers(text string) (tiers [][]string, ok bool) {
 		for term := range strings.SplitSeq(tier, "+") {
 			term = strings.TrimSpace(term)
 			if !slices.Contains([]string{"zone", "local", "region", "remote", "any"}, term) {
-				term = explicitCluster + strings.TrimPrefix(term, explicitCluster)
+				term = tierspec.Explicit + strings.TrimPrefix(term, tierspec.Explicit)
 			}
-			if term == explicitCluster || slices.Contains(all, term) {
+			if term == tierspec.Explicit || slices.Contains(all, term) {
 				return nil, false
 			}
 			terms, all = append(terms, term), append(all, term)
@@ -85,46 +77,4 @@ func readMinReady(text string) (count, percent int, ok bool) {
 func readDuration(text string, least, most time.Duration) (time.Duration, bool) {
 	d, err := time.ParseDuration(text)
 	return d, err == nil && d >= least && d <= most
-}
-
-// suffices reports whether a row of tiers is enough that has so many endpoints.
-func (p *preference) suffices(ready, known int) bool {
-	if p.percent > 0 {
-		return ready > 0 && 100*ready >= p.percent*known
-	}
-	return ready >= p.count
-}
-
-// names reports whether a term names endpoints of a cluster in a zone, for clients in a zone.
-func (w *world) names(term string, c *cluster, zone, clientZone string) bool {
-	switch term {
-	case "any":
-		return true
-	case "zone":
-		return clientZone != "" && zone == clientZone
-	case "local":
-		return c.number == 0
-	case "remote":
-		return c.number != 0
-	case "region":
-		return c.number == 0 || c.region() != "" && c.region() == w.region()
-	}
-	return c.number != 0 && term == explicitCluster+c.name
-}
-
-// tier returns the first tier that names such an endpoint; -1: none does. In a Service of one member the terms but zone name
-// everything.
-func (w *world) tier(p *preference, single bool, c *cluster, zone, clientZone string) int {
-	return slices.IndexFunc(p.tiers, func(terms []string) bool {
-		return slices.ContainsFunc(terms, func(term string) bool {
-			return single && term != "zone" || w.names(term, c, zone, clientZone)
-		})
-	})
-}
-
-// mayName reports whether the tier may have endpoints of a cluster that is away: its Nodes, and so its region, may have changed.
-func (w *world) mayName(terms []string, c *cluster, single bool) bool {
-	return slices.ContainsFunc(terms, func(term string) bool {
-		return single || term == "zone" || term == "region" || w.names(term, c, "", "")
-	})
 }

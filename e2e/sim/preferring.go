@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"isthmus/internal/tierspec"
 )
 
 // anyPreference gives a copy of a Service any preference, or none.
@@ -46,7 +48,7 @@ func (w *world) anyTiers() string {
 	}
 	words := []string{"zone", "local", "region", "remote", "any", "never-linked"}
 	for _, c := range w.clusters[1:] {
-		words = append(words, pick(w, []string{"", explicitCluster})+c.name)
+		words = append(words, pick(w, []string{"", tierspec.Explicit})+c.name)
 	}
 	w.rng.Shuffle(len(words), func(i, j int) { words[i], words[j] = words[j], words[i] })
 	text := words[0]

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"isthmus/e2e/object"
+	"isthmus/internal/tierspec"
 )
 
 // Annotations of a link Secret that decide how far the cluster is used.
@@ -22,18 +23,9 @@ const (
 	regionKey     = "isthmus.io/region"
 )
 
-// standing is how far a cluster is taken out of all services; the greater of two wins.
-type standing int
-
-const (
-	inService standing = iota
-	lastResort
-	withdrawn
-)
-
 var (
-	cordons   = map[string]standing{"false": inService, "last-resort": lastResort, "true": withdrawn}
-	whenLosts = map[string]standing{"keep": inService, "last-resort": lastResort, "withdraw": withdrawn}
+	cordons   = map[string]tierspec.Standing{"false": tierspec.InService, "last-resort": tierspec.LastResort, "true": tierspec.Withdrawn}
+	whenLosts = map[string]tierspec.Standing{"keep": tierspec.InService, "last-resort": tierspec.LastResort, "withdraw": tierspec.Withdrawn}
 )
 
 // annotation returns one of those of the Secret in use.
@@ -46,7 +38,7 @@ func (c *cluster) annotation(key string) string {
 }
 
 // cordon returns how far a cluster is taken out by hand.
-func (w *world) cordon(c *cluster) standing {
+func (w *world) cordon(c *cluster) tierspec.Standing {
 	if c.number == 0 {
 		return cordons[w.flags.cordonLocal]
 	}
@@ -54,9 +46,9 @@ func (w *world) cordon(c *cluster) standing {
 }
 
 // whenLost returns how far a cluster is to be taken out while it is not followed.
-func (w *world) whenLost(c *cluster) standing {
+func (w *world) whenLost(c *cluster) tierspec.Standing {
 	if c.number == 0 {
-		return inService
+		return tierspec.InService
 	}
 	if s, ok := whenLosts[c.annotation(whenLostKey)]; ok {
 		return s
@@ -66,10 +58,10 @@ func (w *world) whenLost(c *cluster) standing {
 
 // standing returns what a cluster's comes to in the end while nothing changes. Of most faults, and that they are over, the gateway
 // learns late, so that it is doubtful whether the cluster is lost; while it can't be reached, it certainly is.
-func (w *world) standing(c *cluster) (s standing, doubtful bool) {
+func (w *world) standing(c *cluster) (s tierspec.Standing, doubtful bool) {
 	s, lost := w.cordon(c), w.whenLost(c)
 	if w.silenced(c) {
-		s = max(s, lastResort)
+		s = max(s, tierspec.LastResort)
 	}
 	switch {
 	case lost <= s:
@@ -83,7 +75,7 @@ func (w *world) standing(c *cluster) (s standing, doubtful bool) {
 // takenOut reports whether clients hold nothing of a cluster in the end, even if it is away.
 func (w *world) takenOut(c *cluster) bool {
 	s, _ := w.standing(c)
-	return s == withdrawn
+	return s == tierspec.Withdrawn
 }
 
 // region is where a cluster is, as far as the gateway can know; empty: it can't.

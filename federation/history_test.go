@@ -1,0 +1,193 @@
+package federation
+
+import (
+	"slices"
+	"time"
+
+	"isthmus/internal/tierspec"
+)
+
+// moment is what a table has been given, from a time on.
+type moment struct {
+	at     time.Time
+	defs   map[ServiceID]*Definition
+	links  map[ClusterName]Link
+	shares map[memberPort]Share
+}
+
+type memberPort struct {
+	member Member
+	port   uint16
+}
+
+// history is everything a table has been given. What a view must publish follows from nothing
+// else: which endpoints, by package tierspec.
+type history struct {
+	ipv6    bool
+	moments []moment
+}
+
+// instant is a time at which something changes: a moment, or the next part of a cordon within it.
+type instant struct {
+	moment int
+	at     time.Time
+}
+
+// instants lists all from a moment on, until now.
+func (h *history) instants(from int, now time.Time) (list []instant) {
+	for i := from; i < len(h.moments); i++ {
+		list = append(list, instant{i, h.moments[i].at})
+		end := now
+		if i+1 < len(h.moments) {
+			end = h.moments[i+1].at
+		}
+		var steps []time.Time
+		for c := range h.moments[i].links {
+			_, next := h.cordon(c, instant{i, h.moments[i].at})
+			steps = append(steps, next...)
+		}
+		slices.SortFunc(steps, time.Time.Compare)
+		for _, at := range steps {
+			if !at.After(end) {
+				list = append(list, instant{i, at})
+			}
+		}
+	}
+	return list
+}
+
+// cordon returns how far each part of a cluster is cordoned, and when more parts change.
+func (h *history) cordon(c ClusterName, x instant) (now tierspec.Standings, next []time.Time) {
+	var links []tierspec.Link
+	for _, m := range h.moments[:x.moment+1] {
+		l := m.links[c]
+		links = append(links, tierspec.Link{At: m.at, Linked: l.State != Unlinked, Cordon: tierspec.Standing(l.Cordon), Over: l.CordonOver})
+	}
+	return tierspec.Cordoned(links, x.at)
+}
+
+// view returns the set that a view must publish now that has been watched since a moment.
+func (h *history) view(k Key, since int, now time.Time) (set Set) {
+	var list []tierspec.Instant
+	for _, x := range h.instants(since, now) {
+		var s *tierspec.Service
+		set, s = h.facts(x, k)
+		list = append(list, tierspec.Instant{At: x.at, State: s.State()})
+	}
+	for _, e := range tierspec.Sent(list, now) {
+		set.Endpoints = append(set.Endpoints, e.Of.(*Endpoint))
+	}
+	if len(set.Endpoints) > 0 {
+		set.Reason, set.Cluster = None, ""
+	}
+	return set
+}
+
+// facts returns what clients could get at an instant: a set without endpoints, and those that there are.
+func (h *history) facts(x instant, k Key) (Set, *tierspec.Service) {
+	m, c := h.moments[x.moment], k.Client
+	d, s := m.defs[k.Service], &tierspec.Service{IPv6: h.ipv6, Zone: c.Zone, Node: c.Node, Instance: c.Instance}
+	switch {
+	case d == nil:
+		return Set{Complete: true, Reason: Undefined}, s
+	case len(d.Members) == 0 && !d.Federated:
+		return Set{Exists: true, Complete: true, Reason: NoRemoteService}, s
+	}
+	s.Federated = d.Federated
+	if p := d.Preference; p != nil {
+		s.Preference = tierspec.Preference{Count: p.MinReady.Count, Percent: p.MinReady.Percent, ReturnAfter: p.ReturnAfter, ReturnOver: p.ReturnOver}
+		for _, tier := range p.Tiers {
+			s.Tiers = append(s.Tiers, terms(tier))
+		}
+	}
+	for _, mem := range d.Members {
+		s.Members = append(s.Members, h.member(x, mem, k.Port))
+	}
+	set := summarized(d, s, m, k.Port)
+	s.NodeLocal = set.ByNode
+	return set, s
+}
+
+func terms(t Tier) (list []string) {
+	for _, term := range t {
+		if term.Kind == Named {
+			list = append(list, tierspec.Explicit+string(term.Cluster))
+		} else {
+			list = append(list, term.String())
+		}
+	}
+	return list
+}
+
+// member is what a member has for a port.
+func (h *history) member(x instant, mem Member, port uint16) tierspec.Member {
+	m := h.moments[x.moment]
+	l, share := m.links[mem.Cluster], m.shares[memberPort{mem, port}]
+	list, next := h.cordon(mem.Cluster, x)
+	for i := range list {
+		list[i] = max(list[i], tierspec.Standing(l.Lost))
+	}
+	one := tierspec.Member{
+		Cluster:   tierspec.Cluster{Name: string(mem.Cluster), Region: l.Region != "" && l.Region == m.links[Local].Region},
+		Standings: list, Spreading: len(next) > 0,
+	}
+	if l.State != Ready || share.State != Present {
+		return one
+	}
+	within := func(all []*Endpoint) (list []tierspec.Endpoint) {
+		for _, e := range all {
+			if mem.Cluster == Local || l.Within.Contains(e.Addr.Addr()) {
+				list = append(list, modelled(e))
+			}
+		}
+		return list
+	}
+	for _, s := range share.Slices {
+		one.Slices = append(one.Slices, tierspec.Slice{Ready: within(s.Endpoints), Unready: within(s.Unready), Behind: (*tierspec.Behind)(s.Behind)})
+	}
+	return one
+}
+
+func modelled(e *Endpoint) tierspec.Endpoint {
+	c := e.Common.Get()
+	x := tierspec.Endpoint{
+		Addr: e.Addr, Zone: e.Zone, Hostname: e.Hostname, Pod: e.Twin, Hints: e.Hints, Part: partOf(e), Of: e,
+		Text: string(rune(e.Kind)) + c.Authority + " " + c.Identity.DNS,
+	}
+	if e.Kind == Pod {
+		x.Node = e.Node
+	}
+	return x
+}
+
+// summarized is what a set has besides endpoints.
+func summarized(d *Definition, s *tierspec.Service, m moment, port uint16) Set {
+	set := Set{Exists: true, Complete: true}
+	for i, mem := range d.Members {
+		l, share := m.links[mem.Cluster], m.shares[memberPort{mem, port}]
+		if s.Unused(&s.Members[i]) {
+			if !d.Federated && l.State == Ready && share.State == ExternalName {
+				set.Reason = External
+			}
+			continue // it exists, and is empty
+		}
+		switch {
+		case l.State == Pending:
+			set.Reason, set.Complete = Unknown, false
+		case l.State == Unreachable:
+			set.Reason = Unknown
+		case l.State == Ready && mem.Cluster == Local && share.State == Present:
+			set.ByNode = share.NodeLocal
+		}
+		switch {
+		case d.Federated:
+		case l.State == Unlinked:
+			set.Exists, set.Reason, set.Cluster = false, NotLinked, mem.Cluster
+		case l.State == Ready && share.State == Missing:
+			set.Exists = false
+		case l.State == Ready && share.State == ExternalName:
+			set.Reason = External
+		}
+	}
+	return set
+}

@@ -1,0 +1,3 @@
+module isthmus/internal/tierspec
+
+go 1.26.0
