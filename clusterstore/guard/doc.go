@@ -15,6 +15,6 @@
 //   - What a server's certificate lacks is said in words ([Certificate]).
 //
 // How long an answer may take is for the context of the request. The package starts no
-// goroutine, and imports the standard library only. A Transport is safe for concurrent use
+// goroutine. A Transport is safe for concurrent use
 // if what it wraps is.
 package guard

@@ -16,8 +16,7 @@ import (
 // maxVersion is how much of an answer with a version is read, in bytes.
 const maxVersion = 4 << 10
 
-// Version asks an API server for its version, such as v1.36.3. It is not cleaned of what a terminal may
-// obey. The Client must be made by [New].
+// Version asks an API server for its version, such as v1.36.3. The Client must be made by [New].
 func (c *Client) Version(ctx context.Context) (string, error) {
 	if c.config == nil {
 		return "", errors.New("this client has no version")
@@ -42,5 +41,5 @@ func (c *Client) Version(ctx context.Context) (string, error) {
 	if err := json.Unmarshal(text, &info); err != nil || info.GitVersion == "" {
 		return "", errors.New("the answer about its version is not that of an API server")
 	}
-	return legible.Beginning(info.GitVersion, legible.Short), nil
+	return legible.Text(info.GitVersion, legible.Short), nil
 }

@@ -19,7 +19,7 @@ func TestVersion(t *testing.T) {
 		version, want string
 	}{
 		{200, `{"gitVersion":"v1.36.3"}`, "v1.36.3", ""},
-		{200, `{"gitVersion":"` + strings.Repeat("v", 500) + `"}`, strings.Repeat("v", 80) + "…", ""},
+		{200, `{"gitVersion":"` + strings.Repeat("v", 500) + `"}`, strings.Repeat("v", 77) + "…", ""},
 		{200, `{}`, "", "is not that of an API server"},
 		{200, `<html>secret`, "", "is not that of an API server"},
 		{200, `{"gitVersion":"` + strings.Repeat("v", maxVersion) + `"}`, "", "is not that of an API server"},

@@ -66,7 +66,7 @@ func Beginning(s string, limit int) string {
 // Quoted returns a text as it is or, if it is empty or not all of it is printable, in quotes and escaped as Go does. Nothing
 // is left out.
 func Quoted(s string) string {
-	if s == "" || strings.ContainsFunc(s, Unprintable) {
+	if s == "" || !utf8.ValidString(s) || strings.ContainsFunc(s, Unprintable) {
 		return strconv.Quote(s)
 	}
 	return s

@@ -30,7 +30,7 @@ func TestBeginning(t *testing.T) {
 }
 
 func TestQuoted(t *testing.T) {
-	for text, want := range map[string]string{"": `""`, "east": "east", "two words": "two words", "a\nb": `"a\nb"`, "\x1b[2J": `"\x1b[2J"`} {
+	for text, want := range map[string]string{"": `""`, "east": "east", "two words": "two words", "a\nb": `"a\nb"`, "\x1b[2J": `"\x1b[2J"`, "\x9b2J": `"\x9b2J"`} {
 		if got := Quoted(text); got != want {
 			t.Errorf("%q: %s, want %s", text, got, want)
 		}
