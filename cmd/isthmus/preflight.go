@@ -25,10 +25,10 @@ import (
 
 // Limits of what is asked from here.
 const (
-	lookWithin   = 20 * time.Second // at all clusters
-	lookAtOnce   = 48               // clusters: 250 of which none answers take 18 s
-	firstAnswer  = 3 * time.Second  // of one cluster
-	clusterLimit = 8 * time.Second  // for all that is asked of it
+	allClusters    = 20 * time.Second
+	clustersAtOnce = 48              // 250 of which none answers take 18 s
+	firstAnswer    = 3 * time.Second // of one cluster
+	clusterLimit   = 8 * time.Second // for all that is asked of it
 
 	maxLinks, linksOfPage = 4000, 200 // link Secrets
 )
@@ -36,7 +36,7 @@ const (
 // lookFromHere fills in what a gateway would show, where there is none: from this machine, with a
 // user's credentials and those of the links.
 func lookFromHere(ctx context.Context, p client.Preflight) check.Seen {
-	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	ctx, cancel := context.WithTimeout(ctx, allClusters)
 	defer cancel()
 	links, err := readLinks(ctx, p.API, p.Namespace)
 	seen := check.Seen{FromHere: true}
@@ -44,35 +44,29 @@ func lookFromHere(ctx context.Context, p client.Preflight) check.Seen {
 	if err != nil {
 		seen.Secrets.Reason = err.Error()
 	}
-	own := inspection{name: federation.Local, rest: p.Config, namespace: p.Namespace, rights: check.LocalRights(), account: p.Account, pre: p.Pre}
-	inspections := []*inspection{&own}
+	seen.Local.API = new(adminapi.APIServer)
+	own := &inspection{name: federation.Local, rest: p.Config, namespace: p.Namespace, rights: check.LocalRights(), account: p.Account, pre: p.Pre, found: seen.Local.API}
+	inspections := []*inspection{own}
 	for _, a := range links {
 		seen.Clusters.Clusters = append(seen.Clusters.Clusters, a.Cluster)
 		if a.REST != nil {
-			inspections = append(inspections, &inspection{name: federation.ClusterName(a.Cluster.Cluster), rest: a.REST, namespace: p.Namespace, rights: check.LinkRights(), found: *a.API})
+			inspections = append(inspections, &inspection{name: federation.ClusterName(a.Cluster.Cluster), rest: a.REST, namespace: p.Namespace, rights: check.LinkRights(), found: a.API})
 		}
 	}
 	var inspecting errgroup.Group
-	inspecting.SetLimit(lookAtOnce)
-	for _, l := range inspections {
-		inspecting.Go(func() error { l.run(ctx); return nil })
+	inspecting.SetLimit(clustersAtOnce)
+	for _, x := range inspections {
+		inspecting.Go(func() error { x.run(ctx); return nil })
 	}
 	_ = inspecting.Wait() // each keeps its own errors
 	seen.NotAsked = make(map[string]string)
-	for _, l := range inspections {
-		if l.rightsErr != nil {
-			seen.NotAsked[l.name.String()] = l.rightsErr.Error()
+	for _, x := range inspections {
+		if x.rightsErr != nil {
+			seen.NotAsked[x.name.String()] = x.rightsErr.Error()
 		}
 	}
 	if own.noAccount {
 		seen.NoAccount = p.Namespace + "/" + p.Account
-	}
-	seen.Local.API = &own.found
-	for i, next := 0, 1; i < len(links); i++ {
-		if links[i].REST != nil {
-			seen.Clusters.Clusters[i].API = &inspections[next].found
-			next++
-		}
 	}
 	return seen
 }
@@ -107,42 +101,42 @@ type inspection struct {
 	account   string // in that namespace, whose rights they are; empty: those of the credentials
 	pre       bool   // the account need not be there yet
 
-	found     adminapi.APIServer
-	rightsErr error // why no rights could be asked for
+	found     *adminapi.APIServer // has the expiry at first
+	rightsErr error               // why no rights could be asked for
 	noAccount bool
 }
 
-func (l *inspection) run(ctx context.Context) {
+func (x *inspection) run(ctx context.Context) {
 	if ctx.Err() != nil {
 		return // no time was left
 	}
 	ctx, cancel := context.WithTimeout(ctx, clusterLimit)
 	defer cancel()
-	expiry := l.found.Expiry
-	api, err := kube.New(l.name, l.rest, nil)
+	api, err := kube.New(x.name, x.rest, nil)
 	if err != nil {
-		l.found.Error = "no client can be made of its credentials: " + err.Error()
+		x.found.Error = "no client can be made of its credentials: " + err.Error()
 		return
 	}
 	defer api.Close()
+	expiry := x.found.Expiry
+	defer func() { x.found.Expiry = expiry }()
 	first, stop := context.WithTimeout(ctx, firstAnswer)
+	defer stop()
 	_, err = api.Version(first)
-	late := first.Err() != nil
-	stop()
-	if err == nil {
-		var known *facts.Facts
-		known, _ = facts.Read(ctx, api, l.namespace)
-		l.found = api.Server()
-		known.AddTo(&l.found)
-		l.found.Refused = unauthorized(l.found.Refused)
-		l.askRights(ctx, api)
-		l.askKinds(ctx, api)
-	} else if l.found = api.Server(); !l.found.Answered.IsZero() {
-		l.found.VersionError = err.Error()
-	} else if late {
-		l.found.Error = fmt.Sprintf("no answer within %v", firstAnswer)
+	*x.found = api.Server()
+	switch {
+	case err == nil:
+		known, _ := facts.Read(ctx, api, x.namespace)
+		*x.found = api.Server()
+		known.AddTo(x.found)
+		x.found.Refused = unauthorized(x.found.Refused)
+		x.askRights(ctx, api)
+		x.askKinds(ctx, api)
+	case !x.found.Answered.IsZero():
+		x.found.VersionError = err.Error()
+	case first.Err() != nil:
+		x.found.Error = fmt.Sprintf("no answer within %v", firstAnswer)
 	}
-	l.found.Expiry = expiry
 }
 
 // unauthorized leaves out what the credentials in use may not do: whose rights matter is asked for.
@@ -156,18 +150,18 @@ func unauthorized(list []adminapi.RefusedRequest) (kept []adminapi.RefusedReques
 }
 
 // askKinds finds out which custom resources the own cluster does not have.
-func (l *inspection) askKinds(ctx context.Context, api *kube.Client) {
-	if l.name != federation.Local {
+func (x *inspection) askKinds(ctx context.Context, api *kube.Client) {
+	if x.name != federation.Local {
 		return
 	}
 	for _, k := range []schema.GroupVersionResource{crd.ProfileVersion.WithResource("serviceprofiles"), crd.PolicyVersion.WithResource("servers"), crd.WorkloadVersion.WithResource("externalworkloads")} {
-		x := adminapi.RefusedRequest{Verb: "get", Resource: k.GroupResource().String(), Status: http.StatusNotFound}
+		refused := adminapi.RefusedRequest{Verb: "get", Resource: k.GroupResource().String(), Status: http.StatusNotFound}
 		switch served, err := api.Serves(ctx, k); {
 		case err != nil:
-			x.Status = http.StatusServiceUnavailable // it is not known
+			refused.Status = http.StatusServiceUnavailable // it is not known
 		case served:
 			continue
 		}
-		l.found.Refused = append(l.found.Refused, x)
+		x.found.Refused = append(x.found.Refused, refused)
 	}
 }

@@ -22,46 +22,46 @@ import (
 const reviewsAtOnce = 8
 
 // askRights asks the API server which rights it does not grant.
-func (l *inspection) askRights(ctx context.Context, api *kube.Client) {
-	if l.pre && l.account != "" {
-		_, err := api.ServiceAccounts(l.namespace).Get(ctx, l.account, metav1.GetOptions{})
-		if l.noAccount = apierrors.IsNotFound(err); l.noAccount {
+func (x *inspection) askRights(ctx context.Context, api *kube.Client) {
+	if x.pre && x.account != "" {
+		_, err := api.ServiceAccounts(x.namespace).Get(ctx, x.account, metav1.GetOptions{})
+		if x.noAccount = apierrors.IsNotFound(err); x.noAccount {
 			return
 		}
 	}
 	var mu sync.Mutex
 	asking, ctx := errgroup.WithContext(ctx)
 	asking.SetLimit(reviewsAtOnce)
-	for _, r := range l.rights {
+	for _, r := range x.rights {
 		for _, verb := range r.Verbs {
 			asking.Go(func() error {
-				allowed, err := l.mayDo(ctx, api, r, verb)
+				allowed, err := x.mayDo(ctx, api, r, verb)
 				if err != nil {
 					return fmt.Errorf("%s %v: %w", verb, r, err)
 				}
 				if !allowed {
 					mu.Lock()
 					defer mu.Unlock()
-					l.found.Refused = append(l.found.Refused, adminapi.RefusedRequest{Verb: verb, Resource: r.String(), Status: http.StatusForbidden})
+					x.found.Refused = append(x.found.Refused, adminapi.RefusedRequest{Verb: verb, Resource: r.String(), Status: http.StatusForbidden})
 				}
 				return nil
 			})
 		}
 	}
 	if err := asking.Wait(); err != nil {
-		l.rightsErr = api.Printable(err)
+		x.rightsErr = api.Printable(err)
 		return
 	}
-	kube.SortRefused(l.found.Refused)
+	kube.SortRefused(x.found.Refused)
 }
 
 // mayDo asks for one right: of the account by a review of its rights, else of the credentials in use.
-func (l *inspection) mayDo(ctx context.Context, api *kube.Client, r check.Right, verb string) (bool, error) {
+func (x *inspection) mayDo(ctx context.Context, api *kube.Client, r check.Right, verb string) (bool, error) {
 	asked := &authorizationv1.ResourceAttributes{Group: r.Group, Resource: r.Resource, Name: r.Name, Verb: verb}
 	if r.InNamespace || r.Name != "" {
-		asked.Namespace = l.namespace
+		asked.Namespace = x.namespace
 	}
-	if l.account == "" {
+	if x.account == "" {
 		answer, err := api.SelfSubjectAccessReviews.Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: asked},
 		}, metav1.CreateOptions{})
@@ -69,8 +69,8 @@ func (l *inspection) mayDo(ctx context.Context, api *kube.Client, r check.Right,
 	}
 	accounts := "system:serviceaccounts"
 	answer, err := api.SubjectAccessReviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		ResourceAttributes: asked, User: strings.Join([]string{"system:serviceaccount", l.namespace, l.account}, ":"),
-		Groups: []string{accounts, accounts + ":" + l.namespace, "system:authenticated"},
+		ResourceAttributes: asked, User: strings.Join([]string{"system:serviceaccount", x.namespace, x.account}, ":"),
+		Groups: []string{accounts, accounts + ":" + x.namespace, "system:authenticated"},
 	}}, metav1.CreateOptions{})
 	return err == nil && answer.Status.Allowed, err
 }
