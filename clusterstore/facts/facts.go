@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	retryAfter = 30 * time.Second // if something could not be read, and it is not that the credentials may not
+	retryAfter = 2 * time.Minute // if something could not be read, and it is not that the credentials may not
 	readWithin = time.Minute
 	listsFirst = 5 * time.Second // after which facts are read even if the cluster's objects are not listed yet
 )

@@ -2,6 +2,7 @@ package facts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -21,6 +22,9 @@ const (
 	maxRanges = 1000
 )
 
+// errEnough ends a list, which a hostile server may never do.
+var errEnough = errors.New("there are more Nodes than are read")
+
 // readNetworks reads the Pod CIDRs of a cluster's Nodes.
 func readNetworks(ctx context.Context, from decode.Source[*corev1.Node]) (n adminapi.PodNetworks, err error) {
 	ranges := make(map[netip.Prefix]bool)
@@ -28,8 +32,11 @@ func readNetworks(ctx context.Context, from decode.Source[*corev1.Node]) (n admi
 	for {
 		before := n.Nodes
 		page, err := from.List(ctx, options, func(node *corev1.Node, refused *decode.Refused) error {
-			if refused != nil {
+			switch {
+			case refused != nil:
 				return fmt.Errorf("of Node %s: %w", refused.Name, refused.Err)
+			case n.Nodes == maxNodes:
+				return errEnough
 			}
 			for _, text := range append(node.Spec.PodCIDRs, node.Spec.PodCIDR) {
 				if p, err := netip.ParsePrefix(text); err == nil && len(ranges) < maxNodes {
@@ -39,11 +46,10 @@ func readNetworks(ctx context.Context, from decode.Source[*corev1.Node]) (n admi
 			n.Nodes++
 			return nil
 		})
-		if err != nil {
+		if n.Partly = errors.Is(err, errEnough); err != nil && !n.Partly {
 			return n, err
 		}
-		options.Continue = page.Continue
-		if n.Partly = options.Continue != "" && n.Nodes >= maxNodes; n.Partly || options.Continue == "" || n.Nodes == before {
+		if options.Continue = page.Continue; n.Partly || options.Continue == "" || n.Nodes == before {
 			break
 		}
 	}

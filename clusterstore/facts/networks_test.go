@@ -1,13 +1,63 @@
 package facts
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
+
+	"isthmus/clusterstore/decode"
 )
+
+// nodes is a source of so many Nodes for each page that is asked for, and so many pages.
+type nodes struct {
+	decode.Source[*corev1.Node]
+	ofPage, pages int
+	sent          int
+}
+
+func (s *nodes) List(_ context.Context, o metav1.ListOptions, each func(*corev1.Node, *decode.Refused) error) (meta metav1.ListMeta, err error) {
+	for range s.ofPage {
+		cidr := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(s.sent >> 8), byte(s.sent), 0}), 24).String()
+		s.sent++
+		if err := each(&corev1.Node{Spec: corev1.NodeSpec{PodCIDR: cidr, PodCIDRs: []string{cidr, "none"}}}, nil); err != nil {
+			return meta, err
+		}
+	}
+	if s.pages--; s.pages > 0 {
+		meta.Continue = "more"
+	}
+	return meta, nil
+}
+
+// TestReadNetworks: the ranges of a cluster are joined, and neither an endless page nor endless pages are read to the end.
+func TestReadNetworks(t *testing.T) {
+	for _, c := range []struct {
+		from  nodes
+		nodes int
+		cidrs string // the first and the last
+		part  bool
+	}{
+		{nodes{ofPage: 100, pages: 3}, 300, "[10.0.0.0/16 10.1.40.0/22]", false},
+		{nodes{ofPage: 1 << 30, pages: 1}, maxNodes, "[10.0.0.0/12 10.19.128.0/21]", true},
+		{nodes{ofPage: 1, pages: 1 << 30}, maxNodes, "[10.0.0.0/12 10.19.128.0/21]", true},
+		{nodes{pages: 1 << 30}, 0, "", false},
+	} {
+		n, err := readNetworks(t.Context(), &c.from)
+		cidrs := ""
+		if len(n.CIDRs) > 0 {
+			cidrs = fmt.Sprint([]string{n.CIDRs[0], n.CIDRs[len(n.CIDRs)-1]})
+		}
+		if err != nil || n.Nodes != c.nodes || n.Partly != c.part || cidrs != c.cidrs {
+			t.Errorf("%d Nodes, partly: %v, %s, %v", n.Nodes, n.Partly, cidrs, err)
+		}
+	}
+}
 
 func TestJoin(t *testing.T) {
 	for want, list := range map[string][]string{
