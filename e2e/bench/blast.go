@@ -1,16 +1,15 @@
 package bench
 
 import (
-	"context"
-	"errors"
 	"fmt"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"time"
 
+	"isthmus/e2e/admin"
 	"isthmus/e2e/bench/fleet"
 	"isthmus/e2e/bench/load"
-	"isthmus/e2e/bench/world"
-	"isthmus/e2e/gateway"
 	"isthmus/e2e/poll"
 	"isthmus/internal/adminapi"
 	"isthmus/internal/apisim"
@@ -28,135 +27,177 @@ type BlastScale struct {
 	Flood    int    // rounds within the budget, and as many beyond it
 }
 
-// flooding is the cluster that floods.
-const flooding = 1
-
-// floodLimit is how long the gateway may take to notice that a cluster is beyond its budget, or that it is no more.
-const floodLimit = 90 * time.Second
-
-func blastTrial() Trial {
-	return Trial{Name: "blast", Repeats: 1, own: blast, Metrics: []Metric{
-		{Key: "p99", Label: "within the budget: the last stream has another cluster's change, 99th percentile", Unit: "ms", Ratio: 2},
-		{Key: "over p99", Label: "beyond the budget: the last stream has another cluster's change, 99th percentile", Unit: "ms", Ratio: 2},
-		{Key: "p50", Label: "within the budget: the last stream has another cluster's change, median", Unit: "ms"},
-		{Key: "over p50", Label: "beyond the budget: the last stream has another cluster's change, median", Unit: "ms"},
-		{Key: "peak", Label: "within the budget: peak resident memory", Unit: "MB"},
-		{Key: "over peak", Label: "beyond the budget: peak resident memory", Unit: "MB"},
-		{Key: "share", Label: "within the budget: CPU of one core", Unit: "%"},
-		{Key: "over share", Label: "beyond the budget: CPU of one core", Unit: "%"},
-		{Key: "events", Label: "events a second of the flood", Unit: ""},
-		{Key: "budget", Label: "beyond the budget: how much of it is used", Unit: "%", Most: 125},
-		{Key: "back", Label: "the cluster is followed again, after the flood", Unit: "s", Most: 60},
-	}}
-}
+const (
+	// flooding is the cluster that floods.
+	flooding = 1
+	// floodLimit is how long the gateway may take to notice that a cluster is beyond its budget, or that it is no more.
+	floodLimit = 90 * time.Second
+	// maxGarbage is from where on this process collects garbage during the trial.
+	maxGarbage = 4 << 30
+)
 
 // blast lets the Services of twenty clusters change under open streams while one more cluster does nothing, writes objects of
 // ever new names within its budget, and then beyond it. The floor is the same gateway without a flood, which is written all
 // the same, to an API server that nobody follows, so that what it takes to write it is no difference.
-func blast(ctx context.Context, l *Lab) (samples map[Kind]Sample, err error) {
-	s := l.cfg.Scale.Blast
-	unread, err := apisim.Start("unread", nil)
-	if err != nil {
-		return nil, err
+func blast(s Scale) Trial {
+	c := s.Blast
+	return Trial{
+		Name: "blast", kinds: gatewayOnly, repeats: 1,
+		Figures: []Figure{
+			{Key: "p99", Label: "within the budget: the last stream has another cluster's change, 99th percentile", Unit: "ms", MaxRatio: 2},
+			{Key: "over p99", Label: "beyond the budget: the last stream has another cluster's change, 99th percentile", Unit: "ms", MaxRatio: 2},
+			{Key: "p50", Label: "within the budget: the last stream has another cluster's change, median", Unit: "ms"},
+			{Key: "over p50", Label: "beyond the budget: the last stream has another cluster's change, median", Unit: "ms"},
+			{Key: "peak", Label: "within the budget: peak resident memory", Unit: "MB"},
+			{Key: "over peak", Label: "beyond the budget: peak resident memory", Unit: "MB"},
+			{Key: "share", Label: "within the budget: CPU of one core", Unit: "%"},
+			{Key: "over share", Label: "beyond the budget: CPU of one core", Unit: "%"},
+			{Key: "events", Label: "events a second of the flood"},
+			{Key: "budget", Label: "beyond the budget: how much of it is used", Unit: "%", Max: 125},
+			{Key: "back", Label: "the cluster is followed again, after the flood", Unit: "s", Max: 60},
+		},
+		fleet: func(int) fleet.Config {
+			return fleet.Config{Linked: c.Linked, Services: c.Services, Slices: 1, Endpoints: 1}
+		},
+		do: func(r *run) {
+			unread := must(apisim.Start("unread", nil))
+			r.atEnd(unread.Close)
+			at := r.start("-cluster-memory=" + c.Budget)
+			b := &blasting{server: at, BlastScale: c, elsewhere: &flood{server: unread}, flood: &flood{server: r.fleet.Server(flooding)}}
+			b.streams = at.open(spread(s.Streams, s.Conns, c.Services, federated))
+			b.measure()
+		},
 	}
-	defer func() { err = errors.Join(err, unread.Close()) }()
-	f, err := follow(ctx, l.cfg, fleet.Config{Linked: s.Linked, Services: s.Services, Slices: 1, Endpoints: 1}, "-cluster-memory="+s.Budget)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, f.end(ctx)) }()
-	b := &blasting{followed: f, scale: s, elsewhere: &flood{server: unread}, flood: &flood{server: f.fleet.Server(flooding)}}
-	if b.streams, err = l.openBlasted(ctx, f.gateway, s); err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, b.streams.Close()) }()
-	return b.measure(ctx)
-}
-
-// openBlasted opens all streams, spread over all Services.
-func (l *Lab) openBlasted(ctx context.Context, g *gateway.Gateway, s BlastScale) (*load.Load, error) {
-	cfg := load.Config{Addr: g.Addr(), Method: "Get", Conns: l.cfg.Scale.Conns}
-	for i := range l.cfg.Scale.Streams {
-		_, authority := fleet.Service(i%s.Services, true)
-		cfg.Targets = append(cfg.Targets, load.Target{Authority: authority, Token: world.Token(i)})
-	}
-	return load.Open(ctx, cfg)
 }
 
 // blasting is the trial while it runs.
 type blasting struct {
-	*followed
-	scale            BlastScale
+	*server
+	BlastScale
 	streams          *load.Load
 	flood, elsewhere *flood
 }
 
 // measure makes all blocks. Of those without a flood the slower one counts: what they differ by is noise.
-func (b *blasting) measure(ctx context.Context) (map[Kind]Sample, error) {
-	if _, err := b.block(ctx, b.elsewhere, 2, b.scale.Fits); err != nil { // what opening the streams took is to be gone
-		return nil, err
+func (b *blasting) measure() {
+	b.block(b.elsewhere, 2, b.Fits) // what opening the streams took is to be gone
+	before := b.block(b.elsewhere, b.Quiet, b.Fits)
+	within := b.block(b.flood, b.Flood, b.Fits)
+	if c := must(b.state()); c.State != adminapi.Ready {
+		check(fmt.Errorf("within its budget the cluster is %s: %s", c.State, c.Reason))
 	}
-	before, err := b.block(ctx, b.elsewhere, b.scale.Quiet, b.scale.Fits)
-	if err != nil {
-		return nil, err
-	}
-	within, err := b.block(ctx, b.flood, b.scale.Flood, b.scale.Fits)
-	if err != nil {
-		return nil, err
-	}
-	if c, err := b.state(ctx); err != nil || c.State != "ready" {
-		return nil, fmt.Errorf("within its budget the cluster is %+v (%w)", c, err)
-	}
-	between, err := b.block(ctx, b.elsewhere, b.scale.Quiet, b.scale.Fits)
-	if err != nil {
-		return nil, err
-	}
-	beyond, err := b.block(ctx, b.flood, b.scale.Flood, 0)
-	if err != nil {
-		return nil, err
-	}
-	floor, with := Sample{}, Sample{}
+	between := b.block(b.elsewhere, b.Quiet, b.Fits)
+	b.exceed()
+	beyond := b.block(b.flood, b.Flood, 0)
+	floor := Sample{}
 	for key, value := range within {
 		floor[key] = max(before[key], between[key])
 		floor["over "+key] = floor[key]
-		with[key], with["over "+key] = value, beyond[key]
+		b.set(key, value)
+		b.set("over "+key, beyond[key])
 	}
-	with["budget"], with["back"], err = b.recover(ctx)
-	return map[Kind]Sample{Floor: floor, Gateway: with}, err
+	b.samples[Floor] = floor
+	b.comeBack()
 }
 
-// recover lets the flood go on until the gateway shows that it is beyond the budget, and then subside, and returns how much of
-// its budget the cluster had and how long it took until it is followed again.
-func (b *blasting) recover(ctx context.Context) (budget, seconds float64, err error) {
-	b.flood.start(ctx, b.scale.Events, 0)
-	err = b.await(ctx, func(c adminapi.Cluster) bool {
-		return c.State == "stale" && strings.Contains(c.Reason, "over budget: ")
-	})
-	_, wrong := b.flood.end()
-	if err := errors.Join(err, wrong); err != nil {
-		return 0, 0, err
+// block lets Services change for so many rounds beside a flood, and returns what that was like. The garbage of this process,
+// which has the API servers and the client, is collected before: what would wait for that is not the gateway's delay.
+func (b *blasting) block(flood *flood, rounds, most int) Sample {
+	runtime.GC()
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(maxGarbage))
+	b.resetPeak()
+	m := b.meter(b.streams)
+	flood.start(b.ctx, b.Events, most)
+	written := b.changes(rounds)
+	took := time.Since(m.began)
+	cpu := m.spent()
+	events := must(flood.end())
+	b.settle(b.streams)
+	delays := must(nextDelays(b.streams, written))
+	return Sample{
+		"p50": percentile(delays, 50), "p99": percentile(delays, 99), "share": share(cpu, took), "peak": megabytes(b.peak()),
+		"events": float64(events) / took.Seconds(),
 	}
-	c, err := b.state(ctx)
-	if err != nil {
-		return 0, 0, err
+}
+
+// changes takes one endpoint of every Service away, and then brings all back, round after round, and returns when each was
+// written: just before, since a watch can be faster than what would note the time after that. The clusters take turns, but for
+// the one that floods. What is late is not made up for: an endpoint that is away for too short a time is never missed.
+func (b *blasting) changes(rounds int) map[string][]time.Time {
+	written := map[string][]time.Time{}
+	next, every := time.Now(), time.Second/time.Duration(b.Rate)
+	for i := range 2 * rounds * b.Services {
+		b.pause(time.Until(next))
+		if next = next.Add(every); time.Until(next) < 0 {
+			next = time.Now()
+		}
+		n := i % b.Services
+		written[federated(n)] = append(written[federated(n)], time.Now())
+		check(b.fleet.Flip(flooding+1+n%(b.Linked-1), fleetName(n)))
 	}
-	if err := b.flood.subside(); err != nil {
-		return 0, 0, err
+	return written
+}
+
+// exceed lets the flood go on until the gateway shows that the cluster is beyond its budget.
+func (b *blasting) exceed() {
+	b.flood.start(b.ctx, b.Events, 0)
+	b.await(overBudget)
+	must(b.flood.end())
+}
+
+func overBudget(c adminapi.Cluster) bool {
+	return c.State == adminapi.Stale && strings.Contains(c.Reason, "over budget: ")
+}
+
+// comeBack sets how much of its budget the cluster has used, deletes the flood's objects, and sets how long it took until the
+// cluster was followed again.
+func (b *blasting) comeBack() {
+	c := must(b.state())
+	if !overBudget(c) {
+		check(fmt.Errorf("beyond its budget the cluster is %s: %s", c.State, c.Reason))
 	}
+	b.set("budget", 100*float64(c.Memory.Used)/float64(c.Memory.Limit))
+	check(b.flood.subside())
 	began := time.Now()
-	if err := b.await(ctx, func(c adminapi.Cluster) bool { return c.State == "ready" }); err != nil {
-		return 0, 0, err
-	}
-	seconds = time.Since(began).Seconds()
-	service, _ := fleet.Service(0, true)
-	messages := b.streams.Received()
-	if err := b.fleet.Flip(flooding, service); err != nil {
-		return 0, 0, err
-	}
-	return 100 * float64(c.Memory.Used) / float64(c.Memory.Limit), seconds, poll.Until(ctx, floodLimit, floodEvery, func() error {
-		if want := messages + b.ofOneService(); b.streams.Received() != want {
-			return fmt.Errorf("after the flood, a change of its cluster: %d messages, not %d", b.streams.Received(), want)
+	b.await(func(c adminapi.Cluster) bool { return c.State == adminapi.Ready })
+	b.set("back", time.Since(began).Seconds())
+	of := 0 // streams of the first Service
+	b.streams.Arrivals(func(to load.Target, _ []time.Time) {
+		if to.Authority == federated(0) {
+			of++
+		}
+	})
+	m := b.meter(b.streams)
+	check(b.fleet.Flip(flooding, fleetName(0)))
+	check(poll.Until(b.ctx, floodLimit, floodEvery, func() error {
+		if got := m.messages(); got != of {
+			return fmt.Errorf("after the flood, a change of its cluster: %d messages, not %d", got, of)
 		}
 		return nil
-	})
+	}))
+}
+
+// state returns what the gateway shows of the cluster that floods.
+func (b *blasting) state() (c adminapi.Cluster, err error) {
+	page, err := admin.ReadClusters(b.ctx, b.admin)
+	if err != nil {
+		return c, err
+	}
+	all := admin.Named(page, fleet.Name(flooding))
+	if len(all) != 1 {
+		return c, fmt.Errorf("the gateway shows %d clusters %s", len(all), fleet.Name(flooding))
+	}
+	return all[0], nil
+}
+
+// await waits until the gateway shows that of the cluster that floods, and returns it.
+func (b *blasting) await(is func(adminapi.Cluster) bool) (c adminapi.Cluster) {
+	check(poll.Until(b.ctx, floodLimit, 100*time.Millisecond, func() (err error) {
+		if c, err = b.state(); err == nil && !is(c) {
+			err = fmt.Errorf("the cluster that has flooded is %s: %s", c.State, c.Reason)
+		}
+		return err
+	}))
+	return c
 }

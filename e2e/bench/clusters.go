@@ -37,12 +37,12 @@ func StartClusters(ctx context.Context, cfg Config) (kubeconfigs []string, stop 
 	if err != nil {
 		return nil, nil, err
 	}
-	stop = func() error {
+	end := func() error {
 		var errs []error
 		for _, s := range servers {
 			errs = append(errs, s.Close())
 		}
-		return errors.Join(append(errs, unlock())...)
+		return errors.Join(errs...)
 	}
 	for _, s := range servers {
 		kubeconfigs = append(kubeconfigs, s.Kubeconfig())
@@ -52,14 +52,11 @@ func StartClusters(ctx context.Context, cfg Config) (kubeconfigs []string, stop 
 		err = w.Fill(ctx, cfg.Scale.World)
 	}
 	if err != nil {
-		for _, s := range servers {
-			err = errors.Join(err, s.Close())
-		}
-		return nil, nil, fmt.Errorf("clusters: %w", err)
+		return nil, nil, fmt.Errorf("clusters: %w", errors.Join(err, end()))
 	}
 	s := cfg.Scale.World
 	cfg.Log("3 clusters of %d Pods and %d Services each, filled in %.0f s", s.Pods(), s.Web+s.App, time.Since(began).Seconds())
-	return kubeconfigs, stop, nil
+	return kubeconfigs, func() error { return errors.Join(end(), unlock()) }, nil
 }
 
 // lock keeps others from starting clusters in the same folder, which would remove these.

@@ -1,101 +1,166 @@
 package bench
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"isthmus/e2e/bench/load"
-	"isthmus/e2e/bench/proc"
-	"isthmus/e2e/poll"
+	"isthmus/e2e/bench/world"
 )
 
-// aftermath is how long after the work what it costs is read.
-const aftermath = time.Second
-
 // idle measures a server without streams.
-func idle(ctx context.Context, l *Lab, at subject) (Sample, error) {
-	if err := poll.Pause(ctx, l.cfg.Scale.Settle); err != nil {
-		return nil, err
-	}
-	m, err := proc.ReadMemory(at.Pid())
-	if err != nil {
-		return nil, err
-	}
-	return Sample{"rss": megabytes(m.RSS), "pss": megabytes(m.PSS)}, nil
-}
-
-// connect opens all streams at once, ends them at once and opens them again.
-func connect(f family) func(context.Context, *Lab, subject) (Sample, error) {
-	return func(ctx context.Context, l *Lab, at subject) (_ Sample, err error) {
-		memory, err := proc.Settled(ctx, at.Pid(), l.cfg.Scale.Settle)
-		if err != nil {
-			return nil, err
-		}
-		open := func() (*load.Load, error) { return l.open(ctx, at, f, f.count(l.cfg.Scale.World)) }
-		first, err := reopen(ctx, at, open, nil)
-		if err != nil {
-			return nil, err
-		}
-		held, err := proc.ReadMemory(at.Pid())
-		if err != nil {
-			return nil, errors.Join(err, first.streams.Close())
-		}
-		again, err := reopen(ctx, at, open, first.streams)
-		if err != nil {
-			return nil, err
-		}
-		streams := float64(again.streams.Streams())
-		return Sample{
-			"cpu": first.cpu.Seconds(), "all": milliseconds(first.took), "bytes": float64(first.streams.Bytes()) / streams,
-			"memory":    perStream(memory, held, again.streams),
-			"reconnect": again.cpu.Seconds(), "again": milliseconds(again.took),
-		}, again.streams.Close()
+func idle(s Scale) Trial {
+	return Trial{
+		Name: "idle", kinds: gatewayOnly, repeats: 1,
+		Figures: []Figure{{Key: "rss", Label: "resident memory, no streams", Unit: "MB", Max: 100}},
+		do: func(r *run) {
+			at := r.start()
+			r.pause(s.Settle)
+			r.set("rss", megabytes(at.rss()))
+		},
 	}
 }
 
-// opened is what it took to have all streams.
-type opened struct {
-	streams *load.Load
-	cpu     time.Duration
-	took    time.Duration
+// connect opens all streams of a family at once, ends them at once and opens them again.
+func connect(s Scale, name string, f family) Trial {
+	return Trial{
+		Name: name, kinds: bothKinds, repeats: s.Repeats, families: []family{f},
+		Figures: []Figure{
+			{Key: "cpu", Label: "CPU to connect all", Unit: "s", MaxRatio: atFloor},
+			{Key: "all", Label: "the last stream has its first message", Unit: "ms"},
+			{Key: "memory", Label: "memory a stream", Unit: "kB", MaxRatio: atFloor},
+			{Key: "reconnect", Label: "CPU to drop and reconnect all", Unit: "s", MaxRatio: atFloor},
+		},
+		do: func(r *run) {
+			r.start().connectTwice(r.spread(f, f.count(s.World)), func(*load.Load) {})
+		},
+	}
 }
 
-// reopen ends the streams that there were, if any, and opens all.
-func reopen(ctx context.Context, at subject, open func() (*load.Load, error), before *load.Load) (s opened, err error) {
-	s.cpu, err = cpuOf(ctx, at.Pid(), func() (err error) {
+// connectTwice opens all streams at once and lets something be done under them, ends them at once and opens them again.
+func (s *server) connectTwice(cfg load.Config, do func(*load.Load)) {
+	before := s.settled()
+	streams, cpu := s.connect(cfg, nil)
+	s.set("cpu", cpu.Seconds())
+	s.set("memory", perStream(s.rss()-before, streams))
+	s.set("bytes", float64(streams.Bytes())/float64(streams.Streams()))
+	do(streams)
+	_, cpu = s.connect(cfg, streams)
+	s.set("reconnect", cpu.Seconds())
+}
+
+// connect ends the streams that there were, if any, and opens all, and returns what that cost.
+func (s *server) connect(cfg load.Config, before *load.Load) (streams *load.Load, cpu time.Duration) {
+	cpu = s.cost(func() {
 		began := time.Now()
 		if before != nil {
-			if err := before.Close(); err != nil {
-				return err
-			}
+			check(before.Close())
 		}
-		if s.streams, err = open(); err != nil {
-			return err
+		streams = s.open(cfg)
+		if before == nil {
+			s.set("all", milliseconds(latest(streams).Sub(began)))
 		}
-		s.took = latest(s.streams).Sub(began)
-		return nil
 	})
-	if err != nil && s.streams != nil {
-		err = errors.Join(err, s.streams.Close())
+	return streams, cpu
+}
+
+// ProxiesScale is how proxies connect, and what is changed under them.
+type ProxiesScale struct {
+	Many, Busy Crowd
+	Changed    int // Services that are changed, twice each: so that all is as it was
+	Rate       int // changes a second
+}
+
+// proxies opens streams as proxies have them, changes some of their services, ends all streams at once and opens them again.
+func proxies(s Scale, name string, crowd Crowd) Trial {
+	return Trial{
+		Name: name, kinds: bothKinds, repeats: s.Repeats, families: []family{appLocal, appFederated, profilesLocal, profilesFederated},
+		Figures: []Figure{
+			{Key: "cpu", Label: "CPU to connect all", Unit: "s", MaxRatio: asProxies},
+			{Key: "all", Label: "the last stream has its first message", Unit: "ms"},
+			{Key: "memory", Label: "memory a stream, with its share of the connection's", Unit: "kB", MaxRatio: 1},
+			{Key: "update", Label: "CPU a delivered update", Unit: "µs", MaxRatio: asProxies},
+			{Key: "reconnect", Label: "CPU to drop and reconnect all", Unit: "s", MaxRatio: atFloor},
+		},
+		do: func(r *run) {
+			at := r.start()
+			at.connectTwice(load.Config{Conns: crowd.Conns, Targets: crowd.targets(s.World.App, world.App)}, func(streams *load.Load) {
+				at.update(streams, s.Proxies)
+			})
+		},
 	}
-	return s, err
 }
 
-// perStream returns the kilobytes that each stream has made a server take.
-func perStream(before, with proc.Memory, streams *load.Load) float64 {
-	return (float64(with.RSS) - float64(before.RSS)) / 1000 / float64(streams.Streams())
-}
-
-// latest returns when the last message came.
-func latest(streams *load.Load) (last time.Time) {
-	streams.Arrivals(func(_ load.Target, at []time.Time) {
-		if newest := at[len(at)-1]; newest.After(last) {
-			last = newest
+// update changes services under open streams: endpoints, which the federated Service has and the local one if the endpoint is
+// local, and the profiles of both.
+func (s *server) update(streams *load.Load, scale ProxiesScale) {
+	var list []service
+	for range 2 {
+		for i := range scale.Changed {
+			list = append(list, appFederated.of(i), profilesLocal.of(i), profilesFederated.of(i))
 		}
-	})
-	return last
+	}
+	m := s.meter(streams)
+	s.changeAll(list, scale.Rate)
+	s.settle(streams)
+	cpu := m.spent()
+	updates := m.expect(expected(streams, list))
+	s.set("update", microseconds(cpu)/updates)
+	s.set("update bytes", m.bytes()/updates)
 }
 
-func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-func megabytes(n uint64) float64           { return float64(n) / 1e6 }
+// expected returns how many updates follow from changes.
+func expected(streams *load.Load, list []service) (n int) {
+	of := map[[2]string]int{}
+	streams.Arrivals(func(t load.Target, _ []time.Time) { of[[2]string{t.Method, t.Authority}]++ })
+	for _, s := range list {
+		n += of[[2]string{s.method, s.authority}] + of[[2]string{s.method, s.also}]
+	}
+	return n
+}
+
+// expect returns how many messages have come since the meter began. Other than so many end the run.
+func (m *meter) expect(messages int) float64 {
+	got := m.messages()
+	if got != messages {
+		check(fmt.Errorf("%d messages have come, not %d: they can't be matched with changes", got, messages))
+	}
+	if got == 0 {
+		check(errors.New("no message has come"))
+	}
+	return float64(got)
+}
+
+// Crowd is so many proxies, each a connection of so many streams.
+type Crowd struct{ Conns, Streams int }
+
+// proxy returns the streams of one proxy, of so many Services: half are Get and half GetProfile, of either half the
+// Services are federated. Each proxy has other Services than the next one, and each of its streams another.
+func (c Crowd) proxy(conn, services int, name func(int) string) (list []load.Target) {
+	const apart = 251 // the Services of one proxy's streams
+	for n := range c.Streams {
+		t := load.Target{Method: getMethod, Token: world.Token(conn)}
+		if n%2 == 1 {
+			t.Method = profileMethod
+		}
+		service := name((conn + apart*n) % services)
+		if n%4 == 1 || n%4 == 2 {
+			service = world.Federated(service)
+		}
+		t.Authority = world.Authority(service)
+		list = append(list, t)
+	}
+	return list
+}
+
+// targets returns the streams of all proxies in the order of load.Config.
+func (c Crowd) targets(services int, name func(int) string) []load.Target {
+	list := make([]load.Target, c.Conns*c.Streams)
+	for conn := range c.Conns {
+		for n, t := range c.proxy(conn, services, name) {
+			list[conn+n*c.Conns] = t
+		}
+	}
+	return list
+}

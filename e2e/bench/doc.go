@@ -1,9 +1,12 @@
 // Package bench measures what a Destination server costs, side by side with the floor: a bare gRPC server that sends the
 // same bytes (see package floor).
 //
-// A [Trial] is one thing that is done to a server: many streams opened, an endpoint flipped under them, and so on. It is
-// done to the floor and to the gateway in turn, several times, each time to a fresh process; of what was measured
-// the medians count. The server, the client (this process) and the API servers are separate processes on one machine.
+// A [Trial] is a name, clusters, what is done to a server, and the figures that come of it, with their targets. It is done to the
+// floor and to the gateway in turn, several times, each time to a fresh process; the medians count. The server, the client
+// (this process) and the API servers are separate processes on one machine, or the API servers are simulated in this one (package fleet).
+//
+// What is done is written as a test is: a function of a run, whose helpers end it when something fails (check). Starting and ending
+// servers, repetitions, timeouts, the files and the tables are the same for all trials: [Lab.Run] and [Report].
 //
 // The decisions behind it:
 //
@@ -13,7 +16,6 @@
 //   - Delays count from the API server's answer to the write, or for the floor from the order to step, until the client
 //     has the whole message.
 //   - A run begins once the processors are idle, or after 20 s: what the one before leaves to collect or to compact would count.
-//     Trials with simulated clusters wait once, but for cold starts, which wait before each start.
 //   - The floor's bytes are recorded from the measured server, so that their sizes can't differ.
 //
 // ARCHITECTURE.md, at the root of the repository, shows how the packages of the gateway work together.

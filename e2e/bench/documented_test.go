@@ -12,13 +12,13 @@ import (
 
 // TestAlone: each trial's name, as make bench BENCH=REGEX has it, makes that trial and no other.
 func TestAlone(t *testing.T) {
-	for _, one := range Trials() {
+	for _, one := range Trials(Full()) {
 		name, err := regexp.Compile(one.Name)
 		if err != nil || strings.ContainsAny(one.Name, "'$") {
 			t.Errorf("%q is no regular expression that make takes: %v", one.Name, err)
 			continue
 		}
-		for _, other := range Trials() {
+		for _, other := range Trials(Full()) {
 			if name.MatchString(other.Name) != (one.Name == other.Name) {
 				t.Errorf("BENCH=%q, trial %q: made is %v", one.Name, other.Name, name.MatchString(other.Name))
 			}
@@ -44,7 +44,7 @@ func TestDocumentedTrials(t *testing.T) {
 			trial, err := regexp.Compile(strings.Trim(m[1], "'"))
 			if err != nil {
 				t.Errorf("%s: %v", page, err)
-			} else if !slices.ContainsFunc(Trials(), func(x Trial) bool { return trial.MatchString(x.Name) }) {
+			} else if !slices.ContainsFunc(Trials(Full()), func(x Trial) bool { return trial.MatchString(x.Name) }) {
 				t.Errorf("%s names trials %s, and there are none", page, m[1])
 			}
 		}
@@ -62,10 +62,10 @@ func TestPerformancePage(t *testing.T) {
 		t.Fatal(err)
 	}
 	var names, figures []string
-	for _, trial := range Trials() {
+	for _, trial := range Trials(Full()) {
 		names = append(names, trial.Name)
-		for _, row := range Rows([]Result{{Trial: trial.Name, metrics: trial.Metrics}}) {
-			figures = append(figures, strings.Join([]string{row.Trial, row.Label, row.cells()[4]}, " | "))
+		for _, f := range trial.Figures {
+			figures = append(figures, strings.Join([]string{trial.Name, f.Label, Row{Figure: f}.cells()[4]}, " | "))
 		}
 	}
 	var described []string
@@ -93,10 +93,10 @@ func TestGrowthPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	var want, got []string
-	for _, c := range FullGrowth().curves() {
-		for _, l := range c.lines {
-			for _, x := range c.points {
-				want = append(want, fmt.Sprintf("%s | %d %s", l.Title, x, c.x))
+	for _, trial := range Growth(Full()) {
+		for _, f := range trial.Figures {
+			for _, size := range trial.Sizes {
+				want = append(want, fmt.Sprintf("%s | %d %s", f.Label, size, trial.Of))
 			}
 		}
 	}

@@ -31,9 +31,9 @@ type flood struct {
 	err     error        // read after running
 }
 
-// start writes so many events a second until end. Once there are more objects than that, the oldest are deleted for new
+// start writes so many events a second until end. Once there are as many objects as the limit, the oldest are deleted for new
 // ones, which is an event too; 0: none are.
-func (f *flood) start(ctx context.Context, rate, most int) {
+func (f *flood) start(ctx context.Context, rate, limit int) {
 	ctx, f.cancel = context.WithCancel(ctx)
 	f.written.Store(0)
 	f.running.Go(func() {
@@ -41,7 +41,7 @@ func (f *flood) start(ctx context.Context, rate, most int) {
 		for f.err == nil && poll.Pause(ctx, floodEvery) == nil {
 			due := int64(time.Since(began).Seconds() * float64(rate))
 			for f.err == nil && f.written.Load() < due && ctx.Err() == nil {
-				f.err = f.event(most)
+				f.err = f.event(limit)
 			}
 		}
 	})
@@ -54,9 +54,9 @@ func (f *flood) end() (int64, error) {
 	return f.written.Load(), f.err
 }
 
-func (f *flood) event(most int) error {
+func (f *flood) event(limit int) error {
 	f.written.Add(1)
-	if most > 0 && f.newest-f.oldest >= most {
+	if limit > 0 && f.newest-f.oldest >= limit {
 		f.oldest++
 		return f.server.Delete(floodObject(f.oldest - 1))
 	}

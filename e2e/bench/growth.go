@@ -2,198 +2,197 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"time"
 
+	"isthmus/e2e/admin"
 	"isthmus/e2e/bench/fleet"
 	"isthmus/e2e/bench/load"
-	"isthmus/e2e/bench/proc"
 	"isthmus/e2e/poll"
+	"isthmus/internal/adminapi"
 )
-
-// Growth is how what something costs grows with what there is.
-type Growth struct {
-	Machine Machine
-	Lines   []Line
-}
-
-// Line is one kind of cost, such as processor time or memory.
-type Line struct {
-	Title  string
-	X      string // what is counted on the way from point to point
-	Unit   string
-	Points []Point
-}
-
-// Point is the cost at one size: the median of the samples.
-type Point struct {
-	X       int
-	Cost    float64
-	Samples []float64
-}
 
 // GrowthScale is how far growth is measured.
 type GrowthScale struct {
-	Endpoints, Clusters, Services []int // the points of each line
+	Endpoints, Clusters, Services []int // the sizes of each trial
 	Changes                       int   // made at each; an even number
 	Streams, Conns                int
-	Repeats                       int
-	Settle                        time.Duration
 
 	Crowds CrowdScale
 	Linked LinkedScale
 }
 
-// FullGrowth is the scale of the page.
-func FullGrowth() GrowthScale {
-	return GrowthScale{
-		Endpoints: []int{100, 1000, 10_000}, Clusters: []int{1, 10, 50}, Services: []int{10, 1000, 10_000},
-		Changes: 400, Streams: 10_000, Conns: 100, Repeats: 3, Settle: 10 * time.Second,
-		Crowds: CrowdScale{
-			Services: 1000, Endpoints: 10, Streams: []int{1200, 12_000, 120_000}, Each: 12, Conns: []int{100, 1000, 10_000}, Of: 12_000,
-		},
-		Linked: LinkedScale{Clusters: []int{20, 200, 2000}, Services: 10, Endpoints: 10, Spread: 20, Rest: 15 * time.Second},
-	}
+// CrowdScale is how many streams there are on how many connections, of the Services of two clusters.
+type CrowdScale struct {
+	Services, Endpoints int // in each of the clusters, and of each Service there
+
+	Streams []int // the sizes of one trial, with so many on each connection:
+	Each    int
+	Conns   []int // the sizes of the other one, with so many streams in all:
+	Of      int
+}
+
+// LinkedScale is how many clusters are linked.
+type LinkedScale struct {
+	Clusters            []int // the sizes of the trial
+	Services, Endpoints int   // in each cluster, and of each Service there
+	Spread              int   // clusters that have the same Services
+	Rest                time.Duration
 }
 
 // inSlice is how many endpoints a large Service has in each slice, as Kubernetes writes them.
 const inSlice = 100
 
-// curve is what is measured at some sizes: a sample has a cost for each line.
-type curve struct {
-	points  []int
-	x       string // of all lines
-	repeats int
-	lines   []Line
-	once    func(context.Context, Config, GrowthScale, int) ([]float64, error)
-}
+// unpaced lets changes follow each other without a pause.
+const unpaced = "-pace=0s"
 
-func (s GrowthScale) curves() []curve {
-	c := s.Crowds
-	return []curve{
-		{s.Endpoints, "endpoints", s.Repeats, []Line{{Title: "one change, by the Service's size", Unit: "µs"}}, changeBySize},
-		{s.Clusters, "clusters", s.Repeats, []Line{{Title: "one change, by the number of clusters", Unit: "µs"}}, changeByClusters},
-		{s.Services, "Services", s.Repeats, []Line{{Title: "one subscription, by the number of Services", Unit: "µs"}}, subscription},
-		{c.Streams, "streams", s.Repeats, crowdLines(fmt.Sprintf("%d a connection", c.Each)), crowdByStreams},
-		{c.Conns, "connections", s.Repeats, crowdLines(fmt.Sprintf("of %d in all", c.Of)), crowdByConns},
-		{s.Linked.Clusters, "clusters", 1, linkedLines(), linkedClusters},
+func changeBySize(s Scale) Trial {
+	t := changeCost(s, "one change, by the Service's size", 0)
+	t.Sizes, t.Of = s.Growth.Endpoints, "endpoints"
+	t.fleet = func(endpoints int) fleet.Config {
+		return fleet.Config{Services: 1, Slices: endpoints / inSlice, Endpoints: inSlice}
 	}
-}
-
-// MeasureGrowth measures the gateway, with clusters of package fleet: the lines of those titles, and those that are measured
-// with them. None is an error.
-func MeasureGrowth(ctx context.Context, cfg Config, s GrowthScale, titles *regexp.Regexp) (*Growth, error) {
-	g := &Growth{Machine: thisMachine()}
-	for _, c := range s.curves() {
-		if !slices.ContainsFunc(c.lines, func(l Line) bool { return titles.MatchString(l.Title) }) {
-			continue
-		}
-		for _, x := range c.points {
-			if err := c.measure(ctx, cfg, s, x); err != nil {
-				return nil, fmt.Errorf("%s, %d: %w", c.lines[0].Title, x, err)
-			}
-		}
-		g.Lines = append(g.Lines, c.lines...)
-	}
-	if g.Lines == nil {
-		return nil, fmt.Errorf("%q matches no title of a line, such as %q", titles, s.curves()[0].lines[0].Title)
-	}
-	return g, nil
-}
-
-// measure adds a point to each line.
-func (c curve) measure(ctx context.Context, cfg Config, s GrowthScale, x int) error {
-	samples := make([][]float64, len(c.lines))
-	for range c.repeats {
-		costs, err := c.once(ctx, cfg, s, x)
-		if err != nil {
-			return err
-		}
-		for i, cost := range costs {
-			samples[i] = append(samples[i], cost)
-		}
-	}
-	for i := range c.lines {
-		l, p := &c.lines[i], Point{X: x, Cost: median(samples[i]), Samples: samples[i]}
-		l.X, l.Points = c.x, append(l.Points, p)
-		cfg.Log("%s: %d %s: %s", l.Title, x, l.X, number(p.Cost, l.Unit))
-	}
-	return nil
-}
-
-func changeBySize(ctx context.Context, cfg Config, s GrowthScale, endpoints int) ([]float64, error) {
-	return changeCost(ctx, cfg, s, fleet.Config{Services: 1, Slices: endpoints / inSlice, Endpoints: inSlice})
+	return t
 }
 
 // changeByClusters has 20 endpoints in each cluster, in one slice.
-func changeByClusters(ctx context.Context, cfg Config, s GrowthScale, clusters int) ([]float64, error) {
-	return changeCost(ctx, cfg, s, fleet.Config{Linked: clusters, Services: 1, Slices: 1, Endpoints: 20})
+func changeByClusters(s Scale) Trial {
+	t := changeCost(s, "one change, by the number of clusters", 1)
+	t.Sizes, t.Of = s.Growth.Clusters, "clusters"
+	t.fleet = func(clusters int) fleet.Config {
+		return fleet.Config{Linked: clusters, Services: 1, Slices: 1, Endpoints: 20}
+	}
+	return t
 }
 
-// changeCost is what one change of an endpoint costs that is sent to one stream.
-func changeCost(ctx context.Context, cfg Config, s GrowthScale, what fleet.Config) ([]float64, error) {
-	return withFleet(ctx, cfg, what, func(f *followed) (cost []float64, err error) {
-		pid := f.gateway.Pid()
-		linked := min(1, what.Linked) // the changes are in the first linked cluster, if there is one
-		service, authority := fleet.Service(0, linked > 0)
-		streams, err := load.Open(ctx, load.Config{Addr: f.gateway.Addr(), Method: "Get", Conns: 1, Targets: []load.Target{{Authority: authority}}})
-		if err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, streams.Close()) }()
-		if err := poll.Pause(ctx, aftermath); err != nil {
-			return nil, err
-		}
-		cpu, err := cpuOf(ctx, pid, func() error {
-			for first, i := streams.Received(), 1; i <= s.Changes; i++ {
-				if err := f.fleet.Flip(linked, service); err != nil {
-					return err
+// changeCost is what one change of an endpoint costs that is sent to one stream. It is made in the cluster of that number.
+func changeCost(s Scale, name string, cluster int) Trial {
+	return Trial{
+		Name: name, kinds: gatewayOnly, repeats: s.Repeats,
+		Figures: []Figure{{Key: "cpu", Label: name, Unit: "µs"}},
+		do: func(r *run) {
+			at := r.start(unpaced)
+			service, authority := fleet.Service(0, cluster > 0)
+			stream := at.open(load.Config{Method: getMethod, Conns: 1, Targets: []load.Target{{Authority: authority}}})
+			r.pause(aftermath)
+			cpu := at.cost(func() {
+				for first, i := stream.Received(), 1; i <= s.Growth.Changes; i++ {
+					check(r.fleet.Flip(cluster, service))
+					check(stream.Await(r.ctx, first+i))
 				}
-				if err := streams.Await(ctx, first+i); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		return []float64{microseconds(cpu) / float64(s.Changes)}, err
-	})
+			})
+			r.set("cpu", microseconds(cpu)/float64(s.Growth.Changes))
+		},
+	}
 }
 
 // subscription is what one stream costs until it has its first message, when there are so many Services of ten endpoints
 // and the streams are spread over all of them.
-func subscription(ctx context.Context, cfg Config, s GrowthScale, services int) ([]float64, error) {
-	return withFleet(ctx, cfg, fleet.Config{Services: services, Slices: 1, Endpoints: 10}, func(f *followed) ([]float64, error) {
-		pid, open := f.gateway.Pid(), load.Config{Addr: f.gateway.Addr(), Method: "Get", Conns: s.Conns}
-		for i := range s.Streams {
-			_, authority := fleet.Service(i%services, false)
-			open.Targets = append(open.Targets, load.Target{Authority: authority})
-		}
-		if _, err := proc.Settled(ctx, pid, s.Settle); err != nil {
-			return nil, err
-		}
-		var streams *load.Load
-		cpu, err := cpuOf(ctx, pid, func() (err error) {
-			streams, err = load.Open(ctx, open)
-			return err
-		})
-		if streams != nil {
-			err = errors.Join(err, streams.Close())
-		}
-		return []float64{microseconds(cpu) / float64(s.Streams)}, err
-	})
+func subscription(s Scale) Trial {
+	const name = "one subscription, by the number of Services"
+	return Trial{
+		Name: name, kinds: gatewayOnly, repeats: s.Repeats, Sizes: s.Growth.Services, Of: "Services",
+		Figures: []Figure{{Key: "cpu", Label: name, Unit: "µs"}},
+		fleet:   func(services int) fleet.Config { return fleet.Config{Services: services, Slices: 1, Endpoints: 10} },
+		do: func(r *run) {
+			at := r.start(unpaced)
+			cfg := load.Config{Method: getMethod, Conns: s.Growth.Conns}
+			for i := range s.Growth.Streams {
+				_, authority := fleet.Service(i%r.size, false)
+				cfg.Targets = append(cfg.Targets, load.Target{Authority: authority})
+			}
+			at.settled()
+			cpu := at.cost(func() { at.open(cfg) })
+			r.set("cpu", microseconds(cpu)/float64(s.Growth.Streams))
+		},
+	}
 }
 
-// withFleet measures with a fresh fleet and gateway.
-func withFleet(ctx context.Context, cfg Config, what fleet.Config, do func(*followed) ([]float64, error)) (costs []float64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*trialLimit)
-	defer cancel()
-	f, err := follow(ctx, cfg, what, "-pace=0s")
-	if err != nil {
-		return nil, err
+func crowdByStreams(s Scale) Trial {
+	c := s.Growth.Crowds
+	t := crowd(s, fmt.Sprintf("a stream, %d a connection", c.Each), func(streams int) (int, int) { return streams, streams / c.Each })
+	t.Sizes, t.Of = c.Streams, "streams"
+	return t
+}
+
+func crowdByConns(s Scale) Trial {
+	c := s.Growth.Crowds
+	t := crowd(s, fmt.Sprintf("a stream, of %d in all", c.Of), func(conns int) (int, int) { return c.Of, conns })
+	t.Sizes, t.Of = c.Conns, "connections"
+	return t
+}
+
+// crowd opens streams, all at once if there are no more than Of: else wave by wave, since some of more would not be read
+// within the time that the gateway gives a request.
+func crowd(s Scale, name string, of func(size int) (streams, conns int)) Trial {
+	c := s.Growth.Crowds
+	return Trial{
+		Name: name, kinds: gatewayOnly, repeats: s.Repeats,
+		Figures: []Figure{{Key: "memory", Label: "memory " + name, Unit: "kB"}, {Key: "cpu", Label: "CPU to connect " + name, Unit: "µs"}},
+		fleet: func(int) fleet.Config {
+			return fleet.Config{Linked: 1, Services: c.Services, Slices: 1, Endpoints: c.Endpoints, Joined: true}
+		},
+		do: func(r *run) {
+			streams, conns := of(r.size)
+			waves := max(1, streams/c.Of)
+			proxies := Crowd{Conns: streams / waves / c.Each, Streams: c.Each}
+			wave := load.Config{Conns: conns / waves, Targets: proxies.targets(c.Services, fleetName)}
+			at := r.start(unpaced)
+			before := at.settled()
+			cpu := at.cost(func() {
+				for range waves {
+					at.open(wave)
+				}
+			})
+			r.set("memory", (at.rss()-before)/1000/float64(streams))
+			r.set("cpu", microseconds(cpu)/float64(streams))
+		},
 	}
-	defer func() { err = errors.Join(err, f.end(ctx)) }()
-	return do(f)
+}
+
+// linkedClusters is what clusters cost in which nothing changes, and of which nobody asks for anything. Their API servers
+// are reached as real ones are, by TLS and HTTP/2: by plain HTTP each watch would be a connection of its own.
+func linkedClusters(s Scale) Trial {
+	c := s.Growth.Linked
+	return Trial{
+		Name: "linked clusters", kinds: gatewayOnly, repeats: 1, Sizes: c.Clusters, Of: "clusters",
+		Figures: []Figure{
+			{Key: "peak", Label: "linked clusters, memory at most, at start", Unit: "MB"},
+			{Key: "rest", Label: "linked clusters, memory at rest", Unit: "MB"},
+			{Key: "share", Label: "linked clusters, CPU at rest, of one core", Unit: "%"},
+			{Key: "cpu", Label: "linked clusters, CPU to start", Unit: "s"},
+			{Key: "ready", Label: "linked clusters, start to ready, all read", Unit: "s"},
+		},
+		fleet: func(clusters int) fleet.Config {
+			return fleet.Config{Linked: clusters, Services: c.Services, Slices: 1, Endpoints: c.Endpoints, Spread: c.Spread, TLS: true}
+		},
+		do: func(r *run) {
+			at := r.start(unpaced)
+			check(poll.Until(r.ctx, runLimit, time.Second, func() error { return allRead(r.ctx, at.admin, r.size) }))
+			r.set("ready", time.Since(at.started).Seconds())
+			r.set("cpu", at.cpu().Seconds())
+			r.pause(c.Rest) // until connections and memory that the start took are given back
+			rested := at.cpu()
+			r.pause(c.Rest)
+			r.set("share", share(at.cpu()-rested, c.Rest))
+			r.set("peak", megabytes(at.peak()))
+			r.set("rest", megabytes(at.rss()))
+		},
+	}
+}
+
+// allRead checks that so many clusters are linked, and all have been read.
+func allRead(ctx context.Context, addr string, clusters int) error {
+	page, err := admin.ReadClusters(ctx, addr)
+	if err != nil {
+		return err
+	}
+	if i := slices.IndexFunc(page.Clusters, func(c adminapi.Cluster) bool { return c.State != adminapi.Ready }); i >= 0 {
+		return fmt.Errorf("cluster %s is %s: %s", page.Clusters[i].Cluster, page.Clusters[i].State, page.Clusters[i].Reason)
+	}
+	if n := len(page.Clusters); n != clusters {
+		return fmt.Errorf("%d clusters are linked, not %d", n, clusters)
+	}
+	return nil
 }

@@ -1,9 +1,7 @@
 package bench
 
 import (
-	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -15,9 +13,6 @@ import (
 
 	"isthmus/e2e/bench/fleet"
 	"isthmus/e2e/bench/load"
-	"isthmus/e2e/bench/proc"
-	"isthmus/e2e/bench/world"
-	"isthmus/e2e/poll"
 )
 
 // HotScale is a Service that everybody uses.
@@ -33,153 +28,107 @@ const (
 	framed = 5  // bytes that gRPC adds to a message
 )
 
-// hot opens all streams to one Service, and restarts all its Pods.
-func hot(ctx context.Context, l *Lab) (samples map[Kind]Sample, err error) {
-	s := l.cfg.Scale.Hot
-	f, err := follow(ctx, l.cfg, fleet.Config{Services: 1, Slices: s.Slices, Endpoints: s.Endpoints})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, f.end(ctx)) }()
+// hotService opens all streams to one Service, and restarts all its Pods.
+func hotService(s Scale) Trial {
+	c := s.Hot
 	name, authority := fleet.Service(0, false)
-	h := &heat{followed: f, scale: s, authority: authority}
-	if h.rolling, err = f.fleet.Restart(name, 1+s.Slices*s.Endpoints/60); err != nil {
-		return nil, err
+	return Trial{
+		Name: "hot service", kinds: gatewayOnly, repeats: 1,
+		Figures: []Figure{
+			{Key: "all", Label: "the last stream has its first message after", Unit: "s"},
+			{Key: "late p50", Label: "a stream has the last change after, median", Unit: "ms"},
+			{Key: "late", Label: "the last stream has the last change after", Unit: "ms", Max: 1000},
+			{Key: "sent", Label: "sent to a stream", Unit: "MB"},
+			{Key: "ratio", Label: "sent, relative to the least that adds and removes can take", Unit: "×", Max: 1.2},
+			{Key: "messages", Label: "messages to a stream"},
+			{Key: "share", Label: "CPU of one core meanwhile", Unit: "%"},
+			{Key: "memory", Label: "memory a stream, before the restart", Unit: "kB"},
+			{Key: "peak", Label: "peak resident memory", Unit: "MB"},
+			{Key: "most", Label: "peak resident memory, relative to before the restart", Unit: "×", Max: 3},
+		},
+		fleet: func(int) fleet.Config { return fleet.Config{Services: 1, Slices: c.Slices, Endpoints: c.Endpoints} },
+		do: func(r *run) {
+			rolling := must(r.fleet.Restart(name, 1+c.Slices*c.Endpoints/60))
+			at := r.start()
+			before := at.settled()
+			cfg := spread(c.Proxies.Conns*c.Proxies.Streams, c.Proxies.Conns, 1, func(int) string { return authority })
+			cfg.Newest = true
+			for i := range min(folds, len(cfg.Targets)) {
+				cfg.Targets[i].Keep = true
+			}
+			began := time.Now()
+			streams := at.open(cfg)
+			r.set("all", latest(streams).Sub(began).Seconds())
+			r.pause(aftermath)
+			held := at.rss()
+			r.set("memory", perStream(held-before, streams))
+			m := at.meter(streams)
+			old := removal(rolling.Addresses())
+			over := m.roll(rolling, c.Over)
+			took := over.Sub(m.began)
+			r.settle(streams)
+			r.set("share", share(m.spent(), took))
+			r.set("peak", megabytes(at.peak()))
+			r.set("most", at.peak()/held)
+			m.rolled(over, old+m.checkAll(authority, rolling.Addresses(), over))
+		},
 	}
-	if h.before, err = proc.Settled(ctx, f.gateway.Pid(), l.cfg.Scale.Settle); err != nil {
-		return nil, err
-	}
-	cfg := load.Config{Addr: f.gateway.Addr(), Method: getMethod, Conns: s.Proxies.Conns, Newest: true}
-	for i := range s.Proxies.Conns * s.Proxies.Streams {
-		cfg.Targets = append(cfg.Targets, load.Target{Authority: authority, Token: world.Token(i), Keep: i < folds})
-	}
-	began := time.Now()
-	if h.streams, err = load.Open(ctx, cfg); err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, h.streams.Close()) }()
-	opened := latest(h.streams).Sub(began)
-	sample, err := h.restart(ctx)
-	if err != nil {
-		return nil, err
-	}
-	sample["all"] = opened.Seconds()
-	return map[Kind]Sample{Gateway: sample}, nil
 }
 
-// heat is the trial while it runs.
-type heat struct {
-	*followed
-	scale     HotScale
-	authority string
-	rolling   *fleet.Rolling
-	before    proc.Memory // without streams
-	streams   *load.Load
-}
-
-// restart restarts all Pods, and returns what that was like for the streams.
-func (h *heat) restart(ctx context.Context) (Sample, error) {
-	if err := poll.Pause(ctx, aftermath); err != nil {
-		return nil, err
-	}
-	pid := h.gateway.Pid()
-	held, err := proc.ReadMemory(pid)
-	if err != nil {
-		return nil, err
-	}
-	least, err := least(h.rolling.Addresses())
-	if err != nil {
-		return nil, err
-	}
-	m, err := startMeter(pid, h.streams)
-	if err != nil {
-		return nil, err
-	}
-	over, err := h.roll(ctx)
-	if err != nil {
-		return nil, err
-	}
-	took := over.Sub(m.began)
-	if err := settle(ctx, h.streams); err != nil {
-		return nil, err
-	}
-	cpu, err := m.cpu()
-	if err != nil {
-		return nil, err
-	}
-	peak, err := proc.Peak(pid)
-	if err != nil {
-		return nil, err
-	}
-	whole, err := h.check(ctx, over)
-	if err != nil {
-		return nil, err
-	}
+// rolled sets what streams have been sent of a restart that is over, and for which so many bytes would have been enough.
+func (m *meter) rolled(over time.Time, least int) {
 	var late []float64
-	h.streams.Arrivals(func(_ load.Target, at []time.Time) { late = append(late, milliseconds(at[len(at)-1].Sub(over))) })
+	m.streams.Arrivals(func(_ load.Target, at []time.Time) { late = append(late, milliseconds(at[len(at)-1].Sub(over))) })
 	sorted(late)
-	streams := float64(h.streams.Streams())
-	sent := m.bytes() / streams
-	return Sample{
-		"late p50": percentile(late, 50), "late p99": percentile(late, 99), "late": percentile(late, 100), "sent": sent / 1e6, "ratio": sent / float64(whole+least),
-		"messages": float64(m.messages()) / streams, "share": share(cpu, took),
-		"memory": perStream(h.before, held, h.streams), "held": megabytes(held.RSS), "peak": megabytes(peak), "most": float64(peak) / float64(held.RSS),
-	}, nil
+	streams := float64(m.streams.Streams())
+	m.set("late p50", percentile(late, 50))
+	m.set("late", percentile(late, 100))
+	m.set("sent", m.bytes()/streams/1e6)
+	m.set("ratio", m.bytes()/streams/float64(least))
+	m.set("messages", float64(m.messages())/streams)
 }
 
 // roll makes all steps of the restart, and returns when the last endpoint was replaced.
-func (h *heat) roll(ctx context.Context) (over time.Time, err error) {
-	began, every := time.Now(), h.scale.Over/time.Duration(h.rolling.Endpoints())
+func (m *meter) roll(rolling *fleet.Rolling, within time.Duration) (over time.Time) {
+	began, every := time.Now(), within/time.Duration(rolling.Endpoints())
 	for i := 0; ; i++ {
-		if err := poll.Pause(ctx, time.Until(began.Add(time.Duration(i)*every))); err != nil {
-			return over, err
-		}
-		replaced, done, err := h.rolling.Step()
-		if err != nil {
-			return over, err
-		}
+		m.pause(time.Until(began.Add(time.Duration(i) * every)))
+		replaced, done, err := rolling.Step()
+		check(err)
 		if replaced {
 			over = time.Now()
 		}
 		if done {
-			return over, nil
+			return over
 		}
 	}
 }
 
-// check returns how large the message is that has all endpoints at the end. It is an error if a stream has had nothing after
-// the last change, or one of those that are read does not lead to these endpoints.
-func (h *heat) check(ctx context.Context, over time.Time) (size int, err error) {
-	late, err := load.Open(ctx, load.Config{Addr: h.gateway.Addr(), Method: getMethod, Conns: 1, Keep: true, Targets: []load.Target{{Authority: h.authority}}})
-	if err != nil {
-		return 0, err
-	}
-	size = late.Bytes()
-	want := h.rolling.Addresses()
+// checkAll returns how large the message is that has all endpoints at the end. A stream that has had nothing after the last change
+// ends the run, and so does one of those that are read if its messages do not lead to these endpoints.
+func (m *meter) checkAll(authority string, want []netip.AddrPort, over time.Time) int {
+	late := m.open(load.Config{Method: getMethod, Conns: 1, Keep: true, Targets: []load.Target{{Authority: authority}}})
 	slices.SortFunc(want, netip.AddrPort.Compare)
-	var errs []error
-	read := func(_ load.Target, messages [][]byte) {
+	leads := func(_ load.Target, messages [][]byte) {
 		if messages == nil {
 			return
 		}
-		state, err := folded(messages)
-		if err == nil && !slices.Equal(state.Addrs(), want) {
-			err = fmt.Errorf("a stream has %d endpoints, which are not the %d at the end", state.Len(), len(want))
+		if state := must(folded(messages)); !slices.Equal(state.Addrs(), want) {
+			check(fmt.Errorf("a stream has %d endpoints, which are not the %d at the end", state.Len(), len(want)))
 		}
-		errs = append(errs, err)
 	}
-	late.Messages(read)
-	h.streams.Messages(read)
-	h.streams.Arrivals(func(_ load.Target, at []time.Time) {
+	late.Messages(leads)
+	m.streams.Messages(leads)
+	m.streams.Arrivals(func(_ load.Target, at []time.Time) {
 		if last := at[len(at)-1]; last.Before(over) {
-			errs = append(errs, fmt.Errorf("a stream has had nothing since %v before the last change", over.Sub(last)))
+			check(fmt.Errorf("a stream has had nothing since %v before the last change", over.Sub(last)))
 		}
 	})
-	return size, errors.Join(append(errs, late.Close())...)
+	return late.Bytes()
 }
 
-// least returns how many bytes a message takes that removes addresses.
-func least(addresses []netip.AddrPort) (int, error) {
+// removal returns how many bytes a message takes that removes addresses.
+func removal(addresses []netip.AddrPort) int {
 	set := &pb.AddrSet{}
 	for _, a := range addresses {
 		ip := a.Addr().As4()
@@ -187,6 +136,5 @@ func least(addresses []netip.AddrPort) (int, error) {
 			Ip: &pbnet.IPAddress{Ip: &pbnet.IPAddress_Ipv4{Ipv4: binary.BigEndian.Uint32(ip[:])}}, Port: uint32(a.Port()),
 		})
 	}
-	text, err := proto.Marshal(&pb.Update{Update: &pb.Update_Remove{Remove: set}})
-	return framed + len(text), err
+	return framed + proto.Size(&pb.Update{Update: &pb.Update_Remove{Remove: set}})
 }

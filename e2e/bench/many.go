@@ -1,17 +1,14 @@
 package bench
 
 import (
-	"context"
-	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"isthmus/e2e/admin"
 	"isthmus/e2e/bench/fleet"
 	"isthmus/e2e/bench/load"
-	"isthmus/e2e/bench/proc"
-	"isthmus/e2e/bench/world"
-	"isthmus/e2e/poll"
+	"isthmus/e2e/object"
 )
 
 // ManyScale is how much there is with many clusters.
@@ -29,101 +26,152 @@ type ManyScale struct {
 // Rates are how many changes there are in each cluster a second.
 type Rates struct{ Node, Endpoint, Label float64 }
 
-func manyTrial() Trial {
-	return Trial{Name: "clusters", Repeats: 1, own: many, Metrics: []Metric{
-		{Key: "rate", Label: "changes a second, of all clusters", Unit: ""},
-		{Key: "share", Label: "CPU of one core", Unit: "%", Most: 50},
-		{Key: "memory", Label: "peak resident memory, with all streams", Unit: "MB", Most: 600},
-		{Key: "heap", Label: "heap in use after a collection, with all streams", Unit: "MB"},
-		{Key: "idle", Label: "resident memory without streams", Unit: "MB"},
-		{Key: "p50", Label: "the last stream has a change, median", Unit: "ms"},
-		{Key: "p99", Label: "the last stream has a change, 99th percentile", Unit: "ms", Most: 100},
-		{Key: "ready", Label: "process start to ready", Unit: "s"},
-	}}
+// manyClusters lets hundreds of clusters change as they do, under open streams. There is no floor: it follows no clusters.
+func manyClusters(s Scale) Trial {
+	return Trial{
+		Name: "clusters", kinds: gatewayOnly, repeats: 1, fleet: s.Many.fleet,
+		Figures: []Figure{
+			{Key: "rate", Label: "changes a second, of all clusters"},
+			{Key: "share", Label: "CPU of one core", Unit: "%", Max: 50},
+			{Key: "memory", Label: "peak resident memory, with all streams", Unit: "MB", Max: 600},
+			{Key: "heap", Label: "heap in use after a collection, with all streams", Unit: "MB"},
+			{Key: "idle", Label: "resident memory without streams", Unit: "MB"},
+			{Key: "p50", Label: "the last stream has a change, median", Unit: "ms"},
+			{Key: "p99", Label: "the last stream has a change, 99th percentile", Unit: "ms", Max: 100},
+			{Key: "ready", Label: "process start to ready", Unit: "s"},
+		},
+		do: func(r *run) {
+			at := r.start("-enable-pprof")
+			r.set("ready", at.ready.Seconds())
+			r.set("idle", megabytes(at.settled()))
+			m := s.Many.meter(at)
+			m.resetPeak()
+			delays := m.happen(s.Many)
+			r.set("memory", megabytes(at.peak()))
+			r.set("p50", percentile(delays, 50))
+			r.set("p99", percentile(delays, 99))
+			r.set("heap", megabytes(float64(must(admin.Heap(r.ctx, at.admin)))))
+		},
+	}
 }
 
-// many lets hundreds of clusters change as they do, under open streams. There is no floor: it follows no clusters.
-func many(ctx context.Context, l *Lab) (samples map[Kind]Sample, err error) {
-	s := l.cfg.Scale.Many
-	what := fleet.Config{Linked: s.Linked, Services: s.Services, Slices: 1, Endpoints: s.Endpoints, Spread: s.Spread, TLS: true}
-	f, err := follow(ctx, l.cfg, what, "-enable-pprof")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, f.end(ctx)) }()
-	g := f.gateway
-	idle, err := proc.Settled(ctx, g.Pid(), l.cfg.Scale.Settle)
-	if err != nil {
-		return nil, err
-	}
-	streams, err := openMany(ctx, g.Addr(), s)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, streams.Close()) }()
-	sample, err := newManyChanges(f.fleet, s).measure(ctx, g.Pid(), streams)
-	if err != nil {
-		return nil, err
-	}
-	heap, err := admin.Heap(ctx, g.MetricsAddr())
-	if err != nil {
-		return nil, err
-	}
-	sample["ready"], sample["idle"], sample["heap"] = f.ready.Seconds(), megabytes(idle.RSS), megabytes(uint64(heap))
-	return map[Kind]Sample{Gateway: sample}, nil
+func (c ManyScale) fleet(int) fleet.Config {
+	return fleet.Config{Linked: c.Linked, Services: c.Services, Slices: 1, Endpoints: c.Endpoints, Spread: c.Spread, TLS: true}
 }
 
-// openMany opens all streams, spread over all federated Services, and waits until what that took is over.
-func openMany(ctx context.Context, addr string, s ManyScale) (*load.Load, error) {
-	services := s.Linked / s.Spread * s.Services
-	cfg := load.Config{Addr: addr, Method: "Get", Conns: s.Conns}
-	for i := range s.Streams {
-		_, authority := fleet.Service(i%services, true)
-		cfg.Targets = append(cfg.Targets, load.Target{Authority: authority, Token: world.Token(i)})
-	}
-	streams, err := load.Open(ctx, cfg)
-	if err != nil {
-		return nil, err
-	}
-	if err := errors.Join(poll.Pause(ctx, aftermath), settle(ctx, streams)); err != nil {
-		return nil, errors.Join(err, streams.Close())
-	}
-	return streams, nil
+// meter opens all streams, spread over all federated Services, and measures once what that took is over.
+func (c ManyScale) meter(at *server) *meter {
+	streams := at.open(spread(c.Streams, c.Conns, c.Linked/c.Spread*c.Services, federated))
+	at.pause(aftermath)
+	at.settle(streams)
+	return at.meter(streams)
 }
 
-// measure lets the clusters change for a while.
-func (m *manyChanges) measure(ctx context.Context, pid int, streams *load.Load) (Sample, error) {
-	cost, err := startPeakMeter(pid, streams)
-	if err != nil {
-		return nil, err
+// happen lets the clusters change for a while, and returns, in order, how long after each change the last of its streams had it.
+func (m *meter) happen(c ManyScale) []float64 {
+	began, before := time.Now(), m.spent()
+	all := &manyChanges{
+		ManyScale: c, run: m.run, rand: rand.New(rand.NewPCG(manySeed, manySeed)),
+		seen: map[string][]time.Time{}, last: map[string]time.Time{}, changed: map[string]bool{},
 	}
-	if err := m.run(ctx); err != nil {
-		return nil, err
-	}
-	took := time.Since(cost.began)
-	cpu, err := cost.cpu()
-	if err != nil {
-		return nil, err
-	}
-	if err := settle(ctx, streams); err != nil {
-		return nil, err
-	}
-	peak, err := proc.Peak(pid)
-	if err != nil {
-		return nil, err
-	}
-	delays, err := nextDelays(streams, m.seen)
-	if err != nil {
-		return nil, err
-	}
-	return Sample{
-		"rate": float64(m.count) / took.Seconds(), "share": share(cpu, took), "memory": megabytes(peak),
-		"p50": percentile(delays, 50), "p99": percentile(delays, 99), "most": delays[len(delays)-1],
-	}, nil
+	all.make()
+	took := time.Since(began)
+	m.set("rate", float64(all.count)/took.Seconds())
+	m.set("share", share(m.spent()-before, took))
+	m.settle(m.streams)
+	return must(nextDelays(m.streams, all.seen))
 }
 
-// mostUnsent is how many changes in a hundred may come to nothing, since they were undone before they could be sent.
-const mostUnsent = 5
+const (
+	manySeed = 19
+	// manyPause is how long the same endpoint or Pod is left alone: what changes and is undone before it is sent is not sent.
+	manyPause = time.Second
+)
+
+// manyChanges is what happens in many clusters: the same in every run, at times as they come by chance.
+type manyChanges struct {
+	ManyScale
+	run  *run
+	rand *rand.Rand
+
+	count   int                    // of all changes
+	seen    map[string][]time.Time // those that streams are sent, by authority: when the API server had taken each
+	last    map[string]time.Time   // when an endpoint or Pod was last changed
+	changed map[string]bool        // Pods that have another label than at first
+}
+
+// make makes changes for as long as the scale has it.
+func (m *manyChanges) make() {
+	each := m.Rates.Node + m.Rates.Endpoint + m.Rates.Label
+	next := time.Now()
+	for end := next.Add(m.Over); next.Before(end); m.count++ {
+		next = next.Add(time.Duration(m.rand.ExpFloat64() / (each * float64(m.Linked)) * float64(time.Second)))
+		m.run.pause(time.Until(next))
+		cluster, kind := 1+m.rand.IntN(m.Linked), m.rand.Float64()*each
+		switch {
+		case kind < m.Rates.Node:
+			m.node(cluster)
+		case kind < m.Rates.Node+m.Rates.Endpoint:
+			m.endpoint(cluster)
+		default:
+			m.label(cluster)
+		}
+	}
+}
+
+// node changes a label of a Node that no endpoint depends on.
+func (m *manyChanges) node(cluster int) {
+	node := object.Node("node-1", "zone-1")
+	node.Labels["seen"] = fmt.Sprint(m.count)
+	check(m.run.fleet.Server(cluster).Put(node))
+}
+
+// endpoint makes an endpoint not ready, or ready again.
+func (m *manyChanges) endpoint(cluster int) {
+	service := m.draw("endpoint", cluster)
+	name, _ := fleet.Service(m.number(cluster, service), false)
+	check(m.run.fleet.Flip(cluster, name))
+	m.sent(cluster, service)
+}
+
+// label gives the first Pod of a Service's slice another template, as proxies see by a label, or its first one again. It is not the
+// Pod whose endpoint changes.
+func (m *manyChanges) label(cluster int) {
+	service := m.draw("label", cluster)
+	pod := fleet.Pod(service * m.Endpoints)
+	key := fmt.Sprint(cluster, pod.Name)
+	if m.changed[key] = !m.changed[key]; m.changed[key] {
+		pod.Labels[object.HashLabel] = "changed"
+	}
+	check(m.run.fleet.Server(cluster).Put(pod))
+	m.sent(cluster, service)
+}
+
+// draw returns which of a cluster's Services is changed: none that just has been.
+func (m *manyChanges) draw(what string, cluster int) int {
+	for {
+		i, now := m.rand.IntN(m.Services), time.Now()
+		key := fmt.Sprint(what, cluster, "/", i)
+		if now.Sub(m.last[key]) > manyPause {
+			m.last[key] = now
+			return i
+		}
+	}
+}
+
+// sent notes a change that streams are sent.
+func (m *manyChanges) sent(cluster, service int) {
+	authority := federated(m.number(cluster, service))
+	m.seen[authority] = append(m.seen[authority], time.Now())
+}
+
+// number returns the number, among all, of a cluster's Service.
+func (m *manyChanges) number(cluster, service int) int {
+	return (cluster-1)/m.Spread*m.ManyScale.Services + service
+}
+
+// maxUnsent is how many changes in a hundred may come to nothing, since they were undone before they could be sent.
+const maxUnsent = 5
 
 // nextDelays returns, in order, how long after each change the last stream of its service had its next message. Changes of one
 // service that follow each other closely may be in one message, or in none.
@@ -153,7 +201,7 @@ func nextDelays(streams *load.Load, changed map[string][]time.Time) ([]float64, 
 		all = append(all, delays[:len(delays)-missing[authority]]...)
 		unsent += missing[authority]
 	}
-	if n := len(all) + unsent; len(all) == 0 || 100*unsent > mostUnsent*n {
+	if n := len(all) + unsent; len(all) == 0 || 100*unsent > maxUnsent*n {
 		return nil, fmt.Errorf("after %d of %d changes no message has come", unsent, n)
 	}
 	return sorted(all), nil

@@ -1,130 +1,146 @@
 package bench
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"time"
-
-	"google.golang.org/grpc/codes"
+	"slices"
 
 	"isthmus/e2e/bench/floor"
 	"isthmus/e2e/bench/load"
+	"isthmus/e2e/bench/world"
 )
+
+// Methods of the Destination service.
+const getMethod, profileMethod = "Get", "GetProfile"
+
+// family is a kind of streams: the services of the real clusters that they are spread over, and the method.
+type family struct {
+	name      string
+	method    string
+	web       bool // Services with many Pods; else those with few
+	federated bool
+}
+
+var (
+	webLocal          = family{"web", getMethod, true, false}
+	webFederated      = family{"web federated", getMethod, true, true}
+	appLocal          = family{"app", getMethod, false, false}
+	appFederated      = family{"app federated", getMethod, false, true}
+	profilesLocal     = family{"profiles", profileMethod, false, false}
+	profilesFederated = family{"profiles federated", profileMethod, false, true}
+)
+
+// count returns how many services there are.
+func (f family) count(s world.Scale) int {
+	if f.web {
+		return s.Web
+	}
+	return s.App
+}
+
+// service is what a stream subscribes to, and where it can be changed.
+type service struct {
+	method, authority string
+	cluster           int    // by number
+	name              string // of the Service there
+	also              string // another authority that changes with it; empty: none
+}
+
+// of returns a service, by number. What is changed of a federated one with many Pods is in the first linked cluster, of those with
+// few in all clusters in turn: in the local one that changes the local Service too.
+func (f family) of(i int) service {
+	name := world.App(i)
+	if f.web {
+		name = world.Web(i)
+	}
+	s := service{method: f.method, authority: world.Authority(name), name: name}
+	if !f.federated {
+		return s
+	}
+	local := s.authority
+	s.authority = world.Authority(world.Federated(name))
+	switch {
+	case f.method == profileMethod:
+		s.name = world.Federated(name)
+	case f.web:
+		s.cluster = 1
+	default:
+		if s.cluster = i % len(world.Names); s.cluster == 0 {
+			s.also = local
+		}
+	}
+	return s
+}
+
+// spread returns all streams, spread over the first few services of a family.
+func (r *run) spread(f family, services int) load.Config {
+	cfg := spread(r.cfg.Scale.Streams, r.cfg.Scale.Conns, services, func(i int) string { return f.of(i).authority })
+	cfg.Method, cfg.First = f.method, r.first[f.name]
+	return cfg
+}
+
+// spread returns Get streams, spread over some services.
+func spread(streams, conns, services int, authority func(service int) string) load.Config {
+	cfg := load.Config{Method: getMethod, Conns: conns}
+	for i := range streams {
+		cfg.Targets = append(cfg.Targets, load.Target{Authority: authority(i % services), Token: world.Token(i)})
+	}
+	return cfg
+}
 
 // record asks the measured server once for everything that trials are about, one stream for each service, and writes what
 // it answers.
-func (l *Lab) record(ctx context.Context, trials []Trial) (err error) {
-	asked := map[string]bool{}
+func (r *run) record(trials []Trial) {
+	at := r.start()
+	recording := floor.Recording{Get: map[string]floor.Answer{}, GetProfile: map[string]floor.Answer{}}
+	var done []family
 	for _, t := range trials {
 		for _, f := range t.families {
-			asked[f.name] = true
-		}
-	}
-	at, err := l.start(ctx, Gateway)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, at.Stop()) }()
-	r := floor.Recording{Get: map[string]floor.Answer{}, GetProfile: map[string]floor.Answer{}}
-	for _, f := range []family{webLocal, webFederated, appLocal, appFederated, profilesLocal, profilesFederated} {
-		if !asked[f.name] {
-			continue
-		}
-		to := r.Get
-		if f.method == profileMethod {
-			to = r.GetProfile
-		}
-		if err := l.recordFamily(ctx, at, f, to); err != nil {
-			return fmt.Errorf("%s: %w", f.name, err)
-		}
-	}
-	return r.Write(l.recording)
-}
-
-// quiet is how long after the last message a server is assumed to have sent all.
-const quiet = time.Second
-
-// recordFamily adds what the services of a family answer. All that are changed in one cluster have the steps of the first
-// of these, which is changed and changed back: those of the others have the same sizes.
-func (l *Lab) recordFamily(ctx context.Context, at subject, f family, to map[string]floor.Answer) (err error) {
-	cfg := load.Config{Addr: at.Addr(), Method: f.method, Conns: l.cfg.Scale.Conns, Keep: true}
-	services := f.count(l.cfg.Scale.World)
-	for i := range services {
-		cfg.Targets = append(cfg.Targets, load.Target{Authority: f.of(i).authority})
-	}
-	streams, err := load.Open(ctx, cfg)
-	if end, ok := errors.AsType[*load.EndError](err); ok && end.Code == codes.Unimplemented {
-		l.absent[f.name] = err
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, streams.Close()) }()
-	if err := settle(ctx, streams); err != nil {
-		return err
-	}
-	streams.Messages(func(t load.Target, messages [][]byte) { to[t.Authority] = floor.Answer{First: messages} })
-	if l.first[f.name], err = uniform(to, cfg.Targets); err != nil {
-		return err
-	}
-	steps := make(map[int][][]byte) // by cluster
-	for i, t := range cfg.Targets {
-		s := f.of(i)
-		if steps[s.cluster] == nil {
-			if steps[s.cluster], err = l.recordSteps(ctx, at, streams, s); err != nil {
-				return err
+			if !slices.Contains(done, f) {
+				at.record(f, recording.Of(f.method))
+				done = append(done, f)
 			}
 		}
-		to[t.Authority] = floor.Answer{First: to[t.Authority].First, Steps: steps[s.cluster]}
 	}
-	return nil
+	check(recording.Write(r.Lab.recording))
+}
+
+// record adds what the services of a family answer. All that are changed in one cluster have the steps of the first
+// of these, which is changed and changed back: those of the others have the same sizes.
+func (s *server) record(f family, to map[string]floor.Answer) {
+	services := f.count(s.cfg.Scale.World)
+	cfg := spread(services, s.cfg.Scale.Conns, services, func(i int) string { return f.of(i).authority })
+	cfg.Method, cfg.Keep = f.method, true
+	streams := s.open(cfg)
+	s.settle(streams)
+	streams.Messages(func(t load.Target, messages [][]byte) { to[t.Authority] = floor.Answer{First: messages} })
+	first := len(to[cfg.Targets[0].Authority].First)
+	s.first[f.name] = first
+	steps := make(map[int][][]byte) // by cluster
+	for i, t := range cfg.Targets {
+		what := f.of(i)
+		if steps[what.cluster] == nil {
+			steps[what.cluster] = s.recordSteps(streams, what)
+		}
+		if n := len(to[t.Authority].First); n != first {
+			check(fmt.Errorf("%s: %s begins with %d messages, and %s with %d", f.name, cfg.Targets[0].Authority, first, t.Authority, n))
+		}
+		to[t.Authority] = floor.Answer{First: to[t.Authority].First, Steps: steps[what.cluster]}
+	}
 }
 
 // recordSteps returns what a service's stream is sent for a change, such as an endpoint that goes, and for the way back.
-func (l *Lab) recordSteps(ctx context.Context, at subject, streams *load.Load, s service) (steps [][]byte, err error) {
+func (s *server) recordSteps(streams *load.Load, what service) (steps [][]byte) {
 	for range 2 {
-		if _, err := at.change(ctx, s); err != nil {
-			return nil, err
-		}
-		if err := settle(ctx, streams); err != nil {
-			return nil, err
-		}
+		must(s.change(what))
+		s.settle(streams)
 	}
 	streams.Messages(func(t load.Target, messages [][]byte) {
-		if t.Authority == s.authority && len(messages) > 2 {
+		if t.Authority == what.authority && len(messages) > 2 {
 			steps = messages[len(messages)-2:]
 		}
 	})
 	if steps == nil {
-		return nil, fmt.Errorf("%s: two changes have not led to two messages", s.authority)
+		check(fmt.Errorf("%s: two changes have not led to two messages", what.authority))
 	}
-	return steps, nil
-}
-
-// settle waits until nothing has come for a while.
-func settle(ctx context.Context, streams *load.Load) error {
-	tick := time.NewTicker(quiet)
-	defer tick.Stop()
-	for before := -1; before != streams.Received(); {
-		before = streams.Received()
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
-	}
-	return nil
-}
-
-// uniform returns with how many messages each stream begins.
-func uniform(answers map[string]floor.Answer, targets []load.Target) (int, error) {
-	n := len(answers[targets[0].Authority].First)
-	for _, t := range targets {
-		if got := len(answers[t.Authority].First); got != n {
-			return 0, fmt.Errorf("%s begins with %d messages, %s with %d", targets[0].Authority, n, t.Authority, got)
-		}
-	}
-	return n, nil
+	return steps
 }

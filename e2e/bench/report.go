@@ -4,15 +4,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"math"
 	"os"
 	"runtime"
+	"slices"
 )
 
-// Report is a run, as it is kept.
+// Report is what has been measured, as it is kept.
 type Report struct {
 	Machine Machine
-	Scale   Scale
 	Results []Result
 }
 
@@ -23,51 +23,118 @@ type Machine struct {
 	Go       string
 }
 
-// NewReport returns the report of a run on this machine.
-func NewReport(cfg Config, results []Result) *Report {
-	return &Report{Machine: thisMachine(), Scale: cfg.Scale, Results: results}
+// String describes the machine.
+func (m Machine) String() string {
+	return fmt.Sprintf("%d cores, %s/%s, %s", m.Cores, m.OS, m.Arch, m.Go)
 }
 
-func thisMachine() Machine {
-	return Machine{Cores: runtime.NumCPU(), OS: runtime.GOOS, Arch: runtime.GOARCH, Go: runtime.Version()}
+// Result is what came of a trial at one size.
+type Result struct {
+	Trial   string
+	Figures []Figure
+	Size    int    `json:",omitempty"` // 0: the trial has one size
+	Of      string `json:",omitempty"` // what the size counts
+	Samples map[Kind][]Sample
+}
+
+func (r Result) name() string {
+	if r.Of == "" {
+		return r.Trial
+	}
+	return fmt.Sprintf("%s, %d %s", r.Trial, r.Size, r.Of)
+}
+
+// NewReport returns the report of results of this machine.
+func NewReport(results []Result) *Report {
+	return &Report{Machine{Cores: runtime.NumCPU(), OS: runtime.GOOS, Arch: runtime.GOARCH, Go: runtime.Version()}, results}
+}
+
+// ReadReport reads what Write has written.
+func ReadReport(path string) (*Report, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{}
+	if err := json.Unmarshal(text, r); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return r, nil
 }
 
 // Write keeps the report as JSON.
 func (r *Report) Write(path string) error {
-	return writeJSON(path, r)
-}
-
-// Write keeps the growth as JSON.
-func (g *Growth) Write(path string) error { return writeJSON(path, g) }
-
-func writeJSON(path string, v any) error {
-	text, err := json.MarshalIndent(v, "", "\t")
+	text, err := json.MarshalIndent(r, "", "\t")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
-// Print writes the table for people, and why a trial was not made.
-func (r *Report) Print(w io.Writer) error {
-	if err := WriteTable(w, Rows(r.Results)); err != nil {
-		return err
-	}
-	for _, t := range r.Results {
-		if t.Absent != "" {
-			fmt.Fprintf(w, "%s: not served: %s\n", t.Trial, t.Absent)
+// Row is a figure of a result: the medians of its samples.
+type Row struct {
+	Figure
+	Trial           string  // with the size
+	Floor, Measured float64 // NaN: not measured
+}
+
+// Rows returns the figures of all results.
+func (r *Report) Rows() (rows []Row) {
+	for _, result := range r.Results {
+		for _, f := range result.Figures {
+			rows = append(rows, Row{Figure: f, Trial: result.name(), Floor: result.median(Floor, f.Key), Measured: result.median(Gateway, f.Key)})
 		}
 	}
-	return nil
+	return rows
+}
+
+func (r Result) median(kind Kind, key string) float64 {
+	var values []float64
+	for _, s := range r.Samples[kind] {
+		if v, ok := s[key]; ok {
+			values = append(values, v)
+		}
+	}
+	return median(values)
+}
+
+// Over reports whether the figure misses its target.
+func (r Row) Over() bool {
+	return r.MaxRatio > 0 && r.Measured > r.MaxRatio*r.Floor || r.Max > 0 && r.Measured > r.Max
 }
 
 // Err returns which targets were missed.
 func (r *Report) Err() error {
 	var errs []error
-	for _, row := range Rows(r.Results) {
-		if row.Verdict() == Over {
+	for _, row := range r.Rows() {
+		if row.Over() {
 			errs = append(errs, fmt.Errorf("over target: %s: %s", row.Trial, row.Label))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// sorted sorts values, and returns them.
+func sorted(values []float64) []float64 {
+	slices.Sort(values)
+	return values
+}
+
+// median returns the value in the middle, or the mean of the two that are; NaN of none.
+func median(values []float64) float64 {
+	n := len(values)
+	if n == 0 {
+		return math.NaN()
+	}
+	s := sorted(slices.Clone(values))
+	return (s[(n-1)/2] + s[n/2]) / 2
+}
+
+// percentile returns the smallest of sorted values that p percent are not above; NaN of none.
+func percentile(values []float64, p float64) float64 {
+	if len(values) == 0 {
+		return math.NaN()
+	}
+	i := int(math.Ceil(p/100*float64(len(values)))) - 1
+	return values[max(0, i)]
 }

@@ -2,10 +2,11 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
-	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,13 +60,18 @@ var smokeScale = Scale{
 	Viewers: ViewersScale{Viewers: 2, ManyScale: ManyScale{Linked: 4, Services: 5, Endpoints: 2, Spread: 2, Streams: 40, Conns: 10,
 		Rates: Rates{Endpoint: 3}, Over: 2 * time.Second}},
 	Blast: BlastScale{Linked: 3, Services: 20, Rate: 20, Events: 2000, Fits: 200, Budget: "16Mi", Quiet: 1, Flood: 1},
+	Growth: GrowthScale{
+		Endpoints: []int{100, 300}, Clusters: []int{1, 3}, Services: []int{10, 20}, Changes: 4, Streams: 40, Conns: 4,
+		Crowds: CrowdScale{Services: 10, Endpoints: 2, Streams: []int{480, 960}, Each: 12, Conns: []int{20, 240}, Of: 480},
+		Linked: LinkedScale{Clusters: []int{2, 4}, Services: 3, Endpoints: 2, Spread: 2, Rest: 100 * time.Millisecond},
+	},
 }
 
-// TestSmoke makes all trials, small, with real API servers and the gateway as a process. At this size it means
-// nothing whether targets are met.
-func TestSmoke(t *testing.T) {
+// smoke makes trials, small, with the gateway as a process. At this size it means nothing whether targets are met.
+func smoke(t *testing.T, trials []Trial) []Result {
+	t.Helper()
 	cfg := Config{Dir: t.TempDir(), Floor: selfCommand("floor"), List: selfCommand("list"), Log: t.Logf, Scale: smokeScale}
-	lab, err := Open(t.Context(), cfg, Trials())
+	lab, err := Open(t.Context(), cfg, trials)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,17 +80,18 @@ func TestSmoke(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	results, err := lab.Run(t.Context(), Trials())
+	results, err := lab.Run(t.Context(), trials)
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := map[string]bool{"idle": true, "cold start 3 × 5,000": true, "cold start 20 × 10,000": true, "hot service": true,
-		"clusters": true, "viewers": true, "blast": true} // the floor is sent nothing that could be compared
+	return results
+}
+
+// TestSmoke makes all trials of make bench. The floor sends what the gateway sends, and every figure is measured.
+func TestSmoke(t *testing.T) {
+	results := smoke(t, Trials(smokeScale))
 	for _, r := range results {
-		if r.Absent != "" {
-			t.Fatalf("%s: %s", r.Trial, r.Absent)
-		}
-		if own[r.Trial] {
+		if r.Samples[Floor] == nil || r.Trial == "blast" || strings.HasPrefix(r.Trial, "cold start") { // these floors send nothing of their own
 			continue
 		}
 		for _, key := range []string{"bytes", "update bytes", "refused"} {
@@ -93,45 +100,51 @@ func TestSmoke(t *testing.T) {
 			}
 		}
 	}
-	alone := map[string]bool{
-		"resident memory, no streams": true,
-		"CPU":                         true, "resident memory, settled": true, "peak resident memory, relative to settled": true,
+	alone := map[string]bool{ // figures of trials with a floor that it does not have
+		"CPU": true, "resident memory, settled": true, "peak resident memory, relative to settled": true,
 		"resident memory of the killed replica": true, "peak resident memory of the other replica": true, "resident memory of the other replica a minute later, above the killed one's": true,
 		"beyond the budget: how much of it is used": true, "the cluster is followed again, after the flood": true,
 	}
-	for _, row := range Rows(results) {
-		if math.IsNaN(row.Measured) || math.IsNaN(row.Floor) != (alone[row.Label] || row.Trial == "hot service" || row.Trial == "clusters" || row.Trial == "viewers") {
+	floors := map[string]bool{}
+	for _, r := range results {
+		floors[r.Trial] = r.Samples[Floor] != nil
+	}
+	for _, row := range NewReport(results).Rows() {
+		if math.IsNaN(row.Measured) || math.IsNaN(row.Floor) != (alone[row.Label] || !floors[row.Trial]) {
 			t.Errorf("nothing measured: %+v", row)
 		}
 	}
 }
 
-// TestGrowthSmoke measures growth, small.
+// TestGrowthSmoke makes all trials of make growth.
 func TestGrowthSmoke(t *testing.T) {
-	scale := GrowthScale{
-		Endpoints: []int{100, 300}, Clusters: []int{1, 3}, Services: []int{10, 20},
-		Changes: 4, Streams: 40, Conns: 4, Repeats: 1, Settle: time.Second,
-		Crowds: CrowdScale{Services: 10, Endpoints: 2, Streams: []int{480, 960}, Each: 12, Conns: []int{20, 240}, Of: 480},
-		Linked: LinkedScale{Clusters: []int{2, 4}, Services: 3, Endpoints: 2, Spread: 2, Rest: 100 * time.Millisecond},
+	results := smoke(t, Growth(smokeScale))
+	if len(results) != 12 {
+		t.Errorf("%d results", len(results))
 	}
-	g, err := MeasureGrowth(t.Context(), Config{Dir: t.TempDir(), Log: t.Logf}, scale, regexp.MustCompile(""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(g.Lines) != 12 {
-		t.Errorf("%d lines", len(g.Lines))
-	}
-	for _, l := range g.Lines {
-		nothing := strings.Contains(l.Title, "CPU at rest") // so short a rest may cost no tick of the clock
-		if len(l.Points) != 2 || !nothing && (!(l.Points[0].Cost > 0) || !(l.Points[1].Cost > 0)) {
-			t.Errorf("%+v", l)
+	for _, row := range NewReport(results).Rows() {
+		nothing := strings.Contains(row.Label, "CPU at rest") // so short a rest may cost no tick of the clock
+		if !(row.Measured > 0) && !nothing {
+			t.Errorf("nothing measured: %+v", row)
 		}
 	}
 }
 
-// TestGrowthOfNothing: a pattern that matches no line is an error, before anything is measured.
-func TestGrowthOfNothing(t *testing.T) {
-	if _, err := MeasureGrowth(t.Context(), Config{}, FullGrowth(), regexp.MustCompile("^no such line$")); err == nil {
-		t.Error("no error")
+// TestCheck: an error ends a run at once, and what it has started is ended, the newest first.
+func TestCheck(t *testing.T) {
+	var ended []int
+	wrong, second := errors.New("wrong"), errors.New("can't end")
+	r := &run{Lab: &Lab{}}
+	err := r.once(t.Context(), func(r *run) {
+		r.atEnd(func() error { ended = append(ended, 1); return nil })
+		r.atEnd(func() error { ended = append(ended, 2); return second })
+		if n := must(7, nil); n != 7 {
+			t.Error(n)
+		}
+		must(0, wrong)
+		t.Error("the run went on")
+	})
+	if !errors.Is(err, wrong) || !errors.Is(err, second) || !slices.Equal(ended, []int{2, 1}) {
+		t.Errorf("%v, ended %v", err, ended)
 	}
 }

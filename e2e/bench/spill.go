@@ -1,16 +1,14 @@
 package bench
 
 import (
-	"context"
-	"errors"
+	"cmp"
 	"fmt"
-	"path/filepath"
+	"slices"
 	"time"
 
 	"isthmus/e2e/bench/fleet"
 	"isthmus/e2e/bench/floor"
 	"isthmus/e2e/bench/load"
-	"isthmus/e2e/poll"
 )
 
 // SpillScale is how much spills.
@@ -24,108 +22,140 @@ type SpillScale struct {
 }
 
 // spill opens all streams to services that prefer the local cluster, scales that to nothing, service after service, and back.
-// Then the floor sends what one stream of each service was sent, when it was. The clusters are of package fleet: 150,000
+// Then the floor sends what one stream of each service was sent, when it was. The clusters are simulated: 150,000
 // endpoints would make those of the other trials too large.
-func spill(ctx context.Context, l *Lab) (samples map[Kind]Sample, err error) {
-	of, played, err := l.spillGateway(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("the gateway: %w", err)
-	}
-	bare, err := l.spillFloor(ctx, played)
-	if err != nil {
-		return nil, fmt.Errorf("the floor: %w", err)
-	}
-	return map[Kind]Sample{Gateway: of, Floor: bare}, nil
-}
-
-// spillGateway makes the trial on the gateway.
-func (l *Lab) spillGateway(ctx context.Context) (_ Sample, played tape, err error) {
-	s := l.cfg.Scale.Spill
-	f, err := follow(ctx, l.cfg, fleet.Config{Linked: 2, Services: s.Services, Slices: 1, Endpoints: s.Endpoints, Pods: s.Pods, Joined: true, Annotations: map[string]string{
-		"isthmus.io/prefer": "local, any", "isthmus.io/return-after": s.After.String(), "isthmus.io/return-over": s.Return.String(),
-	}})
-	if err != nil {
-		return nil, played, err
-	}
-	defer func() { err = errors.Join(err, f.end(ctx)) }()
-	m, err := l.openSpilling(ctx, f.gateway.Addr(), f.gateway.Pid())
-	if err != nil {
-		return nil, played, err
-	}
-	defer func() { err = errors.Join(err, m.streams.Close()) }()
-
-	gone, err := m.scale(ctx, s, f.fleet, false)
-	if err != nil {
-		return nil, played, err
-	}
-	spilled := m.counts()
-	if err := m.readMemory(); err != nil {
-		return nil, played, err
-	}
-	back, err := m.scale(ctx, s, f.fleet, true)
-	if err != nil {
-		return nil, played, err
-	}
-	if err := poll.Pause(ctx, s.After+s.Return); err != nil {
-		return nil, played, err
-	}
-	sample, err := m.end(ctx)
-	if err != nil {
-		return nil, played, err
-	}
-	sample.delays("spill", m.delays(gone, func(stream int, at []time.Time) time.Time { return at[spilled[stream]-1] }))
-	sample.delays("back", m.delays(back, func(stream int, at []time.Time) time.Time { return at[spilled[stream]] }))
-	returned := m.delays(back, func(_ int, at []time.Time) time.Time { return at[len(at)-1] })
-	for i := range returned {
-		returned[i] -= milliseconds(s.After + s.Return)
-	}
-	sample.delays("return", returned)
-	return sample, m.tape(), nil
-}
-
-// spillFloor sends what has been recorded, and when.
-func (l *Lab) spillFloor(ctx context.Context, t tape) (_ Sample, err error) {
-	recording := filepath.Join(l.cfg.Dir, "spill.json")
-	if err := t.recording.Write(recording); err != nil {
-		return nil, err
-	}
-	p, err := floor.Start(ctx, append(l.cfg.Floor[:len(l.cfg.Floor):len(l.cfg.Floor)], recording)...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, p.Stop()) }()
-	m, err := l.openSpilling(ctx, p.Addr(), p.Pid())
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, m.streams.Close()) }()
-	ordered := map[string][]time.Time{}
-	for _, step := range t.steps {
-		if err := poll.Pause(ctx, time.Until(m.began.Add(step.after))); err != nil {
-			return nil, err
-		}
-		if err := p.Step("Get", step.authority, step.number); err != nil {
-			return nil, err
-		}
-		ordered[step.authority] = append(ordered[step.authority], time.Now())
-		if m.spilled.RSS == 0 && step.after > l.cfg.Scale.Spill.Over {
-			if err := m.readMemory(); err != nil {
-				return nil, err
+func spill(s Scale) Trial {
+	c := s.Spill
+	var sent []step // to the gateway's streams
+	return Trial{
+		Name: "spill", kinds: gatewayFirst, repeats: 1,
+		Figures: []Figure{
+			{Key: "spill", Label: "the last stream has spilled", Unit: "ms", Max: 1000},
+			{Key: "back", Label: "the last stream has the first tier back", Unit: "ms", Max: 1000},
+			{Key: "return", Label: "the last part returns, after it was due", Unit: "ms", Max: 1000},
+			{Key: "cpu", Label: "CPU a delivered message", Unit: "µs", MaxRatio: 2.5},
+			{Key: "memory", Label: "memory a stream", Unit: "kB", MaxRatio: 2},
+			{Key: "spilled", Label: "memory a stream, once all have spilled", Unit: "kB"}, // no target: most of it is what the collector leaves
+		},
+		fleet: func(int) fleet.Config {
+			return fleet.Config{Linked: 2, Services: c.Services, Slices: 1, Endpoints: c.Endpoints, Pods: c.Pods, Joined: true, Annotations: map[string]string{
+				"isthmus.io/prefer": "local, any", "isthmus.io/return-after": c.After.String(), "isthmus.io/return-over": c.Return.String(),
+			}}
+		},
+		do: func(r *run) {
+			at := r.start()
+			before := at.settled()
+			cfg := spread(max(c.Services, s.Streams), s.Conns, c.Services, federated)
+			for i := range c.Services {
+				cfg.Targets[i].Keep = true
 			}
-		}
+			streams := at.open(cfg)
+			r.pause(aftermath)
+			if n := streams.Received(); n != streams.Streams() {
+				check(fmt.Errorf("%d streams began with %d messages, not one each", streams.Streams(), n))
+			}
+			r.set("memory", perStream(at.rss()-before, streams))
+			m := at.meter(streams)
+			spilled := func() { r.set("spilled", perStream(at.rss()-before, streams)) }
+			if r.kind == Gateway {
+				m.spill(c, spilled)
+				sent = m.recordSent()
+			} else {
+				m.replay(sent, c.Over, spilled)
+			}
+			r.settle(streams)
+			r.set("cpu", microseconds(m.spent())/float64(m.messages()))
+			r.set("bytes", m.bytes()/float64(m.messages()))
+		},
 	}
-	sample, err := m.end(ctx)
-	if err != nil {
-		return nil, err
+}
+
+// spill scales the Services to nothing, calls spilled, scales them back, and waits until all has returned.
+func (m *meter) spill(c SpillScale, spilled func()) {
+	gone := m.scale(c, false)
+	m.settle(m.streams)
+	var had []int // messages, of each stream
+	m.streams.Arrivals(func(_ load.Target, at []time.Time) { had = append(had, len(at)) })
+	spilled()
+	back := m.scale(c, true)
+	m.pause(c.After + c.Return)
+	m.settle(m.streams)
+	m.set("spill", m.slowest(gone, func(stream int, at []time.Time) time.Time { return at[had[stream]-1] }))
+	m.set("back", m.slowest(back, func(stream int, at []time.Time) time.Time { return at[had[stream]] }))
+	m.set("return", m.slowest(back, func(_ int, at []time.Time) time.Time { return at[len(at)-1] })-milliseconds(c.After+c.Return))
+}
+
+// scale makes all endpoints that Services have in the local cluster ready, or none, service after service, and returns when the API
+// server had taken each.
+func (m *meter) scale(c SpillScale, ready bool) map[string]time.Time {
+	taken := map[string]time.Time{}
+	began, every := time.Now(), c.Over/time.Duration(c.Services)
+	for i := range c.Services {
+		m.pause(time.Until(began.Add(time.Duration(i) * every)))
+		service, authority := fleet.Service(i, true)
+		check(m.fleet.Scale(0, service, ready))
+		taken[authority] = time.Now()
 	}
-	var delays []float64
+	return taken
+}
+
+// slowest returns how long after a change of its service the last stream had a message.
+func (m *meter) slowest(since map[string]time.Time, message func(stream int, at []time.Time) time.Time) (most float64) {
+	i := 0
 	m.streams.Arrivals(func(to load.Target, at []time.Time) {
-		for i, ordered := range ordered[to.Authority] {
-			delays = append(delays, milliseconds(at[1+i].Sub(ordered)))
+		most = max(most, milliseconds(message(i, at).Sub(since[to.Authority])))
+		i++
+	})
+	return most
+}
+
+// step is a message of a service, so long after the meter has begun.
+type step struct {
+	after     time.Duration
+	authority string
+	number    int
+}
+
+// recordSent writes the messages that have been kept to the run's recording, and returns in order when they came.
+func (m *meter) recordSent() (steps []step) {
+	recording := floor.Recording{Get: map[string]floor.Answer{}}
+	m.streams.Messages(func(to load.Target, messages [][]byte) {
+		if to.Keep {
+			recording.Get[to.Authority] = floor.Answer{First: messages[:1], Steps: messages[1:]}
 		}
 	})
-	for _, key := range []string{"spill", "back", "return"} {
-		sample.delays(key, sorted(delays)) // of all messages
+	m.streams.Arrivals(func(to load.Target, at []time.Time) {
+		if to.Keep {
+			for i, at := range at[1:] {
+				steps = append(steps, step{at.Sub(m.began), to.Authority, i})
+			}
+		}
+	})
+	check(recording.Write(m.recording))
+	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(a.after, b.after) })
+	return steps
+}
+
+// replay has the floor send the steps, when each is due. It calls spilled after the first of those that come later than over.
+func (m *meter) replay(steps []step, over time.Duration, spilled func()) {
+	ordered := map[string][]time.Time{}
+	for _, step := range steps {
+		m.pause(time.Until(m.began.Add(step.after)))
+		check(m.floor.Step(getMethod, step.authority, step.number))
+		ordered[step.authority] = append(ordered[step.authority], time.Now())
+		if spilled != nil && step.after > over {
+			spilled()
+			spilled = nil
+		}
 	}
-	return sample, nil
+	m.settle(m.streams)
+	late := 0.0 // of all messages
+	m.streams.Arrivals(func(to load.Target, at []time.Time) {
+		for i, ordered := range ordered[to.Authority] {
+			late = max(late, milliseconds(at[1+i].Sub(ordered)))
+		}
+	})
+	m.set("spill", late)
+	m.set("back", late)
+	m.set("return", late)
 }

@@ -8,50 +8,42 @@ import (
 	"text/tabwriter"
 )
 
-// WriteTable writes the figures for people.
-func WriteTable(w io.Writer, rows []Row) error {
+// Print writes the figures for people.
+func (r *Report) Print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "FIGURE\t\tFLOOR\tGATEWAY\tRATIO\tTARGET\t")
 	last := ""
-	for _, r := range rows {
-		name := r.Trial
+	for _, row := range r.Rows() {
+		name := row.Trial
 		if name == last {
 			name = ""
 		}
-		last = r.Trial
-		fmt.Fprintln(t, strings.Join(append([]string{name}, r.cells()...), "\t"))
+		last = row.Trial
+		fmt.Fprintln(t, strings.Join(append([]string{name}, row.cells()...), "\t"))
 	}
 	return t.Flush()
 }
 
-// WriteMarkdown writes the figures for a page.
-func WriteMarkdown(w io.Writer, rows []Row) error {
-	var b strings.Builder
-	b.WriteString("| figure | | floor | gateway | ratio | target | |\n|---|---|---|---|---|---|---|\n")
-	for _, r := range rows {
-		b.WriteString("| " + strings.Join(append([]string{r.Trial}, r.cells()...), " | ") + " |\n")
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
 // cells are a figure's, from its label on.
 func (r Row) cells() []string {
-	ratio, target := "", ""
+	ratio, target, verdict := "", "", ""
 	if r.Floor > 0 && !math.IsNaN(r.Measured) {
 		ratio = fmt.Sprintf("%.2f", r.Measured/r.Floor)
 	}
 	switch {
-	case r.Ratio > 0:
-		target = fmt.Sprintf("≤ %g × floor", r.Ratio)
-	case r.Most > 0:
-		target = strings.TrimSpace(fmt.Sprintf("≤ %g %s", r.Most, r.Unit))
+	case r.MaxRatio > 0:
+		target = fmt.Sprintf("≤ %g × floor", r.MaxRatio)
+	case r.Max > 0:
+		target = strings.TrimSpace(fmt.Sprintf("≤ %g %s", r.Max, r.Unit))
 	}
-	return []string{r.Label, r.number(r.Floor), r.number(r.Measured), ratio, target, string(r.Verdict())}
+	switch {
+	case r.Over():
+		verdict = "over"
+	case target != "" && !math.IsNaN(r.Measured) && (r.MaxRatio == 0 || !math.IsNaN(r.Floor)):
+		verdict = "ok"
+	}
+	return []string{r.Label, number(r.Floor, r.Unit), number(r.Measured, r.Unit), ratio, target, verdict}
 }
-
-// number writes a number of the figure.
-func (r Row) number(v float64) string { return number(v, r.Unit) }
 
 // number writes a number with about three digits.
 func number(v float64, unit string) string {
@@ -66,4 +58,50 @@ func number(v float64, unit string) string {
 		digits = 1
 	}
 	return strings.TrimSpace(fmt.Sprintf("%.*f %s", digits, v, unit))
+}
+
+// UpdatePage puts the figures of make bench, and those of make growth, in their places on a page.
+func UpdatePage(page string, figures, growth *Report) (string, error) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Measured with %v:\n\n| figure | | floor | gateway | ratio | target | |\n|---|---|---|---|---|---|---|\n", figures.Machine)
+	for _, row := range figures.Rows() {
+		fmt.Fprintf(&b, "| %s | %s |\n", row.Trial, strings.Join(row.cells(), " | "))
+	}
+	page, err := replace(page, "figures", b.String())
+	if err != nil {
+		return "", err
+	}
+	return replace(page, "growth", fmt.Sprintf("Measured with %v:\n\n%s", growth.Machine, growth.bySize()))
+}
+
+// bySize returns a table with a line for each figure, and its value at each size.
+func (r *Report) bySize() string {
+	var b strings.Builder
+	b.WriteString("| cost of | at | | |\n|---|---|---|---|\n")
+	for i, first := range r.Results {
+		if i > 0 && r.Results[i-1].Trial == first.Trial {
+			continue
+		}
+		for _, f := range first.Figures {
+			fmt.Fprintf(&b, "| %s |", f.Label)
+			for _, at := range r.Results[i:] {
+				if at.Trial == first.Trial {
+					fmt.Fprintf(&b, " %d %s: %s |", at.Size, at.Of, number(at.median(Gateway, f.Key), f.Unit))
+				}
+			}
+			b.WriteString("\n")
+		}
+	}
+	return b.String()
+}
+
+// replace replaces what stands between the two comments of that name.
+func replace(page, name, text string) (string, error) {
+	begin, end := "<!-- "+name+" -->\n", "<!-- end of "+name+" -->"
+	before, rest, ok := strings.Cut(page, begin)
+	_, after, ok2 := strings.Cut(rest, end)
+	if !ok || !ok2 {
+		return "", fmt.Errorf("the page has no lines %q and %q to put the %s between", begin, end, name)
+	}
+	return before + begin + text + end + after, nil
 }

@@ -2,14 +2,12 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"sync"
 	"time"
 
-	"isthmus/e2e/bench/fleet"
 	"isthmus/e2e/poll"
 )
 
@@ -19,54 +17,45 @@ type ViewersScale struct {
 	Viewers int
 }
 
-func viewersTrial() Trial {
-	return Trial{Name: "viewers", Repeats: 1, own: viewers, Metrics: []Metric{
-		{Key: "rate", Label: "changes a second", Unit: ""},
-		{Key: "share", Label: "CPU of one core, without viewers", Unit: "%"},
-		{Key: "cost", Label: "CPU of one core, more with ten viewers of the page", Unit: "%", Most: 5},
-		{Key: "lists", Label: "lists that a viewer gets a second", Unit: ""},
-		{Key: "kilobytes", Label: "that a viewer gets a second", Unit: "kB"},
-	}}
-}
-
 // viewers lets a fleet change, first unseen, and then while some look at the page.
-func viewers(ctx context.Context, l *Lab) (samples map[Kind]Sample, err error) {
-	s := l.cfg.Scale.Viewers
-	f, err := follow(ctx, l.cfg, fleet.Config{Linked: s.Linked, Services: s.Services, Slices: 1, Endpoints: s.Endpoints, Spread: s.Spread, TLS: true})
-	if err != nil {
-		return nil, err
+func viewers(s Scale) Trial {
+	c := s.Viewers
+	return Trial{
+		Name: "viewers", kinds: gatewayOnly, repeats: 1, fleet: c.fleet,
+		Figures: []Figure{
+			{Key: "rate", Label: "changes a second"},
+			{Key: "unseen", Label: "CPU of one core, without viewers", Unit: "%"},
+			{Key: "cost", Label: "CPU of one core, more with ten viewers of the page", Unit: "%", Max: 5},
+			{Key: "lists", Label: "lists that a viewer gets a second"},
+			{Key: "kilobytes", Label: "that a viewer gets a second", Unit: "kB"},
+		},
+		do: func(r *run) {
+			at := r.start()
+			m := c.meter(at)
+			m.happen(c.ManyScale)
+			unseen := r.samples[r.kind]["share"]
+			ctx, stop := context.WithCancel(r.ctx)
+			defer stop()
+			all := make([]viewer, c.Viewers)
+			var looking sync.WaitGroup
+			for i := range all {
+				looking.Go(func() { all[i].look(ctx, at.admin) })
+			}
+			m.happen(c.ManyScale)
+			stop()
+			looking.Wait()
+			r.set("unseen", unseen)
+			r.set("cost", r.samples[r.kind]["share"]-unseen)
+			seconds := c.Over.Seconds() * float64(c.Viewers)
+			lists, bytes := 0, 0
+			for _, v := range all {
+				check(v.err)
+				lists, bytes = lists+v.lists, bytes+v.bytes
+			}
+			r.set("lists", float64(lists)/seconds)
+			r.set("kilobytes", float64(bytes)/1000/seconds)
+		},
 	}
-	defer func() { err = errors.Join(err, f.end(ctx)) }()
-	streams, err := openMany(ctx, f.gateway.Addr(), s.ManyScale)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, streams.Close()) }()
-	changes := newManyChanges(f.fleet, s.ManyScale)
-	sample, err := changes.measure(ctx, f.gateway.Pid(), streams)
-	if err != nil {
-		return nil, err
-	}
-	seeing, stop := context.WithCancel(ctx)
-	defer stop()
-	all := make([]viewer, s.Viewers)
-	var looking sync.WaitGroup
-	for i := range all {
-		looking.Go(func() { all[i].look(seeing, f.gateway.MetricsAddr()) })
-	}
-	seen, err := newManyChanges(f.fleet, s.ManyScale).measure(ctx, f.gateway.Pid(), streams)
-	stop()
-	looking.Wait()
-	for _, v := range all {
-		err = errors.Join(err, v.err)
-		sample["lists"] += float64(v.lists) / s.Over.Seconds() / float64(s.Viewers)
-		sample["kilobytes"] += float64(v.bytes) / 1000 / s.Over.Seconds() / float64(s.Viewers)
-	}
-	if err != nil {
-		return nil, err
-	}
-	sample["cost"] = seen["share"] - sample["share"]
-	return map[Kind]Sample{Gateway: sample}, nil
 }
 
 // viewer asks as the page's script does.

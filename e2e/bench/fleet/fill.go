@@ -67,7 +67,7 @@ func (f *filler) endpoint() (discoveryv1.Endpoint, error) {
 func (c *member) newPod(cfg Config) (discoveryv1.Endpoint, error) {
 	i := c.pods
 	c.pods++
-	pod := newPod(i)
+	pod := Pod(i)
 	if cfg.Servers > 0 {
 		pod.Labels["app"] = app(i % cfg.Servers)
 	}
@@ -86,7 +86,8 @@ func address(cluster, i int) string {
 
 func podName(i int) string { return fmt.Sprintf("web-5f79f964bc-%06d", i) }
 
-func newPod(i int) *corev1.Pod {
+// Pod returns a Pod of any cluster, by number, as it is at first.
+func Pod(i int) *corev1.Pod {
 	p := object.Mesh(object.Pod(world.Namespace, podName(i), ""))
 	p.Labels[object.HashLabel] = "5f79f964bc"
 	return p

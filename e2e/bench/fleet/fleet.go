@@ -65,7 +65,7 @@ func Start(cfg Config) (f *Fleet, err error) {
 		}
 	}
 	for i := range cfg.Linked + 1 {
-		api, err := apisim.Start(name(i), authority)
+		api, err := apisim.Start(Name(i), authority)
 		if err != nil {
 			return nil, err
 		}
@@ -92,8 +92,19 @@ func (f *Fleet) Close() error {
 // user is who reads the clusters.
 const user = "gateway"
 
-// name is that of a cluster, by number.
-func name(i int) string { return fmt.Sprintf("c%02d", i) }
+// Name returns the name of a cluster, by number: 0 is the local one.
+func Name(i int) string { return fmt.Sprintf("c%02d", i) }
+
+// Server returns the API server of a cluster, by number.
+func (f *Fleet) Server(cluster int) *apisim.Server { return f.clusters[cluster].api }
+
+// first returns the number of a cluster's first Service.
+func (c Config) first(cluster int) int {
+	if c.Spread == 0 || cluster == 0 {
+		return 0
+	}
+	return (cluster - 1) / c.Spread * c.Services
+}
 
 // Service returns the name of a Service, and the authority by which proxies know it, federated or not.
 func Service(i int, federated bool) (name, authority string) {
@@ -134,7 +145,7 @@ func (f *Fleet) Flip(cluster int, service string) error {
 func (c *member) middle(service string) (*discoveryv1.EndpointSlice, error) {
 	all := c.slices[service]
 	if all == nil {
-		return nil, fmt.Errorf("cluster %s has no slice of Service %s", name(c.number), service)
+		return nil, fmt.Errorf("cluster %s has no slice of Service %s", Name(c.number), service)
 	}
 	return all[len(all)/2], nil
 }
@@ -161,13 +172,13 @@ func (f *Fleet) federate() error {
 		if err != nil {
 			return err
 		}
-		if err := local.api.Put(object.Link(name(i), kubeconfig)); err != nil {
+		if err := local.api.Put(object.Link(Name(i), kubeconfig)); err != nil {
 			return err
 		}
 		for s := range f.cfg.Services {
 			s += f.cfg.first(i)
 			service, _ := Service(s, false)
-			members[s] = append(members[s], service+"@"+name(i))
+			members[s] = append(members[s], service+"@"+Name(i))
 		}
 	}
 	for _, s := range slices.Sorted(maps.Keys(members)) {

@@ -2,11 +2,10 @@ package fleet
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -25,66 +24,57 @@ func List(ctx context.Context, kubeconfig string) (objects int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	l := &lister{ctx: ctx}
-	own, err := l.start(local)
+	l := &lister{}
+	own, err := l.start(ctx, local)
 	if err != nil {
 		return 0, err
 	}
-	links, err := own.CoreV1().Secrets(object.LinkNamespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return 0, errors.Join(err, l.wait())
-	}
-	for _, link := range links.Items {
-		linked, err := clientcmd.RESTConfigFromKubeConfig(link.Data["kubeconfig"])
-		if err == nil {
-			_, err = l.start(linked)
-		}
+	l.Go(func() error {
+		links, err := own.CoreV1().Secrets(object.LinkNamespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
-			return 0, errors.Join(fmt.Errorf("link %s: %w", link.Name, err), l.wait())
+			return err
 		}
-	}
-	err = l.wait()
+		for _, link := range links.Items {
+			linked, err := clientcmd.RESTConfigFromKubeConfig(link.Data["kubeconfig"])
+			if err == nil {
+				_, err = l.start(ctx, linked)
+			}
+			if err != nil {
+				return fmt.Errorf("link %s: %w", link.Name, err)
+			}
+		}
+		return nil
+	})
+	err = l.Wait()
 	return int(l.objects.Load()), err
 }
 
 // lister is lists under way.
 type lister struct {
-	ctx     context.Context
-	running sync.WaitGroup
+	errgroup.Group
 	objects atomic.Int64
-
-	mu    sync.Mutex
-	wrong error
 }
 
 // start begins to list a cluster.
-func (l *lister) start(cfg *rest.Config) (kubernetes.Interface, error) {
+func (l *lister) start(ctx context.Context, cfg *rest.Config) (kubernetes.Interface, error) {
 	client, err := world.NewClient(cfg)
 	if err != nil {
 		return nil, err
 	}
-	l.list(func() (runtime.Object, error) { return client.CoreV1().Pods("").List(l.ctx, metav1.ListOptions{}) })
-	l.list(func() (runtime.Object, error) { return client.CoreV1().Services("").List(l.ctx, metav1.ListOptions{}) })
-	l.list(func() (runtime.Object, error) {
-		return client.DiscoveryV1().EndpointSlices("").List(l.ctx, metav1.ListOptions{})
-	})
+	for _, list := range []func() (runtime.Object, error){
+		func() (runtime.Object, error) { return client.CoreV1().Pods("").List(ctx, metav1.ListOptions{}) },
+		func() (runtime.Object, error) { return client.CoreV1().Services("").List(ctx, metav1.ListOptions{}) },
+		func() (runtime.Object, error) {
+			return client.DiscoveryV1().EndpointSlices("").List(ctx, metav1.ListOptions{})
+		},
+	} {
+		l.Go(func() error {
+			objects, err := list()
+			if err == nil {
+				l.objects.Add(int64(meta.LenList(objects)))
+			}
+			return err
+		})
+	}
 	return client, nil
-}
-
-func (l *lister) list(do func() (runtime.Object, error)) {
-	l.running.Go(func() {
-		list, err := do()
-		if err == nil {
-			l.objects.Add(int64(meta.LenList(list)))
-			return
-		}
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.wrong = errors.Join(l.wrong, err)
-	})
-}
-
-func (l *lister) wait() error {
-	l.running.Wait()
-	return l.wrong
 }

@@ -17,6 +17,14 @@ type Answer struct {
 	Steps [][]byte // one message for each kind of change that may follow
 }
 
+// Of returns the answers to a method, Get or GetProfile.
+func (r Recording) Of(method string) map[string]Answer {
+	if method == "GetProfile" {
+		return r.GetProfile
+	}
+	return r.Get
+}
+
 // Write writes the recording to a file.
 func (r Recording) Write(path string) error {
 	text, err := json.Marshal(r)

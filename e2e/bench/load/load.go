@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -66,12 +67,14 @@ func Open(ctx context.Context, cfg Config) (*Load, error) {
 	return l, nil
 }
 
-// Close ends all streams by ending their connections.
+// Close ends all streams by ending their connections. To call it again does nothing.
 func (l *Load) Close() error {
 	l.fail(errors.New("closed"))
 	var errs []error
 	for _, c := range l.conns {
-		errs = append(errs, c.tcp.Close())
+		if err := c.tcp.Close(); !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
 	}
 	l.running.Wait()
 	return errors.Join(errs...)

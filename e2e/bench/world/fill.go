@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 
+	"golang.org/x/sync/errgroup"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"isthmus/e2e/kube"
@@ -21,17 +21,16 @@ func (w *World) Fill(ctx context.Context, s Scale) error {
 	if s.App*s.AppPods != s.Pods() {
 		return fmt.Errorf("%d Services of %d Pods do not have as many Pods as %d of %d", s.App, s.AppPods, s.Web, s.WebPods)
 	}
-	errs := make([]error, len(w.clusters))
-	var all sync.WaitGroup
-	for i, m := range w.clusters {
-		all.Go(func() {
+	var all errgroup.Group
+	for _, m := range w.clusters {
+		all.Go(func() error {
 			if err := m.fill(ctx, s); err != nil {
-				errs[i] = fmt.Errorf("fill cluster %s: %w", m.name, err)
+				return fmt.Errorf("fill cluster %s: %w", m.name, err)
 			}
+			return nil
 		})
 	}
-	all.Wait()
-	if err := errors.Join(errs...); err != nil {
+	if err := all.Wait(); err != nil {
 		return err
 	}
 	return w.federate(ctx, s)
@@ -100,30 +99,10 @@ func (m *member) slice(name string, first, count int, s Scale) *discoveryv1.Endp
 
 // each calls a function for 0 to n-1, some at a time, and returns the first error.
 func each(n int, do func(int) error) error {
-	var (
-		all   sync.WaitGroup
-		mu    sync.Mutex
-		next  int
-		first error
-	)
-	take := func() (int, bool) {
-		mu.Lock()
-		defer mu.Unlock()
-		i := next
-		next++
-		return i, i < n && first == nil
+	var all errgroup.Group
+	all.SetLimit(writers)
+	for i := range n {
+		all.Go(func() error { return do(i) })
 	}
-	for range writers {
-		all.Go(func() {
-			for i, ok := take(); ok; i, ok = take() {
-				if err := do(i); err != nil {
-					mu.Lock()
-					first = err
-					mu.Unlock()
-				}
-			}
-		})
-	}
-	all.Wait()
-	return first
+	return all.Wait()
 }

@@ -117,30 +117,27 @@ func (w *World) Load(ctx context.Context) error {
 }
 
 // Flip takes one endpoint of a Service in a cluster away, or brings it back if that has been done, and returns when the API
-// server had answered and which of the two it was (0: away). Only one goroutine at a time may flip the same Service.
-func (w *World) Flip(ctx context.Context, cluster int, service string) (at time.Time, turn int, err error) {
+// server had answered. Only one goroutine at a time may flip the same Service.
+func (w *World) Flip(ctx context.Context, cluster int, service string) (at time.Time, err error) {
 	m := w.clusters[cluster]
 	m.mu.Lock()
 	old := m.slices[service]
 	m.mu.Unlock()
 	if old == nil {
-		return at, 0, fmt.Errorf("cluster %s has no slice of %s", m.name, service)
+		return at, fmt.Errorf("cluster %s has no slice of %s", m.name, service)
 	}
 	slice := old.DeepCopy()
 	flipped := &slice.Endpoints[len(slice.Endpoints)/2].Conditions
 	ready := !*flipped.Ready
 	flipped.Ready = &ready
 	if slice, err = m.client.DiscoveryV1().EndpointSlices(Namespace).Update(ctx, slice, metav1.UpdateOptions{}); err != nil {
-		return at, 0, fmt.Errorf("cluster %s: %w", m.name, err)
+		return at, fmt.Errorf("cluster %s: %w", m.name, err)
 	}
 	at = time.Now()
 	m.mu.Lock()
 	m.slices[service] = slice
 	m.mu.Unlock()
-	if ready {
-		turn = 1
-	}
-	return at, turn, nil
+	return at, nil
 }
 
 // FlipProfile makes a Service's port opaque, or not any more if that has been done, which changes its profile but no

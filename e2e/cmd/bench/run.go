@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -59,21 +60,12 @@ func parse(args []string, p process) (o options, err error) {
 	flags.StringVar(&o.bin, "bin", "", "the `folder` with the programs isthmus and controlplane (default: that of bench)")
 	flags.StringVar(&o.out, "out", filepath.Join("out", "bench"), "the `folder` for results and the clusters' state")
 	flags.StringVar(&o.docs, "docs", filepath.Join("e2e", "bench"), "the `folder` of the page")
-	flags.StringVar(&o.run, "run", "", "only the trials whose name this `regexp` matches, or of growth lines by their titles")
+	flags.StringVar(&o.run, "run", "", "only the trials whose name this `regexp` matches")
 	flags.BoolVar(&o.attach, "attach", false, "use the clusters of bench clusters, which is running")
 	flags.StringVar(&o.addr, "addr", "", "`HOST:PORT` of another Destination server, which follows the clusters of bench clusters")
 	flags.IntVar(&o.pid, "pid", 0, "that server's process `id`")
-	flags.SetOutput(io.Discard)
-	flags.Usage = func() {
-		fmt.Fprint(p.stdout, help)
-		flags.SetOutput(p.stdout)
-		flags.PrintDefaults()
-		flags.SetOutput(io.Discard)
-	}
-	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+	if err := cli.Parse(flags, args, help, p.stdout); err != nil {
 		return o, err
-	} else if err != nil {
-		return o, cli.Usage(err)
 	}
 	switch {
 	case flags.NArg() > 0:
@@ -140,22 +132,25 @@ func run(ctx context.Context, args []string, p process) error {
 	}
 	switch verb {
 	case "":
-		return measure(ctx, o, cfg, p.stdout)
+		return measure(ctx, o, cfg, bench.Trials(cfg.Scale), reportFile, p.stdout)
+	case "growth":
+		return measure(ctx, o, cfg, bench.Growth(cfg.Scale), growthFile, p.stdout)
 	case "clusters":
 		return clusters(ctx, cfg, p.stdout)
-	case "growth":
-		return growth(ctx, o, cfg)
 	case "page":
 		return page(o)
 	}
 	return cli.Usagef("%q is no verb; see bench -help", verb)
 }
 
-// measure makes the trials that are asked for, and prints the table.
-func measure(ctx context.Context, o options, cfg bench.Config, stdout io.Writer) (err error) {
-	trials, err := chosen(o.run)
+// measure makes those of the trials that are asked for, and prints the table and keeps the results, be it not of all.
+func measure(ctx context.Context, o options, cfg bench.Config, trials []bench.Trial, file string, stdout io.Writer) (err error) {
+	asked, err := regexp.Compile(o.run)
 	if err != nil {
-		return err
+		return cli.Usagef("-run: %w", err)
+	}
+	if trials = slices.DeleteFunc(trials, func(t bench.Trial) bool { return !asked.MatchString(t.Name) }); len(trials) == 0 {
+		return cli.Usagef("-run %q matches no trial", o.run)
 	}
 	began := time.Now()
 	lab, err := bench.Open(ctx, cfg, trials)
@@ -167,12 +162,11 @@ func measure(ctx context.Context, o options, cfg bench.Config, stdout io.Writer)
 	if len(results) == 0 {
 		return failed
 	}
-	return errors.Join(failed, keep(bench.NewReport(cfg, results), time.Since(began), o, stdout))
+	return errors.Join(failed, keep(bench.NewReport(results), time.Since(began), filepath.Join(o.out, file), stdout))
 }
 
-// keep writes and prints what has been measured, be it not all trials. It is an error if a target is missed.
-func keep(report *bench.Report, took time.Duration, o options, stdout io.Writer) error {
-	path := filepath.Join(o.out, reportFile)
+// keep writes and prints what has been measured. It is an error if a target is missed.
+func keep(report *bench.Report, took time.Duration, path string, stdout io.Writer) error {
 	if err := report.Write(path); err != nil {
 		return err
 	}
@@ -183,26 +177,13 @@ func keep(report *bench.Report, took time.Duration, o options, stdout io.Writer)
 	return report.Err()
 }
 
-// growth measures how costs grow.
-func growth(ctx context.Context, o options, cfg bench.Config) error {
-	titles, err := regexp.Compile(o.run)
-	if err != nil {
-		return cli.Usagef("-run: %w", err)
-	}
-	g, err := bench.MeasureGrowth(ctx, cfg, bench.FullGrowth(), titles)
-	if err != nil {
-		return err
-	}
-	return g.Write(filepath.Join(o.out, growthFile))
-}
-
-// page brings the page on performance up to date with the results.
+// page brings the page of the bench up to date with the results.
 func page(o options) error {
 	report, err := bench.ReadReport(filepath.Join(o.out, reportFile))
 	if err != nil {
 		return err
 	}
-	growth, err := bench.ReadGrowth(filepath.Join(o.out, growthFile))
+	growth, err := bench.ReadReport(filepath.Join(o.out, growthFile))
 	if err != nil {
 		return err
 	}
@@ -216,23 +197,6 @@ func page(o options) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return os.WriteFile(path, []byte(updated), 0o644)
-}
-
-func chosen(pattern string) ([]bench.Trial, error) {
-	re, err := regexp.Compile(pattern)
-	if err != nil {
-		return nil, cli.Usagef("-run: %w", err)
-	}
-	var trials []bench.Trial
-	for _, t := range bench.Trials() {
-		if re.MatchString(t.Name) {
-			trials = append(trials, t)
-		}
-	}
-	if trials == nil {
-		return nil, cli.Usagef("-run %q matches no trial", pattern)
-	}
-	return trials, nil
 }
 
 // clusters starts and fills clusters and keeps them until ctx ends.

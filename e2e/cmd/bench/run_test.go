@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -36,27 +35,28 @@ func TestUsage(t *testing.T) {
 
 // TestMissed: a run that misses a target ends with an error, and is printed and kept all the same.
 func TestMissed(t *testing.T) {
-	idle, o := bench.Trials()[0], options{out: t.TempDir()}
-	for _, x := range []struct {
-		rss  float64
-		want string
-	}{{idle.Metrics[0].Most, ""}, {idle.Metrics[0].Most + 1, "over target: idle: " + idle.Metrics[0].Label}} {
-		text := fmt.Sprintf(`{"Results": [{"Trial": "idle", "Samples": {"gateway": [{"rss": %f}]}}]}`, x.rss)
-		must(t, os.WriteFile(filepath.Join(o.out, reportFile), []byte(text), 0o600))
-		report, err := bench.ReadReport(filepath.Join(o.out, reportFile))
-		must(t, err)
-		must(t, os.Remove(filepath.Join(o.out, reportFile)))
+	path := filepath.Join(t.TempDir(), reportFile)
+	for rss, want := range map[float64]string{100: "<nil>", 101: "over target: idle: memory"} {
+		report := idleReport(rss)
 		var out strings.Builder
-		if err := keep(report, time.Minute, o, &out); fmt.Sprint(err) != cmp.Or(x.want, "<nil>") {
-			t.Errorf("%g MB: %v", x.rss, err)
+		if err := keep(report, time.Minute, path, &out); fmt.Sprint(err) != want {
+			t.Errorf("%g MB: %v", rss, err)
 		}
-		if kept, err := bench.ReadReport(filepath.Join(o.out, reportFile)); err != nil || !reflect.DeepEqual(kept, report) {
+		if kept, err := bench.ReadReport(path); err != nil || !reflect.DeepEqual(kept, report) {
 			t.Errorf("kept is %+v, %v", kept, err)
 		}
-		if line := fmt.Sprintf("%.0f MB", x.rss); !strings.Contains(out.String(), line) {
+		if line := fmt.Sprintf("%.0f MB", rss); !strings.Contains(out.String(), line) {
 			t.Errorf("%q is not printed:\n%s", line, out.String())
 		}
 	}
+}
+
+// idleReport is a report of one trial, whose gateway has taken so much memory, of 100 MB.
+func idleReport(rss float64) *bench.Report {
+	return bench.NewReport([]bench.Result{{
+		Trial: "idle", Figures: []bench.Figure{{Key: "rss", Label: "memory", Unit: "MB", Max: 100}},
+		Samples: map[bench.Kind][]bench.Sample{bench.Gateway: {{"rss": rss}}},
+	}})
 }
 
 func must(t *testing.T, err error) {
@@ -73,11 +73,12 @@ func TestPage(t *testing.T) {
 	if err := run(t.Context(), []string{"page", "-docs", docs, "-out", out}, quiet()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without results: %v", err)
 	}
-	idle := bench.Trials()[0]
-	results := []bench.Result{{Trial: idle.Name, Samples: map[bench.Kind][]bench.Sample{bench.Gateway: {{idle.Metrics[0].Key: 61.4}}}}}
-	growth := &bench.Growth{Lines: []bench.Line{{Title: "one change", X: "clusters", Unit: "µs", Points: []bench.Point{{X: 50, Cost: 123}}}}}
+	growth := bench.NewReport([]bench.Result{{
+		Trial: "one change", Of: "clusters", Size: 50, Figures: []bench.Figure{{Key: "cpu", Label: "one change", Unit: "µs"}},
+		Samples: map[bench.Kind][]bench.Sample{bench.Gateway: {{"cpu": 123}}},
+	}})
 	page := "<!-- figures -->\n<!-- end of figures -->\n<!-- growth -->\n<!-- end of growth -->\n"
-	err := errors.Join(bench.NewReport(bench.Config{}, results).Write(filepath.Join(out, reportFile)), growth.Write(filepath.Join(out, growthFile)), os.WriteFile(path, []byte(page), 0o600))
+	err := errors.Join(idleReport(61.4).Write(filepath.Join(out, reportFile)), growth.Write(filepath.Join(out, growthFile)), os.WriteFile(path, []byte(page), 0o600))
 	if err != nil {
 		t.Fatal(err)
 	}

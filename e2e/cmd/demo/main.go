@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -60,17 +59,8 @@ func parse(args []string, stdout io.Writer) (options, error) {
 	flags.StringVar(&o.dir, "dir", "", "the `folder` for state and logs; it stays (default: a temporary one, removed at the end)")
 	flags.BoolVar(&o.networks, "networks", false, "have north on another network for a while, where web is reached through gateways")
 	flags.BoolVar(&o.keep, "keep", false, "leave everything running at the end, until Ctrl-C")
-	flags.SetOutput(io.Discard)
-	flags.Usage = func() {
-		fmt.Fprint(stdout, help)
-		flags.SetOutput(stdout)
-		flags.PrintDefaults()
-		flags.SetOutput(io.Discard)
-	}
-	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+	if err := cli.Parse(flags, args, help, stdout); err != nil {
 		return o, err
-	} else if err != nil {
-		return o, cli.Usage(err)
 	}
 	if flags.NArg() > 0 {
 		return o, cli.Usagef("%q is not understood; see demo --help", flags.Arg(0))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -26,6 +27,23 @@ var (
 	// ErrInterrupted is an end by a signal. The exit code is 130, as that of a process which Ctrl-C has killed.
 	ErrInterrupted = errors.New("interrupted")
 )
+
+// Parse parses a command's flags, which are those of ContinueOnError. For -help it prints the text and the flags, and returns
+// flag.ErrHelp. A mistake in the arguments is a UsageError.
+func Parse(flags *flag.FlagSet, args []string, help string, out io.Writer) error {
+	flags.SetOutput(io.Discard)
+	flags.Usage = func() {
+		fmt.Fprint(out, help)
+		flags.SetOutput(out)
+		flags.PrintDefaults()
+		flags.SetOutput(io.Discard)
+	}
+	err := flags.Parse(args)
+	if err == nil || errors.Is(err, flag.ErrHelp) {
+		return err
+	}
+	return Usage(err)
+}
 
 // Main runs a command and ends the process. SIGINT, SIGTERM, SIGHUP and more signals, if given, cancel the context; a second
 // one does not wait for the cleaning up. Errors are printed to standard error, after the command's name.

@@ -1,0 +1,58 @@
+package bench
+
+import (
+	"time"
+
+	"isthmus/e2e/bench/world"
+)
+
+// Scale is how much is measured with.
+type Scale struct {
+	// World, and what follows, are of the real clusters.
+	World   world.Scale
+	Streams int
+	Conns   int
+	Flips   int // of one endpoint under open streams
+	Rate    int // changes a second, of all Services with few Pods in turn
+	Rounds  int // how often each of those is changed
+	Repeats int // of short trials
+	Proxies ProxiesScale
+
+	Spill           SpillScale
+	Cold, ColdLarge ColdScale
+	Hot             HotScale
+	Storm           StormScale
+	Many            ManyScale
+	Viewers         ViewersScale
+	Blast           BlastScale
+	Growth          GrowthScale
+
+	Settle time.Duration // how long a fresh server has, at most, to give back memory that it needed to start
+	Idle   time.Duration // how long each run of a trial waits, at most, for idle processors
+}
+
+// Full is the scale that the targets are for.
+func Full() Scale {
+	return Scale{
+		World:   world.Scale{Web: 100, WebPods: 50, App: 1000, AppPods: 5},
+		Streams: 10_000, Conns: 100, Flips: 20, Rate: 500, Rounds: 15, Repeats: 3, Settle: 10 * time.Second, Idle: 20 * time.Second,
+		Proxies: ProxiesScale{Many: Crowd{3000, 4}, Busy: Crowd{1000, 20}, Changed: 250, Rate: 300},
+		Storm:   StormScale{Proxies: Crowd{3000, 4}, Services: 1000, Endpoints: 5, Servers: 700, Profiles: 1000, Over: 6 * time.Second, Later: time.Minute},
+		Cold:    ColdScale{Clusters: 3, Services: 1000, Endpoints: 5, Repeats: 3}, ColdLarge: ColdScale{Clusters: 20, Services: 1000, Endpoints: 10, Repeats: 2},
+		Hot:   HotScale{Proxies: Crowd{1000, 20}, Slices: 50, Endpoints: 100, Over: time.Minute},
+		Spill: SpillScale{Services: 1000, Endpoints: 50, Pods: 5000, Over: 30 * time.Second, After: 10 * time.Second, Return: 5 * time.Second},
+		Many: ManyScale{Linked: 250, Services: 100, Endpoints: 10, Spread: 25, Streams: 10_000, Conns: 2000,
+			Rates: Rates{Node: 0.1, Endpoint: 1, Label: 0.2}, Over: time.Minute},
+		Viewers: ViewersScale{Viewers: 10, ManyScale: ManyScale{Linked: 250, Services: 40, Endpoints: 2, Spread: 2, Streams: 5000, Conns: 500,
+			Rates: Rates{Endpoint: 0.4}, Over: 30 * time.Second}},
+		Blast: BlastScale{Linked: 20, Services: 500, Rate: 250, Events: 5000, Fits: 5000, Budget: "64Mi", Quiet: 5, Flood: 8},
+		Growth: GrowthScale{
+			Endpoints: []int{100, 1000, 10_000}, Clusters: []int{1, 10, 50}, Services: []int{10, 1000, 10_000},
+			Changes: 400, Streams: 10_000, Conns: 100,
+			Crowds: CrowdScale{
+				Services: 1000, Endpoints: 10, Streams: []int{1200, 12_000, 120_000}, Each: 12, Conns: []int{100, 1000, 10_000}, Of: 12_000,
+			},
+			Linked: LinkedScale{Clusters: []int{20, 200, 2000}, Services: 10, Endpoints: 10, Spread: 20, Rest: 15 * time.Second},
+		},
+	}
+}

@@ -1,0 +1,180 @@
+package bench
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"isthmus/e2e/bench/floor"
+	"isthmus/e2e/bench/load"
+	"isthmus/e2e/bench/proc"
+	"isthmus/e2e/gateway"
+)
+
+// aftermath is how long after the work what it costs is read.
+const aftermath = time.Second
+
+// server is a running floor or gateway, until its run ends.
+type server struct {
+	*run
+	addr    string
+	pid     int
+	admin   string        // HOST:PORT of the gateway's pages
+	started time.Time     // when its process was
+	ready   time.Duration // it took to start
+	killed  bool
+
+	floor  *floor.Process // nil: it is no floor
+	writes bool           // the floor's changes are written to the clusters too, so that it has no more of the processors
+
+	mu    sync.Mutex
+	turns map[string]int // steps that the floor has made for each service
+}
+
+// gatewayArgs are the flags of a Linkerd install, beyond those of gateway.BaseArgs, and an end without delay.
+func gatewayArgs() []string {
+	return []string{"-log-level=info", "-outbound-transport-mode=transport-header", "-target-cluster-label=true", "-shutdown-delay=0s", "-drain=0s"}
+}
+
+// start starts a server of the run's kind, with more flags if it is the gateway.
+func (r *run) start(flags ...string) *server {
+	s := &server{run: r, started: time.Now(), turns: map[string]int{}}
+	switch {
+	case r.kind == Floor:
+		s.floor = must(floor.Start(r.ctx, append(slices.Clip(r.cfg.Floor), r.recording)...))
+		s.addr, s.pid = s.floor.Addr(), s.floor.Pid()
+		r.atEnd(func() error {
+			if s.killed {
+				return nil
+			}
+			return s.floor.Stop()
+		})
+	case r.cfg.Addr != "":
+		s.addr, s.pid = r.cfg.Addr, r.cfg.Pid
+	default:
+		g := must(gateway.Start(r.ctx, gateway.Config{Binary: r.cfg.Isthmus, Kubeconfig: r.kubeconfig, Args: append(gatewayArgs(), flags...)}))
+		s.addr, s.pid, s.admin = g.Addr(), g.Pid(), g.MetricsAddr()
+		r.atEnd(func() error {
+			if s.killed {
+				return g.Stop()
+			}
+			return errors.Join(g.Check(r.ctx), g.Stop())
+		})
+	}
+	s.ready = time.Since(s.started)
+	return s
+}
+
+// kill ends the server without warning.
+func (s *server) kill() {
+	s.killed = true
+	if s.floor != nil {
+		check(s.floor.Kill())
+		return
+	}
+	check(syscall.Kill(s.pid, syscall.SIGKILL))
+}
+
+// cpu returns the processor time that the server has had.
+func (s *server) cpu() time.Duration { return must(proc.CPU(s.pid)) }
+
+// rss returns the server's resident memory, in bytes.
+func (s *server) rss() float64 { return float64(must(proc.ReadMemory(s.pid)).RSS) }
+
+// settled is rss once that sinks no more.
+func (s *server) settled() float64 {
+	return float64(must(proc.Settled(s.ctx, s.pid, s.cfg.Scale.Settle)).RSS)
+}
+
+// peak returns the server's highest resident memory since its start, or since resetPeak.
+func (s *server) peak() float64 { return float64(must(proc.Peak(s.pid))) }
+
+func (s *server) resetPeak() { check(proc.ResetPeak(s.pid)) }
+
+// open opens streams, until the run ends at the latest.
+func (s *server) open(cfg load.Config) *load.Load {
+	cfg.Addr = s.addr
+	streams := must(load.Open(s.ctx, cfg))
+	s.atEnd(streams.Close)
+	return streams
+}
+
+// cost does something, and returns the processor time that it takes the server until a while later.
+func (s *server) cost(do func()) time.Duration {
+	before := s.cpu()
+	do()
+	s.pause(aftermath)
+	return s.cpu() - before
+}
+
+// change changes one endpoint of a service, or its profile if the method is that of profiles, and returns when the streams
+// could be sent the change. Several goroutines may change different services.
+func (s *server) change(what service) (at time.Time, err error) {
+	if s.floor == nil || s.writes {
+		flip := s.world.Flip
+		if what.method == profileMethod {
+			flip = s.world.FlipProfile
+		}
+		if at, err = flip(s.ctx, what.cluster, what.name); err != nil || s.floor == nil {
+			return at, err
+		}
+	}
+	s.mu.Lock()
+	topic := what.method + " " + what.authority
+	turn := s.turns[topic]
+	s.turns[topic]++
+	s.mu.Unlock()
+	err = s.floor.Step(what.method, what.authority, turn%2)
+	if what.also != "" {
+		err = errors.Join(err, s.floor.Step(what.method, what.also, turn%2))
+	}
+	return time.Now(), err
+}
+
+// meter measures, since a moment, what streams are sent and what that costs the server.
+type meter struct {
+	*server
+	streams *load.Load
+	began   time.Time
+
+	cpuBefore                   time.Duration
+	messagesBefore, bytesBefore int
+}
+
+// meter measures from now on.
+func (s *server) meter(streams *load.Load) *meter {
+	return &meter{server: s, streams: streams, began: time.Now(), cpuBefore: s.cpu(), messagesBefore: streams.Received(), bytesBefore: streams.Bytes()}
+}
+
+// spent returns the processor time that the server has had.
+func (m *meter) spent() time.Duration { return m.cpu() - m.cpuBefore }
+
+// messages returns how many all streams have received.
+func (m *meter) messages() int { return m.streams.Received() - m.messagesBefore }
+
+// bytes returns how large these were in all.
+func (m *meter) bytes() float64 { return float64(m.streams.Bytes() - m.bytesBefore) }
+
+// share returns what part of one core processor time is, in percent.
+func share(cpu, took time.Duration) float64 { return 100 * cpu.Seconds() / took.Seconds() }
+
+// perStream returns the kilobytes that each of so many streams has.
+func perStream(bytes float64, streams *load.Load) float64 {
+	return bytes / 1000 / float64(streams.Streams())
+}
+
+// latest returns when the last message came.
+func latest(streams *load.Load) (last time.Time) {
+	streams.Arrivals(func(_ load.Target, at []time.Time) {
+		if newest := at[len(at)-1]; newest.After(last) {
+			last = newest
+		}
+	})
+	return last
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+func megabytes(bytes float64) float64      { return bytes / 1e6 }
