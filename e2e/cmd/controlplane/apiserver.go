@@ -29,12 +29,11 @@ type apiServerOptions struct {
 	listener    net.Listener
 	credentials state.Credentials
 	dir         state.Dir
-	flags       []string // more flags of kube-apiserver; they win over ours
 }
 
 func (o apiServerOptions) args() []string {
 	c := o.credentials
-	return append([]string{
+	return []string{
 		"--etcd-servers=" + etcdURL,
 		"--bind-address=127.0.0.1",
 		"--advertise-address=127.0.0.1",
@@ -48,7 +47,7 @@ func (o apiServerOptions) args() []string {
 		"--service-account-key-file=" + c.AccountKey,
 		"--service-account-signing-key-file=" + c.AccountKey,
 		"--service-cluster-ip-range=10.0.0.0/16,fd00:10::/108",
-	}, o.flags...)
+	}
 }
 
 // newAPIServer builds the API server and starts nothing. It may be called once

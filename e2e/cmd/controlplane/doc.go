@@ -1,4 +1,4 @@
-// Command controlplane runs Kubernetes control planes on a machine that has
+// Command controlplane runs a Kubernetes control plane on a machine that has
 // nothing but this binary: for tests, for the demo, and for looking around.
 //
 // `controlplane serve` is one cluster in one process: etcd, kube-apiserver and
@@ -6,9 +6,6 @@
 // ServiceAccount tokens work, and the CRDs that Isthmus knows are installed
 // before the cluster is ready. There are no nodes: a Pod is what
 // clients write to the API.
-//
-// The other verbs (start, stop, kill, pause, resume, list) handle clusters
-// that serve in the background.
 //
 // The decisions behind it:
 //

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -19,21 +20,28 @@ import (
 	"isthmus/e2e/cmd/internal/cli"
 )
 
-const serveHelp = `controlplane serve --name NAME --dir DIR [flags] [-- KUBE-APISERVER-FLAGS]
+const help = `controlplane serve --name NAME --dir DIR [flags]
 
-Runs one cluster in the foreground and logs to standard error. When the cluster
-is ready, one line of JSON on standard output holds its address; DIR/kubeconfig
-holds an administrator's credentials. It ends on any signal; the same DIR again
-is the same cluster, at the same address, with its data and credentials.
+Runs a Kubernetes control plane in the foreground: etcd, kube-apiserver and a few
+controllers, reachable on 127.0.0.1 only. There are no nodes; Pods are what you write
+to the API. It logs to standard error. When the cluster is ready, one line of JSON on
+standard output holds its address; DIR/kubeconfig holds an administrator's credentials,
+DIR/pid the process. It ends on any signal; the same DIR again is the same cluster, at
+the same address, with its data and credentials.
+
+To look around:
+
+  controlplane serve --name west --dir west 2>west.log &
+  kubectl --kubeconfig west/kubeconfig get namespaces
+
+Flags:
 `
 
 // serveOptions are how to run one cluster.
 type serveOptions struct {
 	name        string
 	dir         state.Dir
-	port        int
 	controllers []string
-	apiFlags    []string
 }
 
 // announcement is what serve prints when the cluster is ready.
@@ -48,25 +56,23 @@ type announcement struct {
 var clusterName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
 func serveCommand(ctx context.Context, args []string, stdout io.Writer) error {
-	flags := newFlags("serve", serveHelp, stdout)
+	flags := flag.NewFlagSet("controlplane serve", flag.ContinueOnError)
 	var opts serveOptions
 	flags.StringVar(&opts.name, "name", "", "the cluster's `name`: lower-case letters, digits and dashes")
 	dir := flags.String("dir", "", "the `folder` of its state; made if need be")
-	flags.IntVar(&opts.port, "port", 0, "the API server's `port`; 0: that of last time, or a free one")
 	list := flags.String("controllers", strings.Join(defaultControllers, ","),
 		"comma-separated `list` of the controllers to run, of: "+strings.Join(controllerNames(), ", "))
 	untilEOF := flags.Bool("until-eof", false, "also end when standard input ends, which it does with the process at its other end")
-	names, apiFlags, err := parse(flags, args)
+	err := cli.Parse(flags, args, help, stdout)
 	if err != nil {
 		return err
 	}
-	opts.apiFlags = apiFlags
 	if opts.controllers, err = parseControllers(*list); err != nil {
 		return err
 	}
 	switch {
-	case len(names) > 0:
-		return cli.Usagef("serve: unexpected %q; the name is given by --name", names[0])
+	case flags.NArg() > 0:
+		return cli.Usagef("serve: unexpected %q; the name is given by --name", flags.Arg(0))
 	case !clusterName.MatchString(opts.name):
 		return cli.Usagef("serve: --name %q: a name has lower-case letters, digits and dashes", opts.name)
 	case *dir == "":
@@ -105,7 +111,7 @@ func serve(ctx context.Context, opts serveOptions, stdout io.Writer) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, release()) }()
-	listener, err := opts.dir.Listen(opts.port)
+	listener, err := opts.dir.Listen()
 	if err != nil {
 		return err
 	}
@@ -121,9 +127,7 @@ func serve(ctx context.Context, opts serveOptions, stdout io.Writer) (err error)
 	if err != nil {
 		return fmt.Errorf("etcd: %w", err)
 	}
-	server, err := newAPIServer(ctx, apiServerOptions{
-		listener: listener, credentials: credentials, dir: opts.dir, flags: opts.apiFlags,
-	})
+	server, err := newAPIServer(ctx, apiServerOptions{listener: listener, credentials: credentials, dir: opts.dir})
 	if err != nil {
 		return fmt.Errorf("API server: %w", err)
 	}

@@ -25,7 +25,7 @@ func (d *demo) lookAround(ctx context.Context) {
 			" -n shop annotate service web-federated isthmus.io/prefer='local, any' isthmus.io/min-ready=50%"},
 		{"cordon north", "kubectl --kubeconfig " + d.servers[west].Kubeconfig() + " -n linkerd annotate secret cluster-credentials-north isthmus.io/cordon=true"},
 		{"unlink north", "kubectl --kubeconfig " + d.servers[west].Kubeconfig() + " -n linkerd delete secret cluster-credentials-north"},
-		{"hang east's API server", bin + "/controlplane pause --dir " + d.dir + " east     (and resume)"},
+		{"hang east's API server", "kill -STOP $(cat " + d.path("east/pid") + ")     (and kill -CONT)"},
 		{"the gateway's log", "tail -f " + d.path("gateway.log")},
 	}
 	if d.options.networks {

@@ -17,9 +17,6 @@ func (d Dir) path(name string) string { return filepath.Join(string(d), name) }
 // Kubeconfig is the path of the administrator's kubeconfig.
 func (d Dir) Kubeconfig() string { return d.path("kubeconfig") }
 
-// Log is the path of the log of a cluster that runs in the background.
-func (d Dir) Log() string { return d.path("log") }
-
 // EtcdData is the path of etcd's data.
 func (d Dir) EtcdData() string { return d.path("etcd") }
 
@@ -55,70 +52,6 @@ func (d Dir) Lock() (release func() error, err error) {
 		return nil, errors.Join(err, file.Close())
 	}
 	return file.Close, nil
-}
-
-// ErrNotRunning is what Process returns for a folder that no process serves.
-var ErrNotRunning = errors.New("not running")
-
-// Process returns the process that serves the folder. What is signalled
-// through it reaches that process or, if it has ended meanwhile, none. A
-// process does not see its own claim.
-func (d Dir) Process() (*os.Process, error) {
-	file, err := os.Open(d.pidFile())
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, ErrNotRunning
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	for {
-		pid, err := holder(file)
-		if err != nil {
-			return nil, err
-		}
-		proc, err := os.FindProcess(pid)
-		if err != nil {
-			return nil, fmt.Errorf("find process %d: %w", pid, err)
-		}
-		// Had it ended before we took hold of it, the number could mean
-		// another process by now.
-		if again, err := holder(file); err != nil {
-			return nil, err
-		} else if again == pid {
-			return proc, nil
-		}
-	}
-}
-
-// holder asks the kernel which process holds the lock.
-func holder(file *os.File) (pid int, err error) {
-	lock := syscall.Flock_t{Type: syscall.F_WRLCK}
-	if err := syscall.FcntlFlock(file.Fd(), syscall.F_GETLK, &lock); err != nil {
-		return 0, fmt.Errorf("ask who locks %s: %w", file.Name(), err)
-	}
-	if lock.Type == syscall.F_UNLCK {
-		return 0, ErrNotRunning
-	}
-	return int(lock.Pid), nil
-}
-
-// Names returns the names of the clusters that have a folder in root.
-func Names(root string) ([]string, error) {
-	entries, err := os.ReadDir(root)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, entry := range entries {
-		if _, err := os.Stat(Dir(filepath.Join(root, entry.Name())).pidFile()); err == nil {
-			names = append(names, entry.Name())
-		}
-	}
-	return names, nil
 }
 
 // writeFile writes a file as a whole: a reader sees the old text or the new.

@@ -15,24 +15,16 @@ import (
 // port of a cluster that is down, or even connect to itself.
 const firstPort, lastPort = 20000, 29999
 
-// Listen binds the cluster's port on loopback: the given one, or, if that is
-// 0, the one of last time, or a free one. It remembers the port.
-func (d Dir) Listen(port int) (net.Listener, error) {
-	known, err := d.port()
-	switch {
-	case err != nil:
+// Listen binds the cluster's port on loopback: the one of last time, or a free one. It remembers the port.
+func (d Dir) Listen() (net.Listener, error) {
+	port, err := d.port()
+	if err != nil {
 		return nil, err
-	case port == 0:
-		port = known
-	case known != 0 && known != port:
-		return nil, fmt.Errorf("%s: the cluster's port is %d and cannot become %d", d, known, port)
 	}
-	var listener net.Listener
 	if port != 0 {
-		listener, err = listen(port)
-	} else {
-		listener, err = listenAny()
+		return listen(port)
 	}
+	listener, err := listenAny()
 	if err != nil {
 		return nil, err
 	}

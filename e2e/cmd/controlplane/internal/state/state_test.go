@@ -4,10 +4,10 @@ import (
 	"bufio"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -50,44 +50,30 @@ func hold(t *testing.T, dir Dir) (*program.Process, string) {
 	return p, line
 }
 
-func TestProcess(t *testing.T) {
+// TestLock: one process at a time serves a folder, and a killed one claims it no more.
+func TestLock(t *testing.T) {
 	dir := Dir(filepath.Join(t.TempDir(), "west"))
-	if _, err := dir.Process(); !errors.Is(err, ErrNotRunning) {
-		t.Fatalf("without a folder: %v", err)
-	}
 	first, line := hold(t, dir)
 	if line != "held" {
 		t.Fatalf("first process: %s", line)
 	}
-	proc, err := dir.Process()
-	if err != nil || proc.Pid != first.Pid() {
-		t.Fatalf("got process %v, %v; want %d", proc, err, first.Pid())
+	if pid, err := os.ReadFile(dir.pidFile()); err != nil || string(pid) != strconv.Itoa(first.Pid())+"\n" {
+		t.Errorf("the file has %q, not %d: %v", pid, first.Pid(), err)
 	}
 	if _, line := hold(t, dir); line != string(dir)+" is being served by another process" {
 		t.Fatalf("second process: %s", line)
 	}
-	if proc, err := dir.Process(); err != nil || proc.Pid != first.Pid() {
-		t.Fatalf("after a second process has tried: %v, %v", proc, err)
-	}
-	if err := proc.Kill(); err != nil {
+	if err := first.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	<-first.Exited()
-	// The number in the file now is stale, and could be anybody's.
-	if err := os.WriteFile(dir.pidFile(), []byte("1\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if proc, err := dir.Process(); !errors.Is(err, ErrNotRunning) {
-		t.Fatalf("after the process was killed: %v, %v", proc, err)
-	}
-	if names, err := Names(filepath.Dir(string(dir))); err != nil || len(names) != 1 || names[0] != "west" {
-		t.Fatalf("names: %v, %v", names, err)
+	if _, line := hold(t, dir); line != "held" {
+		t.Fatalf("after the process was killed: %s", line)
 	}
 }
 
 func TestListenRemembersThePort(t *testing.T) {
 	dir := Dir(t.TempDir())
-	first, err := dir.Listen(0)
+	first, err := dir.Listen()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,22 +81,19 @@ func TestListenRemembersThePort(t *testing.T) {
 	if port := first.Addr().(*net.TCPAddr).Port; port < firstPort || port > lastPort {
 		t.Errorf("port %d is outside %d–%d", port, firstPort, lastPort)
 	}
-	if _, err := dir.Listen(0); err == nil {
+	if _, err := dir.Listen(); err == nil {
 		t.Error("the port was bound twice")
 	}
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again, err := dir.Listen(0)
+	again, err := dir.Listen()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer again.Close()
 	if again.Addr().String() != addr {
 		t.Errorf("first %s, then %s", addr, again.Addr())
-	}
-	if _, err := dir.Listen(firstPort - 1); err == nil {
-		t.Error("the port of a known cluster was changed")
 	}
 }
 
