@@ -12,10 +12,7 @@ import (
 	"isthmus/e2e/scenario"
 )
 
-var (
-	slow         = flag.Bool("slow", false, "run the cases that take over a minute too")
-	environments = flag.Int("environments", 3, "run that many cases at the same time, each among clusters of their own")
-)
+var environments = flag.Int("environments", 3, "run that many cases at the same time, each among clusters of their own")
 
 // TestConformance runs every case of testdata/cases. Cases mostly wait, so several run at the same time, each in another
 // environment of three clusters and a gateway, which runs one case after the other. A case is a subtest: -run
@@ -85,7 +82,7 @@ func (s *stage) setUp() error {
 			s.t.Error(err)
 		}
 	})
-	s.runner, err = scenario.NewRunner(env, scenario.Options{Slow: *slow, Trace: func(line string) { s.now.Log(line) }})
+	s.runner, err = scenario.NewRunner(env, scenario.Options{Trace: func(line string) { s.now.Log(line) }})
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ type Case struct {
 	Proves      []string // the IDs of behaviours
 
 	steps []step
-	needs map[string]bool // gateway, faults, slow: what it cannot be run without
+	needs map[string]bool // gateway, faults: what it cannot be run without
 }
 
 // step is one command of a script.

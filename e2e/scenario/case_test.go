@@ -27,7 +27,7 @@ settle 1ms
 		!c.EveryServer || !slices.Equal(c.Proves, []string{"A-1", "B-2"}) {
 		t.Errorf("%+v", c)
 	}
-	if !c.needs["faults"] || !c.needs["gateway"] || c.needs["slow"] {
+	if !c.needs["faults"] || !c.needs["gateway"] {
 		t.Errorf("needs %v", c.needs)
 	}
 	if len(c.steps) != 1+3*2+1 {
@@ -85,7 +85,7 @@ func TestParseMistakes(t *testing.T) {
 		{"metric [ 1", "missing closing"},
 		{"metric a many", "none of a number, >NUMBER"},
 		{"expect-slices west a b c", "no section"},
-		{"skip-unless tuesday", "none of gateway, faults, slow"},
+		{"skip-unless tuesday", "neither gateway nor faults"},
 		{"repeat x s\n-- s --\n", "no number of times"},
 		{"repeat 2 s\n-- s --\nnonsense", "c.txtar:3: nonsense"},
 		{"repeat 2 s\n-- s --\nrepeat 2 s", "too deeply"},

@@ -22,7 +22,6 @@ type StartConfig struct {
 	Kubeconfigs  map[string]string // by cluster: administrators' kubeconfigs of clusters that run; empty: they are started
 
 	Gateway       string    // the isthmus command; empty: program.Isthmus
-	NoGateway     bool      // for cases that only write
 	Addr, Metrics string    // of a gateway that runs; empty: it is started
 	Output        io.Writer // gets the log of a started gateway; may be nil
 }
@@ -61,9 +60,6 @@ func Start(ctx context.Context, cfg StartConfig) (env Environment, stop func() e
 	}
 	if err := prepare(ctx, env.Clusters[ClusterNames[0]].REST()); err != nil {
 		return env, stop, err
-	}
-	if cfg.NoGateway {
-		return env, stop, nil
 	}
 	if env.Tool, err = newTool(ctx, cfg.Gateway, cfg.Dir, env.Clusters); err != nil {
 		return env, stop, err

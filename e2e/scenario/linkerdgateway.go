@@ -10,7 +10,7 @@ import (
 // gatewayObject makes a Service of Linkerd's gateway, as Linkerd's multicluster chart does; hosts is "-" or the addresses
 // and names of its load balancer.
 func gatewayObject(o object, hosts string, words []string) error {
-	opt, err := readOptions(words, "external-ip=", "identity=", "port=", "probe=", "period=")
+	opt, err := readOptions(words, "external-ip=", "identity=", "port=", "probe=")
 	if err != nil {
 		return err
 	}
@@ -20,7 +20,7 @@ func gatewayObject(o object, hosts string, words []string) error {
 		errs = append(errs, err)
 		return v
 	}
-	identity, period := one("identity", "gateway.identity.example"), one("period", "1s")
+	identity := one("identity", "gateway.identity.example")
 	annotations := object{"mirror.linkerd.io/multicluster-gateway": "true"}
 	if identity != "" {
 		annotations["mirror.linkerd.io/gateway-identity"] = identity
@@ -34,7 +34,7 @@ func gatewayObject(o object, hosts string, words []string) error {
 	add("mc-gateway", one("port", "4143"))
 	if probe := one("probe", ""); probe != "" {
 		add("mc-probe", probe)
-		annotations["mirror.linkerd.io/probe-path"], annotations["mirror.linkerd.io/probe-period"] = "/ready", period
+		annotations["mirror.linkerd.io/probe-path"], annotations["mirror.linkerd.io/probe-period"] = "/ready", "1s"
 	}
 	for key, value := range opt.annotations {
 		annotations[key] = value

@@ -10,10 +10,10 @@ import (
 )
 
 func TestGateway(t *testing.T) {
-	same(t, built(t, gatewayObject, "192.0.2.[1-2],lb.example", "external-ip=192.0.2.9", "identity=gw.id", "port=443", "probe=4191", "period=3s", "annotation.a=b"),
+	same(t, built(t, gatewayObject, "192.0.2.[1-2],lb.example", "external-ip=192.0.2.9", "identity=gw.id", "port=443", "probe=4191", "annotation.a=b"),
 		`{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "x", "namespace": "ns", "annotations": {"a": "b",
 			"mirror.linkerd.io/multicluster-gateway": "true", "mirror.linkerd.io/gateway-identity": "gw.id",
-			"mirror.linkerd.io/probe-path": "/ready", "mirror.linkerd.io/probe-period": "3s"}},
+			"mirror.linkerd.io/probe-path": "/ready", "mirror.linkerd.io/probe-period": "1s"}},
 		"spec": {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false, "externalIPs": ["192.0.2.9"], "ports": [
 			{"name": "mc-gateway", "port": 443, "protocol": "TCP"}, {"name": "mc-probe", "port": 4191, "protocol": "TCP"}]},
 		"status": {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}, {"ip": "192.0.2.2"}, {"hostname": "lb.example"}]}}}`)

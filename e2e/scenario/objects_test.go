@@ -111,7 +111,6 @@ func TestSliceParts(t *testing.T) {
 		{"10.0.0.[1-2],nil", "IPv4", `[{"addresses": ["10.0.0.1"], "conditions": {}}, {"addresses": ["10.0.0.2"], "conditions": {}}]`},
 		{"fd00::1,unready,ew=vm", "IPv6", `[{"addresses": ["fd00::1"], "conditions": {"ready": false, "serving": false, "terminating": false},
 			"targetRef": {"kind": "ExternalWorkload", "name": "vm", "namespace": "ns"}}]`},
-		{"host.example,terminating", "FQDN", `[{"addresses": ["host.example"], "conditions": {"ready": false, "serving": true, "terminating": true}}]`},
 		{"10.0.0.1,pod=p,zone=z,hint=a+b,hostname=h,node=n", "IPv4", `[{"addresses": ["10.0.0.1"],
 			"conditions": {"ready": true, "serving": true, "terminating": false},
 			"targetRef": {"kind": "Pod", "name": "p", "namespace": "ns"}, "zone": "z", "hostname": "h", "nodeName": "n",

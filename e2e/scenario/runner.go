@@ -45,7 +45,6 @@ type Restarter interface {
 
 // Options are a Runner's.
 type Options struct {
-	Slow    bool              // run slow cases too
 	Trace   func(line string) // is called with each command as it begins; may be nil
 	Timeout time.Duration     // of an expectation; zero: DefaultTimeout
 	Limit   time.Duration     // of a whole case; zero: five minutes
@@ -126,9 +125,6 @@ func (r *Runner) skip(c *Case) string {
 		if _, ok := cluster.(Faulty); c.needs["faults"] && !ok {
 			return fmt.Sprintf("it makes clusters fail, and %s was not started by this run", name)
 		}
-	}
-	if c.needs["slow"] && !r.opt.Slow {
-		return "it is slow"
 	}
 	return ""
 }

@@ -263,7 +263,6 @@ func TestSkips(t *testing.T) {
 	for script, want := range map[string]string{
 		"skip-unless gateway": "restarts the gateway",
 		"restart-gateway -x":  "restarts the gateway",
-		"skip-unless slow":    "slow",
 		"settle 1ms":          "",
 	} {
 		c, err := Parse("c.txtar", []byte(script))

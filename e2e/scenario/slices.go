@@ -106,14 +106,13 @@ func sliceEndpoints(text, namespace string) (endpoints []any, addressType string
 		endpoints = append(endpoints, e)
 	}
 	ip, err := netip.ParseAddr(addrs[0])
-	switch {
-	case err != nil:
-		return endpoints, "FQDN", nil
-	case ip.Is4():
-		return endpoints, "IPv4", nil
-	default:
-		return endpoints, "IPv6", nil
+	if err != nil {
+		return nil, "", fmt.Errorf("endpoint %q: %w", text, err)
 	}
+	if ip.Is4() {
+		return endpoints, "IPv4", nil
+	}
+	return endpoints, "IPv6", nil
 }
 
 // endpointWord sets the field of an endpoint that one word names.

@@ -33,7 +33,6 @@ stops all again. The commands of cases are described in e2e/testdata/README.md.
   scenario -run '^plain-' -v e2e/testdata/cases   some, showing each command
   scenario -count 20 mine.txtar                   one case again and again
   scenario -gateway ./isthmus mine.txtar          another build of the gateway
-  scenario -gateway none writes.txtar             no gateway: the case only writes
   scenario -cluster west=W -cluster east=E -cluster north=N -addr 127.0.0.1:8086 \
       -metrics 127.0.0.1:9996 mine.txtar          clusters (by kubeconfig) and a
                                                   gateway that run already; cases that
@@ -48,7 +47,6 @@ flags:
 // arguments is the command line.
 type arguments struct {
 	start   scenario.StartConfig
-	slow    bool
 	verbose bool
 	log     string
 	only    *regexp.Regexp
@@ -59,13 +57,8 @@ type arguments struct {
 func parse(args []string, out io.Writer) (arguments, error) {
 	a := arguments{start: scenario.StartConfig{Kubeconfigs: map[string]string{}}}
 	flags := flag.NewFlagSet("scenario", flag.ContinueOnError)
-	flags.SetOutput(out)
-	flags.Usage = func() {
-		fmt.Fprint(out, overview)
-		flags.PrintDefaults()
-	}
 	run := flags.String("run", "", "run only the cases whose name matches this regular expression")
-	flags.StringVar(&a.start.Gateway, "gateway", "", "`path` of the isthmus command, or none; built from the repository unless given")
+	flags.StringVar(&a.start.Gateway, "gateway", "", "`path` of the isthmus command; built from the repository unless given")
 	flags.StringVar(&a.start.Controlplane, "controlplane", "", "`path` of the controlplane command; built from the repository unless given")
 	flags.StringVar(&a.start.Addr, "addr", "", "gRPC `address` of a gateway that runs already; goes with -cluster and -metrics")
 	flags.StringVar(&a.start.Metrics, "metrics", "", "HTTP `address` of that gateway")
@@ -80,15 +73,11 @@ func parse(args []string, out io.Writer) (arguments, error) {
 	flags.StringVar(&a.start.Dir, "dir", "", "`folder` for the clusters' state, kept; a temporary one unless given")
 	flags.StringVar(&a.log, "log", "", "`file` for the whole log of the gateway")
 	flags.IntVar(&a.count, "count", 1, "run the cases that many times")
-	flags.BoolVar(&a.slow, "slow", false, "run the cases that take over a minute too")
 	flags.BoolVar(&a.verbose, "v", false, "show each command as it begins")
-	if err := flags.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return a, err
-		}
-		return a, cli.Usage(err)
+	err := cli.Parse(flags, args, overview, out)
+	if err != nil {
+		return a, err
 	}
-	var err error
 	if a.only, err = regexp.Compile(*run); err != nil {
 		return a, cli.Usagef("-run: %w", err)
 	}
@@ -97,9 +86,6 @@ func parse(args []string, out io.Writer) (arguments, error) {
 }
 
 func (a *arguments) validate() error {
-	if a.start.Gateway == "none" {
-		a.start.Gateway, a.start.NoGateway = "", true
-	}
 	clusters := len(a.start.Kubeconfigs)
 	switch {
 	case len(a.paths) == 0:
@@ -180,7 +166,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 }
 
 func runCases(ctx context.Context, a arguments, env scenario.Environment, cases []*scenario.Case, out io.Writer) (err error) {
-	opt := scenario.Options{Slow: a.slow}
+	opt := scenario.Options{}
 	if a.verbose {
 		opt.Trace = func(line string) { fmt.Fprintf(out, "%s   %s\n", time.Now().Format("15:04:05.000"), line) }
 	}

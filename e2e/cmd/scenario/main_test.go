@@ -18,9 +18,6 @@ func TestArguments(t *testing.T) {
 	if err != nil || len(a.start.Kubeconfigs) != 3 || a.start.Kubeconfigs["east"] != "e" || !a.verbose || a.count != 3 || len(a.paths) != 2 {
 		t.Errorf("%+v, %v", a, err)
 	}
-	if a, err := parse([]string{"-gateway", "none", "x"}, io.Discard); err != nil || !a.start.NoGateway || a.start.Gateway != "" {
-		t.Errorf("%+v, %v", a, err)
-	}
 	for _, bad := range [][]string{
 		{},
 		{"-nonsense", "x"},
