@@ -28,12 +28,12 @@ type Local interface {
 
 const (
 	ownEvery  = 5 * time.Minute  // Nodes and ServiceCIDRs are listed again
-	ownRetry  = 30 * time.Second // likewise, if they could not be
+	ownRetry  = 30 * time.Second // the same, if they could not be listed
 	nodePage  = 100              // Nodes, of which each has some ten kilobytes
 	ownNoFact = "gateways at such addresses may be probed"
 )
 
-// ownNetwork knows which addresses the gateway's own cluster and host have: whoever names the gateways
+// ownNetwork knows which addresses the gateway's own cluster and host have: the one who names the gateways
 // of a linked cluster must not make the gateway send probes there, to its own admin port for example.
 //
 // Nodes and ServiceCIDRs are listed, not followed: they change rarely, and only gateways that are probed

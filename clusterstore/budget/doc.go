@@ -8,7 +8,7 @@
 //
 // What callers may rely on:
 //
-//   - All figures are bytes, as the owner of what is kept counts them (clusterstore/follow).
+//   - All figures are bytes, as clusterstore/follow counts what it keeps.
 //   - Of a cluster never more than Limits.Cluster is kept. All together never have more than
 //     Limits.All, or half more if clusters come while others have all of that. Half of
 //     Limits.All is divided into equal parts, one for each Budget: a cluster gets its

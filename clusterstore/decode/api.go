@@ -93,8 +93,8 @@ func pathOf(v schema.GroupVersion) string {
 	return "/apis/" + v.String()
 }
 
-// get sends a request. A status other than 200 is an [apierrors.StatusError]; so are all answers
-// of another content type an error.
+// get sends a request. An answer with a status other than 200 is an [apierrors.StatusError], and one of
+// another content type is an error.
 func (r *endpoint) get(ctx context.Context, o metav1.ListOptions, accept string) (io.ReadCloser, error) {
 	query, err := metav1.ParameterCodec.EncodeParameters(&o, schema.GroupVersion{Version: "v1"})
 	if err != nil {
@@ -179,12 +179,12 @@ func errFrame(size uint64) error {
 // bounded fails after a number of bytes.
 type bounded struct {
 	io.Reader
-	left, most int64
+	left, limit int64
 }
 
 func (b *bounded) Read(p []byte) (int, error) {
 	if b.left <= 0 {
-		return 0, fmt.Errorf("the API server's answer is larger than %d MiB", b.most>>20)
+		return 0, fmt.Errorf("the API server's answer is larger than %d MiB", b.limit>>20)
 	}
 	n, err := b.Reader.Read(p[:min(int64(len(p)), b.left)])
 	b.left -= int64(n)

@@ -62,7 +62,7 @@ func containerTable(r *room) table[corev1.Container] {
 			3: number(func(p *corev1.ContainerPort) *int32 { return &p.ContainerPort }),
 			4: text("containers.ports.protocol", maxText, func(p *corev1.ContainerPort) *corev1.Protocol { return &p.Protocol }),
 		}, func(c *corev1.Container) *[]corev1.ContainerPort { return &c.Ports }),
-		7: some(variable, usedVariable, list(r, "addresses of proxies", podVariables, variable, func(c *corev1.Container) *[]corev1.EnvVar { return &c.Env })),
+		7: filtered(variable, usedVariable, list(r, "addresses of proxies", podVariables, variable, func(c *corev1.Container) *[]corev1.EnvVar { return &c.Env })),
 	}
 }
 

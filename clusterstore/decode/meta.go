@@ -11,7 +11,7 @@ import (
 
 // Bounds of metadata. API servers have none for these but that of a request, of which etcd takes 1.5 MiB.
 const (
-	maxLabels      = 100_000 // of some 15 bytes, in such a request; likewise for annotations that are used
+	maxLabels      = 100_000 // as many as fit into such a request, and as many annotations that are used
 	maxOwners      = 1_000
 	metadataNumber = 1 // of the field, in all kinds
 )
@@ -68,8 +68,8 @@ func updates(r *room) field[metav1.ObjectMeta] {
 	}}
 }
 
-// errNoKey is for what no API server sends: it is not known which object it is, so that what is
-// kept of it can't be shown as such.
+// errNoKey is for what no API server sends: without its name it can't be shown which object is
+// refused.
 var errNoKey = errors.New("the API server sent an object without a name, or with one that no object can have: check that the server is an API server")
 
 // tooLarge is why an object of that size is refused.

@@ -9,7 +9,7 @@ type room struct {
 	clears []func()
 }
 
-// clear forgets the last object. Nothing refers to it any more, nor to the bytes that it came in.
+// clear forgets the last object. Nothing may refer to it after that, nor to the bytes that it came in.
 func (r *room) clear() {
 	for _, c := range r.clears {
 		c()

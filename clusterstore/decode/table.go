@@ -71,10 +71,10 @@ const (
 func lend[S ~string](data []byte) S { return S(unsafe.String(unsafe.SliceData(data), len(data))) }
 
 // text is a field that is a text of a number of bytes at most.
-func text[T any, S ~string](name string, most int, at func(*T) *S) field[T] {
+func text[T any, S ~string](name string, limit int, at func(*T) *S) field[T] {
 	return field[T]{protowire.BytesType, func(into *T, _ uint64, data []byte) error {
-		if len(data) > most {
-			return fmt.Errorf("its %s is longer than %d bytes", name, most)
+		if len(data) > limit {
+			return fmt.Errorf("its %s is longer than %d bytes", name, limit)
 		}
 		*at(into) = lend[S](data)
 		return nil
@@ -138,8 +138,8 @@ func list[T, E any](r *room, name string, b bound, t table[E], at func(*T) *[]E)
 	}}
 }
 
-// some is a field for those elements alone that keep wants.
-func some[T, E any](t table[E], keep func(*E) bool, f field[T]) field[T] {
+// filtered is a field of which only those elements are decoded that keep wants.
+func filtered[T, E any](t table[E], keep func(*E) bool, f field[T]) field[T] {
 	one := new(E)
 	return field[T]{f.wire, func(into *T, number uint64, data []byte) error {
 		var zero E
@@ -166,7 +166,7 @@ func texts[T any](r *room, name string, b bound, at func(*T) *[]string) field[T]
 }
 
 // mapping is a map with texts as keys, of which those are kept that keep wants, if it is set.
-func mapping[T, V any](r *room, name string, most, longest int, keep func(string) bool, value func([]byte) V, at func(*T) *map[string]V) field[T] {
+func mapping[T, V any](r *room, name string, limit, longest int, keep func(string) bool, value func([]byte) V, at func(*T) *map[string]V) field[T] {
 	var kept map[string]V
 	r.clears = append(r.clears, func() {
 		if len(kept) > maxMap {
@@ -198,8 +198,8 @@ func mapping[T, V any](r *room, name string, most, longest int, keep func(string
 			*m = kept
 		}
 		(*m)[k] = value(v)
-		if len(*m) > most {
-			return fmt.Errorf("it has more than %d %s", most, name)
+		if len(*m) > limit {
+			return fmt.Errorf("it has more than %d %s", limit, name)
 		}
 		return nil
 	}}

@@ -18,26 +18,26 @@ const (
 	discoveryPause = 5 * time.Second
 )
 
-// refusal is why an optional resource is left alone for a while.
-type refusal uint8
+// denial is why an optional resource is left alone for a while.
+type denial uint8
 
 const (
-	notRefused refusal = iota
-	forbidden          // or can't be listed
+	notDenied denial = iota
+	forbidden        // or can't be listed
 	notFound
 )
 
-func refusalOf(err error) refusal {
+func denialOf(err error) denial {
 	switch {
 	case apierrors.IsNotFound(err):
 		return notFound
 	case apierrors.IsForbidden(err), apierrors.IsMethodNotSupported(err):
 		return forbidden
 	}
-	return notRefused
+	return notDenied
 }
 
-// pause leaves an optional resource alone after its last list or watch was refused. If
+// pause leaves an optional resource alone after its last list or watch was denied. If
 // it was not found, and API discovery confirms that, there are no objects; and it is
 // requested again as soon as discovery has it. Whatever else an error means, the objects
 // stay. A resource over budget is left alone too.
@@ -46,9 +46,9 @@ func (r *Resource) pause(ctx context.Context) {
 		sleep.For(ctx, min(max(minOverPause, overRest*r.took), maxOverPause))
 		return
 	}
-	why := r.refused
-	r.refused = notRefused
-	if why == notRefused {
+	why := r.denied
+	r.denied = notDenied
+	if why == notDenied {
 		return
 	}
 	ctx, stop := context.WithTimeout(ctx, optionalPause)

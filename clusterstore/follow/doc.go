@@ -31,9 +31,10 @@
 //   - With [Options].Relist each resource is listed once in that time while its watch goes on. Objects that
 //     differ, and that the watch has not touched, once it has come as far as the list, are corrected and reported.
 //   - Of a Group with a Budget no more than 10,000 events a second are handled, after 20,000
-//     at once, and objects of lists count as events, but for the first list of a resource; the others wait at the server.
-//   - A list in which nothing comes any more fails within 10 s if it is streamed, and
-//     within 30 s if it comes in pages. (Other timeouts are the client's: see
+//     at once. Objects of lists count as events, except those of a resource's first list. The other events wait at the server.
+//   - A list in which nothing comes fails after 10 s if it is streamed, and
+//     after 30 s if it comes in pages. One that goes on and on fails after 5 min, or is over budget
+//     before: each object of a list counts each time that it comes. (Other timeouts are the client's: see
 //     clusterstore/kube.)
 //   - A watch by which neither an event nor a bookmark has come for 100 s gives way to
 //     a new list, which is no failure; so a watch that has fallen silent is noticed

@@ -48,8 +48,8 @@ const (
 	checkAgain = time.Minute
 )
 
-// errEnough ends the list of a check: there is more in it than is known by far.
-var errEnough = errors.New("the list has many objects that are not known")
+// errEnough ends the list of a check that has far more objects than are kept.
+var errEnough = errors.New("the list has many objects that are not kept")
 
 // check compares what is kept with a list that is read while the watch goes on. feed.mu guards it.
 type check[T any] struct {
@@ -238,10 +238,10 @@ func (r *Resource) reportDrift(all []Drift) {
 
 // checkDrift checks each resource once in an interval, one after the other, until ctx ends.
 func (g *Group) checkDrift(ctx context.Context, interval time.Duration) {
-	turn := interval / time.Duration(len(g.resources))
+	each := interval / time.Duration(len(g.resources))
 	for {
 		for _, r := range g.resources {
-			wait := time.Duration((0.8 + 0.4*rand.Float64()) * float64(turn))
+			wait := time.Duration((0.8 + 0.4*rand.Float64()) * float64(each))
 			for sleep.For(ctx, wait) && r.feed.checkDrift(ctx) {
 				wait = checkAgain
 			}

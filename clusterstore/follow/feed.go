@@ -10,7 +10,7 @@ import (
 
 // feed is the store that a resource's reflector fills: it compacts each object, of
 // type O, to a T as it is decoded, and puts that into the kind's Store. All its methods are called by
-// the reflector, one at a time, but for checkDrift.
+// the reflector, one at a time, except checkDrift.
 type feed[O decode.Object, T any] struct {
 	kind     Kind[O, T]
 	resource *Resource

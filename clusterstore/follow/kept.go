@@ -18,7 +18,7 @@ type kept struct {
 	what   string          // fixed: for errors
 	prints prints          // fixed
 	sizes  map[print]int64 // of the objects in the Store, and of those refused
-	most   int             // that sizes has had since it was made
+	peak   int             // the most entries that sizes has had since it was made
 	stored int64           // their sum
 	staged int64           // what the list takes that is being read
 	listed int64           // what its objects will take in the Store
@@ -147,7 +147,7 @@ func (k *kept) put(key string, size int64, of, before handles) error {
 
 func (k *kept) record(p print, size int64) {
 	k.sizes[p] = size
-	k.most = max(k.most, len(k.sizes))
+	k.peak = max(k.peak, len(k.sizes))
 }
 
 // drop gives back what an object with these handles has that is no longer in the Store.
@@ -159,8 +159,8 @@ func (k *kept) drop(key string, of handles) {
 	p := k.prints.of(key)
 	k.set(k.stored-k.sizes[p], k.staged, k.listed)
 	delete(k.sizes, p)
-	if len(k.sizes) < k.most/4 { // a map keeps the room that it had
-		k.sizes, k.most = maps.Collect(maps.All(k.sizes)), len(k.sizes)
+	if len(k.sizes) < k.peak/4 { // a map keeps the room that it had
+		k.sizes, k.peak = maps.Collect(maps.All(k.sizes)), len(k.sizes)
 	}
 }
 

@@ -71,7 +71,7 @@ func (r *Resource) refusedObjects() (n int, some []RefusedObject) {
 	return len(r.unusable), some
 }
 
-// forgive records that an object is not refused any more.
+// forgive records that an object is no longer refused.
 func (f *feed[O, T]) forgive(key string) {
 	f.kept.drop(refusedKey(key), nil)
 	f.resource.noteRefused(key, "")

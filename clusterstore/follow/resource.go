@@ -58,7 +58,7 @@ type Resource struct {
 	listing sync.Mutex
 
 	// of the reflector's goroutine, or of its list's, for which it waits
-	refused  refusal         // why an optional resource is to be left alone
+	denied   denial          // why an optional resource is to be left alone
 	lastErr  error           // newest failure that was reported
 	began    *opened         // a watch that began with all objects, which have come; nil: none
 	proven   bool            // the newest objects came by a watch
@@ -153,7 +153,7 @@ func (r *Resource) failed(ctx context.Context, err error) {
 	}
 	if !r.needed {
 		r.markTried()
-		r.refused = refusalOf(err)
+		r.denied = denialOf(err)
 	}
 	r.lastErr = err
 	shown := err

@@ -11,8 +11,8 @@ import (
 	"isthmus/clusterstore/decode"
 )
 
-// print stands for the key of an object, which takes several times as much. Two objects do not have the
-// same one: nobody outside can bring that about.
+// print stands for the key of an object, which takes several times as much memory. Two objects do not have the
+// same one, since an API server does not know how prints are made.
 type print uint64
 
 // prints makes prints.

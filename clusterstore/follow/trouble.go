@@ -49,9 +49,9 @@ func (t *trouble) add(c cause, text string) bool {
 	if t.count < troubleCount && c != silentWatch && c != overdueWatch && c != longList {
 		return false
 	}
-	known := t.reported[c]
+	before := t.reported[c]
 	t.text, t.reported[c] = text, true
-	return !known
+	return !before
 }
 
 // now returns what is wrong; empty: nothing.

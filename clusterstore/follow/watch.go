@@ -59,7 +59,7 @@ type events interface {
 	Close() error
 }
 
-// opened is a watch that ends by itself when nothing comes any more, or when it lasts longer
+// opened is a watch that ends by itself when nothing comes for too long, or when it lasts longer
 // than requested. It is the decoder of a reflector's watch.
 type opened struct {
 	from             events // the server's
@@ -69,7 +69,7 @@ type opened struct {
 	ctx              context.Context // ends with the watch; its cause is why it is ended from here
 	stop             context.CancelCauseFunc
 
-	// of whoever calls next
+	// of the goroutine that calls next
 	lists bool // the objects that it begins with have not all come
 	ended bool
 }

@@ -51,7 +51,7 @@ func limitFor(name federation.ClusterName) int64 {
 // status client-go reads it as a whole, for watches too. cancel ends the request's ctx; it is
 // called once the body is closed. The error is for an answer that client-go would neither read
 // nor close.
-func boundBody(ctx context.Context, cancel context.CancelCauseFunc, most int64, request *http.Request, response *http.Response) error {
+func boundBody(ctx context.Context, cancel context.CancelCauseFunc, limit int64, request *http.Request, response *http.Response) error {
 	watching := request.URL.Query().Get("watch")
 	isWatch := watching != "" && watching != "false"
 	switch status := response.StatusCode; {
@@ -76,8 +76,8 @@ func boundBody(ctx context.Context, cancel context.CancelCauseFunc, most int64, 
 			return err
 		}
 		response.Body = newBoundedBody(ctx, cancel, response.Body, boundedBody{
-			left:     most,
-			tooLarge: fmt.Errorf("%s: %w: %d MiB", request.URL.Host, errTooLarge, most>>20),
+			left:     limit,
+			tooLarge: fmt.Errorf("%s: %w: %d MiB", request.URL.Host, errTooLarge, limit>>20),
 			tooSlow:  fmt.Errorf("%s: %w", request.URL.Host, errTooSlow),
 		}, answerTimeout)
 	}

@@ -286,7 +286,7 @@ func TestPausingAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-					Transport: singleTry{most: maxAnswer, next: roundTrip(func(r *http.Request) (*http.Response, error) {
+					Transport: singleTry{limit: maxAnswer, next: roundTrip(func(r *http.Request) (*http.Response, error) {
 						return &http.Response{StatusCode: tt.status, Header: http.Header{}, Body: pausing{r.Context()}, Request: r}, nil
 					})}}
 				ctx, cancel := context.WithTimeoutCause(t.Context(), time.Hour, context.Canceled)

@@ -118,8 +118,8 @@ func newDialer() *net.Dialer {
 // retry, and the health has to show each failure. It bounds how often net/http does so.
 // It also drops warnings, which client-go would log, and bounds the bodies of answers.
 type singleTry struct {
-	next http.RoundTripper
-	most int64 // of an answer that is no error, in bytes; 0: package decode reads it, with its own limits
+	next  http.RoundTripper
+	limit int64 // of an answer that is no error, in bytes; 0: package decode reads it, with its own limits
 }
 
 func (s singleTry) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -131,11 +131,11 @@ func (s singleTry) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	response.Header.Del("Retry-After")
 	response.Header.Del("Warning")
-	if s.most == 0 && response.StatusCode == http.StatusOK {
+	if s.limit == 0 && response.StatusCode == http.StatusOK {
 		response.Body = &endingBody{response.Body, cancel}
 		return response, nil
 	}
-	if err := boundBody(ctx, cancel, s.most, request, response); err != nil {
+	if err := boundBody(ctx, cancel, s.limit, request, response); err != nil {
 		response.Body.Close()
 		cancel(nil)
 		return nil, err

@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Endless is a way to answer without end. An answer gives up after 512 MiB, so that a client that reads everything does not
-// read for ever.
+// Endless is a way to answer without end. An answer ends after 512 MiB, so that a client that reads everything comes to
+// an end too.
 type Endless string
 
 // Answers without end.
@@ -176,7 +176,7 @@ func (r *request) endlessObjects(names string) func(i int) ([]byte, error) {
 			Labels: map[string]string{"kubernetes.io/service-name": "web", "x": filler},
 		}}
 		switch {
-		case r.protobuf && r.resource == "endpointslices": // without an address nobody would keep it
+		case r.protobuf && r.resource == "endpointslices": // one without an address is not kept
 			return (&discoveryv1.EndpointSlice{
 				ObjectMeta: o.ObjectMeta, AddressType: discoveryv1.AddressTypeIPv4,
 				Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.99.0.1"}}}, Ports: []discoveryv1.EndpointPort{{Port: new(int32(80))}},
