@@ -104,6 +104,9 @@ func TestFailedRotation(t *testing.T) {
 		e.linked("east=ready")
 		e.served(first)
 		e.status("s east ready !new credentials do not work, the old ones are in use: Unauthorized")
+		if c := e.store.Status()[0]; c.NewCredentials != c.Warnings[0] {
+			t.Errorf("of new credentials: %q", c.NewCredentials)
+		}
 		e.logged("cluster linked", "cluster ready", "new credentials do not work…")
 
 		e.put(secret("s", "east", "t3", 0)) // good ones

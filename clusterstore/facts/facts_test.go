@@ -1,62 +1,77 @@
 package facts
 
 import (
-	"encoding/json"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/rest"
 
 	"isthmus/clusterstore/kube"
+	"isthmus/internal/adminapi"
 )
 
-// TestAnchorsOf: trust anchors come from an API server that has them, or else the reason is an error. Whatever it answers,
-// that takes some megabytes: a list of empty Pods, as which client-go would decode it, takes hundreds.
-func TestAnchorsOf(t *testing.T) {
-	good, err := json.Marshal(map[string]any{"kind": "ConfigMap", "apiVersion": "v1", "data": map[string]string{anchorsKey: certificate(t, time.Hour)}})
+// TestKeep: once the server has answered its facts are read, and again and again; what may not be read is said, and is no
+// reason to read sooner.
+func TestKeep(t *testing.T) {
+	var asked atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.URL.Path == "/version":
+			fmt.Fprintf(w, `{"gitVersion":"v%d"}`, asked.Add(1))
+		case strings.HasSuffix(r.URL.Path, "/configmaps/"+AnchorsConfigMap):
+			w.WriteHeader(http.StatusNotFound)
+			io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
+		default:
+			w.WriteHeader(http.StatusForbidden)
+			io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"no"}`)
+		}
+	}))
+	defer server.Close()
+	client, err := kube.New("east", &rest.Config{Host: server.URL}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for want, answer := range map[string]string{
-		"":              string(good),
-		"has no key":    `{"kind":"ConfigMap","apiVersion":"v1"}`,
-		"50000 values":  `{"kind":"PodList","apiVersion":"v1","items":[` + strings.Repeat("{},", 200_000) + `{}]}`,
-		"than 1 MiB":    `{"data":{"x":"` + strings.Repeat("x", 1<<20) + `"}}`,
-		"no ConfigMap ": "",
-	} {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			if answer == "" {
-				w.WriteHeader(http.StatusNotFound)
-				_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no ConfigMap here","reason":"NotFound","code":404}`)
-				return
+	defer client.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	stored, done, listed := make(chan *Facts), make(chan struct{}), make(chan struct{})
+	close(listed)
+	go func() {
+		defer close(done)
+		Keep(ctx, client, "mesh", listed, time.Millisecond, func(f *Facts) {
+			select {
+			case stored <- f:
+			case <-ctx.Done():
 			}
-			if r.URL.Path != "/api/v1/namespaces/linkerd/configmaps/"+AnchorsConfigMap {
-				t.Errorf("asked for %s", r.URL)
-			}
-			_, _ = io.WriteString(w, answer)
-		}))
-		client, err := kube.New("east", &rest.Config{Host: server.URL}, nil)
-		if err != nil {
-			t.Fatal(err)
+		})
+	}()
+	if _, err := client.Version(ctx); err != nil { // the first answer
+		t.Fatal(err)
+	}
+	for _, version := range []string{"v2", "v3"} {
+		var s adminapi.APIServer
+		(<-stored).AddTo(&s)
+		if s.Version != version || s.VersionError != "" || s.Anchors.Error != "ConfigMap mesh/linkerd-identity-trust-roots is not there" || s.Networks.Error != "the credentials may not read Nodes" {
+			t.Errorf("%s: %+v, %+v, %+v", version, s, s.Anchors, s.Networks)
 		}
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		anchors, err := readAnchors(t.Context(), client.Sources, "linkerd")
-		runtime.ReadMemStats(&after)
-		if (want == "") != (err == nil && len(anchors) == 1) || want != "" && !strings.Contains(fmt.Sprint(err), want) {
-			t.Errorf("%v, %v, want %q", anchors, err, want)
+	}
+	cancel()
+	<-done
+	for _, r := range client.Server().Refused {
+		if got := fmt.Sprint(r); got != "{get configmaps/linkerd-identity-trust-roots 404}" && got != "{list nodes 403}" {
+			t.Errorf("refused: %s", got)
 		}
-		if took := after.TotalAlloc - before.TotalAlloc; took > 32<<20 {
-			t.Errorf("%q: %d MiB were allocated", want, took>>20)
-		}
-		client.Close()
-		server.Close()
+	}
+	var none *Facts
+	var s adminapi.APIServer
+	if none.AddTo(&s); s.Anchors != nil || s.Version != "" {
+		t.Errorf("of nothing: %+v", s)
 	}
 }
