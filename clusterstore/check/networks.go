@@ -2,45 +2,62 @@ package check
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
 )
 
-// network is the Pod CIDRs of one cluster.
-type network struct {
-	cluster string
-	ranges  []netip.Prefix
-}
-
-// checkNetworks reports which clusters' Pod CIDRs overlap, of those on one network.
+// checkNetworks reports which clusters' Pod CIDRs overlap, of those on one network: an example for each two clusters, by the second
+// of the two.
 func checkNetworks(clusters []*clusterCheck) {
-	known, found := make(map[string][]network), make(map[string][]overlap)
-	for _, l := range clusters {
-		if n := l.API.Networks; n != nil {
-			known[l.Network] = append(known[l.Network], networkOf(l.Cluster.Cluster, n.CIDRs))
+	ranges := make([][]netip.Prefix, len(clusters))
+	for i, l := range clusters {
+		var overlaps []string
+		ranges[i] = l.podRanges()
+		for j, before := range clusters[:i] {
+			if before.Network != l.Network {
+				continue
+			}
+			if mine, other, found := overlap(ranges[i], ranges[j]); found && mine == other {
+				overlaps = append(overlaps, fmt.Sprintf("%v is also of %s", mine, before.Cluster.Cluster))
+			} else if found {
+				overlaps = append(overlaps, fmt.Sprintf("%v overlaps %v of %s", mine, other, before.Cluster.Cluster))
+			}
 		}
-	}
-	for _, list := range known {
-		maps.Copy(found, overlaps(list))
-	}
-	for _, l := range clusters {
-		l.checkNetwork(found[l.Cluster.Cluster])
+		l.checkNetwork(overlaps)
 	}
 }
 
-func networkOf(cluster string, cidrs []string) network {
-	n := network{cluster: cluster}
-	for _, text := range cidrs {
+// podRanges returns the Pod CIDRs of a cluster, sorted.
+func (l *clusterCheck) podRanges() (list []netip.Prefix) {
+	if l.API.Networks == nil {
+		return nil
+	}
+	for _, text := range l.API.Networks.CIDRs {
 		if p, err := netip.ParsePrefix(text); err == nil {
-			n.ranges = append(n.ranges, p)
+			list = append(list, p)
 		}
 	}
-	return n
+	slices.SortFunc(list, netip.Prefix.Compare)
+	return list
 }
 
-func (l *clusterCheck) checkNetwork(over []overlap) {
+// overlap returns a range of each of two lists that have addresses in common. Both are sorted, and no range overlaps another of its list.
+func overlap(a, b []netip.Prefix) (of, with netip.Prefix, found bool) {
+	for len(a) > 0 && len(b) > 0 {
+		switch {
+		case a[0].Overlaps(b[0]):
+			return a[0], b[0], true
+		case a[0].Compare(b[0]) < 0:
+			a = a[1:]
+		default:
+			b = b[1:]
+		}
+	}
+	return of, with, false
+}
+
+func (l *clusterCheck) checkNetwork(overlaps []string) {
 	add, n := l.about(sectionNetworks, PodNetworks, l.Cluster.Cluster), l.API.Networks
 	switch {
 	case l.why != "":
@@ -49,13 +66,10 @@ func (l *clusterCheck) checkNetwork(over []overlap) {
 		add(Unchecked, "not read yet", "")
 	case n.Error != "":
 		add(Unchecked, n.Error, l.toPermit(n.Error))
-	case len(over) > 0:
-		var texts []string
-		for _, o := range over[:min(len(over), 5)] {
-			texts = append(texts, o.String())
-		}
-		if more := len(over) - len(texts); more > 0 {
-			texts = append(texts, fmt.Sprintf("%d more", more))
+	case len(overlaps) > 0:
+		texts := overlaps[:min(len(overlaps), 5)]
+		if more := len(overlaps) - len(texts); more > 0 {
+			texts = append(slices.Clone(texts), fmt.Sprintf("%d more", more))
 		}
 		add(Warning, "Pod CIDRs overlap: "+strings.Join(texts, "; "),
 			"federated Services need flat networks, in which an address is one Pod's: give new clusters other --cluster-cidr ranges, or reach them through gateways (annotation isthmus.io/network of the link Secret)")
@@ -68,54 +82,4 @@ func (l *clusterCheck) checkNetwork(over []overlap) {
 	default:
 		add(OK, "its Pod CIDRs overlap no other's", "")
 	}
-}
-
-// overlap is a range of one cluster, and one of another that has addresses of it.
-type overlap struct {
-	of, with          string
-	ofRange, withThis netip.Prefix
-}
-
-func (o overlap) String() string {
-	if o.ofRange == o.withThis {
-		return fmt.Sprintf("%v is also of %s", o.ofRange, o.with)
-	}
-	return fmt.Sprintf("%v overlaps %v of %s", o.ofRange, o.withThis, o.with)
-}
-
-// overlaps returns an example for each two clusters whose ranges overlap, by the second one
-// of the two in the order of the list.
-func overlaps(list []network) map[string][]overlap {
-	type owned struct {
-		netip.Prefix
-		by int
-	}
-	var all []owned
-	for i, n := range list {
-		for _, p := range n.ranges {
-			all = append(all, owned{p, i})
-		}
-	}
-	slices.SortFunc(all, func(a, b owned) int { return a.Compare(b.Prefix) })
-	found := make(map[string][]overlap)
-	seen := make(map[[2]int]bool)
-	var open []owned // ranges that the next one may be in: each has the one after it
-	for _, p := range all {
-		open = slices.DeleteFunc(open, func(o owned) bool { return !o.Overlaps(p.Prefix) })
-		for _, o := range open {
-			first, second := o, p
-			if first.by > second.by {
-				first, second = second, first
-			}
-			pair := [2]int{first.by, second.by}
-			if o.by == p.by || seen[pair] {
-				continue
-			}
-			seen[pair] = true
-			name := list[second.by].cluster
-			found[name] = append(found[name], overlap{name, list[first.by].cluster, second.Prefix, first.Prefix})
-		}
-		open = append(open, p)
-	}
-	return found
 }

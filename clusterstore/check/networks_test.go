@@ -1,9 +1,9 @@
 package check
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -11,41 +11,54 @@ import (
 	"isthmus/internal/adminapi"
 )
 
+// TestOverlaps: each two clusters whose ranges overlap are named once, by the second.
 func TestOverlaps(t *testing.T) {
-	list := []network{networkOf("local", []string{"10.0.0.0/8"}), networkOf("east", []string{"10.1.0.0/16", "10.2.0.0/16"}), networkOf("north", []string{"10.1.2.0/24", "fd00::/64"}), networkOf("south", []string{"fd00::/80", "192.168.0.0/16"})}
-	found := overlaps(list)
-	for name, want := range map[string]string{
-		"local": "[]", "east": "[10.1.0.0/16 overlaps 10.0.0.0/8 of local]",
-		"north": "[10.1.2.0/24 overlaps 10.0.0.0/8 of local 10.1.2.0/24 overlaps 10.1.0.0/16 of east]",
-		"south": "[fd00::/80 overlaps fd00::/64 of north]",
+	seen := goodSeen()
+	seen.Clusters.Clusters = nil
+	for _, c := range []struct {
+		name  string
+		cidrs []string
+	}{
+		{"local", []string{"10.0.0.0/8"}}, {"east", []string{"10.1.0.0/16", "10.2.0.0/16"}}, {"north", []string{"10.1.2.0/24", "fd00::/64"}},
+		{"south", []string{"fd00::/80", "192.168.0.0/16", "none"}}, {"twin", []string{"192.168.0.0/16"}},
 	} {
-		if got := fmt.Sprint(found[name]); got != want {
-			t.Errorf("%s: %s, want %s", name, got, want)
+		one := goodCluster(c.name)
+		one.API.Networks = &adminapi.PodNetworks{Nodes: 1, CIDRs: c.cidrs}
+		if c.name == "local" {
+			seen.Local = one
+		} else {
+			seen.Clusters.Clusters = append(seen.Clusters.Clusters, one)
 		}
+	}
+	want := []string{
+		"warning pod-networks east: Pod CIDRs overlap: 10.1.0.0/16 overlaps 10.0.0.0/8 of local",
+		"warning pod-networks north: Pod CIDRs overlap: 10.1.2.0/24 overlaps 10.0.0.0/8 of local; 10.1.2.0/24 overlaps 10.1.0.0/16 of east",
+		"warning pod-networks south: Pod CIDRs overlap: fd00::/80 overlaps fd00::/64 of north",
+		"warning pod-networks twin: Pod CIDRs overlap: 192.168.0.0/16 is also of south",
+	}
+	if got := found(seen); !slices.Equal(got, want) {
+		t.Errorf("found\n%s", strings.Join(got, "\n"))
 	}
 }
 
-// TestOverlapsOfAny: the same pairs of clusters are found as by comparing each range with each.
-func TestOverlapsOfAny(t *testing.T) {
+// TestOverlapOfAny: there is an overlap of two lists just if comparing each range with each finds one.
+func TestOverlapOfAny(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var list []network
-		for i := range rapid.IntRange(1, 5).Draw(t, "clusters") {
-			n := network{cluster: string(rune('a' + i))}
-			for range rapid.IntRange(0, 5).Draw(t, "ranges") {
+		var lists [2][]netip.Prefix
+		for i := range lists {
+			for range rapid.IntRange(0, 6).Draw(t, "ranges") {
 				a := netip.AddrFrom4([4]byte{10, rapid.ByteRange(0, 3).Draw(t, "b"), rapid.ByteRange(0, 3).Draw(t, "c") << 6, 0})
-				n.ranges = append(n.ranges, netip.PrefixFrom(a, rapid.IntRange(7, 24).Draw(t, "bits")).Masked())
-			}
-			list = append(list, n)
-		}
-		found := overlaps(list)
-		for j, b := range list {
-			for i, a := range list[:j] {
-				want := slices.ContainsFunc(a.ranges, func(x netip.Prefix) bool { return slices.ContainsFunc(b.ranges, x.Overlaps) })
-				got := slices.ContainsFunc(found[b.cluster], func(o overlap) bool { return o.with == a.cluster && o.ofRange.Overlaps(o.withThis) })
-				if want != got {
-					t.Fatalf("%d and %d: %v, want %v: %v", i, j, got, want, list)
+				p := netip.PrefixFrom(a, rapid.IntRange(7, 24).Draw(t, "bits")).Masked()
+				if !slices.ContainsFunc(lists[i], p.Overlaps) {
+					lists[i] = append(lists[i], p)
 				}
 			}
+			slices.SortFunc(lists[i], netip.Prefix.Compare)
+		}
+		want := slices.ContainsFunc(lists[0], func(x netip.Prefix) bool { return slices.ContainsFunc(lists[1], x.Overlaps) })
+		x, y, got := overlap(lists[0], lists[1])
+		if got != want || got && !(slices.Contains(lists[0], x) && slices.Contains(lists[1], y) && x.Overlaps(y)) {
+			t.Fatalf("%v, want %v: %v and %v, of %v", got, want, x, y, lists)
 		}
 	})
 }

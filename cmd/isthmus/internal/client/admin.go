@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"math"
 	"net"
 	"time"
 
@@ -37,25 +38,15 @@ func (o *adminOptions) check() error {
 // read reads a page of one gateway into a value, and returns when the gateway sent it,
 // by the gateway's clock. It tells what it waits for.
 func (o *adminOptions) read(ctx context.Context, p cli.Process, path string, into any) (at time.Time, err error) {
-	var gateway string
-	var sent time.Time
-	err = o.await(ctx, p, func(ctx context.Context, w *waiting) error {
-		replicas, release, err := o.find(ctx, w, adminPort)
-		if err != nil {
-			return err
-		}
-		defer release()
-		first := replicas[0]
-		gateway = first.name
-		w.on(pageOf(path)+" of "+gateway, gateway)
-		sent, err = first.fetch(ctx, path, into)
-		return err
-	})
+	answers, err := askSome(ctx, p, o, pageOf(path), 1, func(ctx context.Context, r replica, _ *struct{}) (time.Time, error) { return r.fetch(ctx, path, into) })
+	if err == nil {
+		err = answers[0].Err
+	}
 	if err != nil {
 		return at, err
 	}
-	o.gateway = gateway
-	return sent, nil
+	o.gateway = answers[0].Gateway
+	return answers[0].At, nil
 }
 
 // Answer is what one gateway has sent.
@@ -78,11 +69,13 @@ const askedAtOnce = 4
 // readAll reads a page of every gateway. Those that fail are answers too; there is an error if no gateway
 // could be asked at all.
 func readAll[T any](ctx context.Context, p cli.Process, o *adminOptions, path string) ([]Answer[T], error) {
-	return askAll(ctx, p, o, pageOf(path), func(ctx context.Context, t replica, into *T) (time.Time, error) { return t.fetch(ctx, path, into) })
+	return askSome(ctx, p, o, pageOf(path), allReplicas, func(ctx context.Context, r replica, into *T) (time.Time, error) { return r.fetch(ctx, path, into) })
 }
 
-// askAll is readAll for whatever is asked; what describes that.
-func askAll[T any](ctx context.Context, p cli.Process, o *adminOptions, what string, ask func(context.Context, replica, *T) (time.Time, error)) ([]Answer[T], error) {
+const allReplicas = math.MaxInt
+
+// askSome is readAll for the first gateways, and for whatever is asked; what describes that.
+func askSome[T any](ctx context.Context, p cli.Process, o *adminOptions, what string, limit int, ask func(context.Context, replica, *T) (time.Time, error)) ([]Answer[T], error) {
 	var answers []Answer[T]
 	err := o.await(ctx, p, func(ctx context.Context, w *waiting) error {
 		replicas, release, err := o.find(ctx, w, adminPort)
@@ -90,15 +83,16 @@ func askAll[T any](ctx context.Context, p cli.Process, o *adminOptions, what str
 			return err
 		}
 		defer release()
+		replicas = replicas[:min(len(replicas), limit)]
 		w.on(what+" of "+names(replicas), names(replicas))
 		list := make([]Answer[T], len(replicas))
 		var asking errgroup.Group
 		asking.SetLimit(askedAtOnce)
-		for i, t := range replicas {
+		for i, r := range replicas {
 			asking.Go(func() error {
-				a := Answer[T]{Gateway: t.name, Value: new(T)}
-				if a.At, a.Err = ask(ctx, t, a.Value); ctx.Err() != nil && a.Err != nil {
-					a.Err = late(t.name, o.timeout)
+				a := Answer[T]{Gateway: r.name, Value: new(T)}
+				if a.At, a.Err = ask(ctx, r, a.Value); ctx.Err() != nil && a.Err != nil {
+					a.Err = late(r.name, o.timeout)
 				}
 				list[i] = a
 				return nil

@@ -107,10 +107,10 @@ func (o *checkOptions) once(ctx context.Context, p cli.Process) (*checkState, er
 	if o.pre {
 		return o.fromHere(ctx, p, nil)
 	}
-	answers, err := askAll(ctx, p, &o.adminOptions, "/debug/clusters and /debug/services", func(ctx context.Context, t replica, seen *check.Seen) (time.Time, error) {
-		at, err := t.fetch(ctx, "/debug/clusters", &seen.Clusters)
+	answers, err := askSome(ctx, p, &o.adminOptions, "/debug/clusters and /debug/services", allReplicas, func(ctx context.Context, r replica, seen *check.Seen) (time.Time, error) {
+		at, err := r.fetch(ctx, "/debug/clusters", &seen.Clusters)
 		if err == nil {
-			_, err = t.fetch(ctx, "/debug/services", &seen.Services)
+			_, err = r.fetch(ctx, "/debug/services", &seen.Services)
 		}
 		return at, err
 	})
@@ -120,7 +120,7 @@ func (o *checkOptions) once(ctx context.Context, p cli.Process) (*checkState, er
 	if err != nil {
 		return nil, err
 	}
-	s := &checkState{at: time.Now(), from: fromGateway}
+	s := &checkState{checkSnapshot: checkSnapshot{Time: time.Now(), From: fromGateway}}
 	s.merge(answers, o.version)
 	s.sort()
 	return s, nil
@@ -129,7 +129,7 @@ func (o *checkOptions) once(ctx context.Context, p cli.Process) (*checkState, er
 // fromHere runs the checks that need no gateway, by the user's kubeconfig. why is that no
 // gateway can be asked, which is a failure; nil: none is looked for.
 func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, why error) (*checkState, error) {
-	s := &checkState{at: time.Now(), from: fromHere}
+	s := &checkState{checkSnapshot: checkSnapshot{Time: time.Now(), From: fromHere}}
 	if why != nil {
 		text, hint, _ := strings.Cut(why.Error(), "\n")
 		s.add(check.Result{Section: sectionGateway, Check: checkGateway, Level: check.Failure, Text: text,
@@ -149,7 +149,7 @@ func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, why error) (
 	if err != nil {
 		return nil, err
 	}
-	s.results = append(s.results, check.Judge(found)...)
+	s.Results = append(s.Results, check.Judge(found)...)
 	s.sort()
 	return s, nil
 }

@@ -31,13 +31,9 @@ const (
 
 // checkState is what all checks have found.
 type checkState struct {
-	at       time.Time
-	from     string
-	client   string
-	gateways []checkedGateway
-	results  []check.Result
-	colours  bool
-	marks    marks
+	checkSnapshot
+	colours bool
+	marks   marks
 }
 
 type checkedGateway struct {
@@ -48,7 +44,7 @@ type checkedGateway struct {
 	Error   string `json:"error,omitempty"`
 }
 
-// checkSnapshot is a state as -o json has it.
+// checkSnapshot is a state as -o json has it. Numbers of results are filled in when it is printed.
 type checkSnapshot struct {
 	Time      time.Time        `json:"time"`
 	From      string           `json:"from"`
@@ -61,10 +57,10 @@ type checkSnapshot struct {
 }
 
 func (s *checkState) snapshot() checkSnapshot {
-	return checkSnapshot{
-		Time: s.at, From: s.from, Gateways: append([]checkedGateway{}, s.gateways...), Client: s.client,
-		Failures: s.count(check.Failure), Warnings: s.count(check.Warning), Unchecked: s.count(check.Unchecked), Results: append([]check.Result{}, s.results...),
-	}
+	one := s.checkSnapshot
+	one.Gateways, one.Results = append([]checkedGateway{}, s.Gateways...), append([]check.Result{}, s.Results...) // never null
+	one.Failures, one.Warnings, one.Unchecked = s.count(check.Failure), s.count(check.Warning), s.count(check.Unchecked)
+	return one
 }
 
 // count returns how many results have a level.
@@ -72,7 +68,7 @@ func (s *checkState) count(level check.Level) (n int) {
 	if s == nil {
 		return 0
 	}
-	for _, r := range s.results {
+	for _, r := range s.Results {
 		if r.Level == level {
 			n++
 		}
@@ -86,7 +82,7 @@ func (s *checkState) why(err error) string {
 		first, _, _ := strings.Cut(err.Error(), "\n")
 		return first
 	}
-	for _, r := range s.results {
+	for _, r := range s.Results {
 		if r.Level == check.Failure {
 			return fmt.Sprintf("%s, first %s", count(s.count(check.Failure), "failure", "failures"), printable(resultLine(r)))
 		}
@@ -109,7 +105,7 @@ func resultLine(r check.Result) string {
 	return text
 }
 
-func (s *checkState) add(r check.Result) { s.results = append(s.results, r) }
+func (s *checkState) add(r check.Result) { s.Results = append(s.Results, r) }
 
 // sort orders results by section, and leaves them in order otherwise.
 func (s *checkState) sort() {
@@ -119,10 +115,10 @@ func (s *checkState) sort() {
 		}
 		return len(sections)
 	}
-	slices.SortStableFunc(s.results, func(a, b check.Result) int { return place(a) - place(b) })
-	for i := range s.results { // what a gateway sends may be of any version
-		if check.Rank(s.results[i].Level) < 0 {
-			s.results[i].Level = check.Unchecked
+	slices.SortStableFunc(s.Results, func(a, b check.Result) int { return place(a) - place(b) })
+	for i := range s.Results { // what a gateway sends may be of any version
+		if check.Rank(s.Results[i].Level) < 0 {
+			s.Results[i].Level = check.Unchecked
 		}
 	}
 }
@@ -133,7 +129,7 @@ type resultKey struct{ check, object string }
 // merge joins the answers of replicas. What all find alike is there once; of what they find
 // otherwise, each one's is there with its name, and that is a result too.
 func (s *checkState) merge(answers []Answer[check.Seen], client string) {
-	s.client = client
+	s.Client = client
 	var found [][]check.Result
 	var names []string
 	for _, a := range answers {
@@ -146,7 +142,7 @@ func (s *checkState) merge(answers []Answer[check.Seen], client string) {
 				g.Error, hint = "its Pod is not ready: "+e.why, e.hint
 			}
 			s.add(check.Result{Section: sectionGateway, Check: checkGateway, Object: a.Gateway, Level: check.Failure, Text: g.Error, Hint: hint})
-			s.gateways = append(s.gateways, g)
+			s.Gateways = append(s.Gateways, g)
 			continue
 		}
 		page := a.Value
@@ -154,7 +150,7 @@ func (s *checkState) merge(answers []Answer[check.Seen], client string) {
 		if w := page.Writer; w != nil {
 			g.Replica, g.Leading = w.Identity, w.Leading
 		}
-		s.gateways = append(s.gateways, g)
+		s.Gateways = append(s.Gateways, g)
 		s.add(check.Result{Section: sectionGateway, Check: checkGateway, Object: a.Gateway, Level: check.OK, Text: "it answers"})
 		s.addVersion(g, client)
 		found, names = append(found, check.Judge(*page)), append(names, a.Gateway)
@@ -234,7 +230,7 @@ func (s *checkState) addReplicas(answered int, differing []string) {
 	}
 	s.add(x)
 	var leaders []string
-	for _, g := range s.gateways {
+	for _, g := range s.Gateways {
 		if g.Leading {
 			leaders = append(leaders, g.Gateway)
 		}

@@ -54,10 +54,10 @@ func (s *checkState) print(w io.Writer, asJSON bool) error {
 // table returns the results by section, and a summary.
 func (s *checkState) table() []byte {
 	var b bytes.Buffer
-	if s.from == fromHere {
+	if s.From == fromHere {
 		b.WriteString("No gateway was asked: what follows was checked from here, not from its network.\n\n")
 	}
-	for rest := s.results; len(rest) > 0; {
+	for rest := s.Results; len(rest) > 0; {
 		n := prefix(rest, func(r check.Result) string { return r.Section })
 		fmt.Fprintf(&b, "%s\n", printable(rest[0].Section))
 		for section := rest[:n]; len(section) > 0; {
@@ -153,7 +153,7 @@ func (s *checkState) summary() string {
 		}
 	}
 	if len(parts) == 0 {
-		return fmt.Sprintf("All is fine: %s.", count(len(s.results), "check", "checks"))
+		return fmt.Sprintf("All is fine: %s.", count(len(s.Results), "check", "checks"))
 	}
 	return strings.Join(parts, ", ") + "."
 }

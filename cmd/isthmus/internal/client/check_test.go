@@ -157,7 +157,7 @@ func TestCheckMany(t *testing.T) {
 		s.add(good)
 	}
 	s.sort()
-	slices.SortStableFunc(s.results, func(a, b check.Result) int { return strings.Compare(a.Check, b.Check) })
+	slices.SortStableFunc(s.Results, func(a, b check.Result) int { return strings.Compare(a.Check, b.Check) })
 	out := string(s.table())
 	for _, want := range []string{"[ok]   c0, c1, c2, c3, c4 and 95 more: it answers\n", "[ok]   100 are fine (link-expiry): -o json has each\n", "[warn] c19: they expire\n      -> rotate them\n  [warn] 80 more like these: -o json has all\n"} {
 		if !strings.Contains(out, want) {
@@ -239,11 +239,11 @@ func TestCheckReplicas(t *testing.T) {
 			answers = append(answers, a)
 		}
 		s.merge(answers, testBuild.Version)
-		if n := len(c.pages); c.errs != nil && slices.ContainsFunc(s.results, func(r check.Result) bool { return r.Text == fmt.Sprint(n, " replicas agree") }) {
+		if n := len(c.pages); c.errs != nil && slices.ContainsFunc(s.Results, func(r check.Result) bool { return r.Text == fmt.Sprint(n, " replicas agree") }) {
 			t.Errorf("%s: %d replicas agree, of which some have not answered", name, n)
 		}
 		var bad []string
-		for _, r := range s.results {
+		for _, r := range s.Results {
 			if r.Level == check.OK {
 				continue
 			}
