@@ -1,12 +1,16 @@
 package clusterstore
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
+	"isthmus/clusterstore/typed"
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
 )
@@ -43,6 +47,28 @@ func ReadAccesses(secrets []corev1.Secret) []Access {
 	}
 	return all
 }
+
+// Secrets are listed in pages, which clients bound. A namespace with more of them than this is none of a gateway.
+const secretsOfPage, maxSecrets = 200, 4000
+
+// ListSecrets lists Secrets of a namespace. which has no limit.
+func ListSecrets(ctx context.Context, api *typed.Clients, namespace string, which metav1.ListOptions) (all []corev1.Secret, err error) {
+	which.Limit = secretsOfPage
+	for range maxSecrets / secretsOfPage { // also of a server whose pages are empty
+		list, err := api.Secrets(namespace).List(ctx, which)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, list.Items...)
+		if which.Continue = list.Continue; which.Continue == "" {
+			return all, nil
+		}
+	}
+	return nil, fmt.Errorf("there are more than %d", maxSecrets)
+}
+
+// AllLinks selects the Secrets that are links.
+var AllLinks = metav1.ListOptions{FieldSelector: "type=" + SecretType}
 
 // describe returns what the Secret shows by itself. used is what is in use for its cluster; nil: nothing is.
 func (c *credentials) describe(used *credentials) adminapi.Cluster {

@@ -46,7 +46,7 @@ func newProgram(name string) *cli.Program {
 		Intro: "isthmus is a multicluster federation gateway for Linkerd proxies.",
 		Groups: []cli.Group{
 			{Title: "Serve", Verbs: []cli.Verb{gatewayVerb(new(options))}},
-			{Title: "Look into a gateway that runs", Verbs: client.Verbs(ownBuild(), lookFromHere)},
+			{Title: "Look into a gateway that runs", Verbs: client.Verbs(ownBuild(), seeFromHere)},
 			{Title: "Link clusters", Verbs: links.Verbs()},
 			{Title: "Other", Verbs: []cli.Verb{client.VersionVerb(ownBuild(), writeVersion)}},
 		},

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
@@ -17,7 +15,6 @@ import (
 	"isthmus/clusterstore/crd"
 	"isthmus/clusterstore/facts"
 	"isthmus/clusterstore/kube"
-	"isthmus/clusterstore/typed"
 	"isthmus/cmd/isthmus/internal/client"
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
@@ -29,25 +26,25 @@ const (
 	clustersAtOnce = 48              // 250 of which none answers take 18 s
 	firstAnswer    = 3 * time.Second // of one cluster
 	clusterLimit   = 8 * time.Second // for all that is asked of it
-
-	maxLinks, linksOfPage = 4000, 200 // link Secrets
 )
 
-// lookFromHere fills in what a gateway would show, where there is none: from this machine, with a
+// seeFromHere fills in what a gateway would show, where there is none: from this machine, with a
 // user's credentials and those of the links.
-func lookFromHere(ctx context.Context, p client.Preflight) check.Seen {
+func seeFromHere(ctx context.Context, p client.Preflight) check.Seen {
 	ctx, cancel := context.WithTimeout(ctx, allClusters)
 	defer cancel()
-	links, err := readLinks(ctx, p.API, p.Namespace)
+	reading, stop := context.WithTimeout(ctx, clusterLimit)
+	secrets, err := clusterstore.ListSecrets(reading, p.API, p.Namespace, clusterstore.AllLinks)
+	stop()
 	seen := check.Seen{FromHere: true}
 	seen.Secrets = adminapi.LinkSecrets{Namespace: p.Namespace, Listed: err == nil}
 	if err != nil {
-		seen.Secrets.Reason = err.Error()
+		seen.Secrets.Reason = kube.Printable(err).Error()
 	}
 	seen.Local.API = new(adminapi.APIServer)
 	own := &inspection{name: federation.Local, rest: p.Config, namespace: p.Namespace, rights: check.LocalRights(), account: p.Account, pre: p.Pre, found: seen.Local.API}
 	inspections := []*inspection{own}
-	for _, a := range links {
+	for _, a := range clusterstore.ReadAccesses(secrets) {
 		seen.Clusters.Clusters = append(seen.Clusters.Clusters, a.Cluster)
 		if a.REST != nil {
 			inspections = append(inspections, &inspection{name: federation.ClusterName(a.Cluster.Cluster), rest: a.REST, namespace: p.Namespace, rights: check.LinkRights(), found: a.API})
@@ -69,26 +66,6 @@ func lookFromHere(ctx context.Context, p client.Preflight) check.Seen {
 		seen.NoAccount = p.Namespace + "/" + p.Account
 	}
 	return seen
-}
-
-// readLinks reads the link Secrets of a namespace, as a gateway there does. It reads pages, so
-// that the client may bound each.
-func readLinks(ctx context.Context, api *typed.Clients, namespace string) ([]clusterstore.Access, error) {
-	ctx, cancel := context.WithTimeout(ctx, clusterLimit)
-	defer cancel()
-	var secrets []corev1.Secret
-	options := metav1.ListOptions{FieldSelector: "type=" + clusterstore.SecretType, Limit: linksOfPage}
-	for len(secrets) < maxLinks {
-		list, err := api.Secrets(namespace).List(ctx, options)
-		if err != nil {
-			return nil, kube.Printable(err)
-		}
-		secrets = append(secrets, list.Items...)
-		if options.Continue = list.Continue; options.Continue == "" {
-			return clusterstore.ReadAccesses(secrets), nil
-		}
-	}
-	return nil, fmt.Errorf("there are more than %d link Secrets", maxLinks)
 }
 
 // inspection is what is asked of one cluster's API server.

@@ -198,7 +198,7 @@ func (w *world) run(t *testing.T) (bad []string, all []check.Result) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all = check.Judge(lookFromHere(t.Context(), client.Preflight{Config: config, API: user, Namespace: "linkerd", Account: "isthmus", Pre: w.pre}))
+	all = check.Judge(seeFromHere(t.Context(), client.Preflight{Config: config, API: user, Namespace: "linkerd", Account: "isthmus", Pre: w.pre}))
 	for _, r := range all {
 		if r.Level != check.OK {
 			bad = append(bad, fmt.Sprintf("%s %s %s: %s", r.Level, r.Check, r.Object, r.Text))

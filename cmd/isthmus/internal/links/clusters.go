@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -78,28 +77,6 @@ func (c *cluster) identify(ctx context.Context) error {
 	}
 	c.uid = system.UID
 	return nil
-}
-
-// Secrets are listed in pages. A cluster that has more of them than this is none of ours.
-const (
-	secretsOfPage = 500
-	maxPages      = 8
-)
-
-// listSecrets lists Secrets of a namespace.
-func (c *cluster) listSecrets(ctx context.Context, namespace string, which metav1.ListOptions) (all []corev1.Secret, err error) {
-	which.Limit = secretsOfPage
-	for range maxPages {
-		list, err := c.api.Secrets(namespace).List(ctx, which)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, list.Items...)
-		if which.Continue = list.Continue; which.Continue == "" {
-			return all, nil
-		}
-	}
-	return nil, fmt.Errorf("there are more than %d", maxPages*secretsOfPage)
 }
 
 // failed returns the error of a request, with what to do about it.

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"isthmus/clusterstore"
@@ -40,9 +39,7 @@ func checkNewName(name string) error {
 
 // listLinks returns all link Secrets of a namespace.
 func listLinks(ctx context.Context, here *cluster, namespace string) ([]corev1.Secret, error) {
-	list, err := here.listSecrets(ctx, namespace, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("type", clusterstore.SecretType).String(),
-	})
+	list, err := clusterstore.ListSecrets(ctx, here.api, namespace, clusterstore.AllLinks)
 	if err != nil {
 		return nil, here.failed("list link Secrets in namespace "+namespace, err)
 	}

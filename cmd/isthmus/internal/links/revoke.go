@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"isthmus/clusterstore"
 	"isthmus/clusterstore/typed"
 )
 
@@ -27,7 +28,7 @@ func newRevocation(ctx context.Context, there *cluster, account types.Namespaced
 		return nil, err
 	}
 	r := &revocation{there: there, account: account}
-	all, err := there.listSecrets(ctx, account.Namespace, metav1.ListOptions{LabelSelector: managedByLabel + "=" + managedBy})
+	all, err := clusterstore.ListSecrets(ctx, there.api, account.Namespace, metav1.ListOptions{LabelSelector: managedByLabel + "=" + managedBy})
 	if err != nil {
 		return nil, there.failed("list the Secrets of tokens in namespace "+account.Namespace, err)
 	}

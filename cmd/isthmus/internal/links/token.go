@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"isthmus/internal/sleep"
+
+	"isthmus/clusterstore"
 )
 
 // Labels of a token's Secret: which link it is for, since several clusters, and
@@ -41,7 +43,7 @@ func (k linkKey) labels() labels.Set {
 
 // tokens lists the Secrets of all tokens of a link, the oldest first.
 func (k linkKey) tokens(ctx context.Context, c *cluster, namespace string) ([]corev1.Secret, error) {
-	list, err := c.listSecrets(ctx, namespace, metav1.ListOptions{LabelSelector: k.labels().String()})
+	list, err := clusterstore.ListSecrets(ctx, c.api, namespace, metav1.ListOptions{LabelSelector: k.labels().String()})
 	if err != nil {
 		return nil, c.failed("list the Secrets of tokens in namespace "+namespace, err)
 	}
