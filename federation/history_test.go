@@ -25,6 +25,17 @@ type memberPort struct {
 type history struct {
 	ipv6    bool
 	moments []moment
+	states  map[stateKey]state // of before, to compute each once
+}
+
+type stateKey struct {
+	instant
+	Key
+}
+
+type state struct {
+	set Set // without endpoints
+	*tierspec.State
 }
 
 // instant is a time at which something changes: a moment, or the next part of a cordon within it.
@@ -58,7 +69,7 @@ func (h *history) instants(from int, now time.Time) (list []instant) {
 
 // cordon returns how far each part of a cluster is cordoned, and when more parts change.
 func (h *history) cordon(c ClusterName, x instant) (now tierspec.Standings, next []time.Time) {
-	var links []tierspec.Link
+	links := make([]tierspec.Link, 0, x.moment+1)
 	for _, m := range h.moments[:x.moment+1] {
 		l := m.links[c]
 		links = append(links, tierspec.Link{At: m.at, Linked: l.State != Unlinked, Cordon: tierspec.Standing(l.Cordon), Over: l.CordonOver})
@@ -70,9 +81,14 @@ func (h *history) cordon(c ClusterName, x instant) (now tierspec.Standings, next
 func (h *history) view(k Key, since int, now time.Time) (set Set) {
 	var list []tierspec.Instant
 	for _, x := range h.instants(since, now) {
-		var s *tierspec.Service
-		set, s = h.facts(x, k)
-		list = append(list, tierspec.Instant{At: x.at, State: s.State()})
+		st, known := h.states[stateKey{x, k}]
+		if !known {
+			set, s := h.facts(x, k)
+			st = state{set, s.State()}
+			h.states[stateKey{x, k}] = st
+		}
+		set = st.set
+		list = append(list, tierspec.Instant{At: x.at, State: st.State})
 	}
 	for _, e := range tierspec.Sent(list, now) {
 		set.Endpoints = append(set.Endpoints, e.Of.(*Endpoint))

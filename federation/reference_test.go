@@ -19,6 +19,65 @@ func TestReference(t *testing.T) {
 	})
 }
 
+// TestReferenceOfPods is TestReference of one service with a preference, of which Pods become ready
+// and cease to be, and clusters are cordoned and lost: so that tiers come into use and leave all the
+// time.
+func TestReferenceOfPods(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m, id := newModel(t, true), ServiceID{"ns", "a"}
+		clusters := []ClusterName{Local, "east", "north"}
+		d := &Definition{Federated: true, Preference: rapid.Custom(drawPreference).Filter(func(p *Preference) bool { return p != nil }).Draw(t, "preference")}
+		unready := make(map[ClusterName][]bool) // Pods
+		write := func(c ClusterName) {
+			var eps [2][]Endpoint
+			for i, not := range unready[c] {
+				e := Endpoint{Kind: Pod, Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(slices.Index(clusters, c)), byte(i)}), 0), Zone: []string{"z1", "z2"}[i%2]}
+				if not {
+					eps[1] = append(eps[1], e)
+				} else {
+					eps[0] = append(eps[0], e)
+				}
+			}
+			m.cluster(c).set(id, "s1", eps[0]...)
+			m.cluster(c).setUnready(id, "s1", eps[1]...)
+			m.table.Changed(c, id, m.now)
+		}
+		setLink := func(c ClusterName, l Link) {
+			l.State, l.Source = Ready, m.cluster(c)
+			m.links[c] = l
+			m.table.SetLink(c, l)
+		}
+		for _, c := range clusters {
+			d.Members = append(d.Members, Member{c, id})
+			unready[c] = make([]bool, 5)
+			write(c)
+			setLink(c, Link{})
+		}
+		m.defs[id] = d
+		m.table.Define(id, d)
+		k := Key{id, 80, Client{Zone: rapid.SampledFrom([]string{"", "z1"}).Draw(t, "zone")}}
+		m.keys["w"], m.since[k], m.watches["w"] = k, 0, &watched{w: m.table.Watch(k)}
+		t.Repeat(map[string]func(*rapid.T){
+			"pods": func(t *rapid.T) {
+				c, not := drawCluster.Draw(t, "cluster"), rapid.Bool().Draw(t, "unready")
+				first := rapid.IntRange(0, 4).Draw(t, "first")
+				for i := range rapid.IntRange(1, 5).Draw(t, "pods") {
+					unready[c][(first+i)%5] = not
+				}
+				write(c)
+			},
+			"link": func(t *rapid.T) {
+				standing := rapid.SampledFrom([]Standing{InService, InService, InService, LastResort, Withdrawn})
+				setLink(drawCluster.Draw(t, "cluster"), Link{Cordon: standing.Draw(t, "cordon"), CordonOver: rapid.SampledFrom([]time.Duration{0, 20 * time.Second}).Draw(t, "over"), Lost: standing.Draw(t, "lost")})
+			},
+			"tick": m.pass,
+			"":     m.check,
+		})
+		m.watches["w"].w.Close()
+		m.checkReleased(t)
+	})
+}
+
 // TestReferenceOfFormerMembers: endpoints that were sent while their cluster had a member are in no
 // tier once a preference begins without it, so that they keep no tier in use.
 func TestReferenceOfFormerMembers(t *testing.T) {
@@ -58,7 +117,7 @@ type model struct {
 func newModel(t *rapid.T, steered bool) *model {
 	ipv6 := rapid.Bool().Draw(t, "ipv6")
 	return &model{
-		world: newWorld(Options{IPv6: ipv6}), history: history{ipv6: ipv6}, steered: steered,
+		world: newWorld(Options{IPv6: ipv6}), history: history{ipv6: ipv6, states: make(map[stateKey]state)}, steered: steered,
 		defs: make(map[ServiceID]*Definition), links: make(map[ClusterName]Link),
 		keys: make(map[string]Key), since: make(map[Key]int),
 	}
@@ -80,12 +139,7 @@ func (m *model) run(t *rapid.T) {
 		"": m.check,
 	}
 	if m.steered {
-		actions["tick"] = func(t *rapid.T) {
-			d := rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, 3 * time.Second, 10 * time.Second, time.Minute}).Draw(t, "time")
-			if err := m.tick(d, func() { m.check(t) }); err != nil {
-				t.Fatal(err)
-			}
-		}
+		actions["tick"] = m.pass
 	}
 	t.Repeat(actions)
 	for _, x := range m.watches {
@@ -96,6 +150,14 @@ func (m *model) run(t *rapid.T) {
 		if d := m.defs[f.service]; d == nil || !slices.Contains(d.Members, f.member) {
 			t.Errorf("the report of %v is kept, which is no longer a member", f)
 		}
+	}
+}
+
+// pass lets time pass.
+func (m *model) pass(t *rapid.T) {
+	d := rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, 3 * time.Second, 10 * time.Second, time.Minute}).Draw(t, "time")
+	if err := m.tick(d, func() { m.check(t) }); err != nil {
+		t.Fatal(err)
 	}
 }
 
