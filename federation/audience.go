@@ -69,7 +69,7 @@ func (p *port) leave(c Client) {
 	if to.refs--; to.refs > 0 {
 		return
 	}
-	delete(p.moving, to)
+	delete(p.returning, to)
 	if a[c.Node] = slices.Delete(a[c.Node], i, i+1); len(a[c.Node]) == 0 {
 		delete(a, c.Node)
 	}
@@ -181,7 +181,7 @@ func (p *port) publishTo(a audience, ipv6 bool, of []*Endpoint, why origin) {
 // publish publishes these endpoints for one kind of client, if that differs from what
 // was published last.
 func (p *port) publish(to *published, chosen []*Endpoint, why origin) {
-	to.explainBy(p.steering)
+	to.publishSteering(p.steering)
 	now := &Set{
 		Version: 1, Exists: p.summary.exists, Complete: p.summary.complete, ByNode: p.summary.byNode, Changed: why.at, Origin: why.cluster,
 		Endpoints: chosen, Members: len(p.members),

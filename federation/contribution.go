@@ -67,7 +67,7 @@ func (s *watchedService) rebuildPort(p *port, in inputs) {
 	steered := p.steering != nil || st != nil
 	s.steered = s.steered || st != nil
 	p.members, p.offers, p.contested = members, offers, contested
-	p.steer(st)
+	p.setSteering(st)
 	s.update(p, in.definition, keepPointers(p.merged, merged), steered, origin{})
 	s.table.report(s.id, in.definition, p.members)
 	s.reportConflict(p)

@@ -27,19 +27,19 @@ func (t Tiers) Of(e *Endpoint, zone string) (tier string, standing Standing, ok 
 	return t.by.preference.tierName(i), t.by.byCluster[e.Cluster].standingOf(e), true
 }
 
-// explainBy stores what Set.Tiers returns, if it differs from before.
-func (to *published) explainBy(st *steering) {
+// publishSteering stores what Set.Tiers returns, if it differs from before.
+func (to *published) publishSteering(st *steering) {
 	var old *steering
 	if c := to.steering.p.Load(); c != nil { // not Get: most are never asked
 		old = c.value
 	}
-	if !old.explains(st) {
+	if !old.alike(st) {
 		to.steering.Set(st)
 	}
 }
 
-// explains reports whether both have the same tiers and standings.
-func (st *steering) explains(o *steering) bool {
+// alike reports whether both have the same tiers and standings.
+func (st *steering) alike(o *steering) bool {
 	if st == nil || o == nil || st == o {
 		return st == o
 	}

@@ -105,7 +105,7 @@ func (x *trial) after(in inputs, o Options) audience {
 		}
 	}
 	in.owner = nil // what is refused is not offered
-	p := &port{number: x.number, whole: make(audience), moving: make(map[*published]struct{})}
+	p := &port{number: x.number, whole: make(audience), returning: make(map[*published]struct{})}
 	for c := range x.clients {
 		p.join(c)
 	}

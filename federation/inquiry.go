@@ -14,7 +14,7 @@ type inquiry struct {
 	Question
 	ipv6    bool
 	port    *port // a copy, without clients
-	cut     cut   // what the clients get of tiers
+	use     use   // how much of each tier the clients get
 	won     []*Endpoint
 	offered map[*Endpoint]struct{} // where clients are steered: what is not withdrawn, and may be in a tier
 	omitted omitted
@@ -47,7 +47,7 @@ func (s *watchedService) inquire(q Question) (x *inquiry, ok bool) {
 	x.result.Definition = s.table.inputs(s.id).definition
 	x.result.Set, _ = to.latest.Get()
 	if p.steering != nil {
-		x.cut = to.tiers.chosen
+		x.use = to.tiers.use
 		x.result.Tiers = p.clients(to)
 	}
 	return x, true
@@ -72,7 +72,7 @@ func (x *inquiry) choose() {
 	}
 	pass := newPass(p, x.ipv6)
 	pass.omitted = x.omitted
-	pass.pick(pass.tally(x.Key.Client), x.cut, x.Key.Client.Zone)
+	pass.get(pass.tally(x.Key.Client), x.use, x.Key.Client.Zone)
 }
 
 // member explains a member's addresses.

@@ -264,21 +264,21 @@ func (m *model) check(t *rapid.T) {
 		m.checkExplained(t, k, now)
 		x.last = now
 	}
-	checkMoving(t, m.table)
+	checkReturning(t, m.table)
 }
 
-// checkMoving checks that those who wait for a time, and no others, are listed.
-func checkMoving(t *rapid.T, table *Table) {
+// checkReturning checks that those who wait for a time, and no others, are listed.
+func checkReturning(t *rapid.T, table *Table) {
 	for _, s := range table.watched {
 		for _, p := range s.ports {
-			moving := make(map[*published]struct{})
+			returning := make(map[*published]struct{})
 			for to := range p.all {
 				if to.tiers != nil && !to.tiers.due.IsZero() {
-					moving[to] = struct{}{}
+					returning[to] = struct{}{}
 				}
 			}
-			if !maps.Equal(moving, p.moving) {
-				t.Fatalf("%v: %d wait, and %d are listed", s.id, len(moving), len(p.moving))
+			if !maps.Equal(returning, p.returning) {
+				t.Fatalf("%v: %d wait, and %d are listed", s.id, len(returning), len(p.returning))
 			}
 		}
 	}

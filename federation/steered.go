@@ -29,13 +29,13 @@ func (st *steering) unready(offers offers, merged []*Endpoint) (list []*Endpoint
 	return slices.CompactFunc(list, func(a, b *Endpoint) bool { return a.Addr == b.Addr })
 }
 
-// steer sets what steers the port's clients.
-func (p *port) steer(st *steering) {
+// setSteering sets what steers the port's clients.
+func (p *port) setSteering(st *steering) {
 	if st == nil && p.steering != nil {
 		for to := range p.all {
 			to.tiers = nil
 		}
-		clear(p.moving)
+		clear(p.returning)
 	}
 	p.steering = st
 }
@@ -85,24 +85,24 @@ func (s *watchedService) publishSteered(p *port, clients iter.Seq[*published], w
 	now, x := s.table.opts.Now(), newPass(p, s.table.opts.IPv6)
 	for to := range clients {
 		x.publish(to, now, why)
-		s.tiers.moved = s.tiers.moved || to.tiers.before != to.tiers.used && to.client.Instance == ""
+		s.tiers.changed = s.tiers.changed || to.tiers.reported != to.tiers.inUse && to.client.Instance == ""
 	}
 }
 
 // publish publishes to one kind of client what has changed for it.
 func (x *pass) publish(to *published, now time.Time, why origin) {
 	t := x.tally(to.client)
-	cut := to.steer(x.port.steering, t, now)
+	use := to.decide(x.port.steering, t, now)
 	if to.tiers.due.IsZero() {
-		delete(x.port.moving, to)
+		delete(x.port.returning, to)
 	} else {
-		x.port.moving[to] = struct{}{}
+		x.port.returning[to] = struct{}{}
 	}
-	x.port.publish(to, x.pick(t, cut, to.client.Zone), why)
+	x.port.publish(to, x.get(t, use, to.client.Zone), why)
 }
 
-// steer returns what clients of this kind get.
-func (to *published) steer(st *steering, t *tally, now time.Time) cut {
+// decide returns how much of each tier clients of this kind get.
+func (to *published) decide(st *steering, t *tally, now time.Time) use {
 	old, _ := to.latest.Get()
 	switch {
 	case to.tiers == nil && old == nil:
@@ -136,7 +136,7 @@ func (s *watchedService) tick() {
 // before.
 func (p *port) dueBy(now time.Time) iter.Seq[*published] {
 	return func(yield func(*published) bool) {
-		for to := range p.moving {
+		for to := range p.returning {
 			if !to.tiers.due.After(now) && !yield(to) {
 				return
 			}
@@ -163,7 +163,7 @@ func (s *watchedService) settle() {
 		}
 		s.steered = true
 		sooner(p.steering.next)
-		for to := range p.moving {
+		for to := range p.returning {
 			sooner(to.tiers.due)
 		}
 	}

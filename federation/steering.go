@@ -53,15 +53,15 @@ func newSteering(in inputs, now func() time.Time) *steering {
 		return nil
 	}
 	st := &steering{preference: preference}
-	if !st.place(in, now) && !st.chooses(d) {
+	if !st.place(in, now) && !st.prefers(d) {
 		return nil
 	}
 	return st
 }
 
-// chooses reports whether the service has a preference that can make a difference. To a
+// prefers reports whether the service has a preference that can make a difference. To a
 // Service with one member, only zones can.
-func (st *steering) chooses(d *Definition) bool {
+func (st *steering) prefers(d *Definition) bool {
 	return len(st.preference.Tiers) > 0 && (d.Federated || st.zone < st.unnamed())
 }
 
@@ -80,7 +80,7 @@ func (st *steering) place(in inputs, now func() time.Time) (takenOut bool) {
 		c, l, p := in.definition.Members[i].Cluster, &in.links[i], &st.members[i]
 		p.tier = st.tierOfCluster(c, l.Region != "" && l.Region == in.region, in.definition.Federated)
 		if l.takesOut() {
-			takenOut = st.stand(p, l, in.definition.Federated, now()) || takenOut
+			takenOut = st.setStanding(p, l, in.definition.Federated, now()) || takenOut
 		}
 		p.unused = p.standing == Withdrawn || p.tier == st.unnamed() && st.zone == st.unnamed()
 		st.byCluster[c] = p // of two members in one cluster the placements are equal
@@ -114,10 +114,10 @@ func (st *steering) tierOfCluster(c ClusterName, sameRegion, federated bool) int
 	return st.unnamed()
 }
 
-// stand sets a placement's standing, and reports whether it is, or will be, another than
+// setStanding sets a placement's standing, and reports whether it is, or will be, another than
 // in service. A service that is not federated has nothing else to offer than what a cluster
 // of last resort has, so that there it makes no difference.
-func (st *steering) stand(p *placement, l *link, federated bool, now time.Time) bool {
+func (st *steering) setStanding(p *placement, l *link, federated bool, now time.Time) bool {
 	list, next := l.standings(now)
 	for i, s := range list {
 		if s == LastResort && !federated {

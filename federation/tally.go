@@ -7,18 +7,18 @@ import "slices"
 type tally struct {
 	zone   string // of the clients, if it is a term of the preference
 	counts tierCounts
-	list   []*Endpoint            // without those of other instances, and those that traffic policy leaves out
-	places []int                  // of list: their tiers
-	left   map[cut][]*Endpoint    // what cuts keep of list
-	picked map[choice][]*Endpoint // what clients get of that
+	list   []*Endpoint                // without those of other instances, and those that traffic policy leaves out
+	places []int                      // of list: their tiers
+	used   map[use][]*Endpoint        // what of list is in use
+	got    map[useAndZone][]*Endpoint // what clients get of that
 }
 
 // tallyKey is the part of a client that makes a difference to a tally.
 type tallyKey struct{ instance, node, zone string }
 
-// choice is what makes a difference to what clients get of a tally.
-type choice struct {
-	cut  cut
+// useAndZone is what makes a difference to what clients get of a tally.
+type useAndZone struct {
+	use
 	zone string
 }
 
@@ -99,7 +99,7 @@ func (x *pass) count(c Client) *tally {
 	}
 	t := &tally{
 		zone: c.Zone, list: ready, places: st.places(ready, c.Zone),
-		left: make(map[cut][]*Endpoint), picked: make(map[choice][]*Endpoint),
+		used: make(map[use][]*Endpoint), got: make(map[useAndZone][]*Endpoint),
 	}
 	one, places := family(ready, x.ipv6), t.places
 	if !same(one, ready) {
@@ -153,44 +153,36 @@ func mergeSorted(a, b []*Endpoint) []*Endpoint {
 	return append(append(list, a...), b...)
 }
 
-// pick returns the endpoints that clients of a zone get of what a cut keeps: the whole list
-// if that is all. Zone hints apply to it, unless zones are a term of the preference.
-func (x *pass) pick(t *tally, c cut, zone string) []*Endpoint {
-	list, ok := t.picked[choice{c, zone}]
+// get returns the endpoints that clients of a zone get if so much of each tier is in use: the
+// whole list if that is all. Zone hints apply to it, unless zones are a term of the preference.
+func (x *pass) get(t *tally, u use, zone string) []*Endpoint {
+	list, ok := t.got[useAndZone{u, zone}]
 	if !ok {
-		list = x.omitted.note(TierNotUsed, t.list, t.kept(c))
+		list = x.omitted.note(TierNotUsed, t.list, t.inUse(u))
 		if !x.port.summary.byNode && !x.zoned() {
 			list = x.omitted.note(OtherZones, list, inZone(list, zone))
 		}
 		list = x.omitted.family(list, x.ipv6)
-		t.picked[choice{c, zone}] = list
+		t.got[useAndZone{u, zone}] = list
 	}
 	return list
 }
 
-// kept returns the endpoints that a cut does not leave out.
-func (t *tally) kept(c cut) []*Endpoint {
-	list, ok := t.left[c]
+// inUse returns the endpoints in use, of all zones and families.
+func (t *tally) inUse(u use) []*Endpoint {
+	list, ok := t.used[u]
 	if ok {
 		return list
 	}
 	list = make([]*Endpoint, 0, len(t.list))
 	for i, e := range t.list {
-		if c.keeps(t.places[i], e) {
+		if u.has(t.places[i], e) {
 			list = append(list, e)
 		}
 	}
 	if len(list) == len(t.list) {
 		list = t.list
 	}
-	t.left[c] = list
+	t.used[u] = list
 	return list
-}
-
-// keeps reports whether clients get an endpoint at that place.
-func (c cut) keeps(place int, e *Endpoint) bool {
-	if place >= len(c) || c[place] == parts {
-		return false // no tier names it, or the tier is not in use
-	}
-	return c[place] == 0 || partOf(e) >= int(c[place])
 }

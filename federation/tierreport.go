@@ -21,7 +21,7 @@ type TierChange struct {
 
 // tierReport is how often the tiers of a watched service have changed.
 type tierReport struct {
-	moved           bool   // the tiers of a whole service's client have changed since the last report
+	changed         bool   // the tiers of a whole service's client have changed since the last report
 	spills, returns uint64 // how often clients of a zone have got more tiers, and fewer
 }
 
@@ -35,7 +35,7 @@ type tierUser struct {
 // worse reports whether more tiers are in use, or as many and since later: what is reported is
 // why that has changed. Between equals the order is any, and always the same.
 func (u tierUser) worse(than tierUser) bool {
-	return cmp.Or(cmp.Compare(u.tiers.used, than.tiers.used), u.tiers.since.Compare(than.tiers.since),
+	return cmp.Or(cmp.Compare(u.tiers.inUse, than.tiers.inUse), u.tiers.since.Compare(than.tiers.since),
 		cmp.Compare(than.port, u.port), cmp.Compare(than.client.Node, u.client.Node)) > 0
 }
 
@@ -48,7 +48,7 @@ func (s *watchedService) worst() (now map[string]tierUser, before map[string]int
 		}
 		for to := range p.whole.each {
 			zone := to.client.Zone
-			before[zone] = max(before[zone], to.tiers.before)
+			before[zone] = max(before[zone], to.tiers.reported)
 			if u, w := (tierUser{p.number, p.steering, to}), now[zone]; w.published == nil || u.worse(w) {
 				now[zone] = u
 			}
@@ -60,14 +60,14 @@ func (s *watchedService) worst() (now map[string]tierUser, before map[string]int
 // reportTiers reports changes of the tiers in use. That a client comes or goes, which others
 // may not have in common with it, is none.
 func (s *watchedService) reportTiers() {
-	if !s.tiers.moved {
+	if !s.tiers.changed {
 		return
 	}
-	s.tiers.moved = false
+	s.tiers.changed = false
 	worst, before := s.worst()
 	for _, zone := range slices.Sorted(maps.Keys(worst)) {
 		from, w := before[zone], worst[zone]
-		to := w.tiers.used
+		to := w.tiers.inUse
 		switch {
 		case from == to:
 			continue
@@ -85,7 +85,7 @@ func (s *watchedService) reportTiers() {
 			continue
 		}
 		for to := range p.whole.each {
-			to.tiers.before = to.tiers.used
+			to.tiers.reported = to.tiers.inUse
 		}
 	}
 }
@@ -167,7 +167,7 @@ func (s *watchedService) describeSteered(most int) SteeredService {
 	worst, _ := s.worst()
 	one.InUse = make(map[string]int, len(worst))
 	for zone, w := range worst {
-		one.InUse[zone] = w.tiers.used
+		one.InUse[zone] = w.tiers.inUse
 	}
 	slices.SortFunc(one.Clients, func(a, b adminapi.Clients) int {
 		return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.Node, b.Node))
@@ -182,10 +182,10 @@ func (p *port) clients(to *published) *adminapi.Clients {
 	switch {
 	case !v.due.IsZero():
 		one.Next = new(v.due)
-	case v.used > st.lastResort():
+	case v.inUse > st.lastResort():
 		one.WaitsFor = st.preference.firstTiers(st.tiers) + ": none is ready"
-	case v.used > 1:
-		one.WaitsFor = v.counts.row(v.used - 1).describe(st)
+	case v.inUse > 1:
+		one.WaitsFor = v.counts.row(v.inUse - 1).describe(st)
 	}
 	sent := make([]int, st.unnamed()+1)
 	set, _ := to.latest.Get()
@@ -193,10 +193,10 @@ func (p *port) clients(to *published) *adminapi.Clients {
 		sent[st.tierOf(e, c.Zone)]++
 	}
 	for i := range st.unnamed() {
-		if i == st.lastResort() && v.counts.known[i] == 0 && v.used <= i {
+		if i == st.lastResort() && v.counts.known[i] == 0 && v.inUse <= i {
 			break
 		}
-		one.Tiers = append(one.Tiers, adminapi.Tier{Tier: st.preference.tierName(i), InUse: i < v.used, Ready: v.counts.ready[i], Sent: sent[i]})
+		one.Tiers = append(one.Tiers, adminapi.Tier{Tier: st.preference.tierName(i), InUse: i < v.inUse, Ready: v.counts.ready[i], Sent: sent[i]})
 		if st.countsUnready() {
 			one.Tiers[i].Known = v.counts.known[i]
 		}

@@ -3,21 +3,22 @@ package federation
 import "time"
 
 // tierView is which tiers one kind of client uses, and since when it would not need all of
-// them. It is written under the watched service's lock.
+// them: in words for users, docs/preference.md has how that is decided. It is written under the
+// watched service's lock.
 type tierView struct {
-	tiers []Tier // that it has been decided by
-	used  int    // the tiers in use: so many, from the first. That of last resort counts as one more
-	// before is how many were in use at the last report, or were decided first.
-	before int
-	// enough[i] is since when a row of at most i tiers has sufficed without a break; zero:
-	// none does. Places 1 to the number of tiers; the last is for that of last resort, which
-	// is not needed while anything else is ready (tierCounts.others).
-	enough []time.Time
-	chosen cut       // what decide returned last
-	due    time.Time // when the choice changes if nothing else does; zero: it does not
-	counts tierCounts
-	since  time.Time // when used has changed, or was decided first
-	why    row       // that decided it then: the shorter one, of the tiers in use before and after
+	tiers []Tier // of the preference that has decided so far
+	inUse int    // how many tiers are in use, from the first; that of last resort counts as one more
+	// reported is how many were in use at the last report, or were decided first.
+	reported int
+	// sufficed has, at each place n from 1, since when the first n tiers have sufficed without a
+	// break; zero: they do not. The last place, behind all tiers, is that of last resort: since
+	// when something else has been ready (tierCounts.others).
+	sufficed []time.Time
+	use      use       // that decide returned last
+	due      time.Time // when use changes if nothing else does; zero: it does not
+	counts   tierCounts
+	since    time.Time // when inUse has changed, or was decided first
+	why      row       // that decided it then: the shorter one, of the tiers in use before and after
 }
 
 // tierCounts are how many endpoints each tier has; the place behind the tiers is that of
@@ -30,34 +31,43 @@ type tierCounts struct {
 // row is what the first tiers have together.
 type row struct{ tiers, ready, known int }
 
-// cut is which endpoints of each tier clients get: one byte a tier, the number of parts that
-// are left out.
-type cut string
+// use is how much of each tier clients get: a byte for each tier, with how many of its parts have
+// left. If that is all parts, the tier is not in use.
+type use string
 
-// decide brings the view up to date with what there is, and returns what clients get.
-func (v *tierView) decide(st *steering, counts tierCounts, now time.Time) cut {
-	want := v.count(st, counts, now)
-	used := max(v.used, want)
-	for used > want && v.gone(st, used-1, now) == parts {
-		used--
+// has reports whether clients get an endpoint of the tier at that place.
+func (u use) has(place int, e *Endpoint) bool {
+	if place >= len(u) || u[place] == parts {
+		return false // no tier names it, or the tier is not in use
 	}
-	if used != v.used {
-		v.use(used, now)
-	}
-	if v.before == 0 {
-		v.before = used
-	}
-	v.chosen = v.cut(st, now)
-	return v.chosen
+	return u[place] == 0 || partOf(e) >= int(u[place])
 }
 
-// use sets how many tiers are in use.
-func (v *tierView) use(n int, now time.Time) {
-	shorter := n
-	if v.used > 0 {
-		shorter = min(n, v.used)
+// decide brings the view up to date with what there is, and returns what clients get: tiers that are
+// needed at once, and those that are not needed any more until all their parts have left.
+func (v *tierView) decide(st *steering, counts tierCounts, now time.Time) use {
+	needed := v.needed(st, counts, now)
+	inUse := max(v.inUse, needed)
+	for inUse > needed && v.left(st, inUse-1, now) == parts {
+		inUse--
 	}
-	v.used, v.why, v.since = n, v.counts.row(shorter), now
+	if inUse != v.inUse {
+		v.setInUse(inUse, now)
+	}
+	if v.reported == 0 {
+		v.reported = inUse
+	}
+	v.use = v.useAt(st, now)
+	return v.use
+}
+
+// setInUse sets how many tiers are in use, and why.
+func (v *tierView) setInUse(n int, now time.Time) {
+	shorter := n
+	if v.inUse > 0 {
+		shorter = min(n, v.inUse)
+	}
+	v.inUse, v.why, v.since = n, v.counts.row(shorter), now
 }
 
 // row sums up the first tiers, without that of last resort.
@@ -70,59 +80,61 @@ func (c tierCounts) row(n int) (sum row) {
 	return sum
 }
 
-// count notes which rows of tiers suffice, and returns how many tiers are needed.
-func (v *tierView) count(st *steering, counts tierCounts, now time.Time) (want int) {
-	n := st.tiers
-	if len(v.enough) != n+2 {
-		v.enough = make([]time.Time, n+2)
+// needed notes which rows of tiers suffice now, and returns how many tiers clients need: the
+// shortest row that suffices, or else all. That of last resort, too, is needed while there is nothing
+// else; then no row suffices.
+func (v *tierView) needed(st *steering, counts tierCounts, now time.Time) (needed int) {
+	if len(v.sufficed) != st.tiers+2 {
+		v.sufficed = make([]time.Time, st.tiers+2)
 	}
 	v.counts = counts
-	alone := counts.others == 0 && counts.ready[st.lastResort()] > 0 // no row is enough then
-	ready, known := 0, 0
-	for i := range n {
-		ready, known = ready+counts.ready[i], known+counts.known[i]
-		suffices := !alone && st.preference.MinReady.suffice(ready, known)
-		if suffices && want == 0 {
-			want = i + 1
+	alone := counts.others == 0 && counts.ready[st.lastResort()] > 0
+	for n := 1; n <= st.tiers; n++ {
+		row := counts.row(n)
+		suffices := !alone && st.preference.MinReady.suffice(row.ready, row.known)
+		if suffices && needed == 0 {
+			needed = n
 		}
-		v.note(i+1, suffices, now)
+		v.note(n, suffices, now)
 	}
-	v.note(n+1, counts.others > 0, now)
+	v.note(st.tiers+1, counts.others > 0, now)
 	switch {
 	case alone:
-		return n + 1
-	case want == 0:
-		return n
+		return st.tiers + 1
+	case needed == 0:
+		return st.tiers
 	}
-	return want
+	return needed
 }
 
-func (v *tierView) note(i int, suffices bool, now time.Time) {
+// note notes whether a row of so many tiers suffices.
+func (v *tierView) note(n int, suffices bool, now time.Time) {
 	switch {
 	case !suffices:
-		v.enough[i] = time.Time{}
-	case v.enough[i].IsZero():
-		v.enough[i] = now
+		v.sufficed[n] = time.Time{}
+	case v.sufficed[n].IsZero():
+		v.sufficed[n] = now
 	}
 }
 
-// unneeded returns since when a tier, by its place, has not been needed; zero: it is.
-func (v *tierView) unneeded(st *steering, i int) (since time.Time) {
-	if i == st.lastResort() {
-		return v.enough[i+1]
+// unneededSince returns since when the tier at a place has not been needed: a row before it has
+// sufficed, or of last resort, something else has been ready. Zero: it is needed.
+func (v *tierView) unneededSince(st *steering, place int) (since time.Time) {
+	if place == st.lastResort() {
+		return v.sufficed[place+1]
 	}
-	for _, t := range v.enough[1 : i+1] {
-		if !t.IsZero() && (since.IsZero() || t.Before(since)) {
-			since = t
+	for _, at := range v.sufficed[1 : place+1] {
+		if !at.IsZero() && (since.IsZero() || at.Before(since)) {
+			since = at
 		}
 	}
 	return since
 }
 
-// gone returns how many parts of a tier have been dropped: parts if it is as good as not in
-// use.
-func (v *tierView) gone(st *steering, i int, now time.Time) int {
-	since := v.unneeded(st, i)
+// left returns how many parts of the tier at a place have left: none for ReturnAfter since it is
+// not needed, and then one after the other over ReturnOver.
+func (v *tierView) left(st *steering, place int, now time.Time) int {
+	since := v.unneededSince(st, place)
 	if since.IsZero() {
 		return 0
 	}
@@ -136,47 +148,47 @@ func (v *tierView) gone(st *steering, i int, now time.Time) int {
 	return int(late * parts / over)
 }
 
-// cut returns which endpoints clients get, and sets when that changes.
-func (v *tierView) cut(st *steering, now time.Time) cut {
+// useAt returns how much of each tier clients get, and sets when that changes.
+func (v *tierView) useAt(st *steering, now time.Time) use {
 	list := make([]byte, st.tiers+1)
 	v.due = time.Time{}
 	for i := range list {
 		switch {
-		case i >= v.used:
+		case i >= v.inUse:
 			list[i] = parts
 		case i > 0:
-			list[i] = byte(v.gone(st, i, now))
-			if next := v.next(st, i, int(list[i])); !next.IsZero() && (v.due.IsZero() || next.Before(v.due)) {
+			list[i] = byte(v.left(st, i, now))
+			if next := v.nextLeaves(st, i, int(list[i])); !next.IsZero() && (v.due.IsZero() || next.Before(v.due)) {
 				v.due = next
 			}
 		}
 	}
-	return cut(list)
+	return use(list)
 }
 
-// next returns when the next part of a tier will be dropped, after so many; zero: none will.
-func (v *tierView) next(st *steering, i, gone int) time.Time {
-	since := v.unneeded(st, i)
-	if since.IsZero() || gone == parts {
+// nextLeaves returns when the next part of the tier at a place leaves, after so many; zero: none will.
+func (v *tierView) nextLeaves(st *steering, place, left int) time.Time {
+	since := v.unneededSince(st, place)
+	if since.IsZero() || left == parts {
 		return time.Time{}
 	}
 	over := st.preference.ReturnOver
-	// Rounded up: gone rounds down.
-	return since.Add(st.preference.ReturnAfter + (over*time.Duration(gone+1)+parts-1)/parts)
+	// Rounded up: left rounds down.
+	return since.Add(st.preference.ReturnAfter + (over*time.Duration(left+1)+parts-1)/parts)
 }
 
 // restart makes the view begin anew with another preference, for clients that have got these
 // endpoints so far: those of tiers that are not needed leave as others do.
 func (v *tierView) restart(st *steering, t *tally, got []*Endpoint, now time.Time) {
-	*v = tierView{tiers: st.preference.Tiers, before: v.before}
+	*v = tierView{tiers: st.preference.Tiers, reported: v.reported}
 	last := 0
 	for _, e := range got {
-		if i := st.tierOf(e, t.zone); i < st.tiers {
-			last = max(last, i)
+		if place := st.tierOf(e, t.zone); place < st.tiers {
+			last = max(last, place)
 		}
 	}
-	want := v.count(st, t.counts, now)
-	v.use(max(want, last+1), now)
+	needed := v.needed(st, t.counts, now)
+	v.setInUse(max(needed, last+1), now)
 }
 
 // decidedBy reports whether the view has been decided by these tiers.

@@ -44,7 +44,7 @@ type port struct {
 	declared  []uint16                // of AnyPort: the ports that members declare, sorted
 	whole     audience                // the clients of the service
 	instances map[string]audience     // those of one instance of it, by its name
-	moving    map[*published]struct{} // clients for whom something changes by itself: see tierView.due
+	returning map[*published]struct{} // clients for whom a tier leaves by itself: see tierView.due
 }
 
 // origin is the cluster and the time of the change that causes sets to be
@@ -68,7 +68,7 @@ func (s *watchedService) watch(k Key) *Latest[*Set] {
 	defer s.mu.Unlock()
 	p := s.ports[k.Port]
 	if p == nil {
-		p = &port{number: k.Port, whole: make(audience), instances: make(map[string]audience), moving: make(map[*published]struct{})}
+		p = &port{number: k.Port, whole: make(audience), instances: make(map[string]audience), returning: make(map[*published]struct{})}
 		s.rebuildPort(p, s.table.inputs(s.id))
 		s.ports[k.Port] = p // not before: a source that panics must leave nothing half built
 	}
