@@ -12,16 +12,19 @@ import (
 // flipEvery is the time from one flip to the next.
 const flipEvery = 500 * time.Millisecond
 
-// fanOut opens all streams to one service, and flips one of its endpoints again and again.
+// fanOut opens all streams to one service, and flips one of its endpoints again and again. What a stream takes is measured
+// then: its goroutine's stack grows with what it has done.
 func fanOut(s Scale, name string, f family) Trial {
 	return Trial{
 		Name: name, kinds: bothKinds, repeats: 1, families: []family{f},
 		Figures: []Figure{
 			{Key: "cpu", Label: "CPU a delivered update", Unit: "µs", MaxRatio: atFloor},
 			{Key: "last", Label: "the last stream has a change", Unit: "ms", MaxRatio: atFloor},
+			{Key: "memory", Label: "memory a stream, after the changes", Unit: "kB", MaxRatio: 1},
 		},
 		do: func(r *run) {
 			at := r.start()
+			before := at.settled()
 			streams := at.open(r.spread(f, 1))
 			r.pause(aftermath)
 			m := at.meter(streams)
@@ -37,6 +40,7 @@ func fanOut(s Scale, name string, f family) Trial {
 			cpu, updates := m.spent(), m.expect(s.Flips*streams.Streams())
 			r.set("cpu", microseconds(cpu)/updates)
 			r.set("last", median(lasts))
+			r.set("memory", perStream(at.settled()-before, streams))
 			r.set("bytes", m.bytes()/updates)
 		},
 	}
