@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"bytes"
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -78,6 +80,24 @@ func awaitReady(t *testing.T, g *gateway.Gateway, name string) {
 		}
 		return ready(page, name)
 	})
+}
+
+// verbRun is what a run of the isthmus command printed, and its exit code.
+type verbRun struct {
+	stdout, stderr string
+	code           int
+}
+
+// runVerb runs the isthmus command, or a link to it, to its end.
+func runVerb(t *testing.T, file string, args ...string) verbRun {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), file, args...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return verbRun{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
 }
 
 // await waits up to a minute until check returns no error.

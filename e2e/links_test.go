@@ -321,6 +321,7 @@ func (w *linked) refusals(t *testing.T) {
 		{2, "link local --context east", "stands for the cluster that the gateway runs in"},
 		{2, "link East --context east", `NAME is "East"`},
 		{1, "link east --context nowhere", "no context nowhere\n  Choose one by --context: east, "},
+		{1, "link east --context east --to-context nowhere", "no context nowhere\n  Choose one by --to-context: east, "},
 		{2, "link east --context east --duration 1m", "give at least 10m"},
 		{2, "link east --context east -o table", `-o is "table": give yaml or json`},
 		{1, "link west --context west --apply", "context west and context west are the same cluster"},

@@ -28,7 +28,6 @@ func TestObserved(t *testing.T) {
 	t.Run("documented", o.documented)
 	t.Run("pages", o.pages)
 	t.Run("get", o.get)
-	t.Run("verbs", o.verbs)
 
 	rules := manifest(t, "alerts/isthmus.yaml")
 	server, err := prometheus.Start(t.Context(), prometheus.Config{Dir: t.TempDir(), Rules: []string{rules},

@@ -4,9 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,33 +12,16 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// recipesHeading is that of the section of README.md.
-const recipesHeading = "\n## Prefer near clusters\n"
-
 // readRecipes returns the section's blocks of commands: so many with so many commands each.
-func readRecipes(t *testing.T, commands ...int) (recipes [][]annotation) {
+func readRecipes(t *testing.T, commands ...int) [][]string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "README.md"))
-	must(t, err)
-	_, section, found := strings.Cut(string(text), recipesHeading)
-	if !found {
-		t.Fatalf("README.md has no section%q", recipesHeading)
-	}
-	section, _, _ = strings.Cut(section, "\n## ")
-	for _, block := range regexp.MustCompile("(?s)\n```(\\w*)\n(.*?)\n```\n").FindAllStringSubmatch(section, -1) {
-		if block[1] != "sh" {
-			t.Fatalf("a block of %q: only commands are known", block[1])
-		}
-		list, err := parseCommands(block[2])
-		must(t, err)
-		recipes = append(recipes, list)
-	}
+	recipes := readCommands(t, "Prefer near clusters")
 	if len(recipes) != len(commands) {
 		t.Fatalf("README.md has %d recipes, not %d", len(recipes), len(commands))
 	}
 	for i, list := range recipes {
 		if len(list) != commands[i] {
-			t.Fatalf("recipe %d has %d commands, not %d: %+v", i+1, len(list), commands[i], list)
+			t.Fatalf("recipe %d has %d commands, not %d: %q", i+1, len(list), commands[i], list)
 		}
 	}
 	return recipes
@@ -118,19 +98,17 @@ func TestRecipes(t *testing.T) {
 	}
 }
 
-// run does what a command of a recipe does.
-func (w *near) run(t *testing.T, a annotation) {
+// run runs a command of a recipe.
+func (w *near) run(t *testing.T, command string) {
 	t.Helper()
-	must(t, a.apply(t.Context(), w.clients["west"]))
+	mustShell(t, w.servers["west"], command)
 	w.mirror(t)
 }
 
 // shorten overwrites annotations, in the words of kubectl annotate.
 func (w *near) shorten(t *testing.T, what string) {
 	t.Helper()
-	list, err := parseCommands("kubectl annotate --overwrite " + what)
-	must(t, err)
-	w.run(t, list[0])
+	w.run(t, "kubectl annotate --overwrite "+what)
 }
 
 // expect waits until the proxy has these endpoints and no others, none of which it lost meanwhile if it had them before.
@@ -188,9 +166,7 @@ func (w *near) reset(t *testing.T, all []netip.AddrPort) {
 		for _, name := range slices.Sorted(maps.Keys(recipeAnnotations)) {
 			command += " " + name + "-"
 		}
-		list, err := parseCommands(command)
-		must(t, err)
-		w.run(t, list[0])
+		w.run(t, command)
 	}
 	for where, pods := range w.pods {
 		w.offer(t, where, pods...)

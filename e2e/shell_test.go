@@ -67,7 +67,7 @@ func readCommands(t *testing.T, heading string) (blocks [][]string) {
 	section, _, _ = strings.Cut(section, "\n## ")
 	for _, block := range regexp.MustCompile("(?s)\n```sh\n(.*?)\n```\n").FindAllStringSubmatch(section, -1) {
 		var commands []string
-		for line := range strings.SplitSeq(block[1], "\n") {
+		for line := range strings.SplitSeq(strings.ReplaceAll(block[1], "\\\n", ""), "\n") {
 			command, _, _ := strings.Cut(line, "  #")
 			commands = append(commands, strings.TrimSpace(command))
 		}

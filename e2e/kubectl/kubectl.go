@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/kubectl/pkg/cmd/annotate"
 	"k8s.io/kubectl/pkg/cmd/apply"
 	"k8s.io/kubectl/pkg/cmd/create"
 	"k8s.io/kubectl/pkg/cmd/kustomize"
@@ -32,7 +33,7 @@ func Main() {
 	factory := cmdutil.NewFactory(cmdutil.NewMatchVersionFlags(flags))
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
 	root.AddCommand(
-		apply.NewCmdApply("kubectl", factory, streams), create.NewCmdCreate(factory, streams), kustomize.NewCmdKustomize(streams),
+		annotate.NewCmdAnnotate("kubectl", factory, streams), apply.NewCmdApply("kubectl", factory, streams), create.NewCmdCreate(factory, streams), kustomize.NewCmdKustomize(streams),
 		rollout.NewCmdRollout("kubectl", factory, streams), set.NewCmdSet(factory, streams),
 	)
 	if err := root.Execute(); err != nil {
