@@ -13,10 +13,10 @@ import (
 
 // fault is something that is wrong, and how it is found.
 type fault struct {
-	name        string
-	spoil, mend change
-	check       []finding // by isthmus check
-	explain     *verdict  // by isthmus explain
+	name          string
+	spoil, repair change
+	check         []finding // by isthmus check
+	explain       *verdict  // by isthmus explain
 }
 
 // finding is a line of isthmus check, and what it advises: patterns.
@@ -43,8 +43,8 @@ var faults = []fault{
 		name: "a kubeconfig that runs a command",
 		spoil: write(inWest, strayLink("lab", "https://127.0.0.1:1", clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{
 			APIVersion: "client.authentication.k8s.io/v1", Command: "aws", InteractiveMode: clientcmdapi.NeverExecInteractiveMode}})),
-		mend:  verb("unlink", "lab", "--yes"),
-		check: []finding{{"failure link-secret cluster-credentials-lab: can't be used: kubeconfig has an exec plugin .*", "write it anew .*"}},
+		repair: verb("unlink", "lab", "--yes"),
+		check:  []finding{{"failure link-secret cluster-credentials-lab: can't be used: kubeconfig has an exec plugin .*", "write it anew .*"}},
 	}, {
 		name: "a token that was revoked",
 		spoil: func(t *testing.T, w *brokenWorld) {
@@ -53,15 +53,15 @@ var faults = []fault{
 			must(t, w.south.CoreV1().ServiceAccounts("linkerd-multicluster").Delete(t.Context(), "old", metav1.DeleteOptions{}))
 			must(t, w.west.Apply(t.Context(), object.Link("emea", text)))
 		},
-		mend: verb("unlink", "emea", "--yes"),
+		repair: verb("unlink", "emea", "--yes"),
 		check: append(unchecked("emea", "its API server answers with an error", "rights", "trust-anchors", "pod-networks"),
 			finding{"unchecked link-expiry emea: the API server refuses its credentials", "renew the link: isthmus link emea .*"},
 			finding{"failure api emea: the API server answers 401 Unauthorized for its version", ".*whether its credentials are still good; to renew the link: isthmus link emea .*"},
 			finding{"failure link-state emea: it is unreachable: .*Unauthorized", "see the checks of its API server .*"}),
 	}, {
-		name:  "an API that is dead",
-		spoil: write(inWest, strayLink("apac", "https://127.0.0.1:1", clientcmdapi.AuthInfo{Token: "a-token-of-some-length"})),
-		mend:  verb("unlink", "apac", "--yes"),
+		name:   "an API that is dead",
+		spoil:  write(inWest, strayLink("apac", "https://127.0.0.1:1", clientcmdapi.AuthInfo{Token: "a-token-of-some-length"})),
+		repair: verb("unlink", "apac", "--yes"),
 		check: append(unchecked("apac", noAnswer, "clock-skew", "rights", "trust-anchors", "pod-networks"),
 			finding{"failure api apac: its API server can't be reached: .*connection refused", "check the address and the network between the two; .*"},
 			finding{"failure link-state apac: it is unreachable: .*connection refused", "see the checks of its API server .*"},
@@ -71,7 +71,7 @@ var faults = []fault{
 		spoil: func(t *testing.T, w *brokenWorld) {
 			applyManifest(t, w.north, "link/remote-access.yaml", "[endpointslices]", "[leases]")
 		},
-		mend: func(t *testing.T, w *brokenWorld) { applyManifest(t, w.north, "link/remote-access.yaml") },
+		repair: func(t *testing.T, w *brokenWorld) { applyManifest(t, w.north, "link/remote-access.yaml") },
 		check: []finding{
 			{`failure rights north: not permitted: (?:list|watch|list, watch) endpointslices\.discovery\.k8s\.io \(the cluster does not join\)`, "in that cluster: kubectl apply -f manifests/link/remote-access.yaml"},
 			{"failure link-state north: it is unreachable: endpointslices: .* is forbidden: .*", "see the checks of its API server and of rights; .*"},
@@ -83,15 +83,15 @@ var faults = []fault{
 			s.Name = "younger"
 			must(t, w.west.Apply(t.Context(), s))
 		},
-		mend:  deleteLink("younger"),
-		check: []finding{{"failure link-secret younger: is one of two for cluster east: Secret cluster-credentials-east, .*", "delete the one that is not wanted, .*"}},
+		repair: deleteLink("younger"),
+		check:  []finding{{"failure link-secret younger: is one of two for cluster east: Secret cluster-credentials-east, .*", "delete the one that is not wanted, .*"}},
 	}, {
 		name: "a token that expires tomorrow",
 		spoil: func(t *testing.T, w *brokenWorld) {
 			must(t, w.west.Apply(t.Context(), object.Link("east", w.access(t, w.east, "isthmus-remote-access", 20*time.Hour))))
 		},
-		mend:  verb("link", "east", "--context", "east", "--apply"), // only once there is one link
-		check: []finding{{"warning link-expiry east: its token expires in (19|20) hours, at .*", "renew the link: isthmus link east --context CONTEXT --apply"}},
+		repair: verb("link", "east", "--context", "east", "--apply"), // only once there is one link
+		check:  []finding{{"warning link-expiry east: its token expires in (19|20) hours, at .*", "renew the link: isthmus link east --context CONTEXT --apply"}},
 	}, {
 		name: "a cordon that was forgotten",
 		spoil: func(t *testing.T, w *brokenWorld) {
@@ -99,8 +99,8 @@ var faults = []fault{
 			s.Annotations["isthmus.io/cordon"] = "true"
 			must(t, w.west.Apply(t.Context(), s))
 		},
-		mend:  verb("uncordon", "south", "--yes"),
-		check: []finding{{"warning link-state south: it is ready and withdrawn: cordoned by annotation .* of Secret linkerd/cluster-credentials-south", "if that is not wanted any more: isthmus uncordon south"}},
+		repair: verb("uncordon", "south", "--yes"),
+		check:  []finding{{"warning link-state south: it is ready and withdrawn: cordoned by annotation .* of Secret linkerd/cluster-credentials-south", "if that is not wanted any more: isthmus uncordon south"}},
 	}, {
 		name: "a cordon with a typo",
 		spoil: func(t *testing.T, w *brokenWorld) {
@@ -108,22 +108,22 @@ var faults = []fault{
 			s.Annotations["isthmus.io/cordon"] = "ture"
 			must(t, w.west.Apply(t.Context(), s))
 		},
-		mend:  verb("uncordon", "north", "--yes"),
-		check: []finding{{`failure link-secret cluster-credentials-north: annotation isthmus\.io/cordon: "ture" is none of false, last-resort, true; it counts as absent`, "correct the annotation, or remove it: kubectl edit secret -n linkerd cluster-credentials-north; .*"}},
+		repair: verb("uncordon", "north", "--yes"),
+		check:  []finding{{`failure link-secret cluster-credentials-north: annotation isthmus\.io/cordon: "ture" is none of false, last-resort, true; it counts as absent`, "correct the annotation, or remove it: kubectl edit secret -n linkerd cluster-credentials-north; .*"}},
 	}, {
 		name: "trust anchors that differ",
 		spoil: func(t *testing.T, w *brokenWorld) {
 			must(t, w.south.Apply(t.Context(), w.anchors(anchorPEM(t, 3*month))))
 		},
-		mend:  func(t *testing.T, w *brokenWorld) { must(t, w.south.Apply(t.Context(), w.anchors(w.anchor))) },
-		check: []finding{{"failure trust-anchors south: no trust anchor in common .*", "rotate trust anchors in all clusters alike: .*"}},
+		repair: func(t *testing.T, w *brokenWorld) { must(t, w.south.Apply(t.Context(), w.anchors(w.anchor))) },
+		check:  []finding{{"failure trust-anchors south: no trust anchor in common .*", "rotate trust anchors in all clusters alike: .*"}},
 	}, {
 		name: "Pod networks that overlap",
 		spoil: func(t *testing.T, w *brokenWorld) {
 			must(t, w.east.Apply(t.Context(), w.node("east-2", "10.244.2.0/25"), object.Service("shop", "web"), object.Slice("shop", "web", "a", object.Endpoint("10.244.2.7"))))
 			must(t, w.west.Apply(t.Context(), object.Service("shop", "web"), object.Slice("shop", "web", "a", object.Endpoint("10.244.2.7")), object.Federated("shop", "web-federated", "web", "web@east")))
 		},
-		mend: func(t *testing.T, w *brokenWorld) {
+		repair: func(t *testing.T, w *brokenWorld) {
 			must(t, w.east.CoreV1().Nodes().Delete(t.Context(), "east-2", metav1.DeleteOptions{}))
 			must(t, w.east.Apply(t.Context(), object.Slice("shop", "web", "a", object.Endpoint("10.245.0.7"))))
 		},
@@ -132,30 +132,30 @@ var faults = []fault{
 	}, {
 		name:    "a cluster's name with a typo",
 		spoil:   both(member("cart", "10.245.0.30"), write(inWest, object.Federated("shop", "cart-federated", "", "cart@eest"))),
-		mend:    write(inWest, object.Federated("shop", "cart-federated", "", "cart@east")),
+		repair:  write(inWest, object.Federated("shop", "cart-federated", "", "cart@east")),
 		check:   []finding{{"failure members shop/cart-federated: shop/cart of cluster eest does not serve: cluster is unlinked", "correct the cluster's name in the annotations of Service shop/cart-federated, .*"}},
 		explain: &verdict{args: "cart-federated", words: []string{`eest +shop/cart +unlinked`, `eest is unlinked: no link Secret names the cluster`}},
 	}, {
 		name:    "a Service that has another name there",
 		spoil:   both(member("payment", "10.245.0.31"), write(inWest, object.Federated("shop", "pay-federated", "", "pay@east"))),
-		mend:    write(inWest, object.Federated("shop", "pay-federated", "", "payment@east")),
+		repair:  write(inWest, object.Federated("shop", "pay-federated", "", "payment@east")),
 		check:   []finding{{"failure members shop/pay-federated: shop/pay of cluster east does not serve: no such Service in the cluster", "create the Service there, or take .*"}},
 		explain: &verdict{args: "pay-federated", words: []string{`east +shop/pay .* no such Service in the cluster`}},
 	}, {
 		name: "a port that a member lacks",
 		spoil: both(member("search", "10.245.0.32"), write(inEast, onPort(object.Service("shop", "search"), 8080)),
 			write(inWest, object.Federated("shop", "search-federated", "", "search@east"))),
-		mend: func(t *testing.T, w *brokenWorld) { // a port with another number is added by apply, not put in its place
+		repair: func(t *testing.T, w *brokenWorld) { // a port with another number is added by apply, not put in its place
 			must(t, w.east.CoreV1().Services("shop").Delete(t.Context(), "search", metav1.DeleteOptions{}))
 			must(t, w.east.Apply(t.Context(), object.Service("shop", "search")))
 			must(t, w.east.Apply(t.Context(), object.Slice("shop", "search", "a", object.Endpoint("10.245.0.32"))))
 		},
 		check: []finding{{`warning ports shop/search-federated: shop/search of cluster east has no port 80 \(http is 8080 there\): .*`, "give both Services the same port numbers; .*"}},
 	}, {
-		name:  "a preference with a typo",
-		spoil: both(member("near", "10.245.0.33"), write(inWest, annotated(object.Federated("shop", "near-federated", "", "near@east"), "isthmus.io/prefer", "locl, any"))),
-		mend:  write(inWest, annotated(object.Federated("shop", "near-federated", "", "near@east"), "isthmus.io/prefer", "local, any")),
-		check: []finding{{`warning definitions shop/near-federated: annotation isthmus\.io/prefer: no cluster locl is linked`, "correct the name in the annotation, .*"}},
+		name:   "a preference with a typo",
+		spoil:  both(member("near", "10.245.0.33"), write(inWest, annotated(object.Federated("shop", "near-federated", "", "near@east"), "isthmus.io/prefer", "locl, any"))),
+		repair: write(inWest, annotated(object.Federated("shop", "near-federated", "", "near@east"), "isthmus.io/prefer", "local, any")),
+		check:  []finding{{`warning definitions shop/near-federated: annotation isthmus\.io/prefer: no cluster locl is linked`, "correct the name in the annotation, .*"}},
 	},
 
 	// These only explain can find.
@@ -163,34 +163,34 @@ var faults = []fault{
 		name: "a target port that no container has",
 		spoil: both(write(inEast, selecting("api", "web"), selectedPod("api", "10.245.0.20", corev1.ConditionTrue)),
 			write(inWest, object.Federated("shop", "api-federated", "", "api@east"))),
-		mend:    write(inEast, selecting("api", "http")),
+		repair:  write(inEast, selecting("api", "http")),
 		explain: &verdict{"api-federated", "10.245.0.20", "no-such-port", []string{`no-such-port \(1\): no container of the Pod has a port with the name of the Service's targetPort`}},
 	}, {
 		name: "Pods that are not ready",
 		spoil: both(write(inEast, selecting("orders", "http"), selectedPod("orders", "10.245.0.21", corev1.ConditionFalse)),
 			write(inWest, object.Service("shop", "orders"), object.Slice("shop", "orders", "a", object.Endpoint("10.244.0.21")), object.Federated("shop", "orders-federated", "orders", "orders@east"))),
-		mend:    write(inEast, selectedPod("orders", "10.245.0.21", corev1.ConditionTrue)),
+		repair:  write(inEast, selectedPod("orders", "10.245.0.21", corev1.ConditionTrue)),
 		explain: &verdict{"orders-federated --address 10.245.0.21", "10.245.0.21:8080", "not-ready", []string{`not-ready +Pod shop/orders-1`, `kubectl describe pod, in its cluster`}},
 	}, {
 		name: "traffic that has to stay on its node",
 		spoil: write(inWest, object.Pod("shop", "cache-1", "default"), nodeLocal("cache", corev1.ServiceInternalTrafficPolicyLocal),
 			object.Slice("shop", "cache", "a", object.PodEndpoint("10.244.0.22", "shop", "cache-1"))),
-		mend:    write(inWest, nodeLocal("cache", corev1.ServiceInternalTrafficPolicyCluster)),
+		repair:  write(inWest, nodeLocal("cache", corev1.ServiceInternalTrafficPolicyCluster)),
 		explain: &verdict{"cache --node west-2", "10.244.0.22:8080", "other-node", []string{`internalTrafficPolicy: node-1`, `set the Service's internalTrafficPolicy to Cluster`}},
 	}, {
 		name:    "hints to other zones",
 		spoil:   write(inWest, object.Service("shop", "geo"), object.Slice("shop", "geo", "a", hinted("10.244.0.23", "zone-1"), hinted("10.244.2.23", "zone-2"))),
-		mend:    write(inWest, object.Slice("shop", "geo", "a", hinted("10.244.0.23", ""), hinted("10.244.2.23", ""))),
+		repair:  write(inWest, object.Slice("shop", "geo", "a", hinted("10.244.0.23", ""), hinted("10.244.2.23", ""))),
 		explain: &verdict{"geo --node west-2 --address 10.244.0.23", "10.244.0.23:8080", "hinted-to-other-zones", []string{`other zones than the client's: zone-1`, `take trafficDistribution`}},
 	}, {
 		name:    "IPv6 alone",
 		spoil:   write(inWest, object.Service("shop", "six"), ipv6("six", "fd00::24")),
-		mend:    write(inWest, object.Slice("shop", "six", "v4", object.Endpoint("10.244.0.24"))),
+		repair:  write(inWest, object.Slice("shop", "six", "v4", object.Endpoint("10.244.0.24"))),
 		explain: &verdict{"six", "[fd00::24]:8080", "ipv6-off", []string{`run the gateway with --enable-ipv6`}},
 	}, {
 		name:    "a Pod that is gone",
 		spoil:   write(inWest, object.Service("shop", "ghost"), object.Slice("shop", "ghost", "a", object.PodEndpoint("10.244.0.25", "shop", "ghost-1"))),
-		mend:    write(inWest, object.Pod("shop", "ghost-1", "default")),
+		repair:  write(inWest, object.Pod("shop", "ghost-1", "default")),
 		explain: &verdict{"ghost", "10.244.0.25:8080", "pod-not-known", []string{`see whether that Pod or ExternalWorkload exists in its cluster`}},
 	},
 }

@@ -26,7 +26,7 @@ func TestBroken(t *testing.T) {
 		}
 	}
 	for _, f := range faults {
-		f.mend(t, w)
+		f.repair(t, w)
 	}
 	await(t, "check finds nothing", func() error { return w.checked(t, nil, 0) })
 	for _, f := range faults {

@@ -111,7 +111,7 @@ func (w *driftWorld) lost(t *testing.T, s *swallower) {
 	})
 }
 
-// found waits until an event has told of an object.
+// found waits for an event about an object.
 func (w *driftWorld) found(t *testing.T, shown, text string) {
 	t.Helper()
 	must(t, poll.Until(t.Context(), 3*time.Minute, 200*time.Millisecond, func() error { // bookmarks come once a minute

@@ -43,7 +43,7 @@ func TestIndex(t *testing.T) {
 	if *update {
 		must(t, os.WriteFile(path, []byte(fresh), 0o644))
 	} else if fresh != string(text) {
-		t.Error("testdata/README.md does not follow from the cases and tests any more: run make generate")
+		t.Error("testdata/README.md does not follow from the cases and tests: run make generate")
 	}
 }
 

@@ -46,7 +46,7 @@ func TestInstallBeforeLinkerd(t *testing.T) {
 	for _, o := range removed {
 		must(t, west.Apply(ctx, o))
 	}
-	await(t, "nothing is missing any more", func() error { return missing(t, g) })
+	await(t, "nothing is missing now", func() error { return missing(t, g) })
 	west = client(t, server) // which knows the definitions
 	must(t, west.Apply(ctx, object.OpaqueServer("shop", "web", "web", object.Port)))
 	await(t, "a Server is followed", func() error {

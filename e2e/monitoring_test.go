@@ -43,7 +43,7 @@ spec:
 	is, err := os.ReadFile(path)
 	must(t, err)
 	if string(is) != text {
-		t.Error("manifests/monitoring/prometheusrule.yaml does not follow from manifests/alerts any more: run make generate")
+		t.Error("manifests/monitoring/prometheusrule.yaml does not follow from manifests/alerts: run make generate")
 	}
 	var rules struct{ Groups []any }
 	must(t, yaml.Unmarshal(alerts, &rules))

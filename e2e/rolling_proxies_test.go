@@ -162,7 +162,7 @@ func (p *rollingProxy) look(snap proxy.Snapshot, now time.Time) {
 	}
 }
 
-// request routes a request as the proxy would now. It fails if there is nowhere to route it, or nothing listens there any more.
+// request routes a request as the proxy would now. It fails if there is nowhere to route it, or nothing listens there.
 func (p *rollingProxy) request(snap proxy.Snapshot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

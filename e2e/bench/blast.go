@@ -102,13 +102,13 @@ func (b *blasting) measure() {
 
 // block lets Services change for so many rounds beside a flood, and returns what that was like. The garbage of this process,
 // which has the API servers and the client, is collected before: what would wait for that is not the gateway's delay.
-func (b *blasting) block(flood *flood, rounds, most int) Sample {
+func (b *blasting) block(flood *flood, rounds, limit int) Sample {
 	runtime.GC()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(maxGarbage))
 	b.resetPeak()
 	m := b.meter(b.streams)
-	flood.start(b.ctx, b.Events, most)
+	flood.start(b.ctx, b.Events, limit)
 	written := b.changes(rounds)
 	took := time.Since(m.began)
 	cpu := m.spent()
@@ -122,8 +122,8 @@ func (b *blasting) block(flood *flood, rounds, most int) Sample {
 }
 
 // changes takes one endpoint of every Service away, and then brings all back, round after round, and returns when each was
-// written: just before, since a watch can be faster than what would note the time after that. The clusters take turns, but for
-// the one that floods. What is late is not made up for: an endpoint that is away for too short a time is never missed.
+// written: just before, since a watch can be faster than what would note the time after that. The clusters take turns,
+// without the one that floods. What is late is not made up for: an endpoint that is away for too short a time is never missed.
 func (b *blasting) changes(rounds int) map[string][]time.Time {
 	written := map[string][]time.Time{}
 	next, every := time.Now(), time.Second/time.Duration(b.Rate)

@@ -34,7 +34,7 @@ func coldStart(s Scale, name string, c ColdScale) Trial {
 			{Key: "whole", Label: "from start to the endpoints of all clusters", Unit: "s"},
 			{Key: "cpu", Label: "CPU", Unit: "s"},
 			{Key: "stays", Label: "resident memory, settled", Unit: "MB"},
-			{Key: "most", Label: "peak resident memory, relative to settled", Unit: "×", Max: 2},
+			{Key: "growth", Label: "peak resident memory, relative to settled", Unit: "×", Max: 2},
 		},
 		fleet: func(int) fleet.Config {
 			return fleet.Config{Linked: c.Clusters - 1, Services: c.Services, Slices: 1, Endpoints: c.Endpoints, Joined: true}
@@ -79,7 +79,7 @@ func (r *run) coldGateway(c ColdScale) {
 	})
 	stays := at.settled()
 	r.set("stays", megabytes(stays))
-	r.set("most", at.peak()/stays)
+	r.set("growth", at.peak()/stays)
 	r.set("cpu", at.cpu().Seconds())
 }
 

@@ -151,7 +151,7 @@ func crowd(s Scale, name string, of func(size int) (streams, conns int)) Trial {
 	}
 }
 
-// linkedClusters is what clusters cost in which nothing changes, and of which nobody asks for anything. Their API servers
+// linkedClusters is what clusters cost in which nothing changes, while no proxy is connected. Their API servers
 // are reached as real ones are, by TLS and HTTP/2: by plain HTTP each watch would be a connection of its own.
 func linkedClusters(s Scale) Trial {
 	c := s.Growth.Linked

@@ -44,7 +44,7 @@ func hotService(s Scale) Trial {
 			{Key: "share", Label: "CPU of one core meanwhile", Unit: "%"},
 			{Key: "memory", Label: "memory a stream, before the restart", Unit: "kB"},
 			{Key: "peak", Label: "peak resident memory", Unit: "MB"},
-			{Key: "most", Label: "peak resident memory, relative to before the restart", Unit: "×", Max: 3},
+			{Key: "growth", Label: "peak resident memory, relative to before the restart", Unit: "×", Max: 3},
 		},
 		fleet: func(int) fleet.Config { return fleet.Config{Services: 1, Slices: c.Slices, Endpoints: c.Endpoints} },
 		do: func(r *run) {
@@ -69,7 +69,7 @@ func hotService(s Scale) Trial {
 			r.settle(streams)
 			r.set("share", share(m.spent(), took))
 			r.set("peak", megabytes(at.peak()))
-			r.set("most", at.peak()/held)
+			r.set("growth", at.peak()/held)
 			m.rolled(over, old+m.checkAll(authority, rolling.Addresses(), over))
 		},
 	}

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"isthmus/e2e/bench/proc"
 	"isthmus/e2e/bench/world"
-	"time"
 )
 
 // Config is what to measure with.
@@ -77,7 +77,7 @@ func Open(ctx context.Context, cfg Config, trials []Trial) (_ *Lab, err error) {
 func (l *Lab) fill(ctx context.Context, trials []Trial) (err error) {
 	kubeconfigs := l.cfg.Kubeconfigs
 	if kubeconfigs == nil {
-		stop := l.close
+		var stop func() error
 		if kubeconfigs, stop, err = StartClusters(ctx, l.cfg); err != nil {
 			return err
 		}

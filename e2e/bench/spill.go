@@ -100,13 +100,13 @@ func (m *meter) scale(c SpillScale, ready bool) map[string]time.Time {
 }
 
 // slowest returns how long after a change of its service the last stream had a message.
-func (m *meter) slowest(since map[string]time.Time, message func(stream int, at []time.Time) time.Time) (most float64) {
+func (m *meter) slowest(since map[string]time.Time, message func(stream int, at []time.Time) time.Time) (slowest float64) {
 	i := 0
 	m.streams.Arrivals(func(to load.Target, at []time.Time) {
-		most = max(most, milliseconds(message(i, at).Sub(since[to.Authority])))
+		slowest = max(slowest, milliseconds(message(i, at).Sub(since[to.Authority])))
 		i++
 	})
-	return most
+	return slowest
 }
 
 // step is a message of a service, so long after the meter has begun.

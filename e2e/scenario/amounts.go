@@ -13,19 +13,19 @@ import (
 )
 
 // amount is a range of numbers, as a case writes it: N..M.
-type amount struct{ least, most int }
+type amount struct{ low, high int }
 
 func parseAmount(text string) (amount, error) {
 	from, to, _ := strings.Cut(text, "..")
-	least, err1 := strconv.Atoi(from)
-	most, err2 := strconv.Atoi(to)
-	if errors.Join(err1, err2) != nil || least < 0 || most < least {
+	low, err1 := strconv.Atoi(from)
+	high, err2 := strconv.Atoi(to)
+	if errors.Join(err1, err2) != nil || low < 0 || high < low {
 		return amount{}, fmt.Errorf("%q is not N..M", text)
 	}
-	return amount{least, most}, nil
+	return amount{low, high}, nil
 }
 
-func (a amount) has(n int) bool { return a.least <= n && n <= a.most }
+func (a amount) has(n int) bool { return a.low <= n && n <= a.high }
 
 // parseExpectCount is for: expect-count ID N..M.
 func parseExpectCount(p *parser, args []string) (action, error) {
@@ -47,7 +47,7 @@ func (s *stream) expectCount(ctx context.Context, want amount) error {
 			return 0, final{err}
 		}
 		if n := snap.Get.Len(); !want.has(n) {
-			return 0, fmt.Errorf("there are %d addresses, expected are %d to %d", n, want.least, want.most)
+			return 0, fmt.Errorf("there are %d addresses, expected are %d to %d", n, want.low, want.high)
 		}
 		return 0, nil
 	})
@@ -68,7 +68,7 @@ func parseParts(p *parser, args []string) (action, error) {
 			n = joined
 		}
 		if err == nil && !want.has(n) {
-			err = fmt.Errorf("addresses have %s in %d messages, expected are %d to %d", args[1], n, want.least, want.most)
+			err = fmt.Errorf("addresses have %s in %d messages, expected are %d to %d", args[1], n, want.low, want.high)
 		}
 		return err
 	}, err

@@ -20,7 +20,7 @@ type action func(context.Context, *run) error
 
 const (
 	settleTime = 300 * time.Millisecond
-	mostSteps  = 100_000 // of a case, repetitions included
+	maxSteps   = 100_000 // of a case, repetitions included
 )
 
 // command parses one command. A repeat has no action of its own: its commands become steps.
@@ -28,8 +28,8 @@ func (p *parser) command(words []string) (action, error) {
 	name, args := words[0], words[1:]
 	type syntax struct {
 		parse    func(*parser, []string) (action, error)
-		least    int
-		most     int // -1: any number
+		min      int
+		max      int // -1: any number
 		synopsis string
 	}
 	commands := map[string]syntax{
@@ -85,7 +85,7 @@ func (p *parser) command(words []string) (action, error) {
 	if !ok {
 		return nil, fmt.Errorf("there is no such command")
 	}
-	if len(args) < c.least || c.most >= 0 && len(args) > c.most {
+	if len(args) < c.min || c.max >= 0 && len(args) > c.max {
 		return nil, fmt.Errorf("wrong number of words, it is: %s %s", name, c.synopsis)
 	}
 	return c.parse(p, args)
@@ -112,9 +112,9 @@ func duration(text string) (time.Duration, error) {
 
 func parseRepeat(p *parser, args []string) (action, error) {
 	n, err := strconv.Atoi(args[0])
-	const most = 10_000
-	if err != nil || n < 0 || n > most {
-		return nil, fmt.Errorf("%q is no number of times up to %d", args[0], most)
+	const limit = 10_000
+	if err != nil || n < 0 || n > limit {
+		return nil, fmt.Errorf("%q is no number of times up to %d", args[0], limit)
 	}
 	if p.depth == 3 {
 		return nil, fmt.Errorf("sections are repeated in each other too deeply")
@@ -133,8 +133,8 @@ func parseRepeat(p *parser, args []string) (action, error) {
 		if len(p.errs) > before {
 			break // the other rounds have the same mistakes
 		}
-		if len(p.c.steps) > mostSteps {
-			return nil, fmt.Errorf("the case has more than %d commands", mostSteps)
+		if len(p.c.steps) > maxSteps {
+			return nil, fmt.Errorf("the case has more than %d commands", maxSteps)
 		}
 	}
 	return nil, nil

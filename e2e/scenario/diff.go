@@ -15,9 +15,9 @@ func jsonDiff(want, got any) string {
 	if err != nil {
 		return err.Error()
 	}
-	const most = 8000
-	if len(text) > most {
-		return text[:most] + "…"
+	const limit = 8000
+	if len(text) > limit {
+		return text[:limit] + "…"
 	}
 	return strings.TrimSuffix(text, "\n")
 }

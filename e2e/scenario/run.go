@@ -239,10 +239,10 @@ func (r *run) report() string {
 }
 
 func clippedAddrs(snap proxy.Snapshot) string {
-	const most = 20
+	const limit = 20
 	var texts []string
 	for i, a := range snap.Get.Addrs() {
-		if i == most {
+		if i == limit {
 			texts = append(texts, "…")
 			break
 		}

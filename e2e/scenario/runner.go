@@ -132,7 +132,7 @@ func (r *Runner) skip(c *Case) string {
 func (r *Runner) run(ctx context.Context, c *Case) (err error) {
 	caseCtx, cancel := context.WithTimeout(ctx, r.opt.Limit)
 	defer cancel()
-	if err := r.mend(caseCtx); err != nil {
+	if err := r.revive(caseCtx); err != nil {
 		return fmt.Errorf("before the case: %w", err)
 	}
 	one := newRun(caseCtx, r, c)
@@ -161,8 +161,8 @@ func (r *Runner) run(ctx context.Context, c *Case) (err error) {
 	return nil
 }
 
-// mend starts anew what has died since the last case, which that case has been failed for.
-func (r *Runner) mend(ctx context.Context) error {
+// revive starts anew what has died since the last case, which has failed for that.
+func (r *Runner) revive(ctx context.Context) error {
 	for name, w := range r.writers {
 		err := w.answers(ctx)
 		if err == nil {

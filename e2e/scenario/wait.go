@@ -22,7 +22,7 @@ type wait struct {
 	poll    time.Duration          // look again after that long
 }
 
-// final is an error that waiting cannot mend.
+// final is an error that no waiting ends.
 type final struct{ error }
 
 func (f final) Unwrap() error { return f.error }

@@ -62,8 +62,8 @@ func expand(word string) ([]string, error) {
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, fmt.Errorf("range in %q: %w", word, err)
 	}
-	const most = 1 << 16
-	if from > to || to-from >= most {
+	const limit = 1 << 16
+	if from > to || to-from >= limit {
 		return nil, fmt.Errorf("range in %q: from %d to %d", word, from, to)
 	}
 	var all []string

@@ -35,7 +35,7 @@ type Config struct {
 	Annotations map[string]string // of federated Services
 }
 
-// Fleet is the running clusters, all alike but for their Pods' addresses. In the local one there is also a federated
+// Fleet is the running clusters, all alike except for their Pods' addresses. In the local one there is also a federated
 // Service for each, which joins the linked clusters' and, if it is to, the local one's. Only one goroutine at a time may use it.
 type Fleet struct {
 	cfg      Config

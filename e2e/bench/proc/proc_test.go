@@ -43,13 +43,13 @@ func TestOwnProcess(t *testing.T) {
 
 // TestResetPeak: the peak is what there has been since it was reset.
 func TestResetPeak(t *testing.T) {
-	const most = 256 << 20
-	taken := make([]byte, most)
+	const size = 256 << 20
+	taken := make([]byte, size)
 	for i := range taken {
 		taken[i] = 1
 	}
 	high, err := Peak(os.Getpid())
-	if err != nil || high < most {
+	if err != nil || high < size {
 		t.Fatalf("%d bytes at most, %v", high, err)
 	}
 	runtime.KeepAlive(taken)
@@ -57,7 +57,7 @@ func TestResetPeak(t *testing.T) {
 	if err := ResetPeak(os.Getpid()); err != nil {
 		t.Fatal(err)
 	}
-	if low, err := Peak(os.Getpid()); err != nil || low > high-most/2 {
+	if low, err := Peak(os.Getpid()); err != nil || low > high-size/2 {
 		t.Errorf("%d bytes at most, %d before, %v", low, high, err)
 	}
 }

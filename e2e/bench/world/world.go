@@ -140,7 +140,7 @@ func (w *World) Flip(ctx context.Context, cluster int, service string) (at time.
 	return at, nil
 }
 
-// FlipProfile makes a Service's port opaque, or not any more if that has been done, which changes its profile but no
+// FlipProfile makes a Service's port opaque, or plain again if that has been done, which changes its profile but no
 // endpoint, and returns when the API server had answered. Only one goroutine at a time may flip the same Service.
 func (w *World) FlipProfile(ctx context.Context, cluster int, service string) (at time.Time, err error) {
 	m := w.clusters[cluster]

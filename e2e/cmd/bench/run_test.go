@@ -59,13 +59,6 @@ func idleReport(rss float64) *bench.Report {
 	}})
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestPage writes results to a page.
 func TestPage(t *testing.T) {
 	docs, out := t.TempDir(), t.TempDir()

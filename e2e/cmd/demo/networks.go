@@ -22,7 +22,7 @@ type playedGateway struct {
 	dead atomic.Bool
 }
 
-// networks is the act about a cluster on another network: north's Pods can't be reached from west any more, its
+// networks is the act about a cluster on another network: north's Pods can no longer be reached from west, its
 // gateways can.
 func (d *demo) networks(ctx context.Context) error {
 	if !d.options.networks {
