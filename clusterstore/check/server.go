@@ -17,7 +17,7 @@ type clusterCheck struct {
 	own bool
 	now time.Time
 
-	why string // nothing more can be judged; empty: it can
+	why string // why nothing more can be judged, if that is so
 }
 
 func newClusterCheck(r *report, c adminapi.Cluster, now time.Time) *clusterCheck {

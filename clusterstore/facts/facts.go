@@ -1,12 +1,3 @@
-// Package facts reads what two clusters are compared by, and when credentials expire. A gateway keeps
-// what it reads of each cluster for its page /debug/clusters, by which "isthmus check" judges; before an
-// installation "isthmus check" reads the same from here.
-//
-// What callers may rely on:
-//
-//   - Keep reads once the API server has answered, and again every so often: nothing is read for whoever looks at a page.
-//   - What one cluster answers takes a few megabytes at most while it is read, and some 100 kB that are kept.
-//   - No fact has credentials. Error texts are printable and short.
 package facts
 
 import (
@@ -76,7 +67,8 @@ func Keep(ctx context.Context, client *kube.Client, namespace string, listed <-c
 	}
 }
 
-// Read reads them. complete: to read again would be in vain, unless somebody changes something.
+// Read reads facts of a cluster; namespace is the control plane's. It returns false if something could not be read for another reason
+// than that it is not there, or that the credentials may not read it: then it may be read later.
 func Read(ctx context.Context, client *kube.Client, namespace string) (f *Facts, complete bool) {
 	ctx, cancel := context.WithTimeout(ctx, readWithin)
 	defer cancel()

@@ -1,4 +1,3 @@
-// Package sleep waits within a context.
 package sleep
 
 import (

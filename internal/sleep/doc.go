@@ -1,0 +1,2 @@
+// Package sleep waits within a context.
+package sleep
