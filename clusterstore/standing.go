@@ -10,7 +10,6 @@ import (
 
 	"isthmus/clusterstore/gateways"
 	"isthmus/federation"
-	"isthmus/internal/legible"
 )
 
 // Annotations of a link Secret that decide how far its cluster is used, and tell where
@@ -129,5 +128,8 @@ const mostQuoted = 64
 
 // quote quotes a text that somebody wrote, or its beginning.
 func quote(text string) string {
-	return fmt.Sprintf("%q", legible.Beginning(text, mostQuoted))
+	if len(text) > mostQuoted {
+		return fmt.Sprintf("%q…", text[:mostQuoted])
+	}
+	return fmt.Sprintf("%q", text)
 }

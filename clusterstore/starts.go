@@ -3,6 +3,8 @@ package clusterstore
 import (
 	"context"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 )
 
 // maxStarts is how many clusters begin to be connected to and read at once. If
@@ -18,25 +20,18 @@ const (
 	startStep  = 50 * time.Millisecond
 )
 
-// starts has an element for each turn that is taken.
-type starts chan struct{}
+// starts has a turn for each of so many clusters.
+type starts struct{ *semaphore.Weighted }
 
-func newStarts() starts { return make(starts, maxStarts) }
+func newStarts() starts { return starts{semaphore.NewWeighted(maxStarts)} }
 
 // take waits for a turn. It returns false if ctx ends first.
-func (s starts) take(ctx context.Context) bool {
-	select {
-	case s <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
+func (s starts) take(ctx context.Context) bool { return s.Acquire(ctx, 1) == nil }
 
 // giveBack waits until the cluster has synced or does not work, its turn is over, or ctx ends,
 // and gives the turn back.
 func (s starts) giveBack(ctx context.Context, c linkedCluster, synced <-chan struct{}) {
-	defer func() { <-s }()
+	defer s.Release(1)
 	step := time.NewTicker(startStep)
 	defer step.Stop()
 	for steps := 0; steps < startSteps; {

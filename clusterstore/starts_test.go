@@ -146,8 +146,8 @@ func TestRemovedWhileItWaits(t *testing.T) {
 			t.Error("it keeps its budget")
 		}
 		e.settled(true)
-		if n := len(e.store.starts); n != 0 {
-			t.Errorf("%d turns were not given back", n)
+		if !e.store.starts.TryAcquire(maxStarts) {
+			t.Error("turns were not given back")
 		}
 	}, many(maxStarts+1)...)
 }
@@ -204,8 +204,8 @@ func TestRotationThatCannotBeMade(t *testing.T) {
 			}
 		}
 		e.store.create = func(*rest.Config, cluster.Config) (linkedCluster, error) { return nil, errors.New("no client") }
-		for range maxStarts {
-			e.store.starts <- struct{}{}
+		if !e.store.starts.TryAcquire(maxStarts) {
+			t.Fatal("turns were not given back")
 		}
 		s := many(1)[0]
 		s.Data[KubeconfigKey] = []byte(kubeconfig("t2"))
@@ -216,8 +216,6 @@ func TestRotationThatCannotBeMade(t *testing.T) {
 		if st := e.store.Status()[0]; len(st.Warnings) != 1 || st.Warnings[0] != "new credentials do not work, the old ones are in use: no client" {
 			t.Errorf("%s, %q", st.State, st.Warnings)
 		}
-		for range maxStarts {
-			<-e.store.starts
-		}
+		e.store.starts.Release(maxStarts)
 	}, many(1)...)
 }
