@@ -14,19 +14,8 @@ type Limits struct {
 	All     int64 // of all clusters together, with lists that are being read
 }
 
-// ErrOver is in every error about a cluster that takes too much.
+// ErrOver is what every error wraps that is about a cluster which takes too much.
 var ErrOver = errors.New("over budget")
-
-// Error is why something was refused. It is an [ErrOver].
-type Error struct{ text string }
-
-func (e *Error) Error() string { return ErrOver.Error() + ": " + e.text }
-
-// Is reports whether target is ErrOver.
-func (e *Error) Is(target error) bool { return target == ErrOver }
-
-// Errorf returns an Error with that text after "over budget: ".
-func Errorf(format string, args ...any) *Error { return &Error{fmt.Sprintf(format, args...)} }
 
 // Pool is the memory that all linked clusters share.
 type Pool struct {
@@ -88,7 +77,7 @@ func (b *Budget) Usage() adminapi.Memory {
 }
 
 // Keep takes so many bytes, of which some count for the limit of the cluster alone, or refuses them by an
-// [Error] and takes none. Negative ones are given back, which is never refused.
+// error that wraps [ErrOver] and takes none. Negative ones are given back, which is never refused.
 func (b *Budget) Keep(used, counts int64, what string) error {
 	if b == nil {
 		return nil
@@ -131,7 +120,7 @@ func (b *Budget) Fits(counts int64, what string) error {
 func (b *Budget) refuse(used, counts int64, what string) error {
 	limit := b.pool.limits.Cluster
 	if counts > 0 && counts > limit-b.counts {
-		return Errorf("%s would take %s more, and the cluster has %s of the %s that --cluster-memory allows", what, size(counts), size(b.counts), size(limit))
+		return fmt.Errorf("%w: %s would take %s more, and the cluster has %s of the %s that --cluster-memory allows", ErrOver, what, size(counts), size(b.counts), size(limit))
 	}
 	all, half := b.pool.limits.All, b.pool.limits.All/2
 	mine, others := b.beyond(used), int64(0)
@@ -144,12 +133,12 @@ func (b *Budget) refuse(used, counts int64, what string) error {
 		}
 	}
 	if mine > half/2 {
-		return Errorf("%s would take %s more, the cluster has %s, and of the %s of all linked clusters one can't have more: raise the gateway's memory limit",
-			what, size(used), size(b.used), size(all))
+		return fmt.Errorf("%w: %s would take %s more, the cluster has %s, and of the %s of all linked clusters one can't have more: raise the gateway's memory limit",
+			ErrOver, what, size(used), size(b.used), size(all))
 	}
 	if mine > half-others {
-		return Errorf("%s would take %s more, the cluster has %s, and all linked clusters together have no more to spare "+
-			"of their %s: raise the gateway's memory limit, or link fewer clusters", what, size(used), size(b.used), size(all))
+		return fmt.Errorf("%w: %s would take %s more, the cluster has %s, and all linked clusters together have no more to spare "+
+			"of their %s: raise the gateway's memory limit, or link fewer clusters", ErrOver, what, size(used), size(b.used), size(all))
 	}
 	return nil
 }

@@ -14,7 +14,7 @@
 //     Limits.All is divided into equal parts, one for each Budget: a cluster gets its
 //     part, whatever the others take. The other half is for those that need more, first
 //     come, first served; one cluster gets half of it at most.
-//   - What would be too much is refused by an [Error], which has how much, and of what.
+//   - What would be too much is refused by an error ([ErrOver]), which has how much, and of what.
 //     Nothing waits for memory, and what is kept is never taken away.
 //   - A nil *Pool has nil Budgets, and a nil *Budget refuses nothing: so it is for the
 //     gateway's own cluster.
