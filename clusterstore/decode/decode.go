@@ -75,7 +75,7 @@ type Sources struct {
 	ReplicaSets, Jobs, Nodes Source[*metav1.PartialObjectMetadata]
 
 	// Serves asks API discovery whether the API server has a resource in this version. An error means that it is not
-	// known: discovery fails, is forbidden, contradicts itself, or answers what no API server would. Fakes have none.
+	// known: discovery fails, is forbidden, contradicts itself, or answers what no API server would.
 	Serves func(context.Context, schema.GroupVersionResource) (bool, error)
 
 	// Document asks for a path and decodes what is answered, which is JSON of 1 MiB at most, as encoding/json does.

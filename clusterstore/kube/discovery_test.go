@@ -54,7 +54,7 @@ func TestServes(t *testing.T) {
 				w.WriteHeader(is.code)
 				_, _ = w.Write([]byte(is.text))
 			}), false)
-			serves, err := client.Serves(t.Context(), schema.GroupVersionResource{Group: "policy.linkerd.io", Version: "v1beta3", Resource: "servers"})
+			serves, err := client.Sources.Serves(t.Context(), schema.GroupVersionResource{Group: "policy.linkerd.io", Version: "v1beta3", Resource: "servers"})
 			if serves != c.serves || (err != nil) != c.unknown {
 				t.Errorf("%v, %v", serves, err)
 			}
@@ -75,7 +75,7 @@ func TestLargeDiscovery(t *testing.T) {
 				t.Error("all of it was read")
 			}
 		}), false)
-		if _, err := client.Serves(t.Context(), schema.GroupVersionResource{Group: "policy.linkerd.io", Version: "v1beta3", Resource: "servers"}); err == nil {
+		if _, err := client.Sources.Serves(t.Context(), schema.GroupVersionResource{Group: "policy.linkerd.io", Version: "v1beta3", Resource: "servers"}); err == nil {
 			t.Error("no error")
 		}
 	}

@@ -30,7 +30,7 @@
 //     itself, whatever Retry-After a server sends.
 //   - A request without answer is an error that client-go does not mistake for the
 //     regular end of a watch.
-//   - A resource is absent ([Client.Serves]) only if API discovery reports that in a form in
+//   - A resource is absent ([decode.Sources].Serves) only if API discovery reports that in a form in
 //     which API servers report it: not by a 404 alone, nor by an empty list of groups.
 //   - [Client.Server] has what answers show besides what was asked for: refused requests by verb and
 //     resource, the server's clock, why there was none. A server makes it keep 100 entries at most.

@@ -90,7 +90,7 @@ func TestGzipBombs(t *testing.T) {
 		"a watch of blanks":            {bomb{json, event + `}}`, "\n"}, watchServers, "blanks"},
 		"a watch in protobuf":          {bomb{protobuf, "", "\x00\xff\xff\xff"}, func(ctx context.Context, c *Client) error { return watchAll(ctx, c.Sources.Pods) }, "of a type that does not exist"},
 		"API discovery": {bomb{json, `{"kind":"APIResourceList","groupVersion":"policy.linkerd.io/v1beta3","resources":[`, `{"name":"x"},`}, func(ctx context.Context, c *Client) error {
-			_, err := c.Serves(ctx, schema.GroupVersionResource{Group: "policy.linkerd.io", Version: "v1beta3", Resource: "servers"})
+			_, err := c.Sources.Serves(ctx, schema.GroupVersionResource{Group: "policy.linkerd.io", Version: "v1beta3", Resource: "servers"})
 			return err
 		}, "larger than 1 MiB"},
 		"an object": {bomb{protobuf, "", item}, verbs["get"], "larger than it may be"},

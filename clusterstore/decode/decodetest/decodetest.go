@@ -3,6 +3,7 @@ package decodetest
 
 import (
 	"context"
+	"errors"
 	"io"
 	"sync"
 
@@ -30,6 +31,9 @@ func Sources(c *typed.Clients, m metadata.Interface) decode.Sources {
 		return New[*metav1.PartialObjectMetadata](from)
 	}
 	return decode.Sources{
+		Serves: func(context.Context, schema.GroupVersionResource) (bool, error) {
+			return false, errors.New("fakes have no discovery")
+		},
 		Pods:           namespaced(c.Pods)(""),
 		Services:       namespaced(c.Services)(""),
 		EndpointSlices: namespaced(c.EndpointSlices)(""),
