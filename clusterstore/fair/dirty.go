@@ -13,7 +13,7 @@ type Dirty[K comparable] struct {
 
 	mu    sync.Mutex
 	since map[owned[K]]time.Time // when each was first added
-	queue *Queue[owned[K]]       // of the same keys
+	queue *Queue[K]              // of the same keys
 }
 
 // owned is a key as work of an owner. The same key may be work of several.
@@ -27,7 +27,7 @@ func NewDirty[K comparable]() *Dirty[K] {
 	return &Dirty[K]{
 		wake:  make(chan struct{}, 1),
 		since: make(map[owned[K]]time.Time),
-		queue: NewQueue(1, func(o owned[K]) string { return o.owner }),
+		queue: NewQueue[K](1),
 	}
 }
 
@@ -37,7 +37,7 @@ func (d *Dirty[K]) Add(owner string, key K, at time.Time) {
 	d.mu.Lock()
 	if _, ok := d.since[o]; !ok {
 		d.since[o] = at
-		d.queue.Push(o)
+		d.queue.Push(owner, key)
 	}
 	d.mu.Unlock()
 	d.signal()
@@ -46,12 +46,11 @@ func (d *Dirty[K]) Add(owner string, key K, at time.Time) {
 // Run handles keys, one by one, until ctx ends. Several goroutines may call it: then
 // keys of different owners are handled at the same time, but never two of one owner.
 func (d *Dirty[K]) Run(ctx context.Context, handle func(key K, at time.Time)) {
-	for {
+	for ctx.Err() == nil {
+		d.Drain(ctx, handle)
 		select {
 		case <-ctx.Done():
-			return
 		case <-d.wake:
-			d.Drain(ctx, handle)
 		}
 	}
 }
@@ -60,35 +59,28 @@ func (d *Dirty[K]) Run(ctx context.Context, handle func(key K, at time.Time)) {
 // which a key was first added since its last turn.
 func (d *Dirty[K]) Drain(ctx context.Context, handle func(key K, at time.Time)) {
 	for ctx.Err() == nil {
-		o, at, ok := d.next()
+		owner, key, at, ok := d.next()
 		if !ok {
 			return
 		}
-		began := time.Now()
-		handle(o.key, at)
-		d.done(o, time.Since(began))
+		handle(key, at)
+		d.mu.Lock()
+		d.queue.Done(owner)
+		d.mu.Unlock()
 	}
 }
 
 // next takes the key whose turn it is. If there are more, it wakes another worker.
-func (d *Dirty[K]) next() (o owned[K], at time.Time, ok bool) {
+func (d *Dirty[K]) next() (owner string, key K, at time.Time, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if o, ok = d.queue.Pop(); !ok {
-		return o, at, false
-	}
-	at = d.since[o]
-	delete(d.since, o)
+	owner, key, ok = d.queue.Pop()
+	at = d.since[owned[K]{owner, key}]
+	delete(d.since, owned[K]{owner, key})
 	if d.queue.Len() > 0 {
 		d.signal()
 	}
-	return o, at, true
-}
-
-func (d *Dirty[K]) done(o owned[K], took time.Duration) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.queue.Done(o, took)
+	return owner, key, at, ok
 }
 
 func (d *Dirty[K]) signal() {

@@ -20,7 +20,7 @@ func work(t *testing.T, d *Dirty[string], n int, handle func(string, time.Time))
 }
 
 // TestOthersDoNotWait: one owner's key, which takes a second, is added again and again
-// while it is handled. Others wait for what is under way, and no longer.
+// while it is handled. Others wait for what is under way, and no longer, and then take turns.
 func TestOthersDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := NewDirty[string]()
@@ -36,7 +36,7 @@ func TestOthersDoNotWait(t *testing.T) {
 		d.Add("busy", "web", time.Now())
 		time.Sleep(10500 * time.Millisecond)
 		for i := range 100 {
-			d.Add("quiet", fmt.Sprint(i), time.Now())
+			d.Add(fmt.Sprint("quiet-", i), "", time.Now())
 		}
 		time.Sleep(time.Second)
 		end()

@@ -1,22 +1,19 @@
-// Package fair puts work in an order in which no owner holds up the others: whoever has
-// used the least time is next. Owners are namespaces here, whose tenants decide how much
-// work there is and how long it takes.
+// Package fair lets owners of work take turns, so that none holds up the others. Owners are
+// namespaces here, whose tenants decide how much work there is.
 //
 //	d := fair.NewDirty[federation.ServiceID]()
 //	go d.Run(ctx, func(id federation.ServiceID, at time.Time) { … })
 //	d.Add(id.Namespace, id, time.Now())
 //
-// A [Queue] is the order. A [Dirty] is a set of keys that a worker handles in that order:
-// bursts collapse in it.
+// A [Queue] is the order. A [Dirty] is a set of keys that workers handle in that order, in
+// which bursts collapse.
 //
 // What callers may rely on:
 //
 //   - Within an owner, keys are in the order in which they were added.
-//   - Of owners with work, the one that has used the least time is next; of those that
-//     have used the same, the one that has waited for longest. So an owner with little
-//     work waits for what is under way, and not for what others have queued: however
-//     many keys that is, and however long each takes.
-//   - An owner that had no work for a while is like the one that is next. It has no
-//     claim to the time that it did not use.
-//   - An owner without work takes no memory, once the others have used as much.
+//   - Owners with work take turns, one key each: whoever has had a turn waits until all others
+//     with work have had one. So an owner with little work waits for one key of each other,
+//     however many these have queued. How long a key takes does not count: of an owner whose keys
+//     take long, no more than the given number are under way at the same time.
+//   - An owner without work takes no memory.
 package fair

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 
 	"isthmus/clusterstore/crd"
@@ -108,6 +109,9 @@ func (x testTerm) many(n int) {
 	}
 }
 
+// queued returns how many keys are in the queue.
+func (x testTerm) queued() int { return int(testutil.ToFloat64(x.metrics.queue.depth)) }
+
 // TestEventsAreCheap: the event of a workload does no more than note it, however many
 // Services there are: all namespaces have the same informer. A worker finds the Services
 // that it concerns.
@@ -118,7 +122,7 @@ func TestEventsAreCheap(t *testing.T) {
 		queued := func() int {
 			time.Sleep(batchDelay)
 			synctest.Wait()
-			return term.queue.Len()
+			return term.queued()
 		}
 		for i := range 50 {
 			w := aWorkload(fmt.Sprint("vm-", i), "10.0.0.1", "8080")
@@ -128,8 +132,8 @@ func TestEventsAreCheap(t *testing.T) {
 		if n := queued(); n != 1 {
 			t.Fatalf("%d keys in the queue after the events", n)
 		}
-		if !term.next(t.Context(), t.Context()) || term.queue.Len() != 50 {
-			t.Errorf("%d Services in the queue after a worker's turn", term.queue.Len())
+		if !term.next(t.Context(), t.Context()) || term.queued() != 50 {
+			t.Errorf("%d Services in the queue after a worker's turn", term.queued())
 		}
 	})
 }
@@ -150,9 +154,9 @@ func TestTooManyChanges(t *testing.T) {
 		if n > maxChanges {
 			want = 10
 		}
-		before := term.queue.Len()
+		before := term.queued()
 		term.queueConcerned(t.Context(), "ns")
-		if got := term.queue.Len() - before; got != want {
+		if got := term.queued() - before; got != want {
 			t.Errorf("%d changes: %d Services in the queue", n, got)
 		}
 		if len(term.changes.list) != 0 {

@@ -27,7 +27,7 @@ type order struct {
 }
 
 func newOrder() *order {
-	return &order{queue: fair.NewQueue(workersForOne, func(svc types.NamespacedName) string { return svc.Namespace })}
+	return &order{queue: fair.NewQueue[types.NamespacedName](workersForOne)}
 }
 
 // Touch implements workqueue.Queue. A Service that is marked again keeps its place.
@@ -37,12 +37,12 @@ func (o *order) Touch(types.NamespacedName) {}
 func (o *order) Push(svc types.NamespacedName) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.queue.Push(svc)
+	o.queue.Push(svc.Namespace, svc)
 }
 
-// Len implements workqueue.Queue. It does not count the Services of namespaces that have
-// all their workers. The queue does not notice when it grows by done: the worker that
-// calls that takes the next Service itself.
+// Len implements workqueue.Queue: it is 0 if no Service may be begun. It counts namespaces with
+// Services that wait, without those that have all their workers. The queue does not notice when it
+// grows by done: the worker that calls that takes the next Service itself.
 func (o *order) Len() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -53,15 +53,15 @@ func (o *order) Len() int {
 func (o *order) Pop() types.NamespacedName {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	svc, _ := o.queue.Pop()
+	_, svc, _ := o.queue.Pop()
 	return svc
 }
 
-// done is called before the queue's Done, with the time that a worker was kept.
-func (o *order) done(svc types.NamespacedName, took time.Duration) {
+// done is called before the queue's Done.
+func (o *order) done(svc types.NamespacedName) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.queue.Done(svc, took)
+	o.queue.Done(svc.Namespace)
 }
 
 // times is when something happened, by Service. Its zero value has none, and it is safe

@@ -111,9 +111,8 @@ func (t *term) next(work, lease context.Context) bool {
 	if shutdown {
 		return false
 	}
-	began := time.Now()
 	defer func() {
-		t.order.done(svc, time.Since(began))
+		t.order.done(svc)
 		t.queue.Done(svc)
 	}()
 	if work.Err() != nil {
