@@ -132,7 +132,7 @@ func TestEventsAreCheap(t *testing.T) {
 		if n := queued(); n != 1 {
 			t.Fatalf("%d keys in the queue after the events", n)
 		}
-		if !term.next(t.Context(), t.Context()) || term.queued() != 50 {
+		if !term.next(t.Context()) || term.queued() != 50 {
 			t.Errorf("%d Services in the queue after a worker's turn", term.queued())
 		}
 	})

@@ -1,6 +1,7 @@
 // Package externalworkload writes EndpointSlices for the Services that select
 // ExternalWorkloads, as Kubernetes' own controller does for those that select
-// Pods. Of all replicas one writes at a time: the [Writer] that holds the Lease.
+// Pods. Of all replicas one writes at a time: the [Writer] that holds the Lease, by
+// local/election.
 //
 //	w, err := externalworkload.New(externalworkload.Options{
 //		Client: client, Workloads: api.Workloads, Namespace: "linkerd", Identity: podName, Log: log,
@@ -16,14 +17,10 @@
 //     none. Slices that are not marked as ours are left alone.
 //   - The slices depend on the objects as they are, not on their order and history:
 //     slices that others edit or delete are corrected.
-//   - A write begins only while the Lease is held. Those that are under way when the
-//     Lease is lost are cancelled: at once when another holder is seen, and 10 s after
-//     the last renewal at the latest, which leaves 20 s until another replica may
-//     take it. A replica whose process has stood still writes nothing after another
-//     has taken the Lease, but for the writes that were under way.
-//   - When Run's context ends, the writes under way are finished and then the Lease
-//     released, so that another replica continues within seconds. However the API
-//     server behaves, each takes at most 10 s, and Run returns.
+//   - A write begins only while the Lease is held, and is cancelled when that is lost;
+//     local/election has the rules. When Run's context ends, the writes under way are
+//     finished and then the Lease released, so that another replica continues within
+//     seconds. However the API server behaves, each takes at most 10 s, and Run returns.
 //   - Whatever the API server or an object contains, Run goes on, other Services are
 //     written, and their retries do not wait. What an API server would refuse is left
 //     out and reported by Status and one log line; the rest is written.

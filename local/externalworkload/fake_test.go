@@ -38,6 +38,11 @@ type testTerm struct {
 	t   testing.TB
 }
 
+// held is a lease that is never lost.
+type held struct{}
+
+func (held) Write(write func(context.Context) error) error { return write(context.Background()) }
+
 func newTestTerm(t testing.TB) testTerm {
 	t.Helper()
 	api := fake.NewClientset()
@@ -45,7 +50,7 @@ func newTestTerm(t testing.TB) testTerm {
 	if err != nil {
 		t.Fatal(err)
 	}
-	term := newTerm(w, func() bool { return true })
+	term := newTerm(w, held{})
 	t.Cleanup(term.queue.ShutDown)
 	return testTerm{term, api, t}
 }

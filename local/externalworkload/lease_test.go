@@ -12,9 +12,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/fake"
+)
 
-	"isthmus/clusterstore/typed/typedtest"
+// What local/election promises.
+const (
+	leaseDuration = 30 * time.Second
+	renewDeadline = 10 * time.Second
+	retryPeriod   = 2 * time.Second
 )
 
 var errAway = errors.New("no answer")
@@ -104,35 +108,27 @@ func TestReleaseUnanswered(t *testing.T) {
 	})
 }
 
-// TestStoodStill: no write begins once the Lease has expired by the clock, however late
-// its timer fires.
-func TestStoodStill(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := newElection(typedtest.Clients(fake.NewClientset()), "linkerd", "a", func(string, error) {})
-		if e.held() {
-			t.Error("held from the start")
-		}
-		if !e.take(t.Context()) {
-			t.Fatal("the Lease is not taken")
-		}
-		term, svc := newTestTerm(t), aService("web", "80/8080")
-		term.held = e.held
-		term.add(svc)
-		if err := term.workloads.GetIndexer().Add(aWorkload("vm-1", "10.0.0.1", "8080")); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(renewDeadline)
-		if err := term.sync(t.Context(), t.Context(), nameOf(svc)); !errors.Is(err, errNotRenewed) {
-			t.Errorf("written without the Lease: %v", err)
-		}
-		if err := e.renew(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(renewDeadline - 1)
-		if err := term.sync(t.Context(), t.Context(), nameOf(svc)); err != nil {
-			t.Errorf("not written with it: %v", err)
-		}
-	})
+// refused is a lease by which no write may begin.
+type refused struct{ why error }
+
+func (r refused) Write(func(context.Context) error) error { return r.why }
+
+// TestNoLease: nothing is written unless the lease lets a write begin.
+func TestNoLease(t *testing.T) {
+	term, svc := newTestTerm(t), aService("web", "80/8080")
+	term.add(svc)
+	if err := term.workloads.GetIndexer().Add(aWorkload("vm-1", "10.0.0.1", "8080")); err != nil {
+		t.Fatal(err)
+	}
+	allowed := term.lease
+	term.lease = refused{errAway}
+	if err := term.sync(t.Context(), nameOf(svc)); !errors.Is(err, errAway) || len(term.api.Actions()) > 0 {
+		t.Errorf("%v, requests %v", err, term.api.Actions())
+	}
+	term.lease = allowed
+	if err := term.sync(t.Context(), nameOf(svc)); err != nil || len(term.api.Actions()) != 1 {
+		t.Errorf("%v, requests %v", err, term.api.Actions())
+	}
 }
 
 // TestLeaderCutOff: a replica that can't renew the Lease has stopped long before another
@@ -233,7 +229,7 @@ func TestLeaseForbidden(t *testing.T) {
 }
 
 // TestUnderWay: a lost Lease ends also the writes that are under way, and none
-// begins any more; at a shutdown they are finished first, and then the Lease released.
+// begins after that; at a shutdown they are finished first, and then the Lease released.
 func TestUnderWay(t *testing.T) {
 	begin := func(c *cluster) (a *replica, release func()) {
 		a, b := c.led()

@@ -88,7 +88,7 @@ func TestPlanBrokenOff(t *testing.T) {
 	term, svc := newTestTerm(t), aService("web", "80/8080")
 	term.add(svc)
 	term.report(nameOf(svc), []string{"as before"})
-	if err := term.sync(ctx, ctx, nameOf(svc)); !errors.Is(err, context.Canceled) || len(term.Status().Problems) != 1 {
+	if err := term.sync(ctx, nameOf(svc)); !errors.Is(err, context.Canceled) || len(term.Status().Problems) != 1 {
 		t.Errorf("%v; status %+v", err, term.Status())
 	}
 }

@@ -23,7 +23,7 @@ func TestStaleCache(t *testing.T) {
 	s := newSlice(svc, discoveryv1.AddressTypeIPv4, nil, nil)
 	s.Name, s.UID, s.Generation = "s", "uid", 2
 	term.tracker.Update(s)
-	if err := term.sync(ctx, ctx, web); !errors.Is(err, errStale) {
+	if err := term.sync(ctx, web); !errors.Is(err, errStale) {
 		t.Errorf("created, but not seen: %v", err)
 	}
 	older := s.DeepCopy()
@@ -31,7 +31,7 @@ func TestStaleCache(t *testing.T) {
 	if err := term.slices.GetIndexer().Add(older); err != nil {
 		t.Fatal(err)
 	}
-	if err := term.sync(ctx, ctx, web); !errors.Is(err, errStale) {
+	if err := term.sync(ctx, web); !errors.Is(err, errStale) {
 		t.Errorf("an older state: %v", err)
 	}
 	moved := s.DeepCopy()
@@ -40,7 +40,7 @@ func TestStaleCache(t *testing.T) {
 	if err := term.slices.GetIndexer().Update(moved); err != nil {
 		t.Fatal(err)
 	}
-	if err := term.sync(ctx, ctx, web); err != nil {
+	if err := term.sync(ctx, web); err != nil {
 		t.Errorf("moved: %v", err)
 	}
 }
@@ -58,7 +58,7 @@ func TestReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	term.sliceChanged(s, anew)
-	if err := term.sync(ctx, ctx, nameOf(svc)); err != nil {
+	if err := term.sync(ctx, nameOf(svc)); err != nil {
 		t.Error(err)
 	}
 }
@@ -128,7 +128,7 @@ func TestDeletesWhatItSaw(t *testing.T) {
 	if err := term.slices.GetIndexer().Add(s); err != nil {
 		t.Fatal(err)
 	}
-	if err := term.sync(t.Context(), t.Context(), nameOf(svc)); err != nil {
+	if err := term.sync(t.Context(), nameOf(svc)); err != nil {
 		t.Error(err)
 	}
 	for _, a := range term.api.Actions() {

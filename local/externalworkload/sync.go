@@ -23,10 +23,9 @@ const writeTimeout = 10 * time.Second
 var errStale = errors.New("the last writes have not been read back yet")
 
 // sync makes a Service's slices what they should be. No write begins after the end of
-// work, or once the Lease is not held; the one under way is cancelled by the end of
-// lease. A slice is updated and deleted only in the version that was read: if others
+// work, or once the Lease is not held. A slice is updated and deleted only in the version that was read: if others
 // were faster, their version is read first.
-func (t *term) sync(work, lease context.Context, name types.NamespacedName) error {
+func (t *term) sync(work context.Context, name types.NamespacedName) error {
 	svc, ok := t.service(name)
 	if !ok { // deleted: garbage collection removes its slices
 		t.tracker.DeleteService(name.Namespace, name.Name)
@@ -44,7 +43,7 @@ func (t *term) sync(work, lease context.Context, name types.NamespacedName) erro
 		return work.Err()
 	}
 	t.report(name, left.list())
-	return t.execute(work, lease, p, name)
+	return t.execute(work, p, name)
 }
 
 func (t *term) service(name types.NamespacedName) (*corev1.Service, bool) {
@@ -98,7 +97,7 @@ const (
 // execute executes a plan: first the writes that add endpoints, so that none is missing
 // in between. The first error ends it, unless the API server refuses the slice itself:
 // then the others are written, but nothing is deleted.
-func (t *term) execute(work, lease context.Context, p plan, name types.NamespacedName) error {
+func (t *term) execute(work context.Context, p plan, name types.NamespacedName) error {
 	var refused []error
 	for _, x := range []struct {
 		op   operation
@@ -111,11 +110,10 @@ func (t *term) execute(work, lease context.Context, p plan, name types.Namespace
 			if work.Err() != nil {
 				return work.Err()
 			}
-			if !t.held() {
-				return errNotRenewed
-			}
-			t.written.now(name)
-			err := t.write(lease, x.op, s)
+			err := t.lease.Write(func(ctx context.Context) error {
+				t.written.now(name)
+				return t.write(ctx, x.op, s)
+			})
 			switch {
 			case err == nil:
 				t.metrics.writes.WithLabelValues(string(x.op)).Inc()

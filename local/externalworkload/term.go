@@ -32,13 +32,19 @@ const (
 	staleCheck, maxStale = 250 * time.Millisecond, 2 * time.Minute
 )
 
+// lease lets a write begin only while this replica holds the Lease. The context of write ends
+// when that is lost. It is an [election.Term].
+type lease interface {
+	Write(write func(context.Context) error) error
+}
+
 // term is one term of leadership: all objects that are read, and the queue of Services
 // to sync. It is dropped with the Lease, so that a replica that waits holds nothing. When
 // nothing needs Services any more, another one takes its place, which has not read them.
 type term struct {
 	// fixed
 	*Writer
-	held                        func() bool // whether the Lease is ours, by the clock
+	lease                       lease
 	services, workloads, slices cache.SharedIndexInformer
 	queue                       workqueue.TypedDelayingInterface[types.NamespacedName]
 	order                       *order // of the queue
@@ -52,11 +58,11 @@ type term struct {
 	stale   times   // since when they have not been read back
 }
 
-func newTerm(w *Writer, held func() bool) *term {
+func newTerm(w *Writer, lease lease) *term {
 	order := newOrder()
 	t := &term{
 		Writer: w,
-		held:   held,
+		lease:  lease,
 		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[types.NamespacedName]{
 			Name: queueName, MetricsProvider: w.metrics.queue,
 			Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[types.NamespacedName]{
@@ -74,8 +80,8 @@ func newTerm(w *Writer, held func() bool) *term {
 
 // run follows workloads and slices and, while there are any, Services too, which it
 // syncs. It returns when work ends or there have been none for a while, and the last
-// writes have ended. The end of lease cancels these.
-func (t *term) run(work, lease context.Context) {
+// writes have ended.
+func (t *term) run(work context.Context) {
 	work, stop := context.WithCancel(work)
 	var all sync.WaitGroup
 	all.Go(func() { t.workloads.RunWithContext(work) })
@@ -88,7 +94,7 @@ func (t *term) run(work, lease context.Context) {
 				zap.Int("externalWorkloads", len(t.workloads.GetIndexer().ListKeys())))
 			for range workers {
 				all.Go(func() {
-					for t.next(work, lease) {
+					for t.next(work) {
 					}
 				})
 			}
@@ -106,7 +112,7 @@ func (t *term) mark(svc types.NamespacedName) { t.queue.AddAfter(svc, batchDelay
 
 // next takes one Service from the queue and syncs it. It returns false once the
 // queue is shut down.
-func (t *term) next(work, lease context.Context) bool {
+func (t *term) next(work context.Context) bool {
 	svc, shutdown := t.queue.Get()
 	if shutdown {
 		return false
@@ -127,7 +133,7 @@ func (t *term) next(work, lease context.Context) bool {
 		t.queue.AddAfter(svc, wait)
 		return true
 	}
-	if err := t.sync(work, lease, svc); work.Err() == nil {
+	if err := t.sync(work, svc); work.Err() == nil {
 		t.finish(svc, err)
 	}
 	return true

@@ -15,7 +15,11 @@ import (
 
 	"isthmus/clusterstore/crd"
 	"isthmus/clusterstore/typed"
+	"isthmus/local/election"
 )
+
+// leaseName is the name that Linkerd's controller uses.
+const leaseName = "linkerd-destination-endpoint-write"
 
 // Options are a Writer's.
 type Options struct {
@@ -93,35 +97,21 @@ func (w *Writer) Run(ctx context.Context) error {
 	w.mu.Lock()
 	w.since = time.Now()
 	w.mu.Unlock()
-	for {
-		e := newElection(w.o.Client, w.o.Namespace, w.o.Identity, w.observeLease)
-		e.run(ctx, func(term context.Context) { w.lead(ctx, term, e.held) })
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(retryPeriod):
-		}
-	}
+	return election.Run(ctx, election.Config{
+		Leases: w.o.Client.Leases, Namespace: w.o.Namespace, Name: leaseName, Identity: w.o.Identity, Observe: w.observeLease,
+	}, func(work context.Context, lease *election.Term) { w.lead(work, lease) })
 }
 
-// lead writes for one term, until it or ctx ends. The write under way is finished when
-// ctx ends, and cancelled when the term does. None begins once held returns false.
-func (w *Writer) lead(ctx, term context.Context, held func() bool) {
+// lead writes until work ends. The writes under way are then finished, unless the Lease is lost.
+func (w *Writer) lead(work context.Context, lease lease) {
 	w.log.Info("this replica holds the Lease and writes EndpointSlices for ExternalWorkloads", zap.String("identity", w.o.Identity))
-	work, stop := context.WithCancel(term)
-	defer stop()
-	defer context.AfterFunc(ctx, stop)()
 	for work.Err() == nil {
-		t := newTerm(w, held)
+		t := newTerm(w, lease)
 		w.setTerm(t)
-		t.run(work, term)
+		t.run(work)
 	}
 	w.setTerm(nil)
-	why := context.Cause(term)
-	if ctx.Err() != nil {
-		why = ctx.Err()
-	}
-	w.log.Info("this replica does not write EndpointSlices any more", zap.String("reason", why.Error()))
+	w.log.Info("this replica no longer writes EndpointSlices", zap.String("reason", context.Cause(work).Error()))
 }
 
 // setTerm begins a term for Status, maybe in place of another; nil: it has ended.

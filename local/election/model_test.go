@@ -1,4 +1,4 @@
-package externalworkload
+package election
 
 import (
 	"context"
@@ -56,26 +56,21 @@ func (c *contenders) start(name string, skew, drains time.Duration, seed uint64)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for ctx.Err() == nil {
-			e := client.election(name)
-			e.run(ctx, func(term context.Context) {
-				c.begins(name, func() bool { return term.Err() == nil && e.held() })
+		err := Run(ctx, client.config(name), func(work context.Context, term *Term) {
+			c.begins(name, func() bool { return term.Write(func(context.Context) error { return nil }) == nil })
+			<-work.Done()
+			if ctx.Err() != nil {
 				select {
-				case <-term.Done():
-				case <-ctx.Done():
-					select {
-					case <-term.Done():
-					case <-time.After(drains):
-					}
+				case <-term.ctx.Done():
+				case <-time.After(drains):
 				}
-				c.mu.Lock()
-				delete(c.leading, name)
-				c.mu.Unlock()
-			})
-			select {
-			case <-ctx.Done():
-			case <-time.After(retryPeriod):
 			}
+			c.mu.Lock()
+			delete(c.leading, name)
+			c.mu.Unlock()
+		})
+		if err != nil {
+			c.t.Error(err)
 		}
 	}()
 	return func() { cancel(); <-done }

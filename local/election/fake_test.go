@@ -1,7 +1,8 @@
-package externalworkload
+package election
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -15,6 +16,10 @@ import (
 
 	"isthmus/clusterstore/typed"
 )
+
+const leaseName = "writer"
+
+var errAway = errors.New("no answer")
 
 // leaseAPI is an API server with one Lease, which it writes only in the version that it has.
 type leaseAPI struct {
@@ -155,10 +160,12 @@ func (c *leaseClient) dated(l *coordinationv1.Lease) *coordinationv1.Lease {
 	return l
 }
 
-// election is one of a replica.
-func (c *leaseClient) election(identity string) *election {
-	clients := &typed.Clients{Leases: func(string) typed.Resource[*coordinationv1.Lease, *coordinationv1.LeaseList] { return c }}
-	return newElection(clients, "linkerd", identity, func(string, error) {})
+// config is of a replica's elections.
+func (c *leaseClient) config(identity string) Config {
+	return Config{
+		Leases:    func(string) typed.Resource[*coordinationv1.Lease, *coordinationv1.LeaseList] { return c },
+		Namespace: "linkerd", Name: leaseName, Identity: identity,
+	}
 }
 
 // unreliable lets requests take long, fail, be carried out without an answer, or after they
