@@ -139,6 +139,7 @@ func (w *world) put(objects ...runtime.Object) {
 			w.t.Fatal(err)
 		}
 	}
+	w.evaluate()
 }
 
 func (w *world) del(objects ...runtime.Object) {
@@ -146,6 +147,16 @@ func (w *world) del(objects ...runtime.Object) {
 	for _, o := range objects {
 		if err := w.feed(o).Delete(o); err != nil {
 			w.t.Fatal(err)
+		}
+	}
+	w.evaluate()
+}
+
+// evaluate evaluates the policy of all namespaces, as workers do.
+func (w *world) evaluate() {
+	for namespace, p := range w.state.policies {
+		if p.changed || len(p.changes) > 0 {
+			w.state.evaluatePolicy(namespace)
 		}
 	}
 }
@@ -166,7 +177,8 @@ func (s *state) size() int {
 // marked returns the services reported as changed since the last call.
 func (w *world) marked() []string {
 	var list []string
-	w.state.dirty.Drain(context.Background(), func(id federation.ServiceID, _ time.Time) { list = append(list, id.Name) })
+	w.cfg.Changed = func(id federation.ServiceID, _ time.Time) { list = append(list, id.Name) }
+	w.state.dirty.Drain(context.Background(), w.changed)
 	return list
 }
 

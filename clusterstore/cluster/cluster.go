@@ -146,7 +146,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	}
 	var all sync.WaitGroup
 	for range 2 { // one may wait for a large service that is being read for another reason
-		all.Go(func() { c.state.dirty.Run(ctx, c.cfg.Changed) })
+		all.Go(func() { c.state.dirty.Run(ctx, c.changed) })
 	}
 	if a := c.state.addresses; a != nil {
 		all.Go(func() { a.dirty.Run(ctx, c.cfg.ProfileChanged) })
@@ -162,6 +162,15 @@ func (c *Cluster) Run(ctx context.Context) error {
 	c.cfg.Client.Close()
 	c.cfg.Budget.Close()
 	return nil
+}
+
+// changed handles a key of state.dirty.
+func (c *Cluster) changed(svc federation.ServiceID, at time.Time) {
+	if svc.Name == "" {
+		c.state.evaluatePolicy(svc.Namespace)
+		return
+	}
+	c.cfg.Changed(svc, at)
 }
 
 // Synced returns a channel that is closed once all needed resources (EndpointSlices

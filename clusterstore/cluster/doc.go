@@ -29,9 +29,10 @@
 //     slice (loopback, link-local, multicast, unspecified), or a text of it is not
 //     UTF-8.
 //   - One namespace's Servers, Pods and their labels cost that namespace: what Servers
-//     select is evaluated without any lock that others wait for (policyreader.go), is
-//     remembered, and has a limit (maxPolicy), beyond which Servers are ignored, the
-//     same ones in each replica. Changes are reported in turn by namespace.
+//     select is evaluated without any lock that others wait for, after a change of a Server
+//     in the namespace's turn (policy.go), and has a limit (maxPolicy),
+//     beyond which Servers are ignored, the same ones in each replica.
+//     Changes are reported in turn by namespace.
 //   - [Cluster.Look] parses what it lists by the same code as the watches do, holds the state's
 //     lock for one object at a time, and bounds what it takes of an answer. It ends with Run.
 //   - Readers return the same pointers for what has not changed, and so does

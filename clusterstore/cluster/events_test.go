@@ -48,7 +48,7 @@ func (e *events) run(t *rapid.T, check func(*rapid.T)) {
 		"put":    func(t *rapid.T) { e.put(t, resource.Draw(t, "resource")) },
 		"delete": func(t *rapid.T) { e.drop(t, resource.Draw(t, "resource")) },
 		"relist": func(t *rapid.T) { e.relist(t, resource.Draw(t, "resource")) },
-		"":       check,
+		"":       func(t *rapid.T) { e.evaluate(); check(t) },
 	})
 	for name := range e.all {
 		must(t, e.store(name).Replace(nil, ""))

@@ -105,9 +105,12 @@ func workloadTarget(ref *corev1.ObjectReference, namespace string) (string, bool
 // workloadStore keeps ExternalWorkloads among the Pods.
 func (s *state) workloadStore() storeFuncs[placedPod] {
 	return storeFuncs[placedPod]{
-		put: func(key string, o placedPod) follow.Effect {
-			s.setUnusable("ExternalWorkload "+key, o.facts.template.Value().invalid)
-			return s.putPlaced(workloadPrefix+key, o)
+		prepare: func(key string, o placedPod) func() follow.Effect {
+			put := s.evaluated(workloadPrefix+key, o)
+			return func() follow.Effect {
+				s.setUnusable("ExternalWorkload "+key, o.facts.template.Value().invalid)
+				return put()
+			}
 		},
 		get: func(key string) (placedPod, bool) { return s.placed(workloadPrefix + key) },
 		drop: func(key string) bool {

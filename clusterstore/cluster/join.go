@@ -13,7 +13,6 @@ import (
 // and the proxy's ports are the Pod's; the zone is the slice's.
 type joiner struct {
 	state     *state
-	policy    *policyReader
 	requested uint16 // the service port
 	data      *sliceData
 	group     []federation.Label
@@ -23,20 +22,19 @@ type joiner struct {
 
 	// The Pod of the previous address, and what follows from it: the next one
 	// usually is its sibling, and has the same but for the node.
-	prefix       string // of the keys of all Pods of its namespace
-	facts        podFacts
-	template     template
-	namespace    string
-	policyPort   uint16                // the port of policyOpaque; zero: not looked up yet
-	policyOpaque bool                  // a Server makes that port opaque
-	rules        *federation.PortRules // of endpoints of any port; nil: not looked up yet
-	identity     federation.Identity
-	labels       []federation.Label
-	node         unique.Handle[string]
-	nodeName     string
-	at           unique.Handle[place]
-	place        place
-	hints        []string
+	prefix    string // of the keys of all Pods of its namespace
+	facts     podFacts
+	template  template
+	namespace string
+	policy    *policy               // of the namespace; nil: it has no Servers
+	rules     *federation.PortRules // of endpoints of any port; nil: not made yet
+	identity  federation.Identity
+	labels    []federation.Label
+	node      unique.Handle[string]
+	nodeName  string
+	at        unique.Handle[place]
+	place     place
+	hints     []string
 }
 
 // endpoint returns the endpoint of an address, or an equal one from before; nil: there
@@ -117,21 +115,18 @@ func (j *joiner) pod(e *federation.Endpoint, p *pod) federation.Verdict {
 	if t.invalid != "" {
 		return federation.Unusable
 	}
-	port := e.Addr.Port()
+	opaque, port := j.policy.portsOf(p, t.opaque), e.Addr.Port()
 	e.Kind, e.Twin, e.Name, e.Node = federation.Pod, p.key, strings.TrimPrefix(p.key, j.prefix), j.nodeName
 	if t.external() {
 		e.Kind = federation.Workload
 	}
 	common := federation.Common{Labels: j.labels, Identity: j.identity}
 	if port == federation.AnyPort {
-		j.anyPort(e)
+		j.anyPort(e, opaque)
 		e.Common = j.share(common)
 		return federation.Served
 	}
-	if j.policyPort != port {
-		j.policyPort, j.policyOpaque = port, j.policy.opaque(j.state, j.namespace, p.facts, port)
-	}
-	e.Opaque = t.opaque.Contains(port) || j.policyOpaque
+	e.Opaque = opaque.Contains(port)
 	if t.skip.Contains(port) {
 		common.Identity = federation.Identity{}
 	} else {
@@ -145,13 +140,11 @@ func (j *joiner) pod(e *federation.Endpoint, p *pod) federation.Verdict {
 }
 
 // anyPort fills in an endpoint of a Pod or ExternalWorkload for all ports that the
-// Service does not declare: as pod does for one, but for what its rules change.
-func (j *joiner) anyPort(e *federation.Endpoint) {
+// Service does not declare: as pod does for one, without what its rules change.
+func (j *joiner) anyPort(e *federation.Endpoint, opaque Ports) {
 	t := &j.template
-	if j.rules == nil {
-		j.rules = &federation.PortRules{
-			Opaque: j.policy.opaquePorts(j.state, j.namespace, j.facts, t), Skipped: t.skip, Own: [...]uint16{t.proxy.admin, t.proxy.control},
-		}
+	if j.rules == nil || j.rules.Opaque != opaque {
+		j.rules = &federation.PortRules{Opaque: opaque, Skipped: t.skip, Own: [...]uint16{t.proxy.admin, t.proxy.control}}
 	}
 	e.Ports = j.rules
 	e.Meshed = t.controlPlane != "" || t.external()
@@ -172,7 +165,7 @@ func (j *joiner) usePod(p *pod) {
 	j.prefix = strings.TrimSuffix(p.key, name)
 	j.identity = j.state.identity(namespace, &j.template)
 	j.labels = p.labels(&j.template)
-	j.namespace, j.policyPort, j.rules = namespace, 0, nil
+	j.namespace, j.policy, j.rules = namespace, j.state.policies[namespace], nil
 }
 
 // identity is the TLS identity of a Pod's proxy. That of Pods of other control planes

@@ -68,13 +68,3 @@ func (s *labelSet) templateHash() (value string, exists bool) {
 	value, _, _ = strings.Cut(s.values, labelEnd)
 	return value, true
 }
-
-// maxSearched is how many bytes of labels mayHave searches: more than Pods have that
-// are not made to be dear.
-const maxSearched = 8 << 10
-
-// mayHave returns false only if the set surely does not have the label. It is quick
-// enough for all Pods in turn, under state.mu.
-func (s *labelSet) mayHave(l labelSet) bool {
-	return len(s.keys)+len(s.values) > maxSearched || strings.Contains(s.values, l.values) && strings.Contains(s.keys, l.keys)
-}

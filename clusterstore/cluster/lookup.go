@@ -28,13 +28,10 @@ type Found struct {
 // LookupAddress returns the owner of an address, now. A Pod owns its addresses from
 // when it gets them until it ends, but until it runs the endpoint is that of the bare
 // address. Without Config.ProfileChanged, all addresses are bare.
-func (c *Cluster) LookupAddress(addr netip.AddrPort) (found Found) {
-	c.state.read(func(q *policyReader) { found = c.lookupAddress(addr, q) })
-	return found
-}
-
-func (c *Cluster) lookupAddress(addr netip.AddrPort, q *policyReader) Found {
+func (c *Cluster) LookupAddress(addr netip.AddrPort) Found {
 	s := c.state
+	s.mu.RLock()
+	defer s.mu.RUnlock()
 	if s.addresses == nil {
 		return Found{Endpoint: c.bareAddress(addr)}
 	}
@@ -49,7 +46,7 @@ func (c *Cluster) lookupAddress(addr netip.AddrPort, q *policyReader) Found {
 	case len(list) == 0:
 		return Found{Endpoint: c.bareAddress(addr)}
 	case len(list) == 1:
-		return Found{Endpoint: c.endpointAt(list[0], addr, q)}
+		return Found{Endpoint: c.endpointAt(list[0], addr)}
 	case by == byIP:
 		return Found{Claimed: fmt.Sprintf("%d %s%v", len(list), claimWords[by], addr.Addr())}
 	}
@@ -59,13 +56,10 @@ func (c *Cluster) lookupAddress(addr netip.AddrPort, q *policyReader) Found {
 // Instance returns the endpoint of a service with that hostname, ready or not, for a
 // client that connects to that port of it; nil: there is none, or its Pod has not been
 // read yet. It needs Config.ProfileChanged.
-func (c *Cluster) Instance(id federation.ServiceID, hostname string, port uint16) (e *federation.Endpoint) {
-	c.state.read(func(q *policyReader) { e = c.instance(id, hostname, port, q) })
-	return e
-}
-
-func (c *Cluster) instance(id federation.ServiceID, hostname string, port uint16, q *policyReader) *federation.Endpoint {
+func (c *Cluster) Instance(id federation.ServiceID, hostname string, port uint16) *federation.Endpoint {
 	s := c.state
+	s.mu.RLock()
+	defer s.mu.RUnlock()
 	e := s.services[id]
 	if e == nil || s.addresses == nil {
 		return nil
@@ -93,7 +87,7 @@ func (c *Cluster) instance(id federation.ServiceID, hostname string, port uint16
 		}
 		ip = at.ips[0]
 	}
-	return c.endpointAt(a.pod, netip.AddrPortFrom(ip, port), q)
+	return c.endpointAt(a.pod, netip.AddrPortFrom(ip, port))
 }
 
 // Service returns what is kept of a Service; nil: there is none.
@@ -129,9 +123,9 @@ func (c *Cluster) bareAddress(addr netip.AddrPort) *federation.Endpoint {
 
 // endpointAt returns the endpoint of a Pod or ExternalWorkload at an address. It is that
 // of the bare address until it runs, and if it has a text that can't be sent.
-func (c *Cluster) endpointAt(p *pod, addr netip.AddrPort, q *policyReader) *federation.Endpoint {
+func (c *Cluster) endpointAt(p *pod, addr netip.AddrPort) *federation.Endpoint {
 	made := federation.Endpoint{Addr: addr, Cluster: c.cfg.Name}
-	j := joiner{state: c.state, policy: q}
+	j := joiner{state: c.state}
 	if !c.state.addresses.locations[p].life.runs() || j.pod(&made, p) != federation.Served {
 		return c.bareAddress(addr)
 	}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"hash/maphash"
+	"iter"
 
 	"isthmus/clusterstore/follow"
 )
@@ -23,6 +24,17 @@ func newPodIndex() *podIndex {
 		x.shards[i] = make(map[string]*pod)
 	}
 	return x
+}
+
+// podsOf iterates over the Pods and ExternalWorkloads of a namespace that have been read.
+func (s *state) podsOf(namespace string) iter.Seq[*pod] {
+	return func(yield func(*pod) bool) {
+		for _, p := range s.pods.near(namespace) {
+			if p.facts.known() && p.namespace() == namespace && !yield(p) {
+				return
+			}
+		}
+	}
 }
 
 // near returns the pods of the namespace, and those of some others.
@@ -63,7 +75,7 @@ func (s *state) sweepPod(p *pod) {
 
 func (s *state) podStore() storeFuncs[placedPod] {
 	return storeFuncs[placedPod]{
-		put:         s.putPlaced,
+		prepare:     s.evaluated,
 		get:         s.placed,
 		drop:        s.dropPod,
 		prepareDrop: func(key string) { s.setLocation(s.pods.get(key), nil) },
@@ -77,8 +89,14 @@ func (s *state) podStore() storeFuncs[placedPod] {
 	}
 }
 
-func (s *state) putPlaced(key string, o placedPod) follow.Effect {
-	result := s.putPod(key, o.facts)
+// evaluated returns what puts a Pod or ExternalWorkload, with what its namespace's Servers say of it.
+func (s *state) evaluated(key string, o placedPod) func() follow.Effect {
+	by, opaque := s.evaluate(key, o.facts)
+	return func() follow.Effect { return s.putPlaced(key, o, by, opaque) }
+}
+
+func (s *state) putPlaced(key string, o placedPod, by *compiledRules, opaque Ports) follow.Effect {
+	result := s.putPod(key, o.facts, by, opaque)
 	if s.setLocation(s.pods.get(key), o.location) && result == follow.Same {
 		return follow.Replaced
 	}
@@ -100,7 +118,7 @@ func (s *state) placed(key string) (o placedPod, ok bool) {
 
 func (p placedPod) same(o placedPod) bool { return p.facts == o.facts && p.location.equal(o.location) }
 
-func (s *state) putPod(key string, facts podFacts) follow.Effect {
+func (s *state) putPod(key string, facts podFacts, by *compiledRules, opaque Ports) follow.Effect {
 	p := s.podFor(key)
 	if p.facts == facts {
 		return follow.Same
@@ -116,11 +134,23 @@ func (s *state) putPod(key string, facts podFacts) follow.Effect {
 	} else {
 		result = follow.Added
 	}
+	alike := p.facts.siblings(facts)
 	p.facts = facts
 	s.countMalformed(facts, 1)
 	s.attachOwner(p)
+	if !alike {
+		s.putEvaluated(p, by, opaque)
+	}
 	s.touchPod(p)
 	return result
+}
+
+// policyFor returns the policy of the namespace of the Pod with that key; nil: that has no Servers.
+func (s *state) policyFor(key string) *policy {
+	if len(s.policies) == 0 {
+		return nil
+	}
+	return s.policies[namespaceOfPod(key)]
 }
 
 func (s *state) dropPod(key string) bool {
@@ -130,6 +160,9 @@ func (s *state) dropPod(key string) bool {
 	}
 	s.countMalformed(p.facts, -1)
 	s.detachOwner(p)
+	if policy := s.policyFor(key); policy != nil {
+		s.setOpaque(policy, p, Ports{}, Ports{})
+	}
 	p.facts = podFacts{}
 	s.touchPod(p)
 	s.setLocation(p, nil)

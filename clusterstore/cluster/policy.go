@@ -1,13 +1,9 @@
 package cluster
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
-	"sync/atomic"
-	"unique"
 
 	"go.uber.org/zap"
 
@@ -15,44 +11,177 @@ import (
 	"isthmus/federation"
 )
 
-// policy is the Servers of one namespace that make ports opaque. It is written under
-// state.mu.
+// policy is the Servers of one namespace that make ports opaque, or can't be read, and which
+// ports these make opaque of its Pods and ExternalWorkloads. All is under state.mu.
+//
+// When a Server changes, the worker that has the namespace's turn evaluates each distinct set of
+// labels and ports once; until then, Pods have the opaque ports that they had. When a Pod changes,
+// its set is evaluated before it is put into the state. Neither holds state.mu.
 type policy struct {
 	servers map[string]*serverFacts // by name
 	cost    int                     // of them all
-	rules   *rules                  // of the servers as they are now: each change makes new ones
-	logged  bool                    // that the policy is too large
+	logged  bool                    // that not all are used
+	changed bool                    // a Server has, since a worker evaluated them
+	rules   *compiledRules          // by which Pods were evaluated last; nil: never
+	busy    bool                    // a worker evaluates
+	changes []*pod                  // that have changed meanwhile
+	opaque  map[*pod]*opaquePorts   // of those that have others than their own
+	sets    map[Ports]*opaquePorts  // those of opaque: equal ones share memory
+	full    bool                    // some have their own opaque ports only, for maxRemembered
 }
 
-// maxPolicy is how much the Servers of one namespace may cost: those beyond it, by
-// name, are ignored. Matching a Pod with 500 labels against that much takes 0.1 ms, with
-// a port of its own for each Server some tenths more, and each change of a Server has all
-// Pods of its namespace matched again.
-const maxPolicy = 10_000
-
-func (p *policy) set(s *state, name string, f *serverFacts) {
-	if old := p.servers[name]; old != nil {
-		p.cost -= old.cost()
-		delete(p.servers, name)
-	}
-	if f != nil {
-		p.cost += f.cost()
-		p.servers[name] = f
-	}
-	if p.rules != nil {
-		p.rules.forget(true)
-	}
-	p.rules = &rules{state: s, policy: p}
+// opaquePorts are all that are opaque of so many Pods.
+type opaquePorts struct {
+	ports Ports
+	pods  int
 }
 
-// excess describes, for people, why not all Servers are used; empty: all are.
+const (
+	// maxPolicy is how much the Servers of one namespace may cost: those beyond it, by
+	// name, are ignored. Matching a Pod with 500 labels against that much takes 0.1 ms, with
+	// a port of its own for each Server some tenths more, and each change of a Server has all
+	// Pods of its namespace matched again.
+	maxPolicy = 10_000
+	// maxRemembered is how many bytes the opaque ports of a cluster's Pods take at most, equal ones
+	// of a namespace once. Of further Pods only their own ports are opaque.
+	maxRemembered = 8 << 20
+)
+
+// alike is the same for Pods or ExternalWorkloads with the same labels and ports.
+func (f podFacts) alike() podFacts { return podFacts{template: f.template, traits: f.traits} }
+
+// portsOf returns all opaque ports of a Pod of the namespace, given its own. p may be nil.
+func (p *policy) portsOf(of *pod, own Ports) Ports {
+	if p != nil {
+		if set := p.opaque[of]; set != nil {
+			return set.ports
+		}
+	}
+	return own
+}
+
+// evaluate evaluates a Pod that is to be put into the state, and returns by which rules; nil: there
+// are none, or the Pod is as it was. state.mu is not held.
+func (s *state) evaluate(key string, facts podFacts) (by *compiledRules, opaque Ports) {
+	s.mu.RLock()
+	if p := s.policyFor(key); p != nil {
+		if old := s.pods.get(key); old == nil || !old.facts.siblings(facts) {
+			by = p.rules
+		}
+	}
+	s.mu.RUnlock()
+	if by != nil {
+		t := facts.fullTemplate()
+		opaque = by.opaque(&t, newKnown(by.keys))
+	}
+	return by, opaque
+}
+
+// putEvaluated stores what was evaluated of a Pod that is put into the state.
+func (s *state) putEvaluated(of *pod, by *compiledRules, opaque Ports) {
+	p := s.policyFor(of.key)
+	if p == nil || p.rules == nil { // a worker will evaluate all
+		return
+	}
+	if by != nil {
+		s.setOpaque(p, of, of.facts.template.Value().opaque, opaque)
+	}
+	if p.busy || p.rules != by {
+		p.changes = append(p.changes, of)
+		s.markPolicy(of.namespace())
+	}
+}
+
+// setOpaque stores the opaque ports of a Pod, and reports whether they are others than before. It
+// forgets those that are the Pod's own.
+func (s *state) setOpaque(p *policy, of *pod, own, ports Ports) bool {
+	before := p.portsOf(of, own)
+	if set := p.opaque[of]; set != nil {
+		delete(p.opaque, of)
+		if set.pods--; set.pods == 0 {
+			delete(p.sets, set.ports)
+			s.remembered -= set.size()
+		}
+	}
+	set := p.sets[ports]
+	if set == nil && ports != own {
+		set = &opaquePorts{ports: ports}
+		if s.remembered+set.size() > maxRemembered {
+			p.full = true
+			s.setUnusable("Servers of namespace "+of.namespace(), p.excess())
+			return before != own
+		}
+		p.sets[ports] = set
+		s.remembered += set.size()
+	}
+	if ports != own {
+		p.opaque[of] = set
+		set.pods++
+	}
+	return before != ports
+}
+
+// size is what it takes, in bytes.
+func (o *opaquePorts) size() int { return 64 + len(o.ports.ranges) }
+
+// markPolicy has a worker evaluate a namespace's policy. Its key has no name, which each Service has.
+func (s *state) markPolicy(namespace string) {
+	if s.live {
+		s.dirty.Add(namespace, federation.ServiceID{Namespace: namespace}, s.now)
+	}
+}
+
+// evaluatePolicy evaluates what has changed of a namespace's Pods, or all after a change of a
+// Server. It is not called twice at the same time for a namespace.
+func (s *state) evaluatePolicy(namespace string) {
+	s.lock()
+	p := s.policies[namespace]
+	if p == nil {
+		s.mu.Unlock()
+		return
+	}
+	rules, pods, servers := p.rules, p.changes, map[string]*serverFacts(nil)
+	if p.changed {
+		pods, servers, p.full = slices.Collect(s.podsOf(namespace)), maps.Clone(p.servers), false
+	}
+	p.changes, p.changed, p.busy = nil, false, true
+	asked := make(map[podFacts]Ports)
+	for _, of := range pods {
+		if of.facts.known() {
+			asked[of.facts.alike()] = Ports{}
+		}
+	}
+	s.mu.Unlock()
+	if servers != nil {
+		rules = compileRules(servers)
+	}
+	rules.evaluate(asked)
+	s.lock()
+	defer s.mu.Unlock()
+	if s.policies[namespace] != p {
+		return
+	}
+	p.rules, p.busy = rules, false
+	for _, of := range pods { // some may have changed again
+		if ports, ok := asked[of.facts.alike()]; ok && s.setOpaque(p, of, of.facts.template.Value().opaque, ports) {
+			s.touchPod(of)
+		}
+	}
+	s.setUnusable("Servers of namespace "+namespace, p.excess())
+}
+
+// excess describes, for people, why not all Servers are used, or not for all Pods; empty: all are.
 func (p *policy) excess() string {
-	if p.cost <= maxPolicy {
-		return ""
+	switch {
+	case p.cost > maxPolicy:
+		return fmt.Sprintf("the %d that make ports opaque cost %d (each 1, and 1 for each key and value of its selectors), more than %d: "+
+			"in the order of their names, those from the first that goes beyond it make no port opaque; use fewer Servers or shorter selectors",
+			len(p.servers), p.cost, maxPolicy)
+	case p.full:
+		return fmt.Sprintf("what they make opaque of the cluster's Pods takes more than %d MiB: of further Pods they make no port opaque; "+
+			"let Servers select more Pods alike, or name fewer ports", maxRemembered>>20)
 	}
-	return fmt.Sprintf("the %d that make ports opaque cost %d (each 1, and 1 for each key and value of its selectors), more than %d: "+
-		"in the order of their names, those from the first that goes beyond it make no port opaque; use fewer Servers or shorter selectors",
-		len(p.servers), p.cost, maxPolicy)
+	return ""
 }
 
 // logExcess logs once that a namespace's policy is too large.
@@ -70,126 +199,11 @@ func (c *Cluster) logExcess(key string) {
 	}
 }
 
-// rules answer which ports are opaque where a namespace has Servers, and remember it. The
-// work is done without state.mu, by who asks first: see [policyReader].
-type rules struct {
-	state  *state  // fixed
-	policy *policy // fixed
-
-	once     sync.Once
-	compiled atomic.Pointer[compiledRules] // nil: nobody has asked yet
-
-	mu       sync.Mutex // a leaf: may be taken under state.mu; held for map access only
-	answers  map[subject]Ports
-	sets     map[Ports]Ports // those of the answers: equal ones share memory
-	answered int64           // what the answers take, as state.answered
-	replaced bool            // nothing is to be remembered any more
-}
-
-// subject is the Pods or ExternalWorkloads with one template.
-type subject struct {
-	template unique.Handle[template]
-	traits   string
-}
-
-// maxAnswered is how many bytes all answers that are remembered in a cluster take at most,
-// with what they refer to. Beyond that all are forgotten, so that those about Pods that are
-// gone do not add up, in however many namespaces.
-const maxAnswered = 8 << 20
-
-// answerSize is what an answer takes without the texts that it refers to, in bytes.
-const answerSize = 64
-
-// concern returns false only if no Server is about the port; with AnyPort, about any.
-func (r *rules) concern(port uint16) bool {
-	c := r.compiled.Load()
-	if c == nil || len(c.byName) > 0 {
-		return true
-	}
-	_, ok := slices.BinarySearchFunc(c.byNumber, port, numberRules.compare)
-	return ok || port == federation.AnyPort && len(c.byNumber) > 0
-}
-
-// known returns the opaque ports. Not ok: they must be evaluated.
-func (r *rules) known(s subject) (opaque Ports, ok bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	opaque, ok = r.answers[s]
-	return opaque, ok
-}
-
-// evaluate answers what is asked, and remembers it. It takes state.mu to find the
-// Servers; it may find newer ones, but then the policy has newer rules, too.
-func (r *rules) evaluate(asked []subject, answers map[subject]Ports) {
-	r.once.Do(func() {
-		r.state.mu.RLock()
-		servers := maps.Clone(r.policy.servers)
-		r.state.mu.RUnlock()
-		r.compiled.Store(compileRules(servers))
-	})
-	c := r.compiled.Load()
-	labels := newKnown(c.keys)
-	for _, s := range asked {
-		if _, ok := answers[s]; ok {
-			continue
-		}
-		t := podFacts{template: s.template, traits: s.traits}.fullTemplate()
-		answers[s] = r.remember(s, c.opaque(&t, labels), int64(answerSize+len(s.traits)+len(t.labels.keys)+len(t.ports)))
-	}
-}
-
-// remember keeps an answer that takes so many bytes, and returns an equal one. state.mu is
-// not held.
-func (r *rules) remember(s subject, opaque Ports, bytes int64) Ports {
-	if r.state.answered.Add(bytes) > maxAnswered {
-		r.state.forgetAnswers()
-	}
-	same, takes := r.keep(s, opaque, bytes)
-	r.state.answered.Add(takes - bytes)
-	return same
-}
-
-// keep is remember, but for the count of the cluster. It returns how many bytes are kept.
-func (r *rules) keep(s subject, opaque Ports, bytes int64) (same Ports, takes int64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	same, ok := r.sets[opaque]
-	if !ok {
-		same, bytes = opaque, bytes+int64(len(opaque.ranges))
-	}
-	if r.replaced || bytes > maxAnswered {
-		return same, 0
-	}
-	if r.answers == nil {
-		r.answers, r.sets = make(map[subject]Ports), make(map[Ports]Ports)
-	}
-	r.answers[s], r.sets[same] = same, same
-	r.answered += bytes
-	return same, bytes
-}
-
-// forget drops all answers, and those to come if the rules are replaced.
-func (r *rules) forget(replaced bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.state.answered.Add(-r.answered)
-	r.answers, r.sets, r.answered, r.replaced = nil, nil, 0, r.replaced || replaced
-}
-
-// forgetAnswers makes the rules of all namespaces begin anew.
-func (s *state) forgetAnswers() {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	for _, p := range s.policies {
-		p.rules.forget(false)
-	}
-}
-
 // compiledRules are the Servers of a namespace, by the ports that they are about. They are
 // immutable.
 type compiledRules struct {
 	keys     vocabulary
-	byNumber []numberRules // sorted
+	byNumber []numberRules
 	byName   map[string][]*rule
 }
 
@@ -198,8 +212,6 @@ type numberRules struct {
 	port  uint16
 	rules []*rule
 }
-
-func (n numberRules) compare(port uint16) int { return cmp.Compare(n.port, port) }
 
 type rule struct{ pods, workloads matcher }
 
@@ -222,10 +234,19 @@ func compileRules(servers map[string]*serverFacts) *compiledRules {
 			byNumber[f.number] = append(byNumber[f.number], r)
 		}
 	}
-	for _, port := range slices.Sorted(maps.Keys(byNumber)) {
-		c.byNumber = append(c.byNumber, numberRules{port, byNumber[port]})
+	for port, rules := range byNumber {
+		c.byNumber = append(c.byNumber, numberRules{port, rules})
 	}
 	return c
+}
+
+// evaluate stores the opaque ports of each subject.
+func (c *compiledRules) evaluate(asked map[podFacts]Ports) {
+	labels := newKnown(c.keys)
+	for about := range asked {
+		t := about.fullTemplate()
+		asked[about] = c.opaque(&t, labels)
+	}
 }
 
 // opaque returns the opaque ports of a template: its own, and those that a Server makes

@@ -1,15 +1,18 @@
 package cluster
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"isthmus/clusterstore/crd"
 	"isthmus/federation"
@@ -78,130 +81,197 @@ func TestTooMuchPolicy(t *testing.T) {
 	}
 }
 
-// TestServersChangeMeanwhile: a Server changes while a reader evaluates, without lock,
-// what the namespace's Servers were. It reads what they made of ports before, and what
-// they make of them now when it reads again.
-func TestServersChangeMeanwhile(t *testing.T) {
+// TestPolicyMeanwhile: until a worker has evaluated a change of Servers, Pods keep the opaque ports
+// that they had. A Pod that changes is evaluated before others see that.
+func TestPolicyMeanwhile(t *testing.T) {
 	w := newWorld(t, nil)
-	w.put(aService("web"), aPod("p", podLabel("app", "web")), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"))
-	w.put(aServer("s", "8080", "app=web"))
+	w.put(aService("web"), aPod("p", podLabel("app", "web")), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 pod=q"))
+	w.marked()
+	const p, q = "10.0.0.1:8080", "10.0.0.2:8080"
+	put := func(o runtime.Object) func() {
+		return func() {
+			if err := w.feed(o).Update(o); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	for _, x := range []struct {
-		name   string
-		change func()
-		before bool // as it was when the reader began
-		want   bool
+		name     string
+		change   func()
+		at, then string // first and in the end: what is opaque
 	}{
-		{"gone", func() { w.del(aServer("s", "", "")) }, true, false},
-		{"none was there", func() { w.put(aServer("s", "8080", "app=web")) }, false, true},
-		{"another port", func() { w.put(aServer("s", "8081", "app=web")) }, true, false},
-		{"back", func() { w.put(aServer("s", "8080", "app=web")) }, false, true},
-		{"the Pod is relabelled", func() { w.put(aPod("p", podLabel("app", "x"))) }, false, false},
+		{"the first Server", put(aServer("s", "8080", "app=web")), "", p},
+		{"another port", put(aServer("s", "8081", "app=web")), p, ""},
+		{"a new Pod", put(aPod("q", podLabel("app", "web"))), "", ""},
+		{"back", put(aServer("s", "8080", "app=web")), "", p + " " + q},
+		{"relabelled", put(aPod("p")), q, q},
+		{"labelled as before", put(aPod("p", podLabel("app", "web"))), p + " " + q, p + " " + q},
+		{"another port of its own", put(aPod("p", podLabel("app", "web"), func(o *corev1.Pod) { o.Annotations = with(nil, opaqueAnnotation, "1") })), p + " " + q, p + " " + q},
+		{"another node", put(aPod("q", podLabel("app", "web"), func(o *corev1.Pod) { o.Spec.NodeName = "node-2" })), p + " " + q, p + " " + q},
+		{"gone", func() { w.store("servers").Delete(aServer("s", "", "")) }, "", ""},
 	} {
-		for _, p := range w.state.policies {
-			p.rules = &rules{state: w.state, policy: p} // nobody has asked yet
-		}
-		r := w.Reader(federation.ServiceID{Namespace: "ns", Name: "web"}, 8080).(*reader)
-		opaque := func(s federation.Share) bool { return s.Slices[0].Endpoints[0].Opaque }
-		q := &r.policy
-		during := r.readOnce()
-		if q.missing != (len(w.state.policies) > 0) {
-			t.Errorf("%s: something is to be evaluated: %v", x.name, q.missing)
-		}
-		for _, v := range q.views {
-			v.rules.evaluate(nil, nil) // it finds the Servers before they change
-		}
 		x.change()
-		for q.evaluate() {
-			during = r.readOnce()
+		if got := w.opaqueAt(8080); got != x.at {
+			t.Errorf("%s: at first %q is opaque, want %q", x.name, got, x.at)
 		}
-		if opaque(during) != x.before {
-			t.Errorf("%s: meanwhile opaque: %v", x.name, opaque(during))
-		}
-		if got := opaque(r.Read()); got != x.want {
-			t.Errorf("%s: opaque: %v", x.name, got)
-		}
-		if same := r.Read(); same.Slices[0] != r.Read().Slices[0] {
-			t.Errorf("%s: another pointer", x.name)
+		if w.marked(); w.opaqueAt(8080) != x.then {
+			t.Errorf("%s: in the end %q is opaque, want %q", x.name, w.opaqueAt(8080), x.then)
 		}
 	}
 }
 
-// TestPodsChangeMeanwhile: a Pod is relabelled each time that a reader evaluates policy. The
-// reader comes to an end: only the Pod's slice stays as it was, and the service is marked.
-func TestPodsChangeMeanwhile(t *testing.T) {
-	w := newWorld(t, nil)
-	w.put(aService("web"), aServer("s", "8080", "app=web"))
-	w.put(aPod("p"), aSlice("s1", "web", "http=8080", "10.0.0.1 pod=p"))
-	w.put(aPod("q"), aSlice("s2", "web", "http=8080", "10.0.0.2 pod=q"))
-	r := w.Reader(federation.ServiceID{Namespace: "ns", Name: "web"}, 8080).(*reader)
-	opaque := func(s federation.Share) (list []bool) {
-		for _, l := range s.Slices {
-			list = append(list, l.Endpoints[0].Opaque)
+// TestPolicyBeforeSync: what was read before the first sync is evaluated when that is over.
+func TestPolicyBeforeSync(t *testing.T) {
+	w := &world{t: t, Cluster: newOn(unused(), testConfig())}
+	for _, o := range []runtime.Object{
+		aService("web"), aServer("s", "8080", "app=web"), aPod("p", podLabel("app", "web")), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"),
+	} {
+		if err := w.feed(o).Update(o); err != nil {
+			t.Fatal(err)
 		}
-		return list
 	}
-	if got := opaque(r.Read()); !slices.Equal(got, []bool{false, false}) {
-		t.Fatalf("at first: %v", got)
-	}
-	relabel := func(n int) { w.put(aPod("p", podLabel("app", "web"), podLabel("n", fmt.Sprint(n)))) }
-	relabel(0)
-	w.put(aPod("q", podLabel("app", "web")))
-	r.policy = policyReader{}
-	share, n := r.readOnce(), 0
-	for ; r.policy.evaluate(); share = r.readOnce() {
-		if n++; n > 100 {
-			t.Fatal("it does not end")
-		}
-		relabel(n)
-		w.marked()
-	}
-	if got := opaque(share); !slices.Equal(got, []bool{false, true}) {
-		t.Errorf("meanwhile: %v", got)
-	}
-	if got := w.marked(); len(got) != 1 {
-		t.Errorf("marked: %q", got)
-	}
-	if got := opaque(r.Read()); !slices.Equal(got, []bool{true, true}) {
-		t.Errorf("afterwards: %v", got)
+	w.state.goLive()
+	if got := w.opaqueAt(8080); got != "10.0.0.1:8080" {
+		t.Errorf("%q is opaque", got)
 	}
 }
 
-// TestAnswersAreForgotten: what is remembered about Pods that are gone does not add up, and
-// neither does that of namespaces, to which one slice may refer.
-func TestAnswersAreForgotten(t *testing.T) {
+// TestPolicyWhileItChanges: Pods and Servers change all the time while workers evaluate. In the end
+// all is as if nothing had changed meanwhile.
+func TestPolicyWhileItChanges(t *testing.T) {
 	w := newWorld(t, nil)
-	w.put(aService("web"))
-	r := w.Reader(federation.ServiceID{Namespace: "ns", Name: "web"}, 8080)
-	const size, namespaces = 1 << 20, 5
-	in := func(namespace string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Namespace = namespace } }
-	remembered := func() (n int, bytes int64) {
-		for _, p := range w.state.policies {
-			n, bytes = n+len(p.rules.answers), bytes+p.rules.answered
-		}
-		return n, bytes
+	w.put(aService("web"), aSlice("s", "web", "http=8080", "10.0.0.0 pod=p0", "10.0.0.1 pod=p1", "10.0.0.2 pod=p2"))
+	ctx, stop := context.WithCancel(t.Context())
+	var workers, writers sync.WaitGroup
+	for range 2 {
+		workers.Go(func() { w.state.dirty.Run(ctx, w.changed) })
 	}
-	for i := range 2*maxAnswered/size + 1 {
-		namespace := fmt.Sprint("ns", i%namespaces)
-		server := aServer("s", "8080", "app=web")
-		server.Namespace = namespace
-		w.put(server, aPod("p", in(namespace), podLabel("app", "web"), podLabel("x", strings.Repeat("x", size)+fmt.Sprint(i))))
-		slice := aSlice("s", "web", "http=8080", "10.0.0.1 pod=p")
-		slice.Endpoints[0].TargetRef.Namespace = namespace
-		w.put(slice)
-		if !r.Read().Slices[0].Endpoints[0].Opaque {
-			t.Fatal("not opaque")
-		}
-		if n, bytes := remembered(); n == 0 || bytes != w.state.answered.Load() || bytes > maxAnswered {
-			t.Fatalf("%d answers, %d bytes, %d in all", n, bytes, w.state.answered.Load())
+	update := func(o runtime.Object) {
+		if err := w.feed(o).Update(o); err != nil {
+			t.Error(err)
 		}
 	}
-	for i := range namespaces {
-		server := aServer("s", "", "")
-		server.Namespace = fmt.Sprint("ns", i)
-		w.del(server)
+	const rounds = 300
+	writers.Go(func() {
+		for i := range rounds {
+			update(aPod(fmt.Sprint("p", i%3), podLabel("n", fmt.Sprint(i%5))))
+		}
+	})
+	writers.Go(func() {
+		for i := range rounds {
+			update(aServer("s", "8080", fmt.Sprint("n=", i%5)))
+			if i%7 == 0 {
+				w.store("servers").Delete(aServer("s", "", ""))
+			}
+		}
+	})
+	writers.Wait()
+	stop()
+	workers.Wait()
+	w.state.dirty.Drain(t.Context(), w.changed)
+	update(aServer("s", "8080", "n=4")) // as it is
+	var want []string
+	for i := range 3 {
+		if (rounds-3+i)%5 == 4 {
+			want = append(want, fmt.Sprintf("10.0.0.%d:8080", i))
+		}
 	}
-	if left := w.state.answered.Load(); left != 0 {
-		t.Errorf("%d bytes are left without Servers", left)
+	if got := w.opaqueAt(8080); got != strings.Join(want, " ") || len(want) == 0 {
+		t.Errorf("%q is opaque, want %q", got, want)
+	}
+}
+
+// manyPorts is a namespace with a Service of Pods, each with labels of its own, and with
+// Servers that make one odd port each opaque for them all.
+func manyPorts(t testing.TB, servers int, pods ...*corev1.Pod) *world {
+	w := newWorld(t, nil)
+	var list []string
+	for i, p := range pods {
+		w.put(p)
+		list = append(list, fmt.Sprintf("10.0.%d.%d pod=%s", i/250, i%250, p.Name))
+	}
+	w.put(aService("web"), aSlice("s", "web", "http=8080", list...))
+	for i := range servers {
+		s := aServer(fmt.Sprintf("s%04d", i), fmt.Sprint(1+2*i), "", forAll)
+		if err := w.feed(s).Update(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.evaluate()
+	return w
+}
+
+// forAll makes a Server select all Pods.
+var forAll = odd(func(s *crd.ServerSpec) { s.PodSelector = &metav1.LabelSelector{} })
+
+// distinct makes Pods with labels of their own.
+func distinct(n int, options ...func(*corev1.Pod)) (pods []*corev1.Pod) {
+	for i := range n {
+		pods = append(pods, aPod(fmt.Sprint("p", i), append(options, podLabel("app", "web"), podLabel("pod", fmt.Sprint(i)))...))
+	}
+	return pods
+}
+
+// TestManyPorts: Servers make many ports opaque of Pods with labels of their own. All share the
+// list of these ports.
+func TestManyPorts(t *testing.T) {
+	const pods, servers = 20, 1000
+	w := manyPorts(t, servers, distinct(pods)...)
+	p := w.state.policies["ns"]
+	if len(p.opaque) != pods || len(p.sets) != 1 {
+		t.Errorf("%d lists of ports for %d Pods", len(p.sets), len(p.opaque))
+	}
+	list := w.Reader(federation.ServiceID{Namespace: "ns", Name: "web"}, federation.AnyPort).Read().Slices[0].Endpoints
+	for _, port := range []uint16{1, 3, 2*servers - 1, 2, 2 * servers, 2*servers + 1} {
+		if got, want := list[0].At(port).Opaque, port%2 == 1 && port < 2*servers; got != want {
+			t.Errorf("port %d is opaque: %v", port, got)
+		}
+	}
+	for _, e := range list {
+		if e.Ports.Opaque != list[0].Ports.Opaque {
+			t.Errorf("%v has other ports", e.Addr)
+		}
+	}
+}
+
+// TestRemembered: what is remembered is bounded. Pods beyond the bound keep their own opaque ports,
+// which is reported, and what is gone is forgotten.
+func TestRemembered(t *testing.T) {
+	const servers = 5000
+	const fit = maxRemembered / (4*servers + 4 + 64)
+	var pods []*corev1.Pod
+	for i := range fit + 5 { // an even port each is their own
+		pods = append(pods, aPod(fmt.Sprint("p", i), func(o *corev1.Pod) { o.Annotations = with(o.Annotations, opaqueAnnotation, fmt.Sprint(20_000+2*i)) }))
+	}
+	w := manyPorts(t, servers, pods...)
+	opaque := 0
+	for _, e := range w.read("web", 1).Slices[0].Endpoints {
+		if e.Opaque {
+			opaque++
+		}
+	}
+	if opaque != fit || w.state.remembered > maxRemembered {
+		t.Errorf("Servers apply to %d Pods, %d bytes", opaque, w.state.remembered)
+	}
+	if list := w.Health().Unusable; len(list) != 1 || !strings.Contains(list[0], "of further Pods they make no port opaque") {
+		t.Errorf("reported: %q", list)
+	}
+	for _, p := range pods[:10] {
+		w.del(p)
+	}
+	w.put(aServer("s0000", "3", "", forAll)) // all are evaluated again
+	if list := w.Health().Unusable; len(list) != 0 {
+		t.Errorf("reported: %q", list)
+	}
+	for _, p := range pods[10:20] {
+		w.del(p)
+	}
+	if want := (fit + 5 - 20) * (w.state.remembered / max(len(w.state.policies["ns"].sets), 1)); w.state.remembered != want {
+		t.Errorf("%d bytes are remembered, want %d", w.state.remembered, want)
+	}
+	w.replace("servers")
+	if w.state.remembered != 0 || len(w.state.policies) != 0 {
+		t.Errorf("%d bytes are remembered without Servers", w.state.remembered)
 	}
 }
 
@@ -229,5 +299,22 @@ func BenchmarkDearPolicy(b *testing.B) {
 		n++
 		w.put(aServer("s0", fmt.Sprint(8080+n%2), "", dear(489)))
 		r.Read()
+	}
+}
+
+// BenchmarkManyPorts: Servers make 5,000 ports opaque of Pods with labels of their own. One
+// changes, and a new reader of undeclared ports reads.
+func BenchmarkManyPorts(b *testing.B) {
+	for _, pods := range []int{100, 1000} {
+		b.Run(fmt.Sprint("pods=", pods), func(b *testing.B) {
+			w := manyPorts(b, 5000, distinct(pods)...)
+			n := 0
+			b.ReportAllocs()
+			for b.Loop() {
+				n++
+				w.put(aServer("s0000", fmt.Sprint(2+2*(n%2)), "", forAll))
+				w.Reader(federation.ServiceID{Namespace: "ns", Name: "web"}, federation.AnyPort).Read()
+			}
+		})
 	}
 }

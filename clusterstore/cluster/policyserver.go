@@ -84,100 +84,65 @@ func (f *serverFacts) cost() int {
 	return n
 }
 
-// maySelect returns false only if the Server surely does not select Pods or
-// ExternalWorkloads with that template. A malformed one, and nil, selects none.
-func (f *serverFacts) maySelect(t *template) bool {
-	switch {
-	case f == nil || f.invalid != "":
-		return false
-	case t.external():
-		return f.workloads.maySelect(&t.labels)
-	}
-	return f.pods.maySelect(&t.labels)
-}
-
 func (s *state) serverStore() storeFuncs[*serverFacts] {
 	return storeFuncs[*serverFacts]{
-		put: s.putServer,
-		get: func(key string) (*serverFacts, bool) {
-			namespace, name := follow.SplitKey(key)
-			p := s.policies[namespace]
-			if p == nil {
-				return nil, false
+		put: func(key string, f *serverFacts) follow.Effect {
+			old := s.servers[key]
+			if old != nil && old.equal(f) {
+				return follow.Same
 			}
-			return p.servers[name], p.servers[name] != nil
+			s.setServer(key, f)
+			if old == nil {
+				return follow.Added
+			}
+			return follow.Replaced
 		},
+		get: func(key string) (*serverFacts, bool) { return s.servers[key], s.servers[key] != nil },
 		drop: func(key string) bool {
-			namespace, name := follow.SplitKey(key)
-			p := s.policies[namespace]
-			if p == nil || p.servers[name] == nil {
+			if s.servers[key] == nil {
 				return false
 			}
-			s.setServer(namespace, name, p, nil)
-			if len(p.servers) == 0 {
-				delete(s.policies, namespace)
-			}
+			s.setServer(key, nil)
 			return true
 		},
-		keys: func(yield func(string) bool) {
-			for namespace, p := range s.policies {
-				for name := range p.servers {
-					if !yield(follow.JoinKey(namespace, name)) {
-						return
-					}
-				}
-			}
-		},
+		keys: keysOf(s.servers, func(*serverFacts) bool { return true }),
 	}
 }
 
-func (s *state) putServer(key string, f *serverFacts) follow.Effect {
+// setServer changes a Server; nil: it is gone.
+func (s *state) setServer(key string, f *serverFacts) {
 	namespace, name := follow.SplitKey(key)
 	p := s.policies[namespace]
 	if p == nil {
-		p = &policy{servers: make(map[string]*serverFacts)}
+		p = &policy{servers: make(map[string]*serverFacts), opaque: make(map[*pod]*opaquePorts), sets: make(map[Ports]*opaquePorts)}
 		s.policies[namespace] = p
 	}
-	old := p.servers[name]
-	if old != nil && old.equal(f) {
-		return follow.Same
+	if old := s.servers[key]; old != nil {
+		p.cost -= old.cost()
 	}
-	s.setServer(namespace, name, p, f)
-	if old == nil {
-		return follow.Added
-	}
-	return follow.Replaced
-}
-
-// setServer changes a Server of a namespace's policy; nil: it is gone.
-func (s *state) setServer(namespace, name string, p *policy, f *serverFacts) {
-	old, before := p.servers[name], p.excess()
-	p.set(s, name, f)
 	reason := ""
-	if f != nil {
-		reason = f.invalid
+	if f == nil {
+		delete(s.servers, key)
+		delete(p.servers, name)
+	} else {
+		p.cost += f.cost()
+		s.servers[key], p.servers[name], reason = f, f, f.invalid
 	}
-	s.setUnusable("Server "+follow.JoinKey(namespace, name), reason)
+	p.changed = true
+	s.setUnusable("Server "+key, reason)
 	s.setUnusable("Servers of namespace "+namespace, p.excess())
-	s.touchSelected(namespace, old, f, before != "" || p.excess() != "")
+	s.markPolicy(namespace)
+	if len(p.servers) == 0 {
+		s.dropPolicy(namespace, p)
+	}
 }
 
-// touchSelected reports that the Pods and ExternalWorkloads which the Server selected,
-// or selects now, may have changed; with all, those of all Servers of the namespace. It
-// leaves out those that nothing can refer to, and does nothing before the first sync.
-//
-// Selectors are not evaluated here, under state.mu, but where slices are joined again:
-// what has not changed is not published.
-func (s *state) touchSelected(namespace string, old, now *serverFacts, all bool) {
-	if !s.live {
-		return
-	}
-	for _, p := range s.pods.near(namespace) {
-		if len(p.slices) == 0 && s.addresses == nil || !p.facts.known() || p.namespace() != namespace {
-			continue
-		}
-		if t := p.facts.fullTemplate(); all || old.maySelect(&t) || now.maySelect(&t) {
-			s.touchPod(p)
-		}
+// dropPolicy leaves the Pods of a namespace without Servers their own opaque ports.
+func (s *state) dropPolicy(namespace string, p *policy) {
+	delete(s.policies, namespace)
+	s.setUnusable("Servers of namespace "+namespace, "")
+	for of := range p.opaque {
+		s.setOpaque(p, of, Ports{}, Ports{})
+		s.touchPod(of)
 	}
 }

@@ -14,10 +14,9 @@ type reader struct {
 	service federation.ServiceID
 	port    uint16
 
-	share  federation.Share
-	spec   *Service     // that the share is of
-	parts  []part       // sorted by key
-	policy policyReader // of the present Read
+	share federation.Share
+	spec  *Service // that the share is of
+	parts []part   // sorted by key
 	// explained gets what becomes of each address; nil: nobody asks.
 	explained *[]federation.Considered
 }
@@ -30,25 +29,10 @@ type part struct {
 	slice   *federation.Slice
 }
 
-// maxRounds is how often a Read evaluates policy. More is missing after that only if Pods
-// change faster than they are read.
-const maxRounds = 5
-
 // Read returns what the cluster offers now. Without the Service that is nothing, even
 // if there are slices of it. While nothing has changed it returns the same slices, and
-// in a changed slice the same pointers to equal endpoints. A slice whose Pods change all
-// the time may be as it was: then the service is marked.
+// in a changed slice the same pointers to equal endpoints.
 func (r *reader) Read() federation.Share {
-	r.policy = policyReader{}
-	share := r.readOnce()
-	for r.policy.evaluate() {
-		share = r.readOnce()
-	}
-	r.policy.views = nil // free what is not needed any more
-	return share
-}
-
-func (r *reader) readOnce() federation.Share {
 	r.state.mu.RLock()
 	defer r.state.mu.RUnlock()
 	e := r.state.services[r.service]
@@ -81,8 +65,7 @@ func (r *reader) current(list []*slice, ref portRef) bool {
 	return slices.EqualFunc(r.parts, list, func(p part, l *slice) bool { return p.stamp == l.stamp && p.portRef == ref })
 }
 
-// read joins the slices that have changed. It leaves the reader as it was if something
-// is missing of policy; after maxRounds, only the slices whose Pods that is about.
+// read joins the slices that have changed.
 func (r *reader) read(list []*slice, ref portRef) {
 	parts := make([]part, 0, len(list))
 	offered := make([]*federation.Slice, 0, len(list))
@@ -97,32 +80,21 @@ func (r *reader) read(list []*slice, ref portRef) {
 		}
 		p := part{key: l.key, stamp: l.stamp, portRef: ref, slice: before.slice}
 		if before.stamp != l.stamp || before.portRef != ref {
-			r.policy.outdated = false
 			p.slice = r.join(l, ref, before.slice)
-			late := r.policy.missing && r.policy.rounds >= maxRounds
-			if late {
-				p.slice, r.policy.missing = before.slice, false
-				r.state.mark(r.service)
-			}
-			if late || r.policy.outdated {
-				p.stamp = 0 // no slice has it: to be joined again
-			}
 		}
 		parts = append(parts, p)
 		if len(p.slice.Endpoints)+len(p.slice.Unready) > 0 {
 			offered = append(offered, p.slice)
 		}
 	}
-	if !r.policy.missing {
-		r.parts, r.share.Slices = parts, offered
-	}
+	r.parts, r.share.Slices = parts, offered
 }
 
 // join makes endpoints of a slice's addresses, ready or not. before is the previous
 // result: it is returned if nothing has changed, and otherwise its equal endpoints are
 // used again.
 func (r *reader) join(l *slice, ref portRef, before *federation.Slice) *federation.Slice {
-	j := joiner{state: r.state, policy: &r.policy, requested: r.port, data: l.data, group: groupLabels(l.data, r.state.cluster)}
+	j := joiner{state: r.state, requested: r.port, data: l.data, group: groupLabels(l.data, r.state.cluster)}
 	if len(before.Endpoints) > 0 {
 		j.common = before.Endpoints[0].Common // what changes shares it with what does not
 	}

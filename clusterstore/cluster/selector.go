@@ -15,8 +15,6 @@ import (
 type selector struct {
 	terms []term
 	size  int // of keys and values
-	// label is one that every match has; the zero value: there is none.
-	label labelSet
 }
 
 // term is a condition that labels must meet.
@@ -53,9 +51,6 @@ func readSelector(s *metav1.LabelSelector) (*selector, error) {
 			t.values = r.ValuesUnsorted()
 			slices.Sort(t.values)
 		}
-		if !t.absent && len(t.values) == 1 {
-			made.label = newLabelSet(map[string]string{t.key: t.values[0]})
-		}
 		made.terms = append(made.terms, t)
 	}
 	return made, nil
@@ -67,12 +62,6 @@ func (t *term) matches(value string, exists bool) bool {
 		_, exists = slices.BinarySearch(t.values, value)
 	}
 	return exists != t.absent
-}
-
-// maySelect returns false only if the selector surely does not select those labels. It
-// evaluates nothing.
-func (s *selector) maySelect(labels *labelSet) bool {
-	return s != nil && (s.label == labelSet{} || labels.mayHave(s.label))
 }
 
 // vocabulary numbers the keys that selectors have. Labels with other keys don't matter.

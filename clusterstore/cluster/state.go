@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"isthmus/clusterstore/fair"
@@ -26,8 +25,6 @@ type state struct {
 	dirty               *fair.Dirty[federation.ServiceID] // by namespace
 	addresses           *addresses                        // nil: without Config.ProfileChanged
 
-	answered atomic.Int64 // bytes that answers about policy take, in all namespaces
-
 	// All under mu.
 	mu          sync.RWMutex
 	live        bool      // the first sync is over: changes are reported
@@ -37,9 +34,11 @@ type state struct {
 	traits      string    // of the Pod that was put last
 	services    map[federation.ServiceID]*service
 	slices      map[string]*slice
-	pods        *podIndex          // and ExternalWorkloads
-	policies    map[string]*policy // by namespace: its Servers that make ports opaque, or can't be read
-	unusable    map[string]string  // reasons why objects can't be used, by kind and key
+	pods        *podIndex               // and ExternalWorkloads
+	servers     map[string]*serverFacts // those that make ports opaque, or can't be read
+	policies    map[string]*policy      // the same by namespace, and what they say of Pods
+	remembered  int                     // bytes that the opaque ports of all policies take
+	unusable    map[string]string       // reasons why objects can't be used, by kind and key
 	replicaSets map[string]*owner
 	jobs        map[string]*owner
 	nodes       nodeIndex
@@ -55,6 +54,7 @@ func newState(cluster federation.ClusterName, trustDomain, controllerNamespace s
 		services:            make(map[federation.ServiceID]*service),
 		slices:              make(map[string]*slice),
 		pods:                newPodIndex(),
+		servers:             make(map[string]*serverFacts),
 		policies:            make(map[string]*policy),
 		unusable:            make(map[string]string),
 		replicaSets:         make(map[string]*owner),
@@ -74,9 +74,12 @@ func (s *state) lock() {
 // storeFuncs puts objects of one kind into the state, and drops them. state.mu is held
 // when they are called.
 type storeFuncs[T any] struct {
-	put  func(key string, value T) follow.Effect
-	get  func(key string) (T, bool) // state.mu is held shared
-	drop func(key string) (existed bool)
+	put func(key string, value T) follow.Effect
+	// prepare is for kinds that have no put: what it returns puts the object. state.mu is not held when
+	// prepare is called.
+	prepare func(key string, value T) (put func() follow.Effect)
+	get     func(key string) (T, bool) // state.mu is held shared
+	drop    func(key string) (existed bool)
 	// prepareDrop, if set, releases the addresses of an object.
 	prepareDrop func(key string)
 	keys        func(yield func(key string) bool)
@@ -89,9 +92,13 @@ type lockedStore[T any] struct {
 }
 
 func (l lockedStore[T]) Put(key string, value T) follow.Effect {
+	put := func() follow.Effect { return l.funcs.put(key, value) }
+	if l.funcs.prepare != nil {
+		put = l.funcs.prepare(key, value)
+	}
 	l.state.lock()
 	defer l.state.mu.Unlock()
-	return l.funcs.put(key, value)
+	return put()
 }
 
 func (l lockedStore[T]) Get(key string) (T, bool) {
@@ -128,11 +135,20 @@ func (l lockedStore[T]) Keys(yield func(string) bool) {
 	l.funcs.keys(yield)
 }
 
-// goLive makes the state report changes from now on.
+// goLive evaluates all policies, and makes the state report changes from now on.
 func (s *state) goLive() {
-	s.mu.Lock()
+	s.mu.RLock()
+	namespaces := slices.Collect(maps.Keys(s.policies))
+	s.mu.RUnlock()
+	for _, namespace := range namespaces {
+		s.evaluatePolicy(namespace)
+	}
+	s.lock()
+	defer s.mu.Unlock()
 	s.live = true
-	s.mu.Unlock()
+	for namespace := range s.policies { // what has changed meanwhile
+		s.markPolicy(namespace)
+	}
 }
 
 func (s *state) malformedProxies() int {
