@@ -62,7 +62,7 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// localCluster is what a Local needs of a cluster.Cluster.
+// localCluster is what a Local needs of a cluster.Own.
 type localCluster interface {
 	federation.Source
 	federation.Owner
@@ -111,7 +111,7 @@ type Local struct {
 
 // New checks the options. It does no network IO and starts nothing.
 func New(o Options) (*Local, error) {
-	return create(o, func(c cluster.Config) (localCluster, error) {
+	return create(o, func(c cluster.Config, own cluster.OwnConfig) (localCluster, error) {
 		if o.REST == nil {
 			return nil, errors.New("Options.REST is nil")
 		}
@@ -120,11 +120,11 @@ func New(o Options) (*Local, error) {
 			return nil, fmt.Errorf("cluster %s: %w", federation.Local, err)
 		}
 		c.Client = client
-		return cluster.New(c)
+		return cluster.NewOwn(c, own)
 	})
 }
 
-func create(o Options, newCluster func(cluster.Config) (localCluster, error)) (*Local, error) {
+func create(o Options, newCluster func(cluster.Config, cluster.OwnConfig) (localCluster, error)) (*Local, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
@@ -149,17 +149,18 @@ func create(o Options, newCluster func(cluster.Config) (localCluster, error)) (*
 		}
 	}
 	c, err := newCluster(cluster.Config{
-		Name:           federation.Local,
-		TrustDomain:    o.TrustDomain,
-		Rules:          o.Rules,
-		Log:            l.log,
-		Metrics:        o.Metrics,
-		Relist:         o.Relist,
-		Drifted:        o.Report,
-		Changed:        func(svc federation.ServiceID, at time.Time) { o.Table.Changed(federation.Local, svc, at) },
-		OnService:      func(id federation.ServiceID, _ *cluster.Service) { l.services.Add(id.Namespace, id, time.Now()) },
-		OnNode:         l.zones.set,
-		RegionChanged:  l.moved.Changed,
+		Name:          federation.Local,
+		TrustDomain:   o.TrustDomain,
+		Rules:         o.Rules,
+		Log:           l.log,
+		Metrics:       o.Metrics,
+		Relist:        o.Relist,
+		Drifted:       o.Report,
+		Changed:       func(svc federation.ServiceID, at time.Time) { o.Table.Changed(federation.Local, svc, at) },
+		RegionChanged: l.moved.Changed,
+	}, cluster.OwnConfig{
+		ServiceChanged: func(id federation.ServiceID) { l.services.Add(id.Namespace, id, time.Now()) },
+		NodeChanged:    l.zones.set,
 		ProfileChanged: func(about cluster.Topic, _ time.Time) { l.profiles.changed(about) },
 		OwnerChanged:   o.Table.OwnerChanged,
 	})

@@ -23,6 +23,7 @@ import (
 type scripted struct {
 	*known
 	cfg    cluster.Config
+	own    cluster.OwnConfig
 	synced chan struct{}
 	health federation.Latest[cluster.Health]
 	region federation.Latest[string]
@@ -105,8 +106,8 @@ func inBubbleWith(t *testing.T, o Options, f func(*env)) {
 		e.written = &writtenTable{Table: e.table, definitions: make(map[federation.ServiceID]*federation.Definition)}
 		o.Table, o.Log, o.TrustDomain = e.table, zap.New(core), "trust.test"
 		var err error
-		e.local, err = create(o, func(cfg cluster.Config) (localCluster, error) {
-			e.cluster = &scripted{known: &known{}, cfg: cfg, synced: make(chan struct{})}
+		e.local, err = create(o, func(cfg cluster.Config, own cluster.OwnConfig) (localCluster, error) {
+			e.cluster = &scripted{known: &known{}, cfg: cfg, own: own, synced: make(chan struct{})}
 			return e.cluster, nil
 		})
 		if err != nil {
@@ -146,7 +147,7 @@ func (e *env) change(id federation.ServiceID, svc *cluster.Service) {
 	}
 	e.cluster.services[id] = svc
 	e.cluster.mu.Unlock()
-	e.cluster.cfg.OnService(id, svc)
+	e.cluster.own.ServiceChanged(id)
 }
 
 func (e *env) health(h cluster.Health) { e.cluster.health.Set(h); synctest.Wait() }
@@ -259,14 +260,14 @@ func TestProblemsAreReportedOnce(t *testing.T) {
 
 func TestClusterIsMadeAsLocal(t *testing.T) {
 	inBubble(t, func(e *env) {
-		if c := e.cluster.cfg; c.Name != federation.Local || c.TrustDomain != "trust.test" || c.OnNode == nil || c.ProfileChanged == nil {
+		if c := e.cluster.cfg; c.Name != federation.Local || c.TrustDomain != "trust.test" {
 			t.Errorf("made from %+v", c)
 		}
 	})
 	if _, err := New(Options{}); err == nil {
 		t.Error("made without a table")
 	}
-	_, err := create(Options{Table: federation.NewTable(federation.Options{})}, func(cluster.Config) (localCluster, error) { return nil, errors.New("no") })
+	_, err := create(Options{Table: federation.NewTable(federation.Options{})}, func(cluster.Config, cluster.OwnConfig) (localCluster, error) { return nil, errors.New("no") })
 	if err == nil {
 		t.Error("made without a cluster")
 	}

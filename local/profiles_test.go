@@ -67,7 +67,7 @@ func TestChangesOfTheCluster(t *testing.T) {
 			services: map[federation.ServiceID]*cluster.Service{shopWeb: web},
 			found:    map[netip.AddrPort]cluster.Found{netip.MustParseAddrPort(webAddr): {ID: shopWeb, Service: web}},
 		}
-		changed := e.cluster.cfg.ProfileChanged
+		changed := e.cluster.own.ProfileChanged
 		e.cluster.cfg.Changed(shopWeb, time.Now()) // of endpoints
 		changed(cluster.Topic{Service: shopWeb, Instances: true}, time.Now())
 		if reason(byName) != federation.NoService || reason(byHostname) != federation.NoInstance {

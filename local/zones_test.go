@@ -116,7 +116,7 @@ func TestZoneIsNeverMissed(t *testing.T) {
 func TestRestlessZones(t *testing.T) {
 	inBubble(t, func(e *env) {
 		for i := range 5 {
-			e.cluster.cfg.OnNode("n"+strconv.Itoa(i), "a", true)
+			e.cluster.own.NodeChanged("n"+strconv.Itoa(i), "a", true)
 		}
 		e.sync()
 		for i := range 5 {
@@ -128,9 +128,9 @@ func TestRestlessZones(t *testing.T) {
 			asked string
 			flap  func(i int)
 		}{
-			{"n1", func(i int) { e.cluster.cfg.OnNode("n1", strconv.Itoa(i), true) }},
-			{"n1", func(i int) { e.cluster.cfg.OnNode("n1", strconv.Itoa(i), i%2 > 0) }},
-			{"unknown", func(i int) { e.cluster.cfg.OnNode("n1", strconv.Itoa(i), i%2 > 0) }},
+			{"n1", func(i int) { e.cluster.own.NodeChanged("n1", strconv.Itoa(i), true) }},
+			{"n1", func(i int) { e.cluster.own.NodeChanged("n1", strconv.Itoa(i), i%2 > 0) }},
+			{"unknown", func(i int) { e.cluster.own.NodeChanged("n1", strconv.Itoa(i), i%2 > 0) }},
 		} {
 			time.Sleep(2 * cluster.RegionPause)
 			wakes := 0

@@ -28,7 +28,7 @@ func atAddress(t *testing.T, addr string, test func(*watchedAddress), objects ..
 	w := &watchedAddress{addr: netip.MustParseAddrPort(addr)}
 	inCluster(t, func(c *Config, _ *trouble) {
 		withAddresses(c)
-		c.ProfileChanged = func(about Topic, _ time.Time) {
+		c.own.ProfileChanged = func(about Topic, _ time.Time) {
 			if about.IP == w.addr.Addr() {
 				w.mu.Lock()
 				defer w.mu.Unlock()

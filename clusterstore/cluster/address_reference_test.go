@@ -61,7 +61,7 @@ func FuzzAddressReference(f *testing.F) { f.Fuzz(rapid.MakeFuzz(compareAddresses
 func compareAddresses(t *rapid.T) {
 	cfg := testConfig()
 	withAddresses(&cfg)
-	w := &world{Cluster: newOn(unused(), cfg)}
+	w := &world{Own: newOn(unused(), cfg)}
 	w.state.goLive()
 	all, last := make(objects), make(map[string]string)
 	e := events{world: w, all: all, draw: drawPlaced, resources: []string{"endpointslices", "pods", "pods", "pods", "services", "services", "replicasets", "servers", "servers", "externalworkloads"}}
@@ -70,8 +70,8 @@ func compareAddresses(t *rapid.T) {
 		w.checkAddresses(t, all, last, topics)
 		w.checkInstances(t, all, last, topics)
 	})
-	if n := w.state.size() + w.state.addresses.size(); n != 0 {
-		t.Fatalf("%d left behind: %+v", n, w.state.addresses)
+	if n := w.state.size() + w.state.own.size(); n != 0 {
+		t.Fatalf("%d left behind: %+v", n, w.state.own)
 	}
 }
 

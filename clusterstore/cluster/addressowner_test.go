@@ -14,7 +14,7 @@ func TestOwner(t *testing.T) {
 	var cluster *running
 	inCluster(t, func(c *Config, _ *trouble) {
 		withAddresses(c)
-		c.OwnerChanged = func(ip netip.Addr) { known[ip] = cluster.Owner(ip) }
+		c.own.OwnerChanged = func(ip netip.Addr) { known[ip] = cluster.Owner(ip) }
 	}, func(r *running) {
 		cluster = r
 		w := &watchedAddress{running: r}

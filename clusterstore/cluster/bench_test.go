@@ -134,7 +134,7 @@ func BenchmarkMemoryAddresses(b *testing.B) {
 					at(fmt.Sprintf("10.1.%d.%d", i/250, 1+i%250))(o)
 					w.put(o)
 				}
-				if w.state.addresses != nil {
+				if w.state.own != nil {
 					w.markedTopics()
 				}
 				b.ReportMetric(float64(heap()-before)/5000, "B/pod")

@@ -12,11 +12,17 @@ import (
 	"isthmus/federation"
 )
 
-// withAddresses makes a cluster index addresses, as the local one does.
+// withAddresses makes a cluster the own one.
 func withAddresses(c *Config) {
-	c.Name = federation.Local
-	c.OnService = func(federation.ServiceID, *Service) {}
-	c.ProfileChanged = func(Topic, time.Time) {}
+	c.Name, c.own = federation.Local, ownConfig()
+}
+
+// ownConfig is told of changes, and does nothing.
+func ownConfig() *OwnConfig {
+	return &OwnConfig{
+		ServiceChanged: func(federation.ServiceID) {}, NodeChanged: func(string, string, bool) {},
+		ProfileChanged: func(Topic, time.Time) {}, OwnerChanged: func(netip.Addr) {},
+	}
 }
 
 func phase(p corev1.PodPhase) func(*corev1.Pod) { return func(o *corev1.Pod) { o.Status.Phase = p } }
@@ -82,6 +88,6 @@ func (w *world) at(addr string) string {
 // markedTopics returns the reported topics since the last call.
 func (w *world) markedTopics() map[Topic]time.Time {
 	topics := make(map[Topic]time.Time)
-	w.state.addresses.dirty.Drain(context.Background(), func(t Topic, at time.Time) { topics[t] = at })
+	w.state.own.dirty.Drain(context.Background(), func(t Topic, at time.Time) { topics[t] = at })
 	return topics
 }

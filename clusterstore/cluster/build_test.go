@@ -68,20 +68,21 @@ func testConfig() Config {
 	}
 }
 
-// newOn makes a Cluster that reads the fake API.
-func newOn(api *fakeAPI, cfg Config) *Cluster {
+// newOn makes a cluster that reads the fake API; without withAddresses it is a linked one, and only
+// the methods of Cluster may be called.
+func newOn(api *fakeAPI, cfg Config) *Own {
 	cfg.Client = api.client()
 	c, err := New(cfg)
 	if err != nil {
 		panic(err)
 	}
-	return c
+	return &Own{c}
 }
 
 // world is a cluster that gets its objects from the test instead of reflectors.
 type world struct {
 	t testing.TB
-	*Cluster
+	*Own
 }
 
 // unused is the API of all clusters that get their objects from a test. To make one takes
@@ -93,7 +94,7 @@ func newWorld(t testing.TB, change func(*Config)) *world {
 	if change != nil {
 		change(&cfg)
 	}
-	w := &world{t: t, Cluster: newOn(unused(), cfg)}
+	w := &world{t: t, Own: newOn(unused(), cfg)}
 	w.state.goLive()
 	return w
 }

@@ -51,14 +51,14 @@ func (l *location) claim(addr netip.AddrPort) claim {
 // claimants returns the objects with the strongest claim to the address, and that
 // claim; noClaim: there are none. ExternalWorkloads, any number of which may have the
 // same address, are looked up only if no Pod claims it.
-func (a *addresses) claimants(addr netip.AddrPort) ([]*pod, claim) {
+func (a *ownIndex) claimants(addr netip.AddrPort) ([]*pod, claim) {
 	if list, by := a.claimed(a.pods, addr); by != noClaim {
 		return list, by
 	}
 	return a.claimed(a.workloads, addr)
 }
 
-func (a *addresses) claimed(index map[netip.Addr][]*pod, addr netip.AddrPort) ([]*pod, claim) {
+func (a *ownIndex) claimed(index map[netip.Addr][]*pod, addr netip.AddrPort) ([]*pod, claim) {
 	var by [noClaim][]*pod
 	for _, p := range index[addr.Addr()] {
 		if c := a.locations[p].claim(addr); c != noClaim {

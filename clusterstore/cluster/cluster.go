@@ -41,9 +41,6 @@ type Config struct {
 	// after Synced: what was read before that is complete.
 	Changed func(svc federation.ServiceID, at time.Time)
 
-	// OnService, if set, gets every Service added or changed, and nil for
-	// every one deleted, in order, from one goroutine. It must not block.
-	OnService func(federation.ServiceID, *Service)
 	// Nodes makes the cluster follow its Nodes (their metadata), for Region.
 	Nodes bool
 	// RegionChanged, if set, is called after the result of Region has changed, also
@@ -54,18 +51,8 @@ type Config struct {
 	// before Synced. No lock is held then, and it may call methods of the Cluster. It must
 	// not block.
 	GatewaysChanged func()
-	// OnNode, if set, makes the cluster follow its Nodes too, and gets every one
-	// added, changed or deleted, in order, from one goroutine. It must not block.
-	OnNode func(name, zone string, exists bool)
-	// ProfileChanged, if set, makes the cluster index addresses and watch
-	// ServiceProfiles, for LookupAddress, Instance and ServiceProfile. It is called
-	// when a result of one of these, or of Service, may have changed; at is when
-	// the first event behind it came. It has a goroutine of its own, so that it
-	// does not wait for Changed. It needs OnService.
-	ProfileChanged func(about Topic, at time.Time)
-	// OwnerChanged, if set, is called when the result of Owner for an address may
-	// have changed. It has a goroutine of its own, and needs ProfileChanged.
-	OwnerChanged func(netip.Addr)
+
+	own *OwnConfig // nil: it is a linked cluster
 }
 
 // Rules are the gateway's settings for Pods, the same for all clusters.
@@ -99,18 +86,12 @@ func New(cfg Config) (*Cluster, error) {
 	if cfg.Client == nil || cfg.Log == nil || cfg.Changed == nil {
 		return nil, fmt.Errorf("cluster %s: Client, Log and Changed are needed", cfg.Name)
 	}
-	if cfg.ProfileChanged != nil && cfg.OnService == nil {
-		return nil, fmt.Errorf("cluster %s: ProfileChanged needs OnService", cfg.Name)
-	}
-	if cfg.OwnerChanged != nil && cfg.ProfileChanged == nil {
-		return nil, fmt.Errorf("cluster %s: OwnerChanged needs ProfileChanged", cfg.Name)
-	}
 	c := &Cluster{
 		cfg:   cfg,
 		state: newState(cfg.Name, cfg.TrustDomain, cfg.Rules.ControllerNamespace),
 	}
-	if cfg.ProfileChanged != nil {
-		c.state.addresses = newAddresses(cfg.OwnerChanged != nil)
+	if cfg.own != nil {
+		c.state.own = newOwnIndex()
 	}
 	c.resources = c.newResources()
 	c.group = follow.NewGroup(follow.Options{
@@ -148,11 +129,9 @@ func (c *Cluster) Run(ctx context.Context) error {
 	for range 2 { // one may wait for a large service that is being read for another reason
 		all.Go(func() { c.state.dirty.Run(ctx, c.changed) })
 	}
-	if a := c.state.addresses; a != nil {
-		all.Go(func() { a.dirty.Run(ctx, c.cfg.ProfileChanged) })
-		if a.owners != nil {
-			all.Go(func() { a.owners.Run(ctx, func(ip netip.Addr, _ time.Time) { c.cfg.OwnerChanged(ip) }) })
-		}
+	if own := c.state.own; own != nil {
+		all.Go(func() { own.dirty.Run(ctx, c.cfg.own.ProfileChanged) })
+		all.Go(func() { own.owners.Run(ctx, func(ip netip.Addr, _ time.Time) { c.cfg.own.OwnerChanged(ip) }) })
 	}
 	all.Go(func() {
 		facts.Keep(ctx, c.cfg.Client, c.cfg.Rules.ControllerNamespace, c.Synced(), c.cfg.Relist, c.facts.Store)
@@ -187,6 +166,16 @@ func (c *Cluster) HealthChanged() <-chan struct{} { return c.group.HealthChanged
 // ExternalName.
 func (c *Cluster) State(svc federation.ServiceID) federation.ServiceState {
 	return c.state.serviceState(svc)
+}
+
+// Service returns what is kept of a Service; nil: there is none.
+func (c *Cluster) Service(id federation.ServiceID) *Service {
+	c.state.mu.RLock()
+	defer c.state.mu.RUnlock()
+	if e := c.state.services[id]; e != nil {
+		return e.spec
+	}
+	return nil
 }
 
 // Reader returns a reader of one service port. After a change, its Read only joins

@@ -105,7 +105,7 @@ func forbidden(resource string) error {
 
 // running is a Cluster that reads a fake API in a synctest bubble.
 type running struct {
-	*Cluster
+	*Own
 	t       *testing.T
 	api     *fakeAPI
 	trouble *trouble
@@ -128,7 +128,7 @@ func inCluster(t *testing.T, change func(*Config, *trouble), test func(*running)
 		if change != nil {
 			change(&cfg, r.trouble)
 		}
-		r.Cluster = newOn(api, cfg)
+		r.Own = newOn(api, cfg)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- r.Run(ctx) }()

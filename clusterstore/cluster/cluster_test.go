@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -163,7 +164,7 @@ func TestChangedMeanwhile(t *testing.T) {
 // retried.
 func TestForbiddenOptional(t *testing.T) {
 	inCluster(t, func(c *Config, tr *trouble) {
-		c.OnNode = func(string, string, bool) {}
+		withAddresses(c)
 		for _, resource := range []string{"replicasets", "nodes"} {
 			tr.set("* "+resource, forbidden(resource))
 		}
@@ -229,19 +230,14 @@ func TestListedNotWatched(t *testing.T) {
 	})
 }
 
-// TestCallbacks: OnService and OnNode get all changes in order.
+// TestCallbacks: ServiceChanged and NodeChanged get all changes in order.
 func TestCallbacks(t *testing.T) {
 	var got []string
 	inCluster(t, func(c *Config, _ *trouble) {
 		got = nil
-		c.OnService = func(id federation.ServiceID, s *Service) {
-			text := "gone"
-			if s != nil {
-				text = s.Annotations["mirror.linkerd.io/x"] + s.Annotations["isthmus.io/x"] + s.Annotations["other"]
-			}
-			got = append(got, id.String()+" "+text)
-		}
-		c.OnNode = func(name, zone string, exists bool) {
+		withAddresses(c)
+		c.own.ServiceChanged = func(id federation.ServiceID) { got = append(got, id.String()) }
+		c.own.NodeChanged = func(name, zone string, exists bool) {
 			if !exists {
 				zone = "gone"
 			}
@@ -257,6 +253,9 @@ func TestCallbacks(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Wait()
+			if kept := r.Service(web80.Service).Annotations; len(kept) != 2 || kept["isthmus.io/x"] != "+"+text {
+				t.Errorf("annotations %v", kept)
+			}
 		}
 		if err := services.Delete(ctx, "web", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
@@ -271,7 +270,7 @@ func TestCallbacks(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if got, want := strings.Join(got, ", "), "ns/web , ns/web 1+1, ns/web 2+2, ns/web gone, n1 , n1 z1, n1 gone"; got != want {
+		if got, want := strings.Join(got, ", "), "ns/web, ns/web, ns/web, ns/web, n1 , n1 z1, n1 gone"; got != want {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}
 	}, aService("web", "http=80"))
@@ -339,13 +338,8 @@ func TestNewRefuses(t *testing.T) {
 	if _, err := New(cfg); err != nil {
 		t.Error(err)
 	}
-	withAddresses(&cfg)
-	if _, err := New(cfg); err != nil {
+	if own, err := NewOwn(cfg, *ownConfig()); err != nil || own.Owner(netip.Addr{}) != "" {
 		t.Error(err)
-	}
-	cfg.OnService = nil
-	if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), "OnService") {
-		t.Errorf("ProfileChanged without OnService: %v", err)
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -26,7 +25,6 @@ import (
 	"isthmus/clusterstore/decode"
 	"isthmus/clusterstore/decode/corpus"
 	"isthmus/clusterstore/serviceprofile"
-	"isthmus/federation"
 )
 
 // corpusSize is how many objects there are of each kind.
@@ -116,8 +114,7 @@ func newCorpusKind[T any, O interface {
 func corpusKinds(t *testing.T) []corpusKind {
 	cfg := testConfig()
 	cfg.Rules.LoopbackGateways = true
-	cfg.OnService = func(federation.ServiceID, *Service) {}
-	cfg.ProfileChanged = func(Topic, time.Time) {}
+	cfg.own = ownConfig()
 	c := newOn(newFakeAPI(), cfg)
 	partial := schema.GroupVersionKind{Group: "meta.k8s.io", Version: "v1", Kind: "PartialObjectMetadata"}
 	return []corpusKind{

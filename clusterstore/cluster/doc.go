@@ -2,7 +2,7 @@
 // EndpointSlices, Pods and all other objects that endpoints are made of, keeps the few
 // fields that matter, and joins them when a reader asks: it is a [federation.Source].
 // It knows nothing of other clusters and of links: the gateway's own cluster is read
-// in the same way.
+// in the same way. That is an [Own], which also has profiles and the owners of addresses.
 //
 //	c, err := cluster.New(cluster.Config{Name: "east", Client: client, Log: log, Changed: changed})
 //	go c.Run(ctx)
@@ -12,10 +12,9 @@
 // Each kind of object has a file with what is kept of it and how it is indexed:
 // pod.go (and podspec.go, its containers and ports), slice.go, unready.go, service.go, owner.go
 // (ReplicaSets and Jobs), node.go, policyserver.go (with selector.go and policy.go, which
-// match Servers), externalworkload.go, serviceprofile.go, endpoints.go. resources.go lists them. reader.go and join.go make
-// endpoints; lookup.go, claim.go and location.go find the owner of an address, for
-// profiles, and addressowner.go whether it has any, for the table. explain.go
-// has what becomes of each address of a Service, from the same join.
+// match Servers), externalworkload.go, serviceprofile.go, endpoints.go. resources.go lists them.
+// reader.go and join.go make endpoints; explain.go has what becomes of each address of a Service,
+// from the same join. What only the own cluster has begins in own.go.
 //
 // What callers may rely on:
 //
@@ -33,22 +32,50 @@
 //     in the namespace's turn (policy.go), and has a limit (maxPolicy),
 //     beyond which Servers are ignored, the same ones in each replica.
 //     Changes are reported in turn by namespace.
-//   - [Cluster.Look] parses what it lists by the same code as the watches do, holds the state's
-//     lock for one object at a time, and bounds what it takes of an answer. It ends with Run.
 //   - Readers return the same pointers for what has not changed, and so does
-//     [Cluster.ServiceProfile].
+//     [Own.ServiceProfile].
 //   - ReplicaSets, Jobs, Nodes, Servers, ExternalWorkloads and ServiceProfiles are
 //     optional. If they are forbidden or absent, that is in [Cluster.Health], and they
 //     are retried within 30 s.
 //
+// The state has these indexes, all under state.mu. Each kind's [follow.Store] also asks for its
+// objects by key, to find what a list no longer has and what has drifted.
+//
+//   - services: a Service and its slices, by name. Readers ask at each read, State for pages that
+//     show members, Service for these, definitions and profiles. The stores of Services and slices
+//     put and remove; an entry with neither is removed.
+//   - slices: each EndpointSlice or Endpoints object, by key. Only its store asks; readers come by
+//     services. A slice has a stamp, new after each change behind it, by which readers see what
+//     to join again.
+//   - pods: Pods and ExternalWorkloads, by key, in 64 parts by namespace. A slice asks once, when it
+//     is put, and then has a pointer, to a placeholder if need be; a policy asks for all of its
+//     namespace. Each has its slices, for what its change touches; attachPods and detachPods keep
+//     the two sides alike, and sweepPod removes placeholders that nothing names.
+//   - replicaSets, jobs: owners of Pods, by key, each with its Pods. A Pod asks when it is put, an
+//     owner's change touches its Pods. attachOwner and detachOwner keep both sides alike.
+//   - servers: those that make ports opaque, by key. Only the store asks.
+//   - policies: the same by namespace, with what they make opaque of each Pod. The join asks for
+//     each Pod. setServer and evaluatePolicy keep it right after a change of a Server, putEvaluated
+//     and dropPod after one of a Pod.
+//   - nodes: zone and region, by name, and how many Nodes have each region. Region asks for the
+//     one that all have. The store of Nodes keeps both.
+//   - gateways: Services that are gateways of the cluster, by name, for Gateways. The store of
+//     Services keeps it.
+//   - unusable: why objects can't be used, by kind and key, for Health. Whoever puts such an object
+//     sets it, with each version.
+//   - own (ownindex.go), in the own cluster only: where each Pod and ExternalWorkload is; which have
+//     an address, Pods apart from ExternalWorkloads, since any number of the latter may have the
+//     same; which Services have a cluster IP; and ServiceProfiles by key. LookupAddress, Instance,
+//     Owner and ServiceProfile ask. setLocation, setServiceAddresses and setProfile keep it right,
+//     and mark what profiles and the table have to ask again.
+//
 // All methods but Run are safe for concurrent use. One mutex guards the objects
 // (state.mu): it is held for map access and, shared, while a slice is joined; never
 // during IO, nor while a function of Config runs, nor while selectors are evaluated. Each
-// resource has a goroutine that writes; two more call Config.Changed, one
-// Config.ProfileChanged and one Config.OwnerChanged, so that none waits for another and
-// bursts collapse. They work in turn by namespace, so that none holds up the others.
-// Changes are reported after the first sync
-// only: before it nothing can have been read.
+// resource has a goroutine that writes; two more call Config.Changed and evaluate policy, and of
+// the own cluster one calls OwnConfig.ProfileChanged and one OwnConfig.OwnerChanged, so that none
+// waits for another and bursts collapse. They work in turn by namespace, so that none holds up the
+// others. Changes are reported after the first sync only: before it nothing can have been read.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package cluster

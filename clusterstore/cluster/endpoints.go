@@ -26,7 +26,7 @@ func (c *Cluster) endpoints() follow.Kind[*coreEndpoints, *sliceData] {
 		Name: "endpoints", Needed: true,
 		Source: c.cfg.Client.Sources.Endpoints,
 		Compact: func(o *coreEndpoints) (*sliceData, bool) {
-			return compactEndpoints(o, c.state.addresses != nil)
+			return compactEndpoints(o, c.state.own != nil)
 		},
 		Into:   lockedStore[*sliceData]{c.state, c.state.sliceStore()},
 		Refers: (*sliceData).refers,

@@ -40,7 +40,7 @@ func (c *Cluster) workloads() follow.Kind[*crd.ExternalWorkload, placedPod] {
 
 func (c *Cluster) compactWorkload(o *crd.ExternalWorkload) (p placedPod, ok bool) {
 	p.facts = c.cfg.Rules.compactWorkload(o)
-	if c.state.addresses != nil && p.facts.template.Value().invalid == "" {
+	if c.state.own != nil && p.facts.template.Value().invalid == "" {
 		p.location = workloadLocation(o)
 	}
 	return p, true

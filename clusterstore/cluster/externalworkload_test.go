@@ -212,6 +212,6 @@ func TestCustomResourcesLater(t *testing.T) {
 }
 
 func (r *running) opaque() string {
-	w := &world{Cluster: r.Cluster, t: r.t}
+	w := &world{Own: r.Own, t: r.t}
 	return w.opaqueAt(80)
 }

@@ -160,7 +160,7 @@ func FuzzJoinReference(f *testing.F) { f.Fuzz(rapid.MakeFuzz(compareJoins)) }
 
 func compareJoins(t *rapid.T) {
 	cfg := testConfig()
-	w := &world{Cluster: newOn(unused(), cfg)}
+	w := &world{Own: newOn(unused(), cfg)}
 	w.state.goLive()
 	all := make(objects)
 	var readers []*seen

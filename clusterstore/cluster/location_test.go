@@ -86,7 +86,7 @@ func TestWorkloadsApart(t *testing.T) {
 	for i := range 100 {
 		w.put(workloadAt(aWorkload(fmt.Sprint("v", i), "http=80"), "10.0.0.1"))
 	}
-	a, ip := w.state.addresses, netip.MustParseAddr("10.0.0.1")
+	a, ip := w.state.own, netip.MustParseAddr("10.0.0.1")
 	if pods, workloads := len(a.pods[ip]), len(a.workloads[ip]); pods != 1 || workloads != 100 {
 		t.Errorf("%d Pods and %d ExternalWorkloads", pods, workloads)
 	}

@@ -103,7 +103,7 @@ func TestLookupAddress(t *testing.T) {
 				if got := w.at(x.addr); got != bare && got != bare+" opaque" {
 					t.Errorf("after all are gone: %s", got)
 				}
-				if n := w.state.size() + w.state.addresses.size(); n != 0 {
+				if n := w.state.size() + w.state.own.size(); n != 0 {
 					t.Errorf("%d left behind", n)
 				}
 			})
@@ -112,7 +112,7 @@ func TestLookupAddress(t *testing.T) {
 }
 
 // size is the number of entries in all indexes.
-func (a *addresses) size() int {
+func (a *ownIndex) size() int {
 	return len(a.locations) + len(a.pods) + len(a.workloads) + len(a.services) + len(a.profiles) + a.rejected
 }
 
@@ -161,7 +161,7 @@ func TestInstance(t *testing.T) {
 					t.Errorf("reversed %v: got  %s\nwant %s", reversed, got, x.want)
 				}
 				w.del(x.objects...)
-				if n := w.state.size() + w.state.addresses.size(); n != 0 {
+				if n := w.state.size() + w.state.own.size(); n != 0 {
 					t.Errorf("%d left behind", n)
 				}
 			}
@@ -212,12 +212,9 @@ func TestUnservedStay(t *testing.T) {
 	remote := newWorld(t, nil)
 	remote.put(aService("web", "http=80"), slice, portless, aPod("p", at("10.0.0.1")), workloadAt(aWorkload("v", "http=80"), "10.2.0.1"))
 	for _, l := range remote.state.slices {
-		if len(l.data.hosts()) > 0 || remote.state.addresses != nil {
+		if len(l.data.hosts()) > 0 || remote.state.own != nil {
 			t.Errorf("kept: %+v", l)
 		}
-	}
-	if got := remote.at("10.0.0.1:80"); got != "10.0.0.1:80" || remote.instance(80) != "" {
-		t.Errorf("at 10.0.0.1:80 is %s", got)
 	}
 	for _, r := range remote.resources {
 		if r.Name() == "serviceprofiles" {

@@ -41,13 +41,13 @@ func (c *Cluster) nodes() follow.Kind[*metav1.PartialObjectMetadata, nodeLabels]
 		Same:    func(a, b nodeLabels) bool { return a == b },
 		Applied: c.updateRegion,
 	}
-	if c.cfg.OnNode != nil {
+	if own := c.cfg.own; own != nil {
 		k.Changed = func(name string, n nodeLabels, exists bool) {
 			zone := ""
 			if exists {
 				zone = n.zone.Value()
 			}
-			c.cfg.OnNode(name, zone, exists)
+			own.NodeChanged(name, zone, exists)
 		}
 	}
 	return k

@@ -141,7 +141,7 @@ type placedPod struct {
 
 func (c *Cluster) compactPod(o *corev1.Pod) (p placedPod, ok bool) {
 	p.facts = c.cfg.Rules.compactPod(o)
-	if c.state.addresses != nil {
+	if c.state.own != nil {
 		p.location = podLocation(o)
 	}
 	return p, true

@@ -109,11 +109,7 @@ func (s *state) placed(key string) (o placedPod, ok bool) {
 	if p == nil || !p.facts.known() {
 		return o, false
 	}
-	o.facts = p.facts
-	if s.addresses != nil {
-		o.location = s.addresses.locations[p]
-	}
-	return o, true
+	return placedPod{facts: p.facts, location: s.own.location(p)}, true
 }
 
 func (p placedPod) same(o placedPod) bool { return p.facts == o.facts && p.location.equal(o.location) }

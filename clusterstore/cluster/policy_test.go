@@ -122,7 +122,7 @@ func TestPolicyMeanwhile(t *testing.T) {
 
 // TestPolicyBeforeSync: what was read before the first sync is evaluated when that is over.
 func TestPolicyBeforeSync(t *testing.T) {
-	w := &world{t: t, Cluster: newOn(unused(), testConfig())}
+	w := &world{t: t, Own: newOn(unused(), testConfig())}
 	for _, o := range []runtime.Object{
 		aService("web"), aServer("s", "8080", "app=web"), aPod("p", podLabel("app", "web")), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"),
 	} {

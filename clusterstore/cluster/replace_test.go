@@ -54,7 +54,7 @@ func TestReplaceAddresses(t *testing.T) {
 	w.replace("pods")
 	w.replace("services")
 	w.replace("externalworkloads")
-	if n := w.state.size() + w.state.addresses.size(); n != 0 {
+	if n := w.state.size() + w.state.own.size(); n != 0 {
 		t.Errorf("%d left behind", n)
 	}
 }

@@ -21,10 +21,10 @@ func (c *Cluster) newResources() []*follow.Resource {
 	}
 	all = append(all, resource(c, c.replicaSets()), resource(c, c.jobs()))
 	all = append(all, resource(c, c.policyServers()), resource(c, c.workloads()))
-	if c.state.addresses != nil {
+	if c.state.own != nil {
 		all = append(all, resource(c, c.profiles()))
 	}
-	if c.cfg.Nodes || c.cfg.OnNode != nil {
+	if c.cfg.Nodes || c.cfg.own != nil {
 		all = append(all, resource(c, c.nodes()))
 	}
 	return all

@@ -18,7 +18,7 @@ type Service struct {
 	Ports        []ServicePort
 	Gateway      *Gateway // with Config.GatewaysChanged; nil: it is none
 
-	// Only with Config.OnService:
+	// Only of the own cluster:
 	ClusterIPs  []netip.Addr
 	External    []netip.Addr      // spec.externalIPs and those of its load balancer
 	OpaquePorts Ports             // ports whose protocol is not detected
@@ -38,7 +38,7 @@ func (c *Cluster) services() follow.Kind[*corev1.Service, *Service] {
 		Name: "services", Needed: true,
 		Source: c.cfg.Client.Sources.Services,
 		Compact: func(o *corev1.Service) (*Service, bool) {
-			s := c.cfg.Rules.compactService(o, c.cfg.OnService != nil)
+			s := c.cfg.Rules.compactService(o, c.cfg.own != nil)
 			if c.cfg.GatewaysChanged != nil {
 				s.Gateway = c.cfg.Rules.readGateway(o)
 			}
@@ -50,8 +50,8 @@ func (c *Cluster) services() follow.Kind[*corev1.Service, *Service] {
 	if c.cfg.GatewaysChanged != nil {
 		k.Applied = c.updateGateways
 	}
-	if onService := c.cfg.OnService; onService != nil {
-		k.Changed = func(key string, s *Service, _ bool) { onService(serviceID(key), s) }
+	if own := c.cfg.own; own != nil {
+		k.Changed = func(key string, _ *Service, _ bool) { own.ServiceChanged(serviceID(key)) }
 	}
 	return k
 }

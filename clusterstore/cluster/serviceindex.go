@@ -104,7 +104,7 @@ func (s *state) serviceStore() storeFuncs[*Service] {
 
 // setServiceAddresses follows a Service and its cluster IPs; nil: there is no Service.
 func (s *state) setServiceAddresses(id federation.ServiceID, from, to *Service) {
-	a := s.addresses
+	a := s.own
 	if a == nil {
 		return
 	}

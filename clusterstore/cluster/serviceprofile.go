@@ -40,7 +40,7 @@ func (c *Cluster) logUnusable(key string, f *serviceprofile.Translated, ok bool)
 }
 
 func (s *state) profileStore() storeFuncs[*serviceprofile.Translated] {
-	all := s.addresses.profiles
+	all := s.own.profiles
 	return storeFuncs[*serviceprofile.Translated]{
 		put: func(key string, f *serviceprofile.Translated) follow.Effect {
 			old := all[key]
@@ -67,7 +67,7 @@ func (s *state) profileStore() storeFuncs[*serviceprofile.Translated] {
 
 // setProfile stores a ServiceProfile; nil: it is deleted.
 func (s *state) setProfile(key string, f *serviceprofile.Translated) {
-	a := s.addresses
+	a := s.own
 	if old := a.profiles[key]; old != nil && old.Profile == nil {
 		a.rejected--
 	}

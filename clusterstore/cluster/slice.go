@@ -61,7 +61,7 @@ func (c *Cluster) slices() follow.Kind[*discoveryv1.EndpointSlice, *sliceData] {
 		Name: "endpointslices", Needed: true,
 		Source: c.cfg.Client.Sources.EndpointSlices,
 		Compact: func(o *discoveryv1.EndpointSlice) (*sliceData, bool) {
-			return compactSlice(o, c.state.addresses != nil)
+			return compactSlice(o, c.state.own != nil)
 		},
 		Into:     lockedStore[*sliceData]{c.state, c.state.sliceStore()},
 		Refers:   (*sliceData).refers,

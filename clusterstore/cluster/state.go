@@ -23,7 +23,7 @@ type state struct {
 	trustDomain         string
 	controllerNamespace string
 	dirty               *fair.Dirty[federation.ServiceID] // by namespace
-	addresses           *addresses                        // nil: without Config.ProfileChanged
+	own                 *ownIndex                         // nil: it is a linked cluster
 
 	// All under mu.
 	mu          sync.RWMutex
@@ -215,8 +215,8 @@ func (s *state) setUnusable(object, reason string) {
 func (s *state) unusableObjects() (list []string, profiles int) {
 	s.mu.RLock()
 	reasons := maps.Clone(s.unusable) // there may be many: they are sorted without the lock
-	if s.addresses != nil {
-		profiles = s.addresses.rejected
+	if s.own != nil {
+		profiles = s.own.rejected
 	}
 	s.mu.RUnlock()
 	list = make([]string, 0, len(reasons))

@@ -16,7 +16,7 @@ import (
 // notServed is what is kept of a slice's addresses that are not served.
 type notServed struct {
 	// hosts are addresses with a hostname that are not ready, or in a slice without
-	// ports: profiles can ask for them by hostname. Without Config.ProfileChanged there
+	// ports: profiles can ask for them by hostname. Of linked clusters there
 	// are none.
 	hosts []address
 	// unready has, for each of the subsets, the addresses that are not ready and not

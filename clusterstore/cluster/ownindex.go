@@ -8,11 +8,11 @@ import (
 	"isthmus/federation"
 )
 
-// addresses is the part of a cluster's state that profiles need: the index of
-// addresses, and ServiceProfiles. Only a cluster with Config.ProfileChanged has it.
-type addresses struct {
+// ownIndex is the part of the state that only the own cluster has: the index of addresses, and
+// ServiceProfiles.
+type ownIndex struct {
 	dirty     *fair.Dirty[Topic]      // by the namespace of the object that has changed
-	owners    *fair.Dirty[netip.Addr] // whose Owner may have changed; nil: without Config.OwnerChanged
+	owners    *fair.Dirty[netip.Addr] // whose Owner may have changed
 	locations map[*pod]*location
 	pods      map[netip.Addr][]*pod                 // Pods with that IP, their own or their node's
 	workloads map[netip.Addr][]*pod                 // ExternalWorkloads with that IP
@@ -29,26 +29,23 @@ type Topic struct {
 	Instances bool
 }
 
-func newAddresses(owners bool) *addresses {
-	a := &addresses{
+func newOwnIndex() *ownIndex {
+	return &ownIndex{
 		dirty:     fair.NewDirty[Topic](),
+		owners:    fair.NewDirty[netip.Addr](),
 		locations: make(map[*pod]*location),
 		pods:      make(map[netip.Addr][]*pod),
 		workloads: make(map[netip.Addr][]*pod),
 		services:  make(map[netip.Addr][]federation.ServiceID),
 		profiles:  make(map[string]*serviceprofile.Translated),
 	}
-	if owners {
-		a.owners = fair.NewDirty[netip.Addr]()
-	}
-	return a
 }
 
 // markTopic reports that profiles of that topic may have changed, because of an object
 // of the namespace.
 func (s *state) markTopic(namespace string, t Topic) {
-	if s.live && s.addresses != nil {
-		s.addresses.dirty.Add(namespace, t, s.now)
+	if s.live && s.own != nil {
+		s.own.dirty.Add(namespace, t, s.now)
 	}
 }
 
@@ -63,19 +60,32 @@ func (s *state) markInstances(id federation.ServiceID) {
 }
 
 func (s *state) markLocation(p *pod) {
-	if s.addresses == nil {
-		return
+	for ip := range s.own.location(p).all {
+		s.markAddress(p.namespace(), ip)
 	}
-	namespace := p.namespace()
-	for ip := range s.addresses.locations[p].all {
-		s.markAddress(namespace, ip)
+}
+
+// location returns where a Pod or ExternalWorkload is; nil: that is not known, or the cluster is
+// not the own one.
+func (x *ownIndex) location(p *pod) *location {
+	if x == nil {
+		return nil
+	}
+	return x.locations[p]
+}
+
+// markOwner reports that the owner of an address may have changed, because of an object
+// of the namespace.
+func (s *state) markOwner(namespace string, ip netip.Addr) {
+	if s.live {
+		s.own.owners.Add(namespace, ip, s.now)
 	}
 }
 
 // setLocation sets the addresses of a Pod or ExternalWorkload; nil: it has none. It
 // returns whether that is a change.
 func (s *state) setLocation(p *pod, to *location) bool {
-	a := s.addresses
+	a := s.own
 	if a == nil || a.locations[p].equal(to) {
 		return false
 	}
@@ -103,11 +113,11 @@ func (s *state) setLocation(p *pod, to *location) bool {
 }
 
 // index returns the index that objects with such a location are in.
-func (a *addresses) index(at *location) map[netip.Addr][]*pod {
+func (x *ownIndex) index(at *location) map[netip.Addr][]*pod {
 	if at.workload {
-		return a.workloads
+		return x.workloads
 	}
-	return a.pods
+	return x.pods
 }
 
 func unindex[K, V comparable](index map[K][]V, key K, value V) {

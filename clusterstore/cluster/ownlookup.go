@@ -27,21 +27,18 @@ type Found struct {
 
 // LookupAddress returns the owner of an address, now. A Pod owns its addresses from
 // when it gets them until it ends, but until it runs the endpoint is that of the bare
-// address. Without Config.ProfileChanged, all addresses are bare.
-func (c *Cluster) LookupAddress(addr netip.AddrPort) Found {
+// address.
+func (c *Own) LookupAddress(addr netip.AddrPort) Found {
 	s := c.state
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if s.addresses == nil {
-		return Found{Endpoint: c.bareAddress(addr)}
-	}
-	switch ids := s.addresses.services[addr.Addr()]; {
+	switch ids := s.own.services[addr.Addr()]; {
 	case len(ids) == 1:
 		return Found{ID: ids[0], Service: s.services[ids[0]].spec}
 	case len(ids) > 1:
 		return Found{Claimed: fmt.Sprintf("%d Services with cluster IP %v", len(ids), addr.Addr())}
 	}
-	list, by := s.addresses.claimants(addr)
+	list, by := s.own.claimants(addr)
 	switch {
 	case len(list) == 0:
 		return Found{Endpoint: c.bareAddress(addr)}
@@ -55,13 +52,13 @@ func (c *Cluster) LookupAddress(addr netip.AddrPort) Found {
 
 // Instance returns the endpoint of a service with that hostname, ready or not, for a
 // client that connects to that port of it; nil: there is none, or its Pod has not been
-// read yet. It needs Config.ProfileChanged.
-func (c *Cluster) Instance(id federation.ServiceID, hostname string, port uint16) *federation.Endpoint {
+// read yet.
+func (c *Own) Instance(id federation.ServiceID, hostname string, port uint16) *federation.Endpoint {
 	s := c.state
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	e := s.services[id]
-	if e == nil || s.addresses == nil {
+	if e == nil {
 		return nil
 	}
 	l, a := e.byHostname(hostname)
@@ -76,10 +73,10 @@ func (c *Cluster) Instance(id federation.ServiceID, hostname string, port uint16
 			return c.bareAddress(addr)
 		}
 		return made
-	case !a.pod.facts.known() || s.addresses.locations[a.pod] == nil:
+	case !a.pod.facts.known() || s.own.locations[a.pod] == nil:
 		return nil
 	}
-	at := s.addresses.locations[a.pod]
+	at := s.own.locations[a.pod]
 	ip := a.ip
 	if !at.workload {
 		if len(at.ips) == 0 {
@@ -90,26 +87,13 @@ func (c *Cluster) Instance(id federation.ServiceID, hostname string, port uint16
 	return c.endpointAt(a.pod, netip.AddrPortFrom(ip, port))
 }
 
-// Service returns what is kept of a Service; nil: there is none.
-func (c *Cluster) Service(id federation.ServiceID) *Service {
-	c.state.mu.RLock()
-	defer c.state.mu.RUnlock()
-	if e := c.state.services[id]; e != nil {
-		return e.spec
-	}
-	return nil
-}
-
 // ServiceProfile returns a ServiceProfile, and whether it exists; nil, if it exists: it
-// can't be used. It needs Config.ProfileChanged.
-func (c *Cluster) ServiceProfile(namespace, name string) (p *federation.ServiceProfile, exists bool) {
+// can't be used.
+func (c *Own) ServiceProfile(namespace, name string) (p *federation.ServiceProfile, exists bool) {
 	s := c.state
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if s.addresses == nil {
-		return nil, false
-	}
-	f := s.addresses.profiles[follow.JoinKey(namespace, name)]
+	f := s.own.profiles[follow.JoinKey(namespace, name)]
 	if f == nil {
 		return nil, false
 	}
@@ -117,16 +101,16 @@ func (c *Cluster) ServiceProfile(namespace, name string) (p *federation.ServiceP
 }
 
 // bareAddress is the endpoint of an address without known owner.
-func (c *Cluster) bareAddress(addr netip.AddrPort) *federation.Endpoint {
+func (c *Own) bareAddress(addr netip.AddrPort) *federation.Endpoint {
 	return &federation.Endpoint{Addr: addr, Cluster: c.cfg.Name, Opaque: c.cfg.Rules.DefaultOpaquePorts.Contains(addr.Port())}
 }
 
 // endpointAt returns the endpoint of a Pod or ExternalWorkload at an address. It is that
 // of the bare address until it runs, and if it has a text that can't be sent.
-func (c *Cluster) endpointAt(p *pod, addr netip.AddrPort) *federation.Endpoint {
+func (c *Own) endpointAt(p *pod, addr netip.AddrPort) *federation.Endpoint {
 	made := federation.Endpoint{Addr: addr, Cluster: c.cfg.Name}
 	j := joiner{state: c.state}
-	if !c.state.addresses.locations[p].life.runs() || j.pod(&made, p) != federation.Served {
+	if !c.state.own.locations[p].life.runs() || j.pod(&made, p) != federation.Served {
 		return c.bareAddress(addr)
 	}
 	common := *made.Common.Get()

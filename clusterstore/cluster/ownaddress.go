@@ -1,0 +1,41 @@
+package cluster
+
+import (
+	"net/netip"
+	"slices"
+
+	"isthmus/federation"
+)
+
+var _ federation.Owner = (*Own)(nil)
+
+// Owner names the Service or Pod that has an address; empty: none has. A Service has
+// its cluster IPs. A Pod has its IPs from when it gets them until it ends: those of its
+// node too if it is on the node's network, or has ports there. ExternalWorkloads own
+// nothing: a machine outside of all clusters may belong to several.
+func (c *Own) Owner(ip netip.Addr) string {
+	s := c.state
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if ids := s.own.services[ip]; len(ids) > 0 {
+		return "Service " + ids[0].String()
+	}
+	if list := s.own.pods[ip]; len(list) > 0 {
+		return "Pod " + list[0].key
+	}
+	return ""
+}
+
+// Exposed names a Service that is reached from outside by an address, one of its
+// externalIPs or of its load balancer; empty: none is. It looks at all Services.
+func (c *Own) Exposed(ip netip.Addr) string {
+	s := c.state
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for id, e := range s.services {
+		if e.spec != nil && slices.Contains(e.spec.External, ip) {
+			return "Service " + id.String()
+		}
+	}
+	return ""
+}
