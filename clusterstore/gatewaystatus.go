@@ -2,7 +2,6 @@ package clusterstore
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,10 +31,10 @@ func (l *link) logGateways() {
 				continue
 			}
 			l.log.Warn("gateway does not answer probes", zap.String("gateway", address), zap.String("error", a.Failure))
-			l.report(cluster.GatewayChanged, "gateway "+address+" does not answer probes", errors.New(a.Failure), true)
+			l.report(cluster.GatewayChanged, "gateway "+address+" does not answer probes: "+a.Failure, true)
 		case before[address]:
 			l.log.Info("gateway answers probes again", zap.String("gateway", address))
-			l.report(cluster.GatewayChanged, "gateway "+address+" answers probes again", nil, false)
+			l.report(cluster.GatewayChanged, "gateway "+address+" answers probes again", false)
 		}
 	}
 }

@@ -33,8 +33,7 @@ type link struct {
 	accepted   *credentials // what next or, without next, serving is made from
 	serving    *runningCluster
 	next       *runningCluster
-	state      cluster.State
-	since      time.Time // since when it has the state
+	life       *cluster.Life
 	standing   linkStanding
 	duplicates []string // names of Secrets logged as duplicates
 }
@@ -68,7 +67,7 @@ func (l *link) reconcile(ctx context.Context, list []*credentials) {
 	l.logGateways()
 	l.logDuplicates(list)
 	l.publish()
-	if l.state != cluster.Pending || l.gateways.late() {
+	if l.state() != cluster.Pending || l.gateways.late() {
 		l.store.markSettled(l)
 	}
 }
@@ -144,7 +143,7 @@ func (l *link) useRanges(want *credentials) {
 func (l *link) start(ctx context.Context, creds *credentials) {
 	l.next.stop()
 	var deadline time.Time
-	if l.state == cluster.Pending && l.next != nil {
+	if l.state() == cluster.Pending && l.next != nil {
 		deadline = l.next.deadline
 	}
 	made, err := l.store.create(creds.rest, cluster.Config{
@@ -167,8 +166,13 @@ func (l *link) start(ctx context.Context, creds *credentials) {
 		made = failedCluster{err}
 	}
 	l.next = &runningCluster{cluster: made, creds: creds, grace: l.store.opts.Grace, deadline: deadline}
-	if l.serving == nil {
-		l.setState(cluster.Pending, nil)
+	if l.serving == nil && l.state() != cluster.Pending {
+		l.life.Set(cluster.Pending, nil)
+		warnings := zap.Skip()
+		if len(creds.warnings) > 0 {
+			warnings = zap.Strings("warnings", creds.warnings)
+		}
+		l.log.Info("cluster linked", zap.String("server", creds.server), zap.String("secret", creds.secret), warnings)
 	}
 	l.next.start(ctx, l.store.starts, l.log)
 }
@@ -184,7 +188,7 @@ func (l *link) promote() {
 	l.setLink()
 	if old != nil {
 		l.log.Info("credentials rotated", zap.String("secret", l.serving.creds.secret))
-		l.report(cluster.CredentialsChanged, "new credentials are in use", nil, false)
+		l.report(cluster.CredentialsChanged, "new credentials are in use", false)
 		old.stop()
 	}
 }
@@ -198,7 +202,7 @@ func (l *link) unlink() {
 	l.next, l.serving = nil, nil
 	l.setLink()
 	l.log.Info("cluster unlinked")
-	l.report(cluster.StateChanged, "unlinked", nil, false)
+	l.report(cluster.StateChanged, "unlinked", false)
 	next.stop()
 	serving.stop()
 	l.store.opts.Metrics.Requests().Forget(l.name)
@@ -210,68 +214,34 @@ func (l *link) unlink() {
 // updateState sets the state that follows from the clusters' health, and logs
 // once if a rotation does not work.
 func (l *link) updateState() {
-	var err error
+	var problem error // of next
 	if l.next != nil {
-		err = l.next.problem()
+		problem = l.next.problem()
 	}
 	switch {
 	case l.serving == nil && l.next == nil:
-		l.setState(cluster.Rejected, nil)
-	case l.serving == nil && err != nil:
-		l.setState(cluster.Unreachable, err)
-	case l.serving == nil:
-		// It stays pending, as start has set it, or unreachable until it has synced.
-	default:
-		if h := l.serving.health(); h.Lost.IsZero() {
-			l.setState(cluster.Ready, nil)
-		} else {
-			l.setState(cluster.Stale, h.Err)
-		}
-		if err != nil && !l.next.failed {
-			l.next.failed = true
-			l.log.Warn("new credentials do not work; the old ones stay in use",
-				zap.String("secret", l.next.creds.secret), zap.Error(err))
-			l.report(cluster.CredentialsChanged, "new credentials do not work; the old ones stay in use", err, true)
-		}
-	}
-}
-
-// setState sets the link's state, and logs it if that changes it.
-func (l *link) setState(s cluster.State, why error) {
-	if l.state == s {
+		l.life.Set(cluster.Rejected, nil)
+		return
+	case l.serving == nil: // without a problem it stays as start has set it, or unreachable until it has synced
+		l.life.Follow(false, cluster.Health{}, problem)
 		return
 	}
-	before := l.state
-	l.state, l.since = s, time.Now()
-	if s != cluster.Rejected { // unlink and the Secret's refusal are reported
-		l.report(cluster.StateChanged, string(s), why, s != cluster.Ready && s != cluster.Pending)
-	}
-	switch s {
-	case cluster.Pending:
-		c := l.next.creds
-		warnings := zap.Skip()
-		if len(c.warnings) > 0 {
-			warnings = zap.Strings("warnings", c.warnings)
-		}
-		l.log.Info("cluster linked", zap.String("server", c.server), zap.String("secret", c.secret), warnings)
-	case cluster.Unreachable:
-		l.log.Info("cluster unreachable; it is retried", zap.Error(why))
-	case cluster.Stale:
-		l.log.Info("cluster is stale: its API is not followed any more", zap.Error(why))
-	case cluster.Ready:
-		if before == cluster.Stale {
-			l.log.Info("cluster is back")
-		} else {
-			l.log.Info("cluster ready")
-		}
+	l.life.Follow(true, l.serving.health(), nil)
+	if problem != nil && !l.next.failed {
+		l.next.failed = true
+		l.log.Warn("new credentials do not work; the old ones stay in use",
+			zap.String("secret", l.next.creds.secret), zap.Error(problem))
+		l.report(cluster.CredentialsChanged, cluster.Because("new credentials do not work; the old ones stay in use", problem), true)
 	}
 }
 
-// report reports a change, with an error that is behind it, if there is one.
-func (l *link) report(kind cluster.ChangeKind, text string, why error, problem bool) {
-	if why != nil {
-		text += ": " + why.Error()
-	}
+func (l *link) state() cluster.State {
+	s, _ := l.life.State()
+	return s
+}
+
+// report reports a change.
+func (l *link) report(kind cluster.ChangeKind, text string, problem bool) {
 	l.store.opts.Report(cluster.Change{Cluster: l.name, Kind: kind, Text: text, Problem: problem})
 }
 

@@ -234,7 +234,7 @@ func TestStale(t *testing.T) {
 		if now, _ := e.watch.Get(); now != set {
 			t.Error("the table has published a new set")
 		}
-		e.logged("cluster is stale: its API is not followed any more", "cluster is back")
+		e.logged("cluster is stale: its API is not followed, and its endpoints stay as they were", "cluster is back")
 	}, secret("s", "east", "t1", 0))
 }
 

@@ -88,7 +88,7 @@ func (l *link) setLink() {
 		if s.region == "" {
 			s.region = l.serving.cluster.Region()
 		}
-	case l.state == cluster.Unreachable:
+	case l.state() == cluster.Unreachable:
 		now.State = federation.Unreachable
 	}
 	s.lost = federation.InService
@@ -132,7 +132,7 @@ func (l *link) logStanding() {
 		why = "not cordoned, and not lost by its when-lost and lost-after"
 	}
 	l.log.Info("standing of a cluster changed", zap.Stringer("standing", now), zap.Stringer("before", s.logged), zap.String("reason", why))
-	l.report(cluster.StandingChanged, now.String()+": "+why, nil, now != federation.InService)
+	l.report(cluster.StandingChanged, now.String()+": "+why, now != federation.InService)
 	s.logged = now
 }
 

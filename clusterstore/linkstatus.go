@@ -84,7 +84,8 @@ type linkSnapshot struct {
 
 // publish makes the link's present fields visible to other goroutines.
 func (l *link) publish() {
-	v := &linkSnapshot{state: l.state, since: l.since, accepted: l.accepted, standing: l.standing, tracker: l.gateways.tracker, problem: l.gateways.problem}
+	state, since := l.life.State()
+	v := &linkSnapshot{state: state, since: since, accepted: l.accepted, standing: l.standing, tracker: l.gateways.tracker, problem: l.gateways.problem}
 	switch {
 	case l.serving != nil:
 		v.cluster = l.serving.cluster

@@ -190,7 +190,8 @@ func (s *Store) dispatch(now snapshot, start func(*link)) {
 		delete(lists, name)
 	}
 	for name, list := range lists {
-		l := &link{store: s, name: name, log: s.opts.Log.With(zap.Stringer("cluster", name)), region: cluster.NewRegionSignal(), gateways: linkGateways{found: cluster.NewRegionSignal(), changed: cluster.NewRegionSignal()}}
+		log := s.opts.Log.With(zap.Stringer("cluster", name))
+		l := &link{store: s, name: name, log: log, life: cluster.NewLife(name, log, zap.InfoLevel, s.opts.Report), region: cluster.NewRegionSignal(), gateways: linkGateways{found: cluster.NewRegionSignal(), changed: cluster.NewRegionSignal()}}
 		l.mailbox.Set(list)
 		s.links[name] = l
 		start(l)

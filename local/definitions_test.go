@@ -113,7 +113,7 @@ func TestPreferenceFollowsService(t *testing.T) {
 		}
 		put(map[string]string{"isthmus.io/prefer": "zone,east", "isthmus.io/min-ready": "50%"}, "zone, east", "50%", 0)
 		put(map[string]string{"isthmus.io/prefer": "any", "isthmus.io/min-ready": "3"}, "any", "3", 0)
-		e.logged("local cluster ready")
+		e.logged("cluster ready")
 		put(map[string]string{"isthmus.io/prefer": "east,", "isthmus.io/min-ready": "3"}, "local, any", "3", 1)
 		put(map[string]string{"isthmus.io/prefer": "east,", "isthmus.io/min-ready": "4"}, "local, any", "4", 1) // the same problem
 		e.logged("annotations or labels of the Service can't be used")

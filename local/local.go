@@ -97,6 +97,7 @@ type Local struct {
 	cordon   federation.Standing
 	region   string // of Options
 	reported func(cluster.Change)
+	life     *cluster.Life
 	moved    *cluster.RegionSignal
 	synced   chan struct{}
 	services *fair.Dirty[federation.ServiceID] // to be defined; by namespace
@@ -105,8 +106,6 @@ type Local struct {
 
 	mu       sync.Mutex
 	problems map[federation.ServiceID][]string // by Service
-	since    time.Time                         // of the state
-	state    cluster.State
 }
 
 // New checks the options. It does no network IO and starts nothing.
@@ -142,6 +141,7 @@ func create(o Options, newCluster func(cluster.Config, cluster.OwnConfig) (local
 		zones:    newZones(),
 		problems: make(map[federation.ServiceID][]string),
 	}
+	l.life = cluster.NewLife(federation.Local, l.log, zap.WarnLevel, o.Report)
 	l.profiles = newProfiles(l.profile)
 	if o.REST != nil {
 		if u, err := url.Parse(o.REST.Host); err == nil {
@@ -175,7 +175,7 @@ func create(o Options, newCluster func(cluster.Config, cluster.OwnConfig) (local
 // ended. If the API can't be reached, it keeps trying. It leaves the table as it is
 // then. Run is called once.
 func (l *Local) Run(ctx context.Context) error {
-	l.setState(cluster.Pending, nil)
+	l.life.Set(cluster.Pending, nil)
 	link := federation.Link{State: federation.Pending, Cordon: l.cordon, Region: l.region}
 	l.logCordon()
 	l.setLink(&link)
@@ -186,7 +186,8 @@ func (l *Local) Run(ctx context.Context) error {
 	synced := l.cluster.Synced()
 	for ctx.Err() == nil {
 		changed := l.cluster.HealthChanged()
-		l.updateState(l.cluster.Health())
+		h := l.cluster.Health()
+		l.life.Follow(synced == nil, h, h.Err)
 		select {
 		case <-ctx.Done():
 		case <-changed:
@@ -221,51 +222,6 @@ func (l *Local) Service(id federation.ServiceID) *cluster.Service { return l.clu
 // before is not published. The caller closes the watch.
 func (l *Local) Profile(k federation.ProfileKey) *federation.Watch[*federation.Profile] {
 	return l.profiles.watch(k)
-}
-
-// updateState sets the state that follows from the cluster's health.
-func (l *Local) updateState(h cluster.Health) {
-	select {
-	case <-l.synced:
-		if h.Lost.IsZero() {
-			l.setState(cluster.Ready, nil)
-		} else {
-			l.setState(cluster.Stale, h.Err)
-		}
-	default:
-		if h.Err != nil {
-			l.setState(cluster.Unreachable, h.Err)
-		}
-	}
-}
-
-// setState stores a state, and logs that it began unless it is the same as
-// before.
-func (l *Local) setState(s cluster.State, why error) {
-	l.mu.Lock()
-	before := l.state
-	if before != s {
-		l.state, l.since = s, time.Now()
-	}
-	l.mu.Unlock()
-	if before != s {
-		text := string(s)
-		if why != nil {
-			text += ": " + why.Error()
-		}
-		l.reported(cluster.Change{Cluster: federation.Local, Text: text, Problem: s == cluster.Unreachable || s == cluster.Stale})
-	}
-	switch {
-	case before == s || s == cluster.Pending:
-	case s == cluster.Unreachable:
-		l.log.Error("the local cluster's API can't be used; still trying", zap.Error(why))
-	case s == cluster.Stale:
-		l.log.Warn("the local cluster's API is lost; its endpoints stay as they were", zap.Error(why))
-	case before == cluster.Stale:
-		l.log.Info("the local cluster's API is back")
-	default:
-		l.log.Info("local cluster ready")
-	}
 }
 
 // maxDefiners is how many definitions are made at the same time, each of another

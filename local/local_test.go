@@ -189,14 +189,14 @@ func TestLife(t *testing.T) {
 		e.sync()
 		<-e.local.Synced()
 		e.state(federation.Ready, cluster.Ready, "")
-		e.logged("the local cluster's API can't be used; still trying", "local cluster ready")
+		e.logged("cluster unreachable; it is retried", "cluster ready")
 		e.health(cluster.Health{Health: follow.Health{Err: errors.New("gone"), Lost: time.Now()}})
 		time.Sleep(time.Hour)
 		e.health(cluster.Health{Health: follow.Health{Err: errors.New("still gone"), Lost: time.Now()}})
 		e.state(federation.Ready, cluster.Stale, "still gone")
 		e.health(cluster.Health{})
 		e.state(federation.Ready, cluster.Ready, "")
-		e.logged("the local cluster's API is lost; its endpoints stay as they were", "the local cluster's API is back")
+		e.logged("cluster is stale: its API is not followed, and its endpoints stay as they were", "cluster is back")
 	})
 }
 
@@ -236,7 +236,7 @@ func TestProblemsAreReportedOnce(t *testing.T) {
 		}
 		const line = "annotations or labels of the Service can't be used"
 		e.sync()
-		e.logged("local cluster ready")
+		e.logged("cluster ready")
 		put("a@b@c,bb@east")
 		put("a@b@c,bb@east,bb@north") // other members, the same problem
 		e.logged(line)

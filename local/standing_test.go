@@ -35,7 +35,7 @@ func TestRegionFollowsNodes(t *testing.T) {
 		region("us", "us", federation.Ready)
 		region("", "", federation.Ready)
 		const line = "region of the local cluster changed"
-		e.logged(line, "local cluster ready", line, line)
+		e.logged(line, "cluster ready", line, line)
 	})
 }
 
@@ -50,7 +50,7 @@ func TestRestlessRegion(t *testing.T) {
 			synctest.Wait()
 		}
 		const line = "region of the local cluster changed"
-		e.logged("local cluster ready", line)
+		e.logged("cluster ready", line)
 		time.Sleep(cluster.RegionPause)
 		synctest.Wait()
 		e.logged(line)
@@ -94,9 +94,9 @@ func TestCordonOfLocal(t *testing.T) {
 				}
 			}
 			if reason == "" {
-				e.logged("local cluster ready")
+				e.logged("cluster ready")
 			} else {
-				e.logged("the local cluster is not in service", "local cluster ready")
+				e.logged("the local cluster is not in service", "cluster ready")
 			}
 		})
 	}

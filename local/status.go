@@ -11,11 +11,10 @@ import (
 // Status returns the cluster's state now.
 func (l *Local) Status() adminapi.Cluster {
 	h := l.cluster.Health()
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	state, since := l.life.State()
 	st := adminapi.Cluster{Cluster: federation.Local.String(), ClusterStatus: cluster.Status{
-		State:     cmp.Or(l.state, cluster.Pending),
-		Since:     l.since,
+		State:     cmp.Or(state, cluster.Pending),
+		Since:     since,
 		Server:    l.server,
 		LastEvent: h.LastEvent,
 		Warnings:  h.Warnings(),

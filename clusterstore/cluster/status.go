@@ -2,9 +2,8 @@ package cluster
 
 import "isthmus/internal/adminapi"
 
-// State is the state of a cluster, local or linked, as pages, logs and metrics show
-// it. Whoever runs the Cluster derives it from [Health] (updateState of the link in
-// clusterstore, and of the local cluster in local).
+// State is the state of a cluster, own or linked, as pages, logs and metrics show it. A [Life]
+// has it.
 type State = adminapi.ClusterState
 
 // A cluster's states.
