@@ -72,7 +72,6 @@ func TestArrows(t *testing.T) {
 func TestSmall(t *testing.T) {
 	heavy := []string{
 		"k8s.io/client-go/dynamic/...",
-		"k8s.io/client-go/dynamic/...",
 		"isthmus/clusterstore/typed/typedtest", "isthmus/clusterstore/decode/corpus", "isthmus/clusterstore/decode/decodetest", "isthmus/internal/apisim", "isthmus/internal/tierspec", "k8s.io/kubectl/...", "k8s.io/apiextensions-apiserver/...", "sigs.k8s.io/controller-runtime/...",
 		"github.com/spf13/cobra/doc/...", "golang.org/x/net/trace/...", "html/template/...", "net/rpc/...",
 	}

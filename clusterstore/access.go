@@ -28,7 +28,7 @@ func ReadAccesses(secrets []corev1.Secret) []Access {
 	var list []*credentials
 	for i := range secrets {
 		if secrets[i].Type == SecretType {
-			list = append(list, readSecret(&secrets[i], time.Now(), standingRules{}))
+			list = append(list, readSecret(&secrets[i], time.Now(), linkSettings{}))
 		}
 	}
 	sortCredentials(list)

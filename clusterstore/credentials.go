@@ -48,7 +48,7 @@ type credentials struct {
 	refused error                  // why it can't be used; nil: it can
 	reason  string                 // with refused: one of the reasons above
 
-	standing standingRules // also of a Secret that is refused
+	standing linkSettings // also of a Secret that is refused
 
 	// Set unless it is refused:
 	rest        *rest.Config
@@ -63,9 +63,9 @@ type credentials struct {
 
 // readSecret reads a Secret of the link type. It does no IO. defaults are for the
 // annotations of its standing.
-func readSecret(s *corev1.Secret, now time.Time, defaults standingRules) *credentials {
+func readSecret(s *corev1.Secret, now time.Time, defaults linkSettings) *credentials {
 	c := &credentials{secret: s.Name, version: s.ResourceVersion, created: s.CreationTimestamp.Time, read: now}
-	c.standing = readStanding(s.Annotations, defaults)
+	c.standing = readSettings(s.Annotations, defaults)
 	if c.cluster, c.refused = readClusterName(s); c.refused != nil {
 		c.reason = reasonLabel
 	} else {
@@ -81,7 +81,7 @@ func CheckLink(s *corev1.Secret) (name federation.ClusterName, warnings []string
 	if s.Type != SecretType {
 		return "", nil, fmt.Errorf("its type is %s, not %s", quote(string(s.Type)), SecretType)
 	}
-	c := readSecret(s, time.Now(), standingRules{})
+	c := readSecret(s, time.Now(), linkSettings{})
 	return c.cluster, slices.Concat(c.warnings, c.standing.warnings), c.refused
 }
 

@@ -102,7 +102,7 @@ func (c *scripted) Gateways() (list []*cluster.Gateway, more int) {
 func (c *scripted) setGateways(list ...*cluster.Gateway) {
 	c.gateways.Store(&list)
 	c.cfg.GatewaysChanged()
-	time.Sleep(cluster.RegionPause) // changes of a second are passed on together
+	time.Sleep(cluster.SignalPause) // changes of a second are passed on together
 	synctest.Wait()
 }
 

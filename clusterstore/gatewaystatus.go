@@ -46,7 +46,7 @@ func (v *linkSnapshot) describeGateways(st *cluster.Status, ownProblems []string
 	if v.tracker == nil {
 		return
 	}
-	st.Network = cmp.Or(v.standing.rules.network, namelessNetwork)
+	st.Network = cmp.Or(v.standing.settings.network, namelessNetwork)
 	outside, ipv6 := 0, 0
 	var unknown, own []string // that are not probed
 	for _, a := range v.tracker.Addresses() {

@@ -25,7 +25,7 @@ type link struct {
 	log   *zap.Logger            // fixed
 
 	mailbox   federation.Latest[[]*credentials] // all Secrets with its name, oldest first
-	region    *cluster.RegionSignal             // of its clusters
+	region    *cluster.PacedSignal              // of its clusters
 	gateways  linkGateways
 	published atomic.Pointer[linkSnapshot] // for status and metrics
 	settled   bool                         // under store.mu: it has been something else than pending, or waits for names of gateways only
@@ -56,7 +56,7 @@ func (l *link) run(ctx context.Context) {
 // It is idempotent.
 func (l *link) reconcile(ctx context.Context, list []*credentials) {
 	want := pick(list, l.accepted)
-	l.useRules(list, want)
+	l.useSettings(list, want)
 	l.useCredentials(ctx, want)
 	l.useGateways(ctx)
 	l.promote()

@@ -16,17 +16,17 @@ import (
 // linkGateways is how a link's cluster is reached if it is on another network than the
 // gateway. Its link's goroutine writes it.
 type linkGateways struct {
-	found   *cluster.RegionSignal // the cluster has other gateway Services
-	changed *cluster.RegionSignal // there are other addresses, or one has died or come to life
-	tracker *gateways.Tracker     // nil: the cluster's Pods are reached themselves
-	targets []gateways.Target     // that the tracker has
-	named   bool                  // the link Secret has a part in targets
-	problem []string              // why there are none, or not all
-	began   time.Time             // with tracker
-	cancel  context.CancelFunc    // with tracker
-	done    chan struct{}         // with tracker
-	source  *gateways.Source      // that the table has; nil: none yet
-	dead    map[string]bool       // addresses, as they were logged
+	found   *cluster.PacedSignal // the cluster has other gateway Services
+	changed *cluster.PacedSignal // there are other addresses, or one has died or come to life
+	tracker *gateways.Tracker    // nil: the cluster's Pods are reached themselves
+	targets []gateways.Target    // that the tracker has
+	named   bool                 // the link Secret has a part in targets
+	problem []string             // why there are none, or not all
+	began   time.Time            // with tracker
+	cancel  context.CancelFunc   // with tracker
+	done    chan struct{}        // with tracker
+	source  *gateways.Source     // that the table has; nil: none yet
+	dead    map[string]bool      // addresses, as they were logged
 }
 
 // useGateways makes the tracker follow what leads to the cluster, if its Pods can't be
@@ -51,11 +51,11 @@ func (l *link) useGateways(ctx context.Context) {
 			Routable: l.store.opts.Rules.GatewayRoutable, IPv4Only: !l.store.opts.IPv6,
 		})
 	}
-	g.follow(&l.standing.rules, from, l.store.opts.Rules.GatewayRoutable)
+	g.follow(&l.standing.settings, from, l.store.opts.Rules.GatewayRoutable)
 }
 
 // follow makes the tracker follow what leads to the cluster by these rules.
-func (g *linkGateways) follow(r *standingRules, from *runningCluster, routable func(netip.Addr) bool) {
+func (g *linkGateways) follow(r *linkSettings, from *runningCluster, routable func(netip.Addr) bool) {
 	found, more := from.cluster.Gateways()
 	targets, problem := r.targets(found, more, routable)
 	named := r.gateways != nil || r.identity != ""
@@ -95,7 +95,7 @@ func (g *linkGateways) end() bool {
 }
 
 // namedTargets returns what the link Secret names, and what is wrong.
-func (r *standingRules) namedTargets(found []*cluster.Gateway, routable func(netip.Addr) bool) (list []gateways.Target, problem []string) {
+func (r *linkSettings) namedTargets(found []*cluster.Gateway, routable func(netip.Addr) bool) (list []gateways.Target, problem []string) {
 	identity := r.identity
 	for _, g := range found {
 		identity = cmp.Or(identity, g.Identity)
@@ -115,7 +115,7 @@ func (r *standingRules) namedTargets(found []*cluster.Gateway, routable func(net
 }
 
 // targets returns what leads to a cluster that has these gateways, and what is wrong.
-func (r *standingRules) targets(found []*cluster.Gateway, more int, routable func(netip.Addr) bool) (list []gateways.Target, problem []string) {
+func (r *linkSettings) targets(found []*cluster.Gateway, more int, routable func(netip.Addr) bool) (list []gateways.Target, problem []string) {
 	switch {
 	case r.gateways != nil:
 		return r.namedTargets(found, routable)
@@ -154,7 +154,7 @@ func (l *link) readable() federation.Source {
 }
 
 // elsewhere reports whether the cluster is on another network than the gateway.
-func (l *link) elsewhere() bool { return l.standing.rules.network != l.store.opts.Network }
+func (l *link) elsewhere() bool { return l.standing.settings.network != l.store.opts.Network }
 
 // known reports whether there are gateways to use, or is known that there are none.
 func (g *linkGateways) known() bool { return g.tracker != nil && closed(g.tracker.Settled()) }

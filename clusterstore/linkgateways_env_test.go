@@ -108,7 +108,7 @@ func through(addr string) string {
 // reached checks what clients of web get.
 func (e *env) reached(want ...string) {
 	e.t.Helper()
-	e.pass(cluster.RegionPause) // changes of a second are passed on together
+	e.pass(cluster.SignalPause) // changes of a second are passed on together
 	set, _ := e.watch.Get()
 	var got []string
 	for _, x := range set.Endpoints {

@@ -44,7 +44,7 @@ func TestGateways(t *testing.T) {
 		e.reached(through("192.0.2.3:4143"))
 		e.last(2).setGateways(gateway("192.0.2.4"))
 		e.sync(2)
-		e.pass(cluster.RegionPause)
+		e.pass(cluster.SignalPause)
 		e.reached(through("192.0.2.4:4143"))
 	}, s())
 }

@@ -15,7 +15,7 @@ import (
 // linkStanding is how far a link's cluster is taken out of all services, why, and where
 // the cluster is. Its link's goroutine writes it; others get copies.
 type linkStanding struct {
-	rules     standingRules // of the Secret in use, as it is now
+	settings  linkSettings  // of the Secret in use, as it is now
 	secret    string        // namespace and name of that Secret; empty: there is none
 	turnedAt  time.Time     // since when a change of the cordon takes effect; zero: it has not changed since the cluster was linked
 	turnOver  time.Duration // how long that takes at most
@@ -28,7 +28,7 @@ type linkStanding struct {
 }
 
 // effective is what the cluster's standing comes to.
-func (s *linkStanding) effective() federation.Standing { return max(s.rules.cordon, s.notByHand()) }
+func (s *linkStanding) effective() federation.Standing { return max(s.settings.cordon, s.notByHand()) }
 
 // notByHand is how far the cluster is taken out because it is not followed, or can't be
 // reached.
@@ -39,10 +39,10 @@ func (s *linkStanding) notByHand() federation.Standing {
 	return s.lost
 }
 
-// useRules makes the standing follow the newest version of the Secret whose credentials
+// useSettings makes the standing follow the newest version of the Secret whose credentials
 // are in use, even if these are of an older version: a Secret with content that can't be
 // used may have a cordon. nil: there are no credentials.
-func (l *link) useRules(list []*credentials, inUse *credentials) {
+func (l *link) useSettings(list []*credentials, inUse *credentials) {
 	s := &l.standing
 	if inUse == nil {
 		*s = linkStanding{}
@@ -52,14 +52,14 @@ func (l *link) useRules(list []*credentials, inUse *credentials) {
 	if i := slices.IndexFunc(list, func(c *credentials) bool { return c.secret == inUse.secret }); i >= 0 {
 		c = list[i]
 	}
-	overChanged := s.rules.cordonOver != c.standing.cordonOver
-	if s.secret != "" && (s.rules.cordon != c.standing.cordon || overChanged && s.turning()) {
+	overChanged := s.settings.cordonOver != c.standing.cordonOver
+	if s.secret != "" && (s.settings.cordon != c.standing.cordon || overChanged && s.turning()) {
 		s.turnedAt, s.turnOver = time.Now(), c.standing.cordonOver
 	}
-	if w := c.standing.warnings; len(w) > 0 && !slices.Equal(w, s.rules.warnings) {
+	if w := c.standing.warnings; len(w) > 0 && !slices.Equal(w, s.settings.warnings) {
 		l.log.Warn("annotations of a link Secret can't be read", zap.String("secret", c.secret), zap.Strings("warnings", w))
 	}
-	s.rules, s.secret = c.standing, l.store.opts.Namespace+"/"+c.secret
+	s.settings, s.secret = c.standing, l.store.opts.Namespace+"/"+c.secret
 }
 
 // turning reports whether a change of the cordon is taking effect, as the table makes it.
@@ -79,7 +79,7 @@ func (l *link) setLink() {
 	case s.linkedAt.IsZero():
 		s.linkedAt = time.Now()
 	}
-	s.lostSince, s.region = s.linkedAt, s.rules.region
+	s.lostSince, s.region = s.linkedAt, s.settings.region
 	now := federation.Link{State: federation.Pending}
 	switch {
 	case l.serving != nil:
@@ -93,19 +93,19 @@ func (l *link) setLink() {
 	}
 	s.lost = federation.InService
 	if s.mayBeLost() && !time.Now().Before(s.dueAt()) {
-		s.lost = s.rules.whenLost
+		s.lost = s.settings.whenLost
 	}
 	s.dead = l.gateways.allDead()
-	now.Region, now.Cordon, now.CordonOver, now.Lost = s.region, s.rules.cordon, s.rules.cordonOver, s.notByHand()
+	now.Region, now.Cordon, now.CordonOver, now.Lost = s.region, s.settings.cordon, s.settings.cordonOver, s.notByHand()
 	l.store.setLink(l.name, now)
 }
 
 // mayBeLost reports whether the cluster is lost, or will be at dueAt if nothing changes.
 func (s *linkStanding) mayBeLost() bool {
-	return s.rules.whenLost != federation.InService && !s.lostSince.IsZero()
+	return s.settings.whenLost != federation.InService && !s.lostSince.IsZero()
 }
 
-func (s *linkStanding) dueAt() time.Time { return s.lostSince.Add(s.rules.lostAfter) }
+func (s *linkStanding) dueAt() time.Time { return s.lostSince.Add(s.settings.lostAfter) }
 
 // untilLost returns a channel that gets something when the cluster will be lost; nil:
 // it is already, or will not be.
@@ -146,9 +146,9 @@ func (s *linkStanding) reason() string {
 	}
 	by := fmt.Sprintf("by annotation %s of Secret %s", CordonAnnotation, s.secret)
 	switch {
-	case s.rules.cordon == federation.Withdrawn:
+	case s.settings.cordon == federation.Withdrawn:
 		list = append(list, "cordoned "+by+spread)
-	case s.rules.cordon == federation.LastResort:
+	case s.settings.cordon == federation.LastResort:
 		list = append(list, "cordoned as last resort "+by+spread)
 	case spread != "":
 		list = append(list, "endpoints come back from a cordon"+spread)

@@ -123,7 +123,7 @@ func (v *linkSnapshot) describe(st *adminapi.Cluster, grace time.Duration, ownPr
 	st.LastEvent, st.Resources, st.Memory = h.LastEvent, h.Resources, h.Memory
 	st.Standing, st.StandingReason, st.Region = v.standing.effective().String(), v.standing.reason(), v.standing.region
 	st.ObjectWarnings = h.Warnings()
-	st.Warnings = slices.Concat(v.accepted.warnings, v.standing.rules.warnings, st.ObjectWarnings)
+	st.Warnings = slices.Concat(v.accepted.warnings, v.standing.settings.warnings, st.ObjectWarnings)
 	v.describeGateways(&st.ClusterStatus, ownProblems)
 	switch {
 	case v.state == cluster.Ready:

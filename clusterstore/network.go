@@ -31,12 +31,12 @@ func CheckNetwork(text string) error {
 }
 
 // readNetwork reads the annotation for the cluster's network.
-func (r *standingReader) readNetwork() {
+func (r *settingsReader) readNetwork() {
 	text := strings.TrimSpace(r.annotations[NetworkAnnotation])
-	r.rules.network = text
+	r.settings.network = text
 	if err := CheckNetwork(text); err != nil {
-		r.rules.network = unreadableNetwork
-		r.rules.warnings = append(r.rules.warnings, fmt.Sprintf("annotation %s: %v; it counts as another network than the gateway's", NetworkAnnotation, err))
+		r.settings.network = unreadableNetwork
+		r.settings.warnings = append(r.settings.warnings, fmt.Sprintf("annotation %s: %v; it counts as another network than the gateway's", NetworkAnnotation, err))
 	}
 }
 

@@ -36,7 +36,7 @@ func (s *Store) watchSecrets(ctx context.Context) {
 			if o.Type != SecretType {
 				return nil, false
 			}
-			return readSecret(o, time.Now(), s.opts.defaultRules()), true
+			return readSecret(o, time.Now(), s.opts.defaultSettings()), true
 		},
 		Into:    known,
 		Same:    (*credentials).same,

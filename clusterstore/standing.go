@@ -34,9 +34,9 @@ const (
 	MaxCordonOver = time.Hour
 )
 
-// standingRules are what these annotations ask for, and the gateway's defaults for what
+// linkSettings are what these annotations ask for, and the gateway's defaults for what
 // they leave open. They are immutable.
-type standingRules struct {
+type linkSettings struct {
 	cordon     federation.Standing
 	cordonOver time.Duration
 	whenLost   federation.Standing // InService: being lost changes nothing
@@ -49,41 +49,41 @@ type standingRules struct {
 	warnings   []string          // which annotations can't be read
 }
 
-// defaultRules are for a Secret without annotations.
-func (o *Options) defaultRules() standingRules {
-	return standingRules{whenLost: o.WhenLost, lostAfter: o.LostAfter}
+// defaultSettings are for a Secret without annotations.
+func (o *Options) defaultSettings() linkSettings {
+	return linkSettings{whenLost: o.WhenLost, lostAfter: o.LostAfter}
 }
 
-// readStanding reads a Secret's annotations. It returns at most one warning for each.
-func readStanding(annotations map[string]string, defaults standingRules) standingRules {
-	r := standingReader{annotations, defaults}
-	readValue(&r, CordonAnnotation, &r.rules.cordon, words{"false", "last-resort", "true"}.read)
-	readValue(&r, CordonOverAnnotation, &r.rules.cordonOver, within{0, MaxCordonOver}.read)
-	readValue(&r, whenLostAnnotation, &r.rules.whenLost, words{"keep", "last-resort", "withdraw"}.read)
-	readValue(&r, lostAfterAnnotation, &r.rules.lostAfter, within{MinLostAfter, MaxLostAfter}.read)
-	readValue(&r, regionAnnotation, &r.rules.region, readRegion)
+// readSettings reads a Secret's annotations. It returns at most one warning for each.
+func readSettings(annotations map[string]string, defaults linkSettings) linkSettings {
+	r := settingsReader{annotations, defaults}
+	readValue(&r, CordonAnnotation, &r.settings.cordon, words{"false", "last-resort", "true"}.read)
+	readValue(&r, CordonOverAnnotation, &r.settings.cordonOver, within{0, MaxCordonOver}.read)
+	readValue(&r, whenLostAnnotation, &r.settings.whenLost, words{"keep", "last-resort", "withdraw"}.read)
+	readValue(&r, lostAfterAnnotation, &r.settings.lostAfter, within{MinLostAfter, MaxLostAfter}.read)
+	readValue(&r, regionAnnotation, &r.settings.region, readRegion)
 	r.readNetwork()
-	addresses := readValue(&r, gatewayAddressesAnnotation, &r.rules.gateways, readGatewayAddresses)
-	identity := readValue(&r, gatewayIdentityAnnotation, &r.rules.identity, readGatewayIdentity)
-	r.rules.unread = !addresses || !identity
-	return r.rules
+	addresses := readValue(&r, gatewayAddressesAnnotation, &r.settings.gateways, readGatewayAddresses)
+	identity := readValue(&r, gatewayIdentityAnnotation, &r.settings.identity, readGatewayIdentity)
+	r.settings.unread = !addresses || !identity
+	return r.settings
 }
 
-type standingReader struct {
+type settingsReader struct {
 	annotations map[string]string
-	rules       standingRules
+	settings    linkSettings
 }
 
 // readValue sets into if the annotation is there and can be read. Blanks around its
 // value do not matter. It reports false if the annotation is there and can't be read.
-func readValue[T any](r *standingReader, annotation string, into *T, read func(string) (T, error)) bool {
+func readValue[T any](r *settingsReader, annotation string, into *T, read func(string) (T, error)) bool {
 	text, ok := r.annotations[annotation]
 	if !ok {
 		return true
 	}
 	value, err := read(strings.TrimSpace(text))
 	if err != nil {
-		r.rules.warnings = append(r.rules.warnings, fmt.Sprintf("annotation %s: %v; it counts as absent", annotation, err))
+		r.settings.warnings = append(r.settings.warnings, fmt.Sprintf("annotation %s: %v; it counts as absent", annotation, err))
 		return false
 	}
 	*into = value

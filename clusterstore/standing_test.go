@@ -10,7 +10,7 @@ import (
 )
 
 func TestReadStanding(t *testing.T) {
-	defaults := standingRules{whenLost: federation.LastResort, lostAfter: time.Minute}
+	defaults := linkSettings{whenLost: federation.LastResort, lostAfter: time.Minute}
 	for _, tc := range []struct{ annotation, value, want string }{
 		{"none", "x", "in-service 0s, last-resort 1m0s, "},
 		{CordonAnnotation, "false", "in-service 0s, last-resort 1m0s, "},
@@ -39,11 +39,11 @@ func TestReadStanding(t *testing.T) {
 		{regionAnnotation, "", `"" can't be the name of a region: that has 1 to 63 letters, digits, '-', '_' and '.', and begins and ends with a letter or digit`},
 		{regionAnnotation, "eu west", `"eu west" can't be the name of a region: that has 1 to 63 letters, digits, '-', '_' and '.', and begins and ends with a letter or digit`},
 	} {
-		r := readStanding(map[string]string{tc.annotation: tc.value}, defaults)
+		r := readSettings(map[string]string{tc.annotation: tc.value}, defaults)
 		got := fmt.Sprintf("%v %v, %v %v, %s", r.cordon, r.cordonOver, r.whenLost, r.lostAfter, r.region)
 		if len(r.warnings) > 0 {
 			if got != "in-service 0s, last-resort 1m0s, " {
-				t.Errorf("%s=%.40q can't be read, but changes the rules to %s", tc.annotation, tc.value, got)
+				t.Errorf("%s=%.40q can't be read, but changes the settings to %s", tc.annotation, tc.value, got)
 			}
 			got = strings.Join(r.warnings, " and ")
 			tc.want = "annotation " + tc.annotation + ": " + tc.want + "; it counts as absent"
@@ -54,7 +54,7 @@ func TestReadStanding(t *testing.T) {
 	}
 }
 
-// FuzzReadStanding: whatever the annotations have, the rules are within their limits, an
+// FuzzReadStanding: whatever the annotations have, the settings are within their limits, an
 // annotation changes its own rule only, and one that can't be read changes none and has
 // one short warning.
 func FuzzReadStanding(f *testing.F) {
@@ -67,15 +67,15 @@ func FuzzReadStanding(f *testing.F) {
 		values := map[string]string{
 			CordonAnnotation: cordon, CordonOverAnnotation: over, whenLostAnnotation: lost, lostAfterAnnotation: after, regionAnnotation: region,
 		}
-		defaults := standingRules{whenLost: federation.LastResort, lostAfter: time.Minute}
-		all := readStanding(values, defaults)
+		defaults := linkSettings{whenLost: federation.LastResort, lostAfter: time.Minute}
+		all := readSettings(values, defaults)
 		if all.cordon > federation.Withdrawn || all.whenLost > federation.Withdrawn || len(all.region) > 63 ||
 			all.cordonOver < 0 || all.cordonOver > MaxCordonOver || all.lostAfter < MinLostAfter || all.lostAfter > MaxLostAfter {
 			t.Fatalf("%q gives %+v", values, all)
 		}
 		combined, warnings := defaults, 0
 		for name, value := range values {
-			one := readStanding(map[string]string{name: value}, combined)
+			one := readSettings(map[string]string{name: value}, combined)
 			warnings += len(one.warnings)
 			if len(one.warnings) > 0 {
 				if len(one.warnings) > 1 || len(one.warnings[0]) > 512 {

@@ -191,7 +191,7 @@ func (s *Store) dispatch(now snapshot, start func(*link)) {
 	}
 	for name, list := range lists {
 		log := s.opts.Log.With(zap.Stringer("cluster", name))
-		l := &link{store: s, name: name, log: log, life: cluster.NewLife(name, log, zap.InfoLevel, s.opts.Report), region: cluster.NewRegionSignal(), gateways: linkGateways{found: cluster.NewRegionSignal(), changed: cluster.NewRegionSignal()}}
+		l := &link{store: s, name: name, log: log, life: cluster.NewLife(name, log, zap.InfoLevel, s.opts.Report), region: cluster.NewPacedSignal(), gateways: linkGateways{found: cluster.NewPacedSignal(), changed: cluster.NewPacedSignal()}}
 		l.mailbox.Set(list)
 		s.links[name] = l
 		start(l)

@@ -143,9 +143,9 @@ func invalidName(s string) string {
 
 // clip shortens a text that a message quotes.
 func clip(s string) string {
-	const most = 80
-	if len(s) > most {
-		return s[:most] + "…"
+	const longest = 80
+	if len(s) > longest {
+		return s[:longest] + "…"
 	}
 	return s
 }
@@ -153,11 +153,11 @@ func clip(s string) string {
 // compact removes duplicates, and replaces all problems beyond the first ten by
 // their number.
 func compact(problems []string) []string {
-	const most = 10
+	const shown = 10
 	slices.Sort(problems)
 	problems = slices.Compact(problems)
-	if more := len(problems) - most; more > 0 {
-		problems = append(problems[:most:most], fmt.Sprintf("and %d more", more))
+	if more := len(problems) - shown; more > 0 {
+		problems = append(problems[:shown:shown], fmt.Sprintf("and %d more", more))
 	}
 	return problems
 }

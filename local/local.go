@@ -29,7 +29,7 @@ type Options struct {
 	Metrics       *cluster.Metrics  // as for linked clusters; nil: none
 
 	// Preference is that of Services without annotations; nil: DefaultPreference. It must
-	// not be written any more.
+	// not be written after New.
 	Preference *federation.Preference
 	// Cordon is how far the cluster's endpoints are taken out of all services.
 	Cordon federation.Standing
@@ -98,7 +98,7 @@ type Local struct {
 	region   string // of Options
 	reported func(cluster.Change)
 	life     *cluster.Life
-	moved    *cluster.RegionSignal
+	moved    *cluster.PacedSignal
 	synced   chan struct{}
 	services *fair.Dirty[federation.ServiceID] // to be defined; by namespace
 	zones    zones
@@ -134,7 +134,7 @@ func create(o Options, newCluster func(cluster.Config, cluster.OwnConfig) (local
 		cordon:   o.Cordon,
 		region:   o.Region,
 		reported: o.Report,
-		moved:    cluster.NewRegionSignal(),
+		moved:    cluster.NewPacedSignal(),
 		log:      o.Log.With(zap.Stringer("cluster", federation.Local)),
 		synced:   make(chan struct{}),
 		services: fair.NewDirty[federation.ServiceID](),

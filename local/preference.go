@@ -165,12 +165,12 @@ func isClusterName(name string) bool {
 // parseMinReady reads a number of endpoints, or a percentage.
 func parseMinReady(value string) (federation.MinReady, error) {
 	text, isPercentage := strings.CutSuffix(strings.TrimSpace(value), "%")
-	most := uint64(maxMinReady)
+	largest := uint64(maxMinReady)
 	if isPercentage {
-		most = 100
+		largest = 100
 	}
 	n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 32)
-	if err != nil || n < 1 || n > most {
+	if err != nil || n < 1 || n > largest {
 		return federation.MinReady{}, fmt.Errorf("it is %q: write how many endpoints have to be ready, from 1 to %d, or a percentage from 1%% to 100%%", clip(value), maxMinReady)
 	}
 	if isPercentage {
@@ -180,9 +180,9 @@ func parseMinReady(value string) (federation.MinReady, error) {
 }
 
 // parseReturn reads a duration; shown is the longest as users write it.
-func parseReturn(value string, most time.Duration, shown string) (time.Duration, error) {
+func parseReturn(value string, longest time.Duration, shown string) (time.Duration, error) {
 	d, err := time.ParseDuration(strings.TrimSpace(value))
-	if err != nil || d < 0 || d > most {
+	if err != nil || d < 0 || d > longest {
 		return 0, fmt.Errorf("it is %q: write a duration from 0s to %s, such as 30s or 2m", clip(value), shown)
 	}
 	return d, nil

@@ -17,7 +17,7 @@ func TestRegionFollowsNodes(t *testing.T) {
 			t.Helper()
 			e.cluster.region.Set(set)
 			e.cluster.cfg.RegionChanged()
-			time.Sleep(2 * cluster.RegionPause)
+			time.Sleep(2 * cluster.SignalPause)
 			synctest.Wait()
 			if l := e.written.localLink(); l.Region != want || l.State != state || (l.Source == e.cluster) != (state == federation.Ready) {
 				t.Errorf("linked as %+v, want region %q", l, want)
@@ -51,7 +51,7 @@ func TestRestlessRegion(t *testing.T) {
 		}
 		const line = "region of the local cluster changed"
 		e.logged("cluster ready", line)
-		time.Sleep(cluster.RegionPause)
+		time.Sleep(cluster.SignalPause)
 		synctest.Wait()
 		e.logged(line)
 		if l := e.written.localLink(); l.Region != "eu" {

@@ -11,7 +11,7 @@ import (
 // of the following second together. Each wakes the streams of a node, and whoever may label Nodes, or make
 // and delete them, must not keep the gateway busy with that.
 type zones struct {
-	changed *cluster.RegionSignal // apply is due
+	changed *cluster.PacedSignal // apply is due
 
 	mu       sync.Mutex
 	pending  map[string]zoneChange // by node: what apply will do
@@ -26,7 +26,7 @@ type zoneChange struct {
 }
 
 func newZones() zones {
-	return zones{changed: cluster.NewRegionSignal(), pending: make(map[string]zoneChange), nodes: make(map[string]*federation.Latest[string])}
+	return zones{changed: cluster.NewPacedSignal(), pending: make(map[string]zoneChange), nodes: make(map[string]*federation.Latest[string])}
 }
 
 // Zone returns the zone of a node, and a channel that is closed when the zone may

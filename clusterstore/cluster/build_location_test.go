@@ -17,7 +17,7 @@ func withAddresses(c *Config) {
 	c.Name, c.own = federation.Local, ownConfig()
 }
 
-// ownConfig is told of changes, and does nothing.
+// ownConfig ignores all changes.
 func ownConfig() *OwnConfig {
 	return &OwnConfig{
 		ServiceChanged: func(federation.ServiceID) {}, NodeChanged: func(string, string, bool) {},

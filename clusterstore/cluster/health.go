@@ -57,11 +57,11 @@ func (h Health) Warnings() (list []string) {
 		}
 		list = append(list, fmt.Sprintf("%s that are not read, so that what was read of them before stays: %d, such as %s", r.Resource, r.Refused, strings.Join(some, ", ")))
 	}
-	const most = 10 // users of the cluster may write any number of malformed objects
-	for _, text := range h.Unusable[:min(most, len(h.Unusable))] {
+	const shown = 10 // users of the cluster may write any number of malformed objects
+	for _, text := range h.Unusable[:min(shown, len(h.Unusable))] {
 		list = append(list, "left out: "+text)
 	}
-	if more := len(h.Unusable) - most; more > 0 {
+	if more := len(h.Unusable) - shown; more > 0 {
 		list = append(list, fmt.Sprintf("left out besides these: %d more", more))
 	}
 	return list

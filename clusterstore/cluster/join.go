@@ -21,7 +21,7 @@ type joiner struct {
 	common *federation.Common  // of the previous endpoint: its siblings share it
 
 	// The Pod of the previous address, and what follows from it: the next one
-	// usually is its sibling, and has the same but for the node.
+	// usually is its sibling, and has the same on another node.
 	prefix    string // of the keys of all Pods of its namespace
 	facts     podFacts
 	template  template

@@ -22,7 +22,7 @@ const (
 	podStarting life = iota // Pending or Unknown; it has its addresses already
 	podRunning
 	podEnding // it runs, and is being deleted
-	podGone   // it has ended, and has no addresses any more
+	podGone   // it has ended, and no longer has addresses
 )
 
 // runs reports whether its containers run.

@@ -64,7 +64,7 @@ func compactNode(o *metav1.PartialObjectMetadata) (nodeLabels, bool) {
 
 // Region returns the one region that all Nodes have (topology.kubernetes.io/region);
 // empty: there are no Nodes, they differ, one has none, or they are not read (yet). What
-// was read stays while Nodes can't be read any more.
+// was read stays while Nodes can't be read.
 func (c *Cluster) Region() string {
 	c.state.mu.RLock()
 	defer c.state.mu.RUnlock()

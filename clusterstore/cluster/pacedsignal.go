@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// RegionPause is how far apart a [RegionSignal] passes on changes at least.
-const RegionPause = time.Second
+// SignalPause is the least time between two changes that a [PacedSignal] passes on.
+const SignalPause = time.Second
 
-// RegionSignal passes on that a cluster's region has changed: the first change at once,
-// those of the following second together. A region concerns all services of a cluster,
-// and whoever may label its Nodes must not keep the gateway busy with them.
-type RegionSignal struct {
+// PacedSignal passes on that something has changed: the first change at once, those of the
+// following second together. It is for what concerns all services of a cluster, such as its region:
+// whoever may label its Nodes must not keep the gateway busy with them.
+type PacedSignal struct {
 	C chan struct{} // gets something after a change; it has room for one
 
 	mu      sync.Mutex
@@ -19,18 +19,18 @@ type RegionSignal struct {
 	pending bool      // one will be then
 }
 
-// NewRegionSignal returns a signal for one Cluster after the other.
-func NewRegionSignal() *RegionSignal { return &RegionSignal{C: make(chan struct{}, 1)} }
+// NewPacedSignal returns a signal that one Cluster after the other may use.
+func NewPacedSignal() *PacedSignal { return &PacedSignal{C: make(chan struct{}, 1)} }
 
-// Changed is for Config.RegionChanged. It does not block.
-func (s *RegionSignal) Changed() {
+// Changed notes a change. It does not block.
+func (s *PacedSignal) Changed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.pending {
 		return
 	}
 	wait := max(0, time.Until(s.next))
-	s.next = time.Now().Add(wait + RegionPause)
+	s.next = time.Now().Add(wait + SignalPause)
 	if wait == 0 {
 		s.send()
 		return
@@ -44,7 +44,7 @@ func (s *RegionSignal) Changed() {
 	})
 }
 
-func (s *RegionSignal) send() {
+func (s *PacedSignal) send() {
 	select {
 	case s.C <- struct{}{}:
 	default:

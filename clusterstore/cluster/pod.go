@@ -67,7 +67,7 @@ func (f podFacts) fullTemplate() template {
 
 func (f podFacts) known() bool { return f != podFacts{} }
 
-// siblings reports whether two Pods have the same facts but for the node.
+// siblings reports whether two Pods have the same facts, whatever their nodes.
 func (f podFacts) siblings(o podFacts) bool { return f.template == o.template && f.traits == o.traits }
 
 // external reports whether known facts are an ExternalWorkload's.

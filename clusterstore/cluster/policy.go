@@ -72,7 +72,7 @@ func (s *state) evaluate(key string, facts podFacts) (by *compiledRules, opaque 
 	s.mu.RUnlock()
 	if by != nil {
 		t := facts.fullTemplate()
-		opaque = by.opaque(&t, newKnown(by.keys))
+		opaque = by.opaque(&t, newObjectLabels(by.keys))
 	}
 	return by, opaque
 }
@@ -242,7 +242,7 @@ func compileRules(servers map[string]*serverFacts) *compiledRules {
 
 // evaluate stores the opaque ports of each subject.
 func (c *compiledRules) evaluate(asked map[podFacts]Ports) {
-	labels := newKnown(c.keys)
+	labels := newObjectLabels(c.keys)
 	for about := range asked {
 		t := about.fullTemplate()
 		asked[about] = c.opaque(&t, labels)
@@ -251,7 +251,7 @@ func (c *compiledRules) evaluate(asked map[podFacts]Ports) {
 
 // opaque returns the opaque ports of a template: its own, and those that a Server makes
 // so, by number or by name.
-func (c *compiledRules) opaque(t *template, labels *known) Ports {
+func (c *compiledRules) opaque(t *template, labels *objectLabels) Ports {
 	labels.read(&t.labels)
 	selects := func(r *rule) bool {
 		if t.external() {

@@ -18,9 +18,9 @@ import (
 	"isthmus/federation"
 )
 
-// dear makes a Server's selector have many terms, all of which must be looked at: none
+// expensive makes a Server's selector have many requirements, all of which must be checked: none
 // of these labels is there.
-func dear(terms int) func(*crd.Server) {
+func expensive(terms int) func(*crd.Server) {
 	return odd(func(s *crd.ServerSpec) {
 		for i := range terms {
 			s.PodSelector.MatchExpressions = append(s.PodSelector.MatchExpressions, metav1.LabelSelectorRequirement{
@@ -42,7 +42,7 @@ func TestTooMuchPolicy(t *testing.T) {
 		port := func(i int) uint16 { return uint16(8000 + i) }
 		var all []*crd.Server
 		for i := range used + 2 {
-			all = append(all, aServer(fmt.Sprintf("s%02d", i), fmt.Sprint(port(i)), "", dear(499)))
+			all = append(all, aServer(fmt.Sprintf("s%02d", i), fmt.Sprint(port(i)), "", expensive(499)))
 		}
 		if reverse {
 			slices.Reverse(all)
@@ -290,14 +290,14 @@ func BenchmarkDearPolicy(b *testing.B) {
 	}
 	w.put(aService("web"), aSlice("s", "web", "http=8080", list...))
 	for i := range 100 {
-		w.put(aServer(fmt.Sprint("s", i), "8080", "app=none", dear(489)))
+		w.put(aServer(fmt.Sprint("s", i), "8080", "app=none", expensive(489)))
 	}
 	r := w.Reader(federation.ServiceID{Namespace: "ns", Name: "web"}, 8080)
 	n := 0
 	b.ReportAllocs()
 	for b.Loop() {
 		n++
-		w.put(aServer("s0", fmt.Sprint(8080+n%2), "", dear(489)))
+		w.put(aServer("s0", fmt.Sprint(8080+n%2), "", expensive(489)))
 		r.Read()
 	}
 }

@@ -164,7 +164,7 @@ func TestServersLive(t *testing.T) {
 	step("port renamed", "", "web", put(aPod("p", podLabel("app", "web"), namedPort("https", 8080, 0))))
 	step("and back", p, "web", put(aPod("p", podLabel("app", "web"), namedPort("http", 8080, 0))))
 	step("one of another namespace", p, "", put(aServer("s", "8080", "", in("n"))))
-	step("can't be used any more", "", "web", put(aServer("u", "http", "app=web", odd(func(s *crd.ServerSpec) {
+	step("can no longer be used", "", "web", put(aServer("u", "http", "app=web", odd(func(s *crd.ServerSpec) {
 		s.PodSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Near"}}
 	}))))
 	step("and can again", p, "web", put(aServer("u", "http", "app=web")))
@@ -206,7 +206,7 @@ func TestServersOfTheirNamespace(t *testing.T) {
 }
 
 // TestUnusable: malformed objects don't affect others, and are reported until they are
-// mended or deleted.
+// corrected or deleted.
 func TestUnusable(t *testing.T) {
 	w := newWorld(t, nil)
 	workload := aWorkload("v")

@@ -11,14 +11,14 @@ import (
 )
 
 // selector is a label selector, read once: k8s.io/apimachinery checks it and makes
-// terms of it, and matcher evaluates it. It is immutable; nil selects nothing.
+// requirements of it, and matcher evaluates it. It is immutable; nil selects nothing.
 type selector struct {
-	terms []term
-	size  int // of keys and values
+	requirements []requirement
+	size         int // of keys and values
 }
 
-// term is a condition that labels must meet.
-type term struct {
+// requirement is a condition that labels must meet.
+type requirement struct {
 	key    string
 	values []string // sorted; nil: any
 	absent bool     // there must be no label with the key and one of the values
@@ -46,18 +46,18 @@ func readSelector(s *metav1.LabelSelector) (*selector, error) {
 	made := &selector{size: size}
 	for i := range requirements {
 		r := &requirements[i]
-		t := term{key: r.Key(), absent: r.Operator() == selection.NotIn || r.Operator() == selection.DoesNotExist}
+		t := requirement{key: r.Key(), absent: r.Operator() == selection.NotIn || r.Operator() == selection.DoesNotExist}
 		if r.Operator() != selection.Exists && r.Operator() != selection.DoesNotExist {
 			t.values = r.ValuesUnsorted()
 			slices.Sort(t.values)
 		}
-		made.terms = append(made.terms, t)
+		made.requirements = append(made.requirements, t)
 	}
 	return made, nil
 }
 
-// matches reports whether the label with the term's key meets it.
-func (t *term) matches(value string, exists bool) bool {
+// matches reports whether the label with its key meets it.
+func (t *requirement) matches(value string, exists bool) bool {
 	if exists && t.values != nil {
 		_, exists = slices.BinarySearch(t.values, value)
 	}
@@ -76,24 +76,26 @@ func (v vocabulary) add(key string) int {
 	return n
 }
 
-// known are the labels of one object whose keys are in the vocabulary, by number.
-type known struct {
+// objectLabels are the labels of one object whose keys are in the vocabulary, by number.
+type objectLabels struct {
 	of     vocabulary
-	labels []knownLabel
+	labels []objectLabel
 	has    []int // the numbers of those that exist
 }
 
-type knownLabel struct {
+type objectLabel struct {
 	value  string
 	exists bool
 }
 
-func newKnown(of vocabulary) *known { return &known{of: of, labels: make([]knownLabel, len(of))} }
+func newObjectLabels(of vocabulary) *objectLabels {
+	return &objectLabels{of: of, labels: make([]objectLabel, len(of))}
+}
 
 // read replaces the labels by those of another object.
-func (k *known) read(from *labelSet) {
+func (k *objectLabels) read(from *labelSet) {
 	for _, n := range k.has {
-		k.labels[n] = knownLabel{}
+		k.labels[n] = objectLabel{}
 	}
 	k.has = k.has[:0]
 	if len(k.of) == 0 {
@@ -101,35 +103,35 @@ func (k *known) read(from *labelSet) {
 	}
 	for key, value := range from.all {
 		if n, ok := k.of[key]; ok {
-			k.labels[n] = knownLabel{value, true}
+			k.labels[n] = objectLabel{value, true}
 			k.has = append(k.has, n)
 		}
 	}
 }
 
-// matcher is a selector whose keys are in a vocabulary, so that a term takes a few
+// matcher is a selector whose keys are in a vocabulary, so that a requirement takes a few
 // nanoseconds, however many labels an object has.
 type matcher struct {
 	selector *selector
-	numbers  []int // of the terms' keys
+	numbers  []int // of the requirements' keys
 }
 
 func newMatcher(s *selector, v vocabulary) matcher {
 	m := matcher{selector: s}
 	if s != nil {
-		for i := range s.terms {
-			m.numbers = append(m.numbers, v.add(s.terms[i].key))
+		for i := range s.requirements {
+			m.numbers = append(m.numbers, v.add(s.requirements[i].key))
 		}
 	}
 	return m
 }
 
-func (m *matcher) selects(k *known) bool {
+func (m *matcher) selects(k *objectLabels) bool {
 	if m.selector == nil {
 		return false
 	}
 	for i, n := range m.numbers {
-		if l := &k.labels[n]; !m.selector.terms[i].matches(l.value, l.exists) {
+		if l := &k.labels[n]; !m.selector.requirements[i].matches(l.value, l.exists) {
 			return false
 		}
 	}

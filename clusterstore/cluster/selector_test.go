@@ -37,7 +37,7 @@ func FuzzSelector(f *testing.F) {
 		read := newLabelSet(from)
 		v := vocabulary{}
 		m := newMatcher(got, v)
-		k := newKnown(v)
+		k := newObjectLabels(v)
 		for _, one := range []labels.Set{labelsOf(matchLabels), from} { // the first leaves nothing behind
 			set := newLabelSet(one)
 			k.read(&set)
@@ -70,7 +70,7 @@ func labelsOf(text string) labels.Set {
 // TestNoSelector: what is not there selects nothing, and an empty selector everything.
 func TestNoSelector(t *testing.T) {
 	v := vocabulary{}
-	k := newKnown(v)
+	k := newObjectLabels(v)
 	for _, x := range []struct {
 		of   *metav1.LabelSelector
 		want bool

@@ -33,8 +33,8 @@
 //     once a second, and each slice that differs takes one write (plan.go).
 //
 // The Lease, the mark on slices, their names and their contents are those of
-// Linkerd's controller: either takes over from the other without a write, but for
-// Services with unnamed ports.
+// Linkerd's controller: either takes over from the other without a write, unless a
+// Service has unnamed ports.
 //
 // New and Run are called once; Status may be called at any time. While it leads, a
 // writer follows ExternalWorkloads and slices that are marked as ours, and, while there

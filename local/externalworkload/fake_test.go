@@ -215,7 +215,7 @@ func selected(s labels.Selector) watch.FilterFunc {
 }
 
 // fail makes requests fail: "REPLICA VERB RESOURCE", "REPLICA * *", "* VERB
-// RESOURCE"; nil: not any more.
+// RESOURCE"; nil: they succeed again.
 func (c *cluster) fail(what string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

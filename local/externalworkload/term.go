@@ -40,7 +40,7 @@ type lease interface {
 
 // term is one term of leadership: all objects that are read, and the queue of Services
 // to sync. It is dropped with the Lease, so that a replica that waits holds nothing. When
-// nothing needs Services any more, another one takes its place, which has not read them.
+// nothing needs Services, another one takes its place, which has not read them.
 type term struct {
 	// fixed
 	*Writer

@@ -98,8 +98,8 @@ func TestFollows(t *testing.T) {
 	})
 }
 
-// TestMends: changes that others make to slices are undone.
-func TestMends(t *testing.T) {
+// TestCorrects: changes that others make to slices are undone.
+func TestCorrects(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		c.running()
 		const right = "IPv4 http=8080/TCP: vm-1=10.0.0.1 vm-2=10.0.0.2"
@@ -132,15 +132,15 @@ func TestMends(t *testing.T) {
 	})
 }
 
-// TestMendsWhatOthersWrote: it is the same with slices that a former leader has written.
-func TestMendsWhatOthersWrote(t *testing.T) {
+// TestCorrectsWhatOthersWrote: it is the same with slices that a former leader has written.
+func TestCorrectsWhatOthersWrote(t *testing.T) {
 	for name, harm := range map[string]func(*cluster){
 		"deleted": func(c *cluster) {
 			if err := c.api.DiscoveryV1().EndpointSlices("ns").Delete(context.Background(), c.ours().Name, metav1.DeleteOptions{}); err != nil {
 				c.t.Fatal(err)
 			}
 		},
-		"not ours any more": func(c *cluster) {
+		"no longer ours": func(c *cluster) {
 			s := c.ours()
 			delete(s.Labels, discoveryv1.LabelManagedBy)
 			c.put(s)
