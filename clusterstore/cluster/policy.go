@@ -203,7 +203,7 @@ func (c *Cluster) logExcess(key string) {
 // immutable.
 type compiledRules struct {
 	keys     vocabulary
-	byNumber []numberRules
+	byNumber []numberRules // sorted, so that sets of ports are made in their order
 	byName   map[string][]*rule
 }
 
@@ -234,8 +234,8 @@ func compileRules(servers map[string]*serverFacts) *compiledRules {
 			byNumber[f.number] = append(byNumber[f.number], r)
 		}
 	}
-	for port, rules := range byNumber {
-		c.byNumber = append(c.byNumber, numberRules{port, rules})
+	for _, port := range slices.Sorted(maps.Keys(byNumber)) {
+		c.byNumber = append(c.byNumber, numberRules{port, byNumber[port]})
 	}
 	return c
 }
