@@ -164,7 +164,7 @@ func TestStoodStill(t *testing.T) {
 		if !held(term) {
 			t.Error("not held after it was renewed")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if err := term.Write(func(context.Context) error { return nil }); !errors.Is(err, ErrNotRenewed) || term.ctx.Err() == nil {
 			t.Errorf("after the timer: %v", err)
