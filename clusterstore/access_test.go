@@ -76,3 +76,16 @@ func TestAccesses(t *testing.T) {
 		}
 	}, secrets...)
 }
+
+// TestExpiry: when credentials expire is shown of what is in use, and of what would be.
+func TestExpiry(t *testing.T) {
+	s := secret("a", "east", "e30.eyJleHAiOjE3MDAwMDAwMDB9.sig", 0)
+	inBubble(t, func(e *env) {
+		e.sync(1)
+		for _, a := range []Access{statuses(e.store)[0], ReadAccesses([]corev1.Secret{*s})[0]} {
+			if x := a.API.Expiry; x == nil || x.What != "token" || x.At.Unix() != 1700000000 {
+				t.Errorf("%+v", x)
+			}
+		}
+	}, s)
+}

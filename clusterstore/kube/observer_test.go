@@ -59,7 +59,14 @@ func TestServer(t *testing.T) {
 	server.Close()
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, _ = client.ConfigMaps("ns").Get(gone, "a", metav1.GetOptions{})
+	request, err := http.NewRequestWithContext(gone, http.MethodGet, server.URL+"/version", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := client.http.Do(request); err == nil {
+		answer.Body.Close()
+		t.Error("a request that is cancelled was answered")
+	}
 	if now := client.Server(); now.Error != "" {
 		t.Errorf("a request that nobody waits for: %s", now.Error)
 	}
