@@ -1,6 +1,7 @@
 package typed
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
@@ -13,6 +14,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	authenticationv1client "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	discoveryv1client "k8s.io/client-go/kubernetes/typed/discovery/v1"
+	rbacv1client "k8s.io/client-go/kubernetes/typed/rbac/v1"
 	"k8s.io/client-go/rest"
 )
 
@@ -72,40 +79,51 @@ func (c *Clients) IsWatchListSemanticsUnSupported() bool { return c.NoWatchList 
 
 // New makes the clients of an API server. They share the connections of client.
 func New(config *rest.Config, client *http.Client) (*Clients, error) {
-	g := groups{config: config, http: client}
-	core := g.client(corev1.SchemeGroupVersion)
-	authentication, authorization := g.client(authenticationv1.SchemeGroupVersion), g.client(authorizationv1.SchemeGroupVersion)
-	coordination, discovery := g.client(coordinationv1.SchemeGroupVersion), g.client(discoveryv1.SchemeGroupVersion)
-	rbac := g.client(rbacv1.SchemeGroupVersion)
-	if g.err != nil {
-		return nil, g.err
+	core, err1 := corev1client.NewForConfigAndClient(config, client)
+	authentication, err2 := authenticationv1client.NewForConfigAndClient(config, client)
+	authorization, err3 := authorizationv1client.NewForConfigAndClient(config, client)
+	coordination, err4 := coordinationv1client.NewForConfigAndClient(config, client)
+	discovery, err5 := discoveryv1client.NewForConfigAndClient(config, client)
+	rbac, err6 := rbacv1client.NewForConfigAndClient(config, client)
+	if err := cmp.Or(err1, err2, err3, err4, err5, err6); err != nil {
+		return nil, err
 	}
+	c := Of(core, authentication, authorization, coordination, discovery, rbac)
+	c.REST = core.RESTClient()
+	return c, nil
+}
+
+// Of returns these of client-go's clients, which may be fakes, without REST.
+func Of(
+	core corev1client.CoreV1Interface, authentication authenticationv1client.AuthenticationV1Interface, authorization authorizationv1client.AuthorizationV1Interface,
+	coordination coordinationv1client.CoordinationV1Interface, discovery discoveryv1client.DiscoveryV1Interface, rbac rbacv1client.RbacV1Interface,
+) *Clients {
 	return &Clients{
-		ConfigMaps: namespaced[corev1.ConfigMap, corev1.ConfigMapList](core, "configmaps"),
-		//lint:ignore SA1019 as above
-		Endpoints:       namespaced[corev1.Endpoints, corev1.EndpointsList](core, "endpoints"),
-		EndpointSlices:  namespaced[discoveryv1.EndpointSlice, discoveryv1.EndpointSliceList](discovery, "endpointslices"),
-		Leases:          namespaced[coordinationv1.Lease, coordinationv1.LeaseList](coordination, "leases"),
-		Pods:            namespaced[corev1.Pod, corev1.PodList](core, "pods"),
-		Secrets:         namespaced[corev1.Secret, corev1.SecretList](core, "secrets"),
-		ServiceAccounts: namespaced[corev1.ServiceAccount, corev1.ServiceAccountList](core, "serviceaccounts"),
-		Services:        namespaced[corev1.Service, corev1.ServiceList](core, "services"),
+		ConfigMaps:      namespaced(core.ConfigMaps),
+		Endpoints:       namespaced(core.Endpoints),
+		EndpointSlices:  namespaced(discovery.EndpointSlices),
+		Leases:          namespaced(coordination.Leases),
+		Pods:            namespaced(core.Pods),
+		Secrets:         namespaced(core.Secrets),
+		ServiceAccounts: namespaced(core.ServiceAccounts),
+		Services:        namespaced(core.Services),
 
-		ClusterRoleBindings: namespaced[rbacv1.ClusterRoleBinding, rbacv1.ClusterRoleBindingList](rbac, "clusterrolebindings")(""),
-		ClusterRoles:        namespaced[rbacv1.ClusterRole, rbacv1.ClusterRoleList](rbac, "clusterroles")(""),
-		Namespaces:          namespaced[corev1.Namespace, corev1.NamespaceList](core, "namespaces")(""),
-		Nodes:               namespaced[corev1.Node, corev1.NodeList](core, "nodes")(""),
+		ClusterRoleBindings: rbac.ClusterRoleBindings(),
+		ClusterRoles:        rbac.ClusterRoles(),
+		Namespaces:          core.Namespaces(),
+		Nodes:               core.Nodes(),
 
-		SelfSubjectAccessReviews: review[authorizationv1.SelfSubjectAccessReview](authorization, "selfsubjectaccessreviews"),
-		SelfSubjectReviews:       review[authenticationv1.SelfSubjectReview](authentication, "selfsubjectreviews"),
-		SubjectAccessReviews:     review[authorizationv1.SubjectAccessReview](authorization, "subjectaccessreviews"),
+		SelfSubjectAccessReviews: authorization.SelfSubjectAccessReviews(),
+		SelfSubjectReviews:       authentication.SelfSubjectReviews(),
+		SubjectAccessReviews:     authorization.SubjectAccessReviews(),
 
 		CreateToken: func(ctx context.Context, namespace, account string, request *authenticationv1.TokenRequest) (*authenticationv1.TokenRequest, error) {
-			answer := new(authenticationv1.TokenRequest)
-			err := core.Post().UseProtobufAsDefault().Namespace(namespace).Resource("serviceaccounts").Name(account).SubResource("token").
-				Body(request).Do(ctx).Into(answer)
-			return answer, err
+			return core.ServiceAccounts(namespace).CreateToken(ctx, account, request, metav1.CreateOptions{})
 		},
-		REST: core,
-	}, nil
+	}
+}
+
+// namespaced makes its result of an interface the one that is used.
+func namespaced[T, L any, R Resource[T, L]](in func(string) R) Namespaced[T, L] {
+	return func(namespace string) Resource[T, L] { return in(namespace) }
 }

@@ -24,7 +24,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
 	"isthmus/clusterstore"
@@ -91,7 +91,7 @@ func (a *checkedAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(map[string]string{"gitVersion": "v1.36.3"})
 	case strings.HasSuffix(path, "accessreviews"):
 		body, _ := io.ReadAll(r.Body)
-		o, _, err := serializer.NewCodecFactory(typed.Scheme).UniversalDeserializer().Decode(body, nil, nil)
+		o, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
 		if err != nil {
 			fail(http.StatusBadRequest, metav1.StatusReasonBadRequest)
 			return
