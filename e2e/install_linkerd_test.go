@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -18,7 +17,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"isthmus/e2e/kube"
-	"isthmus/e2e/object"
 )
 
 const patchedImage = "registry.example.com/isthmus:v1"
@@ -201,60 +199,4 @@ func TestPostRendererComplains(t *testing.T) {
 			t.Errorf("%s: %v, prints %q, complains %q, leaves %q", c.env, err, out.String(), complaint.String(), left)
 		}
 	}
-}
-
-// TestInLinkerd: with what Linkerd's Deployment gives the container, and Linkerd's rights alone, the gateway serves, within the
-// limit of the HA values. Applying Linkerd's manifest again takes everything back.
-func TestInLinkerd(t *testing.T) {
-	t.Parallel()
-	ctx := t.Context()
-	servers := startClusters(t, []string{"namespace", "serviceaccount", "token"}, "west", "east")
-	west, east := client(t, servers[0]), client(t, servers[1])
-	must(t, west.Apply(ctx, object.Namespace("linkerd")))
-	must(t, east.Apply(ctx, object.Namespace("linkerd-multicluster")))
-	rights, err := os.ReadFile("testdata/linkerd/rights.yaml")
-	must(t, err)
-	must(t, west.ApplyYAML(ctx, string(rights)))
-	apply(t, west, rendered(t, "ha"))
-	before := deploymentNamed(t, west, "linkerd-destination")
-	apply(t, west, patched(t, "ha"))
-	apply(t, east, build(t, manifest(t, "link")))
-	linkTo(t, west, east, servers[1])
-	offerShop(t, west, "10.81.1.1")
-	offerShop(t, east, "10.81.2.1")
-	must(t, west.Apply(ctx, object.Federated("shop", "web-federated", "web", "web@east")))
-
-	d := deploymentNamed(t, west, "linkerd-destination") // as the API server has completed it
-	if image := destination(d).Image; image != patchedImage {
-		t.Fatalf("the image is %s", image)
-	}
-	cfg := podOf(d, "linkerd-destination-0")
-	cfg.Container = "destination"
-	g := startPod(t, servers[0], west, cfg)
-	awaitReady(t, g, "east")
-	awaitShop(t, openShop(t, g), "10.81.1.1", "10.81.2.1")
-	checkProbes(t, *destination(d), g)
-	checkSliceWriter(t, west, g, "linkerd-destination-0")
-	limit := destination(d).Resources.Limits.Memory().Value()
-	if rss := residentMemory(t, g.Pid()); rss > limit/2 {
-		t.Errorf("it takes %d MiB of the %d MiB that it has before there is any load", rss>>20, limit>>20)
-	}
-
-	apply(t, west, rendered(t, "ha"))
-	if after := deploymentNamed(t, west, "linkerd-destination"); !reflect.DeepEqual(after.Spec, before.Spec) {
-		t.Errorf("taken back, it is\n%+v\nand was\n%+v", after.Spec, before.Spec)
-	}
-}
-
-// residentMemory returns how much memory a process takes, in bytes.
-func residentMemory(t *testing.T, pid int) int64 {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	must(t, err)
-	_, rest, _ := strings.Cut(string(text), "VmRSS:")
-	var kib int64
-	if _, err := fmt.Sscan(rest, &kib); err != nil {
-		t.Fatalf("process %d: VmRSS: %v", pid, err)
-	}
-	return kib << 10
 }

@@ -11,7 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"isthmus/e2e/admin"
+	"isthmus/e2e/bench/proc"
 	"isthmus/e2e/kube"
 	"isthmus/e2e/object"
 )
@@ -39,21 +39,22 @@ func readInstall(t *testing.T) installed {
 }
 
 // TestInstallAsDocumented runs the README's commands for a gateway on its own, in a namespace that then enforces the Pod
-// security standard restricted. Its Pods are made and admitted, and one of them, as a process, serves.
+// security standard restricted, and applies manifests/link to another cluster. Its Pods are made and admitted, and one of them, as a
+// process, has all the rights that it needs and serves both clusters.
 func TestInstallAsDocumented(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	readme := readInstall(t)
-	server := startClusters(t, []string{"namespace", "serviceaccount", "deployment", "replicaset"}, "west")[0]
-	west := client(t, server)
-	mustShell(t, server, readme.own[0])
+	servers := startClusters(t, []string{"namespace", "serviceaccount", "token", "deployment", "replicaset"}, "west", "east")
+	west, east := client(t, servers[0]), client(t, servers[1])
+	mustShell(t, servers[0], readme.own[0])
 	must(t, west.Apply(ctx, restricted("linkerd")))
-	mustShell(t, server, "kubectl apply -k manifests/install")
+	mustShell(t, servers[0], "kubectl apply -k manifests/install")
 	if image := deploymentNamed(t, west, "isthmus").Spec.Template.Spec.Containers[0].Image; image != "isthmus:dev" {
 		t.Errorf("kubectl apply -k alone installs %s", image)
 	}
-	mustShell(t, server, readme.own[1])
-	if again := mustShell(t, server, readme.own[1]); !strings.Contains(again, "deployment.apps/isthmus unchanged\n") {
+	mustShell(t, servers[0], readme.own[1])
+	if again := mustShell(t, servers[0], readme.own[1]); !strings.Contains(again, "deployment.apps/isthmus unchanged\n") {
 		t.Errorf("the second time, the Pods are replaced:\n%s", again)
 	}
 	d := deploymentNamed(t, west, "isthmus")
@@ -61,10 +62,24 @@ func TestInstallAsDocumented(t *testing.T) {
 		t.Errorf("the image is %s, not %s", image, readme.image)
 	}
 	await(t, "a Pod is admitted", func() error { return podsMade(t, west, d) })
+	t.Run("admitted", func(t *testing.T) { checkAdmitted(t, west, d) })
+	t.Run("selected", func(t *testing.T) { checkSelected(t, build(t, manifest(t, "install")), d.Spec.Template) })
 
+	must(t, east.Apply(ctx, restricted("linkerd-multicluster")))
+	apply(t, east, build(t, manifest(t, "link")))
+	linkTo(t, west, east, servers[1])
 	offerShop(t, west, "10.83.1.1")
-	must(t, west.Apply(ctx, object.Federated("shop", "web-federated", "web")))
-	awaitShop(t, openShop(t, startPod(t, server, west, podOf(d, "isthmus-0"))), "10.83.1.1")
+	offerShop(t, east, "10.83.2.1")
+	must(t, west.Apply(ctx, object.Federated("shop", "web-federated", "web", "web@east")))
+	g := startPod(t, servers[0], west, podOf(d, "isthmus-0"))
+	awaitReady(t, g, "east")
+	stream := openShop(t, g)
+	awaitShop(t, stream, "10.83.1.1", "10.83.2.1")
+	t.Run("probes", func(t *testing.T) { checkProbes(t, d.Spec.Template.Spec.Containers[0], g) })
+	t.Run("slices", func(t *testing.T) { checkSliceWriter(t, west, g, "isthmus-0") })
+	if s := stream.Status(); s.Err != nil || len(s.Faults) > 0 {
+		t.Errorf("the proxy's stream: %v, %v", s.Err, s.Faults)
+	}
 }
 
 // podsMade returns an error unless the Deployment's controllers have made Pods of its image, which were admitted.
@@ -86,20 +101,21 @@ func podsMade(t *testing.T, c *kube.Client, d *appsv1.Deployment) error {
 }
 
 // TestInLinkerdAsDocumented runs the README's commands for a gateway in Linkerd's place, after Linkerd's own Deployment has been
-// applied. Only the image changes, the gateway serves with what results, and one command takes everything back.
+// applied. Only the image changes. With what that gives the container, and Linkerd's rights alone, the gateway serves, within the limit of
+// the HA values, and one command takes everything back.
 func TestInLinkerdAsDocumented(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	readme := readInstall(t)
-	server := startClusters(t, []string{"namespace", "serviceaccount", "deployment", "replicaset"}, "west")[0]
-	west := client(t, server)
+	servers := startClusters(t, []string{"namespace", "serviceaccount", "token", "deployment", "replicaset"}, "west", "east")
+	server, west, east := servers[0], client(t, servers[0]), client(t, servers[1])
 	must(t, west.Apply(ctx, object.Namespace("linkerd")))
 	rights, err := os.ReadFile("testdata/linkerd/rights.yaml")
 	must(t, err)
 	must(t, west.ApplyYAML(ctx, string(rights)))
-	manifest := filepath.Join(t.TempDir(), "linkerd.yaml")
-	must(t, os.WriteFile(manifest, manifestOf(t, rendered(t, "ha")), 0o600))
-	mustShell(t, server, "kubectl apply -f "+manifest)
+	rendering := filepath.Join(t.TempDir(), "linkerd.yaml")
+	must(t, os.WriteFile(rendering, manifestOf(t, rendered(t, "ha")), 0o600))
+	mustShell(t, server, "kubectl apply -f "+rendering)
 	before := deploymentNamed(t, west, "linkerd-destination")
 	await(t, "Linkerd's is the first revision", func() error { return revisions(t, west, 1) })
 
@@ -112,14 +128,23 @@ func TestInLinkerdAsDocumented(t *testing.T) {
 	if out, err := shell(t, server, readme.inLinkerd[1]+" --timeout=1s"); err == nil || !strings.Contains(out, "Waiting for deployment \"linkerd-destination\" rollout to finish") {
 		t.Errorf("nothing runs here, and %s does not wait: %v\n%s", readme.inLinkerd[1], err, out)
 	}
+	must(t, east.Apply(ctx, object.Namespace("linkerd-multicluster")))
+	apply(t, east, build(t, manifest(t, "link")))
+	linkTo(t, west, east, servers[1])
 	offerShop(t, west, "10.84.1.1")
-	must(t, west.Apply(ctx, object.Federated("shop", "web-federated", "web")))
+	offerShop(t, east, "10.84.2.1")
+	must(t, west.Apply(ctx, object.Federated("shop", "web-federated", "web", "web@east")))
 	cfg := podOf(d, "linkerd-destination-0")
 	cfg.Container = "destination"
 	g := startPod(t, server, west, cfg)
-	awaitShop(t, openShop(t, g), "10.84.1.1")
-	if _, err := admin.Get(ctx, g.MetricsAddr(), destination(d).ReadinessProbe.HTTPGet.Path); err != nil {
-		t.Error(err)
+	awaitReady(t, g, "east")
+	awaitShop(t, openShop(t, g), "10.84.1.1", "10.84.2.1")
+	checkProbes(t, *destination(d), g)
+	checkSliceWriter(t, west, g, "linkerd-destination-0")
+	memory, err := proc.ReadMemory(g.Pid())
+	must(t, err)
+	if limit := uint64(destination(d).Resources.Limits.Memory().Value()); memory.RSS > limit/2 {
+		t.Errorf("it takes %d MiB of the %d MiB that it has before there is any load", memory.RSS>>20, limit>>20)
 	}
 
 	mustShell(t, server, readme.back)

@@ -21,41 +21,7 @@ import (
 	"isthmus/e2e/admin"
 	"isthmus/e2e/gateway"
 	"isthmus/e2e/kube"
-	"isthmus/e2e/object"
 )
-
-// TestInstall applies manifests/install to a cluster that enforces the Pod security standard restricted, and manifests/link to
-// another one. Its Pods are admitted, and one of them, as a process, has all the rights that it needs and serves both
-// clusters.
-func TestInstall(t *testing.T) {
-	t.Parallel()
-	ctx := t.Context()
-	servers := startClusters(t, []string{"namespace", "serviceaccount", "token"}, "west", "east")
-	west, east := client(t, servers[0]), client(t, servers[1])
-	must(t, west.Apply(ctx, restricted("linkerd")))
-	must(t, east.Apply(ctx, restricted("linkerd-multicluster")))
-	objects := build(t, manifest(t, "install"))
-	apply(t, west, objects)
-	apply(t, east, build(t, manifest(t, "link")))
-	linkTo(t, west, east, servers[1])
-
-	deployment := find[appsv1.Deployment](t, objects, "Deployment", "isthmus")
-	t.Run("admitted", func(t *testing.T) { checkAdmitted(t, west, deployment) })
-	t.Run("selected", func(t *testing.T) { checkSelected(t, objects, deployment.Spec.Template) })
-	offerShop(t, west, "10.80.1.1")
-	offerShop(t, east, "10.80.2.1")
-	must(t, west.Apply(ctx, object.Federated("shop", "web-federated", "web", "web@east")))
-
-	g := startPod(t, servers[0], west, podOf(deployment, "isthmus-0"))
-	awaitReady(t, g, "east")
-	stream := openShop(t, g)
-	awaitShop(t, stream, "10.80.1.1", "10.80.2.1")
-	t.Run("probes", func(t *testing.T) { checkProbes(t, deployment.Spec.Template.Spec.Containers[0], g) })
-	t.Run("slices", func(t *testing.T) { checkSliceWriter(t, west, g, "isthmus-0") })
-	if s := stream.Status(); s.Err != nil || len(s.Faults) > 0 {
-		t.Errorf("the proxy's stream: %v, %v", s.Err, s.Faults)
-	}
-}
 
 // checkAdmitted: the Deployment's Pods are admitted, and it is Pod security that decides that.
 func checkAdmitted(t *testing.T, c *kube.Client, d *appsv1.Deployment) {
