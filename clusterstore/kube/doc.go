@@ -33,7 +33,7 @@
 //   - A resource is absent ([decode.Sources].Serves) only if API discovery reports that in a form in
 //     which API servers report it: not by a 404 alone, nor by an empty list of groups.
 //   - [Client.Server] has what answers show besides what was asked for: refused requests by verb and
-//     resource, the server's clock, why there was none. A server makes it keep 100 entries at most.
+//     resource, the server's clock, why there was none. It keeps 100 of these at most.
 //   - Each Client has connections of its own. A linked cluster is reached by its
 //     kubeconfig alone; only the gateway's own cluster by the environment's proxy.
 //
