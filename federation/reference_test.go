@@ -21,13 +21,13 @@ func TestReference(t *testing.T) {
 
 // TestReferenceOfPods is TestReference of one service with a preference, of which Pods become ready
 // and cease to be, and clusters are cordoned and lost: so that tiers come into use and leave all the
-// time.
+// time. One of the clusters may be on another network.
 func TestReferenceOfPods(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, id := newModel(t, true), ServiceID{"ns", "a"}
 		clusters := []ClusterName{Local, "east", "north"}
 		d := &Definition{Federated: true, Preference: rapid.Custom(drawPreference).Filter(func(p *Preference) bool { return p != nil }).Draw(t, "preference")}
-		unready := make(map[ClusterName][]bool) // Pods
+		unready, far := make(map[ClusterName][]bool), rapid.Bool().Draw(t, "far") // Pods; whether east is on another network
 		write := func(c ClusterName) {
 			var eps [2][]Endpoint
 			for i, not := range unready[c] {
@@ -37,6 +37,10 @@ func TestReferenceOfPods(t *testing.T) {
 				} else {
 					eps[0] = append(eps[0], e)
 				}
+			}
+			if far && c == "east" {
+				m.cluster(c).setBehind(id, "s1", len(eps[0]), len(eps[1]))
+				eps = [2][]Endpoint{{{Addr: netip.MustParseAddrPort("198.51.100.1:0")}, {Addr: netip.MustParseAddrPort("198.51.100.2:0")}}, nil}
 			}
 			m.cluster(c).set(id, "s1", eps[0]...)
 			m.cluster(c).setUnready(id, "s1", eps[1]...)

@@ -1,7 +1,6 @@
 package federation
 
 import (
-	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -86,45 +85,5 @@ func TestBrokenSource(t *testing.T) {
 	w.Close()
 	if len(table.watched) != 0 || len(table.byMember) != 0 {
 		t.Errorf("left behind: %v %v", table.watched, table.byMember)
-	}
-}
-
-// TestInstances: clients of an instance are published its endpoints as they come and
-// go, whatever happens to others meanwhile.
-func TestInstances(t *testing.T) {
-	w := newWorld(Options{})
-	id, src := ServiceID{"ns", "web"}, w.cluster("east")
-	w.table.Link("east", Ready, src)
-	w.table.Define(id, &Definition{Federated: true, Members: []Member{{"east", id}}})
-	watch := w.table.Watch(Key{id, 80, Client{Instance: "h1"}})
-	defer watch.Close()
-	for i, step := range []struct {
-		hosts   []string // of 10.0.0.1 and so on
-		want    int
-		version uint64
-	}{
-		{[]string{"h0"}, 0, 1},
-		{[]string{"h0", "h2"}, 0, 1},
-		{[]string{"h0", "h1"}, 1, 2},
-		{[]string{"h2", "h1"}, 1, 2},
-		{[]string{"h1", "h1"}, 2, 3},
-		{[]string{"h1", "h3"}, 1, 4},
-		{[]string{"h2", "h3"}, 0, 5},
-	} {
-		var eps []Endpoint
-		for n, host := range step.hosts {
-			e, _ := endpoint(fmt.Sprintf("10.0.0.%d,host=%s", n+1, host))
-			eps = append(eps, e)
-		}
-		src.set(id, "s", eps...)
-		w.table.Changed("east", id, time.Now())
-		if set, _ := watch.Get(); len(set.Endpoints) != step.want || set.Version != step.version {
-			t.Errorf("step %d: version %d with %d endpoints, want %d with %d", i, set.Version, len(set.Endpoints), step.version, step.want)
-		}
-	}
-	w.table.Unlink("east")
-	w.table.Link("east", Pending, nil)
-	if set, _ := watch.Get(); set.Complete {
-		t.Error("the set does not show that a cluster is pending")
 	}
 }
