@@ -80,7 +80,7 @@ func (s *watchedService) readMember(m Member, at time.Time) {
 	for _, p := range s.ports {
 		i := slices.IndexFunc(p.members, func(c contribution) bool { return c.member == m })
 		if i < 0 || p.members[i].reader == nil {
-			continue // no longer a member, or its cluster is not ready: rebuild takes care of that
+			continue // no longer a member, or its cluster is not ready: rebuild publishes that
 		}
 		now := p.members[i]
 		raw := now.read()

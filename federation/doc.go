@@ -37,7 +37,7 @@
 //   - Clients of a service with a Preference have the endpoints of the shortest row of
 //     tiers that suffices, or else of all tiers, in the same step as the change that makes
 //     them needed. Those of further tiers leave once that row has sufficed for ReturnAfter,
-//     in parts over ReturnOver. A view that nobody watched begins with what is needed.
+//     in parts over ReturnOver. The first watch of a view begins with what is needed.
 //   - No set has an endpoint that no tier names, or of a cluster that is withdrawn. Those
 //     of last resort are used, as one more tier, while nothing else is ready. A cluster
 //     that is withdrawn, or that no tier concerns, takes no address from another; one of

@@ -30,7 +30,7 @@ func (t Tiers) Of(e *Endpoint, zone string) (tier string, standing Standing, ok 
 // publishSteering stores what Set.Tiers returns, if it differs from before.
 func (to *published) publishSteering(st *steering) {
 	var old *steering
-	if c := to.steering.p.Load(); c != nil { // not Get: most are never asked
+	if c := to.steering.p.Load(); c != nil { // not Get, which would make a channel for each: few sets are asked for their tiers
 		old = c.value
 	}
 	if !old.alike(st) {

@@ -9,9 +9,9 @@ import (
 
 // Question is what Table.Explain is asked about.
 type Question struct {
-	Key  Key
-	Addr netip.Addr // only this address, at any port; zero: all
-	Most int        // addresses to list; the others are counted
+	Key   Key
+	Addr  netip.Addr // only this address, at any port; zero: all
+	Limit int        // how many addresses are listed; the others are counted
 }
 
 // Explanation is what clients of a key get at a moment, and why not the rest.

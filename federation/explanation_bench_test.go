@@ -25,7 +25,7 @@ func BenchmarkExplain(b *testing.B) {
 	table.Define(webID, d)
 	k := Key{Service: webID, Port: 80}
 	defer table.Watch(k).Close()
-	q := Question{Key: k, Most: 10_000}
+	q := Question{Key: k, Limit: 10_000}
 	b.Run("all", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

@@ -19,7 +19,7 @@ import (
 
 // explained returns the explanation of a watched key.
 func explained(t interface{ Fatalf(string, ...any) }, table *Table, k Key) *Explanation {
-	x, ok := table.Explain(context.Background(), Question{Key: k, Most: 1000})
+	x, ok := table.Explain(context.Background(), Question{Key: k, Limit: 1000})
 	if !ok {
 		t.Fatalf("%v can't be explained", k)
 	}
@@ -147,9 +147,9 @@ func (c *cluster) Explain(id ServiceID, port uint16) iter.Seq[Considered] {
 func (w *world) explain(k Key, opts map[string]string) error {
 	watch := w.table.Watch(k)
 	defer watch.Close()
-	q := Question{Key: k, Most: 1000}
+	q := Question{Key: k, Limit: 1000}
 	if most := opts["most"]; most != "" {
-		q.Most, _ = strconv.Atoi(most)
+		q.Limit, _ = strconv.Atoi(most)
 	}
 	if addr := opts["address"]; addr != "" {
 		q.Addr = netip.MustParseAddr(addr)
@@ -209,7 +209,7 @@ func TestExplainRefused(t *testing.T) {
 	defer table.Watch(k).Close()
 	e, _ := endpoint("10.0.0.7")
 	east.set(webID, "s", append(eps, e)...) // the table does not know yet
-	x, ok := table.Explain(t.Context(), Question{Key: k, Most: 10})
+	x, ok := table.Explain(t.Context(), Question{Key: k, Limit: 10})
 	if !ok {
 		t.Fatal("not explained")
 	}
@@ -257,7 +257,7 @@ func TestExplainListsWhatIsMissing(t *testing.T) {
 		10: "0 taken, 1 taken, 2 taken, 3 taken, 4 outside-ranges, 5 outside-ranges, 6 outside-ranges, 7 outside-ranges, 0 served, 1 served",
 		16: "0 served, 1 served, 2 served, 3 served, 4 served, 5 served, 6 served, 7 served, 0 taken, 1 taken, 2 taken, 3 taken, 4 outside-ranges, 5 outside-ranges, 6 outside-ranges, 7 outside-ranges",
 	} {
-		x, ok := table.Explain(t.Context(), Question{Key: k, Most: most})
+		x, ok := table.Explain(t.Context(), Question{Key: k, Limit: most})
 		var got []string
 		for _, a := range x.Addresses {
 			got = append(got, fmt.Sprint(a.Addr.Addr().As4()[3], " ", a.Verdict))

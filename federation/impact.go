@@ -96,8 +96,8 @@ func (s *watchedService) trials() (list []*trial) {
 	return list
 }
 
-// after returns what the clients would get if the service were made of this: what they get of a
-// port that is made of what the members have been read to offer, and that nobody watched before.
+// after returns what the clients would get if the service were made of in: they are published to as
+// the first watches of a new port, whose members offer what they were read to offer.
 func (x *trial) after(in inputs, o Options) audience {
 	for i := range in.links {
 		if l := &in.links[i]; l.Source != nil {

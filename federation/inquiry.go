@@ -21,7 +21,7 @@ type inquiry struct {
 	result  *Explanation
 
 	added            int               // addresses
-	served, unserved []numberedAddress // the first of these, Most at most
+	served, unserved []numberedAddress // the first of these, up to Limit each
 }
 
 // numberedAddress is an address in the order of their explanations.
@@ -151,7 +151,7 @@ func (x *inquiry) add(a ExplainedAddress) {
 	if a.Verdict == Served {
 		list = &x.served
 	}
-	if len(*list) < x.Most {
+	if len(*list) < x.Limit {
 		x.describe(&a)
 		*list = append(*list, numberedAddress{x.added, a})
 	}
@@ -161,10 +161,10 @@ func (x *inquiry) add(a ExplainedAddress) {
 // before all others.
 func (x *inquiry) list() {
 	all := append(x.unserved, x.served...)
-	if x.added <= x.Most {
+	if x.added <= x.Limit {
 		slices.SortFunc(all, func(a, b numberedAddress) int { return cmp.Compare(a.number, b.number) })
 	}
-	for _, a := range all[:min(len(all), x.Most)] {
+	for _, a := range all[:min(len(all), x.Limit)] {
 		x.result.Addresses = append(x.result.Addresses, a.ExplainedAddress)
 	}
 	x.result.More = x.added - len(x.result.Addresses)

@@ -73,7 +73,7 @@ func (l link) replace(by Link, now func() time.Time) link {
 	case l.State == Unlinked:
 		next.cordon = spread{to: by.Cordon}
 	case l.Cordon != by.Cordon || l.CordonOver != by.CordonOver:
-		next.cordon = l.cordon.turn(by.Cordon, by.CordonOver, now())
+		next.cordon = l.cordon.changeTo(by.Cordon, by.CordonOver, now())
 	}
 	return next
 }

@@ -10,9 +10,9 @@ import (
 // Preference is which of a service's endpoints clients get, and when. The zero value
 // prefers none: clients get all.
 //
-// It means nothing else on a Service with one member than on others, but for this: there
-// the terms other than zone name every cluster, so that a team may write the same on its
-// own Service as on the federated one.
+// It means the same on a Service with one member as on others, with one exception: there the
+// terms other than zone name every cluster, so that a team may write the same on its own
+// Service as on the federated one.
 type Preference struct {
 	// Tiers are best first. An endpoint belongs to the first that names it; one that
 	// none names is not served. No tiers: one of all clusters.

@@ -75,7 +75,7 @@ func (s *watchedService) reportConflict(p *port) {
 	if p.conflict {
 		return
 	}
-	left := maxExamples // most addresses in several slices are in several members'
+	left := maxExamples // of the addresses in several slices, nearly all are in several members'
 	for addr := range p.contested {
 		if m, c, ok := p.conflictAt(addr); ok {
 			p.conflict = true

@@ -121,8 +121,8 @@ func (r rules) screen(s, known *Slice) *screened {
 }
 
 // screenUnready leaves the unready addresses out that are outside the ranges, of what is left
-// of a slice. Owners are not asked: these addresses are only counted, and nobody asks again
-// about them when an owner comes or goes.
+// of a slice. Owners are not asked: these addresses are only counted, and they are not screened
+// again when an owner comes or goes.
 func (r rules) screenUnready(s *Slice, out *screened) *screened {
 	known := s.Unready
 	if r.within != nil {

@@ -85,9 +85,9 @@ func (s *spread) at(now time.Time) (list standings, next time.Time) {
 	return list, time.Time{}
 }
 
-// turn returns the change to another standing, over that time if all parts change, from
-// what this one has come to.
-func (s *spread) turn(to Standing, over time.Duration, now time.Time) spread {
+// changeTo returns the change to another standing that begins now, where this one has come to. It takes
+// that time if all parts change, and less if some have the standing already.
+func (s *spread) changeTo(to Standing, over time.Duration, now time.Time) spread {
 	from, _ := s.at(now)
 	if from == uniform(to) {
 		return spread{to: to}

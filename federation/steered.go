@@ -10,8 +10,8 @@ import (
 // difference.
 func (st *steering) countsUnready() bool { return st != nil && st.preference.MinReady.Percent > 0 }
 
-// unready returns the addresses on offer that are known and not merged, since nobody has
-// them ready; sorted, one endpoint per address. nil: they make no difference.
+// unready returns the endpoints on offer that are not ready, at addresses where no other is;
+// sorted, one per address. nil: they make no difference.
 func (st *steering) unready(offers offers, merged []*Endpoint) (list []*Endpoint) {
 	if !st.countsUnready() {
 		return nil

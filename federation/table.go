@@ -130,7 +130,7 @@ func (t *Table) SetLink(c ClusterName, l Link) {
 }
 
 // inTurn orders services so that the first of each namespace come first, then the
-// second of each, and so on: one with many services, or dear ones, does not hold up the
+// second of each, and so on: one with many services, or with large ones, does not hold up the
 // others.
 func inTurn(list []*watchedService) {
 	seen, rank := make(map[string]int), make(map[*watchedService]int, len(list))

@@ -27,11 +27,11 @@ type useAndZone struct {
 type pass struct {
 	port       *port
 	ipv6       bool
-	byHostname map[string]hosted // of all instances; nil: nobody has asked yet
+	byHostname map[string]hosted // of all instances; nil until hosted is called
 	nodes      map[string]bool   // that have endpoints, if clients see only their node's
 	tallies    map[tallyKey]*tally
 	gateways   []gateways // that the port's members have on offer
-	omitted    omitted    // of one client's explanation; nil: nobody asks
+	omitted    omitted    // of one client's explanation; nil: nothing is explained
 }
 
 // hosted is what an instance has.

@@ -125,13 +125,13 @@ func (t *Table) Steered() []SteeredService { return t.steered(maxClients) }
 // TiersInUse is Steered without what takes long: Clients and MoreClients.
 func (t *Table) TiersInUse() []SteeredService { return t.steered(0) }
 
-func (t *Table) steered(most int) []SteeredService {
+func (t *Table) steered(clients int) []SteeredService {
 	t.mu.Lock()
 	services := slices.Collect(maps.Values(t.watched))
 	t.mu.Unlock()
 	var list []SteeredService
 	for _, s := range services {
-		if one := s.describeSteered(most); one.Preference != nil {
+		if one := s.describeSteered(clients); one.Preference != nil {
 			list = append(list, one)
 		}
 	}
@@ -139,9 +139,9 @@ func (t *Table) steered(most int) []SteeredService {
 	return list
 }
 
-// describeSteered describes the service, with so many kinds of clients at most; without
-// Preference: it is not steered.
-func (s *watchedService) describeSteered(most int) SteeredService {
+// describeSteered describes the service, with the first so many kinds of clients. If it is not
+// steered, Preference is nil.
+func (s *watchedService) describeSteered(clients int) SteeredService {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one := SteeredService{Service: s.id, Spills: s.tiers.spills, Returns: s.tiers.returns}
@@ -153,8 +153,8 @@ func (s *watchedService) describeSteered(most int) SteeredService {
 		one.Preference = p.steering.preference
 		for to := range p.all {
 			switch {
-			case most == 0:
-			case len(one.Clients) < most:
+			case clients == 0:
+			case len(one.Clients) < clients:
 				one.Clients = append(one.Clients, *p.clients(to))
 			default:
 				one.MoreClients++

@@ -108,7 +108,7 @@ type Considered struct {
 	Changed time.Time      // when what the slice offers changed last, or was first known; zero: not known
 }
 
-// omitted collects why a client does not get endpoints that others may get; nil: nobody asks.
+// omitted collects why a client does not get endpoints that others may get. nil collects nothing.
 type omitted map[*Endpoint]Verdict
 
 // note notes why endpoints of a list are not in what is left of it, which it returns.

@@ -156,7 +156,7 @@ func same(a, b []*Endpoint) bool {
 }
 
 // summarize derives a port's summary from its members. A service that is not
-// federated is treated as a list of at most one member. While its cluster is withdrawn it
+// federated is treated as a list of one member or none. While its cluster is withdrawn it
 // exists, and is empty, unless it has nothing to withdraw: an ExternalName is elsewhere.
 func summarize(d *Definition, members []contribution, st *steering) summary {
 	switch {
