@@ -84,7 +84,7 @@ func (c *scripted) fail(e string) {
 	synctest.Wait()
 }
 func (c *scripted) lose(e string) {
-	c.health.Set(healthOf(follow.Health{Err: errors.New(e), Lost: time.Now()}))
+	c.health.Set(healthOf(follow.Health{Err: errors.New(e), StaleSince: time.Now()}))
 	synctest.Wait()
 }
 func (c *scripted) recover() {

@@ -222,7 +222,7 @@ func TestStale(t *testing.T) {
 		lost := time.Now()
 		east.lose("connection refused")
 		e.pass(time.Minute)
-		east.health.Set(healthOf(follow.Health{Err: errors.New("no route to host"), Lost: lost}))
+		east.health.Set(healthOf(follow.Health{Err: errors.New("no route to host"), StaleSince: lost}))
 		synctest.Wait()
 		e.status("s east stale: no route to host")
 		if st := e.store.Status()[0]; !st.Since.Equal(lost) {

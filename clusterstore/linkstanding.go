@@ -84,7 +84,7 @@ func (l *link) setLink() {
 	switch {
 	case l.serving != nil:
 		now.State, now.Source, now.Within = federation.Ready, l.readable(), l.serving.creds.ranges
-		s.lostSince = l.serving.cluster.Health().Lost
+		s.lostSince = l.serving.cluster.Health().StaleSince
 		if s.region == "" {
 			s.region = l.serving.cluster.Region()
 		}

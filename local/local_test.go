@@ -33,7 +33,7 @@ type scripted struct {
 
 func (c *scripted) Run(ctx context.Context) error {
 	<-ctx.Done()
-	c.health.Set(cluster.Health{Health: follow.Health{Err: ctx.Err(), Lost: time.Now()}}) // as requests that are broken off do
+	c.health.Set(cluster.Health{Health: follow.Health{Err: ctx.Err(), StaleSince: time.Now()}}) // as requests that are broken off do
 	c.ended = true
 	return nil
 }
@@ -190,9 +190,9 @@ func TestLife(t *testing.T) {
 		<-e.local.Synced()
 		e.state(federation.Ready, cluster.Ready, "")
 		e.logged("cluster unreachable; it is retried", "cluster ready")
-		e.health(cluster.Health{Health: follow.Health{Err: errors.New("gone"), Lost: time.Now()}})
+		e.health(cluster.Health{Health: follow.Health{Err: errors.New("gone"), StaleSince: time.Now()}})
 		time.Sleep(time.Hour)
-		e.health(cluster.Health{Health: follow.Health{Err: errors.New("still gone"), Lost: time.Now()}})
+		e.health(cluster.Health{Health: follow.Health{Err: errors.New("still gone"), StaleSince: time.Now()}})
 		e.state(federation.Ready, cluster.Stale, "still gone")
 		e.health(cluster.Health{})
 		e.state(federation.Ready, cluster.Ready, "")

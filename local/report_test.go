@@ -22,7 +22,7 @@ func TestChangesAreReported(t *testing.T) {
 		}
 		e.health(cluster.Health{})
 		e.sync()
-		e.health(cluster.Health{Health: follow.Health{Err: errors.New("gone"), Lost: time.Now()}})
+		e.health(cluster.Health{Health: follow.Health{Err: errors.New("gone"), StaleSince: time.Now()}})
 		e.health(cluster.Health{})
 		want := []string{
 			"local 0 false pending", "local 1 true withdrawn: cordoned by --cordon-local", "local 0 true unreachable: refused",

@@ -159,7 +159,7 @@ func (c *Cluster) changed(svc federation.ServiceID, at time.Time) {
 func (c *Cluster) Synced() <-chan struct{} { return c.group.Synced() }
 
 // HealthChanged returns a channel that is closed at the next change of Health's
-// Err or Lost, or of what is synced. Get it before you call Health.
+// Err or StaleSince, or of what is synced. Get it before you call Health.
 func (c *Cluster) HealthChanged() <-chan struct{} { return c.group.HealthChanged() }
 
 // State returns whether the cluster has the Service now, and whether that is of type

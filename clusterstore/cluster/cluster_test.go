@@ -40,7 +40,7 @@ func TestSliceBeforePod(t *testing.T) {
 			t.Errorf("reported %v", r.changes)
 		}
 		h := r.Health()
-		if h.Err != nil || !h.Lost.IsZero() || h.LastEvent.IsZero() {
+		if h.Err != nil || !h.StaleSince.IsZero() || h.LastEvent.IsZero() {
 			t.Errorf("health %+v", h)
 		}
 		for _, one := range h.Resources {
@@ -76,7 +76,7 @@ func TestDownAtStart(t *testing.T) {
 	for name, err := range map[string]error{"dial: connection refused": errRefused, "no answer in time": errTimeout, "who?": apierrors.NewUnauthorized("who?")} {
 		t.Run(name, func(t *testing.T) {
 			inCluster(t, func(_ *Config, tr *trouble) { tr.set("* *", err) }, func(r *running) {
-				if h := r.Health(); h.Err == nil || !strings.HasSuffix(h.Err.Error(), "s: "+name) || !h.Lost.IsZero() {
+				if h := r.Health(); h.Err == nil || !strings.HasSuffix(h.Err.Error(), "s: "+name) || !h.StaleSince.IsZero() {
 					t.Errorf("after the first attempts: %+v", h)
 				}
 				time.Sleep(time.Hour)
@@ -107,7 +107,7 @@ func TestLost(t *testing.T) {
 				began := time.Now()
 				r.trouble.cut()
 				changed := r.HealthChanged()
-				r.until("loss", 5*time.Second, func() bool { return !r.Health().Lost.IsZero() })
+				r.until("loss", 5*time.Second, func() bool { return !r.Health().StaleSince.IsZero() })
 				select {
 				case <-changed:
 				default:
@@ -115,14 +115,14 @@ func TestLost(t *testing.T) {
 				}
 				time.Sleep(3 * time.Hour)
 				h := r.Health()
-				if h.Err == nil || h.Lost.Before(began) || h.Lost.After(began.Add(5*time.Second)) {
-					t.Errorf("lost %v after it began: %+v", h.Lost.Sub(began), h)
+				if h.Err == nil || h.StaleSince.Before(began) || h.StaleSince.After(began.Add(5*time.Second)) {
+					t.Errorf("lost %v after it began: %+v", h.StaleSince.Sub(began), h)
 				}
 				if got := r.addrs(); got != "10.0.0.2:8080" {
 					t.Errorf("while it is away, got %q", got)
 				}
 				r.trouble.set("* *", nil)
-				r.until("return", 5*time.Second, func() bool { h := r.Health(); return h.Err == nil && h.Lost.IsZero() })
+				r.until("return", 5*time.Second, func() bool { h := r.Health(); return h.Err == nil && h.StaleSince.IsZero() })
 				r.create(aPod("p"))
 				r.until("pod", time.Second, func() bool { return r.addrs() == "10.0.0.1:8080 10.0.0.2:8080" })
 			}, aService("web", "http=80"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2"))
@@ -178,7 +178,7 @@ func TestForbiddenOptional(t *testing.T) {
 				t.Errorf("%+v", h)
 			}
 		}
-		if h := r.Health(); h.Err != nil || !h.Lost.IsZero() {
+		if h := r.Health(); h.Err != nil || !h.StaleSince.IsZero() {
 			t.Errorf("%+v", h)
 		}
 		owner := func() string {
@@ -223,7 +223,7 @@ func TestListedNotWatched(t *testing.T) {
 		}
 		for range 100 {
 			time.Sleep(time.Second)
-			if h := r.Health(); h.Err == nil || h.Lost.IsZero() {
+			if h := r.Health(); h.Err == nil || h.StaleSince.IsZero() {
 				t.Fatalf("%+v", h)
 			}
 		}

@@ -193,7 +193,7 @@ func TestCustomResourcesLater(t *testing.T) {
 			}
 			r.trouble.set("* "+name, nil)
 		}
-		if h := r.Health(); h.Err != nil || !h.Lost.IsZero() {
+		if h := r.Health(); h.Err != nil || !h.StaleSince.IsZero() {
 			t.Errorf("%+v", h)
 		}
 		r.until("all", 30*time.Second, func() bool { return r.addrs() == "10.0.0.1:8080 10.0.0.2:8080" && r.opaque() == "10.0.0.1:8080" })

@@ -43,7 +43,7 @@ func (l *Life) State() (State, time.Time) {
 // there is none yet, of the one that is to be; err is why that does not work.
 func (l *Life) Follow(served bool, h Health, err error) {
 	switch {
-	case served && h.Lost.IsZero():
+	case served && h.StaleSince.IsZero():
 		l.Set(Ready, nil)
 	case served:
 		l.Set(Stale, h.Err)

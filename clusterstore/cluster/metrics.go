@@ -137,8 +137,8 @@ func StandingSeries(name federation.ClusterName, s federation.Standing) promethe
 // Series returns the metrics of a cluster's health, linked or local, now.
 func Series(name federation.ClusterName, s State, h Health) []prometheus.Metric {
 	seconds := 0.0
-	if (s == Stale || s == Unreachable) && !h.Lost.IsZero() {
-		seconds = time.Since(h.Lost).Seconds()
+	if (s == Stale || s == Unreachable) && !h.StaleSince.IsZero() {
+		seconds = time.Since(h.StaleSince).Seconds()
 	}
 	list := []prometheus.Metric{
 		StateSeries(name, s),

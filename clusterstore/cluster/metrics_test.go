@@ -38,7 +38,7 @@ func TestSeries(t *testing.T) {
 
 // TestStaleSeries: a cluster that was never ready, since it is over budget, is stale since then.
 func TestStaleSeries(t *testing.T) {
-	lost := Health{Health: follow.Health{Lost: time.Now().Add(-time.Hour)}}
+	lost := Health{Health: follow.Health{StaleSince: time.Now().Add(-time.Hour)}}
 	for state, want := range map[State]float64{Stale: 3600, Unreachable: 3600, Ready: 0} {
 		for _, m := range Series("east", state, lost) {
 			var d dto.Metric

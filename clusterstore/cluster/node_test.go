@@ -155,7 +155,7 @@ func TestRegionOptional(t *testing.T) {
 			}, func(r *running) {
 				healthy := func() {
 					t.Helper()
-					if h := r.Health(); !r.isSynced() || h.Err != nil || !h.Lost.IsZero() {
+					if h := r.Health(); !r.isSynced() || h.Err != nil || !h.StaleSince.IsZero() {
 						t.Errorf("%+v", h)
 					}
 				}

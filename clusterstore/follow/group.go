@@ -124,7 +124,7 @@ func (g *Group) firstSync(ctx context.Context) bool {
 func (g *Group) Synced() <-chan struct{} { return g.done }
 
 // HealthChanged returns a channel that is closed at the next change of Health's
-// Err or Lost, or of what is synced. Get it before you call Health.
+// Err or StaleSince, or of what is synced. Get it before you call Health.
 func (g *Group) HealthChanged() <-chan struct{} {
 	_, changed := g.version.Get()
 	return changed

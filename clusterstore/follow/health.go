@@ -9,11 +9,13 @@ import (
 
 // Health shows whether the resources of an API can be listed and watched.
 type Health struct {
-	Err       error           // the newest failure of a needed resource, or over budget, that still lasts; nil: none
-	Lost      time.Time       // since when a synced, needed resource can't be read, or any but one aside is over budget, synced or not; zero: all can
-	LastEvent time.Time       // when anything last came: a list, an event or a bookmark; zero: nothing yet
-	Refused   []RefusedObject // a few of each resource that are refused
-	Resources []adminapi.Resource
+	Err error // the newest failure of a needed resource, or over budget, that still lasts; nil: none
+	// StaleSince is since when the first of the resources can't be read that make the Group stale: needed ones that were
+	// listed before, and all that are over budget, listed before or not, except those aside. Zero: there is none.
+	StaleSince time.Time
+	LastEvent  time.Time       // when anything last came: a list, an event or a bookmark; zero: nothing yet
+	Refused    []RefusedObject // a few of each resource that are refused
+	Resources  []adminapi.Resource
 }
 
 // resourceState is a resource's part of the health, under Group.mu.
@@ -110,8 +112,8 @@ func (g *Group) Health() Health {
 		if s.lastSeen.After(newest) {
 			newest, all.Err = s.lastSeen, fmt.Errorf("%s: %w", r.name, s.err)
 		}
-		if (g.synced || !s.over.IsZero()) && (all.Lost.IsZero() || lost.Before(all.Lost)) {
-			all.Lost = lost
+		if (g.synced || !s.over.IsZero()) && (all.StaleSince.IsZero() || lost.Before(all.StaleSince)) {
+			all.StaleSince = lost
 		}
 	}
 	return all

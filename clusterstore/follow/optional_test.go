@@ -30,11 +30,11 @@ func TestOptionalLost(t *testing.T) {
 			r.exceed(fmt.Errorf("%w: too much", budget.ErrOver))
 			time.Sleep(time.Minute)
 			r.exceed(fmt.Errorf("%w: too much", budget.ErrOver))
-			if got := g.Health().Lost; !got.Equal(want) {
+			if got := g.Health().StaleSince; !got.Equal(want) {
 				t.Errorf("needed %v: lost at %v, want %v", needed, got, want)
 			}
 			g.setFailed(&r.state, errors.New("forbidden"))
-			if got := g.Health().Lost; got.IsZero() == needed {
+			if got := g.Health().StaleSince; got.IsZero() == needed {
 				t.Errorf("needed %v: lost at %v", needed, got)
 			}
 		})
@@ -49,8 +49,8 @@ func TestAside(t *testing.T) {
 		g.setSynced()
 		r.exceed(fmt.Errorf("%w: too much", budget.ErrOver))
 		h := g.Health()
-		if healthy := h.Err == nil && h.Lost.IsZero(); healthy != aside {
-			t.Errorf("aside %v: %v, lost %v", aside, h.Err, h.Lost)
+		if healthy := h.Err == nil && h.StaleSince.IsZero(); healthy != aside {
+			t.Errorf("aside %v: %v, lost %v", aside, h.Err, h.StaleSince)
 		}
 		if h.Resources[0].Err == "" {
 			t.Errorf("aside %v: the error is not shown", aside)

@@ -50,7 +50,7 @@ func testOverBudget(t *testing.T, streams, needed bool) {
 	expectOver := func(what string) {
 		t.Helper()
 		h := group.Health()
-		if h.Err == nil || h.Lost.IsZero() || !strings.Contains(h.Err.Error(), "over budget: what is kept of secrets would take") {
+		if h.Err == nil || h.StaleSince.IsZero() || !strings.Contains(h.Err.Error(), "over budget: what is kept of secrets would take") {
 			t.Fatalf("%s: %+v", what, h)
 		}
 		if used := b.Usage().Used; used > 64<<10 {
@@ -90,7 +90,7 @@ func testOverBudget(t *testing.T, streams, needed bool) {
 	}
 	time.Sleep(maxOverPause + 10*time.Second)
 	synctest.Wait()
-	if h := group.Health(); h.Err != nil || !h.Lost.IsZero() || objects(group) != 2 || b.Usage().Used != few {
+	if h := group.Health(); h.Err != nil || !h.StaleSince.IsZero() || objects(group) != 2 || b.Usage().Used != few {
 		t.Errorf("afterwards: %+v, %d objects, %+v", h, objects(group), b.Usage())
 	}
 }
@@ -103,7 +103,7 @@ func TestOverSince(t *testing.T) {
 		began := time.Now()
 		for range 3 {
 			time.Sleep(time.Minute)
-			if h := g.Health(); !h.Lost.Equal(began) || h.Err == nil || h.Resources[0].Synced {
+			if h := g.Health(); !h.StaleSince.Equal(began) || h.Err == nil || h.Resources[0].Synced {
 				t.Errorf("%+v, began %v", h, began)
 			}
 		}
@@ -113,7 +113,7 @@ func TestOverSince(t *testing.T) {
 		s.become("2", labelled("a", "1"))
 		time.Sleep(maxOverPause)
 		synctest.Wait()
-		if h := g.Health(); !h.Lost.IsZero() || h.Err != nil || known["ns/a"] != "1" {
+		if h := g.Health(); !h.StaleSince.IsZero() || h.Err != nil || known["ns/a"] != "1" {
 			t.Errorf("afterwards: %+v", h)
 		}
 	})

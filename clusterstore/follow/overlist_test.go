@@ -101,7 +101,7 @@ func followFlooded(t *testing.T, apis ...*flooded) (*Group, *budget.Budget) {
 	t.Cleanup(func() { cancel(); <-done })
 	time.Sleep(time.Minute)
 	synctest.Wait()
-	if h := group.Health(); h.Err != nil || !h.Lost.IsZero() {
+	if h := group.Health(); h.Err != nil || !h.StaleSince.IsZero() {
 		t.Fatalf("at first: %+v", h)
 	}
 	return group, b
@@ -122,7 +122,7 @@ func TestRecovery(t *testing.T) {
 		two.become(80, 0)
 		synctest.Wait()
 		h := group.Health()
-		if h.Lost.IsZero() || h.Resources[0].Err == "" || h.Resources[1].Err == "" {
+		if h.StaleSince.IsZero() || h.Resources[0].Err == "" || h.Resources[1].Err == "" {
 			t.Fatalf("over budget: %+v", h)
 		}
 		if free := 64<<10 - b.Usage().Used; free > 1<<10 {
@@ -131,7 +131,7 @@ func TestRecovery(t *testing.T) {
 		// What has become larger meanwhile may have to wait for the other to become smaller.
 		time.Sleep(2 * (maxOverPause + 10*time.Second))
 		synctest.Wait()
-		if h = group.Health(); h.Err != nil || !h.Lost.IsZero() || h.Resources[0].Objects != 80 || h.Resources[1].Objects != 80 {
+		if h = group.Health(); h.Err != nil || !h.StaleSince.IsZero() || h.Resources[0].Objects != 80 || h.Resources[1].Objects != 80 {
 			t.Errorf("afterwards: %+v, %+v", h, b.Usage())
 		}
 	})
@@ -148,7 +148,7 @@ func TestOverRest(t *testing.T) {
 			f.become(1_000_000, page)
 			time.Sleep(10 * time.Minute)
 			synctest.Wait()
-			if h := group.Health(); h.Lost.IsZero() {
+			if h := group.Health(); h.StaleSince.IsZero() {
 				t.Fatalf("over budget: %+v", h)
 			}
 			f.mu.Lock()
@@ -164,7 +164,7 @@ func TestOverRest(t *testing.T) {
 			f.become(2, 0)
 			time.Sleep(want + 2*page + 5*time.Second)
 			synctest.Wait()
-			if h := group.Health(); h.Err != nil || !h.Lost.IsZero() || h.Resources[0].Objects != 2 {
+			if h := group.Health(); h.Err != nil || !h.StaleSince.IsZero() || h.Resources[0].Objects != 2 {
 				t.Errorf("afterwards: %+v", h)
 			}
 		})
@@ -210,13 +210,13 @@ func TestAnnounced(t *testing.T) {
 			t.Errorf("pages of lists: %d", f.pages)
 		}
 		f.mu.Unlock()
-		if h := group.Health(); h.Lost.IsZero() || !strings.Contains(h.Err.Error(), "over budget: what is kept of secrets0 would take ") {
+		if h := group.Health(); h.StaleSince.IsZero() || !strings.Contains(h.Err.Error(), "over budget: what is kept of secrets0 would take ") {
 			t.Errorf("over budget: %+v", h)
 		}
 		f.become(100, 0)
 		time.Sleep(maxOverPause)
 		synctest.Wait()
-		if h := group.Health(); h.Err != nil || !h.Lost.IsZero() || h.Resources[0].Objects != 100 {
+		if h := group.Health(); h.Err != nil || !h.StaleSince.IsZero() || h.Resources[0].Objects != 100 {
 			t.Errorf("afterwards: %+v", h)
 		}
 	})

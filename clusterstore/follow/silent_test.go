@@ -52,7 +52,7 @@ func TestSilentWatch(t *testing.T) {
 						t.Errorf("%d watches", len(opened))
 					}
 					h := g.Health()
-					if h.Err != nil || !h.Lost.IsZero() || len(reported) != min(bookmarks, 1) || h.Resources[0].Trouble != strings.TrimPrefix(strings.Join(reported, ""), "secrets: ") {
+					if h.Err != nil || !h.StaleSince.IsZero() || len(reported) != min(bookmarks, 1) || h.Resources[0].Trouble != strings.TrimPrefix(strings.Join(reported, ""), "secrets: ") {
 						t.Errorf("health: %+v; %q", h, reported)
 					}
 					opened[1].Add(secret("later"))
@@ -83,7 +83,7 @@ func TestSilentServer(t *testing.T) {
 		silent.Store(true)
 		time.Sleep(noticed)
 		synctest.Wait()
-		if h := g.Health(); h.Lost.IsZero() || !errors.Is(h.Err, errSilentList) || !known.has("a") {
+		if h := g.Health(); h.StaleSince.IsZero() || !errors.Is(h.Err, errSilentList) || !known.has("a") {
 			t.Errorf("health: %+v", h)
 		}
 	})
