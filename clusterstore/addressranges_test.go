@@ -26,7 +26,7 @@ func TestReadRanges(t *testing.T) {
 		{"010.0.0.0/8", `"010.0.0.0/8" is no CIDR`},
 		{"fe80::%eth0/64", `"fe80::%eth0/64" is no CIDR`},
 		{"::ffff:10.0.0.0/104", `"::ffff:10.0.0.0/104" is an IPv4 network in the form of IPv6: write it as IPv4`},
-		{strings.Repeat("1", 65), `"` + strings.Repeat("1", 64) + `…" is no CIDR`},
+		{strings.Repeat("1", 65), `"` + strings.Repeat("1", 64) + `"… is no CIDR`},
 		{strings.Repeat("10.0.0.0/8,", maxRanges) + "10.0.0.0/8", "more than 256 CIDRs"},
 	} {
 		r, err := readRanges(tc.value)

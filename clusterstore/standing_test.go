@@ -35,7 +35,7 @@ func TestReadStanding(t *testing.T) {
 		{CordonOverAnnotation, "61m", `"61m" is not between 0s and 1h0m0s`},
 		{lostAfterAnnotation, "999ms", `"999ms" is not between 1s and 24h0m0s`},
 		{lostAfterAnnotation, "25h", `"25h" is not between 1s and 24h0m0s`},
-		{lostAfterAnnotation, strings.Repeat("1", 65) + "s", `"` + strings.Repeat("1", 64) + `…" is no duration such as 90s or 5m`},
+		{lostAfterAnnotation, strings.Repeat("1", 65) + "s", `"` + strings.Repeat("1", 64) + `"… is no duration such as 90s or 5m`},
 		{regionAnnotation, "", `"" can't be the name of a region: that has 1 to 63 letters, digits, '-', '_' and '.', and begins and ends with a letter or digit`},
 		{regionAnnotation, "eu west", `"eu west" can't be the name of a region: that has 1 to 63 letters, digits, '-', '_' and '.', and begins and ends with a letter or digit`},
 	} {
