@@ -164,6 +164,7 @@ func (x *inquiry) list() {
 	if x.added <= x.Limit {
 		slices.SortFunc(all, func(a, b numberedAddress) int { return cmp.Compare(a.number, b.number) })
 	}
+	x.result.Addresses = make([]ExplainedAddress, 0, min(len(all), x.Limit))
 	for _, a := range all[:min(len(all), x.Limit)] {
 		x.result.Addresses = append(x.result.Addresses, a.ExplainedAddress)
 	}

@@ -151,7 +151,7 @@ func (st *steering) unused(i int) bool { return st != nil && st.members[i].unuse
 // offers lists what members offer: what is in service of all of them first, at the members'
 // places, and then what is of last resort.
 func (st *steering) offers(kept []offer) offers {
-	var first, last offers
+	first, last := make(offers, 0, len(kept)), offers(nil)
 	for i, o := range kept {
 		inService, lastResort := st.divide(i, o)
 		first = append(first, memberOffer{i, inService})
