@@ -112,7 +112,7 @@ func (g *gateway) run(ctx context.Context) error {
 func (g *gateway) lastParts(l net.Listener) []part {
 	parts := []part{
 		{name: "admin server", run: func(ctx context.Context) error { return g.admin.serve(ctx, l) }},
-		{name: "garbage collector", run: runGCTuner},
+		{name: "garbage collector", run: func(ctx context.Context) error { return runGCTuner(ctx, g.ready) }},
 	}
 	if g.traces != nil {
 		parts = append(parts, part{name: "traces", run: g.traces.run})

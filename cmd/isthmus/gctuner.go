@@ -13,18 +13,21 @@ import (
 // more, leastGCPercent of what is in use, but mostGCPercent at most. The heap of an idle gateway is
 // small, so with Go's default of 100 it would collect again and again while thousands of proxies
 // connect; and of a large heap the same percentage is memory that the gateway could do without.
+// Until the gateway is ready no proxy waits for the collector, and what is listed becomes garbage
+// at once: then it is garbageAtStart.
 const (
 	garbage        = 64 << 20
+	garbageAtStart = 16 << 20
 	leastGCPercent = 15
 	mostGCPercent  = 200
 )
 
-// runGCTuner sets GOGC after each collection, until ctx ends.
-func runGCTuner(ctx context.Context) error {
+// runGCTuner sets GOGC after each collection, until ctx ends. ready is whether the gateway is.
+func runGCTuner(ctx context.Context, ready *atomic.Bool) error {
 	if os.Getenv("GOGC") == "" {
 		var over atomic.Bool
 		debug.SetGCPercent(mostGCPercent)
-		afterEachGC(&over)
+		afterEachGC(&over, ready)
 		defer over.Store(true)
 	}
 	<-ctx.Done()
@@ -32,7 +35,7 @@ func runGCTuner(ctx context.Context) error {
 }
 
 // afterEachGC sets GOGC by what the next collection finds in use, and so on.
-func afterEachGC(over *atomic.Bool) {
+func afterEachGC(over, ready *atomic.Bool) {
 	runtime.AddCleanup(new([64]byte), func(over *atomic.Bool) {
 		if over.Load() {
 			return
@@ -40,11 +43,15 @@ func afterEachGC(over *atomic.Bool) {
 		// What GOGC is a percentage of.
 		inUse := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
 		metrics.Read(inUse)
-		debug.SetGCPercent(gcPercentOf(inUse[0].Value.Uint64() + inUse[1].Value.Uint64() + inUse[2].Value.Uint64()))
-		afterEachGC(over)
+		debug.SetGCPercent(gcPercentOf(inUse[0].Value.Uint64()+inUse[1].Value.Uint64()+inUse[2].Value.Uint64(), ready.Load()))
+		afterEachGC(over, ready)
 	}, over)
 }
 
-func gcPercentOf(inUse uint64) int {
-	return int(min(mostGCPercent, max(leastGCPercent, 100*garbage/max(inUse, 1))))
+func gcPercentOf(inUse uint64, ready bool) int {
+	most := uint64(garbage)
+	if !ready {
+		most = garbageAtStart
+	}
+	return int(min(mostGCPercent, max(leastGCPercent, 100*most/max(inUse, 1))))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"runtime/debug"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,9 +12,12 @@ import (
 
 func TestGCPercentOf(t *testing.T) {
 	for inUse, want := range map[uint64]int{0: mostGCPercent, garbage / 4: mostGCPercent, garbage: 100, 2 * garbage: 50, 40 * garbage: leastGCPercent} {
-		if got := gcPercentOf(inUse); got != want {
+		if got := gcPercentOf(inUse, true); got != want {
 			t.Errorf("%d in use: %d, not %d", inUse, got, want)
 		}
+	}
+	if got := gcPercentOf(2*garbageAtStart, false); got != 50 {
+		t.Errorf("at the start, %d in use: %d, not 50", 2*garbageAtStart, got)
 	}
 }
 
@@ -22,8 +26,9 @@ func TestGCTuner(t *testing.T) {
 	t.Setenv("GOGC", "")
 	defer debug.SetGCPercent(debug.SetGCPercent(100))
 	ctx, end := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- runGCTuner(ctx) }()
+	ended, ready := make(chan error), new(atomic.Bool)
+	ready.Store(true)
+	go func() { ended <- runGCTuner(ctx, ready) }()
 	percent := func(becomes func(int) bool) {
 		t.Helper()
 		for {
@@ -57,7 +62,7 @@ func TestGCTunerLeavesGOGC(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, end := context.WithTimeout(t.Context(), time.Second)
 			defer end()
-			if err := runGCTuner(ctx); err != nil {
+			if err := runGCTuner(ctx, new(atomic.Bool)); err != nil {
 				t.Error(err)
 			}
 		})
