@@ -70,11 +70,12 @@ type linkSnapshot struct {
 	state    cluster.State
 	since    time.Time
 	accepted *credentials
-	version  string        // of the Secret, that the serving cluster is read with; empty: none serves
-	cluster  linkedCluster // the serving one or, if there is none yet, the next one
-	next     linkedCluster // in a rotation: the one that will replace cluster
-	failed   bool          // next has not worked so far
-	waits    bool          // for its turn to start: next or, if there is none, cluster
+	expiry   *adminapi.Expiry // of the credentials that the serving cluster is read with or, if there is none, of the accepted ones
+	version  string           // of the Secret, that the serving cluster is read with; empty: none serves
+	cluster  linkedCluster    // the serving one or, if there is none yet, the next one
+	next     linkedCluster    // in a rotation: the one that will replace cluster
+	failed   bool             // next has not worked so far
+	waits    bool             // for its turn to start: next or, if there is none, cluster
 	standing linkStanding
 
 	// Only if the cluster is on another network:
@@ -86,9 +87,12 @@ type linkSnapshot struct {
 func (l *link) publish() {
 	state, since := l.life.State()
 	v := &linkSnapshot{state: state, since: since, accepted: l.accepted, standing: l.standing, tracker: l.gateways.tracker, problem: l.gateways.problem}
+	if l.accepted != nil {
+		v.expiry = l.accepted.expiry
+	}
 	switch {
 	case l.serving != nil:
-		v.cluster = l.serving.cluster
+		v.cluster, v.expiry = l.serving.cluster, l.serving.creds.expiry
 		if l.accepted != nil && l.accepted.secret == l.serving.creds.secret {
 			v.version = l.serving.creds.version
 		}
@@ -117,7 +121,7 @@ func (s *Store) publishedLinks() map[federation.ClusterName]*linkSnapshot {
 // describe fills in the status of a link's cluster.
 func (v *linkSnapshot) describe(st *adminapi.Cluster, grace time.Duration, ownProblems []string) {
 	h := v.cluster.Health()
-	h.API.Expiry = v.accepted.expiry
+	h.API.Expiry = v.expiry
 	st.API = &h.API
 	st.State, st.Since, st.Server = v.state, v.since, v.accepted.server
 	st.LastEvent, st.Resources, st.Memory = h.LastEvent, h.Resources, h.Memory

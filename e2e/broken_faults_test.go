@@ -100,7 +100,7 @@ var faults = []fault{
 			must(t, w.west.Apply(t.Context(), s))
 		},
 		repair: verb("uncordon", "south", "--yes"),
-		check:  []finding{{"warning link-state south: it is ready and withdrawn: cordoned by annotation .* of Secret linkerd/cluster-credentials-south", "if that is not wanted any more: isthmus uncordon south"}},
+		check:  []finding{{"warning link-state south: it is ready and withdrawn: cordoned by annotation .* of Secret linkerd/cluster-credentials-south", "if it is no longer wanted: isthmus uncordon south"}},
 	}, {
 		name: "a cordon with a typo",
 		spoil: func(t *testing.T, w *brokenWorld) {

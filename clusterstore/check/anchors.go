@@ -34,7 +34,7 @@ func (l *clusterCheck) checkAnchors(here *clusterCheck) {
 	}
 	hint := ""
 	if level != OK {
-		hint = "rotate trust anchors in all clusters alike: https://linkerd.io/2/tasks/manually-rotating-control-plane-tls-credentials/"
+		hint = "rotate trust anchors in all clusters alike: https://linkerd.io/2/tasks/manually-rotating-control-plane-tls-credentials/ (gateways read them again in --relist)"
 	}
 	add(level, text, hint)
 }

@@ -32,6 +32,7 @@ func Judge(s Seen) []Result {
 	}
 	clusters[0].own, clusters[0].Cluster.Cluster = true, "local"
 	for _, l := range clusters {
+		l.fromHere = s.FromHere
 		l.checkServer()
 		l.checkClock()
 		l.checkRights(s.NoAccount, s.NotAsked[l.Cluster.Cluster])

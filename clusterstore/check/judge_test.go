@@ -29,6 +29,16 @@ func TestJudge(t *testing.T) {
 			own.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "servers.policy.linkerd.io", Status: 404}}
 			east.API.Refused = own.API.Refused
 		}, []string{"warning crds local: not installed: servers.policy.linkerd.io"}},
+		"a kind that is hidden": {func(own, _ *adminapi.Cluster, _ *Seen) {
+			own.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "externalworkloads.workload.linkerd.io", Status: 403}}
+		}, []string{"warning rights local: not permitted: list externalworkloads.workload.linkerd.io (ExternalWorkloads are not served)",
+			"unchecked crds local: the API server does not show whether it has externalworkloads.workload.linkerd.io"}},
+		"a missing kind, and a missing right to it": {func(own, _ *adminapi.Cluster, s *Seen) {
+			s.FromHere = true
+			own.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "servers.policy.linkerd.io", Status: 403}, {Verb: "get", Resource: "servers.policy.linkerd.io", Status: 404},
+				{Verb: "list", Resource: "externalworkloads.workload.linkerd.io", Status: 403}}
+		}, []string{"warning rights local: not permitted: list servers.policy.linkerd.io (Servers make no port opaque); list externalworkloads.workload.linkerd.io (ExternalWorkloads are not served)",
+			"warning crds local: not installed: servers.policy.linkerd.io"}},
 		"credentials that are refused now": {func(_, east *adminapi.Cluster, _ *Seen) {
 			east.State, east.Reason = adminapi.Stale, "pods: Unauthorized"
 			east.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "pods", Status: 401}}

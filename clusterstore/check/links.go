@@ -28,7 +28,7 @@ func (l *clusterCheck) checkState() {
 	} else if l.Reason != "" {
 		text += ": " + l.Reason
 	}
-	uncordon := "if that is not wanted any more: isthmus uncordon " + l.Cluster.Cluster
+	uncordon := "if it is no longer wanted: isthmus uncordon " + l.Cluster.Cluster
 	switch {
 	case l.State == adminapi.Ready && out:
 		add(Warning, text, uncordon)

@@ -113,7 +113,11 @@ func (l *clusterCheck) checkRights(noAccount, notAsked string) {
 	text := strings.Join(texts[worst], "; ")
 	switch worst {
 	case OK:
-		add(OK, "all rights are granted", "")
+		if l.fromHere {
+			add(OK, "all rights are granted", "")
+			return
+		}
+		add(OK, "no right that has been used is missing", "")
 	case Unchecked: // what is optional is not wrong
 		add(OK, "all needed rights are granted; optional and not granted: "+text, "")
 	default:

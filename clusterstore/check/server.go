@@ -14,8 +14,9 @@ import (
 type clusterCheck struct {
 	*report
 	adminapi.Cluster
-	own bool
-	now time.Time
+	own      bool
+	fromHere bool // see Seen
+	now      time.Time
 
 	why string // why nothing more can be judged, if that is so
 }
@@ -127,12 +128,12 @@ func (l *clusterCheck) checkKinds() {
 	}
 	var absent, unknown []string
 	for _, k := range kinds {
-		i := slices.IndexFunc(l.API.Refused, func(r adminapi.RefusedRequest) bool { return r.Resource == k })
+		refused := slices.DeleteFunc(slices.Clone(l.API.Refused), func(r adminapi.RefusedRequest) bool { return r.Resource != k })
 		switch {
-		case i < 0 || l.API.Refused[i].Status == http.StatusForbidden: // a right is missing
-		case l.API.Refused[i].Status == http.StatusNotFound:
+		case slices.ContainsFunc(refused, func(r adminapi.RefusedRequest) bool { return r.Status == http.StatusNotFound }):
 			absent = append(absent, k)
-		default:
+		case slices.ContainsFunc(refused, func(r adminapi.RefusedRequest) bool { return r.Status != http.StatusForbidden || !l.fromHere }):
+			// Also if a gateway may not read it: then it may be there or not. From here it is asked for by itself.
 			unknown = append(unknown, k)
 		}
 	}

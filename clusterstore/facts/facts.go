@@ -88,7 +88,8 @@ func Read(ctx context.Context, client *kube.Client, namespace string) (f *Facts,
 	}
 	var err error
 	if f.version, err = client.Version(ctx); err != nil {
-		f.versionError, complete = kube.Printable(err).Error(), false
+		f.versionError = kube.Printable(err).Error()
+		complete = apierrors.IsForbidden(err) || apierrors.IsNotFound(err) // it stays so
 	}
 	if f.anchors.List, err = readAnchors(ctx, client.Sources, namespace); err != nil {
 		f.anchors.Error = failed(fmt.Sprintf("ConfigMap %s/%s", namespace, AnchorsConfigMap), err)

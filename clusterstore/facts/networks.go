@@ -49,7 +49,11 @@ func readNetworks(ctx context.Context, from decode.Source[*corev1.Node]) (n admi
 		if n.Partly = errors.Is(err, errEnough); err != nil && !n.Partly {
 			return n, err
 		}
-		if options.Continue = page.Continue; n.Partly || options.Continue == "" || n.Nodes == before {
+		if options.Continue = page.Continue; n.Partly || options.Continue == "" {
+			break
+		}
+		if n.Nodes == before { // there need not be an end of such pages
+			n.Partly = true
 			break
 		}
 	}

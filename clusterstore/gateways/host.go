@@ -137,7 +137,7 @@ func (t *Tracker) needed(ip netip.Addr) bool {
 
 // next returns which probe of an IP is due first, and when; nil: none is needed. t.mu is held.
 func (t *Tracker) next(ip netip.Addr) (key probeKey, p *probed, at time.Time) {
-	var last time.Time // a probe that is not needed any more counts too
+	var last time.Time // a probe that is no longer needed counts too
 	for k, x := range t.probed {
 		if k.ip != ip {
 			continue

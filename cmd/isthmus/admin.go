@@ -33,7 +33,7 @@ const (
 	maxAdminHeader = 16 << 10 // of a request, in bytes; browsers send a few hundred, cookies some kilobytes
 )
 
-// admin is the HTTP server for kubelet, Prometheus and people. It changes nothing: but for kubelet's
+// admin is the HTTP server for kubelet, Prometheus and people. It changes nothing: except for kubelet's
 // probes, it answers GET and HEAD only.
 type admin struct {
 	ready   func() bool

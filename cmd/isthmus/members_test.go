@@ -58,3 +58,13 @@ func TestUnlinked(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// TestUnlinkedOnPage: they are shown also of a service that proxies watch.
+func TestUnlinkedOnPage(t *testing.T) {
+	w := newTiered(t, federation.Preference{}, federation.Options{})
+	own := oneService{w.web, &cluster.Service{Annotations: map[string]string{"isthmus.io/prefer": "local, east+north"}}, []federation.ClusterName{"east"}}
+	s := newServicesPage(w.Table, nil, nil, members{own, own})[0]
+	if len(s.Clients) == 0 || !slices.Equal(s.Preference.Unlinked, []string{"north"}) {
+		t.Errorf("preference %+v of %d kinds of clients", s.Preference, len(s.Clients))
+	}
+}

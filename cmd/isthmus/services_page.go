@@ -48,7 +48,10 @@ func newServicesPage(t *federation.Table, views []grpcapi.ViewStatus, problems [
 	services.addDefinitions(t, known)
 	for _, one := range t.Steered() {
 		s := services.entry(one.Service)
-		s.Preference, s.Clients, s.MoreClients = newPreferenceEntry(one.Preference), one.Clients, one.MoreClients
+		s.Clients, s.MoreClients = one.Clients, one.MoreClients
+		if s.Preference == nil { // or it has come by addDefinitions, with what is not linked
+			s.Preference = newPreferenceEntry(one.Preference)
+		}
 	}
 	list := make([]adminapi.Service, 0, len(services))
 	for _, s := range services {

@@ -25,7 +25,7 @@ const (
 // shutdown is how a gateway that serves stops serving: in an order that takes
 // nothing away from proxies.
 //
-//  1. It is not ready any more, and health checks report that it goes away.
+//  1. It is no longer ready, and health checks report that it goes away.
 //  2. It goes on serving for delay, so that proxies learn by DNS where other
 //     replicas are.
 //  3. It ends the open streams, spread over a time, and serves new ones.

@@ -55,9 +55,9 @@ func component(kind cdx.ComponentType, path, version string) cdx.Component {
 	return cdx.Component{BOMRef: url, Type: kind, Name: path, Version: version, PackageURL: url}
 }
 
-// used is the module that is linked in, which may be in place of another one.
+// used is the module that is linked in, which may be in place of another one. A folder of this repository is the module itself.
 func used(m *debug.Module) *debug.Module {
-	if m.Replace != nil {
+	if m.Replace != nil && !strings.HasPrefix(m.Replace.Path, ".") {
 		return m.Replace
 	}
 	return m

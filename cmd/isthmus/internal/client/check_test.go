@@ -75,7 +75,7 @@ const checkTable = `Gateway
 Kubernetes API
   ✓ east, local: its API server answers, version v1.36.3
   ✓ east, local: its clock agrees
-  ✓ east, local: all rights are granted
+  ✓ east, local: no right that has been used is missing
   ✓ local: Linkerd's CRDs are installed
 
 Links
@@ -85,7 +85,7 @@ Links
       → write it anew (isthmus link NAME --context CONTEXT --apply), or correct it: kubectl describe secret -n linkerd odd
   ✓ local: it is ready
   ‼ east: it is ready and withdrawn: cordoned
-      → if that is not wanted any more: isthmus uncordon east
+      → if it is no longer wanted: isthmus uncordon east
   ✓ east: its credentials do not expire
 
 Trust

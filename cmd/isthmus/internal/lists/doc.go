@@ -12,7 +12,7 @@
 //   - The same question to a snapshot is answered once; of the answers [maxKept] bytes are kept, as long as the snapshot is.
 //   - A query that can't be answered is an error that names what can.
 //
-// A Snapshot is safe for concurrent use. Its content must not be written any more.
+// A Snapshot is safe for concurrent use. Its content must not be changed.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package lists
