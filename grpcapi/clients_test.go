@@ -199,7 +199,7 @@ func TestLargeHeaders(t *testing.T) {
 	hangUp()
 	wiretest.Until(t, "what is left are the proxy's calls", func() bool {
 		runtime.GC()
-		return w.server.budget.calls.Load() < 20*(callBytes+1000)
+		return w.server.budget.calls.Load() < limit/20 // gRPC may keep the last few of a connection
 	})
 }
 
