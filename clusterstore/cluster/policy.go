@@ -28,6 +28,8 @@ type policy struct {
 	opaque  map[*pod]*opaquePorts   // of those that have others than their own
 	sets    map[Ports]*opaquePorts  // those of opaque: equal ones share memory
 	full    bool                    // some have their own opaque ports only, for maxRemembered
+
+	remembered int // bytes that opaque takes
 }
 
 // opaquePorts are all that are opaque of so many Pods.
@@ -42,9 +44,9 @@ const (
 	// a port of its own for each Server some tenths more, and each change of a Server has all
 	// Pods of its namespace matched again.
 	maxPolicy = 10_000
-	// maxRemembered is how many bytes the opaque ports of a cluster's Pods take at most, equal ones
-	// of a namespace once. Of further Pods only their own ports are opaque.
-	maxRemembered = 8 << 20
+	// maxRemembered is how many bytes the opaque ports of a namespace's Pods take at most, equal ones
+	// once. Of further Pods only their own ports are opaque.
+	maxRemembered = 1 << 20
 )
 
 // alike is the same for Pods or ExternalWorkloads with the same labels and ports.
@@ -80,7 +82,7 @@ func (s *state) evaluate(key string, facts podFacts) (by *compiledRules, opaque 
 // putEvaluated stores what was evaluated of a Pod that is put into the state.
 func (s *state) putEvaluated(of *pod, by *compiledRules, opaque Ports) {
 	p := s.policyFor(of.key)
-	if p == nil || p.rules == nil { // a worker will evaluate all
+	if p == nil || p.rules == nil && !p.busy { // a worker will evaluate all
 		return
 	}
 	if by != nil {
@@ -100,19 +102,23 @@ func (s *state) setOpaque(p *policy, of *pod, own, ports Ports) bool {
 		delete(p.opaque, of)
 		if set.pods--; set.pods == 0 {
 			delete(p.sets, set.ports)
-			s.remembered -= set.size()
+			p.remembered -= set.size()
+			if p.full && !p.busy { // there may be room for others now
+				p.changed = true
+				s.markPolicy(of.namespace())
+			}
 		}
 	}
 	set := p.sets[ports]
 	if set == nil && ports != own {
 		set = &opaquePorts{ports: ports}
-		if s.remembered+set.size() > maxRemembered {
+		if p.remembered+set.size() > maxRemembered {
 			p.full = true
 			s.setUnusable("Servers of namespace "+of.namespace(), p.excess())
 			return before != own
 		}
 		p.sets[ports] = set
-		s.remembered += set.size()
+		p.remembered += set.size()
 	}
 	if ports != own {
 		p.opaque[of] = set
@@ -161,7 +167,8 @@ func (s *state) evaluatePolicy(namespace string) {
 	if s.policies[namespace] != p {
 		return
 	}
-	p.rules, p.busy = rules, false
+	p.rules = rules
+	defer func() { p.busy = false }()
 	for _, of := range pods { // some may have changed again
 		if ports, ok := asked[of.facts.alike()]; ok && s.setOpaque(p, of, of.facts.template.Value().opaque, ports) {
 			s.touchPod(of)
@@ -178,7 +185,7 @@ func (p *policy) excess() string {
 			"in the order of their names, those from the first that goes beyond it make no port opaque; use fewer Servers or shorter selectors",
 			len(p.servers), p.cost, maxPolicy)
 	case p.full:
-		return fmt.Sprintf("what they make opaque of the cluster's Pods takes more than %d MiB: of further Pods they make no port opaque; "+
+		return fmt.Sprintf("what they make opaque of its Pods takes more than %d MiB: of further Pods they make no port opaque; "+
 			"let Servers select more Pods alike, or name fewer ports", maxRemembered>>20)
 	}
 	return ""

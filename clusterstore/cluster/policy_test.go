@@ -234,6 +234,26 @@ func TestManyPorts(t *testing.T) {
 	}
 }
 
+// TestPolicyWhileItIsMade: a Pod that comes while the first Servers of its namespace are evaluated is evaluated too.
+func TestPolicyWhileItIsMade(t *testing.T) {
+	w := newWorld(t, nil)
+	w.put(aService("web"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=late"))
+	o, late := aServer("s", "8080", "app=late"), aPod("late", podLabel("app", "late"))
+	if err := w.feed(o).Update(o); err != nil {
+		t.Fatal(err)
+	}
+	p := w.state.policies["ns"]
+	p.changed, p.busy = false, true // as while a worker evaluates what was there before
+	if err := w.feed(late).Update(late); err != nil {
+		t.Fatal(err)
+	}
+	p.rules, p.busy = compileRules(p.servers), false
+	w.marked()
+	if got := w.opaqueAt(8080); got != "10.0.0.1:8080" {
+		t.Errorf("%q is opaque", got)
+	}
+}
+
 // TestRemembered: what is remembered is bounded. Pods beyond the bound keep their own opaque ports,
 // which is reported, and what is gone is forgotten.
 func TestRemembered(t *testing.T) {
@@ -244,14 +264,14 @@ func TestRemembered(t *testing.T) {
 		pods = append(pods, aPod(fmt.Sprint("p", i), func(o *corev1.Pod) { o.Annotations = with(o.Annotations, opaqueAnnotation, fmt.Sprint(20_000+2*i)) }))
 	}
 	w := manyPorts(t, servers, pods...)
-	opaque := 0
+	opaque, policy := 0, w.state.policies["ns"]
 	for _, e := range w.read("web", 1).Slices[0].Endpoints {
 		if e.Opaque {
 			opaque++
 		}
 	}
-	if opaque != fit || w.state.remembered > maxRemembered {
-		t.Errorf("Servers apply to %d Pods, %d bytes", opaque, w.state.remembered)
+	if opaque != fit || policy.remembered > maxRemembered {
+		t.Errorf("Servers apply to %d Pods, %d bytes", opaque, policy.remembered)
 	}
 	if list := w.Health().Unusable; len(list) != 1 || !strings.Contains(list[0], "of further Pods they make no port opaque") {
 		t.Errorf("reported: %q", list)
@@ -259,19 +279,19 @@ func TestRemembered(t *testing.T) {
 	for _, p := range pods[:10] {
 		w.del(p)
 	}
-	w.put(aServer("s0000", "3", "", forAll)) // all are evaluated again
+	w.marked() // all are evaluated again
 	if list := w.Health().Unusable; len(list) != 0 {
 		t.Errorf("reported: %q", list)
 	}
 	for _, p := range pods[10:20] {
 		w.del(p)
 	}
-	if want := (fit + 5 - 20) * (w.state.remembered / max(len(w.state.policies["ns"].sets), 1)); w.state.remembered != want {
-		t.Errorf("%d bytes are remembered, want %d", w.state.remembered, want)
+	if want := (fit + 5 - 20) * (policy.remembered / max(len(policy.sets), 1)); policy.remembered != want {
+		t.Errorf("%d bytes are remembered, want %d", policy.remembered, want)
 	}
 	w.replace("servers")
-	if w.state.remembered != 0 || len(w.state.policies) != 0 {
-		t.Errorf("%d bytes are remembered without Servers", w.state.remembered)
+	if policy.remembered != 0 || len(w.state.policies) != 0 {
+		t.Errorf("%d bytes are remembered without Servers", policy.remembered)
 	}
 }
 

@@ -37,7 +37,6 @@ type state struct {
 	pods        *podIndex               // and ExternalWorkloads
 	servers     map[string]*serverFacts // those that make ports opaque, or can't be read
 	policies    map[string]*policy      // the same by namespace, and what they say of Pods
-	remembered  int                     // bytes that the opaque ports of all policies take
 	unusable    map[string]string       // reasons why objects can't be used, by kind and key
 	replicaSets map[string]*owner
 	jobs        map[string]*owner

@@ -47,7 +47,7 @@ func parseAnchors(text string) (anchors []adminapi.Anchor, err error) {
 	}
 	for _, c := range list {
 		sum := sha256.Sum256(c.Raw)
-		if a := (adminapi.Anchor{SHA256: hex.EncodeToString(sum[:]), Expires: c.NotAfter.UTC()}); !slices.Contains(anchors, a) {
+		if a := (adminapi.Anchor{SHA256: hex.EncodeToString(sum[:]), Expires: writable(c.NotAfter)}); !slices.Contains(anchors, a) {
 			anchors = append(anchors, a)
 		}
 	}

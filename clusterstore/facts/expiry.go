@@ -21,12 +21,26 @@ func Expiry(cfg *rest.Config) (first *adminapi.Expiry) {
 	if list, err := certificates(cfg.CertData); err == nil {
 		for _, c := range list {
 			if first == nil || c.NotAfter.Before(first.At) {
-				first = &adminapi.Expiry{What: "client certificate", At: c.NotAfter.UTC()}
+				first = &adminapi.Expiry{What: "client certificate", At: writable(c.NotAfter)}
 			}
 		}
 	}
 	return first
 }
+
+// writable returns the time or, if it has no year of four digits, which JSON needs, the nearest one that has. Certificates may be
+// good until an hour of the year 10000 in UTC.
+func writable(t time.Time) time.Time {
+	if t = t.UTC(); t.Year() > 9999 {
+		return time.Unix(latest, 0).UTC()
+	}
+	if t.Year() < 0 {
+		return time.Time{}
+	}
+	return t
+}
+
+const latest = 253402300799 // the end of the year 9999
 
 // tokenExpiry returns when a token expires, if it is a JSON Web Token that has such a time.
 // Whether it is genuine is for API servers to decide.
@@ -45,6 +59,5 @@ func tokenExpiry(token string) (at time.Time, ok bool) {
 	if err := json.Unmarshal(payload, &claims); err != nil || claims.Exp == nil || math.IsNaN(*claims.Exp) {
 		return at, false
 	}
-	const latest = 253402300799 // the end of the year 9999
 	return time.Unix(int64(min(max(*claims.Exp, 0), latest)), 0), true
 }

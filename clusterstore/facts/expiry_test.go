@@ -2,7 +2,9 @@ package facts
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"testing"
+	"time"
 )
 
 func TestTokenExpiry(t *testing.T) {
@@ -35,4 +37,15 @@ func FuzzTokenExpiry(f *testing.F) {
 			t.Errorf("%q expires at %v", token, at)
 		}
 	})
+}
+
+// TestWritable: JSON has all times, also those of certificates that are good until an hour of the year 10000.
+func TestWritable(t *testing.T) {
+	for _, at := range []time.Time{
+		time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("", -3600)), time.Date(0, 1, 1, 0, 0, 0, 0, time.FixedZone("", 3600)), time.Unix(0, 0),
+	} {
+		if _, err := json.Marshal(writable(at)); err != nil {
+			t.Errorf("%v: %v", at, err)
+		}
+	}
 }

@@ -18,6 +18,8 @@ import (
 const (
 	nodePage = 100
 	maxNodes = 5000
+	// maxPoor pages may have fewer Nodes than asked for, and not be the last: of such pages there need not be an end.
+	maxPoor = 5
 	// maxRanges of one cluster are kept: comparing takes more the more there are.
 	maxRanges = 1000
 )
@@ -28,7 +30,7 @@ var errEnough = errors.New("there are more Nodes than are read")
 // readNetworks reads the Pod CIDRs of a cluster's Nodes.
 func readNetworks(ctx context.Context, from decode.Source[*corev1.Node]) (n adminapi.PodNetworks, err error) {
 	ranges := make(map[netip.Prefix]bool)
-	options := metav1.ListOptions{Limit: nodePage}
+	options, poor := metav1.ListOptions{Limit: nodePage}, 0
 	for {
 		before := n.Nodes
 		page, err := from.List(ctx, options, func(node *corev1.Node, refused *decode.Refused) error {
@@ -52,9 +54,11 @@ func readNetworks(ctx context.Context, from decode.Source[*corev1.Node]) (n admi
 		if options.Continue = page.Continue; n.Partly || options.Continue == "" {
 			break
 		}
-		if n.Nodes == before { // there need not be an end of such pages
-			n.Partly = true
-			break
+		if n.Nodes < before+nodePage {
+			if poor++; poor == maxPoor {
+				n.Partly = true
+				break
+			}
 		}
 	}
 	joined := join(ranges)

@@ -45,7 +45,7 @@ func TestReadNetworks(t *testing.T) {
 	}{
 		{nodes{ofPage: 100, pages: 3}, 300, "[10.0.0.0/16 10.1.40.0/22]", false},
 		{nodes{ofPage: 1 << 30, pages: 1}, maxNodes, "[10.0.0.0/12 10.19.128.0/21]", true},
-		{nodes{ofPage: 1, pages: 1 << 30}, maxNodes, "[10.0.0.0/12 10.19.128.0/21]", true},
+		{nodes{ofPage: 1, pages: 1 << 30}, maxPoor, "[10.0.0.0/22 10.0.4.0/24]", true},
 		{nodes{pages: 1 << 30}, 0, "", true},
 	} {
 		n, err := readNetworks(t.Context(), &c.from)

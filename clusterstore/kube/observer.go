@@ -63,9 +63,24 @@ func (o *observer) answer(r *http.Request, response *http.Response, sent, receiv
 	kind := kindOf(r)
 	switch status := response.StatusCode; {
 	case status < 400, status == http.StatusConflict, status == http.StatusGone:
-		delete(o.refused, kind)
+		o.forget(kind, r.URL.Path)
 	case o.refused[kind] != 0 || len(o.refused) < maxRefusals:
 		o.refused[kind] = status
+	}
+}
+
+// forget removes what an answer without an error shows to be granted: requests of its kind, lists if it is a watch, since whoever is
+// refused a watch tries a list, and discovery of what it is about.
+func (o *observer) forget(kind adminapi.RefusedRequest, path string) {
+	delete(o.refused, kind)
+	if kind.Verb == "watch" {
+		kind.Verb = "list"
+		delete(o.refused, kind)
+	}
+	for k := range o.refused {
+		if strings.HasPrefix(k.Resource, "/") && strings.Contains(path, k.Resource+"/") {
+			delete(o.refused, k)
+		}
 	}
 }
 
@@ -108,7 +123,7 @@ func kindOf(r *http.Request) adminapi.RefusedRequest {
 	watch := r.URL.Query().Get("watch")
 	switch {
 	case path == "": // API discovery, or the version
-		verb, resource = "get", r.URL.Path
+		verb, resource = "get", withoutBase(r.URL.Path)
 	case verb != "": // whatever its name
 	case named:
 		verb, resource = "get", resource+"/"+parts[1]
@@ -118,6 +133,16 @@ func kindOf(r *http.Request) adminapi.RefusedRequest {
 		verb = "list"
 	}
 	return adminapi.RefusedRequest{Verb: verb, Resource: resource}
+}
+
+// withoutBase returns a path without that of the kubeconfig's server, which may hold a secret of a proxy's.
+func withoutBase(path string) string {
+	for _, of := range []string{"/apis/", "/api/", "/version"} {
+		if i := strings.LastIndex(path, of); i >= 0 {
+			return path[i:]
+		}
+	}
+	return "/" + path[strings.LastIndex(path, "/")+1:]
 }
 
 // Server returns what requests have shown of the API server so far, without what is read by

@@ -12,6 +12,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+
+	"isthmus/internal/adminapi"
 )
 
 // TestServer: requests leave what they have shown: an answer, the clock, what was refused and is again permitted, and no credentials.
@@ -99,5 +101,26 @@ func TestKindOf(t *testing.T) {
 		if k := kindOf(r); k.Verb+" "+k.Resource != want {
 			t.Errorf("%s: %s %s, want %s", request, k.Verb, k.Resource, want)
 		}
+	}
+}
+
+// TestGranted: what was refused is forgotten once another answer shows that it is granted.
+func TestGranted(t *testing.T) {
+	o, granted := newObserver(func(err error) error { return err }), true
+	for _, step := range []struct {
+		path   string
+		status int
+	}{
+		{"/base/apis/batch/v1", 503}, {"/base/apis/batch/v1/jobs?watch=true", 403}, {"/base/apis/batch/v1/jobs", 403}, {"/base/api/v1/pods", 403},
+		{"/base/apis/batch/v1/jobs?watch=true", 200},
+	} {
+		r := httptest.NewRequest(http.MethodGet, step.path, nil)
+		o.answer(r, &http.Response{StatusCode: step.status, Header: http.Header{}}, time.Now(), time.Now())
+	}
+	for kind := range o.refused {
+		granted = granted && kind == adminapi.RefusedRequest{Verb: "list", Resource: "pods"}
+	}
+	if !granted || len(o.refused) != 1 {
+		t.Errorf("refused: %v", o.refused)
 	}
 }
