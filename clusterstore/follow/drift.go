@@ -134,6 +134,9 @@ func (f *feed[O, T]) checkPage(ctx context.Context, opts metav1.ListOptions, c *
 	n := 0
 	list, err := f.kind.Source.List(ctx, opts, func(o O, refused *decode.Refused) error {
 		n++
+		if err := f.resource.paceList(ctx); err != nil {
+			return err
+		}
 		one := f.compact(o, refused)
 		f.mu.Lock()
 		defer f.mu.Unlock()
