@@ -71,7 +71,7 @@ func (p protobuf[T, O]) list(in *input, each func(data []byte, whole error) erro
 				switch number {
 				case 1:
 					return in.part(size, func(data []byte, _ error) error {
-						if all.Unmarshal(data) != nil {
+						if len(data) > maxStatus || all.Unmarshal(data) != nil {
 							return errNoList
 						}
 						return nil

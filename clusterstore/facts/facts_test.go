@@ -64,10 +64,8 @@ func TestKeep(t *testing.T) {
 	}
 	cancel()
 	<-done
-	for _, r := range client.Server().Refused {
-		if got := fmt.Sprint(r); got != "{get configmaps/linkerd-identity-trust-roots 404}" && got != "{list nodes 403}" {
-			t.Errorf("refused: %s", got)
-		}
+	if got := fmt.Sprint(client.Server().Refused); got != "[{get configmaps/linkerd-identity-trust-roots 404} {list nodes 403}]" {
+		t.Errorf("refused: %s", got)
 	}
 	var none *Facts
 	var s adminapi.APIServer

@@ -141,10 +141,11 @@ func TestPreflight(t *testing.T) {
 	}
 }
 
-// TestPreflightOfMany: each of many links has its results. All are asked at once, and each has 3 s to answer: so many are quick enough
-// on a busy machine too.
+// TestPreflightOfMany: each of many links has its results. All are asked at once.
 func TestPreflightOfMany(t *testing.T) {
 	const clusters = 12
+	defer func(before time.Duration) { firstAnswer = before }(firstAnswer)
+	firstAnswer = time.Minute // on a busy machine too
 	w := newWorld(t)
 	east := newCheckedAPI(w.east.anchors, "10.3.0.0/16").start(t)
 	for i := range clusters - 1 {
