@@ -93,10 +93,10 @@ func TestEndlessAnswers(t *testing.T) {
 	arrived(first...)
 	stream.Mark()
 
-	late.bad()
+	must(t, late.bad())
 	must(t, late.link(west))
 	for _, c := range bad {
-		c.bad()
+		must(t, c.bad())
 	}
 	for _, c := range bad {
 		await(t, endlessRecovery, func() error { return w.showsEndless(t.Context(), c) })
@@ -160,10 +160,14 @@ func (c *endlessCluster) link(at *endlessCluster) error {
 }
 
 // bad lets the cluster answer without end from now on, watches under way included.
-func (c *endlessCluster) bad() {
+func (c *endlessCluster) bad() error {
 	c.Misbehave(apisim.Faults{Endless: c.how})
-	c.Compact() // or watches would just go on
+	if err := c.Put(object.Service("shop", "later")); err != nil {
+		return err
+	}
+	c.Compact() // or watches would just go on, as those do that have had a bookmark of the newest version
 	c.CutWatches()
+	return nil
 }
 
 // offer sets the addresses of the cluster's Service to the first and that of a number.
