@@ -87,5 +87,13 @@ func TestExpiry(t *testing.T) {
 				t.Errorf("%+v", x)
 			}
 		}
+		e.put(secret("a", "east", "e30.eyJleHAiOjE4MDAwMDAwMDB9.sig", 0)) // which do not work yet
+		if x := statuses(e.store)[0].API.Expiry; x == nil || x.At.Unix() != 1700000000 {
+			t.Errorf("in a rotation: %+v", x)
+		}
+		e.sync(2)
+		if x := statuses(e.store)[0].API.Expiry; x == nil || x.At.Unix() != 1800000000 {
+			t.Errorf("after a rotation: %+v", x)
+		}
 	}, s)
 }
