@@ -135,8 +135,9 @@ func newServer(t *testing.T) (*api, *apisim.Server) {
 	return newAPI(t, config), s
 }
 
-// newReal starts a real one.
-func newReal(t *testing.T) *api {
+// startReal starts a real API server, and returns a client of its objects too.
+func startReal(t *testing.T) (*api, *kube.Client) {
+	t.Helper()
 	c, err := cluster.Start(t.Context(), cluster.Config{Name: "real", Dir: filepath.Join(t.TempDir(), "real"), Controllers: []string{"namespace", "serviceaccount"}})
 	if err != nil {
 		t.Fatal(err)
@@ -150,8 +151,15 @@ func newReal(t *testing.T) *api {
 	k, err := kube.New("real", c.REST())
 	a.must(err)
 	t.Cleanup(k.Close)
+	return a, k
+}
+
+// newReal starts a real one, with what is compared in it.
+func newReal(t *testing.T) *api {
+	a, k := startReal(t)
 	a.must(k.Apply(t.Context(), object.Namespace(namespace)))
 	a.put = func(o metav1.Object) {
+		var err error
 		switch o := o.(type) {
 		case *corev1.Service:
 			_, err = kube.Put(t.Context(), k.CoreV1().Services(namespace), o)

@@ -7,7 +7,6 @@ import (
 	"flag"
 	"io"
 	"os"
-	"path/filepath"
 	"reflect"
 	"testing"
 
@@ -15,9 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
-
-	"isthmus/e2e/cluster"
-	"isthmus/e2e/kube"
 )
 
 // recorded has what a real API server has answered. Tests of clusterstore/decode and clusterstore/cluster read that.
@@ -48,19 +44,7 @@ var followed = []struct{ path, list, watch string }{
 
 // TestRecorded: a real API server answers lists and watches of all followed kinds, with all fields that matter, as is recorded.
 func TestRecorded(t *testing.T) {
-	c, err := cluster.Start(t.Context(), cluster.Config{Name: "real", Dir: filepath.Join(t.TempDir(), "real"), Controllers: []string{"namespace", "serviceaccount"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	a := newAPI(t, c.REST())
-	k, err := kube.New("real", c.REST())
-	a.must(err)
-	t.Cleanup(k.Close)
+	a, k := startReal(t)
 	objects, err := os.ReadFile("testdata/followed.yaml")
 	a.must(err)
 	a.must(k.ApplyYAML(t.Context(), string(objects)))
