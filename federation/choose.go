@@ -53,15 +53,15 @@ func inZone(list []*Endpoint, zone string) []*Endpoint {
 		if e.Cluster != Local {
 			continue
 		}
-		if len(e.Hints) == 0 {
+		if len(e.Hints.Zones()) == 0 {
 			return list
 		}
-		hinted = hinted || slices.Contains(e.Hints, zone)
+		hinted = hinted || slices.Contains(e.Hints.Zones(), zone)
 	}
 	if !hinted {
 		return list
 	}
-	return keep(list, func(e *Endpoint) bool { return e.Cluster != Local || slices.Contains(e.Hints, zone) })
+	return keep(list, func(e *Endpoint) bool { return e.Cluster != Local || slices.Contains(e.Hints.Zones(), zone) })
 }
 
 // family leaves out IPv6 addresses when they are disabled, and otherwise the

@@ -48,7 +48,7 @@ func drawEndpoints(t *rapid.T) []Endpoint {
 			Hostname: rapid.SampledFrom([]string{"", "h1"}).Draw(t, "host"),
 			Twin:     pod[0],
 			Zone:     pod[1],
-			Hints:    rapid.SampledFrom([][]string{nil, {"z1"}, {"z1", "z2"}}).Draw(t, "hints"),
+			Hints:    rapid.SampledFrom([]*Hints{nil, {"z1"}, {"z1", "z2"}}).Draw(t, "hints"),
 			Common:   &Common{Identity: Identity{DNS: rapid.SampledFrom([]string{"", "i"}).Draw(t, "identity")}},
 		}
 	}), 0, 4, func(e Endpoint) netip.AddrPort { return e.Addr }).Draw(t, "endpoints")

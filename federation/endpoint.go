@@ -3,6 +3,7 @@ package federation
 import (
 	"net/netip"
 	"slices"
+	"strings"
 )
 
 // Kind is what has an address.
@@ -58,6 +59,17 @@ func (c *Common) Equal(o *Common) bool {
 	return a == b || a.Identity == b.Identity && a.Authority == b.Authority && slices.Equal(a.Group, b.Group) && slices.Equal(a.Labels, b.Labels)
 }
 
+// Hints are the zones of an endpoint's hints.forZones, sorted. They are immutable.
+type Hints []string
+
+// Zones returns the zones. Nil has none.
+func (h *Hints) Zones() []string {
+	if h == nil {
+		return nil
+	}
+	return *h
+}
+
 // Endpoint is everything that is sent to a proxy about one address, except what
 // depends on the gateway's flags or on the client. It is immutable: never written
 // after it has been published or returned.
@@ -65,13 +77,15 @@ type Endpoint struct {
 	Addr    netip.AddrPort // never an IPv4-mapped IPv6 address, never with a zone
 	Cluster ClusterName
 
-	Zone     string   // as its slice has it; empty: unknown. That of bare addresses is not sent
-	Node     string   // the Pod's node; empty for everything else
-	Hostname string   // the endpoint's hostname in its slice
-	Twin     string   // identifies its Pod or Workload within the cluster: IPv4 and IPv6 addresses of one have the same; empty: none
-	Name     string   // its Pod's or Workload's, which is sent as NameLabel; empty: none
-	Hints    []string // zone hints (hints.forZones), sorted
+	Zone     string // as its slice has it; empty: unknown. That of bare addresses is not sent
+	Node     string // the Pod's node; empty for everything else
+	Hostname string // the endpoint's hostname in its slice
+	// Twin identifies its Pod or Workload within the cluster: IPv4 and IPv6 addresses of one
+	// have the same. What follows its last slash is the name, which is sent as NameLabel.
+	// Empty: none.
+	Twin string
 
+	Hints  *Hints  // endpoints may share them; nil: none
 	Common *Common // endpoints of siblings may share it; nil: none of it
 
 	Kind Kind
@@ -94,9 +108,9 @@ type Endpoint struct {
 // clients and to the choice of what clients see.
 func (e *Endpoint) Equal(o *Endpoint) bool {
 	return e == o || e.Addr == o.Addr && e.Kind == o.Kind && e.Cluster == o.Cluster &&
-		e.Zone == o.Zone && e.Node == o.Node && e.Hostname == o.Hostname && e.Twin == o.Twin && e.Name == o.Name &&
+		e.Zone == o.Zone && e.Node == o.Node && e.Hostname == o.Hostname && e.Twin == o.Twin &&
 		e.Meshed == o.Meshed && e.Opaque == o.Opaque && e.InboundPort == o.InboundPort && sameRules(e.Ports, o.Ports) &&
-		slices.Equal(e.Hints, o.Hints) && e.Common.Equal(o.Common)
+		slices.Equal(e.Hints.Zones(), o.Hints.Zones()) && e.Common.Equal(o.Common)
 }
 
 // NameLabel returns the label with the name of its Pod or Workload. It returns false if it
@@ -106,7 +120,7 @@ func (e *Endpoint) NameLabel() (Label, bool) {
 	if e.Kind == Workload {
 		name = "external_workload"
 	}
-	return Label{Name: name, Value: e.Name}, e.Name != ""
+	return Label{Name: name, Value: e.Twin[strings.LastIndexByte(e.Twin, '/')+1:]}, e.Twin != ""
 }
 
 // compareAddr orders endpoints by address.

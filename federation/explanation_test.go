@@ -95,7 +95,7 @@ func (m *model) rightReason(k Key, x *Explanation, a ExplainedAddress) bool {
 	case TierNotUsed:
 		return tier > 0 || standing == tierspec.LastResort
 	case OtherZones:
-		return !s.Zoned() && cluster == Local && !set.ByNode && !slices.Contains(e.Hints, k.Client.Zone)
+		return !s.Zoned() && cluster == Local && !set.ByNode && !slices.Contains(e.Hints.Zones(), k.Client.Zone)
 	case IPv6Off:
 		return !m.ipv6 && e.Addr.Addr().Is6()
 	case OtherFamily:

@@ -167,7 +167,7 @@ func (h *history) member(x instant, mem Member, port uint16) tierspec.Member {
 func modelled(e *Endpoint) tierspec.Endpoint {
 	c := e.Common.Get()
 	x := tierspec.Endpoint{
-		Addr: e.Addr, Zone: e.Zone, Hostname: e.Hostname, Pod: e.Twin, Hints: e.Hints, Part: partOf(e), Of: e,
+		Addr: e.Addr, Zone: e.Zone, Hostname: e.Hostname, Pod: e.Twin, Hints: e.Hints.Zones(), Part: partOf(e), Of: e,
 		Text: string(rune(e.Kind)) + c.Authority + " " + c.Identity.DNS,
 	}
 	if e.Kind == Pod {

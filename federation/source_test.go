@@ -150,7 +150,7 @@ func endpoint(s string) (Endpoint, error) {
 		case "host":
 			e.Hostname = v
 		case "hint":
-			e.Hints = strings.Split(v, "+")
+			e.Hints = new(Hints(strings.Split(v, "+")))
 		case "twin":
 			e.Twin = v
 		case "id":

@@ -45,7 +45,7 @@ func TestZoneMovesWithHints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1})
 		a, b := pod("10.0.0.1:80"), pod("10.0.0.2:80")
-		a.Hints, b.Hints = []string{"a"}, []string{"b"}
+		a.Hints, b.Hints = &federation.Hints{"a"}, &federation.Hints{"b"}
 		w.offer("", a, b)
 		w.offer("east", pods("10.1.0.1:80")...)
 		w.nodes.move("n1", "a")

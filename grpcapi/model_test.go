@@ -229,7 +229,7 @@ func (m *model) endpoints() []*federation.Endpoint {
 		e.Zone = []string{"", "a", "b"}[m.rand.IntN(3)]
 		e.Node = fmt.Sprintf("n%d", 1+m.rand.IntN(3))
 		if hinted {
-			e.Hints = []string{[]string{"a", "b"}[m.rand.IntN(2)]}
+			e.Hints = &federation.Hints{[]string{"a", "b"}[m.rand.IntN(2)]}
 		}
 		list = append(list, e)
 	}

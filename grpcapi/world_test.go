@@ -92,11 +92,8 @@ func sliceOf(c federation.ClusterName, eps ...*federation.Endpoint) *federation.
 // pod is a meshed pod's endpoint.
 func pod(addr string) *federation.Endpoint {
 	return &federation.Endpoint{
-		Addr: netip.MustParseAddrPort(addr), Kind: federation.Pod, Twin: "shop/" + addr,
-		Common: &federation.Common{
-			Group:  []federation.Label{{Name: "namespace", Value: "shop"}, {Name: "service", Value: "web"}},
-			Labels: []federation.Label{{Name: "pod", Value: "web-" + addr}},
-		},
+		Addr: netip.MustParseAddrPort(addr), Kind: federation.Pod, Twin: "shop/web-" + addr,
+		Common: &federation.Common{Group: []federation.Label{{Name: "namespace", Value: "shop"}, {Name: "service", Value: "web"}}},
 		Meshed: true, InboundPort: 4143,
 	}
 }

@@ -74,7 +74,8 @@ func sendable(e *federation.Endpoint) bool {
 			}
 		}
 	}
-	for _, text := range [...]string{e.Name, e.Zone, c.Identity.DNS, c.Identity.URI, c.Identity.ServerName, c.Authority} {
+	name, _ := e.NameLabel()
+	for _, text := range [...]string{name.Value, e.Zone, c.Identity.DNS, c.Identity.URI, c.Identity.ServerName, c.Authority} {
 		if !sendableText(text) {
 			return false
 		}

@@ -22,7 +22,7 @@ func describe(e *federation.Endpoint) string {
 	}
 	common := e.Common.Get()
 	own := slices.Clone(common.Labels)
-	if name, ok := e.NameLabel(); ok {
+	if name, ok := e.NameLabel(); ok && e.Common != nil { // one that is not ready has its target alone
 		own = append(own, name)
 	}
 	slices.SortFunc(own, func(a, b federation.Label) int { return strings.Compare(a.Name, b.Name) })
@@ -33,7 +33,7 @@ func describe(e *federation.Endpoint) string {
 	add("node", e.Node)
 	add("host", e.Hostname)
 	add("twin", e.Twin)
-	add("hints", strings.Join(e.Hints, "+"))
+	add("hints", strings.Join(e.Hints.Zones(), "+"))
 	add("id", common.Identity.DNS)
 	add("uri", common.Identity.URI)
 	add("sni", common.Identity.ServerName)

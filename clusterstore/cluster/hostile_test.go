@@ -100,7 +100,8 @@ func checkShare(t *testing.T, share federation.Share) {
 			}
 		}
 		for _, e := range l.Endpoints {
-			if !utf8.ValidString(describe(&federation.Endpoint{Addr: e.Addr, Name: e.Name, Zone: e.Zone, Common: e.Common})) {
+			name, _ := e.NameLabel()
+			if !utf8.ValidString(name.Value + describe(&federation.Endpoint{Addr: e.Addr, Zone: e.Zone, Common: e.Common})) {
 				t.Errorf("not UTF-8: %q", describe(e))
 			}
 			labels := e.Common.Get().Labels

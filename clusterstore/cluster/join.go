@@ -34,7 +34,7 @@ type joiner struct {
 	nodeName  string
 	at        unique.Handle[place]
 	place     place
-	hints     []string
+	hints     *federation.Hints
 }
 
 // endpoint returns the endpoint of an address, or an equal one from before; nil: there
@@ -116,7 +116,7 @@ func (j *joiner) pod(e *federation.Endpoint, p *pod) federation.Verdict {
 		return federation.Unusable
 	}
 	opaque, port := j.policy.portsOf(p, t.opaque), e.Addr.Port()
-	e.Kind, e.Twin, e.Name, e.Node = federation.Pod, p.key, strings.TrimPrefix(p.key, j.prefix), j.nodeName
+	e.Kind, e.Twin, e.Node = federation.Pod, p.key, j.nodeName
 	if t.external() {
 		e.Kind = federation.Workload
 	}
@@ -181,9 +181,9 @@ func (s *state) identity(namespace string, t *template) federation.Identity {
 	return federation.Identity{DNS: name, ServerName: name}
 }
 
-func splitHints(s string) []string {
+func splitHints(s string) *federation.Hints {
 	if s == "" {
 		return nil
 	}
-	return strings.Split(strings.TrimSuffix(s, hintEnd), hintEnd)
+	return new(federation.Hints(strings.Split(strings.TrimSuffix(s, hintEnd), hintEnd)))
 }

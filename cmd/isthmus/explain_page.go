@@ -81,8 +81,8 @@ func newExplainedEntry(a *federation.ExplainedAddress, m *adminapi.ExplainedMemb
 	at := a.Endpoint.At(port)
 	e.Address, e.Target = addressText(federation.Considered{Addr: at.Addr}), printable(cluster.DescribeTarget(at.Twin))
 	e.Zone, e.Node, e.Hostname = printable(at.Zone), printable(at.Node), printable(at.Hostname)
-	if len(at.Hints) > 0 {
-		e.Hints = printables(at.Hints)
+	if zones := at.Hints.Zones(); len(zones) > 0 {
+		e.Hints = printables(zones)
 	}
 	if a.Verdict == federation.Served {
 		id := at.Common.Get().Identity

@@ -3,6 +3,7 @@ package wire
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
@@ -72,7 +73,7 @@ func endpoints() *rapid.Generator[*federation.Endpoint] {
 			Authority: text.Draw(t, "authority"),
 		}
 		if e.Kind != federation.Address && rapid.Bool().Draw(t, "named") {
-			e.Name, common.Labels = common.Labels[0].Value+"x", common.Labels[1:]
+			e.Twin, common.Labels = "shop/"+strings.ReplaceAll(common.Labels[0].Value, "/", "")+"x", common.Labels[1:]
 		}
 		switch rapid.IntRange(0, 2).Draw(t, "identity") {
 		case 1:
@@ -100,8 +101,8 @@ func reference(o Options, zone string, ep *federation.Endpoint) *pb.WeightedAddr
 	for _, l := range slices.Concat(common.Group, common.Labels) {
 		a.MetricLabels[l.Name] = l.Value
 	}
-	if ep.Name != "" {
-		a.MetricLabels[map[federation.Kind]string{federation.Pod: "pod", federation.Workload: "external_workload"}[ep.Kind]] = ep.Name
+	if ep.Twin != "" {
+		a.MetricLabels[map[federation.Kind]string{federation.Pod: "pod", federation.Workload: "external_workload"}[ep.Kind]] = strings.TrimPrefix(ep.Twin, "shop/")
 	}
 	if ep.Kind != federation.Address {
 		a.MetricLabels["zone"] = ep.Zone

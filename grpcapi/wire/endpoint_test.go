@@ -180,7 +180,7 @@ func TestSharedLabels(t *testing.T) {
 		"two linked":       {eps{ep(func(e *federation.Endpoint) { e.Cluster = "east" }), ep(func(e *federation.Endpoint) { e.Cluster = "north" })}, all},
 		"local and linked": {eps{ep(same), ep(func(e *federation.Endpoint) { e.Cluster = "east" })}, all},
 		"a bare address": {eps{ep(same), ep(func(e *federation.Endpoint) {
-			e.Kind, e.Name, e.Common.Labels, e.Zone = federation.Address, "", nil, ""
+			e.Kind, e.Twin, e.Common.Labels, e.Zone = federation.Address, "", nil, ""
 		})}, "namespace service"},
 		"no endpoint labels": {eps{ep(func(e *federation.Endpoint) { e.Common.Labels = nil }), ep(func(e *federation.Endpoint) { e.Common.Labels = nil })}, "namespace service zone zone_locality"},
 	} {

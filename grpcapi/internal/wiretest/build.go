@@ -33,7 +33,7 @@ func Shop() *federation.Endpoint {
 	const id = "default.simple-app.serviceaccount.identity.linkerd.cluster.local"
 	return &federation.Endpoint{
 		Addr: netip.MustParseAddrPort("10.23.0.27:5678"), Kind: federation.Pod,
-		Name: "simple-app-v1-57b57f8947-b6bpd", Meshed: true, InboundPort: 4143,
+		Twin: "simple-app/simple-app-v1-57b57f8947-b6bpd", Meshed: true, InboundPort: 4143,
 		Common: &federation.Common{
 			Group: Labels("namespace", "simple-app", "service", "simple-app-v1"),
 			Labels: Labels("control_plane_ns", "linkerd", "deployment", "simple-app-v1",
@@ -49,7 +49,7 @@ func Many(n, labelBytes int) []*federation.Endpoint {
 	for i := range list {
 		e := Shop()
 		e.Addr = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 80)
-		e.Name, e.Common.Labels = fmt.Sprintf("pod-%07d", i)+strings.Repeat("x", labelBytes), nil
+		e.Twin, e.Common.Labels = fmt.Sprintf("pod-%07d", i)+strings.Repeat("x", labelBytes), nil
 		list[i] = e
 	}
 	return list
