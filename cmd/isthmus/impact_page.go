@@ -26,8 +26,12 @@ func (p *impactPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("give ?cluster=NAME&standing=STANDING, which is %s, %s or %s", adminapi.Withdrawn, adminapi.LastResort, adminapi.InService), http.StatusBadRequest)
 		return
 	}
+	cluster := federation.ClusterName(page.Cluster)
+	if page.Cluster == federation.Local.String() {
+		cluster = federation.Local
+	}
 	var err error
-	if page.Services, err = p.table.Impact(r.Context(), federation.ClusterName(page.Cluster), standing); err != nil {
+	if page.Services, err = p.table.Impact(r.Context(), cluster, standing); err != nil {
 		return // the client has gone
 	}
 	streams := make(map[string]int)

@@ -41,6 +41,10 @@ func TestImpactPage(t *testing.T) {
 	if s := got.Services[0]; s.Service != "shop/web" || !s.Watched || s.Port != 80 || s.Zone != "" || s.Streams != 5 || len(s.Now) != 2 || len(s.Then) != 2 || s.Then[1].Cluster != "east" {
 		t.Errorf("%+v", s)
 	}
+	// The own cluster may be cordoned too, by --cordon-local.
+	if code, got := ask("?cluster=local&standing=withdrawn"); code != http.StatusOK || got.Cluster != "local" || len(got.Services) != 1 || got.Services[0].Now[0].Cluster != "local" {
+		t.Errorf("of the own cluster: %d, %+v", code, got)
+	}
 	if code, got := ask("?cluster=north&standing=withdrawn"); code != http.StatusOK || got.Services == nil || len(got.Services) != 0 {
 		t.Errorf("of a cluster that is in no service: %d, %+v", code, got)
 	}

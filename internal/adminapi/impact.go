@@ -1,7 +1,8 @@
 package adminapi
 
 // Impact is /debug/impact?cluster=NAME&standing=STANDING: what the services that a cluster is a member of would be left with if it
-// had that standing, which is Withdrawn, LastResort or InService. The gateway finds out by what chooses endpoints for clients.
+// had that standing, which is Withdrawn, LastResort or InService; NAME may be local. The gateway finds out by what chooses endpoints for
+// clients.
 type Impact struct {
 	Cluster  string          `json:"cluster"`
 	Standing string          `json:"standing"`
