@@ -70,12 +70,13 @@ type linkSnapshot struct {
 	state    cluster.State
 	since    time.Time
 	accepted *credentials
-	expiry   *adminapi.Expiry // of the credentials that the serving cluster is read with or, if there is none, of the accepted ones
-	version  string           // of the Secret, that the serving cluster is read with; empty: none serves
-	cluster  linkedCluster    // the serving one or, if there is none yet, the next one
-	next     linkedCluster    // in a rotation: the one that will replace cluster
-	failed   bool             // next has not worked so far
-	waits    bool             // for its turn to start: next or, if there is none, cluster
+	version  string        // of the Secret, that the serving cluster is read with; empty: none serves
+	cluster  linkedCluster // the serving one or, if there is none yet, the next one
+	readBy   *credentials  // what cluster is read with
+	next     linkedCluster // in a rotation: the one that will replace cluster
+	nextBy   *credentials  // what next is read with
+	failed   bool          // next has not worked so far
+	waits    bool          // for its turn to start: next or, if there is none, cluster
 	standing linkStanding
 
 	// Only if the cluster is on another network:
@@ -87,20 +88,17 @@ type linkSnapshot struct {
 func (l *link) publish() {
 	state, since := l.life.State()
 	v := &linkSnapshot{state: state, since: since, accepted: l.accepted, standing: l.standing, tracker: l.gateways.tracker, problem: l.gateways.problem}
-	if l.accepted != nil {
-		v.expiry = l.accepted.expiry
-	}
 	switch {
 	case l.serving != nil:
-		v.cluster, v.expiry = l.serving.cluster, l.serving.creds.expiry
+		v.cluster, v.readBy = l.serving.cluster, l.serving.creds
 		if l.accepted != nil && l.accepted.secret == l.serving.creds.secret {
 			v.version = l.serving.creds.version
 		}
 		if l.next != nil {
-			v.next, v.failed, v.waits = l.next.cluster, l.next.failed, l.next.waits
+			v.next, v.nextBy, v.failed, v.waits = l.next.cluster, l.next.creds, l.next.failed, l.next.waits
 		}
 	case l.next != nil:
-		v.cluster, v.waits = l.next.cluster, l.next.waits
+		v.cluster, v.readBy, v.waits = l.next.cluster, l.next.creds, l.next.waits
 	}
 	l.published.Store(v)
 }
@@ -121,7 +119,8 @@ func (s *Store) publishedLinks() map[federation.ClusterName]*linkSnapshot {
 // describe fills in the status of a link's cluster.
 func (v *linkSnapshot) describe(st *adminapi.Cluster, grace time.Duration, ownProblems []string) {
 	h := v.cluster.Health()
-	h.API.Expiry = v.expiry
+	h.Err = v.readBy.explain(h.Err)
+	h.API.Expiry = v.readBy.expiry
 	st.API = &h.API
 	st.State, st.Since, st.Server = v.state, v.since, v.accepted.server
 	st.LastEvent, st.Resources, st.Memory = h.LastEvent, h.Resources, h.Memory
@@ -146,7 +145,7 @@ func (v *linkSnapshot) describe(st *adminapi.Cluster, grace time.Duration, ownPr
 		st.Warnings = append(st.Warnings, "new credentials are being tried; the old ones are in use")
 	default:
 		st.NewCredentials = "new credentials do not work, the old ones are in use"
-		if err := v.next.Health().Err; err != nil {
+		if err := v.nextBy.explain(v.next.Health().Err); err != nil {
 			st.NewCredentials += ": " + err.Error()
 		}
 		st.Warnings = append(st.Warnings, st.NewCredentials)

@@ -122,7 +122,7 @@ func TestRealClusters(t *testing.T) {
 		e.put(secret("e", "east", "wrong", 0))
 		e.pass(time.Minute)
 		e.addresses("10.1.0.1:8080", "10.1.0.2:8080", "10.2.0.1:8080")
-		e.status("e east ready !new credentials do not work, the old ones are in use: …", "n north ready")
+		e.status("e east ready !new credentials do not work, the old ones are in use: the API server refuses the token: …who are you?; write the link Secret anew", "n north ready")
 		e.remove("e")
 		e.addresses("10.2.0.1:8080")
 	})

@@ -73,7 +73,9 @@ func (r *runningCluster) stop() {
 // next change closes.
 func (r *runningCluster) health() cluster.Health {
 	r.healthChanged = r.cluster.HealthChanged()
-	return r.cluster.Health()
+	h := r.cluster.Health()
+	h.Err = r.creds.explain(h.Err)
+	return h
 }
 
 // problem returns why a cluster that has not synced does not work: a request failed,

@@ -57,7 +57,20 @@ var faults = []fault{
 		check: append(unchecked("emea", "its API server answers with an error", "rights", "trust-anchors", "pod-networks"),
 			finding{"unchecked link-expiry emea: the API server refuses its credentials", "renew the link: isthmus link emea .*"},
 			finding{"failure api emea: the API server answers 401 Unauthorized for its version", ".*whether its credentials are still good; to renew the link: isthmus link emea .*"},
-			finding{"failure link-state emea: it is unreachable: .*Unauthorized", "see the checks of its API server .*"}),
+			finding{"failure link-state emea: it is unreachable: the API server refuses the token: .*Unauthorized; write the link Secret anew", "see the checks of its API server .*"}),
+	}, {
+		name: "a client certificate that has expired",
+		spoil: func(t *testing.T, w *brokenWorld) {
+			certificate, key := selfSigned(t, -time.Hour)
+			text, err := w.south.Kubeconfig(w.south.Server(), clientcmdapi.AuthInfo{ClientCertificateData: certificate, ClientKeyData: key})
+			must(t, err)
+			must(t, w.west.Apply(t.Context(), object.Link("latam", text)))
+		},
+		repair: verb("unlink", "latam", "--yes"),
+		check: append(unchecked("latam", "its API server answers with an error", "rights", "trust-anchors", "pod-networks"),
+			finding{"failure link-expiry latam: its client certificate has expired, at .*", "renew the link: isthmus link latam .*"},
+			finding{"failure api latam: the API server answers 401 Unauthorized for its version", ".*whether its credentials are still good; to renew the link: isthmus link latam .*"},
+			finding{"failure link-state latam: it is unreachable: the API server refuses the client certificate, expired at .*Unauthorized; write the link Secret anew", "see the checks of its API server .*"}),
 	}, {
 		name:   "an API that is dead",
 		spoil:  write(inWest, strayLink("apac", "https://127.0.0.1:1", clientcmdapi.AuthInfo{Token: "a-token-of-some-length"})),

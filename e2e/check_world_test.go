@@ -193,13 +193,22 @@ func (w *checkedWorld) ahead(t *testing.T, by time.Duration) (server string, aut
 // anchorPEM returns a trust anchor that is good for so long.
 func anchorPEM(t *testing.T, good time.Duration) string {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	certificate, _ := selfSigned(t, good)
+	return string(certificate)
+}
+
+// selfSigned returns a certificate that is good for so long from now on, and its key, as PEM.
+func selfSigned(t *testing.T, good time.Duration) (certificate, key []byte) {
+	t.Helper()
+	made, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
 	now := time.Now()
 	template := &x509.Certificate{SerialNumber: big.NewInt(now.UnixNano()), NotBefore: now.Add(-48 * time.Hour), NotAfter: now.Add(good), IsCA: true}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	der, err := x509.CreateCertificate(rand.Reader, template, template, made.Public(), made)
 	must(t, err)
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	private, err := x509.MarshalPKCS8PrivateKey(made)
+	must(t, err)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})
 }
 
 // without applies a manifest in which a text is another, and the manifest as it is when the case is over.

@@ -55,6 +55,9 @@ func TestJudge(t *testing.T) {
 		"an API server that has gone": {func(_, east *adminapi.Cluster, _ *Seen) {
 			east.State, east.Reason, east.API.Error = adminapi.Stale, "pods: refused", "connection refused"
 		}, []string{"failure api east: its API server can't be reached: connection refused", "failure link-state east: it is stale: pods: refused"}},
+		"a client certificate that is refused": {func(_, east *adminapi.Cluster, _ *Seen) {
+			east.API.Error, east.API.ClientCertificate = "remote error: tls: expired certificate", "expired certificate"
+		}, []string{"failure api east: the API server refuses the client certificate: expired certificate"}},
 		"one that has never answered": {func(_, east *adminapi.Cluster, _ *Seen) {
 			east.State, east.Reason, east.API = adminapi.Unreachable, "pods: refused", &adminapi.APIServer{Error: "connection refused"}
 		}, []string{"failure api east: its API server can't be reached: connection refused", "unchecked clock-skew east: " + silent, "unchecked rights east: " + silent, "failure link-state east: it is unreachable: pods: refused",

@@ -44,6 +44,8 @@ func (l *clusterCheck) checkServer() {
 	const credentials = "check what the kubeconfig's server is, and whether its credentials are still good"
 	failing := slices.IndexFunc(s.Refused, func(r adminapi.RefusedRequest) bool { return l.isFailure(r.Status) })
 	switch {
+	case s.ClientCertificate != "":
+		add(Failure, "the API server refuses the client certificate: "+s.ClientCertificate, l.hintOfServer("give the gateway one that is good, by an authority that the API server trusts"))
 	case s.Error != "":
 		text, hint := s.Error, "check the address and the network between the two"
 		if s.Certificate != "" {

@@ -5,6 +5,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
+	"strings"
 
 	"isthmus/internal/legible"
 )
@@ -22,4 +24,18 @@ func Certificate(err error) (why string, authority bool) {
 	}
 	return fmt.Sprintf("it was issued by %s, which is not the certificate authority that the kubeconfig has",
 		legible.Text(failed.UnverifiedCertificates[0].Issuer.String(), legible.Long)), true
+}
+
+// RefusedCertificate returns why a server refuses the certificate that the client has, or has not,
+// shown it: the TLS alert that it sent, if that is why err has come of a request; else an empty text.
+func RefusedCertificate(err error) string {
+	alert, ok := errors.AsType[*net.OpError](err)
+	if !ok || alert.Op != "remote error" { // as crypto/tls calls what the other end sent
+		return ""
+	}
+	why, ok := strings.CutPrefix(alert.Err.Error(), "tls: ")
+	if !ok || !strings.Contains(why, "certificate") {
+		return ""
+	}
+	return why
 }

@@ -58,7 +58,8 @@ func (o *observer) answer(r *http.Request, response *http.Response, sent, receiv
 	if o.now.Answered.IsZero() {
 		close(o.answered)
 	}
-	o.now.Answered, o.now.Error, o.now.Certificate, o.now.OtherAuthority = received, "", "", false
+	o.now.Answered = received
+	o.now.Error, o.now.Certificate, o.now.OtherAuthority, o.now.ClientCertificate = "", "", false, ""
 	o.now.Clock = cmp.Or(clock, o.now.Clock)
 	kind := kindOf(r)
 	switch status := response.StatusCode; {
@@ -89,7 +90,7 @@ func (o *observer) failure(err error) {
 	text := o.printable(err).Error()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.now.Error, o.now.Certificate, o.now.OtherAuthority = text, certificate, other
+	o.now.Error, o.now.Certificate, o.now.OtherAuthority, o.now.ClientCertificate = text, certificate, other, guard.RefusedCertificate(err)
 }
 
 // clockOf compares a server's clock with the own one; nil: its answer has no date. The server answered at some time between

@@ -10,10 +10,12 @@ type APIServer struct {
 	Error string `json:"error,omitempty"`
 	// Certificate is what is wrong with the server's certificate, if that is the Error. OtherAuthority: it was issued by another
 	// authority than those of the credentials.
-	Certificate    string           `json:"certificate,omitempty"`
-	OtherAuthority bool             `json:"otherAuthority,omitempty"`
-	Refused        []RefusedRequest `json:"refusedRequests,omitempty"` // by resource and verb
-	Clock          *Clock           `json:"clock,omitempty"`           // nil: no answer had a date
+	Certificate    string `json:"certificate,omitempty"`
+	OtherAuthority bool   `json:"otherAuthority,omitempty"`
+	// ClientCertificate is why the server refuses that of the credentials, such as expired certificate, if that is the Error.
+	ClientCertificate string           `json:"clientCertificate,omitempty"`
+	Refused           []RefusedRequest `json:"refusedRequests,omitempty"` // by resource and verb
+	Clock             *Clock           `json:"clock,omitempty"`           // nil: no answer had a date
 
 	Version      string        `json:"version,omitempty"`      // such as v1.36.3; empty: not known
 	VersionError string        `json:"versionError,omitempty"` // why it could not be read
