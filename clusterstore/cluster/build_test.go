@@ -157,7 +157,7 @@ func (w *world) del(objects ...runtime.Object) {
 func (w *world) evaluate() {
 	for namespace, p := range w.state.policies {
 		if p.changed || len(p.changes) > 0 {
-			w.state.evaluatePolicy(namespace)
+			w.state.evaluatePolicy(namespace, time.Time{})
 		}
 	}
 }
@@ -179,7 +179,8 @@ func (s *state) size() int {
 func (w *world) marked() []string {
 	var list []string
 	w.cfg.Changed = func(id federation.ServiceID, _ time.Time) { list = append(list, id.Name) }
-	w.state.dirty.Drain(context.Background(), w.changed)
+	w.state.dirtyPolicies.Drain(context.Background(), w.state.evaluatePolicy)
+	w.state.dirty.Drain(context.Background(), w.cfg.Changed)
 	return list
 }
 

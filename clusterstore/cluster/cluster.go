@@ -127,8 +127,9 @@ func (c *Cluster) Run(ctx context.Context) error {
 	}
 	var all sync.WaitGroup
 	for range 2 { // one may wait for a large service that is being read for another reason
-		all.Go(func() { c.state.dirty.Run(ctx, c.changed) })
+		all.Go(func() { c.state.dirty.Run(ctx, c.cfg.Changed) })
 	}
+	all.Go(func() { c.state.dirtyPolicies.Run(ctx, c.state.evaluatePolicy) })
 	if own := c.state.own; own != nil {
 		all.Go(func() { own.dirty.Run(ctx, c.cfg.own.ProfileChanged) })
 		all.Go(func() { own.owners.Run(ctx, func(ip netip.Addr, _ time.Time) { c.cfg.own.OwnerChanged(ip) }) })
@@ -141,15 +142,6 @@ func (c *Cluster) Run(ctx context.Context) error {
 	c.cfg.Client.Close()
 	c.cfg.Budget.Close()
 	return nil
-}
-
-// changed handles a key of state.dirty.
-func (c *Cluster) changed(svc federation.ServiceID, at time.Time) {
-	if svc.Name == "" {
-		c.state.evaluatePolicy(svc.Namespace)
-		return
-	}
-	c.cfg.Changed(svc, at)
 }
 
 // Synced returns a channel that is closed once all needed resources (EndpointSlices

@@ -29,8 +29,8 @@
 //     UTF-8.
 //   - One namespace's Servers, Pods and their labels cost that namespace: what Servers
 //     select is evaluated without any lock that others wait for, after a change of a Server
-//     in the namespace's turn (policy.go), and has a limit (maxPolicy),
-//     beyond which Servers are ignored, the same ones in each replica.
+//     in the namespace's turn and by a goroutine that does nothing else (policy.go), and has a
+//     limit (maxPolicy), beyond which Servers are ignored, the same ones in each replica.
 //     Changes are reported in turn by namespace.
 //   - Readers return the same pointers for what has not changed, and so does
 //     [Own.ServiceProfile].
@@ -72,7 +72,7 @@
 // All methods but Run are safe for concurrent use. One mutex guards the objects
 // (state.mu): it is held for map access and, shared, while a slice is joined; never
 // during IO, nor while a function of Config runs, nor while selectors are evaluated. Each
-// resource has a goroutine that writes; two more call Config.Changed and evaluate policy, and of
+// resource has a goroutine that writes; two more call Config.Changed, one evaluates policy, and of
 // the own cluster one calls OwnConfig.ProfileChanged and one OwnConfig.OwnerChanged, so that none
 // waits for another and bursts collapse. They work in turn by namespace, so that none holds up the
 // others. Changes are reported after the first sync only: before it nothing can have been read.

@@ -4,19 +4,20 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"go.uber.org/zap"
 
 	"isthmus/clusterstore/follow"
-	"isthmus/federation"
 )
 
 // policy is the Servers of one namespace that make ports opaque, or can't be read, and which
 // ports these make opaque of its Pods and ExternalWorkloads. All is under state.mu.
 //
-// When a Server changes, the worker that has the namespace's turn evaluates each distinct set of
-// labels and ports once; until then, Pods have the opaque ports that they had. When a Pod changes,
-// its set is evaluated before it is put into the state. Neither holds state.mu.
+// When a Server changes, a worker evaluates each distinct set of labels and ports once, in the
+// namespace's turn; until then, Pods have the opaque ports that they had. That worker does nothing
+// else, so that no change of a service waits for it. When a Pod changes, its set is evaluated before it
+// is put into the state. Neither holds state.mu.
 type policy struct {
 	servers map[string]*serverFacts // by name
 	cost    int                     // of them all
@@ -130,16 +131,16 @@ func (s *state) setOpaque(p *policy, of *pod, own, ports Ports) bool {
 // size is what it takes, in bytes.
 func (o *opaquePorts) size() int { return 64 + len(o.ports.ranges) }
 
-// markPolicy has a worker evaluate a namespace's policy. Its key has no name, which each Service has.
+// markPolicy has the worker evaluate a namespace's policy.
 func (s *state) markPolicy(namespace string) {
 	if s.live {
-		s.dirty.Add(namespace, federation.ServiceID{Namespace: namespace}, s.now)
+		s.dirtyPolicies.Add(namespace, namespace, s.now)
 	}
 }
 
 // evaluatePolicy evaluates what has changed of a namespace's Pods, or all after a change of a
 // Server. It is not called twice at the same time for a namespace.
-func (s *state) evaluatePolicy(namespace string) {
+func (s *state) evaluatePolicy(namespace string, _ time.Time) {
 	s.lock()
 	p := s.policies[namespace]
 	if p == nil {

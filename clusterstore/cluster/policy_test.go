@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -136,16 +137,14 @@ func TestPolicyBeforeSync(t *testing.T) {
 	}
 }
 
-// TestPolicyWhileItChanges: Pods and Servers change all the time while workers evaluate. In the end
+// TestPolicyWhileItChanges: Pods and Servers change all the time while a worker evaluates. In the end
 // all is as if nothing had changed meanwhile.
 func TestPolicyWhileItChanges(t *testing.T) {
 	w := newWorld(t, nil)
 	w.put(aService("web"), aSlice("s", "web", "http=8080", "10.0.0.0 pod=p0", "10.0.0.1 pod=p1", "10.0.0.2 pod=p2"))
 	ctx, stop := context.WithCancel(t.Context())
 	var workers, writers sync.WaitGroup
-	for range 2 {
-		workers.Go(func() { w.state.dirty.Run(ctx, w.changed) })
-	}
+	workers.Go(func() { w.state.dirtyPolicies.Run(ctx, w.state.evaluatePolicy) })
 	update := func(o runtime.Object) {
 		if err := w.feed(o).Update(o); err != nil {
 			t.Error(err)
@@ -168,7 +167,7 @@ func TestPolicyWhileItChanges(t *testing.T) {
 	writers.Wait()
 	stop()
 	workers.Wait()
-	w.state.dirty.Drain(t.Context(), w.changed)
+	w.state.dirtyPolicies.Drain(t.Context(), w.state.evaluatePolicy)
 	update(aServer("s", "8080", "n=4")) // as it is
 	var want []string
 	for i := range 3 {
@@ -178,6 +177,27 @@ func TestPolicyWhileItChanges(t *testing.T) {
 	}
 	if got := w.opaqueAt(8080); got != strings.Join(want, " ") || len(want) == 0 {
 		t.Errorf("%q is opaque, want %q", got, want)
+	}
+}
+
+// TestServicesDoNotWaitForPolicy: who reports changes of services evaluates no policy.
+func TestServicesDoNotWaitForPolicy(t *testing.T) {
+	w := newWorld(t, nil)
+	w.put(aService("web"), aPod("p", podLabel("app", "web")))
+	w.marked()
+	server, slice := aServer("s", "8080", "app=web"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p")
+	for _, o := range []runtime.Object{server, slice} {
+		if err := w.feed(o).Update(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var list []federation.ServiceID
+	w.state.dirty.Drain(t.Context(), func(id federation.ServiceID, _ time.Time) { list = append(list, id) })
+	if got := w.opaqueAt(8080); got != "" || !slices.Equal(list, []federation.ServiceID{{Namespace: "ns", Name: "web"}}) {
+		t.Errorf("%v were reported, and %q is opaque", list, got)
+	}
+	if list := w.marked(); w.opaqueAt(8080) != "10.0.0.1:8080" || !slices.Equal(list, []string{"web"}) {
+		t.Errorf("%v were reported once the policy was evaluated, and %q is opaque", list, w.opaqueAt(8080))
 	}
 }
 

@@ -22,7 +22,8 @@ type state struct {
 	cluster             federation.ClusterName
 	trustDomain         string
 	controllerNamespace string
-	dirty               *fair.Dirty[federation.ServiceID] // by namespace
+	dirty               *fair.Dirty[federation.ServiceID] // services to be reported, by namespace
+	dirtyPolicies       *fair.Dirty[string]               // namespaces whose policy is to be evaluated
 	own                 *ownIndex                         // nil: it is a linked cluster
 
 	// All under mu.
@@ -50,6 +51,7 @@ func newState(cluster federation.ClusterName, trustDomain, controllerNamespace s
 		trustDomain:         trustDomain,
 		controllerNamespace: controllerNamespace,
 		dirty:               fair.NewDirty[federation.ServiceID](),
+		dirtyPolicies:       fair.NewDirty[string](),
 		services:            make(map[federation.ServiceID]*service),
 		slices:              make(map[string]*slice),
 		pods:                newPodIndex(),
@@ -140,7 +142,7 @@ func (s *state) goLive() {
 	namespaces := slices.Collect(maps.Keys(s.policies))
 	s.mu.RUnlock()
 	for _, namespace := range namespaces {
-		s.evaluatePolicy(namespace)
+		s.evaluatePolicy(namespace, time.Time{})
 	}
 	s.lock()
 	defer s.mu.Unlock()
