@@ -18,9 +18,10 @@ type contribution struct {
 	undeclared bool     // see Share
 	declared   []uint16 // see Share
 
-	updates   uint64    // how often it has changed, or got another source
-	changed   time.Time // when it did last; zero: not since it is watched
-	screening           // what of it is refused
+	updates   uint64       // how often it has changed, or got another source
+	total     *updateCount // the same, in all services together
+	changed   time.Time    // when it did last; zero: not since it is watched
+	screening              // what of it is refused
 }
 
 // rebuildPort reads the members of a port that are new or have another source, and
@@ -32,7 +33,7 @@ func (s *watchedService) rebuildPort(p *port, in inputs) {
 		c := contribution{member: in.definition.Members[i], src: l.Source}
 		before := memberIn(p.members, c.member)
 		if before != nil {
-			c.updates, c.changed = before.updates, before.changed
+			c.updates, c.total, c.changed = before.updates, before.total, before.changed
 			if before.src != c.src {
 				c.noteChange(s.table.opts.Now())
 			}
@@ -50,6 +51,7 @@ func (s *watchedService) rebuildPort(p *port, in inputs) {
 		members = append(members, c)
 	}
 	s.countOffered(p.members, members)
+	s.table.countUpdates(p.number, p.members, members)
 	for i, l := range in.links {
 		c := &members[i]
 		if r := l.rules(c.member.Cluster, in.owner); c.rules != r {
@@ -179,7 +181,10 @@ func memberIn(list []contribution, m Member) *contribution {
 	return nil
 }
 
-func (c *contribution) noteChange(now time.Time) { c.updates, c.changed = c.updates+1, now }
+func (c *contribution) noteChange(now time.Time) {
+	c.updates, c.changed = c.updates+1, now
+	c.total.n.Add(1)
+}
 
 // read reads the member's source.
 func (c *contribution) read() offer {

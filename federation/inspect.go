@@ -95,6 +95,7 @@ type WatchedMember struct {
 	Spreading bool      // its cluster's standing changes part by part
 	Lost      bool      // its cluster is withdrawn because its API is not followed, and not by hand
 	Updates   uint64    // how often its contribution has changed since the port is watched
+	Total     uint64    // the sum of the Updates of all services that have the member, since the first of them is watched. It never falls while one of them is
 	Changed   time.Time // when it did last; zero: not since then
 	Offered   int       // endpoints on offer, refused ones too
 	Yielded   int       // how many of their addresses another member wins
@@ -175,7 +176,7 @@ func (p *port) copyTo(to *port) {
 func (p *port) describe(list []WatchedMember) []WatchedMember {
 	for i := range p.members {
 		c := &p.members[i]
-		m := WatchedMember{Member: c.member, Status: c.status, NodeLocal: c.nodeLocal, Updates: c.updates, Changed: c.changed, Refused: c.refused()}
+		m := WatchedMember{Member: c.member, Status: c.status, NodeLocal: c.nodeLocal, Updates: c.updates, Total: c.total.n.Load(), Changed: c.changed, Refused: c.refused()}
 		if st := p.steering; st != nil {
 			m.Standing, m.Spreading, m.Lost = st.members[i].standing, st.members[i].spread != nil, st.members[i].lost
 		}

@@ -45,6 +45,7 @@ type Table struct {
 	lastNumber  uint32
 	byMember    map[ClusterName]map[ServiceID][]*watchedService // the lists are replaced, not written
 	reported    map[serviceMember]MemberStatus                  // members that do not serve, as last reported
+	updates     map[updateKey]*updateCount                      // of the members of watched services
 
 	offered  offeredAddrs // by linked clusters, to watched ports
 	schedule schedule     // of watched services that change by themselves
@@ -68,6 +69,7 @@ func NewTable(o Options) *Table {
 		watched:     make(map[ServiceID]*watchedService),
 		byMember:    make(map[ClusterName]map[ServiceID][]*watchedService),
 		reported:    make(map[serviceMember]MemberStatus),
+		updates:     make(map[updateKey]*updateCount),
 		numbered:    make(map[uint32]*watchedService),
 		offered:     newOfferedAddrs(),
 	}

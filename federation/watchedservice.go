@@ -95,6 +95,7 @@ func (s *watchedService) unwatch(k Key) {
 	if len(p.whole)+len(p.instances) == 0 {
 		delete(s.ports, k.Port)
 		s.countOffered(p.members, nil)
+		s.table.countUpdates(k.Port, p.members, nil)
 		if k.Port == AnyPort {
 			s.declared.Store(nil)
 		}

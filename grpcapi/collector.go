@@ -1,30 +1,19 @@
 package grpcapi
 
-import (
-	"sync"
-
-	"github.com/prometheus/client_golang/prometheus"
-
-	"isthmus/federation"
-)
+import "github.com/prometheus/client_golang/prometheus"
 
 // collector makes the series about open streams and views when it is scraped, from
 // what streams share. So they cost streams nothing, and the series of a service end
-// with its streams. Counters of updates begin at the first scrape of a series; what
-// is counted between its last scrape and its end is lost.
+// with its streams.
 type collector struct {
 	server *Server
 
 	subscribers, updates, pods, exists     *prometheus.Desc // of a member of a service
 	profileSubscribers, profileUpdates     *prometheus.Desc
 	serviceSubscribers                     *prometheus.Desc
-	workloadSubscribers, workloadUpdates   *prometheus.Desc
+	workloadSubscribers                    *prometheus.Desc
 	calls                                  *prometheus.Desc
 	streams, views, evicted, endpointsSent *prometheus.Desc
-
-	mu        sync.Mutex // held for a scrape
-	endpoints counterTotals[memberSeries, memberOrigin]
-	profiles  counterTotals[profileSeries, federation.ProfileKey]
 }
 
 func newCollector(s *Server) *collector {
@@ -43,7 +32,6 @@ func newCollector(s *Server) *collector {
 		profileUpdates:      desc("profile_updates", "How often the profile that such streams see has changed.", profile...),
 		serviceSubscribers:  desc("service_subscribers", "GetProfile streams of a Service.", "namespace", "name"),
 		workloadSubscribers: desc("workload_subscribers", "GetProfile streams of an endpoint, or of an address whose owner is not known."),
-		workloadUpdates:     desc("workload_updates", "How often the profiles that such streams see have changed."),
 		calls:               desc("isthmus_calls", "Open calls of all methods, also those whose request has not come."),
 		streams:             desc("isthmus_streams", "Open Get and GetProfile streams."),
 		views: desc("isthmus_views", "Views, which streams share: open while a stream uses it, warm while it is kept for the next one.",
@@ -57,7 +45,7 @@ func newCollector(s *Server) *collector {
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		c.subscribers, c.updates, c.pods, c.exists, c.profileSubscribers, c.profileUpdates, c.serviceSubscribers,
-		c.workloadSubscribers, c.workloadUpdates, c.calls, c.streams, c.views, c.evicted, c.endpointsSent,
+		c.workloadSubscribers, c.calls, c.streams, c.views, c.evicted, c.endpointsSent,
 	} {
 		ch <- d
 	}
@@ -65,8 +53,6 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	to := results{ch}
 	to.gauge(c.calls, int(c.server.metrics.calls.open.Load()))
 	to.gauge(c.streams, c.server.Streams())

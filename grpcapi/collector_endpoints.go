@@ -19,37 +19,27 @@ type memberSeries struct {
 	hostname, node string
 }
 
-// memberOrigin identifies a source of a series' updates. A member may be in several
-// services, each of which counts its updates. Views of the same service that differ
-// in the zone only have the same updates.
-type memberOrigin struct {
-	series  memberSeries
-	service federation.ServiceID
-}
-
 type memberCount struct {
 	subscribers, pods int
+	updates           uint64 // in all services that have the member
 	exists            bool
 }
 
 // endpointsScrape is one scrape of the series about endpoints.
 type endpointsScrape struct {
-	updates   *counterTotals[memberSeries, memberOrigin]
 	counts    map[memberSeries]memberCount
 	sent      map[federation.ClusterName]int
 	byCluster map[federation.ClusterName]int // of one view's endpoints
 }
 
 func (c *collector) collectEndpoints(to results) {
-	updates := &c.endpoints
 	x := endpointsScrape{
-		updates: updates, counts: make(map[memberSeries]memberCount, len(updates.totals)),
-		sent: make(map[federation.ClusterName]int), byCluster: make(map[federation.ClusterName]int),
+		counts: make(map[memberSeries]memberCount),
+		sent:   make(map[federation.ClusterName]int), byCluster: make(map[federation.ClusterName]int),
 	}
 	for cluster := range c.server.table.Linked() {
 		x.sent[cluster] = 0
 	}
-	updates.startScrape()
 	views := openViews(c.server.getViews.uses())
 	for w := range c.server.table.EachWatched() {
 		if len(w.Members) == 0 {
@@ -64,7 +54,6 @@ func (c *collector) collectEndpoints(to results) {
 			x.count(u, []federation.WatchedMember{{Member: federation.Member{Service: u.key.Service}, Status: federation.MemberStatus{Link: federation.Ready}}})
 		}
 	}
-	updates.finish()
 	c.sendMembers(to, x.counts)
 	for cluster, n := range x.sent {
 		to.gauge(c.endpointsSent, n, cluster.String())
@@ -116,9 +105,8 @@ func (x *endpointsScrape) count(u *viewUse[federation.Key, *federation.Set], mem
 		m := x.counts[s]
 		m.subscribers += u.streams
 		m.pods = max(m.pods, shareOf(p, members, x.byCluster))
-		m.exists = p.Status.Serving()
+		m.exists, m.updates = p.Status.Serving(), p.Total
 		x.counts[s] = m
-		x.updates.add(s, x.updates.increase(memberOrigin{s, u.key.Service}, p.Updates, p.Updates))
 	}
 }
 
@@ -135,7 +123,7 @@ func (c *collector) sendMembers(to results, counts map[memberSeries]memberCount)
 			exists = 1
 		}
 		to.ch <- &constSeries{c.subscribers, labels, float64(m.subscribers), writeGauge}
-		to.ch <- &constSeries{c.updates, labels, float64(c.endpoints.total(s)), writeCounter}
+		to.ch <- &constSeries{c.updates, labels, float64(m.updates), writeCounter}
 		to.ch <- &constSeries{c.pods, labels, float64(m.pods), writeGauge}
 		to.ch <- &constSeries{c.exists, labels, exists, writeGauge}
 	}

@@ -109,6 +109,45 @@ func TestEndpointsMetrics(t *testing.T) {
 	})
 }
 
+// TestUpdatesOfTwoServices: each service that has a member counts its updates, and what one has
+// counted stays when its streams have gone.
+func TestUpdatesOfTwoServices(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCounted(t)
+		w.table.Define(federation.ServiceID{Namespace: "shop", Name: "all"}, &federation.Definition{Federated: true, Members: []federation.Member{{Service: web}}})
+		w.define(true, federation.Local)
+		w.offer("", pods("10.0.0.1:80")...)
+		one, all := w.get(webAddr, ""), w.get("all.shop.svc.cluster.local:80", "")
+		const series = "endpoints_updates cluster=local namespace=shop port=80 service=web "
+		w.expect(t, "endpoints_updates", series+"0")
+		w.offer("", pods("10.0.0.2:80")...)
+		w.expect(t, "endpoints_updates", series+"2")
+		one.hangUp()
+		time.Sleep(time.Minute) // longer than its view stays warm
+		w.expect(t, "endpoints_updates", series+"2")
+		w.offer("", pods("10.0.0.3:80")...)
+		w.expect(t, "endpoints_updates", series+"3")
+		all.hangUp()
+	})
+}
+
+// TestProfileUpdatesAreForgotten: what has no streams is forgotten, and clients can't make up any
+// number of series while nobody reads metrics.
+func TestProfileUpdatesAreForgotten(t *testing.T) {
+	var u profileUpdates
+	here, gone := profileSeries{"shop", "web"}, profileSeries{"client", "web"}
+	u.inc(here)
+	u.inc(gone)
+	if now := u.keep(map[profileSeries]int{here: 1}); len(now) != 1 || now[here] != 1 || len(u.by) != 1 {
+		t.Errorf("kept %v of %v", now, u.by)
+	}
+	for i := range 2 * maxProfileUpdates {
+		if u.inc(profileSeries{namespace: fmt.Sprint(i)}); len(u.by) > maxProfileUpdates {
+			t.Fatal("there is no bound")
+		}
+	}
+}
+
 // TestZonesAndMadeUpNames: streams of several zones are in one series, which counts
 // a change once. Streams without endpoints make no series with their hostname.
 func TestZonesAndMadeUpNames(t *testing.T) {

@@ -20,6 +20,8 @@ type metrics struct {
 	panics                  prometheus.Counter
 	first                   prometheus.Histogram
 	late                    prometheus.Counter
+	profileUpdates          profileUpdates
+	workloadUpdates         prometheus.Counter
 	propagation             *propagation
 }
 
@@ -45,13 +47,14 @@ func newMetrics(s *Server, r prometheus.Registerer) (*metrics, error) {
 			Help:    "How long the first messages of Get streams waited for clusters.",
 			Buckets: []float64{.001, .005, .01, .05, .1, .25, .5, 1, 1.5, 2, 3},
 		}),
-		late:        counter("isthmus_first_frame_timeouts_total", "Get streams that did not begin with all clusters, since one of them took too long."),
-		propagation: &propagation{table: s.table, byCluster: make(map[federation.ClusterName]prometheus.Histogram)},
+		late:            counter("isthmus_first_frame_timeouts_total", "Get streams that did not begin with all clusters, since one of them took too long."),
+		workloadUpdates: counter("workload_updates", "How often the profiles have changed that GetProfile streams see of an endpoint, or of an address whose owner is not known."),
+		propagation:     &propagation{table: s.table, byCluster: make(map[federation.ClusterName]prometheus.Histogram)},
 	}
 	for _, reason := range []string{closedStalled, closedReflection} {
 		m.closed.WithLabelValues(reason)
 	}
-	own := []prometheus.Collector{m.getOverflow, m.profileOverflow, m.endpointProfileOverflow, m.stalled, m.closed, m.panics, m.first, m.late, m.propagation, s.budget.refused, newCollector(s)}
+	own := []prometheus.Collector{m.getOverflow, m.profileOverflow, m.endpointProfileOverflow, m.stalled, m.closed, m.panics, m.first, m.late, m.workloadUpdates, m.propagation, s.budget.refused, newCollector(s)}
 	for _, c := range append(m.calls.collectors(), own...) {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("metrics of the Destination server: %w", err)

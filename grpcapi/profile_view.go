@@ -14,8 +14,9 @@ import (
 // once for all streams that need it.
 type profileView struct {
 	viewBase[federation.ProfileKey, *federation.Profile]
-	enc      *wire.Encoder  // of all profiles
-	routings *wire.Routings // of all profiles
+	enc      *wire.Encoder                                    // of all profiles
+	routings *wire.Routings                                   // of all profiles
+	updated  func(federation.ProfileKey, *federation.Profile) // called when streams are about to get another profile
 
 	variants []*profileVariant // under mu: all of one profile, the newest that a stream has asked for
 }
@@ -32,12 +33,6 @@ type profileVariant struct {
 type sentRoutes struct {
 	service federation.ServiceID
 	routes  *federation.ServiceProfile // nil: the default
-}
-
-func newProfileView(k federation.ProfileKey, enc *wire.Encoder, routings *wire.Routings) *profileView {
-	v := &profileView{enc: enc, routings: routings}
-	v.key = k
-	return v
 }
 
 // becomeIdle implements cachedView. It frees the messages, which are cheap to make
@@ -70,7 +65,7 @@ func (v *profileView) variant(last sentRoutes) (newest *profileVariant, replaced
 	}
 	if len(v.variants) > 0 && v.variants[0].profile != p {
 		v.variants = nil
-		v.updates++
+		v.updated(v.key, p)
 	}
 	r := v.routings.Of(routes, p.Port)
 	for _, x := range v.variants {

@@ -74,7 +74,11 @@ func New(table *federation.Table, dir Directory, o Options) (*Server, error) {
 		return nil, err
 	}
 	routings := wire.NewRoutings(s.profileTooLarge)
-	if s.profileViews, err = newViewCache(o, s.budget, func(k federation.ProfileKey) *profileView { return newProfileView(k, &enc, routings) }); err != nil {
+	if s.profileViews, err = newViewCache(o, s.budget, func(k federation.ProfileKey) *profileView {
+		v := &profileView{enc: &enc, routings: routings, updated: s.countProfile}
+		v.key = k
+		return v
+	}); err != nil {
 		return nil, err
 	}
 	if s.metrics, err = newMetrics(s, o.Registerer); err != nil {

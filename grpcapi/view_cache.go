@@ -21,12 +21,11 @@ type viewBase[K comparable, T any] struct {
 	expiry *time.Timer // of the newest lease; nil: it is in use
 	weight int         // what becomeIdle returned last
 
-	mu      sync.Mutex
-	watch   *federation.Watch[T] // fixed once startWatch has returned, as is budget
-	budget  *budget
-	cost    int64  // under mu: what is taken of the budget
-	fitted  bool   // under mu: that was within the budget
-	updates uint64 // under mu: how often a profile was found changed
+	mu     sync.Mutex
+	watch  *federation.Watch[T] // fixed once startWatch has returned, as is budget
+	budget *budget
+	cost   int64 // under mu: what is taken of the budget
+	fitted bool  // under mu: that was within the budget
 }
 
 // startWatch starts the watch, unless it has been started, and takes what it costs of
@@ -245,7 +244,6 @@ type viewUse[K comparable, T any] struct {
 	key     K
 	streams int // 0: it is idle
 	newest  T
-	updates uint64 // see viewBase.updates
 }
 
 // uses lists all views that watch.
@@ -261,14 +259,13 @@ func (c *viewCache[K, T, V]) uses() []viewUse[K, T] {
 	watching := list[:0]
 	for i, b := range all {
 		b.mu.Lock()
-		watch, updates := b.watch, b.updates
+		watch := b.watch
 		b.mu.Unlock()
 		if watch == nil {
 			continue // acquired just now
 		}
 		u := list[i]
 		u.newest, _ = watch.Get()
-		u.updates = updates
 		watching = append(watching, u)
 	}
 	return watching
