@@ -102,7 +102,7 @@ func reference(o Options, zone string, ep *federation.Endpoint) *pb.WeightedAddr
 		a.MetricLabels[l.Name] = l.Value
 	}
 	if ep.Twin != "" {
-		a.MetricLabels[map[federation.Kind]string{federation.Pod: "pod", federation.Workload: "external_workload"}[ep.Kind]] = strings.TrimPrefix(ep.Twin, "shop/")
+		a.MetricLabels[map[federation.Kind]string{federation.Pod: "pod", federation.Workload: "external_workload"}[ep.Kind]] = ep.Twin[strings.LastIndex(ep.Twin, "/")+1:]
 	}
 	if ep.Kind != federation.Address {
 		a.MetricLabels["zone"] = ep.Zone
