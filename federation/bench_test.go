@@ -83,44 +83,6 @@ func BenchmarkChanged(b *testing.B) {
 	}
 }
 
-// BenchmarkChangedUnwatched: a change of a service that is not watched.
-func BenchmarkChangedUnwatched(b *testing.B) {
-	table, id := NewTable(Options{}), ServiceID{"ns", "web"}
-	table.Link("c0", Ready, newFlip(0, 10))
-	table.Define(id, &Definition{Members: []Member{{"c0", id}}})
-	b.ReportAllocs()
-	for b.Loop() {
-		table.Changed("c0", id, time.Time{})
-	}
-}
-
-// BenchmarkDiff: two sets of 5,000 that differ in one endpoint.
-func BenchmarkDiff(b *testing.B) {
-	f := newFlip(0, 50)
-	before, c := merge(offers{{0, f.share[0].Slices}})
-	after, _ := remerge(before, c, offers{{0, f.share[1].Slices}}, 0, f.share[0].Slices)
-	from, to := &Set{Endpoints: before}, &Set{Endpoints: after}
-	b.ReportAllocs()
-	for b.Loop() {
-		if added, removed := Diff(from, to); len(added) != 1 || len(removed) != 1 {
-			b.Fatal(len(added), len(removed))
-		}
-	}
-}
-
-// BenchmarkWatch: one more watch of a key that is watched already.
-func BenchmarkWatch(b *testing.B) {
-	table, id := NewTable(Options{}), ServiceID{"ns", "web"}
-	table.Link("c0", Ready, newFlip(0, 10))
-	table.Define(id, &Definition{Members: []Member{{"c0", id}}})
-	k := Key{Service: id, Port: 80}
-	defer table.Watch(k).Close()
-	b.ReportAllocs()
-	for b.Loop() {
-		table.Watch(k).Close()
-	}
-}
-
 // BenchmarkWatched: two clusters that offer the same addresses, in slices of one
 // endpoint.
 func BenchmarkWatched(b *testing.B) {
@@ -150,23 +112,6 @@ func BenchmarkWatched(b *testing.B) {
 	}
 }
 
-// BenchmarkChangedOwned: as BenchmarkChanged, beside a local cluster with addresses.
-func BenchmarkChangedOwned(b *testing.B) {
-	for _, k := range []int{1, 100} {
-		b.Run(fmt.Sprint("endpoints=", k*100), func(b *testing.B) {
-			table, h := ownedTable(k)
-			defer table.Watch(Key{Service: webID, Port: 80}).Close()
-			for i := range 10_000 {
-				h.owned[netip.AddrFrom4([4]byte{10, 200, byte(i >> 8), byte(i)})] = "Pod ns/p"
-			}
-			b.ReportAllocs()
-			for b.Loop() {
-				table.Changed("c0", webID, time.Time{})
-			}
-		})
-	}
-}
-
 // BenchmarkChangedInstances: one endpoint changes while clients wait for instances that
 // do not exist.
 func BenchmarkChangedInstances(b *testing.B) {
@@ -185,30 +130,6 @@ func BenchmarkChangedInstances(b *testing.B) {
 			}
 		})
 	}
-}
-
-// BenchmarkOwnerChanged: an address of the local cluster gets an owner and loses it, one
-// that no linked cluster offers and one that one does.
-func BenchmarkOwnerChanged(b *testing.B) {
-	for _, addr := range []string{"10.200.0.1", "10.0.1.1"} {
-		b.Run(addr, func(b *testing.B) {
-			table, h := ownedTable(100)
-			defer table.Watch(Key{Service: webID, Port: 80}).Close()
-			b.ReportAllocs()
-			for b.Loop() {
-				h.own(table, addr, "Pod ns/p")
-				h.own(table, addr, "")
-			}
-		})
-	}
-}
-
-func ownedTable(slices int) (*Table, *home) {
-	table, h := NewTable(Options{}), newHome()
-	table.Link(Local, Ready, h)
-	table.Link("c0", Ready, newFlip(0, slices))
-	table.Define(webID, &Definition{Federated: true, Members: []Member{{"c0", webID}}})
-	return table, h
 }
 
 // BenchmarkChangedNodes: one endpoint of a Service with internalTrafficPolicy: Local, or

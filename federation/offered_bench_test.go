@@ -3,7 +3,6 @@ package federation
 import (
 	"fmt"
 	"net/netip"
-	"runtime"
 	"testing"
 	"time"
 )
@@ -66,33 +65,4 @@ func BenchmarkChangedAmongMany(b *testing.B) {
 			table.Changed("east", id, time.Time{})
 		}
 	}
-}
-
-// BenchmarkOfferedMemory: what counting an address takes, that one service offers.
-func BenchmarkOfferedMemory(b *testing.B) {
-	heap := func() uint64 {
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
-	const addrs = 100_000
-	var taken uint64
-	for b.Loop() {
-		b.StopTimer()
-		slice := &Slice{}
-		for i := range addrs {
-			slice.Endpoints = append(slice.Endpoints, &Endpoint{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 80)})
-		}
-		before := heap()
-		b.StartTimer()
-		o := newOfferedAddrs()
-		o.replace(1, nil, offer{slice})
-		b.StopTimer()
-		taken = heap() - before
-		runtime.KeepAlive(&o)
-		runtime.KeepAlive(slice)
-		b.StartTimer()
-	}
-	b.ReportMetric(float64(taken)/addrs, "B/addr")
 }

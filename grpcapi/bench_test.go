@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/status"
 
@@ -162,69 +161,8 @@ func BenchmarkSubscribe(b *testing.B) {
 	}
 }
 
-// BenchmarkGetProfileSubscribe likewise.
-func BenchmarkGetProfileSubscribe(b *testing.B) {
-	f := newProfileFanout(b, 1)
-	out := &endless{}
-	b.ReportAllocs()
-	for b.Loop() {
-		ctx, cancel := context.WithCancel(context.Background())
-		out.cancel = cancel
-		key, err := parseDestination(webAddr, "cluster.local")
-		if err != nil {
-			b.Fatal(err)
-		}
-		key = parseToken(`{"ns":"shop","nodeName":"n1","pod":"client"}`).addNamespace(key)
-		_ = serve(ctx, f.server.newProfile(key, out, out))
-	}
-}
-
 // endless hangs up after the first message.
 type endless struct{ cancel context.CancelFunc }
 
 func (e *endless) SendMsg(any) error                { e.cancel(); return nil }
 func (e *endless) WriteStatus(*status.Status) error { return nil }
-
-// BenchmarkOpen10k opens 10,000 streams over 100 connections in this process, and
-// waits for their first messages; client and server together.
-func BenchmarkOpen10k(b *testing.B) {
-	w := newWorld(b, Options{H2Upgrade: true, Log: zap.NewNop()})
-	for i, c := range []federation.ClusterName{"", "east", "north"} {
-		w.offer(c, fifty(i)...)
-	}
-	for b.Loop() {
-		var wg sync.WaitGroup
-		for range 100 {
-			conn := w.dial(b)
-			for range 100 {
-				s, cancel := get(b, conn, webAddr, `{"ns":"shop","nodeName":"n1"}`)
-				wg.Go(func() {
-					defer cancel()
-					_, _ = s.Recv()
-				})
-			}
-		}
-		wg.Wait()
-	}
-}
-
-// BenchmarkScrape: a scrape with 10,000 views, each of 50 endpoints in three clusters.
-func BenchmarkScrape(b *testing.B) {
-	registry := prometheus.NewRegistry()
-	w := newWorld(b, Options{Log: zap.NewNop(), Registerer: registry})
-	for i, c := range []federation.ClusterName{federation.Local, "east", "north"} {
-		w.offer(c, fifty(i)[:17]...)
-	}
-	for i := range 10_000 {
-		key := federation.Key{Service: web, Port: uint16(i + 1)}
-		v := w.server.getViews.acquire(key)
-		v.startWatch(w.table.Watch, w.server.budget, costOfSet)
-		defer w.server.getViews.release(v)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := registry.Gather(); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

@@ -129,17 +129,6 @@ func TestDrainGivesUpWithItsContext(t *testing.T) {
 	})
 }
 
-func TestDrainWithoutStreams(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{})
-		start := time.Now()
-		w.server.Drain(t.Context())
-		if took := time.Since(start); took != 0 {
-			t.Errorf("took %v", took)
-		}
-	})
-}
-
 // TestWaitUnused: a proxy that comes back in time counts, and the time starts again
 // when it leaves.
 func TestWaitUnused(t *testing.T) {

@@ -90,35 +90,6 @@ func receive(t testing.TB, s pb.Destination_GetClient, want string) {
 	receiveLine(t, s, wiretest.Line, want)
 }
 
-func TestGetOverTheWire(t *testing.T) {
-	w := newWorld(t, Options{Pace: -1})
-	w.nodes.move("n1", "a")
-	w.offer("", pods("10.0.0.1:80")...)
-	conn := w.dial(t)
-	var streams []pb.Destination_GetClient
-	for range 20 {
-		s, _ := get(t, conn, webAddr, `{"ns":"shop","nodeName":"n1","pod":"client"}`)
-		receive(t, s, "add 10.0.0.1:80")
-		streams = append(streams, s)
-	}
-	w.offer("east", pods("10.1.0.1:80", "10.1.0.2:80")...)
-	for _, s := range streams {
-		receive(t, s, "add 10.1.0.1:80 10.1.0.2:80")
-	}
-	w.offer("", pods("10.0.0.2:80")...)
-	for _, s := range streams {
-		receive(t, s, "add 10.0.0.2:80")
-		receive(t, s, "remove 10.0.0.1:80")
-	}
-	w.table.Define(web, nil)
-	for _, s := range streams {
-		receive(t, s, "no_endpoints(false)")
-	}
-	if n := w.server.Streams(); n != 20 {
-		t.Errorf("%d streams", n)
-	}
-}
-
 func TestCodesOverTheWire(t *testing.T) {
 	w := newWorld(t, Options{FirstFrame: time.Millisecond})
 	conn := w.dial(t)

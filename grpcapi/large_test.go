@@ -1,7 +1,6 @@
 package grpcapi
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"testing"
@@ -12,26 +11,6 @@ import (
 	"isthmus/federation"
 	"isthmus/grpcapi/internal/wiretest"
 )
-
-// BenchmarkLargeSet is the cost of one changed slice in sets of very different sizes,
-// from Table.Changed to the encoded step that all streams share: merge, choose,
-// publish, diff and encode. Slices have 100 endpoints, of which one comes and goes, or
-// all change. They are all of the local cluster, or spread over three.
-func BenchmarkLargeSet(b *testing.B) {
-	for _, clusters := range []int{1, 3} {
-		for _, changed := range []int{1, 100} {
-			for _, n := range []int{500, 5000, 50_000} {
-				b.Run(fmt.Sprintf("clusters=%d/changed=%d/endpoints=%d", clusters, changed, n), func(b *testing.B) {
-					step := largeSet(b, clusters, changed, n)
-					b.ReportAllocs()
-					for b.Loop() {
-						step()
-					}
-				})
-			}
-		}
-	}
-}
 
 // TestStepOfLargeSet: the number of allocations depends on the size of the change, not
 // on the size of the set.

@@ -26,41 +26,6 @@ func receiveProfile(t testing.TB, s pb.Destination_GetProfileClient, want string
 	receiveLine(t, s, wiretest.ProfileLine, want)
 }
 
-func TestGetProfileOverTheWire(t *testing.T) {
-	w := newWorld(t, Options{Pace: -1})
-	theirs := webKey
-	theirs.Namespace = "other"
-	w.profiles.put(webKey, wiretest.WebProfile())
-	w.profiles.put(theirs, wiretest.WebProfile("x"))
-	conn := w.dial(t)
-	var ours []pb.Destination_GetProfileClient
-	for i := range 20 {
-		s, _ := getProfile(t, conn, webAddr, []string{"", `{"ns":"shop"}`}[i%2])
-		receiveProfile(t, s, "web")
-		ours = append(ours, s)
-	}
-	other, _ := getProfile(t, conn, webAddr, "ns:other")
-	receiveProfile(t, other, "web routes x")
-	for _, step := range []struct {
-		profile *federation.Profile
-		want    string
-	}{
-		{wiretest.WebProfile("a", "b"), "web routes a b"}, {&federation.Profile{Reason: federation.NoService}, "nothing"},
-		{with(wiretest.WebProfile("c"), opaque), "web routes c opaque"}, {&federation.Profile{Reason: federation.NoPort}, "nothing"},
-	} {
-		w.profiles.put(webKey, step.profile)
-		for _, s := range ours {
-			receiveProfile(t, s, step.want)
-		}
-	}
-	w.profiles.put(theirs, wiretest.WebProfile("y"))
-	receiveProfile(t, other, "web routes y")
-	empty, cancel := getProfile(t, conn, webAddr, "") // an empty message is a message
-	receiveProfile(t, empty, "nothing")
-	cancel()
-	wiretest.Until(t, "one stream is gone", func() bool { return w.server.Streams() == 21 })
-}
-
 func TestProfileCodesOverTheWire(t *testing.T) {
 	r := prometheus.NewRegistry()
 	w := newWorld(t, Options{Registerer: r})
@@ -77,22 +42,6 @@ func TestProfileCodesOverTheWire(t *testing.T) {
 	wiretest.Until(t, "all are counted", func() bool {
 		return handled(t, r, "GetProfile", "InvalidArgument") == 3 && handled(t, r, "GetProfile", "NotFound") == 1 && handled(t, r, "GetProfile", "FailedPrecondition") == 1
 	})
-}
-
-// TestProfileReconnect: a proxy that opens another stream is sent everything again, and
-// has no history.
-func TestProfileReconnect(t *testing.T) {
-	w := newWorld(t, Options{Pace: -1})
-	w.profiles.put(webKey, wiretest.WebProfile("a"))
-	first, cancel := getProfile(t, w.dial(t), webAddr, "")
-	receiveProfile(t, first, "web routes a")
-	cancel()
-	wiretest.Until(t, "the stream is gone", func() bool { return w.server.Streams() == 0 })
-	w.profiles.put(webKey, with(wiretest.WebProfile("a"), rejected))
-	again, _ := getProfile(t, w.dial(t), webAddr, "")
-	receiveProfile(t, again, "web")
-	w.profiles.put(webKey, wiretest.WebProfile("b"))
-	receiveProfile(t, again, "web routes b")
 }
 
 // TestPanicOfOneProfile: other streams go on, and its view is released.
@@ -118,6 +67,8 @@ func TestPanicOfOneProfile(t *testing.T) {
 	}
 	w.profiles.put(webKey, wiretest.WebProfile("a"))
 	receiveProfile(t, good, "web routes a")
+	w.profiles.put(webKey, &federation.Profile{Reason: federation.NoService}) // an empty message is a message
+	receiveProfile(t, good, "nothing")
 }
 
 // TestProfilesUnderLoad opens, uses and ends streams of few views from many

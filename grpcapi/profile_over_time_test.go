@@ -2,7 +2,6 @@ package grpcapi
 
 import (
 	"fmt"
-	"net/netip"
 	"runtime"
 	"strings"
 	"testing"
@@ -16,51 +15,6 @@ import (
 	"isthmus/grpcapi/internal/wiretest"
 	"isthmus/grpcapi/wire"
 )
-
-// TestEndpointProfilesOverTime: the same profile is not sent again.
-func TestEndpointProfilesOverTime(t *testing.T) {
-	unowned := func() *federation.Profile {
-		return endpointProfile(&federation.Endpoint{Addr: netip.MustParseAddrPort("10.0.0.1:80")})
-	}
-	host := func(name string, change func(*federation.Endpoint)) *federation.Profile {
-		e := pod("10.0.0.1:80")
-		e.Common.Labels = wiretest.Labels("namespace", "shop", "pod", name)
-		change(e)
-		return endpointProfile(e)
-	}
-	none := func(*federation.Endpoint) {}
-	opaque := func(e *federation.Endpoint) { e.Opaque = true }
-	type step struct {
-		profile *federation.Profile
-		want    string
-	}
-	for name, steps := range map[string][]step{
-		"EP-01": {{unowned(), "endpoint 10.0.0.1:80"}, {unowned(), ""}, {host("a", opaque), "endpoint 10.0.0.1:80 opaque"}},
-		"P-11":  {{unowned(), "endpoint 10.0.0.1:80"}, {host("a", none), "endpoint 10.0.0.1:80"}},
-		"P-27": {
-			{host("hostport-mapping", none), "endpoint 10.0.0.1:80"}, {unowned(), "endpoint 10.0.0.1:80"},
-			{host("hostport-mapping-2", none), "endpoint 10.0.0.1:80"}, {host("hostport-mapping-2", opaque), "endpoint 10.0.0.1:80 opaque"},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w, key := newWorld(t, Options{Pace: -1}), addrKey("10.0.0.1:80")
-				w.profiles.put(key, steps[0].profile)
-				c := w.getProfile("10.0.0.1:80", "")
-				defer c.hangUp()
-				for _, s := range steps {
-					w.profiles.put(key, s.profile)
-					for _, m := range c.sees(t, s.want) {
-						_, isPod := m.profile.GetEndpoint().GetMetricLabels()["pod"]
-						if _, ok := m.profile.GetEndpoint().GetMetricLabels()["zone_locality"]; ok || isPod != (s.profile.Endpoint.Kind == federation.Pod) {
-							t.Errorf("labels %v", m.profile.GetEndpoint().GetMetricLabels())
-						}
-					}
-				}
-			})
-		})
-	}
-}
 
 // TestLargeProfile: no message is larger than proxies accept. Each ServiceProfile that
 // is too large is logged once.

@@ -84,6 +84,11 @@ func TestProfileUnderALiveStream(t *testing.T) {
 	ab := wiretest.WebProfile("a", "b")
 	cart := with(wiretest.WebProfile(), func(p *federation.Profile) { p.Service.Name, p.Name, p.Rejected = "cart", "cart.shop", true })
 	unowned := endpointProfile(&federation.Endpoint{Addr: addrKey("10.0.0.1:80").Addr})
+	host := func(name string, opaque bool) *federation.Profile {
+		e := pod("10.0.0.1:80")
+		e.Twin, e.Opaque = "shop/"+name, opaque
+		return endpointProfile(e)
+	}
 	for name, steps := range map[string][]step{
 		"routes": {
 			{wiretest.WebProfile(), "web"}, {ab, "web routes a b"}, {with(ab, opaque), "web routes a b opaque"},
@@ -127,7 +132,14 @@ func TestProfileUnderALiveStream(t *testing.T) {
 		"external name": {{ab, "web routes a b"}, {reason(federation.NoAddress), "nothing"}},
 		"instance gone": {{endpointProfile(pod("10.0.0.1:80")), "endpoint 10.0.0.1:80"}, {reason(federation.NoInstance), "nothing"}},
 		"service's IP":  {{wiretest.WebProfile(), "web"}, {unowned, "endpoint 10.0.0.1:80"}},
-		"ambiguous":     {{ab, "web routes a b"}, {reason(federation.Ambiguous), ""}, {with(ab, opaque), "web routes a b opaque"}},
+		"EP-01, P-11": {
+			{unowned, "endpoint 10.0.0.1:80"}, {with(unowned, func(*federation.Profile) {}), ""}, {host("a", false), "endpoint 10.0.0.1:80"},
+		},
+		"P-27": {
+			{host("hostport-mapping", false), "endpoint 10.0.0.1:80"}, {unowned, "endpoint 10.0.0.1:80"},
+			{host("hostport-mapping-2", false), "endpoint 10.0.0.1:80"}, {host("hostport-mapping-2", true), "endpoint 10.0.0.1:80 opaque"},
+		},
+		"ambiguous": {{ab, "web routes a b"}, {reason(federation.Ambiguous), ""}, {with(ab, opaque), "web routes a b opaque"}},
 		"ambiguous, and rejected after that": {
 			{ab, "web routes a b"}, {reason(federation.Ambiguous), ""}, {with(with(ab, rejected), opaque), "web routes a b opaque"},
 		},
@@ -169,21 +181,6 @@ func TestProfilePace(t *testing.T) {
 				t.Errorf("message %d after %v, want %v", i, got, want*time.Millisecond)
 			}
 		}
-	})
-}
-
-// TestSlowProfileStream: what comes and goes while a proxy is slow is never sent.
-func TestSlowProfileStream(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{Pace: -1})
-		w.profiles.put(webKey, wiretest.WebProfile("a"))
-		c := w.getProfile(webAddr, "", gated)
-		defer c.hangUp()
-		synctest.Wait()
-		w.profiles.put(webKey, wiretest.WebProfile("b"))
-		w.profiles.put(webKey, wiretest.WebProfile("c"))
-		close(c.gate)
-		c.sees(t, "web routes a; web routes c")
 	})
 }
 
@@ -231,41 +228,4 @@ func TestProfileStall(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestDrainOfBothKinds: streams of both RPCs are counted and drained. Those that are
-// opened meanwhile, or have no message yet, end at Finish.
-func TestDrainOfBothKinds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{Pace: -1, Drain: 10 * time.Second})
-		w.offer("", pods("10.0.0.1:80")...)
-		w.profiles.put(webKey, wiretest.WebProfile())
-		calls := []*caller{w.get(webAddr, ""), w.getProfile(webAddr, ""), w.getProfile("10.0.0.1:80", ""), w.getProfile(webAddr, "", gated)}
-		synctest.Wait()
-		if n := w.server.Streams(); n != 4 {
-			t.Errorf("%d streams", n)
-		}
-		start := time.Now()
-		done := make(chan struct{})
-		go func() { defer close(done); w.server.Drain(t.Context()) }()
-		synctest.Wait()
-		late := w.getProfile(webAddr, "")
-		<-done
-		if took := time.Since(start); took > 10*time.Second {
-			t.Errorf("drained within %v", took)
-		}
-		synctest.Wait()
-		if n := w.server.Streams(); n != 2 || late.over() || calls[3].over() {
-			t.Errorf("%d streams, want the one that came during the drain, and the one without a message", n)
-		}
-		w.server.Finish()
-		calls = append(calls, late, w.getProfile(webAddr, ""))
-		synctest.Wait()
-		for _, c := range calls {
-			c.fails(t, codes.Unavailable, "shutting down")
-		}
-		if n := w.server.Streams(); n != 0 {
-			t.Errorf("%d streams left", n)
-		}
-	})
 }

@@ -2,10 +2,8 @@ package grpcapi
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"google.golang.org/grpc/codes"
 
@@ -49,64 +47,6 @@ func TestRejectedProfileByHistory(t *testing.T) {
 		same("web routes c", b, late, later, again)
 		w.profileViews(t, 1, 0)
 	})
-}
-
-// TestIdleProfileViews: an idle view keeps watching, but has no messages.
-func TestIdleProfileViews(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{Pace: -1, Linger: 30 * time.Second})
-		w.profiles.put(webKey, wiretest.WebProfile("a"))
-		first := w.getProfile(webAddr, "")
-		first.sees(t, "web routes a")
-		first.hangUp()
-		w.profileViews(t, 1, 1)
-		if v := w.server.profileViews.all[webKey]; len(v.variants) != 0 {
-			t.Errorf("%d messages of an idle view", len(v.variants))
-		}
-		time.Sleep(30*time.Second - time.Nanosecond)
-		again := w.getProfile(webAddr, "")
-		again.sees(t, "web routes a")
-		time.Sleep(time.Minute) // in use: nothing expires
-		w.profileViews(t, 1, 0)
-		again.hangUp()
-		w.profiles.put(webKey, wiretest.WebProfile("b")) // idle views are kept up to date
-		third := w.getProfile(webAddr, "")
-		third.sees(t, "web routes b")
-		if n := w.profiles.all[webKey].opened; n != 1 {
-			t.Errorf("watched %d times by a view that was kept", n)
-		}
-		third.hangUp()
-		time.Sleep(30*time.Second - time.Nanosecond)
-		w.profileViews(t, 1, 1)
-		time.Sleep(time.Nanosecond)
-		w.profileViews(t, 0, 0)
-	})
-}
-
-// TestIdleProfileViewsAreBounded: in number, and in memory, which is the same for all.
-func TestIdleProfileViewsAreBounded(t *testing.T) {
-	long := strings.Repeat("x", 10_000)
-	for name, x := range map[string]struct {
-		bound Options
-		kept  int
-	}{
-		"number":    {Options{Pace: -1, IdleViews: 3}, 3},
-		"weight":    {Options{Pace: -1, IdleBytes: 2500}, 2},
-		"too heavy": {Options{Pace: -1, IdleBytes: 1000}, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, x.bound)
-				for p := 1; p <= 5; p++ {
-					w.profiles.put(federation.ProfileKey{Service: web, Port: uint16(p)}, wiretest.WebProfile(long))
-					c := w.getProfile(fmt.Sprintf("web.shop.svc.cluster.local:%d", p), "")
-					c.sees(t, "web routes "+long)
-					c.hangUp()
-				}
-				w.profileViews(t, x.kept, x.kept)
-			})
-		})
-	}
 }
 
 // TestMadeUpDestinations: views of destinations that do not exist are not kept. For
@@ -161,6 +101,14 @@ func TestMadeUpDestinations(t *testing.T) {
 					c.hangUp()
 				}
 				w.profileViews(t, x.kept, x.kept)
+				if n := w.server.profileViews.weight; n != x.kept*viewBytes {
+					t.Errorf("they take %d bytes", n)
+				}
+				for _, v := range w.server.profileViews.all {
+					if len(v.variants) != 0 {
+						t.Errorf("%d messages of an idle view", len(v.variants))
+					}
+				}
 			})
 		})
 	}

@@ -151,20 +151,6 @@ func TestEmptyViewsAreNotKept(t *testing.T) {
 	})
 }
 
-// TestNoLinger: without a linger time, a view is closed with its last stream.
-func TestNoLinger(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{Linger: -1})
-		w.offer("", pods("10.0.0.1:80")...)
-		a, b := w.get(webAddr, ""), w.get(webAddr, "")
-		w.views(t, 1, 0)
-		a.hangUp()
-		w.views(t, 1, 0)
-		b.hangUp()
-		w.views(t, 0, 0)
-	})
-}
-
 // TestStepsAreBounded: a view keeps a few steps to its newest set, and none to an older
 // one.
 func TestStepsAreBounded(t *testing.T) {
@@ -277,32 +263,4 @@ func TestLateExpiry(t *testing.T) {
 			vs.expire(again, 1)
 		}
 	})
-}
-
-// TestViewsUnderLoad opens, uses and ends streams of few views from many
-// goroutines, while the table changes.
-//
-// Behaviours: X-22.
-func TestViewsUnderLoad(t *testing.T) {
-	w := newWorld(t, Options{Pace: -1, Linger: time.Millisecond, IdleViews: 2})
-	w.offer("", pods("10.0.0.1:80")...)
-	done := make(chan struct{})
-	for g := range 8 {
-		go func() {
-			defer func() { done <- struct{}{} }()
-			for i := range 200 {
-				taken := make(chan struct{}, 100)
-				c := w.get(fmt.Sprintf("web.shop.svc.cluster.local:%d", 1+(g+i)%4), "", func(c *caller) { c.gate = taken })
-				taken <- struct{}{}
-				if i%3 == 0 {
-					w.offer("", pods(fmt.Sprintf("10.0.0.%d:80", 1+i%2))...)
-				}
-				c.hangUp()
-			}
-		}()
-	}
-	for range 8 {
-		<-done
-	}
-	wiretest.Until(t, "no views are left", func() bool { all, _ := w.server.getViews.count(); return all == 0 })
 }
