@@ -193,7 +193,7 @@ func (e *env) shutdown() {
 	}
 }
 
-func (e *env) create(from *rest.Config, cfg cluster.Config) (linkedCluster, error) {
+func (e *env) create(from *rest.Config, cfg cluster.Config) (Cluster, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if cfg.TrustDomain == "impossible" {

@@ -7,14 +7,15 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
 )
 
-// link stands for one cluster name while there are Secrets with that name. One
-// goroutine runs it, the only one that writes its fields; it gets the Secrets as
-// lists in the mailbox.
+// link stands for one cluster name while there are Secrets with that name, or for the
+// own cluster. One goroutine runs it, the only one that writes its fields; it gets the
+// Secrets as lists in the mailbox.
 //
 // It has up to two clusters: serving, which the table reads, and next, which becomes
 // the serving one once it has synced. A new link has only next; during a rotation a
@@ -22,7 +23,9 @@ import (
 type link struct {
 	store *Store                 // fixed
 	name  federation.ClusterName // fixed
+	own   *Own                   // fixed; nil: it is a linked cluster
 	log   *zap.Logger            // fixed
+	level zapcore.Level          // fixed; of lines about problems of the state
 
 	mailbox   federation.Latest[[]*credentials] // all Secrets with its name, oldest first
 	region    *cluster.PacedSignal              // of its clusters
@@ -33,9 +36,18 @@ type link struct {
 	accepted   *credentials // what next or, without next, serving is made from
 	serving    *runningCluster
 	next       *runningCluster
-	life       *cluster.Life
+	state      cluster.State // empty: it has had none
+	since      time.Time     // since when it has that state
 	standing   linkStanding
 	duplicates []string // names of Secrets logged as duplicates
+}
+
+// newLink makes a link without Secrets. That its cluster is stale or unreachable is logged at that level.
+func (s *Store) newLink(name federation.ClusterName, level zapcore.Level) *link {
+	return &link{
+		store: s, name: name, log: s.opts.Log.With(zap.Stringer("cluster", name)), level: level, region: cluster.NewPacedSignal(),
+		gateways: linkGateways{found: cluster.NewPacedSignal(), changed: cluster.NewPacedSignal()},
+	}
 }
 
 // run returns when there are no more Secrets with the link's name, or ctx ends: then
@@ -59,7 +71,7 @@ func (l *link) reconcile(ctx context.Context, list []*credentials) {
 	l.useSettings(list, want)
 	l.useCredentials(ctx, want)
 	l.useGateways(ctx)
-	l.promote()
+	l.promote(ctx)
 	l.useGateways(ctx) // again: the serving cluster may be another one
 	l.updateState()
 	l.setLink()
@@ -67,8 +79,11 @@ func (l *link) reconcile(ctx context.Context, list []*credentials) {
 	l.logGateways()
 	l.logDuplicates(list)
 	l.publish()
-	if l.state() != cluster.Pending || l.gateways.late() {
+	if l.state != cluster.Pending || l.gateways.late() {
 		l.store.markSettled(l)
+	}
+	if l.own != nil && l.serving != nil && !closed(l.own.synced) {
+		close(l.own.synced)
 	}
 }
 
@@ -143,10 +158,24 @@ func (l *link) useRanges(want *credentials) {
 func (l *link) start(ctx context.Context, creds *credentials) {
 	l.next.stop()
 	var deadline time.Time
-	if l.state() == cluster.Pending && l.next != nil {
+	if l.state == cluster.Pending && l.next != nil {
 		deadline = l.next.deadline
 	}
-	made, err := l.store.create(creds.rest, cluster.Config{
+	made, err := l.store.create(creds.rest, l.config(creds))
+	if err != nil {
+		made = failedCluster{err}
+	}
+	l.next = &runningCluster{cluster: made, creds: creds, grace: l.store.opts.Grace, deadline: deadline}
+	if l.serving == nil && l.state != cluster.Pending {
+		l.setState(cluster.Pending, nil)
+		l.logLinked(creds)
+	}
+	l.next.start(ctx, l.store.starts, l.log)
+}
+
+// config is what a cluster is made of, besides what it is reached by.
+func (l *link) config(creds *credentials) cluster.Config {
+	return cluster.Config{
 		Name:        l.name,
 		TrustDomain: creds.trustDomain,
 		Rules:       l.store.opts.Rules,
@@ -161,27 +190,30 @@ func (l *link) start(ctx context.Context, creds *credentials) {
 		RegionChanged: l.region.Changed,
 
 		GatewaysChanged: l.gateways.found.Changed, // also with its own network's, which may be replaced
-	})
-	if err != nil {
-		made = failedCluster{err}
 	}
-	l.next = &runningCluster{cluster: made, creds: creds, grace: l.store.opts.Grace, deadline: deadline}
-	if l.serving == nil && l.state() != cluster.Pending {
-		l.life.Set(cluster.Pending, nil)
-		warnings := zap.Skip()
-		if len(creds.warnings) > 0 {
-			warnings = zap.Strings("warnings", creds.warnings)
-		}
-		l.log.Info("cluster linked", zap.String("server", creds.server), zap.String("secret", creds.secret), warnings)
+}
+
+func (l *link) logLinked(creds *credentials) {
+	if l.own != nil {
+		return
 	}
-	l.next.start(ctx, l.store.starts, l.log)
+	warnings := zap.Skip()
+	if len(creds.warnings) > 0 {
+		warnings = zap.Strings("warnings", creds.warnings)
+	}
+	l.log.Info("cluster linked", zap.String("server", creds.server), zap.String("secret", creds.secret), warnings)
 }
 
 // promote makes next the serving cluster once it has synced. The table gets it in one
 // step; only then is the cluster that served before stopped.
-func (l *link) promote() {
+func (l *link) promote(ctx context.Context) {
 	if l.next == nil || !closed(l.next.cluster.Synced()) || l.serving == nil && l.elsewhere() && !l.gateways.known() {
 		return
+	}
+	if l.own != nil {
+		if l.own.prepare(ctx); ctx.Err() != nil {
+			return
+		}
 	}
 	old := l.serving
 	l.serving, l.next = l.next, nil
@@ -209,35 +241,6 @@ func (l *link) unlink() {
 	if l.gateways.end() {
 		l.store.forgetProbes(l.name)
 	}
-}
-
-// updateState sets the state that follows from the clusters' health, and logs
-// once if a rotation does not work.
-func (l *link) updateState() {
-	var problem error // of next
-	if l.next != nil {
-		problem = l.next.problem()
-	}
-	switch {
-	case l.serving == nil && l.next == nil:
-		l.life.Set(cluster.Rejected, nil)
-		return
-	case l.serving == nil: // without a problem it stays as start has set it, or unreachable until it has synced
-		l.life.Follow(false, cluster.Health{}, problem)
-		return
-	}
-	l.life.Follow(true, l.serving.health(), nil)
-	if problem != nil && !l.next.failed {
-		l.next.failed = true
-		l.log.Warn("new credentials do not work; the old ones stay in use",
-			zap.String("secret", l.next.creds.secret), zap.Error(problem))
-		l.report(cluster.CredentialsChanged, cluster.Because("new credentials do not work; the old ones stay in use", problem), true)
-	}
-}
-
-func (l *link) state() cluster.State {
-	s, _ := l.life.State()
-	return s
 }
 
 // report reports a change.

@@ -1,6 +1,7 @@
 package clusterstore
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -79,16 +80,14 @@ func (l *link) setLink() {
 	case s.linkedAt.IsZero():
 		s.linkedAt = time.Now()
 	}
-	s.lostSince, s.region = s.linkedAt, s.settings.region
+	s.lostSince = s.linkedAt
+	l.setRegion()
 	now := federation.Link{State: federation.Pending}
 	switch {
 	case l.serving != nil:
 		now.State, now.Source, now.Within = federation.Ready, l.readable(), l.serving.creds.ranges
 		s.lostSince = l.serving.cluster.Health().StaleSince
-		if s.region == "" {
-			s.region = l.serving.cluster.Region()
-		}
-	case l.state() == cluster.Unreachable:
+	case l.state == cluster.Unreachable:
 		now.State = federation.Unreachable
 	}
 	s.lost = federation.InService
@@ -98,6 +97,17 @@ func (l *link) setLink() {
 	s.dead = l.gateways.allDead()
 	now.Region, now.Cordon, now.CordonOver, now.Lost = s.region, s.settings.cordon, s.settings.cordonOver, s.notByHand()
 	l.store.setLink(l.name, now)
+}
+
+// setRegion notes where the cluster is, and logs that if it was elsewhere.
+func (l *link) setRegion() {
+	s, before := &l.standing, l.standing.region
+	if s.region = s.settings.region; s.region == "" {
+		s.region = cmp.Or(l.serving, l.next).cluster.Region()
+	}
+	if before != "" && before != s.region {
+		l.log.Info("region of a cluster changed", zap.String("region", s.region), zap.String("before", before))
+	}
 }
 
 // mayBeLost reports whether the cluster is lost, or will be at dueAt if nothing changes.
@@ -144,7 +154,7 @@ func (s *linkStanding) reason() string {
 	if s.turning() {
 		spread = fmt.Sprintf(" over %v since %s", s.turnOver, s.turnedAt.UTC().Format(time.RFC3339))
 	}
-	by := fmt.Sprintf("by annotation %s of Secret %s", CordonAnnotation, s.secret)
+	by := "by " + cmp.Or(s.settings.cordonBy, fmt.Sprintf("annotation %s of Secret %s", CordonAnnotation, s.secret))
 	switch {
 	case s.settings.cordon == federation.Withdrawn:
 		list = append(list, "cordoned "+by+spread)

@@ -135,7 +135,7 @@ func TestCordonAtFirst(t *testing.T) {
 		e.standing("s", "in-service")
 		e.steps("east pending cordon=withdrawn/1h0m0s region=eu", "east unreachable cordon=withdrawn/1h0m0s region=eu",
 			"east unreachable cordon=last-resort/0s", "east ready-t1 cordon=last-resort/0s", "east unlinked", "east pending")
-		e.logged("cluster linked", changed, "cluster unreachable; it is retried", changed, "cluster ready", "cluster unlinked", "cluster linked")
+		e.logged("cluster linked", changed, "cluster unreachable; it is retried", "region of a cluster changed", changed, "cluster ready", "cluster unlinked", "cluster linked")
 	}, with(secret("s", "east", "t1", 0), "cordon", "true", "cordon-over", "1h", "region", "eu"))
 }
 
@@ -298,7 +298,7 @@ func TestRegion(t *testing.T) {
 		e.pass(2 * cluster.SignalPause)
 		east.move("")
 		e.standing("s", "in-service")
-		e.steps("east pending", "east ready-t1 region=us", "east ready-t1 region=eu", "east ready-t1 region=asia", "east ready-t1")
+		e.steps("east pending", "east pending region=us", "east ready-t1 region=us", "east ready-t1 region=eu", "east ready-t1 region=asia", "east ready-t1")
 	}, secret("s", "east", "t1", 0))
 }
 

@@ -70,13 +70,13 @@ type linkSnapshot struct {
 	state    cluster.State
 	since    time.Time
 	accepted *credentials
-	version  string        // of the Secret, that the serving cluster is read with; empty: none serves
-	cluster  linkedCluster // the serving one or, if there is none yet, the next one
-	readBy   *credentials  // what cluster is read with
-	next     linkedCluster // in a rotation: the one that will replace cluster
-	nextBy   *credentials  // what next is read with
-	failed   bool          // next has not worked so far
-	waits    bool          // for its turn to start: next or, if there is none, cluster
+	version  string       // of the Secret, that the serving cluster is read with; empty: none serves
+	cluster  Cluster      // the serving one or, if there is none yet, the next one
+	readBy   *credentials // what cluster is read with
+	next     Cluster      // in a rotation: the one that will replace cluster
+	nextBy   *credentials // what next is read with
+	failed   bool         // next has not worked so far
+	waits    bool         // for its turn to start: next or, if there is none, cluster
 	standing linkStanding
 
 	// Only if the cluster is on another network:
@@ -86,8 +86,7 @@ type linkSnapshot struct {
 
 // publish makes the link's present fields visible to other goroutines.
 func (l *link) publish() {
-	state, since := l.life.State()
-	v := &linkSnapshot{state: state, since: since, accepted: l.accepted, standing: l.standing, tracker: l.gateways.tracker, problem: l.gateways.problem}
+	v := &linkSnapshot{state: l.state, since: l.since, accepted: l.accepted, standing: l.standing, tracker: l.gateways.tracker, problem: l.gateways.problem}
 	switch {
 	case l.serving != nil:
 		v.cluster, v.readBy = l.serving.cluster, l.serving.creds
@@ -134,7 +133,7 @@ func (v *linkSnapshot) describe(st *adminapi.Cluster, grace time.Duration, ownPr
 		st.Reason = h.Err.Error()
 	case v.waits && v.next == nil:
 		st.Reason = fmt.Sprintf("waits for its turn: %d clusters at a time are connected to", maxStarts)
-	case v.state == cluster.Unreachable:
+	case v.state == cluster.Unreachable && grace > 0:
 		st.Reason = fmt.Sprintf("not synced within %v", grace)
 	}
 	switch {

@@ -52,7 +52,7 @@ func webSlice(name string, addresses ...string) *discoveryv1.EndpointSlice {
 // onFakes makes the Store's clusters real ones, each with one of these fake APIs, by
 // token. A token without API is refused.
 func (e *env) onFakes(apis map[string]*fake.Clientset) {
-	e.store.create = func(from *rest.Config, cfg cluster.Config) (linkedCluster, error) {
+	e.store.create = func(from *rest.Config, cfg cluster.Config) (Cluster, error) {
 		api := apis[from.BearerToken]
 		if api == nil {
 			api = fake.NewClientset()

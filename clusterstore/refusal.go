@@ -15,8 +15,8 @@ import (
 func (c *credentials) explain(err error) error {
 	refused := ""
 	switch {
-	case err == nil:
-		return nil
+	case err == nil || c.rest == nil: // the own cluster has no Secret
+		return err
 	case guard.RefusedCertificate(err) != "":
 		refused = "client certificate"
 	case !apierrors.IsUnauthorized(err):

@@ -14,8 +14,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// linkedCluster is what a link needs of a [cluster.Cluster]. Tests have their own.
-type linkedCluster interface {
+// Cluster is what a link needs of a [cluster.Cluster]. Tests have their own.
+type Cluster interface {
 	federation.Source
 	Run(context.Context) error
 	Synced() <-chan struct{}
@@ -28,9 +28,9 @@ type linkedCluster interface {
 // runningCluster is a Cluster made from one version of credentials. It runs from
 // start to stop.
 type runningCluster struct {
-	cluster       linkedCluster
+	cluster       Cluster
 	creds         *credentials
-	grace         time.Duration
+	grace         time.Duration   // in which it should sync; 0: in any
 	waits         bool            // problem has seen that it has not had its turn
 	deadline      time.Time       // when it should have synced; zero: not known before its turn
 	overdue       bool            // problem has seen that the deadline is over
@@ -95,7 +95,7 @@ func (r *runningCluster) problem() error {
 // late returns whether the deadline is over, which counts from the cluster's turn on.
 func (r *runningCluster) late() bool {
 	r.waits = !closed(r.began)
-	if r.deadline.IsZero() && !r.waits {
+	if r.deadline.IsZero() && !r.waits && r.grace > 0 {
 		r.deadline = time.Now().Add(r.grace)
 	}
 	return !r.deadline.IsZero() && !time.Now().Before(r.deadline)

@@ -38,6 +38,7 @@ const (
 // they leave open. They are immutable.
 type linkSettings struct {
 	cordon     federation.Standing
+	cordonBy   string // what asks for cordon; empty: the Secret's annotation
 	cordonOver time.Duration
 	whenLost   federation.Standing // InService: being lost changes nothing
 	lostAfter  time.Duration

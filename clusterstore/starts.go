@@ -30,7 +30,7 @@ func (s starts) take(ctx context.Context) bool { return s.Acquire(ctx, 1) == nil
 
 // giveBack waits until the cluster has synced or does not work, its turn is over, or ctx ends,
 // and gives the turn back.
-func (s starts) giveBack(ctx context.Context, c linkedCluster, synced <-chan struct{}) {
+func (s starts) giveBack(ctx context.Context, c Cluster, synced <-chan struct{}) {
 	defer s.Release(1)
 	step := time.NewTicker(startStep)
 	defer step.Stop()

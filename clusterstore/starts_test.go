@@ -203,7 +203,7 @@ func TestRotationThatCannotBeMade(t *testing.T) {
 				}
 			}
 		}
-		e.store.create = func(*rest.Config, cluster.Config) (linkedCluster, error) { return nil, errors.New("no client") }
+		e.store.create = func(*rest.Config, cluster.Config) (Cluster, error) { return nil, errors.New("no client") }
 		if !e.store.starts.TryAcquire(maxStarts) {
 			t.Fatal("turns were not given back")
 		}

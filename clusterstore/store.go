@@ -94,7 +94,7 @@ type Store struct {
 	// fixed
 	client  *kube.Client
 	opts    Options
-	create  func(*rest.Config, cluster.Config) (linkedCluster, error)
+	create  func(*rest.Config, cluster.Config) (Cluster, error)
 	setLink func(federation.ClusterName, federation.Link) // the table's
 	settled chan struct{}
 	starts  starts
@@ -136,7 +136,7 @@ func NewStore(client *kube.Client, o Options) (*Store, error) {
 }
 
 // newCluster makes a Cluster that is read with these credentials.
-func (s *Store) newCluster(from *rest.Config, cfg cluster.Config) (linkedCluster, error) {
+func (s *Store) newCluster(from *rest.Config, cfg cluster.Config) (Cluster, error) {
 	client, err := kube.New(cfg.Name, from, s.opts.Metrics.Requests())
 	if err != nil {
 		return nil, fmt.Errorf("cluster %s: %w", cfg.Name, err)
@@ -190,8 +190,7 @@ func (s *Store) dispatch(now snapshot, start func(*link)) {
 		delete(lists, name)
 	}
 	for name, list := range lists {
-		log := s.opts.Log.With(zap.Stringer("cluster", name))
-		l := &link{store: s, name: name, log: log, life: cluster.NewLife(name, log, zap.InfoLevel, s.opts.Report), region: cluster.NewPacedSignal(), gateways: linkGateways{found: cluster.NewPacedSignal(), changed: cluster.NewPacedSignal()}}
+		l := s.newLink(name, zap.InfoLevel)
 		l.mailbox.Set(list)
 		s.links[name] = l
 		start(l)

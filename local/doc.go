@@ -9,9 +9,9 @@
 //	defer watch.Close()
 //	zone, changed := l.Zone("node-1")
 //
-// The local cluster is a cluster like any other: a [cluster.Cluster], linked
-// in the table under the name [federation.Local], with its region and cordon
-// (standing.go). A [Local] adds the definitions, which it reads from the Services'
+// The local cluster is a cluster like any other: a [clusterstore.Own] runs it as links
+// run theirs, in the table under the name [federation.Local], with its region and cordon.
+// A [Local] adds the definitions, which it reads from the Services'
 // labels and annotations and keeps in the table (define.go, preference.go), the zones
 // (zones.go), and the profiles (profile.go, profiles.go).
 //

@@ -12,10 +12,12 @@ import (
 	"go.uber.org/zap"
 	"k8s.io/client-go/rest"
 
+	"isthmus/clusterstore"
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/fair"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
+	"isthmus/internal/adminapi"
 )
 
 // Options are a Local's.
@@ -64,17 +66,12 @@ func (o *Options) validate() error {
 
 // localCluster is what a Local needs of a cluster.Own.
 type localCluster interface {
-	federation.Source
+	clusterstore.Cluster
 	federation.Owner
-	Run(context.Context) error
-	Synced() <-chan struct{}
-	Health() cluster.Health
-	HealthChanged() <-chan struct{}
 
 	LookupAddress(netip.AddrPort) cluster.Found
 	Instance(svc federation.ServiceID, hostname string, port uint16) *federation.Endpoint
 	Service(federation.ServiceID) *cluster.Service
-	Region() string
 	Exposed(netip.Addr) string
 	ServiceProfile(namespace, name string) (p *federation.ServiceProfile, exists bool)
 }
@@ -91,15 +88,10 @@ type Local struct {
 	table    localTable
 	log      *zap.Logger
 	cluster  localCluster
-	server   string                 // its API's host and port
+	own      *clusterstore.Own      // runs cluster
 	domain   string                 // of its services' names
 	prefer   *federation.Preference // of Services without annotations
 	cordon   federation.Standing
-	region   string // of Options
-	reported func(cluster.Change)
-	life     *cluster.Life
-	moved    *cluster.PacedSignal
-	synced   chan struct{}
 	services *fair.Dirty[federation.ServiceID] // to be defined; by namespace
 	zones    zones
 	profiles profiles
@@ -132,87 +124,74 @@ func create(o Options, newCluster func(cluster.Config, cluster.OwnConfig) (local
 		domain:   o.ClusterDomain,
 		prefer:   o.Preference,
 		cordon:   o.Cordon,
-		region:   o.Region,
-		reported: o.Report,
-		moved:    cluster.NewPacedSignal(),
 		log:      o.Log.With(zap.Stringer("cluster", federation.Local)),
-		synced:   make(chan struct{}),
 		services: fair.NewDirty[federation.ServiceID](),
 		zones:    newZones(),
 		problems: make(map[federation.ServiceID][]string),
 	}
-	l.life = cluster.NewLife(federation.Local, l.log, zap.WarnLevel, o.Report)
 	l.profiles = newProfiles(l.profile)
-	if o.REST != nil {
-		if u, err := url.Parse(o.REST.Host); err == nil {
-			l.server = u.Host
-		}
-	}
-	c, err := newCluster(cluster.Config{
-		Name:          federation.Local,
-		TrustDomain:   o.TrustDomain,
-		Rules:         o.Rules,
-		Log:           l.log,
-		Metrics:       o.Metrics,
-		Relist:        o.Relist,
-		Drifted:       o.Report,
-		Changed:       func(svc federation.ServiceID, at time.Time) { o.Table.Changed(federation.Local, svc, at) },
-		RegionChanged: l.moved.Changed,
-	}, cluster.OwnConfig{
+	own := cluster.OwnConfig{
 		ServiceChanged: func(id federation.ServiceID) { l.services.Add(id.Namespace, id, time.Now()) },
 		NodeChanged:    l.zones.set,
 		ProfileChanged: func(about cluster.Topic, _ time.Time) { l.profiles.changed(about) },
 		OwnerChanged:   o.Table.OwnerChanged,
+	}
+	server := ""
+	if o.REST != nil {
+		if u, err := url.Parse(o.REST.Host); err == nil {
+			server = u.Host
+		}
+	}
+	var err error
+	l.own, err = clusterstore.NewOwn(clusterstore.OwnOptions{
+		TrustDomain: o.TrustDomain, Server: server, Cordon: o.Cordon, CordonBy: "--cordon-local", Region: o.Region,
+		Rules: o.Rules, Table: o.Table, Log: o.Log, Metrics: o.Metrics, Relist: o.Relist, Report: o.Report,
+		SetLink: func(link federation.Link) { l.table.SetLink(federation.Local, link) },
+		Create: func(cfg cluster.Config) (_ clusterstore.Cluster, err error) {
+			cfg.GatewaysChanged = nil // it is reached without
+			l.cluster, err = newCluster(cfg, own)
+			return l.cluster, err
+		},
+		Prepare: l.prepare,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("local: %w", err)
 	}
-	l.cluster = c
 	return l, nil
+}
+
+// prepare makes everything ready for clients, which are served next.
+func (l *Local) prepare(ctx context.Context) {
+	l.zones.apply()
+	l.services.Drain(ctx, l.define)
 }
 
 // Run follows the cluster until ctx ends, and returns once all its goroutines have
 // ended. If the API can't be reached, it keeps trying. It leaves the table as it is
 // then. Run is called once.
 func (l *Local) Run(ctx context.Context) error {
-	l.life.Set(cluster.Pending, nil)
-	link := federation.Link{State: federation.Pending, Cordon: l.cordon, Region: l.region}
-	l.logCordon()
-	l.setLink(&link)
-	ended := make(chan error, 1)
-	go func() { ended <- l.cluster.Run(ctx) }()
-	var definers sync.WaitGroup
-	defer definers.Wait()
-	synced := l.cluster.Synced()
-	for ctx.Err() == nil {
-		changed := l.cluster.HealthChanged()
-		h := l.cluster.Health()
-		l.life.Follow(synced == nil, h, h.Err)
-		select {
-		case <-ctx.Done():
-		case <-changed:
-		case <-l.moved.C:
-			l.setLink(&link)
-		case <-l.zones.changed.C:
-			l.zones.apply()
-		case <-synced:
-			synced = nil
-			l.zones.apply() // clients are served next, and must not wait for their zones
-			l.services.Drain(ctx, l.define)
-			link.State, link.Source = federation.Ready, l.cluster
-			l.setLink(&link)
-			close(l.synced)
-			for range maxDefiners {
-				definers.Go(func() { l.services.Run(ctx, l.define) })
+	var all sync.WaitGroup
+	defer all.Wait()
+	all.Go(func() { l.zones.run(ctx) })
+	for range maxDefiners {
+		all.Go(func() {
+			select {
+			case <-ctx.Done():
+			case <-l.Synced():
+				l.services.Run(ctx, l.define)
 			}
-		}
+		})
 	}
-	return <-ended
+	l.own.Run(ctx)
+	return nil
 }
 
 // Synced is closed once every Service is defined in the table, and the cluster
 // linked as ready.
-func (l *Local) Synced() <-chan struct{} { return l.synced }
+func (l *Local) Synced() <-chan struct{} { return l.own.Synced() }
+
+// Status returns the cluster's state now.
+func (l *Local) Status() adminapi.Cluster { return l.own.Status() }
 
 // Service returns what is kept of a Service of the cluster; nil: there is none.
 func (l *Local) Service(id federation.ServiceID) *cluster.Service { return l.cluster.Service(id) }

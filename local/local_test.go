@@ -46,6 +46,7 @@ func (c *scripted) Synced() <-chan struct{}                               { retu
 func (c *scripted) Health() cluster.Health                                { h, _ := c.health.Get(); return h }
 func (c *scripted) HealthChanged() <-chan struct{}                        { _, ch := c.health.Get(); return ch }
 func (c *scripted) Region() string                                        { region, _ := c.region.Get(); return region }
+func (c *scripted) Gateways() ([]*cluster.Gateway, int)                   { return nil, 0 }
 func (c *scripted) Exposed(netip.Addr) string                             { return "" }
 func (c *scripted) State(federation.ServiceID) federation.ServiceState    { return federation.Present }
 func (c *scripted) Reader(federation.ServiceID, uint16) federation.Reader { return c }
@@ -179,7 +180,7 @@ func TestLife(t *testing.T) {
 		e.state(federation.Pending, cluster.Pending, "")
 		e.health(cluster.Health{Health: follow.Health{Err: errors.New("refused")}})
 		e.health(cluster.Health{Health: follow.Health{Err: errors.New("timeout")}})
-		e.state(federation.Pending, cluster.Unreachable, "timeout")
+		e.state(federation.Unreachable, cluster.Unreachable, "timeout")
 		select {
 		case <-e.local.Synced():
 			t.Error("synced")

@@ -34,8 +34,8 @@ func TestRegionFollowsNodes(t *testing.T) {
 		e.cluster.cfg.RegionChanged()
 		region("us", "us", federation.Ready)
 		region("", "", federation.Ready)
-		const line = "region of the local cluster changed"
-		e.logged(line, "cluster ready", line, line)
+		const line = "region of a cluster changed"
+		e.logged("cluster ready", line, line)
 	})
 }
 
@@ -49,8 +49,8 @@ func TestRestlessRegion(t *testing.T) {
 			e.cluster.cfg.RegionChanged()
 			synctest.Wait()
 		}
-		const line = "region of the local cluster changed"
-		e.logged("cluster ready", line)
+		const line = "region of a cluster changed"
+		e.logged("cluster ready")
 		time.Sleep(cluster.SignalPause)
 		synctest.Wait()
 		e.logged(line)
@@ -96,7 +96,7 @@ func TestCordonOfLocal(t *testing.T) {
 			if reason == "" {
 				e.logged("cluster ready")
 			} else {
-				e.logged("the local cluster is not in service", "cluster ready")
+				e.logged("standing of a cluster changed", "cluster ready")
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"context"
 	"sync"
 
 	"isthmus/clusterstore/cluster"
@@ -55,6 +56,18 @@ func (z *zones) set(node, zone string, exists bool) {
 	z.pending[node] = zoneChange{zone, exists}
 	z.mu.Unlock()
 	z.changed.Changed()
+}
+
+// run applies changes until ctx ends.
+func (z *zones) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-z.changed.C:
+			z.apply()
+		}
+	}
 }
 
 // apply passes on all that has been noted.

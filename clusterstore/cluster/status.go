@@ -2,8 +2,7 @@ package cluster
 
 import "isthmus/internal/adminapi"
 
-// State is the state of a cluster, own or linked, as pages, logs and metrics show it. A [Life]
-// has it.
+// State is the state of a cluster, own or linked, as pages, logs and metrics show it.
 type State = adminapi.ClusterState
 
 // A cluster's states.
