@@ -53,10 +53,9 @@
 //     the two sides alike, and sweepPod removes placeholders that nothing names.
 //   - replicaSets, jobs: owners of Pods, by key, each with its Pods. A Pod asks when it is put, an
 //     owner's change touches its Pods. attachOwner and detachOwner keep both sides alike.
-//   - servers: those that make ports opaque, by key. Only the store asks.
-//   - policies: the same by namespace, with what they make opaque of each Pod. The join asks for
-//     each Pod. setServer and evaluatePolicy keep it right after a change of a Server, putEvaluated
-//     and dropPod after one of a Pod.
+//   - policies: the Servers that make ports opaque, by namespace and name, with what they make opaque
+//     of each Pod. The join asks for each Pod. setServer and evaluatePolicy keep it right after a
+//     change of a Server, putEvaluated and dropPod after one of a Pod.
 //   - nodes: zone and region, by name, and how many Nodes have each region. Region asks for the
 //     one that all have. The store of Nodes keeps both.
 //   - gateways: Services that are gateways of the cluster, by name, for Gateways. The store of

@@ -87,7 +87,7 @@ func (f *serverFacts) cost() int {
 func (s *state) serverStore() storeFuncs[*serverFacts] {
 	return storeFuncs[*serverFacts]{
 		put: func(key string, f *serverFacts) follow.Effect {
-			old := s.servers[key]
+			old := s.server(key)
 			if old != nil && old.equal(f) {
 				return follow.Same
 			}
@@ -97,16 +97,33 @@ func (s *state) serverStore() storeFuncs[*serverFacts] {
 			}
 			return follow.Replaced
 		},
-		get: func(key string) (*serverFacts, bool) { return s.servers[key], s.servers[key] != nil },
+		get: func(key string) (*serverFacts, bool) { f := s.server(key); return f, f != nil },
 		drop: func(key string) bool {
-			if s.servers[key] == nil {
+			if s.server(key) == nil {
 				return false
 			}
 			s.setServer(key, nil)
 			return true
 		},
-		keys: keysOf(s.servers, func(*serverFacts) bool { return true }),
+		keys: func(yield func(string) bool) {
+			for namespace, p := range s.policies {
+				for name := range p.servers {
+					if !yield(follow.JoinKey(namespace, name)) {
+						return
+					}
+				}
+			}
+		},
 	}
+}
+
+// server returns the Server with that key; nil: there is none.
+func (s *state) server(key string) *serverFacts {
+	namespace, name := follow.SplitKey(key)
+	if p := s.policies[namespace]; p != nil {
+		return p.servers[name]
+	}
+	return nil
 }
 
 // setServer changes a Server; nil: it is gone.
@@ -117,16 +134,15 @@ func (s *state) setServer(key string, f *serverFacts) {
 		p = &policy{servers: make(map[string]*serverFacts), opaque: make(map[*pod]*opaquePorts), sets: make(map[Ports]*opaquePorts)}
 		s.policies[namespace] = p
 	}
-	if old := s.servers[key]; old != nil {
+	if old := p.servers[name]; old != nil {
 		p.cost -= old.cost()
 	}
 	reason := ""
 	if f == nil {
-		delete(s.servers, key)
 		delete(p.servers, name)
 	} else {
 		p.cost += f.cost()
-		s.servers[key], p.servers[name], reason = f, f, f.invalid
+		p.servers[name], reason = f, f.invalid
 	}
 	p.changed = true
 	s.setUnusable("Server "+key, reason)

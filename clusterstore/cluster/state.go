@@ -35,10 +35,9 @@ type state struct {
 	traits      string    // of the Pod that was put last
 	services    map[federation.ServiceID]*service
 	slices      map[string]*slice
-	pods        *podIndex               // and ExternalWorkloads
-	servers     map[string]*serverFacts // those that make ports opaque, or can't be read
-	policies    map[string]*policy      // the same by namespace, and what they say of Pods
-	unusable    map[string]string       // reasons why objects can't be used, by kind and key
+	pods        *podIndex          // and ExternalWorkloads
+	policies    map[string]*policy // by namespace: its Servers, and what they say of its Pods
+	unusable    map[string]string  // reasons why objects can't be used, by kind and key
 	replicaSets map[string]*owner
 	jobs        map[string]*owner
 	nodes       nodeIndex
@@ -55,7 +54,6 @@ func newState(cluster federation.ClusterName, trustDomain, controllerNamespace s
 		services:            make(map[federation.ServiceID]*service),
 		slices:              make(map[string]*slice),
 		pods:                newPodIndex(),
-		servers:             make(map[string]*serverFacts),
 		policies:            make(map[string]*policy),
 		unusable:            make(map[string]string),
 		replicaSets:         make(map[string]*owner),
