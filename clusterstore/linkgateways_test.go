@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"isthmus/clusterstore/cluster"
-	"isthmus/clusterstore/gateways"
 )
 
 // TestGateways: a cluster on another network offers its gateways. What is edited follows in
@@ -158,21 +157,6 @@ func TestGatewayNames(t *testing.T) {
 		e.pass(31 * time.Second)
 		e.reached(through("192.0.2.8:4143"))
 	})
-}
-
-// TestGatewaysBounded: a cluster has few gateways at most.
-func TestGatewaysBounded(t *testing.T) {
-	inBubble(t, func(e *env) {
-		g := gateway()
-		for i := range 100 {
-			g.IPs = append(g.IPs, netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}))
-		}
-		e.made[0].setGateways(g)
-		e.sync(1)
-		if set, _ := e.watch.Get(); len(set.Endpoints) != gateways.MostAddresses {
-			t.Errorf("%d are served", len(set.Endpoints))
-		}
-	}, with(secret("s", "east", "t1", 0), "network", "far"))
 }
 
 // TestGatewaysFirst: a cluster is served once its gateways are known, which are not asked for

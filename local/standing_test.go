@@ -1,6 +1,8 @@
 package local
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,79 +11,41 @@ import (
 	"isthmus/federation"
 )
 
-// TestRegionFollowsNodes: the table has the region that all Nodes carry, before and
-// after the cluster is ready.
-func TestRegionFollowsNodes(t *testing.T) {
-	inBubble(t, func(e *env) {
-		region := func(set, want string, state federation.LinkState) {
-			t.Helper()
-			e.cluster.region.Set(set)
-			e.cluster.cfg.RegionChanged()
-			time.Sleep(2 * cluster.SignalPause)
-			synctest.Wait()
-			if l := e.written.localLink(); l.Region != want || l.State != state || (l.Source == e.cluster) != (state == federation.Ready) {
-				t.Errorf("linked as %+v, want region %q", l, want)
+// TestRegion: the table has the region that all Nodes carry, also before the cluster is ready, or
+// else the one that is given.
+func TestRegion(t *testing.T) {
+	for _, given := range []string{"", "asia"} {
+		inBubbleWith(t, Options{Region: given}, func(e *env) {
+			for _, set := range []string{"eu", "us", ""} {
+				e.cluster.region.Set(set)
+				e.cluster.cfg.RegionChanged()
+				time.Sleep(2 * cluster.SignalPause)
+				synctest.Wait()
+				want := set
+				if given != "" {
+					want = given
+				}
+				if l, st := e.written.localLink(), e.local.Status(); l.Region != want || st.Region != want {
+					t.Errorf("linked as %+v, status %+v, want region %q", l, st, want)
+				}
+				if set == "eu" {
+					e.sync()
+				}
 			}
-			if st := e.local.Status(); st.Region != want || st.Standing != "in-service" || st.StandingReason != "" {
-				t.Errorf("status %+v, want region %q", st, want)
-			}
-		}
-		region("", "", federation.Pending)
-		region("eu", "eu", federation.Pending)
-		e.sync()
-		region("eu", "eu", federation.Ready)
-		region("us", "us", federation.Ready)
-		e.cluster.cfg.RegionChanged()
-		region("us", "us", federation.Ready)
-		region("", "", federation.Ready)
-		const line = "region of a cluster changed"
-		e.logged("cluster ready", line, line)
-	})
+			e.logs.TakeAll()
+		})
+	}
 }
 
-// TestRestlessRegion: whoever writes Nodes can't make the table look at all services all
-// the time. The last region is not missed.
-func TestRestlessRegion(t *testing.T) {
-	inBubble(t, func(e *env) {
-		e.sync()
-		for i := range 40 {
-			e.cluster.region.Set([]string{"us", "eu"}[i%2])
-			e.cluster.cfg.RegionChanged()
-			synctest.Wait()
-		}
-		const line = "region of a cluster changed"
-		e.logged("cluster ready")
-		time.Sleep(cluster.SignalPause)
-		synctest.Wait()
-		e.logged(line)
-		if l := e.written.localLink(); l.Region != "eu" {
-			t.Errorf("linked as %+v, want region eu", l)
-		}
-	})
-}
-
-// TestGivenRegion: Nodes do not matter if the region is given.
-func TestGivenRegion(t *testing.T) {
-	inBubbleWith(t, Options{Region: "eu"}, func(e *env) {
-		for range 2 {
-			e.cluster.region.Set("us")
-			e.cluster.cfg.RegionChanged()
-			synctest.Wait()
-			if l, st := e.written.localLink(), e.local.Status(); l.Region != "eu" || st.Region != "eu" {
-				t.Errorf("linked as %+v, status %+v", l, st)
-			}
-		}
-		e.logged()
-	})
-}
-
+// TestCordonOfLocal: the flag's cordon is there from the beginning, and reported.
 func TestCordonOfLocal(t *testing.T) {
 	for cordon, reason := range map[federation.Standing]string{
 		federation.InService:  "",
 		federation.LastResort: "cordoned as last resort by --cordon-local",
 		federation.Withdrawn:  "cordoned by --cordon-local",
 	} {
-		inBubbleWith(t, Options{Cordon: cordon}, func(e *env) {
+		var reported []string
+		inBubbleWith(t, Options{Cordon: cordon, Report: func(c cluster.Change) { reported = append(reported, fmt.Sprint(c.Cluster, " ", c.Text)) }}, func(e *env) {
 			for range 2 {
 				if l := e.written.localLink(); l.Cordon != cordon || l.CordonOver != 0 || l.Lost != federation.InService {
 					t.Errorf("linked as %+v, want %v", l, cordon)
@@ -93,11 +57,14 @@ func TestCordonOfLocal(t *testing.T) {
 					e.sync()
 				}
 			}
-			if reason == "" {
-				e.logged("cluster ready")
-			} else {
-				e.logged("standing of a cluster changed", "cluster ready")
+			want := []string{"local pending", "local ready"}
+			if reason != "" {
+				want = slices.Insert(want, 1, "local "+cordon.String()+": "+reason)
 			}
+			if !slices.Equal(reported, want) {
+				t.Errorf("reported %q, want %q", reported, want)
+			}
+			e.logs.TakeAll()
 		})
 	}
 }

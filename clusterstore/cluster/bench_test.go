@@ -203,18 +203,6 @@ func updateInTurn(b *testing.B, w *world, servers ...*crd.Server) {
 	}
 }
 
-// BenchmarkServerEvent: a Server that selects one pod of 5,000 is added and removed.
-func BenchmarkServerEvent(b *testing.B) {
-	for _, namespace := range []string{"ns", "other"} {
-		b.Run("namespace="+namespace, func(b *testing.B) {
-			w := crowd(b, 50)
-			w.put(aPod("web-abc-0-0", meshed, podLabel("app", "one")))
-			with, without := aServer("s", "8080", "app=one", in(namespace)), aServer("s", "8080", "app=none", in(namespace))
-			updateInTurn(b, w, with, without)
-		})
-	}
-}
-
 // BenchmarkReadPoliced: BenchmarkReadFirst where there are Servers, and every Pod
 // has labels of its own.
 func BenchmarkReadPoliced(b *testing.B) {

@@ -52,25 +52,6 @@ func TestSliceBeforePod(t *testing.T) {
 	}, aService("web", "http=80"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2"))
 }
 
-// TestBurst: events that come while the worker is busy are reported once.
-func TestBurst(t *testing.T) {
-	busy := make(chan struct{})
-	inCluster(t, func(c *Config, _ *trouble) {
-		report := c.Changed
-		busy = make(chan struct{})
-		c.Changed = func(id federation.ServiceID, at time.Time) { <-busy; report(id, at) }
-	}, func(r *running) {
-		for _, name := range []string{"p", "q", "p2", "q2"} {
-			r.create(aPod(name))
-		}
-		close(busy)
-		synctest.Wait()
-		if got := strings.Join(r.changes, " "); got != "web web" { // the one that kept it busy, and all others
-			t.Errorf("reported %q", got)
-		}
-	}, aService("web", "http=80"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 pod=q", "10.0.0.3 pod=p2", "10.0.0.4 pod=q2"))
-}
-
 // TestDownAtStart: an API that is down for long is read soon after it is up.
 func TestDownAtStart(t *testing.T) {
 	for name, err := range map[string]error{"dial: connection refused": errRefused, "no answer in time": errTimeout, "who?": apierrors.NewUnauthorized("who?")} {
@@ -202,19 +183,6 @@ func TestForbiddenOptional(t *testing.T) {
 
 var web80 = federation.Key{Service: federation.ServiceID{Namespace: "ns", Name: "web"}, Port: 80}
 
-// TestForbiddenNeeded: without a needed resource there is no sync, and the health has the
-// reason at once.
-func TestForbiddenNeeded(t *testing.T) {
-	inCluster(t, func(_ *Config, tr *trouble) { tr.set("* pods", forbidden("pods")) }, func(r *running) {
-		time.Sleep(time.Minute)
-		if h := r.Health(); r.isSynced() || h.Err == nil || !strings.HasPrefix(h.Err.Error(), "pods: ") || !apierrors.IsForbidden(errors.Unwrap(h.Err)) {
-			t.Errorf("%+v", h)
-		}
-		r.trouble.set("* pods", nil)
-		r.until("sync", 5*time.Second, r.isSynced)
-	})
-}
-
 // TestListedNotWatched: a resource that can be listed but not watched is a failure.
 func TestListedNotWatched(t *testing.T) {
 	inCluster(t, func(_ *Config, tr *trouble) { tr.set("watch pods", forbidden("pods")) }, func(r *running) {
@@ -230,11 +198,13 @@ func TestListedNotWatched(t *testing.T) {
 	})
 }
 
-// TestCallbacks: ServiceChanged and NodeChanged get all changes in order.
+// TestCallbacks: ServiceChanged and NodeChanged get all changes in order, and ProfileChanged and
+// OwnerChanged the addresses of a Pod.
 func TestCallbacks(t *testing.T) {
 	var got []string
+	var owned chan string
 	inCluster(t, func(c *Config, _ *trouble) {
-		got = nil
+		got, owned = nil, make(chan string, 1)
 		withAddresses(c)
 		c.own.ServiceChanged = func(id federation.ServiceID) { got = append(got, id.String()) }
 		c.own.NodeChanged = func(name, zone string, exists bool) {
@@ -243,6 +213,12 @@ func TestCallbacks(t *testing.T) {
 			}
 			got = append(got, name+" "+zone)
 		}
+		c.own.ProfileChanged = func(about Topic, _ time.Time) {
+			if about.IP.IsValid() {
+				got = append(got, about.IP.String())
+			}
+		}
+		c.own.OwnerChanged = func(ip netip.Addr) { owned <- ip.String() }
 	}, func(r *running) {
 		ctx := context.Background()
 		services := r.api.typed.CoreV1().Services("ns")
@@ -269,8 +245,11 @@ func TestCallbacks(t *testing.T) {
 		if err := errors.Join(nodes.Update(gvr, node, ""), nodes.Update(gvr, node.DeepCopy(), ""), nodes.Delete(gvr, "", "n1")); err != nil {
 			t.Fatal(err)
 		}
-		synctest.Wait()
-		if got, want := strings.Join(got, ", "), "ns/web, ns/web, ns/web, ns/web, n1 , n1 z1, n1 gone"; got != want {
+		r.create(aPod("p", at("10.0.0.1")))
+		if ip := <-owned; ip != "10.0.0.1" {
+			t.Errorf("the owner of %s has changed", ip)
+		}
+		if got, want := strings.Join(got, ", "), "ns/web, ns/web, ns/web, ns/web, n1 , n1 z1, n1 gone, 10.0.0.1"; got != want {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}
 	}, aService("web", "http=80"))
@@ -375,4 +354,29 @@ func TestChangedInTurn(t *testing.T) {
 			t.Errorf("reported %v", reported)
 		}
 	})
+}
+
+// TestNoServiceProfiles: where ServiceProfiles can't be listed all else works, and the
+// health has the error.
+func TestNoServiceProfiles(t *testing.T) {
+	inCluster(t, func(c *Config, tr *trouble) {
+		withAddresses(c)
+		tr.set("* serviceprofiles", forbidden("serviceprofiles"))
+	}, func(r *running) {
+		if !r.isSynced() {
+			t.Fatalf("not synced: %+v", r.Health())
+		}
+		if got := describeFound(r.LookupAddress(netip.MustParseAddrPort("10.0.0.1:80"))); got != "10.0.0.1:80"+podDescribed {
+			t.Errorf("got %s", got)
+		}
+		if h := r.resource("serviceprofiles"); h.Needed || h.Synced || !strings.Contains(h.Err, "forbidden") || r.Health().Err != nil {
+			t.Errorf("%+v", h)
+		}
+		r.trouble.set("* serviceprofiles", nil)
+		r.create(aProfile("web.ns", `{}`))
+		r.until("ServiceProfiles", 30*time.Second, func() bool {
+			_, exists := r.ServiceProfile("ns", "web.ns.svc.cluster.local")
+			return exists && r.resource("serviceprofiles").Err == ""
+		})
+	}, aPod("p", at("10.0.0.1")))
 }

@@ -2,14 +2,12 @@ package cluster
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"isthmus/clusterstore/crd"
@@ -99,56 +97,6 @@ func TestWorkloadFacts(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestWorkloadLife: an ExternalWorkload comes late, is edited, deleted and created again
-// while one reader reads; and it is not mixed up with a Pod whose name looks like its
-// key.
-//
-// Behaviours: E-20.
-func TestWorkloadLife(t *testing.T) {
-	w := newWorld(t, nil)
-	w.put(aService("web", "http=80"), aPod("v"), aSlice("s", "web", "http=8080", "10.0.0.1 ew=v", "10.0.0.2 pod=v", "10.0.0.3 ew=v unready"))
-	odd := aPod("ns")
-	odd.Namespace = "workload"
-	w.put(odd)
-	w.marked()
-	reader := w.Reader(web80.Service, 80)
-	step := func(what, want string, o ...runtime.Object) {
-		t.Helper()
-		w.put(o...)
-		if got := w.marked(); len(got) != 1 || got[0] != "web" {
-			t.Errorf("%s: reported %q", what, got)
-		}
-		var list []string
-		for _, l := range reader.Read().Slices {
-			for _, e := range l.Endpoints {
-				list = append(list, e.Addr.Addr().String()+" "+e.Common.Identity.URI)
-			}
-		}
-		if got := strings.Join(list, ", "); got != want {
-			t.Errorf("%s: got %q, want %q", what, got, want)
-		}
-	}
-	step("late", "10.0.0.1 spiffe://root/v, 10.0.0.2 ", aWorkload("v"))
-	v := aWorkload("v")
-	v.Spec.MeshTLS.Identity = "spiffe://new"
-	step("edited", "10.0.0.1 spiffe://new, 10.0.0.2 ", v)
-	w.put(v.DeepCopy())
-	if got := w.marked(); len(got) != 0 {
-		t.Errorf("the same again: reported %q", got)
-	}
-	w.del(v)
-	step("gone", "10.0.0.2 ")
-	step("back", "10.0.0.1 spiffe://new, 10.0.0.2 ", v)
-	w.del(aPod("v"))
-	step("the Pod of that name is gone", "10.0.0.1 spiffe://new")
-	for _, name := range []string{"pods", "externalworkloads"} {
-		if err := w.store(name).Replace(nil, ""); err != nil {
-			t.Fatal(err)
-		}
-	}
-	step("nothing is left", "")
 }
 
 // TestWorkloadOfTheSlice: an ExternalWorkload is one of the slice's namespace, and

@@ -267,3 +267,31 @@ func TestServiceOpaquePorts(t *testing.T) {
 		})
 	}
 }
+
+// TestInstanceLife: a hostname of an address that is not ready, and of a Pod that comes
+// late.
+func TestInstanceLife(t *testing.T) {
+	w := newWorld(t, withAddresses)
+	w.put(aService("web", "http=80"), aSlice("s", "web", "http=80", "10.0.0.1 pod=p host=i unready"))
+	w.markedTopics()
+	step := func(what, want string, o runtime.Object) {
+		t.Helper()
+		w.put(o)
+		if got := w.instance(80); got != want {
+			t.Errorf("%s: got %q, want %q", what, got, want)
+		}
+		topics := w.markedTopics()
+		_, ofInstances := topics[Topic{Service: web80.Service, Instances: true}]
+		if _, ofService := topics[Topic{Service: web80.Service}]; !ofInstances || ofService {
+			t.Errorf("%s: reported %v", what, topics)
+		}
+	}
+	step("another hostname", "", aSlice("s", "web", "http=80", "10.0.0.1 pod=p host=h unready"))
+	step("the Pod, without address", "", aPod("p"))
+	step("with one", "10.0.0.1:80", aPod("p", at("10.0.0.1"), phase(corev1.PodPending)))
+	step("Running", "10.0.0.1:80"+podDescribed, aPod("p", at("10.0.0.1")))
+	step("ready", "10.0.0.1:80"+podDescribed, aSlice("s", "web", "http=80", "10.0.0.1 pod=p host=h"))
+	step("by a Server", "10.0.0.1:80"+podDescribed+" opaque", aServer("s", "80", ""))
+	step("Failed", "10.0.0.1:80", aPod("p", at("10.0.0.1"), phase(corev1.PodFailed)))
+	step("renamed", "", aSlice("s", "web", "http=80", "10.0.0.1 pod=p host=i"))
+}

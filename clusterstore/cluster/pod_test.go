@@ -46,15 +46,3 @@ func TestOwnerOfJobPod(t *testing.T) {
 		t.Errorf("the owner %q has a name of its own", p.owner.key)
 	}
 }
-
-// TestLabelsOfOneself: a Pod in no slice keeps labels that no other Pod has, so that a
-// Server selects it once it is in a slice.
-func TestLabelsOfOneself(t *testing.T) {
-	w := newWorld(t, nil)
-	one, other := realPod("StatefulSet", 0), realPod("StatefulSet", 1)
-	w.put(one, other, aService("web"), aServer("s", "8080", "statefulset.kubernetes.io/pod-name="+other.Name))
-	w.put(aSlice("s", "web", "http=8080", "10.0.0.1 pod="+one.Name, "10.0.0.2 pod="+other.Name))
-	if got := w.opaqueAt(8080); got != "10.0.0.2:8080" {
-		t.Errorf("opaque are %q", got)
-	}
-}

@@ -91,24 +91,6 @@ func (l *pipeListener) Close() error {
 
 func (l *pipeListener) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
 
-// TestSilentServer: a server that accepts connections and never answers is an error soon,
-// and is retried.
-func TestSilentServer(t *testing.T) {
-	silent := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-	served(t, silent, func(c *Cluster) {
-		began := time.Now()
-		changed := c.HealthChanged()
-		<-changed
-		synctest.Wait()
-		if d := time.Since(began); d != 10*time.Second {
-			t.Errorf("reported after %v", d)
-		}
-		if h := c.Health(); h.Err == nil || !strings.Contains(h.Err.Error(), "timeout awaiting response headers") {
-			t.Errorf("%+v", h)
-		}
-	})
-}
-
 // TestNoRetryBehindOurBack: answers after which client-go would wait and retry by itself
 // are reported like others.
 func TestNoRetryBehindOurBack(t *testing.T) {

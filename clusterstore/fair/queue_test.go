@@ -20,58 +20,6 @@ func ownerOf(key string) string {
 	return owner
 }
 
-// handle takes n keys, one after the other, and returns them.
-func handle(q testQueue, n int) (keys []string) {
-	for range n {
-		owner, key, ok := q.Pop()
-		if !ok {
-			break
-		}
-		keys = append(keys, key)
-		q.Done(owner)
-	}
-	return keys
-}
-
-// TestInTurn: owners are served by turns, and each owner's keys in their order; one that comes
-// late waits for one key of each other.
-func TestInTurn(t *testing.T) {
-	q := newTestQueue(1)
-	for _, key := range []string{"a/1", "a/2", "a/3", "b/1", "a/4", "c/1", "b/2"} {
-		q.push(key)
-	}
-	got := handle(q, 4)
-	q.push("late/1")
-	if got := strings.Join(append(got, handle(q, 10)...), " "); got != "a/1 b/1 c/1 a/2 b/2 a/3 late/1 a/4" {
-		t.Errorf("order %s", got)
-	}
-	if q.Len() != 0 || len(q.owners)+len(q.turns) > 0 {
-		t.Errorf("%d keys, %d owners, %d turns are left", q.Len(), len(q.owners), len(q.turns))
-	}
-}
-
-// TestAtOnce: no owner has more keys under way than it may, and the others do not wait
-// for it.
-func TestAtOnce(t *testing.T) {
-	q := newTestQueue(2)
-	for _, key := range []string{"a/1", "a/2", "a/3", "b/1"} {
-		q.push(key)
-	}
-	var got []string
-	for range 4 {
-		if _, key, ok := q.Pop(); ok {
-			got = append(got, key)
-		}
-	}
-	if fmt.Sprint(got) != "[a/1 b/1 a/2]" || q.Len() != 0 {
-		t.Errorf("took %v, left %d", got, q.Len())
-	}
-	q.Done("a")
-	if _, key, ok := q.Pop(); key != "a/3" || !ok {
-		t.Errorf("took %s", key)
-	}
-}
-
 // TestForgotten: while one owner always has work, the others that come and go leave
 // nothing.
 func TestForgotten(t *testing.T) {
