@@ -69,8 +69,8 @@ func (s *Server) roomFor(bytes int64) bool {
 func (st *stream) admit(what string, fits bool, began, alone int) error {
 	s := st.server
 	st.owes = int64(began + alone)
-	s.budget.clients.add(st.from, st.owes)
-	if (fits || s.roomFor(0)) && (alone == 0 || s.roomFor(int64(alone))) || s.budget.clients.mayExceed(st.from, s.budget.max) {
+	s.budget.clients.add(st.conn.client(), st.owes)
+	if (fits || s.roomFor(0)) && (alone == 0 || s.roomFor(int64(alone))) || s.budget.clients.mayExceed(st.conn.client(), s.budget.max) {
 		return nil
 	}
 	return s.budget.refuse(what)

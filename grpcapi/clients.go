@@ -53,15 +53,15 @@ func (c *clients) mayExceed(client netip.Addr, limit int64) bool {
 	return c.by[client]*int64(len(c.by)) < min(c.all, limit) && c.all <= limit+limit/2
 }
 
-// callMemory is what a call takes of the budget: its context has it, so that it lives for
-// as long as gRPC keeps anything of the call. That is longer than the call is open, if
-// its client does not take the answer.
+// callMemory is what a call takes of the budget.
 type callMemory struct {
 	client netip.Addr
 	bytes  int64
 }
 
-type callMemoryKey struct{}
+// callContext is a call's context. It lives for as long as gRPC keeps anything of the call. That
+// is longer than the call is open, if its client does not take the answer.
+type callContext struct{ context.Context }
 
 // admit takes a call's memory for as long as gRPC keeps anything of it. The context that
 // it returns is the call's. Its error refuses the call.
@@ -74,9 +74,9 @@ func (b *budget) admit(ctx context.Context, client netip.Addr, info *tap.Info) (
 		b.collect()
 		return ctx, b.refuse(info.FullMethodName + " of " + client.String())
 	}
-	kept := taken
-	runtime.AddCleanup(&kept, b.leave, taken)
-	return context.WithValue(ctx, callMemoryKey{}, &kept), nil
+	kept := &callContext{ctx}
+	runtime.AddCleanup(kept, b.leave, taken)
+	return kept, nil
 }
 
 // leave returns the memory of a call.

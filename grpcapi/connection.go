@@ -49,18 +49,18 @@ func connectionOf(ctx context.Context) *clientConnection {
 	return conn
 }
 
-// clientOf returns the address of a call's client; invalid: not known.
-func clientOf(ctx context.Context) netip.Addr {
-	if conn := connectionOf(ctx); conn != nil {
-		return conn.addr
+// client returns the client's address; invalid: not known.
+func (c *clientConnection) client() netip.Addr {
+	if c == nil {
+		return netip.Addr{}
 	}
-	return netip.Addr{}
+	return c.addr
 }
 
 // noteStall counts a stream that has ended as stalled, and closes the connection if it
 // is one too many: its proxy begins anew on another one.
-func (s *Server) noteStall(ctx context.Context) {
-	if conn := connectionOf(ctx); conn != nil && conn.stalled.Add(1) == maxStalled {
+func (s *Server) noteStall(conn *clientConnection) {
+	if conn != nil && conn.stalled.Add(1) == maxStalled {
 		s.closeConnection(conn, closedStalled)
 	}
 }

@@ -1,7 +1,6 @@
 package grpcapi
 
 import (
-	"context"
 	"math/rand/v2"
 	"time"
 
@@ -41,13 +40,12 @@ func maximumAge(age time.Duration, p keepalive.ServerParameters) keepalive.Serve
 	return p
 }
 
-// endOfAge returns when a call's stream should end because of its connection's age;
-// zero: never.
-func (s *Server) endOfAge(ctx context.Context) time.Time {
+// endOfAge returns when a stream should end because of its connection's age, as
+// Server.clock; 0: never.
+func (s *Server) endOfAge(conn *clientConnection) int64 {
 	age := s.opts.ConnectionAge
-	conn := connectionOf(ctx)
 	if conn == nil || age <= 0 {
-		return time.Time{}
+		return 0
 	}
-	return conn.began.Add(age*9/10 + rand.N(max(1, age/5)))
+	return s.clock(conn.began.Add(age*9/10 + rand.N(max(1, age/5))))
 }

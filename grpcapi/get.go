@@ -16,7 +16,7 @@ type getStream struct {
 	target target
 	client federation.Client
 
-	preparedAt  time.Time
+	preparedAt  int64           // as Server.clock
 	firstSet    *federation.Set // for the first messages; nil: not known yet, or sent
 	zoneChanged <-chan struct{} // closed once the client's zone may have changed; nil: never
 	view        *getView        // of the client's key
@@ -30,7 +30,7 @@ type getStream struct {
 	viewChanged bool            // sent is a set of another view than the current one
 	isUpdate    bool            // sent is a newer set of the same view as the one sent before
 	explaining  *explaining     // nil: the client is a proxy
-	emptySince  time.Time       // since when the set is empty while a cluster is pending; zero: it is not
+	emptySince  int64           // since when the set is empty while a cluster is pending, as Server.clock; 0: it is not
 	heldBack    bool            // the newest set is not sent for that reason
 }
 
@@ -95,12 +95,12 @@ func (st *getStream) advance(set *federation.Set) []*wire.Frame {
 	}
 	switch {
 	case len(set.Endpoints) > 0 || set.Complete:
-		st.emptySince = time.Time{}
-	case st.emptySince.IsZero():
-		st.emptySince = time.Now()
+		st.emptySince = 0
+	case st.emptySince == 0:
+		st.emptySince = st.server.now()
 		st.heldBack = true
 		return nil
-	case time.Since(st.emptySince) < st.server.opts.FirstFrame:
+	case st.emptyFor() < st.server.opts.FirstFrame:
 		st.heldBack = true
 		return nil
 	}
@@ -110,6 +110,8 @@ func (st *getStream) advance(set *federation.Set) []*wire.Frame {
 	st.heldSet.Store(set)
 	return frames
 }
+
+func (st *getStream) emptyFor() time.Duration { return time.Duration(st.server.now() - st.emptySince) }
 
 // step returns the messages of a step.
 func (st *getStream) step(from, to *federation.Set, all bool) []*wire.Frame {
@@ -133,7 +135,7 @@ func (st *getStream) emptyTimeout() <-chan time.Time {
 	if !st.heldBack {
 		return nil
 	}
-	return st.after(max(0, st.server.opts.FirstFrame-time.Since(st.emptySince)))
+	return st.after(max(0, st.server.opts.FirstFrame-st.emptyFor()))
 }
 
 // newest returns the newest set for the client, from the view of its current key. ok

@@ -14,7 +14,7 @@ import (
 // prepare implements producer.
 func (st *getStream) prepare() (ready bool) {
 	st.updateZone()
-	st.preparedAt = time.Now()
+	st.preparedAt = st.server.now()
 	return st.pickFirst()
 }
 
@@ -53,8 +53,8 @@ func (st *getStream) wait(ctx context.Context) error {
 func (st *getStream) first() ([]*wire.Frame, error) {
 	set := st.firstSet
 	st.firstSet = nil
-	st.now = time.Now()
-	st.server.metrics.first.Observe(st.now.Sub(st.preparedAt).Seconds())
+	st.now = st.server.now()
+	st.server.metrics.first.Observe(time.Duration(st.now - st.preparedAt).Seconds())
 	if err := st.refusal(set); err != nil {
 		return nil, err
 	}

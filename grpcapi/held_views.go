@@ -25,7 +25,7 @@ type heldView struct {
 // left out.
 func (s *Server) heldViews(svc federation.ServiceID) (list []adminapi.HeldView, more int) {
 	views := make(map[*getView]*heldView)
-	now := s.clock(time.Now())
+	now := s.now()
 	for _, st := range s.streamsOf(svc) {
 		v := st.usedView.Load()
 		held := views[v]

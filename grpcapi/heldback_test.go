@@ -50,7 +50,7 @@ func TestEmptySetIsDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := newWorld(t, Options{}).server.newGet(target{}, token{}, nil, nil)
 		defer st.close()
-		st.heldBack, st.emptySince = true, time.Now().Add(-time.Hour)
+		st.heldBack, st.emptySince = true, st.server.now()-int64(time.Hour)
 		<-st.emptyTimeout()
 		st.heldBack = false
 		if st.emptyTimeout() != nil {

@@ -3,7 +3,6 @@ package grpcapi
 import (
 	"context"
 	"strconv"
-	"time"
 
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
@@ -52,7 +51,7 @@ func (st *profileStream) first() ([]*wire.Frame, error) {
 		return nil, err
 	}
 	st.advance(newest)
-	st.now = time.Now()
+	st.now = st.server.now()
 	return newest.frames, nil
 }
 

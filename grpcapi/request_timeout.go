@@ -33,7 +33,7 @@ func (c *countedCall) RecvMsg(m any) error {
 
 // tap is a tap.ServerInHandle: gRPC calls it when the headers of a call have come.
 func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
-	ctx, err := s.budget.admit(ctx, clientOf(ctx), info)
+	ctx, err := s.budget.admit(ctx, connectionOf(ctx).client(), info)
 	if err != nil {
 		return ctx, err
 	}

@@ -6,14 +6,12 @@ import "context"
 // messages as soon as they are known, and then updates until the call ends.
 func (s *Server) serve(ctx context.Context, p producer) error {
 	st := p.common()
-	st.done, st.from = ctx.Done(), clientOf(ctx)
-	if end := s.endOfAge(ctx); !end.IsZero() {
-		st.endAt.Store(s.clock(end))
-	}
+	st.done, st.conn = ctx.Done(), connectionOf(ctx)
+	st.endAt.Store(s.endOfAge(st.conn))
 	if !s.addStream(st) {
 		return statusDraining.Err()
 	}
-	defer s.release(ctx, p)
+	defer s.release(p)
 	if !p.prepare() {
 		if err := p.wait(ctx); err != nil {
 			return err
@@ -31,11 +29,11 @@ func (s *Server) serve(ctx context.Context, p producer) error {
 }
 
 // release closes a producer, and notes a stall.
-func (s *Server) release(ctx context.Context, p producer) {
+func (s *Server) release(p producer) {
 	st := p.common()
 	defer s.removeStream(st)
 	p.close()
 	if st.endedBy.Load() == statusStalled {
-		s.noteStall(ctx)
+		s.noteStall(st.conn)
 	}
 }

@@ -98,6 +98,8 @@ func (s *Server) profileTooLarge(sp *federation.ServiceProfile, bytes int) {
 // and is not set: so the fields of a stream that several goroutines use take one word.
 func (s *Server) clock(t time.Time) int64 { return int64(t.Sub(s.began)) }
 
+func (s *Server) now() int64 { return s.clock(time.Now()) }
+
 // Streams returns the number of open streams, of both RPCs.
 func (s *Server) Streams() int {
 	s.mu.Lock()

@@ -2,7 +2,6 @@ package grpcapi
 
 import (
 	"context"
-	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -61,24 +60,24 @@ type stream struct {
 	out       sink
 	transport statusWriter
 
-	from    netip.Addr      // that counts for the stream's memory; invalid: not known; fixed by serve
-	owes    int64           // what counts for it, without the call: see admit
-	done    <-chan struct{} // the context's Done channel, kept since ctx.Done() is slow for each message; fixed by serve
-	now     time.Time       // when the messages to send next were produced
-	sentAt  time.Time       // when the last message was sent: at the beginning of SendMsg
-	timer   *time.Timer     // for waiting; nil before the first use
-	onStall func()          // called when the proxy does not take a message in time; fixed by init
-	guard   *time.Timer     // calls expire; nil before the first send. See guardSend, guardAge
+	// Times are Server.clock's.
+	conn    *clientConnection // nil: not known; fixed by serve
+	owes    int64             // what counts for its client, without the call: see admit
+	done    <-chan struct{}   // the context's Done channel, kept since ctx.Done() is slow for each message; fixed by serve
+	now     int64             // when the messages to send next were produced
+	timer   *time.Timer       // for waiting; nil before the first use
+	onStall func()            // called when the proxy does not take a message in time; fixed by init
+	guard   *time.Timer       // calls expire; nil before the first send. See guardSend, guardAge
 
-	sending  atomic.Int64                  // when the message that is being sent began, as Server.clock; 0: none is
-	endAt    atomic.Int64                  // when its connection's age ends the stream, as Server.clock; 0: never
+	sending  atomic.Int64                  // when the message that is being sent began; 0: none is
+	takenAt  atomic.Int64                  // when the last message that was taken began; 0: none was
+	endAt    atomic.Int64                  // when its connection's age ends the stream; 0: never
 	answered atomic.Bool                   // the first messages are sent
 	endedBy  atomic.Pointer[status.Status] // the status with which another goroutine ended it; nil: none has
 
 	// For explanations, of a Get only:
 	usedView atomic.Pointer[getView]        // nil: none yet
 	heldSet  atomic.Pointer[federation.Set] // that it has, or is being sent; nil: none yet
-	takenAt  atomic.Int64                   // when the last message that was taken began, as Server.clock; 0: none was
 }
 
 // init sets the fields; onStall is called when the proxy does not take a message in
@@ -108,7 +107,7 @@ func sendUpdates(ctx context.Context, p producer) error {
 func (st *stream) sendAll(ctx context.Context, frames []*wire.Frame) error {
 	for i, f := range frames {
 		if i > 0 {
-			st.now = time.Now()
+			st.now = st.server.now()
 		}
 		st.guardSend(st.now)
 		err := st.out.SendMsg(f)
@@ -119,16 +118,15 @@ func (st *stream) sendAll(ctx context.Context, frames []*wire.Frame) error {
 		if err != nil {
 			return err
 		}
-		st.sentAt = st.now
-		st.takenAt.Store(st.server.clock(st.now))
+		st.takenAt.Store(st.now)
 	}
 	return nil
 }
 
 // guardSend begins to guard a send: if it takes Options.Stall, the stream is ended.
-func (st *stream) guardSend(now time.Time) {
+func (st *stream) guardSend(now int64) {
 	stall := st.server.opts.Stall
-	st.sending.Store(st.server.clock(now))
+	st.sending.Store(now)
 	if st.guard == nil {
 		st.guard = time.AfterFunc(stall, st.expire)
 	} else {
@@ -145,13 +143,13 @@ func (st *stream) guardAge() {
 		st.guard.Stop()
 		return
 	}
-	st.guard.Reset(max(0, time.Duration(end-st.server.clock(time.Now()))))
+	st.guard.Reset(max(0, time.Duration(end-st.server.now())))
 }
 
 // markAnswered notes that the first messages are sent.
 func (st *stream) markAnswered() {
 	if end := st.endAt.Load(); end != 0 {
-		st.endAt.Store(max(end, st.server.clock(time.Now().Add(minAnswered))))
+		st.endAt.Store(max(end, st.server.now()+int64(minAnswered)))
 	}
 	st.answered.Store(true)
 	st.guardAge()
@@ -161,7 +159,7 @@ func (st *stream) markAnswered() {
 // connection is too old. It may be called late, when there is another send already, or
 // no longer one: then the timer has been set again.
 func (st *stream) expire() {
-	now := st.server.clock(time.Now())
+	now := st.server.now()
 	sending, end := st.sending.Load(), st.endAt.Load()
 	switch {
 	case sending != 0:
@@ -177,15 +175,16 @@ func (st *stream) expire() {
 // proxy that takes its time does not wait longer. It returns false if the stream ends
 // before that.
 func (st *stream) pause() (ok bool) {
-	st.now = time.Now()
-	wait := st.server.opts.Pace - st.now.Sub(st.sentAt)
+	st.now = st.server.now()
+	wait := st.server.opts.Pace - time.Duration(st.now-st.takenAt.Load())
 	if wait <= 0 {
 		return true
 	}
 	select {
 	case <-st.done:
 		return false
-	case st.now = <-st.after(wait):
+	case at := <-st.after(wait):
+		st.now = st.server.clock(at)
 		return true
 	}
 }
@@ -218,7 +217,7 @@ func (st *stream) close() {
 	if st.guard != nil {
 		st.guard.Stop()
 	}
-	st.server.budget.clients.add(st.from, -st.owes)
+	st.server.budget.clients.add(st.conn.client(), -st.owes)
 }
 
 // after is time.After with the stream's one timer.

@@ -1,9 +1,6 @@
 package grpcapi
 
-import (
-	"runtime"
-	"time"
-)
+import "runtime"
 
 // turnsPerProcessor is how many streams may produce updates at a time, for each processor.
 const turnsPerProcessor = 8
@@ -36,7 +33,7 @@ func (st *stream) takeTurn() (ok bool) {
 	case <-st.done:
 		return false
 	case st.server.turns <- struct{}{}:
-		st.now = time.Now()
+		st.now = st.server.now()
 		return true
 	}
 }
