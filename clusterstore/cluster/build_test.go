@@ -15,10 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
-	"k8s.io/client-go/tools/cache"
 
 	"isthmus/clusterstore/crd"
 	"isthmus/clusterstore/decode/decodetest"
+	"isthmus/clusterstore/follow"
 	"isthmus/clusterstore/kube"
 	"isthmus/clusterstore/typed/typedtest"
 	"isthmus/federation"
@@ -79,7 +79,7 @@ func newOn(api *fakeAPI, cfg Config) *Own {
 	return &Own{c}
 }
 
-// world is a cluster that gets its objects from the test instead of reflectors.
+// world is a cluster that gets its objects from the test instead of an API server.
 type world struct {
 	t testing.TB
 	*Own
@@ -99,7 +99,7 @@ func newWorld(t testing.TB, change func(*Config)) *world {
 	return w
 }
 
-func (w *world) feed(o runtime.Object) cache.ReflectorStore {
+func (w *world) feed(o runtime.Object) follow.Feed {
 	name := ""
 	switch o := o.(type) {
 	case *corev1.Pod:
@@ -122,7 +122,7 @@ func (w *world) feed(o runtime.Object) cache.ReflectorStore {
 	return w.store(name)
 }
 
-func (w *world) store(name string) cache.ReflectorStore {
+func (w *world) store(name string) follow.Feed {
 	for _, r := range w.resources {
 		if r.Name() == name {
 			return r.Feed()

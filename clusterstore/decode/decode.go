@@ -27,19 +27,18 @@ type Source[O Object] interface {
 	// keep copies. A refused object comes without O, and the list goes on. An error of each
 	// ends the list and is returned. The ListMeta is complete once List has returned.
 	List(ctx context.Context, o metav1.ListOptions, each func(O, *Refused) error) (metav1.ListMeta, error)
-	// Watch begins a watch, which ends with ctx or by Close.
+	// Watch begins a watch, which ends with ctx.
 	Watch(ctx context.Context, o metav1.ListOptions) (Events[O], error)
 }
 
-// Events are those of one watch. Next is called by one goroutine at a time; Close may be
-// called by another one.
+// Events are those of one watch. Its methods are called by one goroutine at a time.
 type Events[O Object] interface {
 	// Next waits for the next event and calls each for it, whose error it returns. The
 	// object is valid until each returns, as that of [Source].List. An ERROR event is not
 	// for each: it is returned as an [apierrors.APIStatus]. io.EOF: the server has ended
-	// the watch.
+	// the watch. A Next that waits ends with the watch's context.
 	Next(each func(Event[O]) error) error
-	// Close ends the watch, and a Next that waits. It may be called several times.
+	// Close frees what the watch has. Call it also if its context has ended.
 	Close() error
 }
 

@@ -75,27 +75,21 @@ func (s *source[O]) object(data []byte, whole error, each func(O, *Refused) erro
 
 func (s *source[O]) Watch(ctx context.Context, o metav1.ListOptions) (Events[O], error) {
 	o.Watch = true
-	ctx, cancel := context.WithCancel(ctx)
 	body, err := s.get(ctx, o, s.accept(""))
 	if err != nil {
-		cancel()
 		return nil, err
 	}
-	return &events[O]{s, cancel, body, input{bufio.NewReaderSize(body, 1<<10), s.api, ctx}}, nil
+	return &events[O]{s, body, input{bufio.NewReaderSize(body, 1<<10), s.api, ctx}}, nil
 }
 
 // events are those of one watch.
 type events[O Object] struct {
 	source *source[O]
-	cancel context.CancelFunc
 	body   io.Closer
 	in     input
 }
 
-func (e *events[O]) Close() error {
-	e.cancel()
-	return e.body.Close()
-}
+func (e *events[O]) Close() error { return e.body.Close() }
 
 func (e *events[O]) Next(each func(Event[O]) error) error {
 	return e.source.next(&e.in, func(as watch.EventType, of schema.GroupVersionKind, data []byte, whole error) error {

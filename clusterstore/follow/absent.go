@@ -18,37 +18,41 @@ const (
 	discoveryPause = 5 * time.Second
 )
 
-// denial is why an optional resource is left alone for a while.
-type denial uint8
+// rest is why a resource is left alone for a while, besides the backoff.
+type rest uint8
 
 const (
-	notDenied denial = iota
-	forbidden        // or can't be listed
-	notFound
+	noRest    rest = iota
+	forbidden      // an optional resource, which may also not be listed by anybody
+	notFound       // an optional resource
+	overBudget
 )
 
-func denialOf(err error) denial {
+func restAfter(err error, needed bool) rest {
 	switch {
+	case isOver(err):
+		return overBudget
+	case needed:
 	case apierrors.IsNotFound(err):
 		return notFound
 	case apierrors.IsForbidden(err), apierrors.IsMethodNotSupported(err):
 		return forbidden
 	}
-	return notDenied
+	return noRest
 }
 
-// pause leaves an optional resource alone after its last list or watch was denied. If
+// pause leaves a resource alone that is over budget, or an optional one that was denied. If
 // it was not found, and API discovery confirms that, there are no objects; and it is
 // requested again as soon as discovery has it. Whatever else an error means, the objects
-// stay. A resource over budget is left alone too.
+// stay.
 func (r *Resource) pause(ctx context.Context) {
-	if r.over != nil {
-		sleep.For(ctx, min(max(minOverPause, overRest*r.took), maxOverPause))
+	why := r.rest
+	r.rest = noRest
+	switch why {
+	case noRest:
 		return
-	}
-	why := r.denied
-	r.denied = notDenied
-	if why == notDenied {
+	case overBudget:
+		sleep.For(ctx, min(max(minOverPause, overRest*r.took), maxOverPause))
 		return
 	}
 	ctx, stop := context.WithTimeout(ctx, optionalPause)

@@ -23,3 +23,8 @@ func (c calls) source() decode.Source[*corev1.Secret] {
 }
 
 func sameAs[T comparable](a, b T) bool { return a == b }
+
+// streamsList reports whether a watch begins with all objects.
+func streamsList(o metav1.ListOptions) bool {
+	return o.SendInitialEvents != nil && *o.SendInitialEvents
+}

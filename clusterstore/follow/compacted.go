@@ -5,15 +5,12 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"isthmus/clusterstore/decode"
 )
 
-// compacted is an object on its way from an answer of the API into the Store. It
-// implements runtime.Object, so that reflectors can pass it on.
+// compacted is an object on its way from an answer of the API into the Store.
 type compacted[T any] struct {
 	key     string
 	version string
@@ -22,12 +19,6 @@ type compacted[T any] struct {
 	refused string // why it could not be decoded; empty: it could
 	updated int64  // as lag.updated returns it
 	size    int64  // that the budget counts, without what is shared; 0: without one
-}
-
-func (c *compacted[T]) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
-func (c *compacted[T]) DeepCopyObject() runtime.Object   { return c } // it is never written
-func (c *compacted[T]) GetObjectMeta() metav1.Object {
-	return &metav1.ObjectMeta{ResourceVersion: c.version}
 }
 
 // named returns an object of which only its name and version are known.
@@ -54,18 +45,6 @@ func (f *feed[O, T]) compact(o O, refused *decode.Refused) *compacted[T] {
 		c.size = sizeOf(c.key, c.value, refers, f.kind.Shared != nil)
 	}
 	return c
-}
-
-// convert returns what a reflector got from the feed's own calls, or what a test has put in
-// the place of these.
-func (f *feed[O, T]) convert(o any) (*compacted[T], error) {
-	switch o := o.(type) {
-	case *compacted[T]:
-		return o, nil
-	case O:
-		return f.compact(o, nil), nil
-	}
-	return nil, errUnexpectedType(o)
 }
 
 // open requests a watch.

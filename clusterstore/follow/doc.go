@@ -49,12 +49,13 @@
 //   - Each object is compacted ([Kind].Compact) as it is decoded, lists included: of a list just what differs from
 //     the Store is held until its end.
 //
-// [Group.Run] starts one goroutine for each Resource, that of its reflector, and waits for them all, and for those of
-// client-go that read lists and watches. It checks for drift itself. Health, Synced and HealthChanged are safe for concurrent use. While a function of the caller's runs, no
-// lock is held that one of these takes.
+// [Group.Run] starts one goroutine for each Resource, which lists, reads the watch and fills the Store (loop.go), and waits
+// for them all. It checks for drift itself. Health, Synced and HealthChanged are safe for concurrent use. While a function
+// of the caller's runs, no lock is held that one of these takes.
 //
-// It drives client-go's reflectors without informers: an informer would hold every
-// object twice, and has a fixed backoff. A reflector gets lists that are empty: their objects are staged here.
+// The loop is the package's own, in place of client-go's Reflector: a Reflector wants lists and events as objects that it
+// can hold, and decides by itself which failures are worth a list, a pause or nothing, so that lists that are staged, budgets
+// and silent servers had to be hidden in errors that it takes for others. It also has two more goroutines for each watch.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package follow

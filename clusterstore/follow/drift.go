@@ -1,7 +1,6 @@
 package follow
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -48,8 +47,11 @@ const (
 	checkAgain = time.Minute
 )
 
-// errEnough ends the list of a check that has far more objects than are kept.
-var errEnough = errors.New("the list has many objects that are not kept")
+// What ends the list of a check.
+var (
+	errEnough = errors.New("the list has many objects that are not kept")
+	errEnded  = errors.New("the check has ended")
+)
 
 // check compares what is kept with a list that is read while the watch goes on. feed.mu guards it.
 type check[T any] struct {
@@ -64,7 +66,7 @@ type check[T any] struct {
 	late       *time.Timer     // ends it; nil while the list is read
 }
 
-// checkDrift lists the objects beside the watch. Once that has come as far as the list, the reflector
+// checkDrift lists the objects beside the watch. Once that has come as far as the list, run
 // corrects what differs and was not changed meanwhile. It reports whether another check is to follow soon: there is more than
 // there is room for, or one waits for the watch still. It does nothing while the resource is not watched; a check ends when that ends.
 func (f *feed[O, T]) checkDrift(ctx context.Context) (again bool) {
@@ -72,7 +74,7 @@ func (f *feed[O, T]) checkDrift(ctx context.Context) (again bool) {
 	if c == nil {
 		return again
 	}
-	_, err := f.resource.eachPage(ctx, func(ctx context.Context, opts metav1.ListOptions) (metav1.ListMeta, int, error) {
+	_, err := f.resource.pages(ctx, func(ctx context.Context, opts metav1.ListOptions) (metav1.ListMeta, int, error) {
 		return f.checkPage(ctx, opts, c)
 	})
 	f.mu.Lock()
@@ -84,7 +86,7 @@ func (f *feed[O, T]) checkDrift(ctx context.Context) (again bool) {
 		f.findGone(c)
 	case errors.Is(err, errEnough):
 		c.more = true
-	default: // whether the objects can be listed is the reflector's to say
+	default: // whether the objects can be listed is run's to say
 		f.endCheck()
 		return false
 	}
@@ -103,7 +105,7 @@ func (f *feed[O, T]) checkDrift(ctx context.Context) (again bool) {
 func (f *feed[O, T]) beginCheck() (c *check[T], busy bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.version == "" || f.check != nil {
+	if !f.whole || f.check != nil {
 		return nil, f.check != nil
 	}
 	f.check = &check[T]{touched: make(map[print]struct{}), listed: make(map[print]struct{})}
@@ -134,7 +136,7 @@ func (f *feed[O, T]) checkPage(ctx context.Context, opts metav1.ListOptions, c *
 	n := 0
 	list, err := f.kind.Source.List(ctx, opts, func(o O, refused *decode.Refused) error {
 		n++
-		if err := f.resource.paceList(ctx); err != nil {
+		if err := f.resource.pace(ctx); err != nil {
 			return err
 		}
 		one := f.compact(o, refused)
@@ -142,7 +144,7 @@ func (f *feed[O, T]) checkPage(ctx context.Context, opts metav1.ListOptions, c *
 		defer f.mu.Unlock()
 		switch {
 		case f.check != c:
-			return errStopped
+			return errEnded
 		case c.objects > int(f.resource.objects.Load())+unknownObjects:
 			return errEnough
 		case one.refused == "" && !one.ok:
@@ -194,15 +196,14 @@ func (f *feed[O, T]) touch(key string) {
 	}
 }
 
-// reached records how far the watch has come. If that is as far as the list of a check, it corrects what has
-// drifted, and returns that. f.mu is held.
+// reached corrects what has drifted, and returns that, once the watch has come as far as the list of a check. f.mu is
+// held.
 func (f *feed[O, T]) reached(version string) (corrected []Drift, err error) {
-	f.version = cmp.Or(version, f.version)
 	c := f.check
 	if c == nil || !c.read {
 		return nil, nil
 	}
-	switch order, err := resourceversion.CompareResourceVersion(f.version, c.version); {
+	switch order, err := resourceversion.CompareResourceVersion(version, c.version); {
 	case err != nil: // versions that can't be compared
 		f.endCheck()
 		return nil, nil

@@ -2,7 +2,6 @@ package follow
 
 import (
 	"errors"
-	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,7 +10,7 @@ import (
 )
 
 // outdated reports whether the server no longer, or not yet, knows the version from
-// which a watch was to go on. The reflector then starts over by itself.
+// which a watch was to go on, or a list.
 func outdated(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
@@ -29,8 +28,3 @@ func answered(err error) bool {
 
 // isOver reports whether it is the budget that has refused something.
 func isOver(err error) bool { return errors.Is(err, budget.ErrOver) }
-
-// errUnexpectedType returns an error: a server sent an object that was not requested.
-func errUnexpectedType(o any) error {
-	return fmt.Errorf("the API server sent an object of unexpected type %T", o)
-}

@@ -5,24 +5,25 @@ import (
 	"slices"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/watch"
+
 	"isthmus/clusterstore/decode"
 )
 
-// feed is the store that a resource's reflector fills: it compacts each object, of
-// type O, to a T as it is decoded, and puts that into the kind's Store. All its methods are called by
-// the reflector, one at a time, except checkDrift.
+// feed compacts each object, of type O, to a T as it is decoded, and puts that into the kind's
+// Store. All its methods are called by the goroutine of the resource's run, except checkDrift.
 type feed[O decode.Object, T any] struct {
 	kind     Kind[O, T]
 	resource *Resource
 	kept     *kept     // nil: without a budget
-	stage    *stage[T] // of the list that is being read, or has been; nil: none
+	stage    *stage[T] // of the list that is being read; nil: none
 	prints   prints
 
-	// mu is held while the Store is used, which a check does beside the reflector. Only
+	// mu is held while the Store is used, which a check does beside run. Only
 	// goroutines of the resource's and that of checks take it.
-	mu      sync.Mutex
-	version string    // up to which all is in the Store; empty: a list is being read
-	check   *check[T] // nil: none is under way
+	mu    sync.Mutex
+	whole bool      // all objects are in the Store: they have been listed, and no list is being read
+	check *check[T] // nil: none is under way
 }
 
 func newFeed[O decode.Object, T any](k Kind[O, T], r *Resource) *feed[O, T] {
@@ -33,31 +34,19 @@ func (f *feed[O, T]) useBudget() {
 	f.kept = newKept(f.resource.group.options.Budget, f.resource.name, f.prints)
 }
 
-// Replace puts what is staged into the Store and drops the objects that are not in it. The
-// list is empty, unless a test has put it in the place of what is staged.
-func (f *feed[O, T]) Replace(list []any, version string) error {
-	if f.stage == nil {
-		f.beginList()
-	}
-	for _, o := range list {
-		c, err := f.convert(o)
-		if err != nil {
-			return err
-		}
-		if err := f.stageObject(c); err != nil {
-			return err
-		}
-	}
+// commit puts what is staged into the Store, and drops the objects that are not in it. watched: the list came by a watch,
+// which goes on.
+func (f *feed[O, T]) commit(watched bool) {
 	staged := f.stage
 	f.stage = nil
 	f.mu.Lock()
 	f.replaceAll(staged)
-	f.version = version
+	f.whole = true
 	f.mu.Unlock()
-	f.resource.listed()
+	f.resource.relists = true
+	f.resource.readable(watched)
 	f.applied()
 	f.resource.markTried()
-	return nil
 }
 
 // replaceAll puts what is staged into the Store, in place of all that is there, and reports whether that
@@ -92,39 +81,35 @@ func (f *feed[O, T]) clear() {
 	}
 }
 
-func (f *feed[O, T]) Add(o any) error { return f.apply(o, f.resource.lag.seen) }
-
-func (f *feed[O, T]) Update(o any) error { return f.apply(o, f.resource.lag.observe) }
-
-// apply puts an object into the Store, or drops it if it is not to be kept. Before
-// that, measure gets the time of its update. Of an object that is refused, what was kept stays.
-func (f *feed[O, T]) apply(o any, measure func(updated int64)) error {
+// apply does what an event says. An error is the budget's: what has been read stays. Of an object that is
+// refused, what was kept stays.
+func (f *feed[O, T]) apply(e event) error {
 	f.resource.group.event()
-	c, err := f.convert(o)
-	if err != nil {
-		return err
-	}
-	measure(c.updated)
-	f.mu.Lock()
-	f.touch(c.key)
-	err = f.store(c)
-	f.came(c.version, err)
-	return nil
-}
-
-// came is called with f.mu after something has come by the watch, and gives it back. An error is the
-// budget's: what has been read stays, and the rest is left to a list.
-func (f *feed[O, T]) came(version string, err error) {
+	c := e.object.(*compacted[T])
+	var err error
 	var corrected []Drift
+	f.mu.Lock()
+	switch e.kind {
+	case watch.Added:
+		f.resource.lag.seen(c.updated)
+		err = f.store(c)
+	case watch.Modified:
+		f.resource.lag.observe(c.updated)
+		err = f.store(c)
+	case watch.Deleted:
+		f.drop(c.key)
+		f.forgive(c.key)
+	}
+	if e.kind != watch.Bookmark {
+		f.touch(c.key)
+	}
 	if err == nil {
-		corrected, err = f.reached(version)
+		corrected, err = f.reached(e.version)
 	}
 	f.mu.Unlock()
 	f.applied()
 	f.resource.reportDrift(corrected)
-	if err != nil {
-		f.resource.exceed(err)
-	}
+	return err
 }
 
 // store puts, drops or refuses an object. f.mu is held.
@@ -153,30 +138,6 @@ func (f *feed[O, T]) same(c *compacted[T]) bool {
 	value, ok := f.kind.Into.Get(c.key)
 	return ok && f.kind.Same(value, c.value)
 }
-
-func (f *feed[O, T]) Delete(o any) error {
-	f.resource.group.event()
-	c, err := f.convert(o)
-	if err != nil {
-		return err
-	}
-	f.mu.Lock()
-	f.touch(c.key)
-	f.drop(c.key)
-	f.forgive(c.key)
-	f.came(c.version, nil)
-	return nil
-}
-
-// Bookmark shows that the watch is alive, and how far it has come.
-func (f *feed[O, T]) Bookmark(version string) error {
-	f.resource.group.event()
-	f.mu.Lock()
-	f.came(version, nil)
-	return nil
-}
-
-func (f *feed[O, T]) Resync() error { return nil }
 
 // putAll puts the objects of a list, those that belong together in one step.
 func (f *feed[O, T]) putAll(list []*compacted[T]) {

@@ -9,7 +9,7 @@ import (
 
 // lag measures how old updates of one resource are when they come, by the times in
 // their managedFields, which API servers write in whole seconds. It belongs to the
-// resource's reflector. nil measures nothing.
+// goroutine of the resource's run. nil measures nothing.
 //
 // Not every update has a new time: one that only marks an object as being deleted
 // leaves that of the last change, which may be long ago. To remember each object's

@@ -45,13 +45,22 @@ const (
 var errPoorPages = fmt.Errorf("the API server sent %d pages of a list in a row with fewer than %d of the %d objects requested, and announced more",
 	maxPoorPages, richPage, pageSize)
 
-// paceList waits until one more object of a list may be handled. Of a resource that has been read, or is over budget, lists count
-// as events do: what a server answers may have it listed again and again.
-func (r *Resource) paceList(ctx context.Context) error {
-	if r.group.events == nil || !r.wasListed && !r.crowded {
+// pace waits until the cluster may have one more event handled. What comes meanwhile waits in
+// the connection, and so at the server.
+func (r *Resource) pace(ctx context.Context) error {
+	if r.group.events == nil {
 		return nil
 	}
 	return r.group.events.Wait(ctx)
+}
+
+// paceList waits until one more object of a list may be handled. Only the first list has its objects handled as they come:
+// what a server answers may have it listed again and again.
+func (r *Resource) paceList(ctx context.Context) error {
+	if !r.relists && !r.crowded {
+		return nil
+	}
+	return r.pace(ctx)
 }
 
 // admit waits until another request may be sent.

@@ -3,14 +3,10 @@ package follow
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
-	metainternal "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 )
 
 const (
@@ -20,9 +16,6 @@ const (
 	listTimeout = 30 * time.Second
 	// maxListTime is how long a whole list may take. One that takes longer than slowList is shown.
 	maxListTime, slowList = 5 * time.Minute, time.Minute
-	// watchTime is how long a watch that begins with all objects lasts at least. It lasts up to
-	// twice as long, as a reflector's do.
-	watchTime = 5 * time.Minute
 )
 
 var errLongList = fmt.Errorf("the API server has sent a list for %v, without an end: check whether it sends objects again and again", maxListTime)
@@ -38,48 +31,31 @@ func (r *Resource) late(began time.Time) error {
 	return nil
 }
 
-// list reads and stages all objects. The reflector gets their version alone; the feed puts what is
-// staged into the Store.
-func (r *Resource) list(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-	r.listing.Lock()
-	defer r.listing.Unlock()
-	if err := ctx.Err(); err != nil {
+// list reads all objects, and puts them into the Store. It returns the watch that they came by; nil: they came in pages.
+func (r *Resource) list(ctx context.Context) (*opened, error) {
+	began := time.Now()
+	w, version, err := r.read(ctx)
+	r.took = time.Since(began)
+	if err != nil {
+		r.feed.abandonList()
 		return nil, err
 	}
-	r.endWatch()
-	r.over, r.proven = nil, false
-	began := time.Now()
-	version, err := r.read(ctx, opts.ResourceVersion)
-	r.took = time.Since(began)
-	if err == nil {
-		return &metainternal.List{ListMeta: metav1.ListMeta{ResourceVersion: version}}, nil
-	}
-	r.feed.abandonList()
-	switch {
-	case isOver(err):
-		r.exceed(err)
-	case outdated(err):
-		err = r.startOver(ctx, err)
-	default:
-		r.failed(ctx, err)
-	}
-	return nil, err
+	r.version, r.streams, r.crowded = version, 0, false
+	r.feed.commit(w != nil)
+	return w, nil
 }
 
 // read stages all objects: streamed where the server does that, or else by pages. These show at
 // once how many objects there are, so they are for a resource that has been over budget too.
-func (r *Resource) read(ctx context.Context, version string) (string, error) {
-	if r.group.options.NoWatchList || r.crowded || r.streams >= maxStreams {
-		return r.pages(ctx, r.feed.stagePage)
+func (r *Resource) read(ctx context.Context) (w *opened, version string, err error) {
+	if !r.group.options.NoWatchList && !r.crowded && r.streams < maxStreams {
+		if w, version, err = r.stream(ctx); err != errNoStream {
+			return w, version, err
+		}
 	}
-	if version == "0" { // a reflector's first: of any age
-		version = ""
-	}
-	version, err := r.stream(ctx, version)
-	if !errors.Is(err, errNoStream) {
-		return version, err
-	}
-	return r.pages(ctx, r.feed.stagePage)
+	r.feed.beginList()
+	version, err = r.pages(ctx, r.feed.stagePage)
+	return nil, version, err
 }
 
 // pageFunc reads one page, and returns how many objects it has.
@@ -88,11 +64,6 @@ type pageFunc func(context.Context, metav1.ListOptions) (metav1.ListMeta, int, e
 // pages reads all pages of a list as the API server's storage has it. It waits until each may be
 // requested; only one after a page with many objects waits for nothing.
 func (r *Resource) pages(ctx context.Context, read pageFunc) (version string, err error) {
-	r.feed.beginList()
-	return r.eachPage(ctx, read)
-}
-
-func (r *Resource) eachPage(ctx context.Context, read pageFunc) (version string, err error) {
 	opts := metav1.ListOptions{Limit: pageSize, FieldSelector: r.fields}
 	began := time.Now()
 	for poor := 0; ; {
@@ -132,53 +103,30 @@ func readPage(ctx context.Context, opts metav1.ListOptions, read pageFunc) (meta
 	return read(ctx, opts)
 }
 
-// stream reads the objects that a watch begins with. The watch goes on as the reflector's. errNoStream:
-// the list is to be read in pages instead, which shows whether that fails too.
-func (r *Resource) stream(ctx context.Context, version string) (string, error) {
-	if err := r.admit(ctx); err != nil {
-		return "", err
-	}
-	lasts := int64((1 + rand.Float64()) * watchTime.Seconds())
-	all := true
-	o, err := r.open(ctx, metav1.ListOptions{
-		ResourceVersion: version, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
-		SendInitialEvents: &all, AllowWatchBookmarks: true, TimeoutSeconds: &lasts,
-	})
-	switch {
-	case outdated(err):
+// stream stages the objects that a watch begins with, and returns that watch. errNoStream: the list is to be read
+// in pages instead, which shows whether that fails too.
+func (r *Resource) stream(ctx context.Context) (w *opened, version string, err error) {
+	w, err = r.open(ctx, "", true)
+	if err == nil || outdated(err) {
 		r.streams++
-		return "", err
-	case answered(err):
-		return "", errNoStream
-	case err != nil:
-		return "", err
+	} else if answered(err) {
+		return nil, "", errNoStream
 	}
-	r.streams++
+	if err != nil {
+		return nil, "", err
+	}
 	r.feed.beginList()
 	for {
-		e, err := o.next()
-		if err == nil && !e.initial {
-			err = cmp.Or(r.late(o.began), r.feed.stageEvent(ctx, e))
+		e, err := w.next()
+		if e.initial {
+			return w, e.version, nil
 		}
-		switch {
-		case err != nil:
-			o.Close()
-			return "", o.unlisted(err)
-		case e.initial:
-			r.began, r.proven = o, true
-			return e.version, nil
+		if err == nil {
+			err = cmp.Or(r.late(w.began), r.feed.stageEvent(ctx, e))
+		}
+		if err != nil {
+			w.close()
+			return nil, "", unlisted(err)
 		}
 	}
-}
-
-// startOver returns the error by which the reflector starts over, after an answer that
-// a version is too old or not known yet. If that is the answer again and again, it is a
-// failure.
-func (r *Resource) startOver(ctx context.Context, err error) error {
-	r.note(expiredAtOnce, nil)
-	if r.outdated++; r.outdated > maxOutdated {
-		err = errors.New(err.Error()) // or the reflector would retry at once
-		r.failed(ctx, err)
-	}
-	return err
 }

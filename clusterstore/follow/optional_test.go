@@ -27,9 +27,9 @@ func TestOptionalLost(t *testing.T) {
 			if !needed {
 				want = time.Now()
 			}
-			r.exceed(fmt.Errorf("%w: too much", budget.ErrOver))
+			r.failed(t.Context(), fmt.Errorf("%w: too much", budget.ErrOver))
 			time.Sleep(time.Minute)
-			r.exceed(fmt.Errorf("%w: too much", budget.ErrOver))
+			r.failed(t.Context(), fmt.Errorf("%w: too much", budget.ErrOver))
 			if got := g.Health().StaleSince; !got.Equal(want) {
 				t.Errorf("needed %v: lost at %v, want %v", needed, got, want)
 			}
@@ -47,7 +47,7 @@ func TestAside(t *testing.T) {
 		r := New(Kind[*corev1.Secret, bool]{Name: "secrets", Aside: aside, Into: names{}})
 		g := NewGroup(Options{}, r)
 		g.setSynced()
-		r.exceed(fmt.Errorf("%w: too much", budget.ErrOver))
+		r.failed(t.Context(), fmt.Errorf("%w: too much", budget.ErrOver))
 		h := g.Health()
 		if healthy := h.Err == nil && h.StaleSince.IsZero(); healthy != aside {
 			t.Errorf("aside %v: %v, lost %v", aside, h.Err, h.StaleSince)

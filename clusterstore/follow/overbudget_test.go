@@ -136,9 +136,7 @@ func TestStaged(t *testing.T) {
 			}
 		}
 		peak = b.Usage().Used
-		if err := f.Replace(nil, "1"); err != nil {
-			t.Fatal(err)
-		}
+		f.commit(false)
 		return peak
 	}
 	one := sizeOf("ns/n0", "x1", 0, false)

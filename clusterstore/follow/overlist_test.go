@@ -177,7 +177,7 @@ func TestListPace(t *testing.T) {
 		r := New(Kind[*corev1.Secret, bool]{Name: "secrets", Into: names{}})
 		NewGroup(Options{Budget: newBudget(1 << 20)}, r)
 		for i, paced := range []bool{false, true, true} {
-			r.crowded, r.wasListed = i == 1, i == 2
+			r.crowded, r.relists = i == 1, i == 2
 			began, want := time.Now(), time.Duration(0)
 			for range eventBurst + 2*eventRate {
 				if err := r.paceList(t.Context()); err != nil {

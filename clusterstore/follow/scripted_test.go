@@ -59,10 +59,10 @@ func (s *scripted) List(ctx context.Context, _ metav1.ListOptions, each func(*co
 	return meta, nil
 }
 
-func (s *scripted) Watch(_ context.Context, o metav1.ListOptions) (decode.Events[*corev1.Secret], error) {
+func (s *scripted) Watch(ctx context.Context, o metav1.ListOptions) (decode.Events[*corev1.Secret], error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := &scriptedEvents{next: make(chan decode.Event[*corev1.Secret]), done: make(chan struct{})}
+	e := &scriptedEvents{ctx: ctx, next: make(chan decode.Event[*corev1.Secret]), done: make(chan struct{})}
 	s.watches = append(s.watches, e)
 	if streamsList(o) {
 		first := s.stream
@@ -97,6 +97,7 @@ func (s *scripted) newest() *scriptedEvents {
 }
 
 type scriptedEvents struct {
+	ctx  context.Context
 	next chan decode.Event[*corev1.Secret]
 	done chan struct{}
 	once sync.Once
@@ -108,6 +109,8 @@ func (e *scriptedEvents) Next(each func(decode.Event[*corev1.Secret]) error) err
 		return each(event)
 	case <-e.done:
 		return io.ErrClosedPipe
+	case <-e.ctx.Done():
+		return e.ctx.Err()
 	}
 }
 

@@ -27,7 +27,7 @@ func TestSilentWatch(t *testing.T) {
 				s := &server{noWatchList: noWatchList}
 				s.list = func(metav1.ListOptions) (*corev1.SecretList, error) {
 					list := &corev1.SecretList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: []corev1.Secret{*secret("a")}}
-					if len(s.watches) > 0 { // the reflector does one thing at a time
+					if len(s.watches) > 0 { // a resource does one thing at a time
 						list.Items = append(list.Items, *secret(missed))
 					}
 					return list, nil

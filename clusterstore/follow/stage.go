@@ -46,7 +46,7 @@ func (s *stage[T]) has(key string) bool {
 // beginList forgets what has been staged. No check goes on meanwhile.
 func (f *feed[O, T]) beginList() {
 	f.mu.Lock()
-	f.version = ""
+	f.whole = false
 	f.endCheck()
 	f.mu.Unlock()
 	f.abandonList()
@@ -95,10 +95,8 @@ func (f *feed[O, T]) stageEvent(ctx context.Context, e event) error {
 		return nil
 	case watch.Bookmark:
 		return nil
-	case watch.Added, watch.Modified:
-		return f.stageObject(c)
 	}
-	return errors.New("the API server sent an event of an unknown type")
+	return f.stageObject(c)
 }
 
 var errNoName = errors.New("the API server sent an object without a name: check that the server is an API server")

@@ -27,7 +27,7 @@ func (s shares) Drop(key string) bool                         { _, had := s[key]
 func (s shares) PrepareDrop(string)                           {}
 func (s shares) Keys(yield func(string) bool)                 { maps.Keys(s)(yield) }
 
-// sharingFeed is a feed without a reflector, with a budget, whose objects share their label.
+// sharingFeed is a feed that no Group runs, with a budget, whose objects share their label.
 func sharingFeed(limit int64) *feed[*corev1.Secret, unique.Handle[string]] {
 	r := New(Kind[*corev1.Secret, unique.Handle[string]]{
 		Name: "secrets", Into: shares{}, Same: sameAs[unique.Handle[string]],
@@ -42,7 +42,7 @@ func sharingFeed(limit int64) *feed[*corev1.Secret, unique.Handle[string]] {
 func TestStageRefused(t *testing.T) {
 	f := sharingFeed(64 << 10)
 	text := strings.Repeat("x", 40<<10)
-	if err := f.Add(labelled("a", text).object); err != nil {
+	if err := f.Update(labelled("a", text).object); err != nil {
 		t.Fatal(err)
 	}
 	before := f.kept.budget.Usage().Used
@@ -84,9 +84,7 @@ func TestStageAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := f.Replace(nil, "1"); err != nil {
-		t.Fatal(err)
-	}
+	f.commit(false)
 	if used, want := f.kept.budget.Usage().Used, one(0).size+f.kept.common; used != want || len(f.kept.shared) != 1 {
 		t.Errorf("%d bytes are charged at the end, not %d; shared: %v", used, want, f.kept.shared)
 	}

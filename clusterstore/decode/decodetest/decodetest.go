@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -90,20 +89,16 @@ func (s source[O, L]) Watch(ctx context.Context, o metav1.ListOptions) (decode.E
 	if err != nil {
 		return nil, err
 	}
-	return &events[O]{from: w, ctx: ctx, closed: make(chan struct{})}, nil
+	return events[O]{w, ctx}, nil
 }
 
 type events[O decode.Object] struct {
-	from   watch.Interface
-	ctx    context.Context
-	closed chan struct{}
-	once   sync.Once
+	from watch.Interface
+	ctx  context.Context
 }
 
-func (e *events[O]) Next(each func(decode.Event[O]) error) error {
+func (e events[O]) Next(each func(decode.Event[O]) error) error {
 	select {
-	case <-e.closed:
-		return io.ErrClosedPipe
 	case <-e.ctx.Done():
 		return e.ctx.Err()
 	case event, ok := <-e.from.ResultChan():
@@ -117,7 +112,7 @@ func (e *events[O]) Next(each func(decode.Event[O]) error) error {
 	}
 }
 
-func (e *events[O]) Close() error {
-	e.once.Do(func() { close(e.closed); e.from.Stop() })
+func (e events[O]) Close() error {
+	e.from.Stop()
 	return nil
 }

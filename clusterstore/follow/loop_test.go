@@ -1,0 +1,71 @@
+package follow
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// TestAfterWatch: a watch that is over goes on from what came last. After one that may have missed something the
+// objects are listed.
+func TestAfterWatch(t *testing.T) {
+	busy, broken, unreachable := apierrors.NewTooManyRequestsError("later"), apierrors.NewInternalError(errors.New("no etcd")), errors.New("connection refused")
+	sends := func(status *apierrors.StatusError) func(*watch.RaceFreeFakeWatcher) {
+		return func(w *watch.RaceFreeFakeWatcher) { w.Error(&status.ErrStatus) }
+	}
+	for name, c := range map[string]struct {
+		start error                            // of the first watch
+		watch func(*watch.RaceFreeFakeWatcher) // the first one
+		next  string
+	}{
+		"ended after an event": {watch: func(w *watch.RaceFreeFakeWatcher) { w.Modify(secret("a")); w.Stop() }, next: "watch 2"},
+		"ended after a while":  {watch: func(w *watch.RaceFreeFakeWatcher) { time.AfterFunc(emptyWatch, w.Stop) }, next: "watch 1"},
+		"ended at once":        {watch: (*watch.RaceFreeFakeWatcher).Stop, next: "list"},
+		"ended by 410":         {watch: sends(gone()), next: "list"},
+		"ended by 429":         {watch: sends(busy), next: "watch 1"},
+		"ended by 500":         {watch: sends(broken), next: "list"},
+		"not begun for 410":    {start: gone(), next: "list"},
+		"not begun for 429":    {start: busy, next: "watch 1"},
+		"not begun for 500":    {start: broken, next: "list"},
+		"without an answer":    {start: unreachable, next: "list"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log []string
+			s := &server{noWatchList: true}
+			s.list = func(metav1.ListOptions) (*corev1.SecretList, error) { log = append(log, "list"); return nil, nil }
+			s.watch = func(o metav1.ListOptions) error {
+				log = append(log, "watch "+o.ResourceVersion)
+				if !o.AllowWatchBookmarks || *o.TimeoutSeconds < 300 || *o.TimeoutSeconds > 600 {
+					t.Errorf("%+v", o)
+				}
+				if len(log) == 2 {
+					return c.start
+				}
+				return nil
+			}
+			s.stream = func(_ metav1.ListOptions, w *watch.RaceFreeFakeWatcher, n int) {
+				if n == 0 && c.watch != nil {
+					c.watch(w)
+				}
+			}
+			s.run(t, func(g *Group, _ *lockedNames, _ func() []string) {
+				time.Sleep(5 * time.Second)
+				synctest.Wait()
+				want := []string{"list", "watch 1", c.next}
+				if c.next == "list" {
+					want = append(want, "watch 1")
+				}
+				if h := g.Health(); !slices.Equal(log, want) || h.Err != nil {
+					t.Errorf("requests: %q, want %q; %v", log, want, h.Err)
+				}
+			})
+		})
+	}
+}
