@@ -90,8 +90,9 @@ func (k *kept) stage(size int64, of handles) error {
 	return err
 }
 
-// stageSame charges one more object of a list that is in the Store as it is.
-func (k *kept) stageSame(key string) error {
+// stageNone charges one more object of a list of which nothing is staged: the one with that key is in the Store as it is, or,
+// with no key, it is not to be kept. So a list ends that has such objects without end.
+func (k *kept) stageNone(key string) error {
 	if k == nil {
 		return nil
 	}

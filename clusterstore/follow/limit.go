@@ -54,14 +54,5 @@ func (r *Resource) pace(ctx context.Context) error {
 	return r.group.events.Wait(ctx)
 }
 
-// paceList waits until one more object of a list may be handled. Only the first list has its objects handled as they come:
-// what a server answers may have it listed again and again.
-func (r *Resource) paceList(ctx context.Context) error {
-	if !r.relists && !r.crowded {
-		return nil
-	}
-	return r.pace(ctx)
-}
-
 // admit waits until another request may be sent.
 func (r *Resource) admit(ctx context.Context) error { return r.requests.Wait(ctx) }

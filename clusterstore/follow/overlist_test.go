@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -171,28 +172,49 @@ func TestOverRest(t *testing.T) {
 	}
 }
 
-// TestListPace: what is read of a resource that has been over budget, or has been listed, is handled at the rate of events.
+// TestListPace: what the first list has is handled as it comes. Once some of it has come, further lists are handled at the
+// rate of events, whether or not that list has come to its end; and so are those that look for drift.
 func TestListPace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := New(Kind[*corev1.Secret, bool]{Name: "secrets", Into: names{}})
-		NewGroup(Options{Budget: newBudget(1 << 20)}, r)
-		for i, paced := range []bool{false, true, true} {
-			r.crowded, r.relists = i == 1, i == 2
-			began, want := time.Now(), time.Duration(0)
-			for range eventBurst + 2*eventRate {
-				if err := r.paceList(t.Context()); err != nil {
-					t.Fatal(err)
+	const objects = eventBurst + 2*eventRate
+	for _, whole := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := sharingFeed(1 << 30)
+			for list := range 3 {
+				began, want := time.Now(), time.Duration(0)
+				f.beginList()
+				for range objects {
+					if err := f.stageEvent(t.Context(), event{kind: watch.Bookmark, object: named[unique.Handle[string]]("", "", "1")}); err != nil {
+						t.Fatal(err)
+					}
 				}
+				if whole {
+					f.commit(true)
+				}
+				if list > 0 {
+					want = 2 * time.Second
+				}
+				if took := time.Since(began).Round(time.Millisecond); took != want {
+					t.Errorf("list %d takes %v, not %v", list, took, want)
+				}
+				time.Sleep(time.Minute)
 			}
-			if paced {
-				want = 2 * time.Second
+			if !whole {
+				return
 			}
-			if took := time.Since(began); took < want-time.Millisecond || took > want+time.Millisecond {
-				t.Errorf("%d: it takes %v, not %v", i, took, want)
+			many := make([]item, objects)
+			for i := range many {
+				many[i] = labelled("n", "x")
 			}
-			time.Sleep(time.Minute)
-		}
-	})
+			began := time.Now()
+			f.kind.Source, f.resource.group.options.NoWatchList = &scripted{items: many, version: "1"}, true
+			f.resource.objects.Store(objects) // so many may come
+			f.checkDrift(t.Context())
+			if took := time.Since(began).Round(time.Millisecond); took != 2*time.Second {
+				t.Errorf("a list for drift takes %v", took)
+			}
+			f.endChecks()
+		})
+	}
 }
 
 // TestAnnounced: a list of which not all can fit, by how many its first page announces, ends with that page. What fits is

@@ -20,7 +20,7 @@ const (
 	sharedSize = 256
 	// partSize is what anything takes that a value refers to, besides its contents.
 	partSize = 16
-	// sameSize is what an object of a list takes that is in the Store as it is.
+	// sameSize is what an object of a list takes of which nothing is staged.
 	sameSize = 32
 	// sizeDepth is how deep values are looked into.
 	sizeDepth = 16

@@ -26,6 +26,7 @@ func (p prints) of(key string) print { return print(maphash.String(p.seed, key))
 // prints are kept.
 type stage[T any] struct {
 	prints  prints
+	begun   bool                     // something of the list has come
 	objects map[string]*compacted[T] // by key
 	same    map[print]struct{}
 	refused map[string]string // why, by key. An earlier version may be in list, in same, or in the Store
@@ -53,11 +54,13 @@ func (f *feed[O, T]) beginList() {
 	f.stage = newStage[T](f.prints)
 }
 
+// abandonList forgets what has been staged. Of a list that has begun the next one is paced.
 func (f *feed[O, T]) abandonList() {
 	if f.stage != nil {
 		for key := range f.stage.objects {
 			f.unstage(key)
 		}
+		f.resource.relists = f.resource.relists || f.stage.begun
 	}
 	f.stage = nil
 	f.kept.unstageAll()
@@ -71,7 +74,7 @@ func (f *feed[O, T]) stagePage(ctx context.Context, opts metav1.ListOptions) (me
 		if n++; n == 1 || c.size < least {
 			least = c.size
 		}
-		if err := f.resource.paceList(ctx); err != nil {
+		if err := f.paceList(ctx); err != nil {
 			return err
 		}
 		return f.stageObject(c)
@@ -84,7 +87,7 @@ func (f *feed[O, T]) stagePage(ctx context.Context, opts metav1.ListOptions) (me
 
 // stageEvent stages what has happened before the end of a list that is streamed.
 func (f *feed[O, T]) stageEvent(ctx context.Context, e event) error {
-	if err := f.resource.paceList(ctx); err != nil {
+	if err := f.paceList(ctx); err != nil {
 		return err
 	}
 	c := e.object.(*compacted[T])
@@ -92,11 +95,21 @@ func (f *feed[O, T]) stageEvent(ctx context.Context, e event) error {
 	case watch.Deleted:
 		f.unstage(c.key)
 		delete(f.stage.refused, c.key)
-		return nil
+		return f.kept.stageNone("")
 	case watch.Bookmark:
-		return nil
+		return f.kept.stageNone("")
 	}
 	return f.stageObject(c)
+}
+
+// paceList waits until one more object of a list may be handled. Only those of the first list are handled as they come:
+// what a server answers may have it listed again and again.
+func (f *feed[O, T]) paceList(ctx context.Context) error {
+	f.stage.begun = true
+	if !f.resource.relists {
+		return nil
+	}
+	return f.resource.pace(ctx)
 }
 
 var errNoName = errors.New("the API server sent an object without a name: check that the server is an API server")
@@ -116,7 +129,7 @@ func (f *feed[O, T]) stageObject(c *compacted[T]) error {
 	}
 	f.unstage(c.key)
 	if !c.ok {
-		return nil
+		return f.kept.stageNone("")
 	}
 	f.resource.lag.seen(c.updated)
 	f.mu.Lock()
@@ -124,7 +137,7 @@ func (f *feed[O, T]) stageObject(c *compacted[T]) error {
 	f.mu.Unlock()
 	if same {
 		s.same[s.prints.of(c.key)] = struct{}{}
-		return f.kept.stageSame(c.key)
+		return f.kept.stageNone(c.key)
 	}
 	if err := f.kept.stage(c.size, f.handles(c.value)); err != nil {
 		return err

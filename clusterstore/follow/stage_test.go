@@ -89,3 +89,24 @@ func TestStageAgain(t *testing.T) {
 		t.Errorf("%d bytes are charged at the end, not %d; shared: %v", used, want, f.kept.shared)
 	}
 }
+
+// TestStageNothing: what a list has without end is over budget, also if nothing of it is kept.
+func TestStageNothing(t *testing.T) {
+	const limit = 64 << 10
+	f := sharingFeed(limit)
+	f.kind.Compact = func(*corev1.Secret) (h unique.Handle[string], ok bool) { return h, false }
+	for what, of := range map[watch.EventType]*corev1.Secret{watch.Added: secret("a"), watch.Deleted: secret("a"), watch.Bookmark: {}} {
+		f.beginList()
+		e, n := event{kind: what, object: f.compact(of, nil)}, 0
+		var err error
+		for ; err == nil && n < 4*limit/sameSize; n++ {
+			err = f.stageEvent(t.Context(), e)
+		}
+		if !isOver(err) {
+			t.Errorf("after %d times %s: %v", n, what, err)
+		}
+		if f.abandonList(); f.kept.budget.Usage().Used != 0 {
+			t.Errorf("%d bytes are charged", f.kept.budget.Usage().Used)
+		}
+	}
+}
