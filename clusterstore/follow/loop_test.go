@@ -69,3 +69,39 @@ func TestAfterWatch(t *testing.T) {
 		})
 	}
 }
+
+// TestOutdatedAtTimes: that a version is too old is no failure, however often, as long as watches begin in between; and
+// lists go on to be streamed.
+func TestOutdatedAtTimes(t *testing.T) {
+	refused := 0
+	s := &server{
+		list: func(metav1.ListOptions) (*corev1.SecretList, error) {
+			t.Error("a list in pages")
+			return nil, nil
+		},
+		watch: func(o metav1.ListOptions) error {
+			if streamsList(o) {
+				return nil
+			}
+			refused++
+			return gone()
+		},
+		stream: func(o metav1.ListOptions, w *watch.RaceFreeFakeWatcher, _ int) {
+			sendInitial(o, w)
+			time.AfterFunc(time.Minute, w.Stop)
+		},
+	}
+	s.run(t, func(g *Group, _ *lockedNames, _ func() []string) {
+		<-g.Synced()
+		changed := g.HealthChanged()
+		time.Sleep(20 * time.Minute)
+		select {
+		case <-changed:
+			t.Errorf("its health changes, after %d times", refused)
+		default:
+		}
+		if refused < 15 {
+			t.Errorf("refused %d times", refused)
+		}
+	})
+}
