@@ -114,15 +114,15 @@ func newRegistry() *prometheus.Registry {
 }
 
 // self returns what describes this replica on pages.
-func (o *options) self(ready func() bool) func() adminapi.Gateway {
+func (o *options) self(ready func() bool) func() adminapi.Replica {
 	name, _ := os.Hostname()
-	return func() adminapi.Gateway {
-		return adminapi.Gateway{Name: name, Version: ownBuild().Version, Ready: ready(), Domain: cmp.Or(o.domain, "cluster.local")}
+	return func() adminapi.Replica {
+		return adminapi.Replica{Name: name, Version: ownBuild().Version, Ready: ready(), Domain: cmp.Or(o.domain, "cluster.local")}
 	}
 }
 
 // debugPages returns the pages of the admin server, by path.
-func debugPages(self func() adminapi.Gateway, here *local.Local, store *clusterstore.Store, table *federation.Table, api *grpcapi.Server, writer sliceWriter, happened eventLog) map[string]func() any {
+func debugPages(self func() adminapi.Replica, here *local.Local, store *clusterstore.Store, table *federation.Table, api *grpcapi.Server, writer sliceWriter, happened eventLog) map[string]func() any {
 	return map[string]func() any{
 		"/debug/version":  func() any { return ownBuild() },
 		"/debug/clusters": func() any { return writer.addTo(newClustersPage(self(), here, store, table)) },

@@ -34,13 +34,13 @@ func newRefused(watched []federation.WatchedPort) []adminapi.Refused {
 	return list
 }
 
-func newClustersPage(self adminapi.Gateway, here *local.Local, store *clusterstore.Store, table *federation.Table) adminapi.Clusters {
+func newClustersPage(self adminapi.Replica, here *local.Local, store *clusterstore.Store, table *federation.Table) adminapi.Clusters {
 	listed, err := store.SecretsListed()
 	links := adminapi.LinkSecrets{Namespace: store.Namespace(), Listed: listed}
 	if err != nil {
 		links.Reason = err.Error()
 	}
-	page := adminapi.Clusters{Gateway: self, Secrets: links, Local: here.Status(), Clusters: store.Status(), Unserved: []adminapi.Unserved{}, Refused: newRefused(table.Watched()), Problems: here.Problems()}
+	page := adminapi.Clusters{Replica: self, Secrets: links, Local: here.Status(), Clusters: store.Status(), Unserved: []adminapi.Unserved{}, Refused: newRefused(table.Watched()), Problems: here.Problems()}
 	addRefused(&page, store.OwnRefused())
 	for _, u := range table.Unserved() {
 		page.Unserved = append(page.Unserved, adminapi.Unserved{

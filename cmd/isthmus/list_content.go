@@ -41,14 +41,14 @@ type listContent struct {
 	links    func() []adminapi.Cluster
 	problems func() []adminapi.Problem
 	portsOf  func(federation.ServiceID) []uint16 // that a Service declares
-	self     func() adminapi.Gateway
+	self     func() adminapi.Replica
 }
 
 // now returns the gateway as it is now.
 func (l *listContent) now() lists.Content {
 	views, clusters := l.views(), shownClusters(l.here(), l.links())
 	c := lists.Content{
-		Gateway: l.self(), Clusters: clusters, Services: l.services(views), Events: l.log.Newest(), MostEvents: events.Most,
+		Replica: l.self(), Clusters: clusters, Services: l.services(views), Events: l.log.Newest(), MostEvents: events.Most,
 	}
 	addStandings(c.Services, clusters)
 	for _, v := range views {

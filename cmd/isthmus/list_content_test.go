@@ -42,7 +42,7 @@ func testContent(tb testing.TB, clusters, services int) *listContent {
 		table: table, log: eventLog{events.NewLog()}, here: func() adminapi.Cluster {
 			return adminapi.Cluster{ClusterStatus: cluster.Status{State: cluster.Ready, Standing: "in-service"}}
 		},
-		self: func() adminapi.Gateway { return adminapi.Gateway{Ready: true, Domain: "cluster.local"} }, portsOf: func(federation.ServiceID) []uint16 { return []uint16{80, 8080} },
+		self: func() adminapi.Replica { return adminapi.Replica{Ready: true, Domain: "cluster.local"} }, portsOf: func(federation.ServiceID) []uint16 { return []uint16{80, 8080} },
 		problems: func() []adminapi.Problem { return nil },
 	}
 	var links []adminapi.Cluster

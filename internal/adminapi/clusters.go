@@ -4,7 +4,7 @@ import "time"
 
 // Clusters is /debug/clusters: where endpoints come from, and everything that keeps some from being served.
 type Clusters struct {
-	Gateway  Gateway      `json:"replica"` // that answers
+	Replica  Replica      `json:"replica"` // that answers
 	Local    Cluster      `json:"local"`
 	Secrets  LinkSecrets  `json:"linkSecrets"`
 	Clusters []Cluster    `json:"clusters"`         // one for every link Secret, used or not, the oldest first

@@ -23,14 +23,14 @@ const (
 
 // ClusterList is /debug/clusters?view=list.
 type ClusterList struct {
-	Gateway  Gateway              `json:"gateway"`
+	Replica  Replica              `json:"replica"` // that answers
 	States   map[ClusterState]int `json:"states"`   // how many clusters have which
 	TakenOut int                  `json:"takenOut"` // clusters that are not in service
 	List[ClusterLine]
 }
 
-// Gateway is the replica that answers.
-type Gateway struct {
+// Replica is the replica of the gateway that answers.
+type Replica struct {
 	Name    string `json:"name"` // of its Pod or machine
 	Version string `json:"version"`
 	Ready   bool   `json:"ready"`

@@ -146,7 +146,7 @@ func (s *checkState) merge(answers []Answer[check.Seen], client string) {
 			continue
 		}
 		page := a.Value
-		g.Version = page.Gateway.Version
+		g.Version = page.Replica.Version
 		if w := page.Writer; w != nil {
 			g.Replica, g.Leading = w.Identity, w.Leading
 		}

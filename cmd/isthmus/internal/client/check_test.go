@@ -33,7 +33,7 @@ func goodPages() (adminapi.Clusters, []adminapi.Service) {
 	}
 	ready := adminapi.ClusterStatus{State: adminapi.Ready, Standing: adminapi.InService, API: api}
 	return adminapi.Clusters{
-		Gateway: adminapi.Gateway{Version: testBuild.Version}, Local: adminapi.Cluster{ClusterStatus: ready}, Secrets: adminapi.LinkSecrets{Namespace: "linkerd", Listed: true},
+		Replica: adminapi.Replica{Version: testBuild.Version}, Local: adminapi.Cluster{ClusterStatus: ready}, Secrets: adminapi.LinkSecrets{Namespace: "linkerd", Listed: true},
 		Clusters: []adminapi.Cluster{{Cluster: "east", Secret: "link-east", ClusterStatus: ready}},
 		Writer:   &adminapi.SliceWriter{Identity: "isthmus-0", Holder: "isthmus-0", Leading: true},
 	}, nil
@@ -220,7 +220,7 @@ func TestCheckReplicas(t *testing.T) {
 			[]string{"failure api east (b)", cordon, "warning replicas : the replicas differ: api east"}},
 		"a summary here, two results there": {[]*check.Seen{leader, page(member)}, nil,
 			[]string{cordon, "warning members shop/web (b)", "warning members shop/web (b)", "warning replicas : the replicas differ: members shop/web"}},
-		"another version": {[]*check.Seen{leader, page(func(s *check.Seen) { s.Gateway.Version = "v0" })}, nil,
+		"another version": {[]*check.Seen{leader, page(func(s *check.Seen) { s.Replica.Version = "v0" })}, nil,
 			[]string{cordon, "warning version b: its version is v0, that of this program " + testBuild.Version}},
 		"two writers": {[]*check.Seen{leader, leader}, nil, []string{"failure replicas : more than one of them writes EndpointSlices: a, b", cordon}},
 		"no writer":   {[]*check.Seen{other, other}, nil, []string{cordon, "warning replicas : none of them writes EndpointSlices"}},

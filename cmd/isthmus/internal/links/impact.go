@@ -38,26 +38,16 @@ func impacts(gateways []*adminapi.Impact) []adminapi.ServiceImpact {
 		}
 	}
 	list = slices.DeleteFunc(list, func(i adminapi.ServiceImpact) bool { return !i.Watched && watched[i.Service] })
-	slices.SortStableFunc(list, func(a, b adminapi.ServiceImpact) int { return min(total(a.Then), 1) - min(total(b.Then), 1) })
+	slices.SortStableFunc(list, func(a, b adminapi.ServiceImpact) int { return min(adminapi.Total(a.Then), 1) - min(adminapi.Total(b.Then), 1) })
 	return list
 }
 
 // worse reports whether less is left than another gateway foresees for the same port.
 func worse(i, than *adminapi.ServiceImpact) bool {
-	if bare(i) != bare(than) {
-		return bare(i)
+	if i.Bare() != than.Bare() {
+		return i.Bare()
 	}
-	return total(i.Then) < total(than.Then)
-}
-
-// bare reports whether the service would lose all that it has.
-func bare(i *adminapi.ServiceImpact) bool { return total(i.Now) > 0 && total(i.Then) == 0 }
-
-func total(list []adminapi.ImpactCount) (n int) {
-	for _, c := range list {
-		n += c.Count
-	}
-	return n
+	return adminapi.Total(i.Then) < adminapi.Total(than.Then)
 }
 
 // impactText is the service, what it has and, unless the cluster comes back, what becomes of that.
@@ -70,18 +60,18 @@ func impactText(i *adminapi.ServiceImpact, back bool) string {
 			name += " in zone " + client.Printable(i.Zone)
 		}
 		now = counts(i.Now) + ", " + number(i.Streams, "stream")
-		left = fmt.Sprintf("%d of %s", total(i.Then), number(total(i.Now), "endpoint"))
+		left = fmt.Sprintf("%d of %s", adminapi.Total(i.Then), number(adminapi.Total(i.Now), "endpoint"))
 		if gains(i) {
-			left = fmt.Sprintf("%s instead of %d: %s", number(total(i.Then), "endpoint"), total(i.Now), counts(i.Then))
+			left = fmt.Sprintf("%s instead of %d: %s", number(adminapi.Total(i.Then), "endpoint"), adminapi.Total(i.Now), counts(i.Then))
 		}
 	} else {
 		now = counts(i.Now) + ", without streams"
-		left = "served by " + number(total(i.Then), "cluster")
+		left = "served by " + number(adminapi.Total(i.Then), "cluster")
 	}
 	switch {
 	case back:
 		return fmt.Sprintf("%s (%s)", name, now)
-	case bare(i):
+	case i.Bare():
 		left = "NOTHING"
 	}
 	return fmt.Sprintf("%s: %s (now %s)", name, left, now)

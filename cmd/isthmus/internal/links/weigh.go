@@ -28,7 +28,7 @@ func (o *cordonOptions) weigh(ctx context.Context, w *work) error {
 	o.show(w, list)
 	nothing := 0
 	for i := range list {
-		if bare(&list[i]) {
+		if list[i].Bare() {
 			nothing++
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 // large is a content with so many clusters and services.
 func large(clusters, services int) Content {
-	c := Content{Gateway: adminapi.Gateway{Name: "gw", Ready: true, Domain: "cluster.local"}, MostEvents: 500}
+	c := Content{Replica: adminapi.Replica{Name: "gw", Ready: true, Domain: "cluster.local"}, MostEvents: 500}
 	for i := range clusters {
 		c.Clusters = append(c.Clusters, adminapi.Cluster{
 			Cluster: fmt.Sprintf("c%03d", i), Secret: "s",
@@ -110,7 +110,7 @@ func TestOtherLists(t *testing.T) {
 		for _, l := range got.Lines {
 			names = append(names, l.Cluster.Cluster)
 		}
-		if strings.Join(names, " ") != want || err != nil || got.States[adminapi.Ready] != 3 || got.States[adminapi.Stale] != 1 || got.TakenOut != 1 || got.All != 4 || got.Gateway != c.Gateway {
+		if strings.Join(names, " ") != want || err != nil || got.States[adminapi.Ready] != 3 || got.States[adminapi.Stale] != 1 || got.TakenOut != 1 || got.All != 4 || got.Replica != c.Replica {
 			t.Errorf("%q: %v %v %+v", query, names, err, got)
 		}
 	}

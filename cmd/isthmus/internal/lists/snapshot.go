@@ -16,7 +16,7 @@ const ofAnswer = 200
 
 // Content is the gateway as it is at one moment.
 type Content struct {
-	Gateway    adminapi.Gateway
+	Replica    adminapi.Replica
 	Clusters   []adminapi.Cluster // link Secrets that are not used too; the own one has a name and no Secret
 	Services   []adminapi.ServiceLine
 	Streams    []adminapi.View
@@ -65,7 +65,7 @@ func finder[T, A any](k *kind[T], lines []T, totals A, in func(*A) *adminapi.Lis
 }
 
 func clusterLines(c *Content) ([]adminapi.ClusterLine, adminapi.ClusterList) {
-	totals := adminapi.ClusterList{Gateway: c.Gateway, States: make(map[adminapi.ClusterState]int)}
+	totals := adminapi.ClusterList{Replica: c.Replica, States: make(map[adminapi.ClusterState]int)}
 	lines := make([]adminapi.ClusterLine, len(c.Clusters))
 	for i := range c.Clusters {
 		one := &c.Clusters[i]

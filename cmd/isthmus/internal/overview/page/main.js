@@ -487,10 +487,10 @@ function figure(name, value, more, severity) {
 function showSummary() {
   const [clusters, services, streams] = ["clusters", "services", "streams"].map((name) => shown[name]?.list);
   if (!clusters || !services || !streams) return;
-  const { gateway, states, takenOut } = clusters;
-  domain = gateway.domain;
-  document.title = "Isthmus · " + gateway.name;
-  document.getElementById("gateway").textContent = gateway.name + (gateway.ready ? "" : " · not ready") + " · isthmus " + gateway.version;
+  const { replica, states, takenOut } = clusters;
+  domain = replica.domain;
+  document.title = "Isthmus · " + replica.name;
+  document.getElementById("gateway").textContent = replica.name + (replica.ready ? "" : " · not ready") + " · isthmus " + replica.version;
   const list = ["rejected", "unreachable", "stale", "pending"].filter((n) => states[n]).map((n) => count(states[n]) + " " + n);
   if (takenOut) list.push(count(takenOut) + " taken out");
   const bad = states.rejected || states.unreachable || states.stale;
