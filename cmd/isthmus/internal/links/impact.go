@@ -38,7 +38,9 @@ func impacts(gateways []*adminapi.Impact) []adminapi.ServiceImpact {
 		}
 	}
 	list = slices.DeleteFunc(list, func(i adminapi.ServiceImpact) bool { return !i.Watched && watched[i.Service] })
-	slices.SortStableFunc(list, func(a, b adminapi.ServiceImpact) int { return min(adminapi.Total(a.Then), 1) - min(adminapi.Total(b.Then), 1) })
+	slices.SortStableFunc(list, func(a, b adminapi.ServiceImpact) int {
+		return min(adminapi.Total(a.Then), 1) - min(adminapi.Total(b.Then), 1)
+	})
 	return list
 }
 

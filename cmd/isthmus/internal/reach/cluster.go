@@ -35,7 +35,9 @@ func (o *Options) Open() (*Cluster, error) {
 	if chosen != "" {
 		c.name = fmt.Sprintf("the API server of context %s", legible.Quoted(chosen))
 	}
-	if c.api, c.close, err = Clients(config); err != nil {
+	upgrading := rest.CopyConfig(config)
+	upgrading.NextProtos = []string{"http/1.1"} // whose connections can be upgraded
+	if c.api, c.close, err = Clients(upgrading); err != nil {
 		return nil, unreadable(err)
 	}
 	return c, nil

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"strconv"
 	"time"
 
@@ -19,8 +18,9 @@ import (
 // maxFailure is how much is read of why a port can't be reached, in bytes.
 const maxFailure = 1 << 10
 
-// Conn is a connection to a port of a Pod. It has no deadlines: close it instead.
+// Conn is a connection to a port of a Pod. Close it, instead of setting deadlines: there may be none, or they end it.
 type Conn struct {
+	net.Conn   // to the API server
 	connection httpstream.Connection
 	data       httpstream.Stream
 	to         Gateway
@@ -29,9 +29,9 @@ type Conn struct {
 	message    string        // from it; read after ended
 }
 
-// newConn opens the streams of one forwarded connection. The Conn owns connection from
-// then on. After an error it must be closed, which ends what has been opened.
-func newConn(connection httpstream.Connection, to Gateway, port int) (*Conn, error) {
+// newConn opens the streams of one forwarded connection. The Conn owns connection, which is that of the
+// tunnel, from then on. After an error it must be closed, which ends what has been opened.
+func newConn(tunnel net.Conn, connection httpstream.Connection, to Gateway, port int) (*Conn, error) {
 	headers := http.Header{}
 	headers.Set(v1.PortHeader, strconv.Itoa(port))
 	headers.Set(v1.PortForwardRequestIDHeader, "0")
@@ -41,7 +41,7 @@ func newConn(connection httpstream.Connection, to Gateway, port int) (*Conn, err
 		return nil, err
 	}
 	failures.Close() // nothing is sent on it
-	c := &Conn{connection: connection, to: to, port: port, ended: make(chan struct{})}
+	c := &Conn{Conn: tunnel, connection: connection, to: to, port: port, ended: make(chan struct{})}
 	go func() {
 		defer close(c.ended)
 		text, _ := io.ReadAll(io.LimitReader(failures, maxFailure)) // what has come before an error counts
@@ -119,23 +119,3 @@ func (c *Conn) Close() error {
 	<-c.ended
 	return err
 }
-
-// LocalAddr returns an address that stands for this side.
-func (c *Conn) LocalAddr() net.Addr { return address("through the API server") }
-
-// RemoteAddr returns an address that stands for the Pod's port.
-func (c *Conn) RemoteAddr() net.Addr { return address(fmt.Sprintf("%s:%d", c.to, c.port)) }
-
-type address string
-
-func (address) Network() string  { return "portforward" }
-func (a address) String() string { return string(a) }
-
-// SetDeadline returns an error: a stream has no deadline.
-func (c *Conn) SetDeadline(time.Time) error { return os.ErrNoDeadline }
-
-// SetReadDeadline returns an error: see SetDeadline.
-func (c *Conn) SetReadDeadline(time.Time) error { return os.ErrNoDeadline }
-
-// SetWriteDeadline returns an error: see SetDeadline.
-func (c *Conn) SetWriteDeadline(time.Time) error { return os.ErrNoDeadline }

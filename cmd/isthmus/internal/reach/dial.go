@@ -2,61 +2,52 @@ package reach
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
-	"net/url"
+	"os"
 	"strings"
 	"time"
 
+	"github.com/coder/websocket"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	constants "k8s.io/apimachinery/pkg/util/portforward"
-	"k8s.io/client-go/tools/portforward"
-	"k8s.io/client-go/transport/spdy"
-	"k8s.io/client-go/transport/websocket"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 	"k8s.io/streaming/pkg/httpstream"
-	httpspdy "k8s.io/streaming/pkg/httpstream/spdy"
+	"k8s.io/streaming/pkg/httpstream/spdy"
 
+	"isthmus/clusterstore/guard"
 	"isthmus/internal/legible"
+)
+
+// What is asked for: the streams of forwarded ports, over SPDY, which is tunnelled through a websocket where that can be.
+const (
+	protocol  = "portforward.k8s.io"
+	tunnelled = "SPDY/3.1+" + protocol
 )
 
 // pings keep load balancers from ending a connection on which nothing happens.
 const pings = 10 * time.Second
 
-// Dial connects to a port of the Pod. The context is that of the dialling only.
+// Dial connects to a port of the Pod. The context is that of the dialling only. A program that gets credentials
+// may keep it for longer than that.
 func (g Gateway) Dial(ctx context.Context, port int) (*Conn, error) {
-	type dialled struct {
-		conn *Conn
-		err  error
+	tunnel, err := g.cluster.tunnel(ctx, g.cluster.api.REST.Post().
+		Resource("pods").Namespace(g.Namespace).Name(g.Name).SubResource("portforward").URL().String())
+	if err != nil {
+		return nil, g.explain(err)
 	}
-	result := make(chan dialled) // a program that gets credentials may outlive ctx
-	go func() {
-		conn, err := g.dial(ctx, port)
-		select {
-		case result <- dialled{conn, err}:
-		case <-ctx.Done():
-			if conn != nil {
-				conn.Close()
-			}
-		}
-	}()
-	select {
-	case d := <-result:
-		return d.conn, d.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-func (g Gateway) dial(ctx context.Context, port int) (*Conn, error) {
-	connection, err := g.cluster.upgrade(ctx, g.cluster.api.REST.Post().
-		Resource("pods").Namespace(g.Namespace).Name(g.Name).SubResource("portforward").URL())
+	connection, err := spdy.NewClientConnectionWithPings(tunnel, pings)
 	if err != nil {
 		return nil, g.explain(err)
 	}
 	stop := context.AfterFunc(ctx, func() { connection.Close() })
 	defer stop()
-	conn, err := newConn(connection, g, port)
+	conn, err := newConn(tunnel, connection, g, port)
 	if err != nil {
 		connection.Close()
 		if _, ok := errors.AsType[*refusedError](err); ok {
@@ -69,70 +60,109 @@ func (g Gateway) dial(ctx context.Context, port int) (*Conn, error) {
 
 // explain returns an error for a connection that is not made.
 func (g Gateway) explain(err error) error {
-	const right = "create pods/portforward"
-	cause := err
-	if failed, ok := errors.AsType[*httpstream.UpgradeFailureError](err); ok {
-		cause = failed.Cause
+	if text, ok := errors.AsType[notUpgradedError](err); ok {
+		return fmt.Errorf("%s can't connect to Pod %s: %s\n  Is there something between here and the API server that passes neither websockets nor SPDY?", g.cluster, g, legible.Quoted(string(text)))
 	}
-	status, answered := errors.AsType[*apierrors.StatusError](cause)
+	status, answered := errors.AsType[*apierrors.StatusError](err)
 	switch {
-	case apierrors.IsNotFound(cause):
+	case apierrors.IsNotFound(err):
 		return fmt.Errorf("the Pod %s is gone\n  Ask again: another may have taken its place", g)
-	case answered && !apierrors.IsForbidden(cause) && !apierrors.IsUnauthorized(cause):
+	case answered && !apierrors.IsForbidden(err) && !apierrors.IsUnauthorized(err):
 		return fmt.Errorf("%s can't connect to Pod %s: %s\n  It does so through the kubelet of the Pod's node: is that well? --pod asks another gateway", g.cluster, g, legible.Quoted(status.ErrStatus.Message))
-	case !answered && strings.Contains(cause.Error(), " is forbidden: "): // a text, over SPDY
-		return g.cluster.forbidden(cause.Error(), "forward ports of Pods", right)
-	case !answered && httpstream.IsUpgradeFailure(err):
-		return fmt.Errorf("%s can't connect to Pod %s: %s\n  Is there something between here and the API server that passes neither websockets nor SPDY?", g.cluster, g, legible.Quoted(cause.Error()))
 	}
-	return g.cluster.explain(cause, "forward ports of Pods", right)
+	return g.cluster.explain(err, "forward ports of Pods", "create pods/portforward")
 }
 
-// upgrade asks for a connection that has streams: over a websocket, as newer API servers
-// have it, and otherwise over SPDY.
-func (c *Cluster) upgrade(ctx context.Context, to *url.URL) (httpstream.Connection, error) {
-	connection, err := c.overWebsocket(ctx, to)
-	if !httpstream.IsUpgradeFailure(err) && !httpstream.IsHTTPSProxyError(err) {
-		return connection, err
+// tunnel asks for a connection that carries SPDY: within a websocket, as newer API servers have it, or by itself.
+func (c *Cluster) tunnel(ctx context.Context, to string) (net.Conn, error) {
+	client := c.api.REST.(*rest.RESTClient).Client
+	ws, answer, err := websocket.Dial(ctx, to, &websocket.DialOptions{HTTPClient: client, Subprotocols: []string{tunnelled}})
+	switch {
+	case err == nil && ws.Subprotocol() == tunnelled:
+		return &webConn{websocket.NetConn(context.Background(), ws, websocket.MessageBinary), ws}, nil
+	case err == nil:
+		ws.CloseNow()
+	case answer == nil:
+		return nil, err
+	default:
+		err = refusal(answer)
 	}
-	connection, second := c.overSPDY(ctx, to)
+	conn, second := overSPDY(ctx, client, to)
 	if second == nil {
-		return connection, nil
+		return conn, nil
 	}
-	if failed, ok := errors.AsType[*httpstream.UpgradeFailureError](err); ok {
-		if _, ok := errors.AsType[*apierrors.StatusError](failed.Cause); ok {
-			return nil, err // the API server's own word
-		}
+	if _, ok := errors.AsType[*apierrors.StatusError](err); ok {
+		return nil, err // the API server's own word
 	}
-	return nil, &httpstream.UpgradeFailureError{Cause: second}
+	return nil, second
 }
 
-// overWebsocket is what portforward.NewSPDYOverWebsocketDialer does, within a context.
-func (c *Cluster) overWebsocket(ctx context.Context, to *url.URL) (httpstream.Connection, error) {
-	transport, holder, err := websocket.RoundTripperFor(c.config)
+func overSPDY(ctx context.Context, client *http.Client, to string) (net.Conn, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to, nil)
 	if err != nil {
 		return nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, to.String(), nil)
+	request.Header.Set(httpstream.HeaderConnection, httpstream.HeaderUpgrade)
+	request.Header.Set(httpstream.HeaderUpgrade, spdy.HeaderSpdy31)
+	request.Header.Set(httpstream.HeaderProtocolVersion, protocol)
+	answer, err := client.Do(request)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := websocket.Negotiate(transport, holder, request, constants.WebsocketsSPDYTunnelingPrefix+portforward.PortForwardProtocolV1Name)
-	if err != nil {
-		return nil, err
+	conn, ok := answer.Body.(io.ReadWriteCloser)
+	if !ok || !strings.EqualFold(answer.Header.Get(httpstream.HeaderUpgrade), spdy.HeaderSpdy31) {
+		defer answer.Body.Close()
+		return nil, refusal(answer)
 	}
-	return httpspdy.NewClientConnectionWithPings(portforward.NewTunnelingConnection("client", conn), pings)
+	return &bodyConn{conn}, nil
 }
 
-func (c *Cluster) overSPDY(ctx context.Context, to *url.URL) (httpstream.Connection, error) {
-	transport, upgrader, err := spdy.RoundTripperFor(c.config)
-	if err != nil {
-		return nil, err
+// notUpgradedError is what something that is no API server answers.
+type notUpgradedError string
+
+func (e notUpgradedError) Error() string { return string(e) }
+
+// refusal returns why a connection was not upgraded: what the API server says, or a notUpgradedError.
+func refusal(answer *http.Response) error {
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, guard.MaxError)) // what has come before an error counts
+	var status metav1.Status
+	if json.Unmarshal(text, &status) == nil && status.Kind == "Status" {
+		return apierrors.NewGenericServerResponse(answer.StatusCode, "forward", schema.GroupResource{Resource: "pods"}, "", status.Message, 0, true)
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, to.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-	connection, _, err := spdy.NegotiateStreaming(upgrader, &http.Client{Transport: transport}, request, portforward.PortForwardProtocolV1Name)
-	return connection, err
+	return notUpgradedError(strings.TrimSpace(answer.Status + " " + string(text)))
 }
+
+// webConn is a connection within a websocket.
+type webConn struct {
+	net.Conn
+	ws *websocket.Conn
+}
+
+// Close does not wait for the other side. It returns nil, since spdystream keeps a goroutine for an error.
+func (c *webConn) Close() error {
+	c.ws.CloseNow()
+	return nil
+}
+
+// bodyConn is a connection that was one for HTTP.
+type bodyConn struct{ io.ReadWriteCloser }
+
+// LocalAddr returns an address that stands for this side.
+func (*bodyConn) LocalAddr() net.Addr { return address{} }
+
+// RemoteAddr returns an address that stands for the API server.
+func (*bodyConn) RemoteAddr() net.Addr { return address{} }
+
+type address struct{}
+
+func (address) Network() string { return "portforward" }
+func (address) String() string  { return "through the API server" }
+
+// SetDeadline returns an error: such a connection has none.
+func (*bodyConn) SetDeadline(time.Time) error { return os.ErrNoDeadline }
+
+// SetReadDeadline returns an error: see SetDeadline.
+func (*bodyConn) SetReadDeadline(time.Time) error { return os.ErrNoDeadline }
+
+// SetWriteDeadline returns an error: see SetDeadline.
+func (*bodyConn) SetWriteDeadline(time.Time) error { return os.ErrNoDeadline }

@@ -18,7 +18,7 @@
 //   - Credentials work as they do for kubectl: tokens, certificates, exec plugins,
 //     OpenID Connect, or the ServiceAccount of a Pod. None is in any error.
 //   - No redirect is followed, no token leaves by plain HTTP, and an answer takes no more than
-//     clusterstore/guard lets it.
+//     clusterstore/guard lets it, and no more than 10 MiB of headers: also one that opens a connection.
 //   - Nothing lasts longer than its context, except a program that the kubeconfig
 //     names to get credentials.
 //   - Errors name what could not be reached, why, and what to do. They are printable,

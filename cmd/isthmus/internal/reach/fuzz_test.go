@@ -132,7 +132,7 @@ func FuzzConn(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, failure, data string, lost bool) {
 		synctest.Test(t, func(t *testing.T) {
-			c, err := newConn(&heard{failure: failure, data: data, lost: lost, closed: make(chan bool)}, Gateway{Namespace: "linkerd", Name: "isthmus-0"}, 9996)
+			c, err := newConn(nil, &heard{failure: failure, data: data, lost: lost, closed: make(chan bool)}, Gateway{Namespace: "linkerd", Name: "isthmus-0"}, 9996)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,8 +1,8 @@
 package reach
 
 import (
+	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,9 +11,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
 	"go.uber.org/goleak"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -167,8 +169,8 @@ func TestGateways(t *testing.T) {
 	}
 }
 
-// serve is an API server that refuses websockets, has one Pod, and hands the streams of forwarded ports to a function.
-func serve(t *testing.T, forward func(data, failures httpstream.Stream)) *Cluster {
+// serve is an API server that has one Pod, and hands the streams of forwarded ports to a function. It takes websockets only, or none.
+func serve(t *testing.T, websockets bool, forward func(data, failures httpstream.Stream)) *Cluster {
 	t.Helper()
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/namespaces/linkerd/pods", func(w http.ResponseWriter, r *http.Request) {
@@ -178,12 +180,30 @@ func serve(t *testing.T, forward func(data, failures httpstream.Stream)) *Cluste
 			Items:    []v1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "linkerd", Name: "isthmus-0"}, Status: v1.PodStatus{Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}}}},
 		})
 	})
-	mux.HandleFunc("POST /api/v1/namespaces/linkerd/pods/isthmus-0/portforward", func(w http.ResponseWriter, r *http.Request) {
-		if _, err := httpstream.Handshake(r, w, []string{"portforward.k8s.io"}); err != nil {
-			return
-		}
+	mux.HandleFunc("/api/v1/namespaces/linkerd/pods/isthmus-0/portforward", func(w http.ResponseWriter, r *http.Request) {
 		streams := make(chan httpstream.Stream, 2)
-		conn := spdy.NewResponseUpgrader().UpgradeResponse(w, r, func(s httpstream.Stream, _ <-chan struct{}) error { streams <- s; return nil })
+		add := func(s httpstream.Stream, _ <-chan struct{}) error { streams <- s; return nil }
+		var conn httpstream.Connection
+		switch {
+		case websockets != (r.Method == http.MethodGet):
+			http.Error(w, "not this way", http.StatusBadRequest)
+			return
+		case websockets:
+			ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{tunnelled}})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if conn, err = spdy.NewServerConnection(&webConn{websocket.NetConn(context.Background(), ws, websocket.MessageBinary), ws}, add); err != nil {
+				t.Error(err)
+				return
+			}
+		default:
+			if _, err := httpstream.Handshake(r, w, []string{protocol}); err != nil {
+				return
+			}
+			conn = spdy.NewResponseUpgrader().UpgradeResponse(w, r, add)
+		}
 		defer conn.Close()
 		failures := <-streams
 		forward(<-streams, failures)
@@ -207,31 +227,58 @@ func dial(t *testing.T, c *Cluster) *Conn {
 	return conn
 }
 
-// TestConn: bytes go both ways, over SPDY where websockets are refused.
+// TestConn: bytes go both ways, in websockets, and over SPDY where those are refused.
 func TestConn(t *testing.T) {
-	c := serve(t, func(data, failures httpstream.Stream) {
-		if data.Headers().Get(v1.PortHeader) == "9996" {
-			io.CopyN(data, data, 4)
+	for _, websockets := range []bool{true, false} {
+		c := serve(t, websockets, func(data, failures httpstream.Stream) {
+			if data.Headers().Get(v1.PortHeader) == "9996" {
+				io.CopyN(data, data, 4)
+			}
+			failures.Close()
+			data.Close()
+		})
+		conn := dial(t, c)
+		if _, err := conn.Write([]byte("ping")); err != nil {
+			t.Fatal(err)
 		}
-		failures.Close()
-		data.Close()
-	})
-	conn := dial(t, c)
-	defer conn.Close()
-	if _, err := conn.Write([]byte("ping")); err != nil {
-		t.Fatal(err)
+		if text, err := io.ReadAll(conn); string(text) != "ping" || err != nil {
+			t.Errorf("websockets %t: %q, %v", websockets, text, err)
+		}
+		conn.Close()
 	}
-	if text, err := io.ReadAll(conn); string(text) != "ping" || err != nil {
-		t.Errorf("%q, %v", text, err)
+}
+
+// TestHeaders: an API server that sends them without end, when a port is asked for, is not read for long.
+func TestHeaders(t *testing.T) {
+	var sent atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		fmt.Fprint(conn, "HTTP/1.1 101 Switching Protocols\r\n")
+		for line := "X: " + strings.Repeat("x", 1<<16) + "\r\n"; sent.Load() < 64<<20; {
+			n, err := io.WriteString(conn, line)
+			if sent.Add(int64(n)); err != nil {
+				return
+			}
+		}
+	}))
+	defer server.Close()
+	conn, err := Gateway{Namespace: "linkerd", Name: "isthmus-0", cluster: open(t, server.URL)}.Dial(t.Context(), 9996)
+	if err == nil {
+		conn.Close()
 	}
-	if err := conn.SetDeadline(time.Now()); !errors.Is(err, os.ErrNoDeadline) {
-		t.Error(err)
+	if err == nil || sent.Load() > 32<<20 {
+		t.Errorf("%v, after %d bytes", err, sent.Load())
 	}
 }
 
 // TestConnRefused: reads end with the word of the Pod's node, printable.
 func TestConnRefused(t *testing.T) {
-	c := serve(t, func(data, failures httpstream.Stream) {
+	c := serve(t, false, func(data, failures httpstream.Stream) {
 		io.WriteString(failures, "connection \x1b refused")
 		failures.Close()
 		data.Close()
@@ -248,7 +295,7 @@ func TestConnRefused(t *testing.T) {
 func TestConnLost(t *testing.T) {
 	lose := make(chan bool)
 	var conn *Conn
-	c := serve(t, func(httpstream.Stream, httpstream.Stream) { <-lose })
+	c := serve(t, false, func(httpstream.Stream, httpstream.Stream) { <-lose })
 	conn = dial(t, c)
 	defer conn.Close()
 	conn.connection.Close()
