@@ -323,7 +323,7 @@ func (w *linked) refusals(t *testing.T) {
 		{1, "link east --context nowhere", "no context nowhere\n  Choose one by --context: east, "},
 		{1, "link east --context east --to-context nowhere", "no context nowhere\n  Choose one by --to-context: east, "},
 		{2, "link east --context east --duration 1m", "give at least 10m"},
-		{2, "link east --context east -o table", `-o is "table": give yaml or json`},
+		{2, "link east --context east -o table", `--output is "table": give yaml or json`},
 		{1, "link west --context west --apply", "context west and context west are the same cluster"},
 		{1, "link plain --context east --apply", "Secret linkerd/cluster-credentials-plain is there, and is no link"},
 		{1, "link south --context east --apply", "south is linked already, by Secret linkerd/by-hand"},

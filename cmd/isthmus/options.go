@@ -60,12 +60,13 @@ type note struct {
 // gatewayVerb is the verb that serves. Its flags store into o.
 func gatewayVerb(o *options) cli.Verb {
 	v := cli.Verb{
-		Use:     "gateway",
-		Aliases: []string{"destination"}, // as in the arguments of a Linkerd install
-		Summary: "serve Linkerd's Destination API over this and all linked clusters",
-		Intro:   gatewayIntro,
-		Ending:  gatewayEnding,
-		Run:     func(ctx context.Context, p cli.Process) error { return runGateway(ctx, p, o) },
+		Use:        "gateway",
+		Aliases:    []string{"destination"}, // as in the arguments of a Linkerd install
+		Summary:    "serve Linkerd's Destination API over this and all linked clusters",
+		Intro:      gatewayIntro,
+		Ending:     gatewayEnding,
+		Run:        func(ctx context.Context, p cli.Process) error { return runGateway(ctx, p, o) },
+		OwnSignals: true,
 	}
 	section := func(title string, define func(*pflag.FlagSet)) {
 		v.Flags = append(v.Flags, cli.NewSection(title, define))
@@ -273,12 +274,9 @@ func (o *options) parseHTTP2() error {
 // accept checks the gateway's arguments, once its flags are read. done: they ask for the
 // version, which is printed.
 func (o *options) accept(p cli.Process) (done bool, err error) {
-	switch {
-	case o.isVersion:
+	if o.isVersion {
 		writeVersion(p.Stdout)
 		return true, nil
-	case len(p.Args) > 0:
-		return false, cli.Usagef("unexpected argument %q: flags start with a dash, and a boolean's value follows \"=\"", p.Args[0])
 	}
 	return false, o.check()
 }

@@ -16,21 +16,13 @@ type Process struct {
 	Args           []string  // for a program: its verb and what follows; for a verb: its arguments
 	Stdin          io.Reader // nil: there is none
 	Stdout, Stderr io.Writer
-	Signals        <-chan os.Signal // those that ask the process to end
+	Signals        <-chan os.Signal // those that ask the process to end; for a verb with OwnSignals only
 	Interactive    bool             // somebody at a terminal answers on Stdin what Stderr asks
 }
 
-// NoArguments returns a usage error if there are any.
-func (p Process) NoArguments(verb string) error {
-	if len(p.Args) > 0 {
-		return Usagef("unexpected argument %q: %s takes none", p.Args[0], verb)
-	}
-	return nil
-}
-
-// Interruptible returns a context that ends at the first signal. The function that it
+// interruptible returns a context that ends at the first signal. The function that it
 // returns must be called: it waits for a goroutine.
-func (p Process) Interruptible(ctx context.Context) (context.Context, func()) {
+func (p Process) interruptible(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {

@@ -110,6 +110,9 @@ func (g *Program) root(p Process) *cobra.Command {
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+			err = fmt.Errorf("--%s is %q: %w", invalid.GetFlag().Name, invalid.GetValue(), errors.Unwrap(err))
+		}
 		if c == root {
 			err = fmt.Errorf("%w: the verb comes first", err)
 		}
@@ -123,7 +126,7 @@ func (g *Program) root(p Process) *cobra.Command {
 			c.RunE = func(c *cobra.Command, args []string) error {
 				own := p
 				own.Name, own.Args = called(c), args
-				return v.Run(c.Context(), own)
+				return v.run(c.Context(), own)
 			}
 			root.AddCommand(c)
 			helps[c] = v.Help

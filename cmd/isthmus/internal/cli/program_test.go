@@ -14,26 +14,29 @@ import (
 
 // newDemo returns a program that is called by name.
 func newDemo(name string) *Program {
-	loud := false
+	loud, output := false, ""
 	return &Program{Name: name, Short: map[string][]string{"--list": {"list", "--loud"}}, Intro: "demo shows verbs.", Examples: []string{"demo list x"}, Groups: []Group{
 		{"Look in", []Verb{{
 			Use: "list [NAME…]", Aliases: []string{"ls"}, Summary: "print all arguments and then, in a second line of the overview, nothing more",
 			Intro: "demo list lists.", Ending: "Example: demo list x",
 			Flags: []Section{NewSection("Flags", func(s *pflag.FlagSet) {
 				s.BoolVar(&loud, "loud", false, "Shout.")
-				s.StringP("output", "o", "table", "`FORMAT`: table or json.")
+				Choice(s, &output, "output", "o", "`FORMAT`: table or json.", "table", "json")
 			})},
-			Values: map[string][]string{"output": {"table", "json"}},
 			Run: func(_ context.Context, p Process) error {
 				_, err := fmt.Fprint(p.Stdout, p.Name, p.Args, loud)
 				return err
 			},
 		}}},
 		{"Break", []Verb{
-			{Use: "fail", Summary: "fail", Intro: "demo fail fails.", Flags: []Section{NewSection("Flags", func(s *pflag.FlagSet) {
+			{Use: "fail [ARG…]", Summary: "fail", Intro: "demo fail fails.", Flags: []Section{NewSection("Flags", func(s *pflag.FlagSet) {
 				s.String("why", "luck", "`REASON` to give. It may be long.")
 			})}, Run: func(_ context.Context, p Process) error { return fmt.Errorf("broken %q", p.Args) }},
 			{Use: "misuse", Summary: "fail", Run: func(context.Context, Process) error { return fmt.Errorf("x: %w", Usagef("no %s", "y")) }},
+			{Use: "one NAME", Such: "east", Summary: "take one argument", Run: func(_ context.Context, p Process) error {
+				_, err := fmt.Fprint(p.Stdout, p.Name, p.Args)
+				return err
+			}},
 		}},
 	}}
 }
@@ -49,6 +52,7 @@ Look in:
 Break:
   fail         fail
   misuse       fail
+  one          take one argument
   completion   print a script by which your shell completes verbs and flags
   help [VERB]  explain demo, or a verb and its flags
 
@@ -82,14 +86,19 @@ func TestProgram(t *testing.T) {
 		{"list -h", 0, listHelp, ""},
 		{"ls a -help", 0, listHelp, ""},
 		{"list --quiet", 2, "", "demo list: unknown flag: --quiet (demo list --help explains)\n"},
-		{"ls --loud=x", 2, "", `demo ls: invalid argument "x" for "--loud" flag: strconv.ParseBool: parsing "x": invalid syntax (demo ls --help explains)` + "\n"},
+		{"ls --loud=x", 2, "", `demo ls: --loud is "x": strconv.ParseBool: parsing "x": invalid syntax (demo ls --help explains)` + "\n"},
+		{"ls -o yaml", 2, "", `demo ls: --output is "yaml": give table or json (demo ls --help explains)` + "\n"},
+		{"misuse x", 2, "", `demo misuse: unexpected argument "x": misuse takes none; flags begin with a dash, and a boolean's value follows "=" (demo misuse --help explains)` + "\n"},
+		{"one", 2, "", "demo one: no NAME given: name one, such as east (demo one --help explains)\n"},
+		{"one a b", 2, "", `demo one: unexpected argument "b": give one NAME (demo one --help explains)` + "\n"},
+		{"one a", 0, "demo one[a]", ""},
 		{"fail -why x a -- --help", 1, "", "demo fail: broken [\"a\" \"--help\"]\n"},
 		{"misuse", 2, "", "demo misuse: x: no y (demo misuse --help explains)\n"},
 		{"misuse --help", 0, "fail\n", ""},
 		{"", 2, "", demoOverview + "demo: no verb given (demo --help explains)\n"},
 		{"lost", 2, "", "demo: unknown verb \"lost\": did you mean list? (demo --help explains)\n"},
-		{"what", 2, "", "demo: unknown verb \"what\": list, fail, misuse, completion and help are known (demo --help explains)\n"},
-		{"help what", 2, "", "demo: unknown verb \"what\": list, fail, misuse, completion and help are known (demo --help explains)\n"},
+		{"what", 2, "", "demo: unknown verb \"what\": list, fail, misuse, one, completion and help are known (demo --help explains)\n"},
+		{"help what", 2, "", "demo: unknown verb \"what\": list, fail, misuse, one, completion and help are known (demo --help explains)\n"},
 		{"help", 0, demoOverview, ""},
 		{"-help", 0, demoOverview, ""},
 		{"help help", 0, demoOverview, ""},
@@ -124,14 +133,14 @@ func TestPlugin(t *testing.T) {
 // TestCompletion: what shells are given for an argument that is half typed.
 func TestCompletion(t *testing.T) {
 	for args, want := range map[string]string{
-		"":               "list fail misuse completion help :4",
+		"":               "list fail misuse one completion help :4",
 		"m":              "misuse :4",
 		"list ":          ":4",
 		"list --l":       "--loud :4",
 		"list --output ": "table json :4",
 		"list -o j":      "table json :4",
 		"fail --w":       "--why :4",
-		"help ":          "list fail misuse completion help :4",
+		"help ":          "list fail misuse one completion help :4",
 		"help list ":     ":4",
 		"completion f":   "fish :4",
 	} {
@@ -193,16 +202,5 @@ func TestConfirm(t *testing.T) {
 		if text != c.want || (asked.String() == "") != usage || !usage && asked.String() != "Go? [y/N] " {
 			t.Errorf("%v, asked %q, want %q", err, &asked, c.want)
 		}
-	}
-}
-
-// TestNoArguments: only a verb without arguments gets none.
-func TestNoArguments(t *testing.T) {
-	if err := (Process{}).NoArguments("list"); err != nil {
-		t.Error(err)
-	}
-	err := Process{Args: []string{"a", "b"}}.NoArguments("list")
-	if _, ok := errors.AsType[UsageError](err); !ok || err.Error() != `unexpected argument "a": list takes none` {
-		t.Error(err)
 	}
 }

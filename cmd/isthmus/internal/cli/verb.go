@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -22,9 +23,31 @@ type Verb struct {
 	Intro   string   // the help's text before the flags; empty: the summary
 	Ending  string   // and after them, if there is more to explain
 	Flags   []Section
-	// Values are what is suggested for a flag, by its name.
-	Values map[string][]string
-	Run    func(ctx context.Context, p Process) error
+	// Such is what the only argument of Use may be, for the error if it is missing.
+	Such string
+	// Run runs the verb. Its context ends at a signal, unless the verb has OwnSignals and reads [Process].Signals.
+	Run        func(ctx context.Context, p Process) error
+	OwnSignals bool
+}
+
+// run checks how many arguments there are, and runs the verb.
+func (v *Verb) run(ctx context.Context, p Process) error {
+	name, want, _ := strings.Cut(v.Use, " ")
+	switch given := len(p.Args); {
+	case strings.Contains(want, "…"):
+	case want == "" && given > 0:
+		return Usagef(`unexpected argument %q: %s takes none; flags begin with a dash, and a boolean's value follows "="`, p.Args[0], name)
+	case want != "" && (given == 0 || p.Args[0] == ""):
+		return Usagef("no %s given: name one, such as %s", want, v.Such)
+	case want != "" && given > 1:
+		return Usagef("unexpected argument %q: give one %s", p.Args[1], want)
+	}
+	if !v.OwnSignals {
+		var done func()
+		ctx, done = p.interruptible(ctx)
+		defer done()
+	}
+	return v.Run(ctx, p)
 }
 
 // Section is some flags of a verb, under a title of the help.
@@ -75,10 +98,14 @@ func (v *Verb) command() *cobra.Command {
 		})
 	}
 	c.Flags().VisitAll(func(f *pflag.Flag) {
-		complete := cobra.FixedCompletions(v.Values[f.Name], cobra.ShellCompDirectiveNoFileComp)
 		if slices.Contains(fileFlags, f.Name) {
 			return
 		}
+		var values []string
+		if c, ok := f.Value.(*choice); ok {
+			values = c.of
+		}
+		complete := cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
 		if err := c.RegisterFlagCompletionFunc(f.Name, complete); err != nil {
 			panic(err) // a flag that was there a moment ago
 		}
@@ -88,3 +115,26 @@ func (v *Verb) command() *cobra.Command {
 
 // fileFlags are those whose values are names of files.
 var fileFlags = []string{"kubeconfig", "ca-file"}
+
+// choice is the value of a flag that is one of some words.
+type choice struct {
+	value *string
+	of    []string
+}
+
+// Choice adds a flag that is one of some words, the first of them by default.
+func Choice(s *pflag.FlagSet, value *string, name, shorthand, usage string, of ...string) {
+	*value = of[0]
+	s.VarP(&choice{value, of}, name, shorthand, usage)
+}
+
+func (c *choice) String() string { return *c.value }
+func (*choice) Type() string     { return "string" }
+
+func (c *choice) Set(text string) error {
+	if !slices.Contains(c.of, text) {
+		return errors.New("give " + strings.Join(c.of, " or "))
+	}
+	*c.value = text
+	return nil
+}

@@ -78,7 +78,7 @@ func TestAdminFails(t *testing.T) {
 		"clusters --admin x":     `isthmus clusters: --admin is "x": give HOST:PORT`,
 		"services --admin a:b/c": `isthmus services: --admin is "a:b/c": give HOST:PORT`,
 		"clusters x":             `isthmus clusters: unexpected argument "x": clusters takes none`,
-		"services -o yaml":       `isthmus services: -o is "yaml": give table or json`,
+		"services -o yaml":       `isthmus services: --output is "yaml": give table or json`,
 		"clusters --timeout=-1s": `isthmus clusters: --timeout is -1s: give a duration above 0`,
 		"services --watch":       `isthmus services: unknown flag: --watch`,
 	} {

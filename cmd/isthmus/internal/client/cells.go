@@ -84,6 +84,9 @@ func (t *cells) write(b *bytes.Buffer, indent string) {
 	}
 }
 
+// maxNames is how many names a line has of a list.
+const maxNames = 6
+
 // maxLines is how many lines of one kind a list has that nobody asked for by name.
 const maxLines = 20
 
@@ -101,27 +104,10 @@ func writeList(b *bytes.Buffer, title string, lines []string, limit int) {
 	}
 }
 
-// some joins the first texts of a list, and counts the rest.
-func some(texts []string) string {
-	const limit = 6
-	if len(texts) <= limit {
-		return strings.Join(texts, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(texts[:limit-1], ", "), len(texts)-limit+1)
-}
-
 // age is how long ago something was, as kubectl prints it; empty: never.
 func age(now, then time.Time) string {
 	if then.IsZero() {
 		return ""
 	}
 	return duration.HumanDuration(max(0, now.Sub(then)))
-}
-
-// count is a number and what it counts.
-func count(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }

@@ -46,16 +46,12 @@ func checkVerb(own adminapi.Build, preflight Preflighter) cli.Verb {
 			s.DurationVar(&o.wait, "wait", 0, "Repeat the checks until none has failed, for this `DURATION` at most.")
 			s.StringVar(&o.account, "service-account", "isthmus", "`NAME` of the ServiceAccount that a gateway is to have, where there is none yet or with --pre.")
 		})},
-		Values: outputs,
-		Run:    func(ctx context.Context, p cli.Process) error { return runCheck(ctx, p, o) },
+		Run: func(ctx context.Context, p cli.Process) error { return runCheck(ctx, p, o) },
 	}
 }
 
 // runCheck checks once, or until nothing has failed.
 func runCheck(ctx context.Context, p cli.Process, o *checkOptions) error {
-	if err := p.NoArguments("check"); err != nil {
-		return err
-	}
 	if err := o.check(); err != nil {
 		return err
 	}
@@ -67,8 +63,6 @@ func runCheck(ctx context.Context, p cli.Process, o *checkOptions) error {
 	case o.wait < 0:
 		return cli.Usagef("--wait is %v: give a duration, such as 5m", o.wait)
 	}
-	ctx, done := p.Interruptible(ctx)
-	defer done()
 	s, err := o.untilFine(ctx, p)
 	if err != nil {
 		return err
@@ -78,7 +72,7 @@ func runCheck(ctx context.Context, p cli.Process, o *checkOptions) error {
 		return err
 	}
 	if n := s.count(check.Failure); n > 0 {
-		return fmt.Errorf("%s: what to do is shown beneath each", count(n, "check has failed", "checks have failed"))
+		return fmt.Errorf("%s: what to do is shown beneath each", cli.Count(n, "check has failed", "checks have failed"))
 	}
 	return nil
 }

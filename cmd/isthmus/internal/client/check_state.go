@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"isthmus/clusterstore/check"
+	"isthmus/cmd/isthmus/internal/cli"
 )
 
 // Sections and checks of this package's own.
@@ -84,7 +85,7 @@ func (s *checkState) why(err error) string {
 	}
 	for _, r := range s.Results {
 		if r.Level == check.Failure {
-			return fmt.Sprintf("%s, first %s", count(s.count(check.Failure), "failure", "failures"), printable(resultLine(r)))
+			return fmt.Sprintf("%s, first %s", cli.Count(s.count(check.Failure), "failure", "failures"), printable(resultLine(r)))
 		}
 	}
 	return ""
@@ -225,7 +226,7 @@ func alike(lists [][]check.Result) bool {
 func (s *checkState) addReplicas(answered int, differing []string) {
 	x := check.Result{Section: sectionGateway, Check: checkReplicas, Level: check.OK, Text: fmt.Sprintf("%d replicas agree", answered)}
 	if len(differing) > 0 {
-		x.Level, x.Text = check.Warning, "the replicas differ: "+some(differing)
+		x.Level, x.Text = check.Warning, "the replicas differ: "+cli.Some(differing, maxNames)
 		x.Hint = "check again in some seconds; if it stays, compare: isthmus clusters --pod NAME"
 	}
 	s.add(x)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"isthmus/clusterstore/check"
+	"isthmus/cmd/isthmus/internal/cli"
 )
 
 // marks are how levels are shown, and what precedes a hint.
@@ -112,7 +113,7 @@ func (s *checkState) writeCheck(b *bytes.Buffer, list []check.Result) {
 	}
 	for _, text := range texts {
 		if names := objects[text]; len(names) > 0 {
-			text = some(names) + ": " + text
+			text = cli.Some(names, maxNames) + ": " + text
 		}
 		s.writeLine(b, check.OK, text)
 	}
@@ -149,11 +150,11 @@ func (s *checkState) summary() string {
 		one, many string
 	}{{check.Failure, "failure", "failures"}, {check.Warning, "warning", "warnings"}, {check.Unchecked, "not checked", "not checked"}} {
 		if found := s.count(n.level); found > 0 {
-			parts = append(parts, count(found, n.one, n.many))
+			parts = append(parts, cli.Count(found, n.one, n.many))
 		}
 	}
 	if len(parts) == 0 {
-		return fmt.Sprintf("All is fine: %s.", count(len(s.Results), "check", "checks"))
+		return fmt.Sprintf("All is fine: %s.", cli.Count(len(s.Results), "check", "checks"))
 	}
 	return strings.Join(parts, ", ") + "."
 }

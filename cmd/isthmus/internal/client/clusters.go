@@ -29,21 +29,15 @@ func clustersVerb() cli.Verb {
 			o.adminOptions.flags(s)
 			s.BoolVarP(&o.watch, "watch", "w", false, "Go on, and print what changes. Ctrl-C ends it.")
 		})},
-		Values: outputs,
-		Run:    func(ctx context.Context, p cli.Process) error { return runClusters(ctx, p, o) },
+		Run: func(ctx context.Context, p cli.Process) error { return runClusters(ctx, p, o) },
 	}
 }
 
 // runClusters shows the page of clusters once, or until the process gets a signal.
 func runClusters(ctx context.Context, p cli.Process, o *clustersOptions) error {
-	if err := p.NoArguments("clusters"); err != nil {
-		return err
-	}
 	if err := o.check(); err != nil {
 		return err
 	}
-	ctx, done := p.Interruptible(ctx)
-	defer done()
 	s, err := o.read(ctx, p)
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/internal/adminapi"
 )
 
@@ -178,7 +179,7 @@ func clustersHeadline(p *adminapi.Clusters) string {
 	for _, state := range slices.Sorted(maps.Keys(per)) {
 		parts = append(parts, fmt.Sprintf("%d %s", per[state], state))
 	}
-	return count(len(p.Clusters), "link", "links") + " (" + strings.Join(parts, ", ") + ")"
+	return cli.Count(len(p.Clusters), "link", "links") + " (" + strings.Join(parts, ", ") + ")"
 }
 
 // trouble is lines about what is not as it should be.
@@ -194,7 +195,7 @@ func clustersTroubles(p *adminapi.Clusters) []trouble {
 		links = append(links, clusterTroubles(&c)...)
 	}
 	for _, r := range p.Refused {
-		line := fmt.Sprintf("%s: %s refused: %d outside of its address ranges, %d at addresses of the local cluster", r.Cluster, count(r.Outside+r.Owned, "endpoint", "endpoints"), r.Outside, r.Owned)
+		line := fmt.Sprintf("%s: %s refused: %d outside of its address ranges, %d at addresses of the local cluster", r.Cluster, cli.Count(r.Outside+r.Owned, "endpoint", "endpoints"), r.Outside, r.Owned)
 		links = append(links, withExamples(line, r.Examples))
 	}
 	for _, one := range p.Problems {

@@ -5,10 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"os"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -132,10 +130,9 @@ func TestClustersWatch(t *testing.T) {
 		text(*page.Load())(w, r)
 	}})
 	o := &clustersOptions{adminOptions: adminOptions{printing: printing{"json", time.Minute}, replicaOptions: replicaOptions{address: admin}}, watch: true, every: time.Millisecond}
-	out, errs, signals, end := clitest.NewOutput(), clitest.NewOutput(), make(chan os.Signal, 1), make(chan error)
-	go func() {
-		end <- runClusters(context.Background(), cli.Process{Name: "isthmus clusters", Stdout: out, Stderr: errs, Signals: signals}, o)
-	}()
+	out, errs, end := clitest.NewOutput(), clitest.NewOutput(), make(chan error)
+	ctx, signal := context.WithCancel(t.Context())
+	go func() { end <- runClusters(ctx, cli.Process{Name: "isthmus clusters", Stdout: out, Stderr: errs}, o) }()
 	out.Await(t, `"state":"stale"`)
 	later := strings.ReplaceAll(clustersJSON, before(2*time.Minute), before(time.Minute))
 	set(strings.ReplaceAll(later, `"objects": 7`, `"objects": 8`))
@@ -150,7 +147,7 @@ func TestClustersWatch(t *testing.T) {
 	if n := strings.Count(lines, "\n"); n != 2 {
 		t.Errorf("%d lines:\n%s", n, lines)
 	}
-	signals <- syscall.SIGINT
+	signal()
 	if err := <-end; err != nil {
 		t.Error(err)
 	}

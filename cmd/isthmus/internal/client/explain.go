@@ -25,6 +25,7 @@ func explainVerb() cli.Verb {
 	o := new(explainOptions)
 	return cli.Verb{
 		Use:     "explain AUTHORITY",
+		Such:    "web.shop.svc.cluster.local:80",
 		Summary: "show every address of a service, served or not, and why",
 		Intro:   explainIntro,
 		Ending:  explainEnding,
@@ -35,8 +36,7 @@ func explainVerb() cli.Verb {
 			s.StringVar(&o.node, "node", "", "`NODE` that the client runs on, in place of a token: it decides on zones.")
 			s.StringVar(&o.address, "address", "", "Only this `IP` address.")
 		})},
-		Values: outputs,
-		Run:    func(ctx context.Context, p cli.Process) error { return runExplain(ctx, p, o) },
+		Run: func(ctx context.Context, p cli.Process) error { return runExplain(ctx, p, o) },
 	}
 }
 
@@ -46,8 +46,6 @@ func runExplain(ctx context.Context, p cli.Process, o *explainOptions) error {
 	if err != nil {
 		return err
 	}
-	ctx, done := p.Interruptible(ctx)
-	defer done()
 	s := &explainState{address: ip, node: o.node, colours: wantsColour(p.Stdout)}
 	if s.at, err = o.read(ctx, p, "/debug/explain?"+query, &s.page); err != nil {
 		return err
@@ -60,10 +58,6 @@ func runExplain(ctx context.Context, p cli.Process, o *explainOptions) error {
 
 // query returns what to ask the page, and the address that is asked about.
 func (o *explainOptions) query(p cli.Process) (query string, ip netip.Addr, err error) {
-	authority, err := oneAuthority(p)
-	if err != nil {
-		return "", ip, err
-	}
 	if err := o.check(); err != nil {
 		return "", ip, err
 	}
@@ -73,7 +67,7 @@ func (o *explainOptions) query(p cli.Process) (query string, ip netip.Addr, err 
 	if err := checkToken(o.token); err != nil {
 		return "", ip, err
 	}
-	q := url.Values{"authority": {authority}}
+	q := url.Values{"authority": {p.Args[0]}}
 	if o.node != "" {
 		token, err := json.Marshal(map[string]string{"nodeName": o.node})
 		if err != nil {

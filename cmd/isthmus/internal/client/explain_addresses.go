@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/internal/adminapi"
 )
 
@@ -64,7 +65,7 @@ func whyOf(a *adminapi.ExplainedAddress) string {
 	case "other-node":
 		text += ": " + cmp.Or(a.Node, "its node is not known")
 	case "hinted-to-other-zones":
-		text += ": " + some(a.Hints)
+		text += ": " + cli.Some(a.Hints, maxNames)
 	case "other-instance":
 		text += ": " + cmp.Or(a.Hostname, "it has none")
 	}

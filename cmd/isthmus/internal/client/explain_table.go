@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/internal/adminapi"
 )
 
@@ -90,10 +91,10 @@ func (s *explainState) headline() string {
 	}
 	n, behind := totalOf(p), p.Verdicts[behindGateway]
 	if behind > 0 && !s.address.IsValid() {
-		return fmt.Sprintf("%s: %d of %s served, and %d behind gateways", text, p.Verdicts[served], count(n-behind, "address", "addresses"), behind)
+		return fmt.Sprintf("%s: %d of %s served, and %d behind gateways", text, p.Verdicts[served], cli.Count(n-behind, "address", "addresses"), behind)
 	}
 	if n > 0 || s.address.IsValid() {
-		return fmt.Sprintf("%s: %d of %s served", text, p.Verdicts[served], count(n, "address", "addresses"))
+		return fmt.Sprintf("%s: %d of %s served", text, p.Verdicts[served], cli.Count(n, "address", "addresses"))
 	}
 	return text + ": no addresses"
 }
@@ -132,7 +133,7 @@ func portsOf(m *adminapi.ExplainedMember) string {
 	for _, p := range m.Ports {
 		list = append(list, strconv.Itoa(int(p)))
 	}
-	return some(list)
+	return cli.Some(list, maxNames)
 }
 
 // servedOf counts the addresses of a member; empty: not all of them are on the page.

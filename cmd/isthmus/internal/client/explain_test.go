@@ -135,7 +135,7 @@ func TestExplainAsks(t *testing.T) {
 		"a --address fe80::1%eth0":        `--address is "fe80::1%eth0"`,
 		"a --address [fe80::1%eth0]:80":   `--address is "[fe80::1%eth0]:80"`,
 		"a --admin x":                     `--admin is "x"`,
-		"a -o yaml":                       `-o is "yaml"`,
+		"a -o yaml":                       `--output is "yaml"`,
 		"a --timeout 0s --address 1.2.3.": "--timeout is 0s",
 	} {
 		a.last = nil

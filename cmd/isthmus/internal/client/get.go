@@ -15,19 +15,18 @@ func getVerb() cli.Verb {
 	o := new(options)
 	return cli.Verb{
 		Use:     "get AUTHORITY",
+		Such:    "web.shop.svc.cluster.local:80",
 		Summary: "show the endpoints of a service as a proxy would get them, live",
 		Intro:   getIntro,
 		Ending:  getEnding,
 		Flags:   o.flags(),
-		Values:  outputs,
 		Run:     func(ctx context.Context, p cli.Process) error { return runGet(ctx, p, o) },
 	}
 }
 
 // runGet shows a Get stream until it ends, or the process gets a signal.
 func runGet(ctx context.Context, p cli.Process, o *options) error {
-	authority, err := o.authority(p)
-	if err != nil {
+	if err := o.check(); err != nil {
 		return err
 	}
 	s := session[pb.Update]{options: *o, state: &getState{}, open: openGet, meanings: codeMeanings{
@@ -36,7 +35,7 @@ func runGet(ctx context.Context, p cli.Process, o *options) error {
 		codes.NotFound:           "There is no such Service in the gateway's cluster, or it mirrors a cluster that is not linked. A proxy asks again, with a backoff.",
 		codes.Unavailable:        "the gateway has not read any of the clusters that the service is in",
 	}}
-	return s.run(ctx, p, authority)
+	return s.run(ctx, p, p.Args[0])
 }
 
 // openGet opens a Get stream, and asks the gateway to explain which tier each endpoint

@@ -29,26 +29,6 @@ func (o *options) flags() []cli.Section {
 	})}
 }
 
-// authority returns the one that the arguments name, once all is checked.
-func (o *options) authority(p cli.Process) (string, error) {
-	authority, err := oneAuthority(p)
-	if err != nil {
-		return "", err
-	}
-	return authority, o.check()
-}
-
-// oneAuthority returns the only argument.
-func oneAuthority(p cli.Process) (string, error) {
-	switch {
-	case len(p.Args) == 0 || p.Args[0] == "":
-		return "", cli.Usagef("no AUTHORITY given: name a service, such as web.shop.svc.cluster.local:80")
-	case len(p.Args) > 1:
-		return "", cli.Usagef("unexpected argument %q: give one AUTHORITY", p.Args[1])
-	}
-	return p.Args[0], nil
-}
-
 func (o *options) check() error {
 	if err := checkToken(o.token); err != nil {
 		return err
@@ -79,11 +59,8 @@ type printing struct {
 	timeout time.Duration
 }
 
-// outputs are what is suggested for -o.
-var outputs = map[string][]string{"output": {"table", "json"}}
-
 func (o *printing) flags(s *pflag.FlagSet, timeout string) {
-	s.StringVarP(&o.output, "output", "o", "table", "`FORMAT` of what is printed: table or json.")
+	cli.Choice(s, &o.output, "output", "o", "`FORMAT` of what is printed: table or json.", "table", "json")
 	s.DurationVar(&o.timeout, "timeout", 10*time.Second, timeout)
 }
 
@@ -94,9 +71,6 @@ func (o *printing) allow(limit time.Duration, s *pflag.FlagSet, usage string) {
 }
 
 func (o *printing) check() error {
-	if o.output != "table" && o.output != "json" {
-		return cli.Usagef("-o is %q: give table or json", o.output)
-	}
 	if o.timeout <= 0 {
 		return cli.Usagef("--timeout is %v: give a duration above 0, such as 10s", o.timeout)
 	}

@@ -13,11 +13,11 @@ func profileVerb() cli.Verb {
 	o := new(options)
 	return cli.Verb{
 		Use:     "profile AUTHORITY",
+		Such:    "web.shop.svc.cluster.local:80",
 		Summary: "show the protocol, routes and retries of a destination as a proxy would get them, live",
 		Intro:   profileIntro,
 		Ending:  profileEnding,
 		Flags:   o.flags(),
-		Values:  outputs,
 		Run:     func(ctx context.Context, p cli.Process) error { return runProfile(ctx, p, o) },
 	}
 }
@@ -25,8 +25,7 @@ func profileVerb() cli.Verb {
 // runProfile shows a GetProfile stream until it ends, or the process gets a
 // signal.
 func runProfile(ctx context.Context, p cli.Process, o *options) error {
-	authority, err := o.authority(p)
-	if err != nil {
+	if err := o.check(); err != nil {
 		return err
 	}
 	s := session[pb.DestinationProfile]{options: *o, state: &profile{}, open: pb.DestinationClient.GetProfile, meanings: codeMeanings{
@@ -34,7 +33,7 @@ func runProfile(ctx context.Context, p cli.Process, o *options) error {
 		codes.FailedPrecondition: "Several objects claim this address, so the gateway can't choose one. A proxy does not ask again.",
 		codes.NotFound:           "There is no such Service in the gateway's cluster, or none of its endpoints has that hostname. A proxy asks again, with a backoff.",
 	}}
-	return s.run(ctx, p, authority)
+	return s.run(ctx, p, p.Args[0])
 }
 
 const profileIntro = `isthmus profile shows the protocol, routes and retries of a destination as a

@@ -18,7 +18,6 @@ func servicesVerb() cli.Verb {
 		Intro:   servicesIntro,
 		Ending:  servicesEnding,
 		Flags:   []cli.Section{cli.NewSection("Flags", o.flags)},
-		Values:  outputs,
 		Run:     func(ctx context.Context, p cli.Process) error { return runServices(ctx, p, o) },
 	}
 }
@@ -36,8 +35,6 @@ func runServices(ctx context.Context, p cli.Process, o *adminOptions) error {
 		}
 		names = append(names, name)
 	}
-	ctx, done := p.Interruptible(ctx)
-	defer done()
 	shown, others, err := readEach(ctx, p, o, "/debug/services", func(page *[]adminapi.Service) facts {
 		s := servicesState{names: names, services: slices.Clone(*page)}
 		s.choose()

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/internal/adminapi"
 )
 
@@ -82,7 +83,7 @@ func (s *servicesState) table() (string, []byte, error) {
 	writeList(&b, "Problems", problems, limit)
 	summary, lines := compared(s.others)
 	writeList(&b, "Where the other gateways differ", lines, limit)
-	return count(len(s.services), "service", "services") + summary, b.Bytes(), nil
+	return cli.Count(len(s.services), "service", "services") + summary, b.Bytes(), nil
 }
 
 func serviceRow(e *adminapi.Service, problems int) []any {
@@ -114,7 +115,7 @@ func memberNames(e *adminapi.Service) string {
 	for _, m := range e.Members {
 		clusters = append(clusters, m.Cluster)
 	}
-	return some(clusters)
+	return cli.Some(clusters, maxNames)
 }
 
 // endpointsOf counts those of each port by cluster.
@@ -125,10 +126,10 @@ func endpointsOf(e *adminapi.Service) string {
 		for _, m := range p.Members {
 			clusters = append(clusters, fmt.Sprintf("%s %d", m.Cluster, m.Endpoints))
 		}
-		ports = append(ports, strconv.Itoa(int(p.Port))+": "+cmp.Or(some(clusters), "none"))
+		ports = append(ports, strconv.Itoa(int(p.Port))+": "+cmp.Or(cli.Some(clusters, maxNames), "none"))
 	}
 	if more := len(ports) - 3; more > 0 {
-		ports = append(ports[:3], count(more, "more port", "more ports"))
+		ports = append(ports[:3], cli.Count(more, "more port", "more ports"))
 	}
 	return strings.Join(ports, "; ")
 }
@@ -171,10 +172,10 @@ func serviceTroubles(e *adminapi.Service) []string {
 		for _, m := range p.Members {
 			about := fmt.Sprintf("%s: port %d: ", e.Service, p.Port)
 			if m.Conflicts > 0 {
-				list = append(list, withExamples(about+count(m.Conflicts, "address", "addresses")+" of "+m.Cluster+" offered by another member too", m.ConflictsWith))
+				list = append(list, withExamples(about+cli.Count(m.Conflicts, "address", "addresses")+" of "+m.Cluster+" offered by another member too", m.ConflictsWith))
 			}
 			if m.Refused > 0 {
-				list = append(list, withExamples(about+count(m.Refused, "address", "addresses")+" of "+m.Cluster+" refused", m.Refusals))
+				list = append(list, withExamples(about+cli.Count(m.Refused, "address", "addresses")+" of "+m.Cluster+" refused", m.Refusals))
 			}
 		}
 	}

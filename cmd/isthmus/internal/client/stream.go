@@ -45,8 +45,18 @@ func (s *session[M]) run(ctx context.Context, p cli.Process, authority string) e
 	out := &screen{w: p.Stdout, authority: authority, asJSON: s.asJSON()}
 	out.redraw = !out.asJSON && !s.once && isTerminal(p.Stdout)
 	began := time.Now()
-	release, err := s.findOne(ctx, p)
-	if err != nil || release == nil {
+	var release func()
+	err := s.await(ctx, p, func(ctx context.Context, w *waiting) error {
+		found, free, err := s.find(ctx, w, grpcPort)
+		if err == nil {
+			s.from, release = found[0], free
+		}
+		return err
+	})
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case err != nil:
 		return err
 	}
 	defer release()
@@ -68,29 +78,6 @@ func (s *session[M]) run(ctx context.Context, p cli.Process, authority string) e
 		}
 	}()
 	return s.display(ctx, p, out, messages, ended)
-}
-
-// findOne chooses the gateway. The function that it returns must be called once that is
-// not in use; it is nil if the process gets a signal first.
-func (s *session[M]) findOne(ctx context.Context, p cli.Process) (release func(), err error) {
-	signalled, done := p.Interruptible(ctx)
-	defer done()
-	var replicas []replica
-	err = s.await(signalled, p, func(ctx context.Context, w *waiting) error {
-		found, free, err := s.find(ctx, w, grpcPort)
-		if err == nil {
-			replicas, release = found, free
-		}
-		return err
-	})
-	switch {
-	case signalled.Err() != nil && ctx.Err() == nil:
-		return nil, nil
-	case err != nil:
-		return nil, err
-	}
-	s.from = replicas[0]
-	return release, nil
 }
 
 // connect returns a connection to a gateway's gRPC server. It is made when it is used.
@@ -131,7 +118,7 @@ func (s *session[M]) receive(ctx context.Context, conn *grpc.ClientConn, authori
 // ended has the reason, or the process gets a signal.
 func (s *session[M]) display(ctx context.Context, p cli.Process, out *screen, messages <-chan *M, ended <-chan error) error {
 	var batchEnds <-chan time.Time
-	slow, limit := time.After(slowAfter-s.spent), time.After(s.timeout-s.spent) // until there is a state
+	slow, limit := time.After(cli.SlowAfter-s.spent), time.After(s.timeout-s.spent) // until there is a state
 	for {
 		select {
 		case <-slow:
@@ -156,10 +143,8 @@ func (s *session[M]) display(ctx context.Context, p cli.Process, out *screen, me
 			if err := out.show(s.state, time.Now()); err != nil || s.once && s.state.started() {
 				return err
 			}
-		case <-p.Signals:
+		case <-ctx.Done(): // at a signal
 			return nil
-		case <-ctx.Done():
-			return ctx.Err()
 		}
 	}
 }

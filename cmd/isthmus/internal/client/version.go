@@ -44,17 +44,13 @@ func VersionVerb(own adminapi.Build, details func(io.Writer)) cli.Verb {
 			s.BoolVar(&o.clientOnly, "client", false, "Print that of this program only, and ask no gateway.")
 			o.adminOptions.flags(s)
 		})},
-		Values: outputs,
-		Run:    func(ctx context.Context, p cli.Process) error { return runVersion(ctx, p, o, own, details) },
+		Run: func(ctx context.Context, p cli.Process) error { return runVersion(ctx, p, o, own, details) },
 	}
 }
 
 // runVersion prints the versions. A gateway that can't be asked is no failure: this
 // program's version is there.
 func runVersion(ctx context.Context, p cli.Process, o *versionOptions, own adminapi.Build, details func(io.Writer)) error {
-	if err := p.NoArguments("version"); err != nil {
-		return err
-	}
 	if err := o.check(); err != nil {
 		return err
 	}
@@ -63,8 +59,6 @@ func runVersion(ctx context.Context, p cli.Process, o *versionOptions, own admin
 		details(p.Stdout) // whatever the gateways take
 	}
 	if !o.clientOnly {
-		ctx, done := p.Interruptible(ctx)
-		defer done()
 		v.ask(ctx, p, &o.adminOptions)
 	}
 	if o.asJSON() {

@@ -15,17 +15,6 @@ import (
 	"isthmus/cmd/isthmus/internal/client"
 )
 
-// linkName returns the only argument, which is to name a link.
-func linkName(p cli.Process) (string, error) {
-	switch {
-	case len(p.Args) == 0 || p.Args[0] == "":
-		return "", cli.Usagef("no NAME given: name the link, such as east")
-	case len(p.Args) > 1:
-		return "", cli.Usagef("unexpected argument %q: give one NAME", p.Args[1])
-	}
-	return p.Args[0], nil
-}
-
 // checkNewName refuses names that a link can't have.
 func checkNewName(name string) error {
 	if name == "local" {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -34,6 +33,7 @@ func cordonVerb() cli.Verb {
 	o := new(cordonOptions)
 	return cli.Verb{
 		Use:     "cordon NAME",
+		Such:    "east",
 		Summary: "take a linked cluster's endpoints out of all services, by one switch",
 		Intro:   cordonIntro,
 		Ending:  cordonEnding,
@@ -50,6 +50,7 @@ func uncordonVerb() cli.Verb {
 	o := &cordonOptions{back: true}
 	return cli.Verb{
 		Use:     "uncordon NAME",
+		Such:    "east",
 		Summary: "end a cordon",
 		Intro:   uncordonIntro,
 		Ending:  uncordonEnding,
@@ -67,9 +68,7 @@ func (o *cordonOptions) flags(s *pflag.FlagSet) {
 }
 
 func (o *cordonOptions) check(p cli.Process) (err error) {
-	if o.name, err = linkName(p); err != nil {
-		return err
-	}
+	o.name = p.Args[0]
 	if o.name == "local" {
 		return cli.Usagef("the gateway's own cluster has no link: its cordon is the gateway's flag --cordon-local=false|last-resort|true")
 	}
@@ -83,8 +82,6 @@ func (o *cordonOptions) run(ctx context.Context, p cli.Process) error {
 	if err := o.check(p); err != nil {
 		return err
 	}
-	ctx, done := p.Interruptible(ctx)
-	defer done()
 	here, err := o.openHere()
 	if err != nil {
 		return err
@@ -154,7 +151,7 @@ func linkNames(all []corev1.Secret) string {
 		return ": there are no links"
 	}
 	slices.Sort(names)
-	return ": there are " + strings.Join(names[:min(len(names), 10)], ", ")
+	return ": there are " + cli.Some(names, 10)
 }
 
 func (o *cordonOptions) effect() string {

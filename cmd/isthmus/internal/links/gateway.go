@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/client"
 	"isthmus/internal/adminapi"
 	"isthmus/internal/sleep"
@@ -39,7 +40,7 @@ func (o *gatewayOptions) awaitGateway(ctx context.Context, w *work, what string,
 		case !asked:
 			return errors.New(why)
 		}
-		if !reported && time.Since(began) > slowAfter {
+		if !reported && time.Since(began) > cli.SlowAfter {
 			reported = true
 			fmt.Fprintf(w.p.Stderr, "%s: waiting until the gateway %s, for %v at most\n", w.p.Name, what, o.timeout)
 		}

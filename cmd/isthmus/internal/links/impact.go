@@ -3,8 +3,8 @@ package links
 import (
 	"fmt"
 	"slices"
-	"strings"
 
+	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/client"
 	"isthmus/internal/adminapi"
 )
@@ -61,14 +61,14 @@ func impactText(i *adminapi.ServiceImpact, back bool) string {
 		if i.Zone != "" {
 			name += " in zone " + client.Printable(i.Zone)
 		}
-		now = counts(i.Now) + ", " + number(i.Streams, "stream")
-		left = fmt.Sprintf("%d of %s", adminapi.Total(i.Then), number(adminapi.Total(i.Now), "endpoint"))
+		now = counts(i.Now) + ", " + cli.Count(i.Streams, "stream", "streams")
+		left = fmt.Sprintf("%d of %s", adminapi.Total(i.Then), cli.Count(adminapi.Total(i.Now), "endpoint", "endpoints"))
 		if gains(i) {
-			left = fmt.Sprintf("%s instead of %d: %s", number(adminapi.Total(i.Then), "endpoint"), adminapi.Total(i.Now), counts(i.Then))
+			left = fmt.Sprintf("%s instead of %d: %s", cli.Count(adminapi.Total(i.Then), "endpoint", "endpoints"), adminapi.Total(i.Now), counts(i.Then))
 		}
 	} else {
 		now = counts(i.Now) + ", without streams"
-		left = "served by " + number(adminapi.Total(i.Then), "cluster")
+		left = "served by " + cli.Count(adminapi.Total(i.Then), "cluster", "clusters")
 	}
 	switch {
 	case back:
@@ -86,25 +86,10 @@ func gains(i *adminapi.ServiceImpact) bool {
 	})
 }
 
-// maxClusters is how many clusters of a service are listed.
-const maxClusters = 6
-
 func counts(list []adminapi.ImpactCount) string {
-	var words []string
-	for _, c := range list[:min(len(list), maxClusters)] {
-		words = append(words, fmt.Sprintf("%s %d", client.Printable(c.Cluster), c.Count))
+	words := make([]string, len(list))
+	for i, c := range list {
+		words[i] = fmt.Sprintf("%s %d", client.Printable(c.Cluster), c.Count)
 	}
-	text := strings.Join(words, ", ")
-	if more := len(list) - maxClusters; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
-}
-
-// number is a number with its noun.
-func number(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
+	return cli.Some(words, 6)
 }

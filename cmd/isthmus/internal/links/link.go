@@ -60,6 +60,7 @@ func linkVerb() cli.Verb { return new(linkOptions).verb() }
 func (o *linkOptions) verb() cli.Verb {
 	return cli.Verb{
 		Use:     "link NAME",
+		Such:    "east",
 		Summary: "link a cluster of your kubeconfig, or rotate the token of its link",
 		Intro:   linkIntro,
 		Ending:  linkEnding,
@@ -72,15 +73,14 @@ func (o *linkOptions) verb() cli.Verb {
 			cli.NewSection("What the link has", o.contentFlags),
 			cli.NewSection("The account in the linked cluster", o.accountFlags),
 		},
-		Values: map[string][]string{"output": {"yaml", "json"}},
-		Run:    func(ctx context.Context, p cli.Process) error { return o.run(ctx, p) },
+		Run: func(ctx context.Context, p cli.Process) error { return o.run(ctx, p) },
 	}
 }
 
 func (o *linkOptions) actionFlags(s *pflag.FlagSet) {
 	s.BoolVar(&o.apply, "apply", false, "Write the link Secret, instead of printing it.")
 	s.BoolVar(&o.dryRun, "dry-run", false, "Change nothing: show what would be done in both clusters. The token is then shown as "+placeholder+".")
-	s.StringVarP(&o.output, "output", "o", "yaml", "`FORMAT` of the Secret that is printed: yaml or json.")
+	cli.Choice(s, &o.output, "output", "o", "`FORMAT` of the Secret that is printed: yaml or json.", "yaml", "json")
 	s.BoolVar(&o.wait, "wait", true, "With --apply: wait until the gateway reads the cluster with the new token, and only then delete the tokens before it. Without, they stay.")
 	o.gatewayOptions.flags(s)
 }
@@ -104,17 +104,13 @@ var defaultAccount = types.NamespacedName{Namespace: "linkerd-multicluster", Nam
 
 // check checks the arguments, and reads the file that they name.
 func (o *linkOptions) check(p cli.Process) (err error) {
-	if o.name, err = linkName(p); err != nil {
-		return err
-	}
+	o.name = p.Args[0]
 	if err := checkNewName(o.name); err != nil {
 		return err
 	}
 	switch {
 	case o.there == "":
 		return cli.Usagef("no --context given: name the cluster to be linked by a context of your kubeconfig")
-	case o.output != "yaml" && o.output != "json":
-		return cli.Usagef("-o is %q: give yaml or json", o.output)
 	case o.duration != 0 && o.duration < 10*time.Minute:
 		return cli.Usagef("--duration is %v: give at least 10m, or 0", o.duration)
 	}
@@ -156,8 +152,6 @@ func (o *linkOptions) run(ctx context.Context, p cli.Process) error {
 	if err := o.check(p); err != nil {
 		return err
 	}
-	ctx, done := p.Interruptible(ctx)
-	defer done()
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	there, err := o.openThere(o.there)

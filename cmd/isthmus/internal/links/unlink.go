@@ -28,6 +28,7 @@ func unlinkVerb() cli.Verb {
 	o := new(unlinkOptions)
 	return cli.Verb{
 		Use:     "unlink NAME",
+		Such:    "east",
 		Summary: "take a link away, and with --revoke its account in the other cluster too",
 		Intro:   unlinkIntro,
 		Ending:  unlinkEnding,
@@ -45,10 +46,8 @@ func unlinkVerb() cli.Verb {
 	}
 }
 
-func (o *unlinkOptions) check(p cli.Process) (err error) {
-	if o.name, err = linkName(p); err != nil {
-		return err
-	}
+func (o *unlinkOptions) check(p cli.Process) error {
+	o.name = p.Args[0]
 	switch {
 	case o.revoke && o.there == "":
 		return cli.Usagef("--revoke needs --context: name the linked cluster by a context of your kubeconfig")
@@ -64,8 +63,6 @@ func (o *unlinkOptions) run(ctx context.Context, p cli.Process) error {
 	if err := o.check(p); err != nil {
 		return err
 	}
-	ctx, done := p.Interruptible(ctx)
-	defer done()
 	here, err := o.openHere()
 	if err != nil {
 		return err

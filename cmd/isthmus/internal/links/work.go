@@ -4,13 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"time"
 
 	"isthmus/cmd/isthmus/internal/cli"
 )
-
-// slowAfter is how long a step takes until the user learns what it is.
-const slowAfter = time.Second
 
 // work carries out the steps of a verb and reports each, or only names them.
 type work struct {
@@ -34,15 +30,8 @@ func (w *work) do(ctx context.Context, c *cluster, verb, object string, step fun
 
 // wait runs a function to its end, and reports what it does if it takes long.
 func (w *work) wait(what string, f func() error) error {
-	done := make(chan error, 1)
-	go func() { done <- f() }()
-	select {
-	case err := <-done:
-		return err
-	case <-time.After(slowAfter):
-	}
-	fmt.Fprintf(w.p.Stderr, "%s: waiting: %s\n", w.p.Name, what)
-	return <-done
+	defer w.p.Wait("for: " + what).Stop()
+	return f()
 }
 
 // warn reports what does not keep the verb from going on.

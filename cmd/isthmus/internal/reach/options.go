@@ -8,7 +8,6 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 
 	"isthmus/clusterstore/guard"
+	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/internal/legible"
 )
 
@@ -136,14 +136,9 @@ func unreadable(err error) error {
 
 // some returns names for a message, not too many of them.
 func some(names []string) string {
-	const limit = 10
-	quoted := make([]string, 0, limit)
-	for _, n := range names[:min(len(names), limit)] {
-		quoted = append(quoted, legible.Quoted(n))
+	quoted := make([]string, len(names))
+	for i, n := range names {
+		quoted[i] = legible.Quoted(n)
 	}
-	text := strings.Join(quoted, ", ")
-	if len(names) > limit {
-		text += fmt.Sprintf(" and %d more", len(names)-limit)
-	}
-	return text
+	return cli.Some(quoted, 10)
 }
