@@ -23,7 +23,7 @@ const (
 
 // ClusterList is /debug/clusters?view=list.
 type ClusterList struct {
-	Replica  Replica              `json:"replica"` // that answers
+	Replica  Replica              `json:"replica"`  // that answers
 	States   map[ClusterState]int `json:"states"`   // how many clusters have which
 	TakenOut int                  `json:"takenOut"` // clusters that are not in service
 	List[ClusterLine]
