@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"isthmus/cmd/isthmus/internal/events"
 	"isthmus/cmd/isthmus/internal/lists"
@@ -99,68 +98,23 @@ func shownClusters(here adminapi.Cluster, links []adminapi.Cluster) []adminapi.C
 
 // services lists those that /debug/services lists.
 func (l *listContent) services(views []grpcapi.ViewStatus) []adminapi.ServiceLine {
-	streams := make(map[federation.ServiceID]int)
-	for _, v := range views {
-		if v.Service != (federation.ServiceID{}) {
-			streams[v.Service] += v.Streams
-		}
-	}
-	watched := make(map[federation.ServiceID][]federation.WatchedPort)
-	for _, w := range l.table.Watched() {
-		watched[w.Service] = append(watched[w.Service], w)
-	}
-	problems := make(map[federation.ServiceID][]string)
-	for _, p := range l.problems() {
-		namespace, name, _ := strings.Cut(p.Service, "/")
-		problems[federation.ServiceID{Namespace: namespace, Name: name}] = p.Problems
-	}
-	unserved := make(map[federation.ServiceID]map[federation.Member]string)
-	for _, u := range l.table.Unserved() {
-		if unserved[u.Service] == nil {
-			unserved[u.Service] = make(map[federation.Member]string)
-		}
-		unserved[u.Service][u.Member] = u.Status.String()
-	}
-	definitions := l.table.Definitions()
-	list := make([]adminapi.ServiceLine, 0, len(definitions))
-	add := func(id federation.ServiceID, d *federation.Definition) {
-		ports := watched[id]
+	services := newServices(l.table, views, l.problems())
+	list := make([]adminapi.ServiceLine, 0, len(services))
+	for id, of := range services {
+		d := of.definition
 		s := adminapi.ServiceLine{
-			Namespace: shown(id.Namespace), Name: shown(id.Name), Kind: kindOf(d), Watched: len(ports) > 0,
-			Streams: streams[id], Problems: shownAll(problems[id]),
+			Namespace: shown(id.Namespace), Name: shown(id.Name), Kind: kindOf(d), Watched: len(of.ports) > 0,
+			Streams: of.streams, Problems: shownAll(of.problems),
 		}
 		if d != nil && d.Preference != nil && len(d.Preference.Tiers) > 0 {
 			s.Prefer = shown(d.Preference.String())
 		}
-		addMembers(&s, d, ports, unserved[id])
-		s.Ports, s.Port = l.knownPorts(id, ports)
+		addMembers(&s, d, of.ports, of.unserved)
+		s.Ports, s.Port = l.knownPorts(id, of.ports)
 		list = append(list, s)
-	}
-	for id, d := range definitions {
-		if kindOf(d) == "plain" && watched[id] == nil && problems[id] == nil && streams[id] == 0 {
-			continue
-		}
-		add(id, d)
-	}
-	for id := range watched {
-		if definitions[id] == nil {
-			add(id, nil)
-		}
 	}
 	addTiers(list, l.table.TiersInUse())
 	return list
-}
-
-func kindOf(d *federation.Definition) string {
-	switch {
-	case d == nil:
-		return "undefined"
-	case d.Federated:
-		return "federated"
-	case len(d.Members) == 1 && d.Members[0].Cluster == federation.Local:
-		return "plain"
-	}
-	return "mirrored"
 }
 
 // maxMembers is how many members of a service a line has.

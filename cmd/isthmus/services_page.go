@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"isthmus/federation"
 	"isthmus/grpcapi"
@@ -28,82 +27,53 @@ func newPreferenceEntry(p *federation.Preference) *adminapi.Preference {
 	return &adminapi.Preference{Prefer: p.String(), MinReady: p.MinReady.String(), ReturnAfter: p.ReturnAfter.String(), ReturnOver: p.ReturnOver.String()}
 }
 
-// servicesPage is /debug/services while it is made.
-type servicesPage map[federation.ServiceID]*adminapi.Service
-
-// newServicesPage lists, by name, the services that are federated or mirrored, that
-// proxies watch or that have problems, with their members.
+// newServicesPage lists all services by name, with their members.
 func newServicesPage(t *federation.Table, views []grpcapi.ViewStatus, problems []adminapi.Problem, known members) []adminapi.Service {
-	services := make(servicesPage)
-	services.addWatched(t.Watched())
-	for _, v := range views {
-		if v.Service != (federation.ServiceID{}) && v.Streams > 0 {
-			services.entry(v.Service).Streams += v.Streams
-		}
+	services := newServices(t, views, problems)
+	page := make(map[federation.ServiceID]*adminapi.Service, len(services))
+	for id, s := range services {
+		page[id] = newServiceEntry(id, s, known)
 	}
-	for _, p := range problems {
-		namespace, name, _ := strings.Cut(p.Service, "/")
-		services.entry(federation.ServiceID{Namespace: namespace, Name: name}).Problems = p.Problems
-	}
-	services.addDefinitions(t, known)
 	for _, one := range t.Steered() {
-		s := services.entry(one.Service)
+		s := page[one.Service]
+		if s == nil {
+			continue // it has come to be watched since
+		}
 		s.Clients, s.MoreClients = one.Clients, one.MoreClients
-		if s.Preference == nil { // or it has come by addDefinitions, with what is not linked
+		if s.Preference == nil { // or it has that of its definition, with what is not linked
 			s.Preference = newPreferenceEntry(one.Preference)
 		}
 	}
-	list := make([]adminapi.Service, 0, len(services))
-	for _, s := range services {
+	list := make([]adminapi.Service, 0, len(page))
+	for _, s := range page {
 		list = append(list, *s)
 	}
 	slices.SortFunc(list, func(a, b adminapi.Service) int { return cmp.Compare(a.Service, b.Service) })
 	return list
 }
 
-// entry returns a service's, which it adds if there is none.
-func (p servicesPage) entry(id federation.ServiceID) *adminapi.Service {
-	if p[id] == nil {
-		p[id] = &adminapi.Service{Service: id.String(), Members: []adminapi.Member{}, Ports: []adminapi.Port{}}
-	}
-	return p[id]
-}
-
-// addWatched adds the ports that proxies watch.
-func (p servicesPage) addWatched(list []federation.WatchedPort) {
-	for _, w := range list {
+func newServiceEntry(id federation.ServiceID, s *service, known members) *adminapi.Service {
+	e := &adminapi.Service{Service: id.String(), Members: []adminapi.Member{}, Ports: []adminapi.Port{}, Streams: s.streams, Problems: s.problems}
+	for _, w := range s.ports {
 		port := adminapi.Port{Port: w.Port, Members: []adminapi.PortMember{}}
 		for _, m := range w.Members {
 			port.Members = append(port.Members, newPortMemberEntry(m))
 		}
-		s := p.entry(w.Service)
-		s.Ports = append(s.Ports, port)
+		e.Ports = append(e.Ports, port)
 	}
-}
-
-// addDefinitions adds the services that are federated or mirrored, and the members of all.
-func (p servicesPage) addDefinitions(t *federation.Table, known members) {
-	reasons := make(map[federation.ServiceID]map[federation.Member]string)
-	for _, u := range t.Unserved() {
-		if reasons[u.Service] == nil {
-			reasons[u.Service] = make(map[federation.Member]string)
-		}
-		reasons[u.Service][u.Member] = u.Status.String()
+	d := s.definition
+	if d == nil {
+		return e
 	}
-	for id, d := range t.Definitions() {
-		if p[id] == nil && !d.Federated && len(d.Members) == 1 && d.Members[0].Cluster == federation.Local {
-			continue // a plain Service that no proxy watches
-		}
-		s := p.entry(id)
-		s.Federated = d.Federated
-		if d.Preference != nil && len(d.Preference.Tiers) > 0 {
-			s.Preference = newPreferenceEntry(d.Preference)
-			s.Preference.Unlinked = known.unlinked(id, d.Preference)
-		}
-		for _, m := range d.Members {
-			s.Members = append(s.Members, adminapi.Member{
-				Cluster: m.Cluster.String(), Service: m.Service.String(), Reason: reasons[id][m], LacksPorts: known.lacks(id, m),
-			})
-		}
+	e.Federated = d.Federated
+	if d.Preference != nil && len(d.Preference.Tiers) > 0 {
+		e.Preference = newPreferenceEntry(d.Preference)
+		e.Preference.Unlinked = known.unlinked(id, d.Preference)
 	}
+	for _, m := range d.Members {
+		e.Members = append(e.Members, adminapi.Member{
+			Cluster: m.Cluster.String(), Service: m.Service.String(), Reason: s.unserved[m], LacksPorts: known.lacks(id, m),
+		})
+	}
+	return e
 }
