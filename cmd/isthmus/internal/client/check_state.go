@@ -10,6 +10,7 @@ import (
 
 	"isthmus/clusterstore/check"
 	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/internal/legible"
 )
 
 // Sections and checks of this package's own.
@@ -226,7 +227,7 @@ func alike(lists [][]check.Result) bool {
 func (s *checkState) addReplicas(answered int, differing []string) {
 	x := check.Result{Section: sectionGateway, Check: checkReplicas, Level: check.OK, Text: fmt.Sprintf("%d replicas agree", answered)}
 	if len(differing) > 0 {
-		x.Level, x.Text = check.Warning, "the replicas differ: "+cli.Some(differing, maxNames)
+		x.Level, x.Text = check.Warning, "the replicas differ: "+legible.Some(differing, maxNames)
 		x.Hint = "check again in some seconds; if it stays, compare: isthmus clusters --pod NAME"
 	}
 	s.add(x)

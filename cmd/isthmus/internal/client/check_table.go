@@ -9,6 +9,7 @@ import (
 
 	"isthmus/clusterstore/check"
 	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/internal/legible"
 )
 
 // marks are how levels are shown, and what precedes a hint.
@@ -113,7 +114,7 @@ func (s *checkState) writeCheck(b *bytes.Buffer, list []check.Result) {
 	}
 	for _, text := range texts {
 		if names := objects[text]; len(names) > 0 {
-			text = cli.Some(names, maxNames) + ": " + text
+			text = legible.Some(names, maxNames) + ": " + text
 		}
 		s.writeLine(b, check.OK, text)
 	}

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/internal/adminapi"
+	"isthmus/internal/legible"
 )
 
 // maxAddressLines is how many addresses are shown of a service of many.
@@ -65,7 +65,7 @@ func whyOf(a *adminapi.ExplainedAddress) string {
 	case "other-node":
 		text += ": " + cmp.Or(a.Node, "its node is not known")
 	case "hinted-to-other-zones":
-		text += ": " + cli.Some(a.Hints, maxNames)
+		text += ": " + legible.Some(a.Hints, maxNames)
 	case "other-instance":
 		text += ": " + cmp.Or(a.Hostname, "it has none")
 	}

@@ -12,6 +12,7 @@ import (
 
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/internal/adminapi"
+	"isthmus/internal/legible"
 )
 
 // explainState is a page about a service to be shown.
@@ -133,7 +134,7 @@ func portsOf(m *adminapi.ExplainedMember) string {
 	for _, p := range m.Ports {
 		list = append(list, strconv.Itoa(int(p)))
 	}
-	return cli.Some(list, maxNames)
+	return legible.Some(list, maxNames)
 }
 
 // servedOf counts the addresses of a member; empty: not all of them are on the page.

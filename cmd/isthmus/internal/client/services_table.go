@@ -11,6 +11,7 @@ import (
 
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/internal/adminapi"
+	"isthmus/internal/legible"
 )
 
 // servicesState is a page of services to be shown.
@@ -115,7 +116,7 @@ func memberNames(e *adminapi.Service) string {
 	for _, m := range e.Members {
 		clusters = append(clusters, m.Cluster)
 	}
-	return cli.Some(clusters, maxNames)
+	return legible.Some(clusters, maxNames)
 }
 
 // endpointsOf counts those of each port by cluster.
@@ -126,7 +127,7 @@ func endpointsOf(e *adminapi.Service) string {
 		for _, m := range p.Members {
 			clusters = append(clusters, fmt.Sprintf("%s %d", m.Cluster, m.Endpoints))
 		}
-		ports = append(ports, strconv.Itoa(int(p.Port))+": "+cmp.Or(cli.Some(clusters, maxNames), "none"))
+		ports = append(ports, strconv.Itoa(int(p.Port))+": "+cmp.Or(legible.Some(clusters, maxNames), "none"))
 	}
 	if more := len(ports) - 3; more > 0 {
 		ports = append(ports[:3], cli.Count(more, "more port", "more ports"))

@@ -16,6 +16,7 @@ import (
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/client"
 	"isthmus/internal/adminapi"
+	"isthmus/internal/legible"
 )
 
 // cordonOptions are those of "isthmus cordon" and "isthmus uncordon".
@@ -151,7 +152,7 @@ func linkNames(all []corev1.Secret) string {
 		return ": there are no links"
 	}
 	slices.Sort(names)
-	return ": there are " + cli.Some(names, 10)
+	return ": there are " + legible.Some(names, 10)
 }
 
 func (o *cordonOptions) effect() string {

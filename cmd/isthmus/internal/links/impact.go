@@ -7,6 +7,7 @@ import (
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/client"
 	"isthmus/internal/adminapi"
+	"isthmus/internal/legible"
 )
 
 // impacts joins what gateways foresee for services, those that would be left with nothing first.
@@ -91,5 +92,5 @@ func counts(list []adminapi.ImpactCount) string {
 	for i, c := range list {
 		words[i] = fmt.Sprintf("%s %d", client.Printable(c.Cluster), c.Count)
 	}
-	return cli.Some(words, 6)
+	return legible.Some(words, 6)
 }

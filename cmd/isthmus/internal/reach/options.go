@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 
 	"isthmus/clusterstore/guard"
-	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/internal/legible"
 )
 
@@ -140,5 +139,5 @@ func some(names []string) string {
 	for i, n := range names {
 		quoted[i] = legible.Quoted(n)
 	}
-	return cli.Some(quoted, 10)
+	return legible.Some(quoted, 10)
 }
