@@ -100,8 +100,8 @@ generate: ## write generated code anew
 	go generate ./...
 	cd e2e && go generate ./...
 
-bench: tools ## what the gateway costs beside a bare gRPC server (BENCH=REGEX: only these; ADDR=, PID=: another server)
-	@$(BIN)/bench -run '$(BENCH)' $(if $(ADDR)$(PID),-addr '$(ADDR)' -pid '$(PID)')
+bench: tools ## what the gateway costs beside a bare gRPC server (BENCH=REGEX: only these)
+	@$(BIN)/bench -run '$(BENCH)'
 
 growth: tools ## how the gateway's costs grow with endpoints, clusters, Services, streams and connections (BENCH=REGEX: only these)
 	@$(BIN)/bench growth -run '$(BENCH)'

@@ -42,7 +42,7 @@ const (
 func blast(s Scale) Trial {
 	c := s.Blast
 	return Trial{
-		Name: "blast", kinds: gatewayOnly, repeats: 1,
+		Name: "blast", repeats: 1,
 		Figures: []Figure{
 			{Key: "p99", Label: "within the budget: the last stream has another cluster's change, 99th percentile", Unit: "ms", MaxRatio: 2},
 			{Key: "over p99", Label: "beyond the budget: the last stream has another cluster's change, 99th percentile", Unit: "ms", MaxRatio: 2},
@@ -134,7 +134,7 @@ func (b *blasting) changes(rounds int) map[string][]time.Time {
 		}
 		n := i % b.Services
 		written[federated(n)] = append(written[federated(n)], time.Now())
-		check(b.fleet.Flip(flooding+1+n%(b.Linked-1), fleetName(n)))
+		check(b.fleet.Flip(flooding+1+n%(b.Linked-1), fleet.Service(n)))
 	}
 	return written
 }
@@ -169,7 +169,7 @@ func (b *blasting) comeBack() {
 		}
 	})
 	m := b.meter(b.streams)
-	check(b.fleet.Flip(flooding, fleetName(0)))
+	check(b.fleet.Flip(flooding, fleet.Service(0)))
 	check(poll.Until(b.ctx, floodLimit, floodEvery, func() error {
 		if got := m.messages(); got != of {
 			return fmt.Errorf("after the flood, a change of its cluster: %d messages, not %d", got, of)

@@ -3,16 +3,17 @@ package bench
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"isthmus/e2e/bench/fleet"
 	"isthmus/e2e/bench/load"
-	"isthmus/e2e/bench/world"
 )
 
 // idle measures a server without streams.
 func idle(s Scale) Trial {
 	return Trial{
-		Name: "idle", kinds: gatewayOnly, repeats: 1,
+		Name: "idle", repeats: 1, fleet: s.app,
 		Figures: []Figure{{Key: "rss", Label: "resident memory, no streams", Unit: "MB", Max: 100}},
 		do: func(r *run) {
 			at := r.start()
@@ -22,10 +23,29 @@ func idle(s Scale) Trial {
 	}
 }
 
-// connect opens all streams of a family at once, ends them at once and opens them again.
-func connect(s Scale, name string, f family) Trial {
+// web is Services with many Pods, and app Services with few, in three clusters.
+func (s Scale) web(int) fleet.Config { return s.Web.fleet() }
+func (s Scale) app(int) fleet.Config { return s.App.fleet() }
+
+// ServicesScale is how many Services there are in each of three clusters, and their endpoints there.
+type ServicesScale struct{ Services, Endpoints int }
+
+func (c ServicesScale) fleet() fleet.Config {
+	return fleet.Config{Linked: 2, Services: c.Services, Slices: 1, Endpoints: c.Endpoints, Joined: true, Nodes: true}
+}
+
+// authorities returns those of Services, by number.
+func authorities(joined bool) func(int) string {
+	if joined {
+		return federated
+	}
+	return local
+}
+
+// connect opens all streams at once, ends them at once and opens them again.
+func connect(s Scale, name string, joined bool) Trial {
 	return Trial{
-		Name: name, kinds: bothKinds, repeats: s.Repeats, families: []family{f},
+		Name: name, floor: true, repeats: s.Repeats, fleet: s.web,
 		Figures: []Figure{
 			{Key: "cpu", Label: "CPU to connect all", Unit: "s", MaxRatio: atFloor},
 			{Key: "all", Label: "the last stream has its first message", Unit: "ms"},
@@ -33,19 +53,23 @@ func connect(s Scale, name string, f family) Trial {
 			{Key: "reconnect", Label: "CPU to drop and reconnect all", Unit: "s", MaxRatio: atFloor},
 		},
 		do: func(r *run) {
-			r.start().connectTwice(r.spread(f, f.count(s.World)), func(*load.Load) {})
+			r.start().connectTwice(spread(s.Streams, s.Conns, s.Web.Services, authorities(joined)), func(*load.Load) {})
 		},
 	}
 }
 
 // connectTwice opens all streams at once and lets something be done under them, ends them at once and opens them again.
 func (s *server) connectTwice(cfg load.Config, do func(*load.Load)) {
+	kept{}.first(cfg.Targets)
 	before := s.settled()
 	streams, cpu := s.connect(cfg, nil)
 	s.set("cpu", cpu.Seconds())
 	s.set("memory", perStream(s.rss()-before, streams))
 	s.set("bytes", float64(streams.Bytes())/float64(streams.Streams()))
 	do(streams)
+	if s.kind == Gateway {
+		s.record(streams)
+	}
 	_, cpu = s.connect(cfg, streams)
 	s.set("reconnect", cpu.Seconds())
 }
@@ -75,7 +99,7 @@ type ProxiesScale struct {
 // proxies opens streams as proxies have them, changes some of their services, ends all streams at once and opens them again.
 func proxies(s Scale, name string, crowd Crowd) Trial {
 	return Trial{
-		Name: name, kinds: bothKinds, repeats: s.Repeats, families: []family{appLocal, appFederated, profilesLocal, profilesFederated},
+		Name: name, floor: true, repeats: s.Repeats, fleet: s.app,
 		Figures: []Figure{
 			{Key: "cpu", Label: "CPU to connect all", Unit: "s", MaxRatio: asProxies},
 			{Key: "all", Label: "the last stream has its first message", Unit: "ms"},
@@ -85,7 +109,7 @@ func proxies(s Scale, name string, crowd Crowd) Trial {
 		},
 		do: func(r *run) {
 			at := r.start()
-			at.connectTwice(load.Config{Conns: crowd.Conns, Targets: crowd.targets(s.World.App, world.App)}, func(streams *load.Load) {
+			at.connectTwice(load.Config{Conns: crowd.Conns, Targets: crowd.targets(s.App.Services)}, func(streams *load.Load) {
 				at.update(streams, s.Proxies)
 			})
 		},
@@ -95,29 +119,42 @@ func proxies(s Scale, name string, crowd Crowd) Trial {
 // update changes services under open streams: endpoints, which the federated Service has and the local one if the endpoint is
 // local, and the profiles of both.
 func (s *server) update(streams *load.Load, scale ProxiesScale) {
-	var list []service
+	of := map[[2]string]int{} // streams
+	streams.Arrivals(func(t load.Target, _ []time.Time) { of[[2]string{t.Method, t.Authority}]++ })
+	m, expected, every := s.meter(streams), 0, time.Second/time.Duration(scale.Rate)
+	next := time.Now()
 	for range 2 {
 		for i := range scale.Changed {
-			list = append(list, appFederated.of(i), profilesLocal.of(i), profilesFederated.of(i))
+			for _, c := range serviceChanges(i) {
+				s.pause(time.Until(next))
+				next = next.Add(every)
+				c.authorities = slices.DeleteFunc(c.authorities, func(a string) bool { return of[[2]string{c.method, a}] == 0 })
+				s.change(c)
+				for _, authority := range c.authorities {
+					expected += of[[2]string{c.method, authority}]
+				}
+			}
 		}
 	}
-	m := s.meter(streams)
-	s.changeAll(list, scale.Rate)
 	s.settle(streams)
-	cpu := m.spent()
-	updates := m.expect(expected(streams, list))
+	cpu, updates := m.spent(), m.expect(expected)
 	s.set("update", microseconds(cpu)/updates)
 	s.set("update bytes", m.bytes()/updates)
 }
 
-// expected returns how many updates follow from changes.
-func expected(streams *load.Load, list []service) (n int) {
-	of := map[[2]string]int{}
-	streams.Arrivals(func(t load.Target, _ []time.Time) { of[[2]string{t.Method, t.Authority}]++ })
-	for _, s := range list {
-		n += of[[2]string{s.method, s.authority}] + of[[2]string{s.method, s.also}]
+// serviceChanges returns changes of an endpoint of a service, in another cluster for each, and of the profiles of the local
+// Service and the federated one.
+func serviceChanges(i int) []change {
+	name := fleet.Service(i)
+	endpoint := change{cluster: i % 3, service: name, method: getMethod, authorities: []string{federated(i)}}
+	if endpoint.cluster == 0 {
+		endpoint.authorities = append(endpoint.authorities, local(i))
 	}
-	return n
+	return []change{
+		endpoint,
+		{service: name, method: profileMethod, authorities: []string{local(i)}},
+		{service: fleet.Federated(name), method: profileMethod, authorities: []string{federated(i)}},
+	}
 }
 
 // expect returns how many messages have come since the meter began. Other than so many end the run.
@@ -137,28 +174,24 @@ type Crowd struct{ Conns, Streams int }
 
 // proxy returns the streams of one proxy, of so many Services: half are Get and half GetProfile, of either half the
 // Services are federated. Each proxy has other Services than the next one, and each of its streams another.
-func (c Crowd) proxy(conn, services int, name func(int) string) (list []load.Target) {
+func (c Crowd) proxy(conn, services int) (list []load.Target) {
 	const apart = 251 // the Services of one proxy's streams
 	for n := range c.Streams {
-		t := load.Target{Method: getMethod, Token: world.Token(conn)}
+		t := load.Target{Method: getMethod, Token: fleet.Token(conn)}
 		if n%2 == 1 {
 			t.Method = profileMethod
 		}
-		service := name((conn + apart*n) % services)
-		if n%4 == 1 || n%4 == 2 {
-			service = world.Federated(service)
-		}
-		t.Authority = world.Authority(service)
+		t.Authority = authorities(n%4 == 1 || n%4 == 2)((conn + apart*n) % services)
 		list = append(list, t)
 	}
 	return list
 }
 
 // targets returns the streams of all proxies in the order of load.Config.
-func (c Crowd) targets(services int, name func(int) string) []load.Target {
+func (c Crowd) targets(services int) []load.Target {
 	list := make([]load.Target, c.Conns*c.Streams)
 	for conn := range c.Conns {
-		for n, t := range c.proxy(conn, services, name) {
+		for n, t := range c.proxy(conn, services) {
 			list[conn+n*c.Conns] = t
 		}
 	}

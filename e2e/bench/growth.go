@@ -69,16 +69,15 @@ func changeByClusters(s Scale) Trial {
 // changeCost is what one change of an endpoint costs that is sent to one stream. It is made in the cluster of that number.
 func changeCost(s Scale, name string, cluster int) Trial {
 	return Trial{
-		Name: name, kinds: gatewayOnly, repeats: s.Repeats,
+		Name: name, repeats: s.Repeats,
 		Figures: []Figure{{Key: "cpu", Label: name, Unit: "µs"}},
 		do: func(r *run) {
 			at := r.start(unpaced)
-			service, authority := fleet.Service(0, cluster > 0)
-			stream := at.open(load.Config{Method: getMethod, Conns: 1, Targets: []load.Target{{Authority: authority}}})
+			stream := at.open(load.Config{Conns: 1, Targets: []load.Target{{Authority: authorities(cluster > 0)(0)}}})
 			r.pause(aftermath)
 			cpu := at.cost(func() {
 				for first, i := stream.Received(), 1; i <= s.Growth.Changes; i++ {
-					check(r.fleet.Flip(cluster, service))
+					check(r.fleet.Flip(cluster, fleet.Service(0)))
 					check(stream.Await(r.ctx, first+i))
 				}
 			})
@@ -92,16 +91,12 @@ func changeCost(s Scale, name string, cluster int) Trial {
 func subscription(s Scale) Trial {
 	const name = "one subscription, by the number of Services"
 	return Trial{
-		Name: name, kinds: gatewayOnly, repeats: s.Repeats, Sizes: s.Growth.Services, Of: "Services",
+		Name: name, repeats: s.Repeats, Sizes: s.Growth.Services, Of: "Services",
 		Figures: []Figure{{Key: "cpu", Label: name, Unit: "µs"}},
 		fleet:   func(services int) fleet.Config { return fleet.Config{Services: services, Slices: 1, Endpoints: 10} },
 		do: func(r *run) {
 			at := r.start(unpaced)
-			cfg := load.Config{Method: getMethod, Conns: s.Growth.Conns}
-			for i := range s.Growth.Streams {
-				_, authority := fleet.Service(i%r.size, false)
-				cfg.Targets = append(cfg.Targets, load.Target{Authority: authority})
-			}
+			cfg := spread(s.Growth.Streams, s.Growth.Conns, r.size, local)
 			at.settled()
 			cpu := at.cost(func() { at.open(cfg) })
 			r.set("cpu", microseconds(cpu)/float64(s.Growth.Streams))
@@ -128,7 +123,7 @@ func crowdByConns(s Scale) Trial {
 func crowd(s Scale, name string, of func(size int) (streams, conns int)) Trial {
 	c := s.Growth.Crowds
 	return Trial{
-		Name: name, kinds: gatewayOnly, repeats: s.Repeats,
+		Name: name, repeats: s.Repeats,
 		Figures: []Figure{{Key: "memory", Label: "memory " + name, Unit: "kB"}, {Key: "cpu", Label: "CPU to connect " + name, Unit: "µs"}},
 		fleet: func(int) fleet.Config {
 			return fleet.Config{Linked: 1, Services: c.Services, Slices: 1, Endpoints: c.Endpoints, Joined: true}
@@ -137,7 +132,7 @@ func crowd(s Scale, name string, of func(size int) (streams, conns int)) Trial {
 			streams, conns := of(r.size)
 			waves := max(1, streams/c.Of)
 			proxies := Crowd{Conns: streams / waves / c.Each, Streams: c.Each}
-			wave := load.Config{Conns: conns / waves, Targets: proxies.targets(c.Services, fleetName)}
+			wave := load.Config{Conns: conns / waves, Targets: proxies.targets(c.Services)}
 			at := r.start(unpaced)
 			before := at.settled()
 			cpu := at.cost(func() {
@@ -156,7 +151,7 @@ func crowd(s Scale, name string, of func(size int) (streams, conns int)) Trial {
 func linkedClusters(s Scale) Trial {
 	c := s.Growth.Linked
 	return Trial{
-		Name: "linked clusters", kinds: gatewayOnly, repeats: 1, Sizes: c.Clusters, Of: "clusters",
+		Name: "linked clusters", repeats: 1, Sizes: c.Clusters, Of: "clusters",
 		Figures: []Figure{
 			{Key: "peak", Label: "linked clusters, memory at most, at start", Unit: "MB"},
 			{Key: "rest", Label: "linked clusters, memory at rest", Unit: "MB"},

@@ -31,9 +31,8 @@ const (
 // hotService opens all streams to one Service, and restarts all its Pods.
 func hotService(s Scale) Trial {
 	c := s.Hot
-	name, authority := fleet.Service(0, false)
 	return Trial{
-		Name: "hot service", kinds: gatewayOnly, repeats: 1,
+		Name: "hot service", repeats: 1,
 		Figures: []Figure{
 			{Key: "all", Label: "the last stream has its first message after", Unit: "s"},
 			{Key: "late p50", Label: "a stream has the last change after, median", Unit: "ms"},
@@ -48,10 +47,10 @@ func hotService(s Scale) Trial {
 		},
 		fleet: func(int) fleet.Config { return fleet.Config{Services: 1, Slices: c.Slices, Endpoints: c.Endpoints} },
 		do: func(r *run) {
-			rolling := must(r.fleet.Restart(name, 1+c.Slices*c.Endpoints/60))
+			rolling := must(r.fleet.Restart(fleet.Service(0), 1+c.Slices*c.Endpoints/60))
 			at := r.start()
 			before := at.settled()
-			cfg := spread(c.Proxies.Conns*c.Proxies.Streams, c.Proxies.Conns, 1, func(int) string { return authority })
+			cfg := spread(c.Proxies.Conns*c.Proxies.Streams, c.Proxies.Conns, 1, local)
 			cfg.Newest = true
 			for i := range min(folds, len(cfg.Targets)) {
 				cfg.Targets[i].Keep = true
@@ -70,7 +69,7 @@ func hotService(s Scale) Trial {
 			r.set("share", share(m.spent(), took))
 			r.set("peak", megabytes(at.peak()))
 			r.set("growth", at.peak()/held)
-			m.rolled(over, old+m.checkAll(authority, rolling.Addresses(), over))
+			m.rolled(over, old+m.checkAll(rolling.Addresses(), over))
 		},
 	}
 }
@@ -106,8 +105,8 @@ func (m *meter) roll(rolling *fleet.Rolling, within time.Duration) (over time.Ti
 
 // checkAll returns how large the message is that has all endpoints at the end. A stream that has had nothing after the last change
 // ends the run, and so does one of those that are read if its messages do not lead to these endpoints.
-func (m *meter) checkAll(authority string, want []netip.AddrPort, over time.Time) int {
-	late := m.open(load.Config{Method: getMethod, Conns: 1, Keep: true, Targets: []load.Target{{Authority: authority}}})
+func (m *meter) checkAll(want []netip.AddrPort, over time.Time) int {
+	late := m.open(load.Config{Conns: 1, Targets: []load.Target{{Authority: local(0), Keep: true}}})
 	slices.SortFunc(want, netip.AddrPort.Compare)
 	leads := func(_ load.Target, messages [][]byte) {
 		if messages == nil {

@@ -29,7 +29,7 @@ type Rates struct{ Node, Endpoint, Label float64 }
 // manyClusters lets hundreds of clusters change as they do, under open streams. There is no floor: it follows no clusters.
 func manyClusters(s Scale) Trial {
 	return Trial{
-		Name: "clusters", kinds: gatewayOnly, repeats: 1, fleet: s.Many.fleet,
+		Name: "clusters", repeats: 1, fleet: s.Many.fleet,
 		Figures: []Figure{
 			{Key: "rate", Label: "changes a second, of all clusters"},
 			{Key: "share", Label: "CPU of one core", Unit: "%", Max: 50},
@@ -129,8 +129,7 @@ func (m *manyChanges) node(cluster int) {
 // endpoint makes an endpoint not ready, or ready again.
 func (m *manyChanges) endpoint(cluster int) {
 	service := m.draw("endpoint", cluster)
-	name, _ := fleet.Service(m.number(cluster, service), false)
-	check(m.run.fleet.Flip(cluster, name))
+	check(m.run.fleet.Flip(cluster, fleet.Service(m.number(cluster, service))))
 	m.sent(cluster, service)
 }
 

@@ -1,16 +1,11 @@
 package bench
 
 import (
-	"errors"
 	"math"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
-	"time"
-
-	"isthmus/e2e/bench/floor"
-	"isthmus/e2e/bench/load"
 )
 
 func TestMedian(t *testing.T) {
@@ -147,54 +142,4 @@ func TestUpdatePage(t *testing.T) {
 	if _, err := UpdatePage("# Speed\n", r, growth); err == nil {
 		t.Error("updated a page that has no place for it")
 	}
-}
-
-// TestPropagation: the changes of a service are its streams' messages after the first ones.
-func TestPropagation(t *testing.T) {
-	l := floorLoad(t, "a:80", "b:80", "a:80")
-	written := map[string][]time.Time{}
-	l.Arrivals(func(to load.Target, at []time.Time) {
-		written[to.Authority] = []time.Time{at[1].Add(-5 * time.Millisecond)}
-	})
-	delays := propagation(l, written, 1)
-	if len(delays) != 3 || delays[2] < 4.9 {
-		t.Errorf("delays %v", delays)
-	}
-}
-
-// floorLoad returns streams that have had a first message and a step.
-func floorLoad(t *testing.T, authorities ...string) *load.Load {
-	t.Helper()
-	r := floor.Recording{Get: map[string]floor.Answer{}}
-	var targets []load.Target
-	for _, a := range authorities {
-		r.Get[a] = floor.Answer{First: [][]byte{[]byte("first")}, Steps: [][]byte{[]byte("step")}}
-		targets = append(targets, load.Target{Authority: a})
-	}
-	path := filepath.Join(t.TempDir(), "recording.json")
-	if err := r.Write(path); err != nil {
-		t.Fatal(err)
-	}
-	p, err := floor.Start(t.Context(), append(selfCommand("floor"), path)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := load.Open(t.Context(), load.Config{Addr: p.Addr(), Method: "Get", Conns: 1, Targets: targets})
-	if err != nil {
-		t.Fatal(errors.Join(err, p.Stop()))
-	}
-	t.Cleanup(func() {
-		if err := errors.Join(l.Close(), p.Stop()); err != nil {
-			t.Error(err)
-		}
-	})
-	for a := range r.Get {
-		if err := p.Step("Get", a, 0); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := l.Await(t.Context(), 2); err != nil {
-		t.Fatal(err)
-	}
-	return l
 }

@@ -19,10 +19,10 @@ type run struct {
 	*Lab
 	ctx        context.Context
 	kind       Kind
-	size       int          // one of the trial's Sizes
-	fleet      *fleet.Fleet // nil: the real clusters are used
-	kubeconfig string       // of the cluster that the gateway is local to
-	recording  string       // the file from which the floor sends
+	size       int // one of the trial's Sizes
+	fleet      *fleet.Fleet
+	kubeconfig string // of the cluster that the gateway is local to
+	recording  string // the file from which the floor sends
 	samples    map[Kind]Sample
 	ends       []func() error
 }
@@ -89,10 +89,6 @@ func (r *run) once(ctx context.Context, do func(*run)) (err error) {
 // Run makes trials. When one fails, the results are those of the others before it.
 func (l *Lab) Run(ctx context.Context, trials []Trial) (results []Result, err error) {
 	for _, t := range trials {
-		if t.fleet != nil && l.cfg.Addr != "" {
-			l.cfg.Log("%s: left out, since only the gateway follows its clusters", t.Name)
-			continue
-		}
 		sizes := t.Sizes
 		if sizes == nil {
 			sizes = []int{0}
@@ -112,22 +108,17 @@ func (l *Lab) Run(ctx context.Context, trials []Trial) (results []Result, err er
 
 // sample makes a trial at one size, as often as it is to be made.
 func (l *Lab) sample(ctx context.Context, t Trial, size int) (samples map[Kind][]Sample, err error) {
-	r := run{Lab: l, size: size, recording: l.recording}
-	if t.fleet == nil {
-		r.kubeconfig = l.world.Kubeconfig()
-	} else {
-		if r.fleet, err = fleet.Start(t.fleet(size)); err != nil {
-			return nil, err
-		}
-		defer func() { err = errors.Join(err, r.fleet.Close()) }()
-		r.kubeconfig, r.recording = filepath.Join(l.cfg.Dir, "fleet.kubeconfig"), filepath.Join(l.cfg.Dir, "fleet.json")
-		if err := r.fleet.WriteKubeconfig(r.kubeconfig); err != nil {
-			return nil, err
-		}
+	r := run{Lab: l, size: size, kubeconfig: filepath.Join(l.cfg.Dir, "fleet.kubeconfig"), recording: filepath.Join(l.cfg.Dir, "fleet.json")}
+	if r.fleet, err = fleet.Start(t.fleet(size)); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.fleet.Close()) }()
+	if err := r.fleet.WriteKubeconfig(r.kubeconfig); err != nil {
+		return nil, err
 	}
 	samples = map[Kind][]Sample{}
 	for range t.repeats {
-		for _, kind := range t.kinds {
+		for _, kind := range t.kinds() {
 			what := fmt.Sprintf("%s of the %s", t.Name, kind)
 			if err := l.awaitIdle(ctx, what); err != nil {
 				return nil, err

@@ -1,22 +1,15 @@
 package bench
 
-import (
-	"time"
-
-	"isthmus/e2e/bench/world"
-)
+import "time"
 
 // Scale is how much is measured with.
 type Scale struct {
-	// World, and what follows, are of the real clusters.
-	World   world.Scale
-	Streams int
-	Conns   int
-	Flips   int // of one endpoint under open streams
-	Rate    int // changes a second, of all Services with few Pods in turn
-	Rounds  int // how often each of those is changed
-	Repeats int // of short trials
-	Proxies ProxiesScale
+	Web, App ServicesScale
+	Streams  int
+	Conns    int
+	Flips    int // of one endpoint under open streams
+	Repeats  int // of short trials
+	Proxies  ProxiesScale
 
 	Spill           SpillScale
 	Cold, ColdLarge ColdScale
@@ -34,8 +27,8 @@ type Scale struct {
 // Full is the scale that the targets are for.
 func Full() Scale {
 	return Scale{
-		World:   world.Scale{Web: 100, WebPods: 50, App: 1000, AppPods: 5},
-		Streams: 10_000, Conns: 100, Flips: 50, Rate: 500, Rounds: 15, Repeats: 3, Settle: 10 * time.Second, Idle: 20 * time.Second,
+		Web: ServicesScale{100, 50}, App: ServicesScale{1000, 5},
+		Streams: 10_000, Conns: 100, Flips: 50, Repeats: 3, Settle: 10 * time.Second, Idle: 20 * time.Second,
 		Proxies: ProxiesScale{Many: Crowd{3000, 4}, Busy: Crowd{1000, 20}, Changed: 250, Rate: 300},
 		Storm:   StormScale{Proxies: Crowd{3000, 4}, Services: 1000, Endpoints: 5, Servers: 700, Profiles: 1000, Over: 6 * time.Second, Later: time.Minute},
 		Cold:    ColdScale{Clusters: 3, Services: 1000, Endpoints: 5, Repeats: 3}, ColdLarge: ColdScale{Clusters: 20, Services: 1000, Endpoints: 10, Repeats: 2},

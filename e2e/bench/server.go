@@ -3,7 +3,6 @@ package bench
 import (
 	"errors"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 
@@ -26,11 +25,8 @@ type server struct {
 	ready   time.Duration // it took to start
 	killed  bool
 
-	floor  *floor.Process // nil: it is no floor
-	writes bool           // the floor's changes are written to the clusters too, so that it has no more of the processors
-
-	mu    sync.Mutex
-	turns map[string]int // steps that the floor has made for each service
+	floor *floor.Process // nil: it is no floor
+	steps map[string]int // that the floor has made, by method and authority
 }
 
 // gatewayArgs are the flags of a Linkerd install, beyond those of gateway.BaseArgs, and an end without delay.
@@ -40,7 +36,7 @@ func gatewayArgs() []string {
 
 // start starts a server of the run's kind, with more flags if it is the gateway.
 func (r *run) start(flags ...string) *server {
-	s := &server{run: r, started: time.Now(), turns: map[string]int{}}
+	s := &server{run: r, started: time.Now(), steps: map[string]int{}}
 	switch {
 	case r.kind == Floor:
 		s.floor = must(floor.Start(r.ctx, append(slices.Clip(r.cfg.Floor), r.recording)...))
@@ -51,8 +47,6 @@ func (r *run) start(flags ...string) *server {
 			}
 			return s.floor.Stop()
 		})
-	case r.cfg.Addr != "":
-		s.addr, s.pid = r.cfg.Addr, r.cfg.Pid
 	default:
 		g := must(gateway.Start(r.ctx, gateway.Config{Binary: r.cfg.Isthmus, Kubeconfig: r.kubeconfig, Args: append(gatewayArgs(), flags...)}))
 		s.addr, s.pid, s.admin = g.Addr(), g.Pid(), g.MetricsAddr()
@@ -109,28 +103,29 @@ func (s *server) cost(do func()) time.Duration {
 	return s.cpu() - before
 }
 
-// change changes one endpoint of a service, or its profile if the method is that of profiles, and returns when the streams
-// could be sent the change. Several goroutines may change different services.
-func (s *server) change(what service) (at time.Time, err error) {
-	if s.floor == nil || s.writes {
-		flip := s.world.Flip
-		if what.method == profileMethod {
-			flip = s.world.FlipProfile
+// change is something that happens to clusters, and of which streams of one method are sent a message.
+type change struct {
+	cluster     int
+	service     string // one of its endpoints goes, or comes back
+	method      string // profileMethod: no endpoint, but the protocol of the local cluster's Service's port
+	authorities []string
+}
+
+// change makes a change, which the floor is ordered to send, and returns when the streams could be sent it.
+func (s *server) change(c change) time.Time {
+	switch {
+	case s.floor != nil:
+		for _, authority := range c.authorities {
+			topic := c.method + " " + authority
+			check(s.floor.Step(c.method, authority, s.steps[topic]))
+			s.steps[topic]++
 		}
-		if at, err = flip(s.ctx, what.cluster, what.name); err != nil || s.floor == nil {
-			return at, err
-		}
+	case c.method == profileMethod:
+		check(s.fleet.FlipProfile(c.service))
+	default:
+		check(s.fleet.Flip(c.cluster, c.service))
 	}
-	s.mu.Lock()
-	topic := what.method + " " + what.authority
-	turn := s.turns[topic]
-	s.turns[topic]++
-	s.mu.Unlock()
-	err = s.floor.Step(what.method, what.authority, turn%2)
-	if what.also != "" {
-		err = errors.Join(err, s.floor.Step(what.method, what.also, turn%2))
-	}
-	return time.Now(), err
+	return time.Now()
 }
 
 // meter measures, since a moment, what streams are sent and what that costs the server.

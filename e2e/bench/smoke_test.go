@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math"
 	"os"
@@ -15,7 +16,6 @@ import (
 
 	"isthmus/e2e/bench/fleet"
 	"isthmus/e2e/bench/floor"
-	"isthmus/e2e/bench/world"
 )
 
 // With this variable set, the test's binary is the floor, or lists a fleet.
@@ -32,8 +32,10 @@ func TestMain(m *testing.M) {
 			fmt.Println(n)
 		}
 	default:
-		goleak.VerifyTestMain(m)
-		return
+		if err = flag.Set("test.parallel", "20"); err == nil {
+			goleak.VerifyTestMain(m)
+			return
+		}
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -48,8 +50,8 @@ func selfCommand(other string) []string {
 
 // smokeScale is so small that all trials take seconds.
 var smokeScale = Scale{
-	World: world.Scale{Web: 4, WebPods: 5, App: 10, AppPods: 2}, Streams: 40, Conns: 4,
-	Flips: 2, Rate: 5, Rounds: 2, Repeats: 1, Settle: time.Second, Idle: 100 * time.Millisecond,
+	Web: ServicesScale{4, 5}, App: ServicesScale{10, 2}, Streams: 40, Conns: 4,
+	Flips: 2, Repeats: 1, Settle: time.Second, Idle: 100 * time.Millisecond,
 	Proxies: ProxiesScale{Many: Crowd{12, 4}, Busy: Crowd{5, 8}, Changed: 4, Rate: 20},
 	Storm:   StormScale{Proxies: Crowd{12, 4}, Services: 10, Endpoints: 2, Servers: 3, Profiles: 10, Over: 100 * time.Millisecond},
 	Cold:    ColdScale{Clusters: 3, Services: 4, Endpoints: 2, Repeats: 1}, ColdLarge: ColdScale{Clusters: 5, Services: 4, Endpoints: 2, Repeats: 1},
@@ -67,67 +69,64 @@ var smokeScale = Scale{
 	},
 }
 
-// smoke makes trials, small, with the gateway as a process. At this size it means nothing whether targets are met.
-func smoke(t *testing.T, trials []Trial) []Result {
-	t.Helper()
-	cfg := Config{Dir: t.TempDir(), Floor: selfCommand("floor"), List: selfCommand("list"), Log: t.Logf, Scale: smokeScale}
-	lab, err := Open(t.Context(), cfg, trials)
-	if err != nil {
-		t.Fatal(err)
+// smoke makes trials, small, with the gateway as a process, all at once: they mostly wait. At this size it means nothing
+// whether targets are met.
+func smoke(t *testing.T, trials []Trial, check func(*testing.T, []Result)) {
+	for _, trial := range trials {
+		t.Run(trial.Name, func(t *testing.T) {
+			t.Parallel()
+			lab, err := NewLab(Config{Dir: t.TempDir(), Floor: selfCommand("floor"), List: selfCommand("list"), Log: t.Logf, Scale: smokeScale})
+			if err != nil {
+				t.Fatal(err)
+			}
+			results, err := lab.Run(t.Context(), []Trial{trial})
+			if err != nil {
+				t.Fatal(err)
+			}
+			check(t, results)
+		})
 	}
-	defer func() {
-		if err := lab.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	results, err := lab.Run(t.Context(), trials)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return results
 }
 
 // TestSmoke makes all trials of make bench. The floor sends what the gateway sends, and every figure is measured.
 func TestSmoke(t *testing.T) {
-	results := smoke(t, Trials(smokeScale))
-	for _, r := range results {
-		if r.Samples[Floor] == nil || r.Trial == "blast" || strings.HasPrefix(r.Trial, "cold start") { // these floors send nothing of their own
-			continue
-		}
-		for _, key := range []string{"bytes", "update bytes", "refused"} {
-			if floor, gateway := r.Samples[Floor][0][key], r.Samples[Gateway][0][key]; floor != gateway || floor == 0 && key == "bytes" {
-				t.Errorf("%s, %s: %v of the floor, %v of the gateway", r.Trial, key, floor, gateway)
-			}
-		}
-	}
 	alone := map[string]bool{ // figures of trials with a floor that it does not have
 		"CPU": true, "resident memory, settled": true, "peak resident memory, relative to settled": true,
 		"resident memory of the killed replica": true, "peak resident memory of the other replica": true, "resident memory of the other replica a minute later, above the killed one's": true,
 		"beyond the budget: how much of it is used": true, "the cluster is followed again, after the flood": true,
 	}
-	floors := map[string]bool{}
-	for _, r := range results {
-		floors[r.Trial] = r.Samples[Floor] != nil
-	}
-	for _, row := range NewReport(results).Rows() {
-		if math.IsNaN(row.Measured) || math.IsNaN(row.Floor) != (alone[row.Label] || !floors[row.Trial]) {
-			t.Errorf("nothing measured: %+v", row)
+	smoke(t, Trials(smokeScale), func(t *testing.T, results []Result) {
+		for _, r := range results {
+			if r.Samples[Floor] == nil || r.Trial == "blast" || strings.HasPrefix(r.Trial, "cold start") { // these floors send nothing of their own
+				continue
+			}
+			for _, key := range []string{"bytes", "update bytes", "refused"} {
+				if floor, gateway := r.Samples[Floor][0][key], r.Samples[Gateway][0][key]; floor != gateway || floor == 0 && key == "bytes" {
+					t.Errorf("%s: %v of the floor, %v of the gateway", key, floor, gateway)
+				}
+			}
 		}
-	}
+		for _, row := range NewReport(results).Rows() {
+			if math.IsNaN(row.Measured) || math.IsNaN(row.Floor) != (alone[row.Label] || results[0].Samples[Floor] == nil) {
+				t.Errorf("nothing measured: %+v", row)
+			}
+		}
+	})
 }
 
 // TestGrowthSmoke makes all trials of make growth.
 func TestGrowthSmoke(t *testing.T) {
-	results := smoke(t, Growth(smokeScale))
-	if len(results) != 12 {
-		t.Errorf("%d results", len(results))
-	}
-	for _, row := range NewReport(results).Rows() {
-		nothing := strings.Contains(row.Label, "CPU at rest") // so short a rest may cost no tick of the clock
-		if !(row.Measured > 0) && !nothing {
-			t.Errorf("nothing measured: %+v", row)
+	smoke(t, Growth(smokeScale), func(t *testing.T, results []Result) {
+		if len(results) != 2 {
+			t.Errorf("%d results, not one for each size", len(results))
 		}
-	}
+		for _, row := range NewReport(results).Rows() {
+			nothing := strings.Contains(row.Label, "CPU at rest") // so short a rest may cost no tick of the clock
+			if !(row.Measured > 0) && !nothing {
+				t.Errorf("nothing measured: %+v", row)
+			}
+		}
+	})
 }
 
 // TestCheck: an error ends a run at once, and what it has started is ended, the newest first.

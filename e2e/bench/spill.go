@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"isthmus/e2e/bench/fleet"
-	"isthmus/e2e/bench/floor"
 	"isthmus/e2e/bench/load"
 )
 
@@ -28,7 +27,7 @@ func spill(s Scale) Trial {
 	c := s.Spill
 	var sent []step // to the gateway's streams
 	return Trial{
-		Name: "spill", kinds: gatewayFirst, repeats: 1,
+		Name: "spill", floor: true, repeats: 1,
 		Figures: []Figure{
 			{Key: "spill", Label: "the last stream has spilled", Unit: "ms", Max: 1000},
 			{Key: "back", Label: "the last stream has the first tier back", Unit: "ms", Max: 1000},
@@ -46,9 +45,7 @@ func spill(s Scale) Trial {
 			at := r.start()
 			before := at.settled()
 			cfg := spread(max(c.Services, s.Streams), s.Conns, c.Services, federated)
-			for i := range c.Services {
-				cfg.Targets[i].Keep = true
-			}
+			kept{}.first(cfg.Targets)
 			streams := at.open(cfg)
 			r.pause(aftermath)
 			if n := streams.Received(); n != streams.Streams() {
@@ -92,9 +89,8 @@ func (m *meter) scale(c SpillScale, ready bool) map[string]time.Time {
 	began, every := time.Now(), c.Over/time.Duration(c.Services)
 	for i := range c.Services {
 		m.pause(time.Until(began.Add(time.Duration(i) * every)))
-		service, authority := fleet.Service(i, true)
-		check(m.fleet.Scale(0, service, ready))
-		taken[authority] = time.Now()
+		check(m.fleet.Scale(0, fleet.Service(i), ready))
+		taken[federated(i)] = time.Now()
 	}
 	return taken
 }
@@ -116,14 +112,9 @@ type step struct {
 	number    int
 }
 
-// recordSent writes the messages that have been kept to the run's recording, and returns in order when they came.
+// recordSent records the messages that have been kept, and returns in order when they came.
 func (m *meter) recordSent() (steps []step) {
-	recording := floor.Recording{Get: map[string]floor.Answer{}}
-	m.streams.Messages(func(to load.Target, messages [][]byte) {
-		if to.Keep {
-			recording.Get[to.Authority] = floor.Answer{First: messages[:1], Steps: messages[1:]}
-		}
-	})
+	m.record(m.streams)
 	m.streams.Arrivals(func(to load.Target, at []time.Time) {
 		if to.Keep {
 			for i, at := range at[1:] {
@@ -131,7 +122,6 @@ func (m *meter) recordSent() (steps []step) {
 			}
 		}
 	})
-	check(recording.Write(m.recording))
 	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(a.after, b.after) })
 	return steps
 }

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"isthmus/e2e/bench/fleet"
-	"isthmus/e2e/bench/floor"
 	"isthmus/e2e/bench/load"
 )
 
@@ -24,7 +23,7 @@ type StormScale struct {
 func storm(s Scale) Trial {
 	c := s.Storm
 	return Trial{
-		Name: "storm", kinds: gatewayFirst, repeats: 1,
+		Name: "storm", floor: true, repeats: 1,
 		Figures: []Figure{
 			{Key: "first p50", Label: "a first message takes, median", Unit: "ms"},
 			{Key: "first", Label: "the slowest first message takes", Unit: "ms", Max: 1000},
@@ -44,7 +43,7 @@ func storm(s Scale) Trial {
 			defer proxies.Close()
 			check(proxies.Await(r.ctx, runLimit, c.Proxies.Conns))
 			if r.kind == Gateway {
-				check(begun(proxies).Write(r.recording))
+				r.record(proxies.Loads()...)
 			}
 			calm := killed.settled()
 			other.resetPeak()
@@ -66,32 +65,15 @@ func storm(s Scale) Trial {
 	}
 }
 
-// targets returns the streams of all proxies. What a stream of each Service and method begins with is kept.
+// targets returns the streams of all proxies.
 func (c StormScale) targets() (list [][]load.Target) {
-	kept := map[load.Target]bool{}
+	all := kept{}
 	for conn := range c.Proxies.Conns {
-		own := c.Proxies.proxy(conn, c.Services, fleetName)
-		for i, t := range own {
-			t.Token = ""
-			own[i].Keep = !kept[t]
-			kept[t] = true
-		}
+		own := c.Proxies.proxy(conn, c.Services)
+		all.first(own)
 		list = append(list, own)
 	}
 	return list
-}
-
-// begun returns what streams have begun with.
-func begun(proxies *load.Proxies) floor.Recording {
-	r := floor.Recording{Get: map[string]floor.Answer{}, GetProfile: map[string]floor.Answer{}}
-	proxies.Each(func(streams *load.Load) {
-		streams.Messages(func(to load.Target, messages [][]byte) {
-			if to.Keep {
-				r.Of(to.Method)[to.Authority] = floor.Answer{First: messages[:1]}
-			}
-		})
-	})
-	return r
 }
 
 // openings sets how long proxies waited that have connected since a moment.
@@ -103,17 +85,13 @@ func (r *run) openings(proxies *load.Proxies, since time.Time) {
 		}
 	}
 	bytes, streams := 0, 0
-	proxies.Each(func(l *load.Load) { bytes, streams = bytes+l.Bytes(), streams+l.Streams() })
+	for _, l := range proxies.Loads() {
+		bytes, streams = bytes+l.Bytes(), streams+l.Streams()
+	}
 	sorted(first)
 	r.set("first p50", percentile(first, 50))
 	r.set("first", percentile(first, 100))
 	r.set("after", percentile(sorted(after), 100))
 	r.set("refused", 100*float64(len(proxies.Failures()))/float64(len(first)))
 	r.set("bytes", float64(bytes)/float64(streams))
-}
-
-// fleetName returns the name of a Service of a fleet.
-func fleetName(i int) string {
-	name, _ := fleet.Service(i, false)
-	return name
 }

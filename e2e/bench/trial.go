@@ -13,11 +13,10 @@ type Trial struct {
 	Sizes   []int  // it is made at each of these, to show how costs grow; nil: at one size
 	Of      string // what the sizes count, such as clusters
 
-	kinds    []Kind // of servers that it is done to, in this order
-	repeats  int
-	families []family                    // what streams are of in the real clusters
-	fleet    func(size int) fleet.Config // the simulated clusters that are used; nil: the real ones are
-	do       func(*run)                  // sets the figures, for the run's kind of server
+	floor   bool // it is done to the gateway, and then to the floor, which sends what one stream of each service was sent
+	repeats int
+	fleet   func(size int) fleet.Config // the clusters
+	do      func(*run)                  // sets the figures, for the run's kind of server
 }
 
 // Figure is one number of a trial, and its target.
@@ -38,15 +37,16 @@ type Kind string
 // The kinds of servers.
 const (
 	Floor   Kind = "floor"
-	Gateway Kind = "gateway" // or whatever other server is measured
+	Gateway Kind = "gateway"
 )
 
-// Kinds of servers that a trial may be done to.
-var (
-	bothKinds    = []Kind{Floor, Gateway}
-	gatewayFirst = []Kind{Gateway, Floor} // the floor sends what the gateway has sent in the trial
-	gatewayOnly  = []Kind{Gateway}
-)
+// kinds returns the kinds of servers that the trial is done to, in this order.
+func (t Trial) kinds() []Kind {
+	if t.floor {
+		return []Kind{Gateway, Floor}
+	}
+	return []Kind{Gateway}
+}
 
 // Targets, times the floor.
 const (
@@ -61,13 +61,12 @@ const runLimit = 6 * time.Minute
 func Trials(s Scale) []Trial {
 	return []Trial{
 		idle(s),
-		connect(s, "connect local", webLocal),
-		connect(s, "connect federated", webFederated),
+		connect(s, "connect local", false),
+		connect(s, "connect federated", true),
 		proxies(s, "proxies 3,000 × 4", s.Proxies.Many),
 		proxies(s, "proxies 1,000 × 20", s.Proxies.Busy),
-		fanOut(s, "fan-out local", webLocal),
-		fanOut(s, "fan-out federated", webFederated),
-		churn(s),
+		fanOut(s, "fan-out local", false),
+		fanOut(s, "fan-out federated", true),
 		spill(s),
 		coldStart(s, "cold start 3 × 5,000", s.Cold),
 		coldStart(s, "cold start 20 × 10,000", s.ColdLarge),

@@ -21,7 +21,7 @@ type ViewersScale struct {
 func viewers(s Scale) Trial {
 	c := s.Viewers
 	return Trial{
-		Name: "viewers", kinds: gatewayOnly, repeats: 1, fleet: c.fleet,
+		Name: "viewers", repeats: 1, fleet: c.fleet,
 		Figures: []Figure{
 			{Key: "rate", Label: "changes a second"},
 			{Key: "unseen", Label: "CPU of one core, without viewers", Unit: "%"},

@@ -6,7 +6,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	"isthmus/e2e/bench/world"
 	"isthmus/e2e/object"
 )
 
@@ -21,6 +20,11 @@ func (c *member) fill(cfg Config) error {
 	return nil
 }
 
+func (c *member) putService(o *corev1.Service) error {
+	c.services[o.Name] = o
+	return c.api.Put(o)
+}
+
 // filler fills a cluster.
 type filler struct {
 	*member
@@ -31,12 +35,12 @@ type filler struct {
 
 // service writes a Service with its slices, and their Pods.
 func (f *filler) service(i, slices, endpoints int) error {
-	name, _ := Service(i, false)
-	if err := f.api.Put(object.Service(world.Namespace, name)); err != nil {
+	name := Service(i)
+	if err := f.putService(object.Service(Namespace, name)); err != nil {
 		return err
 	}
 	for range slices {
-		slice := object.Slice(world.Namespace, name, fmt.Sprintf("%05d", f.written))
+		slice := object.Slice(Namespace, name, fmt.Sprintf("%05d", f.written))
 		for range endpoints {
 			e, err := f.endpoint()
 			if err != nil {
@@ -76,7 +80,7 @@ func (c *member) newPod(cfg Config) (discoveryv1.Endpoint, error) {
 
 // endpointOf returns the endpoint of a Pod.
 func (c *member) endpointOf(pod int) discoveryv1.Endpoint {
-	return object.PodEndpoint(address(c.number, pod), world.Namespace, podName(pod))
+	return object.PodEndpoint(address(c.number, pod), Namespace, podName(pod))
 }
 
 func address(cluster, i int) string {
@@ -88,7 +92,7 @@ func podName(i int) string { return fmt.Sprintf("web-5f79f964bc-%06d", i) }
 
 // Pod returns a Pod of any cluster, by number, as it is at first.
 func Pod(i int) *corev1.Pod {
-	p := object.Mesh(object.Pod(world.Namespace, podName(i), ""))
+	p := object.Mesh(object.Pod(Namespace, podName(i), ""))
 	p.Labels[object.HashLabel] = "5f79f964bc"
 	return p
 }

@@ -7,9 +7,10 @@ import (
 	"os"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"isthmus/e2e/bench/world"
 	"isthmus/e2e/object"
 	"isthmus/internal/apisim"
 )
@@ -29,7 +30,8 @@ type Config struct {
 	// these alone. 0: all have the same.
 	Spread int
 
-	TLS bool // API servers are reached by TLS and HTTP/2, as real ones are, and not by plain HTTP/1.1, which costs them less
+	Nodes bool // the local cluster has the clients' nodes, in three zones, so that there are three kinds of clients
+	TLS   bool // API servers are reached by TLS and HTTP/2, as real ones are, and not by plain HTTP/1.1, which costs them less
 
 	Joined      bool              // federated Services join the local cluster's Services too
 	Annotations map[string]string // of federated Services
@@ -44,10 +46,11 @@ type Fleet struct {
 
 // member is one cluster.
 type member struct {
-	api    *apisim.Server
-	number int
-	slices map[string][]*discoveryv1.EndpointSlice // by Service
-	pods   int                                     // written so far
+	api      *apisim.Server
+	number   int
+	services map[string]*corev1.Service              // by name
+	slices   map[string][]*discoveryv1.EndpointSlice // by Service
+	pods     int                                     // written so far
 }
 
 // Start runs a fleet until Close.
@@ -71,7 +74,7 @@ func Start(cfg Config) (f *Fleet, err error) {
 		}
 		api.Admit(user)
 		api.Misbehave(apisim.Faults{NoStreamedLists: true}) // lists in pages are kinder to the memory of both sides
-		c := &member{api: api, number: i, slices: map[string][]*discoveryv1.EndpointSlice{}}
+		c := &member{api: api, number: i, services: map[string]*corev1.Service{}, slices: map[string][]*discoveryv1.EndpointSlice{}}
 		f.clusters = append(f.clusters, c)
 		if err := errors.Join(c.fill(cfg), c.rule(cfg)); err != nil {
 			return nil, err
@@ -92,9 +95,6 @@ func (f *Fleet) Close() error {
 // user is who reads the clusters.
 const user = "gateway"
 
-// Name returns the name of a cluster, by number: 0 is the local one.
-func Name(i int) string { return fmt.Sprintf("c%02d", i) }
-
 // Server returns the API server of a cluster, by number.
 func (f *Fleet) Server(cluster int) *apisim.Server { return f.clusters[cluster].api }
 
@@ -104,15 +104,6 @@ func (c Config) first(cluster int) int {
 		return 0
 	}
 	return (cluster - 1) / c.Spread * c.Services
-}
-
-// Service returns the name of a Service, and the authority by which proxies know it, federated or not.
-func Service(i int, federated bool) (name, authority string) {
-	name = fmt.Sprintf("svc-%05d", i)
-	if federated {
-		return name, world.Authority(world.Federated(name))
-	}
-	return name, world.Authority(name)
 }
 
 // WriteKubeconfig writes the kubeconfig of the cluster that the gateway is local to.
@@ -139,6 +130,22 @@ func (f *Fleet) Flip(cluster int, service string) error {
 	ready := slice.Endpoints[len(slice.Endpoints)/2].Conditions.Ready
 	*ready = !*ready
 	return c.api.Put(slice)
+}
+
+// FlipProfile makes the port of a Service of the local cluster opaque, or plain again if that has been done, which changes its
+// profile but no endpoint.
+func (f *Fleet) FlipProfile(service string) error {
+	local := f.clusters[0]
+	o := local.services[service]
+	if o == nil {
+		return fmt.Errorf("cluster %s has no Service %s", Name(0), service)
+	}
+	if _, opaque := o.Annotations[object.OpaquePorts]; opaque {
+		delete(o.Annotations, object.OpaquePorts)
+	} else {
+		metav1.SetMetaDataAnnotation(&o.ObjectMeta, object.OpaquePorts, fmt.Sprint(object.ServicePort))
+	}
+	return local.api.Put(o)
 }
 
 // middle returns the slice of a Service that is changed.
@@ -177,19 +184,19 @@ func (f *Fleet) federate() error {
 		}
 		for s := range f.cfg.Services {
 			s += f.cfg.first(i)
-			service, _ := Service(s, false)
+			service := Service(s)
 			members[s] = append(members[s], service+"@"+Name(i))
 		}
 	}
 	for _, s := range slices.Sorted(maps.Keys(members)) {
-		service, _ := Service(s, false)
+		service := Service(s)
 		own := ""
 		if f.cfg.Joined {
 			own = service
 		}
-		o := object.Federated(world.Namespace, world.Federated(service), own, members[s]...)
+		o := object.Federated(Namespace, Federated(service), own, members[s]...)
 		maps.Copy(o.Annotations, f.cfg.Annotations)
-		if err := local.api.Put(o); err != nil {
+		if err := local.putService(o); err != nil {
 			return err
 		}
 	}

@@ -9,10 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -63,93 +61,6 @@ func started(t *testing.T, c fleet.Config) (*fleet.Fleet, *rest.Config) {
 		t.Fatal(err)
 	}
 	return f, local
-}
-
-func TestFleet(t *testing.T) {
-	f, local := started(t, fleet.Config{Linked: 2, Services: 3, Slices: 2, Endpoints: 4})
-	for kind, k := range clients(t, local) {
-		services, err := k.CoreV1().Services("").List(t.Context(), metav1.ListOptions{})
-		if err != nil || len(services.Items) != 6 || services.Items[1].Annotations["multicluster.linkerd.io/remote-discovery"] != "svc-00000@c01,svc-00000@c02" {
-			t.Fatalf("%s: %v, %v", kind, services, err)
-		}
-		secrets, err := k.CoreV1().Secrets("linkerd").List(t.Context(), metav1.ListOptions{})
-		if err != nil || len(secrets.Items) != 2 {
-			t.Fatalf("%s: %v, %v", kind, secrets, err)
-		}
-		linked, err := clientcmd.RESTConfigFromKubeConfig(secrets.Items[1].Data["kubeconfig"])
-		if err != nil {
-			t.Fatal(err)
-		}
-		watch(t, f, clients(t, linked)[kind])
-	}
-}
-
-// watch follows a flip in the last linked cluster, and back.
-func watch(t *testing.T, f *fleet.Fleet, k kubernetes.Interface) {
-	t.Helper()
-	pods, err := k.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
-	if err != nil || len(pods.Items) != 24 {
-		t.Fatalf("%d Pods, %v", len(pods.Items), err)
-	}
-	slices, err := k.DiscoveryV1().EndpointSlices("").List(t.Context(), metav1.ListOptions{})
-	if err != nil || len(slices.Items) != 6 {
-		t.Fatalf("%d slices, %v", len(slices.Items), err)
-	}
-	w, err := k.DiscoveryV1().EndpointSlices("").Watch(t.Context(), metav1.ListOptions{ResourceVersion: slices.ResourceVersion})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Stop()
-	for _, ready := range []bool{false, true} {
-		if err := f.Flip(2, "svc-00001"); err != nil {
-			t.Fatal(err)
-		}
-		select {
-		case e := <-w.ResultChan():
-			s, ok := e.Object.(*discoveryv1.EndpointSlice)
-			if !ok || s.Name != "svc-00001-00003" || len(s.Endpoints) != 4 || *s.Endpoints[2].Conditions.Ready != ready {
-				t.Errorf("event %v", e)
-			}
-		case <-time.After(time.Minute):
-			t.Fatal("no event")
-		}
-	}
-	if err := f.Flip(2, "svc-00009"); err == nil {
-		t.Error("an unknown Service could be flipped")
-	}
-}
-
-// TestScale: Services share Pods, federated ones have annotations and the local cluster's members, and lose all endpoints at once.
-func TestScale(t *testing.T) {
-	f, cfg := started(t, fleet.Config{Linked: 1, Services: 2, Slices: 1, Endpoints: 3, Pods: 3, Joined: true, Annotations: map[string]string{"x": "y"}})
-	k := clients(t, cfg)["application/json"]
-	if pods, err := k.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{}); err != nil || len(pods.Items) != 3 {
-		t.Fatalf("%v, %v", pods, err)
-	}
-	services, err := k.CoreV1().Services("").List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if a := services.Items[1].Annotations; a["x"] != "y" || a["multicluster.linkerd.io/local-discovery"] != "svc-00000" {
-		t.Errorf("annotations %v", a)
-	}
-	for _, ready := range []bool{false, true} {
-		if err := f.Scale(0, "svc-00001", ready); err != nil {
-			t.Fatal(err)
-		}
-		list, err := k.DiscoveryV1().EndpointSlices("").List(t.Context(), metav1.ListOptions{})
-		if err != nil || len(list.Items) != 2 {
-			t.Fatalf("%v, %v", list, err)
-		}
-		for _, e := range list.Items[1].Endpoints {
-			if *e.Conditions.Ready != ready || !*list.Items[0].Endpoints[0].Conditions.Ready {
-				t.Errorf("ready=%v: %v", ready, list.Items)
-			}
-		}
-	}
-	if err := f.Scale(0, "svc-00009", false); err == nil {
-		t.Error("an unknown Service could be scaled")
-	}
 }
 
 // TestPolicy: Servers are in all clusters and select Pods by their labels, ServiceProfiles are in the local one.

@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"isthmus/e2e/bench/world"
 	"isthmus/e2e/object"
 )
 
@@ -49,6 +48,8 @@ func List(ctx context.Context, kubeconfig string) (objects int, err error) {
 	return int(l.objects.Load()), err
 }
 
+const protobuf = "application/vnd.kubernetes.protobuf"
+
 // lister is lists under way.
 type lister struct {
 	errgroup.Group
@@ -57,7 +58,8 @@ type lister struct {
 
 // start begins to list a cluster.
 func (l *lister) start(ctx context.Context, cfg *rest.Config) (kubernetes.Interface, error) {
-	client, err := world.NewClient(cfg)
+	cfg.QPS, cfg.ContentType, cfg.AcceptContentTypes = -1, protobuf, protobuf+",application/json"
+	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@ package fleet
 import (
 	"fmt"
 
-	"isthmus/e2e/bench/world"
 	"isthmus/e2e/object"
 )
 
@@ -11,22 +10,26 @@ import (
 // found out.
 const serverPort = 9090
 
-// app is what the Pods of a Server have as their label "app".
-func app(i int) string { return fmt.Sprintf("app-%04d", i) }
-
-// rule writes a cluster's Servers, and into the local one the ServiceProfiles.
+// rule writes a cluster's Servers, and into the local one the ServiceProfiles and the clients' nodes.
 func (c *member) rule(cfg Config) error {
 	for i := range cfg.Servers {
-		if err := c.api.Put(object.OpaqueServer(world.Namespace, app(i), app(i), serverPort)); err != nil {
+		if err := c.api.Put(object.OpaqueServer(Namespace, app(i), app(i), serverPort)); err != nil {
+			return err
+		}
+	}
+	if c.number > 0 {
+		return nil
+	}
+	for i := range nodes {
+		if !cfg.Nodes {
+			break
+		}
+		if err := c.api.Put(object.Node(node(i), fmt.Sprintf("zone-%d", i%zones))); err != nil {
 			return err
 		}
 	}
 	for i := range cfg.Profiles {
-		if c.number > 0 {
-			break
-		}
-		service, _ := Service(i, false)
-		if err := c.api.Put(object.ServiceProfile(world.Namespace, service, route("GET", "/orders"), route("POST", "/orders"))); err != nil {
+		if err := c.api.Put(object.ServiceProfile(Namespace, Service(i), route("GET", "/orders"), route("POST", "/orders"))); err != nil {
 			return err
 		}
 	}

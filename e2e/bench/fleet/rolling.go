@@ -6,7 +6,6 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	"isthmus/e2e/bench/world"
 	"isthmus/e2e/object"
 )
 
@@ -60,7 +59,7 @@ func (r *Rolling) Step() (replaced, done bool, err error) {
 		}
 	}
 	if remove >= 0 {
-		err = c.api.Delete(object.Pod(world.Namespace, r.old[remove], ""))
+		err = c.api.Delete(object.Pod(Namespace, r.old[remove], ""))
 	}
 	return replaced, remove == all-1, err
 }

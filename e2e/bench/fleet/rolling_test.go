@@ -14,7 +14,7 @@ import (
 func TestRestart(t *testing.T) {
 	f, cfg := started(t, fleet.Config{Services: 1, Slices: 2, Endpoints: 3})
 	k := clients(t, cfg)["application/json"]
-	service, _ := fleet.Service(0, false)
+	service := fleet.Service(0)
 	r, err := f.Restart(service, 2)
 	if err != nil {
 		t.Fatal(err)

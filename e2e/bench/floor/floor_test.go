@@ -53,8 +53,8 @@ func serve(t *testing.T) *running {
 
 func TestServe(t *testing.T) {
 	r := serve(t)
-	open := func(method, authority string, first int) *load.Load {
-		l, err := load.Open(t.Context(), load.Config{Addr: r.addr, Method: method, Conns: 3, First: first, Keep: true, Targets: slices.Repeat([]load.Target{{Authority: authority}}, 10)})
+	open := func(method, authority string) *load.Load {
+		l, err := load.Open(t.Context(), load.Config{Addr: r.addr, Conns: 3, Targets: slices.Repeat([]load.Target{{Authority: authority, Method: method, Keep: true}}, 10)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +74,7 @@ func TestServe(t *testing.T) {
 			}
 		})
 	}
-	web, cart, profile := open("Get", "web:80", 2), open("Get", "cart:80", 1), open("GetProfile", "web:80", 1)
+	web, cart, profile := open("Get", "web:80"), open("Get", "cart:80"), open("GetProfile", "web:80")
 	first, steps := recording.Get["web:80"].First, recording.Get["web:80"].Steps
 	check(web, first...)
 	// Steps are never lost, however fast they come.
@@ -86,7 +86,7 @@ func TestServe(t *testing.T) {
 	check(profile, []byte("profile"), []byte("other profile"))
 	check(web, append(slices.Clone(first), steps[0], steps[1], steps[0])...) // these are another method's
 	// Who comes later begins as all do.
-	check(open("Get", "web:80", 2), first...)
+	check(open("Get", "web:80"), first...)
 	r.input.Close()
 	if err := <-r.ended; err != nil {
 		t.Error(err)
@@ -102,7 +102,7 @@ func TestServeRefuses(t *testing.T) {
 		}
 	}
 	r := serve(t)
-	if _, err := load.Open(t.Context(), load.Config{Addr: r.addr, Method: "Get", Conns: 1, Targets: []load.Target{{Authority: "nobody:80"}}}); err == nil ||
+	if _, err := load.Open(t.Context(), load.Config{Addr: r.addr, Conns: 1, Targets: []load.Target{{Authority: "nobody:80"}}}); err == nil ||
 		!strings.Contains(err.Error(), "NotFound") {
 		t.Errorf("nobody: %v", err)
 	}

@@ -76,7 +76,7 @@ func (c *conn) send(frames func(*http2.Framer) error) error {
 func (c *conn) open(cfg Config, targets []Target) error {
 	c.mu.Lock()
 	for _, t := range targets {
-		c.streams = append(c.streams, &stream{target: t, keep: cfg.Keep || t.Keep, newest: cfg.Newest})
+		c.streams = append(c.streams, &stream{target: t, newest: cfg.Newest})
 	}
 	c.mu.Unlock()
 	var block bytes.Buffer
@@ -85,7 +85,7 @@ func (c *conn) open(cfg Config, targets []Target) error {
 		for i, t := range targets {
 			block.Reset()
 			for _, h := range []hpack.HeaderField{
-				{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: service + cmp.Or(t.Method, cfg.Method)},
+				{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: service + cmp.Or(t.Method, "Get")},
 				{Name: ":authority", Value: cfg.Addr}, {Name: "content-type", Value: "application/grpc"}, {Name: "te", Value: "trailers"},
 			} {
 				if err := encoder.WriteField(h); err != nil {

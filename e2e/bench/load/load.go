@@ -13,19 +13,16 @@ import (
 // Config is what to open.
 type Config struct {
 	Addr    string
-	Method  string // Get or GetProfile, of the targets that have none of their own
 	Conns   int
 	Targets []Target // one stream each; the first go to the first connection, and so on in turn
-	First   int      // how many messages a stream begins with; 0: one
-	Keep    bool     // keep the bytes of all messages
 	Newest  bool     // of the times when a stream's messages came, keep the newest only
 }
 
 // Target is what one stream subscribes to.
 type Target struct {
 	Authority, Token string
-	Method           string // empty: Config.Method
-	Keep             bool   // keep the messages' bytes, though Config.Keep does not ask for it
+	Method           string // Get or GetProfile; empty: Get
+	Keep             bool   // keep the bytes of all messages
 }
 
 // Load is a set of open streams.
@@ -41,7 +38,7 @@ type Load struct {
 	running sync.WaitGroup
 }
 
-// Open makes connections and calls, and returns once each stream has had its first messages. When it fails, nothing is left open.
+// Open makes connections and calls, and returns once each stream has had its first message. When it fails, nothing is left open.
 func Open(ctx context.Context, cfg Config) (*Load, error) {
 	l := &Load{woken: make(chan struct{})}
 	for range min(cfg.Conns, len(cfg.Targets)) {
@@ -61,7 +58,7 @@ func Open(ctx context.Context, cfg Config) (*Load, error) {
 			return nil, errors.Join(fmt.Errorf("open streams: %w", err), l.Close())
 		}
 	}
-	if err := l.Await(ctx, max(1, cfg.First)); err != nil {
+	if err := l.Await(ctx, 1); err != nil {
 		return nil, errors.Join(fmt.Errorf("first messages: %w", err), l.Close())
 	}
 	return l, nil

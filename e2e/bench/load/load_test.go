@@ -54,7 +54,7 @@ func TestOpen(t *testing.T) {
 		return nil
 	})
 	began := time.Now()
-	l, err := load.Open(limited(t), load.Config{Addr: server.Addr(), Method: "Get", Conns: 7, Targets: slices.Repeat([]load.Target{{Authority: "web:80", Token: "who"}}, streams), Keep: true})
+	l, err := load.Open(limited(t), load.Config{Addr: server.Addr(), Conns: 7, Targets: slices.Repeat([]load.Target{{Authority: "web:80", Token: "who", Keep: true}}, streams)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,44 +94,6 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestFirst waits for all of the messages that a stream begins with.
-func TestFirst(t *testing.T) {
-	server := destinationtest.Start(t)
-	updates := make(chan *pb.Update)
-	server.OnProfile("web:80", func(stream grpc.ServerStreamingServer[pb.DestinationProfile]) error {
-		for range updates {
-			if err := stream.Send(&pb.DestinationProfile{FullyQualifiedName: "web"}); err != nil {
-				return err
-			}
-		}
-		<-stream.Context().Done()
-		return nil
-	})
-	opened := make(chan *load.Load)
-	go func() {
-		l, err := load.Open(limited(t), load.Config{Addr: server.Addr(), Method: "GetProfile", Conns: 3, First: 2, Targets: []load.Target{{Authority: "web:80"}}})
-		if err != nil {
-			t.Error(err)
-		}
-		opened <- l
-	}()
-	for range 2 {
-		select {
-		case updates <- nil:
-		case <-opened:
-			t.Fatal("open before its first messages have come")
-		}
-	}
-	close(updates)
-	l := <-opened
-	if l.Received() != 2 {
-		t.Errorf("%d messages", l.Received())
-	}
-	if err := l.Close(); err != nil {
-		t.Error(err)
-	}
-}
-
 // TestMethods: targets of one authority may call different methods.
 func TestMethods(t *testing.T) {
 	server := destinationtest.Start(t)
@@ -145,7 +107,7 @@ func TestMethods(t *testing.T) {
 		<-stream.Context().Done()
 		return nil
 	})
-	l, err := load.Open(limited(t), load.Config{Addr: server.Addr(), Method: "Get", Conns: 1, Keep: true, Targets: []load.Target{{Authority: "web:80"}, {Authority: "web:80", Method: "GetProfile"}}})
+	l, err := load.Open(limited(t), load.Config{Addr: server.Addr(), Conns: 1, Targets: []load.Target{{Authority: "web:80", Keep: true}, {Authority: "web:80", Method: "GetProfile", Keep: true}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +140,7 @@ func TestOpenFails(t *testing.T) {
 				defer cancel()
 				ctx = brief
 			}
-			_, err := load.Open(ctx, load.Config{Addr: server.Addr(), Method: "Get", Conns: 1, Targets: slices.Repeat([]load.Target{{Authority: authority}}, 3)})
+			_, err := load.Open(ctx, load.Config{Addr: server.Addr(), Conns: 1, Targets: slices.Repeat([]load.Target{{Authority: authority}}, 3)})
 			if err == nil || !strings.Contains(fmt.Sprint(err), want) {
 				t.Errorf("%v, without %s", err, want)
 			}
@@ -192,7 +154,7 @@ func TestStreamEnds(t *testing.T) {
 	updates := make(chan *pb.Update, 1)
 	updates <- destinationtest.Add("10.0.0.1:80")
 	server.OnGet("web:80", destinationtest.Send(updates))
-	l, err := load.Open(limited(t), load.Config{Addr: server.Addr(), Method: "Get", Conns: 1, Targets: []load.Target{{Authority: "web:80"}}})
+	l, err := load.Open(limited(t), load.Config{Addr: server.Addr(), Conns: 1, Targets: []load.Target{{Authority: "web:80"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

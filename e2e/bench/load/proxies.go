@@ -98,15 +98,16 @@ func (p *Proxies) Failures() []Failure {
 	return append([]Failure(nil), p.failures...)
 }
 
-// Each calls a function for each connection there is.
-func (p *Proxies) Each(do func(*Load)) {
+// Loads returns the streams of each connection there is.
+func (p *Proxies) Loads() (list []*Load) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, l := range p.loads {
 		if l != nil {
-			do(l)
+			list = append(list, l)
 		}
 	}
+	return list
 }
 
 // run is one proxy.
@@ -129,7 +130,7 @@ func (p *Proxies) connect(ctx context.Context, targets []Target) *Load {
 	for _, addr := range p.cfg.Addrs {
 		began := time.Now()
 		limited, cancel := context.WithTimeout(ctx, proxy.FirstMessageLimit)
-		l, err := Open(limited, Config{Addr: addr, Method: "Get", Conns: 1, Targets: targets})
+		l, err := Open(limited, Config{Addr: addr, Conns: 1, Targets: targets})
 		cancel()
 		if err == nil {
 			p.opened(l, addr, began)

@@ -69,7 +69,9 @@ func TestProxies(t *testing.T) {
 		t.Error(err)
 	}
 	streams := 0
-	p.Each(func(l *load.Load) { streams += l.Streams() })
+	for _, l := range p.Loads() {
+		streams += l.Streams()
+	}
 	if streams != 6 {
 		t.Errorf("%d streams", streams)
 	}

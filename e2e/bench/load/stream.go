@@ -12,7 +12,6 @@ const prefix = 5
 // stream is one call: where the next message ends, and when the others came.
 type stream struct {
 	target   Target
-	keep     bool
 	newest   bool
 	count    int // of messages
 	arrivals []time.Time
@@ -35,7 +34,7 @@ func (s *stream) take(data []byte, now time.Time) (done int) {
 			s.left = int(binary.BigEndian.Uint32(s.head[1:]))
 		}
 		n := min(s.left, len(data))
-		if s.keep {
+		if s.target.Keep {
 			s.message = append(s.message, data[:n]...)
 		}
 		s.left, data = s.left-n, data[n:]
@@ -47,7 +46,7 @@ func (s *stream) take(data []byte, now time.Time) (done int) {
 		}
 		s.arrivals = append(s.arrivals, now)
 		s.count++
-		if s.keep {
+		if s.target.Keep {
 			s.kept = append(s.kept, slices.Clone(s.message))
 		}
 		s.head, s.message = s.head[:0], s.message[:0]

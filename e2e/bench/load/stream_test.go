@@ -16,7 +16,7 @@ func TestTake(t *testing.T) {
 	}
 	check := func(cuts ...int) {
 		t.Helper()
-		s, begin, done := stream{keep: true}, 0, 0
+		s, begin, done := stream{target: Target{Keep: true}}, 0, 0
 		for _, end := range append(cuts, len(data)) {
 			done += s.take(data[begin:end], time.Now())
 			begin = end

@@ -16,7 +16,6 @@ import (
 	"isthmus/e2e/bench"
 	"isthmus/e2e/bench/fleet"
 	"isthmus/e2e/bench/floor"
-	"isthmus/e2e/bench/world"
 	"isthmus/e2e/cmd/internal/cli"
 )
 
@@ -34,44 +33,31 @@ same bytes ("the floor"), and prints a table. Targets that are missed end it wit
 exit status 1. Trials wait for idle processors, for 20 s at most; if these are still
 busy then, the log has how much of them is in use.
 
-  bench [FLAGS]           start three API servers, fill them, measure
-  bench clusters [FLAGS]  only start and fill them, and print how to reach them
-  bench growth [FLAGS]    measure how costs grow; needs no API servers
+  bench [FLAGS]           measure
+  bench growth [FLAGS]    measure how costs grow
   bench page [FLAGS]      write the results of both to e2e/bench/README.md
   bench floor FILE        the floor; what FILE holds is recorded by bench
   bench list KUBECONFIG   the floor of a cold start; lists what the gateway reads
-
-Another Destination server is measured so: bench clusters, start the server,
-bench -addr HOST:PORT -pid PID. It is not restarted between trials, so memory a
-stream is only that of its first trial.
 
 Flags:
 `
 
 // options are the command line.
 type options struct {
-	bin, out, docs, run, addr string
-	pid                       int
-	attach                    bool
+	bin, out, docs, run string
 }
 
 func parse(args []string, p process) (o options, err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	flags.StringVar(&o.bin, "bin", "", "the `folder` with the programs isthmus and controlplane (default: that of bench)")
-	flags.StringVar(&o.out, "out", filepath.Join("out", "bench"), "the `folder` for results and the clusters' state")
+	flags.StringVar(&o.bin, "bin", "", "the `folder` with the program isthmus (default: that of bench)")
+	flags.StringVar(&o.out, "out", filepath.Join("out", "bench"), "the `folder` for results")
 	flags.StringVar(&o.docs, "docs", filepath.Join("e2e", "bench"), "the `folder` of the page")
 	flags.StringVar(&o.run, "run", "", "only the trials whose name this `regexp` matches")
-	flags.BoolVar(&o.attach, "attach", false, "use the clusters of bench clusters, which is running")
-	flags.StringVar(&o.addr, "addr", "", "`HOST:PORT` of another Destination server, which follows the clusters of bench clusters")
-	flags.IntVar(&o.pid, "pid", 0, "that server's process `id`")
 	if err := cli.Parse(flags, args, help, p.stdout); err != nil {
 		return o, err
 	}
-	switch {
-	case flags.NArg() > 0:
+	if flags.NArg() > 0 {
 		return o, cli.Usagef("%q is not understood; see bench -help", flags.Arg(0))
-	case (o.addr == "") != (o.pid == 0):
-		return o, cli.Usagef("-addr and -pid must be given together")
 	}
 	if o.bin == "" {
 		self, err := os.Executable()
@@ -90,14 +76,8 @@ func (o options) config(p process) (bench.Config, error) {
 		return bench.Config{}, err
 	}
 	cfg := bench.Config{
-		Scale: bench.Full(), Dir: o.out, Addr: o.addr, Pid: o.pid,
-		Isthmus: filepath.Join(o.bin, "isthmus"), Controlplane: filepath.Join(o.bin, "controlplane"), Floor: []string{self, "floor"}, List: []string{self, "list"},
+		Scale: bench.Full(), Dir: o.out, Isthmus: filepath.Join(o.bin, "isthmus"), Floor: []string{self, "floor"}, List: []string{self, "list"},
 		Log: func(format string, args ...any) { fmt.Fprintf(p.stderr, format+"\n", args...) },
-	}
-	if o.attach || o.addr != "" {
-		for _, name := range world.Names {
-			cfg.Kubeconfigs = append(cfg.Kubeconfigs, filepath.Join(bench.ClusterDir(o.out, name), "kubeconfig"))
-		}
 	}
 	return cfg, os.MkdirAll(o.out, 0o755)
 }
@@ -135,8 +115,6 @@ func run(ctx context.Context, args []string, p process) error {
 		return measure(ctx, o, cfg, bench.Trials(cfg.Scale), reportFile, p.stdout)
 	case "growth":
 		return measure(ctx, o, cfg, bench.Growth(cfg.Scale), growthFile, p.stdout)
-	case "clusters":
-		return clusters(ctx, cfg, p.stdout)
 	case "page":
 		return page(o)
 	}
@@ -144,7 +122,7 @@ func run(ctx context.Context, args []string, p process) error {
 }
 
 // measure makes those of the trials that are asked for, and prints the table and keeps the results, be it not of all.
-func measure(ctx context.Context, o options, cfg bench.Config, trials []bench.Trial, file string, stdout io.Writer) (err error) {
+func measure(ctx context.Context, o options, cfg bench.Config, trials []bench.Trial, file string, stdout io.Writer) error {
 	asked, err := regexp.Compile(o.run)
 	if err != nil {
 		return cli.Usagef("-run: %w", err)
@@ -153,11 +131,10 @@ func measure(ctx context.Context, o options, cfg bench.Config, trials []bench.Tr
 		return cli.Usagef("-run %q matches no trial", o.run)
 	}
 	began := time.Now()
-	lab, err := bench.Open(ctx, cfg, trials)
+	lab, err := bench.NewLab(cfg)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, lab.Close()) }()
 	results, failed := lab.Run(ctx, trials)
 	if len(results) == 0 {
 		return failed
@@ -197,22 +174,4 @@ func page(o options) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return os.WriteFile(path, []byte(updated), 0o644)
-}
-
-// clusters starts and fills clusters and keeps them until ctx ends.
-func clusters(ctx context.Context, cfg bench.Config, stdout io.Writer) error {
-	kubeconfigs, stop, err := bench.StartClusters(ctx, cfg)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(stdout, `Three clusters are running until Ctrl-C. A server to measure is local to west and finds
-the other two by the link Secrets in west's namespace linkerd:
-
-  %s
-
-It has to run with -controller-namespace=linkerd, both domains cluster.local, IPv6 off.
-Then: make bench ADDR=HOST:PORT PID=ITS-PROCESS-ID
-`, kubeconfigs[0])
-	<-ctx.Done()
-	return stop()
 }

@@ -20,7 +20,7 @@ func quiet() process { return process{strings.NewReader(""), io.Discard, io.Disc
 
 func TestUsage(t *testing.T) {
 	for _, args := range [][]string{
-		{"-nothing"}, {"-run", "("}, {"-run", "no such trial"}, {"fly"}, {"floor"}, {"floor", "a", "b"}, {"list"}, {"-addr", "127.0.0.1:1"}, {"-pid", "1"}, {"page", "more"},
+		{"-nothing"}, {"-run", "("}, {"-run", "no such trial"}, {"fly"}, {"floor"}, {"floor", "a", "b"}, {"list"}, {"page", "more"},
 	} {
 		args = append(args[:len(args):len(args)], map[bool][]string{true: {"-out", t.TempDir()}}[args[0] != "floor" && args[0] != "list" && args[0] != "page"]...)
 		if err := run(t.Context(), args, quiet()); !errors.As(err, new(cli.UsageError)) {
@@ -28,7 +28,7 @@ func TestUsage(t *testing.T) {
 		}
 	}
 	var out strings.Builder
-	if err := run(t.Context(), []string{"-help"}, process{nil, &out, io.Discard}); !errors.Is(err, flag.ErrHelp) || !strings.Contains(out.String(), "bench clusters") || !strings.Contains(out.String(), "-pid") {
+	if err := run(t.Context(), []string{"-help"}, process{nil, &out, io.Discard}); !errors.Is(err, flag.ErrHelp) || !strings.Contains(out.String(), "bench growth") || !strings.Contains(out.String(), "-run") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 }
