@@ -2,96 +2,147 @@ package e2e
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"sync"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"isthmus/e2e/admin"
+	"isthmus/e2e/kube"
+	"isthmus/e2e/object"
 	"isthmus/e2e/scenario"
 )
 
-var environments = flag.Int("environments", 3, "run that many cases at the same time, each among clusters of their own")
+var (
+	environments = flag.Int("environments", 4, "run cases in that many environments, each of three clusters and a gateway")
+	company      = flag.Int("company", 8, "run that many of the cases at the same time that can share an environment")
+)
 
-// TestConformance runs every case of testdata/cases. Cases mostly wait, so several run at the same time, each in another
-// environment of three clusters and a gateway, which runs one case after the other. A case is a subtest: -run
-// 'TestConformance/^plain-' chooses, -v shows the commands as they run.
+// TestConformance runs every case of testdata/cases. Cases mostly wait, so several run at the same time: those that need an
+// environment of their own one by one in each, the others together in the first, at first those without links. A case is a
+// subtest: -run 'TestConformance/^plain-' chooses, -v shows the commands as they run.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	files := caseFiles(t, "cases")
-	queue := make(chan string)
+	var unlinked, linked, alone []*scenario.Case
+	for _, file := range caseFiles(t, "cases") {
+		c, err := scenario.Load(file)
+		must(t, err)
+		switch {
+		case c.Alone:
+			alone = append(alone, c)
+		case c.Linked:
+			linked = append(linked, c)
+		default:
+			unlinked = append(unlinked, c)
+		}
+	}
+	rest := queue(alone)
 	var players sync.WaitGroup
-	for range max(1, *environments) {
+	for i := range max(1, *environments) {
 		s := &stage{t: t}
 		players.Go(func() {
-			for file := range queue {
-				t.Run(strings.TrimSuffix(filepath.Base(file), scenario.Extension), func(t *testing.T) { s.play(t, file) })
+			if i == 0 {
+				s.playTogether(unlinked)
+				s.playTogether(linked)
+				s.unlink()
 			}
+			s.play(rest, scenario.Options{})
 		})
 	}
-	for _, file := range files {
-		queue <- file
-	}
-	close(queue)
 	players.Wait()
 }
 
-// stage is an environment that runs one case at a time. It is set up for its first one.
-type stage struct {
-	t      *testing.T // TestConformance, with which the environment ends
-	runner *scenario.Runner
-	err    error // it could not be set up
-
-	now *testing.T // the case
+// queue returns a channel that has all cases.
+func queue(cases []*scenario.Case) <-chan *scenario.Case {
+	q := make(chan *scenario.Case, len(cases))
+	for _, c := range cases {
+		q <- c
+	}
+	close(q)
+	return q
 }
 
-func (s *stage) play(t *testing.T, file string) {
-	c, err := scenario.Load(file)
-	if err != nil {
-		t.Fatal(err)
+// stage is an environment. It is set up for its first case.
+type stage struct {
+	t   *testing.T // TestConformance, with which the environment ends
+	set sync.Once
+	env scenario.Environment
+	err error // it could not be set up
+}
+
+// playTogether runs cases, several at a time.
+func (s *stage) playTogether(cases []*scenario.Case) {
+	var players sync.WaitGroup
+	q := queue(cases)
+	for range max(1, *company) {
+		players.Go(func() { s.play(q, scenario.Options{Beside: true}) })
 	}
-	s.now = t
-	if s.runner == nil && s.err == nil {
-		s.err = s.setUp()
+	players.Wait()
+}
+
+// play runs cases one after the other.
+func (s *stage) play(cases <-chan *scenario.Case, opt scenario.Options) {
+	var now *testing.T
+	opt.Trace = func(line string) { now.Log(line) }
+	var runner *scenario.Runner
+	for c := range cases {
+		s.t.Run(c.Name, func(t *testing.T) {
+			s.set.Do(s.setUp)
+			if s.err != nil {
+				t.Fatalf("clusters and a gateway: %v", s.err)
+			}
+			if runner == nil {
+				var err error
+				runner, err = scenario.NewRunner(s.env, opt)
+				must(t, err)
+			}
+			now = t
+			result := runner.Run(t.Context(), c)
+			if result.Skipped != "" { // this environment has all that cases need
+				t.Errorf("not run: %s", result.Skipped)
+			}
+			if result.Err != nil {
+				t.Error(result.Err)
+			}
+		})
 	}
-	if s.err != nil {
-		t.Fatalf("clusters and a gateway: %v", s.err)
+	if runner != nil {
+		must(s.t, runner.Close())
 	}
-	result := s.runner.Run(t.Context(), c)
-	if result.Skipped != "" { // this environment has all that cases need
-		t.Errorf("not run: %s", result.Skipped)
+}
+
+// unlink ends the links of the cases that have run together.
+func (s *stage) unlink() {
+	if s.env.Gateway == nil {
+		return
 	}
-	if result.Err != nil {
-		t.Error(result.Err)
-	}
+	k, err := kube.New("west", s.env.Clusters["west"].REST())
+	must(s.t, err)
+	defer k.Close()
+	must(s.t, k.CoreV1().Secrets(object.LinkNamespace).DeleteCollection(s.t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+	await(s.t, "no cluster is linked", func() error {
+		page, err := admin.ReadClusters(s.t.Context(), s.env.Gateway.MetricsAddr())
+		if err == nil && len(page.Clusters) > 0 {
+			err = fmt.Errorf("there are %d", len(page.Clusters))
+		}
+		return err
+	})
 }
 
 // oneByOne lets environments start one after the other: they take all of a machine while they do.
 var oneByOne sync.Mutex
 
-func (s *stage) setUp() error {
+func (s *stage) setUp() {
 	oneByOne.Lock()
 	defer oneByOne.Unlock()
-	env, stop, err := scenario.Start(s.t.Context(), scenario.StartConfig{Dir: s.t.TempDir()})
-	if err != nil {
-		return err
+	var stop func() error
+	if s.env, stop, s.err = scenario.Start(s.t.Context(), scenario.StartConfig{Dir: s.t.TempDir()}); s.err == nil {
+		atEnd(s.t, stop)
 	}
-	s.t.Cleanup(func() {
-		if err := stop(); err != nil {
-			s.t.Error(err)
-		}
-	})
-	s.runner, err = scenario.NewRunner(env, scenario.Options{Trace: func(line string) { s.now.Log(line) }})
-	if err != nil {
-		return err
-	}
-	s.t.Cleanup(func() {
-		if err := s.runner.Close(); err != nil {
-			s.t.Error(err)
-		}
-	})
-	return nil
 }
 
 // caseFiles returns the files of the cases in folders of testdata that match a pattern.

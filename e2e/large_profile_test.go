@@ -20,6 +20,7 @@ const proxyMessage = 4 << 20
 // that it can read; a proxy that does not read it delays no other, and gets the newest in the end; one that has as many parts
 // as fit into it leaves its Service some profile at least.
 func TestLargeServiceProfiles(t *testing.T) {
+	t.Parallel()
 	p := newProfiles(t)
 	const routes = 4500
 	large := p.subscribe("large")

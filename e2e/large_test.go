@@ -21,6 +21,7 @@ const maxMessage = 4<<20 - 16<<10
 // for, and nothing of a set that fits: it gets 5,000 and 15,000 endpoints in one message. Of 40,000 it keeps what fits, of
 // each cluster and zone the same share, and the same endpoints after each restart; it has all again at once.
 func TestLargeSet(t *testing.T) {
+	t.Parallel()
 	l := newLarge(t)
 	l.grow(5000)
 	l.startGateway()

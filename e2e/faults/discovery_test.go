@@ -21,6 +21,7 @@ const largeDiscovery = 200 << 20
 // discovery, for all of them at the same time, and gets far more than its memory. What discovery answers counts for the
 // cluster's budget.
 func TestLargeDiscovery(t *testing.T) {
+	t.Parallel()
 	optional := []string{"replicasets", "jobs", "servers", "externalworkloads"}
 	item := `{"name":"` + strings.Repeat("x", 256) + `"},`
 	var answered atomic.Int32

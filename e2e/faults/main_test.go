@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	if *long {
 		promise()
 	}
-	// Faults wait most of the time: they need not take turns.
+	// Tests and faults wait most of the time: they need not take turns.
 	if err := flag.Set("test.parallel", "40"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)

@@ -28,6 +28,7 @@ import (
 // that the gateway shows about them: its log at the deepest level, in both formats, the pages of the admin server and the verbs that
 // read them, the errors that proxies get, and what it sends to a collector of traces.
 func TestSecretsStaySecret(t *testing.T) {
+	t.Parallel()
 	sites := startSites(t, "west", "north")
 	w := &world{west: sites[0], north: sites[1]}
 	must(t, w.west.apply(t.Context(), object.LinkNamespace))

@@ -22,6 +22,8 @@ type Case struct {
 	Peer    string // why the expectation differs from what the reference does, if it does
 
 	EveryServer bool     // not only Isthmus has to pass it
+	Alone       bool     // no other case may run at the same time in the same clusters
+	Linked      bool     // it has links; those that are not Alone have all the same
 	Proves      []string // the IDs of behaviours
 
 	steps []step
@@ -132,6 +134,7 @@ func (p *parser) script(text string, from int) {
 		if len(words) == 0 {
 			continue
 		}
+		p.company(words)
 		do, err := p.command(words)
 		if err != nil {
 			p.errs = append(p.errs, fmt.Errorf("%s: %s: %w", pos, words[0], err))
@@ -139,6 +142,18 @@ func (p *parser) script(text string, from int) {
 		if do != nil {
 			p.c.steps = append(p.c.steps, step{pos: pos, text: strings.TrimSpace(line), do: do})
 		}
+	}
+}
+
+// company notes whether other cases may run beside this one. They may if all that it writes has names of its own, except for
+// links, of which each cluster has one for all, and if it has these before it opens streams.
+func (p *parser) company(words []string) {
+	switch words[0] {
+	case "link":
+		plain := len(words) == 4 && words[1] == words[3]
+		p.c.Alone, p.c.Linked = p.c.Alone || !plain || len(p.streams) > 0, true
+	case "relink", "unlink", "gateway", "answers", "metric", "page", "isthmus", "fails", "restart-gateway", "stop", "start", "pause", "resume":
+		p.c.Alone = true
 	}
 }
 

@@ -76,7 +76,9 @@ func (r *run) undoFaults(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// removeAll deletes the case's objects, the newest first, and then its namespaces.
+// removeAll deletes the case's objects, the newest first, and the slices that the gateway has written. Of clusters that were not
+// started by this run the case's namespaces go too; others end with the run, and to delete a namespace costs them half of what
+// a case does.
 func (r *run) removeAll(ctx context.Context, w *writer) error {
 	var errs []error
 	for _, o := range slices.Backward(r.objects[w.Name]) {
@@ -85,7 +87,11 @@ func (r *run) removeAll(ctx context.Context, w *writer) error {
 		}
 	}
 	for namespace := range r.namespaces[w.Name] {
-		if strings.HasPrefix(namespace, r.c.Name) {
+		if !strings.HasPrefix(namespace, r.c.Name) {
+			continue
+		}
+		errs = append(errs, w.removeSlices(ctx, namespace))
+		if _, ours := r.runner.env.Clusters[w.Name].(Faulty); !ours {
 			errs = append(errs, w.removeNamespace(ctx, namespace))
 		}
 	}

@@ -118,7 +118,7 @@ func (r *run) kubeconfig(ctx context.Context, l link) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	user, err := l.authInfo(ctx, w)
+	user, err := r.authInfo(ctx, w, l)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func (r *run) kubeconfig(ctx context.Context, l link) ([]byte, error) {
 	return w.Kubeconfig(server, user)
 }
 
-func (l link) authInfo(ctx context.Context, w *writer) (user api.AuthInfo, err error) {
+func (r *run) authInfo(ctx context.Context, w *writer, l link) (user api.AuthInfo, err error) {
 	switch {
 	case l.user == "":
 		return w.Admin(), nil
@@ -145,6 +145,9 @@ func (l link) authInfo(ctx context.Context, w *writer) (user api.AuthInfo, err e
 		user.Token = "nobody-issued-this-token"
 	default:
 		namespace, name, _ := strings.Cut(l.user, "/")
+		if err := r.ensure(ctx, w, namespace); err != nil {
+			return user, err
+		}
 		if user.Token, err = w.Token(ctx, namespace, name); err != nil {
 			return user, err
 		}

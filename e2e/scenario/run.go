@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"isthmus/e2e/kube"
+	k8s "isthmus/e2e/object"
 	"isthmus/e2e/proxy"
 )
 
@@ -71,12 +72,13 @@ func (r *run) eachCluster(do func(*writer) error) error {
 	return errors.Join(errs...)
 }
 
-// begin makes the case's namespaces.
-func (r *run) begin(ctx context.Context) error {
-	err := r.eachCluster(func(w *writer) error { return w.ensureNamespace(ctx, r.c.Name) })
-	for name := range r.namespaces {
-		r.namespaces[name][r.c.Name] = true
+// ensure makes a namespace unless it is known to be there.
+func (r *run) ensure(ctx context.Context, w *writer, namespace string) error {
+	if r.namespaces[w.Name][namespace] {
+		return nil
 	}
+	err := w.ensureNamespace(ctx, namespace)
+	r.namespaces[w.Name][namespace] = err == nil
 	return err
 }
 
@@ -117,18 +119,23 @@ func (r *run) apply(ctx context.Context, cluster string, from runtime.Object) er
 		if o.GetNamespace() == "" {
 			o.SetNamespace(r.c.Name)
 		}
-		if namespace := o.GetNamespace(); !r.namespaces[cluster][namespace] {
-			if err := w.ensureNamespace(ctx, namespace); err != nil {
-				return err
-			}
-			r.namespaces[cluster][namespace] = true
+		if err := r.ensure(ctx, w, o.GetNamespace()); err != nil {
+			return err
 		}
 	} else {
 		o.SetNamespace("")
 	}
+	if r.runner.opt.Beside && isLink(o) {
+		return w.Apply(ctx, o) // other cases use it
+	}
 	// Noted before it is tried: a write whose answer got lost is undone too.
 	r.note(cluster, written{resource, o.GetNamespace(), o.GetName()})
 	return w.Apply(ctx, o)
+}
+
+// isLink reports whether an object is a link Secret.
+func isLink(o *unstructured.Unstructured) bool {
+	return o.GetKind() == "Secret" && o.GetNamespace() == k8s.LinkNamespace
 }
 
 // note keeps an object that is deleted after the case.

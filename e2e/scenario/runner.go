@@ -48,6 +48,7 @@ type Options struct {
 	Trace   func(line string) // is called with each command as it begins; may be nil
 	Timeout time.Duration     // of an expectation; zero: DefaultTimeout
 	Limit   time.Duration     // of a whole case; zero: five minutes
+	Beside  bool              // other cases run at the same time: links stay. See Case.Alone
 }
 
 // Runner runs cases one after the other.
@@ -148,9 +149,6 @@ func (r *Runner) run(ctx context.Context, c *Case) (err error) {
 			err = errors.Join(err, fmt.Errorf("after the case: %w", undo))
 		}
 	}()
-	if err := one.begin(caseCtx); err != nil {
-		return fmt.Errorf("before the case: %w", err)
-	}
 	err = one.steps(caseCtx)
 	if r.env.Gateway != nil {
 		err = errors.Join(err, r.env.Gateway.Check(caseCtx))

@@ -94,14 +94,18 @@ func (w *writer) ensureNamespace(ctx context.Context, name string) error {
 	}
 }
 
-// removeNamespace deletes a namespace, its EndpointSlices at once: the gateway writes some too. It does not wait until
-// the namespace is gone.
-func (w *writer) removeNamespace(ctx context.Context, name string) error {
-	err := w.In(slicesResource, name).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+// removeSlices deletes the EndpointSlices of a namespace.
+func (w *writer) removeSlices(ctx context.Context, namespace string) error {
+	err := w.In(slicesResource, namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("cluster %s: delete the slices of %s: %w", w.Name, name, err)
+		return fmt.Errorf("cluster %s: delete the slices of %s: %w", w.Name, namespace, err)
 	}
-	err = w.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
+	return nil
+}
+
+// removeNamespace deletes a namespace. It does not wait until that is gone.
+func (w *writer) removeNamespace(ctx context.Context, name string) error {
+	err := w.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("cluster %s: delete namespace %s: %w", w.Name, name, err)
 	}

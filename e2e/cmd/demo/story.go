@@ -9,9 +9,10 @@ import (
 )
 
 const (
-	// seenLimit is how long a change may take until the proxy sees it. The gateway
-	// promises ten seconds for a cluster that was away, and is far quicker otherwise.
-	seenLimit = 10 * time.Second
+	// seenLimit is how long a change may take until the proxy sees it, also beside other
+	// work. The gateway promises ten seconds for a cluster that was away, and is far
+	// quicker otherwise: the table has how long it took.
+	seenLimit = 30 * time.Second
 	// calm is how long a step's result must stay as it is.
 	calm = 300 * time.Millisecond
 	// outage is how long east's API server stays away at least.
