@@ -73,7 +73,7 @@ faults: tools ## what happens to clusters, links and proxies, at length (FAULT=R
 
 handover: tools ## how a gateway that goes hands its proxies over, for many flags: prints tables (BEFORE=FILE: also for that binary)
 	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane HANDOVER_BEFORE=$(abspath $(BEFORE)) \
-	  go test -count=1 -timeout 60m -v -run Tables ./handover -long
+	  go test -count=1 -timeout 60m -v -run '^Test(Tables|Handover|ConnectionAge)$$' ./handover -long
 
 rolling: tools ## ten rolling updates of the Deployments of manifests/ while proxies use them: half an hour; prints figures
 	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane \

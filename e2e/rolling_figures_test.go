@@ -128,7 +128,7 @@ func mostWithin(length time.Duration, moments []time.Time) (most int) {
 // check checks what docs/operations.md and handover/README.md state.
 func (f rollingFigures) check(t *testing.T) {
 	t.Helper()
-	const limit = 2 * time.Second
+	limit := either(20*time.Second, 2*time.Second) // the short form runs beside other tests
 	if f.killed > 0 || f.replaced < 2*len(f.updates) {
 		t.Errorf("of %d Pods %d were killed", f.replaced, f.killed)
 	}

@@ -9,10 +9,13 @@ import (
 	"go.uber.org/goleak"
 )
 
-var long = flag.Bool("long", false, "print tables for many flags, rather than check the default ones")
+var long = flag.Bool("long", false, "print tables for many flags, and check the limits of time that are promised")
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if *long {
+		promise()
+	}
 	// Cases wait most of the time: they need not take turns.
 	if err := flag.Set("test.parallel", "20"); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -38,7 +38,6 @@ func TestCheckReplicas(t *testing.T) {
 	w.shows(t, agree, "check")
 	w.expect(t, expectation{"cordon gone --yes", 0, "the gateway follows: endpoints of gone leave all services at once", ""})
 
-	w.namespace(t, "other")
 	w.gateway(t, isthmusPod("isthmus-2"), "-controller-namespace=other")
 	w.shows(t, `(?m)^  \S+ +the replicas differ: .*link-state gone`, "check")
 	w.expect(t,

@@ -41,7 +41,6 @@ func (w *world) expect(t *testing.T, list ...expectation) {
 func TestVerbs(t *testing.T) {
 	w := newWorld(t)
 	first := w.gateway(t, isthmusPod("isthmus-0"))
-	w.namespace(t, "other")
 	w.gateway(t, kubelet.Pod{ // as Linkerd's chart has it, with ports of its own
 		Namespace: "other", Name: "linkerd-destination-0", Container: "destination", Labels: map[string]string{"linkerd.io/control-plane-component": "destination"},
 		Ports: map[string]int32{"dest-admin": 19996, "dest-grpc": 18086},

@@ -2,6 +2,9 @@ package reach
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,7 +13,6 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -19,13 +21,35 @@ import (
 	"isthmus/e2e/gateway"
 	"isthmus/e2e/kube"
 	"isthmus/e2e/kubelet"
+	"isthmus/e2e/object"
 	"isthmus/e2e/poll"
 	"isthmus/e2e/program"
 )
 
 func TestMain(m *testing.M) {
 	// A connection that is closed twice waits a second for somebody who asks why the second time failed.
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/moby/spdystream.(*Connection).shutdown"))
+	goleak.VerifyTestMain(tests{m}, goleak.IgnoreTopFunction("github.com/moby/spdystream.(*Connection).shutdown"))
+}
+
+// tests are all tests, one after the other, beside one API server.
+type tests struct{ *testing.M }
+
+var server *cluster.Cluster
+
+func (m tests) Run() (code int) {
+	dir, err := os.MkdirTemp("", "reach-")
+	if err == nil {
+		server, err = cluster.Start(context.Background(), cluster.Config{Name: "west", Dir: filepath.Join(dir, "west")})
+	}
+	if err == nil {
+		code = m.M.Run()
+		err = errors.Join(server.Close(), os.RemoveAll(dir))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
 }
 
 // world is a cluster with a node, and a folder for the isthmus command.
@@ -39,19 +63,19 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{home: t.TempDir()}
+	w := &world{server: server, home: t.TempDir()}
 	var err error
 	w.command, err = program.Isthmus.Path(t.Context())
 	must(t, err)
 	w.command, err = filepath.Abs(w.command)
 	must(t, err)
-	w.server, err = cluster.Start(t.Context(), cluster.Config{Name: "west", Dir: filepath.Join(t.TempDir(), "west")})
-	must(t, err)
-	atEnd(t, w.server.Close)
 	w.client, err = kube.New("west", w.server.REST())
 	must(t, err)
 	t.Cleanup(w.client.Close)
-	w.namespace(t, "linkerd")
+	for _, namespace := range []string{"linkerd", "other"} {
+		must(t, w.client.Apply(t.Context(), object.Namespace(namespace)))
+	}
+	w.clear(t)
 	w.node, err = kubelet.Start(t.Context(), w.client, "node-1")
 	must(t, err)
 	atEnd(t, w.node.Close)
@@ -59,10 +83,15 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) namespace(t *testing.T, name string) {
+// clear takes away what the test before has left.
+func (w *world) clear(t *testing.T) {
 	t.Helper()
-	_, err := w.client.CoreV1().Namespaces().Create(t.Context(), &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	must(t, err)
+	now := *metav1.NewDeleteOptions(0)
+	for _, namespace := range []string{"linkerd", "other"} {
+		must(t, w.client.CoreV1().Pods(namespace).DeleteCollection(t.Context(), now, metav1.ListOptions{}))
+		must(t, w.client.CoreV1().Secrets(namespace).DeleteCollection(t.Context(), now, metav1.ListOptions{}))
+	}
+	must(t, w.client.CoreV1().Nodes().DeleteCollection(t.Context(), now, metav1.ListOptions{}))
 }
 
 // kubeconfig writes the kubeconfig: the context west, as an administrator, "gone", whose API server does not exist, and
