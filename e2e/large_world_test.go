@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -166,34 +167,27 @@ func (l *large) ready() {
 // awaitState waits until a stream's state satisfies a condition.
 func awaitState(t *testing.T, s *proxy.Stream, what string, holds func(proxy.Snapshot) bool) {
 	t.Helper()
-	limit := time.After(time.Minute)
-	for {
-		changed, now := s.Changed(), s.Snapshot()
+	must(t, s.Until(t.Context(), time.Minute, func() error {
+		now := s.Snapshot()
 		if holds(now) {
-			return
+			return nil
 		}
 		if now.Phase != proxy.Open {
 			t.Fatalf("waiting for %s: the stream has ended: %v", what, now.Err)
 		}
-		select {
-		case <-changed:
-		case <-limit:
-			t.Fatalf("%s: not in time; %d endpoints, %v", what, now.Get.Len(), s.Recent())
-		}
-	}
+		return fmt.Errorf("%s: %d endpoints, %v", what, now.Get.Len(), s.Recent())
+	}))
 }
 
 // awaitEnd waits until the server has ended a stream.
 func awaitEnd(t *testing.T, s *proxy.Stream) {
 	t.Helper()
-	limit := time.After(time.Minute)
-	for changed := s.Changed(); s.Status().Phase == proxy.Open; changed = s.Changed() {
-		select {
-		case <-changed:
-		case <-limit:
-			t.Fatal("the stream has not ended in time")
+	must(t, s.Until(t.Context(), time.Minute, func() error {
+		if s.Status().Phase == proxy.Open {
+			return errors.New("the stream has not ended")
 		}
-	}
+		return nil
+	}))
 }
 
 // sizes notes how many bytes the messages of a connection have, as encoded.

@@ -133,18 +133,12 @@ func (w *near) expect(t *testing.T, when string, want []netip.AddrPort) {
 func (w *near) stays(t *testing.T, when string, want []netip.AddrPort) {
 	t.Helper()
 	w.expect(t, when, want)
-	over := time.After(500 * time.Millisecond)
-	for {
-		changed := w.stream.Changed()
+	must(t, w.stream.Stays(t.Context(), 500*time.Millisecond, func() error {
 		if got := w.stream.Snapshot().Get.Addrs(); !slices.Equal(got, w.had) {
-			t.Fatalf("when %s: it has %v, not %v", when, got, w.had)
+			return fmt.Errorf("when %s: it has %v, not %v", when, got, w.had)
 		}
-		select {
-		case <-changed:
-		case <-over:
-			return
-		}
-	}
+		return nil
+	}))
 }
 
 // cameTogether checks that one message after the one of that number had all these endpoints.

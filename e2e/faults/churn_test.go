@@ -182,18 +182,12 @@ func (c *churn) step(s *stage) error {
 
 // arrives waits until a proxy has one address and not the other.
 func arrives(ctx context.Context, s *proxy.Stream, comes, goes netip.AddrPort) error {
-	for {
-		changed, now := s.Changed(), s.Snapshot()
-		if now.Get.Has(comes) && !now.Get.Has(goes) {
-			return nil
+	return s.Until(ctx, patience, func() error {
+		if now := s.Snapshot(); !now.Get.Has(comes) || now.Get.Has(goes) {
+			return fmt.Errorf("%v has not come or %v has not gone; the stream is %v (%v), its last messages are %v", comes, goes, now.Phase, now.Err, s.Recent())
 		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return fmt.Errorf("%v has not come or %v has not gone: %w; the stream is %v (%v), its last messages are %v",
-				comes, goes, ctx.Err(), now.Phase, now.Err, s.Recent())
-		}
-	}
+		return nil
+	})
 }
 
 // finish ends the churn, and writes the faulty cluster's endpoints once more, so that they are known although

@@ -32,7 +32,7 @@ const (
 // TestDearPolicy lets one namespace have a policy that is as dear as can be, in the gateway's own cluster and in a linked
 // one, and change all the time. Proxies of another namespace are sent their first messages and all changes as ever.
 func TestDearPolicy(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	w := newWorld(t, nil)
 	must(t, w.west.apply(t.Context(), dear, object.Mirror(dear, "far", calm, "web")))
 	for _, at := range []*site{w.west, w.north} {

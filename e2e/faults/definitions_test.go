@@ -29,7 +29,7 @@ const largeName = "large"
 // TestDefinitions edits one annotation of a large Service ten times a second, so that half of its members come and go. New
 // Services of another namespace are served as ever.
 func TestDefinitions(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	l := newLargeService(t, either(30, 100), 20)
 	conn, err := proxy.Dial(l.gateway.Addr())
 	must(t, err)

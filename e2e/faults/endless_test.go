@@ -43,7 +43,7 @@ type endlessCluster struct {
 // resources have why what it sends is not read; the gateway takes no more memory than its container
 // has; other clusters do not notice; and clusters that are well again are followed.
 func TestEndlessAnswers(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	authority, err := apisim.NewAuthority()
 	must(t, err)
 	start := func(name string, number byte, how apisim.Endless) *endlessCluster {

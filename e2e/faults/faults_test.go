@@ -32,7 +32,7 @@ func chosen(list []fault) []fault {
 // TestFaults plays every fault, all at once but for those of an API server, which have one each while they last. The
 // others are on the way to an API server that stays well.
 func TestFaults(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	w := newWorld(t, nil, "east", "south")
 	free := make(chan *site, len(w.more))
 	for _, at := range w.more {
@@ -65,7 +65,7 @@ func TestFaults(t *testing.T) {
 // TestOwnCluster plays faults of API servers and connections on the gateway's own cluster, one after the other. What it
 // offered stays, as with other clusters; links stay as they are; and linked clusters are followed.
 func TestOwnCluster(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	names := either([]string{"killed", "refused", "half-open"}, []string{"killed", "restarted", "paused", "history-forgotten",
 		"refused", "silent", "half-open", "heard-but-not-answered", "slow", "little-gets-through", "reset-again-and-again"})
 	list := slices.DeleteFunc(chosen(slices.Concat(serverFaults(), connectionFaults())), func(f fault) bool {

@@ -32,6 +32,17 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// turns lets two of the tests that keep all processors busy run at a time.
+var turns = make(chan struct{}, 2)
+
+// inTurn waits until it is the test's turn, which it has to its end. Tests that mostly wait run beside.
+func inTurn(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+	turns <- struct{}{}
+	t.Cleanup(func() { <-turns })
+}
+
 // choose sets which faults are played. It refuses what would play none.
 func choose(expr string) (err error) {
 	if only, err = regexp.Compile("^(?:" + expr + ")$"); err != nil {

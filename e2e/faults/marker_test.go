@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	corev1 "k8s.io/api/core/v1"
@@ -28,7 +27,7 @@ import (
 // that the gateway shows about them: its log at the deepest level, in both formats, the pages of the admin server and the verbs that
 // read them, the errors that proxies get, and what it sends to a collector of traces.
 func TestSecretsStaySecret(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	sites := startSites(t, "west", "north")
 	w := &world{west: sites[0], north: sites[1]}
 	must(t, w.west.apply(t.Context(), object.LinkNamespace))
@@ -184,15 +183,11 @@ func (l locked) Write(b []byte) (int, error) {
 func (w *world) refusal(t *testing.T, name string) string {
 	s := w.subscribe(t, proxy.Get, name, "marker")
 	defer s.Close()
-	for limit := time.After(recovery); ; {
-		changed, now := s.Changed(), s.Snapshot()
-		if now.Phase != proxy.Open || now.Messages > 0 {
-			return fmt.Sprintf("%s: %v\n", name, now.Err)
+	must(t, s.Until(t.Context(), recovery, func() error {
+		if now := s.Status(); now.Phase == proxy.Open && now.Messages == 0 {
+			return fmt.Errorf("a stream of %s neither begins nor ends", name)
 		}
-		select {
-		case <-changed:
-		case <-limit:
-			t.Fatalf("a stream of %s neither begins nor ends", name)
-		}
-	}
+		return nil
+	}))
+	return fmt.Sprintf("%s: %v\n", name, s.Status().Err)
 }

@@ -26,7 +26,7 @@ import (
 // hostnames that no endpoint has. A stream of such a name costs little more memory than one of a name that all ask for,
 // and streams of hostnames that no endpoint has are sent nothing when the Service changes.
 func TestMultitude(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	m := newMultitude(t)
 	size := either(2000, 13_500)
 	same := m.costs(t, size, func(int) string { return "web.many.svc.cluster.local:80" })
@@ -125,17 +125,12 @@ func (m *multitude) changes(t *testing.T) (change, late time.Duration) {
 	for range count {
 		began := time.Now()
 		must(t, m.change())
-		for !m.proxy.Snapshot().Get.Has(m.last()) {
-			changed := m.proxy.Changed()
-			if m.proxy.Snapshot().Get.Has(m.last()) {
-				break
+		must(t, m.proxy.Until(t.Context(), patience, func() error {
+			if !m.proxy.Snapshot().Get.Has(m.last()) {
+				return fmt.Errorf("the proxy has not been sent %v", m.last())
 			}
-			select {
-			case <-changed:
-			case <-time.After(patience):
-				t.Fatalf("the proxy has not been sent %v within %v", m.last(), patience)
-			}
-		}
+			return nil
+		}))
 		late = max(late, time.Since(began))
 	}
 	after, err := proc.CPU(m.gateway.Pid())

@@ -19,7 +19,7 @@ import (
 // TestOverload lets proxies misbehave while the endpoints of a federated Service change all the time. One
 // well-behaved proxy must not miss any change.
 func TestOverload(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	w := newWorld(t, []string{"-enable-pprof", "-log-level=info", "-stream-stall-timeout=3s"})
 	s := w.newStage(t, "overload", w.north)
 	t.Run("reconnects", func(t *testing.T) { reconnects(t, s) })

@@ -19,7 +19,7 @@ import (
 // TestSliceWriter starts a gateway beside a namespace with many Services, each of which selects all of its many
 // ExternalWorkloads, and others with one of each. What these need is written among the first.
 func TestSliceWriter(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	services, workloads := either(60, 300), either(200, 1500)
 	at := startSites(t, "west")[0]
 	must(t, at.apply(t.Context(), object.LinkNamespace))

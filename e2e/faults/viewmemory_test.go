@@ -20,7 +20,7 @@ import (
 // Those who are served go on to have every change, clients of other addresses are served, and all is served again once that client
 // has gone.
 func TestViewMemory(t *testing.T) {
-	t.Parallel()
+	inTurn(t)
 	m := newMultitude(t, "-view-memory=8Mi")
 	conn, err := proxy.Dial(m.gateway.Addr())
 	must(t, err)

@@ -236,10 +236,7 @@ func (s *stream) expectMissing(ctx context.Context) error {
 // quiet waits to see that nothing happens.
 func (s *stream) quiet(ctx context.Context, d time.Duration) error {
 	start := s.Snapshot().Messages
-	over := time.NewTimer(d)
-	defer over.Stop()
-	for {
-		changed := s.Changed()
+	return s.Stays(ctx, d, func() error {
 		snap := s.Snapshot()
 		if err := closedError(snap); err != nil {
 			return err
@@ -248,12 +245,6 @@ func (s *stream) quiet(ctx context.Context, d time.Duration) error {
 			recent := s.Recent()
 			return fmt.Errorf("a message came: %s", recent[len(recent)-1])
 		}
-		select {
-		case <-changed:
-		case <-over.C:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+		return nil
+	})
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"net/netip"
 	"regexp"
 	"strings"
@@ -83,16 +84,13 @@ func (s *stage) receive(updates ...*pb.Update) {
 	for _, u := range updates {
 		s.send <- u
 		s.sent++
-		for limit := time.After(time.Minute); ; {
-			changed := s.client.stream.Changed()
-			if s.client.stream.Status().Messages == s.sent {
-				break
+		if err := s.client.stream.Until(s.t.Context(), time.Minute, func() error {
+			if got := s.client.stream.Status().Messages; got != s.sent {
+				return fmt.Errorf("%d messages have come, not %d", got, s.sent)
 			}
-			select {
-			case <-changed:
-			case <-limit:
-				s.t.Fatal("the message has not come")
-			}
+			return nil
+		}); err != nil {
+			s.t.Fatal(err)
 		}
 	}
 }

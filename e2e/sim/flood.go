@@ -140,23 +140,19 @@ func (w *world) watchFlood(ctx context.Context, g *gateway.Gateway) (*clients, e
 
 // await returns once the client's state satisfies a condition.
 func (c *client) await(ctx context.Context, holds func(*proxy.GetState) bool) error {
-	limit := time.After(floodLimit)
-	for {
-		changed, now := c.stream.Changed(), c.stream.Snapshot()
+	var ended error
+	err := c.stream.Until(ctx, floodLimit, func() error {
+		now := c.stream.Snapshot()
 		if holds(now.Get) {
 			return nil
 		}
 		if now.Phase != proxy.Open {
-			return fmt.Errorf("%s: the stream has ended: %w", c.service, now.Err)
+			ended = fmt.Errorf("%s: the stream has ended: %w", c.service, now.Err)
+			return nil
 		}
-		select {
-		case <-changed:
-		case <-limit:
-			return fmt.Errorf("%s: %d endpoints, which are not those awaited after %v", c.service, now.Get.Len(), floodLimit)
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+		return fmt.Errorf("%s: %d endpoints, which are not those awaited", c.service, now.Get.Len())
+	})
+	return errors.Join(err, ended)
 }
 
 // timeChanges takes an endpoint of the second cluster away and brings it back, again and again, and returns how long it was

@@ -32,19 +32,11 @@ func (s *simulation) settle(ctx context.Context, round int) error {
 		return s.failure(round, nil, err)
 	}
 	for _, c := range s.clients.all {
-		for {
-			changed := c.stream.Changed()
-			err := w.wrong(c, answers[c.view()], away)
-			if err == nil {
-				break
-			}
-			left := within - time.Since(began)
-			if left <= 0 {
-				return s.failure(round, c, fmt.Errorf("the client does not hold what it should %v after the last change: %w", within, err))
-			}
-			if err := s.await(ctx, changed, left); err != nil {
-				return err
-			}
+		err := c.stream.Until(ctx, max(0, within-time.Since(began)), func() error { return w.wrong(c, answers[c.view()], away) })
+		if ctx.Err() != nil {
+			return ctx.Err()
+		} else if err != nil {
+			return s.failure(round, c, fmt.Errorf("the client does not hold what it should %v after the last change: %w", within, err))
 		}
 	}
 	took := time.Since(began)
@@ -72,20 +64,6 @@ func (s *simulation) settle(ctx context.Context, round int) error {
 	}
 	s.report.settled(round, took, w, s.clients)
 	return nil
-}
-
-// await returns when the client has changed, or the time is over.
-func (s *simulation) await(ctx context.Context, changed <-chan struct{}, left time.Duration) error {
-	t := time.NewTimer(left)
-	defer t.Stop()
-	select {
-	case <-changed:
-		return nil
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // healthy returns an error unless the gateway is there, and has been ready all the time.

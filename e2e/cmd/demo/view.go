@@ -99,39 +99,22 @@ func look(stream *proxy.Stream, want endpoints) (endpoints, error) {
 
 // await returns when the stream shows what it should, and the time of the
 // message that made it so.
-func await(ctx context.Context, stream *proxy.Stream, want endpoints, limit time.Duration) (time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	for {
-		changed := stream.Changed()
+func await(ctx context.Context, stream *proxy.Stream, want endpoints, limit time.Duration) (at time.Time, err error) {
+	err = stream.Until(ctx, limit, func() error {
 		_, err := look(stream, want)
 		if err == nil {
 			recent := stream.Recent()
-			return recent[len(recent)-1].At, nil
+			at = recent[len(recent)-1].At
 		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return time.Time{}, fmt.Errorf("after %v: %w", limit, err)
-		}
-	}
+		return err
+	})
+	return at, err
 }
 
 // hold returns an error as soon as the stream shows something else.
 func hold(ctx context.Context, stream *proxy.Stream, want endpoints, duration time.Duration) error {
-	over := time.NewTimer(duration)
-	defer over.Stop()
-	for {
-		changed := stream.Changed()
-		if _, err := look(stream, want); err != nil {
-			return err
-		}
-		select {
-		case <-changed:
-		case <-over.C:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	return stream.Stays(ctx, duration, func() error {
+		_, err := look(stream, want)
+		return err
+	})
 }
