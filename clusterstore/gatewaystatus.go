@@ -30,11 +30,11 @@ func (l *link) logGateways() {
 			if g.dead[address] = true; before[address] {
 				continue
 			}
-			l.log.Warn("gateway does not answer probes", zap.String("gateway", address), zap.String("error", a.Failure))
-			l.report(cluster.GatewayChanged, "gateway "+address+" does not answer probes: "+a.Failure, true)
+			l.log.Warn("Linkerd gateway does not answer probes", zap.String("gateway", address), zap.String("error", a.Failure))
+			l.report(cluster.GatewayChanged, "Linkerd gateway "+address+" does not answer probes: "+a.Failure, true)
 		case before[address]:
-			l.log.Info("gateway answers probes again", zap.String("gateway", address))
-			l.report(cluster.GatewayChanged, "gateway "+address+" answers probes again", false)
+			l.log.Info("Linkerd gateway answers probes again", zap.String("gateway", address))
+			l.report(cluster.GatewayChanged, "Linkerd gateway "+address+" answers probes again", false)
 		}
 	}
 }
@@ -63,7 +63,7 @@ func (v *linkSnapshot) describeGateways(st *cluster.Status, ownProblems []string
 			unknown = append(unknown, x.Address)
 		case a.Own != "":
 			x.State, x.Reason = adminapi.GatewayNotProbed, a.Own
-			own = append(own, fmt.Sprintf("gateway %s is not probed, and is used also when it is dead: %s", x.Address, a.Own))
+			own = append(own, fmt.Sprintf("Linkerd gateway %s is not probed, and is used also when it is dead: %s", x.Address, a.Own))
 		case a.Dead:
 			x.State = adminapi.GatewayDead
 		case a.Since.IsZero():
@@ -73,13 +73,13 @@ func (v *linkSnapshot) describeGateways(st *cluster.Status, ownProblems []string
 	}
 	problems := slices.Concat(v.problem, v.tracker.Problems(), own)
 	if outside > 0 {
-		problems = append(problems, fmt.Sprintf("gateways outside the address ranges of the link (annotation %s), which are not used: %d", RangesAnnotation, outside))
+		problems = append(problems, fmt.Sprintf("Linkerd gateways outside the address ranges of the link (annotation %s), which are not used: %d", RangesAnnotation, outside))
 	}
 	if n := len(st.Gateways); n > 0 && ipv6 == n { // otherwise clients have the others
-		problems = append(problems, fmt.Sprintf("gateways at IPv6 addresses, which clients do not get (--enable-ipv6=false): %d", n))
+		problems = append(problems, fmt.Sprintf("Linkerd gateways at IPv6 addresses, which clients do not get (--enable-ipv6=false): %d", n))
 	}
 	if len(unknown) > 0 {
-		problems = append(problems, "gateways that are not probed, since it is not known how (annotation mirror.linkerd.io/probe-path and port mc-probe of the gateway's Service), and are used also when they are dead: "+strings.Join(unknown, ", "))
+		problems = append(problems, "Linkerd gateways that are not probed, since it is not known how (annotation mirror.linkerd.io/probe-path and port mc-probe of the gateway's Service), and are used also when they are dead: "+strings.Join(unknown, ", "))
 	}
 	if len(st.Gateways) > len(unknown) { // some are probed
 		problems = append(problems, ownProblems...)

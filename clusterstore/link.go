@@ -207,7 +207,7 @@ func (l *link) logLinked(creds *credentials) {
 // promote makes next the serving cluster once it has synced. The table gets it in one
 // step; only then is the cluster that served before stopped.
 func (l *link) promote(ctx context.Context) {
-	if l.next == nil || !closed(l.next.cluster.Synced()) || l.serving == nil && l.elsewhere() && !l.gateways.known() {
+	if l.next == nil || !closed(l.next.cluster.Synced()) || l.serving == nil && l.elsewhere() && (l.gateways.tracker == nil || !l.gateways.settled()) {
 		return
 	}
 	if l.own != nil {

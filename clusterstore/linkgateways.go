@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"isthmus/clusterstore/cluster"
-	"isthmus/clusterstore/gateways"
+	"isthmus/clusterstore/mcgateway"
 	"isthmus/federation"
 )
 
@@ -18,14 +18,14 @@ import (
 type linkGateways struct {
 	found   *cluster.PacedSignal // the cluster has other gateway Services
 	changed *cluster.PacedSignal // there are other addresses, or one has died or come to life
-	tracker *gateways.Tracker    // nil: the cluster's Pods are reached themselves
-	targets []gateways.Target    // that the tracker has
+	tracker *mcgateway.Tracker   // nil: the cluster's Pods are reached themselves
+	targets []mcgateway.Target   // that the tracker has
 	named   bool                 // the link Secret has a part in targets
 	problem []string             // why there are none, or not all
 	began   time.Time            // with tracker
 	cancel  context.CancelFunc   // with tracker
 	done    chan struct{}        // with tracker
-	source  *gateways.Source     // that the table has; nil: none yet
+	source  *mcgateway.Source    // that the table has; nil: none yet
 	dead    map[string]bool      // addresses, as they were logged
 }
 
@@ -44,7 +44,7 @@ func (l *link) useGateways(ctx context.Context) {
 		return // what it has is not known yet
 	}
 	if g.tracker == nil {
-		g.start(ctx, gateways.Config{
+		g.start(ctx, mcgateway.Config{
 			Changed: g.changed.Changed,
 			Probed:  func(took time.Duration) { l.store.probed(l.name, took) },
 			Resolve: l.store.lookUp, Probe: l.store.probe, Own: l.store.own.owner,
@@ -54,31 +54,31 @@ func (l *link) useGateways(ctx context.Context) {
 	g.follow(&l.standing.settings, from, l.store.opts.Rules.GatewayRoutable)
 }
 
-// follow makes the tracker follow what leads to the cluster by these rules.
+// follow makes the tracker follow what leads to the cluster by these settings.
 func (g *linkGateways) follow(r *linkSettings, from *runningCluster, routable func(netip.Addr) bool) {
 	found, more := from.cluster.Gateways()
 	targets, problem := r.targets(found, more, routable)
 	named := r.gateways != nil || r.identity != ""
 	switch {
 	case !cluster.IsHostname(from.creds.domain):
-		targets, problem = nil, []string{fmt.Sprintf("annotation %s: %s is no DNS domain: gateways find Services by their names in it", ClusterDomainAnnotation, quote(from.creds.domain))}
+		targets, problem = nil, []string{fmt.Sprintf("annotation %s: %s is no DNS domain: Linkerd gateways find Services by their names in it", ClusterDomainAnnotation, quote(from.creds.domain))}
 	case len(targets) == 0 && r.unread && g.named:
 		targets, named = slices.Clone(g.targets), true
-		problem = []string{"the link Secret's annotations for gateways can't be read; the gateways that they named before stay in use"}
+		problem = []string{"the link Secret's annotations for Linkerd gateways can't be read; the gateways that they named before stay in use"}
 	}
 	for i := range targets {
 		targets[i].Within = &from.creds.ranges
 	}
 	g.problem, g.named = problem, named && len(targets) > 0
 	if g.targets == nil || !slices.Equal(g.targets, targets) {
-		g.targets = slices.Concat([]gateways.Target{}, targets)
+		g.targets = slices.Concat([]mcgateway.Target{}, targets)
 		g.tracker.Set(targets)
 	}
 }
 
-func (g *linkGateways) start(ctx context.Context, cfg gateways.Config) {
+func (g *linkGateways) start(ctx context.Context, cfg mcgateway.Config) {
 	ctx, g.cancel = context.WithCancel(ctx)
-	t, done := gateways.New(cfg), make(chan struct{})
+	t, done := mcgateway.New(cfg), make(chan struct{})
 	g.tracker, g.done, g.began = t, done, time.Now()
 	go func() { defer close(done); t.Run(ctx) }()
 }
@@ -95,7 +95,7 @@ func (g *linkGateways) end() bool {
 }
 
 // namedTargets returns what the link Secret names, and what is wrong.
-func (r *linkSettings) namedTargets(found []*cluster.Gateway, routable func(netip.Addr) bool) (list []gateways.Target, problem []string) {
+func (r *linkSettings) namedTargets(found []*cluster.Gateway, routable func(netip.Addr) bool) (list []mcgateway.Target, problem []string) {
 	identity := r.identity
 	for _, g := range found {
 		identity = cmp.Or(identity, g.Identity)
@@ -115,19 +115,19 @@ func (r *linkSettings) namedTargets(found []*cluster.Gateway, routable func(neti
 }
 
 // targets returns what leads to a cluster that has these gateways, and what is wrong.
-func (r *linkSettings) targets(found []*cluster.Gateway, more int, routable func(netip.Addr) bool) (list []gateways.Target, problem []string) {
+func (r *linkSettings) targets(found []*cluster.Gateway, more int, routable func(netip.Addr) bool) (list []mcgateway.Target, problem []string) {
 	switch {
 	case r.gateways != nil:
 		return r.namedTargets(found, routable)
 	case len(found) == 0:
-		return nil, []string{"the cluster is on another network, and has no gateway: no Service there has the annotation mirror.linkerd.io/multicluster-gateway: \"true\""}
+		return nil, []string{"the cluster is on another network, and has no Linkerd gateway: no Service there has the annotation mirror.linkerd.io/multicluster-gateway: \"true\""}
 	}
 	for _, g := range found {
 		g := *g
 		g.Identity = cmp.Or(r.identity, g.Identity)
-		list = append(list, gateways.Targets([]*cluster.Gateway{&g})...)
+		list = append(list, mcgateway.Targets([]*cluster.Gateway{&g})...)
 		if why := g.Problem(); why != "" {
-			problem = append(problem, fmt.Sprintf("gateway %v: %s", g.Service, why))
+			problem = append(problem, fmt.Sprintf("Linkerd gateway %v: %s", g.Service, why))
 		}
 	}
 	if more > 0 {
@@ -146,7 +146,7 @@ func (l *link) readable() federation.Source {
 	case !g.settled(): // it was on the gateway's network so far
 		return l.serving.cluster
 	}
-	now := &gateways.Source{Cluster: l.serving.cluster, Name: l.name, Domain: l.serving.creds.domain, Addresses: g.tracker.Addresses()}
+	now := &mcgateway.Source{Cluster: l.serving.cluster, Name: l.name, Domain: l.serving.creds.domain, Addresses: g.tracker.Addresses()}
 	if !g.source.Same(now) {
 		g.source = now
 	}
@@ -155,9 +155,6 @@ func (l *link) readable() federation.Source {
 
 // elsewhere reports whether the cluster is on another network than the gateway.
 func (l *link) elsewhere() bool { return l.standing.settings.network != l.store.opts.Network }
-
-// known reports whether there are gateways to use, or is known that there are none.
-func (g *linkGateways) known() bool { return g.tracker != nil && closed(g.tracker.Settled()) }
 
 // settled reports whether it is known how the cluster is reached.
 func (g *linkGateways) settled() bool { return g.tracker == nil || closed(g.tracker.Settled()) }
@@ -178,5 +175,5 @@ func (g *linkGateways) untilLate() <-chan time.Time {
 
 // allDead reports whether the cluster is reached through gateways, and none answers.
 func (g *linkGateways) allDead() bool {
-	return g.tracker != nil && gateways.AllDead(g.tracker.Addresses())
+	return g.tracker != nil && mcgateway.AllDead(g.tracker.Addresses())
 }

@@ -33,7 +33,7 @@ func TestGateways(t *testing.T) {
 		e.reached("198.51.100.1:443 other.example web.shop.svc.cluster.test:80")
 		e.put(s("network", "far", "gateway-addresses", "198.51.100.1"))
 		e.reached(through("192.0.2.3:4143"))
-		e.status(`s east ready !annotation isthmus.io/gateway-addresses: "198.51.100.1" is no HOST:PORT; it counts as absent !gateways that are not probed…: 192.0.2.3:4143`)
+		e.status(`s east ready !annotation isthmus.io/gateway-addresses: "198.51.100.1" is no HOST:PORT; it counts as absent !Linkerd gateways that are not probed…: 192.0.2.3:4143`)
 		e.put(s("network", "not a name"))
 		e.reached(through("192.0.2.3:4143"))
 		e.status(`s east ready !annotation isthmus.io/network: "not a name" can't be the name of a network…: 192.0.2.3:4143`)
@@ -54,7 +54,7 @@ func TestGatewaysMissing(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.sync(1)
 		e.reached()
-		e.status(`s east ready !the cluster is on another network, and has no gateway:…`)
+		e.status(`s east ready !the cluster is on another network, and has no Linkerd gateway:…`)
 		for _, c := range []struct {
 			g    *cluster.Gateway
 			want string
@@ -64,7 +64,7 @@ func TestGatewaysMissing(t *testing.T) {
 			{gateway(), "it has no address:…"},
 		} {
 			e.made[0].setGateways(c.g)
-			e.status("s east ready !gateway multi/gw: " + c.want)
+			e.status("s east ready !Linkerd gateway multi/gw: " + c.want)
 		}
 		e.made[0].setGateways(gateway("192.0.2.1"))
 		e.reached(through("192.0.2.1:4143"))
@@ -91,7 +91,7 @@ func TestGatewaysDie(t *testing.T) {
 		f.kill("192.0.2.1", "192.0.2.2")
 		e.pass(4 * time.Second)
 		e.reached(both...) // the last ones stay
-		e.standing("s", "last-resort: none of its gateways answers")
+		e.standing("s", "last-resort: none of its Linkerd gateways answers")
 		e.put(secret("n", "north", "t1", 0))
 		e.sync(2)
 		e.reached("10.0.0.2:80")
@@ -119,11 +119,11 @@ func TestGatewaysOutsideRanges(t *testing.T) {
 		if got := f.probedAddresses(); !slices.Equal(got, []string{"192.0.2.1"}) {
 			t.Errorf("probed are %q", got)
 		}
-		e.status("s east ready !gateways outside the address ranges of the link (annotation isthmus.io/address-ranges), which are not used: 2")
+		e.status("s east ready !Linkerd gateways outside the address ranges of the link (annotation isthmus.io/address-ranges), which are not used: 2")
 		f.kill("192.0.2.1")
 		e.pass(5 * time.Second)
 		e.reached(through("192.0.2.1:4143"))
-		e.standing("s", "last-resort: none of its gateways answers")
+		e.standing("s", "last-resort: none of its Linkerd gateways answers")
 		e.put(with(secret("s", "east", "t1", 0), "network", "far", "address-ranges", "192.0.2.0/24"))
 		e.pass(5 * time.Second)
 		e.reached(through("192.0.2.2:4143"), through("192.0.2.3:4143"))
@@ -146,11 +146,11 @@ func TestGatewayNames(t *testing.T) {
 		f.resolve("lb.example")
 		e.pass(31 * time.Second)
 		e.reached(through("192.0.2.7:4143"))
-		e.status("s east ready !gateway lb.example: no such host !gateways that…")
+		e.status("s east ready !Linkerd gateway lb.example: no such host !Linkerd gateways that…")
 		f.resolve("lb.example", "0.0.0.0")
 		e.pass(31 * time.Second)
 		e.reached(through("192.0.2.7:4143"))
-		e.status("s east ready !gateway lb.example: it has no address that could be another host's !gateways that…")
+		e.status("s east ready !Linkerd gateway lb.example: it has no address that could be another host's !Linkerd gateways that…")
 		e.made[0].setGateways(named("new.example")) // not there yet
 		e.reached(through("192.0.2.7:4143"))
 		f.resolve("new.example", "192.0.2.8")
@@ -178,7 +178,7 @@ func TestGatewaysFirst(t *testing.T) {
 		}
 		e.pass(3 * time.Second)
 		e.reached(through("192.0.2.1:4143"))
-		e.status("s east ready !gateways that are not probed…")
+		e.status("s east ready !Linkerd gateways that are not probed…")
 	})
 }
 
@@ -200,7 +200,7 @@ func TestGatewayNameWithoutAnswer(t *testing.T) {
 		e.settled(true)
 		e.status("s east pending…")
 		e.pass(4 * time.Second)
-		e.status("s east ready !gateway slow.example: context deadline exceeded")
+		e.status("s east ready !Linkerd gateway slow.example: context deadline exceeded")
 	}, with(secret("s", "east", "t1", 0), "network", "far"))
 }
 
@@ -209,7 +209,7 @@ func TestGatewaysNotRoutable(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.sync(1)
 		e.reached("192.0.2.1:2 gw.example web.shop.svc.cluster.test:80")
-		e.status("s east ready !annotation isthmus.io/gateway-addresses: 127.0.0.1 could not be another host's address, and is not used !gateways that…")
+		e.status("s east ready !annotation isthmus.io/gateway-addresses: 127.0.0.1 could not be another host's address, and is not used !Linkerd gateways that…")
 	}, with(secret("s", "east", "t1", 0), "network", "far", "gateway-addresses", "127.0.0.1:1,192.0.2.1:2", "gateway-identity", "gw.example"))
 }
 
@@ -237,14 +237,14 @@ func TestGatewaysOfBothFamilies(t *testing.T) {
 		e.sync(1)
 		e.pass(5 * time.Second)
 		e.reached(through("192.0.2.1:4143"))
-		e.standing("s", "last-resort: none of its gateways answers")
+		e.standing("s", "last-resort: none of its Linkerd gateways answers")
 		if got := f.probedAddresses(); !slices.Equal(got, []string{"192.0.2.1"}) {
 			t.Errorf("probed are %q", got)
 		}
 		e.status("s east ready")
 		e.made[0].setGateways(probed(gateway("2001:db8::1")))
 		e.reached()
-		e.status("s east ready !gateways at IPv6 addresses, which clients do not get (--enable-ipv6=false): 1")
+		e.status("s east ready !Linkerd gateways at IPv6 addresses, which clients do not get (--enable-ipv6=false): 1")
 	})
 }
 
@@ -260,7 +260,7 @@ func TestGatewaysUnreadable(t *testing.T) {
 		e.reached(named)
 		e.put(s("gateway-addresses", "198.51.100.1", "gateway-identity", "link.example"))
 		e.reached(named)
-		e.status(`s east ready !annotation isthmus.io/gateway-addresses: "198.51.100.1" is no HOST:PORT…; the gateways that they named before stay in use !gateways that are not probed, since it is not known how (annotation mirror.linkerd.io/probe-path and port mc-probe of the gateway's Service), and are used also when they are dead: 198.51.100.1:443`)
+		e.status(`s east ready !annotation isthmus.io/gateway-addresses: "198.51.100.1" is no HOST:PORT…; the gateways that they named before stay in use !Linkerd gateways that are not probed, since it is not known how (annotation mirror.linkerd.io/probe-path and port mc-probe of the gateway's Service), and are used also when they are dead: 198.51.100.1:443`)
 		e.put(s("gateway-addresses", "198.51.100.1:443", "gateway-identity", "no name"))
 		e.reached(named)
 		e.made[0].setGateways(gateway("192.0.2.1"))

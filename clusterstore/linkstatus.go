@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"isthmus/clusterstore/cluster"
-	"isthmus/clusterstore/gateways"
+	"isthmus/clusterstore/mcgateway"
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
 )
@@ -80,7 +80,7 @@ type linkSnapshot struct {
 	standing linkStanding
 
 	// Only if the cluster is on another network:
-	tracker *gateways.Tracker
+	tracker *mcgateway.Tracker
 	problem []string // of its gateways
 }
 

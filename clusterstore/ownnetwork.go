@@ -30,11 +30,11 @@ const (
 	ownEvery  = 5 * time.Minute  // Nodes and ServiceCIDRs are listed again
 	ownRetry  = 30 * time.Second // the same, if they could not be listed
 	nodePage  = 100              // Nodes, of which each has some ten kilobytes
-	ownNoFact = "gateways at such addresses may be probed"
+	ownNoFact = "Linkerd gateways at such addresses may be probed"
 )
 
-// ownNetwork knows which addresses the gateway's own cluster and host have: the one who names the gateways
-// of a linked cluster must not make the gateway send probes there, to its own admin port for example.
+// ownNetwork knows which addresses the gateway's own cluster and host have: whoever names the Linkerd
+// gateways of a linked cluster must not make this process send probes there, to its own admin port for example.
 //
 // Nodes and ServiceCIDRs are listed, not followed: they change rarely, and only gateways that are probed
 // need them. While there are none, nothing is listed.
@@ -46,8 +46,8 @@ type ownNetwork struct {
 	services   func(context.Context) ([]string, error) // its ServiceCIDRs
 	log        *zap.Logger
 
-	asked chan struct{} // what is known has become old; it has room for one
-	known federation.Latest[*ownAddresses]
+	asked  chan struct{} // latest has become old; it has room for one
+	latest federation.Latest[*ownAddresses]
 }
 
 // ownAddresses is what was read at one time. It is immutable.
@@ -76,12 +76,12 @@ func (o *ownNetwork) run(ctx context.Context) {
 			return
 		case <-o.asked:
 		}
-		before, _ := o.known.Get()
+		before, _ := o.latest.Get()
 		if before != nil && time.Now().Before(before.due) {
 			continue
 		}
 		if now := o.read(ctx, before); ctx.Err() == nil {
-			o.known.Set(now)
+			o.latest.Set(now)
 		}
 	}
 }
@@ -90,7 +90,7 @@ func (o *ownNetwork) run(ctx context.Context) {
 // It waits until there has been a try to find out, or ctx ends.
 func (o *ownNetwork) owner(ctx context.Context, ip netip.Addr) string {
 	for {
-		now, newer := o.known.Get()
+		now, newer := o.latest.Get()
 		if now == nil || !time.Now().Before(now.due) {
 			select {
 			case o.asked <- struct{}{}:
@@ -135,7 +135,7 @@ func (o *ownNetwork) ownerBy(ctx context.Context, now *ownAddresses, ip netip.Ad
 
 // problems returns, for people, what is not known of the own cluster and host.
 func (o *ownNetwork) problems() []string {
-	if now, _ := o.known.Get(); now != nil {
+	if now, _ := o.latest.Get(); now != nil {
 		return now.problems
 	}
 	return nil

@@ -129,7 +129,7 @@ func TestOwnNetworkIsNotProbed(t *testing.T) {
 				t.Errorf("%+v, want the reason %q", x, why)
 			}
 			for _, list := range [][]string{st.Warnings, st.GatewayProblems} {
-				if want := "gateway " + ip + ":4143 is not probed, and is used also when it is dead: " + why; !slices.Contains(list, want) {
+				if want := "Linkerd gateway " + ip + ":4143 is not probed, and is used also when it is dead: " + why; !slices.Contains(list, want) {
 					t.Errorf("%q has no %q", list, want)
 				}
 			}
@@ -166,7 +166,7 @@ func TestOwnNetworkUnknown(t *testing.T) {
 		if !slices.Equal(probed, []string{"10.96.7.7", "192.0.2.11"}) {
 			t.Errorf("probed are %q", probed)
 		}
-		if got := strings.Join(e.store.Status()[0].Warnings, "; "); !strings.Contains(got, "Nodes of the gateway's own cluster can't be listed (away): gateways at such addresses may be probed; ServiceCIDRs of the gateway's own cluster can't be listed (") {
+		if got := strings.Join(e.store.Status()[0].Warnings, "; "); !strings.Contains(got, "Nodes of the gateway's own cluster can't be listed (away): Linkerd gateways at such addresses may be probed; ServiceCIDRs of the gateway's own cluster can't be listed (") {
 			t.Errorf("warnings: %q", got)
 		}
 		lists.nodes(errors.New("away"))

@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"isthmus/clusterstore/gateways"
+	"isthmus/clusterstore/mcgateway"
 	"isthmus/federation"
 )
 
@@ -42,12 +42,12 @@ type linkSettings struct {
 	cordonOver time.Duration
 	whenLost   federation.Standing // InService: being lost changes nothing
 	lostAfter  time.Duration
-	region     string            // empty: that of the cluster's Nodes
-	network    string            // of the cluster's Pods
-	gateways   []gateways.Target // without identities; nil: those that the cluster has
-	identity   string            // of all gateways; empty: that which each has
-	unread     bool              // gateways or identity: its annotation is there, and can't be read
-	warnings   []string          // which annotations can't be read
+	region     string             // empty: that of the cluster's Nodes
+	network    string             // of the cluster's Pods
+	gateways   []mcgateway.Target // without identities; nil: those that the cluster has
+	identity   string             // of all gateways; empty: that which each has
+	unread     bool               // gateways or identity: its annotation is there, and can't be read
+	warnings   []string           // which annotations can't be read
 }
 
 // defaultSettings are for a Secret without annotations.

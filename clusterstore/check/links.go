@@ -79,15 +79,15 @@ func (l *clusterCheck) checkGateways() {
 	const run = "see that the gateway's Pods run, and that its ports mc-gateway and mc-probe can be reached from here"
 	switch {
 	case len(usable) == 0:
-		add(Failure, "no gateway of it can be used",
+		add(Failure, "no Linkerd gateway of it can be used",
 			"give the gateway's Service there what Linkerd's multicluster chart does (an address of a load balancer, a port mc-gateway, the annotation mirror.linkerd.io/gateway-identity), "+
 				"or name gateways on the link Secret by isthmus.io/gateway-addresses and isthmus.io/gateway-identity, within its isthmus.io/address-ranges if it has these")
 	case len(dead) == len(usable):
-		add(Failure, "none of its gateways answers probes: "+strings.Join(dead, ", "), run+"; until one answers, it is served only where a service has no other endpoint")
+		add(Failure, "none of its Linkerd gateways answers probes: "+strings.Join(dead, ", "), run+"; until one answers, it is served only where a service has no other endpoint")
 	case len(dead) > 0:
-		add(Warning, fmt.Sprintf("gateways that do not answer probes, %d of %d: %s", len(dead), len(usable), strings.Join(dead, ", ")), run)
+		add(Warning, fmt.Sprintf("Linkerd gateways that do not answer probes, %d of %d: %s", len(dead), len(usable), strings.Join(dead, ", ")), run)
 	case len(l.GatewayProblems) == 0:
-		add(OK, fmt.Sprintf("it is on network %s, and its gateways have %s", l.Network, addresses(len(l.Gateways))), "")
+		add(OK, fmt.Sprintf("it is on network %s, and its Linkerd gateways have %s", l.Network, addresses(len(l.Gateways))), "")
 	}
 	for _, problem := range l.GatewayProblems {
 		add(Warning, problem, "correct that at the gateway's Service in that cluster, or on the link Secret: isthmus clusters shows each address")

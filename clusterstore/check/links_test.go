@@ -99,13 +99,13 @@ func TestCheckGateways(t *testing.T) {
 		want     []string
 		hint     string // part of the first one
 	}{
-		{through("alive", "not-probed-yet"), nil, []string{"ok it is on network far, and its gateways have 2 addresses"}, ""},
-		{nil, []string{"no Service there"}, []string{"failure no gateway of it can be used", "warning no Service there"}, "isthmus.io/gateway-addresses"},
-		{through("alive", "dead"), nil, []string{"warning gateways that do not answer probes, 1 of 2: 192.0.2.1:4143 (refused)"}, "mc-probe"},
-		{through("dead"), []string{"a name"}, []string{"failure none of its gateways answers probes: 192.0.2.0:4143 (refused)", "warning a name"}, "where a service has no other endpoint"},
-		{through("outside-ranges", "dead"), nil, []string{"failure none of its gateways answers probes: 192.0.2.1:4143 (refused)"}, "mc-probe"},
-		{through("ipv6-off", "dead"), nil, []string{"failure none of its gateways answers probes: 192.0.2.1:4143 (refused)"}, "mc-probe"},
-		{through("outside-ranges"), []string{"gateways outside"}, []string{"failure no gateway of it can be used", "warning gateways outside"}, "isthmus.io/address-ranges"},
+		{through("alive", "not-probed-yet"), nil, []string{"ok it is on network far, and its Linkerd gateways have 2 addresses"}, ""},
+		{nil, []string{"no Service there"}, []string{"failure no Linkerd gateway of it can be used", "warning no Service there"}, "isthmus.io/gateway-addresses"},
+		{through("alive", "dead"), nil, []string{"warning Linkerd gateways that do not answer probes, 1 of 2: 192.0.2.1:4143 (refused)"}, "mc-probe"},
+		{through("dead"), []string{"a name"}, []string{"failure none of its Linkerd gateways answers probes: 192.0.2.0:4143 (refused)", "warning a name"}, "where a service has no other endpoint"},
+		{through("outside-ranges", "dead"), nil, []string{"failure none of its Linkerd gateways answers probes: 192.0.2.1:4143 (refused)"}, "mc-probe"},
+		{through("ipv6-off", "dead"), nil, []string{"failure none of its Linkerd gateways answers probes: 192.0.2.1:4143 (refused)"}, "mc-probe"},
+		{through("outside-ranges"), []string{"gateways outside"}, []string{"failure no Linkerd gateway of it can be used", "warning gateways outside"}, "isthmus.io/address-ranges"},
 		{through("not-probed"), []string{"gateways that are not probed"}, []string{"warning gateways that are not probed"}, "isthmus clusters"},
 	} {
 		lines, hints := linkFound(t, adminapi.ClusterStatus{State: adminapi.Ready, Network: "far", Gateways: c.gateways, GatewayProblems: c.problems}, Gateways)

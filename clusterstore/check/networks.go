@@ -72,7 +72,7 @@ func (l *clusterCheck) checkNetwork(overlaps []string) {
 			texts = append(slices.Clone(texts), fmt.Sprintf("%d more", more))
 		}
 		add(Warning, "Pod CIDRs overlap: "+strings.Join(texts, "; "),
-			"federated Services need flat networks, in which an address is one Pod's: give new clusters other --cluster-cidr ranges, or reach them through gateways (annotation isthmus.io/network of the link Secret)")
+			"federated Services need flat networks, in which an address is one Pod's: give new clusters other --cluster-cidr ranges, or reach them through Linkerd gateways (annotation isthmus.io/network of the link Secret)")
 	case n.Nodes == 0:
 		add(OK, "it has no Nodes", "")
 	case len(n.CIDRs) == 0:

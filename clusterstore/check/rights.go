@@ -35,7 +35,7 @@ func LocalRights() []Right {
 		{"linkerd.io", "serviceprofiles", read, "", false, Warning, "ServiceProfiles have no effect"},
 		{"policy.linkerd.io", "servers", read, "", false, Warning, "Servers make no port opaque"},
 		{"workload.linkerd.io", "externalworkloads", read, "", false, Warning, "ExternalWorkloads are not served"},
-		{"networking.k8s.io", "servicecidrs", []string{"list"}, "", false, Unchecked, "gateways that linked clusters name at addresses for its Services may be probed"},
+		{"networking.k8s.io", "servicecidrs", []string{"list"}, "", false, Unchecked, "Linkerd gateways that linked clusters name at addresses for its Services may be probed"},
 		{"", "secrets", read, "", true, Failure, "no cluster is linked"},
 		{"coordination.k8s.io", "leases", []string{"create", "get", "update", "patch"}, "", true, Warning, "no EndpointSlices are written for ExternalWorkloads"},
 		{"", "configmaps", []string{"get"}, anchorsConfigMap, true, Unchecked, "trust anchors can't be compared"},

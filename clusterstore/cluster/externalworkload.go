@@ -121,7 +121,7 @@ func (s *state) workloadStore() storeFuncs[placedPod] {
 		keys: func(yield func(string) bool) {
 			for p := range s.pods.all {
 				key, ok := strings.CutPrefix(p.key, workloadPrefix)
-				if ok && p.facts.known() && p.facts.external() && !yield(key) {
+				if ok && p.facts.isRead() && p.facts.external() && !yield(key) {
 					return
 				}
 			}

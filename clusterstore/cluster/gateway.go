@@ -36,7 +36,8 @@ const (
 	probePeriod    = 3 * time.Second // if it can't be read; the chart's
 )
 
-// Gateway is a Service through which others reach the cluster's Services. It is immutable.
+// Gateway is one of Linkerd's gateways: a Service through which other clusters reach the cluster's
+// Services. It is immutable.
 type Gateway struct {
 	Service  federation.ServiceID
 	IPs      []netip.Addr // that it is reached at: its load balancer's or, without one, its external IPs
@@ -200,7 +201,7 @@ func (x *gateways) set(id federation.ServiceID, to *Gateway) {
 	x.changed = true
 }
 
-// Gateways returns the cluster's gateways, sorted by namespace and name, and how many more
+// Gateways returns the cluster's Linkerd gateways, sorted by namespace and name, and how many more
 // there are.
 func (c *Cluster) Gateways() (list []*Gateway, more int) {
 	c.state.mu.RLock()

@@ -107,7 +107,7 @@ func (j *joiner) bare(e *federation.Endpoint) {
 // pod fills in an endpoint of a Pod or ExternalWorkload. It returns Served, or why it can't:
 // that has not been read yet, or can't be used.
 func (j *joiner) pod(e *federation.Endpoint, p *pod) federation.Verdict {
-	if p == nil || !p.facts.known() {
+	if p == nil || !p.facts.isRead() {
 		return federation.PodUnknown
 	}
 	j.usePod(p)

@@ -19,7 +19,7 @@ type owner struct {
 	pods   []*pod                   // that it owns
 }
 
-func (o *owner) known() bool { return o.parent != unique.Handle[reference]{} }
+func (o *owner) isRead() bool { return o.parent != unique.Handle[reference]{} }
 
 // reference names an object by kind, in lower case, and name.
 type reference struct{ kind, name string }
@@ -110,7 +110,7 @@ func (s *state) detachOwner(p *pod) {
 }
 
 func sweepOwner(all map[string]*owner, o *owner) {
-	if !o.known() && len(o.pods) == 0 {
+	if !o.isRead() && len(o.pods) == 0 {
 		delete(all, o.key)
 	}
 }
@@ -133,7 +133,7 @@ func (s *state) ownerStore(kindName string) storeFuncs[unique.Handle[reference]]
 				return follow.Same
 			}
 			result := follow.Replaced
-			if !o.known() {
+			if !o.isRead() {
 				result = follow.Added
 			}
 			o.parent = parent
@@ -142,13 +142,13 @@ func (s *state) ownerStore(kindName string) storeFuncs[unique.Handle[reference]]
 		},
 		get: func(key string) (parent unique.Handle[reference], ok bool) {
 			if o := all[key]; o != nil {
-				return o.parent, o.known()
+				return o.parent, o.isRead()
 			}
 			return parent, false
 		},
 		drop: func(key string) bool {
 			o := all[key]
-			if o == nil || !o.known() {
+			if o == nil || !o.isRead() {
 				return false
 			}
 			o.parent = unique.Handle[reference]{}
@@ -156,7 +156,7 @@ func (s *state) ownerStore(kindName string) storeFuncs[unique.Handle[reference]]
 			sweepOwner(all, o)
 			return true
 		},
-		keys: keysOf(all, (*owner).known),
+		keys: keysOf(all, (*owner).isRead),
 	}
 }
 
@@ -170,7 +170,7 @@ func (p *pod) topOwner(t *template) reference {
 	case t.owner == reference{}:
 		_, name := p.id(t)
 		return reference{"pod", name}
-	case p.owner == nil || !p.owner.known() || p.owner.parent.Value() == reference{}:
+	case p.owner == nil || !p.owner.isRead() || p.owner.parent.Value() == reference{}:
 		return t.owner
 	}
 	parent := p.owner.parent.Value()

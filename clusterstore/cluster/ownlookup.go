@@ -73,7 +73,7 @@ func (c *Own) Instance(id federation.ServiceID, hostname string, port uint16) *f
 			return c.bareAddress(addr)
 		}
 		return made
-	case !a.pod.facts.known() || s.own.locations[a.pod] == nil:
+	case !a.pod.facts.isRead() || s.own.locations[a.pod] == nil:
 		return nil
 	}
 	at := s.own.locations[a.pod]

@@ -65,7 +65,7 @@ func (f podFacts) fullTemplate() template {
 	return t
 }
 
-func (f podFacts) known() bool { return f != podFacts{} }
+func (f podFacts) isRead() bool { return f != podFacts{} }
 
 // siblings reports whether two Pods have the same facts, whatever their nodes.
 func (f podFacts) siblings(o podFacts) bool { return f.template == o.template && f.traits == o.traits }

@@ -30,7 +30,7 @@ func newPodIndex() *podIndex {
 func (s *state) podsOf(namespace string) iter.Seq[*pod] {
 	return func(yield func(*pod) bool) {
 		for _, p := range s.pods.near(namespace) {
-			if p.facts.known() && p.namespace() == namespace && !yield(p) {
+			if p.facts.isRead() && p.namespace() == namespace && !yield(p) {
 				return
 			}
 		}
@@ -68,7 +68,7 @@ func (s *state) podFor(key string) *pod {
 
 // sweepPod removes a placeholder that no slice refers to.
 func (s *state) sweepPod(p *pod) {
-	if !p.facts.known() && len(p.slices) == 0 {
+	if !p.facts.isRead() && len(p.slices) == 0 {
 		delete(s.pods.near(p.namespace()), p.key)
 	}
 }
@@ -81,7 +81,7 @@ func (s *state) podStore() storeFuncs[placedPod] {
 		prepareDrop: func(key string) { s.setLocation(s.pods.get(key), nil) },
 		keys: func(yield func(string) bool) {
 			for p := range s.pods.all {
-				if p.facts.known() && !p.facts.external() && !yield(p.key) {
+				if p.facts.isRead() && !p.facts.external() && !yield(p.key) {
 					return
 				}
 			}
@@ -95,7 +95,7 @@ func (s *state) evaluated(key string, o placedPod) func() follow.Effect {
 	return func() follow.Effect { return s.putPlaced(key, o, by, opaque) }
 }
 
-func (s *state) putPlaced(key string, o placedPod, by *compiledRules, opaque Ports) follow.Effect {
+func (s *state) putPlaced(key string, o placedPod, by *compiledServers, opaque Ports) follow.Effect {
 	result := s.putPod(key, o.facts, by, opaque)
 	if s.setLocation(s.pods.get(key), o.location) && result == follow.Same {
 		return follow.Replaced
@@ -106,7 +106,7 @@ func (s *state) putPlaced(key string, o placedPod, by *compiledRules, opaque Por
 // placed returns what was put.
 func (s *state) placed(key string) (o placedPod, ok bool) {
 	p := s.pods.get(key)
-	if p == nil || !p.facts.known() {
+	if p == nil || !p.facts.isRead() {
 		return o, false
 	}
 	return placedPod{facts: p.facts, location: s.own.location(p)}, true
@@ -114,7 +114,7 @@ func (s *state) placed(key string) (o placedPod, ok bool) {
 
 func (p placedPod) same(o placedPod) bool { return p.facts == o.facts && p.location.equal(o.location) }
 
-func (s *state) putPod(key string, facts podFacts, by *compiledRules, opaque Ports) follow.Effect {
+func (s *state) putPod(key string, facts podFacts, by *compiledServers, opaque Ports) follow.Effect {
 	p := s.podFor(key)
 	if p.facts == facts {
 		return follow.Same
@@ -124,7 +124,7 @@ func (s *state) putPod(key string, facts podFacts, by *compiledRules, opaque Por
 	}
 	s.traits = facts.traits
 	result := follow.Replaced
-	if p.facts.known() {
+	if p.facts.isRead() {
 		s.countMalformed(p.facts, -1)
 		s.detachOwner(p)
 	} else {
@@ -151,7 +151,7 @@ func (s *state) policyFor(key string) *policy {
 
 func (s *state) dropPod(key string) bool {
 	p := s.pods.get(key)
-	if p == nil || !p.facts.known() {
+	if p == nil || !p.facts.isRead() {
 		return false
 	}
 	s.countMalformed(p.facts, -1)

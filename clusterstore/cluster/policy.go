@@ -23,7 +23,7 @@ type policy struct {
 	cost    int                     // of them all
 	logged  bool                    // that not all are used
 	changed bool                    // a Server has, since a worker evaluated them
-	rules   *compiledRules          // by which Pods were evaluated last; nil: never
+	used    *compiledServers        // by which Pods were evaluated last; nil: never
 	busy    bool                    // a worker evaluates
 	changes []*pod                  // that have changed meanwhile
 	opaque  map[*pod]*opaquePorts   // of those that have others than their own
@@ -63,13 +63,13 @@ func (p *policy) portsOf(of *pod, own Ports) Ports {
 	return own
 }
 
-// evaluate evaluates a Pod that is to be put into the state, and returns by which rules; nil: there
+// evaluate evaluates a Pod that is to be put into the state, and returns by which Servers; nil: there
 // are none, or the Pod is as it was. state.mu is not held.
-func (s *state) evaluate(key string, facts podFacts) (by *compiledRules, opaque Ports) {
+func (s *state) evaluate(key string, facts podFacts) (by *compiledServers, opaque Ports) {
 	s.mu.RLock()
 	if p := s.policyFor(key); p != nil {
 		if old := s.pods.get(key); old == nil || !old.facts.siblings(facts) {
-			by = p.rules
+			by = p.used
 		}
 	}
 	s.mu.RUnlock()
@@ -81,15 +81,15 @@ func (s *state) evaluate(key string, facts podFacts) (by *compiledRules, opaque 
 }
 
 // putEvaluated stores what was evaluated of a Pod that is put into the state.
-func (s *state) putEvaluated(of *pod, by *compiledRules, opaque Ports) {
+func (s *state) putEvaluated(of *pod, by *compiledServers, opaque Ports) {
 	p := s.policyFor(of.key)
-	if p == nil || p.rules == nil && !p.busy { // a worker will evaluate all
+	if p == nil || p.used == nil && !p.busy { // a worker will evaluate all
 		return
 	}
 	if by != nil {
 		s.setOpaque(p, of, of.facts.template.Value().opaque, opaque)
 	}
-	if p.busy || p.rules != by {
+	if p.busy || p.used != by {
 		p.changes = append(p.changes, of)
 		s.markPolicy(of.namespace())
 	}
@@ -147,28 +147,28 @@ func (s *state) evaluatePolicy(namespace string, _ time.Time) {
 		s.mu.Unlock()
 		return
 	}
-	rules, pods, servers := p.rules, p.changes, map[string]*serverFacts(nil)
+	by, pods, servers := p.used, p.changes, map[string]*serverFacts(nil)
 	if p.changed {
 		pods, servers, p.full = slices.Collect(s.podsOf(namespace)), maps.Clone(p.servers), false
 	}
 	p.changes, p.changed, p.busy = nil, false, true
 	asked := make(map[podFacts]Ports)
 	for _, of := range pods {
-		if of.facts.known() {
+		if of.facts.isRead() {
 			asked[of.facts.alike()] = Ports{}
 		}
 	}
 	s.mu.Unlock()
 	if servers != nil {
-		rules = compileRules(servers)
+		by = compileServers(servers)
 	}
-	rules.evaluate(asked)
+	by.evaluate(asked)
 	s.lock()
 	defer s.mu.Unlock()
 	if s.policies[namespace] != p {
 		return
 	}
-	p.rules = rules
+	p.used = by
 	defer func() { p.busy = false }()
 	for _, of := range pods { // some may have changed again
 		if ports, ok := asked[of.facts.alike()]; ok && s.setOpaque(p, of, of.facts.template.Value().opaque, ports) {
@@ -207,26 +207,27 @@ func (c *Cluster) logExcess(key string) {
 	}
 }
 
-// compiledRules are the Servers of a namespace, by the ports that they are about. They are
+// compiledServers are the Servers of a namespace, by the ports that they are about. They are
 // immutable.
-type compiledRules struct {
+type compiledServers struct {
 	keys     vocabulary
-	byNumber []numberRules // sorted, so that sets of ports are made in their order
-	byName   map[string][]*rule
+	byNumber []portServers // sorted, so that sets of ports are made in their order
+	byName   map[string][]*selectors
 }
 
-// numberRules are the rules about one port number.
-type numberRules struct {
-	port  uint16
-	rules []*rule
+// portServers are the Servers about one port number.
+type portServers struct {
+	port    uint16
+	servers []*selectors
 }
 
-type rule struct{ pods, workloads matcher }
+// selectors are a Server's.
+type selectors struct{ pods, workloads matcher }
 
-// compileRules leaves out malformed Servers, and those beyond maxPolicy.
-func compileRules(servers map[string]*serverFacts) *compiledRules {
-	c := &compiledRules{keys: make(vocabulary), byName: make(map[string][]*rule)}
-	byNumber, cost := make(map[uint16][]*rule), 0
+// compileServers leaves out malformed Servers, and those beyond maxPolicy.
+func compileServers(servers map[string]*serverFacts) *compiledServers {
+	c := &compiledServers{keys: make(vocabulary), byName: make(map[string][]*selectors)}
+	byNumber, cost := make(map[uint16][]*selectors), 0
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		f := servers[name]
 		if cost += f.cost(); cost > maxPolicy {
@@ -235,7 +236,7 @@ func compileRules(servers map[string]*serverFacts) *compiledRules {
 		if f.invalid != "" {
 			continue
 		}
-		r := &rule{newMatcher(f.pods, c.keys), newMatcher(f.workloads, c.keys)}
+		r := &selectors{newMatcher(f.pods, c.keys), newMatcher(f.workloads, c.keys)}
 		if f.name != "" {
 			c.byName[f.name] = append(c.byName[f.name], r)
 		} else {
@@ -243,13 +244,13 @@ func compileRules(servers map[string]*serverFacts) *compiledRules {
 		}
 	}
 	for _, port := range slices.Sorted(maps.Keys(byNumber)) {
-		c.byNumber = append(c.byNumber, numberRules{port, byNumber[port]})
+		c.byNumber = append(c.byNumber, portServers{port, byNumber[port]})
 	}
 	return c
 }
 
 // evaluate stores the opaque ports of each subject.
-func (c *compiledRules) evaluate(asked map[podFacts]Ports) {
+func (c *compiledServers) evaluate(asked map[podFacts]Ports) {
 	labels := newObjectLabels(c.keys)
 	for about := range asked {
 		t := about.fullTemplate()
@@ -259,9 +260,9 @@ func (c *compiledRules) evaluate(asked map[podFacts]Ports) {
 
 // opaque returns the opaque ports of a template: its own, and those that a Server makes
 // so, by number or by name.
-func (c *compiledRules) opaque(t *template, labels *objectLabels) Ports {
+func (c *compiledServers) opaque(t *template, labels *objectLabels) Ports {
 	labels.read(&t.labels)
-	selects := func(r *rule) bool {
+	selects := func(r *selectors) bool {
 		if t.external() {
 			return r.workloads.selects(labels)
 		}
@@ -269,7 +270,7 @@ func (c *compiledRules) opaque(t *template, labels *objectLabels) Ports {
 	}
 	var more []portRange
 	for _, n := range c.byNumber {
-		if slices.ContainsFunc(n.rules, selects) {
+		if slices.ContainsFunc(n.servers, selects) {
 			more = append(more, portRange{n.port, n.port})
 		}
 	}

@@ -267,7 +267,7 @@ func TestPolicyWhileItIsMade(t *testing.T) {
 	if err := w.feed(late).Update(late); err != nil {
 		t.Fatal(err)
 	}
-	p.rules, p.busy = compileRules(p.servers), false
+	p.used, p.busy = compileServers(p.servers), false
 	w.marked()
 	if got := w.opaqueAt(8080); got != "10.0.0.1:8080" {
 		t.Errorf("%q is opaque", got)

@@ -262,7 +262,7 @@ func TestHugeServer(t *testing.T) {
 	for i := range values {
 		values[i] = "%"
 	}
-	for name, n := range map[string]int{"too many": len(values), "invalid ones": maxTerms - 1} {
+	for name, n := range map[string]int{"too many": len(values), "invalid ones": maxSelectorSize - 1} {
 		o := &crd.Server{Spec: crd.ServerSpec{ProxyProtocol: crd.ProtocolOpaque, Port: intstr.FromInt32(80), PodSelector: &metav1.LabelSelector{
 			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpIn, Values: values[:n]}},
 		}}}

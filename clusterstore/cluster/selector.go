@@ -24,8 +24,8 @@ type requirement struct {
 	absent bool     // there must be no label with the key and one of the values
 }
 
-// maxTerms is how many keys and values a selector may have.
-const maxTerms = 500
+// maxSelectorSize is how many keys and values a selector may have.
+const maxSelectorSize = 500
 
 func readSelector(s *metav1.LabelSelector) (*selector, error) {
 	if s == nil {
@@ -35,8 +35,8 @@ func readSelector(s *metav1.LabelSelector) (*selector, error) {
 	for i := range s.MatchExpressions {
 		size += len(s.MatchExpressions[i].Values)
 	}
-	if size > maxTerms { // an error would list them all
-		return nil, fmt.Errorf("the selector has %d terms, more than %d", size, maxTerms)
+	if size > maxSelectorSize { // an error would list them all
+		return nil, fmt.Errorf("the selector has %d keys and values, more than %d", size, maxSelectorSize)
 	}
 	checked, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {

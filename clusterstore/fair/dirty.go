@@ -12,39 +12,39 @@ type Dirty[K comparable] struct {
 	wake chan struct{} // holds one token while the set may have something
 
 	mu    sync.Mutex
-	since map[owned[K]]time.Time // when each was first added
-	queue *Queue[K]              // of the same keys
+	since map[tenantKey[K]]time.Time // when each was first added
+	queue *Queue[K]                  // of the same keys
 }
 
-// owned is a key as work of an owner. The same key may be work of several.
-type owned[K comparable] struct {
-	owner string
-	key   K
+// tenantKey is a key as work of a tenant. The same key may be work of several.
+type tenantKey[K comparable] struct {
+	tenant string
+	key    K
 }
 
 // NewDirty returns an empty set.
 func NewDirty[K comparable]() *Dirty[K] {
 	return &Dirty[K]{
 		wake:  make(chan struct{}, 1),
-		since: make(map[owned[K]]time.Time),
+		since: make(map[tenantKey[K]]time.Time),
 		queue: NewQueue[K](1),
 	}
 }
 
-// Add adds a key as work of an owner. at is passed on to the handler. Add never blocks.
-func (d *Dirty[K]) Add(owner string, key K, at time.Time) {
-	o := owned[K]{owner, key}
+// Add adds a key as work of a tenant. at is passed on to the handler. Add never blocks.
+func (d *Dirty[K]) Add(tenant string, key K, at time.Time) {
+	o := tenantKey[K]{tenant, key}
 	d.mu.Lock()
 	if _, ok := d.since[o]; !ok {
 		d.since[o] = at
-		d.queue.Push(owner, key)
+		d.queue.Push(tenant, key)
 	}
 	d.mu.Unlock()
 	d.signal()
 }
 
 // Run handles keys, one by one, until ctx ends. Several goroutines may call it: then
-// keys of different owners are handled at the same time, but never two of one owner.
+// keys of different tenants are handled at the same time, but never two of one tenant.
 func (d *Dirty[K]) Run(ctx context.Context, handle func(key K, at time.Time)) {
 	for ctx.Err() == nil {
 		d.Drain(ctx, handle)
@@ -59,28 +59,28 @@ func (d *Dirty[K]) Run(ctx context.Context, handle func(key K, at time.Time)) {
 // which a key was first added since its last turn.
 func (d *Dirty[K]) Drain(ctx context.Context, handle func(key K, at time.Time)) {
 	for ctx.Err() == nil {
-		owner, key, at, ok := d.next()
+		tenant, key, at, ok := d.next()
 		if !ok {
 			return
 		}
 		handle(key, at)
 		d.mu.Lock()
-		d.queue.Done(owner)
+		d.queue.Done(tenant)
 		d.mu.Unlock()
 	}
 }
 
 // next takes the key whose turn it is. If there are more, it wakes another worker.
-func (d *Dirty[K]) next() (owner string, key K, at time.Time, ok bool) {
+func (d *Dirty[K]) next() (tenant string, key K, at time.Time, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	owner, key, ok = d.queue.Pop()
-	at = d.since[owned[K]{owner, key}]
-	delete(d.since, owned[K]{owner, key})
+	tenant, key, ok = d.queue.Pop()
+	at = d.since[tenantKey[K]{tenant, key}]
+	delete(d.since, tenantKey[K]{tenant, key})
 	if d.queue.Len() > 0 {
 		d.signal()
 	}
-	return owner, key, at, ok
+	return tenant, key, at, ok
 }
 
 func (d *Dirty[K]) signal() {

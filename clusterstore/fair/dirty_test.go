@@ -19,7 +19,7 @@ func work(t *testing.T, d *Dirty[string], n int, handle func(string, time.Time))
 	return func() { stop(); all.Wait() }
 }
 
-// TestOthersDoNotWait: one owner's key, which takes a second, is added again and again
+// TestOthersDoNotWait: one tenant's key, which takes a second, is added again and again
 // while it is handled. Others wait for what is under way, and no longer, and then take turns.
 func TestOthersDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestCollapse(t *testing.T) {
 	})
 }
 
-// TestWorkers: of several workers, one handles an owner's keys, and another those of the
+// TestWorkers: of several workers, one handles a tenant's keys, and another those of the
 // others at the same time.
 func TestWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,5 +1,5 @@
-// Package fair lets owners of work take turns, so that none holds up the others. Owners are
-// namespaces here, whose tenants decide how much work there is.
+// Package fair lets tenants take turns, so that none holds up the others. A tenant is a namespace
+// here: whoever may write into it decides how much work there is.
 //
 //	d := fair.NewDirty[federation.ServiceID]()
 //	go d.Run(ctx, func(id federation.ServiceID, at time.Time) { … })
@@ -10,10 +10,10 @@
 //
 // What callers may rely on:
 //
-//   - Within an owner, keys are in the order in which they were added.
-//   - Owners with work take turns, one key each: whoever has had a turn waits until all others
-//     with work have had one. So an owner with little work waits for one key of each other,
-//     however many these have queued. How long a key takes does not count: of an owner whose keys
+//   - Within a tenant, keys are in the order in which they were added.
+//   - Tenants with work take turns, one key each: whoever has had a turn waits until all others
+//     with work have had one. So a tenant with little work waits for one key of each other,
+//     however many these have queued. How long a key takes does not count: of a tenant whose keys
 //     take long, no more than the given number are under way at the same time.
-//   - An owner without work takes no memory.
+//   - A tenant without work takes no memory.
 package fair

@@ -1,35 +1,35 @@
 package fair
 
-// Queue is the keys to be handled, by owners in turn. It does not look for keys that are in
+// Queue is the keys to be handled, by tenants in turn. It does not look for keys that are in
 // it twice, and is not safe for concurrent use.
 type Queue[K comparable] struct {
-	atOnce int                  // fixed: how many keys of one owner may be under way
-	owners map[string]*owner[K] // those with keys, waiting or under way
-	turns  []*owner[K]          // those with a waiting key and less than atOnce under way; the first is next
+	atOnce  int                   // fixed: how many keys of one tenant may be under way
+	tenants map[string]*tenant[K] // those with keys, waiting or under way
+	turns   []*tenant[K]          // those with a waiting key and less than atOnce under way; the first is next
 }
 
-// owner is one owner's keys.
-type owner[K comparable] struct {
+// tenant is one tenant's keys.
+type tenant[K comparable] struct {
 	name     string
 	waiting  []K // in the order in which they came
 	underWay int
 }
 
-// NewQueue returns an empty queue. At most atOnce keys of one owner are under way at the
+// NewQueue returns an empty queue. At most atOnce keys of one tenant are under way at the
 // same time; the others wait until one is done.
 func NewQueue[K comparable](atOnce int) *Queue[K] {
-	return &Queue[K]{atOnce: atOnce, owners: make(map[string]*owner[K])}
+	return &Queue[K]{atOnce: atOnce, tenants: make(map[string]*tenant[K])}
 }
 
-// Len returns how many owners may begin a key. It is 0 if and only if Pop returns none.
+// Len returns how many tenants may begin a key. It is 0 if and only if Pop returns none.
 func (q *Queue[K]) Len() int { return len(q.turns) }
 
-// Push adds a key of an owner.
+// Push adds a key of a tenant.
 func (q *Queue[K]) Push(name string, key K) {
-	o := q.owners[name]
+	o := q.tenants[name]
 	if o == nil {
-		o = &owner[K]{name: name}
-		q.owners[name] = o
+		o = &tenant[K]{name: name}
+		q.tenants[name] = o
 	}
 	if len(o.waiting) == 0 && o.underWay < q.atOnce {
 		q.turns = append(q.turns, o)
@@ -37,7 +37,7 @@ func (q *Queue[K]) Push(name string, key K) {
 	o.waiting = append(o.waiting, key)
 }
 
-// Pop removes the key that is next, and returns its owner too; ok is false if there is
+// Pop removes the key that is next, and returns its tenant too; ok is false if there is
 // none. The key is under way until Done is called.
 func (q *Queue[K]) Pop() (name string, key K, ok bool) {
 	if len(q.turns) == 0 {
@@ -52,13 +52,13 @@ func (q *Queue[K]) Pop() (name string, key K, ok bool) {
 	return o.name, key, true
 }
 
-// Done ends what Pop began for that owner.
+// Done ends what Pop began for that tenant.
 func (q *Queue[K]) Done(name string) {
-	o := q.owners[name]
+	o := q.tenants[name]
 	if len(o.waiting) > 0 && o.underWay == q.atOnce {
 		q.turns = append(q.turns, o)
 	}
 	if o.underWay--; len(o.waiting)+o.underWay == 0 {
-		delete(q.owners, name)
+		delete(q.tenants, name)
 	}
 }

@@ -8,19 +8,19 @@ import (
 	"pgregory.net/rapid"
 )
 
-// testQueue is a queue of keys that begin with their owner.
+// testQueue is a queue of keys that begin with their tenant.
 type testQueue struct{ *Queue[string] }
 
 func newTestQueue(atOnce int) testQueue { return testQueue{NewQueue[string](atOnce)} }
 
-func (q testQueue) push(key string) { q.Push(ownerOf(key), key) }
+func (q testQueue) push(key string) { q.Push(tenantOf(key), key) }
 
-func ownerOf(key string) string {
-	owner, _, _ := strings.Cut(key, "/")
-	return owner
+func tenantOf(key string) string {
+	tenant, _, _ := strings.Cut(key, "/")
+	return tenant
 }
 
-// TestForgotten: while one owner always has work, the others that come and go leave
+// TestForgotten: while one tenant always has work, the others that come and go leave
 // nothing.
 func TestForgotten(t *testing.T) {
 	q := newTestQueue(1)
@@ -30,31 +30,31 @@ func TestForgotten(t *testing.T) {
 		key := fmt.Sprintf("n%d/0", i)
 		q.push(key)
 		for range 2 {
-			owner, _, _ := q.Pop()
-			q.Done(owner)
+			tenant, _, _ := q.Pop()
+			q.Done(tenant)
 		}
 	}
-	if n := len(q.owners) + len(q.turns); n > 10 {
+	if n := len(q.tenants) + len(q.turns); n > 10 {
 		t.Errorf("%d are left", n)
 	}
 }
 
 // TestQueueAgainstList: whatever happens, Len is 0 if and only if Pop has nothing, no
-// key is lost or made up, an owner's keys keep their order, and no owner that may begin one is
+// key is lost or made up, a tenant's keys keep their order, and no tenant that may begin one is
 // passed by another twice.
 func TestQueueAgainstList(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		atOnce := rapid.IntRange(1, 3).Draw(t, "atOnce")
 		q := newTestQueue(atOnce)
 		waiting, underWay := make(map[string][]string), make(map[string][]string)
-		passed := make(map[string]map[string]int) // by owner: how often others had a turn since it could begin a key
+		passed := make(map[string]map[string]int) // by tenant: how often others had a turn since it could begin a key
 		for i := range rapid.IntRange(1, 200).Draw(t, "steps") {
-			owner := string(rune('a' + rapid.IntRange(0, 3).Draw(t, "owner")))
+			tenant := string(rune('a' + rapid.IntRange(0, 3).Draw(t, "tenant")))
 			switch rapid.IntRange(0, 2).Draw(t, "step") {
 			case 0:
-				key := fmt.Sprintf("%s/%d", owner, i)
+				key := fmt.Sprintf("%s/%d", tenant, i)
 				q.push(key)
-				waiting[owner] = append(waiting[owner], key)
+				waiting[tenant] = append(waiting[tenant], key)
 			case 1:
 				may := false
 				for o, keys := range waiting {
@@ -85,11 +85,11 @@ func TestQueueAgainstList(t *testing.T) {
 					}
 				}
 			case 2:
-				if len(underWay[owner]) == 0 {
+				if len(underWay[tenant]) == 0 {
 					continue
 				}
-				underWay[owner] = underWay[owner][1:]
-				q.Done(owner)
+				underWay[tenant] = underWay[tenant][1:]
+				q.Done(tenant)
 			}
 		}
 	})

@@ -93,7 +93,7 @@ type ClusterStatus struct {
 }
 
 // NoGatewayAnswers is the StandingReason of a cluster on another network all of whose gateways are dead.
-const NoGatewayAnswers = "none of its gateways answers"
+const NoGatewayAnswers = "none of its Linkerd gateways answers"
 
 // Memory is what a cluster makes the gateway use, by estimate, and what it may, in bytes.
 type Memory struct {

@@ -1,4 +1,4 @@
-package gateways
+package mcgateway
 
 import (
 	"context"

@@ -1,5 +1,6 @@
-// Package gateways makes clusters on other networks part of services: the addresses of their
-// Pods mean nothing here, those of their gateways do.
+// Package mcgateway makes clusters on other networks part of services: the addresses of their
+// Pods mean nothing here, those of their gateways do. A gateway is always one of Linkerd's here: a
+// Service by which other clusters reach a cluster (linkerd multicluster install).
 //
 // A [Tracker] follows the gateways of one cluster: it resolves names, probes addresses, and
 // has the [Address] list of those to use. A [Source] is such a cluster as the table reads it:
@@ -21,4 +22,4 @@
 //
 // A Tracker's Run starts a goroutine for each IP that is probed, and waits for them. All else
 // is safe for concurrent use.
-package gateways
+package mcgateway

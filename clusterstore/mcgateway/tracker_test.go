@@ -1,4 +1,4 @@
-package gateways
+package mcgateway
 
 import (
 	"context"
@@ -399,7 +399,7 @@ func TestSettled(t *testing.T) {
 			x.Set([]Target{target("slow.example"), target("192.0.2.5")})
 			x.has("192.0.2.5:4143") // it holds up no other
 			x.pass(resolveTake)
-			if got := x.Problems(); !slices.Equal(got, []string{"gateway slow.example: context deadline exceeded"}) {
+			if got := x.Problems(); !slices.Equal(got, []string{"Linkerd gateway slow.example: context deadline exceeded"}) {
 				t.Errorf("%q", got)
 			}
 		})
@@ -427,7 +427,7 @@ func TestTrackerBounded(t *testing.T) {
 				t.Errorf("%d are probed", n)
 			}
 		})
-		if got := x.Problems(); !slices.Equal(got, []string{"addresses of gateways that are not used, since they are more than 16: 3468"}) {
+		if got := x.Problems(); !slices.Equal(got, []string{"addresses of Linkerd gateways that are not used, since they are more than 16: 3468"}) {
 			t.Errorf("%q", got)
 		}
 		x.mu.Lock()

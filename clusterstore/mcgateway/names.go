@@ -1,4 +1,4 @@
-package gateways
+package mcgateway
 
 import (
 	"context"
@@ -22,12 +22,12 @@ func (t *Tracker) Problems() (list []string) {
 	defer t.mu.Unlock()
 	for name, r := range t.resolved {
 		if r.failure != nil {
-			list = append(list, "gateway "+name+": "+r.failure.Error())
+			list = append(list, "Linkerd gateway "+name+": "+r.failure.Error())
 		}
 	}
 	slices.Sort(list)
 	if t.left > 0 {
-		list = append(list, fmt.Sprintf("addresses of gateways that are not used, since they are more than %d: %d", MostAddresses, t.left))
+		list = append(list, fmt.Sprintf("addresses of Linkerd gateways that are not used, since they are more than %d: %d", MostAddresses, t.left))
 	}
 	return list
 }

@@ -1,4 +1,4 @@
-package gateways
+package mcgateway
 
 import (
 	"fmt"
@@ -25,7 +25,7 @@ func TestNames(t *testing.T) {
 		x.out.set(func() { delete(x.out.names, "lb.example") })
 		x.pass(30 * time.Second)
 		x.has("192.0.2.9:4143", "!192.0.2.1:4143", "192.0.2.3:4143")
-		if got := x.Problems(); !slices.Equal(got, []string{"gateway lb.example: no such host"}) {
+		if got := x.Problems(); !slices.Equal(got, []string{"Linkerd gateway lb.example: no such host"}) {
 			t.Errorf("%q", got)
 		}
 		x.Set([]Target{target("192.0.2.9")})
