@@ -104,29 +104,23 @@ func (x *nodeIndex) countRegion(region unique.Handle[string], n int) {
 
 func (s *state) nodeStore() storeFuncs[nodeLabels] {
 	x := &s.nodes
-	return storeFuncs[nodeLabels]{
-		put: func(name string, n nodeLabels) follow.Effect {
-			old, ok := x.byName[name]
-			if ok && old == n {
-				return follow.Same
-			}
-			x.byName[name] = n
-			x.countRegion(n.region, 1)
-			if !ok {
-				return follow.Added
-			}
-			x.countRegion(old.region, -1)
-			return follow.Replaced
-		},
-		get: func(name string) (n nodeLabels, ok bool) { n, ok = x.byName[name]; return n, ok },
-		drop: func(name string) bool {
-			old, ok := x.byName[name]
-			if ok {
-				delete(x.byName, name)
-				x.countRegion(old.region, -1)
-			}
-			return ok
-		},
-		keys: keysOf(x.byName, func(nodeLabels) bool { return true }),
+	same := func(a, b nodeLabels) bool { return a == b }
+	return newStoreFuncs(x.get, same, x.set, keysOf(x.byName, func(nodeLabels) bool { return true }))
+}
+
+func (x *nodeIndex) get(name string) (n nodeLabels, exists bool) {
+	n, exists = x.byName[name]
+	return n, exists
+}
+
+func (x *nodeIndex) set(name string, to nodeLabels, exists bool) {
+	if before, existed := x.byName[name]; existed {
+		x.countRegion(before.region, -1)
 	}
+	if !exists {
+		delete(x.byName, name)
+		return
+	}
+	x.byName[name] = to
+	x.countRegion(to.region, 1)
 }

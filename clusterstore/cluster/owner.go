@@ -117,47 +117,26 @@ func sweepOwner(all map[string]*owner, o *owner) {
 
 func (s *state) ownerStore(kindName string) storeFuncs[unique.Handle[reference]] {
 	all := s.owners(kindName)
-	touch := func(o *owner) {
+	get := func(key string) (parent unique.Handle[reference], exists bool) {
+		if o := all[key]; o != nil {
+			return o.parent, o.isRead()
+		}
+		return parent, false
+	}
+	set := func(key string, parent unique.Handle[reference], _ bool) {
+		o := all[key]
+		if o == nil {
+			o = &owner{key: key}
+			all[key] = o
+		}
+		o.parent = parent
 		for _, p := range o.pods {
 			s.touchPod(p)
 		}
+		sweepOwner(all, o)
 	}
-	return storeFuncs[unique.Handle[reference]]{
-		put: func(key string, parent unique.Handle[reference]) follow.Effect {
-			o := all[key]
-			if o == nil {
-				o = &owner{key: key}
-				all[key] = o
-			}
-			if o.parent == parent {
-				return follow.Same
-			}
-			result := follow.Replaced
-			if !o.isRead() {
-				result = follow.Added
-			}
-			o.parent = parent
-			touch(o)
-			return result
-		},
-		get: func(key string) (parent unique.Handle[reference], ok bool) {
-			if o := all[key]; o != nil {
-				return o.parent, o.isRead()
-			}
-			return parent, false
-		},
-		drop: func(key string) bool {
-			o := all[key]
-			if o == nil || !o.isRead() {
-				return false
-			}
-			o.parent = unique.Handle[reference]{}
-			touch(o)
-			sweepOwner(all, o)
-			return true
-		},
-		keys: keysOf(all, (*owner).isRead),
-	}
+	same := func(a, b unique.Handle[reference]) bool { return a == b }
+	return newStoreFuncs(get, same, set, keysOf(all, (*owner).isRead))
 }
 
 // ownersOfReplicaSets are the kinds of a ReplicaSet's owner that topOwner accepts.

@@ -85,49 +85,29 @@ func (f *serverFacts) cost() int {
 }
 
 func (s *state) serverStore() storeFuncs[*serverFacts] {
-	return storeFuncs[*serverFacts]{
-		put: func(key string, f *serverFacts) follow.Effect {
-			old := s.server(key)
-			if old != nil && old.equal(f) {
-				return follow.Same
-			}
-			s.setServer(key, f)
-			if old == nil {
-				return follow.Added
-			}
-			return follow.Replaced
-		},
-		get: func(key string) (*serverFacts, bool) { f := s.server(key); return f, f != nil },
-		drop: func(key string) bool {
-			if s.server(key) == nil {
-				return false
-			}
-			s.setServer(key, nil)
-			return true
-		},
-		keys: func(yield func(string) bool) {
-			for namespace, p := range s.policies {
-				for name := range p.servers {
-					if !yield(follow.JoinKey(namespace, name)) {
-						return
-					}
+	keys := func(yield func(string) bool) {
+		for namespace, p := range s.policies {
+			for name := range p.servers {
+				if !yield(follow.JoinKey(namespace, name)) {
+					return
 				}
 			}
-		},
+		}
 	}
+	return newStoreFuncs(s.server, (*serverFacts).equal, s.setServer, keys)
 }
 
-// server returns the Server with that key; nil: there is none.
-func (s *state) server(key string) *serverFacts {
+// server returns the Server with that key.
+func (s *state) server(key string) (f *serverFacts, exists bool) {
 	namespace, name := follow.SplitKey(key)
 	if p := s.policies[namespace]; p != nil {
-		return p.servers[name]
+		f = p.servers[name]
 	}
-	return nil
+	return f, f != nil
 }
 
-// setServer changes a Server; nil: it is gone.
-func (s *state) setServer(key string, f *serverFacts) {
+// setServer changes a Server.
+func (s *state) setServer(key string, f *serverFacts, exists bool) {
 	namespace, name := follow.SplitKey(key)
 	p := s.policies[namespace]
 	if p == nil {
@@ -138,7 +118,7 @@ func (s *state) setServer(key string, f *serverFacts) {
 		p.cost -= old.cost()
 	}
 	reason := ""
-	if f == nil {
+	if !exists {
 		delete(p.servers, name)
 	} else {
 		p.cost += f.cost()

@@ -52,54 +52,40 @@ func serviceID(key string) federation.ServiceID {
 }
 
 func (s *state) serviceStore() storeFuncs[*Service] {
-	return storeFuncs[*Service]{
-		put: func(key string, v *Service) follow.Effect {
-			id := serviceID(key)
-			e := s.serviceFor(id)
-			if e.spec != nil && e.spec.equal(v) {
-				return follow.Same
-			}
-			result := follow.Replaced
-			if e.spec == nil {
-				result = follow.Added
-			}
-			s.setServiceAddresses(id, e.spec, v)
-			e.spec = v
-			s.gateways.set(id, v.Gateway)
-			s.mark(id)
-			return result
-		},
-		get: func(key string) (*Service, bool) {
-			if e := s.services[serviceID(key)]; e != nil {
-				return e.spec, e.spec != nil
-			}
-			return nil, false
-		},
-		drop: func(key string) bool {
-			id := serviceID(key)
-			e := s.services[id]
-			if e == nil || e.spec == nil {
-				return false
-			}
-			s.setServiceAddresses(id, e.spec, nil)
-			e.spec = nil
-			s.gateways.set(id, nil)
-			s.sweepService(id)
-			s.mark(id)
-			return true
-		},
-		prepareDrop: func(key string) {
-			id := serviceID(key)
-			s.setServiceAddresses(id, s.services[id].spec, nil)
-		},
-		keys: func(yield func(string) bool) {
-			for id, e := range s.services {
-				if e.spec != nil && !yield(follow.JoinKey(id.Namespace, id.Name)) {
-					return
-				}
-			}
-		},
+	get := func(key string) (*Service, bool) {
+		if e := s.services[serviceID(key)]; e != nil {
+			return e.spec, e.spec != nil
+		}
+		return nil, false
 	}
+	keys := func(yield func(string) bool) {
+		for id, e := range s.services {
+			if e.spec != nil && !yield(follow.JoinKey(id.Namespace, id.Name)) {
+				return
+			}
+		}
+	}
+	all := newStoreFuncs(get, (*Service).equal, s.setService, keys)
+	all.prepareDrop = func(key string) {
+		id := serviceID(key)
+		s.setServiceAddresses(id, s.services[id].spec, nil)
+	}
+	return all
+}
+
+// setService changes a Service.
+func (s *state) setService(key string, to *Service, exists bool) {
+	id := serviceID(key)
+	e := s.serviceFor(id)
+	s.setServiceAddresses(id, e.spec, to)
+	e.spec = to
+	var gateway *Gateway
+	if exists {
+		gateway = to.Gateway
+	}
+	s.gateways.set(id, gateway)
+	s.sweepService(id)
+	s.mark(id)
 }
 
 // setServiceAddresses follows a Service and its cluster IPs; nil: there is no Service.

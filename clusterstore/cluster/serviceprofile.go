@@ -41,37 +41,17 @@ func (c *Cluster) logUnusable(key string, f *serviceprofile.Translated, ok bool)
 
 func (s *state) profileStore() storeFuncs[*serviceprofile.Translated] {
 	all := s.own.profiles
-	return storeFuncs[*serviceprofile.Translated]{
-		put: func(key string, f *serviceprofile.Translated) follow.Effect {
-			old := all[key]
-			if old.Equal(f) {
-				return follow.Same
-			}
-			s.setProfile(key, f)
-			if old == nil {
-				return follow.Added
-			}
-			return follow.Replaced
-		},
-		get: func(key string) (*serviceprofile.Translated, bool) { return all[key], all[key] != nil },
-		drop: func(key string) bool {
-			if all[key] == nil {
-				return false
-			}
-			s.setProfile(key, nil)
-			return true
-		},
-		keys: keysOf(all, func(*serviceprofile.Translated) bool { return true }),
-	}
+	get := func(key string) (*serviceprofile.Translated, bool) { return all[key], all[key] != nil }
+	return newStoreFuncs(get, (*serviceprofile.Translated).Equal, s.setProfile, keysOf(all, func(*serviceprofile.Translated) bool { return true }))
 }
 
-// setProfile stores a ServiceProfile; nil: it is deleted.
-func (s *state) setProfile(key string, f *serviceprofile.Translated) {
+// setProfile stores or deletes a ServiceProfile.
+func (s *state) setProfile(key string, f *serviceprofile.Translated, exists bool) {
 	a := s.own
 	if old := a.profiles[key]; old != nil && old.Profile == nil {
 		a.rejected--
 	}
-	if f == nil {
+	if !exists {
 		delete(a.profiles, key)
 		s.setUnusable("ServiceProfile "+key, "")
 	} else {

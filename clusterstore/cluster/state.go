@@ -84,6 +84,35 @@ type storeFuncs[T any] struct {
 	keys        func(yield func(key string) bool)
 }
 
+// newStoreFuncs returns those of a kind of which nothing but get and set know how it is kept. set puts
+// an object in place of the one that get returns, or removes that: then to is the zero value.
+func newStoreFuncs[T any](get func(key string) (T, bool), same func(a, b T) bool, set func(key string, to T, exists bool), keys func(yield func(string) bool)) storeFuncs[T] {
+	return storeFuncs[T]{
+		put: func(key string, to T) follow.Effect {
+			before, existed := get(key)
+			switch {
+			case !existed:
+				set(key, to, true)
+				return follow.Added
+			case same(before, to):
+				return follow.Same
+			}
+			set(key, to, true)
+			return follow.Replaced
+		},
+		get: get,
+		drop: func(key string) bool {
+			_, existed := get(key)
+			if existed {
+				var none T
+				set(key, none, false)
+			}
+			return existed
+		},
+		keys: keys,
+	}
+}
+
 // lockedStore is the [follow.Store] of a kind of object. It locks state.mu.
 type lockedStore[T any] struct {
 	state *state
