@@ -2,34 +2,34 @@ package federation
 
 import "slices"
 
-// gateways are what a member behind gateways has on offer.
-type gateways struct {
+// linkerdGateways are what a member behind Linkerd gateways has on offer.
+type linkerdGateways struct {
 	*Slice
 	cluster ClusterName
 }
 
-// gateways returns what of the offers counts with what is behind it.
-func (p *port) gateways() (list []gateways) {
+// linkerdGateways returns what of the offers counts with what is behind it.
+func (p *port) linkerdGateways() (list []linkerdGateways) {
 	for _, o := range p.offers {
 		for _, l := range o.offer {
 			if l.Behind != nil {
-				list = append(list, gateways{l, p.members[o.member].member.Cluster})
+				list = append(list, linkerdGateways{l, p.members[o.member].member.Cluster})
 			}
 		}
 	}
 	return list
 }
 
-// countBehind makes gateways count with what is behind them, of which the addresses in the
+// countBehind makes Linkerd gateways count with what is behind them, of which the addresses in the
 // list have been counted. However many of a member's gateways are left, all of it can be
 // reached. Clients of an instance have no gateways.
 func (x *pass) countBehind(t *tally, counted []*Endpoint, c Client) {
 	st, counts := x.port.steering, &t.counts
-	if len(x.gateways) == 0 || c.Instance != "" {
+	if len(x.linkerdGateways) == 0 || c.Instance != "" {
 		return
 	}
 	counts.ready, counts.known = slices.Clone(counts.ready), slices.Clone(counts.known)
-	for _, g := range x.gateways {
+	for _, g := range x.linkerdGateways {
 		n, some := 0, &Endpoint{Cluster: g.cluster}
 		for _, e := range g.Endpoints {
 			some = e // all have the same standing, and are in no zone

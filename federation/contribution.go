@@ -54,8 +54,8 @@ func (s *watchedService) rebuildPort(p *port, in inputs) {
 	s.table.countUpdates(p.number, p.members, members)
 	for i, l := range in.links {
 		c := &members[i]
-		if r := l.rules(c.member.Cluster, in.owner); c.rules != r {
-			c.rules = r
+		if b := l.bounds(c.member.Cluster, in.owner); c.bounds != b {
+			c.bounds = b
 			c.screen(c.raw, func(int, *Slice) (*Slice, bool) { return nil, true })
 		}
 		kept = append(kept, c.kept)
@@ -105,7 +105,7 @@ func (s *watchedService) screenAddr(a netip.Addr) {
 		var now []memberChange
 		for i, c := range p.members {
 			has := func(l *Slice) bool { return l.hasAddr(a) }
-			if c.rules.owner != nil && slices.ContainsFunc(c.raw, has) {
+			if c.bounds.owner != nil && slices.ContainsFunc(c.raw, has) {
 				c.screen(c.raw, func(_ int, l *Slice) (*Slice, bool) { return nil, has(l) })
 				now = append(now, memberChange{i, c})
 			}

@@ -20,7 +20,7 @@ type Definition struct {
 type MemberStatus struct {
 	Link    LinkState
 	Service ServiceState // only meaningful while Link is Ready
-	// Unreached: the Service is there, and no gateway that leads to it can be used. Only
+	// Unreached: the Service is there, and no Linkerd gateway that leads to it can be used. Only
 	// [Table.Unserved] sets it.
 	Unreached bool
 }

@@ -10,7 +10,7 @@ import (
 type Kind uint8
 
 const (
-	// Address is a bare address: a manual endpoint, or a gateway's.
+	// Address is a bare address: a manual endpoint, or a Linkerd gateway's.
 	Address Kind = iota
 	// Pod is an address of a Kubernetes Pod.
 	Pod

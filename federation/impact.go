@@ -10,7 +10,7 @@ import (
 )
 
 // Impact returns what the services that a cluster is a member of would be left with if it were
-// cordoned to that extent, or with InService not any more: sorted by service and port, without
+// cordoned to that extent, or with InService no longer cordoned: sorted by service and port, without
 // Streams. Endpoints are chosen as they are for clients, and nothing is changed. It takes about
 // as long as the change itself would. It returns an error if the context ends first.
 func (t *Table) Impact(ctx context.Context, c ClusterName, s Standing) ([]adminapi.ServiceImpact, error) {

@@ -78,9 +78,9 @@ func (x *inquiry) choose() {
 // member explains a member's addresses.
 func (x *inquiry) member(ctx context.Context, i int) {
 	c := &x.port.members[i]
-	known := make(map[string]*Slice, len(c.raw))
+	byName := make(map[string]*Slice, len(c.raw))
 	for k, l := range c.raw {
-		known[l.Name] = l
+		byName[l.Name] = l
 		for _, e := range l.Endpoints {
 			a := ExplainedAddress{Considered: Considered{Slice: l.Name, Addr: e.Addr, Target: e.Twin}, Member: i, Endpoint: e}
 			a.Verdict = x.judge(c.kept[k], &a)
@@ -93,7 +93,7 @@ func (x *inquiry) member(ctx context.Context, i int) {
 		}
 	}
 	if source, ok := c.src.(Explainer); ok {
-		changed := x.leftOut(ctx, i, known, source)
+		changed := x.leftOut(ctx, i, byName, source)
 		for _, list := range [...][]numberedAddress{x.served, x.unserved} {
 			for k := range list {
 				if a := &list[k]; a.Member == i {
@@ -107,7 +107,7 @@ func (x *inquiry) member(ctx context.Context, i int) {
 
 // leftOut adds the addresses that are not in the member's share as it was read last, and
 // returns when the slices changed.
-func (x *inquiry) leftOut(ctx context.Context, i int, known map[string]*Slice, source Explainer) (changed map[string]time.Time) {
+func (x *inquiry) leftOut(ctx context.Context, i int, byName map[string]*Slice, source Explainer) (changed map[string]time.Time) {
 	changed = make(map[string]time.Time)
 	in := func(list []*Endpoint, a netip.AddrPort) bool {
 		at, ok := find(list, a)
@@ -122,7 +122,7 @@ func (x *inquiry) leftOut(ctx context.Context, i int, known map[string]*Slice, s
 			slice, changed[a.Slice] = a.Slice, a.Changed
 			clear(added)
 		}
-		l := known[a.Slice]
+		l := byName[a.Slice]
 		if added[a.Addr] || l != nil && (in(l.Endpoints, a.Addr) || in(l.Unready, a.Addr)) {
 			continue
 		}
@@ -171,14 +171,14 @@ func (x *inquiry) list() {
 	x.result.More = x.added - len(x.result.Addresses)
 }
 
-// judge returns the verdict on an endpoint of a share, of which kept is what the rules leave
+// judge returns the verdict on an endpoint of a share, of which kept is what the bounds leave
 // of its slice. Each step of the way to the clients left it out, or did not.
 func (x *inquiry) judge(kept *Slice, a *ExplainedAddress) Verdict {
 	c, st := &x.port.members[a.Member], x.port.steering
 	if at, ok := find(kept.Endpoints, a.Addr); !ok || kept.Endpoints[at] != a.Endpoint {
-		why, _ := c.rules.refuses(a.Addr)
+		why, _ := c.bounds.refuses(a.Addr)
 		a.Detail = why.Owner // empty also if the owner has just gone
-		if c.rules.within != nil && !c.rules.within.Contains(a.Addr.Addr()) {
+		if c.bounds.within != nil && !c.bounds.within.Contains(a.Addr.Addr()) {
 			return OutsideRanges
 		}
 		return Owned

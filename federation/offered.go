@@ -30,7 +30,7 @@ type addrUse struct {
 const (
 	usesChunk = 1024
 	// maxUses is how many services are kept of an address. If more have it, like that of
-	// a gateway, it has one use with everyService: to search them would take longer than
+	// a Linkerd gateway, it has one use with everyService: to search them would take longer than
 	// to screen some that do not have it.
 	maxUses      = 256
 	everyService = 0

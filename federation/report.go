@@ -30,13 +30,13 @@ func (t *Table) statusChanged(m serviceMember, s MemberStatus) bool {
 	if d := t.definitions[m.service]; d == nil || !slices.Contains(d.Members, m.member) {
 		return false // no longer a member
 	}
-	old, known := t.reported[m]
+	old, reported := t.reported[m]
 	if s.Serving() {
 		delete(t.reported, m)
-		return known
+		return reported
 	}
 	t.reported[m] = s
-	return !known || old != s
+	return !reported || old != s
 }
 
 // forgetReports drops the reports of those members of old that are not in now.

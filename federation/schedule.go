@@ -88,7 +88,7 @@ func (t *Table) Due() (time.Time, <-chan struct{}) { return t.schedule.first.Get
 // from, or that a cordon takes out step by step.
 func (t *Table) Tick() {
 	due := t.schedule.takeDue(t.opts.Now())
-	inTurn(due)
+	mixNamespaces(due)
 	for _, s := range due {
 		s.tick()
 	}

@@ -57,55 +57,55 @@ func (r *Refused) add(o *Refused) {
 // maxExamples is how many refused or contested addresses are named of a member.
 const maxExamples = 10
 
-// rules are what the endpoints of a linked cluster must meet. The zero value has none.
-type rules struct {
+// bounds are what the addresses of a linked cluster's endpoints must meet. The zero value has none.
+type bounds struct {
 	within *Ranges // nil: all addresses
 	owner  Owner   // nil: the local cluster's addresses are not known
 }
 
-// screened is what the rules leave of a slice.
+// screened is what the bounds leave of a slice.
 type screened struct {
 	kept    *Slice
 	refused Refused
 }
 
-// rules returns the rules for endpoints of that cluster. The local one has none.
-func (l link) rules(c ClusterName, owner Owner) rules {
+// bounds returns the bounds for endpoints of that cluster. The local one has none.
+func (l link) bounds(c ClusterName, owner Owner) bounds {
 	if c == Local {
-		return rules{}
+		return bounds{}
 	}
-	return rules{l.within, owner}
+	return bounds{l.within, owner}
 }
 
 // refuses returns why an address is refused; not refused: it may be served.
-func (r rules) refuses(a netip.AddrPort) (why Refusal, refused bool) {
-	if r.within != nil && !r.within.Contains(a.Addr()) {
+func (b bounds) refuses(a netip.AddrPort) (why Refusal, refused bool) {
+	if b.within != nil && !b.within.Contains(a.Addr()) {
 		return Refusal{Addr: a}, true
 	}
-	if r.owner != nil {
-		if name := r.owner.Owner(a.Addr()); name != "" {
+	if b.owner != nil {
+		if name := b.owner.Owner(a.Addr()); name != "" {
 			return Refusal{a, name}, true
 		}
 	}
 	return Refusal{}, false
 }
 
-// screen returns what the rules leave of a slice; nil: everything. Nothing is refused of
-// known, so its endpoints are accepted unseen; it may be nil.
-func (r rules) screen(s, known *Slice) *screened {
+// screen returns what the bounds leave of a slice; nil: everything. Nothing is refused of
+// accepted, so its endpoints are accepted unseen; it may be nil.
+func (b bounds) screen(s, accepted *Slice) *screened {
 	var out *screened
-	var accepted []*Endpoint // of known, those that are still to come
-	if known != nil {
-		accepted = known.Endpoints
+	var left []*Endpoint // of accepted, those that are still to come
+	if accepted != nil {
+		left = accepted.Endpoints
 	}
 	for i, e := range s.Endpoints {
-		for len(accepted) > 0 && accepted[0] != e && compareAddr(accepted[0], e) <= 0 {
-			accepted = accepted[1:]
+		for len(left) > 0 && left[0] != e && compareAddr(left[0], e) <= 0 {
+			left = left[1:]
 		}
 		var why Refusal
 		refused := false
-		if len(accepted) == 0 || accepted[0] != e {
-			why, refused = r.refuses(e.Addr)
+		if len(left) == 0 || left[0] != e {
+			why, refused = b.refuses(e.Addr)
 		}
 		switch {
 		case refused && out == nil:
@@ -117,29 +117,29 @@ func (r rules) screen(s, known *Slice) *screened {
 			out.kept.Endpoints = append(out.kept.Endpoints, e)
 		}
 	}
-	return r.screenUnready(s, out)
+	return b.screenUnready(s, out)
 }
 
 // screenUnready leaves the unready addresses out that are outside the ranges, of what is left
 // of a slice. Owners are not asked: these addresses are only counted, and they are not screened
 // again when an owner comes or goes.
-func (r rules) screenUnready(s *Slice, out *screened) *screened {
-	known := s.Unready
-	if r.within != nil {
-		known = keep(known, func(e *Endpoint) bool { return r.within.Contains(e.Addr.Addr()) })
+func (b bounds) screenUnready(s *Slice, out *screened) *screened {
+	unready := s.Unready
+	if b.within != nil {
+		unready = keep(unready, func(e *Endpoint) bool { return b.within.Contains(e.Addr.Addr()) })
 	}
-	if out == nil && len(known) < len(s.Unready) {
+	if out == nil && len(unready) < len(s.Unready) {
 		out = &screened{kept: &Slice{Name: s.Name, Endpoints: s.Endpoints, Behind: s.Behind}}
 	}
 	if out != nil {
-		out.kept.Unready = known
+		out.kept.Unready = unready
 	}
 	return out
 }
 
-// screening is a member's offer as its source has it, and what the rules leave of it.
+// screening is a member's offer as its source has it, and what the bounds leave of it.
 type screening struct {
-	rules   rules
+	bounds  bounds
 	raw     offer
 	kept    offer                // what may be served of raw
 	partial map[*Slice]*screened // of the slices of raw of which something is refused. It is replaced, not written
@@ -149,28 +149,28 @@ type screening struct {
 func (s *screening) replace(raw offer) {
 	old := s.raw
 	before, after := sameEnds(old, raw)
-	s.screen(raw, func(i int, l *Slice) (known *Slice, changed bool) {
+	s.screen(raw, func(i int, l *Slice) (accepted *Slice, changed bool) {
 		if i < len(old) && s.partial[old[i]] == nil {
-			known = old[i]
+			accepted = old[i]
 		}
-		return known, i >= before && i < len(raw)-after
+		return accepted, i >= before && i < len(raw)-after
 	})
 }
 
 // screen sets the offer, and what may be served of it. changed reports whether
-// the rules have to be applied anew to a slice of raw, and of which slice all endpoints
-// are known to be accepted; what was left of the other slices is used again.
-func (s *screening) screen(raw offer, changed func(i int, l *Slice) (known *Slice, changed bool)) {
+// the bounds have to be applied anew to a slice of raw, and of which slice all endpoints
+// have been accepted; what was left of the other slices is used again.
+func (s *screening) screen(raw offer, changed func(i int, l *Slice) (accepted *Slice, changed bool)) {
 	s.raw, s.kept = raw, raw
-	if s.rules == (rules{}) {
+	if s.bounds == (bounds{}) {
 		s.partial = nil
 		return
 	}
 	var partial map[*Slice]*screened
 	for i, l := range raw {
 		x := s.partial[l]
-		if known, changed := changed(i, l); changed {
-			x = s.rules.screen(l, known)
+		if accepted, changed := changed(i, l); changed {
+			x = s.bounds.screen(l, accepted)
 		}
 		if x == nil {
 			continue

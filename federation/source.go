@@ -24,7 +24,7 @@ type Slice struct {
 	// terminating. They are counted, and never served. Only Addr, Kind, Cluster, Zone,
 	// Node, Hostname and Twin are set. Sorted by Addr, one per Addr.
 	Unready []*Endpoint
-	// Behind is set for gateways of a cluster on another network: each of the Endpoints leads
+	// Behind is set for Linkerd gateways of a cluster on another network: each of the Endpoints leads
 	// to all of it. It counts in their place when tiers are chosen. nil: the Endpoints stand
 	// for themselves.
 	Behind *Behind

@@ -76,7 +76,7 @@ func NewTable(o Options) *Table {
 }
 
 // Define sets the definition of a service, and publishes what that changes; nil
-// removes it. The table keeps d, which must not be written any more.
+// removes it. The table keeps d, which must no longer be written.
 func (t *Table) Define(id ServiceID, d *Definition) {
 	t.mu.Lock()
 	old := t.definitions[id]
@@ -125,16 +125,16 @@ func (t *Table) SetLink(c ClusterName, l Link) {
 		}
 	}
 	t.mu.Unlock()
-	inTurn(affected)
+	mixNamespaces(affected)
 	for _, s := range affected {
 		s.rebuild()
 	}
 }
 
-// inTurn orders services so that the first of each namespace come first, then the
+// mixNamespaces orders services so that the first of each namespace come first, then the
 // second of each, and so on: one with many services, or with large ones, does not hold up the
 // others.
-func inTurn(list []*watchedService) {
+func mixNamespaces(list []*watchedService) {
 	seen, rank := make(map[string]int), make(map[*watchedService]int, len(list))
 	for _, s := range list {
 		rank[s] = seen[s.id.Namespace]

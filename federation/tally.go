@@ -25,13 +25,13 @@ type useAndZone struct {
 // pass is one time of publishing to the clients of a steered port. What they have in common
 // is computed once.
 type pass struct {
-	port       *port
-	ipv6       bool
-	byHostname map[string]hosted // of all instances; nil until hosted is called
-	nodes      map[string]bool   // that have endpoints, if clients see only their node's
-	tallies    map[tallyKey]*tally
-	gateways   []gateways // that the port's members have on offer
-	omitted    omitted    // of one client's explanation; nil: nothing is explained
+	port            *port
+	ipv6            bool
+	byHostname      map[string]hosted // of all instances; nil until hosted is called
+	nodes           map[string]bool   // that have endpoints, if clients see only their node's
+	tallies         map[tallyKey]*tally
+	linkerdGateways []linkerdGateways // that the port's members have on offer
+	omitted         omitted           // of one client's explanation; nil: nothing is explained
 }
 
 // hosted is what an instance has.
@@ -45,7 +45,7 @@ func newPass(p *port, ipv6 bool) *pass {
 			x.nodes[e.Node] = true
 		}
 	}
-	x.gateways = p.gateways()
+	x.linkerdGateways = p.linkerdGateways()
 	return x
 }
 

@@ -44,7 +44,7 @@ func (u use) has(place int, e *Endpoint) bool {
 }
 
 // decide brings the view up to date with what there is, and returns what clients get: tiers that are
-// needed at once, and those that are not needed any more until all their parts have left.
+// needed at once, and those that are no longer needed until all their parts have left.
 func (v *tierView) decide(st *steering, counts tierCounts, now time.Time) use {
 	needed := v.needed(st, counts, now)
 	inUse := max(v.inUse, needed)

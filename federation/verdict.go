@@ -20,7 +20,7 @@ const (
 	NoSuchService
 	// NoSuchPort: its slice does not have the port.
 	NoSuchPort
-	// Terminating: it is not ready, and will not be any more.
+	// Terminating: it is shutting down, and so will not be ready again.
 	Terminating
 	// NotReady: its slice has it as not ready.
 	NotReady
@@ -30,16 +30,16 @@ const (
 	UnusableText
 	// NotRoutable: no other host can have it.
 	NotRoutable
-	// PodUnknown: its Pod or ExternalWorkload is not known yet, or not any more.
+	// PodUnknown: its Pod or ExternalWorkload is not known yet, or no longer.
 	PodUnknown
 	// Unusable: its ExternalWorkload can't be used.
 	Unusable
 	// BehindGateway: its cluster is on another network, and clients reach it through the
-	// cluster's gateways.
+	// cluster's Linkerd gateways.
 	BehindGateway
-	// GatewayDead: it is a gateway that does not answer, and another of its cluster does.
+	// GatewayDead: it is a Linkerd gateway that does not answer, and another of its cluster does.
 	GatewayDead
-	// NothingBehind: it is a gateway, and the Service has no ready endpoint behind it.
+	// NothingBehind: it is a Linkerd gateway, and the Service has no ready endpoint behind it.
 	NothingBehind
 
 	// What keeps it out of all sets.

@@ -45,8 +45,8 @@ func (c *clients) add(client netip.Addr, bytes int64) {
 
 // mayExceed reports whether a client may have what it has, although there is no more
 // memory: it takes less than the average address, so that no client can lock out the
-// others. The client with the most calls never does. What all exceed the limit by is
-// half of it at most.
+// others. The client with the most calls never does. Together they exceed the
+// limit by half of it at most.
 func (c *clients) mayExceed(client netip.Addr, limit int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

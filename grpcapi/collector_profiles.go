@@ -10,15 +10,15 @@ import (
 // profileSeries are the labels of the series about a ServiceProfile.
 type profileSeries struct{ namespace, profile string }
 
-// profileUpdates counts changes of the profiles that streams see. What has no streams any more is
+// profileUpdates counts changes of the profiles that streams see. What has no streams is
 // forgotten when metrics are read. The zero value is ready to use.
 type profileUpdates struct {
 	mu sync.Mutex
 	by map[profileSeries]uint64
 }
 
-// maxProfileUpdates bounds what is counted while nobody reads metrics: clients can make up
-// namespaces.
+// maxProfileUpdates is how many series are counted at most while metrics are not read: clients can make
+// up namespaces.
 const maxProfileUpdates = 100_000
 
 func (u *profileUpdates) inc(s profileSeries) {

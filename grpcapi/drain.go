@@ -65,7 +65,7 @@ func (s *Server) WaitUnused(ctx context.Context, d time.Duration) bool {
 }
 
 // Finish ends all streams with Unavailable now, and refuses new ones. It does not wait
-// for them. Call it when no client can connect any more.
+// for them. Call it once no client can connect.
 func (s *Server) Finish() {
 	s.MarkNotServing()
 	s.mu.Lock()

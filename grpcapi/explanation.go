@@ -15,7 +15,7 @@ import (
 type Question struct {
 	Authority, Token string
 	Addr             netip.Addr // only this address; zero: all
-	Most             int        // addresses to list, those that are not served first; the others are counted
+	Limit            int        // addresses to list, those that are not served first; the others are counted
 }
 
 // Explanation is what that proxy gets, and why not the rest.
@@ -47,7 +47,7 @@ func (s *Server) Explain(ctx context.Context, q Question) (*Explanation, error) 
 		return nil, statusTooMuch.Err()
 	}
 	st.newest() // switches to the view that this client shares with most others
-	x, ok := s.table.Explain(ctx, federation.Question{Key: st.view.key, Addr: q.Addr, Limit: q.Most})
+	x, ok := s.table.Explain(ctx, federation.Question{Key: st.view.key, Addr: q.Addr, Limit: q.Limit})
 	if !ok {
 		return nil, status.Errorf(codes.DeadlineExceeded, "not explained: %s has too many addresses, or the gateway too much to do", st.name())
 	}

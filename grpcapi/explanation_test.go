@@ -29,7 +29,7 @@ func TestExplanation(t *testing.T) {
 			}
 			return x
 		}
-		x := explain(Question{Token: `{"ns":"shop","nodeName":"n1"}`, Most: 10})
+		x := explain(Question{Token: `{"ns":"shop","nodeName":"n1"}`, Limit: 10})
 		got := fmt.Sprint(x.Authority, x.Port, x.Namespace, x.Client, x.Refusal, x.Verdicts, len(x.Held))
 		want := fmt.Sprint(webAddr, 80, "shop", federation.Client{Zone: "a", Node: "n1"}, nil, map[federation.Verdict]int{federation.Served: 2, federation.Taken: 1}, 0)
 		if got != want {
@@ -53,7 +53,7 @@ func TestExplanation(t *testing.T) {
 		w.offer("north", pods("10.2.0.1:80")...)
 		synctest.Wait()
 		time.Sleep(2 * time.Second)
-		x = explain(Question{Addr: netip.MustParseAddr("10.2.0.1"), Most: 10})
+		x = explain(Question{Addr: netip.MustParseAddr("10.2.0.1"), Limit: 10})
 		if len(x.Addresses) != 1 || x.Addresses[0].Verdict != federation.Served {
 			t.Errorf("addresses %+v", x.Addresses)
 		}

@@ -170,6 +170,6 @@ func (v *getView) keepStep(f *lazyFrames) {
 	}
 	v.steps = append(v.steps, f)
 	if v.full != nil && v.full.to.Version < f.to.Version {
-		v.full = nil // no stream begins with an older set any more
+		v.full = nil // no stream begins with an older set from now on
 	}
 }

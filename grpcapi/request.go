@@ -149,9 +149,9 @@ func parseToken(s string) token {
 	return token{bounded(t.Namespace, maxLabel), bounded(t.Node, maxName), bounded(t.Pod, maxName)}
 }
 
-// bounded returns the name, or nothing if it is longer than most.
-func bounded(name string, most int) string {
-	if len(name) > most {
+// bounded returns the name, or nothing if it is longer than limit.
+func bounded(name string, limit int) string {
+	if len(name) > limit {
 		return ""
 	}
 	return name

@@ -56,7 +56,7 @@ func (b *viewBase[K, T]) charge(cost int64) {
 	b.cost = cost
 }
 
-// close ends the watch, if there is one. No stream uses the view any more.
+// close ends the watch, if there is one. No stream uses the view.
 func (b *viewBase[K, T]) close() {
 	if b.watch != nil {
 		b.watch.Close()
@@ -73,7 +73,7 @@ func (b *viewBase[K, T]) root() *viewBase[K, T] { return b }
 type cachedView[K comparable, T any] interface {
 	comparable
 	root() *viewBase[K, T]
-	// becomeIdle is called when no stream uses the view any more. It frees what an
+	// becomeIdle is called when the last stream has left the view. It frees what an
 	// idle view does not need, and returns about how many bytes the rest takes; 0:
 	// the view is not worth keeping.
 	becomeIdle() int

@@ -81,7 +81,7 @@ func (x *explainer) page(ctx context.Context, q grpcapi.Question) (encodedPage, 
 
 // question reads what is asked.
 func (x *explainer) question(asked url.Values) (grpcapi.Question, error) {
-	q := grpcapi.Question{Token: asked.Get("token"), Most: maxExplained}
+	q := grpcapi.Question{Token: asked.Get("token"), Limit: maxExplained}
 	if asked.Get("authority") == "" {
 		return q, errors.New(`authority is missing: ask for /debug/explain?authority=web.shop.svc.cluster.local:80, with token={"ns":"shop","nodeName":"node-1"} for a client there, and address=10.0.0.1 for one address`)
 	}

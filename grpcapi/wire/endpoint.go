@@ -66,7 +66,7 @@ func (e *Encoder) appendPeer(b []byte, ep *federation.Endpoint) []byte {
 }
 
 // meshed reports whether the endpoint gets protocol hints. A bare address with an
-// identity is a multicluster gateway's, which is meshed.
+// identity is a Linkerd gateway's, which is meshed.
 func meshed(ep *federation.Endpoint) bool {
 	switch ep.Kind {
 	case federation.Workload:

@@ -44,7 +44,7 @@ type clusterZone struct {
 	zone    string
 }
 
-// interleave makes groups take turns in proportion to their sizes. The order within
+// interleave mixes groups in proportion to their sizes. The order within
 // a group stays the same.
 func interleave[K comparable](all []placed, group func(*federation.Endpoint) K) {
 	size, rank := make(map[K]int), make(map[K]int)

@@ -75,13 +75,13 @@ func (e *Encoder) add(list []*federation.Endpoint) []*Frame {
 }
 
 // addSharing encodes endpoints that have the shared labels in common. It returns nil
-// if that takes more than most messages.
-func (e *Encoder) addSharing(shared []federation.Label, list []*federation.Endpoint, most int) []*Frame {
+// if that takes more messages than limit.
+func (e *Encoder) addSharing(shared []federation.Label, list []*federation.Endpoint, limit int) []*Frame {
 	var head []byte
 	for _, l := range shared {
 		head = appendLabel(head, setLabels, l.Name, l.Value)
 	}
-	return pack(updateAdd, head, len(list), most, func(b []byte, i int) []byte {
+	return pack(updateAdd, head, len(list), limit, func(b []byte, i int) []byte {
 		ep := list[i]
 		if ep.Ports != nil {
 			at := ep.ValueAt(e.port) // not At: no allocation for each endpoint of each stream, unless the port bypasses the proxy
@@ -116,8 +116,8 @@ const anyNumber = math.MaxInt
 
 // pack puts n items into as few Updates as maxMessage allows, each as full as
 // possible, and each with head at its beginning. item appends the item at i. It
-// returns nil if that takes more than most messages.
-func pack(field protowire.Number, head []byte, n, most int, item func(b []byte, i int) []byte) []*Frame {
+// returns nil if that takes more messages than limit.
+func pack(field protowire.Number, head []byte, n, limit int, item func(b []byte, i int) []byte) []*Frame {
 	var frames []*Frame
 	buffer := scratch.Get().(*[]byte)
 	defer scratch.Put(buffer)
@@ -127,7 +127,7 @@ func pack(field protowire.Number, head []byte, n, most int, item func(b []byte, 
 		before := len(body)
 		body = item(body, i)
 		if len(body) > maxBody && before > len(head) {
-			if len(frames)+1 == most {
+			if len(frames)+1 == limit {
 				return nil
 			}
 			frames = append(frames, newFrame(field, body[:before]))
