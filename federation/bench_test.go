@@ -83,35 +83,6 @@ func BenchmarkChanged(b *testing.B) {
 	}
 }
 
-// BenchmarkWatched: two clusters that offer the same addresses, in slices of one
-// endpoint.
-func BenchmarkWatched(b *testing.B) {
-	for _, n := range []int{1000, 4000} {
-		b.Run(fmt.Sprint("addresses=", n), func(b *testing.B) {
-			o := make(offer, n)
-			for i := range o {
-				addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 80)
-				o[i] = &Slice{Endpoints: []*Endpoint{{Addr: addr}}}
-			}
-			table, id := NewTable(Options{}), ServiceID{"ns", "web"}
-			d := &Definition{Federated: true}
-			for _, c := range []ClusterName{"east", "west"} {
-				same := Share{State: Present, Slices: o}
-				table.Link(c, Ready, &flip{share: [2]Share{same, same}})
-				d.Members = append(d.Members, Member{c, id})
-			}
-			table.Define(id, d)
-			w := table.Watch(Key{Service: id, Port: 80})
-			defer w.Close()
-			for b.Loop() {
-				if got := table.Watched()[0].Members[1].Yielded; got != n {
-					b.Fatalf("%d yielded", got)
-				}
-			}
-		})
-	}
-}
-
 // BenchmarkChangedInstances: one endpoint changes while clients wait for instances that
 // do not exist.
 func BenchmarkChangedInstances(b *testing.B) {

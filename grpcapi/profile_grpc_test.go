@@ -7,7 +7,6 @@ import (
 	"time"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -24,24 +23,6 @@ func getProfile(t testing.TB, conn *grpc.ClientConn, authority, token string) (p
 func receiveProfile(t testing.TB, s pb.Destination_GetProfileClient, want string) {
 	t.Helper()
 	receiveLine(t, s, wiretest.ProfileLine, want)
-}
-
-func TestProfileCodesOverTheWire(t *testing.T) {
-	r := prometheus.NewRegistry()
-	w := newWorld(t, Options{Registerer: r})
-	w.profiles.put(addrKey("10.0.0.1:80"), &federation.Profile{Reason: federation.Ambiguous, Claimed: "2 Pods"})
-	conn := w.dial(t)
-	for authority, code := range map[string]codes.Code{
-		"linkerd.io": codes.InvalidArgument, "": codes.InvalidArgument, "[fe80::1%a]:80": codes.InvalidArgument,
-		webAddr: codes.NotFound, "10.0.0.1:80": codes.FailedPrecondition,
-	} {
-		s, _ := getProfile(t, conn, authority, "{no json")
-		endsWith(t, s, authority, code)
-	}
-	wiretest.Until(t, "no streams left", func() bool { return w.server.Streams() == 0 })
-	wiretest.Until(t, "all are counted", func() bool {
-		return handled(t, r, "GetProfile", "InvalidArgument") == 3 && handled(t, r, "GetProfile", "NotFound") == 1 && handled(t, r, "GetProfile", "FailedPrecondition") == 1
-	})
 }
 
 // TestPanicOfOneProfile: other streams go on, and its view is released.
