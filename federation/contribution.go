@@ -56,7 +56,7 @@ func (s *watchedService) rebuildPort(p *port, in inputs) {
 		c := &members[i]
 		if b := l.bounds(c.member.Cluster, in.owner); c.bounds != b {
 			c.bounds = b
-			c.screen(c.raw, func(int, *Slice) (*Slice, bool) { return nil, true })
+			c.screen(c.raw, func(int, *Slice) bool { return true })
 		}
 		kept = append(kept, c.kept)
 	}
@@ -106,7 +106,7 @@ func (s *watchedService) screenAddr(a netip.Addr) {
 		for i, c := range p.members {
 			has := func(l *Slice) bool { return l.hasAddr(a) }
 			if c.bounds.owner != nil && slices.ContainsFunc(c.raw, has) {
-				c.screen(c.raw, func(_ int, l *Slice) (*Slice, bool) { return nil, has(l) })
+				c.screen(c.raw, func(_ int, l *Slice) bool { return has(l) })
 				now = append(now, memberChange{i, c})
 			}
 		}

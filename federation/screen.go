@@ -90,23 +90,11 @@ func (b bounds) refuses(a netip.AddrPort) (why Refusal, refused bool) {
 	return Refusal{}, false
 }
 
-// screen returns what the bounds leave of a slice; nil: everything. Nothing is refused of
-// accepted, so its endpoints are accepted unseen; it may be nil.
-func (b bounds) screen(s, accepted *Slice) *screened {
+// screen returns what the bounds leave of a slice; nil: everything.
+func (b bounds) screen(s *Slice) *screened {
 	var out *screened
-	var left []*Endpoint // of accepted, those that are still to come
-	if accepted != nil {
-		left = accepted.Endpoints
-	}
 	for i, e := range s.Endpoints {
-		for len(left) > 0 && left[0] != e && compareAddr(left[0], e) <= 0 {
-			left = left[1:]
-		}
-		var why Refusal
-		refused := false
-		if len(left) == 0 || left[0] != e {
-			why, refused = b.refuses(e.Addr)
-		}
+		why, refused := b.refuses(e.Addr)
 		switch {
 		case refused && out == nil:
 			out = &screened{kept: &Slice{Name: s.Name, Endpoints: slices.Clone(s.Endpoints[:i]), Behind: s.Behind}}
@@ -145,22 +133,15 @@ type screening struct {
 	partial map[*Slice]*screened // of the slices of raw of which something is refused. It is replaced, not written
 }
 
-// replace sets the offer that its source has now, and what may be served of it. Only endpoints that are new, or in another slice than before, are looked at.
+// replace sets the offer that its source has now, and what may be served of it.
 func (s *screening) replace(raw offer) {
-	old := s.raw
-	before, after := sameEnds(old, raw)
-	s.screen(raw, func(i int, l *Slice) (accepted *Slice, changed bool) {
-		if i < len(old) && s.partial[old[i]] == nil {
-			accepted = old[i]
-		}
-		return accepted, i >= before && i < len(raw)-after
-	})
+	before, after := sameEnds(s.raw, raw)
+	s.screen(raw, func(i int, _ *Slice) bool { return i >= before && i < len(raw)-after })
 }
 
-// screen sets the offer, and what may be served of it. changed reports whether
-// the bounds have to be applied anew to a slice of raw, and of which slice all endpoints
-// have been accepted; what was left of the other slices is used again.
-func (s *screening) screen(raw offer, changed func(i int, l *Slice) (accepted *Slice, changed bool)) {
+// screen sets the offer, and what may be served of it. changed reports whether the bounds
+// have to be applied anew to a slice of raw; what was left of the other slices is used again.
+func (s *screening) screen(raw offer, changed func(i int, l *Slice) bool) {
 	s.raw, s.kept = raw, raw
 	if s.bounds == (bounds{}) {
 		s.partial = nil
@@ -169,8 +150,8 @@ func (s *screening) screen(raw offer, changed func(i int, l *Slice) (accepted *S
 	var partial map[*Slice]*screened
 	for i, l := range raw {
 		x := s.partial[l]
-		if accepted, changed := changed(i, l); changed {
-			x = s.bounds.screen(l, accepted)
+		if changed(i, l) {
+			x = s.bounds.screen(l)
 		}
 		if x == nil {
 			continue
