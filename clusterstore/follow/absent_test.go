@@ -45,7 +45,7 @@ func (a *optionalAPI) cutOff() {
 	time.Sleep(10 * time.Second)
 }
 
-func (a *optionalAPI) run(t *testing.T, f func(g *Group, known *lockedNames)) {
+func (a *optionalAPI) run(t *testing.T, f func(g *Group, known texts)) {
 	a.server.list = func(metav1.ListOptions) (*corev1.SecretList, error) { return nil, a.now() }
 	a.server.watch = func(metav1.ListOptions) error { return a.now() }
 	a.serves = true
@@ -56,20 +56,16 @@ func (a *optionalAPI) run(t *testing.T, f func(g *Group, known *lockedNames)) {
 		return a.serves, a.unknown
 	}
 	synctest.Test(t, func(t *testing.T) {
-		known := &lockedNames{names: names{}}
-		g := NewGroup(Options{}, New(Kind[*corev1.Secret, bool]{
-			Name: "secrets", Source: a.calls().source(), Serves: serves, Into: known, Compact: func(*corev1.Secret) (bool, bool) { return true, true }, Same: sameAs[bool],
-		}))
-		ctx, cancel := context.WithCancel(t.Context())
-		var all sync.WaitGroup
-		all.Go(func() { g.Run(ctx, nil) })
+		known := texts{}
+		k := secrets(a.calls().source(), known)
+		k.Needed, k.Serves = false, serves
+		g := NewGroup(Options{}, New(k))
+		defer start(t, g, nil)()
 		if !known.has("a") {
 			t.Fatal("not followed")
 		}
 		a.cutOff()
 		f(g, known)
-		cancel()
-		all.Wait()
 	})
 }
 
@@ -92,7 +88,7 @@ func TestAbsent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := &optionalAPI{}
-			a.run(t, func(g *Group, known *lockedNames) {
+			a.run(t, func(g *Group, known texts) {
 				a.set(func() { a.err, a.serves, a.unknown = c.err, c.serves, c.unknown })
 				time.Sleep(5 * time.Second) // the backoff
 				synctest.Wait()
@@ -117,7 +113,7 @@ func TestAbsent(t *testing.T) {
 // discovery is asked for it with measure.
 func TestAbsentReturns(t *testing.T) {
 	a := &optionalAPI{}
-	a.run(t, func(g *Group, known *lockedNames) {
+	a.run(t, func(g *Group, known texts) {
 		a.set(func() { a.err, a.serves = errNotFound, false })
 		for _, after := range []time.Duration{time.Minute, 61 * time.Second, 67 * time.Second, 73 * time.Second} {
 			time.Sleep(after)
@@ -144,11 +140,10 @@ func TestAbsentReturns(t *testing.T) {
 // of all.
 func TestClear(t *testing.T) {
 	var log []string
-	r := New(Kind[*corev1.Secret, bool]{
-		Into:    names{"ns/a": true, "ns/b": true},
-		Changed: func(key string, _, ok bool) { log = append(log, key) },
-		Applied: func() { log = append(log, "applied") },
-	})
+	k := secrets(nil, texts{"ns/a": "", "ns/b": ""})
+	k.Changed = func(key string, _ string, ok bool) { log = append(log, key) }
+	k.Applied = func() { log = append(log, "applied") }
+	r := New(k)
 	NewGroup(Options{}, r)
 	f := r.feed
 	f.clear()

@@ -55,7 +55,7 @@ func TestAfterWatch(t *testing.T) {
 					c.watch(w)
 				}
 			}
-			s.run(t, func(g *Group, _ *lockedNames, _ func() []string) {
+			s.run(t, func(g *Group, _ texts, _ func() []string) {
 				time.Sleep(5 * time.Second)
 				synctest.Wait()
 				want := []string{"list", "watch 1", c.next}
@@ -91,10 +91,11 @@ func TestOutdatedAtTimes(t *testing.T) {
 			time.AfterFunc(time.Minute, w.Stop)
 		},
 	}
-	s.run(t, func(g *Group, _ *lockedNames, _ func() []string) {
+	s.run(t, func(g *Group, _ texts, _ func() []string) {
 		<-g.Synced()
 		changed := g.HealthChanged()
 		time.Sleep(20 * time.Minute)
+		synctest.Wait()
 		select {
 		case <-changed:
 			t.Errorf("its health changes, after %d times", refused)

@@ -7,8 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"isthmus/clusterstore/budget"
 )
 
@@ -17,7 +15,9 @@ import (
 func TestOptionalLost(t *testing.T) {
 	for _, needed := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			r := New(Kind[*corev1.Secret, bool]{Name: "secrets", Needed: needed, Into: names{}})
+			k := secrets(nil, texts{})
+			k.Needed = needed
+			r := New(k)
 			g := NewGroup(Options{}, r)
 			g.setSynced()
 			failed := time.Now()
@@ -44,7 +44,9 @@ func TestOptionalLost(t *testing.T) {
 // TestAside: a resource that nothing that is served depends on makes no Group unhealthy.
 func TestAside(t *testing.T) {
 	for _, aside := range []bool{false, true} {
-		r := New(Kind[*corev1.Secret, bool]{Name: "secrets", Aside: aside, Into: names{}})
+		k := secrets(nil, texts{})
+		k.Needed, k.Aside = false, aside
+		r := New(k)
 		g := NewGroup(Options{}, r)
 		g.setSynced()
 		r.failed(t.Context(), fmt.Errorf("%w: too much", budget.ErrOver))

@@ -1,17 +1,11 @@
 package follow
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/watch"
-
-	"isthmus/clusterstore/budget"
 )
 
 // TestOverBudget: a list without end, in pages or streamed, is cut off by the budget, and
@@ -28,70 +22,52 @@ func TestOverBudget(t *testing.T) {
 }
 
 func testOverBudget(t *testing.T, streams, needed bool) {
-	g := &greedy{api: &api{names: []string{"a", "b"}}}
-	known := texts{}
-	pool := budget.NewPool(budget.Limits{Cluster: 64 << 10, All: 128 << 10})
-	b := pool.Add()
-	r := New(Kind[*corev1.Secret, string]{
-		Name: "secrets", Needed: needed, Source: g.calls().source(), Fields: "type=x", Into: known,
-		Compact: func(o *corev1.Secret) (string, bool) { return o.Labels["x"], true }, Same: sameAs[string],
-	})
-	group := NewGroup(Options{NoWatchList: !streams, Budget: b}, r)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); group.Run(ctx, nil) }()
-	defer func() { cancel(); <-done }()
-	time.Sleep(time.Minute)
-	synctest.Wait()
+	f := &flooded{objects: 2}
+	group, b := followFlooded(t, Options{NoWatchList: !streams}, needed, f)
 	few := b.Usage().Used
-	if h := group.Health(); h.Err != nil || objects(group) != 2 || few < 2*objectSize || few > 8*objectSize {
-		t.Fatalf("at first: %+v, %d objects, %d bytes", h, objects(group), few)
+	objects := func() int { return group.Health().Resources[0].Objects }
+	if objects() != 2 || few < 2*objectSize || few > 8*objectSize {
+		t.Fatalf("at first %d objects, %d bytes", objects(), few)
 	}
 	expectOver := func(what string) {
 		t.Helper()
+		synctest.Wait()
 		h := group.Health()
-		if h.Err == nil || h.StaleSince.IsZero() || !strings.Contains(h.Err.Error(), "over budget: what is kept of secrets would take") {
+		if h.Err == nil || h.StaleSince.IsZero() || !strings.Contains(h.Err.Error(), "over budget: what is kept of secrets0 would take") {
 			t.Fatalf("%s: %+v", what, h)
 		}
 		if used := b.Usage().Used; used > 64<<10 {
 			t.Errorf("%s: %d bytes are charged", what, used)
 		}
 	}
-
-	// Events that add objects.
-	g.mu.Lock()
-	g.bad = true
-	w := g.events
-	g.mu.Unlock()
-	for i := 0; w.send(watch.Added, large(fmt.Sprint("e", i))); i++ {
-	}
-	synctest.Wait()
+	f.mu.Lock()
+	lists, streamed := len(f.lists), f.streamed
+	f.objects, f.label = 1<<30, strings.Repeat("x", 1<<10)
+	f.mu.Unlock()
+	f.flood()
 	expectOver("events")
-	before := objects(group)
+	before := objects()
 	if before < 30 || before > 60 {
 		t.Errorf("%d objects are kept", before)
 	}
-
-	// Lists, as long as it goes on.
 	time.Sleep(10 * time.Minute)
-	synctest.Wait()
 	expectOver("lists")
-	g.mu.Lock()
-	if g.attempts < 60 || g.attempts > 121 {
-		t.Errorf("%d attempts in ten minutes", g.attempts)
+	f.mu.Lock()
+	if n := len(f.lists) - lists; n < 60 || n > 121 {
+		t.Errorf("%d attempts in ten minutes", n)
 	}
-	if g.streamed > 0 {
-		t.Errorf("%d lists are streamed, which do not show how many objects are to come", g.streamed)
+	if f.streamed > streamed {
+		t.Errorf("%d lists are streamed, which do not show how many objects are to come", f.streamed-streamed)
 	}
-	g.bad = false
-	g.mu.Unlock()
-	if objects(group) != before {
-		t.Errorf("%d objects of %d have stayed", objects(group), before)
+	f.objects, f.label = 2, ""
+	f.mu.Unlock()
+	if objects() != before {
+		t.Errorf("%d objects of %d have stayed", objects(), before)
 	}
 	time.Sleep(maxOverPause + 10*time.Second)
 	synctest.Wait()
-	if h := group.Health(); h.Err != nil || !h.StaleSince.IsZero() || objects(group) != 2 || b.Usage().Used != few {
-		t.Errorf("afterwards: %+v, %d objects, %+v", h, objects(group), b.Usage())
+	if h := group.Health(); h.Err != nil || !h.StaleSince.IsZero() || objects() != 2 || b.Usage().Used != few {
+		t.Errorf("afterwards: %+v, %+v", h, b.Usage())
 	}
 }
 
@@ -123,11 +99,9 @@ func TestOverSince(t *testing.T) {
 // a list all of which differs fits if it fits alone.
 func TestStaged(t *testing.T) {
 	b := newBudget(8 << 10)
-	r := New(Kind[*corev1.Secret, string]{
-		Name: "secrets", Into: texts{}, Compact: func(o *corev1.Secret) (string, bool) { return o.Labels["x"], true }, Same: sameAs[string],
-	})
+	r := New(secrets(nil, texts{}))
 	NewGroup(Options{Budget: b}, r)
-	f := r.feed.(*feed[*corev1.Secret, string])
+	f := secretsFeed(r)
 	list := func(x string) (peak int64) {
 		f.beginList()
 		for i := range 10 {

@@ -14,60 +14,69 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"isthmus/clusterstore/budget"
+	"isthmus/clusterstore/decode"
 )
 
 // flooded is an API with so many objects, whose every page takes a while.
 type flooded struct {
-	counts  bool // pages have how many objects come after them
-	mu      sync.Mutex
-	objects int
-	page    time.Duration
-	events  fakeEvents  // of the newest watch
-	lists   []time.Time // when they began
-	pages   []int       // of each list, that were requested
-	old     int         // lists of what there was at a version
+	counts   bool // pages have how many objects come after them
+	mu       sync.Mutex
+	objects  int
+	label    string // which all have
+	page     time.Duration
+	events   *scriptedEvents // of the newest watch
+	lists    []time.Time     // when they began
+	pages    []int           // of each list, that were requested
+	old      int             // lists of what there was at a version
+	streamed int             // lists
 }
 
-func (f *flooded) calls() calls {
-	return calls{
-		List: func(_ context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			f.mu.Lock()
-			all, page := f.objects, f.page
-			first := 0
-			if _, err := fmt.Sscan(o.Continue, &first); err != nil {
-				f.lists, f.pages = append(f.lists, time.Now()), append(f.pages, 0)
-				if o.ResourceVersion != "" {
-					f.old++
-				}
-			}
-			f.pages[len(f.pages)-1]++
-			f.mu.Unlock()
-			time.Sleep(page)
-			n := all - first
-			list := &corev1.SecretList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
-			if int64(n) > o.Limit {
-				n = int(o.Limit)
-				list.Continue = fmt.Sprint(first + n)
-				if left := int64(all - first - n); f.counts {
-					list.RemainingItemCount = &left
-				}
-			}
-			for i := range n {
-				list.Items = append(list.Items, *secret(fmt.Sprint("n", first+i)))
-			}
-			return list, nil
-		},
-		Watch: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			f.events = fakeEvents{make(chan watch.Event), make(chan struct{})}
-			return watch.NewStreamWatcher(f.events, nil), nil
-		},
+func (f *flooded) List(_ context.Context, o metav1.ListOptions, each func(*corev1.Secret, *decode.Refused) error) (meta metav1.ListMeta, err error) {
+	f.mu.Lock()
+	all, page, label, first := f.objects, f.page, f.label, 0
+	if _, err := fmt.Sscan(o.Continue, &first); err != nil {
+		f.lists, f.pages = append(f.lists, time.Now()), append(f.pages, 0)
+		if o.ResourceVersion != "" {
+			f.old++
+		}
 	}
+	f.pages[len(f.pages)-1]++
+	f.mu.Unlock()
+	time.Sleep(page)
+	meta.ResourceVersion = "1"
+	n := all - first
+	if int64(n) > o.Limit {
+		n = int(o.Limit)
+		meta.Continue = fmt.Sprint(first + n)
+		if left := int64(all - first - n); f.counts {
+			meta.RemainingItemCount = &left
+		}
+	}
+	for i := range n {
+		if err := each(labelled(fmt.Sprint("n", first+i), label).object, nil); err != nil {
+			return meta, err
+		}
+	}
+	return meta, nil
+}
+
+func (f *flooded) Watch(ctx context.Context, o metav1.ListOptions) (decode.Events[*corev1.Secret], error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.events = newEvents(ctx)
+	if streamsList(o) {
+		f.streamed++
+		go func(e *scriptedEvents, objects int, label string) {
+			for i := range objects {
+				e.event(watch.Added, "2", labelled(fmt.Sprint("n", i), label))
+			}
+			e.bookmark("2", true)
+		}(f.events, f.objects, f.label)
+	}
+	return f.events, nil
 }
 
 func (f *flooded) become(objects int, page time.Duration) {
@@ -79,41 +88,39 @@ func (f *flooded) become(objects int, page time.Duration) {
 // flood sends events of new objects until the watch is ended.
 func (f *flooded) flood() {
 	f.mu.Lock()
-	to := f.events
+	to, label := f.events, f.label
 	f.mu.Unlock()
-	for i := 0; to.send(watch.Added, secret(fmt.Sprint("flood", i))); i++ {
+	for i := 0; to.event(watch.Added, "3", labelled(fmt.Sprint("flood", i), label)); i++ {
 	}
 }
 
 // followFlooded follows the APIs, with one budget, until the test ends.
-func followFlooded(t *testing.T, apis ...*flooded) (*Group, *budget.Budget) {
-	b := budget.NewPool(budget.Limits{Cluster: 64 << 10, All: 1 << 20}).Add()
+func followFlooded(t *testing.T, o Options, needed bool, apis ...*flooded) (*Group, *budget.Budget) {
+	o.Budget = budget.NewPool(budget.Limits{Cluster: 64 << 10, All: 1 << 20}).Add()
 	var all []*Resource
 	for i, f := range apis {
-		all = append(all, New(Kind[*corev1.Secret, bool]{
-			Name: fmt.Sprint("secrets", i), Needed: true, Source: f.calls().source(), Into: names{},
-			Compact: func(*corev1.Secret) (bool, bool) { return true, true }, Same: sameAs[bool],
-		}))
+		k := secrets(f, texts{})
+		k.Name, k.Needed = fmt.Sprint("secrets", i), needed
+		all = append(all, New(k))
 	}
-	group := NewGroup(Options{NoWatchList: true, Budget: b}, all...)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); group.Run(ctx, nil) }()
-	t.Cleanup(func() { cancel(); <-done })
+	group := NewGroup(o, all...)
+	t.Cleanup(start(t, group, nil))
 	time.Sleep(time.Minute)
 	synctest.Wait()
 	if h := group.Health(); h.Err != nil || !h.StaleSince.IsZero() {
 		t.Fatalf("at first: %+v", h)
 	}
-	return group, b
+	return group, o.Budget
 }
+
+var inPages = Options{NoWatchList: true}
 
 // TestRecovery: what is kept of several resources takes all of the budget, so that there is
 // hardly room to read any of them. Once they are small again, they are all read and followed.
 func TestRecovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := &flooded{objects: 2}, &flooded{objects: 2}
-		group, b := followFlooded(t, one, two)
+		group, b := followFlooded(t, inPages, true, one, two)
 		var both sync.WaitGroup
 		both.Go(one.flood)
 		both.Go(two.flood)
@@ -144,7 +151,7 @@ func TestOverRest(t *testing.T) {
 	for page, want := range map[time.Duration]time.Duration{time.Second: minOverPause, 3 * time.Second: 12 * time.Second, 10 * time.Second: maxOverPause} {
 		synctest.Test(t, func(t *testing.T) {
 			f := &flooded{objects: 2}
-			group, _ := followFlooded(t, f)
+			group, _ := followFlooded(t, inPages, true, f)
 			f.flood()
 			f.become(1_000_000, page)
 			time.Sleep(10 * time.Minute)
@@ -222,7 +229,7 @@ func TestListPace(t *testing.T) {
 func TestAnnounced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &flooded{objects: 2, counts: true}
-		group, _ := followFlooded(t, f)
+		group, _ := followFlooded(t, inPages, true, f)
 		f.flood()
 		f.become(1_000_000, 0)
 		time.Sleep(10 * time.Minute)
@@ -264,20 +271,15 @@ func TestEventRate(t *testing.T) {
 			if bounded {
 				b = budget.NewPool(budget.Limits{Cluster: 1 << 30, All: 1 << 30}).Add()
 			}
-			known := names{}
-			follow := func(f *flooded, into names) *Resource {
-				return New(Kind[*corev1.Secret, bool]{Name: "secrets", Source: f.calls().source(), Into: into, Compact: func(*corev1.Secret) (bool, bool) { return true, true }, Same: sameAs[bool]})
-			}
-			group := NewGroup(Options{NoWatchList: true, Budget: b}, follow(busy, names{}), follow(calm, known))
-			ctx, cancel := context.WithCancel(t.Context())
-			done := make(chan struct{})
-			go func() { defer close(done); group.Run(ctx, nil) }()
+			known := texts{}
+			group := NewGroup(Options{NoWatchList: true, Budget: b}, New(secrets(busy, texts{})), New(secrets(calm, known)))
+			defer start(t, group, nil)()
 			time.Sleep(time.Minute)
 			synctest.Wait()
 
 			began, sent := time.Now(), 0
 			for ; sent < 50_000; sent++ {
-				busy.events.send(watch.Modified, secret("same"))
+				busy.events.event(watch.Modified, "2", labelled("same", ""))
 			}
 			took, want := time.Since(began), time.Duration(0)
 			if bounded {
@@ -287,14 +289,12 @@ func TestEventRate(t *testing.T) {
 				t.Errorf("%d events are handled in %v, not %v", sent, took, want)
 			}
 			at := time.Now()
-			calm.events.send(watch.Added, secret("calm"))
+			calm.events.event(watch.Added, "2", labelled("calm", "1"))
 			time.Sleep(time.Millisecond)
 			synctest.Wait()
-			if !known["ns/calm"] || time.Since(at) > time.Millisecond {
+			if known["ns/calm"] != "1" || time.Since(at) > time.Millisecond {
 				t.Errorf("another resource's event has waited")
 			}
-			cancel()
-			<-done
 		})
 	}
 }

@@ -76,7 +76,7 @@ func TestRefusedInStream(t *testing.T) {
 		if want := (texts{"ns/a": "1", "ns/b": "2", "ns/e": "6"}); !maps.Equal(known, want) || h.Refused != 1 || !h.Synced {
 			t.Errorf("%v, %+v", known, h)
 		}
-		k := g.resources[0].feed.(*feed[*corev1.Secret, string]).kept
+		k := secretsFeed(g.resources[0]).kept
 		want := 3*sizeOf("ns/a", "1", 0, false) + refusedSize("ns/f", "it is larger than 4 MiB")
 		if k.staged != 0 || k.stored != want || b.Usage().Used != want {
 			t.Errorf("%d staged, %d stored, %d used; want %d", k.staged, k.stored, b.Usage().Used, want)

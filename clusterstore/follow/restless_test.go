@@ -112,67 +112,24 @@ func bookmark(annotations map[string]string) *corev1.Secret {
 
 func gone() *apierrors.StatusError { return apierrors.NewResourceExpired("too old resource version") }
 
-// lockedNames is a Store that only keeps keys, and may be read meanwhile.
-type lockedNames struct {
-	mu    sync.Mutex
-	names names
-}
-
-func (k *lockedNames) Put(key string, v bool) Effect {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.names.Put(key, v)
-}
-
-func (k *lockedNames) Get(key string) (bool, bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.names.Get(key)
-}
-
-func (k *lockedNames) Drop(key string) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.names.Drop(key)
-}
-
-func (k *lockedNames) PrepareDrop(string) {}
-
-func (k *lockedNames) Keys(yield func(string) bool) { k.names.Keys(yield) }
-
-// has reports whether a Secret is kept, once nothing is under way.
-func (k *lockedNames) has(name string) bool {
-	synctest.Wait()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.names["ns/"+name]
-}
-
 // run follows a server in a bubble for as long as f takes.
-func (s *server) run(t *testing.T, f func(g *Group, known *lockedNames, troubles func() []string)) {
+func (s *server) run(t *testing.T, f func(g *Group, known texts, troubles func() []string)) {
 	synctest.Test(t, func(t *testing.T) {
-		known := &lockedNames{names: names{}}
+		known := texts{}
 		var mu sync.Mutex
 		var seen []string
 		g := NewGroup(Options{NoWatchList: s.noWatchList, Trouble: func(resource, text string) {
 			mu.Lock()
 			defer mu.Unlock()
 			seen = append(seen, resource+": "+text)
-		}}, New(Kind[*corev1.Secret, bool]{
-			Name: "secrets", Needed: true, Source: s.calls().source(), Into: known,
-			Compact: func(*corev1.Secret) (bool, bool) { return true, true }, Same: sameAs[bool],
-		}))
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); g.Run(ctx, nil) }()
+		}}, New(secrets(s.calls().source(), known)))
+		defer start(t, g, nil)()
 		f(g, known, func() []string {
 			synctest.Wait()
 			mu.Lock()
 			defer mu.Unlock()
 			return slices.Clone(seen)
 		})
-		cancel()
-		<-done
 	})
 }
 
@@ -267,7 +224,7 @@ func TestRequestRate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := c.server
-			s.run(t, func(g *Group, known *lockedNames, troubles func() []string) {
+			s.run(t, func(g *Group, known texts, troubles func() []string) {
 				time.Sleep(span)
 				reported := troubles()
 				h := g.Health().Resources[0]

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -37,6 +38,8 @@ func tooLarge(name string) item {
 // scripted is a Source whose lists and events a test makes.
 type scripted struct {
 	mu      sync.Mutex
+	err     error // of all requests
+	fields  string
 	items   []item
 	version string
 	pause   time.Duration                  // before the items of a list
@@ -45,11 +48,15 @@ type scripted struct {
 	watches []*scriptedEvents
 }
 
-func (s *scripted) List(ctx context.Context, _ metav1.ListOptions, each func(*corev1.Secret, *decode.Refused) error) (metav1.ListMeta, error) {
+func (s *scripted) List(ctx context.Context, o metav1.ListOptions, each func(*corev1.Secret, *decode.Refused) error) (metav1.ListMeta, error) {
 	s.mu.Lock()
-	items, meta, pause := s.items, metav1.ListMeta{ResourceVersion: s.version}, s.pause
+	items, meta, pause, err := s.items, metav1.ListMeta{ResourceVersion: s.version}, s.pause, s.err
 	s.lists++
+	s.fields = o.FieldSelector
 	s.mu.Unlock()
+	if err != nil {
+		return meta, err
+	}
 	sleep.For(ctx, pause)
 	for _, i := range items {
 		if err := each(i.object, i.refused); err != nil {
@@ -62,7 +69,10 @@ func (s *scripted) List(ctx context.Context, _ metav1.ListOptions, each func(*co
 func (s *scripted) Watch(ctx context.Context, o metav1.ListOptions) (decode.Events[*corev1.Secret], error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := &scriptedEvents{ctx: ctx, next: make(chan decode.Event[*corev1.Secret]), done: make(chan struct{})}
+	if s.err != nil {
+		return nil, s.err
+	}
+	e := newEvents(ctx)
 	s.watches = append(s.watches, e)
 	if streamsList(o) {
 		first := s.stream
@@ -96,11 +106,16 @@ func (s *scripted) newest() *scriptedEvents {
 	return s.watches[len(s.watches)-1]
 }
 
+// scriptedEvents are those of one watch, and may be sent to after its end.
 type scriptedEvents struct {
 	ctx  context.Context
 	next chan decode.Event[*corev1.Secret]
 	done chan struct{}
 	once sync.Once
+}
+
+func newEvents(ctx context.Context) *scriptedEvents {
+	return &scriptedEvents{ctx: ctx, next: make(chan decode.Event[*corev1.Secret]), done: make(chan struct{})}
 }
 
 func (e *scriptedEvents) Next(each func(decode.Event[*corev1.Secret]) error) error {
@@ -119,20 +134,22 @@ func (e *scriptedEvents) Close() error {
 	return nil
 }
 
-func (e *scriptedEvents) send(event decode.Event[*corev1.Secret]) {
+func (e *scriptedEvents) send(event decode.Event[*corev1.Secret]) (sent bool) {
 	select {
 	case e.next <- event:
+		return true
 	case <-e.done:
+		return false
 	}
 }
 
 // event sends an event of an item with that version.
-func (e *scriptedEvents) event(what watch.EventType, version string, i item) {
+func (e *scriptedEvents) event(what watch.EventType, version string, i item) (sent bool) {
 	if i.object != nil {
 		i.object = i.object.DeepCopy()
 		i.object.ResourceVersion = version
 	}
-	e.send(decode.Event[*corev1.Secret]{Type: what, Object: i.object, Refused: i.refused})
+	return e.send(decode.Event[*corev1.Secret]{Type: what, Object: i.object, Refused: i.refused})
 }
 
 func (e *scriptedEvents) bookmark(version string, initial bool) {
@@ -147,20 +164,73 @@ func (e *scriptedEvents) bookmark(version string, initial bool) {
 func (s *scripted) run(t *testing.T, o Options, f func(t *testing.T, g *Group, known texts)) {
 	synctest.Test(t, func(t *testing.T) {
 		known := texts{}
-		g := NewGroup(o, New(Kind[*corev1.Secret, string]{
-			Name: "secrets", Needed: true, Source: s, Into: known,
-			Compact: func(o *corev1.Secret) (string, bool) { return o.Labels["x"], o.Labels["x"] != "none" }, Same: sameAs[string],
-		}))
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); g.Run(ctx, nil) }()
+		g := NewGroup(o, New(secrets(s, known)))
+		defer start(t, g, nil)()
 		synctest.Wait()
 		f(t, g, known)
-		cancel()
-		<-done
 	})
+}
+
+// texts is a Store of labels.
+type texts map[string]string
+
+// textsMu is for tests that read a Store while it is filled.
+var textsMu sync.Mutex
+
+func (n texts) Put(key, value string) Effect {
+	textsMu.Lock()
+	defer textsMu.Unlock()
+	_, had := n[key]
+	n[key] = value
+	if had {
+		return Replaced
+	}
+	return Added
+}
+
+func (n texts) Get(key string) (string, bool) { text, had := n[key]; return text, had }
+
+func (n texts) Drop(key string) bool {
+	textsMu.Lock()
+	defer textsMu.Unlock()
+	_, had := n[key]
+	delete(n, key)
+	return had
+}
+
+func (n texts) PrepareDrop(string) {}
+
+func (n texts) Keys(yield func(string) bool) { maps.Keys(n)(yield) }
+
+// has reports whether a Secret is kept, once nothing is under way.
+func (n texts) has(name string) bool {
+	synctest.Wait()
+	textsMu.Lock()
+	defer textsMu.Unlock()
+	_, has := n["ns/"+name]
+	return has
+}
+
+// secrets is a needed Kind of which the label x is kept, unless that is none.
+func secrets(from decode.Source[*corev1.Secret], known texts) Kind[*corev1.Secret, string] {
+	return Kind[*corev1.Secret, string]{
+		Name: "secrets", Needed: true, Source: from, Into: known,
+		Compact: func(o *corev1.Secret) (string, bool) { return o.Labels["x"], o.Labels["x"] != "none" }, Same: sameAs[string],
+	}
+}
+
+// start runs a Group, and returns what ends it.
+func start(t *testing.T, g *Group, synced func()) (end func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); g.Run(ctx, synced) }()
+	return func() { cancel(); <-done }
 }
 
 func newBudget(limit int64) *budget.Budget {
 	return budget.NewPool(budget.Limits{Cluster: limit, All: 4 * limit}).Add()
+}
+
+func secretsFeed(r *Resource) *feed[*corev1.Secret, string] {
+	return r.feed.(*feed[*corev1.Secret, string])
 }

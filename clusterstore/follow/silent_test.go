@@ -38,7 +38,7 @@ func TestSilentWatch(t *testing.T) {
 					}
 					sendInitial(o, w)
 				}
-				s.run(t, func(g *Group, known *lockedNames, troubles func() []string) {
+				s.run(t, func(g *Group, known texts, troubles func() []string) {
 					for range bookmarks {
 						s.opened()[0].Action(watch.Bookmark, bookmark(nil))
 						time.Sleep(time.Minute)
@@ -78,7 +78,7 @@ func TestSilentServer(t *testing.T) {
 			sendInitial(o, w)
 		}
 	}}
-	s.run(t, func(g *Group, known *lockedNames, _ func() []string) {
+	s.run(t, func(g *Group, known texts, _ func() []string) {
 		<-g.Synced()
 		silent.Store(true)
 		time.Sleep(noticed)
@@ -92,7 +92,7 @@ func TestSilentServer(t *testing.T) {
 // TestBusyWatch: events keep a watch, if there are no bookmarks.
 func TestBusyWatch(t *testing.T) {
 	s := &server{}
-	s.run(t, func(g *Group, _ *lockedNames, troubles func() []string) {
+	s.run(t, func(g *Group, _ texts, troubles func() []string) {
 		for range 3 { // less than timeoutSeconds in all
 			s.opened()[0].Modify(secret("a"))
 			time.Sleep(watchSilence - time.Second)
@@ -107,7 +107,7 @@ func TestBusyWatch(t *testing.T) {
 // requested is ended, and goes on from its last version.
 func TestEndlessWatch(t *testing.T) {
 	s := &server{}
-	s.run(t, func(g *Group, _ *lockedNames, troubles func() []string) {
+	s.run(t, func(g *Group, _ texts, troubles func() []string) {
 		end := time.Now().Add(time.Duration(*s.opened()[0].TimeoutSeconds)*time.Second + watchOverrun)
 		for time.Until(end) > 0 {
 			all := s.opened()
