@@ -3,7 +3,6 @@ package kube
 import (
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -59,24 +58,5 @@ func TestServes(t *testing.T) {
 				t.Errorf("%v, %v", serves, err)
 			}
 		})
-	}
-}
-
-// TestLargeDiscovery: an answer of API discovery that is no API server's is not read as a whole.
-func TestLargeDiscovery(t *testing.T) {
-	for _, item := range []string{`{"name":"` + strings.Repeat("x", 256) + `"},`, `{},`} {
-		client := hostileClient(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			_, err := fmt.Fprint(w, `{"kind":"APIResourceList","resources":[`)
-			for sent := 0; err == nil && sent < 64<<20; sent += len(item) {
-				_, err = fmt.Fprint(w, item)
-			}
-			if err == nil {
-				t.Error("all of it was read")
-			}
-		}), false)
-		if _, err := client.Sources.Serves(t.Context(), schema.GroupVersionResource{Group: "policy.linkerd.io", Version: "v1beta3", Resource: "servers"}); err == nil {
-			t.Error("no error")
-		}
 	}
 }
