@@ -69,12 +69,7 @@ func (w *ExternalWorkload) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	*w = ExternalWorkload{TypeMeta: o.TypeMeta, ObjectMeta: o.ObjectMeta}
-	w.Read(o.Spec, o.Status)
+	w.Spec, w.Invalid = part[ExternalWorkloadSpec]("spec", o.Spec)
+	w.Status, _ = part[ExternalWorkloadStatus]("status", o.Status)
 	return nil
-}
-
-// Read reads the spec and the status, whatever they contain.
-func (w *ExternalWorkload) Read(spec, status []byte) {
-	w.Spec, w.Invalid = part[ExternalWorkloadSpec]("spec", spec)
-	w.Status, _ = part[ExternalWorkloadStatus]("status", status)
 }

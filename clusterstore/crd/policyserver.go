@@ -43,9 +43,6 @@ func (s *Server) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	*s = Server{TypeMeta: o.TypeMeta, ObjectMeta: o.ObjectMeta}
-	s.Read(o.Spec, nil)
+	s.Spec, s.Invalid = part[ServerSpec]("spec", o.Spec)
 	return nil
 }
-
-// Read reads the spec, whatever it contains.
-func (s *Server) Read(spec, _ []byte) { s.Spec, s.Invalid = part[ServerSpec]("spec", spec) }

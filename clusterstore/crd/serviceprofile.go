@@ -110,11 +110,6 @@ func (p *ServiceProfile) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	*p = ServiceProfile{TypeMeta: o.TypeMeta, ObjectMeta: o.ObjectMeta}
-	p.Read(o.Spec, nil)
+	p.Spec, p.Invalid = part[ServiceProfileSpec]("spec", o.Spec)
 	return nil
-}
-
-// Read reads the spec, whatever it contains.
-func (p *ServiceProfile) Read(spec, _ []byte) {
-	p.Spec, p.Invalid = part[ServiceProfileSpec]("spec", spec)
 }
