@@ -245,6 +245,7 @@ func TestCallbacks(t *testing.T) {
 		if err := errors.Join(nodes.Update(gvr, node, ""), nodes.Update(gvr, node.DeepCopy(), ""), nodes.Delete(gvr, "", "n1")); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait() // Pods have a watch of their own
 		r.create(aPod("p", at("10.0.0.1")))
 		if ip := <-owned; ip != "10.0.0.1" {
 			t.Errorf("the owner of %s has changed", ip)
