@@ -196,29 +196,6 @@ func serve(t *testing.T, a *admin) (addr string, stop func() error) {
 	return l.Addr().String(), func() error { cancel(); return <-done }
 }
 
-// TestAdminServe: it answers on a real connection until its context ends.
-func TestAdminServe(t *testing.T) {
-	a, _ := newAdmin(false)
-	addr, stop := serve(t, a)
-	client := &http.Client{Transport: &http.Transport{}, Timeout: time.Minute}
-	defer client.CloseIdleConnections()
-	resp, err := client.Get("http://" + addr + "/ping")
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := io.ReadAll(resp.Body)
-	resp.Body.Close()
-	if err != nil || string(body) != "pong\n" {
-		t.Errorf("%q, %v", body, err)
-	}
-	if err := stop(); err != nil {
-		t.Error(err)
-	}
-	if _, err := client.Get("http://" + addr + "/ping"); err == nil {
-		t.Error("it still answers")
-	}
-}
-
 // TestAdminServeFails: what ends the listener ends the server with an error.
 func TestAdminServeFails(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

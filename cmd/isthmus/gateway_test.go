@@ -151,19 +151,6 @@ func TestGatewayLife(t *testing.T) {
 	}
 }
 
-// TestGatewayEndsEarly: a signal before it is ready ends it too.
-func TestGatewayEndsEarly(t *testing.T) {
-	s := newTestGateway(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- s.run(ctx) }()
-	eventually(t, "admin answers", func() bool { return s.get("/ping") == "pong" })
-	cancel()
-	if err := <-done; err != nil || !s.clusterEnded.Load() {
-		t.Errorf("error %v, cluster ended: %t", err, s.clusterEnded.Load())
-	}
-}
-
 // TestGatewayFails: a part that ends takes the process along, and is named.
 func TestGatewayFails(t *testing.T) {
 	for _, ready := range []bool{false, true} {
@@ -186,28 +173,9 @@ func TestGatewayFails(t *testing.T) {
 	}
 }
 
-// TestGatewayAddressTaken: found out before anything is started, or in between.
+// TestGatewayAddressTaken: also while it starts; TestProcessFails has one that is taken before.
 func TestGatewayAddressTaken(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
 	s := newTestGateway(t)
-	s.metricsAddr = l.Addr().String()
-	if err := s.run(t.Context()); err == nil || !strings.Contains(err.Error(), "--metrics-addr: listen tcp "+l.Addr().String()) {
-		t.Errorf("error %v", err)
-	}
-	s = newTestGateway(t)
-	s.addr = l.Addr().String()
-	if err := s.run(t.Context()); err == nil || !strings.Contains(err.Error(), "--addr: listen tcp "+l.Addr().String()) {
-		t.Errorf("error %v", err)
-	}
-	if s.clusterEnded.Load() {
-		t.Error("the cluster was started")
-	}
-
-	s = newTestGateway(t)
 	done := make(chan error, 1)
 	go func() { done <- s.run(t.Context()) }()
 	eventually(t, "admin answers", func() bool { return s.get("/ping") == "pong" })

@@ -102,11 +102,29 @@ func startProcess(t *testing.T, api string, args ...string) *gatewayProcess {
 	return p
 }
 
+// follow runs "isthmus get" on it, until a signal comes from quit, and returns once that has the endpoint.
+func (p *gatewayProcess) follow(t *testing.T) (live *clitest.Output, quit chan os.Signal, end chan int) {
+	t.Helper()
+	live, quit, end = clitest.NewOutput(), make(chan os.Signal, 1), make(chan int, 1)
+	go func() {
+		end <- newProgram("isthmus").Run(context.Background(), cli.Process{Args: []string{"get", "web.shop.svc.cluster.local", "--addr", p.addr}, Stdout: live, Stderr: live, Signals: quit})
+	}()
+	live.Await(t, "1 endpoint ")
+	return live, quit, end
+}
+
+// startReady is startProcess for one that becomes ready.
+func startReady(t *testing.T, args ...string) *gatewayProcess {
+	t.Helper()
+	p := startProcess(t, startAPI(t), args...)
+	eventually(t, "ready", func() bool { return p.get("/ready") == "ok" })
+	return p
+}
+
 // TestProcess runs the whole gateway on a small API: it becomes ready, answers
 // "isthmus get" with the endpoint's tier, and drains on a signal.
 func TestProcess(t *testing.T) {
-	p := startProcess(t, startAPI(t), "--shutdown-delay=1ms", "--drain=1ms")
-	eventually(t, "ready", func() bool { return p.get("/ready") == "ok" })
+	p := startReady(t, "--shutdown-delay=1ms", "--drain=1ms")
 	code, out, err := call("get", "web.shop.svc.cluster.local", "--addr", p.addr, "--once")
 	if code != 0 || !strings.Contains(out, "10.0.0.1:8080  local    -     any ") {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, err)
@@ -125,11 +143,7 @@ func TestProcess(t *testing.T) {
 		t.Errorf("health %v, %v", h, err)
 	}
 
-	live, end := clitest.NewOutput(), make(chan int, 1)
-	go func() {
-		end <- newProgram("isthmus").Run(context.Background(), cli.Process{Args: []string{"get", "web.shop.svc.cluster.local", "--addr", p.addr}, Stdout: live, Stderr: live})
-	}()
-	live.Await(t, "1 endpoint ")
+	live, _, end := p.follow(t)
 	p.signals <- syscall.SIGTERM
 	if c := <-p.code; c != 0 {
 		t.Errorf("exit code %d", c)
@@ -188,13 +202,8 @@ func TestProcessWithoutAPI(t *testing.T) {
 // TestServesDuringShutdown: clients that connect after SIGTERM are served, and once
 // none is left the process ends at once.
 func TestServesDuringShutdown(t *testing.T) {
-	p := startProcess(t, startAPI(t), "--shutdown-delay=1h", "--drain=1h")
-	eventually(t, "ready", func() bool { return p.get("/ready") == "ok" })
-	live, quit, end := clitest.NewOutput(), make(chan os.Signal, 1), make(chan int, 1)
-	go func() {
-		end <- newProgram("isthmus").Run(context.Background(), cli.Process{Args: []string{"get", "web.shop.svc.cluster.local", "--addr", p.addr}, Stdout: live, Stderr: live, Signals: quit})
-	}()
-	live.Await(t, "1 endpoint ")
+	p := startReady(t, "--shutdown-delay=1h", "--drain=1h")
+	_, quit, end := p.follow(t)
 	p.signals <- syscall.SIGTERM
 	p.log.Await(t, "waiting for clients")
 	if code, out, err := call("get", "web.shop.svc.cluster.local", "--addr", p.addr, "--once"); code != 0 || !strings.Contains(out, "10.0.0.1:8080  local") {
@@ -211,18 +220,13 @@ func TestServesDuringShutdown(t *testing.T) {
 // TestSilentConnection: a connection on which nothing comes does not keep the
 // process. gRPC's server would wait ten seconds for it.
 func TestSilentConnection(t *testing.T) {
-	p := startProcess(t, startAPI(t), "--shutdown-delay=1ms", "--drain=1ms")
-	eventually(t, "ready", func() bool { return p.get("/ready") == "ok" })
+	p := startReady(t, "--shutdown-delay=1ms", "--drain=1ms")
 	silent, err := net.Dial("tcp", p.addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer silent.Close()
-	live, end := clitest.NewOutput(), make(chan int, 1)
-	go func() {
-		end <- newProgram("isthmus").Run(context.Background(), cli.Process{Args: []string{"get", "web.shop.svc.cluster.local", "--addr", p.addr}, Stdout: live, Stderr: live})
-	}()
-	live.Await(t, "1 endpoint ") // so the silent connection has been accepted before
+	_, _, end := p.follow(t) // so the silent connection has been accepted before
 	p.signals <- syscall.SIGTERM
 	select {
 	case c := <-p.code:
@@ -237,14 +241,8 @@ func TestSilentConnection(t *testing.T) {
 
 // TestSecondSignal: the process does not wait for anything any more.
 func TestSecondSignal(t *testing.T) {
-	p := startProcess(t, startAPI(t), "--shutdown-delay=1h", "--drain=0")
-	eventually(t, "ready", func() bool { return p.get("/ready") == "ok" })
-	live, quit := clitest.NewOutput(), make(chan os.Signal, 1)
-	end := make(chan int, 1)
-	go func() {
-		end <- newProgram("isthmus").Run(context.Background(), cli.Process{Args: []string{"get", "web.shop.svc.cluster.local", "--addr", p.addr}, Stdout: live, Stderr: live, Signals: quit})
-	}()
-	live.Await(t, "1 endpoint ")
+	p := startReady(t, "--shutdown-delay=1h", "--drain=0")
+	_, quit, end := p.follow(t)
 	p.signals <- syscall.SIGTERM
 	p.log.Await(t, "waiting for clients")
 	p.signals <- syscall.SIGTERM

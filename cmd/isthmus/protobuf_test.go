@@ -1,11 +1,6 @@
 package main
 
-import (
-	"encoding/binary"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-)
+import "k8s.io/apimachinery/pkg/runtime"
 
 // message is an object or list of Kubernetes' own.
 type message interface{ Marshal() ([]byte, error) }
@@ -14,12 +9,6 @@ type message interface{ Marshal() ([]byte, error) }
 func inProtobuf(version, kind string, o message) []byte {
 	unknown := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: version, Kind: kind}, Raw: marshal(o)}
 	return append([]byte("k8s\x00"), marshal(&unknown)...)
-}
-
-// eventInProtobuf encodes an event of a watch.
-func eventInProtobuf(what, version, kind string, o message) []byte {
-	event := marshal(&metav1.WatchEvent{Type: what, Object: runtime.RawExtension{Raw: inProtobuf(version, kind, o)}})
-	return append(binary.BigEndian.AppendUint32(nil, uint32(len(event))), event...)
 }
 
 func marshal(o message) []byte {

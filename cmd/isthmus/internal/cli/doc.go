@@ -12,7 +12,7 @@
 //	os.Exit(program.Run(ctx, process))
 //
 // A verb is run once its flags are read: [Process].Args are its arguments without
-// flags. A program is run once, since the flags of its verbs keep their values.
+// flags, as many as Use has: none, one, or any number where that has "…". A program is run once, since the flags of its verbs keep their values.
 //
 // Guarantees:
 //
@@ -26,8 +26,10 @@
 //     "isthmus", and say "kubectl isthmus" to those who called it so.
 //   - Flags take one dash or two, and stand before, between or after other arguments;
 //     after "--" all are arguments. Only flags of one letter may be given together.
-//   - Nothing here ends the process, reads os.Args or handles signals, so that tests
-//     run whole programs. A verb that ends at a signal reads [Process].Signals.
+//   - A signal ends the context of the verb, unless it has [Verb].OwnSignals. Arguments are
+//     as many as its usage has.
+//   - Nothing here ends the process, reads os.Args or asks for signals, so that tests
+//     run whole programs.
 //
 // Nothing here is safe for concurrent use, nor has to be: a process parses its
 // arguments once.

@@ -2,20 +2,13 @@ package client
 
 import (
 	"bytes"
-	"context"
-	"os"
 	"strings"
-	"syscall"
 	"testing"
-	"unicode"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/prototext"
-
-	"isthmus/cmd/isthmus/internal/cli"
-	"isthmus/cmd/isthmus/internal/cli/clitest"
 )
 
 // message reads a DestinationProfile.
@@ -117,14 +110,8 @@ func TestHarmlessTables(t *testing.T) {
 		}
 		contents = append(contents, &p)
 	}
-	for i, c := range contents {
-		var b bytes.Buffer
-		if err := (&screen{w: &b, authority: "web:80"}).show(c, noon); err != nil {
-			t.Fatal(err)
-		}
-		if strings.ContainsFunc(b.String(), func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) || !strings.Contains(b.String(), `\x1b]0;`) {
-			t.Errorf("%d: %q", i, b.String())
-		}
+	for _, c := range contents {
+		checkHarmless(t, c)
 	}
 	end := codeMeanings{}.explainEnd(replica{name: "a:1"}, status.Error(codes.Internal, "\x1b]0;")).Error()
 	if strings.Contains(end, "\x1b") || !strings.Contains(end, `\x1b]0;`) {
@@ -189,48 +176,16 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// TestProfileLive: each profile that differs from the one before, until a signal
-// ends it.
-func TestProfileLive(t *testing.T) {
-	f, addr := startFake(t)
-	out, signals, code := clitest.NewOutput(), make(chan os.Signal, 1), make(chan int)
-	go func() {
-		code <- newProgram().Run(context.Background(), cli.Process{
-			Args:   []string{"profile", "--token", `{"ns":"client"}`, "10.0.0.1:80", "--addr", addr},
-			Stdout: out, Stderr: out, Signals: signals,
-		})
-	}()
-	q := <-f.asked
-	if q.GetPath() != "10.0.0.1:80" || q.GetContextToken() != `{"ns":"client"}` {
-		t.Errorf("asked for %v", q)
-	}
-	f.profiles <- message(t, endpointText)
-	out.Await(t, "web.id")
-	f.profiles <- message(t, `endpoint{addr{port:80}}`)
-	out.Await(t, "isthmus profile: the server sent an address without IP")
-	out.Await(t, "10.0.0.1:80: no profile")
-	f.profiles <- message(t, serviceText)
-	f.profiles <- message(t, serviceText)
-	out.Await(t, "profile  none")
-	f.profiles <- message(t, strings.Replace(endpointText, "port:80", "port:81", 1))
-	text := out.Await(t, "10.0.0.1:81 weight")
-	if n := strings.Count(text, "service web.shop"); n != 1 {
-		t.Errorf("%d pages of one profile:\n%s", n, text)
-	}
-	signals <- syscall.SIGINT
-	if c := <-code; c != 0 {
-		t.Errorf("exit code %d", c)
-	}
-}
-
 func TestProfileOnce(t *testing.T) {
 	f, addr := startFake(t)
 	go func() {
-		<-f.asked
-		f.profiles <- message(t, "")
+		if q := <-f.asked; q.GetPath() != "10.0.0.1:80" || q.GetContextToken() != `{"ns":"client"}` {
+			t.Errorf("asked for %v", q)
+		}
+		f.profiles <- message(t, `endpoint{addr{port:80}}`)
 	}()
-	code, out, err := call("profile", "web:80", "--once", "-o", "json", "--addr", addr)
-	if code != 0 || err != "" || strings.Count(out, "\n") != 1 || !strings.Contains(out, `"opaque":false`) {
+	code, out, err := call("profile", "--token", `{"ns":"client"}`, "10.0.0.1:80", "--once", "-o", "json", "--addr", addr)
+	if code != 0 || err != "isthmus profile: the server sent an address without IP\n" || strings.Count(out, "\n") != 1 || !strings.Contains(out, `"opaque":false`) {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, err)
 	}
 }
