@@ -1,10 +1,6 @@
 package links
 
 import (
-	"context"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -26,26 +22,16 @@ func TestTokenBefore(t *testing.T) {
 	const follows = `{"clusters":[{"cluster":"east","secret":"s","secretVersion":"8","state":"ready"}]}`
 	var asked atomic.Int64
 	var pages []string // the last one stays
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	admin := showing(t, func() string {
 		if !left() {
 			t.Error("the token before has ended while the gateway may use it")
 		}
-		io.WriteString(w, pages[min(int(asked.Add(1)), len(pages))-1])
-	}))
-	defer server.Close()
+		return pages[min(int(asked.Add(1)), len(pages))-1]
+	})
 	finish := func(timeout string) error {
-		o := &linkOptions{name: "east", apply: true, wait: true}
-		v := o.verb()
-		if err := v.Flags[1].Flags.Parse([]string{"--apply", "--admin", strings.TrimPrefix(server.URL, "http://"), "--timeout", timeout}); err != nil {
-			t.Fatal(err)
-		}
-		if err := o.gatewayOptions.check(o.gateways()); err != nil {
-			t.Fatal(err)
-		}
+		o, ctx := newOptions(t, "--apply", "--admin", admin, "--timeout", timeout)
 		w, _ := newWork()
 		l := &linking{o: o, here: here, there: there, before: []corev1.Secret{*old}}
-		ctx, cancel := context.WithTimeout(t.Context(), o.timeout)
-		defer cancel()
 		return l.finish(ctx, w, written)
 	}
 	pages = []string{

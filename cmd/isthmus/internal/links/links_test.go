@@ -69,9 +69,33 @@ func TestHelp(t *testing.T) {
 }
 
 // newWork returns what steps are reported by, and the report.
-func newWork() (*work, *bytes.Buffer) {
-	out := new(bytes.Buffer)
+func newWork() (*work, *buffer) {
+	out := new(buffer)
 	return &work{p: cli.Process{Name: "isthmus test", Stdout: out, Stderr: out}, out: out}, out
+}
+
+// showing is the address of an admin server that shows pages.
+func showing(t *testing.T, page func() string) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, page()) }))
+	t.Cleanup(server.Close)
+	return strings.TrimPrefix(server.URL, "http://")
+}
+
+// newOptions returns what "isthmus link east" has from these flags, and the context that it has then.
+func newOptions(t *testing.T, flags ...string) (*linkOptions, context.Context) {
+	t.Helper()
+	o := &linkOptions{name: "east"}
+	v := o.verb()
+	if err := v.Flags[1].Flags.Parse(flags); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.gatewayOptions.check(o.gateways()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), o.timeout)
+	t.Cleanup(cancel)
+	return o, ctx
 }
 
 func newFake(title string, objects ...runtime.Object) (*cluster, *fake.Clientset) {
@@ -224,21 +248,10 @@ func TestServer(t *testing.T) {
 // TestAwaitGateway: a gateway that is not there is an error at once, one that does not follow is one in the end.
 func TestAwaitGateway(t *testing.T) {
 	page := `{"clusters":[{"cluster":"east","secret":"s","state":"unreachable","reason":"dial \u001b"}]}`
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, page) }))
-	defer server.Close()
 	wait := func(admin, timeout string) error {
 		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "linkerd", Name: "s", ResourceVersion: "7"}}
 		c, _ := newFake("west", s)
-		o := &linkOptions{name: "east"}
-		v := o.verb()
-		if err := v.Flags[1].Flags.Parse([]string{"--admin", admin, "--timeout", timeout}); err != nil {
-			t.Fatal(err)
-		}
-		if err := o.gatewayOptions.check(o.gateways()); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), o.timeout)
-		defer cancel()
+		o, ctx := newOptions(t, "--admin", admin, "--timeout", timeout)
 		w, _ := newWork()
 		_, err := o.awaitLink(ctx, w, c, s)
 		return err
@@ -246,7 +259,7 @@ func TestAwaitGateway(t *testing.T) {
 	if err := wait("127.0.0.1:1", "1h"); err == nil || !strings.Contains(err.Error(), "Is the gateway running?") {
 		t.Error(err)
 	}
-	admin := strings.TrimPrefix(server.URL, "http://")
+	admin := showing(t, func() string { return page })
 	if err := wait(admin, "1500ms"); err == nil || !strings.Contains(err.Error(), `not within 1.5s (--timeout) that the gateway reads east with the new credentials: `+admin+`: unreachable: "dial \x1b"`) {
 		t.Error(err)
 	}

@@ -1,10 +1,7 @@
 package links
 
 import (
-	"context"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -32,16 +29,7 @@ func TestTakenBack(t *testing.T) {
 			there, east := newFake("east", token("s-old"), token("s-new"))
 			here, west := newFake("west", existing)
 			page := `{"clusters":[{"cluster":"east","secret":"` + existing.Name + `","secretVersion":"before","state":"` + state + `"}]}`
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, page) }))
-			defer server.Close()
-			o := &linkOptions{name: "east"}
-			v := o.verb()
-			if err := v.Flags[1].Flags.Parse([]string{"--apply", "--admin", strings.TrimPrefix(server.URL, "http://"), "--timeout", "1s"}); err != nil {
-				t.Fatal(err)
-			}
-			if err := o.gatewayOptions.check(o.gateways()); err != nil {
-				t.Fatal(err)
-			}
+			o, ctx := newOptions(t, "--apply", "--admin", showing(t, func() string { return page }), "--timeout", "1s")
 			l := &linking{o: o, here: here, there: there, existing: existing, before: []corev1.Secret{*token("s-old")}, content: *newContent("new")}
 			if l.access, err = newAccess(defaultAccount); err != nil {
 				t.Fatal(err)
@@ -51,8 +39,6 @@ func TestTakenBack(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), o.timeout)
-			defer cancel()
 			err = l.finish(ctx, w, written)
 			if err == nil || strings.Contains(err.Error(), "the link is as it was, and the new token is deleted") != back {
 				t.Error(err)
