@@ -39,9 +39,9 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	}
 	registry := newRegistry()
 	refused, conflict := reportAddresses(log)
-	happened := eventLog{events.NewLog()}
+	record := eventLog{events.NewLog()}
 	table := federation.NewTable(federation.Options{
-		IPv6: o.ipv6, Report: reportMember(log), ReportRefused: refused, ReportConflict: conflict, ReportTiers: happened.alsoTiers(reportTiers(log)),
+		IPv6: o.ipv6, Report: reportMember(log), ReportRefused: refused, ReportConflict: conflict, ReportTiers: record.alsoTiers(reportTiers(log)),
 	})
 	registry.MustRegister(newFederationMetrics(table, o.serviceMetrics), newTierMetrics(table))
 	metrics, err := cluster.NewMetrics(registry)
@@ -51,7 +51,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	rules := o.rules(log)
 	here, err := local.New(local.Options{
 		REST: cfg, TrustDomain: o.trustDomain, ClusterDomain: o.domain, Rules: rules, Table: table, Log: log, Metrics: metrics,
-		Preference: o.preference, Cordon: o.cordon, Region: o.region, Relist: o.relist, Report: happened.clusterChanged,
+		Preference: o.preference, Cordon: o.cordon, Region: o.region, Relist: o.relist, Report: record.clusterChanged,
 	})
 	if err != nil {
 		return nil, err
@@ -59,13 +59,13 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	registry.MustRegister(here)
 	store, err := newStore(cfg, clusterstore.Options{
 		Namespace: o.namespace, Rules: rules, Table: table, Log: log, Registerer: registry, Metrics: metrics, Network: o.network, IPv6: o.ipv6, Local: here,
-		Memory: budget.NewPool(clusterLimits(usableMemory(), o.clusterBytes)), WhenLost: o.lost, LostAfter: o.lostAfter, Relist: o.relist, Report: happened.clusterChanged,
+		Memory: budget.NewPool(clusterLimits(usableMemory(), o.clusterBytes)), WhenLost: o.lost, LostAfter: o.lostAfter, Relist: o.relist, Report: record.clusterChanged,
 	})
 	if err != nil {
 		return nil, err
 	}
 	serving := o.server(log, registry)
-	serving.Stalled = happened.stalled
+	serving.Stalled = record.stalled
 	api, err := grpcapi.New(table, here, serving)
 	if err != nil {
 		return nil, err
@@ -93,12 +93,12 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	g.shutdown = newShutdown(o, api, g.server, log)
 	self := o.self(g.ready.Load)
 	g.admin = &admin{
-		ready: g.ready.Load, pages: debugPages(self, here, store, table, api, writer, happened), explain: newExplainer(o, here, store, api).handler(),
+		ready: g.ready.Load, pages: debugPages(self, here, store, table, api, writer, record), explain: newExplainer(o, here, store, api).handler(),
 		impact: &impactPage{table, api.Views},
 		hosts:  newAdminHosts(o.domain, o.namespace, o.hosts), metrics: registry, pprof: o.pprof, log: logging.WithOwnLimit(log),
 	}
 	content := &listContent{
-		table: table, log: happened, views: api.Views, here: here.Status, links: store.Status, problems: here.Problems, portsOf: here.PortsOf,
+		table: table, log: record, views: api.Views, here: here.Status, links: store.Status, problems: here.Problems, portsOf: here.PortsOf,
 		self: self,
 	}
 	g.admin.lists = newListPages(content.now)
@@ -122,13 +122,13 @@ func (o *options) self(ready func() bool) func() adminapi.Replica {
 }
 
 // debugPages returns the pages of the admin server, by path.
-func debugPages(self func() adminapi.Replica, here *local.Local, store *clusterstore.Store, table *federation.Table, api *grpcapi.Server, writer sliceWriter, happened eventLog) map[string]func() any {
+func debugPages(self func() adminapi.Replica, here *local.Local, store *clusterstore.Store, table *federation.Table, api *grpcapi.Server, writer sliceWriter, record eventLog) map[string]func() any {
 	return map[string]func() any{
 		"/debug/version":  func() any { return ownBuild() },
 		"/debug/clusters": func() any { return writer.addTo(newClustersPage(self(), here, store, table)) },
 		"/debug/services": func() any { return newServicesPage(table, api.Views(), here.Problems(), members{here, store}) },
 		"/debug/streams":  func() any { return newStreamsPage(api.Views()) },
-		"/debug/events":   func() any { return newEventsPage(happened) },
+		"/debug/events":   func() any { return newEventsPage(record) },
 	}
 }
 

@@ -89,12 +89,12 @@ func (a *authorities) withPort(id federation.ServiceID, instance, port string) (
 
 // portList lists the first ports.
 func portList(ports []uint16) string {
-	const most = 10
+	const limit = 10
 	var list []string
-	for _, p := range ports[:min(most, len(ports))] {
+	for _, p := range ports[:min(limit, len(ports))] {
 		list = append(list, ":"+strconv.Itoa(int(p)))
 	}
-	if len(ports) > most {
+	if len(ports) > limit {
 		list = append(list, "…")
 	}
 	return strings.Join(list, ", ")

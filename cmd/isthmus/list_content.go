@@ -20,12 +20,12 @@ const maxShownText = 500
 func shown(text string) string { return legible.Text(text, maxShownText) }
 
 func shownAll(texts []string) []string {
-	const most = 5
+	const limit = 5
 	var list []string
-	for _, t := range texts[:min(len(texts), most)] {
+	for _, t := range texts[:min(len(texts), limit)] {
 		list = append(list, shown(t))
 	}
-	if more := len(texts) - most; more > 0 {
+	if more := len(texts) - limit; more > 0 {
 		list = append(list, fmt.Sprintf("and %d more", more))
 	}
 	return list
@@ -155,7 +155,7 @@ func addMembers(s *adminapi.ServiceLine, d *federation.Definition, ports []feder
 // knownPorts returns the ports that proxies watch, and those that the Service declares, and which of
 // them the page is about: that of addMembers.
 func (l *listContent) knownPorts(id federation.ServiceID, watched []federation.WatchedPort) (all []uint16, first uint16) {
-	const most = 20
+	const limit = 20
 	for _, w := range watched {
 		if w.Port != 0 { // 0 stands for all that are not declared
 			all = append(all, w.Port)
@@ -168,12 +168,12 @@ func (l *listContent) knownPorts(id federation.ServiceID, watched []federation.W
 	first = all[0]
 	slices.Sort(all)
 	all = slices.Compact(all)
-	return all[:min(len(all), most)], first
+	return all[:min(len(all), limit)], first
 }
 
 // addTiers adds the tiers in use where clients do not simply get everything.
 func addTiers(list []adminapi.ServiceLine, steered []federation.SteeredService) {
-	const most = 6 // zones
+	const limit = 6 // zones
 	tiers := make(map[string][]adminapi.ZoneTiers, len(steered))
 	for _, one := range steered {
 		var use []adminapi.ZoneTiers
@@ -183,7 +183,7 @@ func addTiers(list []adminapi.ServiceLine, steered []federation.SteeredService) 
 		slices.SortFunc(use, func(a, b adminapi.ZoneTiers) int {
 			return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Zone, b.Zone))
 		})
-		tiers[one.Service.String()] = use[:min(len(use), most)]
+		tiers[one.Service.String()] = use[:min(len(use), limit)]
 	}
 	for i := range list {
 		list[i].Tiers = tiers[list[i].Namespace+"/"+list[i].Name]

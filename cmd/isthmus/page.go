@@ -6,7 +6,7 @@ import (
 	"runtime"
 )
 
-// maxKept is how large a page may be, in bytes, that stays in memory while nobody reads it. It is
+// maxKept is how large a page may be, in bytes, that stays in memory between readers. It is
 // also how large an explanation may be: four times what one of 500 addresses has with long texts.
 const maxKept = 16 << 20
 

@@ -15,7 +15,7 @@ type shared[T any] struct {
 	make  func() T      // not called again before it has returned
 	least time.Duration // for so long a value is good
 	times int           // as long as making it has taken, if that is more: for so long it is good then, up to shareMost
-	small func(T) bool  // whether it may stay in memory while nobody uses it; nil: any may
+	small func(T) bool  // whether it may stay in memory between its users; nil: any may
 
 	making chan struct{} // has a value while somebody has newest; making may take long
 	number uint64        // of newest

@@ -3,9 +3,9 @@ package adminapi
 import "time"
 
 // APIServer is what a gateway has learned of a cluster's API server: by the requests that it makes to follow the cluster, and by what it
-// reads once it has an answer, and again in --relist. Whoever looks at the page makes it request nothing.
+// reads once it has an answer, and again in --relist. Reading the page causes no request.
 type APIServer struct {
-	Answered time.Time `json:"answered,omitzero"` // when it last answered anything; zero: it has not yet
+	Answered time.Time `json:"answered,omitzero"` // when it last answered anything; the zero time if it has not yet
 	// Error is why the newest request had no answer; empty: it had one.
 	Error string `json:"error,omitempty"`
 	// Certificate is what is wrong with the server's certificate, if that is the Error. OtherAuthority: it was issued by another
@@ -20,7 +20,7 @@ type APIServer struct {
 	Version      string        `json:"version,omitempty"`      // such as v1.36.3; empty: not known
 	VersionError string        `json:"versionError,omitempty"` // why it could not be read
 	Anchors      *TrustAnchors `json:"trustAnchors,omitempty"` // nil: not read yet
-	Networks     *PodNetworks  `json:"podNetworks,omitempty"`  // likewise
+	Networks     *PodNetworks  `json:"podNetworks,omitempty"`  // nil: not read yet
 	// Expiry is when the credentials of a link expire; nil: they have no such time.
 	Expiry *Expiry `json:"expiry,omitempty"`
 }

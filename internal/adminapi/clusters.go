@@ -114,7 +114,7 @@ const (
 	GatewayUnknown   = "not-probed-yet"
 	GatewayNotProbed = "not-probed"     // it is not known how, or for its Reason: it is used also when it is dead
 	GatewayOutside   = "outside-ranges" // of the link: it is neither probed nor used
-	GatewayIPv6Off   = "ipv6-off"       // clients get no IPv6 addresses: likewise
+	GatewayIPv6Off   = "ipv6-off"       // clients get no IPv6 addresses: it is neither probed nor used
 )
 
 // ClusterGateway is one address of the gateways through which a cluster on another network is reached.

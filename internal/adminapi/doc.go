@@ -19,5 +19,5 @@
 // times as in RFC 3339. A service is written NAMESPACE/NAME. The gateway's own cluster has the name "local". Nothing here holds
 // credentials.
 //
-// Fields may be added. Whoever reads a page has to expect ones that it does not know.
+// Fields may be added. Readers of a page have to ignore those that they do not know.
 package adminapi

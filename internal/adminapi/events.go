@@ -2,13 +2,13 @@ package adminapi
 
 import "time"
 
-// Events is /debug/events: what has happened lately.
+// Events is /debug/events: the newest events.
 type Events struct {
 	Most   int     `json:"most"`   // that are kept
 	Events []Event `json:"events"` // the newest first
 }
 
-// Event is something that has happened, once or several times.
+// Event is a change that the gateway has noticed, once or several times.
 type Event struct {
 	Kind    EventKind `json:"kind"`
 	Object  string    `json:"object"` // the cluster, service or destination that it is about

@@ -17,7 +17,7 @@ type ServiceImpact struct {
 	Watched bool   `json:"watched"`
 	Port    uint16 `json:"port"`              // if Watched; 0: all ports that no cluster's Service declares
 	Zone    string `json:"zone,omitempty"`    // of the clients that are left with least, which Now and Then are about; empty also if all are alike
-	Node    string `json:"node,omitempty"`    // likewise, where it matters
+	Node    string `json:"node,omitempty"`    // of these clients, where it matters
 	Streams int    `json:"streams,omitempty"` // of the whole service
 	// Now is what these clients get, and Then what they get once the change is over, and any change of tiers that follows from it.
 	Now  []ImpactCount `json:"now"`

@@ -10,7 +10,7 @@ type List[T any] struct {
 	Lines    []T `json:"lines"`
 }
 
-// Severity is how much somebody should look at a line.
+// Severity is how urgent it is to look at a line.
 type Severity int
 
 // The severities.

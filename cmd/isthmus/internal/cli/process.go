@@ -17,7 +17,7 @@ type Process struct {
 	Stdin          io.Reader // nil: there is none
 	Stdout, Stderr io.Writer
 	Signals        <-chan os.Signal // those that ask the process to end; for a verb with OwnSignals only
-	Interactive    bool             // somebody at a terminal answers on Stdin what Stderr asks
+	Interactive    bool             // Stdin and Stderr are a terminal, at which a user can answer
 }
 
 // interruptible returns a context that ends at the first signal. The function that it
@@ -36,7 +36,7 @@ func (p Process) interruptible(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { cancel(); <-done }
 }
 
-// Confirm asks a question, and returns nil if the answer is yes. Where nobody can
+// Confirm asks a question, and returns nil if the answer is yes. Where no user can
 // answer it returns a usage error, which names the flag --yes.
 func (p Process) Confirm(ctx context.Context, question string) error {
 	if !p.Interactive || p.Stdin == nil {

@@ -19,7 +19,8 @@ type Waiting struct {
 	slow bool
 }
 
-// Wait returns what is waited for from now on; empty: nothing yet. It must be stopped.
+// Wait returns what is waited for from now on, as it follows the word "waiting": " for x", ": making x". Empty means
+// nothing yet. It must be stopped.
 func (p Process) Wait(what string) *Waiting {
 	w := &Waiting{p: p, what: what}
 	w.timer = time.AfterFunc(SlowAfter, func() {
@@ -44,7 +45,7 @@ func (w *Waiting) On(what string) {
 	}
 }
 
-// Stop ends it: nothing is printed any more.
+// Stop ends it: after it nothing is printed.
 func (w *Waiting) Stop() {
 	w.timer.Stop()
 	w.mu.Lock()
@@ -54,6 +55,6 @@ func (w *Waiting) Stop() {
 
 func (w *Waiting) print() {
 	if w.what != "" {
-		fmt.Fprintf(w.p.Stderr, "%s: waiting %s\n", w.p.Name, w.what)
+		fmt.Fprintf(w.p.Stderr, "%s: waiting%s\n", w.p.Name, w.what)
 	}
 }

@@ -20,7 +20,7 @@ type waiting struct {
 // on notes what is waited for from now on, and who has to answer.
 func (w *waiting) on(what, who string) {
 	w.who.Store(who)
-	w.On(fmt.Sprintf("for %s, for %v at most", what, w.limit))
+	w.On(fmt.Sprintf(" for %s, for %v at most", what, w.limit))
 }
 
 func late(who any, limit time.Duration) error {
@@ -38,6 +38,7 @@ func (o *printing) await(ctx context.Context, p cli.Process, work func(context.C
 	defer cancel()
 	w := &waiting{Waiting: p.Wait(""), limit: o.timeout}
 	defer w.Stop()
+	w.who.Store("the gateway")
 	done := make(chan error, 1)
 	go func() { done <- work(limited, w) }()
 	select {

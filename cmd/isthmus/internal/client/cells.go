@@ -87,7 +87,7 @@ func (t *cells) write(b *bytes.Buffer, indent string) {
 // maxNames is how many names a line has of a list.
 const maxNames = 6
 
-// maxLines is how many lines of one kind a list has that nobody asked for by name.
+// maxLines is how many lines of one kind are listed of what was not asked for by name.
 const maxLines = 20
 
 // writeList appends lines under a title, the first ones if there are more than limit.

@@ -102,7 +102,7 @@ func checkCluster(here, there *cluster, name string, existing *corev1.Secret, al
 	return nil
 }
 
-// nameArgument returns a name that somebody wrote as the argument of a command that is suggested.
+// nameArgument returns a name, which any user may have written, as the argument of a command that is suggested.
 func nameArgument(name string) string {
 	if name == "" || strings.HasPrefix(name, "-") {
 		return "NAME"

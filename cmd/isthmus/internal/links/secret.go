@@ -111,7 +111,7 @@ type content struct {
 	trustDomain   string
 	clusterDomain string
 	ranges        string // empty: as they are
-	network       string // likewise
+	network       string // empty: as it is
 }
 
 // into returns the link Secret: what is there already keeps its other labels, annotations

@@ -55,7 +55,7 @@ func (k linkKey) tokens(ctx context.Context, c *cluster, namespace string) ([]co
 type token struct {
 	secret  string // the name of its Secret; empty: none was made
 	text    string
-	expires time.Time // zero: never
+	expires time.Time // the zero time if it does not expire
 }
 
 // newToken makes a token; duration 0: one that does not expire.

@@ -30,7 +30,7 @@ func (w *work) do(ctx context.Context, c *cluster, verb, object string, step fun
 
 // wait runs a function to its end, and reports what it does if it takes long.
 func (w *work) wait(what string, f func() error) error {
-	defer w.p.Wait("for: " + what).Stop()
+	defer w.p.Wait(": " + what).Stop()
 	return f()
 }
 

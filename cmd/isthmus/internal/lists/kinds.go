@@ -114,7 +114,7 @@ func byDestination(a, b *adminapi.View) int {
 		cmp.Compare(a.Node, b.Node), cmp.Compare(a.Namespace, b.Namespace))
 }
 
-var happened = kind[adminapi.Event]{
+var eventKind = kind[adminapi.Event]{
 	text: func(e *adminapi.Event) string { return e.Object + "\n" + e.Text + "\n" + string(e.Kind) },
 	parts: named[func(*adminapi.Event) bool]{
 		{"", nil},

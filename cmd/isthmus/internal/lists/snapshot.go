@@ -49,7 +49,7 @@ func NewSnapshot(c Content) *Snapshot {
 		"clusters": finder(&clusters, lines, inClusters, func(a *adminapi.ClusterList) *adminapi.List[adminapi.ClusterLine] { return &a.List }),
 		"services": finder(&services, c.Services, inServices, func(a *adminapi.ServiceList) *adminapi.List[adminapi.ServiceLine] { return &a.List }),
 		"streams":  finder(&streams, c.Streams, inStreams, func(a *adminapi.StreamList) *adminapi.List[adminapi.View] { return &a.List }),
-		"events":   finder(&happened, c.Events, adminapi.EventList{Most: c.MostEvents}, func(a *adminapi.EventList) *adminapi.List[adminapi.Event] { return &a.List }),
+		"events":   finder(&eventKind, c.Events, adminapi.EventList{Most: c.MostEvents}, func(a *adminapi.EventList) *adminapi.List[adminapi.Event] { return &a.List }),
 	}}
 }
 

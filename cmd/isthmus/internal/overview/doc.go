@@ -1,7 +1,7 @@
 // Package overview has the page about the gateway, for people: /, with its style and script under
 // /page/. These are files (page/), without a build. The script asks the lists of clusters, services,
 // streams and events once a second while the page is visible, and /debug/explain for a service that
-// somebody opens.
+// a browser opens.
 //
 //	page := overview.Handler()
 //	mux.Handle("/{$}", page)

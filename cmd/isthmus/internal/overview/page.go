@@ -32,7 +32,7 @@ func Handler() http.Handler {
 		h.Set("Cache-Control", "no-store")
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			h.Set("Allow", "GET, HEAD")
-			h.Set("Connection", "close") // there may be a body, which nobody reads
+			h.Set("Connection", "close") // there may be a body, which is not read
 			http.Error(w, "the page changes nothing: GET and HEAD only", http.StatusMethodNotAllowed)
 			return
 		}

@@ -77,7 +77,7 @@ func (c *Cluster) explain(err error, does, right string) error {
 	if invalid, _ := guard.Certificate(err); invalid != "" {
 		return fmt.Errorf("%s can't be used, since its certificate is not good: %s\n  Correct its server or its certificate authority in the kubeconfig, or choose another context by %s", c.name, invalid, c.options.contextFlag())
 	}
-	if failed, ok := errors.AsType[*url.Error](err); ok { // without the request, which helps nobody
+	if failed, ok := errors.AsType[*url.Error](err); ok { // without the request: that is no help
 		err = failed.Err
 	}
 	return fmt.Errorf("%s does not answer: %s\n  Is it reachable from here? %s chooses another cluster%s", c.name, legible.Quoted(err.Error()), c.options.contextFlag(), c.options.straight("; to go straight to a gateway: "))

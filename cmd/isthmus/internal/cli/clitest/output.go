@@ -10,7 +10,7 @@ import (
 )
 
 // Output is a writer whose text a test can wait for. It is safe for concurrent
-// use, but for Await: one goroutine at a time waits.
+// use, except that one goroutine at a time may call Await.
 type Output struct {
 	mu    sync.Mutex
 	b     bytes.Buffer
