@@ -17,7 +17,7 @@ func TestWaiting(t *testing.T) {
 		if b.Len() > 0 {
 			t.Errorf("early: %q", b.String())
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		w.On(": b")
 		w.On(" for c")
