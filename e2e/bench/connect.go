@@ -60,7 +60,7 @@ func connect(s Scale, name string, joined bool) Trial {
 
 // connectTwice opens all streams at once and lets something be done under them, ends them at once and opens them again.
 func (s *server) connectTwice(cfg load.Config, do func(*load.Load)) {
-	kept{}.first(cfg.Targets)
+	keepFirst(cfg.Targets)
 	before := s.settled()
 	streams, cpu := s.connect(cfg, nil)
 	s.set("cpu", cpu.Seconds())
@@ -172,27 +172,16 @@ func (m *meter) expect(messages int) float64 {
 // Crowd is so many proxies, each a connection of so many streams.
 type Crowd struct{ Conns, Streams int }
 
-// proxy returns the streams of one proxy, of so many Services: half are Get and half GetProfile, of either half the
-// Services are federated. Each proxy has other Services than the next one, and each of its streams another.
-func (c Crowd) proxy(conn, services int) (list []load.Target) {
-	const apart = 251 // the Services of one proxy's streams
-	for n := range c.Streams {
-		t := load.Target{Method: getMethod, Token: fleet.Token(conn)}
-		if n%2 == 1 {
-			t.Method = profileMethod
-		}
-		t.Authority = authorities(n%4 == 1 || n%4 == 2)((conn + apart*n) % services)
-		list = append(list, t)
-	}
-	return list
-}
-
-// targets returns the streams of all proxies in the order of load.Config.
+// targets returns the streams of all proxies in the order of load.Config, of so many Services: half are Get and half GetProfile,
+// of either half the Services are federated. Each proxy has other Services than the next one, and each of its streams another.
 func (c Crowd) targets(services int) []load.Target {
+	const apart = 251 // the Services of one proxy's streams
 	list := make([]load.Target, c.Conns*c.Streams)
-	for conn := range c.Conns {
-		for n, t := range c.proxy(conn, services) {
-			list[conn+n*c.Conns] = t
+	for i := range list {
+		conn, n := i%c.Conns, i/c.Conns
+		list[i] = load.Target{Method: getMethod, Token: fleet.Token(conn), Authority: authorities(n%4 == 1 || n%4 == 2)((conn + apart*n) % services)}
+		if n%2 == 1 {
+			list[i].Method = profileMethod
 		}
 	}
 	return list

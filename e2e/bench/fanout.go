@@ -27,7 +27,7 @@ func fanOut(s Scale, name string, joined bool) Trial {
 			at := r.start()
 			before := at.settled()
 			cfg := spread(s.Streams, s.Conns, 1, authorities(joined))
-			kept{}.first(cfg.Targets)
+			keepFirst(cfg.Targets)
 			streams := at.open(cfg)
 			r.pause(aftermath)
 			m := at.meter(streams)

@@ -22,26 +22,22 @@ func spread(streams, conns, services int, authority func(service int) string) lo
 func local(i int) string     { return fleet.Authority(fleet.Service(i)) }
 func federated(i int) string { return fleet.Authority(fleet.Federated(fleet.Service(i))) }
 
-// kept says of which services and methods a stream's messages are kept already.
-type kept map[[2]string]bool
-
-// first has the messages of the first stream of each service and method kept.
-func (k kept) first(targets []load.Target) {
+// keepFirst has the messages of the first stream of each service and method kept.
+func keepFirst(targets []load.Target) {
+	kept := map[[2]string]bool{}
 	for i, t := range targets {
 		of := [2]string{t.Method, t.Authority}
-		targets[i].Keep, k[of] = !k[of], true
+		targets[i].Keep, kept[of] = !kept[of], true
 	}
 }
 
 // record writes what streams have been sent whose messages are kept: the floor sends that.
-func (r *run) record(streams ...*load.Load) {
+func (r *run) record(streams *load.Load) {
 	recording := floor.Recording{Get: map[string]floor.Answer{}, GetProfile: map[string]floor.Answer{}}
-	for _, l := range streams {
-		l.Messages(func(to load.Target, messages [][]byte) {
-			if to.Keep {
-				recording.Of(to.Method)[to.Authority] = floor.Answer{First: messages[:1], Steps: messages[1:]}
-			}
-		})
-	}
+	streams.Messages(func(to load.Target, messages [][]byte) {
+		if to.Keep {
+			recording.Of(to.Method)[to.Authority] = floor.Answer{First: messages[:1], Steps: messages[1:]}
+		}
+	})
 	check(recording.Write(r.recording))
 }

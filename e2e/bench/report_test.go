@@ -72,17 +72,12 @@ var sample = []Result{
 	{Trial: "idle", Samples: map[Kind][]Sample{Gateway: {{"rss": 68.84}}}, Figures: []Figure{{Key: "rss", Label: "memory", Unit: "MB", Max: 100}}},
 }
 
-const sampleTable = `FIGURE             FLOOR   GATEWAY  RATIO  TARGET         
-connect  CPU       0.25 s  0.40 s   1.60   ≤ 1.5 × floor  over
-         the last  250 ms  320 ms   1.28                  
-idle     memory    –       68.8 MB         ≤ 100 MB       ok
-`
-
 func TestReport(t *testing.T) {
 	r := NewReport(sample)
-	var b strings.Builder
-	if err := r.Print(&b); err != nil || b.String() != sampleTable {
-		t.Errorf("%v\n%s", err, b.String())
+	for _, line := range []string{"| connect | CPU | 0.25 s | 0.40 s | 1.60 | ≤ 1.5 × floor | over |\n", "| idle | memory | – | 68.8 MB |  | ≤ 100 MB | ok |\n"} {
+		if !strings.Contains(r.Table(), line) {
+			t.Errorf("%q is not in\n%s", line, r.Table())
+		}
 	}
 	if err := r.Err(); err == nil || err.Error() != "over target: connect: CPU" {
 		t.Error(err)

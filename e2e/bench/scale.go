@@ -14,10 +14,8 @@ type Scale struct {
 	Spill           SpillScale
 	Cold, ColdLarge ColdScale
 	Hot             HotScale
-	Storm           StormScale
 	Many            ManyScale
 	Viewers         ViewersScale
-	Blast           BlastScale
 	Growth          GrowthScale
 
 	Settle time.Duration // how long a fresh server has, at most, to give back memory that it needed to start
@@ -30,7 +28,6 @@ func Full() Scale {
 		Web: ServicesScale{100, 50}, App: ServicesScale{1000, 5},
 		Streams: 10_000, Conns: 100, Flips: 50, Repeats: 3, Settle: 10 * time.Second, Idle: 20 * time.Second,
 		Proxies: ProxiesScale{Many: Crowd{3000, 4}, Busy: Crowd{1000, 20}, Changed: 250, Rate: 300},
-		Storm:   StormScale{Proxies: Crowd{3000, 4}, Services: 1000, Endpoints: 5, Servers: 700, Profiles: 1000, Over: 6 * time.Second, Later: time.Minute},
 		Cold:    ColdScale{Clusters: 3, Services: 1000, Endpoints: 5, Repeats: 3}, ColdLarge: ColdScale{Clusters: 20, Services: 1000, Endpoints: 10, Repeats: 2},
 		Hot:   HotScale{Proxies: Crowd{1000, 20}, Slices: 50, Endpoints: 100, Over: time.Minute},
 		Spill: SpillScale{Services: 1000, Endpoints: 50, Pods: 5000, Over: 30 * time.Second, After: 10 * time.Second, Return: 5 * time.Second},
@@ -38,7 +35,6 @@ func Full() Scale {
 			Rates: Rates{Node: 0.1, Endpoint: 1, Label: 0.2}, Over: time.Minute},
 		Viewers: ViewersScale{Viewers: 10, ManyScale: ManyScale{Linked: 250, Services: 40, Endpoints: 2, Spread: 2, Streams: 5000, Conns: 500,
 			Rates: Rates{Endpoint: 0.4}, Over: 30 * time.Second}},
-		Blast: BlastScale{Linked: 20, Services: 500, Rate: 250, Events: 5000, Fits: 5000, Budget: "64Mi", Quiet: 5, Flood: 8},
 		Growth: GrowthScale{
 			Endpoints: []int{100, 1000, 10_000}, Clusters: []int{1, 10, 50}, Services: []int{10, 1000, 10_000},
 			Changes: 400, Streams: 10_000, Conns: 100,

@@ -3,7 +3,6 @@ package bench
 import (
 	"errors"
 	"slices"
-	"syscall"
 	"time"
 
 	"isthmus/e2e/bench/floor"
@@ -23,7 +22,6 @@ type server struct {
 	admin   string        // HOST:PORT of the gateway's pages
 	started time.Time     // when its process was
 	ready   time.Duration // it took to start
-	killed  bool
 
 	floor *floor.Process // nil: it is no floor
 	steps map[string]int // that the floor has made, by method and authority
@@ -41,34 +39,14 @@ func (r *run) start(flags ...string) *server {
 	case r.kind == Floor:
 		s.floor = must(floor.Start(r.ctx, append(slices.Clip(r.cfg.Floor), r.recording)...))
 		s.addr, s.pid = s.floor.Addr(), s.floor.Pid()
-		r.atEnd(func() error {
-			if s.killed {
-				return nil
-			}
-			return s.floor.Stop()
-		})
+		r.atEnd(s.floor.Stop)
 	default:
 		g := must(gateway.Start(r.ctx, gateway.Config{Binary: r.cfg.Isthmus, Kubeconfig: r.kubeconfig, Args: append(gatewayArgs(), flags...)}))
 		s.addr, s.pid, s.admin = g.Addr(), g.Pid(), g.MetricsAddr()
-		r.atEnd(func() error {
-			if s.killed {
-				return g.Stop()
-			}
-			return errors.Join(g.Check(r.ctx), g.Stop())
-		})
+		r.atEnd(func() error { return errors.Join(g.Check(r.ctx), g.Stop()) })
 	}
 	s.ready = time.Since(s.started)
 	return s
-}
-
-// kill ends the server without warning.
-func (s *server) kill() {
-	s.killed = true
-	if s.floor != nil {
-		check(s.floor.Kill())
-		return
-	}
-	check(syscall.Kill(s.pid, syscall.SIGKILL))
 }
 
 // cpu returns the processor time that the server has had.

@@ -45,7 +45,7 @@ func spill(s Scale) Trial {
 			at := r.start()
 			before := at.settled()
 			cfg := spread(max(c.Services, s.Streams), s.Conns, c.Services, federated)
-			kept{}.first(cfg.Targets)
+			keepFirst(cfg.Targets)
 			streams := at.open(cfg)
 			r.pause(aftermath)
 			if n := streams.Received(); n != streams.Streams() {

@@ -2,27 +2,9 @@ package bench
 
 import (
 	"fmt"
-	"io"
 	"math"
 	"strings"
-	"text/tabwriter"
 )
-
-// Print writes the figures for people.
-func (r *Report) Print(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "FIGURE\t\tFLOOR\tGATEWAY\tRATIO\tTARGET\t")
-	last := ""
-	for _, row := range r.Rows() {
-		name := row.Trial
-		if name == last {
-			name = ""
-		}
-		last = row.Trial
-		fmt.Fprintln(t, strings.Join(append([]string{name}, row.cells()...), "\t"))
-	}
-	return t.Flush()
-}
 
 // cells are a figure's, from its label on.
 func (r Row) cells() []string {
@@ -62,16 +44,25 @@ func number(v float64, unit string) string {
 
 // UpdatePage puts the figures of make bench, and those of make growth, in their places on a page.
 func UpdatePage(page string, figures, growth *Report) (string, error) {
-	var b strings.Builder
-	fmt.Fprintf(&b, "Measured with %v:\n\n| figure | | floor | gateway | ratio | target | |\n|---|---|---|---|---|---|---|\n", figures.Machine)
-	for _, row := range figures.Rows() {
-		fmt.Fprintf(&b, "| %s | %s |\n", row.Trial, strings.Join(row.cells(), " | "))
-	}
-	page, err := replace(page, "figures", b.String())
+	page, err := replace(page, "figures", figures.Table())
 	if err != nil {
 		return "", err
 	}
-	return replace(page, "growth", fmt.Sprintf("Measured with %v:\n\n%s", growth.Machine, growth.bySize()))
+	return replace(page, "growth", growth.Table())
+}
+
+// Table returns the figures as a page has them.
+func (r *Report) Table() string {
+	head := fmt.Sprintf("Measured with %v:\n\n", r.Machine)
+	if len(r.Results) > 0 && r.Results[0].Of != "" {
+		return head + r.bySize()
+	}
+	var b strings.Builder
+	b.WriteString(head + "| figure | | floor | gateway | ratio | target | |\n|---|---|---|---|---|---|---|\n")
+	for _, row := range r.Rows() {
+		fmt.Fprintf(&b, "| %s | %s |\n", row.Trial, strings.Join(row.cells(), " | "))
+	}
+	return b.String()
 }
 
 // bySize returns a table with a line for each figure, and its value at each size.

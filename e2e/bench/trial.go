@@ -71,10 +71,8 @@ func Trials(s Scale) []Trial {
 		coldStart(s, "cold start 3 × 5,000", s.Cold),
 		coldStart(s, "cold start 20 × 10,000", s.ColdLarge),
 		hotService(s),
-		storm(s),
 		manyClusters(s),
 		viewers(s),
-		blast(s),
 	}
 }
 

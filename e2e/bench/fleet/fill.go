@@ -9,11 +9,19 @@ import (
 	"isthmus/e2e/object"
 )
 
-// fill writes a cluster's Services, slices and Pods.
+// fill writes a cluster's Services, slices and Pods, and into the local one the clients' nodes.
 func (c *member) fill(cfg Config) error {
 	f := filler{member: c, cfg: cfg}
 	for s := range cfg.Services {
 		if err := f.service(cfg.first(c.number)+s, cfg.Slices, cfg.Endpoints); err != nil {
+			return err
+		}
+	}
+	if c.number > 0 || !cfg.Nodes {
+		return nil
+	}
+	for i := range nodes {
+		if err := c.api.Put(object.Node(node(i), fmt.Sprintf("zone-%d", i%zones))); err != nil {
 			return err
 		}
 	}
@@ -64,18 +72,14 @@ func (f *filler) endpoint() (discoveryv1.Endpoint, error) {
 	if f.cfg.Pods > 0 && i >= f.cfg.Pods {
 		return f.endpointOf(i % f.cfg.Pods), nil
 	}
-	return f.newPod(f.cfg)
+	return f.newPod()
 }
 
 // newPod writes the next Pod, and returns its endpoint.
-func (c *member) newPod(cfg Config) (discoveryv1.Endpoint, error) {
+func (c *member) newPod() (discoveryv1.Endpoint, error) {
 	i := c.pods
 	c.pods++
-	pod := Pod(i)
-	if cfg.Servers > 0 {
-		pod.Labels["app"] = app(i % cfg.Servers)
-	}
-	return c.endpointOf(i), c.api.Put(pod)
+	return c.endpointOf(i), c.api.Put(Pod(i))
 }
 
 // endpointOf returns the endpoint of a Pod.

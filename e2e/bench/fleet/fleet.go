@@ -23,9 +23,6 @@ type Config struct {
 	Endpoints int // of each slice, all meshed Pods
 	Pods      int // in each cluster, which endpoints are in turn, so that several Services have the same; 0: each its own
 
-	Servers  int // in each cluster: each is of a port of some Pods
-	Profiles int // ServiceProfiles of the first Services, in the local cluster
-
 	// Spread is how many linked clusters have the same Services, which the next so many have not: federated Services join
 	// these alone. 0: all have the same.
 	Spread int
@@ -76,7 +73,7 @@ func Start(cfg Config) (f *Fleet, err error) {
 		api.Misbehave(apisim.Faults{NoStreamedLists: true}) // lists in pages are kinder to the memory of both sides
 		c := &member{api: api, number: i, services: map[string]*corev1.Service{}, slices: map[string][]*discoveryv1.EndpointSlice{}}
 		f.clusters = append(f.clusters, c)
-		if err := errors.Join(c.fill(cfg), c.rule(cfg)); err != nil {
+		if err := c.fill(cfg); err != nil {
 			return nil, err
 		}
 	}

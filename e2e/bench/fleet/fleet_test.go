@@ -1,9 +1,6 @@
 package fleet_test
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -61,49 +58,6 @@ func started(t *testing.T, c fleet.Config) (*fleet.Fleet, *rest.Config) {
 		t.Fatal(err)
 	}
 	return f, local
-}
-
-// TestPolicy: Servers are in all clusters and select Pods by their labels, ServiceProfiles are in the local one.
-func TestPolicy(t *testing.T) {
-	_, cfg := started(t, fleet.Config{Linked: 1, Services: 2, Slices: 1, Endpoints: 3, Servers: 2, Profiles: 1})
-	k := clients(t, cfg)["application/json"]
-	list := func(k kubernetes.Interface, path string) (items []map[string]any) {
-		t.Helper()
-		text, err := k.Discovery().RESTClient().Get().AbsPath(path).DoRaw(t.Context())
-		var all struct{ Items []map[string]any }
-		if err = errors.Join(err, json.Unmarshal(text, &all)); err != nil {
-			t.Fatal(err)
-		}
-		return all.Items
-	}
-	secrets, err := k.CoreV1().Secrets("linkerd").List(t.Context(), metav1.ListOptions{})
-	if err != nil || len(secrets.Items) != 1 {
-		t.Fatalf("%v, %v", secrets, err)
-	}
-	other, err := clientcmd.RESTConfigFromKubeConfig(secrets.Items[0].Data["kubeconfig"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	linked := clients(t, other)["application/json"]
-	const servers, profiles = "/apis/policy.linkerd.io/v1beta3/servers", "/apis/linkerd.io/v1alpha2/serviceprofiles"
-	for _, x := range []struct {
-		of   kubernetes.Interface
-		path string
-		want int
-	}{{k, servers, 2}, {linked, servers, 2}, {k, profiles, 1}, {linked, profiles, 0}} {
-		if got := list(x.of, x.path); len(got) != x.want {
-			t.Errorf("%s: %d, not %d", x.path, len(got), x.want)
-		}
-	}
-	pods, err := linked.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, p := range pods.Items {
-		if want := fmt.Sprintf("app-%04d", i%2); p.Labels["app"] != want {
-			t.Errorf("%s has app=%s, not %s", p.Name, p.Labels["app"], want)
-		}
-	}
 }
 
 // TestSpread: clusters of a group have Services that others have not, and federated Services join the clusters of one group. Many

@@ -29,6 +29,3 @@ func Token(i int) string {
 }
 
 func node(i int) string { return fmt.Sprintf("node-%02d", i%nodes) }
-
-// app is what the Pods of a Server have as their label "app".
-func app(i int) string { return fmt.Sprintf("app-%04d", i) }

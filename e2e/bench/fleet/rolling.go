@@ -43,7 +43,7 @@ func (r *Rolling) Step() (replaced, done bool, err error) {
 	create, replace, remove := r.next, r.next-r.ahead, r.next-2*r.ahead
 	r.next++
 	if create < all {
-		e, err := c.newPod(r.fleet.cfg)
+		e, err := c.newPod()
 		if err != nil {
 			return false, false, err
 		}

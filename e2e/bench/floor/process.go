@@ -85,8 +85,5 @@ func (p *Process) Step(method, authority string, number int) error {
 	return err
 }
 
-// Kill ends the process without warning.
-func (p *Process) Kill() error { return p.proc.Kill() }
-
 // Stop ends the process, and returns its error if it has failed.
 func (p *Process) Stop() error { return p.proc.Close() }

@@ -103,23 +103,6 @@ func (l *Load) Await(ctx context.Context, n int) error {
 	}
 }
 
-// ended returns once a stream has ended, with why it has.
-func (l *Load) ended(ctx context.Context) error {
-	for {
-		l.mu.Lock()
-		woken, err := l.woken, l.err
-		l.mu.Unlock()
-		if err != nil {
-			return err
-		}
-		select {
-		case <-woken:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
 // missing returns how many messages have to come so that each stream has n.
 func (l *Load) missing(n int) (missing int64) {
 	l.each(func(s *stream) { missing += int64(max(0, n-s.count)) })

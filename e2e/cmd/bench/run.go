@@ -147,10 +147,7 @@ func keep(report *bench.Report, took time.Duration, path string, stdout io.Write
 	if err := report.Write(path); err != nil {
 		return err
 	}
-	if err := report.Print(stdout); err != nil {
-		return err
-	}
-	fmt.Fprintf(stdout, "\nmeasured in %.0f s; all of it is in %s\n", took.Seconds(), path)
+	fmt.Fprintf(stdout, "%s\nmeasured in %.0f s; all of it is in %s\n", report.Table(), took.Seconds(), path)
 	return report.Err()
 }
 
