@@ -56,7 +56,7 @@ func newDriftWorld(t *testing.T) *driftWorld {
 		conn, err := proxy.Dial(g.Addr())
 		must(t, err)
 		atEnd(t, conn.Close)
-		s := proxy.NewStream(proxy.Config{Conn: conn, Kind: proxy.Get, Authority: object.Authority("ns", "all")})
+		s := proxy.NewStream(proxy.Config{Conn: conn, MayBeLate: true, Kind: proxy.Get, Authority: object.Authority("ns", "all")})
 		t.Cleanup(s.Close)
 		must(t, s.Open(ctx))
 		return g, s

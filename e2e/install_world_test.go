@@ -70,7 +70,7 @@ func openShop(t *testing.T, g *gateway.Gateway) *proxy.Stream {
 	conn, err := proxy.Dial(g.Addr())
 	must(t, err)
 	t.Cleanup(func() { conn.Close() })
-	s := proxy.NewStream(proxy.Config{Conn: conn, Kind: proxy.Get, Authority: object.Authority("shop", "web-federated"), Token: `{"ns":"shop"}`})
+	s := proxy.NewStream(proxy.Config{Conn: conn, MayBeLate: true, Kind: proxy.Get, Authority: object.Authority("shop", "web-federated"), Token: `{"ns":"shop"}`})
 	t.Cleanup(s.Close)
 	must(t, s.Open(t.Context()))
 	return s

@@ -117,7 +117,7 @@ func (p *profiles) subscribe(service string) *proxy.Stream {
 	conn, err := proxy.Dial(p.addr, grpc.WithStatsHandler(&p.sizes))
 	must(p.t, err)
 	atEnd(p.t, conn.Close)
-	s := proxy.NewStream(proxy.Config{Conn: conn, Kind: proxy.GetProfile, Authority: object.Authority(largeNamespace, service)})
+	s := proxy.NewStream(proxy.Config{Conn: conn, MayBeLate: true, Kind: proxy.GetProfile, Authority: object.Authority(largeNamespace, service)})
 	p.t.Cleanup(s.Close)
 	must(p.t, s.Open(p.t.Context()))
 	awaitState(p.t, s, "a profile of "+service, func(now proxy.Snapshot) bool { return now.Messages > 0 })

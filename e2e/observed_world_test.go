@@ -145,7 +145,7 @@ func (o *observed) startGateways(kubeconfig []byte) {
 func (o *observed) subscribe(g *gateway.Gateway, kind proxy.Kind, authority string) *proxy.Stream {
 	conn, err := proxy.Dial(g.Addr())
 	must(o.t, err)
-	s := proxy.NewStream(proxy.Config{Conn: conn, Kind: kind, Authority: authority,
+	s := proxy.NewStream(proxy.Config{Conn: conn, MayBeLate: true, Kind: kind, Authority: authority,
 		Token: fmt.Sprintf(`{"ns":"shop","nodeName":%q,"pod":"test"}`, o.shops["west"].Node())})
 	atEnd(o.t, conn.Close)
 	o.t.Cleanup(s.Close)

@@ -91,7 +91,7 @@ func (w *near) subscribe(t *testing.T) {
 	conn, err := proxy.Dial(w.gateway.Addr())
 	must(t, err)
 	t.Cleanup(func() { conn.Close() })
-	w.stream = proxy.NewStream(proxy.Config{Conn: conn, Kind: proxy.Get, Authority: object.Authority("shop", "web-federated"),
+	w.stream = proxy.NewStream(proxy.Config{Conn: conn, MayBeLate: true, Kind: proxy.Get, Authority: object.Authority("shop", "web-federated"),
 		Token: `{"ns":"shop","nodeName":"node-1","pod":"client"}`})
 	t.Cleanup(w.stream.Close)
 	must(t, w.stream.Open(t.Context()))

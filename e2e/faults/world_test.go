@@ -198,7 +198,7 @@ func (w *world) subscribe(t *testing.T, kind proxy.Kind, service, namespace stri
 	conn, err := proxy.Dial(w.gateway.Addr())
 	must(t, err)
 	t.Cleanup(func() { conn.Close() })
-	s := proxy.NewStream(proxy.Config{Conn: conn, Kind: kind, Authority: service + "." + namespace + ".svc.cluster.local:80", Pulse: &w.pulse})
+	s := proxy.NewStream(proxy.Config{Conn: conn, Kind: kind, Authority: service + "." + namespace + ".svc.cluster.local:80", Pulse: &w.pulse, MayBeLate: !*long})
 	t.Cleanup(s.Close)
 	must(t, s.Open(t.Context()))
 	return s
