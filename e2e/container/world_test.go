@@ -35,6 +35,8 @@ func sources(t *testing.T, to string) {
 		switch {
 		case slices.Contains([]string{".git", "bin", "out"}, below) && d.IsDir():
 			return fs.SkipDir
+		case below == ".git": // of a worktree: what is done to a copy would be done to that
+			return nil
 		case d.IsDir():
 			return os.MkdirAll(target, 0o755)
 		case !d.Type().IsRegular():
