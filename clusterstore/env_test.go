@@ -158,7 +158,7 @@ func inBubble(t *testing.T, f func(*env), secrets ...*corev1.Secret) {
 			}
 		}
 		clients := typedtest.Clients(e.client)
-		store, err := NewStore(&kube.Client{Clients: clients, Sources: decodetest.Sources(clients, nil)}, Options{Namespace: "linkerd", Table: e.table, Log: zap.New(core), Report: e.report})
+		store, err := NewStore(&kube.Client{Sources: decodetest.Sources(clients, nil)}, Options{Namespace: "linkerd", Table: e.table, Log: zap.New(core), Report: e.report})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -60,8 +60,7 @@ func (e *env) onFakes(apis map[string]*fake.Clientset) {
 				return true, nil, apierrors.NewUnauthorized("who are you?")
 			})
 		}
-		cfg.Client = &kube.Client{Clients: typedtest.Clients(api)}
-		cfg.Client.Sources = decodetest.Sources(cfg.Client.Clients, metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()))
+		cfg.Client = &kube.Client{Sources: decodetest.Sources(typedtest.Clients(api), metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()))}
 		cfg.Client.Sources.Servers = decodetest.New[*crd.Server](absent[*crd.ServerList]{})
 		cfg.Client.Sources.Workloads = decodetest.New[*crd.ExternalWorkload](absent[*crd.ExternalWorkloadList]{})
 		cfg.Client.Sources.Profiles = decodetest.New[*crd.ServiceProfile](absent[*crd.ServiceProfileList]{})

@@ -23,7 +23,7 @@ type snapshot struct {
 // read, the last snapshot stays.
 func (s *Store) watchSecrets(ctx context.Context) {
 	known := make(secretCache)
-	options := follow.Options{Printable: s.client.Printable, NoWatchList: s.client.NoWatchList, Trouble: func(_, text string) {
+	options := follow.Options{Printable: s.client.Printable, NoWatchList: s.client.Sources.NoWatchList, Trouble: func(_, text string) {
 		s.opts.Log.Info("link Secrets have to be requested again and again", zap.String("reason", text))
 	}, Relist: s.opts.Relist, Drift: func(d follow.Drift) {
 		s.opts.Log.Warn("what was kept of a link Secret was not what the API has; it is corrected", zap.String("secret", d.Object), zap.String("problem", string(d.Problem)))

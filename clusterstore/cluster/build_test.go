@@ -40,8 +40,7 @@ func newFakeAPI(objects ...runtime.Object) *fakeAPI {
 }
 
 func (a *fakeAPI) client() *kube.Client {
-	c := &kube.Client{Clients: typedtest.Clients(a.typed)}
-	c.Sources = decodetest.Sources(c.Clients, a.meta)
+	c := &kube.Client{Sources: decodetest.Sources(typedtest.Clients(a.typed), a.meta)}
 	c.Sources.Servers = decodetest.New[*crd.Server](a.crd.servers())
 	c.Sources.Workloads = decodetest.New[*crd.ExternalWorkload](a.crd.workloads())
 	c.Sources.Profiles = decodetest.New[*crd.ServiceProfile](a.crd.profiles())

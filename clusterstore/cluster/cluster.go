@@ -96,7 +96,7 @@ func New(cfg Config) (*Cluster, error) {
 	c.resources = c.newResources()
 	c.group = follow.NewGroup(follow.Options{
 		Printable:   cfg.Client.Printable,
-		NoWatchList: cfg.Client.NoWatchList,
+		NoWatchList: cfg.Client.Sources.NoWatchList,
 		Budget:      cfg.Budget,
 		Relist:      cfg.Relist,
 		Drift:       c.drifted,

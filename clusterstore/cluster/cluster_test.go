@@ -18,6 +18,7 @@ import (
 
 	"isthmus/clusterstore/crd"
 	"isthmus/clusterstore/decode/decodetest"
+	"isthmus/clusterstore/typed/typedtest"
 	"isthmus/federation"
 )
 
@@ -284,7 +285,7 @@ func TestHangingOptional(t *testing.T) {
 		cfg := testConfig()
 		api := newFakeAPI()
 		cfg.Client = api.client()
-		cfg.Client.Sources = decodetest.Sources(cfg.Client.Clients, hangingMetadata{api.meta})
+		cfg.Client.Sources = decodetest.Sources(typedtest.Clients(api.typed), hangingMetadata{api.meta})
 		cfg.Client.Sources.Servers = decodetest.New[*crd.Server](hanging[*crd.ServerList]{api.crd.servers()})
 		cfg.Client.Sources.Workloads = decodetest.New[*crd.ExternalWorkload](hanging[*crd.ExternalWorkloadList]{api.crd.workloads()})
 		c, err := New(cfg)

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"net/http"
+	"net/url"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,12 +22,16 @@ import (
 // makes one with all the limits of this package; tests fill in fakes. It is safe for
 // concurrent use.
 type Client struct {
+	Sources decode.Sources // of what is followed
+
+	// [Client.AddTyped] makes these, for who writes or asks for rights. A linked cluster is only followed.
 	*typed.Clients
-	Sources   decode.Sources                    // of what is followed
 	Workloads Lister[*crd.ExternalWorkloadList] // for the slice writer, which needs all of them
 
 	config   *rest.Config // the effective one, with the limits of this package
+	base     *url.URL
 	http     *http.Client
+	typed    http.RoundTripper // for what client-go decodes
 	observer *observer
 	close    func() // its connections
 }
@@ -44,29 +49,48 @@ type Lister[L runtime.Object] interface {
 func New(name federation.ClusterName, from *rest.Config, requests *Requests) (*Client, error) {
 	cfg := rest.CopyConfig(from)
 	cfg.QPS = -1
-	cfg.ContentType = "application/vnd.kubernetes.protobuf"
-	cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	cfg.ContentType = runtime.ContentTypeProtobuf
+	cfg.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	// To the own cluster the way is short: what compression would take there is processor time, of both sides.
 	cfg.DisableCompression = cfg.DisableCompression || name == federation.Local
 	if cfg.UserAgent == "" {
 		cfg.UserAgent = "isthmus"
 	}
+	base, _, err := rest.DefaultServerUrlFor(cfg)
+	if err != nil {
+		return nil, err
+	}
 	next, closeAll, err := newRoundTripper(name, cfg)
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{config: cfg, close: closeAll}
+	c := &Client{config: cfg, base: base, close: closeAll}
 	c.observer = newObserver(c.Printable)
-	client := newHTTPClient(requests.transport(name, c.observer.over(singleTry{next, limitFor(name)})))
-	c.http = client
-	if c.Clients, err = typed.New(cfg, client); err != nil {
-		return nil, err
+	over := func(limit int64) http.RoundTripper {
+		return requests.transport(name, c.observer.over(singleTry{next, limit}))
 	}
-	if err := c.addWorkloads(); err != nil {
-		return nil, err
-	}
-	c.Sources = decode.NewSources(newHTTPClient(requests.transport(name, c.observer.over(singleTry{next: next}))), c.REST.Get().AbsPath("/").URL())
+	c.http, c.typed = newHTTPClient(over(0)), over(limitFor(name))
+	c.Sources = decode.NewSources(c.http, base)
 	return c, nil
+}
+
+// AddTyped makes the clients that use client-go. Call it once, before others use the Client.
+func (c *Client) AddTyped() (err error) {
+	client := newHTTPClient(c.typed)
+	if c.Clients, err = typed.New(c.config, client); err != nil {
+		return err
+	}
+	cfg := rest.CopyConfig(c.config)
+	cfg.APIPath = "/apis"
+	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON // ExternalWorkloads come in nothing else
+	cfg.NegotiatedSerializer, cfg.GroupVersion = customCodecs, &crd.WorkloadVersion
+	workloads, err := rest.RESTClientForConfigAndClient(cfg, client)
+	if err != nil {
+		return err
+	}
+	c.Workloads = gentype.NewClientWithList("externalworkloads", workloads, customParameters, "",
+		func() *crd.ExternalWorkload { return &crd.ExternalWorkload{} }, func() *crd.ExternalWorkloadList { return &crd.ExternalWorkloadList{} })
+	return nil
 }
 
 // All clients share what custom resources are encoded by: of its own, each would take 30 kB.
@@ -75,21 +99,6 @@ var (
 	customCodecs     = serializer.NewCodecFactory(customScheme).WithoutConversion()
 	customParameters = runtime.NewParameterCodec(customScheme)
 )
-
-// addWorkloads adds the client of ExternalWorkloads, which API servers send as JSON only.
-func (c *Client) addWorkloads() error {
-	cfg := rest.CopyConfig(c.config)
-	cfg.APIPath = "/apis"
-	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
-	cfg.NegotiatedSerializer, cfg.GroupVersion = customCodecs, &crd.WorkloadVersion
-	client, err := rest.RESTClientForConfigAndClient(cfg, c.http)
-	if err != nil {
-		return err
-	}
-	c.Workloads = gentype.NewClientWithList("externalworkloads", client, customParameters, "",
-		func() *crd.ExternalWorkload { return &crd.ExternalWorkload{} }, func() *crd.ExternalWorkloadList { return &crd.ExternalWorkloadList{} })
-	return nil
-}
 
 // Close closes the client's connections. Requests fail then, also those that are under way.
 func (c *Client) Close() {

@@ -77,10 +77,7 @@ func TestNoRedirect(t *testing.T) {
 		http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)
 	}))
 	defer server.Close()
-	c, err := New("east", &rest.Config{Host: server.URL, BearerToken: "secret"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := newClient(t, "east", &rest.Config{Host: server.URL, BearerToken: "secret"}, nil)
 	defer c.Close()
 	type calls struct {
 		list  func(context.Context, metav1.ListOptions) error
@@ -216,10 +213,7 @@ func TestLocalWorkloadClient(t *testing.T) {
 			{"metadata":{"name":"vm-1"},"spec":{"workloadIPs":[{"ip":"10.0.0.1"}]}},{"metadata":{"name":"vm-2"},"spec":7}]}`))
 	}))
 	defer server.Close()
-	client, err := New(federation.Local, &rest.Config{Host: server.URL}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := newClient(t, federation.Local, &rest.Config{Host: server.URL}, nil)
 	list, err := client.Workloads.List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)

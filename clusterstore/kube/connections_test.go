@@ -37,10 +37,7 @@ func TestCloseLeavesNoConnection(t *testing.T) {
 	server.StartTLS()
 	defer server.Close()
 	for range rounds {
-		client, err := New("east", &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		client := newClient(t, "east", &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		var stopped sync.WaitGroup
 		for range watches {

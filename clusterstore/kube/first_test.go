@@ -39,10 +39,7 @@ func TestOneConnection(t *testing.T) {
 	server.StartTLS()
 	defer server.Close()
 
-	client, err := New("east", &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := newClient(t, "east", &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, nil)
 	defer client.Close()
 	var running sync.WaitGroup
 	for range requests {
@@ -106,10 +103,7 @@ func TestCompression(t *testing.T) {
 			got = r.Header.Get("Accept-Encoding")
 			w.WriteHeader(http.StatusForbidden)
 		}))
-		client, err := New(name, &rest.Config{Host: server.URL}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		client := newClient(t, name, &rest.Config{Host: server.URL}, nil)
 		client.Services("").List(t.Context(), metav1.ListOptions{})
 		client.Close()
 		server.Close()

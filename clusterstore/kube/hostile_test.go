@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"isthmus/clusterstore/decode"
+	"isthmus/federation"
 )
 
 // hostile is a server over a real socket that answers every request by a status and a
@@ -87,12 +88,18 @@ func hostileClient(t *testing.T, handler http.Handler, http2 bool) *Client {
 	}
 	t.Cleanup(server.Close)
 	cfg.Host = server.URL
-	client, err := New("east", cfg, NewRequests())
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := newClient(t, "east", cfg, NewRequests())
 	t.Cleanup(client.Close)
 	return client
+}
+
+// newClient returns a client that has those of client-go too.
+func newClient(t *testing.T, name federation.ClusterName, cfg *rest.Config, requests *Requests) *Client {
+	t.Helper()
+	c, err := New(name, cfg, requests)
+	must(t, err)
+	must(t, c.AddTyped())
+	return c
 }
 
 // verbs are requests of all kinds that the gateway sends.
@@ -228,10 +235,7 @@ func TestUnrequestedUpgrade(t *testing.T) {
 			})
 		}
 	})
-	client, err := New("east", &rest.Config{Host: "http://" + listener.Addr().String(), BearerToken: theToken}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := newClient(t, "east", &rest.Config{Host: "http://" + listener.Addr().String(), BearerToken: theToken}, nil)
 	defer client.Close()
 	for verb, request := range verbs {
 		began := time.Now()

@@ -26,10 +26,7 @@ func TestServer(t *testing.T) {
 		io.WriteString(w, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"}}`)
 	}))
 	defer server.Close()
-	client, err := New("east", &rest.Config{Host: server.URL + "/k8s/clusters/c-1", BearerToken: "secret"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := newClient(t, "east", &rest.Config{Host: server.URL + "/k8s/clusters/c-1", BearerToken: "secret"}, nil)
 	defer client.Close()
 	select {
 	case <-client.Answered():

@@ -58,10 +58,7 @@ func refusing(t *testing.T, requests *atomic.Int32, reply func(w io.Writer, stre
 	}
 	server.StartTLS()
 	t.Cleanup(server.Close)
-	client, err := New("east", &rest.Config{Host: server.URL, BearerToken: theToken, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := newClient(t, "east", &rest.Config{Host: server.URL, BearerToken: theToken, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, nil)
 	t.Cleanup(client.Close)
 	return client
 }

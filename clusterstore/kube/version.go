@@ -21,7 +21,7 @@ func (c *Client) Version(ctx context.Context) (string, error) {
 	if c.config == nil {
 		return "", errors.New("this client has no version")
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.REST.Get().AbsPath("/version").URL().String(), nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base.JoinPath("version").String(), nil)
 	if err != nil {
 		return "", err
 	}

@@ -92,6 +92,9 @@ func (x *inspection) run(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, clusterLimit)
 	defer cancel()
 	api, err := kube.New(x.name, x.rest, nil)
+	if err == nil {
+		err = api.AddTyped()
+	}
 	if err != nil {
 		x.found.Error = "no client can be made of its credentials: " + err.Error()
 		return

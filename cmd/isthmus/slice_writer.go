@@ -35,6 +35,9 @@ func newSliceWriter(c sliceWriterConfig) (sliceWriter, error) {
 		return sliceWriter{}, nil
 	}
 	api, err := kube.New(federation.Local, c.rest, c.metrics.Requests())
+	if err == nil {
+		err = api.AddTyped()
+	}
 	if err != nil {
 		return sliceWriter{}, fmt.Errorf("client for EndpointSlices: %w", err)
 	}

@@ -30,6 +30,7 @@ func Sources(c *typed.Clients, m metadata.Interface) decode.Sources {
 		return New[*metav1.PartialObjectMetadata](from)
 	}
 	return decode.Sources{
+		NoWatchList: c.NoWatchList,
 		Serves: func(context.Context, schema.GroupVersionResource) (bool, error) {
 			return false, errors.New("fakes have no discovery")
 		},
