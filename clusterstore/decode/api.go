@@ -163,8 +163,7 @@ func statusError(s *metav1.Status) error {
 // errEvent is for ERROR events that say nothing.
 var errEvent = errors.New("the API server ended the watch by an error that is no Status, or too large")
 
-// errType is for events whose type is not one of Kubernetes'. It does not quote it: client-go takes
-// certain texts for the regular end of a watch.
+// errType is for events whose type is not one of Kubernetes'.
 var errType = errors.New("the API server sent an event of a type that does not exist: check that the server is an API server")
 
 // errKind is for objects of another kind.

@@ -25,8 +25,7 @@
 //   - What no API server sends ends the answer: an object without a name, or with one longer than
 //     253 bytes, as no refusal could name it; one larger than 16 MiB; an answer or event of another
 //     kind; a list of more than 256 MiB; 64 KiB of blanks between two values of JSON; Kubernetes' own
-//     kinds in JSON. So does a list that is cut off: it is no short list. No such error has a text
-//     that client-go takes for the regular end of a watch.
+//     kinds in JSON. So does a list that is cut off: it is no short list.
 //   - ERROR events, and answers with another status than 200, are the error that client-go makes of
 //     them. Of both, 64 KiB are decoded.
 //   - What is no list, such as API discovery, has 1 MiB at most ([Sources].Document).

@@ -16,7 +16,7 @@ import (
 // TestAfterWatch: a watch that is over goes on from what came last. After one that may have missed something the
 // objects are listed.
 func TestAfterWatch(t *testing.T) {
-	busy, broken, unreachable := apierrors.NewTooManyRequestsError("later"), apierrors.NewInternalError(errors.New("no etcd")), errors.New("connection refused")
+	busy, broken, unreachable := apierrors.NewTooManyRequestsError("later"), apierrors.NewInternalError(errors.New("connection reset by peer")), errors.New("connection refused")
 	sends := func(status *apierrors.StatusError) func(*watch.RaceFreeFakeWatcher) {
 		return func(w *watch.RaceFreeFakeWatcher) { w.Error(&status.ErrStatus) }
 	}

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
@@ -158,6 +159,9 @@ func (w *opened) note(err error) {
 
 // broken reports whether a watch is just over: a new one goes on where it has ended.
 func broken(err error) bool {
+	if errors.As(err, new(apierrors.APIStatus)) {
+		return false // the server says why, whatever its words
+	}
 	return err == io.EOF || err == errOverdue || utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err)
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"isthmus/clusterstore/crd"
 	"isthmus/clusterstore/decode"
+	"isthmus/clusterstore/guard"
 	"isthmus/clusterstore/typed"
 	"isthmus/federation"
 )
@@ -28,10 +29,10 @@ type Client struct {
 	*typed.Clients
 	Workloads Lister[*crd.ExternalWorkloadList] // for the slice writer, which needs all of them
 
+	own      bool
 	config   *rest.Config // the effective one, with the limits of this package
 	base     *url.URL
 	http     *http.Client
-	typed    http.RoundTripper // for what client-go decodes
 	observer *observer
 	close    func() // its connections
 }
@@ -64,19 +65,20 @@ func New(name federation.ClusterName, from *rest.Config, requests *Requests) (*C
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{config: cfg, base: base, close: closeAll}
+	c := &Client{own: name == federation.Local, config: cfg, base: base, close: closeAll}
 	c.observer = newObserver(c.Printable)
-	over := func(limit int64) http.RoundTripper {
-		return requests.transport(name, c.observer.over(singleTry{next, limit}))
-	}
-	c.http, c.typed = newHTTPClient(over(0)), over(limitFor(name))
+	c.http = newHTTPClient(requests.transport(name, c.observer.over(singleTry{next})))
 	c.Sources = decode.NewSources(c.http, base)
 	return c, nil
 }
 
-// AddTyped makes the clients that use client-go. Call it once, before others use the Client.
+// AddTyped makes the clients that use client-go. Call it once, before others use the Client. client-go reads answers as
+// a whole: those of linked clusters are bounded by [guard.Sized].
 func (c *Client) AddTyped() (err error) {
-	client := newHTTPClient(c.typed)
+	client := c.http
+	if !c.own {
+		client = newHTTPClient(guard.Sized(client.Transport))
+	}
 	if c.Clients, err = typed.New(c.config, client); err != nil {
 		return err
 	}

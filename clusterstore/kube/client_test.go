@@ -4,19 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
-	"os"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
@@ -24,33 +18,13 @@ import (
 	"isthmus/federation"
 )
 
-// TestLostConnections: errors that client-go would take for the regular end of a watch
-// are failures.
-func TestLostConnections(t *testing.T) {
-	for _, err := range []error{
-		io.EOF, io.ErrUnexpectedEOF, context.DeadlineExceeded, net.ErrClosed, syscall.ECONNRESET,
-		&net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)},
-		errors.New("http: can't write HTTP request on broken connection"),
-		errors.New("http2: server sent GOAWAY and closed the connection; LastStreamID=1"),
-	} {
-		if wrapped := (&url.Error{Op: "Get", Err: err}); !utilnet.IsProbableEOF(wrapped) && !utilnet.IsTimeout(wrapped) {
-			t.Errorf("client-go does not ignore %v", err)
-		}
-		client := http.Client{Transport: singleTry{next: roundTrip(func(*http.Request) (*http.Response, error) { return nil, err })}}
-		_, got := client.Get("http://east")
-		if !errors.Is(got, err) || utilnet.IsProbableEOF(got) || utilnet.IsTimeout(got) {
-			t.Errorf("%v became %v", err, got)
-		}
-	}
-}
-
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // TestNoWarnings: client-go does not get an API server's warnings, which it would log.
 func TestNoWarnings(t *testing.T) {
-	client := http.Client{Transport: singleTry{next: roundTrip(func(*http.Request) (*http.Response, error) {
+	client := http.Client{Transport: singleTry{roundTrip(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Warning": {`299 - "deprecated"`}}, Body: http.NoBody}, nil
 	})}}
 	response, err := client.Get("https://east/api/v1/pods")
@@ -135,40 +109,6 @@ func TestNoProxyForLinks(t *testing.T) {
 		}
 	}
 }
-
-// TestEndlessAnswer: an answer that never ends fails at the limit.
-func TestEndlessAnswer(t *testing.T) {
-	body := &boundedBody{ReadCloser: io.NopCloser(endless{}), left: maxAnswer, tooLarge: errTooLarge}
-	n, err := io.Copy(io.Discard, body)
-	if n != maxAnswer || !errors.Is(err, errTooLarge) {
-		t.Errorf("%d bytes, %v", n, err)
-	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprint(w, "{}")
-	}))
-	defer server.Close()
-	next, closeAll, err := newRoundTripper("east", &rest.Config{Host: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closeAll()
-	client := newHTTPClient(singleTry{next, maxAnswer})
-	for url, want := range map[string]bool{"/pods": true, "/pods?watch=false": true, "/pods?watch=true": false} {
-		answer, err := client.Get(server.URL + url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, is := answer.Body.(*boundedBody); is != want {
-			t.Errorf("%s: bounded %v, want %v", url, is, want)
-		}
-		answer.Body.Close()
-	}
-}
-
-type endless struct{}
-
-func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
 // TestHostileError: a server's text is cut off and cleaned.
 func TestHostileError(t *testing.T) {

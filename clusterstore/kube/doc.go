@@ -21,15 +21,12 @@
 //     at most. A watch that pauses is not: that is for the reader to notice
 //     (clusterstore/follow does).
 //   - What is followed comes by [Client].Sources, which package decode bounds, object by object.
-//     Any other answer of a linked cluster is 1 MiB at most, decompressed, and lasts 40 s at most;
-//     of the own cluster, whose Services and slices the slice writer lists by client-go, 64 MiB. Of
-//     the body of an error 64 KiB are read, for 5 s at most; the error has the status in any
+//     What client-go asks of a linked cluster ([Client.AddTyped]) package guard bounds. What it asks of the own
+//     cluster, whose API server decides about all that the gateway does, has no bound.
+//   - Of the body of an error 64 KiB are read, for 5 s at most; the error has the status in any
 //     case (body.go). net/http keeps 512 KiB at most of an answer that nobody reads.
-//   - Of what client-go decodes nothing but JSON and protobuf is: YAML and CBOR are refused.
 //   - No redirect is followed, no protocol switched, and client-go retries nothing by
 //     itself, whatever Retry-After a server sends.
-//   - A request without answer is an error that client-go does not mistake for the
-//     regular end of a watch.
 //   - A resource is absent ([decode.Sources].Serves) only if API discovery reports that in a form in
 //     which API servers report it: not by a 404 alone, nor by an empty list of groups.
 //   - [Client.Server] has what answers show besides what was asked for: refused requests by verb and

@@ -93,7 +93,7 @@ func TestGzipBombs(t *testing.T) {
 			_, err := c.Sources.Serves(ctx, schema.GroupVersionResource{Group: "policy.linkerd.io", Version: "v1beta3", Resource: "servers"})
 			return err
 		}, "larger than 1 MiB"},
-		"an object": {bomb{protobuf, "", item}, verbs["get"], "larger than it may be"},
+		"an object": {bomb{protobuf, "", item}, verbs["get"], "more than 1 MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := hostileClient(t, x.bomb, true)

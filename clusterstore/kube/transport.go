@@ -3,11 +3,9 @@ package kube
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -116,42 +114,24 @@ func newDialer() *net.Dialer {
 // singleTry keeps client-go from retrying a request by itself, up to ten times and for
 // as long as the server's Retry-After asks for: the resource's loop decides when to
 // retry, and the health has to show each failure. It bounds how often net/http does so.
-// It also drops warnings, which client-go would log, and bounds the bodies of answers.
-type singleTry struct {
-	next  http.RoundTripper
-	limit int64 // of an answer that is no error, in bytes; 0: package decode reads it, with its own limits
-}
+// It also drops warnings, which client-go would log, and bounds the bodies of errors.
+type singleTry struct{ next http.RoundTripper }
 
 func (s singleTry) RoundTrip(request *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(request.Context())
 	response, err := s.begin(request.WithContext(ctx), cancel)
 	if err != nil {
 		cancel(nil)
-		return nil, rewordedError{err}
+		return nil, err
 	}
 	response.Header.Del("Retry-After")
 	response.Header.Del("Warning")
-	if s.limit == 0 && response.StatusCode == http.StatusOK {
-		response.Body = &endingBody{response.Body, cancel}
-		return response, nil
-	}
-	if err := boundBody(ctx, cancel, s.limit, request, response); err != nil {
+	if err := boundBody(ctx, cancel, request, response); err != nil {
 		response.Body.Close()
 		cancel(nil)
 		return nil, err
 	}
 	return response, nil
-}
-
-// endingBody ends its request when it is closed.
-type endingBody struct {
-	io.ReadCloser
-	cancel context.CancelCauseFunc
-}
-
-func (b *endingBody) Close() error {
-	defer b.cancel(nil)
-	return b.ReadCloser.Close()
 }
 
 // begin sends a request and returns when the header of the answer has come, or when one
@@ -175,19 +155,3 @@ func (s singleTry) begin(request *http.Request, cancel context.CancelCauseFunc) 
 	}
 	return nil, cause
 }
-
-// rewordedError hides an error's type and changes its text if client-go would take it
-// for the regular end of a watch: it does so with timeouts and with certain texts, and
-// then a cluster whose connections are all reset looks like one without changes.
-type rewordedError struct{ error }
-
-func (r rewordedError) Unwrap() error { return r.error }
-
-func (r rewordedError) Error() string { return rewordings.Replace(r.error.Error()) }
-
-var rewordings = strings.NewReplacer(
-	"connection reset by peer", "connection was reset by peer",
-	"use of closed network connection", "use of a closed network connection",
-	"http2: server sent GOAWAY and closed the connection", "the server closed the HTTP/2 connection (GOAWAY)",
-	"can't write HTTP request on broken connection", "can't write the HTTP request on a broken connection",
-)

@@ -90,7 +90,7 @@ func TestRefusedRequests(t *testing.T) {
 func TestNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		transport := singleTry{next: roundTrip(func(r *http.Request) (*http.Response, error) {
+		transport := singleTry{roundTrip(func(r *http.Request) (*http.Response, error) {
 			<-r.Context().Done()
 			return nil, r.Context().Err()
 		})}
