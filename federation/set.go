@@ -50,14 +50,9 @@ type Set struct {
 // Diff returns the step from one set's endpoints to another's: the endpoints to
 // add, which are new or have changed, and the addresses to remove. A nil from is an
 // empty set. Both results are sorted by address and share memory with neither set.
-// Exists and Reason may differ while Diff is empty.
-func Diff(from, to *Set) (added []*Endpoint, removed []netip.AddrPort) {
-	return DiffAt(from, to, AnyPort)
-}
-
-// DiffAt is Diff for a client that has asked for that port, if one of the two sets is
-// of AnyPort, or both are.
-func DiffAt(from, to *Set, port uint16) (added []*Endpoint, removed []netip.AddrPort) {
+// Exists and Reason may differ while Diff is empty. The port is the one that the client
+// has asked for: it counts if one of the two sets is of AnyPort, or both are.
+func Diff(from, to *Set, port uint16) (added []*Endpoint, removed []netip.AddrPort) {
 	var a []*Endpoint
 	b := to.Endpoints
 	switch {

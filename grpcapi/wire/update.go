@@ -55,7 +55,7 @@ func (e *Encoder) Step(from, to *federation.Set, all bool) []*Frame {
 		}
 		return []*Frame{noEndpoints(to.Exists)}
 	}
-	added, removed := federation.DiffAt(from, to, e.port)
+	added, removed := federation.Diff(from, to, e.port)
 	if all {
 		added = to.At(e.port)
 	}
