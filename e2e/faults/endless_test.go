@@ -107,7 +107,7 @@ func TestEndlessAnswers(t *testing.T) {
 		must(t, well.offer(turn))
 		arrived(append(first, well.addr(turn))...)
 		for _, c := range append(bad, late) {
-			must(t, w.showsEndless(t.Context(), c))
+			await(t, endlessRecovery, func() error { return w.showsEndless(t.Context(), c) })
 		}
 		select {
 		case <-time.After(either(time.Second, 5*time.Second)):
@@ -188,7 +188,9 @@ func (c *endlessCluster) addr(number byte) netip.AddrPort {
 func (w *world) showsEndless(ctx context.Context, of *endlessCluster) error {
 	switch of.how {
 	case apisim.EndlessInitialEvents, apisim.EndlessPages, apisim.EndlessLists:
-		return w.overBudget(ctx, of.name)
+		if w.overBudget(ctx, of.name) == nil {
+			return nil // on a busy machine what it sends may be given up for the time it takes, before it is too much
+		}
 	}
 	c, err := w.cluster(ctx, of.name)
 	if err != nil {
