@@ -15,7 +15,6 @@ import (
 	"github.com/coder/websocket"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
@@ -127,7 +126,8 @@ func refusal(answer *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, guard.MaxError)) // what has come before an error counts
 	var status metav1.Status
 	if json.Unmarshal(text, &status) == nil && status.Kind == "Status" {
-		return apierrors.NewGenericServerResponse(answer.StatusCode, "forward", schema.GroupResource{Resource: "pods"}, "", status.Message, 0, true)
+		status.Code = int32(answer.StatusCode)
+		return &apierrors.StatusError{ErrStatus: status}
 	}
 	return notUpgradedError(strings.TrimSpace(answer.Status + " " + string(text)))
 }

@@ -339,3 +339,31 @@ func TestRedirect(t *testing.T) {
 		}
 	}
 }
+
+// TestRefused: what an API server says of a port that it does not forward, and what something else in its place answers.
+func TestRefused(t *testing.T) {
+	const status = `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no \u001b"}`
+	for _, c := range []struct {
+		code       int
+		body, want string
+	}{
+		{404, status, "the Pod linkerd/isthmus-0 is gone"},
+		{403, status, `the API server of context west does not let you forward ports of Pods: "no \x1b"`},
+		{401, status, "does not accept the credentials of the kubeconfig"},
+		{500, status, "It does so through the kubelet of the Pod's node"},
+		{502, "<html>\x1b", "Is there something between here and the API server that passes neither websockets nor SPDY?"},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(c.code)
+			io.WriteString(w, c.body)
+		}))
+		_, err := Gateway{Namespace: "linkerd", Name: "isthmus-0", cluster: open(t, server.URL)}.Dial(t.Context(), 9996)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%d: %v, want %s", c.code, err, c.want)
+		} else {
+			shown(t, err.Error())
+		}
+		server.Close()
+	}
+}
