@@ -18,6 +18,7 @@ import (
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
+	"isthmus/local/externalworkload"
 )
 
 // Options are a Local's.
@@ -37,6 +38,8 @@ type Options struct {
 	Cordon federation.Standing
 	// Region is where the cluster is; empty: where all of its Nodes are.
 	Region string
+	// Writer writes EndpointSlices for ExternalWorkloads of the cluster; nil: none are written.
+	Writer *externalworkload.Writer
 	// Relist is as cluster.Config has it.
 	Relist time.Duration
 	// Report is called when the cluster's state changes, with a standing that is not in
@@ -111,7 +114,11 @@ func New(o Options) (*Local, error) {
 			return nil, fmt.Errorf("cluster %s: %w", federation.Local, err)
 		}
 		c.Client = client
-		return cluster.NewOwn(c, own)
+		made, err := cluster.NewOwn(c, own)
+		if err == nil && o.Writer != nil {
+			o.Writer.Follow(made)
+		}
+		return made, err
 	})
 }
 
@@ -136,6 +143,9 @@ func create(o Options, newCluster func(cluster.Config, cluster.OwnConfig) (local
 		ProfileChanged: func(about cluster.Topic, _ time.Time) { l.profiles.changed(about) },
 		OwnerChanged:   o.Table.OwnerChanged,
 	}
+	if o.Writer != nil {
+		own.SliceManager, own.WorkloadChanged = externalworkload.Mark, o.Writer.WorkloadChanged
+	}
 	server := ""
 	if o.REST != nil {
 		if u, err := url.Parse(o.REST.Host); err == nil {
@@ -149,6 +159,12 @@ func create(o Options, newCluster func(cluster.Config, cluster.OwnConfig) (local
 		SetLink: func(link federation.Link) { l.table.SetLink(federation.Local, link) },
 		Create: func(cfg cluster.Config) (_ clusterstore.Cluster, err error) {
 			cfg.GatewaysChanged = nil // it is reached without
+			if changed := cfg.Changed; o.Writer != nil {
+				cfg.Changed = func(svc federation.ServiceID, at time.Time) {
+					o.Writer.Changed(svc)
+					changed(svc, at)
+				}
+			}
 			l.cluster, err = newCluster(cfg, own)
 			return l.cluster, err
 		},

@@ -124,7 +124,7 @@ func corpusKinds(t *testing.T) []corpusKind {
 		}),
 		newCorpusKind(corev1.SchemeGroupVersion.WithKind("Service"), "services", corpus.UsedService, spiceService, func(s decode.Sources) decode.Source[*corev1.Service] { return s.Services }, func(o *corev1.Service) any {
 			s := c.cfg.Rules.compactService(o, true)
-			s.Gateway = c.cfg.Rules.readGateway(o)
+			s.Gateway, s.selecting = c.cfg.Rules.readGateway(o), encodeSelecting(o)
 			return s
 		}),
 		newCorpusKind(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), "endpointslices", corpus.UsedSlice, spiceSlice, func(s decode.Sources) decode.Source[*discoveryv1.EndpointSlice] { return s.EndpointSlices }, func(o *discoveryv1.EndpointSlice) any {

@@ -42,8 +42,9 @@
 // objects by key, to find what a list no longer has and what has drifted.
 //
 //   - services: a Service and its slices, by name. Readers ask at each read, State for pages that
-//     show members, Service for these, definitions and profiles. The stores of Services and slices
-//     put and remove; an entry with neither is removed.
+//     show members, Service for these, definitions and profiles; Selecting and Marked for what writes
+//     slices for ExternalWorkloads. The stores of Services and slices put and remove; an entry with
+//     neither is removed.
 //   - slices: each EndpointSlice or Endpoints object, by key. Only its store asks; readers come by
 //     services. A slice has a stamp, new after each change behind it, by which readers see what
 //     to join again.
@@ -66,7 +67,8 @@
 //     an address, Pods apart from ExternalWorkloads, since any number of the latter may have the
 //     same; which Services have a cluster IP; and ServiceProfiles by key. LookupAddress, Instance,
 //     Owner and ServiceProfile ask. setLocation, setServiceAddresses and setProfile keep it right,
-//     and mark what profiles and the table have to ask again.
+//     and mark what profiles and the table have to ask again. Besides, what slices have of
+//     ExternalWorkloads, by key, for Workloads; setSelected keeps that (ownworkloads.go).
 //
 // All methods but Run are safe for concurrent use. One mutex guards the objects
 // (state.mu): it is held for map access and, shared, while a slice is joined; never

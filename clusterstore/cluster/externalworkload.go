@@ -26,7 +26,7 @@ const (
 // the slice's namespace, and all its ports go through its proxy. Its zone and whether it
 // is ready come from the slice.
 func (c *Cluster) workloads() follow.Kind[*crd.ExternalWorkload, placedPod] {
-	return follow.Kind[*crd.ExternalWorkload, placedPod]{
+	k := follow.Kind[*crd.ExternalWorkload, placedPod]{
 		Name:    "externalworkloads",
 		Source:  c.cfg.Client.Sources.Workloads,
 		Serves:  c.serves(crd.WorkloadVersion.WithResource("externalworkloads")),
@@ -36,12 +36,19 @@ func (c *Cluster) workloads() follow.Kind[*crd.ExternalWorkload, placedPod] {
 		Compact: c.compactWorkload,
 		Into:    lockedStore[placedPod]{c.state, c.state.workloadStore()},
 	}
+	if c.cfg.sliceManager() != "" {
+		k.Changed = func(_ string, p placedPod, _ bool) { c.cfg.own.WorkloadChanged(c.state.own.replaced, p.selected) }
+	}
+	return k
 }
 
 func (c *Cluster) compactWorkload(o *crd.ExternalWorkload) (p placedPod, ok bool) {
 	p.facts = c.cfg.Rules.compactWorkload(o)
 	if c.state.own != nil && p.facts.template.Value().invalid == "" {
 		p.location = workloadLocation(o)
+	}
+	if c.cfg.sliceManager() != "" {
+		p.selected = keepSelected(o)
 	}
 	return p, true
 }
@@ -109,11 +116,21 @@ func (s *state) workloadStore() storeFuncs[placedPod] {
 			put := s.evaluated(workloadPrefix+key, o)
 			return func() follow.Effect {
 				s.setUnusable("ExternalWorkload "+key, o.facts.template.Value().invalid)
-				return put()
+				if effect := put(); !s.own.setSelected(key, o.selected) || effect != follow.Same {
+					return effect
+				}
+				return follow.Replaced
 			}
 		},
-		get: func(key string) (placedPod, bool) { return s.placed(workloadPrefix + key) },
+		get: func(key string) (placedPod, bool) {
+			o, ok := s.placed(workloadPrefix + key)
+			if s.own != nil {
+				o.selected = s.own.selected[key]
+			}
+			return o, ok
+		},
 		drop: func(key string) bool {
+			s.own.setSelected(key, nil)
 			s.setUnusable("ExternalWorkload "+key, "")
 			return s.dropPod(workloadPrefix + key)
 		},

@@ -4,7 +4,9 @@ import (
 	"net/netip"
 	"time"
 
+	"isthmus/clusterstore/crd"
 	"isthmus/federation"
+	"isthmus/internal/adminapi"
 )
 
 // Own is the gateway's own cluster. Besides its endpoints it has what profiles are made of, who
@@ -12,7 +14,7 @@ import (
 type Own struct{ *Cluster }
 
 // OwnConfig is called when what only the own cluster has may have changed. All functions are
-// needed, and none may block but ProfileChanged.
+// needed, unless noted otherwise, and none may block but ProfileChanged.
 type OwnConfig struct {
 	// ServiceChanged is called for every Service added, changed or deleted, in order, from one goroutine.
 	ServiceChanged func(federation.ServiceID)
@@ -25,7 +27,26 @@ type OwnConfig struct {
 	// OwnerChanged is called when the result of Owner for an address may have changed. It has a
 	// goroutine of its own.
 	OwnerChanged func(netip.Addr)
+
+	// SliceManager, if set, is the mark of EndpointSlices that are written for ExternalWorkloads: their
+	// label endpointslice.kubernetes.io/managed-by. The cluster then keeps what these are made of, and
+	// Config.Changed is called after each change of one of them, or of their Service.
+	SliceManager string
+	// WorkloadChanged, which is needed with SliceManager, gets every ExternalWorkload that was added,
+	// changed or deleted, in order, from one goroutine: as it was and as it is; nil: it was or is not there.
+	WorkloadChanged func(before, after *crd.ExternalWorkload)
 }
+
+// sliceManager is OwnConfig.SliceManager; empty: there is none.
+func (c *Config) sliceManager() string {
+	if c.own == nil {
+		return ""
+	}
+	return c.own.SliceManager
+}
+
+// Resources returns the health of each kind of object that the cluster follows.
+func (c *Own) Resources() []adminapi.Resource { return c.group.Health().Resources }
 
 // NewOwn checks the configuration. It does no network IO and starts nothing.
 func NewOwn(cfg Config, own OwnConfig) (*Own, error) {

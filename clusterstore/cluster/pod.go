@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 
+	"isthmus/clusterstore/crd"
 	"isthmus/clusterstore/follow"
 	"isthmus/federation"
 )
@@ -137,6 +138,7 @@ func (c *Cluster) pods() follow.Kind[*corev1.Pod, placedPod] {
 type placedPod struct {
 	facts    podFacts
 	location *location
+	selected *crd.ExternalWorkload // with OwnConfig.SliceManager: what slices have of an ExternalWorkload
 }
 
 func (c *Cluster) compactPod(o *corev1.Pod) (p placedPod, ok bool) {

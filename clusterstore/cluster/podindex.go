@@ -112,7 +112,9 @@ func (s *state) placed(key string) (o placedPod, ok bool) {
 	return placedPod{facts: p.facts, location: s.own.location(p)}, true
 }
 
-func (p placedPod) same(o placedPod) bool { return p.facts == o.facts && p.location.equal(o.location) }
+func (p placedPod) same(o placedPod) bool {
+	return p.facts == o.facts && p.location.equal(o.location) && sameSelected(p.selected, o.selected)
+}
 
 func (s *state) putPod(key string, facts podFacts, by *compiledServers, opaque Ports) follow.Effect {
 	p := s.podFor(key)

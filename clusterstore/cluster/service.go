@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"isthmus/clusterstore/follow"
 )
@@ -24,6 +25,7 @@ type Service struct {
 	OpaquePorts Ports             // ports whose protocol is not detected
 	Labels      map[string]string // those with a prefix of keptMetadata
 	Annotations map[string]string // likewise
+	selecting   *string           // with OwnConfig.SliceManager: what slices are made of, encoded; nil: it selects nothing
 }
 
 // ServicePort is one port of a Service.
@@ -41,6 +43,9 @@ func (c *Cluster) services() follow.Kind[*corev1.Service, *Service] {
 			s := c.cfg.Rules.compactService(o, c.cfg.own != nil)
 			if c.cfg.GatewaysChanged != nil {
 				s.Gateway = c.cfg.Rules.readGateway(o)
+			}
+			if c.cfg.sliceManager() != "" {
+				s.selecting = encodeSelecting(o)
 			}
 			return s, true
 		},
@@ -143,5 +148,5 @@ func keepMetadata(from map[string]string) map[string]string {
 func (s *Service) equal(o *Service) bool {
 	return s.ExternalName == o.ExternalName && s.NodeLocal == o.NodeLocal &&
 		slices.Equal(s.Ports, o.Ports) && slices.Equal(s.ClusterIPs, o.ClusterIPs) && slices.Equal(s.External, o.External) && s.OpaquePorts == o.OpaquePorts && s.Gateway.equal(o.Gateway) &&
-		maps.Equal(s.Labels, o.Labels) && maps.Equal(s.Annotations, o.Annotations)
+		maps.Equal(s.Labels, o.Labels) && maps.Equal(s.Annotations, o.Annotations) && ptr.Equal(s.selecting, o.selecting)
 }

@@ -61,7 +61,8 @@ func (c *Cluster) slices() follow.Kind[*discoveryv1.EndpointSlice, *sliceData] {
 		Name: "endpointslices", Needed: true,
 		Source: c.cfg.Client.Sources.EndpointSlices,
 		Compact: func(o *discoveryv1.EndpointSlice) (*sliceData, bool) {
-			return compactSlice(o, c.state.own != nil)
+			d, ok := compactSlice(o, c.state.own != nil)
+			return d, d != nil && d.setMarked(o, c.cfg.sliceManager()) || ok
 		},
 		Into:     lockedStore[*sliceData]{c.state, c.state.sliceStore()},
 		Refers:   (*sliceData).refers,

@@ -25,6 +25,8 @@ type notServed struct {
 	// left are the addresses that are in no other list. They are kept for explanations
 	// only: a change of them is none to readers.
 	left []leftOut
+	// marked is the slice's version if it has the mark of OwnConfig.SliceManager.
+	marked string
 }
 
 // unready is an address that is not ready. It is not connected with its Pod, so that the
@@ -69,10 +71,10 @@ func (d *sliceData) unready(subset int) []unready {
 
 var nothing = &notServed{}
 
-// equal compares what readers and profiles are made of.
+// equal compares what readers and profiles are made of, and whoever writes slices goes by.
 func (n *notServed) equal(o *notServed) bool {
 	n, o = cmp.Or(n, nothing), cmp.Or(o, nothing)
-	return slices.EqualFunc(n.hosts, o.hosts, address.same) &&
+	return n.marked == o.marked && slices.EqualFunc(n.hosts, o.hosts, address.same) &&
 		slices.EqualFunc(n.unready, o.unready, func(a, b []unready) bool { return slices.Equal(a, b) })
 }
 

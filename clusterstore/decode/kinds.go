@@ -3,9 +3,11 @@ package decode
 import (
 	"strings"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // Bounds of lists. Where the API's own validation has one, it is that.
@@ -85,11 +87,14 @@ func serviceTable(r *room) table[corev1.Service] {
 				1: text("ports.name", maxText, func(p *corev1.ServicePort) *string { return &p.Name }),
 				2: text("ports.protocol", maxText, func(p *corev1.ServicePort) *corev1.Protocol { return &p.Protocol }),
 				3: number(func(p *corev1.ServicePort) *int32 { return &p.Port }),
+				4: sub(targetPort, func(p *corev1.ServicePort) *intstr.IntOrString { return &p.TargetPort }),
 			}, func(s *corev1.ServiceSpec) *[]corev1.ServicePort { return &s.Ports }),
+			2:  mapping(r, "labels of its selector", maxLabels, maxText, nil, lend[string], func(s *corev1.ServiceSpec) *map[string]string { return &s.Selector }),
 			3:  text("spec.clusterIP", maxText, func(s *corev1.ServiceSpec) *string { return &s.ClusterIP }),
 			4:  text("spec.type", maxText, func(s *corev1.ServiceSpec) *corev1.ServiceType { return &s.Type }),
 			5:  texts(r, "externalIPs", bound{20_000, 20_000}, func(s *corev1.ServiceSpec) *[]string { return &s.ExternalIPs }),
 			18: texts(r, "clusterIPs", fewTexts, func(s *corev1.ServiceSpec) *[]string { return &s.ClusterIPs }),
+			19: texts(r, "ipFamilies", fewTexts, func(s *corev1.ServiceSpec) *[]corev1.IPFamily { return &s.IPFamilies }),
 			22: optional(r, text("spec.internalTrafficPolicy", maxText, self[corev1.ServiceInternalTrafficPolicy]), func(s *corev1.ServiceSpec) **corev1.ServiceInternalTrafficPolicy { return &s.InternalTrafficPolicy }),
 		}, func(o *corev1.Service) *corev1.ServiceSpec { return &o.Spec }),
 		3: sub(table[corev1.ServiceStatus]{
@@ -101,6 +106,16 @@ func serviceTable(r *room) table[corev1.Service] {
 			}, func(s *corev1.ServiceStatus) *corev1.LoadBalancerStatus { return &s.LoadBalancer }),
 		}, func(o *corev1.Service) *corev1.ServiceStatus { return &o.Status }),
 	}
+}
+
+// targetPort is the number or name of a port.
+var targetPort = table[intstr.IntOrString]{
+	1: {protowire.VarintType, func(into *intstr.IntOrString, value uint64, _ []byte) error {
+		into.Type = intstr.Type(value)
+		return nil
+	}},
+	2: number(func(p *intstr.IntOrString) *int32 { return &p.IntVal }),
+	3: text("ports.targetPort", maxText, func(p *intstr.IntOrString) *string { return &p.StrVal }),
 }
 
 func sliceTable(r *room) table[discoveryv1.EndpointSlice] {

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Bounds of metadata. API servers have none for these but that of a request, of which etcd takes 1.5 MiB.
@@ -21,6 +22,7 @@ func metadata(r *room) table[metav1.ObjectMeta] {
 	return table[metav1.ObjectMeta]{
 		1:  text("name", maxName, func(m *metav1.ObjectMeta) *string { return &m.Name }),
 		3:  text("namespace", maxName, func(m *metav1.ObjectMeta) *string { return &m.Namespace }),
+		5:  text("uid", maxName, func(m *metav1.ObjectMeta) *types.UID { return &m.UID }),
 		6:  text("resourceVersion", maxName, func(m *metav1.ObjectMeta) *string { return &m.ResourceVersion }),
 		8:  moment(func(m *metav1.ObjectMeta) *metav1.Time { return &m.CreationTimestamp }),
 		9:  optional(r, moment(self[metav1.Time]), func(m *metav1.ObjectMeta) **metav1.Time { return &m.DeletionTimestamp }),

@@ -152,15 +152,15 @@ func filtered[T, E any](t table[E], keep func(*E) bool, f field[T]) field[T] {
 }
 
 // texts is a list of texts.
-func texts[T any](r *room, name string, b bound, at func(*T) *[]string) field[T] {
-	all := newShelf[string](r)
+func texts[T any, S ~string](r *room, name string, b bound, at func(*T) *[]S) field[T] {
+	all := newShelf[S](r)
 	return field[T]{protowire.BytesType, func(into *T, _ uint64, data []byte) error {
 		l := at(into)
 		*l = all.grow(*l)
 		if len(data) > maxText {
 			return fmt.Errorf("one of its %s is longer than %d bytes", name, maxText)
 		}
-		(*l)[len(*l)-1] = lend[string](data)
+		(*l)[len(*l)-1] = lend[S](data)
 		return b.check(name, len(*l), all.used())
 	}}
 }

@@ -1,18 +1,12 @@
 package kube
 
 import (
-	"context"
 	"net/http"
 	"net/url"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/gentype"
 	"k8s.io/client-go/rest"
 
-	"isthmus/clusterstore/crd"
 	"isthmus/clusterstore/decode"
 	"isthmus/clusterstore/guard"
 	"isthmus/clusterstore/typed"
@@ -27,7 +21,6 @@ type Client struct {
 
 	// [Client.AddTyped] makes these, for who writes or asks for rights. A linked cluster is only followed.
 	*typed.Clients
-	Workloads Lister[*crd.ExternalWorkloadList] // for the slice writer, which needs all of them
 
 	own      bool
 	config   *rest.Config // the effective one, with the limits of this package
@@ -35,12 +28,6 @@ type Client struct {
 	http     *http.Client
 	observer *observer
 	close    func() // its connections
-}
-
-// Lister is a client of one resource, in all namespaces.
-type Lister[L runtime.Object] interface {
-	List(context.Context, metav1.ListOptions) (L, error)
-	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
 // New makes a client of a cluster; it sends nothing. Each client has connections of
@@ -79,28 +66,9 @@ func (c *Client) AddTyped() (err error) {
 	if !c.own {
 		client = newHTTPClient(guard.Sized(client.Transport))
 	}
-	if c.Clients, err = typed.New(c.config, client); err != nil {
-		return err
-	}
-	cfg := rest.CopyConfig(c.config)
-	cfg.APIPath = "/apis"
-	cfg.ContentType, cfg.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON // ExternalWorkloads come in nothing else
-	cfg.NegotiatedSerializer, cfg.GroupVersion = customCodecs, &crd.WorkloadVersion
-	workloads, err := rest.RESTClientForConfigAndClient(cfg, client)
-	if err != nil {
-		return err
-	}
-	c.Workloads = gentype.NewClientWithList("externalworkloads", workloads, customParameters, "",
-		func() *crd.ExternalWorkload { return &crd.ExternalWorkload{} }, func() *crd.ExternalWorkloadList { return &crd.ExternalWorkloadList{} })
-	return nil
+	c.Clients, err = typed.New(c.config, client)
+	return err
 }
-
-// All clients share what custom resources are encoded by: of its own, each would take 30 kB.
-var (
-	customScheme     = crd.NewScheme()
-	customCodecs     = serializer.NewCodecFactory(customScheme).WithoutConversion()
-	customParameters = runtime.NewParameterCodec(customScheme)
-)
 
 // Close closes the client's connections. Requests fail then, also those that are under way.
 func (c *Client) Close() {

@@ -59,7 +59,7 @@ func TestNoRedirect(t *testing.T) {
 	}
 	for name, ask := range map[string]calls{
 		"services":          {listed(c.Services("").List), c.Services("").Watch},
-		"externalworkloads": {listed(c.Workloads.List), c.Workloads.Watch},
+		"externalworkloads": {listedFrom(c.Sources.Workloads), watchedFrom(c.Sources.Workloads)},
 		"pods":              {listedFrom(c.Sources.Pods), watchedFrom(c.Sources.Pods)},
 		"replicasets":       {listedFrom(c.Sources.ReplicaSets), watchedFrom(c.Sources.ReplicaSets)},
 		"servers":           {listedFrom(c.Sources.Servers), watchedFrom(c.Sources.Servers)},
@@ -138,27 +138,5 @@ func TestTokenIsWithheld(t *testing.T) {
 	plain := errors.New("connection refused")
 	if withoutToken(plain, "token") != plain || withoutToken(plain, "") != plain {
 		t.Error("a plain error was changed")
-	}
-}
-
-// TestLocalWorkloadClient: the client of ExternalWorkloads lists all namespaces, malformed
-// objects included.
-func TestLocalWorkloadClient(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/apis/workload.linkerd.io/v1beta1/externalworkloads" {
-			t.Errorf("requested %s", r.URL.Path)
-		}
-		w.Header().Set("Content-Type", "application/json")
-		w.Write([]byte(`{"apiVersion":"workload.linkerd.io/v1beta1","kind":"ExternalWorkloadList","items":[
-			{"metadata":{"name":"vm-1"},"spec":{"workloadIPs":[{"ip":"10.0.0.1"}]}},{"metadata":{"name":"vm-2"},"spec":7}]}`))
-	}))
-	defer server.Close()
-	client := newClient(t, federation.Local, &rest.Config{Host: server.URL}, nil)
-	list, err := client.Workloads.List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(list.Items) != 2 || list.Items[0].Spec.WorkloadIPs[0].IP != "10.0.0.1" || list.Items[1].Invalid == "" {
-		t.Errorf("read %+v", list.Items)
 	}
 }

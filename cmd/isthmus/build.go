@@ -48,10 +48,15 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
+	writer, err := newSliceWriter(sliceWriterConfig{cfg, o, log, registry, metrics})
+	if err != nil {
+		return nil, err
+	}
 	rules := o.rules(log)
 	here, err := local.New(local.Options{
 		REST: cfg, TrustDomain: o.trustDomain, ClusterDomain: o.domain, Rules: rules, Table: table, Log: log, Metrics: metrics,
 		Preference: o.preference, Cordon: o.cordon, Region: o.region, Relist: o.relist, Report: record.clusterChanged,
+		Writer: writer.Writer,
 	})
 	if err != nil {
 		return nil, err
@@ -67,10 +72,6 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	serving := o.server(log, registry)
 	serving.Stalled = record.stalled
 	api, err := grpcapi.New(table, here, serving)
-	if err != nil {
-		return nil, err
-	}
-	writer, err := newSliceWriter(sliceWriterConfig{cfg, o, log, registry, metrics})
 	if err != nil {
 		return nil, err
 	}

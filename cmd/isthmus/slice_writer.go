@@ -47,7 +47,6 @@ func newSliceWriter(c sliceWriterConfig) (sliceWriter, error) {
 	}
 	w, err := externalworkload.New(externalworkload.Options{
 		Client:       api.Clients,
-		Workloads:    api.Workloads,
 		Namespace:    c.options.namespace,
 		Identity:     name,
 		QueueMetrics: c.options.queueMetrics,

@@ -7,9 +7,9 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"isthmus/clusterstore/crd"
+	"isthmus/federation"
 )
 
 // maxChanges is how many changes of the workloads of one namespace are matched against
@@ -17,32 +17,27 @@ import (
 // synced, which takes no longer.
 const maxChanges = 1000
 
-// workloadChange is one that may concern Services.
-type workloadChange struct {
-	before, after *crd.ExternalWorkload // nil: there was none, there is none
-	contents      bool                  // it concerns all Services that select the workload
-}
-
 // changes are those of workloads whose Services have not been looked for yet, by
 // namespace. Its zero value has none, and it is safe for concurrent use.
 type changes struct {
 	mu   sync.Mutex
-	list map[string][]workloadChange // with maxChanges+1, others have been left out
+	list map[string][]map[string]string // labels of workloads; with maxChanges+1, others have been left out
 }
 
-func (c *changes) add(namespace string, x workloadChange) {
+// add adds labels that workloads of a namespace have or had.
+func (c *changes) add(namespace string, labels map[string]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.list == nil {
-		c.list = make(map[string][]workloadChange)
+		c.list = make(map[string][]map[string]string)
 	}
 	if l := c.list[namespace]; len(l) <= maxChanges {
-		c.list[namespace] = append(l, x)
+		c.list[namespace] = append(l, labels)
 	}
 }
 
 // take returns a namespace's changes, and forgets them.
-func (c *changes) take(namespace string) []workloadChange {
+func (c *changes) take(namespace string) []map[string]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.list[namespace]
@@ -52,66 +47,51 @@ func (c *changes) take(namespace string) []workloadChange {
 
 // workloadsOf is the key in the queue for a namespace's changed workloads. No Service
 // has an empty name.
-func workloadsOf(namespace string) types.NamespacedName {
-	return types.NamespacedName{Namespace: namespace}
+func workloadsOf(namespace string) federation.ServiceID {
+	return federation.ServiceID{Namespace: namespace}
 }
 
 // workloadChanged notes that a workload has changed; before is nil for a new one, after
 // for one that was deleted. Which Services that concerns is for a worker to find out, in
 // the namespace's turn: a namespace may have many thousands of both.
 func (t *term) workloadChanged(before, after *crd.ExternalWorkload) {
-	one := after
-	if after == nil {
-		one = before
+	for i, w := range []*crd.ExternalWorkload{before, after} {
+		if w == nil || i == 1 && before != nil && maps.Equal(before.Labels, after.Labels) {
+			continue
+		}
+		t.changes.add(w.Namespace, w.Labels)
+		t.mark(workloadsOf(w.Namespace))
 	}
-	x := workloadChange{before, after, before == nil || after == nil || contentsDiffer(before, after)}
-	if !x.contents && maps.Equal(before.Labels, after.Labels) {
-		return
-	}
-	t.changes.add(one.Namespace, x)
-	t.queue.AddAfter(workloadsOf(one.Namespace), batchDelay)
 }
 
-// queueConcerned adds the Services to the queue that a namespace's changed workloads
-// concern.
+// queueConcerned adds the Services to the queue that select a namespace's changed workloads as
+// they were or as they are.
 func (t *term) queueConcerned(work context.Context, namespace string) {
 	list := t.changes.take(namespace)
 	if len(list) == 0 {
 		return
 	}
-	for _, svc := range inNamespace[*corev1.Service](t.services, namespace) {
+	for _, svc := range t.cluster.SelectingIn(namespace) {
 		if work.Err() != nil {
 			return
 		}
-		if len(list) > maxChanges || slices.ContainsFunc(list, func(x workloadChange) bool { return x.concerns(svc) }) {
+		if len(list) > maxChanges || slices.ContainsFunc(list, func(labels map[string]string) bool { return isSelected(svc, labels) }) {
 			t.queue.Add(nameOf(svc))
 		}
 	}
 }
 
-// concerns reports whether the change makes slices of the Service differ.
-func (x *workloadChange) concerns(svc *corev1.Service) bool {
-	was, is := isSelected(svc, x.before), isSelected(svc, x.after)
-	return was != is || is && x.contents
-}
-
-// contentsDiffer reports whether a change of a workload changes its endpoints,
-// whatever Services select it.
-func contentsDiffer(a, b *crd.ExternalWorkload) bool {
-	return a.UID != b.UID || a.Invalid != b.Invalid || zoneOf(a) != zoneOf(b) || isReady(a) != isReady(b) ||
-		!slices.Equal(a.Spec.WorkloadIPs, b.Spec.WorkloadIPs) || !slices.Equal(a.Spec.Ports, b.Spec.Ports)
-}
-
-// isSelected reports whether a Service selects a workload of its namespace; false
-// for no workload.
-func isSelected(svc *corev1.Service, w *crd.ExternalWorkload) bool {
-	if w == nil || !selects(svc) {
-		return false
-	}
+// isSelected reports whether a Service selects workloads of its namespace that have these labels; none: it
+// does not.
+func isSelected(svc *corev1.Service, labels map[string]string) bool {
 	for key, want := range svc.Spec.Selector {
-		if value, ok := w.Labels[key]; !ok || value != want {
+		if value, ok := labels[key]; !ok || value != want {
 			return false
 		}
 	}
-	return true
+	return selects(svc)
+}
+
+func nameOf(svc *corev1.Service) federation.ServiceID {
+	return federation.ServiceID{Namespace: svc.Namespace, Name: svc.Name}
 }

@@ -4,8 +4,9 @@
 // local/election.
 //
 //	w, err := externalworkload.New(externalworkload.Options{
-//		Client: client, Workloads: api.Workloads, Namespace: "linkerd", Identity: podName, Log: log,
+//		Client: client, Namespace: "linkerd", Identity: podName, Log: log,
 //	})
+//	w.Follow(cluster) // which calls w.Changed and w.WorkloadChanged
 //	err = w.Run(ctx)
 //
 // Guarantees:
@@ -16,14 +17,16 @@
 //     ports, and in headless Services its name as hostname. Any other Service has
 //     none. Slices that are not marked as ours are left alone.
 //   - The slices depend on the objects as they are, not on their order and history:
-//     slices that others edit or delete are corrected.
+//     slices that others edit or delete are corrected. While ExternalWorkloads can't be read,
+//     slices stay as they are.
 //   - A write begins only while the Lease is held, and is cancelled when that is lost;
 //     local/election has the rules. When Run's context ends, the writes under way are
 //     finished and then the Lease released, so that another replica continues within
 //     seconds. However the API server behaves, each takes at most 10 s, and Run returns.
 //   - Whatever the API server or an object contains, Run goes on, other Services are
-//     written, and their retries do not wait. What an API server would refuse is left
-//     out and reported by Status and one log line; the rest is written.
+//     written, and their retries do not wait. What fails is tried again for ever, 1 s to 5 min apart.
+//     What an API server would refuse is left out and reported by Status and one log line;
+//     the rest is written.
 //   - No namespace holds up the others: they are served in turn, by several workers, of
 //     which each has a few at most (order.go). These also find out which Services a
 //     changed workload concerns (concern.go). A write that hangs is given up after
@@ -36,12 +39,12 @@
 // Linkerd's controller: either takes over from the other without a write, unless a
 // Service has unnamed ports.
 //
-// New and Run are called once; Status may be called at any time. While it leads, a
-// writer follows ExternalWorkloads and slices that are marked as ours, and, while there
-// is any of these, all Services (idle.go): the first workload of a cluster waits until
-// they are listed. It stops a minute or two after the last is gone. It has a goroutine for
-// each of these informers and some that write; otherwise no goroutine but Run's, and no
-// objects.
+// A writer follows nothing by itself. Services, ExternalWorkloads and which slices have the mark come
+// from the own cluster ([Cluster]), which has read them anyway. The slices themselves are not kept:
+// before a Service is written, its own are read, one by one (sync.go), so that a plan is never made of old ones.
+//
+// New, Follow and Run are called once; the other methods may be called at any time. While it leads, a
+// writer has some goroutines that write; otherwise no goroutine but Run's.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package externalworkload

@@ -14,19 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TestRefused: while an API server refuses one Service's slices, others are written; it
-// is given up in the end, and tried again after its next change.
+// TestRefused: while an API server refuses one Service's slices, others are written; that one is tried again
+// for ever, five minutes apart at most, and after its next change.
 func TestRefused(t *testing.T) {
 	inCluster(t, func(c *cluster) {
 		r := c.running()
 		c.fail("* update endpointslices", apierrors.NewInvalid(schema.GroupKind{Kind: "EndpointSlice"}, "x", nil))
 		c.put(unready(aWorkload("vm-1", "10.0.0.1", "8080")))
-		db := aService("db", "3306/3306")
-		db.Spec.Selector = map[string]string{"app": "db"}
-		c.put(db)
-		vm := aWorkload("db-1", "10.0.1.1", "3306")
-		vm.Labels["app"] = "db"
-		c.put(vm)
+		c.serviceIn("ns", "db")
 		c.pass(time.Second)
 		if got := c.written(); got != "a create" {
 			t.Errorf("writes %q", got)
@@ -34,15 +29,12 @@ func TestRefused(t *testing.T) {
 		if s := r.Status(); !strings.Contains(s.Error, "invalid") || s.ErrorAt.IsZero() {
 			t.Errorf("status %+v", s)
 		}
-		c.pass(6 * time.Minute)
-		if n := r.log.FilterMessageSnippet("given up").Len(); n != 1 {
-			t.Errorf("%d lines about giving up", n)
+		c.pass(20 * time.Minute)
+		if n := r.log.FilterMessageSnippet("can't be written").Len(); n != 1 {
+			t.Errorf("%d lines that it can't be written", n)
 		}
-		if got := testutil.ToFloat64(r.metrics.queue.drops); got != 1 {
-			t.Errorf("%v drops", got)
-		}
-		if got := testutil.ToFloat64(r.metrics.queue.retries); got != maxRetries {
-			t.Errorf("%v retries", got)
+		if got := testutil.ToFloat64(r.metrics.queue.retries); got < 10 || got > 13 {
+			t.Errorf("%v retries in 20 minutes", got)
 		}
 		c.fail("* update endpointslices", nil)
 		c.put(unready(aWorkload("vm-2", "10.0.0.2", "8080")))
@@ -86,25 +78,6 @@ func TestConflict(t *testing.T) {
 		c.pass(10 * time.Second)
 		if n := testutil.ToFloat64(r.metrics.queue.retries); n < 9 || n > 10 {
 			t.Errorf("%v retries in 10 s", n)
-		}
-	})
-}
-
-// TestResync: a Service that was given up is tried again without any change.
-func TestResync(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		c.running()
-		c.fail("* update endpointslices", errAway)
-		c.put(unready(aWorkload("vm-1", "10.0.0.1", "8080")))
-		c.pass(6 * time.Minute)
-		c.fail("* update endpointslices", nil)
-		c.pass(2 * maxBackoff)
-		if got := c.written(); got != "" {
-			t.Errorf("writes %q, though given up", got)
-		}
-		c.pass(resync + time.Minute)
-		if got := c.written(); got != "a update" {
-			t.Errorf("writes %q", got)
 		}
 	})
 }
@@ -178,4 +151,24 @@ func TestNoWorkloads(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestLeftOver: slices of workloads that were deleted while no replica ran are deleted, however long that fails.
+func TestLeftOver(t *testing.T) {
+	inCluster(t, func(c *cluster) {
+		c.running().stop()
+		c.deleteWorkload("vm-1")
+		c.deleteWorkload("vm-2")
+		c.fail("* delete endpointslices", errAway)
+		c.start("b")
+		c.pass(3 * time.Minute)
+		if got := len(c.slices().slices); got != 1 {
+			t.Errorf("%d slices", got)
+		}
+		c.fail("* delete endpointslices", nil)
+		c.pass(maxBackoff)
+		if got := c.written(); got != "b delete" {
+			t.Errorf("writes %q", got)
+		}
+	})
 }

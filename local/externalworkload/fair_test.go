@@ -82,7 +82,7 @@ func TestHangingWrite(t *testing.T) {
 		if !c.has("quiet", "web") {
 			t.Error("another namespace waits for writes that hang")
 		}
-		c.pass(writeTimeout)
+		c.pass(requestTimeout)
 		if r.Status().Error == "" || c.has("stuck", "web") {
 			t.Errorf("what hangs is not given up: %+v", r.Status())
 		}

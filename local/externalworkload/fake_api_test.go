@@ -3,13 +3,21 @@ package externalworkload
 import (
 	"context"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/gentype"
+	"k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode/decodetest"
+	"isthmus/clusterstore/kube"
+	"isthmus/clusterstore/typed/typedtest"
 )
 
 // fakeWorkloads is an API of ExternalWorkloads in memory.
@@ -22,10 +30,23 @@ var workloadsResource = crd.WorkloadVersion.WithResource("externalworkloads")
 
 func newFakeWorkloads() *fakeWorkloads {
 	scheme := crd.NewScheme()
-	f := &fakeWorkloads{&clienttesting.Fake{}, clienttesting.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder())}
-	f.AddReactor("*", "externalworkloads", clienttesting.ObjectReaction(f.tracker))
+	return fakeWorkloadsOn(clienttesting.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder()), nil)
+}
+
+// fakeWorkloadsOn is what a client sees of an API whose requests first go to react.
+func fakeWorkloadsOn(tracker clienttesting.ObjectTracker, react clienttesting.ReactionFunc) *fakeWorkloads {
+	f := &fakeWorkloads{&clienttesting.Fake{}, tracker}
+	if react != nil {
+		f.AddReactor("*", "externalworkloads", react)
+	}
+	f.AddReactor("*", "externalworkloads", clienttesting.ObjectReaction(tracker))
 	f.AddWatchReactor("externalworkloads", func(a clienttesting.Action) (bool, watch.Interface, error) {
-		w, err := f.tracker.Watch(a.GetResource(), a.GetNamespace())
+		if react != nil {
+			if handled, _, err := react(a); handled {
+				return true, nil, err
+			}
+		}
+		w, err := tracker.Watch(a.GetResource(), a.GetNamespace())
 		return true, w, err
 	})
 	return f
@@ -41,13 +62,29 @@ func (f *fakeWorkloads) in(namespace string) *gentype.FakeClientWithList[*crd.Ex
 		})
 }
 
-func (f *fakeWorkloads) List(ctx context.Context, o metav1.ListOptions) (*crd.ExternalWorkloadList, error) {
-	return f.in("").List(ctx, o)
+// newKubeClient is a client of the fakes. All other kinds are absent.
+func newKubeClient(api *fake.Clientset, workloads *fakeWorkloads) *kube.Client {
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		panic(err)
+	}
+	c := &kube.Client{Clients: typedtest.Clients(api)}
+	c.Sources = decodetest.Sources(c.Clients, metadatafake.NewSimpleMetadataClient(scheme))
+	c.Sources.Workloads = decodetest.New[*crd.ExternalWorkload](workloads.in(""))
+	c.Sources.Servers = decodetest.New[*crd.Server](absent[*crd.ServerList]{})
+	c.Sources.Profiles = decodetest.New[*crd.ServiceProfile](absent[*crd.ServiceProfileList]{})
+	return c
 }
 
-func (f *fakeWorkloads) Watch(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	return f.in("").Watch(ctx, o)
+// absent is a kind that an API server does not have.
+type absent[L runtime.Object] struct{}
+
+var errAbsent = apierrors.NewNotFound(schema.GroupResource{}, "")
+
+func (absent[L]) List(context.Context, metav1.ListOptions) (list L, err error) {
+	return list, errAbsent
 }
 
-// IsWatchListSemanticsUnSupported is what informers ask, by this name.
-func (f *fakeWorkloads) IsWatchListSemanticsUnSupported() bool { return true }
+func (absent[L]) Watch(context.Context, metav1.ListOptions) (watch.Interface, error) {
+	return nil, errAbsent
+}

@@ -3,10 +3,11 @@ package externalworkload
 import (
 	"context"
 	"errors"
+	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,7 +20,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,39 +27,63 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	own "isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/crd"
 	"isthmus/clusterstore/typed/typedtest"
+	"isthmus/federation"
+	"isthmus/internal/adminapi"
 )
 
-// testTerm is a term that does not run: its informers hold what a test adds.
+// testTerm is a term that does not run, on a cluster that a test makes.
 type testTerm struct {
 	*term
-	api *fake.Clientset
-	t   testing.TB
+	still *still
+	api   *fake.Clientset
 }
+
+// still is a cluster that is as it is.
+type still struct {
+	Cluster   // nil: nothing else is asked
+	services  []*corev1.Service
+	workloads []*crd.ExternalWorkload
+	marked    []string
+}
+
+func (s *still) Selecting(id federation.ServiceID) *corev1.Service {
+	for _, svc := range s.services {
+		if nameOf(svc) == id {
+			return svc
+		}
+	}
+	return nil
+}
+
+func (s *still) SelectingIn(namespace string) []*corev1.Service {
+	return slices.DeleteFunc(slices.Clone(s.services), func(svc *corev1.Service) bool { return svc.Namespace != namespace })
+}
+
+func (s *still) Workloads(string) []*crd.ExternalWorkload     { return slices.Clone(s.workloads) }
+func (s *still) Marked(federation.ServiceID) []string         { return s.marked }
+func (s *still) AllMarked() map[federation.ServiceID][]string { return nil }
+func (s *still) Resources() []adminapi.Resource               { return nil }
+func (s *still) Synced() <-chan struct{}                      { return nil }
 
 // held is a lease that is never lost.
 type held struct{}
 
 func (held) Write(write func(context.Context) error) error { return write(context.Background()) }
 
-func newTestTerm(t testing.TB) testTerm {
+func newTestTerm(t testing.TB, services ...*corev1.Service) testTerm {
 	t.Helper()
-	api := fake.NewClientset()
-	w, err := New(Options{Client: typedtest.Clients(api), Workloads: newFakeWorkloads(), Namespace: "linkerd", Identity: "a"})
+	api, s := fake.NewClientset(), &still{services: services}
+	w, err := New(Options{Client: typedtest.Clients(api), Namespace: "linkerd", Identity: "a"})
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.Follow(s)
 	term := newTerm(w, held{})
 	t.Cleanup(term.queue.ShutDown)
-	return testTerm{term, api, t}
-}
-
-func (x testTerm) add(svc *corev1.Service) {
-	x.t.Helper()
-	if err := x.services.GetIndexer().Add(svc); err != nil {
-		x.t.Fatal(err)
-	}
+	return testTerm{term, s, api}
 }
 
 // cluster is an API in memory, in a synctest bubble, and the replicas that write there.
@@ -71,7 +95,7 @@ type cluster struct {
 	mu      sync.Mutex
 	errs    map[string]error // by "REPLICA VERB RESOURCE" or "* VERB RESOURCE"
 	names   int
-	version int   // of the Lease
+	version int   // of the Lease, and of slices
 	lose    error // instead of the answer to the creation of a Lease, which is carried out
 	slow    slowness
 	writes  []string // "a create" and so on: who has written slices
@@ -84,7 +108,13 @@ func inCluster(t *testing.T, test func(*cluster)) {
 	})
 }
 
-// react does what an API server does and the fake does not: names, generations, and
+// stamp gives a slice a version. c.mu is held.
+func (c *cluster) stamp(s *discoveryv1.EndpointSlice) {
+	c.version++
+	s.ResourceVersion = strconv.Itoa(c.version)
+}
+
+// react does what an API server does and the fake does not: names, versions, and
 // the failures that the test sets.
 func (c *cluster) react(who string) clienttesting.ReactionFunc {
 	return func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -107,10 +137,11 @@ func (c *cluster) react(who string) clienttesting.ReactionFunc {
 			c.names++
 			s := a.Object.(*discoveryv1.EndpointSlice)
 			s.Name = s.GenerateName + string(rune('a'+c.names%26)) + strings.Repeat("z", c.names/26)
-			s.UID, s.Generation = types.UID("uid-of-"+s.Name), 1
+			s.UID = types.UID("uid-of-" + s.Name)
+			c.stamp(s)
 			c.writes = append(c.writes, who+" create")
 		case clienttesting.UpdateActionImpl:
-			a.Object.(*discoveryv1.EndpointSlice).Generation++
+			c.stamp(a.Object.(*discoveryv1.EndpointSlice))
 			c.writes = append(c.writes, who+" update")
 		case clienttesting.DeleteActionImpl:
 			c.writes = append(c.writes, who+" delete")
@@ -147,16 +178,16 @@ func (c *cluster) reactLease(a clienttesting.Action) (bool, runtime.Object, erro
 	return false, nil, nil
 }
 
-// replica is a Writer that runs.
+// replica is a Writer that runs, on a cluster that it follows by itself.
 type replica struct {
 	*Writer
 	c        *cluster
 	log      *observer.ObservedLogs
 	registry *prometheus.Registry
 	stop     func() // ends Run and waits for it
-
-	serviceWatches atomic.Int32 // that have not been stopped
 }
+
+func (r *replica) leads() bool { return r.leading() != nil }
 
 // start runs a replica, on a client of its own.
 func (c *cluster) start(identity string) *replica {
@@ -170,48 +201,42 @@ func (c *cluster) start(identity string) *replica {
 			return true, nil, err
 		}
 		w, err := c.api.Tracker().Watch(a.GetResource(), a.GetNamespace())
-		if err == nil {
-			w = watch.Filter(w, selected(a.(clienttesting.WatchActionImpl).WatchRestrictions.Labels))
-		}
-		if err == nil && a.GetResource().Resource == "services" {
-			r.serviceWatches.Add(1)
-			w = counted{w, sync.OnceFunc(func() { r.serviceWatches.Add(-1) })}
-		}
 		return true, w, err
 	})
-	workloads := &fakeWorkloads{&clienttesting.Fake{}, c.workloads.tracker}
-	workloads.AddReactor("*", "*", c.react(identity))
-	workloads.ReactionChain = append(workloads.ReactionChain, c.workloads.ReactionChain...)
-	workloads.WatchReactionChain = c.workloads.WatchReactionChain
 	core, log := observer.New(zap.DebugLevel)
 	r.log = log
-	w, err := New(Options{Client: c.slow.clients(client), Workloads: workloads, Namespace: "linkerd", Identity: identity,
-		QueueMetrics: true, Registerer: r.registry, Log: zap.New(core)})
+	w, err := New(Options{Client: c.slow.clients(client), Namespace: "linkerd", Identity: identity, QueueMetrics: true, Registerer: r.registry, Log: zap.New(core)})
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	r.Writer = w
+	followed, err := own.NewOwn(own.Config{
+		Client: newKubeClient(client, fakeWorkloadsOn(c.workloads.tracker, c.react(identity))), Rules: own.Rules{EndpointSlices: true}, Log: zap.NewNop(),
+		Changed: func(svc federation.ServiceID, _ time.Time) { w.Changed(svc) },
+	}, own.OwnConfig{
+		ServiceChanged: func(federation.ServiceID) {}, NodeChanged: func(string, string, bool) {},
+		ProfileChanged: func(own.Topic, time.Time) {}, OwnerChanged: func(netip.Addr) {},
+		SliceManager: Mark, WorkloadChanged: w.WorkloadChanged,
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	w.Follow(followed)
 	ctx, cancel := context.WithCancel(c.t.Context())
-	done := make(chan error, 1)
+	done := make(chan error, 2)
 	go func() { done <- w.Run(ctx) }()
+	following, forget := context.WithCancel(c.t.Context())
+	go func() { done <- followed.Run(following) }()
 	r.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			c.t.Errorf("Run: %v", err)
 		}
+		forget()
+		<-done
 	})
 	c.t.Cleanup(r.stop)
 	return r
-}
-
-// selected is the event that an API server sends to a watch with a selector.
-func selected(s labels.Selector) watch.FilterFunc {
-	return func(e watch.Event) (watch.Event, bool) {
-		if o, ok := e.Object.(metav1.Object); ok && !s.Matches(labels.Set(o.GetLabels())) {
-			e.Type = watch.Deleted
-		}
-		return e, true
-	}
 }
 
 // fail makes requests fail: "REPLICA VERB RESOURCE", "REPLICA * *", "* VERB
@@ -251,6 +276,13 @@ func (c *cluster) pass(d time.Duration) {
 	synctest.Wait()
 }
 
+func (c *cluster) deleteWorkload(name string) {
+	c.t.Helper()
+	if err := c.workloads.in("ns").Delete(c.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
 func (c *cluster) put(o runtime.Object) {
 	c.t.Helper()
 	var err error
@@ -261,7 +293,9 @@ func (c *cluster) put(o runtime.Object) {
 			_, err = c.api.CoreV1().Services(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
 		}
 	case *discoveryv1.EndpointSlice:
-		o.Generation++
+		c.mu.Lock()
+		c.stamp(o)
+		c.mu.Unlock()
 		if _, err = c.api.DiscoveryV1().EndpointSlices(o.Namespace).Update(ctx, o, metav1.UpdateOptions{}); err != nil {
 			_, err = c.api.DiscoveryV1().EndpointSlices(o.Namespace).Create(ctx, o, metav1.CreateOptions{})
 		}

@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"isthmus/clusterstore/crd"
 )
 
 // What local/election promises.
@@ -115,11 +117,9 @@ func (r refused) Write(func(context.Context) error) error { return r.why }
 
 // TestNoLease: nothing is written unless the lease lets a write begin.
 func TestNoLease(t *testing.T) {
-	term, svc := newTestTerm(t), aService("web", "80/8080")
-	term.add(svc)
-	if err := term.workloads.GetIndexer().Add(aWorkload("vm-1", "10.0.0.1", "8080")); err != nil {
-		t.Fatal(err)
-	}
+	svc := aService("web", "80/8080")
+	term := newTestTerm(t, svc)
+	term.still.workloads = []*crd.ExternalWorkload{aWorkload("vm-1", "10.0.0.1", "8080")}
 	allowed := term.lease
 	term.lease = refused{errAway}
 	if err := term.sync(t.Context(), nameOf(svc)); !errors.Is(err, errAway) || len(term.api.Actions()) > 0 {

@@ -74,7 +74,7 @@ func newQueueMetrics() *queueMetrics {
 		longest:    gauge("longest_running_processor_seconds", "For how long the oldest key being worked on has been so."),
 		adds:       counter("adds_total", "Keys added to the work queue."),
 		retries:    counter("retries_total", "Keys added to the work queue again after a failure."),
-		drops:      counter("drops_total", "Keys given up after too many failures."),
+		drops:      counter("drops_total", "Always 0: no key is given up."),
 		waited:     histogram("queue_duration_seconds", "How long a key stays in the work queue."),
 		worked:     histogram("work_duration_seconds", "How long a key is worked on."),
 	}

@@ -2,16 +2,14 @@ package externalworkload
 
 import (
 	"sync"
-	"time"
-
-	"k8s.io/apimachinery/pkg/types"
 
 	"isthmus/clusterstore/fair"
+	"isthmus/federation"
 )
 
 const (
 	// workers is how many Services are synced at the same time. A write that hangs
-	// keeps one for writeTimeout.
+	// keeps one for requestTimeout.
 	workers = 32
 	// workersForOne is how many of them work for the same namespace, so that all the
 	// writes of a few namespaces may hang and leave workers to the others.
@@ -23,18 +21,18 @@ const (
 // be.
 type order struct {
 	mu    sync.Mutex
-	queue *fair.Queue[types.NamespacedName]
+	queue *fair.Queue[federation.ServiceID]
 }
 
 func newOrder() *order {
-	return &order{queue: fair.NewQueue[types.NamespacedName](workersForOne)}
+	return &order{queue: fair.NewQueue[federation.ServiceID](workersForOne)}
 }
 
 // Touch implements workqueue.Queue. A Service that is marked again keeps its place.
-func (o *order) Touch(types.NamespacedName) {}
+func (o *order) Touch(federation.ServiceID) {}
 
 // Push implements workqueue.Queue.
-func (o *order) Push(svc types.NamespacedName) {
+func (o *order) Push(svc federation.ServiceID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.queue.Push(svc.Namespace, svc)
@@ -50,7 +48,7 @@ func (o *order) Len() int {
 }
 
 // Pop implements workqueue.Queue.
-func (o *order) Pop() types.NamespacedName {
+func (o *order) Pop() federation.ServiceID {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	_, svc, _ := o.queue.Pop()
@@ -58,23 +56,8 @@ func (o *order) Pop() types.NamespacedName {
 }
 
 // done is called before the queue's Done.
-func (o *order) done(svc types.NamespacedName) {
+func (o *order) done(svc federation.ServiceID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.queue.Done(svc.Namespace)
 }
-
-// times is when something happened, by Service. Its zero value has none, and it is safe
-// for concurrent use.
-type times struct {
-	at sync.Map // of types.NamespacedName to time.Time
-}
-
-func (t *times) get(svc types.NamespacedName) (at time.Time, ok bool) {
-	v, ok := t.at.Load(svc)
-	at, _ = v.(time.Time)
-	return at, ok
-}
-
-func (t *times) now(svc types.NamespacedName)    { t.at.Store(svc, time.Now()) }
-func (t *times) forget(svc types.NamespacedName) { t.at.Delete(svc) }

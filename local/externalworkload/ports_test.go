@@ -85,8 +85,8 @@ func TestPlanBrokenOff(t *testing.T) {
 	if _, left := newPlan(ctx, aService("web", "80/8080"), list, nil); len(left.list()) != 0 {
 		t.Errorf("went on: %q", left.list())
 	}
-	term, svc := newTestTerm(t), aService("web", "80/8080")
-	term.add(svc)
+	svc := aService("web", "80/8080")
+	term := newTestTerm(t, svc)
 	term.report(nameOf(svc), []string{"as before"})
 	if err := term.sync(ctx, nameOf(svc)); !errors.Is(err, context.Canceled) || len(term.Status().Problems) != 1 {
 		t.Errorf("%v; status %+v", err, term.Status())

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// writerName marks slices as ours. It is the name that Linkerd's controller uses,
-	// so that either takes over the other's.
-	writerName = "linkerd-external-workloads-controller"
+	// Mark is who manages our slices, by their label endpointslice.kubernetes.io/managed-by. It is the
+	// name that Linkerd's controller uses, so that either takes over the other's.
+	Mark       = "linkerd-external-workloads-controller"
 	namePrefix = "linkerd-external-"
 	// maxEndpoints is how many endpoints a slice may have.
 	maxEndpoints = 100
@@ -52,7 +52,7 @@ func sliceLabels(svc *corev1.Service) map[string]string {
 		l[corev1.IsHeadlessService] = ""
 	}
 	l[discoveryv1.LabelServiceName] = svc.Name
-	l[discoveryv1.LabelManagedBy] = writerName
+	l[discoveryv1.LabelManagedBy] = Mark
 	return l
 }
 

@@ -2,13 +2,12 @@ package externalworkload
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
 	"go.uber.org/zap"
-	"k8s.io/apimachinery/pkg/types"
 
+	"isthmus/federation"
 	"isthmus/internal/adminapi"
 )
 
@@ -20,15 +19,22 @@ type failure struct {
 
 // Status returns the state now. It is safe for concurrent use.
 func (w *Writer) Status() adminapi.SliceWriter {
+	var unread map[string]string
+	var slicesOf map[federation.ServiceID][]string
+	synced := false
+	if w.leading() != nil {
+		unread, synced = w.unreadable()
+		slicesOf = w.cluster.AllMarked()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := adminapi.SliceWriter{
 		Identity: w.o.Identity, Holder: w.holder, Leading: w.term != nil, Since: w.since, LeaseError: w.leaseErr,
-		Error: w.lastFailure.text, ErrorAt: w.lastFailure.at, Problems: make([]adminapi.Problem, 0, len(w.problems)), Unread: maps.Clone(w.unread),
+		Error: w.lastFailure.text, ErrorAt: w.lastFailure.at, Problems: make([]adminapi.Problem, 0, len(w.problems)),
+		Unread: unread, Synced: synced, Services: len(slicesOf),
 	}
-	if w.term != nil {
-		s.Synced = w.term.synced.Load()
-		s.Services, s.Slices = w.term.size()
+	for _, names := range slicesOf {
+		s.Slices += len(names)
 	}
 	for svc, list := range w.problems {
 		s.Problems = append(s.Problems, adminapi.Problem{Service: svc.String(), Problems: list})
@@ -38,7 +44,7 @@ func (w *Writer) Status() adminapi.SliceWriter {
 }
 
 // report stores what is left out of a Service's slices, and logs it if it has changed.
-func (w *Writer) report(svc types.NamespacedName, problems []string) {
+func (w *Writer) report(svc federation.ServiceID, problems []string) {
 	w.mu.Lock()
 	before := w.problems[svc]
 	if len(problems) == 0 {
@@ -59,22 +65,44 @@ func (w *Writer) setFailure(err error) {
 	w.lastFailure = failure{err.Error(), time.Now()}
 }
 
-// setRead stores that a resource can be read, or why not, and logs when that changes.
-func (w *Writer) setRead(resource string, err error) {
-	w.mu.Lock()
-	before, now := w.unread[resource], ""
-	if err != nil {
-		now = err.Error()
-		w.unread[resource] = now
-	} else {
-		delete(w.unread, resource)
+// unreadable returns why resources that slices are made of can't be read, and whether ExternalWorkloads can.
+func (w *Writer) unreadable() (why map[string]string, workloads bool) {
+	why = make(map[string]string)
+	listed := false
+	select {
+	case <-w.cluster.Synced():
+		listed = true
+	default:
 	}
+	for _, r := range w.cluster.Resources() {
+		switch r.Resource {
+		case "externalworkloads":
+			workloads = listed && r.Synced && r.Err == ""
+			fallthrough
+		case "services", "endpointslices":
+			if r.Err != "" {
+				why[r.Resource] = r.Err
+			}
+		}
+	}
+	return why, workloads
+}
+
+// ready reports whether ExternalWorkloads can be read: else slices stay as they are. It logs when that
+// changes.
+func (w *Writer) ready() bool {
+	all, ready := w.unreadable()
+	now := all["externalworkloads"]
+	w.mu.Lock()
+	before := w.unread
+	w.unread = now
 	w.mu.Unlock()
 	switch { // reasons may differ from attempt to attempt
 	case (now == "") == (before == ""):
 	case now != "":
-		w.log.Error("a resource that EndpointSlices depend on can't be read; still trying", zap.String("resource", resource), zap.String("error", now))
+		w.log.Error("ExternalWorkloads can't be read, so EndpointSlices stay as they are; still trying", zap.String("error", now))
 	default:
-		w.log.Info("a resource that EndpointSlices depend on can be read again", zap.String("resource", resource))
+		w.log.Info("ExternalWorkloads can be read again")
 	}
+	return ready
 }

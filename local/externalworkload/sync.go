@@ -12,31 +12,28 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"isthmus/clusterstore/crd"
+	"isthmus/federation"
 )
 
-// writeTimeout bounds one write.
-const writeTimeout = 10 * time.Second
-
-var errStale = errors.New("the last writes have not been read back yet")
+// requestTimeout bounds one request about a slice.
+const requestTimeout = 10 * time.Second
 
 // sync makes a Service's slices what they should be. No write begins after the end of
-// work, or once the Lease is not held. A slice is updated and deleted only in the version that was read: if others
-// were faster, their version is read first.
-func (t *term) sync(work context.Context, name types.NamespacedName) error {
-	svc, ok := t.service(name)
-	if !ok { // deleted: garbage collection removes its slices
-		t.tracker.DeleteService(name.Namespace, name.Name)
+// work, or once the Lease is not held. Slices are read anew first, and updated and deleted only
+// in the version that was read.
+func (t *term) sync(work context.Context, name federation.ServiceID) error {
+	svc := t.cluster.Selecting(name)
+	if svc == nil { // deleted: garbage collection removes its slices
 		t.report(name, nil)
 		t.written.forget(name)
-		t.stale.forget(name)
+		t.created.forget(name)
 		return nil
 	}
-	existing := t.slicesOf(name)
-	if t.tracker.StaleSlices(svc, existing) {
-		return errStale
+	existing, err := t.slicesOf(work, name)
+	if err != nil {
+		return err
 	}
 	p, left := newPlan(work, svc, t.selected(svc), existing)
 	if work.Err() != nil { // so the plan may be incomplete
@@ -46,25 +43,28 @@ func (t *term) sync(work context.Context, name types.NamespacedName) error {
 	return t.execute(work, p, name)
 }
 
-func (t *term) service(name types.NamespacedName) (*corev1.Service, bool) {
-	o, ok, _ := t.services.GetIndexer().GetByKey(name.String())
-	if !ok {
-		return nil, false
-	}
-	svc, ok := o.(*corev1.Service)
-	return svc, ok
-}
-
-// slicesOf lists the slices of a Service that are marked as ours, without those that
-// are being deleted.
-func (t *term) slicesOf(name types.NamespacedName) []*discoveryv1.EndpointSlice {
-	return slices.DeleteFunc(byIndex[*discoveryv1.EndpointSlice](t.slices, byService, name.String()), func(s *discoveryv1.EndpointSlice) bool {
-		terminating := s.DeletionTimestamp != nil
-		if terminating { // the deletion may take long if it waits for a finalizer
-			t.tracker.ExpectDeletion(s)
+// slicesOf reads the slices of a Service that are marked as ours, without those that are being
+// deleted, which may take long if they wait for a finalizer. The cluster may not have seen yet what
+// this term has created.
+func (t *term) slicesOf(work context.Context, svc federation.ServiceID) (list []*discoveryv1.EndpointSlice, err error) {
+	marked := t.cluster.Marked(svc)
+	created, _ := t.created.get(svc)
+	unseen := slices.DeleteFunc(slices.Clone(created), func(name string) bool { return slices.Contains(marked, name) })
+	for _, name := range slices.Concat(marked, unseen) {
+		ctx, stop := context.WithTimeout(work, requestTimeout)
+		s, err := t.o.Client.EndpointSlices(svc.Namespace).Get(ctx, name, metav1.GetOptions{})
+		stop()
+		switch {
+		case apierrors.IsNotFound(err):
+			unseen = slices.DeleteFunc(unseen, func(other string) bool { return other == name })
+		case err != nil:
+			return nil, fmt.Errorf("read EndpointSlice %s: %w", name, err)
+		case s.DeletionTimestamp == nil && s.Labels[discoveryv1.LabelServiceName] == svc.Name && s.Labels[discoveryv1.LabelManagedBy] == Mark:
+			list = append(list, s)
 		}
-		return terminating
-	})
+	}
+	t.created.set(svc, unseen)
+	return list, nil
 }
 
 // selected lists the workloads that a Service selects, by name.
@@ -72,17 +72,9 @@ func (t *term) selected(svc *corev1.Service) []*crd.ExternalWorkload {
 	if !selects(svc) {
 		return nil
 	}
-	list := slices.DeleteFunc(inNamespace[*crd.ExternalWorkload](t.workloads, svc.Namespace),
-		func(w *crd.ExternalWorkload) bool { return !isSelected(svc, w) })
+	list := slices.DeleteFunc(t.cluster.Workloads(svc.Namespace), func(w *crd.ExternalWorkload) bool { return !isSelected(svc, w.Labels) })
 	slices.SortFunc(list, func(a, b *crd.ExternalWorkload) int { return strings.Compare(a.Name, b.Name) })
 	return list
-}
-
-// size returns how many Services have slices that are marked as ours, and how many
-// these slices are.
-func (t *term) size() (services, slices int) {
-	i := t.slices.GetIndexer()
-	return len(i.ListIndexFuncValues(byService)), len(i.ListKeys())
 }
 
 // operation is a kind of write, and its label in metrics.
@@ -97,7 +89,7 @@ const (
 // execute executes a plan: first the writes that add endpoints, so that none is missing
 // in between. The first error ends it, unless the API server refuses the slice itself:
 // then the others are written, but nothing is deleted.
-func (t *term) execute(work context.Context, p plan, name types.NamespacedName) error {
+func (t *term) execute(work context.Context, p plan, name federation.ServiceID) error {
 	var refused []error
 	for _, x := range []struct {
 		op   operation
@@ -111,8 +103,8 @@ func (t *term) execute(work context.Context, p plan, name types.NamespacedName) 
 				return work.Err()
 			}
 			err := t.lease.Write(func(ctx context.Context) error {
-				t.written.now(name)
-				return t.write(ctx, x.op, s)
+				t.written.set(name, time.Now())
+				return t.write(ctx, x.op, name, s)
 			})
 			switch {
 			case err == nil:
@@ -129,26 +121,24 @@ func (t *term) execute(work context.Context, p plan, name types.NamespacedName) 
 	return errors.Join(refused...)
 }
 
-// write writes one slice, and lets the tracker expect to read that back.
-func (t *term) write(ctx context.Context, op operation, s *discoveryv1.EndpointSlice) (err error) {
-	ctx, stop := context.WithTimeout(ctx, writeTimeout)
+// write writes one slice of a Service.
+func (t *term) write(ctx context.Context, op operation, svc federation.ServiceID, s *discoveryv1.EndpointSlice) (err error) {
+	ctx, stop := context.WithTimeout(ctx, requestTimeout)
 	defer stop()
 	api := t.o.Client.EndpointSlices(s.Namespace)
 	switch op {
 	case removes:
 		err = api.Delete(ctx, s.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion}})
-		if err == nil || apierrors.IsNotFound(err) {
-			t.tracker.ExpectDeletion(s)
+		if apierrors.IsNotFound(err) {
 			err = nil
 		}
-		return err
 	case creates:
-		s, err = api.Create(ctx, s, metav1.CreateOptions{})
+		if s, err = api.Create(ctx, s, metav1.CreateOptions{}); err == nil {
+			created, _ := t.created.get(svc)
+			t.created.set(svc, append(created, s.Name))
+		}
 	default:
-		s, err = api.Update(ctx, s, metav1.UpdateOptions{})
-	}
-	if err == nil {
-		t.tracker.Update(s)
+		_, err = api.Update(ctx, s, metav1.UpdateOptions{})
 	}
 	return err
 }

@@ -9,12 +9,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
+	corev1 "k8s.io/api/core/v1"
 
 	"isthmus/clusterstore/crd"
 	"isthmus/clusterstore/typed"
+	"isthmus/federation"
+	"isthmus/internal/adminapi"
 	"isthmus/local/election"
 )
 
@@ -23,8 +23,7 @@ const leaseName = "linkerd-destination-endpoint-write"
 
 // Options are a Writer's.
 type Options struct {
-	Client    *typed.Clients // of the local cluster
-	Workloads WorkloadClient // of the same
+	Client    *typed.Clients // of the own cluster
 	Namespace string         // of the control plane: the Lease is there
 	Identity  string         // by which the Lease is held; no other replica may have the same
 	// QueueMetrics exports the metrics of the work queue.
@@ -33,10 +32,18 @@ type Options struct {
 	Log          *zap.Logger           // nil: no logs
 }
 
-// WorkloadClient reads a cluster's ExternalWorkloads, in all namespaces.
-type WorkloadClient interface {
-	List(context.Context, metav1.ListOptions) (*crd.ExternalWorkloadList, error)
-	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
+// Cluster is what a Writer reads of the own cluster, which follows the objects. It is a
+// [cluster.Own], whose methods have the details.
+//
+// [cluster.Own]: isthmus/clusterstore/cluster
+type Cluster interface {
+	Synced() <-chan struct{}
+	Resources() []adminapi.Resource
+	Selecting(federation.ServiceID) *corev1.Service
+	SelectingIn(namespace string) []*corev1.Service
+	Workloads(namespace string) []*crd.ExternalWorkload // "": of all
+	Marked(federation.ServiceID) (names []string)
+	AllMarked() map[federation.ServiceID][]string
 }
 
 func (o *Options) validate() error {
@@ -49,8 +56,6 @@ func (o *Options) validate() error {
 	switch {
 	case o.Client == nil:
 		return errors.New("Options.Client is nil")
-	case o.Workloads == nil:
-		return errors.New("Options.Workloads, the client for ExternalWorkloads, is nil")
 	case o.Namespace == "":
 		return errors.New("Options.Namespace, the namespace of the Lease, is empty")
 	case o.Identity == "":
@@ -65,6 +70,7 @@ type Writer struct {
 	o       Options
 	log     *zap.Logger
 	metrics *metrics
+	cluster Cluster // set by Follow
 
 	mu          sync.Mutex
 	holder      string    // of the Lease, as last seen
@@ -72,8 +78,8 @@ type Writer struct {
 	term        *term     // nil: does not lead
 	since       time.Time // when it began, or stopped, to lead
 	lastFailure failure
-	problems    map[types.NamespacedName][]string // what is left out, by Service
-	unread      map[string]string                 // why resources can't be read, by resource
+	problems    map[federation.ServiceID][]string // what is left out, by Service
+	unread      string                            // why ExternalWorkloads can't be read, as logged; empty: they can
 }
 
 // New checks the options. It does no network IO and starts nothing.
@@ -81,13 +87,32 @@ func New(o Options) (*Writer, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("EndpointSlice writer: %w", err)
 	}
-	w := &Writer{o: o, log: o.Log, problems: make(map[types.NamespacedName][]string), unread: make(map[string]string)}
-	m, err := newMetrics(o.Registerer, o.QueueMetrics, w.leads)
+	w := &Writer{o: o, log: o.Log, problems: make(map[federation.ServiceID][]string)}
+	m, err := newMetrics(o.Registerer, o.QueueMetrics, func() bool { return w.leading() != nil })
 	if err != nil {
 		return nil, fmt.Errorf("EndpointSlice writer: %w", err)
 	}
 	w.metrics = m
 	return w, nil
+}
+
+// Follow sets the cluster. It is called once, before Run, and before Changed and WorkloadChanged.
+func (w *Writer) Follow(c Cluster) { w.cluster = c }
+
+// Changed is to be called after each change of a Service or of its marked slices, once the cluster has
+// synced. It does not block.
+func (w *Writer) Changed(svc federation.ServiceID) {
+	if t := w.leading(); t != nil {
+		t.serviceChanged(svc)
+	}
+}
+
+// WorkloadChanged is to be called after each change of an ExternalWorkload; before is nil for a new one,
+// after for one that is gone. It does not block.
+func (w *Writer) WorkloadChanged(before, after *crd.ExternalWorkload) {
+	if t := w.leading(); t != nil {
+		t.workloadChanged(before, after)
+	}
 }
 
 // Run takes part in elections, and writes while it holds the Lease, until ctx ends.
@@ -105,25 +130,19 @@ func (w *Writer) Run(ctx context.Context) error {
 // lead writes until work ends. The writes under way are then finished, unless the Lease is lost.
 func (w *Writer) lead(work context.Context, lease lease) {
 	w.log.Info("this replica holds the Lease and writes EndpointSlices for ExternalWorkloads", zap.String("identity", w.o.Identity))
-	for work.Err() == nil {
-		t := newTerm(w, lease)
-		w.setTerm(t)
-		t.run(work)
-	}
+	t := newTerm(w, lease)
+	w.setTerm(t)
+	t.run(work)
 	w.setTerm(nil)
 	w.log.Info("this replica no longer writes EndpointSlices", zap.String("reason", context.Cause(work).Error()))
 }
 
-// setTerm begins a term for Status, maybe in place of another; nil: it has ended.
+// setTerm begins a term; nil: it has ended.
 func (w *Writer) setTerm(t *term) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if (t == nil) != (w.term == nil) {
-		w.since = time.Now()
-	}
-	w.term = t
+	w.term, w.since, w.unread = t, time.Now(), ""
 	clear(w.problems)
-	clear(w.unread)
 	w.lastFailure = failure{}
 }
 
@@ -147,8 +166,9 @@ func (w *Writer) observeLease(holder string, err error) {
 	}
 }
 
-func (w *Writer) leads() bool {
+// leading returns the present term; nil: this replica does not lead.
+func (w *Writer) leading() *term {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.term != nil
+	return w.term
 }

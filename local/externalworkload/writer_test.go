@@ -31,7 +31,7 @@ func TestWrites(t *testing.T) {
 		if s := r.Status(); !s.Leading || !s.Synced || s.Services != 1 || s.Slices != 1 || s.Holder != "a" || s.Error != "" || len(s.Problems) != 0 {
 			t.Errorf("status %+v", s)
 		}
-		c.pass(resync + time.Minute)
+		c.pass(15 * time.Minute)
 		if got := c.written(); got != "a create" {
 			t.Errorf("later writes: %s", got)
 		}
@@ -109,8 +109,8 @@ func TestCorrects(t *testing.T) {
 			writes string
 		}{
 			{"an endpoint", func(s *discoveryv1.EndpointSlice) { s.Endpoints = s.Endpoints[:1] }, "a update"},
-			{"a label", func(s *discoveryv1.EndpointSlice) { s.Labels["x"] = "y"; s.Generation-- }, "a update"},
-			{"the owner", func(s *discoveryv1.EndpointSlice) { s.OwnerReferences = nil; s.Generation-- }, "a create, a delete"},
+			{"a label", func(s *discoveryv1.EndpointSlice) { s.Labels["x"] = "y" }, "a update"},
+			{"the owner", func(s *discoveryv1.EndpointSlice) { s.OwnerReferences = nil }, "a create, a delete"},
 			{"the Service's name", func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = "other" }, "a create"},
 			{"who manages it", func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelManagedBy] = "other" }, "a create"},
 		} {
@@ -166,7 +166,7 @@ func TestCorrectsWhatOthersWrote(t *testing.T) {
 func (c *cluster) ours() *discoveryv1.EndpointSlice {
 	c.t.Helper()
 	list := slices.DeleteFunc(c.slices().slices, func(s *discoveryv1.EndpointSlice) bool {
-		return s.Labels[discoveryv1.LabelManagedBy] != writerName || s.Labels[discoveryv1.LabelServiceName] != "web"
+		return s.Labels[discoveryv1.LabelManagedBy] != Mark || s.Labels[discoveryv1.LabelServiceName] != "web"
 	})
 	if len(list) != 1 {
 		c.t.Fatalf("%d slices", len(list))
@@ -225,7 +225,7 @@ func TestProblemsReported(t *testing.T) {
 			s.Problems[0].Problems[0] != `x-00: "nowhere" is no IP address` || s.Problems[0].Problems[maxProblems] != "20 more" {
 			t.Errorf("problems %+v", s.Problems)
 		}
-		c.pass(resync + time.Minute)
+		c.pass(15 * time.Minute)
 		if n := r.log.FilterMessageSnippet("left out").Len(); n != 1 {
 			t.Errorf("logged %d times", n)
 		}

@@ -1,0 +1,166 @@
+package cluster
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/follow"
+	"isthmus/federation"
+)
+
+// What EndpointSlices for ExternalWorkloads are made of is kept for whoever writes them. The mark is
+// OwnConfig.SliceManager: the value of the label by which slices name who manages them.
+
+// Selecting returns a Service with what its slices for ExternalWorkloads are made of. It has no
+// selector if it selects nothing. nil: there is no such Service.
+func (c *Own) Selecting(id federation.ServiceID) *corev1.Service {
+	if s := c.Service(id); s != nil {
+		return s.decodeSelecting(id)
+	}
+	return nil
+}
+
+// SelectingIn returns the Services of a namespace that have a selector.
+func (c *Own) SelectingIn(namespace string) (list []*corev1.Service) {
+	c.state.mu.RLock()
+	found := make(map[federation.ServiceID]*Service)
+	for id, e := range c.state.services {
+		if id.Namespace == namespace && e.spec != nil && e.spec.selecting != nil {
+			found[id] = e.spec
+		}
+	}
+	c.state.mu.RUnlock()
+	for id, s := range found {
+		list = append(list, s.decodeSelecting(id))
+	}
+	return list
+}
+
+// encodeSelecting keeps what slices are made of; nil: the Service selects nothing. Encoded it takes a
+// fourth of what the structs would, and nothing that the garbage collector has to follow.
+func encodeSelecting(o *corev1.Service) *string {
+	if o.Spec.Type == corev1.ServiceTypeExternalName || len(o.Spec.Selector) == 0 {
+		return nil
+	}
+	kept := corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{UID: o.UID, Labels: o.Labels, DeletionTimestamp: o.DeletionTimestamp},
+		Spec:       corev1.ServiceSpec{ClusterIP: o.Spec.ClusterIP, Selector: o.Spec.Selector, IPFamilies: o.Spec.IPFamilies},
+	}
+	for _, p := range o.Spec.Ports {
+		kept.Spec.Ports = append(kept.Spec.Ports, corev1.ServicePort{Name: p.Name, Protocol: p.Protocol, Port: p.Port, TargetPort: p.TargetPort})
+	}
+	data, _ := kept.Marshal() // it has no error of its own
+	return new(string(data))
+}
+
+func (s *Service) decodeSelecting(id federation.ServiceID) *corev1.Service {
+	o := &corev1.Service{}
+	if s.selecting != nil {
+		_ = o.Unmarshal([]byte(*s.selecting)) // encodeSelecting has made it
+	}
+	o.Namespace, o.Name = id.Namespace, id.Name
+	return o
+}
+
+// Workloads returns the ExternalWorkloads of a namespace, or of all (""), with what slices have of them.
+func (c *Own) Workloads(namespace string) (list []*crd.ExternalWorkload) {
+	c.state.mu.RLock()
+	defer c.state.mu.RUnlock()
+	for _, w := range c.state.own.selected {
+		if namespace == "" || w.Namespace == namespace {
+			list = append(list, w)
+		}
+	}
+	return list
+}
+
+// keepSelected returns what slices have of an ExternalWorkload.
+func keepSelected(o *crd.ExternalWorkload) *crd.ExternalWorkload {
+	kept := &crd.ExternalWorkload{
+		ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, Labels: o.Labels},
+		Spec:       crd.ExternalWorkloadSpec{Ports: o.Spec.Ports, WorkloadIPs: o.Spec.WorkloadIPs},
+		Invalid:    o.Invalid,
+	}
+	for _, condition := range o.Status.Conditions {
+		if condition.Type == string(corev1.PodReady) {
+			kept.Status.Conditions = append(kept.Status.Conditions, crd.WorkloadCondition{Type: condition.Type, Status: condition.Status})
+		}
+	}
+	return kept
+}
+
+func sameSelected(a, b *crd.ExternalWorkload) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.UID == b.UID && a.Invalid == b.Invalid && maps.Equal(a.Labels, b.Labels) && slices.Equal(a.Spec.Ports, b.Spec.Ports) &&
+		slices.Equal(a.Spec.WorkloadIPs, b.Spec.WorkloadIPs) && slices.Equal(a.Status.Conditions, b.Status.Conditions)
+}
+
+// setSelected keeps what slices have of the ExternalWorkload with that key; nil: nothing. It returns
+// whether that is a change.
+func (x *ownIndex) setSelected(key string, to *crd.ExternalWorkload) bool {
+	if x == nil {
+		return false
+	}
+	x.replaced = x.selected[key]
+	switch {
+	case sameSelected(x.replaced, to):
+		return false
+	case to == nil:
+		delete(x.selected, key)
+	default:
+		x.selected[key] = to
+	}
+	return true
+}
+
+// Marked returns the names of a Service's slices that have the mark.
+func (c *Own) Marked(id federation.ServiceID) []string {
+	c.state.mu.RLock()
+	defer c.state.mu.RUnlock()
+	return c.state.services[id].marked()
+}
+
+// AllMarked returns the names of all slices that have the mark, by Service.
+func (c *Own) AllMarked() map[federation.ServiceID][]string {
+	c.state.mu.RLock()
+	defer c.state.mu.RUnlock()
+	all := make(map[federation.ServiceID][]string)
+	for id, e := range c.state.services {
+		if names := e.marked(); len(names) > 0 {
+			all[id] = names
+		}
+	}
+	return all
+}
+
+func (e *service) marked() (names []string) {
+	if e == nil {
+		return nil
+	}
+	for _, l := range e.slices {
+		if n := l.data.notServed; n != nil && n.marked != "" {
+			_, name := follow.SplitKey(l.key)
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// setMarked keeps a slice's version if it has the mark, so that each change of it counts as one.
+func (d *sliceData) setMarked(o *discoveryv1.EndpointSlice, mark string) (marked bool) {
+	if mark == "" || o.Labels[discoveryv1.LabelManagedBy] != mark {
+		return false
+	}
+	if d.notServed == nil {
+		d.notServed = &notServed{}
+	}
+	d.notServed.marked = string([]byte(o.ResourceVersion))
+	return true
+}

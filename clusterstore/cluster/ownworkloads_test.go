@@ -1,0 +1,170 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"isthmus/clusterstore/crd"
+	"isthmus/federation"
+)
+
+// withSlices makes a cluster the own one, for which slices with the mark "us" are written. Changes of
+// ExternalWorkloads are appended to changed.
+func withSlices(changed *[]string) func(*Config) {
+	return func(c *Config) {
+		withAddresses(c)
+		c.own.SliceManager = "us"
+		c.own.WorkloadChanged = func(before, after *crd.ExternalWorkload) {
+			*changed = append(*changed, workloadText(before)+" -> "+workloadText(after))
+		}
+	}
+}
+
+func workloadText(o *crd.ExternalWorkload) string {
+	if o == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%s %s %v %v %v %v%s", o.Name, o.UID, o.Labels, o.Spec.WorkloadIPs, o.Spec.Ports, o.Status.Conditions, o.Invalid)
+}
+
+// TestSelecting: what slices are made of is kept of a Service, and each change of it counts.
+func TestSelecting(t *testing.T) {
+	w := newWorld(t, withSlices(new([]string)))
+	w.put(aService("web", "http=80"))
+	if got := w.Selecting(federation.ServiceID{Namespace: "ns", Name: "web"}); got == nil || len(got.Spec.Selector) > 0 {
+		t.Errorf("without a selector: %+v", got)
+	}
+	for _, change := range []func(*corev1.Service){
+		func(o *corev1.Service) { o.Spec.Selector = map[string]string{"app": "vm"} },
+		func(o *corev1.Service) { o.UID = "another" },
+		func(o *corev1.Service) { o.Labels = map[string]string{"team": "blue"} },
+		func(o *corev1.Service) { o.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv6Protocol} },
+		func(o *corev1.Service) { o.Spec.ClusterIP = corev1.ClusterIPNone },
+		func(o *corev1.Service) { o.Spec.Ports[0].TargetPort = intstr.FromString("http") },
+		func(o *corev1.Service) { o.Spec.Ports[0].TargetPort = intstr.FromInt32(8080) },
+		func(o *corev1.Service) { o.Spec.Ports[0].Protocol = corev1.ProtocolUDP },
+		func(o *corev1.Service) { o.DeletionTimestamp = &metav1.Time{Time: metav1.Unix(5, 0).Time} },
+	} {
+		svc := aService("web", "http=80")
+		svc.Spec.Selector = map[string]string{"app": "web"}
+		w.put(svc)
+		w.marked()
+		change(svc)
+		w.put(svc)
+		got := w.Selecting(serviceID("ns/web"))
+		want := &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: svc.UID, Labels: svc.Labels, DeletionTimestamp: svc.DeletionTimestamp},
+			Spec:       corev1.ServiceSpec{ClusterIP: svc.Spec.ClusterIP, Selector: svc.Spec.Selector, Ports: svc.Spec.Ports, IPFamilies: svc.Spec.IPFamilies},
+		}
+		if !equality.Semantic.DeepEqual(got, want) || len(w.marked()) != 1 {
+			t.Errorf("got\n%v\nwant\n%v, and that as a change", got, want)
+		}
+	}
+	if list := w.SelectingIn("ns"); len(list) != 1 || len(w.SelectingIn("other")) != 0 {
+		t.Errorf("%v", list)
+	}
+	w.del(aService("web"))
+	if got := w.Selecting(serviceID("ns/web")); got != nil {
+		t.Errorf("deleted: %v", got)
+	}
+}
+
+// TestSelected: what slices have of ExternalWorkloads is kept, and reported when it changes.
+func TestSelected(t *testing.T) {
+	var changed []string
+	w := newWorld(t, withSlices(&changed))
+	v := aWorkload("v", "http=8080")
+	v.Spec.WorkloadIPs = []crd.WorkloadIP{{IP: "10.0.0.1"}}
+	step := func(o runtime.Object, want ...string) {
+		t.Helper()
+		changed = nil
+		if o == nil {
+			w.del(v)
+		} else {
+			w.put(o)
+		}
+		if !slices.Equal(changed, want) {
+			t.Errorf("%q, want %q", changed, want)
+		}
+	}
+	one := "v  map[] [{10.0.0.1}] [{http 8080 }] []"
+	step(v, "none -> "+one)
+	v.Status.Conditions = []crd.WorkloadCondition{{Type: "Healthy", Status: "False"}}
+	step(v)
+	ready := v.DeepCopy()
+	ready.Status.Conditions = append(ready.Status.Conditions, crd.WorkloadCondition{Type: "Ready", Status: "True", Reason: "x"})
+	two := workloadText(keepSelected(ready))
+	step(ready, one+" -> "+two)
+	ready.Status.Conditions[1].Reason = "y"
+	step(ready)
+	if list := w.Workloads("ns"); len(list) != 1 || workloadText(list[0]) != two || len(w.Workloads("")) != 1 || len(w.Workloads("other")) != 0 {
+		t.Errorf("%v", list)
+	}
+	step(nil, two+" -> none")
+	if list := w.Workloads(""); len(list) != 0 {
+		t.Errorf("deleted: %v", list)
+	}
+}
+
+// TestMarked: slices with the mark are known by name, and each change of one counts, whatever it is of.
+func TestMarked(t *testing.T) {
+	w := newWorld(t, withSlices(new([]string)))
+	web := serviceID("ns/web")
+	slice := func(version, mark string, change func(*discoveryv1.EndpointSlice)) {
+		t.Helper()
+		s := aSlice("s", "web", "http=8080", "10.0.0.1")
+		s.ResourceVersion = version
+		s.Labels[discoveryv1.LabelManagedBy] = mark
+		change(s)
+		w.put(s)
+	}
+	same := func(*discoveryv1.EndpointSlice) {}
+	empty := func(s *discoveryv1.EndpointSlice) { s.Ports, s.Endpoints = nil, nil }
+	for _, x := range []struct {
+		version, mark string
+		change        func(*discoveryv1.EndpointSlice)
+		marked, event bool
+	}{
+		{"1", "us", same, true, true},
+		{"2", "us", same, true, true},
+		{"3", "us", empty, true, true},
+		{"4", "others", same, false, true},
+		{"5", "others", same, false, false},
+		{"6", "us", same, true, true},
+	} {
+		slice(x.version, x.mark, x.change)
+		if names := w.Marked(web); (len(names) == 1 && names[0] == "s") != x.marked || len(w.AllMarked()[web]) != len(names) {
+			t.Errorf("%s: %v, in all %v", x.version, names, w.AllMarked())
+		}
+		if got := len(w.marked()) > 0; got != x.event {
+			t.Errorf("%s: counts as a change: %v", x.version, got)
+		}
+	}
+	w.del(aSlice("s", "web", ""))
+	if len(w.Marked(web))+len(w.AllMarked()) > 0 || len(w.marked()) == 0 {
+		t.Error("a slice that was deleted is there, or that is no change")
+	}
+}
+
+// TestNothingForSlices: a cluster for which nothing is written keeps nothing for that.
+func TestNothingForSlices(t *testing.T) {
+	for name, change := range map[string]func(*Config){"linked": nil, "own": withAddresses} {
+		w := newWorld(t, change)
+		svc := aService("web", "http=80")
+		svc.Spec.Selector = map[string]string{"app": "web"}
+		s := aSlice("s", "web", "http=8080", "10.0.0.1")
+		s.ResourceVersion = "1"
+		w.put(svc, s, aWorkload("v", "http=8080"))
+		if e := w.state.services[serviceID("ns/web")]; e.spec.selecting != nil || e.slices[0].data.notServed != nil || w.state.own != nil && len(w.state.own.selected) > 0 {
+			t.Errorf("%s: something is kept", name)
+		}
+	}
+}
