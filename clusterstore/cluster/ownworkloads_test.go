@@ -9,7 +9,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"isthmus/clusterstore/crd"
@@ -77,40 +76,58 @@ func TestSelecting(t *testing.T) {
 	}
 }
 
-// TestSelected: what slices have of ExternalWorkloads is kept, and reported when it changes.
+// TestSelected: what slices have of ExternalWorkloads is kept, and reported when that changes, and only then.
 func TestSelected(t *testing.T) {
-	var changed []string
-	w := newWorld(t, withSlices(&changed))
-	v := aWorkload("v", "http=8080")
-	v.Spec.WorkloadIPs = []crd.WorkloadIP{{IP: "10.0.0.1"}}
-	step := func(o runtime.Object, want ...string) {
-		t.Helper()
-		changed = nil
-		if o == nil {
-			w.del(v)
-		} else {
-			w.put(o)
+	for _, x := range []struct {
+		name   string
+		change func(*crd.ExternalWorkload)
+		want   bool
+	}{
+		{"EW-13 EW-22 none", func(*crd.ExternalWorkload) {}, false},
+		{"EW-14 an IP more", func(o *crd.ExternalWorkload) {
+			o.Spec.WorkloadIPs = append(o.Spec.WorkloadIPs, crd.WorkloadIP{IP: "10.0.0.3"})
+		}, true},
+		{"EW-15 an IP less", func(o *crd.ExternalWorkload) { o.Spec.WorkloadIPs = o.Spec.WorkloadIPs[:1] }, true},
+		{"EW-16 another IP", func(o *crd.ExternalWorkload) { o.Spec.WorkloadIPs[0].IP = "10.0.0.3" }, true},
+		{"EW-17 a port more", func(o *crd.ExternalWorkload) { o.Spec.Ports = append(o.Spec.Ports, crd.PortSpec{Port: 1}) }, true},
+		{"EW-18 a port less", func(o *crd.ExternalWorkload) { o.Spec.Ports = o.Spec.Ports[:1] }, true},
+		{"EW-19 another port number", func(o *crd.ExternalWorkload) { o.Spec.Ports[0].Port = 1 }, true},
+		{"EW-20 another port name", func(o *crd.ExternalWorkload) { o.Spec.Ports[0].Name = "other" }, true},
+		{"EW-21 a port name less", func(o *crd.ExternalWorkload) { o.Spec.Ports[0].Name = "" }, true},
+		{"another protocol", func(o *crd.ExternalWorkload) { o.Spec.Ports[0].Protocol = "UDP" }, true},
+		{"not ready", func(o *crd.ExternalWorkload) { o.Status.Conditions[0].Status = "False" }, true},
+		{"another zone", func(o *crd.ExternalWorkload) { o.Labels = with(o.Labels, corev1.LabelTopologyZone, "z") }, true},
+		{"made anew", func(o *crd.ExternalWorkload) { o.UID = "another" }, true},
+		{"unreadable", func(o *crd.ExternalWorkload) { o.Invalid = "spec: no" }, true},
+		{"why it is not ready", func(o *crd.ExternalWorkload) { o.Status.Conditions[0].Reason = "x" }, false},
+		{"another condition", func(o *crd.ExternalWorkload) {
+			o.Status.Conditions = append(o.Status.Conditions, crd.WorkloadCondition{Type: "Healthy", Status: "False"})
+		}, false},
+		{"an annotation", func(o *crd.ExternalWorkload) { o.Annotations = with(o.Annotations, "a", "b") }, false},
+	} {
+		var changed []string
+		w := newWorld(t, withSlices(&changed))
+		before := aWorkload("v", "http=8080", "db=3306")
+		before.Spec.WorkloadIPs = []crd.WorkloadIP{{IP: "10.0.0.1"}, {IP: "10.0.0.2"}}
+		before.Status.Conditions = []crd.WorkloadCondition{{Type: "Ready", Status: "True"}}
+		after := before.DeepCopy()
+		x.change(after)
+		w.put(before, after)
+		was, is := workloadText(keepSelected(before)), workloadText(keepSelected(after))
+		want := []string{"none -> " + was, was + " -> " + is}
+		if !x.want {
+			want = want[:1]
 		}
 		if !slices.Equal(changed, want) {
-			t.Errorf("%q, want %q", changed, want)
+			t.Errorf("%s: %q, want %q", x.name, changed, want)
 		}
-	}
-	one := "v  map[] [{10.0.0.1}] [{http 8080 }] []"
-	step(v, "none -> "+one)
-	v.Status.Conditions = []crd.WorkloadCondition{{Type: "Healthy", Status: "False"}}
-	step(v)
-	ready := v.DeepCopy()
-	ready.Status.Conditions = append(ready.Status.Conditions, crd.WorkloadCondition{Type: "Ready", Status: "True", Reason: "x"})
-	two := workloadText(keepSelected(ready))
-	step(ready, one+" -> "+two)
-	ready.Status.Conditions[1].Reason = "y"
-	step(ready)
-	if list := w.Workloads("ns"); len(list) != 1 || workloadText(list[0]) != two || len(w.Workloads("")) != 1 || len(w.Workloads("other")) != 0 {
-		t.Errorf("%v", list)
-	}
-	step(nil, two+" -> none")
-	if list := w.Workloads(""); len(list) != 0 {
-		t.Errorf("deleted: %v", list)
+		if list := w.Workloads("ns"); len(list) != 1 || workloadText(list[0]) != is || len(w.Workloads("")) != 1 || len(w.Workloads("other")) != 0 {
+			t.Errorf("%s: %v", x.name, list)
+		}
+		w.del(after)
+		if changed[len(changed)-1] != is+" -> none" || len(w.Workloads("")) != 0 {
+			t.Errorf("%s: deleted: %q, left %v", x.name, changed, w.Workloads(""))
+		}
 	}
 }
 

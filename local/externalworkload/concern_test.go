@@ -26,7 +26,7 @@ func TestConcerned(t *testing.T) {
 		{"new", nil, vm(blue), "all blue"},
 		{"gone", vm(red), nil, "all red"},
 		{"EW-24 the same labels", vm(blue), vm(blue), "all blue"},
-		{"EW-25 other labels", vm(blue), vm(red), "all blue red"},
+		{"EW-23 EW-25 other labels", vm(blue), vm(red), "all blue red"},
 	} {
 		var services []*corev1.Service
 		for name, selector := range map[string]map[string]string{"all": {"app": "vm"}, "blue": {"team": "blue"}, "red": {"team": "red"}, "none": nil, "empty": {}} {

@@ -21,10 +21,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
 
 	own "isthmus/clusterstore/cluster"
@@ -89,21 +89,25 @@ func newTestTerm(t testing.TB, services ...*corev1.Service) testTerm {
 // cluster is an API in memory, in a synctest bubble, and the replicas that write there.
 type cluster struct {
 	t         *testing.T
+	tracker   clienttesting.ObjectTracker
 	api       *fake.Clientset
 	workloads *fakeWorkloads
 
 	mu      sync.Mutex
 	errs    map[string]error // by "REPLICA VERB RESOURCE" or "* VERB RESOURCE"
 	names   int
-	version int   // of the Lease, and of slices
-	lose    error // instead of the answer to the creation of a Lease, which is carried out
+	version int                   // of the Lease, and of slices
+	isLease *coordinationv1.Lease // nil: there is none
 	slow    slowness
 	writes  []string // "a create" and so on: who has written slices
 }
 
 func inCluster(t *testing.T, test func(*cluster)) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &cluster{t: t, api: fake.NewClientset(), workloads: newFakeWorkloads(), errs: make(map[string]error)}
+		// The tracker of a new clientset keeps managed fields, which takes most of the test's time.
+		c := &cluster{t: t, tracker: clienttesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder()), workloads: newFakeWorkloads(), errs: make(map[string]error)}
+		c.api = new(fake.Clientset)
+		c.api.AddReactor("*", "*", clienttesting.ObjectReaction(c.tracker))
 		test(c)
 	})
 }
@@ -150,32 +154,30 @@ func (c *cluster) react(who string) clienttesting.ReactionFunc {
 	}
 }
 
-// reactLease keeps two replicas from taking the same version of the Lease.
+// reactLease keeps the one Lease, and two replicas from taking the same version of it.
 func (c *cluster) reactLease(a clienttesting.Action) (bool, runtime.Object, error) {
-	switch a := a.(type) {
-	case clienttesting.CreateActionImpl:
-		c.version++
-		l := a.Object.(*coordinationv1.Lease)
-		l.ResourceVersion = strconv.Itoa(c.version)
-		if c.lose != nil {
-			if err := c.api.Tracker().Create(a.GetResource(), l, l.Namespace); err != nil {
-				return true, nil, err
-			}
-			return true, nil, c.lose
+	resource := a.GetResource().GroupResource()
+	switch is := c.isLease; {
+	case a.GetVerb() == "create":
+		return true, c.store(a.(clienttesting.CreateActionImpl).Object.(*coordinationv1.Lease)), nil
+	case is == nil:
+		return true, nil, apierrors.NewNotFound(resource, leaseName)
+	case a.GetVerb() == "update":
+		l := a.(clienttesting.UpdateActionImpl).Object.(*coordinationv1.Lease)
+		if l.ResourceVersion != is.ResourceVersion {
+			return true, nil, apierrors.NewConflict(resource, leaseName, errors.New("another version"))
 		}
-	case clienttesting.UpdateActionImpl:
-		l := a.Object.(*coordinationv1.Lease)
-		o, err := c.api.Tracker().Get(a.GetResource(), l.Namespace, l.Name)
-		if err != nil {
-			return true, nil, err
-		}
-		if o.(*coordinationv1.Lease).ResourceVersion != l.ResourceVersion {
-			return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, l.Name, errors.New("another version"))
-		}
-		c.version++
-		l.ResourceVersion = strconv.Itoa(c.version)
+		return true, c.store(l), nil
 	}
-	return false, nil, nil
+	return true, c.isLease.DeepCopy(), nil
+}
+
+// store keeps a Lease as a new version. c.mu is held.
+func (c *cluster) store(l *coordinationv1.Lease) *coordinationv1.Lease {
+	c.version++
+	c.isLease = l.DeepCopy()
+	c.isLease.ResourceVersion = strconv.Itoa(c.version)
+	return c.isLease.DeepCopy()
 }
 
 // replica is a Writer that runs, on a cluster that it follows by itself.
@@ -195,12 +197,12 @@ func (c *cluster) start(identity string) *replica {
 	r := &replica{c: c, registry: prometheus.NewRegistry()}
 	client := new(fake.Clientset)
 	client.AddReactor("*", "*", c.react(identity))
-	client.AddReactor("*", "*", clienttesting.ObjectReaction(c.api.Tracker()))
+	client.AddReactor("*", "*", clienttesting.ObjectReaction(c.tracker))
 	client.AddWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
 		if handled, _, err := c.react(identity)(a); handled {
 			return true, nil, err
 		}
-		w, err := c.api.Tracker().Watch(a.GetResource(), a.GetNamespace())
+		w, err := c.tracker.Watch(a.GetResource(), a.GetNamespace())
 		return true, w, err
 	})
 	core, log := observer.New(zap.DebugLevel)
@@ -327,26 +329,19 @@ func (c *cluster) slices() *world {
 
 // lease returns the holder of the Lease; empty: none.
 func (c *cluster) lease() string {
-	l, err := c.api.CoordinationV1().Leases("linkerd").Get(context.Background(), leaseName, metav1.GetOptions{})
-	if err != nil || l.Spec.HolderIdentity == nil {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.isLease == nil || c.isLease.Spec.HolderIdentity == nil {
 		return ""
 	}
-	return *l.Spec.HolderIdentity
+	return *c.isLease.Spec.HolderIdentity
 }
 
 // hold writes a holder into the Lease.
 func (c *cluster) hold(who string) {
-	c.t.Helper()
-	leases := c.api.CoordinationV1().Leases("linkerd")
-	l, err := leases.Get(context.Background(), leaseName, metav1.GetOptions{})
-	if err != nil {
-		c.t.Fatal(err)
-	}
 	c.mu.Lock()
-	c.version++
-	l.ResourceVersion, l.Spec.HolderIdentity = strconv.Itoa(c.version), &who
-	c.mu.Unlock()
-	if _, err := leases.Update(context.Background(), l, metav1.UpdateOptions{}); err != nil {
-		c.t.Fatal(err)
-	}
+	defer c.mu.Unlock()
+	l := c.isLease.DeepCopy()
+	l.Spec.HolderIdentity = &who
+	c.store(l)
 }

@@ -76,7 +76,7 @@ func changeInputs(rt *rapid.T, svc *corev1.Service, list []*crd.ExternalWorkload
 		if len(list) > 0 {
 			w = rapid.SampledFrom(list).Draw(rt, "workload")
 		}
-		switch rapid.IntRange(0, 5).Draw(rt, "change") {
+		switch rapid.IntRange(0, 6).Draw(rt, "change") {
 		case 0:
 			svc.Labels = map[string]string{"team": rapid.SampledFrom([]string{"blue", "green"}).Draw(rt, "team")}
 		case 1:
@@ -95,6 +95,8 @@ func changeInputs(rt *rapid.T, svc *corev1.Service, list []*crd.ExternalWorkload
 			for i := range w.Status.Conditions {
 				w.Status.Conditions[i].Status = "False"
 			}
+		case 6:
+			svc.UID += "x"
 		}
 	}
 }

@@ -148,29 +148,6 @@ func TestChangedSlices(t *testing.T) {
 				svc.Spec.Ports[0].TargetPort = intstr.FromInt32(81)
 				return l
 			}, writes: "update 100 100 100, delete 30 30 30 30 30 30 30", sizes: []int{100, 100, 100}},
-		{name: "one workload more", before: []int{100, 40, 60}, of: 200, change: become(201), writes: "update 61", sizes: []int{100, 61, 40}},
-		{name: "more than fits into any", before: []int{80, 90}, of: 170, change: become(195), writes: "create 25", sizes: []int{90, 80, 25}},
-		{name: "one workload less", before: []int{100, 50}, of: 150, change: become(149), writes: "update 49", sizes: []int{100, 49}},
-		{name: "none left", before: []int{100, 50}, of: 150, change: become(0), writes: "delete 100 50"},
-		{name: "the only one of a slice replaced", before: []int{100, 1}, of: 101, change: func(_ *world, _ *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
-			return append(l[:100:100], all[200])
-		}, writes: "update 1", sizes: []int{100, 1}},
-		{name: "one not ready", before: []int{100, 100, 50}, of: 250, change: func(_ *world, _ *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
-			unready(l[77])
-			return l
-		}, writes: "update 100", sizes: []int{100, 100, 50}},
-		{name: "made anew under its name", before: []int{2}, of: 2, change: func(_ *world, _ *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
-			l[0].UID = "another"
-			return l
-		}, writes: "update 2", sizes: []int{2}},
-		{name: "the Service made anew", before: []int{100, 50}, of: 150, change: func(_ *world, svc *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
-			svc.UID = "another"
-			return l
-		}, writes: "create 100 50, delete 100 50", sizes: []int{100, 50}},
-		{name: "selector gone", before: []int{100, 50}, of: 150, change: func(_ *world, svc *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
-			svc.Spec.Selector = nil
-			return l
-		}, writes: "delete 100 50"},
 		{name: "becomes ExternalName", before: []int{100, 50}, of: 150, change: func(_ *world, svc *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
 			external(svc)
 			return l
@@ -179,26 +156,6 @@ func TestChangedSlices(t *testing.T) {
 			svc.DeletionTimestamp = &metav1.Time{}
 			return append(l[1:], all[100:200]...)
 		}, writes: "update 100", sizes: []int{100}},
-		{name: "other family", before: []int{50}, of: 50, change: func(_ *world, svc *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
-			families(svc, corev1.IPv6Protocol)
-			return l
-		}, writes: "delete 50"},
-		{name: "edited: an endpoint, a label, a port, too many", before: []int{2, 2, 2, 2}, of: 8, change: func(w *world, svc *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
-			w.slices[0].Endpoints[1].Addresses[0] = "10.9.9.9"
-			w.slices[1].Labels["team"] = "red"
-			w.slices[2].Ports[0].Port = new(int32(99))
-			w.slices[3].Endpoints = append(w.slices[3].Endpoints, discoveryv1.Endpoint{Addresses: []string{"10.8.8.8"}})
-			return l
-		}, writes: "update 4 2 2, delete 2", sizes: []int{4, 2, 2}},
-		{name: "a workload in two slices", before: []int{3, 2}, of: 5, change: func(w *world, svc *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
-			w.slices[1].Endpoints = append(w.slices[1].Endpoints, w.slices[0].Endpoints[0])
-			w.slices[1].Endpoints = append(w.slices[1].Endpoints, w.slices[0].Endpoints[1])
-			return l
-		}, writes: "update 1", sizes: []int{4, 1}},
-		{name: "an empty slice", before: []int{2, 1}, of: 3, change: func(w *world, svc *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
-			w.slices[1].Endpoints = nil
-			return l[:2]
-		}, writes: "delete 0", sizes: []int{2}},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			w, svc := &world{t: t}, aService("web", "http=80/8080")

@@ -92,21 +92,3 @@ func TestPlanBrokenOff(t *testing.T) {
 		t.Errorf("%v; status %+v", err, term.Status())
 	}
 }
-
-// TestProblemsAreCounted: problems beyond the first ones are not rendered.
-func TestProblemsAreCounted(t *testing.T) {
-	var left problems
-	for range 1000 {
-		left.add("vm-1", "%v", rendered{})
-	}
-	if got := left.list(); len(got) != maxProblems+1 || got[maxProblems] != "990 more" || got[0] != "vm-1: rendered" {
-		t.Errorf("%q", got)
-	}
-	if n := testing.AllocsPerRun(100, func() { left.add("vm-1", "no port") }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
-type rendered struct{}
-
-func (rendered) String() string { return "rendered" }

@@ -83,9 +83,7 @@ func TestFollows(t *testing.T) {
 		vm1.Labels["app"] = "other"
 		c.put(vm1)
 		step("label", "a update")
-		if err := c.workloads.in("ns").Delete(context.Background(), "vm-1", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		c.deleteWorkload("vm-1")
 		step("gone", "")
 		c.put(external(web))
 		step("ExternalName", "a delete")
@@ -130,36 +128,6 @@ func TestCorrects(t *testing.T) {
 			t.Errorf("deleted: writes %q, slices\n%s", got, c.slices())
 		}
 	})
-}
-
-// TestCorrectsWhatOthersWrote: it is the same with slices that a former leader has written.
-func TestCorrectsWhatOthersWrote(t *testing.T) {
-	for name, harm := range map[string]func(*cluster){
-		"deleted": func(c *cluster) {
-			if err := c.api.DiscoveryV1().EndpointSlices("ns").Delete(context.Background(), c.ours().Name, metav1.DeleteOptions{}); err != nil {
-				c.t.Fatal(err)
-			}
-		},
-		"no longer ours": func(c *cluster) {
-			s := c.ours()
-			delete(s.Labels, discoveryv1.LabelManagedBy)
-			c.put(s)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inCluster(t, func(c *cluster) {
-				a, b := c.led()
-				a.stop()
-				c.until("b reads", 5*time.Second, func() bool { return b.Status().Synced })
-				c.pass(5 * time.Second)
-				harm(c)
-				c.pass(3 * time.Second)
-				if got := c.written(); got != "b create" || describe(c.ours()) != "IPv4 http=8080/TCP: vm-1=10.0.0.1" {
-					t.Errorf("writes %q, slices\n%s", got, c.slices())
-				}
-			})
-		})
-	}
 }
 
 // ours is the only slice of web that is ours.
@@ -230,9 +198,7 @@ func TestProblemsReported(t *testing.T) {
 			t.Errorf("logged %d times", n)
 		}
 		for i := range 30 {
-			if err := c.workloads.in("ns").Delete(context.Background(), fmt.Sprintf("x-%02d", i), metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			c.deleteWorkload(fmt.Sprintf("x-%02d", i))
 		}
 		c.pass(time.Minute)
 		if s := r.Status(); len(s.Problems) != 0 {
