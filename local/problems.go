@@ -32,19 +32,6 @@ func (l *Local) ProblemsOf(id federation.ServiceID) []string {
 	return l.problems[id]
 }
 
-// PortsOf lists the ports that a Service declares.
-func (l *Local) PortsOf(id federation.ServiceID) []uint16 {
-	svc := l.cluster.Service(id)
-	if svc == nil {
-		return nil
-	}
-	ports := make([]uint16, len(svc.Ports))
-	for i, p := range svc.Ports {
-		ports[i] = p.Number
-	}
-	return ports
-}
-
 // report stores the problems of a Service, and logs them if they have changed.
 func (l *Local) report(id federation.ServiceID, problems []string) {
 	l.mu.Lock()

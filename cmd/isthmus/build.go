@@ -99,7 +99,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 		hosts:  newAdminHosts(o.domain, o.namespace, o.hosts), metrics: registry, pprof: o.pprof, log: logging.WithOwnLimit(log),
 	}
 	content := &listContent{
-		table: table, log: record, views: api.Views, here: here.Status, links: store.Status, problems: here.Problems, portsOf: here.PortsOf,
+		table: table, log: record, views: api.Views, here: here.Status, links: store.Status, problems: here.Problems, portsOf: here.Ports,
 		self: self,
 	}
 	g.admin.lists = newListPages(content.now)

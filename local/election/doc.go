@@ -25,6 +25,9 @@
 //   - Times in the Lease are for readers: each replica counts from when it saw the Lease change, so
 //     their clocks may differ.
 //
+// Run may be called again after it has returned, so a replica may take part only while there is
+// something to write. Elections for different Leases have nothing to do with each other.
+//
 // The contents of the Lease and the times are those of Linkerd's controller, so either takes over
 // from the other. Run has one goroutine beside its own.
 //
