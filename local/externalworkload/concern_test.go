@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
@@ -28,25 +29,27 @@ func TestConcerned(t *testing.T) {
 		{"EW-24 the same labels", vm(blue), vm(blue), "all blue"},
 		{"EW-23 EW-25 other labels", vm(blue), vm(red), "all blue red"},
 	} {
-		var services []*corev1.Service
-		for name, selector := range map[string]map[string]string{"all": {"app": "vm"}, "blue": {"team": "blue"}, "red": {"team": "red"}, "none": nil, "empty": {}} {
-			services = append(services, change(aService(name, "80/8080"), func(s *corev1.Service) { s.Spec.Selector = selector }))
-		}
-		services = append(services, change(aService("elsewhere", "80/8080"), func(s *corev1.Service) { s.Namespace = "other" }), external(aService("external", "80/8080")))
-		term := newTestTerm(t, services...)
-		term.workloadChanged(x.before, x.after)
-		term.queueConcerned(t.Context(), "ns")
-		var got []string
-		for term.queued() > 0 {
-			svc, _ := term.queue.Get()
-			term.order.done(svc)
-			term.queue.Done(svc)
-			got = append(got, svc.Name)
-		}
-		slices.Sort(got)
-		if got := strings.Join(got, " "); got != x.want {
-			t.Errorf("%s: %q, want %q", x.name, got, x.want)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			var services []*corev1.Service
+			for name, selector := range map[string]map[string]string{"all": {"app": "vm"}, "blue": {"team": "blue"}, "red": {"team": "red"}, "none": nil, "empty": {}} {
+				services = append(services, change(aService(name, "80/8080"), func(s *corev1.Service) { s.Spec.Selector = selector }))
+			}
+			services = append(services, change(aService("elsewhere", "80/8080"), func(s *corev1.Service) { s.Namespace = "other" }), external(aService("external", "80/8080")))
+			term := newTestTerm(t, services...)
+			term.workloadChanged(x.before, x.after)
+			term.queueConcerned(t.Context(), "ns")
+			var got []string
+			for term.queued() > 0 {
+				svc, _ := term.queue.Get()
+				term.order.done(svc)
+				term.queue.Done(svc)
+				got = append(got, svc.Name)
+			}
+			slices.Sort(got)
+			if got := strings.Join(got, " "); got != x.want {
+				t.Errorf("%s: %q, want %q", x.name, got, x.want)
+			}
+		})
 	}
 }
 
@@ -66,24 +69,26 @@ func (x testTerm) queued() int { return int(testutil.ToFloat64(x.metrics.queue.d
 // synced, and no more changes are kept.
 func TestTooManyChanges(t *testing.T) {
 	for _, n := range []int{maxChanges, maxChanges + 1, 3 * maxChanges} {
-		term := newTestTerm(t, many(10)...)
-		for i := range n {
-			term.workloadChanged(nil, aWorkload(fmt.Sprint("vm-", i), "10.0.0.1", "8080"))
-		}
-		if kept := len(term.changes.list["ns"]); kept > maxChanges+1 || term.queued() > 0 {
-			t.Errorf("%d changes: %d are kept, %d keys in the queue", n, kept, term.queued())
-		}
-		want := 0
-		if n > maxChanges {
-			want = 10
-		}
-		term.queueConcerned(t.Context(), "ns")
-		if got := term.queued(); got != want {
-			t.Errorf("%d changes: %d Services in the queue", n, got)
-		}
-		if len(term.changes.list) != 0 {
-			t.Error("the changes are kept")
-		}
+		synctest.Test(t, func(t *testing.T) { // no time passes, after which the queue would have the namespace's key
+			term := newTestTerm(t, many(10)...)
+			for i := range n {
+				term.workloadChanged(nil, aWorkload(fmt.Sprint("vm-", i), "10.0.0.1", "8080"))
+			}
+			if kept := len(term.changes.list["ns"]); kept > maxChanges+1 || term.queued() > 0 {
+				t.Errorf("%d changes: %d are kept, %d keys in the queue", n, kept, term.queued())
+			}
+			want := 0
+			if n > maxChanges {
+				want = 10
+			}
+			term.queueConcerned(t.Context(), "ns")
+			if got := term.queued(); got != want {
+				t.Errorf("%d changes: %d Services in the queue", n, got)
+			}
+			if len(term.changes.list) != 0 {
+				t.Error("the changes are kept")
+			}
+		})
 	}
 }
 
