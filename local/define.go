@@ -153,11 +153,11 @@ func clip(s string) string {
 // compact removes duplicates, and replaces all problems beyond the first ten by
 // their number.
 func compact(problems []string) []string {
-	const shown = 10
+	const listed = 10
 	slices.Sort(problems)
 	problems = slices.Compact(problems)
-	if more := len(problems) - shown; more > 0 {
-		problems = append(problems[:shown:shown], fmt.Sprintf("and %d more", more))
+	if more := len(problems) - listed; more > 0 {
+		problems = append(problems[:listed:listed], fmt.Sprintf("and %d more", more))
 	}
 	return problems
 }

@@ -179,11 +179,11 @@ func parseMinReady(value string) (federation.MinReady, error) {
 	return federation.MinReady{Count: int(n)}, nil
 }
 
-// parseReturn reads a duration; shown is the longest as users write it.
-func parseReturn(value string, longest time.Duration, shown string) (time.Duration, error) {
+// parseReturn reads a duration; longestText is the longest as users write it.
+func parseReturn(value string, longest time.Duration, longestText string) (time.Duration, error) {
 	d, err := time.ParseDuration(strings.TrimSpace(value))
 	if err != nil || d < 0 || d > longest {
-		return 0, fmt.Errorf("it is %q: write a duration from 0s to %s, such as 30s or 2m", clip(value), shown)
+		return 0, fmt.Errorf("it is %q: write a duration from 0s to %s, such as 30s or 2m", clip(value), longestText)
 	}
 	return d, nil
 }

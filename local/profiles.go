@@ -108,7 +108,7 @@ func (p *profiles) changed(t cluster.Topic) {
 	}
 }
 
-// buildOnce builds and publishes the profile, unless that has happened before.
+// buildOnce builds and publishes the profile, unless it was built before.
 func (w *watched) buildOnce(build func(federation.ProfileKey) *federation.Profile) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

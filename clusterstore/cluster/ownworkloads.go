@@ -41,8 +41,8 @@ func (c *Own) SelectingIn(namespace string) (list []*corev1.Service) {
 	return list
 }
 
-// encodeSelecting keeps what slices are made of; nil: the Service selects nothing. Encoded it takes a
-// fourth of what the structs would, and nothing that the garbage collector has to follow.
+// encodeSelecting keeps what slices are made of; nil: the Service selects nothing. Encoded it takes some
+// 400 bytes, and has no pointers that the garbage collector would follow.
 func encodeSelecting(o *corev1.Service) *string {
 	if o.Spec.Type == corev1.ServiceTypeExternalName || len(o.Spec.Selector) == 0 {
 		return nil

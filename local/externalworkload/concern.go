@@ -17,7 +17,7 @@ import (
 // synced, which takes no longer.
 const maxChanges = 1000
 
-// changes are those of workloads whose Services have not been looked for yet, by
+// changes are those of workloads that have not been matched against Services yet, by
 // namespace. Its zero value has none, and it is safe for concurrent use.
 type changes struct {
 	mu   sync.Mutex

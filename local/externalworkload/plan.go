@@ -62,7 +62,7 @@ func newPlan(ctx context.Context, svc *corev1.Service, workloads []*crd.External
 type packing struct {
 	svc    *corev1.Service
 	kind   discoveryv1.AddressType
-	groups map[portsKey]*group // an endpoint is deleted here once it has a slice
+	groups map[portsKey]*group // endpoints that have no slice yet
 	keys   []portsKey          // of the groups, in order
 
 	unchanged []*packed // slices that need no write

@@ -24,7 +24,7 @@ const (
 	minBackoff, maxBackoff = time.Second, 5 * time.Minute
 	// manyFailures in a row, which take four minutes, are logged as an error.
 	manyFailures = 8
-	// readyCheck is the time between looks whether ExternalWorkloads can be read.
+	// readyCheck is the time between checks whether ExternalWorkloads can be read.
 	readyCheck = time.Second
 )
 
@@ -106,7 +106,7 @@ func (b *bySvc[V]) forget(svc federation.ServiceID)   { b.all.Delete(svc) }
 // mark adds a Service to the queue.
 func (t *term) mark(svc federation.ServiceID) { t.queue.AddAfter(svc, batchDelay) }
 
-// serviceChanged marks a Service, unless it has nothing to do with ExternalWorkloads, as most.
+// serviceChanged marks a Service if it may have to do with ExternalWorkloads. Most have not.
 func (t *term) serviceChanged(svc federation.ServiceID) {
 	_, written := t.written.get(svc)
 	if written || len(t.cluster.Workloads(svc.Namespace)) > 0 || len(t.cluster.Marked(svc)) > 0 {
