@@ -113,6 +113,14 @@ func TestTimesAddUp(t *testing.T) {
 	}
 }
 
+// TestHungIsKilledSoon: a gateway that hangs is killed long before the grace of one that drains.
+func TestHungIsKilledSoon(t *testing.T) {
+	p := find[appsv1.Deployment](t, build(t, manifest(t, "install")), "Deployment", "isthmus").Spec.Template.Spec
+	if grace := p.Containers[0].LivenessProbe.TerminationGracePeriodSeconds; grace == nil || *grace > 10 || *grace >= *p.TerminationGracePeriodSeconds {
+		t.Errorf("the liveness probe has no grace of its own of 10 s at most")
+	}
+}
+
 // preStop returns how long a container's hook takes before SIGTERM.
 func preStop(c corev1.Container) (time.Duration, error) {
 	switch {
@@ -152,6 +160,10 @@ func TestMemory(t *testing.T) {
 	}
 	if slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "GOMEMLIMIT" || e.Name == "GOGC" }) {
 		t.Error("GOMEMLIMIT or GOGC is set: the gateway knows better")
+	}
+	// A limit that changes in place is not read again: GOMEMLIMIT, --cluster-memory and --view-memory are those of the start.
+	if !slices.Contains(c.ResizePolicy, corev1.ContainerResizePolicy{ResourceName: corev1.ResourceMemory, RestartPolicy: corev1.RestartContainer}) {
+		t.Errorf("a resize of memory in place does not restart the container: %v", c.ResizePolicy)
 	}
 	if _, limited := c.Resources.Limits[corev1.ResourceCPU]; limited || c.Resources.Requests.Cpu().IsZero() {
 		t.Error("CPU is limited, or none requested")
