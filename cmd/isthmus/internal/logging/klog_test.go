@@ -18,7 +18,7 @@ func TestLevels(t *testing.T) {
 		klog  int    // client-go's verbosity
 	}{
 		{"panic", "", 0}, {"fatal", "", 0}, {"error", "E", 0}, {"warn", "WE", 0}, {"warning", "WE", 0},
-		{"info", "IWE", 2}, {"INFO", "IWE", 2}, {"debug", "DIWE", 6}, {"trace", "DIWE", 10},
+		{"info", "IWE", 2}, {"INFO", "IWE", 2}, {"debug", "DIWE", 6}, {"trace", "DIWE", 7},
 	} {
 		l, ok := ParseLevel(c.level)
 		if !ok {

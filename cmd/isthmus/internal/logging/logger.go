@@ -34,7 +34,8 @@ func ParseLevel(name string) (l Level, ok bool) {
 	case "debug":
 		return Level{zapcore.DebugLevel, 6}, true
 	case "trace":
-		return Level{zapcore.DebugLevel, 10}, true
+		// From 8 on client-go logs headers of answers, in which an API server may send back a token.
+		return Level{zapcore.DebugLevel, 7}, true
 	}
 	return Level{}, false
 }
