@@ -17,6 +17,7 @@ func TestWaiting(t *testing.T) {
 		if b.Len() > 0 {
 			t.Errorf("early: %q", b.String())
 		}
+		w.On(": b") // by its lock, what is printed next comes after this look at b
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		w.On(": b")

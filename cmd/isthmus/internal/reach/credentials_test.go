@@ -88,6 +88,9 @@ func TestConfigIsGuarded(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer client.Close()
+		if err := client.AddTyped(); err != nil {
+			t.Fatal(err)
+		}
 		_, err = client.ConfigMaps("linkerd").Get(t.Context(), "x", metav1.GetOptions{})
 		return err
 	}
