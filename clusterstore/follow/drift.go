@@ -68,7 +68,7 @@ type check[T any] struct {
 
 // checkDrift lists the objects beside the watch. Once that has come as far as the list, run
 // corrects what differs and was not changed meanwhile. It reports whether another check is to follow soon: there is more than
-// there is room for, or one waits for the watch still. It does nothing while the resource is not watched; a check ends when that ends.
+// there is room for, or one waits for the watch still. It does nothing until the resource has been listed; the next list ends a check.
 func (f *feed[O, T]) checkDrift(ctx context.Context) (again bool) {
 	c, again := f.beginCheck()
 	if c == nil {
@@ -101,7 +101,7 @@ func (f *feed[O, T]) checkDrift(ctx context.Context) (again bool) {
 	return c.more
 }
 
-// beginCheck returns nil if the resource is not watched, or, busy, if there is a check.
+// beginCheck returns nil if the resource has not been listed, or, busy, if there is a check.
 func (f *feed[O, T]) beginCheck() (c *check[T], busy bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

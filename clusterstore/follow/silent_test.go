@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"sync/atomic"
@@ -123,6 +124,31 @@ func TestEndlessWatch(t *testing.T) {
 		}
 		if h := g.Health(); h.Err != nil || len(reported) != 1 || !strings.HasSuffix(reported[0], string(overdueWatch)) {
 			t.Errorf("%+v; %q", h, reported)
+		}
+	})
+}
+
+// always has another event.
+type always struct{}
+
+func (always) next() (event, error) { return event{kind: watch.Modified}, nil }
+func (always) Close() error         { return nil }
+
+// TestOverdueThoughBusy: a watch that always has something to read ends at its time too.
+func TestOverdueThoughBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New(secrets(nil, texts{}))
+		NewGroup(Options{}, r)
+		w := &opened{from: always{}, resource: r, began: time.Now(), end: time.Now().Add(time.Minute)}
+		w.ctx, w.stop = context.WithCancelCause(t.Context())
+		w.timer = time.AfterFunc(time.Hour, w.expire)
+		defer w.close()
+		if _, err := w.next(); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+		if _, err := w.next(); err != errOverdue {
+			t.Errorf("after its time: %v", err)
 		}
 	})
 }

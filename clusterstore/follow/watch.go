@@ -111,6 +111,10 @@ func (w *opened) close() {
 
 // next waits for the next event. Time counts only while it waits.
 func (w *opened) next() (event, error) {
+	if !time.Now().Before(w.end) { // the timer might never fire if there is always something to read
+		w.note(errOverdue)
+		return event{}, errOverdue
+	}
 	w.timer.Reset(min(w.patience(), time.Until(w.end)))
 	e, err := w.from.next()
 	w.timer.Stop()

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
@@ -134,6 +135,9 @@ func TestTokenIsWithheld(t *testing.T) {
 				t.Errorf("%v became %q", err, text)
 			}
 		}
+	}
+	if err := (&Client{config: &rest.Config{BearerToken: "s3cret"}}).Printable(apierrors.NewUnauthorized("no s3cret")); !apierrors.IsUnauthorized(err) || err.Error() != "no [token]" {
+		t.Errorf("a refusal became %v", err)
 	}
 	plain := errors.New("connection refused")
 	if withoutToken(plain, "token") != plain || withoutToken(plain, "") != plain {

@@ -22,7 +22,8 @@
 //     (clusterstore/follow does).
 //   - What is followed comes by [Client].Sources, which package decode bounds, object by object.
 //     What client-go asks of a linked cluster ([Client.AddTyped]) package guard bounds. What it asks of the own
-//     cluster, whose API server decides about all that the gateway does, has no bound.
+//     cluster, whose API server decides about all that the gateway does, has no bound. An answer that goes on has no
+//     limit of time but the caller's context.
 //   - Of the body of an error 64 KiB are read, for 5 s at most; the error has the status in any
 //     case (body.go). net/http keeps 512 KiB at most of an answer that nobody reads.
 //   - No redirect is followed, no protocol switched, and client-go retries nothing by

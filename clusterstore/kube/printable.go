@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"isthmus/internal/legible"
 )
 
@@ -13,7 +15,7 @@ import (
 func Printable(err error) error {
 	text := err.Error()
 	if fit := legible.Text(text, legible.Long); fit != text {
-		return errors.New(strings.TrimSpace(fit))
+		return reworded(err, strings.TrimSpace(fit))
 	}
 	return err
 }
@@ -26,7 +28,15 @@ func withoutToken(err error, token string) error {
 	quoted := strconv.Quote(token)
 	text := err.Error()
 	if without := strings.NewReplacer(token, "[token]", quoted[1:len(quoted)-1], "[token]").Replace(text); without != text {
-		return errors.New(without)
+		return reworded(err, without)
 	}
 	return err
+}
+
+// reworded returns an error with another text. Of what err was it keeps only that credentials are refused.
+func reworded(err error, text string) error {
+	if apierrors.IsUnauthorized(err) {
+		return apierrors.NewUnauthorized(text)
+	}
+	return errors.New(text)
 }

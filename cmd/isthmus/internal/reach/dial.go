@@ -15,6 +15,7 @@ import (
 	"github.com/coder/websocket"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
@@ -125,9 +126,13 @@ func (e notUpgradedError) Error() string { return string(e) }
 func refusal(answer *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, guard.MaxError)) // what has come before an error counts
 	var status metav1.Status
-	if json.Unmarshal(text, &status) == nil && status.Kind == "Status" {
+	const begins = `{"kind":"Status"`
+	switch err := json.Unmarshal(text, &status); {
+	case err == nil && status.Kind == "Status":
 		status.Code = int32(answer.StatusCode)
 		return &apierrors.StatusError{ErrStatus: status}
+	case err != nil && strings.HasPrefix(string(text), begins): // of a refused websocket the first KiB is left
+		return apierrors.NewGenericServerResponse(answer.StatusCode, "create", schema.GroupResource{Resource: "pods/portforward"}, "", string(text), 0, true)
 	}
 	return notUpgradedError(strings.TrimSpace(answer.Status + " " + string(text)))
 }

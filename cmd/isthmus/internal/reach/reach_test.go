@@ -351,9 +351,14 @@ func TestRefused(t *testing.T) {
 		{403, status, `the API server of context west does not let you forward ports of Pods: "no \x1b"`},
 		{401, status, "does not accept the credentials of the kubeconfig"},
 		{500, status, "It does so through the kubelet of the Pod's node"},
+		{403, strings.Replace(status, "no ", "no "+strings.Repeat("x", 2000), 1), "does not let you forward ports of Pods"},
 		{502, "<html>\x1b", "Is there something between here and the API server that passes neither websockets nor SPDY?"},
 	} {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if len(c.body) > 1024 && r.Method == http.MethodPost { // SPDY, which does not get through
+				w.WriteHeader(http.StatusBadGateway)
+				return
+			}
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(c.code)
 			io.WriteString(w, c.body)
