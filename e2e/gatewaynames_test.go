@@ -30,7 +30,7 @@ func TestGatewayNames(t *testing.T) {
 	names := hosts{"moves.example": "192.0.2.1", "ends.example": "192.0.2.2", "spoils.example": "192.0.2.3", "other.example": "192.0.2.4"}
 	file := w.startWithHosts(t, names)
 	w.through(t, "the names are resolved", "192.0.2.1", "192.0.2.2", "192.0.2.3")
-	w.warns(t, map[string]bool{"gateway ends.example: ": false, "gateway spoils.example: ": false})
+	w.warns(t, map[string]bool{"Linkerd gateway ends.example: ": false, "Linkerd gateway spoils.example: ": false})
 
 	w.stream.Mark()
 	names["moves.example"], names["spoils.example"] = "198.51.100.1", "127.0.0.1"
@@ -38,7 +38,7 @@ func TestGatewayNames(t *testing.T) {
 	names.write(t, file)
 	w.through(t, "a name has moved", "192.0.2.2", "192.0.2.3", "198.51.100.1")
 	must(t, w.stream.Flapped(gatewayAt("192.0.2.2"), gatewayAt("192.0.2.3")))
-	w.warns(t, map[string]bool{"gateway ends.example: ": true, "gateway spoils.example: it has no address that could be another host's": true})
+	w.warns(t, map[string]bool{"Linkerd gateway ends.example: ": true, "Linkerd gateway spoils.example: it has no address that could be another host's": true})
 
 	w.balance(t, "ends.example", "spoils.example", "other.example")
 	w.through(t, "the load balancer has another name", "192.0.2.2", "192.0.2.3", "192.0.2.4")
