@@ -228,6 +228,8 @@ func TestDrainOverTheWire(t *testing.T) {
 		receive(t, s, "add 10.0.0.1:80")
 		streams = append(streams, s)
 	}
+	// A client may have its message before the server has noted that it is sent.
+	wiretest.Until(t, "all are answered", func() bool { return len(w.server.planEnds()) == 10 })
 	w.server.Drain(t.Context())
 	wiretest.Until(t, "no streams left", func() bool { return w.server.Streams() == 0 })
 	served, _ := get(t, conn, webAddr, "")

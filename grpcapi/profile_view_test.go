@@ -55,44 +55,45 @@ func TestRejectedProfileByHistory(t *testing.T) {
 func TestMadeUpDestinations(t *testing.T) {
 	at := func(port int) string { return fmt.Sprintf("10.0.0.1:%d", port) }
 	instance := federation.ProfileKey{Service: web, Instance: "web-0", Port: 80}
+	portsOfAPod := func(w *world, i int) *caller {
+		w.profiles.put(addrKey(at(1000+i)), endpointProfile(pod(at(1000+i))))
+		return w.getProfile(at(1000+i), "")
+	}
+	portOfAPod := func(i int) string { return "endpoint " + at(1000+i) }
 	for name, x := range map[string]struct {
 		open func(w *world, i int) *caller
 		want func(i int) string
 		kept int
+		max  int // of their bytes; 0: the default
 	}{
 		"addresses without an owner": {
 			func(w *world, i int) *caller { return w.getProfile(fmt.Sprintf("10.0.1.%d:80", i), "made-up") },
-			func(i int) string { return fmt.Sprintf("endpoint 10.0.1.%d:80", i) }, 0,
+			func(i int) string { return fmt.Sprintf("endpoint 10.0.1.%d:80", i) }, 0, 0,
 		},
 		"undeclared ports": {
 			func(w *world, i int) *caller {
 				w.profiles.put(federation.ProfileKey{Service: web, Port: uint16(1000 + i)}, &federation.Profile{Reason: federation.NoPort})
 				return w.getProfile(fmt.Sprintf("web.shop.svc.cluster.local:%d", 1000+i), "")
 			},
-			func(int) string { return "nothing" }, 0,
+			func(int) string { return "nothing" }, 0, 0,
 		},
 		"namespaces of an instance's clients": {
 			func(w *world, i int) *caller { return w.getProfile("web-0."+webAddr, fmt.Sprint("made-up", i)) },
-			func(int) string { return "endpoint 10.0.0.1:80" }, 1,
+			func(int) string { return "endpoint 10.0.0.1:80" }, 1, 0,
 		},
 		"namespaces of a service's clients": {
 			func(w *world, i int) *caller {
 				w.profiles.put(federation.ProfileKey{Service: web, Port: 80, Namespace: fmt.Sprint("made-up", i)}, wiretest.WebProfile())
 				return w.getProfile(webAddr, fmt.Sprint("made-up", i))
 			},
-			func(int) string { return "web" }, 3,
+			func(int) string { return "web" }, 3, 0,
 		},
-		"a pod's ports": {
-			func(w *world, i int) *caller {
-				w.profiles.put(addrKey(at(1000+i)), endpointProfile(pod(at(1000+i))))
-				return w.getProfile(at(1000+i), "")
-			},
-			func(i int) string { return "endpoint " + at(1000+i) }, 3,
-		},
+		"a pod's ports":               {portsOfAPod, portOfAPod, 3, 0},
+		"a pod's ports, within bytes": {portsOfAPod, portOfAPod, 2, 2500},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, Options{IdleViews: 3})
+				w := newWorld(t, Options{IdleViews: 3, IdleBytes: x.max})
 				w.profiles.put(instance, endpointProfile(pod(at(80))))
 				for i := range 50 {
 					w.getProfile(fmt.Sprintf("x%d.shop.svc.cluster.local", i), "").fails(t, codes.NotFound, "")
