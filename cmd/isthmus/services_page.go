@@ -27,7 +27,8 @@ func newPreferenceEntry(p *federation.Preference) *adminapi.Preference {
 	return &adminapi.Preference{Prefer: p.String(), MinReady: p.MinReady.String(), ReturnAfter: p.ReturnAfter.String(), ReturnOver: p.ReturnOver.String()}
 }
 
-// newServicesPage lists all services by name, with their members.
+// newServicesPage lists by name, with their members, the services that are federated or mirrored, that proxies watch or
+// that have problems.
 func newServicesPage(t *federation.Table, views []grpcapi.ViewStatus, problems []adminapi.Problem, known members) []adminapi.Service {
 	services := newServices(t, views, problems)
 	page := make(map[federation.ServiceID]*adminapi.Service, len(services))

@@ -23,8 +23,9 @@
 //     is buffered.
 //   - client-go's lines appear under the name "client-go", as many as the level asks
 //     for: debug adds its requests (method, URL, status), and trace their headers, in
-//     which client-go masks credentials. The bodies of requests and responses are
-//     never logged, at no level: link Secrets are among them.
+//     which client-go masks credentials. The headers of answers are never logged,
+//     since a server may send a token back, nor the bodies of requests and answers:
+//     link Secrets are among them.
 //
 // Loggers, and [PerName], are safe for concurrent use. klog has one logger for
 // the whole process: call [BridgeKlog] once, before the first client is made.
