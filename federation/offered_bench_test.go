@@ -36,7 +36,7 @@ func crowdedTable(b *testing.B) (*Table, *home) {
 	return table, h
 }
 
-// BenchmarkOwnerChangedAmongMany: as BenchmarkOwnerChanged, with 5,000 watched services, of
+// BenchmarkOwnerChangedAmongMany: a Pod of the home cluster gets an address and loses it, amid 5,000 watched services, of
 // which none, one, two, a hundred and all have the address.
 func BenchmarkOwnerChangedAmongMany(b *testing.B) {
 	table, h := crowdedTable(b)
