@@ -21,9 +21,9 @@ func TestAwaitIdle(t *testing.T) {
 		"idle":       {busy: []float64{0.09}, waited: 250 * time.Millisecond},
 		"busy first": {busy: []float64{1, 0.5, 0.1, 0}, waited: time.Second},
 		"busy": {busy: []float64{0.5, 1, 0.426}, waited: 20 * time.Second,
-			logged: []string{"storm: other work has 43 % of the processors: the figures are not reliable"}},
+			logged: []string{"spill: other work has 43 % of the processors: the figures are not reliable"}},
 		"unknown": {busy: []float64{0}, err: errors.New("no such file"), waited: 250 * time.Millisecond,
-			logged: []string{"storm: whether the processors are idle is not known: no such file"}},
+			logged: []string{"spill: whether the processors are idle is not known: no such file"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestAwaitIdle(t *testing.T) {
 					},
 				}
 				began := time.Now()
-				if err := l.awaitIdle(t.Context(), "storm"); err != nil {
+				if err := l.awaitIdle(t.Context(), "spill"); err != nil {
 					t.Fatal(err)
 				}
 				if waited := time.Since(began); waited != tt.waited || !slices.Equal(logged, tt.logged) {
@@ -61,7 +61,7 @@ func TestAwaitIdleCanceled(t *testing.T) {
 		cfg:  Config{Scale: Scale{Idle: time.Hour}},
 		busy: func(context.Context, time.Duration) (float64, error) { cancel(); return 1, nil },
 	}
-	if err := l.awaitIdle(ctx, "storm"); !errors.Is(err, context.Canceled) {
+	if err := l.awaitIdle(ctx, "spill"); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
