@@ -37,7 +37,7 @@ var audiences = []audience{
 
 // lingers is how long after its endpoint has been deleted an application takes requests: so much of a grace most have. The
 // short form runs beside other tests.
-func lingers() time.Duration { return either(time.Minute, 5*time.Second) }
+func lingers() time.Duration { return either(20*time.Second, 5*time.Second) }
 
 // rollingProxy is a proxy that routes requests, and what it has seen.
 type rollingProxy struct {

@@ -46,7 +46,7 @@ func TestHandover(t *testing.T) {
 			if half := median(o.served); half > firstLimit {
 				t.Errorf("half of the proxies were served %v after they first tried a gateway that was ready", half)
 			}
-			if worst := last(o.follow); worst > max(5*time.Second, o.away)+2*firstLimit {
+			if worst := last(o.follow); worst > max(5*time.Second, o.away+2*firstLimit) {
 				t.Errorf("a proxy followed %v after the gateway was ready, which was away for %v", worst, o.away)
 			}
 			o.checkServed(t)
