@@ -13,7 +13,7 @@
 //   - afterwards the cluster is followed again within 10 s, and every proxy has exactly what the clusters offer.
 //
 // The limits of time are those promised with -long, and three times as long without, since the short form runs beside other
-// tests.
+// tests. That a first message comes within 3 s is checked with -long only.
 //
 // The suite is short by default: every fault once, and no longer than it takes to be seen. With -long the faults last,
 // and the floods of proxies are larger. With -fault only those faults are played whose names match.
