@@ -7,7 +7,8 @@ import (
 )
 
 // TestFlood: amid another cluster's flood every change of a cluster arrives, and half of them within a second. How much
-// longer they take than without the flood is logged; on a shared machine it means little.
+// longer they take than without the flood is logged; on a shared machine it means little. TestEventFlood of package faults has
+// more events than are handled.
 func TestFlood(t *testing.T) {
 	f, err := MeasureFlood(t.Context(), Config{Faults: regexp.MustCompile("")}, 30, 500)
 	if err != nil {
