@@ -12,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	"isthmus/e2e/admin"
 	"isthmus/e2e/bench/proc"
@@ -115,6 +117,16 @@ func (m *multitude) last() netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 8, byte(m.turn / 250), byte(m.turn%250 + 1)}), object.Port)
 }
 
+// arrived waits until the proxy has the newest endpoint.
+func (m *multitude) arrived(t *testing.T) error {
+	return m.proxy.Until(t.Context(), patience, func() error {
+		if !m.proxy.Snapshot().Get.Has(m.last()) {
+			return fmt.Errorf("the proxy has not been sent %v", m.last())
+		}
+		return nil
+	})
+}
+
 // changes makes some changes, one after the other, and returns the processor time for one, and the longest time until the
 // proxy had one.
 func (m *multitude) changes(t *testing.T) (change, late time.Duration) {
@@ -125,12 +137,7 @@ func (m *multitude) changes(t *testing.T) (change, late time.Duration) {
 	for range count {
 		began := time.Now()
 		must(t, m.change())
-		must(t, m.proxy.Until(t.Context(), patience, func() error {
-			if !m.proxy.Snapshot().Get.Has(m.last()) {
-				return fmt.Errorf("the proxy has not been sent %v", m.last())
-			}
-			return nil
-		}))
+		must(t, m.arrived(t))
 		late = max(late, time.Since(began))
 	}
 	after, err := proc.CPU(m.gateway.Pid())
@@ -149,7 +156,8 @@ func (m *multitude) memory(t *testing.T) uint64 {
 	return uint64(used)
 }
 
-// costs opens streams, a thousand on each connection, makes changes, and ends the streams.
+// costs opens streams, a thousand on each connection, makes changes, and deletes the Service for a while, so that each stream
+// has a last message, and ends the streams.
 func (m *multitude) costs(t *testing.T, size int, name func(int) string) (c cost) {
 	t.Helper()
 	before := m.memory(t)
@@ -170,12 +178,13 @@ func (m *multitude) costs(t *testing.T, size int, name func(int) string) (c cost
 		must(t, err)
 		reading.Go(func() {
 			var message []byte
-			err := stream.RecvMsg(&message)
-			first <- err
-			for message = nil; err == nil; message = message[:0] {
-				if err = stream.RecvMsg(&message); err == nil {
-					later.Add(1)
+			first <- stream.RecvMsg(&message)
+			for {
+				message = nil
+				if stream.RecvMsg(&message) != nil || isGone(message) {
+					return
 				}
+				later.Add(1)
 			}
 		})
 	}
@@ -186,6 +195,17 @@ func (m *multitude) costs(t *testing.T, size int, name func(int) string) (c cost
 	c.memory = (max(before, m.memory(t)) - before) / uint64(size)
 	now, err := proc.ReadMemory(m.gateway.Pid())
 	must(t, err)
-	c.rss, c.sent = now.RSS, later.Load()
+	c.rss = now.RSS
+	must(t, m.api.Delete(object.Service("many", "web"))) // what each stream is sent of it comes after all that it was sent before
+	reading.Wait()
+	c.sent = later.Load()
+	must(t, m.api.Put(object.Service("many", "web")))
+	must(t, m.arrived(t))
 	return c
+}
+
+// isGone returns whether a message says that there is no such Service.
+func isGone(message []byte) bool {
+	var update pb.Update
+	return proto.Unmarshal(message, &update) == nil && update.GetNoEndpoints() != nil && !update.GetNoEndpoints().GetExists()
 }
