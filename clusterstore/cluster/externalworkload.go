@@ -125,7 +125,8 @@ func (s *state) workloadStore() storeFuncs[placedPod] {
 		get: func(key string) (placedPod, bool) {
 			o, ok := s.placed(workloadPrefix + key)
 			if s.own != nil {
-				o.selected = s.own.selected[key]
+				namespace, name := follow.SplitKey(key)
+				o.selected = s.own.selected[namespace][name]
 			}
 			return o, ok
 		},

@@ -6,7 +6,6 @@ import (
 
 	"isthmus/clusterstore/crd"
 	"isthmus/federation"
-	"isthmus/internal/adminapi"
 )
 
 // Own is the gateway's own cluster. Besides its endpoints it has what profiles are made of, who
@@ -45,8 +44,9 @@ func (c *Config) sliceManager() string {
 	return c.own.SliceManager
 }
 
-// Resources returns the health of each kind of object that the cluster follows.
-func (c *Own) Resources() []adminapi.Resource { return c.group.Health().Resources }
+// Reads reports whether a kind of object, such as services, has been listed, and why it can't be read now;
+// nil: it can.
+func (c *Own) Reads(resource string) (listed bool, err error) { return c.group.Reads(resource) }
 
 // NewOwn checks the configuration. It does no network IO and starts nothing.
 func NewOwn(cfg Config, own OwnConfig) (*Own, error) {

@@ -28,17 +28,23 @@ func (c *Own) Selecting(id federation.ServiceID) *corev1.Service {
 // SelectingIn returns the Services of a namespace that have a selector.
 func (c *Own) SelectingIn(namespace string) (list []*corev1.Service) {
 	c.state.mu.RLock()
-	found := make(map[federation.ServiceID]*Service)
-	for id, e := range c.state.services {
-		if id.Namespace == namespace && e.spec != nil && e.spec.selecting != nil {
-			found[id] = e.spec
-		}
-	}
+	found := maps.Clone(c.state.own.selecting[namespace])
 	c.state.mu.RUnlock()
-	for id, s := range found {
-		list = append(list, s.decodeSelecting(id))
+	for name, s := range found {
+		list = append(list, s.decodeSelecting(federation.ServiceID{Namespace: namespace, Name: name}))
 	}
 	return list
+}
+
+// setSelecting keeps a Service if it has a selector; nil: there is no such Service.
+func (x *ownIndex) setSelecting(id federation.ServiceID, to *Service) {
+	switch {
+	case x == nil:
+	case to == nil || to.selecting == nil:
+		x.selecting.drop(id.Namespace, id.Name)
+	default:
+		x.selecting.set(id.Namespace, id.Name, to)
+	}
 }
 
 // encodeSelecting keeps what slices are made of; nil: the Service selects nothing. Encoded it takes some
@@ -71,12 +77,20 @@ func (s *Service) decodeSelecting(id federation.ServiceID) *corev1.Service {
 func (c *Own) Workloads(namespace string) (list []*crd.ExternalWorkload) {
 	c.state.mu.RLock()
 	defer c.state.mu.RUnlock()
-	for _, w := range c.state.own.selected {
-		if namespace == "" || w.Namespace == namespace {
-			list = append(list, w)
-		}
+	if namespace != "" {
+		return slices.Collect(maps.Values(c.state.own.selected[namespace]))
+	}
+	for _, all := range c.state.own.selected {
+		list = slices.AppendSeq(list, maps.Values(all))
 	}
 	return list
+}
+
+// HasWorkloads reports whether a namespace has ExternalWorkloads. It takes no longer if it has many.
+func (c *Own) HasWorkloads(namespace string) bool {
+	c.state.mu.RLock()
+	defer c.state.mu.RUnlock()
+	return len(c.state.own.selected[namespace]) > 0
 }
 
 // keepSelected returns what slices have of an ExternalWorkload.
@@ -108,49 +122,65 @@ func (x *ownIndex) setSelected(key string, to *crd.ExternalWorkload) bool {
 	if x == nil {
 		return false
 	}
-	x.replaced = x.selected[key]
+	namespace, name := follow.SplitKey(key)
+	x.replaced = x.selected[namespace][name]
 	switch {
 	case sameSelected(x.replaced, to):
 		return false
 	case to == nil:
-		delete(x.selected, key)
+		x.selected.drop(namespace, name)
 	default:
-		x.selected[key] = to
+		x.selected.set(namespace, name, to)
 	}
 	return true
 }
 
-// Marked returns the names of a Service's slices that have the mark.
-func (c *Own) Marked(id federation.ServiceID) []string {
+// byNamespace has something of objects, by namespace and name. Namespaces without any have no map.
+type byNamespace[V any] map[string]map[string]V
+
+func (b byNamespace[V]) set(namespace, name string, v V) {
+	if b[namespace] == nil {
+		b[namespace] = make(map[string]V)
+	}
+	b[namespace][name] = v
+}
+
+func (b byNamespace[V]) drop(namespace, name string) {
+	if delete(b[namespace], name); len(b[namespace]) == 0 {
+		delete(b, namespace)
+	}
+}
+
+// Marked returns how many of a Service's slices have the mark.
+func (c *Own) Marked(id federation.ServiceID) int {
 	c.state.mu.RLock()
 	defer c.state.mu.RUnlock()
 	return c.state.services[id].marked()
 }
 
-// AllMarked returns the names of all slices that have the mark, by Service.
-func (c *Own) AllMarked() map[federation.ServiceID][]string {
+// AllMarked returns how many slices have the mark, by Service, without Services that have none.
+func (c *Own) AllMarked() map[federation.ServiceID]int {
 	c.state.mu.RLock()
 	defer c.state.mu.RUnlock()
-	all := make(map[federation.ServiceID][]string)
+	all := make(map[federation.ServiceID]int)
 	for id, e := range c.state.services {
-		if names := e.marked(); len(names) > 0 {
-			all[id] = names
+		if n := e.marked(); n > 0 {
+			all[id] = n
 		}
 	}
 	return all
 }
 
-func (e *service) marked() (names []string) {
+func (e *service) marked() (n int) {
 	if e == nil {
-		return nil
+		return 0
 	}
 	for _, l := range e.slices {
-		if n := l.data.notServed; n != nil && n.marked != "" {
-			_, name := follow.SplitKey(l.key)
-			names = append(names, name)
+		if x := l.data.notServed; x != nil && x.marked != "" {
+			n++
 		}
 	}
-	return names
+	return n
 }
 
 // setMarked keeps a slice's version if it has the mark, so that each change of it counts as one.

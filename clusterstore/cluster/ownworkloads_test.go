@@ -70,9 +70,16 @@ func TestSelecting(t *testing.T) {
 	if list := w.SelectingIn("ns"); len(list) != 1 || len(w.SelectingIn("other")) != 0 {
 		t.Errorf("%v", list)
 	}
-	w.del(aService("web"))
-	if got := w.Selecting(serviceID("ns/web")); got != nil {
-		t.Errorf("deleted: %v", got)
+	w.put(aService("web", "http=80"))
+	if list := w.SelectingIn("ns"); len(list) > 0 {
+		t.Errorf("the selector removed: %v", list)
+	}
+	selecting := aService("web", "http=80")
+	selecting.Spec.Selector = map[string]string{"app": "web"}
+	w.put(selecting)
+	w.del(selecting)
+	if got := w.Selecting(serviceID("ns/web")); got != nil || len(w.state.own.selecting) > 0 {
+		t.Errorf("deleted: %v, kept %v", got, w.state.own.selecting)
 	}
 }
 
@@ -124,14 +131,17 @@ func TestSelected(t *testing.T) {
 		if list := w.Workloads("ns"); len(list) != 1 || workloadText(list[0]) != is || len(w.Workloads("")) != 1 || len(w.Workloads("other")) != 0 {
 			t.Errorf("%s: %v", x.name, list)
 		}
+		if !w.HasWorkloads("ns") || w.HasWorkloads("other") {
+			t.Errorf("%s: which namespaces have workloads is not known", x.name)
+		}
 		w.del(after)
-		if changed[len(changed)-1] != is+" -> none" || len(w.Workloads("")) != 0 {
+		if changed[len(changed)-1] != is+" -> none" || len(w.Workloads("")) != 0 || w.HasWorkloads("ns") || len(w.state.own.selected) > 0 {
 			t.Errorf("%s: deleted: %q, left %v", x.name, changed, w.Workloads(""))
 		}
 	}
 }
 
-// TestMarked: slices with the mark are known by name, and each change of one counts, whatever it is of.
+// TestMarked: slices with the mark are counted, and each change of one counts, whatever it is of.
 func TestMarked(t *testing.T) {
 	w := newWorld(t, withSlices(new([]string)))
 	web := serviceID("ns/web")
@@ -158,15 +168,15 @@ func TestMarked(t *testing.T) {
 		{"6", "us", same, true, true},
 	} {
 		slice(x.version, x.mark, x.change)
-		if names := w.Marked(web); (len(names) == 1 && names[0] == "s") != x.marked || len(w.AllMarked()[web]) != len(names) {
-			t.Errorf("%s: %v, in all %v", x.version, names, w.AllMarked())
+		if n := w.Marked(web); (n == 1) != x.marked || w.AllMarked()[web] != n {
+			t.Errorf("%s: %d, in all %v", x.version, n, w.AllMarked())
 		}
 		if got := len(w.marked()) > 0; got != x.event {
 			t.Errorf("%s: counts as a change: %v", x.version, got)
 		}
 	}
 	w.del(aSlice("s", "web", ""))
-	if len(w.Marked(web))+len(w.AllMarked()) > 0 || len(w.marked()) == 0 {
+	if w.Marked(web)+len(w.AllMarked()) > 0 || len(w.marked()) == 0 {
 		t.Error("a slice that was deleted is there, or that is no change")
 	}
 }
@@ -180,7 +190,7 @@ func TestNothingForSlices(t *testing.T) {
 		s := aSlice("s", "web", "http=8080", "10.0.0.1")
 		s.ResourceVersion = "1"
 		w.put(svc, s, aWorkload("v", "http=8080"))
-		if e := w.state.services[serviceID("ns/web")]; e.spec.selecting != nil || e.slices[0].data.notServed != nil || w.state.own != nil && len(w.state.own.selected) > 0 {
+		if e := w.state.services[serviceID("ns/web")]; e.spec.selecting != nil || e.slices[0].data.notServed != nil || w.state.own != nil && len(w.state.own.selected)+len(w.state.own.selecting) > 0 {
 			t.Errorf("%s: something is kept", name)
 		}
 	}

@@ -78,6 +78,7 @@ func (s *state) setService(key string, to *Service, exists bool) {
 	id := serviceID(key)
 	e := s.serviceFor(id)
 	s.setServiceAddresses(id, e.spec, to)
+	s.own.setSelecting(id, to)
 	e.spec = to
 	var gateway *Gateway
 	if exists {

@@ -84,6 +84,19 @@ func (g *Group) setHealthy(s *resourceState) {
 // event records that something has come.
 func (g *Group) event() { g.lastEvent.Store(time.Now().UnixNano()) }
 
+// Reads reports whether a resource has been listed, and why it can't be read now; nil: it can. A resource that is not
+// followed has not been listed.
+func (g *Group) Reads(name string) (listed bool, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, r := range g.resources {
+		if r.name == name {
+			return r.state.synced, r.state.err
+		}
+	}
+	return false, nil
+}
+
 // Health returns the present health of all resources.
 func (g *Group) Health() Health {
 	var all Health

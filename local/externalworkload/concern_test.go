@@ -6,11 +6,13 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 
 	"isthmus/clusterstore/crd"
+	"isthmus/federation"
 )
 
 // TestConcerned: which Services a workload's change concerns.
@@ -48,6 +50,34 @@ func TestConcerned(t *testing.T) {
 			slices.Sort(got)
 			if got := strings.Join(got, " "); got != x.want {
 				t.Errorf("%s: %q, want %q", x.name, got, x.want)
+			}
+		})
+	}
+}
+
+// TestServiceChanged: a Service is marked if it may have to do with ExternalWorkloads, which is found out
+// without a walk over objects.
+func TestServiceChanged(t *testing.T) {
+	web := federation.ServiceID{Namespace: "ns", Name: "web"}
+	for _, x := range []struct {
+		name string
+		with func(testTerm)
+		want int
+	}{
+		{"nothing", func(testTerm) {}, 0},
+		{"workloads", func(x testTerm) { x.still.workloads = []*crd.ExternalWorkload{aWorkload("vm-1", "10.0.0.1", "8080")} }, 1},
+		{"slices", func(x testTerm) { x.still.marked = 1 }, 1},
+		{"what this term has written", func(x testTerm) { x.writes.set(web) }, 1},
+		{"problems that are shown", func(x testTerm) { x.report(web, []string{"vm: no"}) }, 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			term := newTestTerm(t)
+			x.with(term)
+			term.serviceChanged(web)
+			time.Sleep(2 * batchDelay)
+			synctest.Wait()
+			if got := term.queued(); got != x.want || term.still.walks > 0 {
+				t.Errorf("%s: %d in the queue, want %d; %d walks over all workloads", x.name, got, x.want, term.still.walks)
 			}
 		})
 	}

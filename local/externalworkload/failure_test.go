@@ -121,29 +121,38 @@ func TestNamespaceTerminating(t *testing.T) {
 	})
 }
 
-// TestNoWorkloads: where ExternalWorkloads are unknown or can't be read, slices
-// stay as they are, one line is logged, and they are followed once they can be read.
+// TestNoWorkloads: where ExternalWorkloads, or what else slices are made of, are unknown or can't be read,
+// that is shown, slices stay as they are, and they are followed once all can be read. For workloads one line
+// is logged; for the others the cluster logs.
 func TestNoWorkloads(t *testing.T) {
-	for name, err := range map[string]error{
-		"no such resource": apierrors.NewNotFound(schema.GroupResource{Resource: "externalworkloads"}, ""),
-		"forbidden":        apierrors.NewForbidden(schema.GroupResource{Resource: "externalworkloads"}, "", errors.New("no role")),
+	for _, x := range []struct {
+		name, resource string
+		why            func(schema.GroupResource, string) error
+		lines          int
+	}{
+		{"no such resource", "externalworkloads", func(r schema.GroupResource, name string) error { return apierrors.NewNotFound(r, name) }, 1},
+		{"forbidden", "externalworkloads", forbidden, 1},
+		{"Services", "services", forbidden, 0},
+		{"slices", "endpointslices", forbidden, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(x.name, func(t *testing.T) {
 			inCluster(t, func(c *cluster) {
 				c.running().stop()
-				c.fail("* list externalworkloads", err)
-				c.fail("* watch externalworkloads", err)
+				set := func(err error) {
+					c.fail("* list "+x.resource, err)
+					c.fail("* watch "+x.resource, err)
+				}
+				set(x.why(schema.GroupResource{Resource: x.resource}, ""))
 				b := c.start("b")
 				c.put(aWorkload("vm-3", "10.0.0.3", "8080"))
 				c.pass(5 * time.Minute)
-				if s := b.Status(); !s.Leading || s.Synced || s.Unread["externalworkloads"] == "" {
+				if s := b.Status(); !s.Leading || s.Synced != (x.resource != "externalworkloads") || s.Unread[x.resource] == "" || len(s.Unread) != 1 {
 					t.Errorf("status %+v", s)
 				}
-				if got, n := c.written(), b.log.FilterMessageSnippet("can't be read").Len(); got != "" || n != 1 {
+				if got, n := c.written(), b.log.FilterMessageSnippet("can't be read").Len(); got != "" || n != x.lines {
 					t.Errorf("writes %q, %d lines", got, n)
 				}
-				c.fail("* list externalworkloads", nil)
-				c.fail("* watch externalworkloads", nil)
+				set(nil)
 				c.pass(time.Minute)
 				if got, s := c.written(), b.Status(); got != "b update" || !s.Synced || len(s.Unread) > 0 {
 					t.Errorf("writes %q, status %+v", got, s)
@@ -151,6 +160,10 @@ func TestNoWorkloads(t *testing.T) {
 			})
 		})
 	}
+}
+
+func forbidden(r schema.GroupResource, name string) error {
+	return apierrors.NewForbidden(r, name, errors.New("no role"))
 }
 
 // TestLeftOver: slices of workloads that were deleted while no replica ran are deleted, however long that fails.

@@ -31,7 +31,6 @@ import (
 	"isthmus/clusterstore/crd"
 	"isthmus/clusterstore/typed/typedtest"
 	"isthmus/federation"
-	"isthmus/internal/adminapi"
 )
 
 // testTerm is a term that does not run, on a cluster that a test makes.
@@ -46,7 +45,8 @@ type still struct {
 	Cluster   // nil: nothing else is asked
 	services  []*corev1.Service
 	workloads []*crd.ExternalWorkload
-	marked    []string
+	marked    int // slices of each Service
+	walks     int // calls of Workloads
 }
 
 func (s *still) Selecting(id federation.ServiceID) *corev1.Service {
@@ -62,11 +62,13 @@ func (s *still) SelectingIn(namespace string) []*corev1.Service {
 	return slices.DeleteFunc(slices.Clone(s.services), func(svc *corev1.Service) bool { return svc.Namespace != namespace })
 }
 
-func (s *still) Workloads(string) []*crd.ExternalWorkload     { return slices.Clone(s.workloads) }
-func (s *still) Marked(federation.ServiceID) []string         { return s.marked }
-func (s *still) AllMarked() map[federation.ServiceID][]string { return nil }
-func (s *still) Resources() []adminapi.Resource               { return nil }
-func (s *still) Synced() <-chan struct{}                      { return nil }
+func (s *still) Workloads(string) []*crd.ExternalWorkload {
+	s.walks++
+	return slices.Clone(s.workloads)
+}
+
+func (s *still) HasWorkloads(string) bool        { return len(s.workloads) > 0 }
+func (s *still) Marked(federation.ServiceID) int { return s.marked }
 
 // held is a lease that is never lost.
 type held struct{}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
 
 	"isthmus/clusterstore/crd"
 )
@@ -30,13 +32,16 @@ func TestNoLease(t *testing.T) {
 	svc := aService("web", "80/8080")
 	term := newTestTerm(t, svc)
 	term.still.workloads = []*crd.ExternalWorkload{aWorkload("vm-1", "10.0.0.1", "8080")}
+	writes := func() int {
+		return len(slices.DeleteFunc(term.api.Actions(), func(a clienttesting.Action) bool { return a.GetVerb() == "list" }))
+	}
 	allowed := term.lease
 	term.lease = refused{errAway}
-	if err := term.sync(t.Context(), nameOf(svc)); !errors.Is(err, errAway) || len(term.api.Actions()) > 0 {
+	if err := term.sync(t.Context(), nameOf(svc)); !errors.Is(err, errAway) || writes() > 0 {
 		t.Errorf("%v, requests %v", err, term.api.Actions())
 	}
 	term.lease = allowed
-	if err := term.sync(t.Context(), nameOf(svc)); err != nil || len(term.api.Actions()) != 1 {
+	if err := term.sync(t.Context(), nameOf(svc)); err != nil || writes() != 1 {
 		t.Errorf("%v, requests %v", err, term.api.Actions())
 	}
 }

@@ -87,6 +87,7 @@ func TestPlanBrokenOff(t *testing.T) {
 	}
 	svc := aService("web", "80/8080")
 	term := newTestTerm(t, svc)
+	term.still.workloads = list
 	term.report(nameOf(svc), []string{"as before"})
 	if err := term.sync(ctx, nameOf(svc)); !errors.Is(err, context.Canceled) || len(term.Status().Problems) != 1 {
 		t.Errorf("%v; status %+v", err, term.Status())

@@ -17,13 +17,23 @@ type failure struct {
 	at   time.Time
 }
 
+// workloadsName is how the cluster calls the kind.
+const workloadsName = "externalworkloads"
+
 // Status returns the state now. It is safe for concurrent use.
 func (w *Writer) Status() adminapi.SliceWriter {
-	var unread map[string]string
-	var slicesOf map[federation.ServiceID][]string
+	unread := make(map[string]string)
+	var slicesOf map[federation.ServiceID]int
 	synced := false
 	if w.leading() != nil {
-		unread, synced = w.unreadable()
+		for _, resource := range []string{workloadsName, "services", "endpointslices"} {
+			listed, err := w.cluster.Reads(resource)
+			if err != nil {
+				unread[resource] = err.Error()
+			} else if resource == workloadsName {
+				synced = listed
+			}
+		}
 		slicesOf = w.cluster.AllMarked()
 	}
 	w.mu.Lock()
@@ -33,8 +43,8 @@ func (w *Writer) Status() adminapi.SliceWriter {
 		Error: w.lastFailure.text, ErrorAt: w.lastFailure.at, Problems: make([]adminapi.Problem, 0, len(w.problems)),
 		Unread: unread, Synced: synced, Services: len(slicesOf),
 	}
-	for _, names := range slicesOf {
-		s.Slices += len(names)
+	for _, n := range slicesOf {
+		s.Slices += n
 	}
 	for svc, list := range w.problems {
 		s.Problems = append(s.Problems, adminapi.Problem{Service: svc.String(), Problems: list})
@@ -58,6 +68,13 @@ func (w *Writer) report(svc federation.ServiceID, problems []string) {
 	}
 }
 
+// hasProblems reports whether something is left out of a Service's slices.
+func (w *Writer) hasProblems(svc federation.ServiceID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.problems[svc]) > 0
+}
+
 // setFailure stores the last error, for Status.
 func (w *Writer) setFailure(err error) {
 	w.mu.Lock()
@@ -65,44 +82,20 @@ func (w *Writer) setFailure(err error) {
 	w.lastFailure = failure{err.Error(), time.Now()}
 }
 
-// unreadable returns why resources that slices are made of can't be read, and whether ExternalWorkloads can.
-func (w *Writer) unreadable() (why map[string]string, workloads bool) {
-	why = make(map[string]string)
-	listed := false
-	select {
-	case <-w.cluster.Synced():
-		listed = true
-	default:
-	}
-	for _, r := range w.cluster.Resources() {
-		switch r.Resource {
-		case "externalworkloads":
-			workloads = listed && r.Synced && r.Err == ""
-			fallthrough
-		case "services", "endpointslices":
-			if r.Err != "" {
-				why[r.Resource] = r.Err
-			}
-		}
-	}
-	return why, workloads
-}
-
 // ready reports whether ExternalWorkloads can be read: else slices stay as they are. It logs when that
 // changes.
 func (w *Writer) ready() bool {
-	all, ready := w.unreadable()
-	now := all["externalworkloads"]
+	listed, err := w.cluster.Reads(workloadsName)
 	w.mu.Lock()
 	before := w.unread
-	w.unread = now
+	w.unread = err != nil
 	w.mu.Unlock()
 	switch { // reasons may differ from attempt to attempt
-	case (now == "") == (before == ""):
-	case now != "":
-		w.log.Error("ExternalWorkloads can't be read, so EndpointSlices stay as they are; still trying", zap.String("error", now))
+	case (err != nil) == before:
+	case err != nil:
+		w.log.Error("ExternalWorkloads can't be read, so EndpointSlices stay as they are; still trying", zap.Error(err))
 	default:
 		w.log.Info("ExternalWorkloads can be read again")
 	}
-	return ready
+	return listed && err == nil
 }

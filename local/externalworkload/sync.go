@@ -12,30 +12,35 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"isthmus/clusterstore/crd"
 	"isthmus/federation"
 )
 
-// requestTimeout bounds one request about a slice.
+// requestTimeout bounds one request about slices.
 const requestTimeout = 10 * time.Second
 
 // sync makes a Service's slices what they should be. No write begins after the end of
 // work, or once the Lease is not held. Slices are read anew first, and updated and deleted only
-// in the version that was read.
+// in the version that was read. A Service that selects no workloads and has no slices takes no request.
 func (t *term) sync(work context.Context, name federation.ServiceID) error {
 	svc := t.cluster.Selecting(name)
 	if svc == nil { // deleted: garbage collection removes its slices
 		t.report(name, nil)
-		t.written.forget(name)
-		t.created.forget(name)
+		t.writes.forget(name)
+		return nil
+	}
+	selected := t.selected(svc)
+	if len(selected) == 0 && !t.mayHaveSlices(name) {
+		t.report(name, nil)
 		return nil
 	}
 	existing, err := t.slicesOf(work, name)
 	if err != nil {
 		return err
 	}
-	p, left := newPlan(work, svc, t.selected(svc), existing)
+	p, left := newPlan(work, svc, selected, existing)
 	if work.Err() != nil { // so the plan may be incomplete
 		return work.Err()
 	}
@@ -44,26 +49,22 @@ func (t *term) sync(work context.Context, name federation.ServiceID) error {
 }
 
 // slicesOf reads the slices of a Service that are marked as ours, without those that are being
-// deleted, which may take long if they wait for a finalizer. The cluster may not have seen yet what
-// this term has created.
+// deleted, which may take long if they wait for a finalizer. The list is never an old one: it is
+// asked for without a resourceVersion. It has no limit either, with which some API servers
+// could not answer from their cache.
 func (t *term) slicesOf(work context.Context, svc federation.ServiceID) (list []*discoveryv1.EndpointSlice, err error) {
-	marked := t.cluster.Marked(svc)
-	created, _ := t.created.get(svc)
-	unseen := slices.DeleteFunc(slices.Clone(created), func(name string) bool { return slices.Contains(marked, name) })
-	for _, name := range slices.Concat(marked, unseen) {
-		ctx, stop := context.WithTimeout(work, requestTimeout)
-		s, err := t.o.Client.EndpointSlices(svc.Namespace).Get(ctx, name, metav1.GetOptions{})
-		stop()
-		switch {
-		case apierrors.IsNotFound(err):
-			unseen = slices.DeleteFunc(unseen, func(other string) bool { return other == name })
-		case err != nil:
-			return nil, fmt.Errorf("read EndpointSlice %s: %w", name, err)
-		case s.DeletionTimestamp == nil && s.Labels[discoveryv1.LabelServiceName] == svc.Name && s.Labels[discoveryv1.LabelManagedBy] == Mark:
+	ctx, stop := context.WithTimeout(work, requestTimeout)
+	defer stop()
+	of := labels.Set{discoveryv1.LabelServiceName: svc.Name, discoveryv1.LabelManagedBy: Mark}
+	all, err := t.o.Client.EndpointSlices(svc.Namespace).List(ctx, metav1.ListOptions{LabelSelector: of.String()})
+	if err != nil {
+		return nil, fmt.Errorf("list the Service's EndpointSlices: %w", err)
+	}
+	for i := range all.Items {
+		if s := &all.Items[i]; s.DeletionTimestamp == nil {
 			list = append(list, s)
 		}
 	}
-	t.created.set(svc, unseen)
 	return list, nil
 }
 
@@ -103,8 +104,8 @@ func (t *term) execute(work context.Context, p plan, name federation.ServiceID) 
 				return work.Err()
 			}
 			err := t.lease.Write(func(ctx context.Context) error {
-				t.written.set(name, time.Now())
-				return t.write(ctx, x.op, name, s)
+				t.writes.set(name)
+				return t.write(ctx, x.op, s)
 			})
 			switch {
 			case err == nil:
@@ -121,8 +122,8 @@ func (t *term) execute(work context.Context, p plan, name federation.ServiceID) 
 	return errors.Join(refused...)
 }
 
-// write writes one slice of a Service.
-func (t *term) write(ctx context.Context, op operation, svc federation.ServiceID, s *discoveryv1.EndpointSlice) (err error) {
+// write writes one slice.
+func (t *term) write(ctx context.Context, op operation, s *discoveryv1.EndpointSlice) (err error) {
 	ctx, stop := context.WithTimeout(ctx, requestTimeout)
 	defer stop()
 	api := t.o.Client.EndpointSlices(s.Namespace)
@@ -133,10 +134,7 @@ func (t *term) write(ctx context.Context, op operation, svc federation.ServiceID
 			err = nil
 		}
 	case creates:
-		if s, err = api.Create(ctx, s, metav1.CreateOptions{}); err == nil {
-			created, _ := t.created.get(svc)
-			t.created.set(svc, append(created, s.Name))
-		}
+		_, err = api.Create(ctx, s, metav1.CreateOptions{})
 	default:
 		_, err = api.Update(ctx, s, metav1.UpdateOptions{})
 	}

@@ -44,9 +44,8 @@ type term struct {
 	order   *order // of the queue
 	backoff workqueue.TypedRateLimiter[federation.ServiceID]
 
-	changes changes          // of workloads, for the queue's keys workloadsOf
-	written bySvc[time.Time] // when slices were last written
-	created bySvc[[]string]  // the names of slices that this term has created, and the cluster may not have seen
+	changes changes // of workloads, for the queue's keys workloadsOf
+	writes  writes
 }
 
 func newTerm(w *Writer, lease lease) *term {
@@ -91,27 +90,35 @@ func (t *term) run(work context.Context) {
 	t.metrics.queue.reset()
 }
 
-// bySvc is something of Services. Its zero value has nothing, and it is safe for concurrent use.
-type bySvc[V any] struct{ all sync.Map }
+// writes has when this term last wrote slices, by Service. Its zero value has nothing, and it is safe
+// for concurrent use.
+type writes struct{ all sync.Map }
 
-func (b *bySvc[V]) get(svc federation.ServiceID) (v V, ok bool) {
-	x, ok := b.all.Load(svc)
-	v, _ = x.(V)
-	return v, ok
+func (w *writes) last(svc federation.ServiceID) (at time.Time, ok bool) {
+	x, ok := w.all.Load(svc)
+	at, _ = x.(time.Time)
+	return at, ok
 }
 
-func (b *bySvc[V]) set(svc federation.ServiceID, v V) { b.all.Store(svc, v) }
-func (b *bySvc[V]) forget(svc federation.ServiceID)   { b.all.Delete(svc) }
+func (w *writes) set(svc federation.ServiceID)    { w.all.Store(svc, time.Now()) }
+func (w *writes) forget(svc federation.ServiceID) { w.all.Delete(svc) }
 
 // mark adds a Service to the queue.
 func (t *term) mark(svc federation.ServiceID) { t.queue.AddAfter(svc, batchDelay) }
 
-// serviceChanged marks a Service if it may have to do with ExternalWorkloads. Most have not.
+// serviceChanged marks a Service if it may have to do with ExternalWorkloads. Most have not, and whoever
+// follows the cluster waits for this: it takes no longer where there are many objects.
 func (t *term) serviceChanged(svc federation.ServiceID) {
-	_, written := t.written.get(svc)
-	if written || len(t.cluster.Workloads(svc.Namespace)) > 0 || len(t.cluster.Marked(svc)) > 0 {
+	if t.cluster.HasWorkloads(svc.Namespace) || t.mayHaveSlices(svc) || t.hasProblems(svc) {
 		t.mark(svc)
 	}
+}
+
+// mayHaveSlices reports whether a Service may have slices that are marked as ours. The cluster may not have
+// seen yet what this term has written.
+func (t *term) mayHaveSlices(svc federation.ServiceID) bool {
+	_, written := t.writes.last(svc)
+	return written || t.cluster.Marked(svc) > 0
 }
 
 // next takes one Service from the queue and syncs it. It returns false once the
@@ -136,7 +143,7 @@ func (t *term) next(work context.Context) bool {
 		t.queueConcerned(work, svc.Namespace)
 		return true
 	}
-	written, _ := t.written.get(svc)
+	written, _ := t.writes.last(svc)
 	if wait := time.Until(written.Add(writeInterval)); wait > 0 {
 		t.queue.AddAfter(svc, wait)
 		return true

@@ -14,7 +14,6 @@ import (
 	"isthmus/clusterstore/crd"
 	"isthmus/clusterstore/typed"
 	"isthmus/federation"
-	"isthmus/internal/adminapi"
 	"isthmus/local/election"
 )
 
@@ -38,12 +37,13 @@ type Options struct {
 // [cluster.Own]: isthmus/clusterstore/cluster
 type Cluster interface {
 	Synced() <-chan struct{}
-	Resources() []adminapi.Resource
+	Reads(resource string) (listed bool, err error)
 	Selecting(federation.ServiceID) *corev1.Service
 	SelectingIn(namespace string) []*corev1.Service
 	Workloads(namespace string) []*crd.ExternalWorkload // "": of all
-	Marked(federation.ServiceID) (names []string)
-	AllMarked() map[federation.ServiceID][]string
+	HasWorkloads(namespace string) bool
+	Marked(federation.ServiceID) int
+	AllMarked() map[federation.ServiceID]int
 }
 
 func (o *Options) validate() error {
@@ -79,7 +79,7 @@ type Writer struct {
 	since       time.Time // when it began, or stopped, to lead
 	lastFailure failure
 	problems    map[federation.ServiceID][]string // what is left out, by Service
-	unread      string                            // why ExternalWorkloads can't be read, as logged; empty: they can
+	unread      bool                              // it is logged that ExternalWorkloads can't be read
 }
 
 // New checks the options. It does no network IO and starts nothing.
@@ -141,7 +141,7 @@ func (w *Writer) lead(work context.Context, lease lease) {
 func (w *Writer) setTerm(t *term) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.term, w.since, w.unread = t, time.Now(), ""
+	w.term, w.since, w.unread = t, time.Now(), false
 	clear(w.problems)
 	w.lastFailure = failure{}
 }
