@@ -174,7 +174,7 @@ type SliceWriter struct {
 	LeaseError string `json:"leaseError,omitempty"`
 
 	// Only while it leads:
-	Synced   bool      `json:"synced"`   // all that it needs has been listed
+	Synced   bool      `json:"synced"`   // ExternalWorkloads can be read
 	Services int       `json:"services"` // with slices that are marked as its own
 	Slices   int       `json:"slices"`   // that are marked as its own
 	Error    string    `json:"error,omitempty"`

@@ -41,7 +41,9 @@
 //
 // A writer follows nothing by itself. Services, ExternalWorkloads and which slices have the mark come
 // from the own cluster ([Cluster]), which has read them anyway. The slices themselves are not kept:
-// before a Service is written, its own are read, one by one (sync.go), so that a plan is never made of old ones.
+// before a Service is written, its own are read by one list, which is never old (sync.go). Services and
+// ExternalWorkloads may be old: a watch that has stopped without a word is given up after some 100 s only. So a
+// new leader whose watches lag may put older endpoints in place of newer ones, until its watches have caught up.
 //
 // New, Follow and Run are called once; the other methods may be called at any time. While it leads, a
 // writer has some goroutines that write; otherwise no goroutine but Run's.
