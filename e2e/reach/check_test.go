@@ -54,7 +54,7 @@ func TestCheckReplicas(t *testing.T) {
 	)
 	must(t, w.node.SetReady(t.Context(), "linkerd", "isthmus-3", false))
 	w.expect(t,
-		expectation{"check --wait 3s", 1, `(?m)^  \S+ +linkerd/isthmus-3: its Pod is not ready: running, not ready\n      \S+ kubectl describe pod -n linkerd isthmus-3 shows why; --pod isthmus-3 `, `isthmus check: waiting, for 3s at most: .*linkerd/isthmus-3: its Pod is not ready`},
+		expectation{"check --wait 6s", 1, `(?m)^  \S+ +linkerd/isthmus-3: its Pod is not ready: running, not ready\n      \S+ kubectl describe pod -n linkerd isthmus-3 shows why; --pod isthmus-3 `, `isthmus check: waiting, for 6s at most: .*linkerd/isthmus-3: its Pod is not ready`},
 		expectation{"uncordon gone --yes --timeout 2s", 1, "updated link Secret", `linkerd/isthmus-3: Pod linkerd/isthmus-3 is not ready: running, not ready`},
 	)
 	w.shows(t, agree, "check")
