@@ -194,8 +194,9 @@ func (w *world) hidden() {
 	visible := func(is bool) {
 		w.script(fmt.Sprintf("Object.defineProperty(document, 'hidden', {configurable: true, value: %v}); document.dispatchEvent(new Event('visibilitychange'))", !is))
 	}
-	before := w.text("#services tbody")
 	visible(false)
+	w.must(poll.Pause(w.t.Context(), 3*time.Second)) // what it has asked for before may still come
+	before := w.text("#services tbody")
 	_, err := w.shops["west"].Scale(w.t.Context(), "web", 4)
 	w.must(err)
 	w.must(poll.Until(w.t.Context(), time.Minute, 100*time.Millisecond, func() error {
