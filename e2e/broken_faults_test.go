@@ -70,7 +70,7 @@ var faults = []fault{
 		check: append(unchecked("latam", "its API server answers with an error", "rights", "trust-anchors", "pod-networks"),
 			finding{"failure link-expiry latam: its client certificate has expired, at .*", "renew the link: isthmus link latam .*"},
 			// A kube-apiserver ends the connection with its 401, and with it what else is asked there, the version maybe among it.
-			finding{"failure api latam: (the API server answers 401 Unauthorized for its version|.*: the API server closed the connection or refused the request .*)", ".*"},
+			finding{"failure api latam: (the API server answers 401 Unauthorized for its version|.*: the API server closed the connection or refused the request .*)", ".*whether its credentials are still good; to renew the link: isthmus link latam .*"},
 			finding{"failure link-state latam: it is unreachable: the API server refuses the client certificate, expired at .*Unauthorized; write the link Secret anew", "see the checks of its API server .*"}),
 	}, {
 		name:   "an API that is dead",
