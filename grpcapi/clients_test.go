@@ -170,7 +170,7 @@ func TestLargeHeaders(t *testing.T) {
 	hostile, proxy := connectFrom(t, "127.0.0.1", addr), connectFrom(t, "127.0.0.2", addr)
 
 	headers := metadata.Pairs("large", strings.Repeat("x", 3000))
-	ctx, hangUp := context.WithTimeout(metadata.NewOutgoingContext(t.Context(), headers), time.Minute)
+	ctx, hangUp := context.WithCancel(metadata.NewOutgoingContext(t.Context(), headers)) // no deadline: gRPC would keep a timer of each refused call until then
 	defer hangUp()
 	refused := make(chan error, calls)
 	methods := []string{
