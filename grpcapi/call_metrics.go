@@ -92,6 +92,9 @@ func (c *callMetrics) stream() grpc.StreamServerInterceptor {
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 		call := c.begin(ss, info.FullMethod)
 		defer call.end(&err)
+		if err = refusal(ss.Context()); err != nil {
+			return err
+		}
 		return next(srv, call)
 	}
 }
@@ -101,6 +104,9 @@ func (c *callMetrics) unary(ctx context.Context, req any, info *grpc.UnaryServer
 	call := c.begin(nil, info.FullMethod)
 	defer call.end(&err)
 	call.method.received.Inc()
+	if err = refusal(ctx); err != nil {
+		return nil, err
+	}
 	if resp, err = next(ctx, req); err == nil {
 		call.method.sent.Inc()
 	}

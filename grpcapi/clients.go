@@ -63,8 +63,24 @@ type callMemory struct {
 // is longer than the call is open, if its client does not take the answer.
 type callContext struct{ context.Context }
 
+// refusalKey is the key of the error that refuses a call, in its context.
+type refusalKey struct{}
+
+// refusedWithin is how long a call that is refused waits for its request, if gRPC receives
+// that first.
+const refusedWithin = time.Second
+
+// refusal returns the error that refuses a call with this context, or nil.
+func refusal(ctx context.Context) error {
+	err, _ := ctx.Value(refusalKey{}).(error)
+	return err
+}
+
 // admit takes a call's memory for as long as gRPC keeps anything of it. The context that
-// it returns is the call's. Its error refuses the call.
+// it returns is the call's. Its error refuses the call, or the context's refusal does.
+//
+// The latter is for a call with a deadline. If a tap refuses it, gRPC keeps its context's timer
+// until then, which the client may choose centuries away; a call that has begun it cleans up.
 func (b *budget) admit(ctx context.Context, client netip.Addr, info *tap.Info) (context.Context, error) {
 	taken := callMemory{client, costOfCall(info.Header)}
 	b.clients.add(client, taken.bytes)
@@ -72,7 +88,13 @@ func (b *budget) admit(ctx context.Context, client netip.Addr, info *tap.Info) (
 	if used-b.idle.Load() > b.max && calls > b.max/2 && !b.clients.mayExceed(client, b.max) {
 		b.leave(taken)
 		b.collect()
-		return ctx, b.refuse(info.FullMethodName + " of " + client.String())
+		err := b.refuse(info.FullMethodName + " of " + client.String())
+		if _, timed := ctx.Deadline(); !timed {
+			return ctx, err
+		}
+		ctx, cancel := context.WithTimeout(context.WithValue(ctx, refusalKey{}, err), refusedWithin)
+		_ = cancel // it ends with its parent
+		return ctx, nil
 	}
 	kept := &callContext{ctx}
 	runtime.AddCleanup(kept, b.leave, taken)

@@ -1,6 +1,7 @@
 package grpcapi
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -170,7 +171,7 @@ func TestLargeHeaders(t *testing.T) {
 	hostile, proxy := connectFrom(t, "127.0.0.1", addr), connectFrom(t, "127.0.0.2", addr)
 
 	headers := metadata.Pairs("large", strings.Repeat("x", 3000))
-	ctx, hangUp := context.WithCancel(metadata.NewOutgoingContext(t.Context(), headers)) // no deadline: gRPC would keep a timer of each refused call until then
+	ctx, hangUp := context.WithTimeout(metadata.NewOutgoingContext(t.Context(), headers), time.Hour)
 	defer hangUp()
 	refused := make(chan error, calls)
 	methods := []string{
@@ -185,7 +186,9 @@ func TestLargeHeaders(t *testing.T) {
 		go func() { refused <- s.RecvMsg(new(healthpb.HealthCheckResponse)) }()
 	}
 	for range calls * 2 / 5 { // of reflection a fifth is, whatever their headers
-		if err := <-refused; status.Code(err) != codes.ResourceExhausted {
+		switch err := <-refused; status.Code(err) {
+		case codes.ResourceExhausted, codes.DeadlineExceeded: // the latter if gRPC waited for the request
+		default:
 			t.Fatal(err)
 		}
 	}
@@ -214,5 +217,26 @@ func TestTooLargeHeaders(t *testing.T) {
 	}
 	if got := c.ended(t, 1); got["FRAME_SIZE_ERROR"] != 1 {
 		t.Errorf("it ends with %v", got)
+	}
+}
+
+// TestRefusedInTime: a call with a deadline is refused once gRPC has begun it, and for that does
+// not wait for its request. If its tap refused it, gRPC would keep the timer until the deadline.
+func TestRefusedInTime(t *testing.T) {
+	w := newWorld(t, Options{ViewBytes: 1})
+	timed, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	for name, at := range map[string]context.Context{"no deadline": t.Context(), "deadline": timed} {
+		w.server.budget.calls.Store(0)
+		ctx, err := w.server.budget.admit(at, netip.MustParseAddr("10.0.0.1"), &tap.Info{})
+		if late := refusal(ctx); status.Code(cmp.Or(err, late)) != codes.ResourceExhausted || (err == nil) != (at == timed) {
+			t.Errorf("%s: refused with %v by the tap, %v in the call", name, err, late)
+		}
+		if due, ok := ctx.Deadline(); ok && time.Until(due) > refusedWithin {
+			t.Errorf("%s: it waits until %v", name, due)
+		}
+		if used := w.server.budget.used.Load(); used != 0 {
+			t.Errorf("%s: it takes %d bytes", name, used)
+		}
 	}
 }
