@@ -1,0 +1,31 @@
+// Package plan decides which Services and ServiceImports the gateway writes for the exports of
+// the own and all linked clusters, and what becomes of each export. It reads and writes nothing itself:
+//
+//	p, memory := plan.Make(world, memory)
+//	for _, want := range p.Services {
+//		if next, differs := want.Over(world.Services[want.ID]); differs {
+//			// create it, or update it to next
+//		}
+//	}
+//
+// What callers may rely on:
+//
+//   - What is wanted depends on what is exported and what is there, not on the order in which that came
+//     about, with three exceptions: of several exports that want one name the one that has it keeps it,
+//     a ServiceImport that is a minute old keeps its type and ports while an export has them, and
+//     what is held back for a time is in the [Memory].
+//   - No object without the mark ([Settings.Marked]) is ever changed or deleted, except Services that
+//     Linkerd's service mirror wrote and no longer minds, which are adopted.
+//   - A part of a cluster whose exports are not known is kept. Nothing is removed for a cluster that has
+//     not been seen in sync.
+//   - What an exporting cluster sends is data: what the API would refuse of it is left out and
+//     reported, so that it can't keep the parts of others from being written.
+//   - Nothing that is passed in is changed, and results share its maps and slices: neither may be
+//     changed afterwards. There is no state, so calls may be concurrent.
+//
+// An *export* is a Service that a cluster offers by a label or a ServiceExport, a *part* is what a cluster has in a written
+// object: all of a mirror, its membership in a federated Service or ServiceImport.
+//
+// Rules of ServiceImports come from KEP-1645; labels and annotations of mirror and federated Services are those of
+// Linkerd's service mirror, so that all that reads them keeps working.
+package plan

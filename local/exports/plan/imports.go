@@ -1,0 +1,219 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// The types of a ServiceImport.
+const (
+	clusterSetIP = "ClusterSetIP"
+	headless     = "Headless"
+)
+
+// wantImport adds the ServiceImport of a group, and its derived Service. That one is wanted once the ServiceImport is
+// there, which owns it, and the ServiceImport has its IPs once it has some.
+func (m *maker) wantImport(one *merged) {
+	have, derived := m.Imports[one.of], m.Services[one.target()]
+	w := WantedImport{ID: one.of, metadata: one.metadata, kind: m.typeOf(one, have), clusters: m.exporters(one)}
+	w.metadata.labels, w.metadata.annotations = m.mark("ServiceImport", w.ID)
+	if one.deciding != nil && !one.metadata.keep {
+		e := one.deciding.export
+		w.traffic = &e.Service.Traffic
+		w.metadata.copies = limited(e.Exported.Labels, e.Exported.Annotations, copyExported, copyExported)
+	}
+	if w.kind == headless {
+		w.ready = Condition{Type: "Ready", Reason: "Ready", Message: "a headless ServiceImport has no IPs", True: true}
+		m.out.Imports = append(m.out.Imports, w)
+		if derived != nil && m.Marked(derived) && !derived.Deleting {
+			m.out.Delete = append(m.out.Delete, derived.ID)
+		}
+		return
+	}
+	w.metadata.annotations[derivedKey] = one.target().Name
+	for _, p := range one.ports {
+		p.Target = ""
+		w.ports = append(w.ports, p)
+	}
+	w.ready = Condition{Type: "Ready", Reason: "Pending", Message: "the Service " + one.target().Name + " has no IP yet"}
+	if derived != nil && m.Marked(derived) && len(derived.ClusterIPs) > 0 {
+		w.ips, w.families = derived.ClusterIPs, derived.IPFamilies
+		w.ready = Condition{Type: "Ready", Reason: "Ready", True: true}
+	}
+	m.out.Imports = append(m.out.Imports, w)
+	if have != nil {
+		m.wantDerived(one, have, &w)
+	}
+}
+
+func (m *maker) wantDerived(one *merged, owner *ServiceImport, of *WantedImport) {
+	w := WantedService{ID: one.target(), Kind: Import, Of: one.of, metadata: one.metadata, owner: owner.UID}
+	w.metadata.labels, w.metadata.annotations = m.mark("Service", w.ID)
+	w.metadata.labels[importLabel] = one.of.Name
+	discover(w.metadata.annotations, one)
+	w.metadata.copies.labels = of.metadata.copies.labels
+	if one.deciding != nil {
+		w.metadata.copies.annotations = copyOf(one.deciding.export.Service, one.deciding.cluster == "").annotations
+	}
+	for _, p := range of.ports {
+		p.Target = fmt.Sprint(p.Number)
+		w.ports = append(w.ports, p)
+	}
+	if of.traffic != nil {
+		w.traffic = of.traffic
+	}
+	m.out.Services = append(m.out.Services, w)
+}
+
+// typeOf returns the type of a ServiceImport: that of the deciding export, unless it is old enough to keep its own while an
+// export has that, or one that is not known may.
+func (m *maker) typeOf(one *merged, have *ServiceImport) string {
+	if have != nil && (one.deciding == nil || m.settled(one.of)) {
+		if len(one.known) < len(one.parts) || slices.ContainsFunc(one.known, func(p *part) bool { return importType(p.export) == have.Type }) {
+			return have.Type
+		}
+	}
+	if one.deciding == nil {
+		return clusterSetIP
+	}
+	return importType(one.deciding.export)
+}
+
+func importType(e *Export) string {
+	if e.Service.Headless() {
+		return headless
+	}
+	return clusterSetIP
+}
+
+// exporters returns the names of the clusters that export, for the status.
+func (m *maker) exporters(one *merged) (names []string) {
+	for _, p := range one.parts {
+		names = append(names, cmp.Or(p.cluster, m.ClusterName))
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// ExportConditions are what the status of a ServiceExport of the own cluster is to say.
+type ExportConditions struct {
+	ID
+	Want []Condition // of the types that are ours
+}
+
+// Over returns the conditions of a ServiceExport that has these, and whether they differ. Those of other types stay.
+func (w *ExportConditions) Over(have []Condition) (next []Condition, differs bool) {
+	next = slices.DeleteFunc(slices.Clone(have), func(c Condition) bool { return c.Type == "Conflict" && len(w.Want) < 3 })
+	for _, c := range w.Want {
+		next = withCondition(next, c)
+	}
+	return next, !slices.Equal(next, have)
+}
+
+// conditions adds those of the own cluster's ServiceExports.
+func (m *maker) conditions() {
+	own := m.clusters[""]
+	if own == nil || !m.ServiceExports {
+		return
+	}
+	verdicts := make(map[ID]Verdict)
+	for _, v := range m.out.Verdicts {
+		if v.Cluster == "" && v.Kind == Import {
+			verdicts[v.Export] = v
+		}
+	}
+	found := make(map[ID][]Conflict)
+	for _, c := range m.out.Conflicts {
+		if c.Kind == Import {
+			found[c.Object] = append(found[c.Object], c)
+		}
+	}
+	for i := range own.Exports {
+		e := &own.Exports[i]
+		if e.Exported == nil {
+			continue
+		}
+		target := group{kind: Import, of: e.ID}.target()
+		want := exportConditions(verdicts[e.ID], e, found[target])
+		for i := range want {
+			want[i].Generation = e.Exported.Generation
+		}
+		m.out.Exports = append(m.out.Exports, ExportConditions{e.ID, want})
+	}
+	slices.SortFunc(m.out.Exports, func(a, b ExportConditions) int { return compareIDs(a.ID, b.ID) })
+}
+
+// exportConditions follow KEP-1645.
+func exportConditions(v Verdict, e *Export, found []Conflict) []Condition {
+	if v.State == Invalid {
+		reason := "InvalidServiceType"
+		if e.Service == nil || e.Service.Deleting {
+			reason = "NoService"
+		}
+		return []Condition{
+			{Type: "Valid", Reason: reason, Message: v.Detail},
+			{Type: "Ready", Reason: "Pending", Message: "the ServiceExport is not valid"},
+		}
+	}
+	message := "the ServiceImport is " + string(v.State)
+	if v.Detail != "" {
+		message += ": " + v.Detail
+	}
+	all := []Condition{{Type: "Valid", Reason: "Valid", True: true}, {Type: "Ready", Reason: "Ready", Message: message, True: true}}
+	if len(found) == 0 {
+		return append(all, Condition{Type: "Conflict", Reason: "NoConflicts"})
+	}
+	var reasons, messages []string
+	for _, c := range found {
+		if !slices.Contains(reasons, c.Reason) {
+			reasons = append(reasons, c.Reason)
+		}
+		messages = append(messages, c.Message)
+	}
+	return append(all, Condition{Type: "Conflict", Reason: strings.Join(reasons, ","), Message: strings.Join(messages, "; "), True: true})
+}
+
+// differences returns what the exports of a ServiceImport differ in, besides ports: a reason and a text for each field.
+func differences(one *merged) (all []Conflict) {
+	add := func(reason, field string, value func(e *Export) string) {
+		by := make(map[string][]string)
+		for _, p := range one.known {
+			of := value(p.export)
+			by[of] = append(by[of], shown(p.cluster))
+		}
+		if len(by) < 2 {
+			return
+		}
+		used := value(one.deciding.export)
+		text := fmt.Sprintf("%s: %s (%s, used)", field, cmp.Or(used, "none"), strings.Join(by[used], ", "))
+		delete(by, used)
+		for _, other := range sorted(by) {
+			text += fmt.Sprintf(", %s (%s)", cmp.Or(other, "none"), strings.Join(by[other], ", "))
+		}
+		all = append(all, Conflict{one.target(), Import, reason, text})
+	}
+	add("TypeConflict", "type", importType)
+	add("SessionAffinityConflict", "sessionAffinity", func(e *Export) string { return cmp.Or(e.Service.SessionAffinity, "None") })
+	add("SessionAffinityConfigConflict", "sessionAffinityConfig", func(e *Export) string { return fmt.Sprint(e.Service.AffinitySeconds, " s") })
+	add("InternalTrafficPolicyConflict", "internalTrafficPolicy", func(e *Export) string { return cmp.Or(e.Service.InternalTrafficPolicy, "Cluster") })
+	add("TrafficDistributionConflict", "trafficDistribution", func(e *Export) string { return e.Service.TrafficDistribution })
+	add("LabelsConflict", "exportedLabels", func(e *Export) string { return shownMap(e.Exported.Labels) })
+	add("AnnotationsConflict", "exportedAnnotations", func(e *Export) string { return shownMap(e.Exported.Annotations) })
+	return all
+}
+
+// shownMap is a short text that is different for maps that are.
+func shownMap(m map[string]string) string {
+	var all []string
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		all = append(all, key+"="+m[key])
+	}
+	text := strings.Join(all, ",")
+	if len(text) > 100 {
+		text = cut(text) + "… (" + hash(text, 8) + ")"
+	}
+	return text
+}

@@ -1,0 +1,113 @@
+package plan
+
+import (
+	"time"
+)
+
+// A cluster that loses more than half of its parts within massTime, and massParts at least, has more likely been restored from
+// an old backup than cleaned up.
+const (
+	massParts = 10
+	massTime  = time.Minute
+)
+
+// Memory is what a plan takes over from the one before: since when something has been missing. The zero value is that of
+// a writer that has just begun, which waits from then on.
+type Memory struct {
+	unlinked map[string]time.Time // when a cluster was first seen to be linked no longer
+	held     map[string]time.Time // when a cluster had lost most of its parts
+	went     map[gone]time.Time   // what was removed within the last minute
+}
+
+// gone is a part that was removed.
+type gone struct {
+	group
+	from string // the cluster
+}
+
+func newMemory() Memory {
+	return Memory{make(map[string]time.Time), make(map[string]time.Time), make(map[gone]time.Time)}
+}
+
+// keepMissing decides on parts that are there and that no export asks for: they are kept, or go.
+func (m *maker) keepMissing() {
+	offered := make(map[gone]bool)
+	for g, parts := range m.parts {
+		for _, p := range parts {
+			offered[gone{g, p.cluster}] = true
+		}
+	}
+	missing := make(map[string][]group) // by cluster, of those that are in sync
+	for g, clusters := range m.have {
+		for name := range clusters {
+			c := m.clusters[name]
+			switch {
+			case offered[gone{g, name}]:
+			case c == nil:
+				m.keepUnlinked(g, name)
+			case !m.allowed(c, g): // somebody said so
+			case !c.Seen || c.Joins == Unreadable:
+				m.keep(g, name, Kept, time.Time{})
+			default:
+				missing[name] = append(missing[name], g)
+			}
+		}
+	}
+	for what, at := range m.before.went {
+		if m.Now.Sub(at) < massTime && !offered[what] {
+			m.after.went[what] = at
+		}
+	}
+	for name, groups := range missing {
+		m.removeOrHold(m.clusters[name], groups)
+	}
+}
+
+func (m *maker) keep(g group, cluster string, s State, until time.Time) {
+	m.parts[g] = append(m.parts[g], &part{cluster: cluster, link: m.clusters[cluster], state: s, until: until})
+}
+
+func (m *maker) keepUnlinked(g group, name string) {
+	since, ok := m.before.unlinked[name]
+	if !ok {
+		since = m.Now
+	}
+	m.after.unlinked[name] = since
+	if until := since.Add(m.UnlinkedAfter); m.Now.Before(until) {
+		m.keep(g, name, OnHold, until)
+	}
+}
+
+// removeOrHold lets the parts go that a cluster no longer exports, unless these are most of what it has.
+func (m *maker) removeOrHold(c *Cluster, missing []group) {
+	all, lost := 0, len(missing)
+	for _, clusters := range m.have {
+		if clusters[c.Name] {
+			all++
+		}
+	}
+	for what := range m.after.went {
+		if what.from == c.Name && !m.have[what.group][c.Name] {
+			all++
+			lost++
+		}
+	}
+	since, held := m.before.held[c.Name]
+	if !held && !c.Emptied && (lost < massParts || 2*lost <= all) {
+		for _, g := range missing {
+			m.after.went[gone{g, c.Name}] = m.Now
+		}
+		return
+	}
+	if !held {
+		since = m.Now
+	}
+	m.after.held[c.Name] = since
+	until := since.Add(m.UnlinkedAfter)
+	if !m.Now.Before(until) {
+		return
+	}
+	for _, g := range missing {
+		m.keep(g, c.Name, OnHold, until)
+	}
+}

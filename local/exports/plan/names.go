@@ -1,0 +1,154 @@
+package plan
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"regexp"
+	"strings"
+)
+
+// Labels and annotations of what is written. Those of linkerd.io are what Linkerd's service mirror writes.
+const (
+	markLabel      = "isthmus.io/written-by" // the gateway's namespace
+	markAnnotation = "isthmus.io/written-as" // the kind, namespace and name of the object itself
+	copiedKey      = "isthmus.io/copied"     // annotation: what was copied
+
+	mirroredLabel = "mirror.linkerd.io/mirrored-service"
+	clusterLabel  = "mirror.linkerd.io/cluster-name"
+	fqNameKey     = "mirror.linkerd.io/remote-svc-fq-name"
+	versionKey    = "mirror.linkerd.io/remote-resource-version"
+
+	localDiscovery  = "multicluster.linkerd.io/local-discovery"
+	remoteDiscovery = "multicluster.linkerd.io/remote-discovery" // a label of mirrors, an annotation of the others
+	remoteService   = "multicluster.linkerd.io/remote-service"
+
+	importLabel = "multicluster.kubernetes.io/service-name"    // of derived Services
+	derivedKey  = "multicluster.kubernetes.io/derived-service" // of ServiceImports
+)
+
+// Kind is what a part belongs to.
+type Kind string
+
+// The kinds, in the order in which they win a name.
+const (
+	Import    Kind = "import" // a ServiceImport with its derived Service
+	Federated Kind = "federated"
+	Mirror    Kind = "mirror"
+)
+
+// group names what parts belong to: exports of one kind and name. Of a mirror that is one cluster's.
+type group struct {
+	kind    Kind
+	of      ID     // the exports
+	cluster string // of a mirror
+}
+
+// target is the Service that is written for a group.
+func (g group) target() ID {
+	switch g.kind {
+	case Mirror:
+		return ID{g.of.Namespace, g.of.Name + "-" + g.cluster}
+	case Federated:
+		return ID{g.of.Namespace, g.of.Name + "-federated"}
+	}
+	name := g.of.Name + "-clusterset"
+	if len(name) > maxName {
+		name = "derived-" + hash(g.of.String(), 20)
+	}
+	return ID{g.of.Namespace, name}
+}
+
+const maxName = 63
+
+var (
+	// A Service's name, by RFC 1035.
+	serviceName = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`)
+	labelValue  = regexp.MustCompile(`^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$`)
+	keyName     = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
+	keyDomain   = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+	portName    = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+)
+
+// usable reports whether a Service may have that name.
+func usable(name string) bool { return serviceName.MatchString(name) }
+
+// validKey reports whether the API takes a label or annotation of that key.
+func validKey(key string) bool {
+	domain, name, ok := strings.Cut(key, "/")
+	if !ok {
+		return keyName.MatchString(key)
+	}
+	return len(domain) <= 253 && keyDomain.MatchString(domain) && keyName.MatchString(name)
+}
+
+// within reports whether the domain of a key is one of these, or below it.
+func within(key string, domains ...string) bool {
+	of, _, ok := strings.Cut(key, "/")
+	for _, d := range domains {
+		if ok && (of == d || strings.HasSuffix(of, "."+d)) {
+			return true
+		}
+	}
+	return false
+}
+
+// hash returns the first n characters of a hash of a text.
+func hash(text string, n int) string {
+	sum := sha256.Sum256([]byte(text))
+	return strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:n]
+}
+
+// Marked reports whether an object has the mark of this gateway: it was written by it, and is no copy of such an object.
+func (s Settings) Marked(o *Service) bool {
+	return s.marked("Service", o.ID, o.Labels, o.Annotations) && !o.Selector
+}
+
+// MarkedImport reports that of a ServiceImport.
+func (s Settings) MarkedImport(o *ServiceImport) bool {
+	return s.marked("ServiceImport", o.ID, o.Labels, o.Annotations)
+}
+
+func (s Settings) marked(kind string, id ID, labels, annotations map[string]string) bool {
+	return s.Controller != "" && labels[markLabel] == s.Controller && annotations[markAnnotation] == kind+" "+id.String()
+}
+
+// identify returns what a Service that is written was written for, and the clusters that have a part in
+// it; false: it is no such Service.
+func identify(o *Service) (g group, clusters []string, ok bool) {
+	if name := o.Labels[importLabel]; name != "" {
+		return group{kind: Import, of: ID{o.Namespace, name}}, members(o.Annotations, name), true
+	}
+	if cluster := o.Labels[remoteDiscovery]; cluster != "" {
+		g = group{kind: Mirror, of: ID{o.Namespace, o.Labels[remoteService]}, cluster: cluster}
+		return g, []string{cluster}, g.target() == o.ID
+	}
+	name, ok := strings.CutSuffix(o.Name, "-federated")
+	return group{kind: Federated, of: ID{o.Namespace, name}}, members(o.Annotations, name), ok
+}
+
+// members returns the clusters that annotations name as members, with a Service of that name.
+func members(annotations map[string]string, name string) (clusters []string) {
+	if annotations[localDiscovery] == name {
+		clusters = append(clusters, "")
+	}
+	for item := range strings.SplitSeq(annotations[remoteDiscovery], ",") {
+		if of, cluster, ok := strings.Cut(strings.TrimSpace(item), "@"); ok && of == name && cluster != "" {
+			clusters = append(clusters, cluster)
+		}
+	}
+	return clusters
+}
+
+// adoptable reports whether Linkerd's service mirror wrote a Service for the group.
+func adoptable(o *Service, g group) bool {
+	if o.Labels[mirroredLabel] != "true" || o.Selector || o.Type != "ClusterIP" || o.Headless() || o.OwnerKind != "" || o.Labels[markLabel] != "" {
+		return false
+	}
+	switch g.kind {
+	case Mirror:
+		return o.Labels[clusterLabel] == g.cluster && strings.HasPrefix(o.Annotations[fqNameKey], g.of.Name+"."+g.of.Namespace+".svc.")
+	case Federated:
+		return o.Annotations[localDiscovery] != "" || o.Annotations[remoteDiscovery] != ""
+	}
+	return false
+}

@@ -1,0 +1,250 @@
+package plan
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Plan is what is to be written, and what becomes of each export. Lists are sorted.
+type Plan struct {
+	Services []WantedService
+	Imports  []WantedImport
+	// Delete and DeleteImports are objects with the mark that nothing is exported for.
+	Delete, DeleteImports []ID
+	// Exports are the conditions of the own cluster's ServiceExports.
+	Exports  []ExportConditions
+	Verdicts []Verdict
+	// Conflicts are what exports of one name differ in.
+	Conflicts []Conflict
+	// Due is when time alone changes the plan; zero: never.
+	Due time.Time
+}
+
+// Verdict says what becomes of an export.
+type Verdict struct {
+	Cluster string // empty: the own one
+	Export  ID
+	Kind    Kind
+	Object  ID // the Service that it is written as
+	State   State
+	Detail  string    // may be empty
+	Until   time.Time // when the state ends by itself; zero: never
+}
+
+// State is one of a fixed set of words.
+type State string
+
+// The states. Only a part that is Written or Kept has one in an object.
+const (
+	Written       State = "written"
+	Kept          State = "kept"             // its cluster's exports are not known
+	OnHold        State = "held"             // it is gone, and is removed later
+	LeftToLinkerd State = "left to linkerd"  // its service mirror writes it
+	Taken         State = "taken"            // the name is another object's
+	Waiting       State = "waiting"          // the namespace is missing, or the object of before still goes
+	NotAllowed    State = "not allowed"      // by what is set for the link
+	NameRefused   State = "name refused"     // no Service may have it
+	OverNumber    State = "over the number"  // of objects or members
+	HeadlessJoins State = "headless"         // it can't join a federated Service
+	Unset         State = "setting unusable" // an annotation of the link can't be read, so nothing is added
+	Invalid       State = "not valid"        // a ServiceExport without a Service, or of one that can't be exported
+)
+
+// Conflict is what exports of one name differ in.
+type Conflict struct {
+	Object  ID
+	Kind    Kind
+	Reason  string
+	Message string
+}
+
+// maker makes one plan.
+type maker struct {
+	World
+	before, after Memory
+	clusters      map[string]*Cluster
+	have          map[group]map[string]bool // the clusters that have a part in what is written
+	parts         map[group][]*part
+	out           Plan
+}
+
+// part is what a cluster has, or is to have, in what is written for a group.
+type part struct {
+	cluster string
+	link    *Cluster // nil: it is linked no longer
+	export  *Export  // nil: it is not known, and what is there of it is kept
+	state   State
+	until   time.Time
+}
+
+// Make returns what is to be written, and what the next call is to remember. The first Memory is the zero value.
+func Make(w World, before Memory) (*Plan, Memory) {
+	m := &maker{World: w, before: before, after: newMemory(), clusters: make(map[string]*Cluster), have: make(map[group]map[string]bool), parts: make(map[group][]*part)}
+	for i := range w.Clusters {
+		m.clusters[w.Clusters[i].Name] = &w.Clusters[i]
+	}
+	m.findWritten()
+	for i := range w.Clusters {
+		m.offers(&w.Clusters[i])
+	}
+	m.keepMissing()
+	m.limit()
+	m.write()
+	m.conditions()
+	slices.SortFunc(m.out.Verdicts, func(a, b Verdict) int {
+		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), compareIDs(a.Export, b.Export), cmp.Compare(a.Kind, b.Kind))
+	})
+	return &m.out, m.after
+}
+
+// enabled reports whether exports of a kind are written. What was written for others is left as it is.
+func (m *maker) enabled(k Kind) bool {
+	if k == Import {
+		return m.ServiceExports
+	}
+	return m.Labels
+}
+
+// findWritten finds who has a part in what is written.
+func (m *maker) findWritten() {
+	for _, o := range m.Services {
+		g, clusters, ok := identify(o)
+		if ok && (m.Marked(o) || adoptable(o, g) && m.mayAdopt(g, clusters)) {
+			m.hasParts(g, clusters)
+		}
+	}
+	for _, o := range m.Imports {
+		if !m.MarkedImport(o) {
+			continue
+		}
+		clusters := slices.Clone(o.Clusters)
+		for i, c := range clusters {
+			if c == m.ClusterName {
+				clusters[i] = ""
+			}
+		}
+		m.hasParts(group{kind: Import, of: o.ID}, clusters)
+	}
+}
+
+func (m *maker) hasParts(g group, clusters []string) {
+	if !m.enabled(g.kind) || !m.Namespaces[g.of.Namespace] {
+		return
+	}
+	if m.have[g] == nil {
+		m.have[g] = make(map[string]bool)
+	}
+	for _, c := range clusters {
+		m.have[g][c] = true
+	}
+}
+
+// mayAdopt reports whether Linkerd's service mirror no longer minds what it wrote for these clusters.
+func (m *maker) mayAdopt(g group, clusters []string) bool {
+	return !slices.ContainsFunc(clusters, func(name string) bool {
+		c := m.clusters[name]
+		return c != nil && c.Lease != Free
+	})
+}
+
+// left reports whether Linkerd's service mirror writes what a group is for.
+func (m *maker) left(g group) bool {
+	held := func(name string) bool { c := m.clusters[name]; return c != nil && c.Lease == Held }
+	if g.kind == Import {
+		return false
+	}
+	return slices.ContainsFunc(m.parts[g], func(p *part) bool { return held(p.cluster) }) || slices.ContainsFunc(slices.Collect(maps.Keys(m.have[g])), held)
+}
+
+// offers adds the parts that a cluster's exports are to have.
+func (m *maker) offers(c *Cluster) {
+	for i := range c.Exports {
+		e := &c.Exports[i]
+		for _, g := range m.groups(c, e) {
+			state, detail := m.judge(c, e, g)
+			if state == Written {
+				m.parts[g] = append(m.parts[g], &part{cluster: c.Name, link: c, export: e, state: Written})
+			} else {
+				m.verdict(g, c.Name, state, detail, time.Time{})
+			}
+		}
+	}
+}
+
+// groups returns what an export asks to be part of.
+func (m *maker) groups(c *Cluster, e *Export) (all []group) {
+	if e.Exported != nil && m.ServiceExports {
+		all = append(all, group{kind: Import, of: e.ID})
+	}
+	if e.Service == nil || e.Service.unexportable() != "" || !m.Labels {
+		return all
+	}
+	if e.Federated {
+		all = append(all, group{kind: Federated, of: e.ID})
+	}
+	if e.Mirror && !c.own() {
+		all = append(all, group{kind: Mirror, of: e.ID, cluster: c.Name})
+	}
+	return all
+}
+
+// unexportable returns why a Service can't be exported; empty: it can. What a gateway or service mirror
+// wrote would go round in a circle.
+func (s *Service) unexportable() string {
+	switch _, written := s.Labels[markLabel]; {
+	case s.Type == "ExternalName":
+		return "it is of type ExternalName"
+	case written || s.Labels[mirroredLabel] != "" || s.OwnerKind == "ServiceImport":
+		return "it was written for the exports of other clusters"
+	case s.Deleting:
+		return "it is being deleted"
+	}
+	return ""
+}
+
+// judge decides whether an export may have its part, and if not, why.
+func (m *maker) judge(c *Cluster, e *Export, g group) (s State, detail string) {
+	switch {
+	case !m.allowed(c, g):
+		return NotAllowed, ""
+	case g.kind == Import && e.Service == nil:
+		return Invalid, "there is no Service of that name"
+	case g.kind == Import && e.Service.unexportable() != "":
+		return Invalid, e.Service.unexportable()
+	case g.kind == Federated && e.Service.Headless():
+		return HeadlessJoins, "a headless Service can't join a federated one"
+	case !usable(g.of.Name) || !usable(g.target().Name):
+		return NameRefused, "no Service may have the name " + g.target().Name
+	case !m.Namespaces[g.of.Namespace]:
+		return Waiting, "there is no namespace " + g.of.Namespace
+	case c.Joins == Unreadable && !m.have[g][c.Name]:
+		return Unset, ""
+	}
+	return Written, ""
+}
+
+// allowed reports whether what is set for a link lets it have a part.
+func (m *maker) allowed(c *Cluster, g group) bool {
+	switch {
+	case c.own() || c.Joins == Unreadable:
+		return true
+	case c.Joins == JoinsNone || c.Joins == OnlyMirror && g.kind != Mirror:
+		return false
+	case g.of.Namespace == m.Controller || g.of.Namespace == m.Multicluster:
+		return false
+	}
+	return c.Allow.allows(g.of.Namespace)
+}
+
+func (m *maker) verdict(g group, cluster string, s State, detail string, until time.Time) {
+	m.out.Verdicts = append(m.out.Verdicts, Verdict{cluster, g.of, g.kind, g.target(), s, detail, until})
+	m.due(until)
+}
+
+func (m *maker) due(at time.Time) {
+	if !at.IsZero() && (m.out.Due.IsZero() || at.Before(m.out.Due)) {
+		m.out.Due = at
+	}
+}

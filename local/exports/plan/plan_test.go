@@ -1,0 +1,275 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestMirrorAndFederated(t *testing.T) {
+	s := newSim(cluster("", export("web", "federated", "http=80")), cluster("east", export("web", "federated mirror", "http=80")), cluster("west", export("web", "federated", "http=80,admin=9090")))
+	s.settle(t)
+	s.want(t, "web-federated", "http=80,admin=9090 of local,east,west")
+	s.want(t, "web-east", "http=80 of east")
+	o := s.Services[ID{"shop", "web-east"}]
+	for key, want := range map[string]string{mirroredLabel: "true", clusterLabel: "east", remoteDiscovery: "east", remoteService: "web"} {
+		if o.Labels[key] != want {
+			t.Errorf("label %s is %q", key, o.Labels[key])
+		}
+	}
+	uid := s.Services[ID{"shop", "web-federated"}].UID
+	s.of("west").Exports = nil
+	s.settle(t)
+	s.want(t, "web-federated", "http=80 of local,east")
+	if now := s.Services[ID{"shop", "web-federated"}].UID; now != uid {
+		t.Error("it was made anew")
+	}
+	s.of("east").Exports, s.of("").Exports = nil, nil
+	s.settle(t)
+	s.want(t, "web-federated", "none")
+	s.want(t, "web-east", "none")
+}
+
+func TestPortsUnited(t *testing.T) {
+	for _, c := range []struct{ east, west, want, conflict string }{
+		{"http=80", "http=8080", "http=80", "port http: 80 (east, used), 8080 (west)"},
+		{"http=80", "metrics=80", "http=80", `port http: 80 (east, used), named "metrics" (west)`},
+		{"=80", "http=8080,admin=9090", "tcp-80=80,http=8080,admin=9090", ""},
+		{"tcp=53", "udp=53/UDP", "tcp=53,udp=53/UDP", ""},
+		{"=80", "tcp-80=81", "tcp-80-2=80,tcp-80=81", ""},
+		{"http=80", "UPPER=81,x=0,ok=82", "http=80,ok=82", ""},
+	} {
+		s := newSim(cluster("east", export("web", "federated", c.east)), cluster("west", export("web", "federated", c.west)))
+		s.settle(t)
+		s.want(t, "web-federated", c.want+" of east,west")
+		var texts []string
+		for _, one := range s.last.Conflicts {
+			texts = append(texts, one.Message)
+		}
+		if got := strings.Join(texts, "; "); got != c.conflict {
+			t.Errorf("%s and %s: conflict %q", c.east, c.west, got)
+		}
+	}
+}
+
+func TestNotOurs(t *testing.T) {
+	for name, theirs := range map[string]*Service{
+		"with selector":                  {Selector: true},
+		"with Linkerd's labels too":      {Selector: true, Labels: map[string]string{mirroredLabel: "true", clusterLabel: "east"}, Annotations: map[string]string{fqNameKey: "web.shop.svc.cluster.local"}},
+		"a copy of ours":                 {Labels: map[string]string{markLabel: "linkerd"}, Annotations: map[string]string{markAnnotation: "Service shop/other-east"}},
+		"another gateway's":              {Labels: map[string]string{markLabel: "linkerd-2"}, Annotations: map[string]string{markAnnotation: "Service shop/web-east"}},
+		"mirror of another cluster":      {Labels: map[string]string{mirroredLabel: "true", clusterLabel: "west"}, Annotations: map[string]string{fqNameKey: "web.shop.svc.cluster.local"}},
+		"headless, written by Linkerd":   {ClusterIPs: []string{"None"}, Labels: map[string]string{mirroredLabel: "true", clusterLabel: "east"}, Annotations: map[string]string{fqNameKey: "web.shop.svc.cluster.local"}},
+		"ours, with a selector since":    {Selector: true, Labels: map[string]string{markLabel: "linkerd"}, Annotations: map[string]string{markAnnotation: "Service shop/web-east"}},
+		"ours, and our mark is off":      {Labels: map[string]string{clusterLabel: "east", remoteDiscovery: "east", remoteService: "web"}},
+		"ours, its annotation taken off": {Labels: map[string]string{markLabel: "linkerd", remoteDiscovery: "east", remoteService: "web"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSim(cluster("east", export("web", "mirror", "http=80")))
+			theirs.ID, theirs.Type, theirs.UID = ID{"shop", "web-east"}, "ClusterIP", "theirs"
+			s.Services[theirs.ID] = theirs
+			if writes := s.settle(t); len(writes) > 0 {
+				t.Errorf("written: %q", writes)
+			}
+			if got := s.states(); got != "east/web mirror: taken" {
+				t.Error(got)
+			}
+			s.of("east").Exports = nil
+			if writes := s.settle(t); len(writes) > 0 {
+				t.Errorf("written after the export has gone: %q", writes)
+			}
+			delete(s.Services, theirs.ID)
+			s.of("east").Exports = []Export{export("web", "mirror", "http=80")}
+			s.settle(t)
+			s.want(t, "web-east", "http=80 of east")
+		})
+	}
+}
+
+func TestLinkerd(t *testing.T) {
+	s := newSim(cluster("", export("web", "federated", "http=80")), cluster("east", export("web", "federated mirror", "http=80")))
+	mirror := &Service{ID: ID{"shop", "web-east"}, UID: "linkerds", Type: "ClusterIP", ClusterIPs: []string{"10.96.0.9"},
+		Labels:      map[string]string{mirroredLabel: "true", clusterLabel: "east", remoteDiscovery: "east", remoteService: "web", "team": "a", "mine": "b"},
+		Annotations: map[string]string{fqNameKey: "web.shop.svc.cluster.local", versionKey: "17"},
+		Ports:       []Port{{Name: "http", Protocol: "TCP", Number: 80, Target: "80"}}}
+	federated := &Service{ID: ID{"shop", "web-federated"}, UID: "linkerds-too", Type: "ClusterIP", ClusterIPs: []string{"10.96.0.8"},
+		Labels: map[string]string{mirroredLabel: "true"}, Annotations: map[string]string{localDiscovery: "web", remoteDiscovery: "web@east,web@gone"}, Ports: mirror.Ports}
+	s.Services[mirror.ID], s.Services[federated.ID] = mirror, federated
+	s.of("east").Exports[0].Service.Labels["team"] = "a"
+	for _, lease := range []Lease{Held, Unknown} {
+		s.of("east").Lease = lease
+		if writes := s.settle(t); len(writes) > 0 {
+			t.Errorf("Lease %d: %q", lease, writes)
+		}
+		if got, want := s.states(), "local/web federated: left to linkerd; east/web federated: left to linkerd; east/web mirror: left to linkerd"; got != want {
+			t.Error(got)
+		}
+	}
+	s.of("east").Lease = Free
+	s.settle(t)
+	s.want(t, "web-federated", "http=80 of local,east,gone")
+	o := s.Services[mirror.ID]
+	if o.UID != "linkerds" || o.Labels[markLabel] != "linkerd" || o.Annotations[versionKey] != "0" || o.Labels["mine"] != "b" {
+		t.Errorf("adopted as %+v", o)
+	}
+	// What equals the member's is a copy since then, the rest is the user's.
+	s.of("east").Exports[0].Service.Labels["team"] = "c"
+	s.settle(t)
+	if o := s.Services[mirror.ID]; o.Labels["team"] != "c" || o.Labels["mine"] != "b" {
+		t.Errorf("labels %v", o.Labels)
+	}
+	s.Now = s.Now.Add(s.UnlinkedAfter)
+	s.settle(t)
+	s.want(t, "web-federated", "http=80 of local,east")
+}
+
+func TestGoingAway(t *testing.T) {
+	many := func(n int) (all []Export) {
+		for i := range n {
+			all = append(all, export("web"+string(rune('a'+i/26))+string(rune('a'+i%26)), "mirror", "http=80"))
+		}
+		return all
+	}
+	written := func(s *sim) int { return len(s.Services) }
+
+	s := newSim(cluster("east", many(40)...))
+	s.settle(t)
+	if written(s) != 40 {
+		t.Fatalf("%d are written (%s)", written(s), s.states())
+	}
+	t.Run("most at once", func(t *testing.T) {
+		s := newSim(cluster("east", many(40)...))
+		s.settle(t)
+		s.of("east").Exports = many(5)
+		if w := s.settle(t); len(w) > 0 {
+			t.Fatalf("removed at once: %q", w)
+		}
+		if s.last.Due != start.Add(s.UnlinkedAfter) {
+			t.Errorf("due at %v", s.last.Due)
+		}
+		s.Now = s.Now.Add(s.UnlinkedAfter - 1)
+		s.settle(t)
+		if written(s) != 40 {
+			t.Errorf("removed early: %d", written(s))
+		}
+		s.Now = s.Now.Add(1)
+		s.settle(t)
+		if written(s) != 5 {
+			t.Errorf("%d are left", written(s))
+		}
+	})
+	t.Run("one by one", func(t *testing.T) {
+		s := newSim(cluster("east", many(12)...))
+		for i := range 10 {
+			s.of("east").Exports = many(12 - i)
+			s.settle(t)
+			s.Now = s.Now.Add(time.Second)
+		}
+		if written(s) != 3 {
+			t.Errorf("%d are left: 9 of 12 are not yet a mass", written(s))
+		}
+		s.of("east").Exports = nil
+		s.settle(t)
+		if written(s) != 3 {
+			t.Errorf("%d are left, after 12 of 12 within a minute", written(s))
+		}
+	})
+	t.Run("not seen yet", func(t *testing.T) {
+		s.memory, s.of("east").Seen, s.of("east").Exports = Memory{}, false, many(1)
+		s.settle(t)
+		if written(s) != 40 {
+			t.Errorf("%d are left of a cluster that has not been seen", written(s))
+		}
+	})
+	t.Run("narrowed", func(t *testing.T) {
+		s.of("east").Joins = JoinsNone
+		s.settle(t)
+		if written(s) != 0 {
+			t.Errorf("%d are left", written(s))
+		}
+	})
+	t.Run("unlinked", func(t *testing.T) {
+		s := newSim(cluster("", export("web", "federated", "http=80")), cluster("east", export("web", "federated mirror", "http=80")))
+		s.settle(t)
+		east := *s.of("east")
+		s.Clusters = slices.DeleteFunc(s.Clusters, func(c Cluster) bool { return c.Name == "east" })
+		if w := s.settle(t); len(w) > 0 {
+			t.Fatalf("written: %q", w)
+		}
+		s.Clusters = append(s.Clusters, east)
+		if w := s.settle(t); len(w) > 0 {
+			t.Fatalf("written as it is back: %q", w)
+		}
+		s.Clusters = s.Clusters[:1]
+		s.settle(t)
+		s.Now = s.Now.Add(s.UnlinkedAfter)
+		s.settle(t)
+		s.want(t, "web-federated", "http=80 of local")
+		s.want(t, "web-east", "none")
+	})
+}
+
+func TestSettingUnreadable(t *testing.T) {
+	s := newSim(cluster("east", export("web", "mirror", "http=80")))
+	s.settle(t)
+	s.of("east").Joins = Unreadable
+	s.of("east").Exports = []Export{export("new", "mirror", "http=80")}
+	if w := s.settle(t); len(w) > 0 {
+		t.Errorf("written: %q", w)
+	}
+	if got := s.states(); got != "east/new mirror: setting unusable; east/web mirror: kept" {
+		t.Error(got)
+	}
+}
+
+func TestNames(t *testing.T) {
+	t.Run("refused", func(t *testing.T) {
+		s := newSim(cluster("east", export(strings.Repeat("a", 60), "mirror import", "http=80"), export("1st", "mirror", "http=80")))
+		s.settle(t)
+		if len(s.Services) != 1 {
+			t.Error(s.states())
+		}
+		o := s.Imports[ID{"shop", strings.Repeat("a", 60)}]
+		if o == nil || s.Services[ID{"shop", o.Annotations[derivedKey]}] == nil || !strings.HasPrefix(o.Annotations[derivedKey], "derived-") {
+			t.Errorf("the ServiceImport is %+v", o)
+		}
+	})
+	t.Run("two of ours", func(t *testing.T) {
+		s := newSim(cluster("c", export("a-b", "mirror", "http=80")), cluster("b-c", export("a", "mirror", "http=80")))
+		s.settle(t)
+		s.want(t, "a-b-c", "http=80 of c") // the older link
+		s.of("c").Exports = nil
+		s.settle(t)
+		s.want(t, "a-b-c", "http=80 of b-c")
+		s.of("c").Exports = []Export{export("a-b", "mirror", "http=80")}
+		s.settle(t)
+		s.want(t, "a-b-c", "http=80 of b-c") // the one that is there
+	})
+	t.Run("not allowed", func(t *testing.T) {
+		var all []Export
+		for _, namespace := range []string{"kube-system", "linkerd", "linkerd-multicluster", "other", "missing"} {
+			e := export("web", "mirror", "http=80")
+			e.Namespace, e.Service.Namespace = namespace, namespace
+			all = append(all, e)
+		}
+		s := newSim(cluster("east", all...))
+		s.Namespaces["linkerd-multicluster"] = true
+		s.settle(t)
+		if len(s.Services) != 1 || s.Services[ID{"other", "web-east"}] == nil {
+			t.Error(s.states())
+		}
+	})
+}
+
+// What was written is no export, or it would go round for ever.
+func TestNoCircle(t *testing.T) {
+	for _, key := range []string{mirroredLabel, markLabel} {
+		e := export("web", "mirror federated", "http=80")
+		e.Service.Labels[key] = "true"
+		s := newSim(cluster("east", e))
+		if w := s.settle(t); len(w) > 0 {
+			t.Errorf("%s: %q", key, w)
+		}
+	}
+}

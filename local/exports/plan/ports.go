@@ -1,0 +1,140 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// maxPorts is how many ports a written object has at most.
+const maxPorts = 100
+
+// offered are the ports of one part.
+type offered struct {
+	cluster string // empty: the own one
+	ports   []Port
+}
+
+// problem returns why the API would refuse a port; empty: it would not.
+func (p Port) problem() string {
+	switch {
+	case p.Number == 0:
+		return "its number is 0"
+	case p.Name != "" && !portName.MatchString(p.Name):
+		return "its name is invalid"
+	case p.Protocol != "TCP" && p.Protocol != "UDP" && p.Protocol != "SCTP":
+		return "its protocol is unknown"
+	case p.AppProtocol != "" && !validKey(p.AppProtocol):
+		return "its appProtocol is invalid"
+	case p.Target != "" && !validTarget(p.Target):
+		return "its targetPort is invalid"
+	}
+	return ""
+}
+
+// validTarget reports whether a text is a number of a port, or a name by RFC 6335.
+func validTarget(s string) bool {
+	if n, err := strconv.Atoi(s); err == nil {
+		return n > 0 && n < 1<<16
+	}
+	return len(s) <= 15 && portName.MatchString(s) && !strings.Contains(s, "--")
+}
+
+// unite returns these ports, and then those of all parts, in order: of those with one name, or one protocol and number, the first.
+// It returns what of the parts can't be used.
+func unite(first []Port, parts []offered) (ports []Port, refused []string) {
+	ports = slices.Clone(first)
+	for _, part := range parts {
+		for _, p := range part.ports {
+			switch why := p.problem(); {
+			case why != "":
+				refused = append(refused, fmt.Sprintf("port %q of cluster %s: %s", p.Name, shown(part.cluster), why))
+			case slices.ContainsFunc(ports, func(q Port) bool { return q.Name == p.Name || q.same(p) }):
+			case len(ports) == maxPorts:
+				refused = append(refused, fmt.Sprintf("port %q of cluster %s: there are %d ports already", p.Name, shown(part.cluster), maxPorts))
+			default:
+				ports = append(ports, p)
+			}
+		}
+	}
+	return ports, refused
+}
+
+// same reports whether two ports have one number.
+func (p Port) same(q Port) bool { return p.Protocol == q.Protocol && p.Number == q.Number }
+
+// named gives an unnamed port among several a name, which the API requires.
+func named(ports []Port) []Port {
+	if len(ports) < 2 {
+		return ports
+	}
+	for i, p := range ports {
+		if p.Name != "" {
+			continue
+		}
+		base := fmt.Sprintf("%s-%d", strings.ToLower(p.Protocol), p.Number)
+		name := base
+		for n := 2; slices.ContainsFunc(ports, func(q Port) bool { return q.Name == name }); n++ {
+			name = fmt.Sprintf("%s-%d", base, n)
+		}
+		ports[i].Name = name
+	}
+	return ports
+}
+
+// conflicts says how parts differ about each port: which have another number or another name for it and, with joined, which do not
+// have it.
+func conflicts(ports []Port, parts []offered, joined bool) (all []string) {
+	for _, p := range ports {
+		if text := conflict(p, parts, joined); text != "" {
+			all = append(all, text)
+		}
+	}
+	return all
+}
+
+func conflict(p Port, parts []offered, joined bool) string {
+	by := make(map[string][]string) // clusters, by what they have; empty: just this port
+	for _, part := range parts {
+		has := "no such port"
+		for _, q := range part.ports {
+			switch {
+			case q.Name == p.Name && q.same(p) && q.AppProtocol == p.AppProtocol:
+				has = ""
+			case q.Name == p.Name:
+				has = q.text()
+			case q.same(p):
+				has = "named " + strconv.Quote(q.Name)
+			}
+		}
+		if has != "no such port" || joined {
+			by[has] = append(by[has], shown(part.cluster))
+		}
+	}
+	text := fmt.Sprintf("port %s: %s (%s)", cmp.Or(p.Name, "without a name"), p.text(), strings.Join(append(by[""], "used"), ", "))
+	delete(by, "")
+	if len(by) == 0 {
+		return ""
+	}
+	for _, other := range sorted(by) {
+		text += fmt.Sprintf(", %s (%s)", other, strings.Join(by[other], ", "))
+	}
+	return text
+}
+
+// text is a port without its name.
+func (p Port) text() string {
+	text := strconv.Itoa(int(p.Number))
+	if p.Protocol != "TCP" {
+		text += "/" + p.Protocol
+	}
+	if p.AppProtocol != "" {
+		text += " " + p.AppProtocol
+	}
+	return text
+}
+
+// shown is a cluster's name in messages.
+func shown(cluster string) string { return cmp.Or(cluster, "local") }

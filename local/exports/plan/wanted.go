@@ -1,0 +1,116 @@
+package plan
+
+import (
+	"maps"
+	"slices"
+)
+
+// metadata is what an object is to have of labels and annotations.
+type metadata struct {
+	labels, annotations map[string]string // our own
+	copies              copies
+	keep                bool // what was copied stays: who decides about it is not known
+	adopt               bool // what is equal to what is copied counts as copied
+}
+
+// ownKeys are the labels and annotations that are ours alone: they go where they are not wanted.
+var ownKeys = []string{markLabel, markAnnotation, mirroredLabel, clusterLabel, fqNameKey, versionKey, localDiscovery, remoteDiscovery, remoteService, importLabel, derivedKey}
+
+// over returns the labels and annotations of an object that has these.
+func (d metadata) over(labels, annotations map[string]string) (nextLabels, nextAnnotations map[string]string) {
+	oldLabels, oldAnnotations := recorded(annotations[copiedKey])
+	nextLabels, nextAnnotations = maps.Clone(labels), maps.Clone(annotations)
+	if !d.keep || labels == nil {
+		var ourLabels, ourAnnotations map[string]string
+		nextLabels, ourLabels = overlay(labels, d.copies.labels, oldLabels, d.adopt)
+		nextAnnotations, ourAnnotations = overlay(annotations, d.copies.annotations, oldAnnotations, d.adopt)
+		delete(nextAnnotations, copiedKey)
+		if text := record(ourLabels, ourAnnotations); text != "" {
+			nextAnnotations[copiedKey] = text
+		}
+	}
+	for _, key := range ownKeys {
+		delete(nextLabels, key)
+		delete(nextAnnotations, key)
+	}
+	maps.Copy(nextLabels, d.labels)
+	maps.Copy(nextAnnotations, d.annotations)
+	return nextLabels, nextAnnotations
+}
+
+// WantedService is a Service as it is to be.
+type WantedService struct {
+	ID
+	Kind     Kind
+	Of       ID // the exports
+	metadata metadata
+	ports    []Port
+	traffic  *Traffic // nil: not set
+	owner    string   // the UID of the ServiceImport that owns it; empty: none
+}
+
+// Over returns the Service as it is to be where there is have, which may be nil, and whether that differs. What others have
+// set, labels and annotations among it, stays. It must not be called with a Service that the plan was not made with, unless
+// that has the mark or is to be adopted: [WantedService.Mine] tells.
+func (w *WantedService) Over(have *Service) (next Service, differs bool) {
+	if have != nil {
+		next = *have
+	}
+	next.ID, next.Type, next.Ports = w.ID, "ClusterIP", w.ports
+	next.Labels, next.Annotations = w.metadata.over(next.Labels, next.Annotations)
+	if w.traffic != nil {
+		next.SessionAffinity, next.AffinitySeconds = w.traffic.SessionAffinity, w.traffic.AffinitySeconds
+	}
+	if w.owner != "" {
+		next.OwnerKind, next.OwnerUID = "ServiceImport", w.owner
+	}
+	return next, have == nil || !next.equal(have)
+}
+
+func (s *Service) equal(t *Service) bool {
+	return s.Type == t.Type && slices.Equal(s.Ports, t.Ports) && s.Traffic == t.Traffic && s.OwnerUID == t.OwnerUID &&
+		maps.Equal(s.Labels, t.Labels) && maps.Equal(s.Annotations, t.Annotations)
+}
+
+// WantedImport is a ServiceImport as it is to be.
+type WantedImport struct {
+	ID
+	metadata metadata
+	kind     string // its type
+	ports    []Port
+	ips      []string
+	families []string
+	traffic  *Traffic // nil: as it is
+	clusters []string
+	ready    Condition
+}
+
+// Over returns the ServiceImport as it is to be where there is have, which may be nil, and whether its metadata or spec
+// differs, or its status.
+func (w *WantedImport) Over(have *ServiceImport) (next ServiceImport, differs, statusDiffers bool) {
+	if have != nil {
+		next = *have
+	}
+	next.ID, next.Type, next.Ports, next.IPs, next.IPFamilies, next.Clusters = w.ID, w.kind, w.ports, w.ips, w.families, w.clusters
+	if w.traffic != nil {
+		next.Traffic = *w.traffic
+	}
+	next.Labels, next.Annotations = w.metadata.over(next.Labels, next.Annotations)
+	next.Conditions = withCondition(next.Conditions, w.ready)
+	if have == nil {
+		return next, true, true
+	}
+	differs = next.Type != have.Type || next.Traffic != have.Traffic || !slices.Equal(next.Ports, have.Ports) || !slices.Equal(next.IPs, have.IPs) ||
+		!slices.Equal(next.IPFamilies, have.IPFamilies) || !maps.Equal(next.Labels, have.Labels) || !maps.Equal(next.Annotations, have.Annotations)
+	return next, differs, !slices.Equal(next.Clusters, have.Clusters) || !slices.Equal(next.Conditions, have.Conditions)
+}
+
+// withCondition returns the conditions with this one in place of that of its type; those of other types stay.
+func withCondition(all []Condition, c Condition) []Condition {
+	all = slices.Clone(all)
+	if i := slices.IndexFunc(all, func(o Condition) bool { return o.Type == c.Type }); i >= 0 {
+		all[i] = c
+		return all
+	}
+	return append(all, c)
+}

@@ -1,0 +1,152 @@
+package plan
+
+import (
+	"cmp"
+	"time"
+)
+
+// ID names an object within a cluster.
+type ID struct{ Namespace, Name string }
+
+func (id ID) String() string { return id.Namespace + "/" + id.Name }
+
+func compareIDs(a, b ID) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// World is all that a plan depends on, besides its Memory.
+type World struct {
+	Settings
+	Now      time.Time
+	Clusters []Cluster // the own one and each link, each name once
+	// Namespaces are those of the own cluster that are not being deleted.
+	Namespaces map[string]bool
+	// Services of the own cluster: all that have the mark or Linkerd's label of mirrors, and all
+	// whose names an export may want. More do no harm.
+	Services map[ID]*Service
+	Imports  map[ID]*ServiceImport
+}
+
+// Settings are those of the gateway.
+type Settings struct {
+	Controller   string // the gateway's namespace, by which its mark is told from that of another gateway
+	Multicluster string // the namespace of Linkerd's Links; empty: none
+	ClusterName  string // of the own cluster, in status.clusters of ServiceImports
+	// Labels and ServiceExports are what is exported by.
+	Labels, ServiceExports bool
+	// UnlinkedAfter is how long the parts of a cluster stay that is linked no longer, or that has lost most of
+	// its exports at once.
+	UnlinkedAfter time.Duration
+}
+
+// Cluster is the own cluster or a link, with its exports.
+type Cluster struct {
+	Name   string    // empty: the own one
+	Domain string    // of the cluster, such as "cluster.local"
+	Age    time.Time // when it was linked; the older link decides
+	// Seen is whether the exports have been read in whole since the writer began. They may be older than what the
+	// cluster has now; while it can't be reached they stay.
+	Seen    bool
+	Exports []Export // each ID once
+	// Emptied is whether something else than the exports has made them fewer: a kind of object, or a Link with
+	// selectors, is gone. What is missing is removed after UnlinkedAfter only.
+	Emptied bool
+	Joins   Joins
+	Allow   Patterns // which namespaces it may export to; not asked of the own cluster
+	Lease   Lease
+}
+
+func (c *Cluster) own() bool { return c.Name == "" }
+
+// Joins is what the exports of a link may become part of.
+type Joins int
+
+// The values of isthmus.io/exports.
+const (
+	JoinsAll   Joins = iota
+	OnlyMirror       // nothing that other clusters have a part in
+	JoinsNone
+	Unreadable // a setting of the link can't be read: nothing is added or removed
+)
+
+// Lease is what the Lease of Linkerd's service mirror for a link says, or of the local one for the own cluster.
+type Lease int
+
+// What a Lease may say.
+const (
+	Free    Lease = iota // there is none, or nobody has held it for UnlinkedAfter: what it wrote may be adopted
+	Unknown              // it can't be read, or was held a while ago: what it wrote is left alone
+	Held                 // the service mirror works: all is left to it
+)
+
+// Export is one name that a cluster exports.
+type Export struct {
+	ID
+	Service           *Service       // nil: there is no such Service
+	Mirror, Federated bool           // the Service matches the selector for these
+	Exported          *ServiceExport // nil: there is none
+}
+
+// ServiceExport is what is read of a ServiceExport.
+type ServiceExport struct {
+	UID                 string
+	Created             time.Time
+	Generation          int64
+	Labels, Annotations map[string]string // exportedLabels and exportedAnnotations
+	Conditions          []Condition       // of the own cluster only
+}
+
+// Service is what is read of a Service, as an export or as an object that may be written.
+type Service struct {
+	ID
+	UID, Version        string
+	Deleting            bool
+	Type                string // "ClusterIP" and so on
+	ClusterIPs          []string
+	IPFamilies          []string
+	Selector            bool // it has one
+	OwnerKind, OwnerUID string
+	Labels, Annotations map[string]string
+	Ports               []Port
+	Traffic
+}
+
+// Headless reports whether the Service has no IP.
+func (s *Service) Headless() bool { return len(s.ClusterIPs) > 0 && s.ClusterIPs[0] == "None" }
+
+// Traffic are fields that a ServiceImport has of its Services.
+type Traffic struct {
+	SessionAffinity       string // empty: "None"
+	AffinitySeconds       int32
+	InternalTrafficPolicy string
+	TrafficDistribution   string
+}
+
+// Port is a port of a Service or a ServiceImport.
+type Port struct {
+	Name, Protocol, AppProtocol string
+	Number                      uint16
+	Target                      string // a number or a name; empty in a ServiceImport
+}
+
+// ServiceImport is what is read of a ServiceImport.
+type ServiceImport struct {
+	ID
+	UID, Version        string
+	Created             time.Time
+	Deleting            bool
+	Labels, Annotations map[string]string
+	Type                string
+	IPs, IPFamilies     []string
+	Ports               []Port
+	Traffic
+	Clusters   []string // status.clusters
+	Conditions []Condition
+}
+
+// Condition is one of a ServiceExport's or ServiceImport's status.
+type Condition struct {
+	Type, Reason, Message string
+	True                  bool
+	Generation            int64
+}

@@ -1,0 +1,234 @@
+package plan
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// merged is what the parts of a group make together.
+type merged struct {
+	group
+	parts     []*part
+	known     []*part // those whose exports are known
+	deciding  *part   // the first of these; nil: there is none
+	ports     []Port
+	metadata  metadata // what is copied
+	conflicts []Conflict
+	refused   []string
+}
+
+// write decides on each group that has a part, or had one.
+func (m *maker) write() {
+	wanted := slices.SortedFunc(maps.Keys(m.parts), compareGroups)
+	owners := m.names(wanted)
+	for _, g := range wanted {
+		one := m.merge(g)
+		m.out.Conflicts = append(m.out.Conflicts, one.conflicts...)
+		state, detail := m.place(g, owners[g.target()])
+		if state == Written {
+			m.want(one)
+		}
+		for _, p := range one.parts {
+			switch {
+			case state != Written:
+				m.verdict(g, p.cluster, state, detail, p.until)
+			default:
+				m.verdict(g, p.cluster, p.state, strings.Join(one.refused, "; "), p.until)
+			}
+		}
+	}
+	for _, g := range slices.SortedFunc(maps.Keys(m.have), compareGroups) {
+		if len(m.parts[g]) == 0 && !m.left(g) {
+			m.remove(g)
+		}
+	}
+}
+
+// remove deletes what was written for a group. What Linkerd wrote and nothing wants stays.
+func (m *maker) remove(g group) {
+	if o := m.Services[g.target()]; o != nil && m.Marked(o) && !o.Deleting {
+		if is, _, _ := identify(o); is == g {
+			m.out.Delete = append(m.out.Delete, o.ID)
+		}
+	}
+	if o := m.Imports[g.of]; g.kind == Import && o != nil && m.MarkedImport(o) && !o.Deleting {
+		m.out.DeleteImports = append(m.out.DeleteImports, o.ID)
+	}
+}
+
+// names decides whose a Service's name is that several groups want: that of the group that has it, or else of the first kind, or
+// else of the older link.
+func (m *maker) names(wanted []group) map[ID]group {
+	owners := make(map[ID]group)
+	for _, g := range wanted {
+		if now, ok := owners[g.target()]; !ok || m.wins(g, now) {
+			owners[g.target()] = g
+		}
+	}
+	return owners
+}
+
+func (m *maker) wins(g, over group) bool {
+	if o := m.Services[g.target()]; o != nil && m.Marked(o) {
+		switch is, _, _ := identify(o); is {
+		case over:
+			return false
+		case g:
+			return true
+		}
+	}
+	a, b := m.parts[g][0], m.parts[over][0]
+	return cmp.Or(rank(g.kind)-rank(over.kind), later(a.link == nil)-later(b.link == nil), olderLink(a, b), compareGroups(g, over)) < 0
+}
+
+// place decides whether what is at a group's name may be written.
+func (m *maker) place(g, owner group) (s State, detail string) {
+	if m.left(g) {
+		return LeftToLinkerd, ""
+	}
+	if g.kind == Import {
+		if o := m.Imports[g.of]; o != nil && !m.MarkedImport(o) {
+			return Taken, "the ServiceImport is another controller's"
+		} else if o != nil && o.Deleting {
+			return Waiting, "the ServiceImport is being deleted"
+		}
+	}
+	if owner != g {
+		return Taken, "it is written for the " + string(owner.kind) + " of " + owner.of.String()
+	}
+	o := m.Services[g.target()]
+	if o == nil {
+		return Written, ""
+	}
+	is, clusters, _ := identify(o)
+	switch {
+	case m.Marked(o) && is != g:
+		return Taken, "it is written for the " + string(is.kind) + " of " + is.of.String()
+	case o.Deleting:
+		return Waiting, "the Service " + o.Name + " is being deleted"
+	case m.Marked(o):
+		return Written, ""
+	case !adoptable(o, g):
+		return Taken, "the Service " + o.Name + " is somebody else's"
+	case !m.mayAdopt(g, clusters) || !m.mayAdopt(g, clustersOf(m.parts[g])):
+		return LeftToLinkerd, "its service mirror wrote it, and may still run"
+	}
+	return Written, ""
+}
+
+func clustersOf(parts []*part) (names []string) {
+	for _, p := range parts {
+		names = append(names, p.cluster)
+	}
+	return names
+}
+
+// merge unites the parts of a group. While the exports of one are not known, what is there comes first.
+func (m *maker) merge(g group) *merged {
+	one := &merged{group: g, parts: m.parts[g]}
+	var there []Port
+	if o := m.Services[g.target()]; o != nil {
+		there = o.Ports
+	}
+	var all []offered
+	for i, p := range one.parts {
+		if p.export == nil {
+			// It may decide, if it comes first, or did so before it was unlinked.
+			one.metadata.keep = one.metadata.keep || g.kind == Import || i == 0 || p.link == nil
+			continue
+		}
+		one.known = append(one.known, p)
+		all = append(all, offered{p.cluster, p.export.Service.Ports})
+	}
+	var first []Port
+	switch {
+	case len(one.known) < len(one.parts):
+		first = there
+	case g.kind == Import && m.settled(g.of):
+		first = slices.DeleteFunc(slices.Clone(m.Imports[g.of].Ports), func(p Port) bool { return !exportsPort(all, p) })
+	}
+	if one.ports, one.refused = unite(first, all); len(one.known) == 0 {
+		return one
+	}
+	one.deciding = one.known[0]
+	if g.kind != Import {
+		one.metadata.copies = copyOf(one.deciding.export.Service, one.deciding.cluster == "")
+		one.refused = append(one.refused, one.metadata.copies.refused...)
+	}
+	if g.kind == Import {
+		one.conflicts = differences(one)
+	}
+	for _, text := range conflicts(one.ports, all, g.kind == Import) {
+		one.conflicts = append(one.conflicts, Conflict{g.target(), g.kind, "PortConflict", text})
+	}
+	one.ports = named(one.ports)
+	return one
+}
+
+// settled reports whether a ServiceImport is old enough to keep its type and ports while an export has them.
+func (m *maker) settled(id ID) bool {
+	o := m.Imports[id]
+	if o == nil {
+		return false
+	}
+	at := o.Created.Add(time.Minute)
+	if m.Now.Before(at) {
+		m.due(at)
+		return false
+	}
+	return true
+}
+
+func exportsPort(all []offered, p Port) bool {
+	return slices.ContainsFunc(all, func(o offered) bool {
+		return slices.ContainsFunc(o.ports, func(q Port) bool { q.Target = p.Target; return q == p })
+	})
+}
+
+// want adds what is to be written for a group.
+func (m *maker) want(one *merged) {
+	if one.kind == Import {
+		m.wantImport(one)
+		return
+	}
+	w := WantedService{ID: one.target(), Kind: one.kind, Of: one.of, metadata: one.metadata, ports: one.ports}
+	w.metadata.labels, w.metadata.annotations = m.mark("Service", w.ID)
+	w.metadata.labels[mirroredLabel] = "true"
+	have := m.Services[w.ID]
+	w.metadata.adopt = have != nil && !m.Marked(have)
+	if one.kind == Federated {
+		discover(w.metadata.annotations, one)
+	} else {
+		maps.Copy(w.metadata.labels, map[string]string{clusterLabel: one.cluster, remoteDiscovery: one.cluster, remoteService: one.of.Name})
+		w.metadata.annotations[versionKey] = "0"
+		if link := one.parts[0].link; link != nil {
+			w.metadata.annotations[fqNameKey] = one.of.Name + "." + one.of.Namespace + ".svc." + link.Domain
+		} else {
+			w.metadata.annotations[fqNameKey] = have.Annotations[fqNameKey]
+		}
+	}
+	m.out.Services = append(m.out.Services, w)
+}
+
+// mark returns the mark of an object.
+func (m *maker) mark(kind string, id ID) (labels, annotations map[string]string) {
+	return map[string]string{markLabel: m.Controller}, map[string]string{markAnnotation: kind + " " + id.String()}
+}
+
+// discover sets the annotations that name the members, in the order in which they decide.
+func discover(annotations map[string]string, one *merged) {
+	var remote []string
+	for _, p := range one.parts {
+		if p.cluster == "" {
+			annotations[localDiscovery] = one.of.Name
+		} else {
+			remote = append(remote, one.of.Name+"@"+p.cluster)
+		}
+	}
+	if len(remote) > 0 {
+		annotations[remoteDiscovery] = strings.Join(remote, ",")
+	}
+}
