@@ -67,6 +67,7 @@ type maker struct {
 	clusters      map[string]*Cluster
 	have          map[group]map[string]bool // the clusters that have a part in what is written
 	parts         map[group][]*part
+	verdicts      map[gone]Verdict // one for each part
 	out           Plan
 }
 
@@ -81,7 +82,10 @@ type part struct {
 
 // Make returns what is to be written, and what the next call is to remember. The first Memory is the zero value.
 func Make(w World, before Memory) (*Plan, Memory) {
-	m := &maker{World: w, before: before, after: newMemory(), clusters: make(map[string]*Cluster), have: make(map[group]map[string]bool), parts: make(map[group][]*part)}
+	m := &maker{
+		World: w, before: before, after: newMemory(), clusters: make(map[string]*Cluster),
+		have: make(map[group]map[string]bool), parts: make(map[group][]*part), verdicts: make(map[gone]Verdict),
+	}
 	for i := range w.Clusters {
 		m.clusters[w.Clusters[i].Name] = &w.Clusters[i]
 	}
@@ -92,10 +96,10 @@ func Make(w World, before Memory) (*Plan, Memory) {
 	m.keepMissing()
 	m.limit()
 	m.write()
-	m.conditions()
-	slices.SortFunc(m.out.Verdicts, func(a, b Verdict) int {
+	m.out.Verdicts = slices.SortedFunc(maps.Values(m.verdicts), func(a, b Verdict) int {
 		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), compareIDs(a.Export, b.Export), cmp.Compare(a.Kind, b.Kind))
 	})
+	m.conditions()
 	return &m.out, m.after
 }
 
@@ -239,7 +243,7 @@ func (m *maker) allowed(c *Cluster, g group) bool {
 }
 
 func (m *maker) verdict(g group, cluster string, s State, detail string, until time.Time) {
-	m.out.Verdicts = append(m.out.Verdicts, Verdict{cluster, g.of, g.kind, g.target(), s, detail, until})
+	m.verdicts[gone{g, cluster}] = Verdict{cluster, g.of, g.kind, g.target(), s, detail, until}
 	m.due(until)
 }
 

@@ -106,7 +106,12 @@ func TestLinkerd(t *testing.T) {
 			t.Error(got)
 		}
 	}
-	s.of("east").Lease = Free
+	east := s.of("east").Exports
+	s.of("east").Exports = nil
+	if writes := s.settle(t); len(writes) > 0 {
+		t.Errorf("a federated Service with a member of a link that Linkerd may still write for: %q", writes)
+	}
+	s.of("east").Exports, s.of("east").Lease = east, Free
 	s.settle(t)
 	s.want(t, "web-federated", "http=80 of local,east,gone")
 	o := s.Services[mirror.ID]
@@ -176,10 +181,9 @@ func TestGoingAway(t *testing.T) {
 		}
 	})
 	t.Run("not seen yet", func(t *testing.T) {
-		s.memory, s.of("east").Seen, s.of("east").Exports = Memory{}, false, many(1)
-		s.settle(t)
-		if written(s) != 40 {
-			t.Errorf("%d are left of a cluster that has not been seen", written(s))
+		s.memory, s.of("east").Seen, s.of("east").Exports = Memory{}, false, many(37)
+		if w := s.settle(t); len(w) > 0 || !strings.Contains(s.states(), "kept") {
+			t.Errorf("of a cluster that has not been seen: %q", w)
 		}
 	})
 	t.Run("narrowed", func(t *testing.T) {
@@ -244,7 +248,9 @@ func TestNames(t *testing.T) {
 		s.want(t, "a-b-c", "http=80 of b-c")
 		s.of("c").Exports = []Export{export("a-b", "mirror", "http=80")}
 		s.settle(t)
-		s.want(t, "a-b-c", "http=80 of b-c") // the one that is there
+		s.of("b-c").Exports = []Export{export("a", "mirror", "http=81")}
+		s.settle(t)
+		s.want(t, "a-b-c", "http=81 of b-c") // the one that is there
 	})
 	t.Run("not allowed", func(t *testing.T) {
 		var all []Export
@@ -271,5 +277,62 @@ func TestNoCircle(t *testing.T) {
 		if w := s.settle(t); len(w) > 0 {
 			t.Errorf("%s: %q", key, w)
 		}
+	}
+}
+
+// While it is not known what the member exports that decides, what was copied of it stays, and the ports.
+func TestDecidingUnknown(t *testing.T) {
+	first, second := export("web", "federated", "http=80"), export("web", "federated", "http=8080,admin=90")
+	first.Service.Labels["team"], second.Service.Labels["team"] = "first", "second"
+	for what, lose := range map[string]func(s *sim){
+		"not seen": func(s *sim) { s.of("a").Seen, s.of("a").Exports = false, nil },
+		"unlinked": func(s *sim) { s.Clusters = s.Clusters[1:] },
+	} {
+		s := newSim(cluster("a", first), cluster("b"))
+		s.settle(t)
+		lose(s)
+		s.of("b").Exports = []Export{second}
+		s.settle(t)
+		o := s.Services[ID{"shop", "web-federated"}]
+		if _, members, _ := identify(o); o.Labels["team"] != "first" || len(members) != 2 || len(o.Ports) != 2 || o.Ports[0].Number != 80 {
+			t.Errorf("%s: labels %v, members %v, ports %v", what, o.Labels, members, o.Ports)
+		}
+	}
+}
+
+// What is being deleted is neither changed nor made again until it is gone.
+func TestDeleting(t *testing.T) {
+	s := newSim(cluster("east", export("web", "mirror", "http=80")))
+	s.settle(t)
+	id := ID{"shop", "web-east"}
+	o := *s.Services[id]
+	o.Deleting = true
+	s.Services[id] = &o
+	s.of("east").Exports = []Export{export("web", "mirror", "http=81")}
+	if w := s.settle(t); len(w) > 0 || s.states() != "east/web mirror: waiting" {
+		t.Errorf("written: %q, %s", w, s.states())
+	}
+	s.of("east").Exports = nil
+	if w := s.settle(t); len(w) > 0 {
+		t.Errorf("written: %q", w)
+	}
+}
+
+// A mirror of a link that is called clusterset may have the name of a derived Service.
+func TestDerivedNameTaken(t *testing.T) {
+	s := newSim(cluster("clusterset", export("web", "mirror", "http=80")))
+	s.settle(t)
+	s.Clusters = append(s.Clusters, newSim(cluster("east", export("web", "import", "http=90"))).Clusters[0])
+	s.settle(t)
+	s.want(t, "web-clusterset", "http=80 of clusterset")
+	if len(s.Imports) > 0 {
+		t.Errorf("%v", s.Imports)
+	}
+	id := ID{"shop", "web"}
+	labels, annotations := (&maker{World: s.World}).mark("ServiceImport", id)
+	s.Imports[id] = &ServiceImport{ID: id, Labels: labels, Annotations: annotations}
+	s.of("east").Exports = nil
+	if w := s.settle(t); len(w) != 1 || w[0] != "delete import shop/web" {
+		t.Errorf("written: %q", w)
 	}
 }

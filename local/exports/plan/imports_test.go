@@ -1,0 +1,149 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func (s *sim) imported(t *testing.T, name string) *ServiceImport {
+	t.Helper()
+	o := s.Imports[ID{"shop", name}]
+	if o == nil {
+		t.Fatalf("there is no ServiceImport %s (%s)", name, s.states())
+	}
+	return o
+}
+
+// condition returns the own ServiceExport's: reason, and message after a blank.
+func (s *sim) condition(name, kind string) string {
+	for _, e := range s.last.Exports {
+		for _, c := range e.Want {
+			if e.Name == name && c.Type == kind {
+				return strings.TrimSpace(c.Reason + " " + c.Message)
+			}
+		}
+	}
+	return ""
+}
+
+func TestImport(t *testing.T) {
+	s := newSim(cluster("", export("web", "import", "http=80")), cluster("west", export("web", "import", "http=80,admin=90")))
+	s.settle(t)
+	o := s.imported(t, "web")
+	derived := s.Services[ID{"shop", "web-clusterset"}]
+	if derived == nil || o.Type != "ClusterSetIP" || !slices.Equal(o.IPs, derived.ClusterIPs) || !slices.Equal(o.Clusters, []string{"local", "west"}) {
+		t.Fatalf("import %+v, derived Service %+v", o, derived)
+	}
+	if derived.OwnerUID != o.UID || derived.Labels[importLabel] != "web" || derived.Labels[mirroredLabel] != "true" && derived.Ports[0].Target != "80" {
+		t.Errorf("derived Service %+v", derived)
+	}
+	s.want(t, "web-clusterset", "http=80,admin=90 of local,west")
+	if got, want := s.condition("web", "Conflict"), "PortConflict port admin: 90 (west, used), no such port (local)"; got != want {
+		t.Errorf("%q", got)
+	}
+	if got, want := s.condition("web", "Ready"), "Ready the ServiceImport is written"; got != want {
+		t.Errorf("%q", got)
+	}
+	t.Run("one exporter goes, then both", func(t *testing.T) {
+		ips := o.IPs
+		s.of("west").Exports = nil
+		s.settle(t)
+		if o := s.imported(t, "web"); !slices.Equal(o.IPs, ips) || !slices.Equal(o.Clusters, []string{"local"}) || len(o.Ports) != 1 {
+			t.Errorf("import %+v", o)
+		}
+		s.of("").Exports[0].Service = nil
+		s.settle(t)
+		if len(s.Imports) > 0 || len(s.Services) > 0 {
+			t.Errorf("left: %v, %v", s.Imports, s.Services)
+		}
+		if got := s.condition("web", "Valid"); got != "NoService there is no Service of that name" {
+			t.Error(got)
+		}
+		if got := s.condition("web", "Conflict"); got != "" {
+			t.Errorf("an export that is not valid has the conflict %q", got)
+		}
+	})
+}
+
+func TestImportOldestDecides(t *testing.T) {
+	older, newer := export("web", "import", "http=80"), export("web", "import", "http=8080")
+	newer.Exported.Created = start.Add(time.Second)
+	newer.Service.SessionAffinity, newer.Service.AffinitySeconds = "ClientIP", 300
+	newer.Exported.Labels = map[string]string{"tier": "gold"}
+	older.Exported.Labels = map[string]string{"tier": "silver", "kubernetes.io/x": "y"}
+	for _, s := range []*sim{newSim(cluster("", older), cluster("west", newer)), newSim(cluster("", newer), cluster("west", older))} {
+		s.settle(t)
+		s.want(t, "web-clusterset", "http=80 of local,west")
+		if o := s.imported(t, "web"); o.SessionAffinity != "" || o.Labels["tier"] != "silver" || o.Labels["kubernetes.io/x"] != "" {
+			t.Errorf("import %+v", o)
+		}
+		got := s.condition("web", "Conflict")
+		if !strings.HasPrefix(got, "SessionAffinityConflict,SessionAffinityConfigConflict,LabelsConflict,PortConflict ") {
+			t.Error(got)
+		}
+	}
+}
+
+func TestImportKeepsItsType(t *testing.T) {
+	headless := export("web", "import", "http=80")
+	headless.Service.ClusterIPs, headless.Exported.Created = []string{"None"}, start.Add(-time.Hour)
+	s := newSim(cluster("", export("web", "import", "http=80")), cluster("west"))
+	s.settle(t)
+	s.Now = s.Now.Add(time.Minute)
+	s.of("west").Exports = []Export{headless}
+	s.settle(t)
+	if o := s.imported(t, "web"); o.Type != "ClusterSetIP" || len(o.IPs) == 0 {
+		t.Errorf("import %+v", o)
+	}
+	if got := s.condition("web", "Conflict"); !strings.HasPrefix(got, "TypeConflict type: Headless (west, used)") {
+		t.Error(got)
+	}
+	s.of("").Exports = nil
+	s.settle(t)
+	if o := s.imported(t, "web"); o.Type != "Headless" || len(o.IPs) > 0 || len(o.Ports) > 0 || len(s.Services) > 0 {
+		t.Errorf("import %+v, Services %v", o, s.Services)
+	}
+}
+
+// Ports of an import that is a minute old stay while an export has them, though an older export comes.
+func TestImportKeepsItsPorts(t *testing.T) {
+	claims := export("web", "import", "http=666")
+	claims.Exported.Created = start.Add(-time.Hour)
+	s := newSim(cluster("", export("web", "import", "http=80")), cluster("west"))
+	s.settle(t)
+	s.Now = s.Now.Add(time.Minute)
+	s.of("west").Exports = []Export{claims}
+	s.settle(t)
+	s.want(t, "web-clusterset", "http=80 of local,west")
+}
+
+func TestImportOfOthers(t *testing.T) {
+	s := newSim(cluster("west", export("web", "import", "http=80")))
+	id := ID{"shop", "web"}
+	s.Imports[id] = &ServiceImport{ID: id, UID: "theirs"}
+	if w := s.settle(t); len(w) > 0 || s.states() != "west/web import: taken" {
+		t.Errorf("written %q: %s", w, s.states())
+	}
+	s.of("west").Exports = nil
+	if w := s.settle(t); len(w) > 0 {
+		t.Errorf("written %q", w)
+	}
+}
+
+func TestConditionsOfOthersStay(t *testing.T) {
+	theirs := Condition{Type: "Theirs", Reason: "X", True: true}
+	w := ExportConditions{Want: []Condition{{Type: "Valid", True: true}, {Type: "Ready", True: true}, {Type: "Conflict"}}}
+	all, differs := w.Over([]Condition{theirs})
+	if !differs || len(all) != 4 || all[0] != theirs {
+		t.Errorf("%v", all)
+	}
+	if _, differs := w.Over(all); differs {
+		t.Error("they differ after they were written")
+	}
+	w.Want = w.Want[:2]
+	if all, differs := w.Over(all); !differs || len(all) != 3 {
+		t.Errorf("of an export that is not valid: %v", all)
+	}
+}

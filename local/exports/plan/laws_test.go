@@ -1,0 +1,255 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+var someNames = []string{"web", "api", "db-x"}
+
+func drawExport(t *rapid.T, name string) Export {
+	ports := rapid.SampledFrom([]string{"http=80", "http=80", "http=8080", "metrics=80", "=80", "http=80,admin=9090", "dns=53/UDP,dns-tcp=53", "BAD=1,http=80"}).Draw(t, "ports")
+	e := export(name, rapid.SampledFrom([]string{"", "mirror", "federated", "federated mirror", "import", "federated mirror import"}).Draw(t, "as"), ports)
+	e.Namespace = rapid.SampledFrom([]string{"shop", "shop", "shop", "other", "kube-system", "missing"}).Draw(t, "namespace")
+	e.Service.Namespace = e.Namespace
+	switch rapid.IntRange(0, 19).Draw(t, "kind") {
+	case 0:
+		e.Service.ClusterIPs = []string{"None"}
+	case 1:
+		e.Service.Type = "ExternalName"
+	case 2:
+		e.Service.Labels[mirroredLabel] = "true"
+	case 3:
+		if e.Exported != nil {
+			e.Service, e.Mirror, e.Federated = nil, false, false
+			return e
+		}
+	}
+	e.Service.Labels["team"] = rapid.SampledFrom([]string{"a", "b", "not/valid/"}).Draw(t, "team")
+	e.Service.Annotations["retry.linkerd.io/http"] = rapid.SampledFrom([]string{"5xx", "gateway-error"}).Draw(t, "retry")
+	if e.Exported != nil {
+		e.Exported.Created = start.Add(time.Duration(rapid.IntRange(0, 3).Draw(t, "created")) * time.Second)
+		e.Exported.UID += rapid.SampledFrom([]string{"x", "y"}).Draw(t, "uid")
+	}
+	return e
+}
+
+func drawExports(t *rapid.T) (all []Export) {
+	for _, name := range someNames {
+		e := drawExport(t, name)
+		if e.Mirror || e.Federated || e.Exported != nil {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// step changes one thing of the world.
+func (s *sim) step(t *rapid.T, theirs map[ID]bool) {
+	links := []string{"", "east", "west"}
+	name := rapid.SampledFrom(links).Draw(t, "cluster")
+	i := slices.IndexFunc(s.Clusters, func(c Cluster) bool { return c.Name == name })
+	written := slices.SortedFunc(maps.Keys(s.Services), compareIDs)
+	switch what := rapid.IntRange(0, 8).Draw(t, "what"); {
+	case what == 0:
+		s.Now = s.Now.Add(time.Duration(rapid.IntRange(1, 900).Draw(t, "seconds")) * time.Second)
+	case i < 0:
+		fresh := newSim(cluster(name, drawExports(t)...)).Clusters[0]
+		fresh.Age = start.Add(time.Duration(slices.Index(links, name)) * time.Second)
+		s.Clusters = append(s.Clusters, fresh)
+	case what == 1 && name != "":
+		s.Clusters = slices.Delete(slices.Clone(s.Clusters), i, i+1)
+	case what == 2:
+		s.Clusters[i].Seen = !s.Clusters[i].Seen
+	case what == 3 && name != "":
+		s.Clusters[i].Joins = rapid.SampledFrom([]Joins{JoinsAll, OnlyMirror, JoinsNone, Unreadable}).Draw(t, "joins")
+	case what == 4 && len(written) > 0: // a user edits, or takes it for himself
+		id := rapid.SampledFrom(written).Draw(t, "object")
+		o := *s.Services[id]
+		o.Labels = maps.Clone(o.Labels)
+		if o.Labels == nil {
+			o.Labels = make(map[string]string)
+		}
+		if rapid.Bool().Draw(t, "take") {
+			delete(o.Labels, markLabel)
+			delete(o.Labels, mirroredLabel)
+			theirs[id] = true
+		} else {
+			o.Labels["mine"] = "yes"
+			o.Ports = nil
+		}
+		s.Services[id] = &o
+	case what == 5 && len(written) > 0:
+		id := rapid.SampledFrom(written).Draw(t, "object")
+		delete(s.Services, id)
+		delete(theirs, id)
+	case what == 6:
+		id := ID{"shop", rapid.SampledFrom(someNames).Draw(t, "name") + rapid.SampledFrom([]string{"-east", "-federated", "-clusterset"}).Draw(t, "suffix")}
+		s.Services[id] = &Service{ID: id, UID: s.uid(), Type: "ClusterIP", Selector: rapid.Bool().Draw(t, "selector")}
+		theirs[id] = true
+	default:
+		s.Clusters[i].Exports = drawExports(t)
+	}
+}
+
+// TestLaws plays random worlds: plans come to rest, never touch what has no mark, do not depend on the order of what is
+// passed in, keep what users have set, and end where a world that was always so would be.
+func TestLaws(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := newSim(cluster("", drawExports(t)...), cluster("east", drawExports(t)...), cluster("west", drawExports(t)...))
+		theirs := make(map[ID]bool)
+		for range rapid.IntRange(1, 12).Draw(t, "steps") {
+			s.step(t, theirs)
+			before := maps.Clone(s.Services)
+			inAnyOrder(t, s.World, s.memory)
+			s.settleIn(t)
+			for id, o := range before {
+				switch now := s.Services[id]; {
+				case theirs[id] && now != o:
+					t.Fatalf("%v had no mark, and was changed", id)
+				case o.Labels["mine"] != "" && now != nil && now.UID == o.UID && now.Labels["mine"] != "yes":
+					t.Fatalf("%v has lost a user's label", id)
+				}
+			}
+			s.checkValid(t)
+		}
+		for i := range s.Clusters {
+			s.Clusters[i].Seen, s.Clusters[i].Joins = true, JoinsAll
+		}
+		s.settleIn(t)
+		s.Now = s.Now.Add(time.Hour)
+		s.settleIn(t)
+		s.checkTwin(t)
+	})
+}
+
+func (s *sim) settleIn(t *rapid.T) {
+	s.writes = nil
+	for n := 0; s.pass(); n++ {
+		if n == 10 {
+			t.Fatalf("plans do not come to rest: %q", s.writes)
+		}
+	}
+}
+
+// inAnyOrder makes the plan of a world whose lists are in another order.
+func inAnyOrder(t *rapid.T, w World, memory Memory) {
+	p, after := Make(w, memory)
+	w.Clusters = slices.Clone(w.Clusters)
+	shuffle(w.Clusters)
+	for i := range w.Clusters {
+		w.Clusters[i].Exports = slices.Clone(w.Clusters[i].Exports)
+		shuffle(w.Clusters[i].Exports)
+	}
+	q, afterToo := Make(w, memory)
+	if !reflect.DeepEqual(p, q) || !reflect.DeepEqual(after, afterToo) {
+		t.Fatalf("in another order the plan is\n%+v, not\n%+v", q, p)
+	}
+}
+
+func shuffle[T any](all []T) { rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] }) }
+
+// checkValid checks what an API server would.
+func (s *sim) checkValid(t *rapid.T) {
+	for id, o := range s.Services {
+		if o.Labels[markLabel] == "" || o.Selector {
+			continue
+		}
+		names, numbers := make(map[string]bool), make(map[string]bool)
+		for _, p := range o.Ports {
+			if p.problem() != "" || names[p.Name] || numbers[p.Protocol+fmt.Sprint(p.Number)] || p.Name == "" && len(o.Ports) > 1 {
+				t.Fatalf("%v has the ports %v", id, o.Ports)
+			}
+			names[p.Name], numbers[p.Protocol+fmt.Sprint(p.Number)] = true, true
+		}
+		for key, value := range o.Labels {
+			if !validKey(key) || !labelValue.MatchString(value) {
+				t.Fatalf("%v has the label %s=%q", id, key, value)
+			}
+		}
+		if id.Namespace == "kube-system" && s.clusterExports("", id) == nil && o.Labels[remoteDiscovery] != "" {
+			t.Fatalf("%v is in a namespace that is not allowed", id)
+		}
+	}
+}
+
+func (s *sim) clusterExports(name string, id ID) *Export {
+	for _, c := range s.Clusters {
+		for i := range c.Exports {
+			if c.Name == name && c.Exports[i].ID == id {
+				return &c.Exports[i]
+			}
+		}
+	}
+	return nil
+}
+
+// checkTwin compares what is written with what somebody would write who sees this world only: member by member, port by port.
+func (s *sim) checkTwin(t *rapid.T) {
+	for _, namespace := range []string{"shop", "other", "kube-system"} {
+		for _, name := range someNames {
+			for _, link := range []string{"east", "west"} {
+				e := s.clusterExports(link, ID{namespace, name})
+				want := e != nil && namespace != "kube-system" && e.Mirror && usableTwin(e)
+				s.compare(t, ID{namespace, name + "-" + link}, want, []string{link}, e)
+			}
+			var members []string
+			var all []*Export
+			for _, of := range []string{"", "east", "west"} {
+				e := s.clusterExports(of, ID{namespace, name})
+				if e != nil && e.Federated && usableTwin(e) && e.Service.ClusterIPs[0] != "None" && (of == "" || namespace != "kube-system") {
+					members, all = append(members, of), append(all, e)
+				}
+			}
+			s.compare(t, ID{namespace, name + "-federated"}, len(all) > 0, members, all...)
+		}
+	}
+}
+
+func usableTwin(e *Export) bool {
+	return e.Service != nil && e.Service.Type == "ClusterIP" && e.Service.Labels[mirroredLabel] == ""
+}
+
+func (s *sim) compare(t *rapid.T, id ID, want bool, members []string, of ...*Export) {
+	o := s.Services[id]
+	ours := o != nil && o.Labels[markLabel] == "linkerd" && !o.Selector
+	switch {
+	case o != nil && !ours:
+		return // somebody else's
+	case ours != want:
+		t.Fatalf("%v: written %v, wanted %v (%s)", id, ours, want, s.states())
+	case !want:
+		return
+	}
+	if _, has, _ := identify(o); !slices.Equal(has, members) {
+		t.Fatalf("%v has the members %q, not %q", id, has, members)
+	}
+	var ports []string
+	for _, e := range of {
+		for _, p := range e.Service.Ports {
+			taken := slices.ContainsFunc(ports, func(q string) bool {
+				x, y := strings.Split(q, " "), []string{p.Name, fmt.Sprint(p.Number), p.Protocol}
+				return x[0] == y[0] || x[1] == y[1] && x[2] == y[2]
+			})
+			if !taken && p.Name != "BAD" {
+				ports = append(ports, fmt.Sprintf("%s %d %s", p.Name, p.Number, p.Protocol))
+			}
+		}
+	}
+	for i, p := range o.Ports {
+		if text := fmt.Sprintf("%s %d %s", p.Name, p.Number, p.Protocol); len(o.Ports) != len(ports) || text != ports[i] && !strings.HasPrefix(ports[i], " ") {
+			t.Fatalf("%v has the ports %v, not %q", id, o.Ports, ports)
+		}
+	}
+	if got, want := o.Annotations["retry.linkerd.io/http"], of[0].Service.Annotations["retry.linkerd.io/http"]; got != want {
+		t.Fatalf("%v: the annotation is %q, not that of the member that decides, %q", id, got, want)
+	}
+}

@@ -1,0 +1,98 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// in returns an export in a namespace of that number.
+func (s *sim) in(n int, name, as string) Export {
+	e := export(name, as, "http=80")
+	e.Namespace = fmt.Sprintf("ns-%02d", n)
+	e.Service.Namespace = e.Namespace
+	s.Namespaces[e.Namespace] = true
+	return e
+}
+
+func TestLimitOfLink(t *testing.T) {
+	s := newSim(cluster("east"), cluster("west"))
+	for i := range 2000 {
+		s.of("east").Exports = append(s.of("east").Exports, s.in(i/300, fmt.Sprintf("m%04d", i), "mirror"))
+	}
+	s.of("west").Exports = []Export{s.in(0, "zz", "mirror")}
+	s.settle(t)
+	count := make(map[string]int)
+	for id := range s.Services {
+		count[id.Namespace]++
+	}
+	if len(s.Services) != maxOfLink+1 || count["ns-00"] != maxOfNamespace+1 {
+		t.Errorf("%d are written, %v", len(s.Services), count)
+	}
+	// What is written stays when earlier names come.
+	s.of("east").Exports = append(s.of("east").Exports, s.in(0, "aaa", "mirror"))
+	if w := s.settle(t); len(w) > 0 {
+		t.Errorf("written: %.3q", w)
+	}
+	if i := slices.IndexFunc(s.last.Verdicts, func(v Verdict) bool { return v.Export.Name == "aaa" && v.State == OverNumber }); i < 0 {
+		t.Error("the new one is not reported")
+	}
+}
+
+func TestLimitOfAll(t *testing.T) {
+	s := newSim()
+	for l := range 8 {
+		c := newSim(cluster(fmt.Sprint("link-", l))).Clusters[0]
+		for i := range 900 {
+			c.Exports = append(c.Exports, s.in(i/200+10*l, fmt.Sprintf("m%d", i), "mirror"))
+		}
+		s.Clusters = append(s.Clusters, c)
+	}
+	s.settle(t)
+	if len(s.Services) != maxObjects {
+		t.Errorf("%d are written", len(s.Services))
+	}
+}
+
+func TestLimitOfMembers(t *testing.T) {
+	s := newSim()
+	for l := range 300 {
+		c := newSim(cluster(fmt.Sprintf("link-%03d", l), export("web", "federated", "http=80"))).Clusters[0]
+		s.Clusters = append(s.Clusters, c)
+	}
+	s.settle(t)
+	_, members, _ := identify(s.Services[ID{"shop", "web-federated"}])
+	over := 0
+	for _, v := range s.last.Verdicts {
+		if v.State == OverNumber {
+			over++
+		}
+	}
+	if len(members) != 256 || over != 44 {
+		t.Errorf("%d members, %d over the number", len(members), over)
+	}
+}
+
+func TestPatterns(t *testing.T) {
+	for _, c := range []struct {
+		list, namespace string
+		want            bool
+	}{
+		{"*,!kube-*,!linkerd*", "shop", true}, {"*,!kube-*,!linkerd*", "linkerd-viz", false}, {"*", "kube-system", false}, {"kube-*", "kube-system", false},
+		{"kube-system", "kube-system", true}, {"*,kube-system,!kube-*", "kube-system", true}, {"kube-system,!kube-system", "kube-system", false},
+		{"shop,team-*,!team-x", "team-x", false}, {"shop,team-*,!team-x", "team-y", true}, {"", "shop", false}, {"t?m", "tom", true},
+	} {
+		p, err := ParsePatterns(c.list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.allows(c.namespace); got != c.want {
+			t.Errorf("%q allows %s: %v", c.list, c.namespace, got)
+		}
+	}
+	for _, bad := range []string{"Shop", "[", "a b", "!", "shop,té"} {
+		if _, err := ParsePatterns(bad); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+}
