@@ -29,7 +29,7 @@ func (m *maker) wantImport(one *merged) {
 		w.ready = Condition{Type: "Ready", Reason: "Ready", Message: "a headless ServiceImport has no IPs", True: true}
 		m.out.Imports = append(m.out.Imports, w)
 		if derived != nil && m.Marked(derived) && !derived.Deleting {
-			m.out.Delete = append(m.out.Delete, derived.ID)
+			m.out.Delete = append(m.out.Delete, Unwanted{derived.ID, one.of, Import, derived.UID})
 		}
 		return
 	}
@@ -50,8 +50,8 @@ func (m *maker) wantImport(one *merged) {
 }
 
 func (m *maker) wantDerived(one *merged, owner *ServiceImport, of *WantedImport) {
-	w := WantedService{ID: one.target(), Kind: Import, Of: one.of, metadata: one.metadata, owner: owner.UID}
-	w.metadata.labels, w.metadata.annotations = m.mark("Service", w.ID)
+	w := m.service(one)
+	w.owner = owner.UID
 	w.metadata.labels[importLabel] = one.of.Name
 	discover(w.metadata.annotations, one)
 	w.metadata.copies.labels = of.metadata.copies.labels

@@ -155,7 +155,9 @@ func inAnyOrder(t *rapid.T, w World, memory Memory) {
 	}
 }
 
-func shuffle[T any](all []T) { rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] }) }
+func shuffle[T any](all []T) {
+	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+}
 
 // checkValid checks what an API server would.
 func (s *sim) checkValid(t *rapid.T) {

@@ -12,7 +12,7 @@ type Plan struct {
 	Services []WantedService
 	Imports  []WantedImport
 	// Delete and DeleteImports are objects with the mark that nothing is exported for.
-	Delete, DeleteImports []ID
+	Delete, DeleteImports []Unwanted
 	// Exports are the conditions of the own cluster's ServiceExports.
 	Exports  []ExportConditions
 	Verdicts []Verdict
@@ -20,6 +20,14 @@ type Plan struct {
 	Conflicts []Conflict
 	// Due is when time alone changes the plan; zero: never.
 	Due time.Time
+}
+
+// Unwanted is an object that is to be deleted.
+type Unwanted struct {
+	ID
+	Of   ID // what it was written for
+	Kind Kind
+	UID  string
 }
 
 // Verdict says what becomes of an export.
@@ -67,6 +75,7 @@ type maker struct {
 	clusters      map[string]*Cluster
 	have          map[group]map[string]bool // the clusters that have a part in what is written
 	parts         map[group][]*part
+	unknown       []*Service       // with the mark, but without what they were written for
 	verdicts      map[gone]Verdict // one for each part
 	out           Plan
 }
@@ -114,9 +123,11 @@ func (m *maker) enabled(k Kind) bool {
 // findWritten finds who has a part in what is written.
 func (m *maker) findWritten() {
 	for _, o := range m.Services {
-		g, clusters, ok := identify(o)
-		if ok && (m.Marked(o) || adoptable(o, g) && m.mayAdopt(g, clusters)) {
+		switch g, clusters, ok := identify(o); {
+		case ok && (m.Marked(o) || adoptable(o, g) && m.mayAdopt(g, clusters)):
 			m.hasParts(g, clusters)
+		case m.Marked(o):
+			m.unknown = append(m.unknown, o)
 		}
 	}
 	for _, o := range m.Imports {

@@ -336,3 +336,28 @@ func TestDerivedNameTaken(t *testing.T) {
 		t.Errorf("written: %q", w)
 	}
 }
+
+// What others take of our keys is put back; what nothing says any longer whom it is for, and nothing wants, goes.
+func TestKeysTaken(t *testing.T) {
+	s := newSim(cluster("east", export("web", "mirror federated import", "http=80")))
+	s.settle(t)
+	strip := func() {
+		for id, o := range s.Services {
+			stripped := *o
+			stripped.Labels, stripped.Annotations = map[string]string{markLabel: o.Labels[markLabel]}, map[string]string{markAnnotation: o.Annotations[markAnnotation]}
+			s.Services[id] = &stripped
+		}
+	}
+	before := s.service("web-east") + s.service("web-federated") + s.service("web-clusterset")
+	strip()
+	s.settle(t)
+	if now := s.service("web-east") + s.service("web-federated") + s.service("web-clusterset"); now != before {
+		t.Errorf("%s, not %s (%s)", now, before, s.states())
+	}
+	strip()
+	s.of("east").Exports = nil
+	s.settle(t)
+	if len(s.Services) > 0 {
+		t.Errorf("left: %v", s.Services)
+	}
+}

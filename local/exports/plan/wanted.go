@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 )
@@ -42,16 +43,38 @@ func (d metadata) over(labels, annotations map[string]string) (nextLabels, nextA
 type WantedService struct {
 	ID
 	Kind     Kind
-	Of       ID // the exports
+	Of       ID     // the exports
+	Link     string // the cluster that decides; empty: the own one
+	settings Settings
+	group    group
 	metadata metadata
 	ports    []Port
 	traffic  *Traffic // nil: not set
 	owner    string   // the UID of the ServiceImport that owns it; empty: none
 }
 
+// Mine reports whether a Service of that name, as it has just been read, may be written: it has the mark, or is one of Linkerd's
+// that the plan adopts.
+func (w *WantedService) Mine(have *Service) bool {
+	if have.Deleting {
+		return false
+	}
+	return w.settings.Marked(have) || w.metadata.adopt && adoptable(have, w.group)
+}
+
+// Mine reports whether a Service of that name, as it has just been read, may be deleted.
+func (u Unwanted) Mine(s Settings, have *Service) bool {
+	return have.UID == u.UID && s.Marked(have) && !have.Deleting
+}
+
+// Content is a text that differs for Services that are to be different, and is the same for equal ones.
+func (w *WantedService) Content() string {
+	s, _ := w.Over(nil)
+	return hash(fmt.Sprintf("%q %q %q %+v %+v %s", s.ID, s.Labels, s.Annotations, s.Ports, s.Traffic, s.OwnerUID), 20)
+}
+
 // Over returns the Service as it is to be where there is have, which may be nil, and whether that differs. What others have
-// set, labels and annotations among it, stays. It must not be called with a Service that the plan was not made with, unless
-// that has the mark or is to be adopted: [WantedService.Mine] tells.
+// set, labels and annotations among it, stays. Where have may be written at all, [WantedService.Mine] tells.
 func (w *WantedService) Over(have *Service) (next Service, differs bool) {
 	if have != nil {
 		next = *have

@@ -100,13 +100,13 @@ func (s *sim) pass() bool {
 		s.Services[w.ID] = &next
 		s.writes = append(s.writes, "put "+w.ID.String())
 	}
-	for _, id := range s.last.Delete {
-		delete(s.Services, id)
-		s.writes = append(s.writes, "delete "+id.String())
+	for _, u := range s.last.Delete {
+		delete(s.Services, u.ID)
+		s.writes = append(s.writes, "delete "+u.ID.String())
 	}
-	for _, id := range s.last.DeleteImports {
-		delete(s.Imports, id)
-		s.writes = append(s.writes, "delete import "+id.String())
+	for _, u := range s.last.DeleteImports {
+		delete(s.Imports, u.ID)
+		s.writes = append(s.writes, "delete import "+u.ID.String())
 	}
 	return len(s.writes) > before
 }

@@ -45,17 +45,24 @@ func (m *maker) write() {
 			m.remove(g)
 		}
 	}
+	for _, o := range m.unknown {
+		if _, wanted := owners[o.ID]; !wanted && !o.Deleting && m.Labels && m.ServiceExports {
+			m.out.Delete = append(m.out.Delete, Unwanted{o.ID, o.ID, "", o.UID})
+		}
+	}
+	slices.SortFunc(m.out.Services, func(a, b WantedService) int { return compareIDs(a.ID, b.ID) })
+	slices.SortFunc(m.out.Delete, func(a, b Unwanted) int { return compareIDs(a.ID, b.ID) })
 }
 
 // remove deletes what was written for a group. What Linkerd wrote and nothing wants stays.
 func (m *maker) remove(g group) {
 	if o := m.Services[g.target()]; o != nil && m.Marked(o) && !o.Deleting {
 		if is, _, _ := identify(o); is == g {
-			m.out.Delete = append(m.out.Delete, o.ID)
+			m.out.Delete = append(m.out.Delete, Unwanted{o.ID, g.of, g.kind, o.UID})
 		}
 	}
 	if o := m.Imports[g.of]; g.kind == Import && o != nil && m.MarkedImport(o) && !o.Deleting {
-		m.out.DeleteImports = append(m.out.DeleteImports, o.ID)
+		m.out.DeleteImports = append(m.out.DeleteImports, Unwanted{o.ID, g.of, g.kind, o.UID})
 	}
 }
 
@@ -103,9 +110,9 @@ func (m *maker) place(g, owner group) (s State, detail string) {
 	if o == nil {
 		return Written, ""
 	}
-	is, clusters, _ := identify(o)
+	is, clusters, ok := identify(o)
 	switch {
-	case m.Marked(o) && is != g:
+	case m.Marked(o) && ok && is != g:
 		return Taken, "it is written for the " + string(is.kind) + " of " + is.of.String()
 	case o.Deleting:
 		return Waiting, "the Service " + o.Name + " is being deleted"
@@ -194,8 +201,8 @@ func (m *maker) want(one *merged) {
 		m.wantImport(one)
 		return
 	}
-	w := WantedService{ID: one.target(), Kind: one.kind, Of: one.of, metadata: one.metadata, ports: one.ports}
-	w.metadata.labels, w.metadata.annotations = m.mark("Service", w.ID)
+	w := m.service(one)
+	w.ports = one.ports
 	w.metadata.labels[mirroredLabel] = "true"
 	have := m.Services[w.ID]
 	w.metadata.adopt = have != nil && !m.Marked(have)
@@ -211,6 +218,13 @@ func (m *maker) want(one *merged) {
 		}
 	}
 	m.out.Services = append(m.out.Services, w)
+}
+
+// service returns the Service of a group, with its mark alone.
+func (m *maker) service(one *merged) WantedService {
+	w := WantedService{ID: one.target(), Kind: one.kind, Of: one.of, Link: one.parts[0].cluster, settings: m.Settings, group: one.group, metadata: one.metadata}
+	w.metadata.labels, w.metadata.annotations = m.mark("Service", w.ID)
+	return w
 }
 
 // mark returns the mark of an object.

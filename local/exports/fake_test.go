@@ -1,0 +1,177 @@
+package exports
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"isthmus/clusterstore/typed/typedtest"
+	"isthmus/local/exports/object"
+	"isthmus/local/exports/plan"
+)
+
+// world is a cluster in memory, with links to others.
+type world struct {
+	t   *testing.T
+	api *fake.Clientset
+
+	mu      sync.Mutex
+	changed chan struct{}
+	links   []plan.Cluster
+	stale   map[plan.ID]*plan.Service // what is read in place of what there is
+	writes  []string
+	uids    int
+	before  func(verb string, id plan.ID) error // each write; may be nil
+}
+
+func newWorld(t *testing.T, links ...plan.Cluster) *world {
+	w := &world{t: t, api: fake.NewClientset(), changed: make(chan struct{}), links: links, stale: make(map[plan.ID]*plan.Service)}
+	w.api.PrependReactor("*", "services", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		id := plan.ID{Namespace: a.GetNamespace()}
+		switch a := a.(type) {
+		case clienttesting.CreateActionImpl: // updates too
+			id.Name = a.Object.(*corev1.Service).Name
+		case clienttesting.UpdateActionImpl:
+			id.Name = a.Object.(*corev1.Service).Name
+		case clienttesting.DeleteActionImpl:
+			id.Name = a.Name
+		default:
+			return false, nil, nil
+		}
+		w.mu.Lock()
+		before := w.before
+		w.mu.Unlock()
+		if before != nil {
+			if err := before(a.GetVerb(), id); err != nil {
+				return true, nil, err
+			}
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if c, ok := a.(clienttesting.CreateActionImpl); ok && a.GetVerb() == "create" {
+			w.uids++
+			o := c.Object.(*corev1.Service)
+			o.UID, o.Spec.ClusterIPs = types.UID(fmt.Sprint("uid-", w.uids)), []string{fmt.Sprint("10.96.0.", w.uids)}
+		}
+		w.writes = append(w.writes, a.GetVerb()+" "+id.String())
+		w.touch()
+		return false, nil, nil
+	})
+	return w
+}
+
+// touch has the writer look again, once what is being written is there. w.mu is held.
+func (w *world) touch() {
+	changed := w.changed
+	w.changed = make(chan struct{})
+	time.AfterFunc(time.Millisecond, func() { close(changed) })
+}
+
+func (w *world) change(f func()) {
+	w.mu.Lock()
+	f()
+	w.touch()
+	w.mu.Unlock()
+}
+
+func (w *world) watch() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.changed
+}
+
+func (w *world) read() (plan.World, bool) {
+	all, err := w.api.CoreV1().Services("").List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		w.t.Error(err)
+		return plan.World{}, false
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	is := plan.World{
+		Settings: plan.Settings{Controller: "linkerd", ClusterName: "local", Labels: true, ServiceExports: true, UnlinkedAfter: 10 * time.Minute},
+		Now:      time.Now(), Clusters: append([]plan.Cluster{}, w.links...), Namespaces: map[string]bool{"shop": true, "other": true}, Services: make(map[plan.ID]*plan.Service),
+	}
+	for i := range all.Items {
+		o := object.Read(&all.Items[i])
+		is.Services[o.ID] = o
+	}
+	maps.Copy(is.Services, w.stale)
+	return is, true
+}
+
+// link is a link that exports Services of these names, as namespace/name.
+func link(name string, ids ...plan.ID) plan.Cluster {
+	allow, _ := plan.ParsePatterns("*")
+	c := plan.Cluster{Name: name, Domain: "cluster.local", Seen: true, Allow: allow}
+	for _, id := range ids {
+		c.Exports = append(c.Exports, plan.Export{ID: id, Mirror: true, Service: &plan.Service{
+			ID: id, Type: "ClusterIP", ClusterIPs: []string{"10.0.0.1"}, Ports: []plan.Port{{Name: "http", Protocol: "TCP", Number: 80, Target: "8080"}},
+		}})
+	}
+	return c
+}
+
+func shop(name string) plan.ID { return plan.ID{Namespace: "shop", Name: name} }
+
+// always is a Lease that is held.
+type always struct{ ctx context.Context }
+
+func (a always) Write(write func(context.Context) error) error { return write(a.ctx) }
+
+// inWorld runs a term in a bubble, and f beside it.
+func inWorld(t *testing.T, links []plan.Cluster, f func(w *world, t *term)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, links...)
+		ctx, stop := context.WithCancel(t.Context())
+		writer, err := New(Options{Services: typedtest.Clients(w.api).Services, Leases: typedtest.Clients(w.api).Leases, Namespace: "linkerd", Identity: "me", World: w.read, Changed: w.watch})
+		if err != nil {
+			t.Fatal(err)
+		}
+		one := newTerm(writer, always{ctx})
+		done := make(chan struct{})
+		go func() { one.run(ctx); close(done) }()
+		f(w, one)
+		stop()
+		<-done
+		time.Sleep(time.Second) // what touches the world has ended
+	})
+}
+
+// take returns what has been written since it was last called.
+func (w *world) take() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := w.writes
+	w.writes = nil
+	return all
+}
+
+func (w *world) service(name string) *corev1.Service {
+	o, err := w.api.CoreV1().Services("shop").Get(context.Background(), name, metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	return o
+}
+
+// edit changes a Service as a user would.
+func (w *world) edit(name string, change func(o *corev1.Service)) {
+	o := w.service(name).DeepCopy()
+	change(o)
+	if err := w.api.Tracker().Update(corev1.SchemeGroupVersion.WithResource("services"), o, "shop"); err != nil {
+		w.t.Error(err)
+	}
+	w.change(func() {})
+}

@@ -1,0 +1,137 @@
+// Package object translates between Services of the API and those of plans.
+//
+// Both functions are pure, and neither changes what it is given.
+package object
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"isthmus/local/exports/plan"
+)
+
+// Read returns what plans know of a Service. It shares nothing with it, so that the Service may be one that a decoder
+// uses again.
+func Read(o *corev1.Service) *plan.Service {
+	s := &plan.Service{
+		ID:          plan.ID{Namespace: strings.Clone(o.Namespace), Name: strings.Clone(o.Name)},
+		UID:         strings.Clone(string(o.UID)),
+		Version:     strings.Clone(o.ResourceVersion),
+		Deleting:    o.DeletionTimestamp != nil,
+		Type:        strings.Clone(cmp.Or(string(o.Spec.Type), string(corev1.ServiceTypeClusterIP))),
+		ClusterIPs:  texts(o.Spec.ClusterIPs),
+		Selector:    len(o.Spec.Selector) > 0,
+		Labels:      clone(o.Labels),
+		Annotations: clone(o.Annotations),
+		Traffic:     traffic(&o.Spec),
+	}
+	if len(s.ClusterIPs) == 0 && o.Spec.ClusterIP != "" {
+		s.ClusterIPs = []string{strings.Clone(o.Spec.ClusterIP)}
+	}
+	s.IPFamilies = texts(o.Spec.IPFamilies)
+	if len(o.OwnerReferences) > 0 {
+		first := o.OwnerReferences[0]
+		s.OwnerKind, s.OwnerUID = strings.Clone(first.Kind), strings.Clone(string(first.UID))
+	}
+	for i := range o.Spec.Ports {
+		s.Ports = append(s.Ports, port(&o.Spec.Ports[i]))
+	}
+	return s
+}
+
+func port(p *corev1.ServicePort) plan.Port {
+	q := plan.Port{Name: strings.Clone(p.Name), Protocol: cmp.Or(string(p.Protocol), "TCP"), Target: strings.Clone(p.TargetPort.String())}
+	q.Protocol = strings.Clone(q.Protocol)
+	if p.Port > 0 && p.Port < 1<<16 {
+		q.Number = uint16(p.Port)
+	}
+	if p.AppProtocol != nil {
+		q.AppProtocol = strings.Clone(*p.AppProtocol)
+	}
+	if p.TargetPort == (intstr.IntOrString{}) {
+		q.Target = ""
+	}
+	return q
+}
+
+func traffic(s *corev1.ServiceSpec) (t plan.Traffic) {
+	t.SessionAffinity = strings.Clone(cmp.Or(string(s.SessionAffinity), "None"))
+	if c := s.SessionAffinityConfig; c != nil && c.ClientIP != nil && c.ClientIP.TimeoutSeconds != nil {
+		t.AffinitySeconds = *c.ClientIP.TimeoutSeconds
+	}
+	if p := s.InternalTrafficPolicy; p != nil {
+		t.InternalTrafficPolicy = strings.Clone(string(*p))
+	}
+	if d := s.TrafficDistribution; d != nil {
+		t.TrafficDistribution = strings.Clone(*d)
+	}
+	return t
+}
+
+func texts[T ~string](list []T) (all []string) {
+	for _, s := range list {
+		all = append(all, strings.Clone(string(s)))
+	}
+	return all
+}
+
+func clone(m map[string]string) map[string]string {
+	all := make(map[string]string, len(m))
+	for k, v := range m {
+		all[strings.Clone(k)] = strings.Clone(v)
+	}
+	return all
+}
+
+// Write returns the Service as a plan wants it where there is have, which may be nil. What plans don't know stays.
+func Write(next *plan.Service, have *corev1.Service, owner string) *corev1.Service {
+	o := &corev1.Service{}
+	if have != nil {
+		o = have.DeepCopy()
+	} else {
+		o.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyPreferDualStack)
+	}
+	o.Namespace, o.Name = next.Namespace, next.Name
+	o.Labels, o.Annotations = maps.Clone(next.Labels), maps.Clone(next.Annotations)
+	o.Spec.Type = corev1.ServiceType(next.Type)
+	o.Spec.Ports = ports(next.Ports, o.Spec.Ports)
+	if next.SessionAffinity != "" {
+		o.Spec.SessionAffinity = corev1.ServiceAffinity(next.SessionAffinity)
+		o.Spec.SessionAffinityConfig = nil
+		if next.AffinitySeconds > 0 {
+			o.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &next.AffinitySeconds}}
+		}
+	}
+	if uid := types.UID(next.OwnerUID); next.OwnerKind == "ServiceImport" && !slices.ContainsFunc(o.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == uid }) {
+		o.OwnerReferences = []metav1.OwnerReference{{APIVersion: "multicluster.x-k8s.io/v1beta1", Kind: next.OwnerKind, Name: owner, UID: uid}}
+	}
+	return o
+}
+
+// ports returns those of a plan. What plans don't know of a port stays.
+func ports(want []plan.Port, have []corev1.ServicePort) (all []corev1.ServicePort) {
+	for i := range want {
+		p := &want[i]
+		q := corev1.ServicePort{}
+		if at := slices.IndexFunc(have, func(h corev1.ServicePort) bool { return port(&h) == *p }); at >= 0 {
+			q = have[at]
+		}
+		q.Name, q.Protocol, q.Port = p.Name, corev1.Protocol(p.Protocol), int32(p.Number)
+		q.AppProtocol, q.TargetPort = nil, intstr.IntOrString{}
+		if p.AppProtocol != "" {
+			q.AppProtocol = &p.AppProtocol
+		}
+		if p.Target != "" {
+			q.TargetPort = intstr.Parse(p.Target)
+		}
+		all = append(all, q)
+	}
+	return all
+}

@@ -1,0 +1,158 @@
+package exports
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"isthmus/clusterstore/typed"
+	"isthmus/local/election"
+	"isthmus/local/exports/plan"
+)
+
+// leaseName is not that of the EndpointSlice writer: Linkerd's destination controller may hold that one.
+const leaseName = "isthmus-exports-write"
+
+// idleTime is how long nothing is exported and nothing written before the Lease is given back.
+const idleTime = time.Minute
+
+// Options are a Writer's.
+type Options struct {
+	Services            typed.Namespaced[*corev1.Service, *corev1.ServiceList]
+	Leases              typed.Namespaced[*coordinationv1.Lease, *coordinationv1.LeaseList]
+	Namespace, Identity string // of the Lease, and by which it is held
+	// World returns what there is now; false: not all of it has been read. What it returns is not changed.
+	World func() (plan.World, bool)
+	// Changed returns a channel that is closed when World may return something else than before the call.
+	Changed    func() <-chan struct{}
+	Registerer prometheus.Registerer // nil: no metrics
+	Log        *zap.Logger           // nil: no logs
+}
+
+func (o *Options) validate() error {
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	if o.Registerer == nil {
+		o.Registerer = prometheus.NewRegistry()
+	}
+	switch {
+	case o.Services == nil || o.Leases == nil:
+		return errors.New("Options.Services or Options.Leases is nil")
+	case o.Namespace == "" || o.Identity == "":
+		return errors.New("Options.Namespace, of the Lease, or Options.Identity, of its holder, is empty")
+	case o.World == nil || o.Changed == nil:
+		return errors.New("Options.World or Options.Changed is nil")
+	}
+	return nil
+}
+
+// Writer writes Services while it holds the Lease.
+type Writer struct {
+	Options
+	metrics *metrics
+
+	mu     sync.Mutex
+	term   *term // nil: does not lead
+	holder string
+	lease  string // why the Lease can't be used; empty: it can
+}
+
+// New checks the options. It does no network IO and starts nothing.
+func New(o Options) (*Writer, error) {
+	if err := o.validate(); err != nil {
+		return nil, fmt.Errorf("writer of exported Services: %w", err)
+	}
+	w := &Writer{Options: o}
+	m, err := newMetrics(o.Registerer, w.leads)
+	if err != nil {
+		return nil, fmt.Errorf("writer of exported Services: %w", err)
+	}
+	w.metrics = m
+	return w, nil
+}
+
+// Run takes part in elections while there is something to write, and writes while it holds the Lease, until ctx ends. Then it
+// finishes the writes under way, releases the Lease, and returns nil.
+func (w *Writer) Run(ctx context.Context) error {
+	for w.await(ctx) {
+		busy, stop := context.WithCancel(ctx)
+		err := election.Run(busy, election.Config{Leases: w.Leases, Namespace: w.Namespace, Name: leaseName, Identity: w.Identity, Observe: w.observe},
+			func(work context.Context, lease *election.Term) {
+				t := newTerm(w, lease)
+				w.setTerm(t)
+				defer w.setTerm(nil)
+				if t.run(work); work.Err() == nil { // nothing is left to be done
+					stop()
+				}
+			})
+		stop()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// await waits until there is something to write, or something that is written. It returns false once ctx has ended.
+func (w *Writer) await(ctx context.Context) bool {
+	for ctx.Err() == nil {
+		changed := w.Changed()
+		if world, ok := w.World(); ok {
+			if p, _ := plan.Make(world, plan.Memory{}); !idle(p) {
+				return true
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		}
+	}
+	return false
+}
+
+// idle reports whether nothing is exported, and nothing written.
+func idle(p *plan.Plan) bool {
+	return len(p.Services)+len(p.Imports)+len(p.Delete)+len(p.DeleteImports)+len(p.Exports) == 0
+}
+
+func (w *Writer) observe(holder string, err error) {
+	w.mu.Lock()
+	before := w.lease
+	w.holder, w.lease = holder, ""
+	if err != nil {
+		w.lease = err.Error()
+	}
+	now := w.lease
+	w.mu.Unlock()
+	switch { // reasons may differ from attempt to attempt
+	case now != "" && before == "":
+		w.Log.Error("the Lease for writing exported Services can't be used; still trying", zap.String("lease", w.Namespace+"/"+leaseName), zap.String("error", now))
+	case now == "" && before != "":
+		w.Log.Info("the Lease for writing exported Services can be used again")
+	}
+}
+
+func (w *Writer) setTerm(t *term) {
+	w.mu.Lock()
+	w.term = t
+	w.mu.Unlock()
+	if t != nil {
+		w.Log.Info("this replica holds the Lease and writes exported Services", zap.String("identity", w.Identity))
+	} else {
+		w.Log.Info("this replica no longer writes exported Services")
+	}
+}
+
+func (w *Writer) leads() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.term != nil
+}

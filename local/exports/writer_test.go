@@ -1,0 +1,254 @@
+package exports
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"isthmus/clusterstore/typed/typedtest"
+	"isthmus/local/exports/object"
+	"isthmus/local/exports/plan"
+)
+
+func TestWrites(t *testing.T) {
+	inWorld(t, []plan.Cluster{link("east", shop("web"))}, func(w *world, _ *term) {
+		time.Sleep(time.Second)
+		if got := w.take(); !slices.Equal(got, []string{"create shop/web-east"}) {
+			t.Fatalf("%q", got)
+		}
+		w.change(func() {
+			w.links = []plan.Cluster{link("east", shop("web"))}
+			w.links[0].Exports[0].Service.Ports[0].Number = 81
+		})
+		time.Sleep(2 * time.Second)
+		if got := w.take(); !slices.Equal(got, []string{"update shop/web-east"}) || w.service("web-east").Spec.Ports[0].Port != 81 {
+			t.Fatalf("%q", got)
+		}
+		w.change(func() { w.links[0].Exports = nil })
+		time.Sleep(5 * time.Second)
+		if got := w.take(); !slices.Equal(got, []string{"delete shop/web-east"}) {
+			t.Fatalf("%q", got)
+		}
+		time.Sleep(time.Hour)
+		if got := w.take(); len(got) > 0 {
+			t.Errorf("though nothing changes: %q", got)
+		}
+	})
+}
+
+// A fresh read decides: what is somebody else's by now is left alone, whatever was read before.
+func TestFreshReadDecides(t *testing.T) {
+	for name, now := range map[string]*corev1.Service{
+		"before it is created": {ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-east"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"a": "b"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, nil, func(w *world, _ *term) {
+				w.api.Tracker().Add(now)
+				w.change(func() {
+					w.links = []plan.Cluster{link("east", shop("web"))}
+					w.stale[shop("web-east")] = nil
+					delete(w.stale, shop("web-east"))
+				})
+				time.Sleep(time.Minute)
+				if got := w.take(); len(got) > 0 {
+					t.Errorf("%q", got)
+				}
+			})
+		})
+	}
+	t.Run("ours was replaced", func(t *testing.T) {
+		inWorld(t, []plan.Cluster{link("east", shop("web"))}, func(w *world, _ *term) {
+			time.Sleep(time.Second)
+			w.take()
+			w.change(func() { w.stale[shop("web-east")] = object.Read(w.service("web-east")) })
+			w.edit("web-east", func(o *corev1.Service) { o.UID, o.Labels = "users", nil })
+			w.change(func() { w.links[0].Exports = nil })
+			time.Sleep(time.Minute)
+			if got := w.take(); len(got) > 0 || w.service("web-east") == nil {
+				t.Errorf("%q", got)
+			}
+		})
+	})
+	t.Run("made between read and create", func(t *testing.T) {
+		inWorld(t, nil, func(w *world, _ *term) {
+			w.mu.Lock()
+			w.before = func(verb string, id plan.ID) error {
+				return apierrors.NewAlreadyExists(schema.GroupResource{Resource: "services"}, id.Name)
+			}
+			w.mu.Unlock()
+			w.change(func() { w.links = []plan.Cluster{link("east", shop("web"))} })
+			time.Sleep(10 * time.Second)
+			if got := w.take(); len(got) > 0 {
+				t.Errorf("%q", got)
+			}
+		})
+	})
+}
+
+// A write that fails delays its own object only, ever longer, and is tried for ever.
+func TestFailure(t *testing.T) {
+	inWorld(t, nil, func(w *world, term *term) {
+		var tries []time.Duration
+		start := time.Now()
+		w.before = func(_ string, id plan.ID) error {
+			if id.Name == "bad-east" {
+				w.mu.Lock()
+				tries = append(tries, time.Since(start).Round(time.Second))
+				w.mu.Unlock()
+				return errors.New("quota")
+			}
+			return nil
+		}
+		w.change(func() { w.links = []plan.Cluster{link("east", shop("bad"), shop("good"))} })
+		time.Sleep(10 * time.Minute)
+		if got := w.take(); !slices.Equal(got, []string{"create shop/good-east"}) {
+			t.Errorf("%q", got)
+		}
+		w.mu.Lock()
+		if got := fmt.Sprint(tries[:6]); got != "[0s 1s 3s 7s 15s 31s]" || len(tries) > 12 {
+			t.Errorf("tries at %v", tries)
+		}
+		w.before = nil
+		w.mu.Unlock()
+		time.Sleep(10 * time.Minute)
+		if got := w.take(); !slices.Equal(got, []string{"create shop/bad-east"}) {
+			t.Errorf("once it may be written: %q", got)
+		}
+	})
+}
+
+// Links take turns: one with many exports does not hold up another.
+func TestTurns(t *testing.T) {
+	var many []plan.ID
+	for i := range 900 {
+		many = append(many, plan.ID{Namespace: []string{"shop", "other"}[i%2], Name: fmt.Sprintf("m%03d", i)})
+	}
+	for i := range many {
+		many[i].Namespace = []string{"shop", "other"}[i/240%2]
+	}
+	inWorld(t, []plan.Cluster{link("a", many[:480]...), link("b", shop("web"))}, func(w *world, _ *term) {
+		time.Sleep(2 * time.Second)
+		got := w.take()
+		if !slices.Contains(got, "create shop/web-b") || len(got) > 2*writeRate+writeBurst || len(got) < writeRate {
+			t.Errorf("%d writes within 2 s, of b among them: %v", len(got), slices.Contains(got, "create shop/web-b"))
+		}
+		first := strings.Join(got[:6], " ")
+		if !strings.Contains(first, "other/") || !strings.Contains(first, "shop/m") {
+			t.Errorf("namespaces take no turns: %s", first)
+		}
+	})
+}
+
+// What others undo again and again is written once a minute at most.
+func TestChangedBack(t *testing.T) {
+	inWorld(t, []plan.Cluster{link("east", shop("web"))}, func(w *world, term *term) {
+		time.Sleep(time.Second)
+		w.take()
+		for range 600 {
+			if o := w.service("web-east"); len(o.Spec.Ports) > 0 {
+				w.edit("web-east", func(o *corev1.Service) { o.Spec.Ports = nil })
+			}
+			time.Sleep(time.Second)
+		}
+		if got := w.take(); len(got) < 10 || len(got) > 16 {
+			t.Errorf("%d writes within ten minutes", len(got))
+		}
+		o, ok := term.status(shop("web-east"))
+		if !ok || !o.changedBack() {
+			t.Errorf("%+v", o)
+		}
+	})
+}
+
+// TestRun: no Lease is taken while there is nothing to write; it is given back a minute after all has gone.
+func TestRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		ctx, stop := context.WithCancel(t.Context())
+		client := typedtest.Clients(w.api)
+		writer, err := New(Options{Services: client.Services, Leases: client.Leases, Namespace: "linkerd", Identity: "me", World: w.read, Changed: w.watch})
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error)
+		go func() { done <- writer.Run(ctx) }()
+		holder := func() string {
+			l, err := w.api.CoordinationV1().Leases("linkerd").Get(ctx, leaseName, metav1.GetOptions{})
+			if err != nil {
+				return "none"
+			}
+			return *l.Spec.HolderIdentity
+		}
+		time.Sleep(time.Hour)
+		if got := holder(); got != "none" {
+			t.Errorf("with nothing to write: held by %q", got)
+		}
+		w.change(func() { w.links = []plan.Cluster{link("east", shop("web"))} })
+		time.Sleep(5 * time.Second)
+		if got := w.take(); !slices.Equal(got, []string{"create shop/web-east"}) || holder() != "me" {
+			t.Errorf("%q, held by %q", got, holder())
+		}
+		w.change(func() { w.links = []plan.Cluster{link("east")} })
+		time.Sleep(2 * time.Minute)
+		if got := w.take(); !slices.Equal(got, []string{"delete shop/web-east"}) || holder() != "" {
+			t.Errorf("%q, held by %q", got, holder())
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Second)
+	})
+}
+
+func TestManagers(t *testing.T) {
+	o := &corev1.Service{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl"}, {Manager: fieldManager}, {Manager: "argocd"}, {Manager: "kubectl"}}}}
+	if got := managers(o); got != "argocd, kubectl" {
+		t.Error(got)
+	}
+}
+
+// Nothing goes while what is to be in its place can't be written.
+func TestDeletesWait(t *testing.T) {
+	inWorld(t, []plan.Cluster{link("east", shop("web"))}, func(w *world, _ *term) {
+		time.Sleep(time.Second)
+		w.take()
+		refuse := true
+		w.mu.Lock()
+		w.before = func(_ string, id plan.ID) error {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if id.Name == "web-west" && refuse {
+				return errors.New("quota")
+			}
+			return nil
+		}
+		w.mu.Unlock()
+		w.change(func() { w.links = []plan.Cluster{link("east"), link("west", shop("web"))} })
+		time.Sleep(2 * time.Second) // the first pass may delete: nothing has failed yet
+		w.take()
+		w.change(func() { w.links[0] = link("east", shop("web")) })
+		time.Sleep(5 * time.Second)
+		w.take()
+		w.change(func() { w.links[0] = link("east") })
+		time.Sleep(time.Minute)
+		if got := w.take(); len(got) > 0 {
+			t.Errorf("while web-west can't be written: %q", got)
+		}
+		w.change(func() { refuse = false })
+		time.Sleep(6 * time.Minute)
+		if got := w.take(); !slices.Equal(got, []string{"create shop/web-west", "delete shop/web-east"}) {
+			t.Errorf("%q", got)
+		}
+	})
+}
