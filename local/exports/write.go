@@ -72,7 +72,7 @@ func (t *term) put(ctx context.Context, one task, r *outcome) (verb, error) {
 	case apierrors.IsNotFound(err):
 		next, _ := one.want.Over(nil)
 		*r = outcome{content: content, reverted: one.written == content}
-		_, err = api.Create(ctx, object.Write(&next, nil, one.want.Of.Name), metav1.CreateOptions{FieldManager: fieldManager})
+		_, err = api.Create(ctx, object.Write(&next, nil, one.want.Owner()), metav1.CreateOptions{FieldManager: fieldManager})
 		return creates, err
 	case err != nil:
 		return none, err
@@ -86,7 +86,7 @@ func (t *term) put(ctx context.Context, one task, r *outcome) (verb, error) {
 		return none, nil
 	}
 	*r = outcome{content: content, reverted: one.written == content, managers: managers(have)}
-	_, err = api.Update(ctx, object.Write(&next, have, one.want.Of.Name), metav1.UpdateOptions{FieldManager: fieldManager})
+	_, err = api.Update(ctx, object.Write(&next, have, one.want.Owner()), metav1.UpdateOptions{FieldManager: fieldManager})
 	return updates, err
 }
 

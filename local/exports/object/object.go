@@ -35,10 +35,9 @@ func Read(o *corev1.Service) *plan.Service {
 	if len(s.ClusterIPs) == 0 && o.Spec.ClusterIP != "" {
 		s.ClusterIPs = []string{strings.Clone(o.Spec.ClusterIP)}
 	}
-	s.IPFamilies = texts(o.Spec.IPFamilies)
 	if len(o.OwnerReferences) > 0 {
 		first := o.OwnerReferences[0]
-		s.OwnerKind, s.OwnerUID = strings.Clone(first.Kind), strings.Clone(string(first.UID))
+		s.OwnerKind, s.OwnerName = strings.Clone(first.Kind), strings.Clone(first.Name)
 	}
 	for i := range o.Spec.Ports {
 		s.Ports = append(s.Ports, port(&o.Spec.Ports[i]))
@@ -75,9 +74,9 @@ func traffic(s *corev1.ServiceSpec) (t plan.Traffic) {
 	return t
 }
 
-func texts[T ~string](list []T) (all []string) {
+func texts(list []string) (all []string) {
 	for _, s := range list {
-		all = append(all, strings.Clone(string(s)))
+		all = append(all, strings.Clone(s))
 	}
 	return all
 }
@@ -90,7 +89,8 @@ func clone(m map[string]string) map[string]string {
 	return all
 }
 
-// Write returns the Service as a plan wants it where there is have, which may be nil. What plans don't know stays.
+// Write returns the Service as a plan wants it where there is have, which may be nil. What plans don't know stays. owner is
+// the UID of the ServiceImport that owns it.
 func Write(next *plan.Service, have *corev1.Service, owner string) *corev1.Service {
 	o := &corev1.Service{}
 	if have != nil {
@@ -109,8 +109,8 @@ func Write(next *plan.Service, have *corev1.Service, owner string) *corev1.Servi
 			o.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &next.AffinitySeconds}}
 		}
 	}
-	if uid := types.UID(next.OwnerUID); next.OwnerKind == "ServiceImport" && !slices.ContainsFunc(o.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == uid }) {
-		o.OwnerReferences = []metav1.OwnerReference{{APIVersion: "multicluster.x-k8s.io/v1beta1", Kind: next.OwnerKind, Name: owner, UID: uid}}
+	if owner != "" {
+		o.OwnerReferences = []metav1.OwnerReference{{APIVersion: "multicluster.x-k8s.io/v1beta1", Kind: next.OwnerKind, Name: next.OwnerName, UID: types.UID(owner)}}
 	}
 	return o
 }

@@ -40,13 +40,25 @@ func (m *maker) wantImport(one *merged) {
 	}
 	w.ready = Condition{Type: "Ready", Reason: "Pending", Message: "the Service " + one.target().Name + " has no IP yet"}
 	if derived != nil && m.Marked(derived) && len(derived.ClusterIPs) > 0 {
-		w.ips, w.families = derived.ClusterIPs, derived.IPFamilies
+		w.ips, w.families = derived.ClusterIPs, families(derived.ClusterIPs)
 		w.ready = Condition{Type: "Ready", Reason: "Ready", True: true}
 	}
 	m.out.Imports = append(m.out.Imports, w)
 	if have != nil {
 		m.wantDerived(one, have, &w)
 	}
+}
+
+// families returns those of addresses.
+func families(ips []string) (all []string) {
+	for _, ip := range ips {
+		if strings.Contains(ip, ":") {
+			all = append(all, "IPv6")
+		} else {
+			all = append(all, "IPv4")
+		}
+	}
+	return all
 }
 
 func (m *maker) wantDerived(one *merged, owner *ServiceImport, of *WantedImport) {

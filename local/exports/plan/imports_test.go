@@ -36,7 +36,7 @@ func TestImport(t *testing.T) {
 	if derived == nil || o.Type != "ClusterSetIP" || !slices.Equal(o.IPs, derived.ClusterIPs) || !slices.Equal(o.Clusters, []string{"local", "west"}) {
 		t.Fatalf("import %+v, derived Service %+v", o, derived)
 	}
-	if derived.OwnerUID != o.UID || derived.Labels[importLabel] != "web" || derived.Labels[mirroredLabel] != "true" && derived.Ports[0].Target != "80" {
+	if derived.OwnerName != "web" || derived.Labels[importLabel] != "web" || derived.Labels[mirroredLabel] != "true" && derived.Ports[0].Target != "80" {
 		t.Errorf("derived Service %+v", derived)
 	}
 	s.want(t, "web-clusterset", "http=80,admin=90 of local,west")

@@ -50,7 +50,7 @@ type WantedService struct {
 	metadata metadata
 	ports    []Port
 	traffic  *Traffic // nil: not set
-	owner    string   // the UID of the ServiceImport that owns it; empty: none
+	owner    string
 }
 
 // Mine reports whether a Service of that name, as it has just been read, may be written: it has the mark, or is one of Linkerd's
@@ -67,10 +67,13 @@ func (u Unwanted) Mine(s Settings, have *Service) bool {
 	return have.UID == u.UID && s.Marked(have) && !have.Deleting
 }
 
+// Owner returns the UID of the ServiceImport, of the name Of, that owns the Service; empty: none does.
+func (w *WantedService) Owner() string { return w.owner }
+
 // Content is a text that differs for Services that are to be different, and is the same for equal ones.
 func (w *WantedService) Content() string {
 	s, _ := w.Over(nil)
-	return hash(fmt.Sprintf("%q %q %q %+v %+v %s", s.ID, s.Labels, s.Annotations, s.Ports, s.Traffic, s.OwnerUID), 20)
+	return hash(fmt.Sprintf("%q %q %q %+v %+v %s", s.ID, s.Labels, s.Annotations, s.Ports, s.Traffic, w.owner), 20)
 }
 
 // Over returns the Service as it is to be where there is have, which may be nil, and whether that differs. What others have
@@ -85,13 +88,13 @@ func (w *WantedService) Over(have *Service) (next Service, differs bool) {
 		next.SessionAffinity, next.AffinitySeconds = w.traffic.SessionAffinity, w.traffic.AffinitySeconds
 	}
 	if w.owner != "" {
-		next.OwnerKind, next.OwnerUID = "ServiceImport", w.owner
+		next.OwnerKind, next.OwnerName = "ServiceImport", w.Of.Name
 	}
 	return next, have == nil || !next.equal(have)
 }
 
 func (s *Service) equal(t *Service) bool {
-	return s.Type == t.Type && slices.Equal(s.Ports, t.Ports) && s.Traffic == t.Traffic && s.OwnerUID == t.OwnerUID &&
+	return s.Type == t.Type && slices.Equal(s.Ports, t.Ports) && s.Traffic == t.Traffic && s.OwnerKind == t.OwnerKind && s.OwnerName == t.OwnerName &&
 		maps.Equal(s.Labels, t.Labels) && maps.Equal(s.Annotations, t.Annotations)
 }
 

@@ -103,9 +103,8 @@ type Service struct {
 	Deleting            bool
 	Type                string // "ClusterIP" and so on
 	ClusterIPs          []string
-	IPFamilies          []string
-	Selector            bool // it has one
-	OwnerKind, OwnerUID string
+	Selector             bool // it has one
+	OwnerKind, OwnerName string
 	Labels, Annotations map[string]string
 	Ports               []Port
 	Traffic

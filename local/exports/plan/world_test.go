@@ -95,7 +95,7 @@ func (s *sim) pass() bool {
 		}
 		if next.UID == "" {
 			next.UID = s.uid()
-			next.ClusterIPs, next.IPFamilies = []string{"10.96.0." + next.UID}, []string{"IPv4"}
+			next.ClusterIPs = []string{"10.96.0." + next.UID}
 		}
 		s.Services[w.ID] = &next
 		s.writes = append(s.writes, "put "+w.ID.String())
