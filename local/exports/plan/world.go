@@ -99,14 +99,14 @@ type ServiceExport struct {
 // Service is what is read of a Service, as an export or as an object that may be written.
 type Service struct {
 	ID
-	UID, Version        string
-	Deleting            bool
-	Type                string // "ClusterIP" and so on
-	ClusterIPs          []string
+	UID, Version         string
+	Deleting             bool
+	Type                 string // "ClusterIP" and so on
+	ClusterIPs           []string
 	Selector             bool // it has one
 	OwnerKind, OwnerName string
-	Labels, Annotations map[string]string
-	Ports               []Port
+	Labels, Annotations  map[string]string
+	Ports                []Port
 	Traffic
 }
 
