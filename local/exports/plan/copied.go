@@ -71,7 +71,7 @@ func limited(labels, annotations map[string]string, label, annotation func(key s
 		}
 		return chosen
 	}
-	c.labels = choose("label", labels, label, labelValue.MatchString)
+	c.labels = choose("label", labels, label, validValue)
 	c.annotations = choose("annotation", annotations, annotation, func(string) bool { return true })
 	if len(c.refused) > 10 {
 		c.refused = append(c.refused[:10:10], fmt.Sprintf("and %d more", len(c.refused)-10))

@@ -173,7 +173,7 @@ func (s *sim) checkValid(t *rapid.T) {
 			names[p.Name], numbers[p.Protocol+fmt.Sprint(p.Number)] = true, true
 		}
 		for key, value := range o.Labels {
-			if !validKey(key) || !labelValue.MatchString(value) {
+			if !validKey(key) || !validValue(value) {
 				t.Fatalf("%v has the label %s=%q", id, key, value)
 			}
 		}

@@ -3,8 +3,9 @@ package plan
 import (
 	"crypto/sha256"
 	"encoding/base32"
-	"regexp"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Labels and annotations of what is written. Those of linkerd.io are what Linkerd's service mirror writes.
@@ -58,28 +59,16 @@ func (g group) target() ID {
 	return ID{g.of.Namespace, name}
 }
 
-const maxName = 63
-
-var (
-	// A Service's name, by RFC 1035.
-	serviceName = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`)
-	labelValue  = regexp.MustCompile(`^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$`)
-	keyName     = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`)
-	keyDomain   = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
-	portName    = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
-)
+const maxName = validation.DNS1035LabelMaxLength
 
 // usable reports whether a Service may have that name.
-func usable(name string) bool { return serviceName.MatchString(name) }
+func usable(name string) bool { return len(validation.IsDNS1035Label(name)) == 0 }
 
 // validKey reports whether the API takes a label or annotation of that key.
-func validKey(key string) bool {
-	domain, name, ok := strings.Cut(key, "/")
-	if !ok {
-		return keyName.MatchString(key)
-	}
-	return len(domain) <= 253 && keyDomain.MatchString(domain) && keyName.MatchString(name)
-}
+func validKey(key string) bool { return len(validation.IsQualifiedName(key)) == 0 }
+
+// validValue reports whether the API takes that value of a label.
+func validValue(value string) bool { return len(validation.IsValidLabelValue(value)) == 0 }
 
 // within reports whether the domain of a key is one of these, or below it.
 func within(key string, domains ...string) bool {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // maxPorts is how many ports a written object has at most.
@@ -22,7 +24,7 @@ func (p Port) problem() string {
 	switch {
 	case p.Number == 0:
 		return "its number is 0"
-	case p.Name != "" && !portName.MatchString(p.Name):
+	case p.Name != "" && len(validation.IsDNS1123Label(p.Name)) > 0:
 		return "its name is invalid"
 	case p.Protocol != "TCP" && p.Protocol != "UDP" && p.Protocol != "SCTP":
 		return "its protocol is unknown"
@@ -34,12 +36,12 @@ func (p Port) problem() string {
 	return ""
 }
 
-// validTarget reports whether a text is a number of a port, or a name by RFC 6335.
+// validTarget reports whether a text is a number of a port, or the name of one.
 func validTarget(s string) bool {
 	if n, err := strconv.Atoi(s); err == nil {
-		return n > 0 && n < 1<<16
+		return len(validation.IsValidPortNum(n)) == 0
 	}
-	return len(s) <= 15 && portName.MatchString(s) && !strings.Contains(s, "--")
+	return len(validation.IsValidPortName(s)) == 0
 }
 
 // unite returns these ports, and then those of all parts, in order: of those with one name, or one protocol and number, the first.
