@@ -28,6 +28,7 @@ type OwnOptions struct {
 	Metrics *cluster.Metrics
 	Relist  time.Duration
 	Report  func(cluster.Change)
+	Exports *ExportOptions
 
 	// SetLink gets the cluster's link whenever it may have changed.
 	SetLink func(federation.Link)
@@ -47,10 +48,12 @@ type Own struct {
 // NewOwn makes the cluster. It does no IO and starts nothing.
 func NewOwn(o OwnOptions) (*Own, error) {
 	s := &Store{
-		opts:    Options{Rules: o.Rules, Table: o.Table, Log: o.Log, Metrics: o.Metrics, Relist: o.Relist, Report: o.Report},
+		opts:    Options{Rules: o.Rules, Table: o.Table, Log: o.Log, Metrics: o.Metrics, Relist: o.Relist, Report: o.Report, Exports: o.Exports},
 		setLink: func(_ federation.ClusterName, l federation.Link) { o.SetLink(l) },
 		settled: make(chan struct{}),
 		starts:  newStarts(),
+
+		exportsChanged: new(federation.Latest[struct{}]),
 	}
 	own := &Own{link: s.newLink(federation.Local, zap.WarnLevel), prepare: o.Prepare, synced: make(chan struct{})}
 	creds := &credentials{

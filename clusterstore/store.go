@@ -51,6 +51,11 @@ type Options struct {
 	// beside their watches, so that what has drifted is corrected. 0: never.
 	Relist time.Duration
 
+	// Exports makes the Store keep what clusters export; nil: nothing is kept, read or needed for it. With it Own is needed, which
+	// has the same.
+	Exports *ExportOptions
+	Own     *Own
+
 	// Report is called, by several goroutines, when a link's state or standing or the
 	// credentials in use change, when a link Secret is refused, and when an object had drifted. It must not block.
 	Report func(cluster.Change) // nil: not called
@@ -78,6 +83,8 @@ func (o *Options) validate() error {
 		return fmt.Errorf("clusterstore: Options.Grace is negative: %v", o.Grace)
 	case o.WhenLost > federation.Withdrawn:
 		return fmt.Errorf("clusterstore: Options.WhenLost is no standing: %d", o.WhenLost)
+	case o.Exports != nil && (o.Exports.Selectors == nil || o.Own == nil):
+		return errors.New("clusterstore: with Options.Exports its Selectors, and Options.Own, are needed")
 	case o.LostAfter < 0:
 		return fmt.Errorf("clusterstore: Options.LostAfter is negative: %v", o.LostAfter)
 	}
@@ -103,6 +110,8 @@ type Store struct {
 	probe   func(context.Context, netip.Addr, cluster.Probe) error // nil: HTTP
 	own     *ownNetwork
 
+	exportsChanged *federation.Latest[struct{}] // the own cluster's Store has the same
+
 	secrets federation.Latest[snapshot]
 	readErr atomic.Pointer[error] // why Secrets can't be read; nil: they can, as far as known
 
@@ -124,6 +133,11 @@ func NewStore(client *kube.Client, o Options) (*Store, error) {
 		setLink: o.Table.SetLink,
 		starts:  newStarts(),
 		links:   make(map[federation.ClusterName]*link),
+
+		exportsChanged: new(federation.Latest[struct{}]),
+	}
+	if o.Own != nil {
+		s.exportsChanged = o.Own.link.store.exportsChanged
 	}
 	s.own = newOwnNetwork(client, o.Local, o.Log)
 	s.create = s.newCluster

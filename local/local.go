@@ -42,6 +42,9 @@ type Options struct {
 	Writer *externalworkload.Writer
 	// Relist is as cluster.Config has it.
 	Relist time.Duration
+	// Exports makes it keep what the cluster exports, and what is there under the names of exports: for the Store that gets
+	// the same options and Own. nil: nothing is kept for it.
+	Exports *clusterstore.ExportOptions
 	// Report is called when the cluster's state changes, with a standing that is not in
 	// service, and when an object had drifted. It must not block.
 	Report func(cluster.Change) // nil: not called
@@ -155,7 +158,7 @@ func create(o Options, newCluster func(cluster.Config, cluster.OwnConfig) (local
 	var err error
 	l.own, err = clusterstore.NewOwn(clusterstore.OwnOptions{
 		TrustDomain: o.TrustDomain, Server: server, Cordon: o.Cordon, CordonBy: "--cordon-local", Region: o.Region,
-		Rules: o.Rules, Table: o.Table, Log: o.Log, Metrics: o.Metrics, Relist: o.Relist, Report: o.Report,
+		Rules: o.Rules, Table: o.Table, Log: o.Log, Metrics: o.Metrics, Relist: o.Relist, Report: o.Report, Exports: o.Exports,
 		SetLink: func(link federation.Link) { l.table.SetLink(federation.Local, link) },
 		Create: func(cfg cluster.Config) (_ clusterstore.Cluster, err error) {
 			cfg.GatewaysChanged = nil // it is reached without
@@ -208,6 +211,9 @@ func (l *Local) Synced() <-chan struct{} { return l.own.Synced() }
 
 // Status returns the cluster's state now.
 func (l *Local) Status() adminapi.Cluster { return l.own.Status() }
+
+// Own returns what follows the cluster, for clusterstore.Options.
+func (l *Local) Own() *clusterstore.Own { return l.own }
 
 // Service returns what is kept of a Service of the cluster; nil: there is none.
 func (l *Local) Service(id federation.ServiceID) *cluster.Service { return l.cluster.Service(id) }

@@ -48,3 +48,11 @@ func matches(pattern, name string) bool {
 	ok, err := path.Match(pattern, name)
 	return ok && err == nil
 }
+
+// Selectors say which Services of a cluster are exported, by their labels. The functions are called by several goroutines, must
+// not block, and neither change nor keep what they get. The zero value selects nothing.
+type Selectors struct {
+	Mirror, Federated func(labels map[string]string) bool // nil: none
+	// ExcludedLabels and ExcludedAnnotations report whether a key is not to be copied; nil: what is copied is as always.
+	ExcludedLabels, ExcludedAnnotations func(key string) bool
+}
