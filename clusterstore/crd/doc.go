@@ -1,6 +1,6 @@
 // Package crd has Go types for the custom resources of Linkerd that the gateway
-// reads: ServiceProfile (v1alpha2), Server (v1beta3) and ExternalWorkload (v1beta1),
-// with those fields that it reads.
+// reads: ServiceProfile (v1alpha2), Server (v1beta3), ExternalWorkload (v1beta1) and
+// Link (v1alpha1 to v1alpha3), with those fields that it reads.
 //
 //	var s crd.Server
 //	err := json.Unmarshal(data, &s)
@@ -23,7 +23,7 @@
 // written. The package starts no goroutine.
 //
 // They are not imported from Linkerd, whose Go module would bring the dependencies of
-// its control plane for three small structs. Deep copies are generated (make
+// its control plane for a few small structs. Deep copies are generated (make
 // generate), and a test checks that they are up to date.
 //
 // +k8s:deepcopy-gen=package

@@ -111,12 +111,13 @@ func FuzzSpec(f *testing.F) {
 		f.Add(spec, spec)
 	}
 	f.Add(`{"routes":[null,{"condition":{"all":[null]},"responseClasses":[null]}],"dstOverrides":[null]}`, `{"conditions":[{}]}`)
+	f.Add(`{"targetClusterName":"east","selector":{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}]},"excludedLabels":["a/*"]}`, `{}`)
 	f.Fuzz(func(t *testing.T, spec, status string) {
 		if !json.Valid([]byte(spec)) || !json.Valid([]byte(status)) {
 			return
 		}
 		data := []byte(`{"metadata":{"name":"n"},"spec":` + spec + `,"status":` + status + `}`)
-		for _, o := range []runtime.Object{&Server{}, &ExternalWorkload{}, &ServiceProfile{}} {
+		for _, o := range []runtime.Object{&Server{}, &ExternalWorkload{}, &ServiceProfile{}, &Link{}} {
 			if err := json.Unmarshal(data, o); err != nil {
 				t.Errorf("%T: %v", o, err)
 			}

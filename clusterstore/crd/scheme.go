@@ -13,6 +13,14 @@ var (
 	WorkloadVersion = schema.GroupVersion{Group: "workload.linkerd.io", Version: "v1beta1"}
 )
 
+// LinkVersions are those of Links, the newest first. A server has those that its Linkerd came with, and each has fewer fields than
+// the one before.
+var LinkVersions = []schema.GroupVersion{
+	{Group: "multicluster.linkerd.io", Version: "v1alpha3"},
+	{Group: "multicluster.linkerd.io", Version: "v1alpha2"},
+	{Group: "multicluster.linkerd.io", Version: "v1alpha1"},
+}
+
 // NewScheme returns a scheme with the types, and those needed to list and watch them.
 func NewScheme() *runtime.Scheme {
 	s := runtime.NewScheme()

@@ -71,9 +71,16 @@ func NewSources(client *http.Client, base *url.URL) Sources {
 		Jobs:        newProtobuf(a, schema.GroupVersion{Group: "batch", Version: "v1"}, "jobs", "", partials),
 		NodeRanges:  newProtobuf(a, corev1.SchemeGroupVersion, "nodes", "", nodes),
 		Nodes:       newProtobuf(a, corev1.SchemeGroupVersion, "nodes", "", partials),
-		Servers:     newCustom[crd.Server](a, crd.PolicyVersion, "servers", "Server"),
-		Workloads:   newCustom[crd.ExternalWorkload](a, crd.WorkloadVersion, "externalworkloads", "ExternalWorkload"),
-		Profiles:    newCustom[crd.ServiceProfile](a, crd.ProfileVersion, "serviceprofiles", "ServiceProfile"),
+		Servers:     newCustom[crd.Server](a, crd.PolicyVersion, "servers", "", "Server"),
+		Workloads:   newCustom[crd.ExternalWorkload](a, crd.WorkloadVersion, "externalworkloads", "", "ExternalWorkload"),
+		Profiles:    newCustom[crd.ServiceProfile](a, crd.ProfileVersion, "serviceprofiles", "", "ServiceProfile"),
+		Links: func(namespace string) Source[*crd.Link] {
+			var all newest[*crd.Link]
+			for _, v := range crd.LinkVersions {
+				all = append(all, newCustom[crd.Link](a, v, "links", namespace, "Link"))
+			}
+			return all
+		},
 	}
 }
 

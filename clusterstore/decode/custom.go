@@ -24,8 +24,8 @@ func newCustom[T any, O interface {
 	*T
 	Object
 	json.Unmarshaler
-}](a *api, v schema.GroupVersion, name, kind string) Source[O] {
-	return &source[O]{newEndpoint(a, v, name, ""), custom[T, O]{v.WithKind(kind)}, v.WithKind(kind)}
+}](a *api, v schema.GroupVersion, name, namespace, kind string) Source[O] {
+	return &source[O]{newEndpoint(a, v, name, namespace), custom[T, O]{v.WithKind(kind)}, v.WithKind(kind)}
 }
 
 func (custom[T, O]) accept(string) string { return runtime.ContentTypeJSON }

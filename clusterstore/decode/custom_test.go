@@ -1,12 +1,18 @@
 package decode
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"pgregory.net/rapid"
@@ -20,6 +26,7 @@ var heldCustom = []func(t testing.TB, data string){
 	compareCustom[crd.Server](func(s Sources) Source[*crd.Server] { return s.Servers }, "policy.linkerd.io/v1beta3", "Server"),
 	compareCustom[crd.ExternalWorkload](func(s Sources) Source[*crd.ExternalWorkload] { return s.Workloads }, "workload.linkerd.io/v1beta1", "ExternalWorkload"),
 	compareCustom[crd.ServiceProfile](func(s Sources) Source[*crd.ServiceProfile] { return s.Profiles }, "linkerd.io/v1alpha2", "ServiceProfile"),
+	compareCustom[crd.Link](func(s Sources) Source[*crd.Link] { return s.Links("ns").(newest[*crd.Link])[0] }, "multicluster.linkerd.io/v1alpha3", "Link"),
 }
 
 // compareCustom reads one object, which is valid JSON, twice in a list, and by an event.
@@ -78,11 +85,11 @@ func TestCustom(t *testing.T) {
 	}
 }
 
-var customKinds = []schema.GroupVersionKind{crd.PolicyVersion.WithKind("Server"), crd.WorkloadVersion.WithKind("ExternalWorkload"), crd.ProfileVersion.WithKind("ServiceProfile")}
+var customKinds = []schema.GroupVersionKind{crd.PolicyVersion.WithKind("Server"), crd.WorkloadVersion.WithKind("ExternalWorkload"), crd.ProfileVersion.WithKind("ServiceProfile"), crd.LinkVersions[0].WithKind("Link")}
 
 // customObject is an object in JSON.
 func customObject(m corpus.Maker, t interface{ Fatal(...any) }, kind int) string {
-	o := []Object{&crd.Server{}, &crd.ExternalWorkload{}, &crd.ServiceProfile{}}[kind]
+	o := []Object{&crd.Server{}, &crd.ExternalWorkload{}, &crd.ServiceProfile{}, &crd.Link{}}[kind]
 	m.Make(o)
 	o.GetObjectKind().SetGroupVersionKind(customKinds[kind])
 	data, err := json.Marshal(o)
@@ -105,3 +112,53 @@ func FuzzCustom(f *testing.F) {
 		}
 	})
 }
+
+// TestNewest: of a kind's versions the newest is read that the API server has; another error than that it has not ends that.
+func TestNewest(t *testing.T) {
+	var asked []string
+	codes := map[string]int{}
+	client := &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		version := strings.Split(r.URL.Path, "/")[3]
+		asked = append(asked, version)
+		body := fmt.Sprintf(`{"kind":"LinkList","apiVersion":"multicluster.linkerd.io/%s","items":[{"metadata":{"name":"a"}}]}`, version)
+		if r.URL.Query().Get("watch") != "" {
+			body = fmt.Sprintf(`{"type":"ADDED","object":{"kind":"Link","apiVersion":"multicluster.linkerd.io/%s","metadata":{"name":"a"}}}`, version)
+		}
+		return &http.Response{StatusCode: cmp.Or(codes[version], 200), Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body))}, nil
+	})}
+	links := NewSources(client, &url.URL{Scheme: "http", Host: "a"}).Links("ns")
+	for _, c := range []struct {
+		codes map[string]int
+		asked string
+		fails int32
+	}{
+		{nil, "[v1alpha3]", 0},
+		{map[string]int{"v1alpha3": 404}, "[v1alpha3 v1alpha2]", 0},
+		{map[string]int{"v1alpha3": 404, "v1alpha2": 404}, "[v1alpha3 v1alpha2 v1alpha1]", 0},
+		{map[string]int{"v1alpha3": 404, "v1alpha2": 404, "v1alpha1": 404}, "[v1alpha3 v1alpha2 v1alpha1]", 404},
+		{map[string]int{"v1alpha3": 403}, "[v1alpha3]", 403},
+	} {
+		codes = c.codes
+		check := func(what string, n int, err error) {
+			var status apierrors.APIStatus
+			if errors.As(err, &status); c.fails == 0 && (err != nil || n != 1) || c.fails != 0 && (status == nil || status.Status().Code != c.fails) || fmt.Sprint(asked) != c.asked {
+				t.Errorf("%s, %v: %d objects, %v; asked %v", what, c.codes, n, err, asked)
+			}
+			asked = nil
+		}
+		n := 0
+		_, err := links.List(t.Context(), metav1.ListOptions{}, func(*crd.Link, *Refused) error { n++; return nil })
+		check("list", n, err)
+		n = 0
+		w, err := links.Watch(t.Context(), metav1.ListOptions{})
+		if err == nil {
+			err = w.Next(func(Event[*crd.Link]) error { n++; return nil })
+			must(t, w.Close())
+		}
+		check("watch", n, err)
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -87,4 +87,6 @@ type Sources struct {
 	Servers   Source[*crd.Server]
 	Workloads Source[*crd.ExternalWorkload]
 	Profiles  Source[*crd.ServiceProfile]
+	// Links is for those of a namespace, in the newest version that the API server has.
+	Links func(namespace string) Source[*crd.Link]
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
@@ -122,6 +123,27 @@ func (s *source[O]) event(as watch.EventType, of schema.GroupVersionKind, data [
 		}
 		return each(Event[O]{Type: as, Object: o})
 	})
+}
+
+// newest is a kind in several versions, of which the first is used that the API server has.
+type newest[O Object] []Source[O]
+
+func (n newest[O]) List(ctx context.Context, o metav1.ListOptions, each func(O, *Refused) error) (all metav1.ListMeta, err error) {
+	for _, s := range n {
+		if all, err = s.List(ctx, o, each); !apierrors.IsNotFound(err) {
+			break
+		}
+	}
+	return all, err
+}
+
+func (n newest[O]) Watch(ctx context.Context, o metav1.ListOptions) (all Events[O], err error) {
+	for _, s := range n {
+		if all, err = s.Watch(ctx, o); !apierrors.IsNotFound(err) {
+			break
+		}
+	}
+	return all, err
 }
 
 // eventType returns a type of events; empty: none has that name.
