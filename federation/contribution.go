@@ -14,6 +14,7 @@ type contribution struct {
 	reader    Reader
 	status    MemberStatus
 	nodeLocal bool
+	strict    bool // as Definition.Strict
 
 	undeclared bool     // see Share
 	declared   []uint16 // see Share
@@ -24,13 +25,13 @@ type contribution struct {
 	screening              // what of it is refused
 }
 
-// rebuildPort reads the members of a port that are new or have another source, and
+// rebuildPort reads the members of a port that are new, or have another source or another Strict, and
 // keeps the contributions of the others. It writes to the port only once all have
 // been read: a source may panic.
 func (s *watchedService) rebuildPort(p *port, in inputs) {
 	members, kept := make([]contribution, 0, len(in.links)), make([]offer, 0, len(in.links))
 	for i, l := range in.links {
-		c := contribution{member: in.definition.Members[i], src: l.Source}
+		c := contribution{member: in.definition.Members[i], src: l.Source, strict: in.definition.Strict}
 		before := memberIn(p.members, c.member)
 		if before != nil {
 			c.updates, c.total, c.changed = before.updates, before.total, before.changed
@@ -40,7 +41,7 @@ func (s *watchedService) rebuildPort(p *port, in inputs) {
 		}
 		switch {
 		case l.Source == nil:
-		case before != nil && before.src == c.src:
+		case before != nil && before.src == c.src && before.strict == c.strict:
 			c = *before
 		default:
 			c.reader = l.Source.Reader(c.member.Service, p.number)
@@ -191,7 +192,7 @@ func (c *contribution) read() offer {
 	share := c.reader.Read()
 	c.status.Service, c.nodeLocal = share.State, share.NodeLocal
 	c.undeclared, c.declared = share.Undeclared, share.Declared
-	if share.State != Present {
+	if share.State != Present || c.strict && share.Undeclared {
 		return nil
 	}
 	return share.Slices

@@ -69,7 +69,7 @@ func (m *model) rightReason(k Key, x *Explanation, a ExplainedAddress) bool {
 	cluster, e := x.Members[a.Member].Member.Cluster, a.Endpoint
 	share, l := m.moments[now.moment].shares[memberPort{x.Members[a.Member].Member, k.Port}], m.links[cluster]
 	if e == nil {
-		return a.Verdict == NoSuchService && share.State != Present
+		return a.Verdict == NoSuchService && share.State != Present || a.Verdict == PortUndeclared && share.Undeclared && x.Definition.Strict
 	}
 	set, s := m.facts(now, k)
 	member := &s.Members[a.Member]
@@ -186,6 +186,34 @@ func (w *world) explain(k Key, opts map[string]string) error {
 	}
 	fmt.Fprintf(&w.out, "%d more\n", x.More)
 	return nil
+}
+
+// TestStrict: where a definition is strict, a member has nothing at a port that it does not declare, and that is explained;
+// it has its endpoints as soon as the definition is not.
+func TestStrict(t *testing.T) {
+	east, north := newCluster("east"), newCluster("north")
+	table := NewTable(Options{})
+	for i, c := range []*cluster{east, north} {
+		c.set(webID, "s", Endpoint{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 0)})
+		table.Link(c.name, Ready, c)
+	}
+	east.service(webID).only80 = true
+	watch := table.Watch(Key{Service: webID, Port: 81})
+	defer watch.Close()
+	for _, strict := range []bool{true, false, true} {
+		table.Define(webID, &Definition{Federated: true, Strict: strict, Members: []Member{{"east", webID}, {"north", webID}}})
+		want := []string{"10.0.0.0 served", "10.0.0.1 served"}
+		if strict {
+			want[0] = "10.0.0.0 port-not-declared"
+		}
+		var got []string
+		for _, a := range explained(t, table, Key{Service: webID, Port: 81}).Addresses {
+			got = append(got, fmt.Sprintf("%v %v", a.Addr.Addr(), a.Verdict))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("strict %v: got %q, want %q", strict, got, want)
+		}
+	}
 }
 
 // TestExplainRefused: addresses that a linked cluster may not offer, and one that the table has not read.

@@ -117,7 +117,7 @@ func (h *history) facts(x instant, k Key) (Set, *tierspec.Service) {
 		}
 	}
 	for _, mem := range d.Members {
-		s.Members = append(s.Members, h.member(x, mem, k.Port))
+		s.Members = append(s.Members, h.member(x, d, mem, k.Port))
 	}
 	set := summarized(d, s, m, k.Port)
 	s.NodeLocal = set.ByNode
@@ -136,7 +136,7 @@ func terms(t Tier) (list []string) {
 }
 
 // member is what a member has for a port.
-func (h *history) member(x instant, mem Member, port uint16) tierspec.Member {
+func (h *history) member(x instant, d *Definition, mem Member, port uint16) tierspec.Member {
 	m := h.moments[x.moment]
 	l, share := m.links[mem.Cluster], m.shares[memberPort{mem, port}]
 	list, next := h.cordon(mem.Cluster, x)
@@ -147,7 +147,7 @@ func (h *history) member(x instant, mem Member, port uint16) tierspec.Member {
 		Cluster:   tierspec.Cluster{Name: string(mem.Cluster), Region: l.Region != "" && l.Region == m.links[Local].Region},
 		Standings: list, Spreading: len(next) > 0,
 	}
-	if l.State != Ready || share.State != Present {
+	if l.State != Ready || share.State != Present || d.Strict && share.Undeclared {
 		return one
 	}
 	within := func(all []*Endpoint) (list []tierspec.Endpoint) {

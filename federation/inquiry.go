@@ -129,7 +129,10 @@ func (x *inquiry) leftOut(ctx context.Context, i int, byName map[string]*Slice, 
 		if a.Addr.IsValid() {
 			added[a.Addr], added[netip.AddrPortFrom(a.Addr.Addr(), 0)] = true, true
 		}
-		if a.Verdict == Served {
+		switch c := &x.port.members[i]; {
+		case c.strict && c.undeclared:
+			a.Verdict, a.Detail = PortUndeclared, ""
+		case a.Verdict == Served:
 			a.Verdict = Unread
 		}
 		x.add(ExplainedAddress{Considered: a, Member: i})

@@ -180,6 +180,7 @@ func (m *model) write(t *rapid.T) {
 		src.setUnready(id, slice, drawEndpoints(t)...)
 	}
 	src.services[id].state = rapid.SampledFrom([]ServiceState{Present, Present, Present, Missing, ExternalName}).Draw(t, "state")
+	src.services[id].only80 = rapid.Bool().Draw(t, "only port 80")
 	src.services[id].nodeLocal = rapid.Float64Range(0, 1).Draw(t, "local") > 0.8
 	m.table.Changed(c, id, m.now)
 }
@@ -198,6 +199,7 @@ func (m *model) define(t *rapid.T) {
 	if m.steered {
 		d.Preference = drawPreference(t)
 	}
+	d.Strict = rapid.Float64Range(0, 1).Draw(t, "strict") > 0.6
 	m.defs[id] = d
 	m.table.Define(id, d)
 }
@@ -303,7 +305,7 @@ func check(t *rapid.T, name string, last, now *Set, want Set) {
 		t.Fatalf("%s: version %d after %d", name, now.Version, last.Version)
 	}
 	added, removed := Diff(last, now, AnyPort)
-	if len(added)+len(removed) == 0 && last.Exists == now.Exists && last.Complete == now.Complete && last.ByNode == now.ByNode && last.Reason == now.Reason && last.Cluster == now.Cluster {
+	if len(added)+len(removed) == 0 && last.Exists == now.Exists && last.Complete == now.Complete && last.ByNode == now.ByNode && last.Undeclared == now.Undeclared && last.Reason == now.Reason && last.Cluster == now.Cluster {
 		t.Fatalf("%s: version %d is the same as the one before", name, now.Version)
 	}
 	known := make(map[netip.AddrPort]*Endpoint)

@@ -22,6 +22,7 @@ type cluster struct {
 type offered struct {
 	state     ServiceState
 	nodeLocal bool
+	only80    bool                  // it declares no other port
 	slices    map[string][]Endpoint // addresses with port 0
 	unready   map[string][]Endpoint // those that are known and not ready, of the same slices
 	behind    map[string]*Behind    // of slices of gateways
@@ -96,7 +97,7 @@ func (r *clusterReader) Read() Share {
 	if s == nil {
 		return Share{}
 	}
-	share := Share{State: s.state, NodeLocal: s.nodeLocal}
+	share := Share{State: s.state, NodeLocal: s.nodeLocal, Undeclared: s.state == Present && s.only80 && r.port != 80}
 	for _, name := range s.names() {
 		now := &Slice{Name: name, Endpoints: r.at(s.slices[name]), Unready: r.at(s.unready[name]), Behind: s.behind[name]}
 		if old := r.last[name]; old != nil && old.Behind == now.Behind && equalLists(old.Endpoints, now.Endpoints) && equalLists(old.Unready, now.Unready) {

@@ -44,6 +44,8 @@ const (
 
 	// What keeps it out of all sets.
 
+	// PortUndeclared: the member's Service does not declare the port, and the service is Strict.
+	PortUndeclared
 	// Unread: it has just changed in its cluster, and not been read yet.
 	Unread
 	// OutsideRanges: it is not one that the cluster's link may offer.
@@ -79,7 +81,7 @@ var verdictWords = [...]string{
 	Served: "served", NoSuchService: "no-such-service", NoSuchPort: "no-such-port", Terminating: "terminating", NotReady: "not-ready",
 	OtherTarget: "stands-for-something-else", UnusableText: "unusable-text", NotRoutable: "not-routable", PodUnknown: "pod-not-known",
 	Unusable: "unusable", BehindGateway: "behind-a-gateway", GatewayDead: "gateway-dead", NothingBehind: "nothing-behind-the-gateway",
-	Unread: "just-changed", OutsideRanges: "outside-ranges", Owned: "owned-by-local-cluster",
+	PortUndeclared: "port-not-declared", Unread: "just-changed", OutsideRanges: "outside-ranges", Owned: "owned-by-local-cluster",
 	ClusterCordoned: "cluster-cordoned", ClusterLost: "cluster-lost", Taken: "taken", OtherInstance: "other-instance",
 	OtherNode: "other-node", Unpreferred: "in-no-tier", TierNotUsed: "tier-not-in-use", OtherZones: "hinted-to-other-zones",
 	IPv6Off: "ipv6-off", OtherFamily: "other-address-preferred",

@@ -9,6 +9,7 @@ import (
 
 	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
+	"isthmus/local/exports/plan"
 )
 
 const (
@@ -29,6 +30,7 @@ const (
 // own about that.
 func define(id federation.ServiceID, svc *cluster.Service, gateway *federation.Preference) (*federation.Definition, []string) {
 	d, problems := defineMembers(id, svc)
+	d.Strict = plan.Strict(plan.ID(id), svc.Labels, svc.Annotations)
 	p, more := preference(svc, gateway)
 	d.Preference = p
 	return d, append(problems, more...)

@@ -154,3 +154,26 @@ func TestTooManyMembers(t *testing.T) {
 		}
 	}
 }
+
+// TestDefineStrict: what has the mark of a gateway is strict, and a copy of it is not.
+func TestDefineStrict(t *testing.T) {
+	for name, tt := range map[string]struct {
+		by, as string
+		want   bool
+	}{
+		"written":          {"linkerd", "Service shop/web", true},
+		"of another one":   {"other", "Service shop/web", true},
+		"label alone":      {"linkerd", "", false},
+		"annotation alone": {"", "Service shop/web", false},
+		"copied":           {"linkerd", "Service shop/api", false},
+		"other kind":       {"linkerd", "ServiceImport shop/web", false},
+	} {
+		d, _ := define(shopWeb, &cluster.Service{
+			Labels:      map[string]string{remoteDiscovery: "east", remoteService: "web", "isthmus.io/written-by": tt.by},
+			Annotations: map[string]string{"isthmus.io/written-as": tt.as},
+		}, &federation.Preference{})
+		if d.Strict != tt.want {
+			t.Errorf("%s: strict is %v", name, d.Strict)
+		}
+	}
+}

@@ -101,6 +101,12 @@ func (s Settings) marked(kind string, id ID, labels, annotations map[string]stri
 	return s.Controller != "" && labels[markLabel] == s.Controller && annotations[markAnnotation] == kind+" "+id.String()
 }
 
+// Strict reports whether a Service has the mark of any gateway, by which its members have nothing at ports that they do
+// not declare. A copy of such a Service under another name does not.
+func Strict(id ID, labels, annotations map[string]string) bool {
+	return Settings{Controller: labels[markLabel]}.marked("Service", id, labels, annotations)
+}
+
 // identify returns what a Service that is written was written for, and the clusters that have a part in
 // it; false: it is no such Service.
 func identify(o *Service) (g group, clusters []string, ok bool) {

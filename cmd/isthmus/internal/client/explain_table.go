@@ -155,6 +155,7 @@ type memberCount struct {
 	all, served int
 	behind      int  // gateways
 	noGateway   bool // there is none for these
+	undeclared  bool // the port, where it has to be
 }
 
 func countOf(p *adminapi.Explanation, m adminapi.ExplainedMember) (n memberCount) {
@@ -169,6 +170,8 @@ func countOf(p *adminapi.Explanation, m adminapi.ExplainedMember) (n memberCount
 		case behindGateway:
 			n.behind++
 			n.noGateway = n.noGateway || a.Detail != ""
+		case portUndeclared:
+			n.undeclared = true
 		}
 	}
 	return n
@@ -190,6 +193,8 @@ func whyNotServed(p *adminapi.Explanation, m adminapi.ExplainedMember) string {
 	switch n := countOf(p, m); {
 	case n.noGateway:
 		why = append(why, "no address of a gateway is known: isthmus clusters shows why")
+	case n.undeclared:
+		why = append(why, "its Service does not declare the port, so it has nothing there")
 	case len(m.Ports) > 0:
 	case n.served > 0:
 		why = append(why, "its Service does not have the port: the Pods' own port of that number is used")

@@ -10,6 +10,9 @@ const (
 	behindGateway = "behind-a-gateway"
 )
 
+// portUndeclared is that of all addresses of a member, of a Service that the gateway writes.
+const portUndeclared = "port-not-declared"
+
 // verdicts has the words for all verdicts of a gateway of this version.
 var verdicts = map[string]verdictWords{
 	served: {"clients get it", ""},
@@ -31,6 +34,8 @@ var verdicts = map[string]verdictWords{
 	"gateway-dead": {"the gateway does not answer probes, and another of its cluster does", "see why it does not answer: isthmus clusters"},
 	"nothing-behind-the-gateway": {"the Service has no ready endpoint behind the gateway",
 		"look at the Service's Pods in that cluster"},
+	portUndeclared: {"its own Service does not declare the port, as members of a Service that the gateway writes must",
+		"declare the port in the Service of that cluster"},
 	"just-changed":            {"it has just changed", "ask again"},
 	"outside-ranges":          {"the link may not offer it", "correct the address ranges of the link Secret, if that is the cluster's Pod network"},
 	"owned-by-local-cluster":  {"the gateway's own cluster has it", "the networks of the two clusters overlap: only one can be reached"},
