@@ -139,14 +139,8 @@ func (w *checkedWorld) watch(t *testing.T, g *gateway.Gateway, name string) {
 	t.Cleanup(func() { _ = cmd.Wait() }) // killed by the context
 }
 
-// checkOutput is what isthmus check -o json prints.
-type checkOutput struct {
-	From    string
-	Results []adminapi.CheckResult
-}
-
 // check runs isthmus check, and returns its exit code and what is not fine.
-func (w *checkedWorld) check(t *testing.T, args ...string) (code int, bad []string, out checkOutput) {
+func (w *checkedWorld) check(t *testing.T, args ...string) (code int, bad []string, out adminapi.CheckOutput) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), w.isthmus, append([]string{"check", "-o", "json"}, args...)...)

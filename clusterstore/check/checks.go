@@ -2,14 +2,16 @@ package check
 
 // Sections of results.
 const (
+	SectionGateway  = "Gateway" // of which only a gateway knows, or who asks it
 	sectionAPI      = "Kubernetes API"
 	sectionLinks    = "Links"
 	sectionTrust    = "Trust"
 	sectionNetworks = "Networks"
-	// Those of which only a gateway knows.
-	SectionGateway  = "Gateway"
 	sectionServices = "Services"
 )
+
+// Sections are all sections, in the order of results.
+var Sections = []string{SectionGateway, sectionAPI, sectionLinks, sectionTrust, sectionNetworks, sectionServices}
 
 // Names of checks.
 const (

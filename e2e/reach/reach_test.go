@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"isthmus/e2e/kubelet"
+	"isthmus/internal/adminapi"
 )
 
 // expectation is what a run of the isthmus command has to print: patterns.
@@ -101,15 +102,9 @@ func TestReplicas(t *testing.T) {
 	)
 	must(t, w.node.Run(t.Context(), isthmusPod("isthmus-3"))) // a Pod in which nothing listens
 	r := w.run(t, "clusters", "-o", "json")
-	var page struct {
-		Gateway       string
-		OtherGateways []struct {
-			Gateway, Error string
-			Differences    []string
-		}
-	}
-	if err := json.Unmarshal([]byte(r.stdout), &page); err != nil || page.Gateway != "linkerd/isthmus-0" || len(page.OtherGateways) != 3 || len(page.OtherGateways[0].Differences) != 0 ||
-		len(page.OtherGateways[1].Differences) != 1 || !strings.HasPrefix(page.OtherGateways[2].Error, "port 9996 of Pod linkerd/isthmus-3 can't be reached: ") {
+	var page adminapi.ClustersOutput
+	if err := json.Unmarshal([]byte(r.stdout), &page); err != nil || page.Gateway != "linkerd/isthmus-0" || len(page.Others) != 3 || len(page.Others[0].Differences) != 0 ||
+		len(page.Others[1].Differences) != 1 || !strings.HasPrefix(page.Others[2].Error, "port 9996 of Pod linkerd/isthmus-3 can't be reached: ") {
 		t.Errorf("%v, %+v of %+v", err, page, r)
 	}
 	must(t, w.node.SetReady(t.Context(), "linkerd", "isthmus-3", false))

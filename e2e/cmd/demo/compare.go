@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"isthmus/e2e/proxy"
+	"isthmus/internal/adminapi"
 )
 
 // compare looks at the end's state in other ways.
@@ -69,11 +70,7 @@ func (d *demo) byGet(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("isthmus get: %w", err)
 	}
-	var printed struct {
-		Endpoints []struct {
-			Address netip.AddrPort `json:"address"`
-		} `json:"endpoints"`
-	}
+	var printed adminapi.GetOutput
 	if err := json.Unmarshal(out, &printed); err != nil {
 		return fmt.Errorf("isthmus get: %w", err)
 	}

@@ -4,50 +4,12 @@ import (
 	"context"
 	"errors"
 	"math"
-	"net"
 	"time"
 
-	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
 	"isthmus/cmd/isthmus/internal/cli"
 )
-
-// adminOptions are those of the verbs that read pages of the admin server.
-type adminOptions struct {
-	printing
-	replicaOptions
-	gateway string // the one whose page read has returned: HOST:PORT, or NAMESPACE/POD
-}
-
-func (o *adminOptions) flags(s *pflag.FlagSet) {
-	o.replicaOptions.flags(s, "admin", "`HOST:PORT` of the gateway's admin server, which is its --metrics-addr.")
-	o.printing.flags(s, "The gateway must have answered within this `DURATION`.")
-}
-
-func (o *adminOptions) check() error {
-	if err := o.replicaOptions.check(); err != nil {
-		return err
-	}
-	if _, _, err := net.SplitHostPort(o.address); o.address != "" && err != nil {
-		return cli.Usagef("--admin is %q: give HOST:PORT", o.address)
-	}
-	return o.printing.check()
-}
-
-// read reads a page of one gateway into a value, and returns when the gateway sent it,
-// by the gateway's clock. It tells what it waits for.
-func (o *adminOptions) read(ctx context.Context, p cli.Process, path string, into any) (at time.Time, err error) {
-	answers, err := askSome(ctx, p, o, pageOf(path), 1, func(ctx context.Context, r replica, _ *struct{}) (time.Time, error) { return r.fetch(ctx, path, into) })
-	if err == nil {
-		err = answers[0].Err
-	}
-	if err != nil {
-		return at, err
-	}
-	o.gateway = answers[0].Gateway
-	return answers[0].At, nil
-}
 
 // Answer is what one gateway has sent.
 type Answer[T any] struct {
@@ -66,19 +28,31 @@ func (a *Answer[T]) NotReady() bool {
 // askedAtOnce is how many gateways are asked at a time: each may answer 32 MiB.
 const askedAtOnce = 4
 
-// readAll reads a page of every gateway. Those that fail are answers too; there is an error if no gateway
-// could be asked at all.
-func readAll[T any](ctx context.Context, p cli.Process, o *adminOptions, path string) ([]Answer[T], error) {
-	return askSome(ctx, p, o, pageOf(path), allReplicas, func(ctx context.Context, r replica, into *T) (time.Time, error) { return r.fetch(ctx, path, into) })
+// readOne reads a page of one gateway.
+func readOne[T any](ctx context.Context, p cli.Process, t *Target, path string) (Answer[T], error) {
+	answers, err := ask(ctx, p, t, pageOf(path), 1, pageReader[T](path))
+	if err != nil {
+		return Answer[T]{}, err
+	}
+	t.gateway = answers[0].Gateway
+	return answers[0], answers[0].Err
 }
 
-const allReplicas = math.MaxInt
+// ReadAll reads a page of every gateway. Those that fail are answers too; there is an error if none
+// could be asked at all. It tells on standard error what it waits for.
+func ReadAll[T any](ctx context.Context, p cli.Process, t *Target, path string) ([]Answer[T], error) {
+	return ask(ctx, p, t, pageOf(path), math.MaxInt, pageReader[T](path))
+}
 
-// askSome is readAll for the first gateways, and for whatever is asked; what describes that.
-func askSome[T any](ctx context.Context, p cli.Process, o *adminOptions, what string, limit int, ask func(context.Context, replica, *T) (time.Time, error)) ([]Answer[T], error) {
+func pageReader[T any](path string) func(context.Context, replica, *T) (time.Time, error) {
+	return func(ctx context.Context, r replica, into *T) (time.Time, error) { return r.fetch(ctx, path, into) }
+}
+
+// ask asks so many gateways for something, which what describes.
+func ask[T any](ctx context.Context, p cli.Process, t *Target, what string, limit int, one func(context.Context, replica, *T) (time.Time, error)) ([]Answer[T], error) {
 	var answers []Answer[T]
-	err := o.await(ctx, p, func(ctx context.Context, w *waiting) error {
-		replicas, release, err := o.find(ctx, w, adminPort)
+	err := t.await(ctx, p, func(ctx context.Context, w *waiting) error {
+		replicas, release, err := t.find(ctx, w, adminPort)
 		if err != nil {
 			return err
 		}
@@ -91,8 +65,8 @@ func askSome[T any](ctx context.Context, p cli.Process, o *adminOptions, what st
 		for i, r := range replicas {
 			asking.Go(func() error {
 				a := Answer[T]{Gateway: r.name, Value: new(T)}
-				if a.At, a.Err = ask(ctx, r, a.Value); ctx.Err() != nil && a.Err != nil {
-					a.Err = late(r.name, o.timeout)
+				if a.At, a.Err = one(ctx, r, a.Value); ctx.Err() != nil && a.Err != nil {
+					a.Err = late(r.name, t.Timeout)
 				}
 				list[i] = a
 				return nil

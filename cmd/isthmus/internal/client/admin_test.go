@@ -125,7 +125,7 @@ func TestAdminWaits(t *testing.T) {
 // TestStreamWaits: likewise for the first message of a stream.
 func TestStreamWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := session[pb.Update]{options: options{printing: printing{timeout: 10 * time.Second}}, state: &getState{}, from: replica{name: "a:1"}}
+		s := session[pb.Update]{streamOptions: streamOptions{Target: Target{Timeout: 10 * time.Second}}, state: &getState{}, from: replica{name: "a:1"}}
 		var errs bytes.Buffer
 		began, messages := time.Now(), make(chan *pb.Update)
 		err := s.display(t.Context(), cli.Process{Name: "isthmus get", Stderr: &errs}, nil, messages, nil)
@@ -152,47 +152,14 @@ func TestStreamWaits(t *testing.T) {
 	})
 }
 
-// TestDocumentedFields: the help of a verb names every field of its JSON that it adds to a page, and where the page's are.
+// TestDocumentedFields: the help of a verb names the type of its JSON, whose documentation explains each field.
 func TestDocumentedFields(t *testing.T) {
-	for verb, c := range map[string]struct {
-		help  string
-		value any
-	}{
-		"clusters": {clustersEnding, clustersSnapshot{}}, "services": {servicesEnding, servicesSnapshot{}},
-		"explain": {explainEnding, explainSnapshot{}},
-		"version": {versionEnding, versions{}},
-		"get":     {getEnding, getSnapshot{}}, "profile": {profileEnding, profileSnapshot{}},
+	for help, output := range map[string]any{
+		clustersEnding: adminapi.ClustersOutput{}, servicesEnding: adminapi.ServicesOutput{}, explainEnding: adminapi.ExplainOutput{}, checkEnding: adminapi.CheckOutput{},
+		versionEnding: adminapi.VersionOutput{}, getEnding: adminapi.GetOutput{}, profileEnding: adminapi.ProfileOutput{},
 	} {
-		names := map[string]bool{}
-		fieldNames(reflect.TypeOf(c.value), names)
-		if len(names) < 2 {
-			t.Errorf("%s: %d fields", verb, len(names))
-		}
-		if strings.Contains(c.help, "/debug/") != strings.Contains(c.help, "go doc isthmus/internal/adminapi.") {
-			t.Errorf("the help of %s does not say where the page's fields are explained", verb)
-		}
-		for name := range names {
-			if !strings.Contains(c.help, `"`+name+`"`) && !strings.Contains(getEnding, `"`+name+`"`) {
-				t.Errorf("the help of %s lacks %q", verb, name)
-			}
-		}
-	}
-}
-
-// fieldNames collects the names that values of a type have in JSON.
-func fieldNames(t reflect.Type, names map[string]bool) {
-	switch t.Kind() {
-	case reflect.Pointer, reflect.Slice, reflect.Map:
-		fieldNames(t.Elem(), names)
-	case reflect.Struct:
-		if t == reflect.TypeFor[time.Time]() || t.PkgPath() == reflect.TypeFor[adminapi.Clusters]().PkgPath() && t != reflect.TypeFor[adminapi.Build]() {
-			return
-		}
-		for i := range t.NumField() {
-			if name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); name != "" {
-				names[name] = true
-			}
-			fieldNames(t.Field(i).Type, names)
+		if name := reflect.TypeOf(output).Name(); !regexp.MustCompile(`go doc\sisthmus/internal/adminapi\.` + name + `\b`).MatchString(help) {
+			t.Errorf("no type %s in:\n%s", name, help)
 		}
 	}
 }

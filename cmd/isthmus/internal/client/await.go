@@ -33,10 +33,10 @@ const afterLimit = time.Second
 
 // await does work for as long as the timeout, and prints what it waits for if that takes
 // long. After an error, the work may still go on: its results must not be read.
-func (o *printing) await(ctx context.Context, p cli.Process, work func(context.Context, *waiting) error) (err error) {
-	limited, cancel := context.WithTimeout(ctx, o.timeout)
+func (o *Target) await(ctx context.Context, p cli.Process, work func(context.Context, *waiting) error) (err error) {
+	limited, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	w := &waiting{Waiting: p.Wait(""), limit: o.timeout}
+	w := &waiting{Waiting: p.Wait(""), limit: o.Timeout}
 	defer w.Stop()
 	w.who.Store("the gateway")
 	done := make(chan error, 1)

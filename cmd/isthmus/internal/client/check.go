@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"strings"
 	"time"
@@ -23,7 +24,7 @@ const checkTimeout = 30 * time.Second
 
 // checkOptions are those of "isthmus check".
 type checkOptions struct {
-	adminOptions
+	Target
 	pre       bool // what is there before an installation is checked, from here
 	wait      time.Duration
 	every     time.Duration // the checks are repeated while it waits
@@ -40,8 +41,7 @@ func checkVerb(own adminapi.Build, preflight Preflighter) cli.Verb {
 		Intro:   checkIntro,
 		Ending:  checkEnding,
 		Flags: []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) {
-			o.adminOptions.flags(s)
-			o.allow(checkTimeout, s, "The checks must be done within this `DURATION`, each time.")
+			o.pageFlags(s, checkTimeout, "The checks must be done within this `DURATION`, each time.")
 			s.BoolVar(&o.pre, "pre", false, "Check what is there before an installation: no gateway is looked for, and its rights need not be granted yet.")
 			s.DurationVar(&o.wait, "wait", 0, "Repeat the checks until none has failed, for this `DURATION` at most.")
 			s.StringVar(&o.account, "service-account", "isthmus", "`NAME` of the ServiceAccount that a gateway is to have, where there is none yet or with --pre.")
@@ -56,9 +56,9 @@ func runCheck(ctx context.Context, p cli.Process, o *checkOptions) error {
 		return err
 	}
 	switch {
-	case o.pre && o.address != "":
+	case o.pre && o.Address != "":
 		return cli.Usagef("--pre looks for no gateway, --admin names one: give one of them")
-	case o.pre && o.pods.Pod != "":
+	case o.pre && o.Pod != "":
 		return cli.Usagef("--pre looks for no gateway, --pod names one: give one of them")
 	case o.wait < 0:
 		return cli.Usagef("--wait is %v: give a duration, such as 5m", o.wait)
@@ -67,14 +67,16 @@ func runCheck(ctx context.Context, p cli.Process, o *checkOptions) error {
 	if err != nil {
 		return err
 	}
-	s.colours, s.marks = wantsColour(p.Stdout), marksOf(os.Getenv)
-	if err := s.print(p.Stdout, o.asJSON()); err != nil {
-		return err
+	if o.asJSON() {
+		err = printJSON(p.Stdout, s.CheckOutput)
+	} else {
+		s.colours, s.marks = wantsColour(p.Stdout), marksOf(os.Getenv)
+		_, err = p.Stdout.Write(s.table())
 	}
-	if n := s.count(check.Failure); n > 0 {
-		return fmt.Errorf("%s: what to do is shown beneath each", cli.Count(n, "check has failed", "checks have failed"))
+	if err == nil && s.Failures > 0 {
+		err = fmt.Errorf("%s: what to do is shown beneath each", cli.Count(s.Failures, "check has failed", "checks have failed"))
 	}
-	return nil
+	return err
 }
 
 // untilFine checks again and again, for as long as --wait, and returns what it found last.
@@ -82,7 +84,7 @@ func (o *checkOptions) untilFine(ctx context.Context, p cli.Process) (*checkStat
 	began := time.Now()
 	for before := ""; ; {
 		s, err := o.once(ctx, p)
-		if err == nil && s.count(check.Failure) == 0 || ctx.Err() != nil || time.Since(began)+o.every > o.wait {
+		if err == nil && s.Failures == 0 || ctx.Err() != nil || time.Since(began)+o.every > o.wait {
 			return s, err
 		}
 		if why := s.why(err); why != before {
@@ -101,7 +103,7 @@ func (o *checkOptions) once(ctx context.Context, p cli.Process) (*checkState, er
 	if o.pre {
 		return o.fromHere(ctx, p, nil)
 	}
-	answers, err := askSome(ctx, p, &o.adminOptions, "/debug/clusters and /debug/services", allReplicas, func(ctx context.Context, r replica, seen *check.Seen) (time.Time, error) {
+	answers, err := ask(ctx, p, &o.Target, "/debug/clusters and /debug/services", math.MaxInt, func(ctx context.Context, r replica, seen *check.Seen) (time.Time, error) {
 		at, err := r.fetch(ctx, "/debug/clusters", &seen.Clusters)
 		if err == nil {
 			_, err = r.fetch(ctx, "/debug/services", &seen.Services)
@@ -114,37 +116,37 @@ func (o *checkOptions) once(ctx context.Context, p cli.Process) (*checkState, er
 	if err != nil {
 		return nil, err
 	}
-	s := &checkState{checkSnapshot: checkSnapshot{Time: time.Now(), From: fromGateway}}
+	s := newCheckState(adminapi.CheckedGateway)
 	s.merge(answers, o.version)
-	s.sort()
+	s.finish()
 	return s, nil
 }
 
 // fromHere runs the checks that need no gateway, by the user's kubeconfig. why is that no
 // gateway can be asked, which is a failure; nil: none is looked for.
 func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, why error) (*checkState, error) {
-	s := &checkState{checkSnapshot: checkSnapshot{Time: time.Now(), From: fromHere}}
+	s := newCheckState(adminapi.CheckedHere)
 	if why != nil {
 		text, hint, _ := strings.Cut(why.Error(), "\n")
-		s.add(check.Result{Section: sectionGateway, Check: checkGateway, Level: check.Failure, Text: text,
+		s.add(check.Result{Check: checkGateway, Level: check.Failure, Text: text,
 			Hint: cmp.Or(strings.TrimSpace(hint), "look for it") + "; before an installation: isthmus check --pre"})
 	}
 	var found check.Seen
 	err := o.await(ctx, p, func(ctx context.Context, w *waiting) error {
-		cluster, err := o.pods.Open()
+		cluster, err := o.Open()
 		if err != nil {
 			return err
 		}
 		defer cluster.Close()
 		w.on("the checks from here", "at least one cluster")
-		found = o.preflight(ctx, Preflight{cluster.Config(), cluster.API(), o.pods.Namespace, o.account, o.pre})
+		found = o.preflight(ctx, Preflight{cluster.Config(), cluster.API(), o.Namespace, o.account, o.pre})
 		return ctx.Err()
 	})
 	if err != nil {
 		return nil, err
 	}
 	s.Results = append(s.Results, check.Judge(found)...)
-	s.sort()
+	s.finish()
 	return s, nil
 }
 
@@ -167,16 +169,8 @@ const checkEnding = `Marks (plain text where the locale is not UTF-8):
   ✗ [fail]  does not work
   ? [skip]  could not be checked: what may not be read, or does not answer
 
--o json prints one object in a line:
-  {"time":…, "from":"gateway" or "here",
-   "gateways":[{"gateway":"NAMESPACE/POD" or "HOST:PORT", "version":…, "replica":…,
-     "leading":BOOL, "error":…}],
-   "client":…, "failures":N, "warnings":N, "unchecked":N,
-   "results":[{"section":…, "check":…, "object":…, "level":…, "text":…, "hint":…,
-     "gateway":…}]}
-Levels are ok, warning, failure and unchecked. Objects are clusters, Secrets, Services
-(NAMESPACE/NAME) or gateways. Fields without a value are left out; gateway is there if
-others do not find the same.
+-o json prints one object in a line: go doc isthmus/internal/adminapi.CheckOutput
+explains its fields. Objects are clusters, Secrets, Services (NAMESPACE/NAME) or gateways.
 
 Exit code 1 if a check has failed or no check could be done, 0 also with warnings.
 

@@ -10,72 +10,48 @@ import (
 
 	"isthmus/clusterstore/check"
 	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/internal/adminapi"
 	"isthmus/internal/legible"
 )
 
-// Sections and checks of this package's own.
+// Checks of this package's own, all in the section Gateway.
 const (
-	sectionGateway = check.SectionGateway
-
 	checkGateway  = "gateway"  // it is there, and answers
 	checkVersion  = "version"  // of the gateway and of this program
 	checkReplicas = "replicas" // they agree, and one of them writes EndpointSlices
 )
 
-// sections are those of results, in order.
-var sections = []string{sectionGateway, "Kubernetes API", "Links", "Trust", "Networks", "Services"}
-
-// Where the checks were done.
-const (
-	fromGateway = "gateway"
-	fromHere    = "here"
-)
-
-// checkState is what all checks have found.
+// checkState is what all checks have found. Its results are sorted and counted by finish.
 type checkState struct {
-	checkSnapshot
+	adminapi.CheckOutput
 	colours bool
 	marks   marks
 }
 
-type checkedGateway struct {
-	Gateway string `json:"gateway"`
-	Version string `json:"version,omitempty"`
-	Replica string `json:"replica,omitempty"`
-	Leading bool   `json:"leading"`
-	Error   string `json:"error,omitempty"`
+func newCheckState(from string) *checkState {
+	return &checkState{CheckOutput: adminapi.CheckOutput{Time: time.Now(), From: from, Gateways: []adminapi.CheckedReplica{}, Results: []check.Result{}}}
 }
 
-// checkSnapshot is a state as -o json has it. Numbers of results are filled in when it is printed.
-type checkSnapshot struct {
-	Time      time.Time        `json:"time"`
-	From      string           `json:"from"`
-	Gateways  []checkedGateway `json:"gateways"`
-	Client    string           `json:"client,omitempty"`
-	Failures  int              `json:"failures"`
-	Warnings  int              `json:"warnings"`
-	Unchecked int              `json:"unchecked"`
-	Results   []check.Result   `json:"results"`
+// add adds a result of the section Gateway.
+func (s *checkState) add(r check.Result) {
+	r.Section = check.SectionGateway
+	s.Results = append(s.Results, r)
 }
 
-func (s *checkState) snapshot() checkSnapshot {
-	one := s.checkSnapshot
-	one.Gateways, one.Results = append([]checkedGateway{}, s.Gateways...), append([]check.Result{}, s.Results...) // never null
-	one.Failures, one.Warnings, one.Unchecked = s.count(check.Failure), s.count(check.Warning), s.count(check.Unchecked)
-	return one
-}
-
-// count returns how many results have a level.
-func (s *checkState) count(level check.Level) (n int) {
-	if s == nil {
-		return 0
-	}
+// finish orders the results by section, leaves them in order otherwise, and counts them.
+func (s *checkState) finish() {
+	place := func(r check.Result) int { return slices.Index(check.Sections, r.Section) }
+	slices.SortStableFunc(s.Results, func(a, b check.Result) int { return place(a) - place(b) })
 	for _, r := range s.Results {
-		if r.Level == level {
-			n++
+		switch r.Level {
+		case check.Failure:
+			s.Failures++
+		case check.Warning:
+			s.Warnings++
+		case check.Unchecked:
+			s.Unchecked++
 		}
 	}
-	return n
 }
 
 // why is what a state still waits for, in words; err is why there is none.
@@ -86,7 +62,7 @@ func (s *checkState) why(err error) string {
 	}
 	for _, r := range s.Results {
 		if r.Level == check.Failure {
-			return fmt.Sprintf("%s, first %s", cli.Count(s.count(check.Failure), "failure", "failures"), printable(resultLine(r)))
+			return fmt.Sprintf("%s, first %s", cli.Count(s.Failures, "failure", "failures"), printable(resultLine(r)))
 		}
 	}
 	return ""
@@ -107,24 +83,6 @@ func resultLine(r check.Result) string {
 	return text
 }
 
-func (s *checkState) add(r check.Result) { s.Results = append(s.Results, r) }
-
-// sort orders results by section, and leaves them in order otherwise.
-func (s *checkState) sort() {
-	place := func(r check.Result) int {
-		if i := slices.Index(sections, r.Section); i >= 0 {
-			return i
-		}
-		return len(sections)
-	}
-	slices.SortStableFunc(s.Results, func(a, b check.Result) int { return place(a) - place(b) })
-	for i := range s.Results { // what a gateway sends may be of any version
-		if check.Rank(s.Results[i].Level) < 0 {
-			s.Results[i].Level = check.Unchecked
-		}
-	}
-}
-
 // resultKey is what two replicas' results are compared by.
 type resultKey struct{ check, object string }
 
@@ -135,7 +93,7 @@ func (s *checkState) merge(answers []Answer[check.Seen], client string) {
 	var found [][]check.Result
 	var names []string
 	for _, a := range answers {
-		g := checkedGateway{Gateway: a.Gateway}
+		g := adminapi.CheckedReplica{Gateway: a.Gateway}
 		if a.Err != nil {
 			var hint string
 			g.Error, hint, _ = strings.Cut(a.Err.Error(), "\n")
@@ -143,7 +101,7 @@ func (s *checkState) merge(answers []Answer[check.Seen], client string) {
 			if e, ok := errors.AsType[*notReadyError](a.Err); ok {
 				g.Error, hint = "its Pod is not ready: "+e.why, e.hint
 			}
-			s.add(check.Result{Section: sectionGateway, Check: checkGateway, Object: a.Gateway, Level: check.Failure, Text: g.Error, Hint: hint})
+			s.add(check.Result{Check: checkGateway, Object: a.Gateway, Level: check.Failure, Text: g.Error, Hint: hint})
 			s.Gateways = append(s.Gateways, g)
 			continue
 		}
@@ -153,7 +111,7 @@ func (s *checkState) merge(answers []Answer[check.Seen], client string) {
 			g.Replica, g.Leading = w.Identity, w.Leading
 		}
 		s.Gateways = append(s.Gateways, g)
-		s.add(check.Result{Section: sectionGateway, Check: checkGateway, Object: a.Gateway, Level: check.OK, Text: "it answers"})
+		s.add(check.Result{Check: checkGateway, Object: a.Gateway, Level: check.OK, Text: "it answers"})
 		s.addVersion(g, client)
 		found, names = append(found, check.Judge(*page)), append(names, a.Gateway)
 	}
@@ -163,8 +121,8 @@ func (s *checkState) merge(answers []Answer[check.Seen], client string) {
 	}
 }
 
-func (s *checkState) addVersion(g checkedGateway, client string) {
-	x := check.Result{Section: sectionGateway, Check: checkVersion, Object: g.Gateway, Level: check.OK, Text: "its version is that of this program, " + client}
+func (s *checkState) addVersion(g adminapi.CheckedReplica, client string) {
+	x := check.Result{Check: checkVersion, Object: g.Gateway, Level: check.OK, Text: "its version is that of this program, " + client}
 	if g.Version != client {
 		x.Level, x.Text = check.Warning, fmt.Sprintf("its version is %s, that of this program %s", cmp.Or(g.Version, "not known"), client)
 		x.Hint = "use the same version of both, so that all checks and fields are there"
@@ -195,18 +153,18 @@ func (s *checkState) mergeResults(found [][]check.Result, names []string) (diffe
 		case alike(lists):
 			for _, r := range lists[0] { // a Service may have several of one check
 				r.Gateway = ""
-				s.add(r)
+				s.Results = append(s.Results, r)
 			}
 		case worst.Level != check.OK:
 			differing = append(differing, strings.TrimSpace(k.check+" "+k.object))
 			for _, r := range all {
 				if r.Level != check.OK {
-					s.add(r)
+					s.Results = append(s.Results, r)
 				}
 			}
 		case k.object != "":
 			differing = append(differing, k.check+" "+k.object)
-			s.add(worst)
+			s.Results = append(s.Results, worst)
 		default: // a summary, which others do not have since they find something
 		}
 	}
@@ -225,7 +183,7 @@ func alike(lists [][]check.Result) bool {
 
 // addReplicas reports whether the replicas that have answered agree, and whether one of them writes.
 func (s *checkState) addReplicas(answered int, differing []string) {
-	x := check.Result{Section: sectionGateway, Check: checkReplicas, Level: check.OK, Text: fmt.Sprintf("%d replicas agree", answered)}
+	x := check.Result{Check: checkReplicas, Level: check.OK, Text: fmt.Sprintf("%d replicas agree", answered)}
 	if len(differing) > 0 {
 		x.Level, x.Text = check.Warning, "the replicas differ: "+legible.Some(differing, maxNames)
 		x.Hint = "check again in some seconds; if it stays, compare: isthmus clusters --pod NAME"
@@ -237,7 +195,7 @@ func (s *checkState) addReplicas(answered int, differing []string) {
 			leaders = append(leaders, g.Gateway)
 		}
 	}
-	x = check.Result{Section: sectionGateway, Check: checkReplicas, Level: check.OK, Text: "one of them writes EndpointSlices: " + strings.Join(leaders, "")}
+	x = check.Result{Check: checkReplicas, Level: check.OK, Text: "one of them writes EndpointSlices: " + strings.Join(leaders, "")}
 	switch {
 	case len(leaders) > 1:
 		x.Level, x.Text = check.Failure, "more than one of them writes EndpointSlices: "+strings.Join(leaders, ", ")

@@ -3,12 +3,12 @@ package client
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
 	"isthmus/clusterstore/check"
 	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/internal/adminapi"
 	"isthmus/internal/legible"
 )
 
@@ -38,25 +38,10 @@ func marksOf(getenv func(string) string) marks {
 
 var levelColours = map[check.Level]colour{check.OK: green, check.Warning: yellow, check.Failure: red, check.Unchecked: plain}
 
-// print prints the state as a line of JSON, or for people.
-func (s *checkState) print(w io.Writer, asJSON bool) error {
-	text := s.table()
-	if asJSON {
-		var err error
-		if text, err = jsonLine(s.snapshot()); err != nil {
-			return fmt.Errorf("print the results: %w", err)
-		}
-	}
-	if _, err := w.Write(text); err != nil {
-		return fmt.Errorf("print the results: %w", err)
-	}
-	return nil
-}
-
 // table returns the results by section, and a summary.
 func (s *checkState) table() []byte {
 	var b bytes.Buffer
-	if s.From == fromHere {
+	if s.From == adminapi.CheckedHere {
 		b.WriteString("No gateway was asked: what follows was checked from here, not from its network.\n\n")
 	}
 	for rest := s.Results; len(rest) > 0; {
@@ -147,11 +132,11 @@ func (s *checkState) writeLine(b *bytes.Buffer, level check.Level, text string) 
 func (s *checkState) summary() string {
 	var parts []string
 	for _, n := range []struct {
-		level     check.Level
+		found     int
 		one, many string
-	}{{check.Failure, "failure", "failures"}, {check.Warning, "warning", "warnings"}, {check.Unchecked, "not checked", "not checked"}} {
-		if found := s.count(n.level); found > 0 {
-			parts = append(parts, cli.Count(found, n.one, n.many))
+	}{{s.Failures, "failure", "failures"}, {s.Warnings, "warning", "warnings"}, {s.Unchecked, "not checked", "not checked"}} {
+		if n.found > 0 {
+			parts = append(parts, cli.Count(n.found, n.one, n.many))
 		}
 	}
 	if len(parts) == 0 {

@@ -11,8 +11,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -147,7 +145,8 @@ func TestMarks(t *testing.T) {
 // TestCheckMany: what is fine of many clusters is summed up, and of what is not the first ones
 // are shown.
 func TestCheckMany(t *testing.T) {
-	s := &checkState{marks: asciiMarks}
+	s := newCheckState(adminapi.CheckedGateway)
+	s.marks = asciiMarks
 	for i := range 100 {
 		good, bad := fine, warning
 		good.Object, bad.Object = fmt.Sprint("c", i), fmt.Sprint("c", i)
@@ -156,7 +155,7 @@ func TestCheckMany(t *testing.T) {
 		good.Check, good.Text = "link-expiry", fmt.Sprint("is good until ", i)
 		s.add(good)
 	}
-	s.sort()
+	s.finish()
 	slices.SortStableFunc(s.Results, func(a, b check.Result) int { return strings.Compare(a.Check, b.Check) })
 	out := string(s.table())
 	for _, want := range []string{"[ok]   c0, c1, c2, c3, c4 and 95 more: it answers\n", "[ok]   100 are fine (link-expiry): -o json has each\n", "[warn] c19: they expire\n      -> rotate them\n  [warn] 80 more like these: -o json has all\n"} {
@@ -166,28 +165,6 @@ func TestCheckMany(t *testing.T) {
 	}
 	if n := strings.Count(out, "rotate them"); n != 1 {
 		t.Errorf("the same hint is there %d times", n)
-	}
-}
-
-// TestCheckFields: the help lists the fields that there are.
-func TestCheckFields(t *testing.T) {
-	fields := func(types ...any) (names []string) {
-		for _, v := range types {
-			for _, f := range reflect.VisibleFields(reflect.TypeOf(v)) {
-				name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-				names = append(names, name)
-			}
-		}
-		slices.Sort(names)
-		return names
-	}
-	var listed []string
-	for _, m := range regexp.MustCompile(`"([a-z]+)":`).FindAllStringSubmatch(checkEnding, -1) {
-		listed = append(listed, m[1])
-	}
-	slices.Sort(listed)
-	if have := fields(checkSnapshot{}, checkedGateway{}, check.Result{}); !slices.Equal(have, listed) {
-		t.Errorf("the help lists\n%q, there are\n%q", listed, have)
 	}
 }
 
@@ -248,7 +225,7 @@ func TestCheckReplicas(t *testing.T) {
 				continue
 			}
 			line := string(r.Level) + " " + r.Check + " " + r.Object
-			if r.Section == sectionGateway {
+			if r.Section == check.SectionGateway {
 				line += ": " + r.Text
 			}
 			if r.Gateway != "" {
@@ -286,7 +263,7 @@ func TestCheckWaits(t *testing.T) {
 	}})
 	run := func(wait time.Duration) (string, string, error) {
 		var out, errs bytes.Buffer
-		o := &checkOptions{adminOptions: adminOptions{printing: printing{"table", time.Minute}, replicaOptions: replicaOptions{flag: "--admin", address: admin}}, wait: wait, every: time.Millisecond, version: testBuild.Version}
+		o := &checkOptions{Target: Target{Address: admin, Timeout: time.Minute}, wait: wait, every: time.Millisecond, version: testBuild.Version}
 		err := runCheck(t.Context(), cli.Process{Name: "isthmus check", Stdout: &out, Stderr: &errs}, o)
 		return out.String(), errs.String(), err
 	}
@@ -361,10 +338,11 @@ func FuzzCheckPage(f *testing.F) {
 			a.Err = errors.Join(json.Unmarshal([]byte(text), &seen.Clusters), json.Unmarshal([]byte(services), &seen.Services))
 			answers = append(answers, a)
 		}
-		s := &checkState{marks: asciiMarks}
+		s := newCheckState(adminapi.CheckedGateway)
+		s.marks = asciiMarks
 		s.merge(answers, "v1")
-		s.sort()
-		line, err := jsonLine(s.snapshot())
+		s.finish()
+		line, err := jsonLine(s.CheckOutput)
 		if err != nil || !json.Valid(line) {
 			t.Fatalf("%v: %s", err, line)
 		}

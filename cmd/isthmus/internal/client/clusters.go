@@ -8,12 +8,13 @@ import (
 	"github.com/spf13/pflag"
 
 	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/internal/adminapi"
 	"isthmus/internal/sleep"
 )
 
 // clustersOptions are those of "isthmus clusters".
 type clustersOptions struct {
-	adminOptions
+	Target
 	watch bool
 	every time.Duration // the page is read while it is watched
 }
@@ -26,7 +27,7 @@ func clustersVerb() cli.Verb {
 		Intro:   clustersIntro,
 		Ending:  clustersEnding,
 		Flags: []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) {
-			o.adminOptions.flags(s)
+			o.pageFlags(s, pageTimeout, pageAllowed)
 			s.BoolVarP(&o.watch, "watch", "w", false, "Go on, and print what changes. Ctrl-C ends it.")
 		})},
 		Run: func(ctx context.Context, p cli.Process) error { return runClusters(ctx, p, o) },
@@ -63,36 +64,36 @@ func runClusters(ctx context.Context, p cli.Process, o *clustersOptions) error {
 // read reads the page of clusters: of every gateway, or of one that is watched.
 func (o *clustersOptions) read(ctx context.Context, p cli.Process) (*clustersState, error) {
 	const path = "/debug/clusters"
-	s := &clustersState{colours: wantsColour(p.Stdout)}
+	var shown Answer[adminapi.Clusters]
+	var others []adminapi.OtherGateway
 	var err error
 	if o.watch {
-		s.at, err = o.adminOptions.read(ctx, p, path, &s.page)
-		return s, err
+		shown, err = readOne[adminapi.Clusters](ctx, p, &o.Target, path)
+	} else {
+		shown, others, err = readEach(ctx, p, &o.Target, path, clusterFacts)
 	}
-	shown, others, err := readEach(ctx, p, &o.adminOptions, path, clusterFacts)
 	if err != nil {
 		return nil, err
 	}
-	s.page, s.at, s.others = *shown.Value, shown.At, others
-	return s, nil
+	return &clustersState{*shown.Value, others, shown.At, wantsColour(p.Stdout)}, nil
 }
 
 // readAgain reads the page of a gateway that has answered before: it may be away for as
 // long as the timeout.
 func (o *clustersOptions) readAgain(ctx context.Context, p cli.Process) (*clustersState, error) {
 	began := time.Now()
-	for left := o.timeout; ; left = o.timeout - time.Since(began) {
+	for left := o.Timeout; ; left = o.Timeout - time.Since(began) {
 		once := *o
-		once.timeout = left
+		once.Timeout = left
 		s, err := once.read(ctx, p)
 		o.gateway = once.gateway
 		if err == nil || ctx.Err() != nil {
 			return s, err
 		}
-		if left == o.timeout {
-			fmt.Fprintf(p.Stderr, "%s: %v\n  Trying again, for %v at most.\n", p.Name, err, o.timeout)
+		if left == o.Timeout {
+			fmt.Fprintf(p.Stderr, "%s: %v\n  Trying again, for %v at most.\n", p.Name, err, o.Timeout)
 		}
-		if time.Since(began)+o.every >= o.timeout || !sleep.For(ctx, o.every) {
+		if time.Since(began)+o.every >= o.Timeout || !sleep.For(ctx, o.every) {
 			return nil, err
 		}
 	}
@@ -124,11 +125,8 @@ annotations, and members of services that are not served.
 Of several gateways the first that answers is shown, and where the others differ from
 it: in links, and their states, standings and regions. --watch asks the first only.
 
--o json prints one object in a line, with --watch one for each change:
-  {"time":…, "gateway":…, the fields of /debug/clusters,
-   "otherGateways":[{"gateway":…, "error":…, "differences":[…]}]}
-"gateway" is HOST:PORT, or NAMESPACE/POD. The type Clusters of internal/adminapi explains
-each field of the page: go doc isthmus/internal/adminapi.Clusters. What is a change: not
+-o json prints one object in a line, with --watch one for each change: go doc
+isthmus/internal/adminapi.ClustersOutput explains its fields. What is a change: not
 lastEvent, memory, api, nor objects.
 
 Exit code 1 if no gateway can be asked, whatever they have to show.

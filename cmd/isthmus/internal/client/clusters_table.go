@@ -16,21 +16,13 @@ import (
 // clustersState is a page of clusters to be shown.
 type clustersState struct {
 	page    adminapi.Clusters
-	others  []otherEntry
+	others  []adminapi.OtherGateway
 	at      time.Time // by the gateway's clock
 	colours bool
 }
 
-// clustersSnapshot is one line of "isthmus clusters -o json".
-type clustersSnapshot struct {
-	Time    time.Time `json:"time"`
-	Gateway string    `json:"gateway"`
-	adminapi.Clusters
-	Others []otherEntry `json:"otherGateways,omitempty"`
-}
-
 func (s *clustersState) snapshot(at time.Time, authority string) any {
-	return clustersSnapshot{at, authority, s.page, s.others}
+	return adminapi.ClustersOutput{Time: at, Gateway: authority, Clusters: s.page, Others: s.others}
 }
 
 // lasting is the page without what changes all the time.
@@ -54,7 +46,7 @@ func lasting(c adminapi.Cluster) adminapi.Cluster {
 }
 
 // table has a line for each cluster, and one for each problem.
-func (s *clustersState) table() (string, []byte, error) {
+func (s *clustersState) table() (string, []byte) {
 	t := cells{colours: s.colours}
 	t.row("CLUSTER", "STATE", "SINCE", "STANDING", "REGION", "SERVICES", "SLICES", "PODS", "MEMORY", "LAST EVENT", "WHY NOT")
 	t.row(s.row(s.page.Local)...)
@@ -69,7 +61,7 @@ func (s *clustersState) table() (string, []byte, error) {
 	}
 	summary, lines := compared(s.others)
 	writeList(&b, "Where the other gateways differ", lines, maxLines)
-	return clustersHeadline(&s.page) + summary, b.Bytes(), nil
+	return clustersHeadline(&s.page) + summary, b.Bytes()
 }
 
 // writeGateways writes a line for each gateway of a cluster on another network.

@@ -80,9 +80,9 @@ func TestClustersColours(t *testing.T) {
 	if err := json.Unmarshal([]byte(clustersJSON), &s.page); err != nil {
 		t.Fatal(err)
 	}
-	_, painted, _ := s.table()
+	_, painted := s.table()
 	s.colours = false
-	_, without, _ := s.table()
+	_, without := s.table()
 	for _, want := range []string{"\x1b[32mready\x1b[0m     3h", "\x1b[31mstale\x1b[0m     90s", "\x1b[33mwithdrawn\x1b[0m   -"} {
 		if !strings.Contains(string(painted), want) {
 			t.Errorf("no %q in\n%s", want, painted)
@@ -108,7 +108,7 @@ func TestMemoryShare(t *testing.T) {
 // TestClustersLong: a list that nobody asked for by name is short.
 func TestClustersLong(t *testing.T) {
 	s := clustersState{page: adminapi.Clusters{Unserved: make([]adminapi.Unserved, 50)}}
-	_, lines, _ := s.table()
+	_, lines := s.table()
 	if n := bytes.Count(lines, []byte("\n")); n != 2+2+1+maxLines+1 || !strings.HasSuffix(string(lines), "  … and 30 more: -o json has all\n") {
 		t.Errorf("%d lines:\n%s", n, lines)
 	}
@@ -129,7 +129,7 @@ func TestClustersWatch(t *testing.T) {
 		reads.Add(1)
 		text(*page.Load())(w, r)
 	}})
-	o := &clustersOptions{adminOptions: adminOptions{printing: printing{"json", time.Minute}, replicaOptions: replicaOptions{address: admin}}, watch: true, every: time.Millisecond}
+	o := &clustersOptions{Target: Target{Address: admin, Timeout: time.Minute, output: "json"}, watch: true, every: time.Millisecond}
 	out, errs, end := clitest.NewOutput(), clitest.NewOutput(), make(chan error)
 	ctx, signal := context.WithCancel(t.Context())
 	go func() { end <- runClusters(ctx, cli.Process{Name: "isthmus clusters", Stdout: out, Stderr: errs}, o) }()
@@ -163,7 +163,7 @@ func TestClustersWatchEnds(t *testing.T) {
 		text(clustersJSON)(w, r)
 	}})
 	var out, errs bytes.Buffer
-	o := &clustersOptions{adminOptions: adminOptions{printing: printing{"table", 2 * time.Second}, replicaOptions: replicaOptions{address: admin}}, watch: true, every: time.Millisecond}
+	o := &clustersOptions{Target: Target{Address: admin, Timeout: 2 * time.Second}, watch: true, every: time.Millisecond}
 	err := runClusters(t.Context(), cli.Process{Name: "isthmus clusters", Stdout: &out, Stderr: &errs}, o)
 	if err == nil || reads.Load() < 3 || strings.Count(errs.String(), "Trying again") != 1 || strings.Count(out.String(), "CLUSTER") != 1 {
 		t.Errorf("%v after %d reads, stderr %q, stdout:\n%s", err, reads.Load(), errs.String(), out.String())

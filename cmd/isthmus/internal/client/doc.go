@@ -29,8 +29,8 @@
 //   - A state that is equal to the one before is not printed again, and messages
 //     that come within 50 ms are shown as one state: a large set, and a step with
 //     both an add and a remove, are several messages.
-//   - Field names of -o json are stable: one object a line. Those of verbs that
-//     read a page are the page's, all of them.
+//   - Field names of -o json are stable: one object a line, whose types are in
+//     internal/adminapi (verbs.go).
 //   - Whatever a server sends, no control character reaches the terminal, nor does
 //     colour anything else: not files, nor a terminal if NO_COLOR is set.
 //
@@ -40,8 +40,9 @@
 // To add a verb: a file with its name that has its flags, help and run function,
 // and an entry in [Verbs]. A verb that opens a stream is a session (stream.go)
 // with a state of its own, as get_state.go and get_table.go are those of get. One that
-// reads a page embeds adminOptions (admin.go), whose read asks one gateway and readAll
-// every one, and has the page's type from internal/adminapi.
+// reads a page embeds [Target] (target.go), by which readOne asks one gateway and
+// [ReadAll] every one (admin.go), and has the types of the page and of what it prints
+// in internal/adminapi.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package client

@@ -3,7 +3,6 @@ package client
 import (
 	"cmp"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,30 +13,14 @@ import (
 	pbnet "github.com/linkerd/linkerd2-proxy-api/go/net"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+
+	"isthmus/internal/adminapi"
 )
 
-// endpoint is what a proxy knows about one address, in the form that "isthmus get
-// -o json" prints.
+// endpoint is what a proxy knows about one address.
 type endpoint struct {
-	Address     netip.AddrPort    `json:"address"`
-	Weight      uint32            `json:"weight"`
-	Labels      map[string]string `json:"labels,omitempty"`
-	Identity    *identity         `json:"identity,omitempty"`
-	Protocol    string            `json:"protocol,omitempty"`
-	InboundPort uint32            `json:"inboundPort,omitempty"`
-	Authority   string            `json:"authority,omitempty"`
-	HTTP2       json.RawMessage   `json:"http2,omitempty"`
-
-	Tier     string `json:"tier,omitempty"`     // of the service's preference
-	Standing string `json:"standing,omitempty"` // of the endpoint's cluster
-
+	adminapi.Endpoint
 	size int // in bytes, as it was sent, with the labels of its message
-}
-
-type identity struct {
-	DNS        string `json:"dns,omitempty"`
-	URI        string `json:"uri,omitempty"`
-	ServerName string `json:"serverName,omitempty"`
 }
 
 // decodeEndpoint returns the endpoint of one address of an add. setLabels are the
@@ -50,21 +33,20 @@ func decodeEndpoint(w *pb.WeightedAddr, setLabels map[string]string) (endpoint, 
 	if len(setLabels)+len(w.GetMetricLabels()) > maxLabels {
 		return endpoint{}, fmt.Errorf("endpoint %v with more than %d labels", addr, maxLabels)
 	}
-	e := endpoint{
+	e := endpoint{adminapi.Endpoint{
 		Address:     addr,
 		Weight:      w.GetWeight(),
 		Labels:      make(map[string]string),
 		InboundPort: w.GetProtocolHint().GetOpaqueTransport().GetInboundPort(),
 		Authority:   w.GetAuthorityOverride().GetAuthorityOverride(),
-	}
-	e.size = proto.Size(w)
+	}, proto.Size(w)}
 	for name, value := range setLabels {
 		e.Labels[name], e.size = value, e.size+len(name)+len(value)
 	}
 	maps.Copy(e.Labels, w.GetMetricLabels())
 	e.Tier, e.Standing = e.takeLabel("isthmus_tier"), e.takeLabel("isthmus_standing")
 	if t := w.GetTlsIdentity(); t != nil {
-		e.Identity = &identity{
+		e.Identity = &adminapi.PeerIdentity{
 			DNS:        t.GetDnsLikeIdentity().GetName(),
 			URI:        t.GetUriLikeIdentity().GetUri(),
 			ServerName: t.GetServerName().GetName(),
@@ -110,12 +92,12 @@ func decodeAddress(a *pbnet.TcpAddress) (netip.AddrPort, error) {
 
 // What follows are the columns of the table, empty for what was not sent.
 
-// cluster is the label target_cluster, which a gateway gives to endpoints of
+// clusterOf is the label target_cluster, which a gateway gives to endpoints of
 // linked clusters unless it runs with --target-cluster-label=false.
-func (e endpoint) cluster() string { return cmp.Or(e.Labels["target_cluster"], "local") }
+func clusterOf(e *adminapi.Endpoint) string { return cmp.Or(e.Labels["target_cluster"], "local") }
 
-// zone is the endpoint's zone, and whether the client is in the same.
-func (e endpoint) zone() string {
+// zoneOf is the endpoint's zone, and whether the client is in the same.
+func zoneOf(e *adminapi.Endpoint) string {
 	locality := e.Labels["zone_locality"]
 	if zone := e.Labels["zone"]; zone == "" || locality == "" || locality == "unknown" {
 		return zone
@@ -123,7 +105,7 @@ func (e endpoint) zone() string {
 	return e.Labels["zone"] + " (" + locality + ")"
 }
 
-func (e endpoint) hints() string {
+func hintsOf(e *adminapi.Endpoint) string {
 	var hints []string
 	if e.Protocol != "" {
 		hints = append(hints, e.Protocol)
@@ -137,12 +119,12 @@ func (e endpoint) hints() string {
 	return strings.Join(hints, ",")
 }
 
-func (e endpoint) pod() string {
+func podOf(e *adminapi.Endpoint) string {
 	return cmp.Or(e.Labels["pod"], e.Labels["external_workload"])
 }
 
-// peer is the identity that the endpoint's TLS certificate must have.
-func (e endpoint) peer() string {
+// peerOf is the identity that the endpoint's TLS certificate must have.
+func peerOf(e *adminapi.Endpoint) string {
 	if e.Identity == nil {
 		return ""
 	}

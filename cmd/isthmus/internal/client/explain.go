@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/internal/adminapi"
 )
 
 // explainTimeout is by default for an explanation: a gateway lets it wait for its turn, or refuses it after a while.
@@ -17,7 +18,7 @@ const explainTimeout = 30 * time.Second
 
 // explainOptions are those of "isthmus explain".
 type explainOptions struct {
-	adminOptions
+	Target
 	token, node, address string
 }
 
@@ -30,8 +31,7 @@ func explainVerb() cli.Verb {
 		Intro:   explainIntro,
 		Ending:  explainEnding,
 		Flags: []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) {
-			o.adminOptions.flags(s)
-			o.allow(explainTimeout, s, "The gateways must have answered within this `DURATION`. Each explains one service at a time, and others wait.")
+			o.pageFlags(s, explainTimeout, "The gateways must have answered within this `DURATION`. Each explains one service at a time, and others wait.")
 			s.StringVar(&o.token, "token", "", "Context token of the client's proxy, as `JSON`"+`: {"ns":"shop","nodeName":"node-1"}.`)
 			s.StringVar(&o.node, "node", "", "`NODE` that the client runs on, in place of a token: it decides on zones.")
 			s.StringVar(&o.address, "address", "", "Only this `IP` address.")
@@ -46,10 +46,11 @@ func runExplain(ctx context.Context, p cli.Process, o *explainOptions) error {
 	if err != nil {
 		return err
 	}
-	s := &explainState{address: ip, node: o.node, colours: wantsColour(p.Stdout)}
-	if s.at, err = o.read(ctx, p, "/debug/explain?"+query, &s.page); err != nil {
+	answer, err := readOne[adminapi.Explanation](ctx, p, &o.Target, "/debug/explain?"+query)
+	if err != nil {
 		return err
 	}
+	s := &explainState{*answer.Value, ip, o.node, answer.At, wantsColour(p.Stdout)}
 	if err := (&screen{w: p.Stdout, authority: o.gateway, asJSON: o.asJSON()}).show(s, s.at); err != nil {
 		return err
 	}
@@ -122,9 +123,8 @@ const explainEnding = `The tables:
               date, WAIT for their first message, or are SLOW: they have not taken a
               message for a second
 
--o json prints one object in a line: {"time":…, "gateway":…, the fields of
-/debug/explain}. The type Explanation of internal/adminapi explains each:
-go doc isthmus/internal/adminapi.Explanation.
+-o json prints one object in a line: go doc isthmus/internal/adminapi.ExplainOutput
+explains its fields.
 
 Exit code 0 if the client gets endpoints; with --address, if it gets that one. 1 if not,
 or if the gateway can't be asked. Clusters that are missing do not change it: isthmus

@@ -24,15 +24,8 @@ type explainState struct {
 	colours bool
 }
 
-// explainSnapshot is the line of "isthmus explain -o json".
-type explainSnapshot struct {
-	Time    time.Time `json:"time"`
-	Gateway string    `json:"gateway"`
-	adminapi.Explanation
-}
-
 func (s *explainState) snapshot(at time.Time, authority string) any {
-	return explainSnapshot{at, authority, s.page}
+	return adminapi.ExplainOutput{Time: at, Gateway: authority, Explanation: s.page}
 }
 
 // unserved returns an error if the client does not get what was asked about.
@@ -62,7 +55,7 @@ func totalOf(p *adminapi.Explanation) (n int) {
 }
 
 // table has what the service is made of, its addresses, what to do, and what proxies have.
-func (s *explainState) table() (string, []byte, error) {
+func (s *explainState) table() (string, []byte) {
 	var b bytes.Buffer
 	p := &s.page
 	fmt.Fprintf(&b, "Client: %s\n", printable(s.client()))
@@ -78,7 +71,7 @@ func (s *explainState) table() (string, []byte, error) {
 	s.writeAddresses(&b)
 	writeList(&b, "What to do", remedies(p, cmp.Or(s.node, p.Client.Node, p.Client.Zone) != ""), maxLines)
 	s.writeHeld(&b)
-	return s.headline(), b.Bytes(), nil
+	return s.headline(), b.Bytes()
 }
 
 func (s *explainState) headline() string {

@@ -12,7 +12,7 @@ import (
 )
 
 func getVerb() cli.Verb {
-	o := new(options)
+	o := new(streamOptions)
 	return cli.Verb{
 		Use:     "get AUTHORITY",
 		Such:    "web.shop.svc.cluster.local:80",
@@ -25,11 +25,11 @@ func getVerb() cli.Verb {
 }
 
 // runGet shows a Get stream until it ends, or the process gets a signal.
-func runGet(ctx context.Context, p cli.Process, o *options) error {
+func runGet(ctx context.Context, p cli.Process, o *streamOptions) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	s := session[pb.Update]{options: *o, state: &getState{}, open: openGet, meanings: codeMeanings{
+	s := session[pb.Update]{streamOptions: *o, state: &getState{}, open: openGet, meanings: codeMeanings{
 		codes.InvalidArgument:    "This authority can never work: it is not a service name of the gateway's cluster domain, or it names an ExternalName service. A proxy does not ask again.",
 		codes.FailedPrecondition: "The Service is a mirror whose label multicluster.linkerd.io/remote-service does not name the remote Service. A proxy does not ask again.",
 		codes.NotFound:           "There is no such Service in the gateway's cluster, or it mirrors a cluster that is not linked. A proxy asks again, with a backoff.",
@@ -64,14 +64,9 @@ const getEnding = `The table:
             port; authority:NAME: the authority to use instead
   IDENTITY  that the peer's TLS certificate must have
 
--o json prints one object a line for each state:
-  {"time":…, "authority":…, "exists":BOOL, "endpoints":[{"address":"IP:PORT",
-   "weight":N, "labels":{…}, "identity":{"dns"|"uri":…, "serverName":…},
-   "protocol":"h2"|"opaque", "inboundPort":N, "authority":…, "http2":{…},
-   "tier":…, "standing":…}]}
-Fields without a value are left out. An endpoint's labels are its own and those
-of the whole message. Tier and standing are for this client only: proxies are
-not sent them.
+-o json prints one object a line for each state: go doc
+isthmus/internal/adminapi.GetOutput explains its fields. Tier and standing are for
+this client only: proxies are not sent them.
 
 Exit code 1 if the stream ends, with what its status means.
 

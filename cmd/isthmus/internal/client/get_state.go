@@ -8,6 +8,8 @@ import (
 	"time"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+
+	"isthmus/internal/adminapi"
 )
 
 // What is kept of what a server sends: more than any gateway does.
@@ -88,23 +90,15 @@ func (s *getState) remove(set *pb.AddrSet) error {
 }
 
 // list returns the endpoints by address; it is never nil.
-func (s *getState) list() []endpoint {
-	list := make([]endpoint, 0, len(s.endpoints))
+func (s *getState) list() []adminapi.Endpoint {
+	list := make([]adminapi.Endpoint, 0, len(s.endpoints))
 	for _, e := range s.endpoints {
-		list = append(list, e)
+		list = append(list, e.Endpoint)
 	}
-	slices.SortFunc(list, func(a, b endpoint) int { return a.Address.Compare(b.Address) })
+	slices.SortFunc(list, func(a, b adminapi.Endpoint) int { return a.Address.Compare(b.Address) })
 	return list
 }
 
-// getSnapshot is one line of "isthmus get -o json".
-type getSnapshot struct {
-	Time      time.Time  `json:"time"`
-	Authority string     `json:"authority"`
-	Exists    bool       `json:"exists"`
-	Endpoints []endpoint `json:"endpoints"`
-}
-
 func (s *getState) snapshot(at time.Time, authority string) any {
-	return getSnapshot{at, authority, s.exists, s.list()}
+	return adminapi.GetOutput{Time: at, Authority: authority, Exists: s.exists, Endpoints: s.list()}
 }

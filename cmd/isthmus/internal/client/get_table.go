@@ -6,15 +6,17 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"isthmus/internal/adminapi"
 )
 
 // table has a line for each endpoint.
-func (s *getState) table() (string, []byte, error) {
+func (s *getState) table() (string, []byte) {
 	list := s.list()
 	if len(list) == 0 {
-		return headline(s.exists, list), nil, nil
+		return headline(s.exists, list), nil
 	}
-	takenOut := slices.ContainsFunc(list, func(e endpoint) bool { return e.Standing != "" && e.Standing != "in-service" })
+	takenOut := slices.ContainsFunc(list, func(e adminapi.Endpoint) bool { return e.Standing != "" && e.Standing != "in-service" })
 	row := func(values ...any) []any {
 		if !takenOut {
 			values = slices.Delete(values, standingColumn, standingColumn+1)
@@ -24,18 +26,18 @@ func (s *getState) table() (string, []byte, error) {
 	var t cells
 	t.row(row("ADDRESS", "CLUSTER", "ZONE", "TIER", "STANDING", "WEIGHT", "HINTS", "POD", "IDENTITY")...)
 	for _, e := range list {
-		t.row(row(e.Address, e.cluster(), e.zone(), e.Tier, e.Standing, e.Weight, e.hints(), e.pod(), e.peer())...)
+		t.row(row(e.Address, clusterOf(&e), zoneOf(&e), e.Tier, e.Standing, e.Weight, hintsOf(&e), podOf(&e), peerOf(&e))...)
 	}
 	var b bytes.Buffer
 	t.write(&b, "  ")
-	return headline(s.exists, list), b.Bytes(), nil
+	return headline(s.exists, list), b.Bytes()
 }
 
 // standingColumn is that of STANDING, which is left out while all are in service.
 const standingColumn = 4
 
 // headline counts the endpoints, also by cluster.
-func headline(exists bool, list []endpoint) string {
+func headline(exists bool, list []adminapi.Endpoint) string {
 	switch {
 	case !exists:
 		return "no endpoints: the service does not exist"
@@ -44,7 +46,7 @@ func headline(exists bool, list []endpoint) string {
 	}
 	per := make(map[string]int)
 	for _, e := range list {
-		per[e.cluster()]++
+		per[clusterOf(&e)]++
 	}
 	var parts []string
 	for _, c := range slices.Sorted(maps.Keys(per)) {

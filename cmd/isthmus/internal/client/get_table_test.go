@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+
+	"isthmus/internal/adminapi"
 )
 
 func TestGetTable(t *testing.T) {
@@ -71,16 +73,16 @@ func TestGetTiers(t *testing.T) {
 }
 
 func TestGetHeadlines(t *testing.T) {
-	one := []endpoint{{}}
+	one := []adminapi.Endpoint{{}}
 	for _, c := range []struct {
 		exists bool
-		list   []endpoint
+		list   []adminapi.Endpoint
 		want   string
 	}{
 		{false, nil, "no endpoints: the service does not exist"},
 		{true, nil, "no endpoints"},
 		{true, one, "1 endpoint (local 1)"},
-		{true, append(one, endpoint{Labels: map[string]string{"target_cluster": "east"}}), "2 endpoints (east 1, local 1)"},
+		{true, append(one, adminapi.Endpoint{Labels: map[string]string{"target_cluster": "east"}}), "2 endpoints (east 1, local 1)"},
 	} {
 		if got := headline(c.exists, c.list); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)

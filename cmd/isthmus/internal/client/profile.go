@@ -10,7 +10,7 @@ import (
 )
 
 func profileVerb() cli.Verb {
-	o := new(options)
+	o := new(streamOptions)
 	return cli.Verb{
 		Use:     "profile AUTHORITY",
 		Such:    "web.shop.svc.cluster.local:80",
@@ -24,11 +24,11 @@ func profileVerb() cli.Verb {
 
 // runProfile shows a GetProfile stream until it ends, or the process gets a
 // signal.
-func runProfile(ctx context.Context, p cli.Process, o *options) error {
+func runProfile(ctx context.Context, p cli.Process, o *streamOptions) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	s := session[pb.DestinationProfile]{options: *o, state: &profile{}, open: pb.DestinationClient.GetProfile, meanings: codeMeanings{
+	s := session[pb.DestinationProfile]{streamOptions: *o, state: &profile{}, open: pb.DestinationClient.GetProfile, meanings: codeMeanings{
 		codes.InvalidArgument:    "This authority can never work: it is neither an IP address nor a service name of the gateway's cluster domain, or it names an ExternalName service. A proxy does not ask again.",
 		codes.FailedPrecondition: "Several objects claim this address, so the gateway can't choose one. A proxy does not ask again.",
 		codes.NotFound:           "There is no such Service in the gateway's cluster, or none of its endpoints has that hostname. A proxy asks again, with a backoff.",
@@ -60,14 +60,8 @@ const profileEnding = `What is shown:
 "no profile" is the answer for a port that the Service does not declare, and for a
 Service that has been deleted.
 
--o json prints one object a line for each profile:
-  {"time":…, "authority":…, "name":…, "opaque":BOOL, "routes":[{"name":…,
-   "condition":…, "responses":[{"condition":…, "failure":BOOL}],
-   "retryable":BOOL, "timeout":…}], "retryBudget":{"ratio":N,
-   "minPerSecond":N, "ttl":…}, "overrides":[{"authority":…, "weight":N}],
-   "service":{"name":…, "namespace":…, "port":N}, "profile":{"name":…,
-   "namespace":…}, "endpoint":{as of isthmus get}}
-Fields without a value are left out.
+-o json prints one object a line for each profile: go doc
+isthmus/internal/adminapi.ProfileOutput explains its fields.
 
 Exit code 1 if the stream ends, with what its status means.
 

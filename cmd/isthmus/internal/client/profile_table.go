@@ -6,10 +6,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"isthmus/internal/adminapi"
 )
 
 // table has a line for each field that has a value, and one for each route.
-func (p *profile) table() (string, []byte, error) {
+func (p *profile) table() (string, []byte) {
 	headline := "no profile"
 	switch {
 	case p.Endpoint != nil:
@@ -19,17 +21,17 @@ func (p *profile) table() (string, []byte, error) {
 	case p.Budget != nil:
 		headline = "profile"
 	default:
-		return headline, nil, nil
+		return headline, nil
 	}
 	var t cells
 	row := func(name, value string) { t.row(name, value) }
 	row("opaque", yesOrNo(p.Opaque))
-	row("retries", p.Budget.String())
+	row("retries", retriesText(p.Budget))
 	if p.Endpoint != nil {
-		p.Endpoint.rows(row)
+		endpointRows(p.Endpoint, row)
 	} else {
-		row("service", p.Service.String())
-		row("profile", p.Profile.String())
+		row("service", referenceText(p.Service))
+		row("profile", referenceText(p.Profile.Profile))
 	}
 	for _, o := range p.Overrides {
 		row("overrides", fmt.Sprintf("%s weight %d", o.Authority, o.Weight))
@@ -37,10 +39,10 @@ func (p *profile) table() (string, []byte, error) {
 	var b bytes.Buffer
 	t.write(&b, "  ")
 	writeRoutes(&b, p.Routes)
-	return headline, b.Bytes(), nil
+	return headline, b.Bytes()
 }
 
-func writeRoutes(b *bytes.Buffer, routes []route) {
+func writeRoutes(b *bytes.Buffer, routes []adminapi.Route) {
 	if len(routes) == 0 {
 		return
 	}
@@ -60,16 +62,16 @@ func writeRoutes(b *bytes.Buffer, routes []route) {
 	t.write(b, "  ")
 }
 
-// rows are the lines of an endpoint in the table of a profile.
-func (e *endpoint) rows(row func(name, value string)) {
+// endpointRows adds the lines of an endpoint in the table of a profile.
+func endpointRows(e *adminapi.Endpoint, row func(name, value string)) {
 	row("endpoint", fmt.Sprintf("%s weight %d", e.Address, e.Weight))
 	var labels []string
 	for _, name := range slices.Sorted(maps.Keys(e.Labels)) {
 		labels = append(labels, name+"="+e.Labels[name])
 	}
 	row("labels", strings.Join(labels, " "))
-	row("identity", e.peer())
-	row("hints", e.hints())
+	row("identity", peerOf(e))
+	row("hints", hintsOf(e))
 }
 
 func yesOrNo(b bool) string {
@@ -79,16 +81,16 @@ func yesOrNo(b bool) string {
 	return "no"
 }
 
-// String returns the budget in one line. There may be none.
-func (b *budget) String() string {
+// retriesText returns the budget in one line. There may be none.
+func retriesText(b *adminapi.RetryBudget) string {
 	if b == nil {
 		return "-"
 	}
 	return fmt.Sprintf("%v%% of the requests of the last %s, and %d a second", 100*b.Ratio, b.TTL, b.MinPerSecond)
 }
 
-// String returns the object in one line. There may be none.
-func (r *reference) String() string {
+// referenceText returns the object in one line. There may be none.
+func referenceText(r *adminapi.ObjectReference) string {
 	switch {
 	case r == nil:
 		return "none"

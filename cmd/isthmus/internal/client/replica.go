@@ -5,33 +5,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/spf13/pflag"
-
-	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/reach"
 )
-
-// replicaOptions are how a verb finds gateways: one at an address, or those in a cluster.
-type replicaOptions struct {
-	flag, address string // --admin or --addr, and its value
-	pods          reach.Options
-}
-
-func (o *replicaOptions) flags(s *pflag.FlagSet, flag, usage string) {
-	o.flag, o.pods.AddressFlag = "--"+flag, "--"+flag
-	s.StringVar(&o.address, flag, "", usage+" Without it: one in a Pod, found by the kubeconfig, and reached through the API server.")
-	o.pods.Flags(s)
-}
-
-func (o *replicaOptions) check() error {
-	if o.address == "" {
-		return nil
-	}
-	if other := o.pods.Set(); other != "" {
-		return cli.Usagef("%s goes straight to a gateway, %s looks for it: give one of them", o.flag, other)
-	}
-	return nil
-}
 
 // replica is one server of a gateway.
 type replica struct {
@@ -51,11 +26,11 @@ func (e *notReadyError) Error() string {
 // find returns the gateways that the flags choose: at least one that can be asked, and after
 // those the replicas that are not ready. The function that it returns must be called once none
 // of them is in use.
-func (o *replicaOptions) find(ctx context.Context, w *waiting, port func(reach.Gateway) int) ([]replica, func(), error) {
-	if o.address != "" {
-		return []replica{{name: o.address}}, func() {}, nil
+func (o *Target) find(ctx context.Context, w *waiting, port func(reach.Gateway) int) ([]replica, func(), error) {
+	if o.Address != "" {
+		return []replica{{name: o.Address}}, func() {}, nil
 	}
-	cluster, err := o.pods.Open()
+	cluster, err := o.Open()
 	if err != nil {
 		return nil, nil, err
 	}

@@ -11,14 +11,6 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// otherEntry is what another gateway has that the one which is shown does not have, and
-// the other way round.
-type otherEntry struct {
-	Gateway     string   `json:"gateway"`
-	Error       string   `json:"error,omitempty"`
-	Differences []string `json:"differences,omitempty"`
-}
-
 // facts are what gateways of one cluster should agree about, by what it is of.
 type facts struct {
 	all    map[string]string
@@ -27,8 +19,8 @@ type facts struct {
 
 // readEach reads a page of every gateway. It returns the first that answers, and how the
 // others differ from it; there is an error if none answers.
-func readEach[T any](ctx context.Context, p cli.Process, o *adminOptions, path string, of func(*T) facts) (shown Answer[T], others []otherEntry, err error) {
-	answers, err := readAll[T](ctx, p, o, path)
+func readEach[T any](ctx context.Context, p cli.Process, o *Target, path string, of func(*T) facts) (shown Answer[T], others []adminapi.OtherGateway, err error) {
+	answers, err := ReadAll[T](ctx, p, o, path)
 	if err != nil {
 		return shown, nil, err
 	}
@@ -39,7 +31,7 @@ func readEach[T any](ctx context.Context, p cli.Process, o *adminOptions, path s
 	shown = answers[first]
 	o.gateway = shown.Gateway
 	for _, a := range slices.Delete(answers, first, first+1) {
-		other := otherEntry{Gateway: a.Gateway}
+		other := adminapi.OtherGateway{Gateway: a.Gateway}
 		if a.Err != nil {
 			other.Error, _, _ = strings.Cut(a.Err.Error(), "\n") // without what to do
 		} else {
@@ -78,7 +70,7 @@ func (f facts) differences(other facts) (lines []string) {
 }
 
 // compared sums up for a headline how gateways differ, and has a line for each difference.
-func compared(others []otherEntry) (summary string, lines []string) {
+func compared(others []adminapi.OtherGateway) (summary string, lines []string) {
 	if len(others) == 0 {
 		return "", nil
 	}

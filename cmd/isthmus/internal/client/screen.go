@@ -13,7 +13,7 @@ type content interface {
 	// snapshot returns the content for -o json, to be encoded as one line.
 	snapshot(at time.Time, authority string) any
 	// table returns the content for people: a headline, then lines that are indented.
-	table() (headline string, lines []byte, err error)
+	table() (headline string, lines []byte)
 }
 
 // passing is content of which some is of the moment, such as the time of the last event.
@@ -46,23 +46,28 @@ func (s *screen) show(c content, now time.Time) error {
 		return nil
 	}
 	s.last = text
-	if text, err = s.render(c, now); err != nil {
-		return fmt.Errorf("print the state: %w", err)
+	if s.asJSON {
+		return printJSON(s.w, c.snapshot(now, s.authority))
 	}
-	if _, err := s.w.Write(text); err != nil {
+	headline, lines := c.table()
+	shown := fmt.Sprintf("%s  %s: %s\n%s", now.Format("15:04:05.000"), printable(s.authority), printable(headline), lines)
+	if s.redraw {
+		shown = clearScreen + shown
+	}
+	if _, err := io.WriteString(s.w, shown); err != nil {
 		return fmt.Errorf("print the state: %w", err)
 	}
 	return nil
 }
 
-func (s *screen) render(c content, now time.Time) ([]byte, error) {
-	if s.asJSON {
-		return jsonLine(c.snapshot(now, s.authority))
+// printJSON prints a value as one line.
+func printJSON(w io.Writer, v any) error {
+	line, err := jsonLine(v)
+	if err == nil {
+		_, err = w.Write(line)
 	}
-	headline, lines, err := c.table()
-	text := fmt.Sprintf("%s  %s: %s\n%s", now.Format("15:04:05.000"), printable(s.authority), printable(headline), lines)
-	if s.redraw {
-		text = clearScreen + text
+	if err != nil {
+		return fmt.Errorf("print it as JSON: %w", err)
 	}
-	return []byte(text), err
+	return nil
 }

@@ -6,24 +6,26 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/internal/adminapi"
 )
 
 func servicesVerb() cli.Verb {
-	o := new(adminOptions)
+	o := new(Target)
 	return cli.Verb{
 		Use:     "services [NAME…]",
 		Summary: "show services: their members, endpoints by cluster, streams, tiers in use, problems",
 		Intro:   servicesIntro,
 		Ending:  servicesEnding,
-		Flags:   []cli.Section{cli.NewSection("Flags", o.flags)},
+		Flags:   []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) { o.pageFlags(s, pageTimeout, pageAllowed) })},
 		Run:     func(ctx context.Context, p cli.Process) error { return runServices(ctx, p, o) },
 	}
 }
 
 // runServices shows the page of services, or some of it.
-func runServices(ctx context.Context, p cli.Process, o *adminOptions) error {
+func runServices(ctx context.Context, p cli.Process, o *Target) error {
 	if err := o.check(); err != nil {
 		return err
 	}
@@ -109,11 +111,8 @@ clients:
 Of several gateways the first that answers is shown, and where the others differ from
 it: in services, their members, and the endpoints of ports that proxies of both watch.
 
--o json prints one object in a line:
-  {"time":…, "gateway":…, "services":[those of /debug/services],
-   "otherGateways":[{"gateway":…, "error":…, "differences":[…]}]}
-"gateway" is HOST:PORT, or NAMESPACE/POD. The type Service of internal/adminapi explains
-each field of a service: go doc isthmus/internal/adminapi.Service.
+-o json prints one object in a line: go doc isthmus/internal/adminapi.ServicesOutput
+explains its fields.
 
 Exit code 1 if no gateway can be asked, or the first does not have a service that is
 named.

@@ -17,22 +17,14 @@ import (
 // servicesState is a page of services to be shown.
 type servicesState struct {
 	services []adminapi.Service
-	others   []otherEntry
+	others   []adminapi.OtherGateway
 	names    []serviceName // that were asked for; none: all
 	at       time.Time     // by the gateway's clock
 	colours  bool
 }
 
-// servicesSnapshot is the line of "isthmus services -o json".
-type servicesSnapshot struct {
-	Time     time.Time          `json:"time"`
-	Gateway  string             `json:"gateway"`
-	Services []adminapi.Service `json:"services"`
-	Others   []otherEntry       `json:"otherGateways,omitempty"`
-}
-
 func (s *servicesState) snapshot(at time.Time, authority string) any {
-	return servicesSnapshot{at, authority, append([]adminapi.Service{}, s.services...), s.others}
+	return adminapi.ServicesOutput{Time: at, Gateway: authority, Services: append([]adminapi.Service{}, s.services...), Others: s.others}
 }
 
 // choose keeps the services that were asked for, and returns the names that there are
@@ -61,7 +53,7 @@ func (s *servicesState) choose() (missing []string) {
 
 // table has a line for each service, what is wrong with them and, of those that were
 // asked for, what their clients use.
-func (s *servicesState) table() (string, []byte, error) {
+func (s *servicesState) table() (string, []byte) {
 	var b bytes.Buffer
 	var problems []string
 	if len(s.services) > 0 {
@@ -84,7 +76,7 @@ func (s *servicesState) table() (string, []byte, error) {
 	writeList(&b, "Problems", problems, limit)
 	summary, lines := compared(s.others)
 	writeList(&b, "Where the other gateways differ", lines, limit)
-	return cli.Count(len(s.services), "service", "services") + summary, b.Bytes(), nil
+	return cli.Count(len(s.services), "service", "services") + summary, b.Bytes()
 }
 
 func serviceRow(e *adminapi.Service, problems int) []any {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -18,6 +19,31 @@ import (
 // batchWindow is how long messages are collected after one has come, so that a
 // set in several messages, or a step's add and remove, is shown once.
 const batchWindow = 50 * time.Millisecond
+
+// streamOptions are those of the verbs that open a stream.
+type streamOptions struct {
+	Target
+	token string
+	once  bool
+}
+
+func (o *streamOptions) flags() []cli.Section {
+	return []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) {
+		o.addressFlag(s, "addr", "`HOST:PORT` of the gateway's gRPC server, or of Linkerd's destination controller.")
+		o.Options.Flags(s)
+		s.StringVar(&o.token, "token", "", `Context token of the proxy to stand for, as `+"`JSON`"+`: {"ns":"shop","nodeName":"node-1","pod":"web-1"}; `+
+			`the node decides on zones, the namespace on ServiceProfiles.`)
+		s.BoolVar(&o.once, "once", false, "Print the first state and exit.")
+		o.outputFlags(s, pageTimeout, "The first state must be there within this `DURATION`.")
+	})}
+}
+
+func (o *streamOptions) check() error {
+	if err := checkToken(o.token); err != nil {
+		return err
+	}
+	return o.Target.check()
+}
 
 // state is what a proxy holds after the messages M of one stream.
 type state[M any] interface {
@@ -31,7 +57,7 @@ type state[M any] interface {
 
 // session is one run of a verb that opens a stream.
 type session[M any] struct {
-	options
+	streamOptions
 	state    state[M]
 	open     func(pb.DestinationClient, context.Context, *pb.GetDestination, ...grpc.CallOption) (grpc.ServerStreamingClient[M], error)
 	meanings codeMeanings
@@ -63,7 +89,7 @@ func (s *session[M]) run(ctx context.Context, p cli.Process, authority string) e
 	s.spent = time.Since(began)
 	conn, err := s.from.connect()
 	if err != nil {
-		return cli.Usagef("--addr is %q: %w", s.from.name, err)
+		return err
 	}
 	defer conn.Close()
 	ctx, cancel := context.WithCancel(ctx)
@@ -118,13 +144,13 @@ func (s *session[M]) receive(ctx context.Context, conn *grpc.ClientConn, authori
 // ended has the reason, or the process gets a signal.
 func (s *session[M]) display(ctx context.Context, p cli.Process, out *screen, messages <-chan *M, ended <-chan error) error {
 	var batchEnds <-chan time.Time
-	slow, limit := time.After(cli.SlowAfter-s.spent), time.After(s.timeout-s.spent) // until there is a state
+	slow, limit := time.After(cli.SlowAfter-s.spent), time.After(s.Timeout-s.spent) // until there is a state
 	for {
 		select {
 		case <-slow:
-			fmt.Fprintf(p.Stderr, "%s: waiting for the first message of %s, for %v at most\n", p.Name, s.from.name, s.timeout)
+			fmt.Fprintf(p.Stderr, "%s: waiting for the first message of %s, for %v at most\n", p.Name, s.from.name, s.Timeout)
 		case <-limit:
-			return fmt.Errorf("%s has sent nothing within %v (--timeout)\n  %s", s.from.name, s.timeout, s.meanings.explain(codes.Unavailable, s.from))
+			return fmt.Errorf("%s has sent nothing within %v (--timeout)\n  %s", s.from.name, s.Timeout, s.meanings.explain(codes.Unavailable, s.from))
 		case m, ok := <-messages:
 			if !ok {
 				return s.finish(out, <-ended)

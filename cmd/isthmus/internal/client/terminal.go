@@ -2,10 +2,11 @@ package client
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"unicode/utf16"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 
@@ -43,22 +44,19 @@ func jsonLine(v any) ([]byte, error) {
 	}
 	line := make([]byte, 0, len(text)+1)
 	for _, r := range string(text) {
-		if legible.Unprintable(r) {
-			line = appendEscaped(line, r)
-		} else {
-			line = append(line, string(r)...)
+		if !legible.Unprintable(r) {
+			line = utf8.AppendRune(line, r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			line = fmt.Appendf(line, `\u%04x`, unit)
 		}
 	}
 	return append(line, '\n'), nil
 }
 
-// appendEscaped appends a character of a JSON string as its number.
-func appendEscaped(b []byte, r rune) []byte {
-	units := utf16.AppendRune(nil, r)
-	for _, u := range units {
-		b = append(b, `\u`...)
-		hex := strconv.FormatUint(uint64(u)|1<<16, 16) // with all zeros
-		b = append(b, hex[1:]...)
-	}
-	return b
-}
+// Printable is [printable] for verbs of other packages.
+func Printable(text string) string { return printable(text) }
+
+// JSONLine is [jsonLine] for verbs of other packages.
+func JSONLine(v any) ([]byte, error) { return jsonLine(v) }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,22 +16,6 @@ import (
 	"isthmus/cmd/isthmus/internal/reach"
 )
 
-// kubeOptions name clusters by the user's kubeconfig.
-type kubeOptions struct {
-	kubeconfig string
-	here       string // context of the gateway's cluster
-	hereFlag   string // by which users name it
-	namespace  string // of link Secrets there
-}
-
-// flags adds the flags. The gateway's cluster is named by hereFlag.
-func (o *kubeOptions) flags(s *pflag.FlagSet, hereFlag string) {
-	o.hereFlag = "--" + hereFlag
-	s.StringVar(&o.kubeconfig, "kubeconfig", "", "`FILE` with your contexts. Without it: those that KUBECONFIG names, or else ~/.kube/config.")
-	s.StringVar(&o.here, hereFlag, "", "`CONTEXT` of the cluster that the gateway runs in. Without it: the current one.")
-	s.StringVarP(&o.namespace, "namespace", "n", "linkerd", "`NAMESPACE` of that cluster's link Secrets, and of the gateway's Pods.")
-}
-
 // cluster is one that a verb works with, as the user may reach it.
 type cluster struct {
 	title string // for messages
@@ -42,14 +25,7 @@ type cluster struct {
 	close func() // connections that are not in use
 }
 
-// openHere returns the gateway's cluster. It sends nothing.
-func (o *kubeOptions) openHere() (*cluster, error) { return open(o.gateways()) }
-
-// openThere returns the linked cluster, of a context. It sends nothing.
-func (o *kubeOptions) openThere(context string) (*cluster, error) {
-	return open(reach.Options{Kubeconfig: o.kubeconfig, Context: context})
-}
-
+// open returns a cluster. It sends nothing.
 func open(by reach.Options) (*cluster, error) {
 	config, name, err := by.Config()
 	if err != nil {
@@ -61,12 +37,6 @@ func open(by reach.Options) (*cluster, error) {
 		return nil, c.failed("use the kubeconfig", err)
 	}
 	return c, nil
-}
-
-// gateways are where the verbs look for gateways: by the kubeconfig, in the namespace of
-// the link Secrets.
-func (o *kubeOptions) gateways() reach.Options {
-	return reach.Options{Kubeconfig: o.kubeconfig, Context: o.here, Namespace: o.namespace, ContextFlag: o.hereFlag}
 }
 
 // identify reads the cluster's identity.

@@ -21,8 +21,7 @@ import (
 
 // cordonOptions are those of "isthmus cordon" and "isthmus uncordon".
 type cordonOptions struct {
-	kubeOptions
-	gatewayOptions
+	client.Target
 	name               string
 	back               bool // uncordon
 	lastResort         bool
@@ -64,8 +63,8 @@ func (o *cordonOptions) flags(s *pflag.FlagSet) {
 	s.DurationVar(&o.over, "over", 0, "Spread the change over this `DURATION`, 1h at most; 0: at once.")
 	s.BoolVarP(&o.yes, "yes", "y", false, "Do not ask.")
 	s.BoolVar(&o.dryRun, "dry-run", false, "Change nothing: show what it would leave.")
-	o.kubeOptions.flags(s, "context")
-	o.gatewayOptions.flags(s)
+	o.ClusterFlags(s, "context")
+	gatewayFlags(s, &o.Target)
 }
 
 func (o *cordonOptions) check(p cli.Process) (err error) {
@@ -76,14 +75,14 @@ func (o *cordonOptions) check(p cli.Process) (err error) {
 	if o.over < 0 || o.over > clusterstore.MaxCordonOver {
 		return cli.Usagef("--over is %v: give 0s to %v", o.over, clusterstore.MaxCordonOver)
 	}
-	return o.gatewayOptions.check(o.gateways())
+	return o.Check()
 }
 
 func (o *cordonOptions) run(ctx context.Context, p cli.Process) error {
 	if err := o.check(p); err != nil {
 		return err
 	}
-	here, err := o.openHere()
+	here, err := open(o.Options)
 	if err != nil {
 		return err
 	}
@@ -104,7 +103,7 @@ func (o *cordonOptions) cordon(ctx context.Context, w *work, here *cluster) erro
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	for i := range links {
 		if err := o.write(ctx, w, here, &links[i]); err != nil {
@@ -114,7 +113,7 @@ func (o *cordonOptions) cordon(ctx context.Context, w *work, here *cluster) erro
 	if w.dry {
 		return nil
 	}
-	err = o.awaitGateway(ctx, w, "follows", func(page adminapi.Clusters) (bool, string, error) { return o.followed(page, links) })
+	err = awaitGateway(ctx, w, &o.Target, "follows", func(page adminapi.Clusters) (bool, string, error) { return o.followed(page, links) })
 	if err != nil {
 		return fmt.Errorf("it is written, but not known to have reached the gateway: %w", err)
 	}
@@ -125,17 +124,17 @@ func (o *cordonOptions) cordon(ctx context.Context, w *work, here *cluster) erro
 // find returns the Secrets of the link. All of them are changed: the next one in use must
 // not end a cordon.
 func (o *cordonOptions) find(ctx context.Context, w *work, here *cluster) (links []corev1.Secret, err error) {
-	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	err = w.wait("reading "+here.title, func() error {
-		all, err := listLinks(ctx, here, o.namespace)
+		all, err := listLinks(ctx, here, o.Namespace)
 		if err != nil {
 			return err
 		}
 		if links = named(all, o.name); len(links) == 0 {
-			return fmt.Errorf("%s: no Secret in namespace %s links %q%s (-n, --context)", here.title, o.namespace, o.name, linkNames(all))
+			return fmt.Errorf("%s: no Secret in namespace %s links %q%s (-n, --context)", here.title, o.Namespace, o.name, linkNames(all))
 		}
-		return here.require(ctx, localRights(o.namespace, "patch"))
+		return here.require(ctx, localRights(o.Namespace, "patch"))
 	})
 	return links, err
 }
@@ -210,7 +209,7 @@ func (o *cordonOptions) write(ctx context.Context, w *work, here *cluster, s *co
 // followed reports whether the gateway shows what was written: the standing, or that it has
 // read that version of a Secret.
 func (o *cordonOptions) followed(page adminapi.Clusters, links []corev1.Secret) (done bool, why string, err error) {
-	why = "it has no such link: does it read link Secrets of namespace " + o.namespace + "?"
+	why = "it has no such link: does it read link Secrets of namespace " + o.Namespace + "?"
 	for _, c := range page.Clusters {
 		if c.Cluster != o.name || c.Standing == "" {
 			continue

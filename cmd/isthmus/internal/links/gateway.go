@@ -24,10 +24,12 @@ type shows func(adminapi.Clusters) (done bool, why string, err error)
 
 // awaitGateway waits until every gateway shows what is expected. If none can be asked at
 // all, that is an error at once, since there may be none.
-func (o *gatewayOptions) awaitGateway(ctx context.Context, w *work, what string, expected shows) error {
+func awaitGateway(ctx context.Context, w *work, t *client.Target, what string, expected shows) error {
 	began, reported, asked, before := time.Now(), false, false, ""
 	for {
-		why, reached, err := o.askAll(ctx, w, max(o.timeout-time.Since(began), time.Second), expected)
+		once := *t
+		once.Timeout = max(t.Timeout-time.Since(began), time.Second)
+		why, reached, err := askAll(ctx, w, &once, expected)
 		if ctx.Err() != nil && err == nil && why != "" && before != "" {
 			why = before // what was asked last was cut off
 		}
@@ -42,21 +44,21 @@ func (o *gatewayOptions) awaitGateway(ctx context.Context, w *work, what string,
 		}
 		if !reported && time.Since(began) > cli.SlowAfter {
 			reported = true
-			fmt.Fprintf(w.p.Stderr, "%s: waiting until the gateway %s, for %v at most\n", w.p.Name, what, o.timeout)
+			fmt.Fprintf(w.p.Stderr, "%s: waiting until the gateway %s, for %v at most\n", w.p.Name, what, t.Timeout)
 		}
 		if !sleep.For(ctx, pollEvery) {
 			if ctx.Err() == context.Canceled {
 				return fmt.Errorf("interrupted before the gateway %s: %s", what, why)
 			}
-			return fmt.Errorf("not within %v (--timeout) that the gateway %s: %s", o.timeout, what, why)
+			return fmt.Errorf("not within %v (--timeout) that the gateway %s: %s", t.Timeout, what, why)
 		}
 	}
 }
 
 // askAll returns why a gateway does not show what is expected (empty: all do), and whether
 // any has answered.
-func (o *gatewayOptions) askAll(ctx context.Context, w *work, limit time.Duration, expected shows) (why string, reached bool, err error) {
-	answers, err := client.ReadAll[adminapi.Clusters](ctx, w.p, &o.gateway, limit, "/debug/clusters")
+func askAll(ctx context.Context, w *work, t *client.Target, expected shows) (why string, reached bool, err error) {
+	answers, err := client.ReadAll[adminapi.Clusters](ctx, w.p, t, "/debug/clusters")
 	if err != nil {
 		return err.Error(), false, nil
 	}
@@ -81,7 +83,7 @@ func (o *gatewayOptions) askAll(ctx context.Context, w *work, limit time.Duratio
 // If it does not, before is whether all gateways that were asked went on with those before.
 func (o *linkOptions) awaitLink(ctx context.Context, w *work, here *cluster, written *corev1.Secret) (before bool, err error) {
 	with, without := 0, 0
-	err = o.awaitGateway(ctx, w, "reads "+o.name+" with the new credentials", func(page adminapi.Clusters) (bool, string, error) {
+	err = awaitGateway(ctx, w, &o.Target, "reads "+o.name+" with the new credentials", func(page adminapi.Clusters) (bool, string, error) {
 		now, err := here.api.Secrets(written.Namespace).Get(ctx, written.Name, metav1.GetOptions{})
 		if err != nil {
 			return false, "", here.failed("read the link Secret again", err)

@@ -19,28 +19,9 @@ import (
 	"isthmus/cmd/isthmus/internal/reach"
 )
 
-// gatewayOptions name the gateway that a verb asks.
-type gatewayOptions struct {
-	gateway client.Gateway
-	timeout time.Duration
-}
-
-func (o *gatewayOptions) flags(s *pflag.FlagSet) {
-	o.gateway.Flags(s)
-	s.DurationVar(&o.timeout, "timeout", time.Minute, "All is done within this `DURATION`.")
-}
-
-func (o *gatewayOptions) check(pods reach.Options) error {
-	if o.timeout <= 0 {
-		return cli.Usagef("--timeout is %v: give a duration above 0, such as 1m", o.timeout)
-	}
-	return o.gateway.Check(pods)
-}
-
 // linkOptions are those of "isthmus link".
 type linkOptions struct {
-	kubeOptions
-	gatewayOptions
+	client.Target
 	name                string
 	there               string // context of the cluster to be linked
 	apply, dryRun, wait bool
@@ -67,7 +48,7 @@ func (o *linkOptions) verb() cli.Verb {
 		Flags: []cli.Section{
 			cli.NewSection("Clusters", func(s *pflag.FlagSet) {
 				s.StringVar(&o.there, "context", "", "`CONTEXT` of the cluster to be linked.")
-				o.kubeOptions.flags(s, "to-context")
+				o.ClusterFlags(s, "to-context")
 			}),
 			cli.NewSection("What is done", o.actionFlags),
 			cli.NewSection("What the link has", o.contentFlags),
@@ -82,7 +63,7 @@ func (o *linkOptions) actionFlags(s *pflag.FlagSet) {
 	s.BoolVar(&o.dryRun, "dry-run", false, "Change nothing: show what would be done in both clusters. The token is then shown as "+placeholder+".")
 	cli.Choice(s, &o.output, "output", "o", "`FORMAT` of the Secret that is printed: yaml or json.", "yaml", "json")
 	s.BoolVar(&o.wait, "wait", true, "With --apply: wait until the gateway reads the cluster with the new token, and only then delete the tokens before it. Without, they stay.")
-	o.gatewayOptions.flags(s)
+	gatewayFlags(s, &o.Target)
 }
 
 func (o *linkOptions) contentFlags(s *pflag.FlagSet) {
@@ -98,6 +79,13 @@ func (o *linkOptions) accountFlags(s *pflag.FlagSet) {
 	s.StringVar(&o.account, "service-account", "", "`NAME` of the ServiceAccount, and of its ClusterRole and ClusterRoleBinding. Without it: that of the link as it is, or else "+defaultAccount.Name+".")
 	s.StringVar(&o.accountNamespace, "service-account-namespace", "", "Its `NAMESPACE`, which is made if need be. Without it: likewise, or else "+defaultAccount.Namespace+".")
 	s.DurationVar(&o.duration, "duration", 0, "How long the token is good, as a `DURATION` of at least 10m: run this again before it ends. 0: it does not expire.")
+}
+
+// gatewayFlags adds those by which the gateways are found that a verb asks.
+func gatewayFlags(s *pflag.FlagSet, t *client.Target) {
+	t.AdminFlag(s)
+	t.PodFlag(s)
+	s.DurationVar(&t.Timeout, "timeout", time.Minute, "All is done within this `DURATION`.")
 }
 
 var defaultAccount = types.NamespacedName{Namespace: "linkerd-multicluster", Name: "isthmus-remote-access"}
@@ -127,7 +115,7 @@ func (o *linkOptions) check(p cli.Process) (err error) {
 			return cli.Usagef("--ca-file: %w", err)
 		}
 	}
-	return o.gatewayOptions.check(o.gateways())
+	return o.Check()
 }
 
 // readFile reads a file of at most 64 KiB, as much as a link may have.
@@ -152,14 +140,14 @@ func (o *linkOptions) run(ctx context.Context, p cli.Process) error {
 	if err := o.check(p); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	there, err := o.openThere(o.there)
+	there, err := open(reach.Options{Kubeconfig: o.Kubeconfig, Context: o.there})
 	if err != nil {
 		return err
 	}
 	defer there.close()
-	here, err := o.openHere()
+	here, err := open(o.Options)
 	if err != nil {
 		return err
 	}

@@ -68,7 +68,7 @@ func (l *linking) read(ctx context.Context, w *work) (err error) {
 		}
 	}
 	var all []corev1.Secret
-	if l.existing, all, err = findLink(ctx, here, o.namespace, o.name); err != nil {
+	if l.existing, all, err = findLink(ctx, here, o.Namespace, o.name); err != nil {
 		return err
 	}
 	if err := checkCluster(here, there, o.name, l.existing, all); err != nil {
@@ -82,13 +82,13 @@ func (l *linking) read(ctx context.Context, w *work) (err error) {
 		return err
 	}
 	if o.apply {
-		if err := here.require(ctx, localRights(o.namespace, "create update")); err != nil {
+		if err := here.require(ctx, localRights(o.Namespace, "create update")); err != nil {
 			return err
 		}
 	}
 	d := o.chooseDomains(ctx, w, there, l.existing)
 	l.content.trustDomain, l.content.clusterDomain = d.trust, d.cluster
-	l.linkKey = linkKey{link: o.name, namespace: o.namespace, by: here.uid}
+	l.linkKey = linkKey{link: o.name, namespace: o.Namespace, by: here.uid}
 	if l.before, err = l.linkKey.tokens(ctx, there, l.content.account.Namespace); err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (l *linking) preview(w *work) error {
 	}
 	with := l.content
 	with.token.text = placeholder
-	secret, err := with.into(l.existing, l.o.namespace)
+	secret, err := with.into(l.existing, l.o.Namespace)
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (l *linking) preview(w *work) error {
 
 // deliver tries the link, and writes or prints its Secret.
 func (l *linking) deliver(ctx context.Context, w *work) (written *corev1.Secret, err error) {
-	secret, err := l.content.into(l.existing, l.o.namespace)
+	secret, err := l.content.into(l.existing, l.o.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +136,7 @@ func (l *linking) deliver(ctx context.Context, w *work) (written *corev1.Secret,
 		verb = "update"
 	}
 	err = w.do(ctx, l.here, verb, "link Secret "+key(secret), func(ctx context.Context) error {
-		written, err = l.content.write(ctx, l.here, l.o.namespace, l.existing)
+		written, err = l.content.write(ctx, l.here, l.o.Namespace, l.existing)
 		l.unsure = mayBeDone(err)
 		return err
 	})

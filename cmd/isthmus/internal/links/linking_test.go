@@ -49,7 +49,7 @@ func TestUnsureWrite(t *testing.T) {
 		})
 		w, _ := newWork()
 		l := &linking{o: &linkOptions{name: "east", apply: true}, here: here, content: *newContent("new")}
-		l.o.namespace, l.content.server.url = "linkerd", "https://127.0.0.1:1" // where nothing listens
+		l.o.Namespace, l.content.server.url = "linkerd", "https://127.0.0.1:1" // where nothing listens
 		if _, err := l.deliver(t.Context(), w); err == nil || l.unsure != !apierrors.IsForbidden(failure) {
 			t.Errorf("%v: unsure %v, %v", failure, l.unsure, err)
 		}

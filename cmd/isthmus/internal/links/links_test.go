@@ -90,10 +90,10 @@ func newOptions(t *testing.T, flags ...string) (*linkOptions, context.Context) {
 	if err := v.Flags[1].Flags.Parse(flags); err != nil {
 		t.Fatal(err)
 	}
-	if err := o.gatewayOptions.check(o.gateways()); err != nil {
+	if err := o.Check(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), o.timeout)
+	ctx, cancel := context.WithTimeout(t.Context(), o.Timeout)
 	t.Cleanup(cancel)
 	return o, ctx
 }

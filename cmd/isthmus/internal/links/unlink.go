@@ -12,11 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/cmd/isthmus/internal/reach"
 )
 
 // unlinkOptions are those of "isthmus unlink".
 type unlinkOptions struct {
-	kubeOptions
+	reach.Options
 	name                string
 	there               string // context of the linked cluster
 	revoke, dryRun, yes bool
@@ -33,7 +34,7 @@ func unlinkVerb() cli.Verb {
 		Intro:   unlinkIntro,
 		Ending:  unlinkEnding,
 		Flags: []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) {
-			o.kubeOptions.flags(s, "to-context")
+			o.ClusterFlags(s, "to-context")
 			s.BoolVar(&o.revoke, "revoke", false, "Delete in the linked cluster, too, what isthmus link has made for it.")
 			s.StringVar(&o.there, "context", "", "With --revoke: `CONTEXT` of the linked cluster.")
 			s.StringVar(&o.account, "service-account", "", "With --revoke: `NAME` of the ServiceAccount there. Without it: what the link has, or else "+defaultAccount.Name+".")
@@ -63,14 +64,14 @@ func (o *unlinkOptions) run(ctx context.Context, p cli.Process) error {
 	if err := o.check(p); err != nil {
 		return err
 	}
-	here, err := o.openHere()
+	here, err := open(o.Options)
 	if err != nil {
 		return err
 	}
 	defer here.close()
 	var there *cluster
 	if o.revoke {
-		if there, err = o.openThere(o.there); err != nil {
+		if there, err = open(reach.Options{Kubeconfig: o.Kubeconfig, Context: o.there}); err != nil {
 			return err
 		}
 		defer there.close()
@@ -110,13 +111,13 @@ func (o *unlinkOptions) limited(ctx context.Context, f func(context.Context) err
 
 // read reads what is to be deleted. The revocation is nil without --revoke.
 func (o *unlinkOptions) read(ctx context.Context, here, there *cluster) (links []corev1.Secret, r *revocation, err error) {
-	all, err := listLinks(ctx, here, o.namespace)
+	all, err := listLinks(ctx, here, o.Namespace)
 	if err != nil {
 		return nil, nil, err
 	}
 	links = named(all, o.name)
 	if len(links) > 0 {
-		if err := here.require(ctx, localRights(o.namespace, "delete")); err != nil {
+		if err := here.require(ctx, localRights(o.Namespace, "delete")); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -126,7 +127,7 @@ func (o *unlinkOptions) read(ctx context.Context, here, there *cluster) (links [
 		}
 	}
 	if len(links) == 0 && (r == nil || len(r.tokens) == 0) {
-		return nil, nil, fmt.Errorf("%s: no Secret in namespace %s links %q (-n, --to-context)", here.title, o.namespace, o.name)
+		return nil, nil, fmt.Errorf("%s: no Secret in namespace %s links %q (-n, --to-context)", here.title, o.Namespace, o.name)
 	}
 	return links, r, nil
 }
@@ -148,7 +149,7 @@ func (o *unlinkOptions) readThere(ctx context.Context, here, there *cluster, lin
 	}
 	account.Namespace = cmp.Or(o.accountNS, account.Namespace, defaultAccount.Namespace)
 	account.Name = cmp.Or(o.account, account.Name, defaultAccount.Name)
-	return newRevocation(ctx, there, account, linkKey{link: o.name, namespace: o.namespace, by: here.uid})
+	return newRevocation(ctx, there, account, linkKey{link: o.name, namespace: o.Namespace, by: here.uid})
 }
 
 func (o *unlinkOptions) question(here, there *cluster, links []corev1.Secret) string {

@@ -48,7 +48,7 @@ func (o *cordonOptions) foresee(ctx context.Context, w *work) (list []*adminapi.
 		standing = adminapi.LastResort
 	}
 	path := "/debug/impact?" + url.Values{"cluster": {o.name}, "standing": {standing}}.Encode()
-	answers, err := client.ReadAll[adminapi.Impact](ctx, w.p, &o.gateway, o.timeout, path)
+	answers, err := client.ReadAll[adminapi.Impact](ctx, w.p, &o.Target, path)
 	if err != nil {
 		return nil, err
 	}

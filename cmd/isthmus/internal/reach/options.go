@@ -43,9 +43,20 @@ func (o *Options) straight(hint string) string {
 
 // Flags adds the flags, which store into o.
 func (o *Options) Flags(s *pflag.FlagSet) {
-	s.StringVar(&o.Kubeconfig, "kubeconfig", "", "Kubeconfig `FILE` of the gateway's cluster. Without it: $KUBECONFIG, ~/.kube/config, or the Pod's ServiceAccount.")
-	s.StringVar(&o.Context, "context", "", "`CONTEXT` of the kubeconfig. Without it: the current one.")
-	s.StringVarP(&o.Namespace, "namespace", "n", "linkerd", "`NAMESPACE` of the gateway's Pods.")
+	o.ClusterFlags(s, "context")
+	o.PodFlag(s)
+}
+
+// ClusterFlags adds those that choose the cluster. Its context is named by the flag context.
+func (o *Options) ClusterFlags(s *pflag.FlagSet, context string) {
+	o.ContextFlag = "--" + context
+	s.StringVar(&o.Kubeconfig, "kubeconfig", "", "Kubeconfig `FILE`. Without it: $KUBECONFIG, ~/.kube/config, or the Pod's ServiceAccount.")
+	s.StringVar(&o.Context, context, "", "`CONTEXT` of the gateway's cluster. Without it: the current one.")
+	s.StringVarP(&o.Namespace, "namespace", "n", "linkerd", "`NAMESPACE` of the gateway's Pods and of link Secrets there.")
+}
+
+// PodFlag adds the one that chooses among the gateways of the cluster.
+func (o *Options) PodFlag(s *pflag.FlagSet) {
 	s.StringVar(&o.Pod, "pod", "", "`NAME` of the gateway's Pod. Without it: those that are ready.")
 }
 
