@@ -30,7 +30,7 @@ func (r *run) end(ctx context.Context) error {
 		errs = append(errs, poll.Pause(ctx, settleTime))
 	}
 	if r.flagged {
-		errs = append(errs, r.restartGateway(ctx, nil))
+		errs = append(errs, r.restartGateway(ctx, nil), r.removeWritten(ctx))
 	}
 	if r.disturbed {
 		errs = append(errs, r.awaitLocal(ctx))

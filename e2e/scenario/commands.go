@@ -72,6 +72,8 @@ func (p *parser) command(words []string) (action, error) {
 		"no-stdout":       {parseOutput("standard output", false), 1, 1, "REGEX"},
 		"stderr":          {parseOutput("standard error", true), 1, 1, "REGEX"},
 		"owns":            {parseOwns, 3, 3, "CLUSTER KIND [NS/]NAME"},
+		"expect-svc":      {parseExpectSvc, 2, -1, "CLUSTER [NS/]NAME [options]"},
+		"patch":           {parsePatch, 4, 4, "CLUSTER KIND [NS/]NAME JSON"},
 		"expect-slices":   {parseExpectSlices, 4, 4, "CLUSTER NS SERVICE SECTION"},
 		"within":          {parseWithin, 2, -1, "DURATION EXPECTATION..."},
 		"stop":            {parseFault((*run).stop), 1, 1, "CLUSTER"},

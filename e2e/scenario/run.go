@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -32,9 +33,10 @@ type run struct {
 	namespaces map[string]map[string]bool // by cluster: those that are known to be there
 	objects    map[string][]written       // by cluster: in the order in which they were first written
 
-	noted           map[string]float64 // by the regular expression of a metric: what it added up to
-	verb            *verbRun           // the last one; nil: none yet
-	stopped, paused map[string]bool    // clusters
+	services        map[string]*corev1.Service // that were noted, by cluster, namespace and name
+	noted           map[string]float64         // by the regular expression of a metric: what it added up to
+	verb            *verbRun                   // the last one; nil: none yet
+	stopped, paused map[string]bool            // clusters
 	answering       map[netip.AddrPort]*answering
 	disturbed       bool // the local cluster's API has been stopped or paused
 	flagged         bool // the gateway runs with flags of the case
@@ -44,7 +46,7 @@ func newRun(life context.Context, runner *Runner, c *Case) *run {
 	r := &run{
 		runner: runner, c: c, life: life, streams: map[string]*stream{},
 		namespaces: map[string]map[string]bool{}, objects: map[string][]written{},
-		noted: map[string]float64{}, stopped: map[string]bool{}, paused: map[string]bool{},
+		services: map[string]*corev1.Service{}, noted: map[string]float64{}, stopped: map[string]bool{}, paused: map[string]bool{},
 		answering: map[netip.AddrPort]*answering{},
 	}
 	for name := range runner.writers {
