@@ -12,6 +12,8 @@ type Clusters struct {
 	Refused  []Refused    `json:"refusedEndpoints"` // by cluster
 	Problems []Problem    `json:"problems"`         // of Services' annotations and labels
 	Writer   *SliceWriter `json:"endpointSliceWriter,omitempty"`
+	// Exports is nil without --exports.
+	Exports *ExportsSummary `json:"exports,omitempty"`
 }
 
 // LinkSecrets shows whether the gateway can read the link Secrets at all.

@@ -7,6 +7,7 @@
 //	/debug/clusters  [Clusters]
 //	/debug/events    [Events]
 //	/debug/explain   [Explanation]
+//	/debug/exports   [Exports]; there is none without --exports
 //	/debug/impact    [Impact]
 //	/debug/services  a list of [Service]
 //	/debug/streams   [Streams]

@@ -22,6 +22,13 @@ type ServicesOutput struct {
 	Others   []OtherGateway `json:"otherGateways,omitempty"`
 }
 
+// ExportsOutput is what "isthmus exports -o json" prints.
+type ExportsOutput struct {
+	Time    time.Time `json:"time"`
+	Gateway string    `json:"gateway"`
+	Exports
+}
+
 // ExplainOutput is what "isthmus explain -o json" prints.
 type ExplainOutput struct {
 	Time    time.Time `json:"time"`

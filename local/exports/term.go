@@ -38,9 +38,9 @@ type term struct {
 	limiter *rate.Limiter
 	results chan result
 	writing map[plan.ID]task // under way
-	memory  plan.Memory
 
 	mu      sync.Mutex
+	memory  plan.Memory
 	current *plan.Plan          // nil: not all has been read yet
 	objects map[plan.ID]history // of those that have been written, or could not be
 }
@@ -127,9 +127,8 @@ func (t *term) pass() (tasks []task, wait time.Duration) {
 		return nil, time.Hour
 	}
 	p, memory := plan.Make(world, t.memory)
-	t.memory = memory
 	t.mu.Lock()
-	t.current = p
+	t.current, t.memory = p, memory
 	t.mu.Unlock()
 	wait = time.Hour
 	if !p.Due.IsZero() {
@@ -237,12 +236,4 @@ func (t *term) forget(p *plan.Plan, world plan.World) {
 		})
 		return !wanted && world.Services[id] == nil && time.Since(o.at) > changeTime
 	})
-}
-
-// status returns what is remembered of an object; false: it was not written.
-func (t *term) status(id plan.ID) (history, bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	o, ok := t.objects[id]
-	return o, ok
 }

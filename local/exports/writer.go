@@ -151,8 +151,11 @@ func (w *Writer) setTerm(t *term) {
 	}
 }
 
-func (w *Writer) leads() bool {
+func (w *Writer) leads() bool { return w.leading() != nil }
+
+// leading returns the present term; nil: this replica does not lead.
+func (w *Writer) leading() *term {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.term != nil
+	return w.term
 }

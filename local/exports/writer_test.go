@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"isthmus/clusterstore/typed/typedtest"
+	"isthmus/internal/adminapi"
 	"isthmus/local/exports/object"
 	"isthmus/local/exports/plan"
 )
@@ -120,9 +121,15 @@ func TestFailure(t *testing.T) {
 		}
 		w.before = nil
 		w.mu.Unlock()
+		if state, why := term.trouble(shop("bad-east")); state != adminapi.ExportFailed || why != "quota" {
+			t.Errorf("state %q: %s", state, why)
+		}
 		time.Sleep(10 * time.Minute)
 		if got := w.take(); !slices.Equal(got, []string{"create shop/bad-east"}) {
 			t.Errorf("once it may be written: %q", got)
+		}
+		if state, _ := term.trouble(shop("bad-east")); state != "" {
+			t.Errorf("once it is written: state %q", state)
 		}
 	})
 }
@@ -163,9 +170,8 @@ func TestChangedBack(t *testing.T) {
 		if got := w.take(); len(got) < 10 || len(got) > 16 {
 			t.Errorf("%d writes within ten minutes", len(got))
 		}
-		o, ok := term.status(shop("web-east"))
-		if !ok || !o.changedBack() {
-			t.Errorf("%+v", o)
+		if state, _ := term.trouble(shop("web-east")); state != adminapi.ExportChangedBack {
+			t.Errorf("state %q", state)
 		}
 	})
 }

@@ -1,0 +1,84 @@
+package adminapi
+
+import "time"
+
+// Exports is /debug/exports: what the own and all linked clusters export, as what it is written, and what of that is still to
+// be done. With ?service=NAME, NAMESPACE/NAME or NAMESPACE/ for all of a namespace, which may be there more than once, it is only about
+// exports, or what they are written as, of these names.
+type Exports struct {
+	Replica Replica       `json:"replica"` // that answers
+	Writer  ExportsWriter `json:"writer"`
+	// Unread is why nothing else of this page is known; empty: it is.
+	Unread    string           `json:"unread,omitempty"`
+	Exports   []Export         `json:"exports"`
+	Conflicts []ExportConflict `json:"conflicts"`
+	Changes   []ExportChange   `json:"changes"` // that are to be made, or would be with --exports=on
+	Written   []string         `json:"written"` // Services that have the gateway's mark
+	// MoreExports and MoreChanges are how many are left out.
+	MoreExports int `json:"moreExports,omitempty"`
+	MoreChanges int `json:"moreChanges,omitempty"`
+}
+
+// ExportsWriter is who writes Services for exports, as one replica sees it.
+type ExportsWriter struct {
+	Mode string `json:"mode"` // of --exports: plan or on
+	// With mode on only:
+	Identity string `json:"identity,omitempty"` // this replica's
+	Holder   string `json:"holder,omitempty"`   // of the Lease, as last seen; empty: none, or not known: without anything to write no replica takes it
+	Leading  bool   `json:"leading"`            // this replica writes
+	// LeaseError is why the Lease can't be used; empty: it can.
+	LeaseError string `json:"leaseError,omitempty"`
+}
+
+// ExportsSummary is what is wrong with the writing of Services for exports.
+type ExportsSummary struct {
+	ExportsWriter
+	Pending int `json:"pending"` // objects that are to be written or deleted
+	// Unwritten are exports of which something is not written, by the state; five of each at most.
+	Unwritten map[string][]string `json:"unwritten,omitempty"`
+}
+
+// Export is a Service that a cluster exports, or did, as one kind of object.
+type Export struct {
+	Cluster string    `json:"cluster"`
+	Export  string    `json:"export"`           // its name, in its cluster
+	Kind    string    `json:"kind"`             // mirror or federated
+	Object  string    `json:"object"`           // the Service that it is written as, or would be
+	State   string    `json:"state"`            // one of those that docs/exports.md lists
+	Detail  string    `json:"detail,omitempty"` // in words
+	Until   time.Time `json:"until,omitzero"`   // when the state ends by itself; zero: never
+}
+
+// States of an Export besides those that the plan of what is to be written has.
+const (
+	ExportWouldBeWritten = "would be written" // with --exports=on
+	ExportBeingWritten   = "being written"
+	ExportFailed         = "failed"       // to be written; it is tried again
+	ExportChangedBack    = "changed back" // by others, again and again
+)
+
+// ExportConflict is what exports of one name differ in.
+type ExportConflict struct {
+	Object  string `json:"object"` // the Service that they are written as
+	Kind    string `json:"kind"`
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
+// ExportChange is a Service that is to be created, updated or deleted.
+type ExportChange struct {
+	Verb   string        `json:"verb"` // create, update or delete
+	Object string        `json:"object"`
+	Kind   string        `json:"kind"`
+	Of     string        `json:"of"` // the exports
+	Fields []ExportField `json:"fields"`
+	// Error is why it could not be made; empty: it was not tried, as far as this replica knows.
+	Error string `json:"error,omitempty"`
+}
+
+// ExportField is one field that changes. Long values are cut.
+type ExportField struct {
+	Field  string `json:"field"`
+	Before string `json:"before,omitempty"` // empty: it is not there
+	After  string `json:"after,omitempty"`  // empty: it goes
+}

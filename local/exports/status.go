@@ -1,0 +1,47 @@
+package exports
+
+import (
+	"cmp"
+
+	"isthmus/internal/adminapi"
+	"isthmus/local/exports/plan"
+)
+
+// Status returns who writes.
+func (w *Writer) Status() adminapi.ExportsWriter {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return adminapi.ExportsWriter{Mode: "on", Identity: w.Identity, Holder: w.holder, Leading: w.term != nil, LeaseError: w.lease}
+}
+
+// Memory returns what the plans of the writer remember; false: this replica does not write.
+func (w *Writer) Memory() (plan.Memory, bool) {
+	t := w.leading()
+	if t == nil {
+		return plan.Memory{}, false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.memory, true
+}
+
+// Trouble returns why an object is not as it is to be, as far as this replica knows: a state, which is empty if it knows of no
+// reason, and that in words.
+func (w *Writer) Trouble(id plan.ID) (state, detail string) {
+	if t := w.leading(); t != nil {
+		return t.trouble(id)
+	}
+	return "", ""
+}
+
+func (t *term) trouble(id plan.ID) (state, detail string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch o := t.objects[id]; {
+	case o.problem != "":
+		return adminapi.ExportFailed, o.problem
+	case o.changedBack():
+		return adminapi.ExportChangedBack, "by " + cmp.Or(o.managers, "somebody who deletes it")
+	}
+	return "", ""
+}
