@@ -40,6 +40,7 @@ type admin struct {
 	pages   map[string]func() any // by path; answered as JSON
 	explain http.Handler          // of /debug/explain; nil: there is none
 	impact  http.Handler          // of /debug/impact; nil: there is none
+	exports http.Handler          // of /debug/exports; nil: there is none
 	lists   *listPages            // view=list of some of pages; nil: there are none, and no page at /
 	hosts   *adminHosts           // by which names pages may be asked for; nil: by any
 	metrics *prometheus.Registry
@@ -64,6 +65,9 @@ func (a *admin) handler() http.Handler {
 	}
 	if a.impact != nil {
 		mux.Handle("GET /debug/impact", pages.limit(a.impact))
+	}
+	if a.exports != nil {
+		mux.Handle("GET /debug/exports", pages.limit(a.exports))
 	}
 	if a.lists != nil {
 		page := overview.Handler()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -26,6 +27,7 @@ import (
 	"isthmus/grpcapi"
 	"isthmus/internal/adminapi"
 	"isthmus/local"
+	"isthmus/local/exports/plan"
 )
 
 // newGateway puts the parts together. It does no network IO and starts nothing.
@@ -52,11 +54,11 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	rules := o.rules(log)
+	rules, exported := o.rules(log), o.kept()
 	here, err := local.New(local.Options{
 		REST: cfg, TrustDomain: o.trustDomain, ClusterDomain: o.domain, Rules: rules, Table: table, Log: log, Metrics: metrics,
 		Preference: o.preference, Cordon: o.cordon, Region: o.region, Relist: o.relist, Report: record.clusterChanged,
-		Writer: writer.Writer,
+		Writer: writer.Writer, Exports: exported,
 	})
 	if err != nil {
 		return nil, err
@@ -65,7 +67,12 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	store, err := newStore(cfg, clusterstore.Options{
 		Namespace: o.namespace, Rules: rules, Table: table, Log: log, Registerer: registry, Metrics: metrics, Network: o.network, IPv6: o.ipv6, Local: here,
 		Memory: budget.NewPool(clusterLimits(usableMemory(), o.clusterBytes)), WhenLost: o.lost, LostAfter: o.lostAfter, Relist: o.relist, Report: record.clusterChanged,
+		Exports: exported, Own: here.Own(),
 	})
+	if err != nil {
+		return nil, err
+	}
+	exporter, err := newExporter(exporterConfig{cfg, o, log, registry, metrics, store, func(string) plan.Lease { return plan.Unknown }})
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +92,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 		alongside: []part{
 			{name: "preferences", run: func(ctx context.Context) error { return runTicks(ctx, table) }},
 		},
-		endFirst: writer.parts(),
+		endFirst: slices.Concat(writer.parts(), exporter.parts()),
 		ready:    new(atomic.Bool),
 		traces:   newTracing(o.traces, log),
 		log:      log,
@@ -94,9 +101,9 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	g.shutdown = newShutdown(o, api, g.server, log)
 	self := o.self(g.ready.Load)
 	g.admin = &admin{
-		ready: g.ready.Load, pages: debugPages(self, here, store, table, api, writer, record), explain: newExplainer(o, here, store, api).handler(),
-		impact: &impactPage{table, api.Views},
-		hosts:  newAdminHosts(o.domain, o.namespace, o.hosts), metrics: registry, pprof: o.pprof, log: logging.WithOwnLimit(log),
+		ready: g.ready.Load, pages: debugPages(self, here, store, table, api, writer, exporter, record), explain: newExplainer(o, here, store, api).handler(),
+		impact: &impactPage{table, api.Views}, exports: exporter.page(self),
+		hosts: newAdminHosts(o.domain, o.namespace, o.hosts), metrics: registry, pprof: o.pprof, log: logging.WithOwnLimit(log),
 	}
 	content := &listContent{
 		table: table, log: record, views: api.Views, here: here.Status, links: store.Status, problems: here.Problems, portsOf: here.Ports,
@@ -123,10 +130,10 @@ func (o *options) self(ready func() bool) func() adminapi.Replica {
 }
 
 // debugPages returns the pages of the admin server, by path.
-func debugPages(self func() adminapi.Replica, here *local.Local, store *clusterstore.Store, table *federation.Table, api *grpcapi.Server, writer sliceWriter, record eventLog) map[string]func() any {
+func debugPages(self func() adminapi.Replica, here *local.Local, store *clusterstore.Store, table *federation.Table, api *grpcapi.Server, writer sliceWriter, exporter *exporter, record eventLog) map[string]func() any {
 	return map[string]func() any{
 		"/debug/version":  func() any { return ownBuild() },
-		"/debug/clusters": func() any { return writer.addTo(newClustersPage(self(), here, store, table)) },
+		"/debug/clusters": func() any { return exporter.addTo(writer.addTo(newClustersPage(self(), here, store, table))) },
 		"/debug/services": func() any { return newServicesPage(table, api.Views(), here.Problems(), members{here, store}) },
 		"/debug/streams":  func() any { return newStreamsPage(api.Views()) },
 		"/debug/events":   func() any { return newEventsPage(record) },

@@ -80,7 +80,7 @@ func TestHelpIsComplete(t *testing.T) {
 // TestUsageErrors: one line on stderr with what to do, and exit code 2.
 func TestUsageErrors(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"serve", `isthmus: unknown verb "serve": gateway, clusters, services, explain, check, get, profile, link, unlink, cordon, uncordon, version, completion and help are known (isthmus --help explains)`},
+		{"serve", `isthmus: unknown verb "serve": gateway, clusters, services, exports, explain, check, get, profile, link, unlink, cordon, uncordon, version, completion and help are known (isthmus --help explains)`},
 		{"destination --pace=soon", `isthmus destination: --pace is "soon"`},
 		{"gateway --enable-ipv6 false", `isthmus gateway: unexpected argument "false": gateway takes none; flags begin with a dash, and a boolean's value follows "="`},
 		{"gateway --enable-endpoint-slices=false", "--enable-ipv6 needs EndpointSlices: give --enable-ipv6=false or"},

@@ -39,6 +39,7 @@ type options struct {
 	pprof, queueMetrics, isVersion bool
 	relistText, audit              string
 	preferenceOptions
+	exportOptions
 
 	// derived from the flags by check
 	level          logging.Level
@@ -94,6 +95,7 @@ func gatewayVerb(o *options) cli.Verb {
 	})
 	section("Which clusters clients use", o.preferenceFlags)
 	section("Clusters that are taken out", o.standingFlags)
+	section("Services for what linked clusters export", o.exportFlags)
 	section("What proxies are sent", func(s *pflag.FlagSet) {
 		s.BoolVar(&o.ipv6, "enable-ipv6", true, "Send IPv6 addresses, and prefer a Pod's IPv6 address to its IPv4 one. Needs EndpointSlices.")
 		s.BoolVar(&o.h2Upgrade, "enable-h2-upgrade", true, "Hint that meshed Pods take HTTP/2, so that proxies upgrade.")
@@ -201,7 +203,7 @@ func (o *options) check() error {
 	if err := o.parseHTTP2(); err != nil {
 		return err
 	}
-	if err := o.preferenceOptions.check(); err != nil {
+	if err := cmp.Or(o.preferenceOptions.check(), o.exportOptions.check()); err != nil {
 		return err
 	}
 	if o.relist, err = parseRelist(o.relistText); err != nil {

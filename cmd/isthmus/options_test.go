@@ -63,6 +63,13 @@ var accepted = map[string]string{
 	"lost-after":                 "1h0m0s",
 	"audit":                      "10m",
 	"relist":                     "10m",
+	"exports":                    "plan",
+	"export-namespaces":          "shop,team-*,!team-x",
+	"unlinked-after":             "1h0m0s",
+	"local-federated-selector":   "exported in (yes)",
+	"local-excluded-labels":      "a,example.com/*",
+	"local-excluded-annotations": "example.com/b",
+	"multicluster-namespace":     "multicluster",
 }
 
 // TestAccepted: each flag with one dash and two, the value after "=" or, unless

@@ -28,6 +28,14 @@ func (c colour) paint(text string) string {
 	return string(c) + text + "\x1b[0m"
 }
 
+// when returns a printable text, in the colour if there are colours.
+func (c colour) when(colours bool, text string) string {
+	if !colours {
+		return text
+	}
+	return c.paint(text)
+}
+
 // cell is one text of a table, which need not be printable.
 type cell struct {
 	text   string
@@ -72,10 +80,7 @@ func (t *cells) write(b *bytes.Buffer, indent string) {
 		for i, c := range row {
 			text := printable(c.text)
 			padding := widths[i] + 2 - utf8.RuneCountInString(text)
-			if t.colours {
-				text = c.colour.paint(text)
-			}
-			b.WriteString(text)
+			b.WriteString(c.colour.when(t.colours, text))
 			if i < len(row)-1 {
 				b.WriteString(strings.Repeat(" ", padding))
 			}

@@ -9,5 +9,5 @@ import (
 // overview. own is what this program was built from; preflight is for checks where there is
 // no gateway.
 func Verbs(own adminapi.Build, preflight Preflighter) []cli.Verb {
-	return []cli.Verb{clustersVerb(), servicesVerb(), explainVerb(), checkVerb(own, preflight), getVerb(), profileVerb()}
+	return []cli.Verb{clustersVerb(), servicesVerb(), exportsVerb(), explainVerb(), checkVerb(own, preflight), getVerb(), profileVerb()}
 }

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"k8s.io/client-go/rest"
+
+	"isthmus/clusterstore"
+	"isthmus/clusterstore/cluster"
+	"isthmus/clusterstore/kube"
+	"isthmus/federation"
+	"isthmus/internal/adminapi"
+	"isthmus/local/exports"
+	"isthmus/local/exports/plan"
+)
+
+// exporter knows what is to be written for exports: its writer writes that, pages and metrics show it. nil: --exports is off.
+type exporter struct {
+	settings plan.Settings
+	store    interface {
+		Exports() (clusterstore.Exports, bool)
+	}
+	lease  func(cluster string) plan.Lease
+	writer *exports.Writer // nil: --exports is plan
+	now    *shared[*exportsView]
+	memory plan.Memory // of the plan that was shown last
+}
+
+// exportsView is what there was to be written at one time.
+type exportsView struct {
+	writer  adminapi.ExportsWriter
+	world   plan.World
+	plan    *plan.Plan // nil: not all has been read yet
+	changes []exportChange
+	changed map[plan.ID]*exportChange
+	of      map[plan.ID]plan.ID // by object, the exports that it is written for
+}
+
+// exportChange is an object that is to be written or deleted.
+type exportChange struct {
+	verb           string
+	id, of         plan.ID
+	kind           plan.Kind
+	before, after  *plan.Service // nil: there is none
+	trouble, error string        // the state, and why it could not be written; empty: it was not tried, as far as known
+}
+
+type exporterConfig struct {
+	rest     *rest.Config
+	options  *options
+	log      *zap.Logger
+	registry *prometheus.Registry
+	metrics  *cluster.Metrics
+	store    *clusterstore.Store
+	lease    func(cluster string) plan.Lease
+}
+
+func newExporter(c exporterConfig) (*exporter, error) {
+	o := c.options
+	if o.exports == exportsOff {
+		return nil, nil
+	}
+	e := &exporter{store: c.store, lease: c.lease, settings: plan.Settings{
+		Controller: o.namespace, Multicluster: o.multiclusterNamespace, Labels: true, UnlinkedAfter: o.unlinkedAfter,
+	}}
+	e.now = newShared(time.Second, listRestFor, nil, e.look)
+	c.registry.MustRegister(newExportMetrics(e))
+	if o.exports == exportsPlan {
+		return e, nil
+	}
+	api, err := kube.New(federation.Local, c.rest, c.metrics.Requests())
+	if err == nil {
+		err = api.AddTyped()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("client for exported Services: %w", err)
+	}
+	name, err := replicaName()
+	if err != nil {
+		return nil, err
+	}
+	e.writer, err = exports.New(exports.Options{
+		Services: api.Services, Leases: api.Leases, Namespace: o.namespace, Identity: name,
+		World: e.world, Changed: c.store.ExportsChanged, Registerer: c.registry, Log: c.log,
+	})
+	return e, err
+}
+
+// parts returns the writer as a part of the gateway, or none.
+func (e *exporter) parts() []part {
+	if e == nil || e.writer == nil {
+		return nil
+	}
+	return []part{{name: "writer of exported Services", run: e.writer.Run}}
+}
+
+// world returns what plans depend on.
+func (e *exporter) world() (plan.World, bool) {
+	all, ok := e.store.Exports()
+	if !ok {
+		return plan.World{}, false
+	}
+	w := plan.World{Settings: e.settings, Now: time.Now(), Clusters: slices.Clone(all.Clusters), Namespaces: all.Namespaces, Services: all.Services}
+	for i := range w.Clusters {
+		w.Clusters[i].Lease = e.lease(w.Clusters[i].Name)
+	}
+	return w, true
+}
+
+// look makes a plan of what there is now, as the writer does. It is not called by two goroutines at a time.
+func (e *exporter) look() *exportsView {
+	v := &exportsView{writer: adminapi.ExportsWriter{Mode: exportsPlan}, changed: make(map[plan.ID]*exportChange), of: make(map[plan.ID]plan.ID)}
+	trouble := func(plan.ID) (string, string) { return "", "" }
+	if e.writer != nil {
+		v.writer, trouble = e.writer.Status(), e.writer.Trouble
+		if memory, leads := e.writer.Memory(); leads {
+			e.memory = memory
+		}
+	}
+	var ok bool
+	if v.world, ok = e.world(); !ok {
+		return v
+	}
+	v.plan, e.memory = plan.Make(v.world, e.memory)
+	add := func(c exportChange) {
+		c.trouble, c.error = trouble(c.id)
+		v.changes = append(v.changes, c)
+	}
+	for i := range v.plan.Services {
+		want := &v.plan.Services[i]
+		have := v.world.Services[want.ID]
+		v.of[want.ID] = want.Of
+		if next, differs := want.Over(have); differs && have == nil {
+			add(exportChange{verb: "create", id: want.ID, of: want.Of, kind: want.Kind, after: &next})
+		} else if differs {
+			add(exportChange{verb: "update", id: want.ID, of: want.Of, kind: want.Kind, before: have, after: &next})
+		}
+	}
+	for _, u := range v.plan.Delete {
+		v.of[u.ID] = u.Of
+		add(exportChange{verb: "delete", id: u.ID, of: u.Of, kind: u.Kind, before: v.world.Services[u.ID]})
+	}
+	for i := range v.changes {
+		v.changed[v.changes[i].id] = &v.changes[i]
+	}
+	return v
+}
+
+// state returns what has become of an export, and that in words.
+func (v *exportsView) state(of *plan.Verdict) (state, detail string) {
+	c := v.changed[of.Object]
+	switch {
+	case of.State != plan.Written || c == nil:
+		return string(of.State), of.Detail
+	case c.trouble != "":
+		return c.trouble, c.error
+	case v.writer.Mode == exportsPlan:
+		return adminapi.ExportWouldBeWritten, of.Detail
+	}
+	return adminapi.ExportBeingWritten, of.Detail
+}
+
+// addTo adds to a page what is wrong.
+func (e *exporter) addTo(page adminapi.Clusters) adminapi.Clusters {
+	if e == nil {
+		return page
+	}
+	const examples = 5
+	v := e.now.get().value
+	page.Exports = &adminapi.ExportsSummary{ExportsWriter: v.writer, Pending: len(v.changes), Unwritten: make(map[string][]string)}
+	if v.plan == nil {
+		return page
+	}
+	for i := range v.plan.Verdicts {
+		of := &v.plan.Verdicts[i]
+		state, detail := v.state(of)
+		if !unwritten[state] || len(page.Exports.Unwritten[state]) == examples {
+			continue
+		}
+		text := fmt.Sprintf("%v of %s", of.Object, federation.ClusterName(of.Cluster))
+		if detail != "" {
+			text += " (" + detail + ")"
+		}
+		page.Exports.Unwritten[state] = append(page.Exports.Unwritten[state], printable(text))
+	}
+	return page
+}
+
+// unwritten are the states in which somebody has to do something, or to know.
+var unwritten = map[string]bool{
+	string(plan.Taken): true, string(plan.Waiting): true, string(plan.OnHold): true, string(plan.Unset): true, string(plan.OverNumber): true,
+	string(plan.NameRefused): true, adminapi.ExportFailed: true, adminapi.ExportChangedBack: true,
+}

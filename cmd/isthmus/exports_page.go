@@ -1,0 +1,129 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+
+	"isthmus/federation"
+	"isthmus/internal/adminapi"
+	"isthmus/internal/legible"
+	"isthmus/local/exports/plan"
+)
+
+// How much of exports a page has.
+const (
+	maxExports     = 10_000
+	maxFieldBytes  = 32 << 10 // of a value
+	maxChangeBytes = 4 << 20  // of the values of all changes
+)
+
+// page returns what answers /debug/exports, or nil.
+func (e *exporter) page(self func() adminapi.Replica) http.Handler {
+	if e == nil {
+		return nil
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		page := newExportsPage(e.now.get().value, r.URL.Query()["service"])
+		page.Replica = self()
+		encodePage(page).serve(w)
+	})
+}
+
+// newExportsPage returns what there is about exports, or what they are written as, with one of these names, each of them NAME,
+// NAMESPACE/NAME or NAMESPACE/; none: about all.
+func newExportsPage(v *exportsView, names []string) *adminapi.Exports {
+	page := &adminapi.Exports{Writer: v.writer, Exports: []adminapi.Export{}, Conflicts: []adminapi.ExportConflict{}, Changes: []adminapi.ExportChange{}, Written: []string{}}
+	if v.plan == nil {
+		page.Unread = "the Services and Namespaces of the gateway's cluster, or the link Secrets, have not been read as a whole yet: isthmus clusters shows why"
+		return page
+	}
+	about := func(ids ...plan.ID) bool {
+		return len(names) == 0 || slices.ContainsFunc(names, func(wanted string) bool {
+			return slices.ContainsFunc(ids, func(id plan.ID) bool {
+				return wanted == id.Name || wanted == id.Namespace+"/" || wanted == id.String()
+			})
+		})
+	}
+	for i := range v.plan.Verdicts {
+		of := &v.plan.Verdicts[i]
+		switch {
+		case !about(of.Export, of.Object):
+		case len(page.Exports) == maxExports:
+			page.MoreExports++
+		default:
+			state, detail := v.state(of)
+			page.Exports = append(page.Exports, adminapi.Export{
+				Cluster: federation.ClusterName(of.Cluster).String(), Export: printable(of.Export.String()), Kind: string(of.Kind), Object: printable(of.Object.String()),
+				State: state, Detail: printable(detail), Until: of.Until,
+			})
+		}
+	}
+	for _, c := range v.plan.Conflicts {
+		if about(c.Object, v.of[c.Object]) {
+			page.Conflicts = append(page.Conflicts, adminapi.ExportConflict{Object: c.Object.String(), Kind: string(c.Kind), Reason: c.Reason, Message: printable(c.Message)})
+		}
+	}
+	left := maxChangeBytes
+	for i := range v.changes {
+		c := &v.changes[i]
+		switch {
+		case !about(c.id, c.of):
+		case left <= 0:
+			page.MoreChanges++
+		default:
+			page.Changes = append(page.Changes, newExportChange(c, &left))
+		}
+	}
+	for id, o := range v.world.Services {
+		if v.world.Marked(o) && about(id, v.of[id]) {
+			page.Written = append(page.Written, id.String())
+		}
+	}
+	slices.Sort(page.Written)
+	return page
+}
+
+// newExportChange returns a change with the fields that differ. Their bytes are taken from left.
+func newExportChange(c *exportChange, left *int) adminapi.ExportChange {
+	change := adminapi.ExportChange{Verb: c.verb, Object: c.id.String(), Kind: string(c.kind), Of: c.of.String(), Fields: []adminapi.ExportField{}, Error: printable(c.error)}
+	before, after := exportFields(c.before), exportFields(c.after)
+	all := maps.Clone(before)
+	maps.Copy(all, after)
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		if before[key] != after[key] {
+			f := adminapi.ExportField{Field: printable(key), Before: legible.Text(before[key], maxFieldBytes), After: legible.Text(after[key], maxFieldBytes)}
+			*left -= len(f.Field) + len(f.Before) + len(f.After)
+			change.Fields = append(change.Fields, f)
+		}
+	}
+	return change
+}
+
+// exportFields returns the fields of a Service that plans know of; nil: it has none.
+func exportFields(s *plan.Service) map[string]string {
+	fields := make(map[string]string)
+	if s == nil {
+		return fields
+	}
+	fields["type"] = s.Type
+	for key, value := range s.Labels {
+		fields["label "+key] = cmp.Or(value, `""`)
+	}
+	for key, value := range s.Annotations {
+		fields["annotation "+key] = cmp.Or(value, `""`)
+	}
+	for _, p := range s.Ports {
+		text := "to " + p.Target
+		if p.Name != "" {
+			text += ", name " + p.Name
+		}
+		if p.AppProtocol != "" {
+			text += ", appProtocol " + p.AppProtocol
+		}
+		fields[fmt.Sprintf("port %d/%s", p.Number, p.Protocol)] = text
+	}
+	return fields
+}

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http/httptest"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"isthmus/clusterstore"
+	"isthmus/internal/adminapi"
+	"isthmus/local/exports/plan"
+)
+
+// exported is a Store: what clusters export.
+type exported clusterstore.Exports
+
+func (e exported) Exports() (clusterstore.Exports, bool) {
+	return clusterstore.Exports(e), e.Services != nil
+}
+
+func shopService(name string, number uint16, labels map[string]string) *plan.Service {
+	return &plan.Service{ID: plan.ID{Namespace: "shop", Name: name}, UID: "u", Type: "ClusterIP", ClusterIPs: []string{"10.0.0.1"}, Labels: labels,
+		Ports: []plan.Port{{Name: "http", Protocol: "TCP", Number: number, Target: "8080"}}}
+}
+
+// exportingShop is a world in which east exports web and taken, and west exports web with another port.
+func exportingShop() exported {
+	all, err := plan.ParsePatterns("*")
+	if err != nil {
+		panic(err)
+	}
+	cluster := func(name string, services ...*plan.Service) plan.Cluster {
+		c := plan.Cluster{Name: name, Domain: "cluster.local", Seen: true, Allow: all}
+		for _, s := range services {
+			c.Exports = append(c.Exports, plan.Export{ID: s.ID, Service: s, Mirror: name == "east", Federated: s.Name == "web"})
+		}
+		return c
+	}
+	users := shopService("taken-east", 80, nil)
+	users.Selector = true
+	return exported{
+		Clusters: []plan.Cluster{
+			cluster(""), cluster("east", shopService("taken", 80, nil), shopService("web", 80, map[string]string{"team": "a"})), cluster("west", shopService("web", 8080, nil)),
+		},
+		Namespaces: map[string]bool{"shop": true}, Services: map[plan.ID]*plan.Service{users.ID: users},
+	}
+}
+
+func testExporter(store exported) *exporter {
+	e := &exporter{store: store, lease: func(string) plan.Lease { return plan.Free }, settings: plan.Settings{Controller: "linkerd", Labels: true, UnlinkedAfter: 1e9}}
+	e.now = newShared(0, 0, nil, e.look)
+	return e
+}
+
+func TestExportsPage(t *testing.T) {
+	store := exportingShop()
+	e := testExporter(store)
+	ask := func(query string) (page adminapi.Exports) {
+		t.Helper()
+		w := httptest.NewRecorder()
+		e.page(func() adminapi.Replica { return adminapi.Replica{Name: "me"} }).ServeHTTP(w, httptest.NewRequest("GET", "/debug/exports"+query, nil))
+		if err := json.Unmarshal(w.Body.Bytes(), &page); err != nil {
+			t.Fatal(err)
+		}
+		return page
+	}
+	states := func(page adminapi.Exports) (all []string) {
+		for _, x := range page.Exports {
+			all = append(all, strings.Join([]string{x.Cluster, x.Export, x.Object, x.State}, " "))
+		}
+		return all
+	}
+	changes := func(page adminapi.Exports) (all []string) {
+		for _, c := range page.Changes {
+			all = append(all, c.Verb+" "+c.Object)
+		}
+		return all
+	}
+	all := ask("")
+	if want := []string{"east shop/taken shop/taken-east taken", "east shop/web shop/web-federated would be written", "east shop/web shop/web-east would be written",
+		"west shop/web shop/web-federated would be written"}; !slices.Equal(states(all), want) {
+		t.Errorf("exports %q, want %q", states(all), want)
+	}
+	if want := []string{"create shop/web-east", "create shop/web-federated"}; !slices.Equal(changes(all), want) || len(all.Written) > 0 {
+		t.Errorf("changes %q, want %q; written %q", changes(all), want, all.Written)
+	}
+	if len(all.Conflicts) != 1 || all.Conflicts[0].Object != "shop/web-federated" {
+		t.Errorf("conflicts %+v", all.Conflicts)
+	}
+	if got := ask("?service=shop/taken"); len(got.Exports) != 1 || len(got.Changes)+len(got.Conflicts) > 0 {
+		t.Errorf("of shop/taken: %+v", got)
+	}
+	if got := ask("?service=web-east"); len(got.Exports) != 1 || len(got.Changes) != 1 {
+		t.Errorf("of web-east: %+v", got)
+	}
+	if got := ask("?service=shop/"); !reflect.DeepEqual(got, all) {
+		t.Errorf("of namespace shop: %+v, want all: %+v", got, all)
+	}
+	if got := ask("?service=other/&service=nothing"); len(got.Exports)+len(got.Changes)+len(got.Conflicts) > 0 {
+		t.Errorf("of another namespace: %+v", got)
+	}
+
+	// What is done is no longer to be changed; what others have changed is, and their own labels are not.
+	v := e.look()
+	for _, c := range v.changes {
+		store.Services[c.id] = c.after
+	}
+	mirror := store.Services[plan.ID{Namespace: "shop", Name: "web-east"}]
+	mirror.Labels["users"], mirror.Ports = "own", nil
+	got := ask("")
+	want := []adminapi.ExportChange{{Verb: "update", Object: "shop/web-east", Kind: "mirror", Of: "shop/web", Fields: []adminapi.ExportField{{Field: "port 80/TCP", After: "to 8080, name http"}}}}
+	if !reflect.DeepEqual(got.Changes, want) {
+		t.Errorf("changes %+v, want %+v", got.Changes, want)
+	}
+	if want := []string{"shop/web-east", "shop/web-federated"}; !slices.Equal(got.Written, want) || got.Exports[1].State != "written" {
+		t.Errorf("written %q, want %q; exports %q", got.Written, want, states(got))
+	}
+	if got := ask("?service=shop/web").Written; len(got) != 2 {
+		t.Errorf("written for shop/web: %q", got)
+	}
+	store.Clusters[1].Exports = nil
+	if got := changes(ask("?service=web-east")); !slices.Equal(got, []string{"delete shop/web-east"}) {
+		t.Errorf("once it is exported no longer: %q", got)
+	}
+	e.store = exported{}
+	if got := ask(""); got.Unread == "" || len(got.Exports) > 0 {
+		t.Errorf("before all is read: %+v", got)
+	}
+}
+
+// TestExportsPageIsBounded: what a hostile cluster exports does not make the page larger than clients read.
+func TestExportsPageIsBounded(t *testing.T) {
+	v := testExporter(exportingShop()).look()
+	large := shopService("web", 80, map[string]string{"a": strings.Repeat("x", 20_000)})
+	v.changes = nil
+	for range 1000 {
+		v.changes = append(v.changes, exportChange{verb: "create", after: large})
+	}
+	v.plan.Verdicts = slices.Repeat(v.plan.Verdicts[:1], maxExports+7)
+	page := newExportsPage(v, nil)
+	if text := encodePage(page).text; len(text) > 8<<20 || len(page.Changes)+page.MoreChanges != 1000 || page.MoreChanges == 0 || page.MoreExports != 7 {
+		t.Errorf("%d bytes, %d changes and %d more, %d exports more", len(text), len(page.Changes), page.MoreChanges, page.MoreExports)
+	}
+}
+
+func TestExportMetrics(t *testing.T) {
+	e := testExporter(exportingShop())
+	want := `
+# HELP isthmus_export_conflicts Differences between exports of one name.
+# TYPE isthmus_export_conflicts gauge
+isthmus_export_conflicts{kind="federated",reason="PortConflict"} 1
+# HELP isthmus_exports Services that clusters export, once for each kind of object that they are written as, or would be.
+# TYPE isthmus_exports gauge
+isthmus_exports{cluster="east",kind="federated"} 1
+isthmus_exports{cluster="east",kind="mirror"} 2
+isthmus_exports{cluster="west",kind="federated"} 1
+# HELP isthmus_exports_held What is written for exports that are gone, and stays for --unlinked-after; cluster empty: since it is linked no longer.
+# TYPE isthmus_exports_held gauge
+isthmus_exports_held{cluster="east"} 0
+isthmus_exports_held{cluster="local"} 0
+isthmus_exports_held{cluster="west"} 0
+# HELP isthmus_exports_pending Services that are to be created, updated or deleted for exports, or would be with --exports=on.
+# TYPE isthmus_exports_pending gauge
+isthmus_exports_pending 2
+# HELP isthmus_exports_refused Exports of which nothing is written, by reason: those states of docs/exports.md that are not written, being written, would be written, kept or held.
+# TYPE isthmus_exports_refused gauge
+isthmus_exports_refused{cluster="east",reason="taken"} 1
+`
+	if err := testutil.CollectAndCompare(newExportMetrics(e), strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestExportsSummary(t *testing.T) {
+	e := testExporter(exportingShop())
+	got := e.addTo(adminapi.Clusters{}).Exports
+	if got == nil || got.Pending != 2 || got.Mode != "plan" ||
+		!reflect.DeepEqual(got.Unwritten, map[string][]string{"taken": {"shop/taken-east of east (the Service taken-east is somebody else's)"}}) {
+		t.Errorf("%+v", got)
+	}
+	if (*exporter)(nil).addTo(adminapi.Clusters{}).Exports != nil {
+		t.Error("a summary though exports are off")
+	}
+}

@@ -1,0 +1,150 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/internal/adminapi"
+)
+
+// exportsOptions are those of "isthmus exports".
+type exportsOptions struct {
+	Target
+	diff, written bool
+}
+
+func exportsVerb() cli.Verb {
+	o := new(exportsOptions)
+	return cli.Verb{
+		Use:     "exports [NAME…]",
+		Summary: "show what clusters export, and which Services are written here for it, or would be",
+		Intro:   exportsIntro,
+		Ending:  exportsEnding,
+		Flags: []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) {
+			o.pageFlags(s, pageTimeout, pageAllowed)
+			s.BoolVar(&o.diff, "diff", false, "Show what is to be changed, Service by Service. The exit code is 1 if anything is.")
+			s.BoolVar(&o.written, "written", false, "Print the Services that the gateway has written, for kubectl delete -f -.")
+		})},
+		Run: func(ctx context.Context, p cli.Process) error { return runExports(ctx, p, o) },
+	}
+}
+
+// runExports shows the page of exports, or some of it.
+func runExports(ctx context.Context, p cli.Process, o *exportsOptions) error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	if o.diff && o.written {
+		return cli.Usagef("--diff shows what is to be changed, --written what is there: give one of them")
+	}
+	query := url.Values{}
+	for _, arg := range p.Args {
+		name, ok := parseServiceName(arg)
+		switch namespace, all := strings.CutSuffix(arg, "/"); {
+		case all && namespace != "":
+			query.Add("service", arg)
+		case !ok:
+			return cli.Usagef("%q is no service's name: give NAME, NAMESPACE/NAME, NAME.NAMESPACE, or NAMESPACE/ for all of a namespace", arg)
+		case name.namespace == "":
+			query.Add("service", name.name)
+		default:
+			query.Add("service", name.namespace+"/"+name.name)
+		}
+	}
+	answers, err := ReadAll[adminapi.Exports](ctx, p, &o.Target, "/debug/exports?"+query.Encode())
+	if err != nil {
+		return err
+	}
+	shown := chooseExports(answers)
+	switch status, _ := errors.AsType[statusError](shown.Err); {
+	case status.code == http.StatusNotFound:
+		return fmt.Errorf("%s knows nothing of exports: it runs with --exports=off, which is the default\n  Start it with --exports=plan to see what would be written: then nothing is", shown.Gateway)
+	case shown.Err != nil:
+		return shown.Err
+	case shown.Value.Unread != "":
+		return fmt.Errorf("%s: %s", shown.Gateway, printable(shown.Value.Unread))
+	}
+	return o.print(p, shown)
+}
+
+// chooseExports returns the answer of the gateway that writes, which knows what has failed, or else the first one.
+func chooseExports(answers []Answer[adminapi.Exports]) Answer[adminapi.Exports] {
+	rank := func(a Answer[adminapi.Exports]) int {
+		switch {
+		case a.Err != nil:
+			return 2
+		case !a.Value.Writer.Leading:
+			return 1
+		}
+		return 0
+	}
+	return slices.MinFunc(answers, func(a, b Answer[adminapi.Exports]) int { return rank(a) - rank(b) })
+}
+
+func (o *exportsOptions) print(p cli.Process, shown Answer[adminapi.Exports]) (err error) {
+	s := &exportsState{page: shown.Value, at: shown.At, colours: wantsColour(p.Stdout)}
+	changes := len(s.page.Changes) + s.page.MoreChanges
+	switch {
+	case o.written:
+		return s.printWritten(p.Stdout)
+	case o.diff && !o.asJSON():
+		err = s.printDiff(p.Stdout)
+	default:
+		err = (&screen{w: p.Stdout, authority: shown.Gateway, asJSON: o.asJSON()}).show(s, shown.At)
+	}
+	if err == nil && o.diff && changes > 0 {
+		err = fmt.Errorf("%s to be changed", cli.Count(changes, "Service is", "Services are"))
+	}
+	return err
+}
+
+const exportsIntro = `isthmus exports shows what the gateway's own and all linked clusters export by Linkerd's
+labels, and which Services the gateway writes in its own cluster for that, or would.
+
+Usage: isthmus exports [NAME…] [FLAGS]
+
+NAME is that of an export or of what it is written as: NAME, of any namespace,
+NAMESPACE/NAME, NAME.NAMESPACE, or NAMESPACE/ for all of a namespace.`
+
+const exportsEnding = `Nothing is written unless the gateway runs with --exports=on. With --exports=plan it knows
+what it would write, which is what this verb is for before you switch it on:
+
+  isthmus exports           the table: each export of each cluster, and what becomes of it
+  isthmus exports --diff    each field of each Service that would be changed
+
+The table:
+  CLUSTER     that exports it; local is the gateway's own
+  KIND        mirror (NAME-CLUSTER) or federated (NAME-federated)
+  WRITTEN AS  the Service of the gateway's cluster
+  STATE       written, or why not; docs/exports.md explains each, and what to do
+  UNTIL       how long that stays so by itself
+Of several gateways it is the one that holds the Lease that is shown: it knows what failed.
+
+--diff begins with "+" for what is to be and "-" for what is. Labels and annotations that
+others have set are not in it: they stay.
+
+--written prints the Services that have the gateway's mark, each as a line of JSON that
+kubectl takes. To remove all of them, start the gateway with --exports=plan, so that it does
+not write them again, then:
+
+  isthmus exports --written | kubectl delete -f -
+
+-o json prints one object in a line: go doc isthmus/internal/adminapi.ExportsOutput
+explains its fields.
+
+Exit code 1 if no gateway can be asked or exports are off there; with --diff also if a
+Service is to be changed.
+
+Examples:
+  isthmus exports
+  isthmus exports shop/web
+  isthmus exports shop/ --diff
+  isthmus exports -o json | jq -r '.exports[] | select(.state == "taken") | .object'`

@@ -1,0 +1,128 @@
+package client
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/internal/adminapi"
+)
+
+// exportsState is a page of exports to be shown.
+type exportsState struct {
+	page    *adminapi.Exports
+	at      time.Time // by the gateway's clock
+	colours bool
+}
+
+func (s *exportsState) snapshot(at time.Time, authority string) any {
+	return adminapi.ExportsOutput{Time: at, Gateway: authority, Exports: *s.page}
+}
+
+// table has a line for each export, what differs between them, and who writes.
+func (s *exportsState) table() (string, []byte) {
+	var b bytes.Buffer
+	t := cells{colours: s.colours}
+	t.row("EXPORT", "CLUSTER", "KIND", "WRITTEN AS", "STATE", "UNTIL", "DETAIL")
+	for _, e := range s.page.Exports {
+		until := ""
+		if !e.Until.IsZero() {
+			until = duration.HumanDuration(max(0, e.Until.Sub(s.at)))
+		}
+		_, object, _ := strings.Cut(e.Object, "/")
+		t.row(e.Export, e.Cluster, e.Kind, object, cell{e.State, exportColour(e.State)}, until, e.Detail)
+	}
+	if len(s.page.Exports) > 0 {
+		t.write(&b, "  ")
+	}
+	if s.page.MoreExports > 0 {
+		fmt.Fprintf(&b, "  … and %d more: name one, or a namespace\n", s.page.MoreExports)
+	}
+	var lines []string
+	for _, c := range s.page.Conflicts {
+		lines = append(lines, fmt.Sprintf("%s: %s: %s", c.Object, c.Reason, c.Message))
+	}
+	writeList(&b, "Conflicts", lines, maxLines)
+	changes := len(s.page.Changes) + s.page.MoreChanges
+	headline := cli.Count(len(s.page.Exports)+s.page.MoreExports, "export", "exports") + ", " + s.writer()
+	if changes > 0 {
+		headline += "; " + cli.Count(changes, "Service is", "Services are") + " to be changed: --diff shows it"
+	}
+	return headline, b.Bytes()
+}
+
+// writer says who writes.
+func (s *exportsState) writer() string {
+	switch w := s.page.Writer; {
+	case w.Mode == "plan":
+		return "nothing is written (--exports=plan)"
+	case w.LeaseError != "":
+		return "the Lease of the replica that writes can't be used: " + w.LeaseError
+	case w.Leading:
+		return "written by " + w.Identity
+	case w.Holder != "":
+		return "written by " + w.Holder
+	}
+	return "no replica writes now"
+}
+
+func exportColour(state string) colour {
+	switch state {
+	case "written":
+		return green
+	case "taken", adminapi.ExportFailed, adminapi.ExportChangedBack, "name refused", "over the number", "setting unusable":
+		return red
+	}
+	return yellow
+}
+
+// printDiff prints each change like a unified diff.
+func (s *exportsState) printDiff(w io.Writer) error {
+	var b bytes.Buffer
+	for _, c := range s.page.Changes {
+		before, after := "Service "+c.Object, "Service "+c.Object
+		switch c.Verb {
+		case "create":
+			before = "/dev/null"
+		case "delete":
+			after = "/dev/null"
+		}
+		fmt.Fprintf(&b, "--- %s\n+++ %s\n@@ %s, for the %s of %s @@\n", printable(before), printable(after), printable(c.Verb), printable(c.Kind), printable(c.Of))
+		if c.Error != "" {
+			fmt.Fprintf(&b, " # tried, and failed: %s\n", printable(c.Error))
+		}
+		for _, f := range c.Fields {
+			if f.Before != "" {
+				b.WriteString(red.when(s.colours, "-"+printable(f.Field+": "+f.Before)) + "\n")
+			}
+			if f.After != "" {
+				b.WriteString(green.when(s.colours, "+"+printable(f.Field+": "+f.After)) + "\n")
+			}
+		}
+	}
+	if s.page.MoreChanges > 0 {
+		fmt.Fprintf(&b, "# … and %d more: name one, or a namespace\n", s.page.MoreChanges)
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// printWritten prints the Services that are written, each as what kubectl reads.
+func (s *exportsState) printWritten(w io.Writer) error {
+	var b bytes.Buffer
+	for _, id := range s.page.Written {
+		namespace, name, _ := strings.Cut(id, "/")
+		line, err := jsonLine(map[string]any{"apiVersion": "v1", "kind": "Service", "metadata": map[string]string{"namespace": namespace, "name": name}})
+		if err != nil {
+			return err
+		}
+		b.Write(line)
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"isthmus/clusterstore"
+	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/local/exports/plan"
+)
+
+// The values of --exports.
+const (
+	exportsOff  = "off"
+	exportsPlan = "plan"
+	exportsOn   = "on"
+)
+
+// exportOptions are the values of the flags for Services that are written for exports.
+type exportOptions struct {
+	exports, exportNamespaces           string
+	unlinkedAfter                       time.Duration
+	localFederated                      string
+	excludedLabels, excludedAnnotations string
+	multiclusterNamespace               string
+
+	// derived from the flags by check
+	exportTo  plan.Patterns
+	ownExport plan.Selectors // of the own cluster
+}
+
+func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
+	cli.Choice(s, &o.exports, "exports", "", "`MODE` in which Services are written here for those that linked clusters export by Linkerd's labels: NAME-CLUSTER for mirror.linkerd.io/exported=remote-discovery, NAME-federated for mirror.linkerd.io/federated=member. "+
+		"off: none are. plan: isthmus exports shows what would be written; nothing is, and no right to write is needed. on: one replica at a time writes them, with the rights of manifests/install/exports. Services that the gateway has not written are never changed; docs/exports.md.",
+		exportsOff, exportsPlan, exportsOn)
+	s.StringVar(&o.exportNamespaces, "export-namespaces", "*,!kube-*,!linkerd*", "`PATTERNS` of namespaces that linked clusters may export to, divided by commas: names in which * stands for any characters. One has to match, and none that begins with !. "+
+		"A link Secret's annotation isthmus.io/export-namespaces replaces them. The namespaces of --controller-namespace and --multicluster-namespace are never exported to.")
+	s.DurationVar(&o.unlinkedAfter, "unlinked-after", 10*time.Minute, "`DURATION`, from 10s to 168h, for which what is written for a cluster stays after its link Secret has gone, or after more than half of its exports have gone at once.")
+	s.StringVar(&o.localFederated, "local-federated-selector", "mirror.linkerd.io/federated=member", "`SELECTOR`, by labels, of Services of the gateway's own cluster that become members of federated Services. An empty one selects none. As in the arguments of Linkerd's local service mirror.")
+	s.StringVar(&o.excludedLabels, "local-excluded-labels", "", "`KEYS` of labels, divided by commas, that are not copied from Services of the own cluster; DOMAIN/* stands for all of a domain.")
+	s.StringVar(&o.excludedAnnotations, "local-excluded-annotations", "", "`KEYS` of annotations, likewise.")
+	s.StringVar(&o.multiclusterNamespace, "multicluster-namespace", "linkerd-multicluster", "`NAMESPACE` of Linkerd's multicluster extension: of its Links, and of the Leases by which its service mirrors show that they run.")
+}
+
+// check returns what is wrong with the flags' values, and sets the fields that are derived from them.
+func (o *exportOptions) check() (err error) {
+	if o.unlinkedAfter < 10*time.Second || o.unlinkedAfter > 168*time.Hour {
+		return cli.Usagef("--unlinked-after is %v: give a duration from 10s to 168h, such as 10m", o.unlinkedAfter)
+	}
+	if o.exportTo, err = plan.ParsePatterns(o.exportNamespaces); err != nil {
+		return cli.Usagef("--export-namespaces: %w", err)
+	}
+	o.ownExport.Federated, err = selects(o.localFederated)
+	if err != nil {
+		return cli.Usagef("--local-federated-selector: %w: give a selector by labels, such as mirror.linkerd.io/federated=member", err)
+	}
+	for _, x := range []struct {
+		name, list string
+		to         *func(string) bool
+	}{{"labels", o.excludedLabels, &o.ownExport.ExcludedLabels}, {"annotations", o.excludedAnnotations, &o.ownExport.ExcludedAnnotations}} {
+		if *x.to, err = excludes(x.list); err != nil {
+			return cli.Usagef("--local-excluded-%s: %w", x.name, err)
+		}
+	}
+	return nil
+}
+
+// kept is what is kept of clusters for exports; nil: nothing.
+func (o *exportOptions) kept() *clusterstore.ExportOptions {
+	if o.exports == exportsOff {
+		return nil
+	}
+	mirror, _ := selects("mirror.linkerd.io/exported=remote-discovery")
+	federated, _ := selects("mirror.linkerd.io/federated=member")
+	return &clusterstore.ExportOptions{Namespaces: o.exportTo, Selectors: func(cluster string) plan.Selectors {
+		if cluster == "" {
+			return o.ownExport
+		}
+		return plan.Selectors{Mirror: mirror, Federated: federated}
+	}}
+}
+
+// selects parses a selector by labels. An empty one selects nothing.
+func selects(selector string) (func(map[string]string) bool, error) {
+	parsed, err := labels.Parse(selector)
+	if err != nil || parsed.Empty() {
+		return nil, err
+	}
+	return func(l map[string]string) bool { return parsed.Matches(labels.Set(l)) }, nil
+}
+
+// excludes parses a list of keys of labels or annotations.
+func excludes(list string) (func(key string) bool, error) {
+	var keys []string
+	for key := range strings.SplitSeq(list, ",") {
+		if key = strings.TrimSpace(key); key == "" {
+			continue
+		}
+		problems := validation.IsQualifiedName(key)
+		if domain, all := strings.CutSuffix(key, "/*"); all {
+			problems = validation.IsDNS1123Subdomain(domain)
+		}
+		if len(problems) > 0 {
+			return nil, fmt.Errorf("%q is no key: %s", key, strings.Join(problems, "; "))
+		}
+		keys = append(keys, key)
+	}
+	return func(key string) bool {
+		return slices.ContainsFunc(keys, func(excluded string) bool {
+			domain, all := strings.CutSuffix(excluded, "*")
+			return key == excluded || all && strings.HasPrefix(key, domain)
+		})
+	}, nil
+}
