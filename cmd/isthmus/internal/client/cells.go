@@ -3,11 +3,14 @@ package client
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/util/duration"
+
+	"isthmus/internal/adminapi"
 )
 
 // colour is the escape sequence before a text that begins its colour.
@@ -35,6 +38,15 @@ func (c colour) when(colours bool, text string) string {
 	}
 	return c.paint(text)
 }
+
+// colours are those of a gateway's words.
+var colours = map[string]colour{
+	"ready": green, "alive": green, "pending": yellow, adminapi.LastResort: yellow, adminapi.Withdrawn: yellow,
+	"unreachable": red, "stale": red, "rejected": red, "unlinked": red, "dead": red,
+}
+
+// coloured returns a gateway's word as a cell.
+func coloured(word string) cell { return cell{word, colours[word]} }
 
 // cell is one text of a table, which need not be printable.
 type cell struct {
@@ -87,6 +99,11 @@ func (t *cells) write(b *bytes.Buffer, indent string) {
 		}
 		b.WriteByte('\n')
 	}
+}
+
+// joined joins texts that are not empty.
+func joined(by string, texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), by)
 }
 
 // maxNames is how many names a line has of a list.

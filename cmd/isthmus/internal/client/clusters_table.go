@@ -56,9 +56,7 @@ func (s *clustersState) table() (string, []byte) {
 	var b bytes.Buffer
 	t.write(&b, "  ")
 	s.writeGateways(&b)
-	for _, list := range clustersTroubles(&s.page) {
-		writeList(&b, list.title, list.lines, maxLines)
-	}
+	s.writeTroubles(&b)
 	summary, lines := compared(s.others)
 	writeList(&b, "Where the other gateways differ", lines, maxLines)
 	return clustersHeadline(&s.page) + summary, b.Bytes()
@@ -72,7 +70,7 @@ func (s *clustersState) writeGateways(b *bytes.Buffer) {
 	for _, c := range s.page.Clusters {
 		for _, g := range c.Gateways {
 			some = true
-			t.row(c.Cluster, c.Network, g.Address, cell{g.State, gatewayColour(g.State)}, age(s.at, g.Since),
+			t.row(c.Cluster, c.Network, g.Address, coloured(g.State), age(s.at, g.Since),
 				g.Name, g.Identity, g.Reason)
 		}
 	}
@@ -82,19 +80,9 @@ func (s *clustersState) writeGateways(b *bytes.Buffer) {
 	}
 }
 
-func gatewayColour(state string) colour {
-	switch state {
-	case "alive":
-		return green
-	case "dead":
-		return red
-	}
-	return plain
-}
-
 func (s *clustersState) row(c adminapi.Cluster) []any {
 	return []any{
-		c.Cluster, cell{string(c.State), stateColour(string(c.State))}, age(s.at, c.Since), cell{c.Standing, standingColour(c.Standing)}, c.Region,
+		c.Cluster, coloured(string(c.State)), age(s.at, c.Since), coloured(c.Standing), c.Region,
 		objectsOf(&c, "services"), objectsOf(&c, "endpointslices", "endpoints"), objectsOf(&c, "pods"),
 		cell{memoryShare(c.Memory), memoryColour(c.Memory)}, age(s.at, c.LastEvent), whyNotReady(&c),
 	}
@@ -128,34 +116,11 @@ func memoryColour(m adminapi.Memory) colour {
 }
 
 func whyNotReady(c *adminapi.Cluster) string {
-	var why []string
-	if c.Reason != "" {
-		why = append(why, c.Reason)
-	}
-	if c.StandingReason != "" {
-		why = append(why, c.StandingReason)
-	}
+	secret := ""
 	if c.Cluster == "" && c.Secret != "" {
-		why = append([]string{"Secret " + c.Secret}, why...)
+		secret = "Secret " + c.Secret
 	}
-	return strings.Join(why, "; ")
-}
-
-func stateColour(state string) colour {
-	switch state {
-	case "ready":
-		return green
-	case "pending":
-		return yellow
-	}
-	return red
-}
-
-func standingColour(standing string) colour {
-	if standing == "in-service" || standing == "" {
-		return plain
-	}
-	return yellow
+	return joined("; ", secret, c.Reason, c.StandingReason)
 }
 
 // clustersHeadline counts the links by state.
@@ -174,15 +139,15 @@ func clustersHeadline(p *adminapi.Clusters) string {
 	return cli.Count(len(p.Clusters), "link", "links") + " (" + strings.Join(parts, ", ") + ")"
 }
 
-// trouble is lines about what is not as it should be.
-type trouble struct {
-	title string
-	lines []string
-}
-
-// clustersTroubles returns everything that the table has no room for.
-func clustersTroubles(p *adminapi.Clusters) []trouble {
-	links, services := linkTroubles(p), []string{}
+// writeTroubles writes everything that the table has no room for.
+func (s *clustersState) writeTroubles(b *bytes.Buffer) {
+	p, links, services, unserved := &s.page, []string{}, []string{}, []string{}
+	switch {
+	case p.Secrets.Reason != "":
+		links = append(links, "link Secrets can't be read: "+p.Secrets.Reason)
+	case !p.Secrets.Listed:
+		links = append(links, "link Secrets have not been listed yet")
+	}
 	for _, c := range append([]adminapi.Cluster{p.Local}, p.Clusters...) {
 		links = append(links, clusterTroubles(&c)...)
 	}
@@ -193,24 +158,13 @@ func clustersTroubles(p *adminapi.Clusters) []trouble {
 	for _, one := range p.Problems {
 		services = append(services, prefixed(one.Service, one.Problems)...)
 	}
-	unserved := []string{}
 	for _, u := range p.Unserved {
 		unserved = append(unserved, fmt.Sprintf("%s: %s of %s: %s", u.Service, u.Member, u.Cluster, u.Reason))
 	}
-	return []trouble{
-		{"Problems of clusters", links}, {"Problems of services", services}, {"Members that are not served", unserved},
-		{"Problems of EndpointSlices for ExternalWorkloads", writerTroubles(p.Writer)},
-	}
-}
-
-func linkTroubles(p *adminapi.Clusters) []string {
-	switch {
-	case p.Secrets.Reason != "":
-		return []string{"link Secrets can't be read: " + p.Secrets.Reason}
-	case !p.Secrets.Listed:
-		return []string{"link Secrets have not been listed yet"}
-	}
-	return nil
+	writeList(b, "Problems of clusters", links, maxLines)
+	writeList(b, "Problems of services", services, maxLines)
+	writeList(b, "Members that are not served", unserved, maxLines)
+	writeList(b, "Problems of EndpointSlices for ExternalWorkloads", writerTroubles(p.Writer), maxLines)
 }
 
 // clusterTroubles leaves out what the table has as the reason.

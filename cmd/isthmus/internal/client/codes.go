@@ -25,32 +25,24 @@ func (m codeMeanings) explainEnd(from replica, err error) error {
 }
 
 func (m codeMeanings) explain(c codes.Code, from replica) string {
-	if c == codes.Unavailable {
-		return unavailable(from, m[c])
-	}
-	if text, ok := m[c]; ok {
+	const again = " A proxy asks again, with a backoff."
+	text, ok := m[c]
+	switch {
+	case c == codes.Unavailable:
+		running := "is the gateway running and ready?"
+		if from.dial == nil {
+			running += " --addr is its address"
+		}
+		if ok {
+			text = ", or " + text
+		}
+		return fmt.Sprintf("Either nothing answers at %s (%s), or the gateway is shutting down or ends connections of this age (--max-connection-age)%s.", from.name, running, text) + again
+	case ok:
 		return text
-	}
-	switch c {
-	case codes.Unimplemented:
+	case c == codes.Unimplemented:
 		return fmt.Sprintf("What answers at %s is not a Destination server.", from.name)
-	case codes.ResourceExhausted:
-		return "Either a message is larger than a proxy accepts, or what proxies have asked for takes all memory that the gateway has for it (--view-memory). A proxy asks again, with a backoff."
+	case c == codes.ResourceExhausted:
+		text = "Either a message is larger than a proxy accepts, or what proxies have asked for takes all memory that the gateway has for it (--view-memory)."
 	}
-	return "A proxy asks again, with a backoff."
-}
-
-// unavailable explains codes.Unavailable, with what else it may mean, if anything.
-func unavailable(from replica, other string) string {
-	running := "is the gateway running and ready?"
-	if from.dial == nil {
-		running += " --addr is its address"
-	}
-	causes := []string{
-		fmt.Sprintf("Either nothing answers at %s (%s)", from.name, running), "the gateway is shutting down or ends connections of this age (--max-connection-age)",
-	}
-	if other != "" {
-		causes = append(causes, other)
-	}
-	return strings.Join(causes, ", or ") + ". A proxy asks again, with a backoff."
+	return strings.TrimSpace(text + again)
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"strings"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	pbnet "github.com/linkerd/linkerd2-proxy-api/go/net"
@@ -106,17 +105,14 @@ func zoneOf(e *adminapi.Endpoint) string {
 }
 
 func hintsOf(e *adminapi.Endpoint) string {
-	var hints []string
-	if e.Protocol != "" {
-		hints = append(hints, e.Protocol)
-	}
+	port, authority := "", ""
 	if e.InboundPort != 0 {
-		hints = append(hints, fmt.Sprintf("via:%d", e.InboundPort))
+		port = fmt.Sprintf("via:%d", e.InboundPort)
 	}
 	if e.Authority != "" {
-		hints = append(hints, "authority:"+e.Authority)
+		authority = "authority:" + e.Authority
 	}
-	return strings.Join(hints, ",")
+	return joined(",", e.Protocol, port, authority)
 }
 
 func podOf(e *adminapi.Endpoint) string {

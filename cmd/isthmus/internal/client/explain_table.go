@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"strconv"
-	"strings"
 	"time"
 
 	"isthmus/cmd/isthmus/internal/cli"
@@ -96,16 +95,18 @@ func (s *explainState) headline() string {
 // client is whom the answer is for.
 func (s *explainState) client() string {
 	c := s.page.Client
-	var list []string
-	for _, part := range [][2]string{{"namespace", c.Namespace}, {"node", cmp.Or(c.Node, s.node)}, {"zone", c.Zone}, {"asks for instance", c.Instance}} {
-		if part[1] != "" {
-			list = append(list, part[0]+" "+part[1])
+	with := func(what, value string) string {
+		if value == "" {
+			return ""
 		}
+		return what + value
 	}
+	zone := with("zone ", c.Zone)
 	if s.node != "" && c.Zone == "" {
-		list = append(list, "whose zone the gateway does not know")
+		zone = "whose zone the gateway does not know"
 	}
-	return cmp.Or(strings.Join(list, ", "), "any, in no zone (--node or --token names one)")
+	list := joined(", ", with("namespace ", c.Namespace), with("node ", cmp.Or(c.Node, s.node)), zone, with("asks for instance ", c.Instance))
+	return cmp.Or(list, "any, in no zone (--node or --token names one)")
 }
 
 func (s *explainState) writeMembers(b *bytes.Buffer) {
@@ -116,8 +117,8 @@ func (s *explainState) writeMembers(b *bytes.Buffer) {
 	t := cells{colours: s.colours}
 	t.row("CLUSTER", "SERVICE", "STATE", "SINCE", "STANDING", "PORTS", "SERVED", "CHANGED", "WHY NOT")
 	for _, m := range s.page.Members {
-		t.row(m.Cluster, m.Service, cell{m.State, stateColour(m.State)}, age(s.at, m.Since),
-			cell{m.Standing, standingColour(m.Standing)}, portsOf(&m), servedOf(&s.page, m), age(s.at, m.Changed), whyNotServed(&s.page, m))
+		t.row(m.Cluster, m.Service, coloured(m.State), age(s.at, m.Since),
+			coloured(m.Standing), portsOf(&m), servedOf(&s.page, m), age(s.at, m.Changed), whyNotServed(&s.page, m))
 	}
 	t.write(b, "  ")
 }
@@ -171,30 +172,22 @@ func countOf(p *adminapi.Explanation, m adminapi.ExplainedMember) (n memberCount
 }
 
 func whyNotServed(p *adminapi.Explanation, m adminapi.ExplainedMember) string {
-	var why []string
-	for _, text := range []string{m.Reason, m.StandingReason} {
-		if text != "" {
-			why = append(why, text)
-		}
-	}
+	local, ports := "", ""
 	if m.NodeLocal {
-		why = append(why, "internalTrafficPolicy is Local")
+		local = "internalTrafficPolicy is Local"
 	}
-	if m.Reason != "" || p.More > 0 {
-		return strings.Join(why, "; ")
-	}
-	switch n := countOf(p, m); {
+	n := countOf(p, m)
+	switch {
+	case m.Reason != "" || p.More > 0:
 	case n.noGateway:
-		why = append(why, "no address of a gateway is known: isthmus clusters shows why")
-	case n.undeclared:
-		why = append(why, "its Service does not declare the port, so it has nothing there")
+		ports = "no address of a gateway is known: isthmus clusters shows why"
 	case len(m.Ports) > 0:
 	case n.served > 0:
-		why = append(why, "its Service does not have the port: the Pods' own port of that number is used")
+		ports = "its Service does not have the port: the Pods' own port of that number is used"
 	case n.all == 0:
-		why = append(why, "its EndpointSlices have no addresses")
+		ports = "its EndpointSlices have no addresses"
 	}
-	return strings.Join(why, "; ")
+	return joined("; ", m.Reason, m.StandingReason, local, ports)
 }
 
 // remedies has a line for each thing that may be wrong, and what to do about it. placed: it is
@@ -229,8 +222,8 @@ func (s *explainState) writeHeld(b *bytes.Buffer) {
 	t := cells{colours: s.colours}
 	t.row("DESTINATION", "NODE", "ZONE", "STREAMS", "UP TO DATE", "WAIT", "SLOW", "VERSION", "ENDPOINTS", "LAST MESSAGE")
 	for _, h := range s.page.Held[:min(maxLines, len(s.page.Held))] {
-		t.row(h.Destination, h.Node, h.Zone, strconv.Itoa(h.Streams), strconv.Itoa(h.UpToDate),
-			troubled(h.Waiting), troubled(h.Slow), strconv.FormatUint(h.Version, 10), strconv.Itoa(h.Endpoints), age(s.at, h.LastMessage))
+		t.row(h.Destination, h.Node, h.Zone, h.Streams, h.UpToDate,
+			troubled(h.Waiting), troubled(h.Slow), h.Version, h.Endpoints, age(s.at, h.LastMessage))
 	}
 	t.write(b, "  ")
 	if more := len(s.page.Held) - maxLines; more > 0 || s.page.MoreHeld > 0 {

@@ -29,12 +29,52 @@ func (t replica) fetch(ctx context.Context, path string, into any) (at time.Time
 	if t.notReady != nil {
 		return at, t.notReady
 	}
-	answer, done, err := t.ask(ctx, path)
-	if err != nil {
-		return at, err
+	host := t.name
+	transport := &http.Transport{DisableKeepAlives: true} // straight there, without proxy
+	var conn *reach.Conn
+	if t.dial != nil {
+		if conn, err = t.dial(ctx); err != nil {
+			return at, err
+		}
+		defer conn.Close()
+		host = "gateway"
+		transport.DialContext = func(context.Context, string, string) (net.Conn, error) { return conn, nil }
 	}
-	defer done()
-	path = pageOf(path)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+path, nil)
+	if err != nil {
+		return at, cli.Usagef("--admin is %q: give HOST:PORT", t.name)
+	}
+	client := http.Client{ // without redirects
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return at, t.unanswered(ctx, conn, errors.Unwrap(err))
+	}
+	defer answer.Body.Close()
+	return t.decode(answer, pageOf(path), into)
+}
+
+// unanswered returns the error for a request that has no answer.
+func (t replica) unanswered(ctx context.Context, conn *reach.Conn, err error) error {
+	if conn == nil {
+		return fmt.Errorf("%s\n  Is the gateway running? --admin is the address of its admin server (--metrics-addr of the gateway)", printable(err.Error()))
+	}
+	if ctx.Err() == nil {
+		if failure := conn.Failure(); failure != nil {
+			return failure
+		}
+	}
+	return fmt.Errorf("%s: %s", t.name, printable(strings.TrimPrefix(err.Error(), "net/http: ")))
+}
+
+// decode reads an answer into a value.
+func (t replica) decode(answer *http.Response, page string, into any) (at time.Time, err error) {
+	another := "is it an Isthmus gateway? (-n and --pod choose another)"
+	if t.dial == nil {
+		another = "is it the admin server of an Isthmus gateway? (--admin)"
+	}
 	body := http.MaxBytesReader(nil, answer.Body, maxPage)
 	switch answer.StatusCode {
 	case http.StatusOK:
@@ -43,19 +83,27 @@ func (t replica) fetch(ctx context.Context, path string, into any) (at time.Time
 	case http.StatusBadRequest:
 		return at, cli.Usagef("%s", refusal(body))
 	default:
-		return at, statusError{answer.StatusCode, fmt.Sprintf("%s answers %s for %s: %s", t.name, printable(answer.Status), path, t.another())}
+		return at, statusError{answer.StatusCode, fmt.Sprintf("%s answers %s for %s: %s", t.name, printable(answer.Status), page, another)}
 	}
 	if err := json.NewDecoder(guard.JSON(body, pageLimits)).Decode(into); err != nil {
 		if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return at, fmt.Errorf("%s of %s has more than %d bytes", path, t.name, tooLarge.Limit)
+			return at, fmt.Errorf("%s of %s has more than %d bytes", page, t.name, tooLarge.Limit)
 		}
-		return at, fmt.Errorf("%s of %s can't be read: %s: %s", path, t.name, printable(err.Error()), t.another())
+		return at, fmt.Errorf("%s of %s can't be read: %s: %s", page, t.name, printable(err.Error()), another)
 	}
 	if at, err = http.ParseTime(answer.Header.Get("Date")); err != nil {
 		at = time.Now()
 	}
 	return at.Local(), nil
 }
+
+// statusError is that a gateway answers otherwise than by a page.
+type statusError struct {
+	code int
+	text string
+}
+
+func (e statusError) Error() string { return e.text }
 
 // pageOf returns a path without the query, for messages.
 func pageOf(path string) string {
@@ -67,64 +115,4 @@ func pageOf(path string) string {
 func refusal(body io.Reader) string {
 	text, _ := io.ReadAll(io.LimitReader(body, 1000))
 	return printable(strings.TrimSpace(string(text)))
-}
-
-// statusError is that a gateway answers otherwise than by a page.
-type statusError struct {
-	code int
-	text string
-}
-
-func (e statusError) Error() string { return e.text }
-
-// another asks whether something else than a gateway answers.
-func (t replica) another() string {
-	if t.dial == nil {
-		return "is it the admin server of an Isthmus gateway? (--admin)"
-	}
-	return "is it an Isthmus gateway? (-n and --pod choose another)"
-}
-
-// ask requests a page. The function that it returns must be called once the answer has
-// been read.
-func (t replica) ask(ctx context.Context, path string) (*http.Response, func(), error) {
-	host := t.name
-	transport := &http.Transport{DisableKeepAlives: true} // straight there, without proxy
-	var conn *reach.Conn
-	if t.dial != nil {
-		host = "gateway"
-		var err error
-		if conn, err = t.dial(ctx); err != nil {
-			return nil, nil, err
-		}
-		transport.DialContext = func(context.Context, string, string) (net.Conn, error) { return conn, nil }
-	}
-	release := func() {
-		if conn != nil {
-			conn.Close()
-		}
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+path, nil)
-	if err != nil {
-		release()
-		return nil, nil, cli.Usagef("--admin is %q: give HOST:PORT", t.name)
-	}
-	client := http.Client{ // without redirects
-		Transport:     transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	answer, err := client.Do(request)
-	if err == nil {
-		return answer, func() { answer.Body.Close(); release() }, nil
-	}
-	defer release()
-	if conn == nil {
-		return nil, nil, fmt.Errorf("%s\n  Is the gateway running? --admin is the address of its admin server (--metrics-addr of the gateway)", printable(errors.Unwrap(err).Error()))
-	}
-	if ctx.Err() == nil {
-		if failure := conn.Failure(); failure != nil {
-			return nil, nil, failure
-		}
-	}
-	return nil, nil, fmt.Errorf("%s: %s", t.name, printable(strings.TrimPrefix(errors.Unwrap(err).Error(), "net/http: ")))
 }

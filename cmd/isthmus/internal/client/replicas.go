@@ -102,7 +102,7 @@ func clusterFacts(p *adminapi.Clusters) facts {
 }
 
 func clusterFact(c *adminapi.Cluster) string {
-	return strings.Join(slices.DeleteFunc([]string{string(c.State), c.Standing, c.Region}, func(s string) bool { return s == "" }), " ")
+	return joined(" ", string(c.State), c.Standing, c.Region)
 }
 
 // facts are the services that do not depend on a gateway's proxies, with their members,
