@@ -1,12 +1,9 @@
 package links
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -14,7 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
 
 	"isthmus/clusterstore/typed"
 	"isthmus/manifests"
@@ -38,10 +35,19 @@ type access struct {
 	token   corev1.Secret // without name
 }
 
-func newAccess(of types.NamespacedName) (*access, error) {
+// newAccess panics if the manifest is not one ServiceAccount with its rights and its token.
+func newAccess(of types.NamespacedName) *access {
 	a := new(access)
-	if err := a.decode(manifests.RemoteAccess); err != nil {
-		return nil, fmt.Errorf("the built-in remote-access.yaml: %w", err)
+	into := map[string]any{"ServiceAccount": &a.account, "Secret": &a.token, "ClusterRole": &a.role, "ClusterRoleBinding": &a.binding}
+	for document := range strings.SplitSeq(string(manifests.RemoteAccess), "\n---\n") {
+		var kind metav1.TypeMeta
+		err := yaml.Unmarshal([]byte(document), &kind)
+		if err == nil {
+			err = yaml.UnmarshalStrict([]byte(document), into[kind.Kind])
+		}
+		if err != nil {
+			panic(fmt.Sprintf("the built-in remote-access.yaml: %v", err))
+		}
 	}
 	a.account.Name, a.account.Namespace = of.Name, of.Namespace
 	a.role.Name, a.binding.Name, a.binding.RoleRef.Name = of.Name, of.Name, of.Name
@@ -53,37 +59,7 @@ func newAccess(of types.NamespacedName) (*access, error) {
 	for _, o := range []metav1.Object{&a.account, &a.role, &a.binding, &a.token} {
 		o.SetLabels(map[string]string{managedByLabel: managedBy})
 	}
-	return a, nil
-}
-
-// decode reads the four documents of remote-access.yaml.
-func (a *access) decode(text []byte) error {
-	into := map[string]any{"ServiceAccount": &a.account, "Secret": &a.token, "ClusterRole": &a.role, "ClusterRoleBinding": &a.binding}
-	documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
-	for {
-		document, err := documents.Read()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return err
-		}
-		var kind metav1.TypeMeta
-		if err := yaml.Unmarshal(document, &kind); err != nil {
-			return err
-		}
-		if into[kind.Kind] == nil {
-			return fmt.Errorf("it has an unexpected %q", kind.Kind)
-		}
-		if err := yaml.UnmarshalStrict(document, into[kind.Kind]); err != nil {
-			return err
-		}
-		delete(into, kind.Kind)
-	}
-	if len(into) > 0 || len(a.binding.Subjects) != 1 {
-		return errors.New("it is not one ServiceAccount with its rights and token")
-	}
-	return nil
+	return a
 }
 
 // ensure makes what is missing, and brings what "isthmus link" has made up to date.

@@ -124,9 +124,7 @@ func (o *cordonOptions) cordon(ctx context.Context, w *work, here *cluster) erro
 // find returns the Secrets of the link. All of them are changed: the next one in use must
 // not end a cordon.
 func (o *cordonOptions) find(ctx context.Context, w *work, here *cluster) (links []corev1.Secret, err error) {
-	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
-	defer cancel()
-	err = w.wait("reading "+here.title, func() error {
+	err = w.within(ctx, o.Timeout, "reading "+here.title, func(ctx context.Context) error {
 		all, err := listLinks(ctx, here, o.Namespace)
 		if err != nil {
 			return err
@@ -155,39 +153,51 @@ func linkNames(all []corev1.Secret) string {
 }
 
 func (o *cordonOptions) effect() string {
-	over := "at once"
+	over, does := "at once", "leave all services"
 	if o.over > 0 {
 		over = fmt.Sprintf("over %v", o.over)
 	}
 	switch {
 	case o.back:
-		return fmt.Sprintf("endpoints of %s come back %s", o.name, over)
+		does = "come back"
 	case o.lastResort:
-		return fmt.Sprintf("endpoints of %s leave services that have others %s", o.name, over)
+		does = "leave services that have others"
 	}
-	return fmt.Sprintf("endpoints of %s leave all services %s", o.name, over)
+	return fmt.Sprintf("endpoints of %s %s %s", o.name, does, over)
 }
 
 func (o *cordonOptions) question() string {
+	verb := "Cordon"
 	if o.back {
-		return "Uncordon " + o.name + "? The " + o.effect() + "."
+		verb = "Uncordon"
 	}
-	return "Cordon " + o.name + "? The " + o.effect() + "."
+	return fmt.Sprintf("%s %s? The %s.", verb, o.name, o.effect())
+}
+
+// standing is what the cluster is to have.
+func (o *cordonOptions) standing() string {
+	switch {
+	case o.back:
+		return adminapi.InService
+	case o.lastResort:
+		return adminapi.LastResort
+	}
+	return adminapi.Withdrawn
 }
 
 // annotations are what the switch comes to; nil: there is none of that name.
 func (o *cordonOptions) annotations() map[string]*string {
-	cordon, over := new("true"), new(o.over.String())
-	switch {
-	case o.back:
-		cordon = nil
-	case o.lastResort:
-		cordon = new("last-resort")
+	is := map[string]*string{clusterstore.CordonAnnotation: nil, clusterstore.CordonOverAnnotation: nil}
+	switch o.standing() {
+	case adminapi.Withdrawn:
+		is[clusterstore.CordonAnnotation] = new("true")
+	case adminapi.LastResort:
+		is[clusterstore.CordonAnnotation] = new("last-resort")
 	}
-	if o.over == 0 {
-		over = nil
+	if o.over > 0 {
+		is[clusterstore.CordonOverAnnotation] = new(o.over.String())
 	}
-	return map[string]*string{clusterstore.CordonAnnotation: cordon, clusterstore.CordonOverAnnotation: over}
+	return is
 }
 
 // write patches these two annotations, so that what others change meanwhile stays. It makes
@@ -216,7 +226,7 @@ func (o *cordonOptions) followed(page adminapi.Clusters, links []corev1.Secret) 
 		}
 		why = "its standing of " + o.name + " is " + client.Printable(c.Standing)
 		switch {
-		case o.back && c.Standing == adminapi.InService, !o.back && !o.lastResort && c.Standing == adminapi.Withdrawn, o.lastResort && c.Standing != adminapi.InService:
+		case c.Standing == o.standing(), o.lastResort && c.Standing != adminapi.InService:
 			return true, "", nil
 		case slices.ContainsFunc(links, func(s corev1.Secret) bool { return s.Name == c.Secret && s.ResourceVersion == c.SecretVersion }):
 			return true, "", nil

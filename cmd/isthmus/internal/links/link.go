@@ -3,8 +3,6 @@ package links
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"io"
 	"os"
 	"strings"
 	"time"
@@ -32,8 +30,8 @@ type linkOptions struct {
 	trustDomain, clusterDomain string
 	ranges, network            string
 
-	account, accountNamespace string
-	duration                  time.Duration
+	account  types.NamespacedName // what is empty is not given
+	duration time.Duration
 }
 
 func linkVerb() cli.Verb { return new(linkOptions).verb() }
@@ -76,8 +74,8 @@ func (o *linkOptions) contentFlags(s *pflag.FlagSet) {
 }
 
 func (o *linkOptions) accountFlags(s *pflag.FlagSet) {
-	s.StringVar(&o.account, "service-account", "", "`NAME` of the ServiceAccount, and of its ClusterRole and ClusterRoleBinding. Without it: that of the link as it is, or else "+defaultAccount.Name+".")
-	s.StringVar(&o.accountNamespace, "service-account-namespace", "", "Its `NAMESPACE`, which is made if need be. Without it: likewise, or else "+defaultAccount.Namespace+".")
+	s.StringVar(&o.account.Name, "service-account", "", "`NAME` of the ServiceAccount, and of its ClusterRole and ClusterRoleBinding. Without it: that of the link as it is, or else "+defaultAccount.Name+".")
+	s.StringVar(&o.account.Namespace, "service-account-namespace", "", "Its `NAMESPACE`, which is made if need be. Without it: likewise, or else "+defaultAccount.Namespace+".")
 	s.DurationVar(&o.duration, "duration", 0, "How long the token is good, as a `DURATION` of at least 10m: run this again before it ends. 0: it does not expire.")
 }
 
@@ -89,6 +87,9 @@ func gatewayFlags(s *pflag.FlagSet, t *client.Target) {
 }
 
 var defaultAccount = types.NamespacedName{Namespace: "linkerd-multicluster", Name: "isthmus-remote-access"}
+
+// maxCA is as much of certificate authorities as a link may have, in bytes.
+const maxCA = 64 << 10
 
 // check checks the arguments, and reads the file that they name.
 func (o *linkOptions) check(p cli.Process) (err error) {
@@ -111,29 +112,14 @@ func (o *linkOptions) check(p cli.Process) (err error) {
 		return cli.Usagef("--network: %w", err)
 	}
 	if o.caFile != "" {
-		if o.ca, err = readFile(o.caFile); err != nil {
+		if o.ca, err = os.ReadFile(o.caFile); err != nil {
 			return cli.Usagef("--ca-file: %w", err)
+		}
+		if n := len(o.ca); n == 0 || n > maxCA {
+			return cli.Usagef("--ca-file: %s has %d bytes: give 1 to %d", o.caFile, n, maxCA)
 		}
 	}
 	return o.Check()
-}
-
-// readFile reads a file of at most 64 KiB, as much as a link may have.
-func readFile(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	const limit = 64 << 10
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	switch {
-	case err != nil:
-		return nil, err
-	case len(data) == 0 || len(data) > limit:
-		return nil, fmt.Errorf("%s has %d bytes or more: give 1 to %d", name, len(data), limit)
-	}
-	return data, nil
 }
 
 func (o *linkOptions) run(ctx context.Context, p cli.Process) error {
@@ -159,15 +145,17 @@ func (o *linkOptions) run(ctx context.Context, p cli.Process) error {
 	return o.link(ctx, w, here, there)
 }
 
-// chooseAccount returns the account of a link: by flags, or else as the link has it, or
-// else the default one.
-func (o *linkOptions) chooseAccount(existing *corev1.Secret) types.NamespacedName {
+// chooseAccount returns the account of links, of which there may be several of one cluster: by flags, or else as
+// the first has it that has one, or else the default one.
+func chooseAccount(flags types.NamespacedName, links []corev1.Secret) types.NamespacedName {
 	before := types.NamespacedName{}
-	if existing != nil {
-		before.Namespace, before.Name, _ = strings.Cut(existing.Annotations[accountAnnotation], "/")
+	for i := range links {
+		if before.Name == "" {
+			before.Namespace, before.Name, _ = strings.Cut(links[i].Annotations[accountAnnotation], "/")
+		}
 	}
 	return types.NamespacedName{
-		Namespace: cmp.Or(o.accountNamespace, before.Namespace, defaultAccount.Namespace),
-		Name:      cmp.Or(o.account, before.Name, defaultAccount.Name),
+		Namespace: cmp.Or(flags.Namespace, before.Namespace, defaultAccount.Namespace),
+		Name:      cmp.Or(flags.Name, before.Name, defaultAccount.Name),
 	}
 }

@@ -85,14 +85,10 @@ func (c *cluster) allowed(ctx context.Context, verb string, r right) (bool, erro
 
 func (r right) describe(verb string) string {
 	text := verb + " " + r.resource
-	if r.group != "" {
-		text += "." + r.group
-	}
-	if r.name != "" {
-		text += " " + r.name
-	}
-	if r.namespace != "" {
-		text += " in namespace " + r.namespace
+	for _, part := range [][2]string{{".", r.group}, {" ", r.name}, {" in namespace ", r.namespace}} {
+		if part[1] != "" {
+			text += part[0] + part[1]
+		}
 	}
 	return text
 }

@@ -30,10 +30,7 @@ func TestTakenBack(t *testing.T) {
 			here, west := newFake("west", existing)
 			page := `{"clusters":[{"cluster":"east","secret":"` + existing.Name + `","secretVersion":"before","state":"` + state + `"}]}`
 			o, ctx := newOptions(t, "--apply", "--admin", showing(t, func() string { return page }), "--timeout", "1s")
-			l := &linking{o: o, here: here, there: there, existing: existing, before: []corev1.Secret{*token("s-old")}, content: *newContent("new")}
-			if l.access, err = newAccess(defaultAccount); err != nil {
-				t.Fatal(err)
-			}
+			l := &linking{o: o, here: here, there: there, existing: existing, before: []corev1.Secret{*token("s-old")}, content: *newContent("new"), access: newAccess(defaultAccount)}
 			w, _ := newWork()
 			written, err := l.content.write(t.Context(), here, "linkerd", existing)
 			if err != nil {

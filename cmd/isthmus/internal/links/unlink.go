@@ -1,10 +1,8 @@
 package links
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -21,7 +19,7 @@ type unlinkOptions struct {
 	name                string
 	there               string // context of the linked cluster
 	revoke, dryRun, yes bool
-	account, accountNS  string
+	account             types.NamespacedName // what is empty is not given
 	timeout             time.Duration
 }
 
@@ -37,8 +35,8 @@ func unlinkVerb() cli.Verb {
 			o.ClusterFlags(s, "to-context")
 			s.BoolVar(&o.revoke, "revoke", false, "Delete in the linked cluster, too, what isthmus link has made for it.")
 			s.StringVar(&o.there, "context", "", "With --revoke: `CONTEXT` of the linked cluster.")
-			s.StringVar(&o.account, "service-account", "", "With --revoke: `NAME` of the ServiceAccount there. Without it: what the link has, or else "+defaultAccount.Name+".")
-			s.StringVar(&o.accountNS, "service-account-namespace", "", "Its `NAMESPACE`. Without it: likewise, or else "+defaultAccount.Namespace+".")
+			s.StringVar(&o.account.Name, "service-account", "", "With --revoke: `NAME` of the ServiceAccount there. Without it: what the link has, or else "+defaultAccount.Name+".")
+			s.StringVar(&o.account.Namespace, "service-account-namespace", "", "Its `NAMESPACE`. Without it: likewise, or else "+defaultAccount.Namespace+".")
 			s.BoolVar(&o.dryRun, "dry-run", false, "Change nothing: show what would be deleted.")
 			s.BoolVarP(&o.yes, "yes", "y", false, "Do not ask.")
 			s.DurationVar(&o.timeout, "timeout", time.Minute, "All is done within this `DURATION`. It does not count while you are asked.")
@@ -83,9 +81,11 @@ func (o *unlinkOptions) run(ctx context.Context, p cli.Process) error {
 func (o *unlinkOptions) unlink(ctx context.Context, w *work, here, there *cluster) error {
 	var links []corev1.Secret
 	var r *revocation
-	if err := o.limited(ctx, func(ctx context.Context) (err error) {
-		return w.wait("reading the clusters", func() error { links, r, err = o.read(ctx, here, there); return err })
-	}); err != nil {
+	err := w.within(ctx, o.timeout, "reading the clusters", func(ctx context.Context) (err error) {
+		links, r, err = o.read(ctx, here, there)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	if !o.yes && !o.dryRun {
@@ -93,20 +93,14 @@ func (o *unlinkOptions) unlink(ctx context.Context, w *work, here, there *cluste
 			return err
 		}
 	}
-	return o.limited(ctx, func(ctx context.Context) error {
-		for _, s := range links {
-			if err := deleteObject(ctx, w, here, "link Secret "+key(&s), &s, here.api.Secrets(s.Namespace).Delete); err != nil {
-				return err
-			}
-		}
-		return r.run(ctx, w)
-	})
-}
-
-func (o *unlinkOptions) limited(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	return f(ctx)
+	for _, s := range links {
+		if err := deleteObject(ctx, w, here, "link Secret "+key(&s), &s, here.api.Secrets(s.Namespace).Delete); err != nil {
+			return err
+		}
+	}
+	return r.run(ctx, w)
 }
 
 // read reads what is to be deleted. The revocation is nil without --revoke.
@@ -138,18 +132,12 @@ func (o *unlinkOptions) readThere(ctx context.Context, here, there *cluster, lin
 			return nil, err
 		}
 	}
-	account := types.NamespacedName{}
 	for _, s := range links {
 		if uid := s.Annotations[clusterAnnotation]; uid != "" && uid != string(there.uid) {
 			return nil, fmt.Errorf("%s is not the cluster that Secret %s links: give the --context of that one", there.title, key(&s))
 		}
-		if account.Name == "" {
-			account.Namespace, account.Name, _ = strings.Cut(s.Annotations[accountAnnotation], "/")
-		}
 	}
-	account.Namespace = cmp.Or(o.accountNS, account.Namespace, defaultAccount.Namespace)
-	account.Name = cmp.Or(o.account, account.Name, defaultAccount.Name)
-	return newRevocation(ctx, there, account, linkKey{link: o.name, namespace: o.Namespace, by: here.uid})
+	return newRevocation(ctx, there, chooseAccount(o.account, links), linkKey{link: o.name, namespace: o.Namespace, by: here.uid})
 }
 
 func (o *unlinkOptions) question(here, there *cluster, links []corev1.Secret) string {

@@ -40,14 +40,7 @@ func (o *cordonOptions) weigh(ctx context.Context, w *work) error {
 
 // foresee asks every gateway what the change leaves.
 func (o *cordonOptions) foresee(ctx context.Context, w *work) (list []*adminapi.Impact, err error) {
-	standing := adminapi.Withdrawn
-	switch {
-	case o.back:
-		standing = adminapi.InService
-	case o.lastResort:
-		standing = adminapi.LastResort
-	}
-	path := "/debug/impact?" + url.Values{"cluster": {o.name}, "standing": {standing}}.Encode()
+	path := "/debug/impact?" + url.Values{"cluster": {o.name}, "standing": {o.standing()}}.Encode()
 	answers, err := client.ReadAll[adminapi.Impact](ctx, w.p, &o.Target, path)
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"isthmus/cmd/isthmus/internal/cli"
 )
@@ -32,6 +33,13 @@ func (w *work) do(ctx context.Context, c *cluster, verb, object string, step fun
 func (w *work) wait(what string, f func() error) error {
 	defer w.p.Wait(": " + what).Stop()
 	return f()
+}
+
+// within is wait for a function that has so much time.
+func (w *work) within(ctx context.Context, limit time.Duration, what string, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return w.wait(what, func() error { return f(ctx) })
 }
 
 // warn reports what does not keep the verb from going on.
