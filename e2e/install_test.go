@@ -142,7 +142,7 @@ func duration(t *testing.T, args []string, name string) time.Duration {
 			return d
 		}
 	}
-	help := regexp.MustCompile(`(?ms)^  --` + name + ` .*?Default: (\S+)\.$`).FindStringSubmatch(gatewayHelp(t))
+	help := regexp.MustCompile(`(?s)\n +--` + name + ` .*?\(default\s+([^)]+)\)`).FindStringSubmatch(gatewayHelp(t))
 	if help == nil {
 		t.Fatalf("the help has no default of --%s", name)
 	}
@@ -179,7 +179,7 @@ func checkProbes(t *testing.T, c corev1.Container, g *gateway.Gateway) {
 	}
 	help := gatewayHelp(t)
 	for port, flag := range map[int32]string{8086: "addr", 9996: "metrics-addr"} {
-		if !regexp.MustCompile(fmt.Sprintf(`(?ms)^  --%s .*?Default:\s+:%d\.$`, flag, port)).MatchString(help) ||
+		if !regexp.MustCompile(fmt.Sprintf(`(?s)\n +--%s .*?\(default\s+":%d"\)`, flag, port)).MatchString(help) ||
 			!slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.ContainerPort == port }) {
 			t.Errorf("port %d is not the default of --%s, or not the container's", port, flag)
 		}

@@ -161,8 +161,8 @@ func FuzzExplainQuery(f *testing.F) {
 func TestExplainIsAwaited(t *testing.T) {
 	_, help, _ := call("explain", "--help")
 	_, text, _ := strings.Cut(help, "--timeout")
-	_, text, _ = strings.Cut(text, "Default: ")
-	text, _, _ = strings.Cut(text, ".")
+	_, text, _ = strings.Cut(text, "(default ")
+	text, _, _ = strings.Cut(text, ")")
 	if limit, err := time.ParseDuration(text); err != nil || limit <= pageWait+explainWait+explainLimit {
 		t.Errorf("--timeout is %q, not more than %v (%v)", text, pageWait+explainWait+explainLimit, err)
 	}

@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
 	"go.uber.org/goleak"
 
 	"isthmus/cmd/isthmus/internal/cli"
-	"isthmus/cmd/isthmus/internal/cli/clitest"
 )
 
 func TestMain(m *testing.M) {
@@ -31,7 +32,7 @@ func TestHelp(t *testing.T) {
 		want []string
 	}{
 		{[]string{"help"}, []string{"Usage: isthmus VERB", "isthmus get web.shop", "\nLook into a gateway that runs:\n  clusters ", "\nServe:\n  gateway ", "(alias: destination)"}},
-		{[]string{"help", "gateway"}, []string{"Usage: isthmus gateway", "--meshed-http2-client-params JSON", "Default: 50ms."}},
+		{[]string{"help", "gateway"}, []string{"Usage: isthmus gateway", "--meshed-http2-client-params JSON", "(default 50ms)"}},
 		{[]string{"destination", "--addr=:1", "-h"}, []string{"Usage: isthmus gateway"}},
 		{[]string{"version", "--client"}, []string{"isthmus ", "go1."}},
 		{[]string{"--version"}, []string{"isthmus ", "go1."}},
@@ -73,8 +74,29 @@ func TestCalledAs(t *testing.T) {
 	}
 }
 
+// TestHelpIsComplete: the help of each verb explains every flag, in lines that fit a terminal, and has its usage.
 func TestHelpIsComplete(t *testing.T) {
-	clitest.CheckHelp(t, gatewayVerb(&options{}))
+	for _, group := range newProgram("isthmus").Groups {
+		for _, v := range group.Verbs {
+			var b bytes.Buffer
+			v.Help(&b)
+			for _, s := range v.Flags {
+				s.Flags.VisitAll(func(x *pflag.Flag) {
+					if !regexp.MustCompile(`(?m)^ +(-\w, )?--` + x.Name + `( |$)`).MatchString(b.String()) {
+						t.Errorf("%s: %s is not explained", v.Use, x.Name)
+					}
+				})
+			}
+			for line := range strings.Lines(b.String()) {
+				if len(line) > 100 {
+					t.Errorf("%s: too long: %s", v.Use, line)
+				}
+			}
+			if verb, _, _ := strings.Cut(v.Use, " "); !strings.Contains(b.String(), "\nUsage: isthmus "+verb) || verb != "gateway" && !strings.Contains(b.String(), "\nExamples:\n") {
+				t.Errorf("the help of %s has no usage, or no examples", v.Use)
+			}
+		}
+	}
 }
 
 // TestUsageErrors: one line on stderr with what to do, and exit code 2.

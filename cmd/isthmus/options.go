@@ -102,7 +102,7 @@ func gatewayVerb(o *options) cli.Verb {
 		s.StringVar(&o.transport, "outbound-transport-mode", "transparent", "`MODE` transport-header sends traffic to every meshed Pod through its proxy's inbound port, transparent does so for opaque ports only.")
 		s.StringVar(&o.opaquePorts, "default-opaque-ports", "", "`PORTS` (a comma-separated list of numbers and LOW-HIGH ranges) whose protocol proxies do not detect, unless an annotation of the Pod or Service replaces the list. Invalid items are warned about and skipped.")
 		s.StringVar(&o.http2, "meshed-http2-client-params", "", "HTTP/2 parameters for connections to meshed Pods, as `JSON` like "+
-			`{"keep_alive":{"interval":{"seconds":10},"timeout":{"seconds":3},"while_idle":true}}. Unknown keys are warned about and skipped.`)
+			`{"keep_alive":{"interval":{"seconds":10}}}. Unknown keys are warned about and skipped.`)
 		s.BoolVar(&o.zoneWeights, "ext-endpoint-zone-weights", false, "Experimental: endpoints in the client's zone get ten times the weight.")
 		s.BoolVar(&o.targetCluster, "target-cluster-label", true, "Label the metrics of endpoints in linked clusters target_cluster=NAME.")
 	})

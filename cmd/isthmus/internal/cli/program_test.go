@@ -17,7 +17,7 @@ func newDemo(name string) *Program {
 	loud, output := false, ""
 	return &Program{Name: name, Short: map[string][]string{"--list": {"list", "--loud"}}, Intro: "demo shows verbs.", Examples: []string{"demo list x"}, Groups: []Group{
 		{"Look in", []Verb{{
-			Use: "list [NAME…]", Aliases: []string{"ls"}, Summary: "print all arguments and then, in a second line of the overview, nothing more",
+			Use: "list [NAME…]", Aliases: []string{"ls"}, Summary: "print all arguments",
 			Intro: "demo list lists.", Ending: "Example: demo list x",
 			Flags: []Section{NewSection("Flags", func(s *pflag.FlagSet) {
 				s.BoolVar(&loud, "loud", false, "Shout.")
@@ -46,8 +46,7 @@ const demoOverview = `demo shows verbs.
 Usage: demo VERB [FLAGS]
 
 Look in:
-  list         print all arguments and then, in a second line of the overview,
-               nothing more (alias: ls)
+  list         print all arguments (alias: ls)
 
 Break:
   fail         fail
@@ -63,10 +62,8 @@ Examples:
 const listHelp = `demo list lists.
 
 Flags:
-  --loud
-        Shout. Default: false.
-  -o, --output FORMAT
-        FORMAT: table or json. Default: table.
+      --loud            Shout.
+  -o, --output FORMAT   FORMAT: table or json. (default "table")
 
 Example: demo list x
 `
@@ -105,7 +102,7 @@ func TestProgram(t *testing.T) {
 		{"help -h", 0, demoOverview, ""},
 		{"help misuse", 0, "fail\n", ""},
 		{"help ls", 0, listHelp, ""},
-		{"help fail", 0, "demo fail fails.\n\nFlags:\n  --why REASON\n        REASON to give. It may be long. Default: luck.\n", ""},
+		{"help fail", 0, "demo fail fails.\n\nFlags:\n      --why REASON   REASON to give. It may be long. (default \"luck\")\n", ""},
 	} {
 		code, out, stderr := run(t, "demo", strings.Fields(c.args)...)
 		if code != c.code || out != c.out || stderr != c.stderr {

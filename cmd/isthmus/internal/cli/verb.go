@@ -64,6 +64,9 @@ func NewSection(title string, define func(*pflag.FlagSet)) Section {
 	return s
 }
 
+// helpWidth is how wide the help of flags is.
+const helpWidth = 100
+
 // Help prints what the verb does and all its flags.
 func (v *Verb) Help(w io.Writer) {
 	intro := v.Intro
@@ -72,8 +75,7 @@ func (v *Verb) Help(w io.Writer) {
 	}
 	fmt.Fprintln(w, intro)
 	for _, s := range v.Flags {
-		fmt.Fprintf(w, "\n%s:\n", s.Title)
-		s.Flags.VisitAll(func(f *pflag.Flag) { printFlag(w, f) })
+		fmt.Fprintf(w, "\n%s:\n%s", s.Title, s.Flags.FlagUsagesWrapped(helpWidth))
 	}
 	if v.Ending != "" {
 		fmt.Fprintf(w, "\n%s\n", v.Ending)

@@ -1,23 +1,9 @@
 package client
 
 import (
-	"bytes"
 	"strings"
 	"testing"
-
-	"isthmus/cmd/isthmus/internal/cli/clitest"
 )
-
-func TestHelpIsComplete(t *testing.T) {
-	for _, v := range Verbs(testBuild, nil) {
-		clitest.CheckHelp(t, v)
-		var b bytes.Buffer
-		v.Help(&b)
-		if !strings.Contains(b.String(), "\nExamples:\n") || !strings.Contains(b.String(), "\nUsage: isthmus "+v.Use+" [FLAGS]\n") {
-			t.Errorf("the help of %s has no examples, or no usage:\n%s", v.Use, b.String())
-		}
-	}
-}
 
 // TestFlags: they stand anywhere, with one dash or two, and after "--" there are none.
 func TestFlags(t *testing.T) {
