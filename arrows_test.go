@@ -38,6 +38,7 @@ func TestArrows(t *testing.T) {
 		"isthmus/clusterstore/decode":         but("isthmus/local/...", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow", "isthmus/clusterstore/kube", "isthmus/federation", "k8s.io/client-go/..."),
 		"isthmus/clusterstore/crd":            but("isthmus/local/...", "isthmus/clusterstore/...", "isthmus/federation", "k8s.io/client-go/..."),
 		"isthmus/local":                       but(),
+		"isthmus/local/exports/linkerd":       but("isthmus/local", "isthmus/local/exports", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/kube"),
 		"isthmus/local/externalworkload":      but("isthmus/local", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow", "isthmus/clusterstore/kube"),
 		"isthmus/local/election":              but("isthmus/local", "isthmus/local/externalworkload", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow", "isthmus/clusterstore/kube", "isthmus/federation"),
 		"isthmus/grpcapi":                     {"isthmus/local/...", "isthmus/clusterstore/...", "k8s.io/..."},

@@ -22,7 +22,7 @@ type snapshot struct {
 // type only, so that one without the label can be reported. While they can't be
 // read, the last snapshot stays.
 func (s *Store) watchSecrets(ctx context.Context) {
-	known := make(secretCache)
+	known := make(follow.Map[*credentials])
 	options := follow.Options{Printable: s.client.Printable, NoWatchList: s.client.Sources.NoWatchList, Trouble: func(_, text string) {
 		s.opts.Log.Info("link Secrets have to be requested again and again", zap.String("reason", text))
 	}, Relist: s.opts.Relist, Drift: func(d follow.Drift) {
@@ -40,7 +40,7 @@ func (s *Store) watchSecrets(ctx context.Context) {
 		},
 		Into:    known,
 		Same:    (*credentials).same,
-		Applied: func() { s.secrets.Set(known.snapshot()) },
+		Applied: func() { s.secrets.Set(snapshotOf(known)) },
 		Report:  s.reportReadable,
 	})).Run(ctx, nil)
 }
@@ -61,42 +61,11 @@ func (s *Store) reportReadable(err error) {
 	}
 }
 
-// secretCache has the newest version of each link Secret, by key. It is a
-// [follow.Store].
-type secretCache map[string]*credentials
-
-// Get returns the newest version of a Secret.
-func (s secretCache) Get(key string) (*credentials, bool) { return s[key], s[key] != nil }
-
 // same reports whether it is the same version of a Secret.
 func (c *credentials) same(o *credentials) bool { return c.version == o.version && c.version != "" }
 
-// Put stores a Secret, unless it is the version that is there already.
-func (s secretCache) Put(key string, c *credentials) follow.Effect {
-	old := s[key]
-	switch {
-	case old == nil:
-		s[key] = c
-		return follow.Added
-	case old.same(c):
-		return follow.Same
-	}
-	s[key] = c
-	return follow.Replaced
-}
-
-func (s secretCache) Drop(key string) bool {
-	_, existed := s[key]
-	delete(s, key)
-	return existed
-}
-
-func (s secretCache) PrepareDrop(string) {}
-
-func (s secretCache) Keys(yield func(string) bool) { maps.Keys(s)(yield) }
-
-func (s secretCache) snapshot() snapshot {
-	list := slices.Collect(maps.Values(s))
+func snapshotOf(all follow.Map[*credentials]) snapshot {
+	list := slices.Collect(maps.Values(all))
 	sortCredentials(list)
 	return snapshot{listed: true, secrets: list}
 }

@@ -1,0 +1,35 @@
+package follow
+
+import "maps"
+
+// Map is a [Store] that is a map, by key.
+type Map[T any] map[string]T
+
+// Put implements [Store].
+func (m Map[T]) Put(key string, value T) Effect {
+	effect := Added
+	if _, existed := m[key]; existed {
+		effect = Replaced
+	}
+	m[key] = value
+	return effect
+}
+
+// Get implements [Store].
+func (m Map[T]) Get(key string) (value T, ok bool) {
+	value, ok = m[key]
+	return value, ok
+}
+
+// Drop implements [Store].
+func (m Map[T]) Drop(key string) (existed bool) {
+	_, existed = m[key]
+	delete(m, key)
+	return existed
+}
+
+// PrepareDrop implements [Store].
+func (m Map[T]) PrepareDrop(string) {}
+
+// Keys implements [Store].
+func (m Map[T]) Keys(yield func(key string) bool) { maps.Keys(m)(yield) }

@@ -1,0 +1,262 @@
+package linkerd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/ptr"
+
+	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
+	"isthmus/clusterstore/typed/typedtest"
+	"isthmus/federation"
+	"isthmus/local/exports/plan"
+)
+
+const after = time.Minute // UnlinkedAfter
+
+var (
+	errForbidden = apierrors.NewForbidden(schema.GroupResource{Resource: "links"}, "", nil)
+	errAbsent    = apierrors.NewNotFound(schema.GroupResource{Resource: "links"}, "")
+)
+
+// api is the own cluster's API server.
+type api struct {
+	t      *testing.T
+	client *fake.Clientset
+	*Mirrors
+
+	mu        sync.Mutex
+	links     []*crd.Link
+	linksErr  error
+	leasesErr error
+	changed   chan struct{} // of links
+	version   int
+	requests  int
+	told      federation.Latest[struct{}] // of what may have changed
+	selectors []string                    // clusters whose selectors have changed
+}
+
+// run runs f while Mirrors does.
+func run(t *testing.T, prepare func(a *api), f func(a *api)) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &api{t: t, client: fake.NewClientset(), changed: make(chan struct{})}
+		a.client.PrependReactor("list", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.requests++
+			return a.leasesErr != nil, nil, a.leasesErr
+		})
+		a.Mirrors = New(Options{
+			Sources: decode.Sources{
+				NoWatchList: true,
+				Links:       func(string) decode.Source[*crd.Link] { return a },
+				Serves: func(context.Context, schema.GroupVersionResource) (bool, error) {
+					a.mu.Lock()
+					defer a.mu.Unlock()
+					a.requests++
+					return a.linksErr != errAbsent, nil
+				},
+			},
+			Leases: typedtest.Clients(a.client).Leases, Printable: func(err error) error { return err }, Namespace: "mc", UnlinkedAfter: after,
+			Changed: func() { a.told.Set(struct{}{}) },
+			SelectorsChanged: func(cluster string) {
+				a.Selectors(cluster) // it may be asked
+				a.mu.Lock()
+				a.selectors = append(a.selectors, cluster)
+				a.mu.Unlock()
+			},
+		})
+		prepare(a)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { a.Run(ctx); close(ended) }()
+		synctest.Wait()
+		f(a)
+		stop()
+		<-ended
+	})
+}
+
+// List and Watch make api a source of Links.
+func (a *api) List(_ context.Context, _ metav1.ListOptions, each func(*crd.Link, *decode.Refused) error) (metav1.ListMeta, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.requests++
+	all := metav1.ListMeta{ResourceVersion: fmt.Sprint(a.version)}
+	for _, l := range a.links {
+		if err := each(l.DeepCopyObject().(*crd.Link), nil); err != nil {
+			return all, err
+		}
+	}
+	return all, a.linksErr
+}
+
+func (a *api) Watch(ctx context.Context, _ metav1.ListOptions) (decode.Events[*crd.Link], error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.requests++
+	return &events{a, ctx, a.links, a.changed}, a.linksErr
+}
+
+type events struct {
+	*api
+	ctx     context.Context
+	links   []*crd.Link
+	changed chan struct{}
+}
+
+func (e *events) Close() error { return nil }
+
+// Next brings the first difference, or ends the watch once links can't be read.
+func (e *events) Next(each func(decode.Event[*crd.Link]) error) error {
+	for {
+		e.mu.Lock()
+		now, changed, err := e.api.links, e.api.changed, e.linksErr
+		e.mu.Unlock()
+		if err != nil {
+			return io.EOF
+		}
+		for _, l := range now {
+			if !slices.Contains(e.links, l) {
+				e.links = append(slices.DeleteFunc(slices.Clone(e.links), func(o *crd.Link) bool { return o.Name == l.Name }), l)
+				return each(decode.Event[*crd.Link]{Type: watch.Modified, Object: l})
+			}
+		}
+		for i, l := range e.links {
+			if !slices.Contains(now, l) {
+				e.links = slices.Delete(slices.Clone(e.links), i, i+1)
+				return each(decode.Event[*crd.Link]{Type: watch.Deleted, Object: l})
+			}
+		}
+		select {
+		case <-changed:
+		case <-e.ctx.Done():
+			return e.ctx.Err()
+		}
+	}
+}
+
+// anew are the clusters whose selectors have changed.
+func (a *api) anew() []string {
+	synctest.Wait()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.selectors)
+}
+
+// tells returns a channel that is closed when something may have changed.
+func (a *api) tells() <-chan struct{} {
+	_, told := a.told.Get()
+	return told
+}
+
+// set changes what the API server has.
+func (a *api) set(f func()) {
+	a.mu.Lock()
+	f()
+	close(a.changed)
+	a.changed = make(chan struct{})
+	a.mu.Unlock()
+	synctest.Wait()
+}
+
+// put puts a Link, of the newest version.
+func (a *api) put(name, cluster, spec string) { a.putAs(crd.LinkVersions[0], name, cluster, spec) }
+
+func (a *api) putAs(version schema.GroupVersion, name, cluster, spec string) {
+	a.set(func() {
+		a.version++
+		text := fmt.Sprintf(`{"apiVersion":%q,"kind":"Link","metadata":{"namespace":"mc","name":%q,"resourceVersion":"%d"},"spec":{"targetClusterName":%q%s}}`, version, name, a.version, cluster, spec)
+		l := new(crd.Link)
+		if err := json.Unmarshal([]byte(text), l); err != nil {
+			a.t.Fatal(text, err)
+		}
+		l.CreationTimestamp = metav1.NewTime(time.Now())
+		for i, old := range a.links {
+			if old.Name == name {
+				l.CreationTimestamp = old.CreationTimestamp
+				a.links = slices.Delete(slices.Clone(a.links), i, i+1)
+			}
+		}
+		a.links = append(slices.Clone(a.links), l)
+	})
+}
+
+func (a *api) drop(name string) {
+	a.set(func() {
+		a.links = slices.DeleteFunc(slices.Clone(a.links), func(l *crd.Link) bool { return l.Name == name })
+	})
+}
+
+// hold renews a Lease for so long, every 2 s, or releases it: 0.
+func (a *api) hold(name string, d time.Duration) {
+	leases := a.client.CoordinationV1().Leases("mc")
+	for end := time.Now().Add(d); ; time.Sleep(2 * time.Second) {
+		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "mc"}}
+		l.Spec = coordinationv1.LeaseSpec{HolderIdentity: ptr.To("mirror"), LeaseDurationSeconds: ptr.To[int32](30), RenewTime: ptr.To(metav1.NowMicro())}
+		if d == 0 {
+			l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds = ptr.To(""), ptr.To[int32](1)
+		}
+		if _, err := leases.Update(context.Background(), l, metav1.UpdateOptions{}); apierrors.IsNotFound(err) {
+			if _, err := leases.Create(context.Background(), l, metav1.CreateOptions{}); err != nil {
+				a.t.Error(err)
+			}
+		}
+		if time.Now().Add(2 * time.Second).After(end) {
+			return
+		}
+	}
+}
+
+// cluster is a cluster as Complete makes it.
+func (a *api) cluster(name string) plan.Cluster {
+	c := plan.Cluster{Name: name}
+	a.Complete(&c)
+	return c
+}
+
+func (a *api) wantLease(name string, want plan.Lease) {
+	a.t.Helper()
+	if got := a.cluster(name).Lease; got != want {
+		a.t.Errorf("the Lease of %q is %v, not %v", name, got, want)
+	}
+}
+
+// wantSelected compares what of these labels is selected: "mirror" and "federated" with their values.
+func (a *api) wantSelected(cluster, want string) {
+	a.t.Helper()
+	s := a.Selectors(cluster)
+	got := ""
+	for _, label := range []string{"mirror.linkerd.io/exported=true", "mirror.linkerd.io/exported=remote-discovery", "mirror.linkerd.io/federated=member", "a=b"} {
+		key, value, _ := strings.Cut(label, "=")
+		of := map[string]string{key: value}
+		if s.Mirror != nil && s.Mirror(of) {
+			got += "mirror " + label + "; "
+		}
+		if s.Federated != nil && s.Federated(of) {
+			got += "federated " + label + "; "
+		}
+	}
+	if got != want {
+		a.t.Errorf("of %s is selected %q, not %q", cluster, got, want)
+	}
+}
+
+const usual = "mirror mirror.linkerd.io/exported=remote-discovery; federated mirror.linkerd.io/federated=member; "

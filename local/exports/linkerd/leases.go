@@ -1,0 +1,81 @@
+package linkerd
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"isthmus/local/exports/plan"
+)
+
+const (
+	pollTimeout = 10 * time.Second
+	maxLeases   = 5_000
+
+	ownLease  = "local-service-mirror-write"
+	linkLease = "service-mirror-write-" // and the name of the Link
+)
+
+// lease is a Lease that is held, or was.
+type lease struct {
+	renewed metav1.MicroTime // as it says
+	until   time.Time        // when it ended, or ends unless it is renewed
+}
+
+func (m *Mirrors) readLeases(ctx context.Context) {
+	ctx, stop := context.WithTimeout(ctx, pollTimeout)
+	defer stop()
+	list, err := m.o.Leases(m.o.Namespace).List(ctx, metav1.ListOptions{Limit: maxLeases})
+	if err == nil && list.Continue != "" {
+		err = fmt.Errorf("there are more than %d", maxLeases)
+	}
+	m.update(func(now time.Time) bool {
+		switch m.leasesErr = err; {
+		case err != nil:
+			m.readSince = time.Time{}
+			return true
+		case m.readSince.IsZero():
+			m.readSince = now
+		}
+		seen := make(map[string]lease)
+		for i := range list.Items {
+			l, s := m.leases[list.Items[i].Name], &list.Items[i].Spec
+			if held := ptr.Deref(s.HolderIdentity, "") != "" && s.RenewTime != nil; held && !l.renewed.Equal(s.RenewTime) {
+				l = lease{*s.RenewTime, now.Add(max(2*pollEvery, time.Duration(ptr.Deref(s.LeaseDurationSeconds, 0))*time.Second))}
+			} else if !held {
+				continue
+			}
+			seen[list.Items[i].Name] = l
+		}
+		past := now.Add(-m.o.UnlinkedAfter - 2*pollEvery) // what ended before that changes nothing any longer
+		for name, l := range m.leases {
+			if _, ok := seen[name]; !ok && l.until.After(past) {
+				if l.until.After(now) { // it was released
+					l.until = now
+				}
+				seen[name] = l
+			}
+		}
+		m.leases = seen
+		tell := m.readSince.After(past)
+		for _, l := range seen {
+			tell = tell || l.until.After(past)
+		}
+		return tell
+	})
+}
+
+// lease returns what the Lease of a name says. m.mu is held.
+func (m *Mirrors) lease(name string, now time.Time) plan.Lease {
+	until := m.leases[name].until
+	switch {
+	case now.Before(until):
+		return plan.Held
+	case m.readSince.IsZero() || !m.listed || now.Sub(until) < m.o.UnlinkedAfter || now.Sub(m.readSince) < m.o.UnlinkedAfter:
+		return plan.Unknown
+	}
+	return plan.Free
+}

@@ -1,0 +1,158 @@
+package linkerd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"isthmus/clusterstore/budget"
+	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/follow"
+	"isthmus/local/exports/plan"
+)
+
+// maxLinks bounds what is kept of all Links, in bytes.
+const maxLinks = 64 << 20
+
+// link is a Link that is there, or was.
+type link struct {
+	name, version string
+	cluster       string // that it is for
+	created       time.Time
+	gone          time.Time    // since when it is not there; zero: it is
+	spec          crd.LinkSpec // that is in force
+	selectors     plan.Selectors
+	problem       string // why it can't be read, so that what was read before is in force; empty: it can
+	unread        bool   // nothing was
+}
+
+// defaults are the selectors without a Link: Linkerd's own.
+var defaults = new(link).read(crd.LinkSpec{
+	RemoteDiscoverySelector:  metav1.SetAsLabelSelector(labels.Set{"mirror.linkerd.io/exported": "remote-discovery"}),
+	FederatedServiceSelector: metav1.SetAsLabelSelector(labels.Set{"mirror.linkerd.io/federated": "member"}),
+})
+
+func readLink(o *crd.Link) (*link, bool) {
+	l := &link{name: o.Name, version: o.ResourceVersion, cluster: cmp.Or(o.Spec.TargetClusterName, o.Name), created: o.CreationTimestamp.Time, problem: o.Invalid}
+	spec := o.Spec
+	spec.TargetClusterName = "" // it is no matter of the selectors
+	if o.APIVersion == crd.LinkVersions[2].String() && spec.FederatedServiceSelector == nil {
+		spec.FederatedServiceSelector = defaults.spec.FederatedServiceSelector // that version has no field for it
+	}
+	return l.read(spec), true
+}
+
+func (l *link) read(spec crd.LinkSpec) *link {
+	mirror, err1 := matcher(spec.RemoteDiscoverySelector)
+	federated, err2 := matcher(spec.FederatedServiceSelector)
+	l.selectors = plan.Selectors{Mirror: mirror, Federated: federated, ExcludedLabels: excluded(spec.ExcludedLabels), ExcludedAnnotations: excluded(spec.ExcludedAnnotations)}
+	if err := errors.Join(err1, err2); err != nil {
+		l.problem = err.Error()
+	}
+	l.spec = spec
+	return l
+}
+
+// matcher returns nil for a selector that is empty: it selects nothing.
+func matcher(s *metav1.LabelSelector) (func(map[string]string) bool, error) {
+	if s == nil || len(s.MatchLabels)+len(s.MatchExpressions) == 0 {
+		return nil, nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(s)
+	return func(of map[string]string) bool { return selector.Matches(labels.Set(of)) }, err
+}
+
+// excluded reports whether a key is one of these, or of the domain DOMAIN/* of one.
+func excluded(keys []string) func(string) bool {
+	return func(key string) bool {
+		domain, _, ok := strings.Cut(key, "/")
+		return slices.Contains(keys, key) || ok && slices.Contains(keys, domain+"/*")
+	}
+}
+
+// followLinks reads Links until ctx ends.
+func (m *Mirrors) followLinks(ctx context.Context) {
+	all := make(follow.Map[*link])
+	limits := budget.NewPool(budget.Limits{Cluster: maxLinks, All: 2 * maxLinks}).Add()
+	follow.NewGroup(follow.Options{NoWatchList: m.o.Sources.NoWatchList, Budget: limits}, follow.New(follow.Kind[*crd.Link, *link]{
+		Name: "links", Source: m.o.Sources.Links(m.o.Namespace), Serves: m.servesLinks, Compact: readLink, Into: all,
+		Same: func(a, b *link) bool { return a.version == b.version && a.version != "" },
+		Applied: func() {
+			m.update(func(time.Time) bool {
+				was := m.there
+				m.there = maps.Clone(all)
+				return !maps.Equal(was, all)
+			})
+		},
+		Report: func(err error) {
+			m.update(func(time.Time) bool {
+				tell := (err == nil) != (m.linksErr == nil) || !m.known
+				m.linksErr, m.listed = err, m.listed || err == nil
+				m.known = m.known || m.listed || apierrors.IsForbidden(err)
+				return tell
+			})
+		},
+	})).Run(ctx, nil)
+}
+
+// servesLinks reports whether the API server has Links in some version.
+func (m *Mirrors) servesLinks(ctx context.Context) (bool, error) {
+	for _, v := range crd.LinkVersions {
+		if there, err := m.o.Sources.Serves(ctx, v.WithResource("links")); there || err != nil {
+			return there, err
+		}
+	}
+	m.update(func(time.Time) bool { m.known, m.listed = true, true; return true })
+	return false, nil
+}
+
+// choose puts the selectors of Links in force, and returns the clusters that get others by that. m.mu is held.
+func (m *Mirrors) choose(now time.Time) (changed []string) {
+	before, byName := m.links, make(map[string]*link)
+	for _, l := range before {
+		byName[l.name] = l
+	}
+	m.links = nil
+	for _, l := range m.there {
+		old := cmp.Or(byName[l.name], defaults)
+		if l.problem != "" && old != l {
+			l.spec, l.selectors, l.unread = old.spec, old.selectors, old.unread || old == defaults
+		}
+		m.links = append(m.links, l)
+		delete(byName, l.name)
+	}
+	slices.SortFunc(m.links, func(a, b *link) int { return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.name, b.name)) })
+	for _, l := range before {
+		if byName[l.name] == l && l.gone.IsZero() {
+			l.gone = now
+		}
+		if byName[l.name] == l && now.Sub(l.gone) < m.o.UnlinkedAfter {
+			m.links = append(m.links, l)
+		}
+	}
+	for _, l := range slices.Concat(before, m.links) {
+		if is := deciding(m.links, l.cluster); !reflect.DeepEqual(is.spec, deciding(before, l.cluster).spec) && !slices.Contains(changed, l.cluster) {
+			changed = append(changed, l.cluster)
+		}
+	}
+	return changed
+}
+
+// deciding returns the Link that decides on a cluster's selectors: the oldest.
+func deciding(links []*link, cluster string) *link {
+	for _, l := range links {
+		if l.cluster == cluster {
+			return l
+		}
+	}
+	return defaults
+}
