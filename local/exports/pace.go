@@ -17,13 +17,12 @@ const (
 
 // outcome is how a write has ended.
 type outcome struct {
-	problem   string // why it has failed; empty: it has not
-	forbidden bool   // by the API server's rules of access
-	nothing   bool   // there was nothing to write: it was as it is to be, or is somebody else's
-	again     bool   // somebody else was faster: it is to be read again
-	reverted  bool   // somebody else had undone what was written
-	managers  string // who has written to it, but for the gateway
-	content   string // what was written, as a hash
+	problem  string // why it has failed; empty: it has not
+	nothing  bool   // there was nothing to write: it was as it is to be, or is somebody else's
+	again    bool   // somebody else was faster: it is to be read again
+	reverted bool   // somebody else had undone what was written
+	managers string // who has written to it, but for the gateway
+	content  string // what was written, as a hash
 }
 
 // history is what is remembered of an object that was written.
@@ -50,9 +49,6 @@ func (o *history) add(r outcome, now time.Time) {
 		o.failures++
 		o.problem = r.problem
 		o.next = now.Add(min(maxRetry, minRetry<<min(o.failures-1, 20)))
-		if r.forbidden {
-			o.next = now.Add(maxRetry)
-		}
 		return
 	}
 	o.failures, o.problem = 0, ""

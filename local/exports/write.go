@@ -60,7 +60,7 @@ func (t *term) write(one task) (r outcome) {
 		return outcome{again: true} // the Lease is lost
 	}
 	t.Log.Warn("an exported Service can't be written", zap.String("service", one.id.String()), zap.Error(err))
-	return outcome{problem: err.Error(), forbidden: apierrors.IsForbidden(err)}
+	return outcome{problem: err.Error()}
 }
 
 // put makes an object what it is to be, if it is ours as it is read now.

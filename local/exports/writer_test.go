@@ -106,7 +106,7 @@ func TestFailure(t *testing.T) {
 				w.mu.Lock()
 				tries = append(tries, time.Since(start).Round(time.Second))
 				w.mu.Unlock()
-				return errors.New("quota")
+				return apierrors.NewForbidden(corev1.Resource("services"), id.Name, errors.New("exceeded quota"))
 			}
 			return nil
 		}
