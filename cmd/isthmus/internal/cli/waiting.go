@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// SlowAfter is when a verb that waits prints what for.
-const SlowAfter = time.Second
+// slowAfter is when a verb that waits prints what for.
+const slowAfter = time.Second
 
 // Waiting prints what a verb waits for, once it has waited for a second. It is safe for concurrent use.
 type Waiting struct {
@@ -23,7 +23,7 @@ type Waiting struct {
 // nothing yet. It must be stopped.
 func (p Process) Wait(what string) *Waiting {
 	w := &Waiting{p: p, what: what}
-	w.timer = time.AfterFunc(SlowAfter, func() {
+	w.timer = time.AfterFunc(slowAfter, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.slow = true

@@ -12,7 +12,7 @@ func TestWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer
 		w := Process{Name: "demo", Stderr: &b}.Wait(": a")
-		time.Sleep(SlowAfter - 1)
+		time.Sleep(slowAfter - 1)
 		w.On(": b")
 		if b.Len() > 0 {
 			t.Errorf("early: %q", b.String())

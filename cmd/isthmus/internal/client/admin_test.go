@@ -125,7 +125,7 @@ func TestAdminWaits(t *testing.T) {
 // TestStreamWaits: likewise for the first message of a stream.
 func TestStreamWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := session[pb.Update]{streamOptions: streamOptions{Target: Target{Timeout: 10 * time.Second}}, state: &getState{}, from: replica{name: "a:1"}}
+		s := session[pb.Update]{Target: Target{Timeout: 10 * time.Second}, state: &getState{}, from: replica{name: "a:1"}}
 		var errs bytes.Buffer
 		began, messages := time.Now(), make(chan *pb.Update)
 		err := s.display(t.Context(), cli.Process{Name: "isthmus get", Stderr: &errs}, nil, messages, nil)

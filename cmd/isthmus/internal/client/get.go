@@ -12,30 +12,18 @@ import (
 )
 
 func getVerb() cli.Verb {
-	o := new(streamOptions)
-	return cli.Verb{
+	return streamVerb(cli.Verb{
 		Use:     "get AUTHORITY",
 		Such:    "web.shop.svc.cluster.local:80",
 		Summary: "show the endpoints of a service as a proxy would get them, live",
 		Intro:   getIntro,
 		Ending:  getEnding,
-		Flags:   o.flags(),
-		Run:     func(ctx context.Context, p cli.Process) error { return runGet(ctx, p, o) },
-	}
-}
-
-// runGet shows a Get stream until it ends, or the process gets a signal.
-func runGet(ctx context.Context, p cli.Process, o *streamOptions) error {
-	if err := o.check(); err != nil {
-		return err
-	}
-	s := session[pb.Update]{streamOptions: *o, state: &getState{}, open: openGet, meanings: codeMeanings{
+	}, session[pb.Update]{state: &getState{}, open: openGet, meanings: codeMeanings{
 		codes.InvalidArgument:    "This authority can never work: it is not a service name of the gateway's cluster domain, or it names an ExternalName service. A proxy does not ask again.",
 		codes.FailedPrecondition: "The Service is a mirror whose label multicluster.linkerd.io/remote-service does not name the remote Service. A proxy does not ask again.",
 		codes.NotFound:           "There is no such Service in the gateway's cluster, or it mirrors a cluster that is not linked. A proxy asks again, with a backoff.",
 		codes.Unavailable:        "the gateway has not read any of the clusters that the service is in",
-	}}
-	return s.run(ctx, p, p.Args[0])
+	}})
 }
 
 // openGet opens a Get stream, and asks the gateway to explain which tier each endpoint

@@ -66,7 +66,7 @@ func TestGetOnce(t *testing.T) {
 func TestGetBatches(t *testing.T) {
 	for _, once := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			f := session[pb.Update]{streamOptions: streamOptions{once: once, Target: Target{Timeout: time.Minute}}, state: &getState{}}
+			f := session[pb.Update]{once: once, Target: Target{Timeout: time.Minute}, state: &getState{}}
 			var out bytes.Buffer
 			messages, ended := make(chan *pb.Update), make(chan error, 1)
 			done := make(chan error)

@@ -1,8 +1,6 @@
 package client
 
 import (
-	"context"
-
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"google.golang.org/grpc/codes"
 
@@ -10,30 +8,17 @@ import (
 )
 
 func profileVerb() cli.Verb {
-	o := new(streamOptions)
-	return cli.Verb{
+	return streamVerb(cli.Verb{
 		Use:     "profile AUTHORITY",
 		Such:    "web.shop.svc.cluster.local:80",
 		Summary: "show the protocol, routes and retries of a destination as a proxy would get them, live",
 		Intro:   profileIntro,
 		Ending:  profileEnding,
-		Flags:   o.flags(),
-		Run:     func(ctx context.Context, p cli.Process) error { return runProfile(ctx, p, o) },
-	}
-}
-
-// runProfile shows a GetProfile stream until it ends, or the process gets a
-// signal.
-func runProfile(ctx context.Context, p cli.Process, o *streamOptions) error {
-	if err := o.check(); err != nil {
-		return err
-	}
-	s := session[pb.DestinationProfile]{streamOptions: *o, state: &profile{}, open: pb.DestinationClient.GetProfile, meanings: codeMeanings{
+	}, session[pb.DestinationProfile]{state: &profile{}, open: pb.DestinationClient.GetProfile, meanings: codeMeanings{
 		codes.InvalidArgument:    "This authority can never work: it is neither an IP address nor a service name of the gateway's cluster domain, or it names an ExternalName service. A proxy does not ask again.",
 		codes.FailedPrecondition: "Several objects claim this address, so the gateway can't choose one. A proxy does not ask again.",
 		codes.NotFound:           "There is no such Service in the gateway's cluster, or none of its endpoints has that hostname. A proxy asks again, with a backoff.",
-	}}
-	return s.run(ctx, p, p.Args[0])
+	}})
 }
 
 const profileIntro = `isthmus profile shows the protocol, routes and retries of a destination as a

@@ -20,31 +20,6 @@ import (
 // set in several messages, or a step's add and remove, is shown once.
 const batchWindow = 50 * time.Millisecond
 
-// streamOptions are those of the verbs that open a stream.
-type streamOptions struct {
-	Target
-	token string
-	once  bool
-}
-
-func (o *streamOptions) flags() []cli.Section {
-	return []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) {
-		o.addressFlag(s, "addr", "`HOST:PORT` of the gateway's gRPC server, or of Linkerd's destination controller.")
-		o.Options.Flags(s)
-		s.StringVar(&o.token, "token", "", `Context token of the proxy to stand for, as `+"`JSON`"+`: {"ns":"shop","nodeName":"node-1","pod":"web-1"}; `+
-			`the node decides on zones, the namespace on ServiceProfiles.`)
-		s.BoolVar(&o.once, "once", false, "Print the first state and exit.")
-		o.outputFlags(s, pageTimeout, "The first state must be there within this `DURATION`.")
-	})}
-}
-
-func (o *streamOptions) check() error {
-	if err := checkToken(o.token); err != nil {
-		return err
-	}
-	return o.Target.check()
-}
-
 // state is what a proxy holds after the messages M of one stream.
 type state[M any] interface {
 	content
@@ -57,12 +32,36 @@ type state[M any] interface {
 
 // session is one run of a verb that opens a stream.
 type session[M any] struct {
-	streamOptions
+	Target
+	token    string
+	once     bool
 	state    state[M]
 	open     func(pb.DestinationClient, context.Context, *pb.GetDestination, ...grpc.CallOption) (grpc.ServerStreamingClient[M], error)
 	meanings codeMeanings
 	from     replica       // set by run
 	spent    time.Duration // of the timeout, on finding it
+}
+
+// streamVerb returns a verb that opens a stream.
+func streamVerb[M any](v cli.Verb, s session[M]) cli.Verb {
+	v.Flags = []cli.Section{cli.NewSection("Flags", func(f *pflag.FlagSet) {
+		s.addressFlag(f, "addr", "`HOST:PORT` of the gateway's gRPC server, or of Linkerd's destination controller.")
+		s.Options.Flags(f)
+		f.StringVar(&s.token, "token", "", `Context token of the proxy to stand for, as `+"`JSON`"+`: {"ns":"shop","nodeName":"node-1","pod":"web-1"}; `+
+			`the node decides on zones, the namespace on ServiceProfiles.`)
+		f.BoolVar(&s.once, "once", false, "Print the first state and exit.")
+		s.outputFlags(f, pageTimeout, "The first state must be there within this `DURATION`.")
+	})}
+	v.Run = func(ctx context.Context, p cli.Process) error {
+		if err := checkToken(s.token); err != nil {
+			return err
+		}
+		if err := s.check(); err != nil {
+			return err
+		}
+		return s.run(ctx, p, p.Args[0])
+	}
+	return v
 }
 
 // run opens the stream and shows the states until it ends, or the process gets a
@@ -144,11 +143,10 @@ func (s *session[M]) receive(ctx context.Context, conn *grpc.ClientConn, authori
 // ended has the reason, or the process gets a signal.
 func (s *session[M]) display(ctx context.Context, p cli.Process, out *screen, messages <-chan *M, ended <-chan error) error {
 	var batchEnds <-chan time.Time
-	slow, limit := time.After(cli.SlowAfter-s.spent), time.After(s.Timeout-s.spent) // until there is a state
+	first, limit := p.Wait(fmt.Sprintf(" for the first message of %s, for %v at most", s.from.name, s.Timeout)), time.After(s.Timeout-s.spent)
+	defer first.Stop()
 	for {
 		select {
-		case <-slow:
-			fmt.Fprintf(p.Stderr, "%s: waiting for the first message of %s, for %v at most\n", p.Name, s.from.name, s.Timeout)
 		case <-limit:
 			return fmt.Errorf("%s has sent nothing within %v (--timeout)\n  %s", s.from.name, s.Timeout, s.meanings.explain(codes.Unavailable, s.from))
 		case m, ok := <-messages:
@@ -162,7 +160,8 @@ func (s *session[M]) display(ctx context.Context, p cli.Process, out *screen, me
 				batchEnds = time.After(batchWindow)
 			}
 			if s.state.started() {
-				slow, limit = nil, nil
+				first.Stop()
+				limit = nil
 			}
 		case <-batchEnds:
 			batchEnds = nil

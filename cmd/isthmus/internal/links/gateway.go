@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/client"
 	"isthmus/internal/adminapi"
 	"isthmus/internal/sleep"
@@ -25,7 +24,8 @@ type shows func(adminapi.Clusters) (done bool, why string, err error)
 // awaitGateway waits until every gateway shows what is expected. If none can be asked at
 // all, that is an error at once, since there may be none.
 func awaitGateway(ctx context.Context, w *work, t *client.Target, what string, expected shows) error {
-	began, reported, asked, before := time.Now(), false, false, ""
+	began, asked, before := time.Now(), false, ""
+	defer w.p.Wait(fmt.Sprintf(" until the gateway %s, for %v at most", what, t.Timeout)).Stop()
 	for {
 		once := *t
 		once.Timeout = max(t.Timeout-time.Since(began), time.Second)
@@ -41,10 +41,6 @@ func awaitGateway(ctx context.Context, w *work, t *client.Target, what string, e
 			return nil
 		case !asked:
 			return errors.New(why)
-		}
-		if !reported && time.Since(began) > cli.SlowAfter {
-			reported = true
-			fmt.Fprintf(w.p.Stderr, "%s: waiting until the gateway %s, for %v at most\n", w.p.Name, what, t.Timeout)
 		}
 		if !sleep.For(ctx, pollEvery) {
 			if ctx.Err() == context.Canceled {
