@@ -14,9 +14,6 @@ const anchorsConfigMap = "linkerd-identity-trust-roots"
 func (l *clusterCheck) checkAnchors(here *clusterCheck) {
 	add, a := l.about(sectionTrust, Anchors, l.Cluster.Cluster), l.API.Anchors
 	switch {
-	case l.why != "":
-		add(Unchecked, l.why, "")
-		return
 	case a == nil:
 		add(Unchecked, "not read yet", "")
 		return

@@ -3,6 +3,8 @@ package check
 import (
 	"fmt"
 	"time"
+
+	"isthmus/internal/legible"
 )
 
 // Before what expires does so, there is a warning: credentials can be renewed by one command;
@@ -53,8 +55,5 @@ func roughly(d time.Duration) string {
 			return fmt.Sprintf("%d %s", d.Round(u.size)/u.size, u.name)
 		}
 	}
-	if seconds := d.Round(time.Second) / time.Second; seconds != 1 {
-		return fmt.Sprintf("%d seconds", seconds)
-	}
-	return "1 second"
+	return legible.Count(int(d.Round(time.Second)/time.Second), "second", "seconds")
 }

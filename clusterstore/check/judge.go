@@ -35,14 +35,19 @@ func Judge(s Seen) []Result {
 		l.fromHere = s.FromHere
 		l.checkServer()
 		l.checkClock()
+		if !l.own {
+			l.checkExpiry()
+		}
+		l.checkState()
+		if l.why != "" {
+			l.unchecked()
+			continue
+		}
 		l.checkRights(s.NoAccount, s.NotAsked[l.Cluster.Cluster])
 		if l.own {
 			l.checkKinds()
-		} else {
-			l.checkExpiry()
 		}
 		l.checkAnchors(clusters[0])
-		l.checkState()
 	}
 	checkNetworks(clusters)
 	if !s.FromHere {
@@ -50,6 +55,17 @@ func Judge(s Seen) []Result {
 		s.checkWriter(r)
 	}
 	return r.sorted()
+}
+
+// unchecked adds results for what can't be judged of a cluster whose API server is no good.
+func (l *clusterCheck) unchecked() {
+	checks := [][2]string{{sectionAPI, Rights}, {sectionTrust, Anchors}, {sectionNetworks, PodNetworks}}
+	if l.own {
+		checks = append(checks, [2]string{sectionAPI, CRDs})
+	}
+	for _, c := range checks {
+		l.about(c[0], c[1], l.Cluster.Cluster)(Unchecked, l.why, "")
+	}
 }
 
 // checkSecrets reports whether link Secrets can be read, which can be used, and each thing that is wrong with one.

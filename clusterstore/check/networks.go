@@ -24,7 +24,9 @@ func checkNetworks(clusters []*clusterCheck) {
 				overlaps = append(overlaps, fmt.Sprintf("%v overlaps %v of %s", mine, other, before.Cluster.Cluster))
 			}
 		}
-		l.checkNetwork(overlaps)
+		if l.why == "" {
+			l.checkNetwork(overlaps)
+		}
 	}
 }
 
@@ -60,8 +62,6 @@ func overlap(a, b []netip.Prefix) (of, with netip.Prefix, found bool) {
 func (l *clusterCheck) checkNetwork(overlaps []string) {
 	add, n := l.about(sectionNetworks, PodNetworks, l.Cluster.Cluster), l.API.Networks
 	switch {
-	case l.why != "":
-		add(Unchecked, l.why, "")
 	case n == nil:
 		add(Unchecked, "not read yet", "")
 	case n.Error != "":

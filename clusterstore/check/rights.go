@@ -87,17 +87,13 @@ func (r Right) missing(refused []adminapi.RefusedRequest) (verbs []string) {
 // refused: a right that is not used is not known to be missing.
 func (l *clusterCheck) checkRights(noAccount, notAsked string) {
 	add := l.about(sectionAPI, Rights, l.Cluster.Cluster)
-	switch {
-	case l.why != "":
-		add(Unchecked, l.why, "")
-		return
-	case l.own && noAccount != "":
+	if l.own && noAccount != "" {
 		add(Unchecked, "there is no ServiceAccount "+noAccount+" yet", "the installation makes it and grants what it needs; --service-account names another")
 		return
 	}
-	rights, hint := LinkRights(), "in that cluster: kubectl apply -f "+l.manifest()
+	rights, hint := LinkRights(), "in that cluster: kubectl apply -f manifests/link/remote-access.yaml"
 	if l.own {
-		rights, hint = LocalRights(), "kubectl apply -f "+l.manifest()
+		rights, hint = LocalRights(), "kubectl apply -f manifests/install/rbac.yaml"
 	}
 	if notAsked != "" {
 		add(Unchecked, notAsked, hint)
@@ -125,21 +121,13 @@ func (l *clusterCheck) checkRights(noAccount, notAsked string) {
 	}
 }
 
-// manifest grants the rights.
-func (l *clusterCheck) manifest() string {
-	if l.own {
-		return "manifests/install/rbac.yaml"
-	}
-	return "manifests/link/remote-access.yaml"
-}
-
 // toPermit is what to do about something that could not be read; empty: no right is missing.
 func (l *clusterCheck) toPermit(why string) string {
 	switch {
 	case !strings.HasPrefix(why, "the credentials may not read"):
 		return ""
 	case l.own:
-		return "to permit it: kubectl apply -f " + l.manifest()
+		return "to permit it: kubectl apply -f manifests/install/rbac.yaml"
 	}
-	return "to permit it, in that cluster: kubectl apply -f " + l.manifest()
+	return "to permit it, in that cluster: kubectl apply -f manifests/link/remote-access.yaml"
 }

@@ -124,10 +124,6 @@ var kinds = []string{"serviceprofiles.linkerd.io", "servers.policy.linkerd.io", 
 // checkKinds reports which custom resources the own cluster does not have.
 func (l *clusterCheck) checkKinds() {
 	add := l.about(sectionAPI, CRDs, l.Cluster.Cluster)
-	if l.why != "" {
-		add(Unchecked, l.why, "")
-		return
-	}
 	var absent, unknown []string
 	for _, k := range kinds {
 		refused := slices.DeleteFunc(slices.Clone(l.API.Refused), func(r adminapi.RefusedRequest) bool { return r.Resource != k })

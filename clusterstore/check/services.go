@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"isthmus/internal/adminapi"
+	"isthmus/internal/legible"
 )
 
 // serviceChecks are the checks of services. Those with a result that is not OK are in bad.
@@ -59,13 +60,10 @@ func isFederated(s *adminapi.Service) bool {
 }
 
 func services(n int) string {
-	switch n {
-	case 0:
+	if n == 0 {
 		return "there are no federated or mirrored services"
-	case 1:
-		return "1 federated or mirrored service: all members serve"
 	}
-	return fmt.Sprintf("%d federated or mirrored services: all members serve", n)
+	return legible.Count(n, "federated or mirrored service", "federated or mirrored services") + ": all members serve"
 }
 
 // members reports those that do not serve, and those that lack ports. A service of which no member serves has failed.
@@ -107,7 +105,7 @@ func (c *serviceChecks) addresses(s *adminapi.Service) {
 			if m.Conflicts == 0 {
 				continue
 			}
-			text := fmt.Sprintf("port %d: another member too offers %s of %s of cluster %s", p.Port, addresses(m.Conflicts), m.Service, m.Cluster)
+			text := fmt.Sprintf("port %d: another member too offers %s of %s of cluster %s", p.Port, legible.Count(m.Conflicts, "address", "addresses"), m.Service, m.Cluster)
 			if len(m.ConflictsWith) > 0 {
 				text += ": " + m.ConflictsWith[0]
 			}

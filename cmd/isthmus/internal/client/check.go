@@ -16,6 +16,7 @@ import (
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/reach"
 	"isthmus/internal/adminapi"
+	"isthmus/internal/legible"
 	"isthmus/internal/sleep"
 )
 
@@ -74,7 +75,7 @@ func runCheck(ctx context.Context, p cli.Process, o *checkOptions) error {
 		_, err = p.Stdout.Write(s.table())
 	}
 	if err == nil && s.Failures > 0 {
-		err = fmt.Errorf("%s: what to do is shown beneath each", cli.Count(s.Failures, "check has failed", "checks have failed"))
+		err = fmt.Errorf("%s: what to do is shown beneath each", legible.Count(s.Failures, "check has failed", "checks have failed"))
 	}
 	return err
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"isthmus/clusterstore/check"
-	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/internal/adminapi"
 	"isthmus/internal/legible"
 )
@@ -62,7 +61,7 @@ func (s *checkState) why(err error) string {
 	}
 	for _, r := range s.Results {
 		if r.Level == check.Failure {
-			return fmt.Sprintf("%s, first %s", cli.Count(s.Failures, "failure", "failures"), printable(resultLine(r)))
+			return fmt.Sprintf("%s, first %s", legible.Count(s.Failures, "failure", "failures"), printable(resultLine(r)))
 		}
 	}
 	return ""

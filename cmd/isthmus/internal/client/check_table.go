@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"isthmus/clusterstore/check"
-	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/internal/adminapi"
 	"isthmus/internal/legible"
 )
@@ -136,11 +135,11 @@ func (s *checkState) summary() string {
 		one, many string
 	}{{s.Failures, "failure", "failures"}, {s.Warnings, "warning", "warnings"}, {s.Unchecked, "not checked", "not checked"}} {
 		if n.found > 0 {
-			parts = append(parts, cli.Count(n.found, n.one, n.many))
+			parts = append(parts, legible.Count(n.found, n.one, n.many))
 		}
 	}
 	if len(parts) == 0 {
-		return fmt.Sprintf("All is fine: %s.", cli.Count(len(s.Results), "check", "checks"))
+		return fmt.Sprintf("All is fine: %s.", legible.Count(len(s.Results), "check", "checks"))
 	}
 	return strings.Join(parts, ", ") + "."
 }

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/internal/adminapi"
+	"isthmus/internal/legible"
 )
 
 // clustersState is a page of clusters to be shown.
@@ -136,7 +136,7 @@ func clustersHeadline(p *adminapi.Clusters) string {
 	for _, state := range slices.Sorted(maps.Keys(per)) {
 		parts = append(parts, fmt.Sprintf("%d %s", per[state], state))
 	}
-	return cli.Count(len(p.Clusters), "link", "links") + " (" + strings.Join(parts, ", ") + ")"
+	return legible.Count(len(p.Clusters), "link", "links") + " (" + strings.Join(parts, ", ") + ")"
 }
 
 // writeTroubles writes everything that the table has no room for.
@@ -152,7 +152,7 @@ func (s *clustersState) writeTroubles(b *bytes.Buffer) {
 		links = append(links, clusterTroubles(&c)...)
 	}
 	for _, r := range p.Refused {
-		line := fmt.Sprintf("%s: %s refused: %d outside of its address ranges, %d at addresses of the local cluster", r.Cluster, cli.Count(r.Outside+r.Owned, "endpoint", "endpoints"), r.Outside, r.Owned)
+		line := fmt.Sprintf("%s: %s refused: %d outside of its address ranges, %d at addresses of the local cluster", r.Cluster, legible.Count(r.Outside+r.Owned, "endpoint", "endpoints"), r.Outside, r.Owned)
 		links = append(links, withExamples(line, r.Examples))
 	}
 	for _, one := range p.Problems {

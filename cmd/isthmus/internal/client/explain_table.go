@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"time"
 
-	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/internal/adminapi"
 	"isthmus/internal/legible"
 )
@@ -84,10 +83,10 @@ func (s *explainState) headline() string {
 	}
 	n, behind := totalOf(p), p.Verdicts[behindGateway]
 	if behind > 0 && !s.address.IsValid() {
-		return fmt.Sprintf("%s: %d of %s served, and %d behind gateways", text, p.Verdicts[served], cli.Count(n-behind, "address", "addresses"), behind)
+		return fmt.Sprintf("%s: %d of %s served, and %d behind gateways", text, p.Verdicts[served], legible.Count(n-behind, "address", "addresses"), behind)
 	}
 	if n > 0 || s.address.IsValid() {
-		return fmt.Sprintf("%s: %d of %s served", text, p.Verdicts[served], cli.Count(n, "address", "addresses"))
+		return fmt.Sprintf("%s: %d of %s served", text, p.Verdicts[served], legible.Count(n, "address", "addresses"))
 	}
 	return text + ": no addresses"
 }

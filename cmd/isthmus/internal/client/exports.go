@@ -13,6 +13,7 @@ import (
 
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/internal/adminapi"
+	"isthmus/internal/legible"
 )
 
 // exportsOptions are those of "isthmus exports".
@@ -101,7 +102,7 @@ func (o *exportsOptions) print(p cli.Process, shown Answer[adminapi.Exports]) (e
 		err = (&screen{w: p.Stdout, authority: shown.Gateway, asJSON: o.asJSON()}).show(s, shown.At)
 	}
 	if err == nil && o.diff && changes > 0 {
-		err = fmt.Errorf("%s to be changed", cli.Count(changes, "Service is", "Services are"))
+		err = fmt.Errorf("%s to be changed", legible.Count(changes, "Service is", "Services are"))
 	}
 	return err
 }

@@ -9,8 +9,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/internal/adminapi"
+	"isthmus/internal/legible"
 )
 
 // exportsState is a page of exports to be shown.
@@ -49,9 +49,9 @@ func (s *exportsState) table() (string, []byte) {
 	}
 	writeList(&b, "Conflicts", lines, maxLines)
 	changes := len(s.page.Changes) + s.page.MoreChanges
-	headline := cli.Count(len(s.page.Exports)+s.page.MoreExports, "export", "exports") + ", " + s.writer()
+	headline := legible.Count(len(s.page.Exports)+s.page.MoreExports, "export", "exports") + ", " + s.writer()
 	if changes > 0 {
-		headline += "; " + cli.Count(changes, "Service is", "Services are") + " to be changed: --diff shows it"
+		headline += "; " + legible.Count(changes, "Service is", "Services are") + " to be changed: --diff shows it"
 	}
 	return headline, b.Bytes()
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/internal/adminapi"
 	"isthmus/internal/legible"
 )
@@ -76,7 +75,7 @@ func (s *servicesState) table() (string, []byte) {
 	writeList(&b, "Problems", problems, limit)
 	summary, lines := compared(s.others)
 	writeList(&b, "Where the other gateways differ", lines, limit)
-	return cli.Count(len(s.services), "service", "services") + summary, b.Bytes()
+	return legible.Count(len(s.services), "service", "services") + summary, b.Bytes()
 }
 
 func serviceRow(e *adminapi.Service, problems int) []any {
@@ -122,7 +121,7 @@ func endpointsOf(e *adminapi.Service) string {
 		ports = append(ports, strconv.Itoa(int(p.Port))+": "+cmp.Or(legible.Some(clusters, maxNames), "none"))
 	}
 	if more := len(ports) - 3; more > 0 {
-		ports = append(ports[:3], cli.Count(more, "more port", "more ports"))
+		ports = append(ports[:3], legible.Count(more, "more port", "more ports"))
 	}
 	return strings.Join(ports, "; ")
 }
@@ -165,10 +164,10 @@ func serviceTroubles(e *adminapi.Service) []string {
 		for _, m := range p.Members {
 			about := fmt.Sprintf("%s: port %d: ", e.Service, p.Port)
 			if m.Conflicts > 0 {
-				list = append(list, withExamples(about+cli.Count(m.Conflicts, "address", "addresses")+" of "+m.Cluster+" offered by another member too", m.ConflictsWith))
+				list = append(list, withExamples(about+legible.Count(m.Conflicts, "address", "addresses")+" of "+m.Cluster+" offered by another member too", m.ConflictsWith))
 			}
 			if m.Refused > 0 {
-				list = append(list, withExamples(about+cli.Count(m.Refused, "address", "addresses")+" of "+m.Cluster+" refused", m.Refusals))
+				list = append(list, withExamples(about+legible.Count(m.Refused, "address", "addresses")+" of "+m.Cluster+" refused", m.Refusals))
 			}
 		}
 	}

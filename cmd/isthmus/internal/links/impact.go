@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/client"
 	"isthmus/internal/adminapi"
 	"isthmus/internal/legible"
@@ -62,14 +61,14 @@ func impactText(i *adminapi.ServiceImpact, back bool) string {
 		if i.Zone != "" {
 			name += " in zone " + client.Printable(i.Zone)
 		}
-		now = counts(i.Now) + ", " + cli.Count(i.Streams, "stream", "streams")
-		left = fmt.Sprintf("%d of %s", adminapi.Total(i.Then), cli.Count(adminapi.Total(i.Now), "endpoint", "endpoints"))
+		now = counts(i.Now) + ", " + legible.Count(i.Streams, "stream", "streams")
+		left = fmt.Sprintf("%d of %s", adminapi.Total(i.Then), legible.Count(adminapi.Total(i.Now), "endpoint", "endpoints"))
 		if gains(i) {
-			left = fmt.Sprintf("%s instead of %d: %s", cli.Count(adminapi.Total(i.Then), "endpoint", "endpoints"), adminapi.Total(i.Now), counts(i.Then))
+			left = fmt.Sprintf("%s instead of %d: %s", legible.Count(adminapi.Total(i.Then), "endpoint", "endpoints"), adminapi.Total(i.Now), counts(i.Then))
 		}
 	} else {
 		now = counts(i.Now) + ", without streams"
-		left = "served by " + cli.Count(adminapi.Total(i.Then), "cluster", "clusters")
+		left = "served by " + legible.Count(adminapi.Total(i.Then), "cluster", "clusters")
 	}
 	switch {
 	case back:
