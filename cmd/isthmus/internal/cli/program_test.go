@@ -84,6 +84,7 @@ func TestProgram(t *testing.T) {
 		{"ls a -help", 0, listHelp, ""},
 		{"list --quiet", 2, "", "demo list: unknown flag: --quiet (demo list --help explains)\n"},
 		{"ls --loud=x", 2, "", `demo ls: --loud is "x": strconv.ParseBool: parsing "x": invalid syntax (demo ls --help explains)` + "\n"},
+		{"ls -oyaml", 2, "", `demo ls: --output is "yaml": give table or json (demo ls --help explains)` + "\n"},
 		{"ls -o yaml", 2, "", `demo ls: --output is "yaml": give table or json (demo ls --help explains)` + "\n"},
 		{"misuse x", 2, "", `demo misuse: unexpected argument "x": misuse takes none; flags begin with a dash, and a boolean's value follows "=" (demo misuse --help explains)` + "\n"},
 		{"one", 2, "", "demo one: no NAME given: name one, such as east (demo one --help explains)\n"},
