@@ -269,6 +269,9 @@ func (s *Store) logRefused(now snapshot, logged map[string]string) {
 	}
 }
 
+// LookAgain closes the channel of ExportsChanged, for a change elsewhere of what plans depend on.
+func (s *Store) LookAgain() { s.exportsChanged.Set(struct{}{}) }
+
 // closed reports whether a channel that is never sent on is closed.
 func closed(c <-chan struct{}) bool {
 	select {

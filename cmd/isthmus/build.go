@@ -27,7 +27,6 @@ import (
 	"isthmus/grpcapi"
 	"isthmus/internal/adminapi"
 	"isthmus/local"
-	"isthmus/local/exports/plan"
 )
 
 // newGateway puts the parts together. It does no network IO and starts nothing.
@@ -54,7 +53,12 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	rules, exported := o.rules(log), o.kept()
+	var store *clusterstore.Store
+	mirrors, err := newMirrors(o, cfg, metrics, func() *clusterstore.Store { return store })
+	if err != nil {
+		return nil, err
+	}
+	rules, exported := o.rules(log), o.kept(mirrors)
 	here, err := local.New(local.Options{
 		REST: cfg, TrustDomain: o.trustDomain, ClusterDomain: o.domain, Rules: rules, Table: table, Log: log, Metrics: metrics,
 		Preference: o.preference, Cordon: o.cordon, Region: o.region, Relist: o.relist, Report: record.clusterChanged,
@@ -64,7 +68,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 		return nil, err
 	}
 	registry.MustRegister(here)
-	store, err := newStore(cfg, clusterstore.Options{
+	store, err = newStore(cfg, clusterstore.Options{
 		Namespace: o.namespace, Rules: rules, Table: table, Log: log, Registerer: registry, Metrics: metrics, Network: o.network, IPv6: o.ipv6, Local: here,
 		Memory: budget.NewPool(clusterLimits(usableMemory(), o.clusterBytes)), WhenLost: o.lost, LostAfter: o.lostAfter, Relist: o.relist, Report: record.clusterChanged,
 		Exports: exported, Own: here.Own(),
@@ -72,7 +76,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	exporter, err := newExporter(exporterConfig{cfg, o, log, registry, metrics, store, func(string) plan.Lease { return plan.Unknown }})
+	exporter, err := newExporter(exporterConfig{o, log, registry, store, mirrors})
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +96,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 		alongside: []part{
 			{name: "preferences", run: func(ctx context.Context) error { return runTicks(ctx, table) }},
 		},
-		endFirst: slices.Concat(writer.parts(), exporter.parts()),
+		endFirst: slices.Concat(writer.parts(), exporter.parts(), mirrors.parts()),
 		ready:    new(atomic.Bool),
 		traces:   newTracing(o.traces, log),
 		log:      log,

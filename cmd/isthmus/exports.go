@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
 	"isthmus/local/exports"
+	"isthmus/local/exports/linkerd"
 	"isthmus/local/exports/plan"
 )
 
@@ -24,10 +26,16 @@ type exporter struct {
 	store    interface {
 		Exports() (clusterstore.Exports, bool)
 	}
-	lease  func(cluster string) plan.Lease
-	writer *exports.Writer // nil: --exports is plan
-	now    *shared[*exportsView]
-	memory plan.Memory // of the plan that was shown last
+	linkerd linkerdState
+	writer  *exports.Writer // nil: --exports is plan
+	now     *shared[*exportsView]
+	memory  plan.Memory // of the plan that was shown last
+}
+
+// linkerdState is what is known of Linkerd's service mirrors. It is a [linkerd.Mirrors].
+type linkerdState interface {
+	Complete(*plan.Cluster)
+	Notes() []string
 }
 
 // exportsView is what there was to be written at one time.
@@ -50,21 +58,43 @@ type exportChange struct {
 }
 
 type exporterConfig struct {
-	rest     *rest.Config
 	options  *options
 	log      *zap.Logger
 	registry *prometheus.Registry
-	metrics  *cluster.Metrics
 	store    *clusterstore.Store
-	lease    func(cluster string) plan.Lease
+	mirrors  *mirrors
+}
+
+// mirrors are Linkerd's service mirrors, and the client by which they are read.
+type mirrors struct {
+	api *kube.Client
+	*linkerd.Mirrors
+}
+
+// newMirrors returns nil if --exports is off. of is asked for the Store once it is there.
+func newMirrors(o *options, from *rest.Config, metrics *cluster.Metrics, of func() *clusterstore.Store) (*mirrors, error) {
+	if o.exports == exportsOff {
+		return nil, nil
+	}
+	api, err := kube.New(federation.Local, from, metrics.Requests())
+	if err == nil {
+		err = api.AddTyped()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("client for exported Services: %w", err)
+	}
+	return &mirrors{api, linkerd.New(linkerd.Options{
+		Sources: api.Sources, Leases: api.Leases, Printable: api.Printable, Namespace: o.multiclusterNamespace, UnlinkedAfter: o.unlinkedAfter,
+		SelectorsChanged: func(cluster string) { of().SelectorsChanged(cluster) }, Changed: func() { of().LookAgain() },
+	})}, nil
 }
 
 func newExporter(c exporterConfig) (*exporter, error) {
 	o := c.options
-	if o.exports == exportsOff {
+	if c.mirrors == nil {
 		return nil, nil
 	}
-	e := &exporter{store: c.store, lease: c.lease, settings: plan.Settings{
+	e := &exporter{store: c.store, linkerd: c.mirrors, settings: plan.Settings{
 		Controller: o.namespace, Multicluster: o.multiclusterNamespace, Labels: true, UnlinkedAfter: o.unlinkedAfter,
 	}}
 	e.now = newShared(time.Second, listRestFor, nil, e.look)
@@ -72,22 +102,23 @@ func newExporter(c exporterConfig) (*exporter, error) {
 	if o.exports == exportsPlan {
 		return e, nil
 	}
-	api, err := kube.New(federation.Local, c.rest, c.metrics.Requests())
-	if err == nil {
-		err = api.AddTyped()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("client for exported Services: %w", err)
-	}
 	name, err := replicaName()
 	if err != nil {
 		return nil, err
 	}
 	e.writer, err = exports.New(exports.Options{
-		Services: api.Services, Leases: api.Leases, Namespace: o.namespace, Identity: name,
+		Services: c.mirrors.api.Services, Leases: c.mirrors.api.Leases, Namespace: o.namespace, Identity: name,
 		World: e.world, Changed: c.store.ExportsChanged, Registerer: c.registry, Log: c.log,
 	})
 	return e, err
+}
+
+// parts returns the reader as a part of the gateway, or none.
+func (m *mirrors) parts() []part {
+	if m == nil {
+		return nil
+	}
+	return []part{{name: "reader of Linkerd's Links and Leases", run: func(ctx context.Context) error { m.Run(ctx); return nil }}}
 }
 
 // parts returns the writer as a part of the gateway, or none.
@@ -106,7 +137,7 @@ func (e *exporter) world() (plan.World, bool) {
 	}
 	w := plan.World{Settings: e.settings, Now: time.Now(), Clusters: slices.Clone(all.Clusters), Namespaces: all.Namespaces, Services: all.Services}
 	for i := range w.Clusters {
-		w.Clusters[i].Lease = e.lease(w.Clusters[i].Name)
+		e.linkerd.Complete(&w.Clusters[i])
 	}
 	return w, true
 }
@@ -121,6 +152,7 @@ func (e *exporter) look() *exportsView {
 			e.memory = memory
 		}
 	}
+	v.writer.Notes = e.linkerd.Notes()
 	var ok bool
 	if v.world, ok = e.world(); !ok {
 		return v

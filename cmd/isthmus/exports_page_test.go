@@ -50,8 +50,23 @@ func exportingShop() exported {
 	}
 }
 
+// quiet is a cluster in which Linkerd's service mirrors have not run for long.
+type quiet struct{}
+
+func (quiet) Complete(*plan.Cluster) {}
+func (quiet) Notes() []string        { return []string{"Links can't be read"} }
+
+// working is one in which that for west does.
+type working struct{ quiet }
+
+func (working) Complete(c *plan.Cluster) {
+	if c.Name == "west" {
+		c.Lease = plan.Held
+	}
+}
+
 func testExporter(store exported) *exporter {
-	e := &exporter{store: store, lease: func(string) plan.Lease { return plan.Free }, settings: plan.Settings{Controller: "linkerd", Labels: true, UnlinkedAfter: 1e9}}
+	e := &exporter{store: store, linkerd: quiet{}, settings: plan.Settings{Controller: "linkerd", Labels: true, UnlinkedAfter: 1e9}}
 	e.now = newShared(0, 0, nil, e.look)
 	return e
 }
@@ -90,6 +105,16 @@ func TestExportsPage(t *testing.T) {
 	}
 	if len(all.Conflicts) != 1 || all.Conflicts[0].Object != "shop/web-federated" {
 		t.Errorf("conflicts %+v", all.Conflicts)
+	}
+	if want := []string{"Links can't be read"}; !slices.Equal(all.Writer.Notes, want) {
+		t.Errorf("notes %q", all.Writer.Notes)
+	}
+	e.linkerd = working{}
+	left := ask("")
+	e.linkerd = quiet{}
+	if want := []string{"east shop/taken shop/taken-east taken", "east shop/web shop/web-federated left to linkerd", "east shop/web shop/web-east would be written",
+		"west shop/web shop/web-federated left to linkerd"}; !slices.Equal(states(left), want) {
+		t.Errorf("with Linkerd's service mirror for west: exports %q, want %q", states(left), want)
 	}
 	if got := ask("?service=shop/taken"); len(got.Exports) != 1 || len(got.Changes)+len(got.Conflicts) > 0 {
 		t.Errorf("of shop/taken: %+v", got)

@@ -71,18 +71,16 @@ func (o *exportOptions) check() (err error) {
 	return nil
 }
 
-// kept is what is kept of clusters for exports; nil: nothing.
-func (o *exportOptions) kept() *clusterstore.ExportOptions {
-	if o.exports == exportsOff {
+// kept is what is kept of clusters for exports; nil: nothing. m is nil if --exports is off.
+func (o *exportOptions) kept(m *mirrors) *clusterstore.ExportOptions {
+	if m == nil {
 		return nil
 	}
-	mirror, _ := selects("mirror.linkerd.io/exported=remote-discovery")
-	federated, _ := selects("mirror.linkerd.io/federated=member")
 	return &clusterstore.ExportOptions{Namespaces: o.exportTo, Selectors: func(cluster string) plan.Selectors {
 		if cluster == "" {
 			return o.ownExport
 		}
-		return plan.Selectors{Mirror: mirror, Federated: federated}
+		return m.Selectors(cluster)
 	}}
 }
 

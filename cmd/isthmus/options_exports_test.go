@@ -10,11 +10,11 @@ import (
 
 func TestExportFlags(t *testing.T) {
 	o := parsed(t)
-	if o.exports != "off" || o.kept() != nil || o.unlinkedAfter != 10*time.Minute || o.multiclusterNamespace != "linkerd-multicluster" {
+	if o.exports != "off" || o.unlinkedAfter != 10*time.Minute || o.multiclusterNamespace != "linkerd-multicluster" {
 		t.Errorf("defaults: %+v", o.exportOptions)
 	}
 	o = parsed(t, "--exports=on", "--export-namespaces=shop", "--local-federated-selector=a=b", "--local-excluded-labels=x, example.com/*", "--local-excluded-annotations=y")
-	own := o.kept().Selectors("")
+	own := o.kept(new(mirrors)).Selectors("")
 	if own.Mirror != nil || !own.Federated(map[string]string{"a": "b"}) || own.Federated(map[string]string{"mirror.linkerd.io/federated": "member"}) {
 		t.Error("what is selected of the own cluster")
 	}
@@ -26,12 +26,7 @@ func TestExportFlags(t *testing.T) {
 	if !own.ExcludedAnnotations("y") || own.ExcludedAnnotations("x") {
 		t.Error("which annotations are excluded")
 	}
-	link := o.kept().Selectors("east")
-	if !link.Federated(map[string]string{"mirror.linkerd.io/federated": "member"}) || link.Federated(map[string]string{"a": "b"}) ||
-		!link.Mirror(map[string]string{"mirror.linkerd.io/exported": "remote-discovery"}) || link.Mirror(map[string]string{"mirror.linkerd.io/exported": "true"}) {
-		t.Error("what is selected of a link")
-	}
-	if parsed(t, "--exports=on", "--local-federated-selector=").kept().Selectors("").Federated != nil {
+	if parsed(t, "--exports=on", "--local-federated-selector=").kept(new(mirrors)).Selectors("").Federated != nil {
 		t.Error("an empty selector selects something")
 	}
 }

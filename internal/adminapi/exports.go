@@ -28,6 +28,8 @@ type ExportsWriter struct {
 	Leading  bool   `json:"leading"`            // this replica writes
 	// LeaseError is why the Lease can't be used; empty: it can.
 	LeaseError string `json:"leaseError,omitempty"`
+	// Notes are what can't be read of Linkerd's Links, or of the Leases of its service mirrors, and what holds instead.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // ExportsSummary is what is wrong with the writing of Services for exports.

@@ -48,6 +48,7 @@ func (s *exportsState) table() (string, []byte) {
 		lines = append(lines, fmt.Sprintf("%s: %s: %s", c.Object, c.Reason, c.Message))
 	}
 	writeList(&b, "Conflicts", lines, maxLines)
+	writeList(&b, "Linkerd", s.page.Writer.Notes, maxLines)
 	changes := len(s.page.Changes) + s.page.MoreChanges
 	headline := legible.Count(len(s.page.Exports)+s.page.MoreExports, "export", "exports") + ", " + s.writer()
 	if changes > 0 {

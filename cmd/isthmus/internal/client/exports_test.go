@@ -12,7 +12,7 @@ import (
 )
 
 var exportsJSON = `{
-  "replica": {"name": "me"}, "writer": {"mode": "on", "identity": "me", "holder": "me", "leading": true},
+  "replica": {"name": "me"}, "writer": {"mode": "on", "identity": "me", "holder": "me", "leading": true, "notes": ["Link mc/east can't be read"]},
   "exports": [
     {"cluster": "east", "export": "shop/web", "kind": "federated", "object": "shop/web-federated", "state": "written"},
     {"cluster": "east", "export": "shop/web", "kind": "mirror", "object": "shop/web-east", "state": "failed", "detail": "quota"},
@@ -34,6 +34,8 @@ const exportsTable = `12:00:00.000  ADMIN: 5 exports, written by me; 4 Services 
   … and 2 more: name one, or a namespace
 Conflicts:
   shop/web-federated: PortConflict: port http: 80 (east), 81 (north)
+Linkerd:
+  Link mc/east can't be read
 `
 
 const exportsDiff = `--- /dev/null
