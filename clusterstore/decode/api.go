@@ -71,6 +71,7 @@ func NewSources(client *http.Client, base *url.URL) Sources {
 		Jobs:        newProtobuf(a, schema.GroupVersion{Group: "batch", Version: "v1"}, "jobs", "", partials),
 		NodeRanges:  newProtobuf(a, corev1.SchemeGroupVersion, "nodes", "", nodes),
 		Nodes:       newProtobuf(a, corev1.SchemeGroupVersion, "nodes", "", partials),
+		Namespaces:  newProtobuf(a, corev1.SchemeGroupVersion, "namespaces", "", partials),
 		Servers:     newCustom[crd.Server](a, crd.PolicyVersion, "servers", "", "Server"),
 		Workloads:   newCustom[crd.ExternalWorkload](a, crd.WorkloadVersion, "externalworkloads", "", "ExternalWorkload"),
 		Profiles:    newCustom[crd.ServiceProfile](a, crd.ProfileVersion, "serviceprofiles", "", "ServiceProfile"),

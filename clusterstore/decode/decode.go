@@ -71,7 +71,7 @@ type Sources struct {
 	// NodeRanges are Nodes, with their addresses and Pod CIDRs, and no metadata but their names.
 	NodeRanges Source[*corev1.Node]
 	// Of these only the metadata is read.
-	ReplicaSets, Jobs, Nodes Source[*metav1.PartialObjectMetadata]
+	ReplicaSets, Jobs, Nodes, Namespaces Source[*metav1.PartialObjectMetadata]
 
 	// Serves asks API discovery whether the API server has a resource in this version. An error means that it is not
 	// known: discovery fails, is forbidden, contradicts itself, or answers what no API server would.

@@ -88,6 +88,7 @@ func serviceTable(r *room) table[corev1.Service] {
 				2: text("ports.protocol", maxText, func(p *corev1.ServicePort) *corev1.Protocol { return &p.Protocol }),
 				3: number(func(p *corev1.ServicePort) *int32 { return &p.Port }),
 				4: sub(targetPort, func(p *corev1.ServicePort) *intstr.IntOrString { return &p.TargetPort }),
+				6: optional(r, text("ports.appProtocol", maxText, self[string]), func(p *corev1.ServicePort) **string { return &p.AppProtocol }),
 			}, func(s *corev1.ServiceSpec) *[]corev1.ServicePort { return &s.Ports }),
 			2:  mapping(r, "labels of its selector", maxLabels, maxText, nil, lend[string], func(s *corev1.ServiceSpec) *map[string]string { return &s.Selector }),
 			3:  text("spec.clusterIP", maxText, func(s *corev1.ServiceSpec) *string { return &s.ClusterIP }),

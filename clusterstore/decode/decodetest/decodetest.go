@@ -40,7 +40,7 @@ func Sources(c *typed.Clients, m metadata.Interface) decode.Sources {
 		Endpoints:      namespaced(c.Endpoints)(""),
 		Secrets:        namespaced(c.Secrets),
 		NodeRanges:     New[*corev1.Node](c.Nodes),
-		ReplicaSets:    partial("apps", "replicasets"), Jobs: partial("batch", "jobs"), Nodes: partial("", "nodes"),
+		ReplicaSets:    partial("apps", "replicasets"), Jobs: partial("batch", "jobs"), Nodes: partial("", "nodes"), Namespaces: partial("", "namespaces"),
 	}
 }
 
