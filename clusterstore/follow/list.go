@@ -34,6 +34,7 @@ func (r *Resource) late(began time.Time) error {
 // list reads all objects, and puts them into the Store. It returns the watch that they came by; nil: they came in pages.
 func (r *Resource) list(ctx context.Context) (*opened, error) {
 	began := time.Now()
+	r.again.Store(false)
 	w, version, err := r.read(ctx)
 	r.took = time.Since(began)
 	if err != nil {

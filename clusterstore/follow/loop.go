@@ -69,7 +69,12 @@ func (r *Resource) once(ctx context.Context, do step) step {
 
 // watch applies what comes by a watch until that ends.
 func (r *Resource) watch(ctx context.Context, w *opened) step {
+	r.watching.Store(w)
+	defer r.watching.Store(nil)
 	for {
+		if r.again.Load() {
+			return listLater
+		}
 		e, err := w.next()
 		if err == nil {
 			err = r.pace(ctx)

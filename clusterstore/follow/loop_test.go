@@ -106,3 +106,32 @@ func TestOutdatedAtTimes(t *testing.T) {
 		}
 	})
 }
+
+// TestListAgain: objects are compacted anew by a list, whether the watch goes on or a list is under way, and the watch after it goes on.
+func TestListAgain(t *testing.T) {
+	for name, pause := range map[string]time.Duration{"while watched": 0, "while listed": time.Second} {
+		t.Run(name, func(t *testing.T) {
+			s := &scripted{version: "1", items: []item{labelled("a", "x")}, pause: pause}
+			synctest.Test(t, func(t *testing.T) {
+				known, suffix := texts{}, " as before"
+				k := secrets(s, known)
+				k.Compact = func(o *corev1.Secret) (string, bool) { return o.Labels["x"] + suffix, true }
+				r := New(k)
+				g := NewGroup(Options{NoWatchList: true}, r)
+				defer start(t, g, nil)()
+				synctest.Wait()
+				suffix = " as now"
+				r.ListAgain()
+				time.Sleep(5 * time.Second)
+				synctest.Wait()
+				if known["ns/a"] != "x as now" || s.lists != 2 || len(s.watches) != 2 {
+					t.Errorf("%v after %d lists and %d watches", known, s.lists, len(s.watches))
+				}
+				s.newest().event(watch.Added, "3", labelled("b", "y"))
+				if !known.has("b") || s.lists != 2 || g.Health().Err != nil {
+					t.Errorf("%v after %d lists: %v", known, s.lists, g.Health().Err)
+				}
+			})
+		})
+	}
+}

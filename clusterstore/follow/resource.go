@@ -34,6 +34,8 @@ type Resource struct {
 	drifted   atomic.Int64
 	trouble   trouble
 	requests  *rate.Limiter
+	again     atomic.Bool            // ListAgain was called
+	watching  atomic.Pointer[opened] // nil: no watch goes on
 
 	state    resourceState     // under group.mu
 	unusable map[string]string // under group.mu: why objects are refused, by key
@@ -91,6 +93,15 @@ func (r *Resource) Name() string { return r.name }
 
 // Feed is for tests: see there.
 func (r *Resource) Feed() Feed { return r.feed }
+
+// ListAgain makes the resource be listed anew soon, since other objects are to be kept than before, or something else of them: the
+// kind's Compact returns something else. It does not block, and may be called at any time.
+func (r *Resource) ListAgain() {
+	r.again.Store(true)
+	if w := r.watching.Load(); w != nil {
+		w.stop(errAgain)
+	}
+}
 
 // readable records that all objects are in the Store. watched: they came by a watch, or one has begun.
 func (r *Resource) readable(watched bool) {

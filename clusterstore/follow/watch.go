@@ -36,6 +36,7 @@ const (
 var (
 	errSilent  = errors.New("nothing has come")
 	errOverdue = errors.New("the server does not end the watch")
+	errAgain   = errors.New("the objects are to be listed anew")
 )
 
 var (
