@@ -87,6 +87,13 @@ func hash(text string, n int) string {
 	return strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:n]
 }
 
+// IsWritten reports whether a Service with these labels was written by a gateway, this or another one, or by Linkerd's service
+// mirror: what it has counts as an object that may be there, and not as something to export.
+func IsWritten(labels map[string]string) bool {
+	_, marked := labels[markLabel]
+	return marked || labels[mirroredLabel] != ""
+}
+
 // Marked reports whether an object has the mark of this gateway: it was written by it, and is no copy of such an object.
 func (s Settings) Marked(o *Service) bool {
 	return s.marked("Service", o.ID, o.Labels, o.Annotations) && !o.Selector

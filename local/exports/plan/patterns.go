@@ -21,7 +21,7 @@ func ParsePatterns(list string) (Patterns, error) {
 		}
 		name, deny := strings.CutPrefix(item, "!")
 		if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-*?") != "" || name == "" {
-			return Patterns{}, fmt.Errorf("%q is no pattern of namespaces: use their names, with * for any characters, and ! before what is left out, such as shop,team-*,!team-x", item)
+			return Patterns{}, fmt.Errorf("%q is no pattern of namespaces: use their names, with * for any characters, and ! before what is left out, such as shop,team-*,!team-x", cut(item))
 		}
 		if deny {
 			p.deny = append(p.deny, name)
@@ -47,12 +47,4 @@ func (p Patterns) allows(namespace string) bool {
 func matches(pattern, name string) bool {
 	ok, err := path.Match(pattern, name)
 	return ok && err == nil
-}
-
-// Selectors say which Services of a cluster are exported, by their labels. The functions are called by several goroutines, must
-// not block, and neither change nor keep what they get. The zero value selects nothing.
-type Selectors struct {
-	Mirror, Federated func(labels map[string]string) bool // nil: none
-	// ExcludedLabels and ExcludedAnnotations report whether a key is not to be copied; nil: what is copied is as always.
-	ExcludedLabels, ExcludedAnnotations func(key string) bool
 }

@@ -208,10 +208,10 @@ func (m *maker) groups(c *Cluster, e *Export) (all []group) {
 // unexportable returns why a Service can't be exported; empty: it can. What a gateway or service mirror
 // wrote would go round in a circle.
 func (s *Service) unexportable() string {
-	switch _, written := s.Labels[markLabel]; {
+	switch {
 	case s.Type == "ExternalName":
 		return "it is of type ExternalName"
-	case written || s.Labels[mirroredLabel] != "" || s.OwnerKind == "ServiceImport":
+	case IsWritten(s.Labels) || s.OwnerKind == "ServiceImport":
 		return "it was written for the exports of other clusters"
 	case s.Deleting:
 		return "it is being deleted"

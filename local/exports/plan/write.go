@@ -119,7 +119,7 @@ func (m *maker) place(g, owner group) (s State, detail string) {
 	case m.Marked(o):
 		return Written, ""
 	case !adoptable(o, g):
-		return Taken, "the Service " + o.Name + " is somebody else's"
+		return Taken, "the Service " + g.target().Name + " is somebody else's"
 	case !m.mayAdopt(g, clusters) || !m.mayAdopt(g, clustersOf(m.parts[g])):
 		return LeftToLinkerd, "its service mirror wrote it, and may still run"
 	}
@@ -211,7 +211,7 @@ func (m *maker) want(one *merged) {
 	} else {
 		maps.Copy(w.metadata.labels, map[string]string{clusterLabel: one.cluster, remoteDiscovery: one.cluster, remoteService: one.of.Name})
 		w.metadata.annotations[versionKey] = "0"
-		if link := one.parts[0].link; link != nil {
+		if link := one.parts[0].link; link != nil && link.Domain != "" { // it is not known of a link that can't be used
 			w.metadata.annotations[fqNameKey] = one.of.Name + "." + one.of.Namespace + ".svc." + link.Domain
 		} else {
 			w.metadata.annotations[fqNameKey] = have.Annotations[fqNameKey]

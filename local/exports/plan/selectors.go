@@ -1,0 +1,32 @@
+package plan
+
+import "maps"
+
+// Selectors say which Services of a cluster are exported, by their labels. The functions are called by several goroutines, must
+// not block, and neither change nor keep what they get. The zero value selects nothing.
+type Selectors struct {
+	Mirror, Federated func(labels map[string]string) bool // nil: none
+	// ExcludedLabels and ExcludedAnnotations report whether a key is not to be copied; nil: what is copied is as always.
+	ExcludedLabels, ExcludedAnnotations func(key string) bool
+}
+
+// Match reports as what a Service with these labels is exported.
+func (s Selectors) Match(labels map[string]string) (mirror, federated bool) {
+	return s.Mirror != nil && s.Mirror(labels), s.Federated != nil && s.Federated(labels)
+}
+
+// Export returns what is exported by a Service, which it may change: what is not to be copied goes. But what was written keeps all:
+// that must not be mistaken for an export.
+func (s Selectors) Export(o *Service, mirror, federated bool) *Export {
+	if !IsWritten(o.Labels) {
+		exclude(o.Labels, s.ExcludedLabels)
+		exclude(o.Annotations, s.ExcludedAnnotations)
+	}
+	return &Export{ID: o.ID, Service: o, Mirror: mirror, Federated: federated}
+}
+
+func exclude(from map[string]string, excluded func(string) bool) {
+	if excluded != nil {
+		maps.DeleteFunc(from, func(key, _ string) bool { return excluded(key) })
+	}
+}
