@@ -17,6 +17,7 @@ import (
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
+	"isthmus/local/exports/plan"
 )
 
 // What makes a Secret a link.
@@ -81,7 +82,7 @@ func CheckLink(s *corev1.Secret) (name federation.ClusterName, warnings []string
 	if s.Type != SecretType {
 		return "", nil, fmt.Errorf("its type is %s, not %s", quote(string(s.Type)), SecretType)
 	}
-	c := readSecret(s, time.Now(), linkSettings{})
+	c := readSecret(s, time.Now(), linkSettings{allow: new(plan.Patterns)})
 	return c.cluster, slices.Concat(c.warnings, c.standing.warnings), c.refused
 }
 

@@ -1,6 +1,10 @@
 package clusterstore
 
 import (
+	"maps"
+	"slices"
+
+	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
 	"isthmus/local/exports/plan"
 )
@@ -27,15 +31,102 @@ type Exports struct {
 }
 
 // Exports returns what there is now; false: exports are not kept, or the own cluster's Services or Namespaces, or the link
-// Secrets, have not been listed yet.
-func (s *Store) Exports() (Exports, bool) { return Exports{}, false }
+// Secrets, have not been listed yet. It takes a time that grows with the number of links and, after a change, of what has
+// changed of a cluster.
+func (s *Store) Exports() (Exports, bool) {
+	if s.opts.Exports == nil {
+		return Exports{}, false
+	}
+	own := s.opts.Own.link.published.Load().exports()
+	s.mu.Lock()
+	dispatched, links := s.dispatched, maps.Clone(s.links)
+	s.mu.Unlock()
+	if own == nil || !dispatched {
+		return Exports{}, false
+	}
+	all := Exports{Clusters: []plan.Cluster{{Seen: true, Exports: own.List}}, Namespaces: own.Namespaces, Services: own.Services}
+	for _, name := range slices.Sorted(maps.Keys(links)) {
+		all.Clusters = append(all.Clusters, links[name].published.Load().asCluster(name))
+	}
+	return all, true
+}
 
 // ExportsChanged returns a channel that is closed when Exports may return something else than before the call.
 func (s *Store) ExportsChanged() <-chan struct{} {
+	if s.exportsChanged == nil {
+		return nil
+	}
 	_, changed := s.exportsChanged.Get()
 	return changed
 }
 
+// exportsMayDiffer is called after a change that may be one of Exports.
+func (s *Store) exportsMayDiffer() {
+	if s.exportsChanged != nil {
+		s.exportsChanged.Set(struct{}{})
+	}
+}
+
 // SelectorsChanged makes a cluster's Services be judged again, since ExportOptions.Selectors returns others for it; an empty name is
 // that of the own cluster. It does not block.
-func (s *Store) SelectorsChanged(cluster string) { _ = federation.ClusterName(cluster) }
+func (s *Store) SelectorsChanged(name string) {
+	l := s.opts.Own.link
+	if name != "" {
+		s.mu.Lock()
+		l = s.links[federation.ClusterName(name)]
+		s.mu.Unlock()
+	}
+	if l == nil {
+		return
+	}
+	if v := l.published.Load(); v != nil {
+		for _, c := range []Cluster{v.cluster, v.next} {
+			if c, ok := c.(exporter); ok {
+				c.SelectorsChanged()
+			}
+		}
+	}
+}
+
+// exporter is a Cluster of which exports are kept.
+type exporter interface {
+	Exports() *cluster.Exports
+	SelectorsChanged()
+}
+
+// exports returns what the link's cluster exports; nil: it is not known. v may be nil.
+func (v *linkSnapshot) exports() *cluster.Exports {
+	if v != nil {
+		if c, ok := v.cluster.(exporter); ok {
+			return c.Exports()
+		}
+	}
+	return nil
+}
+
+// asCluster returns a link as plans have it. Nothing is removed for one that can't be used: what its Secret says is not known. v may
+// be nil.
+func (v *linkSnapshot) asCluster(name federation.ClusterName) plan.Cluster {
+	c := plan.Cluster{Name: string(name), Joins: plan.Unreadable}
+	if v == nil || v.accepted == nil || v.standing.settings.allow == nil {
+		return c
+	}
+	c.Domain, c.Age = v.accepted.domain, v.accepted.created
+	c.Joins, c.Allow = v.standing.settings.joins, *v.standing.settings.allow
+	if kept := v.exports(); kept != nil {
+		c.Seen, c.Exports = true, kept.List
+	}
+	return c
+}
+
+// exports is what makes a link's cluster keep them; nil: it does not.
+func (l *link) exports() *cluster.ExportConfig {
+	o := l.store.opts.Exports
+	if o == nil {
+		return nil
+	}
+	return &cluster.ExportConfig{
+		Selectors: func() plan.Selectors { return o.Selectors(string(l.name)) },
+		Changed:   l.store.exportsMayDiffer,
+	}
+}

@@ -170,12 +170,14 @@ func (l *link) start(ctx context.Context, creds *credentials) {
 		l.setState(cluster.Pending, nil)
 		l.logLinked(creds)
 	}
+	l.publish() // before it reads Services, so that SelectorsChanged finds it
 	l.next.start(ctx, l.store.starts, l.log)
 }
 
 // config is what a cluster is made of, besides what it is reached by.
 func (l *link) config(creds *credentials) cluster.Config {
 	return cluster.Config{
+		Exports:     l.exports(),
 		Name:        l.name,
 		TrustDomain: creds.trustDomain,
 		Rules:       l.store.opts.Rules,

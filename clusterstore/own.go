@@ -52,8 +52,9 @@ func NewOwn(o OwnOptions) (*Own, error) {
 		setLink: func(_ federation.ClusterName, l federation.Link) { o.SetLink(l) },
 		settled: make(chan struct{}),
 		starts:  newStarts(),
-
-		exportsChanged: new(federation.Latest[struct{}]),
+	}
+	if o.Exports != nil {
+		s.exportsChanged = new(federation.Latest[struct{}])
 	}
 	own := &Own{link: s.newLink(federation.Local, zap.WarnLevel), prepare: o.Prepare, synced: make(chan struct{})}
 	creds := &credentials{

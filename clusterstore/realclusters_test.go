@@ -22,6 +22,7 @@ import (
 
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
 	"isthmus/clusterstore/decode/decodetest"
 	"isthmus/clusterstore/kube"
 	"isthmus/clusterstore/typed/typedtest"
@@ -61,12 +62,17 @@ func (e *env) onFakes(apis map[string]*fake.Clientset) {
 			})
 		}
 		cfg.Client = &kube.Client{Sources: decodetest.Sources(typedtest.Clients(api), metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()))}
-		cfg.Client.Sources.Servers = decodetest.New[*crd.Server](absent[*crd.ServerList]{})
-		cfg.Client.Sources.Workloads = decodetest.New[*crd.ExternalWorkload](absent[*crd.ExternalWorkloadList]{})
-		cfg.Client.Sources.Profiles = decodetest.New[*crd.ServiceProfile](absent[*crd.ServiceProfileList]{})
+		withoutCustom(&cfg.Client.Sources)
 		return cluster.New(cfg)
 	}
 	e.store.opts.Rules.EndpointSlices = true
+}
+
+// withoutCustom makes the sources those of a cluster that does not have Linkerd's resources.
+func withoutCustom(s *decode.Sources) {
+	s.Servers = decodetest.New[*crd.Server](absent[*crd.ServerList]{})
+	s.Workloads = decodetest.New[*crd.ExternalWorkload](absent[*crd.ExternalWorkloadList]{})
+	s.Profiles = decodetest.New[*crd.ServiceProfile](absent[*crd.ServiceProfileList]{})
 }
 
 // absent is a client of a custom resource that the cluster does not have.

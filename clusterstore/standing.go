@@ -10,6 +10,7 @@ import (
 
 	"isthmus/clusterstore/mcgateway"
 	"isthmus/federation"
+	"isthmus/local/exports/plan"
 )
 
 // Annotations of a link Secret that decide how far its cluster is used, and tell where
@@ -24,6 +25,9 @@ const (
 	NetworkAnnotation          = "isthmus.io/network"           // a name; another than the gateway's: Pods can't be reached
 	gatewayAddressesAnnotation = "isthmus.io/gateway-addresses" // HOST:PORT,..., in place of the gateways that the cluster has
 	gatewayIdentityAnnotation  = "isthmus.io/gateway-identity"  // in place of theirs
+
+	exportsAnnotation          = "isthmus.io/exports"           // all, mirrors or none
+	exportNamespacesAnnotation = "isthmus.io/export-namespaces" // patterns, in place of ExportOptions.Namespaces
 )
 
 // Limits of durations. A watch that breaks is there again within a second: a cluster
@@ -47,17 +51,23 @@ type linkSettings struct {
 	gateways   []mcgateway.Target // without identities; nil: those that the cluster has
 	identity   string             // of all gateways; empty: that which each has
 	unread     bool               // gateways or identity: its annotation is there, and can't be read
+	joins      plan.Joins         // what its exports become part of
+	allow      *plan.Patterns     // where it may export to; nil: exports are not kept
 	warnings   []string           // which annotations can't be read
 }
 
 // defaultSettings are for a Secret without annotations.
 func (o *Options) defaultSettings() linkSettings {
-	return linkSettings{whenLost: o.WhenLost, lostAfter: o.LostAfter}
+	d := linkSettings{whenLost: o.WhenLost, lostAfter: o.LostAfter}
+	if o.Exports != nil {
+		d.allow = &o.Exports.Namespaces
+	}
+	return d
 }
 
 // readSettings reads a Secret's annotations. It returns at most one warning for each.
 func readSettings(annotations map[string]string, defaults linkSettings) linkSettings {
-	r := settingsReader{annotations, defaults}
+	r := settingsReader{annotations, defaults, "it counts as absent"}
 	readValue(&r, CordonAnnotation, &r.settings.cordon, words{"false", "last-resort", "true"}.read)
 	readValue(&r, CordonOverAnnotation, &r.settings.cordonOver, within{0, MaxCordonOver}.read)
 	readValue(&r, whenLostAnnotation, &r.settings.whenLost, words{"keep", "last-resort", "withdraw"}.read)
@@ -67,12 +77,16 @@ func readSettings(annotations map[string]string, defaults linkSettings) linkSett
 	addresses := readValue(&r, gatewayAddressesAnnotation, &r.settings.gateways, readGatewayAddresses)
 	identity := readValue(&r, gatewayIdentityAnnotation, &r.settings.identity, readGatewayIdentity)
 	r.settings.unread = !addresses || !identity
+	if defaults.allow != nil {
+		r.readExports()
+	}
 	return r.settings
 }
 
 type settingsReader struct {
 	annotations map[string]string
 	settings    linkSettings
+	unread      string // what becomes of what can't be read
 }
 
 // readValue sets into if the annotation is there and can be read. Blanks around its
@@ -84,11 +98,29 @@ func readValue[T any](r *settingsReader, annotation string, into *T, read func(s
 	}
 	value, err := read(strings.TrimSpace(text))
 	if err != nil {
-		r.settings.warnings = append(r.settings.warnings, fmt.Sprintf("annotation %s: %v; it counts as absent", annotation, err))
+		r.settings.warnings = append(r.settings.warnings, fmt.Sprintf("annotation %s: %v; %s", annotation, err, r.unread))
 		return false
 	}
 	*into = value
 	return true
+}
+
+// readExports reads what the link's exports become part of. A typing error neither adds nor removes anything.
+func (r *settingsReader) readExports() {
+	r.unread = "what is written for the cluster's exports stays as it is"
+	joins := readValue(r, exportsAnnotation, &r.settings.joins, func(text string) (plan.Joins, error) {
+		if i := slices.Index([]string{"all", "mirrors", "none"}, text); i >= 0 {
+			return plan.Joins(i), nil
+		}
+		return 0, fmt.Errorf("%s is none of all, mirrors, none", quote(text))
+	})
+	allow := readValue(r, exportNamespacesAnnotation, &r.settings.allow, func(text string) (*plan.Patterns, error) {
+		p, err := plan.ParsePatterns(text)
+		return &p, err
+	})
+	if !joins || !allow {
+		r.settings.joins = plan.Unreadable
+	}
 }
 
 // words are how users write each federation.Standing.

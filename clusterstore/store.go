@@ -83,8 +83,8 @@ func (o *Options) validate() error {
 		return fmt.Errorf("clusterstore: Options.Grace is negative: %v", o.Grace)
 	case o.WhenLost > federation.Withdrawn:
 		return fmt.Errorf("clusterstore: Options.WhenLost is no standing: %d", o.WhenLost)
-	case o.Exports != nil && (o.Exports.Selectors == nil || o.Own == nil):
-		return errors.New("clusterstore: with Options.Exports its Selectors, and Options.Own, are needed")
+	case o.Exports != nil && (o.Exports.Selectors == nil || o.Own == nil || o.Own.link.store.opts.Exports != o.Exports):
+		return errors.New("clusterstore: with Options.Exports its Selectors, and Options.Own, which has the same, are needed")
 	case o.LostAfter < 0:
 		return fmt.Errorf("clusterstore: Options.LostAfter is negative: %v", o.LostAfter)
 	}
@@ -110,13 +110,14 @@ type Store struct {
 	probe   func(context.Context, netip.Addr, cluster.Probe) error // nil: HTTP
 	own     *ownNetwork
 
-	exportsChanged *federation.Latest[struct{}] // the own cluster's Store has the same
+	exportsChanged *federation.Latest[struct{}] // the own cluster's Store has the same; nil: exports are not kept
 
 	secrets federation.Latest[snapshot]
 	readErr atomic.Pointer[error] // why Secrets can't be read; nil: they can, as far as known
 
-	mu    sync.Mutex
-	links map[federation.ClusterName]*link
+	mu         sync.Mutex
+	dispatched bool // links has all that the Secrets name
+	links      map[federation.ClusterName]*link
 }
 
 // NewStore checks the options and registers metrics. It does no IO and starts no
@@ -133,10 +134,8 @@ func NewStore(client *kube.Client, o Options) (*Store, error) {
 		setLink: o.Table.SetLink,
 		starts:  newStarts(),
 		links:   make(map[federation.ClusterName]*link),
-
-		exportsChanged: new(federation.Latest[struct{}]),
 	}
-	if o.Own != nil {
+	if o.Exports != nil {
 		s.exportsChanged = o.Own.link.store.exportsChanged
 	}
 	s.own = newOwnNetwork(client, o.Local, o.Log)
@@ -209,7 +208,9 @@ func (s *Store) dispatch(now snapshot, start func(*link)) {
 		s.links[name] = l
 		start(l)
 	}
+	s.dispatched = true
 	s.checkSettled()
+	s.exportsMayDiffer()
 }
 
 // removeIfUnused removes a link that has no Secrets, unless it has got some meanwhile.
@@ -221,6 +222,7 @@ func (s *Store) removeIfUnused(l *link) bool {
 	}
 	delete(s.links, l.name)
 	s.checkSettled()
+	s.exportsMayDiffer()
 	return true
 }
 

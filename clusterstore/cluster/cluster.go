@@ -52,6 +52,8 @@ type Config struct {
 	// not block.
 	GatewaysChanged func()
 
+	Exports *ExportConfig // nil: nothing of what the cluster exports is kept
+
 	own *OwnConfig // nil: it is a linked cluster
 }
 
@@ -92,6 +94,9 @@ func New(cfg Config) (*Cluster, error) {
 	}
 	if cfg.own != nil {
 		c.state.own = newOwnIndex()
+	}
+	if cfg.Exports != nil {
+		c.state.exports = newExportIndex(cfg.own != nil)
 	}
 	c.resources = c.newResources()
 	c.group = follow.NewGroup(follow.Options{

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -25,6 +26,7 @@ import (
 	"isthmus/clusterstore/decode"
 	"isthmus/clusterstore/decode/corpus"
 	"isthmus/clusterstore/serviceprofile"
+	"isthmus/local/exports/plan"
 )
 
 // corpusSize is how many objects there are of each kind.
@@ -114,7 +116,10 @@ func newCorpusKind[T any, O interface {
 func corpusKinds(t *testing.T) []corpusKind {
 	cfg := testConfig()
 	cfg.Rules.LoopbackGateways = true
-	cfg.own = ownConfig()
+	cfg.own, cfg.GatewaysChanged = ownConfig(), func() {}
+	cfg.Exports = &ExportConfig{Changed: func() {}, Selectors: func() plan.Selectors {
+		return plan.Selectors{Mirror: func(map[string]string) bool { return true }}
+	}}
 	c := newOn(newFakeAPI(), cfg)
 	partial := schema.GroupVersionKind{Group: "meta.k8s.io", Version: "v1", Kind: "PartialObjectMetadata"}
 	return []corpusKind{
@@ -124,7 +129,10 @@ func corpusKinds(t *testing.T) []corpusKind {
 		}),
 		newCorpusKind(corev1.SchemeGroupVersion.WithKind("Service"), "services", corpus.UsedService, spiceService, func(s decode.Sources) decode.Source[*corev1.Service] { return s.Services }, func(o *corev1.Service) any {
 			s := c.cfg.Rules.compactService(o, true)
-			s.Gateway, s.selecting = c.cfg.Rules.readGateway(o), encodeSelecting(o)
+			s.rare, s.selecting = c.readRare(o), encodeSelecting(o)
+			maps.DeleteFunc(s.export().Service.Annotations, func(key, _ string) bool {
+				return !strings.Contains(key, "linkerd.io/") && !strings.Contains(key, "isthmus.io/")
+			})
 			return s
 		}),
 		newCorpusKind(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), "endpointslices", corpus.UsedSlice, spiceSlice, func(s decode.Sources) decode.Source[*discoveryv1.EndpointSlice] { return s.EndpointSlices }, func(o *discoveryv1.EndpointSlice) any {

@@ -178,7 +178,7 @@ func TestFollowGateways(t *testing.T) {
 	}
 	set := func(s *corev1.Service) {
 		v := c.cfg.Rules.compactService(s, false)
-		v.Gateway = c.cfg.Rules.readGateway(s)
+		v.rare = c.readRare(s)
 		store.put(s.Namespace+"/"+s.Name, v)
 	}
 	expect(false)

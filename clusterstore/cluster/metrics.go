@@ -25,6 +25,7 @@ var kinds = []struct{ resource, cache, lag string }{
 	{"nodes", "node", ""},
 	{"replicasets", "replicaset", ""},
 	{"jobs", "job", ""},
+	{"namespaces", "namespace", ""},
 }
 
 // Metrics are the metrics that clusters update as they run: one Metrics for all

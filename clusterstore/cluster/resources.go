@@ -27,6 +27,9 @@ func (c *Cluster) newResources() []*follow.Resource {
 	if c.cfg.Nodes || c.cfg.own != nil {
 		all = append(all, resource(c, c.nodes()))
 	}
+	if c.cfg.Exports != nil && c.cfg.own != nil {
+		all = append(all, resource(c, c.namespaces()))
+	}
 	return all
 }
 

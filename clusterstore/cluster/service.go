@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"isthmus/clusterstore/follow"
+	"isthmus/local/exports/plan"
 )
 
 // Service is what is kept of a Kubernetes Service. It is immutable.
@@ -17,7 +18,7 @@ type Service struct {
 	ExternalName bool // of type ExternalName
 	NodeLocal    bool // internalTrafficPolicy is Local
 	Ports        []ServicePort
-	Gateway      *Gateway // with Config.GatewaysChanged; nil: it is none
+	rare         *rare // nil: it has nothing of that
 
 	// Only of the own cluster:
 	ClusterIPs  []netip.Addr
@@ -26,6 +27,26 @@ type Service struct {
 	Labels      map[string]string // those with a prefix of keptMetadata
 	Annotations map[string]string // likewise
 	selecting   *string           // with OwnConfig.SliceManager: what slices are made of, encoded; nil: it selects nothing
+}
+
+// rare is what few Services have.
+type rare struct {
+	gateway *Gateway     // with Config.GatewaysChanged; nil: it is none
+	export  *plan.Export // with Config.Exports; nil: it is none, and was not written for one
+}
+
+func (s *Service) gateway() *Gateway {
+	if s == nil || s.rare == nil {
+		return nil
+	}
+	return s.rare.gateway
+}
+
+func (s *Service) export() *plan.Export {
+	if s == nil || s.rare == nil {
+		return nil
+	}
+	return s.rare.export
 }
 
 // ServicePort is one port of a Service.
@@ -41,9 +62,7 @@ func (c *Cluster) services() follow.Kind[*corev1.Service, *Service] {
 		Source: c.cfg.Client.Sources.Services,
 		Compact: func(o *corev1.Service) (*Service, bool) {
 			s := c.cfg.Rules.compactService(o, c.cfg.own != nil)
-			if c.cfg.GatewaysChanged != nil {
-				s.Gateway = c.cfg.Rules.readGateway(o)
-			}
+			s.rare = c.readRare(o)
 			if c.cfg.sliceManager() != "" {
 				s.selecting = encodeSelecting(o)
 			}
@@ -52,13 +71,30 @@ func (c *Cluster) services() follow.Kind[*corev1.Service, *Service] {
 		Into: lockedStore[*Service]{c.state, c.state.serviceStore()},
 		Same: (*Service).equal,
 	}
-	if c.cfg.GatewaysChanged != nil {
-		k.Applied = c.updateGateways
+	k.Applied = func() {
+		if c.cfg.GatewaysChanged != nil {
+			c.updateGateways()
+		}
+		c.exportsApplied(ofServices)
 	}
 	if own := c.cfg.own; own != nil {
 		k.Changed = func(key string, _ *Service, _ bool) { own.ServiceChanged(serviceID(key)) }
 	}
 	return k
+}
+
+func (c *Cluster) readRare(o *corev1.Service) *rare {
+	var r rare
+	if c.cfg.GatewaysChanged != nil {
+		r.gateway = c.cfg.Rules.readGateway(o)
+	}
+	if c.cfg.Exports != nil {
+		r.export = c.readExport(o)
+	}
+	if r == (rare{}) {
+		return nil
+	}
+	return &r
 }
 
 // keptMetadata has the prefixes of those labels and annotations of Services that the
@@ -145,8 +181,11 @@ func keepMetadata(from map[string]string) map[string]string {
 	return kept
 }
 
-func (s *Service) equal(o *Service) bool {
+func (s *Service) equal(o *Service) bool { return s.servedAs(o) && sameExport(s.export(), o.export()) }
+
+// servedAs reports whether two Services differ in nothing, but for what they are exported as.
+func (s *Service) servedAs(o *Service) bool {
 	return s.ExternalName == o.ExternalName && s.NodeLocal == o.NodeLocal &&
-		slices.Equal(s.Ports, o.Ports) && slices.Equal(s.ClusterIPs, o.ClusterIPs) && slices.Equal(s.External, o.External) && s.OpaquePorts == o.OpaquePorts && s.Gateway.equal(o.Gateway) &&
+		slices.Equal(s.Ports, o.Ports) && slices.Equal(s.ClusterIPs, o.ClusterIPs) && slices.Equal(s.External, o.External) && s.OpaquePorts == o.OpaquePorts && s.gateway().equal(o.gateway()) &&
 		maps.Equal(s.Labels, o.Labels) && maps.Equal(s.Annotations, o.Annotations) && ptr.Equal(s.selecting, o.selecting)
 }

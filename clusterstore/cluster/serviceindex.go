@@ -74,17 +74,18 @@ func (s *state) serviceStore() storeFuncs[*Service] {
 }
 
 // setService changes a Service.
-func (s *state) setService(key string, to *Service, exists bool) {
+func (s *state) setService(key string, to *Service, _ bool) {
 	id := serviceID(key)
 	e := s.serviceFor(id)
-	s.setServiceAddresses(id, e.spec, to)
+	from := e.spec
 	s.own.setSelecting(id, to)
+	s.exports.setService(id, from, to)
 	e.spec = to
-	var gateway *Gateway
-	if exists {
-		gateway = to.Gateway
+	if from != nil && to != nil && from.servedAs(to) {
+		return
 	}
-	s.gateways.set(id, gateway)
+	s.setServiceAddresses(id, from, to)
+	s.gateways.set(id, to.gateway())
 	s.sweepService(id)
 	s.mark(id)
 }

@@ -42,6 +42,7 @@ type state struct {
 	jobs        map[string]*owner
 	nodes       nodeIndex
 	gateways    gateways
+	exports     *exportIndex // nil: nothing is kept for it
 }
 
 func newState(cluster federation.ClusterName, trustDomain, controllerNamespace string) *state {
