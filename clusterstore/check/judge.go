@@ -53,6 +53,7 @@ func Judge(s Seen) []Result {
 	if !s.FromHere {
 		s.checkServices(r)
 		s.checkWriter(r)
+		s.checkExports(r)
 	}
 	return r.sorted()
 }

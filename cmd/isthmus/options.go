@@ -74,7 +74,7 @@ func gatewayVerb(o *options) cli.Verb {
 	}
 	section("Addresses", func(s *pflag.FlagSet) {
 		s.StringVar(&o.addr, "addr", ":8086", "`HOST:PORT` of the gRPC server for proxies. It is listened on once the gateway is ready.")
-		s.StringVar(&o.metricsAddr, "metrics-addr", ":9996", "`HOST:PORT` of the admin HTTP server: /ping, /ready, /metrics, a page for people at /, /debug/clusters, /debug/services, /debug/streams, /debug/events, /debug/explain, /debug/impact, /debug/version.")
+		s.StringVar(&o.metricsAddr, "metrics-addr", ":9996", "`HOST:PORT` of the admin HTTP server: /ping, /ready, /metrics, a page for people at /, /debug/clusters, /debug/services, /debug/streams, /debug/events, /debug/explain, /debug/impact, /debug/version and, with --exports, /debug/exports.")
 		s.StringVar(&o.adminHosts, "admin-hosts", "", "`NAMES`, divided by commas, by which browsers may reach the admin server's pages too, such as gateway.example.com. Without it they may by IP addresses, localhost, names without a dot, and names below the cluster domain, .svc and the gateway's namespace. Others are refused, since a site can make its own name resolve to the gateway. /metrics, /ping and /ready are answered by any name.")
 	})
 	section("The cluster the gateway runs in", func(s *pflag.FlagSet) {

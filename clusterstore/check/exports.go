@@ -1,0 +1,37 @@
+package check
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// checkExports reports what is not written of what clusters export, and why.
+func (s *Seen) checkExports(r *report) {
+	x := s.Clusters.Exports
+	if x == nil {
+		return
+	}
+	add := r.about(SectionGateway, Exports, "")
+	switch {
+	case x.LeaseError != "":
+		add(Warning, "the Lease of the replica that writes Services for exports can't be used: "+x.LeaseError, "grant what manifests/install/rbac.yaml has for leases")
+	case x.Mode == "plan":
+		add(OK, fmt.Sprintf("with --exports=on, %d Services would be created, updated or deleted for exports", x.Pending), "")
+	case x.Holder != "":
+		add(OK, "Services for exports are written by "+x.Holder, "")
+	case x.Pending > 0:
+		add(Warning, fmt.Sprintf("%d Services are to be written for exports, and no replica holds the Lease", x.Pending),
+			"that is so for some seconds after a replica has ended; if it stays, see the replicas' logs")
+	default:
+		add(OK, "there are no exports to write Services for", "")
+	}
+	for _, note := range x.Notes {
+		add(Unchecked, note, "where Linkerd's multicluster extension is installed: kubectl apply -k manifests/install/exports/linkerd")
+	}
+	for _, state := range slices.Sorted(maps.Keys(x.Unwritten)) {
+		add(Warning, fmt.Sprintf("exports that are not written: %s: %s", state, strings.Join(x.Unwritten[state], "; ")),
+			"isthmus exports lists all; docs/exports.md says what to do about each state")
+	}
+}

@@ -1,0 +1,33 @@
+package check
+
+import (
+	"slices"
+	"testing"
+
+	"isthmus/internal/adminapi"
+)
+
+func TestExports(t *testing.T) {
+	on := adminapi.ExportsWriter{Mode: "on"}
+	for name, x := range map[string]struct {
+		summary *adminapi.ExportsSummary
+		want    []string
+	}{
+		"off":         {nil, nil},
+		"plan":        {&adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{Mode: "plan"}, Pending: 3}, []string{"ok: with --exports=on, 3 Services would be created, updated or deleted for exports"}},
+		"nothing":     {&adminapi.ExportsSummary{ExportsWriter: on}, []string{"ok: there are no exports to write Services for"}},
+		"no leader":   {&adminapi.ExportsSummary{ExportsWriter: on, Pending: 2}, []string{"warning: 2 Services are to be written for exports, and no replica holds the Lease"}},
+		"no right":    {&adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{Mode: "on", LeaseError: "forbidden"}}, []string{"warning: the Lease of the replica that writes Services for exports can't be used: forbidden"}},
+		"not written": {&adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{Mode: "on", Holder: "a"}, Unwritten: map[string][]string{"taken": {"x", "y"}, "failed": {"z"}}}, []string{"ok: Services for exports are written by a", "warning: exports that are not written: failed: z", "warning: exports that are not written: taken: x; y"}},
+	} {
+		var got []string
+		for _, r := range Judge(Seen{Clusters: adminapi.Clusters{Exports: x.summary}}) {
+			if r.Check == Exports {
+				got = append(got, string(r.Level)+": "+r.Text)
+			}
+		}
+		if !slices.Equal(got, x.want) {
+			t.Errorf("%s: %q, want %q", name, got, x.want)
+		}
+	}
+}
