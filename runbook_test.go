@@ -10,6 +10,7 @@ import (
 	"isthmus/clusterstore/check"
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
+	"isthmus/local/exports/plan"
 )
 
 // runbook is docs/operations.md.
@@ -82,6 +83,24 @@ func TestRunbookHasWords(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("the table %q has\n%q, and there are\n%q", head, got, want)
 		}
+	}
+}
+
+// TestExportStatesAreDocumented: docs/exports.md explains each state of an export, and no other.
+func TestExportStatesAreDocumented(t *testing.T) {
+	text, err := os.ReadFile("docs/exports.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{adminapi.ExportWouldBeWritten, adminapi.ExportBeingWritten, adminapi.ExportFailed, adminapi.ExportChangedBack}
+	for _, s := range []plan.State{plan.Written, plan.Kept, plan.OnHold, plan.LeftToLinkerd, plan.Taken, plan.Waiting, plan.NotAllowed, plan.NameRefused, plan.OverNumber, plan.HeadlessJoins, plan.Unset} {
+		want = append(want, string(s))
+	}
+	got := firstCells(t, string(text), "| STATE | means | do |\n|---|---|---|")
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("docs/exports.md has the states\n%q, and there are\n%q", got, want)
 	}
 }
 
