@@ -11,19 +11,23 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// TestOverlaps: each two clusters whose ranges overlap are named once, by the second.
+// TestOverlaps: each two clusters whose ranges overlap are named once, by the second, if they are on one network.
 func TestOverlaps(t *testing.T) {
 	seen := goodSeen()
 	seen.Clusters.Clusters = nil
 	for _, c := range []struct {
-		name  string
-		cidrs []string
+		name, network string
+		cidrs         []string
 	}{
-		{"local", []string{"10.0.0.0/8"}}, {"east", []string{"10.1.0.0/16", "10.2.0.0/16"}}, {"north", []string{"10.1.2.0/24", "fd00::/64"}},
-		{"south", []string{"fd00::/80", "192.168.0.0/16", "none"}}, {"twin", []string{"192.168.0.0/16"}},
+		{"local", "", []string{"10.0.0.0/8"}}, {"east", "", []string{"10.1.0.0/16", "10.2.0.0/16"}}, {"north", "", []string{"10.1.2.0/24", "fd00::/64"}},
+		{"south", "", []string{"fd00::/80", "192.168.0.0/16", "none"}}, {"twin", "", []string{"192.168.0.0/16"}},
+		{"b", "far", []string{"10.0.0.0/24"}}, {"c", "far", []string{"10.0.0.0/24"}}, {"d", "farther", []string{"10.0.0.0/24"}},
 	} {
 		one := goodCluster(c.name)
-		one.API.Networks = &adminapi.PodNetworks{Nodes: 1, CIDRs: c.cidrs}
+		one.Network, one.API.Networks = c.network, &adminapi.PodNetworks{Nodes: 1, CIDRs: c.cidrs}
+		if c.network != "" {
+			one.Gateways = []adminapi.ClusterGateway{{State: "alive"}}
+		}
 		if c.name == "local" {
 			seen.Local = one
 		} else {
@@ -31,6 +35,7 @@ func TestOverlaps(t *testing.T) {
 		}
 	}
 	want := []string{
+		"warning pod-networks c: Pod CIDRs overlap: 10.0.0.0/24 is also of b",
 		"warning pod-networks east: Pod CIDRs overlap: 10.1.0.0/16 overlaps 10.0.0.0/8 of local",
 		"warning pod-networks north: Pod CIDRs overlap: 10.1.2.0/24 overlaps 10.0.0.0/8 of local; 10.1.2.0/24 overlaps 10.1.0.0/16 of east",
 		"warning pod-networks south: Pod CIDRs overlap: fd00::/80 overlaps fd00::/64 of north",
@@ -61,24 +66,4 @@ func TestOverlapOfAny(t *testing.T) {
 			t.Fatalf("%v, want %v: %v and %v, of %v", got, want, x, y, lists)
 		}
 	})
-}
-
-// TestOtherNetworks: Pod CIDRs of clusters on different networks may overlap.
-func TestOtherNetworks(t *testing.T) {
-	seen := Seen{Clusters: adminapi.Clusters{Clusters: []adminapi.Cluster{}}}
-	for _, c := range []struct{ name, on string }{{"a", ""}, {"b", "far"}, {"c", "far"}, {"d", "farther"}} {
-		one := goodCluster(c.name)
-		one.Network, one.State = c.on, ""
-		one.API.Networks = &adminapi.PodNetworks{Nodes: 1, CIDRs: []string{"10.0.0.0/24"}}
-		seen.Clusters.Clusters = append(seen.Clusters.Clusters, one)
-	}
-	var bad []string
-	for _, x := range Judge(seen) {
-		if x.Check == PodNetworks && x.Level == Warning {
-			bad = append(bad, x.Object)
-		}
-	}
-	if !slices.Equal(bad, []string{"c"}) {
-		t.Errorf("overlaps of %q, want of c with b", bad)
-	}
 }

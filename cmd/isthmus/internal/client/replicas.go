@@ -12,9 +12,12 @@ import (
 )
 
 // facts are what gateways of one cluster should agree about, by what it is of.
-type facts struct {
-	all    map[string]string
-	common map[string]string // compared only if both gateways have them: what only their own proxies watch
+type facts map[string]fact
+
+type fact struct {
+	text string
+	// own: not every gateway has it, since it is of what its own proxies watch.
+	own bool
 }
 
 // readEach reads a page of every gateway. It returns the first that answers, and how the
@@ -44,26 +47,18 @@ func readEach[T any](ctx context.Context, p cli.Process, o *Target, path string,
 
 // differences has a line for each fact that the other does not have like this.
 func (f facts) differences(other facts) (lines []string) {
-	compare := func(key, here string, isHere bool, there string, isThere bool) {
-		switch {
-		case isHere && !isThere:
-			lines = append(lines, fmt.Sprintf("%s is not there", key))
-		case !isHere:
-			lines = append(lines, fmt.Sprintf("%s is there only: %s", key, there))
-		case here != there:
-			lines = append(lines, fmt.Sprintf("%s: %s, and not %s", key, there, here))
-		}
-	}
-	keys := maps.Clone(f.all)
-	maps.Copy(keys, other.all)
+	keys := maps.Clone(f)
+	maps.Copy(keys, other)
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		here, isHere := f.all[key]
-		there, isThere := other.all[key]
-		compare(key, here, isHere, there, isThere)
-	}
-	for _, key := range slices.Sorted(maps.Keys(f.common)) {
-		if there, isThere := other.common[key]; isThere {
-			compare(key, f.common[key], true, there, true)
+		here, isHere := f[key]
+		there, isThere := other[key]
+		switch {
+		case isHere && isThere && here.text != there.text:
+			lines = append(lines, fmt.Sprintf("%s: %s, and not %s", key, there.text, here.text))
+		case !isThere && !here.own:
+			lines = append(lines, key+" is not there")
+		case !isHere && !there.own:
+			lines = append(lines, key+" is there only: "+there.text)
 		}
 	}
 	return lines
@@ -90,7 +85,7 @@ func compared(others []adminapi.OtherGateway) (summary string, lines []string) {
 
 // clusterFacts are the links, with what they are in.
 func clusterFacts(p *adminapi.Clusters) facts {
-	all := map[string]string{"the local cluster": clusterFact(&p.Local)}
+	all := facts{"the local cluster": clusterFact(&p.Local)}
 	for _, c := range p.Clusters {
 		key := "cluster " + c.Cluster
 		if c.Cluster == "" {
@@ -98,17 +93,17 @@ func clusterFacts(p *adminapi.Clusters) facts {
 		}
 		all[key] = clusterFact(&c)
 	}
-	return facts{all: all}
+	return all
 }
 
-func clusterFact(c *adminapi.Cluster) string {
-	return joined(" ", string(c.State), c.Standing, c.Region)
+func clusterFact(c *adminapi.Cluster) fact {
+	return fact{text: joined(" ", string(c.State), c.Standing, c.Region)}
 }
 
 // facts are the services that do not depend on a gateway's proxies, with their members,
 // and how many endpoints each offers to ports that proxies of both watch.
 func (s *servicesState) facts() facts {
-	f := facts{map[string]string{}, map[string]string{}}
+	f := facts{}
 	for _, e := range s.services {
 		var members []string
 		for _, m := range e.Members {
@@ -119,19 +114,15 @@ func (s *servicesState) facts() facts {
 			members = append(members, text)
 		}
 		slices.Sort(members)
-		text := "of " + strings.Join(members, ", ")
-		if kind := kindOf(&e); kind == "federated" || kind == "mirror" {
-			f.all[e.Service] = text
-		} else {
-			f.common[e.Service] = text
-		}
+		kind := kindOf(&e)
+		f[e.Service] = fact{"of " + strings.Join(members, ", "), kind != "federated" && kind != "mirror"}
 		for _, p := range e.Ports {
 			var offers []string
 			for _, m := range p.Members {
 				offers = append(offers, fmt.Sprintf("%s %d", m.Cluster, m.Endpoints))
 			}
 			slices.Sort(offers)
-			f.common[fmt.Sprintf("%s port %d", e.Service, p.Port)] = strings.Join(offers, ", ")
+			f[fmt.Sprintf("%s port %d", e.Service, p.Port)] = fact{strings.Join(offers, ", "), true}
 		}
 	}
 	return f

@@ -49,7 +49,7 @@ func TestUnsureWrite(t *testing.T) {
 		})
 		w, _ := newWork()
 		l := &linking{o: &linkOptions{name: "east", apply: true}, here: here, content: *newContent("new")}
-		l.o.Namespace, l.content.server.url = "linkerd", "https://127.0.0.1:1" // where nothing listens
+		l.o.Namespace, l.content.server.Server = "linkerd", "https://127.0.0.1:1" // where nothing listens
 		if _, err := l.deliver(t.Context(), w); err == nil || l.unsure != !apierrors.IsForbidden(failure) {
 			t.Errorf("%v: unsure %v, %v", failure, l.unsure, err)
 		}
@@ -65,7 +65,7 @@ func TestNetworkOfLink(t *testing.T) {
 	var s *corev1.Secret
 	for _, flag := range []string{"far", "", "farther"} {
 		var err error
-		if s, err = (&content{link: "east", network: flag, server: server{url: "https://api.example:6443"}}).into(s, "linkerd"); err != nil {
+		if s, err = (&content{link: "east", network: flag, server: server{Server: "https://api.example:6443"}}).into(s, "linkerd"); err != nil {
 			t.Fatal(err)
 		}
 		if got, want := s.Annotations["isthmus.io/network"], cmp.Or(flag, "far"); got != want {

@@ -161,7 +161,7 @@ func TestNoToken(t *testing.T) {
 }
 
 func newContent(token string) *content {
-	c := &content{link: "east", cluster: "u", account: defaultAccount, server: server{url: "https://east:6443"}, trustDomain: "a.test", clusterDomain: "b.test"}
+	c := &content{link: "east", cluster: "u", account: defaultAccount, server: server{Server: "https://east:6443"}, trustDomain: "a.test", clusterDomain: "b.test"}
 	c.token = tokenOf(token)
 	return c
 }
@@ -212,14 +212,14 @@ func TestServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := new(linkOptions)
-	if s := o.chooseServer(c, nil); s.url != "https://127.0.0.1:1" || !s.loopback() {
+	if s := o.chooseServer(c, nil); s.Server != "https://127.0.0.1:1" || !s.loopback() {
 		t.Errorf("%+v", s)
 	}
-	if s := o.chooseServer(c, existing); s.url != "https://east:6443" || s.loopback() {
+	if s := o.chooseServer(c, existing); s.Server != "https://east:6443" || s.loopback() {
 		t.Errorf("%+v", s)
 	}
 	o.server, o.ca = "https://[::1]:2", []byte("ca")
-	if s := o.chooseServer(c, existing); s.url != o.server || string(s.ca) != "ca" || !s.loopback() {
+	if s := o.chooseServer(c, existing); s.Server != o.server || string(s.CertificateAuthorityData) != "ca" || !s.loopback() {
 		t.Errorf("%+v", s)
 	}
 	for a, b := range map[string]string{"https://A:443": "https://a", "https://a/x": "https://a:443"} {

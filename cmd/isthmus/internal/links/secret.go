@@ -35,24 +35,21 @@ const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 func secretName(link string) string { return "cluster-credentials-" + link }
 
 // server is an API server as the gateway is to reach it.
-type server struct {
-	url, name string // name: in its certificate, if not the URL's host
-	ca        []byte
-	insecure  bool
-}
+type server clientcmdapi.Cluster
 
 // chooseServer returns the server of a link: by flags, or else as the link has it, or else
 // as the user reaches it.
 func (o *linkOptions) chooseServer(c *cluster, existing *corev1.Secret) server {
-	s := server{c.kube.Host, c.kube.ServerName, c.kube.CAData, c.kube.Insecure}
+	from := c.kube
 	if before := linkConfig(existing); before != nil {
-		s = server{before.Host, before.ServerName, before.CAData, before.Insecure}
+		from = before
 	}
+	s := server{Server: from.Host, TLSServerName: from.ServerName, CertificateAuthorityData: from.CAData, InsecureSkipTLSVerify: from.Insecure}
 	if o.server != "" {
-		s.url, s.name = o.server, ""
+		s.Server, s.TLSServerName = o.server, ""
 	}
 	if o.ca != nil {
-		s.ca, s.insecure = o.ca, false
+		s.CertificateAuthorityData, s.InsecureSkipTLSVerify = o.ca, false
 	}
 	return s
 }
@@ -72,7 +69,7 @@ func linkConfig(s *corev1.Secret) *rest.Config {
 // kubeconfig returns the kubeconfig of a link.
 func (s server) kubeconfig(link, user, token string) ([]byte, error) {
 	config := clientcmdapi.NewConfig()
-	config.Clusters[link] = &clientcmdapi.Cluster{Server: s.url, TLSServerName: s.name, CertificateAuthorityData: s.ca, InsecureSkipTLSVerify: s.insecure}
+	config.Clusters[link] = (*clientcmdapi.Cluster)(&s)
 	config.AuthInfos[user] = &clientcmdapi.AuthInfo{Token: token}
 	config.Contexts[link] = &clientcmdapi.Context{Cluster: link, AuthInfo: user}
 	config.CurrentContext = link
@@ -80,11 +77,11 @@ func (s server) kubeconfig(link, user, token string) ([]byte, error) {
 }
 
 // String is the server's URL, for messages.
-func (s server) String() string { return client.Printable(s.url) }
+func (s server) String() string { return client.Printable(s.Server) }
 
 // loopback reports whether the server is the machine of who connects to it.
 func (s server) loopback() bool {
-	u, err := url.Parse(s.url)
+	u, err := url.Parse(s.Server)
 	if err != nil {
 		return false
 	}
