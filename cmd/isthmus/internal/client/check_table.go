@@ -43,27 +43,26 @@ func (s *checkState) table() []byte {
 	if s.From == adminapi.CheckedHere {
 		b.WriteString("No gateway was asked: what follows was checked from here, not from its network.\n\n")
 	}
-	for rest := s.Results; len(rest) > 0; {
-		n := prefix(rest, func(r check.Result) string { return r.Section })
-		fmt.Fprintf(&b, "%s\n", printable(rest[0].Section))
-		for section := rest[:n]; len(section) > 0; {
-			m := prefix(section, func(r check.Result) string { return r.Check })
-			s.writeCheck(&b, section[:m])
-			section = section[m:]
+	for _, section := range runs(s.Results, func(r check.Result) string { return r.Section }) {
+		fmt.Fprintf(&b, "%s\n", printable(section[0].Section))
+		for _, one := range runs(section, func(r check.Result) string { return r.Check }) {
+			s.writeCheck(&b, one)
 		}
 		b.WriteByte('\n')
-		rest = rest[n:]
 	}
 	b.WriteString(s.summary() + "\n")
 	return b.Bytes()
 }
 
-// prefix returns how many results have the same of something as the first one.
-func prefix(list []check.Result, of func(check.Result) string) int {
-	if i := slices.IndexFunc(list, func(r check.Result) bool { return of(r) != of(list[0]) }); i >= 0 {
-		return i
+// runs divides results where something of them changes.
+func runs(list []check.Result, of func(check.Result) string) (all [][]check.Result) {
+	for i, r := range list {
+		if i == 0 || of(r) != of(list[i-1]) {
+			all = append(all, nil)
+		}
+		all[len(all)-1] = append(all[len(all)-1], r)
 	}
-	return len(list)
+	return all
 }
 
 // maxFine is how many lines one check has at most for what is fine.

@@ -39,13 +39,15 @@ func open(by reach.Options) (*cluster, error) {
 	return c, nil
 }
 
-// identify reads the cluster's identity.
-func (c *cluster) identify(ctx context.Context) error {
-	system, err := c.api.Namespaces.Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
-	if err != nil {
-		return c.failed("read namespace kube-system, by which clusters are told apart", err)
+// identify reads the identities of clusters.
+func identify(ctx context.Context, clusters ...*cluster) error {
+	for _, c := range clusters {
+		system, err := c.api.Namespaces.Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+		if err != nil {
+			return c.failed("read namespace kube-system, by which clusters are told apart", err)
+		}
+		c.uid = system.UID
 	}
-	c.uid = system.UID
 	return nil
 }
 

@@ -62,10 +62,8 @@ func (o *linkOptions) link(ctx context.Context, w *work, here, there *cluster) e
 // read reads both clusters, and refuses what can't be.
 func (l *linking) read(ctx context.Context, w *work) (err error) {
 	o, here, there := l.o, l.here, l.there
-	for _, c := range []*cluster{here, there} {
-		if err := c.identify(ctx); err != nil {
-			return err
-		}
+	if err := identify(ctx, here, there); err != nil {
+		return err
 	}
 	var all []corev1.Secret
 	if l.existing, all, err = findLink(ctx, here, o.Namespace, o.name); err != nil {

@@ -127,10 +127,8 @@ func (o *unlinkOptions) read(ctx context.Context, here, there *cluster) (links [
 }
 
 func (o *unlinkOptions) readThere(ctx context.Context, here, there *cluster, links []corev1.Secret) (*revocation, error) {
-	for _, c := range []*cluster{here, there} {
-		if err := c.identify(ctx); err != nil {
-			return nil, err
-		}
+	if err := identify(ctx, here, there); err != nil {
+		return nil, err
 	}
 	for _, s := range links {
 		if uid := s.Annotations[clusterAnnotation]; uid != "" && uid != string(there.uid) {

@@ -54,6 +54,17 @@ func Clients(config *rest.Config) (*typed.Clients, func(), error) {
 	return api, func() { utilnet.CloseIdleConnectionsFor(http.Transport) }, err
 }
 
+// Config returns how the cluster is reached, for clients with limits of their own
+// (clusterstore/kube), beneath which are those of [guard.Sized]. It has credentials.
+func (c *Cluster) Config() *rest.Config {
+	config := rest.CopyConfig(c.config)
+	config.WrapTransport = guard.Sized
+	return config
+}
+
+// API returns the cluster's clients, which are guarded: see [Guard].
+func (c *Cluster) API() *typed.Clients { return c.api }
+
 // String returns the API server's name, for messages.
 func (c *Cluster) String() string { return c.name }
 
@@ -69,7 +80,8 @@ func (c *Cluster) explain(err error, does, right string) error {
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("%s does not accept the credentials of the kubeconfig\n  Log in again, or choose another context by %s", c.name, c.options.contextFlag())
 	case apierrors.IsForbidden(err):
-		return c.forbidden(err.Error(), does, right)
+		return fmt.Errorf("%s does not let you %s: %s\n  What is missing is the right to %s, in namespace %s; a Role with all that is needed is in docs/operations.md",
+			c.name, does, legible.Quoted(err.Error()), right, legible.Quoted(c.options.Namespace))
 	}
 	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
 		return fmt.Errorf("%s does not %s: %s", c.name, does, legible.Quoted(status.ErrStatus.Message))
@@ -81,10 +93,4 @@ func (c *Cluster) explain(err error, does, right string) error {
 		err = failed.Err
 	}
 	return fmt.Errorf("%s does not answer: %s\n  Is it reachable from here? %s chooses another cluster%s", c.name, legible.Quoted(err.Error()), c.options.contextFlag(), c.options.straight("; to go straight to a gateway: "))
-}
-
-// forbidden names the right that is missing.
-func (c *Cluster) forbidden(why, does, right string) error {
-	return fmt.Errorf("%s does not let you %s: %s\n  What is missing is the right to %s, in namespace %s; a Role with all that is needed is in docs/operations.md",
-		c.name, does, legible.Quoted(why), right, legible.Quoted(c.options.Namespace))
 }

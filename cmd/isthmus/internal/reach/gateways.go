@@ -33,6 +33,11 @@ type Gateway struct {
 // String returns NAMESPACE/NAME, printable.
 func (g Gateway) String() string { return legible.Quoted(g.Namespace + "/" + g.Name) }
 
+// NoGateway is the error where no gateway can be asked: there is none, or none is ready.
+type NoGateway struct{ error }
+
+func (e NoGateway) Unwrap() error { return e.error }
+
 // Gateways returns those that are ready, by name, at least one, and after them those that are
 // not ready and may become so, with the reason: neither those that terminate nor those that
 // have ended. One that the options name need not be ready.
