@@ -49,6 +49,7 @@ const (
 	pageAllowed = "The gateway must have answered within this `DURATION`."
 )
 
+// check is Check for verbs that need no cluster where they have an address: flags that name one are refused then.
 func (t *Target) check() error {
 	if other := t.Set(); t.Address != "" && other != "" {
 		return cli.Usagef("%s goes straight to a gateway, %s looks for it: give one of them", t.AddressFlag, other)
@@ -56,7 +57,7 @@ func (t *Target) check() error {
 	return t.Check()
 }
 
-// Check returns a usage error unless the flags are good. It accepts flags that name a cluster beside an address.
+// Check returns a usage error unless the flags are good.
 func (t *Target) Check() error {
 	if t.Address != "" && t.Pod != "" {
 		return cli.Usagef("%s goes straight to a gateway, --pod looks for it: give one of them", t.AddressFlag)
