@@ -101,6 +101,14 @@ func (t *cells) write(b *bytes.Buffer, indent string) {
 	}
 }
 
+// writeUnder appends a title and the rows, if there are more than the one with the columns' names.
+func (t *cells) writeUnder(b *bytes.Buffer, title string) {
+	if len(t.rows) > 1 {
+		b.WriteString(title)
+		t.write(b, "  ")
+	}
+}
+
 // joined joins texts that are not empty.
 func joined(by string, texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), by)

@@ -66,18 +66,13 @@ func (s *clustersState) table() (string, []byte) {
 func (s *clustersState) writeGateways(b *bytes.Buffer) {
 	t := cells{colours: s.colours}
 	t.row("CLUSTER", "NETWORK", "GATEWAY", "STATE", "SINCE", "NAME", "IDENTITY", "WHY NOT")
-	some := false
 	for _, c := range s.page.Clusters {
 		for _, g := range c.Gateways {
-			some = true
 			t.row(c.Cluster, c.Network, g.Address, coloured(g.State), age(s.at, g.Since),
 				g.Name, g.Identity, g.Reason)
 		}
 	}
-	if some {
-		b.WriteString("\n")
-		t.write(b, "  ")
-	}
+	t.writeUnder(b, "\n")
 }
 
 func (s *clustersState) row(c adminapi.Cluster) []any {

@@ -109,17 +109,13 @@ func (s *explainState) client() string {
 }
 
 func (s *explainState) writeMembers(b *bytes.Buffer) {
-	if len(s.page.Members) == 0 {
-		return
-	}
-	b.WriteString("Members:\n")
 	t := cells{colours: s.colours}
 	t.row("CLUSTER", "SERVICE", "STATE", "SINCE", "STANDING", "PORTS", "SERVED", "CHANGED", "WHY NOT")
 	for _, m := range s.page.Members {
 		t.row(m.Cluster, m.Service, coloured(m.State), age(s.at, m.Since),
 			coloured(m.Standing), portsOf(&m), servedOf(&s.page, m), age(s.at, m.Changed), whyNotServed(&s.page, m))
 	}
-	t.write(b, "  ")
+	t.writeUnder(b, "Members:\n")
 }
 
 func portsOf(m *adminapi.ExplainedMember) string {
@@ -217,14 +213,13 @@ func (s *explainState) writeHeld(b *bytes.Buffer) {
 		b.WriteString("No proxy of this gateway follows the service.\n")
 		return
 	}
-	b.WriteString("Proxies:\n")
 	t := cells{colours: s.colours}
 	t.row("DESTINATION", "NODE", "ZONE", "STREAMS", "UP TO DATE", "WAIT", "SLOW", "VERSION", "ENDPOINTS", "LAST MESSAGE")
 	for _, h := range s.page.Held[:min(maxLines, len(s.page.Held))] {
 		t.row(h.Destination, h.Node, h.Zone, h.Streams, h.UpToDate,
 			troubled(h.Waiting), troubled(h.Slow), h.Version, h.Endpoints, age(s.at, h.LastMessage))
 	}
-	t.write(b, "  ")
+	t.writeUnder(b, "Proxies:\n")
 	if more := len(s.page.Held) - maxLines; more > 0 || s.page.MoreHeld > 0 {
 		fmt.Fprintf(b, "  … and %d more: -o json lists %d of them\n", max(0, more)+s.page.MoreHeld, len(s.page.Held))
 	}

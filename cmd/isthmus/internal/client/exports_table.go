@@ -37,9 +37,7 @@ func (s *exportsState) table() (string, []byte) {
 		_, object, _ := strings.Cut(e.Object, "/")
 		t.row(e.Export, e.Cluster, e.Kind, object, cell{e.State, exportColour(e.State)}, until, e.Detail)
 	}
-	if len(s.page.Exports) > 0 {
-		t.write(&b, "  ")
-	}
+	t.writeUnder(&b, "")
 	if s.page.MoreExports > 0 {
 		fmt.Fprintf(&b, "  … and %d more: name one, or a namespace\n", s.page.MoreExports)
 	}

@@ -43,9 +43,6 @@ func (p *profile) table() (string, []byte) {
 }
 
 func writeRoutes(b *bytes.Buffer, routes []adminapi.Route) {
-	if len(routes) == 0 {
-		return
-	}
 	var t cells
 	t.row("ROUTE", "RETRY", "TIMEOUT", "CONDITION", "RESPONSES")
 	for _, r := range routes {
@@ -59,7 +56,7 @@ func writeRoutes(b *bytes.Buffer, routes []adminapi.Route) {
 		}
 		t.row(r.Name, yesOrNo(r.Retryable), r.Timeout, r.Condition, strings.Join(classes, ", "))
 	}
-	t.write(b, "  ")
+	t.writeUnder(b, "")
 }
 
 // endpointRows adds the lines of an endpoint in the table of a profile.

@@ -55,16 +55,14 @@ func (s *servicesState) choose() (missing []string) {
 func (s *servicesState) table() (string, []byte) {
 	var b bytes.Buffer
 	var problems []string
-	if len(s.services) > 0 {
-		t := cells{colours: s.colours}
-		t.row("SERVICE", "KIND", "MEMBERS", "ENDPOINTS", "STREAMS", "TIERS", "PROBLEMS")
-		for _, e := range s.services {
-			list := serviceTroubles(&e)
-			problems = append(problems, list...)
-			t.row(serviceRow(&e, len(list))...)
-		}
-		t.write(&b, "  ")
+	t := cells{colours: s.colours}
+	t.row("SERVICE", "KIND", "MEMBERS", "ENDPOINTS", "STREAMS", "TIERS", "PROBLEMS")
+	for _, e := range s.services {
+		list := serviceTroubles(&e)
+		problems = append(problems, list...)
+		t.row(serviceRow(&e, len(list))...)
 	}
+	t.writeUnder(&b, "")
 	limit := maxLines
 	if len(s.names) > 0 {
 		limit = len(problems)
